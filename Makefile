@@ -5,6 +5,7 @@
 #   make         build into build/bin                     make zdtm-sample   our criu against stock, without zones
 #   make demo    a live Redis into zones and back         make bench         the papers' experiments; beside stock CRIU
 #   make unit | zonetests | errors | tools | interop | fuzz | lint          make install | uninstall | clean
+#   make deb     packages, in build/deb                 make test-deb      they alone in bare roots
 #   make test-vm real zoned block devices and NVMe passthrough, in guests with several kernels
 #
 # V=1 shows the commands, SAN="-fsanitize=address,undefined" builds with sanitizers (use another B=DIR).
@@ -27,6 +28,7 @@ DEB_TEST	:= libcmocka-dev redis-server redis-tools iproute2 iptables nftables pr
 DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
 DEB_BARE	:= mmdebstrap debian-archive-keyring git
+DEB_PACKAGE	:= debhelper dpkg-dev fakeroot lintian
 PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing libcrypto libcap
 export DEBIAN_FRONTEND := noninteractive
 # The distribution's python: criu's build and zdtm need its protobuf module.
@@ -58,6 +60,8 @@ CTL_OBJ		:= $(call objs,$(wildcard zns/ctl/*.c))
 CTL_LIB_OBJ	:= $(filter-out %/main.o %/external.o $(B)/zns/ctl/cmd_%,$(CTL_OBJ))
 DOCKER_CMD_OBJ	:= $(call objs,$(wildcard zns/docker/cmd/*.c))
 PROBE_CMD_OBJ	:= $(call objs,$(wildcard zns/probe/cmd/*.c))
+CONFORM_OBJ	:= $(call objs,$(wildcard zns/selftest/*.c))
+SELFTEST_OBJ	:= $(call objs,$(wildcard zns/selftest/cmd/*.c))
 HELPER_OBJ	:= $(call objs,$(wildcard zns/helper/*.c))
 MEMKEEP_OBJ	:= $(call objs,$(wildcard zns/keep/cmd/*.c))
 MEM_OBJ		:= $(call objs,$(wildcard zns/mem/cmd/*.c))
@@ -66,10 +70,10 @@ CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c test/controls/*/*.c))
 TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
 TEST_LIB	:= $(B)/test/libzns.a
 TEST_BIN	:= $(B)/test/bin
-TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe zns-helper zns-mem zns-memkeep)
+TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe znsctl-selftest zns-helper zns-mem zns-memkeep)
 ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
-		   $(CONTROL_OBJ)
-# test_mem_refused runs others where the kernel refuses io_uring. It may stand still (memory.md, Limits): make unit-refused
+		   $(CONFORM_OBJ) $(SELFTEST_OBJ) $(CONTROL_OBJ)
+# test_mem_refused runs others where the kernel refuses io_uring, which takes minutes: make unit-refused
 UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(filter-out %/test_mem_refused.c,$(wildcard test/unit/test_*.c)))
 FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 
@@ -125,7 +129,7 @@ $(B)/.deps:
 	@mkdir -p $(B) && touch $@
 
 # --- libzns and its programs -------------------------------------------------------------------------------------
-PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe zns-helper zns-runc zns-memkeep zns-mem)
+PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe znsctl-selftest zns-helper zns-runc zns-memkeep zns-mem)
 zns: $(PROGRAMS)
 
 # Both: whoever includes the header is built after it is made anew.
@@ -142,7 +146,7 @@ VERSION		:= $(GEN)/zns-version.h
 .PHONY: FORCE
 $(VERSION): FORCE
 	$(Q)scripts/version $@
-$(call objs,$(foreach p,ctl broker/requests helper docker mem/cmd keep/cmd,zns/$(p)/main.c)): $(VERSION)
+$(call objs,$(foreach p,ctl broker/requests helper docker mem/cmd keep/cmd,zns/$(p)/main.c) zns/selftest/cmd/report.c): $(VERSION)
 
 $(ALL_OBJ) $(B)/test/crash/inproc.o: | $(PROTO_C)
 ifeq ($(shell uname -m),x86_64)
@@ -167,6 +171,7 @@ $(B)/libctl.a: $(CTL_LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BIN)/znsctl-docker: $(DOCKER_CMD_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(B)/libzns.a
+$(BIN)/znsctl-selftest: $(SELFTEST_OBJ) $(CONFORM_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/zns-runc: $(RUNC_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
 $(BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(B)/libzns.a
@@ -188,6 +193,7 @@ $(TEST_LIB): $(TEST_OBJ) $(PROTO_O)
 $(TEST_BIN)/znsd: $(ZNSD_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(TEST_LIB)
+$(TEST_BIN)/znsctl-selftest: $(SELFTEST_OBJ) $(CONFORM_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/zns-helper: $(HELPER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/zns-mem: $(MEM_OBJ) $(TEST_LIB)
 $(TEST_BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(TEST_LIB)
@@ -198,7 +204,10 @@ $(TEST_PROGRAMS):
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 
 # --- criu: fetch, patch, add our files, build --------------------------------------------------------------------
-criu: $(BIN)/criu
+criu: $(BIN)/criu $(BIN)/criu-zns
+# Its name where it is installed.
+$(BIN)/criu-zns: | $(BIN)/criu
+	$(Q)ln -sf criu $@
 
 $(CRIU_SRC)/.fetched: $(PATCHES) | $(B)/.deps
 	$(call say,FETCH   CRIU into $(CRIU_SRC))
@@ -253,10 +262,10 @@ $(B)/test/test_crypt_stripe: WRAP = -Wl,--wrap=zns_crypt_seal_unit
 
 # One suite for every kind of device; DEV=… runs it on a real one (all its data are lost).
 CONFORM_SRC	:= $(wildcard test/conformance/*.c)
-$(B)/test/dev_conform: $(CONFORM_SRC) test/conformance/conform.h $(TEST_LIB)
+$(B)/test/dev_conform: $(CONFORM_SRC) test/conformance/state.h $(wildcard zns/selftest/*.h) $(CONFORM_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      test/conformance)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CONFORM_SRC) $(TEST_LIB) $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CONFORM_SRC) $(CONFORM_OBJ) $(TEST_LIB) $(LDLIBS)
 
 # The emulator as a block device of the kernel, for guests.
 $(B)/test/ublk_export: test/vm/ublk_export.c test/vm/ublk_abi.h $(TEST_LIB)
@@ -370,6 +379,11 @@ memory: all test-bin
 .PHONY: memory-checkpoint
 memory-checkpoint: all test-bin
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memcheckpoint.py run -a --build $(B)
+# Programs whose memory on zones is encrypted: what stands there, what comes back, kills, rotation, erasure.
+.PHONY: memory-crypt
+memory-crypt: all test-bin $(B)/test/test_mem $(B)/test/test_mem_death
+	$(Q)for t in test_mem test_mem_death; do ZNS_TEST_MEM_ENCRYPT=1 timeout 900 $(B)/test/$$t || exit 1; done
+	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memcrypt.py run -a --build $(B)
 memory-soak: all test-bin
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memory.py run soak deaths --rounds $(MEMORY_ROUNDS) --build $(B)
 
@@ -665,6 +679,7 @@ lint: deps-clang zns test-bin
 	$(Q)scripts/check/controls $(B)
 	$(Q)scripts/check/layers $(B) --check
 	$(Q)scripts/check/cites
+	$(Q)scripts/check/papers >/dev/null
 	$(Q)scripts/check/format
 	$(Q)for f in zns/stripe/write/*.c; do \
 		clang $(CPPFLAGS) -std=gnu11 -Wthread-safety -Werror=thread-safety -fsyntax-only $$f || exit 1; done
@@ -673,7 +688,9 @@ lint: deps-clang zns test-bin
 
 # --- documentation and installation ------------------------------------------------------------------------------
 MAN		:= $(patsubst Documentation/%.txt,$(B)/man/%,$(wildcard Documentation/*.[18].txt))
-man: deps-doc $(MAN)
+man: deps-doc
+	$(Q)$(MAKE) --no-print-directory man-pages
+man-pages: $(MAN)
 $(B)/man/%: Documentation/%.txt
 	@mkdir -p $(@D)
 	$(Q)export PATH=$(SYS_PATH); asciidoc -b docbook -d manpage -o $@.xml $< && xmlto --skip-validation man -o $(@D) $@.xml 2>/dev/null && rm -f $@.xml
@@ -681,20 +698,49 @@ $(B)/man/%: Documentation/%.txt
 PREFIX		?= /usr/local
 LIBEXEC		:= $(PREFIX)/libexec/zns-criu
 UNITDIR		?= $(PREFIX)/lib/systemd/system
+BASHDIR		?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR		?= $(PREFIX)/share/zsh/site-functions
 install: all man
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/man/man8
-	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe) scripts/gc-cri $(DESTDIR)$(LIBEXEC)
+	$(Q)$(MAKE) --no-print-directory install-files
+
+.PHONY: man-pages install-files tests-installable install-tests
+install-files:
+	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(LIBEXEC) $(PREFIX)/share/man/man8 $(UNITDIR) $(BASHDIR) $(ZSHDIR))
+	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe znsctl-selftest) scripts/gc-cri $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
-	install -d $(DESTDIR)$(UNITDIR)
 	for u in systemd/*; do sed 's,@BINDIR@,$(PREFIX)/bin,; s,@LIBEXEC@,$(LIBEXEC),' $$u >$(DESTDIR)$(UNITDIR)/$$(basename $$u); done
+	install -m 644 completion/znsctl.bash $(DESTDIR)$(BASHDIR)/znsctl
+	install -m 644 completion/_znsctl $(DESTDIR)$(ZSHDIR)
 	install -m 644 $(B)/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
+
+# Tests of a device for who has no checkout.
+tests-installable: $(B)/test/dev_conform
+TESTS		:= $(LIBEXEC)/tests
+install-tests: tests-installable
+	install -d $(addprefix $(DESTDIR)$(TESTS)/,bin test old)
+	ln -sf ../../../../bin/znsctl $(DESTDIR)$(TESTS)/bin/znsctl
+	install $(B)/test/dev_conform $(DESTDIR)$(TESTS)/test
+	install test/conformance/emu.sh $(DESTDIR)$(TESTS)/conform-emulated
+	install test/old/read $(DESTDIR)$(TESTS)/old
+	install -m 644 $(wildcard test/old/*.tar.xz) $(DESTDIR)$(TESTS)/old
 
 uninstall:
 	rm -rf $(DESTDIR)$(LIBEXEC)
 	rm -f $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(wildcard systemd/*)))
-	rm -f $(DESTDIR)$(PREFIX)/bin/znsctl $(DESTDIR)$(PREFIX)/bin/criu-zns
+	rm -f $(DESTDIR)$(PREFIX)/bin/znsctl $(DESTDIR)$(PREFIX)/bin/criu-zns $(DESTDIR)$(BASHDIR)/znsctl $(DESTDIR)$(ZSHDIR)/_znsctl
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man8/,$(notdir $(MAN)) zns-helper.8)
+
+# Debian packages of this release, in build/deb. The files that git knows are built apart.
+.PHONY: deb deps-deb test-deb
+deps-deb:
+	$(Q)$(call install,$(DEB_PACKAGE) $(DEB_DOC))
+deb: deps-deb
+	$(Q)PATH=$(SYS_PATH) scripts/make-deb
+
+# The packages alone in bare roots: README's words, an upgrade under a running broker, removal; RELEASE as for test-bare.
+test-deb: deps-bare
+	$(Q)rc=0; for r in $(RELEASE); do scripts/test-deb $$r || rc=1; done; exit $$rc
 
 clean:
 	rm -rf $(B)

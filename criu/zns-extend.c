@@ -191,7 +191,7 @@ static int start_daemon(const char *exe)
 			   "--zns-checkpoint",
 			   checkpoint,
 			   "--zns-memory",
-			   dram }; /* and four more at most, and NULL */
+			   dram }; /* and seven more at most, and NULL */
 	int p[2], ret, nr = 18, img = get_service_fd(IMG_FD_OFF);
 
 	uuid_text(zns_session_ids(), checkpoint);
@@ -205,6 +205,14 @@ static int start_daemon(const char *exe)
 	if (zns_opts.qos_max[0]) {
 		argv[nr++] = "--zns-qos-max";
 		argv[nr++] = zns_opts.qos_max;
+	}
+	if (zns_opts.weight[0]) {
+		argv[nr++] = "--zns-weight";
+		argv[nr++] = zns_opts.weight;
+	}
+	if (zns_opts.cgroup[0]) {
+		argv[nr++] = "--zns-cgroup";
+		argv[nr++] = zns_opts.cgroup;
 	}
 	if (zns_record_off)
 		argv[nr++] = "--zns-record=off";

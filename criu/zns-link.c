@@ -19,6 +19,7 @@
 #include "log.h"
 #include "servicefd.h"
 #include "zns-link.h"
+#include "zns-opts.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -97,7 +98,8 @@ int zns_link_limit(unsigned int s)
 static void helper_exec(const char *path, int sk, int beat)
 {
 	/* runc starts `criu swrk`, and puts it into the container's cgroups before a restore. */
-	char *const argv[] = { "zns-helper", opts.swrk_restore ? ZW_LEAVE_CGROUP : NULL, NULL };
+	bool leaves = opts.swrk_restore && strcmp(zns_opts.cgroup, "container");
+	char *const argv[] = { "zns-helper", leaves ? ZW_LEAVE_CGROUP : NULL, NULL };
 	sigset_t none;
 	int null;
 

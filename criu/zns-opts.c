@@ -139,6 +139,8 @@ int zns_parse_opt(int code, const char *arg)
 		{ "zns-stripe", zns_opts.stripe, sizeof(zns_opts.stripe) },
 		{ "zns-qos-max", zns_opts.qos_max, sizeof(zns_opts.qos_max) },
 		{ "zns-parent", zns_opts.parent, sizeof(zns_opts.parent) },
+		{ "zns-weight", zns_opts.weight, sizeof(zns_opts.weight) },
+		{ "zns-cgroup", zns_opts.cgroup, sizeof(zns_opts.cgroup) },
 	};
 	int i = code - ZNS_OPT_FIRST;
 

@@ -33,6 +33,7 @@ int zns_rpc_opts(const CriuOpts *req)
 		{ ZNS_OPT_ALLOC, z ? z->alloc : NULL },
 		{ ZNS_OPT_ADMISSION, z ? z->admission : NULL },
 		{ ZNS_OPT_PARENT, z ? z->parent : NULL },
+		{ ZNS_OPT_CGROUP, z ? z->cgroup : NULL },
 	};
 	int i;
 
@@ -47,6 +48,7 @@ int zns_rpc_opts(const CriuOpts *req)
 	}
 	if (number(ZNS_OPT_QOS, z->has_qos_mibps, z->qos_mibps) ||
 	    number(ZNS_OPT_QOS_MAX, z->has_qos_max_mibps, z->qos_max_mibps) ||
+	    number(ZNS_OPT_WEIGHT, z->has_weight, z->weight) ||
 	    number(ZNS_OPT_STRIPE, z->has_stripe_bytes, z->stripe_bytes))
 		return -1;
 	if (z->live && zns_parse_opt(ZNS_OPT_LIVE, strcmp(z->live, "yes") ? z->live : NULL))

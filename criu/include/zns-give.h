@@ -53,6 +53,10 @@ static int zns_give_all(bool now)
 	list_for_each_entry(lpi, &lpis, l)
 		if (!lpi->exited && (lpi->parent || zns_give_one(lpi)))
 			return -1;
+	/* What we read from now on, the pager would not hear of: a fault would get zeroes of us. */
+	list_for_each_entry(lpi, &lpis, l)
+		if (!lpi->exited && epoll_del_rfd(epollfd, &lpi->lpfd))
+			return -1;
 	if (zns_extend_given())
 		return -1;
 	list_for_each_entry(lpi, &lpis, l)

@@ -32,6 +32,8 @@ enum {
 	ZNS_OPT_STRIPE,
 	ZNS_OPT_QOS_MAX,
 	ZNS_OPT_PARENT,
+	ZNS_OPT_WEIGHT,
+	ZNS_OPT_CGROUP,
 	ZNS_OPT_LIVE = 1217, /* takes a value or none */
 	ZNS_OPT_LIVE_SLOW,
 	ZNS_OPT_RECORD, /* takes a value or none */
@@ -49,6 +51,8 @@ enum {
 		{ "zns-stripe", required_argument, 0, ZNS_OPT_STRIPE },         \
 		{ "zns-qos-max", required_argument, 0, ZNS_OPT_QOS_MAX },       \
 		{ "zns-parent", required_argument, 0, ZNS_OPT_PARENT },         \
+		{ "zns-weight", required_argument, 0, ZNS_OPT_WEIGHT },         \
+		{ "zns-cgroup", required_argument, 0, ZNS_OPT_CGROUP },         \
 		{ "zns-live", optional_argument, 0, ZNS_OPT_LIVE },             \
 		{ "zns-live-slow", required_argument, 0, ZNS_OPT_LIVE_SLOW },   \
 		{ "zns-record", optional_argument, 0, ZNS_OPT_RECORD },         \
@@ -68,26 +72,29 @@ extern int zns_check_feature(void);
 /* Would a dump as the options ask for it go into zones, and its helper see which pages are written?
  */
 extern bool zns_check_tracks(void);
-#define ZNS_USAGE                                                                                        \
-	"* Zoned storage (see criu-zns(8)):\n"                                                           \
-	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n"          \
-	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n"                   \
-	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n"                              \
-	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n"       \
-	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n"            \
-	"  --zns-parent ID       parent of an incremental dump, instead of --prev-images-dir\n"          \
-	"  --zns-alloc MODE      static (default) or dynamic\n"                                          \
-	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n"                            \
-	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"                                               \
-	"  --zns-live[=durable]  copy memory while the tasks run, freeze them only for the rest;\n"      \
-	"                        they run on before the commit, or after it\n"                           \
-	"  --zns-live-slow MODE  a task that writes faster: freeze (default) it, or fail\n"              \
-	"  --zns-record[=S]      lazy-pages: record the pages touched in the first S (10) seconds;\n"    \
-	"                        the next lazy restore brings them first, unless =off is given\n"        \
-	"  --zns-memory SIZE     restore: the tasks begin under a budget of DRAM, like 512M; the rest\n" \
-	"                        of their memory stays in the checkpoint until it is touched\n"          \
-	"  --zns-separate-metadata\n"                                                                    \
-	"                        other images than pages on a die or channel of their own\n"             \
+#define ZNS_USAGE                                                                                          \
+	"* Zoned storage (see criu-zns(8)):\n"                                                             \
+	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n"            \
+	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n"                     \
+	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n"                                \
+	"  --zns-weight N        its part beside others on the same groups, 100 (default) to 10000\n"      \
+	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n"         \
+	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n"              \
+	"  --zns-parent ID       parent of an incremental dump, instead of --prev-images-dir\n"            \
+	"  --zns-alloc MODE      static (default) or dynamic\n"                                            \
+	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n"                              \
+	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"                                                 \
+	"  --zns-cgroup WHO      who is charged for its I/O: leave (default: criu's own cgroup), own\n"    \
+	"                        (the cgroup zns-criu), or container (the dumped one; its io.max holds)\n" \
+	"  --zns-live[=durable]  copy memory while the tasks run, freeze them only for the rest;\n"        \
+	"                        they run on before the commit, or after it\n"                             \
+	"  --zns-live-slow MODE  a task that writes faster: freeze (default) it, or fail\n"                \
+	"  --zns-record[=S]      lazy-pages: record the pages touched in the first S (10) seconds;\n"      \
+	"                        the next lazy restore brings them first, unless =off is given\n"          \
+	"  --zns-memory SIZE     restore: the tasks begin under a budget of DRAM, like 512M; the rest\n"   \
+	"                        of their memory stays in the checkpoint until it is touched\n"            \
+	"  --zns-separate-metadata\n"                                                                      \
+	"                        other images than pages on a die or channel of their own\n"               \
 	"\n"
 
 /*

@@ -11,7 +11,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 10
+#define ZW_VERSION 11
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -183,6 +183,8 @@ struct zw_begin {
 	char qos[32];
 	char stripe[32];
 	char qos_max[32];
+	char weight[32];
+	char cgroup[32]; /* --zns-cgroup or "" */
 	uint32_t progress; /* enum zw_progress */
 	uint32_t timeout_s; /* --timeout if it was given: for the whole dump; else 0 */
 	char parent[ZW_STR]; /* --zns-parent or "" */

@@ -7,7 +7,8 @@ PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(filter-out %_none.c,$(foreach d,base d
 		   $(wildcard test/controls/*.c)) \
 		   $(patsubst $(GEN)/%.c,$(B)/pic/gen/%.o,$(PROTO_C))
 SHARE_BIN	:= $(foreach v,plain parts choice gain,$(B)/bench/share-$(v)/znsd)
-PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/bench/zns-fio.so $(B)/bench/subject $(SHARE_BIN)
+PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/bench/scatter $(B)/bench/pageload $(B)/bench/zns-fio.so $(B)/bench/subject $(SHARE_BIN) \
+		   $(B)/bench/share-memory/znsd
 
 .PHONY: bench bench-stock bench-papers bench-smoke bench-migration
 
@@ -49,6 +50,16 @@ $(B)/bench/ckptload: test/bench/papers/ckptload.c criu/include/zns-wire.h $(TEST
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
 
+$(B)/bench/pageload: test/bench/papers/pageload.c
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $< -lpthread
+
+$(B)/bench/scatter: test/bench/papers/scatter.c $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
+
 # Brokers that share groups by plainer rules, controls of `demand`: plain_share.c in place of functions of zns/alloc.
 $(B)/bench/share-plain/znsd: SHARE := -DPLAIN_CHOICE=1 -DPLAIN_STAY
 $(B)/bench/share-parts/znsd: SHARE := -DPLAIN_CHOICE=2 -DPLAIN_STAY
@@ -60,6 +71,12 @@ $(SHARE_BIN): test/bench/papers/plain_share.c zns/alloc/spread.c $(ZNSD_OBJ) $(T
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $(@D)/share.o $(SHARE) $<
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $(@D)/spread.o $(if $(findstring CHOICE,$(SHARE)),-Dzns_alloc_spread=zns_alloc_spread_shipped) zns/alloc/spread.c
 	$(Q)$(CC) $(CFLAGS) -o $@ $(ZNSD_OBJ) $(@D)/share.o $(@D)/spread.o $(TEST_LIB) $(LDLIBS)
+
+# The control of `paging`: memory contexts give way to nobody (plain_memory.c).
+$(B)/bench/share-memory/znsd: test/bench/papers/plain_memory.c $(ZNSD_OBJ) $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      $@)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -Wl,--wrap=group_at_work,--wrap=groups_state -o $@ $< $(ZNSD_OBJ) $(TEST_LIB) $(LDLIBS)
 
 $(B)/bench/subject: test/bench/subject.c
 	@mkdir -p $(@D)
@@ -154,10 +171,30 @@ bench-papers: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(PAPERS_BIN)
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/papers/papers.py run $(RUN) --build $(B) --report $(B)/report/papers
 
+# The papers' figures with a kernel in between, on modelled drives in guests, beside stock CRIU on a conventional one: up to 90 minutes.
+# What has ended is kept; BENCH_DRIVES="--parts a,b --again" and the like.
+.PHONY: bench-drives
+bench-drives: deps deps-vm
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(DRIVE_SO) $(B)/bench/subject $(FIO_SRC)/fio
+	$(Q)scripts/zdtm-sample --stock-only >/dev/null
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/drives/drives.py run --report $(B)/report/drives $(BENCH_DRIVES)
+
 # The same on a small scale and with what must hold: part of `make test`.
 bench-smoke: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) zns test-bin $(PAPERS_BIN)
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/papers/papers.py smoke --build $(B) --report $(B)/report/papers-smoke
+
+# Weights, and what a scattered checkpoint takes from its neighbours, in model time; then the paper's own experiments in guests.
+# What has ended there is kept; BENCH_FRAGMENTATION="--quick", "--parts a,c", "--kernel 6.1" and the like. bench-fragments: the guests alone.
+.PHONY: bench-fragmentation bench-fragments
+bench-fragmentation: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(PAPERS_BIN)
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/papers/papers.py run weights defrag --build $(B) --report $(B)/report/fragmentation
+	$(Q)$(MAKE) --no-print-directory bench-fragments
+
+bench-fragments: deps deps-vm
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(DRIVE_SO) $(FIO_SRC)/fio
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/fragments/fragments.py run --report $(B)/report/fragments $(BENCH_FRAGMENTATION)
 
 bench: bench-papers bench-stock
 

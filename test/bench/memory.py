@@ -149,7 +149,8 @@ class Bench:
         if self.args.rounds:
             self.program = self.start(self.args.bin.parent / 'bench' / 'memfault', self.args.mib, self.dir / 'mapped')
             self.program.stdout.readline()
-            self.ctl('memory', 'attach', self.program.pid, '--dram', '64G', '--no-predict')    # a fault alone
+            self.ctl('memory', 'attach', self.program.pid, '--dram', '64G', '--no-predict',    # a fault alone
+                     *(['--encrypt'] if self.args.encrypt else []))
             rounds = [self.faults() for _ in range(self.args.rounds)]
             if self.ask(self.program, 'check') != ['0']:
                 raise Failed('a page is wrong')
@@ -207,6 +208,7 @@ def table(rounds, idle, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--encrypt', action='store_true', help='what goes to zones')
     parser.add_argument('--rounds', type=int, default=5, metavar='N', help='of faults (default 5; 0: none)')
     parser.add_argument('--mib', type=int, default=128, help='memory of the program (default 128)')
     parser.add_argument('--touches', type=int, default=400, metavar='N', help='faults of a round (default 400)')

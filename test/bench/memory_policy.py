@@ -105,6 +105,26 @@ class Run:
         faults = after['read_units'] - before['read_units']
         return {'again': faults, 'again_device': faults - (after['spare_units'] - before['spare_units'])}
 
+    def hibernated(self):
+        """
+        Activations of 20 requests, each after a hibernation: one to begin with, then faults of the same requests again, and of
+        others; and what part of what the record said was right.
+        """
+        found = {}
+        self.limit(self.size * 2)
+        first = None
+        for key, seed in (('begin', 11), ('awake_same', 11), ('awake_other', 12)):
+            self.stage.ctl('memory', 'hibernate', f'pid-{self.program.pid}')
+            before = self.status()
+            first = first or before
+            self.requests(asked(seed, REQUESTS))
+            found[key] = self.status()['read_units'] - before['read_units']
+            time.sleep(REST_S)
+        last = self.status()
+        for key in ('record_left_out', 'record_missed'):
+            found[key] = last.get(key, 0) - first.get(key, 0)
+        return found
+
     def end(self):
         self.program.end()
         self.stage.close()
@@ -116,6 +136,7 @@ def one(args, name, pager):
         found = run.work(pager)
         if pager in ('all', 'ahead off'):
             found.update(run.again())
+            found.update(run.hibernated())
         found['size'] = run.size
         return found
     finally:
@@ -130,8 +151,9 @@ def main():
     args = parser.parse_args()
     args.bin = (args.build / 'test/bin').resolve()
     os.environ['UV_USE_IO_URING'] = '0'      # newer ones of node have an io_uring, and are refused
-    print('| program | pager | MiB | seconds | written units | faults | of these, copies | read ahead | used | second activation: faults | from the device |')
-    print('| --- |' + ' --- |' * 10, flush=True)
+    print('| program | pager | MiB | seconds | written units | faults | of these, copies | read ahead | used | second activation: faults | from the device '
+          '| after hibernation, same requests: faults | other requests | record right |')
+    print('| --- |' + ' --- |' * 13, flush=True)
     for name in args.names or NAMES:
         runs = {pager: [] for pager in PAGERS}
         for _ in range(args.rounds):
@@ -144,7 +166,9 @@ def main():
             used = f'{mid["prefetch_used"] / known:.2f} of {known:.0f}' if known else ''
             print(f'| {name} | {pager} | {mid["size"] / 2 ** 20:.0f} | {mid["seconds"]:.2f} | '
                   + ' | '.join(f'{mid[key]:.0f}' if key in mid else '' for key in ('written', 'read_units', 'spare_units', 'prefetched'))
-                  + f' | {used} | ' + ' | '.join(f'{mid[key]:.0f}' if key in mid else '' for key in ('again', 'again_device')) + ' |', flush=True)
+                  + f' | {used} | ' + ' | '.join(f'{mid[key]:.0f}' if key in mid else '' for key in ('again', 'again_device', 'awake_same', 'awake_other'))
+                  + ' | ' + (f'{mid["record_missed"] / mid["record_left_out"]:.2f} of {mid["record_left_out"]:.0f}' if mid.get('record_left_out') else '')
+                  + ' |', flush=True)
 
 
 if __name__ == '__main__':

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "conform.h"
+#include "state.h"
 
 static void read_only_handle(void)
 {
@@ -112,7 +112,7 @@ static void wear(uint32_t zone, const char *file)
 	char path[512], sector[32];
 	int fd, n;
 
-	TRUE(snprintf(path, sizeof(path), "%s/%s", t.wear, file) < (int)sizeof(path));
+	TRUE(snprintf(path, sizeof(path), "%s/%s", conform_wear, file) < (int)sizeof(path));
 	n = snprintf(sector, sizeof(sector), "%llu",
 		     (unsigned long long)(zone * t.d->geo.zone_size / 512));
 	fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -122,7 +122,7 @@ static void wear(uint32_t zone, const char *file)
 
 static void spoil(struct zns_dev *d, uint32_t zone, enum zns_zone_state state)
 {
-	if (!t.wear)
+	if (!conform_wear)
 		OK(zns_emu_set_zone_state(d, zone, state, E));
 	else
 		wear(zone, state == ZNS_ZONE_READ_ONLY ? "zone_readonly" : "zone_offline");
@@ -134,7 +134,7 @@ static void goes_bad_in_use(void)
 	uint32_t z = t.zone[0], b = t.block;
 	struct zns_dev *other;
 
-	if (!emulated() && !t.wear)
+	if (!emulated() && !conform_wear)
 		conform_skip("zones of this device do not go bad on request");
 	put(z, 0, b);
 	OK(zns_dev_open(t.spec, 0, &other, E));
@@ -144,12 +144,12 @@ static void goes_bad_in_use(void)
 	spoil(other, z, ZNS_ZONE_OFFLINE);
 	FAILS(zns_dev_write(t.d, z, b, t.buf, b, E), ENXIO, "offline");
 	FAILS(zns_dev_read(t.d, z, 0, t.buf, b, E), ENXIO, "offline");
-	if (t.wear)
+	if (conform_wear)
 		wear(z, "zone_offline"); /* empty again */
 	else
 		OK(zns_emu_set_zone_state(other, z, ZNS_ZONE_EMPTY, E));
 	zns_dev_close(other);
-	put(z, t.wear ? 0 : b, b);
+	put(z, conform_wear ? 0 : b, b);
 }
 
 static void conventional_zone(void)

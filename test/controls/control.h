@@ -18,6 +18,7 @@ struct emu_rule {
 struct emu_control {
 	bool no_data; /* ZNS_EMU_DATA=none */
 	bool flush_all; /* ZNS_EMU_FLUSH=device */
+	struct zns_dev_ops ops; /* of a handle that lies */
 	struct zns_emu_noise noise; /* for what this handle asks of the model */
 	uint64_t noise_key, gc_next; /* places of its bursts; the first one not booked yet */
 	struct emu_rule rule[EMU_MAX_RULES];
@@ -33,9 +34,10 @@ struct emu_cut {
 };
 _Static_assert(sizeof(struct emu_cut) <= sizeof(((struct emu_live_head *)0)->of_tests), "of_tests");
 
-/* fault.c, noise.c, env.c */
+/* fault.c, noise.c, lies.c, env.c */
 int control_faults_from_env(struct emu *e, struct zns_err *err);
 int control_noise_from_env(struct emu *e, struct zns_err *err);
+int control_lies_from_env(struct emu *e, struct zns_err *err);
 bool control_track_word(const char *word);
 
 /* cut.c */

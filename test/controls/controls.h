@@ -10,6 +10,8 @@
  *   ZNS_EMU_FAULT, ZNS_EMU_NOISE   see below
  *   ZNS_EMU_CLOCK=wall|thread      as zns_emu_set_clock
  *   ZNS_EMU_FLUSH=zones|device     device: zns_dev_flush_zones flushes everything, as with NVMe
+ *   ZNS_EMU_LIES=flush|open        flushes do nothing; two more open and active zones are reported
+ *                                  than the device can have
  *   ZNS_EMU_DATA=none              for load generators: this handle's writes and appends move write
  *                                  pointers and cost model time but store nothing; reads give 0
  *   ZNS_NVME_IOCTL=1               NVMe passthrough by ioctl, even where io_uring works

@@ -44,6 +44,8 @@ int emu_control_open(struct emu *e, struct zns_err *err)
 		rc = clock_from_env(e, err);
 	if (!rc)
 		rc = flush_from_env(e, err);
+	if (!rc)
+		rc = control_lies_from_env(e, err);
 	return rc ? rc : control_faults_from_env(e, err);
 }
 

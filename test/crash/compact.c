@@ -99,12 +99,23 @@ static bool in_victims(const ZnsPb__Checkpoint *c, const uint32_t *victims, uint
 	return false;
 }
 
+/* Every other time as defragmentation does it: each zone's data go to one certain other group. */
+static bool targets(const struct znsd *d, struct load *l, uint32_t nr, uint32_t *to)
+{
+	if (load_rnd(&l->rng, 2))
+		return false;
+	for (uint32_t i = 0; i < nr; i++)
+		to[i] = (uint32_t)load_rnd(&l->rng, d->nr_groups);
+	return true;
+}
+
 int load_compact(struct znsd *d, struct trace *t, struct load *l, uint32_t percent,
 		 int (*meanwhile)(void *arg, struct znsd *d, struct zns_err *err), void *arg,
 		 struct zns_err *err)
 {
 	cleanup_free uint32_t *victims = calloc(d->nr_zones, sizeof(*victims));
 	cleanup_free uint32_t *groups = calloc(d->nr_zones, sizeof(*groups));
+	cleanup_free uint32_t *to = calloc(d->nr_zones, sizeof(*to));
 	uint32_t nr;
 	int ret = 0;
 
@@ -118,11 +129,13 @@ int load_compact(struct znsd *d, struct trace *t, struct load *l, uint32_t perce
 		const ZnsPb__Checkpoint *c = l->ckpt[i].begun == LOAD_NEVER ?
 						     NULL :
 						     zns_store_find(d->store, l->ckpt[i].id);
+		bool defrag = targets(d, l, nr, to);
 		struct load_peer peer;
 		struct zns_move m = { .s = &peer.s,
 				      .dev = d->dev,
 				      .victims = victims,
 				      .nr_victims = nr,
+				      .to_group = defrag ? to : NULL,
 				      .zone_group = groups,
 				      .rude = true };
 
@@ -131,6 +144,7 @@ int load_compact(struct znsd *d, struct trace *t, struct load *l, uint32_t perce
 		load_connect(&peer, d);
 		ret = move(&peer, t, &m, l->ckpt[i].id, meanwhile, arg, err);
 		l->moves += !ret;
+		l->defrags += !ret && defrag;
 		/* Removed while it was being moved; or no room for it now. */
 		if (ret == -ESTALE || ret == -ENOSPC || ret == -EBUSY || ret == -ECANCELED)
 			ret = 0;

@@ -31,7 +31,8 @@
 
 static struct {
 	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts,
-		removes, composed, encrypted, erased, rolls, moves, moved_zones, ops, omitted;
+		removes, composed, encrypted, erased, rolls, moves, defrags, moved_zones, ops,
+		omitted;
 } sum;
 static bool verbose;
 
@@ -188,6 +189,7 @@ static int run(uint64_t seed, enum trace_omit omit)
 	sum.erased += r.l.erased;
 	sum.rolls += r.l.rolls;
 	sum.moves += r.l.moves;
+	sum.defrags += r.l.defrags;
 	sum.moved_zones += r.l.moved_zones;
 	sum.ops += r.t->ops;
 	sum.omitted += r.t->omitted;
@@ -309,14 +311,15 @@ int main(int argc, char **argv)
 	do {
 		run(seed++, omit);
 	} while (!only && (sum.states < want || sum.meta_states < want / 5) && sum.failures < SHOW);
-	printf("%llu loads: %llu dumps (%llu pairs), %llu begun live, %llu encrypted, %llu aborted, %llu removals (%llu with the key), %llu checkpoints moved out of %llu zones, "
+	printf("%llu loads: %llu dumps (%llu pairs), %llu begun live, %llu encrypted, %llu aborted, %llu removals (%llu with the key), %llu checkpoints moved (%llu to chosen groups) out of %llu zones, "
 	       "%llu roll-overs; %llu device operations\n",
 	       (unsigned long long)sum.loads, (unsigned long long)sum.dumps,
 	       (unsigned long long)sum.pairs, (unsigned long long)sum.composed,
 	       (unsigned long long)sum.encrypted, (unsigned long long)sum.aborts,
 	       (unsigned long long)sum.removes, (unsigned long long)sum.erased,
-	       (unsigned long long)sum.moves, (unsigned long long)sum.moved_zones,
-	       (unsigned long long)sum.rolls, (unsigned long long)sum.ops);
+	       (unsigned long long)sum.moves, (unsigned long long)sum.defrags,
+	       (unsigned long long)sum.moved_zones, (unsigned long long)sum.rolls,
+	       (unsigned long long)sum.ops);
 	if (omit)
 		printf(omit == OMIT_ORDER ? "control: %llu zones were reset too early\n" :
 					    "control: %llu flushes did nothing\n",

@@ -44,7 +44,7 @@ struct load {
 	struct load_ckpt *ckpt;
 	uint32_t nr, max;
 	uint64_t rng;
-	uint32_t dumps, composed, removes, encrypted, erased, aborts, pairs, rolls, moves,
+	uint32_t dumps, composed, removes, encrypted, erased, aborts, pairs, rolls, moves, defrags,
 		moved_zones;
 };
 

@@ -30,6 +30,16 @@ class Skipped(Exception):
     """What it needs cannot be had here; the text says why."""
 
 
+def until(what, true, seconds=90):
+    """What it says when it is true."""
+    end = time.monotonic() + seconds * SLOW
+    while not (got := true()):
+        if time.monotonic() > end:
+            raise Failed(f'{what}: never')
+        time.sleep(0.1)
+    return got
+
+
 def want(what, cond, *saw):
     if not cond:
         raise Failed(f'{what}{": " if saw else ""}{" ".join(map(str, saw))[:400]}')
@@ -119,18 +129,21 @@ class Daemon:
         self.env.update(PATH=SYS_PATH, ZNS_CONFIG=str(self.dir / 'conf'), ZNS_RUN=str(self.dir / 'run'),
                         DOCKER_HOST=f'unix://{self.socket}', XDG_RUNTIME_DIR=str(self.tmp), TMPDIR=str(self.tmp), HOME='/root')
         try:
-            if self.device:
-                self.zctl('format', self.device, *self.device_args)
-            else:
-                self.zctl('create', f'emu:{self.dir}/zns.img', *self.device_args)
             self.config.write_text(json.dumps({'log-level': 'warn', 'runtimes': self.runtimes}))
-            # The daemon's command line says where its data are, so install must be told.
-            self.zctl('docker', 'install', '--config', self.config, '--data-root', self.root)
+            self.install()
             self.start()
         except BaseException:
             self.__exit__(None, None, None)
             raise
         return self
+
+    def install(self):
+        if self.device:
+            self.zctl('format', self.device, *self.device_args)
+        else:
+            self.zctl('create', f'emu:{self.dir}/zns.img', *self.device_args)
+        # The daemon's command line says where its data are, so install must be told.
+        self.zctl('docker', 'install', '--config', self.config, '--data-root', self.root)
 
     def start(self):
         # In no environment of ours: the runtime's arguments must be enough.

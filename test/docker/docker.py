@@ -35,6 +35,11 @@ def remove(d, *names):
         d.zctl('rm', '--container', n, check=False)     # it may have none
 
 
+def contexts(d):
+    """Programs whose memory is on zones, by name."""
+    return {c['name']: c for c in d.zjson('memory', 'status')['contexts']}
+
+
 class Memory(Work):
     """So many MiB that no two pages share, and their hash, by a process that can be asked for it."""
     name = 'memory'

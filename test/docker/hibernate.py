@@ -5,29 +5,14 @@ hibernate.py list | run NAME... | run -a [--keep]: containers of Docker whose me
 """
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import docker  # noqa: E402
-import dkdaemon  # noqa: E402
-from dkdaemon import Failed, want  # noqa: E402
-from docker import CASES, Memory, case, remove  # noqa: E402
+from dkdaemon import until, want  # noqa: E402
+from docker import CASES, Memory, case, contexts, remove  # noqa: E402
 
 CASES.clear()
-
-
-def contexts(d):
-    return {c['name']: c for c in d.zjson('memory', 'status')['contexts']}
-
-
-def until(what, true, seconds=60):
-    end = time.monotonic() + seconds * dkdaemon.SLOW
-    while not (got := true()):
-        if time.monotonic() > end:
-            raise Failed(f'{what}: never')
-        time.sleep(0.1)
-    return got
 
 
 def pager(d, name):
@@ -93,6 +78,60 @@ def restored(d):
         w.verify()
     remove(d, 'back')
     gone(d, 'back')
+
+
+@case
+def checkpointed(d):
+    """90 % on zones: docker checkpoint writes 15 % of its memory at most, by the catalogue and by the write pointers; all is back as it was."""
+    total = 512 << 20
+    w = Memory(d, 'much', mib=total >> 20, options=['--label', 'zns.memory=44M', '--label', 'zns.memory-predict=off'])
+    w.before = w.digest()
+    until('nine tenths on zones', lambda: contexts(d)['much']['evicted'] >= 0.9 * total and contexts(d)['much']['resident'] <= 0.1 * total)
+    for name, options in (('stays', ['--leave-running']), ('ends', [])):
+        had = {z['index']: z['wp'] for z in d.zjson('zones')['zones']}
+        d.docker('checkpoint', 'create', *options, 'much', name)
+        c = d.checkpoints('much')[-1]
+        wrote = c['bytes'] - c['memory_bytes']
+        moved = sum(max(0, z['wp'] - had[z['index']]) for z in d.zjson('zones')['zones'])
+        print(f'    {name}: {c["bytes"] >> 20} MiB, of which {wrote >> 20} written ({100 * wrote / total:.1f} %); the write pointers moved by '
+              f'{moved >> 20}', flush=True)
+        want('named, not written', c['memory_bytes'] >= 0.85 * total, c)
+        want('15 %', wrote <= 0.15 * total and moved <= 0.15 * total, wrote, moved)
+        until('out again', lambda: not options or contexts(d)['much']['resident'] <= 0.1 * total)
+    d.docker('start', '--checkpoint', 'ends', 'much')
+    w.verify()
+    remove(d, 'much')
+    gone(d, 'much')
+
+
+@case
+def divided(d):
+    """zns.memory=auto: two divide memory-dram by what they use, and nobody gets less than its minimum; a ceiling refuses more."""
+    conf, rules, tenants = (d.dir / 'conf' / name for name in ('zns.conf', 'docker.rules', 'tenants.conf'))
+    old = conf.read_text() if conf.exists() else ''
+    try:
+        conf.write_text(old + 'memory-dram = 72M\n')
+        rules.write_text('name=auto-* memory-min=20M\n')
+        tenants.write_text('name auto-* max-memory-min=24M\n')
+        r = d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--label', 'zns.memory=auto', '--label', 'zns.memory-min=25M',
+                     '--name', 'auto-much', 'work', 'true', check=False)
+        d.docker('rm', '-f', 'auto-much')
+        want('refused', r.returncode and 'the ceiling of `name auto-*` is 24 MiB' in r.stderr and len(r.stderr.strip().splitlines()) == 1, r.stderr)
+        one = Memory(d, 'auto-one', options=['--label', 'zns.memory=auto', '--label', 'zns.memory-min=24M'])
+        two = Memory(d, 'auto-two', options=['--label', 'zns.memory=auto'])
+        digests = [w.digest() for w in (one, two)]
+        both = until('both', lambda: len(now := contexts(d)) == 2 and now)
+        want('minimum', [both[n]['auto_min'] >> 20 for n in ('auto-one', 'auto-two')] == [24, 20], both)
+        until('the division', lambda: sum(c['resident'] for c in contexts(d).values()) <= 80 << 20)
+        now = contexts(d)
+        want('part of all', all(c['auto_total'] == 72 << 20 and c['dram'] >= c['auto_min'] for c in now.values()), now)
+        want('as they were', [w.digest() for w in (one, two)] == digests)
+    finally:
+        conf.write_text(old)
+        rules.unlink()
+        tenants.unlink()
+        remove(d, 'auto-one', 'auto-two')
+    gone(d, 'auto-one')
 
 
 @case

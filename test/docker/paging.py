@@ -12,25 +12,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import docker  # noqa: E402
 import dkdaemon  # noqa: E402
-from dkdaemon import Failed, Skipped, want  # noqa: E402
+from dkdaemon import Skipped, until, want  # noqa: E402
 from dkwork import Ferret, Maria, Nginx, Redis, Shell  # noqa: E402
-from docker import CASES, case, remove  # noqa: E402
+from docker import CASES, case, contexts, remove  # noqa: E402
 from podman import Podman  # noqa: E402
 
 CASES.clear()
-
-
-def until(what, true, seconds=90):
-    end = time.monotonic() + seconds * dkdaemon.SLOW
-    while not (got := true()):
-        if time.monotonic() > end:
-            raise Failed(f'{what}: never')
-        time.sleep(0.1)
-    return got
-
-
-def status(d, name):
-    return next((c for c in d.zjson('memory', 'status')['contexts'] if c['name'] == name), None)
 
 
 def paged(d, kind, units, share='30%', **kw):
@@ -42,13 +29,13 @@ def paged(d, kind, units, share='30%', **kw):
     want('Docker\'s seccomp filter', seccomp == '2', seccomp)
     w.remember()
     d.zctl('memory', 'attach', name, '--dram', share)
-    before = status(d, name)
-    until(f'{units} units out', lambda: status(d, name)['evicted_units'] >= units)
+    before = contexts(d)[name]
+    until(f'{units} units out', lambda: contexts(d)[name]['evicted_units'] >= units)
     for _ in range(5):
         w.verify()
         w.remember()
     want('who enters it', w.exec('bash', '-c', 'echo $((6 * 7))').stdout.strip() == '42')
-    now = status(d, name)
+    now = contexts(d)[name]
     print(f'    {kind.name}: {len(now["processes"])} processes, {before["resident"] >> 20} MiB, now {now["resident"] >> 20} of {now["dram"] >> 20}; '
           f'{now["evicted"] >> 20} MiB out, {now["evicted_units"]} units went, {now["read_units"]} came back, {now["lost_units"]} lost; '
           f'by {now["mechanism"]}, longest stop {now["attach_stop_ns"] / 1e6:.1f} ms', flush=True)
@@ -56,9 +43,9 @@ def paged(d, kind, units, share='30%', **kw):
     d.zctl('memory', 'detach', name)
     w.verify()
     d.zctl('memory', 'attach', name, '--dram', share)
-    until('units out again', lambda: status(d, name)['evicted_units'] >= min(units, 10))
+    until('units out again', lambda: contexts(d)[name]['evicted_units'] >= min(units, 10))
     d.docker('stop', '-t', '5', name)
-    until('the context\'s end', lambda: not status(d, name))
+    until('the context\'s end', lambda: name not in contexts(d))
     remove(d, name)
 
 
@@ -96,10 +83,10 @@ def paused(d):
     w = Redis(d, 'pausing', runtime='runc')
     w.remember()
     d.zctl('memory', 'attach', 'pausing', '--dram', '1M')
-    until('units out', lambda: status(d, 'pausing')['evicted_units'] >= 20)
+    until('units out', lambda: contexts(d)['pausing']['evicted_units'] >= 20)
     d.docker('pause', 'pausing')
     time.sleep(2)
-    until('an answer', lambda: status(d, 'pausing'))
+    until('an answer', lambda: contexts(d).get('pausing'))
     r = d.zctl('memory', 'detach', 'pausing', check=False)
     print(f'    detach while it is paused: {r.returncode} {r.stderr.strip()}', flush=True)
     want('one line', len(r.stderr.strip().splitlines()) <= 1, r.stderr)
@@ -125,10 +112,10 @@ def podman(d):
         uid = re.search(r'^Uid:\s+(\d+)', Path(f'/proc/{pid}/status').read_text(), re.M).group(1)
         want('a user of its own', uid == '100000', uid)
         p.z('memory', 'attach', 'inner', '--dram', '30%')
-        until('units out', lambda: status(P(p), 'inner')['evicted_units'] >= 100)
+        until('units out', lambda: contexts(P(p))['inner']['evicted_units'] >= 100)
         had = int(p.exec('inner', 'wc -c </tmp/n'))
         until('it goes on', lambda: int(p.exec('inner', 'wc -c </tmp/n')) > had + 5)
-        now = status(P(p), 'inner')
+        now = contexts(P(p))['inner']
         print(f'    {now["evicted_units"]} units out, {now["read_units"]} back, {now["resident"] >> 20} MiB of {now["dram"] >> 20}, {now["mechanism"]}', flush=True)
         p.z('memory', 'detach', 'inner')
         had = int(p.exec('inner', 'wc -c </tmp/n'))
@@ -137,7 +124,7 @@ def podman(d):
 
 
 class P:
-    """What status() asks of a daemon."""
+    """What contexts() asks of a daemon."""
     def __init__(self, podman_):
         self.p = podman_
 

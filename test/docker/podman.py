@@ -66,10 +66,10 @@ class Podman:
     def ls(self):
         return json.loads(self.z('ls', '--json').stdout)['checkpoints']
 
-    def run(self, name, *options):
+    def run(self, name, *options, program=('bash', '-c', SHELL)):
         # limits of our own: Podman's default asks for more than a machine without CAP_SYS_RESOURCE can give
         self.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--name', name,
-               *options, 'work', 'bash', '-c', SHELL)
+               *options, 'work', *program)
         self.exec(name, 'until [ -e /data/up ]; do sleep 0.1; done')
 
     def exec(self, name, script):
@@ -81,23 +81,61 @@ class Podman:
         return self.exec(name, 'until [ -e /data/answer ]; do sleep 0.1; done; cat /data/answer')
 
 
+def contexts(d):
+    return {c['name']: c for c in json.loads(d.z('memory', 'status', '--json').stdout)['contexts']}
+
+
+def until(d, what, true):
+    end = time.monotonic() + 90
+    while not true():
+        want(what, time.monotonic() < end, d.z('memory', 'status').stdout)
+        time.sleep(0.1)
+
+
 def on_zones(d):
     """Annotation zns.memory: hibernates by itself, is asked, and is called podman+NAME; its end ends the context."""
     def state():
-        return [c['state'] for c in json.loads(d.z('memory', 'status', '--json').stdout)['contexts'] if c['name'] == 'podman+idle']
-
-    def until(what, true):
-        end = time.monotonic() + 90
-        while not true():
-            want(what, time.monotonic() < end, d.z('memory', 'status').stdout)
-            time.sleep(0.1)
+        return [c['state'] for n, c in contexts(d).items() if n == 'podman+idle']
     d.run('idle', '--annotation', 'zns.memory=hibernate:2s')
     before = d.ask('idle')
-    until('it hibernates', lambda: state() == ['hibernated'])
+    until(d, 'it hibernates', lambda: state() == ['hibernated'])
     want('the same', d.ask('idle') == before)
     d.z('memory', 'wake', 'podman/idle')
     d.p('rm', '-f', '-t', '0', 'idle')
-    until('the end of the context', lambda: not state())
+    until(d, 'the end of the context', lambda: not state())
+
+
+PAGES = '''import hashlib, os, signal
+m = bytearray(os.urandom(96 << 20))
+def tell(*a):
+    open('/data/new', 'w').write(hashlib.sha256(m).hexdigest()); os.rename('/data/new', '/data/answer')
+signal.signal(signal.SIGUSR1, tell)
+open('/data/up', 'w')
+while True: signal.pause()'''
+
+
+def on_zones_checkpoint(d):
+    """Nine tenths on zones, under a budget and hibernated: the checkpoint writes 15 % at most; restored it is extended again, and whole."""
+    mine, total = 'podman+full', 96 << 20
+    for asked in ('9M', 'hibernate:2s'):
+        d.run('full', '--annotation', f'zns.memory={asked}', program=('python3', '-c', PAGES))
+        before = d.ask('full')
+        for options in (['--leave-running'], []):
+            until(d, 'on zones', lambda: contexts(d).get(mine, {}).get('evicted', 0) >= 0.9 * total)
+            d.p('container', 'checkpoint', '--keep', *options, 'full')
+            c = d.ls()[-1]
+            wrote = c['bytes'] - c.get('memory_bytes', 0)
+            print(f'    {asked}: {c["bytes"] >> 20} MiB, of which {wrote >> 20} written', flush=True)
+            want('15 %', c['container'] == 'podman/full' and wrote <= 0.15 * total, c)
+        until(d, 'the end of the context', lambda: mine not in contexts(d))
+        d.p('container', 'restore', '--keep', 'full')
+        until(d, 'extended again', lambda: mine in contexts(d))
+        want('the same', d.ask('full') == before)
+        until(d, 'on zones again', lambda: contexts(d)[mine]['evicted'] >= 0.8 * total)
+        want('the same', d.ask('full') == before)
+        d.p('rm', '-f', '-t', '0', 'full')
+        until(d, 'the end of the context', lambda: mine not in contexts(d))
+        d.z('rm', '--all')
 
 
 def keep(d):
@@ -323,7 +361,7 @@ def checkpointctl(d):
 def main():
     passed = failed = skipped = 0
     with Podman() as d:
-        for fn in (on_zones, keep, leave_running, live, export, plain, errors, reclaim, packed, checkpointctl):
+        for fn in (on_zones, on_zones_checkpoint, keep, leave_running, live, export, plain, errors, reclaim, packed, checkpointctl):
             if sys.argv[1:] and fn.__name__ not in sys.argv[1:]:
                 continue
             start = time.monotonic()

@@ -3,12 +3,12 @@
  * A conventional drive: pages of 4 KiB, dealt to the dies in order of arrival. Its times are booked
  * with the calendars and costs of the emulator's model.
  *   write    goes over the channel into the buffer; it is done when the buffer has it. Each die
- *            programs its share in order, and collects garbage when few of its blocks are free
- *   read     each page occupies the die that has it, then the channel; what was never written
- *            costs the command alone
- *   flush    when all that was accepted is programmed
- *   discard  the pages are free at once
- * Two requests at the same pages in flight are not ordered, as with NVMe.
+ *            programs its share in order, and collects garbage when few of its blocks are free.
+ *            With idle-blocks=N it collects before, in the time in which it has nothing to do,
+ * until so many are free; it puts that off at once when a request comes read     each page occupies
+ * the die that has it, then the channel; what was never written costs the command alone flush when
+ * all that was accepted is programmed discard  the pages are free at once Two requests at the same
+ * pages in flight are not ordered, as with NVMe.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,6 +23,8 @@ struct lane {
 	struct emu_cal cal;
 	uint64_t *slot; /* when the page in this place of the buffer is programmed */
 	uint64_t slots; /* used so far */
+	uint64_t seen_ns; /* until here its idle time has been counted */
+	int64_t idle_ns; /* and not yet been spent on garbage; less than 0: spent ahead */
 };
 
 struct conventional {
@@ -32,10 +34,33 @@ struct conventional {
 	struct emu_cal *channel;
 	uint64_t program_ns, sense_ns, move_ns, erase_ns, command_ns;
 	uint64_t programmed_ns; /* when the last of all is on the medium */
-	uint64_t gc_ns; /* dies' time */
+	uint64_t gc_ns, idle_gc_ns; /* dies' time: while requests waited, and while none did */
 };
 
 /* Copies stay on the die: they cost a sense and a program each, and no channel. */
+static uint64_t copies_ns(const struct conventional *c, uint32_t moved)
+{
+	return moved * (c->sense_ns + c->program_ns) + c->erase_ns;
+}
+
+static void collect_idle(struct conventional *c, uint32_t die, uint64_t at)
+{
+	struct lane *l = &c->die[die];
+	uint64_t from = zns_max(emu_cal_idle_from(&l->cal), l->seen_ns);
+	uint32_t moved;
+
+	if (at > from)
+		l->idle_ns += (int64_t)(at - from);
+	l->seen_ns = zns_max(at, l->seen_ns);
+	while (l->idle_ns > 0 && c->ftl.die[die].nr_free < c->d.p.idle_blocks &&
+	       ftl_collect(&c->ftl, die, &moved)) {
+		l->idle_ns -= (int64_t)copies_ns(c, moved);
+		c->idle_gc_ns += copies_ns(c, moved);
+	}
+	/* what nobody used is gone */
+	l->idle_ns = zns_min(l->idle_ns, (int64_t)0);
+}
+
 static void collect(struct conventional *c, uint32_t die, uint64_t at)
 {
 	struct emu_cal *cal = &c->die[die].cal;
@@ -46,7 +71,7 @@ static void collect(struct conventional *c, uint32_t die, uint64_t at)
 
 		if (!ftl_collect(&c->ftl, die, &moved))
 			break;
-		ns = moved * (c->sense_ns + c->program_ns) + c->erase_ns;
+		ns = copies_ns(c, moved);
 		emu_cal_book(cal, zns_max(at, emu_cal_idle_from(cal)), ns);
 		c->gc_ns += ns;
 	}
@@ -62,6 +87,7 @@ static uint64_t write_page(struct conventional *c, uint32_t page, uint64_t at)
 	struct emu_cal *channel = &c->channel[die % c->d.p.emu.channels];
 
 	ready = emu_cal_book(channel, accept, c->move_ns) + c->move_ns;
+	collect_idle(c, die, ready);
 	collect(c, die, ready);
 	if (!ftl_program(&c->ftl, die, page)) {
 		fprintf(stderr, "drive: die %u has no room\n", die);
@@ -147,8 +173,9 @@ static void conv_stats(struct drive *d, FILE *f)
 	fprintf(f, "\"programmed\": %llu, \"copied\": %llu, \"erased_blocks\": %llu, ",
 		(unsigned long long)programmed * DRIVE_PAGE,
 		(unsigned long long)copied * DRIVE_PAGE, (unsigned long long)erased);
-	fprintf(f, "\"gc_busy_ns\": %llu, \"write_amplification\": %.4f, \"dies\": [",
-		(unsigned long long)c->gc_ns,
+	fprintf(f,
+		"\"gc_busy_ns\": %llu, \"gc_idle_ns\": %llu, \"write_amplification\": %.4f, \"dies\": [",
+		(unsigned long long)c->gc_ns, (unsigned long long)c->idle_gc_ns,
 		programmed ? (double)(programmed + copied) / (double)programmed : 0.0);
 	for (uint32_t i = 0; i < c->ftl.nr_dies; i++)
 		fprintf(f, "%s{\"busy_ns\": %llu}", i ? ", " : "",

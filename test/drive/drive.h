@@ -6,8 +6,10 @@
  * done. QEMU makes an NVMe namespace of it, so a guest's kernel meets a drive whose dies and
  * channels take their time.
  *
- * Times are nanoseconds since the drive was opened. A model is called under one lock, by requests
- * in the order in which they came. It books them in the calendars of the emulator's timing model
+ * Times are the model's: nanoseconds since the drive was opened. With slow=N one of them takes N of
+ * the wall clock's, so that rates and latencies are a real drive's, all divided by one number, and
+ * an emulated processor keeps up. A model is called under one lock, by requests in the order in
+ * which they came. It books them in the calendars of the emulator's timing model
  * (zns/dev/emu_cal.c) and sleeps for nobody.
  */
 #include <stdbool.h>
@@ -28,6 +30,7 @@ struct drive_params {
 	uint32_t block_pages; /* pages that are erased at once */
 	uint32_t buffer_pages; /* writes that a die's share of the buffer holds */
 	uint32_t erase_us;
+	uint32_t idle_blocks; /* free blocks that a die makes while it is idle; 0: it waits */
 	enum drive_filled {
 		DRIVE_EMPTY, /* as after a format: no garbage until all has been written once */
 		DRIVE_SEQUENTIAL, /* all of it has been written once, in order */

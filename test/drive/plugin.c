@@ -19,6 +19,7 @@
 static struct {
 	struct drive_params p;
 	bool zoned;
+	uint32_t slow; /* the wall clock's time for one of the model's */
 	char *file, *stats;
 	int fd;
 	struct drive *drive;
@@ -42,6 +43,7 @@ static void drive_load(void)
 	g.p.block_pages = 256;
 	g.p.buffer_pages = 16;
 	g.p.erase_us = 3000;
+	g.slow = 1;
 }
 
 struct number {
@@ -67,6 +69,8 @@ static int set_number(const char *key, const char *value)
 		{ "block-pages", &g.p.block_pages, 4, 65536 },
 		{ "buffer-pages", &g.p.buffer_pages, 1, 65536 },
 		{ "erase-us", &g.p.erase_us, 0, 1000000 },
+		{ "idle-blocks", &g.p.idle_blocks, 0, 65536 },
+		{ "slow", &g.slow, 1, 10000 },
 	};
 	uint64_t n;
 
@@ -160,19 +164,22 @@ static int drive_config_complete(void)
 	return 0;
 }
 
+/* The model's time: the wall clock's, @slow times as slow. */
 static uint64_t now_ns(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)((t.tv_sec - g.origin.tv_sec) * 1000000000ll + t.tv_nsec -
-			  g.origin.tv_nsec);
+			  g.origin.tv_nsec) /
+	       g.slow;
 }
 
 static void wait_until(uint64_t ns)
 {
 	struct timespec t = g.origin;
 
+	ns *= g.slow;
 	t.tv_nsec += (long)(ns % 1000000000u);
 	t.tv_sec += (time_t)(ns / 1000000000u) + t.tv_nsec / 1000000000;
 	t.tv_nsec %= 1000000000;

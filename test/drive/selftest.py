@@ -106,6 +106,15 @@ def zoned(t, plugin, directory):
             s["host_written"] == 17 * 8 * MIB, json.dumps(s))
 
 
+def slow(t, plugin, directory):
+    """Four times the rates, four times as slow: the same."""
+    d = Drive(plugin, directory, kind="zoned", slow=4, die_write=4 * WRITE, die_read=4 * READ, channel=4 * CHANNEL)
+    t.rate("zoned, one group, 40 MiB/s a quarter as fast", WRITE, d.run("w", striped(1, 64), 128 * KIB), 1 + BUFFER / (8 * MIB) + 0.01)
+    got = d.run("r", striped(1, 64), 128 * KIB)
+    t.rate("zoned, read, one group, 80 MiB/s a quarter as fast", READ, got)
+    d.close()
+
+
 def conventional(t, plugin, directory):
     d = Drive(plugin, directory, kind="conventional")
     d.run("w", range(0, 4 * MIB, 4 * KIB), 4 * KIB)
@@ -136,6 +145,22 @@ def collection(t, plugin, directory):
     s = d.close()
     t.check("conventional, discarded: hardly anything is copied", s["write_amplification"] < 1.1,
             str(s["write_amplification"]))
+
+
+def idle(t, plugin, directory):
+    """What is collected while nobody asks keeps no request waiting."""
+    waited = {}
+    for blocks in (0, 8):
+        rng = random.Random(7)
+        d = Drive(plugin, directory, kind="conventional", size=64 * MIB, filled="random", spare=40, block_pages=64, die_write=400,
+                  die_read=800, channel=4000, erase_us=100, idle_blocks=blocks)
+        for _ in range(10):
+            d.run("w", [rng.randrange(64 * MIB // (4 * KIB)) * 4 * KIB for _ in range(1000)], 4 * KIB)
+            time.sleep(0.2)
+        s = d.close()
+        waited[blocks] = s["gc_busy_ns"]
+        t.check(f"conventional, idle-blocks={blocks}: what is collected in idle time", (s["gc_idle_ns"] > 0) == (blocks > 0), json.dumps(s))
+    t.check("conventional, idle-blocks=8: collecting keeps few requests waiting", waited[8] < 0.5 * waited[0], str(waited))
 
 
 def content(t, plugin, directory):
@@ -176,7 +201,7 @@ def main():
     a = p.parse_args()
     t = Tally()
     with tempfile.TemporaryDirectory(prefix="zns-drive-") as directory:
-        for part in (refusals, content, zoned, conventional, collection):
+        for part in (refusals, content, zoned, slow, conventional, collection, idle):
             part(t, os.path.abspath(a.plugin), directory)
     if a.report:
         os.makedirs(os.path.dirname(a.report), exist_ok=True)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What encryption reads from elsewhere: key files, the record of a wrapped key, tags and seal of a
- * manifest, wrapped keys that a client sends. The first byte says which. A record that was not
- * wrapped by our key must never be opened.
+ * manifest, wrapped keys that a client sends, keys of memory contexts. The first byte says which. A
+ * record that was not wrapped by our key must never be opened.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include "../../zns/crypt/crypt_priv.h"
+#include "zns/crypt_memory.h"
 #include "zns/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -76,6 +79,11 @@ static void manifest(const uint8_t *data, size_t size)
 			if (m->images[i]->size &&
 			    m->images[i]->tags.len != ZNS_TAG_BYTES * m->images[i]->n_csums)
 				abort();
+		for (size_t i = 0; i < m->n_images; i++)
+			if ((m->images[i]->has_nonces || m->images[i]->has_memory_key) &&
+			    (m->images[i]->nonces.len != ZNS_MEMORY_NONCE * m->images[i]->n_csums ||
+			     m->images[i]->memory_key.len != ZNS_MEMORY_SEALED))
+				abort();
 		if (zns_crypt_new(the_master(), id, &c, NULL) ||
 		    zns_crypt_seal_manifest(c, m, tag, NULL))
 			abort();
@@ -85,10 +93,47 @@ static void manifest(const uint8_t *data, size_t size)
 		zns_pb__manifest__free_unpacked(m, NULL);
 }
 
+/* In a checkpoint: nobody but who has its key has sealed one. */
+static void sealed_key(const uint8_t *data, size_t size)
+{
+	struct zns_crypt *c;
+	struct zns_memory_key *k;
+	uint8_t *text = malloc(size ? size : 1); /* no byte behind it may be read */
+
+	if (!text || zns_crypt_new(the_master(), id, &c, NULL))
+		abort();
+	memcpy(text, data, size);
+	if (!zns_memory_key_get(c, text, size, &k, NULL))
+		abort();
+	zns_crypt_free(c);
+	free(text);
+}
+
+/* From a keeper of another build, say. */
+static void kept_key(const uint8_t *data, size_t size)
+{
+	int fd = memfd_create("key", MFD_CLOEXEC);
+	struct zns_memory_key *k;
+
+	if (fd < 0 || write(fd, data, size) != (ssize_t)size ||
+	    (size && size % 2 == 0 && ftruncate(fd, 4096)))
+		abort();
+	if (!zns_memory_key_take(fd, id, &k, NULL)) {
+		if (size < 24 || memcmp(data, "ZNSMKEY1", 8) || memcmp(data + 8, id, ZNS_UUID_LEN))
+			abort();
+		zns_memory_key_free(k);
+	}
+	close(fd);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (!size)
 		return 0;
+	if (data[0] >= 0xfe) {
+		(data[0] == 0xff ? kept_key : sealed_key)(data + 1, size - 1);
+		return 0;
+	}
 	switch (data[0] % 5) {
 	case 0:
 		key_text(data + 1, size - 1);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "zns/crypt_memory.h"
 #include "zns/mem.h"
 #include "zns/util.h"
 
@@ -27,7 +28,7 @@
 #define PAGE 4096UL
 #endif
 
-/* ---- a store, which outlives a pager ---- */
+/* ---- a store, which outlives a pager; with ZNS_TEST_MEM_ENCRYPT it encrypts ---- */
 
 #define SLOTS 8192U /* units */
 
@@ -37,7 +38,7 @@ struct shelf {
 	_Atomic uint32_t next;
 	_Atomic uint64_t put, got, held;
 	_Atomic int put_error, get_error;
-	_Atomic uint32_t put_us; /* how long a put takes */
+	_Atomic uint32_t put_us, get_us; /* how long a put takes, and a get */
 	_Atomic uint32_t clean; /* slots that are to be emptied, one such range after the other */
 	_Atomic uint32_t cleaned; /* ranges so far */
 };
@@ -45,7 +46,27 @@ struct shelf {
 struct shelves {
 	struct shelf *s;
 	uint8_t *data;
+	/* encrypted: made by the test; each pager takes it, since no child has its memory */
+	struct zns_memory_key *made, *key;
+	pid_t key_pid;
+	pthread_mutex_t key_lock;
 };
+
+static const uint8_t shelf_context[ZNS_UUID_LEN] = "context-of-tests";
+
+/* NULL: in clear. */
+static inline struct zns_memory_key *shelf_key(struct shelves *h)
+{
+	if (!h->made)
+		return NULL;
+	pthread_mutex_lock(&h->key_lock);
+	if (h->key_pid != getpid() &&
+	    zns_memory_key_take(zns_memory_key_fd(h->made), shelf_context, &h->key, NULL))
+		abort();
+	h->key_pid = getpid();
+	pthread_mutex_unlock(&h->key_lock);
+	return h->key;
+}
 
 static inline void *common(size_t len)
 {
@@ -56,10 +77,10 @@ static inline void *common(size_t len)
 	return p;
 }
 
-static inline int shelf_put(void *arg, const void *const units[], uint32_t n,
-			    struct zns_pages_ref *refs, struct zns_err *err)
+static inline int shelf_store(struct shelves *h, const void *const units[], uint32_t n, bool as_is,
+			      struct zns_pages_ref *refs, struct zns_err *err)
 {
-	struct shelves *h = arg;
+	struct zns_memory_key *key = shelf_key(h);
 
 	if (h->s->put_us)
 		usleep(h->s->put_us);
@@ -74,10 +95,15 @@ static inline int shelf_put(void *arg, const void *const units[], uint32_t n,
 			if (tries++ > 2 * SLOTS)
 				return zns_fail(err, -ENOSPC, "no slot");
 		} while (!atomic_compare_exchange_strong(&h->s->count[slot], &zero, 1));
-		memcpy(h->data + slot * (size_t)ZNS_PAGES_UNIT, units[i], ZNS_PAGES_UNIT);
-		h->s->hash[slot] = zns_hash(units[i], ZNS_PAGES_UNIT);
-		refs[i] = (struct zns_pages_ref){ .place = slot + 1, .hash = h->s->hash[slot] };
-		for (uint32_t k = 0; k < ZNS_PAGES_PIECES; k++)
+		uint8_t *at = h->data + slot * (size_t)ZNS_PAGES_UNIT;
+
+		memcpy(at, units[i], ZNS_PAGES_UNIT);
+		refs[i] = (struct zns_pages_ref){ .place = slot + 1 };
+		if (key && !as_is &&
+		    zns_memory_seal(key, refs[i].nonce, at, ZNS_PAGES_UNIT, refs[i].tag, err))
+			return -EIO;
+		refs[i].hash = h->s->hash[slot] = zns_hash(at, ZNS_PAGES_UNIT);
+		for (uint32_t k = 0; !key && k < ZNS_PAGES_PIECES; k++)
 			refs[i].piece[k] = (uint32_t)zns_hash(
 				(const uint8_t *)units[i] + k * ZNS_PAGES_PIECE, ZNS_PAGES_PIECE);
 		h->s->put++;
@@ -86,10 +112,25 @@ static inline int shelf_put(void *arg, const void *const units[], uint32_t n,
 	return 0;
 }
 
-static inline int shelf_get(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *err)
+static inline int shelf_put(void *arg, const void *const units[], uint32_t n,
+			    struct zns_pages_ref *refs, struct zns_err *err)
+{
+	return shelf_store(arg, units, n, false, refs, err);
+}
+
+static inline int shelf_put_as_is(void *arg, const void *const units[], uint32_t n,
+				  struct zns_pages_ref *refs, struct zns_err *err)
+{
+	return shelf_store(arg, units, n, true, refs, err);
+}
+
+static inline int shelf_get_as_is(void *arg, struct zns_pages_ref ref, void *buf,
+				  struct zns_err *err)
 {
 	struct shelves *h = arg;
 
+	if (h->s->get_us)
+		usleep(h->s->get_us);
 	if (h->s->get_error)
 		return zns_fail(err, h->s->get_error, "the test says so");
 	memcpy(buf, h->data + (ref.place - 1) * (size_t)ZNS_PAGES_UNIT, ZNS_PAGES_UNIT);
@@ -98,11 +139,22 @@ static inline int shelf_get(void *arg, struct zns_pages_ref ref, void *buf, stru
 							   zns_fail(err, -EBADMSG, "other bytes");
 }
 
+static inline int shelf_get(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *err)
+{
+	struct zns_memory_key *key = shelf_key(arg);
+	int ret = shelf_get_as_is(arg, ref, buf, err);
+
+	return ret || !key ? ret :
+			     zns_memory_open(key, ref.nonce, buf, ZNS_PAGES_UNIT, ref.tag, err);
+}
+
 static inline int shelf_piece(void *arg, const struct zns_pages_ref *ref, uint32_t nr, void *buf,
 			      struct zns_err *err)
 {
 	struct shelves *h = arg;
 
+	if (h->made)
+		return -EOPNOTSUPP;
 	if (h->s->get_error)
 		return zns_fail(err, h->s->get_error, "the test says so");
 	memcpy(buf,
@@ -148,17 +200,27 @@ static inline void shelf_open(struct shelves *h, struct zns_mem_store *st)
 {
 	h->s = common(sizeof(*h->s));
 	h->data = common(SLOTS * (size_t)ZNS_PAGES_UNIT);
+	h->made = h->key = NULL;
+	h->key_pid = 0;
+	pthread_mutex_init(&h->key_lock, NULL);
+	if (getenv("ZNS_TEST_MEM_ENCRYPT"))
+		assert_int_equal(zns_memory_key_new(shelf_context, &h->made, NULL), 0);
 	*st = (struct zns_mem_store){ .put = shelf_put,
 				      .get = shelf_get,
 				      .piece = shelf_piece,
 				      .hold = shelf_hold,
 				      .drop = shelf_drop,
+				      .put_as_is = shelf_put_as_is,
+				      .get_as_is = shelf_get_as_is,
 				      .dead = shelf_dead,
 				      .arg = h };
 }
 
 static inline void shelf_close(struct shelves *h)
 {
+	if (h->key_pid == getpid())
+		zns_memory_key_free(h->key);
+	zns_memory_key_free(h->made);
 	munmap(h->s, sizeof(*h->s));
 	munmap(h->data, SLOTS * (size_t)ZNS_PAGES_UNIT);
 }

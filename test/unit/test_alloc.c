@@ -381,11 +381,11 @@ static void fair_level(void **state)
 {
 	const double some[] = { 5, 1, 5 };
 
-	assert_true(zns_alloc_fair(some, 3, 9) == 4);
-	assert_true(zns_alloc_fair(some, 3, 3) == 1);
-	assert_true(zns_alloc_fair(some, 3, 1.5) == 0.5);
-	assert_true(zns_alloc_fair(some, 3, 20) >= 5);
-	assert_true(zns_alloc_fair(NULL, 0, 7) == 7);
+	assert_true(zns_alloc_fair(some, NULL, 3, 9) == 4);
+	assert_true(zns_alloc_fair(some, NULL, 3, 3) == 1);
+	assert_true(zns_alloc_fair(some, NULL, 3, 1.5) == 0.5);
+	assert_true(zns_alloc_fair(some, NULL, 3, 20) >= 5);
+	assert_true(zns_alloc_fair(NULL, NULL, 0, 7) == 7);
 }
 
 #define DUMPS 12
@@ -411,7 +411,7 @@ static void comes(struct crowd *c, uint32_t dies, uint32_t zones)
 	}
 	found = zns_alloc_pick(g, dies, dies, order);
 	assert_int_equal(found, dies);
-	n = zns_alloc_spread(g, dies, c->s, c->nr, zones, zones, dies, 0, 0, order, found);
+	n = zns_alloc_spread(g, dies, c->s, c->nr, zones, 0, zones, dies, 0, 0, order, found);
 	assert_in_range(n, 1, dies);
 	for (uint32_t i = 0; i < found; i++) /* every group once, as before */
 		for (uint32_t k = 0; k < i; k++)
@@ -434,7 +434,7 @@ static double least_share(const struct crowd *c, uint32_t dies)
 		for (uint32_t k = 0; k < c->s[i].nr_groups; k++)
 			users[c->groups[i][k]]++;
 	}
-	level = zns_alloc_fair(wants, c->nr, dies);
+	level = zns_alloc_fair(wants, NULL, c->nr, dies);
 	for (uint32_t i = 0; i < c->nr; i++) {
 		double rate = 0;
 
@@ -546,7 +546,7 @@ static double settled(struct crowd *c, uint32_t dies, uint32_t *rounds)
 	}
 	for (uint32_t i = 0; i < c->nr; i++)
 		wants[i] = c->s[i].want;
-	level = zns_alloc_fair(wants, c->nr, dies);
+	level = zns_alloc_fair(wants, NULL, c->nr, dies);
 	dealt_out(c, dies, limit, rate);
 	for (uint32_t i = 0; i < c->nr; i++)
 		least = fmin(least, rate[i] / fmin(wants[i], level));
@@ -662,7 +662,7 @@ static void spread_keeps_rules(void **state)
 	for (uint32_t i = 0; i < 4; i++)
 		g[i].nr_reservations = g[i].nr_leases = 1;
 	found = zns_alloc_pick(g, DIES, DIES, order);
-	assert_int_equal(zns_alloc_spread(g, DIES, &s, 1, 5, 5, DIES, 0, 0, order, found), 5);
+	assert_int_equal(zns_alloc_spread(g, DIES, &s, 1, 5, 0, 5, DIES, 0, 0, order, found), 5);
 	for (uint32_t i = 0; i < 5; i++)
 		assert_int_equal(order[i], 4 + i);
 	/* its own come first, whoever writes there now */
@@ -671,7 +671,7 @@ static void spread_keeps_rules(void **state)
 	order[1] = 3;
 	order[found - 1] = 4;
 	order[found - 2] = 5;
-	assert_int_equal(zns_alloc_spread(g, DIES, &s, 1, 2, 2, DIES, 2, 0, order, found), 3);
+	assert_int_equal(zns_alloc_spread(g, DIES, &s, 1, 2, 0, 2, DIES, 2, 0, order, found), 3);
 	assert_int_equal(order[0], 2);
 	assert_int_equal(order[1], 3);
 	assert_true(order[2] > 3);
@@ -680,9 +680,9 @@ static void spread_keeps_rules(void **state)
 	for (uint32_t i = 0; i < 8; i++)
 		g[i].nr_reservations = 1;
 	found = zns_alloc_pick(g, 8, 8, order);
-	assert_int_equal(zns_alloc_spread(g, 8, NULL, 0, 3, 3, 8, 0, 0, order, found), 6);
-	assert_int_equal(zns_alloc_spread(g, 8, NULL, 0, 3, 3, 4, 0, 0, order, found), 4);
-	assert_int_equal(zns_alloc_spread(g, 8, NULL, 0, 3, 3, 8, 0, 0, order, 0), 0);
+	assert_int_equal(zns_alloc_spread(g, 8, NULL, 0, 3, 0, 3, 8, 0, 0, order, found), 6);
+	assert_int_equal(zns_alloc_spread(g, 8, NULL, 0, 3, 0, 3, 4, 0, 0, order, found), 4);
+	assert_int_equal(zns_alloc_spread(g, 8, NULL, 0, 3, 0, 3, 8, 0, 0, order, 0), 0);
 }
 
 static void away_from_normal_io(void **state)

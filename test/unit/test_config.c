@@ -460,11 +460,13 @@ static void tenants(void **state)
 	assert_int_equal(zns_tenant_find("other", -1, &t, &err), 0);
 	assert_int_equal(t.line, 7);
 	assert_int_equal(t.max_qos_mibps, 100);
-	PUT(at(conf, "tenants.conf"), "name m* max-memory=4G total-memory=1T memory-rate=50\n");
+	PUT(at(conf, "tenants.conf"),
+	    "name m* max-memory=4G total-memory=1T memory-rate=50 max-memory-min=64M\n");
 	assert_int_equal(zns_tenant_find("mem", -1, &t, &err), 0);
 	assert_int_equal(t.max_memory, GIB(4));
 	assert_int_equal(t.total_memory, GIB(1024));
 	assert_int_equal(t.memory_mibps, 50);
+	assert_int_equal(t.max_memory_min, MIB(64));
 	PUT(at(conf, "tenants.conf"), "uid 7 max-qos=5\n");
 	assert_int_equal(zns_tenant_find("other", 8, &t, &err), 0);
 	assert_string_equal(t.who, "");
@@ -488,6 +490,10 @@ static void tenants_wrong(void **state)
 		{ "name web max-groups=99999999999999999999", "a number of groups" },
 		{ "name web max-groups=0", "1 or more" },
 		{ "name web max-groups=1 max-groups=2", "given twice" },
+		{ "name web max-weight=99", "a weight is 100 to 10000" },
+		{ "name web max-weight=10001", "a weight is 100 to 10000" },
+		{ "name web max-weight=many", "a weight is 100 to 10000" },
+		{ "name web max-weight=200 max-weight=200", "given twice" },
 		{ "name web max-memory=0", "1 or more" },
 		{ "name web max-memory=", "a size reads like" },
 		{ "name web max-memory=much", "a size reads like" },

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include "emu_common.h"
 #include "../../zns/crypt/crypt_priv.h"
+#include "zns/crypt_memory.h"
 
 static const uint8_t id_a[ZNS_UUID_LEN] = "checkpoint-aaaaa",
 		     id_b[ZNS_UUID_LEN] = "checkpoint-bbbbb";
@@ -465,6 +466,57 @@ static void plain_ones(void **state)
 	assert_ok(zns_unregister(uuid, &err));
 }
 
+/* --- keys of memory contexts --- */
+
+static void memory_keys(void **state)
+{
+	static const uint8_t context[ZNS_UUID_LEN] = "context-aaaaaaaa";
+	uint8_t unit[8192], was[8192], nonce[2][ZNS_MEMORY_NONCE], tag[ZNS_TAG_BYTES];
+	uint8_t sealed[ZNS_MEMORY_SEALED], again[ZNS_MEMORY_SEALED];
+	struct zns_memory_key *k, *next, *read;
+	struct zns_master *m = make("memory-master");
+	struct zns_crypt *a, *b;
+
+	assert_ok(zns_crypt_new(m, id_a, &a, &err));
+	assert_ok(zns_crypt_new(m, id_b, &b, &err));
+	assert_ok(zns_memory_key_new(context, &k, &err));
+	assert_int_equal(zns_memory_key_take(zns_memory_key_fd(k), id_a, &next, &err), -EPROTO);
+	assert_ok(zns_memory_key_take(zns_memory_key_fd(k), context, &next, &err));
+	for (size_t i = 0; i < sizeof(was); i++)
+		was[i] = (uint8_t)(i * 7);
+	memcpy(unit, was, sizeof(unit));
+	assert_ok(zns_memory_seal(k, nonce[0], unit, sizeof(unit), tag, &err));
+	assert_memory_not_equal(unit, was, 32);
+	/* whoever takes over opens it, and has other nonces */
+	assert_ok(zns_memory_open(next, nonce[0], unit, sizeof(unit), tag, &err));
+	assert_memory_equal(unit, was, sizeof(unit));
+	assert_ok(zns_memory_seal(next, nonce[1], unit, sizeof(unit), tag, &err));
+	assert_memory_not_equal(nonce[0], nonce[1], ZNS_MEMORY_NONCE);
+	/* through a checkpoint, and not through another one */
+	assert_ok(zns_memory_key_put(k, a, sealed, &err));
+	assert_ok(zns_memory_key_put(k, a, again, &err));
+	assert_memory_not_equal(sealed, again, sizeof(sealed));
+	assert_int_equal(zns_memory_key_get(b, sealed, sizeof(sealed), &read, &err), -EBADMSG);
+	assert_int_equal(zns_memory_key_get(a, sealed, sizeof(sealed) - 1, &read, &err), -EBADMSG);
+	for (size_t i = 0; i < sizeof(sealed); i++) {
+		sealed[i] ^= 1;
+		assert_int_equal(zns_memory_key_get(a, sealed, sizeof(sealed), &read, &err),
+				 -EBADMSG);
+		sealed[i] ^= 1;
+	}
+	assert_ok(zns_memory_key_get(a, sealed, sizeof(sealed), &read, &err));
+	assert_memory_equal(zns_memory_key_context(read), context, ZNS_UUID_LEN);
+	assert_int_equal(zns_memory_seal(read, nonce[0], was, 16, tag, &err), -EPERM);
+	nonce[1][3] ^= 1;
+	assert_int_equal(zns_memory_open(read, nonce[1], unit, sizeof(unit), tag, &err), -EBADMSG);
+	zns_memory_key_free(read);
+	zns_memory_key_free(next);
+	zns_memory_key_free(k);
+	zns_crypt_free(a);
+	zns_crypt_free(b);
+	zns_master_free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -477,6 +529,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(known_answer, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(handles, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(plain_ones, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(memory_keys, emu_begin, emu_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
  */
 #include "stripe_fixture.h"
 #include "zns/crypt.h"
+#include "zns/crypt_memory.h"
 
 #define NR 10
 #define UNIT KIB(64)
@@ -451,6 +452,101 @@ static void manifests_checked(void **state)
 	drop_checkpoint();
 }
 
+static bool seal_is_right(void)
+{
+	uint8_t tag[ZNS_TAG_BYTES];
+
+	assert_ok(zns_crypt_seal_manifest(rig.crypt, rig.m, tag, &err));
+	return !memcmp(tag, rig.m->seal.data, ZNS_TAG_BYTES);
+}
+
+/* Units of a memory context under its own key: read through the checkpoint's, and not with anything
+ * of it changed. */
+static void named_memory(void **state)
+{
+	static const uint8_t context[ZNS_UUID_LEN] = "context-aaaaaaaa";
+	enum { N = 3, LEN = 65536, ZONE = 60 };
+	uint8_t *want = aligned_alloc(4096, N * LEN), *buf = aligned_alloc(4096, N * LEN), x;
+	struct zns_named u[N] = { { 0 } };
+	struct zns_memory_key *key;
+	struct zns_wimage *i;
+	struct zns_rimage *img;
+	struct zns_reader_params p = { .workers = 1 };
+	struct zns_reader *rd;
+	ZnsPb__Image *pb = NULL;
+	uint32_t nr = 0;
+	off_t at;
+
+	start(2, 0);
+	p.dev = rig.d;
+	p.crypt = rig.crypt;
+	assert_ok(zns_memory_key_new(context, &key, &err));
+	for (size_t n = 0; n < N * LEN; n++)
+		want[n] = (uint8_t)(n * 31 >> 3);
+	memcpy(buf, want, N * LEN);
+	for (uint32_t n = 0; n < N; n++) {
+		assert_ok(zns_memory_seal(key, u[n].nonce, buf + n * LEN, LEN, u[n].tag, &err));
+		u[n].zone = ZONE;
+		u[n].off = n * LEN;
+		u[n].hash = zns_hash(buf + n * LEN, LEN);
+	}
+	assert_ok(zns_dev_write(rig.d, ZONE, 0, buf, N * LEN, &err));
+	assert_fails(zns_writer_named(rig.w, "memory.img", context, NULL, u, N, &i, &err),
+		     -EOPNOTSUPP, "not encrypted");
+	assert_ok(zns_writer_named(rig.w, "memory.img", context, key, u, N, &i, &err));
+	feed_all();
+	rig.given[ZONE] = true; /* by its context */
+	rig_finish(&rig);
+	for (size_t n = 0; n < rig.m->n_images; n++)
+		if (!strcmp(rig.m->images[n]->name, "memory.img"))
+			pb = rig.m->images[nr = (uint32_t)n];
+	assert_non_null(pb);
+	assert_int_equal(pb->nonces.len, N * ZNS_MEMORY_NONCE);
+	rd = rig_reader(&rig, 2, 0);
+	img = zns_reader_image(rd, nr);
+	assert_ok(zns_rimage_read(img, 0, buf, N * LEN, &err));
+	assert_memory_equal(buf, want, N * LEN);
+	zns_reader_free(rd);
+	at = (off_t)(((struct emu *)rig.d)->lay.data_off +
+		     ((struct emu *)rig.d)->lay.stride * ZONE);
+	peek(at + LEN + 77, &x, 1);
+	x ^= 4;
+	poke(at + LEN + 77, &x, 1);
+	rd = rig_reader(&rig, 2, 0);
+	img = zns_reader_image(rd, nr);
+	assert_ok(zns_rimage_read(img, 0, buf, LEN, &err));
+	assert_fails(zns_rimage_read(img, LEN, buf, LEN, &err), -EBADMSG, "memory.img");
+	assert_ok(zns_rimage_read(img, 2 * LEN, buf, LEN, &err));
+	zns_reader_free(rd);
+	/* what the seal covers, and what the manifest's check does */
+	assert_true(seal_is_right());
+	pb->nonces.data[3] ^= 1;
+	assert_false(seal_is_right());
+	pb->nonces.data[3] ^= 1;
+	pb->memory_key.data[20] ^= 1;
+	assert_false(seal_is_right());
+	assert_fails(zns_reader_new(&p, rig.m, &rd, &err), -EBADMSG, "memory.img");
+	pb->memory_key.data[20] ^= 1;
+	assert_ok(zns_manifest_check(rig.m, &rig.d->geo, &err));
+	pb->nonces.len--;
+	assert_fails(zns_manifest_check(rig.m, &rig.d->geo, &err), -EBADMSG, "nonces");
+	pb->nonces.len++;
+	pb->memory_key.len--;
+	assert_fails(zns_manifest_check(rig.m, &rig.d->geo, &err), -EBADMSG, "nonces");
+	pb->memory_key.len++;
+	pb->has_nonces = 0;
+	assert_fails(zns_manifest_check(rig.m, &rig.d->geo, &err), -EBADMSG, "nonces");
+	pb->has_nonces = 1;
+	pb->part = 0;
+	assert_fails(zns_manifest_check(rig.m, &rig.d->geo, &err), -EBADMSG, "nonces");
+	pb->part = 1;
+	assert_ok(zns_manifest_check(rig.m, &rig.d->geo, &err));
+	zns_memory_key_free(key);
+	free(want);
+	free(buf);
+	drop_checkpoint();
+}
+
 /* A plain manifest where the record says encrypted: somebody's own images in place of ours. */
 static void downgraded(void **state)
 {
@@ -483,6 +579,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_the_key, begin, end),
 		cmocka_unit_test_setup_teardown(manifests_checked, begin, end),
 		cmocka_unit_test_setup_teardown(downgraded, begin, end),
+		cmocka_unit_test_setup_teardown(named_memory, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,6 +218,14 @@ static void order(void **state)
 	assert_string_equal(setting(DOCKER_LIVE), "-");
 	put(at("conf/web.conf"), "zns-live\nzns-live=durable # last\nzns-livelier\n");
 	assert_string_equal(setting(DOCKER_LIVE), "durable/org.criu.config");
+	bundle("{\"zns.weight\":\"300\"}", "[]");
+	assert_string_equal(setting(DOCKER_WEIGHT), "300/annotation");
+	bundle("{}", "[\"ZNS_WEIGHT=300\"]"); /* an image shall not choose it */
+	assert_string_equal(setting(DOCKER_WEIGHT), "-");
+	put(at("conf/docker.rules"), "name=* cgroup=container\n");
+	bundle("{}", "[\"ZNS_CGROUP=leave\"]"); /* nor who is charged */
+	assert_string_equal(setting(DOCKER_CGROUP), "container/rule");
+	put(at("conf/docker.rules"), "\n");
 	bundle("{}", "[\"ZNS_LIVE=yes\"]");
 	assert_string_equal(setting(DOCKER_LIVE), "-");
 	put(at("conf/zns.conf"), "docker-qos = 10\ndocker-live = yes\n");
@@ -230,18 +238,62 @@ static void order(void **state)
 	assert_non_null(strstr(setting(DOCKER_QOS), "/nowhere.conf is not in "));
 }
 
+/* A container of 100 MiB: what it may be sure of. */
+static void memory_auto(const struct docker_container *c)
+{
+	static const struct {
+		const char *conf, *tenants;
+		uint64_t asked, min;
+		int ret;
+		const char *says;
+	} v[] = {
+		{ "", "", 0, 0, -ENOENT, "no memory-dram" },
+		{ "memory-dram = 64M\n", "", 0, MIB(16), 0, NULL },
+		{ "memory-dram = 64M\n", "", MIB(3), MIB(3), 0, NULL },
+		{ "memory-dram = 64M\n", "", MIB(65), 0, -EINVAL, "above memory-dram of 64 MiB" },
+		{ "memory-dram = 64G\n", "", MIB(101), 0, -EINVAL,
+		  "above the container's memory limit of 100 MiB" },
+		{ "memory-dram = 64M\n", "name shop/* max-memory-min=8M\n", 0, MIB(8), 0, NULL },
+		{ "memory-dram = 64M\n", "name shop/* max-memory-min=8M\n", MIB(8), MIB(8), 0,
+		  NULL },
+		{ "memory-dram = 64M\n", "name shop/* max-memory-min=8M\n", MIB(9), 0, -EPERM,
+		  "the ceiling of `name shop/*` is 8 MiB (tenants.conf:1)" },
+		{ "memory-dram = 64M\n", "name other max-memory-min=8M\n", MIB(9), MIB(9), 0,
+		  NULL },
+	};
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(v); i++) {
+		struct docker_memory m = { .wanted = true, .machine = true, .min = v[i].asked };
+		struct zns_err err = ZNS_ERR_INIT;
+
+		put(at("conf/zns.conf"), v[i].conf);
+		put(at("conf/tenants.conf"), v[i].tenants);
+		assert_int_equal(docker_memory_size(c, &m, &err), v[i].ret);
+		if (v[i].says)
+			assert_non_null(strstr(err.msg, v[i].says));
+		else
+			assert_int_equal(m.min, v[i].min);
+		if (!v[i].ret)
+			assert_int_equal(m.total, MIB(64));
+	}
+	unlink(at("conf/tenants.conf"));
+	put(at("conf/zns.conf"), "");
+}
+
 static void memory(void **state)
 {
 	static const struct {
 		const char *value;
 		struct docker_memory m;
 	} good[] = {
-		{ "no", { false, 0, 0, 0 } },
-		{ "never", { false, 0, 0, 0 } },
-		{ "1M", { true, MIB(1), 0, 0 } },
-		{ "30%", { true, 0, 30, 0 } },
-		{ "100%,hibernate:10m", { true, 0, 100, 600 } },
-		{ "hibernate:90,2G", { true, GIB(2), 0, 90 } },
+		{ "no", { .wanted = false } },
+		{ "never", { .wanted = false } },
+		{ "1M", { .wanted = true, .dram = MIB(1) } },
+		{ "30%", { .wanted = true, .percent = 30 } },
+		{ "100%,hibernate:10m", { .wanted = true, .percent = 100, .idle_s = 600 } },
+		{ "hibernate:90,2G", { .wanted = true, .dram = GIB(2), .idle_s = 90 } },
+		{ "auto", { .wanted = true, .machine = true } },
+		{ "hibernate:90,auto", { .wanted = true, .machine = true, .idle_s = 90 } },
 	};
 	struct zns_err err = ZNS_ERR_INIT;
 	struct docker_container c = { .name = "shop/web/app" };
@@ -254,6 +306,7 @@ static void memory(void **state)
 		assert_int_equal(m.dram, good[i].m.dram);
 		assert_int_equal(m.percent, good[i].m.percent);
 		assert_int_equal(m.idle_s, good[i].m.idle_s);
+		assert_int_equal(m.machine, good[i].m.machine);
 	}
 	docker_memory_name(&c, name, sizeof(name));
 	assert_string_equal(name, "shop+web+app");
@@ -267,6 +320,7 @@ static void memory(void **state)
 	assert_int_equal(m.dram, 94371840);
 	m = (struct docker_memory){ .wanted = true, .dram = 104857601 };
 	assert_int_equal(docker_memory_size(&c, &m, &err), -EINVAL);
+	memory_auto(&c);
 	json_object_put(c.spec);
 	/* a rule that forbids it counts for who asks, and for nobody else */
 	put(at("conf/docker.rules"), "name=* memory=never\n");
@@ -300,6 +354,8 @@ static void bad_values(void **state)
 		{ "{\"zns.stripe\":\"8M\"}", "\"8M\" is no size" },
 		{ "{\"zns.dev\":\"./x\"}", "give an absolute path" },
 		{ "{\"zns.dev\":\"/dev/none\"}", "label zns.dev: " },
+		{ "{\"zns.weight\":\"99\"}",
+		  "label zns.weight: \"99\" is no weight: 100 to 10000" },
 		{ "{\"zns.live\":\"1\"}",
 		  "label zns.live: \"1\" is not known: yes, durable or no" },
 		{ "{\"zns.live\":\"yes\\nzns-dev x\"}", "a character that is not allowed" },
@@ -311,6 +367,10 @@ static void bad_values(void **state)
 		{ "{\"zns.memory\":\"00001%\"}", "is not known" },
 		{ "{\"zns.memory\":\"%\"}", "is not known" },
 		{ "{\"zns.memory\":\"30%,512M\"}", "is not known" },
+		{ "{\"zns.memory\":\"auto,512M\"}", "is not known" },
+		{ "{\"zns.memory\":\"auto,auto\"}", "is not known" },
+		{ "{\"zns.memory-min\":\"1023K\"}", "label zns.memory-min: \"1023K\" is no size" },
+		{ "{\"zns.memory-min\":\"30%\"}", "is no size of 1M at least" },
 		{ "{\"zns.memory\":\"hibernate:1m,hibernate:2m\"}", "is not known" },
 		{ "{\"zns.memory\":\"hibernate:2000w\"}", "is not known" },
 		{ "{\"zns.memory\":\"512M,no\"}", "is not known" },

@@ -291,6 +291,7 @@ static void begins(void **state)
 		{ b.qos, sizeof(b.qos) },
 		{ b.stripe, sizeof(b.stripe) },
 		{ b.qos_max, sizeof(b.qos_max) },
+		{ b.weight, sizeof(b.weight) },
 	};
 	int tty, json;
 	int before = count_fds();

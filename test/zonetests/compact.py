@@ -73,6 +73,25 @@ def all_comes_back(scene):
 
 
 @case
+def nothing_scattered(scene):
+    """--defrag where nothing collides: nothing is moved, and says so; what it does not know is refused; --layout has each one."""
+    scene = scene(ONE_DIE, size=1)
+    ids = many_dumps(scene, 2)
+    before = {i: archive(scene, i) for i in ids}
+    said = json.loads(run_ctl(scene, 0, 'compact', '--defrag', '--json'))
+    expect('moved', (said['moved_checkpoints'], [c['moves'] for c in said['checkpoints']]), (0, [[]] * len(ids)))
+    expect('says', run_ctl(scene, 0, 'compact', '--defrag', '--dry-run').strip(), 'no move would pay')
+    shown = json.loads(run_ctl(scene, 0, 'show', '--layout', '--all', '--json'))['checkpoints']
+    expect('layouts', sorted(c['id'] for c in shown), sorted(ids))
+    if not all(0 < c['of_best'] <= 1 and c['predicted_mibps'] <= c['best_mibps'] for c in shown):
+        raise Failed(f'layouts: {shown}')
+    run_ctl(scene, 1, 'compact', '--defrag', '--of', 'nobody')
+    run_ctl(scene, 2, 'compact', '--of', ids[0])
+    run_ctl(scene, 2, 'compact', '--weight', '99')
+    same(scene, ids, before)
+
+
+@case
 def moves(scene):
     """Zones are won; ids, bytes, pins, rules and handles stay; restores by handle and by id; twice is once; all comes back."""
     scene = scene(ONE_DIE, size=1)

@@ -221,7 +221,7 @@ def tree(scene, args):
 @case
 def churn(scene, args):
     """A program that forks, discards and writes all the time: the pages it had in the freeze."""
-    scene = scene()
+    scene = scene(zones=768)    # each checkpoint keeps what was dead in the context's zones: several times its memory here
     with open(scene.dir / 'out', 'w', encoding='ascii') as out, open(scene.dir / 'program.err', 'w', encoding='ascii') as err:
         program = subprocess.Popen([args.program, '64'], stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=scene.dir, start_new_session=True)
     scene.programs.append(program)

@@ -224,6 +224,61 @@ def deaths(stage, args):
         raise Failed(f'{found["takeovers"]} take-overs')
 
 
+CHILDREN = 400
+FAMILY = f'''import os, sys, time
+have = [bytearray(str(n).zfill(64).encode() * 1024) for n in range(32)]
+def right(): return all(h == str(n).zfill(64).encode() * 1024 for n, h in enumerate(have))
+def kid():
+    for turn in range(2):
+        os.write(wout, b'y' if right() else b'n'); os.read(gin if turn == 0 else lin, 1)
+    os._exit(0)
+win, wout = os.pipe(); gin, gout = os.pipe(); lin, lout = os.pipe()
+print('ready', flush=True)
+for line in sys.stdin:
+    for _ in range(int(line)):
+        if not os.fork(): kid()
+        time.sleep(.001)
+    print('forked', flush=True)
+    if line.strip() == '0': break
+def answers(n):
+    said = b''
+    while len(said) < n: said += os.read(win, n - len(said))
+    return said.count(b'y')
+print(answers({CHILDREN}), flush=True)
+sys.stdin.readline(); os.write(gout, b'x' * {CHILDREN}); print(answers({CHILDREN}), right(), flush=True)
+sys.stdin.readline()'''
+
+
+@case
+def many(stage, args):
+    """400 children that live at once, and the pager is killed among them: all run, each has all that its parent had."""
+    stage = stage()
+    program = stage.start('/usr/bin/python3', '-c', FAMILY, stdin=subprocess.PIPE)
+
+    def told(text):
+        program.stdin.write(text + '\n')
+        program.stdin.flush()
+    program.stdout.readline()
+    stage.attach(program.pid, '2M')
+    wait_until(lambda: stage.out(program.pid) >= 16, 'units that are out')
+    for n in (CHILDREN // 2, CHILDREN // 2):
+        told(str(n))
+        program.stdout.readline()
+        stage.kill_one('zns-mem')
+    told('0')
+    program.stdout.readline()
+    first = program.stdout.readline().strip()
+    wait_until(lambda: (stage.status(program.pid) or {}).get('takeovers', 0) >= 2, 'the next pager')
+    found = stage.status(program.pid)
+    told('')
+    second = program.stdout.readline().strip()
+    print(f'    {len(found["processes"])} processes, {found["left_processes"]} left; {first}, then {second} children are right; '
+          f'{found["evicted_units"]} units out, {found["lost_units"]} lost')
+    if (first, second) != (str(CHILDREN), f'{CHILDREN} True'):
+        raise Failed('a child is wrong')
+    stage.ctl('memory', 'detach', program.pid)
+
+
 @case
 def unkept(stage, args):
     """The control: pager and keeper die together, and evicted memory is gone."""

@@ -68,6 +68,27 @@ def memory_of_container(scene):
     scene.task.verify(signal.SIGUSR1)
 
 
+def top(scene, name):
+    """What it says while the task looks at all of its memory, and of nothing at all."""
+    done = threading.Event()
+
+    def use():
+        while not done.is_set():
+            scene.task.verify(signal.SIGUSR1)
+
+    user = threading.Thread(target=use)
+    user.start()
+    try:
+        row, = json.loads(run_ctl(scene, 0, 'memory', 'top', '--interval', '1', '--json'))['contexts']
+    finally:
+        done.set()
+        user.join()
+    if row['name'] != name or not row['faults_per_s'] or not row['read_bytes_per_s'] or row['state'] not in ('active', 'going down'):
+        raise Failed(f'top: {row}')
+    told = run_ctl(scene, 0, 'memory', 'top', '--once', '--interval', '1').splitlines()
+    expect('top', (told[0].split(';')[0], told[2].split()[0], [line.split()[0] for line in told[3:]]), ('1 memory context', 'CONTEXT', [name]))
+
+
 @case
 def memory(scene):
     """attach, status, limit and detach of a task: it is under its budget, its memory is right, and all zones come back."""
@@ -92,6 +113,7 @@ def memory(scene):
         if not wait_until(lambda: context(scene, 'web')['evicted'] > 48 * MIB, 60, 0.2):
             raise Failed(f'not evicted: {context(scene, "web")}')
         scene.task.verify(signal.SIGUSR1)
+        top(scene, 'web')
         shown = context(scene)
         expect('contexts', [c['name'] for c in shown['contexts']], ['web'])
         lease, = [l for l in scene.device.status()['leases'] if l['kind'] == 'memory']

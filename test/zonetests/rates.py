@@ -12,8 +12,9 @@ import select
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from ztlib import Failed, wait_until
+from ztlib import Failed, alive, wait_until
 from ztscene import case_of, expect, suite_main
 
 CASES = {}
@@ -170,12 +171,67 @@ def refusals(scene):
     scene = scene()
     scene.failed_dump('zns: a QoS of 300 MiB/s cannot be kept with a cap of 299 MiB/s: lower --zns-qos or raise',
                       extra=['--zns-qos-max', '299'], qos='300')
+    scene.failed_dump('--zns-weight 99 is no weight: 100 to 10000', extra=['--zns-weight', '99'])
     scene.failed_dump('--zns-qos-max fast is no bandwidth; write 500', extra=['--zns-qos-max', 'fast'])
     for where, words in (('relative/path', 'neither an absolute path nor the number of an open descriptor'),
                          ('77', 'neither an absolute path nor the number of an open descriptor'),
                          ('/nonexistent/dir/file', "ZNS_PROGRESS: can't open /nonexistent/dir/file")):
         scene.failed_dump(words, env=dict(scene.device.env, ZNS_PROGRESS=where))
     scene.works()
+
+
+def io_tree():
+    """Where the controller of I/O is, and the names that its line in /proc/PID/cgroup has."""
+    for at, names in (('/sys/fs/cgroup/blkio', 'blkio'), ('/sys/fs/cgroup', '')):
+        at = Path(at)
+        if (at / 'cgroup.procs').exists() and (names or 'io' in (at / 'cgroup.controllers').read_text().split()):
+            return at, names
+    return None
+
+
+def group_of(pid, names):
+    """None: it has ended."""
+    try:
+        lines = [l.split(':', 2) for l in Path(f'/proc/{pid}/cgroup').read_text().splitlines()]
+    except OSError:
+        return None
+    return next((l[2] for l in lines if names in l[1].split(',')), None)
+
+
+@case
+def cgroups(scene):
+    """--zns-cgroup: the helper writes as a member of whom it names; a group that is not root's is refused, and nobody stays in one."""
+    tree = io_tree()
+    if not tree:
+        scene().works()
+        return
+    scene, (at, names) = scene(size=64), tree
+    group, home = at / f'zns-rates-{os.getpid()}', group_of('self', names)
+    group.mkdir()
+    try:
+        (group / 'cgroup.procs').write_text(str(scene.task.pid))
+        for who, where in (('container', f'/{group.name}'), ('own', '/zns-criu'), ('leave', home)):
+            made = scene.start_dump(qos='20', extra=['--leave-running', '--zns-cgroup', who, '--zns-qos-max', str(CAP)])
+            scene.until_writing()
+            helpers, seen = scene.helpers(), []
+            while made[0].poll() is None:
+                seen += [group_of(pid, names) for pid in helpers]
+                time.sleep(0.05)
+            expect('exit of the dump', scene.end_of(made).code, 0)
+            if seen.count(where) * 2 < len([s for s in seen if s]) or not seen:
+                raise Failed(f'{who}: the helper is in {set(seen)}')
+            scene.no_helpers()
+        expect('members', (group / 'cgroup.procs').read_text().split(), [str(scene.task.pid)])
+        os.chown(group, 1000, 1000)
+        for words, who in (('its cgroup belongs to user 1000', 'container'), ('--zns-cgroup all is not known: leave, own or container', 'all')):
+            before = scene.ids()
+            scene.dump(extra=['--leave-running', '--zns-cgroup', who]).must_fail(words)
+            expect('checkpoints', scene.ids(), before)
+    finally:
+        if alive(scene.task.pid):
+            (at / home.lstrip('/') / 'cgroup.procs').write_text(str(scene.task.pid))
+        wait_until(lambda: not (group / 'cgroup.procs').read_text(), 5)
+        group.rmdir()
 
 
 @case

@@ -193,13 +193,14 @@ def fields(scene):
     """dev, qos, container, stripe … as fields of the request; restore by the checkpoint's id into an empty directory."""
     scene = scene()
     ours = Py(scene, OURS)
-    zns = {'dev': scene.device.spec, 'qos_mibps': 200, 'qos_max_mibps': 1000, 'container': 'field', 'alloc': 'dynamic',
+    zns = {'dev': scene.device.spec, 'qos_mibps': 200, 'qos_max_mibps': 1000, 'container': 'field', 'weight': 300, 'cgroup': 'own', 'alloc': 'dynamic',
            'admission': 'wait=5', 'stripe_bytes': 131072, 'separate_metadata': True}
     ours.call('dump', {'pid': scene.task.pid, 'zns': zns})
     dumped(scene, 'field')
     made, = scene.device.checkpoints()
     shown = scene.device.json('show', made['id'])
     expect('QoS', made['qos_requested_mibps'], 200)
+    expect('weight', made['weight'], 300)
     expect('unit', {i['unit'] for i in shown['images']}, {131072})
     expect('files beside the images', [i['name'] for i in shown['images'] if i['beside']], [])      # not criu's log
     expect('reservations', scene.device.status()['reservations'], [])

@@ -3,7 +3,7 @@
 """
 tools: znsctl's commands on real checkpoints: verify, export, import,
 retention, gc, rm, fsck; what holds for all of them (conventions.py), wrong
-words (misuse.py), `memory` (memorycmd.py), what messages tell to do (remedies.py), and probe (probing.py).
+words (misuse.py), `memory` (memorycmd.py), what messages tell to do (remedies.py), probe (probing.py), and selftest (acceptance.py).
 
   tools.py list | run NAME... | run -a
 """
@@ -20,6 +20,7 @@ import tarfile
 import time
 from pathlib import Path
 
+import acceptance
 import conventions
 import memorycmd
 import misuse
@@ -589,6 +590,7 @@ def fsck_rebuild(scene):
     expect('free zones', scene.device.free_zones(), scene.free_before)
 
 
+CASES.update(acceptance.CASES)
 CASES.update(conventions.CASES)
 CASES.update(memorycmd.CASES)
 CASES.update(misuse.CASES)

@@ -5,7 +5,7 @@
 #include "zns/alloc.h"
 
 struct party {
-	double fair, rate; /* in zones' worth; rate: with an equal part of each of its groups */
+	double fair, rate; /* in zones' worth; rate: with its weight's part of each of its groups */
 };
 
 struct spread {
@@ -14,18 +14,24 @@ struct spread {
 	uint32_t nr_sharers;
 	struct party *party;
 	uint32_t *users; /* number of dumps on each group */
+	double *heavy; /* the sum of their weights */
 };
+
+static inline double spread_weight(const struct zns_sharer *s)
+{
+	return s->weight > 0 ? s->weight : 1;
+}
 
 bool spread_has_group(const struct zns_sharer *s, uint32_t group);
 /*
- * Fills in the rate and the fair share of each dump. Returns the fair share of a newcomer that
- * wants @want (0: there is no newcomer), in zones' worth.
+ * Fills in the rate and the fair share of each dump. Returns the fair share of a newcomer of weight
+ * @weight that wants @want (0: there is no newcomer), in zones' worth.
  */
 double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, uint32_t found,
-			 double want, double ceiling);
-/* The part of its fair share that the group's poorest user keeps if one more comes. 1e9: the group
- * has no user. */
-double spread_poorest(const struct spread *s, uint32_t group);
-void spread_join(struct spread *s, uint32_t group);
+			 double want, double weight, double ceiling);
+/* The part of its fair share that the group's poorest user keeps if one more of @weight comes. 1e9:
+ * the group has no user. */
+double spread_poorest(const struct spread *s, uint32_t group, double weight);
+void spread_join(struct spread *s, uint32_t group, double weight);
 
 #endif

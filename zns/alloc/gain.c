@@ -19,34 +19,37 @@
 /* The part of a group that one writer would take, and the part that it gets. */
 struct part {
 	uint32_t who;
-	double would, gets;
+	double weight, would, gets;
 };
 
-/* Gives every writer an equal part of the group, but no more than it would take. */
+/* Gives every writer its weight's part of the group, but no more than it would take. */
 static void fill(struct part *p, uint32_t nr)
 {
-	double left = 1;
+	double left = 1, heavy = 0;
 	uint32_t n = nr;
 	bool again = true;
 
-	for (uint32_t i = 0; i < nr; i++)
+	for (uint32_t i = 0; i < nr; i++) {
 		p[i].gets = -1;
+		heavy += p[i].weight;
+	}
 	while (again && n) {
-		double level = left / n;
+		double level = left / heavy;
 
 		again = false;
 		for (uint32_t i = 0; i < nr; i++) {
-			if (p[i].gets >= 0 || p[i].would > level)
+			if (p[i].gets >= 0 || p[i].would > level * p[i].weight)
 				continue;
 			p[i].gets = p[i].would;
 			left -= p[i].would;
+			heavy -= p[i].weight;
 			n--;
 			again = true;
 		}
 	}
 	for (uint32_t i = 0; i < nr; i++)
 		if (p[i].gets < 0)
-			p[i].gets = left / n;
+			p[i].gets = left / heavy * p[i].weight;
 }
 
 /* The rate of each dump if it goes no faster than @limit (0: none). A limited dump takes less of
@@ -70,8 +73,9 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 		first[g + 2] += first[g + 1];
 	for (i = 0; i < s->nr_sharers; i++)
 		for (k = 0; k < s->sharers[i].nr_groups; k++)
-			part[first[s->sharers[i].groups[k] + 1]++] = (struct part){ .who = i,
-										    .would = 2 };
+			part[first[s->sharers[i].groups[k] + 1]++] = (struct part){
+				.who = i, .weight = spread_weight(&s->sharers[i]), .would = 2
+			};
 	for (int round = 0; round < ROUNDS; round++) {
 		for (g = 0; g < nr; g++)
 			fill(part + first[g], first[g + 1] - first[g]);
@@ -94,13 +98,13 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 
 /* Finds the first group where others lose least: if possible, one without writers. */
 static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_t first,
-			  uint32_t found, const bool *tried)
+			  uint32_t found, double weight, const bool *tried)
 {
 	uint32_t best = found;
 	double most = 0;
 
 	for (uint32_t i = first; i < found; i++) {
-		double rest = spread_poorest(s, order[i]);
+		double rest = spread_poorest(s, order[i], weight);
 
 		/* A restore reads there, or a dump that does not share writes there. */
 		if (tried[order[i]] || s->groups[order[i]].nr_leases > s->users[order[i]] ||
@@ -146,12 +150,14 @@ uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
 	double *limits = v, *now = v + nr_sharers, *then = v + 2 * (size_t)nr_sharers;
 	cleanup_free uint32_t *users = calloc(nr ? nr : 1, sizeof(*users));
 	cleanup_free bool *tried = calloc(nr ? nr : 1, sizeof(*tried));
+	cleanup_free double *heavy = calloc(nr ? nr : 1, sizeof(*heavy));
 	cleanup_free uint32_t *mine = NULL;
-	struct spread s = { groups, list, nr_sharers, party, users };
+	struct spread s = { groups, list, nr_sharers, party, users, heavy };
+	double weight;
 	uint32_t n = 0, i;
 
 	*limit = 0;
-	if (self >= nr_sharers || !list || !party || !v || !users || !tried)
+	if (self >= nr_sharers || !list || !party || !v || !users || !tried || !heavy)
 		return 0;
 	memcpy(list, sharers, nr_sharers * sizeof(*list));
 	most = zns_min(most, found);
@@ -160,14 +166,15 @@ uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
 		return 0;
 	memcpy(mine, list[self].groups, list[self].nr_groups * sizeof(*mine));
 	list[self].groups = mine;
-	spread_take_stock(&s, nr, order, found, 0, ceiling);
+	weight = spread_weight(&list[self]);
+	spread_take_stock(&s, nr, order, found, 0, 1, ceiling);
 	if (somebody_lacks(&s))
 		for (i = 0; i < nr_sharers; i++)
 			limits[i] = list[i].grows ? LIMIT * party[i].fair : 0;
 	if (shares(&s, nr, limits, now))
 		return 0;
 	while (list[self].waits && n < most && now[self] < LESS * party[self].fair) {
-		uint32_t best = best_gain(&s, order, n, found, tried), group;
+		uint32_t best = best_gain(&s, order, n, found, weight, tried), group;
 
 		if (best == found)
 			break;
@@ -183,9 +190,9 @@ uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
 		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
 		order[n++] = group;
 		list[self].nr_groups--; /* a dump loses nothing by its own gain */
-		spread_join(&s, group);
+		spread_join(&s, group, weight);
 		list[self].nr_groups++;
-		party[self].rate += 1.0 / users[group];
+		party[self].rate += weight / heavy[group];
 		memcpy(now, then, nr_sharers * sizeof(*now));
 	}
 	if (limits[self] > 0 && party[self].rate > limits[self])

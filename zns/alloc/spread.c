@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Sharing when the groups do not suffice: chooses groups for a newcomer, and those that give
- * (design.md §5, sharing.md). The writers of a group get equal parts of it, so a dump's rate is the
- * sum over its groups. It should have its max-min fair share: nobody gets more than it asked for,
- * and nobody could get more without taking from a poorer one.
+ * (design.md §5, sharing.md). The writers of a group get parts of it by their weights, so a dump's
+ * rate is the sum over its groups. It should have its max-min fair share: nobody gets more than it
+ * asked for, and nobody could get more without taking from one that is poorer for its weight.
  */
 #include <string.h>
 #include "alloc_priv.h"
@@ -14,30 +14,41 @@
 #define CONTENT 0.96
 #define ENOUGH 0.998 /* sums of parts are not exact */
 
-static int cmp_double(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
+struct claim {
+	double want, weight;
+};
 
-	return (x > y) - (x < y);
+/* By what they want for each part of their weight. */
+static int cmp_claim(const void *a, const void *b)
+{
+	const struct claim *x = a, *y = b;
+	const double l = x->want * y->weight, r = y->want * x->weight;
+
+	return (l > r) - (l < r);
 }
 
-double zns_alloc_fair(const double *wants, uint32_t nr, double capacity)
+double zns_alloc_fair(const double *wants, const double *weights, uint32_t nr, double capacity)
 {
-	cleanup_free double *sorted = calloc(nr ? nr : 1, sizeof(*sorted));
-	double left = capacity;
+	cleanup_free struct claim *sorted = calloc(nr ? nr : 1, sizeof(*sorted));
+	double left = capacity, heavy = 0;
 
 	if (!nr || !sorted)
 		return nr ? 0 : capacity;
-	memcpy(sorted, wants, nr * sizeof(*sorted));
-	qsort(sorted, nr, sizeof(*sorted), cmp_double);
 	for (uint32_t i = 0; i < nr; i++) {
-		double level = left / (nr - i);
-
-		if (sorted[i] > level)
-			return level;
-		left -= sorted[i];
+		sorted[i] = (struct claim){ wants[i], weights ? weights[i] : 1 };
+		heavy += sorted[i].weight;
 	}
-	return sorted[nr - 1] + left; /* no contention */
+	qsort(sorted, nr, sizeof(*sorted), cmp_claim);
+	for (uint32_t i = 0; i < nr; i++) {
+		double level = left / heavy;
+
+		if (sorted[i].want > level * sorted[i].weight)
+			return level;
+		left -= sorted[i].want;
+		heavy -= sorted[i].weight;
+	}
+	/* no contention */
+	return sorted[nr - 1].want / sorted[nr - 1].weight + left;
 }
 
 bool spread_has_group(const struct zns_sharer *s, uint32_t group)
@@ -48,15 +59,23 @@ bool spread_has_group(const struct zns_sharer *s, uint32_t group)
 	return false;
 }
 
-double spread_poorest(const struct spread *s, uint32_t group)
+/* What each part of a user's weight loses if one more of @weight comes. */
+static double loss_of(const struct spread *s, uint32_t group, double weight)
 {
-	double least = 1e9, loss = 1.0 / s->users[group] - 1.0 / (s->users[group] + 1);
+	return s->users[group] ? 1.0 / s->heavy[group] - 1.0 / (s->heavy[group] + weight) : 0;
+}
+
+double spread_poorest(const struct spread *s, uint32_t group, double weight)
+{
+	double least = 1e9, loss = loss_of(s, group, weight);
 
 	if (!s->users[group])
 		return least;
 	for (uint32_t i = 0; i < s->nr_sharers; i++)
 		if (spread_has_group(&s->sharers[i], group) && s->party[i].fair > 0)
-			least = zns_min(least, (s->party[i].rate - loss) / s->party[i].fair);
+			least = zns_min(least,
+					(s->party[i].rate - loss * spread_weight(&s->sharers[i])) /
+						s->party[i].fair);
 	return least;
 }
 
@@ -83,10 +102,10 @@ static bool better(const struct offer *a, const struct offer *b)
 	return a->rest > b->rest + 1e-9;
 }
 
-static struct offer offer_of(const struct spread *s, uint32_t group)
+static struct offer offer_of(const struct spread *s, uint32_t group, double weight)
 {
 	const struct zns_group_state *g = &s->groups[group];
-	double rest = spread_poorest(s, group);
+	double rest = spread_poorest(s, group, weight);
 
 	return (struct offer){ .reservations = g->nr_reservations,
 			       .leased = g->nr_leases > 0,
@@ -95,20 +114,22 @@ static struct offer offer_of(const struct spread *s, uint32_t group)
 			       .content = zns_min(rest, CONTENT) };
 }
 
-void spread_join(struct spread *s, uint32_t group)
+void spread_join(struct spread *s, uint32_t group, double weight)
 {
-	double loss = s->users[group] ? 1.0 / s->users[group] - 1.0 / (s->users[group] + 1) : 0;
+	double loss = loss_of(s, group, weight);
 
 	for (uint32_t i = 0; i < s->nr_sharers; i++)
 		if (spread_has_group(&s->sharers[i], group))
-			s->party[i].rate -= loss;
+			s->party[i].rate -= loss * spread_weight(&s->sharers[i]);
 	s->users[group]++;
+	s->heavy[group] += weight;
 }
 
 double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, uint32_t found,
-			 double want, double ceiling)
+			 double want, double weight, double ceiling)
 {
-	cleanup_free double *wants = calloc(s->nr_sharers + 1, sizeof(*wants));
+	cleanup_free double *wants = calloc(2 * ((size_t)s->nr_sharers + 1), sizeof(*wants));
+	double *weights = wants + s->nr_sharers + 1;
 	cleanup_free bool *there = calloc(nr ? nr : 1, sizeof(*there));
 	uint32_t capacity = 0, i, k;
 	double fair;
@@ -120,8 +141,10 @@ double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, u
 	for (i = 0; i < s->nr_sharers; i++) {
 		for (k = 0; k < s->sharers[i].nr_groups; k++) {
 			s->users[s->sharers[i].groups[k]]++;
+			s->heavy[s->sharers[i].groups[k]] += spread_weight(&s->sharers[i]);
 			there[s->sharers[i].groups[k]] = true;
 		}
+		weights[i] = spread_weight(&s->sharers[i]);
 		wants[i] = s->sharers[i].want;
 		if (!s->sharers[i].grows)
 			wants[i] = zns_min(wants[i], (double)s->sharers[i].nr_groups);
@@ -129,37 +152,40 @@ double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, u
 	for (i = 0; i < nr; i++)
 		capacity += there[i];
 	wants[s->nr_sharers] = want;
-	fair = zns_alloc_fair(wants, s->nr_sharers + (want > 0),
+	weights[s->nr_sharers] = weight;
+	fair = zns_alloc_fair(wants, weights, s->nr_sharers + (want > 0),
 			      ceiling > 0 ? zns_min(ceiling, (double)capacity) : (double)capacity);
 	for (i = 0; i < s->nr_sharers; i++) {
-		s->party[i].fair = zns_min(wants[i], fair);
+		s->party[i].fair = zns_min(wants[i], fair * weights[i]);
 		for (k = 0; k < s->sharers[i].nr_groups; k++)
-			s->party[i].rate += 1.0 / s->users[s->sharers[i].groups[k]];
+			s->party[i].rate += weights[i] / s->heavy[s->sharers[i].groups[k]];
 	}
-	return zns_min(want, fair);
+	return zns_min(want, fair * weight);
 }
 
 uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr,
 			  const struct zns_sharer *sharers, uint32_t nr_sharers, double want,
-			  uint32_t least, uint32_t most, uint32_t first, double ceiling,
-			  uint32_t *order, uint32_t found)
+			  double weight, uint32_t least, uint32_t most, uint32_t first,
+			  double ceiling, uint32_t *order, uint32_t found)
 {
 	cleanup_free struct party *party = calloc(nr_sharers + 1, sizeof(*party));
 	cleanup_free uint32_t *users = calloc(nr ? nr : 1, sizeof(*users));
-	struct spread s = { groups, sharers, nr_sharers, party, users };
+	cleanup_free double *heavy = calloc(nr ? nr : 1, sizeof(*heavy));
+	struct spread s = { groups, sharers, nr_sharers, party, users, heavy };
 	double fair, now = 0, later = 0;
 	uint32_t n;
 
 	most = zns_min(most, found);
-	if (!party || !users)
+	if (!party || !users || !heavy)
 		return zns_min(least, most);
-	fair = spread_take_stock(&s, nr, order, found, want, ceiling);
+	weight = weight > 0 ? weight : 1;
+	fair = spread_take_stock(&s, nr, order, found, want, weight, ceiling);
 	for (n = 0; n < most; n++) {
 		uint32_t best = n, group;
-		struct offer o = offer_of(&s, order[n]);
+		struct offer o = offer_of(&s, order[n], weight);
 
 		for (uint32_t i = n + 1; n >= first && i < found; i++) {
-			struct offer p = offer_of(&s, order[i]);
+			struct offer p = offer_of(&s, order[i], weight);
 
 			if (!better(&p, &o))
 				continue;
@@ -181,8 +207,8 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr,
 			break;
 		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
 		order[n] = group;
-		spread_join(&s, group);
-		now += 1.0 / users[group];
+		spread_join(&s, group, weight);
+		now += weight / heavy[group];
 		later += 1.0 / (1 + groups[group].nr_reservations);
 	}
 	return n;

@@ -166,11 +166,11 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 
 /* All known keys. A misspelled key is an error: otherwise it would be a setting without effect. */
 static const char *const known_keys[] = {
-	"default-device",   "deadline",        "encrypt-key",    "docker-qos",
-	"docker-admission", "docker-alloc",    "docker-stripe",  "docker-dev",
-	"docker-live",      "docker-criu",     "docker-memory",  "docker-memory-predict",
-	"cri-o-names",      "criu-config-dir", "restore-others", "keep-tracking",
-	"memory-dram"
+	"default-device",   "deadline",          "encrypt-key",    "docker-qos",
+	"docker-admission", "docker-alloc",      "docker-stripe",  "docker-dev",
+	"docker-live",      "docker-criu",       "docker-memory",  "docker-memory-predict",
+	"cri-o-names",      "criu-config-dir",   "restore-others", "keep-tracking",
+	"memory-dram",      "docker-memory-min", "docker-cgroup",  "docker-weight"
 };
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
@@ -319,7 +319,7 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err)
 	if (!edited)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	/* All other lines, with comments, stay as the administrator wrote them. */
-	for (const char *p = (char *)text, *end = p + size; p && p < end;) {
+	for (const char *p = (char *)text, *end = p ? p + size : p; p && p < end;) {
 		const char *eol = memchr(p, '\n', end - p);
 		size_t n = (eol ? eol : end) - p;
 

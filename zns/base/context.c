@@ -18,6 +18,7 @@ struct head {
 	uint8_t id[ZNS_UUID_LEN], device[ZNS_UUID_LEN];
 	char container[ZNS_NAME_MAX + 1];
 	uint8_t origin[ZNS_UUID_LEN];
+	uint8_t encrypted;
 };
 _Static_assert(sizeof(struct head) <= ZNS_CONTEXT_HEAD, "the head has room");
 
@@ -37,6 +38,7 @@ static int fill(int fd, const struct zns_context *c, uint32_t nr_zones)
 	memcpy(h.id, c->id, ZNS_UUID_LEN);
 	memcpy(h.device, c->device, ZNS_UUID_LEN);
 	snprintf(h.container, sizeof(h.container), "%s", c->container);
+	h.encrypted = c->encrypted;
 	if (flock(fd, LOCK_SH | LOCK_NB) < 0 || ftruncate(fd, ZNS_CONTEXT_HEAD + nr_zones) < 0)
 		return -errno;
 	return zns_pwrite_all(fd, &h, sizeof(h), 0);
@@ -89,6 +91,7 @@ int zns_context_read(int fd, uint32_t nr_zones, struct zns_context *out, struct 
 	memcpy(out->device, h.device, ZNS_UUID_LEN);
 	memcpy(out->container, h.container, sizeof(out->container));
 	memcpy(out->origin, h.origin, ZNS_UUID_LEN);
+	out->encrypted = h.encrypted;
 	return 0;
 }
 

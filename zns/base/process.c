@@ -11,6 +11,7 @@
 #include "zns/process.h"
 #include "zns/util.h"
 
+#define DESCRIPTORS 16384 /* a pager has some thousands; its keeper those of all */
 #define STACK_BYTES MIB(8) /* if set before the exec, it applies to threads too */
 
 static const struct {
@@ -63,8 +64,8 @@ static void reset_limits(void)
 		if (limits[i].least == RLIM_INFINITY || limits[i].which == RLIMIT_AS ||
 		    limits[i].which == RLIMIT_DATA)
 			setrlimit(limits[i].which, &none);
-	if (!getrlimit(RLIMIT_NOFILE, &r) && r.rlim_max < 4096) {
-		r.rlim_cur = r.rlim_max = 4096;
+	if (!getrlimit(RLIMIT_NOFILE, &r) && r.rlim_max < DESCRIPTORS) {
+		r.rlim_cur = r.rlim_max = DESCRIPTORS;
 		setrlimit(RLIMIT_NOFILE, &r);
 	}
 	if (!getrlimit(RLIMIT_STACK, &r)) {

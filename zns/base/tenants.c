@@ -69,15 +69,17 @@ static const char *parse_limit(char *word, struct rule *r)
 	static const struct {
 		const char *key;
 		size_t at;
-		enum { RATE, NUMBER, SIZE } is;
+		enum { RATE, NUMBER, WEIGHT, SIZE } is;
 	} keys[] = {
 		{ "max-qos", offsetof(struct zns_tenant, max_qos_mibps), RATE },
 		{ "max-groups", offsetof(struct zns_tenant, max_groups), NUMBER },
+		{ "max-weight", offsetof(struct zns_tenant, max_weight), WEIGHT },
 		{ "total-qos", offsetof(struct zns_tenant, total_qos_mibps), RATE },
 		{ "total-groups", offsetof(struct zns_tenant, total_groups), NUMBER },
 		{ "memory-rate", offsetof(struct zns_tenant, memory_mibps), RATE },
 		{ "max-memory", offsetof(struct zns_tenant, max_memory), SIZE },
 		{ "total-memory", offsetof(struct zns_tenant, total_memory), SIZE },
+		{ "max-memory-min", offsetof(struct zns_tenant, max_memory_min), SIZE },
 	};
 	char *eq = strchr(word, '=');
 	uint32_t *to, v = 0;
@@ -92,6 +94,11 @@ static const char *parse_limit(char *word, struct rule *r)
 		to = (uint32_t *)((char *)&r->t + keys[i].at);
 		if (*to)
 			return "a limit is given twice";
+		if (keys[i].is == WEIGHT)
+			return number(eq + 1, to) && *to >= ZNS_WEIGHT_MIN &&
+					       *to <= ZNS_WEIGHT_MAX ?
+				       NULL :
+				       "a weight is 100 to 10000";
 		if (keys[i].is == RATE ? zns_parse_mibps(eq + 1, &v) != 0 : !number(eq + 1, &v))
 			return keys[i].is == RATE ? "a rate reads like 500, 500MiB/s or 2GiB/s" :
 						    "a number of groups is wanted";
@@ -100,8 +107,8 @@ static const char *parse_limit(char *word, struct rule *r)
 		*to = v;
 		return NULL;
 	}
-	return "a limit is max-qos=RATE, max-groups=N, total-qos=RATE, total-groups=N, "
-	       "max-memory=SIZE, total-memory=SIZE or memory-rate=RATE";
+	return "a limit is max-qos=RATE, max-groups=N, max-weight=N, total-qos=RATE, total-groups=N, "
+	       "max-memory=SIZE, total-memory=SIZE, max-memory-min=SIZE or memory-rate=RATE";
 }
 
 /* Returns NULL, or the fault of the line. */
@@ -126,8 +133,8 @@ static const char *parse_rule(char *line, struct rule *r)
 	}
 	return bad || any ?
 		       bad :
-		       "the rule sets no limit: max-qos=RATE, max-groups=N, total-qos=RATE, total-groups=N, "
-		       "max-memory=SIZE, total-memory=SIZE or memory-rate=RATE";
+		       "the rule sets no limit: max-qos=RATE, max-groups=N, max-weight=N, total-qos=RATE, total-groups=N, "
+		       "max-memory=SIZE, total-memory=SIZE, max-memory-min=SIZE or memory-rate=RATE";
 }
 
 static bool applies(const struct rule *r, const char *container, int64_t uid)

@@ -219,6 +219,20 @@ int zns_memseal_units(struct zns_memseal *s, pid_t pid, struct zns_seal_unit **o
 	return ret;
 }
 
+int zns_memseal_key(struct zns_memseal *s, int *fd, struct zns_err *err)
+{
+	struct zns_seal_ask q = { .op = ZNS_SEAL_KEY };
+	struct iovec iov = { &q, sizeof(q) };
+	struct zns_seal_answer a;
+	int ret = ask(s->sk, s->name, &iov, 1, &a, fd, err);
+
+	if (ret && *fd >= 0) {
+		close(*fd);
+		*fd = -1;
+	}
+	return ret;
+}
+
 int zns_memseal_owns(struct zns_memseal *s, pid_t pid, uint64_t start, uint64_t end,
 		     struct zns_err *err)
 {

@@ -38,6 +38,14 @@ static void tell(const struct zns_move *m)
 		m->tell(m->arg, m->bytes);
 }
 
+/* The tighter of the caller's rate and the broker's; 0: none. */
+static void set_rate(const struct zns_move *m, uint32_t told)
+{
+	if (m->bucket)
+		zns_bucket_set(m->bucket, told && m->rate_mibps ? zns_min(told, m->rate_mibps) :
+								  told + m->rate_mibps);
+}
+
 /* Returns when nobody works where @q says, or after @patience_ms. @defer: returns -EAGAIN at once
  * if somebody does. */
 static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, bool defer,
@@ -56,6 +64,7 @@ static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, 
 		if (ret)
 			break;
 		ms = zns_min(r->wait_ms, LOOK_MS);
+		set_rate(m, r->rate_mibps);
 		zns_pb__response__free_unpacked(r, NULL);
 		if (!ms || m->rude || waited >= patience_ms * 1000000)
 			break;
@@ -91,6 +100,7 @@ static struct zns_mover_params params(struct zns_move *m)
 					  .c = m->answer->checkpoints[0],
 					  .victims = m->victims,
 					  .nr_victims = m->nr_victims,
+					  .to_group = m->to_group,
 					  .zone_group = m->zone_group,
 					  .zone_get = zone_get,
 					  .step = step,
@@ -105,6 +115,8 @@ int zns_move_copy(struct zns_move *m, const uint8_t id[ZNS_UUID_LEN], struct zns
 	int ret;
 
 	q.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)id };
+	q.has_weight = m->charged;
+	q.weight = m->weight;
 	req.compact_begin = &q;
 	ret = zns_session_ask(m->s, &req, &m->answer, err);
 	if (ret)

@@ -121,6 +121,8 @@ static int new_record(struct zns_save *v, const ZnsPb__DumpBegin *ask, struct zn
 	c->has_parent = ask->has_parent;
 	c->has_qos_requested_mibps = ask->qos_mibps > 0;
 	c->qos_requested_mibps = ask->qos_mibps;
+	c->has_weight = ask->weight > 0;
+	c->weight = ask->weight;
 	c->has_qos_max_mibps = ask->has_qos_max_mibps;
 	c->qos_max_mibps = ask->qos_max_mibps;
 	c->has_shared_groups = 1;

@@ -73,12 +73,20 @@ int zns_session_tell(struct zns_session *s, ZnsPb__Request *req, struct zns_err 
 int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], bool chain,
 		      ZnsPb__Response **out, struct zns_err *err)
 {
+	return zns_session_lease_by(s, id, chain, 0, out, err);
+}
+
+int zns_session_lease_by(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], bool chain,
+			 uint32_t weight, ZnsPb__Response **out, struct zns_err *err)
+{
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
 	int ret;
 
 	rb.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)id };
 	rb.has_chain = rb.chain = chain;
+	rb.has_weight = weight > 0;
+	rb.weight = weight;
 	req.restore_begin = &rb;
 	ret = zns_session_ask(s, &req, out, err);
 	if (!ret && (!(*out)->n_checkpoints || !(*out)->checkpoints[0]->manifest)) {

@@ -71,6 +71,21 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want,
 	return ret;
 }
 
+int zns_encryption_wanted(const struct zns_registered *reg, bool wanted, struct zns_err *err)
+{
+	char spec[PATH_MAX + 16];
+	struct zns_registered now;
+	int ret;
+
+	if (wanted || reg->encrypted)
+		return 1;
+	ret = zns_config_get("encrypt-key", spec, sizeof(spec), err);
+	if (ret != -ENOENT)
+		return ret ? ret : 1;
+	/* it may have been noted since */
+	return !zns_registered_by_uuid(reg->uuid, &now, NULL) && now.encrypted;
+}
+
 int zns_plain_refused(const struct zns_registered *reg, bool wanted, const uint8_t id[ZNS_UUID_LEN],
 		      struct zns_err *err)
 {

@@ -2,6 +2,24 @@
 /* compact: moves live data together, so that zones with little of it become empty */
 #include <string.h>
 #include "compaction.h"
+#include "zns/config.h"
+
+/* owner: at the part of whom it belongs to. A number: a class of its own. */
+static int take_weight(struct compact *x, const char *text, struct zns_err *err)
+{
+	uint64_t n = 0;
+
+	if (!text)
+		return 0;
+	x->charged = true;
+	if (!strcmp(text, "owner"))
+		return 0;
+	if (zns_parse_number(text, ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX, &n))
+		return zns_fail(err, -EINVAL, "--weight \"%.20s\": owner, or %u to %u", text,
+				ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX);
+	x->weight = (uint32_t)n;
+	return 0;
+}
 
 static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 {
@@ -10,6 +28,8 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	bool blocked, planned;
 	uint64_t below = COMPACT_BELOW;
+	const char *weight = NULL, *what = NULL;
+	bool defrag = false;
 	int ret;
 	const struct ctl_opt opts[] = {
 		CTL_FLAG("dry-run", &x.dry_run),
@@ -19,6 +39,9 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 		  .kind = CTL_O_RATE,
 		  .rate = &x.rate_mibps,
 		  .wrong = "--rate \"%.20s\" is no rate: 100, 100MiB/s, 1GiB/s" },
+		CTL_TEXT("weight", &weight),
+		CTL_FLAG("defrag", &defrag),
+		CTL_TEXT("of", &what),
 		CTL_FLAG("background", &x.background),
 		CTL_FLAG("no-wait", &x.rude),
 		CTL_DEV,
@@ -28,9 +51,25 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	x.below = (uint32_t)below;
+	if (take_weight(&x, weight, &err)) {
+		ctl_fail(cmd, &err);
+		return CTL_USAGE;
+	}
 	if (ctl_only_dev(cmd, &args))
 		return CTL_USAGE;
 	x.json = args.json;
+	if (what && !defrag) {
+		zns_fail(&err, -EINVAL, "--of is for --defrag: other compaction is of zones");
+		ctl_fail(cmd, &err);
+		return CTL_USAGE;
+	}
+	if (defrag) {
+		ret = defrag_all(&x, args.dev, what, &err);
+		if (ret)
+			ctl_fail(cmd, &err);
+		compact_free(&x);
+		return ret ? CTL_FAILED : CTL_OK;
+	}
 	ret = compact_all(&x, args.dev, &err);
 	planned = x.zones != NULL;
 	blocked = !ret && x.plan.nr && !x.nr_victims;
@@ -53,10 +92,14 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_compact = {
 	"compact",
-	"[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS] [--no-wait]",
+	"[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS] [--weight owner|N] [--no-wait] [--defrag [--of WHAT]]",
 	"empty zones with little live data by moving it together",
 	"  --below PERCENT empty zones that are live to this part at most (default 25)\n"
 	"  --rate MIBPS    go no faster than this\n"
+	"  --weight owner  do not wait, but take the part of whoever it belongs to (criu-zns(8))\n"
+	"  --weight N      do not wait, but take a part of its own, 100 to 10000\n"
+	"  --defrag        instead: move what makes restores slow, where that pays\n"
+	"  --of WHAT       with --defrag: of this container or checkpoint (id) alone\n"
 	"  --no-wait       do not wait for dumps and restores on the same dies, but slow them down\n"
 	"  --dry-run       only list which zones, and how many would be free\n" CTL_DEV_HELP,
 	cmd_compact,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* format, register, unregister */
 #include <string.h>
-#include "ctl.h"
+#include "expose.h"
 #include "zns/emu.h"
 #include "zns/store.h"
 
@@ -93,10 +93,11 @@ static int do_format(const char *path, struct ctl_map *map, bool force, const st
 	struct zns_dev *dev;
 	int ret;
 
-	ret = ctl_claim_device(path, &lock, err);
-	if (ret)
-		return ret;
-	ret = zns_dev_open(path, 0, &dev, err);
+	ret = expose_none(path, err);
+	if (!ret)
+		ret = ctl_claim_device(path, &lock, err);
+	if (!ret)
+		ret = zns_dev_open(path, 0, &dev, err);
 	if (ret)
 		return ret;
 	ret = ctl_reserve(dev, false, &resv, err);

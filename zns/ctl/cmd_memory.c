@@ -3,36 +3,6 @@
 #include <string.h>
 #include "memory.h"
 
-int memory_status(const char *name, ZnsPb__MemoryAnswer **out, struct zns_err *err)
-{
-	ZnsPb__MemoryRequest q = ZNS_PB__MEMORY_REQUEST__INIT;
-	int ret;
-
-	q.op = ZNS_PB__MEMORY_OP__MEMORY_STATUS;
-	ret = memory_call(name, &q, out, err);
-	if (!ret && !(*out)->status) {
-		zns_pb__memory_answer__free_unpacked(*out, NULL);
-		ret = zns_fail(err, -EPROTO, "the pager of %s says nothing of itself",
-			       ctl_text(name));
-	}
-	return ret;
-}
-
-int memory_show(const struct ctl_cmd *cmd, const char *name, bool json)
-{
-	struct zns_err err = ZNS_ERR_INIT;
-	ZnsPb__MemoryAnswer *r;
-
-	if (memory_status(name, &r, &err))
-		return ctl_fail(cmd, &err);
-	if (json)
-		ctl_print_json(memory_json(r->status));
-	else
-		memory_print(r->status, true);
-	zns_pb__memory_answer__free_unpacked(r, NULL);
-	return CTL_OK;
-}
-
 static int tell(const struct ctl_cmd *cmd, const char *what, ZnsPb__MemoryRequest *q, char *name,
 		size_t len)
 {
@@ -175,6 +145,7 @@ static const struct ctl_cmd subs[] = {
 	  "  --min SIZE      with auto: never less than that; else 16M\n"
 	  "  --qos RATE      write no faster than that, in MiB/s\n"
 	  "  --no-predict    read nothing before it is asked for\n"
+	  "  --encrypt       what goes to zones, also where checkpoints are not encrypted\n"
 	  "  --name NAME     of the context; else the container's, or pid-PID\n" CTL_DEV_HELP,
 	  memory_cmd_attach },
 	{ "memory hibernate", "NAME|PID|CONTAINER [--freeze] [--dram SIZE|SHARE%]",
@@ -190,6 +161,11 @@ static const struct ctl_cmd subs[] = {
 	  "  --dram SIZE     so much of its memory stays in DRAM\n", limit },
 	{ "memory status", "[NAME|PID]",
 	  "the contexts here, or all of one; what this kernel allows", "", status },
+	{ "memory top", "[--interval TIME] [--once]",
+	  "what all contexts do just now: faults, evictions, reads and writes",
+	  "  --interval TIME between two looks: 5; else 2\n"
+	  "  --once          one interval, then it ends; so does --json\n",
+	  memory_cmd_top },
 };
 
 static int cmd_memory(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -208,10 +184,11 @@ static int cmd_memory(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "--help") && strcmp(argv[1], "-h"))
 		return ctl_usage(
 			cmd,
-			"attach, detach, hibernate, wake, limit or status is wanted, not \"%.40s\"",
+			"attach, detach, hibernate, wake, limit, status or top is wanted, not \"%.40s\"",
 			ctl_text(argv[1]));
 	if (argc < 2)
-		return ctl_usage(cmd, "attach, detach, hibernate, wake, limit or status is wanted");
+		return ctl_usage(cmd,
+				 "attach, detach, hibernate, wake, limit, status or top is wanted");
 	printf("usage: znsctl memory COMMAND ...\n%s\n\n", cmd->brief);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(subs); i++)
 		printf("  %s %s\n      %s\n%s", subs[i].name + len, subs[i].args, subs[i].brief,
@@ -221,7 +198,7 @@ static int cmd_memory(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_memory = {
 	"memory",
-	"attach|detach|hibernate|wake|limit|status ...",
+	"attach|detach|hibernate|wake|limit|status|top ...",
 	"running programs whose unused memory is on zones",
 	"",
 	cmd_memory,

@@ -3,6 +3,7 @@
  * plain copies */
 #include <fcntl.h>
 #include <string.h>
+#include "compaction.h"
 #include "ctl.h"
 #include "show.h"
 #include "zns/crypt.h"
@@ -249,6 +250,62 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 	return CTL_OK;
 }
 
+static int profile_of(struct zns_broker *b, ZnsPb__Response **out, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+
+	req.has_profile = req.profile = 1;
+	return zns_broker_call(b, &req, out, err);
+}
+
+/* How one checkpoint can be read; into @list, or as text. */
+static int show_layout(struct ctl_hold *h, struct json_object *list, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR], name[CTL_NAME];
+	ZnsPb__Response *r = NULL;
+	struct layout l = { 0 };
+	int ret = profile_of(&h->s.broker, &r, err);
+
+	if (!ret)
+		ret = layout_of(h->m, r->profile, &l, err);
+	zns_uuid_format(h->c->id.data, id);
+	if (!ret && list) {
+		json_object_array_add(list,
+				      ctl_json_join(ctl_obj(J("id", (const char *)id),
+							    J("container", h->c->container)),
+						    layout_json(&l, h->c, h->answer->restore)));
+	} else if (!ret) {
+		printf("checkpoint  %s\ncontainer   %s\n", id,
+		       ctl_name(h->c->container, name, sizeof(name)));
+		layout_print(&l, h->c, h->answer->restore);
+	}
+	layout_fini(&l);
+	if (r)
+		zns_pb__response__free_unpacked(r, NULL);
+	return ret;
+}
+
+static int show_layouts(const char *dev, const struct ctl_pick *p, struct json_object *list,
+			struct zns_err *err)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < p->nr && !ret; i++) {
+		char id[ZNS_UUID_STR];
+		struct ctl_hold h;
+
+		ret = ctl_hold_open(&h, dev, zns_uuid_format(p->ids[i], id), err);
+		if (ret == -ESTALE) { /* removed meanwhile */
+			ret = err->code = 0;
+			continue;
+		}
+		if (!ret)
+			ret = show_layout(&h, list, err);
+		ctl_hold_close(&h);
+	}
+	return ret;
+}
+
 /* One checkpoint, named by its id or its handle. */
 static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
 		    const ZnsPb__Handle *handle, const ZnsPb__Response *ls, bool json,
@@ -339,10 +396,10 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	struct json_object *list;
 	struct ctl_pick p = { 0 };
-	bool verbose = false;
+	bool verbose = false, layout = false;
 	int ret;
-	const struct ctl_opt opts[] = { CTL_PICKS(&p), CTL_FLAG("verbose", &verbose), CTL_DEV,
-					CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_PICKS(&p), CTL_FLAG("verbose", &verbose),
+					CTL_FLAG("layout", &layout), CTL_DEV, CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -354,12 +411,14 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 	/* each checkpoint needs its own connection for its lease */
 	zns_broker_close(&p.broker);
 	list = args.json ? json_object_new_array() : NULL;
-	if (p.by_id)
+	if (layout)
+		ret = show_layouts(args.dev, &p, list, &err);
+	else if (p.by_id)
 		ret = show_one(args.dev, p.ids[0], p.argv[0], p.handle[0], p.ls, args.json, &err);
 	else
 		ret = show_tree(&(struct tree){ args.dev, p.ls, list, ctl_id_width(p.ls), verbose },
 				&p, &err);
-	if (!ret && !p.by_id && list)
+	if (!ret && (!p.by_id || layout) && list)
 		ctl_print_list("checkpoints", json_object_get(list));
 	json_object_put(list);
 	ctl_pick_end(&p);
@@ -368,8 +427,10 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_show = {
 	"show",
-	"[DEV] " CTL_PICK " [-v]",
+	"[DEV] " CTL_PICK " [-v|--layout]",
 	"one checkpoint, its images and where they are; or the tree of a container",
-	CTL_PICK_HELP "  -v, --verbose   of a tree: each image\n" CTL_DEV_HELP,
+	CTL_PICK_HELP
+	"  -v, --verbose   of a tree: each image\n"
+	"  --layout        how fast it can be read as it lies, of what its groups could give\n" CTL_DEV_HELP,
 	cmd_show,
 };

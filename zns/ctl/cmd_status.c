@@ -9,12 +9,12 @@
 static const char status_fields[] =
 	"device path geometry={zones=nr_zones zone_size zone_capacity block_size metadata_zones!} limits={max_open max_active} "
 	"nvme_reservation=host_reservation{held ours type key=} encrypted= key_id= zones_by_state= suspect_zones! "
-	"bytes_live bytes_free bytes_wasted checkpoints=nr_checkpoints reservations= leases= restores= "
+	"bytes_live bytes_free bytes_wasted checkpoints=nr_checkpoints reservations= leases= restores= scattered{container checkpoint of_best} "
 	"promised_mibps device_mibps parked_zones! pack_zones! zones_budget zones_granted! waiting=nr_waiting! "
 	"log_generation! broker_pid! tenants_error=";
 static const char reservation_fields[] = "container groups kind= qos_mibps created=created_ns:time";
 static const char lease_fields[] =
-	"kind pid container groups qos_mibps since=since_ns:time bytes total:pos mibps limit_mibps=rate_mibps:pos qos_max_mibps:pos";
+	"kind pid container groups qos_mibps since=since_ns:time bytes total:pos mibps limit_mibps=rate_mibps:pos qos_max_mibps:pos weight:pos";
 /* of a dump */
 static const char detail_fields[] = "width promised packed shared_groups gained_groups! tenant";
 
@@ -294,6 +294,10 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 		       ctl_name(s->restores[i]->container, name, sizeof(name)));
 		ctl_print_restore(s->restores[i]);
 	}
+	for (i = 0; i < s->n_scattered; i++)
+		printf("scattered     %s: restores at %.0f %% at most of what its groups could give, see `znsctl show --layout`\n",
+		       ctl_name(s->scattered[i]->container, name, sizeof(name)),
+		       100 * s->scattered[i]->of_best);
 	if (s->nr_waiting)
 		printf("waiting       %u dumps\n", s->nr_waiting);
 	if (tenants_error(&err))

@@ -45,8 +45,8 @@ static int move(struct job *j, const uint8_t *id, struct zns_err *err)
 	return ret;
 }
 
-static int move_one(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket,
-		    bool defer, struct zns_err *err)
+int compact_move(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket,
+		 const uint32_t *to_group, bool defer, struct zns_err *err)
 {
 	struct job j = { .x = x, .s = ZNS_SESSION_INIT };
 	int ret;
@@ -54,8 +54,12 @@ static int move_one(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bu
 	j.m = (struct zns_move){ .s = &j.s,
 				 .dev = x->s.dev,
 				 .bucket = bucket,
+				 .rate_mibps = x->rate_mibps,
+				 .charged = x->charged,
+				 .weight = x->weight,
 				 .victims = x->victims,
 				 .nr_victims = x->nr_victims,
+				 .to_group = to_group,
 				 .zone_group = x->zone_group,
 				 .written = x->written,
 				 .rude = x->rude,
@@ -129,7 +133,8 @@ static int run_all(struct compact *x, struct zns_bucket *bucket, struct zns_err 
 
 			if (done[i] || !uses_zone(c, x->victims[v % x->nr_victims]))
 				continue;
-			ret = account(x, move_one(x, c, bucket, v < x->nr_victims, &e), &e);
+			ret = account(x, compact_move(x, c, bucket, NULL, v < x->nr_victims, &e),
+				      &e);
 			done[i] = ret != -EAGAIN;
 			if (ret && ret != -EAGAIN) {
 				*err = e;
@@ -180,7 +185,7 @@ int compact_run(struct compact *x, struct zns_err *err)
 	zns_dev_close(x->s.dev);
 	x->s.dev = NULL;
 	ret = zns_dev_open(x->s.reg.path, 0, &x->s.dev, err);
-	if (!ret && x->rate_mibps) {
+	if (!ret) {
 		bucket = zns_bucket_new();
 		if (!bucket)
 			ret = zns_fail(err, -ENOMEM, "no memory for a token bucket");

@@ -5,13 +5,20 @@
  * zns/mover.h). */
 #include "ctl.h"
 #include "zns/compact.h"
+#include "zns/scatter.h"
 
 #define COMPACT_BELOW 25 /* per cent: zones with at most this much live data are emptied */
+/* Of defragmentation: a move must win so many per cent of the bandwidth for each per cent of the
+ * bytes, and all together move no more than so many per cent. */
+#define DEFRAG_PAYS 0.25
+#define DEFRAG_MOST 30
 
 struct compact {
 	struct zns_session s; /* reads and writes the device; its connection asks the broker */
 	bool dry_run, json, background;
 	bool rude; /* does not wait for others */
+	bool charged; /* by weight, see zns/move.h */
+	uint32_t weight; /* 0: the owners' */
 	uint32_t below; /* per cent */
 	uint32_t rate_mibps; /* 0: no limit */
 	ZnsPb__Response *ls, *zones, *reset;
@@ -34,6 +41,34 @@ int compact_run(struct compact *x, struct zns_err *err);
 /* Opens, plans, and executes unless dry_run. */
 int compact_all(struct compact *x, const char *spec, struct zns_err *err);
 void compact_print(const struct compact *x);
+/* What one checkpoint has in x->victims goes to other zones, or to the groups @to_group. Errors as
+ * of zns_move_copy. */
+int compact_move(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket,
+		 const uint32_t *to_group, bool defer, struct zns_err *err);
+
+/* layout.c: where a checkpoint lies, and how fast it can be read. */
+struct layout {
+	struct zns_scatter s;
+	struct zns_scatter_unit *units;
+	struct zns_scatter_zone *zones;
+	uint32_t shorts; /* units of less than 64 KiB */
+	uint64_t short_bytes;
+	uint64_t runs, run_bytes; /* of composed images */
+	uint32_t groups; /* that it lies in */
+	double rate; /* of what its groups could give: 1 is the best */
+	uint32_t read_mibps; /* of one group */
+};
+int layout_of(const ZnsPb__Manifest *m, const ZnsPb__Profile *p, struct layout *out,
+	      struct zns_err *err);
+void layout_fini(struct layout *l);
+void layout_print(const struct layout *l, const ZnsPb__Checkpoint *c,
+		  const ZnsPb__RestoreStat *last);
+struct json_object *layout_json(const struct layout *l, const ZnsPb__Checkpoint *c,
+				const ZnsPb__RestoreStat *last);
+
+/* defrag.c: moves what makes restores slow, and prints that. @what: a container or a checkpoint's
+ * id; NULL: all. */
+int defrag_all(struct compact *x, const char *spec, const char *what, struct zns_err *err);
 struct json_object *compact_json(const struct compact *x);
 void compact_free(struct compact *x);
 

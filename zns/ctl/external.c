@@ -31,4 +31,8 @@ const struct ctl_cmd command_probe = {
 	become,
 };
 
+const struct ctl_cmd command_selftest = {
+	"selftest", "", "find out whether a drive does what this product needs of it", "", become,
+};
+
 const struct ctl_cmd command_docker = { "docker", "", "Docker's checkpoints on zones", "", become };

@@ -16,10 +16,8 @@ int memory_names(char ***out, size_t *nr, struct zns_err *err);
 void memory_names_free(char **names, size_t nr);
 /* The context that @what means: its name, or the PID of one of its processes. */
 int memory_find(const char *what, char *name, size_t len, struct zns_err *err);
-
-/* cmd_memory.c */
+/* With a status in it; to be freed. */
 int memory_status(const char *name, ZnsPb__MemoryAnswer **out, struct zns_err *err);
-int memory_show(const struct ctl_cmd *cmd, const char *name, bool json); /* the exit code */
 
 /* memory_attach.c */
 #define MEMORY_NAME 256
@@ -28,7 +26,7 @@ struct memory_wish {
 	const char *dram, *name, *dev; /* as given; dram NULL: its present size, and some room */
 	uint64_t idle_s; /* it hibernates by itself after so long; 0: never */
 	uint32_t qos_mibps; /* its writes are no faster; 0: no limit */
-	bool no_predict;
+	bool no_predict, encrypt;
 	uint64_t min; /* with --dram auto; 0: not said */
 };
 /* @name: what the context is called. */
@@ -56,5 +54,11 @@ void memory_kernel(struct memory_kernel *k);
 /* memory_print.c */
 struct json_object *memory_json(const ZnsPb__MemoryStatus *s);
 void memory_print(const ZnsPb__MemoryStatus *s, bool verbose);
+int memory_show(const struct ctl_cmd *cmd, const char *name, bool json); /* the exit code */
+/* "active", or since when it is something else. */
+const char *memory_state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t len);
+
+/* memory_top.c */
+int memory_cmd_top(const struct ctl_cmd *cmd, int argc, char **argv);
 
 #endif

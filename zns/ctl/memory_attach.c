@@ -2,13 +2,10 @@
 /* memory attach: starts the pager of a running program. */
 #include <signal.h>
 #include <string.h>
-#include <sys/sysinfo.h>
 #include "memory.h"
-#include "zns/config.h"
 #include "../docker/docker.h"
 
 #define DRAM_MIN MIB(1)
-#define MIN_SHARE MIB(16) /* of --dram auto, unless --min says another one */
 
 /* "512M", or "30%" of what the process and its descendants have now. */
 int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_err *err)
@@ -42,37 +39,6 @@ int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_er
 	return 0;
 }
 
-/* --dram auto: a part of what zns.conf says, "memory-dram = 8G" or "50%" of the machine's. */
-static int machine_share(const struct memory_wish *w, struct docker_pager *p, struct zns_err *err)
-{
-	char text[32];
-	size_t len;
-	uint64_t percent;
-	struct sysinfo si;
-	int ret = zns_config_get("memory-dram", text, sizeof(text), err);
-
-	if (ret == -ENOENT)
-		return zns_fail(err, ret,
-				"--dram auto: zns.conf has no memory-dram, which says "
-				"how much DRAM such contexts may have together");
-	if (ret)
-		return ret;
-	len = strlen(text);
-	if (len && len <= 4 && text[len - 1] == '%') {
-		text[len - 1] = '\0';
-		if (zns_parse_number(text, 1, 100, &percent) || sysinfo(&si))
-			return zns_fail(err, -EINVAL, "zns.conf: memory-dram is 1%% to 100%%");
-		p->total = (uint64_t)si.totalram * si.mem_unit / 100 * percent;
-	} else if (zns_parse_size(text, &p->total) || p->total < MIN_SHARE) {
-		return zns_fail(err, -EINVAL,
-				"zns.conf: memory-dram = %s: a size of 16M at least, or a share "
-				"like 50%%",
-				ctl_text(text));
-	}
-	p->min = w->min ? w->min : MIN_SHARE;
-	return 0;
-}
-
 /* What is to be extended: a PID, or a container of Docker or Podman. */
 static int find_target(const char *what, struct docker_running *r, struct zns_err *err)
 {
@@ -93,7 +59,8 @@ int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zn
 	struct docker_pager p = { .dev = w->dev,
 				  .idle_s = w->idle_s,
 				  .qos_mibps = w->qos_mibps,
-				  .no_predict = w->no_predict };
+				  .no_predict = w->no_predict,
+				  .encrypt = w->encrypt };
 	struct memory_kernel k;
 	int ret;
 
@@ -104,7 +71,8 @@ int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zn
 	if (ret)
 		return ret;
 	if (w->dram && !strcmp(w->dram, "auto")) {
-		ret = machine_share(w, &p, err);
+		ret = docker_memory_total(&p.total, err);
+		p.min = w->min ? w->min : DOCKER_MEMORY_MIN_BYTES;
 		p.dram = zns_max(zns_min(docker_resident(t.pid), p.total), p.min);
 	} else if (w->min) {
 		ret = zns_fail(err, -EINVAL, "--min is for --dram auto");
@@ -130,6 +98,7 @@ int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv)
 					CTL_DURATION("idle", &w.idle_s, 1),
 					CTL_RATE("qos", &w.qos_mibps),
 					CTL_FLAG("no-predict", &w.no_predict),
+					CTL_FLAG("encrypt", &w.encrypt),
 					CTL_SIZE("min", &w.min, DRAM_MIN),
 					CTL_DEV,
 					CTL_OPTS_END };

@@ -207,3 +207,18 @@ int memory_find(const char *what, char *name, size_t len, struct zns_err *err)
 				"%s is in no memory context; `znsctl memory status` lists them",
 				ctl_text(what));
 }
+
+int memory_status(const char *name, ZnsPb__MemoryAnswer **out, struct zns_err *err)
+{
+	ZnsPb__MemoryRequest q = ZNS_PB__MEMORY_REQUEST__INIT;
+	int ret;
+
+	q.op = ZNS_PB__MEMORY_OP__MEMORY_STATUS;
+	ret = memory_call(name, &q, out, err);
+	if (!ret && !(*out)->status) {
+		zns_pb__memory_answer__free_unpacked(*out, NULL);
+		ret = zns_fail(err, -EPROTO, "the pager of %s says nothing of itself",
+			       ctl_text(name));
+	}
+	return ret;
+}

@@ -22,14 +22,15 @@ struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 	struct json_object *o = ctl_json(
 		s,
 		"name pid state= since=since_ns:time active=active_ns:time idle_ms frozen "
-		"record_units wakes dram resident evicted processes{pid resident evicted evicts why} "
+		"record_units wakes record_left_out record_missed "
+		"dram resident evicted processes{pid resident evicted evicts why} "
 		"skipped{locked! shared! file! special!} kept evicted_units clean_units "
-		"read_units spare_units zero_faults write_faults clean_writes cancelled lost_units "
+		"read_units spare_units zero_faults write_faults clean_writes cancelled lost_units left_processes "
 		"auto_total auto_min "
 		"predict prefetched prefetch_used prefetch_unused "
 		"takeovers qos_mibps write_rate moved_units attach_stop_ns fault_ns_p50 fault_ns_p99 "
 		"mechanism missing warning unread "
-		"checkpoint");
+		"checkpoint encrypted!");
 
 	json_object_object_add(o, "state", json_object_new_string(state_word(s)));
 	return o;
@@ -76,8 +77,7 @@ static void remark(const char *text)
 		printf("  %s\n", ctl_text(text));
 }
 
-/* "active", or since when it is something else. */
-static const char *state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t len)
+const char *memory_state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t len)
 {
 	bool active = !s->has_state || s->state == ZNS_PB__MEMORY_STATE__MEMORY_ACTIVE;
 	int64_t ns = zns_now_ns() - (active ? s->active_ns : s->since_ns);
@@ -112,18 +112,35 @@ static void predicted(const ZnsPb__MemoryStatus *s)
 		       100.0 * (double)s->prefetch_used / (double)known);
 }
 
+static void record(const ZnsPb__MemoryStatus *s)
+{
+	char a[32];
+
+	if (!s->record_units)
+		return;
+	printf("  a wake reads %s ahead; %llu wakes so far",
+	       size(s->record_units * 65536, a, sizeof(a)), (unsigned long long)s->wakes);
+	if (s->record_left_out)
+		printf("; of a sample of %llu units %.0f %% were used",
+		       (unsigned long long)s->record_left_out,
+		       100.0 * (double)s->record_missed / (double)s->record_left_out);
+	printf("\n");
+}
+
 void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 {
 	char a[32], b[32], c[32], d[64], name[CTL_NAME];
 
 	printf("%-20s  %-15s  DRAM %8s of %8s  on zones %8s  %zu process%s  faults %llu\n",
-	       ctl_name(s->name, name, sizeof(name)), state_text(s, d, sizeof(d)),
+	       ctl_name(s->name, name, sizeof(name)), memory_state_text(s, d, sizeof(d)),
 	       size(s->resident, a, sizeof(a)), size(s->dram, b, sizeof(b)),
 	       size(s->evicted, c, sizeof(c)), s->n_processes, s->n_processes == 1 ? "" : "es",
 	       (unsigned long long)s->read_units);
 	if (s->checkpoint)
 		printf("  needs checkpoint %s: %s are there alone\n", ctl_text(s->checkpoint),
 		       size(s->unread, a, sizeof(a)));
+	if (verbose && s->encrypted)
+		printf("  what is on zones is encrypted\n");
 	remark(s->warning);
 	remark(s->missing);
 	if (s->lost_units)
@@ -137,9 +154,7 @@ void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 	if (s->idle_ms)
 		printf("  hibernates after %s without activity\n",
 		       zns_format_duration(s->idle_ms / 1000, a, sizeof(a)));
-	if (s->record_units)
-		printf("  a wake reads %s ahead; %llu wakes so far\n",
-		       size(s->record_units * 65536, a, sizeof(a)), (unsigned long long)s->wakes);
+	record(s);
 	processes(s);
 	skipped(s->skipped);
 	printf("  written %llu units of 64 KiB, read %llu; %llu evictions ended by a write, %llu in all\n",
@@ -164,4 +179,19 @@ void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 		       (double)s->attach_stop_ns / 1e6);
 	printf("  pager PID %u, %llu before it; pages are dropped by: %s\n", s->pid,
 	       (unsigned long long)s->takeovers, s->mechanism);
+}
+
+int memory_show(const struct ctl_cmd *cmd, const char *name, bool json)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	ZnsPb__MemoryAnswer *r;
+
+	if (memory_status(name, &r, &err))
+		return ctl_fail(cmd, &err);
+	if (json)
+		ctl_print_json(memory_json(r->status));
+	else
+		memory_print(r->status, true);
+	zns_pb__memory_answer__free_unpacked(r, NULL);
+	return CTL_OK;
 }

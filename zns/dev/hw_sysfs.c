@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What sysfs tells about a device, and whether the kernel uses it. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -76,6 +77,33 @@ int hw_queue_number(const char *name, const char *attr, uint64_t *out)
 	return 0;
 }
 
+/* Whoever holds a block device exclusively keeps out all others, so nothing else uses it then. */
+bool zns_dev_exposed(dev_t dev)
+{
+	char path[96], file[400], text[64];
+	const size_t len = strlen(ZNS_EXPOSED_UUID);
+	struct dirent *e;
+	DIR *d;
+	int nr = 0;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/holders", major(dev), minor(dev));
+	d = opendir(path);
+	while (d && nr >= 0 && (e = readdir(d))) {
+		cleanup_close int fd = -1;
+		ssize_t n;
+
+		if (*e->d_name == '.')
+			continue;
+		snprintf(file, sizeof(file), "%s/%s/dm/uuid", path, e->d_name);
+		fd = open(file, O_RDONLY | O_CLOEXEC);
+		n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+		nr = n >= (ssize_t)len && !memcmp(text, ZNS_EXPOSED_UUID, len) ? nr + 1 : -1;
+	}
+	if (d)
+		closedir(d);
+	return nr > 0;
+}
+
 /*
  * A file system, a device mapper or the like holds a block device exclusively. Others may make the
  * same test at this moment, so only a lasting refusal counts. We open for reading: udev gets no
@@ -84,7 +112,10 @@ int hw_queue_number(const char *name, const char *attr, uint64_t *out)
 int hw_check_unused(const char *node, const char *shown, struct zns_err *err)
 {
 	const struct timespec pause = { .tv_nsec = 5 * 1000 * 1000 };
+	struct stat st;
 
+	if (!stat(node, &st) && S_ISBLK(st.st_mode) && zns_dev_exposed(st.st_rdev))
+		return 0;
 	for (int i = 0; i < CLAIM_TRIES; i++) {
 		int fd = open(node, O_RDONLY | O_EXCL | O_NONBLOCK | O_CLOEXEC);
 

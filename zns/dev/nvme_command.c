@@ -9,6 +9,7 @@
 
 #include "nvme_priv.h"
 
+#define READ_TRIES 4
 #define STATUS_MASK 0x7ff /* status code and its type, without the flags */
 
 struct nvme_ring {
@@ -23,6 +24,9 @@ int nvme_outcome(int status, struct zns_err *why)
 
 	if (!status)
 		return 0;
+	if (status < 0 && errno == EINTR)
+		return zns_fail(why, -EIO,
+				"the kernel reset the drive's controller meanwhile (see dmesg)");
 	if (status < 0)
 		return zns_fail(why, errno == ENOMEM ? -ENOMEM : -EIO, "%s", strerror(errno));
 	status &= STATUS_MASK;
@@ -174,10 +178,16 @@ static int run_ring(struct nvme_ns *n, struct nvme_command *c)
 
 int nvme_run(struct nvme_ns *n, struct nvme_command *c, struct zns_err *why)
 {
-	int status = n->uring ? run_ring(n, c) : -2;
+	bool reads = c->opcode == nvme_cmd_read || c->opcode == nvme_zns_cmd_mgmt_recv;
+	int status, tries = 0;
 
-	if (status == -2)
-		status = run_ioctl(n, c);
+	/* EINTR: the kernel reset the controller. It sends the block device's requests again, but
+	 * not these. A read may be sent again; the drive may have done a write. */
+	do {
+		status = n->uring ? run_ring(n, c) : -2;
+		if (status == -2)
+			status = run_ioctl(n, c);
+	} while (status == -1 && errno == EINTR && reads && ++tries < READ_TRIES);
 	return nvme_outcome(status, why);
 }
 

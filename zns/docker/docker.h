@@ -96,10 +96,16 @@ int docker_running(const char *name, struct docker_running *r, struct zns_err *e
 struct docker_memory {
 	bool wanted;
 	uint64_t dram, percent, idle_s; /* bytes; of its limit, or of the machine's */
+	bool machine; /* auto: its part of @total, and at least @min */
+	uint64_t total, min; /* bytes; min 0: not said */
 };
+#define DOCKER_MEMORY_MIN_BYTES MIB(16) /* of auto, unless somebody says another one */
 int docker_memory_parse(const char *value, const char *where, struct docker_memory *m,
 			struct zns_err *err);
-/* Makes @m->dram the bytes that this container means. -EINVAL: more than its limit. */
+/* What `memory-dram` in zns.conf says. -ENOENT: nothing. */
+int docker_memory_total(uint64_t *total, struct zns_err *err);
+/* Makes @m->dram the bytes that this container means; of auto, @m->total and @m->min. -EINVAL: more
+ * than its limit; -EPERM: a minimum above the ceiling in tenants.conf. */
 int docker_memory_size(const struct docker_container *c, struct docker_memory *m,
 		       struct zns_err *err);
 /* What its context is called: the container's name, with + for each slash. */
@@ -112,6 +118,7 @@ struct docker_pager {
 	uint64_t dram, idle_s; /* bytes; 0: it never hibernates by itself */
 	uint32_t qos_mibps; /* its writes are no faster; 0: no limit */
 	bool no_predict; /* nothing is read before it is asked for */
+	bool encrypt; /* also where checkpoints are not */
 	/* The budget is its part of so much, and at least so much; 0: it is fixed. */
 	uint64_t total, min;
 };
@@ -153,10 +160,13 @@ enum docker_key {
 	DOCKER_ALLOC,
 	DOCKER_STRIPE,
 	DOCKER_DEV, /* this one and the next: no variable sets them */
+	DOCKER_WEIGHT,
+	DOCKER_CGROUP, /* the administrator's: rules, defaults, criu's configuration */
 	DOCKER_LIVE,
 	DOCKER_CRIU,
 	DOCKER_MEMORY,
 	DOCKER_MEMORY_PREDICT,
+	DOCKER_MEMORY_MIN,
 	DOCKER_NR_KEYS
 };
 

@@ -85,6 +85,8 @@ bool extend_wanted(const struct call *c, struct wants_memory *w)
 	}
 	if (!ret && set.source[DOCKER_MEMORY])
 		ret = docker_memory_parse(set.value[DOCKER_MEMORY], "zns.memory", &w->m, &err);
+	if (!ret && set.source[DOCKER_MEMORY_MIN])
+		zns_parse_size(set.value[DOCKER_MEMORY_MIN], &w->m.min);
 	if (!ret && w->m.wanted)
 		ret = docker_memory_size(&k, &w->m, &err);
 	if (!ret && w->m.wanted && !strcmp(k.kind, "cri") && is_sandbox(&k))
@@ -122,7 +124,9 @@ attach(const struct call *c, struct wants_memory *w, bool restored)
 	struct docker_pager p = { .name = w->name,
 				  .idle_s = w->m.idle_s,
 				  .dram = w->m.dram,
-				  .no_predict = w->no_predict };
+				  .no_predict = w->no_predict,
+				  .total = w->m.machine ? w->m.total : 0,
+				  .min = w->m.min };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct docker_state s;
 	int null = open("/dev/null", O_RDWR);
@@ -142,6 +146,8 @@ attach(const struct call *c, struct wants_memory *w, bool restored)
 		_exit(0);
 	extend_forget(c);
 	p.pid = w->pid;
+	if (w->m.machine)
+		p.dram = zns_max(zns_min(docker_resident(p.pid), p.total), p.min);
 	p.dev = *w->dev ? w->dev : NULL;
 	/* one that has ended needs no note */
 	if (docker_pager_start(&p, &err) && !kill(w->pid, 0))

@@ -362,7 +362,9 @@ static int check_memory(const struct docker_container *k, struct docker_settings
 
 	if (!ret && m.wanted && s->source[DOCKER_DEV] && !strcmp(s->value[DOCKER_DEV], "none"))
 		ret = zns_fail(err, -EINVAL, "zns.memory wants zones, and zns.dev is none");
-	if (!ret)
+	if (!ret && s->source[DOCKER_MEMORY_MIN])
+		zns_parse_size(s->value[DOCKER_MEMORY_MIN], &m.min);
+	if (!ret && m.wanted)
 		ret = docker_memory_size(k, &m, err);
 	return ret ? ret : docker_rules(k, s, err);
 }

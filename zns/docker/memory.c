@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 #include "docker.h"
+#include "zns/config.h"
 
 #define DRAM_MIN MIB(1)
 #define IDLE_MIN_S 1
@@ -13,8 +14,8 @@ static int bad(const char *value, const char *where, struct zns_err *err)
 {
 	return zns_fail(
 		err, -EINVAL,
-		"%s: \"%.60s\" is not known: a size of 1M at least, a share like 30%%, hibernate:10m, "
-		"both with a comma between them, or no",
+		"%s: \"%.60s\" is not known: a size of 1M at least, a share like 30%%, auto, "
+		"hibernate:10m, one of these and that with a comma between them, or no",
 		where, value);
 }
 
@@ -27,8 +28,10 @@ static bool word(const char *w, struct docker_memory *m)
 	if (!strncmp(w, "hibernate:", 10))
 		return !m->idle_s && !zns_parse_duration(w + 10, &m->idle_s) &&
 		       m->idle_s >= IDLE_MIN_S && m->idle_s <= IDLE_MAX_S;
-	if (m->dram || m->percent)
+	if (m->dram || m->percent || m->machine)
 		return false;
+	if (!strcmp(w, "auto"))
+		return m->machine = true;
 	if (len && w[len - 1] == '%') {
 		snprintf(digits, sizeof(digits), "%.*s", (int)zns_min(len - 1, sizeof(digits) - 1),
 			 w);
@@ -66,6 +69,66 @@ static uint64_t limit_of(const struct docker_container *c)
 	return v > 0 ? (uint64_t)v : 0;
 }
 
+/* "memory-dram = 8G", or "50%" of the machine's. */
+int docker_memory_total(uint64_t *total, struct zns_err *err)
+{
+	char text[32];
+	uint64_t percent;
+	struct sysinfo si;
+	size_t len;
+	int ret = zns_config_get("memory-dram", text, sizeof(text), err);
+
+	if (ret == -ENOENT)
+		return zns_fail(err, ret,
+				"auto: zns.conf has no memory-dram, which says how much DRAM such "
+				"contexts may have together");
+	if (ret)
+		return ret;
+	len = strlen(text);
+	if (len && len <= 4 && text[len - 1] == '%') {
+		text[len - 1] = '\0';
+		if (zns_parse_number(text, 1, 100, &percent) || sysinfo(&si))
+			return zns_fail(err, -EINVAL, "zns.conf: memory-dram is 1%% to 100%%");
+		*total = (uint64_t)si.totalram * si.mem_unit / 100 * percent;
+	} else if (zns_parse_size(text, total) || *total < DOCKER_MEMORY_MIN_BYTES) {
+		return zns_fail(err, -EINVAL,
+				"zns.conf: memory-dram = %.30s: a size of 16M at least, or a share "
+				"like 50%%",
+				text);
+	}
+	return 0;
+}
+
+/* Who asks for a minimum takes it from all others, so there is a ceiling for that. */
+static int least(const struct docker_container *c, struct docker_memory *m, uint64_t limit,
+		 struct zns_err *err)
+{
+	uint64_t max = limit ? zns_min(limit, m->total) : m->total;
+	struct zns_tenant t;
+	int ret = zns_tenant_find(c->name, -1, &t, err);
+
+	if (ret)
+		return ret;
+	if (t.max_memory_min && m->min > t.max_memory_min)
+		return zns_fail(err, -EPERM,
+				"zns.memory-min: %llu MiB, and the ceiling of `%.100s` is %llu MiB "
+				"(tenants.conf:%u)",
+				(unsigned long long)(m->min >> 20), t.who,
+				(unsigned long long)(t.max_memory_min >> 20), t.line);
+	if (m->min > max)
+		return zns_fail(err, -EINVAL, "zns.memory-min: %llu MiB is above %s of %llu MiB",
+				(unsigned long long)(m->min >> 20),
+				max == limit ? "the container's memory limit" : "memory-dram",
+				(unsigned long long)(max >> 20));
+	if (!m->min) {
+		m->min = zns_min((uint64_t)DOCKER_MEMORY_MIN_BYTES, max);
+		if (t.max_memory_min)
+			m->min = zns_min(m->min, t.max_memory_min);
+	}
+	m->min = zns_max(m->min, (uint64_t)DRAM_MIN);
+	return 0;
+}
+
 int docker_memory_size(const struct docker_container *c, struct docker_memory *m,
 		       struct zns_err *err)
 {
@@ -75,6 +138,14 @@ int docker_memory_size(const struct docker_container *c, struct docker_memory *m
 	if (sysinfo(&si))
 		return zns_fail_sys(err, -errno, "the machine's memory");
 	all = (uint64_t)si.totalram * si.mem_unit;
+	if (m->machine) {
+		int ret = docker_memory_total(&m->total, err);
+
+		if (!ret)
+			ret = least(c, m, limit, err);
+		m->dram = m->min; /* until its pager has looked at the others */
+		return ret;
+	}
 	if (m->dram && limit && m->dram > limit)
 		return zns_fail(err, -EINVAL,
 				"zns.memory: the budget is above the container's memory limit of "

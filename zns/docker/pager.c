@@ -41,7 +41,7 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 {
 	char prog[PATH_MAX], log[PATH_MAX], pid[16], dram[32], idle[32], fd[16], qos[16];
 	char total[32], min[32];
-	char *argv[21] = { prog,
+	char *argv[22] = { prog,
 			   (char *)"--ready-fd",
 			   fd,
 			   (char *)"--name",
@@ -78,6 +78,8 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 	}
 	if (p->no_predict)
 		argv[n++] = (char *)"--no-predict";
+	if (p->encrypt)
+		argv[n++] = (char *)"--encrypt";
 	if (p->total) {
 		argv[n++] = (char *)"--auto";
 		argv[n++] = total;

@@ -7,9 +7,10 @@
 #include "zns/config.h"
 #include "zns/layout.h"
 
-const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos",    "admission", "alloc",
-						      "stripe", "dev",       "live",
-						      "criu",   "memory",    "memory-predict" };
+const char *const docker_key_name[DOCKER_NR_KEYS] = {
+	"qos",  "admission", "alloc",  "stripe",         "dev",       "weight", "cgroup",
+	"live", "criu",      "memory", "memory-predict", "memory-min"
+};
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
 				     "shell-job", NULL };
@@ -88,6 +89,17 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\": give an absolute path", where,
 					value);
 		break;
+	case DOCKER_WEIGHT:
+		if (zns_parse_number(value, ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX, &size))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no weight: %u to %u", where,
+					value, ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX);
+		break;
+	case DOCKER_CGROUP:
+		if (strcmp(value, "leave") && strcmp(value, "own") && strcmp(value, "container"))
+			return zns_fail(err, -EINVAL,
+					"%s: \"%.60s\" is not known: leave, own or container",
+					where, value);
+		break;
 	case DOCKER_LIVE:
 		if (strcmp(value, "yes") && strcmp(value, "durable") && strcmp(value, "no"))
 			return zns_fail(err, -EINVAL,
@@ -98,6 +110,11 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 		return check_flags(value, where, err);
 	case DOCKER_MEMORY:
 		return docker_memory_parse(value, where, &m, err);
+	case DOCKER_MEMORY_MIN:
+		if (zns_parse_size(value, &size) || size < MIB(1))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no size of 1M at least",
+					where, value);
+		break;
 	case DOCKER_MEMORY_PREDICT:
 		if (strcmp(value, "on") && strcmp(value, "off"))
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: on or off",
@@ -149,6 +166,8 @@ static int take_own(const struct docker_container *c, struct docker_settings *s,
 	size_t i;
 	int ret;
 
+	if (key == DOCKER_CGROUP)
+		return 0;
 	snprintf(name, sizeof(name), "zns.%s", docker_key_name[key]);
 	snprintf(var, sizeof(var), "ZNS_%s", docker_key_name[key]);
 	for (i = 4; var[i]; i++)
@@ -332,11 +351,16 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 		for (i = 0; i < DOCKER_NR_KEYS; i++)
 			if (!strcmp(name + 4, docker_key_name[i]))
 				break;
+		if (i == DOCKER_CGROUP)
+			return zns_fail(
+				err, -EPERM,
+				"%s zns.cgroup: who is charged is the administrator's to say, in docker.rules or zns.conf",
+				what);
 		if (i == DOCKER_NR_KEYS)
 			return zns_fail(
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
-				"zns.dev, zns.live, zns.criu, zns.memory or zns.memory-predict",
+				"zns.dev, zns.weight, zns.live, zns.criu, zns.memory, zns.memory-predict or zns.memory-min",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
 	}

@@ -70,10 +70,16 @@ void helper_set_rate(struct helper *h, uint32_t mibps)
 
 int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err)
 {
+	uint64_t weight = 0;
+
 	if (b->qos_max[0] && zns_parse_mibps(b->qos_max, &h->cap_mibps))
 		return zns_fail(err, -EINVAL,
 				"--zns-qos-max %s is no bandwidth; write 500, 500MiB/s or 2GiB/s",
 				b->qos_max);
+	if (b->weight[0] && zns_parse_number(b->weight, ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX, &weight))
+		return zns_fail(err, -EINVAL, "--zns-weight %s is no weight: %u to %u", b->weight,
+				ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX);
+	h->weight = (uint32_t)weight;
 	h->bucket = zns_bucket_new();
 	if (!h->bucket)
 		return zns_fail(err, -ENOMEM, "no memory for a token bucket");

@@ -178,9 +178,12 @@ void dump_commit(struct dump *d, struct packet *p)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct zw_reply r = { 0 };
+	int ret;
 
 	d->post_copy = p->h.nr == 1;
-	if (commit(d, p->h.off, &r, &err)) {
+	ret = commit(d, p->h.off, &r, &err);
+	charge_end(d->h);
+	if (ret) {
 		dump_fail(d, &err);
 		reply_error(p->nr_fd ? p->fd[0] : -1, &err);
 	} else {

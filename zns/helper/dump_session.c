@@ -84,6 +84,8 @@ static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 	}
 	ask.has_qos_max_mibps = d->h->cap_mibps > 0;
 	ask.qos_max_mibps = d->h->cap_mibps;
+	ask.has_weight = d->h->weight > 0;
+	ask.weight = d->h->weight;
 	ask.has_separate_metadata = ask.separate_metadata = b->separate_metadata != 0;
 	ask.has_parent = d->has_parent;
 	if (d->has_parent)
@@ -215,6 +217,8 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = helper_cap(h, b, err);
 	if (!ret)
 		ret = parse_options(d, b, err);
+	if (!ret)
+		ret = charge_begin(h, p, err);
 	if (!ret)
 		ret = zns_resolve_device(b->dev[0] ? b->dev : NULL, &reg, err);
 	if (!ret && faccessat(h->dir, ".", W_OK, 0))

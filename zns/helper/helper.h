@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include "zns-wire.h"
 #include "zns/bucket.h"
+#include "zns/cgroup_io.h"
 #include "zns/session.h"
 #include "zns/util.h"
 
@@ -28,6 +29,9 @@ struct helper {
 	bool broker_lost; /* a late answer may still come, and be taken for another one */
 	struct zns_err broker_err; /* the reason */
 	uint32_t cap_mibps; /* --zns-qos-max; 0: none */
+	uint32_t weight; /* --zns-weight; 0: not given */
+	struct zns_cgroup_io charged; /* --zns-cgroup */
+	bool charge_later; /* it is to be entered when the tasks are frozen */
 	struct zns_bucket *bucket; /* limits the rate of all data of the dump or restore */
 	struct progress *progress;
 	uint32_t timeout_s; /* of the whole dump; 0: none */
@@ -62,8 +66,17 @@ int helper_attach(struct helper *h, const struct zns_registered *reg, const stru
 
 /* Sets the rate to the broker's limit (0: none), or to our own cap if that is less. */
 void helper_set_rate(struct helper *h, uint32_t mibps);
-/* Takes --zns-qos-max from @b, and makes a bucket for it. */
+/* Takes --zns-weight and --zns-qos-max from @b, and makes a bucket for it. */
 int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err);
+
+/*
+ * charge.c: --zns-cgroup, of a dump or a restore. The container's cgroup is entered when its tasks
+ * have been frozen, for criu freezes a cgroup and waits for all in it; and left at the end, for it
+ * may be frozen again.
+ */
+int charge_begin(struct helper *h, const struct packet *p, struct zns_err *err);
+int charge_container(struct helper *h, struct zns_err *err);
+void charge_end(struct helper *h);
 
 void beat_start(void); /* beat.c: from now on criu sees that we live */
 

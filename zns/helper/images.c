@@ -384,8 +384,10 @@ void dump_packet(struct helper *h, struct packet *p)
 	case ZW_IMG_STREAM:
 		ret = image_stream(d, p, &err);
 		break;
-	case ZW_PAGES_OPEN:
-		ret = pages_open(d, p, &err);
+	case ZW_PAGES_OPEN: /* the tasks are frozen */
+		ret = charge_container(h, &err);
+		if (!ret)
+			ret = pages_open(d, p, &err);
 		break;
 	case ZW_PAGES_MEM:
 		ret = pages_mem(d, p, &err);
@@ -444,6 +446,8 @@ void dump_packet(struct helper *h, struct packet *p)
 	if (ret) {
 		if (ret != -ENOENT || !reading)
 			dump_fail(d, &err);
+		if (!reading)
+			charge_end(h);
 		if (answered || reading)
 			reply_error(p->nr_fd ? p->fd[0] : -1, &err);
 	}

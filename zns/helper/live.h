@@ -79,7 +79,7 @@ struct live {
 	uint32_t nr_rounds;
 	uint8_t *stage; /* LIVE_STAGE_BYTES of addresses */
 	size_t staged; /* bytes */
-	bool direct; /* the stage was full */
+	bool direct; /* what is copied goes to the writer at once: no stage, or it was full */
 	uint64_t frozen_bytes, shared_bytes;
 	struct live_verify *verify; /* NULL: nobody asked for it */
 	bool frozen;

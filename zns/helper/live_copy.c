@@ -126,7 +126,7 @@ static int step(struct copying *k, struct zns_err *err)
 {
 	struct live *l = k->l;
 	size_t room = LIVE_STAGE_BYTES - l->staged, filled;
-	uint8_t *buf = l->stage + l->staged;
+	uint8_t *buf = l->stage ? l->stage + l->staged : NULL;
 	int ret = 0;
 
 	if (l->frozen && !l->direct && room < k->page) {

@@ -130,7 +130,7 @@ static int one_round(struct live *l, bool must, struct zns_err *err)
 /* The freeze shall not wait for pages of its own. */
 static int make_stage(struct live *l, uint64_t expected, struct zns_err *err)
 {
-	size_t now = zns_min(2 * expected + MIB(4), LIVE_STAGE_BYTES);
+	size_t now = zns_min(expected + MIB(4), LIVE_STAGE_BYTES);
 	void *p = mmap(NULL, LIVE_STAGE_BYTES, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -140,6 +140,16 @@ static int make_stage(struct live *l, uint64_t expected, struct zns_err *err)
 	madvise(p, now, MADV_POPULATE_WRITE);
 	l->stage = p;
 	return 0;
+}
+
+/* What is in DRAM of tasks that have a pager: no round copies it. */
+static uint64_t paged_bytes(const struct live *l)
+{
+	uint64_t sum = 0;
+
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		sum += l->task[n].memory ? task_bytes(l->task[n].pid, false) : 0;
+	return sum;
 }
 
 /* The bytes of the last round; 0: there is none. */
@@ -243,8 +253,12 @@ static int prepare(struct live *l, uint32_t how, struct zns_err *err)
 	/* This takes its time, so the last round comes after it. */
 	for (size_t n = 0; n < l->nr_tasks && how & ZW_ROUNDS_SMAPS && !ret; n++)
 		live_maps_before(&l->task[n]);
-	if (!ret)
-		ret = make_stage(l, l->no_room ? LIVE_STAGE_BYTES : zns_max(l->left, last_bytes(l)),
+	/* What is committed in the freeze is written in it: the sooner the better. */
+	l->direct = !l->wanted && l->kernel.tracker == ZNS_TRACKER_NONE;
+	if (!ret && !l->direct)
+		ret = make_stage(l,
+				 l->no_room ? LIVE_STAGE_BYTES :
+					      2 * zns_max(l->left, last_bytes(l)) + paged_bytes(l),
 				 err);
 	if (!ret && copy && !l->no_room && !l->not_converging)
 		ret = one_round(l, true, err);

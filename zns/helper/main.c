@@ -102,6 +102,7 @@ int main(int argc, char **argv)
 	struct helper h = { .sk = CRIU_FD,
 			    .dir = -1,
 			    .fills = -1,
+			    .charged = ZNS_CGROUP_IO_NONE,
 			    .s = ZNS_SESSION_INIT,
 			    .broker_lock = PTHREAD_MUTEX_INITIALIZER };
 	int on = 1;

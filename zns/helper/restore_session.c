@@ -70,7 +70,7 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 	struct zns_reader_params p = { .bucket = h->bucket };
 	ZnsPb__Response *resp = NULL;
 	char text[ZNS_UUID_STR];
-	int ret = zns_session_lease(&h->s, id, true, &resp, err);
+	int ret = zns_session_lease_by(&h->s, id, true, h->weight, &resp, err);
 
 	if (ret)
 		return ret;
@@ -145,6 +145,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	}
 	h->dir = packet_take_fd(p, 1);
 	ret = helper_cap(h, b, err);
+	if (!ret)
+		ret = charge_begin(h, p, err);
 	if (ret) {
 		free(r);
 		return ret;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "../track/scan.h"
 #include "live.h"
+#include "zns/crypt_memory.h"
 #include "zns/grow.h"
 #include "zns/memseal.h"
 
@@ -15,6 +16,7 @@
  * order of the device, each once. */
 struct sealed {
 	struct zns_memseal *seal;
+	struct zns_memory_key *key; /* NULL: its units are in clear */
 	struct zns_named *unit;
 	size_t nr, max;
 	uint32_t *at; /* of each, its number in the image */
@@ -33,28 +35,40 @@ static int protect_zones(struct dump *d, const uint8_t *context, struct zns_err 
 	return zns_session_tell(&d->h->s, &req, err);
 }
 
-static int check(struct dump *d, const struct sealed *m, struct zns_err *err)
+static int get_key(struct sealed *m, struct zns_err *err)
+{
+	cleanup_close int fd = -1;
+	int ret = zns_memseal_key(m->seal, &fd, err);
+
+	return ret || fd < 0 ? ret :
+			       zns_memory_key_take(fd, zns_memseal_context(m->seal), &m->key, err);
+}
+
+static int check(struct dump *d, struct sealed *m, struct zns_err *err)
 {
 	const char *name = zns_memseal_name(m->seal);
+	int ret;
 
 	if (memcmp(zns_memseal_device(m->seal), d->h->s.reg.uuid, ZNS_UUID_LEN))
 		return zns_fail(err, -EOPNOTSUPP,
 				"memory of context %s is on zones of another device than %s: dump "
 				"there, or `znsctl memory detach %s` first",
 				name, d->h->s.reg.path, name);
-	if (d->v.crypt)
-		return zns_fail(
-			err, -EOPNOTSUPP,
-			"this checkpoint is encrypted, and memory of context %s on zones is "
-			"not: `znsctl memory detach %s` first",
-			name, name);
 	if (d->pre_dump || d->pages_only)
 		return zns_fail(err, -EOPNOTSUPP,
 				"memory of context %s is on zones, so there is little to do before "
 				"a dump: make a full one (criu dump), or `znsctl memory detach %s` "
 				"first",
 				name, name);
-	return protect_zones(d, zns_memseal_context(m->seal), err);
+	ret = get_key(m, err);
+	if (!ret && !d->v.crypt != !m->key)
+		ret = zns_fail(err, -EOPNOTSUPP,
+			       "%s, and memory of context %s on zones is%s: `znsctl memory detach "
+			       "%s` first",
+			       m->key ? "this checkpoint is not encrypted" :
+					"this checkpoint is encrypted",
+			       name, m->key ? "" : " not", name);
+	return ret ? ret : protect_zones(d, zns_memseal_context(m->seal), err);
 }
 
 int sealed_begin(struct dump *d, struct packet *p, struct zns_err *err)
@@ -197,8 +211,11 @@ static int take_units(struct sealed *m, struct live_task *t, const struct zns_se
 		ret = add_pages(t, &batch, &u[n], m->nr * UNIT, clean);
 		if (!ret)
 			ret = zns_grow(m->unit, m->nr, m->max);
-		if (!ret)
-			m->unit[m->nr++] = (struct zns_named){ u[n].zone, u[n].off, u[n].hash };
+		if (ret)
+			break;
+		m->unit[m->nr] = (struct zns_named){ u[n].zone, u[n].off, u[n].hash, { 0 }, { 0 } };
+		memcpy(m->unit[m->nr].nonce, u[n].nonce, sizeof(u[n].nonce));
+		memcpy(m->unit[m->nr++].tag, u[n].tag, sizeof(u[n].tag));
 	}
 	if (!ret)
 		ret = places_put(&t->places, batch.p, batch.nr);
@@ -309,8 +326,8 @@ int sealed_name(struct dump *d, struct zns_err *err)
 	if (order(m, d->live, &v, &nr))
 		ret = zns_fail(err, -ENOMEM, "no memory for a list of units");
 	if (!ret && nr)
-		ret = zns_writer_named(d->v.w, NAME, zns_memseal_context(m->seal), v, nr, &m->image,
-				       err);
+		ret = zns_writer_named(d->v.w, NAME, zns_memseal_context(m->seal), m->key, v, nr,
+				       &m->image, err);
 	free(v);
 	return ret;
 }
@@ -350,6 +367,7 @@ void sealed_end(struct dump *d)
 	d->sealed = NULL;
 	if (!m)
 		return;
+	zns_memory_key_free(m->key);
 	zns_memseal_end(m->seal);
 	free(m->unit);
 	free(m->at);

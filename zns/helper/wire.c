@@ -133,7 +133,8 @@ const struct zw_begin *packet_begin(const struct packet *p)
 	if (p->len != sizeof(*b) || b->progress & ~all ||
 	    !memchr(b->parent, 0, sizeof(b->parent)) ||
 	    p->nr_fd != 2u + (uint32_t)__builtin_popcount(b->progress) ||
-	    !memchr(b->qos_max, 0, sizeof(b->qos_max)) || !memchr(b->dev, 0, sizeof(b->dev)) ||
+	    !memchr(b->qos_max, 0, sizeof(b->qos_max)) ||
+	    !memchr(b->weight, 0, sizeof(b->weight)) || !memchr(b->dev, 0, sizeof(b->dev)) ||
 	    !memchr(b->container, 0, sizeof(b->container)) ||
 	    !memchr(b->checkpoint, 0, sizeof(b->checkpoint)) ||
 	    !memchr(b->alloc, 0, sizeof(b->alloc)) ||

@@ -191,6 +191,8 @@ static bool tell_broker(struct progress *g, const struct work *w, uint64_t *agai
 	pr.total = g->total;
 	pr.page_bytes = w->page_bytes;
 	pr.data_us = w->data_us;
+	pr.has_moved = 1;
+	pr.moved = zns_bucket_passed(g->h->bucket);
 	if (g->p.wants) {
 		bool waits;
 

@@ -4,25 +4,28 @@
  * (predict.h) come into its memory, as far as its own budget has room; behind all faults. The last
  * of a chain does not come into the process: we keep a copy (spare.c). Its fault waits for no
  * device, goes on with the chain, and is how we know whether what is fetched is used: a chain is as
- * long as its last one is used more often than not.
+ * long as 7 in 10 of the last ones are.
  */
 #include <string.h>
 
 #include "hiber.h"
 
-#define TRY 4U /* one of so many faults fetches something while nothing proves right */
+#define TRY 8U /* one of so many faults fetches something while nothing proves right */
+#define RIGHT 3U /* tenths that a right guess adds; 7 in 10 keep the depth as it is */
+#define WRONG 7U /* tenths that a wrong one takes */
 #define QUEUE_MAX 4096U /* fetches that wait */
+#define AGE_MIN_MS 1000U /* so long, at least, a guess may be right */
 
-/* A chain becomes longer while its last one is used more often than not. */
+/* A chain becomes longer while more than 7 in 10 of its last ones are used. */
 static void outcome(struct zns_mem *m, bool used)
 {
 	struct ahead *a = &m->ahead;
 
 	pthread_mutex_lock(&a->lock);
 	if (used)
-		a->depth = zns_min(a->depth + 1, PREDICT_CHAIN);
+		a->depth = zns_min(a->depth + RIGHT, PREDICT_CHAIN * AHEAD_DEPTH);
 	else
-		a->depth = zns_max(a->depth, 2U) - 1;
+		a->depth = zns_max(a->depth, AHEAD_DEPTH + WRONG) - WRONG;
 	pthread_mutex_unlock(&a->lock);
 	if (used)
 		m->sh->ahead_used++;
@@ -30,27 +33,46 @@ static void outcome(struct zns_mem *m, bool used)
 		m->sh->ahead_unused++;
 }
 
-void ahead_unused(struct zns_mem *m, uint32_t born, uint32_t block)
+static void forget_link(struct zns_mem *m, const struct guess *wrong)
 {
 	struct proc *list[PROCS_MAX];
 	unsigned int nr;
 
-	outcome(m, false);
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
-		if (list[i]->born == born) {
+		if (list[i]->born == wrong->born) {
 			pthread_mutex_lock(&m->ahead.lock);
-			predict_unused(&list[i]->predict, block);
+			predict_unused(&list[i]->predict, wrong->block);
 			pthread_mutex_unlock(&m->ahead.lock);
 		}
 		proc_put(list[i]);
 	}
 }
 
+/* What nobody asked for while it would have been in memory. */
+static void judge(struct zns_mem *m)
+{
+	struct guess wrong;
+	bool found;
+
+	do {
+		pthread_mutex_lock(&m->ahead.lock);
+		found = guess_wrong(&m->ahead.guesses, now_ms(), zns_max(m->age_ms, AGE_MIN_MS),
+				    &wrong);
+		pthread_mutex_unlock(&m->ahead.lock);
+		if (!found)
+			break;
+		outcome(m, false);
+		forget_link(m, &wrong);
+	} while (true);
+}
+
 /* With the lock. */
 static unsigned int depth(struct ahead *a)
 {
-	return a->depth > 1 || a->tries++ % TRY == 0 ? a->depth : 0;
+	unsigned int n = zns_max(a->depth / AHEAD_DEPTH, 1U);
+
+	return n > 1 || a->tries++ % TRY == 0 ? n : 0;
 }
 
 /* The last of a chain was asked for, so most likely those before it were used; nobody faulted. */
@@ -67,13 +89,17 @@ static void chain_used(struct proc *p, uint32_t block)
 		record_touch(p, before[n] * UNIT);
 }
 
-void ahead_fault(struct proc *p, uint64_t addr, bool predicted)
+void ahead_fault(struct proc *p, uint64_t addr)
 {
 	struct zns_mem *m = p->m;
 	uint32_t block = (uint32_t)(addr / UNIT), next[PREDICT_CHAIN], fetch[PREDICT_CHAIN];
 	unsigned int n, nr = 0;
-	bool full;
+	bool full, predicted;
 
+	judge(m);
+	pthread_mutex_lock(&m->ahead.lock);
+	predicted = guess_asked(&m->ahead.guesses, p->born, block);
+	pthread_mutex_unlock(&m->ahead.lock);
 	if (predicted)
 		chain_used(p, block);
 	if (m->sh->no_predict)
@@ -95,7 +121,7 @@ void ahead_fault(struct proc *p, uint64_t addr, bool predicted)
 /* And it is used. */
 static bool has_room(struct zns_mem *m)
 {
-	if ((m->room -= (int64_t)UNIT) >= 0)
+	if (atomic_fetch_sub(&m->room, (int64_t)UNIT) >= (int64_t)UNIT)
 		return true;
 	m->room += (int64_t)UNIT;
 	return false;
@@ -123,4 +149,7 @@ void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, en
 		return;
 	m->sh->ahead_units++;
 	spare_put(p, u, ref, buf, SPARE_AHEAD);
+	pthread_mutex_lock(&m->ahead.lock);
+	guess_add(&m->ahead.guesses, (struct guess){ p->born, (uint32_t)(base / UNIT), now_ms() });
+	pthread_mutex_unlock(&m->ahead.lock);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Which areas of a process may be evicted, and what stands against it. */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "../track/maps.h"
 #include "mem.h"
@@ -34,35 +36,81 @@ static uint64_t status_of(const struct proc *p, const char *name)
 	return status_value((char *)text, name);
 }
 
+/* Linux 6.11; the names are ours */
+struct area_arg {
+	__u64 size, flags, addr; /* in */
+	__u64 start, end, area_flags, page_size, offset, inode;
+	__u32 dev_major, dev_minor;
+	__u32 name_size, build_id_size; /* in: none is wanted */
+	__u64 name, build_id;
+};
+#define AREA_IOCTL _IOWR('f', 17, struct area_arg)
+#define AREA_SHARED 8U
+
+int place_now(const struct proc *p, uint64_t addr, struct place *a)
+{
+	struct area_arg q = { .size = sizeof(q), .addr = addr };
+
+	if (ioctl(p->maps, AREA_IOCTL, &q))
+		return errno == ENOTTY ? 0 : -errno;
+	if (q.area_flags & AREA_SHARED || q.inode)
+		return -ESTALE;
+	*a = (struct place){ q.start, q.end };
+	return 0;
+}
+
 struct locks {
 	struct place *a;
 	size_t nr, max;
 };
 
+static FILE *open_smaps(const struct proc *p)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", p->pid);
+	return fopen(path, "re");
+}
+
+static bool has_flag(const char *line, const char *flag)
+{
+	return !strncmp(line, "VmFlags:", 8) && strstr(line, flag);
+}
+
 /* smaps is slow: it is read only if something is locked at all. */
 static int locked_areas(const struct proc *p, struct locks *l)
 {
-	char path[48], line[4400];
+	char line[4400];
 	cleanup_file FILE *f = NULL;
 	struct place at = { 0 };
 
 	if (!status_of(p, "\nVmLck:"))
 		return 0;
-	snprintf(path, sizeof(path), "/proc/%d/smaps", p->pid);
-	f = fopen(path, "re");
+	f = open_smaps(p);
 	while (f && fgets(line, sizeof(line), f)) {
 		char *end;
 		uint64_t start = strtoull(line, &end, 16);
 
 		if (*end == '-' && end != line)
 			at = (struct place){ start, strtoull(end + 1, NULL, 16) };
-		if (strncmp(line, "VmFlags:", 8) || !strstr(line, " lo"))
+		if (!has_flag(line, " lo"))
 			continue;
 		if (zns_grow(l->a, l->nr, l->max))
 			return -ENOMEM;
 		l->a[l->nr++] = at;
 	}
 	return 0;
+}
+
+bool mem_places_watched(const struct proc *p)
+{
+	cleanup_file FILE *f = open_smaps(p);
+	char line[4400];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (has_flag(line, " um") || has_flag(line, " uw"))
+			return true;
+	return false;
 }
 
 static bool is_locked(const struct locks *l, const struct area *a)

@@ -6,9 +6,10 @@
  * anything else. Both ends of it are among the descriptors that the keeper holds. Whatever nobody
  * takes out of it lives as long as the keeper, and waits for the successor there.
  *
- * First comes the userfaultfd alone. When the child has its table, both come. A child of which the
- * successor finds the first alone has lost its units: it waits, and is killed when its PID is
- * known.
+ * First comes the userfaultfd alone. When the child has its table, and before it has a slot, both
+ * come. A child of which the successor finds the first alone has lost its units: it waits, and is
+ * killed when its PID is known. The successor takes nothing out before the keeper has its copies:
+ * it may die, too.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,20 +17,22 @@
 
 #include "birth.h"
 
-#define NO_SLOT UINT32_MAX
 #define FDS 2U /* userfaultfd, table */
+#define ROOM (2 * (int)PROCS_MAX * 2048) /* two messages for each, as the kernel counts them */
 
 struct note {
 	uint64_t nr; /* of the birth, counted over all pagers */
-	uint32_t slot;
-	uint32_t zero;
+	uint64_t table; /* 1: it has one */
 };
 
 int birth_open(struct zns_mem *m)
 {
-	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, m->birth) ?
-		       -errno :
-		       0;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, m->birth))
+		return -errno;
+	/* a program may fork all that a context can have before the keeper hears of one */
+	if (setsockopt(m->birth[0], SOL_SOCKET, SO_SNDBUFFORCE, &(int){ ROOM }, sizeof(int)))
+		setsockopt(m->birth[0], SOL_SOCKET, SO_SNDBUF, &(int){ ROOM }, sizeof(int));
+	return 0;
 }
 
 /* A full socket is no error: the next hand-over has the child. */
@@ -62,17 +65,16 @@ static int take(int sk, int flags, struct note *n, int fds[FDS])
 		char space[CMSG_SPACE(FDS * sizeof(int))];
 	} c;
 	struct iovec iov = { n, sizeof(*n) };
-	struct msghdr msg = { .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = flags & MSG_PEEK ? NULL : &c,
-			      .msg_controllen = flags & MSG_PEEK ? 0 : sizeof(c) };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)
+	};
 	struct cmsghdr *h;
 
 	for (unsigned int i = 0; i < FDS; i++)
 		fds[i] = -1;
 	if (recvmsg(sk, &msg, flags | MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != sizeof(*n))
 		return 0;
-	h = flags & MSG_PEEK ? NULL : CMSG_FIRSTHDR(&msg);
+	h = CMSG_FIRSTHDR(&msg);
 	if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS)
 		memcpy(fds, CMSG_DATA(h), zns_min(h->cmsg_len - CMSG_LEN(0), FDS * sizeof(int)));
 	return 1;
@@ -85,18 +87,22 @@ static void close_all(const int fds[FDS])
 			close(fds[i]);
 }
 
-uint64_t birth_begin(struct zns_mem *m, int uffd)
+void birth_put(struct zns_mem *m, uint64_t nr, int uffd)
 {
-	struct note n = { .nr = ++m->sh->forks, .slot = NO_SLOT };
-
-	put(m, &n, &uffd, 1);
-	return n.nr;
+	put(m, &(struct note){ .nr = nr }, &uffd, 1);
 }
 
-void birth_done(struct proc *child)
+uint64_t birth_begin(struct zns_mem *m, int uffd)
 {
-	struct note n = { .nr = child->sh->birth,
-			  .slot = (uint32_t)(child->sh - child->m->sh->proc) };
+	uint64_t nr = ++m->sh->forks;
+
+	birth_put(m, nr, uffd);
+	return nr;
+}
+
+void birth_table(struct proc *child)
+{
+	struct note n = { .nr = child->fork_nr, .table = 1 };
 
 	put(child->m, &n, (int[]){ child->uffd, child->table }, 2);
 }
@@ -106,31 +112,64 @@ void birth_kept(struct zns_mem *m, uint64_t last)
 	struct note n;
 	int fds[FDS];
 
-	while (take(m->birth[1], MSG_PEEK, &n, fds) && n.nr <= last &&
-	       take(m->birth[1], 0, &n, fds))
+	while (take(m->birth[1], MSG_PEEK, &n, fds)) {
 		close_all(fds);
+		if (n.nr > last || !take(m->birth[1], 0, &n, fds))
+			return;
+		close_all(fds);
+	}
 }
 
-/* It has lost its memory, and must not go on. */
-static void doom(struct zns_mem *m, int uffd)
+void birth_doom(struct zns_mem *m, uint64_t nr, int uffd)
 {
 	struct proc *p = proc_new(m, 0, NULL);
 
 	if (!p)
 		return; /* its userfaultfd stays open, so it waits */
 	p->uffd = uffd;
-	if (proc_add(m, p))
-		return;
+	p->fork_nr = nr;
+	if (proc_add(m, p)) {
+		p->leaves = true; /* into any slot */
+		if (proc_add(m, p))
+			return;
+	}
 	p->sh->doomed = 1;
+	birth_table(p);
 	m->sh->lost_units++;
 	proc_why(p, "a child that is lost: its pager died while it was forked");
 	mem_warn(m, "a child is lost, since the pager died while it was forked");
 }
 
+/* -1: none has this child. */
+static int slot_of(const struct zns_mem *m, uint64_t nr)
+{
+	for (unsigned int i = 0; i < PROCS_MAX; i++)
+		if (m->sh->proc[i].used && m->sh->proc[i].birth == nr)
+			return (int)i;
+	return -1;
+}
+
+/* Whose pager died when its copy was in the socket, and did not say so, is there twice (hold.c). */
 struct orphan {
 	uint64_t nr;
 	int uffd;
 };
+
+static void no_orphan(struct orphan *o, unsigned int *nr, uint64_t birth)
+{
+	for (unsigned int i = 0; i < *nr; i++)
+		if (o[i].nr == birth) {
+			close(o[i].uffd);
+			o[i] = o[--*nr];
+			return;
+		}
+}
+
+/* The next call of take() with MSG_PEEK tells the next note; -1: the first one each time. */
+static void look_from(struct zns_mem *m, int at)
+{
+	setsockopt(m->birth[1], SOL_SOCKET, SO_PEEK_OFF, &at, sizeof(at));
+}
 
 void birth_take(struct zns_mem *m, birth_take_fn *give, void *arg)
 {
@@ -139,34 +178,27 @@ void birth_take(struct zns_mem *m, birth_take_fn *give, void *arg)
 	struct note n;
 	int fds[FDS];
 
-	while (take(m->birth[1], 0, &n, fds)) {
-		bool first = n.slot == NO_SLOT;
+	look_from(m, 0);
+	while (take(m->birth[1], MSG_PEEK, &n, fds)) {
+		int slot = slot_of(m, n.nr);
 
-		for (unsigned int i = 0; i < nr && !first; i++)
-			if (orphan[i].nr == n.nr) {
-				close(orphan[i].uffd);
-				orphan[i] = orphan[--nr];
-				break;
-			}
-		if (first && fds[0] >= 0 && nr < PROCS_MAX) {
-			orphan[nr++] = (struct orphan){ n.nr, fds[0] };
-			continue;
-		}
-		if (first || n.slot >= PROCS_MAX || fds[1] < 0 || m->proc[n.slot] ||
-		    !m->sh->proc[n.slot].used || m->sh->proc[n.slot].birth != n.nr ||
-		    !give(arg, n.slot, fds[1], fds[0]))
+		if (fds[0] < 0 || mem_uffd_dead(fds[0])) {
 			close_all(fds);
+		} else if (!n.table && nr < PROCS_MAX) {
+			no_orphan(orphan, &nr, n.nr);
+			orphan[nr++] = (struct orphan){ n.nr, fds[0] };
+		} else {
+			no_orphan(orphan, &nr, n.nr);
+			/* the keeper may have it */
+			if (fds[1] < 0 || (slot >= 0 && m->proc[slot]) ||
+			    !give(arg, n.nr, slot, fds[1], fds[0]))
+				close_all(fds);
+		}
 	}
-	for (unsigned int i = 0; i < nr; i++) {
-		unsigned int k = 0;
-
-		/* the keeper may have it: then its slot says so */
-		while (k < PROCS_MAX &&
-		       !(m->sh->proc[k].used && m->sh->proc[k].birth == orphan[i].nr))
-			k++;
-		if (k < PROCS_MAX || mem_uffd_dead(orphan[i].uffd))
+	look_from(m, -1);
+	for (unsigned int i = 0; i < nr; i++)
+		if (slot_of(m, orphan[i].nr) >= 0)
 			close(orphan[i].uffd);
 		else
-			doom(m, orphan[i].uffd);
-	}
+			birth_doom(m, orphan[i].nr, orphan[i].uffd);
 }

@@ -16,10 +16,12 @@
 #define HEAT_NS 1000000000ULL /* between two looks at all ages */
 #define HEAT_MIN_NS 50000000ULL /* if the first did not give enough */
 #define TICK_MS 10 /* while something happens and the budget is near */
-#define TICK_IDLE_MS 200 /* while something happens */
-#define TICK_MAX_MS 1000 /* while nothing does */
+#define TICK_BUSY_MS 40 /* while there are faults, and it is not */
+#define TICK_IDLE_MS 200 /* while something else happens */
+#define TICK_MAX_MS 2000 /* while nothing does */
 #define LOOK_MS 200 /* between two looks at the family */
 #define PAUSE_MS 1000 /* after the store had no room */
+#define DRY_MS 5000 /* after a look that found nothing to evict, while nothing happens */
 #define NEAR_PCT 80 /* of the budget */
 #define AGE_PART 16U /* of what is resident, 1 / AGE_PART is taken for the oldest */
 
@@ -211,10 +213,10 @@ static long step(struct zns_mem *m)
 {
 	uint64_t dram = m->sh->dram - zns_min(spare_bytes(m), m->sh->dram / 2);
 	uint64_t margin = zns_max(dram / 32, MIB(1)), resident = 0;
-	uint64_t low = dram > 2 * margin ? dram - 2 * margin : 0;
+	uint64_t low = dram > 2 * margin ? dram - 2 * margin : 0, now = zns_mono_ns();
 	struct proc *list[PROCS_MAX];
 	unsigned int nr;
-	bool near, still;
+	bool near, still, messages;
 
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
@@ -228,13 +230,21 @@ static long step(struct zns_mem *m)
 	m->room = resident + margin <= dram || m->age_ms > AGE_MIN_MS ?
 			  (int64_t)dram - (int64_t)resident :
 			  0;
-	if (resident + margin > dram && zns_mono_ns() >= m->pause_until_ns)
-		still &= !evict_some(m, list, nr, resident, resident - zns_min(low, resident));
+	if (!still || m->messages || dram != m->dry_dram)
+		m->dry_until_ns = 0;
+	m->dry_dram = dram;
+	if (resident + margin > dram && now >= m->pause_until_ns && now >= m->dry_until_ns) {
+		if (evict_some(m, list, nr, resident, resident - zns_min(low, resident)))
+			still = false;
+		else if (m->tick_ms == TICK_MAX_MS)
+			m->dry_until_ns = now + DRY_MS * 1000000ULL;
+	}
 	for (unsigned int i = 0; i < nr; i++)
 		proc_put(list[i]);
-	if (!still || atomic_exchange(&m->messages, false))
-		return near ? TICK_MS : TICK_IDLE_MS;
-	return zns_min(m->tick_ms * 2, (long)TICK_MAX_MS);
+	messages = atomic_exchange(&m->messages, false);
+	if (!still || messages)
+		return near ? TICK_MS : messages ? TICK_BUSY_MS : TICK_IDLE_MS;
+	return zns_max(zns_min(m->tick_ms * 2, (long)TICK_MAX_MS), (long)TICK_IDLE_MS);
 }
 
 void *evictor_run(void *arg)
@@ -262,7 +272,7 @@ void *evictor_run(void *arg)
 			/* a message is a sign of life; who sees one looks at `slow` after it says
 			 * so
 			 */
-			m->slow = ms > TICK_MS;
+			m->slow = ms > TICK_BUSY_MS;
 			if (clean_some(m) || (m->slow && m->messages))
 				ms = TICK_MS;
 		}

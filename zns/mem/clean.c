@@ -3,7 +3,8 @@
  * Cleaning: what lives in a zone that is mostly dead is moved, so that the zone can be given back.
  * A unit's place changes by one exchange of its word. A unit that was read back, unmapped or
  * dropped meanwhile is left as it is, and the copy is forgotten. A pager that is killed leaves
- * copies that nobody counts.
+ * copies that nobody counts. A unit that is encrypted moves as it is: what it opens with stands
+ * beside its word, and could not change with it.
  */
 #include <string.h>
 
@@ -79,7 +80,9 @@ static unsigned int move_some(struct zns_mem *m, struct mover *c, unsigned int i
 
 	while (k < c->nr && n < BATCH) {
 		const struct moving *v = &c->at[k];
-		int ret = st->get(st->arg, unit_ref(v->p, v->u, v->word), m->bufs + n * UNIT, NULL);
+		int ret = (st->get_as_is ? st->get_as_is : st->get)(st->arg,
+								    unit_ref(v->p, v->u, v->word),
+								    m->bufs + n * UNIT, NULL);
 
 		if (ret && v->u->word == v->word)
 			return 0; /* who touches it will be told */
@@ -90,7 +93,7 @@ static unsigned int move_some(struct zns_mem *m, struct mover *c, unsigned int i
 		unit[n] = m->bufs + n * UNIT;
 		n += !ret; /* else its hash is another one by now */
 	}
-	if (st->put(st->arg, unit, n, to, NULL))
+	if ((st->put_as_is ? st->put_as_is : st->put)(st->arg, unit, n, to, NULL))
 		return 0;
 	mem_reached(REACHED_COPIED);
 	for (unsigned int g = 0; g < n; g++) {

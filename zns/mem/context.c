@@ -10,6 +10,7 @@
 #include "context.h"
 #include "family.h"
 #include "hiber.h"
+#include "hold.h"
 
 #define AGE_BEGIN_MS 5000U
 
@@ -23,14 +24,17 @@ int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **
 		return zns_fail(err, -ENOMEM, "no memory for a memory context");
 	m->store = *store;
 	m->sh_fd = sh_fd;
-	m->birth[0] = m->birth[1] = -1;
+	m->pid = getpid();
+	m->birth[0] = m->birth[1] = m->self = -1;
 	m->age_ms = AGE_BEGIN_MS;
-	m->ahead.depth = PREDICT_CHAIN;
+	m->below = CEILING_NONE; /* until a process with a name was looked at */
+	m->ahead.depth = PREDICT_CHAIN * AHEAD_DEPTH;
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->text, NULL);
 	pthread_mutex_init(&m->queue.lock, NULL);
 	pthread_mutex_init(&m->ahead.lock, NULL);
 	pthread_cond_init(&m->queue.more, NULL);
+	pthread_cond_init(&m->leavers, NULL);
 	m->epoll = epoll_create1(EPOLL_CLOEXEC);
 	m->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	m->changes = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -60,7 +64,7 @@ int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *sto
 		return zns_fail_sys(err, ret, "cannot make a memory context");
 	}
 	ret = context_make(fd, store, out, err);
-	if (!ret && birth_open(*out))
+	if (!ret && (birth_open(*out) || hold_start(*out)))
 		ret = zns_fail_sys(err, -errno, "cannot make a memory context");
 	if (ret) {
 		zns_mem_leave(*out);
@@ -86,12 +90,7 @@ int zns_mem_attach(struct zns_mem *m, pid_t pid, struct zns_err *err)
 
 int context_serve(struct zns_mem *m)
 {
-	int ret = workers_start(m);
-
-	if (!ret)
-		ret = -pthread_create(&m->reader, NULL, reader_run, m);
-	m->reading = !ret;
-	return ret;
+	return servers_start(m, SERVERS);
 }
 
 int context_evict(struct zns_mem *m)
@@ -99,7 +98,7 @@ int context_evict(struct zns_mem *m)
 	int ret = -pthread_create(&m->evictor, NULL, evictor_run, m);
 
 	m->evicting = !ret;
-	return ret;
+	return ret ? ret : leave_start(m);
 }
 
 int zns_mem_start(struct zns_mem *m, struct zns_err *err)
@@ -157,18 +156,14 @@ int zns_mem_changes(struct zns_mem *m)
 
 static void end_threads(struct zns_mem *m)
 {
-	uint64_t one = 1;
-
 	m->end = true;
 	if (m->hiber.made)
 		hiber_rouse(m);
 	if (m->evicting)
 		pthread_join(m->evictor, NULL);
 	m->evicting = false;
-	if (m->reading && write(m->wake, &one, sizeof(one)) == sizeof(one))
-		pthread_join(m->reader, NULL);
-	m->reading = false;
-	workers_end(m);
+	leave_end(m);
+	servers_end(m);
 }
 
 static void circle_empty(struct circle *c)
@@ -185,11 +180,13 @@ void zns_mem_leave(struct zns_mem *m)
 	if (!m)
 		return;
 	end_threads(m);
+	hold_end(m);
 	circle_empty(&m->queue.faults);
 	circle_empty(&m->queue.ahead);
 	for (unsigned int i = 0; i < PROCS_MAX; i++)
 		if (m->proc[i])
 			proc_put(m->proc[i]);
+	leave_free(m);
 	procs_bury(m);
 	hiber_free(m);
 	spare_close(m);

@@ -3,13 +3,13 @@
 #define MEM_CONTEXT_H
 #include "mem.h"
 
-#define CONTEXT_VERSION 7
+#define CONTEXT_VERSION 9
 
 /* Takes over @sh_fd. *@out is to be left with zns_mem_leave(), also after a failure, if not NULL.
  */
 int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **out,
 		 struct zns_err *err);
-int context_serve(struct zns_mem *m); /* reader and workers */
+int context_serve(struct zns_mem *m); /* all threads of serve.c */
 int context_evict(struct zns_mem *m);
 
 #endif

@@ -47,13 +47,14 @@ static int bring_all(struct zns_mem *m, struct back *b)
 		uint32_t births = m->births;
 
 		b->found = 0;
+		procs_sweep(m, NULL); /* the evictor does not, meanwhile */
 		procs(m, list, &nr);
 		for (unsigned int k = 0; k < nr; k++) {
 			if (!mem_uffd_dead(list[k]->uffd))
 				table_each(list[k], bring, b);
 			proc_put(list[k]);
 		}
-		if (b->error || (!b->found && births == m->births))
+		if (b->error || (!b->found && births == m->births && !leave_waiting(m)))
 			return b->error;
 		nap();
 	}
@@ -134,7 +135,8 @@ static void unregister(struct proc *p)
 
 	if (p->maps >= 0 && !areas_read(p->maps, &l, NULL))
 		for (size_t i = 0; i < l.nr; i++)
-			if (l.a[i].may)
+			/* by older kernels also what is another userfaultfd's */
+			if (l.a[i].may && !mem_uffd_register(p->uffd, l.a[i].start, l.a[i].end))
 				mem_uffd_unregister(p->uffd, l.a[i].start, l.a[i].end);
 	areas_free(&l);
 }

@@ -11,11 +11,14 @@
 #include "birth.h"
 #include "hiber.h"
 
+#define CROWD_US 500
+
 static void drop_place(struct proc *p, uint64_t word)
 {
 	struct zns_mem_store *st = &p->m->store;
 
-	st->drop(st->arg, (struct zns_pages_ref){ .place = PLACE(word) });
+	if (!p->uncounted)
+		st->drop(st->arg, (struct zns_pages_ref){ .place = PLACE(word) });
 }
 
 /* The memory of these pages is not what it was: they come from nowhere any more. */
@@ -130,7 +133,8 @@ static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t m
 			return;
 		}
 	}
-	st->hold(st->arg, ref);
+	if (!p->uncounted)
+		st->hold(st->arg, ref);
 	unit_note(p, to, &ref);
 	to->pages = mask;
 	to->word = WORD(U_ZONE, ref.place);
@@ -187,6 +191,24 @@ static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return 0;
 }
 
+void child_serve(struct proc *c)
+{
+	mem_reached(REACHED_BORN);
+	proc_why(c, "%s",
+		 c->leaves ? "a child for which there is no place: it leaves" :
+			     "a child that has not been looked at yet");
+	reader_watch(c->m, c);
+	for (uint32_t i = 0; i < c->nr_strays; i++) {
+		struct unit *s = stray_nr(c, i);
+
+		if (ON_ZONE(s->word))
+			fault_push(&c->m->queue, c,
+				   s->addr + (uint64_t)__builtin_ctz(s->pages | 1U << 16) * PAGE,
+				   FAULT_STRAY);
+	}
+	changed(c->m);
+}
+
 static void on_fork(struct proc *p, int uffd, uint64_t nr)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -201,26 +223,21 @@ static void on_fork(struct proc *p, int uffd, uint64_t nr)
 	c->fork_nr = nr;
 	ret = table_each(p, inherit, c);
 	c->nr_strays = p->nr_strays;
-	if (!ret)
-		ret = proc_add(p->m, c);
 	if (ret) {
-		mem_warn(p->m, "a child of process %d cannot be served: %s", p->pid,
-			 ret == -ENOSPC ? "too many processes" : "no memory");
+		mem_warn(p->m, "a child of process %d cannot be served: no memory", p->pid);
 		return;
 	}
-	birth_done(c);
-	mem_reached(REACHED_BORN);
-	proc_why(c, "a child that has not been looked at yet");
-	reader_watch(p->m, c);
-	for (uint32_t i = 0; i < c->nr_strays; i++) {
-		struct unit *s = stray_nr(c, i);
-
-		if (ON_ZONE(s->word))
-			fault_push(&c->m->queue, c,
-				   s->addr + (uint64_t)__builtin_ctz(s->pages | 1U << 16) * PAGE,
-				   FAULT_STRAY);
+	birth_table(c);
+	mem_reached(REACHED_TABLE);
+	ret = proc_add(p->m, c);
+	if (ret) { /* many that ended may not have been looked at since */
+		procs_sweep(p->m, p);
+		ret = proc_add(p->m, c);
 	}
-	changed(p->m);
+	if (ret)
+		leave_begin(c);
+	else
+		child_serve(c);
 }
 
 static enum fault_kind kind_of(uint64_t flags)
@@ -230,14 +247,16 @@ static enum fault_kind kind_of(uint64_t flags)
 	return flags & UFFD_PAGEFAULT_FLAG_WRITE ? FAULT_FIRST_WRITE : FAULT_MISSING;
 }
 
+static uint64_t fault_addr(const struct uffd_msg *msg)
+{
+	return msg->arg.pagefault.address / PAGE * PAGE;
+}
+
 static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork)
 {
-	uint64_t addr;
-
 	switch (msg->event) {
 	case UFFD_EVENT_PAGEFAULT:
-		addr = msg->arg.pagefault.address / PAGE * PAGE;
-		fault_push(&p->m->queue, p, addr, kind_of(msg->arg.pagefault.flags));
+		fault_push(&p->m->queue, p, fault_addr(msg), kind_of(msg->arg.pagefault.flags));
 		break;
 	case UFFD_EVENT_FORK:
 		on_fork(p, (int)msg->arg.fork.ufd, fork);
@@ -252,11 +271,6 @@ static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork
 		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, false);
 		break;
 	}
-}
-
-static int store_hold_nothing(void *arg, struct zns_pages_ref ref)
-{
-	return 0;
 }
 
 /* @from: the first unit that was not done; 0: none was. */
@@ -281,11 +295,9 @@ static void replay(struct proc *p, const struct uffd_msg *msg, uint64_t from)
 
 void inbox_replay(struct zns_mem *m)
 {
-	struct zns_mem_store store = m->store;
 	struct inbox *in = &m->sh->inbox;
 	struct proc *p = in->slot < PROCS_MAX ? m->proc[in->slot] : NULL;
 
-	m->store.hold = m->store.drop = store_hold_nothing;
 	for (unsigned int i = 0; i < MESSAGES; i++) {
 		bool begun = (in->at & (UNIT - 1)) == i + 1;
 
@@ -294,7 +306,6 @@ void inbox_replay(struct zns_mem *m)
 			replay(p, &in->msg[i], begun ? in->at & ~(UNIT - 1) : 0);
 		in->msg[i].event = 0;
 	}
-	m->store = store;
 }
 
 /* Is it about memory that goes or moves? */
@@ -311,8 +322,10 @@ static bool is_small(const struct uffd_msg *msg)
 	       msg->arg.remove.end - msg->arg.remove.start < UNIT;
 }
 
-static void serve(struct proc *p)
+/* True: there was one fault and nothing else, which is the caller's. */
+static bool serve(struct proc *p, struct fault *own)
 {
+	bool alone;
 	struct inbox *in = &p->m->sh->inbox;
 	struct uffd_msg *msg = in->msg;
 	uint64_t fork[MESSAGES] = { 0 };
@@ -321,19 +334,29 @@ static void serve(struct proc *p)
 	pthread_rwlock_wrlock(&p->ev);
 	in->slot = (uint32_t)(p->sh - p->m->sh->proc);
 	in->at = 0;
+	in->born = 0;
+	in->forks = p->m->sh->forks;
 	n = p->gone ? 0 : read(p->uffd, msg, sizeof(in->msg));
 	/* these run already, and nobody else has their descriptors */
 	for (ssize_t i = 0; i < n / (ssize_t)sizeof(*msg); i++)
 		if (changes_memory(&msg[i])) {
 			mem_reached(is_small(&msg[i]) ? REACHED_SMALL : REACHED_EVENT);
 		} else if (msg[i].event == UFFD_EVENT_FORK) {
+			mem_reached(REACHED_READ);
 			fork[i] = birth_begin(p->m, (int)msg[i].arg.fork.ufd);
+			in->born |= 1U << i;
 			mem_reached(REACHED_FORK);
 		}
-	if (n > 0) {
+	if (n > 0)
 		p->m->messages = true;
-		if (atomic_exchange(&p->m->slow, false))
-			hiber_rouse(p->m);
+	alone = own && n == sizeof(*msg) && msg->event == UFFD_EVENT_PAGEFAULT;
+	if (n > 0 && !alone) /* else when it is answered */
+		evictor_rouse(p->m);
+	if (alone) {
+		*own = (struct fault){ proc_get(p), fault_addr(msg),
+				       kind_of(msg->arg.pagefault.flags), zns_mono_ns() };
+		msg->event = 0;
+		n = 0;
 	}
 	for (ssize_t i = 0; n > 0 && i < n / (ssize_t)sizeof(*msg); i++) {
 		in->tag = (uint32_t)i + 1;
@@ -342,11 +365,27 @@ static void serve(struct proc *p)
 		msg[i].event = 0;
 	}
 	pthread_rwlock_unlock(&p->ev);
+	return alone;
 }
 
-void *reader_run(void *arg)
+/* The others wait, and so do their forks. */
+static int only_leavers(struct epoll_event *e, int n)
 {
-	struct zns_mem *m = arg;
+	int left = 0;
+
+	for (int i = 0; i < n; i++) {
+		const struct proc *p = e[i].data.ptr;
+
+		if (!p || p->leaves)
+			e[left++] = e[i];
+	}
+	if (left < n)
+		usleep(CROWD_US);
+	return left;
+}
+
+bool reader_lead(struct zns_mem *m, struct fault *f)
+{
 	struct epoll_event e[16];
 
 	while (!m->end) {
@@ -354,15 +393,26 @@ void *reader_run(void *arg)
 
 		procs_bury(m); /* nothing in @e is of them */
 		n = epoll_wait(m->epoll, e, ZNS_ARRAY_SIZE(e), -1);
-
+		if (leave_crowded(m))
+			n = only_leavers(e, n);
 		for (int i = 0; i < n; i++) {
 			uint64_t count;
 
-			if (e[i].data.ptr)
-				serve(e[i].data.ptr);
-			else if (read(m->wake, &count, sizeof(count)) < 0)
-				break;
+			if (!e[i].data.ptr) {
+				if (read(m->wake, &count, sizeof(count)) < 0)
+					break;
+				continue;
+			}
+			/* it is ready still when there is room */
+			if (leave_crowded(m) && !((struct proc *)e[i].data.ptr)->leaves)
+				continue;
+			if (!serve(e[i].data.ptr, n == 1 ? f : NULL))
+				continue;
+			if (reader_hand_on(&m->queue))
+				return true;
+			fault_push(&m->queue, f->p, f->addr, f->kind);
+			proc_put(f->p);
 		}
 	}
-	return NULL;
+	return false;
 }

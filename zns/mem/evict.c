@@ -29,34 +29,34 @@ static int protect_once(struct proc *p, const struct victim *v, bool on)
 
 /*
  * The whole area, not a part: that would be an area of its own for the kernel, and mremap() of both
- * fails. A part may belong to somebody else's userfaultfd.
+ * fails. So as it is now, since the list of areas is as old as this turn. Also when it was
+ * registered before: this is the one call by which the kernel tells whose it is (-EBUSY). It
+ * protects and fills what any userfaultfd of the process has, for each of them; but of what is
+ * dropped it tells the owner alone.
  */
-static int enlist(struct proc *p, const struct place *area)
+static int enlist(struct proc *p, const struct victim *v, unsigned int nr, struct place area)
 {
-	return mem_uffd_register(p->uffd, area->start, area->end);
-}
-
-static int protect(struct proc *p, const struct victim *v, const struct place *area)
-{
-	bool registered = false;
 	int ret;
 
-	if (mem_without(RULE_PROTECT)) {
-		enlist(p, area);
+	if (mem_without(RULE_OWNER) &&
+	    mem_uffd_protect(p->uffd, area.start, area.start + PAGE, false) != -ENOENT)
 		return 0;
-	}
-	for (;;) {
-		ret = protect_once(p, v, true);
-		if (ret == -ENOENT && !registered) {
-			registered = true;
-			ret = enlist(p, area);
-			if (!ret)
-				continue;
-		}
-		if (ret != -EAGAIN)
-			return ret;
+	ret = place_now(p, v[0].start, &area);
+	for (unsigned int i = 0; i < nr && !ret; i++)
+		if (v[i].start < area.start || v[i].end > area.end)
+			ret = -ESTALE; /* the next turn finds it where it is */
+	return ret ? ret : mem_uffd_register(p->uffd, area.start, area.end);
+}
+
+static int protect(struct proc *p, const struct victim *v)
+{
+	int ret;
+
+	if (mem_without(RULE_PROTECT))
+		return 0;
+	while ((ret = protect_once(p, v, true)) == -EAGAIN)
 		nap();
-	}
+	return ret;
 }
 
 /* A unit that we still have goes back; its threads are woken. */
@@ -129,12 +129,27 @@ static bool is_kept(struct proc *p, struct victim *v, uint8_t *buf)
 	return false;
 }
 
+/* False: in a stop, and the pager died while its reader had the lock. The thread must go on. */
+static bool lock_to_commit(struct proc *p)
+{
+	if (!p->by_stops)
+		return !pthread_rwlock_rdlock(&p->ev);
+	while (pthread_rwlock_tryrdlock(&p->ev)) {
+		if (stop_orphaned(p))
+			return false;
+		nap();
+	}
+	return true;
+}
+
 /* On its place; from here on it is dropped, whatever its threads want. */
 static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 {
 	uint64_t old = v->kept ? v->kept : WORD(U_WRITE, 0);
 
-	pthread_rwlock_rdlock(&p->ev);
+	v->out = !lock_to_commit(p);
+	if (v->out)
+		return;
 	v->out = p->gone || v->u->word != old;
 	if (!v->out) { /* it may become RES until the exchange, but no other's */
 		unit_note(p, v->u, &ref);
@@ -220,8 +235,7 @@ static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 }
 
 /* Protect, look, copy: those that are whole stay, and those that kept their place. */
-static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr,
-			   const struct place *area)
+static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 {
 	unsigned int ok = 0;
 	bool protected;
@@ -237,7 +251,7 @@ static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr,
 		v[i].out = stray_near(p, v[i].base, v[i].base + UNIT) ||
 			   !unit_move(v[i].u, U_RES, U_WPING);
 		pthread_rwlock_unlock(&p->ev);
-		if (!v[i].out && protect(p, &v[i], area))
+		if (!v[i].out && protect(p, &v[i]))
 			withdraw(p, &v[i], U_WPING);
 	}
 	for (unsigned int i = 0; i < nr; i++) {
@@ -351,7 +365,7 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 	*nr_out = 0;
 	if (p->rest.nr) /* the ring belongs to those */
 		return -ESRCH;
-	if (!gather(p, v, nr, area))
+	if (enlist(p, v, nr, *area) || !gather(p, v, nr))
 		return 0;
 	for (unsigned int i = 0; i < nr; i++)
 		if (!v[i].out && !v[i].kept)

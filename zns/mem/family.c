@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "birth.h"
 #include "family.h"
 #include "hiber.h"
 
@@ -19,6 +20,7 @@
 #define PROTECTED (1ULL << 57) /* in pagemap */
 #define PRESENT (1ULL << 63)
 #define PAGES_TRIED 4096U
+#define FULL "a context has at most %u processes"
 
 struct pids {
 	pid_t pid[PIDS_MAX];
@@ -93,6 +95,17 @@ static int try_page(struct proc *child, const struct proc *as, uint64_t addr)
 	return ret;
 }
 
+/*
+ * Of a child that is lost: a page that is missing. Nothing that is read there would be right, so
+ * who touches it gets a signal. A mark in place of the page shows in pagemap.
+ */
+static int try_missing(struct proc *child, const struct proc *as, uint64_t addr)
+{
+	int ret = entry_of(as, addr) ? -ENOENT : mem_uffd_poison(child->uffd, addr, addr + PAGE);
+
+	return ret ? ret : entry_of(as, addr) != 0;
+}
+
 struct trial {
 	const struct proc *as;
 	uint8_t *buf;
@@ -128,6 +141,9 @@ static bool is_same(struct proc *child, struct proc *as)
 
 		for (uint64_t a = l.a[i].start; a < end && t.found < 0; a += PAGE)
 			t.found = try_page(child, as, a);
+		for (uint64_t a = l.a[i].start; a < end && t.found < 0 && child->sh->doomed;
+		     a += PAGE)
+			t.found = try_missing(child, as, a);
 	}
 	mem_places_free(&l);
 	if (t.found < 0)
@@ -162,19 +178,58 @@ static void christen(struct proc *child, struct proc *as)
 	changed(child->m);
 }
 
-static void newcomer(struct zns_mem *m, struct proc *const *list, unsigned int nr, pid_t parent,
-		     pid_t pid)
+/*
+ * Who @pid may be: the nameless children that are here. A process is seen after the event of its
+ * fork was read, and the reader has the lock from then on until it is in the list. False: @pid is
+ * known.
+ */
+static bool nameless(struct zns_mem *m, pid_t pid, struct proc *list[PROCS_MAX], unsigned int *nr)
+{
+	struct proc *all[PROCS_MAX];
+	unsigned int n;
+	bool is_known;
+
+	procs(m, all, &n);
+	for (unsigned int i = 0; i < n; i++) {
+		pthread_rwlock_rdlock(&all[i]->ev);
+		pthread_rwlock_unlock(&all[i]->ev);
+		proc_put(all[i]);
+	}
+	procs(m, all, &n);
+	is_known = known(all, n, pid);
+	*nr = 0;
+	for (unsigned int i = 0; i < n; i++)
+		if (!all[i]->pid && !all[i]->gone && !mem_without(RULE_ONCE))
+			list[(*nr)++] = all[i];
+		else
+			proc_put(all[i]);
+	return !is_known;
+}
+
+static void close_files(const struct proc *as)
+{
+	const int fd[] = { as->pidfd, as->maps, as->pagemap, as->mem };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(fd); i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
+}
+
+static void newcomer(struct zns_mem *m, pid_t parent, pid_t pid)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct proc as = { .m = m, .pid = pid, .pidfd = -1, .maps = -1, .pagemap = -1, .mem = -1 };
+	struct proc *list[PROCS_MAX];
+	unsigned int nr = 0;
 	bool found = false;
 
 	/* vfork() and posix_spawn(): it has no memory of its own yet */
 	if (!syscall(SYS_kcmp, parent, pid, KCMP_SAME_VM, 0, 0))
 		return;
-	if (!proc_open(&as, &err)) {
+	if (!proc_open(&as, &err) && nameless(m, pid, list, &nr)) {
 		for (unsigned int i = 0; i < nr && !found; i++) {
-			if (list[i]->pid || list[i]->gone || !is_same(list[i], &as))
+			/* one that leaves needs no name */
+			if ((list[i]->leaves && !list[i]->sh->doomed) || !is_same(list[i], &as))
 				continue;
 			if (list[i]->sh->doomed)
 				end_doomed(list[i], &as);
@@ -182,15 +237,14 @@ static void newcomer(struct zns_mem *m, struct proc *const *list, unsigned int n
 				christen(list[i], &as);
 			found = true;
 		}
+		/* it may be one of them all the same, at a moment in which that does not show */
+		found |= (nr || leave_waiting(m)) && mem_places_watched(&as);
 		if (!found && !m->sealed && family_join(m, pid, &err) && err.code != -ESRCH)
 			mem_warn(m, "not extended: %s", err.msg);
 	}
-	for (int i = 0; i < 4; i++) {
-		const int fd[] = { as.pidfd, as.maps, as.pagemap, as.mem };
-
-		if (fd[i] >= 0)
-			close(fd[i]);
-	}
+	for (unsigned int i = 0; i < nr; i++)
+		proc_put(list[i]);
+	close_files(&as);
 }
 
 int family_join(struct zns_mem *m, pid_t pid, struct zns_err *err)
@@ -200,6 +254,8 @@ int family_join(struct zns_mem *m, pid_t pid, struct zns_err *err)
 	const char *pinned;
 	int ret = p ? proc_open(p, err) : -ENOMEM;
 
+	if (!ret && !proc_place(m)) /* before it is stopped */
+		ret = zns_fail(err, -ENOSPC, FULL, PLACES_MAX);
 	if (!ret && mem_places_read(p, &l))
 		ret = zns_fail(err, -ESRCH, "process %d is gone, or has no memory", pid);
 	pinned = ret ? NULL : mem_places_pinned(p, &l);
@@ -212,7 +268,7 @@ int family_join(struct zns_mem *m, pid_t pid, struct zns_err *err)
 	if (!ret)
 		ret = proc_equip(p, true, true, err);
 	if (!ret && proc_add(m, p))
-		ret = zns_fail(err, -ENOSPC, "a context has at most %u processes", PROCS_MAX);
+		ret = zns_fail(err, -ENOSPC, FULL, PLACES_MAX);
 	if (ret) {
 		if (p)
 			proc_put(p);
@@ -235,7 +291,7 @@ void family_tree(struct zns_mem *m, pid_t root, struct zns_err *err)
 	procs(m, list, &nr);
 	for (unsigned int i = 1; i < l.nr; i++)
 		if (!known(list, nr, l.pid[i]))
-			newcomer(m, list, nr, root, l.pid[i]);
+			newcomer(m, root, l.pid[i]);
 	for (unsigned int i = 0; i < nr; i++)
 		proc_put(list[i]);
 }
@@ -291,6 +347,53 @@ static void check(struct zns_mem *m, struct proc *p)
 			 pid, err.msg);
 }
 
+/* What it does to its memory need not be known, but it must not wait for us. */
+static void listen_to_doomed(struct proc *p)
+{
+	struct uffd_msg msg;
+
+	while (read(p->uffd, &msg, sizeof(msg)) == sizeof(msg))
+		if (msg.event == UFFD_EVENT_FORK)
+			birth_doom(p->m, birth_begin(p->m, (int)msg.arg.fork.ufd),
+				   (int)msg.arg.fork.ufd);
+}
+
+static void try_doomed(struct zns_mem *m, struct proc *const *list, unsigned int nr, pid_t pid)
+{
+	struct proc as = { .m = m, .pid = pid, .pidfd = -1, .maps = -1, .pagemap = -1, .mem = -1 };
+
+	if (!proc_open(&as, NULL) && mem_places_watched(&as))
+		for (unsigned int i = 0; i < nr; i++)
+			if (list[i]->sh->doomed && !list[i]->gone && is_same(list[i], &as)) {
+				end_doomed(list[i], &as);
+				break;
+			}
+	close_files(&as);
+}
+
+/* A child that is lost may be anybody's: its parent may have left, or ended. */
+static void look_for_doomed(struct zns_mem *m, struct proc *const *list, unsigned int nr)
+{
+	unsigned int doomed = 0;
+	struct dirent *d;
+	DIR *dir;
+
+	for (unsigned int i = 0; i < nr; i++)
+		if (list[i]->sh->doomed && !list[i]->gone) {
+			listen_to_doomed(list[i]);
+			doomed++;
+		}
+	dir = doomed ? opendir("/proc") : NULL;
+	while (dir && (d = readdir(dir))) {
+		pid_t pid = (pid_t)strtol(d->d_name, NULL, 10);
+
+		if (pid > 0 && !known(list, nr, pid))
+			try_doomed(m, list, nr, pid);
+	}
+	if (dir)
+		closedir(dir);
+}
+
 void family_look(struct zns_mem *m)
 {
 	struct proc *list[PROCS_MAX];
@@ -306,8 +409,9 @@ void family_look(struct zns_mem *m)
 			children_of(list[i]->pid, &l);
 		for (unsigned int k = 0; k < l.nr; k++)
 			if (!known(list, nr, l.pid[k]))
-				newcomer(m, list, nr, list[i]->pid, l.pid[k]);
+				newcomer(m, list[i]->pid, l.pid[k]);
 	}
+	look_for_doomed(m, list, nr);
 	for (unsigned int i = 0; i < nr; i++)
 		proc_put(list[i]);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Faults. The reader of events queues them, workers answer. A fault message is only a hint: what
- * counts is the unit's state when a worker looks. A thread that is woken for nothing faults again.
+ * How a fault is answered. Its message is only a hint: what counts is the unit's state when a
+ * thread of ours looks. A thread that is woken for nothing faults again.
  */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -19,73 +20,6 @@
 static void nap(long us)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
-}
-
-static void grow(struct circle *c)
-{
-	size_t max = c->max ? c->max * 2 : 1024;
-	struct fault *f = calloc(max, sizeof(*f));
-
-	while (!f) { /* a lost message is a thread that waits for ever */
-		nap(10000);
-		f = calloc(max, sizeof(*f));
-	}
-	for (size_t i = 0; i < c->nr; i++)
-		f[i] = c->f[(c->head + i) % c->max];
-	free(c->f);
-	c->f = f;
-	c->head = 0;
-	c->max = max;
-}
-
-void fault_push(struct queue *q, struct proc *p, uint64_t addr, enum fault_kind kind)
-{
-	struct circle *c = kind >= FETCH ? &q->ahead : &q->faults;
-
-	pthread_mutex_lock(&q->lock);
-	if (c->nr == c->max)
-		grow(c);
-	c->f[(c->head + c->nr++) % c->max] = (struct fault){
-		.p = proc_get(p), .addr = addr, .kind = kind, .since_ns = zns_mono_ns()
-	};
-	pthread_cond_signal(&q->more);
-	pthread_mutex_unlock(&q->lock);
-}
-
-/* One worker is always left for who comes and waits. */
-static struct circle *next_circle(struct queue *q)
-{
-	if (q->faults.nr)
-		return &q->faults;
-	return q->ahead.nr && q->fetching < WORKERS - 1 ? &q->ahead : NULL;
-}
-
-static bool fault_pop(struct queue *q, struct fault *f)
-{
-	struct circle *c;
-
-	pthread_mutex_lock(&q->lock);
-	while (!(c = next_circle(q)) && !q->end)
-		pthread_cond_wait(&q->more, &q->lock);
-	if (c) {
-		*f = c->f[c->head];
-		c->head = (c->head + 1) % c->max;
-		c->nr--;
-		q->fetching += c == &q->ahead;
-	}
-	pthread_mutex_unlock(&q->lock);
-	return c;
-}
-
-static void fault_done(struct queue *q, const struct fault *f)
-{
-	if (f->kind < FETCH)
-		return;
-	pthread_mutex_lock(&q->lock);
-	q->fetching--;
-	if (q->ahead.nr)
-		pthread_cond_signal(&q->more);
-	pthread_mutex_unlock(&q->lock);
 }
 
 int fault_repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *arg)
@@ -313,6 +247,7 @@ static void load_first(struct proc *p, struct filling *f, uint8_t *buf, struct f
 		return;
 	mem_uffd_wake(p->uffd, fault->addr, fault->addr + PAGE);
 	latency(p->m, fault);
+	sched_yield(); /* it may have been woken on this processor */
 }
 
 static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep,
@@ -431,8 +366,6 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 static void answer_zone(struct fault *f, struct unit *u, uint64_t base, uint8_t *buf)
 {
 	struct proc *p = f->p;
-	struct zns_pages_ref ref = unit_ref(p, u, u->word);
-	bool predicted = spare_has(p, u, ref, SPARE_AHEAD);
 
 	/* who is about to write would have to ask again */
 	if (unit_load(p, u, base, buf, f->kind != FAULT_FIRST_WRITE,
@@ -442,10 +375,10 @@ static void answer_zone(struct fault *f, struct unit *u, uint64_t base, uint8_t 
 	if (f->kind == FAULT_LOAD)
 		return;
 	hiber_touched(p, base);
-	ahead_fault(p, base, predicted);
+	ahead_fault(p, base);
 }
 
-static void answer(struct fault *f, uint8_t *buf)
+void fault_answer(struct fault *f, uint8_t *buf)
 {
 	struct proc *p = f->p;
 	uint64_t base = f->addr / UNIT * UNIT;
@@ -472,45 +405,4 @@ static void answer(struct fault *f, uint8_t *buf)
 	} else if (f->kind != FAULT_LOAD && !ON_ZONE(u->word)) {
 		answer_resident(f, u, base);
 	}
-}
-
-static void *worker(void *arg)
-{
-	struct zns_mem *m = arg;
-	uint8_t *buf = mmap(NULL, UNIT, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	struct fault f;
-
-	if (buf == MAP_FAILED)
-		return NULL;
-	while (fault_pop(&m->queue, &f)) {
-		if (!f.p->gone)
-			answer(&f, buf);
-		fault_done(&m->queue, &f);
-		proc_put(f.p);
-	}
-	munmap(buf, UNIT);
-	return NULL;
-}
-
-int workers_start(struct zns_mem *m)
-{
-	int ret = 0;
-
-	while (!ret && m->nr_workers < WORKERS) {
-		ret = -pthread_create(&m->worker[m->nr_workers], NULL, worker, m);
-		if (!ret)
-			m->nr_workers++;
-	}
-	return ret;
-}
-
-void workers_end(struct zns_mem *m)
-{
-	pthread_mutex_lock(&m->queue.lock);
-	m->queue.end = true;
-	pthread_cond_broadcast(&m->queue.more);
-	pthread_mutex_unlock(&m->queue.lock);
-	while (m->nr_workers)
-		pthread_join(m->worker[--m->nr_workers], NULL);
 }

@@ -13,12 +13,21 @@
 
 #include "birth.h"
 #include "context.h"
+#include "hold.h"
 
 #define OWN 3U /* shared memory, and both ends of the socket of births */
 #define PER_PROC 3U /* table, userfaultfd, pidfd; an absent one is the context's own */
 
+/* Beside the descriptors of a process: whose they are. When the pager dies, its slot may have
+ * another process already. */
+struct kept {
+	uint64_t serial;
+	uint32_t slot;
+	uint32_t named; /* there is a pidfd */
+};
+
 _Static_assert(ZNS_MEM_FDS_MAX == OWN + PER_PROC * PROCS_MAX, "room for all");
-_Static_assert(ZNS_MEM_META_MAX == 2 * PROCS_MAX, "a slot's number is two bytes");
+_Static_assert(ZNS_MEM_META_MAX == sizeof(struct kept) * PROCS_MAX, "room for all");
 
 void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 {
@@ -28,17 +37,20 @@ void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 	out->fd[out->nr++] = m->birth[0];
 	out->fd[out->nr++] = m->birth[1];
 	pthread_mutex_lock(&m->lock);
-	out->forks = m->forks_done;
+	/* who waits for a slot is not among these yet */
+	out->forks = m->waiting ? m->waiting->fork_nr - 1 : m->forks_done;
 	for (unsigned int i = 0; i < PROCS_MAX; i++) {
 		const struct proc *p = m->proc[i];
+		struct kept k;
 
 		if (!p)
 			continue;
+		k = (struct kept){ .serial = p->sh->serial, .slot = i, .named = p->pidfd >= 0 };
 		out->fd[out->nr++] = p->table;
 		out->fd[out->nr++] = p->uffd;
-		out->fd[out->nr++] = p->pidfd >= 0 ? p->pidfd : m->sh_fd;
-		out->meta[out->len++] = (uint8_t)i;
-		out->meta[out->len++] = (uint8_t)(i >> 8);
+		out->fd[out->nr++] = k.named ? p->pidfd : m->sh_fd;
+		memcpy(out->meta + out->len, &k, sizeof(k));
+		out->len += sizeof(k);
 	}
 	pthread_mutex_unlock(&m->lock);
 }
@@ -54,25 +66,30 @@ static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	struct zns_mem_store *st = &p->m->store;
 	uint64_t word = u->word;
 	struct zns_pages_ref ref = unit_ref(p, u, word);
+	uint32_t own = u->pages >> 16;
 
 	if (!HAS_PLACE(word)) {
 		u->word = WORD(U_RES, 0);
 		return 0;
 	}
-	/* the ring has ended, so no removal of ours is on its way */
-	u->pages &= 0xffff;
+	/* The ring has ended, so no removal of ours is on its way. It was told of for all of the
+	 * unit, or for nothing: then, what was told of was the program's. */
+	u->pages &= STATE(word) == U_DROP && own ? own : 0xffff;
 	if (!u->pages) {
 		u->word = WORD(U_RES, 0);
 		return 0;
 	}
 	if (STATE(word) != U_CLEAN)
 		u->word = WORD(U_ZONE, ref.place);
-	if (u->addr) {
-		uint32_t i = (uint32_t)(u - stray_nr(p, 0));
-
-		p->nr_strays = zns_max(p->nr_strays, i + 1);
-	}
 	return st->hold(st->arg, ref);
+}
+
+/* Before an event is looked at: it may be about them. */
+static int count_strays(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	if (u->addr)
+		p->nr_strays = zns_max(p->nr_strays, (uint32_t)(u - stray_nr(p, 0)) + 1);
+	return 0;
 }
 
 static int load_strays(struct proc *p, struct unit *u, uint64_t base, void *arg)
@@ -83,10 +100,11 @@ static int load_strays(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return 0;
 }
 
-static int take_proc(struct zns_mem *m, unsigned int slot, const int *fds, struct zns_err *err)
+/* @fds: table, userfaultfd, pidfd or -1. */
+static int make_proc(struct zns_mem *m, pid_t pid, const int *fds, struct proc **out,
+		     struct zns_err *err)
 {
-	struct shared_proc *sh = &m->sh->proc[slot];
-	struct proc *p = proc_new(m, sh->pid, err);
+	struct proc *p = proc_new(m, pid, err);
 
 	if (!p)
 		return -ENOMEM;
@@ -94,12 +112,30 @@ static int take_proc(struct zns_mem *m, unsigned int slot, const int *fds, struc
 	close(p->table);
 	p->table = fds[0];
 	p->uffd = fds[1];
-	p->pidfd = sh->pid ? fds[2] : -1;
-	p->sh = sh;
-	m->proc[slot] = p;
+	p->pidfd = fds[2];
+	p->uncounted = true;
+	*out = p;
 	if (table_map(p))
 		return zns_fail(err, -EPROTO, "a table of a memory context cannot be mapped");
-	if (sh->pid && !proc_open(p, NULL)) {
+	if (table_each(p, count_strays, NULL))
+		return zns_fail(err, -EPROTO, "a table of a memory context cannot be read");
+	return 0;
+}
+
+static int take_proc(struct zns_mem *m, unsigned int slot, const int *fds, struct zns_err *err)
+{
+	struct shared_proc *sh = &m->sh->proc[slot];
+	struct proc *p = NULL;
+	int ret = make_proc(m, sh->pid, fds, &p, err);
+
+	if (p) {
+		p->sh = sh;
+		p->leaves = sh->leaves;
+		m->proc[slot] = p;
+	}
+	if (ret)
+		return ret;
+	if (p->pidfd >= 0 && !proc_open(p, NULL)) {
 		p->needs_ring = true;
 		proc_why(p, "its ring is being made anew");
 	}
@@ -115,33 +151,59 @@ struct taking {
 };
 
 /* A child that the keeper had not heard of. */
-static bool take_child(void *arg, uint32_t slot, int table, int uffd)
+static bool take_child(void *arg, uint64_t nr, int slot, int table, int uffd)
 {
+	const int fds[] = { table, uffd, -1 };
 	struct taking *t = arg;
+	struct proc *p = NULL;
 
 	if (t->ret)
 		return false;
-	t->ret = take_proc(t->m, slot, (int[]){ table, uffd, -1 }, t->err);
-	return t->m->proc[slot] != NULL;
+	if (slot >= 0) {
+		t->ret = take_proc(t->m, (unsigned int)slot, fds, t->err);
+		return t->m->proc[slot] != NULL;
+	}
+	t->ret = make_proc(t->m, 0, fds, &p, t->err);
+	if (p) {
+		p->fork_nr = nr;
+		leave_wait(t->m, p);
+	}
+	return p != NULL;
 }
 
-/* The reader runs already, since drops that are on their way wait for it. */
+static int count_units(struct proc *p)
+{
+	int ret;
+
+	pthread_rwlock_wrlock(&p->ev);
+	ret = table_each(p, recover, NULL);
+	p->uncounted = false;
+	pthread_rwlock_unlock(&p->ev);
+	return ret;
+}
+
+/* One thread reads events already, since drops that are on their way wait for it. */
 static int settle_all(struct zns_mem *m, struct zns_err *err)
 {
 	uint64_t begin = zns_mono_ns();
+	int ret = 0;
 
+	/* others may be put behind them meanwhile */
+	for (struct proc *p = m->waiting; p && p->uncounted && !ret; p = p->next_waiting)
+		ret = count_units(p);
+	if (ret)
+		return zns_fail_sys(err, ret, "a unit of a child is not in the store");
 	for (unsigned int i = 0; i < PROCS_MAX; i++) {
 		struct proc *p = m->proc[i];
-		int ret;
 
-		if (!p)
+		if (!p || !p->uncounted) /* born just now */
 			continue;
 		stop_await_end(p, begin);
 		if (p->pid && ring_await_end(p->pid, p->pidfd, begin) == -ETIMEDOUT)
 			mem_warn(m, "process %d: the ring of the dead pager does not end", p->pid);
-		pthread_rwlock_wrlock(&p->ev);
-		ret = table_each(p, recover, NULL);
-		pthread_rwlock_unlock(&p->ev);
+		if (p->pidfd < 0) /* its PID was found a moment ago, and is found again */
+			p->pid = p->sh->pid = 0;
+		ret = count_units(p);
 		if (ret)
 			return zns_fail_sys(err, ret, "a unit of process %d is not in the store",
 					    p->pid);
@@ -161,6 +223,31 @@ static void take_leave(struct zns_mem *m, unsigned int slot)
 	mem_warn(m, "process %d is lost: it came right before the pager died", sh->pid);
 }
 
+/* One that the keeper has; it may have ended since, and another one be in its slot. */
+static int take_kept(struct zns_mem *m, const struct zns_mem_fds *f, uint32_t i,
+		     struct zns_err *err)
+{
+	const int *from = f->fd + OWN + i * PER_PROC;
+	int fd[PER_PROC];
+	struct kept k;
+
+	memcpy(&k, f->meta + i * sizeof(k), sizeof(k));
+	if (k.slot >= PROCS_MAX || m->proc[k.slot] || OWN + (i + 1) * PER_PROC > f->nr)
+		return zns_fail(err, -EPROTO, "the list of processes is damaged");
+	memcpy(fd, from, sizeof(fd));
+	if (!k.named) { /* it is the context's own, once more */
+		close(fd[2]);
+		fd[2] = -1;
+	}
+	if (m->sh->proc[k.slot].used &&
+	    (m->sh->proc[k.slot].serial == k.serial || mem_without(RULE_SLOT)))
+		return take_proc(m, k.slot, fd, err);
+	for (unsigned int n = 0; n < PER_PROC; n++)
+		if (fd[n] >= 0)
+			close(fd[n]);
+	return 0;
+}
+
 static int take_all(struct zns_mem *m, const struct zns_mem_fds *f, struct zns_err *err)
 {
 	struct taking t = { .m = m, .err = err };
@@ -168,19 +255,8 @@ static int take_all(struct zns_mem *m, const struct zns_mem_fds *f, struct zns_e
 
 	if (m->sh->version != CONTEXT_VERSION || m->sh->procs_max != PROCS_MAX)
 		return zns_fail(err, -EPROTO, "the memory context is of another version");
-	for (uint32_t i = 0; i < f->len / 2 && !ret; i++) {
-		unsigned int slot = f->meta[2 * i] | f->meta[2 * i + 1] << 8;
-		const int *fd = f->fd + OWN + i * PER_PROC;
-
-		if (slot >= PROCS_MAX || m->proc[slot] || OWN + (i + 1) * PER_PROC > f->nr)
-			return zns_fail(err, -EPROTO, "the list of processes is damaged");
-		if (m->sh->proc[slot].used)
-			ret = take_proc(m, slot, fd, err);
-		else /* it ended after this was handed over */
-			for (unsigned int k = 0; k < PER_PROC; k++)
-				if (fd[k] != f->fd[0])
-					close(fd[k]);
-	}
+	for (uint32_t i = 0; i < f->len / sizeof(struct kept) && !ret; i++)
+		ret = take_kept(m, f, i, err);
 	if (ret)
 		return ret;
 	birth_take(m, take_child, &t);
@@ -205,18 +281,23 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 		(*out)->birth[0] = from->fd[1];
 		(*out)->birth[1] = from->fd[2];
 	}
+	if (!ret) {
+		hold_await(*out);
+		ret = hold_start(*out);
+		if (ret)
+			zns_fail_sys(err, ret, "cannot hold descriptors");
+	}
 	if (!ret)
 		ret = take_all(*out, from, err);
 	if (!ret) {
 		inbox_replay(*out);
-		ret = -pthread_create(&(*out)->reader, NULL, reader_run, *out);
+		ret = servers_start(*out, 1);
 	}
-	(*out)->reading = !ret;
 	if (!ret)
 		ret = settle_all(*out, err);
 	if (!ret) {
 		(*out)->sh->takeovers++;
-		ret = workers_start(*out);
+		ret = context_serve(*out);
 	}
 	for (unsigned int i = 0; !ret && !mem_without(RULE_WAKE) && i < PROCS_MAX; i++)
 		if ((*out)->proc[i]) {

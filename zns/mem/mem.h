@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include "../track/scan.h"
 #include "heat.h"
+#include "guess.h"
 #include "predict.h"
 #include "zns/mem.h"
 #include "zns/util.h"
@@ -27,8 +28,10 @@
 #define PAGE 4096ULL
 #define UNIT_PAGES 16U
 #define BATCH 16U /* units that are evicted together */
-#define WORKERS 3U
-#define PROCS_MAX 190U /* processes of a context */
+#define SERVERS 4U /* threads that read events and answer faults */
+#define PROCS_MAX 512U /* slots: the table of each takes 192 GiB of our 128 TiB of addresses */
+#define LEAVERS_MAX 64U /* of these, for children that leave at once (leave.c) */
+#define PLACES_MAX (PROCS_MAX - LEAVERS_MAX) /* processes of a context */
 #define STRAYS_MAX (1U << 20)
 #define AGAIN_NS 2000000000ULL /* between two tries to stop a process that does not stop */
 
@@ -92,7 +95,9 @@ struct shared_proc {
 	int32_t pid; /* 0: a child that we have not recognised yet */
 	_Atomic int32_t tracer; /* our process that holds a thread of it right now, or 0 */
 	_Atomic uint32_t doomed; /* 1: a child that has lost its units (birth.c) */
+	_Atomic uint32_t leaves; /* 1: a child for which there is no place */
 	_Atomic uint64_t birth; /* number of its fork; 0: it was attached */
+	_Atomic uint64_t serial; /* of this process: a slot has one after the other */
 };
 
 /* How far a context is, and what is wanted of it: AWAKE or REST (hiber.c). */
@@ -114,6 +119,7 @@ struct shared_hiber {
 	_Atomic int64_t since_ns, active_ns; /* CLOCK_REALTIME: of the state; last activity */
 	char frozen[FROZEN_MAX]; /* the file of the cgroup that we froze; "": none */
 	_Atomic uint32_t wakes, nr;
+	_Atomic uint64_t left_out, missed; /* units that wakes did not read; of these, asked for */
 	_Atomic uint64_t unit[RECORD_MAX]; /* record.c */
 };
 
@@ -130,6 +136,9 @@ struct inbox {
 	_Atomic uint64_t at, had_at;
 	_Atomic uint32_t had;
 	uint32_t tag; /* 1 + the number of the message that is being done */
+	/* for hold.c: forks that had been read before these, and whose children birth.c has put */
+	_Atomic uint64_t forks;
+	_Atomic uint32_t born; /* bit N: that of message N */
 	struct uffd_msg msg[MESSAGES]; /* event 0: done, or none */
 };
 
@@ -140,10 +149,12 @@ struct shared {
 	char name[ZNS_NAME_MAX + 1];
 	_Atomic uint64_t dram, evicted_units, clean_units, moved_units, read_units, zero_faults,
 		write_faults, clean_writes, cancelled, lost_units, takeovers, spare_units,
-		ahead_units, ahead_used, ahead_unused;
+		ahead_units, ahead_used, ahead_unused, left;
 	_Atomic uint32_t no_predict;
 	_Atomic uint64_t auto_total, auto_min; /* 0: the budget is fixed */
 	_Atomic uint64_t forks; /* that were read so far */
+	_Atomic uint64_t serials; /* that were given so far */
+	_Atomic int32_t holder; /* hold.c: PID; 0: none */
 	struct inbox inbox;
 	struct shared_proc proc[PROCS_MAX];
 	struct shared_hiber hiber;
@@ -185,10 +196,12 @@ struct proc {
 	pthread_rwlock_t ev;
 	_Atomic int refs;
 	_Atomic bool gone; /* its memory is not there any more */
-	struct proc *next_dead;
+	struct proc *next_dead, *next_waiting;
 	_Atomic bool evicts;
 	uint64_t fork_nr; /* as shared_proc.birth */
 	bool needs_ring; /* its pager was another one */
+	bool leaves; /* as shared_proc.leaves */
+	bool uncounted; /* the same; the store has not counted its units yet */
 	bool by_stops; /* there is no ring: pages are dropped in stops */
 	struct batch rest; /* of an eviction that the process does not finish */
 	uint64_t again_ns; /* when a ring is tried for again */
@@ -225,13 +238,17 @@ struct queue {
 	pthread_cond_t more;
 	struct circle faults, ahead;
 	unsigned int fetching; /* workers that nobody waits for */
+	unsigned int idle; /* threads that wait for something to do */
+	bool led; /* one of them reads events */
 	bool end;
 };
 
+#define AHEAD_DEPTH 10U /* tenths */
 /* What is fetched ahead: the lock is that of all chains, too. */
 struct ahead {
 	pthread_mutex_t lock;
-	unsigned int depth, tries; /* depth: how long a chain may be */
+	unsigned int depth, tries; /* depth: how long a chain may be, in tenths of a unit */
+	struct guesses guesses;
 };
 
 struct spare;
@@ -254,13 +271,23 @@ struct hiber {
 struct zns_mem {
 	struct shared *sh;
 	int sh_fd;
+	pid_t pid; /* ours */
 	struct zns_mem_store store;
 	pthread_mutex_t lock;
 	struct proc *proc[PROCS_MAX];
 	_Atomic uint32_t births; /* processes that came so far */
 	int birth[2]; /* birth.c: in, out */
+	int self; /* hold.c: our own pidfd */
+	pid_t holder;
+	void *hold_stack;
 	uint64_t forks_done; /* the last one whose child is in the list; under the lock */
 	struct proc *dead; /* without references; the reader frees them */
+	struct proc *waiting; /* leave.c: children without a slot, the oldest first; under the lock
+			       */
+	pthread_cond_t leavers; /* there may be more */
+	pthread_t leaver;
+	_Atomic bool leading;
+	_Atomic bool crowded;
 	struct queue queue;
 	struct ahead ahead;
 	struct spare *spare;
@@ -268,9 +295,9 @@ struct zns_mem {
 	_Atomic uint64_t stall_ns; /* that threads waited for zones */
 	_Atomic int64_t room; /* bytes that may be fetched until the evictor looks again */
 	int epoll, wake, changes; /* wake: eventfd for the reader */
-	pthread_t reader, worker[WORKERS], evictor;
-	unsigned int nr_workers;
-	bool reading, evicting;
+	pthread_t server[SERVERS], evictor;
+	unsigned int nr_servers;
+	bool evicting;
 	_Atomic bool end, no_evict;
 	_Atomic bool keep_unreadable; /* a detach: its error is told, and nothing is given up */
 	_Atomic bool sealed; /* a checkpoint is being made: no eviction, no rings */
@@ -291,6 +318,7 @@ struct zns_mem {
 	long tick_ms;
 	_Atomic bool messages, slow; /* since the last look; the evictor's next one is far */
 	uint64_t pause_until_ns;
+	uint64_t dry_until_ns, dry_dram; /* nothing can be evicted, with this budget */
 	uint64_t clean_after_ns; /* nothing is cleaned before */
 	struct hiber hiber;
 };
@@ -353,12 +381,15 @@ int proc_equip(struct proc *p, bool uffd, bool ring, struct zns_err *err);
 /* --- proc.c --- */
 struct proc *proc_new(struct zns_mem *m, pid_t pid, struct zns_err *err); /* in no list */
 int proc_open(struct proc *p, struct zns_err *err); /* pidfd, maps, pagemap */
-int proc_add(struct zns_mem *m, struct proc *p);
+int proc_add(struct zns_mem *m, struct proc *p); /* -ENOSPC: there is no place */
+bool proc_place(struct zns_mem *m); /* is there one? */
 struct proc *proc_get(struct proc *p);
 void proc_put(struct proc *p);
 /* Processes with a reference each; *@nr of them. */
 void procs(struct zns_mem *m, struct proc *list[PROCS_MAX], unsigned int *nr);
 void proc_forget(struct proc *p); /* its units are dropped, and it leaves the list */
+/* Forgets those whose memory has ended. @but: the caller has its lock. */
+void procs_sweep(struct zns_mem *m, const struct proc *but);
 void procs_bury(struct zns_mem *m);
 bool proc_ended(const struct proc *p);
 uint64_t proc_resident(const struct proc *p); /* bytes */
@@ -368,10 +399,22 @@ void mem_warn(struct zns_mem *m, const char *fmt, ...) __attribute__((format(pri
 void reader_watch(struct zns_mem *m, struct proc *p);
 void reader_unwatch(struct zns_mem *m, struct proc *p);
 
-/* --- fault.c --- */
+/* --- queue.c: any thread --- */
 void fault_push(struct queue *q, struct proc *p, uint64_t addr, enum fault_kind kind);
-int workers_start(struct zns_mem *m);
-void workers_end(struct zns_mem *m);
+enum task { ENDED, READ_EVENTS, ANSWER };
+/* Waits for what the caller is to do; *@f for ANSWER. */
+enum task queue_next(struct queue *q, struct fault *f);
+void queue_answered(struct queue *q, const struct fault *f); /* it is answered */
+/* For who reads events. True: another thread does it from now on, and the caller may answer. */
+bool reader_hand_on(struct queue *q);
+
+/* --- serve.c --- */
+/* Until there are @nr. One alone reads events and answers nothing. */
+int servers_start(struct zns_mem *m, unsigned int nr);
+void servers_end(struct zns_mem *m);
+
+/* --- fault.c --- */
+void fault_answer(struct fault *f, uint8_t *buf); /* @buf: UNIT bytes */
 /* Calls @once under the lock until it returns anything but -EAGAIN. */
 int fault_repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *arg);
 /* For who owns a unit in BUSY: lift its protection, and make it RES. */
@@ -382,9 +425,8 @@ int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool 
 	      struct fault *f);
 
 /* --- ahead.c --- */
-/* A unit was read for who waited for it; @predicted: a copy of it was there. */
-void ahead_fault(struct proc *p, uint64_t addr, bool predicted);
-void ahead_unused(struct zns_mem *m, uint32_t born, uint32_t block);
+/* A unit was read for who waited for it, or a copy of it was there. */
+void ahead_fault(struct proc *p, uint64_t addr);
 void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, enum fault_kind kind);
 
 /* --- spare.c: copies of units that are on zones --- */
@@ -411,10 +453,25 @@ void fork_prune(struct proc *child); /* before it is evicted for the first time 
 /* --- events.c --- */
 /* With the lock for writing: these pages are not what the place has. */
 void unit_forget(struct proc *p, struct unit *u, uint32_t mask);
-void *reader_run(void *m);
+/* Reads events until the context ends (false), or @f is to be answered by the caller. */
+bool reader_lead(struct zns_mem *m, struct fault *f);
 /* Of a successor, before it reads: what the dead one had read of a process's removals and moves.
  * Nothing is counted in the store yet. */
 void inbox_replay(struct zns_mem *m);
+
+/* The child is in the list, and has all that its parent had. */
+void child_serve(struct proc *child);
+
+/* --- leave.c: children for which there is no place --- */
+int leave_start(struct zns_mem *m);
+void leave_end(struct zns_mem *m);
+void leave_free(struct zns_mem *m);
+/* It is served, all that it has on zones is read back, and then it is none of ours any more. */
+void leave_begin(struct proc *child);
+void leave_wait(struct zns_mem *m, struct proc *child); /* it has no slot yet */
+/* The next forks may find no slot: nobody but children that leave is listened to. */
+bool leave_crowded(const struct zns_mem *m);
+bool leave_waiting(struct zns_mem *m); /* somebody has no slot */
 
 /* --- areas.c --- */
 struct place { /* an area that may be evicted */
@@ -427,7 +484,12 @@ struct places {
 	const char *async;
 };
 int mem_places_read(struct proc *p, struct places *l);
+/* The area that has @addr now; an older kernel leaves *@a as it was. -ESTALE, -ENOENT: it is none
+ * that may be evicted. */
+int place_now(const struct proc *p, uint64_t addr, struct place *a);
 void mem_places_free(struct places *l);
+/* Some of its memory has a userfaultfd, whoever's. */
+bool mem_places_watched(const struct proc *p);
 /* Why its memory must not be dropped now: NULL, or "pinned memory" and the like. */
 const char *mem_places_pinned(struct proc *p, const struct places *l);
 
@@ -444,6 +506,8 @@ int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found 
  * *@begun is false. */
 int stop_drop(struct proc *p, unsigned int (*commit)(void *arg, struct range *range), void *arg,
 	      bool *begun, struct zns_err *err);
+/* For who is called in a stop: its pager is dead, and may have died with a lock. */
+bool stop_orphaned(const struct proc *p);
 /* Until a dead pager's stop has ended. */
 void stop_await_end(struct proc *p, uint64_t since_ns);
 
@@ -461,6 +525,8 @@ bool clean_some(struct zns_mem *m);
 
 /* --- budget.c --- */
 void *evictor_run(void *m);
+/* There was a message: look soon. Cheap where the evictor does anyway. */
+void evictor_rouse(struct zns_mem *m);
 /* The ages of all that is resident and may go, into m->heat. */
 void look_at_ages(struct zns_mem *m, struct proc *const *list, unsigned int nr);
 

@@ -140,26 +140,52 @@ void procs_bury(struct zns_mem *m)
 	}
 }
 
-int proc_add(struct zns_mem *m, struct proc *p)
+/* A free slot from @from on; -1: none. Under the lock. */
+static int free_slot(const struct zns_mem *m, unsigned int from, unsigned int max)
 {
-	int ret = -ENOSPC;
+	for (unsigned int i = from; i < from + max; i++)
+		if (!m->proc[i])
+			return (int)i;
+	return -1;
+}
+
+static int free_place(const struct zns_mem *m)
+{
+	return free_slot(m, 0, mem_refused(REFUSED_PLACES) ? FEW_PLACES : PLACES_MAX);
+}
+
+bool proc_place(struct zns_mem *m)
+{
+	bool found;
 
 	pthread_mutex_lock(&m->lock);
-	for (unsigned int i = 0; i < PROCS_MAX && ret; i++) {
-		if (m->proc[i])
-			continue;
-		m->proc[i] = p;
-		p->sh = &m->sh->proc[i];
+	found = free_place(m) >= 0;
+	pthread_mutex_unlock(&m->lock);
+	return found;
+}
+
+int proc_add(struct zns_mem *m, struct proc *p)
+{
+	int slot;
+
+	pthread_mutex_lock(&m->lock);
+	slot = !p->leaves ? free_place(m) :
+			    free_slot(m, PLACES_MAX,
+				      mem_refused(REFUSED_PLACES) ? FEW_LEAVERS : LEAVERS_MAX);
+	if (slot >= 0) {
+		p->sh = &m->sh->proc[slot];
 		p->sh->pid = p->pid;
 		p->sh->doomed = 0;
+		p->sh->leaves = p->leaves;
 		p->sh->birth = p->fork_nr;
+		p->sh->serial = ++m->sh->serials;
 		p->sh->used = 1;
+		m->proc[slot] = p;
 		m->forks_done = zns_max(m->forks_done, p->fork_nr);
 		p->born = ++m->births;
-		ret = 0;
 	}
 	pthread_mutex_unlock(&m->lock);
-	return ret;
+	return slot < 0 ? -ENOSPC : 0;
 }
 
 void procs(struct zns_mem *m, struct proc *list[PROCS_MAX], unsigned int *nr)
@@ -219,6 +245,21 @@ void proc_forget(struct proc *p)
 	pthread_rwlock_unlock(&p->ev);
 	changed(p->m);
 	proc_put(p);
+}
+
+void procs_sweep(struct zns_mem *m, const struct proc *but)
+{
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+
+	if (m->sealed)
+		return; /* their units are in the checkpoint's list */
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		if (list[i] != but && mem_uffd_dead(list[i]->uffd))
+			proc_forget(list[i]);
+		proc_put(list[i]);
+	}
 }
 
 void proc_why(struct proc *p, const char *fmt, ...)

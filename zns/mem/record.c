@@ -76,6 +76,7 @@ void record_touch(struct proc *p, uint64_t base)
 	pthread_mutex_lock(&m->hiber.record);
 	at = find(m, key);
 	if (*at) {
+		h->missed += (h->unit[*at - 1] & LEFT_OUT) != 0;
 		h->unit[*at - 1] = key;
 	} else if (h->nr < RECORD_MAX) {
 		h->unit[h->nr] = key;
@@ -124,6 +125,7 @@ bool record_leave_out(struct zns_mem *m, uint32_t i)
 	pthread_mutex_lock(&m->hiber.record);
 	/* by its key, which stays while its number does not */
 	out = i < h->nr && (spread(h->unit[i] & ~LEFT_OUT) + h->wakes) % LEAVE_EACH == 0;
+	h->left_out += out && !(h->unit[i] & LEFT_OUT);
 	if (out)
 		h->unit[i] |= LEFT_OUT;
 	pthread_mutex_unlock(&m->hiber.record);

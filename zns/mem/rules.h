@@ -24,16 +24,30 @@ enum mem_rule {
 	RULE_OWN_AREAS = 12, /* a child has nothing of areas that were not copied */
 	RULE_BIRTH = 15, /* a child's descriptors are safe before it is looked at */
 	RULE_INBOX = 16, /* events that a dead pager had read are not lost */
+	RULE_SLOT = 17, /* descriptors go to the process that they were made for */
+	RULE_OWNER = 18, /* what another userfaultfd has is not evicted */
+	RULE_ONCE = 19, /* a child that has a userfaultfd gets no second one */
+	RULE_LEAVE = 20, /* a child without a place leaves when all of it is back, not before */
+	RULE_HOLD = 21, /* what was read and not put away is held by another process */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
 
 /* What a kernel may not have, or forbid. */
-enum mem_refused { REFUSED_RING = 1, REFUSED_SCAN = 2 };
+enum mem_refused {
+	REFUSED_RING = 1,
+	REFUSED_SCAN = 2,
+	REFUSED_PLACES = 3, /* all but a few of a context */
+};
+#define FEW_PLACES 4U
+#define FEW_LEAVERS 3U
 
 /* for mem_reached() */
 #define REACHED_STOP 20 /* a thread stands still */
 #define REACHED_FORK 21 /* a fork was read */
-#define REACHED_BORN 22 /* its child has a table */
+#define REACHED_READ 28 /* the same, and nobody else has its child's userfaultfd */
+#define REACHED_TABLE 26 /* its child has a table */
+#define REACHED_BORN 22 /* and a slot */
+#define REACHED_LEAVES 27 /* all of a child that leaves is back */
 #define REACHED_EVENT 23 /* a removal or a move was read */
 #define REACHED_FORGOT 24 /* and is in the table for one unit */
 #define REACHED_SMALL 25 /* a removal of less than a unit was read */

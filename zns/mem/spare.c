@@ -88,15 +88,11 @@ void spare_put(struct proc *p, const struct unit *u, struct zns_pages_ref ref, c
 	struct spare_ring *r = &m->spare->ring[kind];
 	uint32_t nr = (uint32_t)zns_min(zns_max(m->sh->dram / share[kind] / UNIT, (uint64_t)MIN),
 					(uint64_t)SPARE_MAX);
-	uint32_t i, born = 0, block = 0;
+	uint32_t i;
 
 	pthread_mutex_lock(&m->spare->lock);
 	i = r->next % nr;
 	r->next = i + 1;
-	if (r->place[i]) {
-		born = r->born[i];
-		block = r->block[i];
-	}
 	r->place[i] = ref.place;
 	r->hash[i] = ref.hash;
 	r->born[i] = p->born;
@@ -104,8 +100,6 @@ void spare_put(struct proc *p, const struct unit *u, struct zns_pages_ref ref, c
 	r->touched = zns_max(r->touched, i + 1);
 	memcpy(r->copy + i * UNIT, buf, UNIT);
 	pthread_mutex_unlock(&m->spare->lock);
-	if (born && kind == SPARE_AHEAD)
-		ahead_unused(m, born, block);
 }
 
 bool spare_take(struct proc *p, const struct unit *u, struct zns_pages_ref ref, void *buf)

@@ -93,6 +93,8 @@ static void counters(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->takeovers = sh->takeovers;
 	st->has_clean_units = st->has_clean_writes = st->has_kept = true;
 	st->clean_units = sh->clean_units;
+	st->has_left_processes = true;
+	st->left_processes = sh->left;
 	st->has_moved_units = true;
 	st->moved_units = sh->moved_units;
 	st->clean_writes = sh->clean_writes;
@@ -132,6 +134,9 @@ static void hibernation(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->has_frozen = st->has_record_units = st->has_wakes = true;
 	st->frozen = h->frozen[0] != 0;
 	st->record_units = record_nr(m);
+	st->has_record_left_out = st->has_record_missed = true;
+	st->record_left_out = h->left_out;
+	st->record_missed = h->missed;
 	st->wakes = h->wakes;
 }
 

@@ -27,6 +27,26 @@ struct job {
 	bool begun;
 };
 
+bool stop_orphaned(const struct proc *p)
+{
+	return getppid() != p->m->pid;
+}
+
+/*
+ * A successor that may begin at any time waits for who has said so before its pager died. True: it
+ * may have looked already, and nothing is begun.
+ */
+static bool too_late(struct shared_proc *sh, const struct proc *p)
+{
+	/* not getpid(): a child that shares our memory */
+	int32_t self = (int32_t)syscall(SYS_getpid);
+
+	if (stop_orphaned(p))
+		return true;
+	sh->tracer = self;
+	return stop_orphaned(p) && (atomic_compare_exchange_strong(&sh->tracer, &self, 0), true);
+}
+
 static int in_guest(struct zns_guest *g, void *arg)
 {
 	struct job *j = arg;
@@ -36,9 +56,8 @@ static int in_guest(struct zns_guest *g, void *arg)
 
 	if (!same_memory(j->p)) /* while it stands still, it stays so */
 		return -ESRCH;
-	/* not getpid(): a child that shares our memory; a successor waits for it */
-	if (j->p->sh)
-		j->p->sh->tracer = (int32_t)syscall(SYS_getpid);
+	if (j->p->sh && too_late(j->p->sh, j->p))
+		return -ESRCH;
 	j->begun = true;
 	mem_reached(REACHED_STOP);
 	nr = j->commit(j->arg, range);

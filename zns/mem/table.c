@@ -121,7 +121,8 @@ bool unit_unkeep(struct proc *p, struct unit *u, enum unit_state to)
 		if (STATE(word) != U_CLEAN)
 			return false;
 	} while (!atomic_compare_exchange_strong(&u->word, &word, WORD(to, 0)));
-	st->drop(st->arg, (struct zns_pages_ref){ .place = PLACE(word) });
+	if (!p->uncounted)
+		st->drop(st->arg, (struct zns_pages_ref){ .place = PLACE(word) });
 	return true;
 }
 

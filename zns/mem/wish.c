@@ -47,6 +47,12 @@ void hiber_rouse(struct zns_mem *m)
 	pthread_mutex_unlock(&m->hiber.lock);
 }
 
+void evictor_rouse(struct zns_mem *m)
+{
+	if (m->slow && atomic_exchange(&m->slow, false))
+		hiber_rouse(m);
+}
+
 void hiber_wait(struct zns_mem *m, long ms)
 {
 	struct timespec end;

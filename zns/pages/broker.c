@@ -11,6 +11,7 @@
 
 /* between two reports; a dump that waits for our zones waits as long */
 #define REPORT_MS 1000u
+#define QUIET_MS 2000u /* the same while nothing is read or written */
 #define WRITES_MS 200u /* the same while there are puts */
 #define WRITES_NS 2000000000ull /* so long after the last one */
 #define AGAIN_NS 1000000000ull /* between two attempts to find a broker */
@@ -306,13 +307,26 @@ static int broker_fd(struct zns_pages *ps)
 	return fd;
 }
 
+/* *MOVED: bytes read and written when it was last called. */
+static uint32_t until_report_ms(struct zns_pages *ps, uint64_t *moved)
+{
+	struct zns_pages_stat st;
+	uint64_t before = *moved;
+
+	zns_pages_stat(ps, &st);
+	*moved = st.written_bytes + st.read_bytes;
+	if (zns_mono_ns() - ps->put_ns < WRITES_NS)
+		return WRITES_MS;
+	return *moved == before ? QUIET_MS : REPORT_MS;
+}
+
 void *pages_thread(void *arg)
 {
 	struct zns_pages *ps = arg;
-	uint64_t tried = 0, drained;
+	uint64_t tried = 0, moved = 0, drained;
 
 	while (!ps->stop) {
-		uint32_t ms = zns_mono_ns() - ps->put_ns < WRITES_NS ? WRITES_MS : REPORT_MS;
+		uint32_t ms = until_report_ms(ps, &moved);
 		struct pollfd p[2] = { { .fd = ps->wake, .events = POLLIN },
 				       { .fd = broker_fd(ps), .events = POLLRDHUP } };
 
@@ -326,6 +340,7 @@ void *pages_thread(void *arg)
 			drained = 0;
 		if (ps->stop)
 			break;
+		pages_look_plain(ps);
 		/* also finds that the broker is gone */
 		pages_step(ps, p[1].revents ? 0 : ms * 900000ull, NULL);
 		give_back(ps);

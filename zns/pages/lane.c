@@ -58,7 +58,8 @@ static const void *gather(struct lane *l, uint32_t nr)
 	const void *const *u = l->units + l->done;
 	uint32_t i;
 
-	for (i = 1; i < nr; i++)
+	/* encrypted in the lane's own memory: the caller still wants it as it is */
+	for (i = l->ps->key && !l->as_is ? nr + 1 : 1; i < nr; i++)
 		if ((const uint8_t *)u[i] != (const uint8_t *)u[0] + (size_t)i * ZNS_PAGES_UNIT)
 			break;
 	if (i == nr)
@@ -68,14 +69,25 @@ static const void *gather(struct lane *l, uint32_t nr)
 	return l->stage;
 }
 
-static void describe(const uint8_t *unit, struct zns_pages_ref *ref, uint64_t place)
+/* What the device gets, and how it is known again. */
+static int prepare(const struct lane *l, const uint8_t *unit, struct zns_pages_ref *ref,
+		   uint64_t place, struct zns_err *err)
 {
 	uint64_t piece[ZNS_PAGES_PIECES];
+	int ret = 0;
 
-	ref->place = place;
+	*ref = (struct zns_pages_ref){ .place = place };
+	if (l->ps->key) {
+		if (!l->as_is) /* it is in our stage */
+			ret = zns_memory_seal(l->ps->key, ref->nonce, (uint8_t *)unit,
+					      ZNS_PAGES_UNIT, ref->tag, err);
+		ref->hash = zns_hash(unit, ZNS_PAGES_UNIT);
+		return ret;
+	}
 	ref->hash = zns_hash_pieces(unit, ZNS_PAGES_UNIT, ZNS_PAGES_PIECE, piece);
 	for (uint32_t i = 0; i < ZNS_PAGES_PIECES; i++)
 		ref->piece[i] = (uint32_t)piece[i];
+	return 0;
 }
 
 /* One command. The hash is of what is given to the device. */
@@ -86,11 +98,13 @@ static int write_chunk(struct lane *l, struct zns_err *err)
 		 nr = zns_min(zns_min(l->n - l->done, room), CHUNK_UNITS), i;
 	const uint8_t *from = gather(l, nr);
 	size_t len = (size_t)nr * ZNS_PAGES_UNIT;
-	int ret;
+	int ret = 0;
 
-	for (i = 0; i < nr; i++)
-		describe(from + (size_t)i * ZNS_PAGES_UNIT, &l->refs[l->done + i],
-			 pages_place(l->zone, (uint32_t)(l->wp / ZNS_PAGES_UNIT) + i));
+	for (i = 0; i < nr && !ret; i++)
+		ret = prepare(l, from + (size_t)i * ZNS_PAGES_UNIT, &l->refs[l->done + i],
+			      pages_place(l->zone, (uint32_t)(l->wp / ZNS_PAGES_UNIT) + i), err);
+	if (ret)
+		return -EBADF; /* of all zones alike */
 	zns_bucket_take(ps->bucket, len);
 	after_reads(l);
 	ret = zns_dev_write(ps->s.dev, l->zone, l->wp, from, len, err);

@@ -39,8 +39,8 @@ static int connect_to(const uint8_t device[ZNS_UUID_LEN], struct zns_session *s,
 		      zns_session_connect(s, &reg, 0, err);
 }
 
-int zns_origin_container(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint[ZNS_UUID_LEN],
-			 char name[ZNS_NAME_MAX + 1], struct zns_err *err)
+int zns_origin_look(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint[ZNS_UUID_LEN],
+		    char name[ZNS_NAME_MAX + 1], bool *encrypted, struct zns_err *err)
 {
 	struct zns_session s;
 	ZnsPb__Response *r;
@@ -50,6 +50,7 @@ int zns_origin_container(const uint8_t device[ZNS_UUID_LEN], const uint8_t check
 		ret = zns_session_lease(&s, checkpoint, false, &r, err);
 	if (!ret) {
 		snprintf(name, ZNS_NAME_MAX + 1, "%s", r->checkpoints[0]->container);
+		*encrypted = r->checkpoints[0]->crypt != NULL;
 		zns_pb__response__free_unpacked(r, NULL);
 	}
 	zns_session_close(&s);

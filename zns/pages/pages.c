@@ -27,17 +27,28 @@ static int take_over(struct zns_pages *ps, const struct zns_pages_params *p, str
 	if (ret)
 		return ret;
 	if (memcmp(ps->context.device, ps->s.reg.uuid, ZNS_UUID_LEN) ||
-	    strcmp(ps->context.container, p->container))
+	    strcmp(ps->context.container, p->container) || ps->context.encrypted != !!p->key_fd)
 		return zns_fail(err, -ESTALE, "these descriptors are of another memory context");
-	return 0;
+	if (p->key_fd)
+		ret = zns_memory_key_take(*p->key_fd, ps->context.id, &ps->key, err);
+	pages_look_plain(ps);
+	return ret;
 }
 
 static int make(struct zns_pages *ps, const struct zns_pages_params *p, struct zns_err *err)
 {
-	int ret = zns_uuid_generate(ps->context.id);
+	int ret = zns_uuid_generate(ps->context.id), encrypt = p->encrypt;
 
 	if (ret)
 		return zns_fail_sys(err, ret, "no random UUID");
+	if (!encrypt)
+		encrypt = pages_encrypt(ps, err);
+	ret = zns_min(encrypt, 0);
+	if (!ret && encrypt)
+		ret = zns_memory_key_new(ps->context.id, &ps->key, err);
+	if (ret)
+		return ret;
+	ps->context.encrypted = encrypt;
 	memcpy(ps->context.device, ps->s.reg.uuid, ZNS_UUID_LEN);
 	snprintf(ps->context.container, sizeof(ps->context.container), "%s", p->container);
 	ps->counted = true;
@@ -155,6 +166,7 @@ void zns_pages_close(struct zns_pages *ps, bool end)
 	if (ps->wake >= 0)
 		close(ps->wake);
 	zns_bucket_free(ps->bucket);
+	zns_memory_key_free(ps->key);
 	pthread_mutex_destroy(&ps->put);
 	pthread_mutex_destroy(&ps->jobs);
 	pthread_mutex_destroy(&ps->ask);
@@ -174,12 +186,17 @@ int zns_pages_fds(const struct zns_pages *ps, int fds[ZNS_PAGES_FDS])
 	return ZNS_PAGES_FDS;
 }
 
+int zns_pages_key_fd(const struct zns_pages *ps)
+{
+	return ps->key ? zns_memory_key_fd(ps->key) : -1;
+}
+
 /* ---- writing ---- */
 
 /* Divides what is left among lanes that are in nobody's way; each gets whole chunks. Returns how
  * many have a part. */
 static uint32_t divide(struct zns_pages *ps, const void *const units[], struct zns_pages_ref *refs,
-		       uint32_t n, struct lane *part[LANES_MAX])
+		       uint32_t n, bool as_is, struct lane *part[LANES_MAX])
 {
 	uint32_t nr = 0, at = 0, each, i;
 
@@ -199,6 +216,7 @@ static uint32_t divide(struct zns_pages *ps, const void *const units[], struct z
 
 		l->units = units + at;
 		l->refs = refs + at;
+		l->as_is = as_is;
 		l->n = zns_min(each, n - at);
 		l->done = 0;
 		l->ret = 0;
@@ -232,6 +250,7 @@ struct rest {
 	struct zns_pages_ref *refs;
 	uint32_t *at;
 	uint32_t n;
+	bool as_is;
 };
 
 static void collect(struct rest *r, struct lane *part[], uint32_t nr,
@@ -298,10 +317,16 @@ static int put_all(struct zns_pages *ps, struct rest *r, struct zns_pages_ref *o
 
 		if (ret)
 			return ret;
+		if (ps->forbidden)
+			return zns_fail(err, -EDQUOT,
+					"this machine encrypts what goes to %s by now, and this "
+					"context is not encrypted: `znsctl memory detach` it and "
+					"attach it again",
+					ps->s.reg.path);
 		if (ps->give_way)
 			for (uint32_t i = 0; i < ps->nr_lanes; i++)
 				lane_let_go(&ps->lanes[i]);
-		nr = divide(ps, r->units, r->refs, r->n, part);
+		nr = divide(ps, r->units, r->refs, r->n, r->as_is, part);
 		if (nr) {
 			run(ps, part, nr);
 			ret = judge(part, nr, err);
@@ -324,11 +349,11 @@ static int put_all(struct zns_pages *ps, struct rest *r, struct zns_pages_ref *o
 	return 0;
 }
 
-int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
-		  struct zns_pages_ref *refs, struct zns_err *err)
+static int put_units(struct zns_pages *ps, const void *const units[], uint32_t n, bool as_is,
+		     struct zns_pages_ref *refs, struct zns_err *err)
 {
 	struct zns_err local = ZNS_ERR_INIT;
-	struct rest r = { .n = n };
+	struct rest r = { .n = n, .as_is = as_is };
 	int ret;
 
 	if (!err)
@@ -358,6 +383,18 @@ int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
 	free(r.refs);
 	free(r.at);
 	return ret;
+}
+
+int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
+		  struct zns_pages_ref *refs, struct zns_err *err)
+{
+	return put_units(ps, units, n, false, refs, err);
+}
+
+int zns_pages_put_as_is(struct zns_pages *ps, const void *const units[], uint32_t n,
+			struct zns_pages_ref *refs, struct zns_err *err)
+{
+	return put_units(ps, units, n, true, refs, err);
 }
 
 void zns_pages_rate(struct zns_pages *ps, uint32_t mibps)
@@ -403,7 +440,8 @@ static int other_bytes(const struct zns_pages *ps, uint64_t place, struct zns_er
 	return zns_fail(err, -EBADMSG, "unit %u of zone %u is not what was written", unit, zone);
 }
 
-int zns_pages_get(struct zns_pages *ps, struct zns_pages_ref ref, void *buf, struct zns_err *err)
+int zns_pages_get_as_is(struct zns_pages *ps, struct zns_pages_ref ref, void *buf,
+			struct zns_err *err)
 {
 	struct zns_err local = ZNS_ERR_INIT;
 	int ret;
@@ -416,6 +454,22 @@ int zns_pages_get(struct zns_pages *ps, struct zns_pages_ref ref, void *buf, str
 	return zns_hash(buf, ZNS_PAGES_UNIT) == ref.hash ? 0 : other_bytes(ps, ref.place, err);
 }
 
+int zns_pages_get(struct zns_pages *ps, struct zns_pages_ref ref, void *buf, struct zns_err *err)
+{
+	struct zns_err local = ZNS_ERR_INIT;
+	int ret;
+
+	if (!ps->key)
+		return zns_pages_get_as_is(ps, ref, buf, err);
+	if (!err)
+		err = &local;
+	ret = read_part(ps, ref.place, 0, buf, ZNS_PAGES_UNIT, err);
+	if (ret)
+		return ret;
+	ret = zns_memory_open(ps->key, ref.nonce, buf, ZNS_PAGES_UNIT, ref.tag, err);
+	return ret == -EBADMSG ? other_bytes(ps, ref.place, err) : ret;
+}
+
 int zns_pages_get_piece(struct zns_pages *ps, const struct zns_pages_ref *ref, uint32_t nr,
 			void *buf, struct zns_err *err)
 {
@@ -426,6 +480,8 @@ int zns_pages_get_piece(struct zns_pages *ps, const struct zns_pages_ref *ref, u
 		err = &local;
 	if (nr >= ZNS_PAGES_PIECES)
 		return zns_fail(err, -EINVAL, "a unit has %u pieces", ZNS_PAGES_PIECES);
+	if (ps->key)
+		return zns_fail(err, -EOPNOTSUPP, "pieces of an encrypted unit");
 	if (ZNS_PAGES_PIECE % ps->s.dev->geo.block_size)
 		return zns_fail(err, -EOPNOTSUPP, "blocks of %u bytes", ps->s.dev->geo.block_size);
 	ret = read_part(ps, ref->place, nr * ZNS_PAGES_PIECE, buf, ZNS_PAGES_PIECE, err);

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include "zns/bucket.h"
 #include "zns/context.h"
+#include "zns/crypt_memory.h"
 #include "zns/pages.h"
 #include "zns/session.h"
 
@@ -43,6 +44,7 @@ struct lane {
 	/* its part of a put */
 	const void *const *units;
 	struct zns_pages_ref *refs;
+	bool as_is; /* they are encrypted already */
 	uint32_t n, done;
 	int ret;
 	struct zns_err err;
@@ -55,6 +57,7 @@ struct zns_pages {
 	struct zns_session s;
 	struct zns_context context;
 	int lock_fd;
+	struct zns_memory_key *key; /* NULL: in clear */
 	uint32_t qos_mibps, width;
 	struct zns_bucket *bucket;
 
@@ -73,6 +76,7 @@ struct zns_pages {
 	_Atomic uint64_t rate; /* bytes per second */
 	uint64_t ask_at; /* asked again when so much has been written */
 	char refused[400]; /* what it said against writes then; "": nothing */
+	atomic_bool forbidden; /* this machine wants encryption since, and this is none */
 	uint32_t *over, nr_over, max_over; /* zones to be named as done */
 	uint32_t *bad, nr_bad, max_bad; /* zones to be named as failed */
 	_Atomic uint32_t epoch; /* of the connection */
@@ -116,6 +120,11 @@ int pages_step(struct zns_pages *ps, uint64_t older_than_ns, struct zns_err *err
 void pages_over(struct zns_pages *ps, uint32_t zone, bool bad);
 void pages_end(struct zns_pages *ps);
 void *pages_thread(void *ps); /* reconnects, gives zones back, reports */
+
+/* policy.c: must a new context be encrypted? 1, 0 or -errno. One in clear that goes on: may it
+ * still write? */
+int pages_encrypt(struct zns_pages *ps, struct zns_err *err);
+void pages_look_plain(struct zns_pages *ps);
 
 /* lane.c */
 int lanes_start(struct zns_pages *ps, struct zns_err *err);

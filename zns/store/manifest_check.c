@@ -6,6 +6,7 @@
 #include <string.h>
 #include "store_int.h"
 #include "zns/crypt.h"
+#include "zns/crypt_memory.h"
 #include "zns/image_map.h"
 #include "zns/layout.h"
 
@@ -59,6 +60,21 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 	if (i->has_tags && i->tags.len != ZNS_TAG_BYTES * i->n_csums)
 		return zns_fail(c->err, -EBADMSG, "image %s: %zu bytes of tags for %zu units",
 				i->name, i->tags.len, i->n_csums);
+	return 0;
+}
+
+/* Encrypted units of a memory context: a part, with a key of their own and their nonces. */
+static int check_memory(const ZnsPb__Image *i, const struct ctx *c)
+{
+	if (!i->has_memory_key && !i->has_nonces)
+		return 0;
+	if (!i->has_memory_key || !i->has_nonces || !c->encrypted || !i->part || !i->n_csums ||
+	    i->has_unit_base || i->memory_key.len != ZNS_MEMORY_SEALED ||
+	    i->nonces.len != i->n_csums * ZNS_MEMORY_NONCE)
+		return zns_fail(c->err, -EBADMSG,
+				"image %s: an impossible key of a memory context, or impossible "
+				"nonces",
+				i->name);
 	return 0;
 }
 
@@ -148,6 +164,8 @@ static int check_image(const ZnsPb__Manifest *m, size_t n, struct ctx *c)
 		ret = zns_fail(c->err, -EBADMSG, "image %s: a part that is a file beside", i->name);
 	if (!ret)
 		ret = check_unit(i, c);
+	if (!ret)
+		ret = check_memory(i, c);
 	for (size_t s = 0; s < i->n_segments && !ret; s++) {
 		ret = check_segment(i, s, off, c);
 		off += i->segments[s]->len;

@@ -20,6 +20,7 @@ struct zns_bucket {
 	pthread_cond_t stopped;
 	bool stop;
 	uint32_t mibps;
+	uint64_t passed; /* bytes */
 	uint64_t earned_ns; /* all that was taken is earned at this time; 0: nothing yet */
 };
 
@@ -62,6 +63,16 @@ uint32_t zns_bucket_rate(struct zns_bucket *b)
 	return mibps;
 }
 
+uint64_t zns_bucket_passed(struct zns_bucket *b)
+{
+	uint64_t passed;
+
+	pthread_mutex_lock(&b->lock);
+	passed = b->passed;
+	pthread_mutex_unlock(&b->lock);
+	return passed;
+}
+
 size_t zns_bucket_slice(struct zns_bucket *b)
 {
 	uint64_t mibps = b ? zns_bucket_rate(b) : 0;
@@ -90,6 +101,7 @@ void zns_bucket_take(struct zns_bucket *b, size_t bytes)
 		       !pthread_cond_clockwait(&b->stopped, &b->lock, CLOCK_MONOTONIC, &ts))
 			;
 	}
+	b->passed += bytes;
 	pthread_mutex_unlock(&b->lock);
 }
 

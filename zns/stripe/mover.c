@@ -35,6 +35,15 @@ static bool is_victim(const struct zns_mover_params *p, uint32_t zone)
 	return false;
 }
 
+/* The group that what is in @zone goes to. */
+static uint32_t group_for(const struct zns_mover_params *p, uint32_t zone)
+{
+	for (uint32_t i = 0; p->to_group && i < p->nr_victims; i++)
+		if (p->victims[i] == zone)
+			return p->to_group[i];
+	return p->zone_group[zone];
+}
+
 static int add_unit(struct mover *v, const struct mover_unit *u, struct zns_err *err)
 {
 	if (zns_grow(v->units, v->nr_units, v->max_units))
@@ -125,6 +134,9 @@ static int get_slot(struct mover *v, uint32_t group, uint64_t need, struct zns_e
 	ret = v->p->zone_get(v->p->arg, group, need, &done, s != NULL, &got, err);
 	if (ret)
 		return ret;
+	if (v->p->to_group && got.group != group)
+		return zns_fail(err, -ENOSPC, "group %u has no zone for %llu bytes", group,
+				(unsigned long long)need);
 	if (is_victim(v->p, got.zone) || got.capacity - zns_min(got.start, got.capacity) < need)
 		return zns_fail(err, -EPROTO, "zone %u is no place for %llu bytes", got.zone,
 				(unsigned long long)need);
@@ -195,7 +207,7 @@ static int copy_piece(struct mover *v, struct mover_piece *pc, struct zns_err *e
 	uint32_t block = v->p->dev->geo.block_size;
 	size_t i = pc->first, end = pc->first + pc->nr, from_unit;
 	uint64_t from = pc->start, to;
-	int ret = get_slot(v, v->p->zone_group[pc->zone], pc->end - pc->start, err);
+	int ret = get_slot(v, group_for(v->p, pc->zone), pc->end - pc->start, err);
 
 	if (ret)
 		return ret;

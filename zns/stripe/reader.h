@@ -14,6 +14,7 @@ struct zns_rimage {
 	struct zns_reader *r;
 	const ZnsPb__Image *pb;
 	const struct zns_crypt *crypt; /* NULL: none, or no key */
+	struct zns_memory_key *memory; /* of a memory context's units, if there is a key */
 	uint32_t index, level;
 	uint32_t place; /* in its own manifest */
 	struct zns_seg *seg;

@@ -25,6 +25,12 @@ static int image_init(struct zns_reader *r, uint32_t n, const ZnsPb__Image *pb, 
 		ret = zns_seg_init(&i->seg[s], pb->segments[s], pb->unit, err);
 	for (size_t s = 0; s < pb->n_segments && !ret; s++)
 		r->width = zns_max(r->width, r->img[n].seg[s].nr);
+	if (!ret && i->crypt && pb->has_memory_key) {
+		ret = zns_memory_key_get(i->crypt, pb->memory_key.data, pb->memory_key.len,
+					 &i->memory, err);
+		if (ret)
+			zns_wrap(err, "image %s", pb->name);
+	}
 	if (!pb->map)
 		r->buf_len = zns_max(r->buf_len, (size_t)pb->unit + 2 * r->dev->geo.block_size);
 	return ret;
@@ -189,6 +195,7 @@ void zns_reader_free(struct zns_reader *r)
 		for (size_t s = 0; r->img[n].seg && s < r->img[n].pb->n_segments; s++)
 			zns_seg_fini(&r->img[n].seg[s]);
 		free(r->img[n].seg);
+		zns_memory_key_free(r->img[n].memory);
 		if (r->img[n].runs)
 			runs_fini(r->img[n].runs);
 		free(r->img[n].runs);

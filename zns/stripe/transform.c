@@ -34,9 +34,12 @@ int transform_seal(const struct zns_crypt *c, ZnsPb__Manifest *m, uint8_t seal[Z
 	return zns_crypt_seal_manifest(c, m, seal, err);
 }
 
-int transform_in(const struct zns_crypt *c, const ZnsPb__Image *pb, uint32_t image, uint64_t unit,
-		 uint8_t *buf, size_t len, struct zns_err *err)
+int transform_in(const struct zns_crypt *c, const struct zns_memory_key *m, const ZnsPb__Image *pb,
+		 uint32_t image, uint64_t unit, uint8_t *buf, size_t len, struct zns_err *err)
 {
+	if (m)
+		return zns_memory_open(m, pb->nonces.data + unit * ZNS_MEMORY_NONCE, buf, len,
+				       pb->tags.data + unit * ZNS_TAG_BYTES, err);
 	if (c && pb->has_tags)
 		return zns_crypt_open_unit(c, image, pb->name, pb->unit_base + unit, buf, len,
 					   pb->tags.data + unit * ZNS_TAG_BYTES, err);

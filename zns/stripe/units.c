@@ -78,7 +78,7 @@ static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 	ret = read_span(r, &s, c->buf, err);
 	if (ret)
 		return zns_wrap(err, "image %s", i->pb->name);
-	ret = transform_in(i->crypt, i->pb, i->place, c->k, c->buf + c->skip, len, err);
+	ret = transform_in(i->crypt, i->memory, i->pb, i->place, c->k, c->buf + c->skip, len, err);
 	return ret == -EBADMSG ? bad_unit(r, c, &s, err) : ret;
 }
 

@@ -6,16 +6,19 @@
  * model time (vtime/), which criu cannot follow.
  *
  *   ckptload dump CONTAINER MIB QOS DIR    the images go to the device; the handle to DIR, a new
- * directory ckptload restore DIR                   into memory; every word is compared with what
- * `dump` had there Options: --device DEV, --admission A, --alloc A, --qos-max MIBPS, --option
- * NAME=VALUE (not known to this program: refused),
- *   --at NS (begin at that CLOCK_MONOTONIC), --seed N, --images N (small images, of 4 KiB).
+ *                                          directory
+ *   ckptload restore DIR                   into memory; every word is compared with what `dump` had
+ *
+ * Options: --device DEV, --admission A, --alloc A, --qos-max MIBPS, --weight N, --stripe SIZE,
+ * --at NS (begin at that CLOCK_MONOTONIC), --seed N, --images N (small images, of 4 KiB),
+ * --sample MS (a restore: how much of the memory is there, each so many ms).
  * Prints one line of JSON: the times of each step in ns of CLOCK_MONOTONIC, and what the helper
  * said.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +35,8 @@
 #define SEND_BYTES (8u << 20) /* criu tells the helper of so much memory at once */
 
 static struct {
-	const char *device, *admission, *alloc, *qos_max;
-	uint64_t at, seed, images;
+	const char *device, *admission, *alloc, *qos_max, *weight, *stripe;
+	uint64_t at, seed, images, sample;
 } opt = { .seed = 1, .images = 8 };
 
 static int helper = -1;
@@ -155,6 +158,8 @@ static void begin(uint32_t op, const char *container, const char *qos, const cha
 	snprintf(b.admission, sizeof(b.admission), "%s", opt.admission ? opt.admission : "");
 	snprintf(b.alloc, sizeof(b.alloc), "%s", opt.alloc ? opt.alloc : "");
 	snprintf(b.qos_max, sizeof(b.qos_max), "%s", opt.qos_max ? opt.qos_max : "");
+	snprintf(b.stripe, sizeof(b.stripe), "%s", opt.stripe ? opt.stripe : "");
+	snprintf(b.weight, sizeof(b.weight), "%s", opt.weight ? opt.weight : "");
 	ask(op, &h, &b, sizeof(b), fd, r);
 	close(fd);
 }
@@ -251,8 +256,52 @@ static int dump(const char *container, const char *mib, const char *qos, const c
 	return 0;
 }
 
+/* How much of the memory is there. */
+static uint64_t filled(void)
+{
+	uint64_t nr = mem_len / 4096, n = 0;
+	unsigned char *in = malloc(nr + 1);
+
+	if (!in || mincore(mem, mem_len, in))
+		fail("mincore", strerror(errno));
+	for (uint64_t i = 0; i < nr; i++)
+		n += in[i] & 1;
+	free(in);
+	return n * 4096;
+}
+
+#define SAMPLES 4096
+static struct {
+	uint64_t ns, bytes;
+} samples[SAMPLES];
+static unsigned nr_samples;
+static volatile bool sampled;
+
+static void *sampler(void *arg)
+{
+	struct timespec step = { (time_t)(opt.sample / 1000), (long)(opt.sample % 1000) * 1000000 };
+
+	while (!sampled && nr_samples < SAMPLES) {
+		samples[nr_samples].ns = zns_mono_ns();
+		samples[nr_samples++].bytes = filled();
+		nanosleep(&step, NULL);
+	}
+	return arg;
+}
+
+static void put_samples(void)
+{
+	printf(", \"samples\": [");
+	for (unsigned i = 0; i < nr_samples; i++)
+		printf("%s[%llu, %llu]", i ? ", " : "", (unsigned long long)samples[i].ns,
+		       (unsigned long long)samples[i].bytes);
+	printf("]");
+}
+
 static int restore(const char *dir)
 {
+	pthread_t watcher;
+
 	struct zw_reply r;
 	uint64_t start, go;
 	struct zw_iov v;
@@ -267,11 +316,19 @@ static int restore(const char *dir)
 	take_memory(r.size);
 	v = (struct zw_iov){ (uintptr_t)mem, mem_len };
 	h = (struct zw_hdr){ .image = r.image, .nr = 1 };
+	if (opt.sample && pthread_create(&watcher, NULL, sampler, NULL))
+		fail("thread", "cannot be started");
 	ask(ZW_READ, &h, &v, sizeof(v), -1, &r);
+	sampled = true;
 	printf("{\"kind\": \"restore\", \"bytes\": %llu, \"start_ns\": %llu, \"admitted_ns\": %llu, "
-	       "\"end_ns\": %llu}\n",
+	       "\"end_ns\": %llu",
 	       (unsigned long long)mem_len, (unsigned long long)start, (unsigned long long)go,
 	       (unsigned long long)zns_mono_ns());
+	if (opt.sample) {
+		pthread_join(watcher, NULL);
+		put_samples();
+	}
+	printf("}\n");
 	for (uint64_t i = 0; i < mem_len / 8; i++)
 		if (((uint64_t *)mem)[i] != word_at(i))
 			fail("restore", "the memory is not what was dumped");
@@ -288,6 +345,9 @@ int main(int argc, char **argv)
 		{ "seed", required_argument, NULL, 's' },
 		{ "images", required_argument, NULL, 'i' },
 		{ "qos-max", required_argument, NULL, 'm' },
+		{ "sample", required_argument, NULL, 'p' },
+		{ "stripe", required_argument, NULL, 'e' },
+		{ "weight", required_argument, NULL, 'w' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c, rc = 2;
@@ -309,6 +369,12 @@ int main(int argc, char **argv)
 			opt.alloc = optarg;
 		else if (c == 'm')
 			opt.qos_max = optarg;
+		else if (c == 'p')
+			opt.sample = strtoull(optarg, NULL, 10);
+		else if (c == 'e')
+			opt.stripe = optarg;
+		else if (c == 'w')
+			opt.weight = optarg;
 		else if (c == 't')
 			opt.at = strtoull(optarg, NULL, 10);
 		else if (c == 's')

@@ -24,7 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import exp_compact  # noqa: E402
 import exp_criu  # noqa: E402
 import exp_dumps  # noqa: E402
+import exp_fragmentation  # noqa: E402
 import exp_isolation  # noqa: E402
+import exp_paging  # noqa: E402
 import stage  # noqa: E402
 
 EXPERIMENTS = {
@@ -37,9 +39,12 @@ EXPERIMENTS = {
     'periodic': ('Periodic checkpoints', exp_dumps.periodic),
     'scaling': ('N zones against one', exp_dumps.scaling),
     'compact': ('A dump beside compaction', exp_compact.compaction),
+    'weights': ('Tenants of several weights restore together', exp_fragmentation.weights),
+    'paging': ('Dumps beside a program whose memory is on zones', exp_paging.paging),
+    'defrag': ('A scattered checkpoint, before and after --defrag, beside a neighbour', exp_fragmentation.defrag),
     'criu': ('The same with criu itself, in wall time, bandwidths scaled', exp_criu.wall),
 }
-SMOKE = ['writers', 'beside', 'five', 'compact']
+SMOKE = ['writers', 'beside', 'five', 'compact', 'defrag']
 TESTS = {'>=': lambda a, b: a >= b, '<=': lambda a, b: a <= b, '>': lambda a, b: a > b, '<': lambda a, b: a < b}
 
 
@@ -86,7 +91,7 @@ class Report:
     def control(self, *check):
         self.check('control', *check)
 
-    def write(self, head):
+    def write(self, head, title='The papers\' experiments'):
         rows = [[c['kind'], c['what'], f"{c['value']:.3f}", f"{c['relation']} {c['bound']}",
                  'yes' if c['met'] else '**no**']
                 for c in self.checks]
@@ -94,7 +99,7 @@ class Report:
         self.text(head)
         self.body += ['## Aims and controls', '']
         self.table(['', 'what', 'measured', 'wanted', 'met'], rows)
-        (self.dir / 'report.md').write_text('\n'.join(['# The papers\' experiments', '', *self.body, *body]) + '\n')
+        (self.dir / 'report.md').write_text('\n'.join([f'# {title}', '', *self.body, *body]) + '\n')
         (self.dir / 'results.json').write_text(json.dumps({'checks': self.checks}, indent=1) + '\n')
 
 

@@ -24,8 +24,8 @@ static uint32_t writers(const struct zns_sharer *s, uint32_t nr, uint32_t group)
 
 uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr,
 			  const struct zns_sharer *sharers, uint32_t nr_sharers, double want,
-			  uint32_t least, uint32_t most, uint32_t first, double ceiling,
-			  uint32_t *order, uint32_t found)
+			  double weight, uint32_t least, uint32_t most, uint32_t first,
+			  double ceiling, uint32_t *order, uint32_t found)
 {
 	uint32_t n = zns_min(least, zns_min(most, found));
 	double parts = 0;

@@ -50,6 +50,8 @@ class Job:
         self.name, self.command, self.start_s, self.env = name, command, start_s, env or {}
         self.log = self.out = None
         self.plain = False      # its output is not that of a checkpoint
+        self.program = None     # one that runs already: it is told when to begin
+        self.sleepers = 1       # threads that wait for the beginning
 
 
 class Stage:
@@ -69,7 +71,7 @@ class Stage:
         self.env.update(env or {})
         if broker:
             self.env.update(ZNS_LIBEXEC=str(self.programs_with(broker)))
-        self.clock, self.serial = None, 0
+        self.clock, self.serial, self.programs = None, 0, []
         if not wall:
             self.clock = Clock(self.bench, self.dir / 'clock')
             self.env.update(LD_PRELOAD=str(self.bench / 'vtime.so'), ZNS_VTIME=str(self.dir / 'clock'))
@@ -103,6 +105,8 @@ class Stage:
         self.close()
 
     def close(self):
+        for program in self.programs:
+            program.close()
         try:
             pid = self.ctl('status')['broker_pid']
             os.kill(pid, signal.SIGTERM)
@@ -121,6 +125,13 @@ class Stage:
         if done.returncode:
             raise Failed(f'znsctl {" ".join(map(str, args))}: exit {done.returncode}: {done.stderr.strip()}')
         return json.loads(done.stdout) if done.stdout.strip() else {}
+
+    def program(self, name, *args):
+        """One of the bench's own, until it ends."""
+        done = subprocess.run([self.bench / name, *map(str, args)], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=120)
+        if done.returncode:
+            raise Failed(f'{name}: exit {done.returncode}: {done.stderr.strip()}')
 
     def now(self):
         return int(self.clock.ask('now')[0]) if self.clock else time.monotonic_ns()
@@ -159,8 +170,11 @@ class Stage:
             command += [f'--{key}', value]
         return Job(container, command, start_s)
 
-    def restore(self, container, start_s=0.0, seed=1):
-        return Job(container, [self.bench / 'ckptload', 'restore', self.dir / container, '--seed', seed], start_s)
+    def restore(self, container, start_s=0.0, seed=1, **options):
+        command = [self.bench / 'ckptload', 'restore', self.dir / container, '--seed', seed]
+        for key, value in options.items():
+            command += [f'--{key}', value]
+        return Job(container, command, start_s)
 
     def compact(self, *options, start_s=0.0):
         """znsctl compact; its result is what it prints."""
@@ -174,16 +188,23 @@ class Stage:
         if self.clock:
             self.clock.ask('hold')
         begin = self.now() + (LEAD_NS if self.clock else 20 * LEAD_NS)
+        starts = {begin + round(job.start_s * 1e9) for job in jobs}
         procs, done = [], []
         for job in jobs:
             at = begin + round(job.start_s * 1e9)
             fio = job.log is not None
+            if job.program:
+                procs.append(job.program.begin(at))
+                continue
             command = [*map(str, job.command), *([f'--zns_start={at}'] if fio else ['--at', str(at)])]
             procs.append(subprocess.Popen(command, env={**self.env, **job.env}, cwd=self.dir, stdin=subprocess.DEVNULL,
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         if self.clock:
-            self.clock.ask(f'go {len(jobs)} {begin}')
+            self.clock.ask(f'go {sum(job.sleepers for job in jobs)} {" ".join(map(str, starts))}')
         for job, proc in zip(jobs, procs):
+            if job.program:
+                done.append(job.program.end(begin))
+                continue
             try:
                 out, err = proc.communicate(timeout=300)
             except subprocess.TimeoutExpired:
@@ -209,6 +230,7 @@ class Checkpoint:
         self.admitted = (found['admitted_ns'] - begin) / 1e9
         self.end = (found['end_ns'] - begin) / 1e9
         self.said = found.get('admitted', ''), found.get('committed', '')
+        self.samples = [((ns - begin) / 1e9, done) for ns, done in found.get('samples', [])]
         self.rate = self.mibps      # of a dump, its data phase alone, where somebody asks for it
 
     @property
@@ -218,6 +240,18 @@ class Checkpoint:
     @property
     def mibps(self):
         return self.bytes / MIB / (self.end - self.admitted)
+
+    def done_at(self, when):
+        """Bytes that a restore had brought by then, by its samples."""
+        before = [(0, 0), *[x for x in self.samples if x[0] <= when]][-1]
+        after = next((x for x in self.samples if x[0] > when), (self.end, self.bytes))
+        if after[0] <= before[0]:
+            return after[1]
+        return before[1] + (after[1] - before[1]) * min(1, (when - before[0]) / (after[0] - before[0]))
+
+    def within(self, start, end):
+        """MiB/s of a restore in this time."""
+        return (self.done_at(end) - self.done_at(start)) / MIB / (end - start)
 
 
 class Fio:

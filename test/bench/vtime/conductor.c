@@ -2,9 +2,9 @@
 /*
  * vtime FILE: makes FILE, the state of one virtual clock (vtime.h), and moves that clock for as
  * long as its standard input is open. Lines in, one line out for each: hold     the clock stands
- * still from now on, so that what shall begin together can be prepared go N NS  once N threads
- * sleep until the time NS or later: let it run now      its nanoseconds stat     its nanoseconds,
- * how often it was moved, how often the kernel was asked
+ * still from now on, so that what shall begin together can be prepared go N NS... once N threads
+ * sleep until exactly one of these times: let it run now      its nanoseconds stat     its
+ * nanoseconds, how often it was moved, how often the kernel was asked
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +20,7 @@
 
 #define STUCK_NS 200000 /* look again so soon at threads that were running */
 #define IDLE_NS 20000000
+#define STARTS_MAX 64
 
 static struct vt_shared *vt;
 static uint64_t asked;
@@ -172,7 +173,14 @@ static void *conduct(void *arg)
 	return arg;
 }
 
-static uint32_t sleepers(uint64_t from_ns)
+static bool is_one_of(uint64_t ns, const uint64_t *at, unsigned nr)
+{
+	while (nr && at[nr - 1] != ns)
+		nr--;
+	return nr;
+}
+
+static uint32_t sleepers(const uint64_t *at, unsigned nr)
 {
 	uint32_t n = 0;
 
@@ -180,7 +188,7 @@ static uint32_t sleepers(uint64_t from_ns)
 	for (uint32_t i = 0; i < vt->high; i++) {
 		const struct vt_slot *s = &vt->slot[i];
 
-		n += s->state == VT_ASLEEP && s->wake_ns != VT_NEVER && s->wake_ns >= from_ns;
+		n += s->state == VT_ASLEEP && is_one_of(s->wake_ns, at, nr);
 	}
 	vt_unlock(vt);
 	return n;
@@ -206,10 +214,25 @@ static void bury(void)
 	vt_unlock(vt);
 }
 
+/* The numbers after "go N". */
+static unsigned starts(const char *text, uint64_t *at, unsigned max)
+{
+	unsigned n = 0;
+	char *end;
+
+	for (; n < max; n++, text = end) {
+		at[n] = strtoull(text, &end, 10);
+		if (end == text)
+			break;
+	}
+	return n;
+}
+
 static void answer(char *line)
 {
-	unsigned long long from;
-	unsigned n;
+	uint64_t at[STARTS_MAX];
+	unsigned n, nr;
+	int used = 0;
 
 	if (!strcmp(line, "hold\n")) {
 		bury();
@@ -217,8 +240,9 @@ static void answer(char *line)
 		vt->hold = 1;
 		vt_unlock(vt);
 		puts("ok");
-	} else if (sscanf(line, "go %u %llu", &n, &from) == 2) {
-		while (sleepers(from) < n)
+	} else if (sscanf(line, "go %u%n", &n, &used) == 1) {
+		nr = starts(line + used, at, STARTS_MAX);
+		while (sleepers(at, nr) < n)
 			usleep(1000);
 		vt_lock(vt);
 		vt->hold = 0;
@@ -240,7 +264,7 @@ static void answer(char *line)
 int main(int argc, char **argv)
 {
 	struct timespec ts;
-	char line[128];
+	char line[2048];
 	pthread_t t;
 	int fd;
 

@@ -20,8 +20,11 @@ static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *
 				.uid = q->has_uid ? q->uid : ZNSD_NONE,
 				.separate = q->separate_metadata,
 				.most = ZNSD_NONE,
-				.cap_mibps = q->qos_max_mibps };
+				.cap_mibps = q->qos_max_mibps,
+				.weight = q->weight };
 	ret = zns_check_container(q->container, err);
+	if (!ret)
+		ret = weight_check(q->weight, err);
 	if (!ret)
 		ret = rate_check_cap(q, err);
 	if (ret)
@@ -107,6 +110,13 @@ static int check_ceiling(struct znsd *d, struct dump_ask *a, struct zns_err *err
 			err, -EDQUOT,
 			"QoS of %u MiB/s exceeds the ceiling of %u MiB/s that `%.100s` has (%s/tenants.conf:%u)",
 			a->qos, qos, t->who, zns_config_dir(), t->line);
+	if (t->max_weight && a->weight > t->max_weight)
+		return zns_fail(
+			err, -EDQUOT,
+			"a weight of %u exceeds the ceiling of %u that `%.100s` has (%s/tenants.conf:%u)",
+			a->weight, t->max_weight, t->who, zns_config_dir(), t->line);
+	if (t->max_weight && !a->weight && t->max_weight < ZNS_WEIGHT_DEFAULT)
+		a->weight = t->max_weight;
 	if (groups && a->needed + (a->separate && a->mode != ADM_SHARE) > groups)
 		return zns_fail(
 			err, -EDQUOT,
@@ -198,6 +208,7 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	l->dump.promised = a->mode != ADM_SHARE && !rate_one_domain(d);
 	l->dump.promised_mibps = ch->promise;
 	l->dump.cap_mibps = a->cap_mibps;
+	l->weight = a->weight;
 	encryption_note(l, q);
 	l->packed = ch->packed;
 	l->dump.qos_mibps = a->qos;
@@ -241,6 +252,7 @@ struct lease *admit_take_over(struct znsd *d, const struct holder *who, const Zn
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
 	l->dump.cap_mibps = a->cap_mibps;
+	l->weight = a->weight;
 	encryption_note(l, q);
 	if (q->min_room)
 		l->dump.min_room = q->min_room;

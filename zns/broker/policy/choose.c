@@ -165,8 +165,10 @@ static uint32_t spread_over(struct znsd *d, const struct dump_ask *a, struct cho
 
 	while (first < found && reserved_by(own, ch->order[first]))
 		first++;
-	return zns_alloc_spread(ch->gs, d->nr_groups, s, nr, want, a->needed, most, first,
-				ceiling_share(d), ch->order, found);
+	return zns_alloc_spread(ch->gs, d->nr_groups, s, nr, want,
+				(a->weight ? a->weight : ZNS_WEIGHT_DEFAULT) /
+					(double)ZNS_WEIGHT_DEFAULT,
+				a->needed, most, first, ceiling_share(d), ch->order, found);
 }
 
 /* With sharing, groups are added until their fair shares sum to the rate or a limit is reached. */

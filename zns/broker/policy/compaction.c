@@ -10,9 +10,10 @@
 
 #define WAIT_MS 20 /* between two looks whether the groups are idle */
 
-int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryData *id,
+int compact_begin(struct znsd *d, const struct holder *who, const ZnsPb__CompactBegin *q,
 		  struct chain *chain, struct zns_err *err)
 {
+	const ProtobufCBinaryData *id = &q->checkpoint;
 	const ZnsPb__Checkpoint *k;
 	struct lease *r, *l;
 	int ret;
@@ -31,7 +32,9 @@ int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinar
 		return err->code = -ECANCELED;
 	if (id->len == ZNS_UUID_LEN && record_rewritten(d, id->data, err))
 		return err->code;
-	ret = read_begin(d, who, id, false, chain, &r, err);
+	ret = weight_check(q->weight, err);
+	if (!ret)
+		ret = read_begin(d, who, id, false, chain, &r, err);
 	if (ret)
 		return ret;
 	r->kind = LEASE_SOURCE;
@@ -39,6 +42,9 @@ int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinar
 	l = lease_new(d, who->conn, who->pid, LEASE_COMPACT, k->container, k->id.data);
 	l->packed = k->packed;
 	l->compact.moved = k->moved;
+	l->compact.charged = q->has_weight;
+	l->compact.own_class = q->weight > 0;
+	l->weight = q->weight ? q->weight : weight_of_record(k);
 	return 0;
 }
 
@@ -126,6 +132,16 @@ bool group_at_work(const struct znsd *d, uint32_t group, enum lease_kind for_who
 	return false;
 }
 
+/* What was promised is not shared by weight. */
+static bool group_promised(const struct znsd *d, uint32_t group)
+{
+	for (const struct lease *l = d->leases; l; l = l->next)
+		for (uint32_t i = 0; lease_promised(l) && i < l->nr_groups; i++)
+			if (near(d, l->groups[i], group))
+				return true;
+	return false;
+}
+
 int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, uint32_t *wait_ms,
 		 struct zns_err *err)
 {
@@ -135,6 +151,7 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 	l->bytes = q->bytes;
 	l->total = q->total;
 	l->seen_ns = zns_mono_ns();
+	weight_note(l, 2 * q->bytes); /* read, and written */
 	if (d->policy->compact_yield && leases_yielding(d))
 		return zns_fail(err, -ECANCELED,
 				"a dump needs the zones that this compaction writes");
@@ -145,9 +162,13 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 	for (i = 0; i < q->n_groups; i++) {
 		if (q->groups[i] >= d->nr_groups)
 			return zns_fail(err, -EINVAL, "no group %u", q->groups[i]);
-		if (group_at_work(d, q->groups[i], LEASE_COMPACT))
+		if (l->compact.charged ? group_promised(d, q->groups[i]) :
+					 group_at_work(d, q->groups[i], LEASE_COMPACT))
 			*wait_ms = WAIT_MS;
 	}
+	l->compact.nr_at = (uint32_t)zns_min(q->n_groups, ZNS_ARRAY_SIZE(l->compact.at));
+	for (i = 0; i < l->compact.nr_at; i++)
+		l->compact.at[i] = q->groups[i];
 	return 0;
 }
 

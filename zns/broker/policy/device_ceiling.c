@@ -50,13 +50,13 @@ static double most_of(const struct znsd *d, const struct lease *l)
 }
 
 /*
- * First each dump gets its share of its request. The rest is divided equally, up to the rate of
+ * First each dump gets its share of its request. The rest is divided by weight, up to the rate of
  * each dump's zones. There is a limit only if all dumps together could write more than the device.
  */
 uint32_t ceiling_limit(const struct znsd *d, const struct lease *l)
 {
 	double rest = ceiling_left(d), sum = 0, most = 0, base, level;
-	cleanup_free double *v = NULL;
+	cleanup_free double *v = NULL, *w = NULL;
 	const struct lease *o;
 	uint32_t n = 0;
 
@@ -68,18 +68,22 @@ uint32_t ceiling_limit(const struct znsd *d, const struct lease *l)
 	if (most <= rest)
 		return 0;
 	v = znsd_alloc((n + 1) * sizeof(*v));
+	w = znsd_alloc((n + 1) * sizeof(*w));
 	for (o = d->leases, n = 0; o; o = o->next)
-		if (shares(o))
+		if (shares(o)) {
+			w[n] = weight_of(o);
 			v[n++] = want_of(d, o);
-	level = zns_alloc_fair(v, n, rest);
-	base = zns_min(want_of(d, l), level);
+		}
+	level = zns_alloc_fair(v, w, n, rest);
+	base = zns_min(want_of(d, l), level * weight_of(l));
 	for (o = d->leases, n = 0; o; o = o->next) {
 		if (!shares(o))
 			continue;
-		sum += zns_min(want_of(d, o), level);
-		v[n++] = most_of(d, o) - zns_min(want_of(d, o), level);
+		sum += zns_min(want_of(d, o), level * weight_of(o));
+		v[n++] = most_of(d, o) - zns_min(want_of(d, o), level * weight_of(o));
 	}
 	if (sum < rest)
-		base += zns_min(most_of(d, l) - base, zns_alloc_fair(v, n, rest - sum));
+		base += zns_min(most_of(d, l) - base,
+				zns_alloc_fair(v, w, n, rest - sum) * weight_of(l));
 	return (uint32_t)zns_max(base, 1.0);
 }

@@ -54,14 +54,64 @@ int encryption_check_record(const struct lease *l, const ZnsPb__Checkpoint *k, s
 	return 0;
 }
 
-int secure_check(const struct znsd *d, const uint8_t *id, struct zns_err *err)
+/* The memory context whose units a checkpoint names; NULL: none. */
+static const uint8_t *context_of(const ZnsPb__Checkpoint *k)
+{
+	for (size_t i = 0; i < k->n_zones; i++)
+		if (k->zones[i]->memory.len == ZNS_UUID_LEN)
+			return k->zones[i]->memory.data;
+	return NULL;
+}
+
+static bool named(const ZnsPb__Rm *q, const uint8_t *id)
+{
+	for (size_t i = 0; i < q->n_checkpoints; i++)
+		if (q->checkpoints[i].len == ZNS_UUID_LEN &&
+		    !memcmp(q->checkpoints[i].data, id, ZNS_UUID_LEN))
+			return true;
+	return false;
+}
+
+/* Its units have the context's key, which another one may have as well. */
+static int shared_key(const struct znsd *d, const ZnsPb__Rm *q, const ZnsPb__Checkpoint *k,
+		      struct zns_err *err)
+{
+	const uint8_t *context = context_of(k), *other;
+	char a[ZNS_UUID_STR], b[ZNS_UUID_STR];
+	const struct lease *l;
+
+	if (!context)
+		return 0;
+	l = memory_lease(d, context);
+	if (l)
+		return zns_fail(
+			err, -EBUSY,
+			"checkpoint %s has units of memory context %s, which lives, and its "
+			"next checkpoint would have their key again: `znsctl memory detach` "
+			"it first",
+			zns_uuid_format(k->id.data, a), l->container);
+	for (size_t i = 0; i < zns_store_nr_checkpoints(d->store); i++) {
+		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
+
+		other = c == k ? NULL : context_of(c);
+		if (other && !memcmp(other, context, ZNS_UUID_LEN) && !named(q, c->id.data))
+			return zns_fail(err, -EBUSY,
+					"checkpoint %s has units of the same memory context as %s, "
+					"under one key: remove both, or `znsctl flatten %s` first",
+					zns_uuid_format(k->id.data, a),
+					zns_uuid_format(c->id.data, b), b);
+	}
+	return 0;
+}
+
+int secure_check(const struct znsd *d, const ZnsPb__Rm *q, const uint8_t *id, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k = zns_store_find(d->store, id);
 	const ZnsPb__Tombstone *t = zns_store_find_tombstone(d->store, id);
 	char str[ZNS_UUID_STR];
 
 	if (k ? k->crypt != NULL : t && t->encrypted)
-		return 0;
+		return k ? shared_key(d, q, k, err) : 0;
 	return zns_fail(
 		err, -EOPNOTSUPP,
 		"checkpoint %s is not encrypted, so there is no key whose erasure would make its data "

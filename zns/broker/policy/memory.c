@@ -55,6 +55,7 @@ static struct lease *new_lease(struct znsd *d, const struct zns_context *c, int 
 	snprintf(name, sizeof(name), "memory:%s", c->container);
 	l = lease_new(d, NULL, pid, LEASE_MEMORY, name, c->id);
 	l->memory.fd = fd;
+	l->memory.encrypted = c->encrypted;
 	return l;
 }
 
@@ -90,15 +91,13 @@ int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBe
 		*out = l;
 		return 0;
 	}
-	if (wanted_encryption(d))
-		return zns_fail(
-			err, -EOPNOTSUPP,
-			"%s takes encrypted data only, and the memory of running programs is not "
-			"encrypted",
-			d->reg.path);
 	ret = zns_context_open(d->reg.uuid, q->context.data, d->nr_zones, &c, &fd, err);
 	if (ret)
 		return ret;
+	if (wanted_encryption(d) && !c.encrypted)
+		return zns_fail(err, -EOPNOTSUPP,
+				"%s takes encrypted data only, and this memory would not be",
+				d->reg.path);
 	if (!zns_context_alive(fd))
 		return zns_fail(err, -ESTALE, "nobody holds the lock file of this context");
 	l = new_lease(d, &c, zns_take_fd(&fd), who->pid);

@@ -70,6 +70,13 @@ const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room
 
 	look(l);
 	*room = 0;
+	if (wanted_encryption(d) && !m->encrypted) { /* it began before that */
+		snprintf(m->refused, sizeof(m->refused),
+			 "%.200s takes encrypted data only by now, and this context is not: "
+			 "`znsctl memory detach` it and attach it again",
+			 d->reg.path);
+		return m->refused;
+	}
 	if (m->wrong)
 		return m->refused;
 	all = total(d, l);

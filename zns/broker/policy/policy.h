@@ -21,6 +21,7 @@ struct policy {
 	uint64_t io_ns;
 	uint32_t nr_waiting; /* dumps that wait for admission; the storey above counts them */
 	uint8_t *held; /* groups that the first waiter will get; NULL: none waits */
+	uint64_t weighed_ns; /* when shares by weight were found last; 0: weights do not count */
 };
 
 /* policy.c */
@@ -47,6 +48,7 @@ struct dump_ask {
 	uint64_t expected; /* bytes, 0: unknown */
 	uint32_t most; /* zones that a dump of this size can use */
 	uint32_t cap_mibps; /* its own; 0: none */
+	uint32_t weight; /* 0: not said */
 	struct zns_tenant tenant;
 	const uint8_t *join; /* NULL: a checkpoint of its own */
 };
@@ -167,7 +169,7 @@ int read_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryDa
 	       bool with_parents, struct chain *chain, struct lease **out, struct zns_err *err);
 
 /* compaction.c: moves live bytes out of nearly empty zones */
-int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryData *id,
+int compact_begin(struct znsd *d, const struct holder *who, const ZnsPb__CompactBegin *q,
 		  struct chain *chain, struct zns_err *err);
 int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, uint32_t *zone,
 		 struct zns_err *err);
@@ -224,8 +226,19 @@ int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err);
  * reason in @why. */
 int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char *why, size_t len);
 /* the lease's limit now, MiB/s; 0: none */
-uint32_t rate_limit(const struct znsd *d, const struct lease *l);
+uint32_t rate_limit(struct znsd *d, const struct lease *l);
 void rate_note(struct lease *l, uint64_t bytes, uint64_t total); /* progress, from its helper */
+
+/* weights.c */
+bool weights_count(const struct znsd *d); /* somebody at work said a weight */
+double weight_of(const struct lease *l); /* 1: the default */
+/* Its share of the groups where it meets others, MiB/s; 0: no limit by weight. */
+uint32_t weight_limit(struct znsd *d, const struct lease *l);
+void weight_note(struct lease *l, uint64_t bytes); /* progress, as for rate_note */
+void weight_reader(struct znsd *d, struct lease *l, const struct chain *chain);
+uint32_t weight_of_record(const ZnsPb__Checkpoint *k); /* 0: it has none */
+int weight_check(uint32_t weight, struct zns_err *err); /* -EINVAL; 0 is none, and good */
+uint32_t weight_of_restore(const char *container, uint32_t weight); /* below its ceiling */
 
 /* growth.c: further groups for a running dump that shares */
 struct group_writers {
@@ -295,7 +308,7 @@ int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns
 /* Is the record encrypted as its dump_begin said? */
 int encryption_check_record(const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err);
 void encryption_note(struct lease *l, const ZnsPb__DumpBegin *q);
-int secure_check(const struct znsd *d, const uint8_t *id, struct zns_err *err);
+int secure_check(const struct znsd *d, const ZnsPb__Rm *q, const uint8_t *id, struct zns_err *err);
 
 /* ending.c */
 void lease_end(struct znsd *d, struct lease *l);

@@ -56,14 +56,18 @@ int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char
 	return -EBUSY;
 }
 
+/* 0 is no limit. */
+static uint32_t least_of(uint32_t a, uint32_t b)
+{
+	return a && b ? zns_min(a, b) : a + b;
+}
+
 /* The tighter of its own cap and the administrator's ceiling; 0: neither. */
 static uint32_t cap_of(const struct lease *l)
 {
 	if (!lease_admitted(l))
 		return 0;
-	if (!l->dump.cap_mibps || !l->dump.max_rate_mibps)
-		return l->dump.cap_mibps ? l->dump.cap_mibps : l->dump.max_rate_mibps;
-	return zns_min(l->dump.cap_mibps, l->dump.max_rate_mibps);
+	return least_of(l->dump.cap_mibps, l->dump.max_rate_mibps);
 }
 
 /* Everybody gets an equal part of the rate left over. The others get what a cap leaves unused. */
@@ -98,14 +102,16 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
  * A restore has no promise. It may use its share of the drive's time, at the rate of reads. Nobody
  * is stopped: everybody keeps half a per cent of the drive, less than a promise varies.
  */
-uint32_t rate_limit(const struct znsd *d, const struct lease *l)
+uint32_t rate_limit(struct znsd *d, const struct lease *l)
 {
 	uint32_t promised = rate_promised(d), cap = cap_of(l), rate,
 		 least = zns_max(1u, d->zone_mibps / 200);
-	uint32_t ceiling = ceiling_limit(d, l);
+	uint32_t ceiling = ceiling_limit(d, l), share = weight_limit(d, l);
 
 	if (ceiling)
-		return cap ? zns_min(ceiling, cap) : ceiling;
+		return least_of(least_of(ceiling, share), cap);
+	if (share)
+		return least_of(share + promised_to(l), cap);
 	if (!rate_one_domain(d) || !promised || (d->leases == l && !l->next))
 		return cap;
 	rate = spare_share(d, d->zone_mibps - zns_min(d->zone_mibps, promised));
@@ -115,7 +121,7 @@ uint32_t rate_limit(const struct znsd *d, const struct lease *l)
 				  zns_max(1u, zns_store_profile(d->store)->zone_read_mibps) /
 				  d->zone_mibps);
 	rate = zns_max(rate, 1u);
-	return cap ? zns_min(rate, cap) : rate;
+	return least_of(rate, cap);
 }
 
 void rate_note(struct lease *l, uint64_t bytes, uint64_t total)

@@ -41,5 +41,6 @@ int read_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryDa
 			l->groups[l->nr_groups++] = k->groups[i];
 	for (i = 0; i < chain->nr; i++)
 		protect(d, l, chain->v[i]);
+	weight_reader(d, l, chain);
 	return 0;
 }

@@ -25,12 +25,12 @@ int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, s
 
 	if (q->context.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EINVAL, "a memory context's id has %d bytes", ZNS_UUID_LEN);
-	if (dump->dump.encrypted)
+	m = memory_lease(d, q->context.data);
+	if (m && dump->dump.encrypted != m->memory.encrypted)
 		return zns_fail(
 			err, -EOPNOTSUPP,
-			"this checkpoint is encrypted, and the program's memory on zones is not: "
-			"`znsctl memory detach` it first");
-	m = memory_lease(d, q->context.data);
+			"one of both is encrypted and the other is not, this checkpoint and "
+			"the program's memory on zones: `znsctl memory detach` it first");
 	if (!m)
 		return zns_fail(
 			err, -ENOENT,

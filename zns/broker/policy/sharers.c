@@ -30,6 +30,7 @@ struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, ui
 			want = zns_min(want, (double)l->dump.max_groups);
 		s[(*nr)++] = (struct zns_sharer){ .groups = l->groups,
 						  .nr_groups = l->nr_groups,
+						  .weight = weight_of(l),
 						  .grows = l->dump.grows,
 						  .waits = l->dump.waits_ns &&
 							   now - l->dump.waits_ns < WAITS_NS,

@@ -17,7 +17,7 @@ static ZnsPb__GrantedGroup *granted(struct reply *rep, uint32_t group, uint32_t 
 	return g;
 }
 
-static void tell(const struct znsd *d, const struct lease *l, const char *note, struct reply *rep)
+static void tell(struct znsd *d, const struct lease *l, const char *note, struct reply *rep)
 {
 	struct chain chain = { .v = NULL };
 	ZnsPb__DumpGrant *g = reply_alloc(rep, sizeof(*g));
@@ -165,12 +165,16 @@ int serve_restore_begin(struct znsd *d, const struct call *x, struct reply *rep)
 	const ZnsPb__RestoreBegin *q = x->q->restore_begin;
 	struct chain chain = { .v = NULL };
 	struct lease *l;
-	int ret = read_begin(d, &who, &q->checkpoint, q->chain, &chain, &l, &rep->err);
+	int ret = weight_check(q->weight, &rep->err);
 
+	if (!ret)
+		ret = read_begin(d, &who, &q->checkpoint, q->chain, &chain, &l, &rep->err);
 	if (ret) {
 		free(chain.v);
 		return ret;
 	}
+	l->weight = weight_of_restore(l->container,
+				      q->weight ? q->weight : weight_of_record(chain.v[0]));
 	reply_chain(rep, &chain);
 	rep->r.has_rate_mibps = rep->r.has_one_domain = 1;
 	rep->r.rate_mibps = rate_limit(d, l);

@@ -6,7 +6,7 @@ int serve_compact_begin(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	const struct holder who = conn_holder(x->conn);
 	struct chain chain = { .v = NULL };
-	int ret = compact_begin(d, &who, &x->q->compact_begin->checkpoint, &chain, &rep->err);
+	int ret = compact_begin(d, &who, x->q->compact_begin, &chain, &rep->err);
 
 	reply_chain(rep, &chain);
 	return ret;
@@ -27,6 +27,8 @@ int serve_compact_step(struct znsd *d, const struct call *x, struct reply *rep)
 	int ret = compact_step(d, x->l, x->q->compact_step, &rep->r.wait_ms, &rep->err);
 
 	rep->r.has_wait_ms = !ret;
+	rep->r.has_rate_mibps = !ret;
+	rep->r.rate_mibps = ret ? 0 : rate_limit(d, x->l);
 	return ret;
 }
 

@@ -39,7 +39,7 @@ static int check_rm(const struct znsd *d, const ZnsPb__Rm *q, struct zns_err *er
 					zns_uuid_format(c->data, id));
 		if (memory_may_go(d, c->data, err))
 			return err->code;
-		if (q->secure && secure_check(d, c->data, err))
+		if (q->secure && secure_check(d, q, c->data, err))
 			return err->code;
 	}
 	return parents_may_go(d, q->checkpoints, q->n_checkpoints, err);

@@ -133,6 +133,8 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		line->mibps = l->mibps;
 		line->has_rate_mibps = line->has_qos_max_mibps = line->has_promised_mibps = 1;
 		line->rate_mibps = rate_limit(d, l);
+		line->has_weight = l->weight > 0;
+		line->weight = l->weight;
 		line->detail = lease_writes(l) ? lease_detail(l, rep) : NULL;
 		line->memory = l->kind == LEASE_MEMORY ? memory_detail(l, rep) : NULL;
 		s->leases[s->n_leases++] = line;
@@ -154,6 +156,49 @@ static ZnsPb__HostReservation *status_host(struct znsd *d, struct reply *rep)
 	h->type = (char *)zns_resv_type_name(now.type);
 	h->key = now.key;
 	return h;
+}
+
+#define SCATTERED_SHOWN 8
+#define SCATTERED_BELOW 0.9
+#define SCATTERED_BYTES MIB(64) /* a restore of less takes no time that matters */
+
+/* As its groups are filled, without its order: never less than it is in truth. 0: unknown. */
+static double rate_bound(const struct znsd *d, const ZnsPb__Checkpoint *c, uint64_t *in)
+{
+	uint64_t most = 0, all = 0;
+	uint32_t nr = 0, i;
+
+	memset(in, 0, d->nr_groups * sizeof(*in));
+	for (size_t k = 0; k < c->n_zones; k++)
+		if (c->zones[k]->zone < d->nr_zones)
+			in[d->zones[c->zones[k]->zone].group] += c->zones[k]->len;
+	for (i = 0; i < d->nr_groups; i++) {
+		nr += in[i] > 0;
+		all += in[i];
+		most = zns_max(most, in[i]);
+	}
+	return most ? (double)all / nr / (double)most : 0;
+}
+
+static void status_scattered(const struct znsd *d, ZnsPb__Status *s, struct reply *rep)
+{
+	cleanup_free uint64_t *in = znsd_alloc((d->nr_groups + 1) * sizeof(*in));
+
+	s->scattered = reply_alloc(rep, SCATTERED_SHOWN * sizeof(*s->scattered));
+	for (size_t i = 0; i < s->nr_checkpoints && s->n_scattered < SCATTERED_SHOWN; i++) {
+		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
+		double of_best = c->bytes < SCATTERED_BYTES ? 0 : rate_bound(d, c, in);
+		ZnsPb__Scattered *line;
+
+		if (of_best <= 0 || of_best >= SCATTERED_BELOW)
+			continue;
+		line = reply_alloc(rep, sizeof(*line));
+		zns_pb__scattered__init(line);
+		line->container = c->container;
+		line->checkpoint = c->id;
+		line->of_best = of_best;
+		s->scattered[s->n_scattered++] = line;
+	}
 }
 
 int serve_status(struct znsd *d, const struct call *x, struct reply *rep)
@@ -181,6 +226,7 @@ int serve_status(struct znsd *d, const struct call *x, struct reply *rep)
 	s->has_suspect_zones = 1;
 	status_zones(d, s);
 	s->nr_checkpoints = zns_store_nr_checkpoints(d->store);
+	status_scattered(d, s, rep);
 	s->n_reservations = n;
 	s->reservations = reply_alloc(rep, n * sizeof(*s->reservations));
 	for (i = 0; i < n; i++)

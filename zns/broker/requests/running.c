@@ -2,6 +2,8 @@
 /* Requests of a running dump or restore, and its end. */
 #include "table.h"
 
+#define WEIGH_MS 50u /* shares by weight follow those who come and go within this time */
+
 static void tell_growth(const struct znsd *d, const struct growth *g, struct reply *rep)
 {
 	uint32_t i;
@@ -38,12 +40,18 @@ int serve_progress(struct znsd *d, const struct call *x, struct reply *rep)
 	struct growth g;
 
 	rate_note(x->l, q->bytes, q->total);
+	weight_note(x->l, q->has_moved ? q->moved : q->bytes);
 	rep->r.has_rate_mibps = 1;
 	rep->r.rate_mibps = rate_limit(d, x->l);
 	dump_grow(d, x->l, q, &g);
 	if (g.shares)
 		tell_growth(d, &g, rep);
 	growth_fini(&g);
+	if (weights_count(d)) {
+		rep->r.again_ms = rep->r.has_again_ms ? zns_min(rep->r.again_ms, WEIGH_MS) :
+							WEIGH_MS;
+		rep->r.has_again_ms = 1;
+	}
 	if (q->has_done && q->done && !lease_writes(x->l))
 		rep->r.restore = restore_remember(d, x->l, q);
 	return 0;

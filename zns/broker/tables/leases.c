@@ -155,6 +155,7 @@ void lease_free(struct lease *l)
 	}
 	if (l->kind == LEASE_MEMORY && l->memory.fd >= 0)
 		close(l->memory.fd);
+	free(l->weigh.part);
 	free(l->zones);
 	free(l);
 }

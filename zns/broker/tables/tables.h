@@ -100,10 +100,25 @@ struct lease_dump {
 	uint32_t max_rate_mibps, max_groups, total_groups;
 };
 
+/* Its share by weight (policy/weights.c). */
+struct lease_weigh {
+	bool met, reports, known;
+	uint64_t ns, bytes; /* where the present window began */
+	uint32_t windows;
+	double used, limit, next; /* MiB/s; limit 0: none */
+	/* of a reader: of its bytes, what lies in each group */
+	struct lease_part {
+		uint32_t group;
+		double part;
+	} * part;
+	uint32_t nr_parts;
+};
+
 /* A memory context. It lives as long as its lock file has a holder, with or without a connection.
  */
 struct lease_memory {
 	int fd; /* the lock file, without a lock; -1: none */
+	bool encrypted; /* what it writes */
 	uint32_t width; /* zones that it may write at once */
 	uint64_t look_ns; /* when the lock file is looked at next */
 	uint64_t worked_ns; /* when it last reported reads or writes */
@@ -131,6 +146,8 @@ struct lease {
 	uint64_t bytes, total; /* as its helper reported last */
 	uint64_t seen_ns, seen_bytes;
 	double mibps; /* between the last two looks */
+	uint32_t weight; /* its tenant's part beside others; 0: nobody said */
+	struct lease_weigh weigh;
 	uint32_t *groups, nr_groups; /* of a dump: groups for metadata images come last */
 	struct lease_zone *zones; /* zones that it writes or protects */
 	uint32_t nr_zones, max_zones;
@@ -139,6 +156,9 @@ struct lease {
 		struct lease_dump dump; /* LEASE_DUMP, LEASE_IMPORT, LEASE_FLATTEN */
 		struct {
 			uint32_t moved; /* the checkpoint's version when it began */
+			/* by weight, instead of giving way to all: its owner's, or its own */
+			bool charged, own_class;
+			uint32_t at[2], nr_at; /* groups that it reads and writes now */
 		} compact; /* LEASE_COMPACT */
 		struct lease_memory memory; /* LEASE_MEMORY */
 	};

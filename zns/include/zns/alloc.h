@@ -40,32 +40,33 @@ struct zns_sharer {
 	const uint32_t *groups; /* indices; borrowed */
 	uint32_t nr_groups;
 	double want; /* what it asked for, in zones' worth */
+	double weight; /* its part beside others; 0: 1, as who says nothing */
 	bool grows; /* it can gain groups; else it never gets more than those it has */
 	bool waits; /* its groups are what it waits for, not its tasks' memory or a processor */
 };
 
 /*
- * The level of max-min fair shares: everybody gets what it wants, but no more than this level. A
- * level above all of
- * @wants says that there is enough for everybody.
+ * The level of max-min fair shares: everybody gets what it wants, but no more than this level times
+ * its weight (@weights NULL: 1 each). A level above all of @wants says that there is enough for
+ * everybody.
  */
-double zns_alloc_fair(const double *wants, uint32_t nr, double capacity);
+double zns_alloc_fair(const double *wants, const double *weights, uint32_t nr, double capacity);
 
 /*
- * Sharing, for a dump that wants @want zones' worth (Documentation/sharing.md). Puts the groups
- * that it should take to the front of @order (@found of them, best first, from zns_alloc_pick).
- * Returns how many: at most @most, and at least @least, unless more would only hurt others. The
- * first @first of @order are its own already and stay there.
+ * Sharing, for a dump of weight @weight that wants @want zones' worth (Documentation/sharing.md).
+ * Puts the groups that it should take to the front of @order (@found of them, best first, from
+ * zns_alloc_pick). Returns how many: at most @most, and at least @least, unless more would only
+ * hurt others. The first @first of @order are its own already and stay there.
  *
  * Free groups come first. Others are taken where the writers keep their max-min fair shares, one
  * here and one there, until the newcomer has its own. @ceiling: all groups together give no more
  * than so many zones' worth; 0: they do. @sharers are the dumps that run; each writes all of its
- * groups and gets an equal part of each.
+ * groups and gets its weight's part of each.
  */
 uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr,
 			  const struct zns_sharer *sharers, uint32_t nr_sharers, double want,
-			  uint32_t least, uint32_t most, uint32_t first, double ceiling,
-			  uint32_t *order, uint32_t found);
+			  double weight, uint32_t least, uint32_t most, uint32_t first,
+			  double ceiling, uint32_t *order, uint32_t found);
 
 /*
  * Sharing, for the dump @sharers[@self] that runs. It may have less than its max-min fair share
@@ -81,6 +82,28 @@ uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
 			const struct zns_sharer *sharers, uint32_t nr_sharers, uint32_t self,
 			uint32_t most, double ceiling, uint32_t *order, uint32_t found,
 			double *limit);
+
+/*
+ * One who reads or writes, and its time on each resource (a group): @cost[k] seconds of @res[k] for
+ * each MiB. A reader's bytes lie where they lie, so all of its costs go with one rate. A writer
+ * chooses where it writes: it is one item for each of its groups.
+ */
+struct zns_weighed {
+	const uint32_t *res;
+	const double *cost;
+	uint32_t nr;
+	double weight; /* more than 0 */
+	double most; /* MiB/s that it can use; 0: whatever it gets */
+	double rate; /* the result, MiB/s */
+};
+
+/*
+ * Time in proportion to weights: everybody's part of its dearest resource grows in proportion to
+ * its weight, until a resource is full or it has all it can use. What one leaves goes to the
+ * others. So whoever shares a full resource, and has nothing dearer, has time there by its weight.
+ * @capacity: of each resource, 1 is all of its time. -ENOMEM. No state; any thread.
+ */
+int zns_alloc_weigh(struct zns_weighed *v, uint32_t nr, const double *capacity, uint32_t nr_res);
 
 enum zns_apart {
 	ZNS_APART_NONE, /* there is only one group */

@@ -24,6 +24,9 @@ uint32_t zns_bucket_rate(struct zns_bucket *b); /* MiB/s; 0: no limit */
  * limit. */
 size_t zns_bucket_slice(struct zns_bucket *b);
 
+/* Bytes that were let pass so far, with a limit or without. */
+uint64_t zns_bucket_passed(struct zns_bucket *b);
+
 /* Wait until @bytes may pass. @b NULL: at once. */
 void zns_bucket_take(struct zns_bucket *b, size_t bytes);
 

@@ -84,14 +84,21 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err);
  *task. The first rule that applies counts. max-… is for one dump, total-… for all running dumps
  *under the rule. 0: no limit.
  */
+/* Parts beside others, as of cgroup v2. */
+#define ZNS_WEIGHT_MIN 100u
+#define ZNS_WEIGHT_MAX 10000u
+#define ZNS_WEIGHT_DEFAULT 100u
+
 struct zns_tenant {
 	char who[512]; /* the rule's "name PATTERN" or "uid N"; empty: no rule applies */
 	unsigned line; /* of the rule in tenants.conf */
 	uint32_t max_qos_mibps, max_groups;
+	uint32_t max_weight; /* of one dump or restore */
 	uint32_t total_qos_mibps, total_groups;
 	/* of memory contexts: bytes on zones, of one and of all under the rule; MiB/s that one
 	 * writes */
 	uint64_t max_memory, total_memory;
+	uint64_t max_memory_min; /* bytes of DRAM that one may be sure of, with zns.memory=auto */
 	uint32_t memory_mibps;
 };
 

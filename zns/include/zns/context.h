@@ -21,6 +21,7 @@ struct zns_context {
 	/* The checkpoint in which some of its memory still is; all zero: none. Broker and tools
 	 * leave it, and what it is built on, where they are. */
 	uint8_t origin[ZNS_UUID_LEN];
+	bool encrypted; /* what it has on zones */
 };
 
 int zns_context_path(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UUID_LEN], char *out,

@@ -67,6 +67,12 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want,
 			struct zns_master **out, struct zns_err *err);
 
 /*
+ * Must new data on @reg be encrypted? By what zns_master_for_dump() goes by, without a key: what
+ * the device asks for (@wanted), this machine's entry of it, zns.conf. 1, 0 or -errno.
+ */
+int zns_encryption_wanted(const struct zns_registered *reg, bool wanted, struct zns_err *err);
+
+/*
  * May a checkpoint be plain? -EPERM: zns.conf, this machine's entry of the device or the device
  * itself (@wanted) asks for encryption, so somebody may have put it in the place of an encrypted
  * one. 0: nobody asks, or the administrator takes plain ones (`znsctl key plain accept`).

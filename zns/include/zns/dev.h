@@ -27,7 +27,8 @@
  * zone -EDQUOT        emulator: the file system below has no room; nothing is wrong with the zone
  *   -ESTALE        emulator: the file below was deleted, replaced or cut short
  *
- * test/conformance holds every backend to this. Where devices differ and no layer can hide it:
+ * The cases of zns/selftest hold every backend to this. Where devices differ and no layer can hide
+ * it:
  *   - At the open limit most drives close a zone that was opened by a write and let the next write
  * have its place; others, and the emulator, refuse with -ETOOMANYREFS. Explicitly opened zones stay
  * open: there the limit is hard.
@@ -48,6 +49,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "zns/err.h"
 
 enum zns_zone_state {
@@ -164,6 +166,12 @@ enum zns_dev_flags {
  * with zns_dev_close. -ENOENT no such path, -EMEDIUMTYPE not a zoned device or not an emulator
  * file.
  */
+/* How the uuids of devices begin that `znsctl reserve --expose` makes of zones, for the device
+ * mapper. */
+#define ZNS_EXPOSED_UUID "ZNSCRIU-"
+/* Is this block device part of such devices, and of nothing else? */
+bool zns_dev_exposed(dev_t dev);
+
 int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 void zns_dev_close(struct zns_dev *dev); /* NULL is fine */
 

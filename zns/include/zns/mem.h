@@ -24,6 +24,10 @@ struct zns_mem_store {
 		     struct zns_err *err);
 	int (*hold)(void *arg, struct zns_pages_ref ref);
 	int (*drop)(void *arg, struct zns_pages_ref ref);
+	/* NULL: put and get will do; see zns_pages_put_as_is() */
+	int (*put_as_is)(void *arg, const void *const units[], uint32_t n,
+			 struct zns_pages_ref *refs, struct zns_err *err);
+	int (*get_as_is)(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *err);
 	/* NULL: nothing is ever moved; see zns_pages_dead() */
 	bool (*dead)(void *arg, uint64_t *first, uint64_t *last);
 	void *arg;
@@ -116,8 +120,8 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err);
  * A pager that dies leaves nothing behind but descriptors; who has copies of them can go on. The
  * descriptors of zns_mem_fds() stay ours.
  */
-#define ZNS_MEM_FDS_MAX 573U
-#define ZNS_MEM_META_MAX 380U /* bytes: what is kept beside the descriptors */
+#define ZNS_MEM_FDS_MAX 1539U
+#define ZNS_MEM_META_MAX 8192U /* bytes: what is kept beside the descriptors */
 struct zns_mem_fds {
 	int fd[ZNS_MEM_FDS_MAX];
 	uint32_t nr;

@@ -21,6 +21,8 @@ enum zns_seal_op {
 	ZNS_SEAL_BEGIN = 1, /* int32_t pid[nr] follow: is one of them yours? Then begin */
 	ZNS_SEAL_UNITS, /* of @pid, which is frozen; answered with a memfd of struct zns_seal_unit
 			 */
+	ZNS_SEAL_KEY, /* answered with the key of what it has on zones, zns/crypt_memory.h; with no
+		       * descriptor: that is in clear */
 	ZNS_SEAL_OWNS, /* @pid, @start, @end: does your userfaultfd have this area? */
 };
 
@@ -46,6 +48,8 @@ struct zns_seal_unit {
 	/* pages, the first one is bit 0. @mask: are there, unless the process has the page in
 	 * memory. @clean: has it in memory, and it is the same */
 	uint16_t mask, clean;
+	uint8_t nonce[12], tag[16]; /* encrypted: what it opens with */
+	uint32_t pad;
 };
 
 struct zns_memseal;
@@ -58,6 +62,8 @@ const char *zns_memseal_name(const struct zns_memseal *s);
 /* In order of addresses, checked, to be freed. -ENOENT: the process is not of the context. */
 int zns_memseal_units(struct zns_memseal *s, pid_t pid, struct zns_seal_unit **out, size_t *nr,
 		      struct zns_err *err);
+/* *@fd is the caller's; -1: what the context has on zones is in clear. */
+int zns_memseal_key(struct zns_memseal *s, int *fd, struct zns_err *err);
 /* Is this area, which has a userfaultfd, the pager's? An empty one: is the process of the context?
  * -ENOENT: no. */
 int zns_memseal_owns(struct zns_memseal *s, pid_t pid, uint64_t start, uint64_t end,

@@ -14,9 +14,13 @@ struct zns_move {
 	/* The caller's; borrowed. */
 	struct zns_session *s; /* connected with ZNS_WRITES; it need not have the device open */
 	struct zns_dev *dev; /* open for writing */
-	struct zns_bucket *bucket; /* NULL: no limit */
+	struct zns_bucket *bucket; /* NULL: no limit, and nothing by weight */
+	uint32_t rate_mibps; /* the bucket's, at most; 0: no limit. Reads and writes count */
+	bool charged; /* works at its part by weight, and waits for nobody … */
+	uint32_t weight; /* … with this one, in a class of its own; 0: with its owner's */
 	const uint32_t *victims; /* zones to be left */
 	uint32_t nr_victims;
+	const uint32_t *to_group; /* see zns/mover.h; NULL: they stay in their groups */
 	const uint32_t *zone_group; /* of every zone */
 	bool *written; /* by zone: true where something was moved to; NULL: nobody asks */
 	uint64_t total; /* bytes to be moved, to show the progress */

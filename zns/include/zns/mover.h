@@ -22,6 +22,9 @@ struct zns_mover_params {
 	const ZnsPb__Checkpoint *c;
 	const uint32_t *victims; /* zones to be emptied */
 	uint32_t nr_victims;
+	/* for each victim the group to move to, and to no other. NULL: they stay in their groups,
+	 * if there is room */
+	const uint32_t *to_group;
 	const uint32_t *zone_group; /* group of every zone */
 	/* Get a zone with room for @need bytes, of @group if there is one. The zones @done are not
 	 * written any more. */

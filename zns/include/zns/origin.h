@@ -20,14 +20,15 @@ struct zns_origin_part {
 	uint64_t off, base, len; /* bytes, whole pages */
 };
 
-/* The container of a checkpoint. */
-int zns_origin_container(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint[ZNS_UUID_LEN],
-			 char name[ZNS_NAME_MAX + 1], struct zns_err *err);
+/* The container of a checkpoint, and whether its record says that it is encrypted. */
+int zns_origin_look(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint[ZNS_UUID_LEN],
+		    char name[ZNS_NAME_MAX + 1], bool *encrypted, struct zns_err *err);
 
 /* @lock: the context's lock file, which names the checkpoint from here on, also after a failure. */
 int zns_origin_new(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint[ZNS_UUID_LEN],
 		   int lock, struct zns_origin **out, struct zns_err *err);
-/* A successor's, from zns_origin_fd(), which stays the caller's. Nothing counts yet. */
+/* A successor's, from zns_origin_fd(), which stays the caller's. Nothing counts yet. Like the
+ * first one it needs the master key of an encrypted checkpoint. */
 int zns_origin_take(int fd, struct zns_origin **out, struct zns_err *err);
 int zns_origin_fd(const struct zns_origin *o);
 const uint8_t *zns_origin_checkpoint(const struct zns_origin *o);

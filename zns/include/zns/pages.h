@@ -37,8 +37,14 @@ struct zns_pages;
 
 struct zns_pages_ref {
 	uint64_t place; /* zone and unit in it; never 0, less than 2^48 */
-	uint64_t hash; /* XXH3 of the unit as written: zns_hash() of its 65536 bytes */
-	uint32_t piece[ZNS_PAGES_PIECES]; /* the same of each piece, its lower half */
+	uint64_t hash; /* XXH3 of the unit as it is there: zns_hash() of its 65536 bytes */
+	union {
+		uint32_t piece[ZNS_PAGES_PIECES]; /* in clear: the same of each piece, its lower
+						     half */
+		struct { /* encrypted: what it opens with (zns/crypt_memory.h) */
+			uint8_t nonce[12], tag[16];
+		};
+	};
 };
 
 struct zns_pages_params {
@@ -50,11 +56,17 @@ struct zns_pages_params {
 	 * context. @dev and @container must be the predecessor's. */
 	const int *fds;
 	uint32_t nr_fds;
+	/* With these: the predecessor's zns_pages_key_fd(), which stays the caller's, too. NULL: it
+	 * had none. */
+	const int *key_fd;
+	bool encrypt; /* a new context: also where nobody asks for it */
 };
 
 /*
- * -EOPNOTSUPP: the device wants all data encrypted, and units are not. -EBUSY: no open zone is left
- * for it now. -ENOSPC: the device is full. -ESTALE: @fds are of no context that lives.
+ * A new context is encrypted where checkpoints are (zns_encryption_wanted), or if @p wants it. One
+ * that began in clear goes on, but writes nothing more while anybody asks for encryption. -EBUSY:
+ * no open zone is left for it now. -ENOSPC: the device is full. -ESTALE: @fds are of no context
+ * that lives.
  */
 int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, struct zns_err *err);
 
@@ -68,7 +80,7 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
  * reads of its own die.
  *   -EAGAIN  a dump works everywhere, or there is no broker: try later; nothing is wrong
  *   -ENOSPC  the broker has no zone for it
- *   -EDQUOT  the administrator's ceiling (tenants.conf)
+ *   -EDQUOT  the administrator's ceiling (tenants.conf); or encryption is asked for since
  *   -EIO     four zones failed one after the other
  * A zone that fails a write is replaced, and its units that were not written go to the next. Units
  * that it had before can be read, or not: zns_pages_get() tells.
@@ -86,9 +98,19 @@ int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
 int zns_pages_get(struct zns_pages *ps, struct zns_pages_ref ref, void *buf, struct zns_err *err);
 
 /*
+ * For moving units: as they are on the device, compared with the hash alone. Who has put them again
+ * keeps hash, nonce and tag, and takes the new place; nothing else comes back in @refs. In clear
+ * these are the two calls above.
+ */
+int zns_pages_get_as_is(struct zns_pages *ps, struct zns_pages_ref ref, void *buf,
+			struct zns_err *err);
+int zns_pages_put_as_is(struct zns_pages *ps, const void *const units[], uint32_t n,
+			struct zns_pages_ref *refs, struct zns_err *err);
+
+/*
  * Read piece @nr of a unit alone, ZNS_PAGES_PIECE bytes, and compare its own hash. For a thread
  * that waits for it; who wants all of the unit calls zns_pages_get(). Errors as there. -EOPNOTSUPP:
- * the device has larger blocks.
+ * the device has larger blocks, or the unit is encrypted: what is authentic is a whole one.
  */
 int zns_pages_get_piece(struct zns_pages *ps, const struct zns_pages_ref *ref, uint32_t nr,
 			void *buf, struct zns_err *err);
@@ -139,6 +161,8 @@ void zns_pages_stat(struct zns_pages *ps, struct zns_pages_stat *out); /* any th
  * store's own, so send or dup them. Whoever holds a copy keeps all zones of the context.
  */
 int zns_pages_fds(const struct zns_pages *ps, int fds[ZNS_PAGES_FDS]);
+/* The key's, the store's own; -1: what it has is in clear. */
+int zns_pages_key_fd(const struct zns_pages *ps);
 
 /*
  * Ends this process's use. @end: the context is over; its zones are given back and reset. Else the

@@ -59,6 +59,9 @@ int zns_session_tell(struct zns_session *s, ZnsPb__Request *req, struct zns_err 
  */
 int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], bool chain,
 		      ZnsPb__Response **out, struct zns_err *err);
+/* The same with a weight (criu-zns(8)); 0: that of the record. */
+int zns_session_lease_by(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], bool chain,
+			 uint32_t weight, ZnsPb__Response **out, struct zns_err *err);
 
 /*
  * Read the chain that @answer has the records of (zns_session_lease, or a dump's admission). @h:

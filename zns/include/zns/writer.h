@@ -121,20 +121,24 @@ int zns_writer_compose(struct zns_writer *w, const char *name, struct zns_wimage
 		       uint32_t nr_from, const struct zns_image_run *run, size_t nr,
 		       struct zns_err *err);
 
-/* 64 KiB of a memory context's (zns/pages.h), with their checksum. */
+/* 64 KiB of a memory context's (zns/pages.h), with their checksum; encrypted: and what they open
+ * with. */
 struct zns_named {
 	uint32_t zone;
 	uint64_t off, hash;
+	uint8_t nonce[12], tag[16];
 };
 
 /*
  * A part, as zns_wimage_set_part, of units that stand on the device already: nothing of it is read
  * or written. @u is in order of zones and places, and no unit comes twice. The record names the
- * zones as memory of @context. Once in a dump; -EOPNOTSUPP: the checkpoint is encrypted.
+ * zones as memory of @context. @key: the context's; NULL: they are in clear. Once in a dump;
+ * -EOPNOTSUPP: either the units or the checkpoint is encrypted, and the other is not.
  */
+struct zns_memory_key;
 int zns_writer_named(struct zns_writer *w, const char *name, const uint8_t *context,
-		     const struct zns_named *u, size_t nr, struct zns_wimage **out,
-		     struct zns_err *err);
+		     const struct zns_memory_key *key, const struct zns_named *u, size_t nr,
+		     struct zns_wimage **out, struct zns_err *err);
 
 /*
  * Append memory of a task that stays frozen until zns_wimage_settle returns. Iovecs are copied.

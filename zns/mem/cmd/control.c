@@ -88,6 +88,8 @@ static int status(struct pager *p, ZnsPb__MemoryStatus *st, struct zns_err *err)
 	st->has_qos_mibps = st->has_write_rate = true;
 	st->qos_mibps = pages.qos_mibps;
 	st->write_rate = pages.rate;
+	st->has_encrypted = true;
+	st->encrypted = zns_pages_key_fd(p->pages) >= 0;
 	st->has_unread = p->origin && zns_origin_left(p->origin);
 	if (st->has_unread)
 		st->checkpoint = strdup(zns_uuid_format(zns_origin_checkpoint(p->origin), id));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * To the keeper and back: the store's descriptor, the table of the checkpoint that it was restored
- * from, if there is one, then those of the context; beside them a byte, 1 with such a table, and
- * what the context says of its own. The device is found by the UUID in the store's lock file.
+ * To the keeper and back: the store's descriptor, the key of what it has, if that is encrypted, the
+ * table of the checkpoint that it was restored from, if there is one, then those of the context;
+ * beside them a byte that says which of the two there are, and what the context says of its own.
+ * The device is found by the UUID in the store's lock file.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,6 +20,9 @@ static int put(void *arg, const void *const units[], uint32_t n, struct zns_page
 
 	return zns_pages_put(p->pages, units, n, refs, err);
 }
+
+#define HAS_ORIGIN 1
+#define HAS_KEY 2
 
 static int get(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *err)
 {
@@ -53,6 +57,22 @@ static int drop(void *arg, struct zns_pages_ref ref)
 					   zns_pages_drop(p->pages, ref);
 }
 
+/* Nothing in the checkpoint is ever moved. */
+static int put_as_is(void *arg, const void *const units[], uint32_t n, struct zns_pages_ref *refs,
+		     struct zns_err *err)
+{
+	const struct pager *p = arg;
+
+	return zns_pages_put_as_is(p->pages, units, n, refs, err);
+}
+
+static int get_as_is(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *err)
+{
+	const struct pager *p = arg;
+
+	return zns_pages_get_as_is(p->pages, ref, buf, err);
+}
+
 static bool dead(void *arg, uint64_t *first, uint64_t *last)
 {
 	const struct pager *p = arg;
@@ -62,37 +82,41 @@ static bool dead(void *arg, uint64_t *first, uint64_t *last)
 
 void store_of(struct pager *p, struct zns_mem_store *st)
 {
-	*st = (struct zns_mem_store){ put, get, piece, hold, drop, dead, p };
+	*st = (struct zns_mem_store){ put, get, piece, hold, drop, put_as_is, get_as_is, dead, p };
 }
 
 int hand_over(struct pager *p, struct zns_err *err)
 {
 	uint8_t meta[1 + ZNS_MEM_META_MAX];
 	struct zns_mem_fds f;
-	int fds[2 + ZNS_MEM_FDS_MAX];
+	int fds[3 + ZNS_MEM_FDS_MAX];
 	uint32_t first = 1;
-	int ret = zns_pages_fds(p->pages, fds);
+	int ret = zns_pages_fds(p->pages, fds), key = zns_pages_key_fd(p->pages);
 
 	if (ret != 1)
 		return zns_fail_sys(err, ret < 0 ? ret : -EPROTO,
 				    "the page store has nothing to hand over");
+	if (key >= 0)
+		fds[first++] = key;
 	if (p->origin)
 		fds[first++] = zns_origin_fd(p->origin);
 	zns_mem_fds(p->m, &f);
 	memcpy(fds + first, f.fd, f.nr * sizeof(*fds));
 	memcpy(meta + 1, f.meta, f.len);
-	*meta = p->origin != NULL;
+	*meta = (uint8_t)((p->origin ? HAS_ORIGIN : 0) | (key >= 0 ? HAS_KEY : 0));
 	ret = zns_memkeep_hand(p->keep, meta, 1 + f.len, fds, first + f.nr, err);
 	if (!ret)
 		zns_mem_kept(p->m, &f);
 	return ret;
 }
 
-static int open_store(struct pager *p, int fd, struct zns_err *err)
+static int open_store(struct pager *p, int fd, const int *key_fd, struct zns_err *err)
 {
 	char uuid[ZNS_UUID_STR];
 	struct zns_context c;
-	struct zns_pages_params params = { .container = c.container, .fds = &fd, .nr_fds = 1 };
+	struct zns_pages_params params = {
+		.container = c.container, .fds = &fd, .nr_fds = 1, .key_fd = key_fd
+	};
 	int ret = zns_context_read(fd, 0, &c, err);
 
 	if (ret)
@@ -101,25 +125,31 @@ static int open_store(struct pager *p, int fd, struct zns_err *err)
 	return zns_pages_open(&params, &p->pages, err);
 }
 
+/* How many there are before those of the context. */
+static uint32_t before(uint8_t meta)
+{
+	return 1u + !!(meta & HAS_KEY) + !!(meta & HAS_ORIGIN);
+}
+
 /* What the keeper has may come from another build. */
 static bool sound(const struct zns_memkeep_set *set)
 {
 	const uint8_t *meta = set->data;
 
-	return set->len && set->len <= 1 + ZNS_MEM_META_MAX && *meta <= 1 &&
-	       set->nr >= 2u + *meta && set->nr <= 1u + *meta + ZNS_MEM_FDS_MAX;
+	return set->len && set->len <= 1 + ZNS_MEM_META_MAX && *meta <= (HAS_ORIGIN | HAS_KEY) &&
+	       set->nr > before(*meta) && set->nr <= before(*meta) + ZNS_MEM_FDS_MAX;
 }
 
 static int take(struct pager *p, struct zns_memkeep_set *set, struct zns_err *err)
 {
 	const uint8_t *meta = set->data;
-	uint32_t first = 1u + *meta;
+	uint32_t first = before(*meta);
 	struct zns_mem_fds f = { .nr = set->nr - first, .len = (uint32_t)set->len - 1 };
 	struct zns_mem_store st;
-	int ret = open_store(p, set->fds[0], err);
+	int ret = open_store(p, set->fds[0], *meta & HAS_KEY ? &set->fds[1] : NULL, err);
 
-	if (!ret && *meta)
-		ret = zns_origin_take(set->fds[1], &p->origin, err);
+	if (!ret && *meta & HAS_ORIGIN)
+		ret = zns_origin_take(set->fds[first - 1], &p->origin, err);
 	if (ret)
 		return ret;
 	memcpy(f.fd, set->fds + first, f.nr * sizeof(*f.fd));

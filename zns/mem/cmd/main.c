@@ -18,7 +18,7 @@
 #include "zns/daemon.h"
 #include "zns/process.h"
 
-#define TICK_MS 1000 /* between two looks whether processes are left */
+#define TICK_MS 2000 /* between two looks whether processes are left */
 #define DRAM_MIN MIB(1)
 
 static volatile sig_atomic_t terminated;
@@ -52,7 +52,7 @@ static void settle_down(void)
 struct options {
 	const char *name, *dev, *take, *checkpoint;
 	uint64_t dram, ready, pid, idle_s, restore, qos;
-	bool no_predict;
+	bool no_predict, encrypt;
 	uint64_t total, min; /* --auto, --min */
 };
 
@@ -60,7 +60,8 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 {
 	const struct zns_pages_params params = { .dev = o->dev,
 						 .container = p->name,
-						 .qos_mibps = (uint32_t)o->qos };
+						 .qos_mibps = (uint32_t)o->qos,
+						 .encrypt = o->encrypt };
 	struct zns_mem_store st;
 	int ret = zns_memkeep_open(p->name, &p->keep, err);
 
@@ -182,7 +183,7 @@ static int usage(FILE *f)
 	fprintf(f,
 		"usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--idle SECONDS] [--no-predict]\n"
 		"               [--auto BYTES [--min BYTES]]\n"
-		"               [--qos MIBPS] [--ready-fd FD] PID\n"
+		"               [--qos MIBPS] [--encrypt] [--ready-fd FD] PID\n"
 		"       zns-mem --restore-fd FD --dev UUID --checkpoint UUID --dram BYTES [--name NAME]\n"
 		"       zns-mem --take-over NAME\n"
 		"Keeps the memory of a process and its descendants under a budget; the rest is on zones.\n"
@@ -201,7 +202,7 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "no-predict", 0, NULL, 'p' }, { "help", 0, NULL, 'h' },
 		{ "version", 0, NULL, 'V' },    { "checkpoint", 1, NULL, 'c' },
 		{ "restore-fd", 1, NULL, 'R' }, { "qos", 1, NULL, 'q' },
-		{ NULL, 0, NULL, 0 },
+		{ "encrypt", 0, NULL, 'e' },    { NULL, 0, NULL, 0 },
 	};
 	int c;
 
@@ -214,6 +215,8 @@ static int parse(int argc, char **argv, struct options *o)
 			o->take = optarg;
 		else if (c == 'p')
 			o->no_predict = true;
+		else if (c == 'e')
+			o->encrypt = true;
 		else if (c == 'c')
 			o->checkpoint = optarg;
 		else if (c == 'a' && !zns_parse_size(optarg, &o->total))

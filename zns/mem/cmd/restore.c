@@ -52,16 +52,19 @@ static void answer(int sk, int ret, const struct zns_err *err)
 static int prepare(struct pager *p, const struct restoring *r, struct zns_err *err)
 {
 	uint8_t device[ZNS_UUID_LEN], checkpoint[ZNS_UUID_LEN];
+	char container[ZNS_NAME_MAX + 1];
 	struct zns_pages_params params = { .dev = r->device, .container = p->name };
 	struct zns_mem_store st;
-	int lock, ret = 0;
+	int lock, ret;
 
 	if (zns_uuid_parse(r->device, device) || zns_uuid_parse(r->checkpoint, checkpoint))
 		return zns_fail(err, -EINVAL, "--dev and --checkpoint are UUIDs here");
-	if (!*p->name)
-		ret = zns_origin_container(device, checkpoint, p->name, err);
+	/* what was encrypted goes to zones in no other way, whatever new checkpoints are */
+	ret = zns_origin_look(device, checkpoint, container, &params.encrypt, err);
 	if (ret)
 		return ret;
+	if (!*p->name)
+		snprintf(p->name, sizeof(p->name), "%s", container);
 	open_log(p->name);
 	ret = zns_memkeep_open(p->name, &p->keep, err);
 	if (ret == -EEXIST)
@@ -75,11 +78,8 @@ static int prepare(struct pager *p, const struct restoring *r, struct zns_err *e
 		ret = zns_fail(err, -EPROTO, "the page store has no lock file");
 	if (!ret)
 		ret = zns_origin_new(device, checkpoint, lock, &p->origin, err);
-	if (!ret && zns_origin_encrypted(p->origin))
-		ret = zns_fail(
-			err, -EOPNOTSUPP,
-			"the checkpoint is encrypted, and units of running programs are not: "
-			"restore it without --zns-memory");
+	if (!ret && zns_origin_encrypted(p->origin) && zns_pages_key_fd(p->pages) < 0)
+		ret = zns_fail(err, -ESTALE, "the checkpoint was put in another one's place");
 	store_of(p, &st);
 	if (!ret)
 		ret = zns_mem_new(p->name, r->dram, &st, &p->m, err);

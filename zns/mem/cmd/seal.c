@@ -83,6 +83,7 @@ static int list_units(struct pager *p, pid_t pid, uint32_t *nr_out, struct zns_e
 {
 	cleanup_free struct zns_mem_unit *v = NULL;
 	cleanup_free struct zns_seal_unit *u = NULL;
+	bool key = zns_pages_key_fd(p->pages) >= 0;
 	size_t nr = 0;
 	int ret = zns_mem_units(p->m, pid, &v, &nr, err);
 
@@ -96,6 +97,10 @@ static int list_units(struct pager *p, pid_t pid, uint32_t *nr_out, struct zns_e
 					       .hash = v[i].ref.hash,
 					       .mask = v[i].mask,
 					       .clean = v[i].clean };
+		if (key) {
+			memcpy(u[i].nonce, v[i].ref.nonce, sizeof(u[i].nonce));
+			memcpy(u[i].tag, v[i].ref.tag, sizeof(u[i].tag));
+		}
 		if (zns_pages_where(p->pages, v[i].ref.place, &u[i].zone, &u[i].off))
 			ret = zns_fail(err, -EFAULT, "a unit of process %d has no place", pid);
 	}
@@ -127,6 +132,10 @@ static int act(struct pager *p, const struct packet *q, size_t len, struct zns_s
 	case ZNS_SEAL_UNITS:
 		*fd = list_units(p, k->pid, &a->nr, err);
 		return *fd < 0 ? *fd : 0;
+	case ZNS_SEAL_KEY:
+		ret = zns_pages_key_fd(p->pages);
+		*fd = ret < 0 ? -1 : fcntl(ret, F_DUPFD_CLOEXEC, 3);
+		return ret >= 0 && *fd < 0 ? zns_fail_sys(err, -errno, "the context's key") : 0;
 	case ZNS_SEAL_OWNS:
 		return zns_mem_owns(p->m, k->pid, k->start, k->end, err);
 	}

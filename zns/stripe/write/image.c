@@ -132,6 +132,8 @@ void image_free(struct zns_wimage *i)
 	free(i->pb.csums);
 	free(i->pb.piece_csums);
 	free(i->pb.tags.data);
+	free(i->pb.nonces.data);
+	free(i->pb.memory_key.data);
 	free(i->map.from);
 	free(i->map.runs.data);
 	rescue_drop(i);

@@ -2,6 +2,7 @@
 /* Units that stand on the device already: see zns_writer_named. */
 #include <string.h>
 #include "writer.h"
+#include "zns/crypt_memory.h"
 
 #define UNIT ((uint64_t)ZNS_PIECE)
 
@@ -58,17 +59,41 @@ NEEDS_LOCK static int use_zones(struct images *im, const struct zns_named *u, si
 	return 0;
 }
 
+/* What they open with, and the key, which the checkpoint's own opens. */
+NEEDS_LOCK static int note_keys(struct zns_wimage *i, const struct zns_memory_key *key,
+				const struct zns_named *u, size_t nr, struct zns_err *err)
+{
+	ZnsPb__Image *pb = &i->pb;
+
+	pb->tags.data = malloc(nr * ZNS_TAG_BYTES + 1);
+	pb->nonces.data = malloc(nr * ZNS_MEMORY_NONCE + 1);
+	pb->memory_key.data = malloc(ZNS_MEMORY_SEALED);
+	if (!pb->tags.data || !pb->nonces.data || !pb->memory_key.data)
+		return -ENOMEM;
+	for (size_t n = 0; n < nr; n++) {
+		memcpy(pb->tags.data + n * ZNS_TAG_BYTES, u[n].tag, ZNS_TAG_BYTES);
+		memcpy(pb->nonces.data + n * ZNS_MEMORY_NONCE, u[n].nonce, ZNS_MEMORY_NONCE);
+	}
+	pb->has_memory_key = pb->has_nonces = 1;
+	pb->nonces.len = nr * ZNS_MEMORY_NONCE;
+	pb->memory_key.len = ZNS_MEMORY_SEALED;
+	i->max_tags = nr;
+	return zns_memory_key_put(key, i->w->crypt, pb->memory_key.data, err);
+}
+
 int zns_writer_named(struct zns_writer *w, const char *name, const uint8_t *context,
-		     const struct zns_named *u, size_t nr, struct zns_wimage **out,
-		     struct zns_err *err)
+		     const struct zns_memory_key *key, const struct zns_named *u, size_t nr,
+		     struct zns_wimage **out, struct zns_err *err)
 {
 	struct zns_wimage *i;
 	int ret = check_units(w, u, nr, err);
 
-	if (!ret && w->crypt)
+	if (!ret && !w->crypt != !key)
 		ret = zns_fail(err, -EOPNOTSUPP,
-			       "the program's memory on zones is not encrypted, and this "
-			       "checkpoint has to be");
+			       key ? "the program's memory on zones is encrypted, and this "
+				     "checkpoint is not" :
+				     "the program's memory on zones is not encrypted, and this "
+				     "checkpoint has to be");
 	if (!ret)
 		ret = zns_writer_image(w, name, true, &i, err);
 	if (ret)
@@ -80,6 +105,8 @@ int zns_writer_named(struct zns_writer *w, const char *name, const uint8_t *cont
 	i->pb.csums = malloc((nr + 1) * sizeof(*i->pb.csums));
 	if (!i->pb.csums || w->images.nr_named || place(i, u, nr) || use_zones(&w->images, u, nr))
 		ret = writer_fail_nomem(w, "for units of a memory context");
+	if (!ret && key && note_keys(i, key, u, nr, err))
+		ret = writer_fail_nomem(w, "for keys of a memory context");
 	for (size_t n = 0; n < nr && !ret; n++)
 		i->pb.csums[n] = u[n].hash;
 	i->nr_units = nr;

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "conform.h"
+#include "case.h"
 
 #define THREADS 8
 
@@ -155,6 +155,15 @@ struct peer {
 	int fd;
 };
 
+static void remember(pid_t old, pid_t new)
+{
+	for (unsigned int i = 0; i < CONFORM_PEERS; i++)
+		if (t.peer[i] == old) {
+			t.peer[i] = new;
+			return;
+		}
+}
+
 /* A child that opens the device anew and does what it is told. */
 static struct peer peer_start(const char *spec)
 {
@@ -186,6 +195,7 @@ static struct peer peer_start(const char *spec)
 	}
 	close(fd[1]);
 	p.fd = fd[0];
+	remember(0, p.pid);
 	struct answer a = { .rc = -EPIPE };
 
 	if (read(p.fd, &a, sizeof(a)) != sizeof(a) || a.rc)
@@ -222,6 +232,7 @@ static void peer_end(struct peer *p, int sig)
 	shutdown(p->fd, SHUT_RDWR); /* later children have it, too */
 	close(p->fd);
 	TRUE(waitpid(p->pid, &status, 0) == p->pid);
+	remember(p->pid, 0);
 	TRUE(sig ? WIFSIGNALED(status) : WIFEXITED(status) && !WEXITSTATUS(status));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Geometry, reports, writes, appends, reads. */
-#include "conform.h"
+#include "case.h"
 
 #define FILL_MAX MIB(128) /* zones that are larger are not filled by writing */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Open, close, finish, reset: every transition, and the limits on them. */
-#include "conform.h"
+#include "case.h"
 
 #define LIMIT_MAX 512 /* limits above are not tried out */
 

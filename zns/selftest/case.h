@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-#ifndef CONFORM_H
-#define CONFORM_H
+#ifndef CONFORM_CASE_H
+#define CONFORM_CASE_H
 /*
- * One behaviour, every backend: what zns/dev.h promises, as cases that run on any device it opens.
- * A case gets empty zones and says with the macros below what must hold; the first thing that does
- * not ends the case.
+ * For cases. One gets empty zones and says with the macros below what must hold; the first thing
+ * that does not ends it.
  */
 #include <setjmp.h>
 #include <stdbool.h>
@@ -12,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zns/dev.h"
-#include "../controls/controls.h"
+#include "conform.h"
 #include "zns/util.h"
+
+#define CONFORM_PEERS 8
 
 struct conform {
 	const char *spec;
 	const char *twin; /* another node of the same device, or NULL */
-	const char *wear; /* where null_blk takes zones to spoil, or NULL */
 	struct zns_dev *d;
 	uint32_t nr; /* sequential zones in working order */
 	uint32_t *zone; /* their numbers */
@@ -28,19 +27,12 @@ struct conform {
 	uint64_t cap; /* of zone[0], zone[1], … alike */
 	uint32_t max_io;
 	uint8_t *buf; /* CONFORM_BUF bytes, aligned */
+	pid_t peer[CONFORM_PEERS]; /* processes of the case that runs; 0: none */
 };
 extern struct conform t;
 
 #define NONE UINT32_MAX
 #define CONFORM_BUF MIB(8)
-
-struct conform_case {
-	const char *name;
-	void (*run)(void);
-	uint32_t zones; /* how many it wants at least */
-};
-extern const struct conform_case data_cases[], zone_cases[], limit_cases[], share_cases[],
-	state_cases[];
 
 void conform_fail(const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4), noreturn));

@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+In a guest: one cell of bench-drives. cells.py NAME JSON; the result goes to /results/cell.json.
+
+slow in the parameters is the drive's: rates of a real drive are divided by it here. What comes out is not scaled back.
+"""
+import json
+import os
+import struct
+import sys
+import time
+import uuid
+import zlib
+
+import load
+import scene
+from scene import MIB, RESULTS, WORK, Failed, Files, Subject, Zones, run, watch
+
+PAPER = [('Ubuntu', 63), ('Redis', 105), ('Nginx', 133), ('MongoDB', 303), ('MySQL', 447)]      # MB
+ZONE, CAP = 100, 500    # MiB/s: what a zone is said to write, what a dump asks for and is held to
+
+
+def say(text):
+    print(f'    {text}', flush=True)
+
+
+def scaled(rate, p):
+    """MiB/s. criu-zns takes whole numbers: what it asks for at less than 1/100 is too much, and only says how many groups."""
+    return max(1, round(rate / min(100, p['slow'])))
+
+
+def drive(name):
+    return os.environ[f'DRIVE_{name}']
+
+
+# ---- where dumps go ------------------------------------------------------------------------------------
+
+def mount(kind, device, directory, *options):
+    os.makedirs(directory, exist_ok=True)
+    run('mount', '-t', kind, *options, device, directory)
+    return directory
+
+
+def zones(p, cap, spec=None):
+    device = drive('zones')
+    return Zones('zones', device, cap, scaled(ZONE, p), 'i % 32', spec)
+
+
+def passthrough(p, cap):
+    return zones(p, cap, drive('zones').replace('nvme', 'ng'))
+
+
+def ext4(p, cap, name='ext4'):
+    # Nothing is discarded, so the drive stays as full as it was; but one that is to be new.
+    discard = 'discard' if name == 'fresh' else 'nodiscard'
+    run('mkfs.ext4', '-q', '-F', '-E', f'{discard},lazy_itable_init=0,lazy_journal_init=0', drive(name))
+    return Files(name, drive(name), cap, mount('ext4', drive(name), f'/mnt/{name}'))
+
+
+def fresh(p, cap):
+    return ext4(p, cap, 'fresh')
+
+
+def f2fs(p, cap):
+    run('mkfs.f2fs', '-q', '-f', '-t', '0', drive('f2fs'))
+    return Files('f2fs', drive('f2fs'), cap, mount('f2fs', drive('f2fs'), '/mnt/f2fs', '-o', 'nodiscard'))
+
+
+def f2fs_zoned(p, cap):
+    """F2FS keeps what it overwrites on a conventional drive; files go to the zones."""
+    run('mkfs.f2fs', '-q', '-f', '-m', '-c', drive('zoned'), drive('meta'))
+    return Files('f2fs-zoned', drive('zoned'), cap, mount('f2fs', drive('meta'), '/mnt/zoned'))
+
+
+def zonefs(p, cap):
+    """The first zone has the superblock; no package here makes one (linux, fs/zonefs/zonefs.h)."""
+    def block(crc):
+        return struct.pack('<II64s16sQIII', 0x5a4f4653, crc, b'zones', uuid.UUID(int=7).bytes, 0, 0, 0, 0o640).ljust(4096, b'\0')
+    device = drive('zonefs')
+    run('blkzone', 'reset', device)
+    (WORK / 'super').write_bytes(block(zlib.crc32(block(0)) ^ 0xffffffff))
+    run('dd', f'if={WORK}/super', f'of={device}', 'bs=4096', 'count=1', 'oflag=direct', 'conv=notrunc')
+    at = mount('zonefs', device, '/mnt/zonefs', '-o', 'errors=repair')
+    (WORK / 'map').write_text(' '.join(str((i + 1) % 32) for i in range(len(os.listdir(f'{at}/seq')))))
+    return Zones('zonefs', device, cap, scaled(ZONE, p), WORK / 'map', f'zonefs:{at}')
+
+
+WAYS = {'zones': zones, 'passthrough': passthrough, 'ext4': ext4, 'fresh': fresh, 'f2fs': f2fs, 'f2fs-zoned': f2fs_zoned,
+        'zonefs': zonefs}
+
+
+def ways_of(p, cap=CAP):
+    """Each held to the cap; by the kernel, where criu's own would be no whole number."""
+    if cap and p['slow'] > 100:
+        Zones.io_max, cap = cap * MIB // p['slow'], None
+    return {name: WAYS[name](p, scaled(cap, p) if cap else None) for name in p['ways']}
+
+
+# ---- cells ---------------------------------------------------------------------------------------------
+
+def scaling(p):
+    """One dump at a time over 1, 2, 4, 8 groups, no cap, as many bytes for each group: the rate of each."""
+    way, found = zones(p, None), []
+    subjects = {n: Subject(f'of{n}', n * p['mib'], n) for n in p['groups']}
+    for r in range(p['rounds']):
+        for n in p['groups']:
+            before = scene.processor()
+            got = watch([way.start(subjects[n], n * scaled(ZONE, p), cap=False)])[0]
+            if len(got['groups']) != n:
+                raise Failed(f'{len(got["groups"])} groups instead of {n}')
+            found.append({'round': r, 'n': n, 'rate': got['rate'], 'latency_s': got['latency_s'], 'groups': len(got['groups']),
+                          'idle': scene.idle_since(before)})
+            say(f'{n} groups: {got["rate"]:.2f} MiB/s, idle {found[-1]["idle"]:.2f}')
+            way.clear()
+    for s in subjects.values():
+        s.kill()
+    return {'dumps': found}
+
+
+def make_five(p):
+    return [Subject(name, max(1, round(mb * 1e6 / MIB / p['shrink'])), i + 1) for i, (name, mb) in enumerate(PAPER)]
+
+
+def each_alone(way, subjects, qos):
+    alone, idle = [], []
+    for s in subjects:
+        before = scene.processor()
+        alone += watch([way.start(s, qos)])
+        idle.append(scene.idle_since(before))
+        say(f'{way.name}, {s.name} alone: {alone[-1]["rate"]:.2f} MiB/s, {alone[-1]["latency_s"]:.1f} s, idle {idle[-1]:.2f}')
+    way.clear()
+    return {'alone': alone, 'idle_alone': min(idle)}
+
+
+def all_at_once(way, subjects, qos):
+    before = scene.processor()
+    together = watch([way.start(s, qos) for s in subjects])
+    idle = scene.idle_since(before)
+    for t in together:
+        say(f'{way.name}, {t["name"]} at once: {t["rate"]:.2f} MiB/s, {t["latency_s"]:.1f} s, idle {idle:.2f}')
+    way.clear()
+    return {'together': together, 'idle_together': idle}
+
+
+def five(p):
+    """
+    The papers' five, each no faster than the cap: one at a time and at once. The ways are in turns, and so is what comes
+    first, after a round of each that does not count: a used drive changes while it is written.
+    """
+    ways, subjects = ways_of(p), make_five(p)
+    rounds = {name: [] for name in ways}
+    for way in ways.values():
+        if p.get('warm'):
+            all_at_once(way, subjects, scaled(CAP, p))
+    before = {name: scene.drive_stats(p.get('drive', {}).get(name, name)) for name in ways}
+    cpu = {name: 0.0 for name in ways}
+    for r in range(p['rounds']):
+        for name in list(ways)[::-1 if r % 2 else 1]:
+            used = scene.processor()
+            found = {}
+            for step in (each_alone, all_at_once)[::-1 if r % 2 else 1]:
+                found.update(step(ways[name], subjects, scaled(CAP, p)))
+            rounds[name].append(found)
+            idle, total = scene.processor()
+            cpu[name] += ((total - idle) - (used[1] - used[0])) / os.sysconf('SC_CLK_TCK')
+    after = {name: scene.drive_stats(p.get('drive', {}).get(name, name)) for name in ways}
+    for s in subjects:
+        s.kill()
+    return {'ways': {name: {'rounds': rounds[name], 'cpu_s': cpu[name], 'before': before[name], 'after': after[name]}
+                     for name in ways}}
+
+
+def pause(s, p):
+    time.sleep(s * p['slow'] / 100)
+
+
+def beside(p):
+    """fio with and without dumps beside it, one after the other; in files under each of the settings."""
+    way = ways_of(p)[p['ways'][0]]
+    subject, qos = Subject('beside', p['mib'], 1), scaled(CAP, p)
+    nr, rate, found = 5, p['rate'] * MIB // 5 // p['slow'], {}
+    plain = isinstance(way, scene.Files)
+    places = load.in_files(way, nr, 16) if plain else load.on_zones(way, nr)
+    for setting in p.get('settings', ['']):
+        mine = {**p, 'late_s': 2 * found['none']['p95_s']} if 'none' in found else p
+        said = load.protect(way, setting, [way.group('beside')], mine) if setting else {}
+        fio = load.Fio(places, 'write', p['bs_kib'], rate)
+        pause(4, p)
+        begin, before = time.monotonic(), scene.processor()
+        pause(p['alone_s'], p)
+        quiet, idle = time.monotonic(), scene.idle_since(before)
+        before, dumps = scene.processor(), []
+        for _ in range(p['dumps']):
+            dumps += watch([way.start(subject, qos)])
+        busy = scene.idle_since(before)
+        ios = fio.stop()
+        way.clear()
+        alone = watch([way.start(subject, qos)])[0]
+        way.clear()
+        if setting:
+            load.unprotect(way, [way.group('beside')])
+        first = sorted(took for at, took in ios if begin <= at < quiet)
+        found[setting or way.name] = {
+            'alone': [begin, quiet], 'dumps': [{k: d[k] for k in ('start', 'first', 'end', 'rate', 'latency_s')} for d in dumps],
+            'dump_alone': alone['rate'], 'ios': [(round(at - begin, 3), round(took, 6)) for at, took in ios], 'begin': begin,
+            'p95_s': first[int(len(first) * 0.95)], 'set': said, 'idle_alone': idle, 'idle_beside': busy, 'bs': fio.bs}
+        say(f'{setting or way.name}: dump {alone["rate"]:.2f} MiB/s alone, {dumps[0]["rate"]:.2f} beside fio, idle {idle:.2f} {busy:.2f}')
+    subject.kill()
+    return {'settings': found}
+
+
+def kcc(p):
+    """Random writes without and beside dumps: by size, by rate, by the number of dumps."""
+    way = ways_of(p, None)[p['ways'][0]]
+    plain = isinstance(way, scene.Files)
+    places = load.in_files(way, 4, 24) if plain else load.on_zones(way, 4)
+    if plain:
+        load.scheduler(way, 'none')
+    subjects = [Subject(f'kcc{i}', p['mib'], i + 1) for i in range(max(n for _, _, n in p['points']))]
+    more, found = [] if plain else ['--zns-separate-metadata'], []
+    for bs, rate, n in p['points']:
+        fio = load.Fio(places, 'randwrite', bs, rate * MIB // 4 // p['slow'])
+        pause(2, p)
+        begin = time.monotonic()
+        pause(p['alone_s'], p)
+        quiet, before = time.monotonic(), scene.processor()
+        dumps = watch([way.start(s, scaled(CAP, p), cap=False, more=more) for s in subjects[:n]])
+        idle = scene.idle_since(before)
+        ios = fio.stop()
+        way.clear()
+        found.append({'bs_kib': bs, 'rate': rate, 'n': n, 'alone': [begin, quiet], 'begin': begin, 'idle': idle,
+                      'dumps': [{k: d[k] for k in ('start', 'first', 'end', 'rate', 'latency_s')} for d in dumps],
+                      'ios': [(round(at - begin, 3), round(took, 6)) for at, took in ios]})
+        say(f'{way.name}, {bs} KiB, rate {rate}, {n} dumps: {len(ios)} I/Os, idle {idle:.2f}')
+    for s in subjects:
+        s.kill()
+    return {'points': found, 'after': scene.drive_stats(way.name)}
+
+
+def flowing(dumps):
+    """Returns when each of them writes, or has ended."""
+    end = time.monotonic() + scene.LIMIT_S
+    while not all(d.poll() or d.first for d in dumps):
+        for d in dumps:
+            if d.end is None:
+                d.sample()
+        if time.monotonic() > end:
+            raise Failed('a dump does not write')
+        time.sleep(scene.SAMPLE_S)
+
+
+def restores(p):
+    """One of five, restored with nobody beside and while the other four are dumped; its memory is looked at each time."""
+    ways, found = ways_of(p), []
+    for r in range(p['rounds']):
+        for name, alloc in p['cases'][::-1 if r % 2 else 1]:
+            way, subjects = ways[name], [Subject(f'same{i}', p['mib'], i + 1) for i in range(5)]
+            mine, others = subjects[0], subjects[1:]
+            more = ['--zns-alloc', alloc] if name == 'zones' else []
+            dump = way.start(mine, scaled(CAP, p), more=more)
+            kept, took = watch([dump])[0], {}
+            for step in ('alone', 'beside')[::-1 if r % 2 else 1]:
+                mine.kill()
+                beside, before = [], scene.processor()
+                if step == 'beside':
+                    beside = [way.start(s, scaled(CAP, p), more=more) for s in others]
+                    flowing(beside)
+                took[step] = scene.restore(dump)
+                took[f'idle {step}'] = scene.idle_since(before)
+                took[f'running {step}'] = sum(not d.poll() for d in beside)
+                if beside:
+                    watch(beside)
+                mine.check()
+            say(f'{name} {alloc}: restored in {took["alone"]:.1f} s alone, {took["beside"]:.1f} s beside dumps, '
+                f'{took["running beside"]} of which still ran')
+            found.append({'way': name, 'alloc': alloc, 'bytes': kept['bytes'], **took})
+            for s in subjects:
+                s.kill()
+            way.clear()
+    return {'restores': found}
+
+
+def writers(p):
+    """Five writers, one after another, each no faster than the cap: in zones of their own or in parts of a conventional drive."""
+    device, found = drive(p['ways'][0]), {}
+    zoned, count = p['ways'][0] != 'ext4', 5
+    size = (p['zone_mib'] if zoned else 256) * MIB
+    for title, width in p['cases']:
+        if zoned:
+            run('blkzone', 'reset', device)
+        running, begin, before = [], time.monotonic(), scene.processor()
+        for i in range(count):
+            places = [{'filename': device, 'offset': (i * width + k) * size, 'size': size, **({'zonemode': 'zbd'} if zoned else {})}
+                      for k in range(width)]
+            running.append(load.Fio(places, 'write', p['bs_kib'], CAP * MIB // width // p['slow']))
+            pause(p['gap_s'], p)
+        pause(p['gap_s'], p)
+        end, idle = time.monotonic(), scene.idle_since(before)
+        ios = [[round(at - begin, 3) for at, _ in f.stop()] for f in running]
+        found[title] = {'ios': ios, 'end': end - begin, 'gap': (end - begin) / (count + 1), 'bs': p['bs_kib'] << 10, 'idle': idle}
+        say(f'{title}: {[len(n) for n in ios]} I/Os, idle {idle:.2f}')
+    return {'cases': found}
+
+
+def docker(p):
+    import dock     # needs a guest that has Docker
+    kind = p['ways'][0]
+    daemon = dock.Zoned(drive('zones'), scaled(ZONE, p), scaled(CAP, p)) if kind == 'zones' else dock.Stock(ways_of(p)[kind])
+    try:
+        found = dock.beside(daemon, p, pause)
+    except dock.dkdaemon.Failed as why:
+        raise Failed(str(why)) from why
+    say(f'{kind}: a checkpoint {found["dumps"][0]["latency_s"]:.1f} s beside fio, {found["latency_alone"]:.1f} s alone')
+    return {'settings': {f'docker, {kind}': found}}
+
+
+CELLS = {'docker': docker, 'writers': writers, 'scaling': scaling, 'five': five, 'beside': beside, 'kcc': kcc,
+         'restores': restores}
+
+
+def main():
+    name, p = sys.argv[1], json.loads(sys.argv[2])
+    WORK.mkdir(exist_ok=True)
+    # The unit is scaled as the sizes are, else small dumps would share a zone (criu-zns(8)).
+    Zones.stripe = f'{512 // p.get("shrink", 1)}K'
+    begin = time.monotonic()
+    try:
+        found = CELLS[name](p)
+    except Failed as why:
+        print(f'FAILED {why}', flush=True)
+        return 1
+    found['seconds'] = round(time.monotonic() - begin, 1)
+    (RESULTS / 'cell.json').write_text(json.dumps(found))
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the cells' results say: tables, plots, aims and controls. Rates and times are those of a real drive again."""
+import math
+import statistics
+
+import svg
+from spec import CELLS, FLASH, LARGE, SHRINK, SLOW, USED
+
+MIB = 1 << 20
+NAMES = {'zones': 'zones', 'ext4': 'conventional, ext4', 'f2fs': 'conventional, F2FS', 'fresh': 'conventional and new, ext4'}
+
+
+def head(machine, there):
+    load = ', '.join(f'{v["load_before"]:.1f}' for v in there)
+    kernels = ', '.join(sorted({v['kernel'] for v in there}))
+    return f'''Machine: {machine}; {sum(v["wall_s"] for v in there) / 60:.0f} minutes of guests, of one emulated processor (QEMU, TCG), Linux
+{kernels}. Load of the machine before each guest: {load or "none run"}. Above 0.5 it was not quiet, and figures are only a check that this works.
+
+Drives are models behind NBD (`test/drive`), the rest is real: kernel, block layer, schedulers, file systems, criu, stock CRIU
+4.2.1 of this tree, fio. All drives have the same flash: {FLASH["channels"]} channels x {FLASH["ways"]} dies, {FLASH["die-write"]} MiB/s written
+and {FLASH["die-read"]} read by a die, {FLASH["channel"]} by a channel. A conventional one deals its pages to all dies, has {USED["spare"]} % more flash
+than the host sees and has been written at random until garbage collection is steady, unless it is called new.
+
+**Scale:** model time runs {SLOW} times as slow as the clock, so that an emulated processor keeps up: rates here are those measured times
+{SLOW}, latencies those measured over {SLOW}. The papers' sizes are divided by {SHRINK}, criu's stripe unit too. What the processor costs
+is not scaled, so it looks {SLOW} times as short as it was. *idle* says what it had left; cells named *half* run at half the rate:
+if they say the same, the processor was not what limits. `--zns-qos-max` and io.max hold each dump to 500 MiB/s.
+
+A dump's rate: into zones, that of the middle 80 % of its bytes, as io.stat counts them; stock CRIU's, its bytes over the time from when
+its files are synced, which is when the write-back begins, until all is on the drive. Latencies are those of the whole. Reproduce: `make bench-drives`; one part: `make bench-drives BENCH_DRIVES="--parts b"`.'''
+
+
+# ---- a: N groups ---------------------------------------------------------------------------------------
+
+def per_groups(result, slow):
+    rates = {}
+    for d in result['dumps']:
+        rates.setdefault(d['n'], []).append(d['rate'] * slow)
+    return {n: statistics.median(v) for n, v in sorted(rates.items())}
+
+
+def part_a(rep, found):
+    series = {}
+    titles = {'scaling': 'One dump, no cap', 'scaling-half': 'At half the rate', 'scaling-one-die': 'A map that is wrong: all on one die'}
+    for name, got in found.items():
+        if not got:
+            continue
+        rate = per_groups(got, CELLS[name].params['slow'])
+        rep.heading(titles[name])
+        rep.table(['groups', 'MiB/s', 'of N times one', 'idle, the least'],
+                  [[n, f'{v:.0f}', f'{v / n / rate[1]:.3f}', f'{min(d["idle"] for d in got["dumps"] if d["n"] == n):.2f}']
+                   for n, v in rate.items()])
+        series[titles[name]] = list(rate.items())
+        worst = min(v / n / rate[1] for n, v in rate.items())
+        if name == 'scaling-one-die':
+            rep.control('eight groups by a map that is wrong, all on one die: of eight times one', worst, '<', 0.3)
+        else:
+            rep.aim('N groups, half the rate: of N times one, the worst' if name.endswith('half') else
+                    'N groups: of N times one, the worst', worst, '>=', 0.9)
+    series['N times one die'] = [(n, n * FLASH['die-write']) for n in (1, 2, 4, 8)]
+    svg.lines(rep.file('groups.svg'), 'one dump over N groups', 'groups', 'MiB/s', series)
+    rep.plot('groups.svg')
+
+
+# ---- b: five dumps -------------------------------------------------------------------------------------
+
+def over_time(dumps, slow, step_s):
+    """{name: [(s, MiB/s)]} of dumps that ran together."""
+    begin, found = min(d['start'] for d in dumps), {}
+    for d in dumps:
+        points, last = [], (d['start'], 0)
+        for t, done in d['series'] + [[d['end'], d['bytes']]]:
+            if t - last[0] >= step_s:
+                points.append(((t - begin) / slow * SHRINK, max(0, done - last[1]) / MIB / (t - last[0]) * slow))
+                last = (t, done)
+        if points:
+            found[d['name']] = points
+    return found
+
+
+def five_rows(rounds, slow):
+    """name: medians over the rounds."""
+    rows = {}
+    for i, first in enumerate(rounds[0]['alone']):
+        pick = lambda when, what: statistics.median(r[when][i][what] for r in rounds)
+        rows[first['name']] = {
+            'mib': first['bytes'] / MIB, 'alone': pick('alone', 'rate') * slow, 'together': pick('together', 'rate') * slow,
+            'latency alone': pick('alone', 'latency_s') / slow, 'latency together': pick('together', 'latency_s') / slow,
+            'ratio': statistics.median(r['together'][i]['rate'] / r['alone'][i]['rate'] for r in rounds)}
+    return rows
+
+
+def five_table(rep, title, way, slow):
+    rows = five_rows(way['rounds'], slow)
+    rep.heading(title)
+    rep.table(['', 'MiB', 'alone, MiB/s', 'at once, MiB/s', 'of alone', 'alone, s', 'at once, s'],
+              [[n, f'{r["mib"]:.1f}', f'{r["alone"]:.0f}', f'{r["together"]:.0f}', f'{r["ratio"]:.3f}',
+                f'{r["latency alone"]:.3f}', f'{r["latency together"]:.3f}'] for n, r in rows.items()])
+    wrote = way['after']['host_written'] - way['before']['host_written']
+    images = sum(d['bytes'] for r in way['rounds'] for d in r['alone'] + r['together'])
+    flash = ''
+    if 'programmed' in way['after']:
+        grown = {k: way['after'][k] - way['before'][k] for k in ('programmed', 'copied')}
+        flash = f'; the drive itself wrote {(grown["programmed"] + grown["copied"]) / max(1, grown["programmed"]):.2f} times that'
+    rep.text(f'{len(way["rounds"])} rounds, medians. Idle: {min(r["idle_alone"] for r in way["rounds"]):.2f} alone at least, '
+             f'{min(r["idle_together"] for r in way["rounds"]):.2f} at once. Written to the drive: {wrote / images:.3f} of the pages\' '
+             f'bytes{flash}.')
+    return rows
+
+
+def part_b(rep, found):
+    full, rows = found.get('five'), {}
+    for name, way in (full['ways'] if full else {}).items():
+        rows[name] = five_table(rep, NAMES[name], way, SLOW)
+        worst = min(r['ratio'] for r in rows[name].values())
+        if name == 'zones':
+            rep.aim('five dumps at once on zones: rate of alone, the worst', worst, '>=', 0.95)
+        else:
+            rep.control(f'five dumps at once, {NAMES[name]}: rate of alone, the worst', worst, '<', 0.6)
+        svg.lines(rep.file(f'five-{name}.svg'), f'five dumps at once, {NAMES[name]}', 's, as if sizes were not divided', 'MiB/s',
+                  over_time(way['rounds'][0]['together'], SLOW, 1.0), y_max=620)
+        rep.plot(f'five-{name}.svg')
+    if 'zones' in rows and 'ext4' in rows:
+        names = list(rows['zones'])
+        svg.bars(rep.file('five-latency.svg'), 'latency of a checkpoint', 's', names, {
+            'ext4, one alone': [rows['ext4'][n]['latency alone'] for n in names],
+            'ext4, five at once': [rows['ext4'][n]['latency together'] for n in names],
+            'zones, five at once': [rows['zones'][n]['latency together'] for n in names]})
+        rep.plot('five-latency.svg')
+        for other in ('ext4', 'f2fs'):
+            if other in rows:
+                gain = max(1 - rows['zones'][n]['latency together'] / rows[other][n]['latency together'] for n in names)
+                rep.aim(f'five at once, latency on zones below that of {NAMES[other]}, the most', gain, '>=', 0.4)
+        rep.aim('the largest dump of five at once on zones: latency over one alone on ext4',
+                rows['zones'][names[-1]]['latency together'] / rows['ext4'][names[-1]]['latency alone'], '<=', 1.1)
+    used = found.get('five-1000')
+    if used:
+        way = used['ways']['ext4']
+        got = five_table(rep, 'conventional, ext4, of the papers\' bandwidth', way, SLOW)
+        rep.control('five dumps at once, conventional of the papers\' bandwidth, ext4: rate of alone, the worst',
+                    min(r['ratio'] for r in got.values()), '<', 0.6)
+        rep.text('24 of the 32 dies, and nothing collected ahead in idle time: such a drive writes some 1,000 MiB/s, as the papers\' one does once it is '
+                 'used. The one above has the same flash as the zoned drive, and erased room for most of five such checkpoints.')
+        if 'zones' in rows:
+            gain = max(1 - rows['zones'][n]['latency together'] / r['latency together'] for n, r in got.items())
+            rep.aim('five at once, latency on zones below that of a conventional drive of the papers\' bandwidth, the most', gain, '>=', 0.4)
+        svg.lines(rep.file('five-1000.svg'), 'five dumps at once, conventional of 1,000 MiB/s', 's, as if sizes were not divided', 'MiB/s',
+                  over_time(way['rounds'][0]['together'], SLOW, 1.0), y_max=620)
+        rep.plot('five-1000.svg')
+    half = found.get('five-half')
+    if half:
+        got = five_table(rep, 'Zones, at half the rate', half['ways']['zones'], 2 * SLOW)
+        rep.aim('five dumps at once on zones, half the rate: rate of alone, the worst', min(r['ratio'] for r in got.values()), '>=', 0.95)
+    fresh = found.get('five-fresh')
+    if fresh:
+        got = five_table(rep, NAMES['fresh'], fresh['ways']['fresh'], SLOW)
+        rep.text(f'On a new drive nothing is collected, and its dies together write {FLASH["channels"] * FLASH["ways"] * FLASH["die-write"]} '
+                 f'MiB/s: the worst of five keeps {min(r["ratio"] for r in got.values()):.2f}. No aim; it says how much of the control is '
+                 'garbage collection, and what file system and journal do.')
+
+
+# ---- c: normal I/O beside a checkpoint -----------------------------------------------------------------
+
+PERCENT = (50, 99, 99.9)
+
+
+def at(sorted_values, percent):
+    return sorted_values[min(len(sorted_values) - 1, int(len(sorted_values) * percent / 100))]
+
+
+def split(one):
+    """
+    Alone and beside the writes of a dump: latencies in s of the I/Os that were in flight then, and how many were done in a
+    second; where none was, one counts as done.
+    """
+    ios = [(t + one['begin'], took) for t, took in one['ios']]
+    spans = {'alone': [one['alone']], 'beside': [(d['first'], d['end']) for d in one['dumps']]}
+    found = {}
+    for name, parts in spans.items():
+        flying = sorted(took for t, took in ios if any(t >= a and t - took < b for a, b in parts))
+        # dumps may overlap
+        done = sum(any(a <= t < b for a, b in parts) for t, _ in ios)
+        found[name] = flying, max(1, done) / covered(parts)
+    return found
+
+
+def covered(parts):
+    """Seconds that are in any of them."""
+    total, last = 0.0, -math.inf
+    for a, b in sorted(parts):
+        total += max(0.0, b - max(a, last))
+        last = max(last, b)
+    return total
+
+
+def beside_row(one, slow):
+    parts = split(one)
+    if not all(p[0] for p in parts.values()):
+        return None
+    row = {'n': [len(parts[k][0]) for k in ('alone', 'beside')], 'kept': parts['beside'][1] / parts['alone'][1]}
+    for k, (lat, per_s) in parts.items():
+        row[k] = [at(lat, p) * 1e3 / slow for p in PERCENT]
+        row[f'{k} MiB/s'] = per_s * one['bs'] / MIB * slow
+    row['p99'] = row['beside'][1] / row['alone'][1]
+    row['p99.9'] = row['beside'][2] / row['alone'][2]
+    row['dump beside'] = statistics.median(d['rate'] for d in one['dumps']) * slow
+    row['dump alone'] = one['dump_alone'] * slow
+    return row
+
+
+def series_of(one, slow, step_s=1.0):
+    """(s, MiB/s) of fio over time."""
+    bins = {}
+    for t, _ in one['ios']:
+        if t >= 0:
+            bins[int(t / step_s)] = bins.get(int(t / step_s), 0) + one['bs']
+    return [((b + 0.5) * step_s / slow, size / MIB / step_s * slow) for b, size in sorted(bins.items())][:-1]
+
+
+def opponent(rows):
+    """The setting under which normal I/O does best: by its p99 beside dumps, of those that keep 95 % of its bandwidth if any does."""
+    keep = {n: r for n, r in rows.items() if r['kept'] >= 0.95} or rows
+    return min(keep, key=lambda n: keep[n]['beside'][1])
+
+
+def part_c(rep, found):
+    rows, kept_series = {}, {}
+    for cell, got in found.items():
+        for name, one in (got or {'settings': {}})['settings'].items():
+            slow = CELLS[cell].params['slow']
+            row = beside_row(one, slow)
+            if row is None:
+                rep.text(f'{name}: no I/O beside the dumps, or none alone.')
+                continue
+            label = name if cell != 'beside-half' else 'zones, half the rate'
+            rows[label] = {**row, 'set': one['set'], 'idle': min(one['idle_alone'], one['idle_beside'])}
+            kept_series[label] = series_of(one, slow)
+    if not rows:
+        return
+    triple = lambda v: ' / '.join(f'{x:.2f}' for x in v)
+    plain = rows.get('none', {}).get('dump alone')
+    rep.table(['', 'fio alone, MiB/s', 'beside', 'kept', 'ms alone p50 / p99 / p99.9', 'ms beside', 'p99 ratio', 'p99.9 ratio',
+               'I/Os', 'dump beside, MiB/s', 'dump with nobody beside', 'idle'],
+              [[n, f'{r["alone MiB/s"]:.0f}', f'{r["beside MiB/s"]:.0f}', f'{r["kept"]:.3f}', triple(r['alone']), triple(r['beside']),
+                f'{r["p99"]:.2f}', f'{r["p99.9"]:.2f}', f'{r["n"][0]}, {r["n"][1]}', f'{r["dump beside"]:.0f}', f'{r["dump alone"]:.0f}',
+                f'{r["idle"]:.2f}'] for n, r in rows.items()])
+    p = CELLS['beside'].params
+    rep.text(f'fio: five jobs, {p["rate"]} MiB/s together, {p["bs_kib"]} KiB sequential, direct, one in flight each; on zones of five reserved '
+             f'groups, or in five files. Dumps of {p["mib"]} MiB, held to 500 MiB/s. Settings: weights {1000} for fio and {100} for dumps '
+             f'(BFQ, io.cost); io.max {CELLS["beside-software"].params["limit"]} MiB/s for dumps; io.cost with coefficients that were '
+             'measured first, and twice the p95 of fio alone as the latency that it keeps. io.latency is not built in this kernel.')
+    for n, r in rows.items():
+        if r['set']:
+            rep.text(f'{n}: {", ".join(f"{k}={v}" for k, v in r["set"].items())}.')
+    if 'zones' in rows:
+        rep.aim('fio beside a checkpoint on zones: bandwidth kept', rows['zones']['kept'], '>=', 0.98)
+        rep.aim('fio beside a checkpoint on zones: p99 over p99 alone', rows['zones']['p99'], '<=', 1.1)
+    if 'zones, half the rate' in rows:
+        rep.aim('fio beside a checkpoint on zones, half the rate: p99 over p99 alone', rows['zones, half the rate']['p99'], '<=', 1.1)
+    software = {n: r for n, r in rows.items() if not n.startswith('zones')}
+    if 'none' in software:
+        rep.control('fio beside stock CRIU, conventional, no scheduler: p99 over p99 alone', software['none']['p99'], '>', 1.5)
+    if software:
+        best = opponent(software)
+        rep.text(f'The best of the software is **{best}**: it keeps {software[best]["kept"]:.3f} of the bandwidth, p99 '
+                 f'is {software[best]["beside"][1]:.2f} ms, {software[best]["p99"]:.2f} of alone. With nobody beside it, a dump then has '
+                 f'{software[best]["dump alone"] / (plain or software[best]["dump alone"]):.2f} of what it has without: the rest is what it '
+                 'costs in idle capacity.')
+        if 'zones' in rows:
+            rep.aim('p99 of fio beside a checkpoint on zones over that under the best software setting',
+                    rows['zones']['beside'][1] / software[best]['beside'][1], '<=', 1.0)
+        shown = {k: kept_series[k] for k in ('zones', 'none', best) if k in kept_series}
+        svg.lines(rep.file('beside.svg'), f'fio beside dumps, {p["rate"]} MiB/s asked', 's', 'MiB/s', shown)
+        rep.plot('beside.svg')
+
+
+# ---- h: docker checkpoint beside an fio container ------------------------------------------------------
+
+def part_h(rep, found):
+    rows, series = {}, {}
+    for cell, got in found.items():
+        for name, one in (got or {'settings': {}})['settings'].items():
+            slow, row = CELLS[cell].params['slow'], beside_row(one, CELLS[cell].params['slow'])
+            if row is None:
+                rep.text(f'{name}: no I/O beside the checkpoints, or none alone.')
+                continue
+            took = statistics.median(d['latency_s'] for d in one['dumps'])
+            rows[name] = {**row, 'took': took, 'took alone': one['latency_alone'], 'idle': min(one['idle_alone'], one['idle_beside']),
+                          'wrote': statistics.median(d['wrote'] for d in one['dumps']) / MIB}
+            series[name] = series_of(one, slow)
+    if not rows:
+        return
+    triple = lambda v: ' / '.join(f'{x:.2f}' for x in v)
+    rep.table(['', 'fio alone, MiB/s', 'beside', 'kept', 'ms alone p50 / p99 / p99.9', 'ms beside', 'p99 ratio', 'I/Os', 'written, MiB',
+               'command beside, s of the guest', 'with nobody beside', 'idle'],
+              [[n, f'{r["alone MiB/s"]:.0f}', f'{r["beside MiB/s"]:.0f}', f'{r["kept"]:.3f}', triple(r['alone']), triple(r['beside']),
+                f'{r["p99"]:.2f}', f'{r["n"][0]}, {r["n"][1]}', f'{r["wrote"]:.0f}', f'{r["took"]:.1f}', f'{r["took alone"]:.1f}', f'{r["idle"]:.2f}']
+               for n, r in rows.items()])
+    p = CELLS['docker-zones'].params
+    rep.text(f'fio is in a container: five jobs, {p["rate"]} MiB/s together, {p["bs_kib"]} KiB sequential, direct; on zones of five reserved groups, or in '
+             f'files. Another container of {p["mib"]} MiB is checkpointed by `docker checkpoint create`, held to 500 MiB/s: zones by `zns-qos-max`, stock Docker '
+             '(runc, stock CRIU, all of Docker\'s data on the drive, no scheduler) by an io.max of the daemon and what it starts. *Beside* is while something of '
+             'the checkpoint is written. The command\'s seconds are of the guest, not scaled: most of them are the emulated processor\'s.')
+    zones, stock = rows.get('docker, zones'), rows.get('docker, ext4')
+    if zones:
+        rep.aim('fio in a container beside docker checkpoint on zones: bandwidth kept', zones['kept'], '>=', 0.98)
+        rep.aim('fio in a container beside docker checkpoint on zones: p99 over p99 alone', zones['p99'], '<=', 1.1)
+    if stock:
+        rep.control('fio in a container beside stock docker checkpoint, conventional: p99 over p99 alone', stock['p99'], '>', 1.5)
+    svg.lines(rep.file('docker-beside.svg'), f'fio beside docker checkpoint, {p["rate"]} MiB/s asked', 's', 'MiB/s', series)
+    rep.plot('docker-beside.svg')
+
+
+# ---- d: random writes (KCC 2022) -----------------------------------------------------------------------
+
+def cdf(values, scale):
+    """(log10 of ms, percent)"""
+    values = sorted(values)
+    step = max(1, len(values) // 200)
+    return [(math.log10(max(1e-3, v * 1e3 * scale)), 100 * (i + 1) / len(values)) for i, v in enumerate(values) if i % step == 0]
+
+
+def part_d(rep, found):
+    worst, curves, base = {}, {}, {}
+    for cell, got in found.items():
+        if not got:
+            continue
+        slow, name, rows = CELLS[cell].params['slow'], cell.removeprefix('random-'), []
+        for point in got['points']:
+            row = beside_row({**point, 'bs': point['bs_kib'] << 10, 'dump_alone': 0}, slow)
+            if row is None:
+                rows.append([point['bs_kib'], point['rate'], point['n'], *['no I/O'] * 9])
+                continue
+            mean = {k: statistics.mean(split(point)[k][0]) for k in ('alone', 'beside')}
+            grown, fell = mean['beside'] / mean['alone'], 1 / row['kept']
+            worst.setdefault(name, []).append((grown, fell))
+            rows.append([point['bs_kib'], point['rate'], point['n'], f'{row["alone MiB/s"]:.1f}', f'{row["beside MiB/s"]:.1f}',
+                         f'{fell:.2f}', f'{mean["alone"] * 1e3 / slow:.3f}', f'{mean["beside"] * 1e3 / slow:.3f}', f'{grown:.2f}',
+                         f'{row["p99"]:.2f}', f'{row["dump beside"]:.0f}', f'{point["idle"]:.2f}'])
+            if point['n'] == 1 and point['bs_kib'] == 4:
+                parts = split(point)
+                curves[f'{name}, alone'], curves[f'{name}, beside'] = (cdf(parts[k][0], 1 / slow) for k in ('alone', 'beside'))
+        rep.heading({'zones': 'Zones: pages, metadata and normal I/O on channels of their own', 'ext4': NAMES['ext4']}[name])
+        rep.table(['KiB', 'rate, MiB/s', 'dumps', 'alone, MiB/s', 'beside', 'fell, times', 'mean ms alone', 'beside', 'grew, times',
+                   'p99 ratio', 'a dump, MiB/s', 'idle'], rows)
+        if name not in worst:
+            continue
+        base[name] = max(g for g, _ in worst[name]), max(f for _, f in worst[name])
+    if 'ext4' in base:
+        rep.text(f'Paper: latency grew 50 times, bandwidth fell to a 40th. Here {base["ext4"][0]:.1f} and {base["ext4"][1]:.1f} at most.')
+        rep.control('random writes beside stock CRIU, conventional: mean latency grew, times, the most', base['ext4'][0], '>', 2)
+        rep.control('random writes beside stock CRIU, conventional: bandwidth fell, times, the most', base['ext4'][1], '>', 2)
+    if 'zones' in base:
+        rep.aim('random writes on channels of their own: mean latency grew, times, the most', base['zones'][0], '<=', 1.1)
+        rep.aim('random writes on channels of their own: bandwidth fell, times, the most', base['zones'][1], '<=', 1.02)
+    rep.text('Direct writes of four jobs at random, in files that have been written before, or in zones of four reserved groups, each with a channel of its own; dumps of '
+             f'{CELLS["random-ext4"].params["mib"]} MiB at once, without a cap. On the conventional drive no scheduler.')
+    if curves:
+        svg.lines(rep.file('random-cdf.svg'), 'latency of 4 KiB writes, alone and beside a dump', 'log10 of ms', '% done', curves, y_max=100)
+        rep.plot('random-cdf.svg')
+
+
+# ---- e: file systems for zones -------------------------------------------------------------------------
+
+def part_e(rep, found):
+    got, rows, rates = found.get('file-systems'), [], {}
+    if not got:
+        return
+    for name, way in got['ways'].items():
+        table = five_table(rep, {'zones': 'Raw zones', 'zonefs': 'zonefs:DIR', 'f2fs-zoned': 'Stock CRIU on F2FS over zones'}[name], way, SLOW)
+        largest = table['MySQL']
+        images = sum(d['bytes'] for r in way['rounds'] for d in r['alone'] + r['together'])
+        wrote = way['after']['host_written'] - way['before']['host_written']
+        rates[name] = largest['alone'], min(r['ratio'] for r in table.values())
+        rows.append([name, f'{largest["alone"]:.0f}', f'{largest["together"]:.0f}', f'{rates[name][1]:.3f}', f'{wrote / images:.3f}',
+                     f'{way["cpu_s"] / (images / 2**30):.1f}'])
+    rep.heading('Beside each other')
+    rep.table(['', 'MySQL alone, MiB/s', 'at once', 'of alone, the worst', 'bytes written per byte of pages', 'guest CPU s per GiB'], rows)
+    rep.text('The processor is an emulated one: compare CPU with CPU here. Bytes are those that reach the zoned drive; what F2FS writes to '
+             'the conventional drive that it needs beside is not in them.')
+    if 'zonefs' in rates and 'zones' in rates:
+        rep.aim('zonefs:DIR: rate of the largest dump over raw zones', rates['zonefs'][0] / rates['zones'][0], '>=', 0.95)
+        rep.aim('zonefs:DIR, five at once: rate of alone, the worst', rates['zonefs'][1], '>=', 0.95)
+    if 'f2fs-zoned' in rates:
+        rep.control('stock CRIU on F2FS over zones: rate of the largest dump over raw zones', rates['f2fs-zoned'][0] / rates['zones'][0], '<', 0.6)
+
+
+# ---- f: restores ---------------------------------------------------------------------------------------
+
+def part_f(rep, found):
+    got = found.get('restores')
+    if not got:
+        return
+    cases = {}
+    for r in got['restores']:
+        cases.setdefault((r['way'], r['alloc']), []).append(r)
+    rows, ratio, beside = [], {}, {}
+    for case, runs in cases.items():
+        ratio[case] = statistics.median(r['beside'] / r['alone'] for r in runs)
+        beside[case] = statistics.median(r['beside'] for r in runs)
+        rows.append([' '.join(case), f'{runs[0]["bytes"] / MIB:.0f}', f'{statistics.median(r["alone"] for r in runs) / SLOW:.3f}',
+                     f'{beside[case] / SLOW:.3f}', f'{ratio[case]:.3f}', f'{min(r["idle beside"] for r in runs):.2f}',
+                     min(r['running beside'] for r in runs)])
+    rep.table(['', 'MiB', 'alone, s', 'beside four dumps, s', 'of alone', 'idle beside', 'dumps that outlasted it'], rows)
+    rep.text('A restore, held to 500 MiB/s like the dumps, which all write when it begins; stock CRIU with an empty page cache. All of its memory is compared afterwards.')
+    if ('zones', 'static') in ratio:
+        rep.aim('a restore beside four dumps on zones, static: latency over alone', ratio['zones', 'static'], '<=', 1.1)
+    if ('ext4', '') in ratio:
+        rep.control('a restore beside four dumps, conventional, ext4: latency over alone', ratio['ext4', ''], '>', 1.3)
+    if ('zones', 'dynamic') in ratio and ('zones', 'static') in ratio:
+        rep.text(f'Dynamic allocation: beside dumps {beside["zones", "dynamic"] / beside["zones", "static"]:.2f} of the time of static.')
+
+
+# ---- g: five writers -----------------------------------------------------------------------------------
+
+def rate_of(times, begin, end, bs):
+    """Bytes a second between the first and the last I/O that was done then; 0: too few."""
+    mine = [t for t in times if begin <= t < end]
+    return (len(mine) - 1) * bs / (mine[-1] - mine[0]) if len(mine) > 2 else 0
+
+
+def part_g(rep, found):
+    rows = []
+    for cell, got in found.items():
+        slow = CELLS[cell].params['slow']
+        for title, one in (got or {'cases': {}})['cases'].items():
+            gap, end, scale = one['gap'], one['end'], slow / MIB
+            first = rate_of(one['ios'][0], 0.3 * gap, gap, one['bs']) * scale
+            last = [rate_of(t, end - 0.9 * gap, end, one['bs']) * scale for t in one['ios']]
+            fair = FLASH['die-write'] * LARGE['channels'] / len(last)
+            rows.append([f'{NAMES["ext4"].split(",")[0]}, {title}' if cell == 'writers-conventional' else title, f'{first:.0f}',
+                         ' '.join(f'{v:.0f}' for v in last), f'{min(last) / max(1, first):.3f}', f'{one["idle"]:.2f}'])
+            if cell == 'writers':
+                rep.aim(f'five writers, {title}: rate of alone, the worst', min(last) / max(1, first), '>=', 0.98)
+            elif cell == 'writers-large':
+                rep.aim('five writers on a drive with large zones: of its fair share, the worst', min(last) / fair, '>=', 0.95)
+                rep.text(f'On the drive with large zones every zone is on every die: no zones of its own protect a writer. The fair share of five is '
+                         f'{fair:.0f} MiB/s.')
+            else:
+                rep.control('five writers, conventional: rate of alone, the worst', min(last) / max(1, first), '<', 0.7)
+            name = f'writers-{len(rows)}.svg'
+            svg.lines(rep.file(name), f'five writers, {rows[-1][0]}', 's', 'MiB/s', {f'writer {i + 1}': [
+                ((b + 0.5) * gap / 6 / slow, n * one['bs'] / (gap / 6) * scale) for b, n in enumerate(
+                    [sum(b * gap / 6 <= t < (b + 1) * gap / 6 for t in times) for b in range(int(end / gap * 6))])]
+                for i, times in enumerate(one['ios'])}, y_max=620)
+            rep.plot(name)
+    rep.table(['', 'first alone, MiB/s', 'all five, MiB/s each', 'of alone, the worst', 'idle'], rows)
+    rep.text('fio, direct and sequential, one in flight for each zone; each writer is held to 500 MiB/s by fio and begins when the one before has run '
+             'for a while; on zones of the drive itself, on dies of their own.')
+
+
+# ---- the same at half the rate -------------------------------------------------------------------------
+
+def compare(rep, full, half):
+    """Of each figure: what it is at half the rate. They are ratios; where they differ, the processor was what limits."""
+    there = {c['what']: c['value'] for c in half}
+    rows = [[c['what'], f'{c["value"]:.3f}', f'{there[c["what"]]:.3f}', f'{there[c["what"]] / c["value"]:.2f}' if c['value'] else '-']
+            for c in full if c['what'] in there]
+    if rows:
+        rep.heading('At half the rate')
+        rep.table(['', 'full rate', 'half', 'half over full'], rows)

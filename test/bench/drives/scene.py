@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+In a guest: processes that are dumped, control groups, and the two ways of a dump: into zones, or by stock CRIU into files.
+
+Rates are MiB/s and times are seconds of the guest's clock, as they are; the host multiplies them by the drive's scale.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+MIB = 1 << 20
+REPO, RESULTS = Path('/repo'), Path('/results')
+BIN = REPO / 'build/bin'
+STOCK = REPO / 'build/zdtm/stock/criu/criu'
+FIO = REPO / 'build/fio-src/fio'
+CGROUPS = Path('/sys/fs/cgroup')
+WORK = Path('/run/bench')
+SAMPLE_S = 0.1
+LIMIT_S = 900
+
+
+class Failed(Exception):
+    """A cell cannot go on."""
+
+
+def run(*command, **more):
+    done = subprocess.run([str(c) for c in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=LIMIT_S, check=False, **more)
+    if done.returncode:
+        raise Failed(f'{" ".join(map(str, command))[:200]}: exit {done.returncode}: {(done.stdout + done.stderr).strip()[-600:]}')
+    return done.stdout
+
+
+def processor():
+    """(idle, all) of the guest's processor so far. It has one, so what is idle here is idle there."""
+    found = [int(n) for n in Path('/proc/stat').read_text().split('\n', 1)[0].split()[1:9]]
+    return found[3] + found[4], sum(found)
+
+
+def idle_since(before):
+    idle, total = processor()
+    return (idle - before[0]) / max(1, total - before[1])
+
+
+def drive_stats(name):
+    """What the model counts. It is written twice a second."""
+    time.sleep(1.2)
+    return json.loads((RESULTS / f'drive-{name}.json').read_text())
+
+
+class Group:
+    """A control group of version 2."""
+
+    def __init__(self, name):
+        self.path = CGROUPS / name
+        self.path.mkdir(exist_ok=True)
+
+    def set(self, file, value):
+        try:
+            (self.path / file).write_text(value)
+        except OSError as why:
+            raise Failed(f'{self.path.name}/{file} does not take "{value}": {why}') from why
+
+    def written(self, device):
+        """Bytes that its members have sent to this device."""
+        for line in (self.path / 'io.stat').read_text().splitlines():
+            words = line.split()
+            if words and words[0] == device:
+                return int(dict(w.split('=') for w in words[1:] if '=' in w).get('wbytes', 0))
+        return 0
+
+    def popen(self, command, **more):
+        def enter():
+            (self.path / 'cgroup.procs').write_text(str(os.getpid()))
+        return subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, preexec_fn=enter,
+                                start_new_session=True, **more)
+
+
+class Subject:
+    """A process with memory that does not compress (test/bench/subject.c)."""
+
+    def __init__(self, name, mib, seed):
+        WORK.mkdir(exist_ok=True)
+        self.name, self.mib, self.answers = name, mib, WORK / f'{name}.answers'
+        self.proc = subprocess.Popen([str(REPO / 'build/bench/subject'), str(mib), str(seed), str(self.answers)],
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                     start_new_session=True)
+        self.pid = self.proc.pid
+        self.expect('ready')
+
+    def expect(self, word):
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            if self.answers.exists() and self.answers.read_text().endswith('\n'):
+                found = self.answers.read_text().split()[0]
+                self.answers.unlink()
+                if found != word:
+                    raise Failed(f'{self.name} says "{found}" instead of "{word}"')
+                return
+            time.sleep(0.05)
+        raise Failed(f'{self.name} does not say "{word}"')
+
+    def kill(self):
+        """Dead, and its PID free again: a restore wants it."""
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        if self.proc.returncode is None:
+            self.proc.wait()
+        end = time.monotonic() + 30
+        while os.path.exists(f'/proc/{self.pid}') and time.monotonic() < end:
+            time.sleep(0.02)
+
+    def check(self):
+        """After a restore: all of its memory is what it was."""
+        os.kill(self.pid, signal.SIGUSR1)
+        self.expect('same')
+
+
+class Dump:
+    """One dump that runs, in a group of its own; times are of CLOCK_MONOTONIC."""
+
+    def __init__(self, way, subject, command, images):
+        self.way, self.subject, self.images = way, subject, images
+        self.group = way.group(subject.name)
+        self.log = open(images / 'out', 'wb')
+        self.first, self.end, self.series = None, None, []
+        self.before = self.group.written(way.number)
+        self.start = time.monotonic()
+        self.proc = self.group.popen(command, stdout=self.log, stderr=self.log, env=way.env)
+
+    def sample(self):
+        now, wrote = time.monotonic(), self.group.written(self.way.number) - self.before
+        self.series.append((now, wrote))
+        if self.first is None and wrote >= 256 << 10:
+            self.first = now
+
+    def flow(self):
+        """MiB/s of the middle 80 % of what was written; criu-zns has hardly more in flight than it has zones."""
+        total, times = self.series[-1][1], []
+        for part in (0.1, 0.9):
+            i = next(i for i, (_, done) in enumerate(self.series) if done >= part * total)
+            (t0, d0), (t1, d1) = self.series[max(0, i - 1)], self.series[i]
+            times.append(t1 if d1 == d0 else t0 + (t1 - t0) * (part * total - d0) / (d1 - d0))
+        return 0.8 * total / MIB / max(1e-3, times[1] - times[0])
+
+    def poll(self):
+        if self.end is None and self.proc.poll() is not None:
+            self.sample()
+            self.end = time.monotonic()
+            self.log.close()
+            if self.proc.returncode:
+                log = self.images / 'criu.log'
+                text = log.read_text(errors='replace') if log.exists() else ''
+                errors = [line for line in text.splitlines() if 'Error' in line][-3:]
+                out = (self.images / 'out').read_text(errors='replace')[-300:]
+                raise Failed(f'a dump of {self.subject.name}: exit {self.proc.returncode}: {errors} {out}')
+        return self.end is not None
+
+
+def watch(dumps):
+    """Until all have ended; their results."""
+    end = time.monotonic() + LIMIT_S
+    while not all([d.poll() for d in dumps]):
+        for d in dumps:
+            if d.end is None:
+                d.sample()
+        if time.monotonic() > end:
+            for d in dumps:
+                d.proc.kill()
+            raise Failed('a dump does not end')
+        time.sleep(SAMPLE_S)
+    return [d.way.result(d) for d in dumps]
+
+
+def restore(dump):
+    """Of a subject that was killed; the seconds that it took."""
+    command = dump.way.restoring(dump)
+    begin = time.monotonic()
+    with open(dump.images / 'restore.out', 'wb') as out:
+        proc = dump.group.popen(command, stdout=out, stderr=out, env=dump.way.env)
+        proc.wait(LIMIT_S)
+    took = time.monotonic() - begin
+    if proc.returncode:
+        log = (dump.images / 'restore.log').read_text(errors='replace').splitlines()
+        raise Failed(f'a restore of {dump.subject.name}: exit {proc.returncode}: {[x for x in log if "Error" in x][-3:]}')
+    return took
+
+
+class Way:
+    """Where dumps go. number: of the device, as io.stat has it."""
+    env = None
+
+    def __init__(self, name, device, cap):
+        self.name, self.device, self.cap, self.groups, self.serial = name, device, cap, {}, 0
+        self.number = Path(f'/sys/class/block/{Path(device).name}/dev').read_text().strip()
+
+    def group(self, name):
+        if name not in self.groups:
+            self.groups[name] = Group(f'{self.name}-{name}')
+        return self.groups[name]
+
+    def directory(self, name):
+        self.serial += 1
+        images = WORK / f'{self.name}-{name}-{self.serial}'
+        images.mkdir(parents=True)
+        return images
+
+    @staticmethod
+    def finish(dump, first, size):
+        return {'name': dump.subject.name, 'bytes': size, 'start': dump.start, 'first': first, 'end': dump.end,
+                'latency_s': dump.end - dump.start, 'rate': size / MIB / (dump.end - first),
+                'series': [(round(t, 2), b) for t, b in dump.series]}
+
+
+class Zones(Way):
+    """Our criu. mapped: which zones share a die, as znsctl format takes it."""
+
+    stripe = '512K'
+    io_max = None       # bytes/s; instead of cap, where that is no whole number
+
+    def __init__(self, name, device, cap, zone_rate, mapped, spec=None):
+        super().__init__(name, device, cap)
+        self.spec = str(spec or device)
+        # a run directory for each: there may be several devices
+        self.env = {**os.environ, 'ZNS_DEV': self.spec, 'ZNSD_IDLE_S': '0', 'ZNS_CONFIG': f'/run/{name}-etc', 'ZNS_RUN': f'/run/{name}-run'}
+        self.ctl('format', self.spec, '--force', '--map', mapped, '--zone-write-bw', zone_rate, '--zone-read-bw', 4 * zone_rate)
+
+    def group(self, name):
+        new = name not in self.groups
+        group = super().group(name)
+        if new and self.io_max:
+            group.set('io.max', f'{self.number} wbps={self.io_max}')
+        return group
+
+    def ctl(self, *args):
+        out = run(BIN / 'znsctl', *args, '--json', env=self.env)
+        return json.loads(out) if out.strip() else {}
+
+    def start(self, subject, qos, cap=True, more=()):
+        images = self.directory(subject.name)
+        caps = ['--zns-qos-max', self.cap] if cap and self.cap else []
+        return Dump(self, subject, [BIN / 'criu', 'dump', '--no-default-config', '-D', images, '-W', images, '-o', 'criu.log',
+                                    '-t', subject.pid, '--leave-running', '--manage-cgroups=ignore', '--zns-qos', qos, *caps, '--zns-stripe', self.stripe,
+                                    '--zns-container', subject.name, *more], images)
+
+    def restoring(self, dump):
+        return [BIN / 'criu', 'restore', '--no-default-config', '-d', '-D', dump.images, '-W', dump.images, '-o', 'restore.log',
+                '--manage-cgroups=ignore', '--zns-qos-max', self.cap]
+
+    def result(self, dump):
+        newest = max((c for c in self.ctl('ls')['checkpoints'] if c['container'] == dump.subject.name),
+                     key=lambda c: c['created_ns'])
+        took = self.ctl('show', newest['id'])['data_phase_us'] / 1e6
+        found = self.finish(dump, dump.first or dump.start, newest['bytes'])
+        # The record's own rate is from the first write to the last completion, and what criu computes between is not scaled.
+        found.update(rate=dump.flow(), record=newest['bytes'] / MIB / took, groups=newest['groups'])
+        return found
+
+    def clear(self):
+        used = set()
+        for c in self.ctl('ls')['checkpoints']:
+            used |= set(c['zones'])
+            self.ctl('rm', c['id'])
+        end = time.monotonic() + LIMIT_S
+        while any(z['index'] in used and z['state'] != 'empty' for z in self.ctl('zones')['zones']):
+            if time.monotonic() > end:
+                raise Failed('a removed checkpoint still has zones')
+            time.sleep(0.3)
+
+
+class Files(Way):
+    """Stock CRIU into a mounted file system; a dump ends when its files are on the drive."""
+
+    def __init__(self, name, device, cap, directory):
+        super().__init__(name, device, cap)
+        self.at = Path(directory)
+
+    def group(self, name):
+        new = name not in self.groups
+        group = super().group(name)
+        if new and self.cap:
+            group.set('io.max', f'{self.number} wbps={self.cap * MIB}')
+        return group
+
+    def directory(self, name):
+        self.serial += 1
+        images = self.at / f'{name}-{self.serial}'
+        images.mkdir(parents=True)
+        return images
+
+    def start(self, subject, qos=None, cap=True, more=()):
+        images = self.directory(subject.name)
+        script = f'"$@" && cut -d" " -f1 /proc/uptime >{images}/synced && sync {images}/*'
+        return Dump(self, subject, ['bash', '-c', script, 'dump', STOCK, 'dump', '--no-default-config', '-D', images, '-W', images,
+                                    '-o', 'criu.log', '-t', subject.pid, '--leave-running', '--manage-cgroups=ignore', *more], images)
+
+    def restoring(self, dump):
+        """From the drive: what the page cache has of the images goes. Reads are held to the cap as writes are."""
+        self.group(dump.subject.name).set('io.max', f'{self.number} rbps={self.cap * MIB}')
+        Path('/proc/sys/vm/drop_caches').write_text('3')
+        return [STOCK, 'restore', '--no-default-config', '-d', '-D', dump.images, '-W', dump.images, '-o', 'restore.log',
+                '--manage-cgroups=ignore']
+
+    def result(self, dump):
+        size = sum(f.stat().st_size for f in dump.images.glob('pages-*'))
+        # Nothing is written back before the sync, as a rule; what is counts from its beginning.
+        synced = float((dump.images / 'synced').read_text())
+        first = min(dump.first or synced, synced)
+        return self.finish(dump, first, size)
+
+    def clear(self):
+        for d in self.at.glob('*-[0-9]*'):
+            shutil.rmtree(d)
+        run('sync', '-f', self.at)

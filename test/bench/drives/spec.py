@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The drives, the cells that are run on them, and the parts that these belong to."""
+from dataclasses import dataclass, field
+
+KERNEL = '6.12'
+SLOW = 100      # the one factor: every rate is a real drive's divided by it, every latency multiplied
+SHRINK = 4      # and the papers' sizes are divided by this
+FLASH = {'channels': 8, 'ways': 4, 'die-write': 120, 'die-read': 400, 'channel': 800}   # MiB/s; of all drives
+# Written over and over before, at random, with 20 % more flash than the host sees. It collects garbage while it is idle, three
+# blocks of 1 MiB for each die ahead; what is written beyond that waits for it.
+USED = {'filled': 'random', 'spare': 20, 'idle-blocks': 6}
+
+
+def model(slow, **more):
+    return ','.join(f'model.{k}={v}' for k, v in {**FLASH, 'slow': slow, **more}.items())
+
+
+def zoned(name, slow=SLOW, size='2G', zone='16M', **flash):
+    return f'dies:{name},size={size},zone={zone},{model(slow, **flash)}'
+
+
+def conventional(name, slow=SLOW, size='2G', **more):
+    return f'ftl:{name},size={size},{model(slow, **{**USED, **more})}'
+
+
+@dataclass
+class Cell:
+    guest: str          # of cells.py
+    params: dict
+    devices: list
+    limit_s: int = 1800
+
+
+@dataclass
+class Part:
+    title: str
+    cells: list = field(default_factory=list)
+
+
+def scaling(slow, mib=24, groups=(1, 2, 4, 8), **flash):
+    return Cell('scaling', {'slow': slow, 'shrink': SHRINK, 'mib': mib, 'rounds': 2, 'groups': list(groups)}, [zoned('zones', slow, **flash)])
+
+
+def five(ways, devices, slow=SLOW, rounds=2, **more):
+    return Cell('five', {'ways': ways, 'slow': slow, 'shrink': SHRINK, 'rounds': rounds, **more}, devices, 3600)
+
+
+def beside(way, devices, slow=SLOW, **more):
+    return Cell('beside', {'ways': [way], 'slow': slow, 'shrink': SHRINK, 'mib': 107, 'rate': 400, 'bs_kib': 64, 'alone_s': 25, 'dumps': 2,
+                           **more}, devices, 3600)
+
+
+def docker(way, device):
+    return Cell('docker', {'ways': [way], 'slow': SLOW, 'shrink': SHRINK, 'mib': 107, 'rate': 400, 'bs_kib': 64, 'alone_s': 25, 'dumps': 2},
+                [device], 3600)
+
+
+# I/O size in KiB, rate in MiB/s, dumps at once. The rates are those that the emulated processor can carry in such requests.
+POINTS = [(4, 40, 1), (16, 120, 1), (64, 240, 1), (192, 240, 1), (1024, 240, 1), (16, 40, 1), (16, 240, 1), (16, 120, 2), (16, 120, 4),
+          (16, 120, 8)]
+
+
+def random(way, device):
+    return Cell('kcc', {'ways': [way], 'slow': SLOW, 'shrink': SHRINK, 'mib': 24, 'alone_s': 8, 'points': POINTS}, [device], 3600)
+
+
+LARGE = {'channels': 8, 'ways': 1, 'map': 'shared'}     # every zone on every die: 960 MiB/s for whoever comes
+
+
+def writers(way, device, cases, slow=SLOW, **more):
+    return Cell('writers', {'ways': [way], 'slow': slow, 'gap_s': 12, 'bs_kib': 512, 'zone_mib': 16, 'cases': cases, **more}, [device])
+
+
+CELLS = {
+    'scaling': scaling(SLOW),
+    'scaling-half': scaling(2 * SLOW, 12),
+    # eight groups that are one: the map that it is formatted with is wrong
+    'scaling-one-die': scaling(SLOW, 6, (1, 8), channels=1, ways=1),
+    'five': five(['zones', 'ext4', 'f2fs'], [zoned('zones'), conventional('ext4'), conventional('f2fs')], warm=True),
+    'five-half': five(['zones'], [zoned('zones', 2 * SLOW)], 2 * SLOW, 1),
+    'five-fresh': five(['fresh'], [conventional('fresh', filled='no')], rounds=1),
+    # the papers' drive: some 1,000 MiB/s once it is used and has no idle time, which 24 such dies have
+    'five-1000': five(['ext4'], [conventional('ext4', ways=3, **{'idle-blocks': 0})], rounds=2, warm=True),
+    'beside': beside('zones', [zoned('zones')]),
+    'beside-half': beside('zones', [zoned('zones', 2 * SLOW)], 2 * SLOW, dumps=1),
+    'beside-software': beside('ext4', [conventional('ext4')], settings=['none', 'mq-deadline', 'bfq', 'io.max', 'io.cost'], limit=200),
+    'docker-zones': docker('zones', zoned('zones')),
+    'docker-ext4': docker('ext4', conventional('ext4')),
+    # each die on a channel of its own, so that reserved groups are reserved channels
+    'random-ext4': random('ext4', conventional('ext4', channels=32, ways=1)),
+    'random-zones': random('zones', zoned('zones', channels=32, ways=1)),
+    'file-systems': five(['zones', 'zonefs', 'f2fs-zoned'], [zoned('zones'), zoned('zonefs'), zoned('zoned'),
+                                                             f'ftl:meta,size=512M,{model(SLOW)}'], rounds=1, shrink=2 * SHRINK,
+                         drive={'f2fs-zoned': 'zoned'}),
+    'restores': Cell('restores', {'ways': ['zones', 'ext4'], 'slow': SLOW, 'shrink': SHRINK, 'mib': 80, 'rounds': 2,
+                                  'cases': [('zones', 'static'), ('zones', 'dynamic'), ('ext4', '')]},
+                     [zoned('zones'), conventional('ext4')], 3600),
+}
+CELLS.update({
+    'writers': writers('zones', zoned('zones'), [('one zone each', 1), ('striped over five zones each', 5)]),
+    'writers-large': writers('zones', zoned('zones', zone='64M', **LARGE), [('one large zone each', 1)], zone_mib=64),
+    'writers-conventional': writers('ext4', conventional('ext4'), [('a part each', 1)]),
+})
+# In the order of their weight: a run that is ended has the first.
+PARTS = {
+    'b': Part('Five dumps of the papers\' sizes, alone and at once', ['five', 'five-1000', 'five-half', 'five-fresh']),
+    'c': Part('Normal I/O beside a checkpoint: zones, and what schedulers and control groups offer',
+              ['beside', 'beside-half', 'beside-software']),
+    'h': Part('docker checkpoint create beside a container with fio', ['docker-zones', 'docker-ext4']),
+    'a': Part('N groups against one', ['scaling', 'scaling-half', 'scaling-one-die']),
+    'e': Part('F2FS on zones, zonefs, raw zones', ['file-systems']),
+    'd': Part('Random writes beside checkpoints, as in KCC 2022', ['random-ext4', 'random-zones']),
+    'g': Part('Five writers, one after another', ['writers', 'writers-large', 'writers-conventional']),
+    'f': Part('A restore beside dumps: static and dynamic allocation', ['restores']),
+}
+
+
+def half(cell):
+    """The same at half the rate: if its figures are others, the emulated processor was what limited them."""
+    slow = cell.params['slow']
+    return Cell(cell.guest, {**cell.params, 'slow': 2 * slow}, [d.replace(f'model.slow={slow}', f'model.slow={2 * slow}') for d in cell.devices],
+                2 * cell.limit_s)
+
+
+def quick(cell):
+    """The same with little data: does it run? Its figures say nothing."""
+    p, most = dict(cell.params), {'rounds': 1, 'alone_s': 6, 'dumps': 1, 'gap_s': 3}
+    p.update({k: min(v, p[k]) for k, v in most.items() if k in p})
+    if 'mib' in p:
+        p['mib'] = max(6, p['mib'] // 4)
+    if cell.guest == 'five':
+        p['shrink'] = 2 * SHRINK
+    p.pop('warm', None)
+    if 'points' in p:
+        p['points'] = p['points'][::4]
+    return Cell(cell.guest, p, cell.devices, cell.limit_s)

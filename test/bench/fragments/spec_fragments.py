@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The drives, the cells and the parts of bench-fragmentation that run in guests."""
+from spec import Cell, Part
+
+SLOW = 500
+# Eight dies of one channel each and pages of 4 KiB, dealt in order of arrival: the parallel unit is 8 x 4 = 32 KiB. The drive is
+# new, so nothing but arrival decides where a page lies. Writes are fast: files are laid out by them, and that is not rated.
+FLASH = {'channels': 8, 'ways': 1, 'die-write': 1000, 'die-read': 400, 'channel': 800, 'filled': 'no'}
+UNIT_KIB = 32
+
+
+def drive(**more):
+    return 'ftl:frag,size=1G,' + ','.join(f'model.{k}={v}' for k, v in {**FLASH, 'slow': SLOW, **more}.items())
+
+
+def timeline(control, charged):
+    # F2FS moves a file by reads of a page each, one at a time, behind those of both readers: about 0.4 s for 4 KiB
+    return Cell('timeline', {'control': control, 'charged': charged, 'kib': 2048, 'seconds': 30, 'depth': 2, 'vrate': 90, 'slow': SLOW}, [drive()])
+
+
+CELLS = {
+    'distance': Cell('distance', {'distances': [4 * n for n in range(1, 19)], 'kib': 2048, 'seconds': 6, 'slow': SLOW}, [drive()]),
+    # the drop is the drive's doing, not the distance's: with seven dies it is at 28 and 56 KiB, and at 32 there is none
+    'distance-seven': Cell('distance', {'distances': [4 * n for n in range(1, 19)], 'kib': 2048, 'seconds': 6, 'slow': SLOW},
+                           [drive(channels=7)]),
+    'sizes': Cell('sizes', {'sizes': [4, 16, 64, 128, 256], 'kib': 4096, 'seconds': 8, 'slow': SLOW}, [drive()]),
+    **{f'{c}-{who}': timeline(c, who) for c in ('bfq', 'iocost') for who in ('owner', 'own')},
+    'move-f2fs': Cell('move', {'kind': 'f2fs', 'how': ['all', 'ranges'], 'kib': 8192, 'seconds': 8, 'slow': SLOW}, [drive()]),
+    'move-ext4': Cell('move', {'kind': 'ext4', 'how': ['all'], 'kib': 8192, 'seconds': 8, 'slow': SLOW}, [drive()]),
+}
+PARTS = {
+    'a': Part('Distance between fragments', ['distance', 'distance-seven']),
+    'b': Part('Fragmented against whole, by I/O size', ['sizes']),
+    'c': Part('P1 to P6 under BFQ, and defragmentation', ['bfq-owner', 'bfq-own']),
+    'd': Part('P1 to P6 under io.cost, and defragmentation', ['iocost-owner', 'iocost-own']),
+    'e': Part('File systems\' own tools: all of a file, or the ranges that collide', ['move-f2fs', 'move-ext4']),
+}
+
+
+def quick(cell):
+    """The same with little data: does it run? Its figures say little."""
+    p = dict(cell.params)
+    p['kib'] = {'distance': 512, 'move': 2048}.get(cell.guest, 1024)
+    p['seconds'] = 20 if cell.guest == 'timeline' else 2
+    if 'distances' in p:
+        p['distances'] = [4, 16, 28, 32, 36]
+    if 'sizes' in p:
+        p['sizes'] = [4, 128]
+    return Cell(cell.guest, p, cell.devices, cell.limit_s)

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Weights (Documentation/sharing.md): as soon as one of those at work asked for a weight, everybody
+ * who meets others on a group is told a rate, such that time on full groups is in proportion to
+ * weights. A promise comes first: its part of its groups is not there to be shared. Who uses less
+ * than it may leaves the rest to others.
+ */
+#include <string.h>
+#include "policy.h"
+
+#define AGAIN_NS 20000000u /* results hold so long */
+#define WINDOW_NS 100000000u /* what is used is the mean over at least this */
+/* Of its limit: who uses less does not need it all; the others get the rest, but for … */
+#define NEEDS 0.9
+#define GROWS 1.25 /* … so much more than it uses, so that it can come back */
+#define SILENT_NS 1000000000u /* who reports no progress cannot be told a rate */
+#define FULL 0.99 /* of a group's time: short queues, so that no one's place in them counts */
+#define LEAST 0.02 /* of a group's time that promises leave to all others */
+
+/* One that weights concern. */
+struct party {
+	struct lease *l;
+	double weight;
+	uint32_t first, nr; /* its items */
+	uint32_t from, until; /* its costs */
+	bool meets; /* somebody of another tenant is on one of its groups */
+};
+
+struct table {
+	struct party *p;
+	uint32_t nr;
+	struct zns_weighed *item;
+	uint32_t nr_items, max_items;
+	uint32_t *res;
+	double *cost;
+	uint32_t nr_cost, max_res, max_cost;
+};
+
+static bool concerned(const struct lease *l)
+{
+	if (l->dying_until)
+		return false;
+	switch (l->kind) {
+	case LEASE_COMPACT:
+		return l->compact.charged;
+	case LEASE_RESTORE:
+		return l->weigh.reports || zns_now_ns() - l->since_ns < (int64_t)SILENT_NS;
+	default:
+		return lease_admitted(l) && !lease_promised(l);
+	}
+}
+
+static bool said(const struct lease *l)
+{
+	return concerned(l) && (l->weight || l->kind == LEASE_COMPACT);
+}
+
+bool weights_count(const struct znsd *d)
+{
+	const struct lease *l;
+
+	for (l = d->leases; l; l = l->next)
+		if (said(l))
+			return true;
+	return false;
+}
+
+double weight_of(const struct lease *l)
+{
+	return (l->weight ? l->weight : ZNS_WEIGHT_DEFAULT) / (double)ZNS_WEIGHT_DEFAULT;
+}
+
+/* ---- what each of them takes of the groups ---- */
+
+static double per_mib(uint32_t mibps)
+{
+	return 1.0 / zns_max(mibps, 1u);
+}
+
+static void add_cost(struct table *t, uint32_t group, double cost)
+{
+	znsd_grow(t->res, t->nr_cost, t->max_res);
+	znsd_grow(t->cost, t->nr_cost, t->max_cost);
+	t->res[t->nr_cost] = group;
+	t->cost[t->nr_cost++] = cost;
+}
+
+/* All costs added since @from are one item of @p. Pointers are set when the table is complete. */
+static void add_item(struct table *t, struct party *p, uint32_t from)
+{
+	znsd_grow(t->item, t->nr_items, t->max_items);
+	t->item[t->nr_items++] = (struct zns_weighed){ .nr = t->nr_cost - from };
+	p->nr++;
+}
+
+static void describe(const struct znsd *d, struct table *t, struct party *p)
+{
+	const struct lease *l = p->l;
+	double wr = per_mib(d->zone_mibps),
+	       rd = per_mib(zns_store_profile(d->store)->zone_read_mibps);
+	uint32_t from = t->nr_cost, i;
+
+	p->first = t->nr_items;
+	p->from = from;
+	switch (l->kind) {
+	case LEASE_RESTORE: /* its bytes lie where they lie */
+		for (i = 0; i < l->weigh.nr_parts; i++)
+			add_cost(t, l->weigh.part[i].group, l->weigh.part[i].part * rd);
+		if (t->nr_cost > from)
+			add_item(t, p, from);
+		break;
+	case LEASE_COMPACT: /* each byte is read in one group and written in the next */
+		for (i = 0; i < l->compact.nr_at; i++)
+			add_cost(t, l->compact.at[i],
+				 l->compact.nr_at == 1 ? (rd + wr) / 2 : (i ? wr : rd) / 2);
+		if (t->nr_cost > from)
+			add_item(t, p, from);
+		break;
+	default: /* a writer chooses among its groups */
+		for (i = 0; i < l->nr_groups; i++) {
+			from = t->nr_cost;
+			add_cost(t, l->groups[i], wr);
+			add_item(t, p, from);
+		}
+	}
+	p->until = t->nr_cost;
+}
+
+/* ---- who is whom ---- */
+
+static bool same_tenant(const struct lease *a, const struct lease *b)
+{
+	bool own_a = a->kind == LEASE_COMPACT && a->compact.own_class,
+	     own_b = b->kind == LEASE_COMPACT && b->compact.own_class;
+
+	return own_a || own_b ? own_a && own_b : !strcmp(a->container, b->container);
+}
+
+static bool touch(const struct table *t, const struct party *a, const struct party *b)
+{
+	for (uint32_t i = a->from; i < a->until; i++)
+		for (uint32_t k = b->from; k < b->until; k++)
+			if (t->res[i] == t->res[k])
+				return true;
+	return false;
+}
+
+/* A tenant has one weight, the highest that any of its work says. Those of its work that meet on a
+ * group divide it. */
+static void set_weights(struct table *t)
+{
+	for (uint32_t i = 0; i < t->nr; i++) {
+		struct party *p = &t->p[i];
+		double most = weight_of(p->l);
+		uint32_t n = 1;
+
+		for (uint32_t k = 0; k < t->nr; k++) {
+			bool same = k != i && same_tenant(p->l, t->p[k].l), on;
+
+			if (k == i)
+				continue;
+			on = touch(t, p, &t->p[k]);
+			p->meets |= on && !same;
+			if (!same)
+				continue;
+			most = zns_max(most, weight_of(t->p[k].l));
+			n += on;
+		}
+		p->weight = most / n;
+	}
+}
+
+static void take_promises(const struct znsd *d, double *room)
+{
+	const struct lease *l;
+	uint32_t i;
+
+	for (i = 0; i < d->nr_groups; i++)
+		room[i] = FULL;
+	if (rate_one_domain(d))
+		room[0] -= (double)rate_promised(d) / d->zone_mibps;
+	for (l = d->leases; l; l = l->next)
+		for (i = 0; lease_promised(l) && i < l->nr_groups; i++)
+			room[l->groups[i]] -= (double)l->dump.qos_mibps / l->nr_groups /
+					      d->zone_mibps;
+	for (i = 0; i < d->nr_groups; i++)
+		room[i] = zns_max(room[i], LEAST);
+}
+
+/* What it can use, MiB/s; 0: not known to be less than it may. */
+static double need_of(const struct lease *l)
+{
+	double need = 0;
+
+	if (l->weigh.known && l->weigh.limit > 0 && l->weigh.used < NEEDS * l->weigh.limit)
+		need = l->weigh.used * GROWS + 1;
+	if (lease_admitted(l) && l->dump.cap_mibps)
+		need = need > 0 ? zns_min(need, (double)l->dump.cap_mibps) : l->dump.cap_mibps;
+	return need;
+}
+
+/* The rates of all. Nobody is given more than it needs, but for @self. */
+static void run(struct table *t, const double *room, uint32_t nr_groups, const struct party *self)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < t->nr; i++) {
+		const struct party *p = &t->p[i];
+		double need = p == self ? 0 : need_of(p->l);
+
+		for (uint32_t k = p->first; k < p->first + p->nr; k++) {
+			t->item[k].res = t->res + at;
+			t->item[k].cost = t->cost + at;
+			t->item[k].weight = p->weight;
+			t->item[k].most = need / p->nr;
+			at += t->item[k].nr;
+		}
+	}
+	znsd_enough(zns_alloc_weigh(t->item, t->nr_items, room, nr_groups));
+}
+
+static double rate_in(const struct table *t, const struct party *p)
+{
+	double sum = 0;
+
+	for (uint32_t k = p->first; k < p->first + p->nr; k++)
+		sum += t->item[k].rate;
+	return sum;
+}
+
+static void forget(struct znsd *d)
+{
+	for (struct lease *l = d->leases; l; l = l->next)
+		l->weigh.limit = 0;
+}
+
+static void weigh(struct znsd *d)
+{
+	cleanup_free double *room = NULL;
+	struct table t = { .p = NULL };
+	uint32_t i = 0;
+	struct lease *l;
+
+	for (l = d->leases; l; l = l->next)
+		t.nr += concerned(l);
+	t.p = znsd_alloc((t.nr + 1) * sizeof(*t.p));
+	for (l = d->leases; l; l = l->next)
+		if (concerned(l))
+			t.p[i++].l = l;
+	for (i = 0; i < t.nr; i++)
+		describe(d, &t, &t.p[i]);
+	set_weights(&t);
+	room = znsd_alloc((d->nr_groups + 1) * sizeof(*room));
+	take_promises(d, room);
+	run(&t, room, d->nr_groups, NULL);
+	for (i = 0; i < t.nr; i++)
+		if (t.p[i].meets)
+			t.p[i].l->weigh.next = rate_in(&t, &t.p[i]);
+	/* Who needs less may still take its part at once: a limit never rests on what it used. */
+	for (i = 0; i < t.nr; i++) {
+		if (!t.p[i].meets || !need_of(t.p[i].l))
+			continue;
+		run(&t, room, d->nr_groups, &t.p[i]);
+		t.p[i].l->weigh.next = rate_in(&t, &t.p[i]);
+	}
+	forget(d);
+	for (i = 0; i < t.nr; i++)
+		if (t.p[i].meets)
+			t.p[i].l->weigh.limit = t.p[i].l->weigh.next;
+	free(t.p);
+	free(t.item);
+	free(t.res);
+	free(t.cost);
+}
+
+uint32_t weight_limit(struct znsd *d, const struct lease *l)
+{
+	uint64_t now = zns_mono_ns();
+
+	if (!weights_count(d)) {
+		if (d->policy->weighed_ns)
+			forget(d);
+		d->policy->weighed_ns = 0;
+		return 0;
+	}
+	if (!l->weigh.met || now - d->policy->weighed_ns >= AGAIN_NS) {
+		weigh(d);
+		d->policy->weighed_ns = now;
+		for (struct lease *o = d->leases; o; o = o->next)
+			o->weigh.met = true;
+	}
+	return l->weigh.limit > 0 ? zns_max((uint32_t)(l->weigh.limit + 0.5), 1u) : 0;
+}
+
+void weight_note(struct lease *l, uint64_t bytes)
+{
+	uint64_t now = zns_mono_ns();
+
+	l->weigh.reports = true;
+	if (!l->weigh.ns || bytes < l->weigh.bytes) {
+		l->weigh.ns = now;
+		l->weigh.bytes = bytes;
+	} else if (now - l->weigh.ns >= WINDOW_NS) {
+		l->weigh.used = (double)(bytes - l->weigh.bytes) / (double)MIB(1) /
+				((double)(now - l->weigh.ns) / 1e9);
+		/* The first window has the beginning in it. */
+		l->weigh.known = l->weigh.windows++ > 0;
+		l->weigh.ns = now;
+		l->weigh.bytes = bytes;
+	}
+}
+
+/* ---- what a reader takes of each group ---- */
+
+void weight_reader(struct znsd *d, struct lease *l, const struct chain *chain)
+{
+	cleanup_free uint64_t *of = znsd_alloc((d->nr_groups + 1) * sizeof(*of));
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < chain->nr; i++)
+		for (size_t k = 0; k < chain->v[i]->n_zones; k++) {
+			const ZnsPb__ZoneUse *u = chain->v[i]->zones[k];
+
+			if (u->zone >= d->nr_zones)
+				continue;
+			of[d->zones[u->zone].group] += u->len;
+			all += u->len;
+		}
+	l->weigh.part = znsd_alloc((d->nr_groups + 1) * sizeof(*l->weigh.part));
+	for (uint32_t g = 0; g < d->nr_groups && all; g++)
+		if (of[g])
+			l->weigh.part[l->weigh.nr_parts++] = (struct lease_part){
+				.group = g, .part = (double)of[g] / (double)all
+			};
+}
+
+uint32_t weight_of_record(const ZnsPb__Checkpoint *k)
+{
+	return k && k->has_weight ? zns_min(zns_max(k->weight, ZNS_WEIGHT_MIN), ZNS_WEIGHT_MAX) : 0;
+}
+
+int weight_check(uint32_t weight, struct zns_err *err)
+{
+	if (!weight || (weight >= ZNS_WEIGHT_MIN && weight <= ZNS_WEIGHT_MAX))
+		return 0;
+	return zns_fail(err, -EINVAL, "a weight of %u is out of range: %u to %u", weight,
+			ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX);
+}
+
+/* A restore is not refused for what it asked: it gets the ceiling. */
+uint32_t weight_of_restore(const char *container, uint32_t weight)
+{
+	struct zns_err e = ZNS_ERR_INIT;
+	struct zns_tenant t;
+
+	if (zns_tenant_find(container, -1, &t, &e) || !t.max_weight)
+		return weight;
+	return zns_min(weight ? weight : ZNS_WEIGHT_DEFAULT, t.max_weight);
+}

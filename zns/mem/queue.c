@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What the threads of serve.c have to do. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "mem.h"
+
+static void grow(struct circle *c)
+{
+	size_t max = c->max ? c->max * 2 : 1024;
+	struct fault *f = calloc(max, sizeof(*f));
+
+	while (!f) { /* a lost message is a thread that waits for ever */
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+		f = calloc(max, sizeof(*f));
+	}
+	for (size_t i = 0; i < c->nr; i++)
+		f[i] = c->f[(c->head + i) % c->max];
+	free(c->f);
+	c->f = f;
+	c->head = 0;
+	c->max = max;
+}
+
+void fault_push(struct queue *q, struct proc *p, uint64_t addr, enum fault_kind kind)
+{
+	struct circle *c = kind >= FETCH ? &q->ahead : &q->faults;
+
+	pthread_mutex_lock(&q->lock);
+	if (c->nr == c->max)
+		grow(c);
+	c->f[(c->head + c->nr++) % c->max] = (struct fault){
+		.p = proc_get(p), .addr = addr, .kind = kind, .since_ns = zns_mono_ns()
+	};
+	pthread_cond_signal(&q->more);
+	pthread_mutex_unlock(&q->lock);
+}
+
+/* Beside who reads events, one thread is always left for who comes and waits. */
+static struct circle *next_circle(struct queue *q)
+{
+	if (q->faults.nr)
+		return &q->faults;
+	return q->ahead.nr && q->fetching < SERVERS - 2 ? &q->ahead : NULL;
+}
+
+enum task queue_next(struct queue *q, struct fault *f)
+{
+	enum task task = ENDED;
+	struct circle *c;
+
+	pthread_mutex_lock(&q->lock);
+	while (!(c = next_circle(q)) && q->led && !q->end) {
+		q->idle++;
+		pthread_cond_wait(&q->more, &q->lock);
+		q->idle--;
+	}
+	if (!q->led && !q->end) { /* first of all: answers may wait for what is read */
+		q->led = true;
+		task = READ_EVENTS;
+	} else if (c) {
+		*f = c->f[c->head];
+		c->head = (c->head + 1) % c->max;
+		c->nr--;
+		q->fetching += c == &q->ahead;
+		task = ANSWER;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return task;
+}
+
+bool reader_hand_on(struct queue *q)
+{
+	bool free;
+
+	pthread_mutex_lock(&q->lock);
+	free = q->idle && !q->faults.nr && !q->end;
+	if (free) {
+		q->led = false;
+		pthread_cond_signal(&q->more);
+	}
+	pthread_mutex_unlock(&q->lock);
+	return free;
+}
+
+void queue_answered(struct queue *q, const struct fault *f)
+{
+	if (f->kind < FETCH)
+		return;
+	pthread_mutex_lock(&q->lock);
+	q->fetching--;
+	if (q->ahead.nr)
+		pthread_cond_signal(&q->more);
+	pthread_mutex_unlock(&q->lock);
+}

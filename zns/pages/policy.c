@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* May memory go to zones in clear? By the rules of dumps, while it goes on, too. */
+#include "pages_int.h"
+
+int pages_encrypt(struct zns_pages *ps, struct zns_err *err)
+{
+	return zns_encryption_wanted(&ps->s.reg, ps->s.broker.encrypted, err);
+}
+
+/* What the device itself asks for, the broker says with each step. */
+void pages_look_plain(struct zns_pages *ps)
+{
+	ps->forbidden = !ps->key && zns_encryption_wanted(&ps->s.reg, false, NULL);
+}
