@@ -11,7 +11,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 11
+#define ZW_VERSION 12
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -26,8 +26,8 @@
 #define ZW_LEAVE_CGROUP "--leave-cgroup"
 
 enum zw_op {
-	/* payload zw_begin; fds: reply, image directory, those of zw_begin.progress. Answered when
-	   admitted */
+	/* payload zw_begin; nr = 1: the command ends with the process that made the socket,
+	   whoever else still has it; fds: reply, image directory, those of zw_begin.progress. Answered when admitted */
 	ZW_DUMP_BEGIN = 1,
 	ZW_RESTORE_BEGIN, /* the same */
 	/* dump */

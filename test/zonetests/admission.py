@@ -15,6 +15,8 @@ import ztlib
 from ztlib import Failed, alive, wait_until
 from ztscene import SLOW, case_of, expect, suite_main
 
+SYS_PIDFD_GETFD = 438
+
 CASES = {}
 case = case_of(CASES)
 
@@ -149,6 +151,37 @@ def waiter_dies(scene):
     scene.task.verify(signal.SIGUSR1)
     scene.no_helpers()
     expect('leases', scene.device.status()['leases'], [])
+
+
+def sockets_of(pid):
+    """Our own copies of all sockets of a process, as a child of its would have them."""
+    found, pidfd = [], os.pidfd_open(pid)
+    for fd in os.listdir(f'/proc/{pid}/fd'):
+        if os.readlink(f'/proc/{pid}/fd/{fd}').startswith('socket:'):
+            found.append(ztlib.libc.syscall(SYS_PIDFD_GETFD, pidfd, int(fd), 0))
+    os.close(pidfd)
+    if not found or -1 in found:
+        raise Failed('criu has no socket that can be copied')
+    return found
+
+
+@case
+def orphan_holds(scene):
+    """criu is killed while it waits, and another process still has its sockets: it leaves the queue all the same."""
+    scene = scene()
+    scene.device.json('reserve', 'io', '--groups', '7')
+    first = scene.start_dump(qos='200', extra=['--zns-admission', 'wait=120'])
+    if not wait_until(lambda: waiting(scene) == 1, 10):
+        raise Failed('the dump does not wait')
+    held = sockets_of(first[0].pid)
+    first[0].kill()
+    first[0].wait()
+    if not wait_until(lambda: waiting(scene) == 0, 10):
+        raise Failed('a dump whose criu was killed waits still')
+    for fd in held:
+        os.close(fd)
+    scene.no_helpers()
+    scene.task.verify(signal.SIGUSR1)
 
 
 @case

@@ -21,7 +21,7 @@ from pathlib import Path
 import ztlib
 import ztrpc
 from ztchain import Chain, bytes_in, plain_images, stat_of
-from ztlib import Failed, drop_caches, wait_until
+from ztlib import Failed, Skipped, drop_caches, wait_until
 from ztscene import Scene, case_of, expect, suite_main
 
 CASES = {}
@@ -167,7 +167,14 @@ def pre_dump_tree(scene):
 @case
 def pre_dump_huge(scene):
     """huge pages: in no pre-dump and whole in the dump, beside memory that comes from the chain."""
-    pre_dumped(scene, None, 'hugetlb')
+    before = ztlib.HUGEPAGES.read_text()
+    why = ztlib.huge_pages()
+    if why:
+        raise Skipped(why)
+    try:
+        pre_dumped(scene, None, 'hugetlb')
+    finally:
+        ztlib.HUGEPAGES.write_text(before)
 
 
 @case

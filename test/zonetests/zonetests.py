@@ -25,9 +25,6 @@ import ztlib
 from ztlib import Failed, Skipped, Task
 from ztredis import RedisTask
 
-HUGEPAGES = Path('/proc/sys/vm/nr_hugepages')
-HUGEPAGES_WANTED = 16
-
 
 class Test:
     """One name in the list: a C program with its description, or Redis."""
@@ -55,17 +52,6 @@ def all_tests():
 
 # ---- features ------------------------------------------------------------------------------------------
 
-def hugetlb_feature():
-    """Raise the pool of huge pages; '' or why not."""
-    try:
-        if int(HUGEPAGES.read_text()) < HUGEPAGES_WANTED:
-            HUGEPAGES.write_text(str(HUGEPAGES_WANTED))
-        have = int(HUGEPAGES.read_text())
-    except OSError as e:
-        return f'nr_hugepages cannot be raised: {e.strerror}'
-    return '' if have >= HUGEPAGES_WANTED else f'nr_hugepages stays at {have}'
-
-
 def redis_feature():
     missing = [p for p in ('redis-server', 'redis-cli') if not shutil.which(p)]
     return f'{missing[0]} is not installed' if missing else ''
@@ -76,7 +62,7 @@ def missing_feature(test):
     Why a test cannot run, or ''. Asked before each one: the pool of huge pages is the machine's, and another run may have
     put it back to what it was.
     """
-    probes = {'hugetlb': hugetlb_feature, 'redis': redis_feature}
+    probes = {'hugetlb': ztlib.huge_pages, 'redis': redis_feature}
     return probes[test.feature]() if test.feature else ''
 
 
@@ -246,7 +232,7 @@ def make_jobs(args, cfg, tests):
 
 
 def run(args, tests):
-    hugepages_before = HUGEPAGES.read_text()
+    hugepages_before = ztlib.HUGEPAGES.read_text()
     ztlib.private_mounts()
     ztlib.build_programs()
     cfg = ztlib.Config(args)
@@ -258,8 +244,8 @@ def run(args, tests):
         ztlib.save_failed(args.report, cfg, results)
     finally:
         cfg.close()
-        if HUGEPAGES.read_text() != hugepages_before:
-            HUGEPAGES.write_text(hugepages_before)
+        if ztlib.HUGEPAGES.read_text() != hugepages_before:
+            ztlib.HUGEPAGES.write_text(hugepages_before)
     if args.report:
         ztlib.write_reports(args.report, args.command, results)
     return ztlib.finish(results)

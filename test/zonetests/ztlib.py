@@ -23,6 +23,8 @@ HANDLE = 'zns-handle.img'
 IMAGE_DIR_MAX = 1 << 20
 
 libc = ctypes.CDLL(None, use_errno=True)
+HUGEPAGES = Path('/proc/sys/vm/nr_hugepages')
+HUGEPAGES_WANTED = 16
 
 
 class Failed(Exception):
@@ -101,6 +103,17 @@ def alive(pid):
     reap()
     state, parent = proc_stat(pid)
     return state not in ('', 'Z', 'X') or (state != '' and parent == os.getpid())
+
+
+def huge_pages():
+    """Raise the pool of huge pages; '' or why not."""
+    try:
+        if int(HUGEPAGES.read_text()) < HUGEPAGES_WANTED:
+            HUGEPAGES.write_text(str(HUGEPAGES_WANTED))
+        have = int(HUGEPAGES.read_text())
+    except OSError as e:
+        return f'nr_hugepages cannot be raised: {e.strerror}'
+    return '' if have >= HUGEPAGES_WANTED else f'nr_hugepages stays at {have}'
 
 
 def wait_until(true, seconds, step=0.01):

@@ -38,12 +38,13 @@ static bool shows_nothing(struct call *c)
 static int wait_ready(void *arg, short events)
 {
 	struct call *c = arg;
-	struct pollfd p[2] = { { .fd = c->b->fd, .events = events },
-			       { .fd = c->b->watch_fd, .events = POLLRDHUP } };
+	struct pollfd p[] = { { .fd = c->b->fd, .events = events },
+			      { .fd = c->b->watch_fd, .events = POLLRDHUP },
+			      { .fd = c->b->watch_pidfd, .events = POLLIN } };
 
 	c->start_ns = zns_mono_ns();
 	for (;;) {
-		int n = poll(p, 2,
+		int n = poll(p, ZNS_ARRAY_SIZE(p),
 			     (int)(c->b->limit_ms ?
 					   zns_min(c->b->limit_ms, (uint32_t)ZNS_ALIVE_MS) :
 					   ZNS_ALIVE_MS));

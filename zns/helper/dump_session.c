@@ -93,8 +93,9 @@ static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 	d->v.bucket = d->h->bucket;
 	/* If criu goes meanwhile, nobody waits for admission any more. */
 	d->h->s.broker.watch_fd = d->h->sk;
+	d->h->s.broker.watch_pidfd = d->h->criu;
 	ret = zns_save_begin(&d->v, &ask, err);
-	d->h->s.broker.watch_fd = -1;
+	d->h->s.broker.watch_fd = d->h->s.broker.watch_pidfd = -1;
 	if (!ret)
 		helper_set_rate(d->h, d->v.grant->rate_mibps);
 	return ret;

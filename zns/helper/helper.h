@@ -23,6 +23,7 @@ struct packet {
 
 struct helper {
 	int sk; /* the socket to criu */
+	int criu; /* its pidfd, if the dump or restore ends with it; else -1 */
 	int dir; /* image directory, -1 before begin */
 	struct zns_session s; /* its requests take turns: zones, progress */
 	pthread_mutex_t broker_lock;

@@ -3,11 +3,14 @@
  * zns-helper: criu starts it for one dump or restore, and it ends with it (design.md §3).
  * Descriptor 3 is the socket to criu. It prints nothing: every failure travels back in an answer.
  */
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "fill.h"
 #include "helper.h"
 #include "keep.h"
@@ -15,6 +18,22 @@
 #include "zns/process.h"
 
 #define CRIU_FD 3
+
+/*
+ * A child of criu's may outlive it, with the socket: one that stands still for a test of ptrace(),
+ * while criu is killed, stands still for ever. The dump would wait, and keep others waiting.
+ */
+static int follow(struct helper *h, const struct packet *p)
+{
+	struct ucred made; /* not who sent the packet: that may have been before we asked for it */
+	socklen_t len = sizeof(made);
+
+	if (h->criu >= 0 || !p->h.nr || getsockopt(h->sk, SOL_SOCKET, SO_PEERCRED, &made, &len) ||
+	    made.pid <= 0)
+		return 0;
+	h->criu = (int)syscall(SYS_pidfd_open, made.pid, 0);
+	return h->criu < 0 && errno == ESRCH ? -ESRCH : 0;
+}
 
 static void dispatch(struct helper *h, struct packet *p)
 {
@@ -33,7 +52,9 @@ static void dispatch(struct helper *h, struct packet *p)
 		send_packet(h, p);
 		return;
 	}
-	if (p->h.op == ZW_DUMP_BEGIN || p->h.op == ZW_RECEIVE_BEGIN)
+	if ((p->h.op == ZW_DUMP_BEGIN || p->h.op == ZW_RESTORE_BEGIN) && follow(h, p))
+		ret = zns_fail(&err, -ESRCH, "criu has ended");
+	else if (p->h.op == ZW_DUMP_BEGIN || p->h.op == ZW_RECEIVE_BEGIN)
 		ret = dump_begin(h, p, &err);
 	else if (p->h.op == ZW_RESTORE_BEGIN)
 		ret = restore_begin(h, p, &err);
@@ -56,11 +77,12 @@ static void loop(struct helper *h)
 	bool gone = false;
 
 	for (;;) {
-		struct pollfd pfd[3] = { { .fd = h->sk, .events = POLLIN },
-					 { .fd = gone ? -1 : h->s.broker.fd, .events = POLLRDHUP },
-					 { .fd = h->fills, .events = POLLIN } };
+		struct pollfd pfd[] = { { .fd = h->sk, .events = POLLIN },
+					{ .fd = gone ? -1 : h->s.broker.fd, .events = POLLRDHUP },
+					{ .fd = h->fills, .events = POLLIN },
+					{ .fd = h->criu, .events = POLLIN } };
 
-		if (poll(pfd, 3, -1) < 0) {
+		if (poll(pfd, ZNS_ARRAY_SIZE(pfd), -1) < 0) {
 			if (errno == EINTR)
 				continue;
 			return;
@@ -79,6 +101,8 @@ static void loop(struct helper *h)
 				return;
 			dispatch(h, &p);
 			packet_close_fds(&p);
+		} else if (pfd[3].revents) {
+			return;
 		}
 	}
 }
@@ -100,6 +124,7 @@ static bool asked(const char *what)
 int main(int argc, char **argv)
 {
 	struct helper h = { .sk = CRIU_FD,
+			    .criu = -1,
 			    .dir = -1,
 			    .fills = -1,
 			    .charged = ZNS_CGROUP_IO_NONE,

@@ -18,8 +18,9 @@ struct zns_broker {
 	uint32_t deadline_s; /* how long it may show no sign of life; 0: for ever */
 	/* how long an answer may take, also of a broker that lives; 0: for ever */
 	uint32_t limit_ms;
-	/* when its other end is closed, a call that waits ends with -ECANCELED; -1: none */
-	int watch_fd;
+	/* when its other end is closed, or this process has ended, a call that waits ends with
+	 * -ECANCELED; -1: none. The caller's */
+	int watch_fd, watch_pidfd;
 };
 
 /* Connect to the device's broker, starting one if none runs. @b is caller's storage. */
