@@ -4,6 +4,7 @@
 /* For test_mem*.c: a store in memory, programs whose every page is known, and a pager. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -230,12 +232,20 @@ static inline void shelf_close(struct shelves *h)
 #define PAGES 2048U /* of the memory whose content is known: 8 MiB */
 
 /* What a program says of itself, and is told. Shared, so never evicted. */
+/* A page that is not what was written. */
+struct wrong {
+	uint32_t nr, seq;
+	uint64_t found; /* its first word */
+	uint64_t round;
+};
+
 struct report {
 	_Atomic uint32_t seq[4][PAGES]; /* what was written last, by each thread; 0: zeroes */
 	_Atomic uint64_t rounds, wrong, writes, forks, moves, removals, execs;
-	_Atomic uint32_t ready, stop, done, children;
+	_Atomic uint32_t ready, go, stop, done, children;
 	bool forking; /* children look at all pages, too */
 	uint32_t killed; /* of these */
+	struct wrong first; /* of the wrong ones */
 };
 
 static inline void page_write(uint64_t *page, uint32_t nr, uint32_t seq)

@@ -12,7 +12,7 @@
 #include "family.h"
 #include "hiber.h"
 
-#define AGE_MIN_MS 100U /* also: a removal's pages go shortly after its event */
+#define AGE_MIN_MS 100U
 #define HEAT_NS 1000000000ULL /* between two looks at all ages */
 #define HEAT_MIN_NS 50000000ULL /* if the first did not give enough */
 #define TICK_MS 10 /* while something happens and the budget is near */

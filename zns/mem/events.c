@@ -21,23 +21,37 @@ static void drop_place(struct proc *p, uint64_t word)
 		st->drop(st->arg, (struct zns_pages_ref){ .place = PLACE(word) });
 }
 
+/*
+ * The kernel tells of a removal before it removes, and waits for no one then: the thread may lose
+ * its processor in between. What is there until then must not be copied.
+ */
+static void note_going(struct unit *u, uint32_t mask, bool removal)
+{
+	if (STATE(u->word) == U_DROP)
+		return; /* we drop them, too */
+	if (removal && !mem_without(RULE_GOING))
+		u->pages |= mask << 16;
+	else if (u->pages >> 16 & mask)
+		u->pages &= ~(mask << 16);
+}
+
 /* The memory of these pages is not what it was: they come from nowhere any more. */
 static void forget_pages(struct proc *p, struct unit *u, uint32_t mask, bool removal)
 {
 	uint64_t word = u->word;
 
+	note_going(u, mask, removal);
 	if (!ON_ZONE(word)) {
 		/* an eviction ends here; a worker in BUSY finds out by itself */
 		if (STATE(word) == U_CLEAN)
 			unit_unkeep(p, u, U_RES);
 		else if (STATE(word) >= U_WPING)
 			u->word = WORD(U_RES, 0);
-		/* the pages go after the event: the unit must not be copied in between */
 		if (word || removal)
 			unit_stamp(u);
 		return;
 	}
-	if (removal && !mem_without(RULE_OWN_REMOVAL)) {
+	if (STATE(word) == U_DROP && removal && !mem_without(RULE_OWN_REMOVAL)) {
 		uint32_t own = u->pages >> 16 & mask;
 
 		u->pages &= ~(own << 16);
@@ -262,12 +276,15 @@ static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork
 		on_fork(p, (int)msg->arg.fork.ufd, fork);
 		break;
 	case UFFD_EVENT_REMAP:
+		p->unmapped_ns = zns_mono_ns();
 		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
 		break;
 	case UFFD_EVENT_REMOVE:
-		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, true);
+		if (!dropping_again(p, msg->arg.remove.start, msg->arg.remove.end))
+			forget_range(p, msg->arg.remove.start, msg->arg.remove.end, true);
 		break;
 	case UFFD_EVENT_UNMAP:
+		p->unmapped_ns = zns_mono_ns();
 		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, false);
 		break;
 	}

@@ -11,6 +11,8 @@
 
 #include "mem.h"
 
+#define GOING_MS 10000U
+
 static void nap(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
@@ -69,7 +71,7 @@ static void withdraw(struct proc *p, struct victim *v, enum unit_state from)
 	unit_release(p, v->u, v->base);
 }
 
-static bool look(struct proc *p, struct victim *v, bool *protected)
+static bool look(const struct proc *p, struct victim *v, bool *protected)
 {
 	uint64_t entry[UNIT_PAGES];
 	unsigned int nr = (unsigned int)((v->end - v->start) / PAGE);
@@ -130,9 +132,9 @@ static bool is_kept(struct proc *p, struct victim *v, uint8_t *buf)
 }
 
 /* False: in a stop, and the pager died while its reader had the lock. The thread must go on. */
-static bool lock_to_commit(struct proc *p)
+static bool lock_to_commit(struct proc *p, bool stopped)
 {
-	if (!p->by_stops)
+	if (!stopped)
 		return !pthread_rwlock_rdlock(&p->ev);
 	while (pthread_rwlock_tryrdlock(&p->ev)) {
 		if (stop_orphaned(p))
@@ -143,11 +145,11 @@ static bool lock_to_commit(struct proc *p)
 }
 
 /* On its place; from here on it is dropped, whatever its threads want. */
-static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
+static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref, bool stopped)
 {
 	uint64_t old = v->kept ? v->kept : WORD(U_WRITE, 0);
 
-	v->out = !lock_to_commit(p);
+	v->out = !lock_to_commit(p, stopped);
 	if (v->out)
 		return;
 	v->out = p->gone || v->u->word != old;
@@ -158,16 +160,17 @@ static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 		v->out = !atomic_compare_exchange_strong(&v->u->word, &old,
 							 WORD(U_DROP, ref.place));
 		if (v->out)
-			v->u->pages = 0;
+			v->u->pages = 0; /* it is not the reader: nothing was removed since */
 	}
 	pthread_rwlock_unlock(&p->ev);
-	if (!v->out && !p->by_stops)
+	if (!v->out && !stopped)
 		mem_reached(U_DROP);
 }
 
 struct going {
 	struct proc *p;
 	struct batch b;
+	bool stopped; /* a thread stands still for it */
 	uint32_t lost; /* bits: taken away in the last moment */
 };
 
@@ -181,7 +184,7 @@ static unsigned int commit_all(void *arg, struct range *range)
 	for (unsigned int i = 0; i < g->b.nr; i++) {
 		if (v[i].out)
 			continue;
-		commit(g->p, &v[i], g->b.ref[i]);
+		commit(g->p, &v[i], g->b.ref[i], g->stopped);
 		if (v[i].out)
 			g->lost |= 1U << i;
 	}
@@ -194,6 +197,10 @@ static unsigned int commit_all(void *arg, struct range *range)
 		else
 			range[n++] = (struct range){ v[i].start, v[i].end };
 	}
+	if (!lock_to_commit(g->p, g->stopped))
+		return 0;
+	dropping_are(g->p, range, n);
+	pthread_rwlock_unlock(&g->p->ev);
 	return n;
 }
 
@@ -203,7 +210,8 @@ static int drop(struct going *g, bool *begun, struct zns_err *err)
 	struct range range[BATCH];
 	unsigned int n;
 
-	if (g->p->by_stops)
+	g->stopped = dropping_in_stops(g->p);
+	if (g->stopped)
 		return stop_drop(g->p, commit_all, g, begun, err);
 	*begun = true;
 	n = commit_all(g, range);
@@ -234,6 +242,23 @@ static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 	return out && !empty;
 }
 
+/*
+ * Are there pages that the program removes, and that are not gone? Under the lock of events. They
+ * are for GOING_MS at most: where it was MADV_FREE they stay until somebody needs memory.
+ */
+static bool goes(const struct proc *p, struct victim *v)
+{
+	uint32_t going = v->u->pages >> 16;
+	bool protected;
+
+	if (!going)
+		return false;
+	if (look(p, v, &protected) && v->mask & going && now_ms() - v->u->stamp < GOING_MS)
+		return true;
+	v->u->pages &= 0xffff;
+	return false;
+}
+
 /* Protect, look, copy: those that are whole stay, and those that kept their place. */
 static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 {
@@ -248,7 +273,7 @@ static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 		}
 		v[i].kept = 0;
 		pthread_rwlock_rdlock(&p->ev);
-		v[i].out = stray_near(p, v[i].base, v[i].base + UNIT) ||
+		v[i].out = stray_near(p, v[i].base, v[i].base + UNIT) || goes(p, &v[i]) ||
 			   !unit_move(v[i].u, U_RES, U_WPING);
 		pthread_rwlock_unlock(&p->ev);
 		if (!v[i].out && protect(p, &v[i]))
@@ -335,7 +360,7 @@ static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
 		proc_why(p, "%s", err->msg);
 		return -ESRCH;
 	}
-	if (p->by_stops)
+	if (g->stopped)
 		mem_reached(U_DROP);
 	for (unsigned int i = 0; i < g->b.nr; i++)
 		if (g->lost & 1U << i && !g->b.v[i].kept)

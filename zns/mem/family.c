@@ -321,7 +321,9 @@ static void check(struct zns_mem *m, struct proc *p)
 			p->evicts = true;
 			proc_why(p, "%s", "");
 		}
-		if (p->by_stops && !p->evicts && !p->needs_ring && zns_mono_ns() >= p->again_ns) {
+		if (!p->evicts && !p->needs_ring && !p->rest.nr && p->again_ns &&
+		    (p->by_stops || p->ring.fd >= 0) && zns_mono_ns() >= p->again_ns) {
+			p->again_ns = 0;
 			p->evicts = true;
 			proc_why(p, "%s", "");
 		}

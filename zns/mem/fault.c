@@ -76,15 +76,18 @@ void unit_release(struct proc *p, struct unit *u, uint64_t base)
 static int fill_hole(struct proc *p, void *arg)
 {
 	struct span *s = arg;
+	uint64_t done = 0;
 	int ret;
 
 	if (STATE(s->u->word) != U_BUSY || stray_at(p, s->start))
 		return 0;
 	/* the holes behind it, too, so that a new heap does not fault for each page */
 	ret = mem_uffd_zero(p->uffd, s->start,
-			    stray_near(p, s->start, s->end) ? s->start + PAGE : s->end);
+			    stray_near(p, s->start, s->end) ? s->start + PAGE : s->end, &done);
 	if (ret == -ENOENT)
-		ret = mem_uffd_zero(p->uffd, s->start, s->start + PAGE);
+		ret = mem_uffd_zero(p->uffd, s->start, s->start + PAGE, &done);
+	/* what is new there is nothing that goes */
+	s->u->pages &= ~(pages_of(s->start / UNIT * UNIT, s->start, s->start + done) << 16);
 	return ret == -EAGAIN ? ret : 0;
 }
 
@@ -180,7 +183,7 @@ static int fill(struct proc *p, void *arg)
 		if ((met || protect) &&
 		    mem_uffd_protect(p->uffd, f->base, f->base + UNIT, false) == -EAGAIN)
 			return -EAGAIN;
-		f->u->pages = 0;
+		f->u->pages &= ~0xffffU;
 	}
 	return atomic_compare_exchange_strong(&f->u->word, &f->word, to) ? 0 : -ESTALE;
 }
@@ -334,6 +337,7 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 {
 	struct proc *p = f->p;
 	struct span s = { u, f->addr, base + UNIT };
+	uint64_t done;
 
 	/* asked while it was on its way: the page is there */
 	if (STATE(u->word) == U_CLEAN && f->kind != FAULT_WRITE &&
@@ -342,7 +346,7 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 		return;
 	}
 	if (f->kind != FAULT_WRITE && mem_without(RULE_HOLES)) {
-		mem_uffd_zero(p->uffd, s.start, s.start + PAGE);
+		mem_uffd_zero(p->uffd, s.start, s.start + PAGE, &done);
 		return;
 	}
 	if (!take(p, u)) {

@@ -66,7 +66,7 @@ static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	struct zns_mem_store *st = &p->m->store;
 	uint64_t word = u->word;
 	struct zns_pages_ref ref = unit_ref(p, u, word);
-	uint32_t own = u->pages >> 16;
+	uint32_t own = u->pages >> 16; /* in DROP */
 
 	if (!HAS_PLACE(word)) {
 		u->word = WORD(U_RES, 0);
@@ -74,8 +74,9 @@ static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	}
 	/* The ring has ended, so no removal of ours is on its way. It was told of for all of the
 	 * unit, or for nothing: then, what was told of was the program's. */
-	u->pages &= STATE(word) == U_DROP && own ? own : 0xffff;
-	if (!u->pages) {
+	if (STATE(word) == U_DROP)
+		u->pages &= own ? own : 0xffff;
+	if (!(u->pages & 0xffff)) {
 		u->word = WORD(U_RES, 0);
 		return 0;
 	}

@@ -61,8 +61,9 @@ enum unit_state {
 struct unit {
 	_Atomic uint64_t word; /* place | state << 48 */
 	uint64_t hash; /* of what is at the place; written before the word */
-	/* bits 0-15: pages that are to come from the place, or came from there; 16-31: our own
-	 * removals of which the kernel has not told yet */
+	/* Bits 0-15: pages that are to come from the place, or came from there. 16-31, in DROP: our
+	 * own removals of which the kernel has not told yet; else: removals by the program that it
+	 * was told of, and that may not be done yet */
 	_Atomic uint32_t pages;
 	_Atomic uint32_t stamp; /* ms of CLOCK_MONOTONIC, cut to 32 bits: last known use; 0: none */
 	_Atomic uint64_t addr; /* of a stray: where its first page is; else 0 */
@@ -160,6 +161,10 @@ struct shared {
 	struct shared_hiber hiber;
 };
 
+struct range {
+	uint64_t start, end;
+};
+
 struct ring {
 	int fd, pidfd; /* pidfd is the process's */
 	struct ring_shape shape;
@@ -203,6 +208,9 @@ struct proc {
 	bool leaves; /* as shared_proc.leaves */
 	bool uncounted; /* the same; the store has not counted its units yet */
 	bool by_stops; /* there is no ring: pages are dropped in stops */
+	_Atomic uint64_t unmapped_ns; /* when it last unmapped or moved memory of ours; 0: never */
+	struct range dropping[BATCH]; /* what is being dropped, or was last; under `ev` */
+	unsigned int nr_dropping;
 	struct batch rest; /* of an eviction that the process does not finish */
 	uint64_t again_ns; /* when a ring is tried for again */
 	char why[160]; /* it does not */
@@ -351,10 +359,10 @@ int mem_uffd_begin(int uffd);
 int mem_uffd_register(int uffd, uint64_t start, uint64_t end);
 int mem_uffd_unregister(int uffd, uint64_t start, uint64_t end);
 int mem_uffd_protect(int uffd, uint64_t start, uint64_t end, bool on);
-/* *@done: bytes; with an error, too */
+/* *@done, here and below: bytes; with an error, too */
 int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool protect,
 		  uint64_t *done);
-int mem_uffd_zero(int uffd, uint64_t start, uint64_t end);
+int mem_uffd_zero(int uffd, uint64_t start, uint64_t end, uint64_t *done);
 int mem_uffd_poison(int uffd, uint64_t start, uint64_t end);
 void mem_uffd_wake(int uffd, uint64_t start, uint64_t end);
 void mem_uffd_wake_all(int uffd);
@@ -366,9 +374,6 @@ int ring_map(struct ring *r);
 void ring_close(struct ring *r);
 /* Drop the ranges; returns when the kernel has answered all. Any error is that of one of them.
  * -EINPROGRESS: not yet; the next call is ring_finish(), which says the same, or how it went. */
-struct range {
-	uint64_t start, end;
-};
 int ring_drop(struct ring *r, const struct range *range, unsigned int nr);
 int ring_finish(struct ring *r, unsigned int limit_ms);
 /* Until the threads of a dead pager's ring have ended: nothing that it submitted is on its way.
@@ -510,6 +515,12 @@ int stop_drop(struct proc *p, unsigned int (*commit)(void *arg, struct range *ra
 bool stop_orphaned(const struct proc *p);
 /* Until a dead pager's stop has ended. */
 void stop_await_end(struct proc *p, uint64_t since_ns);
+
+/* --- dropping.c: what the kernel is told to drop --- */
+void dropping_are(struct proc *p, const struct range *range, unsigned int nr); /* with `ev` */
+/* For the reader: is this removal one of ours, of which it was told before? */
+bool dropping_again(struct proc *p, uint64_t start, uint64_t end);
+bool dropping_in_stops(const struct proc *p); /* not by its ring */
 
 /* --- evict.c --- */
 /* *@nr_out: how many went out. -errno: the store's, or the kernel's; -ESRCH: the process's, others

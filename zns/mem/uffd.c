@@ -63,13 +63,13 @@ int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool pr
 	return ret && *done ? 0 : ret;
 }
 
-int mem_uffd_zero(int uffd, uint64_t start, uint64_t end)
+int mem_uffd_zero(int uffd, uint64_t start, uint64_t end, uint64_t *done)
 {
 	struct uffdio_zeropage z = { .range = { .start = start, .len = end - start } };
+	int ret = ioctl(uffd, UFFDIO_ZEROPAGE, &z) ? -errno : 0;
 
-	if (!ioctl(uffd, UFFDIO_ZEROPAGE, &z))
-		return 0;
-	return z.zeropage > 0 ? 0 : -errno;
+	*done = z.zeropage > 0 ? (uint64_t)z.zeropage : 0;
+	return *done ? 0 : ret;
 }
 
 int mem_uffd_poison(int uffd, uint64_t start, uint64_t end)
