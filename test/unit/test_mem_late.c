@@ -3,6 +3,8 @@
  * What a program does with its memory while the kernel drops pages of it, or is about to: each case
  * without the rule that it is about, too, where wrong pages must show.
  */
+#include <sys/rseq.h>
+
 #include "mem_life.h"
 
 /* A piece goes and comes back, and is written at once: free() and malloc(). */
@@ -131,7 +133,7 @@ static bool tells_again(void)
 	       (major > 6 || (major == 6 && minor >= 17));
 }
 
-static void splitting(void **state)
+static __attribute__((unused)) void splitting(void **state)
 {
 	struct scene s;
 
@@ -141,7 +143,7 @@ static void splitting(void **state)
 		must_show(false, "24");
 }
 
-static void replacing(void **state)
+static __attribute__((unused)) void replacing(void **state)
 {
 	struct scene s;
 
@@ -201,7 +203,7 @@ static uint64_t out_while_going(const char *without)
 	return before;
 }
 
-static void going(void **state)
+static __attribute__((unused)) void going(void **state)
 {
 	uint64_t with = out_while_going("99"), without = out_while_going("22");
 
@@ -211,12 +213,72 @@ static void going(void **state)
 	assert_true(without > 16);
 }
 
+/*
+ * A program whose main thread has its rseq area where its memory is evicted, as in a static one:
+ * the kernel writes there whenever the thread comes from a stop.
+ */
+static void move_rseq(void *to)
+{
+	char *old = (char *)__builtin_thread_pointer() + __rseq_offset;
+
+	if (!__rseq_size) /* a kernel without it */
+		return;
+	if (syscall(SYS_rseq, old, 32, 1, RSEQ_SIG)) /* 1: unregister */
+		_exit(10);
+	memset(to, 0, 32);
+	if (syscall(SYS_rseq, to, 32, 0, RSEQ_SIG))
+		_exit(11);
+}
+
+static void restart(struct report *r)
+{
+	struct life l = { .r = r, .seed = 5 };
+	uint8_t *own;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	begin_life(&l);
+	own = mmap(NULL, MIB(1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memset(own, 1, MIB(1));
+	move_rseq(own + MIB(1) / 2);
+	r->ready = 1;
+	while (!r->stop) {
+		replace_some(&l);
+		check(&l, roll(&l.seed) % PAGES);
+		usleep(2000);
+		r->rounds++;
+	}
+	check_all(&l);
+	r->done++;
+	while (r->stop < 2)
+		usleep(1000);
+	_exit(0);
+}
+
+static void restarting(void **state)
+{
+	struct scene s = { .r = common(sizeof(struct report)) };
+
+	shelf_open(&s.shelves, &s.store);
+	s.pid = fork();
+	if (!s.pid)
+		restart(s.r);
+	while (!s.r->ready)
+		usleep(1000);
+	assert_int_equal(zns_mem_new("test", MIB(1), &s.store, &s.m, &s.err), 0);
+	if (zns_mem_attach(s.m, s.pid, &s.err))
+		fail_msg("%s", s.err.msg);
+	assert_int_equal(zns_mem_start(s.m, &s.err), 0);
+	await_units(&s, 1000);
+	finish(&s, 1, false);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(splitting),
-		cmocka_unit_test(replacing),
-		cmocka_unit_test(going),
+#ifndef __SANITIZE_ADDRESS__ /* minutes; and it has memory of its own */
+		cmocka_unit_test(splitting), cmocka_unit_test(replacing), cmocka_unit_test(going),
+#endif
+		cmocka_unit_test(restarting),
 	};
 
 	if (argc > 1)

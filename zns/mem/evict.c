@@ -172,10 +172,11 @@ struct going {
 	struct batch b;
 	bool stopped; /* a thread stands still for it */
 	uint32_t lost; /* bits: taken away in the last moment */
+	uint32_t own; /* bits: of these, what the thread needs that stands still */
 };
 
 /* What is to be dropped. May be called in a child that shares our memory: it frees nothing. */
-static unsigned int commit_all(void *arg, struct range *range)
+static unsigned int commit_all(void *arg, const struct range *own, struct range *range)
 {
 	struct going *g = arg;
 	struct victim *v = g->b.v;
@@ -184,7 +185,12 @@ static unsigned int commit_all(void *arg, struct range *range)
 	for (unsigned int i = 0; i < g->b.nr; i++) {
 		if (v[i].out)
 			continue;
-		commit(g->p, &v[i], g->b.ref[i], g->stopped);
+		if (own && own->start < v[i].end && own->end > v[i].start) {
+			v[i].out = true;
+			g->own |= 1U << i;
+		} else {
+			commit(g->p, &v[i], g->b.ref[i], g->stopped);
+		}
 		if (v[i].out)
 			g->lost |= 1U << i;
 	}
@@ -214,7 +220,7 @@ static int drop(struct going *g, bool *begun, struct zns_err *err)
 	if (g->stopped)
 		return stop_drop(g->p, commit_all, g, begun, err);
 	*begun = true;
-	n = commit_all(g, range);
+	n = commit_all(g, NULL, range);
 	return n ? ring_drop(&g->p->ring, range, n) : 0;
 }
 
@@ -362,9 +368,13 @@ static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
 	}
 	if (g->stopped)
 		mem_reached(U_DROP);
-	for (unsigned int i = 0; i < g->b.nr; i++)
-		if (g->lost & 1U << i && !g->b.v[i].kept)
-			st->drop(st->arg, g->b.ref[i]);
+	for (unsigned int i = 0; i < g->b.nr; i++) {
+		if (!(g->lost & 1U << i) || g->b.v[i].kept)
+			continue;
+		if (g->own & 1U << i)
+			withdraw(p, &g->b.v[i], U_WRITE);
+		st->drop(st->arg, g->b.ref[i]);
+	}
 	if (ret == -ESRCH || p->gone)
 		return -ESRCH;
 	if (ret == -EINPROGRESS) {

@@ -507,10 +507,10 @@ bool same_memory(const struct proc *p);
 int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg);
 
 /* --- stop.c: pages are dropped by a thread of the process that stands still for it --- */
-/* Calls @commit in the stop; what it gives as ranges is dropped. -errno before @commit was called:
- * *@begun is false. */
-int stop_drop(struct proc *p, unsigned int (*commit)(void *arg, struct range *range), void *arg,
-	      bool *begun, struct zns_err *err);
+/* What it gives as ranges is dropped, and must not have any byte of @own: the thread needs it. */
+typedef unsigned int (*stop_commit)(void *arg, const struct range *own, struct range *range);
+/* Calls @commit in the stop. -errno before it was called: *@begun is false. */
+int stop_drop(struct proc *p, stop_commit commit, void *arg, bool *begun, struct zns_err *err);
 /* For who is called in a stop: its pager is dead, and may have died with a lock. */
 bool stop_orphaned(const struct proc *p);
 /* Until a dead pager's stop has ended. */

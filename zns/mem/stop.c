@@ -22,7 +22,7 @@
 
 struct job {
 	struct proc *p;
-	unsigned int (*commit)(void *arg, struct range *range);
+	stop_commit commit;
 	void *arg;
 	bool begun;
 };
@@ -50,7 +50,7 @@ static bool too_late(struct shared_proc *sh, const struct proc *p)
 static int in_guest(struct zns_guest *g, void *arg)
 {
 	struct job *j = arg;
-	struct range range[BATCH];
+	struct range range[BATCH], own;
 	unsigned int nr;
 	int first = 0;
 
@@ -60,7 +60,8 @@ static int in_guest(struct zns_guest *g, void *arg)
 		return -ESRCH;
 	j->begun = true;
 	mem_reached(REACHED_STOP);
-	nr = j->commit(j->arg, range);
+	zns_guest_rseq(g, &own.start, &own.end);
+	nr = j->commit(j->arg, &own, range);
 	for (unsigned int i = 0; i < nr; i++) {
 		const uint64_t arg6[6] = { range[i].start, range[i].end - range[i].start,
 					   MADV_DONTNEED };
@@ -116,8 +117,7 @@ static int with_others(struct job *j, struct zns_err *err)
 	return ret;
 }
 
-int stop_drop(struct proc *p, unsigned int (*commit)(void *arg, struct range *range), void *arg,
-	      bool *begun, struct zns_err *err)
+int stop_drop(struct proc *p, stop_commit commit, void *arg, bool *begun, struct zns_err *err)
 {
 	struct job j = { .p = p, .commit = commit, .arg = arg };
 	struct zns_err other = ZNS_ERR_INIT;

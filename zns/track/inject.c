@@ -101,6 +101,28 @@ static bool peek(pid_t tid, uint64_t at, void *buf, size_t len)
 	return process_vm_readv(tid, &here, 1, &there, 1, 0) == (ssize_t)len;
 }
 
+struct rseq_conf {
+	uint64_t pointer;
+	uint32_t size, signature, flags, pad;
+};
+
+static struct rseq_conf rseq_of(pid_t tid)
+{
+	struct rseq_conf conf = { 0 };
+
+	if (ptrace(REQUEST_RSEQ, tid, (void *)sizeof(conf), &conf) < 0)
+		conf.pointer = 0;
+	return conf;
+}
+
+void zns_guest_rseq(const struct zns_guest *g, uint64_t *start, uint64_t *end)
+{
+	struct rseq_conf conf = rseq_of(g->tid);
+
+	*start = conf.pointer;
+	*end = conf.pointer ? conf.pointer + conf.size : 0;
+}
+
 /*
  * A restartable sequence that is left for our system call would go on afterwards, on another
  * processor perhaps: the kernel looks at the instruction pointer when the thread runs next, and
@@ -108,19 +130,14 @@ static bool peek(pid_t tid, uint64_t at, void *buf, size_t len)
  */
 static bool in_sequence(pid_t tid, const struct user_regs_struct *r)
 {
-	struct {
-		uint64_t pointer;
-		uint32_t size, signature, flags, pad;
-	} conf = { 0 };
+	struct rseq_conf conf = rseq_of(tid);
 	struct {
 		uint32_t version, flags;
 		uint64_t start, len, abort;
 	} cs;
 	uint64_t at = 0;
 
-	if (ptrace(REQUEST_RSEQ, tid, (void *)sizeof(conf), &conf) < 0 || !conf.pointer)
-		return false;
-	if (!peek(tid, conf.pointer + 8, &at, sizeof(at)) || !at)
+	if (!conf.pointer || !peek(tid, conf.pointer + 8, &at, sizeof(at)) || !at)
 		return false;
 	return !peek(tid, at, &cs, sizeof(cs)) || r->rip - cs.start < cs.len;
 }

@@ -27,6 +27,10 @@ int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
  * gone. */
 int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *result);
 
+/* For @body: where the kernel writes to the thread's memory whenever it runs (rseq); 0: nowhere.
+ * Who makes the thread wait for that memory waits for ever. */
+void zns_guest_rseq(const struct zns_guest *g, uint64_t *start, uint64_t *end);
+
 /* A descriptor of another process, -errno. -EBADF: /proc/self/fd calls it something that does not
  * begin with @kind. */
 int zns_fetch_fd(int pidfd, long remote, const char *kind);
