@@ -72,7 +72,7 @@ if [ -e /proc/sys/kernel/io_uring_disabled ]; then
 fi
 on -
 title "programs and what they do with their memory"
-for t in test_mem_hold test_mem_reach test_mem test_mem_death; do
+for t in test_mem_hold test_mem_reach test_mem test_mem_late test_mem_death; do
 	check "$t" timeout 1200 "$T/$t"
 done
 finish

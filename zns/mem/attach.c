@@ -218,7 +218,7 @@ int proc_equip(struct proc *p, bool uffd, bool ring, struct zns_err *err)
 			 .uffd = -1,
 			 .ring = -1 };
 	uint64_t stop_ns = 0;
-	int ret = zns_inject(p->pid, p->maps, LIMIT_MS, in_guest, &j, &stop_ns, err);
+	int ret = zns_inject(p->pid, p->maps, LIMIT_MS, false, in_guest, &j, &stop_ns, err);
 
 	p->m->stop_ns = zns_max(p->m->stop_ns, stop_ns);
 	if (uffd)

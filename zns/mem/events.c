@@ -276,7 +276,7 @@ static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork
 		on_fork(p, (int)msg->arg.fork.ufd, fork);
 		break;
 	case UFFD_EVENT_REMAP:
-		p->unmapped_ns = zns_mono_ns();
+		p->changed_ns = zns_mono_ns();
 		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
 		break;
 	case UFFD_EVENT_REMOVE:
@@ -284,7 +284,7 @@ static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork
 			forget_range(p, msg->arg.remove.start, msg->arg.remove.end, true);
 		break;
 	case UFFD_EVENT_UNMAP:
-		p->unmapped_ns = zns_mono_ns();
+		p->changed_ns = zns_mono_ns();
 		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, false);
 		break;
 	}

@@ -47,7 +47,11 @@ static int enlist(struct proc *p, const struct victim *v, unsigned int nr, struc
 	for (unsigned int i = 0; i < nr && !ret; i++)
 		if (v[i].start < area.start || v[i].end > area.end)
 			ret = -ESTALE; /* the next turn finds it where it is */
-	return ret ? ret : mem_uffd_register(p->uffd, area.start, area.end);
+	if (!ret)
+		ret = mem_uffd_register(p->uffd, area.start, area.end);
+	if (!ret)
+		dropping_from(p, area);
+	return ret;
 }
 
 static int protect(struct proc *p, const struct victim *v)

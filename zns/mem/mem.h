@@ -165,6 +165,16 @@ struct range {
 	uint64_t start, end;
 };
 
+struct place { /* an area that may be evicted */
+	uint64_t start, end;
+};
+struct places {
+	struct place *a;
+	size_t nr, max;
+	uint64_t locked, shared, file, special;
+	const char *async;
+};
+
 struct ring {
 	int fd, pidfd; /* pidfd is the process's */
 	struct ring_shape shape;
@@ -208,7 +218,8 @@ struct proc {
 	bool leaves; /* as shared_proc.leaves */
 	bool uncounted; /* the same; the store has not counted its units yet */
 	bool by_stops; /* there is no ring: pages are dropped in stops */
-	_Atomic uint64_t unmapped_ns; /* when it last unmapped or moved memory of ours; 0: never */
+	_Atomic uint64_t changed_ns; /* when areas last came or went, as far as we saw */
+	struct places known; /* areas that were evicted from; the evictor's */
 	struct range dropping[BATCH]; /* what is being dropped, or was last; under `ev` */
 	unsigned int nr_dropping;
 	struct batch rest; /* of an eviction that the process does not finish */
@@ -479,15 +490,6 @@ bool leave_crowded(const struct zns_mem *m);
 bool leave_waiting(struct zns_mem *m); /* somebody has no slot */
 
 /* --- areas.c --- */
-struct place { /* an area that may be evicted */
-	uint64_t start, end;
-};
-struct places {
-	struct place *a;
-	size_t nr, max;
-	uint64_t locked, shared, file, special;
-	const char *async;
-};
 int mem_places_read(struct proc *p, struct places *l);
 /* The area that has @addr now; an older kernel leaves *@a as it was. -ESTALE, -ENOENT: it is none
  * that may be evicted. */
@@ -520,6 +522,8 @@ void stop_await_end(struct proc *p, uint64_t since_ns);
 void dropping_are(struct proc *p, const struct range *range, unsigned int nr); /* with `ev` */
 /* For the reader: is this removal one of ours, of which it was told before? */
 bool dropping_again(struct proc *p, uint64_t start, uint64_t end);
+void dropping_from(struct proc *p, struct place area); /* before units of it go */
+bool dropping_warily(const struct proc *p); /* areas of it came or went lately */
 bool dropping_in_stops(const struct proc *p); /* not by its ring */
 
 /* --- evict.c --- */

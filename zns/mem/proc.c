@@ -29,6 +29,7 @@ struct proc *proc_new(struct zns_mem *m, pid_t pid, struct zns_err *err)
 			    .mem = -1,
 			    .table = -1,
 			    .ring = { .fd = -1, .pidfd = -1 },
+			    .changed_ns = zns_mono_ns(),
 			    .refs = 1 };
 	pthread_rwlockattr_init(&attr);
 	/* the reader must not starve: processes wait for it */
@@ -103,6 +104,7 @@ static void destroy(struct proc *p)
 			close(fd[i]);
 	pthread_rwlock_destroy(&p->ev);
 	predict_free(&p->predict);
+	mem_places_free(&p->known);
 	free(p);
 }
 

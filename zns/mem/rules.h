@@ -31,6 +31,7 @@ enum mem_rule {
 	RULE_HOLD = 21, /* what was read and not put away is held by another process */
 	RULE_GOING = 22, /* what the program removes is not copied before it is gone */
 	RULE_UNMAPPED = 23, /* no ring drops pages of who unmaps */
+	RULE_ALONE = 25, /* nor a stop of one thread, if there are others */
 	RULE_SPLIT = 24, /* a removal of ours may be told of in parts */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };

@@ -25,6 +25,7 @@ struct job {
 	stop_commit commit;
 	void *arg;
 	bool begun;
+	bool alone; /* nobody else may run meanwhile */
 };
 
 bool stop_orphaned(const struct proc *p)
@@ -81,7 +82,7 @@ static int with(struct job *j, pid_t tid, struct zns_err *err)
 {
 	struct zns_mem *m = j->p->m;
 	uint64_t stop_ns = 0;
-	int ret = zns_inject(tid, j->p->maps, LIMIT_MS, in_guest, j, &stop_ns, err);
+	int ret = zns_inject(tid, j->p->maps, LIMIT_MS, j->alone, in_guest, j, &stop_ns, err);
 
 	if (j->p->sh)
 		j->p->sh->tracer = 0;
@@ -119,7 +120,10 @@ static int with_others(struct job *j, struct zns_err *err)
 
 int stop_drop(struct proc *p, stop_commit commit, void *arg, bool *begun, struct zns_err *err)
 {
-	struct job j = { .p = p, .commit = commit, .arg = arg };
+	struct job j = { .p = p,
+			 .commit = commit,
+			 .arg = arg,
+			 .alone = dropping_warily(p) && !mem_without(RULE_ALONE) };
 	struct zns_err other = ZNS_ERR_INIT;
 	int ret = with(&j, p->pid, err);
 

@@ -23,7 +23,7 @@
 #include <time.h>
 
 #include "maps.h"
-#include "tracer.h"
+#include "threads.h"
 #include "zns/inject.h"
 #include "zns/util.h"
 
@@ -43,6 +43,7 @@ struct zns_guest {
 	pid_t tid;
 	struct user_regs_struct old;
 	uint64_t mask, insn; /* insn: address of a `syscall` instruction */
+	bool held; /* stopped already, as all threads are; who did it lets go of it */
 };
 
 struct job {
@@ -178,29 +179,48 @@ static int seize(pid_t tid)
 	return has_filter(tid) ? -EACCES : tracer_seize(tid, false);
 }
 
+/* It stands still: may it be lent? -EAGAIN: not where it stands. */
+static int prepare(struct zns_guest *g)
+{
+	const uint64_t all = ~0ULL;
+	int ret = get_regs(g->tid, &g->old);
+
+	if (!ret && intercepted(g->tid))
+		ret = -ENOTSUP;
+	if (!ret && in_sequence(g->tid, &g->old))
+		ret = -EAGAIN;
+	if (!ret && ptrace(REQUEST_GET_MASK, g->tid, (void *)sizeof(g->mask), &g->mask))
+		ret = -errno;
+	/* signals wait in their queue until the old mask is back */
+	if (!ret && ptrace(REQUEST_SET_MASK, g->tid, (void *)sizeof(all), &all))
+		ret = -errno;
+	return ret;
+}
+
+static int borrow_held(struct zns_guest *g)
+{
+	int ret = tracer_no_seccomp(g->tid);
+
+	if (ret && has_filter(g->tid))
+		return -EACCES;
+	return prepare(g);
+}
+
 /* Stops the thread where it can be lent to us. It is not traced any more after a failure, except
  * one of a wait. */
 static int borrow(struct zns_guest *g)
 {
-	const uint64_t all = ~0ULL;
 	int ret;
 
+	if (g->held)
+		return borrow_held(g);
 	for (int i = 0; i < TRIES; i++) {
 		ret = seize(g->tid);
 		if (!ret)
 			ret = tracer_wait_stop(g->t, g->tid);
 		if (ret)
 			return ret;
-		ret = get_regs(g->tid, &g->old);
-		if (!ret && intercepted(g->tid))
-			ret = -ENOTSUP;
-		if (!ret && in_sequence(g->tid, &g->old))
-			ret = -EAGAIN;
-		if (!ret && ptrace(REQUEST_GET_MASK, g->tid, (void *)sizeof(g->mask), &g->mask))
-			ret = -errno;
-		/* signals wait in their queue until the old mask is back */
-		if (!ret && ptrace(REQUEST_SET_MASK, g->tid, (void *)sizeof(all), &all))
-			ret = -errno;
+		ret = prepare(g);
 		if (!ret)
 			return 0;
 		tracer_release(g->tid);
@@ -284,13 +304,14 @@ static int give_back(struct zns_guest *g)
 		ret = set_regs(g->tid, &g->old);
 	if (ptrace(REQUEST_SET_MASK, g->tid, (void *)sizeof(g->mask), &g->mask) && !ret)
 		ret = -errno;
-	tracer_release(g->tid);
+	if (!g->held)
+		tracer_release(g->tid);
 	return ret;
 }
 
-static int with_thread(struct tracer *t, struct job *j, pid_t tid)
+static int with_thread(struct tracer *t, struct job *j, pid_t tid, bool held)
 {
-	struct zns_guest g = { .t = t, .tid = tid, .insn = j->insn };
+	struct zns_guest g = { .t = t, .tid = tid, .insn = j->insn, .held = held };
 	uint64_t begin;
 	int ret = borrow(&g), back;
 
@@ -306,7 +327,12 @@ static int with_thread(struct tracer *t, struct job *j, pid_t tid)
 
 static int work(struct tracer *t, void *arg)
 {
-	return with_thread(t, arg, t->pid);
+	return with_thread(t, arg, t->pid, false);
+}
+
+static int work_alone(struct tracer *t, pid_t tid, void *arg)
+{
+	return tid ? with_thread(t, arg, tid, true) : -ESRCH;
 }
 
 static int explain(int ret, pid_t pid, struct zns_err *err)
@@ -322,7 +348,16 @@ static int explain(int ret, pid_t pid, struct zns_err *err)
 	return tracer_fail(ret, pid, err);
 }
 
-int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
+static int inject(struct tracer *t, struct job *j, unsigned int limit_ms, bool alone,
+		  struct zns_err *err)
+{
+	int ret = alone ? threads_stopped(t, limit_ms, work_alone, j, err) :
+			  tracer_run(t, limit_ms, work, j);
+
+	return !ret || j->lent ? ret : explain(ret, t->pid, err);
+}
+
+int zns_inject(pid_t pid, int maps, unsigned int limit_ms, bool alone,
 	       int (*body)(struct zns_guest *g, void *arg), void *arg, uint64_t *stop_ns,
 	       struct zns_err *err)
 {
@@ -337,11 +372,9 @@ int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
 	areas_free(&areas);
 	if (!j.insn)
 		return zns_fail(err, -ENOTSUP, "process %d has no code with a system call", pid);
-	ret = tracer_run(&t, limit_ms, work, &j);
+	ret = inject(&t, &j, limit_ms, alone, err);
 	*stop_ns = t.stop_ns;
-	if (ret && j.lent)
-		return ret;
-	return ret ? explain(ret, pid, err) : 0;
+	return ret;
 }
 
 #else
@@ -350,7 +383,12 @@ int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *re
 	return -ENOSYS;
 }
 
-int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
+void zns_guest_rseq(const struct zns_guest *g, uint64_t *start, uint64_t *end)
+{
+	*start = *end = 0;
+}
+
+int zns_inject(pid_t pid, int maps, unsigned int limit_ms, bool alone,
 	       int (*body)(struct zns_guest *g, void *arg), void *arg, uint64_t *stop_ns,
 	       struct zns_err *err)
 {

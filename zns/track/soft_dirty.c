@@ -123,7 +123,7 @@ static int to_copy(void *arg, uint64_t start, uint64_t end, bool dirty)
  * now. So who kills just this child may leave us with a lock that is held; whoever waits for us
  * must have a limit of time.
  */
-static int arm(void *arg)
+static int arm(struct tracer *tr, pid_t tid, void *arg)
 {
 	struct round *r = arg;
 	struct zns_track *t = r->t;
@@ -152,7 +152,7 @@ int soft_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err)
 	if (!ret)
 		ret = threads_alone(t->pid, 1000, err);
 	if (!ret)
-		ret = threads_stopped(&tr, arm, &r, err);
+		ret = threads_stopped(&tr, THREADS_LIMIT_MS, arm, &r, err);
 	t->stat.stop_ns = tr.stop_ns;
 	return ret;
 }

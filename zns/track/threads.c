@@ -26,16 +26,20 @@ struct pass {
 		pid_t tid;
 		uint64_t since_ns;
 	} asked[BATCH];
-	int (*work)(void *arg);
+	int (*work)(struct tracer *t, pid_t tid, void *arg);
 	void *arg;
+	size_t low, high; /* words of @seen with bits in them: from low to before high */
 };
 
 static bool mark(struct pass *p, pid_t tid)
 {
 	uint64_t bit = 1ULL << (tid % 64);
-	bool was = p->seen[tid / 64] & bit;
+	size_t at = (size_t)tid / 64;
+	bool was = p->seen[at] & bit;
 
-	p->seen[tid / 64] |= bit;
+	p->seen[at] |= bit;
+	p->low = p->high ? zns_min(p->low, at) : at;
+	p->high = zns_max(p->high, at + 1);
 	return was;
 }
 
@@ -98,6 +102,8 @@ static int ask(struct pass *p, pid_t tid)
 	ret = tracer_seize(tid, false);
 	if (!ret) {
 		p->nr++;
+	} else if (ret == -EPERM && tracer_is_kernels(tid)) {
+		ret = 0;
 	} else {
 		if (p->hold)
 			unmark(p, tid);
@@ -152,9 +158,21 @@ static int read_list(struct pass *p, bool *more)
 	return ret;
 }
 
+static pid_t one_of(const struct pass *p)
+{
+	pid_t pid = p->t->pid;
+
+	if (p->seen[pid / 64] >> (pid % 64) & 1)
+		return pid;
+	for (size_t i = p->low; i < p->high; i++)
+		if (p->seen[i])
+			return (pid_t)(i * 64 + (size_t)__builtin_ctzll(p->seen[i]));
+	return 0;
+}
+
 static void release_all(struct pass *p)
 {
-	for (size_t i = 0; i < TID_MAX / 64; i++)
+	for (size_t i = p->low; i < p->high; i++)
 		for (uint64_t left = p->seen[i]; left; left &= left - 1)
 			tracer_release((pid_t)(i * 64 + (size_t)__builtin_ctzll(left)));
 }
@@ -176,14 +194,14 @@ static int run(struct tracer *t, void *arg)
 	}
 	if (p->hold) {
 		if (!ret)
-			ret = p->work(p->arg);
+			ret = p->work(t, one_of(p), p->arg);
 		release_all(p);
 		t->stop_ns = zns_mono_ns() - begin;
 	}
 	return ret;
 }
 
-static int begin(struct pass *p, struct tracer *t, struct zns_err *err)
+static int begin(struct pass *p, struct tracer *t, unsigned int limit_ms, struct zns_err *err)
 {
 	cleanup_free uint64_t *seen = calloc(TID_MAX / 64, sizeof(*seen));
 	char path[40];
@@ -196,7 +214,7 @@ static int begin(struct pass *p, struct tracer *t, struct zns_err *err)
 	p->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p->dir < 0)
 		return tracer_fail(errno == ENOENT ? -ESRCH : -errno, t->pid, err);
-	ret = tracer_run(t, THREADS_LIMIT_MS, run, p);
+	ret = tracer_run(t, limit_ms, run, p);
 	close(p->dir);
 	return ret ? tracer_fail(ret, t->pid, err) : 0;
 }
@@ -205,14 +223,16 @@ int threads_barrier(struct tracer *t, struct zns_err *err)
 {
 	struct pass p = { .hold = false };
 
-	return begin(&p, t, err);
+	return begin(&p, t, THREADS_LIMIT_MS, err);
 }
 
-int threads_stopped(struct tracer *t, int (*work)(void *arg), void *arg, struct zns_err *err)
+int threads_stopped(struct tracer *t, unsigned int limit_ms,
+		    int (*work)(struct tracer *t, pid_t tid, void *arg), void *arg,
+		    struct zns_err *err)
 {
 	struct pass p = { .hold = true, .work = work, .arg = arg };
 
-	return begin(&p, t, err);
+	return begin(&p, t, limit_ms, err);
 }
 
 /* Does one of the children in this list share the memory? */

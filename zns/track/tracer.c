@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -107,6 +108,33 @@ bool tracer_is_dead(pid_t tid)
 	long by;
 
 	return look(tid, &state, &by) || state == 'Z' || state == 'X';
+}
+
+/* The 9th field of /proc/PID/stat, behind a name that may have anything in it. */
+bool tracer_is_kernels(pid_t tid)
+{
+	const unsigned long io_worker = 0x10, user_worker = 0x4000; /* PF_ of linux/sched.h */
+	unsigned long flags = 0;
+	char path[40], buf[512], *p;
+	cleanup_close int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+	if (n <= 0)
+		return false;
+	buf[n] = '\0';
+	p = strrchr(buf, ')');
+	return p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
+	       flags & (io_worker | user_worker);
+}
+
+int tracer_no_seccomp(pid_t tid)
+{
+	return ptrace(PTRACE_SETOPTIONS, tid, NULL, PTRACE_O_TRACESYSGOOD | OPTION_NO_SECCOMP) ?
+		       -errno :
+		       0;
 }
 
 int tracer_seize(pid_t tid, bool no_seccomp)

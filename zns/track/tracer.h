@@ -42,6 +42,9 @@ enum tracer_event tracer_event(pid_t tid, int status);
 /* Let it run, as if nothing had happened. */
 void tracer_release(pid_t tid);
 bool tracer_is_dead(pid_t tid); /* a zombie, or gone */
+bool tracer_is_kernels(pid_t tid); /* of an io_uring, say: it never runs the program's code */
+/* @no_seccomp of one that stands still already. */
+int tracer_no_seccomp(pid_t tid);
 
 /* Why a call of this failed, for a process. */
 int tracer_fail(int code, pid_t pid, struct zns_err *err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A memory context without one of its rules (ZNS_MEM_WITHOUT=NUMBER,… of enum mem_rule), on a
- * kernel that refuses something (ZNS_MEM_REFUSED=NUMBER,… of enum mem_refused), or killed when a
- * unit reaches a state (ZNS_MEM_KILL=STATE@N, the N-th time).
+ * kernel that refuses something (ZNS_MEM_REFUSED=NUMBER,… of enum mem_refused), with rings from the
+ * first minute on (ZNS_MEM_RING=1, as without RULE_UNMAPPED), or killed when a unit reaches a state
+ * (ZNS_MEM_KILL=STATE@N, the N-th time).
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,6 +25,8 @@ static bool listed(const char *variable, long nr)
 
 bool mem_without(enum mem_rule rule)
 {
+	if (rule == RULE_UNMAPPED && listed("ZNS_MEM_RING", 1))
+		return true;
 	return listed("ZNS_MEM_WITHOUT", rule);
 }
 

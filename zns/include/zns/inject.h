@@ -5,6 +5,7 @@
  * System calls in a process that does not notice: one thread is stopped by ptrace, makes them for
  * us, and goes on. x86_64 only. Any thread of ours may call; it waits meanwhile.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include "zns/err.h"
@@ -14,12 +15,12 @@ struct zns_guest; /* the borrowed thread */
 /*
  * Runs @body in a child that shares our memory and descriptors: it must not allocate memory. What
  * @body returns, if not 0, is returned without a text in @err; other failures have one. @maps is
- * /proc/PID/maps. *@stop_ns: how long the thread stood still.
+ * /proc/PID/maps. *@stop_ns: how long the thread stood still. @alone: all other threads stand still, too.
  *
  * -EBUSY: traced by another one. -ENOTSUP: no 64-bit task. -EACCES: its seccomp filter cannot be
  * suspended.
  */
-int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
+int zns_inject(pid_t pid, int maps, unsigned int limit_ms, bool alone,
 	       int (*body)(struct zns_guest *g, void *arg), void *arg, uint64_t *stop_ns,
 	       struct zns_err *err);
 
