@@ -23,24 +23,20 @@ static void replace_some(struct life *l)
 	}
 }
 
-/* A few pages are read-only at a time: each of them splits the area. */
+/* The area is split at one place at a time: what is behind it is read-only. */
 static bool fence(struct life *l)
 {
-	static uint32_t at[4], turn;
-	uint32_t *nr = &at[turn++ % 4];
-	int ret = 0;
+	uint32_t nr = 1 + roll(&l->seed) % (PAGES - 1);
 
-	if (*nr)
-		ret |= mprotect(page_of(l, *nr), PAGE, PROT_READ | PROT_WRITE);
-	*nr = 1 + roll(&l->seed) % (PAGES - 1);
-	ret |= mprotect(page_of(l, *nr), PAGE, PROT_READ);
-	return !ret;
+	return !mprotect(l->mem, PAGES * PAGE, PROT_READ | PROT_WRITE) &&
+	       !mprotect(page_of(l, nr), (PAGES - nr) * PAGE, PROT_READ);
 }
 
 /*
  * The kernel drops pages for us in a thread of the program's process, which gets its processor late
  * here, as on a busy machine. Meanwhile the program maps other memory in the place of what is to
- * go; or it splits the area: of what is behind the split the kernel tells once more.
+ * go. Or it splits the area while the pager is late to hear of it: of what is behind the split the
+ * kernel tells once more.
  */
 static void split(struct report *r, bool maps)
 {
@@ -51,8 +47,10 @@ static void split(struct report *r, bool maps)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	CPU_ZERO(&one);
 	CPU_SET(0, &one);
-	sched_setaffinity(0, sizeof(one), &one);
-	sched_setscheduler(0, SCHED_IDLE, &none); /* the kernel's thread inherits it */
+	if (maps) { /* the kernel's thread inherits it */
+		sched_setaffinity(0, sizeof(one), &one);
+		sched_setscheduler(0, SCHED_IDLE, &none);
+	}
 	begin_life(&l);
 	r->ready = 1;
 	while (!r->go)
@@ -63,11 +61,8 @@ static void split(struct report *r, bool maps)
 
 		if (maps && dice < 2)
 			replace_some(&l);
-		else if (!maps && r->rounds % 4096 == 0) {
-			usleep(1000); /* now that thread gets it */
-			if (!fence(&l))
-				_exit(9);
-		}
+		else if (!maps && r->rounds % 32 == 0 && !fence(&l))
+			_exit(9);
 		check(&l, roll(&l.seed) % PAGES);
 		r->rounds++;
 	}
@@ -153,6 +148,8 @@ static void two_threads(struct report *r)
 	_exit(0);
 }
 
+#define LATE "29@400" /* microseconds, whenever the kernel has something to tell */
+
 enum program { SPLITS, REPLACES, TWO_THREADS };
 
 static void starve(struct scene *s, enum program which, const char *without, uint64_t units)
@@ -160,6 +157,8 @@ static void starve(struct scene *s, enum program which, const char *without, uin
 	*s = (struct scene){ .r = common(sizeof(struct report)) };
 
 	setenv("ZNS_MEM_WITHOUT", without, 1);
+	if (which == SPLITS)
+		setenv("ZNS_MEM_LATE", LATE, 1);
 	shelf_open(&s->shelves, &s->store);
 	s->pid = fork();
 	if (!s->pid && which == TWO_THREADS)
@@ -176,12 +175,13 @@ static void starve(struct scene *s, enum program which, const char *without, uin
 	for (int i = 0; i < WAIT_S * 100 && evicted_units(s->m) < units && !s->r->wrong; i++)
 		usleep(10000);
 	unsetenv("ZNS_MEM_WITHOUT");
+	unsetenv("ZNS_MEM_LATE");
 }
 
 /* Without the rule there are wrong pages, as a rule at once. */
 static void must_show(enum program which, const char *rule)
 {
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 20; i++) {
 		struct scene s;
 		uint64_t wrong, units;
 

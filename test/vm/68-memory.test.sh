@@ -73,6 +73,6 @@ fi
 on -
 title "programs and what they do with their memory"
 for t in test_mem_hold test_mem_reach test_mem test_mem_late test_mem_death; do
-	check "$t" timeout 1200 "$T/$t"
+	check "$t" bash -c "timeout 1200 $T/$t >$RESULTS/$t 2>&1 || { grep -B3 -F ERROR $RESULTS/$t; false; }"
 done
 finish

@@ -348,6 +348,7 @@ static bool serve(struct proc *p, struct fault *own)
 	uint64_t fork[MESSAGES] = { 0 };
 	ssize_t n;
 
+	mem_reached(REACHED_READY);
 	pthread_rwlock_wrlock(&p->ev);
 	in->slot = (uint32_t)(p->sh - p->m->sh->proc);
 	in->at = 0;

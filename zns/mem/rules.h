@@ -55,6 +55,7 @@ enum mem_refused {
 #define REACHED_EVENT 23 /* a removal or a move was read */
 #define REACHED_FORGOT 24 /* and is in the table for one unit */
 #define REACHED_SMALL 25 /* a removal of less than a unit was read */
+#define REACHED_READY 29 /* the kernel has something to tell of a process */
 
 bool mem_without(enum mem_rule rule);
 bool mem_refused(enum mem_refused what);

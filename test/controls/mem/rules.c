@@ -2,8 +2,8 @@
 /*
  * A memory context without one of its rules (ZNS_MEM_WITHOUT=NUMBER,… of enum mem_rule), on a
  * kernel that refuses something (ZNS_MEM_REFUSED=NUMBER,… of enum mem_refused), with rings from the
- * first minute on (ZNS_MEM_RING=1, as without RULE_UNMAPPED), or killed when a unit reaches a state
- * (ZNS_MEM_KILL=STATE@N, the N-th time).
+ * first minute on (ZNS_MEM_RING=1, as without RULE_UNMAPPED), killed when a unit reaches a state
+ * (ZNS_MEM_KILL=STATE@N, the N-th time), or late there (ZNS_MEM_LATE=STATE@US, each time).
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -35,14 +35,22 @@ bool mem_refused(enum mem_refused what)
 	return listed("ZNS_MEM_REFUSED", what);
 }
 
+/* What stands behind STATE@ in a variable; 0: nothing, or another state. */
+static long told(const char *variable, int state)
+{
+	const char *env = getenv(variable);
+	char *at;
+
+	return env && strtol(env, &at, 10) == state && *at == '@' ? strtol(at + 1, NULL, 10) : 0;
+}
+
 void mem_reached(int state)
 {
 	static _Atomic long times;
-	const char *env = getenv("ZNS_MEM_KILL");
-	char *at;
+	long nr = told("ZNS_MEM_KILL", state), late_us = told("ZNS_MEM_LATE", state);
 
-	if (!env || strtol(env, &at, 10) != state || *at != '@')
-		return;
-	if (++times == strtol(at + 1, NULL, 10))
+	if (late_us)
+		usleep((useconds_t)late_us);
+	if (nr && ++times == nr)
 		kill(state == REACHED_STOP ? getppid() : getpid(), SIGKILL);
 }
