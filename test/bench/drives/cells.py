@@ -202,7 +202,7 @@ def beside(p):
             load.unprotect(way, [way.group('beside')])
         first = sorted(took for at, took in ios if begin <= at < quiet)
         found[setting or way.name] = {
-            'alone': [begin, quiet], 'dumps': [{k: d[k] for k in ('start', 'first', 'end', 'rate', 'latency_s')} for d in dumps],
+            'alone': [begin, quiet], 'dumps': [{k: d[k] for k in ('start', 'first', 'end', 'rate', 'latency_s', 'frozen_s')} for d in dumps],
             'dump_alone': alone['rate'], 'ios': [(round(at - begin, 3), round(took, 6)) for at, took in ios], 'begin': begin,
             'p95_s': first[int(len(first) * 0.95)], 'set': said, 'idle_alone': idle, 'idle_beside': busy, 'bs': fio.bs}
         say(f'{setting or way.name}: dump {alone["rate"]:.2f} MiB/s alone, {dumps[0]["rate"]:.2f} beside fio, idle {idle:.2f} {busy:.2f}')

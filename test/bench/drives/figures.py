@@ -203,6 +203,7 @@ def beside_row(one, slow):
         row[f'{k} MiB/s'] = per_s * one['bs'] / MIB * slow
     row['p99'] = row['beside'][1] / row['alone'][1]
     row['p99.9'] = row['beside'][2] / row['alone'][2]
+    row['frozen'] = statistics.median(d.get('frozen_s', math.nan) for d in one['dumps']) * 1e3 / slow
     row['dump beside'] = statistics.median(d['rate'] for d in one['dumps']) * slow
     row['dump alone'] = one['dump_alone'] * slow
     return row
@@ -217,6 +218,25 @@ def series_of(one, slow, step_s=1.0):
     return [((b + 0.5) * step_s / slow, size / MIB / step_s * slow) for b, size in sorted(bins.items())][:-1]
 
 
+def latencies_of(one, slow, step_s=5.0):
+    """{percentile: [(s, ms)]} of fio over time, each point of the I/Os that ended within step_s of the guest's clock."""
+    bins = {}
+    for t, took in one['ios']:
+        if t >= 0:
+            bins.setdefault(int(t / step_s), []).append(took)
+    found = {f'p{p}': [] for p in PERCENT}
+    for b, took in sorted(bins.items())[:-1]:
+        took.sort()
+        for p in PERCENT:
+            found[f'p{p}'].append(((b + 0.5) * step_s / slow, at(took, p) * 1e3 / slow))
+    return found
+
+
+def plot_latencies(rep, name, title, one, slow):
+    svg.lines(rep.file(f'{name}.svg'), f'latency of fio, {title}', 's', 'ms', latencies_of(one, slow))
+    rep.plot(f'{name}.svg')
+
+
 def opponent(rows):
     """The setting under which normal I/O does best: by its p99 beside dumps, of those that keep 95 % of its bandwidth if any does."""
     keep = {n: r for n, r in rows.items() if r['kept'] >= 0.95} or rows
@@ -224,7 +244,7 @@ def opponent(rows):
 
 
 def part_c(rep, found):
-    rows, kept_series = {}, {}
+    rows, kept_series, kept_ios = {}, {}, {}
     for cell, got in found.items():
         for name, one in (got or {'settings': {}})['settings'].items():
             slow = CELLS[cell].params['slow']
@@ -234,16 +254,16 @@ def part_c(rep, found):
                 continue
             label = name if cell != 'beside-half' else 'zones, half the rate'
             rows[label] = {**row, 'set': one['set'], 'idle': min(one['idle_alone'], one['idle_beside'])}
-            kept_series[label] = series_of(one, slow)
+            kept_series[label], kept_ios[label] = series_of(one, slow), (one, slow)
     if not rows:
         return
     triple = lambda v: ' / '.join(f'{x:.2f}' for x in v)
     plain = rows.get('none', {}).get('dump alone')
     rep.table(['', 'fio alone, MiB/s', 'beside', 'kept', 'ms alone p50 / p99 / p99.9', 'ms beside', 'p99 ratio', 'p99.9 ratio',
-               'I/Os', 'dump beside, MiB/s', 'dump with nobody beside', 'idle'],
+               'I/Os', 'dump beside, MiB/s', 'dump with nobody beside', 'frozen beside, ms', 'idle'],
               [[n, f'{r["alone MiB/s"]:.0f}', f'{r["beside MiB/s"]:.0f}', f'{r["kept"]:.3f}', triple(r['alone']), triple(r['beside']),
                 f'{r["p99"]:.2f}', f'{r["p99.9"]:.2f}', f'{r["n"][0]}, {r["n"][1]}', f'{r["dump beside"]:.0f}', f'{r["dump alone"]:.0f}',
-                f'{r["idle"]:.2f}'] for n, r in rows.items()])
+                f'{r["frozen"]:.1f}', f'{r["idle"]:.2f}'] for n, r in rows.items()])
     p = CELLS['beside'].params
     rep.text(f'fio: five jobs, {p["rate"]} MiB/s together, {p["bs_kib"]} KiB sequential, direct, one in flight each; on zones of five reserved '
              f'groups, or in five files. Dumps of {p["mib"]} MiB, held to 500 MiB/s. Settings: weights {1000} for fio and {100} for dumps '
@@ -272,6 +292,8 @@ def part_c(rep, found):
         shown = {k: kept_series[k] for k in ('zones', 'none', best) if k in kept_series}
         svg.lines(rep.file('beside.svg'), f'fio beside dumps, {p["rate"]} MiB/s asked', 's', 'MiB/s', shown)
         rep.plot('beside.svg')
+        for name in shown:
+            plot_latencies(rep, f'beside-{name}', f'dumps beside it: {name}', *kept_ios[name])
 
 
 # ---- h: docker checkpoint beside an fio container ------------------------------------------------------
@@ -288,6 +310,7 @@ def part_h(rep, found):
             rows[name] = {**row, 'took': took, 'took alone': one['latency_alone'], 'idle': min(one['idle_alone'], one['idle_beside']),
                           'wrote': statistics.median(d['wrote'] for d in one['dumps']) / MIB}
             series[name] = series_of(one, slow)
+            plot_latencies(rep, f'docker-{cell.removeprefix("docker-")}', f'{name} checkpoint beside it', one, slow)
     if not rows:
         return
     triple = lambda v: ' / '.join(f'{x:.2f}' for x in v)

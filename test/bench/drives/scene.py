@@ -9,8 +9,12 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / 'zonetests'))
+import ztproto  # noqa: E402
 
 MIB = 1 << 20
 REPO, RESULTS = Path('/repo'), Path('/results')
@@ -214,7 +218,7 @@ class Way:
     @staticmethod
     def finish(dump, first, size):
         return {'name': dump.subject.name, 'bytes': size, 'start': dump.start, 'first': first, 'end': dump.end,
-                'latency_s': dump.end - dump.start, 'rate': size / MIB / (dump.end - first),
+                'latency_s': dump.end - dump.start, 'frozen_s': ztproto.dump_stats(dump.images / 'stats-dump')[2] / 1e6, 'rate': size / MIB / (dump.end - first),
                 'series': [(round(t, 2), b) for t, b in dump.series]}
 
 
