@@ -176,11 +176,11 @@ static void bad_json(void **state)
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++) {
 		put(at("j"), bad[i]);
-		assert_int_equal(docker_json_read(at("j"), &o, &err), -EBADMSG);
+		assert_int_equal(zns_json_read(at("j"), &o, &err), -EBADMSG);
 		assert_null(o);
 	}
 	put(at("j"), " {\"a\": [1, \"b\"]} \n");
-	assert_int_equal(docker_json_read(at("j"), &o, &err), 0);
+	assert_int_equal(zns_json_read(at("j"), &o, &err), 0);
 	json_object_put(o);
 }
 

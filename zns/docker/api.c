@@ -78,7 +78,7 @@ static int read_all(int fd, char **out, struct zns_err *err)
 
 static int judge(int status, struct json_object *o, struct zns_err *err)
 {
-	const char *msg = docker_json_str(o, "message");
+	const char *msg = zns_json_str(o, "message");
 
 	if (status < 400)
 		return 0;

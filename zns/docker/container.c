@@ -7,70 +7,6 @@
 #include "docker.h"
 #include "zns/config.h"
 
-#define JSON_MAX MIB(8)
-
-int docker_json_parse(const char *path, const uint8_t *text, size_t len, struct json_object **out,
-		      struct zns_err *err)
-{
-	struct json_tokener *tok = json_tokener_new();
-	enum json_tokener_error jerr;
-	size_t end;
-
-	*out = NULL;
-	if (!tok)
-		return zns_fail(err, -ENOMEM, "no memory to read %s", path);
-	json_tokener_set_flags(tok, JSON_TOKENER_STRICT);
-	/* the NUL ends a bare value */
-	*out = json_tokener_parse_ex(tok, (const char *)text, (int)len + 1);
-	jerr = json_tokener_get_error(tok);
-	end = json_tokener_get_parse_end(tok);
-	json_tokener_free(tok);
-	while (end < len && strchr(" \t\r\n", text[end]))
-		end++;
-	if (jerr == json_tokener_success && end >= len)
-		return 0;
-	json_object_put(*out);
-	*out = NULL;
-	return zns_fail(err, -EBADMSG, "%s is not valid JSON (%s, at byte %zu): correct it first",
-			path,
-			jerr == json_tokener_success ? "text after its end" :
-						       json_tokener_error_desc(jerr),
-			end);
-}
-
-int docker_json_read(const char *path, struct json_object **out, struct zns_err *err)
-{
-	cleanup_free uint8_t *text = NULL;
-	size_t len;
-	int ret = zns_read_file(AT_FDCWD, path, JSON_MAX, &text, &len);
-
-	*out = NULL;
-	return ret ? zns_fail_sys(err, ret, "%s", path) :
-		     docker_json_parse(path, text, len, out, err);
-}
-
-struct json_object *docker_json_get(struct json_object *o, const char *key)
-{
-	struct json_object *v = NULL;
-
-	return o && json_object_is_type(o, json_type_object) &&
-			       json_object_object_get_ex(o, key, &v) ?
-		       v :
-		       NULL;
-}
-
-const char *docker_json_str(struct json_object *o, const char *key)
-{
-	struct json_object *v = docker_json_get(o, key);
-
-	/* With a NUL inside it would look like another string. */
-	return v && json_object_is_type(v, json_type_string) &&
-			       strlen(json_object_get_string(v)) ==
-				       (size_t)json_object_get_string_len(v) ?
-		       json_object_get_string(v) :
-		       NULL;
-}
-
 /* A long value becomes "": the beginning of it may be another container's. */
 static void copy(char *out, size_t len, const char *s)
 {
@@ -104,7 +40,7 @@ static int read_own(const char *root, const char *id, const char *name, struct j
 	if (ret)
 		return ret;
 	snprintf(path, sizeof(path), "%s/containers/%s/%s", root, id, name);
-	return docker_json_parse(path, text, len, out, err);
+	return zns_json_parse(path, text, len, out, err);
 }
 
 static int read_config(struct docker_container *c, const char *root, struct zns_err *err)
@@ -118,16 +54,16 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 	ret = read_own(root, c->id, "config.v2.json", &c->config, err);
 	if (ret)
 		return ret;
-	id = docker_json_str(c->config, "ID");
+	id = zns_json_str(c->config, "ID");
 	if (!id || strcmp(id, c->id))
 		return zns_fail(
 			err, -EPERM,
 			"%s/containers/%s/config.v2.json is of another container: it is not believed",
 			root, c->id);
-	conf = docker_json_get(c->config, "Config");
+	conf = zns_json_get(c->config, "Config");
 	copy(c->kind, sizeof(c->kind), "docker");
 	copy(c->root, sizeof(c->root), root);
-	name = docker_json_str(c->config, "Name");
+	name = zns_json_str(c->config, "Name");
 	if (name && *name == '/')
 		name++;
 	/* Keep the id in two cases: the name looks like an id and could be another container's,
@@ -140,10 +76,10 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 				c->id);
 		copy(c->name, sizeof(c->name), name);
 	}
-	copy_text(c->image, sizeof(c->image), docker_json_str(conf, "Image"));
-	c->labels = docker_json_get(conf, "Labels");
+	copy_text(c->image, sizeof(c->image), zns_json_str(conf, "Image"));
+	c->labels = zns_json_get(conf, "Labels");
 	if (!c->env)
-		c->env = docker_json_get(conf, "Env");
+		c->env = zns_json_get(conf, "Env");
 	return 0;
 }
 
@@ -213,7 +149,7 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 	size_t len = 2;
 
 	for (int i = 0; i < 3; i++) {
-		v[i] = docker_json_str(c->annotations, key[i]);
+		v[i] = zns_json_str(c->annotations, key[i]);
 		if (!v[i])
 			return 0; /* a sandbox or an older CRI: keep the id */
 		if (!docker_good_word(v[i]))
@@ -247,18 +183,18 @@ static int crio_names(bool *yes, struct zns_err *err)
 static int cri_container(struct docker_container *c, const char *state_root, struct zns_err *err)
 {
 	const char *base = state_root ? strrchr(state_root, '/') : NULL;
-	const char *manager = docker_json_str(c->annotations, "io.container.manager");
+	const char *manager = zns_json_str(c->annotations, "io.container.manager");
 	/* containerd puts its CRI's containers into this directory. That is its own word;
 	 * anybody can write annotations. */
 	const struct cri *cri = base && !strcmp(base, "/k8s.io") ? &by_containerd : &by_crio;
 	bool named = true;
 	int ret = 0;
 
-	if (!docker_json_str(c->annotations, cri->type) &&
+	if (!zns_json_str(c->annotations, cri->type) &&
 	    (cri == &by_containerd || !manager || strcmp(manager, "cri-o")))
 		return 0;
 	copy(c->kind, sizeof(c->kind), "cri");
-	copy_text(c->image, sizeof(c->image), docker_json_str(c->annotations, cri->image));
+	copy_text(c->image, sizeof(c->image), zns_json_str(c->annotations, cri->image));
 	if (cri == &by_crio)
 		ret = crio_names(&named, err);
 	return ret || !named ? ret : cri_name(c, cri, err);
@@ -278,16 +214,16 @@ int docker_container_read(const struct docker_runtime *rt, const char *bundle, c
 	copy(c->kind, sizeof(c->kind), "runc");
 	copy(c->id, sizeof(c->id), id);
 	copy(c->name, sizeof(c->name), id);
-	ret = docker_json_read(path, &c->spec, err);
+	ret = zns_json_read(path, &c->spec, err);
 	if (ret)
 		return ret == -EPERM ? -EACCES : ret;
-	c->annotations = docker_json_get(c->spec, "annotations");
-	c->env = docker_json_get(docker_json_get(c->spec, "process"), "env");
+	c->annotations = zns_json_get(c->spec, "annotations");
+	c->env = zns_json_get(zns_json_get(c->spec, "process"), "env");
 	ret = read_config(c, rt->docker_root ? rt->docker_root : DOCKER_DEFAULT_ROOT, err);
 	if (ret != -ENOENT)
 		return ret;
 	err->code = 0;
-	manager = docker_json_str(c->annotations, "io.container.manager");
+	manager = zns_json_str(c->annotations, "io.container.manager");
 	if (!manager || strcmp(manager, "libpod"))
 		return cri_container(c, rt->state_root, err);
 	copy(c->kind, sizeof(c->kind), "podman");
@@ -310,7 +246,7 @@ int docker_container_read_root(const char *root, const char *id, struct docker_c
 		return ret;
 	if (!read_own(root, id, "hostconfig.json", &host, NULL)) {
 		c->spec = host;
-		c->annotations = docker_json_get(host, "Annotations");
+		c->annotations = zns_json_get(host, "Annotations");
 	}
 	return 0;
 }

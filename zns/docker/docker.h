@@ -6,12 +6,12 @@
  * for, and whether one of its checkpoints is still needed. Nothing here prints. Nothing is thread-
  * safe.
  */
-#include <json.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include "zns/err.h"
+#include "zns/json.h"
 #include "zns/util.h"
 #include "zns-record.pb-c.h"
 
@@ -125,14 +125,6 @@ struct docker_pager {
 int docker_pager_start(const struct docker_pager *p, struct zns_err *err);
 /* Bytes of DRAM that a process and its descendants have; 0: it has ended. */
 uint64_t docker_resident(pid_t pid);
-
-/* A member that is a string, or NULL. */
-const char *docker_json_str(struct json_object *o, const char *key);
-struct json_object *docker_json_get(struct json_object *o, const char *key);
-int docker_json_parse(const char *path, const uint8_t *text, size_t len, struct json_object **out,
-		      struct zns_err *err);
-/* Reads a whole JSON file. -EBADMSG names the place of the error. */
-int docker_json_read(const char *path, struct json_object **out, struct zns_err *err);
 
 /*
  * trust.c: reads file @name of Docker's container @id below @root, or of the administrator's

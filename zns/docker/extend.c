@@ -55,7 +55,7 @@ static bool is_sandbox(const struct docker_container *k)
 					    "io.kubernetes.cri-o.ContainerType" };
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(keys); i++) {
-		const char *v = docker_json_str(k->annotations, keys[i]);
+		const char *v = zns_json_str(k->annotations, keys[i]);
 
 		if (v && !strcmp(v, "sandbox"))
 			return true;

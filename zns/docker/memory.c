@@ -63,8 +63,8 @@ int docker_memory_parse(const char *value, const char *where, struct docker_memo
 
 static uint64_t limit_of(const struct docker_container *c)
 {
-	struct json_object *r = docker_json_get(docker_json_get(c->spec, "linux"), "resources");
-	int64_t v = json_object_get_int64(docker_json_get(docker_json_get(r, "memory"), "limit"));
+	struct json_object *r = zns_json_get(zns_json_get(c->spec, "linux"), "resources");
+	int64_t v = json_object_get_int64(zns_json_get(zns_json_get(r, "memory"), "limit"));
 
 	return v > 0 ? (uint64_t)v : 0;
 }

@@ -20,11 +20,11 @@ static int of_docker(const char *name, struct docker_running *r, struct zns_err 
 	ret = docker_api_call(&api, "GET", path, NULL, &o, err);
 	if (ret)
 		return ret;
-	state = docker_json_get(o, "State");
-	r->pid = json_object_get_int(docker_json_get(state, "Pid"));
-	full = docker_json_str(o, "Name");
+	state = zns_json_get(o, "State");
+	r->pid = json_object_get_int(zns_json_get(state, "Pid"));
+	full = zns_json_str(o, "Name");
 	snprintf(r->name, sizeof(r->name), "%s", full && *full ? full + (*full == '/') : name);
-	if (!json_object_get_boolean(docker_json_get(state, "Running")) || r->pid <= 1)
+	if (!json_object_get_boolean(zns_json_get(state, "Running")) || r->pid <= 1)
 		ret = zns_fail(err, -ESRCH, "container %s does not run", name);
 	json_object_put(o);
 	return ret;

@@ -173,10 +173,10 @@ static int take_own(const struct docker_container *c, struct docker_settings *s,
 	for (i = 4; var[i]; i++)
 		var[i] = (char)toupper((unsigned char)var[i]);
 	snprintf(where, sizeof(where), "annotation %s", name);
-	ret = take(s, key, docker_json_str(c->annotations, name), "annotation", where, err);
+	ret = take(s, key, zns_json_str(c->annotations, name), "annotation", where, err);
 	snprintf(where, sizeof(where), "label %s", name);
 	if (!ret)
-		ret = take(s, key, docker_json_str(c->labels, name), "label", where, err);
+		ret = take(s, key, zns_json_str(c->labels, name), "label", where, err);
 	/* Some settings are only for the person who starts the container. An image brings its
 	 * own variables. */
 	v = key >= DOCKER_DEV ? NULL : env_value(c->env, var);
@@ -318,7 +318,7 @@ static int check_live(const struct docker_container *c, const struct docker_sett
 int docker_settings_own(const struct docker_container *c, struct docker_settings *s,
 			struct zns_err *err)
 {
-	const char *file = docker_json_str(c->annotations, "org.criu.config");
+	const char *file = zns_json_str(c->annotations, "org.criu.config");
 	int key, ret = 0;
 
 	memset(s, 0, sizeof(*s));

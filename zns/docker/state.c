@@ -17,11 +17,11 @@ static int of_crun(const char *root, const char *id, struct docker_state *s, str
 		return -ENAMETOOLONG;
 	if (access(path, F_OK))
 		return -ENOENT;
-	ret = docker_json_read(path, &state, err);
+	ret = zns_json_read(path, &state, err);
 	if (ret)
 		return ret;
-	s->init_pid = json_object_get_int(docker_json_get(state, "pid"));
-	bundle = docker_json_str(state, "bundle");
+	s->init_pid = json_object_get_int(zns_json_get(state, "pid"));
+	bundle = zns_json_str(state, "bundle");
 	if (bundle)
 		snprintf(s->bundle, sizeof(s->bundle), "%s", bundle);
 	else
@@ -47,7 +47,7 @@ static bool file_says(const char *dir, const char *name, const char *line)
 bool docker_cgroup_frozen(struct json_object *paths)
 {
 	/* version 1 has a directory for each controller, version 2 one without a name */
-	const char *one = docker_json_str(paths, "freezer"), *two = docker_json_str(paths, "");
+	const char *one = zns_json_str(paths, "freezer"), *two = zns_json_str(paths, "");
 
 	return file_says(one, "freezer.state", "FR") /* FROZEN, FREEZING */ ||
 	       file_says(two, "cgroup.freeze", "1") || file_says(two, "cgroup.events", "frozen 1");
@@ -68,13 +68,13 @@ int docker_state_read(const char *root, const char *id, struct docker_state *s, 
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s/state.json", root ? root : "/run/runc",
 			     id) >= sizeof(path))
 		return zns_fail(err, -ENAMETOOLONG, "%.200s: the path is too long", root);
-	ret = docker_json_read(path, &state, err);
+	ret = zns_json_read(path, &state, err);
 	if (ret)
 		return ret;
-	s->init_pid = json_object_get_int(docker_json_get(state, "init_process_pid"));
-	s->init_start = json_object_get_uint64(docker_json_get(state, "init_process_start"));
-	s->frozen = docker_cgroup_frozen(docker_json_get(state, "cgroup_paths"));
-	labels = docker_json_get(docker_json_get(state, "config"), "labels");
+	s->init_pid = json_object_get_int(zns_json_get(state, "init_process_pid"));
+	s->init_start = json_object_get_uint64(zns_json_get(state, "init_process_start"));
+	s->frozen = docker_cgroup_frozen(zns_json_get(state, "cgroup_paths"));
+	labels = zns_json_get(zns_json_get(state, "config"), "labels");
 	n = labels && json_object_is_type(labels, json_type_array) ?
 		    json_object_array_length(labels) :
 		    0;

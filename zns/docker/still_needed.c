@@ -144,9 +144,9 @@ static bool started_since(const char *root, const char *container_id, int64_t si
 	size_t len;
 
 	if (docker_read_own(root, container_id, "config.v2.json", &text, &len, NULL) ||
-	    docker_json_parse("", text, len, &o, NULL))
+	    zns_json_parse("", text, len, &o, NULL))
 		return false;
-	at = docker_json_str(docker_json_get(o, "State"), "StartedAt");
+	at = zns_json_str(zns_json_get(o, "State"), "StartedAt");
 	/* Whole seconds: a start in the second of the dump was the one before it. */
 	if (at && strptime(at, "%Y-%m-%dT%H:%M:%S", &tm))
 		since = timegm(&tm) > since_ns / 1000000000;

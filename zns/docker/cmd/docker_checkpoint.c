@@ -51,7 +51,7 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 	begin.admission = (char *)admission;
 	/* As in the dump itself: the user of the container's first process, for ceilings. */
 	snprintf(proc, sizeof(proc), "/proc/%d",
-		 json_object_get_int(docker_json_get(docker_json_get(t->json, "State"), "Pid")));
+		 json_object_get_int(zns_json_get(zns_json_get(t->json, "State"), "Pid")));
 	if (!stat(proc, &st)) {
 		begin.has_uid = 1;
 		begin.uid = st.st_uid;

@@ -61,7 +61,7 @@ static void prune_images(const struct docker_daemon *d)
 	for (size_t i = 0;
 	     json_object_is_type(list, json_type_array) && i < json_object_array_length(list);
 	     i++) {
-		tags = docker_json_get(json_object_array_get_idx(list, i), "RepoTags");
+		tags = zns_json_get(json_object_array_get_idx(list, i), "RepoTags");
 		for (size_t k = 0; tags && json_object_is_type(tags, json_type_array) &&
 				   k < json_object_array_length(tags);
 		     k++) {
@@ -90,7 +90,7 @@ static int name_is_free(const struct docker_daemon *d, const char *name, struct 
 	if (ret)
 		return ret == -ENOENT ? 0 : zns_fail(err, ret, "%s", none.msg);
 	/* the given name may be the beginning of another container's id */
-	has = docker_json_str(o, "Name");
+	has = zns_json_str(o, "Name");
 	taken = has && *has == '/' && !strcmp(has + 1, name);
 	json_object_put(o);
 	return taken ? zns_fail(err, -EEXIST, "the name %s is in use by another container", name) :
@@ -136,7 +136,7 @@ static int image_of(const struct docker_daemon *d, const struct docker_target *t
 	if (!changes || !json_object_is_type(changes, json_type_array) ||
 	    !json_object_array_length(changes)) {
 		json_object_put(changes);
-		id = docker_json_str(t->json, "Image");
+		id = zns_json_str(t->json, "Image");
 		snprintf(out, len, "%s", id ? id : t->c.image);
 		return 0;
 	}
@@ -155,13 +155,13 @@ static int image_of(const struct docker_daemon *d, const struct docker_target *t
 static int create(const struct docker_daemon *d, const struct docker_target *t, const char *image,
 		  const char *name, char *id, size_t len, struct zns_err *err)
 {
-	struct json_object *body = NULL, *host = docker_json_get(t->json, "HostConfig"), *o = NULL,
+	struct json_object *body = NULL, *host = zns_json_get(t->json, "HostConfig"), *o = NULL,
 			   *copy = NULL;
 	char path[512];
 	const char *s;
 	int ret;
 
-	if (json_object_deep_copy(docker_json_get(t->json, "Config"), &body, NULL) ||
+	if (json_object_deep_copy(zns_json_get(t->json, "Config"), &body, NULL) ||
 	    json_object_deep_copy(host, &copy, NULL)) {
 		json_object_put(body);
 		return zns_fail(err, -ENOMEM, "the container's description cannot be copied");
@@ -176,7 +176,7 @@ static int create(const struct docker_daemon *d, const struct docker_target *t, 
 	json_object_put(body);
 	if (ret)
 		return ret;
-	s = docker_json_str(o, "Id");
+	s = zns_json_str(o, "Id");
 	snprintf(id, len, "%s", s ? s : "");
 	json_object_put(o);
 	return *id ? 0 : zns_fail(err, -EPROTO, "docker: the new container has no id");

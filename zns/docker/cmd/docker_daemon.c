@@ -14,13 +14,13 @@ int docker_daemon_open(struct docker_daemon *d, const char *host, struct zns_err
 		ret = docker_api_call(&d->api, "GET", "/info", NULL, &d->info, err);
 	if (ret)
 		return ret;
-	s = docker_json_str(d->info, "DockerRootDir");
+	s = zns_json_str(d->info, "DockerRootDir");
 	if (!s || *s != '/' || strlen(s) >= sizeof(d->root))
 		return zns_fail(err, -EPROTO, "Docker's daemon does not say where its data are");
 	strcpy(d->root, s);
-	s = docker_json_str(d->info, "ServerVersion");
+	s = zns_json_str(d->info, "ServerVersion");
 	snprintf(d->version, sizeof(d->version), "%s", s ? s : "unknown");
-	d->experimental = json_object_get_boolean(docker_json_get(d->info, "ExperimentalBuild"));
+	d->experimental = json_object_get_boolean(zns_json_get(d->info, "ExperimentalBuild"));
 	return 0;
 }
 
@@ -33,12 +33,12 @@ void docker_daemon_close(struct docker_daemon *d)
 bool docker_daemon_is_ours(const struct docker_daemon *d, const char *runtime)
 {
 	return docker_runtime_is_ours(
-		docker_json_get(docker_json_get(d->info, "Runtimes"), runtime ? runtime : ""));
+		zns_json_get(zns_json_get(d->info, "Runtimes"), runtime ? runtime : ""));
 }
 
 bool docker_runtime_is_ours(struct json_object *runtime)
 {
-	const char *path = docker_json_str(runtime, "path"), *base;
+	const char *path = zns_json_str(runtime, "path"), *base;
 
 	base = path ? strrchr(path, '/') : NULL;
 	return base && !strcmp(base + 1, "zns-runc");
@@ -79,7 +79,7 @@ struct json_object *docker_limits(const char *version)
 
 bool docker_cannot_restore(const struct docker_daemon *d, const struct docker_target *t)
 {
-	const char *net = docker_json_str(docker_json_get(t->json, "HostConfig"), "NetworkMode");
+	const char *net = zns_json_str(zns_json_get(t->json, "HostConfig"), "NetworkMode");
 	unsigned major = 0;
 
 	return sscanf(d->version, "%u", &major) == 1 && major >= 28 && net && strcmp(net, "host") &&
@@ -100,10 +100,10 @@ int docker_target_open(const struct docker_daemon *d, const char *name, struct d
 	if (ret)
 		return ret;
 	t->running = json_object_get_boolean(
-		docker_json_get(docker_json_get(t->json, "State"), "Running"));
-	t->runtime = docker_json_str(docker_json_get(t->json, "HostConfig"), "Runtime");
+		zns_json_get(zns_json_get(t->json, "State"), "Running"));
+	t->runtime = zns_json_str(zns_json_get(t->json, "HostConfig"), "Runtime");
 	return docker_container_read_root(
-		d->root, docker_json_str(t->json, "Id") ? docker_json_str(t->json, "Id") : "",
+		d->root, zns_json_str(t->json, "Id") ? zns_json_str(t->json, "Id") : "",
 		&t->c, err);
 }
 

@@ -87,7 +87,7 @@ static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *
 		e->o = json_object_new_object();
 		return 0;
 	}
-	ret = docker_json_read(e->path, &e->o, err);
+	ret = zns_json_read(e->path, &e->o, err);
 	if (!ret && !json_object_is_type(e->o, json_type_object))
 		ret = zns_fail(err, -EBADMSG, "%s is not a JSON object: correct it first", e->path);
 	return ret;
@@ -95,7 +95,7 @@ static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *
 
 static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
 {
-	struct json_object *r = docker_json_get(e->o, "runtimes");
+	struct json_object *r = zns_json_get(e->o, "runtimes");
 
 	if (r && !json_object_is_type(r, json_type_object)) {
 		zns_fail(err, -EBADMSG, "%s: \"runtimes\" is not an object: correct it first",
@@ -113,7 +113,7 @@ static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
  * asked, if it uses this file: it knows its own command line. Then the file counts. */
 static int find_root(struct edit *e, struct zns_err *err)
 {
-	const char *in_file = docker_json_str(e->o, "data-root"), *root = e->data_root;
+	const char *in_file = zns_json_str(e->o, "data-root"), *root = e->data_root;
 	bool its_file = e->host || secure_getenv("DOCKER_HOST") || !strcmp(e->path, DOCKER_CONFIG);
 	struct zns_err ignored = ZNS_ERR_INIT;
 	struct docker_daemon d = { 0 };
@@ -248,9 +248,9 @@ int docker_install(const struct ctl_cmd *cmd, int argc, char **argv)
 		json_object_put(e.o);
 		return err.code ? ctl_fail(cmd, &err) : e.args.code;
 	}
-	exp = docker_json_get(e.o, "experimental");
+	exp = zns_json_get(e.o, "experimental");
 	had_exp = exp && json_object_get_boolean(exp);
-	old = docker_json_get(all, e.name);
+	old = zns_json_get(all, e.name);
 	same = old && json_object_equal(old, ours);
 	if (same && had_exp) {
 		json_object_put(ours);
@@ -279,9 +279,9 @@ static bool experimental_was_ours(const struct edit *e)
 
 	if (access(e->backup, F_OK))
 		return false;
-	if (docker_json_read(e->backup, &b, NULL))
+	if (zns_json_read(e->backup, &b, NULL))
 		return false;
-	x = docker_json_get(b, "experimental");
+	x = zns_json_get(b, "experimental");
 	ours = !x || !json_object_get_boolean(x);
 	json_object_put(b);
 	return ours;
@@ -303,11 +303,11 @@ int docker_uninstall(const struct ctl_cmd *cmd, int argc, char **argv)
 		json_object_put(e.o);
 		return err.code ? ctl_fail(cmd, &err) : e.args.code;
 	}
-	def = docker_json_str(e.o, "default-runtime");
+	def = zns_json_str(e.o, "default-runtime");
 	if (def && !strcmp(def, e.name)) {
 		ret = zns_fail(&err, -EBUSY, "%s: \"default-runtime\" is %s: set another one first",
 			       e.path, e.name);
-	} else if (!docker_json_get(all, e.name)) {
+	} else if (!zns_json_get(all, e.name)) {
 		ret = answer(&e, false, false, "not registered");
 		json_object_put(e.o);
 		return ret;

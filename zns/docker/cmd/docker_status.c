@@ -19,7 +19,7 @@ struct look {
 /* Where the runtime looks for containers. NULL: it is not registered. */
 static const char *root_of(struct json_object *runtime)
 {
-	struct json_object *args = docker_json_get(runtime, "runtimeArgs");
+	struct json_object *args = zns_json_get(runtime, "runtimeArgs");
 	size_t n = args && json_object_is_type(args, json_type_array) ?
 			   json_object_array_length(args) :
 			   0;
@@ -36,7 +36,7 @@ static const char *root_of(struct json_object *runtime)
 /* The running daemon's value. If the daemon does not show arguments, the file's value. */
 static const char *runtime_root(const struct look *l)
 {
-	bool said = l->running && docker_json_get(l->running, "runtimeArgs");
+	bool said = l->running && zns_json_get(l->running, "runtimeArgs");
 
 	return root_of(said || !l->file ? l->running : l->file);
 }
@@ -64,10 +64,10 @@ static void print_text(const struct look *l, struct json_object *limits)
 
 	line("config", l->config);
 	if (l->file)
-		line("runtime", docker_json_str(l->file, "path"));
+		line("runtime", zns_json_str(l->file, "path"));
 	else if (l->running)
 		printf("%-14s %s (not from this file: the daemon reads another one)\n", "runtime",
-		       docker_json_str(l->running, "path"));
+		       zns_json_str(l->running, "path"));
 	else
 		line("runtime", "not registered: znsctl docker install");
 	line("daemon", l->daemon ? l->d.version : l->no_daemon.msg);
@@ -96,7 +96,7 @@ static void print_json(const struct look *l, struct json_object *limits)
 	struct json_object *rt = l->file ? l->file : l->running, *j;
 	const char *root = runtime_root(l);
 
-	j = ctl_obj(J("config", l->config), J("runtime", docker_json_str(rt, "path")),
+	j = ctl_obj(J("config", l->config), J("runtime", zns_json_str(rt, "path")),
 		    JB("registered", l->file || l->running), JB("in_config", l->file),
 		    J("daemon_version", l->daemon ? l->d.version : NULL));
 	if (l->daemon)
@@ -124,16 +124,16 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 		return args.code;
 	if (args.argc)
 		return ctl_usage(cmd, "no argument is taken");
-	ret = docker_json_read(l.config, &o, &err);
+	ret = zns_json_read(l.config, &o, &err);
 	if (ret && ret != -ENOENT)
 		return ctl_fail(cmd, &err);
-	l.file = docker_json_get(docker_json_get(o, "runtimes"), l.name);
+	l.file = zns_json_get(zns_json_get(o, "runtimes"), l.name);
 	if (!docker_runtime_is_ours(l.file))
 		l.file = NULL;
 	l.daemon = !docker_daemon_open(&l.d, l.host, &l.no_daemon);
 	/* The running daemon decides: it may read another file or get its runtimes from its
 	 * command line. */
-	l.running = docker_json_get(docker_json_get(l.d.info, "Runtimes"), l.name);
+	l.running = zns_json_get(zns_json_get(l.d.info, "Runtimes"), l.name);
 	if (!l.daemon || !docker_runtime_is_ours(l.running))
 		l.running = NULL;
 	l.device = !zns_resolve_device(NULL, &l.reg, &l.no_device);
