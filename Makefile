@@ -28,6 +28,7 @@ DEB_TEST	:= libcmocka-dev redis-server redis-tools iproute2 iptables nftables pr
 DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
 DEB_BARE	:= mmdebstrap debian-archive-keyring git
+DEB_REGISTRY	:= skopeo docker-registry
 DEB_PACKAGE	:= debhelper dpkg-dev fakeroot lintian
 PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing libcrypto libcap
 export DEBIAN_FRONTEND := noninteractive
@@ -363,6 +364,15 @@ tools: all test-bin
 chains: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/chains.py run -a --report $(B)/report/chains
 
+# OCI images. With a registry (skopeo, docker-registry): `make registry`.
+.PHONY: oci registry
+oci: all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/oci.py run -a --report $(B)/report/oci
+
+registry: all test-bin
+	$(Q)$(call install,$(DEB_REGISTRY))
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/registry.py run -a --report $(B)/report/registry
+
 .PHONY: composed
 composed: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/composed.py run -a --report $(B)/report/composed
@@ -594,8 +604,9 @@ zdtm-smoke: deps
 # The library is built once more, by clang, with the fuzzer's and the sanitizers' instrumentation.
 FUZZ_SAN	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FUZZ_LIB	:= $(B)/libfuzzed.a
+OCI_READ	:= $(addprefix $(B)/zns/ctl/,oci.o oci_read.o)
 $(FUZZ_LIB): $(TEST_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o \
-	     $(B)/zns/keep/cmd/context.o
+	     $(B)/zns/keep/cmd/context.o $(OCI_READ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 	@mkdir -p $(@D)
@@ -608,6 +619,8 @@ REPLAY_OBJ	= $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ))
 REPLAY_SRC	:= test/fuzz/replay.c test/crash/inproc.c
 $(B)/replay/fuzz_memkeep: REPLAY_MORE = $(B)/zns/keep/cmd/context.o
 $(B)/replay/fuzz_memkeep: $(B)/zns/keep/cmd/context.o
+$(B)/replay/fuzz_oci: REPLAY_MORE = $(OCI_READ)
+$(B)/replay/fuzz_oci: $(OCI_READ)
 $(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c $(REPLAY_SRC) $(REPLAY_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)

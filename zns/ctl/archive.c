@@ -48,6 +48,8 @@ struct ctl_pack {
 	int64_t mtime_s;
 	int fd;
 	bool gave_up; /* nothing more may be written */
+	void (*tee)(void *arg, const void *buf, size_t len);
+	void *tee_arg;
 };
 
 static la_ssize_t pack_write(struct archive *a, void *arg, const void *buf, size_t len)
@@ -55,6 +57,8 @@ static la_ssize_t pack_write(struct archive *a, void *arg, const void *buf, size
 	const struct ctl_pack *p = arg;
 	int ret = p->gave_up ? -ECANCELED : zns_write_all(p->fd, buf, len);
 
+	if (!ret && p->tee)
+		p->tee(p->tee_arg, buf, len);
 	if (!ret)
 		return (la_ssize_t)len;
 	archive_set_error(a, -ret, "write");
@@ -105,7 +109,7 @@ static int pack_header(struct ctl_pack *p, const char *name, unsigned type, uint
 	archive_entry_clear(p->e);
 	archive_entry_set_pathname(p->e, name);
 	archive_entry_set_filetype(p->e, type);
-	archive_entry_set_perm(p->e, 0600);
+	archive_entry_set_perm(p->e, type == AE_IFDIR ? 0700 : 0600);
 	archive_entry_set_uid(p->e, 0);
 	archive_entry_set_gid(p->e, 0);
 	archive_entry_set_mtime(p->e, p->mtime_s, 0);
@@ -123,6 +127,18 @@ int ctl_pack_file(struct ctl_pack *p, const char *name, uint64_t size, struct zn
 int ctl_pack_link(struct ctl_pack *p, const char *name, const char *to, struct zns_err *err)
 {
 	return pack_header(p, name, AE_IFLNK, 0, to, err);
+}
+
+int ctl_pack_dir(struct ctl_pack *p, const char *name, struct zns_err *err)
+{
+	return pack_header(p, name, AE_IFDIR, 0, NULL, err);
+}
+
+void ctl_pack_tee(struct ctl_pack *p, void (*tee)(void *arg, const void *buf, size_t len),
+		  void *arg)
+{
+	p->tee = tee;
+	p->tee_arg = arg;
 }
 
 int ctl_pack_data(struct ctl_pack *p, const void *buf, size_t len, struct zns_err *err)
@@ -149,7 +165,7 @@ int ctl_pack_close(struct ctl_pack *p, int ret, struct zns_err *err)
 
 struct ctl_unpack {
 	struct archive *a;
-	const char *path;
+	const char *path, *inside;
 	uint32_t entries;
 };
 
@@ -178,6 +194,11 @@ int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zn
 	    archive_read_open_fd(u->a, fd, BLOCK))
 		return unpack_failed(u, err);
 	return 0;
+}
+
+void ctl_unpack_inside(struct ctl_unpack *u, const char *dir)
+{
+	u->inside = dir;
 }
 
 /* Refuses paths that lead to the root or above it, and characters that a terminal or a log would
@@ -247,7 +268,10 @@ int ctl_unpack_next(struct ctl_unpack *u, struct ctl_entry *e, struct zns_err *e
 		while (name[0] == '.' && name[1] == '/')
 			for (name++; *name == '/'; name++)
 				;
-		if (!strchr(name, '/') && archive_entry_filetype(ae) != AE_IFDIR)
+		if (u->inside && strncmp(name, u->inside, strlen(u->inside)) != 0)
+			continue;
+		name += u->inside ? strlen(u->inside) : 0;
+		if (*name && !strchr(name, '/') && archive_entry_filetype(ae) != AE_IFDIR)
 			return take_entry(u, ae, name, e, err);
 	}
 }

@@ -24,6 +24,10 @@ int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **o
 int ctl_pack_file(struct ctl_pack *p, const char *name, uint64_t size, struct zns_err *err);
 int ctl_pack_data(struct ctl_pack *p, const void *buf, size_t len, struct zns_err *err);
 int ctl_pack_link(struct ctl_pack *p, const char *name, const char *to, struct zns_err *err);
+int ctl_pack_dir(struct ctl_pack *p, const char *name, struct zns_err *err); /* mode 0700 */
+/* @tee sees all that is written from here on; call it before the first entry. */
+void ctl_pack_tee(struct ctl_pack *p, void (*tee)(void *arg, const void *buf, size_t len),
+		  void *arg);
 /* Writes the end unless @ret is already an error. Frees. Returns @ret or the error of the end. */
 int ctl_pack_close(struct ctl_pack *p, int ret, struct zns_err *err);
 
@@ -36,6 +40,9 @@ struct ctl_entry {
 };
 /* Reads @fd from its beginning. The caller still owns @fd. */
 int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zns_err *err);
+/* Only what is in this directory counts from here on, as if it were the top level. @dir has a slash
+ * at its end and stays the caller's. */
+void ctl_unpack_inside(struct ctl_unpack *u, const char *dir);
 /*
  * The next file or symbolic link at the top level: 1, or 0 at the end. Skips what lies in
  * directories. It is an error if a name leads out of the directory or cannot be an image's name, or

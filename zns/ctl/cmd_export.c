@@ -1,108 +1,94 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* export: writes a checkpoint as a plain CRIU image directory, or as a tar archive of one */
+/* export: writes a checkpoint as a plain CRIU image directory, a tar archive of one, or an OCI image */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "archive.h"
-#include "ctl.h"
-#include "outdir.h"
+#include "export.h"
+#include "oci.h"
 #include "zns/crypt.h"
-#include "zns/flat.h"
 
-#define CHUNK MIB(16) /* between two progress reports; also an archive's buffer */
 #define PARENTS "parents" /* in it a directory for each parent of an exported chain */
 
-struct export
-{
-	struct ctl_hold h;
-	ZnsPb__Response *answer; /* the records of the chain */
-	struct zns_chain *chain;
-	struct zns_flat *flat; /* not NULL: the chain is merged into one checkpoint */
-	struct ctl_progress prog;
-	const char *target;
-	struct ctl_outdir out;
-	bool packed, to_stdout, flatten, metadata_only;
-	uint32_t done; /* images written so far */
-	uint64_t bytes; /* bytes of these images */
-};
-
-/* The number of directories to write. */
-static uint32_t levels(const struct export *x)
+uint32_t export_levels(const struct export *x)
 {
 	return x->flat || x->metadata_only ? 1 : zns_chain_levels(x->chain);
 }
 
-static uint64_t image_size(const struct export *x, uint32_t level, uint32_t n)
+const ZnsPb__Manifest *export_level(const struct export *x, uint32_t level)
 {
-	return x->flat ? zns_flat_size(x->flat, n) :
-			 zns_chain_manifest(x->chain, level)->images[n]->size;
+	return zns_chain_manifest(x->chain, level);
 }
 
-static int image_read(struct export *x, uint32_t level, uint32_t n, uint64_t off, uint8_t *buf,
-		      size_t len, struct zns_err *err)
+static void level_id(const struct export *x, uint32_t level, char id[ZNS_UUID_STR])
+{
+	zns_uuid_format(export_level(x, level)->checkpoint->id.data, id);
+}
+
+uint64_t export_size(const struct export *x, uint32_t level, uint32_t n)
+{
+	return x->flat ? zns_flat_size(x->flat, n) : export_level(x, level)->images[n]->size;
+}
+
+int export_read(struct export *x, uint32_t level, uint32_t n, uint64_t off, uint8_t *buf,
+		size_t len, struct zns_err *err)
 {
 	if (x->flat)
 		return zns_flat_read(x->flat, n, off, buf, len, err);
-	return zns_rimage_read(zns_chain_find(x->chain, level,
-					      zns_chain_manifest(x->chain, level)->images[n]->name),
-			       off, buf, len, err);
+	return zns_rimage_read(
+		zns_chain_find(x->chain, level, export_level(x, level)->images[n]->name), off, buf,
+		len, err);
 }
 
-/* Where the images of a level go: "" or "parents/ID/". */
-static void prefix(const struct export *x, uint32_t level, char *out, size_t len)
+bool export_leaves_out(const struct export *x, uint32_t level, uint32_t n)
+{
+	const ZnsPb__Image *i = export_level(x, level)->images[n];
+
+	return i->part || (x->metadata_only && !strncmp(i->name, "pages-", 6));
+}
+
+void export_prefix(const struct export *x, uint32_t level, char *out, size_t len)
 {
 	char id[ZNS_UUID_STR];
 
+	level_id(x, level, id);
 	*out = 0;
-	if (level)
-		snprintf(out, len, PARENTS "/%s/",
-			 zns_uuid_format(zns_chain_manifest(x->chain, level)->checkpoint->id.data,
-					 id));
+	if (x->oci || level)
+		snprintf(out, len, "%s/%s/", x->oci ? CTL_OCI_CHECKPOINTS : PARENTS, id);
 }
 
-/* The target of its link `parent`. false: it has none. */
-static bool link_of(const struct export *x, uint32_t level, char *out, size_t len)
+bool export_link(const struct export *x, uint32_t level, char *out, size_t len)
 {
 	char id[ZNS_UUID_STR];
 
-	if (level + 1 >= levels(x))
+	if (level + 1 >= export_levels(x))
 		return false;
-	zns_uuid_format(zns_chain_manifest(x->chain, level + 1)->checkpoint->id.data, id);
-	snprintf(out, len, "%s/%s", level ? ".." : PARENTS, id);
+	level_id(x, level + 1, id);
+	snprintf(out, len, "%s/%s", level || x->oci ? ".." : PARENTS, id);
 	return true;
 }
 
 /* ---- a directory ---- */
 
-/* What composed images consist of is theirs. --metadata-only leaves memory pages out: crit and
- * checkpointctl only read the pagemaps. */
-static bool left_out(const struct export *x, uint32_t level, uint32_t n)
-{
-	const ZnsPb__Image *i = zns_chain_manifest(x->chain, level)->images[n];
-
-	return i->part || (x->metadata_only && !strncmp(i->name, "pages-", 6));
-}
-
 static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, uint8_t *buf,
 			struct zns_err *err)
 {
-	const char *name = zns_chain_manifest(x->chain, level)->images[n]->name;
+	const char *name = export_level(x, level)->images[n]->name;
 	cleanup_close int fd = zns_make_file(dir, name);
-	uint64_t size = image_size(x, level, n);
+	uint64_t size = export_size(x, level, n);
 	int ret = 0;
 
 	if (fd < 0)
 		return zns_fail_sys(err, fd, "cannot make %s/%s", x->target, name);
 	x->done++;
 	x->bytes += size;
-	for (uint64_t off = 0; off < size && !ret; off += CHUNK) {
-		size_t len = zns_min(CHUNK, size - off);
+	for (uint64_t off = 0; off < size && !ret; off += EXPORT_CHUNK) {
+		size_t len = zns_min(EXPORT_CHUNK, size - off);
 
 		if (!x->flat) {
 			ret = zns_rimage_to_fd(zns_chain_find(x->chain, level, name), off, len, fd,
 					       err);
 		} else {
-			ret = image_read(x, level, n, off, buf, len, err);
+			ret = export_read(x, level, n, off, buf, len, err);
 			if (!ret) {
 				ret = zns_pwrite_all(fd, buf, len, (off_t)off);
 				if (ret)
@@ -118,17 +104,12 @@ static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, u
 	return ret;
 }
 
-static void level_id(const struct export *x, uint32_t level, char id[ZNS_UUID_STR])
-{
-	zns_uuid_format(zns_chain_manifest(x->chain, level)->checkpoint->id.data, id);
-}
-
 static void level_back(const struct export *x, int dir, uint32_t level)
 {
-	const ZnsPb__Manifest *m = zns_chain_manifest(x->chain, level);
+	const ZnsPb__Manifest *m = export_level(x, level);
 
 	for (uint32_t n = 0; n < m->n_images; n++)
-		if (!left_out(x, level, n))
+		if (!export_leaves_out(x, level, n))
 			unlinkat(dir, m->images[n]->name, 0);
 	unlinkat(dir, "parent", 0);
 }
@@ -136,11 +117,11 @@ static void level_back(const struct export *x, int dir, uint32_t level)
 /* The directory was empty before, so we wrote every file with one of our names. */
 static void take_back(const struct export *x, int top)
 {
-	cleanup_close int parents = levels(x) > 1 ? zns_open_subdir(top, PARENTS) : -1;
+	cleanup_close int parents = export_levels(x) > 1 ? zns_open_subdir(top, PARENTS) : -1;
 	char id[ZNS_UUID_STR];
 
 	level_back(x, top, 0);
-	for (uint32_t l = 1; l < levels(x) && parents >= 0; l++) {
+	for (uint32_t l = 1; l < export_levels(x) && parents >= 0; l++) {
 		cleanup_close int dir = -1;
 
 		level_id(x, l, id);
@@ -159,9 +140,9 @@ static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf,
 	char to[128];
 	int ret = 0;
 
-	for (uint32_t n = 0; n < zns_chain_manifest(x->chain, level)->n_images && !ret; n++)
-		ret = left_out(x, level, n) ? 0 : image_to_dir(x, dir, level, n, buf, err);
-	if (!ret && link_of(x, level, to, sizeof(to)) && symlinkat(to, dir, "parent"))
+	for (uint32_t n = 0; n < export_level(x, level)->n_images && !ret; n++)
+		ret = export_leaves_out(x, level, n) ? 0 : image_to_dir(x, dir, level, n, buf, err);
+	if (!ret && export_link(x, level, to, sizeof(to)) && symlinkat(to, dir, "parent"))
 		ret = zns_fail_sys(err, -errno, "cannot make the link parent in %s", x->target);
 	if (!ret && fsync(dir))
 		ret = zns_fail_sys(err, -errno, "%s", x->target);
@@ -176,7 +157,7 @@ static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_er
 	char id[ZNS_UUID_STR];
 	int ret = parents < 0 ? parents : 0;
 
-	for (uint32_t l = 1; l < levels(x) && !ret; l++) {
+	for (uint32_t l = 1; l < export_levels(x) && !ret; l++) {
 		cleanup_close int dir = -1;
 
 		level_id(x, l, id);
@@ -190,13 +171,13 @@ static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_er
 
 static int to_dir(struct export *x, struct zns_err *err)
 {
-	cleanup_free uint8_t *buf = malloc(CHUNK);
+	cleanup_free uint8_t *buf = malloc(EXPORT_CHUNK);
 	int ret = buf ? ctl_outdir_open(&x->out, x->target, err) :
 			zns_fail_sys(err, -ENOMEM, "buffer");
 
 	if (!ret) {
 		ret = level_to_dir(x, x->out.dir, 0, buf, err);
-		if (!ret && levels(x) > 1)
+		if (!ret && export_levels(x) > 1)
 			ret = parents_to_dir(x, x->out.dir, buf, err);
 		if (!ret)
 			ret = ctl_outdir_sync(&x->out, err);
@@ -206,100 +187,6 @@ static int to_dir(struct export *x, struct zns_err *err)
 	if (ret)
 		ctl_outdir_undo(&x->out);
 	ctl_outdir_close(&x->out);
-	return ret;
-}
-
-/* ---- an archive ---- */
-
-static int image_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint32_t n,
-			    uint8_t *buf, struct zns_err *err)
-{
-	const char *image = zns_chain_manifest(x->chain, level)->images[n]->name;
-	uint64_t size = image_size(x, level, n);
-	char name[512];
-	int ret;
-
-	prefix(x, level, name, sizeof(name));
-	snprintf(name + strlen(name), sizeof(name) - strlen(name), "%s", image);
-	ret = ctl_pack_file(p, name, size, err);
-	for (uint64_t off = 0; off < size && !ret; off += CHUNK) {
-		size_t len = zns_min(CHUNK, size - off);
-
-		ret = image_read(x, level, n, off, buf, len, err);
-		if (!ret)
-			ret = ctl_caught(err);
-		if (!ret)
-			ret = ctl_pack_data(p, buf, len, err);
-		ctl_progress_add(&x->prog, len);
-	}
-	return ret;
-}
-
-static int level_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
-			    struct zns_err *err)
-{
-	char name[160], to[128];
-	int ret = 0;
-
-	for (uint32_t n = 0; n < zns_chain_manifest(x->chain, level)->n_images && !ret; n++) {
-		if (left_out(x, level, n))
-			continue;
-		ret = image_to_archive(x, p, level, n, buf, err);
-		x->done++;
-		x->bytes += image_size(x, level, n);
-	}
-	if (ret || !link_of(x, level, to, sizeof(to)))
-		return ret;
-	prefix(x, level, name, sizeof(name));
-	strcat(name, "parent");
-	return ctl_pack_link(p, name, to, err);
-}
-
-static int write_archive(struct export *x, int fd, struct zns_err *err)
-{
-	cleanup_free uint8_t *buf = malloc(CHUNK);
-	struct ctl_pack *p = NULL;
-	int ret = buf ? 0 : zns_fail_sys(err, -ENOMEM, "buffer");
-
-	if (!ret)
-		ret = ctl_pack_open(fd, x->to_stdout ? "-" : x->target,
-				    x->h.c->created_ns / 1000000000, &p, err);
-	for (uint32_t l = 0; !ret && l < levels(x); l++)
-		ret = level_to_archive(x, p, l, buf, err);
-	return ctl_pack_close(p, ret, err);
-}
-
-/* It has another name until it is whole. */
-static int to_archive(struct export *x, struct zns_err *err)
-{
-	char base[ZNS_BASE_MAX], part[ZNS_BASE_MAX];
-	cleanup_close int fd = -1, dir = -1;
-	int ret;
-
-	if (x->to_stdout)
-		return write_archive(x, STDOUT_FILENO, err);
-	dir = zns_open_parent(x->target, base, err);
-	if (dir < 0)
-		return dir;
-	if (!faccessat(dir, base, F_OK, AT_SYMLINK_NOFOLLOW))
-		return zns_fail(err, -EEXIST, "%s exists: name another file", x->target);
-	if (snprintf(part, sizeof(part), "%s.part", base) >= (int)sizeof(part))
-		return zns_fail_sys(err, -ENAMETOOLONG, "%s", x->target);
-	fd = zns_make_file(dir, part);
-	if (fd == -EEXIST)
-		return zns_fail(
-			err, -EEXIST,
-			"%s.part is there: another export writes it, or one was killed: remove it then",
-			x->target);
-	if (fd < 0)
-		return zns_fail_sys(err, fd, "cannot make %s.part", x->target);
-	ret = write_archive(x, fd, err);
-	if (!ret && fsync(fd))
-		ret = zns_fail_sys(err, -errno, "%s", x->target);
-	if (!ret && ((ret = zns_rename_new(dir, part, base)) || (ret = fsync(dir) ? -errno : 0)))
-		zns_fail_sys(err, ret, "%s", x->target);
-	if (ret)
-		unlinkat(dir, part, 0);
 	return ret;
 }
 
@@ -321,7 +208,9 @@ static int run(struct export *x, struct zns_err *err)
 		ret = zns_flat_new(x->chain, &x->flat, err);
 	if (!ret) {
 		x->prog.total = x->flat ? zns_flat_bytes(x->flat) : zns_chain_bytes(x->chain);
-		ret = x->packed ? to_archive(x, err) : to_dir(x, err);
+		ret = x->oci	? export_to_oci(x, err) :
+		      x->packed ? export_to_archive(x, err) :
+				  to_dir(x, err);
 	}
 	zns_flat_free(x->flat);
 	zns_chain_close(x->chain);
@@ -339,13 +228,18 @@ static int print(const struct export *x, bool json, double seconds)
 		return CTL_OK;
 	if (!json) {
 		printf("exported %s of %s to %s: %u images, %s in %.1f s\n", id,
-		       ctl_text(x->h.c->container), x->target, x->done,
+		       ctl_text(x->h.c->container), ctl_text(x->target), x->done,
 		       zns_format_size(x->bytes, size, sizeof(size)), seconds);
+		if (x->oci)
+			printf("its digest is %s; send it with: skopeo copy --preserve-digests oci:%s docker://REGISTRY/NAME:TAG\n",
+			       x->digest, ctl_text(x->target));
 		return CTL_OK;
 	}
 	return ctl_print_json(ctl_obj(J("id", id), J("container", x->h.c->container),
 				      J("target", x->target), J("images", x->done),
-				      J("bytes", x->bytes), J("seconds", seconds)));
+				      J("bytes", x->bytes),
+				      J("digest", x->oci ? x->digest : (const char *)NULL),
+				      J("seconds", seconds)));
 }
 
 static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -356,8 +250,8 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	double seconds;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_FLAG("flatten", &x.flatten),
-					CTL_FLAG("metadata-only", &x.metadata_only), CTL_DEV,
-					CTL_OPTS_END };
+					CTL_FLAG("metadata-only", &x.metadata_only),
+					CTL_FLAG("oci", &x.oci), CTL_DEV, CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -368,7 +262,9 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 			cmd,
 			"a checkpoint and a target are wanted: ID, and DIR, FILE.tar, FILE.tgz or - for a tar on standard output");
 	x.target = args.argv[1];
-	x.to_stdout = !strcmp(x.target, "-");
+	if (x.oci && x.metadata_only)
+		return ctl_usage(cmd, "an image without memory pages restores nothing: leave out --oci or --metadata-only");
+	x.to_stdout = !x.oci && !strcmp(x.target, "-");
 	x.packed = x.to_stdout || ctl_archive_name(x.target);
 	if (x.to_stdout && (args.json || isatty(STDOUT_FILENO)))
 		return ctl_usage(
@@ -389,11 +285,13 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_export = {
 	"export",
-	"[DEV] ID|DIRECTORY DIR|FILE.tar|FILE.tgz|- [--flatten]",
-	"a checkpoint as a plain CRIU image directory or archive of one",
+	"[DEV] ID|DIRECTORY DIR|FILE.tar|FILE.tgz|-|--oci DIR[:TAG] [--flatten]",
+	"a checkpoint as a plain CRIU image directory, archive of one, or OCI image",
 	"  ID may be the beginning of one, or a directory that holds a handle\n"
 	"  DIR is new or empty; FILE.tgz (or .tar.gz) is compressed; - is a tar archive on standard output\n"
 	"  --flatten       write an incremental checkpoint as if it had been dumped in full\n"
+	"  --oci           an image in an OCI layout, for registries; DIR may have others already. TAG is latest, if not given.\n"
+	"                  Each parent is a layer of its own\n"
 	"  --metadata-only leave out the images of memory pages\n" CTL_DEV_HELP,
 	cmd_export,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* import: makes a checkpoint from a plain CRIU image directory, in the order of a dump */
+/* import: makes a checkpoint from a plain CRIU image directory, an archive or an OCI image, in the order of a dump */
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -91,7 +91,7 @@ static int open_both(struct import *x, const char *spec, const char *handle, str
 	if (x->join)
 		ret = import_join_open(x, spec, err);
 	else
-		ret = ctl_archive_name(x->path) && !ctl_is_dir(x->path) ?
+		ret = x->archive >= 0 || (ctl_archive_name(x->path) && !ctl_is_dir(x->path)) ?
 			      import_archive_scan(x, err) :
 			      import_scan(x, err);
 	if (!ret && handle)
@@ -189,6 +189,14 @@ static void default_container(struct import *x)
 		 base ? base + 1 : path);
 }
 
+void import_end(struct import *x)
+{
+	zns_save_end(&x->v);
+	zns_session_close(&x->s);
+	import_join_fini(x);
+	import_fini(x);
+}
+
 static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	struct import x = { .s = ZNS_SESSION_INIT,
@@ -199,6 +207,9 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const char *handle = NULL, *container = "";
+	struct import_levels *levels = NULL;
+	const struct import *newest = &x;
+	bool oci = false;
 	double seconds;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_TEXT("container", &container),
@@ -206,6 +217,7 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 					CTL_TEXT("admission", &x.admission),
 					CTL_TEXT("handle", &handle),
 					CTL_FLAG("join", &x.join),
+					CTL_FLAG("oci", &oci),
 					CTL_TEXT("parent", &x.parent_id),
 					CTL_DEV,
 					CTL_OPTS_END };
@@ -220,37 +232,43 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 		ctl_take_dev(&args);
 	if (args.argc != 1 || !*args.argv[0])
 		return ctl_usage(
-			cmd, "one image directory, or an archive of one (.tar, .tgz), is wanted");
+			cmd, "one image directory, an archive of one (.tar, .tgz), or --oci DIR[:TAG] is wanted");
 	if (x.join && (handle || x.container[0]))
 		return ctl_usage(
 			cmd,
 			"--join goes to the checkpoint that the directory's handle names: no --handle, no --container");
 	x.path = args.argv[0];
+	if (oci && (x.join || x.parent_id))
+		return ctl_usage(
+			cmd,
+			"an OCI image has its parents with it: leave out --join and --parent, or --oci");
 	if (x.join && ctl_archive_name(x.path) && !ctl_is_dir(x.path))
 		return ctl_usage(cmd,
 				 "--join takes the directory that has the handle, not an archive");
-	if (!x.join)
+	if (!x.join && !oci)
 		default_container(&x);
 	ctl_progress_start(&x.prog, "import", 0);
-	ret = run(&x, args.dev, handle, &err);
+	ret = oci ? import_oci(&x, args.dev, handle, run, &levels, &err) :
+		    run(&x, args.dev, handle, &err);
+	if (oci && !ret)
+		newest = import_oci_last(levels);
 	seconds = ctl_progress_end(&x.prog);
-	ret = ret ? ctl_fail(cmd, &err) : print(&x, handle, args.json, seconds);
-	zns_save_end(&x.v);
-	zns_session_close(&x.s);
-	import_join_fini(&x);
-	import_fini(&x);
+	ret = ret ? ctl_fail(cmd, &err) : print(newest, handle, args.json, seconds);
+	import_oci_end(levels);
+	import_end(&x);
 	return ret;
 }
 
 const struct ctl_cmd command_import = {
 	"import",
-	"[DEV] DIR|FILE.tar|FILE.tgz [OPTIONS]",
-	"a plain CRIU image directory, or archive of one, becomes a checkpoint on zones",
+	"[DEV] DIR|FILE.tar|FILE.tgz|--oci DIR[:TAG] [OPTIONS]",
+	"a plain CRIU image directory, archive of one, or OCI image becomes a checkpoint on zones",
 	"  --container NAME  whose checkpoint it is; otherwise the directory's or archive's name\n"
 	"  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
 	"  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
 	"  --handle NEWDIR   write a handle there, to restore from\n"
 	"  --parent ID       of an incremental dump: the checkpoint that its parent was imported as\n"
+	"  --oci             the image of a tag in an OCI layout, as export --oci or skopeo copy writes it, with its parents\n"
 	"  --join            DIR is a page server's, with the sender's other images copied into it: add these images\n"
 	"                    to the checkpoint that has the pages\n" CTL_DEV_HELP,
 	cmd_import,

@@ -25,6 +25,8 @@ struct import {
 	const char *path; /* as given */
 	int dir; /* -1: an archive, */
 	int archive; /* or -1 */
+	const char *inside; /* the directory in the archive that counts; NULL: its top */
+	bool empty; /* the archive has no checkpoint there */
 	struct stat archive_st;
 	struct import_file *files;
 	size_t nr_files, nr_skipped;
@@ -76,6 +78,19 @@ void import_fini(struct import *x);
 /* import_archive.c: the same for an archive: list, then read. */
 int import_archive_scan(struct import *x, struct zns_err *err);
 int import_read_archive(struct import *x, struct zns_err *err);
+
+/*
+ * import_oci.c: the checkpoints of an OCI image, the parents first. @model has the options; @one
+ * imports what is prepared. import_oci_last is the newest, after success.
+ */
+struct import_levels;
+int import_oci(const struct import *model, const char *spec, const char *handle,
+	       int (*one)(struct import *x, const char *spec, const char *handle,
+			  struct zns_err *err),
+	       struct import_levels **out, struct zns_err *err);
+const struct import *import_oci_last(const struct import_levels *v);
+void import_oci_end(struct import_levels *v);
+void import_end(struct import *x);
 
 /* import_join.c: finds the existing checkpoint, connects and opens the device. @spec may be
  * NULL. */

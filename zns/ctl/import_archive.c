@@ -91,15 +91,18 @@ int import_archive_scan(struct import *x, struct zns_err *err)
 	struct ctl_unpack *u = NULL;
 	struct found f = { false };
 	struct ctl_entry e;
-	int ret = open_archive(x, err), more = 0;
+	int ret = x->archive < 0 ? open_archive(x, err) : 0, more = 0;
 
 	if (!ret)
 		ret = ctl_unpack_open(x->archive, x->path, &u, err);
+	if (!ret)
+		ctl_unpack_inside(u, x->inside);
 	while (!ret && (more = ctl_unpack_next(u, &e, err)) > 0)
 		ret = list_one(x, u, &e, &f, err);
 	ctl_unpack_close(u);
 	if (!ret && more < 0)
 		ret = more;
+	x->empty = !f.inventory;
 	if (!ret && !f.inventory)
 		ret = zns_fail(
 			err, -EINVAL,
@@ -124,6 +127,8 @@ int import_read_archive(struct import *x, struct zns_err *err)
 	size_t n = 0;
 	int ret = ctl_unpack_open(x->archive, x->path, &u, err), more = 0;
 
+	if (!ret)
+		ctl_unpack_inside(u, x->inside);
 	while (!ret && (more = ctl_unpack_next(u, &e, err)) > 0) {
 		if (!import_is_image(e.name))
 			continue;

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_EXPORT_H
+#define ZNS_CTL_EXPORT_H
+/* Shared by cmd_export.c (the command, a directory) and export_pack.c (an archive, an OCI image). */
+#include "archive.h"
+#include "ctl.h"
+#include "outdir.h"
+#include "zns/flat.h"
+
+#define EXPORT_CHUNK MIB(16) /* between two progress reports; also an archive's buffer */
+
+struct export {
+	struct ctl_hold h;
+	ZnsPb__Response *answer; /* the records of the chain */
+	struct zns_chain *chain;
+	struct zns_flat *flat; /* not NULL: the chain is merged into one checkpoint */
+	struct ctl_progress prog;
+	const char *target;
+	struct ctl_outdir out;
+	bool packed, to_stdout, oci, flatten, metadata_only;
+	uint32_t done; /* images written so far */
+	uint64_t bytes; /* bytes of these images */
+	char digest[80]; /* of the OCI image */
+};
+
+/* The number of directories to write. */
+uint32_t export_levels(const struct export *x);
+const ZnsPb__Manifest *export_level(const struct export *x, uint32_t level);
+uint64_t export_size(const struct export *x, uint32_t level, uint32_t image);
+int export_read(struct export *x, uint32_t level, uint32_t image, uint64_t off, uint8_t *buf,
+		size_t len, struct zns_err *err);
+/* What composed images consist of is theirs. --metadata-only leaves memory pages out: crit and
+ * checkpointctl only read the pagemaps. */
+bool export_leaves_out(const struct export *x, uint32_t level, uint32_t image);
+/*
+ * Where the images of a level go, with a slash at the end. In an OCI image each level has a
+ * directory of its own, whatever it is exported with: its layer is then always the same.
+ */
+void export_prefix(const struct export *x, uint32_t level, char *out, size_t len);
+/* The target of its link `parent`. false: it has none. */
+bool export_link(const struct export *x, uint32_t level, char *out, size_t len);
+
+/* export_pack.c */
+int export_to_archive(struct export *x, struct zns_err *err);
+int export_to_oci(struct export *x, struct zns_err *err);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A checkpoint as tar: an archive, or the layers of an OCI image */
+#include <fcntl.h>
+#include <string.h>
+#include "export.h"
+#include "oci.h"
+#include "zns/crypt.h"
+#include "zns/safeopen.h"
+
+/* ---- an archive ---- */
+
+static int image_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint32_t n,
+			    uint8_t *buf, struct zns_err *err)
+{
+	const char *image = export_level(x, level)->images[n]->name;
+	uint64_t size = export_size(x, level, n);
+	char name[512];
+	int ret;
+
+	export_prefix(x, level, name, sizeof(name));
+	snprintf(name + strlen(name), sizeof(name) - strlen(name), "%s", image);
+	ret = ctl_pack_file(p, name, size, err);
+	for (uint64_t off = 0; off < size && !ret; off += EXPORT_CHUNK) {
+		size_t len = zns_min(EXPORT_CHUNK, size - off);
+
+		ret = export_read(x, level, n, off, buf, len, err);
+		if (!ret)
+			ret = ctl_caught(err);
+		if (!ret)
+			ret = ctl_pack_data(p, buf, len, err);
+		ctl_progress_add(&x->prog, len);
+	}
+	return ret;
+}
+
+static int level_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
+			    struct zns_err *err)
+{
+	char name[160], to[128];
+	int ret = 0;
+
+	for (uint32_t n = 0; n < export_level(x, level)->n_images && !ret; n++) {
+		if (export_leaves_out(x, level, n))
+			continue;
+		ret = image_to_archive(x, p, level, n, buf, err);
+		x->done++;
+		x->bytes += export_size(x, level, n);
+	}
+	if (ret || !export_link(x, level, to, sizeof(to)))
+		return ret;
+	export_prefix(x, level, name, sizeof(name));
+	strcat(name, "parent");
+	return ctl_pack_link(p, name, to, err);
+}
+
+static int write_archive(struct export *x, int fd, struct zns_err *err)
+{
+	cleanup_free uint8_t *buf = malloc(EXPORT_CHUNK);
+	struct ctl_pack *p = NULL;
+	int ret = buf ? 0 : zns_fail_sys(err, -ENOMEM, "buffer");
+
+	if (!ret)
+		ret = ctl_pack_open(fd, x->to_stdout ? "-" : x->target,
+				    x->h.c->created_ns / 1000000000, &p, err);
+	for (uint32_t l = 0; !ret && l < export_levels(x); l++)
+		ret = level_to_archive(x, p, l, buf, err);
+	return ctl_pack_close(p, ret, err);
+}
+
+/* It has another name until it is whole. */
+int export_to_archive(struct export *x, struct zns_err *err)
+{
+	char base[ZNS_BASE_MAX], part[ZNS_BASE_MAX];
+	cleanup_close int fd = -1, dir = -1;
+	int ret;
+
+	if (x->to_stdout)
+		return write_archive(x, STDOUT_FILENO, err);
+	dir = zns_open_parent(x->target, base, err);
+	if (dir < 0)
+		return dir;
+	if (!faccessat(dir, base, F_OK, AT_SYMLINK_NOFOLLOW))
+		return zns_fail(err, -EEXIST, "%s exists: name another file", x->target);
+	if (snprintf(part, sizeof(part), "%s.part", base) >= (int)sizeof(part))
+		return zns_fail_sys(err, -ENAMETOOLONG, "%s", x->target);
+	fd = zns_make_file(dir, part);
+	if (fd == -EEXIST)
+		return zns_fail(
+			err, -EEXIST,
+			"%s.part is there: another export writes it, or one was killed: remove it then",
+			x->target);
+	if (fd < 0)
+		return zns_fail_sys(err, fd, "cannot make %s.part", x->target);
+	ret = write_archive(x, fd, err);
+	if (!ret && fsync(fd))
+		ret = zns_fail_sys(err, -errno, "%s", x->target);
+	if (!ret && ((ret = zns_rename_new(dir, part, base)) || (ret = fsync(dir) ? -errno : 0)))
+		zns_fail_sys(err, ret, "%s", x->target);
+	if (ret)
+		unlinkat(dir, part, 0);
+	return ret;
+}
+
+/* ---- an OCI image ---- */
+
+/* The first bytes of a layer: the directories that its files are in. */
+static int layer_dirs(const struct export *x, struct ctl_pack *p, uint32_t level,
+		      struct zns_err *err)
+{
+	char name[160];
+	int ret = ctl_pack_dir(p, CTL_OCI_CHECKPOINTS, err);
+
+	export_prefix(x, level, name, sizeof(name));
+	return ret ? ret : ctl_pack_dir(p, name, err);
+}
+
+/* Level @level of the chain, or the link to its newest. */
+static int layer(struct export *x, struct ctl_oci *o, uint32_t level, bool link, uint8_t *buf,
+		 struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *c = export_level(x, level)->checkpoint;
+	char id[ZNS_UUID_STR], to[128];
+	struct ctl_pack *p = NULL;
+	int ret = ctl_oci_layer(o, err);
+
+	if (ret < 0)
+		return ret;
+	zns_uuid_format(c->id.data, id);
+	ret = ctl_pack_open(ret, "-", c->created_ns / 1000000000, &p, err);
+	if (!ret)
+		ctl_pack_tee(p, ctl_oci_seen, o);
+	if (!ret && link) {
+		snprintf(to, sizeof(to), CTL_OCI_CHECKPOINTS "/%s", id);
+		ret = ctl_pack_link(p, CTL_OCI_LINK, to, err);
+	} else if (!ret) {
+		ret = layer_dirs(x, p, level, err);
+		if (!ret)
+			ret = level_to_archive(x, p, level, buf, err);
+	}
+	ret = ctl_pack_close(p, ret, err);
+	return ret ? ret : ctl_oci_layer_end(o, link ? NULL : id, err);
+}
+
+int export_to_oci(struct export *x, struct zns_err *err)
+{
+	cleanup_free uint8_t *buf = malloc(EXPORT_CHUNK);
+	const ZnsPb__Origin *origin = x->h.c->origin;
+	struct ctl_oci *o = NULL;
+	int ret = buf ? ctl_oci_open(x->target, &o, err) : zns_fail_sys(err, -ENOMEM, "buffer");
+
+	for (uint32_t l = ret ? 0 : export_levels(x); l-- > 0 && !ret;)
+		ret = layer(x, o, l, false, buf, err);
+	if (!ret)
+		ret = layer(x, o, 0, true, buf, err);
+	if (!ret)
+		ret = ctl_oci_publish(o, x->h.c->container, origin ? origin->kind : NULL,
+				      x->h.c->created_ns, x->digest, err);
+	ctl_oci_close(o);
+	return ret;
+}

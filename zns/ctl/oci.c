@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* See oci.h: names and digests. */
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include "ctl.h"
+#include "oci.h"
+
+#define TAG_MAX 128
+
+/* distribution-spec, "Pulling manifests": what a tag may be. */
+static bool is_tag(const char *tag)
+{
+	size_t n = strlen(tag);
+
+	return n && n <= TAG_MAX && *tag != '.' && *tag != '-' &&
+	       strspn(tag, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
+}
+
+int ctl_oci_parse(const char *where, struct ctl_oci_ref *out, struct zns_err *err)
+{
+	const char *colon = strchr(where, ':');
+
+	*out = (struct ctl_oci_ref){ .tag = colon ? colon + 1 : "latest" };
+	/* skopeo takes the first colon, so a directory with one could be no source for it */
+	if (!is_tag(out->tag) || colon == where)
+		return zns_fail(err, -EINVAL,
+				"%s is not DIR or DIR:TAG: a tag is letters, digits, _, . and -, a directory has no colon",
+				where);
+	out->dir = strndup(where, colon ? (size_t)(colon - where) : strlen(where));
+	return out->dir ? 0 : zns_fail_sys(err, -ENOMEM, "name");
+}
+
+bool ctl_oci_digest(const char *digest)
+{
+	return digest && !strncmp(digest, "sha256:", 7) && strlen(digest) == CTL_OCI_DIGEST - 1 &&
+	       strspn(digest + 7, "0123456789abcdef") == CTL_OCI_DIGEST - 8;
+}
+
+struct ctl_sha {
+	EVP_MD_CTX *ctx;
+	bool bad;
+};
+
+struct ctl_sha *ctl_sha_new(void)
+{
+	struct ctl_sha *s = calloc(1, sizeof(*s));
+
+	if (s)
+		s->ctx = EVP_MD_CTX_new();
+	if (s && s->ctx && EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL))
+		return s;
+	if (s)
+		EVP_MD_CTX_free(s->ctx);
+	free(s);
+	return NULL;
+}
+
+void ctl_sha_add(struct ctl_sha *s, const void *buf, size_t len)
+{
+	s->bad |= !EVP_DigestUpdate(s->ctx, buf, len);
+}
+
+/* "" is no digest, so nothing is taken for whole. */
+void ctl_sha_end(struct ctl_sha *s, char digest[CTL_OCI_DIGEST])
+{
+	uint8_t sum[EVP_MAX_MD_SIZE];
+
+	*digest = 0;
+	if (!s->bad && EVP_DigestFinal_ex(s->ctx, sum, NULL)) {
+		strcpy(digest, "sha256:");
+		for (unsigned int i = 0; i < 32; i++)
+			snprintf(digest + 7 + 2 * i, 3, "%02x", sum[i]);
+	}
+	EVP_MD_CTX_free(s->ctx);
+	free(s);
+}
