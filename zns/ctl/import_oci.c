@@ -17,11 +17,6 @@ struct level {
 	char inside[64], parent[ZNS_UUID_STR]; /* borrowed by x */
 };
 
-static void seen(void *arg, size_t bytes)
-{
-	ctl_progress_add(arg, bytes);
-}
-
 struct import_levels {
 	struct level *l; /* the newest last */
 	size_t nr, done; /* of them, imports that were begun */
@@ -34,7 +29,7 @@ static int open_level(struct level *l, const struct import *model, const struct 
 	l->x = *model;
 	l->x.v.s = &l->x.s;
 	l->x.inside = l->inside;
-	l->x.archive = ctl_oci_blob(i, l->layer, &l->x.archive_st, seen, &l->x.prog, err);
+	l->x.archive = ctl_oci_blob(i, l->layer, &l->x.archive_st, err);
 	return l->x.archive < 0 ? zns_wrap(err, "%s", model->path) : 0;
 }
 

@@ -63,7 +63,7 @@ struct ctl_oci_image {
 int ctl_oci_read(const char *where, struct ctl_oci_image *out, struct zns_err *err);
 /* Opens a blob, reads it once, and compares it with its digest. Returns the descriptor. */
 int ctl_oci_blob(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, struct stat *st,
-		 void (*seen)(void *arg, size_t bytes), void *arg, struct zns_err *err);
+		 struct zns_err *err);
 void ctl_oci_image_close(struct ctl_oci_image *i);
 
 /* ---- oci.c: what both use ---- */

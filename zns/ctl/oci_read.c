@@ -43,7 +43,7 @@ static int take(struct json_object *d, struct ctl_oci_layer *out, struct zns_err
 }
 
 int ctl_oci_blob(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, struct stat *st,
-		 void (*seen)(void *arg, size_t bytes), void *arg, struct zns_err *err)
+		 struct zns_err *err)
 {
 	int fd = zns_open_file(i->blobs, ctl_oci_digits(l->digest), st);
 	cleanup_free uint8_t *buf = malloc(CHUNK);
@@ -71,8 +71,6 @@ int ctl_oci_blob(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, s
 		else
 			ctl_sha_add(sha, buf, len);
 		off += len;
-		if (seen)
-			seen(arg, len);
 	}
 	if (sha)
 		ctl_sha_end(sha, digest);
@@ -96,7 +94,7 @@ static int read_json(const struct ctl_oci_image *i, const struct ctl_oci_layer *
 
 	if (l->size > MANIFEST_MAX)
 		return zns_fail(err, -EFBIG, "%s is no manifest: it is too long", l->digest);
-	fd = ctl_oci_blob(i, l, &st, NULL, NULL, err);
+	fd = ctl_oci_blob(i, l, &st, err);
 	if (fd < 0)
 		return fd;
 	ret = zns_read_fd(fd, MANIFEST_MAX, &text, &len);
