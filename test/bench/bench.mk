@@ -90,6 +90,13 @@ bench-crypt: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/crypt.py --report $(B)/report/bench-crypt
 
+# A checkpoint to a registry on this machine and back, beside skopeo alone.
+.PHONY: bench-registry
+bench-registry: deps
+	$(Q)$(call install,$(DEB_REGISTRY))
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/subject
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/registry_rates.py --bin $(B)/bin --subject $(B)/bench/subject --report $(B)/report/bench-registry $(BENCH_REGISTRY)
+
 # Small things, and many of them, beside stock CRIU; BENCH_SMALL="-n 5" and the like.
 .PHONY: bench-small
 bench-small: deps
