@@ -73,6 +73,7 @@ def accept_defects(scene):
     scene = scene(size=1)
     spec = drive(scene)
     code, said = lying(scene, spec, 'flush')
+    expect('a flush that lies: what failed', [c for c, r in said.items() if r == 'FAILED'], [])
     expect('a flush that lies', (code, said['flush']), (0, 'doubt'))
     code, said = lying(scene, spec, 'open')
     expect('limits that do not hold', (code, said['conformance, limit: too many active zones']), (1, 'FAILED'))

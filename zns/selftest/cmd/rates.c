@@ -13,19 +13,13 @@
 #define PIECE KIB(128) /* fits into any drive's buffer */
 #define TRIES 9
 
-static int by_value(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-/* Median of what a write of PIECE and its flush take, in the device's own time. */
+/* The least that a write of PIECE and its flush take, in the device's own time: a busy machine only
+ * adds to it. */
 static int write_and_flush(struct zns_dev *d, uint32_t zone, uint64_t piece, uint64_t *out_ns,
 			   struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = aligned_alloc(65536, PIECE);
-	uint64_t took[TRIES], x = 88172645463325252u;
+	uint64_t x = 88172645463325252u;
 	int ret = buf ? 0 : zns_fail(err, -ENOMEM, "no memory for a buffer");
 
 	for (size_t i = 0; !ret && i + 8 <= PIECE; i += 8) { /* nothing that a drive can squeeze */
@@ -47,11 +41,7 @@ static int write_and_flush(struct zns_dev *d, uint32_t zone, uint64_t piece, uin
 		}
 		if (!ret)
 			ret = zns_dev_flush(d, err);
-		took[i] = zns_dev_now_ns(d) - begin;
-	}
-	if (!ret) {
-		qsort(took, TRIES, sizeof(*took), by_value);
-		*out_ns = took[TRIES / 2];
+		*out_ns = zns_min(*out_ns, zns_dev_now_ns(d) - begin);
 	}
 	return ret;
 }
@@ -62,7 +52,7 @@ static void check_flush(struct selftest *s, struct zns_dev *d, uint32_t zone)
 			 d->geo.block_size * d->geo.block_size;
 	double needs_ms, took_ms;
 	struct zns_err err = ZNS_ERR_INIT;
-	uint64_t ns = 0;
+	uint64_t ns = UINT64_MAX;
 	int ret = piece ? write_and_flush(d, zone, piece, &ns, &err) :
 			  zns_fail(&err, -EINVAL, "its zones are too small");
 
