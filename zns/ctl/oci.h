@@ -3,7 +3,7 @@
 #define ZNS_CTL_OCI_H
 /*
  * Checkpoints as OCI images, in an image layout: a directory that skopeo, Podman and others know as
- * oci:DIR:TAG (OCI image-spec 1.1, image-layout.md, manifest.md, config.md). A layer is a plain tar
+ * oci:DIR:TAG (OCI image specification 1.1). A layer is a plain tar
  * of one checkpoint, in checkpoints/ID, whose link `parent` leads to its parent's directory. So a
  * parent's layer is the same in each image, and a registry has it once. The last layer is a link,
  * `checkpoint`, to the newest. The directory may be anybody's.
