@@ -24,7 +24,7 @@ probe() {
 	if [ "$rc" = 0 ]; then
 		check "$1: the stored map is the drive's" judge "$1" "$2"
 		judge "$1" "$2"
-	elif grep -qE 'not stored|doubt|too noisy|cannot tell' <<<"$out"; then
+	elif grep -qE 'nothing is stored|not stored|doubt|too noisy|cannot tell' <<<"$out"; then
 		pass "$1: refused, nothing is stored"
 	else
 		fail "$1: exit $rc: $(tail -2 <<<"$out")"
