@@ -10,6 +10,7 @@ Of each the test must fail with stock CRIU and pass with the patch. Zones have n
 import ctypes
 import mmap
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -23,6 +24,8 @@ BUILD = REPO / 'build' / 'upstream'
 ZONETESTS = REPO / 'test' / 'zonetests'
 AREA = 256 << 30            # its page map is 512 MiB
 MOST_RSS = 200 << 20
+KILLS = 200
+START_S = 0.06              # criu tests the kernel's features in this time
 
 
 def build(name):
@@ -97,7 +100,41 @@ def window_of_pagemap(criu):
     return code == 0 and rss < MOST_RSS
 
 
-TESTS = {'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers, 'window-of-pagemap': window_of_pagemap}
+def children_named_criu():
+    """Processes called criu that their parent has left to init or to this one."""
+    found = []
+    for stat in (p / 'stat' for p in Path('/proc').glob('[0-9]*')):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        if text[text.index('(') + 1:text.rindex(')')] == 'criu' and text[text.rindex(')') + 2] != 'Z':
+            found.append(int(stat.parent.name))
+    return found
+
+
+def feature_test_children(criu):
+    """criu is killed at any moment of its start; nothing of it may stay."""
+    before = set(children_named_criu())
+    left = set()
+    for _ in range(KILLS):
+        check = subprocess.Popen([criu, 'check', '--no-default-config'], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(random.uniform(0, START_S))
+        check.kill()
+        check.wait()
+        time.sleep(0.05)        # what dies with it has died
+        stay = set(children_named_criu()) - before
+        left |= stay
+        for pid in stay:
+            os.kill(pid, signal.SIGKILL)
+    print(f'    {len(left)} children left behind by {KILLS} that were killed')
+    return not left
+
+
+TESTS = {'feature-test-children': feature_test_children,
+         'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers,
+         'window-of-pagemap': window_of_pagemap}
 
 
 def main():
