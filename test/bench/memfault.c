@@ -1,22 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A process whose memory and mapped file are touched by command, for bench-memory.
- *   memfault MEBIBYTES FILE
+ *   memfault MEBIBYTES FILE [bare]
  * Lines on stdin, one answer each on stdout:
- *   touch N SEED        a page of each of N units of 64 KiB that are not in memory, and after each
- * a page of the file that is not: "touch ANON-NS... / FILE-NS..." walk N              all pages of
- * N neighbouring units that are not in memory: "walk UNITS NS" race N THREADS      N units by
- * several threads at once: "race N NS" alone N SEED GAP    as touch, without the file, GAP
- * microseconds between two check               all of it: "check WRONG"
+ *
+ * - touch N SEED: a page of each of N units of 64 KiB that are not in memory, and after each a page
+ *   of the file that is not: "touch ANON-NS... / FILE-NS..."
+ * - walk N: all pages of N neighbouring units that are not in memory: "walk UNITS NS"
+ * - race N THREADS: N units by several threads at once: "race N NS"
+ * - alone N SEED GAP: as touch, without the file, GAP microseconds between two
+ * - check: all of it: "check WRONG"
+ *
+ * With "bare" nobody needs to attach: a second process answers the faults of its memory from the
+ * file by the fewest calls there can be. No pager in user space is faster than that one.
  */
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -181,13 +191,54 @@ static void race(unsigned n, unsigned threads)
 	free(at);
 }
 
+/* Wait, read the page, put it in: what each pager must do. */
+static void answer(int uffd, int fd, uint8_t *page)
+{
+	struct uffd_msg msg;
+
+	while (read(uffd, &msg, sizeof(msg)) == sizeof(msg)) {
+		uint64_t to = msg.arg.pagefault.address & -(uint64_t)PAGE;
+		struct uffdio_copy c = { .dst = to, .src = (uintptr_t)page, .len = PAGE };
+
+		if (pread(fd, page, PAGE, (off_t)(to - (uintptr_t)mem)) != PAGE ||
+		    ioctl(uffd, UFFDIO_COPY, &c))
+			break;
+	}
+	perror("bare: a fault is not answered");
+	kill(getppid(), SIGKILL);
+	exit(1);
+}
+
+static int bare(const char *file)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .range = { (uintptr_t)mem, units * UNIT },
+				       .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	int fd = open(file, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	void *page;
+
+	if (uffd < 0 || fd < 0 || ioctl(uffd, UFFDIO_API, &api) ||
+	    posix_memalign(&page, PAGE, PAGE))
+		return -1;
+	memset(page, 0, PAGE);
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		answer(uffd, fd, page);
+	}
+	if (madvise(mem, units * UNIT, MADV_DONTNEED) || ioctl(uffd, UFFDIO_REGISTER, &reg))
+		return -1;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	bool is_bare = argc == 4 && !strcmp(argv[3], "bare");
 	char line[128];
 	unsigned n, m;
 	int fd;
 
-	if (argc != 3)
+	if (argc != 3 && !is_bare)
 		return 2;
 	units = strtoull(argv[1], NULL, 10) << 4;
 	seed = 1;
@@ -208,6 +259,8 @@ int main(int argc, char **argv)
 	map = mmap(NULL, units * UNIT, PROT_READ, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED || madvise(map, units * UNIT, MADV_RANDOM))
 		return 1;
+	if (is_bare && bare(argv[2]))
+		return 1;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("ready\n");
 	while (fgets(line, sizeof(line), stdin)) {
@@ -216,6 +269,8 @@ int main(int argc, char **argv)
 		if (sscanf(line, "touch %u %llu", &n, &s) == 2) {
 			seed = s;
 			posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+			if (is_bare)
+				madvise(mem, units * UNIT, MADV_DONTNEED);
 			touches(n, true, 300);
 		} else if (sscanf(line, "alone %u %llu %u", &n, &s, &m) == 3) {
 			seed = s;

@@ -134,9 +134,10 @@ static inline void finish(struct scene *s, unsigned int threads, bool while_runn
 		      (unsigned long)s->r->rounds, (unsigned long)s->r->forks,
 		      (unsigned long)s->r->moves, (unsigned long)s->r->removals);
 	if (s->r->wrong)
-		print_message("the first wrong one in round %lu: page %u, written as %u, begins with %lx\n",
-			      (unsigned long)s->r->first.round, s->r->first.nr, s->r->first.seq,
-			      (unsigned long)s->r->first.found);
+		print_message(
+			"the first wrong one in round %lu: page %u, written as %u, begins with %lx\n",
+			(unsigned long)s->r->first.round, s->r->first.nr, s->r->first.seq,
+			(unsigned long)s->r->first.found);
 	assert_int_equal(s->r->wrong, 0);
 	munmap(s->r, sizeof(*s->r));
 	shelf_close(&s->shelves);

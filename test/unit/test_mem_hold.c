@@ -132,7 +132,7 @@ static void holding(const char *root, void (*hold)(struct play *s, const char *d
 		hold(&s, dir, false);
 	}
 	play_attach(&s);
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 3 || (i < 6 && !seen); i++) {
 		uint64_t rounds;
 
 		await_out(&s, 50);

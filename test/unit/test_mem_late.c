@@ -8,11 +8,9 @@
 #include "mem_life.h"
 
 /* A piece goes and comes back, and is written at once: free() and malloc(). */
-static void replace_some(struct life *l)
+static void renew(struct life *l, uint32_t nr, uint32_t n, uint32_t gone_us)
 {
-	uint32_t nr = roll(&l->seed) % (PAGES - 128), n = 1 + roll(&l->seed) % 128;
-
-	if (munmap(page_of(l, nr), n * PAGE) ||
+	if (munmap(page_of(l, nr), n * PAGE) || (gone_us && usleep(gone_us)) ||
 	    mmap(page_of(l, nr), n * PAGE, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		_exit(9);
@@ -21,6 +19,13 @@ static void replace_some(struct life *l)
 		page_write(page_of(l, i), i, l->seq);
 		l->r->seq[l->self][i] = l->seq;
 	}
+}
+
+static void replace_some(struct life *l)
+{
+	uint32_t nr = roll(&l->seed) % (PAGES - 128);
+
+	renew(l, nr, 1 + roll(&l->seed) % 128, 0);
 }
 
 /* The area is split at one place at a time: what is behind it is read-only. */
@@ -148,21 +153,97 @@ static void two_threads(struct report *r)
 	_exit(0);
 }
 
-#define LATE "29@400" /* microseconds, whenever the kernel has something to tell */
+/*
+ * Memory that is new, so that nobody has registered it, loses a piece. A moment later there is
+ * other memory. Its borders are not those of units.
+ */
+static void holed(struct report *r)
+{
+	struct life l = { .r = r, .seed = 5 };
 
-enum program { SPLITS, REPLACES, TWO_THREADS };
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	begin_life(&l);
+	r->ready = 1;
+	while (!r->go)
+		usleep(1000);
+	while (!r->stop) {
+		uint32_t nr = roll(&l.seed) % (PAGES - 512);
+
+		renew(&l, nr, 512, 0);
+		for (int i = 0; i < 4; i++) {
+			usleep(roll(&l.seed) % 2000);
+			renew(&l, nr + roll(&l.seed) % 384, 1 + roll(&l.seed) % 128,
+			      roll(&l.seed) % 4000);
+		}
+		for (int i = 0; i < 200; i++)
+			check(&l, roll(&l.seed) % PAGES);
+		r->rounds++;
+	}
+	check_all(&l);
+	r->done++;
+	while (r->stop < 2)
+		usleep(1000);
+	check_all(&l);
+	_exit(0);
+}
+
+/* Pieces up to the end of a unit are given back, and written again: free() and malloc(), too. */
+static void trim(struct report *r)
+{
+	struct life l = { .r = r, .seed = 5 };
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	begin_life(&l);
+	r->ready = 1;
+	while (!r->stop) {
+		uint8_t *at = l.mem + (16 + roll(&l.seed) % (PAGES - 32)) * PAGE;
+		uint32_t n = 1 + roll(&l.seed) % 15;
+		uint32_t nr = (uint32_t)((at - l.mem) - (uintptr_t)at % ZNS_PAGES_UNIT) / PAGE - n;
+
+		if (madvise(page_of(&l, nr), n * PAGE, MADV_DONTNEED))
+			_exit(9);
+		l.seq = l.seq % 0xffffff + 1;
+		for (uint32_t i = nr; i < nr + n; i++) {
+			r->seq[0][i] = 0;
+			check(&l, i);
+			page_write(page_of(&l, i), i, l.seq);
+			r->seq[0][i] = l.seq;
+		}
+		check(&l, roll(&l.seed) % PAGES);
+		r->rounds++;
+	}
+	check_all(&l);
+	r->done++;
+	while (r->stop < 2)
+		usleep(1000);
+	check_all(&l);
+	_exit(0);
+}
+
+enum program { SPLITS, REPLACES, TWO_THREADS, HOLED, TRIMS, TRIMS_RING };
+
+/* microseconds: whenever the kernel has something to tell, when an area was looked at, when units
+ * were dropped */
+static const char *const late[] = {
+	[SPLITS] = "29@400", [HOLED] = "30@2000", [TRIMS] = "31@3000", [TRIMS_RING] = "31@3000"
+};
 
 static void starve(struct scene *s, enum program which, const char *without, uint64_t units)
 {
 	*s = (struct scene){ .r = common(sizeof(struct report)) };
 
 	setenv("ZNS_MEM_WITHOUT", without, 1);
-	if (which == SPLITS)
-		setenv("ZNS_MEM_LATE", LATE, 1);
+	if (which < ZNS_ARRAY_SIZE(late) && late[which])
+		setenv("ZNS_MEM_LATE", late[which], 1);
+	setenv("ZNS_MEM_RING", which == TRIMS_RING ? "1" : "0", 1);
 	shelf_open(&s->shelves, &s->store);
 	s->pid = fork();
 	if (!s->pid && which == TWO_THREADS)
 		two_threads(s->r);
+	if (!s->pid && which == HOLED)
+		holed(s->r);
+	if (!s->pid && which >= TRIMS)
+		trim(s->r);
 	if (!s->pid)
 		split(s->r, which == REPLACES);
 	while (!s->r->ready)
@@ -176,6 +257,7 @@ static void starve(struct scene *s, enum program which, const char *without, uin
 		usleep(10000);
 	unsetenv("ZNS_MEM_WITHOUT");
 	unsetenv("ZNS_MEM_LATE");
+	setenv("ZNS_MEM_RING", "0", 1);
 }
 
 /* Without the rule there are wrong pages, as a rule at once. */
@@ -201,14 +283,14 @@ static void must_show(enum program which, const char *rule)
 	fail_msg("nothing is wrong without rule %s", rule);
 }
 
-/* From Linux 6.17 on the kernel tells again. */
-static bool tells_again(void)
+/* Linux 6.@want or newer */
+static bool is_six(unsigned int want)
 {
 	struct utsname u;
 	unsigned int major = 0, minor = 0;
 
 	return !uname(&u) && sscanf(u.release, "%u.%u", &major, &minor) == 2 &&
-	       (major > 6 || (major == 6 && minor >= 17));
+	       (major > 6 || (major == 6 && minor >= want));
 }
 
 static __attribute__((unused)) void splitting(void **state)
@@ -217,7 +299,7 @@ static __attribute__((unused)) void splitting(void **state)
 
 	starve(&s, SPLITS, "23", 2000); /* by its ring */
 	finish(&s, 1, false);
-	if (tells_again())
+	if (is_six(17)) /* the kernel tells again */
 		must_show(SPLITS, "23,24");
 }
 
@@ -237,6 +319,31 @@ static __attribute__((unused)) void taking(void **state)
 	starve(&s, TWO_THREADS, "99", 3000);
 	finish(&s, 1, false);
 	must_show(TWO_THREADS, "25");
+}
+
+static __attribute__((unused)) void holes(void **state)
+{
+	struct scene s;
+
+	starve(&s, HOLED, "99", 600);
+	finish(&s, 1, false);
+	setenv("ZNS_MEM_REFUSED", "4", 1); /* by the list of areas, as before Linux 6.11 */
+	starve(&s, HOLED, "99", 600);
+	finish(&s, 1, false);
+	unsetenv("ZNS_MEM_REFUSED");
+	if (is_six(3)) /* before, what is protected at once is one area */
+		must_show(HOLED, "26");
+}
+
+static __attribute__((unused)) void trimming(void **state)
+{
+	struct scene s;
+
+	for (enum program how = TRIMS; how <= TRIMS_RING; how++) {
+		starve(&s, how, "99", 200);
+		finish(&s, 1, false);
+		must_show(how, "27");
+	}
 }
 
 static bool is_partly_out(void *mem)
@@ -387,8 +494,9 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 #ifndef __SANITIZE_ADDRESS__ /* minutes; and it has memory of its own */
-		cmocka_unit_test(splitting), cmocka_unit_test(replacing), cmocka_unit_test(taking),
-		cmocka_unit_test(going),
+		cmocka_unit_test(splitting),  cmocka_unit_test(replacing),
+		cmocka_unit_test(taking),     cmocka_unit_test(holes),
+		cmocka_unit_test(going),      cmocka_unit_test(trimming),
 #endif
 		cmocka_unit_test(restarting),
 	};

@@ -7,6 +7,11 @@
 #include "../../zns/mem/mem.h"
 #include "mem_fixture.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
 #define KIDS_MAX 512U
 #define OWN 256U /* pages of the program: 1 MiB */
 #define PATIENCE_S 40
@@ -335,10 +340,11 @@ static void killed_by_leaving(void **state)
 
 	setenv("ZNS_MEM_REFUSED", "3", 1);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++) {
-		/* the last one leaves: nobody is forked meanwhile */
+		/* the last one leaves: nobody is forked meanwhile, unless a sanitizer's own memory
+		 * was read back, and that was the unit at which the pager was killed */
 		struct scene s = { .kids = FEW_PLACES, .quiet = true, .get_us = 10000 };
 
-		many(&s, at[i], 0);
+		many(&s, at[i], SANITIZED);
 	}
 	unsetenv("ZNS_MEM_REFUSED");
 }

@@ -2,6 +2,7 @@
 /* What programs do with their memory while most of it is on zones: each page is right afterwards.
  */
 #include <spawn.h>
+#include <sys/rseq.h>
 #include "mem_reach.h"
 
 #define MANY 2048U /* pages: 8 MiB */
@@ -469,6 +470,45 @@ static void without_rights(void **state)
 	play_end(&s);
 }
 
+/* ---- nothing to do ---- */
+
+/* The kernel writes into its restartable sequence each time that it goes on. */
+static void asleep(struct talk *t)
+{
+	void *of_libc = (uint8_t *)__builtin_thread_pointer() + __rseq_offset;
+	uint8_t *mem = fresh(MANY);
+
+	fill_pages(mem, MANY, 1);
+	if (syscall(SYS_rseq, of_libc, 32, RSEQ_FLAG_UNREGISTER, RSEQ_SIG) ||
+	    syscall(SYS_rseq, mem, 32, 0, RSEQ_SIG))
+		_exit(9);
+	t->done = 1;
+	for (;;)
+		pause();
+}
+
+/* In stops what the stopped thread needs stays. It is not copied again and again for that. */
+static void stays(void **state)
+{
+	static struct play s;
+	uint64_t put;
+
+	play_begin(&s, asleep);
+	play_attach(&s);
+	await_bytes_out(&s, 0, MOST);
+	do {
+		put = s.shelves.s->next;
+		usleep(1000000);
+	} while (s.shelves.s->next > put + 1);
+	put = s.shelves.s->next;
+	for (uint64_t i = 0; i < 20; i++) {
+		zns_mem_limit(s.m, MIB(1) - i * PAGE); /* a turn of eviction */
+		usleep(150000);
+	}
+	assert_in_range(s.shelves.s->next - put, 0, 1);
+	play_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -479,7 +519,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(protecting),     cmocka_unit_test(advising),
 		cmocka_unit_test(thousands),      cmocka_unit_test(sharing),
 		cmocka_unit_test(not_copied),     cmocka_unit_test(dying),
-		cmocka_unit_test(without_rights),
+		cmocka_unit_test(without_rights), cmocka_unit_test(stays),
 	};
 
 	if (argc > 1 && !strcmp(argv[1], "executed"))

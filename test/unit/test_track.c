@@ -30,12 +30,6 @@ static void fill(char *at, size_t nr, char first)
 		memset(at + i * PAGE, (char)(first + i), PAGE);
 }
 
-static void need(bool ok)
-{
-	if (!ok)
-		_exit(3);
-}
-
 /*
  * What happens to a process between a copy and the final scan. @changed: pages at BASE (a bit each)
  * of which the copy must not count; @kept: of which it must; @guards: guard pages.

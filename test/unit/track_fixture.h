@@ -383,4 +383,82 @@ static inline bool look_at_kernel(void)
 	return kernel.tracker != ZNS_TRACKER_NONE;
 }
 
+/* ---- a process that must not notice ---- */
+
+#define STOPS TIMES(12) /* of a process that is to notice none of them */
+
+static inline void need(bool ok)
+{
+	if (!ok)
+		_exit(3);
+}
+
+/* Stop it again and again: registers are exchanged by zns_track_new(), all threads stopped by the
+ * barrier. */
+static inline void disturb(pid_t pid, int times)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_spans copy = { 0 };
+
+	for (int i = 0; i < times; i++) {
+		struct zns_track *k;
+
+		if (zns_track_new(pid, &kernel, &k, &err) || zns_track_arm(k, &copy, &err) ||
+		    zns_track_barrier(k, &err))
+			fail_msg("%s", err.msg);
+		zns_track_free(k);
+	}
+	zns_spans_free(&copy);
+}
+
+static inline uint64_t *shared_words(void)
+{
+	uint64_t *m = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(m, MAP_FAILED);
+	return m;
+}
+
+/* What the one before had begun may not have ended yet: busy. */
+static inline void track_for_ever(pid_t pid)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_spans copy = { 0 };
+	struct zns_track *k;
+	int ret;
+
+	for (;;) {
+		ret = zns_track_new(pid, &kernel, &k, &err);
+		if (ret == -EBUSY)
+			continue;
+		if (ret || zns_track_arm(k, &copy, &err) ||
+		    (zns_track_barrier(k, &err) && err.code != -EBUSY)) {
+			print_error("%s\n", err.msg);
+			_exit(1);
+		}
+		zns_track_free(k);
+	}
+}
+
+static inline pid_t tracker_beside(pid_t pid)
+{
+	pid_t p = fork();
+
+	assert_true(p >= 0);
+	if (!p) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		track_for_ever(pid);
+	}
+	return p;
+}
+
+static inline void kill_tracker(pid_t p)
+{
+	int status;
+
+	kill(p, SIGKILL);
+	assert_int_equal(waitpid(p, &status, 0), p);
+	assert_true(WIFSIGNALED(status));
+}
+
 #endif

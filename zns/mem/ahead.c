@@ -133,7 +133,8 @@ void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, en
 	struct zns_pages_ref ref;
 	uint64_t word = u->word;
 
-	if (STATE(word) != U_ZONE || m->end)
+	/* going to rest: it would come back behind the evictor */
+	if (STATE(word) != U_ZONE || m->end || !hiber_goes_on(m, HIBER_AWAKE))
 		return;
 	if (kind == FETCH) {
 		if (!has_room(m) || unit_load(p, u, base, buf, true, NULL))

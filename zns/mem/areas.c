@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "../track/maps.h"
 #include "mem.h"
 #include "zns/grow.h"
 
@@ -51,12 +50,38 @@ int place_now(const struct proc *p, uint64_t addr, struct place *a)
 {
 	struct area_arg q = { .size = sizeof(q), .addr = addr };
 
+	if (mem_refused(REFUSED_QUERY))
+		return 0;
 	if (ioctl(p->maps, AREA_IOCTL, &q))
 		return errno == ENOTTY ? 0 : -errno;
 	if (q.area_flags & AREA_SHARED || q.inode)
 		return -ESTALE;
 	*a = (struct place){ q.start, q.end };
 	return 0;
+}
+
+int place_read(const struct proc *p, uint64_t addr, struct areas *all, struct place *a)
+{
+	int ret;
+
+	*a = (struct place){ 0 };
+	ret = place_now(p, addr, a);
+	if (ret || a->end)
+		return ret;
+	ret = all->nr ? 0 : areas_read(p->maps, all, NULL);
+	for (size_t i = 0; i < all->nr && !ret; i++)
+		if (all->a[i].start <= addr && addr < all->a[i].end) {
+			*a = (struct place){ all->a[i].start, all->a[i].end };
+			return all->a[i].shared || all->a[i].file ? -ESTALE : 0;
+		}
+	return ret ? ret : -ENOENT;
+}
+
+bool place_is_one(const struct proc *p, uint64_t start, uint64_t end, struct areas *all)
+{
+	struct place at;
+
+	return !place_read(p, start, all, &at) && end <= at.end;
 }
 
 struct locks {

@@ -80,7 +80,8 @@ static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 			continue;
 		}
 		r->p->hand = base + UNIT;
-		if ((STATE(u->word) != U_RES && STATE(u->word) != U_CLEAN) || !is_old(u, m->age_ms))
+		if ((STATE(u->word) != U_RES && STATE(u->word) != U_CLEAN) ||
+		    !is_old(u, m->age_ms) || dropping_never(r->p, base))
 			continue;
 		r->v[r->nr++] = (struct victim){ .u = u,
 						 .base = base,

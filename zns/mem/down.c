@@ -123,7 +123,7 @@ static int one(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 		}
 	}
 	mem_places_free(&l);
-	if (p->rest.nr)
+	if (p->rest)
 		mem_warn(m, "process %d is frozen or stopped: not all of it is on zones", p->pid);
 	if (w.error == -ESRCH)
 		return 0;

@@ -7,7 +7,6 @@
  * pages in stops of all its threads, which take longer. We hear only of what is registered: an area
  * that is new to us, or smaller than it was, may have been here and gone many times.
  */
-#include <string.h>
 
 #include "mem.h"
 #include "zns/grow.h"
@@ -45,10 +44,60 @@ bool dropping_in_stops(const struct proc *p)
 	return p->by_stops || (dropping_warily(p) && !mem_without(RULE_UNMAPPED));
 }
 
+bool dropping_alone(const struct proc *p)
+{
+	return dropping_warily(p) && !mem_without(RULE_ALONE);
+}
+
+bool dropping_never(const struct proc *p, uint64_t base)
+{
+	return p->own.start < base + UNIT && p->own.end > base && dropping_in_stops(p);
+}
+
 void dropping_are(struct proc *p, const struct range *range, unsigned int nr)
 {
-	memcpy(p->dropping, range, nr * sizeof(*range));
+	for (unsigned int i = 0; i < nr; i++)
+		p->dropping[i] = range[i];
 	p->nr_dropping = nr;
+	p->ring_end = 0;
+}
+
+void dropping_by_ring(struct proc *p)
+{
+	p->ring_end = ring_end(&p->ring, p->nr_dropping);
+}
+
+/*
+ * A removal that is told of in parts is known by its end (dropping_again()). Programs give memory
+ * back up to such ends, too: up to the end of an area, or of a chunk. So the last page goes alone,
+ * and what is before it ends where hardly any program's removal does.
+ */
+unsigned int dropping_parts(struct range *range, unsigned int nr)
+{
+	unsigned int n = nr;
+
+	if (mem_without(RULE_DROPPED))
+		return nr;
+	for (unsigned int i = 0; i < nr; i++) {
+		uint64_t end = range[i].end;
+
+		if (end - range[i].start == PAGE)
+			continue;
+		range[i].end -= PAGE;
+		range[n++] = (struct range){ end - PAGE, end };
+	}
+	return n;
+}
+
+/*
+ * What the ring has done before an event is read, that event is not of. The evictor may be late to
+ * see it, and a program gives the end of its heap back at any time.
+ */
+void dropping_look(struct proc *p)
+{
+	if (p->nr_dropping && p->ring_end && ring_has_done(&p->ring, p->ring_end) &&
+	    !mem_without(RULE_DROPPED))
+		p->nr_dropping = 0;
 }
 
 /*

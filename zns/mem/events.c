@@ -354,6 +354,7 @@ static bool serve(struct proc *p, struct fault *own)
 	in->at = 0;
 	in->born = 0;
 	in->forks = p->m->sh->forks;
+	dropping_look(p);
 	n = p->gone ? 0 : read(p->uffd, msg, sizeof(in->msg));
 	/* these run already, and nobody else has their descriptors */
 	for (ssize_t i = 0; i < n / (ssize_t)sizeof(*msg); i++)

@@ -5,6 +5,7 @@
  * was lost is in nobody's way until the next batch.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "mem.h"
 
 #define GOING_MS 10000U
+#define STOP_MS 1000U /* for a stop, all that is tried for one included */
 
 static void nap(void)
 {
@@ -38,15 +40,18 @@ static int protect_once(struct proc *p, const struct victim *v, bool on)
  */
 static int enlist(struct proc *p, const struct victim *v, unsigned int nr, struct place area)
 {
+	struct areas all = { 0 };
 	int ret;
 
 	if (mem_without(RULE_OWNER) &&
 	    mem_uffd_protect(p->uffd, area.start, area.start + PAGE, false) != -ENOENT)
 		return 0;
-	ret = place_now(p, v[0].start, &area);
+	ret = place_read(p, v[0].start, &all, &area);
+	areas_free(&all);
 	for (unsigned int i = 0; i < nr && !ret; i++)
 		if (v[i].start < area.start || v[i].end > area.end)
 			ret = -ESTALE; /* the next turn finds it where it is */
+	mem_reached(REACHED_AREA);
 	if (!ret)
 		ret = mem_uffd_register(p->uffd, area.start, area.end);
 	if (!ret)
@@ -174,7 +179,9 @@ static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref, b
 struct going {
 	struct proc *p;
 	struct batch b;
-	bool stopped; /* a thread stands still for it */
+	struct stop *stop; /* while a thread stands still for it */
+	bool stopped;
+	bool alone; /* and no other thread of it runs */
 	uint32_t lost; /* bits: taken away in the last moment */
 	uint32_t own; /* bits: of these, what the thread needs that stands still */
 };
@@ -192,6 +199,7 @@ static unsigned int commit_all(void *arg, const struct range *own, struct range 
 		if (own && own->start < v[i].end && own->end > v[i].start) {
 			v[i].out = true;
 			g->own |= 1U << i;
+			g->p->own = *own; /* else it would be copied again each turn */
 		} else {
 			commit(g->p, &v[i], g->b.ref[i], g->stopped);
 		}
@@ -207,22 +215,50 @@ static unsigned int commit_all(void *arg, const struct range *own, struct range 
 		else
 			range[n++] = (struct range){ v[i].start, v[i].end };
 	}
+	if (!g->alone)
+		n = dropping_parts(range, n);
 	if (!lock_to_commit(g->p, g->stopped))
 		return 0;
 	dropping_are(g->p, range, n);
+	if (!g->stopped)
+		dropping_by_ring(g->p);
 	pthread_rwlock_unlock(&g->p->ev);
 	return n;
+}
+
+/* Nothing of ours is on its way, and what was told of it is in the table: the lock is held from the
+ * reading on. */
+static void all_dropped(struct proc *p, bool stopped)
+{
+	if (!lock_to_commit(p, stopped))
+		return;
+	dropping_are(p, NULL, 0);
+	pthread_rwlock_unlock(&p->ev);
+}
+
+/* Before the program goes on. */
+static void end_of_stop(void *arg)
+{
+	struct going *g = arg;
+
+	if (!mem_without(RULE_DROPPED))
+		all_dropped(g->p, true);
 }
 
 /* 0, or the error of one of them: then some may not have been dropped. */
 static int drop(struct going *g, bool *begun, struct zns_err *err)
 {
-	struct range range[BATCH];
+	struct range range[RANGES];
 	unsigned int n;
 
+	*begun = false;
 	g->stopped = dropping_in_stops(g->p);
-	if (g->stopped)
-		return stop_drop(g->p, commit_all, g, begun, err);
+	g->alone = g->stopped && dropping_alone(g->p);
+	if (g->stopped) {
+		g->stop = stop_begin(g->p, g->alone, commit_all, end_of_stop, g);
+		return g->stop ? stop_end(g->stop, STOP_MS, begun, err) :
+				 zns_fail(err, -ENOMEM, "no thread to stop process %d", g->p->pid);
+	}
 	*begun = true;
 	n = commit_all(g, NULL, range);
 	return n ? ring_drop(&g->p->ring, range, n) : 0;
@@ -269,6 +305,20 @@ static bool goes(const struct proc *p, struct victim *v)
 	return false;
 }
 
+/*
+ * Nobody told us of what was unmapped before it was registered: other memory may be in its place,
+ * which is not registered, and not protected. From here on the kernel tells.
+ */
+static void withdraw_torn(struct proc *p, struct victim *v, unsigned int nr)
+{
+	struct areas all = { 0 };
+
+	for (unsigned int i = 0; i < nr && !mem_without(RULE_WHOLE); i++)
+		if (!v[i].out && !v[i].kept && !place_is_one(p, v[i].start, v[i].end, &all))
+			withdraw(p, &v[i], U_WPING);
+	areas_free(&all);
+}
+
 /* Protect, look, copy: those that are whole stay, and those that kept their place. */
 static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 {
@@ -289,6 +339,7 @@ static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 		if (!v[i].out && protect(p, &v[i]))
 			withdraw(p, &v[i], U_WPING);
 	}
+	withdraw_torn(p, v, nr);
 	for (unsigned int i = 0; i < nr; i++) {
 		if (v[i].out || v[i].kept)
 			continue;
@@ -329,18 +380,6 @@ static unsigned int settle_all(struct proc *p, struct batch *b, int failed, bool
 	return out;
 }
 
-int evict_rest(struct proc *p, unsigned int limit_ms)
-{
-	int ret = p->rest.nr ? ring_finish(&p->ring, limit_ms) : 0;
-
-	if (ret == -EINPROGRESS)
-		return ret;
-	if (p->rest.nr && ret != -ESRCH && !p->gone)
-		settle_all(p, &p->rest, ret, false);
-	p->rest.nr = 0;
-	return 0;
-}
-
 static void not_begun(struct going *g)
 {
 	struct zns_mem_store *st = &g->p->m->store;
@@ -355,13 +394,12 @@ static void not_begun(struct going *g)
 	}
 }
 
-/* The units have their places. */
-static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
+/* @failed: how the drop ended. @bufs: the evictor's still have the units. */
+static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned int *nr_out,
+		  const struct zns_err *err)
 {
 	struct zns_mem_store *st = &g->p->m->store;
 	struct proc *p = g->p;
-	bool begun = false;
-	int ret = drop(g, &begun, err);
 
 	if (!begun) { /* frozen, traced by another one: later, perhaps; others go on */
 		not_begun(g);
@@ -370,6 +408,8 @@ static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
 		proc_why(p, "%s", err->msg);
 		return -ESRCH;
 	}
+	mem_reached(REACHED_DROPPED);
+	all_dropped(p, false);
 	if (g->stopped)
 		mem_reached(U_DROP);
 	for (unsigned int i = 0; i < g->b.nr; i++) {
@@ -379,16 +419,55 @@ static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
 			withdraw(p, &g->b.v[i], U_WRITE);
 		st->drop(st->arg, g->b.ref[i]);
 	}
-	if (ret == -ESRCH || p->gone)
+	if (failed == -ESRCH || p->gone)
 		return -ESRCH;
-	if (ret == -EINPROGRESS) {
-		p->rest = g->b;
-		p->evicts = false;
-		proc_why(p, "it is frozen or stopped, and drops nothing");
-		return -ESRCH;
-	}
-	*nr_out = settle_all(p, &g->b, ret, true);
+	*nr_out = settle_all(p, &g->b, failed, bufs);
 	return 0;
+}
+
+int evict_rest(struct proc *p, unsigned int limit_ms)
+{
+	struct going *g = p->rest;
+	struct zns_err err = ZNS_ERR_INIT;
+	bool begun = true;
+	unsigned int n;
+	int ret;
+
+	if (!g)
+		return 0;
+	ret = g->stop ? stop_end(g->stop, limit_ms, &begun, &err) : ring_finish(&p->ring, limit_ms);
+	if (ret == -EINPROGRESS)
+		return ret;
+	p->rest = NULL;
+	landed(g, ret, begun, false, &n, &err);
+	free(g);
+	return 0;
+}
+
+void evict_forget(struct proc *p)
+{
+	struct zns_err err;
+	bool begun;
+
+	/* its thread has let go of @p: it ends now */
+	if (p->rest && p->rest->stop)
+		stop_end(p->rest->stop, REST_MS, &begun, &err);
+	free(p->rest);
+}
+
+/* The units have their places. */
+static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
+{
+	struct proc *p = g->p;
+	bool begun;
+	int ret = drop(g, &begun, err);
+
+	if (ret != -EINPROGRESS)
+		return landed(g, ret, begun, true, nr_out, err);
+	p->rest = g;
+	p->evicts = false;
+	proc_why(p, "it is frozen or stopped, and drops nothing");
+	return -ESRCH;
 }
 
 int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place *area,
@@ -396,16 +475,25 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 {
 	struct zns_mem_store *st = &p->m->store;
 	struct zns_pages_ref got[BATCH] = { 0 };
-	struct going g = { .p = p, .b.nr = nr };
+	struct going *g;
 	const void *unit[BATCH];
 	unsigned int n = 0;
 	int ret, failed;
 
 	*nr_out = 0;
-	if (p->rest.nr) /* the ring belongs to those */
+	if (p->rest) /* the ring belongs to those */
 		return -ESRCH;
-	if (enlist(p, v, nr, *area) || !gather(p, v, nr))
+	if (enlist(p, v, nr, *area))
 		return 0;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return zns_fail(err, -ENOMEM, "no memory to evict");
+	g->p = p;
+	g->b.nr = nr;
+	if (!gather(p, v, nr)) {
+		free(g);
+		return 0;
+	}
 	for (unsigned int i = 0; i < nr; i++)
 		if (!v[i].out && !v[i].kept)
 			unit[n++] = p->m->bufs + i * UNIT;
@@ -418,9 +506,11 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 			withdraw(p, &v[i], U_WRITE);
 			continue;
 		}
-		g.b.ref[i] = v[i].kept ? unit_ref(p, v[i].u, v[i].kept) : got[n++];
+		g->b.ref[i] = v[i].kept ? unit_ref(p, v[i].u, v[i].kept) : got[n++];
 	}
-	memcpy(g.b.v, v, nr * sizeof(*v));
-	ret = let_go(&g, nr_out, err);
+	memcpy(g->b.v, v, nr * sizeof(*v));
+	ret = let_go(g, nr_out, err);
+	if (p->rest != g)
+		free(g);
 	return ret ? ret : failed;
 }

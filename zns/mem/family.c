@@ -317,11 +317,11 @@ static void check(struct zns_mem *m, struct proc *p)
 	pid_t pid = p->pid;
 
 	if (!mem_uffd_dead(p->uffd)) {
-		if (p->rest.nr && !evict_rest(p, 0)) {
+		if (p->rest && !evict_rest(p, 0)) {
 			p->evicts = true;
 			proc_why(p, "%s", "");
 		}
-		if (!p->evicts && !p->needs_ring && !p->rest.nr && p->again_ns &&
+		if (!p->evicts && !p->needs_ring && !p->rest && p->again_ns &&
 		    (p->by_stops || p->ring.fd >= 0) && zns_mono_ns() >= p->again_ns) {
 			p->again_ns = 0;
 			p->evicts = true;

@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include "../track/maps.h"
 #include "../track/scan.h"
 #include "heat.h"
 #include "guess.h"
@@ -28,6 +29,7 @@
 #define PAGE 4096ULL
 #define UNIT_PAGES 16U
 #define BATCH 16U /* units that are evicted together */
+#define RANGES (2 * BATCH) /* in which they are dropped */
 #define SERVERS 4U /* threads that read events and answer faults */
 #define PROCS_MAX 512U /* slots: the table of each takes 192 GiB of our 128 TiB of addresses */
 #define LEAVERS_MAX 64U /* of these, for children that leave at once (leave.c) */
@@ -220,9 +222,11 @@ struct proc {
 	bool by_stops; /* there is no ring: pages are dropped in stops */
 	_Atomic uint64_t changed_ns; /* when areas last came or went, as far as we saw */
 	struct places known; /* areas that were evicted from; the evictor's */
-	struct range dropping[BATCH]; /* what is being dropped, or was last; under `ev` */
+	struct range dropping[RANGES]; /* what is being dropped; under `ev` */
 	unsigned int nr_dropping;
-	struct batch rest; /* of an eviction that the process does not finish */
+	uint64_t ring_end; /* where the ring is when it has; 0: a stop does it; under `ev` */
+	struct range own; /* what a stopped thread needed of its memory, the last time */
+	struct going *rest; /* an eviction that the process does not finish */
 	uint64_t again_ns; /* when a ring is tried for again */
 	char why[160]; /* it does not */
 	uint64_t resident, evicted; /* bytes, as seen last */
@@ -322,9 +326,8 @@ struct zns_mem {
 	_Atomic bool sealed; /* a checkpoint is being made: no eviction, no rings */
 	_Atomic bool evict_idle; /* the evictor holds nothing */
 	_Atomic uint32_t latency_ns[LATENCIES], latencies;
-	uint64_t stop_ns; /* longest stop of a thread */
+	_Atomic uint64_t stop_ns; /* longest stop of a thread */
 	_Atomic uint64_t below, below_ns; /* bytes below the cgroup's limit, and when that was */
-	uint64_t stops, stops_ns, stops_bytes; /* those in which pages were dropped */
 	/* of the last look at all areas, bytes */
 	uint64_t locked, shared, file, special;
 	char warning[256], missing[256];
@@ -387,6 +390,9 @@ void ring_close(struct ring *r);
  * -EINPROGRESS: not yet; the next call is ring_finish(), which says the same, or how it went. */
 int ring_drop(struct ring *r, const struct range *range, unsigned int nr);
 int ring_finish(struct ring *r, unsigned int limit_ms);
+/* Where the ring will be when it has done @nr more; not 0. Any thread, while it is mapped. */
+uint64_t ring_end(const struct ring *r, unsigned int nr);
+bool ring_has_done(const struct ring *r, uint64_t end);
 /* Until the threads of a dead pager's ring have ended: nothing that it submitted is on its way.
  * -ETIMEDOUT: some seconds after @since_ns they have not. */
 int ring_await_end(pid_t pid, int pidfd, uint64_t since_ns);
@@ -494,6 +500,9 @@ int mem_places_read(struct proc *p, struct places *l);
 /* The area that has @addr now; an older kernel leaves *@a as it was. -ESTALE, -ENOENT: it is none
  * that may be evicted. */
 int place_now(const struct proc *p, uint64_t addr, struct place *a);
+/* The same, on any kernel: an older one has all areas listed, in @all if they are not there yet. */
+int place_read(const struct proc *p, uint64_t addr, struct areas *all, struct place *a);
+bool place_is_one(const struct proc *p, uint64_t start, uint64_t end, struct areas *all);
 void mem_places_free(struct places *l);
 /* Some of its memory has a userfaultfd, whoever's. */
 bool mem_places_watched(const struct proc *p);
@@ -511,8 +520,13 @@ int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found 
 /* --- stop.c: pages are dropped by a thread of the process that stands still for it --- */
 /* What it gives as ranges is dropped, and must not have any byte of @own: the thread needs it. */
 typedef unsigned int (*stop_commit)(void *arg, const struct range *own, struct range *range);
-/* Calls @commit in the stop. -errno before it was called: *@begun is false. */
-int stop_drop(struct proc *p, stop_commit commit, void *arg, bool *begun, struct zns_err *err);
+/* Calls @commit in the stop, and @dropped before the process goes on, in a thread of its own; @arg
+ * must last as long. @alone: all its threads stand still. NULL: it cannot. */
+struct stop *stop_begin(struct proc *p, bool alone, stop_commit commit, void (*dropped)(void *arg),
+			void *arg);
+/* -EINPROGRESS: after @limit_ms it has not ended, ask again. Else @s is freed; -errno before
+ * @commit was called: *@begun is false, and *@err says why. */
+int stop_end(struct stop *s, unsigned int limit_ms, bool *begun, struct zns_err *err);
 /* For who is called in a stop: its pager is dead, and may have died with a lock. */
 bool stop_orphaned(const struct proc *p);
 /* Until a dead pager's stop has ended. */
@@ -520,11 +534,18 @@ void stop_await_end(struct proc *p, uint64_t since_ns);
 
 /* --- dropping.c: what the kernel is told to drop --- */
 void dropping_are(struct proc *p, const struct range *range, unsigned int nr); /* with `ev` */
+/* For what goes while the program runs: @range, which has room for RANGES, in more parts. */
+unsigned int dropping_parts(struct range *range, unsigned int nr);
+bool dropping_alone(const struct proc *p); /* no thread may run meanwhile */
+void dropping_by_ring(struct proc *p); /* the same, and then what was told now */
+void dropping_look(struct proc *p); /* with `ev`, before events are read */
 /* For the reader: is this removal one of ours, of which it was told before? */
 bool dropping_again(struct proc *p, uint64_t start, uint64_t end);
 void dropping_from(struct proc *p, struct place area); /* before units of it go */
 bool dropping_warily(const struct proc *p); /* areas of it came or went lately */
 bool dropping_in_stops(const struct proc *p); /* not by its ring */
+/* The unit at @base stays: who stops for a drop would need it. */
+bool dropping_never(const struct proc *p, uint64_t base);
 
 /* --- evict.c --- */
 /* *@nr_out: how many went out. -errno: the store's, or the kernel's; -ESRCH: the process's, others
@@ -534,6 +555,7 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 /* What the process had no time to drop. -EINPROGRESS: it has none now. */
 #define REST_MS 2000 /* enough, if it goes on just now */
 int evict_rest(struct proc *p, unsigned int limit_ms);
+void evict_forget(struct proc *p); /* the same, when it has ended */
 
 /* --- clean.c --- */
 bool clean_some(struct zns_mem *m);

@@ -97,6 +97,7 @@ static void destroy(struct proc *p)
 {
 	const int fd[] = { p->pidfd, p->uffd, p->maps, p->pagemap, p->mem, p->table };
 
+	evict_forget(p);
 	ring_close(&p->ring);
 	table_unmap(p);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(fd); i++)

@@ -16,6 +16,7 @@
 #define WAIT_MS 100
 #define PATIENCE_MS 1000 /* longer than any drop takes: then the process is frozen or stopped */
 #define END_MS 10000
+#define RING_END (1ULL << 32) /* so that no end is 0 */
 
 static _Atomic uint32_t *at(const struct ring *r, uint32_t offset)
 {
@@ -106,6 +107,16 @@ int ring_finish(struct ring *r, unsigned int limit_ms)
 		if (p[1].revents || p[0].revents & (POLLERR | POLLNVAL))
 			return -ESRCH;
 	}
+}
+
+uint64_t ring_end(const struct ring *r, unsigned int nr)
+{
+	return RING_END | (uint32_t)(*at(r, r->shape.sq.tail) + nr);
+}
+
+bool ring_has_done(const struct ring *r, uint64_t end)
+{
+	return *at(r, r->shape.cq.tail) == (uint32_t)end;
 }
 
 int ring_drop(struct ring *r, const struct range *range, unsigned int nr)

@@ -33,6 +33,8 @@ enum mem_rule {
 	RULE_UNMAPPED = 23, /* no ring drops pages of who unmaps */
 	RULE_ALONE = 25, /* nor a stop of one thread, if there are others */
 	RULE_SPLIT = 24, /* a removal of ours may be told of in parts */
+	RULE_DROPPED = 27, /* what the program removes after a stop is not a part of ours */
+	RULE_WHOLE = 26, /* what was unmapped before it was registered is not evicted */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
 
@@ -41,6 +43,7 @@ enum mem_refused {
 	REFUSED_RING = 1,
 	REFUSED_SCAN = 2,
 	REFUSED_PLACES = 3, /* all but a few of a context */
+	REFUSED_QUERY = 4, /* to be asked for one area (Linux 6.11) */
 };
 #define FEW_PLACES 4U
 #define FEW_LEAVERS 3U
@@ -55,6 +58,8 @@ enum mem_refused {
 #define REACHED_EVENT 23 /* a removal or a move was read */
 #define REACHED_FORGOT 24 /* and is in the table for one unit */
 #define REACHED_SMALL 25 /* a removal of less than a unit was read */
+#define REACHED_DROPPED 31 /* units were dropped, and the evictor sees it */
+#define REACHED_AREA 30 /* an area was looked at, and is registered next */
 #define REACHED_READY 29 /* the kernel has something to tell of a process */
 
 bool mem_without(enum mem_rule rule);

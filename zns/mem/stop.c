@@ -4,10 +4,15 @@
  * pages for us. The units are protected, copied and on their places before that, so no other thread
  * has to stop: who writes is caught by the protection, as with a ring. The thread is stopped before
  * the units are committed to the drop. After that, it might wait for one of them, and never stop.
+ *
+ * A process may be frozen in the middle of it, and goes on when it is thawed. So each stop has a
+ * thread of its own, which waits as long as that takes; the evictor does not.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -19,13 +24,22 @@
 #define LIMIT_MS 100 /* for a thread to stop */
 #define THREADS_TRIED 4U
 #define END_MS 10000
+#define STACK (256U << 10) /* bytes */
 
-struct job {
+struct stop {
 	struct proc *p;
 	stop_commit commit;
+	void (*dropped)(void *arg);
 	void *arg;
 	bool begun;
 	bool alone; /* nobody else may run meanwhile */
+	bool left; /* its pager died, and its userfaultfd was closed */
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool done;
+	int ret;
+	struct zns_err err;
+	_Atomic int refs; /* of who waits, and of the thread */
 };
 
 bool stop_orphaned(const struct proc *p)
@@ -48,54 +62,68 @@ static bool too_late(struct shared_proc *sh, const struct proc *p)
 	return stop_orphaned(p) && (atomic_compare_exchange_strong(&sh->tracer, &self, 0), true);
 }
 
+/*
+ * The thread waits until somebody reads what it removes. A dead pager's descriptors stay open until
+ * we end, since they are ours, too. If nobody else has them, nobody reads. The kernel lets the
+ * thread go when the last one is closed.
+ */
+static void let_go_of_dead(void *arg)
+{
+	struct stop *s = arg;
+
+	if (s->left || !stop_orphaned(s->p))
+		return;
+	s->left = true;
+	close(s->p->uffd);
+}
+
 static int in_guest(struct zns_guest *g, void *arg)
 {
-	struct job *j = arg;
-	struct range range[BATCH], own;
+	struct stop *s = arg;
+	struct range range[RANGES], own;
 	unsigned int nr;
 	int first = 0;
 
-	if (!same_memory(j->p)) /* while it stands still, it stays so */
+	if (!same_memory(s->p)) /* while it stands still, it stays so */
 		return -ESRCH;
-	if (j->p->sh && too_late(j->p->sh, j->p))
+	if (s->p->sh && too_late(s->p->sh, s->p))
 		return -ESRCH;
-	j->begun = true;
+	s->begun = true;
 	mem_reached(REACHED_STOP);
+	zns_guest_tick(g, let_go_of_dead, s);
 	zns_guest_rseq(g, &own.start, &own.end);
-	nr = j->commit(j->arg, &own, range);
+	nr = s->commit(s->arg, &own, range);
 	for (unsigned int i = 0; i < nr; i++) {
 		const uint64_t arg6[6] = { range[i].start, range[i].end - range[i].start,
 					   MADV_DONTNEED };
 		long result;
 		int ret = zns_guest_call(g, SYS_madvise, arg6, &result);
 
-		j->p->m->stops_bytes += range[i].end - range[i].start;
 		if (ret) /* it has ended */
 			return ret;
 		if (result && !first)
 			first = (int)result;
 	}
+	s->dropped(s->arg);
 	return first;
 }
 
-static int with(struct job *j, pid_t tid, struct zns_err *err)
+static int with(struct stop *s, pid_t tid, struct zns_err *err)
 {
-	struct zns_mem *m = j->p->m;
+	struct zns_mem *m = s->p->m;
 	uint64_t stop_ns = 0;
-	int ret = zns_inject(tid, j->p->maps, LIMIT_MS, j->alone, in_guest, j, &stop_ns, err);
+	int ret = zns_inject(tid, s->p->maps, LIMIT_MS, s->alone, in_guest, s, &stop_ns, err);
 
-	if (j->p->sh)
-		j->p->sh->tracer = 0;
-	if (!j->begun)
+	if (s->p->sh)
+		s->p->sh->tracer = 0;
+	if (!s->begun)
 		return ret;
-	m->stops++;
-	m->stops_ns += stop_ns;
 	m->stop_ns = zns_max(m->stop_ns, stop_ns);
 	return ret;
 }
 
 /* Others than the first one: that may wait for a disk, or have ended before the rest. */
-static int with_others(struct job *j, struct zns_err *err)
+static int with_others(struct stop *s, struct zns_err *err)
 {
 	char path[40];
 	struct dirent *d;
@@ -103,36 +131,119 @@ static int with_others(struct job *j, struct zns_err *err)
 	int ret = -ESRCH;
 	DIR *dir;
 
-	snprintf(path, sizeof(path), "/proc/%d/task", j->p->pid);
+	snprintf(path, sizeof(path), "/proc/%d/task", s->p->pid);
 	dir = opendir(path);
-	while (dir && !j->begun && tried < THREADS_TRIED && (d = readdir(dir))) {
+	while (dir && !s->begun && tried < THREADS_TRIED && (d = readdir(dir))) {
 		pid_t tid = (pid_t)strtol(d->d_name, NULL, 10);
 
-		if (tid <= 0 || tid == j->p->pid)
+		if (tid <= 0 || tid == s->p->pid)
 			continue;
 		tried++;
-		ret = with(j, tid, err);
+		ret = with(s, tid, err);
 	}
 	if (dir)
 		closedir(dir);
 	return ret;
 }
 
-int stop_drop(struct proc *p, stop_commit commit, void *arg, bool *begun, struct zns_err *err)
+static void put(struct stop *s)
 {
-	struct job j = { .p = p,
-			 .commit = commit,
-			 .arg = arg,
-			 .alone = dropping_warily(p) && !mem_without(RULE_ALONE) };
-	struct zns_err other = ZNS_ERR_INIT;
-	int ret = with(&j, p->pid, err);
+	if (--s->refs)
+		return;
+	pthread_cond_destroy(&s->ended);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
 
-	if (!j.begun && (ret == -ETIMEDOUT || ret == -ESRCH || ret == -EAGAIN)) {
-		int then = with_others(&j, &other);
+static void *run(void *arg)
+{
+	struct stop *s = arg;
+	struct proc *p = s->p;
+	struct zns_err err = ZNS_ERR_INIT, other = ZNS_ERR_INIT;
+	int ret = with(s, p->pid, &err);
 
-		ret = j.begun ? then : ret;
+	if (!s->begun && (ret == -ETIMEDOUT || ret == -ESRCH || ret == -EAGAIN)) {
+		int then = with_others(s, &other);
+
+		ret = s->begun ? then : ret;
 	}
-	*begun = j.begun;
+	proc_put(p);
+	pthread_mutex_lock(&s->lock);
+	s->ret = ret;
+	s->err = err;
+	s->done = true; /* from here on the context may end */
+	pthread_cond_signal(&s->ended);
+	pthread_mutex_unlock(&s->lock);
+	put(s);
+	return NULL;
+}
+
+static bool start(struct stop *s)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int ret;
+
+	proc_get(s->p);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	ret = pthread_create(&thread, &attr, run, s);
+	pthread_attr_destroy(&attr);
+	if (ret)
+		proc_put(s->p);
+	return !ret;
+}
+
+struct stop *stop_begin(struct proc *p, bool alone, stop_commit commit, void (*dropped)(void *arg),
+			void *arg)
+{
+	struct stop *s = calloc(1, sizeof(*s));
+	pthread_condattr_t attr;
+
+	if (!s)
+		return NULL;
+	s->p = p;
+	s->commit = commit;
+	s->dropped = dropped;
+	s->arg = arg;
+	s->alone = alone;
+	s->refs = 2;
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->ended, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&s->lock, NULL);
+	if (start(s))
+		return s;
+	s->refs = 1;
+	put(s);
+	return NULL;
+}
+
+int stop_end(struct stop *s, unsigned int limit_ms, bool *begun, struct zns_err *err)
+{
+	struct timespec until;
+	bool done;
+	int ret;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += limit_ms / 1000;
+	until.tv_nsec += limit_ms % 1000 * 1000000L;
+	until.tv_sec += until.tv_nsec / 1000000000L;
+	until.tv_nsec %= 1000000000L;
+	pthread_mutex_lock(&s->lock);
+	while (!s->done && !pthread_cond_timedwait(&s->ended, &s->lock, &until))
+		;
+	done = s->done;
+	pthread_mutex_unlock(&s->lock);
+	if (!done)
+		return -EINPROGRESS;
+	*begun = s->begun;
+	ret = s->ret;
+	if (ret)
+		*err = s->err;
+	put(s);
 	return ret;
 }
 

@@ -116,6 +116,12 @@ static struct rseq_conf rseq_of(pid_t tid)
 	return conf;
 }
 
+void zns_guest_tick(struct zns_guest *g, void (*tick)(void *arg), void *arg)
+{
+	g->t->tick_arg = arg;
+	g->t->tick = tick;
+}
+
 void zns_guest_rseq(const struct zns_guest *g, uint64_t *start, uint64_t *end)
 {
 	struct rseq_conf conf = rseq_of(g->tid);
@@ -155,16 +161,10 @@ static bool intercepted(pid_t tid)
 
 static bool has_filter(pid_t tid)
 {
-	char path[48], buf[2048], *p;
-	cleanup_close int fd = -1;
-	ssize_t n;
+	char buf[2048], *p;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
-	if (n <= 0)
+	if (tracer_proc(tid, "status", buf, sizeof(buf)))
 		return true;
-	buf[n] = '\0';
 	p = strstr(buf, "\nSeccomp:\t");
 	return p && p[10] != '0';
 }
@@ -381,6 +381,10 @@ int zns_inject(pid_t pid, int maps, unsigned int limit_ms, bool alone,
 int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *result)
 {
 	return -ENOSYS;
+}
+
+void zns_guest_tick(struct zns_guest *g, void (*tick)(void *arg), void *arg)
+{
 }
 
 void zns_guest_rseq(const struct zns_guest *g, uint64_t *start, uint64_t *end)

@@ -82,19 +82,28 @@ int tracer_run(struct tracer *t, unsigned int limit_ms, int (*work)(struct trace
 	return ret ? ret : r.ret;
 }
 
-/* State and TracerPid of a thread, without memory of the heap. */
-static int look(pid_t tid, char *state, long *tracer)
+int tracer_proc(pid_t tid, const char *file, char *buf, size_t len)
 {
-	char path[40], buf[1024], *p;
 	cleanup_close int fd = -1;
+	char path[48];
 	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	snprintf(path, sizeof(path), "/proc/%d/%s", tid, file);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+	n = fd < 0 ? -1 : read(fd, buf, len - 1);
 	if (n <= 0)
 		return -ESRCH;
 	buf[n] = '\0';
+	return 0;
+}
+
+/* State and TracerPid of a thread. */
+static int look(pid_t tid, char *state, long *tracer)
+{
+	char buf[1024], *p;
+
+	if (tracer_proc(tid, "status", buf, sizeof(buf)))
+		return -ESRCH;
 	p = strstr(buf, "\nState:\t");
 	*state = p ? p[8] : '?';
 	p = strstr(buf, "\nTracerPid:\t");
@@ -115,16 +124,10 @@ bool tracer_is_kernels(pid_t tid)
 {
 	const unsigned long io_worker = 0x10, user_worker = 0x4000; /* PF_ of linux/sched.h */
 	unsigned long flags = 0;
-	char path[40], buf[512], *p;
-	cleanup_close int fd = -1;
-	ssize_t n;
+	char buf[512], *p;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
-	if (n <= 0)
+	if (tracer_proc(tid, "stat", buf, sizeof(buf)))
 		return false;
-	buf[n] = '\0';
 	p = strrchr(buf, ')');
 	return p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
 	       flags & (io_worker | user_worker);
@@ -165,6 +168,8 @@ int tracer_wait(struct tracer *t, pid_t tid, pid_t *who, int *status)
 	}
 	if (errno != EINTR)
 		return -errno;
+	if (t->tick)
+		t->tick(t->tick_arg);
 	return zns_mono_ns() < t->deadline_ns ? -EINTR : -ETIMEDOUT;
 }
 

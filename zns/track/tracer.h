@@ -16,6 +16,8 @@ struct tracer {
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
 	uint64_t stop_ns; /* longest stop of a thread */
 	pid_t pid; /* the process */
+	void (*tick)(void *arg); /* NULL, or called now and then in a wait */
+	void *tick_arg;
 };
 
 /*
@@ -41,6 +43,9 @@ enum tracer_event { TRACER_STOPPED, TRACER_GONE, TRACER_OTHER };
 enum tracer_event tracer_event(pid_t tid, int status);
 /* Let it run, as if nothing had happened. */
 void tracer_release(pid_t tid);
+/* The beginning of /proc/@tid/@file as text, without memory of the heap. -ESRCH: it cannot be read.
+ */
+int tracer_proc(pid_t tid, const char *file, char *buf, size_t len);
 bool tracer_is_dead(pid_t tid); /* a zombie, or gone */
 bool tracer_is_kernels(pid_t tid); /* of an io_uring, say: it never runs the program's code */
 /* @no_seccomp of one that stands still already. */

@@ -15,7 +15,8 @@ struct zns_guest; /* the borrowed thread */
 /*
  * Runs @body in a child that shares our memory and descriptors: it must not allocate memory. What
  * @body returns, if not 0, is returned without a text in @err; other failures have one. @maps is
- * /proc/PID/maps. *@stop_ns: how long the thread stood still. @alone: all other threads stand still, too.
+ * /proc/PID/maps. *@stop_ns: how long the thread stood still. @alone: all other threads stand
+ * still, too.
  *
  * -EBUSY: traced by another one. -ENOTSUP: no 64-bit task. -EACCES: its seccomp filter cannot be
  * suspended.
@@ -27,6 +28,10 @@ int zns_inject(pid_t pid, int maps, unsigned int limit_ms, bool alone,
 /* For @body: one system call. *@result is what it returned there; an error means that the thread is
  * gone. */
 int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *result);
+
+/* For @body: @tick is called some hundred times a second while the thread is waited for, also after
+ * @body. */
+void zns_guest_tick(struct zns_guest *g, void (*tick)(void *arg), void *arg);
 
 /* For @body: where the kernel writes to the thread's memory whenever it runs (rseq); 0: nowhere.
  * Who makes the thread wait for that memory waits for ever. */
