@@ -29,6 +29,7 @@ DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
 DEB_BARE	:= mmdebstrap debian-archive-keyring git
 DEB_REGISTRY	:= skopeo docker-registry
+DEB_KUBELET	:= curl iproute2 iptables
 DEB_PACKAGE	:= debhelper dpkg-dev fakeroot lintian
 PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing libcrypto libcap
 export DEBIAN_FRONTEND := noninteractive
@@ -258,6 +259,9 @@ $(B)/test/test_rates: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
 # A kernel without openat2.
 $(B)/test/test_safeopen: WRAP = -Wl,--wrap=syscall
 
+# The control of verification.
+$(B)/test/test_hot: WRAP = -Wl,--wrap=transform_in
+
 # Every seal of a unit is counted.
 $(B)/test/test_crypt_stripe: WRAP = -Wl,--wrap=zns_crypt_seal_unit
 
@@ -361,6 +365,11 @@ together: all test-bin
 tools: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/tools.py run -a --report $(B)/report/tools
 
+# Metrics, top, report, dashboards, the journal. promtool is unpacked, not installed.
+.PHONY: observe
+observe: all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/observe/observe.py run -a --report $(B)/report/observe
+
 chains: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/chains.py run -a --report $(B)/report/chains
 
@@ -372,6 +381,11 @@ oci: all test-bin
 registry: all test-bin
 	$(Q)$(call install,$(DEB_REGISTRY))
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/registry.py run -a --report $(B)/report/registry
+
+# Many restores of one checkpoint at once, each in namespaces of its own; make test has all but the two that wait for a while.
+.PHONY: restores
+restores: all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/restores.py run -a --report $(B)/report/restores-suite
 
 .PHONY: composed
 composed: all test-bin
@@ -535,7 +549,7 @@ test-bare: deps-bare
 VM		?=
 test-vm: deps-vm
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(B)/test/dev_conform $(B)/test/ublk_export \
-		$(DRIVE_SO) $(addprefix $(B)/test/,test_track test_track_race test_track_stop)
+		$(DRIVE_SO) $(addprefix $(B)/test/,test_track test_track_calls test_track_race test_track_stop)
 	$(Q)PATH=$(SYS_PATH) scripts/vm/test-vm $(VM)
 
 demo: deps
@@ -553,8 +567,9 @@ test-docker: deps-docker
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/paging.py run -a
 
 test-podman: deps-docker
-	$(Q)$(call install,podman)
+	$(Q)$(call install,podman $(DEB_REGISTRY))
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)scripts/zdtm-sample --stock-only >/dev/null
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/podman.py
 
 # CheckpointContainer: containerd 2.1 of a later suite, unpacked; crictl from the Go module proxy.
@@ -562,10 +577,24 @@ test-cri: deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/cri.py
 
+# A kubelet and containerd, built from their Go modules below build/docker (KUBELET_ARGS: cases, --keep).
+KUBELET_ARGS	?= -a
+.PHONY: test-kubelet
+test-kubelet: deps-docker
+	$(Q)$(call install,$(DEB_REGISTRY) $(DEB_KUBELET))
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/kubelet/kubelet.py run $(KUBELET_ARGS)
+
 # docker checkpoint and start, stock runtime against ours; needs 17 GB in TMPDIR (/var/tmp).
 bench-docker: deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/docker.py --report $(B)/report/bench-docker
+
+# Many containers from one checkpoint at once; BENCH_DOCKER_CLONES="-n 1 --counts 45" and the like.
+.PHONY: bench-docker-clones
+bench-docker-clones: deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/docker_clones.py --report $(B)/report/bench-docker-clones $(BENCH_DOCKER_CLONES)
 
 # The five containers alone and at once: stock runtime, ours, ours on the timing model, and the control.
 FIVE_ROUNDS	?= 5
@@ -719,12 +748,14 @@ install: all man
 .PHONY: man-pages install-files tests-installable install-tests
 install-files:
 	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(LIBEXEC) $(PREFIX)/share/man/man8 $(UNITDIR) $(BASHDIR) $(ZSHDIR))
-	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe znsctl-selftest) scripts/gc-cri $(DESTDIR)$(LIBEXEC)
+	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe znsctl-selftest) scripts/gc-cri scripts/cri-image $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	for u in systemd/*; do sed 's,@BINDIR@,$(PREFIX)/bin,; s,@LIBEXEC@,$(LIBEXEC),' $$u >$(DESTDIR)$(UNITDIR)/$$(basename $$u); done
 	install -m 644 completion/znsctl.bash $(DESTDIR)$(BASHDIR)/znsctl
 	install -m 644 completion/_znsctl $(DESTDIR)$(ZSHDIR)
+	install -d $(DESTDIR)$(PREFIX)/share/zns-criu/grafana
+	install -m 644 grafana/zns-criu.json $(DESTDIR)$(PREFIX)/share/zns-criu/grafana
 	install -m 644 $(B)/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 
 # Tests of a device for who has no checkout.
@@ -739,7 +770,7 @@ install-tests: tests-installable
 	install -m 644 $(wildcard test/old/*.tar.xz) $(DESTDIR)$(TESTS)/old
 
 uninstall:
-	rm -rf $(DESTDIR)$(LIBEXEC)
+	rm -rf $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/zns-criu
 	rm -f $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(wildcard systemd/*)))
 	rm -f $(DESTDIR)$(PREFIX)/bin/znsctl $(DESTDIR)$(PREFIX)/bin/criu-zns $(DESTDIR)$(BASHDIR)/znsctl $(DESTDIR)$(ZSHDIR)/_znsctl
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man8/,$(notdir $(MAN)) zns-helper.8)

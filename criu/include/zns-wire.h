@@ -27,7 +27,8 @@
 
 enum zw_op {
 	/* payload zw_begin; nr = 1: the command ends with the process that made the socket,
-	   whoever else still has it; fds: reply, image directory, those of zw_begin.progress. Answered when admitted */
+	   whoever else still has it; fds: reply, image directory, those of zw_begin.progress.
+	   Answered when admitted */
 	ZW_DUMP_BEGIN = 1,
 	ZW_RESTORE_BEGIN, /* the same */
 	/* dump */

@@ -332,6 +332,7 @@ static void op_restore(struct znsd *d, struct conn *c, struct input *in)
 	ZnsPb__RestoreBegin *b = r->restore_begin = calloc(1, sizeof(*b));
 
 	zns_pb__restore_begin__init(b);
+	b->has_hot = b->hot = 1;
 	b->checkpoint.data = calloc(1, ZNS_UUID_LEN);
 	b->checkpoint.len = ZNS_UUID_LEN;
 	if (nr)

@@ -122,6 +122,25 @@ def forged():
     return found
 
 
+def sealed():
+    """{name: input}: records of encrypted checkpoints (zns/sealed.h): a full one, an incremental one, one that is composed."""
+    def image(name, size, more=b'', unit=65536):
+        units = -(-size // unit)
+        return field(3, field(1, name) + field(2, size) + field(3, unit) + (field(5, bytes(8 * units)) + field(70, bytes(16 * units)) if units else b'') + more)
+
+    def record(*images, more=b''):
+        return field(1, b'') + field(2, field(1, b'0123456789abcdef') + field(2, b'') + field(3, 0) + field(4, 100) + field(5, 0) +
+                                     field(6, len(images)) + field(17, 65536) + field(70, field(1, 1)) + more) + b''.join(images) + field(70, bytes(16))
+    part = image(b'memory-1', 4 * 4096, field(170, 1))
+    composed = field(3, field(1, b'pages-1.img') + field(2, 8192) + field(3, 65536) + field(171, field(1, bytes([0])) + field(2, bytes([2, 0, 0]))))
+    return {
+        'full': record(image(b'inventory.img', 100), image(b'pages-1.img', 200000), image(b'empty.img', 0)),
+        'child': record(image(b'inventory.img', 100), more=field(16, b'fedcba9876543210') + field(90, 1)),
+        'composed': record(part, composed),
+        'former': record(image(b'a.img', 65536, field(100, 1 << 62).replace(b'\xa0\x06', b'\xa1\x06')[:2] + struct.pack('<Q', 1 << 62))) + field(71, bytes(32)),
+    }
+
+
 def main():
     build, out = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
 
@@ -159,6 +178,8 @@ def main():
         put('fuzz_forge', 'whole-wiped', b'\1' + whole)
     for name, content in forged().items():
         put('fuzz_forge', name, content)
+    for name, content in sealed().items():
+        put('fuzz_sealed', name, content)
     with tempfile.TemporaryDirectory() as base:
         meta, data = store(build, base, ['--zones', '64', '--zone-size', '64M', '--zone-capacity', '48M'],
                            ['3000', '900000', '20000000', '60000', '3000000'])

@@ -312,7 +312,7 @@ class Tools(threading.Thread):
 def ours(rig):
     """{kind: [PIDs]} of the programs that work on our device."""
     found, mark = {k: [] for k in KINDS}, f'ZNS_RUN={rig.env["ZNS_RUN"]}'.encode()
-    for comm in Path('/proc').glob('[0-9]*/comm'):
+    for comm in (p / 'comm' for p in Path('/proc').glob('[0-9]*')):
         try:
             name = comm.read_text().strip()
             if name in found and mark in comm.with_name('environ').read_bytes().split(b'\0'):

@@ -408,6 +408,15 @@ static void handles(void **state)
 	s.c.crypt = NULL;
 	assert_fails(zns_crypt_check_handle(NULL, &s.h, &s.m, &err), -EBADMSG, "in its place");
 	s.c.crypt = &s.key;
+	/* Written without the key: it only knows that the checkpoint is encrypted. */
+	s.key.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(m) };
+	zns_crypt_name_key(&s.key, &s.h, &s.s);
+	assert_int_equal(s.h.seal->mac.len, 0);
+	assert_ok(zns_crypt_check_handle(later, &s.h, &s.m, &err));
+	s.c.crypt = NULL;
+	assert_fails(zns_crypt_check_handle(NULL, &s.h, &s.m, &err), -EBADMSG, "in its place");
+	s.c.crypt = &s.key;
+	assert_ok(zns_crypt_seal_handle(c, &s.c, s.seal, &s.h, &s.s, &err));
 	/* Written anew with another key: the old handle is good by what the new manifest says of
 	 * it, however often. */
 	for (int i = 0; i < ZNS_FORMER_MACS_MAX; i++) {

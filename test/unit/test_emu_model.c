@@ -4,41 +4,11 @@
  * is exact, and nothing sleeps. Four dies on two channels; zone z is on die z % 4, die d on channel
  * d % 2.
  */
-#include "emu_common.h"
+#include "emu_timed.h"
 #include "../bench/emu_drive.h"
 
-#define UNIT KIB(192)
-#define C UINT64_C(10000) /* a command's latency */
-#define PROG UINT64_C(1875000) /* a unit at 100 MiB/s */
-#define X UINT64_C(234375) /* a unit over a channel of 800 MiB/s */
 #define PAGE_X UINT64_C(19531) /* 16 KiB over that */
 #define RESET UINT64_C(3000000)
-#define ms(n) ((n)*UINT64_C(1000000))
-
-static struct zns_emu_params timed(void)
-{
-	struct zns_emu_params p = small();
-
-	p.timing = true;
-	p.max_open = p.max_active = 0;
-	return p;
-}
-
-static struct zns_dev *make_timed(void)
-{
-	struct zns_emu_params p = timed();
-
-	return make_dev(&p);
-}
-
-static uint64_t ask(struct zns_dev *d, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
-		    uint64_t issue)
-{
-	uint64_t done = 0;
-
-	assert_ok(zns_emu_model_submit(d, op, zone, bytes, issue, &done, &err));
-	return done;
-}
 
 static struct zns_emu_load load_of(struct zns_dev *d, enum zns_emu_unit unit, uint32_t nr)
 {

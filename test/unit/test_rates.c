@@ -530,6 +530,48 @@ static void *tenant_run(void *arg)
 	return NULL;
 }
 
+static void pass(struct zns_bucket *b, uint64_t device, uint64_t shared)
+{
+	for (uint64_t n = 0; n < zns_max(device, shared); n += KIB(64)) {
+		if (n < device)
+			zns_bucket_take(b, KIB(64));
+		if (n < shared)
+			zns_bucket_take_shared(b, KIB(64));
+	}
+}
+
+/* A restore that gets units from memory: its cap holds for all bytes, the device's rate for those
+ * of the device alone. */
+static void shared_bytes(void **state)
+{
+	static const struct {
+		uint32_t rate, cap, device, shared; /* MiB/s, MiB */
+		double s;
+	} v[] = {
+		{ 100, 0, 100, 0, 1 },     { 100, 0, 0, 4000, 0 },   { 100, 200, 0, 400, 2 },
+		{ 100, 200, 100, 300, 2 }, { 50, 200, 100, 100, 2 }, { 200, 200, 200, 200, 2 },
+	};
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(v); i++) {
+		struct zns_bucket *b = zns_bucket_new();
+		uint64_t start;
+		double took;
+
+		vt_begin();
+		start = zns_mono_ns();
+		zns_bucket_set(b, v[i].rate);
+		zns_bucket_cap(b, v[i].cap);
+		pass(b, MIB(v[i].device), MIB(v[i].shared));
+		took = (double)(zns_mono_ns() - start) / 1e9;
+		print_message("%u MiB of the device, %u shared: %.3f s, %.0f expected\n",
+			      v[i].device, v[i].shared, took, v[i].s);
+		assert_true(took >= v[i].s - 0.02 && took <= v[i].s + 0.02);
+		assert_int_equal(zns_bucket_passed(b), MIB(v[i].device));
+		zns_bucket_free(b);
+		vt_end();
+	}
+}
+
 /* Two dumps on a drive that is one domain, one with a promise: buckets alone keep it. Without them
  * it is broken. */
 static void one_domain_shared(void **state)
@@ -763,10 +805,10 @@ static void lanes_are_gained(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(writer_scales),    T(runs_are_alike),    T(reader_scales),
-		T(caps_hold),        T(caps_change),       T(reads_are_capped),
-		T(one_domain_alone), T(one_domain_shared), T(sharing_is_followed),
-		T(lanes_are_gained),
+		T(writer_scales),       T(runs_are_alike),   T(reader_scales),
+		T(caps_hold),           T(caps_change),      T(reads_are_capped),
+		T(shared_bytes),        T(one_domain_alone), T(one_domain_shared),
+		T(sharing_is_followed), T(lanes_are_gained),
 	};
 
 	alarm(300);

@@ -17,6 +17,8 @@ struct world {
 	uint32_t block, nr_meta;
 	unsigned seed, next_id;
 	bool unfinished; /* some moves end before their record */
+	bool back; /* some that were removed come back under their ids */
+	unsigned nr_back;
 };
 
 static unsigned rnd(struct world *w, unsigned below)
@@ -77,6 +79,21 @@ static uint32_t pick_zone(struct world *w, uint64_t need)
 	return UINT32_MAX;
 }
 
+/* One that was removed, if there is one among some. */
+static void old_id(struct world *w, uint8_t id[ZNS_UUID_LEN])
+{
+	uint8_t old[ZNS_UUID_LEN];
+
+	for (int tries = 0; w->back && tries < 3; tries++) {
+		id_of(rnd(w, w->next_id), old);
+		if (zns_store_find(w->s, old) || !zns_store_find_tombstone(w->s, old))
+			continue;
+		memcpy(id, old, ZNS_UUID_LEN);
+		w->nr_back++;
+		return;
+	}
+}
+
 /* Data in up to three zones, manifest and footer behind the last or in a zone of its own. */
 static void commit(struct world *w)
 {
@@ -92,6 +109,7 @@ static void commit(struct world *w)
 	size_t len;
 
 	id_of(w->next_id++, id);
+	old_id(w, id);
 	c.id = (ProtobufCBinaryData){ ZNS_UUID_LEN, id };
 	c.container = (char *)(w->next_id % 3 ? "web" : "db");
 	c.created_ns = w->next_id * 1000;
@@ -357,8 +375,9 @@ static void wipe(struct world *w)
 
 /* Without any metadata, footers and tombstones in the zones are enough; and few bytes are read for
  * them. */
-static void lose_all(bool unfinished)
+static void lose_all(bool unfinished, bool back)
 {
+	unsigned nr_back = 0;
 	uint64_t found = 0, read = 0, written = 0;
 
 	for (unsigned seed = 1; seed <= 300; seed++) {
@@ -368,7 +387,9 @@ static void lose_all(bool unfinished)
 
 		world_open(&w, seed % 2 ? 4096 : 512, seed);
 		w.unfinished = unfinished;
+		w.back = back;
 		live(&w);
+		nr_back += w.nr_back;
 		before = text(&w);
 		if (!zns_store_nr_checkpoints(w.s)) {
 			free(before);
@@ -387,17 +408,24 @@ static void lose_all(bool unfinished)
 		world_close(&w);
 	}
 	print_message("%llu footers found\n", (unsigned long long)found);
-	assert_true(found > 300 && read <= 2 * written);
+	assert_true(found > 300 && read <= 2 * written && back == (nr_back > 300));
 }
 
 static void gone(void **state)
 {
-	lose_all(false);
+	lose_all(false, false);
+}
+
+/* An encrypted checkpoint comes from elsewhere under the id that it had when it was removed here.
+ */
+static void gone_with_second_lives(void **state)
+{
+	lose_all(false, true);
 }
 
 static void gone_amid_moves(void **state)
 {
-	lose_all(true);
+	lose_all(true, false);
 }
 
 /* One damaged byte anywhere in the metadata: opening says so or loses nothing, and a rebuild brings
@@ -504,8 +532,11 @@ static void damaged_zones(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gone),          cmocka_unit_test(gone_amid_moves),
-		cmocka_unit_test(one_byte),      cmocka_unit_test(nothing_there),
+		cmocka_unit_test(gone),
+		cmocka_unit_test(gone_amid_moves),
+		cmocka_unit_test(gone_with_second_lives),
+		cmocka_unit_test(one_byte),
+		cmocka_unit_test(nothing_there),
 		cmocka_unit_test(damaged_zones),
 	};
 

@@ -24,5 +24,7 @@ for zero in 0 1; do
 	done
 done
 title "what a process notices"
-check test_track_stop timeout 600 "$T/test_track_stop"
+for t in test_track_calls test_track_stop; do
+	check "$t" timeout 600 "$T/$t"
+done
 finish

@@ -13,7 +13,8 @@ import time
 
 import tools
 import ztlib
-from tools import Media, expect, many_dumps, run_ctl, stop_broker
+from tools import expect, many_dumps, run_ctl, stop_broker
+from ztmedia import Media
 from ztlib import Failed, wait_until
 from ztscene import case_of, suite_main
 
@@ -88,6 +89,9 @@ def nothing_scattered(scene):
     run_ctl(scene, 1, 'compact', '--defrag', '--of', 'nobody')
     run_ctl(scene, 2, 'compact', '--of', ids[0])
     run_ctl(scene, 2, 'compact', '--weight', '99')
+    run_ctl(scene, 2, 'gc', '--compact', '--weight', '99')
+    run_ctl(scene, 2, 'gc', '--weight', 'owner')
+    run_ctl(scene, 0, 'gc', '--compact', '--weight', 'owner')
     same(scene, ids, before)
 
 

@@ -18,7 +18,8 @@ from chains import LEVELS, plain_criu, take_apart
 from compact import compact
 from crit import Mounted
 from migration import lazy_daemon
-from tools import Media, catalogue
+from tools import catalogue
+from ztmedia import Media
 from ztchain import Chain
 from ztlib import Failed
 from ztscene import Outcome, case_of, expect, run_ctl, suite_main

@@ -61,7 +61,7 @@ class Mounted:
     def server(self):
         """PIDs of znsctl mount on our directory."""
         found = []
-        for path in Path('/proc').glob('[0-9]*/cmdline'):
+        for path in (p / 'cmdline' for p in Path('/proc').glob('[0-9]*')):
             try:
                 words = path.read_bytes().split(b'\0')
             except OSError:

@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 
 from errors import page_of_task
-from tools import Media, expect, frames, log_zone, run_ctl, stop_broker
+from tools import expect, frames, log_zone, run_ctl, stop_broker
+from ztmedia import Media
 from ztlib import Failed, HANDLE
 from ztredis import RedisTask
 from ztscene import case_of, suite_main

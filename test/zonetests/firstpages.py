@@ -18,7 +18,8 @@ from chains import take_apart       # noqa: E402
 from crypt import encrypted         # noqa: E402
 from forge import FIRST, get, having, log, pack, unpack        # noqa: E402
 from migration import lazy_daemon   # noqa: E402
-from tools import Media, stop_broker  # noqa: E402
+from tools import stop_broker  # noqa: E402
+from ztmedia import Media  # noqa: E402
 from ztlib import Failed, alive, wait_until, kill     # noqa: E402
 from ztredis import RedisTask       # noqa: E402
 from ztscene import FAST, Outcome, case_of, expect, run_ctl, suite_main     # noqa: E402

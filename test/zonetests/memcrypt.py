@@ -341,7 +341,9 @@ def erased(scene, args):
     wait_until(lambda: not scene.ctl('memory', 'status', '--json').stdout.count('pid-'), 'the end of the context')
     wait_until(lambda: scene.ctl('rm', '--secure', one, ok=False).stderr.count('flatten'), 'the end of its lease', 30)
     must_fail('flatten', 'rm', '--secure', one)
+    must_fail('flatten', 'export', '--oci', two, scene.dir / 'layout')     # its units have another key than its own
     scene.ctl('flatten', two)
+    scene.ctl('export', '--oci', two, scene.dir / 'layout')
     scene.ctl('rm', '--secure', one)
     if not scene.criu('restore', 'one', '-d', ok=False).returncode:
         raise Failed('restored what was erased')

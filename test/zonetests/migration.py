@@ -207,10 +207,8 @@ def wrong_port(scene):
         server.stop()
 
 
-@case
-def sender_dies(scene):
-    """The sender is killed in the middle: its task runs on, the server says that it did not get all, zones come back."""
-    scene = scene(size=400)
+def half_sent(scene):
+    """A dump in the middle of its sending: (page server, dump, its log, the receiver's directory)."""
     sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
     server = page_server(scene, received, port, ['--zns-qos', '40', '--zns-qos-max', '40'])
     log = scene.log()
@@ -220,6 +218,14 @@ def sender_dies(scene):
     with open(str(log) + '.stderr', 'ab') as err:
         dump = subprocess.Popen([cfg.criu, *args], env=scene.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
     scene.until_writing()
+    return server, dump, log, received
+
+
+@case
+def sender_dies(scene):
+    """The sender is killed in the middle: its task runs on, the server says that it did not get all, zones come back."""
+    scene = scene(size=400)
+    server, dump, _, received = half_sent(scene)
     dump.kill()
     dump.wait()
     done = server.end()
@@ -233,15 +239,7 @@ def sender_dies(scene):
 def receiver_dies(scene):
     """The page server is killed in the middle: the dump fails in a line about the server, the task runs on."""
     scene = scene(size=400)
-    sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
-    server = page_server(scene, received, port, ['--zns-qos', '40', '--zns-qos-max', '40'])
-    log = scene.log()
-    cfg = copy.copy(scene.cfg)
-    cfg.stock = True
-    args = [*ztlib.dump_args(cfg, scene.task, sent, log, ''), '--page-server', '--address', HERE, '--port', str(port)]
-    with open(str(log) + '.stderr', 'ab') as err:
-        dump = subprocess.Popen([cfg.criu, *args], env=scene.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
-    scene.until_writing()
+    server, dump, log, received = half_sent(scene)
     server.stop()
     done = scene.end_of((dump, log))
     if done.code <= 0 or not done.lines('page server|pages to socket'):

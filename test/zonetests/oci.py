@@ -6,92 +6,23 @@ oci: checkpoints as OCI images, in a layout, and through a registry (cases whose
   oci.py list | run NAME... | run -a
 """
 import gzip
-import hashlib
-import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 
 from chains import LEVELS, ROOM, Parts, plain_criu
 from ztlib import Failed
+from ztoci import OF, TAR, Layout, tar_of
 from ztscene import case_of, expect, run_ctl, suite_main
+from ztsealed import SEALED
 
 CASES = {}
 case = case_of(CASES)
-TAR = 'application/vnd.oci.image.layer.v1.tar'
-OF = 'org.zns-criu.checkpoint'
-
-
-class Layout:
-    """An OCI layout, read and written by other code than the one that is tested."""
-
-    def __init__(self, path):
-        self.path = Path(path)
-        self.blobs = self.path / 'blobs/sha256'
-
-    def index(self):
-        return json.loads((self.path / 'index.json').read_text())
-
-    def tags(self):
-        return sorted(m['annotations']['org.opencontainers.image.ref.name'] for m in self.index()['manifests'])
-
-    def blob(self, descriptor):
-        """Its bytes, if they are what the descriptor says."""
-        kind, digits = descriptor['digest'].split(':')
-        raw = (self.blobs / digits).read_bytes()
-        expect(f'{digits}: size and digest', (len(raw), kind, hashlib.sha256(raw).hexdigest()), (descriptor['size'], 'sha256', digits))
-        return raw
-
-    def manifest(self, tag):
-        found, = [m for m in self.index()['manifests'] if m['annotations']['org.opencontainers.image.ref.name'] == tag]
-        return json.loads(self.blob(found))
-
-    def layers(self, tag):
-        return [d['digest'] for d in self.manifest(tag)['layers']]
-
-    def unpack(self, tag, to):
-        """As a container engine would. Returns the directory that criu takes."""
-        to.mkdir()
-        for d in self.manifest(tag)['layers']:
-            with tarfile.open(fileobj=io.BytesIO(self.blob(d))) as tar:
-                tar.extractall(to)
-        return to / 'checkpoint'
-
-    def put(self, raw, media=TAR, **more):
-        digits = hashlib.sha256(raw).hexdigest()
-        self.blobs.mkdir(parents=True, exist_ok=True)
-        (self.blobs / digits).write_bytes(raw)
-        return {'mediaType': media, 'digest': f'sha256:{digits}', 'size': len(raw), **more}
-
-    def tell(self, layers, tag='latest', **more):
-        """A new image of these layers, beside those that are there."""
-        manifest = json.dumps({'schemaVersion': 2, 'layers': layers, **more}).encode()
-        found = self.put(manifest, 'application/vnd.oci.image.manifest.v1+json',
-                         annotations={'org.opencontainers.image.ref.name': tag})
-        old = self.index()['manifests'] if (self.path / 'index.json').exists() else []
-        (self.path / 'index.json').write_text(json.dumps({'schemaVersion': 2, 'manifests': [*old, found]}))
-        (self.path / 'oci-layout').write_text('{"imageLayoutVersion":"1.0.0"}')
-
-
-def tar_of(files, where='checkpoint/'):
-    """files: {name: bytes, or a link's target}."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode='w') as tar:
-        for name, what in files.items():
-            info = tarfile.TarInfo(where + name)
-            if isinstance(what, bytes):
-                info.size = len(what)
-                tar.addfile(info, io.BytesIO(what))
-            else:
-                info.type, info.linkname = tarfile.SYMTYPE, what
-                tar.addfile(info)
-    return out.getvalue()
 
 
 def images_of(directory):
@@ -288,6 +219,10 @@ def broken_off(scene):
         expect('what a full disk has', os.listdir(small), [])
     finally:
         subprocess.run(['umount', small], check=True)
+
+
+for sealed in SEALED:
+    case(sealed)
 
 
 if __name__ == '__main__':

@@ -5,67 +5,23 @@ registry: znsctl push and pull, by skopeo, with Debian's docker-registry on this
 
   registry.py list | run NAME... | run -a
 """
-import contextlib
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
-from pathlib import Path
 
 from chains import LEVELS, ROOM, Parts, plain_criu
-from oci import Layout, depth
-from ztlib import Failed, Skipped, wait_until
+from oci import depth
+from ztlib import Failed
+from ztoci import Layout
+from ztregistry import Registry, free_port
 from ztscene import case_of, expect, suite_main
+from ztsealed import Encrypted
 
 CASES = {}
 case = case_of(CASES)
 PLAIN_PUSH, PLAIN_PULL = ['--', '--dest-tls-verify=false'], ['--', '--src-tls-verify=false']
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
-
-
-class Registry:
-    """Of this machine, without TLS."""
-
-    def __init__(self, directory):
-        for program in ('skopeo', 'docker-registry'):
-            if not shutil.which(program):
-                raise Skipped(f'no {program} here: make registry installs it')
-        self.store, self.port = Path(directory) / 'store', free_port()
-        config = Path(directory) / 'registry.yml'
-        config.write_text(f'version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {self.store}}}}}\n'
-                          f'http: {{addr: "127.0.0.1:{self.port}"}}\n')
-        self.log = open(Path(directory) / 'registry.log', 'wb')
-        self.proc = subprocess.Popen(['docker-registry', 'serve', config], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-        if not wait_until(self.answers, 20):
-            raise Failed('the registry does not answer')
-
-    def answers(self):
-        with contextlib.suppress(OSError), urllib.request.urlopen(f'http://127.0.0.1:{self.port}/v2/', timeout=2) as got:
-            return got.status == 200
-        return False
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.proc.kill()
-        self.proc.wait()
-        self.log.close()
-
-    def name(self, what):
-        return f'docker://127.0.0.1:{self.port}/{what}'
-
-    def bytes(self):
-        return sum(p.stat().st_size for p in self.store.rglob('data') if p.is_file())
 
 
 def scene_with(scene):
@@ -107,6 +63,100 @@ def chain(scene):
         parts.device.remove(*parts.ids)
         parts.restore(handle)
         expect('nothing is left on the way', os.listdir(tmp), [])
+
+
+def pushed(parts, registry, n, room):
+    """Bytes that the registry has more."""
+    before = registry.bytes()
+    parts.ctl(0, 'push', parts.ids[n], registry.name(f'lab/web:v{LEVELS - n}'), *room, *PLAIN_PUSH)
+    return registry.bytes() - before
+
+
+@case
+def sealed(scene):
+    """an encrypted chain, pushed and pulled without the key: each push sends what is new; on another device it verifies and restores with the key."""
+    parts = Encrypted(scene)
+    tmp = parts.chain.dir / 'tmp'
+    tmp.mkdir()
+    room = ['--tmp', str(tmp)]
+    parts.lose_key()
+    try:
+        with Registry(parts.chain.dir) as registry:
+            sizes = [pushed(parts, registry, n, room) for n in reversed(range(LEVELS))]
+            live = [c['bytes'] for c in parts.near.checkpoints()]
+            print(f'     bytes of each: {live}, sent: {sizes}', flush=True)
+            for have, sent in zip(live, sizes):
+                if sent > 1.02 * have + (64 << 10):
+                    raise Failed(f'{sent} bytes for {have}')
+            expect('again', pushed(parts, registry, 0, room) < 4096, True)
+            handle = parts.chain.dir / 'pulled'
+            parts.at(parts.far)
+            parts.ctl(0, 'pull', registry.name('lab/web:v2'), '--qos', '100', *room, *PLAIN_PULL)
+            parts.ctl(0, 'pull', registry.name(f'lab/web:v{LEVELS}'), '--qos', '100', '--handle', str(handle), *room, *PLAIN_PULL)
+            expect('ids', parts.left(), sorted(parts.ids))
+            expect('verified', parts.verified(parts.far), [(True, None)] * LEVELS)
+            parts.chain.try_restore(handle).must_fail(parts.key_id)
+            parts.find_key()
+            parts.far_key()
+            expect('verified', parts.verified(parts.far), [(True, True)] * LEVELS)
+            parts.restore(handle)
+            layers_damaged(parts, registry, room)
+            parts.at(parts.near)
+            parts.ctl(0, 'push', parts.ids[0], registry.name('lab/plain:x'), '--decrypt', *room, *PLAIN_PUSH)
+            fetched(parts, tmp, registry, 'lab/plain:x')
+        expect('nothing is left on the way', os.listdir(tmp), [])
+    finally:
+        parts.close()
+
+
+def layers_damaged(parts, registry, room):
+    """A byte of any layer: nothing stays; whole again, and named by its digest: it comes, and another digest does not."""
+    again = ['pull', registry.name(f'lab/web:v{LEVELS}'), *room, *PLAIN_PULL]
+    parts.ctl(0, 'rm', '--all')
+    for layer in sorted(p for p in registry.store.rglob('data') if p.stat().st_size > 1 << 20):
+        raw = layer.read_bytes()
+        layer.write_bytes(raw[:len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 1]) + raw[len(raw) // 2 + 1:])
+        print(f'     {parts.ctl(1, *again).strip()[:150]}', flush=True)
+        expect('checkpoints', parts.left(), [])
+        layer.write_bytes(raw)
+    named = subprocess.run(['skopeo', 'inspect', '--tls-verify=false', '--format', '{{.Digest}}', registry.name(f'lab/web:v{LEVELS}')],
+                           check=True, capture_output=True, text=True).stdout.strip()
+    parts.ctl(1, 'pull', registry.name(f'lab/web@{named[:-4]}0000'), *room, *PLAIN_PULL)
+    parts.ctl(0, 'pull', registry.name(f'lab/web@{named}'), *room, *PLAIN_PULL)
+    expect('ids', parts.left(), sorted(parts.ids))
+
+
+@case
+def damaged(scene):
+    """bytes of a layer change in the registry: pulled in part, nothing is durable, and its older layers are gone again; nothing goes by --tmp."""
+    parts, tmp, room = scene_with(scene)
+    before = parts.left()
+    with Registry(parts.chain.dir) as registry:
+        parts.ctl(0, 'push', parts.ids[0], registry.name('web:x'), *room, *PLAIN_PUSH)
+        os.rmdir(tmp)           # of images of ours nothing lies anywhere on the way
+        again = ['pull', registry.name('web:x'), '--container', 'again', *room, *PLAIN_PULL]
+        parts.ctl(0, *again)
+        expect('levels', len(parts.left()), 2 * LEVELS)
+        for ident in [i for i in parts.left() if i not in before]:
+            parts.ctl(0, 'unpin', ident)
+        parts.ctl(0, 'rm', '--container', 'again')
+        layers = sorted((p for p in registry.store.rglob('data') if p.stat().st_size > 1 << 20), key=lambda p: p.stat().st_mtime_ns)
+        expect('layers', len(layers), LEVELS)
+        for layer in layers:
+            with open(layer, 'r+b') as data:
+                data.seek(layer.stat().st_size // 2)
+                byte = data.read(1)[0]
+                data.seek(-1, os.SEEK_CUR)
+                data.write(bytes([byte ^ 1]))
+            said = parts.ctl(1, *again)
+            if 'are not its own' not in said and 'skopeo failed' not in said:
+                raise Failed(f'a damaged layer: {said}')
+            expect('checkpoints', parts.left(), before)
+            with open(layer, 'r+b') as data:
+                data.seek(layer.stat().st_size // 2)
+                data.write(bytes([byte]))
+        parts.ctl(0, *again)
+        expect('levels', len(parts.left()), 2 * LEVELS)
 
 
 @case

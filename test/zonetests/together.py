@@ -21,7 +21,8 @@ from chains import LEVELS, Parts
 from compact import compact
 from crypt import new_key, on_device, wrapped_keys
 from migration import comes_back, copy_images, fresh, joined, transfer
-from tools import Media, expect, many_dumps, run_ctl, stop_broker
+from tools import expect, many_dumps, run_ctl, stop_broker
+from ztmedia import Media
 from ztlib import Failed, wait_until
 from ztscene import case_of, suite_main
 

@@ -216,7 +216,7 @@ class Scene:
 
     def _ours(self, name):
         """Processes of that name that work for our device."""
-        for comm in Path('/proc').glob('[0-9]*/comm'):
+        for comm in (p / 'comm' for p in Path('/proc').glob('[0-9]*')):
             try:
                 if comm.read_text().strip() == name and f'ZNS_RUN={self.device.env["ZNS_RUN"]}'.encode() in \
                         comm.with_name('environ').read_bytes().split(b'\0'):

@@ -170,7 +170,8 @@ static const char *const known_keys[] = {
 	"docker-admission", "docker-alloc",      "docker-stripe",  "docker-dev",
 	"docker-live",      "docker-criu",       "docker-memory",  "docker-memory-predict",
 	"cri-o-names",      "criu-config-dir",   "restore-others", "keep-tracking",
-	"memory-dram",      "docker-memory-min", "docker-cgroup",  "docker-weight"
+	"memory-dram",      "docker-memory-min", "docker-cgroup",  "docker-weight",
+	"restore-cache"
 };
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
@@ -265,6 +266,30 @@ int zns_config_keep_tracking(uint64_t *seconds, struct zns_err *err)
 		return zns_fail(
 			err, -EINVAL,
 			"zns.conf: keep-tracking = %s: give a duration, e.g. 6h, or 0 for not at all",
+			text);
+	return 0;
+}
+
+int zns_config_restore_cache(uint64_t *bytes, struct zns_err *err)
+{
+	uint64_t all = (uint64_t)zns_max(sysconf(_SC_PHYS_PAGES), 0L) *
+		       (uint64_t)sysconf(_SC_PAGESIZE);
+	struct zns_err local = ZNS_ERR_INIT;
+	char text[32] = "";
+	int ret = zns_config_get("restore-cache", text, sizeof(text), &local);
+
+	*bytes = zns_min(MIB(256), all / 16);
+	if (ret == -ENOENT)
+		return 0;
+	if (ret) {
+		*err = local;
+		return ret;
+	}
+	*bytes = 0;
+	if (strcmp(text, "0") && zns_parse_size(text, bytes))
+		return zns_fail(
+			err, -EINVAL,
+			"zns.conf: restore-cache = %s: give a size, e.g. 256M, or 0 for none",
 			text);
 	return 0;
 }

@@ -7,7 +7,7 @@
 #include "zns/util.h"
 
 int zns_json_parse(const char *path, const uint8_t *text, size_t len, struct json_object **out,
-		      struct zns_err *err)
+		   struct zns_err *err)
 {
 	struct json_tokener *tok = json_tokener_new();
 	enum json_tokener_error jerr;
@@ -42,8 +42,7 @@ int zns_json_read(const char *path, struct json_object **out, struct zns_err *er
 	int ret = zns_read_file(AT_FDCWD, path, ZNS_JSON_MAX, &text, &len);
 
 	*out = NULL;
-	return ret ? zns_fail_sys(err, ret, "%s", path) :
-		     zns_json_parse(path, text, len, out, err);
+	return ret ? zns_fail_sys(err, ret, "%s", path) : zns_json_parse(path, text, len, out, err);
 }
 
 struct json_object *zns_json_get(struct json_object *o, const char *key)

@@ -33,13 +33,37 @@ static int send_all(int fd, const void *buf, size_t len, zns_msg_wait wait, void
 	return 0;
 }
 
-static int recv_all(int fd, void *buf, size_t len, zns_msg_wait wait, void *arg)
+/* As read(), and a descriptor that comes with the bytes. */
+static ssize_t read_with_fd(int fd, void *buf, size_t len, int *came)
+{
+	union {
+		struct cmsghdr h;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec iov = { buf, len };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control.room,
+			    .msg_controllen = sizeof(control.room) };
+	ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+	struct cmsghdr *h = n < 0 ? NULL : CMSG_FIRSTHDR(&m);
+
+	if (!h || h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS ||
+	    h->cmsg_len != CMSG_LEN(sizeof(int)))
+		return n;
+	if (*came >= 0)
+		close(*came);
+	memcpy(came, CMSG_DATA(h), sizeof(int));
+	return n;
+}
+
+static int recv_all(int fd, void *buf, size_t len, int *came, zns_msg_wait wait, void *arg)
 {
 	uint8_t *p = buf;
 
 	while (len) {
 		int ret = wait ? wait(arg, POLLIN) : 0;
-		ssize_t n = ret ? 0 : read(fd, p, len);
+		ssize_t n = ret ? 0 : came ? read_with_fd(fd, p, len, came) : read(fd, p, len);
 
 		if (ret)
 			return ret;
@@ -67,13 +91,13 @@ int zns_msg_send(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wait, v
 	return ret ? ret : send_all(fd, body, len, wait, arg);
 }
 
-int zns_msg_recv(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg)
+int zns_msg_recv_fd(int fd, uint8_t **body, uint32_t *len, int *came, zns_msg_wait wait, void *arg)
 {
 	cleanup_free uint8_t *buf = NULL;
 	uint32_t n;
 	int ret;
 
-	ret = recv_all(fd, &n, sizeof(n), wait, arg);
+	ret = recv_all(fd, &n, sizeof(n), came, wait, arg);
 	if (ret)
 		return ret;
 	n = le32toh(n);
@@ -82,11 +106,16 @@ int zns_msg_recv(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void 
 	buf = malloc(n ? n : 1);
 	if (!buf)
 		return -ENOMEM;
-	ret = recv_all(fd, buf, n, wait, arg);
+	ret = recv_all(fd, buf, n, NULL, wait, arg);
 	if (ret)
 		return ret;
 	*body = buf;
 	*len = n;
 	buf = NULL;
 	return 0;
+}
+
+int zns_msg_recv(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg)
+{
+	return zns_msg_recv_fd(fd, body, len, NULL, wait, arg);
 }

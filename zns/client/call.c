@@ -84,7 +84,7 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 	zns_pb__request__pack(req, out);
 	ret = zns_msg_send(b->fd, out, len, wait_ready, &c);
 	if (!ret)
-		ret = zns_msg_recv(b->fd, &in, &in_len, wait_ready, &c);
+		ret = zns_msg_recv_fd(b->fd, &in, &in_len, b->came, wait_ready, &c);
 	if (ret == -EPIPE)
 		return zns_fail(err, ret, "the broker (PID %u) died or closed the connection",
 				b->broker_pid);

@@ -91,6 +91,7 @@ int zns_broker_connect_running(const struct zns_registered *dev, struct zns_brok
 
 	b->fd = b->watch_fd = b->watch_pidfd = b->alive_fd = -1;
 	b->broker_pid = b->limit_ms = 0;
+	b->came = NULL;
 	ret = zns_config_deadline(&b->deadline_s, err);
 	if (ret)
 		return ret;

@@ -137,6 +137,8 @@ static int new_writer(struct zns_save *v, const struct zns_crypt *crypt, uint64_
 	const ZnsPb__DumpGrant *g = v->grant;
 	struct zns_writer_params p = { .dev = v->s->dev,
 				       .crypt = crypt,
+				       .sealed = v->sealed,
+				       .proof = v->proof,
 				       .bucket = v->bucket,
 				       .unit = v->unit,
 				       .workers = v->workers,
@@ -274,9 +276,14 @@ int zns_save_finish(struct zns_save *v, struct zns_err *err)
 		ret = zns_crypt_former_macs(v->former_crypt, v->former, &m.former_macs,
 					    &m.n_former_macs, err);
 	}
+	if (v->sealed) {
+		m.former_macs = v->sealed->former_macs;
+		m.n_former_macs = v->sealed->n_former_macs;
+	}
 	if (!ret)
 		ret = zns_writer_finish(v->w, &m, ref, err);
-	free(m.former_macs);
+	if (!v->sealed)
+		free(m.former_macs);
 	v->c->manifest = ref;
 	if (!v->former)
 		zns_writer_rate(v->w, v->c);
@@ -372,6 +379,19 @@ void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err)
 	if (zns_session_tell(v->s, &req, NULL)) /* the checkpoint takes room until it is removed */
 		zns_wrap(err, "checkpoint %s stays without a handle, `znsctl rm` removes it",
 			 zns_uuid_format(v->id, text));
+}
+
+void zns_save_give_up(struct zns_save *v, int why, const char *text)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+
+	if (!v->w)
+		return;
+	zns_writer_cancel(v->w, why, text);
+	zns_writer_free(v->w);
+	v->w = NULL;
+	req.has_abort = req.abort = 1;
+	zns_session_tell(v->s, &req, NULL); /* else it ends with the connection */
 }
 
 void zns_save_end(struct zns_save *v)

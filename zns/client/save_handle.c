@@ -42,6 +42,9 @@ int zns_save_handle(struct zns_save *v, int dirfd, struct zns_err *err)
 	zns_handle_describe(&h, v->c);
 	h.copies = list;
 	h.n_copies = v->nr_copies;
-	ret = zns_crypt_seal_handle(v->crypt, v->c, zns_writer_seal(v->w), &h, &seal, err);
+	if (v->sealed && !v->proof)
+		zns_crypt_name_key(v->c->crypt, &h, &seal);
+	ret = zns_crypt_seal_handle(v->sealed ? v->proof : v->crypt, v->c, zns_writer_seal(v->w),
+				    &h, &seal, err);
 	return ret ? ret : zns_handle_write(dirfd, &h, err);
 }

@@ -48,6 +48,8 @@ void zns_session_close(struct zns_session *s)
 {
 	zns_dev_close(s->dev);
 	s->dev = NULL;
+	zns_hot_free(s->hot);
+	s->hot = NULL;
 	let_go(&s->readers);
 	let_go(&s->writers);
 	zns_broker_close(&s->broker);
@@ -76,19 +78,36 @@ int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], boo
 	return zns_session_lease_by(s, id, chain, 0, out, err);
 }
 
+/* Without it we read the device alone: no error here is one. */
+static void join_hot(struct zns_session *s, const ZnsPb__HotGrant *g, int fd)
+{
+	struct zns_hot_shape shape;
+
+	if (g && fd >= 0) {
+		shape = (struct zns_hot_shape){ g->zones, g->slots, g->slot_bytes };
+		zns_hot_join(fd, &shape, g->owner, &s->hot, NULL);
+	} else if (fd >= 0) {
+		close(fd);
+	}
+}
+
 int zns_session_lease_by(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], bool chain,
 			 uint32_t weight, ZnsPb__Response **out, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
-	int ret;
+	int fd = -1, ret;
 
 	rb.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)id };
 	rb.has_chain = rb.chain = chain;
 	rb.has_weight = weight > 0;
 	rb.weight = weight;
+	rb.has_hot = rb.hot = s->shares;
 	req.restore_begin = &rb;
+	s->broker.came = s->shares ? &fd : NULL;
 	ret = zns_session_ask(s, &req, out, err);
+	s->broker.came = NULL;
+	join_hot(s, ret ? NULL : (*out)->hot, fd);
 	if (!ret && (!(*out)->n_checkpoints || !(*out)->checkpoints[0]->manifest)) {
 		zns_pb__response__free_unpacked(*out, NULL);
 		*out = NULL;
@@ -105,6 +124,7 @@ int zns_session_chain(struct zns_session *s, const ZnsPb__Response *answer, cons
 	int ret = h ? zns_handle_agrees(h, answer->checkpoints[0], err) : 0;
 
 	rp.dev = s->dev;
+	rp.hot = s->hot;
 	if (!ret)
 		ret = zns_chain_open(&rp, &s->reg, s->broker.encrypted, answer->checkpoints,
 				     answer->n_checkpoints, out, err);

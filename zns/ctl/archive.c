@@ -167,6 +167,10 @@ struct ctl_unpack {
 	struct archive *a;
 	const char *path, *inside;
 	uint32_t entries;
+	int fd;
+	void (*tee)(void *arg, const void *buf, size_t len);
+	void *tee_arg;
+	uint8_t block[BLOCK];
 };
 
 static int unpack_failed(struct ctl_unpack *u, struct zns_err *err)
@@ -177,7 +181,31 @@ static int unpack_failed(struct ctl_unpack *u, struct zns_err *err)
 			why ? why : "it cannot be read");
 }
 
-int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zns_err *err)
+static ssize_t next_block(struct ctl_unpack *u)
+{
+	ssize_t n;
+
+	do
+		n = read(u->fd, u->block, sizeof(u->block));
+	while (n < 0 && errno == EINTR);
+	if (n > 0 && u->tee)
+		u->tee(u->tee_arg, u->block, (size_t)n);
+	return n;
+}
+
+static la_ssize_t more(struct archive *a, void *arg, const void **buf)
+{
+	struct ctl_unpack *u = arg;
+	ssize_t n = next_block(u);
+
+	if (n < 0)
+		archive_set_error(a, errno, "%s", strerror(errno));
+	*buf = u->block;
+	return n;
+}
+
+int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const void *buf, size_t len),
+		      void *arg, struct ctl_unpack **out, struct zns_err *err)
 {
 	struct ctl_unpack *u = calloc(1, sizeof(*u));
 
@@ -185,15 +213,32 @@ int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zn
 		return zns_fail_sys(err, -ENOMEM, "archive");
 	*out = u;
 	u->path = path;
+	u->fd = fd;
+	u->tee = tee;
+	u->tee_arg = arg;
 	u->a = archive_read_new();
 	if (!u->a)
 		return zns_fail_sys(err, -ENOMEM, "archive");
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		return zns_fail_sys(err, -errno, "%s", path);
 	if (archive_read_support_format_tar(u->a) || archive_read_support_filter_gzip(u->a) ||
-	    archive_read_open_fd(u->a, fd, BLOCK))
+	    archive_read_open(u->a, u, NULL, more, NULL))
 		return unpack_failed(u, err);
 	return 0;
+}
+
+int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zns_err *err)
+{
+	return lseek(fd, 0, SEEK_SET) < 0 ? zns_fail_sys(err, -errno, "%s", path) :
+					    ctl_unpack_stream(fd, path, NULL, NULL, out, err);
+}
+
+int ctl_unpack_rest(struct ctl_unpack *u, struct zns_err *err)
+{
+	ssize_t n;
+
+	do
+		n = next_block(u);
+	while (n > 0);
+	return n ? zns_fail_sys(err, -errno, "%s", u->path) : 0;
 }
 
 void ctl_unpack_inside(struct ctl_unpack *u, const char *dir)

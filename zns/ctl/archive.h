@@ -40,6 +40,11 @@ struct ctl_entry {
 };
 /* Reads @fd from its beginning. The caller still owns @fd. */
 int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zns_err *err);
+/* Reads @fd, which may be a pipe, from where it is. @tee sees all bytes as they come. */
+int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const void *buf, size_t len),
+		      void *arg, struct ctl_unpack **out, struct zns_err *err);
+/* What is behind the archive's end: @tee sees it too. */
+int ctl_unpack_rest(struct ctl_unpack *u, struct zns_err *err);
 /* Only what is in this directory counts from here on, as if it were the top level. @dir has a slash
  * at its end and stays the caller's. */
 void ctl_unpack_inside(struct ctl_unpack *u, const char *dir);

@@ -4,8 +4,7 @@
 #include "compaction.h"
 #include "zns/config.h"
 
-/* owner: at the part of whom it belongs to. A number: a class of its own. */
-static int take_weight(struct compact *x, const char *text, struct zns_err *err)
+int compact_weight(struct compact *x, const char *text, struct zns_err *err)
 {
 	uint64_t n = 0;
 
@@ -51,7 +50,7 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	x.below = (uint32_t)below;
-	if (take_weight(&x, weight, &err)) {
+	if (compact_weight(&x, weight, &err)) {
 		ctl_fail(cmd, &err);
 		return CTL_USAGE;
 	}

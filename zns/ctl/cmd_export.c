@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* export: writes a checkpoint as a plain CRIU image directory, a tar archive of one, or an OCI image */
+/* export: writes a checkpoint as a plain CRIU image directory, a tar archive of one, or an OCI
+ * image */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "export.h"
-#include "oci.h"
 #include "zns/crypt.h"
 
 #define PARENTS "parents" /* in it a directory for each parent of an exported chain */
@@ -34,9 +34,9 @@ int export_read(struct export *x, uint32_t level, uint32_t n, uint64_t off, uint
 {
 	if (x->flat)
 		return zns_flat_read(x->flat, n, off, buf, len, err);
-	return zns_rimage_read(
-		zns_chain_find(x->chain, level, export_level(x, level)->images[n]->name), off, buf,
-		len, err);
+	return zns_rimage_read(zns_chain_find(x->chain, level,
+					      export_level(x, level)->images[n]->name),
+			       off, buf, len, err);
 }
 
 bool export_leaves_out(const struct export *x, uint32_t level, uint32_t n)
@@ -53,7 +53,11 @@ void export_prefix(const struct export *x, uint32_t level, char *out, size_t len
 	level_id(x, level, id);
 	*out = 0;
 	if (x->oci || level)
-		snprintf(out, len, "%s/%s/", x->oci ? CTL_OCI_CHECKPOINTS : PARENTS, id);
+		snprintf(out, len, "%s/%s/",
+			 x->sealed ? CTL_OCI_SEALED :
+			 x->oci    ? CTL_OCI_CHECKPOINTS :
+				     PARENTS,
+			 id);
 }
 
 bool export_link(const struct export *x, uint32_t level, char *out, size_t len)
@@ -201,14 +205,23 @@ static int run(struct export *x, struct zns_err *err)
 		return zns_fail(
 			err, -EOPNOTSUPP,
 			"this checkpoint has pages only: join the other images first (znsctl import --join)");
+	x->sealed = p.sealed = x->oci && x->h.c->crypt && !x->decrypt;
+	if (x->sealed && x->flatten)
+		return zns_fail(
+			err, -EINVAL,
+			"an encrypted checkpoint is sent as it is: with --flatten add --decrypt, or `znsctl flatten` it first");
 	ret = zns_session_lease(&x->h.s, x->h.c->id.data, true, &x->answer, err);
 	if (!ret)
 		ret = zns_session_chain(&x->h.s, x->answer, x->h.handle, &p, &x->chain, err);
+	if (!ret && x->sealed)
+		ret = export_is_sealed(x, err);
 	if (!ret && x->flatten)
 		ret = zns_flat_new(x->chain, &x->flat, err);
 	if (!ret) {
-		x->prog.total = x->flat ? zns_flat_bytes(x->flat) : zns_chain_bytes(x->chain);
-		ret = x->oci	? export_to_oci(x, err) :
+		if (!x->sealed)
+			x->prog.total = x->flat ? zns_flat_bytes(x->flat) :
+						  zns_chain_bytes(x->chain);
+		ret = x->oci    ? export_to_oci(x, err) :
 		      x->packed ? export_to_archive(x, err) :
 				  to_dir(x, err);
 	}
@@ -239,7 +252,7 @@ static int print(const struct export *x, bool json, double seconds)
 				      J("target", x->target), J("images", x->done),
 				      J("bytes", x->bytes),
 				      J("digest", x->oci ? x->digest : (const char *)NULL),
-				      J("seconds", seconds)));
+				      JB("encrypted", x->sealed), J("seconds", seconds)));
 }
 
 static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -251,7 +264,10 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	int ret;
 	const struct ctl_opt opts[] = { CTL_FLAG("flatten", &x.flatten),
 					CTL_FLAG("metadata-only", &x.metadata_only),
-					CTL_FLAG("oci", &x.oci), CTL_DEV, CTL_OPTS_END };
+					CTL_FLAG("oci", &x.oci),
+					CTL_FLAG("decrypt", &x.decrypt),
+					CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -263,7 +279,12 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 			"a checkpoint and a target are wanted: ID, and DIR, FILE.tar, FILE.tgz or - for a tar on standard output");
 	x.target = args.argv[1];
 	if (x.oci && x.metadata_only)
-		return ctl_usage(cmd, "an image without memory pages restores nothing: leave out --oci or --metadata-only");
+		return ctl_usage(
+			cmd,
+			"an image without memory pages restores nothing: leave out --oci or --metadata-only");
+	if (x.decrypt && !x.oci)
+		return ctl_usage(
+			cmd, "only --oci keeps what is encrypted: without it, leave out --decrypt");
 	x.to_stdout = !x.oci && !strcmp(x.target, "-");
 	x.packed = x.to_stdout || ctl_archive_name(x.target);
 	if (x.to_stdout && (args.json || isatty(STDOUT_FILENO)))
@@ -285,13 +306,14 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_export = {
 	"export",
-	"[DEV] ID|DIRECTORY DIR|FILE.tar|FILE.tgz|-|--oci DIR[:TAG] [--flatten]",
+	"[DEV] ID|DIRECTORY DIR|FILE.tar|FILE.tgz|-|--oci DIR[:TAG] [--flatten] [--decrypt]",
 	"a checkpoint as a plain CRIU image directory, archive of one, or OCI image",
 	"  ID may be the beginning of one, or a directory that holds a handle\n"
 	"  DIR is new or empty; FILE.tgz (or .tar.gz) is compressed; - is a tar archive on standard output\n"
 	"  --flatten       write an incremental checkpoint as if it had been dumped in full\n"
 	"  --oci           an image in an OCI layout, for registries; DIR may have others already. TAG is latest, if not given.\n"
-	"                  Each parent is a layer of its own\n"
+	"                  Each parent is a layer of its own. An encrypted checkpoint stays encrypted, and needs no key\n"
+	"  --decrypt       with --oci: as plain images, that other programs read too\n"
 	"  --metadata-only leave out the images of memory pages\n" CTL_DEV_HELP,
 	cmd_export,
 };

@@ -5,7 +5,7 @@
  */
 #include <limits.h>
 #include <string.h>
-#include "ctl.h"
+#include "layout.h"
 #include "zns/crypt.h"
 #include "zns/flat.h"
 #include "zns/save.h"
@@ -18,6 +18,9 @@ struct flatten {
 	struct zns_chain *chain;
 	struct zns_flat *flat;
 	ZnsPb__Handle *handle; /* of the directory on the command line, or NULL */
+	struct layout layout; /* as it can be read now; if that was asked */
+	bool dry_run, fast_enough;
+	uint32_t below; /* per cent of what its groups could give; 0: always */
 	uint32_t qos_mibps;
 	struct ctl_progress prog;
 };
@@ -42,6 +45,25 @@ static int is_of_use(const struct flatten *x, const ZnsPb__Checkpoint *c, struct
 		c->pages_only ?
 			"its pages are all there, `znsctl import --join` adds the other images" :
 			"it is whole already");
+}
+
+/* Is it to be written? How it can be read now says it. */
+static int look(struct flatten *x, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r = NULL;
+	int ret;
+
+	if (!x->dry_run && !x->below)
+		return 0;
+	req.has_profile = req.profile = 1;
+	ret = zns_broker_call(&x->s.broker, &req, &r, err);
+	if (!ret)
+		ret = layout_of_chain(x->chain, x->flat, r->profile, &x->layout, err);
+	if (r)
+		zns_pb__response__free_unpacked(r, NULL);
+	x->fast_enough = x->below && 100 * x->layout.rate >= x->below;
+	return ret;
 }
 
 static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
@@ -163,7 +185,10 @@ static int run(struct flatten *x, const char *spec, const char *what, struct zns
 	if (!ret)
 		ret = open_chain(x, what, err);
 	if (!ret)
-		ret = begin(x, err);
+		ret = look(x, err);
+	if (ret || x->dry_run || x->fast_enough)
+		return ret;
+	ret = begin(x, err);
 	if (ret)
 		return ret;
 	ctl_progress_start(&x->prog, "flatten", zns_flat_bytes(x->flat));
@@ -173,20 +198,42 @@ static int run(struct flatten *x, const char *spec, const char *what, struct zns
 	if (!ret)
 		ret = zns_save_publish(&x->v, err);
 	if (ret)
-		zns_writer_cancel(x->v.w, ret, "the flattening failed");
+		zns_save_give_up(&x->v, ret, "the flattening failed");
 	ctl_progress_end(&x->prog);
 	return ret;
 }
 
+static int print_json(const struct flatten *x, bool written)
+{
+	struct json_object *j = ctl_json_join(
+		ctl_json(x->v.c, "id container bytes page_bytes"),
+		ctl_obj(J("checkpoints_read", zns_chain_levels(x->chain)), JB("written", written)));
+
+	if (x->dry_run || x->below)
+		ctl_json_join(j, ctl_obj(J("of_best", x->layout.rate),
+					 J("predicted_mibps", layout_predicted(&x->layout)),
+					 J("best_mibps", layout_best(&x->layout)),
+					 J("would_write_bytes", zns_flat_bytes(x->flat)),
+					 JB("fast_enough", x->fast_enough)));
+	return ctl_print_json(j);
+}
+
 static int print(const struct flatten *x, bool json)
 {
+	bool written = !x->dry_run && !x->fast_enough;
 	char id[ZNS_UUID_STR], size[16];
 
 	if (json)
-		return ctl_print_json(
-			ctl_json_join(ctl_json(x->v.c, "id container bytes page_bytes"),
-				      ctl_obj(J("checkpoints_read", zns_chain_levels(x->chain)))));
+		return print_json(x, written);
 	zns_uuid_format(x->v.c->id.data, id);
+	if (!written) {
+		layout_print(&x->layout, x->v.c, NULL);
+		printf("%s of %s is not written anew, %s: %s would be\n", id,
+		       ctl_text(x->v.c->container),
+		       x->fast_enough ? "since it can be read fast enough" : "as asked",
+		       zns_format_size(zns_flat_bytes(x->flat), size, sizeof(size)));
+		return CTL_OK;
+	}
 	printf("%s of %s is written anew, without %s: %s in %u images\n", id,
 	       ctl_text(x->v.c->container),
 	       zns_chain_levels(x->chain) > 1 ? "parents" : "superseded copies",
@@ -201,8 +248,13 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const char *what;
+	uint64_t below = 0;
 	int ret = 0;
-	const struct ctl_opt opts[] = { CTL_RATE("qos", &x.qos_mibps), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = {
+		CTL_RATE("qos", &x.qos_mibps), CTL_FLAG("dry-run", &x.dry_run),
+		CTL_NUMBER("below", &below, 1, 100, "--below \"%.20s\": 1 to 100 per cent"),
+		CTL_DEV, CTL_OPTS_END
+	};
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -210,6 +262,7 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 		ctl_take_dev(&args);
 	if (args.argc != 1 || !*args.argv[0])
 		return ctl_usage(cmd, "one checkpoint's id or a directory is wanted");
+	x.below = (uint32_t)below;
 	what = args.argv[0];
 	if (ctl_is_dir(what)) {
 		ret = ctl_handle_ids(what, dev_id, id, &x.handle, &err);
@@ -220,6 +273,7 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!ret)
 		ret = run(&x, args.dev, what, &err);
 	ret = ret ? ctl_fail(cmd, &err) : print(&x, args.json);
+	layout_fini(&x.layout);
 	zns_save_end(&x.v);
 	zns_flat_free(x.flat);
 	zns_chain_close(x.chain);
@@ -231,8 +285,10 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_flatten = {
 	"flatten",
-	"[DEV] ID|DIRECTORY [--qos MIBPS]",
+	"[DEV] ID|DIRECTORY [--qos MIBPS] [--below PERCENT] [--dry-run]",
 	"write a checkpoint anew without its parents and without superseded copies, under its id",
-	"  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n" CTL_DEV_HELP,
+	"  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n"
+	"  --below PERCENT only if it can be read with less than this part of what its groups could give\n"
+	"  --dry-run       only say how fast it can be read, and how much would be written\n" CTL_DEV_HELP,
 	cmd_flatten,
 };

@@ -388,10 +388,12 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct compact x = { .s = ZNS_SESSION_INIT, .below = COMPACT_BELOW };
 	struct zns_registered reg;
 	bool judged, compact = false;
+	const char *weight = NULL;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_FLAG("dry-run", &g.dry_run),
 					CTL_DURATION("grace", &g.grace_s, 0),
 					CTL_FLAG("compact", &compact),
+					CTL_TEXT("weight", &weight),
 					CTL_DURATION("unjoined", &g.unjoined_s, 0),
 					CTL_DEV,
 					CTL_OPTS_END };
@@ -400,6 +402,13 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 		return args.code;
 	if (ctl_only_dev(cmd, &args))
 		return CTL_USAGE;
+	if (weight && !compact)
+		return ctl_usage(cmd,
+				 "--weight says whose part --compact takes: it goes with that");
+	if (compact_weight(&x, weight, &err)) {
+		ctl_fail(cmd, &err);
+		return CTL_USAGE;
+	}
 	g.json = args.json;
 	ret = ctl_connect(args.dev, &reg, &g.b, &err);
 	if (!ret)
@@ -435,11 +444,12 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_gc = {
 	"gc",
-	"[DEV] [--dry-run] [--grace TIME] [--compact] [--unjoined TIME]",
+	"[DEV] [--dry-run] [--grace TIME] [--compact [--weight owner|N]] [--unjoined TIME]",
 	"sweep what container runtimes left, apply retention, reset garbage zones",
 	"  --grace TIME    remove what a runtime has left only after its owner was missing this long\n"
 	"                  (default 1h; 90, 30m, 12h, 7d)\n"
 	"  --compact       afterwards do what `znsctl compact` does\n"
+	"  --weight WHOSE  with --compact: as there\n"
 	"  --unjoined TIME also remove pages that a page server received this long ago and that nobody joined\n"
 	"  --dry-run       only list what and why\n" CTL_DEV_HELP,
 	cmd_gc,

@@ -3,7 +3,7 @@
  * plain copies */
 #include <fcntl.h>
 #include <string.h>
-#include "compaction.h"
+#include "layout.h"
 #include "ctl.h"
 #include "show.h"
 #include "zns/crypt.h"
@@ -258,6 +258,30 @@ static int profile_of(struct zns_broker *b, ZnsPb__Response **out, struct zns_er
 	return zns_broker_call(b, &req, out, err);
 }
 
+/* As a restore reads it. Without the key, or if a parent cannot be read: its own units. */
+static int find_layout(struct ctl_hold *h, const ZnsPb__Profile *p, struct layout *l,
+		       struct zns_err *err)
+{
+	struct zns_reader_params params = { 0 };
+	struct zns_err why = ZNS_ERR_INIT;
+	struct zns_chain *chain = NULL;
+	struct zns_flat *flat = NULL;
+	ZnsPb__Response *answer = NULL;
+	int ret = zns_session_lease(&h->s, h->c->id.data, true, &answer, &why);
+
+	if (!ret)
+		ret = zns_session_chain(&h->s, answer, h->handle, &params, &chain, &why);
+	if (!ret)
+		ret = zns_flat_new(chain, &flat, &why);
+	if (!ret)
+		ret = layout_of_chain(chain, flat, p, l, &why);
+	zns_flat_free(flat);
+	zns_chain_close(chain);
+	if (answer)
+		zns_pb__response__free_unpacked(answer, NULL);
+	return ret ? layout_of(h->m, p, l, err) : 0;
+}
+
 /* How one checkpoint can be read; into @list, or as text. */
 static int show_layout(struct ctl_hold *h, struct json_object *list, struct zns_err *err)
 {
@@ -267,7 +291,7 @@ static int show_layout(struct ctl_hold *h, struct json_object *list, struct zns_
 	int ret = profile_of(&h->s.broker, &r, err);
 
 	if (!ret)
-		ret = layout_of(h->m, r->profile, &l, err);
+		ret = find_layout(h, r->profile, &l, err);
 	zns_uuid_format(h->c->id.data, id);
 	if (!ret && list) {
 		json_object_array_add(list,

@@ -11,6 +11,7 @@ static const char status_fields[] =
 	"nvme_reservation=host_reservation{held ours type key=} encrypted= key_id= zones_by_state= suspect_zones! "
 	"bytes_live bytes_free bytes_wasted checkpoints=nr_checkpoints reservations= leases= restores= scattered{container checkpoint of_best} "
 	"promised_mibps device_mibps parked_zones! pack_zones! zones_budget zones_granted! waiting=nr_waiting! "
+	"restore_cache=hot{limit used read given wrong late} "
 	"log_generation! broker_pid! tenants_error=";
 static const char reservation_fields[] = "container groups kind= qos_mibps created=created_ns:time";
 static const char lease_fields[] =
@@ -35,7 +36,7 @@ static struct json_object *json_reservations(const ZnsPb__Status *s)
 	return list;
 }
 
-static struct json_object *json_leases(const ZnsPb__Status *s)
+struct json_object *ctl_json_leases(const ZnsPb__Status *s)
 {
 	struct json_object *list = json_object_new_array(), *o;
 
@@ -85,7 +86,7 @@ static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	json_object_object_add(j, "encrypted", ctl_j_bool(e != NULL));
 	json_object_object_add(j, "zones_by_state", ctl_json_zones(s));
 	json_object_object_add(j, "reservations", json_reservations(s));
-	json_object_object_add(j, "leases", json_leases(s));
+	json_object_object_add(j, "leases", ctl_json_leases(s));
 	json_object_object_add(j, "restores",
 			       ctl_json_all((void **)s->restores, s->n_restores,
 					    ctl_restore_fields));
@@ -294,6 +295,11 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 		       ctl_name(s->restores[i]->container, name, sizeof(name)));
 		ctl_print_restore(s->restores[i]);
 	}
+	if (s->hot && s->hot->given)
+		printf("restore cache %s of %s; %llu units read once, handed out %llu times\n",
+		       zns_format_size(s->hot->used, a, sizeof(a)),
+		       zns_format_size(s->hot->limit, b, sizeof(b)),
+		       (unsigned long long)s->hot->read, (unsigned long long)s->hot->given);
 	for (i = 0; i < s->n_scattered; i++)
 		printf("scattered     %s: restores at %.0f %% at most of what its groups could give, see `znsctl show --layout`\n",
 		       ctl_name(s->scattered[i]->container, name, sizeof(name)),

@@ -4,8 +4,8 @@
 /* Compaction: makes a plan from the broker's answer and executes it (zns/compact.h,
  * zns/mover.h). */
 #include "ctl.h"
+#include "layout.h"
 #include "zns/compact.h"
-#include "zns/scatter.h"
 
 #define COMPACT_BELOW 25 /* per cent: zones with at most this much live data are emptied */
 /* Of defragmentation: a move must win so many per cent of the bandwidth for each per cent of the
@@ -36,6 +36,9 @@ struct compact {
 	char why[ZNS_ERR_MAX]; /* why the first checkpoint could not be moved */
 };
 
+/* --weight owner: at the part of whom it belongs to. A number: a class of its own. NULL: gives way.
+ * -EINVAL. */
+int compact_weight(struct compact *x, const char *text, struct zns_err *err);
 int compact_plan(struct compact *x, struct zns_err *err);
 int compact_run(struct compact *x, struct zns_err *err);
 /* Opens, plans, and executes unless dry_run. */
@@ -45,26 +48,6 @@ void compact_print(const struct compact *x);
  * of zns_move_copy. */
 int compact_move(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket,
 		 const uint32_t *to_group, bool defer, struct zns_err *err);
-
-/* layout.c: where a checkpoint lies, and how fast it can be read. */
-struct layout {
-	struct zns_scatter s;
-	struct zns_scatter_unit *units;
-	struct zns_scatter_zone *zones;
-	uint32_t shorts; /* units of less than 64 KiB */
-	uint64_t short_bytes;
-	uint64_t runs, run_bytes; /* of composed images */
-	uint32_t groups; /* that it lies in */
-	double rate; /* of what its groups could give: 1 is the best */
-	uint32_t read_mibps; /* of one group */
-};
-int layout_of(const ZnsPb__Manifest *m, const ZnsPb__Profile *p, struct layout *out,
-	      struct zns_err *err);
-void layout_fini(struct layout *l);
-void layout_print(const struct layout *l, const ZnsPb__Checkpoint *c,
-		  const ZnsPb__RestoreStat *last);
-struct json_object *layout_json(const struct layout *l, const ZnsPb__Checkpoint *c,
-				const ZnsPb__RestoreStat *last);
 
 /* defrag.c: moves what makes restores slow, and prints that. @what: a container or a checkpoint's
  * id; NULL: all. */

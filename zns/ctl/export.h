@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_EXPORT_H
 #define ZNS_CTL_EXPORT_H
-/* Shared by cmd_export.c (the command, a directory) and export_pack.c (an archive, an OCI image). */
+/* Shared by cmd_export.c (the command, a directory) and export_pack.c (an archive, an OCI image).
+ */
 #include "archive.h"
 #include "ctl.h"
+#include "oci.h"
 #include "outdir.h"
 #include "zns/flat.h"
 
 #define EXPORT_CHUNK MIB(16) /* between two progress reports; also an archive's buffer */
 
-struct export {
+struct export
+{
 	struct ctl_hold h;
 	ZnsPb__Response *answer; /* the records of the chain */
 	struct zns_chain *chain;
@@ -17,10 +20,11 @@ struct export {
 	struct ctl_progress prog;
 	const char *target;
 	struct ctl_outdir out;
-	bool packed, to_stdout, oci, flatten, metadata_only;
+	bool packed, to_stdout, oci, flatten, metadata_only, decrypt;
+	bool sealed; /* encrypted, and stays so: as it is on the device */
 	uint32_t done; /* images written so far */
 	uint64_t bytes; /* bytes of these images */
-	char digest[80]; /* of the OCI image */
+	char digest[CTL_OCI_DIGEST]; /* of the OCI image */
 };
 
 /* The number of directories to write. */
@@ -39,6 +43,14 @@ bool export_leaves_out(const struct export *x, uint32_t level, uint32_t image);
 void export_prefix(const struct export *x, uint32_t level, char *out, size_t len);
 /* The target of its link `parent`. false: it has none. */
 bool export_link(const struct export *x, uint32_t level, char *out, size_t len);
+
+/* export_sealed.c: is it one, and can all of its chain be sent as it is? */
+int export_is_sealed(struct export *x, struct zns_err *err);
+/* The layer of a level, but for its directories. */
+int export_sealed_level(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
+			struct zns_err *err);
+int export_sealed_end(const struct export *x, struct ctl_oci *o, uint32_t level,
+		      struct zns_err *err);
 
 /* export_pack.c */
 int export_to_archive(struct export *x, struct zns_err *err);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include "export.h"
-#include "oci.h"
 #include "zns/crypt.h"
 #include "zns/safeopen.h"
 
@@ -108,7 +107,7 @@ static int layer_dirs(const struct export *x, struct ctl_pack *p, uint32_t level
 		      struct zns_err *err)
 {
 	char name[160];
-	int ret = ctl_pack_dir(p, CTL_OCI_CHECKPOINTS, err);
+	int ret = ctl_pack_dir(p, x->sealed ? CTL_OCI_SEALED : CTL_OCI_CHECKPOINTS, err);
 
 	export_prefix(x, level, name, sizeof(name));
 	return ret ? ret : ctl_pack_dir(p, name, err);
@@ -126,7 +125,8 @@ static int layer(struct export *x, struct ctl_oci *o, uint32_t level, bool link,
 	if (ret < 0)
 		return ret;
 	zns_uuid_format(c->id.data, id);
-	ret = ctl_pack_open(ret, "-", c->created_ns / 1000000000, &p, err);
+	/* what is sealed is the same on every device, whenever it came there */
+	ret = ctl_pack_open(ret, "-", x->sealed ? 0 : c->created_ns / 1000000000, &p, err);
 	if (!ret)
 		ctl_pack_tee(p, ctl_oci_seen, o);
 	if (!ret && link) {
@@ -135,10 +135,13 @@ static int layer(struct export *x, struct ctl_oci *o, uint32_t level, bool link,
 	} else if (!ret) {
 		ret = layer_dirs(x, p, level, err);
 		if (!ret)
-			ret = level_to_archive(x, p, level, buf, err);
+			ret = x->sealed ? export_sealed_level(x, p, level, buf, err) :
+					  level_to_archive(x, p, level, buf, err);
 	}
 	ret = ctl_pack_close(p, ret, err);
-	return ret ? ret : ctl_oci_layer_end(o, link ? NULL : id, err);
+	if (!ret && x->sealed)
+		return export_sealed_end(x, o, level, err);
+	return ret ? ret : ctl_oci_layer_end(o, link ? NULL : id, NULL, NULL, err);
 }
 
 int export_to_oci(struct export *x, struct zns_err *err)
@@ -150,7 +153,7 @@ int export_to_oci(struct export *x, struct zns_err *err)
 
 	for (uint32_t l = ret ? 0 : export_levels(x); l-- > 0 && !ret;)
 		ret = layer(x, o, l, false, buf, err);
-	if (!ret)
+	if (!ret && !x->sealed) /* there is nothing in a sealed one that criu could take */
 		ret = layer(x, o, 0, true, buf, err);
 	if (!ret)
 		ret = ctl_oci_publish(o, x->h.c->container, origin ? origin->kind : NULL,

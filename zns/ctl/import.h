@@ -9,6 +9,7 @@
  */
 #include <sys/stat.h>
 #include "ctl.h"
+#include "oci.h"
 #include "outdir.h"
 #include "zns/handle.h"
 #include "zns/save.h"
@@ -21,10 +22,21 @@ struct import_file {
 	uint8_t *copy;
 };
 
+/* An archive that is read once, from front to back. */
+struct import_stream {
+	int fd;
+	uint64_t bytes;
+	/* sees all of them; in the end says whether they are right, before anything is durable */
+	void (*seen)(void *arg, const void *buf, size_t len);
+	int (*right)(void *arg, struct zns_err *err);
+	void *arg;
+};
+
 struct import {
 	const char *path; /* as given */
 	int dir; /* -1: an archive, */
 	int archive; /* or -1 */
+	const struct import_stream *stream; /* or NULL */
 	const char *inside; /* the directory in the archive that counts; NULL: its top */
 	bool empty; /* the archive has no checkpoint there */
 	struct stat archive_st;
@@ -44,12 +56,19 @@ struct import {
 	uint8_t *buf; /* for import_image */
 	uint64_t copies; /* bytes of all copies */
 	uint32_t nr_copies;
+	bool sealed, authentic; /* import_sealed.c: it stays encrypted; and a key proved it */
 	bool join; /* join the checkpoint of pages only that the directory's handle names: */
 	ZnsPb__Handle *old_handle;
 	ZnsPb__Response *answer;
 	const ZnsPb__Checkpoint *pages;
 	ZnsPb__Manifest *pages_m;
 };
+
+#define IMPORT_INIT(x)                                                          \
+	{                                                                       \
+		.s = ZNS_SESSION_INIT, .v.s = &(x).s, .dir = -1, .archive = -1, \
+		.handle = CTL_OUTDIR_INIT                                       \
+	}
 
 #define IMPORT_COPIES_MAX 2000 /* as for a dump */
 #define IMPORT_INVENTORY_MAGIC 0x58313116u
@@ -78,17 +97,37 @@ void import_fini(struct import *x);
 /* import_archive.c: the same for an archive: list, then read. */
 int import_archive_scan(struct import *x, struct zns_err *err);
 int import_read_archive(struct import *x, struct zns_err *err);
+/* A stream: nothing is listed before; what is wrong is found on the way. */
+void import_stream_begin(struct import *x);
+int import_read_stream(struct import *x, struct zns_err *err);
+
+/* import_run.c: an import from its beginning to its end. */
+int import_run(struct import *x, const char *spec, const char *handle, struct zns_err *err);
+int import_print(const struct import *x, const char *handle, bool json, double seconds);
 
 /*
- * import_oci.c: the checkpoints of an OCI image, the parents first. @model has the options; @one
- * imports what is prepared. import_oci_last is the newest, after success.
+ * import_sealed.c: the checkpoint of a sealed layer (oci.h), which x->stream is, under the id that
+ * it has. @parent: the id of the layer before, or NULL. @newest: of its image; a note is for that.
+ */
+int import_sealed_run(struct import *x, const struct ctl_oci_layer *l, const char *parent,
+		      bool newest, const char *spec, const char *handle, struct zns_err *err);
+/* Has the device the same checkpoint already? 1 yes, 0 no; -EEXIST: it has another version. */
+int import_sealed_there(const struct ctl_oci_layer *l, const char *spec, struct zns_err *err);
+
+/*
+ * import_oci.c: the checkpoints of an OCI image, the parents first. @model has the options.
+ * import_oci_last is the newest, after success.
  */
 struct import_levels;
 int import_oci(const struct import *model, const char *spec, const char *handle,
-	       int (*one)(struct import *x, const char *spec, const char *handle,
-			  struct zns_err *err),
 	       struct import_levels **out, struct zns_err *err);
+/* The same of an image whose layers come from @from; -ENODATA: none of them is a checkpoint of
+ * ours. */
+int import_oci_from(const struct import *model, const struct ctl_oci_image *i,
+		    const struct ctl_oci_source *from, const char *spec, const char *handle,
+		    struct import_levels **out, struct zns_err *err);
 const struct import *import_oci_last(const struct import_levels *v);
+bool import_oci_begun(const struct import_levels *v); /* one at least */
 void import_oci_end(struct import_levels *v);
 void import_end(struct import *x);
 

@@ -29,20 +29,25 @@ struct found {
 	bool inventory, pstree, parent;
 };
 
+static int is_inventory(const struct import *x, const uint8_t *b, struct zns_err *err)
+{
+	if ((b[0] | b[1] << 8 | b[2] << 16 | (uint32_t)b[3] << 24) == IMPORT_INVENTORY_MAGIC)
+		return 0;
+	return zns_fail(err, -EINVAL, "%s: its inventory.img is no CRIU image", x->path);
+}
+
 static int check_inventory(struct import *x, struct ctl_unpack *u, const struct ctl_entry *e,
 			   struct zns_err *err)
 {
 	uint8_t b[4] = { 0 };
 	int ret = e->size < sizeof(b) ? 0 : ctl_unpack_data(u, b, sizeof(b), err);
 
-	if (!ret &&
-	    (b[0] | b[1] << 8 | b[2] << 16 | (uint32_t)b[3] << 24) != IMPORT_INVENTORY_MAGIC)
-		ret = zns_fail(err, -EINVAL, "%s: its inventory.img is no CRIU image", x->path);
-	return ret;
+	return ret ? ret : is_inventory(x, b, err);
 }
 
-static int list_one(struct import *x, struct ctl_unpack *u, const struct ctl_entry *e,
-		    struct found *f, struct zns_err *err)
+/* 1: an image, which is listed now; 0: it is skipped. */
+static int list_one(struct import *x, const struct ctl_entry *e, struct found *f,
+		    struct zns_err *err)
 {
 	int ret;
 
@@ -61,7 +66,7 @@ static int list_one(struct import *x, struct ctl_unpack *u, const struct ctl_ent
 	f->pstree |= !strcmp(e->name, "pstree.img");
 	f->inventory |= !strcmp(e->name, "inventory.img");
 	ret = import_add(x, e->name, e->size, NULL, err);
-	return ret || strcmp(e->name, "inventory.img") ? ret : check_inventory(x, u, e, err);
+	return ret ? ret : 1;
 }
 
 static int cmp_name(const void *a, const void *b)
@@ -86,6 +91,23 @@ static int check_twice(const struct import *x, struct zns_err *err)
 	return 0;
 }
 
+/* All was listed. */
+static int is_whole(struct import *x, const struct found *f, struct zns_err *err)
+{
+	int ret = 0;
+
+	x->empty = !f->inventory;
+	if (!f->inventory)
+		ret = zns_fail(
+			err, -EINVAL,
+			"%s has no inventory.img at its top: pack the image directory by tar -C DIR -cf FILE.tar .",
+			x->path);
+	if (!ret)
+		ret = check_twice(x, err);
+	x->pre_dump = !f->pstree;
+	return ret ? ret : import_parent(x, f->parent, err);
+}
+
 int import_archive_scan(struct import *x, struct zns_err *err)
 {
 	struct ctl_unpack *u = NULL;
@@ -97,21 +119,17 @@ int import_archive_scan(struct import *x, struct zns_err *err)
 		ret = ctl_unpack_open(x->archive, x->path, &u, err);
 	if (!ret)
 		ctl_unpack_inside(u, x->inside);
-	while (!ret && (more = ctl_unpack_next(u, &e, err)) > 0)
-		ret = list_one(x, u, &e, &f, err);
+	while (!ret && (more = ctl_unpack_next(u, &e, err)) > 0) {
+		ret = list_one(x, &e, &f, err);
+		if (ret > 0)
+			ret = strcmp(e.name, "inventory.img") ? 0 : check_inventory(x, u, &e, err);
+	}
 	ctl_unpack_close(u);
 	if (!ret && more < 0)
 		ret = more;
-	x->empty = !f.inventory;
-	if (!ret && !f.inventory)
-		ret = zns_fail(
-			err, -EINVAL,
-			"%s has no inventory.img at its top: pack the image directory by tar -C DIR -cf FILE.tar .",
-			x->path);
-	if (!ret)
-		ret = check_twice(x, err);
-	x->pre_dump = !f.pstree;
-	return ret ? ret : import_parent(x, f.parent, err);
+	if (ret)
+		x->empty = !f.inventory;
+	return ret ? ret : is_whole(x, &f, err);
 }
 
 static int from_archive(void *arg, uint8_t *buf, size_t len, uint64_t off, struct zns_err *err)
@@ -145,4 +163,60 @@ int import_read_archive(struct import *x, struct zns_err *err)
 	    (n != x->nr_files || fstat(x->archive, &st) || !zns_same_file(&st, &x->archive_st)))
 		ret = zns_fail(err, -EBUSY, "%s was changed while it was read", x->path);
 	return ret;
+}
+
+/* ---- a stream ---- */
+
+void import_stream_begin(struct import *x)
+{
+	x->prog.total += x->stream->bytes;
+	x->has_parent = x->parent_id;
+}
+
+struct coming {
+	const struct import *x;
+	struct ctl_unpack *u;
+	bool inventory;
+};
+
+static int from_stream(void *arg, uint8_t *buf, size_t len, uint64_t off, struct zns_err *err)
+{
+	const struct coming *c = arg;
+	int ret = ctl_unpack_data(c->u, buf, len, err);
+
+	return ret || !c->inventory || off || len < 4 ? ret : is_inventory(c->x, buf, err);
+}
+
+static int take_one(struct import *x, struct ctl_unpack *u, const struct ctl_entry *e,
+		    struct found *f, struct zns_err *err)
+{
+	struct coming c = { x, u, !strcmp(e->name, "inventory.img") };
+	int ret = list_one(x, e, f, err);
+
+	if (ret <= 0)
+		return ret;
+	x->prog.total -= e->size; /* they are bytes of the stream */
+	return import_image(x, &x->files[x->nr_files - 1], from_stream, &c, err);
+}
+
+int import_read_stream(struct import *x, struct zns_err *err)
+{
+	const struct import_stream *s = x->stream;
+	struct ctl_unpack *u = NULL;
+	struct found f = { false };
+	struct ctl_entry e;
+	int ret = ctl_unpack_stream(s->fd, x->path, s->seen, s->arg, &u, err), more = 0;
+
+	if (!ret)
+		ctl_unpack_inside(u, x->inside);
+	while (!ret && (more = ctl_unpack_next(u, &e, err)) > 0)
+		ret = take_one(x, u, &e, &f, err);
+	if (!ret)
+		ret = more;
+	if (!ret)
+		ret = ctl_unpack_rest(u, err);
+	ctl_unpack_close(u);
+	if (!ret)
+		ret = s->right(s->arg, err);
+	return ret ? ret : is_whole(x, &f, err);
 }

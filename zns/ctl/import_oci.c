@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Import of an OCI image (oci.h): of ours, a checkpoint for each layer that is one's; of others
+ * Import of an OCI image (oci.h): of ours, a checkpoint for each layer that is one's, sealed ones
+ * under the ids that they have; of others
  * (Podman, checkpointctl), the layer that has a directory `checkpoint`. All of them or none: what
  * came first is removed if a later one fails.
  */
@@ -15,6 +16,11 @@ struct level {
 	struct import x;
 	const struct ctl_oci_layer *layer;
 	char inside[64], parent[ZNS_UUID_STR]; /* borrowed by x */
+	struct import_stream stream; /* the same */
+	struct ctl_oci_check check;
+	bool there; /* sealed, and on the device already: nothing was done */
+	const struct ctl_oci_source *from; /* NULL: the layer is a file, whose digest was compared
+					    */
 };
 
 struct import_levels {
@@ -22,7 +28,51 @@ struct import_levels {
 	size_t nr, done; /* of them, imports that were begun */
 };
 
-/* A layer, whose digest is right. */
+static int right(void *arg, struct zns_err *err)
+{
+	struct level *l = arg;
+	int ret = ctl_oci_check_end(&l->check, err);
+
+	if (!ret && l->from->end)
+		ret = l->from->end(l->from->arg, err);
+	return ret ? zns_wrap(err, "%s", l->x.path) : 0;
+}
+
+static void seen(void *arg, const void *buf, size_t len)
+{
+	ctl_oci_check_add(&((struct level *)arg)->check, buf, len);
+}
+
+/* Of ours: read once; its digest is compared before the checkpoint is durable. */
+static int open_stream(struct level *l, const struct import *model, struct zns_err *err)
+{
+	int ret = ctl_oci_check_begin(&l->check, l->layer, err);
+
+	l->x = *model;
+	l->x.v.s = &l->x.s;
+	l->x.inside = l->inside;
+	l->stream = (struct import_stream){
+		.fd = -1, .bytes = l->layer->size, .seen = seen, .right = right, .arg = l
+	};
+	l->x.stream = &l->stream;
+	if (!ret) {
+		l->stream.fd = l->from->open(l->from->arg, l->layer, err);
+		ret = l->stream.fd < 0 ? zns_wrap(err, "%s", model->path) : 0;
+	}
+	return ret;
+}
+
+static void close_stream(struct level *l)
+{
+	if (!l->from)
+		return;
+	if (l->stream.fd >= 0)
+		close(l->stream.fd);
+	l->stream.fd = -1;
+	ctl_oci_check_drop(&l->check);
+}
+
+/* A layer of a stranger's, whose digest is right. */
 static int open_level(struct level *l, const struct import *model, const struct ctl_oci_image *i,
 		      struct zns_err *err)
 {
@@ -64,82 +114,165 @@ static int has_one(struct level *l, const struct import *model, const struct ctl
 	return ret;
 }
 
-/* Which layers are checkpoints: their number, or an error. */
-static int find(struct level *l, const struct import *model, const struct ctl_oci_image *i,
-		struct zns_err *err)
+/* Layers that are checkpoints of ours: how many. */
+static size_t find_ours(struct level *l, const struct ctl_oci_image *i,
+			const struct ctl_oci_source *from)
 {
-	int nr = 0;
+	size_t nr = 0;
 
 	for (size_t k = 0; k < i->nr; k++) {
 		if (!*i->layers[k].id)
 			continue;
 		l[nr].layer = &i->layers[k];
-		snprintf(l[nr].inside, sizeof(l->inside), CTL_OCI_CHECKPOINTS "/%s/",
+		l[nr].from = from;
+		snprintf(l[nr].inside, sizeof(l->inside), "%s/%s/",
+			 i->layers[k].sealed ? CTL_OCI_SEALED : CTL_OCI_CHECKPOINTS,
 			 i->layers[k].id);
 		nr++;
 	}
-	for (size_t k = i->nr; !nr && k-- > 0;) { /* what is above hides what is below */
-		int ret;
+	return nr;
+}
 
+/* 1, or an error. */
+static int find_foreign(struct level *l, const struct import *model, const struct ctl_oci_image *i,
+			struct zns_err *err)
+{
+	int ret = 0;
+
+	strcpy(l->inside, FOREIGN);
+	for (size_t k = i->nr; !ret && k-- > 0;) { /* what is above hides what is below */
 		l->layer = &i->layers[k];
-		strcpy(l->inside, FOREIGN);
 		ret = has_one(l, model, i, err);
-		if (ret < 0)
-			return ret;
-		nr = ret;
 	}
-	return nr ? nr :
-		    zns_fail(err, -EINVAL,
+	return ret ? ret :
+		     zns_fail(
+			     err, -EINVAL,
 			     "%s is no image of a checkpoint: no layer of it has a directory checkpoint",
 			     model->path);
 }
 
+/* A parent that is on the device already is not fetched. */
+static int look_there(struct level *l, const struct import *model, bool newest, const char *spec,
+		      struct zns_err *err)
+{
+	int ret = import_sealed_there(l->layer, spec, err);
+
+	if (ret > 0 && newest)
+		ret = zns_fail(err, -EEXIST, "checkpoint %s is there already: `znsctl show %s`",
+			       l->layer->id, l->layer->id);
+	if (ret <= 0)
+		return ret ? zns_wrap(err, "%s", model->path) : 0;
+	l->there = true;
+	l->x = *model;
+	l->x.v.s = &l->x.s;
+	return zns_uuid_parse(l->layer->id, l->x.v.id);
+}
+
+static int import_level(struct level *l, const struct import *model, const char *parent,
+			bool newest, const char *spec, const char *handle, struct zns_err *err)
+{
+	int ret = look_there(l, model, newest, spec, err);
+
+	if (!ret && !l->there)
+		ret = open_stream(l, model, err);
+	return ret || l->there ?
+		       ret :
+		       import_sealed_run(&l->x, l->layer, parent, newest, spec, handle, err);
+}
+
 static int import_all(struct import_levels *v, const struct import *model,
 		      const struct ctl_oci_image *i, const char *spec, const char *handle,
-		      int (*one)(struct import *x, const char *spec, const char *handle,
-				 struct zns_err *err),
 		      struct zns_err *err)
 {
 	int ret = 0;
 
 	while (!ret && v->done < v->nr) {
 		struct level *l = &v->l[v->done++];
+		bool newest = v->done == v->nr;
+		const char *to = newest ? handle : NULL;
 
-		ret = open_level(l, model, i, err);
-		if (l != v->l) {
+		if (l != v->l)
 			zns_uuid_format(l[-1].x.v.id, l->parent);
-			l->x.parent_id = l->parent;
+		if (l->layer->sealed) {
+			ret = import_level(l, model, l != v->l ? l->parent : NULL, newest, spec, to,
+					   err);
+			close_stream(l);
+			continue;
 		}
+		ret = l->from ? open_stream(l, model, err) : open_level(l, model, i, err);
+		l->x.parent_id = l != v->l ? l->parent : NULL;
 		if (!ret)
-			ret = one(&l->x, spec, v->done == v->nr ? handle : NULL, err);
+			ret = import_run(&l->x, spec, to, err);
+		close_stream(l);
 	}
 	for (size_t k = v->done; ret && k-- > 0;)
-		if (k + 1 < v->done)
+		if (k + 1 < v->done && !v->l[k].there)
 			zns_save_roll_back(&v->l[k].x.v, "an import that failed later", err);
 	return ret;
 }
 
+static struct import_levels *levels_new(const struct ctl_oci_image *i, struct zns_err *err)
+{
+	struct import_levels *v = calloc(1, sizeof(*v));
+
+	if (v)
+		v->l = calloc(i->nr + 1, sizeof(*v->l));
+	if (v && v->l)
+		return v;
+	free(v);
+	zns_fail_sys(err, -ENOMEM, "layers");
+	return NULL;
+}
+
+int import_oci_from(const struct import *model, const struct ctl_oci_image *i,
+		    const struct ctl_oci_source *from, const char *spec, const char *handle,
+		    struct import_levels **out, struct zns_err *err)
+{
+	struct import_levels *v = *out = levels_new(i, err);
+	struct import named = *model;
+
+	if (!v)
+		return -ENOMEM;
+	name_it(&named, i);
+	v->nr = find_ours(v->l, i, from);
+	if (!v->nr)
+		return zns_fail(err, -ENODATA, "%s has no layer of ours", model->path);
+	return import_all(v, &named, i, spec, handle, err);
+}
+
+static int blob_of(void *arg, const struct ctl_oci_layer *l, struct zns_err *err)
+{
+	struct stat st;
+
+	return ctl_oci_blob_open(arg, l, &st, err);
+}
+
 int import_oci(const struct import *model, const char *spec, const char *handle,
-	       int (*one)(struct import *x, const char *spec, const char *handle,
-			  struct zns_err *err),
 	       struct import_levels **out, struct zns_err *err)
 {
-	struct import_levels *v = *out = calloc(1, sizeof(*v));
 	struct ctl_oci_image i = CTL_OCI_IMAGE_INIT;
+	struct ctl_oci_source from = { .open = blob_of, .arg = &i };
 	struct import named = *model;
-	int ret = v ? ctl_oci_read(model->path, &i, err) : zns_fail_sys(err, -ENOMEM, "layers");
+	int ret = ctl_oci_read(model->path, &i, err);
 
-	if (!ret) {
+	if (!ret)
+		ret = import_oci_from(model, &i, &from, spec, handle, out, err);
+	if (ret == -ENODATA && !(*out)->nr) { /* a stranger's */
+		err->code = 0;
 		name_it(&named, &i);
-		v->l = calloc(i.nr, sizeof(*v->l));
-		ret = v->l ? find(v->l, &named, &i, err) : zns_fail_sys(err, -ENOMEM, "layers");
-	}
-	if (ret > 0) {
-		v->nr = (size_t)ret;
-		ret = import_all(v, &named, &i, spec, handle, one, err);
+		ret = find_foreign((*out)->l, &named, &i, err);
+		if (ret > 0) {
+			(*out)->nr = 1;
+			ret = import_all(*out, &named, &i, spec, handle, err);
+		}
 	}
 	ctl_oci_image_close(&i);
 	return ret;
+}
+
+bool import_oci_begun(const struct import_levels *v)
+{
+	return v->done > 0;
 }
 
 const struct import *import_oci_last(const struct import_levels *v)
@@ -150,7 +283,8 @@ const struct import *import_oci_last(const struct import_levels *v)
 void import_oci_end(struct import_levels *v)
 {
 	for (size_t k = v ? v->done : 0; k-- > 0;)
-		import_end(&v->l[k].x);
+		if (v->l[k].x.v.s) /* it was begun */
+			import_end(&v->l[k].x);
 	if (v)
 		free(v->l);
 	free(v);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Where a checkpoint lies, and how far its restore is from what its groups could give. */
 #include <string.h>
-#include "compaction.h"
+#include "layout.h"
+#include "zns/chain.h"
+#include "zns/flat.h"
 #include "zns/grow.h"
 #include "zns/image_map.h"
 #include "zns/layout.h"
@@ -18,6 +20,14 @@ struct build {
 	uint32_t max_zones, widest, unit;
 	uint32_t *at; /* by zone: its place in the table, plus 1 */
 };
+
+static int begin(struct build *b, const ZnsPb__Profile *p, struct layout *out, struct zns_err *err)
+{
+	*out = (struct layout){ .read_mibps = p->zone_read_mibps };
+	*b = (struct build){ .l = out, .p = p, .unit = 1 };
+	b->at = calloc(p->n_zone_group + 1, sizeof(*b->at));
+	return b->at ? 0 : zns_fail(err, -ENOMEM, "no memory for a list of zones");
+}
 
 static int zone_at(struct build *b, uint32_t zone, uint32_t *at, struct zns_err *err)
 {
@@ -36,33 +46,25 @@ static int zone_at(struct build *b, uint32_t zone, uint32_t *at, struct zns_err 
 	return 0;
 }
 
-static int add_segment(struct build *b, const ZnsPb__Image *img, const ZnsPb__Segment *pb,
-		       struct zns_err *err)
+static int add_unit(struct build *b, const struct zns_seg *seg, uint64_t k, struct zns_err *err)
 {
-	uint64_t nr = (pb->len + img->unit - 1) / img->unit;
 	struct layout *l = b->l;
-	struct zns_seg seg;
-	int ret = zns_seg_init(&seg, pb, img->unit, err);
+	struct zns_scatter_unit u = { 0 };
+	struct zns_place place;
+	int ret;
 
-	b->widest = zns_max(b->widest, seg.nr);
-	for (uint64_t k = 0; k < nr && !ret; k++) {
-		struct zns_scatter_unit u;
-		struct zns_place place;
-
-		zns_seg_place(&seg, k, &place);
-		ret = zone_at(b, place.zone, &u.at, err);
-		if (!ret && zns_grow(l->units, l->s.nr_units, b->max_units))
-			ret = zns_fail(err, -ENOMEM, "no memory for a list of units");
-		if (ret)
-			break;
-		u.len = (uint32_t)zns_min((uint64_t)img->unit, pb->len - k * img->unit);
-		l->units[l->s.nr_units++] = u;
-		l->zones[u.at].bytes += u.len;
-		l->shorts += u.len < SHORT;
-		l->short_bytes += u.len < SHORT ? u.len : 0;
-	}
-	zns_seg_fini(&seg);
-	return ret;
+	zns_seg_place(seg, k, &place);
+	ret = zone_at(b, place.zone, &u.at, err);
+	if (!ret && zns_grow(l->units, l->s.nr_units, b->max_units))
+		ret = zns_fail(err, -ENOMEM, "no memory for a list of units");
+	if (ret)
+		return ret;
+	u.len = (uint32_t)zns_min((uint64_t)seg->unit, seg->len - k * seg->unit);
+	l->units[l->s.nr_units++] = u;
+	l->zones[u.at].bytes += u.len;
+	l->shorts += u.len < SHORT;
+	l->short_bytes += u.len < SHORT ? u.len : 0;
+	return 0;
 }
 
 static void count_groups(struct build *b)
@@ -78,41 +80,187 @@ static void count_groups(struct build *b)
 	}
 }
 
-int layout_of(const ZnsPb__Manifest *m, const ZnsPb__Profile *p, struct layout *out,
-	      struct zns_err *err)
+/* Runs of composed images, and what their parts hold that nobody reads. */
+static void count_runs(struct layout *l, const ZnsPb__Manifest *m)
 {
-	struct build b = { .l = out, .p = p, .unit = 1 };
-	cleanup_free uint32_t *at = calloc(p->n_zone_group + 1, sizeof(*at));
-	int ret = 0;
+	uint64_t parts = 0;
 
-	*out = (struct layout){ .read_mibps = p->zone_read_mibps };
-	b.at = at;
-	if (!at)
-		return zns_fail(err, -ENOMEM, "no memory for a list of zones");
-	for (size_t i = 0; i < m->n_images && !ret; i++) {
+	for (size_t i = 0; i < m->n_images; i++) {
 		const ZnsPb__Image *img = m->images[i];
 
+		parts += img->part ? img->size : 0;
 		if (img->map) {
-			out->runs += zns_map_runs(img->map);
-			out->run_bytes += img->size;
+			l->runs += zns_map_runs(img->map);
+			l->run_bytes += img->size;
 		}
-		b.unit = zns_max(b.unit, img->unit);
-		for (size_t s = 0; s < img->n_segments && !ret; s++)
-			ret = add_segment(&b, img, img->segments[s], err);
 	}
+	l->superseded = parts > l->run_bytes ? parts - l->run_bytes : 0;
+}
+
+/* @ret: of what was added; 0: *out is whole, else it is empty. */
+static int end(struct build *b, int ret)
+{
+	struct layout *out = b->l;
+
+	free(b->at);
 	if (ret) {
 		layout_fini(out);
 		return ret;
 	}
-	count_groups(&b);
+	count_groups(b);
 	out->s.units = out->units;
 	out->s.zones = out->zones;
-	out->s.nr_groups = (uint32_t)p->n_groups;
+	out->s.nr_groups = (uint32_t)b->p->n_groups;
 	/* as many as it lies in, or was written to at once: two lanes may have met on one die */
-	out->s.width = zns_min(zns_max(out->groups, b.widest), out->s.nr_groups);
-	out->s.depth = zns_min(zns_min(zns_max(DEPTH_MIN, 2 * b.widest), DEPTH_MAX),
-			       zns_max((uint32_t)(DEPTH_BYTES / b.unit), 2u));
+	out->s.width = zns_min(zns_max(out->groups, b->widest), out->s.nr_groups);
+	out->s.depth = zns_min(zns_min(zns_max(DEPTH_MIN, 2 * b->widest), DEPTH_MAX),
+			       zns_max((uint32_t)(DEPTH_BYTES / b->unit), 2u));
+	out->read_bytes = zns_scatter_bytes(&out->s);
 	out->rate = zns_scatter_rate(&out->s, NULL);
+	return 0;
+}
+
+static int add_segment(struct build *b, const ZnsPb__Image *img, const ZnsPb__Segment *pb,
+		       struct zns_err *err)
+{
+	uint64_t nr = (pb->len + img->unit - 1) / img->unit;
+	struct zns_seg seg;
+	int ret = zns_seg_init(&seg, pb, img->unit, err);
+
+	b->widest = zns_max(b->widest, seg.nr);
+	for (uint64_t k = 0; k < nr && !ret; k++)
+		ret = add_unit(b, &seg, k, err);
+	zns_seg_fini(&seg);
+	return ret;
+}
+
+int layout_of(const ZnsPb__Manifest *m, const ZnsPb__Profile *p, struct layout *out,
+	      struct zns_err *err)
+{
+	struct build b;
+	int ret = begin(&b, p, out, err);
+
+	count_runs(out, m);
+	for (size_t i = 0; i < m->n_images && !ret; i++) {
+		const ZnsPb__Image *img = m->images[i];
+
+		b.unit = zns_max(b.unit, img->unit);
+		for (size_t s = 0; s < img->n_segments && !ret; s++)
+			ret = add_segment(&b, img, img->segments[s], err);
+	}
+	ret = end(&b, ret);
+	if (!ret)
+		out->wanted_bytes = out->read_bytes;
+	return ret;
+}
+
+/* ---- as a restore reads it: a chain, or composed images ---- */
+
+/* One image of one level. */
+struct source {
+	struct zns_seg *seg; /* NULL: not looked at yet */
+	uint8_t *seen; /* a bit for each unit: it is in the list */
+};
+
+struct walk {
+	struct build b;
+	const struct zns_chain *c;
+	struct source **level; /* by level and place */
+	struct zns_err *err;
+};
+
+static int look(struct walk *w, const ZnsPb__Image *img, struct source *s)
+{
+	uint64_t units = img->size / img->unit + 1;
+	int ret = 0;
+
+	s->seg = calloc(img->n_segments + 1, sizeof(*s->seg));
+	s->seen = calloc(units / 8 + 1, 1);
+	if (!s->seg || !s->seen)
+		return zns_fail(w->err, -ENOMEM, "no memory for a list of units");
+	w->b.unit = zns_max(w->b.unit, img->unit);
+	for (size_t i = 0; i < img->n_segments && !ret; i++) {
+		ret = zns_seg_init(&s->seg[i], img->segments[i], img->unit, w->err);
+		w->b.widest = zns_max(w->b.widest, s->seg[i].nr);
+	}
+	return ret;
+}
+
+/* A unit is read whole, since its checksum is of all of it; once, as if the cache kept it. */
+static int add_piece(void *arg, uint32_t level, uint32_t place, uint64_t off, uint64_t len)
+{
+	struct walk *w = arg;
+	const ZnsPb__Image *img = zns_chain_manifest(w->c, level)->images[place];
+	struct source *s = &w->level[level][place];
+	int ret = !s->seg && img->n_segments ? look(w, img, s) : 0;
+
+	w->b.l->wanted_bytes += len;
+	for (size_t i = 0; i < img->n_segments && !ret; i++) {
+		const struct zns_seg *seg = &s->seg[i];
+		uint64_t from = zns_max(off, seg->off),
+			 to = zns_min(off + len, seg->off + seg->len);
+
+		for (uint64_t k = from; k < to && !ret; k = (k / img->unit + 1) * img->unit) {
+			uint64_t unit = k / img->unit;
+
+			if (!(s->seen[unit / 8] & 1u << unit % 8))
+				ret = add_unit(&w->b, seg, (k - seg->off) / img->unit, w->err);
+			s->seen[unit / 8] |= (uint8_t)(1u << unit % 8);
+		}
+	}
+	return ret;
+}
+
+static int sources_make(struct walk *w)
+{
+	uint32_t nr = zns_chain_levels(w->c);
+
+	w->level = calloc(nr + 1, sizeof(*w->level));
+	for (uint32_t i = 0; w->level && i < nr; i++) {
+		w->level[i] = calloc(zns_chain_manifest(w->c, i)->n_images + 1, sizeof(**w->level));
+		if (!w->level[i])
+			return -ENOMEM;
+	}
+	return w->level ? 0 : -ENOMEM;
+}
+
+static void sources_free(struct walk *w)
+{
+	for (uint32_t i = 0; w->level && i < zns_chain_levels(w->c) && w->level[i]; i++) {
+		const ZnsPb__Manifest *m = zns_chain_manifest(w->c, i);
+
+		for (size_t n = 0; n < m->n_images; n++) {
+			struct source *s = &w->level[i][n];
+
+			for (size_t k = 0; s->seg && k < m->images[n]->n_segments; k++)
+				zns_seg_fini(&s->seg[k]);
+			free(s->seg);
+			free(s->seen);
+		}
+		free(w->level[i]);
+	}
+	free(w->level);
+}
+
+int layout_of_chain(const struct zns_chain *c, const struct zns_flat *f, const ZnsPb__Profile *p,
+		    struct layout *out, struct zns_err *err)
+{
+	struct walk w = { .c = c, .err = err };
+	int ret = begin(&w.b, p, out, err);
+
+	if (!ret && sources_make(&w))
+		ret = zns_fail(err, -ENOMEM, "no memory for a list of images");
+	count_runs(out, zns_chain_manifest(c, 0));
+	for (uint32_t n = 0; n < zns_flat_images(f) && !ret; n++)
+		ret = zns_flat_walk(f, n, add_piece, &w);
+	sources_free(&w);
+	ret = end(&w.b, ret);
+	if (ret)
+		return ret;
+	out->parents = zns_chain_levels(c) - 1;
+	/* of the bytes that a restore wants, not of those that come with them */
+	if (out->read_bytes > out->wanted_bytes)
+		out->rate *= (double)out->wanted_bytes / (double)out->read_bytes;
 	return 0;
 }
 
@@ -121,86 +269,4 @@ void layout_fini(struct layout *l)
 	free(l->units);
 	free(l->zones);
 	*l = (struct layout){ 0 };
-}
-
-/* The rate that was measured, of this very checkpoint; 0: none was. */
-static double measured(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last)
-{
-	bool same = last && last->checkpoint.len == c->id.len &&
-		    !memcmp(last->checkpoint.data, c->id.data, c->id.len);
-
-	return same && last->has_achieved_mibps ? last->achieved_mibps : 0;
-}
-
-static double could(const struct layout *l)
-{
-	return (double)l->s.width * l->read_mibps;
-}
-
-/* Bytes in each group, the fullest first. */
-static void print_groups(const struct layout *l)
-{
-	cleanup_free uint64_t *in = calloc((size_t)l->s.nr_groups + 1, sizeof(*in));
-	int at = printf("            in groups");
-	char one[48], size[16];
-
-	for (uint32_t i = 0; in && i < l->s.nr_zones; i++)
-		in[l->zones[i].group] += l->zones[i].bytes;
-	for (uint32_t n = 0; in && n < l->groups; n++) {
-		uint32_t best = 0;
-
-		for (uint32_t g = 1; g < l->s.nr_groups; g++)
-			if (in[g] > in[best])
-				best = g;
-		snprintf(one, sizeof(one), "%u:%s", best,
-			 zns_format_size(in[best], size, sizeof(size)));
-		ctl_print_word(one, 12, &at);
-		in[best] = 0;
-	}
-	printf("\n");
-}
-
-void layout_print(const struct layout *l, const ZnsPb__Checkpoint *c,
-		  const ZnsPb__RestoreStat *last)
-{
-	char size[16];
-
-	printf("layout      %.0f %% of what %u groups could give: about %.0f MiB/s of %.0f\n",
-	       100 * l->rate, l->s.width, l->rate * could(l), could(l));
-	if (measured(c, last) > 0)
-		printf("            measured at its last restore: %.0f MiB/s\n", measured(c, last));
-	print_groups(l);
-	if (l->groups < l->s.width)
-		printf("            written to %u zones at once, of which some are in the same group\n",
-		       l->s.width);
-	if (l->shorts)
-		printf("            %u units of less than 64 KiB, %s together\n", l->shorts,
-		       zns_format_size(l->short_bytes, size, sizeof(size)));
-	if (l->runs)
-		printf("            composed of %llu runs of %s: `znsctl flatten` puts them in order\n",
-		       (unsigned long long)l->runs,
-		       zns_format_size(l->run_bytes / l->runs, size, sizeof(size)));
-	if (c->has_parent)
-		printf("            the newest pages only: the others are where its parents are; `znsctl flatten` joins them\n");
-	if (l->rate > 0 && l->rate < 0.9)
-		printf("            `znsctl compact --defrag` says what would pay\n");
-}
-
-struct json_object *layout_json(const struct layout *l, const ZnsPb__Checkpoint *c,
-				const ZnsPb__RestoreStat *last)
-{
-	struct json_object *list = json_object_new_array();
-	cleanup_free uint64_t *in = calloc((size_t)l->s.nr_groups + 1, sizeof(*in));
-	double was = measured(c, last);
-
-	for (uint32_t i = 0; in && i < l->s.nr_zones; i++)
-		in[l->zones[i].group] += l->zones[i].bytes;
-	for (uint32_t g = 0; in && g < l->s.nr_groups; g++)
-		if (in[g])
-			json_object_array_add(list, ctl_obj(J("group", g), J("bytes", in[g])));
-	return ctl_obj(J("of_best", l->rate), J("predicted_mibps", l->rate * could(l)),
-		       J("best_mibps", could(l)), J("width", l->s.width), J("groups", list),
-		       J("short_units", l->shorts), J("short_bytes", l->short_bytes),
-		       J("runs", l->runs),
-		       J("measured_mibps", was > 0 ? json_object_new_double(was) : NULL));
 }

@@ -58,7 +58,27 @@ int memory_show(const struct ctl_cmd *cmd, const char *name, bool json); /* the 
 /* "active", or since when it is something else. */
 const char *memory_state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t len);
 
-/* memory_top.c */
+/* memory_look.c: what all contexts say of themselves at one time */
+#define MEMORY_UNIT UINT64_C(65536)
+struct memory_look {
+	ZnsPb__MemoryAnswer **a;
+	size_t nr, max;
+	uint64_t ns;
+};
+/* A context that ends meanwhile, or whose pager just died, is left out. */
+int memory_look_take(struct memory_look *l, struct zns_err *err);
+void memory_look_free(struct memory_look *l);
+/* Units that went over the device. */
+uint64_t memory_units_read(const ZnsPb__MemoryStatus *s);
+uint64_t memory_units_written(const ZnsPb__MemoryStatus *s);
+
+/* memory_top.c: between two looks; the busiest first */
+void memory_top_text(FILE *f, const struct memory_look *now, const struct memory_look *before);
+struct json_object *memory_top_json(const struct memory_look *now,
+				    const struct memory_look *before);
+/* of the machine, "; memory pressure …"; and as JSON, or NULL */
+void memory_pressure_text(FILE *f);
+struct json_object *memory_pressure_json(void);
 int memory_cmd_top(const struct ctl_cmd *cmd, int argc, char **argv);
 
 #endif

@@ -14,7 +14,8 @@ static bool is_tag(const char *tag)
 	size_t n = strlen(tag);
 
 	return n && n <= TAG_MAX && *tag != '.' && *tag != '-' &&
-	       strspn(tag, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
+	       strspn(tag, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") ==
+		       n;
 }
 
 int ctl_oci_parse(const char *where, struct ctl_oci_ref *out, struct zns_err *err)
@@ -24,9 +25,10 @@ int ctl_oci_parse(const char *where, struct ctl_oci_ref *out, struct zns_err *er
 	*out = (struct ctl_oci_ref){ .tag = colon ? colon + 1 : "latest" };
 	/* skopeo takes the first colon, so a directory with one could be no source for it */
 	if (!is_tag(out->tag) || colon == where)
-		return zns_fail(err, -EINVAL,
-				"%s is not DIR or DIR:TAG: a tag is letters, digits, _, . and -, a directory has no colon",
-				where);
+		return zns_fail(
+			err, -EINVAL,
+			"%s is not DIR or DIR:TAG: a tag is letters, digits, _, . and -, a directory has no colon",
+			where);
 	out->dir = strndup(where, colon ? (size_t)(colon - where) : strlen(where));
 	return out->dir ? 0 : zns_fail_sys(err, -ENOMEM, "name");
 }
@@ -35,6 +37,23 @@ bool ctl_oci_digest(const char *digest)
 {
 	return digest && !strncmp(digest, "sha256:", 7) && strlen(digest) == CTL_OCI_DIGEST - 1 &&
 	       strspn(digest + 7, "0123456789abcdef") == CTL_OCI_DIGEST - 8;
+}
+
+void ctl_oci_hex(const uint8_t *bytes, size_t len, char *text)
+{
+	for (size_t i = 0; i < len; i++)
+		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+bool ctl_oci_unhex(const char *text, uint8_t *bytes, size_t len)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	if (strlen(text) != 2 * len || strspn(text, digits) != 2 * len)
+		return false;
+	for (size_t i = 0; i < 2 * len; i++)
+		bytes[i / 2] = (uint8_t)(bytes[i / 2] << 4 | (strchr(digits, text[i]) - digits));
+	return true;
 }
 
 struct ctl_sha {
@@ -69,8 +88,7 @@ void ctl_sha_end(struct ctl_sha *s, char digest[CTL_OCI_DIGEST])
 	*digest = 0;
 	if (!s->bad && EVP_DigestFinal_ex(s->ctx, sum, NULL)) {
 		strcpy(digest, "sha256:");
-		for (unsigned int i = 0; i < 32; i++)
-			snprintf(digest + 7 + 2 * i, 3, "%02x", sum[i]);
+		ctl_oci_hex(sum, 32, digest + 7);
 	}
 	EVP_MD_CTX_free(s->ctx);
 	free(s);

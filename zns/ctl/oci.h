@@ -7,6 +7,11 @@
  * of one checkpoint, in checkpoints/ID, whose link `parent` leads to its parent's directory. So a
  * parent's layer is the same in each image, and a registry has it once. The last layer is a link,
  * `checkpoint`, to the newest. The directory may be anybody's.
+ *
+ * An encrypted checkpoint has a sealed layer, in sealed/ID: its record (zns/sealed.h), then the
+ * images that have units, in the order of the record and as they are on the device. Its wrapped key
+ * is a note of the layer. So the layer stays the same when the master key is rotated, and other
+ * tools see that there is no plain checkpoint.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,9 +20,16 @@
 #include "zns/err.h"
 
 #define CTL_OCI_CHECKPOINTS "checkpoints"
+#define CTL_OCI_SEALED "sealed"
+#define CTL_OCI_RECORD "record" /* the first file of a sealed layer */
 #define CTL_OCI_LINK "checkpoint"
 #define CTL_OCI_ID "org.zns-criu.checkpoint" /* annotation of a layer: whose it is */
-#define CTL_OCI_NAME "org.criu.checkpoint.container.name" /* of the image, as checkpointctl has it */
+#define CTL_OCI_KEY "org.zns-criu.key" /* of a sealed one: fingerprint, wrapped key */
+#define CTL_OCI_SEAL "org.zns-criu.seal" /* of its record */
+#define CTL_OCI_KEY_BYTES 68
+#define CTL_OCI_SEAL_BYTES 16
+#define CTL_OCI_NAME \
+	"org.criu.checkpoint.container.name" /* of the image, as checkpointctl has it */
 #define CTL_OCI_ENGINE "org.criu.checkpoint.engine.name"
 #define CTL_OCI_DIGEST 72 /* "sha256:", 64 digits, NUL */
 
@@ -28,15 +40,17 @@ struct ctl_oci_ref {
 /* Of DIR or DIR:TAG. The caller frees dir. */
 int ctl_oci_parse(const char *where, struct ctl_oci_ref *out, struct zns_err *err);
 
-/* ---- oci_write.c: one image is added; others in the layout stay, but one with the same tag ---- */
+/* ---- oci_write.c: one image is added; others in the layout stay, but one with the same tag ----
+ */
 struct ctl_oci;
 /* The directory is new, empty, or a layout. */
 int ctl_oci_open(const char *where, struct ctl_oci **out, struct zns_err *err);
 /* A new layer; an uncompressed tar goes to the descriptor that is returned, and to ctl_oci_seen. */
 int ctl_oci_layer(struct ctl_oci *o, struct zns_err *err);
 void ctl_oci_seen(void *oci, const void *buf, size_t len);
-/* It is whole. @id: whose it is, or NULL. */
-int ctl_oci_layer_end(struct ctl_oci *o, const char *id, struct zns_err *err);
+/* It is whole. @id: whose it is, or NULL. @key, @seal: of a sealed one, else NULL. */
+int ctl_oci_layer_end(struct ctl_oci *o, const char *id, const uint8_t *key, const uint8_t *seal,
+		      struct zns_err *err);
 /* The image is whole and durable. @name of the container; @digest of the manifest. */
 int ctl_oci_publish(struct ctl_oci *o, const char *name, const char *engine, int64_t created_ns,
 		    char digest[CTL_OCI_DIGEST], struct zns_err *err);
@@ -48,6 +62,8 @@ struct ctl_oci_layer {
 	char digest[CTL_OCI_DIGEST];
 	uint64_t size;
 	char id[40]; /* whose it is; "": not said */
+	bool sealed;
+	uint8_t key[CTL_OCI_KEY_BYTES], seal[CTL_OCI_SEAL_BYTES]; /* if it is sealed */
 };
 struct ctl_oci_image {
 	int blobs; /* the directory */
@@ -61,10 +77,38 @@ struct ctl_oci_image {
 	}
 /* The image of a tag in a layout; without a tag, the only one. */
 int ctl_oci_read(const char *where, struct ctl_oci_image *out, struct zns_err *err);
+/* Of a manifest from elsewhere: an image without blobs. */
+int ctl_oci_of_manifest(const char *text, size_t len, struct ctl_oci_image *out,
+			struct zns_err *err);
 /* Opens a blob, reads it once, and compares it with its digest. Returns the descriptor. */
 int ctl_oci_blob(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, struct stat *st,
 		 struct zns_err *err);
+/* Opens a blob. Nobody has compared it with its digest. */
+int ctl_oci_blob_open(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, struct stat *st,
+		      struct zns_err *err);
 void ctl_oci_image_close(struct ctl_oci_image *i);
+
+/* Where the bytes of layers come from, one after the other. */
+struct ctl_oci_source {
+	/* A descriptor to read the layer from; the caller closes it. */
+	int (*open)(void *arg, const struct ctl_oci_layer *l, struct zns_err *err);
+	int (*end)(void *arg, struct zns_err *err); /* all of it was read; NULL: no matter */
+	void *arg;
+};
+
+/*
+ * A layer that is read once, from front to back, and compared with its digest in
+ * the end. */
+struct ctl_oci_check {
+	const struct ctl_oci_layer *layer;
+	struct ctl_sha *sha;
+	uint64_t bytes;
+};
+int ctl_oci_check_begin(struct ctl_oci_check *c, const struct ctl_oci_layer *l,
+			struct zns_err *err);
+void ctl_oci_check_add(void *check, const void *buf, size_t len);
+int ctl_oci_check_end(struct ctl_oci_check *c, struct zns_err *err); /* -EBADMSG */
+void ctl_oci_check_drop(struct ctl_oci_check *c); /* in any state */
 
 /* ---- oci.c: what both use ---- */
 struct ctl_sha;
@@ -74,6 +118,9 @@ void ctl_sha_add(struct ctl_sha *s, const void *buf, size_t len);
 void ctl_sha_end(struct ctl_sha *s, char digest[CTL_OCI_DIGEST]);
 /* Is it a digest that we can check? Its digits are then a plain name. */
 bool ctl_oci_digest(const char *digest);
+/* Bytes as hexadecimal digits, and back. @text: 2 * len + 1 bytes. */
+void ctl_oci_hex(const uint8_t *bytes, size_t len, char *text);
+bool ctl_oci_unhex(const char *text, uint8_t *bytes, size_t len);
 static inline const char *ctl_oci_digits(const char *digest)
 {
 	return digest + 7;

@@ -42,42 +42,83 @@ static int take(struct json_object *d, struct ctl_oci_layer *out, struct zns_err
 	return 0;
 }
 
-int ctl_oci_blob(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, struct stat *st,
-		 struct zns_err *err)
+int ctl_oci_blob_open(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, struct stat *st,
+		      struct zns_err *err)
 {
-	int fd = zns_open_file(i->blobs, ctl_oci_digits(l->digest), st);
-	cleanup_free uint8_t *buf = malloc(CHUNK);
-	char digest[CTL_OCI_DIGEST];
-	struct ctl_sha *sha = ctl_sha_new();
-	uint64_t off = 0;
-	int ret = 0;
+	int fd = zns_open_file(i->blobs, ctl_oci_digits(l->digest), st), ret = 0;
 
 	if (fd < 0)
-		ret = zns_fail(err, fd, "%s: %s", l->digest, zns_open_why(fd));
-	else if (!buf || !sha)
-		ret = zns_fail_sys(err, -ENOMEM, "digest");
-	else if (zns_planted(i->blobs, st))
+		return zns_fail(err, fd, "%s: %s", l->digest, zns_open_why(fd));
+	if (zns_planted(i->blobs, st))
 		ret = zns_fail(err, -EPERM, "%s is a hard link to a file of another user: copy it",
 			       l->digest);
 	else if ((uint64_t)st->st_size != l->size)
-		ret = zns_fail(err, -EBADMSG, "%s has %lld bytes instead of %llu: copy the image anew",
-			       l->digest, (long long)st->st_size, (unsigned long long)l->size);
-	while (!ret && off < l->size) {
+		ret = zns_fail(err, -EBADMSG,
+			       "%s has %lld bytes instead of %llu: copy the image anew", l->digest,
+			       (long long)st->st_size, (unsigned long long)l->size);
+	if (ret)
+		close(fd);
+	return ret ? ret : fd;
+}
+
+int ctl_oci_check_begin(struct ctl_oci_check *c, const struct ctl_oci_layer *l, struct zns_err *err)
+{
+	*c = (struct ctl_oci_check){ .layer = l, .sha = ctl_sha_new() };
+	return c->sha ? 0 : zns_fail_sys(err, -ENOMEM, "digest");
+}
+
+void ctl_oci_check_add(void *check, const void *buf, size_t len)
+{
+	struct ctl_oci_check *c = check;
+
+	c->bytes += len;
+	ctl_sha_add(c->sha, buf, len);
+}
+
+int ctl_oci_check_end(struct ctl_oci_check *c, struct zns_err *err)
+{
+	char digest[CTL_OCI_DIGEST];
+
+	ctl_sha_end(c->sha, digest);
+	c->sha = NULL;
+	if (c->bytes == c->layer->size && !strcmp(digest, c->layer->digest))
+		return 0;
+	return zns_fail(err, -EBADMSG, "the bytes of %s are not its own: copy the image anew",
+			c->layer->digest);
+}
+
+void ctl_oci_check_drop(struct ctl_oci_check *c)
+{
+	char digest[CTL_OCI_DIGEST];
+
+	if (c->sha)
+		ctl_sha_end(c->sha, digest);
+	c->sha = NULL;
+}
+
+int ctl_oci_blob(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, struct stat *st,
+		 struct zns_err *err)
+{
+	int fd = ctl_oci_blob_open(i, l, st, err), ret;
+	cleanup_free uint8_t *buf = malloc(CHUNK);
+	struct ctl_oci_check check = { .sha = NULL };
+
+	if (fd < 0)
+		return fd;
+	ret = buf ? ctl_oci_check_begin(&check, l, err) : zns_fail_sys(err, -ENOMEM, "digest");
+	for (uint64_t off = 0; !ret && off < l->size; off += CHUNK) {
 		size_t len = zns_min(CHUNK, l->size - off);
 
 		ret = zns_pread_all(fd, buf, len, (off_t)off);
 		if (ret)
 			zns_fail_sys(err, ret, "%s", l->digest);
 		else
-			ctl_sha_add(sha, buf, len);
-		off += len;
+			ctl_oci_check_add(&check, buf, len);
 	}
-	if (sha)
-		ctl_sha_end(sha, digest);
-	if (!ret && strcmp(digest, l->digest) != 0)
-		ret = zns_fail(err, -EBADMSG, "the bytes of %s are not its own: copy the image anew",
-			       l->digest);
-	if (ret && fd >= 0)
+	if (!ret)
+		ret = ctl_oci_check_end(&check, err);
+	ctl_oci_check_drop(&check);
+	if (ret)
 		close(fd);
 	return ret ? ret : fd;
 }
@@ -117,6 +158,19 @@ static struct json_object *choose(struct json_object *all, const char *tag, bool
 	return NULL;
 }
 
+/* Of a sealed layer. */
+static int take_key(struct json_object *d, struct ctl_oci_layer *out, struct zns_err *err)
+{
+	const char *key = note(d, CTL_OCI_KEY), *seal = note(d, CTL_OCI_SEAL);
+
+	out->sealed = key || seal;
+	if (!out->sealed ||
+	    (key && seal && *out->id && ctl_oci_unhex(key, out->key, sizeof(out->key)) &&
+	     ctl_oci_unhex(seal, out->seal, sizeof(out->seal))))
+		return 0;
+	return zns_fail(err, -EBADMSG, "%s is said to be encrypted, but not how", out->digest);
+}
+
 static int take_layers(struct ctl_oci_image *i, struct json_object *manifest, struct zns_err *err)
 {
 	struct json_object *all = zns_json_get(manifest, "layers");
@@ -137,10 +191,13 @@ static int take_layers(struct ctl_oci_image *i, struct json_object *manifest, st
 
 		ret = take(d, &i->layers[k], err);
 		if (!ret && id && zns_uuid_parse(id, uuid))
-			ret = zns_fail(err, -EBADMSG, "%s is said to be of a checkpoint, but not of which",
+			ret = zns_fail(err, -EBADMSG,
+				       "%s is said to be of a checkpoint, but not of which",
 				       i->layers[k].digest);
 		else if (!ret && id)
 			zns_uuid_format(uuid, i->layers[k].id);
+		if (!ret)
+			ret = take_key(d, &i->layers[k], err);
 		i->nr += !ret;
 	}
 	if (!ret && name && strlen(name) < sizeof(i->name))
@@ -179,6 +236,22 @@ static int read_image(const struct ctl_oci_ref *ref, bool given, struct ctl_oci_
 		ret = take_layers(out, manifest, err);
 	json_object_put(manifest);
 	json_object_put(index);
+	return ret;
+}
+
+int ctl_oci_of_manifest(const char *text, size_t len, struct ctl_oci_image *out,
+			struct zns_err *err)
+{
+	struct json_object *manifest = NULL;
+	int ret;
+
+	*out = (struct ctl_oci_image)CTL_OCI_IMAGE_INIT;
+	if (len > MANIFEST_MAX)
+		return zns_fail(err, -EFBIG, "its manifest is too long");
+	ret = zns_json_parse("its manifest", (const uint8_t *)text, len, &manifest, err);
+	if (!ret)
+		ret = take_layers(out, manifest, err);
+	json_object_put(manifest);
 	return ret;
 }
 

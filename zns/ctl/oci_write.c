@@ -58,7 +58,8 @@ static int enter(struct ctl_oci *o, int at, const char *name, bool *made, struct
 	else if (errno != EEXIST)
 		return failed(o, -errno, err);
 	fd = zns_open_subdir(at, name);
-	return fd < 0 ? zns_fail(err, fd, "%s: %s is a link or no directory", o->ref.dir, name) : fd;
+	return fd < 0 ? zns_fail(err, fd, "%s: %s is a link or no directory", o->ref.dir, name) :
+			fd;
 }
 
 static int open_blobs(struct ctl_oci *o, struct zns_err *err)
@@ -95,6 +96,7 @@ static int open_dir(struct ctl_oci *o, struct zns_err *err)
 int ctl_oci_open(const char *where, struct ctl_oci **out, struct zns_err *err)
 {
 	struct ctl_oci *o = calloc(1, sizeof(*o));
+	int ret;
 
 	*out = o;
 	if (!o)
@@ -104,7 +106,8 @@ int ctl_oci_open(const char *where, struct ctl_oci **out, struct zns_err *err)
 	o->diff_ids = json_object_new_array();
 	if (!o->layers || !o->diff_ids)
 		return zns_fail_sys(err, -ENOMEM, "OCI image");
-	return ctl_oci_parse(where, &o->ref, err) ? err->code : open_dir(o, err);
+	ret = ctl_oci_parse(where, &o->ref, err);
+	return ret ? ret : open_dir(o, err);
 }
 
 /* ---- blobs ---- */
@@ -167,17 +170,31 @@ static struct json_object *descriptor(const char *media, const char *digest, uin
 	return ctl_obj(J("mediaType", type), J("digest", digest), J("size", size));
 }
 
-int ctl_oci_layer_end(struct ctl_oci *o, const char *id, struct zns_err *err)
+static void add_note(struct json_object *notes, const char *name, const uint8_t *bytes, size_t len)
+{
+	char text[2 * CTL_OCI_KEY_BYTES + 1];
+
+	ctl_oci_hex(bytes, len, text);
+	json_object_object_add(notes, name, json_object_new_string(text));
+}
+
+int ctl_oci_layer_end(struct ctl_oci *o, const char *id, const uint8_t *key, const uint8_t *seal,
+		      struct zns_err *err)
 {
 	char digest[CTL_OCI_DIGEST];
-	struct json_object *d;
+	struct json_object *d, *notes;
 	int ret = blob_end(o, digest, err);
 
 	if (ret)
 		return ret;
 	d = descriptor("layer.v1.tar", digest, o->size);
-	if (id)
-		json_object_object_add(d, "annotations", ctl_obj(J(CTL_OCI_ID, id)));
+	notes = id ? ctl_obj(J(CTL_OCI_ID, id)) : NULL;
+	if (notes && key) {
+		add_note(notes, CTL_OCI_KEY, key, CTL_OCI_KEY_BYTES);
+		add_note(notes, CTL_OCI_SEAL, seal, CTL_OCI_SEAL_BYTES);
+	}
+	if (notes)
+		json_object_object_add(d, "annotations", notes);
 	json_object_array_add(o->layers, d);
 	json_object_array_add(o->diff_ids, json_object_new_string(digest));
 	return 0;
@@ -187,8 +204,8 @@ int ctl_oci_layer_end(struct ctl_oci *o, const char *id, struct zns_err *err)
 static int put_json(struct ctl_oci *o, struct json_object *j, const char *media,
 		    char digest[CTL_OCI_DIGEST], struct json_object **out, struct zns_err *err)
 {
-	const char *text = json_object_to_json_string_ext(j, JSON_C_TO_STRING_PLAIN |
-								     JSON_C_TO_STRING_NOSLASHESCAPE);
+	const char *text = json_object_to_json_string_ext(
+		j, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 	int ret = text ? ctl_oci_layer(o, err) : zns_fail_sys(err, -ENOMEM, "OCI image");
 
 	if (ret >= 0) {
@@ -214,20 +231,23 @@ static const char *architecture(void)
 
 	if (uname(&u))
 		return "unknown";
-	return !strcmp(u.machine, "x86_64") ? "amd64" : !strcmp(u.machine, "aarch64") ? "arm64" : u.machine;
+	return !strcmp(u.machine, "x86_64")  ? "amd64" :
+	       !strcmp(u.machine, "aarch64") ? "arm64" :
+					       u.machine;
 }
 
 static struct json_object *config(const struct ctl_oci *o, const char *created)
 {
 	return ctl_obj(J("created", created), J("architecture", architecture()), J("os", "linux"),
 		       J("config", json_object_new_object()),
-		       J("rootfs", ctl_obj(J("type", "layers"), J("diff_ids", json_object_get(o->diff_ids)))));
+		       J("rootfs", ctl_obj(J("type", "layers"),
+					   J("diff_ids", json_object_get(o->diff_ids)))));
 }
 
 static const char *tag_of(struct json_object *manifest)
 {
 	return zns_json_str(zns_json_get(manifest, "annotations"),
-			       "org.opencontainers.image.ref.name");
+			    "org.opencontainers.image.ref.name");
 }
 
 /* The index that is there, without the image of our tag. */
@@ -241,12 +261,13 @@ static int old_index(const struct ctl_oci *o, struct json_object **out, struct z
 	if (ret && ret != -ENOENT)
 		zns_fail_sys(err, ret, "%s/" INDEX, o->ref.dir);
 	else if (ret)
-		ret = 0, *out = ctl_obj(J("schemaVersion", 2), J("mediaType", MEDIA "index.v1+json"));
+		ret = 0,
+		*out = ctl_obj(J("schemaVersion", 2), J("mediaType", MEDIA "index.v1+json"));
 	else
 		ret = zns_json_parse(INDEX, text, len, out, err);
 	all = ret ? NULL : zns_json_get(*out, "manifests");
-	for (size_t i = 0; all && json_object_is_type(all, json_type_array) &&
-			   i < json_object_array_length(all);
+	for (size_t i = 0;
+	     all && json_object_is_type(all, json_type_array) && i < json_object_array_length(all);
 	     i++) {
 		struct json_object *m = json_object_array_get_idx(all, i);
 		const char *tag = tag_of(m);
@@ -272,12 +293,13 @@ static int put_index(const struct ctl_oci *o, struct json_object *manifest, stru
 
 	if (!ret) {
 		json_object_array_add(zns_json_get(index, "manifests"), json_object_get(manifest));
-		text = json_object_to_json_string_ext(index, JSON_C_TO_STRING_PLAIN |
-								     JSON_C_TO_STRING_NOSLASHESCAPE);
+		text = json_object_to_json_string_ext(
+			index, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 		if (!is_there(o->dir, LAYOUT))
 			ret = zns_replace_file(o->dir, LAYOUT, layout, strlen(layout), 0600);
 		if (!ret)
-			ret = text ? zns_replace_file(o->dir, INDEX, text, strlen(text), 0600) : -ENOMEM;
+			ret = text ? zns_replace_file(o->dir, INDEX, text, strlen(text), 0600) :
+				     -ENOMEM;
 		if (ret)
 			failed(o, ret, err);
 	}
@@ -291,7 +313,8 @@ static int publish(struct ctl_oci *o, struct json_object *manifest, struct zns_e
 	int ret = zns_flock(o->dir, LOCK_EX, LOCK_MS);
 
 	if (ret)
-		return zns_fail(err, ret, "%s: another process keeps it locked (`lslocks` tells which)",
+		return zns_fail(err, ret,
+				"%s: another process keeps it locked (`lslocks` tells which)",
 				o->ref.dir);
 	ret = put_index(o, manifest, err);
 	flock(o->dir, LOCK_UN);

@@ -55,6 +55,7 @@ struct json_object *ctl_j_double(double v);
 struct json_object *ctl_json_time(int64_t ns);
 struct json_object *ctl_json_uuid(const uint8_t *id);
 struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr);
+struct json_object *ctl_json_leases(const ZnsPb__Status *s); /* as status has them */
 struct json_object *ctl_json_zones(const ZnsPb__Status *s); /* how many zones are in each state */
 
 /* Prints and frees. Returns CTL_OK. */

@@ -35,6 +35,7 @@ struct helper {
 	bool charge_later; /* it is to be entered when the tasks are frozen */
 	struct zns_bucket *bucket; /* limits the rate of all data of the dump or restore */
 	struct progress *progress;
+	bool journaled; /* the journal knows how it ended */
 	uint32_t timeout_s; /* of the whole dump; 0: none */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
 	bool late; /* the deadline passed: the broker's connection is shut, no commit */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "fill.h"
 #include "helper.h"
+#include "journal.h"
 #include "keep.h"
 #include "zns-version.h"
 #include "zns/process.h"
@@ -37,6 +38,7 @@ static int follow(struct helper *h, const struct packet *p)
 
 static void dispatch(struct helper *h, struct packet *p)
 {
+	const struct zw_begin *b = packet_begin(p);
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret = 0;
 
@@ -65,6 +67,9 @@ static void dispatch(struct helper *h, struct packet *p)
 	else
 		ret = zns_fail(&err, -EPROTO, "zns-helper: request %u before the beginning",
 			       p->h.op);
+	if (ret && !h->journaled && (p->h.op == ZW_DUMP_BEGIN || p->h.op == ZW_RESTORE_BEGIN))
+		journal_refused(h, p->h.op == ZW_DUMP_BEGIN ? "dump" : "restore",
+				b ? b->container : "", &err);
 	if (ret) {
 		reply_error(p->nr_fd ? p->fd[0] : -1, &err);
 		zns_session_close(&h->s);

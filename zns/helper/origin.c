@@ -94,8 +94,10 @@ int origin_fds(int dir)
 		       to_memfd(fd, FDS_MAX, ORIGIN_FDS);
 }
 
-/* Containers of one Kubernetes namespace may use each other's checkpoints: a CRI gives each
- * restore a new id. */
+/*
+ * Containers of one Kubernetes namespace may use each other's checkpoints: a CRI gives each restore
+ * a new id, and often another pod. An imported checkpoint has the name that root gave it.
+ */
 static bool same_namespace(const char *a, const char *b)
 {
 	const char *sa = strchr(a, '/'), *sb = strchr(b, '/');
@@ -116,7 +118,7 @@ int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err)
 		return 0;
 	if (of ? !strcmp(of, id) : !strcmp(c->container, name))
 		return 0;
-	if (of && same_namespace(c->container, name))
+	if (same_namespace(c->container, name))
 		return 0;
 	zns_uuid_format(c->id.data, text);
 	if (allow && (!strcmp(allow, "any") || strstr(allow, text)))

@@ -70,10 +70,13 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 	struct zns_reader_params p = { .bucket = h->bucket };
 	ZnsPb__Response *resp = NULL;
 	char text[ZNS_UUID_STR];
-	int ret = zns_session_lease_by(&h->s, id, true, h->weight, &resp, err);
+	int ret;
 
+	h->s.shares = true;
+	ret = zns_session_lease_by(&h->s, id, true, h->weight, &resp, err);
 	if (ret)
 		return ret;
+	zns_bucket_cap(h->bucket, h->cap_mibps);
 	helper_set_rate(h, resp->rate_mibps);
 	p.depth = resp->one_domain ? ONE_DOMAIN_DEPTH : 0;
 	/* A user may write the handle. The id alone must not open another user's process. */
@@ -529,10 +532,12 @@ static void done(struct helper *h, struct packet *p)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *resp = NULL;
 	struct zw_reply r = { 0 };
-	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate", asked[64] = "",
-					 parents[48] = "";
+	char id[ZNS_UUID_STR], size[32], part[32], shared_text[64] = "",
+						   got[64] = "too short to rate", asked[64] = "",
+						   parents[48] = "";
 	uint32_t levels = zns_chain_levels(h->chain);
 	uint32_t shared = 0;
+	uint64_t got_shared;
 	struct work w;
 	double achieved_mibps;
 
@@ -555,13 +560,17 @@ static void done(struct helper *h, struct packet *p)
 	if (levels > 1)
 		snprintf(parents, sizeof(parents), " and %u parent%s", levels - 1,
 			 levels > 2 ? "s" : "");
+	got_shared = zns_min(zns_reader_shared(zns_chain_reader(h->chain)), w.bytes);
+	if (got_shared) /* whole units; of some only a part was wanted */
+		snprintf(shared_text, sizeof(shared_text), ", %s of it read by other restores,",
+			 zns_format_size(got_shared, part, sizeof(part)));
 	snprintf(
 		r.msg, sizeof(r.msg),
-		"checkpoint %s of %s%s restored: %s read and verified from %zu zones of %zu groups (%u shared), data phase %.3f s, "
+		"checkpoint %s of %s%s restored: %s read and verified%s from %zu zones of %zu groups (%u shared), data phase %.3f s, "
 		"got %s%s",
 		zns_uuid_format(c->id.data, id), c->container, parents,
-		zns_format_size(w.bytes, size, sizeof(size)), c->n_zones, c->n_groups, shared,
-		(double)w.data_us / 1e6, got, asked);
+		zns_format_size(w.bytes, size, sizeof(size)), shared_text, c->n_zones, c->n_groups,
+		shared, (double)w.data_us / 1e6, got, asked);
 	progress_stop(h, &(struct outcome){ .ok = true,
 					    .achieved_mibps = achieved_mibps,
 					    .zones = (uint32_t)c->n_zones,

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "helper.h"
+#include "journal.h"
 #include "work_progress.h"
 
 #define TICK_NS 100000000u /* a changed rate is noticed within this time */
@@ -296,6 +297,9 @@ void progress_stop(struct helper *h, const struct outcome *how)
 		return;
 	h->progress = NULL;
 	g->p.get(g->p.arg, &w);
+	g->p.container = g->container;
+	journal_end(h, &g->p, &w, how);
+	h->journaled = true;
 	show_end(g, &w, how);
 	if (g->p.json < 0)
 		return;

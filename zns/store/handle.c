@@ -18,8 +18,8 @@ static int check_handle(const ZnsPb__Handle *h, int code, struct zns_err *err)
 		return zns_fail(err, code, "handle: a UUID has the wrong length");
 	if (zns_check_name("container", h->container, code, err))
 		return code;
-	if (h->seal &&
-	    (h->seal->key_id.len != ZNS_KEY_ID_BYTES || h->seal->mac.len != ZNS_MAC_BYTES))
+	if (h->seal && (h->seal->key_id.len != ZNS_KEY_ID_BYTES ||
+			(h->seal->mac.len && h->seal->mac.len != ZNS_MAC_BYTES)))
 		return zns_fail(err, code, "handle: the seal has an impossible length");
 	for (size_t i = 0; i < h->n_copies; i++) {
 		const ZnsPb__HandleCopy *c = h->copies[i];

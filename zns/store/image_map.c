@@ -51,8 +51,11 @@ static int64_t unzigzag(uint64_t v)
 
 int zns_map_open(struct zns_map_reader *r, const ZnsPb__ImageMap *map, struct zns_err *err)
 {
-	*r = (struct zns_map_reader){ .p = map->runs.data,
-				      .end = map->runs.data + map->runs.len,
+	const uint8_t *p = map->runs.data;
+
+	/* a message may have no bytes, and nowhere */
+	*r = (struct zns_map_reader){ .p = p,
+				      .end = map->runs.len ? p + map->runs.len : p,
 				      .nr_from = (uint32_t)map->n_from };
 	r->last = calloc(map->n_from + 1, sizeof(*r->last));
 	return r->last ? 0 :

@@ -15,6 +15,7 @@ struct ctx {
 	uint64_t block;
 	uint64_t device_bytes;
 	bool encrypted;
+	bool placed; /* false: its images have no places yet */
 	uint32_t runs_left; /* that maps may still have */
 	struct zns_err *err;
 };
@@ -166,6 +167,10 @@ static int check_image(const ZnsPb__Manifest *m, size_t n, struct ctx *c)
 		ret = check_unit(i, c);
 	if (!ret)
 		ret = check_memory(i, c);
+	if (!ret && !c->placed)
+		return i->n_segments ?
+			       zns_fail(c->err, -EBADMSG, "image %s: has a place", i->name) :
+			       0;
 	for (size_t s = 0; s < i->n_segments && !ret; s++) {
 		ret = check_segment(i, s, off, c);
 		off += i->segments[s]->len;
@@ -209,8 +214,15 @@ static int check_former(const ZnsPb__Manifest *m, bool encrypted, struct zns_err
 	return 0;
 }
 
-int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
-		       struct zns_err *err)
+static int check_seal(const ZnsPb__Manifest *m, bool encrypted, struct zns_err *err)
+{
+	if (m->has_seal && (m->seal.len != ZNS_TAG_BYTES || !encrypted))
+		return zns_fail(err, -EBADMSG, "the manifest's seal is impossible");
+	return check_former(m, encrypted, err);
+}
+
+int zns_check_images(const ZnsPb__Manifest *m, const struct zns_geometry *geo, bool placed,
+		     struct zns_err *err)
 {
 	struct ctx c = {
 		.lim = { .nr_zones = geo->nr_zones,
@@ -221,23 +233,27 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 		.block = geo->block_size,
 		.device_bytes = geo->nr_zones * geo->zone_capacity,
 		.encrypted = m->checkpoint->crypt != NULL,
+		.placed = placed,
 		.runs_left = ZNS_MAP_RUNS_MAX,
 		.err = err,
 	};
-	int ret;
+	int ret = check_seal(m, c.encrypted, err);
 
-	if (m->device.len != ZNS_UUID_LEN)
-		return zns_fail(err, -EBADMSG, "manifest: device id has %zu bytes", m->device.len);
-	ret = zns_check_checkpoint(m->checkpoint, &c.lim, -EBADMSG, err);
-	if (!ret && m->checkpoint->manifest)
-		ret = zns_fail(err, -EBADMSG, "a manifest that says where it stands");
-	if (!ret && m->has_seal && (m->seal.len != ZNS_TAG_BYTES || !c.encrypted))
-		ret = zns_fail(err, -EBADMSG, "the manifest's seal is impossible");
-	if (!ret)
-		ret = check_former(m, c.encrypted, err);
+	if (!ret && placed)
+		ret = zns_check_checkpoint(m->checkpoint, &c.lim, -EBADMSG, err);
 	for (size_t i = 0; i < m->n_images && !ret; i++)
 		ret = check_image(m, i, &c);
 	return ret ? ret : check_names_differ(m, err);
+}
+
+int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
+		       struct zns_err *err)
+{
+	if (m->device.len != ZNS_UUID_LEN)
+		return zns_fail(err, -EBADMSG, "manifest: device id has %zu bytes", m->device.len);
+	if (m->checkpoint->manifest)
+		return zns_fail(err, -EBADMSG, "a manifest that says where it stands");
+	return zns_check_images(m, geo, true, err);
 }
 
 /* ---- against the record ---- */

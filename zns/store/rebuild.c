@@ -56,28 +56,31 @@ static void tell(struct rebuild *b, const uint8_t *id, const char *container,
 	snprintf(v->why, sizeof(v->why), "%s", why);
 }
 
-static bool is_dead(const struct rebuild *b, const uint8_t *id, int64_t moved_ns)
+static bool is_dead(const struct rebuild *b, const uint8_t *id, int64_t created_ns,
+		    int64_t moved_ns)
 {
 	for (size_t i = 0; i < b->nr_dead; i++)
-		if ((b->dead[i].moved_ns == moved_ns || b->dead[i].moved_ns == ZNS_DEAD_ALL) &&
-		    !memcmp(b->dead[i].id, id, ZNS_UUID_LEN))
+		if (zns_dead_is(&b->dead[i], id, created_ns, moved_ns))
 			return true;
 	return false;
 }
 
-static bool append(struct zns_dead **list, size_t *nr, const uint8_t *id, int64_t moved_ns)
+static bool append(struct zns_dead **list, size_t *nr, const uint8_t *id, int64_t created_ns,
+		   int64_t moved_ns)
 {
 	if (zns_grow_by_one(*list, *nr))
 		return false;
 	memcpy((*list)[*nr].id, id, ZNS_UUID_LEN);
+	(*list)[*nr].created_ns = created_ns;
 	(*list)[(*nr)++].moved_ns = moved_ns;
 	return true;
 }
 
 /* true: it is new there. */
-static bool add_dead(struct rebuild *b, const uint8_t *id, int64_t moved_ns)
+static bool add_dead(struct rebuild *b, const uint8_t *id, int64_t created_ns, int64_t moved_ns)
 {
-	return !is_dead(b, id, moved_ns) && append(&b->dead, &b->nr_dead, id, moved_ns);
+	return !is_dead(b, id, created_ns, moved_ns) &&
+	       append(&b->dead, &b->nr_dead, id, created_ns, moved_ns);
 }
 
 /* Did we leave it out? Then it was not removed, and the tombstone that the state has of it is ours.
@@ -179,13 +182,13 @@ static void leave_out(struct rebuild *b, struct zns_ent *e, const char *why)
 {
 	cleanup_free char *name = strdup(e->ckpt->container);
 	uint8_t id[ZNS_UUID_LEN];
-	int64_t moved_ns = e->ckpt->moved_ns;
+	int64_t created_ns = e->ckpt->created_ns, moved_ns = e->ckpt->moved_ns;
 
 	memcpy(id, e->ckpt->id.data, ZNS_UUID_LEN);
 	keep_key(b, e->ckpt);
 	drop(&b->s->st, e);
-	add_dead(b, id, moved_ns);
-	append(&b->left, &b->nr_left, id, moved_ns);
+	add_dead(b, id, created_ns, moved_ns);
+	append(&b->left, &b->nr_left, id, created_ns, moved_ns);
 	tell(b, id, name ? name : "?", ZNS_FROM_LOG, false, why);
 }
 
@@ -208,10 +211,11 @@ static void check_records(struct rebuild *b)
 	zns_state_compact(&b->s->st);
 }
 
-static const ZnsPb__Tombstone *dead_in_zones(const struct zns_scan *s, const uint8_t *id)
+static const ZnsPb__Tombstone *dead_in_zones(const struct zns_scan *s, const uint8_t *id,
+					     int64_t created_ns)
 {
 	for (size_t i = 0; i < s->nr_dead; i++)
-		if (!memcmp(s->dead[i]->id.data, id, ZNS_UUID_LEN))
+		if (zns_tombstone_of(s->dead[i], id, created_ns))
 			return s->dead[i];
 	return NULL;
 }
@@ -250,7 +254,7 @@ static void settle_records(struct rebuild *b)
 
 		if (!e || zns_state_room(&b->s->st, NULL))
 			continue;
-		t = dead_in_zones(sc, e->ckpt->id.data);
+		t = dead_in_zones(sc, e->ckpt->id.data, e->ckpt->created_ns);
 		whole = has_manifest(b, e->ckpt);
 		for (size_t k = 0; !whole && k < sc->nr; k++)
 			over |= sc->v[k].c && memcmp(sc->v[k].id, e->ckpt->id.data, ZNS_UUID_LEN) &&
@@ -258,7 +262,7 @@ static void settle_records(struct rebuild *b)
 				overlaps(e->ckpt, sc->v[k].c);
 		if (t) {
 			how_removed(t, why, sizeof(why));
-			add_dead(b, e->ckpt->id.data, ZNS_DEAD_ALL);
+			add_dead(b, e->ckpt->id.data, e->ckpt->created_ns, ZNS_DEAD_ALL);
 			leave_out(b, e, why);
 		} else if (over) {
 			leave_out(b, e, "its zones were written anew");
@@ -355,9 +359,12 @@ static int take_found(struct rebuild *b)
 		const struct zns_found *f = &sc->v[i];
 		const struct zns_ent *dead = zns_state_find_dead(&b->s->st, f->id),
 				     *have = zns_state_find(&b->s->st, f->id);
-		const ZnsPb__Tombstone *t = dead && !was_left_out(b, f->id) ?
+		int64_t created_ns = f->c ? f->c->created_ns : ZNS_ANY_LIFE;
+		const ZnsPb__Tombstone *t = dead && !was_left_out(b, f->id) &&
+							    zns_tombstone_of(dead->tomb, f->id,
+									     created_ns) ?
 						    dead->tomb :
-						    dead_in_zones(sc, f->id);
+						    dead_in_zones(sc, f->id, created_ns);
 		const char *name = f->c ? f->c->container : "?";
 		int64_t moved_ns = f->c ? f->c->moved_ns : 0, have_ns;
 		struct zns_err err = ZNS_ERR_INIT;
@@ -368,15 +375,16 @@ static int take_found(struct rebuild *b)
 		if (have && later <= 0) {
 			/* It is from before a move: something else may stand there now. */
 			if (later < 0)
-				news += add_dead(b, f->id, moved_ns);
+				news += add_dead(b, f->id, created_ns, moved_ns);
 			continue;
 		}
-		if (is_dead(b, f->id, moved_ns) && !t)
+		if (is_dead(b, f->id, created_ns, moved_ns) && !t)
 			continue;
 		if (t) {
 			how_removed(t, why, sizeof(why));
-			tell(b, f->id, name, ZNS_FROM_ZONES, false, why);
-			news += add_dead(b, f->id, ZNS_DEAD_ALL);
+			if (!have) /* else it came back later */
+				tell(b, f->id, name, ZNS_FROM_ZONES, false, why);
+			news += add_dead(b, f->id, created_ns, ZNS_DEAD_ALL);
 			continue;
 		}
 		have_ns = have ? have->ckpt->moved_ns : 0; /* which is freed when it is replaced */
@@ -392,7 +400,7 @@ static int take_found(struct rebuild *b)
 					"cannot be decrypted" :
 					"");
 		if (ret || have)
-			news += add_dead(b, f->id, ret ? moved_ns : have_ns);
+			news += add_dead(b, f->id, created_ns, ret ? moved_ns : have_ns);
 	}
 	return news;
 }
@@ -514,10 +522,14 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
 	ret = start(&b, &sv, err);
 	if (!ret)
 		check_records(&b);
-	for (size_t i = 0; i < b.s->st.tombstones.nr && !ret; i++)
-		if (b.s->st.tombstones.v[i] &&
-		    !was_left_out(&b, b.s->st.tombstones.v[i]->tomb->id.data))
-			add_dead(&b, b.s->st.tombstones.v[i]->tomb->id.data, ZNS_DEAD_ALL);
+	for (size_t i = 0; i < b.s->st.tombstones.nr && !ret; i++) {
+		const struct zns_ent *e = b.s->st.tombstones.v[i];
+
+		if (e && !was_left_out(&b, e->tomb->id.data))
+			add_dead(&b, e->tomb->id.data,
+				 e->tomb->has_created_ns ? e->tomb->created_ns : ZNS_ANY_LIFE,
+				 ZNS_DEAD_ALL);
+	}
 	/* What is left out may have hidden what was written later in its place. Scan again without
 	 * it. */
 	while (!ret) {

@@ -129,31 +129,51 @@ static bool found_before(const struct walk *w, uint32_t zone, uint64_t footer)
 	return false;
 }
 
-static bool is_dead(const struct walk *w, const uint8_t *id, int64_t moved_ns)
+static bool same_life(int64_t a, int64_t b)
+{
+	return a == b || a == ZNS_ANY_LIFE || b == ZNS_ANY_LIFE;
+}
+
+bool zns_dead_is(const struct zns_dead *d, const uint8_t *id, int64_t created_ns, int64_t moved_ns)
+{
+	return (d->moved_ns == moved_ns || d->moved_ns == ZNS_DEAD_ALL) &&
+	       same_life(d->created_ns, created_ns) && !memcmp(d->id, id, ZNS_UUID_LEN);
+}
+
+bool zns_tombstone_of(const ZnsPb__Tombstone *t, const uint8_t *id, int64_t created_ns)
+{
+	return same_life(t->has_created_ns ? t->created_ns : ZNS_ANY_LIFE, created_ns) &&
+	       !memcmp(t->id.data, id, ZNS_UUID_LEN);
+}
+
+static bool is_dead(const struct walk *w, const ZnsPb__Checkpoint *c)
 {
 	for (size_t i = 0; i < w->p->nr_dead; i++)
-		if ((w->p->dead[i].moved_ns == moved_ns ||
-		     w->p->dead[i].moved_ns == ZNS_DEAD_ALL) &&
-		    !memcmp(w->p->dead[i].id, id, ZNS_UUID_LEN))
+		if (zns_dead_is(&w->p->dead[i], c->id.data, c->created_ns, c->moved_ns))
 			return true;
 	for (size_t i = 0; i < w->out->nr_dead; i++)
-		if (!memcmp(w->out->dead[i]->id.data, id, ZNS_UUID_LEN))
+		if (zns_tombstone_of(w->out->dead[i], c->id.data, c->created_ns))
 			return true;
 	return false;
+}
+
+/* Is it a later version of the same? */
+static bool is_later(const ZnsPb__Checkpoint *k, const ZnsPb__Checkpoint *c)
+{
+	return !memcmp(k->id.data, c->id.data, ZNS_UUID_LEN) && k->created_ns == c->created_ns &&
+	       zns_version_cmp(k, c) > 0;
 }
 
 /* A later version is known: where this one stood may be written anew. */
 static bool outdated(const struct walk *w, const ZnsPb__Checkpoint *c)
 {
 	for (size_t i = 0; i < w->p->nr_known; i++)
-		if (!memcmp(w->p->known[i]->id.data, c->id.data, ZNS_UUID_LEN) &&
-		    zns_version_cmp(w->p->known[i], c) > 0)
+		if (is_later(w->p->known[i], c))
 			return true;
 	for (size_t i = 0; i < w->out->nr; i++) {
 		const struct zns_found *f = &w->out->v[i];
 
-		if (f->c && zns_version_cmp(f->c, c) > 0 &&
-		    !memcmp(f->id, c->id.data, ZNS_UUID_LEN))
+		if (f->c && is_later(f->c, c))
 			return true;
 	}
 	return false;
@@ -195,7 +215,7 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 	zns_pb__manifest__free_unpacked(m, NULL);
 	if (complete(f, footer, w->block, n->c) ||
 	    add_use(w, f->zone, f->manifest_start, footer + w->block - f->manifest_start) ||
-	    (!is_dead(w, n->id, n->c->moved_ns) && !outdated(w, n->c) && add_uses(w, n->c)))
+	    (!is_dead(w, n->c) && !outdated(w, n->c) && add_uses(w, n->c)))
 		return zns_fail(err, -ENOMEM, "no memory for what was found");
 	return 0;
 }

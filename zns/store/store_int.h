@@ -25,6 +25,10 @@ struct zns_limits {
 };
 int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len,
 		    int code, struct zns_err *err);
+/* manifest_check.c: the images, seal and former MACs of a manifest; of one that is not @placed the
+ * checkpoint is not looked at. */
+int zns_check_images(const ZnsPb__Manifest *m, const struct zns_geometry *geo, bool placed,
+		     struct zns_err *err);
 int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code,
 			 struct zns_err *err);
 int zns_check_reservation(const ZnsPb__Reservation *r, const struct zns_limits *l, int code,

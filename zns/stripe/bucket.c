@@ -15,13 +15,17 @@
 #define SLICE_MIN KIB(64)
 #define SLICES_PER_S 200
 
+struct limit {
+	uint32_t mibps;
+	uint64_t earned_ns; /* all that was taken is earned at this time; 0: nothing yet */
+};
+
 struct zns_bucket {
 	pthread_mutex_t lock;
 	pthread_cond_t stopped;
 	bool stop;
-	uint32_t mibps;
+	struct limit device, all; /* of the bytes from the device; of all bytes */
 	uint64_t passed; /* bytes */
-	uint64_t earned_ns; /* all that was taken is earned at this time; 0: nothing yet */
 };
 
 struct zns_bucket *zns_bucket_new(void)
@@ -44,13 +48,23 @@ void zns_bucket_free(struct zns_bucket *b)
 	free(b);
 }
 
-void zns_bucket_set(struct zns_bucket *b, uint32_t mibps)
+static void set(struct zns_bucket *b, struct limit *l, uint32_t mibps)
 {
 	pthread_mutex_lock(&b->lock);
-	if (b->mibps != mibps && !b->mibps)
-		b->earned_ns = 0; /* nothing was counted without a limit */
-	b->mibps = mibps;
+	if (l->mibps != mibps && !l->mibps)
+		l->earned_ns = 0; /* nothing was counted without a limit */
+	l->mibps = mibps;
 	pthread_mutex_unlock(&b->lock);
+}
+
+void zns_bucket_set(struct zns_bucket *b, uint32_t mibps)
+{
+	set(b, &b->device, mibps);
+}
+
+void zns_bucket_cap(struct zns_bucket *b, uint32_t mibps)
+{
+	set(b, &b->all, mibps);
 }
 
 uint32_t zns_bucket_rate(struct zns_bucket *b)
@@ -58,7 +72,7 @@ uint32_t zns_bucket_rate(struct zns_bucket *b)
 	uint32_t mibps;
 
 	pthread_mutex_lock(&b->lock);
-	mibps = b->mibps;
+	mibps = b->device.mibps;
 	pthread_mutex_unlock(&b->lock);
 	return mibps;
 }
@@ -81,27 +95,49 @@ size_t zns_bucket_slice(struct zns_bucket *b)
 		       SIZE_MAX;
 }
 
+/* When @bytes more are earned; 0: at once. */
+static uint64_t earn(struct limit *l, uint64_t now, size_t bytes)
+{
+	uint64_t rate = MIB(l->mibps), burst_ns, from;
+
+	if (!rate)
+		return 0;
+	burst_ns = zns_max((uint64_t)BURST_NS, SLICE_MIN * SECOND / rate);
+	from = l->earned_ns ? zns_max(l->earned_ns, now - zns_min(now, burst_ns)) : now;
+	l->earned_ns = from + (uint64_t)((unsigned __int128)bytes * SECOND / rate);
+	return l->earned_ns;
+}
+
+static void wait_until(struct zns_bucket *b, uint64_t ns)
+{
+	struct timespec ts = { .tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND) };
+
+	while (ns && !b->stop &&
+	       !pthread_cond_clockwait(&b->stopped, &b->lock, CLOCK_MONOTONIC, &ts))
+		;
+}
+
 void zns_bucket_take(struct zns_bucket *b, size_t bytes)
 {
-	uint64_t now, rate, burst_ns, from;
-	struct timespec ts;
+	uint64_t now, device, all;
 
 	if (!b)
 		return;
 	pthread_mutex_lock(&b->lock);
-	rate = MIB(b->mibps);
 	now = zns_mono_ns();
-	if (rate) {
-		burst_ns = zns_max((uint64_t)BURST_NS, SLICE_MIN * SECOND / rate);
-		from = b->earned_ns ? zns_max(b->earned_ns, now - zns_min(now, burst_ns)) : now;
-		b->earned_ns = from + (uint64_t)((unsigned __int128)bytes * SECOND / rate);
-		ts = (struct timespec){ .tv_sec = (time_t)(b->earned_ns / SECOND),
-					.tv_nsec = (long)(b->earned_ns % SECOND) };
-		while (!b->stop &&
-		       !pthread_cond_clockwait(&b->stopped, &b->lock, CLOCK_MONOTONIC, &ts))
-			;
-	}
+	device = earn(&b->device, now, bytes);
+	all = earn(&b->all, now, bytes);
+	wait_until(b, zns_max(device, all));
 	b->passed += bytes;
+	pthread_mutex_unlock(&b->lock);
+}
+
+void zns_bucket_take_shared(struct zns_bucket *b, size_t bytes)
+{
+	if (!b)
+		return;
+	pthread_mutex_lock(&b->lock);
+	wait_until(b, earn(&b->all, zns_mono_ns(), bytes));
 	pthread_mutex_unlock(&b->lock);
 }
 

@@ -14,9 +14,9 @@ struct zns_chain {
 	struct zns_reader *r;
 };
 
-static int read_level(struct zns_chain *c, struct zns_dev *dev, const struct zns_registered *reg,
-		      bool wanted, ZnsPb__Checkpoint *const *records, uint32_t level,
-		      struct zns_err *err)
+static int read_level(struct zns_chain *c, const struct zns_reader_params *p,
+		      const struct zns_registered *reg, bool wanted,
+		      ZnsPb__Checkpoint *const *records, uint32_t level, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k = records[level], *child = level ? records[level - 1] : NULL;
 	char id[ZNS_UUID_STR];
@@ -28,13 +28,13 @@ static int read_level(struct zns_chain *c, struct zns_dev *dev, const struct zns
 		return zns_fail(err, -EBADMSG,
 				"checkpoint %u of the chain is not the parent of the one before it",
 				level);
-	ret = zns_manifest_read(dev, k, &c->m[level], err);
+	ret = zns_manifest_read(p->dev, k, &c->m[level], err);
 	if (!ret && memcmp(c->m[level]->device.data, reg->uuid, ZNS_UUID_LEN))
 		ret = zns_fail(err, -EBADMSG, "the manifest of checkpoint %s is of another device",
 			       zns_uuid_format(k->id.data, id));
 	if (!ret)
 		ret = zns_manifest_agrees(c->m[level], k, err);
-	if (!ret)
+	if (!ret && !p->sealed)
 		ret = zns_crypt_of(reg, wanted, c->m[level], &c->crypt[level], err);
 	if (!ret && c->crypt[level])
 		zns_crypt_harden();
@@ -71,7 +71,7 @@ int zns_chain_open(const struct zns_reader_params *p, const struct zns_registere
 		return zns_fail(err, -ENOMEM, "no memory for the chain");
 	}
 	for (c->nr = 0; c->nr < nr && !ret; c->nr++)
-		ret = read_level(c, p->dev, reg, wanted, records, c->nr, err);
+		ret = read_level(c, p, reg, wanted, records, c->nr, err);
 	if (!ret)
 		ret = open_reader(c, p, err);
 	if (ret)

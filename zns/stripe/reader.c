@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The striping reader: requests are cut into checksum units, workers fetch, verify and deliver. See
  * zns/reader.h. */
+#include <stdatomic.h>
 #include <string.h>
 #include "reader.h"
 
@@ -311,7 +312,8 @@ static void submit(struct request *q)
 		request_end(q);
 		return;
 	}
-	if (!q->len || (!q->checked && may_deliver(q->img->crypt, q->img->pb, &q->err))) {
+	if (!q->len ||
+	    (!q->checked && !r->sealed && may_deliver(q->img->crypt, q->img->pb, &q->err))) {
 		request_end(q);
 		return;
 	}
@@ -454,6 +456,11 @@ int raw_read(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd
 	q->arg = &w;
 	submit(q);
 	return read_await(&w, err);
+}
+
+uint64_t zns_reader_shared(struct zns_reader *r)
+{
+	return atomic_load(&r->shared);
 }
 
 void zns_reader_stats(struct zns_reader *r, uint64_t *bytes, uint64_t *busy_us)

@@ -114,6 +114,8 @@ int read_await(struct read_wait *w, struct zns_err *err);
 struct zns_reader {
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
+	struct zns_hot *hot;
+	bool sealed; /* encrypted units are handed out as they are */
 	struct zns_rimage *img, **by_name;
 	uint32_t nr_img, width; /* width: most zones that one image's units go round */
 	size_t buf_len;
@@ -134,6 +136,7 @@ struct zns_reader {
 	pthread_t *thread;
 	uint32_t nr_threads;
 	uint64_t bytes, first_ns, last_ns;
+	_Atomic uint64_t shared; /* bytes */
 };
 
 static inline uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
@@ -141,6 +144,13 @@ static inline uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
 	return (uint32_t)zns_min((uint64_t)i->pb->unit, i->pb->size - k * i->pb->unit);
 }
 
+/*
+ * A unit whose place is @p through shared memory into @c, its bytes at c->buf + c->skip
+ * (hot_unit.c). -EAGAIN: nothing there is of use, read it from the device alone. -EBADMSG: what the
+ * device has is not the unit. @from, @to: whole blocks around it. No lock held.
+ */
+int hot_unit(struct zns_reader *r, struct cached *c, const struct zns_place *p, uint64_t from,
+	     uint64_t to, struct zns_err *err);
 /* Where unit @k of an image stands; -EBADMSG: nowhere. */
 int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p);
 /* Get a unit into the cache, or wait until another thread has got it. Returns it referenced. Lock

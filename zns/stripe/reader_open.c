@@ -133,6 +133,8 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 		return zns_fail(err, -ENOMEM, "no memory for the reader");
 	r->dev = p->dev;
 	r->bucket = p->bucket;
+	r->hot = p->hot;
+	r->sealed = p->sealed;
 	r->urgent_tail = &r->urgent;
 	r->tail = &r->queue;
 	r->ahead_tail = &r->ahead;

@@ -75,6 +75,11 @@ static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 	if (s.to - s.from > r->buf_len)
 		return zns_fail(err, -EBADMSG, "image %s: unit %llu is too large", i->pb->name,
 				(unsigned long long)c->k);
+	ret = r->hot ? hot_unit(r, c, &p, s.from, s.to, err) : -EAGAIN;
+	if (ret == -EBADMSG)
+		return bad_unit(r, c, &s, err);
+	if (ret != -EAGAIN)
+		return ret ? zns_wrap(err, "image %s", i->pb->name) : 0;
 	ret = read_span(r, &s, c->buf, err);
 	if (ret)
 		return zns_wrap(err, "image %s", i->pb->name);

@@ -238,7 +238,7 @@ struct lease *admit_take_over(struct znsd *d, const struct holder *who, const Zn
 									    NULL;
 	struct lease *l;
 
-	if (!t || t->len != ZNS_UUID_LEN || kind_of(q) != LEASE_DUMP)
+	if (!t || t->len != ZNS_UUID_LEN || q->has_sealed || kind_of(q) != LEASE_DUMP)
 		return NULL;
 	for (l = d->leases; l; l = l->next)
 		if (l->kind == LEASE_DUMP && !l->dying_until &&
@@ -298,6 +298,8 @@ int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, str
 	if (!ret)
 		ret = encryption_check(d, q, err);
 	if (!ret)
+		ret = sealed_check(d, q, err);
+	if (!ret)
 		ret = parent_check(d, q, err);
 	if (!ret)
 		ret = check_join(d, q, err);
@@ -334,6 +336,8 @@ int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, s
 		return ret;
 	if (q->has_flatten || a->join)
 		memcpy(id, q->has_flatten ? q->flatten.data : a->join, ZNS_UUID_LEN);
+	else if (q->has_sealed)
+		memcpy(id, q->sealed.data, ZNS_UUID_LEN);
 	else
 		ret = zns_uuid_generate(id);
 	if (ret)

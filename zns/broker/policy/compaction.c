@@ -148,6 +148,7 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 	struct lease *o;
 	size_t i;
 
+	history_moved(d, l, q->bytes);
 	l->bytes = q->bytes;
 	l->total = q->total;
 	l->seen_ns = zns_mono_ns();

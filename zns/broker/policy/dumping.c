@@ -14,14 +14,16 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 		lz = lease_zone_find(l, zones[i]);
 		if (!lz || lz->bad || (lz->done && !bad)) /* a zone that was done may turn bad */
 			continue;
-		if (bad)
+		if (bad) {
 			lz->bad = d->zones[zones[i]].suspect = true;
-		else
+			d->history.all.zone_failures++;
+		} else {
 			lz->done = true;
+		}
 		zone_close(d, zones[i]);
 		if (bad)
-			znsd_log("zone %u failed a dump of %s; it is %s", zones[i], l->container,
-				 zns_zone_state_name(d->zones[zones[i]].z.state));
+			znsd_say(LOG_WARNING, l, "zone %u failed a dump of %s; it is %s", zones[i],
+				 l->container, zns_zone_state_name(d->zones[zones[i]].z.state));
 	}
 }
 

@@ -36,6 +36,26 @@ int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns
 			want, zns_key_id_format(q->key_id.data, have));
 }
 
+/* An encrypted checkpoint that comes as it is keeps its id, which its units are bound to. */
+int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+	const struct lease *l;
+
+	if (!q->has_sealed)
+		return 0;
+	if (q->sealed.len != ZNS_UUID_LEN || !q->has_key_id || q->has_join || q->has_flatten)
+		return zns_fail(err, -EINVAL, "dump: only an encrypted checkpoint brings its id");
+	zns_uuid_format(q->sealed.data, id);
+	if (zns_store_find(d->store, q->sealed.data))
+		return zns_fail(err, -EEXIST, "checkpoint %s is on %s already", id, d->reg.path);
+	for (l = d->leases; l; l = l->next)
+		if (l->kind == LEASE_DUMP && !memcmp(l->id, q->sealed.data, ZNS_UUID_LEN))
+			return zns_fail(err, -EBUSY, "checkpoint %s is being imported by PID %u",
+					id, l->pid);
+	return 0;
+}
+
 void encryption_note(struct lease *l, const ZnsPb__DumpBegin *q)
 {
 	l->dump.encrypted = q->has_key_id;

@@ -25,7 +25,7 @@ static void let_go(struct znsd *d, struct lease *l)
 		z->writer = NULL;
 		z->ours = true;
 		if (zones_refresh(d, zone, 1, &err))
-			znsd_log("zone %u: %s", zone, err.msg);
+			znsd_warn("zone %u: %s", zone, err.msg);
 		zone_settle(d, zone);
 	}
 	d->sweep = true;
@@ -38,11 +38,24 @@ void lease_give_back(struct znsd *d, struct lease *l)
 	l->dump.claimed = ZNSD_NONE;
 }
 
+/* Readers that report nothing are no restores. */
+static void count_end(struct znsd *d, const struct lease *l)
+{
+	ZnsPb__LoadCounts *c = &d->history.all;
+
+	if (l->kind == LEASE_DUMP || l->kind == LEASE_IMPORT)
+		*(l->ended_well ? &c->dumps : &c->dumps_failed) += 1;
+	else if (l->kind == LEASE_RESTORE && (l->ended_well || l->seen_ns))
+		*(l->ended_well ? &c->restores : &c->restores_unfinished) += 1;
+}
+
 void lease_end(struct znsd *d, struct lease *l)
 {
+	count_end(d, l);
 	lease_unlink(d, l);
 	if (l->kind == LEASE_MEMORY)
 		memory_forget(d, l);
+	hot_end(d, l);
 	let_go(d, l);
 	d->policy->compact_yield &= leases_yielding(d) > 0;
 	if (lease_writes(l))
@@ -79,8 +92,8 @@ void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd)
 			l->pidfd = *pidfd;
 			*pidfd = -1;
 			l->dying_until = zns_mono_ns() + WRITER_GONE_MS * 1000000ull;
-			znsd_log("dump of %s (PID %u) ended without a commit", l->container,
-				 l->pid);
+			znsd_say(LOG_WARNING, l, "dump of %s (PID %u) ended without a commit",
+				 l->container, l->pid);
 		} else {
 			lease_end(d, l);
 		}
@@ -98,7 +111,7 @@ again:
 	for (l = d->leases; l; l = l->next) {
 		if (l->kind == LEASE_MEMORY && !l->conn) {
 			if (memory_over(l)) {
-				znsd_log("%s has ended", l->container);
+				znsd_say(LOG_INFO, l, "%s has ended", l->container);
 				lease_end(d, l);
 				goto again;
 			}

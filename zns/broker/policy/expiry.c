@@ -45,8 +45,8 @@ void retention_apply(struct znsd *d, const char *container)
 			memcpy(ids[n++], v[i].c->id.data, ZNS_UUID_LEN);
 	for (i = 0; i < n; i++) {
 		if (checkpoint_remove(d, ids[i], "its container's retention", &g, &err))
-			znsd_log("retention of %s: %s: %s", container,
-				 zns_uuid_format(ids[i], text), err.msg);
+			znsd_warn("retention of %s: %s: %s", container,
+				  zns_uuid_format(ids[i], text), err.msg);
 		bury(d, &g);
 	}
 }

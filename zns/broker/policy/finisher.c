@@ -97,14 +97,15 @@ void finisher_reap(struct znsd *d)
 		any = true;
 		z->finishing = false;
 		if (job->ret) {
-			znsd_log("finishing zone %u: %s", job->zone, job->err.msg);
+			znsd_warn("finishing zone %u: %s", job->zone, job->err.msg);
 			device_heed(d, &job->err);
 			z->retry_ns = zns_mono_ns() + ZNSD_RETRY_NS;
-		} else if (d->policy->room_wanted) {
-			d->policy->room_wanted--;
+		} else {
+			zone_filled(d, job->zone);
+			d->policy->room_wanted -= d->policy->room_wanted > 0;
 		}
 		if (zones_refresh(d, job->zone, 1, &err))
-			znsd_log("zone %u: %s", job->zone, err.msg);
+			znsd_warn("zone %u: %s", job->zone, err.msg);
 		free(job);
 	}
 	if (any)

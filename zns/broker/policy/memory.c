@@ -124,7 +124,8 @@ static void note(struct znsd *d, struct lease *l, const uint32_t *zones, size_t 
 		lz->done = true;
 		if (bad) {
 			lz->bad = d->zones[zones[i]].suspect = true;
-			znsd_log("zone %u failed a write of %s", zones[i], l->container);
+			znsd_say(LOG_WARNING, l, "zone %u failed a write of %s", zones[i],
+				 l->container);
 		}
 		zone_close(d, zones[i]);
 		d->park_check = d->freed = true;
@@ -206,9 +207,11 @@ int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uin
 		l->memory.wrote_ns = l->memory.worked_ns;
 	l->memory.live = q->live;
 	l->memory.dead = q->dead;
+	if (q->read > l->memory.read)
+		d->history.all.memory_read += q->read - l->memory.read;
 	l->memory.written = q->written;
 	l->memory.read = q->read;
-	rate_note(l, q->written, 0);
+	rate_note(d, l, q->written, 0);
 	note(d, l, q->done_zones, q->n_done_zones, false);
 	fast = memory_too_fast(l);
 	for (i = 0; i < q->n_groups; i++)
@@ -281,7 +284,8 @@ static void adopt(struct znsd *d, const struct zns_context *c, int fd)
 		if (zns_context_has(fd, i) != 1)
 			continue;
 		if (!may_have(d, c, i)) {
-			znsd_log("%s has zone %u in its lock file, which is not its own",
+			znsd_say(LOG_WARNING, l,
+				 "%s has zone %u in its lock file, which is not its own",
 				 l->container, i);
 			continue;
 		}
@@ -295,7 +299,7 @@ static void adopt(struct znsd *d, const struct zns_context *c, int fd)
 		if (d->groups[i].nr_zones && !d->groups[i].io)
 			l->groups[l->nr_groups++] = i;
 	l->memory.width = l->nr_groups;
-	znsd_log("%s lives on, with %u zones", l->container, l->nr_zones);
+	znsd_say(LOG_INFO, l, "%s lives on, with %u zones", l->container, l->nr_zones);
 }
 
 static int adopt_one(void *arg, const uint8_t id[ZNS_UUID_LEN])
@@ -309,7 +313,7 @@ static int adopt_one(void *arg, const uint8_t id[ZNS_UUID_LEN])
 	if (memory_lease(d, id))
 		return 0;
 	if (zns_context_open(d->reg.uuid, id, d->nr_zones, &c, &fd, &err)) {
-		znsd_log("%s", err.msg);
+		znsd_warn("%s", err.msg);
 		return 0;
 	}
 	if (zns_context_alive(fd)) {

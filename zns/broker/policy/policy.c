@@ -9,8 +9,10 @@ void policy_init(struct znsd *d)
 
 void policy_fini(struct znsd *d)
 {
-	if (d->policy)
+	if (d->policy) {
+		hot_fini(d);
 		free(d->policy->held);
+	}
 	free(d->policy);
 	d->policy = NULL;
 }

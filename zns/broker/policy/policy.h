@@ -21,6 +21,7 @@ struct policy {
 	uint64_t io_ns;
 	uint32_t nr_waiting; /* dumps that wait for admission; the storey above counts them */
 	uint8_t *held; /* groups that the first waiter will get; NULL: none waits */
+	struct hot_policy *hot; /* private to hot.c; NULL: nobody asked yet */
 	uint64_t weighed_ns; /* when shares by weight were found last; 0: weights do not count */
 };
 
@@ -165,6 +166,13 @@ int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *er
 
 /* reading.c: a lease that protects the zones of a checkpoint; with @chain, its parents' too */
 struct chain;
+/* hot.c: memory that restores share */
+bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k); /* false: none for @l
+									      */
+void hot_end(struct znsd *d, struct lease *l);
+int hot_idle(struct znsd *d); /* drops it if nobody needs it; milliseconds to the next look, -1 */
+void hot_fini(struct znsd *d);
+
 int read_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryData *id,
 	       bool with_parents, struct chain *chain, struct lease **out, struct zns_err *err);
 
@@ -227,7 +235,8 @@ int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err);
 int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char *why, size_t len);
 /* the lease's limit now, MiB/s; 0: none */
 uint32_t rate_limit(struct znsd *d, const struct lease *l);
-void rate_note(struct lease *l, uint64_t bytes, uint64_t total); /* progress, from its helper */
+/* progress, from its helper */
+void rate_note(struct znsd *d, struct lease *l, uint64_t bytes, uint64_t total);
 
 /* weights.c */
 bool weights_count(const struct znsd *d); /* somebody at work said a weight */
@@ -304,6 +313,7 @@ void retention_apply(struct znsd *d, const char *container);
 
 /* encryption.c: the encryption that the device wants for new checkpoints; NULL: none */
 const ZnsPb__Encryption *wanted_encryption(const struct znsd *d);
+int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
 int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
 /* Is the record encrypted as its dump_begin said? */
 int encryption_check_record(const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err);

@@ -124,10 +124,11 @@ uint32_t rate_limit(struct znsd *d, const struct lease *l)
 	return least_of(rate, cap);
 }
 
-void rate_note(struct lease *l, uint64_t bytes, uint64_t total)
+void rate_note(struct znsd *d, struct lease *l, uint64_t bytes, uint64_t total)
 {
 	uint64_t now = zns_mono_ns();
 
+	history_moved(d, l, bytes);
 	if (!l->seen_ns) {
 		l->seen_ns = now;
 	} else if (now - l->seen_ns >= RATE_NS) {

@@ -97,7 +97,7 @@ static int park_step(struct znsd *d)
 	}
 	d->policy->finish_ns = now;
 	if (zone_finish(d, zone, &err)) {
-		znsd_log("finishing zone %u: %s", zone, err.msg);
+		znsd_warn("finishing zone %u: %s", zone, err.msg);
 	} else if (d->policy->room_wanted) {
 		d->policy->room_wanted--;
 		d->freed = true;

@@ -24,7 +24,7 @@ static bool put(struct znsd *d, uint32_t zone, const uint8_t *block)
 				&err);
 
 	if (zones_refresh(d, zone, 1, &err) || ret)
-		znsd_log("a tombstone for zone %u: %s", zone, err.msg);
+		znsd_warn("a tombstone for zone %u: %s", zone, err.msg);
 	zone_settle(d, zone);
 	return !ret;
 }

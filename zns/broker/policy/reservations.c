@@ -25,7 +25,7 @@ void reservation_settle(struct znsd *d, const char *container)
 	if (!r || r->explicit_ || container_in_use(d, container))
 		return;
 	if (zns_store_release(d->store, container, &err))
-		znsd_log("releasing the reservation of %s: %s", container, err.msg);
+		znsd_warn("releasing the reservation of %s: %s", container, err.msg);
 }
 
 /*
@@ -59,7 +59,7 @@ void reservation_renew(struct znsd *d, const char *container)
 	r.created_ns = zns_now_ns();
 	r.qos_mibps = l->dump.qos_mibps;
 	if (zns_store_reserve(d->store, &r, &err))
-		znsd_log("renewing the reservation of %s: %s", container, err.msg);
+		znsd_warn("renewing the reservation of %s: %s", container, err.msg);
 }
 
 /* The reservation grows by the newly granted groups. It is durable before the answer. */

@@ -63,7 +63,7 @@ static int begin_dump(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q,
 	return ret;
 }
 
-int serve_dump_begin(struct znsd *d, const struct call *x, struct reply *rep)
+static int try_dump_begin(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	const struct holder who = conn_holder(x->conn);
 	const ZnsPb__DumpBegin *q = x->q->dump_begin;
@@ -97,10 +97,19 @@ int serve_dump_begin(struct znsd *d, const struct call *x, struct reply *rep)
 	return 0;
 }
 
+int serve_dump_begin(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	int ret = try_dump_begin(d, x, rep);
+
+	d->history.all.dumps_refused += ret != 0;
+	return ret;
+}
+
 static void waiter_answer(struct znsd *d, struct waiter *w, struct reply *rep, int code)
 {
 	struct conn *c = w->conn;
 
+	d->history.all.dumps_refused += code != 0;
 	waiter_end(d, w);
 	conn_answer(d, c, rep, code);
 }
@@ -159,6 +168,19 @@ again:
 	return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000) + 1;
 }
 
+static void tell_hot(const struct znsd *d, const struct lease *l, struct reply *rep)
+{
+	ZnsPb__HotGrant *g = reply_alloc(rep, sizeof(*g));
+
+	zns_pb__hot_grant__init(g);
+	g->owner = l->hot;
+	g->zones = d->hot_shape.nr_zones;
+	g->slots = d->hot_shape.nr_slots;
+	g->slot_bytes = d->hot_shape.slot_bytes;
+	rep->r.hot = g;
+	rep->fd = zns_hot_fd(d->hot);
+}
+
 int serve_restore_begin(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	const struct holder who = conn_holder(x->conn);
@@ -175,6 +197,8 @@ int serve_restore_begin(struct znsd *d, const struct call *x, struct reply *rep)
 	}
 	l->weight = weight_of_restore(l->container,
 				      q->weight ? q->weight : weight_of_record(chain.v[0]));
+	if (q->hot && conn_ours(x->conn) && hot_begin(d, l, chain.v[0]))
+		tell_hot(d, l, rep);
 	reply_chain(rep, &chain);
 	rep->r.has_rate_mibps = rep->r.has_one_domain = 1;
 	rep->r.rate_mibps = rate_limit(d, l);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* One connection: its input and its output. Nothing here blocks on a peer. */
 #include <endian.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -31,6 +32,11 @@ struct holder conn_holder(struct conn *c)
 	return (struct holder){ .conn = c, .pid = conn_pid(c) };
 }
 
+bool conn_ours(const struct conn *c)
+{
+	return c->cred.uid == geteuid();
+}
+
 bool conn_left(const struct conn *c)
 {
 	char b;
@@ -49,11 +55,37 @@ void conn_set_waiter(struct conn *c, struct waiter *w)
 	c->waiter = w;
 }
 
+/* The first piece takes the descriptor with it. */
+static ssize_t send_piece(struct conn *c)
+{
+	union {
+		struct cmsghdr h;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { .room = { 0 } };
+	struct iovec iov = { c->out.p + c->out_at, c->out.len - c->out_at };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (c->out_fd >= 0) {
+		m.msg_control = control.room;
+		m.msg_controllen = sizeof(control.room);
+		control.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+					      .cmsg_level = SOL_SOCKET,
+					      .cmsg_type = SCM_RIGHTS };
+		memcpy(CMSG_DATA(&control.h), &c->out_fd, sizeof(int));
+	}
+	n = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (n > 0 && c->out_fd >= 0) {
+		close(c->out_fd);
+		c->out_fd = -1;
+	}
+	return n;
+}
+
 void conn_send(struct znsd *d, struct conn *c)
 {
 	while (c->out_at < c->out.len) {
-		ssize_t n = send(c->fd, c->out.p + c->out_at, c->out.len - c->out_at,
-				 MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = send_piece(c);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -82,7 +114,8 @@ void conn_complain(const struct conn *c, const char *what)
 	if (last && zns_mono_ns() - last < 1000000000ull)
 		return;
 	last = zns_mono_ns();
-	znsd_log("PID %u of user %u: %s", conn_pid(c), (unsigned)c->cred.uid, what);
+	znsd_say(LOG_NOTICE, NULL, "PID %u of user %u: %s", conn_pid(c), (unsigned)c->cred.uid,
+		 what);
 }
 
 /* Frees the contents of @rep. */
@@ -96,9 +129,11 @@ void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
 		rep->r.error = rep->err.code ? rep->err.msg : strerror(-code);
 	len = zns_pb__response__get_packed_size(&rep->r);
 	if (len > ZNS_BROKER_MSG_MAX || buf_reserve(&c->out, CONN_HEAD + len)) {
-		znsd_log("an answer of %zu bytes to PID %u cannot be sent", len, conn_pid(c));
+		znsd_warn("an answer of %zu bytes to PID %u cannot be sent", len, conn_pid(c));
 		c->dead = true;
 	} else {
+		if (rep->fd >= 0 && !c->out.len)
+			c->out_fd = fcntl(rep->fd, F_DUPFD_CLOEXEC, 0);
 		head = htole32(len);
 		memcpy(c->out.p + c->out.len, &head, CONN_HEAD);
 		zns_pb__response__pack(&rep->r, c->out.p + c->out.len + CONN_HEAD);
@@ -136,7 +171,7 @@ struct conn *conn_new(struct znsd *d, int fd)
 	struct conn *c = znsd_alloc(sizeof(*c));
 
 	c->fd = fd;
-	c->pidfd = -1;
+	c->pidfd = c->out_fd = -1;
 	c->moved_ns = zns_mono_ns();
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->cred, &len) < 0 ||
 	    (c->cred.uid && c->cred.uid != geteuid())) {
@@ -161,6 +196,8 @@ void conn_free(struct conn *c)
 	close(c->fd);
 	if (c->pidfd >= 0)
 		close(c->pidfd);
+	if (c->out_fd >= 0)
+		close(c->out_fd);
 	free(c->in.p);
 	free(c->out.p);
 	free(c->committed);

@@ -19,6 +19,7 @@ struct conn {
 	struct ucred cred;
 	struct buf in, out;
 	size_t out_at;
+	int out_fd; /* goes with the first byte of out; -1: none */
 	struct intake intake;
 	uint64_t moved_ns; /* when it was last served or took a part of its answer */
 	struct waiter *waiter;

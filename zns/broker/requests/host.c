@@ -13,7 +13,7 @@ static int reserve(struct znsd *d, const char *machine, const ZnsPb__Mount *have
 	if (ret)
 		return ret;
 	if (*d->server->resv.why)
-		znsd_log("%s is not reserved: %s", d->reg.path, d->server->resv.why);
+		znsd_warn("%s is not reserved: %s", d->reg.path, d->server->resv.why);
 	return zns_resv_take(&d->server->resv, false, &peer, err);
 }
 
@@ -36,7 +36,7 @@ void host_release(struct znsd *d)
 	struct zns_err err = ZNS_ERR_INIT;
 
 	if (!zns_store_foreign(d->store) && zns_store_unclaim(d->store, &err))
-		znsd_log("%s", err.msg);
+		znsd_warn("%s", err.msg);
 }
 
 void host_unreserve(struct znsd *d)
@@ -44,7 +44,7 @@ void host_unreserve(struct znsd *d)
 	struct zns_err err = ZNS_ERR_INIT;
 
 	if (zns_resv_leave(&d->server->resv, &err))
-		znsd_log("%s", err.msg);
+		znsd_warn("%s", err.msg);
 }
 
 void host_look(struct znsd *d, struct zns_resv_state *now)
@@ -52,7 +52,7 @@ void host_look(struct znsd *d, struct zns_resv_state *now)
 	struct zns_err err = ZNS_ERR_INIT;
 
 	if (zns_resv_look(&d->server->resv, now, &err))
-		znsd_log("%s", err.msg);
+		znsd_warn("%s", err.msg);
 	else if (now->held && !now->ours)
 		device_heed(d, &(struct zns_err){ .code = -EBADE });
 }

@@ -83,6 +83,22 @@ static ZnsPb__MemoryDetail *memory_detail(struct lease *l, struct reply *rep)
 	return det;
 }
 
+static ZnsPb__HotStatus *status_hot(const struct znsd *d, struct reply *rep)
+{
+	ZnsPb__HotStatus *h = reply_alloc(rep, sizeof(*h));
+	struct zns_hot_figures f;
+
+	zns_pb__hot_status__init(h);
+	zns_hot_figures(d->hot, &f);
+	h->limit = f.limit;
+	h->used = f.used;
+	h->read = f.filled;
+	h->given = f.had;
+	h->wrong = f.wrong;
+	h->late = f.late;
+	return h;
+}
+
 static void status_budget(struct znsd *d, ZnsPb__Status *s)
 {
 	uint32_t i, total = budget_total(d);
@@ -248,7 +264,22 @@ int serve_status(struct znsd *d, const struct call *x, struct reply *rep)
 		s->device_mibps = d->zone_mibps;
 	}
 	s->host_reservation = status_host(d, rep);
+	s->hot = d->hot ? status_hot(d, rep) : NULL;
 	rep->r.status = s;
+	return 0;
+}
+
+int serve_history(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	ZnsPb__History *h = reply_alloc(rep, sizeof(*h));
+	ZnsPb__GroupLoad **groups;
+	int ret = zones_refresh(d, 0, d->nr_zones, &rep->err);
+
+	if (ret)
+		return ret;
+	history_tell(d, h, &groups);
+	reply_keep(rep, groups);
+	rep->r.history = h;
 	return 0;
 }
 

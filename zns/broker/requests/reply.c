@@ -5,11 +5,11 @@
 
 void reply_init(struct reply *rep)
 {
-	*rep = (struct reply){ .later = false };
+	*rep = (struct reply){ .fd = -1 };
 	zns_pb__response__init(&rep->r);
 }
 
-static void keep(struct reply *rep, void *p)
+void reply_keep(struct reply *rep, void *p)
 {
 	znsd_grow(rep->mem, rep->nr_mem, rep->max_mem);
 	rep->mem[rep->nr_mem++] = p;
@@ -19,7 +19,7 @@ void *reply_alloc(struct reply *rep, size_t len)
 {
 	void *p = znsd_alloc(len);
 
-	keep(rep, p);
+	reply_keep(rep, p);
 	return p;
 }
 
@@ -64,7 +64,7 @@ void reply_chain(struct reply *rep, struct chain *chain)
 {
 	if (!chain->v)
 		return;
-	keep(rep, chain->v);
+	reply_keep(rep, chain->v);
 	rep->r.checkpoints = (ZnsPb__Checkpoint **)chain->v;
 	rep->r.n_checkpoints = chain->nr;
 	*chain = (struct chain){ .v = NULL };

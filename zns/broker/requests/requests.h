@@ -49,6 +49,7 @@ struct reply {
 	struct zns_err err;
 	bool later; /* the request waits: no answer now */
 	bool hangup; /* close the connection after the answer */
+	int fd; /* a descriptor that goes with it, the broker's; -1: none */
 	void **mem; /* freed after packing */
 	size_t nr_mem, max_mem;
 };
@@ -63,6 +64,7 @@ struct call {
 /* reply.c */
 void reply_init(struct reply *rep);
 void *reply_alloc(struct reply *rep, size_t len);
+void reply_keep(struct reply *rep, void *p); /* freed with it */
 char *reply_printf(struct reply *rep, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void reply_free(struct reply *rep);
 /* the grant of @zone as it is now */
@@ -77,6 +79,7 @@ void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code);
 void conn_send(struct znsd *d, struct conn *c);
 void conn_read(struct conn *c);
 struct holder conn_holder(struct conn *c);
+bool conn_ours(const struct conn *c); /* the peer is of the broker's own user */
 bool conn_left(const struct conn *c); /* true: the peer closed it during its request */
 void conn_committed(struct conn *c, const char *container); /* applies retention when it ends */
 void conn_set_waiter(struct conn *c, struct waiter *w);

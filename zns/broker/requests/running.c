@@ -39,7 +39,7 @@ int serve_progress(struct znsd *d, const struct call *x, struct reply *rep)
 	const ZnsPb__Progress *q = x->q->progress;
 	struct growth g;
 
-	rate_note(x->l, q->bytes, q->total);
+	rate_note(d, x->l, q->bytes, q->total);
 	weight_note(x->l, q->has_moved ? q->moved : q->bytes);
 	rep->r.has_rate_mibps = 1;
 	rep->r.rate_mibps = rate_limit(d, x->l);
@@ -52,8 +52,10 @@ int serve_progress(struct znsd *d, const struct call *x, struct reply *rep)
 							WEIGH_MS;
 		rep->r.has_again_ms = 1;
 	}
-	if (q->has_done && q->done && !lease_writes(x->l))
+	if (q->has_done && q->done && !lease_writes(x->l)) {
+		x->l->ended_well = true;
 		rep->r.restore = restore_remember(d, x->l, q);
+	}
 	return 0;
 }
 
@@ -88,6 +90,9 @@ int serve_commit(struct znsd *d, const struct call *x, struct reply *rep)
 	rep->r.has_shared_groups = 1;
 	rep->r.shared_groups = x->l->dump.nr_shared;
 	conn_committed(x->conn, x->q->commit->container);
+	x->l->ended_well = true;
+	if (x->q->commit->bytes > x->l->bytes)
+		history_moved(d, x->l, x->q->commit->bytes);
 	lease_end(d, x->l);
 	return 0;
 }

@@ -271,6 +271,8 @@ static int time_out(struct znsd *d)
 	ms = least(ms, reclaim_step(d));
 	ms = least(ms, waiters_run(d));
 	ms = least(ms, conns_late(d));
+	ms = least(ms, history_step(d, false));
+	ms = least(ms, hot_idle(d));
 	now = zns_mono_ns();
 	/* An answer to a waiter may have found its peer dead. */
 	for (c = d->server->conns; c; c = c->next)
@@ -304,7 +306,8 @@ int server_loop(struct znsd *d)
 		conns_sweep(d);
 		/* Memory and device differ now: the next broker reads the device anew. */
 		if (zns_store_foreign(d->store) && !d->quit) {
-			znsd_log("somebody else writes the catalogue of %s: leaving", d->reg.path);
+			znsd_say(LOG_ERR, NULL, "somebody else writes the catalogue of %s: leaving",
+				 d->reg.path);
 			d->quit = true;
 		}
 		ms = time_out(d);

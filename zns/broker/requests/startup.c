@@ -129,6 +129,8 @@ int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 	if (!ret)
 		ret = zns_resolve_device(spec, &d->reg, err);
 	if (!ret)
+		znsd_log_device(&d->reg);
+	if (!ret)
 		ret = zns_broker_run_dir(err);
 	/* A daemon must not pin the directory where it was started. Names are absolute from here
 	 * on. */
@@ -157,6 +159,7 @@ int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 	memory_adopt(d);
 	readers_check(d);
 	restores_load(d);
+	history_load(d);
 	drop_orphan_reservations(d);
 	ret = finisher_new(d, err);
 	if (!ret)
@@ -172,13 +175,13 @@ static void close_open_zones(struct znsd *d)
 	uint32_t i;
 
 	if (zones_refresh(d, 0, d->nr_zones, &err))
-		znsd_log("%s", err.msg);
+		znsd_warn("%s", err.msg);
 	for (i = 0; i < d->nr_zones; i++)
 		if (!d->zones[i].meta && !d->zones[i].writer && !d->groups[d->zones[i].group].io &&
 		    zns_zone_is_open(d->zones[i].z.state) && zns_dev_close_zone(d->dev, i, &err))
-			znsd_log("closing zone %u: %s", i, err.msg);
+			znsd_warn("closing zone %u: %s", i, err.msg);
 	if (zns_dev_flush(d->dev, &err))
-		znsd_log("%s", err.msg);
+		znsd_warn("%s", err.msg);
 }
 
 static bool memory_lives(const struct znsd *d)
@@ -203,10 +206,10 @@ static void unreserve(struct znsd *d)
 	if (!d->server->resv.held || (d->server->listen_fd < 0 && !d->server->resv.fresh))
 		return;
 	if (!d->lost && memory_lives(d))
-		znsd_log(
+		znsd_warn(
 			"memory of running programs is here; the device stays reserved for this host");
 	else if (!d->lost && wait_for_writers(d, &err))
-		znsd_log("%s; the device stays reserved for this host", err.msg);
+		znsd_warn("%s; the device stays reserved for this host", err.msg);
 	else
 		host_unreserve(d);
 }
@@ -221,6 +224,7 @@ void server_stop(struct znsd *d)
 		close(d->server->listen_fd);
 	}
 	finisher_free(d);
+	history_step(d, true);
 	if (d->store && d->zones && d->server->listen_fd >= 0 && !d->lost) {
 		host_release(d);
 		close_open_zones(d);
@@ -230,6 +234,7 @@ void server_stop(struct znsd *d)
 	tables_fini(d);
 	policy_fini(d);
 	restores_free(d);
+	history_free(d);
 	if (d->store)
 		zns_store_close(d->store);
 	if (d->dev)

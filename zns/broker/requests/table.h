@@ -28,6 +28,7 @@
 	ASKS(status, NOTHING)            \
 	ASKS(zones, NOTHING)             \
 	ASKS(profile, NOTHING)           \
+	ASKS(history, NOTHING)           \
 	ASKS(rm, NOTHING)                \
 	ASKS(reserve, NOTHING)           \
 	ASKS(release, NOTHING)           \

@@ -2,37 +2,16 @@
 /*
  * Figures of the last restore of each container. They are not on the device: a restore must not
  * wear the device, and must work if it is read-only or full. Also, the figures are of this machine.
- * A file in the runtime directory outlives the idle broker, and ends with the boot.
  */
-#include <fcntl.h>
-#include <limits.h>
 #include <string.h>
-#include "zns/broker.h"
 #include "tables.h"
 
 #define RESTORES_MAX 256 /* containers; the oldest is forgotten */
-#define FILE_MAX MIB(4)
-
-static int path_of(const struct znsd *d, char *out, size_t len)
-{
-	return zns_broker_path(d->reg.uuid, "restores", out, len);
-}
 
 void restores_load(struct znsd *d)
 {
-	cleanup_free uint8_t *buf = NULL;
-	char path[PATH_MAX];
-	size_t len = 0;
-	int ret = path_of(d, path, sizeof(path));
-
-	if (!ret)
-		ret = zns_read_file(AT_FDCWD, path, FILE_MAX, &buf, &len);
-	if (ret == -ENOENT)
-		return;
-	if (!ret)
-		d->restores = zns_pb__restore_log__unpack(NULL, len, buf);
-	if (!d->restores) /* only a figure: the next restore writes a new file */
-		znsd_log("%s cannot be read: statistics of earlier restores are lost", path);
+	d->restores = (ZnsPb__RestoreLog *)keepsake_load(d, "restores",
+							 &zns_pb__restore_log__descriptor);
 }
 
 void restores_free(struct znsd *d)
@@ -40,27 +19,6 @@ void restores_free(struct znsd *d)
 	if (d->restores)
 		zns_pb__restore_log__free_unpacked(d->restores, NULL);
 	d->restores = NULL;
-}
-
-/* A reader sees the whole file or none. No sync: it ends with the boot anyway, and criu waits. */
-static void save(const struct znsd *d)
-{
-	size_t len = zns_pb__restore_log__get_packed_size(d->restores);
-	cleanup_free uint8_t *buf = znsd_alloc(len);
-	char path[PATH_MAX], tmp[PATH_MAX + 8];
-	cleanup_close int fd = -1;
-	int ret = path_of(d, path, sizeof(path));
-
-	zns_pb__restore_log__pack(d->restores, buf);
-	snprintf(tmp, sizeof(tmp), "%s.new", path);
-	if (!ret) {
-		fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-		ret = fd < 0 ? -errno : zns_write_all(fd, buf, len);
-	}
-	if (!ret && rename(tmp, path))
-		ret = -errno;
-	if (ret)
-		znsd_log("%s: %s", path, strerror(-ret));
 }
 
 ZnsPb__RestoreStat *restore_of(const struct znsd *d, const char *container)
@@ -149,11 +107,12 @@ ZnsPb__RestoreStat *restore_remember(struct znsd *d, const struct lease *l,
 	s->groups = znsd_alloc(l->nr_groups * sizeof(*s->groups));
 	memcpy(s->groups, l->groups, l->nr_groups * sizeof(*s->groups));
 	s->shared_groups = shared_now(d, l);
-	znsd_log(
+	znsd_say(
+		LOG_INFO, l,
 		"restore of %s (PID %u): %llu bytes from %u zones of %u groups (%u shared), data phase %.3f s, %s",
 		l->container, l->pid, (unsigned long long)q->bytes, l->nr_zones, l->nr_groups,
 		s->shared_groups, (double)q->data_us / 1e6, rate);
 	add(d, s);
-	save(d);
+	keepsake_save(d, "restores", &d->restores->base);
 	return s;
 }

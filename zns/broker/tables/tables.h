@@ -11,10 +11,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <syslog.h>
 #include "zns/alloc.h"
 #include "zns/config.h"
 #include "zns/dev.h"
 #include "zns/grow.h"
+#include "zns/hot.h"
 #include "zns/store.h"
 #include "zns/util.h"
 #include "zns-broker.pb-c.h"
@@ -146,12 +148,14 @@ struct lease {
 	uint64_t bytes, total; /* as its helper reported last */
 	uint64_t seen_ns, seen_bytes;
 	double mibps; /* between the last two looks */
+	uint32_t hot; /* its number in memory shared by restores; 0: it has none */
 	uint32_t weight; /* its tenant's part beside others; 0: nobody said */
 	struct lease_weigh weigh;
 	uint32_t *groups, nr_groups; /* of a dump: groups for metadata images come last */
 	struct lease_zone *zones; /* zones that it writes or protects */
 	uint32_t nr_zones, max_zones;
 	bool packed; /* it holds small checkpoints: its zones are pack zones */
+	bool ended_well; /* committed, or its helper said that it is done */
 	union {
 		struct lease_dump dump; /* LEASE_DUMP, LEASE_IMPORT, LEASE_FLATTEN */
 		struct {
@@ -186,6 +190,17 @@ static inline bool lease_promised(const struct lease *l)
 	return lease_admitted(l) && l->dump.promised;
 }
 
+/* history.c: what happened, for whoever draws it. */
+struct load_history {
+	int64_t since_ns;
+	ZnsPb__LoadCounts all, before; /* before: when the present sample began */
+	uint64_t began_ns; /* of the present sample; 0: nothing has happened since the last one */
+	ZnsPb__LoadSample **samples; /* oldest first */
+	size_t nr_samples;
+	ZnsPb__GroupLoad *groups; /* NULL: none yet */
+	bool changed; /* a group's figures, since they were kept */
+};
+
 struct znsd {
 	struct zns_registered reg;
 	struct zns_dev *dev;
@@ -198,6 +213,7 @@ struct znsd {
 	uint32_t nr_groups;
 	struct lease *leases;
 	ZnsPb__RestoreLog *restores; /* oldest first; NULL: none */
+	struct load_history history;
 	uint64_t stamp; /* last one given */
 	bool readers_clear; /* all restores of earlier brokers have ended */
 	int readers_fd;
@@ -207,12 +223,20 @@ struct znsd {
 	bool freed; /* zones, groups or limits were freed: a waiter may be admitted */
 	bool quit;
 	bool lost; /* another host has reserved the device */
+	struct zns_hot *hot; /* memory that restores share; NULL: none now */
+	struct zns_hot_shape hot_shape;
 	struct policy *policy; /* private to the storeys above */
 	struct server *server;
 };
 
+/* log.c; @l: whom it is about, or NULL */
+void znsd_log_device(const struct zns_registered *reg); /* from now on the journal is told, too */
+void znsd_say(int priority, const struct lease *l, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+#define znsd_log(...) znsd_say(LOG_INFO, NULL, __VA_ARGS__)
+#define znsd_warn(...) znsd_say(LOG_WARNING, NULL, __VA_ARGS__)
+
 /* util.c */
-void znsd_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *znsd_alloc(size_t len); /* zeroed; without memory the broker ends, the next one recovers */
 char *znsd_strdup(const char *s);
 void znsd_enough(int ret); /* ends the broker if @ret is -ENOMEM */
@@ -250,6 +274,7 @@ void zone_close(struct znsd *d, uint32_t zone); /* if it is open; logs errors */
 void zone_settle(struct znsd *d, uint32_t zone);
 uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 int zone_finish(struct znsd *d, uint32_t zone, struct zns_err *err);
+void zone_filled(struct znsd *d, uint32_t zone); /* it was finished: before the next report */
 /* zones that the log keeps open, or active; at least 1 */
 uint32_t meta_zones(struct znsd *d, bool open);
 bool readers_check(struct znsd *d);
@@ -283,6 +308,24 @@ uint32_t leases_yielding(const struct znsd *d);
 void lease_unlink(struct znsd *d, struct lease *l); /* takes it out of the list */
 void lease_free(struct lease *l);
 void leases_forget(struct znsd *d); /* at the end of the process */
+
+/* keepsake.c: a message in a file of the runtime directory, which outlives the idle broker and ends
+ * with the boot. NULL: there is none, or it cannot be read. */
+ProtobufCMessage *keepsake_load(const struct znsd *d, const char *suffix,
+				const ProtobufCMessageDescriptor *what);
+void keepsake_save(const struct znsd *d, const char *suffix, const ProtobufCMessage *m);
+
+/* history.c */
+void history_load(struct znsd *d); /* after tables_init */
+void history_free(struct znsd *d);
+/* Ends the present sample if it is long enough, or at once with @leave. Milliseconds until then,
+ * -1: nothing to do. */
+int history_step(struct znsd *d, bool leave);
+/* In the form in which it is kept and told. The caller frees *groups. */
+void history_tell(const struct znsd *d, ZnsPb__History *h, ZnsPb__GroupLoad ***groups);
+void history_moved(struct znsd *d, const struct lease *l, uint64_t bytes); /* until now */
+void history_zone(struct znsd *d, uint32_t zone, const struct zns_zone *now); /* of a report */
+void history_reset(struct znsd *d, uint32_t zone);
 
 /* restores.c: the last restore of each container */
 void restores_load(struct znsd *d);

@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Log and memory. */
+/* Memory. */
 #include <string.h>
 #include "tables.h"
-
-void znsd_log(const char *fmt, ...)
-{
-	char when[32], line[ZNS_ERR_MAX + 256];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(line, sizeof(line), fmt, ap);
-	va_end(ap);
-	/* One write per line: lines of two brokers do not mix. */
-	dprintf(STDERR_FILENO, "%s znsd[%d]: %s\n",
-		zns_format_time(zns_now_ns(), when, sizeof(when)), (int)getpid(), line);
-}
 
 void znsd_enough(int ret)
 {
 	if (!ret)
 		return;
-	znsd_log("out of memory");
+	znsd_say(LOG_CRIT, NULL, "out of memory");
 	_exit(1);
 }
 

@@ -14,8 +14,10 @@ int zones_refresh(struct znsd *d, uint32_t first, uint32_t nr, struct zns_err *e
 	ret = zns_dev_report(d->dev, first, nr, z, err);
 	if (ret)
 		return ret;
-	for (i = 0; i < nr; i++)
+	for (i = 0; i < nr; i++) {
+		history_zone(d, first + i, &z[i]);
 		d->zones[first + i].z = z[i];
+	}
 	return 0;
 }
 
@@ -23,7 +25,7 @@ void device_heed(struct znsd *d, const struct zns_err *why)
 {
 	if (why->code != -EBADE || d->lost)
 		return;
-	znsd_log("%s is reserved by another host now: leaving", d->reg.path);
+	znsd_say(LOG_ERR, NULL, "%s is reserved by another host now: leaving", d->reg.path);
 	d->lost = d->quit = true;
 }
 
@@ -35,7 +37,7 @@ void zone_close(struct znsd *d, uint32_t zone)
 	    !zns_dev_close_zone(d->dev, zone, &err))
 		zones_refresh(d, zone, 1, &err);
 	if (err.code)
-		znsd_log("closing zone %u: %s", zone, err.msg);
+		znsd_warn("closing zone %u: %s", zone, err.msg);
 	device_heed(d, &err);
 }
 
@@ -63,6 +65,8 @@ uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct 
 
 	if (!nr)
 		return 0;
+	for (i = 0; d->hot && i < nr; i++)
+		zns_hot_forget_zone(d->hot, zones[i]);
 	all = zns_dev_reset(d->dev, zones, nr, &one);
 	for (i = 0; i < nr; i++) {
 		struct zn_zone *z = &d->zones[zones[i]];
@@ -70,17 +74,18 @@ uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct 
 		/* One bad zone fails a batch: find the bad one. */
 		ret = all && nr > 1 ? zns_dev_reset(d->dev, &zones[i], 1, &one) : all;
 		if (ret) {
-			znsd_log("resetting zone %u: %s", zones[i], one.msg);
+			znsd_warn("resetting zone %u: %s", zones[i], one.msg);
 			device_heed(d, &one);
 			if (err)
 				*err = one;
 			z->retry_ns = zns_mono_ns() + ZNSD_RETRY_NS;
 		} else {
 			z->old = z->ours = false;
+			history_reset(d, zones[i]);
 			done++;
 		}
 		if (zones_refresh(d, zones[i], 1, &one))
-			znsd_log("zone %u: %s", zones[i], one.msg);
+			znsd_warn("zone %u: %s", zones[i], one.msg);
 	}
 	return done;
 }
@@ -98,7 +103,14 @@ int zone_finish(struct znsd *d, uint32_t zone, struct zns_err *err)
 		zones_refresh(d, zone, 1, NULL);
 		return ret;
 	}
+	zone_filled(d, zone);
 	return zones_refresh(d, zone, 1, err);
+}
+
+/* What a device pads a zone with was not written by anybody. */
+void zone_filled(struct znsd *d, uint32_t zone)
+{
+	d->zones[zone].z.wp = d->zones[zone].z.capacity;
 }
 
 uint32_t meta_zones(struct znsd *d, bool open)

@@ -103,8 +103,8 @@ int docker_target_open(const struct docker_daemon *d, const char *name, struct d
 		zns_json_get(zns_json_get(t->json, "State"), "Running"));
 	t->runtime = zns_json_str(zns_json_get(t->json, "HostConfig"), "Runtime");
 	return docker_container_read_root(
-		d->root, zns_json_str(t->json, "Id") ? zns_json_str(t->json, "Id") : "",
-		&t->c, err);
+		d->root, zns_json_str(t->json, "Id") ? zns_json_str(t->json, "Id") : "", &t->c,
+		err);
 }
 
 void docker_target_close(struct docker_target *t)

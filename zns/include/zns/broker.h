@@ -25,6 +25,9 @@
 typedef int (*zns_msg_wait)(void *arg, short events);
 int zns_msg_send(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wait, void *arg);
 int zns_msg_recv(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg);
+/* On a socket: *came (-1, or one that is closed) becomes a descriptor that came with the message.
+ */
+int zns_msg_recv_fd(int fd, uint8_t **body, uint32_t *len, int *came, zns_msg_wait wait, void *arg);
 
 /*
  * Paths in the runtime directory: "<uuid>.sock", "<uuid>.lock", "<uuid>.writers", "<uuid>.readers"

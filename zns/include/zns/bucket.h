@@ -19,6 +19,8 @@ void zns_bucket_free(struct zns_bucket *b); /* NULL is fine; nobody may be in it
  * most. */
 void zns_bucket_set(struct zns_bucket *b, uint32_t mibps);
 uint32_t zns_bucket_rate(struct zns_bucket *b); /* MiB/s; 0: no limit */
+/* A second limit, for these bytes and those of zns_bucket_take_shared together. 0: none. */
+void zns_bucket_cap(struct zns_bucket *b, uint32_t mibps);
 
 /* Take at most this at once, so that the rate is even: 5 ms of it, 64 KiB at least. SIZE_MAX: no
  * limit. */
@@ -29,6 +31,10 @@ uint64_t zns_bucket_passed(struct zns_bucket *b);
 
 /* Wait until @bytes may pass. @b NULL: at once. */
 void zns_bucket_take(struct zns_bucket *b, size_t bytes);
+
+/* The same for bytes that did not come from the device: the second limit alone holds for them, and
+ * they do not count as passed. */
+void zns_bucket_take_shared(struct zns_bucket *b, size_t bytes);
 
 /* Wake all takers, and let nobody wait any more: something else has failed. */
 void zns_bucket_stop(struct zns_bucket *b);

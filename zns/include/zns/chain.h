@@ -16,7 +16,9 @@ struct zns_chain;
 /*
  * Read and check the manifests of @nr records, each the parent of the one before it, and find the
  * keys of those that are encrypted. Afterwards the records are not needed any more. -EBADMSG:
- * damaged, or no chain. @wanted, -ENOKEY and other errors: see zns_crypt_of.
+ * damaged, or no chain. @wanted, -ENOKEY and other errors: see zns_crypt_of. No key is looked for
+ * if
+ * @p->sealed is set.
  */
 int zns_chain_open(const struct zns_reader_params *p, const struct zns_registered *reg, bool wanted,
 		   ZnsPb__Checkpoint *const *records, size_t nr, struct zns_chain **out,

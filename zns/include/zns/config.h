@@ -75,6 +75,13 @@ int zns_config_deadline(uint32_t *seconds, struct zns_err *err);
  */
 #define ZNS_KEEP_TRACKING_S (6 * 3600)
 int zns_config_keep_tracking(uint64_t *seconds, struct zns_err *err);
+
+/*
+ * "restore-cache": bytes of memory that restores of a device share while several read the same
+ * (zns/hot.h). If it is not set, 256 MiB, or a sixteenth of the machine's memory if that is less.
+ * 0: none.
+ */
+int zns_config_restore_cache(uint64_t *bytes, struct zns_err *err);
 int zns_config_set(const char *key, const char *value, struct zns_err *err);
 
 /*

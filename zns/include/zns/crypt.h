@@ -133,6 +133,11 @@ int zns_crypt_seal_handle(const struct zns_crypt *c, const ZnsPb__Checkpoint *re
 			  const uint8_t *seal, ZnsPb__Handle *h, struct zns_handle_seal *s,
 			  struct zns_err *err);
 /*
+ * The same where the checkpoint's key cannot be had: the handle says no more than that it is
+ * encrypted, so no plain one is taken for it. @k: of its record, with key_id.
+ */
+void zns_crypt_name_key(const ZnsPb__CheckpointKey *k, ZnsPb__Handle *h, struct zns_handle_seal *s);
+/*
  * Is the checkpoint @m the one that @h was written for, or a later version of it? -EBADMSG: it is
  * another one, or it is plain. @c is its key. Without it (NULL) two encrypted checkpoints cannot be
  * told apart.

@@ -27,6 +27,14 @@ uint64_t zns_flat_bytes(const struct zns_flat *f); /* of all but parts */
 /* it is put together: the checkpoint has it in another form */
 bool zns_flat_is(const struct zns_flat *f, uint32_t n);
 /*
+ * Where image @n is read from, in order: @piece gets [off, off + len) of image @place in the
+ * manifest of level @level, or its error ends the walk. A pagemap that is put together is where the
+ * checkpoint's own is. Nothing is read.
+ */
+typedef int (*zns_flat_piece)(void *arg, uint32_t level, uint32_t place, uint64_t off,
+			      uint64_t len);
+int zns_flat_walk(const struct zns_flat *f, uint32_t n, zns_flat_piece piece, void *arg);
+/*
  * Read into the memory of a task, as zns_rimage_read_task does. Pages of several checkpoints are
  * read from all of them at once. Not for pagemaps that are put together.
  */

@@ -34,6 +34,7 @@ enum zns_frame_type {
 	ZNS_FRAME_KEY,
 	ZNS_FRAME_MOVED = 80,
 	ZNS_FRAME_FIRST = 190,
+	ZNS_FRAME_SEALED = 220, /* in a layer of an OCI image (zns/sealed.h) */
 };
 
 struct zns_frame {

@@ -32,10 +32,18 @@ struct zns_scan {
  * version counts, since the checkpoint was removed.
  */
 #define ZNS_DEAD_ALL INT64_MAX
+/*
+ * An encrypted checkpoint may come back under the id that it had (zns/sealed.h). Its time tells its
+ * lives apart. ZNS_ANY_LIFE: it is not known.
+ */
+#define ZNS_ANY_LIFE INT64_MIN
 struct zns_dead {
 	uint8_t id[ZNS_UUID_LEN];
-	int64_t moved_ns;
+	int64_t created_ns, moved_ns;
 };
+bool zns_dead_is(const struct zns_dead *d, const uint8_t *id, int64_t created_ns, int64_t moved_ns);
+/* Is it the tombstone of this life? */
+bool zns_tombstone_of(const ZnsPb__Tombstone *t, const uint8_t *id, int64_t created_ns);
 /* Which of two versions of one checkpoint is the later one: < 0, 0, > 0. */
 int zns_version_cmp(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b);
 

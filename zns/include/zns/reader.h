@@ -15,6 +15,7 @@
 #include <sys/uio.h>
 #include "zns/bucket.h"
 #include "zns/dev.h"
+#include "zns/hot.h"
 #include "zns-record.pb-c.h"
 #include "zns/task.h"
 
@@ -28,7 +29,13 @@ struct zns_reader_params {
 	/* Borrowed (zns_crypt_of). Without it an encrypted checkpoint can be verified by its
 	 * checksums, not read (-ENOKEY). */
 	const struct zns_crypt *crypt;
-	struct zns_bucket *bucket; /* borrowed; every byte read pays. NULL: no limit */
+	/* Borrowed; every byte pays that comes from the device, and at its cap those from @hot.
+	 * NULL: no limit */
+	struct zns_bucket *bucket;
+	/* no key is used: what is encrypted is handed out as it is on the device, once its checksum
+	 * is right */
+	bool sealed;
+	struct zns_hot *hot; /* borrowed: memory shared with other restores; NULL: none */
 	/* threads; 0 = two for each zone of the widest stripe, at least 8, as memory allows */
 	uint32_t workers;
 	uint32_t cache_units; /* 0 = twice the workers, as memory allows */
@@ -123,6 +130,9 @@ void zns_rimage_verify(struct zns_rimage *i, zns_unit_checked unit, zns_read_don
 
 /* Copy [off, off + len) to the same offsets of @fd (a memfd). Synchronous. */
 int zns_rimage_to_fd(struct zns_rimage *i, uint64_t off, uint64_t len, int fd, struct zns_err *err);
+
+/* Of the bytes read, those that another restore had read: they came from shared memory. */
+uint64_t zns_reader_shared(struct zns_reader *r);
 
 /* Payload bytes verified and delivered, and the time between first submit and last completion. */
 void zns_reader_stats(struct zns_reader *r, uint64_t *bytes, uint64_t *busy_us);

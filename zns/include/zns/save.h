@@ -38,6 +38,11 @@ struct zns_save {
 	 * it stay good. */
 	const ZnsPb__Manifest *former;
 	const struct zns_crypt *former_crypt;
+	/* An encrypted checkpoint that is written as it is (zns_writer_params): its manifest, and
+	 * its key if there is one. The id is that of @sealed, ask->sealed and ask->key_id are the
+	 * caller's. */
+	const ZnsPb__Manifest *sealed;
+	const struct zns_crypt *proof;
 	/* Owned from here on. A caller may set them before zns_save_begin. */
 	struct zns_master *master; /* until the checkpoint's own key is wrapped; NULL: plain */
 	/* the checkpoint's key; set before: it is used, and ask->key_id is the caller's */
@@ -102,6 +107,9 @@ int zns_save_copy(struct zns_save *v, const char *name, uint64_t size, uint64_t 
 int zns_save_handle(struct zns_save *v, int dirfd, struct zns_err *err);
 /* Remove what was committed; @by, for its tombstone. If that fails too, @err's line gets longer. */
 void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err);
+/* What was begun and not published comes to nothing, at once: its zones and its parents are free.
+ */
+void zns_save_give_up(struct zns_save *v, int why, const char *text);
 
 /* Joins the writer's threads. The session stays. */
 void zns_save_end(struct zns_save *v);

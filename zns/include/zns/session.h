@@ -10,6 +10,7 @@
 #include "zns/client.h"
 #include "zns/config.h"
 #include "zns/dev.h"
+#include "zns/hot.h"
 #include "zns-handle.pb-c.h"
 
 struct zns_zone_slot;
@@ -24,6 +25,9 @@ struct zns_session {
 	struct zns_broker broker;
 	int readers, writers; /* locks; -1: not held */
 	struct zns_dev *dev; /* NULL: not open */
+	/* of a restore: read through memory that restores share, if the broker gives some */
+	bool shares;
+	struct zns_hot *hot; /* that memory, once leased; NULL: none */
 	/* Who carries its requests; as zns_broker_call. NULL: zns_broker_call on @broker. */
 	int (*ask)(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
 	void *ask_arg;
@@ -66,7 +70,7 @@ int zns_session_lease_by(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], 
 /*
  * Read the chain that @answer has the records of (zns_session_lease, or a dump's admission). @h:
  * the handle that named it, which must be of it, since anybody may have written it; NULL: it was
- * named by its id. @p->dev is filled in.
+ * named by its id. @p->dev and @p->hot are filled in.
  */
 int zns_session_chain(struct zns_session *s, const ZnsPb__Response *answer, const ZnsPb__Handle *h,
 		      const struct zns_reader_params *p, struct zns_chain **out,

@@ -51,6 +51,14 @@ struct zns_writer_params {
 	struct zns_dev *dev; /* borrowed */
 	/* borrowed (zns/crypt.h); what is written is encrypted. NULL: plain */
 	const struct zns_crypt *crypt;
+	/*
+	 * Borrowed. An encrypted checkpoint comes from elsewhere as it is: its manifest
+	 * (zns/sealed.h), with the key that the record shall have. Its images are all that is
+	 * written, by zns_writer_sealed; crypt is NULL. NULL: what is written is made here
+	 */
+	const ZnsPb__Manifest *sealed;
+	const struct zns_crypt *proof; /* borrowed; its key: each unit must be authentic. NULL: none
+					*/
 	struct zns_bucket *bucket; /* borrowed; every byte written pays. NULL: no limit */
 	uint32_t unit; /* stripe unit, bytes, a multiple of the block size */
 	uint32_t workers; /* threads; 0 = chosen by width and unit */
@@ -103,6 +111,13 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 /* A new image; names are unique per dump (-EEXIST). The writer owns it. */
 int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out,
 		     struct zns_err *err);
+
+/*
+ * The next image of zns_writer_params.sealed. Feed it its units as they are. -EBADMSG, then or
+ * later: they are not what their checksums or tags say. One that is composed is whole at once:
+ * *out is NULL.
+ */
+int zns_writer_sealed(struct zns_writer *w, struct zns_wimage **out, struct zns_err *err);
 
 /* This image is a file that somebody else wrote into the image directory; a restore puts it back.
  * Call it before seal. */

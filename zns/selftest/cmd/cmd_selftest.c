@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* znsctl-selftest, which `znsctl selftest` becomes. */
-#include <ftw.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -106,11 +105,6 @@ static int raw(struct selftest *s, struct zns_err *err)
 	return ret;
 }
 
-static int unlink_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
 /* What the device is, and whether this may go on. */
 static int begin(struct selftest *s, bool force, enum content *content, struct zns_err *err)
 {
@@ -171,14 +165,15 @@ static int run(struct selftest *s, bool force, struct zns_err *err)
 
 static int cmd_selftest(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	struct selftest s = { .cmd = cmd };
+	struct selftest s = { .cmd = cmd, .limit_s = 1800 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct zns_registered reg;
 	bool force = false;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_FLAG("destroy", &s.destroy), CTL_FLAG("force", &force),
-					CTL_DEV, CTL_OPTS_END };
+					CTL_DURATION("limit", &s.limit_s, 1), CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -198,8 +193,12 @@ static int cmd_selftest(const struct ctl_cmd *cmd, int argc, char **argv)
 		zns_fail_sys(&err, -errno, "/var/tmp");
 		return ctl_fail(cmd, &err);
 	}
-	ret = run(&s, force, &err);
-	nftw(s.dir, unlink_one, 16, FTW_DEPTH | FTW_PHYS);
+	ret = st_watch(&s);
+	if (ret)
+		zns_fail_sys(&err, ret, "no thread");
+	else
+		ret = run(&s, force, &err);
+	st_tidy(&s);
 	if (ret) {
 		json_object_put(s.checks);
 		return ctl_fail(cmd, &err);
@@ -212,7 +211,8 @@ static const struct ctl_cmd command = {
 	"DEV [OPTIONS]",
 	"find out whether a drive does what this product needs of it",
 	"  --destroy       all of it: writes to all zones, formats the device; what it holds is lost\n"
-	"  --force         even if it holds checkpoints or something else\n",
+	"  --force         even if it holds checkpoints or something else\n"
+	"  --limit TIME    a check that takes longer has failed (30m)\n",
 	cmd_selftest,
 };
 

@@ -74,17 +74,24 @@ static void find(struct selftest *s)
 	json_object_put(j);
 }
 
+/* A busy host delays a sample, and another one does not find the same. A wrong map it does. */
 static void verify(struct selftest *s)
 {
 	char why[ST_WHY];
 	int code;
 	struct json_object *j = ask(s, "map", true, &code, why);
+	bool again = j && code;
 
+	if (again) {
+		json_object_put(j);
+		j = ask(s, "map", true, &code, why);
+	}
 	if (!j)
 		return;
 	if (!code)
-		st_say(s, ST_OK, "map", "%d groups and %d more zones are as they are stored",
-		       number(j, "groups_checked"), number(j, "zones_checked"));
+		st_say(s, ST_OK, "map", "%d groups and %d more zones are as they are stored%s",
+		       number(j, "groups_checked"), number(j, "zones_checked"),
+		       again ? "; a sample before this one said otherwise, as on a busy host" : "");
 	else
 		st_say(s, ST_FAILED, "map",
 		       "%d of %d zones tried are not on the die that is stored, %d pairs of groups are on one die, %d pairs of dies have other channels%s%s",

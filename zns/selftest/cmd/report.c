@@ -62,6 +62,7 @@ void st_say(struct selftest *s, enum st_result r, const char *what, const char *
 	va_end(ap);
 	if (strlen(s->spec) > 3)
 		hide(s->spec, text);
+	st_saying(what);
 	s->count[r]++;
 	fprintf(s->json ? stderr : stdout, "%-8s %s%s%s\n", word[r], ctl_text(what),
 		*text ? ": " : "", ctl_text(text));
@@ -69,6 +70,7 @@ void st_say(struct selftest *s, enum st_result r, const char *what, const char *
 	if (s->json)
 		json_object_array_add(s->checks, ctl_obj(J("check", what), J("result", word[r]),
 							 J("text", (const char *)text)));
+	st_said();
 }
 
 int st_end(struct selftest *s)
@@ -76,6 +78,7 @@ int st_end(struct selftest *s)
 	const struct zns_geometry *geo = &s->geo;
 	struct utsname u = { 0 };
 
+	st_saying("the end");
 	uname(&u);
 	if (s->json)
 		ctl_print_json(ctl_obj(

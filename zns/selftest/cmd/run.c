@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +13,16 @@
 #include "selftest.h"
 
 extern char **environ;
+
+static _Atomic pid_t running;
+
+void st_run_kill(void)
+{
+	pid_t pid = running;
+
+	if (pid > 0)
+		kill(pid, SIGKILL);
+}
 
 static void read_all(int fd, char *out, size_t len)
 {
@@ -96,11 +107,13 @@ int st_run(const char *program, char *const argv[], char *out, size_t len, char 
 		return -errno;
 	ret = spawn(path, argv, fd[1], err, &pid);
 	close(fd[1]);
+	running = ret ? 0 : pid;
 	if (!ret)
 		read_all(fd[0], out, len);
 	close(fd[0]);
 	while (!ret && waitpid(pid, &status, 0) < 0)
 		ret = errno == EINTR ? 0 : -errno;
+	running = 0;
 	last_line(err, why);
 	if (ret)
 		return ret;

@@ -21,9 +21,18 @@ struct selftest {
 	unsigned int count[ST_RESULTS];
 	char dir[64]; /* of our own, for images and keys */
 	struct zns_geometry geo;
+	uint64_t limit_s; /* for what stands between two lines */
 	char backend[16], model[64], firmware[64]; /* "": not known */
 	uint32_t zone_write_mibps, zone_read_mibps; /* 0: not measured */
 };
+
+/* watch.c: from here on @limit_s holds. When it is over, the report is ended and the process
+ * exits. 0 or -errno. */
+int st_watch(struct selftest *s);
+/* Something has ended: the time begins anew. Returns with the lock, which st_said() opens; after
+ * the end nobody does. */
+void st_saying(const char *what);
+void st_said(void);
 
 /* report.c: one line now, and an entry of the report. Where the text names the device it says
  * "DEV". */
@@ -31,6 +40,8 @@ void st_say(struct selftest *s, enum st_result r, const char *what, const char *
 	__attribute__((format(printf, 4, 5)));
 /* The last line, or the whole as JSON. Returns the exit code. */
 int st_end(struct selftest *s);
+/* The directory is removed. */
+void st_tidy(const struct selftest *s);
 /* Finds out what the drive is called, where the kernel knows. */
 void st_model(struct selftest *s);
 
@@ -44,6 +55,7 @@ void st_rates(struct selftest *s, struct zns_dev *dev);
  * @out, cut to its size; the last line on standard error into @why. Returns its exit code, or
  * -errno; -ENOENT: there is none. */
 #define ST_WHY 512
+void st_run_kill(void); /* what runs, if anything does; any thread */
 int st_run(const char *program, char *const argv[], char *out, size_t len, char why[ST_WHY]);
 
 /* maps.c: znsctl probe, or what is stored against what is there. */

@@ -287,9 +287,7 @@ int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
 	bool small = j && j->len && j->data && !i->nr_units && j->len <= w->unit / 2;
 	struct zns_err e = ZNS_ERR_INIT;
 	uint8_t tag[ZNS_TAG_BYTES];
-	int ret = small ? transform_out(w->crypt, i->index, i->pb.name, i->pb.unit_base, j->data,
-					j->len, tag, &e) :
-			  0;
+	int ret = small ? image_outgoing(i, 0, j->data, j->len, tag, &e) : 0;
 	uint64_t csum = small ? zns_hash(j->data, j->len) : 0;
 
 	writer_lock(w);

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 #include "zns/frame.h"
+#include "zns/pbcopy.h"
 #include "zns/store.h"
 #include "writer.h"
 
@@ -170,6 +171,8 @@ static int settle(struct zns_writer *w, ZnsPb__Manifest *m, struct zns_err *err)
 
 	writer_lock(w);
 	ret = writer_tell(w, wait_idle(w), err);
+	if (!ret && w->sealed)
+		ret = sealed_whole(w, err);
 	if (!ret) {
 		m->images = list_images(w, &m->n_images);
 		if (!m->images || fill_zones(w, c))
@@ -203,8 +206,15 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 {
 	ZnsPb__Checkpoint *c = m->checkpoint;
 	ZnsPb__CheckpointKey key = ZNS_PB__CHECKPOINT_KEY__INIT;
+	const ZnsPb__Checkpoint *from = w->sealed ? w->sealed->checkpoint : NULL;
 	int ret = settle(w, m, err);
 
+	if (!ret && from) {
+		key.cipher = from->crypt->cipher;
+		c->crypt = &key;
+		m->has_seal = 1;
+		m->seal = w->sealed->seal;
+	}
 	/* the wrapped key itself is for the log alone, which can be erased */
 	if (!ret && w->crypt) {
 		key.cipher = ZNS_CIPHER_AES_256_GCM;
@@ -218,8 +228,10 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 	m->n_images = 0;
 	m->has_seal = 0;
 	m->seal = (ProtobufCBinaryData){ 0, NULL };
-	if (w->crypt) {
-		c->crypt = ret ? NULL : zns_crypt_record(w->crypt);
+	if (w->crypt || from) {
+		c->crypt = ret  ? NULL :
+			   from ? zns_pb_copy(&from->crypt->base, err) :
+				  zns_crypt_record(w->crypt);
 		if (!ret && !c->crypt)
 			ret = zns_fail(err, -ENOMEM, "no memory for the record");
 	}
@@ -228,7 +240,7 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 
 const uint8_t *zns_writer_seal(const struct zns_writer *w)
 {
-	return w->seal;
+	return w->sealed ? w->sealed->seal.data : w->seal;
 }
 
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref,

@@ -27,6 +27,7 @@ struct zns_wimage {
 	struct source **source; /* of each unit (rescue.h); NULL: not kept */
 	size_t max_sources;
 	ZnsPb__ImageMap map; /* of a composed one */
+	const ZnsPb__Image *like; /* its units come sealed; NULL: not */
 };
 
 /* Units of a memory context are named there, up to @end. */
@@ -58,6 +59,11 @@ void image_cut(struct zns_wimage *i, uint64_t size) NEEDS_LOCK;
 /* @tag: as transform_out gave it; unused without a key. -ENOMEM. */
 int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum,
 		   const uint8_t tag[ZNS_TAG_BYTES]) NEEDS_LOCK;
+/* sealed.c: unit @k as it is to be on the device, from what was fed. No lock. */
+int image_outgoing(const struct zns_wimage *i, uint64_t k, uint8_t *buf, size_t len,
+		   uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
+/* All images of zns_writer_params.sealed are there, and whole. */
+int sealed_whole(const struct zns_writer *w, struct zns_err *err) NEEDS_LOCK;
 /* Have the pieces of unit @k checksums of their own? Not in a unit that is a single piece, nor in
  * an encrypted one. */
 bool image_in_pieces(const struct zns_wimage *i, uint64_t k);

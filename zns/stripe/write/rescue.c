@@ -169,8 +169,7 @@ NO_LOCK static bool from_source(struct zns_writer *w, const struct piece *p, uin
 		return false;
 	if (s->nr_iov)
 		unsteady_put_back(w, s->pid, s->iov, s->nr_iov, at);
-	if (!s->ready && transform_out(w->crypt, p->img->index, p->img->pb.name,
-				       p->img->pb.unit_base + p->k, at, p->len, tag, NULL))
+	if (!s->ready && image_outgoing(p->img, p->k, at, p->len, tag, NULL))
 		return false;
 	return verified(p, at);
 }

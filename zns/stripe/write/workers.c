@@ -104,15 +104,14 @@ static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 }
 
 /* Once for each unit: one that lost its zone goes to the next one as it is. */
-static int make_ready(struct zns_writer *w, struct hand *h, struct zns_err *err)
+static int make_ready(struct hand *h, struct zns_err *err)
 {
 	struct job *j = h->j;
 	int ret;
 
 	if (!j->img || j->ready)
 		return 0;
-	ret = transform_out(w->crypt, j->img->index, j->img->pb.name, j->img->pb.unit_base + j->k,
-			    h->buf, j->len, j->tag, err);
+	ret = image_outgoing(j->img, j->k, h->buf, j->len, j->tag, err);
 	if (ret)
 		return ret;
 	if (image_in_pieces(j->img, j->k))
@@ -255,7 +254,7 @@ static void *worker(void *arg)
 
 		ret = gather(w, &h, &err);
 		if (!ret)
-			ret = make_ready(w, &h, &err);
+			ret = make_ready(&h, &err);
 		if (!ret)
 			ret = write_unit(w, &h, &err);
 

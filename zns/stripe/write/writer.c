@@ -35,6 +35,8 @@ UNSHARED int zns_writer_new(const struct zns_writer_params *p, struct zns_writer
 	w->dev = p->dev;
 	w->bucket = p->bucket;
 	w->crypt = p->crypt;
+	w->sealed = p->sealed;
+	w->proof = p->proof;
 	w->unit = p->unit;
 	w->zone_mibps = p->zone_mibps;
 	w->block = p->dev->geo.block_size;

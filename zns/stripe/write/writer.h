@@ -5,7 +5,7 @@
  * Inside of the striping writer. Each file is a part with a struct of its own; calls go one way
  * (`make lint` checks it):
  *
- *   feed, compose, named    what callers do: bytes enter, images are made of others
+ *   feed, compose, named, sealed  what callers do: bytes enter, images are made of others
  *   finish, widen           the dump ends, the stripe gets wider
  *   pack, enqueue, workers  a unit waits for room, gets a place, is queued, read, hashed, written
  *   audit, repair, weights  what moves units that have a place already
@@ -33,7 +33,9 @@ struct zns_writer {
 	/* Fixed when it is made. */
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
-	const struct zns_crypt *crypt; /* NULL: plain */
+	const struct zns_crypt *crypt; /* NULL: plain, or sealed already */
+	const ZnsPb__Manifest *sealed; /* NULL: not */
+	const struct zns_crypt *proof;
 	uint32_t unit, block;
 	uint32_t zone_mibps; /* of one zone alone; 0: not known */
 	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Memory that restores share (zns/hot.h): who gets it, and which zones are hot. A zone is hot while
+ * two restores read it, and for some seconds after. So a single restore pays nothing for it.
+ */
+#include "policy.h"
+#include "zns/hot.h"
+#include "zns/layout.h"
+
+#define HOT_NS 5000000000ull /* so long after a restore the next one of its zones is not alone */
+#define BAD_CONF_NS 10000000000ull
+
+struct hot_use {
+	uint32_t readers; /* restores that share */
+	uint64_t last_ns; /* when one began or ended; 0: never */
+};
+
+struct hot_policy {
+	struct hot_use *zone;
+	uint32_t leases, owner;
+	uint64_t last_ns;
+	uint64_t refused_ns; /* no memory, or a wrong configuration: not again at once */
+};
+
+static int make(struct znsd *d, const ZnsPb__Checkpoint *k, struct zns_err *err)
+{
+	struct zns_hot_shape s = { .nr_zones = d->nr_zones };
+	uint64_t bytes;
+	int ret = zns_config_restore_cache(&bytes, err);
+
+	if (ret)
+		return ret;
+	s.slot_bytes = zns_max(k->has_stripe_unit ? k->stripe_unit : 0,
+			       zns_stripe_unit(&d->dev->geo));
+	s.slot_bytes = (uint32_t)zns_align_up(zns_min(s.slot_bytes, ZNS_STRIPE_UNIT_MAX), 4096);
+	s.nr_slots = zns_hot_slots(bytes, s.slot_bytes);
+	if (!s.nr_slots)
+		return -ENOENT; /* none is wanted */
+	ret = zns_hot_new(&s, &d->hot, err);
+	if (ret)
+		return ret;
+	d->hot_shape = s;
+	d->policy->hot->zone = znsd_alloc(d->nr_zones * sizeof(struct hot_use));
+	return 0;
+}
+
+static void drop(struct znsd *d)
+{
+	struct zns_hot_figures f;
+
+	zns_hot_figures(d->hot, &f);
+	if (f.filled)
+		znsd_log(
+			"memory shared by restores: %llu units read once were handed out %llu times; %llu were wrong, %llu late",
+			(unsigned long long)f.filled, (unsigned long long)f.had,
+			(unsigned long long)f.wrong, (unsigned long long)f.late);
+	zns_hot_free(d->hot);
+	d->hot = NULL;
+	free(d->policy->hot->zone);
+	d->policy->hot->zone = NULL;
+}
+
+bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k)
+{
+	struct hot_policy *p = d->policy->hot;
+	struct zns_err err = ZNS_ERR_INIT;
+	uint64_t now = zns_mono_ns();
+	int ret = 0;
+
+	if (!p)
+		p = d->policy->hot = znsd_alloc(sizeof(*p));
+	if (p->refused_ns && now < p->refused_ns + BAD_CONF_NS)
+		return false;
+	if (!d->hot)
+		ret = make(d, k, &err);
+	if (ret) {
+		p->refused_ns = now;
+		if (ret != -ENOENT)
+			znsd_log("restores share no memory: %s", err.msg);
+		return false;
+	}
+	p->refused_ns = 0;
+	l->hot = ++p->owner ? p->owner : ++p->owner;
+	p->leases++;
+	p->last_ns = now;
+	for (uint32_t i = 0; i < l->nr_zones; i++) {
+		struct hot_use *z = &p->zone[l->zones[i].zone];
+
+		if (z->readers++ || (z->last_ns && now - z->last_ns < HOT_NS))
+			zns_hot_keep(d->hot, l->zones[i].zone, UINT64_MAX);
+		z->last_ns = now;
+	}
+	return true;
+}
+
+void hot_end(struct znsd *d, struct lease *l)
+{
+	struct hot_policy *p = d->policy->hot;
+	uint64_t now = zns_mono_ns();
+
+	if (!l->hot)
+		return;
+	zns_hot_forget_owner(d->hot, l->hot);
+	for (uint32_t i = 0; i < l->nr_zones; i++) {
+		struct hot_use *z = &p->zone[l->zones[i].zone];
+
+		z->last_ns = now;
+		if (--z->readers < 2)
+			zns_hot_keep(d->hot, l->zones[i].zone, now + HOT_NS);
+	}
+	l->hot = 0;
+	p->leases--;
+	p->last_ns = now;
+}
+
+int hot_idle(struct znsd *d)
+{
+	uint64_t now = zns_mono_ns(), until;
+
+	if (!d->hot || d->policy->hot->leases)
+		return -1;
+	until = d->policy->hot->last_ns + HOT_NS;
+	if (now < until)
+		return (int)((until - now) / 1000000) + 1;
+	drop(d);
+	return -1;
+}
+
+void hot_fini(struct znsd *d)
+{
+	if (d->hot)
+		drop(d);
+	free(d->policy->hot);
+	d->policy->hot = NULL;
+}

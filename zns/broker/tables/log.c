@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the broker says: a line of its log, and a record of the journal with the same in fields. */
+#include <string.h>
+#include "zns/journal.h"
+#include "tables.h"
+
+/* A broker has one device. Without it, as in tests that run its code, the journal gets nothing. */
+static struct {
+	char device[ZNS_UUID_STR], path[sizeof(((struct zns_registered *)NULL)->path)];
+} about;
+
+void znsd_log_device(const struct zns_registered *reg)
+{
+	zns_uuid_format(reg->uuid, about.device);
+	snprintf(about.path, sizeof(about.path), "%s", reg->path);
+}
+
+static const char *work_of(const struct lease *l)
+{
+	static const char *const names[] = {
+		[LEASE_DUMP] = "dump",     [LEASE_IMPORT] = "import",   [LEASE_FLATTEN] = "flatten",
+		[LEASE_MEMORY] = "memory", [LEASE_COMPACT] = "compact", [LEASE_SOURCE] = "compact",
+		[LEASE_SEAL] = "dump",     [LEASE_RESTORE] = "restore",
+	};
+
+	return names[l->kind];
+}
+
+static int to_journal(int priority, const struct lease *l, const char *line)
+{
+	struct zns_journal j;
+	char id[ZNS_UUID_STR];
+
+	if (!*about.device)
+		return -ENOENT;
+	zns_journal_begin(&j, "znsd", priority, line);
+	zns_journal_text(&j, "ZNS_DEVICE", about.device);
+	zns_journal_text(&j, "ZNS_DEVICE_PATH", about.path);
+	if (l) {
+		zns_journal_text(&j, "ZNS_OPERATION", work_of(l));
+		zns_journal_text(&j, "ZNS_CONTAINER", l->container);
+		zns_journal_text(&j, l->kind == LEASE_MEMORY ? "ZNS_CONTEXT" : "ZNS_CHECKPOINT",
+				 zns_uuid_format(l->id, id));
+		zns_journal_number(&j, "ZNS_PID", l->pid);
+		zns_journal_number(&j, "ZNS_BYTES", l->bytes);
+	}
+	return zns_journal_send(&j);
+}
+
+void znsd_say(int priority, const struct lease *l, const char *fmt, ...)
+{
+	char when[32], line[ZNS_ERR_MAX + 256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	zns_clean(line); /* names of records may hold newlines */
+	if (!to_journal(priority, l, line) && zns_journal_owns(STDERR_FILENO))
+		return;
+	/* One write per line: lines of two brokers do not mix. */
+	dprintf(STDERR_FILENO, "%s znsd[%d]: %s\n",
+		zns_format_time(zns_now_ns(), when, sizeof(when)), (int)getpid(), line);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_REPORT_H
+#define ZNS_CTL_REPORT_H
+/* What the files of `znsctl report` share: one device, seen once, and the sections of the page. */
+#include "html.h"
+#include "metrics.h"
+
+#define REPORT_COLOURS                                                            \
+	8 /* the largest containers have one each; .k0 to .k7, and .kx for others \
+	   */
+
+struct report {
+	struct metrics_device d; /* its containers are sorted, the largest first */
+	int64_t now_ns;
+};
+
+static inline const ZnsPb__Status *report_status(const struct report *r)
+{
+	return r->d.v.status->status;
+}
+
+extern const char report_style[];
+/* The place of the container with that name among the sorted ones; -1: none. */
+int report_place(const struct report *r, const char *container);
+/* "k3" or "kx" */
+const char *report_colour(int place);
+void report_time(FILE *f, int64_t ns); /* <time> */
+void report_legend(FILE *f, const char *colour, const char *mark, const char *text);
+
+void report_head(FILE *f, const struct report *r); /* to the end of the first section */
+void report_zones(FILE *f, const struct report *r);
+void report_space(FILE *f, const struct report *r);
+void report_groups(FILE *f, const struct report *r);
+void report_rates(FILE *f, const struct report *r);
+void report_work(FILE *f, const struct report *r);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* See skopeo.h. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "ctl.h"
+#include "skopeo.h"
+#include "zns/safeopen.h"
+
+#define POLL_MS 20
+
+int skopeo_dir(struct skopeo *w, struct zns_err *err)
+{
+	if (snprintf(w->dir, sizeof(w->dir), "%s/znsctl-XXXXXX", w->tmp) >= (int)sizeof(w->dir) ||
+	    strchr(w->tmp, ':'))
+		return zns_fail(err, -EINVAL, "--tmp %s: too long, or a colon in it", w->tmp);
+	if (!mkdtemp(w->dir)) {
+		int ret = -errno;
+
+		w->dir[0] = 0;
+		return zns_fail_sys(err, ret, "%s", w->tmp);
+	}
+	snprintf(w->layout, sizeof(w->layout), "%s/layout:" SKOPEO_TAG, w->dir);
+	return 0;
+}
+
+/* All in a directory that only we write. */
+static void empty(int fd)
+{
+	DIR *d = fd < 0 ? NULL : fdopendir(dup(fd));
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		if (unlinkat(fd, e->d_name, 0) && (errno == EISDIR || errno == EPERM)) {
+			cleanup_close int sub = zns_open_subdir(fd, e->d_name);
+
+			empty(sub);
+			unlinkat(fd, e->d_name, AT_REMOVEDIR);
+		}
+	}
+	if (d)
+		closedir(d);
+}
+
+void skopeo_dir_end(const struct skopeo *w)
+{
+	cleanup_close int fd =
+		*w->dir ? open(w->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+
+	empty(fd);
+	if (*w->dir)
+		rmdir(w->dir);
+}
+
+/* The text of its last line of skopeo's: time="…" level=fatal msg="…" */
+const char *skopeo_words(char *text)
+{
+	char *end = text + strlen(text), *msg;
+
+	while (end > text && end[-1] == '\n')
+		*--end = 0;
+	while (end > text && end[-1] != '\n')
+		end--;
+	msg = strstr(end, "msg=\"");
+	if (!msg)
+		return end;
+	end = strrchr(msg, '"');
+	*end = 0;
+	return msg + 5;
+}
+
+/* What a child writes until it ends; the first bytes are kept. A signal to us ends it. @fd -1:
+ * nothing is listened to. */
+static int listen_to(pid_t pid, int fd, char *text, size_t len, int *status, struct zns_err *err)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	char rest[512];
+	size_t have = 0;
+	bool over = false;
+	int ret = 0;
+
+	while (!over) {
+		ssize_t n;
+
+		over = waitpid(pid, status, WNOHANG);
+		if (!ret && !over && (ret = ctl_caught(err)))
+			kill(pid, SIGTERM);
+		if (poll(&p, 1, over ? 0 : POLL_MS) <= 0)
+			continue;
+		n = have < len - 1 ? read(fd, text + have, len - 1 - have) :
+				     read(fd, rest, sizeof(rest));
+		if (n <= 0)
+			p.fd = -1;
+		else if (have < len - 1)
+			text[have += (size_t)n] = 0;
+	}
+	return ret;
+}
+
+int skopeo_not_there(int ret, struct zns_err *err)
+{
+	return zns_fail(err, ret, "cannot start skopeo: %s%s", strerror(-ret),
+			ret == -ENOENT ? ": install the package skopeo" : "");
+}
+
+/* @program: its name, for messages; NULL: this znsctl, which has said what failed (*said). */
+static int run(const char *program, char **argv, bool silent, bool *said, struct zns_err *err)
+{
+	posix_spawn_file_actions_t fa;
+	char text[4096] = "";
+	int status = 0, p[2], ret;
+	pid_t pid;
+
+	if (pipe2(p, O_CLOEXEC))
+		return zns_fail_sys(err, -errno, "pipe");
+	posix_spawn_file_actions_init(&fa);
+	posix_spawn_file_actions_addopen(&fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	if (silent)
+		posix_spawn_file_actions_addopen(&fa, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+	if (program)
+		posix_spawn_file_actions_adddup2(&fa, p[1], STDERR_FILENO);
+	ret = -posix_spawnp(&pid, program ? program : "/proc/self/exe", &fa, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	close(p[1]);
+	if (ret && program)
+		skopeo_not_there(ret, err);
+	else if (ret)
+		zns_fail_sys(err, ret, "cannot start znsctl");
+	else
+		ret = listen_to(pid, program ? p[0] : -1, text, sizeof(text), &status, err);
+	close(p[0]);
+	*said = !program && status && !ret;
+	if (ret || !status)
+		return ret;
+	return zns_fail(err, -EIO, "%s failed: %s", argv[0], ctl_text(skopeo_words(text)));
+}
+
+/* This znsctl again, with a command of its own; @args end with NULL. */
+int skopeo_self(struct skopeo *w, char **args, bool silent, struct zns_err *err)
+{
+	return run(NULL, args, silent, &w->said, err);
+}
+
+/* Blobs stay what they are: a parent's layer, that the registry has, is not sent. */
+int skopeo_copy(struct skopeo *w, char *from, char *to, bool silent, struct zns_err *err)
+{
+	char *argv[8 + SKOPEO_OPTIONS] = { "skopeo", "copy", "--preserve-digests" };
+	int n = 3;
+
+	for (int i = 0; i < w->nr_options; i++)
+		argv[n++] = w->options[i];
+	argv[n++] = from;
+	argv[n] = to;
+	return run("skopeo", argv, silent, &w->said, err);
+}
+
+int skopeo_failed(const struct ctl_cmd *cmd, const struct skopeo *w, const struct zns_err *err)
+{
+	return w->said ? CTL_FAILED : ctl_fail(cmd, err);
+}
+
+/* Arguments behind the first two are skopeo's. */
+int skopeo_take(const struct ctl_cmd *cmd, struct ctl_args *args, int own, struct skopeo *w)
+{
+	if (args->argc > own && args->argv[own][0] != '-')
+		ctl_take_dev(args);
+	if (args->argc < own || args->argc - own > SKOPEO_OPTIONS)
+		return ctl_usage(
+			cmd,
+			own == 2 ?
+				"a checkpoint and where to are wanted: ID docker://REGISTRY/NAME:TAG" :
+				"where from is wanted: docker://REGISTRY/NAME:TAG");
+	w->registry = args->argv[own - 1];
+	if (!strchr(w->registry, ':') || *w->registry == '-')
+		return ctl_usage(cmd, "%s names no transport: docker://REGISTRY/NAME:TAG",
+				 w->registry);
+	w->options = args->argv + own;
+	w->nr_options = args->argc - own;
+	for (int i = 0; i < w->nr_options; i++)
+		if (w->options[i][0] != '-')
+			return ctl_usage(cmd, "%s is no option of skopeo", w->options[i]);
+	if (!w->tmp)
+		w->tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";
+	return 0;
+}

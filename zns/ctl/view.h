@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_VIEW_H
+#define ZNS_CTL_VIEW_H
+/* One look at a device: the broker's answers, and each group's part of them. For metrics, top and
+ * report. */
+#include "ctl.h"
+
+enum {
+	VIEW_STATUS = 1,
+	VIEW_LS = 2,
+	VIEW_ZONES = 4, /* the groups too; wants VIEW_STATUS and VIEW_PROFILE */
+	VIEW_PROFILE = 8,
+	VIEW_HISTORY = 16
+};
+
+/* Data zones, those of metadata left out, but for `written_total` and `resets`. */
+struct ctl_group {
+	int32_t channel; /* -1: not known */
+	bool unknown; /* of the zones that a probe could not place */
+	uint32_t zones, empty;
+	uint64_t capacity, written, live; /* bytes */
+	uint32_t leases[4]; /* by kind, that use it now */
+	uint64_t written_total, resets; /* since counting began */
+};
+
+struct ctl_view {
+	struct zns_registered reg;
+	char id[ZNS_UUID_STR];
+	struct zns_broker broker;
+	struct zns_err away; /* why the broker could not be asked; code 0: it could */
+	ZnsPb__Response *status, *ls, *zones, *profile, *history;
+	struct ctl_group *groups;
+	uint32_t nr_groups;
+};
+
+extern const char *const ctl_lease_kinds[4];
+/* of a history */
+#define CTL_COUNTERS                                                                              \
+	"dumps dumps_failed dumps_refused restores restores_unfinished dump_bytes restore_bytes " \
+	"compact_bytes memory_written memory_read zone_failures"
+
+/* Connects; a failure goes to v->away. */
+void ctl_view_open(const struct zns_registered *reg, struct ctl_view *v);
+/* Asks for @what. A failure goes to v->away, and no answer is kept then. */
+void ctl_view_ask(struct ctl_view *v, unsigned what);
+void ctl_view_hang_up(struct ctl_view *v); /* the answers stay */
+void ctl_view_close(struct ctl_view *v);
+/* All registered devices, or the one that @spec means; to be freed. */
+int ctl_view_devices(const char *spec, struct zns_registered **regs, size_t *nr,
+		     struct zns_err *err);
+static inline bool ctl_view_up(const struct ctl_view *v)
+{
+	return !v->away.code;
+}
+/* The rate of all leases of a kind now, bytes per second. */
+double ctl_view_rate(const struct ctl_view *v, size_t kind);
+double ctl_view_asked(const struct ctl_view *v); /* what running dumps asked for */
+struct json_object *ctl_view_group_json(const struct ctl_view *v, uint32_t g);
+/* What dumps can be promised together, bytes per second. */
+double ctl_view_bandwidth(const struct ctl_view *v);
+bool ctl_zone_data(const ZnsPb__ZoneLine *z); /* no metadata, not conventional */
+
+#endif

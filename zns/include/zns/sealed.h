@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_SEALED_H
+#define ZNS_SEALED_H
+/*
+ * What is known of an encrypted checkpoint that leaves its device as it is
+ * (Documentation/format.md, "Sealed layers"): its manifest without places, times, names of
+ * containers and keys. So it is the same wherever the checkpoint stands. The units follow
+ * elsewhere. It may come from anybody.
+ */
+#include "zns/dev.h"
+#include "zns/err.h"
+#include "zns-record.pb-c.h"
+
+#define ZNS_SEALED_MAX MIB(64)
+
+/* Can the checkpoint leave as it is? -EOPNOTSUPP: it cannot, and what can be done. -ENOKEY: its key
+ * is gone. @m: as zns_manifest_read gives it. */
+int zns_sealed_may(const ZnsPb__Manifest *m, struct zns_err *err);
+/* The stripe unit of all its images; 0: they differ. */
+uint32_t zns_sealed_unit(const ZnsPb__Manifest *m);
+/* *out ends with free(). */
+int zns_sealed_pack(const ZnsPb__Manifest *m, uint8_t **out, size_t *len, struct zns_err *err);
+/*
+ * Decode and check. What a writer or a reader computes from it fits a device of @geo. Free with
+ * zns_pb__manifest__free_unpacked. -EBADMSG: nobody wrote this.
+ */
+int zns_sealed_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo,
+		     ZnsPb__Manifest **out, struct zns_err *err);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A unit through memory that restores share (zns/hot.h): what another restore has read, or else
+ * from the device, for the others too. Both is verified in our own buffer, in the same way. What is
+ * shared is what stands on the device: an encrypted unit is decrypted afterwards.
+ */
+#include <stdatomic.h>
+#include "reader.h"
+#include "transfer.h"
+
+struct hot_read {
+	struct zns_reader *r;
+	struct cached *c;
+	struct zns_hot_unit u;
+	struct zns_hot_place at;
+	uint8_t *bytes; /* of the unit */
+};
+
+/* In the pieces of plain reads: a page fault must not wait behind whole units. */
+static void pay(struct zns_bucket *b, size_t len, void (*take)(struct zns_bucket *b, size_t bytes))
+{
+	for (size_t n; len; len -= n) {
+		n = zns_min(len, zns_bucket_slice(b));
+		take(b, n);
+	}
+}
+
+static int verify(const struct hot_read *h, struct zns_err *err)
+{
+	const struct zns_rimage *i = h->c->img;
+
+	return transform_in(i->crypt, i->memory, i->pb, i->place, h->c->k, h->bytes, h->u.len, err);
+}
+
+/* What another restore has read. False: there is nothing, or it is wrong. */
+static bool had(struct hot_read *h, enum zns_hot_got got)
+{
+	struct zns_err why = ZNS_ERR_INIT;
+
+	if (got != ZNS_HOT_HAVE)
+		return false;
+	if (verify(h, &why)) {
+		zns_hot_wrong(h->r->hot, &h->at);
+		return false;
+	}
+	atomic_fetch_add(&h->r->shared, h->u.len);
+	return true;
+}
+
+static int bring(struct hot_read *h, bool others, uint64_t from, uint64_t to, struct zns_err *err)
+{
+	int ret = transfer_read(h->r->dev, NULL, h->u.zone, from, h->c->buf, to - from, err);
+
+	if (others)
+		zns_hot_put(h->r->hot, &h->u, &h->at, ret ? NULL : h->bytes);
+	return ret ? ret : verify(h, err);
+}
+
+int hot_unit(struct zns_reader *r, struct cached *c, const struct zns_place *p, uint64_t from,
+	     uint64_t to, struct zns_err *err)
+{
+	const ZnsPb__Image *pb = c->img->pb;
+	struct hot_read h = { .r = r, .c = c, .bytes = c->buf + c->skip };
+	enum zns_hot_got got;
+
+	if (c->k >= pb->n_csums || !zns_hot_wanted(r->hot, p->zone))
+		return -EAGAIN;
+	h.u = (struct zns_hot_unit){ .zone = p->zone,
+				     .off = p->off,
+				     .len = unit_len(c->img, c->k),
+				     .sum = pb->csums[c->k] };
+	if (had(&h, zns_hot_get(r->hot, &h.u, h.bytes, false, &h.at))) {
+		pay(r->bucket, h.u.len, zns_bucket_take_shared);
+		return 0;
+	}
+	/* Paid before others begin to wait for us: our rate is not theirs. */
+	pay(r->bucket, to - from, zns_bucket_take);
+	got = zns_hot_get(r->hot, &h.u, h.bytes, true, &h.at);
+	if (had(&h, got))
+		return 0;
+	return bring(&h, got == ZNS_HOT_FILL, from, to, err);
+}
