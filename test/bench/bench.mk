@@ -103,6 +103,12 @@ bench-small: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/small.py --report $(B)/report/bench-small $(BENCH_SMALL)
 
+# Many restores of one checkpoint at once, beside stock CRIU; BENCH_RESTORES="-n 3 --counts 1,45" and the like.
+.PHONY: bench-restores
+bench-restores: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/restores.py --report $(B)/report/restores $(BENCH_RESTORES)
+
 # How long tasks stand still in a dump, by size; BENCH_FREEZE="--sizes 16M,8G -n 3" and the like.
 .PHONY: bench-freeze
 bench-freeze: deps

@@ -5,7 +5,7 @@ it still has what it had. Everything runs as root in the container: without CAP_
 """
 import time
 
-from dkdaemon import SLOW, Failed
+from dkdaemon import SLOW, Failed, want
 
 
 class Work:
@@ -237,3 +237,68 @@ END
 
 # The papers' five, MongoDB and MySQL by those that speak their protocols.
 WORKS = [Shell, Redis, Nginx, Ferret, Maria]
+
+
+class Memory(Work):
+    """So many MiB that no two pages share, and their hash, by a process that can be asked for it."""
+    name = 'memory'
+
+    def __init__(self, d, container, mib=64, options=(), runtime='zns'):
+        self.d, self.container = d, container
+        script = f'''
+import hashlib, os, signal
+m = bytearray(os.urandom({mib} << 20))
+def tell(*a):
+    open('/data/new', 'w').write(hashlib.sha256(m).hexdigest()); os.rename('/data/new', '/data/hash')
+signal.signal(signal.SIGUSR1, tell)
+open('/data/up', 'w')
+while True: signal.pause()
+'''
+        d.run(container, 'python3', '-c', script, options=options, runtime=runtime)
+        self.wait('test -e /data/up', 'process')
+
+    def digest(self):
+        self.exec('rm', '-f', '/data/hash')
+        self.d.docker('kill', '-s', 'USR1', self.container)
+        return self.wait('cat /data/hash', 'hash')
+
+    def ticks(self):
+        return 0
+
+    def verify(self):
+        want('memory differs after the restore', self.digest() == self.before)
+
+
+class Written(Redis):
+    """Redis, and a client that writes all the time, numbers what it writes, and knows its longest wait for an answer."""
+    name = 'written'
+    sizes = {'keys': 60000}
+    script = Redis.script.replace('# one connection', '''python3 - <<END &
+import os, socket, time
+s = socket.socket(socket.AF_UNIX); s.connect('/data/r.sock'); f = s.makefile('rb')
+n, gap, last = 0, 0.0, time.monotonic()
+while True:
+    n += 1
+    s.sendall(b'SET w:%d %d\\r\\nSET last %d\\r\\n' % (n % 5000, n, n))
+    assert f.readline() + f.readline() == b'+OK\\r\\n+OK\\r\\n'
+    now = time.monotonic(); gap = max(gap, now - last); last = now
+    if n % 100 == 0 and os.path.exists('/data/tell'):
+        open('/data/new', 'w').write('%d %f' % (n, gap))
+        os.rename('/data/new', '/data/told'); os.unlink('/data/tell')
+        while not os.path.exists('/data/on'):
+            time.sleep(0.01)
+        os.unlink('/data/on'); gap, last = 0.0, time.monotonic()
+END
+        # one connection''')
+
+    def told(self):
+        """(number of its last write, longest gap in s). Server and client must agree about all that was written."""
+        self.exec('bash', '-c', 'rm -f /data/told; touch /data/tell')
+        n, gap = self.wait('cat /data/told', 'answer of the writer').split()
+        n = int(n)
+        want('the last write', self.cli('get', 'last') == str(n), n)
+        keys = range(max(1, n - 4999), n + 1)
+        have = self.cli('mget', *[f'w:{i % 5000}' for i in keys]).split()
+        want('every write', have == [str(i) for i in keys], [(a, i) for a, i in zip(have, keys) if a != str(i)][:5])
+        self.exec('touch', '/data/on')
+        return n, float(gap)

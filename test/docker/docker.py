@@ -15,94 +15,12 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import dkdaemon  # noqa: E402
-from dkdaemon import BIN, Daemon, Failed, Skipped, want
-from dkwork import WORKS, Ferret, Redis, Shell, Work  # noqa: E402
-
-CASES = {}
-
-
-def case(fn):
-    CASES[fn.__name__.replace('_', '-')] = fn
-    return fn
-
-
-def remove(d, *names):
-    """Containers and what the device holds of them."""
-    d.docker('rm', '-f', *names)
-    for n in names:
-        d.zctl('rm', '--container', n, check=False)     # it may have none
-
-
-def contexts(d):
-    """Programs whose memory is on zones, by name."""
-    return {c['name']: c for c in d.zjson('memory', 'status')['contexts']}
-
-
-class Memory(Work):
-    """So many MiB that no two pages share, and their hash, by a process that can be asked for it."""
-    name = 'memory'
-
-    def __init__(self, d, container, mib=64, options=(), runtime='zns'):
-        self.d, self.container = d, container
-        script = f'''
-import hashlib, os, signal
-m = bytearray(os.urandom({mib} << 20))
-def tell(*a):
-    open('/data/new', 'w').write(hashlib.sha256(m).hexdigest()); os.rename('/data/new', '/data/hash')
-signal.signal(signal.SIGUSR1, tell)
-open('/data/up', 'w')
-while True: signal.pause()
-'''
-        d.run(container, 'python3', '-c', script, options=options, runtime=runtime)
-        self.wait('test -e /data/up', 'process')
-
-    def digest(self):
-        self.exec('rm', '-f', '/data/hash')
-        self.d.docker('kill', '-s', 'USR1', self.container)
-        return self.wait('cat /data/hash', 'hash')
-
-    def ticks(self):
-        return 0
-
-    def verify(self):
-        want('memory differs after the restore', self.digest() == self.before)
-
-
-class Written(Redis):
-    """Redis, and a client that writes all the time, numbers what it writes, and knows its longest wait for an answer."""
-    name = 'written'
-    sizes = {'keys': 60000}
-    script = Redis.script.replace('# one connection', '''python3 - <<END &
-import os, socket, time
-s = socket.socket(socket.AF_UNIX); s.connect('/data/r.sock'); f = s.makefile('rb')
-n, gap, last = 0, 0.0, time.monotonic()
-while True:
-    n += 1
-    s.sendall(b'SET w:%d %d\\r\\nSET last %d\\r\\n' % (n % 5000, n, n))
-    assert f.readline() + f.readline() == b'+OK\\r\\n+OK\\r\\n'
-    now = time.monotonic(); gap = max(gap, now - last); last = now
-    if n % 100 == 0 and os.path.exists('/data/tell'):
-        open('/data/new', 'w').write('%d %f' % (n, gap))
-        os.rename('/data/new', '/data/told'); os.unlink('/data/tell')
-        while not os.path.exists('/data/on'):
-            time.sleep(0.01)
-        os.unlink('/data/on'); gap, last = 0.0, time.monotonic()
-END
-        # one connection''')
-
-    def told(self):
-        """(number of its last write, longest gap in s). Server and client must agree about all that was written."""
-        self.exec('bash', '-c', 'rm -f /data/told; touch /data/tell')
-        n, gap = self.wait('cat /data/told', 'answer of the writer').split()
-        n = int(n)
-        want('the last write', self.cli('get', 'last') == str(n), n)
-        keys = range(max(1, n - 4999), n + 1)
-        have = self.cli('mget', *[f'w:{i % 5000}' for i in keys]).split()
-        want('every write', have == [str(i) for i in keys], [(a, i) for a, i in zip(have, keys) if a != str(i)][:5])
-        self.exec('touch', '/data/on')
-        return n, float(gap)
+import dkdaemon
+import dkkept      # noqa: F401, its cases
+import dklive      # noqa: F401, its cases
+from dkcase import CASES, case, main, remove
+from dkdaemon import BIN, Failed, Skipped, want
+from dkwork import WORKS, Ferret, Memory, Shell
 
 
 # ---- the daemon's configuration ------------------------------------------------------------------------------
@@ -344,14 +262,14 @@ def metrics(d):
     values = {}
     for l in f.read_text().splitlines():
         if not l.startswith('#'):
-            m = re.fullmatch(r'(zns_[a-z_]+)\{((?:[a-z_]+="[^"]*",?)+)\} (-?[0-9.e+]+)', l)
+            m = re.fullmatch(r'(zns_[a-z0-9_]+)(?:\{((?:[a-z_]+="[^"]*",?)+)\})? (-?[0-9.e+]+)', l)
             want('a line of the format', m, l)
-            values.setdefault(m[1], []).append((dict(re.findall(r'([a-z_]+)="([^"]*)"', m[2])), float(m[3])))
+            values.setdefault(m[1], []).append((dict(re.findall(r'([a-z_]+)="([^"]*)"', m[2] or '')), float(m[3])))
     (labels, size), = values['zns_container_last_checkpoint_bytes']
     want('of the container', (labels['container'], labels['container_id'], labels['image'], labels['origin'], size) ==
          ('metered', d.id('metered'), 'work', 'docker', c['bytes']), labels, size)
     want('asked', values['zns_container_last_checkpoint_requested_bytes_per_second'][0][1] == 300 << 20)
-    want('live', values['zns_bytes_live'][0][1] == d.zjson('status')['bytes_live'])
+    want('live', values['zns_live_bytes'][0][1] == d.zjson('status')['bytes_live'])
     want('zones', sum(v for _, v in values['zns_zones']) == len(d.zjson('zones')['zones']))
     want('up', values['zns_up'][0][1] == 1)
     remove(d, 'metered')
@@ -435,6 +353,92 @@ def clone(d):
     remove(d, 'orig', 'copy4')
 
 
+def shared_bytes(d):
+    """Of the memory that znsd has for restores now; None: it has none."""
+    for fd in Path(f'/proc/{d.zjson("status")["broker_pid"]}/fd').iterdir():
+        if 'memfd:zns-hot' in os.readlink(fd):
+            return os.stat(fd).st_blocks * 512
+    return None
+
+
+@case
+def clones_at_once(d):
+    """Six containers (ZNS_TEST_CLONES: so many) from one checkpoint at the same time, each with its name: all right, by shared memory."""
+    number, mib = int(os.environ.get('ZNS_TEST_CLONES', 6)), 100 if 'ZNS_TEST_CLONES' in os.environ else 32
+    w = Memory(d, 'many', mib, options=['--tmpfs', '/data'])
+    w.remember()
+    d.docker('checkpoint', 'create', 'many', 'base')
+    names = [f'many-{n}' for n in range(number)]
+    start = time.monotonic()
+    started = [subprocess.Popen([BIN / 'znsctl', 'docker', 'clone', 'many', 'base', name], env=d.env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for name in names]
+    said = [p.communicate(timeout=300)[1] for p in started]
+    took = time.monotonic() - start
+    want('every clone', not any(p.returncode for p in started), *said)
+    want('shared memory', (shared_bytes(d) or 0) > mib << 19, shared_bytes(d))
+    for name in names:
+        c = Memory.__new__(Memory)
+        c.d, c.container, c.before = d, name, w.before
+        c.verify()
+    print(f'     {number} containers of {mib} MiB in {took:.2f} s', flush=True)
+    remove(d, 'many', *names)
+
+
+@case
+def own_addresses(d):
+    """runc itself: four containers from one checkpoint at once, in network namespaces of their own, each with its address."""
+    base = d.dir / 'bundles'
+    env = {k: v for k, v in d.env.items() if k != 'CRIU_CONFIG_FILE'} | {'PATH': f'{BIN}:{dkdaemon.SYS_PATH}', 'CRIU_CONFIG_FILE': str(base / 'criu.conf')}
+
+    def runc(*args):
+        # Its output may become the container's, which criu could not dump if it were a file of ours.
+        done = subprocess.run(['runc', '--root', str(base / 'state'), '--log', str(base / 'said'), *map(str, args)], env=env,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+        want(f'runc {args[0]}', not done.returncode, (base / 'said').read_text()[-300:] if done.returncode else '')
+
+    def bundle(name, number):
+        """Of a container in the namespace of that number."""
+        path = base / name
+        path.mkdir()
+        dkdaemon.sh('runc', 'spec', cwd=path)
+        spec = json.loads((path / 'config.json').read_text())
+        spec['process'].update(terminal=False, args=['python3', '-c', 'import os, time\nm = os.urandom(24 << 20)\nwhile 1: time.sleep(1)'])
+        spec['root'] = {'path': str(dkdaemon.rootfs()), 'readonly': True}
+        net = f'zns-{os.getpid()}-{number}'
+        next(n for n in spec['linux']['namespaces'] if n['type'] == 'network')['path'] = f'/run/netns/{net}'
+        (path / 'config.json').write_text(json.dumps(spec))
+        dkdaemon.sh('ip', 'netns', 'add', net)
+        nets.append(net)
+        dkdaemon.sh('ip', '-n', net, 'link', 'set', 'lo', 'up')
+        dkdaemon.sh('ip', '-n', net, 'addr', 'add', f'10.78.0.{number}/32', 'dev', 'lo')
+        return path
+
+    base.mkdir()
+    nets, names = [], [f'address-{n}' for n in range(1, 5)]
+    (base / 'criu.conf').write_text('zns-qos 500\nzns-container address\n')
+    try:
+        runc('run', '-d', '--bundle', bundle('address', 100), 'address')
+        time.sleep(1)
+        runc('checkpoint', '--image-path', base / 'images', '--work-path', base / 'dump', 'address')
+        (base / 'criu.conf').write_text('')
+        bundles = [bundle(name, n) for n, name in enumerate(names, 1)]
+        started = [subprocess.Popen(['runc', '--root', base / 'state', 'restore', '-d', '--bundle', b, '--image-path', base / 'images',
+                                     '--work-path', base / f'restore-{b.name}', b.name], env=env, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for b in bundles]
+        want('every restore', not any(p.wait(120) for p in started), [p.returncode for p in started])
+        for n, name in enumerate(names, 1):
+            pid = json.loads((base / 'state' / name / 'state.json').read_text())['init_process_pid']
+            have = dkdaemon.sh('nsenter', '-t', pid, '-n', 'ip', '-o', '-4', 'addr').stdout
+            want(f'the address of {name}', f'10.78.0.{n}/32' in have and have.count('10.78.0.') == 1, have)
+    finally:
+        for name in ['address', *names]:
+            subprocess.run(['runc', '--root', base / 'state', 'delete', '-f', name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for net in nets:
+            dkdaemon.sh('ip', 'netns', 'del', net, check=False)
+        d.zctl('rm', '--container', 'address', check=False)
+        shutil.rmtree(base, ignore_errors=True)
+
+
 @case
 def admission_first(d):
     """While another dump holds every zone: docker checkpoint create gives up after a second, ours waits unfrozen."""
@@ -480,364 +484,6 @@ def schedule(d):
         d.refused(d.zctl, 'docker', 'schedule', 'cron', '--every', '60s', line='systemd does not run here')
     d.refused(d.zctl, 'docker', 'schedule', 'cron', line='--every 60s')
     remove(d, 'cron')
-
-
-@case
-def host_crash(d):
-    """dockerd, containerd, every process of the container and znsd die at once; recover brings it back."""
-    w = Redis(d, 'crash')
-    w.remember()
-    d.zctl('docker', 'checkpoint', 'crash', '--leave-running')
-    pid = int(d.docker('inspect', '-f', '{{.State.Pid}}', 'crash').stdout)
-    d.stop(crash=True)
-    for name in ('znsd', 'containerd-shim', 'containerd'):
-        for p in d.pids_of(name):
-            os.kill(p, 9)
-    for p in Path('/proc').glob('[0-9]*/cmdline'):      # containerd and its shims have none of our environment
-        try:
-            if str(d.dir).encode() in p.read_bytes() and int(p.parent.name) != os.getpid():
-                os.kill(int(p.parent.name), 9)
-        except OSError:
-            pass
-    try:
-        os.kill(pid, 9)
-    except ProcessLookupError:
-        pass
-    time.sleep(1)
-    (d.dir / 'd.pid').unlink(missing_ok=True)
-    (d.dir / 'exec/containerd/containerd.pid').unlink(missing_ok=True)
-    d.start()
-    if d.running('crash'):
-        d.docker('kill', 'crash')
-    d.zctl('docker', 'recover', 'crash')
-    w.verify()
-    remove(d, 'crash')
-
-
-def lost(d):
-    """Docker's disk is full after the dump; the container's work and its checkpoint."""
-    w = Redis(d, 'lost')
-    w.remember()
-    (ingest,) = d.root.rglob('io.containerd.content.v1.content/ingest')
-    dkdaemon.sh('mount', '-t', 'tmpfs', '-o', 'size=4k', 'full', ingest)
-    try:
-        d.refused(d.docker, 'checkpoint', 'create', 'lost', 'one', line='')
-    finally:
-        dkdaemon.sh('umount', '-l', ingest)
-    where = d.root / 'containers' / d.id('lost') / 'checkpoints'
-    want('Docker has lost both', not d.running('lost') and not list(where.iterdir()))
-    (c,) = d.checkpoints('lost')
-    return w, c, where
-
-
-def recovered(d, w):
-    said = d.zctl('docker', 'recover', 'lost').stdout
-    want('recovered', 'which Docker had lost' in said, said)
-    w.verify()
-
-
-@case
-def lost_by_docker(d):
-    """Docker fails after the dump: the container has ended, Docker has no checkpoint; gc keeps it, recover has it."""
-    w, c, where = lost(d)
-    for _ in range(2):
-        d.zctl('gc', '--grace', '0')
-    want('gc keeps it', len(d.checkpoints('lost')) == 1)
-    want('needed', life(d, c) == 'needed' and c['origin']['ended'] is True, c['origin'])
-    time.sleep(1.1)         # a start within the second of the dump is taken to be the one before it
-    recovered(d, w)
-    want('Docker has it now', [p.name for p in where.iterdir()] == ['one'])
-    d.docker('checkpoint', 'rm', 'lost', 'one')
-    want('it ran since', life(d, c) == 'gone')
-    remove(d, 'lost')
-
-
-@case
-def lost_encrypted(d):
-    """The same of an encrypted checkpoint."""
-    conf, key = d.dir / 'conf' / 'zns.conf', d.dir / 'key'
-    kept = conf.read_text() if conf.exists() else ''
-    d.zctl('key', 'create', key)
-    conf.write_text(kept + f'encrypt-key = file:{key}\n')
-    try:
-        w, c, _ = lost(d)
-        want('encrypted', c['encrypted'], c)
-        recovered(d, w)
-        remove(d, 'lost')
-    finally:
-        conf.write_text(kept)
-
-
-# ---- live dumps ----------------------------------------------------------------------------------------------
-
-LIVE = ('--label', 'zns.qos=500', '--label', 'zns.live=yes')
-
-
-def frozen(d, name):
-    """As the kernel sees it, with either version of cgroups."""
-    pid = d.docker('inspect', '-f', '{{.State.Pid}}', name).stdout.strip()
-    for line in Path(f'/proc/{pid}/cgroup').read_text().splitlines():
-        _, controllers, where = line.split(':', 2)
-        if controllers == 'freezer':
-            return Path(f'/sys/fs/cgroup/freezer{where}/freezer.state').read_text().strip() != 'THAWED'
-        if not controllers and Path('/sys/fs/cgroup/cgroup.controllers').exists():
-            return 'frozen 1' in Path(f'/sys/fs/cgroup{where}/cgroup.events').read_text()
-    raise Failed(f'{name}: no cgroup')
-
-
-def goes_on(d, name):
-    """It runs, for Docker too, and no mark of ours is left."""
-
-    want('it runs', d.running(name) and not frozen(d, name))
-    d.settle('false', lambda: d.docker('inspect', '-f', '{{.State.Paused}}', name).stdout.strip(), 10)
-    want('no mark', not list((d.dir / 'run/docker').glob('*.live')))
-
-
-@case
-def live(d):
-    """Redis under writes, dumped in rounds while it runs; every write is there after a start from it. Then without --leave-running."""
-    w = Written(d, 'live', LIVE)
-    w.remember()
-    w.told()
-    d.docker('checkpoint', 'create', '--leave-running', 'live', 'one')
-    n, gap = w.told()
-    goes_on(d, 'live')
-    (c,) = d.checkpoints('live')
-    want('in rounds', c['live'] and c['live']['tracker'] != 'none' and len(c['live']['rounds']) > 1, c['live'])
-    copied = sum(r['bytes'] for r in c['live']['rounds'])
-    # the container has a seccomp filter, which allows no userfaultfd
-    want('tracked', copied > 60 << 20 and not any('seccomp' in r['why'] for r in c['live'].get('rests', ())), c['live'])
-    print(f'     {copied >> 20} MiB in {len(c["live"]["rounds"])} rounds; criu froze it for {c["frozen_us"] / 1000:.0f} ms, the longest gap of a '
-          f'client was {gap * 1000:.0f} ms', flush=True)
-    want('stats', ' live' in d.zctl('docker', 'stats', 'live').stdout)
-    d.docker('kill', 'live')
-    d.docker('start', '--checkpoint', 'one', 'live')
-    w.verify()
-    want('from the checkpoint on', w.told()[0] > 0)
-    d.docker('checkpoint', 'create', 'live', 'two')
-    want('ended', not d.running('live'))
-    want('live as well', d.checkpoints('live')[-1]['live'], d.checkpoints('live')[-1])
-    d.docker('start', '--checkpoint', 'two', 'live')
-    w.verify()
-    w.told()
-    # the directory is elsewhere: whose pause it is cannot be known, so it is a real one
-    elsewhere = d.dir / 'elsewhere-live'
-    elsewhere.mkdir()
-    d.create_again('live', 'three', '--checkpoint-dir', elsewhere)
-    want('a plain dump', not d.checkpoints('live')[-1].get('live'))
-    goes_on(d, 'live')
-    w.told()
-    remove(d, 'live')
-
-
-@case
-def live_durable(d):
-    """zns.live=durable, docker-live of zns.conf, and zns.live=no against it."""
-    conf = d.dir / 'conf' / 'zns.conf'
-    kept = conf.read_text() if conf.exists() else ''
-    conf.write_text(kept + 'docker-live = yes\n')
-    try:
-        for label, is_live in (('durable', True), ('no', False), (None, True)):
-            w = Shell(d, 'lasting', ['--label', f'zns.live={label}'] if label else [])
-            w.remember()
-            d.create_again('lasting', 'one')
-            want(f'live: {label}', bool(d.checkpoints('lasting')[-1].get('live')) == is_live, d.checkpoints('lasting')[-1])
-            goes_on(d, 'lasting')
-            d.docker('kill', 'lasting')
-            d.docker('start', '--checkpoint', 'one', 'lasting')
-            w.verify()
-            remove(d, 'lasting')
-    finally:
-        conf.write_text(kept)
-
-
-@case
-def live_schedule(d):
-    """A schedule's checkpoints are live ones."""
-    w = Written(d, 'often', LIVE, sizes={'keys': 5000})
-    w.remember()
-    out = d.zctl('docker', 'schedule', 'often', '--every', '1s', '--keep', '2', '--loop', '--count', '3').stdout.split()
-    want('three made', len(out) == 3, out)
-    made = d.checkpoints('often')
-    want('two kept, live', len(made) == 2 and all(c['live'] for c in made), made)
-    goes_on(d, 'often')
-    w.told()
-    d.docker('kill', 'often')
-    d.zctl('docker', 'recover', 'often')
-    w.verify()
-    w.told()
-    remove(d, 'often')
-
-
-@case
-def live_paused(d):
-    """A container that its user paused stays paused, whatever comes of a checkpoint; unpause works."""
-    w = Shell(d, 'still', LIVE)
-    w.remember()
-    d.docker('pause', 'still')
-    want('paused', frozen(d, 'still'))
-    r = d.docker('checkpoint', 'create', '--leave-running', 'still', 'one', check=False)
-    print(f'     a checkpoint of a paused container: {r.stderr.strip()[-150:] or "is made"}', flush=True)
-    want('still paused', frozen(d, 'still'))
-    want('not live', not any(c.get('live') for c in d.checkpoints('still')))
-    d.docker('unpause', 'still')
-    goes_on(d, 'still')
-    w.verify()
-    d.create_again('still', 'two')
-    want('live', d.checkpoints('still')[-1]['live'])
-    goes_on(d, 'still')
-    remove(d, 'still')
-
-
-@case
-def live_marks(d):
-    """Marks and directories that are none of ours make no pause or resume other than a real one."""
-    Shell(d, 'marked', LIVE)
-    cid, mark = d.id('marked'), d.dir / 'run/docker' / f'{d.id("marked")}.live'
-    state = json.loads(next((d.dir / 'exec').rglob(f'{cid}/state.json')).read_text())
-    right = f'{state["init_process_pid"]} {state["init_process_start"]}\n'
-    mark.parent.mkdir(exist_ok=True)
-    target = d.dir / 'forged'
-    target.write_text(right)
-    # a pause is real, and so is the resume, with whatever there is
-    for text in (right, '', '1 1\n', 'x' * 5000):
-        mark.write_text(text)
-        d.docker('pause', 'marked')
-        want('paused', frozen(d, 'marked'), text)
-        mark.write_text(text)
-        d.docker('unpause', 'marked')
-        goes_on(d, 'marked')
-    # who may write it is not believed: a resume of a container that runs is runc's to answer
-    runtime = [BIN / 'zns-runc', '--zns-config', d.dir / 'conf', '--zns-run', d.dir / 'run', '--zns-docker-root', d.root, '--root',
-               next((d.dir / 'exec').rglob(f'{cid}/state.json')).parents[1]]
-    for forge in (lambda: (mark.write_text(right), mark.chmod(0o666)), lambda: (mark.write_text(right), os.chown(mark, 1000, 0)),
-                  lambda: mark.symlink_to(target), lambda: mark.write_text('1 1\n'), lambda: mark.write_text('')):
-        forge()
-        r = dkdaemon.sh(*runtime, 'resume', cid, env=d.env, check=False)
-        want('refused by runc', r.returncode, r.stderr)
-        want('gone', not os.path.lexists(mark))
-    mark.write_text(right)
-    mark.chmod(0o600)
-    dkdaemon.sh(*runtime, 'resume', cid, env=d.env)
-    # an empty directory of a dockerd that crashed, or of somebody else, is no checkpoint that begins
-    left = d.root / 'containers' / cid / 'checkpoints/left'
-    for spoil in (lambda: os.utime(left, (1, 1)), lambda: os.chown(left, 1000, 1000), lambda: (left / 'file').write_text('')):
-        left.mkdir(parents=True)
-        spoil()
-        d.docker('pause', 'marked')
-        want('paused', frozen(d, 'marked'))
-        d.docker('unpause', 'marked')
-        shutil.rmtree(left)
-    # its own first process has ended: the mark is another's
-    mark.write_text(right)
-    d.docker('kill', 'marked')
-    want('gone with the container', not mark.exists())
-    remove(d, 'marked')
-
-
-@case
-def live_fails(d):
-    """A live dump that fails, by criu's refusal in the freeze or its death in a round: the container runs, and is not paused."""
-    listen = 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); c = socket.create_connection(s.getsockname()); '
-    d.run('breaks', 'python3', '-c', listen + 'a = s.accept(); open("/data/up", "w"); import time; time.sleep(1000)', options=LIVE)
-    d.docker('exec', 'breaks', 'bash', '-c', 'until [ -e /data/up ]; do sleep 0.1; done')
-    d.refused(d.docker, 'checkpoint', 'create', '--leave-running', 'breaks', 'one', line='zns.criu=tcp-established')
-    goes_on(d, 'breaks')
-    remove(d, 'breaks')
-    w = Written(d, 'breaks', LIVE, sizes={'keys': 200000})
-    w.remember()
-    for victim in ('criu', 'zns-helper', 'runc'):
-        for attempt in range(20):
-            killed = []
-            done = threading.Event()
-
-            def kill_it():
-                end = time.monotonic() + 60
-                while not killed and not done.is_set() and time.monotonic() < end:
-                    for pid in d.pids_of(victim):
-                        time.sleep(0.05)
-                        try:
-                            os.kill(pid, 9)
-                            killed.append(pid)
-                        except ProcessLookupError:
-                            pass
-
-            t = threading.Thread(target=kill_it)
-            t.start()
-            r = d.docker('checkpoint', 'create', '--leave-running', 'breaks', f'x-{victim}-{attempt}', check=False)
-            done.set()
-            t.join()
-            if killed and r.returncode:
-                break
-        want(f'{victim} was killed and the checkpoint failed', killed and r.returncode)
-        d.settle(False, lambda: frozen(d, 'breaks'), 20)
-        goes_on(d, 'breaks')
-        w.told()
-    d.zctl('rm', '--container', 'breaks', check=False)
-    d.create_again('breaks', 'good')
-    d.docker('kill', 'breaks')
-    d.docker('start', '--checkpoint', 'good', 'breaks')
-    w.verify()
-    w.told()
-    remove(d, 'breaks')
-
-
-# ---- reclaim -------------------------------------------------------------------------------------------------
-
-def life(d, c):
-    """As the sweep sees it."""
-    return d.zctl('docker', 'live', c['id']).stdout.split(':')[0].strip()
-
-
-@case
-def liveness(d):
-    """checkpoint rm, rm, clones, --checkpoint-dir and a data root that is away: free, or kept, as they should be."""
-    Shell(d, 'life')
-    d.docker('checkpoint', 'create', '--leave-running', 'life', 'aa')
-    d.create_again('life', 'bb')
-    elsewhere = d.dir / 'elsewhere'
-    elsewhere.mkdir()
-    d.create_again('life', 'cc', '--checkpoint-dir', elsewhere)
-    a, b, c = d.checkpoints('life')
-    want('all needed', [life(d, x) for x in (a, b)] == ['needed', 'needed'])
-    want('elsewhere is not known', life(d, c) == 'unknown', life(d, c))
-    d.docker('checkpoint', 'rm', 'life', 'aa')
-    want('removed', life(d, a) == 'gone' and life(d, b) == 'needed')
-    d.zctl('docker', 'clone', 'life', 'bb', 'heir')
-    d.docker('rm', '-f', 'life')
-    want('the clone needs it', life(d, b) == 'needed')
-    d.docker('rm', '-f', 'heir')
-    want('nobody needs it', life(d, b) == 'gone')
-    away = d.root / 'containers-away'
-    (d.root / 'containers').rename(away)
-    try:
-        want('no data root, no judgement', life(d, b) == 'unknown')
-    finally:
-        away.rename(d.root / 'containers')
-    d.zctl('rm', '--container', 'life', check=False)
-    d.zctl('rm', '--container', 'heir', check=False)
-
-
-@case
-def sweep(d):
-    """znsctl gc removes what Docker dropped, after its grace period, and nothing else."""
-    Shell(d, 'gc')
-    for name in ('aa', 'bb'):
-        d.create_again('gc', name)
-    a, b = d.checkpoints('gc')
-    d.docker('checkpoint', 'rm', 'gc', 'aa')
-    d.zctl('gc')                                   # too young for the default grace period
-    want('grace', len(d.checkpoints('gc')) == 2)
-    d.zctl('gc', '--dry-run', '--grace', '0')
-    want('dry run', len(d.checkpoints('gc')) == 2)
-    d.zctl('gc', '--grace', '0')
-    want('one is swept', [c['id'] for c in d.checkpoints('gc')] == [b['id']])
-    d.docker('kill', 'gc')
-    d.docker('start', '--checkpoint', 'bb', 'gc')
-    d.docker('rm', '-f', 'gc')
-    d.zctl('gc', '--grace', '0')
-    want('the other one too', not d.checkpoints('gc'))
-    d.settle(0, d.zones_used)
 
 
 @case
@@ -992,41 +638,5 @@ for _w in WORKS:
     CASES[f'work-{_w.name}'] = one_workload(_w)
 
 
-def main():
-    args = [a for a in sys.argv[1:] if not a.startswith('-')]
-    if args[:1] == ['list']:
-        print('\n'.join(CASES))
-        return 0
-    names_ = list(CASES) if '-a' in sys.argv else args[1:]
-    if args[:1] != ['run'] or not names_ or any(n not in CASES for n in names_):
-        print(__doc__.strip(), file=sys.stderr)
-        return 2
-    passed = failed = skipped = 0
-    with Daemon(keep='--keep' in sys.argv) as d:
-        d.make_image()
-        for name in names_:
-            start = time.monotonic()
-            try:
-                CASES[name](d)
-                passed += 1
-                print(f'PASS {name} ({time.monotonic() - start:.1f} s)', flush=True)
-            except Skipped as e:
-                skipped += 1
-                print(f'SKIP {name}: {e}', flush=True)
-            except Exception as e:       # a case must not hide the others
-                failed += 1
-                print(f'FAIL {name}: {type(e).__name__ if not isinstance(e, Failed) else ""} {e}', flush=True)
-                try:
-                    ids = d.docker('ps', '-aq', check=False).stdout.split()
-                    if ids:
-                        d.docker('rm', '-f', *ids, check=False)
-                    d.zctl('release', 'normal-io', check=False)
-                    d.zctl('rm', '--all', check=False)
-                except Exception as worse:
-                    print(f'     and cannot be cleaned up: {worse}', flush=True)
-    print(f'{passed} passed, {failed} failed, {skipped} skipped')
-    return failed > 0
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(main(__doc__))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Programs that Debian 12 has not, made or unpacked below build/docker: nothing is installed on the machine."""
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -40,12 +42,25 @@ def mirror():
     return run(REPO / 'scripts' / 'debian-mirror').strip()
 
 
+@contextlib.contextmanager
+def only_one(what):
+    """Cases that run at once, threads and processes, make a thing one after the other: the second finds it made."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / f'{what}.lock', 'w') as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
 def debs(suite, *packages):
     """Directory with these packages of another suite (without what they depend on), unpacked once."""
     root = CACHE / f'{suite}-{"-".join(packages)}'
-    if root.is_dir():
-        return root
-    CACHE.mkdir(parents=True, exist_ok=True)
+    with only_one(root.name):
+        if not root.is_dir():
+            unpack(root, suite, packages)
+    return root
+
+
+def unpack(root, suite, packages):
     with tempfile.TemporaryDirectory(dir=CACHE) as t:
         for d in ('lists/partial', 'archives/partial', 'debs', 'root'):
             (Path(t) / d).mkdir(parents=True)
@@ -59,7 +74,6 @@ def debs(suite, *packages):
         for deb in sorted((Path(t) / 'debs').glob('*.deb')):
             run('dpkg', '-x', deb, Path(t) / 'root')
         (Path(t) / 'root').rename(root)
-    return root
 
 
 def go():
@@ -76,11 +90,15 @@ def go():
 
 def go_program(name):
     """A program of GO_PROGRAMS, built once from the Go module proxy; a minute or three."""
+    out = CACHE / f'{name}-{GO_PROGRAMS[name][1]}'
+    with only_one(out.name):
+        if not out.exists():
+            build(out, name)
+    return out
+
+
+def build(out, name):
     module, version, package, files = GO_PROGRAMS[name]
-    out = CACHE / f'{name}-{version}'
-    if out.exists():
-        return out
-    CACHE.mkdir(parents=True, exist_ok=True)
     tool, more = go()
     work = Path(tempfile.mkdtemp(prefix=f'go-{name}-', dir=CACHE))
     try:
@@ -100,4 +118,3 @@ def go_program(name):
         (work / 'out').rename(out)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return out

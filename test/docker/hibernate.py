@@ -7,12 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import docker  # noqa: E402
-from dkdaemon import until, want  # noqa: E402
-from docker import CASES, Memory, case, contexts, remove  # noqa: E402
-
-CASES.clear()
+from dkcase import case, contexts, main, remove
+from dkdaemon import until, want
+from dkwork import Memory
 
 
 def pager(d, name):
@@ -194,4 +191,4 @@ def short(d):
 
 
 if __name__ == '__main__':
-    sys.exit(docker.main())
+    sys.exit(main(__doc__))

@@ -9,15 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import docker  # noqa: E402
-import dkdaemon  # noqa: E402
-from dkdaemon import Skipped, until, want  # noqa: E402
-from dkwork import Ferret, Maria, Nginx, Redis, Shell  # noqa: E402
-from docker import CASES, case, contexts, remove  # noqa: E402
-from podman import Podman  # noqa: E402
-
-CASES.clear()
+import dkdaemon
+from dkcase import case, contexts, main, remove
+from dkdaemon import Skipped, until, want
+from dkwork import Ferret, Maria, Nginx, Redis, Shell
+from podman import Podman
 
 
 def paged(d, kind, units, share='30%', **kw):
@@ -134,4 +130,4 @@ class P:
 
 
 if __name__ == '__main__':
-    sys.exit(docker.main())
+    sys.exit(main(__doc__))

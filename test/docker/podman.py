@@ -14,32 +14,51 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from dkdaemon import BIN, SYS_PATH, Failed, Skipped, rootfs, sh, want  # noqa: E402
+sys.path[:0] = [str(Path(__file__).resolve().parents[n] / d) for n, d in ((0, ''), (1, 'zonetests'))]
+import ztlib  # noqa: E402
+from dkdaemon import BIN, REPO, SYS_PATH, Failed, Skipped, rootfs, sh, want  # noqa: E402
+from ztregistry import Registry  # noqa: E402
 
 SHELL = '''secret=$(head -c 3000 /dev/urandom | sha256sum); n=0
 trap 'n=$((n+1)); echo "$secret" > /data/new; mv /data/new /data/answer' USR1; touch /data/up
 while :; do sleep 3600 & wait; done'''
 
 
+STOCK = REPO / 'build/zdtm/stock/criu'
+
+
 class Podman:
+    bin, within = BIN, []
+
     def __enter__(self):
-        self.dir = Path(tempfile.mkdtemp(prefix='zns-podman-', dir=os.environ.get('TMPDIR', '/var/tmp')))
+        self.dir = self.place = Path(tempfile.mkdtemp(prefix='zns-podman-', dir=os.environ.get('TMPDIR', '/var/tmp')))
         for d in ('conf', 'run', 'tmp'):
-            (self.dir / d).mkdir()
-        self.env = dict(os.environ, PATH=f'{BIN}:{SYS_PATH}', ZNS_CONFIG=str(self.dir / 'conf'), ZNS_RUN=str(self.dir / 'run'),
+            (self.place / d).mkdir()
+        self.move_in()
+        self.env = dict(os.environ, PATH=f'{self.bin}:{SYS_PATH}', ZNS_CONFIG=str(self.dir / 'conf'), ZNS_RUN=str(self.dir / 'run'),
                         TMPDIR=str(self.dir / 'tmp'))
+        rt = self.runtime()
+        self.base = ['podman', '--root', self.dir / 'root', '--runroot', self.dir / 'rr', '--tmpdir', self.dir / 'tmp/libpod',
+                     '--cgroup-manager', 'cgroupfs', '--events-backend', 'file', '--runtime', rt]
+        self.get_work()
+        return self
+
+    def move_in(self):
+        pass
+
+    def get_work(self):
+        tar = subprocess.Popen(['tar', 'c', '-C', str(rootfs()), '.'], stdout=subprocess.PIPE)
+        subprocess.run([*map(str, self.base), 'import', '-', 'work'], stdin=tar.stdout, check=True, capture_output=True, env=self.env)
+        tar.wait()
+
+    def runtime(self):
+        """Ours, with a device."""
+        self.z('create', f'emu:{self.dir}/zns.img', '--zones', '32', '--zone-size', '32M')
         # Podman takes no arguments for a runtime, and passes no environment on: a script has them.
         rt = self.dir / 'zns'
         rt.write_text(f'#!/bin/sh\nexec {BIN}/zns-runc --zns-config {self.dir}/conf --zns-run {self.dir}/run "$@"\n')
         rt.chmod(0o755)
-        self.base = ['podman', '--root', self.dir / 'root', '--runroot', self.dir / 'rr', '--tmpdir', self.dir / 'tmp/libpod',
-                     '--cgroup-manager', 'cgroupfs', '--events-backend', 'file', '--runtime', rt]
-        self.z('create', f'emu:{self.dir}/zns.img', '--zones', '32', '--zone-size', '32M')
-        tar = subprocess.Popen(['tar', 'c', '-C', str(rootfs()), '.'], stdout=subprocess.PIPE)
-        subprocess.run([*map(str, self.base), 'import', '-', 'work'], stdin=tar.stdout, check=True, capture_output=True, env=self.env)
-        tar.wait()
-        return self
+        return rt
 
     def __exit__(self, *exc):
         self.p('rm', '-af', check=False)
@@ -58,7 +77,7 @@ class Podman:
             time.sleep(0.3)
 
     def p(self, *args, **more):
-        return sh(*self.base, *args, env=self.env, **more)
+        return sh(*self.within, *self.base, *args, env=self.env, **more)
 
     def z(self, *args, **more):
         return sh(BIN / 'znsctl', *args, env=self.env, **more)
@@ -81,6 +100,41 @@ class Podman:
         return self.exec(name, 'until [ -e /data/answer ]; do sleep 0.1; done; cat /data/answer')
 
 
+class Stock(Podman):
+    """Another host's, without anything of ours: runc, and stock CRIU. Podman's archives name its directories, which have the same
+    names on both hosts: so it has a mount namespace of its own, with its directory in the other one's place."""
+    bin = STOCK
+    path = shutil.which('runc', path=SYS_PATH)
+
+    def __init__(self, other):
+        self.other = other
+
+    def move_in(self):
+        self.other.p('save', '-o', self.place / 'work.tar', 'work')
+        self.hold = subprocess.Popen(['unshare', '--mount', '--propagation', 'private', 'sleep', 'infinity'], env=self.other.env)
+        self.within = ['nsenter', '-t', self.hold.pid, '-m', '--']
+        mine = os.stat('/proc/self/ns/mnt').st_ino
+        until(None, 'a mount namespace', lambda: os.stat(f'/proc/{self.hold.pid}/ns/mnt').st_ino != mine)
+        self.dir = self.other.dir
+        sh(*self.within, 'mount', '--bind', self.place, self.dir)
+
+    def __exit__(self, *exc):
+        self.p('rm', '-af', check=False)
+        self.hold.kill()
+        self.hold.wait()
+        for _ in range(20):
+            shutil.rmtree(self.place, ignore_errors=True)
+            if not self.place.exists():
+                break
+            time.sleep(0.3)
+
+    def runtime(self):
+        return self.path
+
+    def get_work(self):
+        self.p('load', '-i', self.dir / 'work.tar')     # the same image, by its id
+
+
 def contexts(d):
     return {c['name']: c for c in json.loads(d.z('memory', 'status', '--json').stdout)['contexts']}
 
@@ -88,7 +142,7 @@ def contexts(d):
 def until(d, what, true):
     end = time.monotonic() + 90
     while not true():
-        want(what, time.monotonic() < end, d.z('memory', 'status').stdout)
+        want(what, time.monotonic() < end, d.z('memory', 'status').stdout if d else '')
         time.sleep(0.1)
 
 
@@ -282,6 +336,66 @@ def reclaim(d):
     want('zones', zones_used(d) == start, zones_used(d), start)
 
 
+def with_handle(d, name, archive, *options):
+    """Podman's own archive of a checkpoint on zones: over its service, where the runtime does not learn of the export."""
+    socket, log = d.dir / 'podman.sock', open(d.dir / 'service.log', 'wb')
+    socket.unlink(missing_ok=True)
+    service = subprocess.Popen([*map(str, d.base), 'system', 'service', '--time', '0', f'unix://{socket}'], env=d.env,
+                               stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + 30
+        while not socket.exists() and time.monotonic() < end:
+            time.sleep(0.1)
+        sh('podman', '--remote', '--url', f'unix://{socket}', 'container', 'checkpoint', *options, '--export', archive, name, env=d.env)
+    finally:
+        service.terminate()
+        service.wait(30)
+        log.close()
+    have = sh('tar', '-tf', archive).stdout.split()
+    want('it has a handle', any('zns-handle' in n for n in have), have)
+    return have
+
+
+def image(d, registry, tag, *args):
+    """By cri-image to the registry; its name for Podman."""
+    sh(REPO / 'scripts/cri-image', *args, registry.name(tag), '--dest-tls-verify=false', env=d.env)
+    return registry.name(tag).partition('//')[2]
+
+
+def images(d):
+    """cri-image's images, through a registry: with a handle under our runtime, with images under stock runc and CRIU, and who refuses which."""
+    d.run('ship')
+    secret = d.ask('ship')
+    d.exec('ship', 'echo kept > /data/file')
+    have = with_handle(d, 'ship', d.dir / 'ship.tar.gz', '--compress', 'gzip')
+    want('no pages in it', not any('/pages-' in n for n in have), have)
+    ident = d.ls()[-1]['id']
+    d.z('export', ident, d.dir / 'plain')
+    with Registry(d.dir) as registry:
+        handle = image(d, registry, 'ship:handle', d.dir / 'ship.tar.gz')
+        plain = image(d, registry, 'ship:plain', '--images', d.dir / 'plain', '--runtime', Stock.path, d.dir / 'ship.tar.gz')
+        d.p('rm', '-f', 'ship')
+        for name, good in ((plain, False), (handle, True)):
+            d.p('pull', '--tls-verify=false', name)
+            r = d.p('container', 'restore', name, check=False)
+            want(f'{name} under our runtime', (r.returncode == 0) == good and (good or 'runc' in r.stderr), r.stderr)
+        want('memory', d.ask('ship') == secret)
+        want('files', d.exec('ship', 'cat /data/file') == 'kept')
+        d.p('rm', '-f', 'ship')
+        d.z('rm', '--all')
+        if not (STOCK / 'criu').exists():
+            raise Skipped('no stock CRIU: scripts/zdtm-sample --stock-only')
+        with Stock(d) as s:
+            for name, good in ((handle, False), (plain, True)):
+                s.p('pull', '--tls-verify=false', name)
+                r = s.p('container', 'restore', name, check=False)
+                want(f'{name} under stock runc', (r.returncode == 0) == good and (good or 'zns' in r.stderr), r.stderr)
+            want('memory', s.ask('ship') == secret)
+            want('files', s.exec('ship', 'cat /data/file') == 'kept')
+            s.p('container', 'restore', '--name', 'second', plain)
+            want('memory of a second one', s.ask('second') == secret)
+
+
 def packed(d):
     """Every way to pack the directory: with the data, or, where we cannot know, never swept."""
     d.z('rm', '--all')
@@ -290,21 +404,7 @@ def packed(d):
     d.p('container', 'checkpoint', '--leave-running', '-kc', 'none', '-Re', d.dir / 'a.tar', 'pack')
     d.p('container', 'checkpoint', '--leave-running', '--create-image', 'packed', 'pack')
     want('nothing on the device', not d.ls(), d.ls())
-    socket, log = d.dir / 'podman.sock', open(d.dir / 'service.log', 'wb')
-    service = subprocess.Popen([*map(str, d.base), 'system', 'service', '--time', '0', f'unix://{socket}'], env=d.env,
-                               stdout=log, stderr=log)
-    try:
-        end = time.monotonic() + 30
-        while not socket.exists() and time.monotonic() < end:
-            time.sleep(0.1)
-        sh('podman', '--remote', '--url', f'unix://{socket}', 'container', 'checkpoint', '--compress', 'none',
-           '--export', d.dir / 'b.tar', 'pack', env=d.env)
-    finally:
-        service.terminate()
-        service.wait(30)
-        log.close()
-    with tarfile.open(d.dir / 'b.tar') as t:
-        want('it has a handle', any('zns-handle' in m.name for m in t.getmembers()))
+    with_handle(d, 'pack', d.dir / 'b.tar', '--compress', 'none')
     d.p('rm', '-f', 'pack')
     want('never swept', [w for a, w in gc(d).values() if a == 'keep' and 'exported' in w], gc(d))
     # another container's checkpoint, by a handle that came with a file
@@ -361,7 +461,7 @@ def checkpointctl(d):
 def main():
     passed = failed = skipped = 0
     with Podman() as d:
-        for fn in (on_zones, on_zones_checkpoint, keep, leave_running, live, export, plain, errors, reclaim, packed, checkpointctl):
+        for fn in (on_zones, on_zones_checkpoint, keep, leave_running, live, export, plain, errors, reclaim, packed, images, checkpointctl):
             if sys.argv[1:] and fn.__name__ not in sys.argv[1:]:
                 continue
             start = time.monotonic()
@@ -369,7 +469,7 @@ def main():
                 fn(d)
                 passed += 1
                 print(f'PASS {fn.__name__} ({time.monotonic() - start:.1f} s)', flush=True)
-            except Skipped as e:
+            except (Skipped, ztlib.Skipped) as e:
                 skipped += 1
                 print(f'SKIP {fn.__name__}: {e}', flush=True)
             except Exception as e:

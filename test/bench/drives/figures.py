@@ -244,7 +244,7 @@ def opponent(rows):
 
 
 def part_c(rep, found):
-    rows, kept_series, kept_ios = {}, {}, {}
+    rows, kept = {}, {}
     for cell, got in found.items():
         for name, one in (got or {'settings': {}})['settings'].items():
             slow = CELLS[cell].params['slow']
@@ -254,7 +254,7 @@ def part_c(rep, found):
                 continue
             label = name if cell != 'beside-half' else 'zones, half the rate'
             rows[label] = {**row, 'set': one['set'], 'idle': min(one['idle_alone'], one['idle_beside'])}
-            kept_series[label], kept_ios[label] = series_of(one, slow), (one, slow)
+            kept[label] = one, slow
     if not rows:
         return
     triple = lambda v: ' / '.join(f'{x:.2f}' for x in v)
@@ -289,11 +289,12 @@ def part_c(rep, found):
         if 'zones' in rows:
             rep.aim('p99 of fio beside a checkpoint on zones over that under the best software setting',
                     rows['zones']['beside'][1] / software[best]['beside'][1], '<=', 1.0)
-        shown = {k: kept_series[k] for k in ('zones', 'none', best) if k in kept_series}
-        svg.lines(rep.file('beside.svg'), f'fio beside dumps, {p["rate"]} MiB/s asked', 's', 'MiB/s', shown)
+        shown = [k for k in ('zones', 'none', best) if k in kept]
+        svg.lines(rep.file('beside.svg'), f'fio beside dumps, {p["rate"]} MiB/s asked', 's', 'MiB/s',
+                  {k: series_of(*kept[k]) for k in shown})
         rep.plot('beside.svg')
         for name in shown:
-            plot_latencies(rep, f'beside-{name}', f'dumps beside it: {name}', *kept_ios[name])
+            plot_latencies(rep, f'beside-{name}', f'dumps beside it: {name}', *kept[name])
 
 
 # ---- h: docker checkpoint beside an fio container ------------------------------------------------------

@@ -7,14 +7,15 @@ Rates are MiB/s and times are seconds of the guest's clock, as they are; the hos
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / 'zonetests'))
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE.parents[1] / 'zonetests'), str(HERE.parent / 'papers')]
 import ztproto  # noqa: E402
+from subject import Process  # noqa: E402
 
 MIB = 1 << 20
 REPO, RESULTS = Path('/repo'), Path('/results')
@@ -84,46 +85,13 @@ class Group:
                                 start_new_session=True, **more)
 
 
-class Subject:
-    """A process with memory that does not compress (test/bench/subject.c)."""
+class Subject(Process):
+    failed = Failed
 
     def __init__(self, name, mib, seed):
         WORK.mkdir(exist_ok=True)
-        self.name, self.mib, self.answers = name, mib, WORK / f'{name}.answers'
-        self.proc = subprocess.Popen([str(REPO / 'build/bench/subject'), str(mib), str(seed), str(self.answers)],
-                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                     start_new_session=True)
-        self.pid = self.proc.pid
-        self.expect('ready')
-
-    def expect(self, word):
-        end = time.monotonic() + LIMIT_S
-        while time.monotonic() < end:
-            if self.answers.exists() and self.answers.read_text().endswith('\n'):
-                found = self.answers.read_text().split()[0]
-                self.answers.unlink()
-                if found != word:
-                    raise Failed(f'{self.name} says "{found}" instead of "{word}"')
-                return
-            time.sleep(0.05)
-        raise Failed(f'{self.name} does not say "{word}"')
-
-    def kill(self):
-        """Dead, and its PID free again: a restore wants it."""
-        try:
-            os.kill(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        if self.proc.returncode is None:
-            self.proc.wait()
-        end = time.monotonic() + 30
-        while os.path.exists(f'/proc/{self.pid}') and time.monotonic() < end:
-            time.sleep(0.02)
-
-    def check(self):
-        """After a restore: all of its memory is what it was."""
-        os.kill(self.pid, signal.SIGUSR1)
-        self.expect('same')
+        self.mib = mib
+        super().__init__(REPO / 'build/bench/subject', WORK, name, mib, seed)
 
 
 class Dump:

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -63,10 +64,10 @@ def checked(path, fragments, distance):
     return found
 
 
-def fragmented(name, size, distance, keep_other=True):
+def fragmented(name, size, distance, keep_other=True, content=None):
     """A file with fragments of one page. What lies between stays, or the next file would fill it."""
     path = AT / name
-    layout.interleave(path, AT / f'{name}.between', size, PAGE, distance)
+    layout.interleave(path, AT / f'{name}.between', size, PAGE, distance, content)
     found = checked(path, size // PAGE, distance)
     if not keep_other and distance != PAGE:
         os.unlink(AT / f'{name}.between')
@@ -107,23 +108,35 @@ def sizes(p):
 
 # ---- two control groups --------------------------------------------------------------------------------
 
-class Reader:
-    """fio in a group: sequential O_DIRECT reads of 128 KiB of one file, until it is stopped."""
+class Beside:
+    """A program that reads a file in a group, until it is stopped."""
 
-    def __init__(self, group, path, depth):
-        self.out = open(WORK / f'{path.name}.{time.monotonic_ns()}', 'wb')
-        self.proc = group.popen([FIO, '--eta=never', '--name=reader', f'--filename={path}', '--rw=read', '--bs=128k', '--direct=1',
-                                 '--ioengine=libaio', f'--iodepth={depth}', '--time_based', '--runtime=3600'],
-                                stdout=self.out, stderr=self.out, cwd=WORK)
+    def __init__(self, group, command):
+        self.name, self.path = Path(command[0]).name, WORK / f'reader.{time.monotonic_ns()}'
+        self.out = open(self.path, 'wb')
+        self.proc = group.popen(command, stdout=self.out, stderr=self.out, cwd=WORK)
 
     def stop(self):
+        """What it has printed."""
         self.proc.send_signal(signal.SIGINT)
         try:
             self.proc.wait(120)
         except subprocess.TimeoutExpired:
             self.proc.kill()
-            raise Failed('fio does not end') from None
+            raise Failed(f'{self.name} does not end') from None
         self.out.close()
+        return self.path.read_text()
+
+
+def fio(group, path, depth, rw='read', bs='128k'):
+    """O_DIRECT reads of one file."""
+    return Beside(group, [FIO, '--eta=never', '--name=reader', f'--filename={path}', f'--rw={rw}', f'--bs={bs}', '--direct=1',
+                          '--ioengine=libaio', f'--iodepth={depth}', '--time_based', '--runtime=3600'])
+
+
+def select(group, path):
+    """SQLite reads a whole table, again and again (scan_table.py)."""
+    return Beside(group, [sys.executable, Path(__file__).with_name('scan_table.py'), path])
 
 
 def of_group(group, number, what):
@@ -156,7 +169,7 @@ def control(place, name, vrate):
 
 def phase(name, place, groups, readers, seconds, during=None):
     """Bytes of each group over time, once a second, while these readers run. The first quarter is no part of the rate."""
-    running = [Reader(*r) for r in readers]
+    running = [start(*args) for start, *args in readers]
     waited = [of_group(g, place.number, 'cost.wait') for g in groups]
     begin, series, began = time.monotonic(), [], None
     while time.monotonic() - begin < seconds or (during and began and began['proc'].poll() is None):
@@ -168,8 +181,7 @@ def phase(name, place, groups, readers, seconds, during=None):
             os.killpg(began['proc'].pid, signal.SIGKILL)
             raise Failed(f'{name}: what ran beside does not end')
         time.sleep(1)
-    for r in running:
-        r.stop()
+    said = [r.stop() for r in running]
     first = next(s for s in series if s[0] >= seconds / 4)
     took = series[-1][0] - first[0]
     rates = [(b - a) / MIB / took for a, b in zip(first[1], series[-1][1])]
@@ -177,7 +189,7 @@ def phase(name, place, groups, readers, seconds, during=None):
         raise Failed(f'{name}: what ran beside: exit {began["proc"].returncode}')
     waited = [(of_group(g, place.number, 'cost.wait') - w) / 1e6 for g, w in zip(groups, waited)]
     say(f'{name}: {", ".join(f"{r:.3f}" for r in rates)} MiB/s; held back {", ".join(f"{w:.1f}" for w in waited)} s')
-    return {'name': name, 'series': series, 'rates': rates, 'held_back_s': waited, **({'began': began['at'], 'ended': series[-1][0]} if began else {})}
+    return {'name': name, 'series': series, 'rates': rates, 'held_back_s': waited, 'said': said, **({'began': began['at'], 'ended': series[-1][0]} if began else {})}
 
 
 def timeline(p):
@@ -196,7 +208,7 @@ def timeline(p):
     wrote = [of_group(g, place.number, 'wbytes') for g in groups]
 
     def reads(group, path):
-        return group, path, p['depth']
+        return fio, group, path, p['depth']
 
     def defragment():
         return payer.popen(['sh', '-c', f'f2fs_io defrag_file 0 {size} {pieces} && sync {pieces}'])
@@ -210,6 +222,48 @@ def timeline(p):
     after = layout.described(pieces)
     paid = [of_group(g, place.number, 'wbytes') - w for g, w in zip(groups, wrote)]
     return {'phases': found, 'said': said, 'before': before, 'after': after, 'written': paid}
+
+
+# ---- a database beside fio --------------------------------------------------------------------------------
+
+def table(kib):
+    """A database of about that size with one table, and nothing but pages of rows: its bytes."""
+    path = WORK / 'table.db'
+    path.unlink(missing_ok=True)
+    db = sqlite3.connect(path)
+    db.execute(f'PRAGMA page_size={PAGE}')
+    db.execute('CREATE TABLE t(id INTEGER PRIMARY KEY, a BLOB)')
+    db.executemany('INSERT INTO t VALUES(?, randomblob(900))', ((i,) for i in range(kib * KIB // PAGE * 4)))
+    db.commit()
+    db.close()
+    return path.read_bytes()
+
+
+def sqlite(p):
+    """SQLite's SELECT of a table that is not in memory beside random reads of 64 KiB: by weight, before and after defragmentation."""
+    place = Place()
+    content = table(p['kib'])
+    pieces, before = fragmented('pieces', len(content), 32 * KIB, content=content)
+    whole, _ = fragmented('whole', p['other_kib'] * KIB, PAGE)
+    place.forget()
+    said = control(place, p['control'], p['vrate'])
+    weight = 'io.bfq.weight' if p['control'] == 'bfq' else 'io.weight'
+    groups = base, other = [Group('sqlite'), Group('fio')]
+    other.set(weight, '100')
+    found = []
+    for state in ('fragmented', 'whole'):
+        if state == 'whole':
+            run('f2fs_io', 'defrag_file', 0, len(content), pieces)
+            run('sync', pieces)
+        for n in (None, *p['weights']):
+            base.set(weight, str(n or 100))
+            readers = [(select, base, pieces)] + ([(fio, other, whole, p['depth'], 'randread', '64k')] if n else [])
+            got = phase(f'{state}, {n or "alone"}', place, groups, readers, p['seconds'])
+            selects = [json.loads(line) for line in got['said'].pop(0).splitlines()]
+            if any(s['rows'] != p['kib'] * KIB // PAGE * 4 for s in selects):
+                raise Failed(f'SELECT counted {selects} rows')
+            found.append({**got, 'state': state, 'weight': n, 'selects_s': [s['took_s'] for s in selects]})
+    return {'phases': found, 'said': said, 'before': before, 'after': layout.described(pieces)}
 
 
 # ---- moving all of a file, or what costs -----------------------------------------------------------------
@@ -250,7 +304,7 @@ def move(p):
     return {'moves': found}
 
 
-CELLS = {'distance': distance, 'sizes': sizes, 'timeline': timeline, 'move': move}
+CELLS = {'distance': distance, 'sizes': sizes, 'timeline': timeline, 'sqlite': sqlite, 'move': move}
 
 
 def main():

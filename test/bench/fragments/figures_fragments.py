@@ -109,3 +109,35 @@ def part_e(rep, found):
         rep.aim('F2FS, told the ranges that collide: bytes written, of those of the whole file', ranges['moved'] / all_of['moved'], '<=', 0.5)
         rep.aim('F2FS, told the ranges: rate, of that after all was moved', ranges['after'] / all_of['after'], '>=', 0.9)
         rep.control('F2FS, before: rate, of that after all was moved', ranges['before'] / all_of['after'], '<', 0.7)
+
+
+def of_weight(phase):
+    """What SQLite has beside fio, of what its weight says."""
+    return phase['rates'][0] / max(phase['rates'][1], 1e-9) / (phase['weight'] / 100)
+
+
+def sqlite(rep, name, cell):
+    title = CONTROLS[name.split('-')[1]]
+    rep.heading(f'{title}: SELECT of a whole table, and random reads of 64 KiB')
+    rows = []
+    for p in cell['phases']:
+        ours, other = (r * SLOW for r in p['rates'])
+        took = sorted(p['selects_s'])
+        rows.append([p['state'], *([p['weight'], f'{ours:.0f}', f'{other:.0f}', f'{ours / max(other, 1e-9):.2f}', f'{of_weight(p):.2f}']
+                                   if p['weight'] else ['alone', f'{ours:.0f}', '', '', '']),
+                     f'{took[len(took) // 2]:.2f}' if took else 'none ended'])
+    rep.table(['table', 'weight, beside 100', 'SQLite MiB/s', 'fio MiB/s', 'SQLite : fio', 'of its weight', 'SELECT, median, s of the guest'], rows)
+    rep.text(f'Set: {cell["said"]}. Pieces: {cell["before"]["pieces"]}, afterwards {cell["after"]["pieces"]}.')
+    beside = [p for p in cell['phases'] if p['weight']]
+    svg.lines(rep.file(f'{name}.svg'), f'SQLite beside fio of weight 100: {title}', 'SQLite\'s weight', 'SQLite : fio',
+              {**{s: [(p['weight'], p['rates'][0] / max(p['rates'][1], 1e-9)) for p in beside if p['state'] == s] for s in ('fragmented', 'whole')},
+               'weights': [(p['weight'], p['weight'] / 100) for p in beside if p['state'] == 'whole']})
+    rep.plot(f'{name}.svg')
+    off = {s: [abs(of_weight(p) - 1) for p in beside if p['state'] == s] for s in ('fragmented', 'whole')}
+    rep.aim(f'{title}: SQLite beside fio, defragmented: from its weight, the most', max(off['whole']), '<=', 0.1)
+    rep.control(f'{title}: SQLite beside fio, fragmented: from its weight, the most', max(off['fragmented']), '>', 0.1)
+
+
+def part_f(rep, found):
+    for name, cell in found.items():
+        sqlite(rep, name, cell)

@@ -23,15 +23,17 @@ def append(fd, data, at):
         raise OSError(f'a short write at {at}')
 
 
-def interleave(path, other, size, fragment, distance):
+def interleave(path, other, size, fragment, distance, content=None):
     """
     @path gets @size bytes in fragments whose beginnings are @distance apart: O_DIRECT appends to it and to @other in turns.
-    With distance == fragment nothing comes between: a whole file.
+    With distance == fragment nothing comes between: a whole file. @content: of the file; else any bytes.
     """
     mine, theirs = buffer(fragment), buffer(distance - fragment) if distance > fragment else None
     a = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_DIRECT, 0o600)
     b = os.open(other, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_DIRECT, 0o600) if theirs else None
     for i in range(size // fragment):
+        if content:
+            mine[:] = content[i * fragment:(i + 1) * fragment]
         append(a, mine, i * fragment)
         if theirs:
             append(b, theirs, i * len(theirs))

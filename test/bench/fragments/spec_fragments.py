@@ -18,6 +18,11 @@ def timeline(control, charged):
     return Cell('timeline', {'control': control, 'charged': charged, 'kib': 2048, 'seconds': 30, 'depth': 2, 'vrate': 90, 'slow': SLOW}, [drive()])
 
 
+def sqlite(control):
+    return Cell('sqlite', {'control': control, 'weights': [100, 200, 400, 800], 'kib': 4096, 'other_kib': 4096, 'seconds': 20, 'depth': 16,
+                           'vrate': 90, 'slow': SLOW}, [drive()])
+
+
 CELLS = {
     'distance': Cell('distance', {'distances': [4 * n for n in range(1, 19)], 'kib': 2048, 'seconds': 6, 'slow': SLOW}, [drive()]),
     # the drop is the drive's doing, not the distance's: with seven dies it is at 28 and 56 KiB, and at 32 there is none
@@ -25,6 +30,7 @@ CELLS = {
                            [drive(channels=7)]),
     'sizes': Cell('sizes', {'sizes': [4, 16, 64, 128, 256], 'kib': 4096, 'seconds': 8, 'slow': SLOW}, [drive()]),
     **{f'{c}-{who}': timeline(c, who) for c in ('bfq', 'iocost') for who in ('owner', 'own')},
+    **{f'sqlite-{c}': sqlite(c) for c in ('bfq', 'iocost')},
     'move-f2fs': Cell('move', {'kind': 'f2fs', 'how': ['all', 'ranges'], 'kib': 8192, 'seconds': 8, 'slow': SLOW}, [drive()]),
     'move-ext4': Cell('move', {'kind': 'ext4', 'how': ['all'], 'kib': 8192, 'seconds': 8, 'slow': SLOW}, [drive()]),
 }
@@ -34,6 +40,7 @@ PARTS = {
     'c': Part('P1 to P6 under BFQ, and defragmentation', ['bfq-owner', 'bfq-own']),
     'd': Part('P1 to P6 under io.cost, and defragmentation', ['iocost-owner', 'iocost-own']),
     'e': Part('File systems\' own tools: all of a file, or the ranges that collide', ['move-f2fs', 'move-ext4']),
+    'f': Part('SQLite beside fio, by weight, before and after defragmentation', ['sqlite-bfq', 'sqlite-iocost']),
 }
 
 
@@ -41,7 +48,9 @@ def quick(cell):
     """The same with little data: does it run? Its figures say little."""
     p = dict(cell.params)
     p['kib'] = {'distance': 512, 'move': 2048}.get(cell.guest, 1024)
-    p['seconds'] = 20 if cell.guest == 'timeline' else 2
+    p['seconds'] = {'timeline': 20, 'sqlite': 8}.get(cell.guest, 2)
+    if 'weights' in p:
+        p['weights'] = [100, 400]
     if 'distances' in p:
         p['distances'] = [4, 16, 28, 32, 36]
     if 'sizes' in p:

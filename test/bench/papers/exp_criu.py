@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from stage import MIB, Failed, Stage
+from subject import Process
 
 SCALE = 10
 NAMES = {'zns': 'ZNS', 'conventional': 'one domain'}
@@ -15,38 +16,12 @@ DEVICE = {'zns': ('paper-conf', ['--die-write-bw', '10', '--die-read-bw', '40', 
           'conventional': ('conventional', ['--die-write-bw', '3', '--die-read-bw', '3', '--channel-bw', '80'])}
 
 
-class Subject:
-    """A process with memory that does not compress (test/bench/subject.c)."""
+class Subject(Process):
+    failed = Failed
 
     def __init__(self, st, name, mib, seed):
-        self.st, self.name, self.answers = st, name, st.dir / f'{name}.answers'
-        command = [st.bench / 'subject', str(mib), str(seed), str(self.answers)]
-        self.proc = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                     stderr=subprocess.DEVNULL, start_new_session=True)
-        self.pid = self.proc.pid
-        self.expect('ready')
-
-    def expect(self, word):
-        end = time.monotonic() + 120
-        while time.monotonic() < end:
-            if self.answers.exists() and self.answers.read_text().endswith('\n'):
-                found = self.answers.read_text().split()[0]
-                self.answers.unlink()
-                if found != word:
-                    raise Failed(f'{self.name} says "{found}" instead of "{word}"')
-                return
-            time.sleep(0.005)
-        raise Failed(f'{self.name} does not say "{word}"')
-
-    def kill(self):
-        try:
-            os.kill(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.proc.wait()
-        end = time.monotonic() + 10         # criu wants its PID to be free
-        while os.path.exists(f'/proc/{self.pid}') and time.monotonic() < end:
-            time.sleep(0.01)
+        self.st = st
+        super().__init__(st.bench / 'subject', st.dir, name, mib, seed)
 
 
 def criu(st, action, images, *options):

@@ -7,6 +7,8 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 320, 64, 46, 34, 150
 
 
 def ticks(top):
+    if top <= 0:        # logarithms of small values
+        return [0.0]
     step = 1.0
     while top / step > 6:
         step *= 2.5 if str(step)[0] == '2' else 2

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+What stays when all dies, when Docker loses it, or drops it, and what the sweep takes: cases of docker.py.
+"""
+import os
+import time
+from pathlib import Path
+
+import dkdaemon
+from dkcase import case, remove
+from dkdaemon import want
+from dkwork import Redis, Shell
+
+
+def life(d, c):
+    """As the sweep sees it."""
+    return d.zctl('docker', 'live', c['id']).stdout.split(':')[0].strip()
+
+
+@case
+def host_crash(d):
+    """dockerd, containerd, every process of the container and znsd die at once; recover brings it back."""
+    w = Redis(d, 'crash')
+    w.remember()
+    d.zctl('docker', 'checkpoint', 'crash', '--leave-running')
+    pid = int(d.docker('inspect', '-f', '{{.State.Pid}}', 'crash').stdout)
+    d.stop(crash=True)
+    for name in ('znsd', 'containerd-shim', 'containerd'):
+        for p in d.pids_of(name):
+            os.kill(p, 9)
+    for p in (p / 'cmdline' for p in Path('/proc').glob('[0-9]*')):      # containerd and its shims have none of our environment
+        try:
+            if str(d.dir).encode() in p.read_bytes() and int(p.parent.name) != os.getpid():
+                os.kill(int(p.parent.name), 9)
+        except OSError:
+            pass
+    try:
+        os.kill(pid, 9)
+    except ProcessLookupError:
+        pass
+    time.sleep(1)
+    (d.dir / 'd.pid').unlink(missing_ok=True)
+    (d.dir / 'exec/containerd/containerd.pid').unlink(missing_ok=True)
+    d.start()
+    if d.running('crash'):
+        d.docker('kill', 'crash')
+    d.zctl('docker', 'recover', 'crash')
+    w.verify()
+    remove(d, 'crash')
+
+
+def lost(d):
+    """Docker's disk is full after the dump; the container's work and its checkpoint."""
+    w = Redis(d, 'lost')
+    w.remember()
+    (ingest,) = d.root.rglob('io.containerd.content.v1.content/ingest')
+    dkdaemon.sh('mount', '-t', 'tmpfs', '-o', 'size=4k', 'full', ingest)
+    try:
+        d.refused(d.docker, 'checkpoint', 'create', 'lost', 'one', line='')
+    finally:
+        dkdaemon.sh('umount', '-l', ingest)
+    where = d.root / 'containers' / d.id('lost') / 'checkpoints'
+    want('Docker has lost both', not d.running('lost') and not list(where.iterdir()))
+    (c,) = d.checkpoints('lost')
+    return w, c, where
+
+
+def recovered(d, w):
+    said = d.zctl('docker', 'recover', 'lost').stdout
+    want('recovered', 'which Docker had lost' in said, said)
+    w.verify()
+
+
+@case
+def lost_by_docker(d):
+    """Docker fails after the dump: the container has ended, Docker has no checkpoint; gc keeps it, recover has it."""
+    w, c, where = lost(d)
+    for _ in range(2):
+        d.zctl('gc', '--grace', '0')
+    want('gc keeps it', len(d.checkpoints('lost')) == 1)
+    want('needed', life(d, c) == 'needed' and c['origin']['ended'] is True, c['origin'])
+    time.sleep(1.1)         # a start within the second of the dump is taken to be the one before it
+    recovered(d, w)
+    want('Docker has it now', [p.name for p in where.iterdir()] == ['one'])
+    d.docker('checkpoint', 'rm', 'lost', 'one')
+    want('it ran since', life(d, c) == 'gone')
+    remove(d, 'lost')
+
+
+@case
+def lost_encrypted(d):
+    """The same of an encrypted checkpoint."""
+    conf, key = d.dir / 'conf' / 'zns.conf', d.dir / 'key'
+    kept = conf.read_text() if conf.exists() else ''
+    d.zctl('key', 'create', key)
+    conf.write_text(kept + f'encrypt-key = file:{key}\n')
+    try:
+        w, c, _ = lost(d)
+        want('encrypted', c['encrypted'], c)
+        recovered(d, w)
+        remove(d, 'lost')
+    finally:
+        conf.write_text(kept)
+
+
+@case
+def liveness(d):
+    """checkpoint rm, rm, clones, --checkpoint-dir and a data root that is away: free, or kept, as they should be."""
+    Shell(d, 'life')
+    d.docker('checkpoint', 'create', '--leave-running', 'life', 'aa')
+    d.create_again('life', 'bb')
+    elsewhere = d.dir / 'elsewhere'
+    elsewhere.mkdir()
+    d.create_again('life', 'cc', '--checkpoint-dir', elsewhere)
+    a, b, c = d.checkpoints('life')
+    want('all needed', [life(d, x) for x in (a, b)] == ['needed', 'needed'])
+    want('elsewhere is not known', life(d, c) == 'unknown', life(d, c))
+    d.docker('checkpoint', 'rm', 'life', 'aa')
+    want('removed', life(d, a) == 'gone' and life(d, b) == 'needed')
+    d.zctl('docker', 'clone', 'life', 'bb', 'heir')
+    d.docker('rm', '-f', 'life')
+    want('the clone needs it', life(d, b) == 'needed')
+    d.docker('rm', '-f', 'heir')
+    want('nobody needs it', life(d, b) == 'gone')
+    away = d.root / 'containers-away'
+    (d.root / 'containers').rename(away)
+    try:
+        want('no data root, no judgement', life(d, b) == 'unknown')
+    finally:
+        away.rename(d.root / 'containers')
+    d.zctl('rm', '--container', 'life', check=False)
+    d.zctl('rm', '--container', 'heir', check=False)
+
+
+@case
+def sweep(d):
+    """znsctl gc removes what Docker dropped, after its grace period, and nothing else."""
+    Shell(d, 'gc')
+    for name in ('aa', 'bb'):
+        d.create_again('gc', name)
+    a, b = d.checkpoints('gc')
+    d.docker('checkpoint', 'rm', 'gc', 'aa')
+    d.zctl('gc')                                   # too young for the default grace period
+    want('grace', len(d.checkpoints('gc')) == 2)
+    d.zctl('gc', '--dry-run', '--grace', '0')
+    want('dry run', len(d.checkpoints('gc')) == 2)
+    d.zctl('gc', '--grace', '0')
+    want('one is swept', [c['id'] for c in d.checkpoints('gc')] == [b['id']])
+    d.docker('kill', 'gc')
+    d.docker('start', '--checkpoint', 'bb', 'gc')
+    d.docker('rm', '-f', 'gc')
+    d.zctl('gc', '--grace', '0')
+    want('the other one too', not d.checkpoints('gc'))
+    d.settle(0, d.zones_used)

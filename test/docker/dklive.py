@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+Live dumps of containers (label zns.live): cases of docker.py.
+"""
+import json
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import dkdaemon
+from dkcase import case, remove
+from dkdaemon import BIN, Failed, want
+from dkwork import Shell, Written
+
+
+LIVE = ('--label', 'zns.qos=500', '--label', 'zns.live=yes')
+
+
+def frozen(d, name):
+    """As the kernel sees it, with either version of cgroups."""
+    pid = d.docker('inspect', '-f', '{{.State.Pid}}', name).stdout.strip()
+    for line in Path(f'/proc/{pid}/cgroup').read_text().splitlines():
+        _, controllers, where = line.split(':', 2)
+        if controllers == 'freezer':
+            return Path(f'/sys/fs/cgroup/freezer{where}/freezer.state').read_text().strip() != 'THAWED'
+        if not controllers and Path('/sys/fs/cgroup/cgroup.controllers').exists():
+            return 'frozen 1' in Path(f'/sys/fs/cgroup{where}/cgroup.events').read_text()
+    raise Failed(f'{name}: no cgroup')
+
+
+def goes_on(d, name):
+    """It runs, for Docker too, and no mark of ours is left."""
+
+    want('it runs', d.running(name) and not frozen(d, name))
+    d.settle('false', lambda: d.docker('inspect', '-f', '{{.State.Paused}}', name).stdout.strip(), 10)
+    want('no mark', not list((d.dir / 'run/docker').glob('*.live')))
+
+
+@case
+def live(d):
+    """Redis under writes, dumped in rounds while it runs; every write is there after a start from it. Then without --leave-running."""
+    w = Written(d, 'live', LIVE)
+    w.remember()
+    w.told()
+    d.docker('checkpoint', 'create', '--leave-running', 'live', 'one')
+    n, gap = w.told()
+    goes_on(d, 'live')
+    (c,) = d.checkpoints('live')
+    want('in rounds', c['live'] and c['live']['tracker'] != 'none' and len(c['live']['rounds']) > 1, c['live'])
+    copied = sum(r['bytes'] for r in c['live']['rounds'])
+    # the container has a seccomp filter, which allows no userfaultfd
+    want('tracked', copied > 60 << 20 and not any('seccomp' in r['why'] for r in c['live'].get('rests', ())), c['live'])
+    print(f'     {copied >> 20} MiB in {len(c["live"]["rounds"])} rounds; criu froze it for {c["frozen_us"] / 1000:.0f} ms, the longest gap of a '
+          f'client was {gap * 1000:.0f} ms', flush=True)
+    want('stats', ' live' in d.zctl('docker', 'stats', 'live').stdout)
+    d.docker('kill', 'live')
+    d.docker('start', '--checkpoint', 'one', 'live')
+    w.verify()
+    want('from the checkpoint on', w.told()[0] > 0)
+    d.docker('checkpoint', 'create', 'live', 'two')
+    want('ended', not d.running('live'))
+    want('live as well', d.checkpoints('live')[-1]['live'], d.checkpoints('live')[-1])
+    d.docker('start', '--checkpoint', 'two', 'live')
+    w.verify()
+    w.told()
+    # the directory is elsewhere: whose pause it is cannot be known, so it is a real one
+    elsewhere = d.dir / 'elsewhere-live'
+    elsewhere.mkdir()
+    d.create_again('live', 'three', '--checkpoint-dir', elsewhere)
+    want('a plain dump', not d.checkpoints('live')[-1].get('live'))
+    goes_on(d, 'live')
+    w.told()
+    remove(d, 'live')
+
+
+@case
+def live_durable(d):
+    """zns.live=durable, docker-live of zns.conf, and zns.live=no against it."""
+    conf = d.dir / 'conf' / 'zns.conf'
+    kept = conf.read_text() if conf.exists() else ''
+    conf.write_text(kept + 'docker-live = yes\n')
+    try:
+        for label, is_live in (('durable', True), ('no', False), (None, True)):
+            w = Shell(d, 'lasting', ['--label', f'zns.live={label}'] if label else [])
+            w.remember()
+            d.create_again('lasting', 'one')
+            want(f'live: {label}', bool(d.checkpoints('lasting')[-1].get('live')) == is_live, d.checkpoints('lasting')[-1])
+            goes_on(d, 'lasting')
+            d.docker('kill', 'lasting')
+            d.docker('start', '--checkpoint', 'one', 'lasting')
+            w.verify()
+            remove(d, 'lasting')
+    finally:
+        conf.write_text(kept)
+
+
+@case
+def live_schedule(d):
+    """A schedule's checkpoints are live ones."""
+    w = Written(d, 'often', LIVE, sizes={'keys': 5000})
+    w.remember()
+    out = d.zctl('docker', 'schedule', 'often', '--every', '1s', '--keep', '2', '--loop', '--count', '3').stdout.split()
+    want('three made', len(out) == 3, out)
+    made = d.checkpoints('often')
+    want('two kept, live', len(made) == 2 and all(c['live'] for c in made), made)
+    goes_on(d, 'often')
+    w.told()
+    d.docker('kill', 'often')
+    d.zctl('docker', 'recover', 'often')
+    w.verify()
+    w.told()
+    remove(d, 'often')
+
+
+@case
+def live_paused(d):
+    """A container that its user paused stays paused, whatever comes of a checkpoint; unpause works."""
+    w = Shell(d, 'still', LIVE)
+    w.remember()
+    d.docker('pause', 'still')
+    want('paused', frozen(d, 'still'))
+    r = d.docker('checkpoint', 'create', '--leave-running', 'still', 'one', check=False)
+    print(f'     a checkpoint of a paused container: {r.stderr.strip()[-150:] or "is made"}', flush=True)
+    want('still paused', frozen(d, 'still'))
+    want('not live', not any(c.get('live') for c in d.checkpoints('still')))
+    d.docker('unpause', 'still')
+    goes_on(d, 'still')
+    w.verify()
+    d.create_again('still', 'two')
+    want('live', d.checkpoints('still')[-1]['live'])
+    goes_on(d, 'still')
+    remove(d, 'still')
+
+
+@case
+def live_marks(d):
+    """Marks and directories that are none of ours make no pause or resume other than a real one."""
+    Shell(d, 'marked', LIVE)
+    cid, mark = d.id('marked'), d.dir / 'run/docker' / f'{d.id("marked")}.live'
+    state = json.loads(next((d.dir / 'exec').rglob(f'{cid}/state.json')).read_text())
+    right = f'{state["init_process_pid"]} {state["init_process_start"]}\n'
+    mark.parent.mkdir(exist_ok=True)
+    target = d.dir / 'forged'
+    target.write_text(right)
+    # a pause is real, and so is the resume, with whatever there is
+    for text in (right, '', '1 1\n', 'x' * 5000):
+        mark.write_text(text)
+        d.docker('pause', 'marked')
+        want('paused', frozen(d, 'marked'), text)
+        mark.write_text(text)
+        d.docker('unpause', 'marked')
+        goes_on(d, 'marked')
+    # who may write it is not believed: a resume of a container that runs is runc's to answer
+    runtime = [BIN / 'zns-runc', '--zns-config', d.dir / 'conf', '--zns-run', d.dir / 'run', '--zns-docker-root', d.root, '--root',
+               next((d.dir / 'exec').rglob(f'{cid}/state.json')).parents[1]]
+    for forge in (lambda: (mark.write_text(right), mark.chmod(0o666)), lambda: (mark.write_text(right), os.chown(mark, 1000, 0)),
+                  lambda: mark.symlink_to(target), lambda: mark.write_text('1 1\n'), lambda: mark.write_text('')):
+        forge()
+        r = dkdaemon.sh(*runtime, 'resume', cid, env=d.env, check=False)
+        want('refused by runc', r.returncode, r.stderr)
+        want('gone', not os.path.lexists(mark))
+    mark.write_text(right)
+    mark.chmod(0o600)
+    dkdaemon.sh(*runtime, 'resume', cid, env=d.env)
+    # an empty directory of a dockerd that crashed, or of somebody else, is no checkpoint that begins
+    left = d.root / 'containers' / cid / 'checkpoints/left'
+    for spoil in (lambda: os.utime(left, (1, 1)), lambda: os.chown(left, 1000, 1000), lambda: (left / 'file').write_text('')):
+        left.mkdir(parents=True)
+        spoil()
+        d.docker('pause', 'marked')
+        want('paused', frozen(d, 'marked'))
+        d.docker('unpause', 'marked')
+        shutil.rmtree(left)
+    # its own first process has ended: the mark is another's
+    mark.write_text(right)
+    d.docker('kill', 'marked')
+    want('gone with the container', not mark.exists())
+    remove(d, 'marked')
+
+
+@case
+def live_fails(d):
+    """A live dump that fails, by criu's refusal in the freeze or its death in a round: the container runs, and is not paused."""
+    listen = 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); c = socket.create_connection(s.getsockname()); '
+    d.run('breaks', 'python3', '-c', listen + 'a = s.accept(); open("/data/up", "w"); import time; time.sleep(1000)', options=LIVE)
+    d.docker('exec', 'breaks', 'bash', '-c', 'until [ -e /data/up ]; do sleep 0.1; done')
+    d.refused(d.docker, 'checkpoint', 'create', '--leave-running', 'breaks', 'one', line='zns.criu=tcp-established')
+    goes_on(d, 'breaks')
+    remove(d, 'breaks')
+    w = Written(d, 'breaks', LIVE, sizes={'keys': 200000})
+    w.remember()
+    for victim in ('criu', 'zns-helper', 'runc'):
+        for attempt in range(20):
+            killed = []
+            done = threading.Event()
+
+            def kill_it():
+                end = time.monotonic() + 60
+                while not killed and not done.is_set() and time.monotonic() < end:
+                    for pid in d.pids_of(victim):
+                        time.sleep(0.05)
+                        try:
+                            os.kill(pid, 9)
+                            killed.append(pid)
+                        except ProcessLookupError:
+                            pass
+
+            t = threading.Thread(target=kill_it)
+            t.start()
+            r = d.docker('checkpoint', 'create', '--leave-running', 'breaks', f'x-{victim}-{attempt}', check=False)
+            done.set()
+            t.join()
+            if killed and r.returncode:
+                break
+        want(f'{victim} was killed and the checkpoint failed', killed and r.returncode)
+        d.settle(False, lambda: frozen(d, 'breaks'), 20)
+        goes_on(d, 'breaks')
+        w.told()
+    d.zctl('rm', '--container', 'breaks', check=False)
+    d.create_again('breaks', 'good')
+    d.docker('kill', 'breaks')
+    d.docker('start', '--checkpoint', 'good', 'breaks')
+    w.verify()
+    w.told()
+    remove(d, 'breaks')
