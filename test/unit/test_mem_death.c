@@ -518,6 +518,35 @@ static void without_wake(void **state)
 	assert_true(k < SCENES);
 }
 
+/* A pager that is killed when it has read of a part of what is dropped. */
+static bool wrong_without_told(unsigned int nr)
+{
+	struct scene s;
+	char at[16];
+	bool wrong;
+
+	snprintf(at, sizeof(at), "23@%u", nr);
+	begin(&s, "ZNS_MEM_KILL", at);
+	assert_true(dies(&s));
+	next_pager(&s, "ZNS_MEM_WITHOUT", "28");
+	moves_within(&s, 300, CONTROL_S);
+	all_done(&s);
+	wrong = s.r->wrong;
+	end(&s);
+	return wrong;
+}
+
+static void without_told(void **state)
+{
+	unsigned int k = 0;
+
+	if (getenv("ZNS_MEM_REFUSED")) /* in a stop the dropping goes on to its end */
+		return;
+	while (k < SCENES && !wrong_without_told(1 + 10 * k))
+		k++;
+	assert_true(k < SCENES);
+}
+
 /* A pager that is killed when a child has its table, and its successor: is a page wrong? */
 static bool wrong_after_birth(const char *first, const char *next, bool stale)
 {
@@ -728,6 +757,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_exchange),
 		cmocka_unit_test(without_births),
 		cmocka_unit_test(without_serials),
+		cmocka_unit_test(without_told),
 		cmocka_unit_test(without_hold),
 		cmocka_unit_test(without_owner),
 		cmocka_unit_test(without_protected_copies),

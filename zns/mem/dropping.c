@@ -54,17 +54,29 @@ bool dropping_never(const struct proc *p, uint64_t base)
 	return p->own.start < base + UNIT && p->own.end > base && dropping_in_stops(p);
 }
 
+/* A kill finds none of them, or all. */
 void dropping_are(struct proc *p, const struct range *range, unsigned int nr)
 {
-	for (unsigned int i = 0; i < nr; i++)
-		p->dropping[i] = range[i];
-	p->nr_dropping = nr;
+	struct drops *d = p->drops;
+
+	d->nr = 0;
+	for (unsigned int i = 0; i < nr; i++) {
+		d->range[i] = range[i];
+		d->told[i] = range[i].start;
+	}
+	d->nr = nr;
+	p->telling = nr;
 	p->ring_end = 0;
+}
+
+void dropping_end(struct proc *p)
+{
+	p->telling = false;
 }
 
 void dropping_by_ring(struct proc *p)
 {
-	p->ring_end = ring_end(&p->ring, p->nr_dropping);
+	p->ring_end = ring_end(&p->ring, p->drops->nr);
 }
 
 /*
@@ -95,9 +107,53 @@ unsigned int dropping_parts(struct range *range, unsigned int nr)
  */
 void dropping_look(struct proc *p)
 {
-	if (p->nr_dropping && p->ring_end && ring_has_done(&p->ring, p->ring_end) &&
+	if (p->telling && p->ring_end && ring_has_done(&p->ring, p->ring_end) &&
 	    !mem_without(RULE_DROPPED))
-		p->nr_dropping = 0;
+		dropping_end(p);
+}
+
+/* Does the area at @addr end at @end, or before? @unknown: where the kernel does not say. */
+static bool is_split(const struct proc *p, uint64_t addr, uint64_t end, bool unknown)
+{
+	struct place a = { .end = UINT64_MAX }; /* stays so on older kernels */
+
+	if (place_now(p, addr, &a) || a.end == UINT64_MAX)
+		return unknown;
+	return a.end <= end;
+}
+
+/*
+ * Ours are known by their end, and end before it where the area was split. A program's removal
+ * hardly ends there (dropping_parts()).
+ */
+void dropping_note(struct proc *p, uint64_t start, uint64_t end)
+{
+	struct drops *d = p->drops;
+
+	for (unsigned int i = 0; i < d->nr && p->telling; i++) {
+		const struct range *r = &d->range[i];
+
+		if (start < r->start || end > r->end)
+			continue;
+		if (end == r->end || (start == d->told[i] && is_split(p, start, end, true)))
+			d->told[i] = end;
+	}
+}
+
+/*
+ * A page that the kernel told of once was removed by us, or by the program, while our own removal
+ * had not come to it. Of ours we know how far they were.
+ */
+uint32_t dropping_left(const struct proc *p, const struct unit *u, uint64_t base)
+{
+	const struct drops *d = p->drops;
+	uint32_t pages = u->pages, told = 0;
+
+	if (mem_without(RULE_TOLD)) /* of all of a unit, or of nothing */
+		return pages & 0xffff & (pages >> 16 ? pages >> 16 : 0xffff);
+	for (unsigned int i = 0; i < d->nr; i++)
+		told |= pages_of(base, d->range[i].start, d->told[i]);
+	return pages & 0xffff & (told | pages >> 16);
 }
 
 /*
@@ -112,14 +168,13 @@ bool dropping_again(struct proc *p, uint64_t start, uint64_t end)
 
 	if (STATE(u->word) != U_DROP || u->pages >> 16 & pages_of(start / UNIT * UNIT, start, end))
 		return false;
-	for (unsigned int i = 0; i < p->nr_dropping; i++) {
-		const struct range *r = &p->dropping[i];
-		struct place first = { .end = UINT64_MAX }; /* stays so on older kernels */
+	for (unsigned int i = 0; i < p->drops->nr && p->telling; i++) {
+		const struct range *r = &p->drops->range[i];
 
 		if (start <= r->start || end > r->end || mem_without(RULE_SPLIT))
 			continue;
 		/* the split may be gone again */
-		return end == r->end || (!place_now(p, r->start, &first) && first.end <= start);
+		return end == r->end || is_split(p, r->start, start, false);
 	}
 	return false;
 }

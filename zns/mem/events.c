@@ -92,7 +92,7 @@ static void forget_unit(struct proc *p, uint64_t a, uint32_t mask, bool removal)
 }
 
 /* From @from on, if it is in the range: the rest was done by a pager that died. */
-static void forget_range_from(struct proc *p, uint64_t start, uint64_t end, bool removal,
+static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal,
 			      uint64_t from)
 {
 	uint32_t nr = p->nr_strays;
@@ -124,9 +124,13 @@ static void forget_range_from(struct proc *p, uint64_t start, uint64_t end, bool
 	}
 }
 
-static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal)
+/* @from: as forget_range(); then it was begun, and looked at. */
+static void on_removal(struct proc *p, uint64_t start, uint64_t end, uint64_t from)
 {
-	forget_range_from(p, start, end, removal, 0);
+	if (!from && dropping_again(p, start, end))
+		return;
+	dropping_note(p, start, end);
+	forget_range(p, start, end, true, from);
 }
 
 /* The pages @mask of a unit at @base are at base + delta now. They belong to both for a moment. */
@@ -174,7 +178,7 @@ static void on_remap(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 		if (ON_ZONE(s->word) && pages_of(s->addr, from, end))
 			move_pages(p, s, s->addr, pages_of(s->addr, from, end), delta);
 	}
-	forget_range(p, from, end, false);
+	forget_range(p, from, end, false, 0);
 }
 
 /*
@@ -280,12 +284,11 @@ static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork
 		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
 		break;
 	case UFFD_EVENT_REMOVE:
-		if (!dropping_again(p, msg->arg.remove.start, msg->arg.remove.end))
-			forget_range(p, msg->arg.remove.start, msg->arg.remove.end, true);
+		on_removal(p, msg->arg.remove.start, msg->arg.remove.end, 0);
 		break;
 	case UFFD_EVENT_UNMAP:
 		p->changed_ns = zns_mono_ns();
-		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, false);
+		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, false, 0);
 		break;
 	}
 }
@@ -294,14 +297,17 @@ static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork
 static void replay(struct proc *p, const struct uffd_msg *msg, uint64_t from)
 {
 	struct inbox *in = &p->m->sh->inbox;
-	bool removal = msg->event == UFFD_EVENT_REMOVE;
+	uint64_t start = msg->arg.remove.start, end = msg->arg.remove.end;
 
 	switch (msg->event) {
 	case UFFD_EVENT_REMOVE:
 	case UFFD_EVENT_UNMAP:
 		if (from && in->had_at == in->at && ON_ZONE(unit_at(p, from)->word))
 			unit_at(p, from)->pages = in->had;
-		forget_range_from(p, msg->arg.remove.start, msg->arg.remove.end, removal, from);
+		if (msg->event == UFFD_EVENT_REMOVE)
+			on_removal(p, start, end, from);
+		else
+			forget_range(p, start, end, false, from);
 		break;
 	case UFFD_EVENT_REMAP: /* twice is as good as once */
 		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);

@@ -193,6 +193,10 @@ static unsigned int commit_all(void *arg, const struct range *own, struct range 
 	struct victim *v = g->b.v;
 	unsigned int n = 0;
 
+	if (!lock_to_commit(g->p, g->stopped))
+		return 0;
+	dropping_are(g->p, NULL, 0);
+	pthread_rwlock_unlock(&g->p->ev);
 	for (unsigned int i = 0; i < g->b.nr; i++) {
 		if (v[i].out)
 			continue;
@@ -232,7 +236,7 @@ static void all_dropped(struct proc *p, bool stopped)
 {
 	if (!lock_to_commit(p, stopped))
 		return;
-	dropping_are(p, NULL, 0);
+	dropping_end(p);
 	pthread_rwlock_unlock(&p->ev);
 }
 
@@ -264,8 +268,9 @@ static int drop(struct going *g, bool *begun, struct zns_err *err)
 	return n ? ring_drop(&g->p->ring, range, n) : 0;
 }
 
-/* The ring has answered, so all its removals were read, and are in the table. */
-static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
+/* The ring has answered, so all its removals were read, and are in the table. @all: it has dropped
+ * all that it was told to. */
+static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref, bool all)
 {
 	struct zns_mem_store *st = &p->m->store;
 	uint64_t old = WORD(U_DROP, ref.place);
@@ -273,7 +278,7 @@ static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 
 	pthread_rwlock_rdlock(&p->ev);
 	if (!p->gone && v->u->word == old) {
-		v->u->pages &= 0xffff;
+		v->u->pages = all ? v->u->pages & 0xffff : dropping_left(p, v->u, v->base);
 		empty = !v->u->pages;
 		out = atomic_compare_exchange_strong(&v->u->word, &old,
 						     empty ? WORD(U_RES, 0) :
@@ -365,7 +370,7 @@ static unsigned int settle_all(struct proc *p, struct batch *b, int failed, bool
 	for (unsigned int i = 0; i < b->nr; i++) {
 		struct victim *v = &b->v[i];
 
-		if (v->out || !settle(p, v, b->ref[i]))
+		if (v->out || !settle(p, v, b->ref[i], !failed))
 			continue;
 		p->m->sh->evicted_units++;
 		p->m->sh->clean_units += v->kept != 0;

@@ -66,16 +66,14 @@ static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	struct zns_mem_store *st = &p->m->store;
 	uint64_t word = u->word;
 	struct zns_pages_ref ref = unit_ref(p, u, word);
-	uint32_t own = u->pages >> 16; /* in DROP */
 
 	if (!HAS_PLACE(word)) {
 		u->word = WORD(U_RES, 0);
 		return 0;
 	}
-	/* The ring has ended, so no removal of ours is on its way. It was told of for all of the
-	 * unit, or for nothing: then, what was told of was the program's. */
+	/* the ring has ended, so no removal of ours is on its way */
 	if (STATE(word) == U_DROP)
-		u->pages &= own ? own : 0xffff;
+		u->pages = dropping_left(p, u, base);
 	if (!(u->pages & 0xffff)) {
 		u->word = WORD(U_RES, 0);
 		return 0;
@@ -118,6 +116,7 @@ static int make_proc(struct zns_mem *m, pid_t pid, const int *fds, struct proc *
 	*out = p;
 	if (table_map(p))
 		return zns_fail(err, -EPROTO, "a table of a memory context cannot be mapped");
+	p->telling = p->drops->nr;
 	if (table_each(p, count_strays, NULL))
 		return zns_fail(err, -EPROTO, "a table of a memory context cannot be read");
 	return 0;
@@ -178,6 +177,7 @@ static int count_units(struct proc *p)
 
 	pthread_rwlock_wrlock(&p->ev);
 	ret = table_each(p, recover, NULL);
+	dropping_end(p);
 	p->uncounted = false;
 	pthread_rwlock_unlock(&p->ev);
 	return ret;

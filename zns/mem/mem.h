@@ -71,6 +71,17 @@ struct unit {
 	_Atomic uint64_t addr; /* of a stray: where its first page is; else 0 */
 };
 
+struct range {
+	uint64_t start, end;
+};
+
+/* What the kernel is told to drop, behind the table: a successor must know of what it was told. */
+struct drops {
+	_Atomic uint32_t nr;
+	struct range range[RANGES];
+	_Atomic uint64_t told[RANGES]; /* up to here the kernel has told of the range's removal */
+};
+
 /* Beside each unit: what zns/pages.h wants to check it with. Written before the word. */
 struct unit_check {
 	uint32_t piece[ZNS_PAGES_PIECES];
@@ -163,10 +174,6 @@ struct shared {
 	struct shared_hiber hiber;
 };
 
-struct range {
-	uint64_t start, end;
-};
-
 struct place { /* an area that may be evicted */
 	uint64_t start, end;
 };
@@ -222,9 +229,9 @@ struct proc {
 	bool by_stops; /* there is no ring: pages are dropped in stops */
 	_Atomic uint64_t changed_ns; /* when areas last came or went, as far as we saw */
 	struct places known; /* areas that were evicted from; the evictor's */
-	struct range dropping[RANGES]; /* what is being dropped; under `ev` */
-	unsigned int nr_dropping;
-	uint64_t ring_end; /* where the ring is when it has; 0: a stop does it; under `ev` */
+	struct drops *drops; /* the last ones; under `ev` */
+	bool telling; /* the kernel may still tell of them; under `ev` */
+	uint64_t ring_end; /* where the ring is when it has dropped them; 0: a stop does it */
 	struct range own; /* what a stopped thread needed of its memory, the last time */
 	struct going *rest; /* an eviction that the process does not finish */
 	uint64_t again_ns; /* when a ring is tried for again */
@@ -534,6 +541,7 @@ void stop_await_end(struct proc *p, uint64_t since_ns);
 
 /* --- dropping.c: what the kernel is told to drop --- */
 void dropping_are(struct proc *p, const struct range *range, unsigned int nr); /* with `ev` */
+void dropping_end(struct proc *p); /* the same: nothing of it is told of from here on */
 /* For what goes while the program runs: @range, which has room for RANGES, in more parts. */
 unsigned int dropping_parts(struct range *range, unsigned int nr);
 bool dropping_alone(const struct proc *p); /* no thread may run meanwhile */
@@ -541,6 +549,10 @@ void dropping_by_ring(struct proc *p); /* the same, and then what was told now *
 void dropping_look(struct proc *p); /* with `ev`, before events are read */
 /* For the reader: is this removal one of ours, of which it was told before? */
 bool dropping_again(struct proc *p, uint64_t start, uint64_t end);
+void dropping_note(struct proc *p, uint64_t start, uint64_t end); /* it was told of a removal */
+/* The pages of the unit at @base that may come from its place: not those that the program removed
+ * while they were to be dropped. */
+uint32_t dropping_left(const struct proc *p, const struct unit *u, uint64_t base);
 void dropping_from(struct proc *p, struct place area); /* before units of it go */
 bool dropping_warily(const struct proc *p); /* areas of it came or went lately */
 bool dropping_in_stops(const struct proc *p); /* not by its ring */

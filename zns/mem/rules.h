@@ -34,6 +34,7 @@ enum mem_rule {
 	RULE_ALONE = 25, /* nor a stop of one thread, if there are others */
 	RULE_SPLIT = 24, /* a removal of ours may be told of in parts */
 	RULE_DROPPED = 27, /* what the program removes after a stop is not a part of ours */
+	RULE_TOLD = 28, /* a successor knows of which removals of ours the kernel has told */
 	RULE_WHOLE = 26, /* what was unmapped before it was registered is not evicted */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };

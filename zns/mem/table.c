@@ -4,7 +4,7 @@
  * a sparse memfd. A page of it is there when a unit in its 8 MiB was ever looked at. Behind it are
  * strays: units that mremap() moved to an address that is no multiple of 64 KiB. They are read back
  * soon. Behind all of them is what their content is checked with, so that who looks through many
- * units touches little memory.
+ * units touches little memory. The last thing in it is what is being dropped.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +15,7 @@
 #define UNITS (1ULL << (47 - 16))
 #define TABLE ((UNITS + STRAYS_MAX) * sizeof(struct unit)) /* bytes, of address space */
 #define CHECKS ((UNITS + STRAYS_MAX) * sizeof(struct unit_check)) /* behind it */
+#define ALL (TABLE + CHECKS + sizeof(struct drops))
 
 uint32_t now_ms(void)
 {
@@ -136,26 +137,27 @@ int table_make(int *fd)
 	*fd = memfd_create("zns-mem table", MFD_CLOEXEC);
 	if (*fd < 0)
 		return -errno;
-	return ftruncate(*fd, (off_t)(TABLE + CHECKS)) ? -errno : 0;
+	return ftruncate(*fd, (off_t)ALL) ? -errno : 0;
 }
 
 int table_map(struct proc *p)
 {
-	void *at = mmap(NULL, TABLE + CHECKS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+	void *at = mmap(NULL, ALL, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
 			p->table, 0);
 
 	if (at == MAP_FAILED)
 		return -errno;
-	madvise(at, TABLE + CHECKS, MADV_DONTDUMP);
+	madvise(at, ALL, MADV_DONTDUMP);
 	p->u = at;
 	p->checks = (struct unit_check *)(p->u + UNITS + STRAYS_MAX);
+	p->drops = (struct drops *)(p->checks + UNITS + STRAYS_MAX);
 	return 0;
 }
 
 void table_unmap(struct proc *p)
 {
 	if (p->u)
-		munmap(p->u, TABLE + CHECKS);
+		munmap(p->u, ALL);
 	p->u = NULL;
 }
 
