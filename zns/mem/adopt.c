@@ -45,6 +45,8 @@ static int enlist(struct proc *p, const struct zns_mem_given *g, size_t nr, stru
 		/* neither restored lazily nor ours */
 		if (ret == -EINVAL || ret == -EBUSY)
 			ret = 0;
+		else if (!ret)
+			known_add(p, (struct place){ a->start, a->end });
 		if (ret)
 			zns_fail_sys(err, ret, "the restored memory of process %d", p->pid);
 	}

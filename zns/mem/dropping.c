@@ -9,27 +9,15 @@
  */
 
 #include "mem.h"
-#include "zns/grow.h"
 
 #define WARY_NS 60000000000ULL
-#define KNOWN_MAX 4096U /* areas; who has more is never known well */
 
 void dropping_from(struct proc *p, struct place area)
 {
-	struct places *l = &p->known;
-	size_t i;
-
-	for (i = 0; i < l->nr; i++) {
-		if (l->a[i].start >= area.end || l->a[i].end <= area.start)
-			continue;
-		if (l->a[i].start < area.start || l->a[i].end > area.end)
-			p->changed_ns = zns_mono_ns();
-		l->a[i] = area; /* it may have grown; others that it took in stay in the list */
-		return;
-	}
-	p->changed_ns = zns_mono_ns();
-	if (l->nr < KNOWN_MAX && !zns_grow(l->a, l->nr, l->max))
-		l->a[l->nr++] = area;
+	pthread_rwlock_wrlock(&p->ev);
+	if (!known_add(p, area))
+		p->changed_ns = zns_mono_ns();
+	pthread_rwlock_unlock(&p->ev);
 }
 
 bool dropping_warily(const struct proc *p)

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <linux/userfaultfd.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -92,8 +93,7 @@ static void forget_unit(struct proc *p, uint64_t a, uint32_t mask, bool removal)
 }
 
 /* From @from on, if it is in the range: the rest was done by a pager that died. */
-static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal,
-			      uint64_t from)
+static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal, uint64_t from)
 {
 	uint32_t nr = p->nr_strays;
 
@@ -133,8 +133,17 @@ static void on_removal(struct proc *p, uint64_t start, uint64_t end, uint64_t fr
 	forget_range(p, start, end, true, from);
 }
 
+static void unmapped(struct proc *p, uint64_t start, uint64_t end, void *arg)
+{
+	const uint64_t *from = arg;
+
+	forget_range(p, start, end, false, *from);
+	known_gone(p, start, end);
+}
+
 /* The pages @mask of a unit at @base are at base + delta now. They belong to both for a moment. */
-static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t mask, uint64_t delta)
+static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t mask, uint64_t delta,
+		       bool served)
 {
 	struct zns_mem_store *st = &p->m->store;
 	struct unit *to = unit_at(p, base + delta);
@@ -156,12 +165,12 @@ static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t m
 	unit_note(p, to, &ref);
 	to->pages = mask;
 	to->word = WORD(U_ZONE, ref.place);
-	if (to->addr)
+	if (to->addr && served)
 		fault_push(&p->m->queue, p, to->addr + (uint64_t)__builtin_ctz(mask) * PAGE,
 			   FAULT_STRAY);
 }
 
-static void on_remap(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
+static void move_units(struct proc *p, uint64_t from, uint64_t to, uint64_t len, bool served)
 {
 	uint64_t end = from + len, delta = to - from;
 	uint32_t nr = p->nr_strays;
@@ -170,15 +179,22 @@ static void on_remap(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 		struct unit *u = unit_at(p, a);
 
 		if (ON_ZONE(u->word))
-			move_pages(p, u, a, pages_of(a, from, end), delta);
+			move_pages(p, u, a, pages_of(a, from, end), delta, served);
 	}
 	for (uint32_t i = 0; i < nr; i++) {
 		struct unit *s = stray_nr(p, i);
 
 		if (ON_ZONE(s->word) && pages_of(s->addr, from, end))
-			move_pages(p, s, s->addr, pages_of(s->addr, from, end), delta);
+			move_pages(p, s, s->addr, pages_of(s->addr, from, end), delta, served);
 	}
 	forget_range(p, from, end, false, 0);
+	known_moved(p, from, to, len);
+}
+
+static void on_remap(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
+{
+	move_units(p, from, to, len, true);
+	order_moved(p, from, to, len);
 }
 
 /*
@@ -231,6 +247,7 @@ static void on_fork(struct proc *p, int uffd, uint64_t nr)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct proc *c = proc_new(p->m, 0, &err);
+	uint32_t late;
 	int ret = c ? 0 : -ENOMEM;
 
 	if (ret) {
@@ -241,6 +258,13 @@ static void on_fork(struct proc *p, int uffd, uint64_t nr)
 	c->fork_nr = nr;
 	ret = table_each(p, inherit, c);
 	c->nr_strays = p->nr_strays;
+	known_inherit(c, p);
+	late = ret ? 0 : order_fork(c, p);
+	for (uint32_t n = 1; n <= late; n++) {
+		const struct move *m = order_move(p, n);
+
+		move_units(c, m->to, m->from, m->len, false);
+	}
 	if (ret) {
 		mem_warn(p->m, "a child of process %d cannot be served: no memory", p->pid);
 		return;
@@ -270,11 +294,19 @@ static uint64_t fault_addr(const struct uffd_msg *msg)
 	return msg->arg.pagefault.address / PAGE * PAGE;
 }
 
-static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork)
+static void on_fault(struct proc *p, struct uffd_msg *msg)
 {
+	fault_push(&p->m->queue, p, fault_addr(msg), kind_of(msg->arg.pagefault.flags));
+	msg->event = 0;
+}
+
+static void on_message(struct proc *p, struct uffd_msg *msg, uint64_t fork)
+{
+	uint64_t none = 0;
+
 	switch (msg->event) {
 	case UFFD_EVENT_PAGEFAULT:
-		fault_push(&p->m->queue, p, fault_addr(msg), kind_of(msg->arg.pagefault.flags));
+		on_fault(p, msg);
 		break;
 	case UFFD_EVENT_FORK:
 		on_fork(p, (int)msg->arg.fork.ufd, fork);
@@ -288,7 +320,7 @@ static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork
 		break;
 	case UFFD_EVENT_UNMAP:
 		p->changed_ns = zns_mono_ns();
-		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, false, 0);
+		order_unmapped(p, msg->arg.remove.start, msg->arg.remove.end, unmapped, &none);
 		break;
 	}
 }
@@ -307,7 +339,7 @@ static void replay(struct proc *p, const struct uffd_msg *msg, uint64_t from)
 		if (msg->event == UFFD_EVENT_REMOVE)
 			on_removal(p, start, end, from);
 		else
-			forget_range(p, start, end, false, from);
+			order_unmapped(p, start, end, unmapped, &from);
 		break;
 	case UFFD_EVENT_REMAP: /* twice is as good as once */
 		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
@@ -345,14 +377,88 @@ static bool is_small(const struct uffd_msg *msg)
 	       msg->arg.remove.end - msg->arg.remove.start < UNIT;
 }
 
+/* Messages from @from on were read; it may be killed at any of these steps. */
+static void received(struct proc *p, unsigned int from, unsigned int nr, uint64_t *fork)
+{
+	struct inbox *in = &p->m->sh->inbox;
+
+	/* these run already, and nobody else has their descriptors */
+	for (unsigned int i = from; i < nr; i++)
+		if (changes_memory(&in->msg[i])) {
+			mem_reached(is_small(&in->msg[i]) ? REACHED_SMALL : REACHED_EVENT);
+		} else if (in->msg[i].event == UFFD_EVENT_FORK) {
+			mem_reached(REACHED_READ);
+			fork[i] = birth_begin(p->m, (int)in->msg[i].arg.fork.ufd);
+			in->born |= 1U << i;
+			mem_reached(REACHED_FORK);
+		}
+}
+
+/* Up to @room messages to the end of the inbox; how many there are now. */
+static unsigned int receive(struct proc *p, unsigned int nr, unsigned int room, uint64_t *fork)
+{
+	struct uffd_msg *msg = p->m->sh->inbox.msg + nr;
+	ssize_t n = read(p->uffd, msg, room * sizeof(*msg));
+
+	if (n <= 0)
+		return nr;
+	received(p, nr, nr + (unsigned int)((size_t)n / sizeof(*msg)), fork);
+	return nr + (unsigned int)((size_t)n / sizeof(*msg));
+}
+
+/* For tests: a move is told of before the move or the fork that came before it. */
+static unsigned int receive_late(struct proc *p, unsigned int nr, uint64_t *fork)
+{
+	struct uffd_msg *msg = p->m->sh->inbox.msg;
+
+	if (!mem_refused(REFUSED_ORDER) || nr != 1 ||
+	    (msg->event != UFFD_EVENT_REMAP && msg->event != UFFD_EVENT_FORK))
+		return nr;
+	while (usleep(1000), receive(p, nr, 1, fork) > nr) {
+		struct uffd_msg last = msg[nr++];
+
+		if (last.event != UFFD_EVENT_REMAP)
+			continue;
+		if (msg->event == UFFD_EVENT_REMAP && last.arg.remap.from == msg->arg.remap.to)
+			break; /* the same memory */
+		memmove(msg + 1, msg, (nr - 1) * sizeof(*msg));
+		memmove(fork + 1, fork, (nr - 1) * sizeof(*fork));
+		msg[0] = last;
+		fork[0] = 0;
+		break;
+	}
+	return nr;
+}
+
+/* What happened before one of these, too: its thread may not have come to tell of it. */
+static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *fork)
+{
+	struct uffd_msg *msg = p->m->sh->inbox.msg;
+	uint64_t since_ns = 0;
+
+	while (nr < MESSAGES && order_is_missing(p, msg, nr)) {
+		unsigned int now;
+
+		since_ns = since_ns ? since_ns : zns_mono_ns();
+		if (!order_wait(p, since_ns))
+			break;
+		now = receive(p, nr, 1, fork);
+		if (now > nr && msg[nr].event == UFFD_EVENT_PAGEFAULT)
+			on_fault(p, &msg[nr]); /* its unit is looked for after this */
+		else
+			nr = now;
+	}
+	return nr;
+}
+
 /* True: there was one fault and nothing else, which is the caller's. */
 static bool serve(struct proc *p, struct fault *own)
 {
-	bool alone;
 	struct inbox *in = &p->m->sh->inbox;
 	struct uffd_msg *msg = in->msg;
 	uint64_t fork[MESSAGES] = { 0 };
-	ssize_t n;
+	unsigned int nr, i;
+	bool alone;
 
 	mem_reached(REACHED_READY);
 	pthread_rwlock_wrlock(&p->ev);
@@ -361,30 +467,23 @@ static bool serve(struct proc *p, struct fault *own)
 	in->born = 0;
 	in->forks = p->m->sh->forks;
 	dropping_look(p);
-	n = p->gone ? 0 : read(p->uffd, msg, sizeof(in->msg));
-	/* these run already, and nobody else has their descriptors */
-	for (ssize_t i = 0; i < n / (ssize_t)sizeof(*msg); i++)
-		if (changes_memory(&msg[i])) {
-			mem_reached(is_small(&msg[i]) ? REACHED_SMALL : REACHED_EVENT);
-		} else if (msg[i].event == UFFD_EVENT_FORK) {
-			mem_reached(REACHED_READ);
-			fork[i] = birth_begin(p->m, (int)msg[i].arg.fork.ufd);
-			in->born |= 1U << i;
-			mem_reached(REACHED_FORK);
-		}
-	if (n > 0)
+	order_look(p);
+	nr = p->gone ? 0 : receive(p, 0, MESSAGES, fork);
+	if (nr)
 		p->m->messages = true;
-	alone = own && n == sizeof(*msg) && msg->event == UFFD_EVENT_PAGEFAULT;
-	if (n > 0 && !alone) /* else when it is answered */
+	alone = own && nr == 1 && msg->event == UFFD_EVENT_PAGEFAULT;
+	if (nr && !alone) /* else when it is answered */
 		evictor_rouse(p->m);
 	if (alone) {
 		*own = (struct fault){ proc_get(p), fault_addr(msg),
 				       kind_of(msg->arg.pagefault.flags), zns_mono_ns() };
 		msg->event = 0;
-		n = 0;
+		nr = 0;
 	}
-	for (ssize_t i = 0; n > 0 && i < n / (ssize_t)sizeof(*msg); i++) {
-		in->tag = (uint32_t)i + 1;
+	nr = receive_late(p, nr, fork);
+	nr = receive_missing(p, nr, fork);
+	while ((i = order_next(p, msg, nr)) < nr) {
+		in->tag = i + 1;
 		in->at = in->tag;
 		on_message(p, &msg[i], fork[i]);
 		msg[i].event = 0;

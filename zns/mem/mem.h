@@ -82,6 +82,17 @@ struct drops {
 	_Atomic uint64_t told[RANGES]; /* up to here the kernel has told of the range's removal */
 };
 
+/* Moves that were told of last, there too. The kernel tells of each old place once more, as
+ * unmapped, and other memory may be there by then. */
+#define MOVES_KEPT 32U
+struct moves {
+	_Atomic uint32_t nr; /* so far; the last ones are kept */
+	struct move {
+		uint64_t from, to, len, told_ns;
+		_Atomic uint32_t owed; /* 1: that was not told yet */
+	} move[MOVES_KEPT];
+};
+
 /* Beside each unit: what zns/pages.h wants to check it with. Written before the word. */
 struct unit_check {
 	uint32_t piece[ZNS_PAGES_PIECES];
@@ -228,8 +239,10 @@ struct proc {
 	bool uncounted; /* the same; the store has not counted its units yet */
 	bool by_stops; /* there is no ring: pages are dropped in stops */
 	_Atomic uint64_t changed_ns; /* when areas last came or went, as far as we saw */
-	struct places known; /* areas that were evicted from; the evictor's */
+	struct places known; /* known.c; under `ev` */
 	struct drops *drops; /* the last ones; under `ev` */
+	struct moves *moves; /* the same */
+	bool owes; /* one of them may be; the same */
 	bool telling; /* the kernel may still tell of them; under `ev` */
 	uint64_t ring_end; /* where the ring is when it has dropped them; 0: a stop does it */
 	struct range own; /* what a stopped thread needed of its memory, the last time */
@@ -387,7 +400,10 @@ int mem_uffd_zero(int uffd, uint64_t start, uint64_t end, uint64_t *done);
 int mem_uffd_poison(int uffd, uint64_t start, uint64_t end);
 void mem_uffd_wake(int uffd, uint64_t start, uint64_t end);
 void mem_uffd_wake_all(int uffd);
-bool mem_uffd_dead(int uffd); /* its memory is gone */
+bool mem_uffd_dead(int uffd);
+/* Does the process map, move, remove or fork right now? Until its thread has run on after we read
+ * of it. */
+bool mem_uffd_changes(int uffd); /* its memory is gone */
 
 /* --- ring.c --- */
 #define RING_ENTRIES 64U
@@ -558,6 +574,31 @@ bool dropping_warily(const struct proc *p); /* areas of it came or went lately *
 bool dropping_in_stops(const struct proc *p); /* not by its ring */
 /* The unit at @base stays: who stops for a drop would need it. */
 bool dropping_never(const struct proc *p, uint64_t base);
+
+/* --- known.c: what is registered; with `ev` for writing --- */
+/* True: all of what was known there is in it, and something was. */
+bool known_add(struct proc *p, struct place area);
+bool known_within(const struct proc *p, uint64_t start, uint64_t end); /* any of it? */
+void known_gone(struct proc *p, uint64_t start, uint64_t end);
+void known_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len);
+void known_inherit(struct proc *child, const struct proc *p); /* the child is new */
+
+/* --- order.c: which event came first; for the reader, with `ev` --- */
+void order_look(struct proc *p); /* before events are read */
+/* How many of @p's last moves a new child has not seen; before these are undone in its table. */
+uint32_t order_fork(const struct proc *child, const struct proc *p);
+const struct move *order_move(const struct proc *p, uint32_t n); /* 1: the last one */
+void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len);
+/* [start, end) was unmapped: @gone is called for what is not other memory by now, in order. */
+void order_unmapped(struct proc *p, uint64_t start, uint64_t end,
+		    void (*gone)(struct proc *p, uint64_t start, uint64_t end, void *arg),
+		    void *arg);
+/* Of @msg, where done ones have no event: the next one; @nr: none is left. */
+unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsigned int nr);
+/* Was there an event before one of these that is not among them? */
+bool order_is_missing(const struct proc *p, const struct uffd_msg *msg, unsigned int nr);
+/* Until there may be more to read; false: there is not. */
+bool order_wait(const struct proc *p, uint64_t since_ns);
 
 /* --- evict.c --- */
 /* *@nr_out: how many went out. -errno: the store's, or the kernel's; -ESRCH: the process's, others

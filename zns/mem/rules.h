@@ -35,6 +35,9 @@ enum mem_rule {
 	RULE_SPLIT = 24, /* a removal of ours may be told of in parts */
 	RULE_DROPPED = 27, /* what the program removes after a stop is not a part of ours */
 	RULE_TOLD = 28, /* a successor knows of which removals of ours the kernel has told */
+	RULE_ORDER = 29, /* memory that arrives does not leave with what was there */
+	RULE_OWED = 30, /* nor does it go when the place of what was there is said to be unmapped */
+	RULE_FORK = 31, /* what moved after a fork is at its old place in the child */
 	RULE_WHOLE = 26, /* what was unmapped before it was registered is not evicted */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
@@ -45,6 +48,7 @@ enum mem_refused {
 	REFUSED_SCAN = 2,
 	REFUSED_PLACES = 3, /* all but a few of a context */
 	REFUSED_QUERY = 4, /* to be asked for one area (Linux 6.11) */
+	REFUSED_ORDER = 5, /* to tell of a move or a fork before the move that comes next */
 };
 #define FEW_PLACES 4U
 #define FEW_LEAVERS 3U

@@ -4,7 +4,8 @@
  * a sparse memfd. A page of it is there when a unit in its 8 MiB was ever looked at. Behind it are
  * strays: units that mremap() moved to an address that is no multiple of 64 KiB. They are read back
  * soon. Behind all of them is what their content is checked with, so that who looks through many
- * units touches little memory. The last thing in it is what is being dropped.
+ * units touches little memory. The last things in it are what is being dropped,
+ * and what moved.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -15,7 +16,7 @@
 #define UNITS (1ULL << (47 - 16))
 #define TABLE ((UNITS + STRAYS_MAX) * sizeof(struct unit)) /* bytes, of address space */
 #define CHECKS ((UNITS + STRAYS_MAX) * sizeof(struct unit_check)) /* behind it */
-#define ALL (TABLE + CHECKS + sizeof(struct drops))
+#define ALL (TABLE + CHECKS + sizeof(struct drops) + sizeof(struct moves))
 
 uint32_t now_ms(void)
 {
@@ -142,8 +143,7 @@ int table_make(int *fd)
 
 int table_map(struct proc *p)
 {
-	void *at = mmap(NULL, ALL, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-			p->table, 0);
+	void *at = mmap(NULL, ALL, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, p->table, 0);
 
 	if (at == MAP_FAILED)
 		return -errno;
@@ -151,6 +151,7 @@ int table_map(struct proc *p)
 	p->u = at;
 	p->checks = (struct unit_check *)(p->u + UNITS + STRAYS_MAX);
 	p->drops = (struct drops *)(p->checks + UNITS + STRAYS_MAX);
+	p->moves = (struct moves *)(p->drops + 1);
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The calls of a userfaultfd with synchronous write protection and all events. */
+#include <errno.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
 
@@ -40,6 +41,23 @@ int mem_uffd_unregister(int uffd, uint64_t start, uint64_t end)
 	return ioctl(uffd, UFFDIO_UNREGISTER, &r) ? -errno : 0;
 }
 
+/* The kernel looks at this before it looks at what is asked for. */
+bool mem_uffd_changes(int uffd)
+{
+	struct uffdio_copy none = { 0 };
+
+	return ioctl(uffd, UFFDIO_COPY, &none) && errno == EAGAIN;
+}
+
+/*
+ * Linux looks for the area first and whether it is being moved then (since 6.9): the area that was
+ * not found may be elsewhere. Who holds `ev` keeps the reader from hearing of it in between.
+ */
+static int unless_moved(int uffd, int ret)
+{
+	return ret == -ENOENT && mem_uffd_changes(uffd) ? -EAGAIN : ret;
+}
+
 int mem_uffd_protect(int uffd, uint64_t start, uint64_t end, bool on)
 {
 	struct uffdio_writeprotect w = { .range = { .start = start, .len = end - start },
@@ -60,7 +78,7 @@ int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool pr
 
 	*done = !ret ? len : c.copy > 0 ? (uint64_t)c.copy : 0;
 	/* a part was copied: the next call says why not more */
-	return ret && *done ? 0 : ret;
+	return ret && *done ? 0 : unless_moved(uffd, ret);
 }
 
 int mem_uffd_zero(int uffd, uint64_t start, uint64_t end, uint64_t *done)
@@ -69,14 +87,14 @@ int mem_uffd_zero(int uffd, uint64_t start, uint64_t end, uint64_t *done)
 	int ret = ioctl(uffd, UFFDIO_ZEROPAGE, &z) ? -errno : 0;
 
 	*done = z.zeropage > 0 ? (uint64_t)z.zeropage : 0;
-	return *done ? 0 : ret;
+	return *done ? 0 : unless_moved(uffd, ret);
 }
 
 int mem_uffd_poison(int uffd, uint64_t start, uint64_t end)
 {
 	struct poison_arg a = { .range = { .start = start, .len = end - start } };
 
-	return ioctl(uffd, POISON_IOCTL, &a) ? -errno : 0;
+	return unless_moved(uffd, ioctl(uffd, POISON_IOCTL, &a) ? -errno : 0);
 }
 
 void mem_uffd_wake(int uffd, uint64_t start, uint64_t end)

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Two threads on one processor, of which one preempts the other when that lets go of the memory's
+ * lock: so what it does next to the memory may be told of first. And with a pager that is told so
+ * whenever it can have happened; there, each case without the rule that it is about must show wrong
+ * pages.
+ */
+#include "mem_life.h"
+
+#define LEN (PAGES * PAGE)
+#define SHIFT_MAX 40U /* pages */
+
+enum program { PASSING, FORKING };
+
+struct two {
+	struct life l[2];
+	_Atomic(uint8_t *) left; /* the place that the first one leaves */
+	_Atomic(uint8_t *) next; /* where the second one's memory is going to be */
+	_Atomic bool forking;
+};
+static struct two w;
+
+static void pin(int policy)
+{
+	struct sched_param param = { .sched_priority = policy == SCHED_FIFO ? 10 : 0 };
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(1, &one);
+	if (sched_setaffinity(0, sizeof(one), &one) || sched_setscheduler(0, policy, &param))
+		_exit(8);
+}
+
+/* Where nothing is, and not at a multiple of a unit from where it was. */
+static uint8_t *room(struct life *l)
+{
+	size_t shift = (1 + roll(&l->seed) % SHIFT_MAX) * PAGE, all = LEN + SHIFT_MAX * PAGE;
+	uint8_t *at = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		_exit(9);
+	munmap(at, shift);
+	munmap(at + shift + LEN, all - shift - LEN);
+	return at + shift;
+}
+
+static void move_to(struct life *l, uint8_t *to)
+{
+	if (mremap(l->mem, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to)
+		_exit(9);
+	l->mem = to;
+	l->r->moves++;
+}
+
+static void look_around(struct life *l)
+{
+	for (unsigned int i = 0; i < 40; i++) {
+		uint32_t nr = roll(&l->seed) % PAGES;
+
+		check(l, nr);
+		if (i % 4)
+			continue;
+		l->seq = l->seq % 0xffffff + 1;
+		page_write(page_of(l, nr), nr, l->seq);
+		l->r->seq[l->self][nr] = l->seq;
+		if (i % 8 == 0)
+			usleep(1000);
+	}
+}
+
+static bool is_mapped(uint8_t *at)
+{
+	unsigned char there;
+
+	return !mincore(at, PAGE, &there);
+}
+
+static void fork_now(struct life *l)
+{
+	uint64_t wrong = 0;
+	int status = 0;
+	pid_t pid;
+
+	w.forking = true; /* from here on nothing is written */
+	pid = fork();
+	if (!pid) {
+		struct life other = w.l[1];
+
+		if (!is_mapped(other.mem))
+			other.mem = w.next;
+		for (uint32_t i = 0; i < PAGES; i++)
+			wrong += !page_is(page_of(&other, i), i, l->r->seq[1][i]);
+		if (wrong)
+			fprintf(stderr, "child: %lu pages are wrong\n", (unsigned long)wrong);
+		l->r->wrong += wrong;
+		_exit(0);
+	}
+	if (waitpid(pid, &status, 0) != pid || status)
+		l->r->wrong++;
+	w.forking = false;
+	l->r->forks++;
+}
+
+static void *first(void *arg)
+{
+	struct life *l = &w.l[0];
+	const enum program *which = arg;
+
+	pin(SCHED_OTHER);
+	while (!l->r->stop) {
+		look_around(l);
+		if (*which == PASSING) {
+			uint8_t *to = room(l);
+
+			w.left = l->mem;
+			move_to(l, to);
+			while (w.left && !l->r->stop)
+				usleep(200);
+		} else {
+			fork_now(l);
+		}
+		l->r->rounds++;
+	}
+	check_all(l);
+	l->r->done++;
+	return NULL;
+}
+
+static void *second(void *arg)
+{
+	struct life *l = &w.l[1];
+	const enum program *which = arg;
+
+	pin(SCHED_FIFO);
+	while (!l->r->stop) {
+		uint8_t *at = w.left;
+
+		usleep(10);
+		if (*which == FORKING && w.forking) {
+			w.next = room(l);
+			move_to(l, w.next);
+			usleep(2000);
+		} else if (*which == PASSING && at && at == w.left && !is_mapped(at)) {
+			move_to(l, at);
+			w.left = NULL;
+			look_around(l);
+		} else if (*which == FORKING) {
+			check(l, roll(&l->seed) % PAGES);
+		}
+	}
+	check_all(l);
+	l->r->done++;
+	return NULL;
+}
+
+static void program(struct report *r, enum program which)
+{
+	pthread_t t[2];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (unsigned int i = 0; i < 2; i++) {
+		w.l[i] = (struct life){ .r = r, .self = i, .seed = 77 + i };
+		begin_life(&w.l[i]);
+	}
+	r->ready = 1;
+	pthread_create(&t[0], NULL, first, &which);
+	pthread_create(&t[1], NULL, second, &which);
+	for (unsigned int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	while (r->stop < 2)
+		usleep(1000);
+	for (unsigned int i = 0; i < 2; i++)
+		check_all(&w.l[i]);
+	_exit(0);
+}
+
+/* Until so many rounds were made, or something is wrong. */
+static void begin(struct scene *s, enum program which, bool late, const char *without,
+		  uint64_t rounds)
+{
+	*s = (struct scene){ .r = common(sizeof(struct report)) };
+	setenv("ZNS_MEM_WITHOUT", without, 1);
+	setenv("ZNS_MEM_RING", "0", 1);
+	setenv("ZNS_MEM_REFUSED", late ? "5" : "0", 1);
+	shelf_open(&s->shelves, &s->store);
+	s->pid = fork();
+	if (!s->pid)
+		program(s->r, which);
+	while (!s->r->ready)
+		usleep(1000);
+	assert_int_equal(zns_mem_new("test", MIB(2), &s->store, &s->m, &s->err), 0);
+	if (zns_mem_attach(s->m, s->pid, &s->err))
+		fail_msg("%s", s->err.msg);
+	assert_int_equal(zns_mem_start(s->m, &s->err), 0);
+	for (int i = 0; i < WAIT_S * 100 && s->r->rounds < rounds && !s->r->wrong; i++)
+		usleep(10000);
+	unsetenv("ZNS_MEM_WITHOUT");
+}
+
+static void must_show(enum program which, const char *rule)
+{
+	for (int i = 0; i < 20; i++) {
+		struct scene s;
+		uint64_t wrong, rounds;
+
+		begin(&s, which, true, rule, 1000);
+		wrong = s.r->wrong;
+		rounds = s.r->rounds;
+		kill(s.pid, SIGKILL);
+		waitpid(s.pid, NULL, 0);
+		zns_mem_leave(s.m);
+		munmap(s.r, sizeof(*s.r));
+		shelf_close(&s.shelves);
+		print_message("without rule %s: %lu wrong after %lu rounds\n", rule,
+			      (unsigned long)wrong, (unsigned long)rounds);
+		if (wrong)
+			return;
+	}
+	fail_msg("nothing is wrong without rule %s", rule);
+}
+
+static void holds(enum program which, uint64_t rounds)
+{
+	for (int late = 0; late < 2; late++) {
+		struct scene s;
+
+		begin(&s, which, late, "99", rounds);
+		finish(&s, 2, false);
+	}
+}
+
+/* One moves to where the other one was. */
+static void passing(void **state)
+{
+	holds(PASSING, 300);
+	must_show(PASSING, "29");
+	must_show(PASSING, "30");
+}
+
+/* One moves while the other one forks. */
+static void moving_in_a_fork(void **state)
+{
+	holds(FORKING, 60);
+	must_show(FORKING, "31");
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(passing),
+					    cmocka_unit_test(moving_in_a_fork) };
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
