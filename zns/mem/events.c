@@ -13,6 +13,7 @@
 #include "hiber.h"
 
 #define CROWD_US 500
+#define MISSING 4U /* room for messages that are waited for */
 
 static void drop_place(struct proc *p, uint64_t word)
 {
@@ -437,16 +438,12 @@ static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *f
 	uint64_t since_ns = 0;
 
 	while (nr < MESSAGES && order_is_missing(p, msg, nr)) {
-		unsigned int now;
-
 		since_ns = since_ns ? since_ns : zns_mono_ns();
 		if (!order_wait(p, since_ns))
 			break;
-		now = receive(p, nr, 1, fork);
-		if (now > nr && msg[nr].event == UFFD_EVENT_PAGEFAULT)
-			on_fault(p, &msg[nr]); /* its unit is looked for after this */
-		else
-			nr = now;
+		nr = receive(p, nr, 1, fork);
+		while (nr && msg[nr - 1].event == UFFD_EVENT_PAGEFAULT)
+			on_fault(p, &msg[--nr]); /* its unit is looked for after this */
 	}
 	return nr;
 }
@@ -468,7 +465,7 @@ static bool serve(struct proc *p, struct fault *own)
 	in->forks = p->m->sh->forks;
 	dropping_look(p);
 	order_look(p);
-	nr = p->gone ? 0 : receive(p, 0, MESSAGES, fork);
+	nr = p->gone ? 0 : receive(p, 0, MESSAGES - MISSING, fork);
 	if (nr)
 		p->m->messages = true;
 	alone = own && nr == 1 && msg->event == UFFD_EVENT_PAGEFAULT;
