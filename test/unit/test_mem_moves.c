@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Two threads on one processor, of which one preempts the other when that lets go of the memory's
- * lock: so what it does next to the memory may be told of first. And with a pager that is told so
- * whenever it can have happened; there, each case without the rule that it is about must show wrong
- * pages.
+ * lock: so what it does next to the memory may be told of first. And with a pager in which
+ * somebody is late; there, each case without the rule that it is about must show wrong pages.
  */
 #include "mem_life.h"
 
@@ -17,6 +16,7 @@ struct two {
 	_Atomic(uint8_t *) left; /* the place that the first one leaves */
 	_Atomic(uint8_t *) next; /* where the second one's memory is going to be */
 	_Atomic bool forking;
+	useconds_t wait_us; /* of the second one, before it goes there */
 };
 static struct two w;
 
@@ -141,6 +141,8 @@ static void *second(void *arg)
 			move_to(l, w.next);
 			usleep(2000);
 		} else if (*which == PASSING && at && at == w.left && !is_mapped(at)) {
+			if (w.wait_us)
+				usleep(w.wait_us);
 			move_to(l, at);
 			w.left = NULL;
 			look_around(l);
@@ -174,15 +176,26 @@ static void program(struct report *r, enum program which)
 	_exit(0);
 }
 
+/* Who is late. */
+enum late {
+	NOBODY,
+	EVENTS, /* they are told in the wrong order whenever that can be */
+	EVICTOR /* it and the store take their time, so others move meanwhile */
+};
+
 /* Until so many rounds were made, or something is wrong. */
-static void begin(struct scene *s, enum program which, bool late, const char *without,
+static void begin(struct scene *s, enum program which, enum late late, const char *without,
 		  uint64_t rounds)
 {
 	*s = (struct scene){ .r = common(sizeof(struct report)) };
 	setenv("ZNS_MEM_WITHOUT", without, 1);
 	setenv("ZNS_MEM_RING", "0", 1);
-	setenv("ZNS_MEM_REFUSED", late ? "5" : "0", 1);
+	setenv("ZNS_MEM_REFUSED", late == EVENTS ? "5" : "0", 1);
+	setenv("ZNS_MEM_LATE", late == EVICTOR ? "2@100" : "0", 1);
+	w.wait_us = late == EVICTOR ? 300 : 0;
 	shelf_open(&s->shelves, &s->store);
+	s->shelves.s->get_us = late == EVICTOR ? 2000 : 0;
+	s->shelves.s->put_us = late == EVICTOR ? 3000 : 0;
 	s->pid = fork();
 	if (!s->pid)
 		program(s->r, which);
@@ -197,13 +210,13 @@ static void begin(struct scene *s, enum program which, bool late, const char *wi
 	unsetenv("ZNS_MEM_WITHOUT");
 }
 
-static void must_show(enum program which, const char *rule)
+static void must_show(enum program which, enum late late, const char *rule)
 {
 	for (int i = 0; i < 20; i++) {
 		struct scene s;
 		uint64_t wrong, rounds;
 
-		begin(&s, which, true, rule, 1000);
+		begin(&s, which, late, rule, 1000);
 		wrong = s.r->wrong;
 		rounds = s.r->rounds;
 		kill(s.pid, SIGKILL);
@@ -219,36 +232,46 @@ static void must_show(enum program which, const char *rule)
 	fail_msg("nothing is wrong without rule %s", rule);
 }
 
-static void holds(enum program which, uint64_t rounds)
+static void holds(enum program which, enum late late, uint64_t rounds)
 {
-	for (int late = 0; late < 2; late++) {
-		struct scene s;
+	struct scene s;
 
-		begin(&s, which, late, "99", rounds);
-		finish(&s, 2, false);
-	}
+	begin(&s, which, late, "99", rounds);
+	finish(&s, 2, false);
 }
 
 /* One moves to where the other one was. */
 static void passing(void **state)
 {
-	holds(PASSING, 300);
-	must_show(PASSING, "29");
-	must_show(PASSING, "30");
+	holds(PASSING, NOBODY, 300);
+	holds(PASSING, EVENTS, 300);
+	must_show(PASSING, EVENTS, "29");
+	must_show(PASSING, EVENTS, "30");
+}
+
+/* One arrives where units of the other one were being evicted. It takes a minute or two. */
+static void meeting(void **state)
+{
+	holds(PASSING, EVICTOR, 150);
+	must_show(PASSING, EVICTOR, "32");
 }
 
 /* One moves while the other one forks. */
 static void moving_in_a_fork(void **state)
 {
-	holds(FORKING, 60);
-	must_show(FORKING, "31");
+	holds(FORKING, NOBODY, 60);
+	holds(FORKING, EVENTS, 60);
+	must_show(FORKING, EVENTS, "31");
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(passing),
 					    cmocka_unit_test(moving_in_a_fork) };
+	const struct CMUnitTest slow[] = { cmocka_unit_test(meeting) };
 
+	if (argc > 1 && !strcmp(argv[1], "meeting")) /* make unit-refused */
+		return cmocka_run_group_tests(slow, NULL, NULL);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,16 +8,26 @@
  * that is new to us, or smaller than it was, may have been here and gone many times.
  */
 
+#include <errno.h>
+
 #include "mem.h"
 
 #define WARY_NS 60000000000ULL
 
-void dropping_from(struct proc *p, struct place area)
+/*
+ * No event is read between the registration and its note: who moves away right behind it may be
+ * heard of after whoever comes to that place.
+ */
+int dropping_from(struct proc *p, struct place area)
 {
+	int ret;
+
 	pthread_rwlock_wrlock(&p->ev);
-	if (!known_add(p, area))
+	ret = known_is_vague(p, area) ? -EAGAIN : mem_uffd_register(p->uffd, area.start, area.end);
+	if (!ret && !known_add(p, area))
 		p->changed_ns = zns_mono_ns();
 	pthread_rwlock_unlock(&p->ev);
+	return ret;
 }
 
 bool dropping_warily(const struct proc *p)

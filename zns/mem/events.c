@@ -142,6 +142,16 @@ static void unmapped(struct proc *p, uint64_t start, uint64_t end, void *arg)
 	known_gone(p, start, end);
 }
 
+/*
+ * An eviction that began where nothing was: pages that are to come there are no holes, and must not
+ * be dropped with what is there.
+ */
+static void end_eviction(struct unit *u)
+{
+	if (STATE(u->word) >= U_WPING && STATE(u->word) <= U_WRITE && !mem_without(RULE_ARRIVED))
+		u->word = WORD(U_RES, 0);
+}
+
 /* The pages @mask of a unit at @base are at base + delta now. They belong to both for a moment. */
 static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t mask, uint64_t delta,
 		       bool served)
@@ -153,7 +163,9 @@ static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t m
 	mask &= u->pages & 0xffff;
 	if (!mask)
 		return;
-	if ((base + delta) % UNIT || STATE(to->word) > U_BUSY || to->word) {
+	if ((base + delta) % UNIT || to->word) {
+		end_eviction(to);
+		end_eviction(unit_at(p, base + delta + UNIT - 1));
 		to = stray_new(p, base + delta);
 		if (!to) {
 			mem_warn(p->m, "process %d: more than %u units were moved at once", p->pid,

@@ -52,11 +52,7 @@ static int enlist(struct proc *p, const struct victim *v, unsigned int nr, struc
 		if (v[i].start < area.start || v[i].end > area.end)
 			ret = -ESTALE; /* the next turn finds it where it is */
 	mem_reached(REACHED_AREA);
-	if (!ret)
-		ret = mem_uffd_register(p->uffd, area.start, area.end);
-	if (!ret)
-		dropping_from(p, area);
-	return ret;
+	return ret ? ret : dropping_from(p, area);
 }
 
 static int protect(struct proc *p, const struct victim *v)

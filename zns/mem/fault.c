@@ -322,6 +322,11 @@ int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool 
 		if (STATE(word) != U_ZONE)
 			return 0;
 	} while (!atomic_compare_exchange_strong(&u->word, &word, WORD(U_LOADING, PLACE(word))));
+	/* a stray's slot may have got another one since the caller looked */
+	if (u->addr && u->addr != base) {
+		base = u->addr;
+		f = NULL;
+	}
 	mem_reached(U_LOADING);
 	ret = load(p, u, base, buf, keep && !p->m->keep_unreadable && !mem_without(RULE_KEEP), f);
 	unit_stamp(u);

@@ -43,6 +43,12 @@ bool known_within(const struct proc *p, uint64_t start, uint64_t end)
 	return false;
 }
 
+/* Its event would take what is noted now for what left, and forget it. */
+bool known_is_vague(const struct proc *p, struct place area)
+{
+	return known_within(p, area.start, area.end) && mem_uffd_changes(p->uffd);
+}
+
 void known_gone(struct proc *p, uint64_t start, uint64_t end)
 {
 	struct places *l = &p->known;

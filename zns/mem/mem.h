@@ -569,7 +569,8 @@ void dropping_note(struct proc *p, uint64_t start, uint64_t end); /* it was told
 /* The pages of the unit at @base that may come from its place: not those that the program removed
  * while they were to be dropped. */
 uint32_t dropping_left(const struct proc *p, const struct unit *u, uint64_t base);
-void dropping_from(struct proc *p, struct place area); /* before units of it go */
+/* The area is registered, before units of it go. -EAGAIN: not now; else as mem_uffd_register(). */
+int dropping_from(struct proc *p, struct place area);
 bool dropping_warily(const struct proc *p); /* areas of it came or went lately */
 bool dropping_in_stops(const struct proc *p); /* not by its ring */
 /* The unit at @base stays: who stops for a drop would need it. */
@@ -579,6 +580,8 @@ bool dropping_never(const struct proc *p, uint64_t base);
 /* True: all of what was known there is in it, and something was. */
 bool known_add(struct proc *p, struct place area);
 bool known_within(const struct proc *p, uint64_t start, uint64_t end); /* any of it? */
+/* What was known there may be elsewhere by now, and other memory there. */
+bool known_is_vague(const struct proc *p, struct place area);
 void known_gone(struct proc *p, uint64_t start, uint64_t end);
 void known_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len);
 void known_inherit(struct proc *child, const struct proc *p); /* the child is new */

@@ -38,6 +38,7 @@ enum mem_rule {
 	RULE_ORDER = 29, /* memory that arrives does not leave with what was there */
 	RULE_OWED = 30, /* nor does it go when the place of what was there is said to be unmapped */
 	RULE_FORK = 31, /* what moved after a fork is at its old place in the child */
+	RULE_ARRIVED = 32, /* what arrives ends the eviction of what it meets */
 	RULE_WHOLE = 26, /* what was unmapped before it was registered is not evicted */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
