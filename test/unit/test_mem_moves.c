@@ -8,6 +8,7 @@
 
 #define LEN (PAGES * PAGE)
 #define SHIFT_MAX 40U /* pages */
+#define STILL_S 10
 
 enum program { PASSING, FORKING };
 
@@ -183,7 +184,19 @@ enum late {
 	EVICTOR /* it and the store take their time, so others move meanwhile */
 };
 
-/* Until so many rounds were made, or something is wrong. */
+/* Until so many rounds were made, or something is wrong. Without a rule it may stand still, too. */
+static void await_rounds(struct report *r, uint64_t rounds)
+{
+	uint64_t last = 0;
+
+	for (int still = 0; still < STILL_S * 100 && r->rounds < rounds && !r->wrong; still++) {
+		usleep(10000);
+		if (r->rounds != last)
+			still = 0;
+		last = r->rounds;
+	}
+}
+
 static void begin(struct scene *s, enum program which, enum late late, const char *without,
 		  uint64_t rounds)
 {
@@ -205,8 +218,7 @@ static void begin(struct scene *s, enum program which, enum late late, const cha
 	if (zns_mem_attach(s->m, s->pid, &s->err))
 		fail_msg("%s", s->err.msg);
 	assert_int_equal(zns_mem_start(s->m, &s->err), 0);
-	for (int i = 0; i < WAIT_S * 100 && s->r->rounds < rounds && !s->r->wrong; i++)
-		usleep(10000);
+	await_rounds(s->r, rounds);
 	unsetenv("ZNS_MEM_WITHOUT");
 }
 
