@@ -178,8 +178,9 @@ struct going {
 	struct stop *stop; /* while a thread stands still for it */
 	bool stopped;
 	bool alone; /* and no other thread of it runs */
+	bool direct; /* the same, and what is there is compared with what was copied */
 	uint32_t lost; /* bits: taken away in the last moment */
-	uint32_t own; /* bits: of these, what the thread needs that stands still */
+	uint32_t own; /* bits: of these, what stays because we say so */
 };
 
 /* What is to be dropped. May be called in a child that shares our memory: it frees nothing. */
@@ -196,7 +197,10 @@ static unsigned int commit_all(void *arg, const struct range *own, struct range 
 	for (unsigned int i = 0; i < g->b.nr; i++) {
 		if (v[i].out)
 			continue;
-		if (own && own->start < v[i].end && own->end > v[i].start) {
+		if (g->direct && !v[i].kept && !direct_is_same(g->p, &v[i])) {
+			v[i].out = true;
+			g->own |= 1U << i;
+		} else if (own && own->start < v[i].end && own->end > v[i].start) {
 			v[i].out = true;
 			g->own |= 1U << i;
 			g->p->own = *own; /* else it would be copied again each turn */
@@ -252,8 +256,8 @@ static int drop(struct going *g, bool *begun, struct zns_err *err)
 	unsigned int n;
 
 	*begun = false;
-	g->stopped = dropping_in_stops(g->p);
-	g->alone = g->stopped && dropping_alone(g->p);
+	g->stopped = g->direct || dropping_in_stops(g->p);
+	g->alone = g->direct || (g->stopped && dropping_alone(g->p));
 	if (g->stopped) {
 		g->stop = stop_begin(g->p, g->alone, commit_all, end_of_stop, g);
 		return g->stop ? stop_end(g->stop, STOP_MS, begun, err) :
@@ -321,7 +325,7 @@ static void withdraw_torn(struct proc *p, struct victim *v, unsigned int nr)
 }
 
 /* Protect, look, copy: those that are whole stay, and those that kept their place. */
-static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
+static unsigned int gather(struct going *g, struct proc *p, struct victim *v, unsigned int nr)
 {
 	unsigned int ok = 0;
 	bool protected;
@@ -341,6 +345,7 @@ static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 			withdraw(p, &v[i], U_WPING);
 	}
 	withdraw_torn(p, v, nr);
+	g->direct = direct_may_read(p);
 	for (unsigned int i = 0; i < nr; i++) {
 		if (v[i].out || v[i].kept)
 			continue;
@@ -354,6 +359,8 @@ static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 			v[i].out = true;
 		else
 			ok++;
+		if (g->direct && !v[i].out)
+			direct_note(&v[i], p->m->bufs + i * UNIT);
 	}
 	return ok;
 }
@@ -491,7 +498,7 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 		return zns_fail(err, -ENOMEM, "no memory to evict");
 	g->p = p;
 	g->b.nr = nr;
-	if (!gather(p, v, nr)) {
+	if (!gather(g, p, v, nr)) {
 		free(g);
 		return 0;
 	}

@@ -210,6 +210,7 @@ struct victim {
 	uint32_t mask; /* pages in it that are present */
 	bool out; /* given up */
 	uint64_t kept; /* its word, if it is CLEAN: no write */
+	uint64_t page[UNIT_PAGES]; /* hashes of what was copied, where direct.c wants them */
 };
 
 /* Units that are on their places, and their pages being dropped. */
@@ -248,6 +249,7 @@ struct proc {
 	struct range own; /* what a stopped thread needed of its memory, the last time */
 	struct going *rest; /* an eviction that the process does not finish */
 	uint64_t again_ns; /* when a ring is tried for again */
+	uint64_t direct_ns; /* when direct.c saw a descriptor last; 0: it has none */
 	char why[160]; /* it does not */
 	uint64_t resident, evicted; /* bytes, as seen last */
 	uint64_t hand; /* address that eviction looks at next */
@@ -612,6 +614,13 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 #define REST_MS 2000 /* enough, if it goes on just now */
 int evict_rest(struct proc *p, unsigned int limit_ms);
 void evict_forget(struct proc *p); /* the same, when it has ended */
+
+/* --- direct.c: a device may be writing to its pages --- */
+/* Asked when units are protected: may a read have begun before? Then pages go in a stop of all
+ * threads, and in it those of @v are compared with @copy, of which direct_note() was told. */
+bool direct_may_read(struct proc *p);
+void direct_note(struct victim *v, const uint8_t *copy);
+bool direct_is_same(const struct proc *p, const struct victim *v);
 
 /* --- clean.c --- */
 bool clean_some(struct zns_mem *m);

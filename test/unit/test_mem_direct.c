@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A program whose memory a device writes to: it reads with O_DIRECT from a file system that takes
+ * its time, while its memory is being evicted. The kernel holds the pages meanwhile and writes to
+ * them past the page tables. Without the rule about it what was read is lost.
+ */
+#include <errno.h>
+#include <linux/fuse.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "mem_life.h"
+
+#define READ_US 3000
+#define CHUNK 16U /* pages that are read at once */
+#define FILE_SIZE (1ULL << 46)
+#define DIR_INODE 1U
+#define FILE_INODE 2U
+
+/* ---- a file system with one file, whose page says which one it is ---- */
+
+static char dir[] = "/tmp/zns-direct-XXXXXX";
+
+static void answer(int fd, uint64_t unique, const void *data, size_t len)
+{
+	uint8_t buf[sizeof(struct fuse_out_header) + CHUNK * PAGE];
+	struct fuse_out_header h = { .len = (uint32_t)(sizeof(h) + len), .unique = unique };
+
+	if (!data)
+		h.error = (int32_t)len;
+	if (!data)
+		h.len = sizeof(h);
+	memcpy(buf, &h, sizeof(h));
+	if (data)
+		memcpy(buf + sizeof(h), data, len);
+	if (write(fd, buf, h.len) < 0 && errno == ENODEV)
+		_exit(0);
+}
+
+static struct fuse_attr attr_of(uint64_t inode)
+{
+	return (struct fuse_attr){ .ino = inode,
+				   .size = inode == FILE_INODE ? FILE_SIZE : 0,
+				   .mode = inode == FILE_INODE ? S_IFREG | 0644 : S_IFDIR | 0755,
+				   .nlink = 1,
+				   .blksize = PAGE };
+}
+
+/* Page N of the file is what page N % PAGES of the program is after its write N / PAGES. */
+static void answer_read(int fd, uint64_t unique, const struct fuse_read_in *in)
+{
+	static uint8_t data[CHUNK * PAGE];
+	uint64_t first = in->offset / PAGE;
+	size_t len = zns_min((size_t)in->size, sizeof(data));
+
+	for (uint64_t i = 0; i < len / PAGE; i++)
+		page_write((uint64_t *)(data + i * PAGE), (uint32_t)((first + i) % PAGES),
+			   (uint32_t)((first + i) / PAGES));
+	usleep(READ_US);
+	answer(fd, unique, data, len);
+}
+
+static void file_system(int fd)
+{
+	static uint8_t buf[MIB(1)];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		const struct fuse_in_header *in = (void *)buf;
+		ssize_t n = read(fd, buf, sizeof(buf));
+		struct fuse_init_out init = { .major = FUSE_KERNEL_VERSION,
+					      .minor = FUSE_KERNEL_MINOR_VERSION,
+					      .max_write = MIB(1) / 8 };
+		struct fuse_entry_out entry = { .nodeid = FILE_INODE, .entry_valid = 3600 };
+		struct fuse_attr_out attr = { .attr_valid = 3600 };
+		struct fuse_open_out open = { 0 };
+
+		if (n < 0 && errno == ENODEV)
+			_exit(0);
+		if (n < (ssize_t)sizeof(*in))
+			continue;
+		entry.attr_valid = 3600;
+		entry.attr = attr_of(FILE_INODE);
+		attr.attr = attr_of(in->nodeid);
+		if (in->opcode == FUSE_INIT)
+			answer(fd, in->unique, &init, sizeof(init));
+		else if (in->opcode == FUSE_LOOKUP)
+			answer(fd, in->unique, &entry, sizeof(entry));
+		else if (in->opcode == FUSE_GETATTR)
+			answer(fd, in->unique, &attr, sizeof(attr));
+		else if (in->opcode == FUSE_OPEN)
+			answer(fd, in->unique, &open, sizeof(open));
+		else if (in->opcode == FUSE_READ)
+			answer_read(fd, in->unique, (const void *)(in + 1));
+		else if (in->opcode != FUSE_FORGET && in->opcode != FUSE_INTERRUPT &&
+			 in->opcode != FUSE_BATCH_FORGET)
+			answer(fd, in->unique, NULL, (size_t)-ENOSYS);
+	}
+}
+
+/* In a mount namespace of our own, which ends with us. */
+static int mount_it(void **state)
+{
+	char options[80];
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	pid_t pid;
+
+	if (fd < 0 || unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    !mkdtemp(dir))
+		return -1;
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
+	if (mount("slow", dir, "fuse", 0, options))
+		return -1;
+	pid = fork();
+	if (!pid)
+		file_system(fd);
+	*state = (void *)(intptr_t)pid;
+	close(fd);
+	return pid < 0 ? -1 : 0;
+}
+
+static int unmount_it(void **state)
+{
+	kill((pid_t)(intptr_t)*state, SIGKILL);
+	waitpid((pid_t)(intptr_t)*state, NULL, 0);
+	umount2(dir, MNT_DETACH);
+	return rmdir(dir);
+}
+
+/* ---- a program ---- */
+
+static void read_some(struct life *l, int fd)
+{
+	uint32_t first = roll(&l->seed) % (PAGES / CHUNK) * CHUNK;
+	ssize_t n;
+
+	l->seq++;
+	n = pread(fd, page_of(l, first), CHUNK * PAGE,
+		  (off_t)(((uint64_t)l->seq * PAGES + first) * PAGE));
+	if (n != (ssize_t)(CHUNK * PAGE))
+		_exit(10);
+	for (uint32_t i = first; i < first + CHUNK; i++)
+		l->r->seq[0][i] = l->seq;
+	l->r->writes++;
+}
+
+static void program(struct report *r)
+{
+	struct life l = { .r = r, .seed = 7 };
+	char path[64];
+	int fd;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(path, sizeof(path), "%s/data", dir);
+	fd = open(path, O_RDONLY | O_DIRECT);
+	if (fd < 0)
+		_exit(9);
+	begin_life(&l);
+	r->ready = 1;
+	while (!r->stop) {
+		read_some(&l, fd);
+		for (int i = 0; i < 8; i++)
+			check(&l, roll(&l.seed) % PAGES);
+		r->rounds++;
+	}
+	check_all(&l);
+	r->done++;
+	while (r->stop < 2)
+		usleep(1000);
+	check_all(&l);
+	_exit(0);
+}
+
+/* Until so many units went out, or a page is wrong. */
+static void begin(struct scene *s, const char *without, uint64_t units)
+{
+	*s = (struct scene){ .r = common(sizeof(struct report)) };
+	setenv("ZNS_MEM_WITHOUT", without, 1);
+	shelf_open(&s->shelves, &s->store);
+	s->pid = fork();
+	if (!s->pid)
+		program(s->r);
+	while (!s->r->ready)
+		usleep(1000);
+	assert_int_equal(zns_mem_new("test", MIB(4), &s->store, &s->m, &s->err), 0);
+	if (zns_mem_attach(s->m, s->pid, &s->err))
+		fail_msg("%s", s->err.msg);
+	assert_int_equal(zns_mem_start(s->m, &s->err), 0);
+	for (int i = 0; i < WAIT_S * 100 && evicted_units(s->m) < units && !s->r->wrong; i++)
+		usleep(10000);
+	unsetenv("ZNS_MEM_WITHOUT");
+}
+
+static void reading(void **state)
+{
+	struct scene s;
+
+	begin(&s, "99", 3000);
+	assert_true(evicted_units(s.m) >= 3000);
+	finish(&s, 1, false);
+}
+
+static __attribute__((unused)) void without_direct(void **state)
+{
+	uint64_t wrong = 0;
+
+	for (int i = 0; i < 10 && !wrong; i++) {
+		struct scene s;
+
+		begin(&s, "33", 3000);
+		wrong = s.r->wrong;
+		print_message("%lu units out, %lu reads, %lu wrong\n",
+			      (unsigned long)s.shelves.s->put, (unsigned long)s.r->writes,
+			      (unsigned long)wrong);
+		kill(s.pid, SIGKILL);
+		waitpid(s.pid, NULL, 0);
+		zns_mem_leave(s.m);
+		munmap(s.r, sizeof(*s.r));
+		shelf_close(&s.shelves);
+	}
+	assert_true(wrong);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reading),
+#ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */
+		cmocka_unit_test(without_direct),
+#endif
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, mount_it, unmount_it);
+}
