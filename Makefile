@@ -409,7 +409,9 @@ memory-checkpoint: all test-bin
 memory-crypt: all test-bin $(B)/test/test_mem $(B)/test/test_mem_death
 	$(Q)for t in test_mem test_mem_death; do ZNS_TEST_MEM_ENCRYPT=1 timeout 900 $(B)/test/$$t || exit 1; done
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memcrypt.py run -a --build $(B)
-memory-soak: all test-bin
+memory-soak: all test-bin $(B)/test/test_mem $(B)/test/test_mem_late $(B)/test/test_mem_direct
+	$(Q)for t in test_mem "test_mem_late restarting" "test_mem_direct reading"; do \
+		ZNS_TEST_MEM_UNITS=$(MEMORY_ROUNDS) timeout 3600 $(B)/test/$$t || exit 1; done
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memory.py run soak deaths --rounds $(MEMORY_ROUNDS) --build $(B)
 
 .PHONY: guard

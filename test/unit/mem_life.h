@@ -68,11 +68,25 @@ struct scene {
 	struct zns_err err;
 };
 
+/* @units, or ZNS_TEST_MEM_UNITS if that is more (make memory-soak). */
+static inline uint64_t at_least(uint64_t units)
+{
+	const char *env = getenv("ZNS_TEST_MEM_UNITS");
+
+	return zns_max(units, env ? strtoull(env, NULL, 10) : 0);
+}
+
 /* Until so many units went out. */
 static inline void await_units(struct scene *s, uint64_t units)
 {
-	for (int i = 0; i < WAIT_S * 100 && evicted_units(s->m) < units; i++) {
+	uint64_t last = 0, now;
+
+	for (int i = 0; i < WAIT_S * 100 && (now = evicted_units(s->m)) < units; i++) {
 		siginfo_t info = { 0 };
+
+		if (now != last)
+			i = 0;
+		last = now;
 
 		waitid(P_PID, (id_t)s->pid, &info, WEXITED | WNOHANG | WNOWAIT);
 		if (info.si_pid)

@@ -168,7 +168,7 @@ static void run(unsigned int what, uint64_t units)
 
 	setenv("ZNS_MEM_RING", what & (MAPS | MOVES) ? "0" : "1", 1);
 	scene_begin(&s, what);
-	await_units(&s, units);
+	await_units(&s, at_least(units));
 	finish(&s, what & THREADS ? 4 : 1, what & BUSHY);
 }
 
