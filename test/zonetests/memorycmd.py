@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Cases of tools.py: `znsctl memory` on a real task, and what other commands say of a context."""
+import ctypes
 import json
 import os
 import signal
 import socketserver
+import struct
+import subprocess
 import threading
 import time
 
@@ -47,6 +50,68 @@ def daemon_that_knows(directory, containers):
     server = socketserver.ThreadingUnixStreamServer(str(path), Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return path
+
+
+USERFAULTFD, IO_URING_SETUP, PIDFD_GETFD, MEMFD_SECRET, IOCTL = 323, 425, 438, 447, 16      # x86-64
+PAGEMAP_SCAN = 3 << 30 | 96 << 16 | ord('f') << 8 | 16
+
+
+def without(calls, ioctls=()):
+    """For preexec_fn: these system calls and ioctls answer ENOSYS."""
+    def op(code, yes, no, k):
+        return struct.pack('HBBI', code, yes, no, k)
+    load, equal, ret = 0x20, 0x15, 0x06
+    refused, allowed = 0x50000 | 38, 0x7fff0000
+    filters = op(load, 0, 0, 0)
+    for n in calls:
+        filters += op(equal, 0, 1, n) + op(ret, 0, 0, refused)
+    for n in ioctls:    # 24: the low half of its second argument
+        filters += op(equal, 0, 3, IOCTL) + op(load, 0, 0, 24) + op(equal, 0, 1, n) + op(ret, 0, 0, refused) + op(load, 0, 0, 0)
+    filters += op(ret, 0, 0, allowed)
+    text = ctypes.create_string_buffer(filters, len(filters))
+    prog = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', len(filters) // 8, ctypes.addressof(text)))
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def install():
+        text            # stays as long as this does
+        if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, prog, 0, 0):
+            raise OSError(ctypes.get_errno(), 'no filter of system calls')
+    return install
+
+
+def told_without(scene, calls, ioctls=()):
+    """`znsctl memory status` there, as JSON and as text."""
+    def run(*more):
+        return subprocess.run([scene.device.cfg.znsctl, 'memory', 'status', *more], env=scene.device.env, stdin=subprocess.DEVNULL,
+                              preexec_fn=without(calls, ioctls), check=True, capture_output=True, text=True).stdout
+    return json.loads(run('--json'))['kernel'], run()
+
+
+@case
+def memory_of_kernels(scene):
+    """All that a kernel lacks is told, not only the first, each with what is used instead."""
+    scene = scene(FAST, size=1)
+    here = context(scene)['kernel']
+
+    def look(calls, ioctls, wanted):
+        kernel, text = told_without(scene, calls, ioctls)
+        lacks = {one['what']: one for one in kernel['lacks']}
+        if len(lacks) != len(kernel['lacks']) or not wanted <= set(lacks):
+            raise Failed(f'{sorted(wanted)} are missing, and it tells of {sorted(lacks)}')
+        for one in lacks.values():
+            if f'{one["why"]}; instead: {one["instead"] or "nothing"}\n' not in text:
+                raise Failed(f'no line for {one} in: {text}')
+        return kernel, lacks, text
+
+    kernel, lacks, _ = look([IO_URING_SETUP, MEMFD_SECRET], [PAGEMAP_SCAN], {'io_uring with a kernel thread (SQPOLL)', 'PAGEMAP_SCAN', 'memfd_secret'})
+    expect('what nothing goes without', kernel['missing'], here['missing'])
+    expect('what drops pages', kernel['mechanism'], 'none' if here['missing'] else 'ptrace')
+    expect('instead', [what for what, one in lacks.items() if not one['instead'] and not here['missing']], [])
+    kernel, lacks, text = look([IO_URING_SETUP, MEMFD_SECRET, USERFAULTFD, PIDFD_GETFD], [PAGEMAP_SCAN],
+                               {'userfaultfd', 'pidfd_getfd', 'io_uring with a kernel thread (SQPOLL)', 'PAGEMAP_SCAN', 'memfd_secret'})
+    expect('the first without which nothing goes', kernel['missing'], lacks['userfaultfd']['why'])
+    expect('what drops pages', (kernel['mechanism'], text.splitlines()[0]), ('none', 'this kernel: nothing can be extended'))
+    expect('instead of both', (lacks['userfaultfd']['instead'], lacks['pidfd_getfd']['instead']), (None, None))
 
 
 @case

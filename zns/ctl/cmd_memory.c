@@ -59,21 +59,28 @@ static int limit(const struct ctl_cmd *cmd, int argc, char **argv)
 
 static struct json_object *kernel_json(const struct memory_kernel *k)
 {
+	struct json_object *lacks = json_object_new_array();
+
+	for (unsigned i = 0; i < k->nr_lacks; i++)
+		json_object_array_add(lacks, ctl_obj(J("what", k->lacks[i].what),
+						     J("why", k->lacks[i].why),
+						     J("instead", k->lacks[i].instead)));
 	return ctl_obj(J("mechanism", k->mechanism), J("lost_units", k->lost),
 		       J("missing", *k->missing ? k->missing : (const char *)NULL),
-		       J("note", *k->note ? k->note : (const char *)NULL));
+		       J("note", *k->note ? k->note : (const char *)NULL), J("lacks", lacks));
 }
 
 static void kernel_print(const struct memory_kernel *k)
 {
 	if (*k->missing)
-		printf("this kernel: nothing can be extended: %s\n", k->missing);
+		printf("this kernel: nothing can be extended\n");
 	else
 		printf("this kernel: pages are dropped by %s; a unit that cannot be read %s\n",
 		       !strcmp(k->mechanism, "ring") ? "a ring" : "a thread that is stopped for it",
 		       !strcmp(k->lost, "poison") ? "is poisoned (SIGBUS)" : "ends its processes");
-	if (*k->note)
-		printf("             %s\n", k->note);
+	for (unsigned i = 0; i < k->nr_lacks; i++)
+		printf("  missing: %s; instead: %s\n", k->lacks[i].why,
+		       k->lacks[i].instead ? k->lacks[i].instead : "nothing");
 }
 
 static int status_all(const struct ctl_cmd *cmd, bool json)

@@ -43,11 +43,16 @@ int memory_cmd_hibernate(const struct ctl_cmd *cmd, int argc, char **argv);
 int memory_cmd_wake(const struct ctl_cmd *cmd, int argc, char **argv);
 
 /* memory_kernel.c: what this kernel and its settings allow, tried and not read from a version. */
+struct memory_lack {
+	const char *what, *why, *instead; /* instead NULL: nothing can be extended */
+};
 struct memory_kernel {
-	const char *mechanism; /* what drops pages: "ring", or "none" */
+	const char *mechanism; /* what drops pages: "ring", "ptrace" or "none" */
 	const char *lost; /* a unit that cannot be read: "poison" or "kill" */
-	char missing[256]; /* what is forbidden, and by what; "": nothing */
-	char note[256]; /* what works less well; "": nothing */
+	char missing[256]; /* the first one without which nothing goes; "": nothing */
+	char note[256]; /* the first one that has a substitute, and that; "": nothing */
+	struct memory_lack lacks[8]; /* all of them; memory_kernel() tries as many at most */
+	unsigned nr_lacks;
 };
 void memory_kernel(struct memory_kernel *k);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What this kernel lets a pager do. Everything is tried on this process, since distributions move
- * things between versions; only what a setting forbids is read, to name the setting.
+ * things between versions; only what a setting forbids is read, to name the setting. Each one that
+ * is missing is told, since who mends the first would only learn of the next.
  */
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -13,6 +14,11 @@
 #include "memory.h"
 
 #define POISON (1ull << 14) /* UFFD_FEATURE_POISON, Linux 6.6 */
+#define STOPS "a thread is stopped for a moment whenever pages are dropped"
+
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447
+#endif
 
 static int setting(const char *path, int otherwise)
 {
@@ -59,66 +65,107 @@ static bool scans(void)
 	return fd >= 0 && ioctl(fd, SCAN_IOCTL, &a) >= 0;
 }
 
-static void none(struct memory_kernel *k, const char *why)
+static bool has_secrets(void)
 {
-	if (*k->missing)
-		return;
-	k->mechanism = "none";
-	snprintf(k->missing, sizeof(k->missing), "%s", why);
+	cleanup_close int fd = (int)syscall(SYS_memfd_secret, O_CLOEXEC);
+
+	return fd >= 0;
 }
 
-/* Without a ring. */
-static void stops(struct memory_kernel *k, const char *why)
+/* How a process gets a userfaultfd that may not call for one; -errno: not at all. */
+static int device(void)
 {
+	cleanup_close int fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+
+	return fd < 0 ? -errno : 0;
+}
+
+/* @instead NULL: there is nothing, and nothing can be extended. */
+static void lack(struct memory_kernel *k, const char *what, const char *why, const char *instead)
+{
+	k->lacks[k->nr_lacks++] = (struct memory_lack){ what, why, instead };
+	if (!instead) {
+		k->mechanism = "none";
+		if (!*k->missing)
+			snprintf(k->missing, sizeof(k->missing), "%s", why);
+	} else if (!*k->note) {
+		snprintf(k->note, sizeof(k->note), "%s: %s", why, instead);
+	}
+}
+
+static void ring(struct memory_kernel *k)
+{
+	int ret = rings(), disabled = setting("/proc/sys/kernel/io_uring_disabled", 0);
+	const char *what = "io_uring with a kernel thread (SQPOLL)", *why = NULL, *instead = NULL;
+
+	if (disabled == 2)
+		why = "sysctl kernel.io_uring_disabled is 2";
+	else if (ret == -ENOSYS)
+		why = "this kernel has no io_uring (CONFIG_IO_URING)";
+	else if (ret)
+		why = "io_uring with a kernel thread (SQPOLL) is refused here";
+	else if (disabled == 1)
+		lack(k, "io_uring of processes without CAP_SYS_ADMIN",
+		     "sysctl kernel.io_uring_disabled is 1", "in those " STOPS);
+	if (!why)
+		return;
 #ifdef __x86_64__
-	if (*k->missing)
-		return;
-	k->mechanism = "ptrace";
-	snprintf(k->note, sizeof(k->note),
-		 "%s: a thread is stopped for a moment whenever pages are dropped", why);
-#else
-	none(k, why);
+	instead = STOPS;
+	if (strcmp(k->mechanism, "none") != 0)
+		k->mechanism = "ptrace";
 #endif
+	lack(k, what, why, instead);
 }
 
-void memory_kernel(struct memory_kernel *k)
+static void userfaultfd(struct memory_kernel *k)
 {
 	const uint64_t needed = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_FORK |
 				UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE |
 				UFFD_FEATURE_EVENT_UNMAP;
 	uint64_t features = 0;
-	int ret = userfaults(&features), disabled;
+	int ret = userfaults(&features);
 
-	*k = (struct memory_kernel){ .mechanism = "ring", .lost = "kill" };
 	if (ret == -ENOSYS)
-		none(k, "this kernel has no userfaultfd (CONFIG_USERFAULTFD)");
+		lack(k, "userfaultfd", "this kernel has no userfaultfd (CONFIG_USERFAULTFD)", NULL);
 	else if (ret == -EPERM)
-		none(k, "userfaultfd is not allowed here: root and CAP_SYS_PTRACE are needed");
+		lack(k, "userfaultfd",
+		     "userfaultfd is not allowed here: root and CAP_SYS_PTRACE are needed", NULL);
 	else if (ret)
-		none(k, "userfaultfd does not work here");
+		lack(k, "userfaultfd", "userfaultfd does not work here", NULL);
 	else if ((features & needed) != needed)
-		none(k, "this kernel's userfaultfd cannot protect pages from writes, or does not "
-			"tell of forks and unmapped areas (Linux 5.7 has it, on x86-64 and arm64)");
-	ret = rings();
-	disabled = setting("/proc/sys/kernel/io_uring_disabled", 0);
-	if (disabled == 2)
-		stops(k, "sysctl kernel.io_uring_disabled is 2");
-	else if (ret == -ENOSYS)
-		stops(k, "this kernel has no io_uring (CONFIG_IO_URING)");
-	else if (ret)
-		stops(k, "io_uring with a kernel thread (SQPOLL) is refused here");
-	if (!takes_fds())
-		none(k, "pidfd_getfd is not allowed here (Linux 5.6 has it; CAP_SYS_PTRACE)");
-	if (setting("/proc/sys/kernel/yama/ptrace_scope", 0) == 3)
-		none(k, "sysctl kernel.yama.ptrace_scope is 3: no process can be attached to");
+		lack(k, "userfaultfd",
+		     "this kernel's userfaultfd cannot protect pages from writes, or does not "
+		     "tell of forks and unmapped areas (Linux 5.7 has it, on x86-64 and arm64)",
+		     NULL);
 	if (features & POISON)
 		k->lost = "poison";
-	if (disabled == 1 && !*k->missing)
-		snprintf(k->note, sizeof(k->note),
-			 "sysctl kernel.io_uring_disabled is 1: processes without CAP_SYS_ADMIN "
-			 "are stopped for a moment whenever pages are dropped");
-	else if (!scans() && !*k->note)
-		snprintf(k->note, sizeof(k->note),
-			 "there is no PAGEMAP_SCAN (Linux 6.7 has it): pages are looked for in "
-			 "pagemap, which takes the pager more time");
+	else if (!ret)
+		lack(k, "UFFDIO_POISON", "userfaultfd cannot poison a page (Linux 6.6 has it)",
+		     "what cannot be read ends its processes");
+	ret = device();
+	if (ret)
+		lack(k, "/dev/userfaultfd",
+		     ret == -ENOENT ? "there is no /dev/userfaultfd (Linux 6.1 has it)" :
+				      "/dev/userfaultfd cannot be opened",
+		     "processes that may not call userfaultfd are refused");
+}
+
+void memory_kernel(struct memory_kernel *k)
+{
+	*k = (struct memory_kernel){ .mechanism = "ring", .lost = "kill" };
+	ring(k);
+	if (!scans())
+		lack(k, "PAGEMAP_SCAN", "there is no PAGEMAP_SCAN (Linux 6.7 has it)",
+		     "pages are looked for in pagemap, which takes the pager more time");
+	userfaultfd(k);
+	if (!takes_fds())
+		lack(k, "pidfd_getfd",
+		     "pidfd_getfd is not allowed here (Linux 5.6 has it; CAP_SYS_PTRACE)", NULL);
+	if (setting("/proc/sys/kernel/yama/ptrace_scope", 0) == 3)
+		lack(k, "ptrace",
+		     "sysctl kernel.yama.ptrace_scope is 3: no process can be attached to", NULL);
+	if (!has_secrets())
+		lack(k, "memfd_secret",
+		     "there is no memfd_secret (Linux 5.14; before 6.5 secretmem.enable=1)",
+		     "keys of encrypted contexts are in locked memory that root could read");
 }
