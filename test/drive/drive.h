@@ -55,6 +55,7 @@ struct drive {
 	const struct drive_ops *ops;
 	struct drive_params p;
 	uint64_t host_written, host_read; /* bytes; the plugin counts them */
+	uint64_t answer_ns; /* that all reads and writes took in the model; the same */
 };
 
 /* 0 or -errno. The drive is the caller's; ops->close() frees it. */

@@ -200,9 +200,11 @@ static void write_stats(void)
 	pthread_mutex_lock(&g.lock);
 	fprintf(f, "{");
 	g.drive->ops->stats(g.drive, f);
-	fprintf(f, "\"host_written\": %llu, \"host_read\": %llu, \"ns\": %llu}\n",
+	fprintf(f,
+		"\"host_written\": %llu, \"host_read\": %llu, \"answer_ns\": %llu, "
+		"\"ns\": %llu}\n",
 		(unsigned long long)g.drive->host_written, (unsigned long long)g.drive->host_read,
-		(unsigned long long)now_ns());
+		(unsigned long long)g.drive->answer_ns, (unsigned long long)now_ns());
 	pthread_mutex_unlock(&g.lock);
 	if (!fclose(f))
 		rename(path, g.p.stats);
@@ -290,6 +292,7 @@ static int drive_pread(void *handle, void *buf, uint32_t len, uint64_t off, uint
 	pthread_mutex_lock(&g.lock);
 	g.drive->host_read += len;
 	done = g.drive->ops->read(g.drive, off, len, came);
+	g.drive->answer_ns += done - came;
 	pthread_mutex_unlock(&g.lock);
 	if (zns_pread_all(g.fd, buf, len, (off_t)off)) {
 		nbdkit_set_error(EIO);
@@ -306,6 +309,7 @@ static int drive_pwrite(void *handle, const void *buf, uint32_t len, uint64_t of
 	pthread_mutex_lock(&g.lock);
 	g.drive->host_written += len;
 	done = g.drive->ops->write(g.drive, off, len, came);
+	g.drive->answer_ns += done - came;
 	pthread_mutex_unlock(&g.lock);
 	if (zns_pwrite_all(g.fd, buf, len, (off_t)off)) {
 		nbdkit_set_error(EIO);
