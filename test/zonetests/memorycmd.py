@@ -141,15 +141,19 @@ def top(scene, name):
         while not done.is_set():
             scene.task.verify(signal.SIGUSR1)
 
-    user = threading.Thread(target=use)
-    user.start()
-    try:
+    def busy():
+        nonlocal row
         row, = json.loads(run_ctl(scene, 0, 'memory', 'top', '--interval', '1', '--json'))['contexts']
+        return row['name'] == name and row['faults_per_s'] and row['read_bytes_per_s'] and row['state'] in ('active', 'going down')
+
+    row, user = None, threading.Thread(target=use)
+    user.start()
+    try:    # on a busy machine nothing may be evicted for some seconds, since a thread does not stop, and so nothing comes back
+        if not wait_until(busy, 60, 0.1):
+            raise Failed(f'top: {row}')
     finally:
         done.set()
         user.join()
-    if row['name'] != name or not row['faults_per_s'] or not row['read_bytes_per_s'] or row['state'] not in ('active', 'going down'):
-        raise Failed(f'top: {row}')
     told = run_ctl(scene, 0, 'memory', 'top', '--once', '--interval', '1').splitlines()
     expect('top', (told[0].split(';')[0], told[2].split()[0], [line.split()[0] for line in told[3:]]), ('1 memory context', 'CONTEXT', [name]))
 
