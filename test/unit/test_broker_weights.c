@@ -364,6 +364,79 @@ static void restores_are_told(void **state)
 	zns_broker_close(&c);
 }
 
+/* tenants.conf gives a weight to whoever says none: a dump by name or user, a restore whose record has
+ * none by name. */
+static void tenants_give_weights(void **state)
+{
+	struct zns_broker a = client(*state), b = client(*state);
+	struct grant web = store(*state, "web-1", 800), db = store(*state, "db", 800);
+	ZnsPb__DumpBegin d;
+	ZnsPb__Response *r;
+	REQ(q);
+
+	tenants(*state, "uid 7 weight=700\nname web-* weight=300 max-weight=400\n");
+	begin_weighed(&a, "web-1", 800, 0, "share");
+	begin_weighed(&b, "db", 800, 0, "share");
+	msleep(30);
+	in_range(progress(&a, 0, NULL), 600);
+	in_range(progress(&b, 0, NULL), 200);
+	abort_dump(&a);
+	abort_dump(&b);
+	/* what is said counts, and the ceiling bounds it */
+	begin_weighed(&a, "web-1", 800, 100, "share");
+	begin_weighed(&b, "db", 800, 300, "share");
+	msleep(30);
+	in_range(progress(&a, 0, NULL), 200);
+	abort_dump(&a);
+	begin_request(&q, &d, "web-1", 800, "share", NULL);
+	d.has_weight = 1;
+	d.weight = 401;
+	refused(&a, &q, -EDQUOT, "a weight of 401 exceeds the ceiling of 400");
+	begin_request(&q, &d, "other", 800, "share", NULL);
+	d.has_uid = 1;
+	d.uid = 7;
+	r = ask(&a, &q);
+	drop(r);
+	msleep(30);
+	in_range(progress(&a, 0, NULL), 560);
+	in_range(progress(&b, 0, NULL), 240);
+	abort_dump(&a);
+	abort_dump(&b);
+	/* restores */
+	restore_of(&a, &web, 0);
+	restore_of(&b, &db, 0);
+	msleep(30);
+	in_range(progress(&a, 0, NULL), 3200 * 0.75);
+	in_range(progress(&b, 0, NULL), 3200 * 0.25);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+	a = client(*state);
+	b = client(*state);
+	restore_of(&a, &web, 1000); /* gets the ceiling */
+	restore_of(&b, &db, 100);
+	msleep(30);
+	in_range(progress(&a, 0, NULL), 3200 * 0.8);
+	in_range(progress(&b, 0, NULL), 3200 * 0.2);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
+/* A ceiling is no weight: where nobody says one, nobody is held for its sake. */
+static void a_ceiling_says_nothing(void **state)
+{
+	struct zns_broker a = client(*state), b = client(*state);
+	struct grant web = store(*state, "web-1", 800), db = store(*state, "db", 800);
+
+	tenants(*state, "name web-* max-weight=400\n");
+	restore_of(&a, &web, 0);
+	restore_of(&b, &db, 0);
+	msleep(30);
+	assert_int_equal(progress(&a, 0, NULL), 0);
+	assert_int_equal(progress(&b, 0, NULL), 0);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -376,6 +449,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(idle_share_is_given_away, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(bad_weights, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(restores_are_told, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(tenants_give_weights, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(a_ceiling_says_nothing, fx_setup, fx_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -467,6 +467,13 @@ static void tenants(void **state)
 	assert_int_equal(t.total_memory, GIB(1024));
 	assert_int_equal(t.memory_mibps, 50);
 	assert_int_equal(t.max_memory_min, MIB(64));
+	PUT(at(conf, "tenants.conf"), "name w* weight=300 max-weight=300\nname * weight=100\n");
+	assert_int_equal(zns_tenant_find("web", -1, &t, &err), 0);
+	assert_int_equal(t.weight, 300);
+	assert_int_equal(t.max_weight, 300);
+	assert_int_equal(zns_tenant_find("db", -1, &t, &err), 0);
+	assert_int_equal(t.weight, 100);
+	assert_int_equal(t.max_weight, 0);
 	PUT(at(conf, "tenants.conf"), "uid 7 max-qos=5\n");
 	assert_int_equal(zns_tenant_find("other", 8, &t, &err), 0);
 	assert_string_equal(t.who, "");
@@ -494,6 +501,12 @@ static void tenants_wrong(void **state)
 		{ "name web max-weight=10001", "a weight is 100 to 10000" },
 		{ "name web max-weight=many", "a weight is 100 to 10000" },
 		{ "name web max-weight=200 max-weight=200", "given twice" },
+		{ "name web weight=99", "a weight is 100 to 10000" },
+		{ "name web weight=10001", "a weight is 100 to 10000" },
+		{ "name web weight=", "a weight is 100 to 10000" },
+		{ "name web weight=200 weight=200", "given twice" },
+		{ "name web weight=201 max-weight=200", "the rule's weight is above its max-weight" },
+		{ "name web max-weight=200 weight=201", "the rule's weight is above its max-weight" },
 		{ "name web max-memory=0", "1 or more" },
 		{ "name web max-memory=", "a size reads like" },
 		{ "name web max-memory=much", "a size reads like" },

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* tenants.conf: the limits of a tenant, whatever its containers ask for. */
+/* tenants.conf: the limits of a tenant, whatever its containers ask for, and the weight of those
+ * that ask for none. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -10,6 +11,9 @@
 
 #define TENANTS_MAX MIB(1)
 #define LIMIT_MAX 1000000000u
+#define LIMITS                                                                                   \
+	"max-qos=RATE, max-groups=N, max-weight=N, weight=N, total-qos=RATE, total-groups=N, "    \
+	"max-memory=SIZE, total-memory=SIZE, max-memory-min=SIZE or memory-rate=RATE"
 
 struct rule {
 	struct zns_tenant t;
@@ -74,6 +78,7 @@ static const char *parse_limit(char *word, struct rule *r)
 		{ "max-qos", offsetof(struct zns_tenant, max_qos_mibps), RATE },
 		{ "max-groups", offsetof(struct zns_tenant, max_groups), NUMBER },
 		{ "max-weight", offsetof(struct zns_tenant, max_weight), WEIGHT },
+		{ "weight", offsetof(struct zns_tenant, weight), WEIGHT },
 		{ "total-qos", offsetof(struct zns_tenant, total_qos_mibps), RATE },
 		{ "total-groups", offsetof(struct zns_tenant, total_groups), NUMBER },
 		{ "memory-rate", offsetof(struct zns_tenant, memory_mibps), RATE },
@@ -107,8 +112,7 @@ static const char *parse_limit(char *word, struct rule *r)
 		*to = v;
 		return NULL;
 	}
-	return "a limit is max-qos=RATE, max-groups=N, max-weight=N, total-qos=RATE, total-groups=N, "
-	       "max-memory=SIZE, total-memory=SIZE, max-memory-min=SIZE or memory-rate=RATE";
+	return "a limit is " LIMITS;
 }
 
 /* Returns NULL, or the fault of the line. */
@@ -131,10 +135,11 @@ static const char *parse_rule(char *line, struct rule *r)
 		bad = parse_limit(word, r);
 		any = true;
 	}
-	return bad || any ?
-		       bad :
-		       "the rule sets no limit: max-qos=RATE, max-groups=N, max-weight=N, total-qos=RATE, total-groups=N, "
-		       "max-memory=SIZE, total-memory=SIZE, max-memory-min=SIZE or memory-rate=RATE";
+	if (!bad && !any)
+		bad = "the rule sets no limit: " LIMITS;
+	if (!bad && r->t.max_weight && r->t.weight > r->t.max_weight)
+		bad = "the rule's weight is above its max-weight";
+	return bad;
 }
 
 static bool applies(const struct rule *r, const char *container, int64_t uid)

@@ -115,8 +115,7 @@ static int check_ceiling(struct znsd *d, struct dump_ask *a, struct zns_err *err
 			err, -EDQUOT,
 			"a weight of %u exceeds the ceiling of %u that `%.100s` has (%s/tenants.conf:%u)",
 			a->weight, t->max_weight, t->who, zns_config_dir(), t->line);
-	if (t->max_weight && !a->weight && t->max_weight < ZNS_WEIGHT_DEFAULT)
-		a->weight = t->max_weight;
+	a->weight = weight_under(t, a->weight);
 	if (groups && a->needed + (a->separate && a->mode != ADM_SHARE) > groups)
 		return zns_fail(
 			err, -EDQUOT,

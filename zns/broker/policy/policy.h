@@ -247,7 +247,10 @@ void weight_note(struct lease *l, uint64_t bytes); /* progress, as for rate_note
 void weight_reader(struct znsd *d, struct lease *l, const struct chain *chain);
 uint32_t weight_of_record(const ZnsPb__Checkpoint *k); /* 0: it has none */
 int weight_check(uint32_t weight, struct zns_err *err); /* -EINVAL; 0 is none, and good */
-uint32_t weight_of_restore(const char *container, uint32_t weight); /* below its ceiling */
+/* What tenants.conf makes of a weight (0: not said) for a dump whose rule is @t, and for what is not
+ * admitted: it gets the ceiling. */
+uint32_t weight_under(const struct zns_tenant *t, uint32_t weight);
+uint32_t weight_of_tenant(const char *container, uint32_t weight);
 
 /* growth.c: further groups for a running dump that shares */
 struct group_writers {

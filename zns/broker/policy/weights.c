@@ -347,13 +347,19 @@ int weight_check(uint32_t weight, struct zns_err *err)
 			ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX);
 }
 
-/* A restore is not refused for what it asked: it gets the ceiling. */
-uint32_t weight_of_restore(const char *container, uint32_t weight)
+uint32_t weight_under(const struct zns_tenant *t, uint32_t weight)
+{
+	if (!weight)
+		weight = t->weight;
+	return t->max_weight ? zns_min(weight, t->max_weight) : weight;
+}
+
+/* Whose task it was is not known any more: no uid rule applies. A file with a wrong line stops dumps,
+ * not restores. */
+uint32_t weight_of_tenant(const char *container, uint32_t weight)
 {
 	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_tenant t;
 
-	if (zns_tenant_find(container, -1, &t, &e) || !t.max_weight)
-		return weight;
-	return zns_min(weight ? weight : ZNS_WEIGHT_DEFAULT, t.max_weight);
+	return zns_tenant_find(container, -1, &t, &e) ? weight : weight_under(&t, weight);
 }

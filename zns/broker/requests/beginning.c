@@ -195,8 +195,8 @@ int serve_restore_begin(struct znsd *d, const struct call *x, struct reply *rep)
 		free(chain.v);
 		return ret;
 	}
-	l->weight = weight_of_restore(l->container,
-				      q->weight ? q->weight : weight_of_record(chain.v[0]));
+	l->weight = weight_of_tenant(l->container,
+				     q->weight ? q->weight : weight_of_record(chain.v[0]));
 	if (q->hot && conn_ours(x->conn) && hot_begin(d, l, chain.v[0]))
 		tell_hot(d, l, rep);
 	reply_chain(rep, &chain);

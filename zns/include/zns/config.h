@@ -89,7 +89,7 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err);
  *One rule a line: name PATTERN | uid N[-M]	max-qos=RATE max-groups=N total-qos=RATE
  *total-groups=N PATTERN is a shell pattern for the container's name; uid is the user of the dumped
  *task. The first rule that applies counts. max-… is for one dump, total-… for all running dumps
- *under the rule. 0: no limit.
+ *under the rule. 0: no limit. And weight=N: the part of who says none.
  */
 /* Parts beside others, as of cgroup v2. */
 #define ZNS_WEIGHT_MIN 100u
@@ -101,6 +101,7 @@ struct zns_tenant {
 	unsigned line; /* of the rule in tenants.conf */
 	uint32_t max_qos_mibps, max_groups;
 	uint32_t max_weight; /* of one dump or restore */
+	uint32_t weight; /* of whoever says none; never above max_weight */
 	uint32_t total_qos_mibps, total_groups;
 	/* of memory contexts: bytes on zones, of one and of all under the rule; MiB/s that one
 	 * writes */
