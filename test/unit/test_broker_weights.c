@@ -1,153 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Weights: what the rule gives (zns/alloc/weigh.c), and what znsd tells those at work. */
+/* Weights: what znsd tells those at work. The rule itself: test_weigh. */
 #include <math.h>
 #include "broker_fixture.h"
-#include "zns/alloc.h"
 #include "zns/config.h"
-
-#define GROUPS 8
-#define MOST 16
-
-/* Readers of 400 MiB/s a group: how much of each one's bytes lies in each group. */
-struct crowd {
-	uint32_t nr, res[GROUPS];
-	double cost[MOST][GROUPS];
-	struct zns_weighed v[MOST];
-};
-
-static void comes(struct crowd *c, double weight, double most, const double *part)
-{
-	struct zns_weighed *v = &c->v[c->nr];
-
-	for (uint32_t g = 0; g < GROUPS; g++) {
-		c->res[g] = g;
-		c->cost[c->nr][g] = part[g] / 400;
-	}
-	*v = (struct zns_weighed){
-		.res = c->res, .cost = c->cost[c->nr], .nr = GROUPS, .weight = weight, .most = most
-	};
-	c->nr++;
-}
-
-/* Time on group @g that the @i-th takes. */
-static double time_on(const struct crowd *c, uint32_t i, uint32_t g)
-{
-	return c->v[i].rate * c->cost[i][g];
-}
-
-static double load_of(const struct crowd *c, uint32_t g)
-{
-	double sum = 0;
-
-	for (uint32_t i = 0; i < c->nr; i++)
-		sum += time_on(c, i, g);
-	return sum;
-}
-
-static const double all[GROUPS] = { 1, 1, 1, 1, 1, 1, 1, 1 };
-static const double even[GROUPS] = { .125, .125, .125, .125, .125, .125, .125, .125 };
-static const double one_die[GROUPS] = { 1 };
-static const double uneven[GROUPS] = { .3, .1, .1, .1, .1, .1, .1, .1 };
-
-static void near_to(double got, double want)
-{
-	if (fabs(got - want) > 1e-6 * want)
-		fail_msg("%f is not %f", got, want);
-}
-
-/* Two to eight tenants, one of them scattered: time on the full group is as the weights say. */
-static void time_follows_weights(void **state)
-{
-	for (uint32_t nr = 2; nr <= 8; nr++)
-		for (uint32_t odd = 0; odd < 3; odd++) {
-			struct crowd c = { 0 };
-			double sum = 0;
-
-			for (uint32_t i = 0; i < nr; i++) {
-				comes(&c, i + 1, 0, i || !odd ? even : odd == 1 ? one_die : uneven);
-				sum += i + 1;
-			}
-			assert_int_equal(zns_alloc_weigh(c.v, nr, all, GROUPS), 0);
-			near_to(load_of(&c, 0), 1);
-			for (uint32_t i = 0; i < nr; i++)
-				near_to(time_on(&c, i, 0), (i + 1) / sum);
-		}
-}
-
-static void what_is_left_goes_on(void **state)
-{
-	struct crowd c = { 0 };
-	const double half[GROUPS] = { 0, 0, 0, 0, .25, .25, .25, .25 };
-	const double some[GROUPS] = { .5, 1, 1, 1, 1, 1, 1, 1 };
-
-	/* the second one needs little: the rest is the first one's, up to the whole device */
-	comes(&c, 1, 0, even);
-	comes(&c, 3, 80, even);
-	assert_int_equal(zns_alloc_weigh(c.v, c.nr, all, GROUPS), 0);
-	near_to(c.v[1].rate, 80);
-	near_to(c.v[0].rate, 3200 - 80);
-	/* who meets nobody has all of its groups */
-	c.nr = 0;
-	comes(&c, 100, 0, one_die);
-	comes(&c, 1, 0, half);
-	assert_int_equal(zns_alloc_weigh(c.v, c.nr, all, GROUPS), 0);
-	near_to(c.v[0].rate, 400);
-	near_to(c.v[1].rate, 1600);
-	/* what is promised is not there */
-	c.nr = 0;
-	comes(&c, 1, 0, one_die);
-	comes(&c, 1, 0, one_die);
-	assert_int_equal(zns_alloc_weigh(c.v, c.nr, some, GROUPS), 0);
-	near_to(c.v[0].rate, 100);
-	near_to(c.v[1].rate, 100);
-	assert_int_equal(zns_alloc_weigh(NULL, 0, all, GROUPS), 0);
-}
-
-/* Whatever they are: no group has more than all of its time, and nobody could have more without
- * taking it from somebody. */
-static void nothing_is_wasted(void **state)
-{
-	uint64_t x = 1;
-
-	for (int round = 0; round < 300; round++) {
-		struct crowd c = { 0 };
-
-		for (uint32_t i = 0; i < 1 + (uint32_t)round % MOST; i++) {
-			double part[GROUPS], sum = 0;
-
-			for (uint32_t g = 0; g < GROUPS; g++) {
-				x = x * 6364136223846793005u + 1442695040888963407u;
-				part[g] = (x >> 60) < 8 ? 0 : (double)(x >> 33 & 255);
-				sum += part[g];
-			}
-			for (uint32_t g = 0; g < GROUPS; g++)
-				part[g] = sum > 0 ? part[g] / sum : even[g];
-			comes(&c, 1 + (double)(x >> 40 & 63), (x >> 50 & 3) ? 0 : 25, part);
-		}
-		assert_int_equal(zns_alloc_weigh(c.v, c.nr, all, GROUPS), 0);
-		for (uint32_t g = 0; g < GROUPS; g++)
-			assert_true(load_of(&c, g) < 1 + 1e-6);
-		for (uint32_t i = 0; i < c.nr; i++) {
-			bool bound = c.v[i].most > 0 && c.v[i].rate > c.v[i].most * (1 - 1e-6);
-
-			for (uint32_t g = 0; g < GROUPS; g++)
-				bound |= c.cost[i][g] > 0 && load_of(&c, g) > 1 - 1e-6;
-			assert_true(bound);
-		}
-	}
-}
-
-/* Weights move the level of max-min shares, too. */
-static void fair_by_weight(void **state)
-{
-	const double wants[] = { 8, 8, 1 }, weights[] = { 3, 1, 1 };
-
-	near_to(zns_alloc_fair(wants, weights, 3, 9), 2);
-	near_to(zns_alloc_fair(wants, weights, 2, 8), 2);
-	assert_true(zns_alloc_fair(wants, weights, 3, 17) >= 8);
-}
-
-/* ---- znsd ---- */
 
 static uint32_t begin_weighed(struct zns_broker *b, const char *name, uint32_t qos, uint32_t weight,
 			      const char *mode)
@@ -183,6 +38,19 @@ static uint32_t progress(struct zns_broker *b, uint64_t bytes, uint32_t *again_m
 	return rate;
 }
 
+/* It uses all that it may, however long ago it was asked. */
+static uint64_t busy(void)
+{
+	static uint64_t bytes;
+
+	return bytes += GIB(1024);
+}
+
+static uint32_t works(struct zns_broker *b)
+{
+	return progress(b, busy(), NULL);
+}
+
 static void in_range(uint32_t got, double want)
 {
 	if (fabs(got - want) > 1 + want * 0.02)
@@ -203,22 +71,22 @@ static void dumps_are_told(void **state)
 	/* one that did: all who meet are held, and soon hear of changes */
 	begin_weighed(&b, "b", 800, 300, "share");
 	msleep(30);
-	in_range(progress(&b, 0, NULL), 800 * 0.75);
+	in_range(works(&b), 800 * 0.75);
 	in_range(progress(&a, 0, &again), 800 * 0.25);
 	assert_in_range(again, 1, 50);
 	/* alone again: all that there is */
 	abort_dump(&b);
 	msleep(30);
-	assert_int_equal(progress(&a, 0, NULL), 0);
+	assert_int_equal(works(&a), 0);
 	abort_dump(&a);
 	begin_weighed(&a, "a", 800, 100, "share");
 	begin_weighed(&b, "b", 800, 500, "share");
 	/* work of one container is one tenant: together it has that one's part */
 	begin_weighed(&c, "b", 800, 500, "share");
 	msleep(30);
-	in_range(progress(&a, 0, NULL), 800.0 / 6);
-	in_range(progress(&b, 0, NULL), 800 * 2.5 / 6);
-	in_range(progress(&c, 0, NULL), 800 * 2.5 / 6);
+	in_range(works(&a), 800.0 / 6);
+	in_range(works(&b), 800 * 2.5 / 6);
+	in_range(works(&c), 800 * 2.5 / 6);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	zns_broker_close(&c);
@@ -233,9 +101,9 @@ static void promises_come_first(void **state)
 	begin_weighed(&b, "b", 800, 10000, "share");
 	begin_weighed(&c, "c", 800, 10000, "share");
 	msleep(30);
-	assert_int_equal(progress(&a, 0, NULL), 0);
-	in_range(progress(&b, 0, NULL), 200);
-	in_range(progress(&c, 0, NULL), 200);
+	assert_int_equal(works(&a), 0);
+	in_range(works(&b), 200);
+	in_range(works(&c), 200);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	zns_broker_close(&c);
@@ -301,7 +169,7 @@ static void bad_weights(void **state)
 	begin_weighed(&a, "web-1", 800, 200, "share");
 	begin_weighed(&b, "other", 800, 600, "share");
 	msleep(30);
-	in_range(progress(&a, 0, NULL), 200);
+	in_range(works(&a), 200);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 }
@@ -322,22 +190,34 @@ static uint32_t restore_of(struct zns_broker *b, struct grant *g, uint32_t weigh
 	r = ask(b, &q);
 	rate = r->rate_mibps;
 	drop(r);
+	works(b); /* one that is silent for a second does not count */
 	return rate;
 }
 
-static struct grant store(struct fx *f, const char *name, uint32_t qos)
+static struct grant store_weighed(struct fx *f, const char *name, uint32_t qos, uint32_t weight)
 {
 	struct zns_broker b = client(f);
 	struct grant g = begin_mode(&b, name, qos, "share", "dynamic");
+	struct record k;
 	struct zone z[64];
+	REQ(q);
 
 	for (uint32_t i = 0; i < g.n; i++) {
 		z[i] = zone_get(&b, g.group[i]);
 		fill(f, &z[i], KIB(128));
 	}
-	commit(&b, &g, z, g.n);
+	record(&k, &g, z, g.n);
+	k.c.has_weight = weight > 0;
+	k.c.weight = weight;
+	q.commit = &k.c;
+	drop(ask(&b, &q));
 	zns_broker_close(&b);
 	return g;
+}
+
+static struct grant store(struct fx *f, const char *name, uint32_t qos)
+{
+	return store_weighed(f, name, qos, 0);
 }
 
 static void restores_are_told(void **state)
@@ -351,21 +231,21 @@ static void restores_are_told(void **state)
 	restore_of(&a, &wide, 200);
 	restore_of(&b, &other, 0);
 	msleep(30);
-	in_range(progress(&a, 0, NULL), 3200 * 2 / 3.0);
-	in_range(progress(&b, 0, NULL), 3200 / 3.0);
+	in_range(works(&a), 3200 * 2 / 3.0);
+	in_range(works(&b), 3200 / 3.0);
 	/* one die is a third full with it; the two others share its rest by weight, so by time */
 	restore_of(&c, &die, 300);
 	msleep(30);
-	in_range(progress(&c, 0, NULL), 400 * 300 / 600.0);
-	in_range(progress(&a, 0, NULL), 3200 * 200 / 600.0);
-	in_range(progress(&b, 0, NULL), 3200 * 100 / 600.0);
+	in_range(works(&c), 400 * 300 / 600.0);
+	in_range(works(&a), 3200 * 200 / 600.0);
+	in_range(works(&b), 3200 * 100 / 600.0);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	zns_broker_close(&c);
 }
 
-/* tenants.conf gives a weight to whoever says none: a dump by name or user, a restore whose record has
- * none by name. */
+/* tenants.conf gives a weight to whoever says none: a dump by name or user, a restore whose record
+ * has none by name. */
 static void tenants_give_weights(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state);
@@ -378,15 +258,15 @@ static void tenants_give_weights(void **state)
 	begin_weighed(&a, "web-1", 800, 0, "share");
 	begin_weighed(&b, "db", 800, 0, "share");
 	msleep(30);
-	in_range(progress(&a, 0, NULL), 600);
-	in_range(progress(&b, 0, NULL), 200);
+	in_range(works(&a), 600);
+	in_range(works(&b), 200);
 	abort_dump(&a);
 	abort_dump(&b);
 	/* what is said counts, and the ceiling bounds it */
 	begin_weighed(&a, "web-1", 800, 100, "share");
 	begin_weighed(&b, "db", 800, 300, "share");
 	msleep(30);
-	in_range(progress(&a, 0, NULL), 200);
+	in_range(works(&a), 200);
 	abort_dump(&a);
 	begin_request(&q, &d, "web-1", 800, "share", NULL);
 	d.has_weight = 1;
@@ -398,16 +278,16 @@ static void tenants_give_weights(void **state)
 	r = ask(&a, &q);
 	drop(r);
 	msleep(30);
-	in_range(progress(&a, 0, NULL), 560);
-	in_range(progress(&b, 0, NULL), 240);
+	in_range(works(&a), 560);
+	in_range(works(&b), 240);
 	abort_dump(&a);
 	abort_dump(&b);
 	/* restores */
 	restore_of(&a, &web, 0);
 	restore_of(&b, &db, 0);
 	msleep(30);
-	in_range(progress(&a, 0, NULL), 3200 * 0.75);
-	in_range(progress(&b, 0, NULL), 3200 * 0.25);
+	in_range(works(&a), 3200 * 0.75);
+	in_range(works(&b), 3200 * 0.25);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	a = client(*state);
@@ -415,8 +295,8 @@ static void tenants_give_weights(void **state)
 	restore_of(&a, &web, 1000); /* gets the ceiling */
 	restore_of(&b, &db, 100);
 	msleep(30);
-	in_range(progress(&a, 0, NULL), 3200 * 0.8);
-	in_range(progress(&b, 0, NULL), 3200 * 0.2);
+	in_range(works(&a), 3200 * 0.8);
+	in_range(works(&b), 3200 * 0.2);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 }
@@ -431,19 +311,178 @@ static void a_ceiling_says_nothing(void **state)
 	restore_of(&a, &web, 0);
 	restore_of(&b, &db, 0);
 	msleep(30);
-	assert_int_equal(progress(&a, 0, NULL), 0);
-	assert_int_equal(progress(&b, 0, NULL), 0);
+	assert_int_equal(works(&a), 0);
+	assert_int_equal(works(&b), 0);
 	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
+/* A flattening has the weight of what it writes anew, under the ceiling of its container, or that
+ * of a class of its own. */
+static void flatten_begins(struct zns_broker *b, struct grant *g, uint32_t weight)
+{
+	ZnsPb__DumpBegin d;
+	REQ(q);
+
+	begin_request(&q, &d, g->container, 800, "share", NULL);
+	d.has_flatten = 1;
+	d.flatten = (ProtobufCBinaryData){ ZNS_UUID_LEN, g->id };
+	d.has_weight = d.has_own_class = d.own_class = weight > 0;
+	d.weight = weight;
+	drop(ask(b, &q));
+}
+
+static void flattening_is_told(void **state)
+{
+	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
+	struct grant g = store_weighed(*state, "web", 800, 400);
+
+	flatten_begins(&a, &g, 0);
+	begin_weighed(&b, "other", 800, 0, "share");
+	msleep(30);
+	in_range(works(&a), 640);
+	in_range(works(&b), 160);
+	/* its container's part: a dump of it takes half */
+	begin_weighed(&c, "web", 800, 0, "share");
+	msleep(30);
+	in_range(works(&a), 320);
+	in_range(works(&b), 160);
+	abort_dump(&a);
+	abort_dump(&c);
+	/* a class of its own: the container keeps its part */
+	flatten_begins(&a, &g, 300);
+	begin_weighed(&c, "web", 800, 400, "share");
+	msleep(30);
+	in_range(works(&a), 300);
+	in_range(works(&b), 100);
+	in_range(works(&c), 400);
+	abort_dump(&a);
+	abort_dump(&c);
+	/* the ceiling is not passed, and refuses nothing; it is not that of the class */
+	tenants(*state, "name web max-weight=300\n");
+	flatten_begins(&a, &g, 0);
+	msleep(30);
+	in_range(works(&a), 600);
+	abort_dump(&a);
+	flatten_begins(&a, &g, 700);
+	msleep(30);
+	in_range(works(&a), 700);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+	zns_broker_close(&c);
+}
+
+/* ---- moves ---- */
+
+enum { GIVES_WAY = -1, OWNER = 0 };
+
+static void move_begins(struct zns_broker *b, struct grant *g, int weight)
+{
+	ZnsPb__CompactBegin c = ZNS_PB__COMPACT_BEGIN__INIT;
+	REQ(q);
+
+	c.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, g->id };
+	c.has_weight = weight != GIVES_WAY;
+	c.weight = weight > 0 ? (uint32_t)weight : 0;
+	q.compact_begin = &c;
+	drop(ask(b, &q));
+}
+
+/* It reads group 0 and writes group 1: its rate, of both together. */
+static uint32_t moves(struct zns_broker *b, bool *waits)
+{
+	ZnsPb__CompactStep c = ZNS_PB__COMPACT_STEP__INIT;
+	uint32_t at[] = { 0, 1 }, rate;
+	ZnsPb__Response *r;
+	REQ(q);
+
+	c.groups = at;
+	c.n_groups = 2;
+	c.has_bytes = 1;
+	c.bytes = busy();
+	q.compact_step = &c;
+	r = ask(b, &q);
+	rate = r->rate_mibps;
+	*waits = r->wait_ms > 0;
+	drop(r);
+	return rate;
+}
+
+/* It says where it works, and hears of it at the next look. */
+static void moves_at(struct zns_broker *b, double part)
+{
+	bool waits;
+
+	moves(b, &waits);
+	msleep(30);
+	/* half of its bytes are written to group 1, with 100 MiB/s at most */
+	in_range(moves(b, &waits), 200 * part);
+	assert_false(waits);
+}
+
+static void moves_are_charged(void **state)
+{
+	struct zns_broker m = client(*state), a = client(*state), b = client(*state),
+			  n = client(*state);
+	struct grant web = store_weighed(*state, "web", 800, 300),
+		     old = store_weighed(*state, "web", 800, 300), db = store(*state, "db", 800);
+	bool waits;
+
+	/* who gives way waits for a dump on its groups, and is told no rate */
+	begin_weighed(&b, "db", 800, 0, "share");
+	move_begins(&m, &web, GIVES_WAY);
+	assert_int_equal(moves(&m, &waits), 0);
+	assert_true(waits);
+	zns_broker_close(&m);
+	m = client(*state);
+	abort_dump(&b);
+	/* at its owner's part: 3 of 4 */
+	restore_of(&b, &db, 0);
+	move_begins(&m, &web, OWNER);
+	moves_at(&m, 0.75);
+	in_range(works(&b), 3200 / 4.0);
+	/* the owner's restore divides that part with it, and its neighbour loses nothing */
+	restore_of(&a, &old, 0);
+	moves_at(&m, 0.375);
+	in_range(works(&a), 3200 * 0.375);
+	in_range(works(&b), 3200 / 4.0);
+	zns_broker_close(&m);
+	m = client(*state);
+	/* in a class of its own: all lose by their weights, the owner no more than that */
+	move_begins(&m, &web, 100);
+	moves_at(&m, 0.2);
+	in_range(works(&a), 3200 * 0.6);
+	in_range(works(&b), 3200 * 0.2);
+	/* moves of that class have one part, whoever they belong to */
+	move_begins(&n, &db, 100);
+	moves(&n, &waits);
+	moves_at(&m, 0.1);
+	moves_at(&n, 0.1);
+	in_range(works(&a), 3200 * 0.6);
+	zns_broker_close(&m);
+	zns_broker_close(&n);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
+/* The owner's weight may be one that tenants.conf gives. */
+static void moves_of_a_tenant(void **state)
+{
+	struct zns_broker m = client(*state), b = client(*state);
+	struct grant web = store(*state, "web", 800), db = store(*state, "db", 800);
+
+	tenants(*state, "name web weight=400\n");
+	restore_of(&b, &db, 0);
+	move_begins(&m, &web, OWNER);
+	moves_at(&m, 0.8);
+	in_range(works(&b), 3200 * 0.2);
+	zns_broker_close(&m);
 	zns_broker_close(&b);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(time_follows_weights),
-		cmocka_unit_test(what_is_left_goes_on),
-		cmocka_unit_test(nothing_is_wasted),
-		cmocka_unit_test(fair_by_weight),
 		cmocka_unit_test_setup_teardown(dumps_are_told, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(promises_come_first, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(idle_share_is_given_away, fx_setup, fx_teardown),
@@ -451,6 +490,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(restores_are_told, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(tenants_give_weights, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(a_ceiling_says_nothing, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(flattening_is_told, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(moves_are_charged, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(moves_of_a_tenant, fx_setup, fx_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

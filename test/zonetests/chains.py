@@ -9,8 +9,10 @@ in guests (incremental.py); here a plain dump is taken apart into a chain as CRI
 import json
 import shutil
 import struct
+import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import ztlib
@@ -25,6 +27,7 @@ case = case_of(CASES)
 ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M',
         '--timing', 'off']
 LEVELS = 4
+CAP = 20        # MiB/s: never exceeded, however slow the machine is
 PAGE = 4096
 PARENT, LAZY, PRESENT = 1, 2, 4
 STOCK = ztlib.REPO / 'build' / 'zdtm' / 'stock' / 'criu' / 'criu'
@@ -246,6 +249,34 @@ def flattened(scene):
     parts.restore()
     parts.device.json('verify', '--all')
     expect('fsck', parts.device.ctl('fsck').returncode, 0)
+
+
+@case
+def flattened_as_told(scene):
+    """flatten tells how far it is and goes no faster than the broker says; its weight is its owner's, or one of its own."""
+    parts = Parts(scene(ROOM, 48), size=48)
+    conf = Path(parts.device.env['ZNS_CONFIG']) / 'tenants.conf'
+    conf.write_text(f'name * weight=400 max-weight=500 max-qos={CAP}\n')
+    said = parts.ctl(2, 'flatten', parts.ids[0], '--weight', '99')
+    if 'owner, or 100 to 10000' not in said:
+        raise Failed(f'a weight of 99 says: {said}')
+    for ident, args, weight in ((parts.ids[1], [], 400), (parts.ids[0], ['--weight', '900'], 900)):
+        seen, begun = [], time.monotonic()
+        work = subprocess.Popen([ztlib.znsctl_of(parts.device.cfg, parts.device.env), 'flatten', '--dev', parts.device.spec, ident, *args],
+                                env=parts.device.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while work.poll() is None:
+            seen += [x for x in parts.device.status()['leases'] if x['kind'] == 'dump']
+            time.sleep(0.05)
+        took = time.monotonic() - begun
+        expect('exit', work.returncode, 0)
+        expect('weight and limit in status', {(x['weight'], x['limit_mibps']) for x in seen}, {(weight, CAP)})
+        if not any(x['total'] and 0 < x['bytes'] < x['total'] for x in seen):
+            raise Failed(f'status showed no progress: {seen[-1:]}')
+        written = parts.device.json('show', ident)['bytes']
+        if took < 0.98 * written / (CAP << 20):
+            raise Failed(f'{written} bytes in {took:.2f} s, with {CAP} MiB/s at most')
+    conf.unlink()
+    parts.restore()
 
 
 @case

@@ -4,20 +4,24 @@
 #include "compaction.h"
 #include "zns/config.h"
 
-int compact_weight(struct compact *x, const char *text, struct zns_err *err)
+int weight_option(const char *text, uint32_t *weight, struct zns_err *err)
 {
 	uint64_t n = 0;
 
-	if (!text)
-		return 0;
-	x->charged = true;
-	if (!strcmp(text, "owner"))
+	*weight = 0;
+	if (!text || !strcmp(text, "owner"))
 		return 0;
 	if (zns_parse_number(text, ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX, &n))
 		return zns_fail(err, -EINVAL, "--weight \"%.20s\": owner, or %u to %u", text,
 				ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX);
-	x->weight = (uint32_t)n;
+	*weight = (uint32_t)n;
 	return 0;
+}
+
+int compact_weight(struct compact *x, const char *text, struct zns_err *err)
+{
+	x->charged = text != NULL;
+	return weight_option(text, &x->weight, err);
 }
 
 static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)

@@ -5,12 +5,14 @@
  */
 #include <limits.h>
 #include <string.h>
-#include "layout.h"
+#include "compaction.h"
+#include "zns/bucket.h"
 #include "zns/crypt.h"
 #include "zns/flat.h"
 #include "zns/save.h"
 
 #define CHUNK MIB(4)
+#define TELL_MS 250u /* between two reports to the broker, if it does not want them sooner */
 
 struct flatten {
 	struct zns_session s; /* holds the chain and the zones being written */
@@ -22,6 +24,8 @@ struct flatten {
 	bool dry_run, fast_enough;
 	uint32_t below; /* per cent of what its groups could give; 0: always */
 	uint32_t qos_mibps;
+	uint32_t weight; /* of a class of its own; 0: its owner's */
+	uint64_t done, tell_ns; /* bytes; when it tells the broker next */
 	struct ctl_progress prog;
 };
 
@@ -68,7 +72,7 @@ static int look(struct flatten *x, struct zns_err *err)
 
 static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 {
-	struct zns_reader_params p = { 0 };
+	struct zns_reader_params p = { .bucket = x->v.bucket };
 	uint8_t id[ZNS_UUID_LEN];
 	ZnsPb__Response *resp;
 	int ret = zns_broker_resolve_id(&x->s.broker, what, id, err);
@@ -144,15 +148,46 @@ static int begin(struct flatten *x, struct zns_err *err)
 	ask.has_expected_bytes = ask.has_flatten = 1;
 	ask.expected_bytes = zns_flat_bytes(x->flat);
 	ask.flatten = c->id;
+	ask.has_weight = ask.has_own_class = ask.own_class = x->weight > 0;
+	ask.weight = x->weight;
 	origin.kind = (char *)"flatten";
 	ask.origin = &origin;
 	ret = zns_save_begin(&x->v, &ask, err);
 	if (ret)
 		return ret;
+	zns_bucket_set(x->v.bucket, x->v.grant->rate_mibps);
 	drop_places(c);
 	c->has_moved = c->has_moved_ns = 1;
 	c->moved++;
 	c->moved_ns = zns_now_ns();
+	return 0;
+}
+
+/* It has a part by weight and ceilings as a dump has, so it tells the same and goes no faster than
+ * it is told. */
+static int tell(struct flatten *x, struct zns_err *err)
+{
+	ZnsPb__Progress q = ZNS_PB__PROGRESS__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r;
+	uint32_t ms = TELL_MS;
+	int ret;
+
+	if (zns_mono_ns() < x->tell_ns)
+		return 0;
+	q.bytes = x->done;
+	q.has_total = q.has_moved = 1;
+	q.total = zns_flat_bytes(x->flat);
+	q.moved = zns_bucket_passed(x->v.bucket);
+	req.progress = &q;
+	ret = zns_session_ask(&x->s, &req, &r, err);
+	if (ret)
+		return ret;
+	zns_bucket_set(x->v.bucket, r->rate_mibps);
+	if (r->has_again_ms)
+		ms = zns_min(ms, r->again_ms);
+	x->tell_ns = zns_mono_ns() + ms * UINT64_C(1000000);
+	zns_pb__response__free_unpacked(r, NULL);
 	return 0;
 }
 
@@ -171,7 +206,10 @@ static int write_image(struct flatten *x, uint32_t n, uint8_t *buf, struct zns_e
 		ret = zns_flat_read(x->flat, n, off, buf, len, err);
 		if (!ret)
 			ret = zns_wimage_data(img, buf, len, err);
+		x->done += len;
 		ctl_progress_add(&x->prog, len);
+		if (!ret)
+			ret = tell(x, err);
 	}
 	return ret ? ret : zns_wimage_seal(img, err);
 }
@@ -182,6 +220,9 @@ static int run(struct flatten *x, const char *spec, const char *what, struct zns
 	int ret = buf ? ctl_session_open(&x->s, spec, ZNS_READS | ZNS_WRITES, err) :
 			zns_fail_sys(err, -ENOMEM, "buffer");
 
+	x->v.bucket = zns_bucket_new();
+	if (!ret && !x->v.bucket)
+		ret = zns_fail(err, -ENOMEM, "no memory for a token bucket");
 	if (!ret)
 		ret = open_chain(x, what, err);
 	if (!ret)
@@ -249,15 +290,20 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	const char *what;
 	uint64_t below = 0;
+	const char *weight = NULL;
 	int ret = 0;
 	const struct ctl_opt opts[] = {
 		CTL_RATE("qos", &x.qos_mibps), CTL_FLAG("dry-run", &x.dry_run),
 		CTL_NUMBER("below", &below, 1, 100, "--below \"%.20s\": 1 to 100 per cent"),
-		CTL_DEV, CTL_OPTS_END
+		CTL_TEXT("weight", &weight), CTL_DEV, CTL_OPTS_END
 	};
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	if (weight_option(weight, &x.weight, &err)) {
+		ctl_fail(cmd, &err);
+		return CTL_USAGE;
+	}
 	if (args.argc > 1)
 		ctl_take_dev(&args);
 	if (args.argc != 1 || !*args.argv[0])
@@ -277,6 +323,7 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	zns_save_end(&x.v);
 	zns_flat_free(x.flat);
 	zns_chain_close(x.chain);
+	zns_bucket_free(x.v.bucket);
 	if (x.handle)
 		zns_pb__handle__free_unpacked(x.handle, NULL);
 	zns_session_close(&x.s);
@@ -285,10 +332,12 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_flatten = {
 	"flatten",
-	"[DEV] ID|DIRECTORY [--qos MIBPS] [--below PERCENT] [--dry-run]",
+	"[DEV] ID|DIRECTORY [--qos MIBPS] [--below PERCENT] [--weight owner|N] [--dry-run]",
 	"write a checkpoint anew without its parents and without superseded copies, under its id",
 	"  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n"
 	"  --below PERCENT only if it can be read with less than this part of what its groups could give\n"
+	"  --weight owner  take the part of whoever it belongs to (criu-zns(8)); so without the option\n"
+	"  --weight N      take a part of its own, 100 to 10000\n"
 	"  --dry-run       only say how fast it can be read, and how much would be written\n" CTL_DEV_HELP,
 	cmd_flatten,
 };

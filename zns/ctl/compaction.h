@@ -36,6 +36,8 @@ struct compact {
 	char why[ZNS_ERR_MAX]; /* why the first checkpoint could not be moved */
 };
 
+/* "owner", or NULL: 0. A number. -EINVAL. */
+int weight_option(const char *text, uint32_t *weight, struct zns_err *err);
 /* --weight owner: at the part of whom it belongs to. A number: a class of its own. NULL: gives way.
  * -EINVAL. */
 int compact_weight(struct compact *x, const char *text, struct zns_err *err);

@@ -21,7 +21,9 @@ static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *
 				.separate = q->separate_metadata,
 				.most = ZNSD_NONE,
 				.cap_mibps = q->qos_max_mibps,
-				.weight = q->weight };
+				.weight = q->weight,
+				.flatten = q->has_flatten,
+				.own_class = q->has_flatten && q->own_class };
 	ret = zns_check_container(q->container, err);
 	if (!ret)
 		ret = weight_check(q->weight, err);
@@ -110,12 +112,13 @@ static int check_ceiling(struct znsd *d, struct dump_ask *a, struct zns_err *err
 			err, -EDQUOT,
 			"QoS of %u MiB/s exceeds the ceiling of %u MiB/s that `%.100s` has (%s/tenants.conf:%u)",
 			a->qos, qos, t->who, zns_config_dir(), t->line);
-	if (t->max_weight && a->weight > t->max_weight)
+	if (t->max_weight && a->weight > t->max_weight && !a->flatten)
 		return zns_fail(
 			err, -EDQUOT,
 			"a weight of %u exceeds the ceiling of %u that `%.100s` has (%s/tenants.conf:%u)",
 			a->weight, t->max_weight, t->who, zns_config_dir(), t->line);
-	a->weight = weight_under(t, a->weight);
+	if (!a->own_class)
+		a->weight = weight_under(t, a->weight);
 	if (groups && a->needed + (a->separate && a->mode != ADM_SHARE) > groups)
 		return zns_fail(
 			err, -EDQUOT,
@@ -208,6 +211,7 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	l->dump.promised_mibps = ch->promise;
 	l->dump.cap_mibps = a->cap_mibps;
 	l->weight = a->weight;
+	l->own_class = a->own_class;
 	encryption_note(l, q);
 	l->packed = ch->packed;
 	l->dump.qos_mibps = a->qos;
@@ -306,6 +310,8 @@ int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, str
 		ret = flatten_check(d, q, err);
 	if (!ret)
 		ret = check_rate(d, a, err);
+	if (!ret && q->has_flatten && !a->weight)
+		a->weight = weight_of_record(zns_store_find(d->store, q->flatten.data));
 	if (!ret)
 		ret = check_ceiling(d, a, err);
 	if (!ret)

@@ -43,7 +43,7 @@ int compact_begin(struct znsd *d, const struct holder *who, const ZnsPb__Compact
 	l->packed = k->packed;
 	l->compact.moved = k->moved;
 	l->compact.charged = q->has_weight;
-	l->compact.own_class = q->weight > 0;
+	l->own_class = q->weight > 0;
 	l->weight = q->weight ? q->weight : weight_of_tenant(k->container, weight_of_record(k));
 	return 0;
 }

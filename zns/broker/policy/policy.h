@@ -50,6 +50,7 @@ struct dump_ask {
 	uint32_t most; /* zones that a dump of this size can use */
 	uint32_t cap_mibps; /* its own; 0: none */
 	uint32_t weight; /* 0: not said */
+	bool flatten, own_class; /* not refused for its weight; that is of a class of its own */
 	struct zns_tenant tenant;
 	const uint8_t *join; /* NULL: a checkpoint of its own */
 };
@@ -247,8 +248,8 @@ void weight_note(struct lease *l, uint64_t bytes); /* progress, as for rate_note
 void weight_reader(struct znsd *d, struct lease *l, const struct chain *chain);
 uint32_t weight_of_record(const ZnsPb__Checkpoint *k); /* 0: it has none */
 int weight_check(uint32_t weight, struct zns_err *err); /* -EINVAL; 0 is none, and good */
-/* What tenants.conf makes of a weight (0: not said) for a dump whose rule is @t, and for what is not
- * admitted: it gets the ceiling. */
+/* What tenants.conf makes of a weight (0: not said) for a dump whose rule is @t, and for what is
+ * not admitted: it gets the ceiling. */
 uint32_t weight_under(const struct zns_tenant *t, uint32_t weight);
 uint32_t weight_of_tenant(const char *container, uint32_t weight);
 

@@ -130,10 +130,9 @@ static void describe(const struct znsd *d, struct table *t, struct party *p)
 
 static bool same_tenant(const struct lease *a, const struct lease *b)
 {
-	bool own_a = a->kind == LEASE_COMPACT && a->compact.own_class,
-	     own_b = b->kind == LEASE_COMPACT && b->compact.own_class;
-
-	return own_a || own_b ? own_a && own_b : !strcmp(a->container, b->container);
+	if (a->own_class || b->own_class)
+		return a->own_class && b->own_class;
+	return !strcmp(a->container, b->container);
 }
 
 static bool touch(const struct table *t, const struct party *a, const struct party *b)
@@ -354,8 +353,8 @@ uint32_t weight_under(const struct zns_tenant *t, uint32_t weight)
 	return t->max_weight ? zns_min(weight, t->max_weight) : weight;
 }
 
-/* Whose task it was is not known any more: no uid rule applies. A file with a wrong line stops dumps,
- * not restores. */
+/* Whose task it was is not known any more: no uid rule applies. A file with a wrong line stops
+ * dumps, not restores. */
 uint32_t weight_of_tenant(const char *container, uint32_t weight)
 {
 	struct zns_err e = ZNS_ERR_INIT;

@@ -150,6 +150,7 @@ struct lease {
 	double mibps; /* between the last two looks */
 	uint32_t hot; /* its number in memory shared by restores; 0: it has none */
 	uint32_t weight; /* its tenant's part beside others; 0: nobody said */
+	bool own_class; /* the weight is not its tenant's, but a class's of moves */
 	struct lease_weigh weigh;
 	uint32_t *groups, nr_groups; /* of a dump: groups for metadata images come last */
 	struct lease_zone *zones; /* zones that it writes or protects */
@@ -160,8 +161,7 @@ struct lease {
 		struct lease_dump dump; /* LEASE_DUMP, LEASE_IMPORT, LEASE_FLATTEN */
 		struct {
 			uint32_t moved; /* the checkpoint's version when it began */
-			/* by weight, instead of giving way to all: its owner's, or its own */
-			bool charged, own_class;
+			bool charged; /* by weight, instead of giving way to all */
 			uint32_t at[2], nr_at; /* groups that it reads and writes now */
 		} compact; /* LEASE_COMPACT */
 		struct lease_memory memory; /* LEASE_MEMORY */
