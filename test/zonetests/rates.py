@@ -14,12 +14,16 @@ import sys
 import time
 from pathlib import Path
 
+import ztlib
 from ztlib import Failed, alive, wait_until
 from ztscene import case_of, expect, suite_main
 
 CASES = {}
 case = case_of(CASES)
 CAP = 40        # MiB/s: never exceeded, however slow the machine is
+# Dies so slow that a busy machine keeps up with all of them, written and read.
+LAZY = ['--channels', '4', '--ways', '2', '--die-write-bw', '4', '--die-read-bw', '4', '--zones', '64', '--zone-size', '16M', '--timing', 'on']
+ALL = 8 * 4     # MiB/s of its eight dies
 
 
 def lines_of(path):
@@ -247,6 +251,69 @@ def failure_is_told(scene):
     expect('last event', last['event'], 'failed')
     if 'write' not in last['error']:
         raise Failed(f'the reason is given as {last["error"]!r}')
+
+
+def start_restore(scene, task, images):
+    log = scene.log()
+    args = [scene.cfg.criu, *map(str, ztlib.restore_args(task, images, log))]
+    with open(f'{log}.stderr', 'wb') as err:
+        return subprocess.Popen(args, env=scene.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err), log
+
+
+def told(scene, started):
+    """What status says of containers `heavy` and `light` until both have ended: [{container: (weight, limit)}]."""
+    seen = []
+    while any(criu.poll() is None for criu, _ in started):
+        seen.append({x['container']: (x['weight'], x['limit_mibps']) for x in scene.device.status()['leases']})
+        time.sleep(0.02)
+    for end in map(scene.end_of, started):
+        if end.code:
+            raise Failed(f'criu fails beside another one: {" | ".join(end.lines("Error")[-3:])}')
+    return seen
+
+
+def check_told(what, seen, rates):
+    """While both are at work: their parts of @rates at least, and just these while both use all of them. Alone: no limit."""
+    parts = {'light': 0.25, 'heavy': 0.75}
+    both = [x for x in seen if set(x) == set(parts) and all(limit for _, limit in x.values())]
+    if not both:
+        raise Failed(f'{what}: never held beside each other: {seen[:5]} ... {seen[-5:]}')
+    expect(f'{what}: weights', {k: {x[k][0] for x in both} for k in parts}, {'heavy': {300}, 'light': {100}})
+    # a rate is a whole number of MiB/s, and the broker fills a group to 99 %
+    want = {k: rates[k] * 0.99 * part for k, part in parts.items()}
+    few = [x for x in both if any(x[k][1] < want[k] - 1 for k in parts)]
+    if few:
+        raise Failed(f'{what}: told less than {want}: {few[:3]}')
+    just = [x for x in both if all(abs(x[k][1] - want[k]) <= max(1, 0.05 * want[k]) for k in parts)]
+    if not just:
+        raise Failed(f'{what}: never told {want}: {both[:3]} ... {both[-3:]}')
+    # what was reckoned with the other one holds for 20 ms, so not the first of them
+    alone = {limit for before, x in zip(seen, seen[1:]) if len(before) == 1 and set(x) == set(before) for _, limit in x.values()}
+    expect(f'{what}: limits of one that is alone', alone - {None}, set())
+
+
+@case
+def weights(scene):
+    """Two dumps, then two restores, of weights 300 and 100 on the same dies: each is told its part; the weights come from the option, the record and tenants.conf."""
+    scene = scene(LAZY, size=96)
+    (Path(scene.device.env['ZNS_CONFIG']) / 'tenants.conf').write_text('name light weight=100\n')
+    jobs = [(scene.task, scene.images, ['--zns-container', 'light']),
+            (scene.new_task(96), scene.dir / 'images-heavy', ['--zns-container', 'heavy', '--zns-weight', '300'])]
+    jobs[1][1].mkdir()
+    check_told('dumps', told(scene, [scene.start_dump(qos=str(ALL), task=t, images=i, extra=e) for t, i, e in jobs]),
+               {'light': ALL, 'heavy': ALL})
+    made = {c['container']: c for c in scene.device.checkpoints()}
+    expect('weights in the records', {k: scene.device.json('show', c['id'])['weight'] for k, c in made.items()},
+           {'light': None, 'heavy': 300})
+    # a stripe follows the speed of its dies: where one has more of the bytes, that one is what a restore pays for
+    layouts = {c['container']: c for c in scene.device.json('show', '--layout', '--all')['checkpoints']}
+    if not wait_until(lambda: not any(alive(t.pid) for t, _, _ in jobs), 5):
+        raise Failed('a dumped task is still there')
+    started = [start_restore(scene, t, i) for t, i, _ in jobs]
+    check_told('restores', told(scene, started), {k: layout['predicted_mibps'] for k, layout in layouts.items()})
+    for (task, _, _), (_, log) in zip(jobs, started):
+        task.restored(int(Path(f'{log}.pid').read_text()))
+        task.verify(10)
 
 
 if __name__ == '__main__':
