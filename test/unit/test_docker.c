@@ -222,7 +222,8 @@ static void order(void **state)
 	assert_string_equal(setting(DOCKER_WEIGHT), "300/annotation");
 	bundle("{}", "[\"ZNS_WEIGHT=300\"]"); /* an image shall not choose it */
 	assert_string_equal(setting(DOCKER_WEIGHT), "-");
-	put(at("conf/docker.rules"), "image=other weight=900\nname=w* weight=400\nname=* weight=200\n");
+	put(at("conf/docker.rules"),
+	    "image=other weight=900\nname=w* weight=400\nname=* weight=200\n");
 	assert_string_equal(setting(DOCKER_WEIGHT), "400/rule");
 	bundle("{\"zns.weight\":\"300\"}", "[]");
 	assert_string_equal(setting(DOCKER_WEIGHT), "300/annotation");
@@ -402,7 +403,8 @@ static void bad_rules(void **state)
 		{ "name=a qos\n", "docker.rules:1: \"qos\" is not KEY=VALUE" },
 		{ "name= qos=5\n", "docker.rules:1: name= wants a pattern" },
 		{ "name=nobody qos=fast", "docker.rules:1: qos: \"fast\" is no bandwidth" },
-		{ "name=nobody weight=99", "docker.rules:1: weight: \"99\" is no weight: 100 to 10000" },
+		{ "name=nobody weight=99",
+		  "docker.rules:1: weight: \"99\" is no weight: 100 to 10000" },
 	};
 
 	config("{}", "[]");

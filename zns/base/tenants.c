@@ -11,8 +11,8 @@
 
 #define TENANTS_MAX MIB(1)
 #define LIMIT_MAX 1000000000u
-#define LIMITS                                                                                   \
-	"max-qos=RATE, max-groups=N, max-weight=N, weight=N, total-qos=RATE, total-groups=N, "    \
+#define LIMITS                                                                                 \
+	"max-qos=RATE, max-groups=N, max-weight=N, weight=N, total-qos=RATE, total-groups=N, " \
 	"max-memory=SIZE, total-memory=SIZE, max-memory-min=SIZE or memory-rate=RATE"
 
 struct rule {

@@ -292,11 +292,13 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	uint64_t below = 0;
 	const char *weight = NULL;
 	int ret = 0;
-	const struct ctl_opt opts[] = {
-		CTL_RATE("qos", &x.qos_mibps), CTL_FLAG("dry-run", &x.dry_run),
-		CTL_NUMBER("below", &below, 1, 100, "--below \"%.20s\": 1 to 100 per cent"),
-		CTL_TEXT("weight", &weight), CTL_DEV, CTL_OPTS_END
-	};
+	const struct ctl_opt opts[] = { CTL_RATE("qos", &x.qos_mibps),
+					CTL_FLAG("dry-run", &x.dry_run),
+					CTL_NUMBER("below", &below, 1, 100,
+						   "--below \"%.20s\": 1 to 100 per cent"),
+					CTL_TEXT("weight", &weight),
+					CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
