@@ -8,6 +8,7 @@
  *   ckptload dump CONTAINER MIB QOS DIR    the images go to the device; the handle to DIR, a new
  *                                          directory
  *   ckptload restore DIR                   into memory; every word is compared with what `dump` had
+ *   ckptload exec PROGRAM ARGUMENT... --at NS    another program; after what it prints, its times
  *
  * Options: --device DEV, --admission A, --alloc A, --qos-max MIBPS, --weight N, --stripe SIZE,
  * --at NS (begin at that CLOCK_MONOTONIC), --seed N, --images N (small images, of 4 KiB),
@@ -335,6 +336,31 @@ static int restore(const char *dir)
 	return 0;
 }
 
+/* argv: PROGRAM ARGUMENT... --at NS */
+static int other_program(int argc, char **argv)
+{
+	int status = 0;
+	uint64_t start;
+	pid_t pid;
+
+	opt.at = strtoull(argv[argc - 1], NULL, 10);
+	argv[argc - 2] = NULL;
+	begin_at();
+	start = zns_mono_ns();
+	pid = fork();
+	if (!pid) {
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		fail(argv[0], strerror(errno));
+	if (!WIFEXITED(status) || WEXITSTATUS(status) == 127)
+		fail(argv[0], "was killed, or could not be run");
+	printf("\n{\"start_ns\": %llu, \"end_ns\": %llu}\n", (unsigned long long)start,
+	       (unsigned long long)zns_mono_ns());
+	return WEXITSTATUS(status);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
@@ -352,14 +378,8 @@ int main(int argc, char **argv)
 	};
 	int c, rc = 2;
 
-	/* ckptload exec PROGRAM ARGUMENT... --at NS */
-	if (argc > 4 && !strcmp(argv[1], "exec") && !strcmp(argv[argc - 2], "--at")) {
-		opt.at = strtoull(argv[argc - 1], NULL, 10);
-		argv[argc - 2] = NULL;
-		begin_at();
-		execv(argv[2], argv + 2);
-		fail(argv[2], strerror(errno));
-	}
+	if (argc > 4 && !strcmp(argv[1], "exec") && !strcmp(argv[argc - 2], "--at"))
+		return other_program(argc - 2, argv + 2);
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
 		if (c == 'd')
 			opt.device = optarg;

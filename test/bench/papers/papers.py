@@ -44,7 +44,7 @@ EXPERIMENTS = {
     'defrag': ('A scattered checkpoint, before and after --defrag, beside a neighbour', exp_fragmentation.defrag),
     'criu': ('The same with criu itself, in wall time, bandwidths scaled', exp_criu.wall),
 }
-SMOKE = ['writers', 'beside', 'five', 'compact', 'defrag']
+SMOKE = ['writers', 'beside', 'five', 'compact', 'weights', 'defrag']
 TESTS = {'>=': lambda a, b: a >= b, '<=': lambda a, b: a <= b, '>': lambda a, b: a > b, '<': lambda a, b: a < b}
 
 

@@ -177,7 +177,7 @@ class Stage:
         return Job(container, command, start_s)
 
     def compact(self, *options, start_s=0.0):
-        """znsctl compact; its result is what it prints."""
+        """znsctl compact; its result is what it prints, and when it ran: start_s, end_s."""
         job = Job('compaction', [self.bench / 'ckptload', 'exec', self.bin / 'znsctl', 'compact', '--json', *options], start_s)
         job.plain = True
         return job
@@ -215,9 +215,16 @@ class Stage:
                 for other in procs:
                     other.kill()
                 raise Failed(f'{job.name}: exit {proc.returncode}: {err.strip()[-400:]}')
-            done.append(Fio(job, out, begin) if job.log else json.loads(out) if job.plain else Checkpoint(job, out, begin))
+            done.append(Fio(job, out, begin) if job.log else printed(out, begin) if job.plain else Checkpoint(job, out, begin))
         self.last_wall_s = time.monotonic() - wall
         return done
+
+
+def printed(out, begin):
+    """Of `ckptload exec`: what the program printed, with its times in s from the common beginning."""
+    found, times = out.rstrip().rsplit('\n', 1)
+    times = json.loads(times)
+    return {**json.loads(found), 'start_s': (times['start_ns'] - begin) / 1e9, 'end_s': (times['end_ns'] - begin) / 1e9}
 
 
 class Checkpoint:
