@@ -371,6 +371,14 @@ tools: all test-bin
 observe: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/observe/observe.py run -a --report $(B)/report/observe
 
+# The report's page in chromium, which takes 300 MB: no part of `make test`.
+.PHONY: deps-browser observe-browser
+deps-browser: deps
+	$(Q)$(call install,chromium fonts-dejavu-core)
+observe-browser: deps-browser
+	$(Q)$(MAKE) --no-print-directory all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/observe/browser.py run -a --report $(B)/report/observe-browser
+
 chains: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/chains.py run -a --report $(B)/report/chains
 

@@ -44,6 +44,34 @@ void html_short(FILE *f, const char *s, unsigned max)
 		fputs("…", f);
 }
 
+/* What a character takes in a picture's font of 12 units, as far as fonts agree; rather more. */
+static double advance(const char *s)
+{
+	static const double of_bytes[] = { 30, 12, 9.5, 12.5, 16 }; /* 0: shown as \xNN */
+	int n = zns_printable(s);
+
+	if (n != 1)
+		return of_bytes[n];
+	if ((*s >= 'a' && *s <= 'z' && *s != 'm' && *s != 'w') || (*s >= '0' && *s <= '9') ||
+	    strchr(" -_.:/", *s))
+		return 7.8;
+	return *s >= 'A' && *s <= 'Z' && *s != 'M' && *s != 'W' ? 9.5 : 12;
+}
+
+void svg_short(FILE *f, const char *s, double width)
+{
+	double need = 0, dots = 12;
+	unsigned fit = 0, all = 0;
+
+	for (const char *p = s; *p; p += zns_max(zns_printable(p), 1)) {
+		need += advance(p);
+		all++;
+		if (need <= width - dots)
+			fit = all;
+	}
+	html_short(f, s, need <= width ? all : fit);
+}
+
 void html_cell(FILE *f, const char *s)
 {
 	fputs("<td>", f);
@@ -86,14 +114,14 @@ void html_table_end(FILE *f)
 void svg_begin(FILE *f, const char *id, double height, const char *title, const char *desc)
 {
 	fprintf(f,
-		"<svg viewBox=\"0 0 %d %.0f\" role=\"img\" aria-labelledby=\"%s-t %s-d\">\n"
+		"<div class=\"scroll\"><svg viewBox=\"0 0 %d %.0f\" role=\"img\" aria-labelledby=\"%s-t %s-d\">\n"
 		"<title id=\"%s-t\">%s</title><desc id=\"%s-d\">%s</desc>\n",
 		WIDE, height, id, id, id, title, id, desc);
 }
 
 void svg_end(FILE *f)
 {
-	fputs("</svg>\n", f);
+	fputs("</svg></div>\n", f);
 }
 
 void svg_rect(FILE *f, const char *class, double x, double y, double w, double h)

@@ -24,6 +24,8 @@ void html_table_end(FILE *f);
 /* <svg> with its title and description. @id: of this picture. */
 void svg_begin(FILE *f, const char *id, double height, const char *title, const char *desc);
 void svg_end(FILE *f);
+/* A name, shortened so that it hardly takes more than @width of a picture. */
+void svg_short(FILE *f, const char *s, double width);
 void svg_rect(FILE *f, const char *class, double x, double y, double w, double h);
 /* A step of 1, 2 or 5 times a power of ten, so that @max takes at most @n steps. */
 double svg_step(double max, unsigned n);

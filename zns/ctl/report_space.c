@@ -18,7 +18,7 @@ static void bar(FILE *f, const struct report *r, const struct metrics_container 
 	char size[32], id[ZNS_UUID_STR];
 
 	fprintf(f, "<text text-anchor=\"end\" x=\"%.1f\" y=\"%.1f\">", LABEL - 8, y + BAR - 5);
-	html_short(f, m->c->container, 26);
+	svg_short(f, m->c->container, LABEL - 8);
 	fputs("</text>", f);
 	for (size_t i = 0; i < ls->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
