@@ -10,8 +10,14 @@
  *   ZNS_EMU_FAULT, ZNS_EMU_NOISE   see below
  *   ZNS_EMU_CLOCK=wall|thread      as zns_emu_set_clock
  *   ZNS_EMU_FLUSH=zones|device     device: zns_dev_flush_zones flushes everything, as with NVMe
- *   ZNS_EMU_LIES=flush|open        flushes do nothing; two more open and active zones are reported
- *                                  than the device can have
+ *   ZNS_EMU_LIES=WORD              a drive that does not do what it says, in one of these ways:
+ *       flush                      flushes do nothing
+ *       open, low                  reports two more open and active zones than it can have, or two
+ *                                  less
+ *       capacity, pointer          reports one zone a block larger than it is, or written a block
+ *                                  less far
+ *       append                     every 16th append of a handle gets a place, but is lost
+ *       hang                       appends and races never return
  *   ZNS_EMU_DATA=none              for load generators: this handle's writes and appends move write
  *                                  pointers and cost model time but store nothing; reads give 0
  *   ZNS_NVME_IOCTL=1               NVMe passthrough by ioctl, even where io_uring works

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Cases of tools.py: znsctl selftest, on a sound drive, on one with checkpoints, and on drives that do not do what they say."""
 import json
+import re
 import subprocess
 import time
 
@@ -11,13 +12,16 @@ from ztscene import DIES, case_of, expect, run_ctl
 CASES = {}
 case = case_of(CASES)
 
-DRIVE = [*DIES, '--zones', '64', '--zone-size', '8M', '--zone-capacity', '6M', '--max-open', '10', '--max-active', '14', '--map', 'permuted:3',
-         '--timing', 'on', '--no-format']
+DRIVE = [*DIES, '--zones', '64', '--zone-size', '8M', '--zone-capacity', '6M', '--max-open', '10', '--max-active', '14', '--no-format']
+MANY = 512          # zones: many more than probe --verify tries by itself
+# What a drive says, and which checks must find it: on a drive that does not lie they find nothing.
+LIES = {'open': ['limit: too many active zones'], 'low': ['limit: too many open zones', 'limit: too many active zones'],
+        'capacity': ['capacity: zones that differ'], 'pointer': ['each zone: written and reset'], 'append': ['three processes append to one zone']}
 
 
-def drive(scene):
-    spec = f'emu:{scene.dir}/drive'
-    scene.device.json('create', spec, *DRIVE)
+def drive(scene, *options, name='drive'):
+    spec = f'emu:{scene.dir}/{name}'
+    scene.device.json('create', spec, *DRIVE, *(options or ('--map', 'permuted:3', '--timing', 'on')))
     return spec
 
 
@@ -39,7 +43,8 @@ def accept_sound(scene):
     said = json.loads(run_ctl(scene, 0, 'selftest', spec, '--destroy', '--json'))
     expect('verdicts', (said['failed'], said['doubt'], said['destroy'], said['backend']), (0, 0, True, 'emu'))
     got = {c['check']: c['result'] for c in said['checks']}
-    for check in ('sizes', 'zones', 'limits', 'rates', 'flush', 'format', 'probe', 'map', 'conformance, limit: too many active zones',
+    for check in ('sizes', 'zones', 'limits', 'rates', 'flush', 'format', 'probe', 'map',
+                  *(f'conformance, {check}' for checks in LIES.values() for check in checks),
                   *(f'dump and restore, {kind}' for kind in ('encrypted', 'plain', 'chain', 'live'))):
         expect(check, got.get(check), 'ok')
     expect('not run', sorted(c for c, r in got.items() if r == 'not run'), ['conformance, two nodes of one device', 'reading'])
@@ -94,19 +99,50 @@ def accept_unreadable(scene):
     scene.restore()
 
 
+def failed(text):
+    """{check: what it says} of what a selftest printed."""
+    return dict(line.split(None, 1)[1].split(': ', 1) for line in text.splitlines() if line.startswith('FAILED'))
+
+
 @case
 def accept_defects(scene):
-    """A flush that does nothing is doubted, limits that do not hold and a map that is wrong are found."""
+    """A flush that does nothing is doubted. Limits that are others, a zone of another size or with a wrong pointer, lost appends are found."""
     scene = scene(size=1)
     spec = drive(scene)
     code, said = lying(scene, spec, 'flush')
     expect('a flush that lies: what failed', [c for c, r in said.items() if r == 'FAILED'], [])
     expect('a flush that lies', (code, said['flush']), (0, 'doubt'))
-    code, said = lying(scene, spec, 'open')
-    expect('limits that do not hold', (code, said['conformance, limit: too many active zones']), (1, 'FAILED'))
-    run_ctl(scene, 0, 'format', spec, '--map', 'i % 16', '--force')
-    said = run_ctl(scene, 1, 'selftest', spec)
-    expect('a wrong map', [line.split()[:2] for line in said.splitlines() if line.startswith('FAILED')], [['FAILED', 'map:']])
+    quick = drive(scene, '--timing', 'off', name='quick')
+    for lie, checks in LIES.items():
+        code, said = lying(scene, quick, lie)
+        expect(f'what finds the lie "{lie}"', (code, [c for c in checks if said.get(f'conformance, {c}') == 'FAILED']), (1, checks))
+
+
+def held(scene, spec, what, groups, says=None):
+    """A drive is told that its zones are in these groups: right, or found to be wrong in this way."""
+    file = scene.dir / 'map'
+    file.write_text(' '.join(map(str, groups)))
+    run_ctl(scene, 0, 'format', spec, '--map', str(file), '--force')
+    said = failed(run_ctl(scene, 1 if says else 0, 'selftest', spec))
+    expect(f'{what}: what failed', list(said), ['map'] if says else [])
+    if says and not re.search(says, said['map']):
+        raise Failed(f'{what}: {said["map"]}')
+
+
+@case
+def accept_maps(scene):
+    """A stored map that is wrong is found: all of it, one single zone, one die that is two groups, two dies that are one. A right one passes."""
+    scene = scene(size=1)
+    spec = drive(scene, '--map', 'interleaved', '--timing', 'on')
+    right = [zone % 8 for zone in range(64)]
+    held(scene, spec, 'right', right)
+    held(scene, spec, 'all of it', [zone % 16 for zone in range(64)], 'pairs of groups are on one die')
+    held(scene, spec, 'two groups on one die', [8 if zone % 16 == 2 else g for zone, g in enumerate(right)], ', 1 pairs of groups are on one die')
+    held(scene, spec, 'one group on two dies', [0 if g == 7 else g for g in right], r'^[1-9]\d* of \d+ zones tried are not')
+    spec = drive(scene, '--map', 'interleaved', '--timing', 'on', '--zones', str(MANY), '--sparse', name='many')
+    right = [zone % 8 for zone in range(MANY)]
+    held(scene, spec, 'right, many zones', right)
+    held(scene, spec, 'one zone of many', [*right[:301], 2, *right[302:]], r'^1 of \d+ zones tried are not .* \(zone 301\), 0 pairs of groups')
 
 
 @case

@@ -3,6 +3,10 @@
 #include "case.h"
 
 #define LIMIT_MAX 512 /* limits above are not tried out */
+#define EACH_MAX 1024u /* zones; of more, some from all over the device */
+#define BATCH 256u
+#define ODD_MAX 4u /* zones of another capacity that are filled */
+#define ODD_FILL_MAX GIB(4)
 
 static void open_close(void)
 {
@@ -127,6 +131,57 @@ static void reset_many(void)
 		ZONE(t.zone[i], ZNS_ZONE_EMPTY, 0);
 }
 
+/* Other cases have the first zones. Here all have their turn, as many at once as may be open. */
+static void each_zone(void)
+{
+	const struct zns_geometry *g = &t.d->geo;
+	uint32_t step = (t.nr - 1) / EACH_MAX + 1, b = t.block, list[BATCH], n = 0, batch = BATCH;
+
+	if (g->max_open)
+		batch = zns_min(batch, g->max_open);
+	if (g->max_active)
+		batch = zns_min(batch, g->max_active);
+	for (uint32_t i = 0; i < t.nr; i += step) {
+		list[n++] = t.zone[i];
+		put(t.zone[i], 0, b);
+		ZONE(t.zone[i], ZNS_ZONE_IMP_OPEN, b);
+		if (n < batch && i + step < t.nr)
+			continue;
+		for (uint32_t k = 0; k < n; k++) {
+			ZONE(list[k], ZNS_ZONE_IMP_OPEN, b);
+			check(list[k], 0, b);
+		}
+		OK(zns_dev_reset(t.d, list, n, E));
+		for (uint32_t k = 0; k < n; k++)
+			ZONE(list[k], ZNS_ZONE_EMPTY, 0);
+		n = 0;
+	}
+}
+
+/* A zone that is said to hold more or less than the others holds that. */
+static void odd_capacity(void)
+{
+	uint32_t total = t.d->geo.nr_zones, odd = 0, tried = 0;
+	cleanup_free struct zns_zone *z = calloc(total, sizeof(*z));
+
+	TRUE(z);
+	OK(zns_dev_report(t.d, 0, total, z, E));
+	for (uint32_t i = 0; i < total; i++) {
+		if (z[i].conventional || z[i].state != ZNS_ZONE_EMPTY || z[i].capacity == t.cap)
+			continue;
+		odd++;
+		if (tried == ODD_MAX || z[i].capacity > ODD_FILL_MAX)
+			continue;
+		tried++;
+		put(i, 0, z[i].capacity);
+		ZONE(i, ZNS_ZONE_FULL, z[i].capacity);
+		check(i, 0, z[i].capacity);
+	}
+	if (odd)
+		conform_note("%u zones have another one than zone %u; %u of them were filled", odd,
+			     t.zone[0], tried);
+}
+
 /* What exceeding the open limit with explicitly open zones gives: active comes first where it is no
  * larger. */
 static int open_excess(void)
@@ -246,6 +301,8 @@ const struct conform_case zone_cases[] = {
 	{ "reset: from every state, in one call", reset, 6 },
 	{ "reset: a wrong zone among right ones", reset_refused, 2 },
 	{ "reset: many zones", reset_many, 8 },
+	{ "each zone: written and reset", each_zone, 1 },
+	{ "capacity: zones that differ", odd_capacity, 1 },
 	{ 0 },
 };
 

@@ -6,6 +6,7 @@
 #include "zns/emu.h"
 
 #define ANSWER 65536
+#define SAMPLE_MAX 4096u /* zones; all of a smaller drive */
 
 static struct json_object *get(struct json_object *j, const char *name)
 {
@@ -38,15 +39,17 @@ static bool without_time(const char *spec)
 static struct json_object *ask(struct selftest *s, const char *what, bool verify, int *code,
 			       char why[ST_WHY])
 {
-	char text[ANSWER];
+	char text[ANSWER], sample[32];
 	char *argv[] = { (char *)"znsctl",
 			 (char *)"probe",
 			 (char *)s->spec,
 			 (char *)"--json",
 			 verify ? (char *)"--verify" : NULL,
+			 verify ? sample : NULL,
 			 NULL };
 	struct json_object *j;
 
+	snprintf(sample, sizeof(sample), "--sample=%u", zns_min(s->geo.nr_zones, SAMPLE_MAX));
 	*code = st_run("znsctl", argv, text, sizeof(text), why);
 	j = *code >= 0 ? json_tokener_parse(text) : NULL;
 	if (!j)
@@ -74,10 +77,21 @@ static void find(struct selftest *s)
 	json_object_put(j);
 }
 
+static const char *first_moved(struct json_object *j, char out[32])
+{
+	struct json_object *moved = get(j, "moved");
+
+	*out = '\0';
+	if (moved && json_object_array_length(moved))
+		snprintf(out, 32, " (zone %d)",
+			 json_object_get_int(json_object_array_get_idx(moved, 0)));
+	return out;
+}
+
 /* A busy host delays a sample, and another one does not find the same. A wrong map it does. */
 static void verify(struct selftest *s)
 {
-	char why[ST_WHY];
+	char why[ST_WHY], first[32];
 	int code;
 	struct json_object *j = ask(s, "map", true, &code, why);
 	bool again = j && code;
@@ -94,8 +108,8 @@ static void verify(struct selftest *s)
 		       again ? "; a sample before this one said otherwise, as on a busy host" : "");
 	else
 		st_say(s, ST_FAILED, "map",
-		       "%d of %d zones tried are not on the die that is stored, %d pairs of groups are on one die, %d pairs of dies have other channels%s%s",
-		       number(j, "zones_moved"), number(j, "zones_checked"),
+		       "%d of %d zones tried are not on the die that is stored%s, %d pairs of groups are on one die, %d pairs of dies have other channels%s%s",
+		       number(j, "zones_moved"), number(j, "zones_checked"), first_moved(j, first),
 		       number(j, "groups_joined"), number(j, "channels_moved"),
 		       json_object_get_boolean(get(j, "domain_changed")) ?
 			       ", zones are independent where they were not, or the other way round" :
