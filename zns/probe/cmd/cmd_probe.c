@@ -254,6 +254,15 @@ static int interrupted(struct probe_cmd *k)
 	return CTL_FAILED;
 }
 
+/* What was measured is too disturbed to judge by: no word against the device. */
+static int refuse(struct probe_cmd *k, int ret, const struct zns_err *err)
+{
+	if (ret == -EAGAIN && k->args.json)
+		ctl_print_json(ctl_obj(J("uuid", ctl_json_uuid(k->reg.uuid)),
+				       J("path", k->reg.path), JB("refused", true)));
+	return ctl_fail(k->cmd, err);
+}
+
 static int find(struct probe_cmd *k, struct zns_err *err)
 {
 	ZnsPb__Profile *p = NULL;
@@ -277,7 +286,7 @@ static int find(struct probe_cmd *k, struct zns_err *err)
 	}
 	if (p)
 		zns_pb__profile__free_unpacked(p, NULL);
-	return ret ? ctl_fail(k->cmd, err) : code;
+	return ret ? refuse(k, ret, err) : code;
 }
 
 static void say_drift(const struct zns_probe_drift *d, const struct zns_probe_map *m)
@@ -319,7 +328,7 @@ static int verify(struct probe_cmd *k, struct zns_err *err)
 	if (ret == -EINTR)
 		return interrupted(k);
 	if (ret)
-		return ctl_fail(k->cmd, err);
+		return refuse(k, ret, err);
 	drift = d.domain_changed || d.zones_moved || d.groups_joined || d.channels_moved ||
 		d.rates_changed;
 	if (!k->args.json) {

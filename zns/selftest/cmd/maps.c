@@ -36,6 +36,7 @@ static bool without_time(const char *spec)
 	return none;
 }
 
+/* NULL: it has said why. A probe that something else disturbed says nothing against the drive. */
 static struct json_object *ask(struct selftest *s, const char *what, bool verify, int *code,
 			       char why[ST_WHY])
 {
@@ -52,9 +53,12 @@ static struct json_object *ask(struct selftest *s, const char *what, bool verify
 	snprintf(sample, sizeof(sample), "--sample=%u", zns_min(s->geo.nr_zones, SAMPLE_MAX));
 	*code = st_run("znsctl", argv, text, sizeof(text), why);
 	j = *code >= 0 ? json_tokener_parse(text) : NULL;
-	if (!j)
-		st_say(s, ST_FAILED, what, "%s", *why ? why : "znsctl probe gives no answer");
-	return j;
+	if (j && !json_object_get_boolean(get(j, "refused")))
+		return j;
+	st_say(s, j ? ST_DOUBT : ST_FAILED, what, "%s",
+	       *why ? why : "znsctl probe gives no answer");
+	json_object_put(j);
+	return NULL;
 }
 
 static void find(struct selftest *s)
