@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Cases of tools.py: znsctl selftest, on a sound drive, on one with checkpoints, and on drives that do not do what they say."""
 import json
+import os
 import re
 import subprocess
 import time
@@ -44,6 +45,7 @@ def accept_sound(scene):
     spec = drive(scene)
     said = json.loads(run_ctl(scene, 0, 'selftest', spec, '--destroy', '--json'))
     expect('verdicts', (said['failed'], said['doubt'], said['destroy'], said['backend']), (0, 0, True, 'emu'))
+    expect('where', [said[k] for k in ('kernel', 'machine', 'model', 'firmware', 'serial')], [os.uname().release, os.uname().machine, '', '', None])
     got = {c['check']: c['result'] for c in said['checks']}
     for check in ('sizes', 'zones', 'limits', 'rates', 'flush', 'format', 'probe', 'map',
                   *(f'conformance, {check}' for checks in LIES.values() for check in checks),
@@ -63,7 +65,9 @@ def accept_keeps(scene):
     scene = scene(size=1)
     scene.dump()
     kept = scene.device.checkpoints()
-    run_ctl(scene, 0, 'selftest', scene.device.spec)
+    said = run_ctl(scene, 0, 'selftest', scene.device.spec, '--serial').splitlines()
+    if not re.fullmatch(rf'znsctl \S+, Linux {re.escape(os.uname().release)}, {os.uname().machine}', said[-2]):
+        raise Failed(f'where it was run: {said[-2]}')       # an emulated device has no model and no serial number
     expect('checkpoints', scene.device.checkpoints(), kept)
     said = run_ctl(scene, 1, 'selftest', scene.device.spec, '--destroy')
     if '--force destroys it' not in said:

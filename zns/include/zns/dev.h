@@ -172,6 +172,12 @@ enum zns_dev_flags {
 /* Is this block device part of such devices, and of nothing else? */
 bool zns_dev_exposed(dev_t dev);
 
+/* What the drive behind @spec is called; "": not known, or no drive. @sys: where sysfs is. */
+struct zns_drive {
+	char model[64], firmware[64], serial[64];
+};
+void zns_dev_drive(const char *sys, const char *spec, struct zns_drive *out);
+
 int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 void zns_dev_close(struct zns_dev *dev); /* NULL is fine */
 

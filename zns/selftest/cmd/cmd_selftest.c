@@ -121,7 +121,7 @@ static int begin(struct selftest *s, bool force, enum content *content, struct z
 	}
 	s->geo = d->geo;
 	snprintf(s->backend, sizeof(s->backend), "%s", d->ops->name);
-	st_model(s);
+	zns_dev_drive("/sys", s->spec, &s->drive);
 	st_geometry(s, d);
 	*content = content_of(d, &checkpoints, &why);
 	if (!s->destroy && *content == UNREADABLE)
@@ -171,8 +171,11 @@ static int cmd_selftest(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_registered reg;
 	bool force = false;
 	int ret;
-	const struct ctl_opt opts[] = { CTL_FLAG("destroy", &s.destroy), CTL_FLAG("force", &force),
-					CTL_DURATION("limit", &s.limit_s, 1), CTL_DEV,
+	const struct ctl_opt opts[] = { CTL_FLAG("destroy", &s.destroy),
+					CTL_FLAG("force", &force),
+					CTL_DURATION("limit", &s.limit_s, 1),
+					CTL_FLAG("serial", &s.serial),
+					CTL_DEV,
 					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
@@ -212,7 +215,8 @@ static const struct ctl_cmd command = {
 	"find out whether a drive does what this product needs of it",
 	"  --destroy       all of it: writes to all zones, formats the device; what it holds is lost\n"
 	"  --force         even if it holds checkpoints or something else\n"
-	"  --limit TIME    a check that takes longer has failed (30m)\n",
+	"  --limit TIME    a check that takes longer has failed (30m)\n"
+	"  --serial        the report has the drive's serial number, too\n",
 	cmd_selftest,
 };
 

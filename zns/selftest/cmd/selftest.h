@@ -16,13 +16,14 @@ struct selftest {
 	const struct ctl_cmd *cmd;
 	const char *spec; /* as zns_dev_open takes it; may name a serial number, and is not reported
 			   */
-	bool destroy, json;
+	bool destroy, json, serial;
 	struct json_object *checks; /* with --json */
 	unsigned int count[ST_RESULTS];
 	char dir[64]; /* of our own, for images and keys */
 	struct zns_geometry geo;
 	uint64_t limit_s; /* for what stands between two lines */
-	char backend[16], model[64], firmware[64]; /* "": not known */
+	char backend[16];
+	struct zns_drive drive;
 	uint32_t zone_write_mibps, zone_read_mibps; /* 0: not measured */
 };
 
@@ -42,8 +43,6 @@ void st_say(struct selftest *s, enum st_result r, const char *what, const char *
 int st_end(struct selftest *s);
 /* The directory is removed. */
 void st_tidy(const struct selftest *s);
-/* Finds out what the drive is called, where the kernel knows. */
-void st_model(struct selftest *s);
 
 /* geometry.c: what the device says of itself. Reads only. */
 void st_geometry(struct selftest *s, struct zns_dev *dev);
