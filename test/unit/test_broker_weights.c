@@ -57,6 +57,12 @@ static void in_range(uint32_t got, double want)
 		fail_msg("%u is not about %.1f", got, want);
 }
 
+/* Who begins makes queues; a tenth of each group's time is left to them for a moment. */
+static void at_first(uint32_t got, double want)
+{
+	in_range(got, want * 0.9);
+}
+
 /* All eight groups of 100 MiB/s are everybody's. */
 static void dumps_are_told(void **state)
 {
@@ -71,8 +77,8 @@ static void dumps_are_told(void **state)
 	/* one that did: all who meet are held, and soon hear of changes */
 	begin_weighed(&b, "b", 800, 300, "share");
 	msleep(30);
-	in_range(works(&b), 800 * 0.75);
-	in_range(progress(&a, 0, &again), 800 * 0.25);
+	at_first(works(&b), 800 * 0.75);
+	at_first(progress(&a, 0, &again), 800 * 0.25);
 	assert_in_range(again, 1, 50);
 	/* alone again: all that there is */
 	abort_dump(&b);
@@ -84,9 +90,9 @@ static void dumps_are_told(void **state)
 	/* work of one container is one tenant: together it has that one's part */
 	begin_weighed(&c, "b", 800, 500, "share");
 	msleep(30);
-	in_range(works(&a), 800.0 / 6);
-	in_range(works(&b), 800 * 2.5 / 6);
-	in_range(works(&c), 800 * 2.5 / 6);
+	at_first(works(&a), 800.0 / 6);
+	at_first(works(&b), 800 * 2.5 / 6);
+	at_first(works(&c), 800 * 2.5 / 6);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	zns_broker_close(&c);
@@ -102,8 +108,8 @@ static void promises_come_first(void **state)
 	begin_weighed(&c, "c", 800, 10000, "share");
 	msleep(30);
 	assert_int_equal(works(&a), 0);
-	in_range(works(&b), 200);
-	in_range(works(&c), 200);
+	at_first(works(&b), 200);
+	at_first(works(&c), 200);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	zns_broker_close(&c);
@@ -117,20 +123,20 @@ static void idle_share_is_given_away(void **state)
 
 	begin_weighed(&a, "a", 800, 300, "share");
 	begin_weighed(&b, "b", 800, 100, "share");
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 8; i++) {
 		msleep(60);
 		progress(&a, 0, NULL); /* nothing at all */
 		progress(&b, (uint64_t)i * MIB(12), NULL);
 	}
-	assert_true(progress(&b, MIB(72), NULL) > 700);
+	assert_true(progress(&b, MIB(96), NULL) > 700);
 	in_range(progress(&a, 0, NULL), 600);
 	/* it works again: its rate is what its part gives in 100 ms and more */
 	for (int i = 1; i < 8; i++) {
 		msleep(60);
 		progress(&a, (uint64_t)i * MIB(600), NULL);
-		progress(&b, MIB(72) + (uint64_t)i * MIB(600), NULL);
+		progress(&b, MIB(96) + (uint64_t)i * MIB(600), NULL);
 	}
-	in_range(progress(&b, MIB(72) + 8 * MIB(600), NULL), 200);
+	in_range(progress(&b, MIB(96) + 8 * MIB(600), NULL), 200);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 }
@@ -169,7 +175,7 @@ static void bad_weights(void **state)
 	begin_weighed(&a, "web-1", 800, 200, "share");
 	begin_weighed(&b, "other", 800, 600, "share");
 	msleep(30);
-	in_range(works(&a), 200);
+	at_first(works(&a), 200);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 }
@@ -231,14 +237,14 @@ static void restores_are_told(void **state)
 	restore_of(&a, &wide, 200);
 	restore_of(&b, &other, 0);
 	msleep(30);
-	in_range(works(&a), 3200 * 2 / 3.0);
-	in_range(works(&b), 3200 / 3.0);
+	at_first(works(&a), 3200 * 2 / 3.0);
+	at_first(works(&b), 3200 / 3.0);
 	/* one die is a third full with it; the two others share its rest by weight, so by time */
 	restore_of(&c, &die, 300);
 	msleep(30);
-	in_range(works(&c), 400 * 300 / 600.0);
-	in_range(works(&a), 3200 * 200 / 600.0);
-	in_range(works(&b), 3200 * 100 / 600.0);
+	at_first(works(&c), 400 * 300 / 600.0);
+	at_first(works(&a), 3200 * 200 / 600.0);
+	at_first(works(&b), 3200 * 100 / 600.0);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	zns_broker_close(&c);
@@ -258,15 +264,15 @@ static void tenants_give_weights(void **state)
 	begin_weighed(&a, "web-1", 800, 0, "share");
 	begin_weighed(&b, "db", 800, 0, "share");
 	msleep(30);
-	in_range(works(&a), 600);
-	in_range(works(&b), 200);
+	at_first(works(&a), 600);
+	at_first(works(&b), 200);
 	abort_dump(&a);
 	abort_dump(&b);
 	/* what is said counts, and the ceiling bounds it */
 	begin_weighed(&a, "web-1", 800, 100, "share");
 	begin_weighed(&b, "db", 800, 300, "share");
 	msleep(30);
-	in_range(works(&a), 200);
+	at_first(works(&a), 200);
 	abort_dump(&a);
 	begin_request(&q, &d, "web-1", 800, "share", NULL);
 	d.has_weight = 1;
@@ -278,16 +284,16 @@ static void tenants_give_weights(void **state)
 	r = ask(&a, &q);
 	drop(r);
 	msleep(30);
-	in_range(works(&a), 560);
-	in_range(works(&b), 240);
+	at_first(works(&a), 560);
+	at_first(works(&b), 240);
 	abort_dump(&a);
 	abort_dump(&b);
 	/* restores */
 	restore_of(&a, &web, 0);
 	restore_of(&b, &db, 0);
 	msleep(30);
-	in_range(works(&a), 3200 * 0.75);
-	in_range(works(&b), 3200 * 0.25);
+	at_first(works(&a), 3200 * 0.75);
+	at_first(works(&b), 3200 * 0.25);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	a = client(*state);
@@ -295,8 +301,8 @@ static void tenants_give_weights(void **state)
 	restore_of(&a, &web, 1000); /* gets the ceiling */
 	restore_of(&b, &db, 100);
 	msleep(30);
-	in_range(works(&a), 3200 * 0.8);
-	in_range(works(&b), 3200 * 0.2);
+	at_first(works(&a), 3200 * 0.8);
+	at_first(works(&b), 3200 * 0.2);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 }
@@ -340,33 +346,33 @@ static void flattening_is_told(void **state)
 	flatten_begins(&a, &g, 0);
 	begin_weighed(&b, "other", 800, 0, "share");
 	msleep(30);
-	in_range(works(&a), 640);
-	in_range(works(&b), 160);
+	at_first(works(&a), 640);
+	at_first(works(&b), 160);
 	/* its container's part: a dump of it takes half */
 	begin_weighed(&c, "web", 800, 0, "share");
 	msleep(30);
-	in_range(works(&a), 320);
-	in_range(works(&b), 160);
+	at_first(works(&a), 320);
+	at_first(works(&b), 160);
 	abort_dump(&a);
 	abort_dump(&c);
 	/* a class of its own: the container keeps its part */
 	flatten_begins(&a, &g, 300);
 	begin_weighed(&c, "web", 800, 400, "share");
 	msleep(30);
-	in_range(works(&a), 300);
-	in_range(works(&b), 100);
-	in_range(works(&c), 400);
+	at_first(works(&a), 300);
+	at_first(works(&b), 100);
+	at_first(works(&c), 400);
 	abort_dump(&a);
 	abort_dump(&c);
 	/* the ceiling is not passed, and refuses nothing; it is not that of the class */
 	tenants(*state, "name web max-weight=300\n");
 	flatten_begins(&a, &g, 0);
 	msleep(30);
-	in_range(works(&a), 600);
+	at_first(works(&a), 600);
 	abort_dump(&a);
 	flatten_begins(&a, &g, 700);
 	msleep(30);
-	in_range(works(&a), 700);
+	at_first(works(&a), 700);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	zns_broker_close(&c);
@@ -416,7 +422,7 @@ static void moves_at(struct zns_broker *b, double part)
 	moves(b, &waits);
 	msleep(30);
 	/* half of its bytes are written to group 1, with 100 MiB/s at most */
-	in_range(moves(b, &waits), 200 * part);
+	at_first(moves(b, &waits), 200 * part);
 	assert_false(waits);
 }
 
@@ -440,25 +446,25 @@ static void moves_are_charged(void **state)
 	restore_of(&b, &db, 0);
 	move_begins(&m, &web, OWNER);
 	moves_at(&m, 0.75);
-	in_range(works(&b), 3200 / 4.0);
+	at_first(works(&b), 3200 / 4.0);
 	/* the owner's restore divides that part with it, and its neighbour loses nothing */
 	restore_of(&a, &old, 0);
 	moves_at(&m, 0.375);
-	in_range(works(&a), 3200 * 0.375);
-	in_range(works(&b), 3200 / 4.0);
+	at_first(works(&a), 3200 * 0.375);
+	at_first(works(&b), 3200 / 4.0);
 	zns_broker_close(&m);
 	m = client(*state);
 	/* in a class of its own: all lose by their weights, the owner no more than that */
 	move_begins(&m, &web, 100);
 	moves_at(&m, 0.2);
-	in_range(works(&a), 3200 * 0.6);
-	in_range(works(&b), 3200 * 0.2);
+	at_first(works(&a), 3200 * 0.6);
+	at_first(works(&b), 3200 * 0.2);
 	/* moves of that class have one part, whoever they belong to */
 	move_begins(&n, &db, 100);
 	moves(&n, &waits);
 	moves_at(&m, 0.1);
 	moves_at(&n, 0.1);
-	in_range(works(&a), 3200 * 0.6);
+	at_first(works(&a), 3200 * 0.6);
 	zns_broker_close(&m);
 	zns_broker_close(&n);
 	zns_broker_close(&a);
@@ -475,7 +481,7 @@ static void moves_of_a_tenant(void **state)
 	restore_of(&b, &db, 0);
 	move_begins(&m, &web, OWNER);
 	moves_at(&m, 0.8);
-	in_range(works(&b), 3200 * 0.2);
+	at_first(works(&b), 3200 * 0.2);
 	zns_broker_close(&m);
 	zns_broker_close(&b);
 }

@@ -15,6 +15,8 @@
 #define GROWS 1.25 /* … so much more than it uses, so that it can come back */
 #define SILENT_NS 1000000000u /* who reports no progress cannot be told a rate */
 #define FULL 0.99 /* of a group's time: short queues, so that no one's place in them counts */
+#define DRAINS 0.9 /* the same while somebody begins: until it is told a rate it makes queues */
+#define BEGINS 3u /* windows of it */
 #define LEAST 0.02 /* of a group's time that promises leave to all others */
 
 /* One that weights concern. */
@@ -169,13 +171,13 @@ static void set_weights(struct table *t)
 	}
 }
 
-static void take_promises(const struct znsd *d, double *room)
+static void take_promises(const struct znsd *d, bool begins, double *room)
 {
 	const struct lease *l;
 	uint32_t i;
 
 	for (i = 0; i < d->nr_groups; i++)
-		room[i] = FULL;
+		room[i] = begins ? DRAINS : FULL;
 	if (rate_one_domain(d))
 		room[0] -= (double)rate_promised(d) / d->zone_mibps;
 	for (l = d->leases; l; l = l->next)
@@ -237,6 +239,7 @@ static void weigh(struct znsd *d)
 {
 	cleanup_free double *room = NULL;
 	struct table t = { .p = NULL };
+	bool begins = false;
 	uint32_t i = 0;
 	struct lease *l;
 
@@ -246,11 +249,13 @@ static void weigh(struct znsd *d)
 	for (l = d->leases; l; l = l->next)
 		if (concerned(l))
 			t.p[i++].l = l;
-	for (i = 0; i < t.nr; i++)
+	for (i = 0; i < t.nr; i++) {
 		describe(d, &t, &t.p[i]);
+		begins |= t.p[i].l->weigh.windows < BEGINS;
+	}
 	set_weights(&t);
 	room = znsd_alloc((d->nr_groups + 1) * sizeof(*room));
-	take_promises(d, room);
+	take_promises(d, begins, room);
 	run(&t, room, d->nr_groups, NULL);
 	for (i = 0; i < t.nr; i++)
 		if (t.p[i].meets)
