@@ -350,6 +350,133 @@ static void damaged_statistics_do_no_harm(void **state)
 	zns_broker_close(&a);
 }
 
+static uint32_t room_in(struct fx *f, uint32_t group)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = META; i < ZONES; i++)
+		n += (i - META) % DIES == group && state_of(f, i) == ZNS_ZONE_EMPTY;
+	return n;
+}
+
+/* The groups with the least room that is enough come first: later ones find whole dies. */
+static void order_by_room(struct fx *f, struct grant *g, uint32_t enough)
+{
+	for (uint32_t i = 0; i < g->n; i++)
+		for (uint32_t k = i + 1; k < g->n; k++) {
+			uint32_t a = room_in(f, g->group[i]), b = room_in(f, g->group[k]),
+				 was = g->group[i];
+
+			if (a >= enough && (b < enough || b >= a))
+				continue;
+			g->group[i] = g->group[k];
+			g->group[k] = was;
+		}
+}
+
+/* A checkpoint whose @nr lanes are all in @dies of its groups. It says that it is large. */
+static void commit_lanes(struct fx *f, struct zns_broker *b, const char *name, uint32_t nr,
+			 uint32_t dies)
+{
+	struct grant g = begin(b, name, nr * DEV_MIBPS);
+	struct zone z[8];
+	struct record k;
+	REQ(q);
+
+	assert_true(g.n >= dies && nr <= ZNS_ARRAY_SIZE(z));
+	order_by_room(f, &g, nr / dies);
+	for (uint32_t i = 0; i < nr; i++) {
+		z[i] = zone_get(b, g.group[i % dies]);
+		assert_int_equal(z[i].group, g.group[i % dies]);
+		fill(f, &z[i], KIB(256));
+	}
+	record(&k, &g, z, nr);
+	k.c.bytes = MIB(64);
+	k.c.has_qos_requested_mibps = 1;
+	k.c.qos_requested_mibps = nr * DEV_MIBPS;
+	q.commit = &k.c;
+	drop(ask(b, &q));
+}
+
+static void is_scattered(const ZnsPb__Status *s, size_t at, const char *name, double of_best)
+{
+	assert_true(at < s->n_scattered);
+	assert_string_equal(s->scattered[at]->container, name);
+	if (s->scattered[at]->of_best < of_best - 0.01 ||
+	    s->scattered[at]->of_best > of_best + 0.01)
+		fail_msg("%s: %f, not %f", name, s->scattered[at]->of_best, of_best);
+}
+
+/* As many lanes on each die that is used, but on fewer dies than there are lanes. */
+static void collisions_are_named(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f);
+	ZnsPb__Response *r;
+
+	commit_lanes(f, &a, "on two", 4, 2);
+	commit_lanes(f, &a, "on one", 4, 1);
+	commit_lanes(f, &a, "apart", 4, 4);
+	r = status(&a);
+	assert_int_equal(r->status->n_scattered, 2);
+	is_scattered(r->status, 0, "on one", 0.25);
+	is_scattered(r->status, 1, "on two", 0.5);
+	drop(r);
+	zns_broker_close(&a);
+}
+
+/* A die that has nothing but small images is none that pages could be read from. */
+static void metadata_is_no_lane(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f);
+	struct grant g = begin(&a, "apart", 5 * DEV_MIBPS);
+	ZnsPb__Response *r;
+	struct zone z[5];
+	struct record k;
+	REQ(q);
+
+	assert_int_equal(g.n, 5);
+	for (int i = 0; i < 5; i++) {
+		z[i] = zone_get(&a, g.group[i]);
+		fill(f, &z[i], i < 4 ? KIB(256) : KIB(4));
+	}
+	record(&k, &g, z, 5);
+	k.c.bytes = MIB(64);
+	k.c.has_qos_requested_mibps = 1;
+	k.c.qos_requested_mibps = 4 * DEV_MIBPS;
+	k.c.metadata_groups = &g.group[4];
+	k.c.n_metadata_groups = 1;
+	q.commit = &k.c;
+	drop(ask(&a, &q));
+	r = status(&a);
+	assert_int_equal(r->status->n_scattered, 0);
+	drop(r);
+	zns_broker_close(&a);
+}
+
+/* However many there are, the slowest are among those that are named. */
+static void slowest_are_named(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f);
+	ZnsPb__Response *r;
+	char name[16];
+
+	for (int i = 0; i < 8; i++) {
+		snprintf(name, sizeof(name), "half %d", i);
+		commit_lanes(f, &a, name, 2, 1);
+	}
+	commit_lanes(f, &a, "third", 3, 1);
+	r = status(&a);
+	assert_int_equal(r->status->n_scattered, 8);
+	is_scattered(r->status, 0, "third", 1 / 3.0);
+	is_scattered(r->status, 1, "half 0", 0.5);
+	is_scattered(r->status, 7, "half 6", 0.5);
+	drop(r);
+	zns_broker_close(&a);
+}
+
 #define G(f) cmocka_unit_test_setup_teardown(f, fx_setup, fx_teardown)
 #define O(f) cmocka_unit_test_setup_teardown(f, setup_one, fx_teardown)
 
@@ -365,6 +492,9 @@ int main(void)
 		O(one_domain_waits),
 		O(one_domain_restore),
 		G(restores_are_kept),
+		G(collisions_are_named),
+		G(metadata_is_no_lane),
+		G(slowest_are_named),
 		G(damaged_statistics_do_no_harm),
 	};
 

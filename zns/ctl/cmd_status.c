@@ -9,7 +9,7 @@
 static const char status_fields[] =
 	"device path geometry={zones=nr_zones zone_size zone_capacity block_size metadata_zones!} limits={max_open max_active} "
 	"nvme_reservation=host_reservation{held ours type key=} encrypted= key_id= zones_by_state= suspect_zones! "
-	"bytes_live bytes_free bytes_wasted checkpoints=nr_checkpoints reservations= leases= restores= scattered{container checkpoint of_best} "
+	"bytes_live bytes_free bytes_wasted checkpoints=nr_checkpoints reservations= leases= restores= scattered= "
 	"promised_mibps device_mibps parked_zones! pack_zones! zones_budget zones_granted! waiting=nr_waiting! "
 	"restore_cache=hot{limit used read given wrong late} "
 	"log_generation! broker_pid! tenants_error=";
@@ -74,6 +74,34 @@ static const char *tenants_error(struct zns_err *err)
 	return zns_tenant_find("", -1, &t, err) ? err->msg : NULL;
 }
 
+/* The rate of the last restore, if that was of this very checkpoint. 0: not known. */
+static double measured(const ZnsPb__Status *s, const ZnsPb__Scattered *of)
+{
+	for (size_t i = 0; i < s->n_restores; i++) {
+		const ZnsPb__RestoreStat *r = s->restores[i];
+
+		if (r->checkpoint.len == of->checkpoint.len &&
+		    !memcmp(r->checkpoint.data, of->checkpoint.data, of->checkpoint.len))
+			return r->has_achieved_mibps ? r->achieved_mibps : 0;
+	}
+	return 0;
+}
+
+static struct json_object *json_scattered(const ZnsPb__Status *s)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (size_t i = 0; i < s->n_scattered; i++) {
+		double was = measured(s, s->scattered[i]);
+		struct json_object *o = ctl_json(s->scattered[i], "container checkpoint of_best");
+
+		json_object_object_add(o, "measured_mibps",
+				       was > 0 ? json_object_new_double(was) : NULL);
+		json_object_array_add(list, o);
+	}
+	return list;
+}
+
 static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -90,6 +118,7 @@ static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	json_object_object_add(j, "restores",
 			       ctl_json_all((void **)s->restores, s->n_restores,
 					    ctl_restore_fields));
+	json_object_object_add(j, "scattered", json_scattered(s));
 	json_object_object_add(j, "tenants_error", ctl_j_text(bad));
 	return ctl_print_json(j);
 }
@@ -300,10 +329,16 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 		       zns_format_size(s->hot->used, a, sizeof(a)),
 		       zns_format_size(s->hot->limit, b, sizeof(b)),
 		       (unsigned long long)s->hot->read, (unsigned long long)s->hot->given);
-	for (i = 0; i < s->n_scattered; i++)
-		printf("scattered     %s: restores at %.0f %% at most of what its groups could give, see `znsctl show --layout`\n",
+	for (i = 0; i < s->n_scattered; i++) {
+		double was = measured(s, s->scattered[i]);
+
+		printf("scattered     %s: restores at %.0f %% at most of what its groups could give",
 		       ctl_name(s->scattered[i]->container, name, sizeof(name)),
 		       100 * s->scattered[i]->of_best);
+		if (was > 0)
+			printf(", the last time with %.0f MiB/s", was);
+		printf(", see `znsctl show --layout`\n");
+	}
 	if (s->nr_waiting)
 		printf("waiting       %u dumps\n", s->nr_waiting);
 	if (tenants_error(&err))

@@ -178,8 +178,24 @@ static ZnsPb__HostReservation *status_host(struct znsd *d, struct reply *rep)
 #define SCATTERED_BELOW 0.9
 #define SCATTERED_BYTES MIB(64) /* a restore of less takes no time that matters */
 
+/* Groups that its rate needs. Moves may leave it in fewer: two lanes in one. */
+static uint32_t width_wanted(struct znsd *d, const ZnsPb__Checkpoint *c)
+{
+	uint32_t want = zns_alloc_width(c->qos_requested_mibps, d->zone_mibps);
+
+	return zns_min(want, zns_min(d->nr_groups, budget_total(d)));
+}
+
+static bool metadata_only(const ZnsPb__Checkpoint *c, uint32_t group)
+{
+	for (size_t i = 0; i < c->n_metadata_groups; i++)
+		if (c->metadata_groups[i] == group)
+			return true;
+	return false;
+}
+
 /* As its groups are filled, without its order: never less than it is in truth. 0: unknown. */
-static double rate_bound(const struct znsd *d, const ZnsPb__Checkpoint *c, uint64_t *in)
+static double rate_bound(struct znsd *d, const ZnsPb__Checkpoint *c, uint64_t *in)
 {
 	uint64_t most = 0, all = 0;
 	uint32_t nr = 0, i;
@@ -189,19 +205,35 @@ static double rate_bound(const struct znsd *d, const ZnsPb__Checkpoint *c, uint6
 		if (c->zones[k]->zone < d->nr_zones)
 			in[d->zones[c->zones[k]->zone].group] += c->zones[k]->len;
 	for (i = 0; i < d->nr_groups; i++) {
-		nr += in[i] > 0;
+		nr += in[i] > 0 && !metadata_only(c, i);
 		all += in[i];
 		most = zns_max(most, in[i]);
 	}
-	return most ? (double)all / nr / (double)most : 0;
+	nr = zns_max(nr, width_wanted(d, c));
+	return most && nr ? zns_min((double)all / nr / (double)most, 1.0) : 0;
 }
 
-static void status_scattered(const struct znsd *d, ZnsPb__Status *s, struct reply *rep)
+/* The slowest first; the fastest goes where there are too many. */
+static void add_scattered(ZnsPb__Status *s, ZnsPb__Scattered *line)
+{
+	size_t at = s->n_scattered;
+
+	while (at && s->scattered[at - 1]->of_best > line->of_best)
+		at--;
+	if (at == SCATTERED_SHOWN)
+		return;
+	s->n_scattered = zns_min(s->n_scattered + 1, (size_t)SCATTERED_SHOWN);
+	memmove(&s->scattered[at + 1], &s->scattered[at],
+		(s->n_scattered - at - 1) * sizeof(*s->scattered));
+	s->scattered[at] = line;
+}
+
+static void status_scattered(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 {
 	cleanup_free uint64_t *in = znsd_alloc((d->nr_groups + 1) * sizeof(*in));
 
 	s->scattered = reply_alloc(rep, SCATTERED_SHOWN * sizeof(*s->scattered));
-	for (size_t i = 0; i < s->nr_checkpoints && s->n_scattered < SCATTERED_SHOWN; i++) {
+	for (size_t i = 0; i < s->nr_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
 		double of_best = c->bytes < SCATTERED_BYTES ? 0 : rate_bound(d, c, in);
 		ZnsPb__Scattered *line;
@@ -213,7 +245,7 @@ static void status_scattered(const struct znsd *d, ZnsPb__Status *s, struct repl
 		line->container = c->container;
 		line->checkpoint = c->id;
 		line->of_best = of_best;
-		s->scattered[s->n_scattered++] = line;
+		add_scattered(s, line);
 	}
 }
 
