@@ -355,7 +355,7 @@ crypt: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/crypt.py run -a --report $(B)/report/crypt
 
 .PHONY: compact
-compact: all test-bin
+compact: all test-bin $(B)/bench/scatter
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/compact.py run -a --report $(B)/report/compact
 
 # Encryption, chains, compaction, flatten, erasure, rotation on one device, with accidents in between.
