@@ -7,6 +7,7 @@ compact: zones with little live data are emptied, and nobody who owns what is in
 """
 import hashlib
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -180,6 +181,56 @@ def scattered_encrypted(scene):
     ident = defragmented(scene)
     expect('encrypted', scene.device.json('ls')['checkpoints'][0]['encrypted'], True)
     run_ctl(scene, 0, 'rm', '--secure', ident)
+
+
+def dump_as(scene, container):
+    """Another container's checkpoint of the scene's task, on four lanes; no die is reserved, so anybody's data may go there."""
+    images = scene.dir / f'images-{container}'
+    images.mkdir()
+    return scene.good_dump(images=images, qos='400', extra=['--leave-running', '--zns-alloc', 'dynamic', '--zns-container', container])
+
+
+@case
+def removed_meanwhile(scene):
+    """A checkpoint that is removed while --defrag runs is passed over, with a word; the others are moved."""
+    scene = scene(LANES, size=72)
+    ids = [dump_as(scene, name) for name in ('one', 'two', 'three')]
+    bad = {i: collide(scene, i)['of_best'] for i in ids}
+    before = {i: archive(scene, i) for i in ids}
+    dry = json.loads(run_ctl(scene, 0, 'compact', '--defrag', '--dry-run', '--json'))['checkpoints']
+    expect('to be moved', sorted(c['checkpoint'] for c in dry if c['moves']), sorted(ids))
+    first, second, third = dry
+    zones = set(scene.device.json('show', second['checkpoint'])['zones'])
+    # So slow that it is met in its first move; there it stands still.
+    defrag = subprocess.Popen([scene.cfg.znsctl, 'compact', '--defrag', '--rate', '8', '--json'], env=scene.device.env,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        def moves_first():
+            return any(l['kind'] == 'compact' and l['container'] == first['container'] for l in scene.device.status()['leases'])
+
+        if not wait_until(moves_first, 30, 0.02):
+            raise Failed('the first move was never seen')
+        defrag.send_signal(signal.SIGSTOP)
+        if not moves_first():
+            raise Failed('the first move was over too soon for this test')
+        scene.device.remove(second['checkpoint'])
+        if not wait_until(lambda: not zones & {z['index'] for z in scene.device.zones() if z['wp']}, 10, 0.1):
+            raise Failed('the zones of what was removed were not reset')
+    finally:
+        defrag.send_signal(signal.SIGCONT)
+        out, err = defrag.communicate(timeout=120)
+    expect(f'exit code ({err.strip()})', defrag.returncode, 0)
+    said = json.loads(out)
+    expect('moved', {c['checkpoint']: c['moved'] for c in said['checkpoints']},
+           {first['checkpoint']: True, second['checkpoint']: False, third['checkpoint']: True})
+    expect('given up', said['given_up'], 1)
+    if second['checkpoint'] not in said['why'] or 'removed' not in said['why']:
+        raise Failed(f'it says {said["why"]}')
+    left = [c['checkpoint'] for c in (first, third)]
+    for ident in left:
+        if layout(scene, ident)['of_best'] < 1.2 * bad[ident]:
+            raise Failed(f'still scattered: {layout(scene, ident)}')
+    same(scene, left, {i: before[i] for i in left})
 
 
 @case

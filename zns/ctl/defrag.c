@@ -76,6 +76,12 @@ static void leave_reserved(const struct defrag *f, const char *container, uint64
 	}
 }
 
+static void drop_plan(struct one *o)
+{
+	zns_scatter_plan_fini(&o->plan);
+	layout_fini(&o->l);
+}
+
 static void fix_memory(struct one *o)
 {
 	for (size_t i = 0; i < o->c->n_zones; i++)
@@ -84,9 +90,10 @@ static void fix_memory(struct one *o)
 					       o->c->zones[i]->zone == o->l.zones[k].zone;
 }
 
-/* With the room that is there now. */
+/* With the room that is there now. What was planned before stays if that fails. */
 static int plan_one(const struct defrag *f, struct one *o, struct zns_err *err)
 {
+	struct one fresh = { .c = o->c };
 	const ZnsPb__Profile *p = f->profile->profile;
 	cleanup_free uint64_t *room = calloc(p->n_groups + 1, sizeof(*room));
 	ZnsPb__Manifest *m = NULL;
@@ -96,20 +103,36 @@ static int plan_one(const struct defrag *f, struct one *o, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory for a list of groups");
 	memcpy(room, f->room, p->n_groups * sizeof(*room));
 	leave_reserved(f, o->c->container, room);
-	zns_scatter_plan_fini(&o->plan);
-	layout_fini(&o->l);
 	ret = zns_manifest_read(f->x->s.dev, o->c, &m, err);
 	if (!ret)
-		ret = layout_of(m, p, &o->l, err);
+		ret = layout_of(m, p, &fresh.l, err);
 	if (m)
 		zns_pb__manifest__free_unpacked(m, NULL);
 	if (ret)
 		return ret;
-	fix_memory(o);
-	ret = zns_scatter_plan_make(&o->l.s, room, DEFRAG_PAYS, DEFRAG_MOST, &o->plan, err);
-	if (!ret && o->plan.bytes)
-		o->worth = (o->plan.after - o->plan.before) / (double)o->plan.bytes;
-	return ret;
+	fix_memory(&fresh);
+	ret = zns_scatter_plan_make(&fresh.l.s, room, DEFRAG_PAYS, DEFRAG_MOST, &fresh.plan, err);
+	if (!ret && fresh.plan.bytes)
+		fresh.worth = (fresh.plan.after - fresh.plan.before) / (double)fresh.plan.bytes;
+	if (ret) {
+		layout_fini(&fresh.l);
+		return ret;
+	}
+	drop_plan(o);
+	*o = fresh;
+	return 0;
+}
+
+/* It was removed, moved or damaged meanwhile: `verify` tells which. The others go on. */
+static void pass_over(struct compact *x, const struct one *o, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+
+	if (!x->given_up++)
+		snprintf(x->why, sizeof(x->why),
+			 "checkpoint %s was removed, moved or damaged meanwhile: %.150s",
+			 zns_uuid_format(o->c->id.data, id), err->msg);
+	*err = (struct zns_err)ZNS_ERR_INIT;
 }
 
 static int cmp_worth(const void *a, const void *b)
@@ -147,14 +170,10 @@ static int plan_all(struct defrag *f, const char *what, struct zns_err *err)
 		ret = plan_one(f, o, err);
 		if (ret == -ENOMEM)
 			return ret;
-		if (ret) { /* moved, removed or damaged meanwhile: `verify` tells which */
-			if (!f->x->given_up++)
-				snprintf(f->x->why, sizeof(f->x->why), "%s", err->msg);
+		if (ret) {
+			pass_over(f->x, o, err);
 			f->nr--;
-			layout_fini(&o->l);
-			zns_scatter_plan_fini(&o->plan);
 			*o = (struct one){ 0 };
-			err->code = 0;
 		}
 	}
 	if (what && !f->nr && !f->x->given_up)
@@ -221,6 +240,11 @@ static int run(struct defrag *f, struct zns_err *err)
 			continue;
 		if (x->moved)
 			ret = plan_one(f, &f->v[i], err);
+		if (ret && ret != -ENOMEM) {
+			pass_over(x, &f->v[i], err);
+			ret = 0;
+			continue;
+		}
 		if (!ret && f->v[i].plan.nr)
 			ret = move_one(f, &f->v[i], bucket, err);
 	}
@@ -301,10 +325,8 @@ static struct json_object *to_json(const struct defrag *f)
 
 static void forget(struct defrag *f)
 {
-	for (size_t i = 0; i < f->nr; i++) {
-		zns_scatter_plan_fini(&f->v[i].plan);
-		layout_fini(&f->v[i].l);
-	}
+	for (size_t i = 0; i < f->nr; i++)
+		drop_plan(&f->v[i]);
 	free(f->v);
 	free(f->room);
 	if (f->profile)
