@@ -105,14 +105,14 @@ def layout(scene, ident):
     return json.loads(run_ctl(scene, 0, 'show', '--layout', ident, '--json'))['checkpoints'][0]
 
 
-def collide(scene, ident):
+def collide(scene, ident, lanes=2):
     """
-    What it has on one die goes to another one, as where a die is full: two of its four lanes meet there. Lanes of a real dump
-    are as long as the machine let them be, so the two longest do: half of its bytes or more.
+    What it has on one die goes to another one, as where a die is full: two of its four lanes meet there, or more. Lanes of a real
+    dump are as long as the machine let them be, so the longest do: of two, half of its bytes or more.
     """
     of = {z['index']: z['group'] for z in scene.device.zones()}
-    to, off = sorted(layout(scene, ident)['groups'], key=lambda g: -g['bytes'])[:2]
-    moved = [f'{z}:{to["group"]}' for z in scene.device.json('show', ident)['zones'] if of[z] == off['group']]
+    to, *off = [g['group'] for g in sorted(layout(scene, ident)['groups'], key=lambda g: -g['bytes'])[:lanes]]
+    moved = [f'{z}:{to}' for z in scene.device.json('show', ident)['zones'] if of[z] in off]
     done = subprocess.run([SCATTER, scene.device.spec, ident, *moved], env=scene.device.env, capture_output=True, text=True, timeout=60)
     expect(f'scatter ({done.stderr.strip()})', done.returncode, 0)
     found = layout(scene, ident)
@@ -231,6 +231,35 @@ def removed_meanwhile(scene):
         if layout(scene, ident)['of_best'] < 1.2 * bad[ident]:
             raise Failed(f'still scattered: {layout(scene, ident)}')
     same(scene, left, {i: before[i] for i in left})
+
+
+@case
+def flattened(scene):
+    """flatten --below of a whole checkpoint that --defrag cannot repair: written anew, only if it is slow, under its id."""
+    scene = scene(LANES, size=72)
+    ident = scene.good_dump(qos='400', extra=['--leave-running'])
+    before = {ident: archive(scene, ident)}
+    bad = collide(scene, ident, lanes=4)
+    repaired = json.loads(run_ctl(scene, 0, 'compact', '--defrag', '--dry-run', '--json'))['checkpoints'][0]['of_best_after']
+    if repaired > 0.5:
+        raise Failed(f'--defrag can repair it: {repaired}')
+    zones = scene.device.json('show', ident)['zones']
+    if 'whole already' not in run_ctl(scene, 1, 'flatten', ident):
+        raise Failed('flatten without --below says something else')
+    dry = scene.device.json('flatten', ident, '--below', '80', '--dry-run')
+    expect('a dry run', (dry['written'], dry['of_best'], scene.device.json('show', ident)['zones']), (False, bad['of_best'], zones))
+    fast = scene.device.json('flatten', ident, '--below', '10')
+    expect('below its rate', (fast['fast_enough'], fast['written']), (True, False))
+    said = scene.device.json('flatten', ident, '--below', '80')
+    expect('written', (said['written'], said['fast_enough'], said['id']), (True, False, ident))
+    after = layout(scene, ident)
+    if after['of_best'] <= repaired or after['width'] != 4:
+        raise Failed(f'the layout is {after}, it was {bad}, --defrag makes it {repaired}')
+    same(scene, [ident], before)
+    scene.task.end()
+    scene.good_restore()
+    restores(scene, ident)
+    all_comes_back(scene)
 
 
 @case

@@ -2,6 +2,7 @@
 /* flatten: reads an incremental checkpoint through its chain and writes it anew, whole, under
  * the same id. Handles and children stay valid. The checkpoint no longer needs its parents. And
  * composed images become plain ones: what a live dump copied more than once takes no room any more.
+ * With --below also one that is whole, but scattered.
  */
 #include <limits.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct flatten {
 	ZnsPb__Handle *handle; /* of the directory on the command line, or NULL */
 	struct layout layout; /* as it can be read now; if that was asked */
 	bool dry_run, fast_enough;
+	bool plain; /* no parent and no superseded copies: only its places can become better */
 	uint32_t below; /* per cent of what its groups could give; 0: always */
 	uint32_t qos_mibps;
 	uint32_t weight; /* of a class of its own; 0: its owner's */
@@ -37,18 +39,21 @@ static bool is_composed(const ZnsPb__Manifest *m)
 	return false;
 }
 
-/* Without a parent and superseded copies nothing would be won. */
-static int is_of_use(const struct flatten *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
+/* Without a parent and superseded copies nothing but speed would be won. */
+static int is_of_use(struct flatten *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
 
 	if (c->has_parent || (!c->pages_only && is_composed(zns_chain_manifest(x->chain, 0))))
 		return 0;
+	x->plain = !c->pages_only;
+	if (x->plain && x->below)
+		return 0;
 	return zns_fail(
 		err, -EINVAL, "checkpoint %s has no parent: %s", zns_uuid_format(c->id.data, id),
 		c->pages_only ?
 			"its pages are all there, `znsctl import --join` adds the other images" :
-			"it is whole already");
+			"it is whole already; `--below PERCENT` writes it anew if it is read slowly");
 }
 
 /* Is it to be written? How it can be read now says it. */
@@ -145,6 +150,8 @@ static int begin(struct flatten *x, struct zns_err *err)
 		return ret;
 	ask.container = c->container;
 	ask.qos_mibps = x->qos_mibps;
+	if (!ask.qos_mibps && x->plain) /* as wide as it was meant to be: that is what it is for */
+		ask.qos_mibps = c->qos_requested_mibps;
 	ask.has_expected_bytes = ask.has_flatten = 1;
 	ask.expected_bytes = zns_flat_bytes(x->flat);
 	ask.flatten = c->id;
@@ -275,9 +282,10 @@ static int print(const struct flatten *x, bool json)
 		       zns_format_size(zns_flat_bytes(x->flat), size, sizeof(size)));
 		return CTL_OK;
 	}
-	printf("%s of %s is written anew, without %s: %s in %u images\n", id,
-	       ctl_text(x->v.c->container),
-	       zns_chain_levels(x->chain) > 1 ? "parents" : "superseded copies",
+	printf("%s of %s is written anew, %s: %s in %u images\n", id, ctl_text(x->v.c->container),
+	       zns_chain_levels(x->chain) > 1 ? "without parents" :
+	       x->plain                       ? "since it was read slowly" :
+						"without superseded copies",
 	       zns_format_size(x->v.c->bytes, size, sizeof(size)), x->v.c->nr_images);
 	return CTL_OK;
 }
