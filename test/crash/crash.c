@@ -28,6 +28,7 @@
 #define WHOLE 4 /* loads */
 #define DRAWN 16
 #define SHOW 5 /* failures in full */
+#define DEFRAG_STATES 20000 /* in so many, some are of moves to chosen groups */
 
 static struct {
 	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts,
@@ -324,6 +325,10 @@ int main(int argc, char **argv)
 		printf(omit == OMIT_ORDER ? "control: %llu zones were reset too early\n" :
 					    "control: %llu flushes did nothing\n",
 		       (unsigned long long)sum.omitted);
+	if (!omit && sum.states >= DEFRAG_STATES && !sum.defrags) {
+		printf("FAIL: nothing was moved as by `compact --defrag`: that was not tried\n");
+		sum.failures++;
+	}
 	printf("%llu epochs, %llu of them enumerated whole; %llu distinct states, %llu different in metadata zones; %.1f s\n",
 	       (unsigned long long)sum.epochs, (unsigned long long)sum.exhaustive,
 	       (unsigned long long)sum.states, (unsigned long long)sum.meta_states,
