@@ -23,7 +23,7 @@ static int file(const uint8_t *data, size_t size, char *path)
 	memset(&h, 0, sizeof(h));
 	memcpy(&h, data, zns_min(size, sizeof(h)));
 	h.magic = EMU_MAGIC;
-	h.version = EMU_VERSION;
+	h.version = ZNS_EMU_FORMAT;
 	h.header_bytes = sizeof(h);
 	p.nr_zones = h.nr_zones %= 64;
 	p.block_size = h.block_size;

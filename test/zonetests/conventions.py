@@ -81,13 +81,43 @@ def versions(scene):
             (('znsctl', '--version'), ('znsd', '--version'), ('zns-helper', '--version'), ('zns-mem', '--version'),
              ('zns-memkeep', '--version'), ('zns-runc', '--zns-version'))}
     criu = run(scene.cfg.criu, '--version').splitlines()
+    said['znsctl'] = said['znsctl'].split('\n')[0] + '\n'     # formats follow: the next case
     expect('first line of criu --version', bool(re.fullmatch(r'Version: [0-9.]+', criu[0])), True)
     builds = {name: re.fullmatch(rf'{name}: ZNS-CRIU ([\w.-]+)\n', text) for name, text in said.items()}
     expect('programs that name their build', [n for n, m in builds.items() if not m], [])
     builds = {m.group(1) for m in builds.values()} | {m.group(1) for line in criu[1:] for m in [re.match(r'ZNS-CRIU: (\S+)$', line)] if m}
     expect('builds', len(builds), 1)
-    expect('znsctl -V', run_ctl(scene, 0, '-V'), said['znsctl'])
     expect('zns-runc --version', run(program(scene, 'zns-runc'), '--version', env=env), 'runc version 9.9.9 --version\n')
+
+
+@case
+def formats(scene):
+    """znsctl --version names the formats that are on a device just made, and format.md has them in the row of this release."""
+    scene = scene(TINY, size=1)
+    said = run_ctl(scene, 0, '--version')
+    expect('znsctl -V', run_ctl(scene, 0, '-V'), said)
+    told = json.loads(run_ctl(scene, 0, '--version', '--json'))
+    expect('JSON and text: version', said.split('\n')[0], f'znsctl: ZNS-CRIU {told["version"]}')
+    writes = {k: f['writes'] for k, f in told['formats'].items()}
+    for way, line in (('writes', 'Writes on devices:'), ('reads', 'Reads:')):
+        named = ', '.join(f'{name} {n}' for name, key in (('store', 'store'), ('frames', 'frame'), ("emulator's file", 'emulator'))
+                          for n in ([writes[key]] if way == 'writes' else told['formats'][key]['reads']))
+        if f'{line} {named}' not in said.split('\n'):
+            raise Failed(f'--version has no "{line} {named}": {said}')
+    expect('what is written and not read', [k for k, f in told['formats'].items() if f['writes'] not in f['reads']], [])
+    with open(scene.device.path, 'rb') as device:
+        header = device.read(152)
+        device.seek(int.from_bytes(header[128:136], 'little'))
+        frame = device.read(48)
+    expect('magic of the first frame', frame[:8], b'ZNSCRIU1')
+    expect("the emulator's file", int.from_bytes(header[8:12], 'little'), writes['emulator'])
+    expect('the first frame', int.from_bytes(frame[10:12], 'little'), writes['frame'])
+    release = told['version'].split('-')[0]
+    rows = [r for r in (REPO / 'Documentation' / 'format.md').read_text().split('\n') if r.startswith(f'| {release} |')]
+    expect('row in format.md', [r.split(' | ')[:4] for r in rows],
+           [[f'| {release}', *(str(writes[k]) for k in ('store', 'frame', 'emulator'))]])
+    run_ctl(scene, 2, '--version', '--jsno')
+    run_ctl(scene, 2, '--version', '--json', 'more')
 
 
 @case

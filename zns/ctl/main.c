@@ -2,6 +2,10 @@
 /* znsctl: the administrator's tool. */
 #include <string.h>
 #include "ctl.h"
+#include "print.h"
+#include "zns/emu.h"
+#include "zns/frame.h"
+#include "zns/store.h"
 #include "zns-version.h"
 
 #define COMMAND(name) extern const struct ctl_cmd command_##name;
@@ -26,8 +30,47 @@ static void usage(FILE *f)
 	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++)
 		fprintf(f, "  %-12s%s\n", commands[i]->name, commands[i]->brief);
 	fprintf(f,
-		"\n`znsctl help COMMAND` explains one, `znsctl --version` says which build this is.\n"
+		"\n`znsctl help COMMAND` explains one, `znsctl --version` says which build this is, and which formats it knows.\n"
 		"Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
+}
+
+/* What it writes, and from which number on it reads. */
+static const struct {
+	const char *key, *name;
+	int oldest, writes;
+} formats[] = {
+	{ "store", "store", 1, ZNS_STORE_FORMAT },
+	{ "frame", "frames", 1, ZNS_FRAME_VERSION },
+	{ "emulator", "emulator's file", ZNS_EMU_FORMAT, ZNS_EMU_FORMAT },
+};
+
+static int version(bool json)
+{
+	struct json_object *all, *reads;
+	size_t i;
+	int n;
+
+	if (!json) {
+		printf("znsctl: ZNS-CRIU %s\nWrites on devices:", ZNS_VERSION);
+		for (i = 0; i < ZNS_ARRAY_SIZE(formats); i++)
+			printf("%s %s %d", i ? "," : "", formats[i].name, formats[i].writes);
+		printf("\nReads:");
+		for (i = 0; i < ZNS_ARRAY_SIZE(formats); i++)
+			for (n = formats[i].oldest; n <= formats[i].writes; n++)
+				printf("%s %s %d", i || n > formats[i].oldest ? "," : "",
+				       formats[i].name, n);
+		putchar('\n');
+		return CTL_OK;
+	}
+	all = json_object_new_object();
+	for (i = 0; i < ZNS_ARRAY_SIZE(formats); i++) {
+		reads = json_object_new_array();
+		for (n = formats[i].oldest; n <= formats[i].writes; n++)
+			json_object_array_add(reads, json_object_new_int(n));
+		json_object_object_add(all, formats[i].key,
+				       ctl_obj(J("writes", formats[i].writes), J("reads", reads)));
+	}
+	return ctl_print_json(ctl_obj(J("version", ZNS_VERSION), J("formats", all)));
 }
 
 int main(int argc, char **argv)
@@ -42,8 +85,11 @@ int main(int argc, char **argv)
 		return CTL_USAGE;
 	}
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
-		printf("znsctl: ZNS-CRIU %s\n", ZNS_VERSION);
-		return ctl_end("znsctl", CTL_OK);
+		if (argc > 3 || (argc == 3 && strcmp(argv[2], "--json") != 0)) {
+			fprintf(stderr, "usage: znsctl %s [--json]\n", argv[1]);
+			return CTL_USAGE;
+		}
+		return ctl_end("znsctl", version(argc == 3));
 	}
 	/* `help CMD …` is `CMD … --help`. */
 	if (!strcmp(argv[1], "help") && argc > 2 && argv[2][0] != '-') {

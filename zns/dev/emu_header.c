@@ -34,7 +34,7 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 	struct emu_layout lay;
 	struct emu_header h = {
 		.magic = EMU_MAGIC,
-		.version = EMU_VERSION,
+		.version = ZNS_EMU_FORMAT,
 		.header_bytes = sizeof(h),
 		.nr_zones = p->nr_zones,
 		.block_size = p->block_size,
@@ -116,16 +116,16 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 			"%s is not an emulated device, it holds something else: take another name, or overwrite it with "
 			"`znsctl create --force emu:%s`",
 			path, path);
-	if (h.version < EMU_VERSION)
+	if (h.version < ZNS_EMU_FORMAT)
 		return zns_fail(
 			err, -EMEDIUMTYPE,
 			"%s has emulator format %u of an older version, this program knows %u: create the device anew with `znsctl create --force emu:%s`",
-			path, h.version, EMU_VERSION, path);
-	if (h.version != EMU_VERSION || h.header_bytes != sizeof(h))
+			path, h.version, ZNS_EMU_FORMAT, path);
+	if (h.version != ZNS_EMU_FORMAT || h.header_bytes != sizeof(h))
 		return zns_fail(
 			err, -EMEDIUMTYPE,
 			"%s has emulator format %u, this program knows %u: use the matching version",
-			path, h.version, EMU_VERSION);
+			path, h.version, ZNS_EMU_FORMAT);
 	if (h.hash != zns_hash(&h, offsetof(struct emu_header, hash)))
 		return zns_fail(
 			err, -EMEDIUMTYPE,

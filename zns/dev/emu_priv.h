@@ -27,7 +27,6 @@
 #include "zns/emu.h"
 
 #define EMU_MAGIC UINT64_C(0x3130564544534e5a) /* "ZNSDEV01", little-endian */
-#define EMU_VERSION 2 /* 1: of the timing model it had only the bandwidths */
 #define EMU_BLOCK 4096u /* of header and durable table */
 #define EMU_LIVE_OFF 65536u /* 64 KiB: page-aligned with every page size */
 #define EMU_DATA_ALIGN MIB(1)

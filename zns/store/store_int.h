@@ -7,7 +7,6 @@
 #include "zns/store.h"
 #include "zns/util.h"
 
-#define ZNS_STORE_FORMAT 1
 #define ZNS_NAME_LEN_MAX 255 /* container names, image names, who removed */
 #define ZNS_RECORD_MAX MIB(16) /* one log record: a longer claim is damage */
 #define ZNS_LOG_BUF KIB(256)

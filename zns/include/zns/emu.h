@@ -14,6 +14,9 @@
 #include "zns/dev.h"
 #include "zns/util.h"
 
+/* Of the file, the only one that is read. 1: of the timing model it had only the bandwidths */
+#define ZNS_EMU_FORMAT 2
+
 enum zns_emu_map {
 	ZNS_EMU_MAP_INTERLEAVED, /* zone i on die i mod dies, channel first */
 	ZNS_EMU_MAP_PERMUTED, /* a permutation drawn from map_seed, balanced over dies */

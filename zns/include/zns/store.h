@@ -23,6 +23,7 @@
 #include "zns/util.h"
 #include "zns-record.pb-c.h"
 
+#define ZNS_STORE_FORMAT 1 /* of the superblock: what is written, and the newest that is read */
 #define ZNS_META_ZONES_MIN 3
 #define ZNS_FIRST_MAX (64u << 10) /* bytes of a list of first pages */
 #define ZNS_TOMBSTONES_MAX 1024 /* the oldest are forgotten at roll-over */
