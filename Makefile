@@ -72,7 +72,7 @@ CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c test/controls/*/*.c))
 TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
 TEST_LIB	:= $(B)/test/libzns.a
 TEST_BIN	:= $(B)/test/bin
-TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe znsctl-selftest zns-helper zns-mem zns-memkeep)
+TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe znsctl-selftest zns-helper zns-mem zns-memkeep) $(B)/test/next/znsd
 ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
 		   $(CONFORM_OBJ) $(SELFTEST_OBJ) $(CONTROL_OBJ)
 # test_mem_refused runs others where the kernel refuses io_uring, which takes minutes, as test_mem_moves meeting does: make unit-refused
@@ -200,6 +200,13 @@ $(TEST_BIN)/zns-helper: $(HELPER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/zns-mem: $(MEM_OBJ) $(TEST_LIB)
 $(TEST_BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
+# A broker of another build: its messages have another version.
+NEXT		:= $(B)/test/next
+$(NEXT)/dispatch.o: zns/broker/requests/dispatch.c zns/include/zns/broker.h $(B)/zns/broker/requests/dispatch.o
+	@mkdir -p $(NEXT)/include/zns
+	$(Q)sed 's/^\(#define ZNS_BROKER_VERSION\) .*/\1 77/' zns/include/zns/broker.h >$(NEXT)/include/zns/broker.h
+	$(Q)$(CC) -I$(NEXT)/include $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(NEXT)/znsd: $(NEXT)/dispatch.o $(filter-out %/requests/dispatch.o,$(ZNSD_OBJ)) $(TEST_LIB)
 $(TEST_PROGRAMS):
 	@mkdir -p $(@D)
 	$(call say,LD      $@)

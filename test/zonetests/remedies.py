@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -359,10 +360,34 @@ def zns_parent(s):
     s.good('rm', ident)
 
 
+def broker_of_another_build(s):
+    """One that runs since before an upgrade: a request of znsctl, and a dump, name it; it ends when asked, and the next command is served."""
+    s.scene.end_broker()
+    build = Path(s.scene.cfg.znsctl).resolve().parents[1]
+    (other,) = [d for d in (build / 'next', build / 'test' / 'next') if (d / 'znsd').exists()]
+    env = dict(s.env, ZNS_LIBEXEC=str(other), ZNSD_IDLE_S='0')
+
+    def status(env=s.env):
+        return subprocess.run([s.scene.cfg.znsctl, 'status', '--dev', s.spec], env=env, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=60)
+    said = status(env).stderr
+    (pid,) = s.scene._ours('znsd')
+    expect('program', Path(f'/proc/{pid}/exe').resolve(), (other / 'znsd').resolve())
+    for said in (said, status().stderr, '\n'.join(s.scene.dump(images=s.new_dir('refused'), extra=['--leave-running']).lines('different builds'))):
+        if f'(PID {pid}) speaks version 77, the client' not in said or f'`kill {pid}`' not in said:
+            raise Failed(f'it says: {said}')
+    expect('the task runs on', ztlib.alive(s.scene.task.pid), True)
+    os.kill(pid, signal.SIGTERM)
+    expect('it ends', ztlib.wait_until(lambda: not ztlib.alive(pid), 30), True)
+    expect('exit of status', status().returncode, 0)
+    s.good('ls')
+
+
 STATES = (nothing_there, not_registered, not_formatted, not_registered_not_formatted, file_of_something_else, file_with_something_else, empty_file,
           parent_in_use, a_name_for_a_device,
           a_file_for_a_key, damaged_entry, several_devices, pinned, zone_in_use, another_key, no_key_here, bad_key, lost_catalogue, damaged_catalogue,
-          full, removed, handle_damaged, plain_parent, zns_parent)
+          full, removed, handle_damaged, plain_parent, zns_parent,
+          broker_of_another_build)
 
 
 @case

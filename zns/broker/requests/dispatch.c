@@ -95,8 +95,8 @@ int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *re
 		rep->hangup = true;
 		return zns_fail(
 			&rep->err, -EPROTO,
-			"the broker of %s (PID %d) speaks version %d, the client %u: `znsctl` and `znsd` are of different builds",
-			d->reg.path, (int)getpid(), ZNS_BROKER_VERSION, q->version);
+			"the broker of %s (PID %d) speaks version %d, the client %u: they are of different builds; when no dump or restore runs, `kill %d`, and the next command starts a broker of its own build",
+			d->reg.path, (int)getpid(), ZNS_BROKER_VERSION, q->version, (int)getpid());
 	}
 	if (d->freed) /* first: this may change the store, and answers point into it */
 		waiters_run(d);
