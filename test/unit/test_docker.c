@@ -70,16 +70,20 @@ static int teardown(void **state)
 	return system(cmd);
 }
 
-static void config(const char *labels, const char *env)
+static void described(const char *name, const char *image, const char *labels, const char *env)
 {
 	char text[2000];
 
-	snprintf(
-		text, sizeof(text),
-		"{\"ID\":\"" ID_A
-		"\",\"Name\":\"/web\",\"Config\":{\"Image\":\"nginx:1\",\"Labels\":%s,\"Env\":%s}}",
-		labels, env);
+	snprintf(text, sizeof(text),
+		 "{\"ID\":\"" ID_A
+		 "\",\"Name\":\"/%s\",\"Config\":{\"Image\":\"%s\",\"Labels\":%s,\"Env\":%s}}",
+		 name, image, labels, env);
 	put(at("root/containers/" ID_A "/config.v2.json"), text);
+}
+
+static void config(const char *labels, const char *env)
+{
+	described("web", "nginx:1", labels, env);
 }
 
 static void bundle(const char *annotations, const char *env)
@@ -342,6 +346,40 @@ static void memory(void **state)
 	assert_string_equal(setting(DOCKER_MEMORY), "20%/default");
 	assert_string_equal(setting(DOCKER_MEMORY_PREDICT), "off/default");
 	put(at("conf/zns.conf"), "");
+}
+
+/* The example that is installed, word for word. */
+static void example_rules(void **state)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+	FILE *file = fopen("Documentation/examples/docker.rules", "r");
+
+	assert_non_null(file);
+	text = calloc(1, 65536);
+	assert_non_null(text);
+	len = fread(text, 1, 65535, file);
+	fclose(file);
+	assert_true(len > 0);
+	put(at("conf/zns.conf"), "");
+	put(at("conf/docker.rules"), text);
+	bundle("{}", "[]");
+	config("{}", "[]");
+	assert_string_equal(setting(DOCKER_QOS), "100/rule");
+	assert_string_equal(setting(DOCKER_ADMISSION), "-");
+	described("db-1", "postgres:16", "{}", "[]");
+	assert_string_equal(setting(DOCKER_QOS), "500/rule");
+	assert_string_equal(setting(DOCKER_ADMISSION), "wait=30/rule");
+	assert_string_equal(setting(DOCKER_LIVE), "yes/rule");
+	assert_string_equal(setting(DOCKER_WEIGHT), "300/rule");
+	assert_string_equal(setting(DOCKER_CRIU), "tcp-established/rule");
+	described("db-1", "postgres:16", "{\"zns.memory\":\"64M\"}", "[]");
+	assert_non_null(strstr(setting(DOCKER_MEMORY), "this container may not"));
+	described("batch-7", "x", "{}", "[]");
+	assert_string_equal(setting(DOCKER_QOS), "50/rule");
+	assert_string_equal(setting(DOCKER_WEIGHT), "-");
+	assert_string_equal(setting(DOCKER_MEMORY), "auto/rule");
+	put(at("conf/docker.rules"), "");
 }
 
 static void bad_values(void **state)
@@ -637,12 +675,13 @@ static void api_host(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(container),    cmocka_unit_test(bad_json),
-		cmocka_unit_test(order),        cmocka_unit_test(bad_values),
-		cmocka_unit_test(bad_rules),    cmocka_unit_test(needed),
-		cmocka_unit_test(lost),         cmocka_unit_test(pending),
-		cmocka_unit_test(api_host),     cmocka_unit_test(podman_needed),
-		cmocka_unit_test(podman_words), cmocka_unit_test(memory),
+		cmocka_unit_test(container),     cmocka_unit_test(bad_json),
+		cmocka_unit_test(order),         cmocka_unit_test(bad_values),
+		cmocka_unit_test(bad_rules),     cmocka_unit_test(needed),
+		cmocka_unit_test(lost),          cmocka_unit_test(pending),
+		cmocka_unit_test(api_host),      cmocka_unit_test(podman_needed),
+		cmocka_unit_test(podman_words),  cmocka_unit_test(memory),
+		cmocka_unit_test(example_rules),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
