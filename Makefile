@@ -552,7 +552,7 @@ rpc: all test-bin rpc-clients rpc-go
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/rpc.py run -a --report $(B)/report/rpc
 
 test: deps deps-docker
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin rpc-clients
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin rpc-clients $(B)/bench/scatter
 	$(Q)scripts/test-all $(B)
 
 # What README tells a newcomer to do, in a Debian that has git and make only; RELEASE=12 or 13, one after the other without.
