@@ -96,6 +96,7 @@ bench-registry: deps
 	$(Q)$(call install,$(DEB_REGISTRY))
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/subject
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/registry_rates.py --bin $(B)/bin --subject $(B)/bench/subject --report $(B)/report/bench-registry $(BENCH_REGISTRY)
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/registry_chain.py
 
 # Small things, and many of them, beside stock CRIU; BENCH_SMALL="-n 5" and the like.
 .PHONY: bench-small

@@ -96,6 +96,16 @@ static inline void await_units(struct scene *s, uint64_t units)
 	assert_true(evicted_units(s->m) >= units);
 }
 
+/* What it was to show it has shown. */
+static inline void scene_kill(struct scene *s)
+{
+	kill(s->pid, SIGKILL);
+	waitpid(s->pid, NULL, 0);
+	zns_mem_leave(s->m);
+	munmap(s->r, sizeof(*s->r));
+	shelf_close(&s->shelves);
+}
+
 static inline bool has_word(pid_t pid, const char *file, const char *word)
 {
 	char path[64];

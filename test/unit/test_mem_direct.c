@@ -217,11 +217,7 @@ static __attribute__((unused)) void without_direct(void **state)
 		print_message("%lu units out, %lu reads, %lu wrong\n",
 			      (unsigned long)s.shelves.s->put, (unsigned long)s.r->writes,
 			      (unsigned long)wrong);
-		kill(s.pid, SIGKILL);
-		waitpid(s.pid, NULL, 0);
-		zns_mem_leave(s.m);
-		munmap(s.r, sizeof(*s.r));
-		shelf_close(&s.shelves);
+		scene_kill(&s);
 	}
 	assert_true(wrong);
 }

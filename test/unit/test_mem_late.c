@@ -270,11 +270,7 @@ static void must_show(enum program which, const char *rule)
 		starve(&s, which, rule, 4000);
 		wrong = s.r->wrong;
 		units = evicted_units(s.m);
-		kill(s.pid, SIGKILL);
-		waitpid(s.pid, NULL, 0);
-		zns_mem_leave(s.m);
-		munmap(s.r, sizeof(*s.r));
-		shelf_close(&s.shelves);
+		scene_kill(&s);
 		print_message("without rule %s: %lu wrong after %lu units\n", rule,
 			      (unsigned long)wrong, (unsigned long)units);
 		if (wrong)
@@ -413,11 +409,7 @@ static uint64_t out_while_going(const char *without)
 	usleep(1500000);
 	before -= resident_of(s.pid);
 	unsetenv("ZNS_MEM_WITHOUT");
-	kill(s.pid, SIGKILL);
-	waitpid(s.pid, NULL, 0);
-	zns_mem_leave(s.m);
-	munmap(s.r, sizeof(*s.r));
-	shelf_close(&s.shelves);
+	scene_kill(&s);
 	return before;
 }
 

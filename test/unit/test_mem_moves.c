@@ -8,7 +8,7 @@
 
 #define LEN (PAGES * PAGE)
 #define SHIFT_MAX 40U /* pages */
-#define STILL_S 10
+#define SCENE_S 20 /* at most */
 
 enum program { PASSING, FORKING };
 
@@ -184,17 +184,12 @@ enum late {
 	EVICTOR /* it and the store take their time, so others move meanwhile */
 };
 
-/* Until so many rounds were made, or something is wrong. Without a rule it may stand still, too. */
+/* Until so many rounds were made, or something is wrong. Without a rule it may be slow, or stand
+ * still. */
 static void await_rounds(struct report *r, uint64_t rounds)
 {
-	uint64_t last = 0;
-
-	for (int still = 0; still < STILL_S * 100 && r->rounds < rounds && !r->wrong; still++) {
+	for (int i = 0; i < SCENE_S * 100 && r->rounds < rounds && !r->wrong; i++)
 		usleep(10000);
-		if (r->rounds != last)
-			still = 0;
-		last = r->rounds;
-	}
 }
 
 static void begin(struct scene *s, enum program which, enum late late, const char *without,
@@ -222,7 +217,8 @@ static void begin(struct scene *s, enum program which, enum late late, const cha
 	unsetenv("ZNS_MEM_WITHOUT");
 }
 
-static void must_show(enum program which, enum late late, const char *rule)
+static __attribute__((unused)) void must_show(enum program which, enum late late,
+					      const char *rule)
 {
 	for (int i = 0; i < 20; i++) {
 		struct scene s;
@@ -231,11 +227,7 @@ static void must_show(enum program which, enum late late, const char *rule)
 		begin(&s, which, late, rule, 1000);
 		wrong = s.r->wrong;
 		rounds = s.r->rounds;
-		kill(s.pid, SIGKILL);
-		waitpid(s.pid, NULL, 0);
-		zns_mem_leave(s.m);
-		munmap(s.r, sizeof(*s.r));
-		shelf_close(&s.shelves);
+		scene_kill(&s);
 		print_message("without rule %s: %lu wrong after %lu rounds\n", rule,
 			      (unsigned long)wrong, (unsigned long)rounds);
 		if (wrong)
@@ -257,8 +249,10 @@ static void passing(void **state)
 {
 	holds(PASSING, NOBODY, 300);
 	holds(PASSING, EVENTS, 300);
+#ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */
 	must_show(PASSING, EVENTS, "29");
 	must_show(PASSING, EVENTS, "30");
+#endif
 }
 
 /* One arrives where units of the other one were being evicted. It takes a minute or two. */
@@ -273,7 +267,9 @@ static void moving_in_a_fork(void **state)
 {
 	holds(FORKING, NOBODY, 60);
 	holds(FORKING, EVENTS, 60);
+#ifndef __SANITIZE_ADDRESS__
 	must_show(FORKING, EVENTS, "31");
+#endif
 }
 
 int main(int argc, char **argv)
