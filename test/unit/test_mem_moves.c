@@ -217,8 +217,7 @@ static void begin(struct scene *s, enum program which, enum late late, const cha
 	unsetenv("ZNS_MEM_WITHOUT");
 }
 
-static __attribute__((unused)) void must_show(enum program which, enum late late,
-					      const char *rule)
+static __attribute__((unused)) void must_show(enum program which, enum late late, const char *rule)
 {
 	for (int i = 0; i < 20; i++) {
 		struct scene s;
