@@ -96,11 +96,17 @@ static inline void await_units(struct scene *s, uint64_t units)
 	assert_true(evicted_units(s->m) >= units);
 }
 
-/* What it was to show it has shown. */
+/* What it was to show it has shown. Whoever stands still for its pager dies, too. */
 static inline void scene_kill(struct scene *s)
 {
+	pid_t got = 0;
+
 	kill(s->pid, SIGKILL);
-	waitpid(s->pid, NULL, 0);
+	for (int i = 0; i < WAIT_S * 100 && !got; i++) {
+		got = waitpid(s->pid, NULL, WNOHANG);
+		usleep(got ? 0 : 10000);
+	}
+	assert_int_equal(got, s->pid);
 	zns_mem_leave(s->m);
 	munmap(s->r, sizeof(*s->r));
 	shelf_close(&s->shelves);

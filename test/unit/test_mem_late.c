@@ -317,6 +317,20 @@ static __attribute__((unused)) void taking(void **state)
 	must_show(TWO_THREADS, "25");
 }
 
+/* While all its threads stand still, and one of them waits for the pager to hear what it drops. */
+static void killed(void **state)
+{
+	for (int i = 0; i < 12; i++) {
+		struct scene s;
+
+		starve(&s, TWO_THREADS, "99", 30);
+		setenv("ZNS_MEM_LATE", "29@20000", 1); /* it hears late */
+		usleep(60000 + (useconds_t)i * 5000);
+		scene_kill(&s);
+		unsetenv("ZNS_MEM_LATE");
+	}
+}
+
 static __attribute__((unused)) void holes(void **state)
 {
 	struct scene s;
@@ -490,7 +504,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(taking),     cmocka_unit_test(holes),
 		cmocka_unit_test(going),      cmocka_unit_test(trimming),
 #endif
-		cmocka_unit_test(restarting),
+		cmocka_unit_test(restarting), cmocka_unit_test(killed),
 	};
 
 	setenv("ZNS_MEM_RING", "0", 1);

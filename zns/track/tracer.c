@@ -170,6 +170,9 @@ int tracer_wait(struct tracer *t, pid_t tid, pid_t *who, int *status)
 		return -errno;
 	if (t->tick)
 		t->tick(t->tick_arg);
+	/* a leader that ends before other threads is not reported */
+	if (tid > 0 && tracer_is_dead(tid))
+		return -ESRCH;
 	return zns_mono_ns() < t->deadline_ns ? -EINTR : -ETIMEDOUT;
 }
 
@@ -191,12 +194,8 @@ int tracer_wait_stop(struct tracer *t, pid_t tid)
 
 	for (;;) {
 		ret = tracer_wait(t, tid, &who, &status);
-		if (ret == -EINTR) {
-			/* a leader that ends before other threads is not reported */
-			if (tracer_is_dead(tid))
-				return -ESRCH;
+		if (ret == -EINTR)
 			continue;
-		}
 		if (ret)
 			return ret == -ECHILD ? -ESRCH : ret;
 		switch (tracer_event(tid, status)) {

@@ -34,8 +34,8 @@ int tracer_run(struct tracer *t, unsigned int limit_ms, int (*work)(struct trace
 int tracer_seize(pid_t tid, bool no_seccomp);
 /* Wait until it stands where a signal could be delivered, but none is. -ESRCH, -ETIMEDOUT. */
 int tracer_wait_stop(struct tracer *t, pid_t tid);
-/* The status of any thread or, if @tid is not -1, of that one. -ETIMEDOUT, -EINTR (look around, and
- * ask again). */
+/* The status of any thread or, if @tid is not -1, of that one. -ESRCH: it has ended, and will not
+ * be reported before its other threads are. -ETIMEDOUT, -EINTR (look around, and ask again). */
 int tracer_wait(struct tracer *t, pid_t tid, pid_t *who, int *status);
 /* What a status means for a thread that is to stop. */
 enum tracer_event { TRACER_STOPPED, TRACER_GONE, TRACER_OTHER };
