@@ -338,7 +338,6 @@ unit: $(UNIT_BIN) zns test-bin
 unit-refused: $(B)/test/test_mem_refused $(UNIT_BIN)
 	$(Q)timeout 900 $<
 	$(Q)timeout 900 $(B)/test/test_mem_moves meeting
-	$(Q)ZNS_TEST_LONG=1 timeout 1800 $(B)/test/test_mem_moves
 
 zonetests: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/zonetests.py run -a --report $(B)/report/zonetests

@@ -249,10 +249,8 @@ static void passing(void **state)
 	holds(PASSING, NOBODY, 300);
 	holds(PASSING, EVENTS, 300);
 #ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */
-	if (getenv("ZNS_TEST_LONG")) /* make unit-refused: minutes, now and then */
-		must_show(PASSING, EVENTS, "29");
-	if (getenv("ZNS_TEST_LONG")) /* make unit-refused: minutes, now and then */
-		must_show(PASSING, EVENTS, "30");
+	must_show(PASSING, EVENTS, "29");
+	must_show(PASSING, EVENTS, "30");
 #endif
 }
 
@@ -269,8 +267,7 @@ static void moving_in_a_fork(void **state)
 	holds(FORKING, NOBODY, 60);
 	holds(FORKING, EVENTS, 60);
 #ifndef __SANITIZE_ADDRESS__
-	if (getenv("ZNS_TEST_LONG")) /* make unit-refused: minutes, now and then */
-		must_show(FORKING, EVENTS, "31");
+	must_show(FORKING, EVENTS, "31");
 #endif
 }
 
