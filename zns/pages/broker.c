@@ -97,6 +97,13 @@ int pages_connect(struct zns_pages *ps, struct zns_err *err)
 	return ret;
 }
 
+/* The next broker may have chosen other groups than the one before, or fewer. */
+static void regroup(struct zns_pages *ps, const ZnsPb__MemoryGrant *g)
+{
+	for (uint32_t i = 0; i < ps->nr_lanes; i++)
+		ps->lanes[i].group = g->groups[i % g->n_groups];
+}
+
 /*
  * The next broker has read our zones in the lock file. Those that we wrote are written no more. It
  * is looked for without `ask`, so that nobody waits for it.
@@ -114,6 +121,7 @@ static void reconnect(struct zns_pages *ps)
 	if (begin(ps, &r, &err)) {
 		zns_broker_close(&ps->s.broker);
 	} else {
+		regroup(ps, r->memory);
 		zns_pb__response__free_unpacked(r, NULL);
 		ps->epoch++;
 		ps->nr_over = ps->nr_bad = 0;
