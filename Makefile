@@ -427,7 +427,13 @@ memory-crypt: all test-bin $(B)/test/test_mem $(B)/test/test_mem_death
 memory-soak: all test-bin $(B)/test/test_mem $(B)/test/test_mem_late $(B)/test/test_mem_direct
 	$(Q)for t in test_mem "test_mem_late restarting" "test_mem_direct reading"; do \
 		ZNS_TEST_MEM_UNITS=$(MEMORY_ROUNDS) timeout 3600 $(B)/test/$$t || exit 1; done
-	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memory.py run soak deaths --rounds $(MEMORY_ROUNDS) --build $(B)
+	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memory.py run soak deaths redis node java go \
+		--rounds $(MEMORY_ROUNDS) --units $(MEMORY_ROUNDS) --build $(B)
+	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memoryapps.py run postgresql java_g1 nginx --units $(MEMORY_ROUNDS) --build $(B)
+# Pager, keeper and broker are killed while a unit is in each of its states: ten minutes.
+.PHONY: memory-kills
+memory-kills: all test-bin
+	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memorykills.py run -a --build $(B)
 
 .PHONY: guard
 guard: all test-bin

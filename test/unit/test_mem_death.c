@@ -127,6 +127,8 @@ static void pager(struct scene *s, bool take, const char *variable, const char *
 		setenv(variable, value, 1);
 	if (take) {
 		ret = zns_mem_take(&s->have, &s->store, &m, &err);
+		if (!ret)
+			ret = zns_mem_go_on(m, &err);
 		if (!ret) { /* as if handed over: what was kept of children beside it goes */
 			zns_mem_fds(m, &s->desk->f);
 			zns_mem_kept(m, &s->desk->f);

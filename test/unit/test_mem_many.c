@@ -142,6 +142,8 @@ static __attribute__((noreturn)) void pager(struct scene *s, bool take, const ch
 		setenv("ZNS_MEM_KILL", kill_at, 1);
 	if (take) {
 		ret = zns_mem_take(&s->have, &s->store, &m, &err);
+		if (!ret)
+			ret = zns_mem_go_on(m, &err);
 	} else {
 		ret = zns_mem_new("test", DRAM_NONE, &s->store, &m, &err);
 		if (!ret)

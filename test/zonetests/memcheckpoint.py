@@ -474,7 +474,7 @@ def rings(scene, args):
     scene = scene()
     scene.env['ZNS_MEM_WITHOUT'] = '40'
     program = scene.answerer(32)
-    scene.pager(program, '12M', 'write-after=1000000x1')
+    scene.pager(program, '12M', ZNS_EMU_FAULT='write-after=1000000x1')
     wait_until(lambda: resident(program.pid) < 16 << 20, 'the budget')
     done = scene.dump(program.pid, 'img', '--leave-running', ok=False)
     lines = scene.errors('img')

@@ -65,16 +65,21 @@ class Stage:
     def attach(self, pid, dram):
         return self.ctl('memory', 'attach', pid, '--dram', dram)
 
-    def pager(self, program, dram, fault):
-        """A pager started by hand, whose device fails."""
+    def pager_by_hand(self, program, dram, **variables):
+        """With these variables: its device fails, or it stands still somewhere. Its successors have none."""
         log = self.dir / 'pager.log'
         with open(log, 'w', encoding='ascii') as out:
             one = subprocess.Popen([self.args.bin / 'zns-mem', '--name', f'pid-{program.pid}', '--dram', dram, str(program.pid)],
-                                   env={**self.env, 'ZNS_EMU_FAULT': fault}, stdout=out, stderr=out)
+                                   env={**self.env, **variables}, stdout=out, stderr=out)
         self.programs.append(one)
+        return one
+
+    def pager(self, program, dram, **variables):
+        """The same; it has begun."""
+        one = self.pager_by_hand(program, dram, **variables)
         wait_until(lambda: one.poll() is not None or self.status(program.pid), 'the pager')
         if one.poll() is not None:
-            raise Failed(f'the pager: {log.read_text().strip()}')
+            raise Failed(f'the pager: {(self.dir / "pager.log").read_text().strip()}')
 
     def status(self, pid):
         done = self.ctl('memory', 'status', f'pid-{pid}', '--json', ok=False)
@@ -112,6 +117,22 @@ class Stage:
                 each()
             return self.out(program.pid) >= begin + units
         wait_until(reached, f'{units} units out', 600)
+
+    def there_and_back(self, program):
+        """Units that went out and came back, the fewer of both."""
+        found = self.status(program.pid)
+        return min(found['evicted_units'], found['read_units']) if found else 0
+
+    def await_units_asked(self, program, units, ask):
+        """Until so many units more went out; with --units until so many came back, too. Each answer is checked."""
+        self.await_units(program, units, each=ask)
+        end, last = time.monotonic() + DEADLINE_S, 0
+        while last < self.args.units:
+            if time.monotonic() > end:
+                raise Failed(f'no unit in {DEADLINE_S} s: {last} of {self.args.units}')
+            ask()
+            now = self.there_and_back(program)
+            end, last = time.monotonic() + DEADLINE_S if now > last else end, now
 
     def end_pages(self, program, detach=True):
         if detach:
@@ -153,16 +174,41 @@ class Stage:
         except OSError:
             return ''
 
+    def all_of(self, name):
+        """Our daemons of this name, the oldest first: a pager has a holder of the same name."""
+        found = [p for p in self.ours_all() if self.comm(p) == name]
+        return [int(p.name) for p in sorted(found, key=started)]
+
     def kill_one(self, name, sig=signal.SIGKILL):
         """A signal for one of our daemons."""
-        for proc in Path('/proc').glob('[0-9]*'):
+        for pid in self.all_of(name)[:1]:
             try:
-                if (proc / 'comm').read_text().strip() == name and self.ours(proc):
-                    os.kill(int(proc.name), sig)
-                    return True
-            except OSError:
+                os.kill(pid, sig)
+                return True
+            except ProcessLookupError:
                 pass
         return False
+
+    def kill_both(self):
+        """Pager and keeper, neither of which can replace the other."""
+        self.kill_one('zns-mem', signal.SIGSTOP)
+        self.kill_one('zns-memkeep')
+        self.kill_one('zns-mem')
+
+    def killed_right(self, program):
+        """It ends, and no page that it has read until then was wrong."""
+        program.wait(DEADLINE_S)
+        wrong = (self.dir / 'program.err').read_text()
+        if program.returncode not in (-signal.SIGKILL, -signal.SIGBUS) or ': page ' in wrong:
+            raise Failed(f'exit {program.returncode}: {wrong[:200]}')
+
+
+def started(proc):
+    """When, in ticks; of two in one tick the one with the smaller PID is first."""
+    try:
+        return int((proc / 'stat').read_text().rpartition(')')[2].split()[19]), int(proc.name)
+    except OSError:
+        return sys.maxsize, 0
 
 
 def resident(pid):
@@ -280,20 +326,34 @@ def many(stage, args):
 
 
 @case
+def both(stage, args):
+    """Pager and keeper die together: the program is killed, and has seen nothing wrong."""
+    stage = stage()
+    program = stage.pages(48)
+    stage.attach(program.pid, '8M')
+    stage.await_units(program, 100)
+    stage.kill_both()
+    stage.killed_right(program)
+
+
+@case
 def unkept(stage, args):
-    """The control: pager and keeper die together, and evicted memory is gone."""
+    """The control: pager, keeper and the pager's holder die together, and evicted memory is gone."""
     stage = stage()
     program = stage.pages(48)
     stage.attach(program.pid, '8M')
     stage.await_units(program, 100)
     stage.kill_one('zns-mem', signal.SIGSTOP)     # else it starts another keeper at once
     stage.kill_one('zns-memkeep')
-    stage.kill_one('zns-mem')
+    for pid in stage.all_of('zns-mem'):
+        os.kill(pid, signal.SIGKILL)
     time.sleep(1)
     program.send_signal(signal.SIGTERM)
-    last = program.communicate(timeout=DEADLINE_S)[0].splitlines()[-1]
-    if re.fullmatch(r'end \d+ 0', last):
-        raise Failed(f'this control sees nothing: {last}')
+    said = program.communicate(timeout=DEADLINE_S)[0]
+    wrong = (stage.dir / 'program.err').read_text()
+    print(f'    exit {program.returncode}; {wrong.partition(chr(10))[0]}')
+    if program.returncode in (0, -signal.SIGKILL) or re.search(r'^end \d+ 0$', said, re.M):
+        raise Failed('this control sees nothing')
 
 
 @case
@@ -314,7 +374,7 @@ def write_errors(stage, args):
     """Writes that fail: zones are replaced, units stay where they are, nothing is lost."""
     stage = stage()
     program = stage.pages(64)
-    stage.pager(program, '16M', 'write-after=40x5')
+    stage.pager(program, '16M', ZNS_EMU_FAULT='write-after=40x5')
     stage.await_units(program, 300)
     stage.end_pages(program)
 
@@ -324,7 +384,7 @@ def read_errors(stage, args):
     """A unit that cannot be read: the program gets SIGBUS or is killed, and never sees zeroes."""
     stage = stage()
     program = stage.pages(64)
-    stage.pager(program, '16M', 'read-after=200x*')
+    stage.pager(program, '16M', ZNS_EMU_FAULT='read-after=200x*')
     said = ['0 0', *program.communicate(timeout=DEADLINE_S)[0].splitlines()]
     if program.returncode not in (-signal.SIGBUS, -signal.SIGKILL) or ': page ' in (stage.dir / 'program.err').read_text():
         raise Failed(f'exit {program.returncode}: {said[-1]}')
@@ -364,8 +424,9 @@ def redis(stage, args):
     cli('\n'.join(f'SET k{n} {v}' for n, v in value.items()))
     before = resident(program.pid)
     stage.attach(program.pid, '20M')
-    rng = random.Random(7)
-    for _ in range(20):
+    rng, looks = random.Random(7), 0
+    while looks < 20 or stage.there_and_back(program) < args.units:
+        looks += 1
         some = [rng.randrange(keys) for _ in range(400)]
         for n, got in zip(some, cli('\n'.join(f'GET k{n}' for n in some))):
             if got != value[n]:
@@ -374,7 +435,8 @@ def redis(stage, args):
         cli('\n'.join(f'SET k{n} {value[n]}' for n in some[:50]))
     wait_until(lambda: resident(program.pid) <= 20 << 20, 'the budget')
     found = stage.status(program.pid)
-    print(f'    {before >> 20} MiB, now {resident(program.pid) >> 20}; {found["evicted_units"]} units out, {found["read_units"]} back')
+    print(f'    {before >> 20} MiB, now {resident(program.pid) >> 20}; {found["evicted_units"]} units out, {found["read_units"]} back; '
+          f'{400 * looks} values looked at')
     stage.ctl('memory', 'detach', program.pid)
     got = cli('\n'.join(f'GET k{n}' for n in range(keys)))
     wrong = [n for n in range(keys) if got[n] != value[n]]
@@ -384,18 +446,23 @@ def redis(stage, args):
 
 def asked(stage, program, budget, units=300):
     """A program that answers each line with "ok": it has looked at all it has."""
+    answers = 0
+
     def ask():
+        nonlocal answers
         program.stdin.write('\n')
         program.stdin.flush()
         said = program.stdout.readline().strip()
         if said != 'ok':
             raise Failed(f'the program says {said!r}')
+        answers += 1
     ask()
     before = resident(program.pid)
     stage.attach(program.pid, budget)
-    stage.await_units(program, units, each=ask)
+    stage.await_units_asked(program, units, ask)
     found = stage.status(program.pid)
-    print(f'    {before >> 20} MiB, now {resident(program.pid) >> 20}; {found["evicted_units"]} units out, {found["read_units"]} back')
+    print(f'    {before >> 20} MiB, now {resident(program.pid) >> 20}; {found["evicted_units"]} units out, {found["read_units"]} back; '
+          f'{answers} times all that it has was right')
     stage.ctl('memory', 'detach', program.pid)
     ask()
 
@@ -480,6 +547,7 @@ def main(kind=Stage, programs=()):
     parser.add_argument('names', nargs='*')
     parser.add_argument('-a', '--all', action='store_true')
     parser.add_argument('--rounds', type=int, default=2000)
+    parser.add_argument('--units', type=int, default=0, help='programs that people run: until so many units went out and came back')
     parser.add_argument('--kills', type=int, default=20, help='memcheckpoint.py, memoryrestore.py: dumps or restores in which somebody dies')
     parser.add_argument('--build', default='build', type=Path)
     args = parser.parse_args()

@@ -25,7 +25,8 @@ int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **
 	m->store = *store;
 	m->sh_fd = sh_fd;
 	m->pid = getpid();
-	m->birth[0] = m->birth[1] = m->self = -1;
+	m->birth[0] = m->birth[1] = m->self = m->relieved = -1;
+	m->keeper = -1;
 	m->age_ms = AGE_BEGIN_MS;
 	m->below = CEILING_NONE; /* until a process with a name was looked at */
 	m->ahead.depth = PREDICT_CHAIN * AHEAD_DEPTH;
@@ -66,6 +67,8 @@ int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *sto
 	ret = context_make(fd, store, out, err);
 	if (!ret && (birth_open(*out) || hold_start(*out)))
 		ret = zns_fail_sys(err, -errno, "cannot make a memory context");
+	if (!ret)
+		hold_relieve(*out);
 	if (ret) {
 		zns_mem_leave(*out);
 		*out = NULL;
@@ -195,7 +198,8 @@ void zns_mem_leave(struct zns_mem *m)
 		munmap(m->bufs, BATCH * UNIT);
 	if (m->sh && m->sh != MAP_FAILED)
 		munmap(m->sh, sizeof(*m->sh));
-	const int fd[] = { m->epoll, m->wake, m->changes, m->sh_fd, m->birth[0], m->birth[1] };
+	const int fd[] = { m->epoll,    m->wake,     m->changes,  m->sh_fd,
+			   m->birth[0], m->birth[1], m->relieved, m->keeper };
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(fd); i++)
 		if (fd[i] >= 0)
 			close(fd[i]);

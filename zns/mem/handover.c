@@ -288,28 +288,37 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 		ret = hold_start(*out);
 		if (ret)
 			zns_fail_sys(err, ret, "cannot hold descriptors");
+		else
+			hold_relieve(*out);
 	}
 	if (!ret)
 		ret = take_all(*out, from, err);
-	if (!ret) {
-		inbox_replay(*out);
-		ret = servers_start(*out, 1);
-	}
-	if (!ret)
-		ret = settle_all(*out, err);
-	if (!ret) {
-		(*out)->sh->takeovers++;
-		ret = context_serve(*out);
-	}
-	for (unsigned int i = 0; !ret && !mem_without(RULE_WAKE) && i < PROCS_MAX; i++)
-		if ((*out)->proc[i]) {
-			/* also those who wait for a unit that is in memory by now */
-			mem_uffd_wake_all((*out)->proc[i]->uffd);
-			table_each((*out)->proc[i], load_strays, NULL);
-		}
-	if (!ret)
-		ret = context_evict(*out);
 	if (ret)
 		zns_mem_leave(*out);
+	return ret;
+}
+
+int zns_mem_go_on(struct zns_mem *m, struct zns_err *err)
+{
+	int ret;
+
+	inbox_replay(m);
+	ret = servers_start(m, 1);
+	if (!ret)
+		ret = settle_all(m, err);
+	if (!ret) {
+		m->sh->takeovers++;
+		ret = context_serve(m);
+	}
+	for (unsigned int i = 0; !ret && !mem_without(RULE_WAKE) && i < PROCS_MAX; i++)
+		if (m->proc[i]) {
+			/* also those who wait for a unit that is in memory by now */
+			mem_uffd_wake_all(m->proc[i]->uffd);
+			table_each(m->proc[i], load_strays, NULL);
+		}
+	if (!ret)
+		ret = context_evict(m);
+	if (ret)
+		zns_mem_leave(m);
 	return ret;
 }

@@ -3,7 +3,8 @@
  * A child runs as soon as the event of its fork is read, and its userfaultfd is in our table of
  * descriptors alone until birth.c has put it into its socket. If we died in between, the kernel
  * would give that child zeroes. So a second process has the same table (CLONE_FILES), and sleeps
- * until we are dead: then it puts what we had read and not put. Its successor waits for it.
+ * until we are dead: then it puts what we had read and not put, and stays until a successor has one
+ * of its own (unkept.c).
  *
  * It has our memory, too, which costs nothing. It makes no call before our last thread has ended,
  * so nobody minds that it uses the thread-local data of the thread that made it.
@@ -22,6 +23,7 @@
 
 #define STACK (64U << 10) /* bytes */
 #define END_MS 10000
+#define LOOK_MS 1
 
 static void put_unborn(struct zns_mem *m)
 {
@@ -52,7 +54,10 @@ __attribute__((no_sanitize_address)) static int holder(void *arg)
 	} while (!n || (n < 0 && errno == EINTR));
 	if (n == 1)
 		put_unborn(m);
-	m->sh->holder = 0;
+	if (n == 1 && m->sh->holder == (int32_t)syscall(SYS_getpid)) {
+		m->sh->held = 1;
+		unkept_watch(m);
+	}
 	return 0;
 }
 
@@ -76,8 +81,6 @@ int hold_start(struct zns_mem *m)
 	m->holder = clone(holder, (char *)m->hold_stack + STACK, CLONE_VM | CLONE_FILES, m);
 	ret = m->holder < 0 ? -errno : 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!ret)
-		m->sh->holder = m->holder;
 	return ret;
 }
 
@@ -98,10 +101,31 @@ void hold_end(struct zns_mem *m)
 void hold_await(struct zns_mem *m)
 {
 	pid_t pid = m->sh->holder;
-	cleanup_close int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-	struct pollfd f = { .fd = fd, .events = POLLIN };
+	struct pollfd f = { .fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1,
+			    .events = POLLIN };
+	uint64_t end = zns_mono_ns() + END_MS * 1000000ULL;
 
-	if (fd >= 0 && m->sh->holder == pid && poll(&f, 1, END_MS) == 0)
-		mem_warn(m, "the process that holds the dead pager's descriptors does not end");
-	m->sh->holder = 0;
+	m->relieved = f.fd;
+	while (f.fd >= 0 && !m->sh->held && !poll(&f, 1, LOOK_MS))
+		if (zns_mono_ns() > end) {
+			mem_warn(
+				m,
+				"the process that holds the dead pager's descriptors does not end");
+			break;
+		}
+}
+
+/* The one before ours must not go on when ours counts: each would end processes of the other. */
+void hold_relieve(struct zns_mem *m)
+{
+	struct pollfd f = { .fd = m->relieved, .events = POLLIN };
+
+	if (f.fd >= 0) {
+		syscall(SYS_pidfd_send_signal, f.fd, SIGKILL, NULL, 0);
+		poll(&f, 1, END_MS);
+		close(f.fd);
+	}
+	m->relieved = -1;
+	m->sh->held = 0;
+	m->sh->holder = m->holder;
 }

@@ -180,6 +180,7 @@ struct shared {
 	_Atomic uint64_t forks; /* that were read so far */
 	_Atomic uint64_t serials; /* that were given so far */
 	_Atomic int32_t holder; /* hold.c: PID; 0: none */
+	_Atomic uint32_t held; /* 1: its pager is dead, and all is put away */
 	struct inbox inbox;
 	struct shared_proc proc[PROCS_MAX];
 	struct shared_hiber hiber;
@@ -324,6 +325,9 @@ struct zns_mem {
 	int birth[2]; /* birth.c: in, out */
 	int self; /* hold.c: our own pidfd */
 	pid_t holder;
+	int relieved; /* hold.c: a pidfd of the dead pager's; -1: none */
+	_Atomic int keeper; /* unkept.c: a pidfd of who has copies of our descriptors; -1: not told
+			     */
 	void *hold_stack;
 	uint64_t forks_done; /* the last one whose child is in the list; under the lock */
 	struct proc *dead; /* without references; the reader frees them */
@@ -402,10 +406,10 @@ int mem_uffd_zero(int uffd, uint64_t start, uint64_t end, uint64_t *done);
 int mem_uffd_poison(int uffd, uint64_t start, uint64_t end);
 void mem_uffd_wake(int uffd, uint64_t start, uint64_t end);
 void mem_uffd_wake_all(int uffd);
-bool mem_uffd_dead(int uffd);
+bool mem_uffd_dead(int uffd); /* its memory is gone */
 /* Does the process map, move, remove or fork right now? Until its thread has run on after we read
  * of it. */
-bool mem_uffd_changes(int uffd); /* its memory is gone */
+bool mem_uffd_changes(int uffd);
 
 /* --- ring.c --- */
 #define RING_ENTRIES 64U

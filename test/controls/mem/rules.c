@@ -3,7 +3,8 @@
  * A memory context without one of its rules (ZNS_MEM_WITHOUT=NUMBER,… of enum mem_rule), on a
  * kernel that refuses something (ZNS_MEM_REFUSED=NUMBER,… of enum mem_refused), with rings from the
  * first minute on (ZNS_MEM_RING=1, as without RULE_UNMAPPED), killed when a unit reaches a state
- * (ZNS_MEM_KILL=STATE@N, the N-th time), or late there (ZNS_MEM_LATE=STATE@US, each time).
+ * (ZNS_MEM_KILL=STATE@N, the N-th time), late there (ZNS_MEM_LATE=STATE@US, each time), or standing
+ * still there, all threads of it (ZNS_MEM_HALT=STATE@N, once).
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -46,11 +47,14 @@ static long told(const char *variable, int state)
 
 void mem_reached(int state)
 {
-	static _Atomic long times;
+	static _Atomic long times, halts;
 	long nr = told("ZNS_MEM_KILL", state), late_us = told("ZNS_MEM_LATE", state);
+	long halt = told("ZNS_MEM_HALT", state);
 
 	if (late_us)
 		usleep((useconds_t)late_us);
+	if (halt && ++halts == halt)
+		raise(SIGSTOP);
 	if (nr && ++times == nr)
 		kill(state == REACHED_STOP ? getppid() : getpid(), SIGKILL);
 }

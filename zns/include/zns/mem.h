@@ -132,10 +132,17 @@ struct zns_mem_fds {
 void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out);
 /* Somebody has copies of these. What was kept of younger children beside them is not needed. */
 void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f);
-/* Takes over the descriptors, also when it fails. Holds each unit in the store, which must not
- * have given anything back. The predecessor has ended. */
+/* The process that has the copies. If it dies with us, whoever has memory on zones is killed, and
+ * does not see zeroes there. */
+void zns_mem_keeper(struct zns_mem *m, pid_t pid);
+/*
+ * Takes over the descriptors, also when it fails, and lets the dead predecessor go: what is left of
+ * it may have locks on the device. The store is not used before zns_mem_go_on(), which holds each
+ * unit there. It must not have given anything back. When that fails @m is gone.
+ */
 int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *store,
 		 struct zns_mem **out, struct zns_err *err);
+int zns_mem_go_on(struct zns_mem *m, struct zns_err *err);
 
 /* Ends the threads and forgets everything; processes stay as they are, and wait. */
 void zns_mem_leave(struct zns_mem *m);

@@ -105,9 +105,11 @@ int hand_over(struct pager *p, struct zns_err *err)
 	memcpy(meta + 1, f.meta, f.len);
 	*meta = (uint8_t)((p->origin ? HAS_ORIGIN : 0) | (key >= 0 ? HAS_KEY : 0));
 	ret = zns_memkeep_hand(p->keep, meta, 1 + f.len, fds, first + f.nr, err);
-	if (!ret)
-		zns_mem_kept(p->m, &f);
-	return ret;
+	if (ret)
+		return ret;
+	zns_mem_kept(p->m, &f);
+	zns_mem_keeper(p->m, zns_memkeep_pid(p->keep));
+	return 0;
 }
 
 static int open_store(struct pager *p, int fd, const int *key_fd, struct zns_err *err)
@@ -146,18 +148,21 @@ static int take(struct pager *p, struct zns_memkeep_set *set, struct zns_err *er
 	uint32_t first = before(*meta);
 	struct zns_mem_fds f = { .nr = set->nr - first, .len = (uint32_t)set->len - 1 };
 	struct zns_mem_store st;
-	int ret = open_store(p, set->fds[0], *meta & HAS_KEY ? &set->fds[1] : NULL, err);
+	int ret;
 
-	if (!ret && *meta & HAS_ORIGIN)
-		ret = zns_origin_take(set->fds[first - 1], &p->origin, err);
-	if (ret)
-		return ret;
 	memcpy(f.fd, set->fds + first, f.nr * sizeof(*f.fd));
 	memcpy(f.meta, meta + 1, f.len);
 	for (uint32_t i = first; i < set->nr; i++)
 		set->fds[i] = -1;
 	store_of(p, &st);
-	return zns_mem_take(&f, &st, &p->m, err);
+	ret = zns_mem_take(&f, &st, &p->m, err);
+	if (ret)
+		return ret;
+	zns_mem_keeper(p->m, zns_memkeep_pid(p->keep));
+	ret = open_store(p, set->fds[0], *meta & HAS_KEY ? &set->fds[1] : NULL, err);
+	if (!ret && *meta & HAS_ORIGIN)
+		ret = zns_origin_take(set->fds[first - 1], &p->origin, err);
+	return ret ? ret : zns_mem_go_on(p->m, err);
 }
 
 int hand_take(struct pager *p, struct zns_err *err)

@@ -1,0 +1,87 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+memorykills: kill -9 of pager, keeper and broker, alone and together, while a unit is in each of its states.
+
+  memorykills.py list | run STATE... | run -a     [--build DIR]
+
+A test build's pager stands still where a unit enters the state (ZNS_MEM_HALT). Then they die. What is left of the three goes on, and
+so do those who take their places; each page of the program is looked at. Who survived is killed afterwards, too: its successor must
+have everything. Where pager and keeper die, nobody can go on: the program must be killed, and have seen nothing wrong.
+"""
+import os
+import signal
+import sys
+from pathlib import Path
+
+import memory
+from memory import Failed, wait_until
+
+memory.CASES.clear()
+STATES = ('RES', 'BUSY', 'WPING', 'COPY', 'WRITE', 'DROP', 'ZONE', 'LOADING', 'CLEAN')
+NAMES = {'P': 'zns-mem', 'K': 'zns-memkeep', 'B': 'znsd'}
+DEAD = tuple(os.environ.get('ZNS_TEST_DEAD', 'P K B PB KB PK PKB').split())
+# The first minute has stops in place of a ring, unless a test build is told otherwise.
+MOMENTS = (('ring', 2), ('ring', 40), ('stop', 15))
+
+
+def stands_still(pid):
+    try:
+        return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] == 'T'
+    except OSError as gone:
+        raise Failed('the pager has ended') from gone
+
+
+def kill(stage, name):
+    pids = stage.all_of(name)
+    if not pids:
+        raise Failed(f'there is no {name}')
+    os.kill(pids[0], signal.SIGKILL)
+    return pids[0]
+
+
+def goes_on(stage, program, dead):
+    """All that died are replaced, and units go out."""
+    wait_until(lambda: (stage.status(program.pid) or {}).get('pager') not in (None, 0, *dead), 'a pager')
+    wait_until(lambda: set(stage.all_of('zns-memkeep')) - dead, 'a keeper')
+    stage.await_units(program, 30)
+
+
+def scene(stage, state, mechanism, nr, who):
+    program = stage.pages(24)
+    pager = stage.pager_by_hand(program, '6M', ZNS_MEM_HALT=f'{STATES.index(state)}@{nr}',
+                                ZNS_MEM_RING='1' if mechanism == 'ring' else '0').pid
+    wait_until(lambda: stands_still(pager), f'a unit that is {state}')
+    dead = {kill(stage, NAMES[c]) for c in who[::-1]}     # the keeper before the pager, else it starts another one
+    if {'P', 'K'} <= set(who):
+        stage.killed_right(program)
+        return
+    if 'P' not in who:
+        os.kill(pager, signal.SIGCONT)
+    goes_on(stage, program, dead)
+    dead.add(kill(stage, 'zns-mem'))
+    goes_on(stage, program, dead)
+    stage.end_pages(program)
+
+
+def of(state):
+    def each(stage, args):
+        for mechanism, nr in MOMENTS:
+            for who in DEAD:
+                one = stage()
+                try:
+                    scene(one, state, mechanism, nr, who)
+                except Failed as reason:
+                    raise Failed(f'{who}, {mechanism}, {nr}: {reason}') from reason
+                one.close()
+        print(f'    {len(MOMENTS)} times each: {", ".join(" and ".join(NAMES[c] for c in who) for who in DEAD)}')
+    each.__name__ = state
+    each.__doc__ = f'While a unit is {state}.'
+    memory.case(each)
+
+
+for name in STATES:
+    of(name)
+
+if __name__ == '__main__':
+    sys.exit(memory.main())

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Pager and keeper are dead. The holder (hold.c) has the last copies of the userfaultfds: if it
+ * ended, too, the kernel would give the processes zeroes for all that is on zones. So it stays
+ * until a successor ends it. If the keeper dies before there is one, it ends who has memory on
+ * zones, and lets go of the userfaultfds only when none of them can read any more.
+ *
+ * Our threads are dead, wherever they were: no lock is taken here, and nothing is allocated.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "hold.h"
+
+#define GRACE_MS 10000 /* for a successor that has been started: it may have all it needs */
+#define LOOK_NS 100000000L
+
+/* Processes with a slot, and children that wait for one. */
+static struct proc *nth(struct zns_mem *m, unsigned int i)
+{
+	struct proc *p = i < PROCS_MAX ? m->proc[i] : m->waiting;
+
+	for (unsigned int n = PROCS_MAX; p && n < i; n++)
+		p = p->next_waiting;
+	return p;
+}
+
+#define NR (2 * PROCS_MAX)
+
+static int is_out(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	return ON_ZONE(u->word);
+}
+
+/* Not those who have nothing there: they need nobody. A child without a name waits for ever. */
+static bool end_them(struct zns_mem *m)
+{
+	bool left = false;
+
+	for (unsigned int i = 0; i < NR; i++) {
+		struct proc *p = nth(m, i);
+
+		if (!p || mem_uffd_dead(p->uffd) || !table_each(p, is_out, NULL))
+			continue;
+		left = true;
+		if (p->pidfd >= 0)
+			syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+	}
+	return left;
+}
+
+static void say(const char *text)
+{
+	if (write(STDERR_FILENO, text, strlen(text)) < 0)
+		return; /* nobody hears it */
+}
+
+/* Does the keeper, or our successor, which ends us, live for so long? */
+static bool lives(int pidfd, int ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+	struct pollfd f = { .fd = pidfd, .events = POLLIN };
+	long n;
+
+	do { /* the C library's poll() would touch a thread that lives */
+		n = syscall(SYS_ppoll, &f, pidfd >= 0 ? 1 : 0, ms < 0 ? NULL : &t, NULL, 0);
+	} while (n < 0 && errno == EINTR);
+	return !n;
+}
+
+void unkept_watch(struct zns_mem *m)
+{
+	if (m->keeper < 0)
+		return;
+	if (lives(m->keeper, -1))
+		return;
+	lives(-1, GRACE_MS);
+	say("pager and keeper are dead: processes with memory on zones are ended\n");
+	while (end_them(m))
+		syscall(SYS_nanosleep, &(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+}
+
+void zns_mem_keeper(struct zns_mem *m, pid_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0), old;
+
+	if (fd < 0) /* it is dead, and so is the one before it */
+		return;
+	old = atomic_exchange(&m->keeper, fd);
+	if (old >= 0)
+		close(old);
+}
