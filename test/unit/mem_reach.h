@@ -150,8 +150,14 @@ static inline uint64_t bytes_out(struct play *s, pid_t pid)
 
 static inline void await_bytes_out(struct play *s, pid_t pid, uint64_t bytes)
 {
-	for (int i = 0; i < WAIT_S * 100 && bytes_out(s, pid) < bytes; i++)
+	uint64_t last = 0, now;
+
+	for (int i = 0; i < WAIT_S * 100 && (now = bytes_out(s, pid)) < bytes; i++) {
+		if (now > last) /* slowly, but it goes on */
+			i = 0;
+		last = zns_max(last, now);
 		usleep(10000);
+	}
 	if (bytes_out(s, pid) < bytes)
 		fail_msg("process %d: %lu bytes are out, not %lu", pid,
 			 (unsigned long)bytes_out(s, pid), (unsigned long)bytes);

@@ -33,6 +33,16 @@ bool known_add(struct proc *p, struct place area)
 	return false;
 }
 
+bool known_exactly(const struct proc *p, struct place area)
+{
+	const struct places *l = &p->known;
+
+	for (size_t i = 0; i < l->nr; i++)
+		if (l->a[i].start == area.start && l->a[i].end == area.end)
+			return true;
+	return false;
+}
+
 bool known_within(const struct proc *p, uint64_t start, uint64_t end)
 {
 	const struct places *l = &p->known;
@@ -41,12 +51,6 @@ bool known_within(const struct proc *p, uint64_t start, uint64_t end)
 		if (l->a[i].start < end && l->a[i].end > start)
 			return true;
 	return false;
-}
-
-/* Its event would take what is noted now for what left, and forget it. */
-bool known_is_vague(const struct proc *p, struct place area)
-{
-	return known_within(p, area.start, area.end) && mem_uffd_changes(p->uffd);
 }
 
 void known_gone(struct proc *p, uint64_t start, uint64_t end)

@@ -585,9 +585,9 @@ bool dropping_never(const struct proc *p, uint64_t base);
 /* --- known.c: what is registered; with `ev` for writing --- */
 /* True: all of what was known there is in it, and something was. */
 bool known_add(struct proc *p, struct place area);
+bool known_exactly(const struct proc *p, struct place area);
 bool known_within(const struct proc *p, uint64_t start, uint64_t end); /* any of it? */
 /* What was known there may be elsewhere by now, and other memory there. */
-bool known_is_vague(const struct proc *p, struct place area);
 void known_gone(struct proc *p, uint64_t start, uint64_t end);
 void known_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len);
 void known_inherit(struct proc *child, const struct proc *p); /* the child is new */
