@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A program whose memory a device writes to: it reads with O_DIRECT from a file system that takes
- * its time, while its memory is being evicted. The kernel holds the pages meanwhile and writes to
- * them past the page tables. Without the rule about it what was read is lost.
+ * its time, or from a file there that is never cached (FOPEN_DIRECT_IO), while its memory is being
+ * evicted. The kernel holds the pages meanwhile and writes to them past the page tables. Without
+ * the rule about it what was read is lost.
  */
 #include <errno.h>
 #include <linux/fuse.h>
@@ -16,6 +17,7 @@
 #define FILE_SIZE (1ULL << 46)
 #define DIR_INODE 1U
 #define FILE_INODE 2U
+#define PLAIN_INODE 3U /* a file that is read past the page cache without a flag */
 
 /* ---- a file system with one file, whose page says which one it is ---- */
 
@@ -40,8 +42,8 @@ static void answer(int fd, uint64_t unique, const void *data, size_t len)
 static struct fuse_attr attr_of(uint64_t inode)
 {
 	return (struct fuse_attr){ .ino = inode,
-				   .size = inode == FILE_INODE ? FILE_SIZE : 0,
-				   .mode = inode == FILE_INODE ? S_IFREG | 0644 : S_IFDIR | 0755,
+				   .size = inode == DIR_INODE ? 0 : FILE_SIZE,
+				   .mode = inode == DIR_INODE ? S_IFDIR | 0755 : S_IFREG | 0644,
 				   .nlink = 1,
 				   .blksize = PAGE };
 }
@@ -80,7 +82,11 @@ static void file_system(int fd)
 		if (n < (ssize_t)sizeof(*in))
 			continue;
 		entry.attr_valid = 3600;
-		entry.attr = attr_of(FILE_INODE);
+		if (in->opcode == FUSE_LOOKUP && !strcmp((const char *)(in + 1), "plain"))
+			entry.nodeid = PLAIN_INODE;
+		if (in->nodeid == PLAIN_INODE)
+			open.open_flags = FOPEN_DIRECT_IO;
+		entry.attr = attr_of(entry.nodeid);
 		attr.attr = attr_of(in->nodeid);
 		if (in->opcode == FUSE_INIT)
 			answer(fd, in->unique, &init, sizeof(init));
@@ -144,15 +150,15 @@ static void read_some(struct life *l, int fd)
 	l->r->writes++;
 }
 
-static void program(struct report *r)
+static void program(struct report *r, bool plain)
 {
 	struct life l = { .r = r, .seed = 7 };
 	char path[64];
 	int fd;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(path, sizeof(path), "%s/data", dir);
-	fd = open(path, O_RDONLY | O_DIRECT);
+	snprintf(path, sizeof(path), "%s/%s", dir, plain ? "plain" : "data");
+	fd = open(path, O_RDONLY | (plain ? 0 : O_DIRECT));
 	if (fd < 0)
 		_exit(9);
 	begin_life(&l);
@@ -172,7 +178,7 @@ static void program(struct report *r)
 }
 
 /* Until so many units went out, or a page is wrong. */
-static void begin(struct scene *s, const char *without, uint64_t units)
+static void begin(struct scene *s, const char *without, bool plain, uint64_t units)
 {
 	uint64_t last = 0;
 
@@ -181,7 +187,7 @@ static void begin(struct scene *s, const char *without, uint64_t units)
 	shelf_open(&s->shelves, &s->store);
 	s->pid = fork();
 	if (!s->pid)
-		program(s->r);
+		program(s->r, plain);
 	while (!s->r->ready)
 		usleep(1000);
 	assert_int_equal(zns_mem_new("test", MIB(4), &s->store, &s->m, &s->err), 0);
@@ -196,23 +202,33 @@ static void begin(struct scene *s, const char *without, uint64_t units)
 	unsetenv("ZNS_MEM_WITHOUT");
 }
 
-static void reading(void **state)
+static void reads(bool plain, uint64_t units)
 {
 	struct scene s;
 
-	begin(&s, "99", at_least(3000));
-	assert_true(evicted_units(s.m) >= at_least(3000));
+	begin(&s, "99", plain, units);
+	assert_true(evicted_units(s.m) >= units);
 	finish(&s, 1, false);
 }
 
-static __attribute__((unused)) void without_direct(void **state)
+static void reading(void **state)
+{
+	reads(false, at_least(3000));
+}
+
+static void reading_plain(void **state)
+{
+	reads(true, at_least(1000));
+}
+
+static void must_show(const char *rule, bool plain)
 {
 	uint64_t wrong = 0;
 
 	for (int i = 0; i < 10 && !wrong; i++) {
 		struct scene s;
 
-		begin(&s, "33", 3000);
+		begin(&s, rule, plain, 3000);
 		wrong = s.r->wrong;
 		print_message("%lu units out, %lu reads, %lu wrong\n",
 			      (unsigned long)s.shelves.s->put, (unsigned long)s.r->writes,
@@ -222,12 +238,24 @@ static __attribute__((unused)) void without_direct(void **state)
 	assert_true(wrong);
 }
 
+static __attribute__((unused)) void without_direct(void **state)
+{
+	must_show("33", false);
+}
+
+static __attribute__((unused)) void without_mounts(void **state)
+{
+	must_show("34", true);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reading),
+		cmocka_unit_test(reading_plain),
 #ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */
 		cmocka_unit_test(without_direct),
+		cmocka_unit_test(without_mounts),
 #endif
 	};
 

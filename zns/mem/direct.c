@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads with O_DIRECT. The kernel finds the pages that such a read is for when it begins; a device
- * writes to them later, past page tables and protection. One that began before a unit was protected
- * may end after the unit was copied, and what it brought would be dropped. No other process can see
- * that it is on its way. So who has such a descriptor drops pages while all its threads stand
- * still: then no read is on its way, and a page that is not what was copied stays.
+ * Reads past the page cache: with O_DIRECT, or as a file system does it (mounts.c). The kernel
+ * finds the pages that such a read is for when it begins; a device writes to them later, past page
+ * tables and protection. One that began before a unit was protected may end after the unit was
+ * copied, and what it brought would be dropped. No other process can see that it is on its way. So
+ * who has such a descriptor drops pages while all its threads stand still: then no read is on its
+ * way, and a page that is not what was copied stays.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -13,13 +14,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mem.h"
+#include "direct.h"
 
 #define DIRECT_NS 60000000000ULL /* after one was seen */
 #define LOOKED_AT 512U /* descriptors; whoever has more may have one */
 
-/* "flags:\t0100002", in octal. What cannot be read may be one. */
-static bool is_direct(int dir, const char *name)
+/* False: there were too many. */
+static bool remember(struct mount_ids *ids, long id)
+{
+	for (unsigned int i = 0; i < ids->nr; i++)
+		if (ids->id[i] == id)
+			return true;
+	if (ids->nr == MOUNTS_SEEN)
+		return false;
+	ids->id[ids->nr++] = id;
+	return true;
+}
+
+/* "flags:\t0100002", in octal, and "mnt_id:\t30". What cannot be read may be one. */
+static bool is_direct(int dir, const char *name, struct mount_ids *ids)
 {
 	char text[512];
 	cleanup_close int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
@@ -30,11 +43,15 @@ static bool is_direct(int dir, const char *name)
 		return errno != ENOENT; /* closed meanwhile */
 	text[n] = '\0';
 	at = strstr(text, "flags:");
-	return !at || strtoul(at + strlen("flags:"), NULL, 8) & O_DIRECT;
+	if (!at || strtoul(at + strlen("flags:"), NULL, 8) & O_DIRECT)
+		return true;
+	at = strstr(text, "mnt_id:");
+	return !at || !remember(ids, strtol(at + strlen("mnt_id:"), NULL, 10));
 }
 
 static bool has_direct(const struct proc *p)
 {
+	struct mount_ids ids = { .nr = 0 };
 	char path[40];
 	unsigned int nr = 0;
 	bool direct = false;
@@ -47,9 +64,9 @@ static bool has_direct(const struct proc *p)
 		return true;
 	while (!direct && (d = readdir(dir)))
 		if (*d->d_name != '.')
-			direct = ++nr > LOOKED_AT || is_direct(dirfd(dir), d->d_name);
+			direct = ++nr > LOOKED_AT || is_direct(dirfd(dir), d->d_name, &ids);
 	closedir(dir);
-	return direct;
+	return direct || (!mem_without(RULE_MOUNTS) && mounts_past_cache(p->pid, &ids));
 }
 
 bool direct_may_read(struct proc *p)
