@@ -72,7 +72,8 @@ if [ -e /proc/sys/kernel/io_uring_disabled ]; then
 fi
 on -
 title "programs and what they do with their memory"
-for t in test_mem_hold test_mem_reach test_mem test_mem_late test_mem_death; do
+modprobe fuse || skip "no FUSE" # of test_mem_direct
+for t in test_mem_hold test_mem_reach test_mem test_mem_moves test_mem_late test_mem_direct test_mem_hiber test_mem_death; do
 	check "$t" bash -c "timeout 1200 $T/$t >$RESULTS/$t 2>&1 || { grep -B3 -F ERROR $RESULTS/$t; false; }"
 done
 finish

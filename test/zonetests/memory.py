@@ -195,9 +195,9 @@ class Stage:
         self.kill_one('zns-memkeep')
         self.kill_one('zns-mem')
 
-    def killed_right(self, program):
+    def killed_right(self, program, seconds=DEADLINE_S):
         """It ends, and no page that it has read until then was wrong."""
-        program.wait(DEADLINE_S)
+        program.wait(seconds)
         wrong = (self.dir / 'program.err').read_text()
         if program.returncode not in (-signal.SIGKILL, -signal.SIGBUS) or ': page ' in wrong:
             raise Failed(f'exit {program.returncode}: {wrong[:200]}')
