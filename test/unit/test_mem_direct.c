@@ -9,6 +9,7 @@
 #include <linux/fuse.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include "mem_life.h"
 
@@ -135,14 +136,63 @@ static int unmount_it(void **state)
 
 /* ---- a program ---- */
 
+enum how {
+	FLAG, /* O_DIRECT */
+	PLAIN, /* a file that is never cached */
+	OTHERS, /* another process reads, and writes it here */
+};
+
+static struct order {
+	_Atomic uint64_t off;
+	_Atomic uintptr_t to;
+	_Atomic uint32_t asked, done;
+} * order;
+
+/* What it copies from comes slowly, and the kernel holds the pages that it copies to meanwhile. */
+static void other(pid_t pid)
+{
+	char path[64];
+	int fd;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(path, sizeof(path), "%s/data", dir);
+	fd = open(path, O_RDONLY);
+	for (uint32_t n = 1;; n++) {
+		struct iovec from = { .iov_len = CHUNK * PAGE }, to = from;
+
+		while (order->asked < n)
+			usleep(50);
+		from.iov_base = mmap(NULL, from.iov_len, PROT_READ, MAP_PRIVATE, fd,
+				     (off_t)order->off);
+		madvise(from.iov_base, from.iov_len, MADV_RANDOM);
+		to.iov_base = (void *)order->to;
+		if (process_vm_writev(pid, &from, 1, &to, 1, 0) != (ssize_t)from.iov_len)
+			_exit(11);
+		munmap(from.iov_base, from.iov_len);
+		order->done = n;
+	}
+}
+
+/* @fd -1: the other process reads. */
+static ssize_t fetch(int fd, void *to, uint64_t off)
+{
+	if (fd >= 0)
+		return pread(fd, to, CHUNK * PAGE, (off_t)off);
+	order->off = off;
+	order->to = (uintptr_t)to;
+	order->asked++;
+	while (order->done < order->asked)
+		usleep(50);
+	return CHUNK * PAGE;
+}
+
 static void read_some(struct life *l, int fd)
 {
 	uint32_t first = roll(&l->seed) % (PAGES / CHUNK) * CHUNK;
 	ssize_t n;
 
 	l->seq++;
-	n = pread(fd, page_of(l, first), CHUNK * PAGE,
-		  (off_t)(((uint64_t)l->seq * PAGES + first) * PAGE));
+	n = fetch(fd, page_of(l, first), ((uint64_t)l->seq * PAGES + first) * PAGE);
 	if (n != (ssize_t)(CHUNK * PAGE))
 		_exit(10);
 	for (uint32_t i = first; i < first + CHUNK; i++)
@@ -150,17 +200,19 @@ static void read_some(struct life *l, int fd)
 	l->r->writes++;
 }
 
-static void program(struct report *r, bool plain)
+static void program(struct report *r, enum how how)
 {
 	struct life l = { .r = r, .seed = 7 };
 	char path[64];
 	int fd;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(path, sizeof(path), "%s/%s", dir, plain ? "plain" : "data");
-	fd = open(path, O_RDONLY | (plain ? 0 : O_DIRECT));
-	if (fd < 0)
+	snprintf(path, sizeof(path), "%s/%s", dir, how == PLAIN ? "plain" : "data");
+	fd = how == OTHERS ? -1 : open(path, O_RDONLY | (how == PLAIN ? 0 : O_DIRECT));
+	if (fd < 0 && how != OTHERS)
 		_exit(9);
+	if (how == OTHERS && !fork())
+		other(getppid());
 	begin_life(&l);
 	r->ready = 1;
 	while (!r->stop) {
@@ -178,16 +230,17 @@ static void program(struct report *r, bool plain)
 }
 
 /* Until so many units went out, or a page is wrong. */
-static void begin(struct scene *s, const char *without, bool plain, uint64_t units)
+static void begin(struct scene *s, const char *without, enum how how, uint64_t units)
 {
 	uint64_t last = 0;
 
+	order = common(sizeof(*order));
 	*s = (struct scene){ .r = common(sizeof(struct report)) };
 	setenv("ZNS_MEM_WITHOUT", without, 1);
 	shelf_open(&s->shelves, &s->store);
 	s->pid = fork();
 	if (!s->pid)
-		program(s->r, plain);
+		program(s->r, how);
 	while (!s->r->ready)
 		usleep(1000);
 	assert_int_equal(zns_mem_new("test", MIB(4), &s->store, &s->m, &s->err), 0);
@@ -202,33 +255,33 @@ static void begin(struct scene *s, const char *without, bool plain, uint64_t uni
 	unsetenv("ZNS_MEM_WITHOUT");
 }
 
-static void reads(bool plain, uint64_t units)
+static void reads(enum how how, uint64_t units)
 {
 	struct scene s;
 
-	begin(&s, "99", plain, units);
+	begin(&s, "99", how, units);
 	assert_true(evicted_units(s.m) >= units);
 	finish(&s, 1, false);
 }
 
 static void reading(void **state)
 {
-	reads(false, at_least(3000));
+	reads(FLAG, at_least(3000));
 }
 
 static void reading_plain(void **state)
 {
-	reads(true, at_least(1000));
+	reads(PLAIN, at_least(1000));
 }
 
-static void must_show(const char *rule, bool plain)
+static void must_show(const char *rule, enum how how)
 {
 	uint64_t wrong = 0;
 
 	for (int i = 0; i < 10 && !wrong; i++) {
 		struct scene s;
 
-		begin(&s, rule, plain, 3000);
+		begin(&s, rule, how, 3000);
 		wrong = s.r->wrong;
 		print_message("%lu units out, %lu reads, %lu wrong\n",
 			      (unsigned long)s.shelves.s->put, (unsigned long)s.r->writes,
@@ -240,12 +293,18 @@ static void must_show(const char *rule, bool plain)
 
 static __attribute__((unused)) void without_direct(void **state)
 {
-	must_show("33", false);
+	must_show("33", FLAG);
 }
 
 static __attribute__((unused)) void without_mounts(void **state)
 {
-	must_show("34", true);
+	must_show("34", PLAIN);
+}
+
+/* What is open: no rule is about it, and it does lose pages. */
+static void others(void **state)
+{
+	must_show("99", OTHERS);
 }
 
 int main(int argc, char **argv)
@@ -259,6 +318,10 @@ int main(int argc, char **argv)
 #endif
 	};
 
+	const struct CMUnitTest open_ones[] = { cmocka_unit_test(others) };
+
+	if (argc > 1 && !strcmp(argv[1], "others"))
+		return cmocka_run_group_tests(open_ones, mount_it, unmount_it);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, mount_it, unmount_it);
