@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -62,6 +63,14 @@ static bool too_late(struct shared_proc *sh, const struct proc *p)
 	return stop_orphaned(p) && (atomic_compare_exchange_strong(&sh->tracer, &self, 0), true);
 }
 
+/* By the holder, whose descriptors are ours, too: a successor reads, or it ends the process. */
+static bool is_held(const struct zns_mem *m)
+{
+	pid_t holder = m->sh->holder;
+
+	return m->keeper >= 0 && holder > 0 && !kill(holder, 0);
+}
+
 /*
  * The thread waits until somebody reads what it removes. A dead pager's descriptors stay open until
  * we end, since they are ours, too. If nobody else has them, nobody reads. The kernel lets the
@@ -71,7 +80,7 @@ static void let_go_of_dead(void *arg)
 {
 	struct stop *s = arg;
 
-	if (s->left || !stop_orphaned(s->p))
+	if (s->left || !stop_orphaned(s->p) || is_held(s->p->m))
 		return;
 	s->left = true;
 	close(s->p->uffd);
