@@ -16,8 +16,8 @@
 
 #include "hold.h"
 
-#define GRACE_MS 10000 /* for a successor that has been started: it may have all it needs */
-#define LOOK_NS 100000000L
+#define GRACE_MS 10000U /* for a successor that has been started: it may have all it needs */
+#define LOOK_MS 10U
 
 /* Processes with a slot, and children that wait for one. */
 static struct proc *nth(struct zns_mem *m, unsigned int i)
@@ -36,8 +36,8 @@ static int is_out(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return ON_ZONE(u->word);
 }
 
-/* Not those who have nothing there: they need nobody. A child without a name waits for ever. */
-static bool end_them(struct zns_mem *m)
+/* Not those who have nothing there. A child without a name is not killed, and waits for ever. */
+static bool need_us(struct zns_mem *m, bool end)
 {
 	bool left = false;
 
@@ -47,7 +47,7 @@ static bool end_them(struct zns_mem *m)
 		if (!p || mem_uffd_dead(p->uffd) || !table_each(p, is_out, NULL))
 			continue;
 		left = true;
-		if (p->pidfd >= 0)
+		if (end && p->pidfd >= 0)
 			syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
 	}
 	return left;
@@ -59,29 +59,27 @@ static void say(const char *text)
 		return; /* nobody hears it */
 }
 
-/* Does the keeper, or our successor, which ends us, live for so long? */
-static bool lives(int pidfd, int ms)
+/* Or until a successor ends us. */
+static void await_end(int pidfd)
 {
-	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
 	struct pollfd f = { .fd = pidfd, .events = POLLIN };
 	long n;
 
 	do { /* the C library's poll() would touch a thread that lives */
-		n = syscall(SYS_ppoll, &f, pidfd >= 0 ? 1 : 0, ms < 0 ? NULL : &t, NULL, 0);
+		n = syscall(SYS_ppoll, &f, 1, NULL, NULL, 0);
 	} while (n < 0 && errno == EINTR);
-	return !n;
 }
 
 void unkept_watch(struct zns_mem *m)
 {
 	if (m->keeper < 0)
 		return;
-	if (lives(m->keeper, -1))
-		return;
-	lives(-1, GRACE_MS);
-	say("pager and keeper are dead: processes with memory on zones are ended\n");
-	while (end_them(m))
-		syscall(SYS_nanosleep, &(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+	await_end(m->keeper);
+	for (unsigned int ms = 0; need_us(m, ms >= GRACE_MS); ms += LOOK_MS) {
+		if (ms == GRACE_MS)
+			say("pager and keeper are dead: processes with memory on zones are ended\n");
+		syscall(SYS_nanosleep, &(struct timespec){ .tv_nsec = LOOK_MS * 1000000L }, NULL);
+	}
 }
 
 void zns_mem_keeper(struct zns_mem *m, pid_t pid)
