@@ -68,8 +68,11 @@ def quiet(scene):
 def shared(scene):
     """Bytes of the shared memory that znsd holds now; None: it has none."""
     for fd in Path(f'/proc/{scene.broker_pid()}/fd').iterdir():
-        if 'memfd:zns-hot' in os.readlink(fd):
-            return os.stat(fd).st_blocks * 512
+        try:
+            if 'memfd:zns-hot' in os.readlink(fd):
+                return os.stat(fd).st_blocks * 512
+        except FileNotFoundError:       # a connection that ended since the list was read
+            continue
     return None
 
 

@@ -56,7 +56,7 @@ def one(args, count, scattered, weights, *runs):
     """Of each run, (whether weights are said, after how many s it is rated): the rates, and by_weight of them."""
     with device(args) as st:
         names = [f'tenant-{i + 1}' for i in range(count)]
-        all_mib = 640 * (2 if count > 4 else 1) if args.full else 448 if count > 4 else 320
+        all_mib = (640 if args.full else 320) * (2 if count > 4 else 1)
         for i, name in enumerate(names):        # by weight, so that they end at about the same time
             alone = scattered and i == 0
             mib = all_mib * weights[i] // sum(weights) // (DIES if alone else 1)
