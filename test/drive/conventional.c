@@ -2,13 +2,17 @@
 /*
  * A conventional drive: pages of 4 KiB, dealt to the dies in order of arrival. Its times are booked
  * with the calendars and costs of the emulator's model.
- *   write    goes over the channel into the buffer; it is done when the buffer has it. Each die
- *            programs its share in order, and collects garbage when few of its blocks are free.
- *            With idle-blocks=N it collects before, in the time in which it has nothing to do,
- * until so many are free; it puts that off at once when a request comes read     each page occupies
- * the die that has it, then the channel; what was never written costs the command alone flush when
- * all that was accepted is programmed discard  the pages are free at once Two requests at the same
- * pages in flight are not ordered, as with NVMe.
+ *
+ * A write goes over the channel into the buffer; it is done when the buffer has it. Each die
+ * programs its share in order, and collects garbage when few of its blocks are free. With
+ * idle-blocks=N it collects before, in the time in which it has nothing to do, until so many are
+ * free; it puts that off at once when a request comes.
+ *
+ * A read occupies the die that has the page, then the channel; what was never written costs the
+ * command alone. A flush ends when all that was accepted is programmed. Discarded pages are free at
+ * once.
+ *
+ * Two requests at the same pages in flight are not ordered, as with NVMe.
  */
 #include <errno.h>
 #include <stdlib.h>

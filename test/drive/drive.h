@@ -25,6 +25,7 @@ struct drive_params {
 	const char *stats; /* JSON, written twice a second and at the end; NULL: none */
 	uint64_t size; /* bytes that the host sees */
 	struct zns_emu_params emu; /* geometry, rates; zone_size for a zoned drive */
+	bool flush_free; /* the buffer survives a power cut, so a flush has nothing to wait for */
 	/* of the conventional drive alone */
 	uint32_t spare_pct; /* over-provisioning: physical pages beyond those of @size */
 	uint32_t block_pages; /* pages that are erased at once */
@@ -55,6 +56,7 @@ struct drive {
 	const struct drive_ops *ops;
 	struct drive_params p;
 	uint64_t host_written, host_read; /* bytes; the plugin counts them */
+	uint64_t flushes, flush_ns; /* the same, and what they took in the model */
 	uint64_t answer_ns; /* that all reads and writes took in the model; the same */
 };
 

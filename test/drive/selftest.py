@@ -189,6 +189,22 @@ def idle(t, plugin, directory):
     t.check("conventional, idle-blocks=8: collecting keeps few requests waiting", waited[8] < 0.5 * waited[0], str(waited))
 
 
+def flushes(t, plugin, directory):
+    """A flush waits for what the buffer has, unless that is said to survive a power cut: then for nothing."""
+    for kind, slow_by, unit in (("zoned", 64, 64 * KIB), ("conventional", 1024, 4 * KIB)):
+        for what in ("medium", "buffer"):
+            d = Drive(plugin, directory, kind=kind, slow=slow_by, flush=what)
+            begin = time.monotonic()
+            d.nbd.pwrite(bytes(4 * KIB), 0)
+            d.nbd.flush()
+            took, s = time.monotonic() - begin, d.close()
+            t.check(f"{kind}, flush={what}: flushes are counted", s["flushes"] >= 1, json.dumps(s))
+            if what == "buffer":
+                t.check(f"{kind}, flush=buffer: none took any time", s["flush_ns"] == 0, json.dumps(s))
+            else:
+                t.check(f"{kind}, flush=medium: not before the die has it", took >= slow_by * unit / (WRITE * MIB), str(took))
+
+
 def content(t, plugin, directory):
     for kind in ("zoned", "conventional"):
         d = Drive(plugin, directory, kind=kind, size=64 * MIB, zone_size=8 * MIB, die_write=4000, die_read=8000, channel=8000)
@@ -214,7 +230,8 @@ def content(t, plugin, directory):
 def refusals(t, plugin, directory):
     for words in (["size=1G"], ["file=x"], ["file=x", "size=1G", "kind=tape"], ["file=x", "size=1000"],
                   ["file=x", "size=100M", "kind=zoned", "zone-size=64M"], ["file=x", "size=1G", "channels=0"],
-                  ["file=x", "size=1G", "colour=red"]):
+                  ["file=x", "size=1G", "colour=red"],
+                  ["file=x", "size=1G", "flush=never"]):
         r = subprocess.run(["nbdkit", "-f", "-U", f"{directory}/no", plugin, *words], cwd=directory, timeout=30,
                            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         t.check(f"refused: {' '.join(words)}", r.returncode != 0 and "error" in r.stderr, r.stderr)
@@ -227,7 +244,7 @@ def main():
     a = p.parse_args()
     t = Tally()
     with tempfile.TemporaryDirectory(prefix="zns-drive-") as directory:
-        for part in (refusals, content, zoned, slow, conventional, collection, idle):
+        for part in (refusals, content, flushes, zoned, slow, conventional, collection, idle):
             part(t, os.path.abspath(a.plugin), directory)
     if a.report:
         os.makedirs(os.path.dirname(a.report), exist_ok=True)
