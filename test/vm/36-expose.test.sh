@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Zones for ordinary programs: `znsctl reserve --expose` makes a zoned block device of reserved groups; and who is charged for a
+# Zones for ordinary programs: `znsctl reserve --expose` makes a zoned block device of reserved groups, for a file system too; and who is charged for a
 # checkpoint's I/O (--zns-cgroup), by io.max of the kernel, on a drive that takes its time.
-# vm: --timeout 1500 --stage build/bench --devices zns:plain,size=512M,zone=8M,cap=6M dies:timed,size=512M,zone=8M,model.channels=8,model.die-write=20
+# vm: --timeout 1500 --stage build/bench --devices zns:plain,size=512M,zone=8M,cap=6M disk:meta,size=128M dies:timed,size=512M,zone=8M,model.channels=8,model.die-write=20
 set -uo pipefail
 . "$(dirname "$0")/guest-lib.sh"
 CG=/sys/fs/cgroup
@@ -60,6 +60,33 @@ expose_tests() {
 	check "release" znsctl release "$node" db
 	check "the device is gone" test ! -e "/sys/block/$out"
 	check "and the kernel's hold on the drive" test -z "$(ls "/sys/block/${block##*/}/holders")"
+}
+
+written_zones() { blkzone report "$1" | grep -vc 'wptr 0x000000 '; }
+
+# F2FS over the device, with what it overwrites on a disk beside: a file stays whole through dumps to the other groups.
+file_system() {
+	local node=$1 meta=$2 dev sum
+	on "$node"
+	title "a file system on reserved zones"
+	end_broker
+	check "format" znsctl format "$node" --force --map 'i % 8' --zone-write-bw 20 --zone-read-bw 80
+	check "reserve and expose" bash -c "znsctl reserve $node files --groups 6 --expose --json >$RESULTS/made.json"
+	dev=$(told device $RESULTS/made.json)
+	check "mkfs.f2fs" mkfs.f2fs -q -f -m -c "$dev" "$meta"
+	mkdir -p /mnt/files
+	check "mount it" mount -t f2fs "$meta" /mnt/files
+	check "write a file" dd if=/dev/urandom of=/mnt/files/file bs=1M count=24 conv=fsync status=none
+	sum=$(md5sum </mnt/files/file)
+	check "it is in the reserved zones" test "$(written_zones "$dev")" -ge 4
+	check "dumps beside it" python3 $REPO/test/zonetests/zonetests.py run anon -f h --device "$node" --qos 40 --timeout 200
+	refused "release while it is mounted" 'in use: unmount or close it first' znsctl release "$node" files
+	check "unmount" umount /mnt/files
+	check "mount again" mount -t f2fs "$meta" /mnt/files
+	check "the file is what it was" test "$(md5sum </mnt/files/file)" = "$sum"
+	umount /mnt/files
+	check "the store is whole" znsctl fsck "$node"
+	check "release" znsctl release "$node" files
 }
 
 # A checkpoint that lives in a group that is reserved later: its zones are not given away.
@@ -140,12 +167,13 @@ charge_tests() {
 }
 
 guest_setup
-load_modules dm_mod
+load_modules dm_mod f2fs
 device_table
 ring_doorbells
 d=$(named plain)
 expose_tests block "/dev/$d" "/dev/$d"
 expose_tests passthrough "$(ng_of "$d")" "/dev/$d"
+file_system "/dev/$d" "/dev/$(named meta)"
 kept_zones "/dev/$d"
 on -
 refused "no drive of the kernel" 'is for a zoned block device of the kernel' bash -c 'znsctl create emu:/tmp/e.img --zones 16 --zone-size 4M && znsctl reserve emu:/tmp/e.img io --groups 1 --expose'

@@ -93,7 +93,7 @@ WAYS = {'zones': zones, 'passthrough': passthrough, 'ext4': ext4, 'fresh': fresh
 def ways_of(p, cap=CAP):
     """Each held to the cap; by the kernel, where criu's own would be no whole number."""
     if cap and p['slow'] > 100:
-        Zones.io_max, cap = cap * MIB // p['slow'], None
+        scene.Way.io_max, cap = cap * MIB // p['slow'], None
     return {name: WAYS[name](p, scaled(cap, p) if cap else None) for name in p['ways']}
 
 
@@ -175,67 +175,93 @@ def pause(s, p):
     time.sleep(s * p['slow'] / 100)
 
 
+def not_filled(ios, bs, place):
+    """A job that fills its zone resets it, and what is measured then is the reset."""
+    if place.get('zonemode') and max(map(len, ios)) * bs >= place['size']:
+        raise Failed(f'a zone of {place["size"] >> 20} MiB was filled and reset')
+
+
+def together(way, subjects, qos):
+    """The five dumps at once; each as the report wants it."""
+    return [{k: d[k] for k in ('name', 'bytes', 'start', 'first', 'end', 'rate', 'latency_s', 'frozen_s')}
+            for d in watch([way.start(s, qos) for s in subjects])]
+
+
 def beside(p):
-    """fio with and without dumps beside it, one after the other; in files under each of the settings."""
-    way = ways_of(p)[p['ways'][0]]
-    subject, qos = Subject('beside', p['mib'], 1), scaled(CAP, p)
-    nr, rate, found = 5, p['rate'] * MIB // 5 // p['slow'], {}
+    """fio without and with the five dumps beside it; in files under each of the settings. Then the five with nobody beside."""
+    way, subjects, qos = ways_of(p)[p['ways'][0]], make_five(p), scaled(CAP, p)
+    nr, rate, found, mine = 5, p['rate'] * MIB // 5 // p['slow'], {}, dict(p)
     plain = isinstance(way, scene.Files)
     places = load.in_files(way, nr, 16) if plain else load.on_zones(way, nr)
+    groups = [way.group(s.name) for s in subjects]
     for setting in p.get('settings', ['']):
-        mine = {**p, 'late_s': 2 * found['none']['p95_s']} if 'none' in found else p
-        said = load.protect(way, setting, [way.group('beside')], mine) if setting else {}
+        if not load.built(setting):
+            found[setting] = None
+            continue
+        if 'none' in found:
+            mine['late_s'] = 2 * found['none']['p95_s']
+        said = load.protect(way, setting, groups, mine) if setting else {}
         fio = load.Fio(places, 'write', p['bs_kib'], rate)
         pause(4, p)
         begin, before = time.monotonic(), scene.processor()
         pause(p['alone_s'], p)
-        quiet, idle = time.monotonic(), scene.idle_since(before)
-        before, dumps = scene.processor(), []
-        for _ in range(p['dumps']):
-            dumps += watch([way.start(subject, qos)])
-        busy = scene.idle_since(before)
-        ios = fio.stop()
+        quiet, idle, held = time.monotonic(), scene.idle_since(before), load.held_back(way, groups)
+        before, dumps = scene.processor(), together(way, subjects, qos)
+        busy, held = scene.idle_since(before), [b - a for a, b in zip(held, load.held_back(way, groups))]
+        jobs = fio.stop_jobs()
+        not_filled(jobs, fio.bs, places[0])
         way.clear()
-        alone = watch([way.start(subject, qos)])[0]
+        alone = together(way, subjects, qos)
         way.clear()
         if setting:
-            load.unprotect(way, [way.group('beside')])
+            load.unprotect(way, groups)
+        ios = sorted(io for job in jobs for io in job)
         first = sorted(took for at, took in ios if begin <= at < quiet)
         found[setting or way.name] = {
-            'alone': [begin, quiet], 'dumps': [{k: d[k] for k in ('start', 'first', 'end', 'rate', 'latency_s', 'frozen_s')} for d in dumps],
-            'dump_alone': alone['rate'], 'ios': [(round(at - begin, 3), round(took, 6)) for at, took in ios], 'begin': begin,
+            'alone': [begin, quiet], 'dumps': dumps, 'dumps_alone': alone,
+            'ios': [(round(at - begin, 3), round(took, 6)) for at, took in ios], 'begin': begin, 'held_back_s': held,
             'p95_s': first[int(len(first) * 0.95)], 'set': said, 'idle_alone': idle, 'idle_beside': busy, 'bs': fio.bs}
-        say(f'{setting or way.name}: dump {alone["rate"]:.2f} MiB/s alone, {dumps[0]["rate"]:.2f} beside fio, idle {idle:.2f} {busy:.2f}')
-    subject.kill()
+        say(f'{setting or way.name}: the largest dump {alone[-1]["rate"]:.2f} MiB/s with nobody beside, {dumps[-1]["rate"]:.2f} beside fio, '
+            f'idle {idle:.2f} {busy:.2f}')
+    for s in subjects:
+        s.kill()
     return {'settings': found}
 
 
 def kcc(p):
-    """Random writes without and beside dumps: by size, by rate, by the number of dumps."""
+    """Random writes without and beside dumps: by size, by rate, by the number of dumps. Each point has fresh zones."""
     way = ways_of(p, None)[p['ways'][0]]
     plain = isinstance(way, scene.Files)
     places = load.in_files(way, 4, 24) if plain else load.on_zones(way, 4)
     if plain:
         load.scheduler(way, 'none')
     subjects = [Subject(f'kcc{i}', p['mib'], i + 1) for i in range(max(n for _, _, n in p['points']))]
-    more, found = [] if plain else ['--zns-separate-metadata'], []
+    more, found, stats = [] if plain else ['--zns-separate-metadata'], [], scene.drive_stats(way.name)
     for bs, rate, n in p['points']:
-        fio = load.Fio(places, 'randwrite', bs, rate * MIB // 4 // p['slow'])
+        for place in places if not plain else []:
+            run('blkzone', 'reset', '-o', place['offset'] >> 9, '-c', 1, way.device)
+        fio = load.Fio(places, 'randwrite', bs, rate and rate * MIB // 4 // p['slow'])
         pause(2, p)
         begin = time.monotonic()
         pause(p['alone_s'], p)
-        quiet, before = time.monotonic(), scene.processor()
-        dumps = watch([way.start(s, scaled(CAP, p), cap=False, more=more) for s in subjects[:n]])
+        quiet, before, dumps = time.monotonic(), scene.processor(), []
+        # a large write is seldom, and a single dump is soon over
+        for _ in range(max(1, (4 if bs > 512 else 2) // n)):
+            dumps += watch([way.start(s, scaled(CAP, p), cap=False, more=more) for s in subjects[:n]])
         idle = scene.idle_since(before)
-        ios = fio.stop()
+        jobs = fio.stop_jobs()
+        not_filled(jobs, fio.bs, places[0])
         way.clear()
+        ios, last = sorted(io for job in jobs for io in job), stats
+        stats = scene.drive_stats(way.name)
         found.append({'bs_kib': bs, 'rate': rate, 'n': n, 'alone': [begin, quiet], 'begin': begin, 'idle': idle,
+                      'flushes': [stats['flushes'] - last['flushes'], stats['flush_ns'] - last['flush_ns']],
                       'dumps': [{k: d[k] for k in ('start', 'first', 'end', 'rate', 'latency_s')} for d in dumps],
                       'ios': [(round(at - begin, 3), round(took, 6)) for at, took in ios]})
         say(f'{way.name}, {bs} KiB, rate {rate}, {n} dumps: {len(ios)} I/Os, idle {idle:.2f}')
     for s in subjects:
         s.kill()
-    return {'points': found, 'after': scene.drive_stats(way.name)}
+    return {'points': found, 'after': stats}
 
 
 def flowing(dumps):
@@ -251,12 +277,15 @@ def flowing(dumps):
 
 
 def restores(p):
-    """One of five, restored with nobody beside and while the other four are dumped; its memory is looked at each time."""
+    """
+    One of five, restored with nobody beside and while the other four are dumped, which takes longer than the restore; its memory
+    is looked at each time.
+    """
     ways, found = ways_of(p), []
     for r in range(p['rounds']):
         for name, alloc in p['cases'][::-1 if r % 2 else 1]:
-            way, subjects = ways[name], [Subject(f'same{i}', p['mib'], i + 1) for i in range(5)]
-            mine, others = subjects[0], subjects[1:]
+            way = ways[name]
+            mine, others = Subject('same0', p['mib'], 1), [Subject(f'same{i}', p['others_mib'], i + 1) for i in range(1, 5)]
             more = ['--zns-alloc', alloc] if name == 'zones' else []
             dump = way.start(mine, scaled(CAP, p), more=more)
             kept, took = watch([dump])[0], {}
@@ -275,14 +304,35 @@ def restores(p):
             say(f'{name} {alloc}: restored in {took["alone"]:.1f} s alone, {took["beside"]:.1f} s beside dumps, '
                 f'{took["running beside"]} of which still ran')
             found.append({'way': name, 'alloc': alloc, 'bytes': kept['bytes'], **took})
-            for s in subjects:
+            for s in [mine, *others]:
                 s.kill()
             way.clear()
-    return {'restores': found}
+    return {'restores': found, 'idle_groups': idle_groups(ways['zones'], p)}
+
+
+def idle_groups(way, p):
+    """Six containers have reserved thirty of the groups, and nobody writes. What a seventh gets, static and dynamic."""
+    keepers, late, found = [Subject(f'keeper{i}', 5, i + 10) for i in range(6)], Subject('late', p['mib'], 20), {}
+    for s in keepers:
+        watch([way.start(s, scaled(CAP, p), more=['--zns-alloc', 'static'])])
+    for alloc in ('static', 'dynamic'):
+        before = scene.processor()
+        got = watch([way.start(late, scaled(CAP, p), more=['--zns-alloc', alloc])])[0]
+        found[alloc] = {**{k: got[k] for k in ('rate', 'latency_s', 'groups', 'bytes')}, 'idle': scene.idle_since(before)}
+        say(f'six containers hold thirty groups; a seventh, {alloc}: {len(got["groups"])} groups, {got["rate"]:.2f} MiB/s')
+        newest = max(way.ctl('ls')['checkpoints'], key=lambda c: c['created_ns'])
+        way.ctl('rm', newest['id'])
+    for s in [*keepers, late]:
+        s.kill()
+    way.clear()
+    return found
 
 
 def writers(p):
-    """Five writers, one after another, each no faster than the cap: in zones of their own or in parts of a conventional drive."""
+    """
+    Five writers, one after another, each no faster than the cap: in zones of their own, which none fills, or in parts of a
+    conventional drive. What they were asked for must not end before they do.
+    """
     device, found = drive(p['ways'][0]), {}
     zoned, count = p['ways'][0] != 'ext4', 5
     size = (p['zone_mib'] if zoned else 256) * MIB
@@ -297,9 +347,11 @@ def writers(p):
             pause(p['gap_s'], p)
         pause(p['gap_s'], p)
         end, idle = time.monotonic(), scene.idle_since(before)
-        ios = [[round(at - begin, 3) for at, _ in f.stop()] for f in running]
-        found[title] = {'ios': ios, 'end': end - begin, 'gap': (end - begin) / (count + 1), 'bs': p['bs_kib'] << 10, 'idle': idle}
-        say(f'{title}: {[len(n) for n in ios]} I/Os, idle {idle:.2f}')
+        jobs = [f.stop_jobs() for f in running]
+        not_filled([j for f in jobs for j in f], p['bs_kib'] << 10, places[0])
+        found[title] = {'jobs': [[[round(at - begin, 3) for at, _ in j] for j in f] for f in jobs], 'end': end - begin,
+                        'gap': (end - begin) / (count + 1), 'bs': p['bs_kib'] << 10, 'idle': idle}
+        say(f'{title}: {[sum(map(len, f)) for f in jobs]} I/Os, idle {idle:.2f}')
     return {'cases': found}
 
 

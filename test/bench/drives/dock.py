@@ -177,6 +177,6 @@ def beside(daemon, p, pause):
         busy, ios = scene.idle_since(before), fio.stop()
         alone = checkpoint(d, None, p['mib'], 'alone')
         first = sorted(took for at, took in ios if begin <= at < quiet)
-        return {'alone': [begin, quiet], 'dumps': dumps, 'dump_alone': alone['rate'], 'latency_alone': alone['latency_s'], 'begin': begin,
+        return {'alone': [begin, quiet], 'dumps': dumps, 'latency_alone': alone['latency_s'], 'begin': begin,
                 'ios': [(round(at - begin, 3), round(took, 6)) for at, took in ios], 'p95_s': first[int(len(first) * 0.95)], 'set': {},
                 'idle_alone': idle, 'idle_beside': busy, 'bs': fio.bs}

@@ -90,6 +90,12 @@ def halves(args, part):
         return rep.checks
 
 
+def cells_of(args, parts):
+    """{part: names} of what is kept: the JSON that its tables and plots are made from."""
+    names = {part: [n + end for n in PARTS[part].cells for end in ('', HALF)] for part in parts}
+    return {part: [n for n in mine if n in CELLS and kept(n, CELLS[n], args.keep)] for part, mine in names.items()}
+
+
 def report(args, parts):
     found = {name: kept(name, CELLS[name], args.keep) for part in parts for name in PARTS[part].cells}
     rep = papers.Report(args.report, full=True)
@@ -103,9 +109,11 @@ def report(args, parts):
             before = len(rep.checks)
             getattr(figures, f'part_{part}')(rep, mine)
             figures.compare(rep, rep.checks[before:], halves(args, part))
+        rep.text(figures.when(papers.machine(), [v for v in mine.values() if v]))
         rep.end(sum(v['wall_s'] for v in mine.values() if v))
-    there = [v for v in found.values() if v]
-    rep.write(figures.head(papers.machine(), there), 'The papers\' figures on modelled drives, under a kernel')
+    rep.write(figures.head(), 'The papers\' figures on modelled drives, under a kernel')
+    results = args.report / 'results.json'
+    results.write_text(json.dumps({**json.loads(results.read_text()), 'cells': cells_of(args, parts)}, indent=1) + '\n')
     missed = [c for c in rep.checks if not c['met']]
     print(f'{len(rep.checks) - len(missed)} of {len(rep.checks)} aims and controls met; {args.report}/report.md')
     return 0

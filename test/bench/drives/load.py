@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 from scene import FIO, LIMIT_S, MIB, WORK, Failed, Group, run
-
-KEPT = 1000, 100    # weights: normal I/O, dumps
+from spec import KEPT
 
 
 def on_zones(way, nr):
@@ -46,6 +45,11 @@ class Fio:
         return Group('normal-io').popen(command, stdout=self.out, stderr=self.out, cwd=WORK)
 
     def stop(self):
+        """Of all jobs, in the order in which they were done."""
+        return sorted(io for job in self.stop_jobs() for io in job)
+
+    def stop_jobs(self):
+        """Of each job."""
         self.proc.send_signal(signal.SIGINT)
         try:
             self.proc.wait(120)
@@ -53,17 +57,16 @@ class Fio:
             self.proc.kill()
             raise Failed('fio does not end') from None
         self.out.close()
-        ahead, ios = time.time() - time.monotonic(), []
+        ahead, jobs = time.time() - time.monotonic(), []
         for log in Path(WORK).glob(f'{self.tag.name}_lat.*.log'):
-            for line in log.read_text().splitlines():
-                words = line.split(',')
-                ios.append((int(words[0]) / 1e3 - ahead, int(words[1]) / 1e9))
+            lines = [line.split(',') for line in log.read_text().splitlines()]
+            jobs.append(sorted((int(words[0]) / 1e3 - ahead, int(words[1]) / 1e9) for words in lines))
             log.unlink()
         for log in Path(WORK).glob(f'{self.tag.name}_[cs]lat.*.log'):
             log.unlink()
-        if not ios:
+        if not any(jobs):
             raise Failed(f'fio did nothing: {Path(f"{self.tag}.out").read_text()[-500:]}')
-        return sorted(ios)
+        return jobs
 
 
 # ---- what protects normal I/O --------------------------------------------------------------------------
@@ -85,34 +88,76 @@ def coefficients(way):
     return got
 
 
-def protect(way, setting, dumps, p):
-    """Sets what is called so, and returns what was set. dumps: the groups of all dumps."""
-    normal = Group('normal-io')
-    scheduler(way, setting if setting in ('none', 'mq-deadline', 'bfq') else 'none')
-    if setting == 'bfq':
-        for group, weight in [(normal, KEPT[0])] + [(g, KEPT[1]) for g in dumps]:
-            group.set('io.bfq.weight', f'{weight}')
-    elif setting == 'io.max':
-        for g in dumps:
-            g.set('io.max', f'{way.number} wbps={p["limit"] * MIB // p["slow"]}')
-    elif setting == 'io.cost':
-        model = coefficients(way)
-        root = Group('.')
-        root.set('io.cost.model', f'{way.number} ctrl=user model=linear ' + ' '.join(f'{k}={v}' for k, v in model.items()))
-        late = round(p['late_s'] * 1e6)
-        root.set('io.cost.qos', f'{way.number} enable=1 ctrl=user rpct=95 rlat={late} wpct=95 wlat={late} min=25 max=100')
-        for group, weight in [(normal, KEPT[0])] + [(g, KEPT[1]) for g in dumps]:
-            group.set('io.weight', f'{weight}')
-        return {**model, 'wlat_us': late}
+def weigh(file, dumps):
+    for group, weight in [(Group('normal-io'), KEPT[0])] + [(g, KEPT[1]) for g in dumps]:
+        group.set(file, f'{weight}')
+
+
+def by_bfq(way, dumps, p):
+    """Its times are those of a real drive, so they are as slow as this one."""
+    said = {'low_latency': 0, 'max_budget': 2048, 'timeout_sync': 125 * p['slow'], 'slice_idle': 8 * p['slow']}
+    for key, value in said.items():
+        Path(f'/sys/block/{Path(way.device).name}/queue/iosched/{key}').write_text(f'{value}')
+    weigh('io.bfq.weight', dumps)
+    return said
+
+
+def by_io_max(way, dumps, p):
+    for g in dumps:
+        g.set('io.max', f'{way.number} wbps={p["limit"] * MIB // p["slow"]}')
     return {}
 
 
+def by_io_cost(way, dumps, p):
+    """
+    At 25 to 100 % of the model, as latency has it: twice the p95 of normal I/O alone is late. In the other setting pinned at 90 %,
+    whatever latency is: then it holds back what the model does not allow.
+    """
+    model = p['model'] = p.get('model') or coefficients(way)
+    root, late = Group('.'), round(p['late_s'] * 1e6)
+    root.set('io.cost.model', f'{way.number} ctrl=user model=linear ' + ' '.join(f'{k}={v}' for k, v in model.items()))
+    pinned = p['setting'] != 'io.cost'
+    said = {'rpct': 0, 'rlat': 50000, 'wpct': 0, 'wlat': 50000, 'min': 90, 'max': 90} if pinned else \
+        {'rpct': 95, 'rlat': late, 'wpct': 95, 'wlat': late, 'min': 25, 'max': 100}
+    root.set('io.cost.qos', f'{way.number} enable=1 ctrl=user ' + ' '.join(f'{k}={v}' for k, v in said.items()))
+    Path('/sys/module/blk_cgroup/parameters/blkcg_debug_stats').write_text('Y')     # cost.wait
+    weigh('io.weight', dumps)
+    return {**model, **said}
+
+
+def by_io_latency(way, _dumps, p):
+    Group('normal-io').set('io.latency', f'{way.number} target={round(p["late_s"] * 1e6)}')
+    return {'target_us': round(p['late_s'] * 1e6)}
+
+
+PROTECTIONS = {'bfq': by_bfq, 'io.max': by_io_max, 'io.cost': by_io_cost, 'io.cost at 90 %': by_io_cost, 'io.latency': by_io_latency}
+
+
+def built(setting):
+    return setting != 'io.latency' or (Group('normal-io').path / 'io.latency').exists()
+
+
+def protect(way, setting, dumps, p):
+    """Sets what is called so, and returns what was set. dumps: the groups of all dumps. p keeps what was measured for it."""
+    scheduler(way, setting if setting in ('none', 'mq-deadline', 'bfq') else 'none')
+    p['setting'] = setting
+    return PROTECTIONS[setting](way, dumps, p) if setting in PROTECTIONS else {}
+
+
+def held_back(way, dumps):
+    """Seconds that io.cost has kept requests waiting: of normal I/O, of all dumps."""
+    return [sum(g.counted(way.number, 'cost.wait') for g in groups) / 1e6 for groups in ([Group('normal-io')], dumps)]
+
+
 def unprotect(way, dumps):
-    for g in [Group('normal-io'), *dumps]:
-        for file, value in (('io.bfq.weight', '100'), ('io.weight', '100')):
+    normal = Group('normal-io')
+    for g in [normal, *dumps]:
+        for file in ('io.bfq.weight', 'io.weight'):
             if (g.path / file).exists():
-                g.set(file, value)
+                g.set(file, '100')
     for g in dumps:
-        g.set('io.max', f'{way.number} wbps={way.cap * MIB if way.cap else "max"}')
+        g.set('io.max', f'{way.number} wbps={way.limit() or "max"}')
+    if (normal.path / 'io.latency').exists():
+        normal.set('io.latency', f'{way.number} target=0')
     if (Group('.').path / 'io.cost.qos').exists():
         Group('.').set('io.cost.qos', f'{way.number} enable=0')

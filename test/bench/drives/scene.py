@@ -70,13 +70,17 @@ class Group:
         except OSError as why:
             raise Failed(f'{self.path.name}/{file} does not take "{value}": {why}') from why
 
-    def written(self, device):
-        """Bytes that its members have sent to this device."""
+    def counted(self, device, what):
+        """Of its members and this device, in io.stat."""
         for line in (self.path / 'io.stat').read_text().splitlines():
             words = line.split()
             if words and words[0] == device:
-                return int(dict(w.split('=') for w in words[1:] if '=' in w).get('wbytes', 0))
+                return int(dict(w.split('=') for w in words[1:] if '=' in w).get(what, 0))
         return 0
+
+    def written(self, device):
+        """Bytes that its members have sent to this device."""
+        return self.counted(device, 'wbytes')
 
     def popen(self, command, **more):
         def enter():
@@ -167,6 +171,7 @@ def restore(dump):
 class Way:
     """Where dumps go. number: of the device, as io.stat has it."""
     env = None
+    io_max = None       # bytes/s; instead of cap, where that is no whole number of MiB/s
 
     def __init__(self, name, device, cap):
         self.name, self.device, self.cap, self.groups, self.serial = name, device, cap, {}, 0
@@ -175,7 +180,16 @@ class Way:
     def group(self, name):
         if name not in self.groups:
             self.groups[name] = Group(f'{self.name}-{name}')
+            self.hold(self.groups[name])
         return self.groups[name]
+
+    def hold(self, group, more=''):
+        if self.limit():
+            group.set('io.max', f'{self.number} wbps={self.limit()}{more}')
+
+    def limit(self):
+        """Bytes/s that the kernel holds a dump to; None: it does not."""
+        return self.io_max
 
     def directory(self, name):
         self.serial += 1
@@ -194,7 +208,6 @@ class Zones(Way):
     """Our criu. mapped: which zones share a die, as znsctl format takes it."""
 
     stripe = '512K'
-    io_max = None       # bytes/s; instead of cap, where that is no whole number
 
     def __init__(self, name, device, cap, zone_rate, mapped, spec=None):
         super().__init__(name, device, cap)
@@ -202,13 +215,6 @@ class Zones(Way):
         # a run directory for each: there may be several devices
         self.env = {**os.environ, 'ZNS_DEV': self.spec, 'ZNSD_IDLE_S': '0', 'ZNS_CONFIG': f'/run/{name}-etc', 'ZNS_RUN': f'/run/{name}-run'}
         self.ctl('format', self.spec, '--force', '--map', mapped, '--zone-write-bw', zone_rate, '--zone-read-bw', 4 * zone_rate)
-
-    def group(self, name):
-        new = name not in self.groups
-        group = super().group(name)
-        if new and self.io_max:
-            group.set('io.max', f'{self.number} wbps={self.io_max}')
-        return group
 
     def ctl(self, *args):
         out = run(BIN / 'znsctl', *args, '--json', env=self.env)
@@ -222,8 +228,10 @@ class Zones(Way):
                                     '--zns-container', subject.name, *more], images)
 
     def restoring(self, dump):
+        caps = ['--zns-qos-max', self.cap] if self.cap else []
+        self.hold(dump.group, f' rbps={self.limit()}')
         return [BIN / 'criu', 'restore', '--no-default-config', '-d', '-D', dump.images, '-W', dump.images, '-o', 'restore.log',
-                '--manage-cgroups=ignore', '--zns-qos-max', self.cap]
+                '--manage-cgroups=ignore', *caps]
 
     def result(self, dump):
         newest = max((c for c in self.ctl('ls')['checkpoints'] if c['container'] == dump.subject.name),
@@ -253,12 +261,8 @@ class Files(Way):
         super().__init__(name, device, cap)
         self.at = Path(directory)
 
-    def group(self, name):
-        new = name not in self.groups
-        group = super().group(name)
-        if new and self.cap:
-            group.set('io.max', f'{self.number} wbps={self.cap * MIB}')
-        return group
+    def limit(self):
+        return self.io_max or (self.cap * MIB if self.cap else None)
 
     def directory(self, name):
         self.serial += 1
@@ -274,7 +278,7 @@ class Files(Way):
 
     def restoring(self, dump):
         """From the drive: what the page cache has of the images goes. Reads are held to the cap as writes are."""
-        self.group(dump.subject.name).set('io.max', f'{self.number} rbps={self.cap * MIB}')
+        self.hold(dump.group, f' rbps={self.limit()}')
         Path('/proc/sys/vm/drop_caches').write_text('3')
         return [STOCK, 'restore', '--no-default-config', '-d', '-D', dump.images, '-W', dump.images, '-o', 'restore.log',
                 '--manage-cgroups=ignore']
