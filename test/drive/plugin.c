@@ -21,6 +21,8 @@ static struct {
 	bool zoned;
 	uint32_t slow; /* the wall clock's time for one of the model's */
 	char *file, *stats;
+	FILE *requests; /* each one, if that was asked for */
+	uint32_t want_requests;
 	int fd;
 	struct drive *drive;
 	pthread_mutex_t lock; /* of the model: the order in which requests came */
@@ -71,6 +73,7 @@ static int set_number(const char *key, const char *value)
 		{ "erase-us", &g.p.erase_us, 0, 1000000 },
 		{ "idle-blocks", &g.p.idle_blocks, 0, 65536 },
 		{ "slow", &g.slow, 1, 10000 },
+		{ "requests", &g.want_requests, 0, 1 },
 	};
 	uint64_t n;
 
@@ -194,6 +197,15 @@ static void wait_until(uint64_t ns)
 		;
 }
 
+/* Under the lock. A line: r or w, offset, bytes, when it came, when it is done (ns of the model).
+ */
+static void note(char op, uint64_t off, uint32_t len, uint64_t came, uint64_t done)
+{
+	if (g.requests)
+		fprintf(g.requests, "%c %llu %u %llu %llu\n", op, (unsigned long long)off, len,
+			(unsigned long long)came, (unsigned long long)done);
+}
+
 /* Whoever reads the file finds a whole one. */
 static void write_stats(void)
 {
@@ -213,6 +225,8 @@ static void write_stats(void)
 		(unsigned long long)g.drive->host_written, (unsigned long long)g.drive->host_read,
 		(unsigned long long)g.drive->flushes, (unsigned long long)g.drive->flush_ns,
 		(unsigned long long)g.drive->answer_ns, (unsigned long long)now_ns());
+	if (g.requests)
+		fflush(g.requests);
 	pthread_mutex_unlock(&g.lock);
 	if (!fclose(f))
 		rename(path, g.p.stats);
@@ -235,6 +249,20 @@ static void *stats_run(void *arg)
 	return arg;
 }
 
+static int open_requests(void)
+{
+	char path[4096];
+
+	if (!g.want_requests)
+		return 0;
+	snprintf(path, sizeof(path), "%s.requests", g.stats ? g.stats : g.file);
+	g.requests = fopen(path, "we");
+	if (g.requests)
+		return 0;
+	nbdkit_error("%s: %m", path);
+	return -1;
+}
+
 /* After the fork into the background: threads begin here. */
 static int drive_after_fork(void)
 {
@@ -254,6 +282,8 @@ static int drive_after_fork(void)
 		nbdkit_error("%s", err.msg);
 		return -1;
 	}
+	if (open_requests())
+		return -1;
 	clock_gettime(CLOCK_MONOTONIC, &g.origin);
 	if (g.stats)
 		g.writing = !pthread_create(&g.writer, NULL, stats_run, NULL);
@@ -270,6 +300,8 @@ static void drive_unload(void)
 		pthread_join(g.writer, NULL);
 		write_stats();
 	}
+	if (g.requests)
+		fclose(g.requests);
 	if (g.drive)
 		g.drive->ops->close(g.drive);
 	if (g.fd >= 0)
@@ -301,6 +333,7 @@ static int drive_pread(void *handle, void *buf, uint32_t len, uint64_t off, uint
 	g.drive->host_read += len;
 	done = g.drive->ops->read(g.drive, off, len, came);
 	g.drive->answer_ns += done - came;
+	note('r', off, len, came, done);
 	pthread_mutex_unlock(&g.lock);
 	if (zns_pread_all(g.fd, buf, len, (off_t)off)) {
 		nbdkit_set_error(EIO);
@@ -318,6 +351,7 @@ static int drive_pwrite(void *handle, const void *buf, uint32_t len, uint64_t of
 	g.drive->host_written += len;
 	done = g.drive->ops->write(g.drive, off, len, came);
 	g.drive->answer_ns += done - came;
+	note('w', off, len, came, done);
 	pthread_mutex_unlock(&g.lock);
 	if (zns_pwrite_all(g.fd, buf, len, (off_t)off)) {
 		nbdkit_set_error(EIO);

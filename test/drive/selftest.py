@@ -205,6 +205,19 @@ def flushes(t, plugin, directory):
                 t.check(f"{kind}, flush=medium: not before the die has it", took >= slow_by * unit / (WRITE * MIB), str(took))
 
 
+def requests(t, plugin, directory):
+    """Each read and write is noted, with what the model took."""
+    d = Drive(plugin, directory, kind="zoned", requests=1)
+    d.run("w", [i * 64 * KIB for i in range(16)], 64 * KIB, depth=1)
+    d.nbd.pread(4 * KIB, 64 * KIB)
+    s = d.close()
+    with open(f"{d.stats_file}.requests", encoding="ascii") as f:
+        lines = [line.split() for line in f]
+    t.check("requests=1: a line for each", [w[:3] for w in lines] == [["w", str(i * 64 * KIB), str(64 * KIB)] for i in range(16)] +
+            [["r", str(64 * KIB), str(4 * KIB)]], str(lines))
+    t.check("requests=1: their times are the model's", sum(int(w[4]) - int(w[3]) for w in lines) == s["answer_ns"], json.dumps(s))
+
+
 def content(t, plugin, directory):
     for kind in ("zoned", "conventional"):
         d = Drive(plugin, directory, kind=kind, size=64 * MIB, zone_size=8 * MIB, die_write=4000, die_read=8000, channel=8000)
@@ -244,7 +257,7 @@ def main():
     a = p.parse_args()
     t = Tally()
     with tempfile.TemporaryDirectory(prefix="zns-drive-") as directory:
-        for part in (refusals, content, flushes, zoned, slow, conventional, collection, idle):
+        for part in (refusals, content, flushes, requests, zoned, slow, conventional, collection, idle):
             part(t, os.path.abspath(a.plugin), directory)
     if a.report:
         os.makedirs(os.path.dirname(a.report), exist_ok=True)

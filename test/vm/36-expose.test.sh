@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Zones for ordinary programs: `znsctl reserve --expose` makes a zoned block device of reserved groups, for a file system too; and who is charged for a
 # checkpoint's I/O (--zns-cgroup), by io.max of the kernel, on a drive that takes its time.
-# vm: --timeout 1500 --stage build/bench --devices zns:plain,size=512M,zone=8M,cap=6M disk:meta,size=128M dies:timed,size=512M,zone=8M,model.channels=8,model.die-write=20
+# vm: --timeout 1500 --stage build/bench --devices zns:plain,size=512M,zone=8M,cap=6M disk:meta,size=64M dies:timed,size=512M,zone=8M,model.channels=8,model.die-write=20
 set -uo pipefail
 . "$(dirname "$0")/guest-lib.sh"
 CG=/sys/fs/cgroup
@@ -76,7 +76,7 @@ file_system() {
 	check "mkfs.f2fs" mkfs.f2fs -q -f -m -c "$dev" "$meta"
 	mkdir -p /mnt/files
 	check "mount it" mount -t f2fs "$meta" /mnt/files
-	check "write a file" dd if=/dev/urandom of=/mnt/files/file bs=1M count=24 conv=fsync status=none
+	check "write a file that is larger than the disk" dd if=/dev/urandom of=/mnt/files/file bs=1M count=96 conv=fsync status=none
 	sum=$(md5sum </mnt/files/file)
 	check "it is in the reserved zones" test "$(written_zones "$dev")" -ge 4
 	check "dumps beside it" python3 $REPO/test/zonetests/zonetests.py run anon -f h --device "$node" --qos 40 --timeout 200

@@ -194,6 +194,7 @@ def beside(p):
     plain = isinstance(way, scene.Files)
     places = load.in_files(way, nr, 16) if plain else load.on_zones(way, nr)
     groups = [way.group(s.name) for s in subjects]
+    model = None if way.name == 'f2fs' else scene.Requests(way.name, p['slow'])     # that one writes elsewhere each time
     for setting in p.get('settings', ['']):
         if not load.built(setting):
             found[setting] = None
@@ -210,6 +211,7 @@ def beside(p):
         busy, held = scene.idle_since(before), [b - a for a, b in zip(held, load.held_back(way, groups))]
         jobs = fio.stop_jobs()
         not_filled(jobs, fio.bs, places[0])
+        in_drive = model and [model.took(load.on_drive(places), parts) for parts in ([(begin, quiet)], [(d['first'], d['end']) for d in dumps])]
         way.clear()
         alone = together(way, subjects, qos)
         way.clear()
@@ -218,7 +220,7 @@ def beside(p):
         ios = sorted(io for job in jobs for io in job)
         first = sorted(took for at, took in ios if begin <= at < quiet)
         found[setting or way.name] = {
-            'alone': [begin, quiet], 'dumps': dumps, 'dumps_alone': alone,
+            'alone': [begin, quiet], 'dumps': dumps, 'dumps_alone': alone, 'in_drive': in_drive,
             'ios': [(round(at - begin, 3), round(took, 6)) for at, took in ios], 'begin': begin, 'held_back_s': held,
             'p95_s': first[int(len(first) * 0.95)], 'set': said, 'idle_alone': idle, 'idle_beside': busy, 'bs': fio.bs}
         say(f'{setting or way.name}: the largest dump {alone[-1]["rate"]:.2f} MiB/s with nobody beside, {dumps[-1]["rate"]:.2f} beside fio, '

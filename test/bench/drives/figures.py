@@ -259,10 +259,11 @@ def beside_table(rep, rows):
     triple = lambda v: ' / '.join(f'{x:.2f}' for x in v)
     rep.table(['', 'fio alone, MiB/s', 'beside', 'kept', 'ms alone p50 / p99 / p99.9', 'ms beside', 'p99 ratio', 'p99.9 ratio', 'I/Os',
                'five dumps beside, MiB/s together', 'with nobody beside', 'the last has ended after, s', 'with nobody beside', 'frozen beside, ms, the most',
-               'idle'],
+               'in the drive alone p50 / p99 / p99.9', 'in the drive beside', 'idle'],
               [[n, f'{r["alone MiB/s"]:.0f}', f'{r["beside MiB/s"]:.0f}', f'{r["kept"]:.3f}', triple(r['alone']), triple(r['beside']),
                 f'{r["p99"]:.2f}', f'{r["p99.9"]:.2f}', f'{r["n"][0]}, {r["n"][1]}', f'{r["dumps"]:.0f}', f'{r["dumps alone"]:.0f}', f'{r["took"]:.3f}',
-                f'{r["took alone"]:.3f}', f'{r["frozen"]:.1f}', f'{r["idle"]:.2f}'] for n, r in rows.items()])
+                f'{r["took alone"]:.3f}', f'{r["frozen"]:.1f}', *(triple(v) if v else '-' for v in r['in the drive']), f'{r["idle"]:.2f}']
+               for n, r in rows.items()])
 
 
 def row_of(cell, name, one):
@@ -275,6 +276,7 @@ def row_of(cell, name, one):
     took = lambda dumps: (max(d['end'] for d in dumps) - min(d['start'] for d in dumps)) / slow
     return label, {**row, 'set': one['set'], 'idle': min(one['idle_alone'], one['idle_beside']), 'held back': one['held_back_s'],
                    'dumps': rate_together(one['dumps'], slow), 'dumps alone': rate_together(one['dumps_alone'], slow),
+                   'in the drive': [v and [at(v, q) * 1e3 / slow for q in PERCENT] for v in one['in_drive'] or (None, None)],
                    'took': took(one['dumps']), 'took alone': took(one['dumps_alone']),
                    'frozen': max(d['frozen_s'] for d in one['dumps']) * 1e3 / slow}
 
@@ -299,8 +301,8 @@ def part_c(rep, found):
              'groups that it does not fill, or overwriting five files. So on zones it has five dies of 32, on the conventional drive it is dealt to all. '
              'Beside it all five dumps of the papers\' sizes at once, each held to 500 MiB/s by io.max of its group, on zones as well. Model time is '
              f'{p["slow"]} times as slow as the clock here. Settings: weights {KEPT[0]} for fio and {KEPT[1]} for each dump (BFQ, io.cost); io.max '
-             f'{CELLS["beside-software"].params["limit"]} MiB/s for each dump. The last two columns of dumps are what a setting costs those: their rate, '
-             'and their time with nobody beside them, as it is in effect then, too.')
+             f'{CELLS["beside-software"].params["limit"]} MiB/s for each dump. *In the drive* is what the model says that fio\'s writes took, without the emulated '
+             'processor, on which fio and the dumps wait for each other as well. *With nobody beside* the setting is in effect, too: what the five lose there is what it costs.')
     for n, r in rows.items():
         if r['set']:
             rep.text(f'{n}: {", ".join(f"{k}={v}" for k, v in r["set"].items())}.'

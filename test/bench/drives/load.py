@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """In a guest: fio as normal I/O, on zones of its own or in files, and what schedulers and control groups offer against others."""
+import re
 import signal
 import subprocess
 import time
@@ -23,6 +24,20 @@ def in_files(way, nr, mib):
     for i in range(nr):
         run('dd', 'if=/dev/urandom', f'of={way.at}/normal-io.{i}', 'bs=1M', f'count={mib}', 'oflag=direct')
     return [{'filename': way.at / f'normal-io.{i}'} for i in range(nr)]
+
+
+def on_drive(places):
+    """[(first, end)]: where these are on the drive, in bytes. Files are overwritten in place."""
+    found = []
+    for place in places:
+        if 'offset' in place:
+            found.append((place['offset'], place['offset'] + place['size']))
+            continue
+        for line in run('filefrag', '-v', '-b4096', place['filename']).splitlines():
+            words = re.findall(r'[0-9]+', line)
+            if re.match(r' *[0-9]+: ', line):
+                found.append((int(words[3]) * 4096, (int(words[4]) + 1) * 4096))
+    return found
 
 
 class Fio:

@@ -57,6 +57,27 @@ def drive_stats(name):
     return json.loads((RESULTS / f'drive-{name}.json').read_text())
 
 
+class Requests:
+    """What the model says of each request (a drive with requests=1): how long it took in the drive, without this processor."""
+
+    def __init__(self, name, slow):
+        self.path, self.slow = RESULTS / f'drive-{name}.json.requests', slow
+        self.at, self.ns = time.monotonic(), drive_stats(name)['ns']
+
+    def took(self, places, parts):
+        """s of the clock, of writes that came in one of these parts of the monotonic clock to one of these [first, end) of the drive."""
+        ns = [[self.ns + (t - self.at) * 1e9 / self.slow for t in part] for part in parts]
+        found = []
+        for line in self.path.read_text().splitlines():
+            words = line.split()
+            if len(words) != 5 or words[0] != 'w':
+                continue
+            off, came, done = int(words[1]), int(words[3]), int(words[4])
+            if any(a <= came < b for a, b in ns) and any(a <= off < b for a, b in places):
+                found.append(round((done - came) * self.slow / 1e9, 6))
+        return sorted(found)
+
+
 class Group:
     """A control group of version 2."""
 

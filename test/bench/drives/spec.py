@@ -47,7 +47,7 @@ def five(ways, devices, slow=SLOW, rounds=2, **more):
 
 
 # Half as fast as the others: what the emulated processor costs is in each latency. fio's zones have room for all that it writes.
-ROOMY = {'size': '8G', 'zone': '128M'}
+ROOMY = {'size': '8G', 'zone': '128M', 'requests': 1}
 
 
 def beside(way, device, slow=2 * SLOW, **more):
@@ -91,7 +91,7 @@ CELLS = {
     'five-1000': five(['ext4'], [conventional('ext4', ways=3, **{'idle-blocks': 0})], rounds=2, warm=True),
     'beside': beside('zones', zoned('zones', 2 * SLOW, **ROOMY)),
     'beside-half': beside('zones', zoned('zones', 4 * SLOW, **ROOMY), 4 * SLOW),
-    'beside-software': beside('ext4', conventional('ext4', 2 * SLOW), limit=200, settings=['none', 'mq-deadline', 'bfq', 'io.max', 'io.latency', 'io.cost',
+    'beside-software': beside('ext4', conventional('ext4', 2 * SLOW, requests=1), limit=200, settings=['none', 'mq-deadline', 'bfq', 'io.max', 'io.latency', 'io.cost',
                                                                                            'io.cost at 90 %']),
     'beside-f2fs': beside('f2fs', conventional('f2fs', 2 * SLOW), settings=['none']),
     'docker-zones': docker('zones', zoned('zones')),
