@@ -182,35 +182,53 @@ def not_filled(ios, bs, place):
 
 
 def together(way, subjects, qos):
-    """The five dumps at once; each as the report wants it."""
+    """Dumps at once; each as the report wants it."""
     return [{k: d[k] for k in ('name', 'bytes', 'start', 'first', 'end', 'rate', 'latency_s', 'frozen_s')}
             for d in watch([way.start(s, qos) for s in subjects])]
 
 
+LATE = 'io.latency', 'io.cost', 'io.cost at 90 %'
+
+
+def p95_alone(way, places, rate, p):
+    """s, without a scheduler: what these settings are told to keep is twice that."""
+    load.scheduler(way, 'none')
+    fio = load.Fio(places, 'write', p['bs_kib'], rate)
+    pause(p['alone_s'], p)
+    took = sorted(took for _, took in fio.stop())
+    return took[int(len(took) * 0.95)]
+
+
 def beside(p):
-    """fio without and with the five dumps beside it; in files under each of the settings. Then the five with nobody beside."""
-    way, subjects, qos = ways_of(p)[p['ways'][0]], make_five(p), scaled(CAP, p)
+    """
+    fio without and with a dump beside it, one after the other, or with the five at once; in files under each of the settings. Then
+    the same with nobody beside.
+    """
+    way, qos = ways_of(p)[p['ways'][0]], scaled(CAP, p)
+    subjects = [Subject('beside', p['mib'], 1)] if 'mib' in p else make_five(p)
     nr, rate, found, mine = 5, p['rate'] * MIB // 5 // p['slow'], {}, dict(p)
     plain = isinstance(way, scene.Files)
     places = load.in_files(way, nr, 16) if plain else load.on_zones(way, nr)
     groups = [way.group(s.name) for s in subjects]
-    model = None if way.name == 'f2fs' else scene.Requests(way.name, p['slow'])     # that one writes elsewhere each time
+    # only of the five; F2FS writes elsewhere each time
+    model = None if 'mib' in p or way.name == 'f2fs' else scene.Requests(way.name, p['slow'])
     for setting in p.get('settings', ['']):
         if not load.built(setting):
             found[setting] = None
             continue
-        if 'none' in found:
-            mine['late_s'] = 2 * found['none']['p95_s']
+        if setting in LATE and 'late_s' not in mine:
+            mine['late_s'] = 2 * p95_alone(way, places, rate, p)
         said = load.protect(way, setting, groups, mine) if setting else {}
         fio = load.Fio(places, 'write', p['bs_kib'], rate)
         pause(4, p)
         begin, before = time.monotonic(), scene.processor()
         pause(p['alone_s'], p)
         quiet, idle, held = time.monotonic(), scene.idle_since(before), load.held_back(way, groups)
-        before, dumps = scene.processor(), together(way, subjects, qos)
+        before, dumps = scene.processor(), [d for _ in range(p.get('dumps', 1)) for d in together(way, subjects, qos)]
         busy, held = scene.idle_since(before), [b - a for a, b in zip(held, load.held_back(way, groups))]
         jobs = fio.stop_jobs()
-        not_filled(jobs, fio.bs, places[0])
+        if model:
+            not_filled(jobs, fio.bs, places[0])
         in_drive = model and [model.took(load.on_drive(places), parts) for parts in ([(begin, quiet)], [(d['first'], d['end']) for d in dumps])]
         way.clear()
         alone = together(way, subjects, qos)
@@ -218,11 +236,10 @@ def beside(p):
         if setting:
             load.unprotect(way, groups)
         ios = sorted(io for job in jobs for io in job)
-        first = sorted(took for at, took in ios if begin <= at < quiet)
         found[setting or way.name] = {
             'alone': [begin, quiet], 'dumps': dumps, 'dumps_alone': alone, 'in_drive': in_drive,
             'ios': [(round(at - begin, 3), round(took, 6)) for at, took in ios], 'begin': begin, 'held_back_s': held,
-            'p95_s': first[int(len(first) * 0.95)], 'set': said, 'idle_alone': idle, 'idle_beside': busy, 'bs': fio.bs}
+            'set': said, 'idle_alone': idle, 'idle_beside': busy, 'bs': fio.bs}
         say(f'{setting or way.name}: the largest dump {alone[-1]["rate"]:.2f} MiB/s with nobody beside, {dumps[-1]["rate"]:.2f} beside fio, '
             f'idle {idle:.2f} {busy:.2f}')
     for s in subjects:
@@ -239,6 +256,7 @@ def kcc(p):
         load.scheduler(way, 'none')
     subjects = [Subject(f'kcc{i}', p['mib'], i + 1) for i in range(max(n for _, _, n in p['points']))]
     more, found, stats = [] if plain else ['--zns-separate-metadata'], [], scene.drive_stats(way.name)
+    model = scene.Requests(way.name, p['slow'])
     for bs, rate, n in p['points']:
         for place in places if not plain else []:
             run('blkzone', 'reset', '-o', place['offset'] >> 9, '-c', 1, way.device)
@@ -253,10 +271,12 @@ def kcc(p):
         idle = scene.idle_since(before)
         jobs = fio.stop_jobs()
         not_filled(jobs, fio.bs, places[0])
+        in_drive = [model.took(load.on_drive(places), parts) for parts in ([(begin, quiet)], [(d['first'], d['end']) for d in dumps])]
         way.clear()
         ios, last = sorted(io for job in jobs for io in job), stats
         stats = scene.drive_stats(way.name)
         found.append({'bs_kib': bs, 'rate': rate, 'n': n, 'alone': [begin, quiet], 'begin': begin, 'idle': idle,
+                      'in_drive': in_drive,
                       'flushes': [stats['flushes'] - last['flushes'], stats['flush_ns'] - last['flush_ns']],
                       'dumps': [{k: d[k] for k in ('start', 'first', 'end', 'rate', 'latency_s')} for d in dumps],
                       'ios': [(round(at - begin, 3), round(took, 6)) for at, took in ios]})

@@ -25,6 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / 'papers')]
 import figures  # noqa: E402
+import figures_soft  # noqa: E402
 import papers  # noqa: E402
 from spec import CELLS, KERNEL, PARTS, half, quick  # noqa: E402
 
@@ -78,36 +79,42 @@ def kept(name, cell, keep):
     return found if found.get('key') == key_of(cell) else None
 
 
+def part_of(part):
+    """What makes its section."""
+    name = f'part_{part}'
+    return getattr(figures, name, None) or getattr(figures_soft, name)
+
+
 def halves(args, part):
     """The checks of this part's cells at half the rate, of those that are there."""
-    mine = {name: kept(name + HALF, CELLS[name + HALF], args.keep) for name in PARTS[part].cells}
+    mine = {name: kept(name + HALF, CELLS[name + HALF], args.keep) for name in PARTS[part].all()}
     if not any(mine.values()):
         return []
     with tempfile.TemporaryDirectory() as at:
         rep = papers.Report(Path(at), full=True)
         rep.begin(part, '')
-        getattr(figures, f'part_{part}')(rep, mine)
+        part_of(part)(rep, mine)
         return rep.checks
 
 
 def cells_of(args, parts):
     """{part: names} of what is kept: the JSON that its tables and plots are made from."""
-    names = {part: [n + end for n in PARTS[part].cells for end in ('', HALF)] for part in parts}
+    names = {part: [n + end for n in PARTS[part].all() for end in ('', HALF)] for part in parts}
     return {part: [n for n in mine if n in CELLS and kept(n, CELLS[n], args.keep)] for part, mine in names.items()}
 
 
 def report(args, parts):
-    found = {name: kept(name, CELLS[name], args.keep) for part in parts for name in PARTS[part].cells}
+    found = {name: kept(name, CELLS[name], args.keep) for part in parts for name in PARTS[part].all()}
     rep = papers.Report(args.report, full=True)
     for part in parts:
         rep.begin(part, f'{part}. {PARTS[part].title}')
-        mine = {name: found[name] for name in PARTS[part].cells}
+        mine = {name: found[name] for name in PARTS[part].all()}
         if any(v is None for v in mine.values()):
             missing = [n for n, v in mine.items() if v is None]
             rep.text(f'**Not there: {", ".join(missing)}.**')
         if any(mine.values()):
             before = len(rep.checks)
-            getattr(figures, f'part_{part}')(rep, mine)
+            part_of(part)(rep, mine)
             figures.compare(rep, rep.checks[before:], halves(args, part))
         rep.text(figures.when(papers.machine(), [v for v in mine.values() if v]))
         rep.end(sum(v['wall_s'] for v in mine.values() if v))
@@ -123,7 +130,7 @@ def run(args, parts):
     failed = False
     for part in parts:
         print(f'{part}: {PARTS[part].title}', flush=True)
-        names = PARTS[part].cells
+        names = PARTS[part].all() if args.parts else PARTS[part].cells
         for name in names + ([n + HALF for n in names if not n.endswith('-half')] if args.half else []):
             cell = CELLS[name]
             if args.cells and name not in args.cells.split(','):
@@ -133,14 +140,14 @@ def run(args, parts):
                 continue
             print(f'  {name}', flush=True)
             failed |= run_cell(name, cell, args.keep, args.kernel) is None
-    report(args, [p for p in PARTS if any(kept(n, CELLS[n], args.keep) for n in PARTS[p].cells)])
+    report(args, [p for p in PARTS if any(kept(n, CELLS[n], args.keep) for n in PARTS[p].all())])
     return int(failed)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('command', choices=['run', 'report', 'list'])
-    parser.add_argument('--parts', default=','.join(PARTS), help='letters, with commas between')
+    parser.add_argument('--parts', help='letters, with commas between; a part that is named has all its cells, else those of the 90 minutes')
     parser.add_argument('--cells', metavar='NAME,…', help='of these parts, only these cells')
     parser.add_argument('--quick', action='store_true', help='with little data: a check that all of it runs')
     parser.add_argument('--again', action='store_true', help='run what is there, too')
@@ -148,7 +155,7 @@ def main():
     parser.add_argument('--kernel', default=KERNEL)
     parser.add_argument('--report', type=Path, default=Path('build/report/drives'))
     args = parser.parse_args()
-    parts = args.parts.split(',')
+    parts = args.parts.split(',') if args.parts else list(PARTS)
     unknown = [p for p in parts if p not in PARTS]
     if unknown:
         print(f'drives: no part "{unknown[0]}"; there are {", ".join(PARTS)}', file=sys.stderr)
@@ -162,7 +169,7 @@ def main():
     args.keep.mkdir(parents=True, exist_ok=True)
     if args.command == 'list':
         for p in parts:
-            print(f'{p}  {PARTS[p].title}: {", ".join(PARTS[p].cells)}')
+            print(f'{p}  {PARTS[p].title}: {", ".join(PARTS[p].cells)}{"; if it is named: " * bool(PARTS[p].more)}{", ".join(PARTS[p].more)}')
         return 0
     return report(args, parts) if args.command == 'report' else run(args, parts)
 

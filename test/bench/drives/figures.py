@@ -216,11 +216,6 @@ def beside_row(one, slow):
     return row
 
 
-def rate_together(dumps, slow):
-    """MiB/s of dumps that ran at once."""
-    return sum(d['bytes'] for d in dumps) / MIB / (max(d['end'] for d in dumps) - min(d['first'] for d in dumps)) * slow
-
-
 def series_of(one, slow, step_s=1.0):
     """(s, MiB/s) of fio over time."""
     bins = {}
@@ -255,83 +250,60 @@ def opponent(rows):
     return min(keep, key=lambda n: keep[n]['beside'][1])
 
 
-def beside_table(rep, rows):
-    triple = lambda v: ' / '.join(f'{x:.2f}' for x in v)
-    rep.table(['', 'fio alone, MiB/s', 'beside', 'kept', 'ms alone p50 / p99 / p99.9', 'ms beside', 'p99 ratio', 'p99.9 ratio', 'I/Os',
-               'five dumps beside, MiB/s together', 'with nobody beside', 'the last has ended after, s', 'with nobody beside', 'frozen beside, ms, the most',
-               'in the drive alone p50 / p99 / p99.9', 'in the drive beside', 'idle'],
-              [[n, f'{r["alone MiB/s"]:.0f}', f'{r["beside MiB/s"]:.0f}', f'{r["kept"]:.3f}', triple(r['alone']), triple(r['beside']),
-                f'{r["p99"]:.2f}', f'{r["p99.9"]:.2f}', f'{r["n"][0]}, {r["n"][1]}', f'{r["dumps"]:.0f}', f'{r["dumps alone"]:.0f}', f'{r["took"]:.3f}',
-                f'{r["took alone"]:.3f}', f'{r["frozen"]:.1f}', *(triple(v) if v else '-' for v in r['in the drive']), f'{r["idle"]:.2f}']
-               for n, r in rows.items()])
-
-
-def row_of(cell, name, one):
-    """What a setting's row is called, and what is in it; None: no I/O."""
-    slow = CELLS[cell].params['slow']
-    row = beside_row(one, slow)
-    if row is None:
-        return name, None
-    label = {'beside': 'zones', 'beside-half': 'zones, half the rate', 'beside-f2fs': 'F2FS, none'}.get(cell, name)
-    took = lambda dumps: (max(d['end'] for d in dumps) - min(d['start'] for d in dumps)) / slow
-    return label, {**row, 'set': one['set'], 'idle': min(one['idle_alone'], one['idle_beside']), 'held back': one['held_back_s'],
-                   'dumps': rate_together(one['dumps'], slow), 'dumps alone': rate_together(one['dumps_alone'], slow),
-                   'in the drive': [v and [at(v, q) * 1e3 / slow for q in PERCENT] for v in one['in_drive'] or (None, None)],
-                   'took': took(one['dumps']), 'took alone': took(one['dumps_alone']),
-                   'frozen': max(d['frozen_s'] for d in one['dumps']) * 1e3 / slow}
-
-
 def part_c(rep, found):
     rows, kept = {}, {}
     for cell, got in found.items():
         for name, one in (got or {'settings': {}})['settings'].items():
-            if one is None:
-                rep.text(f'{name} is not built in this kernel.')
-                continue
-            label, row = row_of(cell, name, one)
+            slow = CELLS[cell].params['slow']
+            row = beside_row(one, slow)
             if row is None:
                 rep.text(f'{name}: no I/O beside the dumps, or none alone.')
                 continue
-            rows[label], kept[label] = row, (one, CELLS[cell].params['slow'])
+            label = name if cell != 'beside-half' else 'zones, half the rate'
+            rows[label] = {**row, 'set': one['set'], 'idle': min(one['idle_alone'], one['idle_beside']),
+                           'frozen': statistics.median(d['frozen_s'] for d in one['dumps']) * 1e3 / slow,
+                           'dump alone': statistics.median(d['rate'] for d in one['dumps_alone']) * slow}
+            kept[label] = one, slow
     if not rows:
         return
-    beside_table(rep, rows)
+    triple = lambda v: ' / '.join(f'{x:.2f}' for x in v)
+    plain = rows.get('none', {}).get('dump alone')
+    rep.table(['', 'fio alone, MiB/s', 'beside', 'kept', 'ms alone p50 / p99 / p99.9', 'ms beside', 'p99 ratio', 'p99.9 ratio',
+               'I/Os', 'dump beside, MiB/s', 'dump with nobody beside', 'frozen beside, ms', 'idle'],
+              [[n, f'{r["alone MiB/s"]:.0f}', f'{r["beside MiB/s"]:.0f}', f'{r["kept"]:.3f}', triple(r['alone']), triple(r['beside']),
+                f'{r["p99"]:.2f}', f'{r["p99.9"]:.2f}', f'{r["n"][0]}, {r["n"][1]}', f'{r["dump beside"]:.0f}', f'{r["dump alone"]:.0f}',
+                f'{r["frozen"]:.1f}', f'{r["idle"]:.2f}'] for n, r in rows.items()])
     p = CELLS['beside'].params
-    rep.text(f'fio: five jobs, {p["rate"]} MiB/s together, {p["bs_kib"]} KiB sequential, direct, one in flight each; on a zone each of five reserved '
-             'groups that it does not fill, or overwriting five files. So on zones it has five dies of 32, on the conventional drive it is dealt to all. '
-             'Beside it all five dumps of the papers\' sizes at once, each held to 500 MiB/s by io.max of its group, on zones as well. Model time is '
-             f'{p["slow"]} times as slow as the clock here. Settings: weights {KEPT[0]} for fio and {KEPT[1]} for each dump (BFQ, io.cost); io.max '
-             f'{CELLS["beside-software"].params["limit"]} MiB/s for each dump. *In the drive* is what the model says that fio\'s writes took, without the emulated '
-             'processor, on which fio and the dumps wait for each other as well. *With nobody beside* the setting is in effect, too: what the five lose there is what it costs.')
+    rep.text(f'fio: five jobs, {p["rate"]} MiB/s together, {p["bs_kib"]} KiB sequential, direct, one in flight each; on zones of five reserved '
+             f'groups, or in five files. Dumps of {p["mib"]} MiB, held to 500 MiB/s. Settings: weights {KEPT[0]} for fio and {KEPT[1]} for dumps '
+             f'(BFQ, io.cost); io.max {CELLS["beside-software"].params["limit"]} MiB/s for dumps; io.cost with coefficients that were '
+             'measured first, and twice the p95 of fio alone as the latency that it keeps. io.latency is not built in this kernel.')
     for n, r in rows.items():
         if r['set']:
-            rep.text(f'{n}: {", ".join(f"{k}={v}" for k, v in r["set"].items())}.'
-                     + (f' cost.wait beside: fio {r["held back"][0]:.2f} s, dumps {r["held back"][1]:.2f} s of the clock.' if 'wbps' in r['set'] else ''))
+            rep.text(f'{n}: {", ".join(f"{k}={v}" for k, v in r["set"].items())}.')
     if 'zones' in rows:
-        rep.aim('fio beside five checkpoints on zones: bandwidth kept', rows['zones']['kept'], '>=', 0.98)
-        rep.aim('fio beside five checkpoints on zones: p99 over p99 alone', rows['zones']['p99'], '<=', 1.1)
+        rep.aim('fio beside a checkpoint on zones: bandwidth kept', rows['zones']['kept'], '>=', 0.98)
+        rep.aim('fio beside a checkpoint on zones: p99 over p99 alone', rows['zones']['p99'], '<=', 1.1)
     if 'zones, half the rate' in rows:
-        rep.aim('fio beside five checkpoints on zones, half the rate: p99 over p99 alone', rows['zones, half the rate']['p99'], '<=', 1.1)
-    if 'F2FS, none' in rows:
-        rep.control('fio beside five of stock CRIU, conventional, F2FS, no scheduler: p99 over p99 alone', rows['F2FS, none']['p99'], '>', 1.5)
-    software = {n: r for n, r in rows.items() if not n.startswith(('zones', 'F2FS'))}
+        rep.aim('fio beside a checkpoint on zones, half the rate: p99 over p99 alone', rows['zones, half the rate']['p99'], '<=', 1.1)
+    software = {n: r for n, r in rows.items() if not n.startswith('zones')}
     if 'none' in software:
-        rep.control('fio beside five of stock CRIU, conventional, no scheduler: p99 over p99 alone', software['none']['p99'], '>', 1.5)
+        rep.control('fio beside stock CRIU, conventional, no scheduler: p99 over p99 alone', software['none']['p99'], '>', 1.5)
     if software:
-        best, plain = opponent(software), rows.get('none', {}).get('dumps alone')
-        rep.text(f'The best of the software is **{best}**: fio keeps {software[best]["kept"]:.3f} of its bandwidth, p99 is {software[best]["beside"][1]:.2f} ms, '
-                 f'{software[best]["p99"]:.2f} of alone. The five dumps then have {software[best]["dumps alone"] / (plain or software[best]["dumps alone"]):.2f} of '
-                 'what they have without a scheduler while nobody is beside them: the rest is what it costs in idle capacity.')
+        best = opponent(software)
+        rep.text(f'The best of the software is **{best}**: it keeps {software[best]["kept"]:.3f} of the bandwidth, p99 '
+                 f'is {software[best]["beside"][1]:.2f} ms, {software[best]["p99"]:.2f} of alone. With nobody beside it, a dump then has '
+                 f'{software[best]["dump alone"] / (plain or software[best]["dump alone"]):.2f} of what it has without: the rest is what it '
+                 'costs in idle capacity.')
         if 'zones' in rows:
-            rep.aim('p99 of fio beside five checkpoints on zones over that under the best software setting',
+            rep.aim('p99 of fio beside a checkpoint on zones over that under the best software setting',
                     rows['zones']['beside'][1] / software[best]['beside'][1], '<=', 1.0)
         shown = [k for k in ('zones', 'none', best) if k in kept]
-        svg.lines(rep.file('beside.svg'), f'fio beside five dumps, {p["rate"]} MiB/s asked', 's', 'MiB/s',
+        svg.lines(rep.file('beside.svg'), f'fio beside dumps, {p["rate"]} MiB/s asked', 's', 'MiB/s',
                   {k: series_of(*kept[k]) for k in shown})
         rep.plot('beside.svg')
         for name in shown:
-            file = re.sub('[^a-z.0-9]+', '-', name)
-            plot_latencies(rep, f'beside-{file}', f'five dumps beside it: {name}', *kept[name])
+            plot_latencies(rep, f'beside-{name}', f'dumps beside it: {name}', *kept[name])
 
 
 # ---- h: docker checkpoint beside an fio container ------------------------------------------------------
@@ -362,12 +334,13 @@ def part_h(rep, found):
              f'files. Another container of {p["mib"]} MiB is checkpointed by `docker checkpoint create`, held to 500 MiB/s: zones by `zns-qos-max`, stock Docker '
              '(runc, stock CRIU, all of Docker\'s data on the drive, no scheduler) by an io.max of the daemon and what it starts. *Beside* is while something of '
              'the checkpoint is written. The command\'s seconds are of the guest, not scaled: most of them are the emulated processor\'s.')
-    zones, stock = rows.get('docker, zones'), rows.get('docker, ext4')
+    zones = rows.get('docker, zones')
     if zones:
         rep.aim('fio in a container beside docker checkpoint on zones: bandwidth kept', zones['kept'], '>=', 0.98)
         rep.aim('fio in a container beside docker checkpoint on zones: p99 over p99 alone', zones['p99'], '<=', 1.1)
-    if stock:
-        rep.control('fio in a container beside stock docker checkpoint, conventional: p99 over p99 alone', stock['p99'], '>', 1.5)
+    for name, of in (('docker, ext4', 'conventional'), ('docker, f2fs', 'conventional, F2FS')):
+        if name in rows:
+            rep.control(f'fio in a container beside stock docker checkpoint, {of}: p99 over p99 alone', rows[name]['p99'], '>', 1.5)
     svg.lines(rep.file('docker-beside.svg'), f'fio beside docker checkpoint, {p["rate"]} MiB/s asked', 's', 'MiB/s', series)
     rep.plot('docker-beside.svg')
 
@@ -382,18 +355,19 @@ def cdf(values, scale):
 
 
 def point_row(point, slow):
-    """A row of the table; what mean latency and bandwidth did; the latencies. (None, …): no I/O."""
+    """How mean latency grew, how bandwidth fell, how latency grew in the drive; the latencies; a row. (None, row): no I/O."""
     row = beside_row({**point, 'bs': point['bs_kib'] << 10}, slow)
     begin = [point['bs_kib'], point['rate'] or 'all it can', point['n']]
-    if row is None:
-        return None, [*begin, *['no I/O'] * 11]
+    if row is None or not all(point['in_drive']):
+        return None, [*begin, *['no I/O'] * 13]
     parts = split(point)
-    mean = {k: statistics.mean(parts[k][0]) for k in ('alone', 'beside')}
-    grown, fell = mean['beside'] / mean['alone'], 1 / row['kept']
+    mean = [statistics.mean(parts[k][0]) for k in ('alone', 'beside')]
+    drive = [statistics.mean(v) for v in point['in_drive']]
+    grown, fell, inside = mean[1] / mean[0], 1 / row['kept'], drive[1] / max(drive[0], 1e-9)
     flushes, took_ns = point['flushes']
-    return (grown, fell, parts), [
-        *begin, f'{row["alone MiB/s"]:.1f}', f'{row["beside MiB/s"]:.1f}', f'{fell:.2f}', f'{mean["alone"] * 1e3 / slow:.3f}',
-        f'{mean["beside"] * 1e3 / slow:.3f}', f'{grown:.2f}', f'{row["p99"]:.2f}', f'{len(parts["alone"][0])}, {len(parts["beside"][0])}',
+    return (grown, fell, inside, parts), [
+        *begin, f'{row["alone MiB/s"]:.1f}', f'{row["beside MiB/s"]:.1f}', f'{fell:.2f}', *(f'{v * 1e3 / slow:.3f}' for v in mean), f'{grown:.2f}',
+        *(f'{v * 1e3 / slow:.3f}' for v in drive), f'{row["p99"]:.2f}', f'{len(parts["alone"][0])}, {len(parts["beside"][0])}',
         f'{row["dump beside"]:.0f}', f'{flushes}, {took_ns / 1e6:.0f}', f'{point["idle"]:.2f}']
 
 
@@ -402,24 +376,23 @@ RANDOM = {'zones': 'Zones: pages, metadata and normal I/O on channels of their o
 
 
 def part_d(rep, found):
-    grew, curves, base = {}, {}, {}
+    grew, inside, curves, base, rows = {}, {}, {}, {}, {}
     for cell, got in found.items():
-        if not got:
-            continue
-        slow, name, rows = CELLS[cell].params['slow'], cell.removeprefix('random-').removesuffix('@half'), []
-        for point in got['points']:
+        slow, name = CELLS[cell].params['slow'], re.sub('^random-|-rates|-many|@half', '', cell)
+        for point in (got or {'points': []})['points']:
             values, row = point_row(point, slow)
-            rows.append(row)
+            rows.setdefault(name, []).append(row)
             if values is None:
                 continue
             key = point['bs_kib'], point['rate'], point['n']
-            grew.setdefault(name, {})[key] = values[0]
+            grew.setdefault(name, {})[key], inside.setdefault(name, {})[key] = values[0], [statistics.mean(v) * 1e3 / slow for v in point['in_drive']]
             base[name] = [max(a, b) for a, b in zip(base.get(name, (0, 0)), values)]
             if key[0] == 4 and key[2] == 1:
-                curves[f'{name}, alone'], curves[f'{name}, beside'] = (cdf(values[2][k][0], 1 / slow) for k in ('alone', 'beside'))
+                curves[f'{name}, alone'], curves[f'{name}, beside'] = (cdf(values[3][k][0], 1 / slow) for k in ('alone', 'beside'))
+    for name, mine in rows.items():
         rep.heading(RANDOM[name])
-        rep.table(['KiB', 'rate, MiB/s', 'dumps', 'alone, MiB/s', 'beside', 'fell, times', 'mean ms alone', 'beside', 'grew, times',
-                   'p99 ratio', 'I/Os', 'a dump, MiB/s', 'flushes, and ms of the model', 'idle'], rows)
+        rep.table(['KiB', 'rate, MiB/s', 'dumps', 'alone, MiB/s', 'beside', 'fell, times', 'mean ms alone', 'beside', 'grew, times', 'in the drive alone, ms',
+                   'beside', 'p99 ratio', 'I/Os', 'a dump, MiB/s', 'flushes, and ms of the model', 'idle'], mine)
     if 'ext4' in base:
         rep.text(f'Paper: latency grew 50 times, bandwidth fell to a 40th. Here {base["ext4"][0]:.1f} and {base["ext4"][1]:.1f} at most.')
         rep.control('random writes beside stock CRIU, conventional: mean latency grew, times, the most', base['ext4'][0], '>', 2)
@@ -431,10 +404,12 @@ def part_d(rep, found):
     if both:
         rep.aim('random writes on channels of their own, a flush takes no time: mean latency grew, times, the most', base['zones-buffer'][0], '<=', 1.1)
         rep.heading('What the flush has to do with it')
-        rep.table(['KiB', 'rate, MiB/s', 'dumps', 'grew, times: a flush programs what the buffers have', 'a flush takes no time'],
-                  [[*key, f'{grew["zones"][key]:.2f}', f'{grew["zones-buffer"][key]:.2f}'] for key in both])
-    rep.text('Direct writes of four jobs at random, in files that have been written before, or in fresh zones of four reserved groups, each with a channel of its own; '
-             f'dumps of {CELLS["random-ext4"].params["mib"]} MiB at once, without a cap, and again where one alone is soon over. On the conventional drive no scheduler. '
+        pair = lambda name, key: ' / '.join(f'{v:.3f}' for v in inside[name][key])
+        rep.table(['KiB', 'rate, MiB/s', 'dumps', 'a flush programs what the buffers have: grew, times', 'in the drive alone / beside, ms',
+                   'a flush takes no time: grew, times', 'in the drive alone / beside, ms'],
+                  [[*key, f'{grew["zones"][key]:.2f}', pair('zones', key), f'{grew["zones-buffer"][key]:.2f}', pair('zones-buffer', key)] for key in both])
+    rep.text('*In the drive* is what the model says that they took, without the emulated processor. Direct writes of four jobs at random, in files that have been written before, or in fresh zones of four reserved groups, each with a channel of its own; '
+             f'dumps of {CELLS["random-zones"].params["mib"]} MiB at once, without a cap, and again where one alone is soon over. On the conventional drive no scheduler. '
              'fio has one write in flight for each job.')
     if curves:
         svg.lines(rep.file('random-cdf.svg'), 'latency of 4 KiB writes, alone and beside a dump', 'log10 of ms', '% done', curves, y_max=100)

@@ -36,6 +36,10 @@ class Cell:
 class Part:
     title: str
     cells: list = field(default_factory=list)
+    more: list = field(default_factory=list)    # run where the part is asked for: with them all parts would take too long
+
+    def all(self):
+        return self.cells + self.more
 
 
 def scaling(slow, mib=24, groups=(1, 2, 4, 8), **flash):
@@ -46,12 +50,15 @@ def five(ways, devices, slow=SLOW, rounds=2, **more):
     return Cell('five', {'ways': ways, 'slow': slow, 'shrink': SHRINK, 'rounds': rounds, **more}, devices, 3600)
 
 
-# Half as fast as the others: what the emulated processor costs is in each latency. fio's zones have room for all that it writes.
-ROOMY = {'size': '8G', 'zone': '128M', 'requests': 1}
+def beside(way, devices, slow=SLOW, **more):
+    return Cell('beside', {'ways': [way], 'slow': slow, 'shrink': SHRINK, 'mib': 107, 'rate': 400, 'bs_kib': 64, 'alone_s': 25, 'dumps': 2,
+                           **more}, devices, 3600)
 
 
-def beside(way, device, slow=2 * SLOW, **more):
-    return Cell('beside', {'ways': [way], 'slow': slow, 'shrink': SHRINK, 'rate': 400, 'bs_kib': 64, 'alone_s': 14, **more}, [device], 3600)
+def soft(way, device, slow=SLOW, settings=()):
+    """All five dumps at once, fio's zones have room for all that it writes, and the model notes each request."""
+    return Cell('beside', {'ways': [way], 'slow': slow, 'shrink': SHRINK, 'rate': 400, 'bs_kib': 64, 'alone_s': 14,
+                           **({'settings': list(settings), 'limit': 200} if settings else {})}, [device], 1800)
 
 
 def docker(way, device):
@@ -59,15 +66,16 @@ def docker(way, device):
                 [device], 3600)
 
 
-# I/O size in KiB, rate in MiB/s (None: as fast as it can), dumps at once. The rates are those that the emulated processor can carry
-# in such requests. The paper's containers at once are swept at 192 KiB; one of them stands above.
-POINTS = [(4, 40, 1), (16, 120, 1), (64, 240, 1), (192, 240, 1), (1024, 240, 1), (16, 40, 1), (16, 240, 1), (64, None, 1), (192, 240, 2),
-          (192, 240, 4), (192, 240, 8)]
-SMALL = [p for p in POINTS if p[0] < 192 and p[1]] + [POINTS[-1]]
+# I/O size in KiB, rate in MiB/s (None: as fast as it can), dumps at once; each list is a guest. The rates are those that the
+# emulated processor can carry in such requests. The paper's containers at once are swept at 192 KiB; one of them stands above.
+SIZES = [(4, 40, 1), (16, 120, 1), (64, 240, 1), (192, 240, 1), (1024, 240, 1)]
+RATES = [(16, 40, 1), (16, 240, 1), (64, None, 1)]
+MANY = [(192, 240, 2), (192, 240, 4), (192, 240, 8)]
+SMALL = [SIZES[0], SIZES[1], SIZES[2], RATES[0]]
 
 
-def random(way, device, points=tuple(POINTS)):
-    return Cell('kcc', {'ways': [way], 'slow': SLOW, 'shrink': SHRINK, 'mib': 24, 'alone_s': 8, 'points': list(points)}, [device], 3600)
+def random(way, device, points):
+    return Cell('kcc', {'ways': [way], 'slow': SLOW, 'shrink': SHRINK, 'mib': 24, 'alone_s': 8, 'points': points}, [device], 1800)
 
 
 LARGE = {'channels': 8, 'ways': 1, 'map': 'shared'}     # every zone on every die: 960 MiB/s for whoever comes
@@ -89,18 +97,15 @@ CELLS = {
     'five-fresh': five(['fresh'], [conventional('fresh', filled='no')], rounds=1),
     # the papers' drive: some 1,000 MiB/s once it is used and has no idle time, which 24 such dies have
     'five-1000': five(['ext4'], [conventional('ext4', ways=3, **{'idle-blocks': 0})], rounds=2, warm=True),
-    'beside': beside('zones', zoned('zones', 2 * SLOW, **ROOMY)),
-    'beside-half': beside('zones', zoned('zones', 4 * SLOW, **ROOMY), 4 * SLOW),
-    'beside-software': beside('ext4', conventional('ext4', 2 * SLOW, requests=1), limit=200, settings=['none', 'mq-deadline', 'bfq', 'io.max', 'io.latency', 'io.cost',
-                                                                                           'io.cost at 90 %']),
-    'beside-f2fs': beside('f2fs', conventional('f2fs', 2 * SLOW), settings=['none']),
+    'beside': beside('zones', [zoned('zones')]),
+    'beside-half': beside('zones', [zoned('zones', 2 * SLOW)], 2 * SLOW, dumps=1),
+    'beside-software': beside('ext4', [conventional('ext4')], settings=['none', 'mq-deadline', 'bfq', 'io.max', 'io.cost'], limit=200),
+    'soft-zones': soft('zones', zoned('zones', size='8G', zone='128M', requests=1)),
+    'soft-zones-half': soft('zones', zoned('zones', 2 * SLOW, size='8G', zone='128M', requests=1), 2 * SLOW),
+    'soft-f2fs': soft('f2fs', conventional('f2fs'), settings=['none']),
     'docker-zones': docker('zones', zoned('zones')),
     'docker-ext4': docker('ext4', conventional('ext4')),
-    # each die on a channel of its own, so that reserved groups are reserved channels
-    'random-ext4': random('ext4', conventional('ext4', channels=32, ways=1)),
-    'random-zones': random('zones', zoned('zones', size='4G', zone='64M', channels=32, ways=1)),
-    # the same, but its buffer survives a power cut, so a commit's flush has nothing to do: is the flush what makes latency grow?
-    'random-zones-buffer': random('zones', zoned('zones', size='4G', zone='64M', channels=32, ways=1, flush='buffer'), SMALL),
+    'docker-f2fs': docker('f2fs', conventional('f2fs')),
     'file-systems': five(['zones', 'zonefs', 'f2fs-zoned'], [zoned('zones'), zoned('zonefs'), zoned('zoned'),
                                                              f'ftl:meta,size=512M,{model(SLOW)}'], rounds=1, shrink=2 * SHRINK,
                          drive={'f2fs-zoned': 'zoned'}),
@@ -108,6 +113,17 @@ CELLS = {
                                   'rounds': 2, 'cases': [('zones', 'static'), ('zones', 'dynamic'), ('ext4', '')]},
                      [zoned('zones'), conventional('ext4')], 3600),
 }
+# each die on a channel of its own, so that reserved groups are reserved channels
+OWN = {'channels': 32, 'ways': 1, 'requests': 1}
+for part, points in (('', SIZES), ('-rates', RATES), ('-many', MANY)):
+    CELLS[f'random-zones{part}'] = random('zones', zoned('zones', size='8G', zone='64M', **OWN), points)
+    CELLS[f'random-ext4{part}'] = random('ext4', conventional('ext4', **OWN), points)
+# the same, but its buffer survives a power cut, so a commit's flush has nothing to do: is the flush what makes latency grow?
+CELLS['random-zones-buffer'] = random('zones', zoned('zones', size='8G', zone='64M', flush='buffer', **OWN), SMALL)
+# a guest for each of these: a run that is ended has some
+SETTINGS = {'none': ['none', 'mq-deadline'], 'bfq': ['bfq'], 'limits': ['io.max', 'io.latency'], 'iocost': ['io.cost', 'io.cost at 90 %']}
+for name, settings in SETTINGS.items():
+    CELLS[f'soft-{name}'] = soft('ext4', conventional('ext4', requests=1), settings=settings)
 CELLS.update({
     'writers': writers('zones', zoned('zones', size='4G', zone='128M'), [('one zone each', 1), ('striped over five zones each', 5)]),
     'writers-large': writers('zones', zoned('zones', size='4G', zone='512M', **LARGE), [('one large zone each', 1)], zone_mib=512),
@@ -116,13 +132,15 @@ CELLS.update({
 # In the order of their weight: a run that is ended has the first.
 PARTS = {
     'b': Part('Five dumps of the papers\' sizes, alone and at once', ['five', 'five-1000', 'five-half', 'five-fresh']),
-    'c': Part('Normal I/O beside five checkpoints at once: zones, and what schedulers and control groups offer',
-              ['beside', 'beside-half', 'beside-software', 'beside-f2fs']),
-    'h': Part('docker checkpoint create beside a container with fio', ['docker-zones', 'docker-ext4']),
+    'c': Part('Normal I/O beside a checkpoint: zones, and what schedulers and control groups offer',
+              ['beside', 'beside-half', 'beside-software']),
+    'h': Part('docker checkpoint create beside a container with fio', ['docker-zones', 'docker-ext4'], ['docker-f2fs']),
     'a': Part('N groups against one', ['scaling', 'scaling-half', 'scaling-one-die']),
     'e': Part('F2FS on zones, zonefs, raw zones', ['file-systems']),
-    'd': Part('Random writes beside checkpoints, as in KCC 2022', ['random-ext4', 'random-zones', 'random-zones-buffer']),
+    'd': Part('Random writes beside checkpoints, as in KCC 2022', ['random-ext4', 'random-zones', 'random-ext4-many', 'random-zones-many'], ['random-zones-buffer', 'random-ext4-rates', 'random-zones-rates']),
     'g': Part('Five writers, one after another', ['writers', 'writers-large', 'writers-conventional']),
+    's': Part('Normal I/O beside five checkpoints at once: zones, and what schedulers and control groups offer',
+              [], ['soft-zones', 'soft-zones-half', *(f'soft-{name}' for name in SETTINGS), 'soft-f2fs']),
     'f': Part('A restore beside dumps: static and dynamic allocation', ['restores']),
 }
 
