@@ -258,7 +258,7 @@ static int print_json(const struct flatten *x, bool written)
 		ctl_obj(J("checkpoints_read", zns_chain_levels(x->chain)), JB("written", written)));
 
 	if (x->dry_run || x->below)
-		ctl_json_join(j, ctl_obj(J("of_best", x->layout.rate),
+		ctl_json_join(j, ctl_obj(J("of_best", layout_of_best(&x->layout)),
 					 J("predicted_mibps", layout_predicted(&x->layout)),
 					 J("best_mibps", layout_best(&x->layout)),
 					 J("would_write_bytes", zns_flat_bytes(x->flat)),

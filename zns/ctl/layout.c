@@ -9,6 +9,7 @@
 #include "zns/layout.h"
 
 #define SHORT KIB(64) /* a unit of less takes a command, and gives little for it */
+#define PAGE KIB(16) /* of the flash: a die reads this much at once, as the emulator's */
 #define DEPTH_MIN 8u /* as a reader has workers (zns/stripe/reader_open.c) … */
 #define DEPTH_MAX 64u
 #define DEPTH_BYTES MIB(20) /* … and buffers for them */
@@ -62,6 +63,7 @@ static int add_unit(struct build *b, const struct zns_seg *seg, uint64_t k, stru
 	u.len = (uint32_t)zns_min((uint64_t)seg->unit, seg->len - k * seg->unit);
 	l->units[l->s.nr_units++] = u;
 	l->zones[u.at].bytes += u.len;
+	l->page_bytes += zns_align_up(u.len, PAGE);
 	l->shorts += u.len < SHORT;
 	l->short_bytes += u.len < SHORT ? u.len : 0;
 	return 0;

@@ -12,12 +12,13 @@ struct layout {
 	struct zns_scatter_zone *zones;
 	uint32_t shorts; /* units of less than 64 KiB */
 	uint64_t short_bytes;
+	uint64_t page_bytes; /* of the flash pages that its units are in: a die reads whole ones */
 	uint64_t runs, run_bytes; /* of composed images */
 	uint64_t superseded; /* bytes that composed images do not use */
 	uint64_t read_bytes, wanted_bytes; /* units are read whole, also for a page */
 	uint32_t parents; /* that are read with it */
 	uint32_t groups; /* that it lies in */
-	double rate; /* of what its groups could give: 1 is the best */
+	double rate; /* of what its groups could give, were its units long: 1 is the best */
 	uint32_t read_mibps; /* of one group */
 };
 /* Of its own units, in the order of its manifest, with superseded copies. */
@@ -27,6 +28,8 @@ int layout_of(const ZnsPb__Manifest *m, const ZnsPb__Profile *p, struct layout *
 int layout_of_chain(const struct zns_chain *c, const struct zns_flat *f, const ZnsPb__Profile *p,
 		    struct layout *out, struct zns_err *err);
 void layout_fini(struct layout *l);
+/* Of what its groups could give, with what short units cost. That stays if it is moved. */
+double layout_of_best(const struct layout *l);
 /* MiB/s: predicted, and what its groups could give */
 double layout_predicted(const struct layout *l);
 double layout_best(const struct layout *l);

@@ -17,9 +17,14 @@ double layout_best(const struct layout *l)
 	return (double)l->s.width * l->read_mibps;
 }
 
+double layout_of_best(const struct layout *l)
+{
+	return l->page_bytes ? l->rate * (double)l->read_bytes / (double)l->page_bytes : l->rate;
+}
+
 double layout_predicted(const struct layout *l)
 {
-	return l->rate * layout_best(l);
+	return layout_of_best(l) * layout_best(l);
 }
 
 /* Bytes in each group, the fullest first. */
@@ -51,7 +56,7 @@ void layout_print(const struct layout *l, const ZnsPb__Checkpoint *c,
 	char size[16], want[16];
 
 	printf("layout      %.0f %% of what %u groups could give: about %.0f MiB/s of %.0f\n",
-	       100 * l->rate, l->s.width, layout_predicted(l), layout_best(l));
+	       100 * layout_of_best(l), l->s.width, layout_predicted(l), layout_best(l));
 	if (l->parents)
 		printf("            with its parents, %u of them\n", l->parents);
 	if (l->read_bytes > l->wanted_bytes)
@@ -65,8 +70,9 @@ void layout_print(const struct layout *l, const ZnsPb__Checkpoint *c,
 		printf("            written to %u zones at once, of which some are in the same group\n",
 		       l->s.width);
 	if (l->shorts)
-		printf("            %u units of less than 64 KiB, %s together\n", l->shorts,
-		       zns_format_size(l->short_bytes, size, sizeof(size)));
+		printf("            %u units of less than 64 KiB, %s together: pages of flash are read whole, %.0f %% in vain\n",
+		       l->shorts, zns_format_size(l->short_bytes, size, sizeof(size)),
+		       100 * (1 - (double)l->read_bytes / (double)l->page_bytes));
 	if (l->runs)
 		printf("            composed of %llu runs of %s: `znsctl flatten` puts them in order\n",
 		       (unsigned long long)l->runs,
@@ -94,11 +100,11 @@ struct json_object *layout_json(const struct layout *l, const ZnsPb__Checkpoint 
 	for (uint32_t g = 0; in && g < l->s.nr_groups; g++)
 		if (in[g])
 			json_object_array_add(list, ctl_obj(J("group", g), J("bytes", in[g])));
-	return ctl_obj(J("of_best", l->rate), J("predicted_mibps", layout_predicted(l)),
+	return ctl_obj(J("of_best", layout_of_best(l)), J("predicted_mibps", layout_predicted(l)),
 		       J("best_mibps", layout_best(l)), J("width", l->s.width), J("groups", list),
 		       J("short_units", l->shorts), J("short_bytes", l->short_bytes),
-		       J("runs", l->runs), J("superseded_bytes", l->superseded),
-		       J("parents", l->parents), J("read_bytes", l->read_bytes),
-		       J("wanted_bytes", l->wanted_bytes),
+		       J("page_bytes", l->page_bytes), J("runs", l->runs),
+		       J("superseded_bytes", l->superseded), J("parents", l->parents),
+		       J("read_bytes", l->read_bytes), J("wanted_bytes", l->wanted_bytes),
 		       J("measured_mibps", was > 0 ? json_object_new_double(was) : NULL));
 }
