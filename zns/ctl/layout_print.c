@@ -55,8 +55,9 @@ void layout_print(const struct layout *l, const ZnsPb__Checkpoint *c,
 {
 	char size[16], want[16];
 
-	printf("layout      %.0f %% of what %u groups could give: about %.0f MiB/s of %.0f\n",
-	       100 * layout_of_best(l), l->s.width, layout_predicted(l), layout_best(l));
+	printf("layout      %.0f %% of what %u group%s could give: about %.0f MiB/s of %.0f\n",
+	       100 * layout_of_best(l), l->s.width, l->s.width == 1 ? "" : "s", layout_predicted(l),
+	       layout_best(l));
 	if (l->parents)
 		printf("            with its parents, %u of them\n", l->parents);
 	if (l->read_bytes > l->wanted_bytes)
