@@ -164,7 +164,9 @@ bench-firstpages: deps all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/firstpages.py $(BENCH_FIRSTPAGES)
 
 # A hibernated Redis of 1 GiB until its first answer, beside restores; BENCH_HIBERNATE="--rounds 5" and the like.
-.PHONY: bench-hibernate
+.PHONY: bench-hibernate bench-hibernate-docker
+bench-hibernate-docker: deps all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/hibernate_docker.py $(BENCH_HIBERNATE)
 bench-hibernate: deps all
 	$(Q)scripts/zdtm-sample --stock-only >/dev/null
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/hibernate.py --stock $(B)/zdtm/stock/criu/criu $(BENCH_HIBERNATE)
