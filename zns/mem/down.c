@@ -123,10 +123,11 @@ static int one(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 		}
 	}
 	mem_places_free(&l);
-	if (p->rest)
-		mem_warn(m, "process %d is frozen or stopped: not all of it is on zones", p->pid);
-	if (w.error == -ESRCH)
+	if (w.error == -ESRCH) {
+		if (!p->evicts && !p->gone)
+			mem_warn(m, "process %d: %s; not all of it is on zones", p->pid, p->why);
 		return 0;
+	}
 	if (w.error)
 		mem_warn(m, "not all of it is on zones: %s", w.err.msg);
 	return w.error;
@@ -163,6 +164,7 @@ void rings_leave(struct zns_mem *m)
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
 		struct proc *p = list[i];
+		bool stands = p->again_ns && !p->evicts; /* it is put off: its ring ends later */
 		/* what it has not dropped yet is the ring's to finish */
 		bool had = p->ring.fd >= 0 && !evict_rest(p, REST_MS);
 
@@ -172,7 +174,8 @@ void rings_leave(struct zns_mem *m)
 			p->needs_ring = true;
 			p->again_ns = 0; /* at once, when one is needed */
 		}
-		if (had && p->pid && ring_await_end(p->pid, p->pidfd, zns_mono_ns()) == -ETIMEDOUT)
+		if (had && !stands && p->pid &&
+		    ring_await_end(p->pid, p->pidfd, zns_mono_ns()) == -ETIMEDOUT)
 			mem_warn(m, "process %d: its ring does not end", p->pid);
 		proc_put(p);
 	}

@@ -13,6 +13,7 @@
 #include "mem.h"
 
 #define GOING_MS 10000U
+#define FROZEN "it is frozen or stopped, and drops nothing"
 #define STOP_MS 1000U /* for a stop, all that is tried for one included */
 
 static void nap(void)
@@ -402,6 +403,15 @@ static void not_begun(struct going *g)
 	}
 }
 
+/* Later, perhaps; others go on. */
+static int put_off(struct proc *p, const char *why)
+{
+	p->evicts = false;
+	p->again_ns = zns_mono_ns() + AGAIN_NS;
+	proc_why(p, "%s", why);
+	return -ESRCH;
+}
+
 /* @failed: how the drop ended. @bufs: the evictor's still have the units. */
 static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned int *nr_out,
 		  const struct zns_err *err)
@@ -409,12 +419,9 @@ static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned i
 	struct zns_mem_store *st = &g->p->m->store;
 	struct proc *p = g->p;
 
-	if (!begun) { /* frozen, traced by another one: later, perhaps; others go on */
+	if (!begun) { /* traced by another one, say */
 		not_begun(g);
-		p->evicts = false;
-		p->again_ns = zns_mono_ns() + AGAIN_NS;
-		proc_why(p, "%s", err->msg);
-		return -ESRCH;
+		return put_off(p, err->msg);
 	}
 	mem_reached(REACHED_DROPPED);
 	all_dropped(p, false);
@@ -430,7 +437,8 @@ static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned i
 	if (failed == -ESRCH || p->gone)
 		return -ESRCH;
 	*nr_out = settle_all(p, &g->b, failed, bufs);
-	return 0;
+	/* it stopped, and came to no call */
+	return failed == -ETIMEDOUT ? put_off(p, FROZEN) : 0;
 }
 
 int evict_rest(struct proc *p, unsigned int limit_ms)
@@ -474,7 +482,7 @@ static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
 		return landed(g, ret, begun, true, nr_out, err);
 	p->rest = g;
 	p->evicts = false;
-	proc_why(p, "it is frozen or stopped, and drops nothing");
+	proc_why(p, "%s", FROZEN);
 	return -ESRCH;
 }
 
