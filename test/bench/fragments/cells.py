@@ -36,7 +36,8 @@ class Place:
     at, device = AT, DRIVE
 
     def __init__(self, kind='f2fs'):
-        make = {'f2fs': ['mkfs.f2fs', '-q', '-f', '-t', '0'], 'ext4': ['mkfs.ext4', '-q', '-F', '-E', 'nodiscard']}[kind]
+        make = {'f2fs': ['mkfs.f2fs', '-q', '-f', '-t', '0'], 'ext4': ['mkfs.ext4', '-q', '-F', '-E', 'nodiscard'],
+                'btrfs': ['mkfs.btrfs', '-q', '-f', '-K', '-m', 'single', '-d', 'single']}[kind]
         run(*make, DRIVE)
         AT.mkdir(parents=True, exist_ok=True)
         WORK.mkdir(parents=True, exist_ok=True)
@@ -239,6 +240,14 @@ def table(kib):
     return path.read_bytes()
 
 
+def copied(path, nr):
+    """The same table once more: what one SELECT has read, another one would find in memory."""
+    to = path.with_name(f'{path.name}.{nr}')
+    if not to.exists():
+        run('dd', f'if={path}', f'of={to}', 'bs=1M', 'iflag=direct', 'oflag=direct')
+    return to
+
+
 def sqlite(p):
     """SQLite's SELECT of a table that is not in memory beside random reads of 64 KiB: by weight, before and after defragmentation."""
     place = Place()
@@ -251,18 +260,28 @@ def sqlite(p):
     groups = base, other = [Group('sqlite'), Group('fio')]
     other.set(weight, '100')
     found = []
+
+    def beside(state, ours, n, nr_selects):
+        """One phase: these readers of the table, the first so many of them SELECTs, and fio if there is a weight."""
+        base.set(weight, str(n or 100))
+        readers = ours + ([(fio, other, whole, p['depth'], 'randread', '64k')] if n else [])
+        got = phase(f'{state}, {n or "alone"}', place, groups, readers, p['seconds'])
+        selects = [json.loads(line) for said in got['said'][:nr_selects] for line in said.splitlines()]
+        del got['said']
+        if any(s['rows'] != p['kib'] * KIB // PAGE * 4 for s in selects):
+            raise Failed(f'SELECT counted {selects} rows')
+        found.append({**got, 'state': state, 'weight': n, 'selects_s': [s['took_s'] for s in selects]})
+
     for state in ('fragmented', 'whole'):
         if state == 'whole':
             run('f2fs_io', 'defrag_file', 0, len(content), pieces)
             run('sync', pieces)
         for n in (None, *p['weights']):
-            base.set(weight, str(n or 100))
-            readers = [(select, base, pieces)] + ([(fio, other, whole, p['depth'], 'randread', '64k')] if n else [])
-            got = phase(f'{state}, {n or "alone"}', place, groups, readers, p['seconds'])
-            selects = [json.loads(line) for line in got['said'].pop(0).splitlines()]
-            if any(s['rows'] != p['kib'] * KIB // PAGE * 4 for s in selects):
-                raise Failed(f'SELECT counted {selects} rows')
-            found.append({**got, 'state': state, 'weight': n, 'selects_s': [s['took_s'] for s in selects]})
+            beside(state, [(select, base, pieces)], n, 1)
+    # Is it SQLite, or that it asks for one read-ahead at a time? More of them, and something else that asks so.
+    for n in (None, *p['weights']):
+        beside('four', [(select, base, copied(pieces, i)) for i in range(4)], n, 4)
+        beside('one', [(fio, base, pieces, 1)], n, 0)
     return {'phases': found, 'said': said, 'before': before, 'after': layout.described(pieces)}
 
 
@@ -291,8 +310,10 @@ def move(p):
         wrote, begin = scene.drive_stats('frag')['host_written'], time.monotonic()
         if p['kind'] == 'ext4':
             run('e4defrag', path)
-        else:
-            for at, length in [(0, size)] if how == 'all' else ranges:
+        for at, length in [] if p['kind'] == 'ext4' else [(0, size)] if how == 'all' else ranges:
+            if p['kind'] == 'btrfs':
+                run('btrfs', 'filesystem', 'defragment', '-f', '-s', at, '-l', length, path)
+            else:
                 run('f2fs_io', 'defrag_file', at, length, path)
         run('sync', '-f', AT)
         took = time.monotonic() - begin
