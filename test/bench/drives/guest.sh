@@ -5,7 +5,7 @@
 set -uo pipefail
 . "$(dirname "$0")/../../vm/guest-lib.sh"
 guest_setup
-load_modules f2fs zonefs bfq mq-deadline
+load_modules f2fs btrfs zonefs bfq mq-deadline
 device_table
 ring_doorbells
 while read -r name _; do export "DRIVE_$name=/dev/$(named "$name")"; done <"$REPO/.devices"

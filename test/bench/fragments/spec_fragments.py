@@ -32,6 +32,7 @@ CELLS = {
     **{f'{c}-{who}': timeline(c, who) for c in ('bfq', 'iocost') for who in ('owner', 'own')},
     **{f'sqlite-{c}': sqlite(c) for c in ('bfq', 'iocost')},
     'move-f2fs': Cell('move', {'kind': 'f2fs', 'how': ['all', 'ranges'], 'kib': 8192, 'seconds': 8, 'slow': SLOW}, [drive()]),
+    'move-btrfs': Cell('move', {'kind': 'btrfs', 'how': ['all', 'ranges'], 'kib': 8192, 'seconds': 8, 'slow': SLOW}, [drive()]),
     'move-ext4': Cell('move', {'kind': 'ext4', 'how': ['all'], 'kib': 8192, 'seconds': 8, 'slow': SLOW}, [drive()]),
 }
 PARTS = {
@@ -39,7 +40,7 @@ PARTS = {
     'b': Part('Fragmented against whole, by I/O size', ['sizes']),
     'c': Part('P1 to P6 under BFQ, and defragmentation', ['bfq-owner', 'bfq-own']),
     'd': Part('P1 to P6 under io.cost, and defragmentation', ['iocost-owner', 'iocost-own']),
-    'e': Part('File systems\' own tools: all of a file, or the ranges that collide', ['move-f2fs', 'move-ext4']),
+    'e': Part('File systems\' own tools: all of a file, or the ranges that collide', ['move-f2fs', 'move-btrfs', 'move-ext4']),
     'f': Part('SQLite beside fio, by weight, before and after defragmentation', ['sqlite-bfq', 'sqlite-iocost']),
 }
 
