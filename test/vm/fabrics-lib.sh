@@ -100,23 +100,31 @@ runs() {
 	ask "$1" USR2 && is "$digest" "$2" && ask "$1" USR1 && [ "$digest" != "$2" ]
 }
 
-# rates HOST LOCAL REMOTE ROUNDS: figures, no cases; milliseconds of dumps of one task of 64 MiB, in turn.
+# rates HOST LOCAL REMOTE ROUNDS: figures, no cases; milliseconds of dumps of one task of 64 MiB, and of its restores, in turn.
 rates() {
-	local i w t0 t1 ms=/tmp/milliseconds
+	local i w dir t0 t1 t2 what ms=/tmp/milliseconds
 	start_memory 28000 64 || return
 	ask "$memory" USR1 || return
 	for i in $(seq "$4"); do
 		for w in local tcp; do
+			dir=/tmp/rate-$w-$i
 			t0=${EPOCHREALTIME/./}
-			dump "$1" "$([ $w = local ] && echo "$2" || echo "$3")" "/tmp/rate-$w-$i" --leave-running || return
+			dump "$1" "$([ $w = local ] && echo "$2" || echo "$3")" "$dir" || return
 			t1=${EPOCHREALTIME/./}
-			echo $(((t1 - t0) / 1000)) >>$ms-$w
+			echo $(((t1 - t0) / 1000)) >>$ms-dump-$w
+			wait "$memory" 2>/dev/null
+			t1=${EPOCHREALTIME/./}
+			as "$1" criu restore -d -D "$dir" -o restore.log || return
+			t2=${EPOCHREALTIME/./}
+			echo $(((t2 - t1) / 1000)) >>$ms-restore-$w
 		done
 	done
+	runs "$memory" "$digest" || return
 	kill -9 "$memory"
-	wait "$memory" 2>/dev/null
-	for w in local tcp; do
-		echo "     dumps of 64 MiB, $w: $(sort -n $ms-$w | sed -n "$((($4 + 1) / 2))p") ms, the median of" \
-			"$(sort -n $ms-$w | paste -sd' ')"
+	for what in dump restore; do
+		for w in local tcp; do
+			echo "     ${what}s of 64 MiB, $w: $(sort -n $ms-$what-$w | sed -n "$((($4 + 1) / 2))p") ms, the median of" \
+				"$(sort -n $ms-$what-$w | paste -sd' ')"
+		done
 	done
 }
