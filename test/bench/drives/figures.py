@@ -450,20 +450,24 @@ def part_f(rep, found):
     if not got:
         return
     cases = {}
-    for r in got['restores']:
-        cases.setdefault((r['way'], r['alloc']), []).append(r)
+    for name, cell in found.items():
+        for r in cell['restores']:
+            cases.setdefault((r['way'], r['alloc'], *(['half the rate'] if name.endswith('half') else [])), []).append(r)
     rows, ratio, beside = [], {}, {}
     for case, runs in cases.items():
+        slow = 2 * SLOW if len(case) > 2 else SLOW
         ratio[case] = statistics.median(r['beside'] / r['alone'] for r in runs)
         beside[case] = statistics.median(r['beside'] for r in runs)
-        rows.append([' '.join(case), f'{runs[0]["bytes"] / MIB:.0f}', f'{statistics.median(r["alone"] for r in runs) / SLOW:.3f}',
-                     f'{beside[case] / SLOW:.3f}', f'{ratio[case]:.3f}', f'{min(r["idle beside"] for r in runs):.2f}',
+        rows.append([' '.join(case), f'{runs[0]["bytes"] / MIB:.0f}', f'{statistics.median(r["alone"] for r in runs) / slow:.3f}',
+                     f'{beside[case] / slow:.3f}', f'{ratio[case]:.3f}', f'{min(r["idle beside"] for r in runs):.2f}',
                      min(r['running beside'] for r in runs)])
     rep.table(['', 'MiB', 'alone, s', 'beside four dumps, s', 'of alone', 'idle beside', 'dumps that outlasted it'], rows)
     rep.text('A restore, held to 500 MiB/s like the dumps, which all write when it begins and have three times as much to do; stock CRIU with an empty page cache. '
              'All of its memory is compared afterwards.')
     if ('zones', 'static') in ratio:
         rep.aim('a restore beside four dumps on zones, static: latency over alone', ratio['zones', 'static'], '<=', 1.1)
+    if ('zones', 'static', 'half the rate') in ratio:
+        rep.aim('a restore beside four dumps on zones, static, half the rate: latency over alone', ratio['zones', 'static', 'half the rate'], '<=', 1.1)
     if ('ext4', '') in ratio:
         rep.control('a restore beside four dumps, conventional, ext4: latency over alone', ratio['ext4', ''], '>', 1.3)
     if ('zones', 'dynamic') in ratio and ('zones', 'static') in ratio:
@@ -471,12 +475,14 @@ def part_f(rep, found):
     gain = got.get('idle_groups')
     if gain:
         rep.heading('What dynamic gains: idle groups')
-        rep.table(['a seventh container\'s dump', 'groups', 'MiB/s', 'latency, s', 'idle'],
-                  [[alloc, len(one['groups']), f'{one["rate"] * SLOW:.0f}', f'{one["latency_s"] / SLOW:.3f}', f'{one["idle"]:.2f}'] for alloc, one in gain.items()])
-        rep.text('Six containers have reserved thirty of the 32 groups by dumps of their own (static), and nobody writes. The seventh asks for 500 MiB/s.')
-        part = {alloc: one['rate'] * SLOW / 500 for alloc, one in gain.items()}
-        rep.aim('a dump while others\' reserved groups are idle, dynamic: of the rate that it asks for', part['dynamic'], '>=', 0.95)
-        rep.control('a dump while others\' reserved groups are idle, static: of the rate that it asks for', part['static'], '<', 0.7)
+        rep.table(['a seventh container\'s dump, six have thirty groups', 'groups', 'MiB/s', 'latency, s', 'idle'],
+                  [[case, len(one['groups']), f'{one["rate"] * SLOW:.0f}', f'{one["latency_s"] / SLOW:.3f}', f'{one["idle"]:.2f}'] for case, one in gain.items()])
+        rep.text('Six containers have thirty of the 32 groups, and nobody writes: by dumps of their own, with static allocation; in the last row they are '
+                 'reserved for normal I/O, which dumps never use. The seventh asks for 500 MiB/s.')
+        part = {case: one['rate'] * SLOW / 500 for case, one in gain.items()}
+        for alloc in ('static', 'dynamic'):
+            rep.aim(f'a dump while groups of others\' checkpoints are idle, {alloc}: of the rate that it asks for', part[alloc], '>=', 0.95)
+        rep.control('a dump while groups that are reserved for normal I/O are idle: of the rate that it asks for', part['for normal I/O'], '<', 0.7)
 
 
 # ---- g: five writers -----------------------------------------------------------------------------------

@@ -87,6 +87,7 @@ def writers(way, device, cases, slow=SLOW, **more):
     return Cell('writers', {'ways': [way], 'slow': slow, 'gap_s': 12, 'bs_kib': 192, 'zone_mib': 128, 'cases': cases, **more}, [device])
 
 
+RESTORES = {'shrink': SHRINK, 'mib': 40, 'others_mib': 120, 'rounds': 2}
 CELLS = {
     'scaling': scaling(SLOW),
     'scaling-half': scaling(2 * SLOW, 12),
@@ -109,9 +110,10 @@ CELLS = {
     'file-systems': five(['zones', 'zonefs', 'f2fs-zoned'], [zoned('zones'), zoned('zonefs'), zoned('zoned'),
                                                              f'ftl:meta,size=512M,{model(SLOW)}'], rounds=1, shrink=2 * SHRINK,
                          drive={'f2fs-zoned': 'zoned'}),
-    'restores': Cell('restores', {'ways': ['zones', 'ext4'], 'slow': SLOW, 'shrink': SHRINK, 'mib': 40, 'others_mib': 120,
-                                  'rounds': 2, 'cases': [('zones', 'static'), ('zones', 'dynamic'), ('ext4', '')]},
-                     [zoned('zones'), conventional('ext4')], 3600),
+    'restores': Cell('restores', {**RESTORES, 'slow': SLOW, 'ways': ['zones', 'ext4'], 'idle': True,
+                                  'cases': [('zones', 'static'), ('zones', 'dynamic'), ('ext4', '')]}, [zoned('zones'), conventional('ext4')], 3600),
+    'restores-half': Cell('restores', {**RESTORES, 'slow': 2 * SLOW, 'ways': ['zones'], 'idle': False, 'cases': [('zones', 'static')]},
+                          [zoned('zones', 2 * SLOW)], 3600),
 }
 # each die on a channel of its own, so that reserved groups are reserved channels
 OWN = {'channels': 32, 'ways': 1, 'requests': 1}
@@ -141,7 +143,7 @@ PARTS = {
     'g': Part('Five writers, one after another', ['writers', 'writers-large', 'writers-conventional']),
     's': Part('Normal I/O beside five checkpoints at once: zones, and what schedulers and control groups offer',
               [], ['soft-zones', 'soft-zones-half', *(f'soft-{name}' for name in SETTINGS), 'soft-f2fs']),
-    'f': Part('A restore beside dumps: static and dynamic allocation', ['restores']),
+    'f': Part('A restore beside dumps: static and dynamic allocation', ['restores', 'restores-half']),
 }
 
 
