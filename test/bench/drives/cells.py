@@ -260,7 +260,10 @@ def kcc(p):
     for bs, rate, n in p['points']:
         for place in places if not plain else []:
             run('blkzone', 'reset', '-o', place['offset'] >> 9, '-c', 1, way.device)
-        fio = load.Fio(places, 'randwrite', bs, rate and rate * MIB // 4 // p['slow'])
+        each = rate and rate * MIB // len(places) // p['slow']
+        # large writes are seconds apart: of all jobs at once, they fell between two dumps
+        apart_ms = (bs << 10) * 1000 // each // len(places) if bs > 512 else 0
+        fio = load.Fio([{**place, **({'startdelay': f'{i * apart_ms}ms'} if apart_ms else {})} for i, place in enumerate(places)], 'randwrite', bs, each)
         pause(2, p)
         begin = time.monotonic()
         pause(p['alone_s'], p)
