@@ -5,6 +5,7 @@ Replays recorded traces (record.py) of several containers in one DRAM that is to
 
   policy.py [--traces DIR] [--seeds N] [--report DIR]
   policy.py ages        what ages are worth: each program alone, with a part of its memory
+  policy.py bound       what any prediction from history can reach (history.py)
   policy.py selftest
 
 One container is critical: it gets a request in each step. The others are noise, in one of two schedules: `activations` (two of
@@ -28,6 +29,7 @@ from collections import Counter
 from itertools import accumulate
 from pathlib import Path
 
+import history
 from cache import CHAIN, POLICIES, Auto, Copies, GlobalLru, GlobalMarkov, Markov, PerContainer, Record
 
 HERE = Path(__file__).resolve().parent
@@ -310,6 +312,27 @@ def same_chain():
         check('blocks that it fetched and that were used', (two.fetched, two.used), (one.fetched, one.used))
 
 
+def history_selftest():
+    """Activations of which it is known what history says: one half comes back each time, the other one never."""
+    acts = [(set(range(10)) | set(range(100 * n, 100 * n + 10)), set(range(3000))) for n in range(1, 11)]
+    none = [set()] * len(acts)
+    for rule, reduction, accuracy in (((1, 1), 0.5, 0.5), ((2, 3), 0.5, 1.0), ((3, 2), 0.0, 0.0)):
+        s = history.reach(acts, none, history.by_rule(*rule))
+        check(f'what {rule} takes away', (s.reduction(), s.accuracy()), (reduction, accuracy))
+    check('the best rule', history.best(acts, none)[0].reduction(), 0.5)
+    s = history.reach(acts, [set(range(5))] * len(acts), history.by_rule(2, 3))
+    check('faults beside what is in memory', (s.faults, s.known), (6 * 15, 6 * 5))
+    check('new memory', history.reach([(used, set()) for used, _ in acts], none, history.by_rule(1, 1)).faults, 0)
+    s = history.kept(acts, none, history.Record((2, 0), each=1 << 60))
+    check('a record of what was heard of twice', (s.reduction(), s.accuracy()), (0.5, 1.0))
+    s = history.kept(acts, none, history.Record(each=1))
+    check('a record that leaves out all', (s.known, s.fetched), (0, 0))
+    different = [({n}, set(range(3000))) for n in range(100)]
+    s = history.kept([(set(range(50 * n, 50 * n + 50)), there) for n, (_, there) in enumerate(different)], [set()] * 100,
+                     history.Record((0.7, 0.5)))
+    check('a record that is never right is not fetched for long', s.fetched < 2 * 50, True)
+
+
 def check(what, got, want):
     if got != want:
         sys.exit(f'selftest: {what} is {got}, not {want}')
@@ -351,13 +374,14 @@ def selftest():
     for b in range(100, 110):
         lists.load(b, True)
     check('blocks of an idle container beside an active one', len(lists.lists[1]), 0)
+    history_selftest()
     same_chain()
     print('selftest: passed')
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('command', nargs='?', choices=['selftest', 'ages'])
+    parser.add_argument('command', nargs='?', choices=['selftest', 'ages', 'bound'])
     parser.add_argument('--traces', type=Path, default=HERE / 'traces')
     parser.add_argument('--seeds', type=int, default=2)
     parser.add_argument('--report', type=Path, help='a directory, for report.md and report.json')
@@ -366,7 +390,7 @@ def main():
         return selftest()
     traces = {name: Trace(args.traces / f'{name}.json.xz') for name in {CRITICAL, *NOISE}}
     if args.command:
-        return print(ages(traces))
+        return print({'ages': ages, 'bound': history.table}[args.command](traces))
     table = rows(traces, args.seeds)
     text = about(traces) + markdown(table)
     if args.report:
