@@ -5,6 +5,7 @@ What kept places and what reading ahead are worth to real programs: cached, redi
 of their memory in DRAM, asked as there. Each kind of pager takes its turn in each round; figures are medians of the rounds.
 
   memory_policy.py [--build DIR] [--rounds N] [PROGRAM...]
+  memory_policy.py --idle ...     activations of programs that idle in between, with reading ahead and without
 """
 import argparse
 import os
@@ -13,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -26,7 +28,7 @@ PAGERS = {      # what is taken out of the test build's pager, and its options
     'kept places off': ('10', ()),
     'ahead off': ('99', ('--no-predict',)),
 }
-ACTIVATIONS, REQUESTS, REST_S = 24, 20, 0.2
+ACTIVATIONS, REQUESTS, REST_S, IDLE_S = 24, 20, 0.2, 2
 NAMES = ('cached', 'redis', 'node', 'java')
 
 
@@ -105,6 +107,24 @@ class Run:
         faults = after['read_units'] - before['read_units']
         return {'again': faults, 'again_device': faults - (after['spare_units'] - before['spare_units'])}
 
+    def active(self):
+        """
+        Activations of 20 requests, with nothing in memory at first, by a program that idles for two seconds before: faults of the first
+        one, of the same requests again, then of others that are picked anew each time, two to learn from and four that count. And of a
+        sample of what the record said, how many units there were, and how many of them were used.
+        """
+        found = Counter()
+        for kind, seed in zip(('first', 'same', 'learn', 'learn') + ('other',) * 4, (21, 21, 22, 23, 24, 25, 26, 27)):
+            self.all_out()
+            time.sleep(IDLE_S)
+            before = self.status()
+            self.requests(asked(seed, REQUESTS))
+            time.sleep(REST_S)
+            after = self.status()
+            for key in ('read_units', 'record_left_out', 'record_missed', 'activations'):
+                found[f'{kind}_{key}'] += after[key] - before[key]
+        return found
+
     def hibernated(self):
         """
         Activations of 20 requests, each after a hibernation: one to begin with, then faults of the same requests again, and of
@@ -133,8 +153,10 @@ class Run:
 def one(args, name, pager):
     run = Run(args, name, pager)
     try:
-        found = run.work(pager)
-        if pager in ('all', 'ahead off'):
+        found = {} if args.idle else run.work(pager)
+        if args.idle:
+            found.update(run.active())
+        elif pager in ('all', 'ahead off'):
             found.update(run.again())
             found.update(run.hibernated())
         found['size'] = run.size
@@ -143,25 +165,45 @@ def one(args, name, pager):
         run.end()
 
 
+def medians(args, name, pagers):
+    runs = {pager: [] for pager in pagers}
+    for _ in range(args.rounds):
+        for pager in pagers:
+            runs[pager].append(one(args, name, pager))
+            print(name, pager, runs[pager][-1], file=sys.stderr, flush=True)
+    return [(pager, {key: statistics.median(f[key] for f in found) for key in found[0]}) for pager, found in runs.items()]
+
+
+def idle(args):
+    print('| program | MiB | first activation: faults, without | same requests again: faults, without | | record right '
+          '| four others: faults, without | | record right |')
+    print('| --- |' + ' --- |' * 8, flush=True)
+    for name in args.names or NAMES:
+        (_, on), (_, off) = medians(args, name, ('all', 'ahead off'))
+        cells = [f'{on["first_read_units"]:.0f}, {off["first_read_units"]:.0f}']
+        for key in ('same', 'other'):
+            had, without, left = on[f'{key}_read_units'], off[f'{key}_read_units'], on[f'{key}_record_left_out']
+            cells += [f'{had:.0f}, {without:.0f}', f'{100 * (had / without - 1):+.0f} %'.replace('-', '−'),
+                      f'{on[f"{key}_record_missed"] / left:.2f} of {left:.0f}' if left else '']
+        print(f'| {name} | {on["size"] / 2 ** 20:.0f} | ' + ' | '.join(cells) + ' |', flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('names', nargs='*', metavar='PROGRAM')
     parser.add_argument('--build', type=Path, default=Path('build'))
     parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--idle', action='store_true')
     args = parser.parse_args()
     args.bin = (args.build / 'test/bin').resolve()
     os.environ['UV_USE_IO_URING'] = '0'      # newer ones of node have an io_uring, and are refused
+    if args.idle:
+        return idle(args)
     print('| program | pager | MiB | seconds | written units | faults | of these, copies | read ahead | used | second activation: faults | from the device '
           '| after hibernation, same requests: faults | other requests | record right |')
     print('| --- |' + ' --- |' * 13, flush=True)
     for name in args.names or NAMES:
-        runs = {pager: [] for pager in PAGERS}
-        for _ in range(args.rounds):
-            for pager in PAGERS:
-                runs[pager].append(one(args, name, pager))
-                print(name, pager, runs[pager][-1], file=sys.stderr, flush=True)
-        for pager, found in runs.items():
-            mid = {key: statistics.median(f[key] for f in found) for key in found[0]}
+        for pager, mid in medians(args, name, PAGERS):
             known = mid.get('prefetch_used', 0) + mid.get('prefetch_unused', 0)
             used = f'{mid["prefetch_used"] / known:.2f} of {known:.0f}' if known else ''
             print(f'| {name} | {pager} | {mid["size"] / 2 ** 20:.0f} | {mid["seconds"]:.2f} | '

@@ -90,19 +90,23 @@ class Record:
         self.gates, self.each, self.turns = gates, each, 0
         self.heard = {}             # block: 0, or 1: more than once
         self.right = [1.0, 1.0]     # what is not measured is trusted
+        self.seen = [[0, 0], [0, 0]]    # of the sample: left out, missed
 
     def predict(self, out):
         """What of @out is fetched."""
         self.turns += 1
-        self.left = {b for b in self.heard.keys() & out
-                     if self.right[self.heard[b]] < self.gates[self.heard[b]] or (spread(b) + self.turns) % self.each == 0}
+        self.sample = {b for b in self.heard.keys() & out if (spread(b) + self.turns) % self.each == 0}
+        self.left = self.sample | {b for b in self.heard.keys() & out if self.right[self.heard[b]] < self.gates[self.heard[b]]}
         return self.heard.keys() & out - self.left
 
     def ended(self, faults):
-        for kind in (0, 1):
-            left = {b for b in self.left if self.heard[b] == kind}
-            if len(left) >= 4:
-                self.right[kind] = (self.right[kind] + len(left & faults) / len(left)) / 2
+        for b in self.sample:
+            self.seen[self.heard[b]][0] += 1
+            self.seen[self.heard[b]][1] += b in faults
+        for kind, (left, missed) in enumerate(self.seen):
+            if left >= 4:
+                self.right[kind] = (self.right[kind] + missed / left) / 2
+                self.seen[kind] = [0, 0]
         for b in self.left - faults:
             del self.heard[b]
         for b in faults:

@@ -22,7 +22,7 @@ struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 	struct json_object *o = ctl_json(
 		s,
 		"name pid state= since=since_ns:time active=active_ns:time idle_ms frozen "
-		"record_units wakes record_left_out record_missed "
+		"record_units wakes activations record_left_out record_missed "
 		"dram resident evicted processes{pid resident evicted evicts why} "
 		"skipped{locked! shared! file! special!} kept evicted_units clean_units "
 		"read_units spare_units zero_faults write_faults clean_writes cancelled lost_units left_processes "
@@ -118,8 +118,9 @@ static void record(const ZnsPb__MemoryStatus *s)
 
 	if (!s->record_units)
 		return;
-	printf("  a wake reads %s ahead; %llu wakes so far",
-	       size(s->record_units * 65536, a, sizeof(a)), (unsigned long long)s->wakes);
+	printf("  its last activations used %s; %llu wakes and %llu activations so far",
+	       size(s->record_units * 65536, a, sizeof(a)), (unsigned long long)s->wakes,
+	       (unsigned long long)s->activations);
 	if (s->record_left_out)
 		printf("; of a sample of %llu units %.0f %% were used",
 		       (unsigned long long)s->record_left_out,

@@ -118,8 +118,7 @@ void ahead_fault(struct proc *p, uint64_t addr)
 		fault_push(&m->queue, p, fetch[i] * UNIT, i + 1 == nr ? FETCH_COPY : FETCH);
 }
 
-/* And it is used. */
-static bool has_room(struct zns_mem *m)
+bool ahead_room(struct zns_mem *m)
 {
 	if (atomic_fetch_sub(&m->room, (int64_t)UNIT) >= (int64_t)UNIT)
 		return true;
@@ -137,7 +136,8 @@ void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, en
 	if (STATE(word) != U_ZONE || m->end || !hiber_goes_on(m, HIBER_AWAKE))
 		return;
 	if (kind == FETCH) {
-		if (!has_room(m) || unit_load(p, u, base, buf, true, NULL))
+		if (!record_allows(p, base) || !ahead_room(m) ||
+		    unit_load(p, u, base, buf, true, NULL))
 			return;
 		m->sh->ahead_units++;
 		return;

@@ -392,6 +392,10 @@ void fault_answer(struct fault *f, uint8_t *buf)
 	uint64_t base = f->addr / UNIT * UNIT;
 	struct unit *s, *u;
 
+	if (f->kind == FETCH_RECORD) {
+		active_fetch(p, buf);
+		return;
+	}
 	if (f->kind == FAULT_STRAY) {
 		s = stray_at(p, f->addr);
 		if (s)

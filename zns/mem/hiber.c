@@ -86,6 +86,7 @@ static void go_up(struct zns_mem *m)
 	m->sh->hiber.again = 0;
 	freeze_end(m);
 	hiber_replay(m);
+	active_began(m);
 	m->sh->hiber.wakes++;
 	activity_seen(m);
 	enter(m, HIBER_AWAKE);
@@ -101,7 +102,7 @@ bool hiber_turn(struct zns_mem *m, long *ms)
 			h->wanted = HIBER_REST;
 		if (h->wanted == HIBER_AWAKE)
 			return false;
-		record_turn(m);
+		active_ended(m);
 		enter(m, HIBER_DOWN);
 	}
 	if (h->state != HIBER_UP && h->wanted == HIBER_AWAKE)

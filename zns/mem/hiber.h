@@ -35,11 +35,23 @@ void record_turn(struct zns_mem *m); /* an activation ends */
 uint32_t record_nr(const struct zns_mem *m);
 /* False: there is none of that number. *@slot: of its process. */
 bool record_at(const struct zns_mem *m, uint32_t i, unsigned int *slot, uint64_t *base);
-/* For a wake: not this one. It stays in the record if the program touches it all the same. */
+/* To read ahead: not this one. It stays in the record if the program touches it all the same. */
 bool record_leave_out(struct zns_mem *m, uint32_t i);
+/* May a chain read it ahead? Not what was left out to see whether it is asked for. What it reads is
+ * not left out any more, and stays in the record. */
+bool record_allows(struct proc *p, uint64_t base);
 
 /* --- replay.c: what was touched comes back, until the budget is used --- */
 void hiber_replay(struct zns_mem *m);
+/* So many from number `next` on, as ahead.c has room. */
+void replay_some(struct zns_mem *m, unsigned int nr, uint8_t *buf);
+
+/* --- active.c: a context that was idle, and not hibernated, turns active --- */
+void active_touch(struct zns_mem *m); /* before the record hears of a touch */
+void active_touched(struct proc *p); /* and behind that */
+void active_fetch(struct proc *p, uint8_t *buf); /* FETCH_RECORD */
+void active_ended(struct zns_mem *m); /* it goes to hibernate */
+void active_began(struct zns_mem *m); /* by a wake */
 
 /* --- freeze.c: the cgroup of the first process, if it has only processes of this context --- */
 int freeze_begin(struct zns_mem *m, struct zns_err *err);

@@ -144,7 +144,7 @@ struct shared_hiber {
 	_Atomic int64_t since_ns, active_ns; /* CLOCK_REALTIME: of the state; last activity */
 	char frozen[FROZEN_MAX]; /* the file of the cgroup that we froze; "": none */
 	_Atomic uint32_t wakes, nr;
-	_Atomic uint64_t left_out, missed; /* units that wakes did not read; of these, asked for */
+	_Atomic uint64_t left_out, missed; /* a sample that was not read; of these, asked for */
 	_Atomic uint64_t unit[RECORD_MAX]; /* record.c */
 };
 
@@ -270,6 +270,7 @@ struct fault {
 		FAULT_STRAY,
 		FETCH, /* nobody waits for it: these go behind all others */
 		FETCH_COPY, /* the same; a copy is made, the unit stays on its zone */
+		FETCH_RECORD, /* the same; some of the record, whatever the address (active.c) */
 	} kind;
 	uint64_t since_ns;
 };
@@ -302,13 +303,29 @@ struct share;
 
 #define LATENCIES 1024U
 
-/* What hibernation needs beside struct shared_hiber. */
+/* Whether the record is right (record.c). */
+#define RECORD_GATES 2U
+struct record_gate {
+	uint32_t left, missed; /* left out, and asked for, since it was measured last */
+	uint32_t right; /* per cent */
+};
+
+/* What hibernation and activations need beside struct shared_hiber. */
 struct hiber {
 	pthread_mutex_t lock; /* of `roused` */
 	pthread_cond_t more;
 	bool roused, made;
 	pthread_mutex_t record;
 	uint32_t *find; /* a hash table over the record */
+	uint32_t turns; /* activations that ended; with `gate`, under the lock `record` */
+	struct record_gate gate[RECORD_GATES];
+	_Atomic bool active; /* active.c: its units are coming back, or are back */
+	_Atomic uint64_t touch_ns; /* the last touch */
+	_Atomic uint32_t burst; /* how many came in a row */
+	_Atomic uint32_t next, until; /* which of the record is read next, and before which it ends
+				       */
+	_Atomic uint32_t reading; /* threads that do */
+	_Atomic uint64_t activations; /* that began without a hibernation */
 	uint64_t looked_ns, read_units; /* of the last look at activity */
 	_Atomic uint32_t window_ms, touched; /* since then, while it rests */
 	_Atomic uint32_t rest_ms; /* now_ms() when it began to rest */
@@ -478,6 +495,7 @@ int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool 
 /* --- ahead.c --- */
 /* A unit was read for who waited for it, or a copy of it was there. */
 void ahead_fault(struct proc *p, uint64_t addr);
+bool ahead_room(struct zns_mem *m); /* the budget has room for one more, and that is used */
 void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, enum fault_kind kind);
 
 /* --- spare.c: copies of units that are on zones --- */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What an activation touched, in the order in which it came back: a list of units in memory that a
- * successor gets. A wake reads it ahead. What was read ahead says nothing about its use any more,
- * so each wake leaves out every sixteenth, another one each time: those that nobody misses go.
+ * What activations touched, in the order in which it came back: a list of units in memory that a
+ * successor gets. It is read ahead by a wake, or when an idle context turns active (active.c). What
+ * was read ahead says nothing about its use any more, so every sixteenth is left out, another one
+ * each time: those that nobody misses go. They also say whether the record is right. Units that
+ * were touched in one activation are read while 7 in 10 of those left out are missed, units that
+ * came again while a half is. A successor trusts both at first.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,8 +16,14 @@
 #define FIND (2U * RECORD_MAX) /* places of the hash table */
 #define UNIT_BITS 31
 #define LEFT_OUT (1ULL << 63)
+#define AGAIN (1ULL << 62) /* in more than one activation */
+#define TOUCHED (1ULL << 61) /* in this one */
+#define KEY(word) ((word) & ~(LEFT_OUT | AGAIN | TOUCHED))
 #define KEEP (RECORD_MAX / 4 * 3) /* so that there is room for what is new */
 #define LEAVE_EACH 16U
+#define MEASURED 4U /* so many that were left out say something */
+/* Per cent that must be right: of what was touched in one activation, in several. */
+static const uint32_t right_min[RECORD_GATES] = { 70, 50 };
 
 static uint64_t key_of(const struct zns_mem *m, const struct proc *p, uint64_t base)
 {
@@ -32,7 +41,7 @@ static uint32_t *find(const struct zns_mem *m, uint64_t key)
 	const struct shared_hiber *h = &m->sh->hiber;
 	uint32_t i = spread(key) % FIND;
 
-	while (m->hiber.find[i] && (h->unit[m->hiber.find[i] - 1] & ~LEFT_OUT) != key)
+	while (m->hiber.find[i] && KEY(h->unit[m->hiber.find[i] - 1]) != key)
 		i = (i + 1) % FIND;
 	return &m->hiber.find[i];
 }
@@ -44,7 +53,23 @@ static void build(struct zns_mem *m)
 	memset(m->hiber.find, 0, FIND * sizeof(*m->hiber.find));
 	h->nr = zns_min((uint32_t)h->nr, RECORD_MAX);
 	for (uint32_t i = 0; i < h->nr; i++)
-		*find(m, h->unit[i] & ~LEFT_OUT) = i + 1;
+		*find(m, KEY(h->unit[i])) = i + 1;
+}
+
+static unsigned int gate_of(uint64_t word)
+{
+	return (word & AGAIN) != 0;
+}
+
+/* By its key, which stays while its number does not. */
+static bool is_sample(const struct zns_mem *m, uint64_t word)
+{
+	return (spread(KEY(word)) + m->hiber.turns) % LEAVE_EACH == 0;
+}
+
+static bool is_open(const struct zns_mem *m, unsigned int gate)
+{
+	return m->hiber.gate[gate].right >= right_min[gate];
 }
 
 int record_make(struct zns_mem *m)
@@ -55,7 +80,12 @@ int record_make(struct zns_mem *m)
 		m->hiber.find = NULL;
 		return -ENOMEM;
 	}
+	for (unsigned int g = 0; g < RECORD_GATES; g++)
+		m->hiber.gate[g].right = 100;
 	build(m);
+	/* what a dead pager left out is not in this one's sample */
+	for (uint32_t i = 0; i < m->sh->hiber.nr; i++)
+		m->sh->hiber.unit[i] &= ~LEFT_OUT;
 	return 0;
 }
 
@@ -76,13 +106,27 @@ void record_touch(struct proc *p, uint64_t base)
 	pthread_mutex_lock(&m->hiber.record);
 	at = find(m, key);
 	if (*at) {
-		h->missed += (h->unit[*at - 1] & LEFT_OUT) != 0;
-		h->unit[*at - 1] = key;
+		uint64_t word = h->unit[*at - 1];
+
+		if (word & LEFT_OUT && is_sample(m, word)) {
+			m->hiber.gate[gate_of(word)].missed++;
+			h->missed += is_open(m, gate_of(word));
+		}
+		h->unit[*at - 1] = key | TOUCHED | (word & TOUCHED ? word & AGAIN : AGAIN);
 	} else if (h->nr < RECORD_MAX) {
-		h->unit[h->nr] = key;
+		h->unit[h->nr] = key | TOUCHED;
 		*at = ++h->nr;
 	}
 	pthread_mutex_unlock(&m->hiber.record);
+}
+
+/* A gate moves half way to what the last ones say. */
+static void measure(struct record_gate *g)
+{
+	if (g->left < MEASURED)
+		return;
+	g->right = (g->right + 100 * g->missed / g->left) / 2;
+	g->left = g->missed = 0;
 }
 
 void record_turn(struct zns_mem *m)
@@ -91,10 +135,13 @@ void record_turn(struct zns_mem *m)
 	uint32_t n = 0;
 
 	pthread_mutex_lock(&m->hiber.record);
+	m->hiber.turns++;
+	for (unsigned int g = 0; g < RECORD_GATES; g++)
+		measure(&m->hiber.gate[g]);
 	/* killed in between, it has some units twice, which does no harm */
 	for (uint32_t i = 0; i < h->nr && n < KEEP; i++)
 		if (!(h->unit[i] & LEFT_OUT))
-			h->unit[n++] = h->unit[i];
+			h->unit[n++] = h->unit[i] & ~TOUCHED;
 	h->nr = n;
 	build(m);
 	pthread_mutex_unlock(&m->hiber.record);
@@ -111,7 +158,7 @@ bool record_at(const struct zns_mem *m, uint32_t i, unsigned int *slot, uint64_t
 
 	if (i >= m->sh->hiber.nr || i >= RECORD_MAX)
 		return false;
-	key = m->sh->hiber.unit[i] & ~LEFT_OUT;
+	key = KEY(m->sh->hiber.unit[i]);
 	*slot = (unsigned int)(key >> UNIT_BITS);
 	*base = (key & ((1ULL << UNIT_BITS) - 1)) * UNIT;
 	return *slot < PROCS_MAX;
@@ -120,14 +167,37 @@ bool record_at(const struct zns_mem *m, uint32_t i, unsigned int *slot, uint64_t
 bool record_leave_out(struct zns_mem *m, uint32_t i)
 {
 	struct shared_hiber *h = &m->sh->hiber;
-	bool out;
+	unsigned int gate;
+	uint64_t word;
+	bool out, sample;
 
 	pthread_mutex_lock(&m->hiber.record);
-	/* by its key, which stays while its number does not */
-	out = i < h->nr && (spread(h->unit[i] & ~LEFT_OUT) + h->wakes) % LEAVE_EACH == 0;
-	h->left_out += out && !(h->unit[i] & LEFT_OUT);
+	word = i < h->nr ? h->unit[i] : 0;
+	gate = gate_of(word);
+	sample = i < h->nr && is_sample(m, word);
+	out = i < h->nr && (sample || !is_open(m, gate));
+	if (sample && !(word & LEFT_OUT)) {
+		m->hiber.gate[gate].left++;
+		h->left_out += is_open(m, gate);
+	}
 	if (out)
-		h->unit[i] |= LEFT_OUT;
+		h->unit[i] = word | LEFT_OUT;
 	pthread_mutex_unlock(&m->hiber.record);
 	return out;
+}
+
+bool record_allows(struct proc *p, uint64_t base)
+{
+	struct zns_mem *m = p->m;
+	struct shared_hiber *h = &m->sh->hiber;
+	uint32_t at;
+	bool does;
+
+	pthread_mutex_lock(&m->hiber.record);
+	at = *find(m, key_of(m, p, base));
+	does = !at || !(h->unit[at - 1] & LEFT_OUT) || !is_sample(m, h->unit[at - 1]);
+	if (at && does)
+		h->unit[at - 1] &= ~LEFT_OUT;
+	pthread_mutex_unlock(&m->hiber.record);
+	return does;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A wake: what the last activation touched comes back, in its order, by several threads. The
+ * What the last activations touched comes back, in its order, by several threads. The
  * program runs meanwhile, and faults for what it needs earlier; each unit is read by whoever claims
  * it first.
  */
@@ -17,18 +17,26 @@ struct replay {
 	_Atomic int64_t left; /* bytes of the budget */
 };
 
-static void bring(struct replay *r, uint32_t i, uint8_t *buf)
+/* The unit of that number, if it is to be read. */
+static struct unit *wanted(struct replay *r, uint32_t i, struct proc **p, uint64_t *base)
 {
 	unsigned int slot;
-	uint64_t base;
-	struct proc *p;
 	struct unit *u;
 
-	if (!record_at(r->m, i, &slot, &base))
-		return;
-	p = r->by_slot[slot];
-	u = p && !p->gone ? unit_at(p, base) : NULL;
-	if (!u || STATE(u->word) != U_ZONE || record_leave_out(r->m, i))
+	if (!record_at(r->m, i, &slot, base))
+		return NULL;
+	*p = r->by_slot[slot];
+	u = *p && !(*p)->gone ? unit_at(*p, *base) : NULL;
+	return u && STATE(u->word) == U_ZONE && !record_leave_out(r->m, i) ? u : NULL;
+}
+
+static void bring(struct replay *r, uint32_t i, uint8_t *buf)
+{
+	struct proc *p;
+	uint64_t base;
+	struct unit *u = wanted(r, i, &p, &base);
+
+	if (!u)
 		return;
 	r->left -= (int64_t)UNIT;
 	unit_load(p, u, base, buf, true, NULL);
@@ -47,6 +55,30 @@ static void *reader(void *arg)
 		bring(r, i, buf);
 	munmap(buf, UNIT);
 	return NULL;
+}
+
+void replay_some(struct zns_mem *m, unsigned int max, uint8_t *buf)
+{
+	struct hiber *h = &m->hiber;
+	struct replay r = { .m = m };
+	struct proc *list[PROCS_MAX], *p;
+	unsigned int nr;
+	uint64_t base;
+	uint32_t i;
+
+	procs(m, list, &nr);
+	for (unsigned int n = 0; n < nr; n++)
+		r.by_slot[list[n]->sh - m->sh->proc] = list[n];
+	while (max-- && hiber_goes_on(m, HIBER_AWAKE) && m->room >= (int64_t)UNIT &&
+	       (i = h->next++) < h->until) {
+		struct unit *u = wanted(&r, i, &p, &base);
+
+		if (!u || !ahead_room(m) || unit_load(p, u, base, buf, true, NULL))
+			continue;
+		m->sh->ahead_units++;
+	}
+	for (unsigned int n = 0; n < nr; n++)
+		proc_put(list[n]);
 }
 
 void hiber_replay(struct zns_mem *m)

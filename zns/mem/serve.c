@@ -23,7 +23,7 @@ static void *server(void *arg)
 	while ((task = queue_next(&m->queue, &f)) != ENDED) {
 		if (task == READ_EVENTS && !reader_lead(m, &f))
 			continue; /* the end is near: nobody leads any more */
-		if (!f.p->gone)
+		if (!f.p->gone || f.kind == FETCH_RECORD) /* that one is of all processes */
 			fault_answer(&f, buf);
 		evictor_rouse(m);
 		queue_answered(&m->queue, &f);

@@ -138,6 +138,8 @@ static void hibernation(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->record_left_out = h->left_out;
 	st->record_missed = h->missed;
 	st->wakes = h->wakes;
+	st->has_activations = true;
+	st->activations = m->hiber.activations;
 }
 
 static void skipped(const struct zns_mem *m, ZnsPb__MemoryStatus *st)

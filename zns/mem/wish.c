@@ -93,7 +93,11 @@ void hiber_touched(struct proc *p, uint64_t base)
 	struct hiber *h = &m->hiber;
 	uint32_t now = now_ms(), n;
 
+	if (m->sh->hiber.state == HIBER_AWAKE)
+		active_touch(m);
 	record_touch(p, base);
+	if (m->sh->hiber.state == HIBER_AWAKE)
+		active_touched(p);
 	if (m->sh->hiber.state != HIBER_REST)
 		return;
 	activity_seen(m);
