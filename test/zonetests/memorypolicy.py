@@ -88,6 +88,32 @@ def recurring(stage, args):
         raise Failed('reading ahead does not help')
 
 
+@case
+def activated(stage, args):
+    """A program that idles, and uses the same objects in another order each time: the second activation has less than half of
+    the first one's faults; so has the third, whose pager is a successor."""
+    stage = stage()
+    program = Cached(stage, 40)
+    stage.ctl('memory', 'attach', program.pid, '--dram', '96M')
+    objects, faults = list(range(40)), []
+    for k in range(3):
+        all_out(stage, program.pid, '96M')
+        if k == 2:
+            os.kill(stage.status(program.pid)['pager'], signal.SIGKILL)
+            wait_until(lambda: (stage.status(program.pid) or {}).get('takeovers') == 1, 'the next pager')
+        time.sleep(1.1)
+        before = stage.status(program.pid)
+        random.Random(k).shuffle(objects)
+        program.ask(objects)
+        after = stage.status(program.pid)
+        faults.append(after['read_units'] - before['read_units'])
+        if after['activations'] != before['activations'] + 1 or after['wakes']:
+            raise Failed(f'{after["activations"]} activations, {after["wakes"]} wakes')
+    print(f'    {", ".join(map(str, faults))} faults')
+    if not max(faults[1:]) * 2 < faults[0]:
+        raise Failed('the record does not help')
+
+
 def configure(stage, text):
     (stage.dir / 'conf' / 'zns.conf').write_text(text)
 
