@@ -95,10 +95,9 @@ class Redis:
                           stdout=subprocess.DEVNULL)
         self.pid = self.proc.pid
         self.version = subprocess.run(['redis-server', '--version'], capture_output=True, text=True).stdout.strip()
-        while not path.exists():
-            time.sleep(0.05)
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(str(path))
+        while self.sock.connect_ex(str(path)):
+            time.sleep(0.05)
         self.answers = self.sock.makefile('rb')
         self.random = random.Random(3)
         order = [(n, k) for n in range(OBJECTS) for k in range(40)]

@@ -11,7 +11,7 @@ for (let n = 0; n < count; n++) {
   objects.push(list);
 }
 const sessions = new Map();
-http.createServer((request, answer) => {
+const server = http.createServer((request, answer) => {
   const n = Number(request.url.slice(1)) % count;
   const who = sessions.get(n % 50) || { seen: [] };
   who.seen.push(n);
@@ -19,4 +19,6 @@ http.createServer((request, answer) => {
     who.seen.shift();
   sessions.set(n % 50, who);
   answer.end(JSON.stringify(objects[n]));
-}).listen(0, '127.0.0.1', function () { console.log(this.address().port); });
+});
+server.keepAliveTimeout = 0;    // who idles keeps its connection
+server.listen(0, '127.0.0.1', function () { console.log(this.address().port); });
