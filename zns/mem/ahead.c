@@ -126,9 +126,10 @@ bool ahead_room(struct zns_mem *m)
 	return false;
 }
 
-void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, enum fault_kind kind)
+void ahead_fetch(struct proc *p, uint64_t base, uint8_t *buf, enum fault_kind kind)
 {
 	struct zns_mem *m = p->m;
+	struct unit *u = unit_at(p, base);
 	struct zns_pages_ref ref;
 	uint64_t word = u->word;
 

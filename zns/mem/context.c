@@ -190,7 +190,7 @@ void zns_mem_leave(struct zns_mem *m)
 		if (m->proc[i])
 			proc_put(m->proc[i]);
 	leave_free(m);
-	procs_bury(m);
+	procs_bury(m, evict_forget);
 	hiber_free(m);
 	spare_close(m);
 	share_close(m);

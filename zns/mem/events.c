@@ -524,7 +524,7 @@ bool reader_lead(struct zns_mem *m, struct fault *f)
 	while (!m->end) {
 		int n;
 
-		procs_bury(m); /* nothing in @e is of them */
+		procs_bury(m, evict_forget); /* nothing in @e is of them */
 		n = epoll_wait(m->epoll, e, ZNS_ARRAY_SIZE(e), -1);
 		if (leave_crowded(m))
 			n = only_leavers(e, n);

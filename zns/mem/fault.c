@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "hiber.h"
+#include "mem.h"
 
 #define IN_ORDER_MS 50 /* so long ago the unit before came back, if a thread goes on in order */
 #define TRIES_NOMEM 1000 /* of 10 ms: the process's cgroup is full */
@@ -371,50 +371,37 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 	unit_release(p, u, base);
 }
 
-static void answer_zone(struct fault *f, struct unit *u, uint64_t base, uint8_t *buf)
+static bool answer_zone(struct fault *f, struct unit *u, uint64_t base, uint8_t *buf)
 {
-	struct proc *p = f->p;
-
 	/* who is about to write would have to ask again */
-	if (unit_load(p, u, base, buf, f->kind != FAULT_FIRST_WRITE,
+	if (unit_load(f->p, u, base, buf, f->kind != FAULT_FIRST_WRITE,
 		      f->kind == FAULT_LOAD ? NULL : f))
-		return;
-	p->m->sh->read_units++;
-	if (f->kind == FAULT_LOAD)
-		return;
-	hiber_touched(p, base);
-	ahead_fault(p, base);
+		return false;
+	f->p->m->sh->read_units++;
+	return f->kind != FAULT_LOAD;
 }
 
-void fault_answer(struct fault *f, uint8_t *buf)
+bool fault_answer(struct fault *f, uint8_t *buf)
 {
 	struct proc *p = f->p;
 	uint64_t base = f->addr / UNIT * UNIT;
-	struct unit *s, *u;
+	struct unit *s = stray_at(p, f->addr), *u;
 
-	if (f->kind == FETCH_RECORD) {
-		active_fetch(p, buf);
-		return;
-	}
 	if (f->kind == FAULT_STRAY) {
-		s = stray_at(p, f->addr);
 		if (s)
 			unit_load(p, s, s->addr, buf, false, NULL);
-		return;
+		return false;
 	}
-	s = stray_at(p, f->addr);
 	if (s) {
 		p->m->sh->read_units++;
 		unit_load(p, s, s->addr, buf, false, f);
 		mem_uffd_wake(p->uffd, f->addr, f->addr + PAGE);
-		return;
+		return false;
 	}
 	u = unit_at(p, f->addr);
-	if (f->kind >= FETCH) {
-		ahead_fetch(p, u, base, buf, f->kind);
-	} else if (STATE(u->word) == U_ZONE) {
-		answer_zone(f, u, base, buf);
-	} else if (f->kind != FAULT_LOAD && !ON_ZONE(u->word)) {
+	if (STATE(u->word) == U_ZONE)
+		return answer_zone(f, u, base, buf);
+	if (f->kind != FAULT_LOAD && !ON_ZONE(u->word))
 		answer_resident(f, u, base);
-	}
+	return false;
 }

@@ -7,13 +7,21 @@
  */
 #include "mem.h"
 
+static inline bool hiber_rests(const struct zns_mem *m) /* no process needs a ring */
+{
+	return m->sh->hiber.state == HIBER_REST;
+}
+
+static inline bool hiber_goes_on(const struct zns_mem *m, enum hiber_state wanted)
+{
+	return !m->end && !m->no_evict && !m->sealed && m->sh->hiber.wanted == wanted;
+}
+
 /* --- wish.c: what is wanted, and the evictor's sleep --- */
 int hiber_make(struct zns_mem *m);
 void hiber_free(struct zns_mem *m);
 void hiber_wait(struct zns_mem *m, long ms); /* so long, or until hiber_rouse() */
 void hiber_rouse(struct zns_mem *m);
-bool hiber_rests(const struct zns_mem *m); /* no process needs a ring */
-bool hiber_goes_on(const struct zns_mem *m, enum hiber_state wanted);
 /* A fault brought this unit back. Any thread. */
 void hiber_touched(struct proc *p, uint64_t base);
 

@@ -458,7 +458,8 @@ void procs(struct zns_mem *m, struct proc *list[PROCS_MAX], unsigned int *nr);
 void proc_forget(struct proc *p); /* its units are dropped, and it leaves the list */
 /* Forgets those whose memory has ended. @but: the caller has its lock. */
 void procs_sweep(struct zns_mem *m, const struct proc *but);
-void procs_bury(struct zns_mem *m);
+/* Frees the dead; before each one @forget is called. */
+void procs_bury(struct zns_mem *m, void (*forget)(struct proc *p));
 bool proc_ended(const struct proc *p);
 uint64_t proc_resident(const struct proc *p); /* bytes */
 void proc_why(struct proc *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -482,7 +483,8 @@ int servers_start(struct zns_mem *m, unsigned int nr);
 void servers_end(struct zns_mem *m);
 
 /* --- fault.c --- */
-void fault_answer(struct fault *f, uint8_t *buf); /* @buf: UNIT bytes */
+/* @buf: UNIT bytes. True: a unit was read for who waited for it, or a copy of it was there. */
+bool fault_answer(struct fault *f, uint8_t *buf);
 /* Calls @once under the lock until it returns anything but -EAGAIN. */
 int fault_repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *arg);
 /* For who owns a unit in BUSY: lift its protection, and make it RES. */
@@ -493,10 +495,9 @@ int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool 
 	      struct fault *f);
 
 /* --- ahead.c --- */
-/* A unit was read for who waited for it, or a copy of it was there. */
 void ahead_fault(struct proc *p, uint64_t addr);
 bool ahead_room(struct zns_mem *m); /* the budget has room for one more, and that is used */
-void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, enum fault_kind kind);
+void ahead_fetch(struct proc *p, uint64_t base, uint8_t *buf, enum fault_kind kind);
 
 /* --- spare.c: copies of units that are on zones --- */
 #define SPARE_MAX 2048U /* of each kind */

@@ -97,7 +97,6 @@ static void destroy(struct proc *p)
 {
 	const int fd[] = { p->pidfd, p->uffd, p->maps, p->pagemap, p->mem, p->table };
 
-	evict_forget(p);
 	ring_close(&p->ring);
 	table_unmap(p);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(fd); i++)
@@ -129,7 +128,7 @@ void proc_put(struct proc *p)
 		return; /* it is readable already */
 }
 
-void procs_bury(struct zns_mem *m)
+void procs_bury(struct zns_mem *m, void (*forget)(struct proc *p))
 {
 	struct proc *p, *next;
 
@@ -139,6 +138,7 @@ void procs_bury(struct zns_mem *m)
 	pthread_mutex_unlock(&m->lock);
 	for (; p; p = next) {
 		next = p->next_dead;
+		forget(p);
 		destroy(p);
 	}
 }

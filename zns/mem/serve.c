@@ -8,7 +8,23 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include "mem.h"
+#include "hiber.h"
+
+static void answer(struct fault *f, uint8_t *buf)
+{
+	uint64_t base = f->addr / UNIT * UNIT;
+
+	if (f->kind == FETCH_RECORD) { /* of all processes */
+		active_fetch(f->p, buf);
+	} else if (f->p->gone) {
+		return;
+	} else if (f->kind >= FETCH) {
+		ahead_fetch(f->p, base, buf, f->kind);
+	} else if (fault_answer(f, buf)) {
+		hiber_touched(f->p, base);
+		ahead_fault(f->p, base);
+	}
+}
 
 static void *server(void *arg)
 {
@@ -23,8 +39,7 @@ static void *server(void *arg)
 	while ((task = queue_next(&m->queue, &f)) != ENDED) {
 		if (task == READ_EVENTS && !reader_lead(m, &f))
 			continue; /* the end is near: nobody leads any more */
-		if (!f.p->gone || f.kind == FETCH_RECORD) /* that one is of all processes */
-			fault_answer(&f, buf);
+		answer(&f, buf);
 		evictor_rouse(m);
 		queue_answered(&m->queue, &f);
 		proc_put(f.p);

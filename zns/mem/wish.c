@@ -71,16 +71,6 @@ void hiber_wait(struct zns_mem *m, long ms)
 	pthread_mutex_unlock(&m->hiber.lock);
 }
 
-bool hiber_rests(const struct zns_mem *m)
-{
-	return m->sh->hiber.state == HIBER_REST;
-}
-
-bool hiber_goes_on(const struct zns_mem *m, enum hiber_state wanted)
-{
-	return !m->end && !m->no_evict && !m->sealed && m->sh->hiber.wanted == wanted;
-}
-
 static void want(struct zns_mem *m, enum hiber_state state)
 {
 	m->sh->hiber.wanted = state;
