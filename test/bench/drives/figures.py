@@ -451,7 +451,7 @@ def part_f(rep, found):
         return
     cases = {}
     for name, cell in found.items():
-        for r in cell['restores']:
+        for r in (cell or {'restores': []})['restores']:
             cases.setdefault((r['way'], r['alloc'], *(['half the rate'] if name.endswith('half') else [])), []).append(r)
     rows, ratio, beside = [], {}, {}
     for case, runs in cases.items():
