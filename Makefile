@@ -160,7 +160,7 @@ $(B)/%.o: %.c
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/zns/ctl/cmd_mount.o: CPPFLAGS += -isystem /usr/include/fuse3
+$(B)/zns/ctl/cmd_mount.o $(B)/zns/ctl/export_serve.o: CPPFLAGS += -isystem /usr/include/fuse3
 
 $(B)/libzns.a: $(LIB_OBJ) $(PROTO_O)
 	$(call say,AR      $@)

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-registry_rates: how fast a checkpoint goes to a registry on this machine and back, and how many bytes that takes, beside skopeo alone
-and a plain copy on the same disk, in alternating rounds. It reports; it fails if a command does.
+registry_rates: how fast a checkpoint goes to a registry on this machine and back, and how many bytes that takes there and in temporary
+files, beside skopeo alone and a plain copy on the same disk, in alternating rounds. It reports; it fails if a command does.
 
   registry_rates.py --bin DIR --subject PROGRAM --report DIR [--size MIB] [--rounds N] [--dir DIR]
 """
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -21,12 +23,39 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'zonetests'))
 from registry import Registry  # noqa: E402
 
 MIB = 1 << 20
+LOOK_S = 0.02
+
+
+class Most:
+    """The most that a directory had while this was open: bytes, by looks at it."""
+
+    def __init__(self, path):
+        self.path, self.bytes, self.over = path, 0, threading.Event()
+        self.thread = threading.Thread(target=self.look)
+
+    def look(self):
+        while not self.over.wait(LOOK_S):
+            now = 0
+            for where, _, names in os.walk(self.path):
+                for name in names:
+                    with contextlib.suppress(OSError):      # it has its last name meanwhile
+                        now += os.lstat(os.path.join(where, name)).st_blocks * 512
+            self.bytes = max(self.bytes, now)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
 
 
 class Bench:
     def __init__(self, args, directory):
         self.args, self.dir = args, directory
-        self.env = {**os.environ, 'ZNS_CONFIG': f'{directory}/etc', 'ZNS_RUN': f'{directory}/run', 'TMPDIR': str(directory)}
+        self.env = {**os.environ, 'ZNS_CONFIG': f'{directory}/etc', 'ZNS_RUN': f'{directory}/run', 'TMPDIR': str(directory / 'tmp')}
+        (directory / 'tmp').mkdir()
         zones = 3 * args.size // 64 + 16
         self.ctl('create', f'emu:{directory}/dev', '--channels', '4', '--ways', '1', '--timing', 'off', '--zones', str(zones), '--zone-size', '64M',
                  '--default')
@@ -66,7 +95,7 @@ class Bench:
 
     def round(self, nr, ident, layout):
         """Seconds of each step, each with a registry that has nothing yet; the order turns."""
-        took, sent = {}, {}
+        took, sent, room_of = {}, {}, {}
         big = max((layout / 'blobs/sha256').iterdir(), key=lambda p: p.stat().st_size)
         took['copy'] = self.copied(big)
         for who in ('skopeo', 'znsctl')[::-1 if nr % 2 else 1]:
@@ -78,15 +107,18 @@ class Bench:
                     took['skopeo, there'] = self.run('skopeo', 'copy', '--preserve-digests', '--dest-tls-verify=false', f'oci:{layout}:x', image)
                     took['skopeo, back'] = self.run('skopeo', 'copy', '--src-tls-verify=false', image, f'oci:{room}/back:x')
                 else:
-                    took['push'] = self.run(f'{self.args.bin}/znsctl', 'push', ident, image, '--', '--dest-tls-verify=false')
-                    sent = registry.bytes()
-                    took['pull'] = self.run(f'{self.args.bin}/znsctl', 'pull', image, '--container', f'pulled{nr}', '--', '--src-tls-verify=false')
+                    with Most(self.dir / 'tmp') as most:
+                        took['push'] = self.run(f'{self.args.bin}/znsctl', 'push', ident, image, '--', '--dest-tls-verify=false')
+                    room_of['push'], sent = most.bytes, registry.bytes()
+                    with Most(self.dir / 'tmp') as most:
+                        took['pull'] = self.run(f'{self.args.bin}/znsctl', 'pull', image, '--container', f'pulled{nr}', '--', '--src-tls-verify=false')
+                    room_of['pull'] = most.bytes
             shutil.rmtree(room)
         for c in self.ctl('ls')['checkpoints']:
             if c['container'].startswith('pulled'):
                 self.ctl('rm', c['id'])
         self.ctl('gc')
-        return took, sent
+        return took, sent, room_of
 
 
 def main():
@@ -106,13 +138,16 @@ def main():
         bench.ctl('export', '--oci', checkpoint['id'], f'{layout}:x')
         rounds = [bench.round(nr, checkpoint['id'], layout) for nr in range(args.rounds)]
     size = checkpoint['bytes']
-    rate = {k: statistics.median(size / MIB / r[k] for r, _ in rounds) for k in rounds[0][0]}
-    ratio = {k: statistics.median(max(r['copy'], r[other]) / r[k] for r, _ in rounds) for k, other in (('push', 'skopeo, there'), ('pull', 'skopeo, back'))}
-    found = {'bytes': size, 'sent': rounds[0][1], 'mibps': rate, 'of_the_slower': ratio, 'load': load, 'rounds': [r for r, _ in rounds]}
+    rate = {k: statistics.median(size / MIB / r[k] for r, *_ in rounds) for k in rounds[0][0]}
+    ratio = {k: statistics.median(max(r['copy'], r[other]) / r[k] for r, *_ in rounds) for k, other in (('push', 'skopeo, there'), ('pull', 'skopeo, back'))}
+    temporary = {k: max(r[2][k] for r in rounds) for k in rounds[0][2]}
+    found = {'bytes': size, 'sent': rounds[0][1], 'temporary': temporary, 'mibps': rate, 'of_the_slower': ratio, 'load': load, 'rounds': [r for r, *_ in rounds]}
     args.report.mkdir(parents=True, exist_ok=True)
     (args.report / 'results.json').write_text(json.dumps(found, indent=1) + '\n')
     print(f'{size / MIB:.0f} MiB, {args.rounds} rounds, load of the machine before: {load:.1f}')
     print(f'bytes in the registry: {rounds[0][1] / size:.4f} of the checkpoint\'s')
+    for k, v in temporary.items():
+        print(f'temporary files of {k}: at most {v} bytes')
     for k, v in rate.items():
         more = f', {ratio[k]:.2f} of the slower of the copy and skopeo' if k in ratio else ''
         print(f'{k}: {v:.0f} MiB/s{more}')

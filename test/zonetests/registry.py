@@ -5,15 +5,18 @@ registry: znsctl push and pull, by skopeo, with Debian's docker-registry on this
 
   registry.py list | run NAME... | run -a
 """
+import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from chains import LEVELS, ROOM, Parts, plain_criu
 from oci import depth
-from ztlib import Failed
+from ztlib import Failed, wait_until
 from ztoci import Layout
 from ztregistry import Registry, free_port
 from ztscene import case_of, expect, suite_main
@@ -36,6 +39,11 @@ def fetched(parts, tmp, registry, what):
     layout = Layout(parts.chain.dir / f'fetched-{what.replace(":", "-").replace("/", "-")}')
     subprocess.run(['skopeo', 'copy', '--quiet', '--src-tls-verify=false', registry.name(what), f'oci:{layout.path}:x'], check=True)
     parts.restore(layout.unpack('x', layout.path.with_suffix('.unpacked')), cfg=plain_criu(parts.chain.cfg))
+
+
+def digest_of(registry, what):
+    return subprocess.run(['skopeo', 'inspect', '--tls-verify=false', '--format', '{{.Digest}}', registry.name(what)],
+                          check=True, capture_output=True, text=True).stdout.strip()
 
 
 @case
@@ -119,8 +127,7 @@ def layers_damaged(parts, registry, room):
         print(f'     {parts.ctl(1, *again).strip()[:150]}', flush=True)
         expect('checkpoints', parts.left(), [])
         layer.write_bytes(raw)
-    named = subprocess.run(['skopeo', 'inspect', '--tls-verify=false', '--format', '{{.Digest}}', registry.name(f'lab/web:v{LEVELS}')],
-                           check=True, capture_output=True, text=True).stdout.strip()
+    named = digest_of(registry, f'lab/web:v{LEVELS}')
     parts.ctl(1, 'pull', registry.name(f'lab/web@{named[:-4]}0000'), *room, *PLAIN_PULL)
     parts.ctl(0, 'pull', registry.name(f'lab/web@{named}'), *room, *PLAIN_PULL)
     expect('ids', parts.left(), sorted(parts.ids))
@@ -157,6 +164,99 @@ def damaged(scene):
                 data.write(bytes([byte]))
         parts.ctl(0, *again)
         expect('levels', len(parts.left()), 2 * LEVELS)
+
+
+@case
+def no_room(scene):
+    """a push has no room for its image and needs none; one that may not mount does, and says so."""
+    parts, tmp, room = scene_with(scene)
+    subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=256K', 'none', tmp], check=True)
+    unprivileged = ['setpriv', '--bounding-set', '-sys_admin', parts.chain.cfg.znsctl]
+    with contextlib.ExitStack() as stack:
+        stack.callback(subprocess.run, ['umount', '-l', tmp], check=True)
+        registry = stack.enter_context(Registry(parts.chain.dir))
+        parts.ctl(0, 'push', parts.ids[0], registry.name('web:x'), *room, *PLAIN_PUSH)
+        expect('nothing is left on the way', os.listdir(tmp), [])
+        fetched(parts, tmp, registry, 'web:x')
+        big = parts.chain.dir / 'big'
+        big.mkdir()
+        for where, code, says in ((tmp, 1, 'No space left'), (big, 0, 'goes by')):
+            done = subprocess.run([*unprivileged, 'push', parts.ids[0], registry.name('web:y'), '--tmp', where, *PLAIN_PUSH], env=parts.device.env,
+                                  capture_output=True, text=True, check=False, timeout=300)
+            expect(f'exit code: {done.stderr}', done.returncode, code)
+            if says not in done.stderr:
+                raise Failed(f'it says: {done.stderr}')
+            expect('nothing is left on the way', os.listdir(where), [])
+        fetched(parts, tmp, registry, 'web:y')
+        expect('the same image', digest_of(registry, 'web:x'), digest_of(registry, 'web:y'))
+        flat = parts.ctl(0, 'push', parts.ids[0], registry.name('web:flat'), '--flatten', *room, *PLAIN_PUSH)
+        expect('what it says', 'goes by' in flat, False)
+        fetched(parts, tmp, registry, 'web:flat')
+
+
+# A skopeo that sends nothing: it reads layers in its own ways and says what it found.
+READER = r"""#!/usr/bin/python3
+import concurrent.futures, errno, hashlib, json, os, sys
+layout = sys.argv[-2].split(':')[1]
+blobs, found = layout + '/blobs/sha256/', {}
+def whole(name, part):
+    with open(blobs + name, 'rb', buffering=0) as f:
+        size, back = os.fstat(f.fileno()).st_size, hashlib.sha256()
+        f.seek(size // 2)
+        tail = b''.join(iter(lambda: f.read(part), b''))
+        f.seek(0)
+        while f.tell() < size // 2:
+            back.update(f.read(min(part, size // 2 - f.tell())))
+        f.seek(size // 2 + 5)
+        again = f.read(100)
+        back.update(tail)
+        return back.hexdigest() == name and again == tail[5:105]
+links = [n for n in os.listdir(blobs) if os.path.islink(blobs + n)]
+with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    jobs = [pool.submit(whole, n, part) for n in links for part in (1 << 20, 4099)]
+    found['right'] = [j.result() for j in jobs]
+def code(name, flags):
+    try:
+        os.close(os.open(name, flags))
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    return 'opened'
+at = os.path.realpath(blobs + links[0])
+found['codes'] = [code(at, os.O_RDWR), code(at[:-1] + 'x', os.O_RDONLY), code(os.path.dirname(at) + '/new', os.O_CREAT | os.O_WRONLY)]
+found['kinds'] = [l.split(' - ')[1].split()[0] for l in open('/proc/self/mountinfo') if os.path.dirname(at) in l]
+open(at, 'rb').read(1)
+left = open(at, 'rb')    # open, and read in part, when this ends
+left.read(1)
+json.dump(found, open(os.environ['FOUND'], 'w'))
+"""
+
+
+@case
+def served(scene):
+    """layers that nobody keeps are what their digests say, read forwards, backwards, in odd pieces and by several at once; nobody else sees them."""
+    parts, tmp, room = scene_with(scene)
+    programs, found = parts.chain.dir / 'programs', parts.chain.dir / 'found'
+    programs.mkdir()
+    (programs / 'skopeo').write_text(READER)
+    (programs / 'skopeo').chmod(0o755)
+    env = {**parts.device.env, 'FOUND': str(found), 'PATH': f'{programs}:{os.environ["PATH"]}'}
+    push = [parts.chain.cfg.znsctl, 'push', parts.ids[0], 'docker://127.0.0.1:1/x:y', *room]
+    for more, layers in (([], LEVELS + 1), (['--flatten'], 2)):
+        subprocess.run([*push, *more], env=env, check=True, stdout=subprocess.DEVNULL, timeout=300)
+        said = json.loads(found.read_text())
+        expect('layers', said, {'right': [True] * 2 * layers, 'codes': ['EROFS', 'ENOENT', 'EROFS'], 'kinds': ['fuse.znsctl']})
+    found.write_text('')
+    (programs / 'skopeo').write_text('#!/bin/sh\ncat /proc/self/mountinfo > $FOUND; exec sleep 60\n')
+    with subprocess.Popen(push, env=env, stdout=subprocess.DEVNULL) as run:
+        try:
+            if not wait_until(lambda: 'znsctl' in found.read_text(), 30):
+                raise Failed('the child sees no mount')
+            if str(tmp) in Path('/proc/self/mountinfo').read_text():
+                raise Failed('everybody sees the mount')
+        finally:
+            run.terminate()
+        expect('exit code', run.wait(30), 1)
+    expect('nothing is left on the way', os.listdir(tmp), [])
 
 
 @case

@@ -5,71 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "export.h"
-#include "zns/crypt.h"
-
-#define PARENTS "parents" /* in it a directory for each parent of an exported chain */
-
-uint32_t export_levels(const struct export *x)
-{
-	return x->flat || x->metadata_only ? 1 : zns_chain_levels(x->chain);
-}
-
-const ZnsPb__Manifest *export_level(const struct export *x, uint32_t level)
-{
-	return zns_chain_manifest(x->chain, level);
-}
-
-static void level_id(const struct export *x, uint32_t level, char id[ZNS_UUID_STR])
-{
-	zns_uuid_format(export_level(x, level)->checkpoint->id.data, id);
-}
-
-uint64_t export_size(const struct export *x, uint32_t level, uint32_t n)
-{
-	return x->flat ? zns_flat_size(x->flat, n) : export_level(x, level)->images[n]->size;
-}
-
-int export_read(struct export *x, uint32_t level, uint32_t n, uint64_t off, uint8_t *buf,
-		size_t len, struct zns_err *err)
-{
-	if (x->flat)
-		return zns_flat_read(x->flat, n, off, buf, len, err);
-	return zns_rimage_read(zns_chain_find(x->chain, level,
-					      export_level(x, level)->images[n]->name),
-			       off, buf, len, err);
-}
-
-bool export_leaves_out(const struct export *x, uint32_t level, uint32_t n)
-{
-	const ZnsPb__Image *i = export_level(x, level)->images[n];
-
-	return i->part || (x->metadata_only && !strncmp(i->name, "pages-", 6));
-}
-
-void export_prefix(const struct export *x, uint32_t level, char *out, size_t len)
-{
-	char id[ZNS_UUID_STR];
-
-	level_id(x, level, id);
-	*out = 0;
-	if (x->oci || level)
-		snprintf(out, len, "%s/%s/",
-			 x->sealed ? CTL_OCI_SEALED :
-			 x->oci    ? CTL_OCI_CHECKPOINTS :
-				     PARENTS,
-			 id);
-}
-
-bool export_link(const struct export *x, uint32_t level, char *out, size_t len)
-{
-	char id[ZNS_UUID_STR];
-
-	if (level + 1 >= export_levels(x))
-		return false;
-	level_id(x, level + 1, id);
-	snprintf(out, len, "%s/%s", level || x->oci ? ".." : PARENTS, id);
-	return true;
-}
 
 /* ---- a directory ---- */
 
@@ -121,21 +56,22 @@ static void level_back(const struct export *x, int dir, uint32_t level)
 /* The directory was empty before, so we wrote every file with one of our names. */
 static void take_back(const struct export *x, int top)
 {
-	cleanup_close int parents = export_levels(x) > 1 ? zns_open_subdir(top, PARENTS) : -1;
+	cleanup_close int parents = export_levels(x) > 1 ? zns_open_subdir(top, EXPORT_PARENTS) :
+							   -1;
 	char id[ZNS_UUID_STR];
 
 	level_back(x, top, 0);
 	for (uint32_t l = 1; l < export_levels(x) && parents >= 0; l++) {
 		cleanup_close int dir = -1;
 
-		level_id(x, l, id);
+		export_id(x, l, id);
 		dir = zns_open_subdir(parents, id);
 		if (dir < 0)
 			continue;
 		level_back(x, dir, l);
 		unlinkat(parents, id, AT_REMOVEDIR);
 	}
-	unlinkat(top, PARENTS, AT_REMOVEDIR);
+	unlinkat(top, EXPORT_PARENTS, AT_REMOVEDIR);
 }
 
 static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf,
@@ -153,18 +89,18 @@ static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf,
 	return ret;
 }
 
-/* Each parent gets its own directory below PARENTS. PARENTS stays open, so a later
+/* Each parent gets its own directory below EXPORT_PARENTS. EXPORT_PARENTS stays open, so a later
  * change of its name does no harm. */
 static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_err *err)
 {
-	cleanup_close int parents = ctl_make_subdir(top, PARENTS, err);
+	cleanup_close int parents = ctl_make_subdir(top, EXPORT_PARENTS, err);
 	char id[ZNS_UUID_STR];
 	int ret = parents < 0 ? parents : 0;
 
 	for (uint32_t l = 1; l < export_levels(x) && !ret; l++) {
 		cleanup_close int dir = -1;
 
-		level_id(x, l, id);
+		export_id(x, l, id);
 		dir = ctl_make_subdir(parents, id, err);
 		ret = dir < 0 ? dir : level_to_dir(x, dir, l, buf, err);
 	}
@@ -198,37 +134,13 @@ static int to_dir(struct export *x, struct zns_err *err)
 
 static int run(struct export *x, struct zns_err *err)
 {
-	struct zns_reader_params p = { 0 };
-	int ret;
+	int ret = export_begin(x, err);
 
-	if (x->h.c->pages_only)
-		return zns_fail(
-			err, -EOPNOTSUPP,
-			"this checkpoint has pages only: join the other images first (znsctl import --join)");
-	x->sealed = p.sealed = x->oci && x->h.c->crypt && !x->decrypt;
-	if (x->sealed && x->flatten)
-		return zns_fail(
-			err, -EINVAL,
-			"an encrypted checkpoint is sent as it is: with --flatten add --decrypt, or `znsctl flatten` it first");
-	ret = zns_session_lease(&x->h.s, x->h.c->id.data, true, &x->answer, err);
 	if (!ret)
-		ret = zns_session_chain(&x->h.s, x->answer, x->h.handle, &p, &x->chain, err);
-	if (!ret && x->sealed)
-		ret = export_is_sealed(x, err);
-	if (!ret && x->flatten)
-		ret = zns_flat_new(x->chain, &x->flat, err);
-	if (!ret) {
-		if (!x->sealed)
-			x->prog.total = x->flat ? zns_flat_bytes(x->flat) :
-						  zns_chain_bytes(x->chain);
 		ret = x->oci    ? export_to_oci(x, err) :
 		      x->packed ? export_to_archive(x, err) :
 				  to_dir(x, err);
-	}
-	zns_flat_free(x->flat);
-	zns_chain_close(x->chain);
-	if (x->answer)
-		zns_pb__response__free_unpacked(x->answer, NULL);
+	export_end(x);
 	return ret;
 }
 

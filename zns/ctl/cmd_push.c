@@ -1,18 +1,55 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* push: a checkpoint to a registry. */
-#include "oci.h"
+/*
+ * push: a checkpoint to a registry. Its layers are read from zones twice: for their digests, which
+ * an image must name before its layers, and when skopeo asks for them. They lie nowhere in between
+ * (export_serve.h), unless this process may not mount.
+ */
+#include <string.h>
+#include <sys/stat.h>
+#include "export.h"
+#include "export_serve.h"
 #include "skopeo.h"
+
+#define LAYERS "layers" /* beside the layout */
+
+static int send_it(struct export *x, struct skopeo *w, bool silent, struct zns_err *err)
+{
+	struct zns_err why = ZNS_ERR_INIT;
+	struct export_serve *serve = NULL;
+	char dir[PATH_MAX + 16], from[PATH_MAX + 40];
+	int ret = export_begin(x, err), served;
+
+	snprintf(dir, sizeof(dir), "%s/" LAYERS, w->dir);
+	if (!ret && mkdir(dir, 0700))
+		ret = zns_fail_sys(err, -errno, "%s", dir);
+	if (!ret && !export_serve_begin(x, dir, &serve, &why))
+		x->elsewhere = "../../../" LAYERS;
+	else if (!ret)
+		fprintf(stderr, "znsctl push: %s: the whole image goes by %s first\n", why.msg,
+			ctl_text(w->tmp));
+	ctl_progress_start(&x->prog, "push: digests", x->prog.total);
+	if (!ret)
+		ret = export_to_oci(x, err);
+	ctl_progress_end(&x->prog);
+	snprintf(from, sizeof(from), "oci:%s", w->layout);
+	if (!ret)
+		ret = skopeo_copy(w, from, (char *)w->registry, silent, err);
+	served = export_serve_end(serve, &why);
+	if (ret && served) /* it knows better than who read from it */
+		*err = why;
+	export_end(x);
+	return ret;
+}
 
 static int cmd_push(const struct ctl_cmd *cmd, int argc, char **argv)
 {
+	struct export x = { .out = CTL_OUTDIR_INIT, .oci = true };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct skopeo w = { .tmp = NULL };
-	bool flatten = false, decrypt = false;
-	char to[PATH_MAX + 40];
 	int ret;
-	const struct ctl_opt opts[] = { CTL_FLAG("flatten", &flatten),
-					CTL_FLAG("decrypt", &decrypt), CTL_TEXT("tmp", &w.tmp),
+	const struct ctl_opt opts[] = { CTL_FLAG("flatten", &x.flatten),
+					CTL_FLAG("decrypt", &x.decrypt), CTL_TEXT("tmp", &w.tmp),
 					CTL_DEV, CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
@@ -20,30 +57,21 @@ static int cmd_push(const struct ctl_cmd *cmd, int argc, char **argv)
 	ret = skopeo_take(cmd, &args, 2, &w);
 	if (ret)
 		return ret;
+	ret = ctl_hold_open(&x.h, args.dev, args.argv[0], &err);
+	if (ret)
+		return ctl_fail(cmd, &err);
 	ctl_catch_signals();
 	ret = skopeo_dir(&w, &err);
-	if (!ret) {
-		char *export[10] = { "znsctl", "export", "--oci", args.argv[0], w.layout };
-		int n = 5;
-
-		if (flatten)
-			export[n++] = "--flatten";
-		if (decrypt)
-			export[n++] = "--decrypt";
-		if (args.dev) {
-			export[n++] = "--dev";
-			export[n] = (char *)args.dev;
-		}
-		ret = skopeo_self(&w, export, true, &err);
-	}
-	snprintf(to, sizeof(to), "oci:%s", w.layout);
+	x.target = w.layout;
 	if (!ret)
-		ret = skopeo_copy(&w, to, (char *)w.registry, args.json, &err);
+		ret = send_it(&x, &w, args.json, &err);
 	skopeo_dir_end(&w);
+	ctl_hold_close(&x.h);
 	if (ret)
-		return skopeo_failed(cmd, &w, &err);
+		return ctl_fail(cmd, &err);
 	if (args.json)
-		return ctl_print_json(ctl_obj(J("id", args.argv[0]), J("target", w.registry)));
+		return ctl_print_json(ctl_obj(J("id", args.argv[0]), J("target", w.registry),
+					      J("digest", x.digest)));
 	printf("pushed %s to %s\n", ctl_text(args.argv[0]), ctl_text(w.registry));
 	return CTL_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_EXPORT_H
 #define ZNS_CTL_EXPORT_H
-/* Shared by cmd_export.c (the command, a directory) and export_pack.c (an archive, an OCI image).
- */
+/* Shared by cmd_export.c (the command, a directory), export_pack.c (an archive, an OCI image) and
+ * push (an image whose layers are served, export_serve.h). */
 #include "archive.h"
 #include "ctl.h"
 #include "oci.h"
@@ -10,6 +10,15 @@
 #include "zns/flat.h"
 
 #define EXPORT_CHUNK MIB(16) /* between two progress reports; also an archive's buffer */
+#define EXPORT_PARENTS "parents" /* in it a directory for each parent of an exported chain */
+
+/* A layer that is in no file: whoever wants its bytes has export_layer() make them. */
+struct export_layer {
+	char digest[CTL_OCI_DIGEST];
+	uint64_t size;
+	uint32_t level;
+	bool link; /* to the newest checkpoint, and nothing else */
+};
 
 struct export
 {
@@ -25,8 +34,18 @@ struct export
 	uint32_t done; /* images written so far */
 	uint64_t bytes; /* bytes of these images */
 	char digest[CTL_OCI_DIGEST]; /* of the OCI image */
+	/* Not NULL: the layers of the OCI image are links to files of this directory, which are
+	 * not written; @layers says what they are. */
+	const char *elsewhere;
+	struct export_layer *layers;
+	size_t nr_layers, max_layers;
 };
 
+/* The chain of a checkpoint that is held, and all that its options want. */
+int export_begin(struct export *x, struct zns_err *err);
+void export_end(struct export *x); /* in any state */
+
+void export_id(const struct export *x, uint32_t level, char id[ZNS_UUID_STR]);
 /* The number of directories to write. */
 uint32_t export_levels(const struct export *x);
 const ZnsPb__Manifest *export_level(const struct export *x, uint32_t level);
@@ -55,5 +74,10 @@ int export_sealed_end(const struct export *x, struct ctl_oci *o, uint32_t level,
 /* export_pack.c */
 int export_to_archive(struct export *x, struct zns_err *err);
 int export_to_oci(struct export *x, struct zns_err *err);
+/* The tar of a layer of an OCI image to @fd, and to @tee. The same bytes each time. @buf: of
+ * EXPORT_CHUNK. */
+int export_layer(struct export *x, int fd, uint32_t level, bool link,
+		 void (*tee)(void *arg, const void *buf, size_t len), void *arg, uint8_t *buf,
+		 struct zns_err *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "export.h"
 #include "zns/crypt.h"
+#include "zns/grow.h"
 #include "zns/safeopen.h"
 
 /* ---- an archive ---- */
@@ -113,23 +114,20 @@ static int layer_dirs(const struct export *x, struct ctl_pack *p, uint32_t level
 	return ret ? ret : ctl_pack_dir(p, name, err);
 }
 
-/* Level @level of the chain, or the link to its newest. */
-static int layer(struct export *x, struct ctl_oci *o, uint32_t level, bool link, uint8_t *buf,
+int export_layer(struct export *x, int fd, uint32_t level, bool link,
+		 void (*tee)(void *arg, const void *buf, size_t len), void *arg, uint8_t *buf,
 		 struct zns_err *err)
 {
-	const ZnsPb__Checkpoint *c = export_level(x, level)->checkpoint;
 	char id[ZNS_UUID_STR], to[128];
 	struct ctl_pack *p = NULL;
-	int ret = ctl_oci_layer(o, err);
-
-	if (ret < 0)
-		return ret;
-	zns_uuid_format(c->id.data, id);
 	/* what is sealed is the same on every device, whenever it came there */
-	ret = ctl_pack_open(ret, "-", x->sealed ? 0 : c->created_ns / 1000000000, &p, err);
-	if (!ret)
-		ctl_pack_tee(p, ctl_oci_seen, o);
+	int64_t created = x->sealed ? 0 : export_level(x, level)->checkpoint->created_ns;
+	int ret = ctl_pack_open(fd, "-", created / 1000000000, &p, err);
+
+	if (!ret && tee)
+		ctl_pack_tee(p, tee, arg);
 	if (!ret && link) {
+		export_id(x, level, id);
 		snprintf(to, sizeof(to), CTL_OCI_CHECKPOINTS "/%s", id);
 		ret = ctl_pack_link(p, CTL_OCI_LINK, to, err);
 	} else if (!ret) {
@@ -138,10 +136,39 @@ static int layer(struct export *x, struct ctl_oci *o, uint32_t level, bool link,
 			ret = x->sealed ? export_sealed_level(x, p, level, buf, err) :
 					  level_to_archive(x, p, level, buf, err);
 	}
-	ret = ctl_pack_close(p, ret, err);
-	if (!ret && x->sealed)
-		return export_sealed_end(x, o, level, err);
-	return ret ? ret : ctl_oci_layer_end(o, link ? NULL : id, NULL, NULL, err);
+	return ctl_pack_close(p, ret, err);
+}
+
+static int note_layer(struct export *x, const struct ctl_oci *o, uint32_t level, bool link,
+		      struct zns_err *err)
+{
+	struct export_layer *l;
+
+	if (!x->elsewhere)
+		return 0;
+	if (zns_grow(x->layers, x->nr_layers, x->max_layers))
+		return zns_fail_sys(err, -ENOMEM, "OCI image");
+	l = &x->layers[x->nr_layers++];
+	*l = (struct export_layer){ .level = level, .link = link };
+	l->size = ctl_oci_last(o, l->digest);
+	return 0;
+}
+
+/* Level @level of the chain, or the link to its newest. */
+static int layer(struct export *x, struct ctl_oci *o, uint32_t level, bool link, uint8_t *buf,
+		 struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+	int ret = ctl_oci_layer(o, err);
+
+	if (ret < 0)
+		return ret;
+	ret = export_layer(x, ret, level, link, ctl_oci_seen, o, buf, err);
+	export_id(x, level, id);
+	if (!ret)
+		ret = x->sealed ? export_sealed_end(x, o, level, err) :
+				  ctl_oci_layer_end(o, link ? NULL : id, NULL, NULL, err);
+	return ret ? ret : note_layer(x, o, level, link, err);
 }
 
 int export_to_oci(struct export *x, struct zns_err *err)
@@ -149,7 +176,8 @@ int export_to_oci(struct export *x, struct zns_err *err)
 	cleanup_free uint8_t *buf = malloc(EXPORT_CHUNK);
 	const ZnsPb__Origin *origin = x->h.c->origin;
 	struct ctl_oci *o = NULL;
-	int ret = buf ? ctl_oci_open(x->target, &o, err) : zns_fail_sys(err, -ENOMEM, "buffer");
+	int ret = buf ? ctl_oci_open(x->target, x->elsewhere, &o, err) :
+			zns_fail_sys(err, -ENOMEM, "buffer");
 
 	for (uint32_t l = ret ? 0 : export_levels(x); l-- > 0 && !ret;)
 		ret = layer(x, o, l, false, buf, err);

@@ -43,14 +43,18 @@ int ctl_oci_parse(const char *where, struct ctl_oci_ref *out, struct zns_err *er
 /* ---- oci_write.c: one image is added; others in the layout stay, but one with the same tag ----
  */
 struct ctl_oci;
-/* The directory is new, empty, or a layout. */
-int ctl_oci_open(const char *where, struct ctl_oci **out, struct zns_err *err);
+/* The directory is new, empty, or a layout. @elsewhere: layers are links to files with their digits
+ * there, and not kept; NULL: they are in the layout. */
+int ctl_oci_open(const char *where, const char *elsewhere, struct ctl_oci **out,
+		 struct zns_err *err);
 /* A new layer; an uncompressed tar goes to the descriptor that is returned, and to ctl_oci_seen. */
 int ctl_oci_layer(struct ctl_oci *o, struct zns_err *err);
 void ctl_oci_seen(void *oci, const void *buf, size_t len);
 /* It is whole. @id: whose it is, or NULL. @key, @seal: of a sealed one, else NULL. */
 int ctl_oci_layer_end(struct ctl_oci *o, const char *id, const uint8_t *key, const uint8_t *seal,
 		      struct zns_err *err);
+/* Of the layer that was ended last: its bytes. */
+uint64_t ctl_oci_last(const struct ctl_oci *o, char digest[CTL_OCI_DIGEST]);
 /* The image is whole and durable. @name of the container; @digest of the manifest. */
 int ctl_oci_publish(struct ctl_oci *o, const char *name, const char *engine, int64_t created_ns,
 		    char digest[CTL_OCI_DIGEST], struct zns_err *err);

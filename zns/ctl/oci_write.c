@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -27,6 +28,8 @@ struct ctl_oci {
 	char base[ZNS_BASE_MAX];
 	int parent, dir, blobs;
 	bool made_dir, made_blobs, published;
+	const char *elsewhere; /* borrowed; where layers are; NULL: here */
+	char last[CTL_OCI_DIGEST]; /* of a layer */
 	/* the blob that is being written */
 	int fd;
 	char temp[ZNS_BASE_MAX];
@@ -93,7 +96,8 @@ static int open_dir(struct ctl_oci *o, struct zns_err *err)
 	return open_blobs(o, err);
 }
 
-int ctl_oci_open(const char *where, struct ctl_oci **out, struct zns_err *err)
+int ctl_oci_open(const char *where, const char *elsewhere, struct ctl_oci **out,
+		 struct zns_err *err)
 {
 	struct ctl_oci *o = calloc(1, sizeof(*o));
 	int ret;
@@ -102,6 +106,7 @@ int ctl_oci_open(const char *where, struct ctl_oci **out, struct zns_err *err)
 	if (!o)
 		return zns_fail_sys(err, -ENOMEM, "OCI image");
 	o->parent = o->dir = o->blobs = o->fd = -1;
+	o->elsewhere = elsewhere;
 	o->layers = json_object_new_array();
 	o->diff_ids = json_object_new_array();
 	if (!o->layers || !o->diff_ids)
@@ -112,14 +117,24 @@ int ctl_oci_open(const char *where, struct ctl_oci **out, struct zns_err *err)
 
 /* ---- blobs ---- */
 
-int ctl_oci_layer(struct ctl_oci *o, struct zns_err *err)
+/* @kept: in the layout; otherwise only its digest and its size are wanted. */
+static int blob_begin(struct ctl_oci *o, bool kept, struct zns_err *err)
 {
 	o->size = 0;
 	o->sha = ctl_sha_new();
 	if (!o->sha)
 		return zns_fail_sys(err, -ENOMEM, "digest");
-	o->fd = zns_make_temp(o->blobs, "blob", o->temp);
-	return o->fd < 0 ? failed(o, o->fd, err) : o->fd;
+	if (kept) {
+		o->fd = zns_make_temp(o->blobs, "blob", o->temp);
+		return o->fd < 0 ? failed(o, o->fd, err) : o->fd;
+	}
+	o->fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	return o->fd < 0 ? zns_fail_sys(err, -errno, "/dev/null") : o->fd;
+}
+
+int ctl_oci_layer(struct ctl_oci *o, struct zns_err *err)
+{
+	return blob_begin(o, !o->elsewhere, err);
 }
 
 void ctl_oci_seen(void *oci, const void *buf, size_t len)
@@ -140,21 +155,38 @@ static int note_fresh(struct ctl_oci *o, const char *digest, struct zns_err *err
 	return 0;
 }
 
+/* A link under its digest to where it really is. */
+static int blob_link(const struct ctl_oci *o, const char *digest, struct zns_err *err)
+{
+	char to[PATH_MAX];
+
+	if (snprintf(to, sizeof(to), "%s/%s", o->elsewhere, ctl_oci_digits(digest)) >=
+	    (int)sizeof(to))
+		return failed(o, -ENAMETOOLONG, err);
+	/* two layers without any content of their own are one blob */
+	return symlinkat(to, o->blobs, ctl_oci_digits(digest)) && errno != EEXIST ?
+		       failed(o, -errno, err) :
+		       0;
+}
+
 /* Durable, and under its digest. Whatever has this name already may be torn: ours is whole. */
 static int blob_end(struct ctl_oci *o, char digest[CTL_OCI_DIGEST], struct zns_err *err)
 {
+	bool kept = *o->temp;
 	int ret;
 
 	ctl_sha_end(o->sha, digest);
 	o->sha = NULL;
 	if (!*digest)
 		return zns_fail(err, -EIO, "libcrypto has no SHA-256");
-	if (fsync(o->fd))
+	if (kept && fsync(o->fd))
 		return failed(o, -errno, err);
 	ret = note_fresh(o, digest, err);
+	if (!ret && !kept)
+		ret = blob_link(o, digest, err);
 	if (ret)
 		return ret;
-	if (renameat(o->blobs, o->temp, o->blobs, ctl_oci_digits(digest)))
+	if (kept && renameat(o->blobs, o->temp, o->blobs, ctl_oci_digits(digest)))
 		return failed(o, -errno, err);
 	*o->temp = 0;
 	close(o->fd);
@@ -187,6 +219,7 @@ int ctl_oci_layer_end(struct ctl_oci *o, const char *id, const uint8_t *key, con
 
 	if (ret)
 		return ret;
+	strcpy(o->last, digest);
 	d = descriptor("layer.v1.tar", digest, o->size);
 	notes = id ? ctl_obj(J(CTL_OCI_ID, id)) : NULL;
 	if (notes && key) {
@@ -200,13 +233,19 @@ int ctl_oci_layer_end(struct ctl_oci *o, const char *id, const uint8_t *key, con
 	return 0;
 }
 
+uint64_t ctl_oci_last(const struct ctl_oci *o, char digest[CTL_OCI_DIGEST])
+{
+	strcpy(digest, o->last);
+	return o->size;
+}
+
 /* Puts @j. The caller frees *out, its descriptor. */
 static int put_json(struct ctl_oci *o, struct json_object *j, const char *media,
 		    char digest[CTL_OCI_DIGEST], struct json_object **out, struct zns_err *err)
 {
 	const char *text = json_object_to_json_string_ext(
 		j, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-	int ret = text ? ctl_oci_layer(o, err) : zns_fail_sys(err, -ENOMEM, "OCI image");
+	int ret = text ? blob_begin(o, true, err) : zns_fail_sys(err, -ENOMEM, "OCI image");
 
 	if (ret >= 0) {
 		ret = zns_write_all(o->fd, text, strlen(text));

@@ -78,8 +78,7 @@ const char *skopeo_words(char *text)
 	return msg + 5;
 }
 
-/* What a child writes until it ends; the first bytes are kept. A signal to us ends it. @fd -1:
- * nothing is listened to. */
+/* What a child writes until it ends; the first bytes are kept. A signal to us ends it. */
 static int listen_to(pid_t pid, int fd, char *text, size_t len, int *status, struct zns_err *err)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -112,8 +111,7 @@ int skopeo_not_there(int ret, struct zns_err *err)
 			ret == -ENOENT ? ": install the package skopeo" : "");
 }
 
-/* @program: its name, for messages; NULL: this znsctl, which has said what failed (*said). */
-static int run(const char *program, char **argv, bool silent, bool *said, struct zns_err *err)
+static int run(char **argv, bool silent, struct zns_err *err)
 {
 	posix_spawn_file_actions_t fa;
 	char text[4096] = "";
@@ -126,28 +124,18 @@ static int run(const char *program, char **argv, bool silent, bool *said, struct
 	posix_spawn_file_actions_addopen(&fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
 	if (silent)
 		posix_spawn_file_actions_addopen(&fa, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-	if (program)
-		posix_spawn_file_actions_adddup2(&fa, p[1], STDERR_FILENO);
-	ret = -posix_spawnp(&pid, program ? program : "/proc/self/exe", &fa, NULL, argv, environ);
+	posix_spawn_file_actions_adddup2(&fa, p[1], STDERR_FILENO);
+	ret = -posix_spawnp(&pid, argv[0], &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
 	close(p[1]);
-	if (ret && program)
+	if (ret)
 		skopeo_not_there(ret, err);
-	else if (ret)
-		zns_fail_sys(err, ret, "cannot start znsctl");
 	else
-		ret = listen_to(pid, program ? p[0] : -1, text, sizeof(text), &status, err);
+		ret = listen_to(pid, p[0], text, sizeof(text), &status, err);
 	close(p[0]);
-	*said = !program && status && !ret;
 	if (ret || !status)
 		return ret;
 	return zns_fail(err, -EIO, "%s failed: %s", argv[0], ctl_text(skopeo_words(text)));
-}
-
-/* This znsctl again, with a command of its own; @args end with NULL. */
-int skopeo_self(struct skopeo *w, char **args, bool silent, struct zns_err *err)
-{
-	return run(NULL, args, silent, &w->said, err);
 }
 
 /* Blobs stay what they are: a parent's layer, that the registry has, is not sent. */
@@ -160,12 +148,7 @@ int skopeo_copy(struct skopeo *w, char *from, char *to, bool silent, struct zns_
 		argv[n++] = w->options[i];
 	argv[n++] = from;
 	argv[n] = to;
-	return run("skopeo", argv, silent, &w->said, err);
-}
-
-int skopeo_failed(const struct ctl_cmd *cmd, const struct skopeo *w, const struct zns_err *err)
-{
-	return w->said ? CTL_FAILED : ctl_fail(cmd, err);
+	return run(argv, silent, err);
 }
 
 /* Arguments behind the first two are skopeo's. */

@@ -15,7 +15,6 @@ struct skopeo {
 	char layout[PATH_MAX + 32]; /* DIR/layout:TAG */
 	char *const *options; /* of skopeo */
 	int nr_options;
-	bool said; /* what failed has told the user */
 };
 
 /* The command line: @own words of ours, which end with the registry's; behind them skopeo's. 0, or
@@ -25,16 +24,13 @@ int skopeo_dir(struct skopeo *w, struct zns_err *err); /* makes the directory */
 void skopeo_dir_end(const struct skopeo *w);
 /* Blobs stay what they are: a parent's layer, that the registry has, is not sent. */
 int skopeo_copy(struct skopeo *w, char *from, char *to, bool silent, struct zns_err *err);
-/* This znsctl again, with a command of its own; @args end with NULL. */
-int skopeo_self(struct skopeo *w, char **args, bool silent, struct zns_err *err);
-int skopeo_failed(const struct ctl_cmd *cmd, const struct skopeo *w, const struct zns_err *err);
 /* The text of its last line of @text: time="…" level=fatal msg="…" */
 const char *skopeo_words(char *text);
 /* It cannot be started. */
 int skopeo_not_there(int ret, struct zns_err *err);
 
-#define SKOPEO_TMP_HELP                                                                                 \
-	"  --tmp DIR       room for the image on its way; otherwise $TMPDIR or /var/tmp\n" CTL_DEV_HELP \
+#define SKOPEO_TMP_HELP                                                                                    \
+	"  --tmp DIR       what must be in files on its way; otherwise $TMPDIR or /var/tmp\n" CTL_DEV_HELP \
 	"  -- …            options of skopeo copy, such as --authfile FILE\n"
 
 #endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* See export_serve.h. */
+#define FUSE_USE_VERSION 35
+#include <fcntl.h>
+#include <fuse.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include "export_serve.h"
+
+#define PIPE_BYTES MIB(1)
+#define SKIP_BYTES KIB(64)
+
+struct export_serve {
+	struct export *x; /* whose layers these are */
+	char dir[PATH_MAX];
+	struct fuse *fuse;
+	bool mounted, running;
+	pthread_t loop;
+	pthread_mutex_t lock; /* of what follows */
+	struct zns_err err; /* the first that a reader met */
+	struct stream *streams;
+};
+
+/* A layer that somebody has open: a thread makes its bytes, and a pipe has those that are next. */
+struct stream {
+	struct export_serve *serve;
+	struct stream *next;
+	size_t layer;
+	pthread_mutex_t lock; /* of what follows: one reader at a time */
+	uint64_t pos; /* bytes that were read */
+	bool running;
+	pthread_t thread;
+	int from, to; /* ends of the pipe; @to is the thread's */
+	struct export x;
+};
+
+static const struct export_layer *layer_of(const struct stream *t)
+{
+	return &t->serve->x->layers[t->layer];
+}
+
+/* ---- making bytes ---- */
+
+static void note(struct export_serve *s, const struct zns_err *err)
+{
+	pthread_mutex_lock(&s->lock);
+	if (!s->err.code)
+		s->err = *err;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void *make(void *arg)
+{
+	struct stream *t = arg;
+	const struct export_layer *l = layer_of(t);
+	cleanup_free uint8_t *buf = malloc(EXPORT_CHUNK);
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = buf ? export_layer(&t->x, t->to, l->level, l->link, NULL, NULL, buf, &err) :
+			zns_fail_sys(&err, -ENOMEM, "buffer");
+
+	/* -EPIPE: the reader has left, or goes back */
+	if (ret && ret != -EPIPE)
+		note(t->serve, &err);
+	close(t->to);
+	return NULL;
+}
+
+static int start(struct stream *t)
+{
+	int p[2], ret;
+
+	if (pipe2(p, O_CLOEXEC))
+		return -errno;
+	fcntl(p[1], F_SETPIPE_SZ, (int)PIPE_BYTES); /* a smaller one does, too */
+	t->from = p[0];
+	t->to = p[1];
+	t->pos = 0;
+	/* what is counted in it is this thread's */
+	t->x = *t->serve->x;
+	ctl_progress_start(&t->x.prog, "push", 0);
+	t->x.prog.tty = false;
+	ret = -pthread_create(&t->thread, NULL, make, t);
+	t->running = !ret;
+	if (ret) {
+		close(p[0]);
+		close(p[1]);
+	}
+	return ret;
+}
+
+static void stop(struct stream *t)
+{
+	if (!t->running)
+		return;
+	close(t->from);
+	pthread_join(t->thread, NULL);
+	ctl_progress_end(&t->x.prog);
+	t->running = false;
+}
+
+/* The next @len bytes: -EIO if the layer ends before. */
+static int take(struct stream *t, char *buf, size_t len)
+{
+	size_t have = 0;
+
+	while (have < len) {
+		ssize_t n = read(t->from, buf + have, len - have);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		have += (size_t)n;
+		t->pos += (size_t)n;
+	}
+	return 0;
+}
+
+static int go_to(struct stream *t, uint64_t off)
+{
+	char skipped[SKIP_BYTES];
+	int ret = 0;
+
+	if (t->running && off < t->pos)
+		stop(t);
+	if (!t->running)
+		ret = start(t);
+	while (!ret && t->pos < off)
+		ret = take(t, skipped, zns_min(sizeof(skipped), off - t->pos));
+	return ret;
+}
+
+/* ---- files ---- */
+
+static struct export_serve *serve_of(void)
+{
+	return fuse_get_context()->private_data;
+}
+
+/* -1: there is none. */
+static ssize_t find(const struct export *x, const char *path)
+{
+	for (size_t i = 0; *path == '/' && i < x->nr_layers; i++)
+		if (!strcmp(path + 1, ctl_oci_digits(x->layers[i].digest)))
+			return (ssize_t)i;
+	return -1;
+}
+
+static int serve_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
+{
+	const struct export *x = serve_of()->x;
+	ssize_t i = find(x, path);
+
+	memset(st, 0, sizeof(*st));
+	if (i < 0 && strcmp(path, "/") != 0)
+		return -ENOENT;
+	st->st_mode = i < 0 ? S_IFDIR | 0500 : S_IFREG | 0400;
+	st->st_nlink = i < 0 ? 2 : 1;
+	if (i >= 0)
+		st->st_size = (off_t)x->layers[i].size;
+	return 0;
+}
+
+static int serve_open(const char *path, struct fuse_file_info *fi)
+{
+	struct export_serve *s = serve_of();
+	ssize_t i = find(s->x, path);
+	struct stream *t;
+
+	if ((fi->flags & O_ACCMODE) != O_RDONLY)
+		return -EROFS;
+	if (i < 0)
+		return -ENOENT;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	t->serve = s;
+	t->layer = (size_t)i;
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_mutex_lock(&s->lock);
+	t->next = s->streams;
+	s->streams = t;
+	pthread_mutex_unlock(&s->lock);
+	fi->fh = (uint64_t)(uintptr_t)t;
+	fi->direct_io = 1; /* in order, and in nobody's page cache */
+	return 0;
+}
+
+static int serve_read(const char *path, char *buf, size_t len, off_t off, struct fuse_file_info *fi)
+{
+	struct stream *t = (struct stream *)(uintptr_t)fi->fh;
+	uint64_t size = layer_of(t)->size;
+	int ret;
+
+	if (off < 0)
+		return -EINVAL;
+	if ((uint64_t)off >= size)
+		return 0;
+	len = zns_min(len, size - (uint64_t)off);
+	pthread_mutex_lock(&t->lock);
+	ret = go_to(t, (uint64_t)off);
+	if (!ret)
+		ret = take(t, buf, len);
+	pthread_mutex_unlock(&t->lock);
+	return ret ? ret : (int)len;
+}
+
+static void end_stream(struct stream *t)
+{
+	stop(t);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+static int serve_release(const char *path, struct fuse_file_info *fi)
+{
+	struct stream *t = (struct stream *)(uintptr_t)fi->fh;
+	struct stream **at = &t->serve->streams;
+
+	pthread_mutex_lock(&t->serve->lock);
+	while (*at != t)
+		at = &(*at)->next;
+	*at = t->next;
+	pthread_mutex_unlock(&t->serve->lock);
+	end_stream(t);
+	return 0;
+}
+
+static void *serve_init(struct fuse_conn_info *conn, struct fuse_config *cfg)
+{
+	cfg->entry_timeout = cfg->attr_timeout = 3600;
+	cfg->nullpath_ok = 1;
+	return fuse_get_context()->private_data;
+}
+
+static const struct fuse_operations operations = { .getattr = serve_getattr,
+						   .open = serve_open,
+						   .read = serve_read,
+						   .release = serve_release,
+						   .init = serve_init };
+
+/* ---- the mount ---- */
+
+static void *loop(void *arg)
+{
+	struct export_serve *s = arg;
+	struct fuse_loop_config config = { .clone_fd = 0, .max_idle_threads = 4 };
+
+	fuse_loop_mt(s->fuse, &config);
+	return NULL;
+}
+
+/* From here on, what this thread and its children mount is theirs alone. */
+static int alone(struct zns_err *err)
+{
+	cleanup_close int fd = geteuid() ? -1 : open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return zns_fail(err, -ENOTSUP, "it takes root and /dev/fuse");
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL))
+		return zns_fail(err, -ENOTSUP, "no mount namespace: %s", strerror(errno));
+	return 0;
+}
+
+static int mount_it(struct export_serve *s, struct zns_err *err)
+{
+	char *argv[] = {
+		(char *)"znsctl",
+		(char *)"-oro,nodev,nosuid,noexec,default_permissions,fsname=zns,subtype=znsctl",
+		NULL
+	};
+	struct fuse_args args = FUSE_ARGS_INIT(2, argv);
+	int ret = 0;
+
+	s->fuse = fuse_new(&args, &operations, sizeof(operations), s);
+	fuse_opt_free_args(&args);
+	s->mounted = s->fuse && !fuse_mount(s->fuse, s->dir); /* libfuse says what it lacks */
+	if (!s->mounted)
+		return zns_fail(err, -ENOTSUP, "cannot mount on %s", s->dir);
+	ret = -pthread_create(&s->loop, NULL, loop, s);
+	s->running = !ret;
+	return ret ? zns_fail_sys(err, ret, "thread") : 0;
+}
+
+int export_serve_begin(struct export *x, const char *dir, struct export_serve **out,
+		       struct zns_err *err)
+{
+	struct export_serve *s = *out = calloc(1, sizeof(*s));
+	int ret;
+
+	if (!s)
+		return zns_fail_sys(err, -ENOMEM, "mount");
+	s->x = x;
+	pthread_mutex_init(&s->lock, NULL);
+	snprintf(s->dir, sizeof(s->dir), "%s", dir);
+	ret = alone(err);
+	return ret ? ret : mount_it(s, err);
+}
+
+int export_serve_end(struct export_serve *s, struct zns_err *err)
+{
+	struct stream *t;
+	int ret;
+
+	if (!s)
+		return 0;
+	if (s->mounted) /* forced: no reader has a part in when the loop ends */
+		umount2(s->dir, MNT_FORCE | MNT_DETACH);
+	if (s->running)
+		pthread_join(s->loop, NULL);
+	if (s->mounted)
+		fuse_unmount(s->fuse);
+	if (s->fuse)
+		fuse_destroy(s->fuse);
+	while ((t = s->streams)) { /* a forced end tells nobody of what was open */
+		s->streams = t->next;
+		end_stream(t);
+	}
+	ret = s->err.code;
+	if (ret)
+		*err = s->err;
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+	return ret;
+}
