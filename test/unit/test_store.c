@@ -132,6 +132,7 @@ static void refusals(void **state)
 	struct memdev *m = formatted(NZ, CAP, 4096);
 	struct zns_store *s = open_rw(m), *ro;
 	struct zns_err err = ZNS_ERR_INIT;
+	ZnsPb__Origin origin = ZNS_PB__ORIGIN__INIT;
 	char *before, *after, longname[300];
 	ZnsPb__Profile *p;
 	uint8_t id[ZNS_UUID_LEN];
@@ -207,6 +208,11 @@ static void refusals(void **state)
 	k.c.n_metadata_groups = 1;
 	k.c.n_groups = 0;
 	k.group = 99;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.c.origin = &origin;
+	origin.has_layer = 1;
+	origin.layer = (ProtobufCBinaryData){ ZNS_UUID_LEN, id };
 	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
 	id_of(9, id);
 	assert_int_equal(zns_store_remove(s, id, "x", NULL), -ENOENT);

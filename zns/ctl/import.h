@@ -38,6 +38,7 @@ struct import {
 	int archive; /* or -1 */
 	const struct import_stream *stream; /* or NULL */
 	const char *inside; /* the directory in the archive that counts; NULL: its top */
+	const char *layer; /* digest of the OCI layer that it is; NULL: none */
 	bool empty; /* the archive has no checkpoint there */
 	struct stat archive_st;
 	struct import_file *files;
@@ -113,6 +114,11 @@ int import_sealed_run(struct import *x, const struct ctl_oci_layer *l, const cha
 		      bool newest, const char *spec, const char *handle, struct zns_err *err);
 /* Has the device the same checkpoint already? 1 yes, 0 no; -EEXIST: it has another version. */
 int import_sealed_there(const struct ctl_oci_layer *l, const char *spec, struct zns_err *err);
+
+/* import_there.c: has the device a checkpoint of this container and parent (NULL: none) that came
+ * in this layer? 1 yes, *id; 0 no. */
+int import_there(const struct import *x, const struct ctl_oci_layer *l, const char *parent,
+		 const char *spec, uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
 
 /*
  * import_oci.c: the checkpoints of an OCI image, the parents first. @model has the options.

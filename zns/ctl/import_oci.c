@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Import of an OCI image (oci.h): of ours, a checkpoint for each layer that is one's, sealed ones
- * under the ids that they have; of others
- * (Podman, checkpointctl), the layer that has a directory `checkpoint`. All of them or none: what
- * came first is removed if a later one fails.
+ * under the ids that they have; of others (Podman, checkpointctl), the layer that has a directory
+ * `checkpoint`. All of them or none: what came first is removed if a later one fails. Parents that
+ * are there already are not fetched, and stay.
  */
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include "import.h"
@@ -18,7 +19,7 @@ struct level {
 	char inside[64], parent[ZNS_UUID_STR]; /* borrowed by x */
 	struct import_stream stream; /* the same */
 	struct ctl_oci_check check;
-	bool there; /* sealed, and on the device already: nothing was done */
+	bool there; /* on the device already: nothing was done */
 	const struct ctl_oci_source *from; /* NULL: the layer is a file, whose digest was compared
 					    */
 };
@@ -60,6 +61,22 @@ static int open_stream(struct level *l, const struct import *model, struct zns_e
 		ret = l->stream.fd < 0 ? zns_wrap(err, "%s", model->path) : 0;
 	}
 	return ret;
+}
+
+/* A layer that ended too early: who sent it knows why. */
+static void ask_source(const struct level *l, struct zns_err *err)
+{
+	struct pollfd p = { .fd = l->stream.fd, .events = POLLIN };
+	struct zns_err why = ZNS_ERR_INIT;
+
+	if (!l->from || !l->from->end || l->check.bytes >= l->layer->size)
+		return;
+	if (poll(&p, 1, 0) != 1 || p.revents != POLLHUP)
+		return; /* there is more: what is wrong with it is ours to say */
+	if (!l->from->end(l->from->arg, &why))
+		return;
+	zns_wrap(&why, "%s", l->x.path);
+	*err = why;
 }
 
 static void close_stream(struct level *l)
@@ -151,33 +168,52 @@ static int find_foreign(struct level *l, const struct import *model, const struc
 			     model->path);
 }
 
-/* A parent that is on the device already is not fetched. */
-static int look_there(struct level *l, const struct import *model, bool newest, const char *spec,
-		      struct zns_err *err)
+static void is_there(struct level *l, const struct import *model)
 {
-	int ret = import_sealed_there(l->layer, spec, err);
+	l->there = true;
+	l->x = *model;
+	l->x.v.s = &l->x.s;
+}
 
+/* A parent that is on the device already is not fetched. */
+static int look_there(struct level *l, const struct import *model, const char *parent, bool newest,
+		      const char *spec, struct zns_err *err)
+{
+	uint8_t id[ZNS_UUID_LEN];
+	int ret = 0;
+
+	if (l->layer->sealed)
+		ret = import_sealed_there(l->layer, spec, err);
+	else if (l->from && !newest)
+		ret = import_there(model, l->layer, parent, spec, id, err);
 	if (ret > 0 && newest)
 		ret = zns_fail(err, -EEXIST, "checkpoint %s is there already: `znsctl show %s`",
 			       l->layer->id, l->layer->id);
 	if (ret <= 0)
 		return ret ? zns_wrap(err, "%s", model->path) : 0;
-	l->there = true;
-	l->x = *model;
-	l->x.v.s = &l->x.s;
-	return zns_uuid_parse(l->layer->id, l->x.v.id);
+	is_there(l, model);
+	if (l->layer->sealed)
+		return zns_uuid_parse(l->layer->id, l->x.v.id);
+	memcpy(l->x.v.id, id, sizeof(id));
+	return 0;
 }
 
-static int import_level(struct level *l, const struct import *model, const char *parent,
-			bool newest, const char *spec, const char *handle, struct zns_err *err)
+static int import_level(struct level *l, const struct import *model, const struct ctl_oci_image *i,
+			const char *parent, bool newest, const char *spec, const char *handle,
+			struct zns_err *err)
 {
-	int ret = look_there(l, model, newest, spec, err);
+	int ret = look_there(l, model, parent, newest, spec, err);
 
-	if (!ret && !l->there)
-		ret = open_stream(l, model, err);
-	return ret || l->there ?
-		       ret :
-		       import_sealed_run(&l->x, l->layer, parent, newest, spec, handle, err);
+	if (ret || l->there)
+		return ret;
+	ret = l->from ? open_stream(l, model, err) : open_level(l, model, i, err);
+	if (ret)
+		return ret;
+	if (l->layer->sealed)
+		return import_sealed_run(&l->x, l->layer, parent, newest, spec, handle, err);
+	l->x.parent_id = parent;
+	l->x.layer = l->from ? l->layer->digest : NULL;
+	return import_run(&l->x, spec, handle, err);
 }
 
 static int import_all(struct import_levels *v, const struct import *model,
@@ -193,16 +229,10 @@ static int import_all(struct import_levels *v, const struct import *model,
 
 		if (l != v->l)
 			zns_uuid_format(l[-1].x.v.id, l->parent);
-		if (l->layer->sealed) {
-			ret = import_level(l, model, l != v->l ? l->parent : NULL, newest, spec, to,
-					   err);
-			close_stream(l);
-			continue;
-		}
-		ret = l->from ? open_stream(l, model, err) : open_level(l, model, i, err);
-		l->x.parent_id = l != v->l ? l->parent : NULL;
-		if (!ret)
-			ret = import_run(&l->x, spec, to, err);
+		ret = import_level(l, model, i, l != v->l ? l->parent : NULL, newest, spec, to,
+				   err);
+		if (ret)
+			ask_source(l, err);
 		close_stream(l);
 	}
 	for (size_t k = v->done; ret && k-- > 0;)

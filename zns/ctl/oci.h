@@ -32,6 +32,7 @@
 	"org.criu.checkpoint.container.name" /* of the image, as checkpointctl has it */
 #define CTL_OCI_ENGINE "org.criu.checkpoint.engine.name"
 #define CTL_OCI_DIGEST 72 /* "sha256:", 64 digits, NUL */
+#define CTL_OCI_SHA_BYTES 32
 
 struct ctl_oci_ref {
 	char *dir; /* before the tag */

@@ -135,6 +135,9 @@ static int run(char **argv, bool silent, struct zns_err *err)
 	close(p[0]);
 	if (ret || !status)
 		return ret;
+	if (WIFSIGNALED(status))
+		return zns_fail(err, -EIO, "%s failed: it was ended by signal %d", argv[0],
+				WTERMSIG(status));
 	return zns_fail(err, -EIO, "%s failed: %s", argv[0], ctl_text(skopeo_words(text)));
 }
 

@@ -5,6 +5,7 @@
 #include "store_int.h"
 #include "zns/crypt.h"
 
+#define SHA256_BYTES 32
 #define TEXT_MAX 4096 /* of an origin: paths, names of images */
 
 int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len,
@@ -106,6 +107,8 @@ static int check_origin(const ZnsPb__Origin *o, int code, struct zns_err *err)
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(text); i++)
 		if (check_text("a text of the origin", text[i], code, err))
 			return code;
+	if (o->has_layer && o->layer.len != SHA256_BYTES)
+		return zns_fail(err, code, "a digest of the origin has %zu bytes", o->layer.len);
 	return 0;
 }
 
