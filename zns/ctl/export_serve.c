@@ -230,6 +230,15 @@ static int serve_release(const char *path, struct fuse_file_info *fi)
 	return 0;
 }
 
+/* As if there were none; but libfuse would lose the handle then. */
+static int serve_poll(const char *path, struct fuse_file_info *fi, struct fuse_pollhandle *ph,
+		      unsigned *events)
+{
+	if (ph)
+		fuse_pollhandle_destroy(ph);
+	return -ENOSYS;
+}
+
 static void *serve_init(struct fuse_conn_info *conn, struct fuse_config *cfg)
 {
 	cfg->entry_timeout = cfg->attr_timeout = 3600;
@@ -241,6 +250,7 @@ static const struct fuse_operations operations = { .getattr = serve_getattr,
 						   .open = serve_open,
 						   .read = serve_read,
 						   .release = serve_release,
+						   .poll = serve_poll,
 						   .init = serve_init };
 
 /* ---- the mount ---- */
