@@ -590,6 +590,13 @@ test-docker: deps-docker
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/hibernate.py run -a
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/paging.py run -a
 
+# docker.py alone, with the Docker and the containerd of a later Debian, unpacked; no container has a network namespace of its own there.
+DOCKER_SUITE	?= forky
+.PHONY: test-docker-newer
+test-docker-newer: deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) DOCKER_SUITE=$(DOCKER_SUITE) python3 test/docker/docker.py run -a
+
 test-podman: deps-docker
 	$(Q)$(call install,podman $(DEB_REGISTRY))
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all

@@ -152,3 +152,34 @@ def sweep(d):
     d.zctl('gc', '--grace', '0')
     want('the other one too', not d.checkpoints('gc'))
     d.settle(0, d.zones_used)
+
+
+SECRET = '''
+import os, socket
+secret, s = os.urandom(16).hex(), socket.create_server(('127.0.0.1', 7000))
+while True:
+    c, _ = s.accept()
+    c.sendall(secret.encode())
+    c.close()
+'''
+
+
+@case
+def holder(d):
+    """The network namespace is another container's, which is not checkpointed: started again, and recovered, in it. Docker from 28 on can do this, too."""
+    def ask():
+        return d.docker('exec', 'holder', 'python3', '-c', 'import socket; print(socket.create_connection(("127.0.0.1", 7000), 3).recv(64).decode())',
+                        check=False).stdout.strip()
+
+    d.docker('run', '-d', '--network=none', '--name', 'holder', 'work', 'sleep', 'infinity')
+    d.run('held', 'python3', '-c', SECRET, network='container:holder')
+    secret = dkdaemon.until('an answer', ask)
+    d.docker('checkpoint', 'create', 'held', 'one')
+    want('nobody answers', ask() == '')
+    d.docker('start', '--checkpoint', 'one', 'held')
+    want('the same one, in the same network', dkdaemon.until('an answer', ask) == secret)
+    d.docker('kill', 'held')
+    d.zctl('docker', 'recover', 'held')
+    want('the same one', dkdaemon.until('an answer', ask) == secret)
+    d.docker('rm', '-f', 'held', 'holder')
+    d.zctl('rm', '--all')
