@@ -123,7 +123,7 @@ for part, points in (('', SIZES), ('-rates', RATES), ('-many', MANY)):
 # the same, but its buffer survives a power cut, so a commit's flush has nothing to do: is the flush what makes latency grow?
 CELLS['random-zones-buffer'] = random('zones', zoned('zones', size='8G', zone='64M', flush='buffer', **OWN), SMALL)
 # a guest for each of these: a run that is ended has some
-SETTINGS = {'none': ['none', 'mq-deadline'], 'bfq': ['bfq', 'bfq, times by 20'], 'limits': ['io.max', 'io.latency'], 'iocost': ['io.cost', 'io.cost at 90 %']}
+SETTINGS = {'none': ['none', 'mq-deadline'], 'bfq': ['bfq'], 'limits': ['io.max', 'io.latency'], 'iocost': ['io.cost', 'io.cost at 90 %']}
 for name, settings in SETTINGS.items():
     CELLS[f'soft-{name}'] = soft('ext4', conventional('ext4', requests=1), settings=settings)
 CELLS.update({
