@@ -538,9 +538,10 @@ static void killed_tracker(void **state)
 			usleep(200);
 		}
 	}
-	while (smaps_say(c.pid, " uw"))
+	/* a killed tracker's tracer still finishes what it has begun */
+	while (is_traced(c.pid) || smaps_say(c.pid, " uw"))
 		usleep(1000);
-	/* nobody traces it, and it can be tracked */
+	/* it can be tracked */
 	disturb(c.pid, 1);
 	end(&c);
 	munmap(turns, PAGE);

@@ -176,6 +176,22 @@ static inline bool smaps_say(pid_t pid, const char *flag)
 	return found;
 }
 
+static inline bool is_traced(pid_t pid)
+{
+	char path[64], line[256];
+	bool traced = false;
+	int tracer;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		traced |= sscanf(line, "TracerPid: %d", &tracer) == 1 && tracer;
+	fclose(f);
+	return traced;
+}
+
 /* ---- copies ---- */
 
 #define SLOTS (1U << 20)
