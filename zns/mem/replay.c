@@ -17,6 +17,23 @@ struct replay {
 	_Atomic int64_t left; /* bytes of the budget */
 };
 
+/* All processes, each by its slot. They are held until let_go(). */
+static unsigned int hold(struct replay *r, struct proc *list[PROCS_MAX])
+{
+	unsigned int nr;
+
+	procs(r->m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++)
+		r->by_slot[list[i]->sh - r->m->sh->proc] = list[i];
+	return nr;
+}
+
+static void let_go(struct proc *list[PROCS_MAX], unsigned int nr)
+{
+	for (unsigned int i = 0; i < nr; i++)
+		proc_put(list[i]);
+}
+
 /* The unit of that number, if it is to be read. */
 static struct unit *wanted(struct replay *r, uint32_t i, struct proc **p, uint64_t *base)
 {
@@ -62,13 +79,10 @@ void replay_some(struct zns_mem *m, unsigned int max, uint8_t *buf)
 	struct hiber *h = &m->hiber;
 	struct replay r = { .m = m };
 	struct proc *list[PROCS_MAX], *p;
-	unsigned int nr;
+	unsigned int nr = hold(&r, list);
 	uint64_t base;
 	uint32_t i;
 
-	procs(m, list, &nr);
-	for (unsigned int n = 0; n < nr; n++)
-		r.by_slot[list[n]->sh - m->sh->proc] = list[n];
 	while (max-- && hiber_goes_on(m, HIBER_AWAKE) && m->room >= (int64_t)UNIT &&
 	       (i = h->next++) < h->until) {
 		struct unit *u = wanted(&r, i, &p, &base);
@@ -77,8 +91,7 @@ void replay_some(struct zns_mem *m, unsigned int max, uint8_t *buf)
 			continue;
 		m->sh->ahead_units++;
 	}
-	for (unsigned int n = 0; n < nr; n++)
-		proc_put(list[n]);
+	let_go(list, nr);
 }
 
 void hiber_replay(struct zns_mem *m)
@@ -91,11 +104,9 @@ void hiber_replay(struct zns_mem *m)
 
 	if (!record_nr(m) || m->sh->no_predict)
 		return;
-	procs(m, list, &nr);
-	for (unsigned int i = 0; i < nr; i++) {
-		r.by_slot[list[i]->sh - m->sh->proc] = list[i];
+	nr = hold(&r, list);
+	for (unsigned int i = 0; i < nr; i++)
 		used += proc_resident(list[i]);
-	}
 	/* less than what would begin to evict */
 	r.left = (int64_t)(dram - dram / 16) - (int64_t)used - (int64_t)MIB(1);
 	while (n < READERS - 1 && !pthread_create(&thread[n], NULL, reader, &r))
@@ -103,6 +114,5 @@ void hiber_replay(struct zns_mem *m)
 	reader(&r);
 	while (n)
 		pthread_join(thread[--n], NULL);
-	for (unsigned int i = 0; i < nr; i++)
-		proc_put(list[i]);
+	let_go(list, nr);
 }
