@@ -8,6 +8,7 @@ Runs unit programs, some at a time; what each printed is shown when it has ended
 import argparse
 import concurrent.futures
 import contextlib
+import glob
 import os
 import signal
 import subprocess
@@ -22,6 +23,21 @@ LIMIT_S = 900
 ALONE = ('test_mem', 'test_track')
 
 
+def where(session):
+    """Threads of a session, and what each waits for in the kernel."""
+    lines = []
+    for task in sorted(glob.glob('/proc/[0-9]*/task/[0-9]*')):
+        with contextlib.suppress(OSError, ValueError):
+            with open(f'{task}/stat') as f:
+                name, rest = f.read().split('(', 1)[1].rsplit(')', 1)
+            if int(rest.split()[3]) != session:
+                continue
+            with open(f'{task}/stack') as f:
+                calls = [line.split()[1].split('+')[0] for line in f]
+            lines.append(f'hangs: {task[6:]} {name} {rest.split()[0]} {" < ".join(calls[:6])}\n')
+    return ''.join(lines)
+
+
 def run(program, lock):
     """True if it passed; its output is shown then."""
     start = time.monotonic()
@@ -33,6 +49,9 @@ def run(program, lock):
             code = child.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             code = f'none within {LIMIT_S} s'
+            out.seek(0, os.SEEK_END)
+            out.write(where(child.pid).encode())
+            out.flush()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()

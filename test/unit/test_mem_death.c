@@ -203,9 +203,9 @@ static void end(struct scene *s)
 	kill(s->pager, SIGKILL);
 	waitpid(s->pager, NULL, 0);
 	kill(s->victim, SIGKILL);
-	waitpid(s->victim, NULL, 0);
-	for (uint32_t i = 0; i < s->have.nr; i++)
+	for (uint32_t i = 0; i < s->have.nr; i++) /* a worker of its ring may wait for a reader */
 		close(s->have.fd[i]);
+	waitpid(s->victim, NULL, 0);
 	munmap(s->r, sizeof(*s->r));
 	munmap(s->desk, sizeof(*s->desk));
 	shelf_close(&s->shelves);
