@@ -243,7 +243,7 @@ $(TEE)/criu/criu/criu: $(BIN)/criu
 		{ tail -40 $(B)/tee.log >&2; exit 1; }
 
 # --- tests -------------------------------------------------------------------------------------------------------
-$(B)/test/test_print: test/unit/test_print.c $(B)/libctl.a $(B)/libzns.a
+$(B)/test/test_print $(B)/test/test_flow: $(B)/test/%: test/unit/%.c $(B)/libctl.a $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -lcmocka
@@ -664,7 +664,7 @@ zdtm-smoke: deps
 # The library is built once more, by clang, with the fuzzer's and the sanitizers' instrumentation.
 FUZZ_SAN	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FUZZ_LIB	:= $(B)/libfuzzed.a
-OCI_READ	:= $(addprefix $(B)/zns/ctl/,oci.o oci_read.o)
+OCI_READ	:= $(addprefix $(B)/zns/ctl/,oci.o oci_read.o sha.o flow.o)
 $(FUZZ_LIB): $(TEST_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o \
 	     $(B)/zns/keep/cmd/context.o $(OCI_READ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^

@@ -48,17 +48,19 @@ struct ctl_pack {
 	int64_t mtime_s;
 	int fd;
 	bool gave_up; /* nothing more may be written */
-	void (*tee)(void *arg, const void *buf, size_t len);
+	int (*tee)(void *arg, const void *buf, size_t len);
 	void *tee_arg;
 };
 
 static la_ssize_t pack_write(struct archive *a, void *arg, const void *buf, size_t len)
 {
 	const struct ctl_pack *p = arg;
-	int ret = p->gave_up ? -ECANCELED : zns_write_all(p->fd, buf, len);
+	int ret = p->gave_up ? -ECANCELED : 0;
 
+	if (!ret && p->fd >= 0)
+		ret = zns_write_all(p->fd, buf, len);
 	if (!ret && p->tee)
-		p->tee(p->tee_arg, buf, len);
+		ret = p->tee(p->tee_arg, buf, len);
 	if (!ret)
 		return (la_ssize_t)len;
 	archive_set_error(a, -ret, "write");
@@ -134,8 +136,7 @@ int ctl_pack_dir(struct ctl_pack *p, const char *name, struct zns_err *err)
 	return pack_header(p, name, AE_IFDIR, 0, NULL, err);
 }
 
-void ctl_pack_tee(struct ctl_pack *p, void (*tee)(void *arg, const void *buf, size_t len),
-		  void *arg)
+void ctl_pack_tee(struct ctl_pack *p, int (*tee)(void *arg, const void *buf, size_t len), void *arg)
 {
 	p->tee = tee;
 	p->tee_arg = arg;

@@ -17,7 +17,8 @@ size_t ctl_archive_stem(const char *path);
 
 /* ---- writing: regular files, mode 0600, owner root ---- */
 struct ctl_pack;
-/* The ending of @path decides about compression; "-" means none. Files get the time @mtime_s. */
+/* The ending of @path decides about compression; "-" means none. Files get the time @mtime_s. @fd:
+ * -1: only ctl_pack_tee() gets it. */
 int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **out,
 		  struct zns_err *err);
 /* Follow it with exactly @size bytes of ctl_pack_data. */
@@ -25,8 +26,9 @@ int ctl_pack_file(struct ctl_pack *p, const char *name, uint64_t size, struct zn
 int ctl_pack_data(struct ctl_pack *p, const void *buf, size_t len, struct zns_err *err);
 int ctl_pack_link(struct ctl_pack *p, const char *name, const char *to, struct zns_err *err);
 int ctl_pack_dir(struct ctl_pack *p, const char *name, struct zns_err *err); /* mode 0700 */
-/* @tee sees all that is written from here on; call it before the first entry. */
-void ctl_pack_tee(struct ctl_pack *p, void (*tee)(void *arg, const void *buf, size_t len),
+/* @tee sees all that is written from here on, and may end it (-errno); call it before the first
+ * entry. */
+void ctl_pack_tee(struct ctl_pack *p, int (*tee)(void *arg, const void *buf, size_t len),
 		  void *arg);
 /* Writes the end unless @ret is already an error. Frees. Returns @ret or the error of the end. */
 int ctl_pack_close(struct ctl_pack *p, int ret, struct zns_err *err);

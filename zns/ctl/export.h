@@ -9,7 +9,7 @@
 #include "outdir.h"
 #include "zns/flat.h"
 
-#define EXPORT_CHUNK MIB(16) /* between two progress reports; also an archive's buffer */
+#define EXPORT_CHUNK MIB(4) /* between two progress reports; also an archive's buffer */
 #define EXPORT_PARENTS "parents" /* in it a directory for each parent of an exported chain */
 
 /* A layer that is in no file: whoever wants its bytes has export_layer() make them. */
@@ -74,10 +74,10 @@ int export_sealed_end(const struct export *x, struct ctl_oci *o, uint32_t level,
 /* export_pack.c */
 int export_to_archive(struct export *x, struct zns_err *err);
 int export_to_oci(struct export *x, struct zns_err *err);
-/* The tar of a layer of an OCI image to @fd, and to @tee. The same bytes each time. @buf: of
- * EXPORT_CHUNK. */
+/* The tar of a layer of an OCI image to @fd, unless that is -1, and to @tee. The same bytes each
+ * time. @buf: of EXPORT_CHUNK. */
 int export_layer(struct export *x, int fd, uint32_t level, bool link,
-		 void (*tee)(void *arg, const void *buf, size_t len), void *arg, uint8_t *buf,
+		 int (*tee)(void *arg, const void *buf, size_t len), void *arg, uint8_t *buf,
 		 struct zns_err *err);
 
 #endif

@@ -115,7 +115,7 @@ static int layer_dirs(const struct export *x, struct ctl_pack *p, uint32_t level
 }
 
 int export_layer(struct export *x, int fd, uint32_t level, bool link,
-		 void (*tee)(void *arg, const void *buf, size_t len), void *arg, uint8_t *buf,
+		 int (*tee)(void *arg, const void *buf, size_t len), void *arg, uint8_t *buf,
 		 struct zns_err *err)
 {
 	char id[ZNS_UUID_STR], to[128];

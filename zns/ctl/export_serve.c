@@ -10,8 +10,9 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include "export_serve.h"
+#include "flow.h"
 
-#define PIPE_BYTES MIB(1)
+#define FLOW_BYTES MIB(4)
 #define SKIP_BYTES KIB(64)
 
 struct export_serve {
@@ -20,21 +21,21 @@ struct export_serve {
 	struct fuse *fuse;
 	bool mounted, running;
 	pthread_t loop;
+	struct stream *streams; /* the loop's */
 	pthread_mutex_t lock; /* of what follows */
 	struct zns_err err; /* the first that a reader met */
-	struct stream *streams;
 };
 
-/* A layer that somebody has open: a thread makes its bytes, and a pipe has those that are next. */
+/* A layer that somebody has open: a thread makes its bytes, and a buffer has those that are next.
+ */
 struct stream {
 	struct export_serve *serve;
 	struct stream *next;
 	size_t layer;
-	pthread_mutex_t lock; /* of what follows: one reader at a time */
 	uint64_t pos; /* bytes that were read */
 	bool running;
 	pthread_t thread;
-	int from, to; /* ends of the pipe; @to is the thread's */
+	struct ctl_flow *flow;
 	struct export x;
 };
 
@@ -59,25 +60,24 @@ static void *make(void *arg)
 	const struct export_layer *l = layer_of(t);
 	cleanup_free uint8_t *buf = malloc(EXPORT_CHUNK);
 	struct zns_err err = ZNS_ERR_INIT;
-	int ret = buf ? export_layer(&t->x, t->to, l->level, l->link, NULL, NULL, buf, &err) :
+	int ret = buf ? export_layer(&t->x, -1, l->level, l->link, ctl_flow_put, t->flow, buf,
+				     &err) :
 			zns_fail_sys(&err, -ENOMEM, "buffer");
 
 	/* -EPIPE: the reader has left, or goes back */
 	if (ret && ret != -EPIPE)
 		note(t->serve, &err);
-	close(t->to);
+	ctl_flow_end(t->flow);
 	return NULL;
 }
 
 static int start(struct stream *t)
 {
-	int p[2], ret;
+	int ret;
 
-	if (pipe2(p, O_CLOEXEC))
-		return -errno;
-	fcntl(p[1], F_SETPIPE_SZ, (int)PIPE_BYTES); /* a smaller one does, too */
-	t->from = p[0];
-	t->to = p[1];
+	t->flow = ctl_flow_new(FLOW_BYTES);
+	if (!t->flow)
+		return -ENOMEM;
 	t->pos = 0;
 	/* what is counted in it is this thread's */
 	t->x = *t->serve->x;
@@ -85,10 +85,8 @@ static int start(struct stream *t)
 	t->x.prog.tty = false;
 	ret = -pthread_create(&t->thread, NULL, make, t);
 	t->running = !ret;
-	if (ret) {
-		close(p[0]);
-		close(p[1]);
-	}
+	if (ret)
+		ctl_flow_free(t->flow);
 	return ret;
 }
 
@@ -96,8 +94,9 @@ static void stop(struct stream *t)
 {
 	if (!t->running)
 		return;
-	close(t->from);
+	ctl_flow_leave(t->flow);
 	pthread_join(t->thread, NULL);
+	ctl_flow_free(t->flow);
 	ctl_progress_end(&t->x.prog);
 	t->running = false;
 }
@@ -105,19 +104,10 @@ static void stop(struct stream *t)
 /* The next @len bytes: -EIO if the layer ends before. */
 static int take(struct stream *t, char *buf, size_t len)
 {
-	size_t have = 0;
+	size_t n = ctl_flow_take(t->flow, buf, len);
 
-	while (have < len) {
-		ssize_t n = read(t->from, buf + have, len - have);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		have += (size_t)n;
-		t->pos += (size_t)n;
-	}
-	return 0;
+	t->pos += n;
+	return n == len ? 0 : -EIO;
 }
 
 static int go_to(struct stream *t, uint64_t off)
@@ -180,11 +170,8 @@ static int serve_open(const char *path, struct fuse_file_info *fi)
 		return -ENOMEM;
 	t->serve = s;
 	t->layer = (size_t)i;
-	pthread_mutex_init(&t->lock, NULL);
-	pthread_mutex_lock(&s->lock);
 	t->next = s->streams;
 	s->streams = t;
-	pthread_mutex_unlock(&s->lock);
 	fi->fh = (uint64_t)(uintptr_t)t;
 	fi->direct_io = 1; /* in order, and in nobody's page cache */
 	return 0;
@@ -201,18 +188,15 @@ static int serve_read(const char *path, char *buf, size_t len, off_t off, struct
 	if ((uint64_t)off >= size)
 		return 0;
 	len = zns_min(len, size - (uint64_t)off);
-	pthread_mutex_lock(&t->lock);
 	ret = go_to(t, (uint64_t)off);
 	if (!ret)
 		ret = take(t, buf, len);
-	pthread_mutex_unlock(&t->lock);
 	return ret ? ret : (int)len;
 }
 
 static void end_stream(struct stream *t)
 {
 	stop(t);
-	pthread_mutex_destroy(&t->lock);
 	free(t);
 }
 
@@ -221,11 +205,9 @@ static int serve_release(const char *path, struct fuse_file_info *fi)
 	struct stream *t = (struct stream *)(uintptr_t)fi->fh;
 	struct stream **at = &t->serve->streams;
 
-	pthread_mutex_lock(&t->serve->lock);
 	while (*at != t)
 		at = &(*at)->next;
 	*at = t->next;
-	pthread_mutex_unlock(&t->serve->lock);
 	end_stream(t);
 	return 0;
 }
@@ -257,10 +239,10 @@ static const struct fuse_operations operations = { .getattr = serve_getattr,
 
 static void *loop(void *arg)
 {
-	struct export_serve *s = arg;
-	struct fuse_loop_config config = { .clone_fd = 0, .max_idle_threads = 4 };
+	const struct export_serve *s = arg;
 
-	fuse_loop_mt(s->fuse, &config);
+	/* one thread: a copy takes less time than to wake another one for it */
+	fuse_loop(s->fuse);
 	return NULL;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* See oci.h: names and digests. */
-#include <openssl/evp.h>
+/* See oci.h: names. */
 #include <stdlib.h>
 #include <string.h>
 #include "ctl.h"
@@ -54,42 +53,4 @@ bool ctl_oci_unhex(const char *text, uint8_t *bytes, size_t len)
 	for (size_t i = 0; i < 2 * len; i++)
 		bytes[i / 2] = (uint8_t)(bytes[i / 2] << 4 | (strchr(digits, text[i]) - digits));
 	return true;
-}
-
-struct ctl_sha {
-	EVP_MD_CTX *ctx;
-	bool bad;
-};
-
-struct ctl_sha *ctl_sha_new(void)
-{
-	struct ctl_sha *s = calloc(1, sizeof(*s));
-
-	if (s)
-		s->ctx = EVP_MD_CTX_new();
-	if (s && s->ctx && EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL))
-		return s;
-	if (s)
-		EVP_MD_CTX_free(s->ctx);
-	free(s);
-	return NULL;
-}
-
-void ctl_sha_add(struct ctl_sha *s, const void *buf, size_t len)
-{
-	s->bad |= !EVP_DigestUpdate(s->ctx, buf, len);
-}
-
-/* "" is no digest, so nothing is taken for whole. */
-void ctl_sha_end(struct ctl_sha *s, char digest[CTL_OCI_DIGEST])
-{
-	uint8_t sum[EVP_MAX_MD_SIZE];
-
-	*digest = 0;
-	if (!s->bad && EVP_DigestFinal_ex(s->ctx, sum, NULL)) {
-		strcpy(digest, "sha256:");
-		ctl_oci_hex(sum, 32, digest + 7);
-	}
-	EVP_MD_CTX_free(s->ctx);
-	free(s);
 }

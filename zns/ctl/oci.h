@@ -50,7 +50,7 @@ int ctl_oci_open(const char *where, const char *elsewhere, struct ctl_oci **out,
 		 struct zns_err *err);
 /* A new layer; an uncompressed tar goes to the descriptor that is returned, and to ctl_oci_seen. */
 int ctl_oci_layer(struct ctl_oci *o, struct zns_err *err);
-void ctl_oci_seen(void *oci, const void *buf, size_t len);
+int ctl_oci_seen(void *oci, const void *buf, size_t len); /* 0 */
 /* It is whole. @id: whose it is, or NULL. @key, @seal: of a sealed one, else NULL. */
 int ctl_oci_layer_end(struct ctl_oci *o, const char *id, const uint8_t *key, const uint8_t *seal,
 		      struct zns_err *err);
@@ -115,12 +115,15 @@ void ctl_oci_check_add(void *check, const void *buf, size_t len);
 int ctl_oci_check_end(struct ctl_oci_check *c, struct zns_err *err); /* -EBADMSG */
 void ctl_oci_check_drop(struct ctl_oci_check *c); /* in any state */
 
-/* ---- oci.c: what both use ---- */
+/* ---- sha.c: a digest; large inputs are hashed by a thread, while the caller goes on ---- */
 struct ctl_sha;
 struct ctl_sha *ctl_sha_new(void); /* NULL: no memory */
+/* @buf is the caller's again. A failure shows in the end. */
 void ctl_sha_add(struct ctl_sha *s, const void *buf, size_t len);
-/* Ends and frees. @digest as "sha256:…". */
+/* Ends and frees. @digest as "sha256:…"; "": there was no memory, or libcrypto has none. */
 void ctl_sha_end(struct ctl_sha *s, char digest[CTL_OCI_DIGEST]);
+
+/* ---- oci.c: what both use ---- */
 /* Is it a digest that we can check? Its digits are then a plain name. */
 bool ctl_oci_digest(const char *digest);
 /* Bytes as hexadecimal digits, and back. @text: 2 * len + 1 bytes. */

@@ -137,12 +137,13 @@ int ctl_oci_layer(struct ctl_oci *o, struct zns_err *err)
 	return blob_begin(o, !o->elsewhere, err);
 }
 
-void ctl_oci_seen(void *oci, const void *buf, size_t len)
+int ctl_oci_seen(void *oci, const void *buf, size_t len)
 {
 	struct ctl_oci *o = oci;
 
 	ctl_sha_add(o->sha, buf, len);
 	o->size += len;
+	return 0;
 }
 
 static int note_fresh(struct ctl_oci *o, const char *digest, struct zns_err *err)

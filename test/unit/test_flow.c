@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Bytes from one thread to another, and digests that a thread computes (zns/ctl). */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <openssl/evp.h>
+
+#include "../../zns/ctl/flow.h"
+#include "../../zns/ctl/oci.h"
+#include "zns/util.h"
+
+#define RING 4096U
+
+static uint32_t roll(uint64_t *seed)
+{
+	*seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (uint32_t)(*seed >> 33);
+}
+
+static uint8_t byte_at(uint64_t i)
+{
+	return (uint8_t)(i * 2654435761U >> 13);
+}
+
+struct putter {
+	struct ctl_flow *flow;
+	uint64_t bytes, seed;
+	uint32_t most; /* bytes of a piece */
+	int ret;
+};
+
+static void *put(void *arg)
+{
+	struct putter *p = arg;
+	uint8_t *buf = malloc(p->most);
+
+	for (uint64_t at = 0; at < p->bytes && !p->ret;) {
+		size_t n = 1 + roll(&p->seed) % p->most;
+
+		n = zns_min(n, p->bytes - at);
+		for (size_t i = 0; i < n; i++)
+			buf[i] = byte_at(at + i);
+		p->ret = ctl_flow_put(p->flow, buf, n);
+		at += n;
+	}
+	ctl_flow_end(p->flow);
+	free(buf);
+	return NULL;
+}
+
+/* All of @bytes arrives, in order, and then the end. */
+static void passes(uint64_t bytes, uint32_t piece, uint32_t taken)
+{
+	struct putter p = { .flow = ctl_flow_new(RING), .bytes = bytes, .seed = 7, .most = piece };
+	uint8_t *buf = malloc(taken);
+	uint64_t seed = 9, at = 0;
+	pthread_t t;
+	size_t n, want;
+
+	pthread_create(&t, NULL, put, &p);
+	do {
+		want = 1 + roll(&seed) % taken;
+		n = ctl_flow_take(p.flow, buf, want);
+		for (size_t i = 0; i < n; i++)
+			if (buf[i] != byte_at(at + i))
+				fail_msg("byte %lu", (unsigned long)(at + i));
+		at += n;
+	} while (n == want);
+	assert_int_equal(at, bytes);
+	assert_int_equal(ctl_flow_take(p.flow, buf, 1), 0);
+	pthread_join(t, NULL);
+	assert_int_equal(p.ret, 0);
+	ctl_flow_free(p.flow);
+	free(buf);
+}
+
+static void pieces(void **state)
+{
+	static const uint32_t most[] = { 1, 7, 512, RING - 1, RING, 3 * RING + 1 };
+
+	passes(0, 10, 10);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(most); i++)
+		for (size_t k = 0; k < ZNS_ARRAY_SIZE(most); k++)
+			passes(most[i] < 8 || most[k] < 8 ? 20000 : 500000, most[i], most[k]);
+}
+
+static void taker_leaves(void **state)
+{
+	struct putter p = { .flow = ctl_flow_new(RING), .bytes = 1 << 20, .seed = 7, .most = 1000 };
+	uint8_t buf[100];
+	pthread_t t;
+
+	pthread_create(&t, NULL, put, &p);
+	assert_int_equal(ctl_flow_take(p.flow, buf, sizeof(buf)), sizeof(buf));
+	ctl_flow_leave(p.flow);
+	pthread_join(t, NULL);
+	assert_int_equal(p.ret, -EPIPE);
+	ctl_flow_free(p.flow);
+}
+
+/* As of the whole in one go, whether there is a thread or not. */
+static void digests(void **state)
+{
+	static const size_t sizes[] = {
+		0, 1, 1 << 20, (1 << 20) + 1, (9 << 20) - 1, (33 << 20) + 7
+	};
+	uint64_t seed = 3;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(sizes); i++) {
+		uint8_t *buf = malloc(sizes[i] + 1), sum[EVP_MAX_MD_SIZE];
+		char digest[CTL_OCI_DIGEST], want[2 * CTL_OCI_SHA_BYTES + 1];
+		struct ctl_sha *s = ctl_sha_new();
+
+		for (size_t k = 0; k < sizes[i]; k++)
+			buf[k] = byte_at(k);
+		for (size_t at = 0, n; at < sizes[i]; at += n) {
+			n = 1 + roll(&seed) % (1 << 20);
+			n = zns_min(n, sizes[i] - at);
+			ctl_sha_add(s, buf + at, n);
+		}
+		ctl_sha_end(s, digest);
+		assert_true(EVP_Digest(buf, sizes[i], sum, NULL, EVP_sha256(), NULL));
+		ctl_oci_hex(sum, CTL_OCI_SHA_BYTES, want);
+		assert_string_equal(ctl_oci_digits(digest), want);
+		free(buf);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pieces),
+		cmocka_unit_test(taker_leaves),
+		cmocka_unit_test(digests),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
