@@ -109,7 +109,7 @@ static void taker_leaves(void **state)
 static void digests(void **state)
 {
 	static const size_t sizes[] = {
-		0, 1, 1 << 20, (1 << 20) + 1, (9 << 20) - 1, (33 << 20) + 7
+		0, 1, 1 << 20, (1 << 20) + 1, (9 << 20) - 1, (49 << 20) + 7
 	};
 	uint64_t seed = 3;
 

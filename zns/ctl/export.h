@@ -9,7 +9,7 @@
 #include "outdir.h"
 #include "zns/flat.h"
 
-#define EXPORT_CHUNK MIB(4) /* between two progress reports; also an archive's buffer */
+#define EXPORT_CHUNK MIB(16) /* between two progress reports; also an archive's buffer */
 #define EXPORT_PARENTS "parents" /* in it a directory for each parent of an exported chain */
 
 /* A layer that is in no file: whoever wants its bytes has export_layer() make them. */

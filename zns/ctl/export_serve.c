@@ -12,7 +12,7 @@
 #include "export_serve.h"
 #include "flow.h"
 
-#define FLOW_BYTES MIB(4)
+#define FLOW_BYTES MIB(8)
 #define SKIP_BYTES KIB(64)
 
 struct export_serve {

@@ -14,7 +14,7 @@
 
 #define LARGE MIB(1)
 #define PIECE KIB(256)
-#define FLOW_BYTES MIB(8)
+#define FLOW_BYTES MIB(16) /* a reader of zones comes with as many at once */
 
 struct ctl_sha {
 	EVP_MD_CTX *ctx; /* the thread's, while there is one */
