@@ -202,16 +202,17 @@ def p95_alone(way, places, rate, p):
 def beside(p):
     """
     fio without and with a dump beside it, one after the other, or with the five at once; in files under each of the settings. Then
-    the same with nobody beside.
+    the same with nobody beside. apart: fio has a drive of its own, and so nothing in common with them but the emulated machine.
     """
     way, qos = ways_of(p)[p['ways'][0]], scaled(CAP, p)
     subjects = [Subject('beside', p['mib'], 1)] if 'mib' in p else make_five(p)
     nr, rate, found, mine = 5, p['rate'] * MIB // 5 // p['slow'], {}, dict(p)
     plain = isinstance(way, scene.Files)
-    places = load.in_files(way, nr, 16) if plain else load.on_zones(way, nr)
+    apart = p.get('apart')
+    places = load.on_another(drive(apart), nr) if apart else load.in_files(way, nr, 16) if plain else load.on_zones(way, nr)
     groups = [way.group(s.name) for s in subjects]
     # only of the five; F2FS writes elsewhere each time
-    model = None if 'mib' in p or way.name == 'f2fs' else scene.Requests(way.name, p['slow'])
+    model = None if 'mib' in p or way.name == 'f2fs' else scene.Requests(apart or way.name, p['slow'])
     for setting in p.get('settings', ['']):
         if not load.built(setting):
             found[setting] = None

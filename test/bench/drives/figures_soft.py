@@ -29,7 +29,8 @@ def row_of(cell, name, one):
     row = beside_row(one, slow)
     if row is None:
         return name, None
-    label = {'soft-zones': 'zones', 'soft-zones-half': 'zones, half the rate', 'soft-f2fs': 'F2FS, none'}.get(cell, name)
+    label = {'soft-zones': 'zones', 'soft-zones-half': 'zones, half the rate',
+             'soft-apart': 'fio on a drive of its own', 'soft-apart-half': 'fio on a drive of its own, half the rate', 'soft-f2fs': 'F2FS, none'}.get(cell, name)
     took = lambda dumps: (max(d['end'] for d in dumps) - min(d['start'] for d in dumps)) / slow
     return label, {**row, 'set': one['set'], 'idle': min(one['idle_alone'], one['idle_beside']), 'held back': one['held_back_s'],
                    'dumps': rate_together(one['dumps'], slow), 'dumps alone': rate_together(one['dumps_alone'], slow),
@@ -79,7 +80,12 @@ def part_s(rep, found):
         rep.aim('fio beside five checkpoints on zones, half the rate: p99 over p99 alone', rows['zones, half the rate']['p99'], '<=', 1.1)
     if 'F2FS, none' in rows:
         rep.control('fio beside five of stock CRIU, conventional, F2FS, no scheduler: p99 over p99 alone', rows['F2FS, none']['p99'], '>', 1.5)
-    software = {n: r for n, r in rows.items() if not n.startswith(('zones', 'F2FS'))}
+    for half in ('', ', half the rate'):
+        own, same = rows.get(f'fio on a drive of its own{half}'), rows.get(f'zones{half}')
+        if own and same:
+            rep.text(f'On a drive of its own{half}, fio\'s p99 beside the same five dumps is {own["p99"]:.2f} of alone ({own["alone"][1]:.2f} to {own["beside"][1]:.2f} ms), '
+                     f'on their drive {same["p99"]:.2f} ({same["alone"][1]:.2f} to {same["beside"][1]:.2f} ms). No dump touches the former: what grows there is the emulated machine\'s.')
+    software = {n: r for n, r in rows.items() if not n.startswith(('zones', 'F2FS', 'fio on'))}
     if 'none' in software:
         rep.control('fio beside five of stock CRIU, conventional, no scheduler: p99 over p99 alone', software['none']['p99'], '>', 1.5)
         if in_drive(software['none']):

@@ -61,6 +61,15 @@ def soft(way, device, slow=SLOW, settings=()):
                            **({'settings': list(settings), 'limit': 200} if settings else {})}, [device], 1800)
 
 
+def soft_zones(slow=SLOW, apart=False):
+    big = {'slow': slow, 'size': '8G', 'zone': '128M', 'requests': 1}
+    cell = soft('zones', zoned('zones', **big), slow)
+    if apart:
+        cell.params['apart'] = 'apart'
+        cell.devices.append(zoned('apart', **big))
+    return cell
+
+
 def docker(way, device):
     return Cell('docker', {'ways': [way], 'slow': SLOW, 'shrink': SHRINK, 'mib': 107, 'rate': 400, 'bs_kib': 64, 'alone_s': 25, 'dumps': 2},
                 [device], 3600)
@@ -101,8 +110,11 @@ CELLS = {
     'beside': beside('zones', [zoned('zones')]),
     'beside-half': beside('zones', [zoned('zones', 2 * SLOW)], 2 * SLOW, dumps=1),
     'beside-software': beside('ext4', [conventional('ext4')], settings=['none', 'mq-deadline', 'bfq', 'io.max', 'io.cost'], limit=200),
-    'soft-zones': soft('zones', zoned('zones', size='8G', zone='128M', requests=1)),
-    'soft-zones-half': soft('zones', zoned('zones', 2 * SLOW, size='8G', zone='128M', requests=1), 2 * SLOW),
+    'soft-zones': soft_zones(),
+    'soft-zones-half': soft_zones(2 * SLOW),
+    # the control of what grows outside the drive: fio and the dumps have no drive in common
+    'soft-apart': soft_zones(apart=True),
+    'soft-apart-half': soft_zones(2 * SLOW, apart=True),
     'soft-f2fs': soft('f2fs', conventional('f2fs'), settings=['none']),
     'docker-zones': docker('zones', zoned('zones')),
     'docker-ext4': docker('ext4', conventional('ext4')),
@@ -142,7 +154,7 @@ PARTS = {
     'd': Part('Random writes beside checkpoints, as in KCC 2022', ['random-ext4', 'random-zones', 'random-ext4-many', 'random-zones-many'], ['random-zones-buffer', 'random-ext4-rates', 'random-zones-rates']),
     'g': Part('Five writers, one after another', ['writers', 'writers-large', 'writers-conventional']),
     's': Part('Normal I/O beside five checkpoints at once: zones, and what schedulers and control groups offer',
-              [], ['soft-zones', 'soft-zones-half', *(f'soft-{name}' for name in SETTINGS), 'soft-f2fs']),
+              [], ['soft-zones', 'soft-apart', 'soft-zones-half', 'soft-apart-half', *(f'soft-{name}' for name in SETTINGS), 'soft-f2fs']),
     'f': Part('A restore beside dumps: static and dynamic allocation', ['restores', 'restores-half']),
 }
 
