@@ -2,6 +2,7 @@
 """
 Several containers from one checkpoint: cases of docker.py.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -52,8 +53,9 @@ def clone(d):
 def shared_bytes(d):
     """Of the memory that znsd has for restores now; None: it has none."""
     for fd in Path(f'/proc/{d.zjson("status")["broker_pid"]}/fd').iterdir():
-        if 'memfd:zns-hot' in os.readlink(fd):
-            return os.stat(fd).st_blocks * 512
+        with contextlib.suppress(FileNotFoundError):    # it is closed by now
+            if 'memfd:zns-hot' in os.readlink(fd):
+                return os.stat(fd).st_blocks * 512
     return None
 
 

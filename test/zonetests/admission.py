@@ -5,6 +5,7 @@ admission: who gets which zones, on real dumps: ceilings, queues, groups apart, 
 
   admission.py list | run NAME... | run -a
 """
+import contextlib
 import os
 import signal
 import sys
@@ -157,10 +158,12 @@ def sockets_of(pid):
     """Our own copies of all sockets of a process, as a child of its would have them."""
     found, pidfd = [], os.pidfd_open(pid)
     for fd in os.listdir(f'/proc/{pid}/fd'):
-        if os.readlink(f'/proc/{pid}/fd/{fd}').startswith('socket:'):
-            found.append(ztlib.libc.syscall(SYS_PIDFD_GETFD, pidfd, int(fd), 0))
+        with contextlib.suppress(FileNotFoundError):    # it is closed by now
+            if os.readlink(f'/proc/{pid}/fd/{fd}').startswith('socket:'):
+                found.append(ztlib.libc.syscall(SYS_PIDFD_GETFD, pidfd, int(fd), 0))
     os.close(pidfd)
-    if not found or -1 in found:
+    found = [fd for fd in found if fd >= 0]
+    if not found:
         raise Failed('criu has no socket that can be copied')
     return found
 
