@@ -74,6 +74,8 @@ on -
 title "programs and what they do with their memory"
 modprobe fuse || skip "no FUSE" # of test_mem_direct
 for t in test_mem_hold test_mem_reach test_mem test_mem_moves test_mem_late test_mem_direct test_mem_hiber test_mem_death; do
-	check "$t" bash -c "timeout 1200 $T/$t >$RESULTS/$t 2>&1 || { grep -B3 -F ERROR $RESULTS/$t; false; }"
+	# not into a file of 9p: who has one is dropped in stops (rule 27), and needs no ring
+	check "$t" bash -c "timeout 1200 $T/$t >/run/$t 2>&1 || { grep -B3 -F ERROR /run/$t; false; }"
+	cp "/run/$t" "$RESULTS/"
 done
 finish
