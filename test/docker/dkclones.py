@@ -2,11 +2,11 @@
 """
 Several containers from one checkpoint: cases of docker.py.
 """
-import contextlib
 import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +14,9 @@ import dkdaemon
 from dkcase import case, remove
 from dkdaemon import BIN, want
 from dkwork import Memory, Shell
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / 'zonetests'))
+from ztfds import hot_bytes  # noqa: E402
 
 
 @case
@@ -50,15 +53,6 @@ def clone(d):
     remove(d, 'orig', 'copy4')
 
 
-def shared_bytes(d):
-    """Of the memory that znsd has for restores now; None: it has none."""
-    for fd in Path(f'/proc/{d.zjson("status")["broker_pid"]}/fd').iterdir():
-        with contextlib.suppress(FileNotFoundError):    # it is closed by now
-            if 'memfd:zns-hot' in os.readlink(fd):
-                return os.stat(fd).st_blocks * 512
-    return None
-
-
 @case
 def clones_at_once(d):
     """Six containers (ZNS_TEST_CLONES: so many) from one checkpoint at the same time, each with its name: all right, by shared memory."""
@@ -73,7 +67,8 @@ def clones_at_once(d):
     said = [p.communicate(timeout=300)[1] for p in started]
     took = time.monotonic() - start
     want('every clone', not any(p.returncode for p in started), *said)
-    want('shared memory', (shared_bytes(d) or 0) > mib << 19, shared_bytes(d))
+    shared = hot_bytes(d.zjson('status')['broker_pid'])
+    want('shared memory', (shared or 0) > mib << 19, shared)
     for name in names:
         c = Memory.__new__(Memory)
         c.d, c.container, c.before = d, name, w.before

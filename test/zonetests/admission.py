@@ -5,7 +5,6 @@ admission: who gets which zones, on real dumps: ceilings, queues, groups apart, 
 
   admission.py list | run NAME... | run -a
 """
-import contextlib
 import os
 import signal
 import sys
@@ -13,6 +12,7 @@ import time
 from pathlib import Path
 
 import ztlib
+from ztfds import descriptors
 from ztlib import Failed, alive, wait_until
 from ztscene import SLOW, case_of, expect, suite_main
 
@@ -157,10 +157,9 @@ def waiter_dies(scene):
 def sockets_of(pid):
     """Our own copies of all sockets of a process, as a child of its would have them."""
     found, pidfd = [], os.pidfd_open(pid)
-    for fd in os.listdir(f'/proc/{pid}/fd'):
-        with contextlib.suppress(FileNotFoundError):    # it is closed by now
-            if os.readlink(f'/proc/{pid}/fd/{fd}').startswith('socket:'):
-                found.append(ztlib.libc.syscall(SYS_PIDFD_GETFD, pidfd, int(fd), 0))
+    for fd, link in descriptors(pid):
+        if link.startswith('socket:'):
+            found.append(ztlib.libc.syscall(SYS_PIDFD_GETFD, pidfd, fd, 0))
     os.close(pidfd)
     found = [fd for fd in found if fd >= 0]
     if not found:

@@ -6,7 +6,6 @@ device is read once.
 
   restores.py list | run NAME... | run -a
 """
-import os
 import signal
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from crypt import new_key
 from ztclones import Clones
+from ztfds import hot_bytes
 from ztlib import Failed, kill, wait_until
 from ztscene import case_of, expect, run_ctl, suite_main
 
@@ -67,13 +67,7 @@ def quiet(scene):
 
 def shared(scene):
     """Bytes of the shared memory that znsd holds now; None: it has none."""
-    for fd in Path(f'/proc/{scene.broker_pid()}/fd').iterdir():
-        try:
-            if 'memfd:zns-hot' in os.readlink(fd):
-                return os.stat(fd).st_blocks * 512
-        except FileNotFoundError:       # a connection that ended since the list was read
-            continue
-    return None
+    return hot_bytes(scene.broker_pid())
 
 
 def configure(scene, key, value):
