@@ -160,3 +160,15 @@ int zns_process_file_limit(uint64_t need, struct zns_err *err)
 	return check(0, need,
 		     "an emulated device is a file: dump from a session without that limit", err);
 }
+
+int zns_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
+{
+	sigset_t all, old;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = -pthread_create(thread, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return ret;
+}

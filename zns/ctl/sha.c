@@ -5,11 +5,11 @@
  */
 #include <openssl/evp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include "flow.h"
 #include "oci.h"
+#include "zns/process.h"
 #include "zns/util.h"
 
 #define LARGE MIB(1)
@@ -57,22 +57,15 @@ static void *hasher(void *arg)
 	return NULL;
 }
 
-/* Signals are for the others, whose waits they end. Without a thread the caller hashes. */
+/* Without a thread the caller hashes. */
 static void start(struct ctl_sha *s)
 {
-	sigset_t all, old;
-
 	s->large = true;
 	s->flow = ctl_flow_new(FLOW_BYTES);
-	if (!s->flow)
-		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (pthread_create(&s->thread, NULL, hasher, s)) {
+	if (s->flow && zns_thread_start(&s->thread, hasher, s)) {
 		ctl_flow_free(s->flow);
 		s->flow = NULL;
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 void ctl_sha_add(struct ctl_sha *s, const void *buf, size_t len)

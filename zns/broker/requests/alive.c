@@ -7,9 +7,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include "requests.h"
+#include "zns/process.h"
 
 static void *beat(void *arg)
 {
@@ -26,7 +26,6 @@ static void *beat(void *arg)
 int alive_start(const struct znsd *d, struct zns_err *err)
 {
 	cleanup_close int fd = -1;
-	sigset_t all, old;
 	char path[4096];
 	pthread_t t;
 	void *mem;
@@ -41,10 +40,7 @@ int alive_start(const struct znsd *d, struct zns_err *err)
 	if (mem == MAP_FAILED)
 		return zns_fail_sys(err, -errno, "%s", path);
 	/* The loop handles signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = -pthread_create(&t, NULL, beat, mem);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	ret = zns_thread_start(&t, beat, mem);
 	if (ret) {
 		munmap(mem, sizeof(uint64_t));
 		return zns_fail_sys(err, ret, "cannot start a thread");

@@ -5,6 +5,7 @@
  * The settings of a process: signals, limits, capabilities and the like. The first user's command
  * starts the broker, which then serves all users. It must not run under that user's settings.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +26,9 @@ void zns_process_raise_limits(void);
 int zns_process_limits(struct zns_err *err);
 /* Checks that this process may write a file of @need bytes. -EPERM: it may not. */
 int zns_process_file_limit(uint64_t need, struct zns_err *err);
+
+/* Starts a thread that gets no signals: they are for the others. -errno. */
+int zns_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
 
 /* Closes every descriptor from @first on. Safe after a fork. */
 void zns_close_from(int first);
