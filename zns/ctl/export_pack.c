@@ -159,11 +159,11 @@ static int layer(struct export *x, struct ctl_oci *o, uint32_t level, bool link,
 		 struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
-	int ret = ctl_oci_layer(o, err);
+	int fd, ret = ctl_oci_layer(o, &fd, err);
 
-	if (ret < 0)
+	if (ret)
 		return ret;
-	ret = export_layer(x, ret, level, link, ctl_oci_seen, o, buf, err);
+	ret = export_layer(x, fd, level, link, ctl_oci_seen, o, buf, err);
 	export_id(x, level, id);
 	if (!ret)
 		ret = x->sealed ? export_sealed_end(x, o, level, err) :

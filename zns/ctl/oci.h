@@ -48,8 +48,8 @@ struct ctl_oci;
  * there, and not kept; NULL: they are in the layout. */
 int ctl_oci_open(const char *where, const char *elsewhere, struct ctl_oci **out,
 		 struct zns_err *err);
-/* A new layer; an uncompressed tar goes to the descriptor that is returned, and to ctl_oci_seen. */
-int ctl_oci_layer(struct ctl_oci *o, struct zns_err *err);
+/* A new layer; an uncompressed tar goes to @fd, unless that is -1, and to ctl_oci_seen. */
+int ctl_oci_layer(struct ctl_oci *o, int *fd, struct zns_err *err);
 int ctl_oci_seen(void *oci, const void *buf, size_t len); /* 0 */
 /* It is whole. @id: whose it is, or NULL. @key, @seal: of a sealed one, else NULL. */
 int ctl_oci_layer_end(struct ctl_oci *o, const char *id, const uint8_t *key, const uint8_t *seal,

@@ -124,17 +124,18 @@ static int blob_begin(struct ctl_oci *o, bool kept, struct zns_err *err)
 	o->sha = ctl_sha_new();
 	if (!o->sha)
 		return zns_fail_sys(err, -ENOMEM, "digest");
-	if (kept) {
-		o->fd = zns_make_temp(o->blobs, "blob", o->temp);
-		return o->fd < 0 ? failed(o, o->fd, err) : o->fd;
-	}
-	o->fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	return o->fd < 0 ? zns_fail_sys(err, -errno, "/dev/null") : o->fd;
+	if (!kept)
+		return 0;
+	o->fd = zns_make_temp(o->blobs, "blob", o->temp);
+	return o->fd < 0 ? failed(o, o->fd, err) : 0;
 }
 
-int ctl_oci_layer(struct ctl_oci *o, struct zns_err *err)
+int ctl_oci_layer(struct ctl_oci *o, int *fd, struct zns_err *err)
 {
-	return blob_begin(o, !o->elsewhere, err);
+	int ret = blob_begin(o, !o->elsewhere, err);
+
+	*fd = o->fd;
+	return ret;
 }
 
 int ctl_oci_seen(void *oci, const void *buf, size_t len)
@@ -190,7 +191,8 @@ static int blob_end(struct ctl_oci *o, char digest[CTL_OCI_DIGEST], struct zns_e
 	if (kept && renameat(o->blobs, o->temp, o->blobs, ctl_oci_digits(digest)))
 		return failed(o, -errno, err);
 	*o->temp = 0;
-	close(o->fd);
+	if (kept)
+		close(o->fd);
 	o->fd = -1;
 	return 0;
 }
@@ -248,7 +250,7 @@ static int put_json(struct ctl_oci *o, struct json_object *j, const char *media,
 		j, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 	int ret = text ? blob_begin(o, true, err) : zns_fail_sys(err, -ENOMEM, "OCI image");
 
-	if (ret >= 0) {
+	if (!ret) {
 		ret = zns_write_all(o->fd, text, strlen(text));
 		if (ret)
 			failed(o, ret, err);
