@@ -51,9 +51,14 @@ static size_t part(const struct ctl_flow *f, size_t len)
 	return zns_min(len, f->size / 4);
 }
 
+static size_t used(const struct ctl_flow *f)
+{
+	return (size_t)(f->put - f->taken);
+}
+
 static size_t room(const struct ctl_flow *f)
 {
-	return f->size - (size_t)(f->put - f->taken);
+	return f->size - used(f);
 }
 
 /* What lies behind each other in the ring, from @at on. */
@@ -66,9 +71,9 @@ int ctl_flow_put(void *flow, const void *buf, size_t len)
 {
 	struct ctl_flow *f = flow;
 	const uint8_t *from = buf;
-	bool left = false;
 
-	while (len && !left) {
+	while (len) {
+		bool left;
 		size_t n;
 
 		pthread_mutex_lock(&f->lock);
@@ -78,7 +83,7 @@ int ctl_flow_put(void *flow, const void *buf, size_t len)
 		n = in_one(f, f->put, zns_min(len, room(f)));
 		pthread_mutex_unlock(&f->lock);
 		if (left)
-			break;
+			return -EPIPE;
 		memcpy(f->ring + f->put % f->size, from, n);
 		from += n;
 		len -= n;
@@ -87,7 +92,7 @@ int ctl_flow_put(void *flow, const void *buf, size_t len)
 		pthread_cond_signal(&f->more);
 		pthread_mutex_unlock(&f->lock);
 	}
-	return left ? -EPIPE : 0;
+	return 0;
 }
 
 void ctl_flow_end(struct ctl_flow *f)
@@ -103,9 +108,9 @@ size_t ctl_flow_next(struct ctl_flow *f, size_t most, const uint8_t **at)
 	size_t n;
 
 	pthread_mutex_lock(&f->lock);
-	while (f->size - room(f) < part(f, most) && !f->ended)
+	while (used(f) < part(f, most) && !f->ended)
 		pthread_cond_wait(&f->more, &f->lock);
-	n = in_one(f, f->taken, zns_min(most, f->size - room(f)));
+	n = in_one(f, f->taken, zns_min(most, used(f)));
 	*at = f->ring + f->taken % f->size;
 	pthread_mutex_unlock(&f->lock);
 	return n;
