@@ -10,19 +10,22 @@ from scene import FIO, LIMIT_S, MIB, WORK, Failed, Group, run
 from spec import KEPT
 
 
+def jobs_on(device, zones, size):
+    return [{'filename': device, 'zonemode': 'zbd', 'offset': z * size, 'size': size} for z in zones]
+
+
 def on_zones(way, nr):
     """One zone each of groups that no dump gets; fio resets it when it is full and goes on."""
     reserved = way.ctl('reserve', 'normal-io', '--groups', nr)['groups']
     status, table = way.ctl('status')['geometry'], {g['id']: g['zones'] for g in way.ctl('groups')['groups']}
     first = [[z for z in table[g] if z >= status['metadata_zones']][-1] for g in reserved]
-    size = status['zone_size']
-    return [{'filename': way.device, 'zonemode': 'zbd', 'offset': z * size, 'size': size} for z in first]
+    return jobs_on(way.device, first, status['zone_size'])
 
 
 def on_another(device, nr):
     """The same on a drive that nobody else writes: the first zones are on dies of their own."""
     size = int(Path(f'/sys/class/block/{Path(device).name}/queue/chunk_sectors').read_text()) << 9
-    return [{'filename': device, 'zonemode': 'zbd', 'offset': z * size, 'size': size} for z in range(nr)]
+    return jobs_on(device, range(nr), size)
 
 
 def in_files(way, nr, mib):
