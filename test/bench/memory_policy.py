@@ -123,7 +123,9 @@ class Run:
             self.requests(asked(seed, REQUESTS))
             time.sleep(REST_S)
             after = self.status()
-            found[f'{kind}_read_units'] += after['read_units'] - before['read_units']
+            faults = after['read_units'] - before['read_units']
+            found[f'{kind}_read_units'] += faults
+            found[f'{kind}_device_units'] += faults - (after['spare_units'] - before['spare_units'])
             for key in ('record_left_out', 'record_missed', 'activations'):
                 found[f'{kind}_{key}'] += after[key] - last[key]
             last = after
@@ -184,15 +186,17 @@ def medians(args, name, pagers):
 
 
 def idle(args):
-    print('| program | MiB | first activation: faults, without | same requests again: faults, without | | record right '
-          '| four others: faults, without | | record right |')
+    print('| program | MiB | first activation: faults (from the device), without | same requests again: faults (from the device), without | '
+          '| record right | four others: faults (from the device), without | | record right |')
     print('| --- |' + ' --- |' * 8, flush=True)
     for name in args.names or NAMES:
         (_, on), (_, off) = medians(args, name, ('all', 'ahead off'))
-        cells = [f'{on["first_read_units"]:.0f}, {off["first_read_units"]:.0f}']
+        cells = [f'{on["first_read_units"]:.0f} ({on["first_device_units"]:.0f}), {off["first_read_units"]:.0f}']
         for key in ('same', 'other'):
             had, without, left = on[f'{key}_read_units'], off[f'{key}_read_units'], on[f'{key}_record_left_out']
-            cells += [f'{had:.0f}, {without:.0f}', f'{100 * (had / without - 1):+.0f} %'.replace('-', '−'),
+            device = on[f'{key}_device_units']
+            cells += [f'{had:.0f} ({device:.0f}), {without:.0f}',
+                      f'{100 * (had / without - 1):+.0f} % ({100 * (device / without - 1):+.0f} %)'.replace('-', '−'),
                       f'{on[f"{key}_record_missed"] / left:.2f} of {left:.0f}' if left else '']
         print(f'| {name} | {on["size"] / 2 ** 20:.0f} | ' + ' | '.join(cells) + ' |', flush=True)
 

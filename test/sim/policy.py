@@ -30,7 +30,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import history
-from cache import CHAIN, POLICIES, Auto, Copies, GlobalLru, GlobalMarkov, Markov, PerContainer, Record
+from cache import CHAIN, POLICIES, Auto, Copies, GlobalLru, GlobalMarkov, GlobalStreams, Markov, PerContainer, Record
 
 HERE = Path(__file__).resolve().parent
 CRITICAL = 'node'
@@ -353,6 +353,9 @@ def selftest():
     check('OPT on it', optimum(3, every, events(*cyclic)).misses[1], 4 + 5)
     check('LRU on a loop that fits', replay(GlobalLru(4, owner), every, events(*cyclic)).misses[1], 4)
     check('misses of blocks that are new', replay(GlobalLru(4, owner), set(), events(*cyclic)).misses[1], 0)
+    # after the second block of a stream nobody waits: the last one of what was fetched goes on with it
+    check('misses of a stream', replay(GlobalStreams(100, owner), every, [(STEPS, 1, [(b, False) for b in range(90)])]).misses[1], 2)
+    check('misses of every other block', replay(GlobalStreams(100, owner), every, events(*range(0, 90, 2))).misses[1], 45)
     # two containers of 30 blocks with room for 40 take turns
     turns = [(STEPS + 100 * n, 1, [(b + 40 * (n % 2), False) for b in range(30)]) for n in range(8)]
     owner = {b: b // 40 for b in range(80)}

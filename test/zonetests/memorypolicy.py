@@ -24,19 +24,20 @@ OBJECT = 640 << 10
 
 class Cached:
     """test/sim/cached.c: objects in memory; a request copies one out."""
-    def __init__(self, stage, objects):
+    def __init__(self, stage, objects, length=OBJECT):
         binary = stage.dir / 'cached'
         if not binary.exists():
             subprocess.run(['gcc', '-O2', '-o', binary, SIM / 'cached.c'], check=True)
-        self.process = stage.start(binary, objects, OBJECT >> 10, stdin=subprocess.PIPE)
-        self.pid = self.process.pid
+        self.process = stage.start(binary, objects, length >> 10, stdin=subprocess.PIPE)
+        self.pid, self.length = self.process.pid, length
         self.ask(range(objects))
 
-    def ask(self, numbers):
+    def ask(self, numbers, pause_s=0):
         for n in numbers:
+            time.sleep(pause_s)
             self.process.stdin.write(f'{n}\n')
             self.process.stdin.flush()
-            left = OBJECT
+            left = self.length
             while left:
                 got = os.read(self.process.stdout.fileno(), min(left, 1 << 16))
                 if not got or got != bytes([n]) * len(got):
@@ -91,11 +92,12 @@ def recurring(stage, args):
 @case
 def activated(stage, args):
     """A program that idles, and uses the same objects in another order each time: the second activation has less than half of
-    the first one's faults; so has the third, whose pager is a successor."""
+    the first one's faults; so has the third, whose pager is a successor. The objects are of one or two units and apart, so they are
+    no streams."""
     stage = stage()
-    program = Cached(stage, 40)
+    program = Cached(stage, 250, 64 << 10)
     stage.ctl('memory', 'attach', program.pid, '--dram', '96M')
-    objects, faults = list(range(40)), []
+    objects, faults = list(range(0, 250, 5)), []
     for k in range(3):
         all_out(stage, program.pid, '96M')
         if k == 2:
@@ -104,7 +106,7 @@ def activated(stage, args):
         time.sleep(1.1)
         before = stage.status(program.pid)
         random.Random(k).shuffle(objects)
-        program.ask(objects)
+        program.ask(objects, 0.002)
         after = stage.status(program.pid)
         faults.append(after['read_units'] - before['read_units'])
         if after['activations'] != before['activations'] + 1 or after['wakes']:

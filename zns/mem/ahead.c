@@ -1,36 +1,48 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Units that are read before they are asked for. After a fault the next ones of the process's chain
- * (predict.h) come into its memory, as far as its own budget has room; behind all faults. The last
- * of a chain does not come into the process: we keep a copy (spare.c). Its fault waits for no
- * device, goes on with the chain, and is how we know whether what is fetched is used: a chain is as
- * long as 7 in 10 of the last ones are.
+ * (predict.h) come into its memory, or, where it knows none, those above in a stream (stream.c): as
+ * far as its own budget has room, and behind all faults. The last one of them does not come into
+ * the process: we keep a copy (spare.c). Its fault waits for no device, goes on with the chain or
+ * stream, and is how we know whether what is fetched is used. More are fetched while 7 in 10 of the
+ * last ones of chains are, and half of those of streams: a stream ends somewhere, so what is
+ * before the last one is used more often than that one.
  */
 #include <string.h>
 
 #include "hiber.h"
 
 #define TRY 8U /* one of so many faults fetches something while nothing proves right */
-#define RIGHT 3U /* tenths that a right guess adds; 7 in 10 keep the depth as it is */
-#define WRONG 7U /* tenths that a wrong one takes */
 #define QUEUE_MAX 4096U /* fetches that wait */
 #define AGE_MIN_MS 1000U /* so long, at least, a guess may be right */
 
-/* A chain becomes longer while more than 7 in 10 of its last ones are used. */
-static void outcome(struct zns_mem *m, bool used)
+static void outcome(struct zns_mem *m, const struct guess *g, bool used)
 {
-	struct ahead *a = &m->ahead;
+	struct ahead_depth *d = g->stream ? &m->ahead.stream : &m->ahead.chain;
 
-	pthread_mutex_lock(&a->lock);
+	pthread_mutex_lock(&m->ahead.lock);
 	if (used)
-		a->depth = zns_min(a->depth + RIGHT, PREDICT_CHAIN * AHEAD_DEPTH);
+		d->tenths = zns_min(d->tenths + d->right, d->max_tenths);
 	else
-		a->depth = zns_max(a->depth, AHEAD_DEPTH + WRONG) - WRONG;
-	pthread_mutex_unlock(&a->lock);
+		d->tenths = zns_max(d->tenths, AHEAD_DEPTH + d->wrong) - d->wrong;
+	pthread_mutex_unlock(&m->ahead.lock);
 	if (used)
 		m->sh->ahead_used++;
 	else
 		m->sh->ahead_unused++;
+}
+
+void ahead_begin(struct ahead *a)
+{
+	a->chain = (struct ahead_depth){ .tenths = PREDICT_CHAIN * AHEAD_DEPTH,
+					 .max_tenths = PREDICT_CHAIN * AHEAD_DEPTH,
+					 .right = 3,
+					 .wrong = 7 };
+	a->stream = (struct ahead_depth){ .tenths = STREAM_MAX / 4 * AHEAD_DEPTH,
+					  .max_tenths = STREAM_MAX * AHEAD_DEPTH,
+					  .right = 5,
+					  .wrong = 5 };
+	pthread_mutex_init(&a->lock, NULL);
 }
 
 static void forget_link(struct zns_mem *m, const struct guess *wrong)
@@ -62,60 +74,97 @@ static void judge(struct zns_mem *m)
 		pthread_mutex_unlock(&m->ahead.lock);
 		if (!found)
 			break;
-		outcome(m, false);
-		forget_link(m, &wrong);
+		outcome(m, &wrong, false);
+		if (!wrong.stream)
+			forget_link(m, &wrong);
 	} while (true);
 }
 
 /* With the lock. */
-static unsigned int depth(struct ahead *a)
+static unsigned int depth(struct ahead_depth *d)
 {
-	unsigned int n = zns_max(a->depth / AHEAD_DEPTH, 1U);
+	unsigned int n = zns_max(d->tenths / AHEAD_DEPTH, 1U);
 
-	return n > 1 || a->tries++ % TRY == 0 ? n : 0;
+	return n > 1 || d->tries++ % TRY == 0 ? n : 0;
 }
 
-/* The last of a chain was asked for, so most likely those before it were used; nobody faulted. */
-static void chain_used(struct proc *p, uint32_t block)
+/* The last of them was asked for, so most likely those before it were used; nobody faulted. */
+static void used(struct proc *p, const struct guess *g)
 {
-	uint32_t before[PREDICT_CHAIN];
+	uint32_t before[zns_max(PREDICT_CHAIN, STREAM_MAX)];
 	unsigned int n;
 
-	outcome(p->m, true);
-	pthread_mutex_lock(&p->m->ahead.lock);
-	n = predict_before(&p->predict, block, before);
-	pthread_mutex_unlock(&p->m->ahead.lock);
+	outcome(p->m, g, true);
+	if (g->stream) {
+		n = stream_before(p, g->block);
+		for (unsigned int i = 0; i < n; i++)
+			before[i] = g->block - 1 - i;
+	} else {
+		pthread_mutex_lock(&p->m->ahead.lock);
+		n = predict_before(&p->predict, g->block, before);
+		pthread_mutex_unlock(&p->m->ahead.lock);
+	}
 	while (n--)
 		record_touch(p, before[n] * UNIT);
+}
+
+/* Those of the chain that are on zones. */
+static unsigned int chain_next(struct proc *p, uint32_t block, bool learn, bool fetches,
+			       uint32_t next[PREDICT_CHAIN])
+{
+	struct ahead *a = &p->m->ahead;
+	unsigned int n, nr = 0;
+
+	pthread_mutex_lock(&a->lock);
+	n = predict_fault(&p->predict, block, learn, fetches ? depth(&a->chain) : 0, next);
+	pthread_mutex_unlock(&a->lock);
+	for (unsigned int i = 0; i < n; i++)
+		if (STATE(unit_at(p, next[i] * UNIT)->word) == U_ZONE)
+			next[nr++] = next[i];
+	return nr;
+}
+
+static unsigned int next_in_stream(struct proc *p, uint32_t block, uint32_t next[STREAM_MAX])
+{
+	struct ahead *a = &p->m->ahead;
+	unsigned int max;
+
+	if (!stream_before(p, block))
+		return 0;
+	pthread_mutex_lock(&a->lock);
+	max = depth(&a->stream);
+	pthread_mutex_unlock(&a->lock);
+	return stream_next(p, block, max, next);
 }
 
 void ahead_fault(struct proc *p, uint64_t addr)
 {
 	struct zns_mem *m = p->m;
-	uint32_t block = (uint32_t)(addr / UNIT), next[PREDICT_CHAIN], fetch[PREDICT_CHAIN];
-	unsigned int n, nr = 0;
-	bool full, predicted;
+	uint32_t block = (uint32_t)(addr / UNIT), next[zns_max(PREDICT_CHAIN, STREAM_MAX)];
+	enum fault_kind last = FETCH_COPY;
+	struct guess right;
+	unsigned int nr;
+	bool predicted, fetches;
 
 	judge(m);
 	pthread_mutex_lock(&m->ahead.lock);
-	predicted = guess_asked(&m->ahead.guesses, p->born, block);
+	predicted = guess_asked(&m->ahead.guesses, p->born, block, &right);
 	pthread_mutex_unlock(&m->ahead.lock);
 	if (predicted)
-		chain_used(p, block);
+		used(p, &right);
 	if (m->sh->no_predict)
 		return;
 	pthread_mutex_lock(&m->queue.lock);
-	full = m->queue.ahead.nr >= QUEUE_MAX;
+	fetches = m->queue.ahead.nr < QUEUE_MAX;
 	pthread_mutex_unlock(&m->queue.lock);
-	pthread_mutex_lock(&m->ahead.lock);
-	n = predict_fault(&p->predict, block, !predicted,
-			  full || hiber_rests(m) ? 0 : depth(&m->ahead), next);
-	pthread_mutex_unlock(&m->ahead.lock);
-	for (unsigned int i = 0; i < n; i++)
-		if (STATE(unit_at(p, next[i] * UNIT)->word) == U_ZONE)
-			fetch[nr++] = next[i];
+	fetches = fetches && !hiber_rests(m);
+	nr = chain_next(p, block, !predicted, fetches, next);
+	if (!nr && fetches) {
+		nr = next_in_stream(p, block, next);
+		last = FETCH_STREAM;
+	}
 	for (unsigned int i = 0; i < nr; i++)
-		fault_push(&m->queue, p, fetch[i] * UNIT, i + 1 == nr ? FETCH_COPY : FETCH);
+		fault_push(&m->queue, p, next[i] * UNIT, i + 1 == nr ? last : FETCH);
 }
 
 bool ahead_room(struct zns_mem *m)
@@ -152,6 +201,7 @@ void ahead_fetch(struct proc *p, uint64_t base, uint8_t *buf, enum fault_kind ki
 	m->sh->ahead_units++;
 	spare_put(p, u, ref, buf, SPARE_AHEAD);
 	pthread_mutex_lock(&m->ahead.lock);
-	guess_add(&m->ahead.guesses, (struct guess){ p->born, (uint32_t)(base / UNIT), now_ms() });
+	guess_add(&m->ahead.guesses, (struct guess){ p->born, (uint32_t)(base / UNIT), now_ms(),
+						     kind == FETCH_STREAM });
 	pthread_mutex_unlock(&m->ahead.lock);
 }

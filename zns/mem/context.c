@@ -29,11 +29,10 @@ int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **
 	m->keeper = -1;
 	m->age_ms = AGE_BEGIN_MS;
 	m->below = CEILING_NONE; /* until a process with a name was looked at */
-	m->ahead.depth = PREDICT_CHAIN * AHEAD_DEPTH;
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->text, NULL);
 	pthread_mutex_init(&m->queue.lock, NULL);
-	pthread_mutex_init(&m->ahead.lock, NULL);
+	ahead_begin(&m->ahead);
 	pthread_cond_init(&m->queue.more, NULL);
 	pthread_cond_init(&m->leavers, NULL);
 	m->epoll = epoll_create1(EPOLL_CLOEXEC);

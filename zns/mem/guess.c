@@ -10,13 +10,14 @@ void guess_add(struct guesses *g, struct guess guess)
 	g->ring[(g->head + g->nr++) % GUESSES] = guess;
 }
 
-bool guess_asked(struct guesses *g, uint32_t born, uint32_t block)
+bool guess_asked(struct guesses *g, uint32_t born, uint32_t block, struct guess *out)
 {
 	for (uint32_t i = 0; i < g->nr; i++) {
 		struct guess *s = &g->ring[(g->head + i) % GUESSES];
 
 		if (s->born != born || s->block != block)
 			continue;
+		*out = *s;
 		s->born = 0;
 		return true;
 	}

@@ -14,6 +14,7 @@
 struct guess {
 	uint32_t born, block; /* which process (0: was right), which of its units */
 	uint32_t at_ms;
+	bool stream; /* by order of addresses; else by a chain */
 };
 
 /* All zeroes is a new one. */
@@ -23,8 +24,8 @@ struct guesses {
 };
 
 void guess_add(struct guesses *g, struct guess guess);
-/* Was it guessed? Then it is no longer. */
-bool guess_asked(struct guesses *g, uint32_t born, uint32_t block);
+/* Was it guessed? Then it is no longer, and in *@out. */
+bool guess_asked(struct guesses *g, uint32_t born, uint32_t block, struct guess *out);
 /* The oldest one, taken out, if it is older than @age_ms at @now_ms, or there is no room for
  * another one. False: there is none such. */
 bool guess_wrong(struct guesses *g, uint32_t now_ms, uint32_t age_ms, struct guess *out);

@@ -22,168 +22,18 @@
 #include "heat.h"
 #include "guess.h"
 #include "predict.h"
+#include "shared.h"
 #include "zns/mem.h"
 #include "zns/util.h"
 
-#define UNIT ((uint64_t)ZNS_PAGES_UNIT)
-#define PAGE 4096ULL
-#define UNIT_PAGES 16U
-#define BATCH 16U /* units that are evicted together */
-#define RANGES (2 * BATCH) /* in which they are dropped */
 #define SERVERS 4U /* threads that read events and answer faults */
-#define PROCS_MAX 512U /* slots: the table of each takes 192 GiB of our 128 TiB of addresses */
-#define LEAVERS_MAX 64U /* of these, for children that leave at once (leave.c) */
-#define PLACES_MAX (PROCS_MAX - LEAVERS_MAX) /* processes of a context */
-#define STRAYS_MAX (1U << 20)
 #define AGAIN_NS 2000000000ULL /* between two tries to stop a process that does not stop */
-
-/*
- * Who may change the state:  RES -> BUSY, WPING: anybody who needs it, by compare and exchange;
- * CLEAN -> BUSY, RES, DROP: so, too, and who takes it from CLEAN to another than DROP gives up its
- * place;
- * BUSY and LOADING: the worker that made it so; WPING to DROP: the evictor, and a worker that ends
- * the eviction (-> BUSY) before DROP; the reader of events: any of them, since an event says that
- * the memory is not there any more.
- */
-enum unit_state {
-	U_RES, /* nothing is known of it: all its pages are in memory, or were never there */
-	U_BUSY, /* as RES; a worker lifts its protection or fills a hole */
-	U_WPING, /* it is being protected from writes */
-	U_COPY, /* protected; it is being read */
-	U_WRITE, /* and written */
-	U_DROP, /* it is on a zone; its pages are being dropped */
-	U_ZONE, /* on a zone; a page that is present nevertheless is the truth */
-	U_LOADING, /* the same; a worker reads it back */
-	U_CLEAN, /* it came back, and is protected: its pages are what is at its place. The others
-		  * of the unit were holes then */
-};
-
-/* In a memfd that outlives us. The state and the place are one word, so that a kill finds it whole.
- */
-struct unit {
-	_Atomic uint64_t word; /* place | state << 48 */
-	uint64_t hash; /* of what is at the place; written before the word */
-	/* Bits 0-15: pages that are to come from the place, or came from there. 16-31, in DROP: our
-	 * own removals of which the kernel has not told yet; else: removals by the program that it
-	 * was told of, and that may not be done yet */
-	_Atomic uint32_t pages;
-	_Atomic uint32_t stamp; /* ms of CLOCK_MONOTONIC, cut to 32 bits: last known use; 0: none */
-	_Atomic uint64_t addr; /* of a stray: where its first page is; else 0 */
-};
-
-struct range {
-	uint64_t start, end;
-};
-
-/* What the kernel is told to drop, behind the table: a successor must know of what it was told. */
-struct drops {
-	_Atomic uint32_t nr;
-	struct range range[RANGES];
-	_Atomic uint64_t told[RANGES]; /* up to here the kernel has told of the range's removal */
-};
-
-/* Moves that were told of last, there too. The kernel tells of each old place once more, as
- * unmapped, and other memory may be there by then. */
-#define MOVES_KEPT 32U
-struct moves {
-	_Atomic uint32_t nr; /* so far; the last ones are kept */
-	struct move {
-		uint64_t from, to, len, told_ns;
-		_Atomic uint32_t owed; /* 1: that was not told yet */
-	} move[MOVES_KEPT];
-};
-
-/* Beside each unit: what zns/pages.h wants to check it with. Written before the word. */
-struct unit_check {
-	uint32_t piece[ZNS_PAGES_PIECES];
-};
-
-/* What mem_reached() is told beside states: cleaning has written copies, has moved a unit. */
-#define REACHED_COPIED 60
-#define REACHED_MOVED 61
-
-#define WORD(state, place) ((uint64_t)(state) << 48 | (place))
-#define STATE(word) ((enum unit_state)((word) >> 48))
-#define PLACE(word) ((word) & ((1ULL << 48) - 1))
-#define ON_ZONE(word) (STATE(word) >= U_DROP && STATE(word) <= U_LOADING)
-#define HAS_PLACE(word) (STATE(word) >= U_DROP)
 
 /* The kernel's side of a ring, as io_uring_setup() described it. */
 struct ring_shape {
 	uint32_t sq_entries, cq_entries;
 	struct io_sqring_offsets sq;
 	struct io_cqring_offsets cq;
-};
-
-struct shared_proc {
-	_Atomic uint32_t used; /* 1: this slot has a process */
-	int32_t pid; /* 0: a child that we have not recognised yet */
-	_Atomic int32_t tracer; /* our process that holds a thread of it right now, or 0 */
-	_Atomic uint32_t doomed; /* 1: a child that has lost its units (birth.c) */
-	_Atomic uint32_t leaves; /* 1: a child for which there is no place */
-	_Atomic uint64_t birth; /* number of its fork; 0: it was attached */
-	_Atomic uint64_t serial; /* of this process: a slot has one after the other */
-};
-
-/* How far a context is, and what is wanted of it: AWAKE or REST (hiber.c). */
-enum hiber_state {
-	HIBER_AWAKE, /* under its budget */
-	HIBER_DOWN, /* all of it is going out */
-	HIBER_REST, /* hibernated: nothing is evicted, what is touched comes back */
-	HIBER_UP, /* what was touched last time is coming back */
-};
-
-#define RECORD_MAX 32768U /* units */
-#define FROZEN_MAX 512U
-
-struct shared_hiber {
-	_Atomic uint32_t state, wanted;
-	_Atomic uint32_t freeze; /* wanted, too */
-	_Atomic uint32_t again; /* wanted while it rests: what came back shall go out */
-	_Atomic uint64_t idle_ms; /* it hibernates by itself after so long; 0: never */
-	_Atomic int64_t since_ns, active_ns; /* CLOCK_REALTIME: of the state; last activity */
-	char frozen[FROZEN_MAX]; /* the file of the cgroup that we froze; "": none */
-	_Atomic uint32_t wakes, nr;
-	_Atomic uint64_t left_out, missed; /* a sample that was not read; of these, asked for */
-	_Atomic uint64_t unit[RECORD_MAX]; /* record.c */
-};
-
-#define MESSAGES 16U
-
-/*
- * What the reader has read and not done yet, so that a kill does not lose it: the kernel writes
- * messages to here, and lets the process go on before we see them.
- */
-struct inbox {
-	_Atomic uint32_t slot; /* of the process */
-	/* How far forget_range() is: the address of its unit and, in the low 16 bits, 1 + the
-	 * message's number; and what that unit had before it was changed. */
-	_Atomic uint64_t at, had_at;
-	_Atomic uint32_t had;
-	uint32_t tag; /* 1 + the number of the message that is being done */
-	/* for hold.c: forks that had been read before these, and whose children birth.c has put */
-	_Atomic uint64_t forks;
-	_Atomic uint32_t born; /* bit N: that of message N */
-	struct uffd_msg msg[MESSAGES]; /* event 0: done, or none */
-};
-
-/* The context, for a successor. */
-struct shared {
-	uint32_t version, procs_max;
-	_Atomic uint32_t rate_mibps; /* of writes; 0: no limit */
-	char name[ZNS_NAME_MAX + 1];
-	_Atomic uint64_t dram, evicted_units, clean_units, moved_units, read_units, zero_faults,
-		write_faults, clean_writes, cancelled, lost_units, takeovers, spare_units,
-		ahead_units, ahead_used, ahead_unused, left;
-	_Atomic uint32_t no_predict;
-	_Atomic uint64_t auto_total, auto_min; /* 0: the budget is fixed */
-	_Atomic uint64_t forks; /* that were read so far */
-	_Atomic uint64_t serials; /* that were given so far */
-	_Atomic int32_t holder; /* hold.c: PID; 0: none */
-	_Atomic uint32_t held; /* 1: its pager is dead, and all is put away */
-	struct inbox inbox;
-	struct shared_proc proc[PROCS_MAX];
-	struct shared_hiber hiber;
 };
 
 struct place { /* an area that may be evicted */
@@ -270,6 +120,7 @@ struct fault {
 		FAULT_STRAY,
 		FETCH, /* nobody waits for it: these go behind all others */
 		FETCH_COPY, /* the same; a copy is made, the unit stays on its zone */
+		FETCH_STREAM, /* the same, of the last one of a stream instead of a chain */
 		FETCH_RECORD, /* the same; some of the record, whatever the address (active.c) */
 	} kind;
 	uint64_t since_ns;
@@ -291,10 +142,16 @@ struct queue {
 };
 
 #define AHEAD_DEPTH 10U /* tenths */
+/* How many units a fault fetches, and whether that proves right. */
+struct ahead_depth {
+	unsigned int tenths, max_tenths; /* of a unit */
+	unsigned int right, wrong; /* tenths that a right guess adds, and a wrong one takes */
+	unsigned int tries;
+};
 /* What is fetched ahead: the lock is that of all chains, too. */
 struct ahead {
 	pthread_mutex_t lock;
-	unsigned int depth, tries; /* depth: how long a chain may be, in tenths of a unit */
+	struct ahead_depth chain, stream;
 	struct guesses guesses;
 };
 
@@ -495,9 +352,18 @@ int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool 
 	      struct fault *f);
 
 /* --- ahead.c --- */
+void ahead_begin(struct ahead *a);
 void ahead_fault(struct proc *p, uint64_t addr);
 bool ahead_room(struct zns_mem *m); /* the budget has room for one more, and that is used */
 void ahead_fetch(struct proc *p, uint64_t base, uint8_t *buf, enum fault_kind kind);
+
+/* --- stream.c: what is used in the order of its addresses --- */
+#define STREAM_MAX 32U /* units that are fetched at a fault */
+/* How many units right below @block, STREAM_MAX at most, came into memory a moment ago. */
+unsigned int stream_before(struct proc *p, uint32_t block);
+/* Those right above it that are on zones and likely to follow, @max at most. Returns how many. */
+unsigned int stream_next(struct proc *p, uint32_t block, unsigned int max,
+			 uint32_t next[STREAM_MAX]);
 
 /* --- spare.c: copies of units that are on zones --- */
 #define SPARE_MAX 2048U /* of each kind */

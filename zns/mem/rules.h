@@ -70,6 +70,8 @@ enum mem_refused {
 #define REACHED_DROPPED 31 /* units were dropped, and the evictor sees it */
 #define REACHED_AREA 30 /* an area was looked at, and is registered next */
 #define REACHED_READY 29 /* the kernel has something to tell of a process */
+#define REACHED_COPIED 60 /* cleaning has written copies */
+#define REACHED_MOVED 61 /* and has moved a unit */
 
 bool mem_without(enum mem_rule rule);
 bool mem_refused(enum mem_refused what);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Memory that is used in the order of its addresses, as an allocator hands it out or a program
+ * copies it: no history is needed to know what comes next. After a unit whose neighbour below came
+ * back a moment ago come those above it, as many as have come so far. Which these are is seen by
+ * their stamps alone, so many streams may go on at once.
+ */
+#include "mem.h"
+
+#define RECENT_MS 1000U
+
+static bool came_lately(const struct unit *u, uint32_t now)
+{
+	return !u->addr && u->stamp && !ON_ZONE(u->word) && now - u->stamp < RECENT_MS;
+}
+
+unsigned int stream_before(struct proc *p, uint32_t block)
+{
+	uint32_t now = now_ms();
+	unsigned int n = 0;
+
+	while (n < STREAM_MAX && n < block && came_lately(unit_at(p, (block - n - 1) * UNIT), now))
+		n++;
+	return n;
+}
+
+unsigned int stream_next(struct proc *p, uint32_t block, unsigned int max,
+			 uint32_t next[STREAM_MAX])
+{
+	unsigned int n = zns_min(stream_before(p, block), max), nr = 0;
+
+	/* where one is there already somebody else has known of them, and of where they end */
+	while (nr < n && STATE(unit_at(p, (block + nr + 1) * UNIT)->word) == U_ZONE) {
+		next[nr] = block + nr + 1;
+		nr++;
+	}
+	return nr;
+}
