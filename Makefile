@@ -571,7 +571,7 @@ test-bare: deps-bare
 
 # A guest for each kernel, all at once; VM="--kernels 6.12 test/vm/20-conformance.test.sh" runs less.
 VM		?=
-# What 67-track and 68-memory run.
+# What 67-track, 68-memory and 69-memory-late run.
 VM_UNITS := test_track $(addprefix test_track_,calls race stop) test_mem $(addprefix test_mem_,hold reach moves late direct hiber death)
 test-vm: deps-vm
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(B)/test/dev_conform $(B)/test/ublk_export \

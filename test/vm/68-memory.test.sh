@@ -5,7 +5,7 @@
 # vm: --timeout 4000
 set -uo pipefail
 . "$(dirname "$0")/guest-lib.sh"
-T=$REPO/build/test
+. "$(dirname "$0")/memory-units.sh"
 export ZNS_CONFIG=/tmp/conf ZNS_RUN=/tmp/run ZNSD_IDLE_S=1
 mkdir -m 700 -p $ZNS_CONFIG $ZNS_RUN
 
@@ -73,9 +73,5 @@ fi
 on -
 title "programs and what they do with their memory"
 modprobe fuse || skip "no FUSE" # of test_mem_direct
-for t in test_mem_hold test_mem_reach test_mem test_mem_moves test_mem_late test_mem_direct test_mem_hiber test_mem_death; do
-	# not into a file of 9p: who has one is dropped in stops (rule 27), and needs no ring
-	check "$t" bash -c "timeout 1200 $T/$t >/run/$t 2>&1 || { grep -B3 -F ERROR /run/$t; false; }"
-	cp "/run/$t" "$RESULTS/"
-done
+memory_units test_mem_hold test_mem_reach test_mem test_mem_moves test_mem_direct test_mem_hiber
 finish
