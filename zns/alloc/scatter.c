@@ -132,7 +132,7 @@ static int search(struct search *x, double pays, uint32_t most, struct zns_scatt
 
 	out->before = out->after = zns_scatter_rate(x->s, NULL);
 	while (all) {
-		struct zns_scatter_move m;
+		struct zns_scatter_move m = { 0 };
 		uint64_t bytes;
 		double gain = best_move(x, out->after, budget - out->bytes, &m);
 
