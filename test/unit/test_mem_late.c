@@ -196,7 +196,8 @@ static void trim(struct report *r)
 	begin_life(&l);
 	r->ready = 1;
 	while (!r->stop) {
-		uint8_t *at = l.mem + (16 + roll(&l.seed) % (PAGES - 32)) * PAGE;
+		/* behind two units: the one that it is in may begin before the memory does */
+		uint8_t *at = l.mem + (32 + roll(&l.seed) % (PAGES - 48)) * PAGE;
 		uint32_t n = 1 + roll(&l.seed) % 15;
 		uint32_t nr = (uint32_t)((at - l.mem) - (uintptr_t)at % ZNS_PAGES_UNIT) / PAGE - n;
 
