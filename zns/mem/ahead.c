@@ -88,24 +88,27 @@ static unsigned int depth(struct ahead_depth *d)
 	return n > 1 || d->tries++ % TRY == 0 ? n : 0;
 }
 
-/* The last of them was asked for, so most likely those before it were used; nobody faulted. */
-static void used(struct proc *p, const struct guess *g)
+/* The last of a chain was asked for, so most likely those before it were used; nobody faulted. */
+static void chain_used(struct proc *p, uint32_t block)
 {
-	uint32_t before[zns_max(PREDICT_CHAIN, STREAM_MAX)];
+	uint32_t before[PREDICT_CHAIN];
 	unsigned int n;
 
-	outcome(p->m, g, true);
-	if (g->stream) {
-		n = stream_before(p, g->block);
-		for (unsigned int i = 0; i < n; i++)
-			before[i] = g->block - 1 - i;
-	} else {
-		pthread_mutex_lock(&p->m->ahead.lock);
-		n = predict_before(&p->predict, g->block, before);
-		pthread_mutex_unlock(&p->m->ahead.lock);
-	}
+	pthread_mutex_lock(&p->m->ahead.lock);
+	n = predict_before(&p->predict, block, before);
+	pthread_mutex_unlock(&p->m->ahead.lock);
 	while (n--)
 		record_touch(p, before[n] * UNIT);
+}
+
+/* The same where a stream has come to @block. What the record knows it may have brought itself. */
+static void stream_used(struct proc *p, uint32_t block)
+{
+	unsigned int n = stream_before(p, block);
+
+	for (unsigned int i = 1; i <= n; i++)
+		if (!record_knows(p, (block - i) * UNIT))
+			record_touch(p, (block - i) * UNIT);
 }
 
 /* Those of the chain that are on zones. */
@@ -151,7 +154,11 @@ void ahead_fault(struct proc *p, uint64_t addr)
 	predicted = guess_asked(&m->ahead.guesses, p->born, block, &right);
 	pthread_mutex_unlock(&m->ahead.lock);
 	if (predicted)
-		used(p, &right);
+		outcome(m, &right, true);
+	if (predicted && !right.stream)
+		chain_used(p, block);
+	else
+		stream_used(p, block);
 	if (m->sh->no_predict)
 		return;
 	pthread_mutex_lock(&m->queue.lock);

@@ -48,6 +48,8 @@ bool record_leave_out(struct zns_mem *m, uint32_t i);
 /* May a chain read it ahead? Not what was left out to see whether it is asked for. What it reads is
  * not left out any more, and stays in the record. */
 bool record_allows(struct proc *p, uint64_t base);
+/* Was it touched in this activation or an earlier one? */
+bool record_knows(struct proc *p, uint64_t base);
 
 /* --- replay.c: what was touched comes back, until the budget is used --- */
 void hiber_replay(struct zns_mem *m);

@@ -120,6 +120,17 @@ void record_touch(struct proc *p, uint64_t base)
 	pthread_mutex_unlock(&m->hiber.record);
 }
 
+bool record_knows(struct proc *p, uint64_t base)
+{
+	struct zns_mem *m = p->m;
+	bool does;
+
+	pthread_mutex_lock(&m->hiber.record);
+	does = *find(m, key_of(m, p, base));
+	pthread_mutex_unlock(&m->hiber.record);
+	return does;
+}
+
 /* A gate moves half way to what the last ones say. */
 static void measure(struct record_gate *g)
 {
