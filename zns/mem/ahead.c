@@ -102,10 +102,8 @@ static void chain_used(struct proc *p, uint32_t block)
 }
 
 /* The same where a stream has come to @block. What the record knows it may have brought itself. */
-static void stream_used(struct proc *p, uint32_t block)
+static void stream_used(struct proc *p, uint32_t block, unsigned int n)
 {
-	unsigned int n = stream_before(p, block);
-
 	for (unsigned int i = 1; i <= n; i++)
 		if (!record_knows(p, (block - i) * UNIT))
 			record_touch(p, (block - i) * UNIT);
@@ -127,17 +125,19 @@ static unsigned int chain_next(struct proc *p, uint32_t block, bool learn, bool 
 	return nr;
 }
 
-static unsigned int next_in_stream(struct proc *p, uint32_t block, uint32_t next[STREAM_MAX])
+/* As many above as @run below. */
+static unsigned int next_in_stream(struct proc *p, uint32_t block, unsigned int run,
+				   uint32_t next[STREAM_MAX])
 {
 	struct ahead *a = &p->m->ahead;
 	unsigned int max;
 
-	if (!stream_before(p, block))
+	if (!run)
 		return 0;
 	pthread_mutex_lock(&a->lock);
 	max = depth(&a->stream);
 	pthread_mutex_unlock(&a->lock);
-	return stream_next(p, block, max, next);
+	return stream_next(p, block, zns_min(run, max), next);
 }
 
 void ahead_fault(struct proc *p, uint64_t addr)
@@ -146,7 +146,7 @@ void ahead_fault(struct proc *p, uint64_t addr)
 	uint32_t block = (uint32_t)(addr / UNIT), next[zns_max(PREDICT_CHAIN, STREAM_MAX)];
 	enum fault_kind last = FETCH_COPY;
 	struct guess right;
-	unsigned int nr;
+	unsigned int nr, run = stream_before(p, block);
 	bool predicted, fetches;
 
 	judge(m);
@@ -158,7 +158,7 @@ void ahead_fault(struct proc *p, uint64_t addr)
 	if (predicted && !right.stream)
 		chain_used(p, block);
 	else
-		stream_used(p, block);
+		stream_used(p, block, run);
 	if (m->sh->no_predict)
 		return;
 	pthread_mutex_lock(&m->queue.lock);
@@ -167,7 +167,7 @@ void ahead_fault(struct proc *p, uint64_t addr)
 	fetches = fetches && !hiber_rests(m);
 	nr = chain_next(p, block, !predicted, fetches, next);
 	if (!nr && fetches) {
-		nr = next_in_stream(p, block, next);
+		nr = next_in_stream(p, block, run, next);
 		last = FETCH_STREAM;
 	}
 	for (unsigned int i = 0; i < nr; i++)

@@ -224,10 +224,7 @@ static int fill_first(struct proc *p, void *arg)
 /* Whoever comes from the unit before wants all of this one: one read is faster than two. */
 static bool in_order(struct proc *p, const struct unit *u, uint64_t base, uint64_t addr)
 {
-	const struct unit *before = u - 1;
-
-	return addr == base && !u->addr && u > p->u && before->stamp && !ON_ZONE(before->word) &&
-	       now_ms() - before->stamp < IN_ORDER_MS;
+	return addr == base && !u->addr && u > p->u && unit_came_lately(u - 1, IN_ORDER_MS);
 }
 
 /*

@@ -258,6 +258,8 @@ bool unit_move(struct unit *u, enum unit_state from, enum unit_state to); /* wit
 /* From CLEAN, and its place is given up. Its pages stay protected, which costs a message. */
 bool unit_unkeep(struct proc *p, struct unit *u, enum unit_state to);
 void unit_stamp(struct unit *u);
+/* It is in memory, and was used or read back within the last @ms. */
+bool unit_came_lately(const struct unit *u, uint32_t ms);
 uint32_t now_ms(void);
 /* Pages of the unit beginning at @base that lie in the range, as bits. */
 uint32_t pages_of(uint64_t base, uint64_t start, uint64_t end);
@@ -361,7 +363,8 @@ void ahead_fetch(struct proc *p, uint64_t base, uint8_t *buf, enum fault_kind ki
 #define STREAM_MAX 32U /* units that are fetched at a fault */
 /* How many units right below @block, STREAM_MAX at most, came into memory a moment ago. */
 unsigned int stream_before(struct proc *p, uint32_t block);
-/* Those right above it that are on zones and likely to follow, @max at most. Returns how many. */
+/* Those right above it that are on zones; @max at most, which is at most STREAM_MAX. Returns how
+ * many. */
 unsigned int stream_next(struct proc *p, uint32_t block, unsigned int max,
 			 uint32_t next[STREAM_MAX]);
 

@@ -9,17 +9,12 @@
 
 #define RECENT_MS 1000U
 
-static bool came_lately(const struct unit *u, uint32_t now)
-{
-	return !u->addr && u->stamp && !ON_ZONE(u->word) && now - u->stamp < RECENT_MS;
-}
-
 unsigned int stream_before(struct proc *p, uint32_t block)
 {
-	uint32_t now = now_ms();
 	unsigned int n = 0;
 
-	while (n < STREAM_MAX && n < block && came_lately(unit_at(p, (block - n - 1) * UNIT), now))
+	while (n < STREAM_MAX && n < block &&
+	       unit_came_lately(unit_at(p, (block - n - 1) * UNIT), RECENT_MS))
 		n++;
 	return n;
 }
@@ -27,10 +22,10 @@ unsigned int stream_before(struct proc *p, uint32_t block)
 unsigned int stream_next(struct proc *p, uint32_t block, unsigned int max,
 			 uint32_t next[STREAM_MAX])
 {
-	unsigned int n = zns_min(stream_before(p, block), max), nr = 0;
+	unsigned int nr = 0;
 
 	/* where one is there already somebody else has known of them, and of where they end */
-	while (nr < n && STATE(unit_at(p, (block + nr + 1) * UNIT)->word) == U_ZONE) {
+	while (nr < max && STATE(unit_at(p, (block + nr + 1) * UNIT)->word) == U_ZONE) {
 		next[nr] = block + nr + 1;
 		nr++;
 	}

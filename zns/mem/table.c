@@ -133,6 +133,11 @@ void unit_stamp(struct unit *u)
 	u->stamp = now_ms();
 }
 
+bool unit_came_lately(const struct unit *u, uint32_t ms)
+{
+	return u->stamp && !ON_ZONE(u->word) && now_ms() - u->stamp < ms;
+}
+
 int table_make(int *fd)
 {
 	*fd = memfd_create("zns-mem table", MFD_CLOEXEC);
