@@ -22,6 +22,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "../controls/mem/control.h"
 #include "zns/crypt_memory.h"
 #include "zns/mem.h"
 #include "zns/util.h"
@@ -33,7 +34,7 @@
 /* Else no test would last until there are rings. test_mem_late is about the time before. */
 static __attribute__((constructor)) void by_ring(void)
 {
-	setenv("ZNS_MEM_RING", "1", 1);
+	mem_control("ZNS_MEM_RING", "1");
 }
 
 /* ---- a store, which outlives a pager; with ZNS_TEST_MEM_ENCRYPT it encrypts ---- */

@@ -166,7 +166,7 @@ static void run(unsigned int what, uint64_t units)
 {
 	struct scene s;
 
-	setenv("ZNS_MEM_RING", what & (MAPS | MOVES) ? "0" : "1", 1);
+	mem_control("ZNS_MEM_RING", what & (MAPS | MOVES) ? "0" : "1");
 	scene_begin(&s, what);
 	await_units(&s, at_least(units));
 	finish(&s, what & THREADS ? 4 : 1, what & BUSHY);
@@ -185,12 +185,12 @@ static __attribute__((unused)) void keeping(void **state)
 	for (int taken = 0; taken < 2; taken++) {
 		struct scene s;
 
-		setenv("ZNS_MEM_WITHOUT", taken ? "10" : "99", 1);
+		mem_control("ZNS_MEM_WITHOUT", taken ? "10" : "99");
 		scene_begin(&s, 0);
 		await_units(&s, 600);
 		put[taken] = s.shelves.s->put;
 		finish(&s, 1, false);
-		unsetenv("ZNS_MEM_WITHOUT");
+		mem_control("ZNS_MEM_WITHOUT", NULL);
 	}
 	print_message("600 units out, %lu written; without kept places %lu\n",
 		      (unsigned long)put[0], (unsigned long)put[1]);

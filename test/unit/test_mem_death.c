@@ -124,7 +124,7 @@ static void pager(struct scene *s, bool take, const char *variable, const char *
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (variable)
-		setenv(variable, value, 1);
+		mem_control(variable, value);
 	if (take) {
 		ret = zns_mem_take(&s->have, &s->store, &m, &err);
 		if (!ret)
@@ -557,9 +557,9 @@ static bool wrong_after_birth(const char *first, const char *next, bool stale)
 
 	forks = true;
 	if (first)
-		setenv("ZNS_MEM_WITHOUT", first, 1);
+		mem_control("ZNS_MEM_WITHOUT", first);
 	begin(&s, "ZNS_MEM_KILL", "22@6");
-	unsetenv("ZNS_MEM_WITHOUT");
+	mem_control("ZNS_MEM_WITHOUT", NULL);
 	forks = false;
 	if (stale)
 		keep_stale(&s);
@@ -600,9 +600,9 @@ static bool wrong_without_hold(unsigned int nr)
 
 	snprintf(at, sizeof(at), "28@%u", nr);
 	forks = true;
-	setenv("ZNS_MEM_WITHOUT", "21", 1);
+	mem_control("ZNS_MEM_WITHOUT", "21");
 	begin(&s, "ZNS_MEM_KILL", at);
-	unsetenv("ZNS_MEM_WITHOUT");
+	mem_control("ZNS_MEM_WITHOUT", NULL);
 	forks = false;
 	assert_true(dies(&s));
 	next_pager(&s, NULL, NULL);

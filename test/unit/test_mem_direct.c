@@ -236,7 +236,7 @@ static void begin(struct scene *s, const char *without, enum how how, uint64_t u
 
 	order = common(sizeof(*order));
 	*s = (struct scene){ .r = common(sizeof(struct report)) };
-	setenv("ZNS_MEM_WITHOUT", without, 1);
+	mem_control("ZNS_MEM_WITHOUT", without);
 	shelf_open(&s->shelves, &s->store);
 	s->pid = fork();
 	if (!s->pid)
@@ -252,7 +252,7 @@ static void begin(struct scene *s, const char *without, enum how how, uint64_t u
 		last = evicted_units(s->m);
 		usleep(10000);
 	}
-	unsetenv("ZNS_MEM_WITHOUT");
+	mem_control("ZNS_MEM_WITHOUT", NULL);
 }
 
 static void reads(enum how how, uint64_t units)

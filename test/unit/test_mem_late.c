@@ -233,10 +233,10 @@ static void starve(struct scene *s, enum program which, const char *without, uin
 {
 	*s = (struct scene){ .r = common(sizeof(struct report)) };
 
-	setenv("ZNS_MEM_WITHOUT", without, 1);
+	mem_control("ZNS_MEM_WITHOUT", without);
 	if (which < ZNS_ARRAY_SIZE(late) && late[which])
-		setenv("ZNS_MEM_LATE", late[which], 1);
-	setenv("ZNS_MEM_RING", which == TRIMS_RING ? "1" : "0", 1);
+		mem_control("ZNS_MEM_LATE", late[which]);
+	mem_control("ZNS_MEM_RING", which == TRIMS_RING ? "1" : "0");
 	shelf_open(&s->shelves, &s->store);
 	s->pid = fork();
 	if (!s->pid && which == TWO_THREADS)
@@ -256,9 +256,9 @@ static void starve(struct scene *s, enum program which, const char *without, uin
 	assert_int_equal(zns_mem_start(s->m, &s->err), 0);
 	for (int i = 0; i < WAIT_S * 100 && evicted_units(s->m) < units && !s->r->wrong; i++)
 		usleep(10000);
-	unsetenv("ZNS_MEM_WITHOUT");
-	unsetenv("ZNS_MEM_LATE");
-	setenv("ZNS_MEM_RING", "0", 1);
+	mem_control("ZNS_MEM_WITHOUT", NULL);
+	mem_control("ZNS_MEM_LATE", NULL);
+	mem_control("ZNS_MEM_RING", "0");
 }
 
 /* Without the rule there are wrong pages, as a rule at once. */
@@ -325,10 +325,10 @@ static void killed(void **state)
 		struct scene s;
 
 		starve(&s, TWO_THREADS, "99", 30);
-		setenv("ZNS_MEM_LATE", "29@20000", 1); /* it hears late */
+		mem_control("ZNS_MEM_LATE", "29@20000"); /* it hears late */
 		usleep(60000 + (useconds_t)i * 5000);
 		scene_kill(&s);
-		unsetenv("ZNS_MEM_LATE");
+		mem_control("ZNS_MEM_LATE", NULL);
 	}
 }
 
@@ -338,10 +338,10 @@ static __attribute__((unused)) void holes(void **state)
 
 	starve(&s, HOLED, "99", 600);
 	finish(&s, 1, false);
-	setenv("ZNS_MEM_REFUSED", "4", 1); /* by the list of areas, as before Linux 6.11 */
+	mem_control("ZNS_MEM_REFUSED", "4"); /* by the list of areas, as before Linux 6.11 */
 	starve(&s, HOLED, "99", 600);
 	finish(&s, 1, false);
-	unsetenv("ZNS_MEM_REFUSED");
+	mem_control("ZNS_MEM_REFUSED", NULL);
 	if (is_six(3)) /* before, what is protected at once is one area */
 		must_show(HOLED, "26,35"); /* the area is looked at a second time */
 }
@@ -406,7 +406,7 @@ static uint64_t out_while_going(const char *without)
 	struct scene s = { .r = common(sizeof(struct report)) };
 	uint64_t before;
 
-	setenv("ZNS_MEM_WITHOUT", without, 1);
+	mem_control("ZNS_MEM_WITHOUT", without);
 	shelf_open(&s.shelves, &s.store);
 	s.pid = fork();
 	if (!s.pid)
@@ -423,7 +423,7 @@ static uint64_t out_while_going(const char *without)
 	zns_mem_limit(s.m, MIB(1));
 	usleep(1500000);
 	before -= resident_of(s.pid);
-	unsetenv("ZNS_MEM_WITHOUT");
+	mem_control("ZNS_MEM_WITHOUT", NULL);
 	scene_kill(&s);
 	return before;
 }
@@ -508,7 +508,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(restarting), cmocka_unit_test(killed),
 	};
 
-	setenv("ZNS_MEM_RING", "0", 1);
+	mem_control("ZNS_MEM_RING", "0");
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,7 +139,7 @@ static __attribute__((noreturn)) void pager(struct scene *s, bool take, const ch
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (kill_at)
-		setenv("ZNS_MEM_KILL", kill_at, 1);
+		mem_control("ZNS_MEM_KILL", kill_at);
 	if (take) {
 		ret = zns_mem_take(&s->have, &s->store, &m, &err);
 		if (!ret)
@@ -284,7 +284,7 @@ static void many(struct scene *s, const char *kill_at, uint32_t lost)
 	if (!reach(s, &s->v->ended, all))
 		fail_msg("killed at %s: %u of %u children have ended, %u are wrong", kill_at,
 			 s->v->ended, all, s->v->wrong);
-	for (int i = 0; getenv("ZNS_MEM_REFUSED") && i < PATIENCE_S * 1000 && !s->desk->left; i++)
+	for (int i = 0; mem_refused(REFUSED_PLACES) && i < PATIENCE_S * 1000 && !s->desk->left; i++)
 		turn(s);
 	s->desk->detach = 1;
 	for (int i = 0; i < PATIENCE_S * 1000 && !s->desk->detached; i++)
@@ -297,7 +297,7 @@ static void many(struct scene *s, const char *kill_at, uint32_t lost)
 		      s->v->killed, s->v->wrong);
 	assert_int_equal(s->v->wrong, 0);
 	assert_true(s->v->killed <= lost);
-	assert_true(!getenv("ZNS_MEM_REFUSED") || s->desk->left > 0);
+	assert_true(!mem_refused(REFUSED_PLACES) || s->desk->left > 0);
 	end(s);
 }
 
@@ -313,10 +313,10 @@ static void few_places(void **state)
 {
 	struct scene wide = { .kids = 40 }, deep = { .kids = 15, .deep = 3 };
 
-	setenv("ZNS_MEM_REFUSED", "3", 1);
+	mem_control("ZNS_MEM_REFUSED", "3");
 	many(&wide, NULL, 0);
 	many(&deep, NULL, 0);
-	unsetenv("ZNS_MEM_REFUSED");
+	mem_control("ZNS_MEM_REFUSED", NULL);
 }
 
 /* When a fork was read, a child has a table, and a slot. */
@@ -325,14 +325,14 @@ static void killed_by_births(void **state)
 	static const char *const at[] = { "21@5",  "21@13", "26@2", "26@6",
 					  "26@20", "22@3",  "22@7", "22@20" };
 
-	setenv("ZNS_MEM_REFUSED", "3", 1);
+	mem_control("ZNS_MEM_REFUSED", "3");
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++) {
 		bool loses = at[i][1] == '1', wide = loses || i % 2;
 		struct scene s = { .kids = wide ? 30 : 10, .deep = wide ? 0 : 2 };
 
 		many(&s, at[i], loses ? 1 : 0);
 	}
-	unsetenv("ZNS_MEM_REFUSED");
+	mem_control("ZNS_MEM_REFUSED", NULL);
 }
 
 /* When a unit of a child that leaves is being read, and when all of it is back. */
@@ -340,7 +340,7 @@ static void killed_by_leaving(void **state)
 {
 	static const char *const at[] = { "7@1", "7@9", "7@20", "27@1" };
 
-	setenv("ZNS_MEM_REFUSED", "3", 1);
+	mem_control("ZNS_MEM_REFUSED", "3");
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++) {
 		/* the last one leaves: nobody is forked meanwhile, unless a sanitizer's own memory
 		 * was read back, and that was the unit at which the pager was killed */
@@ -348,7 +348,7 @@ static void killed_by_leaving(void **state)
 
 		many(&s, at[i], SANITIZED);
 	}
-	unsetenv("ZNS_MEM_REFUSED");
+	mem_control("ZNS_MEM_REFUSED", NULL);
 }
 
 #ifndef __SANITIZE_ADDRESS__
@@ -357,11 +357,11 @@ static void without_leave(void **state)
 {
 	struct scene s = { .kids = 40 };
 
-	setenv("ZNS_MEM_REFUSED", "3", 1);
-	setenv("ZNS_MEM_WITHOUT", "20", 1);
+	mem_control("ZNS_MEM_REFUSED", "3");
+	mem_control("ZNS_MEM_WITHOUT", "20");
 	begin(&s, NULL);
-	unsetenv("ZNS_MEM_WITHOUT");
-	unsetenv("ZNS_MEM_REFUSED");
+	mem_control("ZNS_MEM_WITHOUT", NULL);
+	mem_control("ZNS_MEM_REFUSED", NULL);
 	reach(&s, &s.v->looked, 40);
 	assert_true(s.v->wrong);
 	end(&s);

@@ -196,10 +196,10 @@ static void begin(struct scene *s, enum program which, enum late late, const cha
 		  uint64_t rounds)
 {
 	*s = (struct scene){ .r = common(sizeof(struct report)) };
-	setenv("ZNS_MEM_WITHOUT", without, 1);
-	setenv("ZNS_MEM_RING", "0", 1);
-	setenv("ZNS_MEM_REFUSED", late == EVENTS ? "5" : "0", 1);
-	setenv("ZNS_MEM_LATE", late == EVICTOR ? "2@100" : "0", 1);
+	mem_control("ZNS_MEM_WITHOUT", without);
+	mem_control("ZNS_MEM_RING", "0");
+	mem_control("ZNS_MEM_REFUSED", late == EVENTS ? "5" : "0");
+	mem_control("ZNS_MEM_LATE", late == EVICTOR ? "2@100" : "0");
 	w.wait_us = late == EVICTOR ? 300 : 0;
 	shelf_open(&s->shelves, &s->store);
 	s->shelves.s->get_us = late == EVICTOR ? 2000 : 0;
@@ -214,7 +214,7 @@ static void begin(struct scene *s, enum program which, enum late late, const cha
 		fail_msg("%s", s->err.msg);
 	assert_int_equal(zns_mem_start(s->m, &s->err), 0);
 	await_rounds(s->r, rounds);
-	unsetenv("ZNS_MEM_WITHOUT");
+	mem_control("ZNS_MEM_WITHOUT", NULL);
 }
 
 static __attribute__((unused)) void must_show(enum program which, enum late late, const char *rule)

@@ -2,7 +2,7 @@
 /*
  * The other tests of memory contexts where the kernel refuses something: io_uring (pages are
  * dropped while a thread stands still), PAGEMAP_SCAN (pages are looked for in pagemap). They are
- * programs of their own, since the library reads its controls' variables when it needs them.
+ * programs of their own, since the library reads its controls' variables when a process begins.
  */
 #include <limits.h>
 #include "mem_fixture.h"

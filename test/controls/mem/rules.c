@@ -4,55 +4,98 @@
  * kernel that refuses something (ZNS_MEM_REFUSED=NUMBER,… of enum mem_refused), with rings from the
  * first minute on (ZNS_MEM_RING=1, as without RULE_UNMAPPED), killed when a unit reaches a state
  * (ZNS_MEM_KILL=STATE@N, the N-th time), late there (ZNS_MEM_LATE=STATE@US, each time), or standing
- * still there, all threads of it (ZNS_MEM_HALT=STATE@N, once).
+ * still there, all threads of it (ZNS_MEM_HALT=STATE@N, once). Read when the process begins.
  */
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "../../../zns/mem/rules.h"
+#include "control.h"
 
-static bool listed(const char *variable, long nr)
+/* What a variable says: a bit for each number, or STATE << 32 | N. */
+enum which { WITHOUT, REFUSED, RING, KILL, LATE, HALT, CONTROLS };
+static const char *const name[CONTROLS] = {
+	[WITHOUT] = "ZNS_MEM_WITHOUT", [REFUSED] = "ZNS_MEM_REFUSED", [RING] = "ZNS_MEM_RING",
+	[KILL] = "ZNS_MEM_KILL",       [LATE] = "ZNS_MEM_LATE",	      [HALT] = "ZNS_MEM_HALT",
+};
+static _Atomic uint64_t says[CONTROLS];
+
+static uint64_t numbers(const char *text)
 {
-	const char *env = getenv(variable);
+	uint64_t bits = 0;
 	char *end;
 
-	for (; env && *env; env = *end ? end + 1 : end)
-		if (strtol(env, &end, 10) == nr)
-			return true;
-	return false;
+	for (; *text; text = *end ? end + 1 : end) {
+		long nr = strtol(text, &end, 10);
+
+		if (nr > 0 && nr < 64) /* tests say 99 for none */
+			bits |= 1ULL << nr;
+	}
+	return bits;
+}
+
+static uint64_t state_and_number(const char *text)
+{
+	char *at;
+	uint64_t state = (uint64_t)strtol(text, &at, 10);
+
+	return *at == '@' ? state << 32 | (uint32_t)strtol(at + 1, NULL, 10) : 0;
+}
+
+void mem_control(const char *variable, const char *value)
+{
+	for (int i = 0; i < CONTROLS; i++) {
+		if (strcmp(variable, name[i]))
+			continue;
+		says[i] = !value ? 0 : i >= KILL ? state_and_number(value) : numbers(value);
+		return;
+	}
+	fprintf(stderr, "no control is named %s\n", variable);
+	abort();
+}
+
+/* Before the constructors of tests. */
+static __attribute__((constructor(101))) void read_environment(void)
+{
+	for (int i = 0; i < CONTROLS; i++)
+		mem_control(name[i], getenv(name[i]));
+}
+
+static bool listed(enum which which, unsigned int nr)
+{
+	return says[which] >> nr & 1;
 }
 
 bool mem_without(enum mem_rule rule)
 {
-	if (rule == RULE_UNMAPPED && listed("ZNS_MEM_RING", 1))
-		return true;
-	return listed("ZNS_MEM_WITHOUT", rule);
+	return (rule == RULE_UNMAPPED && listed(RING, 1)) || listed(WITHOUT, rule);
 }
 
 bool mem_refused(enum mem_refused what)
 {
-	return listed("ZNS_MEM_REFUSED", what);
+	return listed(REFUSED, what);
 }
 
-/* What stands behind STATE@ in a variable; 0: nothing, or another state. */
-static long told(const char *variable, int state)
+/* What stands behind STATE@; 0: nothing, or another state. */
+static uint32_t told(enum which which, int state)
 {
-	const char *env = getenv(variable);
-	char *at;
+	uint64_t word = says[which];
 
-	return env && strtol(env, &at, 10) == state && *at == '@' ? strtol(at + 1, NULL, 10) : 0;
+	return word >> 32 == (uint64_t)state ? (uint32_t)word : 0;
 }
 
 void mem_reached(int state)
 {
-	static _Atomic long times, halts;
-	long nr = told("ZNS_MEM_KILL", state), late_us = told("ZNS_MEM_LATE", state);
-	long halt = told("ZNS_MEM_HALT", state);
+	static _Atomic uint32_t times, halts;
+	uint32_t nr = told(KILL, state), late_us = told(LATE, state), halt = told(HALT, state);
 
 	if (late_us)
-		usleep((useconds_t)late_us);
+		usleep(late_us);
 	if (halt && ++halts == halt)
 		raise(SIGSTOP);
 	if (nr && ++times == nr)
