@@ -183,13 +183,34 @@ static void successor(void **state)
 	end(&s);
 }
 
+/* What a stream passes is in the record. Of what was left out it says nothing: that goes. And a
+ * full record takes no more. */
+static void streams(void **state)
+{
+	const uint32_t old = UNITS / 2;
+	struct scene s;
+	uint32_t n;
+
+	begin(&s);
+	activation(&s, old);
+	n = left_out(&s);
+	assert_true(some(n, old));
+	record_passed(&s.p, 0, UNITS);
+	record_passed(&s.p, 0, 0);
+	assert_int_equal(record_nr(s.m), UNITS);
+	assert_int_equal(s.m->sh->hiber.missed, 0);
+	record_turn(s.m);
+	assert_int_equal(record_nr(s.m), UNITS - n);
+	record_passed(&s.p, 0, 2 * RECORD_MAX);
+	assert_int_equal(record_nr(s.m), RECORD_MAX);
+	end(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sample),
-		cmocka_unit_test(gates),
-		cmocka_unit_test(chains),
-		cmocka_unit_test(successor),
+		cmocka_unit_test(sample),    cmocka_unit_test(gates),   cmocka_unit_test(chains),
+		cmocka_unit_test(successor), cmocka_unit_test(streams),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,14 +101,6 @@ static void chain_used(struct proc *p, uint32_t block)
 		record_touch(p, before[n] * UNIT);
 }
 
-/* The same where a stream has come to @block. What the record knows it may have brought itself. */
-static void stream_used(struct proc *p, uint32_t block, unsigned int n)
-{
-	for (unsigned int i = 1; i <= n; i++)
-		if (!record_knows(p, (block - i) * UNIT))
-			record_touch(p, (block - i) * UNIT);
-}
-
 /* Those of the chain that are on zones. */
 static unsigned int chain_next(struct proc *p, uint32_t block, bool learn, bool fetches,
 			       uint32_t next[PREDICT_CHAIN])
@@ -158,7 +150,7 @@ void ahead_fault(struct proc *p, uint64_t addr)
 	if (predicted && !right.stream)
 		chain_used(p, block);
 	else
-		stream_used(p, block, run);
+		record_passed(p, (block - run) * UNIT, run);
 	if (m->sh->no_predict)
 		return;
 	pthread_mutex_lock(&m->queue.lock);

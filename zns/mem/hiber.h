@@ -39,6 +39,9 @@ void rings_leave(struct zns_mem *m); /* returns when their threads have ended */
 int record_make(struct zns_mem *m);
 void record_free(struct zns_mem *m);
 void record_touch(struct proc *p, uint64_t base);
+/* A stream has passed @nr units from @base on. Those that it knows stay as they are: it may have
+ * brought them back itself. */
+void record_passed(struct proc *p, uint64_t base, unsigned int nr);
 void record_turn(struct zns_mem *m); /* an activation ends */
 uint32_t record_nr(const struct zns_mem *m);
 /* False: there is none of that number. *@slot: of its process. */
@@ -48,8 +51,6 @@ bool record_leave_out(struct zns_mem *m, uint32_t i);
 /* May a chain read it ahead? Not what was left out to see whether it is asked for. What it reads is
  * not left out any more, and stays in the record. */
 bool record_allows(struct proc *p, uint64_t base);
-/* Was it touched in this activation or an earlier one? */
-bool record_knows(struct proc *p, uint64_t base);
 
 /* --- replay.c: what was touched comes back, until the budget is used --- */
 void hiber_replay(struct zns_mem *m);

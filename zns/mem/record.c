@@ -96,6 +96,17 @@ void record_free(struct zns_mem *m)
 	m->hiber.find = NULL;
 }
 
+/* With the lock; @at is what find() says. */
+static void add(struct zns_mem *m, uint64_t key, uint32_t *at)
+{
+	struct shared_hiber *h = &m->sh->hiber;
+
+	if (h->nr >= RECORD_MAX)
+		return;
+	h->unit[h->nr] = key | TOUCHED;
+	*at = ++h->nr;
+}
+
 void record_touch(struct proc *p, uint64_t base)
 {
 	struct zns_mem *m = p->m;
@@ -113,22 +124,25 @@ void record_touch(struct proc *p, uint64_t base)
 			h->missed += is_open(m, gate_of(word));
 		}
 		h->unit[*at - 1] = key | TOUCHED | (word & TOUCHED ? word & AGAIN : AGAIN);
-	} else if (h->nr < RECORD_MAX) {
-		h->unit[h->nr] = key | TOUCHED;
-		*at = ++h->nr;
+	} else {
+		add(m, key, at);
 	}
 	pthread_mutex_unlock(&m->hiber.record);
 }
 
-bool record_knows(struct proc *p, uint64_t base)
+void record_passed(struct proc *p, uint64_t base, unsigned int nr)
 {
 	struct zns_mem *m = p->m;
-	bool does;
 
 	pthread_mutex_lock(&m->hiber.record);
-	does = *find(m, key_of(m, p, base));
+	for (unsigned int i = 0; i < nr; i++) {
+		uint64_t key = key_of(m, p, base + i * UNIT);
+		uint32_t *at = find(m, key);
+
+		if (!*at)
+			add(m, key, at);
+	}
 	pthread_mutex_unlock(&m->hiber.record);
-	return does;
 }
 
 /* A gate moves half way to what the last ones say. */

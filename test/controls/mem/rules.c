@@ -21,7 +21,7 @@
 enum which { WITHOUT, REFUSED, RING, KILL, LATE, HALT, CONTROLS };
 static const char *const name[CONTROLS] = {
 	[WITHOUT] = "ZNS_MEM_WITHOUT", [REFUSED] = "ZNS_MEM_REFUSED", [RING] = "ZNS_MEM_RING",
-	[KILL] = "ZNS_MEM_KILL",       [LATE] = "ZNS_MEM_LATE",	      [HALT] = "ZNS_MEM_HALT",
+	[KILL] = "ZNS_MEM_KILL",       [LATE] = "ZNS_MEM_LATE",       [HALT] = "ZNS_MEM_HALT",
 };
 static _Atomic uint64_t says[CONTROLS];
 
