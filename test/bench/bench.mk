@@ -10,6 +10,7 @@ SHARE_BIN	:= $(foreach v,plain parts choice gain,$(B)/bench/share-$(v)/znsd)
 PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/bench/scatter $(B)/bench/pageload $(B)/bench/zns-fio.so $(B)/bench/subject $(SHARE_BIN) \
 		   $(B)/bench/share-memory/znsd
 
+.PHONY: bench-steps bench-incremental bench-live bench-emu bench-probe bench-docker bench-docker-five
 .PHONY: bench bench-stock bench-papers bench-smoke bench-migration
 
 $(B)/pic/zns/base/hash_avx2.o: CFLAGS += -mavx2
@@ -215,3 +216,88 @@ bench-fragments: deps deps-vm
 bench: bench-papers bench-stock
 
 -include $(PIC_OBJ:.o=.d)
+
+STEPS_MB	?= 1024
+bench-steps: all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/steps.py --size $(STEPS_MB)
+
+# Needs a kernel that tracks dirty memory: in a guest. Its disks are the host's page cache.
+INCREMENTAL_MB	?= 1024
+bench-incremental: all deps-vm
+	$(Q)scripts/vm/build-guest >/dev/null && make -s -C test/zonetests && VM_MEM=5G scripts/vm/run 6.12 \
+		test/vm/incremental-bench.sh --timeout 3500 --devices disk:work,size=16G -- $(INCREMENTAL_MB)
+
+# Restore of a chain beside stock's from files, here: a full dump is taken apart.
+CHAIN_MB	?= 1024
+.PHONY: bench-chain
+bench-chain: all
+	$(Q)scripts/zdtm-sample --stock-only >/dev/null
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/chain.py --size $(CHAIN_MB)
+
+# The same for live migration in rounds.
+LIVE_MB		?= 64
+bench-live: all deps-vm
+	$(Q)scripts/vm/build-guest >/dev/null && make -s -C test/zonetests && scripts/vm/run 6.12 test/vm/live-bench.sh \
+		--timeout 3500 --devices disk:work,size=8G -- $(LIVE_MB)
+
+# docker checkpoint and start, stock runtime against ours; needs 17 GB in TMPDIR (/var/tmp).
+bench-docker: deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/docker.py --report $(B)/report/bench-docker
+
+# Many containers from one checkpoint at once; BENCH_DOCKER_CLONES="-n 1 --counts 45" and the like.
+.PHONY: bench-docker-clones
+bench-docker-clones: deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/docker_clones.py --report $(B)/report/bench-docker-clones $(BENCH_DOCKER_CLONES)
+
+# The five containers alone and at once: stock runtime, ours, ours on the timing model, and the control.
+FIVE_ROUNDS	?= 5
+bench-docker-five: deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/docker_five.py --rounds $(FIVE_ROUNDS) --report $(B)/report/bench-docker-five
+
+# Composed images beside plain ones: how fast they are read.
+.PHONY: bench-composed
+$(B)/bench/composed: test/bench/composed.c $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS) -lcmocka
+bench-composed: $(B)/bench/composed
+	$(Q)$(B)/bench/composed
+
+# Policies of memory on zones, by recorded traces (Documentation/memory-policy.md). sim-traces records them anew: some 15 minutes.
+SIM_BIN		:= $(B)/sim/touched $(B)/sim/cached
+.PHONY: sim-traces sim-policy sim-check
+$(B)/sim/%: test/sim/%.c $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
+sim-traces: $(SIM_BIN)
+	$(Q)PATH=$(SYS_PATH) python3 test/sim/record.py --build $(B)
+sim-policy:
+	$(Q)PATH=$(SYS_PATH) python3 test/sim/policy.py --report $(B)/report/policy
+sim-check: $(SIM_BIN)
+	$(Q)PATH=$(SYS_PATH) python3 test/sim/policy.py selftest
+	$(Q)PATH=$(SYS_PATH) python3 test/sim/record.py --build $(B) check
+
+BENCH_BIN	:= $(B)/bench/emu_table $(B)/bench/emu_seq
+$(BENCH_BIN): $(B)/bench/%: test/bench/%.c test/bench/emu_drive.h $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
+
+# The emulator against its own parameters (model time), and against the plain disk (timing off).
+bench-emu: $(BENCH_BIN)
+	$(Q)$(B)/bench/emu_table && $(B)/bench/emu_seq
+
+# The probe on emulated drives whose maps are known; PROBE_ARGS=--quick leaves out those of several GB.
+bench-probe: zns test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/probe_accuracy.py --report $(B)/report/probe $(PROBE_ARGS)
+	$(Q)$(MAKE) bench-probe-noise
+
+# And while disturbances hit everything for a while: right, refused, wrong. SEEDS runs of each drive with each noise; SEEDS=4-12: these.
+.PHONY: bench-probe-noise
+bench-probe-noise: $(B)/test/test_probe_noise
+	$(Q)mkdir -p $(B)/report/probe
+	$(Q)set -o pipefail; $< table $(or $(SEEDS),3) 2>$(B)/report/probe/noise.log | tee $(B)/report/probe/noise.md

@@ -334,6 +334,33 @@ static void killed_in_a_fork(void **state)
 		killed_in_a_fork_at(born_at[i], 0);
 }
 
+/*
+ * Killed wherever a unit, a fork or an event may be, while children are forked all the time and
+ * look at all pages; ZNS_TEST_MEM_KILLS so many times (make memory-kills), in an order that
+ * ZNS_TEST_MEM_SEED chooses. Of a child that was being born it may be the end.
+ */
+static void killed_beside_forks(void **state)
+{
+	static const struct {
+		unsigned int state, most; /* so often it comes within a second or so */
+	} at[] = { { 1, 90 },  { 2, 90 },   { 3, 90 },  { 4, 90 },  { 5, 90 },
+		   { 6, 90 },  { 7, 90 },   { 8, 70 },  { 21, 12 }, { 22, 12 },
+		   { 23, 90 }, { 24, 150 }, { 25, 20 }, { 26, 12 }, { 28, 12 } };
+	const char *kills = getenv("ZNS_TEST_MEM_KILLS"), *from = getenv("ZNS_TEST_MEM_SEED");
+	uint64_t seed = from ? strtoull(from, NULL, 10) : 1;
+	unsigned int nr = kills ? (unsigned int)atoi(kills) : 10;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		unsigned int which = roll(&seed) % ZNS_ARRAY_SIZE(at);
+		char text[32];
+
+		snprintf(text, sizeof(text), "%u@%u", at[which].state,
+			 1 + roll(&seed) % at[which].most);
+		killed_in_a_fork_at(text, 1);
+	}
+	print_message("%u kills\n", nr);
+}
+
 /* Removals were read, and not noted, or half of one; whether they are ours or the program's. */
 static void killed_in_an_event(void **state)
 {
@@ -369,6 +396,9 @@ static void killed_moving(void **state)
 		assert_true(dies(&s));
 		next_pager(&s, NULL, NULL);
 		assert_true(moves(&s, 2000));
+		/* an emulated machine may not have cleaned by then */
+		for (int k = 0; s.shelves.s->cleaned <= 2 && k < 100; k++)
+			assert_true(moves(&s, 1000));
 		assert_true(s.shelves.s->cleaned > 2);
 		assert_true(all_done(&s));
 		if (s.r->wrong)
@@ -746,6 +776,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(killed_moving),
 		cmocka_unit_test(killed_in_a_stop),
 		cmocka_unit_test(killed_in_a_fork),
+		cmocka_unit_test(killed_beside_forks),
 		cmocka_unit_test(killed_with_stale),
 		cmocka_unit_test(killed_in_an_event),
 #ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */

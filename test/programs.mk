@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# How the programs are built that the suites run (suites.mk): unit tests, loads, clients, fuzzers, the simulator.
+
+$(B)/test/test_print $(B)/test/test_flow: $(B)/test/%: test/unit/%.c $(B)/libctl.a $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -lcmocka
+
+$(B)/test/test_docker: test/unit/test_docker.c $(DOCKER_OBJ) $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(DOCKER_OBJ) $(TEST_LIB) $(LDLIBS) -lcmocka
+
+$(B)/test/%: test/unit/%.c $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(TEST_LIB) $(LDLIBS) -lcmocka
+
+# Programs that run threads in virtual time: test/unit/vtime.h has what these calls become.
+VTIME_WRAP	:= zns_mono_ns zns_hash zns_hash_pieces pthread_create pthread_join pthread_cond_wait \
+		   pthread_cond_clockwait pthread_cond_signal pthread_cond_broadcast
+$(B)/test/test_rates: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
+
+# A kernel without openat2.
+$(B)/test/test_safeopen: WRAP = -Wl,--wrap=syscall
+
+# The control of verification.
+$(B)/test/test_hot: WRAP = -Wl,--wrap=transform_in
+
+# Every seal of a unit is counted.
+$(B)/test/test_crypt_stripe: WRAP = -Wl,--wrap=zns_crypt_seal_unit
+
+# One suite for every kind of device; DEV=… runs it on a real one (all its data are lost).
+CONFORM_SRC	:= $(wildcard test/conformance/*.c)
+$(B)/test/dev_conform: $(CONFORM_SRC) test/conformance/state.h $(wildcard zns/selftest/*.h) $(CONFORM_OBJ) $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      test/conformance)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CONFORM_SRC) $(CONFORM_OBJ) $(TEST_LIB) $(LDLIBS)
+
+# The emulator as a block device of the kernel, for guests.
+$(B)/test/ublk_export: test/vm/ublk_export.c test/vm/ublk_abi.h $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
+
+# Power cuts by enumeration; the broker's code runs inside, all of it but the poll loop.
+CRASH_SRC	:= $(wildcard test/crash/*.c)
+$(B)/test/crash: $(CRASH_SRC) $(wildcard test/crash/*.h) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      test/crash)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CRASH_SRC) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(TEST_LIB) $(LDLIBS)
+
+# A dump without a task, for loads: test/load.
+$(B)/load/dumper $(B)/load/composer: $(B)/load/%: test/load/%.c $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
+
+$(B)/load/spinner: test/load/spinner.c
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $< -lpthread
+
+# CRIU's clients: stock libcriu and pycriu of the same tarball, our pycriu, and a program for libcriu.
+CLIENTS		:= $(B)/clients
+.PHONY: rpc rpc-clients rpc-go
+$(B)/stock-lib/.built: criu/base | $(B)/.deps
+	$(call say,CRIU    stock libcriu and pycriu)
+	$(Q)scripts/fetch-criu --plain $(B)/stock-lib
+	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(B)/stock-lib lib crit >$(B)/stock-lib.log 2>&1 || \
+		{ tail -20 $(B)/stock-lib.log >&2; exit 1; }
+	@touch $@
+$(CLIENTS)/.ours: $(BIN)/criu
+	@mkdir -p $(@D)
+	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(CRIU_SRC) lib >$(B)/our-lib.log 2>&1 || \
+		{ tail -20 $(B)/our-lib.log >&2; exit 1; }
+	@touch $@
+$(CLIENTS)/libcriu: test/clients/libcriu.c $(B)/stock-lib/.built
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CFLAGS) -I$(B)/stock-lib/lib/c -I$(B)/stock-lib/images -idirafter $(B)/stock-lib/criu/include -o $@ $< \
+		$(B)/stock-lib/lib/c/libcriu.a -lprotobuf-c
+# A plugin with files of its own.
+$(CLIENTS)/plugin/testplugin.so: test/clients/plugin.c $(CRIU_SRC)/.fetched
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CFLAGS) -fPIC -shared -idirafter $(CRIU_SRC)/criu/include -o $@ $<
+rpc-clients: $(CLIENTS)/libcriu $(CLIENTS)/.ours $(CLIENTS)/plugin/testplugin.so
+
+# go-criu comes through Go's module proxy, its hashes are in go.sum; any Go from 1.16 will do.
+GO		:= $(shell command -v go || echo go)
+rpc-go: $(CLIENTS)/go-client
+$(CLIENTS)/go-client: $(wildcard test/clients/go/*)
+	@mkdir -p $(@D)
+	$(Q)command -v $(GO) >/dev/null || { echo "  APT     golang-go"; \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends golang-go >/dev/null; }
+	$(call say,GO      test/clients/go)
+	$(Q)cd test/clients/go && $$(command -v $(GO) || echo go) build -o $(abspath $@) .
+
+# For test/docker/podman.py; it wants a newer Go than Debian 12 has.
+.PHONY: checkpointctl
+checkpointctl: $(CLIENTS)/checkpointctl
+$(CLIENTS)/checkpointctl:
+	@mkdir -p $(@D)
+	$(Q)GOBIN=$(abspath $(@D)) $(GO) install github.com/checkpoint-restore/checkpointctl@v1.6.0
+
+# The library is built once more, by clang, with the fuzzer's and the sanitizers' instrumentation.
+FUZZ_SAN	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
+FUZZ_LIB	:= $(B)/libfuzzed.a
+OCI_READ	:= $(addprefix $(B)/zns/ctl/,oci.o oci_read.o sha.o flow.o)
+$(FUZZ_LIB): $(TEST_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o \
+	     $(B)/zns/keep/cmd/context.o $(OCI_READ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
+	@mkdir -p $(@D)
+	$(call say,FUZZ    $<)
+	$(Q)$(CC) $(CPPFLAGS) -g -O1 -fsanitize=fuzzer $(FUZZ_SAN) -o $@ $< $(FUZZ_LIB) $(LDLIBS)
+
+# The corpus in the repository as unit tests: the same targets without the fuzzer, any compiler.
+REPLAY_BIN	:= $(patsubst test/fuzz/fuzz_%.c,$(B)/replay/fuzz_%,$(wildcard test/fuzz/fuzz_*.c))
+REPLAY_OBJ	= $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ))
+REPLAY_SRC	:= test/fuzz/replay.c test/crash/inproc.c
+$(B)/replay/fuzz_memkeep: REPLAY_MORE = $(B)/zns/keep/cmd/context.o
+$(B)/replay/fuzz_memkeep: $(B)/zns/keep/cmd/context.o
+$(B)/replay/fuzz_oci: REPLAY_MORE = $(OCI_READ)
+$(B)/replay/fuzz_oci: $(OCI_READ)
+$(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c $(REPLAY_SRC) $(REPLAY_OBJ) $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(REPLAY_SRC) $(REPLAY_OBJ) $(REPLAY_MORE) $(TEST_LIB) $(LDLIBS)
