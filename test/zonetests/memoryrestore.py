@@ -328,6 +328,40 @@ def redis(stage, args):
 
 
 @case
+def redis_again(stage, args):
+    """A Redis of some 400 MB restored again and again: first answers are right, it stays, and has all (its own digest)"""
+    if not shutil.which('redis-server'):
+        raise memory.Skipped('no redis-server')
+    one = stage(zones=260)
+    sock = one.dir / 'redis.sock'
+
+    def cli(*words, text=None):
+        return subprocess.run(['redis-cli', '-s', sock, *words], input=text, capture_output=True, text=True, check=True).stdout
+    words = ['redis-server', '--port', '0', '--unixsocket', sock, '--save', '', '--appendonly', 'no', '--enable-debug-command', 'yes']
+    r = Restored(one, words, lambda r: sock.exists())
+    cli('DEBUG', 'POPULATE', '1000000', 'key', '300')
+    digest, rng = cli('DEBUG', 'DIGEST'), random.Random(7)
+    some = [rng.randrange(1000000) for _ in range(1000)]
+    asked = '\n'.join(f'GET key:{n}' for n in some)
+    want = cli(text=asked)
+    r.dump('--ext-unix-sk')
+    for turn in range(args.kills):
+        r.again()
+        r.restore('100M', '--ext-unix-sk', '--zns-container', f'turn{turn}')
+        if cli(text=asked) != want:
+            raise Failed(f'a first answer is wrong after restore {turn}')
+        time.sleep(2)
+        if not r.alive():
+            raise Failed(f'it has ended after restore {turn}: {r.text()[-300:]}')
+        if cli('DEBUG', 'DIGEST') != digest:
+            raise Failed(f'its digest is another one after restore {turn}')
+        os.kill(r.pid, signal.SIGKILL)
+        wait_until(lambda: not r.alive(), 'its end')
+        wait_until(lambda: not one.contexts(), 'the end of the context', 30)
+    print(f'    {args.kills} restores, {1000 * args.kills} first answers')
+
+
+@case
 def chain(stage, args):
     """An incremental checkpoint: what comes from its parent is not lazy for CRIU; it has all, and the budget is kept"""
     r = Restored(stage(zones=200), [args.program, 48], pages_ready)
