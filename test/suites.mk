@@ -19,7 +19,7 @@ test-bare: deps-bare
 # A guest for each kernel, all at once; VM="--kernels 6.12 test/vm/20-conformance.test.sh" runs less.
 VM		?=
 # What 67-track, 68-memory and 69-memory-late run.
-VM_UNITS := test_track $(addprefix test_track_,calls race stop) test_mem $(addprefix test_mem_,hold reach moves late direct hiber death)
+VM_UNITS := test_track $(addprefix test_track_,calls race stop) test_mem $(addprefix test_mem_,hold reach moves late direct hiber death rules)
 test-vm: deps-vm
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(B)/test/dev_conform $(B)/test/ublk_export \
 		$(DRIVE_SO) $(addprefix $(B)/test/,$(VM_UNITS))
@@ -121,8 +121,8 @@ memory-checkpoint: all test-bin
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memcheckpoint.py run -a --build $(B)
 # Programs whose memory on zones is encrypted: what stands there, what comes back, kills, rotation, erasure.
 .PHONY: memory-crypt
-memory-crypt: all test-bin $(B)/test/test_mem $(B)/test/test_mem_death
-	$(Q)for t in test_mem test_mem_death; do ZNS_TEST_MEM_ENCRYPT=1 timeout 900 $(B)/test/$$t || exit 1; done
+memory-crypt: all test-bin $(addprefix $(B)/test/,test_mem test_mem_death test_mem_rules)
+	$(Q)for t in test_mem test_mem_death test_mem_rules; do ZNS_TEST_MEM_ENCRYPT=1 timeout 900 $(B)/test/$$t || exit 1; done
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memcrypt.py run -a --build $(B)
 memory-soak: all test-bin $(B)/test/test_mem $(B)/test/test_mem_late $(B)/test/test_mem_direct
 	$(Q)for t in test_mem "test_mem_late restarting" "test_mem_direct reading"; do \

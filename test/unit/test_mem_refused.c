@@ -47,7 +47,7 @@ static void stops(void **state)
 static void stops_and_death(void **state)
 {
 	assert_int_equal(run(RING, "test_mem_death", "killed_in_*"), 0);
-	assert_int_equal(run(RING, "test_mem_death", "without_protection"), 0);
+	assert_int_equal(run(RING, "test_mem_rules", "without_protection"), 0);
 }
 
 static void stops_and_holders(void **state)

@@ -9,5 +9,5 @@ set -uo pipefail
 
 guest_setup
 title "programs and what they do with their memory, and who dies meanwhile"
-memory_units test_mem_late test_mem_death
+memory_units test_mem_late test_mem_death test_mem_rules
 finish
