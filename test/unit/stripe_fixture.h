@@ -525,4 +525,15 @@ static inline int stripe_begin(void **state)
 #undef T
 #define T(f) cmocka_unit_test_setup_teardown(f, stripe_begin, emu_end)
 
+/* The image in a file in memory; the position is at its end, as criu leaves it. */
+static inline int memfd_of(const struct image *i)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	cleanup_free uint8_t *buf = malloc(i->len + 1);
+
+	fill(buf, 0, i->len, i->seed);
+	assert_int_equal(zns_write_all(fd, buf, i->len), 0);
+	return fd;
+}
+
 #endif
