@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* A restore: finds the checkpoint by handle or id, protects it by a lease, serves verified bytes to
- * criu's processes. */
-#include <fcntl.h>
+ * criu's processes. Whole images: restore_images.c. */
 #include <poll.h>
-#include <pthread.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include "fill.h"
 #include "helper.h"
+#include "restore_session.h"
 #include "work_progress.h"
-#include "zns-memfd.h"
-#include "zns/crypt.h"
 #include "zns/flat.h"
 #include "zns/handle.h"
 #include "zns/image_map.h"
 #include "zns/reader.h"
-#include "zns/safeopen.h"
-#include "zns/store.h"
-
-struct restore {
-	ZnsPb__Handle *handle; /* NULL: by id */
-	const ZnsPb__Checkpoint *c;
-	/* for an incremental checkpoint: criu sees it as one dumped in full */
-	struct zns_flat *flat;
-	ZnsPb__FirstPages *first; /* what is recorded of it, or NULL */
-};
 
 static struct helper *self; /* for answers that come from the reader's threads */
 #define BROKER_LIMIT_MS 10000 /* the broker only hears of progress: the restore can do without */
@@ -199,211 +184,6 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	return 0;
 }
 
-/* --- images --- */
-
-struct fetch {
-	struct zns_rimage *img;
-	struct zns_flat *flat; /* not NULL: the image in the flat view */
-	int reply, fd;
-};
-
-/* The flat view that has image @img, or NULL. */
-static struct zns_flat *flat_of(const struct helper *h, const struct zns_rimage *img)
-{
-	struct zns_flat *f = h->restore ? h->restore->flat : NULL;
-	uint32_t n = zns_rimage_index(img); /* images of level 0 come first */
-
-	return f && n < zns_flat_images(f) && zns_flat_is(f, n) ? f : NULL;
-}
-
-static uint64_t size_of(const struct zns_flat *flat, const struct zns_rimage *img)
-{
-	return flat ? zns_flat_size(flat, zns_rimage_index(img)) : zns_rimage_size(img);
-}
-
-#define FLAT_PIECE MIB(1)
-
-static int copy_all(const struct fetch *f, uint64_t len, struct zns_err *err)
-{
-	cleanup_free uint8_t *buf = NULL;
-	uint64_t off = 0;
-	int ret = 0;
-
-	if (!f->flat)
-		return zns_rimage_to_fd(f->img, off, len, f->fd, err);
-	buf = malloc(FLAT_PIECE);
-	if (!buf)
-		return zns_fail(err, -ENOMEM, "no memory for image %s", zns_rimage_name(f->img));
-	for (size_t part; len && !ret; off += part, len -= part) {
-		part = zns_min(len, FLAT_PIECE);
-		ret = zns_flat_read(f->flat, zns_rimage_index(f->img), off, buf, part, err);
-		if (ret)
-			break;
-		ret = zns_pwrite_all(f->fd, buf, part, (off_t)off);
-		if (ret)
-			zns_fail_sys(err, ret, "image %s: cannot write its copy",
-				     zns_rimage_name(f->img));
-	}
-	return ret;
-}
-
-static void *fetch_run(void *arg)
-{
-	struct fetch *f = arg;
-	struct zw_reply r = { .kind = ZW_KIND_FD, .size = size_of(f->flat, f->img) };
-	struct zns_err err = ZNS_ERR_INIT;
-	int ret = 0;
-
-	if (ftruncate(f->fd, (off_t)r.size))
-		ret = zns_fail_sys(&err, -errno, "no memory for image %s", zns_rimage_name(f->img));
-	if (!ret && r.size)
-		ret = copy_all(f, r.size, &err);
-	if (ret)
-		reply_error(f->reply, &err);
-	else
-		reply_send(f->reply, &r, f->fd);
-	close(f->fd);
-	close(f->reply);
-	free(f);
-	return NULL;
-}
-
-static void *stream_run(void *arg)
-{
-	struct fetch *f = arg;
-	uint64_t size = zns_rimage_size(f->img), unit = KIB(256);
-	cleanup_free uint8_t *buf = malloc(unit);
-	struct zns_err err = ZNS_ERR_INIT;
-
-	/* A reader fails if it gets less than the whole archive: tar reports a truncated
-	 * archive. */
-	for (uint64_t off = 0; off < size && buf; off += unit) {
-		size_t len = zns_min(unit, size - off);
-
-		if (zns_rimage_read(f->img, off, buf, len, &err) || zns_write_all(f->fd, buf, len))
-			break;
-	}
-	close(f->fd);
-	free(f);
-	return NULL;
-}
-
-/*
- * Runs beside the message loop, even for a small image. In the loop all could stand still: the loop
- * would wait for the reader's workers, these for a task to take its answers, and the task for the
- * loop to take its requests.
- */
-static int start(void *(*run)(void *), struct fetch *f)
-{
-	pthread_t t;
-
-	if (pthread_create(&t, NULL, run, f))
-		return -EAGAIN;
-	pthread_detach(t);
-	return 0;
-}
-
-static int fetch_start(const struct helper *h, struct packet *p, struct zns_rimage *img,
-		       struct zns_err *err)
-{
-	struct fetch *f = calloc(1, sizeof(*f));
-	int fd = zns_memfd("zns-image");
-
-	if (!f || fd < 0) {
-		int code = fd < 0 ? -errno : -ENOMEM;
-
-		free(f);
-		if (fd >= 0)
-			close(fd);
-		return zns_fail_sys(err, code, "no memory for image %s", zns_rimage_name(img));
-	}
-	*f = (struct fetch){
-		.img = img, .flat = flat_of(h, img), .reply = packet_take_fd(p, 0), .fd = fd
-	};
-	if (!start(fetch_run, f))
-		return 0;
-	p->fd[0] = f->reply;
-	close(fd);
-	free(f);
-	return zns_fail(err, -EAGAIN, "cannot start a thread");
-}
-
-/* An archive is read once, from front to end: a pipe suffices and needs no memory. */
-static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err *err)
-{
-	struct zw_reply r = { .kind = ZW_KIND_FD, .size = zns_rimage_size(img) };
-	struct fetch *f = calloc(1, sizeof(*f));
-	int fds[2];
-
-	if (!f || pipe2(fds, O_CLOEXEC)) {
-		free(f);
-		return zns_fail(err, -ENOMEM, "no pipe for image %s", zns_rimage_name(img));
-	}
-	f->img = img;
-	f->fd = fds[1];
-	reply_send(p->fd[0], &r, fds[0]);
-	close(fds[0]);
-	if (!start(stream_run, f))
-		return 0;
-	close(fds[1]);
-	free(f);
-	return 0; /* the request is answered: the reader sees an empty archive and fails */
-}
-
-/* A migration's sender kept this image: a plain file beside the handle, until it is joined. */
-static int plain_open(int dir, const char *name, uint64_t *size, struct zns_err *err)
-{
-	struct stat st;
-	int fd;
-
-	/* Pages and pagemaps come only from the device. */
-	if (!*name || strchr(name, '/') || !strncmp(name, "pages-", 6) ||
-	    !strncmp(name, "pagemap-", 8))
-		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name);
-	fd = zns_open_file(dir, name, &st);
-	if (fd == -ENOENT)
-		return zns_fail(err, fd, "no image %s", name);
-	if (fd < 0)
-		return zns_fail(err, fd, "image %s in the image directory: %s", name,
-				zns_open_why(fd));
-	*size = (uint64_t)st.st_size;
-	return fd;
-}
-
-static int open_plain(struct helper *h, struct packet *p, const char *name, struct zns_err *err)
-{
-	struct zw_reply r = { .kind = ZW_KIND_FD };
-	cleanup_close int fd = plain_open(h->dir, name, &r.size, err);
-
-	if (fd < 0)
-		return fd;
-	reply_send(p->fd[0], &r, fd);
-	return 0;
-}
-
-static int open_image(struct helper *h, struct packet *p, uint32_t above, struct zns_err *err)
-{
-	const char *name = packet_text(p);
-	struct zns_rimage *img = name && h->chain && p->h.image >= above ?
-					 zns_chain_find(h->chain, p->h.image - above, name) :
-					 NULL;
-	struct zw_reply r = { .kind = ZW_KIND_PAGES };
-
-	if (!img && name && h->restore && !p->h.image && h->restore->c->pages_only)
-		return open_plain(h, p, name, err);
-	if (!img)
-		return zns_fail(err, -ENOENT, "no image %s in the checkpoint",
-				name ? name : "(none)");
-	if (!strncmp(name, "tmpfs-", 6) && zns_rimage_size(img) > KIB(64))
-		return stream_start(p, img, err);
-	if (strncmp(name, "pages-", 6))
-		return fetch_start(h, p, img, err);
-	r.image = zns_rimage_index(img);
-	r.size = size_of(flat_of(h, img), img);
-	reply_send(p->fd[0], &r, -1);
-	return 0;
-}
-
 struct pages_read {
 	int reply, uffd; /* uffd: the task's, or -1 */
 };
@@ -446,7 +226,7 @@ static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	*a = (struct pages_read){ packet_take_fd(p, 0), packet_take_fd(p, 1) };
 	if (!zns_task_huge_pages() && fill_covers(a->uffd, iov, p->h.nr))
 		task.uffd = a->uffd;
-	flat = flat_of(h, img);
+	flat = restore_flat(h, img);
 	if (flat)
 		zns_flat_read_task(flat, p->h.image, p->h.off, task, iov, p->h.nr, read_done, a);
 	else
@@ -503,7 +283,7 @@ static int fetch_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	iov = (struct iovec){ (void *)(uintptr_t)v->base, v->len };
 	first_fetch(img, p->h.off, v->len);
 	*l = (struct lazy_read){ packet_take_fd(p, 0), (uint32_t)p->h.pid };
-	flat = flat_of(h, img);
+	flat = restore_flat(h, img);
 	if (flat)
 		zns_flat_read_lazy(flat, p->h.image, p->h.off, ZNS_TASK(p->sender), &iov,
 				   how_to_fetch(h, p), fetch_done, l);
@@ -519,7 +299,7 @@ static int fill(struct helper *h, struct packet *p, struct zns_err *err)
 					 zns_reader_image(zns_chain_reader(h->chain), p->h.image) :
 					 NULL;
 
-	return img ? fill_start(h, p, img, flat_of(h, img), err) :
+	return img ? fill_start(h, p, img, restore_flat(h, img), err) :
 		     zns_fail(err, -EPROTO, "criu asked for an image that it never opened");
 }
 
@@ -584,7 +364,7 @@ int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_
 	self = h;
 	switch (p->h.op) {
 	case ZW_OPEN:
-		return open_image(h, p, above, err);
+		return restore_open(h, p, above, err);
 	case ZW_READ:
 		return read_pages(h, p, err);
 	case ZW_FETCH:
