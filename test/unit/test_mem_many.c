@@ -297,7 +297,8 @@ static void many(struct scene *s, const char *kill_at, uint32_t lost)
 		      s->v->killed, s->v->wrong);
 	assert_int_equal(s->v->wrong, 0);
 	assert_true(s->v->killed <= lost);
-	assert_true(!mem_refused(REFUSED_PLACES) || s->desk->left > 0);
+	/* the one that was to leave may be the one that was lost */
+	assert_true(!mem_refused(REFUSED_PLACES) || s->desk->left > 0 || s->v->killed);
 	end(s);
 }
 
@@ -343,8 +344,11 @@ static void killed_by_leaving(void **state)
 	mem_control("ZNS_MEM_REFUSED", "3");
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++) {
 		/* the last one leaves: nobody is forked meanwhile, unless a sanitizer's own memory
-		 * was read back, and that was the unit at which the pager was killed */
-		struct scene s = { .kids = FEW_PLACES, .quiet = true, .get_us = 10000 };
+		 * was read back, and that was the unit at which the pager was killed. That memory
+		 * is many times the budget: each of its units is read back again and again */
+		struct scene s = { .kids = FEW_PLACES,
+				   .quiet = true,
+				   .get_us = SANITIZED ? 2000 : 10000 };
 
 		many(&s, at[i], SANITIZED);
 	}
