@@ -221,6 +221,20 @@ static void without_owner(void **state)
 	assert_true(k < SCENES);
 }
 
+/* A thread waits in the kernel for a page, and its pager for that thread to hear of its ring. */
+static void without_served(void **state)
+{
+	struct scene s;
+
+	in_kernel = true;
+	begin(&s, "ZNS_MEM_KILL", "7@20");
+	in_kernel = false;
+	assert_true(dies(&s));
+	next_pager(&s, "ZNS_MEM_WITHOUT", "36");
+	assert_false(moves_within(&s, 300, 2 * CONTROL_S));
+	end(&s);
+}
+
 static void without_exchange(void **state)
 {
 	without("14", true, true);
@@ -272,19 +286,13 @@ static void without_unmapping(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nobody_keeps),
-		cmocka_unit_test(without_own_removals),
-		cmocka_unit_test(without_free_reader),
-		cmocka_unit_test(without_holes),
-		cmocka_unit_test(without_wake),
-		cmocka_unit_test(without_told),
-		cmocka_unit_test(without_births),
-		cmocka_unit_test(without_serials),
-		cmocka_unit_test(without_hold),
-		cmocka_unit_test(without_owner),
-		cmocka_unit_test(without_exchange),
-		cmocka_unit_test(without_protection),
-		cmocka_unit_test(without_protected_copies),
+		cmocka_unit_test(nobody_keeps),        cmocka_unit_test(without_own_removals),
+		cmocka_unit_test(without_free_reader), cmocka_unit_test(without_holes),
+		cmocka_unit_test(without_wake),        cmocka_unit_test(without_told),
+		cmocka_unit_test(without_births),      cmocka_unit_test(without_serials),
+		cmocka_unit_test(without_hold),        cmocka_unit_test(without_owner),
+		cmocka_unit_test(without_exchange),    cmocka_unit_test(without_served),
+		cmocka_unit_test(without_protection),  cmocka_unit_test(without_protected_copies),
 		cmocka_unit_test(without_unmapping),
 	};
 

@@ -60,27 +60,38 @@ void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f)
 	birth_kept(m, f->forks);
 }
 
-/* Before anybody else looks. */
+/* Before anybody else looks. What is being dropped stays so: see landed(). */
 static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct zns_mem_store *st = &p->m->store;
 	uint64_t word = u->word;
 	struct zns_pages_ref ref = unit_ref(p, u, word);
 
-	if (!HAS_PLACE(word)) {
+	if (!HAS_PLACE(word) || (STATE(word) != U_DROP && !(u->pages & 0xffff))) {
 		u->word = WORD(U_RES, 0);
 		return 0;
 	}
-	/* the ring has ended, so no removal of ours is on its way */
-	if (STATE(word) == U_DROP)
-		u->pages = dropping_left(p, u, base);
-	if (!(u->pages & 0xffff)) {
-		u->word = WORD(U_RES, 0);
-		return 0;
-	}
-	if (STATE(word) != U_CLEAN)
+	if (STATE(word) != U_DROP && STATE(word) != U_CLEAN)
 		u->word = WORD(U_ZONE, ref.place);
 	return st->hold(st->arg, ref);
+}
+
+/* No removal of ours is on its way any more. */
+static int landed(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	struct zns_mem_store *st = &p->m->store;
+	uint64_t word = u->word;
+
+	if (STATE(word) != U_DROP)
+		return 0;
+	u->pages = dropping_left(p, u, base);
+	if (u->pages & 0xffff) {
+		u->word = WORD(U_ZONE, PLACE(word));
+		return 0;
+	}
+	u->word = WORD(U_RES, 0);
+	st->drop(st->arg, unit_ref(p, u, word));
+	return 0;
 }
 
 /* Before an event is looked at: it may be about them. */
@@ -178,39 +189,71 @@ static int count_units(struct proc *p)
 
 	pthread_rwlock_wrlock(&p->ev);
 	ret = table_each(p, recover, NULL);
-	dropping_end(p);
 	p->uncounted = false;
 	pthread_rwlock_unlock(&p->ev);
 	return ret;
 }
 
-/* One thread reads events already, since drops that are on their way wait for it. */
-static int settle_all(struct zns_mem *m, struct zns_err *err)
+static int land(struct proc *p)
 {
-	uint64_t begin = zns_mono_ns();
+	int ret;
+
+	pthread_rwlock_wrlock(&p->ev);
+	ret = table_each(p, landed, NULL);
+	dropping_end(p);
+	pthread_rwlock_unlock(&p->ev);
+	return ret;
+}
+
+/* Those of @list that are not the dead pager's become NULL. */
+static int count_all(struct zns_mem *m, struct proc **list, unsigned int nr, struct zns_err *err)
+{
 	int ret = 0;
 
 	/* others may be put behind them meanwhile */
 	for (struct proc *p = m->waiting; p && p->uncounted && !ret; p = p->next_waiting)
-		ret = count_units(p);
+		if (!(ret = count_units(p)))
+			ret = land(p); /* nobody has dropped anything of it */
 	if (ret)
 		return zns_fail_sys(err, ret, "a unit of a child is not in the store");
-	for (unsigned int i = 0; i < PROCS_MAX; i++) {
-		struct proc *p = m->proc[i];
+	for (unsigned int i = 0; i < nr && !ret; i++) {
+		if (list[i]->uncounted) {
+			ret = count_units(list[i]);
+		} else { /* born just now */
+			proc_put(list[i]);
+			list[i] = NULL;
+			continue;
+		}
+		if (ret)
+			zns_fail_sys(err, ret, "a unit of process %d is not in the store",
+				     list[i]->pid);
+	}
+	return ret;
+}
 
-		if (!p || !p->uncounted) /* born just now */
+/*
+ * What is not being dropped is served meanwhile: the dead pager's ring ends when the thread that
+ * made it has heard of that, and this one may be in the kernel and wait for a page.
+ */
+static int land_all(struct zns_mem *m, struct proc *const *list, unsigned int nr,
+		    struct zns_err *err)
+{
+	uint64_t begin = zns_mono_ns();
+	int ret = 0;
+
+	for (unsigned int i = 0; i < nr && !ret; i++) {
+		struct proc *p = list[i];
+
+		if (!p)
 			continue;
 		stop_await_end(p, begin);
 		if (p->pid && ring_await_end(p->pid, p->pidfd, begin) == -ETIMEDOUT)
 			mem_warn(m, "process %d: the ring of the dead pager does not end", p->pid);
 		if (p->pidfd < 0) /* its PID was found a moment ago, and is found again */
 			p->pid = p->sh->pid = 0;
-		ret = count_units(p);
-		if (ret)
-			return zns_fail_sys(err, ret, "a unit of process %d is not in the store",
-					    p->pid);
+		ret = land(p);
 	}
-	return 0;
+	return ret ? zns_fail_sys(err, ret, "a table of a memory context cannot be read") : 0;
 }
 
 /* A process of which nobody has the descriptors reads zeroes where it had memory. */
@@ -295,6 +338,25 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 		ret = take_all(*out, from, err);
 	if (ret)
 		zns_mem_leave(*out);
+	return ret;
+}
+
+/* One thread reads events before all else: drops that are on their way wait for it. */
+static int settle_all(struct zns_mem *m, struct zns_err *err)
+{
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+	int ret;
+
+	procs(m, list, &nr);
+	ret = count_all(m, list, nr, err);
+	if (!ret && !mem_without(RULE_SERVED))
+		ret = context_serve(m);
+	if (!ret)
+		ret = land_all(m, list, nr, err);
+	while (nr--)
+		if (list[nr])
+			proc_put(list[nr]);
 	return ret;
 }
 

@@ -7,6 +7,8 @@
 
 #include "mem.h"
 
+#define LOOKED_AT 64U /* the last ones: as many as threads that may ask so at once */
+
 static void grow(struct circle *c)
 {
 	size_t max = c->max ? c->max * 2 : 1024;
@@ -24,11 +26,32 @@ static void grow(struct circle *c)
 	c->max = max;
 }
 
+/*
+ * A thread in the kernel that has a signal, or work of an io_uring, to come to does not wait for an
+ * answer, but asks again and again, faster than we answer. Whoever answers the first one of these
+ * wakes all who ask for that page.
+ */
+static bool is_queued(const struct circle *c, const struct proc *p, uint64_t addr,
+		      enum fault_kind kind)
+{
+	for (size_t i = 0; i < c->nr && i < LOOKED_AT; i++) {
+		const struct fault *f = &c->f[(c->head + c->nr - 1 - i) % c->max];
+
+		if (f->p == p && f->addr == addr && f->kind == kind)
+			return true;
+	}
+	return false;
+}
+
 void fault_push(struct queue *q, struct proc *p, uint64_t addr, enum fault_kind kind)
 {
 	struct circle *c = kind >= FETCH ? &q->ahead : &q->faults;
 
 	pthread_mutex_lock(&q->lock);
+	if (kind < FETCH && is_queued(c, p, addr, kind)) {
+		pthread_mutex_unlock(&q->lock);
+		return;
+	}
 	if (c->nr == c->max)
 		grow(c);
 	c->f[(c->head + c->nr++) % c->max] = (struct fault){

@@ -42,6 +42,7 @@ enum mem_rule {
 	RULE_DIRECT = 33, /* what a device wrote after the copy is not dropped */
 	RULE_MOUNTS = 34, /* also where a file system reads past the page cache by itself */
 	RULE_THERE = 35, /* what is known as registered was there then */
+	RULE_SERVED = 36, /* faults are answered while the dead pager's ring has not ended */
 	RULE_WHOLE = 26, /* what was unmapped before it was registered is not evicted */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
