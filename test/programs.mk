@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# How the programs are built that the suites run (suites.mk): unit tests, loads, clients, fuzzers, the simulator.
+# How the programs are built that the suites run (suites.mk): unit tests, loads, clients, fuzzers.
 
 $(B)/test/test_print $(B)/test/test_flow: $(B)/test/%: test/unit/%.c $(B)/libctl.a $(B)/libzns.a
 	@mkdir -p $(@D)

@@ -211,19 +211,20 @@ static int count_all(struct zns_mem *m, struct proc **list, unsigned int nr, str
 	int ret = 0;
 
 	/* others may be put behind them meanwhile */
-	for (struct proc *p = m->waiting; p && p->uncounted && !ret; p = p->next_waiting)
-		if (!(ret = count_units(p)))
+	for (struct proc *p = m->waiting; p && p->uncounted && !ret; p = p->next_waiting) {
+		ret = count_units(p);
+		if (!ret)
 			ret = land(p); /* nobody has dropped anything of it */
+	}
 	if (ret)
 		return zns_fail_sys(err, ret, "a unit of a child is not in the store");
 	for (unsigned int i = 0; i < nr && !ret; i++) {
-		if (list[i]->uncounted) {
-			ret = count_units(list[i]);
-		} else { /* born just now */
+		if (!list[i]->uncounted) { /* born just now */
 			proc_put(list[i]);
 			list[i] = NULL;
 			continue;
 		}
+		ret = count_units(list[i]);
 		if (ret)
 			zns_fail_sys(err, ret, "a unit of process %d is not in the store",
 				     list[i]->pid);
