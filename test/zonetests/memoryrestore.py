@@ -286,18 +286,26 @@ def tree(stage, args):
     print(f'    {found["resident"] >> 20} MiB of 12 for four processes; {ended_well(r)}')
 
 
+def redis_of(stage, *options):
+    """A Redis, and who asks it: the words of a command, or a text with a command in each line."""
+    if not shutil.which('redis-server'):
+        raise memory.Skipped('no redis-server')
+    sock = stage.dir / 'redis.sock'
+
+    def cli(*words, text=None):
+        return subprocess.run(['redis-cli', '-s', sock, *words], input=text, capture_output=True, text=True, check=True).stdout
+    words = ['redis-server', '--port', '0', '--unixsocket', sock, '--save', '', '--appendonly', 'no', *options]
+    return Restored(stage, words, lambda r: sock.exists()), cli
+
+
 @case
 def redis(stage, args):
     """Redis: every value, from zones, before and after a kill of the pager and a detach"""
-    if not shutil.which('redis-server'):
-        raise memory.Skipped('no redis-server')
     one = stage(zones=160)
-    sock = one.dir / 'redis.sock'
+    r, ask = redis_of(one)
 
     def cli(text):
-        return subprocess.run(['redis-cli', '-s', sock], input=text, capture_output=True, text=True, check=True).stdout.split('\n')
-    words = ['redis-server', '--port', '0', '--unixsocket', sock, '--save', '', '--appendonly', 'no']
-    r = Restored(one, words, lambda r: sock.exists())
+        return ask(text=text).split('\n')
     value = {n: f'{n:08d}' * 250 for n in range(20000)}
     cli('\n'.join(f'SET k{n} {v}' for n, v in value.items()))
     before = r.resident()
@@ -330,22 +338,15 @@ def redis(stage, args):
 @case
 def redis_again(stage, args):
     """A Redis of some 400 MB restored again and again: first answers are right, it stays, and has all (its own digest)"""
-    if not shutil.which('redis-server'):
-        raise memory.Skipped('no redis-server')
     one = stage(zones=260)
-    sock = one.dir / 'redis.sock'
-
-    def cli(*words, text=None):
-        return subprocess.run(['redis-cli', '-s', sock, *words], input=text, capture_output=True, text=True, check=True).stdout
-    words = ['redis-server', '--port', '0', '--unixsocket', sock, '--save', '', '--appendonly', 'no', '--enable-debug-command', 'yes']
-    r = Restored(one, words, lambda r: sock.exists())
+    r, cli = redis_of(one, '--enable-debug-command', 'yes')
     cli('DEBUG', 'POPULATE', '1000000', 'key', '300')
     digest, rng = cli('DEBUG', 'DIGEST'), random.Random(7)
     some = [rng.randrange(1000000) for _ in range(1000)]
     asked = '\n'.join(f'GET key:{n}' for n in some)
     want = cli(text=asked)
     r.dump('--ext-unix-sk')
-    turns = max(args.kills // 4, 1)     # ten seconds each
+    turns = max(args.kills // 4, 1)     # its digest reads all of it under the budget: more than a minute each
     for turn in range(turns):
         r.again()
         r.restore('100M', '--ext-unix-sk', '--zns-container', f'turn{turn}')
