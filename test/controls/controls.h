@@ -102,6 +102,8 @@ int zns_emu_set_noise(struct zns_dev *dev, const struct zns_emu_noise *n, struct
  *   read-only-after=N[@Z]       N writes succeed, the next one finds its zone read-only (-EROFS)
  *   offline-after=N[@Z]         the same, offline (-ENXIO)
  *   conflict-after=N[@Z][xT]    the same: another host has reserved the device (-EBADE)
+ *   stop-after=N[@Z]            N writes succeed, then the process stops itself (SIGSTOP), as at a
+ *                               barrier; the next write is done when somebody continues it
  *   cut-after=N[@Z]             the device loses power right after N writes
  *   loss=drop|keep|SEED         what the power cut loses; default: drop
  *
@@ -118,6 +120,7 @@ enum zns_emu_fault_kind {
 	ZNS_EMU_WEAR_OFFLINE,
 	ZNS_EMU_CUT_POWER,
 	ZNS_EMU_CONFLICT,
+	ZNS_EMU_STOP,
 };
 
 /* What a power cut loses: per zone the end of the data since the last flush, and an unflushed

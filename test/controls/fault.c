@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Faults on purpose, by call or by ZNS_EMU_FAULT: see controls.h. */
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "control.h"
 
@@ -61,6 +64,8 @@ static int strike(struct emu *e, const struct emu_rule *r, bool write, uint32_t 
 	if (r->kind == ZNS_EMU_CONFLICT)
 		return zns_fail(err, -EBADE, "zone %u: another host has reserved %s (injected)",
 				zone, e->dev.path);
+	if (r->kind == ZNS_EMU_STOP)
+		return kill(getpid(), SIGSTOP) ? -errno : 0;
 	rc = set_flags_locked(e, zone, offline ? EMU_F_OFFLINE : EMU_F_READ_ONLY, err);
 	return rc ? rc :
 		    emu_zone_refuses(zone, offline ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, err);
@@ -112,7 +117,7 @@ int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct 
 	if (nr == EMU_MAX_RULES)
 		return zns_fail(err, -ENOSPC, "%s has %u faults to come already: clear them first",
 				dev->path, nr);
-	if ((unsigned)r->kind > ZNS_EMU_CONFLICT || (unsigned)r->loss > ZNS_EMU_LOSE_SEEDED)
+	if ((unsigned)r->kind > ZNS_EMU_STOP || (unsigned)r->loss > ZNS_EMU_LOSE_SEEDED)
 		return zns_fail(err, -EINVAL, "unknown fault %u or loss %u", (unsigned)r->kind,
 				(unsigned)r->loss);
 	if (r->zone != ZNS_EMU_ANY_ZONE && r->zone >= e->p.nr_zones)
@@ -219,6 +224,7 @@ static bool parse_word(char *word, struct zns_emu_rule *r)
 		[ZNS_EMU_WEAR_OFFLINE] = "offline-after",
 		[ZNS_EMU_CUT_POWER] = "cut-after",
 		[ZNS_EMU_CONFLICT] = "conflict-after",
+		[ZNS_EMU_STOP] = "stop-after",
 	};
 	char *eq = strchr(word, '=');
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import ztlib
 from tally import tried
 from ztlib import Failed, HANDLE, wait_until
-from ztscene import FAST, SLOW, case_of
+from ztscene import FAST, case_of
 
 CASES = {}
 case = case_of(CASES)
@@ -74,20 +74,21 @@ def file_under_dump(scene):
 @case
 def file_cut_while_writing(scene):
     """Halved, or deleted, when half of the pages are written."""
-    scene = scene(SLOW, size=300)
+    scene = scene(size=64)
     scene.device.needs_emulator('needs the file of the emulator')
     dev = scene.device.path
     for what, act, says in (('halved', lambda: os.truncate(dev, os.stat(dev).st_size // 2), 'cut short'),
                             ('deleted', dev.unlink, 'was deleted')):
-        started = scene.start_dump(qos='100')
+        started = scene.start_dump(qos='100', stop_after=20)
         scene.until_writing()
         act()
+        scene.go_on()
         scene.end_of(started).must_fail(says)
         task_runs_on(scene)
         tried(what)
         scene.end_broker()
         dev.unlink(missing_ok=True)
-        scene.device.create(*SLOW)
+        scene.device.create(*FAST)
         scene.remember()
 
 

@@ -17,7 +17,7 @@ import ztlib
 from brokers import PATIENCE, proc, started
 from tally import tried
 from ztlib import Failed, alive, wait_until
-from ztscene import SLOW, case_of
+from ztscene import case_of
 
 CASES = {}
 case = case_of(CASES)
@@ -251,16 +251,17 @@ class Groups:
 @case
 def end_of_unit(scene):
     """A oneshot unit starts the broker and ends while another one's dump runs: the dump goes on."""
-    scene = scene(SLOW, size=200)
+    scene = scene(size=64)
     groups = Groups(f'zns-hostile-{os.getpid()}')
     try:
         pid, done = of_session(scene, groups.enter)
         if not pid:
             raise Failed(f'no broker: {done.stderr.strip()}')
-        dump = scene.start_dump(qos='100')
+        dump = scene.start_dump(qos='100', stop_after=20)
         scene.until_writing()
         groups.end()
         wait_until(lambda: not groups.pids(), 5)
+        scene.go_on()
         done = scene.end_of(dump)
         if done.code:
             raise Failed(f'the dump ended with the unit: {" | ".join(done.lines("Error")[-2:])}')

@@ -42,13 +42,16 @@ class Stopped:
 
 def stopped_in_dump(scene, who, deadline=None):
     """The dump fails in one line while @who is still stopped; the task runs on, nothing is lost."""
-    scene = scene(SLOW, size=300)
+    scene = scene(size=64)
     if deadline:
         configure(scene, f'deadline = {deadline}')
         scene.end_broker()
-    started = scene.start_dump(qos='100')
+    started = scene.start_dump(qos='100', stop_after=20, patient=False)
     scene.until_writing()
-    with Stopped(*who(scene)):
+    stopped = Stopped(*who(scene))
+    with stopped:
+        if not set(stopped.pids) & set(scene.helpers()):
+            scene.go_on()
         done = scene.end_of(started)
         done.must_fail(f'no sign of life for {deadline or 10} s')
         if not wait_until(lambda: not ztlib.traced(scene.task.pid), 5):
@@ -113,8 +116,9 @@ def long_is_not_dead(scene):
     other = scene.new_task(32)
     images = scene.dir / 'waits'
     images.mkdir()
-    first = scene.start_dump(qos='50', extra=['--zns-admission', 'wait=1'])
+    first = scene.start_dump(qos='50', extra=['--zns-admission', 'wait=1'], stop_after=20)
     scene.until_writing()
+    scene.go_on()
     second = scene.start_dump(task=other, images=images, qos='800', extra=['--zns-admission', 'wait=50'])
     for what, dump in (('slow device', first), ('admission', second)):
         done = scene.end_of(dump)
@@ -126,10 +130,10 @@ def long_is_not_dead(scene):
 @case
 def all_stopped(scene):
     """criu, helper, guard and broker stopped together, as a machine may be: nobody is to blame, the dump goes on."""
-    scene = scene(SLOW, size=200)
+    scene = scene(size=64)
     configure(scene, 'deadline = 2')
     scene.end_broker()
-    dump = scene.start_dump(qos='100')
+    dump = scene.start_dump(qos='100', stop_after=20)
     scene.until_writing()
     guards = [pid for pid in scene._ours('zns-guard')]
     with Stopped(scene.broker_pid(), dump[0].pid, *scene.helpers(), *guards):
@@ -174,9 +178,9 @@ DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, IPC_LOCK, SYS_PTRACE, SYS_NICE, SYS_RESOU
 @case
 def few_rights(scene):
     """Broker and helper at work have the capabilities of security.md and no others, in every thread, and no network."""
-    scene = scene(SLOW, size=200)
+    scene = scene(size=64)
     started(scene)
-    dump = scene.start_dump(qos='100')
+    dump = scene.start_dump(qos='100', stop_after=20)
     scene.until_writing()
     for pid, most in ((scene.broker_pid(), {DAC_READ_SEARCH}),
                       (scene.helpers()[0], {SYS_PTRACE, DAC_OVERRIDE, FOWNER, IPC_LOCK, SYS_NICE, SYS_RESOURCE})):
@@ -189,6 +193,7 @@ def few_rights(scene):
         if os.readlink(f'/proc/{pid}/ns/net') == os.readlink('/proc/self/ns/net'):
             raise Failed(f'{proc(pid, "comm").strip()} has the network')
         tried(proc(pid, 'comm').strip())
+    scene.go_on()
     if scene.end_of(dump).code:
         raise Failed('the dump fails')
     wait_until(lambda: not alive(scene.task.pid), 5)

@@ -29,11 +29,12 @@ def top_of_a_dump(scene):
     scene = scene(SLOW, size=800)
     idle, = top(scene)['devices']
     expect('idle', (idle['leases'], {g['written_bytes_per_s'] for g in idle['groups']}), ([], {0.0}))
-    started = scene.start_dump(qos='200', extra=['--leave-running'])
+    started = scene.start_dump(qos='200', extra=['--leave-running'], stop_after=20)
     scene.until_writing()
     away = f'emu:{scene.dir}/away'
     scene.device.json('create', away, '--zones', '16', '--zone-size', '4M')
     (scene.dir / 'away').rename(scene.dir / 'elsewhere')
+    scene.go_on()
     seen = {d['path']: d for d in top(scene)['devices']}
     expect('devices', {p: (d['up'], d['error'] is None) for p, d in seen.items()}, {scene.device.spec: (True, True), away: (False, False)})
     device = seen[scene.device.spec]

@@ -193,11 +193,13 @@ def promised(scene):
     other = scene.new_task(64)
     images = scene.dir / 'images-other'
     images.mkdir()
-    first = scene.start_dump(qos='600', extra=['--zns-admission', 'reject', '--zns-container', 'first'])
+    first = scene.start_dump(qos='600', extra=['--zns-admission', 'reject', '--zns-container', 'first'], stop_after=20)
     scene.until_writing()
     lease = [l for l in scene.device.status()['leases'] if l['container'] == 'first'][0]
     expect('promised', lease['promised'], True)
     second = scene.start_dump(qos='600', extra=['--zns-container', 'second'], images=images, task=other)
+    wait_until(lambda: len(scene.device.status()['leases']) == 2 or second[0].poll() is not None)
+    scene.go_on()
     while first[0].poll() is None:
         by = {l['container']: l['groups'] for l in scene.device.status()['leases']}
         if set(by.get('first', [])) & set(by.get('second', [])):
@@ -215,13 +217,17 @@ def gained(scene):
     """A dump that found two groups of the six it needs gets the others when they become free, and restores."""
     scene = scene(SLOW, size=300)
     scene.device.ctl('reserve', 'io', '--groups', '6')
-    made = scene.start_dump(qos='600', extra=['--zns-container', 'second'])
+    made = scene.start_dump(qos='600', extra=['--zns-container', 'second'], stop_after=20)
     scene.until_writing()
-    seen = []
+
+    def look():
+        return [(len(l['groups']), l['gained_groups']) for l in scene.device.status()['leases'] if l['container'] == 'second']
+
+    seen = look()
+    scene.device.ctl('release', 'io')
+    scene.go_on()
     while made[0].poll() is None:
-        seen += [(len(l['groups']), l['gained_groups']) for l in scene.device.status()['leases'] if l['container'] == 'second']
-        if len(seen) == 1:
-            scene.device.ctl('release', 'io')
+        seen += look()
         time.sleep(0.02)
     done = scene.end_of(made)
     if done.code:

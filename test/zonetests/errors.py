@@ -20,7 +20,7 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, HANDLE, Skipped, alive, wait_until
-from ztscene import FOUR_DIES, SIX_OPEN, SLOW, TINY, case_of, suite_main
+from ztscene import FOUR_DIES, SIX_OPEN, TINY, case_of, suite_main
 
 UUID = r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 CASES = {}
@@ -235,11 +235,12 @@ def short_plain_images(scene):
 @case
 def kill_criu(scene):
     """kill -9 of criu in the middle."""
-    scene = scene(SLOW, size=300)
-    started = scene.start_dump(qos='100')
+    scene = scene(size=64)
+    started = scene.start_dump(qos='100', stop_after=20)
     scene.until_writing()
     started[0].kill()
     started[0].wait()
+    scene.go_on()
     scene.unharmed()
     scene.works()
 
@@ -247,8 +248,8 @@ def kill_criu(scene):
 @case
 def kill_helper(scene):
     """kill -9 of the helper in the middle."""
-    scene = scene(SLOW, size=300)
-    started = scene.start_dump(qos='100')
+    scene = scene(size=64)
+    started = scene.start_dump(qos='100', stop_after=20)
     scene.until_writing()
     helpers = scene.helpers()
     if not helpers:
@@ -263,11 +264,12 @@ def kill_helper(scene):
 @case
 def kill_broker(scene):
     """kill -9 of the broker in the middle: the dump fails at once, a new broker takes over."""
-    scene = scene(SLOW, size=300)
-    started = scene.start_dump(qos='100')
+    scene = scene(size=64)
+    started = scene.start_dump(qos='100', stop_after=20)
     scene.until_writing()
     broker = scene.device.status()['broker_pid']
     ztlib.kill(broker)
+    scene.go_on()
     # Who notices first: the thread that shows progress, or the one that asks for a zone.
     scene.end_of(started).must_fail('znsd died during the dump|the broker .* died or closed the connection')
     scene.unharmed()

@@ -98,7 +98,7 @@ class Scene:
 
     def __init__(self, cfg, directory, options=FAST, size=32):
         self.cfg, self.dir = cfg, directory
-        self.tasks, self.calls = [], 0
+        self.tasks, self.calls, self.barrier = [], 0, False
         self.device = Device(cfg, directory=directory / 'device', spec=cfg.real)
         self.device.create(*options)
         cfg.device = self.device
@@ -147,12 +147,27 @@ class Scene:
         done = ztlib.run_criu(self.cfg, self.dump_command(log, extra, images, task, qos), log, env)
         return Outcome(done.returncode, log)
 
-    def start_dump(self, extra=(), images=None, task=None, qos=None, env=None):
-        """A dump in the background: (Popen, log)."""
+    def start_dump(self, extra=(), images=None, task=None, qos=None, env=None, stop_after=None, patient=True):
+        """
+        A dump in the background: (Popen, log). @stop_after: its helper stops itself after so many writes, until go_on(); a
+        real device has no such barrier. @patient: nobody takes it for dead there.
+        """
         log = self.log()
+        self.barrier = stop_after is not None and self.device.emulated
+        if self.barrier:
+            env = self.faulty(env, f'stop-after={stop_after}')
+            if patient:
+                self.patient()
         with open(str(log) + '.stderr', 'ab') as err:
             command = [self.cfg.criu, *self.dump_command(log, extra, images, task, qos)]
             return subprocess.Popen(command, env=env or self.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err), log
+
+    def patient(self):
+        """Who stands at a barrier gives no sign of life; nobody gives it up for that, unless the case says when."""
+        conf = Path(self.device.env['ZNS_CONFIG']) / 'zns.conf'
+        text = conf.read_text() if conf.exists() else ''
+        if 'deadline' not in text:
+            conf.write_text(f'{text}deadline = 300\n')
 
     def end_of(self, started):
         criu, log = started
@@ -177,16 +192,23 @@ class Scene:
             raise Failed(f'a dump added {len(new)} checkpoints')
         return new.pop()
 
+    def stopped_helpers(self):
+        return [pid for pid in self._ours('zns-helper') if ztlib.proc_state(pid) == 'T']
+
     def until_writing(self):
-        """Wait until the task is frozen and zones fill; the moment for an accident."""
-        if not wait_until(lambda: ztlib.traced(self.task.pid), 20, 0.002):
-            raise Failed('the dump never froze the task')
-        free = self.free_before
-        if not wait_until(lambda: self.device.free_zones() < free, 10, 0.05):
+        """Wait until the task is frozen and zones fill; the moment for an accident. The helper stands at its barrier then."""
+        if self.barrier:
+            if not wait_until(self.stopped_helpers, 60):
+                raise Failed('the helper never came to its barrier')
+        elif not wait_until(lambda: self.device.free_zones() < self.free_before, 60):
             raise Failed('no zone was written to')
-        time.sleep(0.3)
         if not ztlib.traced(self.task.pid):
-            raise Failed('the dump was over too soon for this test')
+            raise Failed('the task is not frozen while the dump writes')
+
+    def go_on(self):
+        """The helper leaves its barrier."""
+        for pid in self.stopped_helpers():
+            ztlib.kill(pid, signal.SIGCONT)
 
     # -- restore --
 
