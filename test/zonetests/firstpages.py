@@ -244,4 +244,4 @@ def options(scene):
 
 
 if __name__ == '__main__':
-    suite_main(__doc__, 'firstpages', CASES)
+    sys.exit(suite_main(__doc__, 'firstpages', CASES))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, Skipped, wait_until
-from ztscene import SLOW, case_of, expect, run_ctl, suite_main
+from ztscene import DIES, SLOW, case_of, expect, run_ctl, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -256,11 +256,11 @@ def no_room_at_all(scene):
 # ---- somebody dies --------------------------------------------------------------------------------------
 
 def in_rounds(scene):
-    """A live dump that is copying now."""
-    started = scene.start_dump(extra=[*LIVE, '--zns-qos-max', '30'], qos='10')
-    if not wait_until(lambda: re.search(r'^VmFlags:.* u[wm]\b', ztlib.smaps(scene.task.pid), re.M), 20):
-        raise Skipped('the task is never protected: this kernel tracks no written pages')
-    time.sleep(0.3)
+    """A live dump that is copying now; its helper stands at a barrier."""
+    started = scene.start_dump(extra=LIVE, qos='10', stop_after=8)
+    scene.at_barrier()
+    if not re.search(r'^VmFlags:.* u[wm]\b', ztlib.smaps(scene.task.pid), re.M):
+        raise Skipped('the task is not protected: this kernel tracks no written pages')
     if ztlib.traced(scene.task.pid):
         raise Failed('the task is frozen already')
     return started
@@ -270,6 +270,7 @@ def after_thaw(scene):
     """A live dump whose task runs on already, and whose commit waits for a broker that is stopped: and its log."""
     started = in_rounds(scene)
     os.kill(scene.device.status()['broker_pid'], signal.SIGSTOP)
+    scene.go_on()
     log = Path(started[1])
     if not wait_until(lambda: 'Unseizing' in log.read_text(errors='replace'), 30, 0.002):
         raise Failed('the task was never thawed')
@@ -297,7 +298,8 @@ def asked_already(scene):
 
 def kill_in(when, who):
     def run(scene):
-        scene = scene(SLOW, size=48)
+        # one zone takes all of it: the rounds ask a broker that is stopped for no other
+        scene = scene([*DIES, '--zones', '64', '--zone-size', '64M', '--timing', 'off'], size=48)
         started = when(scene)
         broker = scene.broker_pid()
         if who == 'criu':
@@ -307,6 +309,7 @@ def kill_in(when, who):
             for pid in victims(scene, who):
                 ztlib.kill(pid)
         os.kill(broker, signal.SIGCONT) if who != 'broker' else None
+        scene.go_on()
         if who != 'criu':
             scene.end_of(started).must_fail({'helper': 'helper', 'broker': 'died'}[who])
         if who == 'criu' and when is after_thaw:

@@ -27,10 +27,21 @@ SIX_OPEN = ['--channels', '4', '--ways', '2', '--die-write-bw', '50', '--zones',
 
 
 def case_of(cases):
-    """A decorator that enters a function into @cases, under its name."""
+    """
+    A decorator that enters a function into @cases, under its name. With .soak(WHY) it is a case of the soak: it is random, or
+    what it shows hangs on the machine's speed, so `run -a` leaves it out and `run --soak` runs it.
+    """
     def enter(func):
         cases[func.__name__.replace('_', '-')] = func
         return func
+
+    def soak(why):
+        def mark(func):
+            func.soak = why
+            return enter(func)
+        return mark
+
+    enter.soak = soak
     return enter
 
 
@@ -195,11 +206,14 @@ class Scene:
     def stopped_helpers(self):
         return [pid for pid in self._ours('zns-helper') if ztlib.proc_state(pid) == 'T']
 
+    def at_barrier(self):
+        if not wait_until(self.stopped_helpers):
+            raise Failed('the helper never came to its barrier')
+
     def until_writing(self):
         """Wait until the task is frozen and zones fill; the moment for an accident. The helper stands at its barrier then."""
         if self.barrier:
-            if not wait_until(self.stopped_helpers, 60):
-                raise Failed('the helper never came to its barrier')
+            self.at_barrier()
         elif not wait_until(lambda: self.device.free_zones() < self.free_before, 60):
             raise Failed('no zone was written to')
         if not ztlib.traced(self.task.pid):
@@ -363,7 +377,8 @@ def parse_args(doc):
     sub.add_parser('list', help='names and what they are')
     run = sub.add_parser('run')
     run.add_argument('names', nargs='*', metavar='NAME')
-    run.add_argument('-a', '--all', action='store_true', help='all cases')
+    run.add_argument('-a', '--all', action='store_true', help='all cases of the gate')
+    run.add_argument('--soak', action='store_true', help='all cases of the soak')
     ztlib.common_options(run)
     return parser.parse_args()
 
@@ -373,13 +388,13 @@ def prepare(args, suite, cases):
     unknown = [n for n in args.names if n not in cases]
     if unknown:
         sys.exit(f'no such case: {unknown[0]}')
-    if not args.names and not args.all:
-        sys.exit('name some cases, or -a for all of them')
+    if not args.names and not args.all and not args.soak:
+        sys.exit('name some cases, -a for all of the gate, or --soak for those of the soak')
     if os.geteuid():
         sys.exit(f'{suite} must run as root')
     ztlib.private_mounts()
     ztlib.build_programs()
-    return args.names or list(cases)
+    return args.names or [n for n, func in cases.items() if (args.soak if hasattr(func, 'soak') else args.all)]
 
 
 def suite_main(doc, suite, cases):
@@ -387,7 +402,7 @@ def suite_main(doc, suite, cases):
     args = parse_args(doc)
     if args.command == 'list':
         for name, func in cases.items():
-            print(f'{name:24} {func.__doc__}')
+            print(f'{name:24} {func.__doc__}{" (soak)" if hasattr(func, "soak") else ""}')
         return 0
     names = prepare(args, suite, cases)
     cfg = ztlib.Config(args)
