@@ -1,12 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # What is tested, and how it is started. Benchmarks: bench/bench.mk.
 
-.PHONY: test unit unit-refused conform crash fuzz fuzz-build lint test-vm interop kill scale scale-small
+.PHONY: test unit unit-build unit-refused conform crash fuzz fuzz-build lint test-vm interop kill scale scale-small
 .PHONY: test-docker test-podman test-cri zdtm zdtm-sample zdtm-smoke zdtm-migration
 
+# The gate: what decides about a change.
 test: deps deps-docker
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin rpc-clients $(B)/bench/scatter
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin rpc-clients $(GATE_PROGRAMS)
+	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -s -C test/zonetests -j$$(nproc)
 	$(Q)scripts/test-all $(B)
+# What parts of the gate would build themselves, which side by side they must not.
+GATE_PROGRAMS	= $(B)/bench/scatter $(B)/test/dev_conform $(B)/test/crash $(CLIENTS)/plugin/testplugin.so
+
+# The hunt: what is random, by seed, until MINUTES are over. It decides about nothing.
+.PHONY: soak
+MINUTES		?= 30
+SEED		?=
+SOAK		?=
+SOAK_BIN	= $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/soak_*.c))
+soak: deps deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin rpc-clients $(GATE_PROGRAMS) $(UNIT_BIN) $(SOAK_BIN) $(B)/load/dumper $(B)/load/spinner
+	$(Q)scripts/soak --build $(B) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(SOAK)
 
 # What README tells a newcomer to do, in a Debian that has git and make only; RELEASE=12 or 13, one after the other without.
 # BARE="COMMAND" runs that in the clone instead of `make demo && make test`.
@@ -28,6 +42,9 @@ test-vm: deps-vm
 # --- one program or library ---------------------------------------------------------------------------------------
 unit: $(UNIT_BIN) zns test-bin
 	$(Q)ZNS_LIBEXEC=$(CURDIR)/$(BIN) /usr/bin/python3 test/harness/units.py $(UNIT_BIN)
+
+# What the gate needs to run them one by one.
+unit-build: $(UNIT_BIN) zns test-bin
 
 unit-refused: $(B)/test/test_mem_refused $(UNIT_BIN)
 	$(Q)timeout 900 $<

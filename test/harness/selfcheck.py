@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 selfcheck: can what counts the tests be fooled? Outputs as parts give them, and what must be made of them; then scripts/test-all
-itself with parts that fail, fail only once, skip or run nothing.
+itself with jobs that fail, hang, skip, run nothing, or may not run side by side.
 
   selfcheck.py      the last line sums up
 """
@@ -10,12 +10,15 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import io
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import artefacts
 import skips
 from counts import count
+from jobs import Ended, Job, Scheduler
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -75,37 +78,90 @@ def check_skips(directory):
     yield 'skips: the list of this repository can be read', bool(skips.read()), True
 
 
-def test_all(directory, script):
-    """scripts/test-all with one part, a script of bash: (exit code, last line, all it says)."""
-    loader = importlib.machinery.SourceFileLoader('test_all', str(REPO / 'scripts' / 'test-all'))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader('test_all', loader))
+def script_of(name):
+    """A program of scripts/ as a module."""
+    loader = importlib.machinery.SourceFileLoader(name.replace('-', '_'), str(REPO / 'scripts' / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
-    out = io.StringIO()
-    report = Path(tempfile.mkdtemp(dir=directory))
+    return module
+
+
+def run_gate(directory, *jobs, slots=None):
+    """scripts/test-all with these jobs: (exit code, last line, all it says, jobs in the order of their ends)."""
+    out, order, report = io.StringIO(), [], Path(tempfile.mkdtemp(dir=directory))
+    gate = script_of('test-all').Gate(jobs)
+    gate.entries = []
+
+    def on_end(ended):
+        order.append(ended.job.name)
+        gate.on_end(ended)
+
     with contextlib.redirect_stdout(out):
-        code = module.summary([module.run_part('unit', ['bash', '-c', f'cd {report}; {script}'], report, [])])
-    return code, out.getvalue().splitlines()[-1], out.getvalue()
+        Scheduler(jobs, report, report, slots, on_end).run()
+        code = gate.summary()
+    return code, out.getvalue().splitlines()[-1], out.getvalue(), order
 
 
-def check_test_all(directory):
-    good, bad = 'echo 2 passed, 0 failed, 0 skipped', 'echo FAIL x: broken; echo 1 passed, 1 failed, 0 skipped; exit 1'
-    code, last, _ = test_all(directory, good)
-    yield 'test-all: passes', (code, last), (0, '2 passed, 0 failed, 0 skipped')
-    code, last, said = test_all(directory, bad)
-    yield 'test-all: fails twice', (code, last, said.count('failed twice: unit')), (1, '1 passed, 1 failed, 0 skipped', 1)
-    code, last, said = test_all(directory, f'if [ -e was ]; then {good}; else touch was; {bad}; fi')
-    yield 'test-all: fails, then passes', (code, last), (1, '1 passed, 1 failed, 0 skipped')
-    yield 'test-all: both runs are shown', ('run again' in said, said.count('FAIL x: broken') >= 2), (True, True)
-    code, last, _ = test_all(directory, 'echo SKIP x: no reason; echo 2 passed, 0 failed, 1 skipped')
-    yield 'test-all: an unexpected skip', (code, last), (1, '2 passed, 1 failed, 1 skipped')
-    code, last, _ = test_all(directory, 'true')
-    yield 'test-all: says nothing', (code, last), (1, '0 passed, 1 failed, 0 skipped')
+def shell(name, script, **more):
+    return Job(name, ['bash', '-c', script], **more)
+
+
+GOOD = 'echo 2 passed, 0 failed, 0 skipped'
+BAD = 'echo FAIL x: broken; echo 1 passed, 1 failed, 0 skipped; exit 1'
+# Ends when the other job has begun: were they not side by side, its limit would end it.
+MEET = 'touch {0}; until [ -e {1} ]; do sleep 0.01; done; ' + GOOD
+
+
+def check_gate(directory):
+    code, last, _, _ = run_gate(directory, shell('unit', GOOD))
+    yield 'gate: passes', (code, last), (0, '2 passed, 0 failed, 0 skipped')
+    code, last, said, _ = run_gate(directory, shell('unit', BAD), shell('docker', GOOD))
+    yield 'gate: fails, and the other part runs', (code, last), (1, '3 passed, 1 failed, 0 skipped')
+    yield 'gate: says why at once and at the end', said.count('FAIL x: broken') >= 2, True
+    code, last, _, _ = run_gate(directory, shell('unit', f'if [ -e was ]; then {GOOD}; else touch was; {BAD}; fi'))
+    yield 'gate: nothing is run again', (code, last), (1, '1 passed, 1 failed, 0 skipped')
+    code, last, _, _ = run_gate(directory, shell('unit', 'echo SKIP x: no reason; echo 2 passed, 0 failed, 1 skipped'))
+    yield 'gate: an unexpected skip', (code, last), (1, '2 passed, 1 failed, 1 skipped')
+    code, last, _, _ = run_gate(directory, shell('unit', 'true'))
+    yield 'gate: says nothing', (code, last), (1, '0 passed, 1 failed, 0 skipped')
+    code, last, _, _ = run_gate(directory, shell('a', GOOD, group='unit'), shell('b', BAD, group='unit'))
+    yield 'gate: jobs of one part', (code, last), (1, '3 passed, 1 failed, 0 skipped')
+    code, last, said, _ = run_gate(directory, shell('build', 'exit 2', group='build'), shell('unit', GOOD, needs=('build',)))
+    yield 'gate: what it needs has failed', (code, last, 'needs build, which failed' in said), (1, '0 passed, 2 failed, 0 skipped', True)
+    code, last, said, _ = run_gate(directory, shell('unit', 'sleep 1000 & exec sleep 1001', limit_s=0.5), shell('docker', GOOD))
+    yield 'gate: one that hangs', (code, last, 'hangs: ' in said, 'did not end within' in said), \
+        (1, '2 passed, 1 failed, 0 skipped', True, True)
+    left = subprocess.run(['pgrep', '-f', '^sleep 100[01]$'], capture_output=True, text=True, check=False).stdout
+    yield 'gate: what hung is gone', left, ''
+
+
+def check_jobs(directory):
+    code, _, _, _ = run_gate(directory, shell('a', MEET.format('a', 'b'), limit_s=60), shell('b', MEET.format('b', 'a'), limit_s=60), slots=2)
+    yield 'jobs: side by side', code, 0
+    alone = '[ ! -e {0} ] && touch {0} && sleep 0.1 && rm {0} && ' + GOOD
+    for what, slots, more in ('that hold the same', 4, {'holds': ('pool',)}), ('that want the whole machine', 2, {'slots': 2}):
+        code, last, _, _ = run_gate(directory, *(shell(n, alone.format('here'), **more) for n in 'abc'), slots=slots)
+        yield f'jobs: one at a time of those {what}', (code, last), (0, '6 passed, 0 failed, 0 skipped')
+    _, _, _, order = run_gate(directory, shell('short', GOOD, seconds=1), shell('long', GOOD, seconds=9), slots=1)
+    yield 'jobs: the longest first', order, ['long', 'short']
+    _, _, _, order = run_gate(directory, shell('unit', GOOD, needs=('build',), seconds=9), shell('build', 'true', group='build', seconds=1))
+    yield 'jobs: what is needed first', order, ['build', 'unit']
+
+
+def check_artefacts(directory):
+    report = Path(tempfile.mkdtemp(dir=directory))
+    (report / 'unit').mkdir()
+    (report / 'unit' / 'core').write_text('x')
+    (report / 'unit.log').write_text('FAIL\n')
+    packed = artefacts.pack(report, [(Ended(shell('unit', BAD), 1, 0, 0, report / 'unit.log'), 'unit')])
+    names = subprocess.run(['tar', '-tf', packed], capture_output=True, text=True, check=True).stdout.split()
+    yield 'artefacts: of a part that failed', names, ['machine.txt', 'unit.log', 'unit/', 'unit/core']
 
 
 def main():
     failed = passed = 0
     with tempfile.TemporaryDirectory() as directory:
-        for checks in check_counts(), check_skips(directory), check_test_all(directory):
+        for checks in check_counts(), check_skips(directory), check_gate(directory), check_jobs(directory), check_artefacts(directory):
             for name, got, want in checks:
                 if got == want:
                     passed += 1

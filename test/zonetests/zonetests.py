@@ -15,6 +15,7 @@ namespaces on a root of its own. opts: for criu dump and restore. feature: what 
 children come and go.
 """
 import argparse
+import copy
 import os
 import shutil
 import subprocess
@@ -84,6 +85,16 @@ def cycle(cfg, task, directory, container, n):
     ztlib.check_footprint(before, ztlib.footprint(task.pid), task.forks)
 
 
+def of_way(cfg, way):
+    """The configuration of one of --ways."""
+    cfg = copy.copy(cfg)
+    if way == 'by-id':
+        cfg.by_id = True
+    elif way == 'live':
+        cfg.live = 'must'
+    return cfg
+
+
 def clean_up(cfg, task, directory, container, ok):
     task.end()
     if cfg.device:
@@ -102,8 +113,10 @@ def run_test(cfg, test, flavour):
     task.wait = max(task.wait, cfg.timeout)
     try:
         task.start().wait_ready()
-        for n in range(cfg.iterations):
-            cycle(cfg, task, directory, container, n)
+        for n, way in enumerate(cfg.ways * cfg.iterations):
+            cycle(of_way(cfg, way), task, directory, container, n)
+            if cfg.device:
+                cfg.device.forget(container)
         task.verify()
         ok = True
     finally:
@@ -205,6 +218,8 @@ def parse_args():
             p.add_argument('--live', nargs='?', const='yes', choices=['yes', 'must'],
                            help='dump with --zns-live, verified in the freeze; must: a kernel that cannot track is a failure')
             p.add_argument('--by-id', action='store_true', help='restore from an empty directory by checkpoint id')
+            p.add_argument('--ways', nargs='+', choices=['plain', 'by-id', 'live'], default=['plain'],
+                           help='one dump and restore after the other of the same task, in each of these ways')
     args = parser.parse_args()
     if args.command == 'selftest':
         args.criu, args.stock = '/bin/true', True

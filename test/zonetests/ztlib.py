@@ -2,6 +2,7 @@
 """What zonetests.py and errors.py share: device, tasks, dump, restore, workers, reports."""
 import ast
 import ctypes
+import fcntl
 import glob
 import json
 import os
@@ -200,6 +201,7 @@ class Config:
         self.qos = getattr(args, 'qos', '500')
         self.by_id = getattr(args, 'by_id', False)
         self.iterations = getattr(args, 'iterations', 1)
+        self.ways = getattr(args, 'ways', ['plain'])
         self.live = getattr(args, 'live', None)         # 'yes', or 'must': a task that is not tracked fails the test
         self.prefix = []        # what runs criu: a command and its arguments
         self.keep = args.keep
@@ -759,6 +761,14 @@ def description(source):
 
 
 def build_programs():
+    """Suites run side by side, and the first of them builds."""
+    PROGS.parent.mkdir(exist_ok=True)
+    with open(f'{PROGS}.lock', 'w', encoding='utf-8') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _build_programs()
+
+
+def _build_programs():
     done = subprocess.run(['make', '-C', HERE, '-s', '-j2'], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f'the test programs do not build:\n{done.stdout}{done.stderr}')

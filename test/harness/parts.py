@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The parts of the gate (`make test`) and of the soak (`make soak`): what each runs, and what it needs of the machine."""
+import os
+from pathlib import Path
+
+from jobs import Job
+
+REPO = Path(__file__).resolve().parents[2]
+MAKE = ['make', '--no-print-directory']
+CPUS = os.cpu_count() or 1
+SAN = '-fsanitize=address,undefined -fno-sanitize-recover=undefined'
+
+# Of each suite of memory contexts the shortest way from end to end; the others: make memory, memory-checkpoint.
+MEMORY = {'memory': 'budget both', 'memcheckpoint': 'volume refused', 'memoryrestore': 'pages refusals'}
+# The others wait until znsd gives memory back: make restores, make rounds.
+RESTORES = 'at-once small-memory encrypted dead-helpers dead-broker next-checkpoint capped'.split()
+ROUNDS = 'dirty program-churn keeper-killed older-parent server-killed'.split()
+
+
+def sanitized(build, *targets, jobs=1):
+    return [*MAKE, f'-j{jobs}', f'B={build}/asan', f'SAN={SAN}', *targets]
+
+
+def units(build):
+    """The unit programs, with sanitizers; each is a job."""
+    names = sorted(p.stem for p in (REPO / 'test' / 'unit').glob('test_*.c'))
+    libexec = {'ZNS_LIBEXEC': str(REPO / build / 'asan' / 'bin')}
+    yield Job('unit-build', sanitized(build, 'unit-build', jobs=CPUS), seconds=1000, slots=CPUS, limit_s=1500, group='build')
+    for name in names:
+        yield Job(name, [f'{build}/asan/test/{name}'], seconds=UNIT_SECONDS.get(name, 2), needs=('unit-build',), group='unit',
+                  limit_s=300, env=libexec)
+
+
+# Those that take longer than a few seconds.
+UNIT_SECONDS = {}
+
+
+def gate(build):
+    report = f'{build}/report'
+
+    def suite(name, seconds, *options, program=None, cases=('-a',), **more):
+        command = ['python3', program or f'test/zonetests/{name}.py', 'run', *cases, '-j2', *options, '--report', f'{report}/{name}']
+        return Job(name, command, seconds, **more)
+
+    def memory(name, seconds):
+        return Job(name, ['python3', f'test/zonetests/{name}.py', 'run', *MEMORY[name].split(), '--build', build], seconds)
+
+    zonetests = 'test/zonetests/zonetests.py'
+    return [
+        Job('harness', ['python3', 'test/harness/selfcheck.py'], 5),
+        Job('conformance', [*MAKE, 'conform'], 20),
+        *units(build),
+        Job('fuzz-replay', sanitized(build, 'fuzz-replay', jobs=CPUS), 60, needs=('unit-build',)),
+        Job('crash', [*MAKE, 'CRASH_STATES=3000', 'CRASH_CUTS=6', 'crash'], 60),
+        Job('selftest', ['python3', zonetests, 'selftest', '-j2'], 30),
+        suite('zonetests', 120, '--ways', 'plain', 'by-id', 'live'),
+        *(suite(name, 40) for name in 'rates errors admission chains composed guard incremental livedump migration tools oci compact '
+          'together options crypt crit rpc'.split()),
+        suite('hostile', 60, program='test/hostile/hostile.py'),
+        suite('observe', 60, program='test/observe/observe.py'),
+        suite('rounds', 40, cases=ROUNDS),
+        suite('restores', 40, cases=RESTORES),
+        suite('firstpages', 40, cases=('second-restore', 'options')),
+        *(memory(name, 30) for name in MEMORY),
+        Job('zdtm', [*MAKE, 'zdtm-smoke'], 60),
+        Job('docker', ['python3', 'test/docker/docker.py', 'run', '-a'], 200, limit_s=1200),
+    ]

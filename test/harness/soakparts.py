@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The jobs of the soak: each is made anew in each turn, with a seed of its own."""
+import dataclasses
+import os
+from pathlib import Path
+
+import parts
+from jobs import Job
+
+REPO = Path(__file__).resolve().parents[2]
+# Suites of test/zonetests that have cases of the soak.
+SUITES = ('rates',)
+
+
+@dataclasses.dataclass
+class SoakJob:
+    name: str
+    what: str               # for --list
+    command: list           # '{seed}' in it is replaced
+    limit_s: int = 900
+    env: dict = dataclasses.field(default_factory=dict)
+
+    def job(self, build, seed):
+        command = [word.format(seed=seed, build=build) for word in self.command]
+        return Job(self.name, command, limit_s=self.limit_s, env={k: v.format(seed=seed) for k, v in self.env.items()})
+
+
+def python(name, what, path, *args, **more):
+    return SoakJob(name, what, ['python3', path, *args], **more)
+
+
+def make(name, what, target, *variables, **more):
+    return SoakJob(name, what, [*parts.MAKE, target, *variables], **more)
+
+
+def unit_jobs(build):
+    """Programs of races, and those of the gate in the other build: without sanitizers."""
+    libexec = {'ZNS_LIBEXEC': str(REPO / build / 'bin')}
+    for source in sorted((REPO / 'test' / 'unit').glob('soak_*.c')):
+        yield SoakJob(source.stem, 'races that cannot be forced', [f'{build}/test/{source.stem}'], env={**libexec, 'SOAK_SEED': '{seed}'})
+    yield make('unit-plain', "the gate's unit programs without sanitizers", 'unit')
+
+
+def soak(build):
+    """All jobs, in the order of a turn."""
+    return [
+        *unit_jobs(build),
+        *(python(f'{s}-soak', f'cases of {s}.py that hang on the machine', f'test/zonetests/{s}.py', 'run', '--soak', '--report',
+                 f'{build}/report/soak/{s}-soak') for s in SUITES),
+        python('livecontrols', 'a rule of live dumps switched off, until the comparison finds it', 'test/zonetests/livecontrols.py', 'run', '-a',
+               '--report', f'{build}/report/soak/livecontrols'),
+        python('livedump-soak', 'live dumps of programs that never stop to write', 'test/zonetests/livedump.py', 'soak', '--dumps', '30'),
+        python('kill', 'kill -9 of holders of leases and of brokers', 'test/load/kill.py', '--build', '{build}', '--holders', '25',
+               '--brokers', '8', '--seed', '{seed}'),
+        python('kill-load', 'kill -9 of all programs under dumps, restores and compaction', 'test/load/kill_load.py', '--build', '{build}',
+               '--kills', '60', '--seed', '{seed}'),
+        SoakJob('crash-states', 'states that a power cut can leave, beyond the sample of the gate',
+                ['{build}/test/crash', '--states', '20000', '--seed', '{seed}']),
+        python('crash-cuts', 'power cuts under a real criu', 'test/crash/criu_cuts.py', '--cuts', '40', '--seed', '{seed}'),
+        python('crash-flips', 'damaged bits, restored by a real criu', 'test/crash/criu_flips.py', '--flips', '60', '--seed', '{seed}'),
+        python('memory-kills', 'pager, keeper and broker killed in each state of a unit', 'test/zonetests/memorykills.py', 'run', '-a',
+               '--build', '{build}', limit_s=3600),
+        python('memory-policy', 'programs whose memory comes back, with and without reading ahead', 'test/zonetests/memorypolicy.py', 'run', '-a',
+               '--build', '{build}', limit_s=1800),
+        python('memory', 'budgets, kills and programs beside them', 'test/zonetests/memory.py', 'run', '-a', '--build', '{build}', limit_s=3600),
+        python('zonetests-restores', 'restores whose broker gives memory back', 'test/zonetests/restores.py', 'run', '-a', '-j2',
+               '--report', f'{build}/report/soak/restores'),
+        python('zonetests-rounds', 'live dumps on one another', 'test/zonetests/rounds.py', 'run', '-a', '-j2', '--report',
+               f'{build}/report/soak/rounds'),
+        make('bench-smoke', 'the small version of the papers\' experiments, with their controls', 'bench-smoke'),
+        make('bench-density', 'the benchmark of density checks itself', 'bench-density-check'),
+    ]
