@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # What is tested, and how it is started. Benchmarks: bench/bench.mk.
 
-.PHONY: test unit unit-build unit-refused conform crash fuzz fuzz-build lint test-vm interop kill scale scale-small
+.PHONY: test unit unit-refused conform crash fuzz fuzz-build lint test-vm interop kill scale scale-small
 .PHONY: test-docker test-podman test-cri zdtm zdtm-sample zdtm-smoke zdtm-migration
 
 # The gate: what decides about a change.
@@ -20,6 +20,8 @@ SOAK		?=
 SOAK_BIN	= $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/soak_*.c))
 soak: deps deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin rpc-clients $(GATE_PROGRAMS) $(UNIT_BIN) $(SOAK_BIN) $(B)/load/dumper $(B)/load/spinner
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) B=$(B)/asan SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined" zns test-bin \
+		$(patsubst test/unit/%.c,$(B)/asan/test/%,$(wildcard test/unit/test_*.c))
 	$(Q)scripts/soak --build $(B) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(SOAK)
 
 # What README tells a newcomer to do, in a Debian that has git and make only; RELEASE=12 or 13, one after the other without.
@@ -42,9 +44,6 @@ test-vm: deps-vm
 # --- one program or library ---------------------------------------------------------------------------------------
 unit: $(UNIT_BIN) zns test-bin
 	$(Q)ZNS_LIBEXEC=$(CURDIR)/$(BIN) /usr/bin/python3 test/harness/units.py $(UNIT_BIN)
-
-# What the gate needs to run them one by one.
-unit-build: $(UNIT_BIN) zns test-bin
 
 unit-refused: $(B)/test/test_mem_refused $(UNIT_BIN)
 	$(Q)timeout 900 $<

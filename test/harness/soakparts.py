@@ -39,6 +39,9 @@ def unit_jobs(build):
     for source in sorted((REPO / 'test' / 'unit').glob('soak_*.c')):
         yield SoakJob(source.stem, 'races that cannot be forced', [f'{build}/test/{source.stem}'], env={**libexec, 'SOAK_SEED': '{seed}'})
     yield make('unit-plain', "the gate's unit programs without sanitizers", 'unit')
+    yield SoakJob('unit-sanitized', 'unit programs that the gate runs without sanitizers',
+                  ['bash', '-c', ' && '.join(f'{build}/asan/test/{name}' for name in parts.PLAIN_UNITS)],
+                  env={'ZNS_LIBEXEC': str(REPO / build / 'asan' / 'bin')})
 
 
 def soak(build):
