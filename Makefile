@@ -67,7 +67,7 @@ SELFTEST_OBJ	:= $(call objs,$(wildcard zns/selftest/cmd/*.c))
 HELPER_OBJ	:= $(call objs,$(wildcard zns/helper/*.c))
 MEMKEEP_OBJ	:= $(call objs,$(wildcard zns/keep/cmd/*.c))
 MEM_OBJ		:= $(call objs,$(wildcard zns/mem/cmd/*.c))
-# A test build has power cuts, faults and noise of the emulator where the product has control_none.c and spawn_none.c.
+# A test build has power cuts, faults and noise of the emulator, and a clock to be set, where the product has *_none.c.
 CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c test/controls/*/*.c))
 TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
 TEST_LIB	:= $(B)/test/libzns.a

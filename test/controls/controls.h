@@ -3,8 +3,8 @@
 #define TEST_CONTROLS_H
 /*
  * What tests can do to an emulated device: ask its timing model, disturb it, make it fail, cut its
- * power. And they can switch off rules of zns/track. Only test builds have it (build/test/libzns.a,
- * build/test/bin). The product links control_none.c of zns/dev and zns/track instead.
+ * power. They can switch off rules of zns/track, and stop the clock. Only test builds have it
+ * (build/test/libzns.a, build/test/bin). The product links files named *_none.c instead.
  *
  * Environment variables, read when a device is opened:
  *   ZNS_EMU_FAULT, ZNS_EMU_NOISE   see below
@@ -27,11 +27,26 @@
  *                                  shared, vector, holes. And a fault of the kernel that holes are
  *                                  about: kernel-holes
  *
+ * Read when a program begins:
+ *   ZNS_CLOCK=FILE                 see below; a broker keeps this variable
+ *
  * Read when a client starts a broker:
  *   ZNSD_KEEP_ENV=NAME[,NAME…]     variables that the broker keeps beside its usual ones
  *   ZNS_BROKER_HELLO_MS=MS         how long a client waits for a broker's first answer
  */
 #include "zns/emu.h"
+
+/*
+ * --- The clock ---
+ *
+ * After zns_clock_stop, zns_mono_ns() says the same time in this process, and in all that it starts
+ * with ZNS_CLOCK in their environment, until zns_clock_advance moves it. Nobody is woken by that: a
+ * broker looks at the clock when something else wakes it, such as a request. zns_clock_run lets
+ * time pass again, in this process. No other thread may ask for the time meanwhile.
+ */
+void zns_clock_stop(const char *file);
+void zns_clock_advance(uint64_t ns);
+void zns_clock_run(void);
 
 /* --- The timing model --- */
 
