@@ -16,6 +16,7 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -56,7 +57,31 @@ static inline void msleep(unsigned ms)
 	nanosleep(&ts, NULL);
 }
 
+/* Waits until @cond holds. After a minute the test has failed. */
+#define until(cond)                                                         \
+	do {                                                                \
+		for (int until_n = 0; !(cond); until_n++) {                 \
+			if (until_n == 12000)                               \
+				fail_msg("not within a minute: %s", #cond); \
+			msleep(5);                                          \
+		}                                                           \
+	} while (0)
+
 static uint32_t fx_ceiling; /* MiB/s that the device writes as a whole; 0: what its groups do */
+/* For this test and its brokers time stands still, but for advance(). */
+static bool fx_still;
+
+/* The programs beside this one have the controls of tests. */
+static inline void fx_test_programs(void)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	assert_true(n > 0 && (size_t)n + sizeof("bin") < sizeof(path));
+	path[n] = 0;
+	strcpy(strrchr(path, '/') + 1, "bin");
+	setenv("ZNS_LIBEXEC", path, 1);
+}
 
 static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active, uint32_t groups)
 {
@@ -76,6 +101,11 @@ static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active,
 	snprintf(buf, sizeof(buf), "%s/run", f->dir);
 	setenv("ZNS_RUN", buf, 1);
 	setenv("ZNSD_IDLE_S", "1", 1);
+	if (fx_still) {
+		snprintf(buf, sizeof(buf), "%s/clock", f->dir);
+		zns_clock_stop(buf);
+		fx_test_programs();
+	}
 	if (!getenv("ZNS_LIBEXEC")) {
 		assert_non_null(getcwd(cwd, sizeof(cwd) - 16));
 		strcat(cwd, "/build/bin");
@@ -195,6 +225,26 @@ static inline void post(struct zns_broker *b, ZnsPb__Request *q)
 	free(body);
 }
 
+/*
+ * The broker has done all that was due. A message is seen in the round after the one that looked
+ * for it, and what is due now is done at the beginning of a round.
+ */
+static inline void settle(struct zns_broker *b)
+{
+	for (int i = 0; i < 3; i++) {
+		REQ(q);
+
+		drop(ask(b, &q)); /* it asks for nothing */
+	}
+}
+
+/* Time passes; @b is anybody who waits for no answer. */
+static inline void advance(struct zns_broker *b, unsigned ms)
+{
+	zns_clock_advance(ms * UINT64_C(1000000));
+	settle(b);
+}
+
 /* Is the answer there, or does it come within @ms? */
 static inline bool answered(struct zns_broker *b, int ms)
 {
@@ -203,12 +253,22 @@ static inline bool answered(struct zns_broker *b, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
+/* Is the answer there? */
+static inline bool has_answer(struct zns_broker *b)
+{
+	struct pollfd p = { .fd = b->fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* The answer to what was posted. */
 static inline ZnsPb__Response *answer(struct zns_broker *b)
 {
 	ZnsPb__Response *r;
 	uint32_t len;
 	uint8_t *body;
 
+	until(has_answer(b));
 	assert_int_equal(zns_msg_recv(b->fd, &body, &len, NULL, NULL), 0);
 	r = zns_pb__response__unpack(NULL, len, body);
 	assert_non_null(r);
@@ -216,17 +276,13 @@ static inline ZnsPb__Response *answer(struct zns_broker *b)
 	return r;
 }
 
-static inline struct grant begin_mode(struct zns_broker *b, const char *container, uint32_t qos,
-				      const char *mode, const char *alloc)
+static inline struct grant grant_of(const ZnsPb__Response *r, const char *container)
 {
-	ZnsPb__DumpBegin d;
-	ZnsPb__Request q;
-	ZnsPb__Response *r;
 	struct grant g = { .n = 0 };
 	uint32_t i;
 
-	begin_request(&q, &d, container, qos, mode, alloc);
-	r = ask(b, &q);
+	if (r->code)
+		fail_msg("%s", r->error);
 	assert_non_null(r->dump);
 	assert_int_equal(r->dump->checkpoint.len, ZNS_UUID_LEN);
 	memcpy(g.id, r->dump->checkpoint.data, ZNS_UUID_LEN);
@@ -239,6 +295,20 @@ static inline struct grant begin_mode(struct zns_broker *b, const char *containe
 	g.n = r->dump->n_groups;
 	g.shared = r->dump->shared_groups;
 	snprintf(g.note, sizeof(g.note), "%s", r->dump->note ? r->dump->note : "");
+	return g;
+}
+
+static inline struct grant begin_mode(struct zns_broker *b, const char *container, uint32_t qos,
+				      const char *mode, const char *alloc)
+{
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	struct grant g;
+	ZnsPb__Response *r;
+
+	begin_request(&q, &d, container, qos, mode, alloc);
+	r = ask(b, &q);
+	g = grant_of(r, container);
 	drop(r);
 	return g;
 }
@@ -246,6 +316,24 @@ static inline struct grant begin_mode(struct zns_broker *b, const char *containe
 static inline struct grant begin(struct zns_broker *b, const char *container, uint32_t qos)
 {
 	return begin_mode(b, container, qos, NULL, NULL);
+}
+
+/* It waits for admission while time passes; @other is anybody else. */
+static inline struct grant begin_waiting(struct zns_broker *b, struct zns_broker *other,
+					 const char *container, uint32_t qos, const char *mode)
+{
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	struct grant g;
+	ZnsPb__Response *r;
+
+	begin_request(&q, &d, container, qos, mode, NULL);
+	post(b, &q);
+	until((advance(other, 20), has_answer(b)));
+	r = answer(b);
+	g = grant_of(r, container);
+	drop(r);
+	return g;
 }
 
 static inline struct zone zone_get(struct zns_broker *b, uint32_t group)
@@ -371,6 +459,24 @@ static inline size_t nr_reservations(struct zns_broker *b)
 	return n;
 }
 
+static inline uint32_t nr_waiting(struct zns_broker *b)
+{
+	ZnsPb__Response *r = status(b);
+	uint32_t n = r->status->nr_waiting;
+
+	drop(r);
+	return n;
+}
+
+static inline uint32_t nr_parked(struct zns_broker *b)
+{
+	ZnsPb__Response *r = status(b);
+	uint32_t n = r->status->parked_zones;
+
+	drop(r);
+	return n;
+}
+
 static inline size_t nr_checkpoints(struct zns_broker *b)
 {
 	ZnsPb__Response *r;
@@ -419,26 +525,45 @@ static inline enum zns_zone_state state_of(struct fx *f, uint32_t zone)
 	return z.state;
 }
 
-/* Up to 5 s. */
 static inline bool becomes(struct fx *f, uint32_t zone, enum zns_zone_state s)
 {
-	int i;
-
-	for (i = 0; i < 500; i++) {
-		if (state_of(f, zone) == s)
-			return true;
-		msleep(10);
-	}
-	return false;
+	until(state_of(f, zone) == s);
+	return true;
 }
 
+/* The letter that the kernel has for it: S is asleep, T is stopped. */
+static inline char run_state(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *p;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	p = fopen(path, "re");
+	assert_non_null(p);
+	assert_int_equal(fscanf(p, "%*d %*s %c", &state), 1);
+	fclose(p);
+	return state;
+}
+
+/* Becomes readable at the end of the process. */
+static inline int pidfd_of(uint32_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* It has let go of all its locks then. */
 static inline void kill_broker(struct zns_broker *b)
 {
-	struct pollfd p = { .fd = b->fd, .events = POLLIN };
+	struct pollfd p = { .events = POLLIN };
 
 	assert_true(b->broker_pid > 1);
+	p.fd = pidfd_of(b->broker_pid);
 	assert_int_equal(kill(b->broker_pid, SIGKILL), 0);
-	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(poll(&p, 1, 60000), 1);
+	close(p.fd);
 	zns_broker_close(b);
 }
 
@@ -471,9 +596,10 @@ static inline void fx_close(struct fx *f)
 		else
 			kill(b.broker_pid, SIGTERM);
 		p = (struct pollfd){ .fd = b.fd, .events = POLLIN };
-		poll(&p, 1, 5000);
+		poll(&p, 1, 60000);
 		zns_broker_close(&b);
 	}
+	zns_clock_run();
 	zns_dev_close(f->dev);
 	if (getenv("ZNSD_TEST_LOG")) {
 		snprintf(cmd, sizeof(cmd), "cat %s/run/*.log", f->dir);
