@@ -13,6 +13,17 @@ static int setup(void **state)
 	return 0;
 }
 
+/* Its clock runs: the limits of those who wait are its own matter. */
+static int setup_running(void **state)
+{
+	int ret;
+
+	fx_still = false;
+	ret = setup(state);
+	fx_still = true;
+	return ret;
+}
+
 static int setup_limits(void **state)
 {
 	int ret;
@@ -96,11 +107,13 @@ static void lost_connection(void **state)
 
 	fill(f, &z, KIB(64));
 	zns_broker_close(&b);
-	msleep(500);
+	settle(&c);
+	advance(&c, 2999);
 	r = status(&c);
 	assert_int_equal(r->status->n_leases, 1);
 	drop(r);
 	assert_int_not_equal(state_of(f, z.zone), ZNS_ZONE_EMPTY);
+	advance(&c, 1);
 	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
 	zns_broker_close(&c);
 }
@@ -138,27 +151,45 @@ static void killed_broker(void **state)
 	zns_broker_close(&b);
 }
 
-/* A new broker resets nothing while a helper of the old one may still write. */
+/* A client whose own clock runs is told whom the new broker waits for. */
+static void is_told_who_writes(struct fx *f, pid_t who)
+{
+	cleanup_free char *clock = strdup(getenv("ZNS_CLOCK"));
+	struct zns_broker b;
+	struct zns_err err;
+	char text[64];
+
+	zns_clock_run();
+	setenv("ZNS_CLOCK", clock, 1); /* the broker's */
+	snprintf(text, sizeof(text), "a dump of an earlier broker still writes (PID %d)", who);
+	assert_int_equal(connect_err(f, &b, &err), -EBUSY);
+	if (!strstr(err.msg, text))
+		fail_msg("%s", err.msg);
+}
+
+/* A new broker serves nobody and resets nothing while a helper of the old one may still write. */
 static void writers_outlive_the_broker(void **state)
 {
 	struct fx *f = *state;
 	struct zns_broker b = client(f);
 	struct zone z;
-	pid_t pid = writer(f, "web", &z, true), killer;
+	pid_t pid = writer(f, "web", &z, true), asks;
+	int status;
 
 	kill_broker(&b);
-	killer = fork();
-	assert_true(killer >= 0);
-	if (!killer) {
-		msleep(700);
-		kill(pid, SIGKILL);
+	asks = fork();
+	assert_true(asks >= 0);
+	if (!asks) {
+		is_told_who_writes(f, pid);
 		_exit(0);
 	}
+	/* ten seconds after it began to wait, whenever that is */
+	until((zns_clock_advance(UINT64_C(10000000000)), waitpid(asks, &status, WNOHANG)) == asks);
+	assert_int_equal(status, 0);
+	assert_int_not_equal(state_of(f, z.zone), ZNS_ZONE_EMPTY);
+	end(pid);
 	b = client(f);
-	/* it serves when the writer has gone, no sooner */
-	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);
 	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
-	waitpid(killer, NULL, 0);
 	zns_broker_close(&b);
 }
 
@@ -291,13 +322,22 @@ static void bad_zones(void **state)
 	zns_broker_close(&b);
 }
 
+static uint32_t nr_closed(struct zns_broker *b)
+{
+	ZnsPb__Response *r = status(b);
+	uint32_t n = r->status->zones_by_state[ZNS_ZONE_CLOSED];
+
+	drop(r);
+	return n;
+}
+
 /* 5 open, 8 active zones, the log's among them. */
 static void limits(void **state)
 {
 	struct fx *f = *state;
 	struct zns_broker a = client(f), b = client(f);
 	ZnsPb__ZoneGet zg = ZNS_PB__ZONE_GET__INIT;
-	uint32_t i, closed, budget;
+	uint32_t i, budget;
 	struct zone z[64];
 	ZnsPb__DumpBegin d;
 	ZnsPb__Request q;
@@ -348,9 +388,9 @@ static void limits(void **state)
 	/* Sharing needs one zone at least: it waits for it. */
 	begin_request(&q, &d, "cache", 100, NULL, NULL);
 	post(&b, &q);
-	assert_false(answered(&b, 200));
+	settle(&a);
+	assert_false(has_answer(&b));
 	abort_dump(&a);
-	assert_true(answered(&b, 5000));
 	r = answer(&b);
 	assert_int_equal(r->code, 0);
 	assert_int_equal(r->dump->n_groups, 1);
@@ -361,17 +401,12 @@ static void limits(void **state)
 	 * one to give. */
 	for (i = 0; i < 12; i++) {
 		snprintf(name, sizeof(name), "c%u", i);
-		dump(f, &a, name, KIB(64), &z[i]);
+		g = begin_waiting(&a, &b, name, 0, NULL);
+		z[i] = zone_get(&a, g.group[0]);
+		fill(f, &z[i], KIB(64));
+		commit(&a, &g, &z[i], 1);
 	}
-	for (i = 0; i < 200; i++) {
-		r = status(&a);
-		closed = r->status->zones_by_state[ZNS_ZONE_CLOSED];
-		drop(r);
-		if (closed <= 4)
-			break;
-		msleep(20);
-	}
-	assert_true(closed <= 4);
+	until((advance(&a, 20), nr_closed(&a)) <= 4);
 	assert_int_equal(nr_checkpoints(&a), 12);
 	/* The least recently used went first: the last one is still open to its owner. */
 	begin(&a, "c11", 0);
@@ -425,19 +460,14 @@ static void reserved_by_another_host(void **state)
 	struct record k;
 	struct zone live, z;
 	uint32_t pid = b.broker_pid;
-	char shipped[PATH_MAX], bin[PATH_MAX + 16];
 	REQ(q);
 
 	g = dump(f, &b, "web", KIB(128), &live);
 	kill_broker(&b);
-	snprintf(shipped, sizeof(shipped), "%s", getenv("ZNS_LIBEXEC"));
-	snprintf(bin, sizeof(bin), "%s/../test/bin", shipped);
-	setenv("ZNS_LIBEXEC", bin, 1); /* the next broker is of the test build */
-	/* and takes no more of this than it is told: */
+	/* the next broker takes no more of this than it is told: */
 	setenv("ZNS_EMU_FAULT", "conflict-after=0x*", 1);
 	setenv("ZNSD_KEEP_ENV", "ZNS_EMU_FAULT", 1);
 	b = client(f);
-	setenv("ZNS_LIBEXEC", shipped, 1);
 	unsetenv("ZNSD_KEEP_ENV");
 	unsetenv("ZNS_EMU_FAULT");
 	assert_int_not_equal(b.broker_pid, pid);
@@ -468,11 +498,14 @@ int main(void)
 		T(killed_broker),
 		T(writers_outlive_the_broker),
 		T(readers_outlive_the_broker),
-		T(start_failures_reach_the_caller),
+		cmocka_unit_test_setup_teardown(start_failures_reach_the_caller, setup_running,
+						fx_teardown),
 		T(reserved_by_another_host),
 		T(bad_zones),
 		cmocka_unit_test_setup_teardown(limits, setup_limits, fx_teardown),
 		cmocka_unit_test_setup_teardown(active_limit_alone, setup_active, fx_teardown),
 	};
+
+	fx_still = true;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
