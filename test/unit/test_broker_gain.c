@@ -184,11 +184,12 @@ static void waiters_come_first(void **state)
 	assert_int_equal(g.n, 3);
 	begin_request(&q, &d, "c", 300, "wait=30", NULL);
 	post(&c, &q);
-	assert_false(answered(&c, 200));
+	settle(&a);
+	assert_false(has_answer(&c));
 	abort_dump(&a2);
 	assert_int_equal(progress(&b, 8, true).n, 0);
 	zns_broker_close(&c);
-	msleep(100);
+	settle(&a);
 	assert_int_equal(progress(&b, 8, true).n, 1);
 	zns_broker_close(&a);
 	zns_broker_close(&a2);
@@ -262,7 +263,7 @@ static void limits_hold(void **state)
 static void gains_end_with_the_lease(void **state)
 {
 	struct fx *f = *state;
-	struct zns_broker a = client(f), b = client(f);
+	struct zns_broker a = client(f), b = client(f), who = client(f);
 	struct gains g;
 	struct zone z;
 
@@ -274,11 +275,12 @@ static void gains_end_with_the_lease(void **state)
 	z = g.zone[1];
 	fill(f, &z, KIB(64));
 	zns_broker_close(&b);
-	assert_int_equal(begin_mode(&a, "a", 800, "wait=20", NULL).n, 8);
+	assert_int_equal(begin_waiting(&a, &who, "a", 800, "wait=20").n, 8);
 	abort_dump(&a);
 	for (uint32_t i = 0; i < g.n; i++)
 		assert_true(becomes(f, g.zone[i].zone, ZNS_ZONE_EMPTY));
 	zns_broker_close(&a);
+	zns_broker_close(&who);
 }
 
 #define G(f) cmocka_unit_test_setup_teardown(f, fx_setup, fx_teardown)
@@ -295,5 +297,6 @@ int main(void)
 		G(gains_end_with_the_lease),
 	};
 
+	fx_still = true;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
