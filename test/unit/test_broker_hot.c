@@ -61,16 +61,6 @@ static enum zns_hot_got look(struct guest *g, const struct zone *z, bool fill,
 	return zns_hot_get(g->hot, &u, buf, fill, at);
 }
 
-static bool soon_wanted(struct guest *g, const struct zone *z, bool wanted)
-{
-	for (int i = 0; i < 800; i++) {
-		if (zns_hot_wanted(g->hot, z->zone) == wanted)
-			return true;
-		msleep(10);
-	}
-	return false;
-}
-
 /* One restore alone keeps nothing; with a second one of the same checkpoint their zones are hot,
  * and those of others are not. */
 static void second_restore(void **state)
@@ -92,9 +82,12 @@ static void second_restore(void **state)
 	assert_true(zns_hot_wanted(second.hot, here.zone));
 	assert_false(zns_hot_wanted(other.hot, there.zone));
 	leave(&second);
-	/* for some seconds after it, then no more */
+	/* for five seconds after it, then no more */
+	settle(&b);
+	advance(&b, 4999);
 	assert_true(zns_hot_wanted(first.hot, here.zone));
-	assert_true(soon_wanted(&first, &here, false));
+	advance(&b, 1);
+	assert_false(zns_hot_wanted(first.hot, here.zone));
 	leave(&first);
 	leave(&other);
 	zns_broker_close(&b);
@@ -190,7 +183,7 @@ static bool holds(uint32_t pid)
 	return found;
 }
 
-/* Without restores the memory is given back, though the broker stays. */
+/* Five seconds after the last restore the memory is given back, though the broker stays. */
 static void given_back(void **state)
 {
 	struct fx *f = *state;
@@ -198,13 +191,13 @@ static void given_back(void **state)
 	struct zone z;
 	struct grant g = dump(f, &b, "one", LEN, &z);
 	struct guest first = guest(f, &g);
-	int i;
 
-	assert_true(holds(b.broker_pid));
 	leave(&first);
-	for (i = 0; i < 1000 && holds(b.broker_pid); i++)
-		msleep(10);
-	assert_true(i < 1000);
+	settle(&b);
+	advance(&b, 4999);
+	assert_true(holds(b.broker_pid));
+	advance(&b, 1);
+	assert_false(holds(b.broker_pid));
 	first = guest(f, &g);
 	assert_non_null(first.hot);
 	leave(&first);
@@ -263,7 +256,7 @@ static void another_user(void **state)
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	char cmd[200], log[100], prog[PATH_MAX];
 	char *argv[] = { "znsd", f->reg.path, "--foreground", "--idle", "20", NULL };
-	int fd = -1, exe, status, i;
+	int fd = -1, exe, status;
 	pid_t pid;
 
 	if (geteuid()) /* a user can become no other one */
@@ -292,13 +285,8 @@ static void another_user(void **state)
 				 .watch_fd = -1,
 				 .watch_pidfd = -1,
 				 .came = &fd };
-	for (i = 0; i < 500; i++) {
-		if (!connect(b.fd, (struct sockaddr *)&sa, sizeof(sa)))
-			break;
-		assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
-		msleep(10);
-	}
-	assert_true(i < 500);
+	until(!connect(b.fd, (struct sockaddr *)&sa, sizeof(sa)) ||
+	      waitpid(pid, &status, WNOHANG) == pid);
 	restore_request(&q, &rb, g.id);
 	rb.has_hot = rb.hot = 1;
 	if (zns_broker_call(&b, &q, &r, &err))
@@ -323,5 +311,6 @@ int main(void)
 		T(given_back),     T(sizes),   T(another_user),
 	};
 
+	fx_still = true;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
