@@ -19,7 +19,7 @@ $(B)/test/%: test/unit/%.c $(TEST_LIB)
 # Programs that run threads in virtual time: test/unit/vtime.h has what these calls become.
 VTIME_WRAP	:= zns_mono_ns zns_hash zns_hash_pieces pthread_create pthread_join pthread_cond_wait \
 		   pthread_cond_clockwait pthread_cond_signal pthread_cond_broadcast
-$(B)/test/test_rates: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
+$(B)/test/test_rates $(B)/test/test_weights: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
 
 # A kernel without openat2.
 $(B)/test/test_safeopen: WRAP = -Wl,--wrap=syscall

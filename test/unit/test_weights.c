@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Weights that change while a dump runs (stripe/write/weights.c): whatever is dealt out anew, every
- * byte comes back. How much it helps is test_rates' matter.
+ * byte comes back. How much it helps is test_rates' matter. Time is virtual.
  */
 #include <pthread.h>
 #include "stripe_fixture.h"
+#include "vtime.h"
 
 #define AREA MIB(24)
-#define FAST_US 300
-#define SLOW_US 2400
+#define FAST_NS 300000
+#define SLOW_NS 2400000
 
 static uint8_t *area;
 static atomic_uint slow; /* writes to zones of this group take long */
@@ -17,7 +18,8 @@ static struct rig rig;
 static int write_slowly(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
 			struct zns_err *e)
 {
-	usleep(rig.group_of[zone] == atomic_load(&slow) ? SLOW_US : FAST_US);
+	vt_sleep_until(vt.now_ns +
+		       (rig.group_of[zone] == atomic_load(&slow) ? SLOW_NS : FAST_NS));
 	return zns_dev_write(((struct proxy *)d)->inner, zone, off, buf, len, e);
 }
 
@@ -50,7 +52,7 @@ static void *feed_small_ones(void *arg)
 		image_set(&small_images[nr_small], 100 + nr_small * 977, "small-%u", nr_small);
 		if (feed(rig.w, &small_images[nr_small++], KIB(100), &e))
 			return arg;
-		usleep(1000);
+		vt_sleep_until(vt.now_ns + 1000000);
 	}
 	return NULL;
 }
@@ -79,6 +81,7 @@ static void run(uint32_t width, uint64_t capacity, bool shift, bool beside)
 	atomic_store(&slow, 1);
 	atomic_store(&enough, false);
 	nr_small = 0;
+	vt_begin();
 	rig_start(&rig);
 	if (beside)
 		assert_int_equal(pthread_create(&t, NULL, feed_small_ones, &rig), 0);
@@ -105,6 +108,7 @@ static void run(uint32_t width, uint64_t capacity, bool shift, bool beside)
 		width, (unsigned long long)(capacity >> 10), st.nr_reweighed, segments, nr);
 	assert_in_range(st.nr_reweighed, 1, 150);
 	rig_drop(&rig);
+	vt_end();
 	zns_dev_close(d);
 }
 
