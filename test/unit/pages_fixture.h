@@ -100,26 +100,19 @@ static inline uint32_t zones_of(struct zns_pages *ps)
 	return st.zones;
 }
 
-/* Up to 5 s. */
 static inline bool zones_become(struct zns_pages *ps, uint32_t n)
 {
-	for (int i = 0; i < 500 && zones_of(ps) != n; i++)
-		msleep(10);
-	return zones_of(ps) == n;
+	until(zones_of(ps) == n);
+	return true;
 }
 
-/* -EAGAIN is what a caller tries again. Up to 20 s. */
+/* -EAGAIN is what a caller tries again. */
 static inline void put_later(struct zns_pages *ps, struct batch *b)
 {
-	uint64_t end = zns_mono_ns() + 20000000000ull;
 	struct zns_err err = ZNS_ERR_INIT;
-	int ret = -EAGAIN;
+	int ret;
 
-	while (ret == -EAGAIN && zns_mono_ns() < end) {
-		ret = zns_pages_put(ps, b->units, b->n, b->refs, &err);
-		if (ret == -EAGAIN)
-			msleep(10);
-	}
+	until((ret = zns_pages_put(ps, b->units, b->n, b->refs, &err)) != -EAGAIN);
 	if (ret)
 		fail_msg("%s", err.msg);
 }
@@ -135,9 +128,8 @@ static inline uint32_t empty_zones(struct fx *f)
 
 static inline bool all_empty(struct fx *f)
 {
-	for (int i = 0; i < 500 && empty_zones(f) != ZONES - META; i++)
-		msleep(10);
-	return empty_zones(f) == ZONES - META;
+	until(empty_zones(f) == ZONES - META);
+	return true;
 }
 
 #endif

@@ -122,6 +122,14 @@ static void end_of(struct ctx *c)
 	c->ps = NULL;
 }
 
+/* The same, and the broker has taken back what it may. */
+static void end_seen(struct ctx *c, struct zns_broker *b)
+{
+	end_of(c);
+	until(nr_leases(b) == 0);
+	settle(b);
+}
+
 /* The context ends, then the checkpoint goes. */
 static void context_first(void **state)
 {
@@ -133,10 +141,9 @@ static void context_first(void **state)
 
 	put(c.ps, b);
 	g = sealed(f, &c, b, "web");
-	end_of(&c);
-	msleep(300);
-	still_there(f, b);
 	k = client(f);
+	end_seen(&c, &k);
+	still_there(f, b);
 	rm(&k, g.id, 1);
 	zns_broker_close(&k);
 	assert_true(all_empty(f));
@@ -156,7 +163,7 @@ static void checkpoint_first(void **state)
 	g = sealed(f, &c, b, "web");
 	k = client(f);
 	rm(&k, g.id, 1);
-	msleep(300);
+	settle(&k);
 	check(c.ps, b);
 	end_of(&c);
 	zns_broker_close(&k);
@@ -180,8 +187,7 @@ static void twice(void **state)
 	drop_all(c.ps, b);
 	rm(&k, h.id, 1);
 	drop_all(c.ps, more);
-	end_of(&c);
-	msleep(300);
+	end_seen(&c, &k);
 	still_there(f, b);
 	assert_int_equal(nr_checkpoints(&k), 1);
 	rm(&k, g.id, 1);
@@ -209,13 +215,13 @@ static void given_back_meanwhile(void **state)
 	seal(&k, c.id);
 	drop_all(c.ps, b);
 	assert_true(zones_become(c.ps, 3));
-	msleep(300);
+	settle(&k);
 	still_there(f, b);
 	z = zone_get(&k, g.group[0]);
 	fill(f, &z, KIB(128));
 	q = name_units(n, &c, b, &g, &z);
 	drop(ask(&k, &q));
-	msleep(300);
+	settle(&k);
 	still_there(f, b);
 	end_of(&c);
 	rm(&k, g.id, 1);
@@ -240,9 +246,7 @@ static void unsealed(void **state)
 	begin(&k, "web", 0);
 	before = empty_zones(f);
 	drop_all(c.ps, b);
-	for (int i = 0; i < 500 && empty_zones(f) == before; i++)
-		msleep(10);
-	assert_true(empty_zones(f) > before);
+	until(empty_zones(f) > before);
 	abort_dump(&k);
 	end_of(&c);
 	zns_broker_close(&k);
@@ -266,12 +270,10 @@ static void dump_fails(void **state)
 	seal(&k, c.id);
 	drop_all(c.ps, b);
 	assert_true(zones_become(c.ps, 3));
-	msleep(300);
+	settle(&k);
 	assert_int_equal(empty_zones(f), before);
 	abort_dump(&k);
-	for (int i = 0; i < 500 && empty_zones(f) == before; i++)
-		msleep(10);
-	assert_true(empty_zones(f) > before);
+	until(empty_zones(f) > before);
 	end_of(&c);
 	zns_broker_close(&k);
 	batch_free(b);

@@ -18,8 +18,7 @@ static struct rig rig;
 static int write_slowly(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
 			struct zns_err *e)
 {
-	vt_sleep_until(vt.now_ns +
-		       (rig.group_of[zone] == atomic_load(&slow) ? SLOW_NS : FAST_NS));
+	vt_sleep_until(vt.now_ns + (rig.group_of[zone] == atomic_load(&slow) ? SLOW_NS : FAST_NS));
 	return zns_dev_write(((struct proxy *)d)->inner, zone, off, buf, len, e);
 }
 
