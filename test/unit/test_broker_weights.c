@@ -76,23 +76,29 @@ static void dumps_are_told(void **state)
 	abort_dump(&b);
 	/* one that did: all who meet are held, and soon hear of changes */
 	begin_weighed(&b, "b", 800, 300, "share");
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&b), 800 * 0.75);
 	at_first(progress(&a, 0, &again), 800 * 0.25);
 	assert_in_range(again, 1, 50);
 	/* alone again: all that there is */
 	abort_dump(&b);
-	advance(&a, 30);
+	advance(&a, 20);
 	assert_int_equal(works(&a), 0);
 	abort_dump(&a);
 	begin_weighed(&a, "a", 800, 100, "share");
 	begin_weighed(&b, "b", 800, 500, "share");
 	/* work of one container is one tenant: together it has that one's part */
 	begin_weighed(&c, "b", 800, 500, "share");
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 800.0 / 6);
 	at_first(works(&b), 800 * 2.5 / 6);
 	at_first(works(&c), 800 * 2.5 / 6);
+	/* rates hold for 20 ms */
+	abort_dump(&c);
+	advance(&a, 19);
+	at_first(works(&b), 800 * 2.5 / 6);
+	advance(&a, 1);
+	at_first(works(&b), 800 * 5 / 6.0);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	zns_broker_close(&c);
@@ -106,7 +112,7 @@ static void promises_come_first(void **state)
 	assert_int_equal(begin_weighed(&a, "a", 400, 100, "reject"), 0);
 	begin_weighed(&b, "b", 800, 10000, "share");
 	begin_weighed(&c, "c", 800, 10000, "share");
-	advance(&a, 30);
+	advance(&a, 20);
 	assert_int_equal(works(&a), 0);
 	at_first(works(&b), 200);
 	at_first(works(&c), 200);
@@ -174,7 +180,7 @@ static void bad_weights(void **state)
 		"a weight of 201 exceeds the ceiling of 200 that `name web-*` has");
 	begin_weighed(&a, "web-1", 800, 200, "share");
 	begin_weighed(&b, "other", 800, 600, "share");
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 200);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
@@ -236,12 +242,12 @@ static void restores_are_told(void **state)
 	assert_int_equal(die.n, 1);
 	restore_of(&a, &wide, 200);
 	restore_of(&b, &other, 0);
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 3200 * 2 / 3.0);
 	at_first(works(&b), 3200 / 3.0);
 	/* one die is a third full with it; the two others share its rest by weight, so by time */
 	restore_of(&c, &die, 300);
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&c), 400 * 300 / 600.0);
 	at_first(works(&a), 3200 * 200 / 600.0);
 	at_first(works(&b), 3200 * 100 / 600.0);
@@ -263,7 +269,7 @@ static void tenants_give_weights(void **state)
 	tenants(*state, "uid 7 weight=700\nname web-* weight=300 max-weight=400\n");
 	begin_weighed(&a, "web-1", 800, 0, "share");
 	begin_weighed(&b, "db", 800, 0, "share");
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 600);
 	at_first(works(&b), 200);
 	abort_dump(&a);
@@ -271,7 +277,7 @@ static void tenants_give_weights(void **state)
 	/* what is said counts, and the ceiling bounds it */
 	begin_weighed(&a, "web-1", 800, 100, "share");
 	begin_weighed(&b, "db", 800, 300, "share");
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 200);
 	abort_dump(&a);
 	begin_request(&q, &d, "web-1", 800, "share", NULL);
@@ -283,7 +289,7 @@ static void tenants_give_weights(void **state)
 	d.uid = 7;
 	r = ask(&a, &q);
 	drop(r);
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 560);
 	at_first(works(&b), 240);
 	abort_dump(&a);
@@ -291,7 +297,7 @@ static void tenants_give_weights(void **state)
 	/* restores */
 	restore_of(&a, &web, 0);
 	restore_of(&b, &db, 0);
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 3200 * 0.75);
 	at_first(works(&b), 3200 * 0.25);
 	zns_broker_close(&a);
@@ -300,7 +306,7 @@ static void tenants_give_weights(void **state)
 	b = client(*state);
 	restore_of(&a, &web, 1000); /* gets the ceiling */
 	restore_of(&b, &db, 100);
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 3200 * 0.8);
 	at_first(works(&b), 3200 * 0.2);
 	zns_broker_close(&a);
@@ -316,7 +322,7 @@ static void a_ceiling_says_nothing(void **state)
 	tenants(*state, "name web-* max-weight=400\n");
 	restore_of(&a, &web, 0);
 	restore_of(&b, &db, 0);
-	advance(&a, 30);
+	advance(&a, 20);
 	assert_int_equal(works(&a), 0);
 	assert_int_equal(works(&b), 0);
 	zns_broker_close(&a);
@@ -345,12 +351,12 @@ static void flattening_is_told(void **state)
 
 	flatten_begins(&a, &g, 0);
 	begin_weighed(&b, "other", 800, 0, "share");
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 640);
 	at_first(works(&b), 160);
 	/* its container's part: a dump of it takes half */
 	begin_weighed(&c, "web", 800, 0, "share");
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 320);
 	at_first(works(&b), 160);
 	abort_dump(&a);
@@ -358,7 +364,7 @@ static void flattening_is_told(void **state)
 	/* a class of its own: the container keeps its part */
 	flatten_begins(&a, &g, 300);
 	begin_weighed(&c, "web", 800, 400, "share");
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 300);
 	at_first(works(&b), 100);
 	at_first(works(&c), 400);
@@ -367,11 +373,11 @@ static void flattening_is_told(void **state)
 	/* the ceiling is not passed, and refuses nothing; it is not that of the class */
 	tenants(*state, "name web max-weight=300\n");
 	flatten_begins(&a, &g, 0);
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 600);
 	abort_dump(&a);
 	flatten_begins(&a, &g, 700);
-	advance(&a, 30);
+	advance(&a, 20);
 	at_first(works(&a), 700);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
@@ -420,7 +426,7 @@ static void moves_at(struct zns_broker *b, double part)
 	bool waits;
 
 	moves(b, &waits);
-	advance(b, 30);
+	advance(b, 20);
 	/* half of its bytes are written to group 1, with 100 MiB/s at most */
 	at_first(moves(b, &waits), 200 * part);
 	assert_false(waits);
