@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include "emu_common.h"
+#include "until.h"
 #include "zns/crypt.h"
 #include "zns/reader.h"
 #include "zns/store.h"
@@ -378,14 +379,41 @@ static inline void image_set(struct image *im, uint64_t len, const char *fmt, ui
 	im->len = len;
 }
 
-/* --- a device in front of another one, that takes its time; with none behind, a sink --- */
+/* --- a device in front of another one, that can be held; with none behind, a sink --- */
+
+#define OPEN (-1)
+
+/* So many may pass; the others wait until it is set anew. OPEN: all. */
+struct gate {
+	atomic_int room, waiting;
+};
+
+static inline bool gate_try(struct gate *g)
+{
+	int room = atomic_load(&g->room);
+
+	while (room > 0 && !atomic_compare_exchange_weak(&g->room, &room, room - 1))
+		;
+	return room;
+}
+
+static inline void gate_pass(struct gate *g)
+{
+	if (gate_try(g))
+		return;
+	atomic_fetch_add(&g->waiting, 1);
+	until(gate_try(g));
+	atomic_fetch_sub(&g->waiting, 1);
+}
 
 struct proxy {
 	struct zns_dev dev;
 	struct zns_dev *inner;
-	unsigned write_us, read_us;
+	unsigned read_us;
+	struct gate writes, reads;
 	atomic_int written, read;
-	void (*at_write)(void);
+	void (*at_write)(struct proxy *p, uint32_t zone, uint64_t end);
+	void *arg;
 };
 
 static inline int proxy_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
@@ -406,10 +434,9 @@ static inline int proxy_write(struct zns_dev *d, uint32_t zone, uint64_t off, co
 	struct proxy *p = (struct proxy *)d;
 	int ret;
 
-	if (p->write_us)
-		usleep(p->write_us);
+	gate_pass(&p->writes);
 	if (p->at_write)
-		p->at_write();
+		p->at_write(p, zone, off + len);
 	ret = p->inner ? zns_dev_write(p->inner, zone, off, buf, len, e) : 0;
 	atomic_fetch_add(&p->written, 1);
 	return ret;
@@ -422,6 +449,7 @@ static inline int proxy_read(struct zns_dev *d, uint32_t zone, uint64_t off, voi
 
 	if (p->read_us)
 		usleep(p->read_us);
+	gate_pass(&p->reads);
 	atomic_fetch_add(&p->read, 1);
 	return zns_dev_read(p->inner, zone, off, buf, len, e);
 }
@@ -446,6 +474,8 @@ static inline struct zns_dev *proxy_init(struct proxy *p, struct zns_dev *inner)
 						.finish = proxy_finish };
 
 	memset(p, 0, sizeof(*p));
+	atomic_store(&p->writes.room, OPEN);
+	atomic_store(&p->reads.room, OPEN);
 	p->dev.ops = &ops;
 	p->inner = inner;
 	if (inner)

@@ -170,6 +170,16 @@ static void continued_zones(void **state)
 	zns_dev_close(d);
 }
 
+/* The last write to a zone waits until the broker has refused another one: or every zone could be
+ * written by the time the next one is asked for. */
+static void not_full_yet(struct proxy *p, uint32_t zone, uint64_t end)
+{
+	const struct rig *r = p->arg;
+
+	if (end + KIB(64) > p->dev.geo.zone_capacity)
+		until(*(volatile const uint32_t *)&r->nr_busy);
+}
+
 /* Open and active limits as tight as the stripe is wide, on a device that enforces them. */
 static void tight_limits(void **state)
 {
@@ -181,8 +191,8 @@ static void tight_limits(void **state)
 		p.max_open = p.max_active = width;
 		unlink(dev_path);
 		rig_init(&r, proxy_init(&slow, make_dev(&p)), KIB(64), width);
-		/* or every zone is written by the time the next one is asked for */
-		slow.write_us = 500;
+		slow.at_write = not_full_yet;
+		slow.arg = &r;
 		r.limit = width;
 		r.finish_done = true;
 		total_over(&r, MIB(20), width == 3 ? 0 : 2);
@@ -292,9 +302,20 @@ static void *feeder(void *arg)
 struct gainer {
 	struct rig *r;
 	uint32_t nr, first; /* zones, the first one: of groups width … */
-	atomic_bool stop;
+	atomic_uint came; /* gained, or refused */
 	uint32_t got, refused;
+	struct proxy p;
 };
+
+#define BETWEEN 150 /* writes between two gains */
+
+static void after_a_gain(struct proxy *p, uint32_t zone, uint64_t end)
+{
+	struct gainer *g = p->arg;
+
+	until(atomic_load(&g->came) >=
+	      zns_min((uint32_t)atomic_load(&p->written) / BETWEEN, g->nr));
+}
 
 static void *gain(void *arg)
 {
@@ -306,12 +327,12 @@ static void *gain(void *arg)
 		struct zns_zone z;
 		bool waits;
 
+		until(atomic_load(&g->p.written) >= (int)(BETWEEN * (i + 1)) - 8);
 		if (zns_dev_report(g->r->d, slot.zone, 1, &z, &e))
 			break;
 		slot.start = z.wp;
 		slot.capacity = z.capacity;
 		g->r->given[slot.zone] = true;
-		usleep(2000);
 		zns_writer_wants(g->r->w, &waits);
 		zns_writer_told(g->r->w, i % g->r->width, 1 + i % 3);
 		zns_writer_crowded(g->r->w, i % 2);
@@ -319,6 +340,7 @@ static void *gain(void *arg)
 			g->refused++;
 		else
 			g->got++;
+		atomic_fetch_add(&g->came, 1);
 	}
 	return NULL;
 }
@@ -332,7 +354,9 @@ static void come_in_between(uint32_t width)
 	pthread_t t;
 	struct rig r;
 
-	rig_init(&r, make_dev(&p), KIB(64), width);
+	rig_init(&r, proxy_init(&g.p, make_dev(&p)), KIB(64), width);
+	g.p.at_write = after_a_gain;
+	g.p.arg = &g;
 	r.last = g.first; /* the rest is what it gains */
 	r.zone_mibps = 1; /* slow, as told: so all weights change, again and again */
 	rig_start(&r);
@@ -362,7 +386,7 @@ static void come_in_between(uint32_t width)
 		used += r.c->zones[i]->zone >= g.first;
 	print_message("width %u: %u of %u gained zones were written\n", width, used, g.got);
 	rig_drop(&r);
-	zns_dev_close(r.d);
+	zns_dev_close(g.p.inner);
 }
 
 static void lanes_come_to_one(void **state)

@@ -13,20 +13,23 @@
 /* --- watching who reads the task --- */
 
 static atomic_bool hands_off; /* the task has been told that it may go on */
-static atomic_int reading, reads, late;
-static unsigned read_us;
+static atomic_int reading, begun, reads, late;
+/* These reads wait until the test's thread does; from @held on, and an error must be there, too. */
+static int held = INT_MAX;
+static bool held_for_error;
 static struct zns_writer *cancel_writer; /* to be cancelled during this many-th read */
 static int cancel_at;
 
-/* Stands before libc's: slower, and counting what comes too late. */
+/* Stands before libc's: it can be held, and counts what comes too late. */
 ssize_t process_vm_readv(pid_t pid, const struct iovec *l, unsigned long ln, const struct iovec *r,
 			 unsigned long rn, unsigned long flags)
 {
 	ssize_t n;
 
 	atomic_fetch_add(&reading, 1);
-	if (read_us)
-		usleep(read_us);
+	if (atomic_fetch_add(&begun, 1) >= held)
+		until(waits(getpid()) &&
+		      (!held_for_error || zns_writer_error(cancel_writer, NULL)));
 	n = syscall(SYS_process_vm_readv, pid, l, ln, r, rn, flags);
 	if (atomic_load(&hands_off))
 		atomic_fetch_add(&late, 1);
@@ -52,7 +55,9 @@ static int task_begin(void **state)
 	atomic_store(&hands_off, false);
 	atomic_store(&reads, 0);
 	atomic_store(&late, 0);
-	read_us = 0;
+	atomic_store(&begun, 0);
+	held = INT_MAX;
+	held_for_error = false;
 	return stripe_begin(state);
 }
 
@@ -87,8 +92,8 @@ static void settle_lets_go(void **state)
 	int ret;
 
 	rig_init(&r, proxy_init(&p, make_dev(&ep)), KIB(64), 2);
-	p.write_us = 5000;
-	read_us = 500;
+	atomic_store(&p.writes.room, UNITS); /* the last one cannot be written */
+	held = UNITS;
 	r.workers = 3;
 	rig_start(&r);
 	i = give_area(&r, &ret, &err);
@@ -97,6 +102,7 @@ static void settle_lets_go(void **state)
 	assert_int_equal(atomic_load(&reading), 0);
 	assert_int_equal(atomic_load(&reads), UNITS + 1);
 	assert_true(atomic_load(&p.written) < UNITS + 1); /* it does not wait for the device */
+	atomic_store(&p.writes.room, OPEN);
 	atomic_store(&hands_off, true);
 	task_do(&task, 'x');
 	assert_ok(zns_wimage_settle(i, &err));
@@ -134,14 +140,16 @@ static void settle_lets_go_after_error(void **state)
 		rig_init(&r, proxy_init(&p, make_dev(&ep)), KIB(64), 2);
 		if (n % 2 == 0)
 			all_writes_fail(p.inner, n);
-		p.write_us = n % 3 * 700;
-		read_us = 1000 + n % 5 * 400;
 		r.workers = 1 + n % 6;
 		rig_start(&r);
 		atomic_store(&hands_off, false);
 		atomic_store(&reads, 0);
+		atomic_store(&begun, 0);
 		cancel_at = n;
 		cancel_writer = n % 2 ? r.w : NULL;
+		/* those that begin behind the one that cancels */
+		held = n % 2 ? n + 1 : INT_MAX;
+		held_for_error = n % 2;
 		i = give_area(&r, &ret, &e);
 		ret = i ? zns_wimage_settle(i, &e) : ret;
 		atomic_store(&hands_off, true);
@@ -150,7 +158,6 @@ static void settle_lets_go_after_error(void **state)
 			assert_int_equal(ret, n % 2 ? -EPIPE : -EIO);
 			assert_int_equal(e.code, ret);
 			assert_non_null(strstr(e.msg, n % 2 ? "the broker is gone" : "injected"));
-			usleep(3000);
 			assert_int_equal(zns_writer_error(r.w, NULL), ret);
 		}
 		if (i)
@@ -331,15 +338,16 @@ static void manifest_write_fails(void **state)
 
 struct canceller {
 	struct zns_writer *w;
-	unsigned us;
+	struct proxy p;
 };
 
 static void *canceller(void *arg)
 {
 	struct canceller *c = arg;
 
-	usleep(c->us);
+	until(atomic_load(&c->p.writes.waiting));
 	zns_writer_cancel(c->w, -ECANCELED, "somebody pressed a key");
+	atomic_store(&c->p.writes.room, OPEN);
 	return NULL;
 }
 
@@ -347,24 +355,36 @@ static void cancel_while_busy(void **state)
 {
 	for (unsigned n = 0; n < 20; n++) {
 		struct zns_emu_params ep = roomy(64, KIB(960));
-		struct canceller c = { .us = n * 1500 };
+		struct canceller c;
 		pthread_t t;
 		struct rig r;
 
 		unlink(dev_path);
-		rig_init(&r, make_dev(&ep), KIB(64), 1 + n % 4);
+		rig_init(&r, proxy_init(&c.p, make_dev(&ep)), KIB(64), 1 + n % 4);
+		atomic_store(&c.p.writes.room, (int)n * 6);
 		if (n % 3 == 0)
 			r.limit = r.width;
 		r.finish_done = r.limit;
 		rig_start(&r);
 		c.w = r.w;
 		assert_int_equal(pthread_create(&t, NULL, canceller, &c), 0);
-		run_feeders(&r, -ECANCELED, "pressed a key", false);
+		run_feeders(&r, -ECANCELED, "pressed a key", true);
 		pthread_join(t, NULL);
 		assert_int_equal(zns_writer_error(r.w, &err), -ECANCELED);
 		rig_drop(&r);
-		zns_dev_close(r.d);
+		zns_dev_close(c.p.inner);
 	}
+}
+
+static atomic_bool freeing;
+
+static void *opener(void *arg)
+{
+	struct proxy *p = arg;
+
+	until(atomic_load(&freeing) && waits(getpid()));
+	atomic_store(&p->writes.room, OPEN);
+	return NULL;
 }
 
 /* Without finish, with everything in flight. */
@@ -375,11 +395,15 @@ static void free_while_busy(void **state)
 		struct zns_wimage *i;
 		struct proxy p;
 		struct rig r;
+		pthread_t t;
 		int ret;
 
 		unlink(dev_path);
 		rig_init(&r, proxy_init(&p, make_dev(&ep)), KIB(64), 2);
-		p.write_us = 2000;
+		/* as many as must be written so that all can be queued */
+		atomic_store(&p.writes.room, n % 2 ? UNITS : 0);
+		atomic_store(&freeing, false);
+		assert_int_equal(pthread_create(&t, NULL, opener, &p), 0);
 		r.workers = 1 + n;
 		rig_start(&r);
 		if (n % 2) {
@@ -392,7 +416,9 @@ static void free_while_busy(void **state)
 			image_set(&im, k * 3000, "f-%u", k);
 			assert_ok(feed(r.w, &im, 4096, &err));
 		}
+		atomic_store(&freeing, true);
 		rig_drop(&r);
+		pthread_join(t, NULL);
 		zns_dev_close(p.inner);
 	}
 }
@@ -533,9 +559,20 @@ static void note_rss(void)
 	close(fd);
 }
 
+static _Atomic pid_t large_tid;
+
+/* As late as can be: when both who feed wait for room, or have no more. */
+static void full(struct proxy *p, uint32_t zone, uint64_t end)
+{
+	until(waits(getpid()) && atomic_load(&large_tid) && waits(atomic_load(&large_tid)));
+	note_rss();
+}
+
 static void *feed_large(void *arg)
 {
 	struct image im;
+
+	atomic_store(&large_tid, own_tid());
 
 	image_set(&im, MIB(64), "large-%u", 1);
 	return feed(arg, &im, KIB(64), NULL) ? arg : NULL;
@@ -557,8 +594,8 @@ static void memory_is_bounded(void **state)
 		int ret;
 
 		rig_init(&r, proxy_init(&p, NULL), units[n], RIG_WIDTH);
-		p.write_us = units[n] / KIB(64) * 100;
-		p.at_write = note_rss;
+		p.at_write = full;
+		atomic_store(&large_tid, 0);
 		atomic_store(&most_rss, 0);
 		note_rss();
 		before = atomic_load(&most_rss);
