@@ -370,8 +370,7 @@ static void verify_all(struct zns_reader *rd, struct counted *k)
 	atomic_store(&running, NR);
 	for (uint32_t n = 0; n < NR; n++)
 		zns_rimage_verify(zns_reader_image(rd, n), unit_seen, image_seen, k);
-	while (atomic_load(&running))
-		usleep(500);
+	until(!atomic_load(&running));
 }
 
 /* Without the key: checksums can be verified, damage is found, and not a byte is delivered. */
