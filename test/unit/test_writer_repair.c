@@ -6,6 +6,7 @@
  */
 #include <sys/syscall.h>
 #include "stripe_fixture.h"
+#include "../../zns/stripe/write/writer.h"
 
 #define UNITS 30
 #define AREA (UNITS * KIB(64) + 8192)
@@ -45,6 +46,17 @@ static int task_finish(void **state)
 }
 
 #define TASK(f) cmocka_unit_test_setup_teardown(f, task_begin, task_finish)
+
+/* Nothing waits for a worker, and no worker has anything. */
+static bool all_written(struct zns_writer *w)
+{
+	bool all;
+
+	writer_lock(w);
+	all = !w->queue.nr && !w->queue.nr_running;
+	writer_unlock(w);
+	return all;
+}
 
 /* --- one dump: task memory and small images, from several threads --- */
 
@@ -262,7 +274,7 @@ static int late_zone_get(void *arg, const struct zns_zone_wish *wish, struct zns
 
 	if (ret == -EBUSY) {
 		refused_late++;
-		usleep(20000); /* all that is queued is written meanwhile */
+		until(all_written(((struct rig *)arg)->w));
 	}
 	return ret;
 }
@@ -403,7 +415,7 @@ static void before_finish(void **state)
 		scene_begin(&s, make_dev(&ep), 3000 + n);
 		scene_feed(&s);
 		assert_int_equal(s.ret, 0);
-		usleep(20000); /* most units are written */
+		until(all_written(s.r.w));
 		assert_ok(zns_emu_set_zone_state(
 			s.r.d, some_zone(&s), n % 2 ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, &err));
 		if (scene_commit(&s))
@@ -456,7 +468,7 @@ static void memory_has_changed(void **state)
 		scene_feed(&s);
 		assert_int_equal(s.ret, 0);
 		task_do(&task, 'x');
-		usleep(50000);
+		until(all_written(s.r.w));
 		assert_ok(zns_emu_set_zone_state(s.r.d, some_zone(&s),
 						 n ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, &err));
 		assert_int_equal(scene_commit(&s), n ? -EIO : 0);
@@ -494,7 +506,7 @@ static void kernel_wrote_words(void **state)
 		scene_feed(&s);
 		assert_int_equal(s.ret, 0);
 		task_do(&task, 'k');
-		usleep(20000);
+		until(all_written(s.r.w));
 		for (uint32_t z = 0; z < s.r.nr_given; z++)
 			if (zone_of(s.r.d, zns_store_meta_zones(&s.r.d->geo) + z).wp)
 				assert_ok(zns_emu_set_zone_state(
