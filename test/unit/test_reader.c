@@ -159,7 +159,7 @@ static void *first_read(void *arg)
 {
 	struct proxy *p = arg;
 
-	until(atomic_load(&p->reads.waiting) && waits(getpid()));
+	until(atomic_load(&p->reads.waiting) && is_waiting(getpid()));
 	atomic_store(&p->reads.room, 9);
 	return NULL;
 }

@@ -14,13 +14,15 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "track_fixture.h"
+#include "track_step.h"
 
 /* ---- system calls that wait ---- */
 
 struct shared {
 	int word, pipe[2], pair[2], ep, sem, msg, lock;
-	int err, ret; /* of the call */
+	unsigned int ms; /* how long a call with an end of its own takes */
+	volatile bool ended; /* the call */
+	int err;
 };
 
 static struct shared *sh;
@@ -38,26 +40,32 @@ static int of(long ret)
 	return ret < 0 ? errno : 0;
 }
 
+static struct timespec span_of(unsigned int ms)
+{
+	return (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+}
+
 static int call_nanosleep(void)
 {
-	struct timespec t = { .tv_nsec = 300000000 }, from, to;
+	struct timespec t = span_of(sh->ms), from, to;
 	int ret;
 
 	clock_gettime(CLOCK_MONOTONIC, &from);
 	ret = of(nanosleep(&t, NULL));
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	/* not a moment too early */
-	if ((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec < t.tv_nsec)
+	if ((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec < sh->ms * 1000000L)
 		return ERANGE;
 	return ret;
 }
 
 static int call_abs_sleep(void)
 {
-	struct timespec t;
+	struct timespec t, by = span_of(sh->ms);
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_nsec += 300000000;
+	t.tv_sec += by.tv_sec;
+	t.tv_nsec += by.tv_nsec;
 	if (t.tv_nsec >= 1000000000) {
 		t.tv_sec++;
 		t.tv_nsec -= 1000000000;
@@ -72,7 +80,7 @@ static int call_futex(void)
 
 static int call_futex_timed(void)
 {
-	struct timespec t = { .tv_nsec = 300000000 };
+	struct timespec t = span_of(sh->ms);
 
 	return of(syscall(SYS_futex, &sh->word, FUTEX_WAIT, 0, &t, NULL, 0));
 }
@@ -273,6 +281,7 @@ static void waiter(const struct ends *e, void *arg)
 
 	tell(e, 'r');
 	sh->err = w->call();
+	sh->ended = true;
 	tell(e, 'd');
 	await(e);
 }
@@ -303,24 +312,40 @@ static void drop_shared(void)
 	munmap(sh, PAGE);
 }
 
+/* True if it was still waiting when it had been stopped for the last time. */
+static bool goes_on(const struct wait *w, unsigned int ms)
+{
+	struct target c;
+	bool within;
+
+	make_shared();
+	sh->ms = ms;
+	c = start(waiter, (void *)(uintptr_t)w);
+	heard(&c);
+	await_state(c.pid, 'S');
+	disturb(c.pid, STOPS);
+	within = !sh->ended;
+	if (w->wake)
+		w->wake(c.pid);
+	heard(&c);
+	if (sh->err != w->want && !(w->may_eintr && sh->err == EINTR))
+		fail_msg("%s: %s", w->name, strerror(sh->err));
+	end(&c);
+	drop_shared();
+	return within;
+}
+
+/* On a busy machine one that ends by itself is given more time, until the stops fall into it. */
 static void system_calls_go_on(void **state)
 {
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(waits); i++) {
 		const struct wait *w = &waits[i];
-		struct target c;
+		unsigned int ms = 50;
 
-		make_shared();
-		c = start(waiter, (void *)(uintptr_t)w);
-		heard(&c);
-		await_state(c.pid, 'S');
-		disturb(c.pid, STOPS);
-		if (w->wake)
-			w->wake(c.pid);
-		heard(&c);
-		if (sh->err != w->want && !(w->may_eintr && sh->err == EINTR))
-			fail_msg("%s: %s", w->name, strerror(sh->err));
-		end(&c);
-		drop_shared();
+		while (!goes_on(w, ms) && !w->wake) {
+			ms *= 2;
+			assert_true(ms < UNTIL_S * 1000);
+		}
 	}
 }
 
@@ -412,20 +437,29 @@ static void computing(const struct ends *e, void *arg)
 	}
 }
 
+static bool lives(pid_t pid)
+{
+	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+	return true;
+}
+
+/* It goes on, and computes the same so many times. */
+static void turned(const struct target *c, volatile uint64_t *turns, uint64_t nr)
+{
+	const uint64_t before = turns[0];
+
+	until(lives(c->pid) && turns[0] >= before + nr);
+}
+
 static void registers_stay(void **state)
 {
-	uint64_t *turns = shared_words(), before;
+	uint64_t *turns = shared_words();
 	struct target c = start(computing, turns);
 
 	heard(&c);
-	while (!turns[0])
-		usleep(100);
+	turned(&c, turns, 1);
 	disturb(c.pid, TIMES(300));
-	before = turns[0];
-	while (turns[0] < before + 3) {
-		assert_int_equal(waitpid(c.pid, NULL, WNOHANG), 0);
-		usleep(1000);
-	}
+	turned(&c, turns, 3);
 	end(&c);
 	munmap(turns, PAGE);
 }
@@ -517,30 +551,28 @@ static void sequences_are_aborted(void **state)
 
 /* ---- a tracker that is killed ---- */
 
+/* At any of its system calls. Its tracer still finishes what it has begun. */
 static void killed_tracker(void **state)
 {
 	uint64_t *turns = shared_words();
 	struct target c = start(computing, turns);
-	unsigned int seed = 7;
+	unsigned int nr, in_tracer = 0;
 
 	heard(&c);
-	while (!turns[0])
-		usleep(100);
-	for (int i = 0; i < TIMES(100); i++) {
-		pid_t p = tracker_beside(c.pid);
-		uint64_t before;
+	turned(&c, turns, 1);
+	nr = tracker_stops(c.pid);
+	for (unsigned int i = 0; i < POINTS; i++) {
+		struct stepped s = { 0 };
 
-		usleep((unsigned int)rand_r(&seed) % 8000);
-		kill_tracker(p);
-		before = turns[0];
-		while (turns[0] == before) {
-			assert_int_equal(waitpid(c.pid, NULL, WNOHANG), 0);
-			usleep(200);
+		if (tracker_at(&s, c.pid, 1 + nr * i / POINTS) == 1 + nr * i / POINTS) {
+			in_tracer += s.at != s.pid;
+			tracker_is_killed(&s);
 		}
+		until(!is_traced(c.pid) && !smaps_say(c.pid, " uw"));
+		turned(&c, turns, 1);
 	}
-	/* a killed tracker's tracer still finishes what it has begun */
-	while (is_traced(c.pid) || smaps_say(c.pid, " uw"))
-		usleep(1000);
+	print_message("%u system calls; killed %u times in its tracer\n", nr, in_tracer);
+	assert_true(in_tracer);
 	/* it can be tracked */
 	disturb(c.pid, 1);
 	end(&c);

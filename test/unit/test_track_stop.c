@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* zns/track: processes in states of their own, and the barrier; what calls and code do:
  * test_track_calls.c. */
+#include <dirent.h>
 #include <elf.h>
 #include <linux/aio_abi.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/ptrace.h>
 #include <sys/resource.h>
 
-#include "track_fixture.h"
+#include "track_step.h"
 
 /* ---- states of a process ---- */
 
@@ -44,21 +44,39 @@ static void stopped_stays_stopped(void **state)
 	end(&c);
 }
 
-/* SIGSTOP and SIGCONT come at any moment of it, and none is lost. */
+static bool changed(pid_t pid, int how)
+{
+	int status;
+
+	return waitpid(pid, &status, how | WNOHANG) == pid &&
+	       (how == WUNTRACED ? WIFSTOPPED(status) : WIFCONTINUED(status));
+}
+
+/* SIGSTOP and SIGCONT come at any system call of it, and none is lost. */
 static void stops_beside(void **state)
 {
 	struct target c = start(idle, NULL);
-	pid_t p;
+	unsigned int nr;
 
 	heard(&c);
-	p = tracker_beside(c.pid);
-	for (int i = 0; i < TIMES(300); i++) {
-		freeze(&c);
-		thaw(&c);
+	nr = tracker_stops(c.pid);
+	for (unsigned int i = 0; i < 2 * POINTS; i++) {
+		const unsigned int at = 1 + nr * (i / 2) / POINTS;
+		struct stepped s = { 0 };
+
+		if (i & 1)
+			freeze(&c);
+		if (tracker_at(&s, c.pid, at) == at) {
+			kill(c.pid, i & 1 ? SIGCONT : SIGSTOP);
+			tracker_goes_on(&s);
+		} else {
+			kill(c.pid, i & 1 ? SIGCONT : SIGSTOP);
+		}
+		until(changed(c.pid, i & 1 ? WCONTINUED : WUNTRACED));
+		if (!(i & 1))
+			thaw(&c);
 		ask(&c, 'x');
 	}
-	kill_tracker(p);
-	ask(&c, 'x');
 	end(&c);
 }
 
@@ -350,12 +368,24 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
+static void *rest(void *arg)
+{
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* More than the tracker asks before it waits for one. */
 static void many_threads(const struct ends *e, void *arg)
 {
 	pthread_t p;
 
-	for (int i = 0; i < 40; i++)
-		need(!pthread_create(&p, NULL, i % 4 ? come_and_go : spin, arg));
+	for (int i = 0; i < 24; i++)
+		need(!pthread_create(&p, NULL,
+				     i == 5     ? spin :
+				     i % 8 == 3 ? come_and_go :
+						  rest,
+				     arg));
 	idle(e, NULL);
 }
 
@@ -365,7 +395,7 @@ static void threads_come_and_go(void **state)
 	struct target c = start(many_threads, n);
 
 	heard(&c);
-	disturb(c.pid, TIMES(20));
+	disturb(c.pid, TIMES(10));
 	ask(&c, 'x');
 	end(&c);
 	munmap(n, PAGE);
@@ -402,20 +432,46 @@ static void vforking(const struct ends *e, void *arg)
 	pause();
 }
 
+struct word {
+	const struct target *c;
+	pid_t tid;
+	volatile bool said; /* from here on the barrier may return */
+};
+
+/* When the barrier has asked the thread to stop. */
 static void *word_later(void *arg)
 {
-	const struct target *c = arg;
+	struct word *w = arg;
 
-	usleep(200000);
-	((volatile struct target *)arg)->hear = -1; /* from here on the barrier may return */
-	say(c, 'x');
+	until(is_traced(w->tid));
+	w->said = true;
+	say(w->c, 'x');
 	return NULL;
+}
+
+/* One of its threads. */
+static pid_t in_uninterruptible_sleep(pid_t pid)
+{
+	char path[64];
+	struct dirent *d;
+	pid_t found = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	assert_non_null(dir);
+	while (!found && (d = readdir(dir)))
+		if (state_of(pid, atoi(d->d_name)) == 'D')
+			found = atoi(d->d_name);
+	closedir(dir);
+	return found;
 }
 
 static void barrier_waits(void **state)
 {
 	struct target c = start(vforking, NULL);
-	struct target word = c;
+	struct word word = { .c = &c };
+	int ret;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct zns_spans copy = { 0 };
 	struct zns_track *k;
@@ -424,21 +480,13 @@ static void barrier_waits(void **state)
 	heard(&c);
 	assert_int_equal(zns_track_new(c.pid, &kernel, &k, &err), 0);
 	ask(&c, 'x');
-	for (char s = 0; s != 'D';) { /* one of its threads */
-		char path[64], name[32];
-		FILE *f;
-
-		snprintf(path, sizeof(path), "ls /proc/%d/task | tail -1", c.pid);
-		f = popen(path, "r");
-		assert_non_null(fgets(name, sizeof(name), f));
-		pclose(f);
-		s = state_of(c.pid, atoi(name));
-	}
+	until((word.tid = in_uninterruptible_sleep(c.pid)));
 	assert_int_equal(zns_track_arm(k, &copy, &err), 0);
 	assert_int_equal(pthread_create(&p, NULL, word_later, &word), 0);
-	if (zns_track_barrier(k, &err))
+	PATIENT(ret, zns_track_barrier(k, &err));
+	if (ret)
 		fail_msg("%s", err.msg);
-	assert_int_equal(*(volatile int *)&word.hear, -1);
+	assert_true(word.said);
 	pthread_join(p, NULL);
 	zns_track_free(k);
 	zns_spans_free(&copy);

@@ -28,7 +28,7 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *l, unsigned long ln, con
 
 	atomic_fetch_add(&reading, 1);
 	if (atomic_fetch_add(&begun, 1) >= held)
-		until(waits(getpid()) &&
+		until(is_waiting(getpid()) &&
 		      (!held_for_error || zns_writer_error(cancel_writer, NULL)));
 	n = syscall(SYS_process_vm_readv, pid, l, ln, r, rn, flags);
 	if (atomic_load(&hands_off))
@@ -382,7 +382,7 @@ static void *opener(void *arg)
 {
 	struct proxy *p = arg;
 
-	until(atomic_load(&freeing) && waits(getpid()));
+	until(atomic_load(&freeing) && is_waiting(getpid()));
 	atomic_store(&p->writes.room, OPEN);
 	return NULL;
 }
@@ -564,7 +564,8 @@ static _Atomic pid_t large_tid;
 /* As late as can be: when both who feed wait for room, or have no more. */
 static void full(struct proxy *p, uint32_t zone, uint64_t end)
 {
-	until(waits(getpid()) && atomic_load(&large_tid) && waits(atomic_load(&large_tid)));
+	until(is_waiting(getpid()) && atomic_load(&large_tid) &&
+	      is_waiting(atomic_load(&large_tid)));
 	note_rss();
 }
 

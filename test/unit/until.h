@@ -52,7 +52,7 @@ static inline char state_of(pid_t pid, pid_t tid)
 }
 
 /* A thread of this process waits for something, or has ended. */
-static inline bool waits(pid_t tid)
+static inline bool is_waiting(pid_t tid)
 {
 	char s = state_of(getpid(), tid);
 
