@@ -72,9 +72,15 @@ static void expect(struct tracked *t, const struct event *ev)
 	}
 }
 
+/* With a sanitizer each event goes one of the ways, the next event the next one: each scan looks
+ * at terabytes of shadow memory. */
 static void happens(const struct event *ev)
 {
-	for (int flow = 0; flow < FLOWS; flow++) {
+	static int turn;
+	const int first = TIMES(10) < 10 ? turn++ % FLOWS : 0,
+		  end = TIMES(10) < 10 ? first + 1 : FLOWS;
+
+	for (int flow = first; flow < end; flow++) {
 		struct target c = start(process, (void *)(uintptr_t)ev);
 		struct tracked tracked, *t = &tracked;
 
@@ -436,26 +442,31 @@ static void exec_true(void)
 	need(false);
 }
 
+static bool is_named(const char *comm, const char *want)
+{
+	int fd = open(comm, O_RDONLY);
+	char name[32];
+	ssize_t n = read(fd, name, sizeof(name) - 1);
+
+	close(fd);
+	name[n > 0 ? n : 0] = 0;
+	return !strcmp(name, want);
+}
+
 /* Another program: all is stale, and its pages are what is present. */
 static void executed(void **state)
 {
 	struct event ev = { .act = exec_true };
 	struct target c = start(process, &ev);
 	struct tracked tracked, *t = &tracked;
-	char path[64], name[32];
+	char path[64];
 
 	heard(&c);
 	track(t, c);
 	round_of(t);
 	say(&t->c, 'a');
 	snprintf(path, sizeof(path), "/proc/%d/comm", c.pid);
-	do {
-		int fd = open(path, O_RDONLY);
-		ssize_t n = read(fd, name, sizeof(name));
-
-		close(fd);
-		name[n > 0 ? n : 0] = 0;
-	} while (strcmp(name, "sleep\n"));
+	until(is_named(path, "sleep\n"));
 	await_state(c.pid, 'S');
 	assert_int_equal(zns_track_arm(t->k, &t->copy, &t->err), -ESRCH);
 	freeze(&t->c);
