@@ -3,6 +3,7 @@
 #define PAGES_FIXTURE_H
 /* A page store on the broker's fixture, and batches of units that say which they are. */
 #include "broker_fixture.h"
+#include "until.h"
 #include "zns/pages.h"
 
 #define U ZNS_PAGES_UNIT
@@ -107,14 +108,19 @@ static inline bool zones_become(struct zns_pages *ps, uint32_t n)
 }
 
 /* -EAGAIN is what a caller tries again. */
-static inline void put_later(struct zns_pages *ps, struct batch *b)
+static inline int try_put(struct zns_pages *ps, struct batch *b)
 {
 	struct zns_err err = ZNS_ERR_INIT;
-	int ret;
+	int ret = zns_pages_put(ps, b->units, b->n, b->refs, &err);
 
-	until((ret = zns_pages_put(ps, b->units, b->n, b->refs, &err)) != -EAGAIN);
-	if (ret)
+	if (ret && ret != -EAGAIN)
 		fail_msg("%s", err.msg);
+	return ret;
+}
+
+static inline void put_later(struct zns_pages *ps, struct batch *b)
+{
+	until(!try_put(ps, b));
 }
 
 static inline uint32_t empty_zones(struct fx *f)
@@ -130,6 +136,25 @@ static inline bool all_empty(struct fx *f)
 {
 	until(empty_zones(f) == ZONES - META);
 	return true;
+}
+
+/* A context whose zone is garbage when it is given up: once it has been reset, a broker has looked
+ * at all others too. */
+struct canary {
+	struct zns_pages *ps;
+	uint32_t zone;
+};
+
+static inline struct canary canary(struct fx *f, const char *name)
+{
+	struct canary c = { opened(f, name, NULL), 0 };
+	struct batch *b = batch(9000, 1);
+
+	put_later(c.ps, b);
+	c.zone = (uint32_t)(b->refs[0].place >> 24) - 1;
+	assert_int_not_equal(state_of(f, c.zone), ZNS_ZONE_EMPTY);
+	batch_free(b);
+	return c;
 }
 
 #endif

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "emu_common.h"
+#include "until.h"
 
 #define CAP KIB(960)
 
@@ -128,7 +129,7 @@ static void the_power_waits_for_the_dying(void **state)
 		if (zns_dev_open(dev_spec, 0, &mine, &err))
 			_exit(1);
 		raise(SIGSTOP);
-		usleep(200 * 1000);
+		until(task_state(getppid(), getppid()) == 'S'); /* it has tried, and naps */
 		_exit(0);
 	}
 	waitpid(pid, NULL, WUNTRACED);

@@ -122,7 +122,7 @@ static void cleaned(void **state)
 			assert_int_equal(zns_pages_drop(ps, a->refs[i]), 0);
 	before = zones_of(ps);
 	for (uint32_t turn = 0; turn < 100 && zns_pages_dead(ps, &first, &last); turn++) {
-		uint32_t zones = zones_of(ps);
+		uint64_t next;
 
 		for (uint32_t i = 0; i < a->n; i += 4) {
 			struct zns_pages_ref old = a->refs[i];
@@ -136,15 +136,14 @@ static void cleaned(void **state)
 			assert_int_equal(zns_pages_drop(ps, old), 0);
 			moved++;
 		}
-		for (int k = 0; k < 100 && zones_of(ps) >= zones; k++)
-			msleep(10);
+		until(!zns_pages_dead(ps, &next, &last) || next != first);
 	}
+	/* 1.3 times, one zone, and the three that are written */
+	until(zones_of(ps) <= 3 * 13 / 10 + 1 + 3);
 	zns_pages_stat(ps, &st);
 	assert_true(moved && moved < a->n / 4 * 3);
 	assert_int_equal(st.live_bytes, (uint64_t)a->n / 4 * U);
-	/* 1.3 times, one zone, and the three that are written */
 	assert_true(st.zones < before);
-	assert_true(st.zones <= 3 * 13 / 10 + 1 + 3);
 	for (uint32_t i = 0; i < a->n; i += 4) {
 		struct batch *w = batch(i, 1);
 
@@ -157,6 +156,25 @@ static void cleaned(void **state)
 	zns_pages_close(ps, true);
 }
 
+static void written(struct fx *f, const struct batch *b)
+{
+	for (uint32_t i = 0; i < b->n; i++)
+		assert_int_not_equal(state_of(f, (uint32_t)(b->refs[i].place >> 24) - 1),
+				     ZNS_ZONE_EMPTY);
+}
+
+/* Nobody has its context any more, and a broker has reset its zone: it may be this one or one that
+ * comes now. */
+static void gone(struct fx *f, struct canary c)
+{
+	struct zns_broker b;
+
+	zns_pages_close(c.ps, false);
+	b = client(f);
+	until(state_of(f, c.zone) == ZNS_ZONE_EMPTY);
+	zns_broker_close(&b);
+}
+
 /* The broker is killed: reads go on, nothing is reset, and later writes go on too. */
 static void the_broker_dies(void **state)
 {
@@ -164,17 +182,19 @@ static void the_broker_dies(void **state)
 	struct zns_broker b = client(f);
 	struct zns_pages *ps = opened(f, "web", NULL);
 	struct batch *a = batch(0, 40), *c = batch(40, 40), *d = batch(80, 1);
-	uint32_t empty;
+	struct canary other;
 
 	put(ps, a);
+	other = canary(f, "other");
 	kill_broker(&b);
+	zns_pages_close(other.ps, false);
 	check(ps, a);
 	put_later(ps, d);
 	check(ps, d);
 	/* The new broker resets garbage of earlier times, and these zones are none. */
-	empty = empty_zones(f);
-	msleep(300);
-	assert_int_equal(empty_zones(f), empty);
+	until(state_of(f, other.zone) == ZNS_ZONE_EMPTY);
+	written(f, a);
+	written(f, d);
 	put(ps, c);
 	check(ps, a);
 	check(ps, c);
@@ -202,6 +222,7 @@ static void handed_over(void **state)
 	struct msghdr m = {
 		.msg_iov = &io, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof(ctl)
 	};
+	struct canary other;
 	uint32_t empty;
 	pid_t pid;
 
@@ -226,16 +247,15 @@ static void handed_over(void **state)
 	memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fds));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status));
-	empty = empty_zones(f);
 	/* Neither this broker nor one that never saw the pager touches its zones. */
-	msleep(700);
-	assert_int_equal(empty_zones(f), empty);
+	gone(f, canary(f, "other"));
+	written(f, a);
+	other = canary(f, "another");
 	b = client(f);
 	kill_broker(&b);
-	b = client(f);
-	msleep(300);
-	assert_int_equal(empty_zones(f), empty);
-	zns_broker_close(&b);
+	gone(f, other);
+	written(f, a);
+	empty = empty_zones(f);
 
 	ps = opened(f, "web", fds);
 	assert_int_equal(zones_of(ps), ZONES - META - empty);
@@ -244,15 +264,16 @@ static void handed_over(void **state)
 	for (uint32_t i = 0; i < a->n; i++)
 		assert_int_equal(zns_pages_hold(ps, a->refs[i]), 0);
 	zns_pages_recounted(ps);
-	msleep(100);
 	check(ps, a);
 	check(ps, c);
-	drop_all(ps, a);
 	drop_all(ps, c);
+	gone(f, canary(f, "other"));
+	check(ps, a);
+	drop_all(ps, a);
 	assert_true(zones_become(ps, 3));
 	zns_pages_close(ps, false);
 	/* Its last descriptor keeps the zones; then they are garbage. */
-	msleep(700);
+	gone(f, canary(f, "other"));
 	assert_true(empty_zones(f) < ZONES - META);
 	close(fds[0]);
 	b = client(f);
@@ -291,17 +312,6 @@ static int setup_few(void **state)
 	return 0;
 }
 
-static void put_patiently(struct zns_pages *ps, struct batch *b)
-{
-	struct zns_err err = ZNS_ERR_INIT;
-	int ret = -EAGAIN;
-
-	for (int i = 0; ret == -EAGAIN && i < 60; i++)
-		ret = zns_pages_put(ps, b->units, b->n, b->refs, &err);
-	if (ret)
-		fail_msg("%s", err.msg);
-}
-
 static void more_contexts_than_zones(void **state)
 {
 	struct fx *f = *state;
@@ -313,7 +323,7 @@ static void more_contexts_than_zones(void **state)
 		snprintf(name, sizeof(name), "web%u", i);
 		ps[i] = opened(f, name, NULL);
 		b[i] = batch(i * 100, 5);
-		put_patiently(ps[i], b[i]);
+		put_later(ps[i], b[i]);
 	}
 	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(ps); i++) {
 		check(ps[i], b[i]);

@@ -31,6 +31,15 @@ static void demand(struct fx *f, int who, bool on)
 	}
 }
 
+static int put_and_drop(struct zns_pages *ps, struct batch *b, struct zns_err *e)
+{
+	int ret = zns_pages_put(ps, b->units, 1, b->refs, e);
+
+	if (!ret)
+		assert_int_equal(zns_pages_drop(ps, b->refs[0]), 0);
+	return ret;
+}
+
 /* A context that began in clear writes nothing more once anybody asks for encryption; what it has
  * there it can read, and no other one begins in clear. */
 static void asked_later(void **state)
@@ -41,23 +50,14 @@ static void asked_later(void **state)
 	for (int who = 0; who < 3; who++) {
 		struct zns_pages *ps = opened(f, "web", NULL);
 		struct batch *a = batch(0, 5), *b = batch(5, 5);
-		int ret = 0;
 
 		put(ps, a);
 		demand(f, who, true);
-		for (int i = 0; i < 500 && ret != -EDQUOT; i++) {
-			ret = zns_pages_put(ps, b->units, 1, b->refs, &err);
-			if (!ret)
-				assert_int_equal(zns_pages_drop(ps, b->refs[0]), 0);
-			msleep(10);
-		}
-		assert_int_equal(ret, -EDQUOT);
+		until(put_and_drop(ps, b, &err) == -EDQUOT);
 		assert_non_null(strstr(err.msg, "znsctl memory detach"));
 		check(ps, a);
 		demand(f, who, false);
-		for (int i = 0; i < 500 && ret; i++, msleep(10))
-			ret = zns_pages_put(ps, b->units, b->n, b->refs, &err);
-		assert_int_equal(ret, 0);
+		until(!zns_pages_put(ps, b->units, b->n, b->refs, &err));
 		check(ps, b);
 		zns_pages_close(ps, true);
 		batch_free(a);

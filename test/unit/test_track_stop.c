@@ -461,7 +461,7 @@ static pid_t in_uninterruptible_sleep(pid_t pid)
 	dir = opendir(path);
 	assert_non_null(dir);
 	while (!found && (d = readdir(dir)))
-		if (state_of(pid, atoi(d->d_name)) == 'D')
+		if (task_state(pid, atoi(d->d_name)) == 'D')
 			found = atoi(d->d_name);
 	closedir(dir);
 	return found;

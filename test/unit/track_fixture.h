@@ -122,7 +122,7 @@ static inline void end(struct target *c)
 /* Wait until a task sleeps in a system call (or is in another @state). */
 static inline void await_state(pid_t pid, char state)
 {
-	until(state_of(pid, pid) == state);
+	until(task_state(pid, pid) == state);
 }
 
 static inline void freeze(const struct target *c)

@@ -33,7 +33,7 @@ static inline time_t until_now(void)
 	} while (0)
 
 /* The letter of a thread's state in /proc; 0: it is gone. */
-static inline char state_of(pid_t pid, pid_t tid)
+static inline char task_state(pid_t pid, pid_t tid)
 {
 	char path[64], buf[512], *p;
 	ssize_t n;
@@ -54,7 +54,7 @@ static inline char state_of(pid_t pid, pid_t tid)
 /* A thread of this process waits for something, or has ended. */
 static inline bool is_waiting(pid_t tid)
 {
-	char s = state_of(getpid(), tid);
+	char s = task_state(getpid(), tid);
 
 	return s == 'S' || !s;
 }
