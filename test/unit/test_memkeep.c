@@ -23,6 +23,7 @@
 #include "../../zns/keep/wire.h"
 #include "zns/memkeep.h"
 #include "zns/packet.h"
+#include "until.h"
 
 #define FDS 300
 
@@ -202,9 +203,8 @@ static bool has_ended(pid_t pid)
 
 static bool ends(pid_t pid)
 {
-	for (int i = 0; i < 1000 && !has_ended(pid); i++)
-		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
-	return has_ended(pid);
+	until(has_ended(pid));
+	return true;
 }
 
 /* Everything that was handed over last comes to a successor, which has a clean environment; and so
@@ -279,7 +279,7 @@ static void the_keeper_dies(void **state)
 	assert_int_equal(zns_memkeep_open("web", &other, &err), -EEXIST);
 	assert_int_equal(poll(&p, 1, 0), 0);
 	kill(first, SIGKILL);
-	assert_int_equal(poll(&p, 1, 10000), 1);
+	assert_int_equal(poll(&p, 1, UNTIL_S * 1000), 1);
 	assert_int_equal(zns_memkeep_hand(k, "", 0, NULL, 0, &err), -EPIPE);
 	assert_int_equal(zns_memkeep_again(k, &err), 0);
 	assert_true(zns_memkeep_pid(k) != first);
@@ -297,7 +297,7 @@ static int dial(void)
 
 	zns_run_address(d, MK_SOCKET, &a);
 	assert_int_equal(connect(sk, (struct sockaddr *)&a, sizeof(a)), 0);
-	zns_packet_timeouts(sk, 10);
+	zns_packet_timeouts(sk, UNTIL_S);
 	close(d);
 	return sk;
 }
