@@ -2,11 +2,9 @@
 /* The emulated device under several handles, threads and processes, some of which die. */
 #include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
+#include <sys/ptrace.h>
 
-#include "emu_common.h"
-
-#define CAP KIB(960)
+#include "emu_kill.h"
 
 static void two_handles(void **state)
 {
@@ -270,148 +268,39 @@ static void faults_hit_once_over_threads(void **state)
 /* ---- processes killed at any moment -------------------------------------------------------------
  */
 
-/*
- * What the child has been told is done, in memory shared with the parent. A zone's tag changes with
- * each reset, so data of an older generation shows.
- */
-struct promise {
-	struct {
-		uint32_t tag; /* in use since the last reset that returned */
-		uint32_t next_tag; /* != tag while a reset is under way */
-		uint64_t written; /* writes that returned */
-		uint64_t flushed; /* of these, below a flush that returned */
-		uint64_t flushed_tag; /* and their tag */
-	} zone[4];
-	uint32_t rounds;
-};
-static struct promise *told;
-
-static int child_until_killed(void)
+static void stop_here(void)
 {
-	struct zns_dev *d;
-	unsigned seed = getpid();
-	cleanup_free void *buf = aligned(65536);
-
-	if (zns_dev_open(dev_spec, 0, &d, &err))
-		return 1;
-	for (;; told->rounds++) {
-		uint32_t z = rand_r(&seed) % 4;
-		uint64_t wp = told->zone[z].written, len = (rand_r(&seed) % 16 + 1) * 4096;
-		int what = rand_r(&seed) % 10;
-
-		if (what == 0) {
-			uint64_t seen[4];
-
-			for (int i = 0; i < 4; i++)
-				seen[i] = told->zone[i].written;
-			if (zns_dev_flush(d, &err))
-				return 2;
-			for (int i = 0; i < 4; i++) {
-				told->zone[i].flushed = seen[i];
-				told->zone[i].flushed_tag = told->zone[i].tag;
-			}
-		} else if (what == 1 || wp + len > CAP) {
-			told->zone[z].next_tag = told->zone[z].tag + 1;
-			if (zns_dev_reset(d, &z, 1, &err))
-				return 3;
-			told->zone[z].written = 0;
-			told->zone[z].flushed = 0;
-			told->zone[z].tag = told->zone[z].next_tag;
-			told->zone[z].flushed_tag = told->zone[z].tag;
-		} else {
-			pattern(buf, len, z, wp, told->zone[z].tag);
-			if (zns_dev_write(d, z, wp, buf, len, &err))
-				return 4;
-			told->zone[z].written = wp + len;
-		}
-	}
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	raise(SIGSTOP);
 }
 
-static void kill_one(void)
+/* At a system call: of the first one 1, of the next one 6 behind the device's opening, … */
+static void kill_at_call(int nr)
 {
-	struct timespec nap = { .tv_nsec = 1000000 + rand() % 8000000 };
-	uint32_t start = told->rounds;
-	pid_t pid = fork();
 	int st;
+	pid_t pid = fork();
 
 	if (!pid)
-		_exit(child_until_killed());
-	while (told->rounds < start + 3 && !waitpid(pid, &st, WNOHANG))
-		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
-	nanosleep(&nap, NULL);
+		_exit(child_until_killed((unsigned)nr, stop_here));
+	assert_true(pid > 0);
+	for (int stops = 0; stops <= 1 + nr * 5; stops++) {
+		assert_int_equal(waitpid(pid, &st, 0), pid);
+		if (!WIFSTOPPED(st))
+			fail_msg("the child ended by itself with %d", WEXITSTATUS(st));
+		if (!stops)
+			ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_EXITKILL);
+		if (stops <= nr * 5)
+			ptrace(PTRACE_SYSCALL, pid, NULL, NULL);
+	}
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &st, 0), pid);
-	if (!WIFSIGNALED(st))
-		fail_msg("the child ended by itself with %d", WEXITSTATUS(st));
+	assert_true(WIFSIGNALED(st));
 }
 
-/* Without a power cut nothing that returned is lost; the call under way has happened or has not. */
-static void check_after_kill(struct zns_dev *d)
+/* At any other moment: soak_emu_share.c. */
+static void killed_at_calls(void **state)
 {
-	for (uint32_t z = 0; z < 4; z++) {
-		uint64_t wp = zone_of(d, z).wp;
-
-		assert_int_equal(wp % 4096, 0);
-		if (told->zone[z].next_tag != told->zone[z].tag && !wp) {
-			told->zone[z].tag = told->zone[z].next_tag;
-			told->zone[z].flushed = 0;
-			told->zone[z].flushed_tag = told->zone[z].tag;
-		} else {
-			assert_true(wp >= told->zone[z].written ||
-				    told->zone[z].next_tag != told->zone[z].tag);
-		}
-		if (wp)
-			check(d, z, 0, wp, told->zone[z].tag);
-		told->zone[z].next_tag = told->zone[z].tag;
-		told->zone[z].written = wp;
-	}
-}
-
-/* After one, what was flushed is there, the rest is a prefix of what was written, and never an
- * older generation. */
-static void check_after_cut(struct zns_dev *d)
-{
-	for (uint32_t z = 0; z < 4; z++) {
-		uint64_t wp = zone_of(d, z).wp;
-
-		if (told->zone[z].flushed_tag == told->zone[z].tag)
-			assert_true(wp >= told->zone[z].flushed);
-		assert_true(wp <= told->zone[z].written);
-		if (wp)
-			check(d, z, 0, wp, told->zone[z].tag);
-		told->zone[z].written = told->zone[z].flushed = wp;
-		told->zone[z].flushed_tag = told->zone[z].tag;
-	}
-}
-
-static void killed_in_the_middle(void **state)
-{
-	struct zns_emu_params p = small();
-	struct zns_dev *d;
-
-	p.max_open = 5; /* the four zones of the child, and one more */
-	d = make_dev(&p);
-	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(told != MAP_FAILED);
-	srand(1);
-	zns_dev_close(d);
-	for (int i = 0; i < 30; i++) {
-		kill_one();
-		d = open_dev();
-		check_after_kill(d);
-		if (i % 3 == 2) {
-			assert_ok(zns_emu_power_cut(d, &err));
-			check_after_cut(d);
-		}
-		/* and the device goes on working, limits included */
-		for (uint32_t z = 4; z < 6; z++) {
-			assert_ok(put(d, z, 0, 4096, 1));
-			assert_ok(zns_dev_reset(d, &z, 1, &err));
-		}
-		zns_dev_close(d);
-	}
-	assert_true(told->rounds > 90);
-	munmap(told, sizeof(*told));
+	killed_in_the_middle(60, kill_at_call);
 }
 
 /* A killed process leaves its zones open, as on a real drive, and the counts right. */
@@ -514,7 +403,7 @@ int main(void)
 		T(threads_write_different_zones),
 		T(threads_mix_everything),
 		T(faults_hit_once_over_threads),
-		T(killed_in_the_middle),
+		T(killed_at_calls),
 		T(limits_after_a_kill),
 		T(locks_die_with_their_holder),
 		T(zone_lock_excludes_processes),
