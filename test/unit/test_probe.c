@@ -433,7 +433,18 @@ static void leftovers(void **state)
 	zns_dev_close(d);
 }
 
-static int probe_until_killed(void)
+static struct zns_dev_ops until_killed;
+static const struct zns_dev_ops *whole;
+static uint32_t calls_left;
+
+static int race_or_die(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *e)
+{
+	if (!calls_left--)
+		raise(SIGKILL);
+	return whole->race(d, r, nr, e);
+}
+
+static int probe_until_killed(uint32_t calls)
 {
 	struct zns_probe_params par = { 0 };
 	struct zns_probe_map m = { 0 };
@@ -441,6 +452,11 @@ static int probe_until_killed(void)
 
 	if (zns_dev_open(dev_spec, 0, &d, NULL) || zns_emu_set_clock(d, ZNS_EMU_CLOCK_THREAD, NULL))
 		return 1;
+	calls_left = calls;
+	whole = d->ops;
+	until_killed = *whole;
+	until_killed.race = race_or_die;
+	d->ops = &until_killed;
 	for (;;) {
 		if (zns_probe_run(d, &par, &m, NULL))
 			return 2;
@@ -462,10 +478,8 @@ static void killed(void **state)
 		int st;
 
 		if (!pid)
-			_exit(probe_until_killed());
+			_exit(probe_until_killed(3 + 11 * i));
 		assert_true(pid > 0);
-		usleep(15000 + 7000 * i);
-		kill(pid, SIGKILL);
 		assert_int_equal(waitpid(pid, &st, 0), pid);
 		assert_true(WIFSIGNALED(st));
 		for (uint32_t z = 0; z < 64; z++)
@@ -478,56 +492,6 @@ static void killed(void **state)
 	print_message("%u zones were left by killed probes\n", hits);
 	assert_true(hits > 0);
 	zns_dev_close(d);
-}
-
-/*
- * As on a real drive: threads, the wall clock, and whatever else this machine does. Where that is
- * too much it is refused; what is given out is right. True if something was.
- */
-static bool by_wall_clock(uint32_t seed)
-{
-	struct zns_emu_params p = timed(24, 2, 2);
-	struct zns_probe_params par = { .seed = seed };
-	struct zns_dev_ops plain;
-	struct zns_dev *d;
-	uint32_t die[24];
-	int rc;
-
-	p.map = ZNS_EMU_MAP_PERMUTED;
-	p.map_seed = seed;
-	p.die_write_mibps = p.die_read_mibps = 40;
-	p.channel_mibps = 80;
-	d = make_dev(&p);
-	assert_ok(zns_emu_zone_map(d, die, &err));
-	plain = *d->ops;
-	plain.race = NULL;
-	plain.now_ns = NULL;
-	d->ops = &plain;
-	memset(&map, 0, sizeof(map));
-	rc = zns_probe_run(d, &par, &map, &err);
-	if (rc) {
-		print_message("refused: %s\n", err.msg);
-		assert_true(rc == -EAGAIN || rc == -EPROTO);
-	}
-	assert_all_empty(d);
-	for (uint32_t a = 0; !rc && a < 24; a++)
-		for (uint32_t b = 0; b < a; b++)
-			assert_true(map.zone_group[a] != ZNS_PROBE_NONE &&
-				    (map.zone_group[a] == map.zone_group[b]) == (die[a] == die[b]));
-	zns_probe_fini(&map);
-	zns_dev_close(d);
-	unlink(dev_path);
-	return !rc;
-}
-
-static void wall_clock(void **state)
-{
-	bool found = false;
-
-	for (uint32_t seed = 1; !found && seed <= 4; seed++)
-		found = by_wall_clock(seed);
-	if (!found)
-		print_message("this machine is too busy to measure anything by its clock\n");
 }
 
 int main(void)
@@ -546,7 +510,6 @@ int main(void)
 		T(damaged_state),
 		T(leftovers),
 		T(killed),
-		T(wall_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
