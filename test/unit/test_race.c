@@ -2,6 +2,9 @@
 /* zns_dev_race on both clocks, noise in the timing model, and a device's clock after somebody did
  * not sleep. */
 #include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "emu_common.h"
 #include "../controls/control.h"
@@ -231,13 +234,26 @@ static void bursts(void **state)
 	zns_dev_close(d);
 }
 
+static uint64_t longest; /* sleep that was asked for */
+
+/* Stands before libc's. */
+int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *left)
+{
+	uint64_t end = (uint64_t)t->tv_sec * 1000000000 + (uint64_t)t->tv_nsec, now = zns_mono_ns();
+
+	if (flags & TIMER_ABSTIME && id == CLOCK_MONOTONIC && end > now)
+		longest = zns_max(longest, end - now);
+	return syscall(SYS_clock_nanosleep, id, flags, t, left) ? errno : 0;
+}
+
+/* How long the device made it wait. */
 static uint64_t wall_read(struct zns_dev *d)
 {
 	cleanup_free void *buf = aligned(4096);
-	uint64_t t = zns_mono_ns();
 
+	longest = 0;
 	assert_ok(zns_dev_read(d, 0, 0, buf, 4096, &err));
-	return zns_mono_ns() - t;
+	return longest;
 }
 
 static int run_ahead(void)
@@ -283,8 +299,7 @@ static void catch_up(void **state)
 	t[2] = wall_read(d);
 	zns_dev_close(d);
 	for (uint32_t i = 0; i < 3; i++)
-		assert_true(t[i] < UINT64_C(10000000000)); /* 10 s: for a machine in trouble, not
-							      for us */
+		assert_true(t[i] < UINT64_C(1000000000));
 }
 
 int main(void)
