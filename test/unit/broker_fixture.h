@@ -24,6 +24,7 @@
 #include "zns/client.h"
 #include "../controls/controls.h"
 #include "zns/store.h"
+#include "until.h"
 
 #define WAYS 2
 #define CHANNELS 4
@@ -55,25 +56,6 @@ static inline void msleep(unsigned ms)
 	struct timespec ts = { ms / 1000, (ms % 1000) * 1000000l };
 
 	nanosleep(&ts, NULL);
-}
-
-/* Waits until @cond holds. After a minute, and a hundred looks, the test has failed. */
-#define until(cond)                                                                     \
-	do {                                                                            \
-		struct timespec until_from = fx_time();                                 \
-                                                                                        \
-		for (int until_n = 0; !(cond); until_n++, msleep(5))                    \
-			if (until_n > 100 && fx_time().tv_sec - until_from.tv_sec > 60) \
-				fail_msg("not within a minute: %s", #cond);             \
-	} while (0)
-
-/* Also while the clock of the broker stands still. */
-static inline struct timespec fx_time(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts;
 }
 
 static uint32_t fx_ceiling; /* MiB/s that the device writes as a whole; 0: what its groups do */
