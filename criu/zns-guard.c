@@ -21,7 +21,6 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define UFFD_LINK "anon_inode:[userfaultfd]"
 /* linux/sched.h. A program chooses the names of its threads, but not these flags. */
 #define IO_WORKER 0x10u
 
@@ -103,7 +102,7 @@ static bool is_lazy_pages(pid_t pid)
 
 	for (s = text; s < text + len; s += strlen(s) + 1)
 		if (!strcmp(s, "lazy-pages"))
-			return holds_uffd(pid);
+			return holds_uffd(pid) && strcmp(name_of(pid), ZNS_HOLDER_NAME);
 	return false;
 }
 

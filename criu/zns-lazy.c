@@ -145,13 +145,15 @@ static int answer_event(struct epoll_rfd *rfd)
 /* The helper sends nothing here: readable means that it ended. */
 static int helper_event(struct epoll_rfd *rfd)
 {
-	pr_err("%s; the pages that are not there yet are lost to the restored tasks\n",
-	       zns_helper_gone());
+	pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
 	return -1;
 }
 
 int zns_lazy_begin(int epollfd, int (*give)(bool now))
 {
+	/* before the buffers, of which the holder would have a copy */
+	if (zns_holder_begin(epollfd))
+		return -1;
 	if (!zns_active() || opts.use_page_server)
 		return 0;
 	lazy.mem = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -160,6 +162,7 @@ int zns_lazy_begin(int epollfd, int (*give)(bool now))
 		return -1;
 	}
 	madvise(lazy.mem, MEMORY, MADV_HUGEPAGE);
+	madvise(lazy.mem, MEMORY, MADV_DONTFORK);
 	if (zns_answer_socket(lazy.sk) || zns_answer_socket(lazy.fault_sk)) {
 		pr_perror("Can't make a socket for zns-helper's answers");
 		return -1;
@@ -214,8 +217,7 @@ int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr)
 	m.fd[0] = sk[1];
 	m.nr_fd = 1;
 	if (zns_send(&m)) {
-		pr_err("%s; the pages that are not there yet are lost to the restored tasks\n",
-		       zns_helper_gone());
+		pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
 		return -1;
 	}
 	lazy.read[n] = (struct read){ pr, vaddr, nr, true };

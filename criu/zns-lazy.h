@@ -2,13 +2,15 @@
 #ifndef __CR_ZNS_LAZY_H__
 #define __CR_ZNS_LAZY_H__
 /* Shared by the files of the lazy-pages daemon: zns-lazy.c reads, zns-first.c says what comes
- * first. */
+ * first, zns-holder.c sees to the daemon's end. */
 #include <stdbool.h>
 
 struct page_read;
 
 extern unsigned long long zns_now_us(void);
 
+/* zns-holder.c: starts the process that kills the tasks if the daemon ends too early. 0 or -1. */
+extern int zns_holder_begin(int epollfd);
 /* Asks the helper for the pages that are to come first; 0 or -1. */
 extern int zns_first_begin(void);
 /* Ranges of this process, or of any, that were not asked for yet. */

@@ -59,6 +59,7 @@ static int zns_give_all(bool now)
 			return -1;
 	if (zns_extend_given())
 		return -1;
+	zns_holder_given();
 	list_for_each_entry(lpi, &lpis, l)
 		free_iovs(lpi);
 	return 0;

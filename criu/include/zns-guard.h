@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#define UFFD_LINK "anon_inode:[userfaultfd]" /* what /proc/PID/fd has for one */
+#define ZNS_HOLDER_NAME "zns-holder" /* of the process that zns-holder.c starts */
+
 /* Before anything is frozen: all processes of the tree. A pager's rings in them are closed by then.
  */
 extern int zns_guard_tree(pid_t root);

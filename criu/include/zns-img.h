@@ -156,6 +156,17 @@ extern unsigned long zns_lazy_len(off_t off);
 extern bool zns_lazy_turn(struct page_read *pr, bool stock);
 extern int zns_lazy_timeout(int stock);
 /*
+ * The holder of the daemon's userfaultfds (zns-holder.c): one that is closed while pages lack is
+ * zeroes for its task. listen: the restore's tasks will say who they are on this socket; 0 or -1.
+ * recv: a task's userfaultfd, or -1. lives: there is still memory behind it (printed). close: it
+ * lacks nothing, or nothing is behind it. given: a pager has them all.
+ */
+extern int zns_holder_listen(int sk);
+extern int zns_holder_recv(int sk);
+extern bool zns_holder_lives(int uffd);
+extern void zns_holder_close(int uffd);
+extern void zns_holder_given(void);
+/*
  * Call freeze before the tasks are frozen, thaw if they run before the commit (pre-dump). A live
  * dump copies memory in the first; -1: printed, and no task was frozen.
  */

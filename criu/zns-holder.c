@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The lazy-pages daemon's userfaultfds outlive it. When the last descriptor of a userfaultfd is
+ * closed, the kernel gives its task zeroes for all pages that have not been brought. So a second
+ * process, the holder, shares the daemon's table of descriptors (CLONE_FILES): whatever the daemon
+ * has received, even in the moment before a kill -9, the holder has as well. It sleeps until the
+ * daemon has ended, in whatever way. A userfaultfd that is still open then lacks pages. The holder
+ * kills the tasks of these, and closes each one only when the memory behind it is gone.
+ *
+ * A child that a task has forked meanwhile has a userfaultfd, but nobody has told its PID. The
+ * holder answers its faults with UFFDIO_POISON (Linux 6.6): SIGBUS. On older kernels they wait.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clone-noasan.h"
+#include "image.h"
+#include "log.h"
+#include "page.h"
+#include "restorer.h"
+#include "servicefd.h"
+#include "util.h"
+#include "xmalloc.h"
+#include "zns-guard.h"
+#include "zns-img.h"
+#include "zns-lazy.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+#define LOOK_MS 100 /* how often the holder looks whether a process has ended */
+
+/* Linux 6.6; headers of the kernels before do not have it. */
+struct poison_arg {
+	struct uffdio_range range;
+	__u64 mode;
+	__s64 updated;
+};
+#define POISON_IOCTL _IOWR(UFFDIO, 0x08, struct poison_arg)
+
+/* Written by the daemon, read by the holder, which may see any state in between. */
+struct held {
+	bool given; /* a pager has all userfaultfds, and a holder of its own */
+	unsigned int nr;
+	struct {
+		int uffd, pidfd; /* uffd is -1: unused, and set last */
+	} task[];
+};
+
+static struct held *held;
+static int daemon_pidfd = -1, held_epollfd = -1;
+static struct epoll_rfd watch = { .fd = -1 };
+
+/* ---- the holder, after the daemon's end ---- */
+
+static struct {
+	struct pollfd *v; /* the userfaultfds that are still open */
+	unsigned int nr, max;
+	int unreadable; /* see lives() */
+	bool said;
+} open_uffds;
+
+static int add(int uffd)
+{
+	unsigned int max = open_uffds.max ? 2 * open_uffds.max : 64;
+	struct pollfd *v;
+
+	if (open_uffds.nr == open_uffds.max) {
+		v = xrealloc(open_uffds.v, max * sizeof(*v));
+		if (!v)
+			return -1;
+		open_uffds.v = v;
+		open_uffds.max = max;
+	}
+	open_uffds.v[open_uffds.nr++] = (struct pollfd){ .fd = uffd, .events = POLLIN };
+	return 0;
+}
+
+/* A copy from where nothing can be read changes nothing, but ESRCH says that the memory is gone. */
+static bool lives(int uffd)
+{
+	static void *unreadable;
+	struct uffdio_copy c = { .dst = 1 << 20, .len = PAGE_SIZE };
+
+	if (!unreadable)
+		unreadable = mmap(NULL, PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	c.src = (unsigned long)unreadable;
+	return !ioctl(uffd, UFFDIO_COPY, &c) || (errno != ESRCH && errno != ENOSPC);
+}
+
+static bool is_uffd(int dir, const char *name)
+{
+	char link[sizeof(UFFD_LINK)];
+	ssize_t len = readlinkat(dir, name, link, sizeof(link));
+
+	return len == (ssize_t)strlen(UFFD_LINK) && !memcmp(link, UFFD_LINK, len);
+}
+
+/* Adds all userfaultfds of the table to the list; or closes all else but the log. */
+static int each_fd(bool close_others)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *e;
+	int ret = dir ? 0 : -1;
+
+	while (dir && !ret && (e = readdir(dir))) {
+		int fd = atoi(e->d_name);
+
+		if (e->d_name[0] == '.' || fd == dirfd(dir))
+			continue;
+		if (is_uffd(dirfd(dir), e->d_name))
+			ret = close_others ? 0 : add(fd);
+		else if (close_others && fd != get_service_fd(LOG_FD_OFF))
+			close(fd);
+	}
+	if (dir)
+		closedir(dir);
+	return ret;
+}
+
+static unsigned int kill_tasks(void)
+{
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < held->nr; i++)
+		if (held->task[i].uffd >= 0 && held->task[i].pidfd >= 0 &&
+		    !syscall(SYS_pidfd_send_signal, held->task[i].pidfd, SIGKILL, NULL, 0))
+			nr++;
+	return nr;
+}
+
+static void wake(int uffd, unsigned long start, unsigned long len)
+{
+	struct uffdio_range r = { .start = start, .len = len };
+
+	ioctl(uffd, UFFDIO_WAKE, &r);
+}
+
+/* The daemon had read of some faults, and did not answer: they are to come again. A process may
+ * have less address space than 47 bits. */
+static void wake_all(int uffd)
+{
+	struct uffdio_range r = { .start = 1 << 20 };
+	int bits, ret = -1;
+
+	for (bits = 52; ret && bits > 30; bits--) {
+		r.len = (1ULL << bits) - (2 << 20);
+		ret = ioctl(uffd, UFFDIO_WAKE, &r);
+	}
+}
+
+static bool is_task(int uffd)
+{
+	unsigned int i;
+
+	for (i = 0; i < held->nr; i++)
+		if (held->task[i].uffd == uffd)
+			return true;
+	return false;
+}
+
+static void poison(int uffd, unsigned long address)
+{
+	struct poison_arg a = { .range = { .start = address & PAGE_MASK, .len = PAGE_SIZE } };
+
+	if (!ioctl(uffd, POISON_IOCTL, &a)) {
+		if (is_task(uffd)) /* dead already */
+			return;
+		if (!open_uffds.said)
+			pr_err("A child of a restored task gets SIGBUS, for a page that is lost\n");
+		open_uffds.said = true;
+	} else if (errno == EEXIST || errno == EAGAIN || errno == ENOENT) {
+		wake(uffd, a.range.start, PAGE_SIZE); /* it is touched again, and answered then */
+	}
+}
+
+static void answer(int uffd)
+{
+	struct uffd_msg msg;
+
+	while (read(uffd, &msg, sizeof(msg)) == sizeof(msg)) {
+		if (msg.event == UFFD_EVENT_PAGEFAULT)
+			poison(uffd, msg.arg.pagefault.address);
+		else if (msg.event == UFFD_EVENT_FORK)
+			add(msg.arg.fork.ufd);
+	}
+}
+
+/* Returns when no process is left that lacks a page. */
+static void take_over(void)
+{
+	unsigned int i, killed;
+
+	if (held->given)
+		return;
+	/* Without a list nothing is ever closed: the tasks that are not killed wait. */
+	while (each_fd(false)) {
+		kill_tasks();
+		open_uffds.nr = 0;
+		poll(NULL, 0, LOOK_MS);
+	}
+	if (!open_uffds.nr)
+		return;
+	killed = kill_tasks();
+	pr_err("The lazy-pages daemon ended before all pages were in place: %u restored tasks were killed\n",
+	       killed);
+	each_fd(true);
+	for (i = 0; i < open_uffds.nr; i++)
+		wake_all(open_uffds.v[i].fd);
+	while (open_uffds.nr) {
+		for (i = open_uffds.nr; i-- > 0;) {
+			answer(open_uffds.v[i].fd);
+			if (lives(open_uffds.v[i].fd))
+				continue;
+			close(open_uffds.v[i].fd);
+			open_uffds.v[i] = open_uffds.v[--open_uffds.nr];
+		}
+		poll(open_uffds.v, open_uffds.nr, LOOK_MS);
+	}
+}
+
+/* A signal to the daemon's group, its session or its work directory is none of ours. */
+static void detach(void)
+{
+	sigset_t all;
+	int fd;
+
+	setsid();
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	prctl(PR_SET_NAME, ZNS_HOLDER_NAME);
+	if (chdir("/"))
+		pr_pwarn("The holder keeps its directory");
+	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (fd >= 0 && write(fd, "-1000", 5) < 0)
+		pr_debug("The holder may be killed when memory is short\n");
+	close_safe(&fd);
+}
+
+static int hold(void *arg)
+{
+	struct pollfd p = { .fd = daemon_pidfd, .events = POLLIN };
+
+	detach();
+	while (poll(&p, 1, -1) != 1)
+		;
+	take_over();
+	return 0;
+}
+
+/* ---- the daemon ---- */
+
+/* Has a copy of the daemon's memory, since whoever kills for memory kills all who share it. */
+static int start(void)
+{
+	pid_t pid = clone_noasan(hold, CLONE_FILES, NULL);
+
+	watch.fd = pid < 0 ? -1 : syscall(SYS_pidfd_open, pid, 0);
+	if (watch.fd < 0)
+		pr_perror("Can't start a holder of the userfaultfds");
+	return watch.fd < 0 ? -1 : 0;
+}
+
+/* Reaped without a word: it has no exit signal. */
+static int holder_ended(struct epoll_rfd *rfd)
+{
+	pr_warn("The holder of the userfaultfds died, another one is started\n");
+	epoll_del_rfd(held_epollfd, rfd);
+	waitid(P_PIDFD, rfd->fd, NULL, WEXITED | __WALL);
+	close_safe(&rfd->fd);
+	if (!start() && !epoll_add_rfd(held_epollfd, rfd))
+		return 0;
+	take_over(); /* nobody else could */
+	return -1;
+}
+
+int zns_holder_begin(int epollfd)
+{
+	unsigned int nr = task_entries->nr_tasks, i;
+
+	held_epollfd = epollfd;
+	held = mmap(NULL, sizeof(*held) + nr * sizeof(held->task[0]), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	daemon_pidfd = syscall(SYS_pidfd_open, getpid(), 0);
+	if (held == MAP_FAILED || daemon_pidfd < 0) {
+		pr_perror("Can't make a holder of the userfaultfds");
+		return -1;
+	}
+	held->nr = nr;
+	for (i = 0; i < nr; i++)
+		held->task[i].uffd = -1;
+	watch.read_event = holder_ended;
+	return start() || epoll_add_rfd(epollfd, &watch) ? -1 : 0;
+}
+
+int zns_holder_listen(int sk)
+{
+	const int on = 1;
+
+	return setsockopt(sk, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+}
+
+/* The task itself sends its userfaultfd, and lives as long as its restore does. */
+static void remember(int uffd, pid_t pid)
+{
+	unsigned int i;
+
+	for (i = 0; i < held->nr; i++)
+		if (held->task[i].uffd < 0)
+			break;
+	if (i == held->nr || pid <= 0) {
+		pr_warn("Nobody says whose userfaultfd %d is\n", uffd);
+		return;
+	}
+	held->task[i].pidfd = syscall(SYS_pidfd_open, pid, 0);
+	held->task[i].uffd = uffd;
+}
+
+int zns_holder_recv(int sk)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} u;
+	char byte;
+	struct iovec iov = { &byte, sizeof(byte) };
+	struct msghdr mh = { .msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = u.buf,
+			     .msg_controllen = sizeof(u.buf) };
+	struct ucred cred = {};
+	struct cmsghdr *c;
+	int uffd = -1;
+
+	if (recvmsg(sk, &mh, MSG_CMSG_CLOEXEC) <= 0)
+		return -1;
+	for (c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
+		if (c->cmsg_level != SOL_SOCKET)
+			continue;
+		if (c->cmsg_type == SCM_RIGHTS)
+			memcpy(&uffd, CMSG_DATA(c), sizeof(uffd));
+		else if (c->cmsg_type == SCM_CREDENTIALS)
+			memcpy(&cred, CMSG_DATA(c), sizeof(cred));
+	}
+	if (uffd >= 0)
+		remember(uffd, cred.pid);
+	return uffd;
+}
+
+bool zns_holder_lives(int uffd)
+{
+	if (!lives(uffd))
+		return false;
+	pr_err("A task is taken for one that has ended, and lives\n");
+	return true;
+}
+
+void zns_holder_close(int uffd)
+{
+	unsigned int i;
+
+	for (i = 0; i < held->nr; i++)
+		if (held->task[i].uffd == uffd) {
+			held->task[i].uffd = -1;
+			if (held->task[i].pidfd >= 0)
+				close(held->task[i].pidfd);
+		}
+	close(uffd);
+}
+
+void zns_holder_given(void)
+{
+	held->given = true;
+}
