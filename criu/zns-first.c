@@ -238,12 +238,18 @@ void zns_first_forget(struct page_read *pr)
 
 /* ---- the restore that waits ---- */
 
+static void tell(void)
+{
+	char byte = 0;
+
+	if (send(first.waiter, &byte, sizeof(byte), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+	    errno != EPIPE)
+		pr_pwarn("Can't tell the restore how far its pages are");
+}
+
 static void let_run(void)
 {
-	char go = 0;
-
-	if (send(first.waiter, &go, sizeof(go), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EPIPE)
-		pr_pwarn("Can't tell the restore that its first pages are there");
+	tell();
 	close_safe(&first.waiter);
 }
 
@@ -258,7 +264,9 @@ void zns_lazy_finished(int sk)
 {
 	first.since_us = zns_now_us();
 	first.waiter = dup(sk);
-	if (zns_extends() && zns_extend_listen(sk))
+	if (!zns_extends())
+		tell(); /* the holder has all userfaultfds */
+	else if (zns_extend_listen(sk))
 		give_up();
 	if (!zns_lazy_on()) /* the pages come from a page server */
 		let_run();
@@ -281,6 +289,20 @@ void zns_first_check(unsigned int under_way)
 	}
 }
 
+static int hear(int sk)
+{
+	char byte;
+	ssize_t n;
+
+	do {
+		n = recv(sk, &byte, sizeof(byte), 0);
+	} while (n < 0 && errno == EINTR);
+	if (n == 1)
+		return 0;
+	pr_err("The lazy-pages daemon died; its log may say why\n");
+	return -1;
+}
+
 int zns_lazy_wait(int sk)
 {
 	struct pollfd p = { .fd = sk, .events = POLLIN };
@@ -289,8 +311,15 @@ int zns_lazy_wait(int sk)
 	if (zns_extends())
 		return zns_extend_wait(sk);
 
+	/* A daemon that dies before it has received a userfaultfd cannot keep its task from zeroes.
+	 */
+	pr_debug("Waiting for the lazy-pages daemon\n");
+	if (hear(sk))
+		return -1;
 	if (zns_active() && !poll(&p, 1, WAIT_MS))
 		pr_info("The tasks run before all of their first pages are there\n");
+	else if (zns_active() && hear(sk))
+		return -1;
 	/* The daemon's end would see an error if this were closed with something in it. */
 	shutdown(sk, SHUT_RD);
 	while (recv(sk, &go, sizeof(go), MSG_DONTWAIT) > 0)

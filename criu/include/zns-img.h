@@ -137,7 +137,8 @@ extern void *zns_lazy_data(void);
 extern int zns_lazy_open(struct page_read *pr);
 extern bool zns_lazy_first(struct page_read *pr, unsigned long *start, unsigned long *end);
 extern void zns_lazy_first_to(struct page_read *pr, unsigned long to);
-/* finished: the restore at the other end of @sk waits until its tasks may run. wait: it does. */
+/* finished: the restore at the other end of @sk waits until its tasks may run. wait: it does, until
+ * the daemon has all userfaultfds, and a while for the first pages. */
 extern void zns_lazy_finished(int sk);
 extern int zns_lazy_wait(int sk); /* -1: they may not */
 /* Call when all pages are there, or the daemon gives up. */
