@@ -222,7 +222,7 @@ static void who_does_not_keep_to_the_rules(void **state)
 
 /* ---- with a page store ---- */
 
-static int try_put(struct zns_pages *ps, struct batch *b, const char *part)
+static int put_says(struct zns_pages *ps, struct batch *b, const char *part)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret = zns_pages_put(ps, b->units, b->n, b->refs, &err);
@@ -237,7 +237,7 @@ static int try_put(struct zns_pages *ps, struct batch *b, const char *part)
 /* Is a put refused for a dump's sake? The store may still go by an older answer of the broker. */
 static bool gives_way(struct zns_pages *ps, struct batch *b)
 {
-	int ret = try_put(ps, b, "dumps");
+	int ret = put_says(ps, b, "dumps");
 
 	if (ret)
 		assert_int_equal(ret, -EAGAIN);
@@ -292,7 +292,7 @@ static void gives_up_open_zones(void **state)
 		fill(f, &z[i], KIB(64));
 	}
 	drop(r);
-	assert_int_equal(try_put(ps, c, NULL), -EAGAIN);
+	assert_int_equal(put_says(ps, c, NULL), -EAGAIN);
 	check(ps, a);
 	abort_dump(&b);
 	put_later(ps, c);
@@ -318,11 +318,11 @@ static void a_full_device(void **state)
 
 	while (!ret && n < ZONES) {
 		b[n] = batch(n * PER_ZONE, PER_ZONE);
-		ret = try_put(ps, b[n], NULL);
+		ret = put_says(ps, b[n], NULL);
 		n += !ret;
 	}
 	assert_int_equal(ret, -ENOSPC);
-	assert_int_equal(try_put(ps, last, "no free zone"), -ENOSPC);
+	assert_int_equal(put_says(ps, last, "no free zone"), -ENOSPC);
 	for (uint32_t i = 0; i < g.n; i++) {
 		struct zone z = zone_get(&d, g.group[i]);
 
@@ -334,7 +334,7 @@ static void a_full_device(void **state)
 	abort_dump(&d);
 	for (uint32_t i = 0; i < n; i++)
 		drop_all(ps, b[i]);
-	until((ret = try_put(ps, last, NULL)) != -ENOSPC);
+	until((ret = put_says(ps, last, NULL)) != -ENOSPC);
 	assert_int_equal(ret, 0);
 	check(ps, last);
 	zns_pages_close(ps, true);
@@ -473,7 +473,7 @@ static void nothing_works(void **state)
 	struct zns_pages_stat st;
 
 	put(ps, a);
-	assert_int_equal(try_put(ps, c, NULL), -EIO);
+	assert_int_equal(put_says(ps, c, NULL), -EIO);
 	zns_pages_stat(ps, &st);
 	assert_int_equal(st.live_bytes, 3 * U);
 	assert_int_equal(zns_pages_get(ps, a->refs[0], buf, NULL), 0);

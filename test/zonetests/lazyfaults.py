@@ -1,0 +1,436 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+lazyfaults: a lazy restore loses who brings its pages, or the pages themselves. No task may read a wrong byte: it is dead, or
+has all of its memory (Documentation/migration.md, "When it goes wrong").
+
+  lazyfaults.py list | run NAME... | run -a
+  lazyfaults.py soak --runs N --seed S [--only KIND]    accidents at random moments; the rates as JSON
+
+Every test program checks its own memory. With --zns-record=3600 the daemon brings nothing but what is touched, and a piece
+each half second: the accidents of `run` find most of the memory missing, however busy the machine is.
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ztlib
+from errors import flip_on_device, page_of_task, spans_of_task
+from migration import Daemon, HERE, free_port, fresh, lazy_daemon, wipe_lazy
+from ztlib import Failed, Skipped, alive, wait_until
+from ztscene import Outcome, case_of, expect, run_case, suite_main
+
+CASES = {}
+case = case_of(CASES)
+STILL = ['--zns-record=3600']
+LOST = r'ended before all pages were in place: \d+ restored tasks were killed'
+FOR_S = 60      # bound of all waits; far more than anything here takes
+
+
+def until(true, what):
+    if not wait_until(true, FOR_S):
+        raise Failed(f'{what}: not within {FOR_S} s')
+
+
+def no_holder(scene):
+    until(lambda: not any(map(alive, scene._ours('zns-holder'))), 'the end of the holder')
+
+
+def lazily(scene, daemon):
+    done = scene.restore(extra=['--lazy-pages'])
+    if done.code:
+        raise Failed(f'restore --lazy-pages: exit {done.code}: {" | ".join(done.errors()[-3:])}; daemon: '
+                     f'{" | ".join(Outcome(0, daemon.log).errors()[-3:])}')
+
+
+def begin(scene, task, images):
+    """A restore in the background, for scene.end_of()."""
+    log = scene.log()
+    args = [*ztlib.restore_args(task, images, log), '--lazy-pages']
+    with open(str(log) + '.stderr', 'ab') as err:
+        return subprocess.Popen([scene.cfg.criu, *map(str, args)], env=scene.device.env, stdin=subprocess.DEVNULL, stdout=err,
+                                stderr=err), log
+
+
+def dumped(scene, program='bigmem', size=64):
+    """A scene with a checkpoint of that program; the program has ended."""
+    scene = scene(size=size)
+    if program != 'bigmem':
+        scene.task.end()
+        scene.task = scene.new_task(program=program)
+    scene.good_dump()
+    return scene
+
+
+def is_dead(task, pids=()):
+    """The task is asked to check its memory, and ends of something else."""
+    for pid in (task.pid, *pids):
+        ztlib.kill(pid, signal.SIGUSR1)
+    until(lambda: task._out() or not any(map(alive, (task.pid, *pids))), 'the end of a task that has lost pages')
+    if task._out():
+        raise Failed(f'the task says: {" | ".join(task._out())}')
+
+
+def lost(scene, daemon, code, *lines):
+    """After the accident: no task, the daemon's exit code, what its log says, and nobody left."""
+    ztlib.kill(scene.task.pid, signal.SIGUSR1)      # it touches all of its memory
+    expect('exit code of the daemon', daemon.end().code, code)
+    is_dead(scene.task)
+    no_holder(scene)
+    ended = Outcome(code, daemon.log)     # with what the holder says
+    for line in (LOST, *lines):
+        if not ended.lines(line):
+            raise Failed(f'no line says /{line}/: {" | ".join(ended.errors()[-3:])}')
+    scene.no_helpers()
+
+
+@case
+def whole(scene):
+    """Nothing goes wrong: the task has its memory, and nobody is left or killed."""
+    scene = dumped(scene)
+    daemon = lazy_daemon(scene, scene.images)
+    lazily(scene, daemon)
+    expect('exit code of the daemon', daemon.end().code, 0)
+    scene.task.verify(signal.SIGUSR1)
+    no_holder(scene)
+    if Outcome(0, daemon.log).lines(LOST):
+        raise Failed('the log speaks of killed tasks')
+
+
+@case
+def damaged_unit(scene):
+    """A byte is changed on the device."""
+    scene = scene(size=64)
+    content = page_of_task(scene)
+    scene.good_dump()
+    flip_on_device(scene, content)
+    daemon = lazy_daemon(scene, scene.images, STILL)
+    lazily(scene, daemon)
+    lost(scene, daemon, 1, 'is damaged')
+
+
+@case
+def read_error(scene):
+    """The device fails to read from some page on."""
+    scene = dumped(scene)
+    for n in (60, 100, 200):
+        daemon = lazy_daemon(scene, scene.images, STILL, env=scene.faulty(None, f'read-after={n}x*'))
+        lazily(scene, daemon)
+        lost(scene, daemon, 1, 'media error')
+
+
+def killed(scene, who):
+    """A lazy restore that brings little, and loses one of those that take part: the daemon."""
+    daemon = lazy_daemon(scene, scene.images, STILL)
+    lazily(scene, daemon)
+    for pid in who(scene, daemon):
+        ztlib.kill(pid)
+    return daemon
+
+
+def the_daemon(scene, daemon):
+    return [daemon.proc.pid]
+
+
+def its_helper(scene, daemon):
+    return scene.helpers()
+
+
+@case
+def helper_killed(scene):
+    """kill -9 of zns-helper."""
+    scene = dumped(scene)
+    lost(scene, killed(scene, its_helper), 1, 'zns-helper died')
+
+
+@case
+def daemon_killed(scene):
+    """kill -9 of the lazy-pages daemon."""
+    scene = dumped(scene)
+    lost(scene, killed(scene, the_daemon), -signal.SIGKILL)
+
+
+@case
+def both_killed(scene):
+    """kill -9 of helper and daemon."""
+    scene = dumped(scene)
+    lost(scene, killed(scene, lambda *a: its_helper(*a) + the_daemon(*a)), -signal.SIGKILL)
+
+
+@case
+def asked_to_end(scene):
+    """SIGTERM to the daemon's whole process group, as by a terminal or a service manager."""
+    scene = dumped(scene)
+    daemon = lazy_daemon(scene, scene.images, STILL, prefix=['setsid'])
+    lazily(scene, daemon)
+    os.killpg(daemon.proc.pid, signal.SIGTERM)
+    lost(scene, daemon, -signal.SIGTERM)
+
+
+@case
+def broker_killed(scene):
+    """kill -9 of the broker: pages go on to come."""
+    scene = dumped(scene)
+    daemon = killed(scene, lambda scene, daemon: [scene.broker_pid()])
+    scene.task.verify(signal.SIGUSR1)
+    expect('exit code of the daemon', daemon.end().code, 0)
+    scene.task.verify(signal.SIGUSR1)
+    no_holder(scene)
+
+
+def holder_of(scene):
+    return next(filter(alive, scene._ours('zns-holder')), None)
+
+
+@case
+def holder_killed(scene):
+    """kill -9 of the holder: the daemon starts another one, which does what the first would have done."""
+    scene = dumped(scene)
+    daemon = lazy_daemon(scene, scene.images, STILL)
+    lazily(scene, daemon)
+    first = holder_of(scene)
+    ztlib.kill(first)
+    until(lambda: holder_of(scene) not in (None, first), 'another holder')
+    ztlib.kill(daemon.proc.pid)
+    lost(scene, daemon, -signal.SIGKILL, 'another one is started')
+
+
+@case
+def before_it_listens(scene):
+    """The daemon dies before it has received a userfaultfd: the restore waits for it, however long, and fails."""
+    os.environ['GLIBC_TUNABLES'] = 'glibc.pthread.rseq=0'   # else the restore itself has a page fault
+    scene = dumped(scene)
+    daemon = lazy_daemon(scene, scene.images)
+    os.kill(daemon.proc.pid, signal.SIGSTOP)
+    restore = begin(scene, scene.task, scene.images)
+    until(lambda: Outcome(0, restore[1]).lines('Waiting for the lazy-pages daemon'), 'a restore that is ready')
+    ztlib.kill(daemon.proc.pid)
+    done = scene.end_of(restore)
+    if done.code <= 0 or not done.lines('The lazy-pages daemon died'):
+        raise Failed(f'restore: exit {done.code}: {" | ".join(done.errors()[-3:])}')
+    until(lambda: not alive(scene.task.pid), 'the end of a restore that failed')
+    expect('what the task says', scene.task._out(), [])
+    no_holder(scene)
+
+
+@case
+def tree(scene):
+    """The daemon of a tree of processes is killed; one of them has ended before."""
+    scene = dumped(scene, 'cowtree')
+    daemon = lazy_daemon(scene, scene.images, STILL)
+    lazily(scene, daemon)
+    pids = ztlib.tree(scene.task.pid)
+    expect('processes', len(pids), 7)
+    ztlib.kill(pids[-1])
+    ztlib.kill(daemon.proc.pid)
+    is_dead(scene.task, pids[1:-1])
+    no_holder(scene)
+    if not Outcome(0, daemon.log).lines(LOST):
+        raise Failed('the log does not speak of killed tasks')
+
+
+@case
+def namespaces(scene):
+    """Tasks in namespaces of their own, whose PIDs are others inside."""
+    scene = scene(size=8)
+    directory = scene.dir / 'task-ns'
+    directory.mkdir()
+    scene.task.end()
+    scene.task = ztlib.Task(directory, 'cowtree', 'ns')
+    scene.tasks.append(scene.task)
+    scene.task.start().wait_ready()
+    scene.good_dump()
+    daemon = killed(scene, the_daemon)
+    lost(scene, daemon, -signal.SIGKILL)
+
+
+@case
+def forked_child(scene):
+    """A child forked since the restore: its PID is not known, and it gets SIGBUS for what lacks."""
+    if tuple(map(int, os.uname().release.split('.')[:2])) < (6, 6):
+        raise Skipped('needs UFFDIO_POISON (Linux 6.6)')
+    scene = dumped(scene, 'lazyfork')
+    daemon = lazy_daemon(scene, scene.images, STILL)
+    lazily(scene, daemon)
+    os.kill(scene.task.pid, signal.SIGUSR1)
+    path = scene.task.dir / 'child'
+    until(path.exists, 'a child')
+    child = int(path.read_text())
+    ztlib.kill(daemon.proc.pid)
+    until(lambda: not alive(scene.task.pid), 'the end of the restored task')
+    os.kill(child, signal.SIGUSR1)
+    until(lambda: not alive(child), 'the end of its child')
+    expect('what the child says', scene.task._out(), [])
+    no_holder(scene)
+    if not Outcome(0, daemon.log).lines('A child of a restored task gets SIGBUS'):
+        raise Failed('the log does not speak of the child')
+
+
+@case
+def source_killed(scene):
+    """The page server that the pages come from dies; none had come."""
+    scene = dumped(scene)
+    copied, port = fresh(scene, 'copied'), free_port()
+    exported = scene.dir / 'exported'
+    expect('exit code of export', scene.device.ctl('export', str(scene.images), str(exported)).returncode, 0)
+    shutil.copytree(exported, copied, dirs_exist_ok=True)
+    if wipe_lazy(copied) < 8 << 20:
+        raise Failed('hardly any page is lazy')
+    source = Daemon(scene, ['page-server', '--lazy-pages', '-D', scene.images, '--address', HERE, '--port', port,
+                            '--zns-qos-max', '1'])
+    try:
+        daemon = lazy_daemon(scene, copied, ['--page-server', '--address', HERE, '--port', port])
+        done = scene.restore(images=copied, extra=['--lazy-pages'])
+        expect('exit code of the restore', done.code, 0)
+        source.stop()
+        lost(scene, daemon, 1, 'Remote side closed connection|page server')
+    finally:
+        source.stop()
+
+
+# ---- soak ----------------------------------------------------------------------------------------------
+
+KINDS = ('damage', 'helper', 'daemon', 'broker', 'eio', 'holder', 'both')
+
+
+class Soak:
+    """One checkpoint of each program; restored again and again."""
+
+    def __init__(self, scene, rng):
+        self.scene, self.rng, self.counts = scene(size=128), rng, collections.Counter()
+        self.parts = []     # (task, its images, bytes of its memory to be found on the device)
+        for program in ('bigmem', 'lazyfork'):
+            task = self.scene.task if program == 'bigmem' else self.scene.new_task(program=program)
+            images = self.scene.dir / f'images-{program}'
+            images.mkdir()
+            self.scene.task = task
+            start, end = max(spans_of_task(self.scene), key=lambda s: s[1] - s[0])
+            with open(f'/proc/{task.pid}/mem', 'rb') as mem:
+                content = [os.pread(mem.fileno(), 256, start + (n * 2 + 1) * (end - start) // 32 // 4096 * 4096) for n in range(16)]
+            self.scene.good_dump(images=images, task=task)
+            self.parts.append((task, images, content))
+
+    def accident(self, kind, daemon, content):
+        """What to do afterwards."""
+        pids = {'helper': self.scene.helpers, 'daemon': lambda: [daemon.proc.pid], 'broker': lambda: [self.scene.broker_pid()],
+                'holder': lambda: [holder_of(self.scene)],
+                'both': lambda: [*self.scene.helpers(), daemon.proc.pid]}.get(kind, lambda: [])()
+        for pid in filter(None, pids):
+            ztlib.kill(pid)
+        if kind != 'damage':
+            return lambda: None
+        at, byte = flip_on_device(self.scene, self.rng.choice(content))
+
+        def mend():
+            with open(self.scene.device.path, 'r+b') as dev:
+                os.pwrite(dev.fileno(), bytes([byte]), at)
+                os.fsync(dev.fileno())
+        return mend
+
+    def one(self, kind):
+        """A restore with an accident; what came of it."""
+        scene, rng = self.scene, self.rng
+        task, images, content = rng.choice(self.parts)
+        scene.task = task
+        for name in ('out', 'child'):
+            (task.dir / name).unlink(missing_ok=True)
+        env = scene.faulty(None, f'read-after={rng.randrange(400)}x*') if kind == 'eio' else None
+        daemon = lazy_daemon(scene, images, rng.choice([[], STILL, ['--zns-qos-max', '40']]), env=env, refused=True)
+        if daemon.proc.poll() is not None:
+            return f'{kind}: the daemon did not start'
+        restore = begin(scene, task, images)
+        early = rng.random() < 0.5      # while it is restored, or while its memory comes
+        mend = None
+        if early:
+            time.sleep(rng.random() * 0.6)
+            mend = self.accident(kind, daemon, content)
+        code = scene.end_of(restore).code
+        if code == 0:
+            ztlib.kill(task.pid, signal.SIGUSR1)    # it checks its memory, or forks a child
+        if not mend:
+            time.sleep(rng.random() * 0.6)
+            mend = self.accident(kind, daemon, content)
+        try:
+            return f'{kind}: {self.verdict(task, daemon, code)}'
+        finally:
+            daemon.stop()
+            for pid in filter(None, (task.pid, self.child(task))):
+                ztlib.kill(pid)
+            until(lambda: not alive(task.pid), 'the end of the task')
+            no_holder(scene)
+            until(lambda: not scene.helpers(), 'the end of the helpers')
+            mend()
+            for path in [*scene.dir.glob('criu-*.log*')]:
+                path.unlink()
+
+    @staticmethod
+    def child(task):
+        path = task.dir / 'child'
+        return int(path.read_text()) if path.exists() else None
+
+    def verdict(self, task, daemon, code):
+        if code:
+            until(lambda: not alive(task.pid), 'the end of a restore that failed')
+            if task._out():
+                raise Failed(f'the restore failed, and the task says {task._out()}')
+            return 'the restore failed'
+        if task.program == 'lazyfork':
+            wait_until(lambda: self.child(task) or not alive(task.pid), FOR_S)
+            ztlib.kill(task.pid, signal.SIGTERM)    # each checks its memory
+            if self.child(task):
+                ztlib.kill(self.child(task), signal.SIGTERM)
+                until(lambda: not alive(self.child(task)), 'the end of the child')
+            until(lambda: not alive(task.pid), 'the end of the task')
+        else:
+            until(lambda: task._out() or not alive(task.pid), "a task's verdict, or its end")
+        said = [l.split()[0] if l.startswith('PASS') else l for l in task._out()]
+        if set(said) - {'PASS'}:
+            raise Failed(f'the task says {said}; daemon: {" | ".join(Outcome(0, daemon.log).errors()[-3:])}')
+        return 'all right' if len(said) == 1 + bool(self.child(task)) else 'one of two killed' if said else 'killed'
+
+
+def soak_of(args):
+    def soak(scene):
+        rng = random.Random(args.seed)
+        run, wrong = Soak(scene, rng), []
+        for n in range(args.runs):
+            kind = args.only or rng.choice(KINDS)
+            try:
+                run.counts[run.one(kind)] += 1
+            except Failed as reason:
+                wrong.append(f'run {n}, {kind}: {reason}')
+                print(f'    {wrong[-1]}', flush=True)
+        print(json.dumps({'runs': args.runs, 'seed': args.seed, 'wrong': len(wrong), 'outcomes': dict(sorted(run.counts.items()))}),
+              flush=True)
+        if wrong:
+            raise Failed(f'{len(wrong)} of {args.runs} runs were wrong; the first: {wrong[0]}')
+    return soak
+
+
+def soak_main():
+    parser = argparse.ArgumentParser(prog='lazyfaults.py soak')
+    parser.add_argument('--runs', type=int, default=50)
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--only', choices=KINDS, help='this accident alone')
+    ztlib.common_options(parser)
+    args = parser.parse_args(sys.argv[2:])
+    ztlib.private_mounts()
+    ztlib.build_programs()
+    cfg = ztlib.Config(args)
+    try:
+        results = ztlib.run_jobs([('soak', 'lazyfaults', lambda: run_case(cfg, 'lazyfaults', 'soak', soak_of(args)))], 1, cfg.base)
+    finally:
+        cfg.close()
+    return ztlib.finish(results)
+
+
+if __name__ == '__main__':
+    sys.exit(soak_main() if sys.argv[1:2] == ['soak'] else suite_main(__doc__, 'lazyfaults', CASES))
