@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tasks that cannot be dumped, though CRIU does not notice. Memory behind a userfaultfd: pages that
- * its holder has not put there yet look like holes, and the dump succeeds without them. Threads of
- * io_uring in the kernel: they can be traced, but never stop, and the dump waits for ever.
+ * Who is in the tree, and tasks that cannot be dumped, though CRIU does not notice. Memory behind a
+ * userfaultfd: pages that its holder has not put there yet look like holes, and the dump succeeds
+ * without them. Threads of io_uring in the kernel: they can be traced, but never stop, and the dump
+ * waits for ever.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include "util.h"
 #include "xmalloc.h"
 #include "zns-guard.h"
+#include "zns-guards.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -24,8 +26,7 @@
 /* linux/sched.h. A program chooses the names of its threads, but not these flags. */
 #define IO_WORKER 0x10u
 
-/* What is at /proc/PID/NAME, as text that may be cut: its length, 0 if it cannot be read. */
-static size_t read_text(pid_t pid, const char *name, char *text, size_t size)
+size_t zns_guard_text(pid_t pid, const char *name, char *text, size_t size)
 {
 	char path[64];
 	ssize_t len;
@@ -39,21 +40,28 @@ static size_t read_text(pid_t pid, const char *name, char *text, size_t size)
 	return len < 0 ? 0 : len;
 }
 
-/* For a line to the user: nothing in it moves a cursor. */
-static const char *name_of(pid_t pid)
+char *zns_guard_plain(char *text)
 {
-	static char name[64];
-	size_t len = read_text(pid, "comm", name, sizeof(name)), i;
+	char *s;
 
-	while (len && name[len - 1] == '\n')
-		name[--len] = '\0';
-	for (i = 0; i < len; i++)
-		if (name[i] < ' ' || name[i] > '~')
-			name[i] = '?';
-	return name;
+	text[strcspn(text, "\n")] = '\0';
+	for (s = text; *s; s++)
+		if (*s < ' ' || *s > '~')
+			*s = '?';
+	return text;
 }
 
-static DIR *open_dir(pid_t pid, const char *name)
+const char *zns_guard_name(pid_t pid)
+{
+	static char name[2][64];
+	static int last;
+
+	last = !last;
+	zns_guard_text(pid, "comm", name[last], sizeof(name[last]));
+	return zns_guard_plain(name[last]);
+}
+
+DIR *zns_guard_dir(pid_t pid, const char *name)
 {
 	char path[64];
 
@@ -61,28 +69,35 @@ static DIR *open_dir(pid_t pid, const char *name)
 	return opendir(path);
 }
 
-int zns_guard_thread(pid_t pid, pid_t tid)
+bool zns_guard_stat(pid_t pid, pid_t tid, char *state, unsigned int *flags)
 {
 	char name[32], text[512], *s;
-	unsigned int flags;
 
 	snprintf(name, sizeof(name), "task/%d/stat", tid);
-	if (!read_text(pid, name, text, sizeof(text)))
-		return 0;
+	if (!zns_guard_text(pid, name, text, sizeof(text)))
+		return false;
 	s = strrchr(text, ')');
-	if (!s || sscanf(s, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || !(flags & IO_WORKER))
+	return s && sscanf(s, ") %c %*d %*d %*d %*d %*d %u", state, flags) == 2;
+}
+
+int zns_guard_thread(pid_t pid, pid_t tid)
+{
+	unsigned int flags;
+	char state;
+
+	if (!zns_guard_stat(pid, tid, &state, &flags) || !(flags & IO_WORKER))
 		return 0;
 	pr_err("Process %d (%s) uses io_uring: its thread %d is one of the kernel's, which never stops for a dump. The "
 	       "program has to close its rings first, or the owner of a ring that was passed on (IORING_SETUP_SQPOLL); "
 	       "threads that only finish requests end some seconds after the last one\n",
-	       pid, name_of(pid), tid);
+	       pid, zns_guard_name(pid), tid);
 	return -1;
 }
 
 static bool holds_uffd(pid_t pid)
 {
 	char link[sizeof(UFFD_LINK)];
-	DIR *dir = open_dir(pid, "fd");
+	DIR *dir = zns_guard_dir(pid, "fd");
 	struct dirent *e;
 	bool found = false;
 
@@ -98,7 +113,7 @@ static bool holds_uffd(pid_t pid)
 static bool is_lazy_pages(pid_t pid)
 {
 	char text[4096], *s;
-	size_t len = read_text(pid, "cmdline", text, sizeof(text));
+	size_t len = zns_guard_text(pid, "cmdline", text, sizeof(text));
 
 	for (s = text; s < text + len; s += strlen(s) + 1)
 		if (!strcmp(s, "lazy-pages"))
@@ -156,7 +171,7 @@ int zns_guard_area(pid_t pid, unsigned long start, unsigned long end, const char
 		todo = daemon;
 	}
 	pr_err("Process %d (%s) has memory at %lx-%lx behind a userfaultfd. What is not there yet would be lost in a dump; %s\n",
-	       pid, name_of(pid), start, end, todo);
+	       pid, zns_guard_name(pid), start, end, todo);
 	return -1;
 }
 
@@ -182,45 +197,41 @@ static int guard_areas(pid_t pid)
 	return ret;
 }
 
-struct pids {
-	pid_t *pid;
-	unsigned int nr, max;
-};
-
-static int add_pid(struct pids *list, pid_t pid)
+static int add(struct zns_guard_tree *tree, pid_t pid, unsigned int parent)
 {
-	unsigned int max = list->max ? list->max * 2 : 64;
-	pid_t *more;
+	unsigned int max = tree->max ? tree->max * 2 : 64;
+	struct zns_guard_task *more;
 
-	if (list->nr == list->max) {
-		more = xrealloc(list->pid, max * sizeof(pid_t));
+	if (tree->nr == tree->max) {
+		more = xrealloc(tree->task, max * sizeof(*more));
 		if (!more)
 			return -1;
-		list->pid = more;
-		list->max = max;
+		tree->task = more;
+		tree->max = max;
 	}
-	list->pid[list->nr++] = pid;
+	tree->task[tree->nr++] = (struct zns_guard_task){ .pid = pid, .parent = parent };
 	return 0;
 }
 
-static int add_children(struct pids *list, pid_t pid, pid_t tid)
+static int add_children(struct zns_guard_tree *tree, unsigned int i, pid_t tid)
 {
 	char path[64];
 	int child, ret = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, tid);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tree->task[i].pid, tid);
 	f = fopen(path, "re");
 	while (f && !ret && fscanf(f, "%d", &child) == 1)
-		ret = add_pid(list, child);
+		ret = add(tree, child, i);
 	if (f)
 		fclose(f);
 	return ret;
 }
 
-static int guard_threads(struct pids *list, pid_t pid)
+static int walk_threads(struct zns_guard_tree *tree, unsigned int i,
+			int (*each)(pid_t pid, pid_t tid))
 {
-	DIR *dir = open_dir(pid, "task");
+	DIR *dir = zns_guard_dir(tree->task[i].pid, "task");
 	struct dirent *e;
 	pid_t tid;
 	int ret = 0;
@@ -228,11 +239,21 @@ static int guard_threads(struct pids *list, pid_t pid)
 	while (dir && !ret && (e = readdir(dir))) {
 		tid = atoi(e->d_name);
 		if (tid > 0)
-			ret = zns_guard_thread(pid, tid) || add_children(list, pid, tid);
+			ret = each(tree->task[i].pid, tid) || add_children(tree, i, tid);
 	}
 	if (dir)
 		closedir(dir);
 	return ret ? -1 : 0;
+}
+
+int zns_guard_walk(struct zns_guard_tree *tree, pid_t root, int (*each)(pid_t pid, pid_t tid))
+{
+	unsigned int i;
+	int ret = add(tree, root, 0);
+
+	for (i = 0; !ret && i < tree->nr; i++)
+		ret = walk_threads(tree, i, each);
+	return ret;
 }
 
 /*
@@ -243,18 +264,15 @@ static int guard_threads(struct pids *list, pid_t pid)
  */
 int zns_guard_tree(pid_t root)
 {
-	struct pids list = {};
+	struct zns_guard_tree tree = {};
 	bool uffd = false;
 	unsigned int i;
-	int ret;
+	int ret = zns_guard_walk(&tree, root, zns_guard_thread);
 
-	ret = add_pid(&list, root);
-	for (i = 0; !ret && i < list.nr; i++) {
-		ret = guard_threads(&list, list.pid[i]);
-		uffd = uffd || holds_uffd(list.pid[i]);
-	}
-	for (i = 0; !ret && uffd && i < list.nr; i++)
-		ret = guard_areas(list.pid[i]);
-	xfree(list.pid);
+	for (i = 0; !ret && i < tree.nr; i++)
+		uffd = uffd || holds_uffd(tree.task[i].pid);
+	for (i = 0; !ret && uffd && i < tree.nr; i++)
+		ret = guard_areas(tree.task[i].pid);
+	xfree(tree.task);
 	return ret;
 }

@@ -375,7 +375,9 @@ int zns_receive_begin(void)
 
 int zns_dump_freeze(void)
 {
-	if (zns_mem_begin(root_item->pid->real) || zns_guard_tree(root_item->pid->real) ||
+	pid_t root = root_item->pid->real;
+
+	if (zns_guard_tasks(root) || zns_mem_begin(root) || zns_guard_tree(root) ||
 	    (opts.use_page_server ? zns_send_begin(pre_dumps) : zns_live_rounds(zns_opts.pre_dump)))
 		return -1;
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);

@@ -2,8 +2,8 @@
 #ifndef __CR_ZNS_GUARD_H__
 #define __CR_ZNS_GUARD_H__
 /*
- * Refuses tasks that CRIU would dump without their memory, or wait for without end, whether images
- * go to zones or not. Each returns 0, or -1 with one line.
+ * Refuses tasks that CRIU would dump without their memory, wait for without end, or dump though no
+ * restore can make them; whether images go to zones or not. Each returns 0, or -1 with one line.
  */
 #include <stdbool.h>
 #include <sys/types.h>
@@ -11,8 +11,10 @@
 #define UFFD_LINK "anon_inode:[userfaultfd]" /* what /proc/PID/fd has for one */
 #define ZNS_HOLDER_NAME "zns-holder" /* of the process that zns-holder.c starts */
 
-/* Before anything is frozen: all processes of the tree. A pager's rings in them are closed by then.
- */
+/* Before anything is frozen: who the processes of the tree are. It may wait some seconds for one in
+ * vfork(). */
+extern int zns_guard_tasks(pid_t root);
+/* Then what they have. A pager's rings in them are closed by then. */
 extern int zns_guard_tree(pid_t root);
 /* Before a thread is stopped. */
 extern int zns_guard_thread(pid_t pid, pid_t tid);

@@ -1,20 +1,20 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-guard: what CRIU would dump without its memory, or wait for without end, is refused in one line, on zones and in a directory;
-what only looks like it is dumped (held.c).
+guard: what CRIU would dump without its memory, or though no restore can make it, or wait for without end, is refused in one line, on zones and in a directory; what only looks like it is dumped (held.c, refused.c).
 
   guard.py list | run NAME... | run -a
 """
 import copy
 import os
 import re
+import shutil
 import signal
 import sys
 
 import ztlib
 from migration import lazy_daemon
-from ztlib import Failed, Task, alive, wait_until
+from ztlib import Failed, Skipped, Task, alive, wait_until
 from ztscene import Outcome, case_of, expect, suite_main
 
 CASES = {}
@@ -24,22 +24,27 @@ KINDS = (('dump', 'dump', (), True), ('live', 'dump', ('--zns-live', '--leave-ru
          ('plain', 'dump', ('--leave-running',), False))
 
 
-def held(scene, mode):
-    """A scene whose task is held.c in that mode."""
-    scene = scene(size=1)
-    directory = scene.dir / 'held'
+def new_task(scene, program, mode):
+    """Makes the scene's task this program in that mode."""
+    directory = scene.dir / f'{program}-{len(scene.tasks)}'
     directory.mkdir()
     (directory / 'mode').write_text(mode)
-    task = Task(directory, 'held')
+    task = Task(directory, program)
     scene.tasks.append(task)
     scene.task = task.start().wait_ready()
     scene.remember()
     return scene
 
 
-def refused(scene, *patterns, early=True):
-    """Each kind of dump says so in one line, and the task runs on. early: not even stopped before."""
-    for name, command, options, zones in KINDS:
+def held(scene, mode):
+    """A scene whose task is held.c in that mode."""
+    return new_task(scene(size=1), 'held', mode)
+
+
+def refused(scene, *patterns, early=True, kinds=KINDS, runs=True):
+    """Each kind of dump says so in one line, and the task runs on. early: not even stopped before. runs: nobody
+    else holds it."""
+    for name, command, options, zones in kinds:
         cfg = copy.copy(scene.cfg)
         cfg.stock = not zones
         images = scene.dir / f'images-{name}-{scene.calls}'
@@ -58,7 +63,8 @@ def refused(scene, *patterns, early=True):
         left = sorted(p.name for p in images.glob('pages-*.img'))
         if left:
             raise Failed(f'{name} has written {left}')
-        scene.unharmed(images)
+        if runs:
+            scene.unharmed(images)
 
 
 def dumped(scene):
@@ -187,6 +193,58 @@ def lazy(scene):
     if not alive(scene.task.pid):
         raise Failed('the task has gone')
     scene.works()
+
+
+def refuse_each(scene, modes, kinds):
+    """modes: of refused.c, and what is said of the process with PID {pid}. Dumped when that has ended."""
+    scene = scene(size=1)
+    for mode, said in modes.items():
+        try:
+            new_task(scene, 'refused', mode)
+        except Skipped as e:
+            print(f'     {mode}: {e}')
+            continue
+        refused(scene, said.format(pid=scene.task.pid), kinds=kinds)
+        released(scene)
+        scene.task.end()
+
+
+@case
+def spaces(scene):
+    """A child outside of a namespace of its parent's, in the host's or in a new one: CRIU dumps that, and refuses to restore it."""
+    refuse_each(scene, {f'{where}-{name}': f'in another {name} namespace than its parent {{pid}} \\(refused\\)'
+                        for where, name in (('outside', 'time'), ('outside', 'uts'), ('outside', 'ipc'), ('inside', 'net'),
+                                            ('inside', 'mnt'))}, KINDS[1:4:2])
+
+
+@case
+def spaces_own(scene):
+    """A tree with a network namespace of its own, and a child in another one, is dumped: a restore makes those."""
+    scene = scene(size=1)
+    directory = scene.dir / 'ns'
+    directory.mkdir()
+    task = Task(directory, 'refused', flavour='ns')
+    scene.tasks.append(task)
+    root = task.make_root()
+    (root / 'zt' / 'mode').write_text('inside-net')
+    shutil.copy(ztlib.PROGS / 'refused', root / 'prog')
+    task.launch_in(root, ['/prog', '--dir', '/zt'])
+    scene.task = task.wait_ready()
+    dumped(scene)
+
+
+@case
+def traced(scene):
+    """Under a debugger: who it is."""
+    scene = new_task(scene(size=1), 'refused', 'traced')
+    refused(scene, rf'Process {scene.task.pid} \(refused\) is traced by process \d+ \(refused\)', runs=False)
+    released(scene)
+
+
+@case
+def waits_in_vfork(scene):
+    """A process in vfork(), which no signal stops, is refused and nobody is kept waiting; it is given some seconds."""
+    refuse_each(scene, {'vfork': r'\(refused\) waits in vfork\(\)'}, KINDS[3:])
 
 
 if __name__ == '__main__':

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_GUARDS_H__
+#define __CR_ZNS_GUARDS_H__
+/*
+ * Between the files of the guard. Processes run while they are looked at: one that has gone has
+ * nothing that stands in the way.
+ */
+#include <dirent.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct zns_guard_task {
+	pid_t pid;
+	unsigned int parent; /* index of its parent; of the root: 0, as its own */
+};
+
+/* A parent comes before its children. Free @task with xfree. */
+struct zns_guard_tree {
+	struct zns_guard_task *task;
+	unsigned int nr, max;
+};
+
+/* Collects the tree below @root, and calls @each for every thread. -1: printed. */
+int zns_guard_walk(struct zns_guard_tree *tree, pid_t root, int (*each)(pid_t pid, pid_t tid));
+
+/* What is at /proc/PID/NAME, as text that may be cut: its length, 0 if it cannot be read. */
+size_t zns_guard_text(pid_t pid, const char *name, char *text, size_t size);
+/* The folder /proc/PID/NAME; NULL if it cannot be read. */
+DIR *zns_guard_dir(pid_t pid, const char *name);
+/* State and flags of a thread (proc_pid_stat(5)); false: it has gone. */
+bool zns_guard_stat(pid_t pid, pid_t tid, char *state, unsigned int *flags);
+
+/* For a line to the user: one line, and nothing in it moves a cursor. */
+char *zns_guard_plain(char *text);
+/* The same of a process's name; it stays until the next but one call. */
+const char *zns_guard_name(pid_t pid);
+
+#endif
