@@ -262,17 +262,19 @@ int zns_guard_walk(struct zns_guard_tree *tree, pid_t root, int (*each)(pid_t pi
  * Areas are looked at only if somebody in the tree has a userfaultfd: reading smaps takes a page
  * walk.
  */
-int zns_guard_tree(pid_t root)
+int zns_guard_tree(pid_t root, bool pre_dump)
 {
 	struct zns_guard_tree tree = {};
-	bool uffd = false;
+	struct zns_guard_seen seen = { .pre_dump = pre_dump };
 	unsigned int i;
 	int ret = zns_guard_walk(&tree, root, zns_guard_thread);
 
 	for (i = 0; !ret && i < tree.nr; i++)
-		uffd = uffd || holds_uffd(tree.task[i].pid);
-	for (i = 0; !ret && uffd && i < tree.nr; i++)
+		ret = zns_guard_files(tree.task[i].pid, &seen);
+	for (i = 0; !ret && seen.uffd_pid && i < tree.nr; i++)
 		ret = guard_areas(tree.task[i].pid);
+	if (!ret && seen.uffd_pid)
+		ret = zns_guard_refuse_fd(seen.uffd_pid, seen.uffd, "a userfaultfd");
 	xfree(tree.task);
 	return ret;
 }

@@ -36,4 +36,15 @@ char *zns_guard_plain(char *text);
 /* The same of a process's name; it stays until the next but one call. */
 const char *zns_guard_name(pid_t pid);
 
+/* zns-guard-files.c: what is asked, and what was seen. */
+struct zns_guard_seen {
+	bool pre_dump;
+	pid_t uffd_pid; /* somebody who has a userfaultfd; 0: nobody */
+	int uffd;
+};
+/* All descriptors of a process. -1: printed. */
+int zns_guard_files(pid_t pid, struct zns_guard_seen *seen);
+/* Prints why this descriptor stands in the way; @what: what it is of. Always -1. */
+int zns_guard_refuse_fd(pid_t pid, int fd, const char *what);
+
 #endif

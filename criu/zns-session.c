@@ -377,7 +377,7 @@ int zns_dump_freeze(void)
 {
 	pid_t root = root_item->pid->real;
 
-	if (zns_guard_tasks(root) || zns_mem_begin(root) || zns_guard_tree(root) ||
+	if (zns_guard_tasks(root) || zns_mem_begin(root) || zns_guard_tree(root, pre_dumps) ||
 	    (opts.use_page_server ? zns_send_begin(pre_dumps) : zns_live_rounds(zns_opts.pre_dump)))
 		return -1;
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);

@@ -2,8 +2,9 @@
 #ifndef __CR_ZNS_GUARD_H__
 #define __CR_ZNS_GUARD_H__
 /*
- * Refuses tasks that CRIU would dump without their memory, wait for without end, or dump though no
- * restore can make them; whether images go to zones or not. Each returns 0, or -1 with one line.
+ * Refuses tasks that CRIU would dump without their memory, wait for without end, dump though no
+ * restore can make them, or find undumpable when memory has been copied; whether images go to zones
+ * or not. Each returns 0, or -1 with one line.
  */
 #include <stdbool.h>
 #include <sys/types.h>
@@ -15,7 +16,7 @@
  * vfork(). */
 extern int zns_guard_tasks(pid_t root);
 /* Then what they have. A pager's rings in them are closed by then. */
-extern int zns_guard_tree(pid_t root);
+extern int zns_guard_tree(pid_t root, bool pre_dump);
 /* Before a thread is stopped. */
 extern int zns_guard_thread(pid_t pid, pid_t tid);
 /* An area of a frozen task; @flags: behind "VmFlags: " in smaps. */

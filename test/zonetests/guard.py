@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-guard: what CRIU would dump without its memory, or though no restore can make it, or wait for without end, is refused in one line, on zones and in a directory; what only looks like it is dumped (held.c, refused.c).
+guard: what CRIU would dump without its memory, or though no restore can make it, or wait for without end, or find undumpable
+with the memory copied, is refused in one line, on zones and in a directory; what only looks like it is dumped (held.c, refused.c).
 
   guard.py list | run NAME... | run -a
 """
@@ -245,6 +246,26 @@ def traced(scene):
 def waits_in_vfork(scene):
     """A process in vfork(), which no signal stops, is refused and nobody is kept waiting; it is given some seconds."""
     refuse_each(scene, {'vfork': r'\(refused\) waits in vfork\(\)'}, KINDS[3:])
+
+
+@case
+def files(scene):
+    """Open files that CRIU cannot dump."""
+    refuse_each(scene, {mode: rf'Process {{pid}} \(refused\) has {what} open \(descriptor \d+\)' for mode, what in (
+        ('ring', r'anon_inode:\[io_uring\]'), ('perf', r'anon_inode:\[perf_event\]'), ('bpf', 'anon_inode:bpf-map'),
+        ('ruleset', r'anon_inode:\[landlock-ruleset\]'), ('uffd', 'a userfaultfd'), ('secret', r'secret memory \(memfd_secret\)'),
+        ('fuse', r'device /dev/fuse \(10:229\)'), ('queue', r'POSIX message queue /zns-refused \(deleted\)'))}, KINDS[3:])
+
+
+@case
+def deleted(scene):
+    """A deleted file above --ghost-limit: its size, and the option that takes it along."""
+    scene = new_task(scene(size=1), 'refused', 'deleted')
+    kinds = [k for k in KINDS if k[1] == 'dump']
+    refused(scene, r'has a deleted file of 4096 KiB open \(descriptor \d+, \S*/deleted.*--ghost-limit 5M.*zns.ghost-limit=5M',
+            kinds=kinds)
+    scene.task.dump_opts += ['--ghost-limit', '5M']
+    dumped(scene)
 
 
 if __name__ == '__main__':
