@@ -149,6 +149,7 @@ def bad_settings(d):
                          ('zns.admission=later', 'label zns.admission: "later" is not known'),
                          ('zns.alloc=x', 'label zns.alloc: "x" is not known'),
                          ('zns.criu=magic', 'label zns.criu: "magic" is not known'),
+                         ('zns.ghost-limit=big', 'label zns.ghost-limit: "big" is no size'),
                          ('zns.stripe=3', 'label zns.stripe: "3" is no size of a stripe'),
                          ('zns.dev=/dev/nosuch', 'label zns.dev: '), ('zns.dev=emu:x', 'label zns.dev: "emu:x": give an absolute'),
                          ('zns.live=maybe', 'label zns.live: "maybe" is not known: yes, durable or no'),

@@ -231,6 +231,11 @@ static void order(void **state)
 	assert_string_equal(setting(DOCKER_WEIGHT), "400/rule");
 	bundle("{\"zns.weight\":\"300\"}", "[]");
 	assert_string_equal(setting(DOCKER_WEIGHT), "300/annotation");
+	put(at("conf/docker.rules"), "name=* ghost-limit=1G\n");
+	bundle("{}", "[\"ZNS_GHOST_LIMIT=5M\"]"); /* nor how large a checkpoint may be */
+	assert_string_equal(setting(DOCKER_GHOST_LIMIT), "1G/rule");
+	bundle("{\"zns.ghost-limit\":\"64M\"}", "[]");
+	assert_string_equal(setting(DOCKER_GHOST_LIMIT), "64M/annotation");
 	put(at("conf/docker.rules"), "name=* cgroup=container\n");
 	bundle("{}", "[\"ZNS_CGROUP=leave\"]"); /* nor who is charged */
 	assert_string_equal(setting(DOCKER_CGROUP), "container/rule");
@@ -402,6 +407,8 @@ static void bad_values(void **state)
 		{ "{\"zns.live\":\"1\"}",
 		  "label zns.live: \"1\" is not known: yes, durable or no" },
 		{ "{\"zns.live\":\"yes\\nzns-dev x\"}", "a character that is not allowed" },
+		{ "{\"zns.ghost-limit\":\"much\"}", "label zns.ghost-limit: \"much\" is no size" },
+		{ "{\"zns.ghost-limit\":\"5M\\next-unix-sk\"}", "a character that is not allowed" },
 		{ "{\"zns.criu\":\"tcp-established,root\"}", "\"root\" is not known" },
 		{ "{\"zns.criu\":\",\"}", "\"\" is not known" },
 		{ "{\"zns.memory\":\"1023K\"}", "label zns.memory: \"1023K\" is not known" },

@@ -171,12 +171,12 @@ static const char *const known_keys[] = {
 	"docker-live",      "docker-criu",       "docker-memory",  "docker-memory-predict",
 	"cri-o-names",      "criu-config-dir",   "restore-others", "keep-tracking",
 	"memory-dram",      "docker-memory-min", "docker-cgroup",  "docker-weight",
-	"restore-cache"
+	"restore-cache",    "docker-ghost-limit"
 };
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
 {
-	char list[400] = "";
+	char list[420] = "";
 	size_t n = 0;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys); i++)

@@ -159,6 +159,7 @@ enum docker_key {
 	DOCKER_MEMORY,
 	DOCKER_MEMORY_PREDICT,
 	DOCKER_MEMORY_MIN,
+	DOCKER_GHOST_LIMIT, /* --ghost-limit of criu itself */
 	DOCKER_NR_KEYS
 };
 

@@ -29,6 +29,7 @@ static int write_config(const struct docker_container *k, const struct docker_se
 			bool live, char *path, size_t len, struct zns_err *err)
 {
 	char text[2048];
+	uint64_t ghost;
 	size_t n;
 	int key, ret;
 
@@ -45,6 +46,10 @@ static int write_config(const struct docker_container *k, const struct docker_se
 		if (s->source[key])
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-%s %s\n",
 					      docker_key_name[key], s->value[key]);
+	/* criu knows fewer units than we. */
+	if (s->source[DOCKER_GHOST_LIMIT] && !zns_parse_size(s->value[DOCKER_GHOST_LIMIT], &ghost))
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "ghost-limit %llu\n",
+				      (unsigned long long)ghost);
 	ret = zns_replace_file(AT_FDCWD, path, text, n, 0600);
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }

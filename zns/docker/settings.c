@@ -8,8 +8,8 @@
 #include "zns/layout.h"
 
 const char *const docker_key_name[DOCKER_NR_KEYS] = {
-	"qos",  "admission", "alloc",  "stripe",         "dev",       "weight", "cgroup",
-	"live", "criu",      "memory", "memory-predict", "memory-min"
+	"qos",  "admission", "alloc",  "stripe",         "dev",        "weight",     "cgroup",
+	"live", "criu",      "memory", "memory-predict", "memory-min", "ghost-limit"
 };
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
@@ -113,6 +113,11 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 	case DOCKER_MEMORY_MIN:
 		if (zns_parse_size(value, &size) || size < MIB(1))
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no size of 1M at least",
+					where, value);
+		break;
+	case DOCKER_GHOST_LIMIT:
+		if (zns_parse_size(value, &size) || size > INT64_MAX)
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no size; write 64M or 2G",
 					where, value);
 		break;
 	case DOCKER_MEMORY_PREDICT:
@@ -360,7 +365,8 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 			return zns_fail(
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
-				"zns.dev, zns.weight, zns.live, zns.criu, zns.memory, zns.memory-predict or zns.memory-min",
+				"zns.dev, zns.weight, zns.live, zns.criu, zns.memory, zns.memory-predict, "
+				"zns.memory-min or zns.ghost-limit",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
 	}
