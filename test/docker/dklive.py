@@ -5,6 +5,8 @@ Live dumps of containers (label zns.live): cases of docker.py.
 import json
 import os
 import shutil
+import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -18,16 +20,33 @@ from dkwork import Shell, Written
 LIVE = ('--label', 'zns.qos=500', '--label', 'zns.live=yes')
 
 
-def frozen(d, name):
-    """As the kernel sees it, with either version of cgroups."""
+def cgroup(d, name):
+    """The directory of its freezer, with either version of cgroups."""
     pid = d.docker('inspect', '-f', '{{.State.Pid}}', name).stdout.strip()
     for line in Path(f'/proc/{pid}/cgroup').read_text().splitlines():
         _, controllers, where = line.split(':', 2)
         if controllers == 'freezer':
-            return Path(f'/sys/fs/cgroup/freezer{where}/freezer.state').read_text().strip() != 'THAWED'
+            return Path(f'/sys/fs/cgroup/freezer{where}')
         if not controllers and Path('/sys/fs/cgroup/cgroup.controllers').exists():
-            return 'frozen 1' in Path(f'/sys/fs/cgroup{where}/cgroup.events').read_text()
+            return Path(f'/sys/fs/cgroup{where}')
     raise Failed(f'{name}: no cgroup')
+
+
+def is_frozen(at):
+    """The cgroup at this directory, as the kernel sees it."""
+    if (at / 'freezer.state').exists():
+        return (at / 'freezer.state').read_text().strip() != 'THAWED'
+    return 'frozen 1' in (at / 'cgroup.events').read_text()
+
+
+def frozen(d, name):
+    return is_frozen(cgroup(d, name))
+
+
+def thaw(at):
+    """So that what hangs can end, and the case with it."""
+    v1 = at / 'freezer.state'
+    (v1 if v1.exists() else at / 'cgroup.freeze').write_text('THAWED' if v1.exists() else '0')
 
 
 def goes_on(d, name):
@@ -178,6 +197,55 @@ def live_marks(d):
     d.docker('kill', 'marked')
     want('gone with the container', not mark.exists())
     remove(d, 'marked')
+
+
+def init_of_exec(d, name):
+    """A `docker exec` whose `runc init` is in the container's cgroup, stopped there: the process of the exec, and init's PID."""
+    procs = cgroup(d, name) / 'cgroup.procs'
+    end = time.monotonic() + 60 * dkdaemon.SLOW
+    while time.monotonic() < end:
+        e = subprocess.Popen([dkdaemon.DOCKER, 'exec', name, 'true'], env=d.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True)
+        while e.poll() is None:
+            for pid in procs.read_text().split():
+                try:
+                    if b'init' not in Path(f'/proc/{pid}/cmdline').read_bytes().split(b'\0'):
+                        continue
+                    os.kill(int(pid), signal.SIGSTOP)
+                    # it may have become the program before it stopped
+                    dkdaemon.until('stopped', lambda: Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] == 'T')
+                    if b'init' in Path(f'/proc/{pid}/cmdline').read_bytes().split(b'\0'):
+                        return e, int(pid)
+                    os.kill(int(pid), signal.SIGCONT)
+                except (OSError, Failed):
+                    pass        # it has ended
+        e.communicate()
+    raise Failed('no `runc init` of an exec was ever seen')
+
+
+@case
+def execs(d):
+    """A `docker exec` that has just begun, its `runc init` in the container's cgroup: a checkpoint returns, and both go on."""
+    for name, options in (('plain', ()), ('none', ('--label', 'zns.dev=none')), ('live', LIVE)):
+        w = Shell(d, name, options)
+        w.remember()
+        at, mark = cgroup(d, name), d.dir / 'run/docker' / f'{d.id(name)}.live'
+        e, init = init_of_exec(d, name)
+        ck = subprocess.Popen([dkdaemon.DOCKER, 'checkpoint', 'create', '--leave-running', name, 'one'], env=d.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            # containerd has asked for the pause, and begins the checkpoint once the exec has
+            dkdaemon.until('paused, or left out', lambda: is_frozen(at) or mark.exists() or ck.poll() is not None)
+            os.kill(init, signal.SIGCONT)
+            print(f'     {name}: {ck.communicate(timeout=60 * dkdaemon.SLOW)[1].strip()[-150:] or "is made"}', flush=True)
+            said = e.communicate(timeout=60 * dkdaemon.SLOW)[1]
+        except subprocess.TimeoutExpired:
+            thaw(at)
+            raise Failed(f'{name}: hangs with its cgroup frozen')
+        want('the exec ends well', not e.returncode, said)
+        goes_on(d, name)
+        w.verify()
+        remove(d, name)
 
 
 @case

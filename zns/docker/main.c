@@ -67,8 +67,7 @@ static int add_flags(struct call *c, const struct docker_settings *s, struct zns
 	return ret ? zns_fail(err, ret, "no memory for the arguments") : 0;
 }
 
-/* dockerd and the kubelet have no words for criu's options. Both want the container paused before
- * they call us. */
+/* dockerd and the kubelet have no words for criu's options. */
 static bool by_containerd(const struct docker_container *k)
 {
 	return !strcmp(k->kind, "docker") || !strcmp(k->kind, "cri");
@@ -347,8 +346,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	}
 	if (zones) {
 		setenv("CRIU_CONFIG_FILE", conf, 1);
-		/* Unless it is dumped live, containerd paused it before it called us. */
-		tell_origin(c, &k, state.frozen || (by_containerd(&k) && !live));
+		tell_origin(c, &k, state.frozen);
 	}
 	ret = run(c, &k, dump);
 	if (*conf)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Live dumps under Docker. containerd pauses a container before `runc checkpoint` and resumes it
- * after. The tasks would stand still all that time, while rounds need them to run, and so does a
- * pager that has to leave them. So a pause that
+ * Checkpoints under Docker. containerd pauses a container before `runc checkpoint` and resumes it
+ * after. criu freezes the tasks by itself, and only while it must: rounds of a live dump need them
+ * to run, and so does a pager that has to leave them. A pause also freezes the `runc init` of a
+ * `docker exec` that has just begun. `runc exec` then waits for it, containerd's shim waits for
+ * `runc exec`, and the resume waits for the shim: for ever. So a pause that
  * belongs to a checkpoint is answered with success and left out. A mark in our run directory tells
  * the resume that follows, for which runc would find nothing to do, and fail.
  *
@@ -10,7 +12,6 @@
  * the pause is a checkpoint's and not a user's: `docker pause` makes none. Then every doubt means a
  * real pause, and a plain dump.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
@@ -45,46 +46,16 @@ static void mark_text(const struct docker_state *s, char *out, size_t len)
 	snprintf(out, len, "%d %" PRIu64 "\n", s->init_pid, s->init_start);
 }
 
-/*
- * Has the pager of a memory context a ring in it (zns/memseal.h)? Its kernel thread would be frozen
- * too, and could not leave before the dump.
- */
-static bool has_ring(pid_t pid)
-{
-	char path[64], name[300];
-	bool found = false;
-	struct dirent *e;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	dir = opendir(path);
-	while (dir && !found && (e = readdir(dir))) {
-		cleanup_free uint8_t *text = NULL;
-		size_t len;
-
-		snprintf(name, sizeof(name), "%s/comm", e->d_name);
-		found = e->d_name[0] != '.' && !zns_read_file(dirfd(dir), name, 64, &text, &len) &&
-			!strncmp((char *)text, "iou-sqp-", 8);
-	}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
 static bool leaves_out(const struct call *c, const struct docker_state *s)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
 	struct zns_err err = ZNS_ERR_INIT;
-	struct docker_settings set;
 	struct docker_container k;
 	char path[PATH_MAX], text[64];
 	bool wanted;
 
 	wanted = !docker_container_read(&rt, s->bundle, c->id, &k, &err) &&
-		 !strcmp(k.kind, "docker") && !docker_settings_read(&k, &set, &err) &&
-		 (docker_wants_live(&set) || has_ring(s->init_pid)) &&
-		 !(set.source[DOCKER_DEV] && !strcmp(set.value[DOCKER_DEV], "none")) &&
-		 checkpoint_begins(&k);
+		 !strcmp(k.kind, "docker") && checkpoint_begins(&k);
 	docker_container_fini(&k);
 	if (!wanted || docker_run_path(c->id, MARK, path, sizeof(path), &err))
 		return false;
