@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Waits that a freeze does not need. See include/zns-freeze.h. */
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nfnetlink_conntrack.h>
+#include <linux/netlink.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,6 +17,7 @@
 #include "linux/mount.h"
 #include "util.h"
 #include "zns-freeze.h"
+#include "zns-session.h"
 
 #ifndef FSMOUNT_CLOEXEC
 #define FSMOUNT_CLOEXEC 1
@@ -106,4 +112,52 @@ int zns_cgroup2_fd(void)
 void zns_cgroup2_close(void)
 {
 	close_safe(&cgroup2);
+}
+
+/* The number in a reply to IPCTNL_MSG_CT_GET_STATS. -1: none is there. */
+static long long nr_entries(const char *reply, ssize_t len)
+{
+	const struct nlmsghdr *h = (const void *)reply;
+	const struct nlattr *a;
+	size_t at;
+
+	if (len < (ssize_t)NLMSG_LENGTH(sizeof(struct nfgenmsg)) || h->nlmsg_len > (size_t)len ||
+	    h->nlmsg_type != (NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS))
+		return -1;
+	for (at = NLMSG_SPACE(sizeof(struct nfgenmsg)); at + sizeof(*a) <= h->nlmsg_len;
+	     at += NLMSG_ALIGN(a->nla_len)) {
+		a = (const void *)(reply + at);
+		if (a->nla_len < sizeof(*a) || at + a->nla_len > h->nlmsg_len)
+			break;
+		if ((a->nla_type & NLA_TYPE_MASK) == CTA_STATS_GLOBAL_ENTRIES &&
+		    a->nla_len == sizeof(*a) + sizeof(uint32_t))
+			return ntohl(*(const uint32_t *)(a + 1));
+	}
+	return -1;
+}
+
+bool zns_no_conntrack(void)
+{
+	struct {
+		struct nlmsghdr h;
+		struct nfgenmsg g;
+	} ask = {
+		.h = { .nlmsg_len = sizeof(ask),
+		       .nlmsg_type = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS,
+		       .nlmsg_flags = NLM_F_REQUEST },
+		.g = { .nfgen_family = AF_UNSPEC, .version = NFNETLINK_V0 },
+	};
+	char reply[1024] __attribute__((aligned(8)));
+	long long nr = -1;
+	int sk;
+
+	if (!zns_active())
+		return false;
+	sk = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
+	if (sk < 0)
+		return false;
+	if (send(sk, &ask, sizeof(ask), 0) == sizeof(ask))
+		nr = nr_entries(reply, recv(sk, reply, sizeof(reply), 0));
+	close(sk);
+	return !nr;
 }

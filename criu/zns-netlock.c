@@ -1,154 +1,317 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A network namespace in the freeze: its lock, and its tracked connections. See
- * include/zns-freeze.h. */
+/* The lock of the network in a dump. See include/zns-netlock.h. */
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <linux/netfilter/nfnetlink.h>
-#include <linux/netfilter/nfnetlink_conntrack.h>
-#include <linux/netlink.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #if defined(CONFIG_HAS_NFTABLES_LIB_API_0) || defined(CONFIG_HAS_NFTABLES_LIB_API_1)
 #include <nftables/libnftables.h>
+#else
+struct nft_ctx;
 #endif
 
+#include "../soccr/soccr.h"
 #include "cr_options.h"
 #include "kerndat.h"
 #include "log.h"
 #include "netfilter.h"
+#include "pstree.h"
+#include "sk-inet.h"
 #include "util.h"
-#include "zns-freeze.h"
-#include "zns-img.h"
-#include "zns-session.h"
+#include "zns-netlock.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-static int (*rest)(void); /* of the unlock, to be called after the thaw */
-static int rest_netns = -1;
+/* criu cuts the name to so many characters, and a restore looks for that one. */
+#define TABLE_MAX 32
+#define CONN_MAX 256 /* two elements of a set: a connection, as seen from both ends */
 
-#if defined(CONFIG_HAS_NFTABLES_LIB_API_0) || defined(CONFIG_HAS_NFTABLES_LIB_API_1)
-static struct nft_ctx *nft;
+static enum {
+	CRIUS, /* no dump into zones, or not by nftables */
+	NOTHING, /* is locked; maybe yet */
+	WHOLE, /* the namespace */
+	CONNS, /* single connections */
+} lock;
 
-/*
- * Where iptables is the one on nftables, the lock is a chain that the filter's chains jump to
- * first. Without its rules all packets go on as before the lock. It is one transaction, for both
- * families or for none. Only the socket's close waits until no packet can be among the old rules:
- * the context lives until after the thaw.
- */
-static int let_through(void)
+static bool given, by_iptables;
+static char table[TABLE_MAX];
+static struct nft_ctx *nft; /* in the task's network namespace. NULL: nothing will be locked */
+
+/* Connections of a locked namespace, IPv4 and IPv6: the elements of the sets, as text. */
+static struct {
+	char *text;
+	size_t len, room;
+} conns[2];
+
+void zns_netlock_given(void)
 {
-	char flush[] = "flush chain ip filter CRIU; flush chain ip6 filter CRIU";
-	int ret;
-
-	if (!kdat.ipv6)
-		*strchr(flush, ';') = '\0';
-	nft = nft_ctx_new(NFT_CTX_DEFAULT);
-	if (!nft)
-		return -1;
-	/* An error is no error here: the chain may be the old iptables'. */
-	nft_ctx_buffer_error(nft);
-	ret = NFT_RUN_CMD(nft, flush);
-	return ret ? -1 : 0;
+	given = true;
 }
 
-static void end_let_through(void)
+#if defined(CONFIG_HAS_NFTABLES_LIB_API_0) || defined(CONFIG_HAS_NFTABLES_LIB_API_1)
+static struct nft_ctx *nft_open(void)
+{
+	struct nft_ctx *ctx = nft_ctx_new(NFT_CTX_DEFAULT);
+
+	if (ctx)
+		nft_ctx_buffer_error(ctx);
+	return ctx;
+}
+
+static void nft_close(void)
 {
 	if (nft)
 		nft_ctx_free(nft);
 	nft = NULL;
 }
-#else
-static int let_through(void)
+
+/* All commands of @text are one transaction. (`create table` takes a block, and ignores it.) */
+static int run(struct nft_ctx *ctx, const char *text)
 {
-	return -1;
+	if (!ctx || NFT_RUN_CMD(ctx, text)) {
+		pr_err("nftables: %s\n", ctx ? nft_ctx_get_error_buffer(ctx) : "no context");
+		return -1;
+	}
+	return 0;
+}
+#else
+static struct nft_ctx *nft_open(void)
+{
+	return NULL;
 }
 
-static void end_let_through(void)
+static void nft_close(void)
 {
+}
+
+static int run(struct nft_ctx *ctx, const char *text)
+{
+	return -1;
 }
 #endif
 
-int zns_netlock_end(int (*unlock)(void))
+static int delete_table(struct nft_ctx *ctx)
 {
-	if (zns_state() == ZNS_DUMP && rest_netns < 0) {
-		rest_netns = open_proc(PROC_SELF, "ns/net");
-		if (rest_netns >= 0 && !let_through()) {
-			rest = unlock;
-			return 0;
-		}
-		end_let_through();
-		close_safe(&rest_netns);
-	}
-	return unlock();
+	char text[TABLE_MAX + 16];
+
+	snprintf(text, sizeof(text), "delete table %s", table);
+	return run(ctx, text);
 }
 
-/* The namespace may have no task any more: what is left of the lock is removed all the same. */
+/* In the watcher, in the task's network namespace. Of iptables' locks there is one for all: another
+ * dump's stays as long as a jump leads to it. */
+static void lift(void)
+{
+	static char rules[] =
+		"for t in iptables ip6tables; do $t -w -D INPUT -j CRIU; $t -w -D OUTPUT -j CRIU; "
+		"$t -w -C INPUT -j CRIU || { $t -w -F CRIU; $t -w -X CRIU; }; done";
+
+	if (by_iptables)
+		execlp("sh", "sh", "-c", rules, NULL);
+	else
+		delete_table(nft_open());
+}
+
+void zns_netlock_choose(void)
+{
+	if (!given && kdat.has_nftables_concat)
+		opts.network_lock_method = NETWORK_LOCK_NFTABLES;
+}
+
+/*
+ * The context is opened here, not in the freeze. Its socket waits for an RCU grace period when it
+ * is closed: that is left to the end.
+ */
+static int open_there(int netns, int own, bool same)
+{
+	if (!same && setns(netns, CLONE_NEWNET)) {
+		pr_perror("Can't enter the network namespace of the task");
+		return -1;
+	}
+	nft = nft_open();
+	if (!same && setns(own, CLONE_NEWNET)) {
+		pr_perror("Can't go back to criu's network namespace");
+		return -1;
+	}
+	return nft ? 0 : -1;
+}
+
+int zns_netlock_begin(pid_t pid)
+{
+	int netns, own, ret = -1;
+	struct stat of_task, of_us;
+	bool same;
+
+	if (opts.network_lock_method == NETWORK_LOCK_SKIP)
+		return 0;
+	by_iptables = opts.network_lock_method == NETWORK_LOCK_IPTABLES;
+	netns = open_proc(pid, "ns/net");
+	own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (netns < 0 || own < 0 || fstat(netns, &of_task) || fstat(own, &of_us))
+		goto out;
+	same = of_task.st_ino == of_us.st_ino;
+	lock = by_iptables ? CRIUS : NOTHING;
+	/* Connections alone are locked in a namespace that is criu's, too, if they are dumped. */
+	ret = 0;
+	if (same && (by_iptables || !opts.tcp_established_ok))
+		goto out;
+	if (nftables_get_table(table, sizeof(table)) || zns_netwatch_start(netns, lift) ||
+	    (!by_iptables && open_there(netns, own, same)))
+		ret = -1;
+out:
+	if (ret)
+		pr_err("The lock of the network cannot be prepared\n");
+	close_safe(&own);
+	close_safe(&netns);
+	return ret;
+}
+
+#define PASS_OWN "meta mark " __stringify(SOCCR_MARK) " accept"
+
+int zns_netlock_whole(void)
+{
+	char text[512];
+
+	zns_netwatch_held(true);
+	if (lock == CRIUS)
+		return 1;
+	lock = WHOLE;
+	snprintf(text, sizeof(text),
+		 "create table %s; table %s { "
+		 "chain output { type filter hook output priority 0; policy drop; " PASS_OWN "; }; "
+		 "chain input { type filter hook input priority 0; policy drop; " PASS_OWN "; }; }",
+		 table, table);
+	return run(nft, text);
+}
+
+static const char *elements(bool v6)
+{
+	return conns[v6].len ? conns[v6].text : "";
+}
+
+/* After @before: a table that drops packets of the connections in its sets, as criu's own. */
+static int lock_conns(const char *before)
+{
+	static const char form[] =
+		"%s create table %s; table %s { "
+		"set conns4 { type ipv4_addr . inet_service . ipv4_addr . inet_service; %s%s }; "
+		"set conns6 { type ipv6_addr . inet_service . ipv6_addr . inet_service; %s%s }; "
+		"chain output { type filter hook output priority 0; " PASS_OWN "; "
+		"ip saddr . tcp sport . ip daddr . tcp dport @conns4 drop; "
+		"ip6 saddr . tcp sport . ip6 daddr . tcp dport @conns6 drop; }; "
+		"chain input { type filter hook input priority 0; " PASS_OWN "; "
+		"ip saddr . tcp sport . ip daddr . tcp dport @conns4 drop; "
+		"ip6 saddr . tcp sport . ip6 daddr . tcp dport @conns6 drop; }; }";
+	char *text;
+	int ret;
+
+	if (asprintf(&text, form, before, table, table, elements(false), conns[0].len ? " }" : "",
+		     elements(true), conns[1].len ? " }" : "") < 0)
+		return -1;
+	ret = run(nft, text);
+	free(text);
+	return ret;
+}
+
+int zns_netlock_conns(void)
+{
+	if (lock == CRIUS)
+		return 1;
+	if (!nft)
+		return 0;
+	zns_netwatch_held(true);
+	lock = CONNS;
+	return lock_conns("");
+}
+
+static int conn_text(const struct inet_sk_desc *sk, char *out, bool *v6)
+{
+	char src[INET6_ADDRSTRLEN], dst[INET6_ADDRSTRLEN];
+	const unsigned int *s = sk->src_addr, *d = sk->dst_addr;
+
+	*v6 = sk->sd.family == AF_INET6;
+	if (*v6 && IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)d)) {
+		*v6 = false;
+		s += 3;
+		d += 3;
+	}
+	if (!inet_ntop(*v6 ? AF_INET6 : AF_INET, s, src, sizeof(src)) ||
+	    !inet_ntop(*v6 ? AF_INET6 : AF_INET, d, dst, sizeof(dst)) ||
+	    snprintf(out, CONN_MAX, "%s . %u . %s . %u, %s . %u . %s . %u", dst, sk->dst_port, src,
+		     sk->src_port, src, sk->src_port, dst, sk->dst_port) >= CONN_MAX)
+		return -1;
+	return 0;
+}
+
+static int remember(const char *conn, bool v6)
+{
+	size_t need = conns[v6].len + strlen(conn) + 32;
+	char *more;
+
+	if (need > conns[v6].room) {
+		more = realloc(conns[v6].text, 2 * need);
+		if (!more)
+			return -1;
+		conns[v6].text = more;
+		conns[v6].room = 2 * need;
+	}
+	conns[v6].len += sprintf(conns[v6].text + conns[v6].len, "%s%s",
+				 conns[v6].len ? ", " : "elements = { ", conn);
+	return 0;
+}
+
+int zns_netlock_conn(const struct inet_sk_desc *sk)
+{
+	char conn[CONN_MAX], text[CONN_MAX + 128];
+	bool v6;
+
+	zns_netwatch_repairs(sk->rfd);
+	if (lock == CRIUS)
+		return 1;
+	if (conn_text(sk, conn, &v6))
+		return -1;
+	if (lock == WHOLE)
+		return remember(conn, v6);
+	snprintf(text, sizeof(text), "add element %s conns%c { %s }", table, v6 ? '6' : '4', conn);
+	return run(nft, text);
+}
+
+int zns_netlock_unlock(void)
+{
+	int ret;
+
+	if (lock == CRIUS)
+		return 1;
+	if (lock == NOTHING)
+		return 0;
+	ret = delete_table(nft);
+	lock = NOTHING;
+	return ret;
+}
+
+/*
+ * A lock that is left for the restore drops no more than the connections' packets, which would
+ * otherwise be answered by a reset. The namespace may be another container's as well, and there
+ * may never be a restore.
+ */
+static void narrow(void)
+{
+	char before[TABLE_MAX + 16];
+
+	snprintf(before, sizeof(before), "delete table %s;", table);
+	if (conns[0].len || conns[1].len ? lock_conns(before) : delete_table(nft))
+		pr_warn("The network stays locked until the restore: nft delete table %s\n", table);
+}
+
 void zns_netlock_finish(void)
 {
-	int own;
-
-	if (rest_netns < 0)
-		return;
-	end_let_through();
-	own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	if (own < 0 || setns(rest_netns, CLONE_NEWNET)) {
-		pr_perror("The empty chain CRIU of the network's lock cannot be removed");
-	} else {
-		rest();
-		if (setns(own, CLONE_NEWNET))
-			pr_perror("Can't go back to criu's network namespace");
-	}
-	close_safe(&own);
-	close_safe(&rest_netns);
-}
-
-/* The number in a reply to IPCTNL_MSG_CT_GET_STATS. -1: none is there. */
-static long long nr_entries(const char *reply, ssize_t len)
-{
-	const struct nlmsghdr *h = (const void *)reply;
-	const struct nlattr *a;
-	size_t at;
-
-	if (len < (ssize_t)NLMSG_LENGTH(sizeof(struct nfgenmsg)) || h->nlmsg_len > (size_t)len ||
-	    h->nlmsg_type != (NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS))
-		return -1;
-	for (at = NLMSG_SPACE(sizeof(struct nfgenmsg)); at + sizeof(*a) <= h->nlmsg_len;
-	     at += NLMSG_ALIGN(a->nla_len)) {
-		a = (const void *)(reply + at);
-		if (a->nla_len < sizeof(*a) || at + a->nla_len > h->nlmsg_len)
-			break;
-		if ((a->nla_type & NLA_TYPE_MASK) == CTA_STATS_GLOBAL_ENTRIES &&
-		    a->nla_len == sizeof(*a) + sizeof(uint32_t))
-			return ntohl(*(const uint32_t *)(a + 1));
-	}
-	return -1;
-}
-
-bool zns_no_conntrack(void)
-{
-	struct {
-		struct nlmsghdr h;
-		struct nfgenmsg g;
-	} ask = {
-		.h = { .nlmsg_len = sizeof(ask),
-		       .nlmsg_type = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS,
-		       .nlmsg_flags = NLM_F_REQUEST },
-		.g = { .nfgen_family = AF_UNSPEC, .version = NFNETLINK_V0 },
-	};
-	char reply[1024] __attribute__((aligned(8)));
-	long long nr = -1;
-	int sk;
-
-	if (!zns_active())
-		return false;
-	sk = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
-	if (sk < 0)
-		return false;
-	if (send(sk, &ask, sizeof(ask), 0) == sizeof(ask))
-		nr = nr_entries(reply, recv(sk, reply, sizeof(reply), 0));
-	close(sk);
-	return !nr;
+	if (lock == WHOLE && opts.final_state == TASK_DEAD)
+		narrow();
+	zns_netwatch_end();
+	nft_close();
 }

@@ -26,6 +26,7 @@
 #include "zns-img.h"
 #include "zns-link.h"
 #include "zns-live.h"
+#include "zns-netlock.h"
 #include "zns-opts.h"
 #include "zns-send.h"
 #include "zns-session.h"
@@ -344,8 +345,10 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
-	if (!pre_dump)
+	if (!pre_dump) {
 		zns_cgroup2_open(pid);
+		zns_netlock_choose();
+	}
 	/* criu leaves out clean pages if it has a parent. Only we know where the parent is. */
 	if (nr_parents && !opts.img_parent) {
 		opts.img_parent = xstrdup("(on zones)");
@@ -377,7 +380,11 @@ int zns_dump_freeze(void)
 {
 	pid_t root = root_item->pid->real;
 
-	if (zns_guard_tasks(root) || zns_mem_begin(root) || zns_guard_tree(root, pre_dumps) ||
+	if (zns_guard_tasks(root))
+		return -1;
+	if (state == ZNS_DUMP && !pre_dumps && zns_netlock_begin(root))
+		return -1;
+	if (zns_mem_begin(root) || zns_guard_tree(root, pre_dumps) ||
 	    (opts.use_page_server ? zns_send_begin(pre_dumps) : zns_live_rounds(zns_opts.pre_dump)))
 		return -1;
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);

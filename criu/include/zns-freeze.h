@@ -21,16 +21,6 @@ void zns_cgroup2_open(pid_t pid);
 int zns_cgroup2_fd(void);
 void zns_cgroup2_close(void);
 
-/* zns-netlock.c */
-
-/*
- * Ends the lock of the network in the network namespace that criu is in now. With iptables that is
- * five commands, in which tasks need not wait: packets are let through here, and @unlock is called
- * by zns_netlock_finish(), after the thaw. Where that cannot be, it is called now; returns what it
- * returns.
- */
-int zns_netlock_end(int (*unlock)(void));
-void zns_netlock_finish(void);
 /* Nothing in the network namespace that criu is in now has a tracked connection: a dump of them
  * would be empty, but walk through those of the whole machine. */
 bool zns_no_conntrack(void);

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 #include "zns-freeze.h"
+#include "zns-netlock.h"
 
 struct cr_img;
 struct list_head;

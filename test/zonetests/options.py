@@ -196,15 +196,16 @@ def freeze_cgroup_v2(scene):
 # ---- the network's lock ---------------------------------------------------------------------------------
 
 def netfilter(task, env):
-    """The rules of the task's network namespace, of both families."""
+    """The rules of the task's network namespace, of both families and of nftables."""
     def said(*command):
         return subprocess.run(['nsenter', '-t', str(task.pid), '-n', *command], env=env, capture_output=True, text=True,
                               check=True).stdout
-    return said('iptables-save') + said('ip6tables-save')
+    return said('iptables-save') + said('ip6tables-save') + said('nft', 'list', 'ruleset')
 
 
-def locked_and_unlocked(scene, env):
-    directory = scene.dir / 'net'
+def locked_and_unlocked(scene, env, name, sign, extra):
+    """@sign: what is among the rules while it is locked."""
+    directory = scene.dir / name
     directory.mkdir()
     task = Task(directory, 'netlo', 'ns')
     scene.tasks.append(task)
@@ -212,13 +213,13 @@ def locked_and_unlocked(scene, env):
     # While it is locked: the script runs inside the freeze, before criu unlocks.
     seen = scene.dir / 'seen'
     look = script(scene, 'look', '[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0',
-                  f'nsenter -t $CRTOOLS_INIT_PID -n iptables-save >{seen}')
-    images = scene.dir / 'net-images'
+                  f'nsenter -t $CRTOOLS_INIT_PID -n sh -c "iptables-save; nft list ruleset" >{seen}')
+    images = scene.dir / f'{name}-images'
     for end in ('--leave-running', None):
         images.mkdir()
-        done = scene.dump(task=task, images=images, env=env, extra=['--action-script', look, *([end] if end else [])])
+        done = scene.dump(task=task, images=images, env=env, extra=['--action-script', look, *extra, *([end] if end else [])])
         expect('exit', done.code, 0)
-        if '-j CRIU' not in seen.read_text():
+        if sign not in seen.read_text():
             raise Failed(f'the network was not locked: {seen.read_text()!r}')
         if end:
             if 'CRIU' in netfilter(task, env):
@@ -240,7 +241,8 @@ def network_lock(scene):
     if missing := [tool for tool in IPTABLES if not shutil.which(tool)]:
         raise Skipped(f'there is no {missing[0]}')
     scene = scene()
-    locked_and_unlocked(scene, scene.device.env)
+    for name, sign, extra in (('nftables', 'table inet CRIU-', ()), ('iptables', '-j CRIU', ('--network-lock', 'iptables'))):
+        locked_and_unlocked(scene, scene.device.env, name, sign, extra)
 
 
 @case
@@ -258,7 +260,8 @@ def network_lock_legacy(scene):
         program = programs / tool       # no link: it looks at the name it is called by
         program.write_text(f'#!/bin/sh\nexec {path} "$@"\n')
         program.chmod(0o755)
-    locked_and_unlocked(scene, dict(scene.device.env, PATH=f'{programs}:{os.environ["PATH"]}'))
+    locked_and_unlocked(scene, dict(scene.device.env, PATH=f'{programs}:{os.environ["PATH"]}'), 'legacy', '-j CRIU',
+                        ('--network-lock', 'iptables'))
 
 
 # ---- action scripts ------------------------------------------------------------------------------------
