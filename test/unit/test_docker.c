@@ -239,6 +239,11 @@ static void order(void **state)
 	put(at("conf/docker.rules"), "name=* cgroup=container\n");
 	bundle("{}", "[\"ZNS_CGROUP=leave\"]"); /* nor who is charged */
 	assert_string_equal(setting(DOCKER_CGROUP), "container/rule");
+	put(at("conf/docker.rules"), "name=* network-lock=iptables\n");
+	bundle("{}", "[\"ZNS_NETWORK_LOCK=skip\"]"); /* nor what packets come through */
+	assert_string_equal(setting(DOCKER_NETWORK_LOCK), "iptables/rule");
+	bundle("{\"zns.network-lock\":\"nftables\"}", "[]");
+	assert_string_equal(setting(DOCKER_NETWORK_LOCK), "nftables/annotation");
 	put(at("conf/docker.rules"), "\n");
 	bundle("{}", "[\"ZNS_LIVE=yes\"]");
 	assert_string_equal(setting(DOCKER_LIVE), "-");
@@ -419,6 +424,7 @@ static void bad_values(void **state)
 		{ "{\"zns.memory\":\"30%,512M\"}", "is not known" },
 		{ "{\"zns.memory\":\"auto,512M\"}", "is not known" },
 		{ "{\"zns.memory\":\"auto,auto\"}", "is not known" },
+		{ "{\"zns.network-lock\":\"none\"}", "is not known: nftables, iptables or skip" },
 		{ "{\"zns.memory-min\":\"1023K\"}", "label zns.memory-min: \"1023K\" is no size" },
 		{ "{\"zns.memory-min\":\"30%\"}", "is no size of 1M at least" },
 		{ "{\"zns.memory\":\"hibernate:1m,hibernate:2m\"}", "is not known" },

@@ -155,6 +155,7 @@ enum docker_key {
 	DOCKER_WEIGHT,
 	DOCKER_CGROUP, /* the administrator's: rules, defaults, criu's configuration */
 	DOCKER_LIVE,
+	DOCKER_NETWORK_LOCK,
 	DOCKER_CRIU,
 	DOCKER_MEMORY,
 	DOCKER_MEMORY_PREDICT,

@@ -42,6 +42,9 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	if (live)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-live%s\n",
 				      strcmp(s->value[DOCKER_LIVE], "durable") ? "" : "=durable");
+	if (s->source[DOCKER_NETWORK_LOCK])
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "network-lock %s\n",
+				      s->value[DOCKER_NETWORK_LOCK]);
 	for (key = 0; key < DOCKER_LIVE; key++)
 		if (s->source[key])
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-%s %s\n",

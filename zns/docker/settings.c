@@ -7,10 +7,11 @@
 #include "zns/config.h"
 #include "zns/layout.h"
 
-const char *const docker_key_name[DOCKER_NR_KEYS] = {
-	"qos",  "admission", "alloc",  "stripe",         "dev",        "weight",     "cgroup",
-	"live", "criu",      "memory", "memory-predict", "memory-min", "ghost-limit"
-};
+const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos",        "admission",  "alloc",
+						      "stripe",     "dev",        "weight",
+						      "cgroup",     "live",       "network-lock",
+						      "criu",       "memory",     "memory-predict",
+						      "memory-min", "ghost-limit" };
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
 				     "shell-job", NULL };
@@ -105,6 +106,12 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 			return zns_fail(err, -EINVAL,
 					"%s: \"%.60s\" is not known: yes, durable or no", where,
 					value);
+		break;
+	case DOCKER_NETWORK_LOCK:
+		if (strcmp(value, "nftables") && strcmp(value, "iptables") && strcmp(value, "skip"))
+			return zns_fail(err, -EINVAL,
+					"%s: \"%.60s\" is not known: nftables, iptables or skip",
+					where, value);
 		break;
 	case DOCKER_CRIU:
 		return check_flags(value, where, err);
@@ -365,7 +372,7 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 			return zns_fail(
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
-				"zns.dev, zns.weight, zns.live, zns.criu, zns.memory, zns.memory-predict, "
+				"zns.dev, zns.weight, zns.live, zns.network-lock, zns.criu, zns.memory, zns.memory-predict, "
 				"zns.memory-min or zns.ghost-limit",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
