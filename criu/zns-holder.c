@@ -70,7 +70,6 @@ static struct epoll_rfd watch = { .fd = -1 };
 static struct {
 	struct pollfd *v; /* the userfaultfds that are still open */
 	unsigned int nr, max;
-	int unreadable; /* see lives() */
 	bool said;
 } open_uffds;
 
@@ -99,7 +98,7 @@ static bool lives(int uffd)
 	if (!unreadable)
 		unreadable = mmap(NULL, PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	c.src = (unsigned long)unreadable;
-	return !ioctl(uffd, UFFDIO_COPY, &c) || (errno != ESRCH && errno != ENOSPC);
+	return !ioctl(uffd, UFFDIO_COPY, &c) || errno != ESRCH;
 }
 
 static bool is_uffd(int dir, const char *name)
