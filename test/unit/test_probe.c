@@ -33,6 +33,17 @@ static struct zns_dev *make(const struct zns_emu_params *p, uint32_t jitter)
 	return d;
 }
 
+/* Nothing of what is written is kept: times and write pointers are all that is looked at. */
+static struct zns_dev *make_void(const struct zns_emu_params *p, uint32_t jitter)
+{
+	struct zns_dev *d;
+
+	setenv("ZNS_EMU_DATA", "none", 1);
+	d = make(p, jitter);
+	unsetenv("ZNS_EMU_DATA");
+	return d;
+}
+
 static void assert_emu_map(struct zns_dev *d, uint32_t channels, uint32_t unknown)
 {
 	cleanup_free uint32_t *die = calloc(d->geo.nr_zones, sizeof(*die));
@@ -81,7 +92,7 @@ static void maps(void **state)
 		p.map_seed = t[i].seed;
 		p.max_active = t[i].max_active;
 		p.max_open = t[i].max_active;
-		d = make(&p, t[i].jitter);
+		d = make_void(&p, t[i].jitter);
 		assert_ok(zns_probe_run(d, &par, &map, &err));
 		assert_false(map.one_domain);
 		assert_int_equal(map.nr_groups, zns_min(t[i].zones, t[i].channels * t[i].ways));
@@ -122,7 +133,7 @@ static void ceiling(void **state)
 
 		p.controller_mibps = t[i].controller;
 		p.max_active = p.max_open = t[i].max_active;
-		d = make(&p, t[i].jitter);
+		d = make_void(&p, t[i].jitter);
 		assert_ok(zns_probe_run(d, &par, &map, &err));
 		assert_int_equal(map.nr_groups, 8 * t[i].ways);
 		print_message(
@@ -473,12 +484,12 @@ static void killed(void **state)
 
 	p.max_active = 30;
 	d = make(&p, 0);
-	for (uint32_t i = 0; i < 10; i++) {
+	for (uint32_t i = 0; i < 6; i++) {
 		pid_t pid = fork();
 		int st;
 
 		if (!pid)
-			_exit(probe_until_killed(3 + 11 * i));
+			_exit(probe_until_killed(3 + 19 * i));
 		assert_true(pid > 0);
 		assert_int_equal(waitpid(pid, &st, 0), pid);
 		assert_true(WIFSIGNALED(st));
