@@ -548,7 +548,7 @@ static inline void task_end(struct task *t)
 /* A hang is a failure: SIGALRM ends the program, and cmocka's output names the test. */
 static inline int stripe_begin(void **state)
 {
-	alarm(120);
+	alarm(600);
 	return emu_begin(state);
 }
 

@@ -17,7 +17,7 @@ static char dir[] = "/tmp/test-keep-XXXXXX";
 
 static int begin_pair(void **state)
 {
-	alarm(60);
+	alarm(600);
 	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk);
 }
 

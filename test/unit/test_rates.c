@@ -215,7 +215,11 @@ static const struct load loads[] = {
 
 static void writer_scales(void **state)
 {
+#ifdef __SANITIZE_ADDRESS__ /* ten times slower, and what is computed is the same */
+	static const uint32_t width[] = { 1, 2, 5, 8 };
+#else
 	static const uint32_t width[] = { 1, 2, 5, 8, 16, 32 };
+#endif
 	struct zns_emu_params p = device(MIB(16));
 	int bad = 0;
 
@@ -811,6 +815,6 @@ int main(void)
 		T(sharing_is_followed), T(lanes_are_gained),
 	};
 
-	alarm(300);
+	alarm(600);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

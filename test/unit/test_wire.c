@@ -18,7 +18,7 @@ static int begin(void **state)
 {
 	int on = 1;
 
-	alarm(60);
+	alarm(600);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk))
 		return -1;
 	memset(&p, 0x5a, sizeof(p));
