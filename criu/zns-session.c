@@ -30,6 +30,7 @@
 #include "zns-opts.h"
 #include "zns-send.h"
 #include "zns-session.h"
+#include "zns-settings.h"
 #include "zns-tee.h"
 
 #undef LOG_PREFIX
@@ -380,6 +381,7 @@ int zns_dump_freeze(void)
 {
 	pid_t root = root_item->pid->real;
 
+	zns_affinity_begin(root);
 	if (zns_guard_tasks(root))
 		return -1;
 	if (state == ZNS_DUMP && !pre_dumps && zns_netlock_begin(root))

@@ -268,5 +268,26 @@ def deleted(scene):
     dumped(scene)
 
 
+def restored_plainly(scene):
+    """The same without zones."""
+    cfg = copy.copy(scene.cfg)
+    cfg.stock = True
+    images = scene.dir / 'images-plain'
+    ztlib.dump(cfg, scene.task, images, scene.log(), 'guard')
+    log = scene.log()
+    done = Outcome(ztlib.run_criu(cfg, ztlib.restore_args(scene.task, images, log), log).returncode, log)
+    expect('exit of a restore without zones', done.code, 0)
+    scene.task.restored(int(log.with_name(log.name + '.pid').read_text()))
+    scene.task.verify(signal.SIGUSR1)
+
+
+@case
+def settings(scene):
+    """CPUs of each thread, MLOCK_ONFAULT, PR_SET_MDWE and PR_SET_MEMORY_MERGE are what they were (settings.c)."""
+    scene = new_task(scene(size=1), 'settings', '-')
+    dumped(scene)
+    restored_plainly(scene)
+
+
 if __name__ == '__main__':
     sys.exit(suite_main(__doc__, 'guard', CASES))

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_SETTINGS_H__
+#define __CR_ZNS_SETTINGS_H__
+/*
+ * What CRIU loses of a task: which CPUs a thread may use, memory that is locked only once it is
+ * there (MLOCK_ONFAULT), PR_SET_MDWE and PR_SET_MEMORY_MERGE. Fields of our own in its images keep
+ * them; stock CRIU passes over those.
+ */
+#include <sys/types.h>
+#include "images/core.pb-c.h"
+#include "images/vma.pb-c.h"
+
+#define ZNS_CPUS_LONGS 32 /* of a mask of CPUs; a thread on a larger machine keeps none */
+
+struct rst_sched_param;
+
+/* Before the freeze: which CPUs a thread of the tree has that asked for none. */
+void zns_affinity_begin(pid_t root);
+/* Only the mask of a thread that asked for some is kept: another machine has other CPUs. */
+int zns_dump_affinity(pid_t tid, ThreadCoreEntry *tc);
+void zns_prepare_affinity(struct rst_sched_param *sp, const ThreadCoreEntry *tc);
+/* @flags: behind "VmFlags: " in smaps. Before criu looks at them: it would lock, and so read, the
+ * whole area. */
+void zns_area_flags(char *flags, VmaEntry *e);
+
+#endif
