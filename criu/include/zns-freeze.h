@@ -29,8 +29,16 @@ bool zns_no_conntrack(void);
 
 /*
  * Writes the archive of the tmpfs at the directory @dir into @out, as tar would. 1: it has
- * something in it that is left to tar, and nothing is written. -1: an error, printed.
+ * something in it that is left to tar. -1: an error, printed.
  */
 int zns_tmpfs_archive(int dir, int out, pid_t userns_pid);
+/*
+ * After 1, for tar: where its output goes so that @out becomes a gzip file, stored and not
+ * compressed; its option --gzip if that is @out itself, else one that it has already; and, after
+ * it, with what it returned.
+ */
+int zns_tmpfs_out(int out);
+char *zns_tmpfs_gzip(void);
+int zns_tmpfs_end(int ret);
 
 #endif
