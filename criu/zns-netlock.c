@@ -308,10 +308,25 @@ static void narrow(void)
 		pr_warn("The network stays locked until the restore: nft delete table %s\n", table);
 }
 
+/* For zns-runc, which may create the container afresh: the name without its family. */
+static void note(void)
+{
+	const char *path = secure_getenv("ZNS_NETLOCK_NOTE"), *name = strchr(table, ' ');
+	int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+
+	if (fd >= 0 && write(fd, name + 1, strlen(name + 1)) < 0)
+		pr_perror("Can't write %s", path);
+	close_safe(&fd);
+}
+
 void zns_netlock_finish(void)
 {
-	if (lock == WHOLE && opts.final_state == TASK_DEAD)
+	bool stays = opts.final_state == TASK_DEAD && lock != CRIUS && lock != NOTHING;
+
+	if (stays && lock == WHOLE)
 		narrow();
+	if (stays && (lock == CONNS || conns[0].len || conns[1].len))
+		note();
 	zns_netwatch_end();
 	nft_close();
 }

@@ -350,8 +350,11 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	if (zones) {
 		setenv("CRIU_CONFIG_FILE", conf, 1);
 		tell_origin(c, &k, state.frozen);
+		netlock_tell(k.id);
 	}
 	ret = run(c, &k, dump);
+	if (!ret && !dump)
+		netlock_forget(k.id);
 	if (*conf)
 		unlink(conf);
 	docker_container_fini(&k);
@@ -376,7 +379,7 @@ static int check_memory(const struct docker_container *k, struct docker_settings
 }
 
 /* Report an impossible setting at once, not at the first checkpoint. */
-static int check_settings(const struct call *c, struct zns_err *err)
+static int check_created(const struct call *c, struct zns_err *err)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
 	struct docker_container k;
@@ -393,6 +396,8 @@ static int check_settings(const struct call *c, struct zns_err *err)
 		ret = docker_settings_own(&k, &s, err);
 	if (!ret && s.source[DOCKER_MEMORY])
 		ret = check_memory(&k, &s, err);
+	if (!ret && docker_good_id(c->id))
+		netlock_lift(&k);
 	docker_container_fini(&k);
 	return ret;
 }
@@ -432,7 +437,7 @@ int main(int argc, char **argv)
 		if (!strcmp(c.command, "checkpoint") || !strcmp(c.command, "restore"))
 			return checkpoint_or_restore(&c, *c.command == 'c');
 		if ((!strcmp(c.command, "create") || !strcmp(c.command, "run")) &&
-		    check_settings(&c, &err))
+		    check_created(&c, &err))
 			return fail(&c, err.msg);
 		if (pause_call(&c))
 			return 0;

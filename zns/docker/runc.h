@@ -28,6 +28,11 @@ int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err);
 /* pause.c: for commands pause, resume and delete. True: it is done, runc is not called. */
 bool pause_call(const struct call *c);
 
+/* netlock.c: a checkpoint leaves its TCP connections locked. */
+void netlock_tell(const char *id); /* for criu: where it notes that */
+void netlock_forget(const char *id); /* it has been restored */
+void netlock_lift(const struct docker_container *k); /* it is created afresh */
+
 /* extend.c: containers with zns.memory. */
 struct wants_memory {
 	char id[128], name[256], dev[DOCKER_SETTING_MAX];
