@@ -130,7 +130,7 @@ class Bench:
         return found
 
     def cpu(self):
-        """Nanoseconds so far: by name of the program, and of the rings' threads."""
+        """Nanoseconds so far: by name of the program."""
         found = {}
         for proc in Path('/proc').glob('[0-9]*'):
             try:
@@ -139,9 +139,7 @@ class Bench:
                 if not mine and name != 'memfault':
                     continue
                 for task in (proc / 'task').iterdir():
-                    thread = (task / 'comm').read_text().strip()
-                    key = 'rings' if thread.startswith('iou-') else name
-                    found[key] = found.get(key, 0) + int((task / 'schedstat').read_text().split()[0])
+                    found[name] = found.get(name, 0) + int((task / 'schedstat').read_text().split()[0])
             except OSError:
                 pass
         return found

@@ -34,7 +34,7 @@ def paged(d, kind, units, share='30%', **kw):
     now = contexts(d)[name]
     print(f'    {kind.name}: {len(now["processes"])} processes, {before["resident"] >> 20} MiB, now {now["resident"] >> 20} of {now["dram"] >> 20}; '
           f'{now["evicted"] >> 20} MiB out, {now["evicted_units"]} units went, {now["read_units"]} came back, {now["lost_units"]} lost; '
-          f'by {now["mechanism"]}, longest stop {now["attach_stop_ns"] / 1e6:.1f} ms', flush=True)
+          f'longest stop {now["attach_stop_ns"] / 1e6:.1f} ms', flush=True)
     want('nothing lost', now['lost_units'] == 0)
     d.zctl('memory', 'detach', name)
     w.verify()
@@ -112,7 +112,7 @@ def podman(d):
         had = int(p.exec('inner', 'wc -c </tmp/n'))
         until('it goes on', lambda: int(p.exec('inner', 'wc -c </tmp/n')) > had + 5)
         now = contexts(P(p))['inner']
-        print(f'    {now["evicted_units"]} units out, {now["read_units"]} back, {now["resident"] >> 20} MiB of {now["dram"] >> 20}, {now["mechanism"]}', flush=True)
+        print(f'    {now["evicted_units"]} units out, {now["read_units"]} back, {now["resident"] >> 20} MiB of {now["dram"] >> 20}', flush=True)
         p.z('memory', 'detach', 'inner')
         had = int(p.exec('inner', 'wc -c </tmp/n'))
         until('it goes on', lambda: int(p.exec('inner', 'wc -c </tmp/n')) > had + 2)

@@ -11,7 +11,6 @@
 #define CONTROL_S 1 /* the same, where it is to hang */
 
 static bool forks; /* the next victim does */
-static bool in_kernel; /* the next victim faults there */
 
 /* What a pager tells the test, which is its keeper. */
 struct desk {
@@ -95,39 +94,11 @@ static inline void *work(void *arg)
 	return NULL;
 }
 
-/* One thread, which is in the kernel whenever it faults: it reads what a file has. */
-static inline void read_files(struct report *r)
-{
-	uint8_t *mem = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			    -1, 0);
-	int fd = memfd_create("test", MFD_CLOEXEC);
-	uint64_t seed = 5;
-
-	for (uint32_t i = 0; i < PAGES; i++)
-		page_write((uint64_t *)(mem + i * PAGE), i, 1);
-	if (write(fd, mem, PAGES * PAGE) != (ssize_t)(PAGES * PAGE))
-		_exit(1);
-	for (r->ready = 1; !r->stop; r->rounds++) {
-		uint32_t nr = roll(&seed) % PAGES;
-		uint64_t *page = (uint64_t *)(mem + nr * PAGE);
-
-		if (pread(fd, page, PAGE, (off_t)(nr * PAGE)) != (ssize_t)PAGE ||
-		    !page_is(page, nr, 1))
-			r->wrong++;
-	}
-	r->done = 1;
-	for (;;)
-		pause();
-}
-
-/* In a thread that nobody stops to make a ring: a stop would wake it. */
 static inline void victim(struct report *r)
 {
 	pthread_t t;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (in_kernel)
-		read_files(r);
 	pthread_create(&t, NULL, work, r);
 	for (;;)
 		pause();
@@ -231,7 +202,7 @@ static inline void end(struct scene *s)
 	kill(s->pager, SIGKILL);
 	waitpid(s->pager, NULL, 0);
 	kill(s->victim, SIGKILL);
-	for (uint32_t i = 0; i < s->have.nr; i++) /* a worker of its ring may wait for a reader */
+	for (uint32_t i = 0; i < s->have.nr; i++)
 		close(s->have.fd[i]);
 	waitpid(s->victim, NULL, 0);
 	munmap(s->r, sizeof(*s->r));

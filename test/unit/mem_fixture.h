@@ -31,12 +31,6 @@
 #define PAGE 4096UL
 #endif
 
-/* Else no test would last until there are rings. test_mem_late is about the time before. */
-static __attribute__((constructor)) void by_ring(void)
-{
-	mem_control("ZNS_MEM_RING", "1");
-}
-
 /* ---- a store, which outlives a pager; with ZNS_TEST_MEM_ENCRYPT it encrypts ---- */
 
 #define SLOTS 8192U /* units */

@@ -166,7 +166,6 @@ static void run(unsigned int what, uint64_t units)
 {
 	struct scene s;
 
-	mem_control("ZNS_MEM_RING", what & (MAPS | MOVES) ? "0" : "1");
 	scene_begin(&s, what);
 	await_units(&s, at_least(units));
 	finish(&s, what & THREADS ? 4 : 1, what & BUSHY);

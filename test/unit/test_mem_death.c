@@ -93,30 +93,6 @@ static void killed_beside_forks(void **state)
 	print_message("%u kills\n", nr);
 }
 
-/*
- * Killed while a thread waits in the kernel for a page, and this is the thread that made the ring.
- * The ring does not end before that thread has heard of it, so it must get its page first. A ring
- * that does not end is waited for, ten seconds.
- */
-static void killed_in_the_kernel(void **state)
-{
-	static const char *const at[] = { "7@5", "7@20", "7@60" };
-
-	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++) {
-		struct scene s;
-
-		in_kernel = true;
-		begin(&s, "ZNS_MEM_KILL", at[i]);
-		in_kernel = false;
-		assert_true(dies(&s));
-		next_pager(&s, NULL, NULL);
-		assert_true(moves_within(&s, 300, 8));
-		assert_true(all_done(&s));
-		assert_int_equal(s.r->wrong, 0);
-		end(&s);
-	}
-}
-
 /* Removals were read, and not noted, or half of one; whether they are ours or the program's. */
 static void killed_in_an_event(void **state)
 {
@@ -132,8 +108,6 @@ static void killed_in_a_stop(void **state)
 {
 	static const char *const at[] = { "20@1", "20@7", "20@20" };
 
-	if (!getenv("ZNS_MEM_REFUSED")) /* test_mem_refused runs it so */
-		return;
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++)
 		killed_at(at[i]);
 }
@@ -235,15 +209,10 @@ static void unreadable(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(killed_in_state),
-		cmocka_unit_test(killed_moving),
-		cmocka_unit_test(killed_in_a_stop),
-		cmocka_unit_test(killed_in_a_fork),
-		cmocka_unit_test(killed_beside_forks),
-		cmocka_unit_test(killed_in_the_kernel),
-		cmocka_unit_test(killed_with_stale),
-		cmocka_unit_test(killed_in_an_event),
-		cmocka_unit_test(no_room),
+		cmocka_unit_test(killed_in_state),     cmocka_unit_test(killed_moving),
+		cmocka_unit_test(killed_in_a_stop),    cmocka_unit_test(killed_in_a_fork),
+		cmocka_unit_test(killed_beside_forks), cmocka_unit_test(killed_with_stale),
+		cmocka_unit_test(killed_in_an_event),  cmocka_unit_test(no_room),
 		cmocka_unit_test(unreadable),
 	};
 

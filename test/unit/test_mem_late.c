@@ -21,64 +21,6 @@ static void renew(struct life *l, uint32_t nr, uint32_t n, uint32_t gone_us)
 	}
 }
 
-static void replace_some(struct life *l)
-{
-	uint32_t nr = roll(&l->seed) % (PAGES - 128);
-
-	renew(l, nr, 1 + roll(&l->seed) % 128, 0);
-}
-
-/* The area is split at one place at a time: what is behind it is read-only. */
-static bool fence(struct life *l)
-{
-	uint32_t nr = 1 + roll(&l->seed) % (PAGES - 1);
-
-	return !mprotect(l->mem, PAGES * PAGE, PROT_READ | PROT_WRITE) &&
-	       !mprotect(page_of(l, nr), (PAGES - nr) * PAGE, PROT_READ);
-}
-
-/*
- * The kernel drops pages for us in a thread of the program's process, which gets its processor late
- * here, as on a busy machine. Meanwhile the program maps other memory in the place of what is to
- * go. Or it splits the area while the pager is late to hear of it: of what is behind the split the
- * kernel tells once more.
- */
-static void split(struct report *r, bool maps)
-{
-	struct life l = { .r = r, .seed = 5 };
-	struct sched_param none = { 0 };
-	cpu_set_t one;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	CPU_ZERO(&one);
-	CPU_SET(0, &one);
-	if (maps) { /* the kernel's thread inherits it */
-		sched_setaffinity(0, sizeof(one), &one);
-		sched_setscheduler(0, SCHED_IDLE, &none);
-	}
-	begin_life(&l);
-	r->ready = 1;
-	while (!r->go)
-		usleep(1000);
-	sched_setscheduler(0, SCHED_OTHER, &none);
-	while (!r->stop) {
-		uint32_t dice = roll(&l.seed) % 100;
-
-		if (maps && dice < 2)
-			replace_some(&l);
-		else if (!maps && r->rounds % 32 == 0 && !fence(&l))
-			_exit(9);
-		check(&l, roll(&l.seed) % PAGES);
-		r->rounds++;
-	}
-	check_all(&l);
-	r->done++;
-	while (r->stop < 2)
-		usleep(1000);
-	check_all(&l);
-	_exit(0);
-}
-
 /* One thread unmaps a piece, the other one has new memory there before the first one is back. */
 struct two {
 	struct life l;
@@ -221,13 +163,10 @@ static void trim(struct report *r)
 	_exit(0);
 }
 
-enum program { SPLITS, REPLACES, TWO_THREADS, HOLED, TRIMS, TRIMS_RING };
+enum program { TWO_THREADS, HOLED, TRIMS };
 
-/* microseconds: whenever the kernel has something to tell, when an area was looked at, when units
- * were dropped */
-static const char *const late[] = {
-	[SPLITS] = "29@400", [HOLED] = "30@2000", [TRIMS] = "31@3000", [TRIMS_RING] = "31@3000"
-};
+/* microseconds: when an area was looked at, when units were dropped */
+static const char *const late[] = { [HOLED] = "30@2000", [TRIMS] = "31@3000" };
 
 static void starve(struct scene *s, enum program which, const char *without, uint64_t units)
 {
@@ -236,17 +175,14 @@ static void starve(struct scene *s, enum program which, const char *without, uin
 	mem_control("ZNS_MEM_WITHOUT", without);
 	if (which < ZNS_ARRAY_SIZE(late) && late[which])
 		mem_control("ZNS_MEM_LATE", late[which]);
-	mem_control("ZNS_MEM_RING", which == TRIMS_RING ? "1" : "0");
 	shelf_open(&s->shelves, &s->store);
 	s->pid = fork();
 	if (!s->pid && which == TWO_THREADS)
 		two_threads(s->r);
 	if (!s->pid && which == HOLED)
 		holed(s->r);
-	if (!s->pid && which >= TRIMS)
-		trim(s->r);
 	if (!s->pid)
-		split(s->r, which == REPLACES);
+		trim(s->r);
 	while (!s->r->ready)
 		usleep(1000);
 	assert_int_equal(zns_mem_new("test", MIB(1), &s->store, &s->m, &s->err), 0);
@@ -258,7 +194,6 @@ static void starve(struct scene *s, enum program which, const char *without, uin
 		usleep(10000);
 	mem_control("ZNS_MEM_WITHOUT", NULL);
 	mem_control("ZNS_MEM_LATE", NULL);
-	mem_control("ZNS_MEM_RING", "0");
 }
 
 /* Without the rule there are wrong pages, as a rule at once. */
@@ -290,32 +225,12 @@ static bool is_six(unsigned int want)
 	       (major > 6 || (major == 6 && minor >= want));
 }
 
-static __attribute__((unused)) void splitting(void **state)
-{
-	struct scene s;
-
-	starve(&s, SPLITS, "23", 2000); /* by its ring */
-	finish(&s, 1, false);
-	if (is_six(17)) /* the kernel tells again */
-		must_show(SPLITS, "23,24");
-}
-
-static __attribute__((unused)) void replacing(void **state)
-{
-	struct scene s;
-
-	starve(&s, REPLACES, "99", 3000);
-	finish(&s, 1, false);
-	must_show(REPLACES, "23");
-}
-
 static __attribute__((unused)) void taking(void **state)
 {
 	struct scene s;
 
 	starve(&s, TWO_THREADS, "99", 3000);
 	finish(&s, 1, false);
-	must_show(TWO_THREADS, "25");
 }
 
 /* While all its threads stand still, and one of them waits for the pager to hear what it drops. */
@@ -350,11 +265,8 @@ static __attribute__((unused)) void trimming(void **state)
 {
 	struct scene s;
 
-	for (enum program how = TRIMS; how <= TRIMS_RING; how++) {
-		starve(&s, how, "99", 200);
-		finish(&s, 1, false);
-		must_show(how, "27");
-	}
+	starve(&s, TRIMS, "99", 200);
+	finish(&s, 1, false);
 }
 
 static bool is_partly_out(void *mem)
@@ -455,6 +367,13 @@ static void move_rseq(void *to)
 		_exit(11);
 }
 
+static void replace_some(struct life *l)
+{
+	uint32_t nr = roll(&l->seed) % (PAGES - 128);
+
+	renew(l, nr, 1 + roll(&l->seed) % 128, 0);
+}
+
 static void restart(struct report *r)
 {
 	struct life l = { .r = r, .seed = 5 };
@@ -501,14 +420,12 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 #ifndef __SANITIZE_ADDRESS__ /* minutes; and it has memory of its own */
-		cmocka_unit_test(splitting),  cmocka_unit_test(replacing),
 		cmocka_unit_test(taking),     cmocka_unit_test(holes),
 		cmocka_unit_test(going),      cmocka_unit_test(trimming),
 #endif
 		cmocka_unit_test(restarting), cmocka_unit_test(killed),
 	};
 
-	mem_control("ZNS_MEM_RING", "0");
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

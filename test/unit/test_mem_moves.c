@@ -197,7 +197,6 @@ static void begin(struct scene *s, enum program which, enum late late, const cha
 {
 	*s = (struct scene){ .r = common(sizeof(struct report)) };
 	mem_control("ZNS_MEM_WITHOUT", without);
-	mem_control("ZNS_MEM_RING", "0");
 	mem_control("ZNS_MEM_REFUSED", late == EVENTS ? "5" : "0");
 	mem_control("ZNS_MEM_LATE", late == EVICTOR ? "2@100" : "0");
 	w.wait_us = late == EVICTOR ? 300 : 0;

@@ -307,7 +307,7 @@ static void thousands(void **state)
 	play_begin(&s, many);
 	play_attach(&s);
 	/* one stop for each area takes its time */
-	await_bytes_out(&s, 0, getenv("ZNS_MEM_REFUSED") ? AREAS * PAGE / 8 : AREAS * PAGE);
+	await_bytes_out(&s, 0, AREAS * PAGE / 8);
 	do_step(&s, 2);
 	await_out(&s, 100);
 	do_step(&s, 3);

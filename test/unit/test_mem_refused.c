@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The other tests of memory contexts where the kernel refuses something: io_uring (pages are
- * dropped while a thread stands still), PAGEMAP_SCAN (pages are looked for in pagemap). They are
- * programs of their own, since the library reads its controls' variables when a process begins.
+ * The other tests of memory contexts where the kernel refuses PAGEMAP_SCAN (pages are looked for in
+ * pagemap). They are programs of their own, since the library reads its controls' variables when a
+ * process begins.
  */
 #include <limits.h>
 #include "mem_fixture.h"
 
-#define RING "1"
 #define SCAN "2"
 
 static int run_with(const char *variable, const char *value, const char *program, const char *only)
@@ -36,25 +35,6 @@ static int run(const char *refused, const char *program, const char *only)
 	return run_with("ZNS_MEM_REFUSED", refused, program, only);
 }
 
-static void stops(void **state)
-{
-	assert_int_equal(run(RING, "test_mem", NULL), 0);
-	assert_int_equal(run(RING, "test_mem_reach", NULL), 0);
-}
-
-/* The pager killed in all states, and in a stop; and without protection updates are lost, since
- * one thread stands still, and not all. */
-static void stops_and_death(void **state)
-{
-	assert_int_equal(run(RING, "test_mem_death", "killed_in_*"), 0);
-	assert_int_equal(run(RING, "test_mem_rules", "without_protection"), 0);
-}
-
-static void stops_and_holders(void **state)
-{
-	assert_int_equal(run(RING, "test_mem_hold", NULL), 0);
-}
-
 static void no_scan(void **state)
 {
 	assert_int_equal(run(SCAN, "test_mem", "forking"), 0);
@@ -80,9 +60,6 @@ static void controls(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(stops),
-		cmocka_unit_test(stops_and_death),
-		cmocka_unit_test(stops_and_holders),
 		cmocka_unit_test(no_scan),
 		cmocka_unit_test(controls),
 	};

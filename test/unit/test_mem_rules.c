@@ -94,35 +94,6 @@ static void without_wake(void **state)
 	assert_true(k < SCENES);
 }
 
-/* A pager that is killed when it has read of a part of what is dropped. */
-static bool wrong_without_told(unsigned int nr)
-{
-	struct scene s;
-	char at[16];
-	bool wrong;
-
-	snprintf(at, sizeof(at), "23@%u", nr);
-	begin(&s, "ZNS_MEM_KILL", at);
-	assert_true(dies(&s));
-	next_pager(&s, "ZNS_MEM_WITHOUT", "28");
-	moves_within(&s, 300, CONTROL_S);
-	all_done(&s);
-	wrong = s.r->wrong;
-	end(&s);
-	return wrong;
-}
-
-static void without_told(void **state)
-{
-	unsigned int k = 0;
-
-	if (getenv("ZNS_MEM_REFUSED")) /* in a stop the dropping goes on to its end */
-		return;
-	while (k < SCENES && !wrong_without_told(1 + 10 * k))
-		k++;
-	assert_true(k < SCENES);
-}
-
 /* A pager that is killed when a child has its table, and its successor: is a page wrong? */
 static bool wrong_after_birth(const char *first, const char *next, bool stale)
 {
@@ -221,20 +192,6 @@ static void without_owner(void **state)
 	assert_true(k < SCENES);
 }
 
-/* A thread waits in the kernel for a page, and its pager for that thread to hear of its ring. */
-static void without_served(void **state)
-{
-	struct scene s;
-
-	in_kernel = true;
-	begin(&s, "ZNS_MEM_KILL", "7@20");
-	in_kernel = false;
-	assert_true(dies(&s));
-	next_pager(&s, "ZNS_MEM_WITHOUT", "36");
-	assert_false(moves_within(&s, 300, 2 * CONTROL_S));
-	end(&s);
-}
-
 static void without_exchange(void **state)
 {
 	without("14", true, true);
@@ -250,50 +207,16 @@ static void without_protected_copies(void **state)
 	without("9", false, true);
 }
 
-/* The ring's thread stays in the process. */
-static void without_unmapping(void **state)
-{
-	for (int taken = 0; taken < 2; taken++) {
-		struct scene s;
-		char path[64], text[4096];
-		unsigned int threads = 0;
-		int fd;
-
-		begin(&s, "ZNS_MEM_WITHOUT", taken ? "6" : "99");
-		assert_true(moves(&s, 300));
-		for (uint32_t i = 0; i < s.have.nr; i++)
-			close(s.have.fd[i]);
-		s.have.nr = 0;
-		assert_true(all_done(&s));
-		s.desk->detach = 1;
-		for (int k = 0; k < 1000 && !s.desk->detached; k++)
-			usleep(10000);
-		assert_true(s.desk->detached && !s.desk->failed);
-		for (int k = 0; k < 100 && threads != 1; k++) { /* its worker has ended */
-			snprintf(path, sizeof(path), "/proc/%d/status", s.victim);
-			fd = open(path, O_RDONLY);
-			assert_true(read(fd, text, sizeof(text) - 1) > 0);
-			close(fd);
-			threads = (unsigned int)atoi(strstr(text, "Threads:") + 8);
-			usleep(10000);
-		}
-		assert_int_equal(threads > 1, taken);
-		assert_int_equal(s.r->wrong, 0);
-		end(&s);
-	}
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nobody_keeps),        cmocka_unit_test(without_own_removals),
 		cmocka_unit_test(without_free_reader), cmocka_unit_test(without_holes),
-		cmocka_unit_test(without_wake),        cmocka_unit_test(without_told),
-		cmocka_unit_test(without_births),      cmocka_unit_test(without_serials),
-		cmocka_unit_test(without_hold),        cmocka_unit_test(without_owner),
-		cmocka_unit_test(without_exchange),    cmocka_unit_test(without_served),
+		cmocka_unit_test(without_wake),        cmocka_unit_test(without_births),
+		cmocka_unit_test(without_serials),     cmocka_unit_test(without_hold),
+		cmocka_unit_test(without_owner),       cmocka_unit_test(without_exchange),
 		cmocka_unit_test(without_protection),  cmocka_unit_test(without_protected_copies),
-		cmocka_unit_test(without_unmapping),
+
 	};
 
 	if (argc > 1)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Running programs under a budget of DRAM with what each kernel has: a ring or stops, PAGEMAP_SCAN or pagemap; and on a
+# Running programs under a budget of DRAM with what each kernel has: PAGEMAP_SCAN or pagemap; and on a
 # real zoned namespace, with pager, keeper and broker.
 # vm: --timeout 4000
 set -uo pipefail
@@ -10,7 +10,6 @@ export ZNS_CONFIG=/tmp/conf ZNS_RUN=/tmp/run ZNSD_IDLE_S=1
 mkdir -m 700 -p $ZNS_CONFIG $ZNS_RUN
 
 field() { znsctl memory status "pid-$pid" --json | python3 -c "import json, sys; print(json.load(sys.stdin)['$1'])"; }
-mechanism() { [ "$(field mechanism)" = "$1" ]; }
 units_out() {
 	for _ in $(seq 300); do
 		[ "$(field evicted_units)" -ge "$1" ] && return
@@ -40,23 +39,22 @@ ends_well() {
 	return 1
 }
 
-# on_device HOW: a program of known pages, whose pager, keeper and broker die meanwhile.
+# on_device: a program of known pages, whose pager, keeper and broker die meanwhile.
 on_device() {
 	"$REPO/build/zonetests/keeper_of_pages" 48 >/tmp/out 2>&1 &
 	pid=$!
 	for _ in $(seq 100); do [ -s /tmp/out ] && break; sleep 0.2; done
-	check "$1: attach" znsctl memory attach $pid --dram 16M
-	check "$1: its mechanism" mechanism "$1"
-	check "$1: 300 units out" units_out 300
-	check "$1: its budget" below 16
+	check "attach" znsctl memory attach $pid --dram 16M
+	check "300 units out" units_out 300
+	check "its budget" below 16
 	pkill -9 -x zns-mem
 	sleep 2
-	check "$1: after the pager's death" units_out 500
+	check "after the pager's death" units_out 500
 	pkill -9 -x znsd
 	sleep 2
-	check "$1: after the broker's death" units_out 700
-	check "$1: detach" znsctl memory detach $pid
-	check "$1: no page is wrong" ends_well
+	check "after the broker's death" units_out 700
+	check "detach" znsctl memory detach $pid
+	check "no page is wrong" ends_well
 }
 
 guest_setup
@@ -66,14 +64,7 @@ few=$(named few)
 title "/dev/$few: a budget on a zoned namespace"
 on "/dev/$few"
 check "format" znsctl format "/dev/$few" --map 'i % 4'
-on_device ring
-if [ -e /proc/sys/kernel/io_uring_disabled ]; then
-	title "without io_uring"
-	echo 2 >/proc/sys/kernel/io_uring_disabled
-	check "it says so" eval "znsctl memory status | grep -q 'a thread that is stopped'"
-	on_device ptrace
-	echo 0 >/proc/sys/kernel/io_uring_disabled
-fi
+on_device
 on -
 title "programs and what they do with their memory"
 modprobe fuse || skip "no FUSE" # of test_mem_direct

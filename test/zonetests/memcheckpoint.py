@@ -133,13 +133,13 @@ class Scene(memory.Stage):
 
     def evicts_again(self, pid):
         """All of it comes back, and goes out again."""
-        self.await_rings(pid)
+        self.await_pager(pid)
         before = self.out(pid)
         self.ask(pid)
         wait_until(lambda: self.out(pid) > before, 'an eviction')
 
-    def await_rings(self, pid):
-        wait_until(lambda: all((p.get('why') or '') == '' for p in (self.status(pid) or {'processes': [{'why': 'none'}]})['processes']), 'rings')
+    def await_pager(self, pid):
+        wait_until(lambda: all((p.get('why') or '') == '' for p in (self.status(pid) or {'processes': [{'why': 'none'}]})['processes']), 'a pager that evicts')
 
     def host_ends(self, pid):
         """Everything dies, and so does what is in the runtime directory."""
@@ -332,7 +332,7 @@ def deaths(scene, args):
     takes = time.monotonic() - begin
     for n in range(args.kills):
         who = ('criu', 'zns-helper', 'zns-mem', 'zns-memkeep', 'znsd')[n % 5]
-        scene.await_rings(pid)
+        scene.await_pager(pid)
         had = len(scene.ls())
         words = ['--zns-live'] if n % 3 == 2 else []
         dump = scene.dump(pid, f'img{n}', '--leave-running', *words, wait=False)
@@ -466,21 +466,6 @@ def refused(scene, args):
         scene.ask(pid)
     scene.whole(0)
     scene.evicts_again(pid)
-
-
-@case
-def rings(scene, args):
-    """The control: a pager that leaves its ring in the process. The dump is refused, where it would hang."""
-    scene = scene()
-    scene.env['ZNS_MEM_WITHOUT'] = '40'
-    program = scene.answerer(32)
-    scene.pager(program, '12M', ZNS_EMU_FAULT='write-after=1000000x1')
-    wait_until(lambda: resident(program.pid) < 16 << 20, 'the budget')
-    done = scene.dump(program.pid, 'img', '--leave-running', ok=False)
-    lines = scene.errors('img')
-    print(f'    {lines.split(" | ")[0]}')
-    if not done.returncode or 'io_uring' not in lines:
-        raise Failed(f'this control sees nothing: {lines}')
 
 
 if __name__ == '__main__':

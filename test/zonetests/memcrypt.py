@@ -303,7 +303,7 @@ def rotated(scene, args):
     os.unlink(scene.dir / 'key')
     scene.kill_one('zns-mem')       # the next pager needs no master key
     scene.ask(pid)
-    scene.await_rings(pid)
+    scene.await_pager(pid)
     scene.dump(pid, 'two', '--leave-running')
     scene.ask(pid)
     scene.end(pid)

@@ -52,7 +52,7 @@ def daemon_that_knows(directory, containers):
     return path
 
 
-USERFAULTFD, IO_URING_SETUP, PIDFD_GETFD, MEMFD_SECRET, IOCTL = 323, 425, 438, 447, 16      # x86-64
+USERFAULTFD, PIDFD_GETFD, MEMFD_SECRET, IOCTL = 323, 438, 447, 16      # x86-64
 PAGEMAP_SCAN = 3 << 30 | 96 << 16 | ord('f') << 8 | 16
 
 
@@ -103,12 +103,12 @@ def memory_of_kernels(scene):
                 raise Failed(f'no line for {one} in: {text}')
         return kernel, lacks, text
 
-    kernel, lacks, _ = look([IO_URING_SETUP, MEMFD_SECRET], [PAGEMAP_SCAN], {'io_uring with a kernel thread (SQPOLL)', 'PAGEMAP_SCAN', 'memfd_secret'})
+    kernel, lacks, _ = look([MEMFD_SECRET], [PAGEMAP_SCAN], {'PAGEMAP_SCAN', 'memfd_secret'})
     expect('what nothing goes without', kernel['missing'], here['missing'])
     expect('what drops pages', kernel['mechanism'], 'none' if here['missing'] else 'ptrace')
     expect('instead', [what for what, one in lacks.items() if not one['instead'] and not here['missing']], [])
-    kernel, lacks, text = look([IO_URING_SETUP, MEMFD_SECRET, USERFAULTFD, PIDFD_GETFD], [PAGEMAP_SCAN],
-                               {'userfaultfd', 'pidfd_getfd', 'io_uring with a kernel thread (SQPOLL)', 'PAGEMAP_SCAN', 'memfd_secret'})
+    kernel, lacks, text = look([MEMFD_SECRET, USERFAULTFD, PIDFD_GETFD], [PAGEMAP_SCAN],
+                               {'userfaultfd', 'pidfd_getfd', 'PAGEMAP_SCAN', 'memfd_secret'})
     expect('the first without which nothing goes', kernel['missing'], lacks['userfaultfd']['why'])
     expect('what drops pages', (kernel['mechanism'], text.splitlines()[0]), ('none', 'this kernel: nothing can be extended'))
     expect('instead of both', (lacks['userfaultfd']['instead'], lacks['pidfd_getfd']['instead']), (None, None))

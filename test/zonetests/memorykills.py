@@ -25,8 +25,7 @@ STATES = ('RES', 'BUSY', 'WPING', 'COPY', 'WRITE', 'DROP', 'ZONE', 'LOADING', 'C
 NAMES = {'P': 'zns-mem', 'K': 'zns-memkeep', 'B': 'znsd'}
 DEAD = tuple(os.environ.get('ZNS_TEST_DEAD', 'P K B PB KB PK PKB').split())
 GRACE_S = 25        # the holder waits for ten
-# The first minute has stops in place of a ring, unless a test build is told otherwise.
-MOMENTS = (('ring', 2), ('ring', 40), ('stop', 15))
+MOMENTS = (2, 15, 40)
 
 
 def stands_still(pid):
@@ -51,10 +50,9 @@ def goes_on(stage, program, dead):
     stage.await_units(program, 30)
 
 
-def scene(stage, state, mechanism, nr, who):
+def scene(stage, state, nr, who):
     program = stage.pages(24)
-    pager = stage.pager_by_hand(program, '6M', ZNS_MEM_HALT=f'{STATES.index(state)}@{nr}',
-                                ZNS_MEM_RING='1' if mechanism == 'ring' else '0').pid
+    pager = stage.pager_by_hand(program, '6M', ZNS_MEM_HALT=f'{STATES.index(state)}@{nr}').pid
     wait_until(lambda: stands_still(pager), f'a unit that is {state}')
     dead = {kill(stage, NAMES[c]) for c in who[::-1]}     # the keeper before the pager, else it starts another one
     if {'P', 'K'} <= set(who):
@@ -80,13 +78,13 @@ def ends(stage, program):
 def of(state):
     def each(stage, args):
         verdicts = collections.Counter()
-        for mechanism, nr in MOMENTS:
+        for nr in MOMENTS:
             for who in DEAD:
                 one = stage()
                 try:
-                    verdicts[scene(one, state, mechanism, nr, who)] += 1
+                    verdicts[scene(one, state, nr, who)] += 1
                 except Failed as reason:
-                    raise Failed(f'{who}, {mechanism}, {nr}: {reason}') from reason
+                    raise Failed(f'{who}, {nr}: {reason}') from reason
                 one.close()
         print(f'    {", ".join(f"{n} {what}" for what, n in verdicts.items())}')
     each.__name__ = state

@@ -282,7 +282,7 @@ def tree(stage, args):
     found = status(r)
     if len(found['processes']) != 4:
         raise Failed(f'{len(found["processes"])} processes')
-    wait_until(lambda: all(p['evicts'] for p in status(r)['processes']), 'rings')
+    wait_until(lambda: all(p['evicts'] for p in status(r)['processes']), 'all evict')
     print(f'    {found["resident"] >> 20} MiB of 12 for four processes; {ended_well(r)}')
 
 

@@ -75,8 +75,7 @@ static void kernel_print(const struct memory_kernel *k)
 	if (*k->missing)
 		printf("this kernel: nothing can be extended\n");
 	else
-		printf("this kernel: pages are dropped by %s; a unit that cannot be read %s\n",
-		       !strcmp(k->mechanism, "ring") ? "a ring" : "a thread that is stopped for it",
+		printf("this kernel: threads are stopped while pages are dropped; a unit that cannot be read %s\n",
 		       !strcmp(k->lost, "poison") ? "is poisoned (SIGBUS)" : "ends its processes");
 	for (unsigned i = 0; i < k->nr_lacks; i++)
 		printf("  missing: %s; instead: %s\n", k->lacks[i].why,

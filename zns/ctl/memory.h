@@ -47,7 +47,7 @@ struct memory_lack {
 	const char *what, *why, *instead; /* instead NULL: nothing can be extended */
 };
 struct memory_kernel {
-	const char *mechanism; /* what drops pages: "ring", "ptrace" or "none" */
+	const char *mechanism; /* what drops pages: "ptrace" or "none" */
 	const char *lost; /* a unit that cannot be read: "poison" or "kill" */
 	char missing[256]; /* the first one without which nothing goes; "": nothing */
 	char note[256]; /* the first one that has a substitute, and that; "": nothing */

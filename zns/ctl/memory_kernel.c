@@ -5,7 +5,6 @@
  * is missing is told, since who mends the first would only learn of the next.
  */
 #include <fcntl.h>
-#include <linux/io_uring.h>
 #include <linux/userfaultfd.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -14,7 +13,6 @@
 #include "memory.h"
 
 #define POISON (1ull << 14) /* UFFD_FEATURE_POISON, Linux 6.6 */
-#define STOPS "a thread is stopped for a moment whenever pages are dropped"
 
 #ifndef SYS_memfd_secret
 #define SYS_memfd_secret 447
@@ -38,14 +36,6 @@ static int userfaults(uint64_t *features)
 		return -errno;
 	*features = api.features;
 	return 0;
-}
-
-static int rings(void)
-{
-	struct io_uring_params p = { .flags = IORING_SETUP_SQPOLL, .sq_thread_idle = 1 };
-	cleanup_close int fd = (int)syscall(SYS_io_uring_setup, 1, &p);
-
-	return fd < 0 ? -errno : 0;
 }
 
 static bool takes_fds(void)
@@ -93,30 +83,6 @@ static void lack(struct memory_kernel *k, const char *what, const char *why, con
 	}
 }
 
-static void ring(struct memory_kernel *k)
-{
-	int ret = rings(), disabled = setting("/proc/sys/kernel/io_uring_disabled", 0);
-	const char *what = "io_uring with a kernel thread (SQPOLL)", *why = NULL, *instead = NULL;
-
-	if (disabled == 2)
-		why = "sysctl kernel.io_uring_disabled is 2";
-	else if (ret == -ENOSYS)
-		why = "this kernel has no io_uring (CONFIG_IO_URING)";
-	else if (ret)
-		why = "io_uring with a kernel thread (SQPOLL) is refused here";
-	else if (disabled == 1)
-		lack(k, "io_uring of processes without CAP_SYS_ADMIN",
-		     "sysctl kernel.io_uring_disabled is 1", "in those " STOPS);
-	if (!why)
-		return;
-#ifdef __x86_64__
-	instead = STOPS;
-	if (strcmp(k->mechanism, "none") != 0)
-		k->mechanism = "ptrace";
-#endif
-	lack(k, what, why, instead);
-}
-
 static void userfaultfd(struct memory_kernel *k)
 {
 	const uint64_t needed = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_FORK |
@@ -152,8 +118,7 @@ static void userfaultfd(struct memory_kernel *k)
 
 void memory_kernel(struct memory_kernel *k)
 {
-	*k = (struct memory_kernel){ .mechanism = "ring", .lost = "kill" };
-	ring(k);
+	*k = (struct memory_kernel){ .mechanism = "ptrace", .lost = "kill" };
 	if (!scans())
 		lack(k, "PAGEMAP_SCAN", "there is no PAGEMAP_SCAN (Linux 6.7 has it)",
 		     "pages are looked for in pagemap, which takes the pager more time");

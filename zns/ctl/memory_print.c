@@ -29,7 +29,7 @@ struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 		"auto_total auto_min "
 		"predict prefetched prefetch_used prefetch_unused "
 		"takeovers qos_mibps write_rate moved_units attach_stop_ns fault_ns_p50 fault_ns_p99 "
-		"mechanism missing warning unread "
+		"missing warning unread "
 		"checkpoint encrypted!");
 
 	json_object_object_add(o, "state", json_object_new_string(state_word(s)));
@@ -176,10 +176,9 @@ void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 		printf("  a fault took %.0f us, one of a hundred more than %.0f us\n",
 		       (double)s->fault_ns_p50 / 1e3, (double)s->fault_ns_p99 / 1e3);
 	if (s->has_attach_stop_ns)
-		printf("  a thread stood still for %.1f ms to begin\n",
+		printf("  its threads stood still for %.1f ms to begin\n",
 		       (double)s->attach_stop_ns / 1e6);
-	printf("  pager PID %u, %llu before it; pages are dropped by: %s\n", s->pid,
-	       (unsigned long long)s->takeovers, s->mechanism);
+	printf("  pager PID %u, %llu before it\n", s->pid, (unsigned long long)s->takeovers);
 }
 
 int memory_show(const struct ctl_cmd *cmd, const char *name, bool json)

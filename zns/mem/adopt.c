@@ -9,7 +9,7 @@
 #include "../track/maps.h"
 #include "mem.h"
 
-#define RESTORE_NS 300000000ULL /* criu traces it for about so long: no ring can be made */
+#define RESTORE_NS 300000000ULL /* criu traces it for about so long */
 
 /* A given unit that begins before @end and does not end before @start. */
 static bool any_within(const struct zns_mem_given *g, size_t nr, uint64_t start, uint64_t end)
@@ -82,9 +82,8 @@ int zns_mem_adopt(struct zns_mem *m, pid_t pid, int uffd, const struct zns_mem_g
 		ret = enlist(p, g, nr, err);
 	if (!ret) {
 		enter(p, g, nr);
-		p->needs_ring = true;
 		p->again_ns = zns_mono_ns() + RESTORE_NS;
-		proc_why(p, "its ring is made when it runs");
+		proc_why(p, "it is being restored");
 		if (proc_add(m, p))
 			ret = zns_fail(err, -ENOSPC, "a context has at most %u processes",
 				       PROCS_MAX);

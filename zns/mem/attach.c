@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What a process has to make itself, because it belongs to its memory: a userfaultfd and a ring.
- * One thread stands still for it; both descriptors are taken out and closed there.
+ * What a process has to make itself, because it belongs to its memory: a userfaultfd. Its threads
+ * stand still for it; the descriptor is taken out and closed there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,18 +17,14 @@
 #include "zns/inject.h"
 
 #define SCRATCH 8192 /* bytes, for arguments; gone again afterwards */
-#define IDLE_MS 5 /* of the ring's thread, until it sleeps */
 #define LIMIT_MS 1000
 #define UFFD_OPEN (O_CLOEXEC | O_NONBLOCK) /* also for faults of the kernel: read(2) into it */
 #define DEV_NEW _IO(0xAA, 0x00) /* USERFAULTFD_IOC_NEW, Linux 6.1 */
 
 struct job {
-	const struct proc *p;
 	pid_t pid;
 	int pidfd, dev; /* dev: /dev/userfaultfd, or -1 */
-	bool want_uffd, want_ring, by_stops;
-	int uffd, ring;
-	struct ring_shape shape;
+	int uffd;
 	const char *what; /* what failed */
 };
 
@@ -144,48 +140,18 @@ static int make_uffd(struct zns_guest *g, struct job *j, uint64_t scratch)
 	return zns_min(j->uffd, 0);
 }
 
-static int make_ring(struct zns_guest *g, struct job *j, uint64_t scratch)
-{
-	struct io_uring_params p = { .flags = IORING_SETUP_SQPOLL, .sq_thread_idle = IDLE_MS };
-	int ret = move(j->pid, scratch, &p, sizeof(p), true);
-	long fd;
-
-	j->what = "io_uring";
-	if (ret)
-		return ret;
-	fd = mem_refused(REFUSED_RING) ? -EPERM :
-					 CALL(g, SYS_io_uring_setup, RING_ENTRIES, scratch);
-	/* by sysctl, or by RLIMIT_MEMLOCK: then pages are dropped in stops */
-	j->by_stops = fd == -EPERM || fd == -EACCES || fd == -ENOSYS || fd == -ENOMEM;
-	if (fd < 0)
-		return j->by_stops ? 0 : (int)fd;
-	ret = move(j->pid, scratch, &p, sizeof(p), false);
-	j->shape = (struct ring_shape){ .sq_entries = p.sq_entries,
-					.cq_entries = p.cq_entries,
-					.sq = p.sq_off,
-					.cq = p.cq_off };
-	j->ring = zns_fetch_fd(j->pidfd, fd, "anon_inode:[io_uring]");
-	CALL(g, SYS_close, (uint64_t)fd);
-	return ret ? ret : zns_min(j->ring, 0);
-}
-
 static int in_guest(struct zns_guest *g, void *arg)
 {
 	struct job *j = arg;
 	long scratch;
-	int ret = 0;
+	int ret;
 
 	j->what = "mmap";
-	if (!j->want_uffd && !same_memory(j->p)) /* a ring would drop somebody else's pages */
-		return -ESRCH;
 	scratch = CALL(g, SYS_mmap, 0, SCRATCH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		       (uint64_t)-1, 0);
 	if (scratch < 0 && scratch > -4096)
 		return (int)scratch;
-	if (j->want_uffd)
-		ret = make_uffd(g, j, (uint64_t)scratch);
-	if (!ret && j->want_ring)
-		ret = make_ring(g, j, (uint64_t)scratch);
+	ret = make_uffd(g, j, (uint64_t)scratch);
 	CALL(g, SYS_munmap, (uint64_t)scratch, SCRATCH);
 	return ret;
 }
@@ -206,32 +172,19 @@ static int explain(const struct job *j, int ret, struct zns_err *err)
 	return zns_fail_sys(err, ret, "process %d: %s failed", j->pid, j->what);
 }
 
-int proc_equip(struct proc *p, bool uffd, bool ring, struct zns_err *err)
+int proc_equip(struct proc *p, struct zns_err *err)
 {
 	cleanup_close int dev = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-	struct job j = { .p = p,
-			 .pid = p->pid,
-			 .pidfd = p->pidfd,
-			 .dev = dev,
-			 .want_uffd = uffd,
-			 .want_ring = ring,
-			 .uffd = -1,
-			 .ring = -1 };
+	struct job j = { .pid = p->pid, .pidfd = p->pidfd, .dev = dev, .uffd = -1 };
 	uint64_t stop_ns = 0;
-	int ret = zns_inject(p->pid, p->maps, LIMIT_MS, false, in_guest, &j, &stop_ns, err);
+	int ret = zns_inject(p->pid, p->maps, LIMIT_MS, true, in_guest, &j, &stop_ns, err);
 
 	p->m->stop_ns = zns_max(p->m->stop_ns, stop_ns);
-	if (uffd)
-		p->uffd = j.uffd;
-	p->ring = (struct ring){ .fd = j.ring, .pidfd = p->pidfd, .shape = j.shape };
-	p->by_stops = j.by_stops;
+	p->uffd = j.uffd;
 	if (ret)
 		return j.what ? explain(&j, ret, err) : ret;
-	if (uffd)
-		ret = mem_uffd_begin(p->uffd);
-	if (ret)
-		return zns_fail_sys(err, ret, "the userfaultfd of process %d cannot be used",
-				    p->pid);
-	ret = ring && !p->by_stops ? ring_map(&p->ring) : 0;
-	return ret ? zns_fail_sys(err, ret, "cannot map the ring of process %d", p->pid) : 0;
+	ret = mem_uffd_begin(p->uffd);
+	return ret ? zns_fail_sys(err, ret, "the userfaultfd of process %d cannot be used",
+				  p->pid) :
+		     0;
 }

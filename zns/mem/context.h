@@ -3,7 +3,7 @@
 #define MEM_CONTEXT_H
 #include "mem.h"
 
-#define CONTEXT_VERSION 11
+#define CONTEXT_VERSION 12
 
 /* Takes over @sh_fd. *@out is to be left with zns_mem_leave(), also after a failure, if not NULL.
  */

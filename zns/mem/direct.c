@@ -3,9 +3,9 @@
  * Reads past the page cache: with O_DIRECT, or as a file system does it (mounts.c). The kernel
  * finds the pages that such a read is for when it begins; a device writes to them later, past page
  * tables and protection. One that began before a unit was protected may end after the unit was
- * copied, and what it brought would be dropped. No other process can see that it is on its way. So
- * who has such a descriptor drops pages while all its threads stand still: then no read is on its
- * way, and a page that is not what was copied stays.
+ * copied, and what it brought would be dropped. No other process can see that it is on its way. But
+ * while all threads of the process stand still none is on its way, and pages are dropped only then.
+ * So of who has such a descriptor, a page that is not what was copied stays.
  */
 #include <dirent.h>
 #include <errno.h>

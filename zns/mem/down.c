@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * All that can go goes out: first what the record names, in its order, so that a wake finds
- * neighbours on the zones; then the rest. What is used meanwhile stays. Then the rings go.
+ * neighbours on the zones; then the rest. What is used meanwhile stays.
  */
 #include <errno.h>
 #include <string.h>
@@ -147,36 +147,11 @@ enum down hiber_down(struct zns_mem *m)
 
 		if (!ret && p->evicts && !p->gone && hiber_goes_on(m, HIBER_REST))
 			ret = one(m, p, since_ms);
-		else if (p->needs_ring && !p->gone && hiber_goes_on(m, HIBER_REST))
+		else if (!p->evicts && !p->gone && *p->why && hiber_goes_on(m, HIBER_REST))
 			mem_warn(m, "process %d is not on zones: %s", p->pid, p->why);
 		proc_put(p);
 	}
 	if (!hiber_goes_on(m, HIBER_REST))
 		return DOWN_STOPPED;
 	return ret == -EAGAIN ? DOWN_LATER : DOWN_DONE; /* what cannot be written stays */
-}
-
-void rings_leave(struct zns_mem *m)
-{
-	struct proc *list[PROCS_MAX];
-	unsigned int nr;
-
-	procs(m, list, &nr);
-	for (unsigned int i = 0; i < nr; i++) {
-		struct proc *p = list[i];
-		bool stands = p->again_ns && !p->evicts; /* it is put off: its ring ends later */
-		/* what it has not dropped yet is the ring's to finish */
-		bool had = p->ring.fd >= 0 && !evict_rest(p, REST_MS);
-
-		if (had) {
-			ring_close(&p->ring);
-			p->evicts = false;
-			p->needs_ring = true;
-			p->again_ns = 0; /* at once, when one is needed */
-		}
-		if (had && !stands && p->pid &&
-		    ring_await_end(p->pid, p->pidfd, zns_mono_ns()) == -ETIMEDOUT)
-			mem_warn(m, "process %d: its ring does not end", p->pid);
-		proc_put(p);
-	}
 }

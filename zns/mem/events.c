@@ -128,8 +128,6 @@ static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool remo
 /* @from: as forget_range(); then it was begun, and looked at. */
 static void on_removal(struct proc *p, uint64_t start, uint64_t end, uint64_t from)
 {
-	if (!from && dropping_again(p, start, end))
-		return;
 	dropping_note(p, start, end);
 	forget_range(p, start, end, true, from);
 }
@@ -325,14 +323,12 @@ static void on_message(struct proc *p, struct uffd_msg *msg, uint64_t fork)
 		on_fork(p, (int)msg->arg.fork.ufd, fork);
 		break;
 	case UFFD_EVENT_REMAP:
-		p->changed_ns = zns_mono_ns();
 		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
 		break;
 	case UFFD_EVENT_REMOVE:
 		on_removal(p, msg->arg.remove.start, msg->arg.remove.end, 0);
 		break;
 	case UFFD_EVENT_UNMAP:
-		p->changed_ns = zns_mono_ns();
 		order_unmapped(p, msg->arg.remove.start, msg->arg.remove.end, unmapped, &none);
 		break;
 	}
@@ -475,7 +471,6 @@ static bool serve(struct proc *p, struct fault *own)
 	in->at = 0;
 	in->born = 0;
 	in->forks = p->m->sh->forks;
-	dropping_look(p);
 	order_look(p);
 	nr = p->gone ? 0 : receive(p, 0, MESSAGES - MISSING, fork);
 	if (nr)

@@ -137,11 +137,9 @@ static bool is_kept(struct proc *p, struct victim *v, uint8_t *buf)
 	return false;
 }
 
-/* False: in a stop, and the pager died while its reader had the lock. The thread must go on. */
-static bool lock_to_commit(struct proc *p, bool stopped)
+/* In a stop. False: the pager died while its reader had the lock, and the threads must go on. */
+static bool lock_in_stop(struct proc *p)
 {
-	if (!stopped)
-		return !pthread_rwlock_rdlock(&p->ev);
 	while (pthread_rwlock_tryrdlock(&p->ev)) {
 		if (stop_orphaned(p))
 			return false;
@@ -151,11 +149,11 @@ static bool lock_to_commit(struct proc *p, bool stopped)
 }
 
 /* On its place; from here on it is dropped, whatever its threads want. */
-static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref, bool stopped)
+static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 {
 	uint64_t old = v->kept ? v->kept : WORD(U_WRITE, 0);
 
-	v->out = !lock_to_commit(p, stopped);
+	v->out = !lock_in_stop(p);
 	if (v->out)
 		return;
 	v->out = p->gone || v->u->word != old;
@@ -169,17 +167,13 @@ static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref, b
 			v->u->pages = 0; /* it is not the reader: nothing was removed since */
 	}
 	pthread_rwlock_unlock(&p->ev);
-	if (!v->out && !stopped)
-		mem_reached(U_DROP);
 }
 
 struct going {
 	struct proc *p;
 	struct batch b;
-	struct stop *stop; /* while a thread stands still for it */
-	bool stopped;
-	bool alone; /* and no other thread of it runs */
-	bool direct; /* the same, and what is there is compared with what was copied */
+	struct stop *stop; /* while its threads stand still for it */
+	bool direct; /* what is there is compared with what was copied */
 	uint32_t lost; /* bits: taken away in the last moment */
 	uint32_t own; /* bits: of these, what stays because we say so */
 };
@@ -191,7 +185,7 @@ static unsigned int commit_all(void *arg, const struct range *own, struct range 
 	struct victim *v = g->b.v;
 	unsigned int n = 0;
 
-	if (!lock_to_commit(g->p, g->stopped))
+	if (!lock_in_stop(g->p))
 		return 0;
 	dropping_are(g->p, NULL, 0);
 	pthread_rwlock_unlock(&g->p->ev);
@@ -206,7 +200,7 @@ static unsigned int commit_all(void *arg, const struct range *own, struct range 
 			g->own |= 1U << i;
 			g->p->own = *own; /* else it would be copied again each turn */
 		} else {
-			commit(g->p, &v[i], g->b.ref[i], g->stopped);
+			commit(g->p, &v[i], g->b.ref[i]);
 		}
 		if (v[i].out)
 			g->lost |= 1U << i;
@@ -220,57 +214,36 @@ static unsigned int commit_all(void *arg, const struct range *own, struct range 
 		else
 			range[n++] = (struct range){ v[i].start, v[i].end };
 	}
-	if (!g->alone)
-		n = dropping_parts(range, n);
-	if (!lock_to_commit(g->p, g->stopped))
+	if (!lock_in_stop(g->p))
 		return 0;
 	dropping_are(g->p, range, n);
-	if (!g->stopped)
-		dropping_by_ring(g->p);
 	pthread_rwlock_unlock(&g->p->ev);
 	return n;
 }
 
-/* Nothing of ours is on its way, and what was told of it is in the table: the lock is held from the
- * reading on. */
-static void all_dropped(struct proc *p, bool stopped)
-{
-	if (!lock_to_commit(p, stopped))
-		return;
-	dropping_end(p);
-	pthread_rwlock_unlock(&p->ev);
-}
-
-/* Before the program goes on. */
+/* Before the program goes on: nothing of ours is on its way, and what was told of it is in the
+ * table, since the lock is held from the reading on. */
 static void end_of_stop(void *arg)
 {
 	struct going *g = arg;
 
-	if (!mem_without(RULE_DROPPED))
-		all_dropped(g->p, true);
+	if (!lock_in_stop(g->p))
+		return;
+	dropping_end(g->p);
+	pthread_rwlock_unlock(&g->p->ev);
 }
 
 /* 0, or the error of one of them: then some may not have been dropped. */
 static int drop(struct going *g, bool *begun, struct zns_err *err)
 {
-	struct range range[RANGES];
-	unsigned int n;
-
 	*begun = false;
-	g->stopped = g->direct || dropping_in_stops(g->p);
-	g->alone = g->direct || (g->stopped && dropping_alone(g->p));
-	if (g->stopped) {
-		g->stop = stop_begin(g->p, g->alone, commit_all, end_of_stop, g);
-		return g->stop ? stop_end(g->stop, STOP_MS, begun, err) :
-				 zns_fail(err, -ENOMEM, "no thread to stop process %d", g->p->pid);
-	}
-	*begun = true;
-	n = commit_all(g, NULL, range);
-	return n ? ring_drop(&g->p->ring, range, n) : 0;
+	g->stop = stop_begin(g->p, commit_all, end_of_stop, g);
+	return g->stop ? stop_end(g->stop, STOP_MS, begun, err) :
+			 zns_fail(err, -ENOMEM, "no thread to stop process %d", g->p->pid);
 }
 
-/* The ring has answered, so all its removals were read, and are in the table. @all: it has dropped
- * all that it was told to. */
+/* The stop has ended, so all its removals were read, and are in the table. @all: it has dropped all
+ * that it was told to. */
 static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref, bool all)
 {
 	struct zns_mem_store *st = &p->m->store;
@@ -424,9 +397,10 @@ static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned i
 		return put_off(p, err->msg);
 	}
 	mem_reached(REACHED_DROPPED);
-	all_dropped(p, false);
-	if (g->stopped)
-		mem_reached(U_DROP);
+	pthread_rwlock_rdlock(&p->ev);
+	dropping_end(p);
+	pthread_rwlock_unlock(&p->ev);
+	mem_reached(U_DROP);
 	for (unsigned int i = 0; i < g->b.nr; i++) {
 		if (!(g->lost & 1U << i) || g->b.v[i].kept)
 			continue;
@@ -438,7 +412,7 @@ static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned i
 		return -ESRCH;
 	*nr_out = settle_all(p, &g->b, failed, bufs);
 	/* it stopped, and came to no call */
-	return failed == -ETIMEDOUT ? put_off(p, FROZEN) : 0;
+	return failed == -ETIMEDOUT ? put_off(p, "it is frozen or stopped, and is tried again") : 0;
 }
 
 int evict_rest(struct proc *p, unsigned int limit_ms)
@@ -451,7 +425,7 @@ int evict_rest(struct proc *p, unsigned int limit_ms)
 
 	if (!g)
 		return 0;
-	ret = g->stop ? stop_end(g->stop, limit_ms, &begun, &err) : ring_finish(&p->ring, limit_ms);
+	ret = stop_end(g->stop, limit_ms, &begun, &err);
 	if (ret == -EINPROGRESS)
 		return ret;
 	p->rest = NULL;
@@ -466,7 +440,7 @@ void evict_forget(struct proc *p)
 	bool begun;
 
 	/* its thread has let go of @p: it ends now */
-	if (p->rest && p->rest->stop)
+	if (p->rest)
 		stop_end(p->rest->stop, REST_MS, &begun, &err);
 	free(p->rest);
 }
@@ -497,7 +471,7 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 	int ret, failed;
 
 	*nr_out = 0;
-	if (p->rest) /* the ring belongs to those */
+	if (p->rest) /* one stop at a time */
 		return -ESRCH;
 	if (enlist(p, v, nr, *area))
 		return 0;

@@ -170,10 +170,7 @@ static void christen(struct proc *child, struct proc *as)
 	child->pid = as->pid;
 	ret = proc_open(child, &err);
 	child->sh->pid = child->pid;
-	child->needs_ring = !ret && child->m->sealed;
-	if (!ret && !child->needs_ring)
-		ret = proc_equip(child, false, true, &err);
-	child->evicts = !ret && !child->needs_ring;
+	child->evicts = !ret;
 	proc_why(child, "%s", ret ? err.msg : "");
 	changed(child->m);
 }
@@ -266,7 +263,7 @@ int family_join(struct zns_mem *m, pid_t pid, struct zns_err *err)
 			"process %d is refused: %s, to which the kernel or a device may write", pid,
 			pinned);
 	if (!ret)
-		ret = proc_equip(p, true, true, err);
+		ret = proc_equip(p, err);
 	if (!ret && proc_add(m, p))
 		ret = zns_fail(err, -ENOSPC, FULL, PLACES_MAX);
 	if (ret) {
@@ -296,20 +293,6 @@ void family_tree(struct zns_mem *m, pid_t root, struct zns_err *err)
 		proc_put(list[i]);
 }
 
-/* After a take-over: a ring cannot be passed through a socket (Linux 6.8), so there is a new one.
- */
-static void new_ring(struct proc *p)
-{
-	struct zns_err err = ZNS_ERR_INIT;
-	int ret = proc_equip(p, false, true, &err);
-
-	/* traced by another one, or frozen: later, perhaps */
-	p->needs_ring = ret == -EBUSY || ret == -ETIMEDOUT || ret == -EAGAIN;
-	p->again_ns = zns_mono_ns() + AGAIN_NS;
-	p->evicts = !ret;
-	proc_why(p, "%s", ret ? err.msg : "");
-}
-
 /* Ended, or another program now. */
 static void check(struct zns_mem *m, struct proc *p)
 {
@@ -321,20 +304,15 @@ static void check(struct zns_mem *m, struct proc *p)
 			p->evicts = true;
 			proc_why(p, "%s", "");
 		}
-		if (!p->evicts && !p->needs_ring && !p->rest && p->again_ns &&
-		    (p->by_stops || p->ring.fd >= 0) && zns_mono_ns() >= p->again_ns) {
+		if (!p->evicts && !p->rest && p->again_ns && zns_mono_ns() >= p->again_ns) {
 			p->again_ns = 0;
 			p->evicts = true;
 			proc_why(p, "%s", "");
 		}
-		if (!p->pid || same_memory(p)) {
-			if (p->needs_ring && !m->sealed && !hiber_rests(m) &&
-			    zns_mono_ns() >= p->again_ns)
-				new_ring(p);
+		if (!p->pid || same_memory(p))
 			return;
-		}
 		/* somebody else has this memory, too, and is served until it ends */
-		p->evicts = p->needs_ring = false;
+		p->evicts = false;
 		proc_why(p, "its first process is gone; others use its memory");
 		if (!mem_without(RULE_HEIRS))
 			return;

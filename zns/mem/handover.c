@@ -147,10 +147,7 @@ static int take_proc(struct zns_mem *m, unsigned int slot, const int *fds, struc
 	}
 	if (ret)
 		return ret;
-	if (p->pidfd >= 0 && !proc_open(p, NULL)) {
-		p->needs_ring = true;
-		proc_why(p, "its ring is being made anew");
-	}
+	p->evicts = p->pidfd >= 0 && !proc_open(p, NULL);
 	if (!sh->doomed)
 		reader_watch(m, p);
 	return 0;
@@ -232,10 +229,7 @@ static int count_all(struct zns_mem *m, struct proc **list, unsigned int nr, str
 	return ret;
 }
 
-/*
- * What is not being dropped is served meanwhile: the dead pager's ring ends when the thread that
- * made it has heard of that, and this one may be in the kernel and wait for a page.
- */
+/* What is not being dropped is served meanwhile. */
 static int land_all(struct zns_mem *m, struct proc *const *list, unsigned int nr,
 		    struct zns_err *err)
 {
@@ -248,8 +242,6 @@ static int land_all(struct zns_mem *m, struct proc *const *list, unsigned int nr
 		if (!p)
 			continue;
 		stop_await_end(p, begin);
-		if (p->pid && ring_await_end(p->pid, p->pidfd, begin) == -ETIMEDOUT)
-			mem_warn(m, "process %d: the ring of the dead pager does not end", p->pid);
 		if (p->pidfd < 0) /* its PID was found a moment ago, and is found again */
 			p->pid = p->sh->pid = 0;
 		ret = land(p);
@@ -351,7 +343,7 @@ static int settle_all(struct zns_mem *m, struct zns_err *err)
 
 	procs(m, list, &nr);
 	ret = count_all(m, list, nr, err);
-	if (!ret && !mem_without(RULE_SERVED))
+	if (!ret)
 		ret = context_serve(m);
 	if (!ret)
 		ret = land_all(m, list, nr, err);

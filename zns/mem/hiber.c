@@ -20,7 +20,6 @@ static void begin_rest(struct zns_mem *m)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 
-	rings_leave(m);
 	if (m->sh->hiber.freeze && freeze_begin(m, &err))
 		mem_warn(m, "not frozen: %s", err.msg);
 	m->hiber.rest_ms = m->hiber.window_ms = now_ms();
@@ -32,7 +31,7 @@ static void begin_rest(struct zns_mem *m)
 static void go_down(struct zns_mem *m, long *ms)
 {
 	m->sh->hiber.again = 0;
-	family_look(m); /* rings */
+	family_look(m); /* what was put off may go now */
 	switch (hiber_down(m)) {
 	case DOWN_DONE:
 		begin_rest(m);
@@ -71,7 +70,6 @@ static bool is_idle(const struct zns_mem *m)
 static void rest(struct zns_mem *m, long *ms)
 {
 	family_look(m);
-	rings_leave(m); /* a program that was executed has one */
 	/* what is new is not on zones, and nobody felt a touch */
 	if (resident(m) > m->sh->dram)
 		m->sh->hiber.wanted = HIBER_AWAKE;

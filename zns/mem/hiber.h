@@ -2,12 +2,12 @@
 #ifndef MEM_HIBER_H
 #define MEM_HIBER_H
 /*
- * Hibernation: all that can go is on zones, no thread of ours is in any process, and the pager
- * rests. The evictor's thread does all of it; others only say what they want, and what was touched.
+ * Hibernation: all that can go is on zones, and the pager rests. The evictor's thread does all of
+ * it; others only say what they want, and what was touched.
  */
 #include "mem.h"
 
-static inline bool hiber_rests(const struct zns_mem *m) /* no process needs a ring */
+static inline bool hiber_rests(const struct zns_mem *m)
 {
 	return m->sh->hiber.state == HIBER_REST;
 }
@@ -33,7 +33,6 @@ bool hiber_turn(struct zns_mem *m, long *ms);
 enum down { DOWN_DONE, DOWN_LATER, DOWN_STOPPED };
 /* LATER: the store is busy. STOPPED: somebody wants something else, see hiber_goes_on(). */
 enum down hiber_down(struct zns_mem *m);
-void rings_leave(struct zns_mem *m); /* returns when their threads have ended */
 
 /* --- record.c: the units that an activation touched, in order --- */
 int record_make(struct zns_mem *m);

@@ -16,7 +16,7 @@ static void add(struct places *l, struct place a)
 		l->a[l->nr++] = a;
 }
 
-bool known_add(struct proc *p, struct place area)
+void known_add(struct proc *p, struct place area)
 {
 	struct places *l = &p->known;
 	size_t i;
@@ -27,10 +27,9 @@ bool known_add(struct proc *p, struct place area)
 		if (old.start >= area.end || old.end <= area.start)
 			continue;
 		l->a[i] = area; /* it may have grown; others that it took in stay in the list */
-		return old.start >= area.start && old.end <= area.end;
+		return;
 	}
 	add(l, area);
-	return false;
 }
 
 bool known_exactly(const struct proc *p, struct place area)

@@ -9,10 +9,9 @@
  * "look at the unit, call the kernel, note it in the unit". The kernel refuses such calls with
  * EAGAIN while an event has not been read; then the lock is let go before the next try. So a call
  * that succeeds was right for the tables as they are. Nothing that may wait for an event
- * (process_vm_readv, the ring, the store) is called with it. `lock` of the context guards the list
+ * (process_vm_readv, a stop, the store) is called with it. `lock` of the context guards the list
  * of processes alone.
  */
-#include <linux/io_uring.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,13 +28,6 @@
 #define SERVERS 4U /* threads that read events and answer faults */
 #define AGAIN_NS 2000000000ULL /* between two tries to stop a process that does not stop */
 
-/* The kernel's side of a ring, as io_uring_setup() described it. */
-struct ring_shape {
-	uint32_t sq_entries, cq_entries;
-	struct io_sqring_offsets sq;
-	struct io_cqring_offsets cq;
-};
-
 struct place { /* an area that may be evicted */
 	uint64_t start, end;
 };
@@ -44,14 +36,6 @@ struct places {
 	size_t nr, max;
 	uint64_t locked, shared, file, special;
 	const char *async;
-};
-
-struct ring {
-	int fd, pidfd; /* pidfd is the process's */
-	struct ring_shape shape;
-	void *rings, *sqes;
-	size_t rings_len, sqes_len;
-	int error; /* of what was submitted last, so far */
 };
 
 struct victim {
@@ -76,7 +60,6 @@ struct proc {
 	struct shared_proc *sh;
 	pid_t pid;
 	int pidfd, uffd, maps, pagemap, mem, table; /* mem: /proc/PID/mem */
-	struct ring ring;
 	struct unit *u; /* of the whole address space; then the strays */
 	struct unit_check *checks; /* of each of these */
 	_Atomic uint32_t nr_strays; /* slots that may be in use */
@@ -86,20 +69,16 @@ struct proc {
 	struct proc *next_dead, *next_waiting;
 	_Atomic bool evicts;
 	uint64_t fork_nr; /* as shared_proc.birth */
-	bool needs_ring; /* its pager was another one */
 	bool leaves; /* as shared_proc.leaves */
 	bool uncounted; /* the same; the store has not counted its units yet */
-	bool by_stops; /* there is no ring: pages are dropped in stops */
-	_Atomic uint64_t changed_ns; /* when areas last came or went, as far as we saw */
 	struct places known; /* known.c; under `ev` */
 	struct drops *drops; /* the last ones; under `ev` */
 	struct moves *moves; /* the same */
 	bool owes; /* one of them may be; the same */
 	bool telling; /* the kernel may still tell of them; under `ev` */
-	uint64_t ring_end; /* where the ring is when it has dropped them; 0: a stop does it */
 	struct range own; /* what a stopped thread needed of its memory, the last time */
 	struct going *rest; /* an eviction that the process does not finish */
-	uint64_t again_ns; /* when a ring is tried for again */
+	uint64_t again_ns; /* when a stop is tried again; 0: it is not put off */
 	uint64_t direct_ns; /* when direct.c saw a descriptor last; 0: it has none */
 	char why[160]; /* it does not */
 	uint64_t resident, evicted; /* bytes, as seen last */
@@ -223,7 +202,7 @@ struct zns_mem {
 	bool evicting;
 	_Atomic bool end, no_evict;
 	_Atomic bool keep_unreadable; /* a detach: its error is told, and nothing is given up */
-	_Atomic bool sealed; /* a checkpoint is being made: no eviction, no rings */
+	_Atomic bool sealed; /* a checkpoint is being made: no eviction */
 	_Atomic bool evict_idle; /* the evictor holds nothing */
 	_Atomic uint32_t latency_ns[LATENCIES], latencies;
 	_Atomic uint64_t stop_ns; /* longest stop of a thread */
@@ -287,23 +266,9 @@ bool mem_uffd_dead(int uffd); /* its memory is gone */
  * of it. */
 bool mem_uffd_changes(int uffd);
 
-/* --- ring.c --- */
-#define RING_ENTRIES 64U
-int ring_map(struct ring *r);
-void ring_close(struct ring *r);
-/* Drop the ranges; returns when the kernel has answered all. Any error is that of one of them.
- * -EINPROGRESS: not yet; the next call is ring_finish(), which says the same, or how it went. */
-int ring_drop(struct ring *r, const struct range *range, unsigned int nr);
-int ring_finish(struct ring *r, unsigned int limit_ms);
-/* Where the ring will be when it has done @nr more; not 0. Any thread, while it is mapped. */
-uint64_t ring_end(const struct ring *r, unsigned int nr);
-bool ring_has_done(const struct ring *r, uint64_t end);
-/* Until the threads of a dead pager's ring have ended: nothing that it submitted is on its way.
- * -ETIMEDOUT: some seconds after @since_ns they have not. */
-int ring_await_end(pid_t pid, int pidfd, uint64_t since_ns);
-
 /* --- attach.c --- */
-int proc_equip(struct proc *p, bool uffd, bool ring, struct zns_err *err);
+/* It makes itself a userfaultfd, in a stop, which is ours. */
+int proc_equip(struct proc *p, struct zns_err *err);
 
 /* --- proc.c --- */
 struct proc *proc_new(struct zns_mem *m, pid_t pid, struct zns_err *err); /* in no list */
@@ -434,13 +399,12 @@ bool same_memory(const struct proc *p);
 /* Pages that are there, in ascending order, as scan_range() tells them. */
 int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg);
 
-/* --- stop.c: pages are dropped by a thread of the process that stands still for it --- */
+/* --- stop.c: pages are dropped by a thread of the process, while all of them stand still --- */
 /* What it gives as ranges is dropped, and must not have any byte of @own: the thread needs it. */
 typedef unsigned int (*stop_commit)(void *arg, const struct range *own, struct range *range);
 /* Calls @commit in the stop, and @dropped before the process goes on, in a thread of its own; @arg
- * must last as long. @alone: all its threads stand still. NULL: it cannot. */
-struct stop *stop_begin(struct proc *p, bool alone, stop_commit commit, void (*dropped)(void *arg),
-			void *arg);
+ * must last as long. NULL: it cannot. */
+struct stop *stop_begin(struct proc *p, stop_commit commit, void (*dropped)(void *arg), void *arg);
 /* -EINPROGRESS: after @limit_ms it has not ended, ask again. Else @s is freed; -errno before
  * @commit was called: *@begun is false, and *@err says why. */
 int stop_end(struct stop *s, unsigned int limit_ms, bool *begun, struct zns_err *err);
@@ -452,27 +416,17 @@ void stop_await_end(struct proc *p, uint64_t since_ns);
 /* --- dropping.c: what the kernel is told to drop --- */
 void dropping_are(struct proc *p, const struct range *range, unsigned int nr); /* with `ev` */
 void dropping_end(struct proc *p); /* the same: nothing of it is told of from here on */
-/* For what goes while the program runs: @range, which has room for RANGES, in more parts. */
-unsigned int dropping_parts(struct range *range, unsigned int nr);
-bool dropping_alone(const struct proc *p); /* no thread may run meanwhile */
-void dropping_by_ring(struct proc *p); /* the same, and then what was told now */
-void dropping_look(struct proc *p); /* with `ev`, before events are read */
-/* For the reader: is this removal one of ours, of which it was told before? */
-bool dropping_again(struct proc *p, uint64_t start, uint64_t end);
 void dropping_note(struct proc *p, uint64_t start, uint64_t end); /* it was told of a removal */
 /* The pages of the unit at @base that may come from its place: not those that the program removed
  * while they were to be dropped. */
 uint32_t dropping_left(const struct proc *p, const struct unit *u, uint64_t base);
 /* The area is registered, before units of it go. -EAGAIN: not now; else as mem_uffd_register(). */
 int dropping_from(struct proc *p, struct place area);
-bool dropping_warily(const struct proc *p); /* areas of it came or went lately */
-bool dropping_in_stops(const struct proc *p); /* not by its ring */
 /* The unit at @base stays: who stops for a drop would need it. */
 bool dropping_never(const struct proc *p, uint64_t base);
 
 /* --- known.c: what is registered; with `ev` for writing --- */
-/* True: all of what was known there is in it, and something was. */
-bool known_add(struct proc *p, struct place area);
+void known_add(struct proc *p, struct place area);
 bool known_exactly(const struct proc *p, struct place area);
 bool known_within(const struct proc *p, uint64_t start, uint64_t end); /* any of it? */
 /* What was known there may be elsewhere by now, and other memory there. */
@@ -508,8 +462,8 @@ int evict_rest(struct proc *p, unsigned int limit_ms);
 void evict_forget(struct proc *p); /* the same, when it has ended */
 
 /* --- direct.c: a device may be writing to its pages --- */
-/* Asked when units are protected: may a read have begun before? Then pages go in a stop of all
- * threads, and in it those of @v are compared with @copy, of which direct_note() was told. */
+/* Asked when units are protected: may a read have begun before? Then, in the stop, pages
+ * of @v are compared with @copy, of which direct_note() was told. */
 bool direct_may_read(struct proc *p);
 void direct_note(struct victim *v, const uint8_t *copy);
 bool direct_is_same(const struct proc *p, const struct victim *v);

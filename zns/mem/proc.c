@@ -28,8 +28,6 @@ struct proc *proc_new(struct zns_mem *m, pid_t pid, struct zns_err *err)
 			    .pagemap = -1,
 			    .mem = -1,
 			    .table = -1,
-			    .ring = { .fd = -1, .pidfd = -1 },
-			    .changed_ns = zns_mono_ns(),
 			    .refs = 1 };
 	pthread_rwlockattr_init(&attr);
 	/* the reader must not starve: processes wait for it */
@@ -97,7 +95,6 @@ static void destroy(struct proc *p)
 {
 	const int fd[] = { p->pidfd, p->uffd, p->maps, p->pagemap, p->mem, p->table };
 
-	ring_close(&p->ring);
 	table_unmap(p);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(fd); i++)
 		if (fd[i] >= 0)

@@ -13,10 +13,8 @@ enum mem_rule {
 			       */
 	RULE_HOLES = 3, /* a touched hole ends the eviction */
 	RULE_WAKE = 5, /* a successor wakes everybody */
-	RULE_RING = 6, /* a ring's mappings go with it */
 	RULE_PROTECT = 7, /* a unit is protected while it is copied */
 	RULE_HASH = 8, /* what cannot be read is never zeroes */
-	RULE_SEAL_RING = 40, /* no ring is in a process that is dumped */
 	RULE_CLEAN = 9, /* what keeps its place is protected from the instant in which it is back */
 	RULE_MOVE = 14, /* cleaning changes a place only if nobody else changed the unit */
 	RULE_KEEP = 10, /* what comes back keeps its place; without it only more is written */
@@ -30,11 +28,6 @@ enum mem_rule {
 	RULE_LEAVE = 20, /* a child without a place leaves when all of it is back, not before */
 	RULE_HOLD = 21, /* what was read and not put away is held by another process */
 	RULE_GOING = 22, /* what the program removes is not copied before it is gone */
-	RULE_UNMAPPED = 23, /* no ring drops pages of who unmaps */
-	RULE_ALONE = 25, /* nor a stop of one thread, if there are others */
-	RULE_SPLIT = 24, /* a removal of ours may be told of in parts */
-	RULE_DROPPED = 27, /* what the program removes after a stop is not a part of ours */
-	RULE_TOLD = 28, /* a successor knows of which removals of ours the kernel has told */
 	RULE_ORDER = 29, /* memory that arrives does not leave with what was there */
 	RULE_OWED = 30, /* nor does it go when the place of what was there is said to be unmapped */
 	RULE_FORK = 31, /* what moved after a fork is at its old place in the child */
@@ -42,14 +35,12 @@ enum mem_rule {
 	RULE_DIRECT = 33, /* what a device wrote after the copy is not dropped */
 	RULE_MOUNTS = 34, /* also where a file system reads past the page cache by itself */
 	RULE_THERE = 35, /* what is known as registered was there then */
-	RULE_SERVED = 36, /* faults are answered while the dead pager's ring has not ended */
 	RULE_WHOLE = 26, /* what was unmapped before it was registered is not evicted */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
 
 /* What a kernel may not have, or forbid. */
 enum mem_refused {
-	REFUSED_RING = 1,
 	REFUSED_SCAN = 2,
 	REFUSED_PLACES = 3, /* all but a few of a context */
 	REFUSED_QUERY = 4, /* to be asked for one area (Linux 6.11) */
@@ -59,7 +50,7 @@ enum mem_refused {
 #define FEW_LEAVERS 3U
 
 /* for mem_reached() */
-#define REACHED_STOP 20 /* a thread stands still */
+#define REACHED_STOP 20 /* all threads stand still */
 #define REACHED_FORK 21 /* a fork was read */
 #define REACHED_READ 28 /* the same, and nobody else has its child's userfaultfd */
 #define REACHED_TABLE 26 /* its child has a table */

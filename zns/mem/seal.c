@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A checkpoint of the context's processes: nothing is evicted meanwhile, no ring is in them, and
- * who makes it learns where units are. Faults are served as always.
+ * A checkpoint of the context's processes: nothing is evicted meanwhile, and who
+ * makes it learns where units are. Faults are served as always.
  */
 #include <string.h>
 #include <time.h>
@@ -59,37 +59,21 @@ static int pause_evictor(struct zns_mem *m)
 static int stands_still(const struct proc *p, struct zns_err *err)
 {
 	return zns_fail(err, -EBUSY,
-			"process %d of memory context %s stands still (paused?), so the pager's "
-			"kernel thread in it does not end: resume it, or `znsctl memory detach` it "
-			"first",
+			"process %d of memory context %s stands still (paused?) in the middle of "
+			"an eviction: resume it first",
 			p->pid, p->m->sh->name);
 }
 
-/* Nobody uses them: the evictor stands still. */
-static int close_rings(struct zns_mem *m, struct zns_err *err)
+/* Pages that a process has not dropped yet are in no table. The evictor stands still. */
+static int end_rests(struct zns_mem *m, struct zns_err *err)
 {
 	struct proc *list[PROCS_MAX];
 	unsigned int nr;
-	uint64_t begin = zns_mono_ns();
 	int ret = 0;
 
 	procs(m, list, &nr);
-	for (unsigned int i = 0; i < nr && !ret; i++) {
-		struct proc *p = list[i];
-
-		/* pages that it has not dropped yet are in no table */
-		if (evict_rest(p, REST_MS))
-			ret = stands_still(p, err);
-		else if (p->ring.fd >= 0 && !mem_without(RULE_SEAL_RING)) {
-			ring_close(&p->ring);
-			p->needs_ring = true;
-			p->evicts = false;
-			proc_why(p, "a checkpoint is being made of it");
-		}
-	}
 	for (unsigned int i = 0; i < nr; i++) {
-		if (!ret && list[i]->pid && !mem_without(RULE_SEAL_RING) &&
-		    ring_await_end(list[i]->pid, list[i]->pidfd, begin) == -ETIMEDOUT)
+		if (!ret && evict_rest(list[i], REST_MS))
 			ret = stands_still(list[i], err);
 		proc_put(list[i]);
 	}
@@ -112,14 +96,13 @@ int zns_mem_seal(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns_er
 		return zns_fail_sys(err, ret, "the eviction of memory context %s does not end",
 				    m->sh->name);
 	}
-	family_look(m); /* names children, and makes no ring */
-	ret = close_rings(m, err);
+	family_look(m); /* names children */
+	ret = end_rests(m, err);
 	if (ret)
 		zns_mem_unseal(m);
 	return ret;
 }
 
-/* The evictor looks after the family first, so there are rings before anything is evicted. */
 void zns_mem_unseal(struct zns_mem *m)
 {
 	m->sealed = false;

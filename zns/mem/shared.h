@@ -14,7 +14,6 @@
 #define LEAVERS_MAX 64U /* of these, for children that leave at once (leave.c) */
 #define PLACES_MAX (PROCS_MAX - LEAVERS_MAX) /* processes of a context */
 #define BATCH 16U /* units that are evicted together */
-#define RANGES (2 * BATCH) /* in which they are dropped */
 
 struct range {
 	uint64_t start, end;
@@ -23,8 +22,8 @@ struct range {
 /* What the kernel is told to drop, behind the table: a successor must know of what it was told. */
 struct drops {
 	_Atomic uint32_t nr;
-	struct range range[RANGES];
-	_Atomic uint64_t told[RANGES]; /* up to here the kernel has told of the range's removal */
+	struct range range[BATCH];
+	_Atomic uint64_t told[BATCH]; /* up to here the kernel has told of the range's removal */
 };
 
 /* Moves that were told of last, there too. The kernel tells of each old place once more, as

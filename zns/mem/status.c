@@ -159,7 +159,6 @@ static void skipped(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 int zns_mem_status(struct zns_mem *m, ZnsPb__MemoryStatus *st)
 {
 	struct proc *list[PROCS_MAX];
-	const char *how = "none";
 	unsigned int nr;
 	int ret = 0;
 
@@ -168,15 +167,10 @@ int zns_mem_status(struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->processes = calloc(PROCS_MAX, sizeof(*st->processes));
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
-		if (list[i]->ring.fd >= 0)
-			how = "ring";
-		else if (list[i]->by_stops)
-			how = "ptrace";
 		if (!ret && st->processes)
 			ret = one_process(list[i], st);
 		proc_put(list[i]);
 	}
-	st->mechanism = strdup(how);
 	counters(m, st);
 	latencies(m, st);
 	skipped(m, st);
@@ -184,7 +178,7 @@ int zns_mem_status(struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->warning = line(m, m->warning);
 	st->missing = line(m, m->missing);
 	st->pid = (uint32_t)getpid();
-	if (ret || !st->name || !st->processes || !st->mechanism) {
+	if (ret || !st->name || !st->processes) {
 		zns_mem_status_free(st);
 		return -ENOMEM;
 	}
@@ -202,7 +196,6 @@ void zns_mem_status_free(ZnsPb__MemoryStatus *st)
 	free(st->warning);
 	free(st->missing);
 	free(st->name);
-	free(st->mechanism);
 	free(st->checkpoint);
 	zns_pb__memory_status__init(st);
 }

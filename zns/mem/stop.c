@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Where io_uring is forbidden: one thread of the process stands still for a moment and drops the
- * pages for us. The units are protected, copied and on their places before that, so no other thread
- * has to stop: who writes is caught by the protection, as with a ring. The thread is stopped before
- * the units are committed to the drop. After that, it might wait for one of them, and never stop.
+ * All threads of the process stand still for a moment, and one drops the pages for us. The units
+ * are protected, copied and on their places before that. The threads are stopped before the units
+ * are committed to the drop. After that, one might wait for a unit, and never stop.
  *
  * A process may be frozen in the middle of it, and goes on when it is thawed. So each stop has a
  * thread of its own, which waits as long as that takes; the evictor does not.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -22,8 +20,7 @@
 #include "mem.h"
 #include "zns/inject.h"
 
-#define LIMIT_MS 100 /* for a thread to stop */
-#define THREADS_TRIED 4U
+#define LIMIT_MS 100 /* for all threads to stop */
 #define END_MS 10000
 #define STACK (256U << 10) /* bytes */
 
@@ -33,7 +30,6 @@ struct stop {
 	void (*dropped)(void *arg);
 	void *arg;
 	bool begun;
-	bool alone; /* nobody else may run meanwhile */
 	bool left; /* its pager died, and its userfaultfd was closed */
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
@@ -89,7 +85,7 @@ static void let_go_of_dead(void *arg)
 static int in_guest(struct zns_guest *g, void *arg)
 {
 	struct stop *s = arg;
-	struct range range[RANGES], own;
+	struct range range[BATCH], own;
 	unsigned int nr;
 	int first = 0;
 
@@ -117,41 +113,17 @@ static int in_guest(struct zns_guest *g, void *arg)
 	return first;
 }
 
-static int with(struct stop *s, pid_t tid, struct zns_err *err)
+static int with(struct stop *s, struct zns_err *err)
 {
 	struct zns_mem *m = s->p->m;
 	uint64_t stop_ns = 0;
-	int ret = zns_inject(tid, s->p->maps, LIMIT_MS, s->alone, in_guest, s, &stop_ns, err);
+	int ret = zns_inject(s->p->pid, s->p->maps, LIMIT_MS, true, in_guest, s, &stop_ns, err);
 
 	if (s->p->sh)
 		s->p->sh->tracer = 0;
 	if (!s->begun)
 		return ret;
 	m->stop_ns = zns_max(m->stop_ns, stop_ns);
-	return ret;
-}
-
-/* Others than the first one: that may wait for a disk, or have ended before the rest. */
-static int with_others(struct stop *s, struct zns_err *err)
-{
-	char path[40];
-	struct dirent *d;
-	unsigned int tried = 0;
-	int ret = -ESRCH;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", s->p->pid);
-	dir = opendir(path);
-	while (dir && !s->begun && tried < THREADS_TRIED && (d = readdir(dir))) {
-		pid_t tid = (pid_t)strtol(d->d_name, NULL, 10);
-
-		if (tid <= 0 || tid == s->p->pid)
-			continue;
-		tried++;
-		ret = with(s, tid, err);
-	}
-	if (dir)
-		closedir(dir);
 	return ret;
 }
 
@@ -168,14 +140,9 @@ static void *run(void *arg)
 {
 	struct stop *s = arg;
 	struct proc *p = s->p;
-	struct zns_err err = ZNS_ERR_INIT, other = ZNS_ERR_INIT;
-	int ret = with(s, p->pid, &err);
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = with(s, &err);
 
-	if (!s->begun && (ret == -ETIMEDOUT || ret == -ESRCH || ret == -EAGAIN)) {
-		int then = with_others(s, &other);
-
-		ret = s->begun ? then : ret;
-	}
 	proc_put(p);
 	pthread_mutex_lock(&s->lock);
 	s->ret = ret;
@@ -204,8 +171,7 @@ static bool start(struct stop *s)
 	return !ret;
 }
 
-struct stop *stop_begin(struct proc *p, bool alone, stop_commit commit, void (*dropped)(void *arg),
-			void *arg)
+struct stop *stop_begin(struct proc *p, stop_commit commit, void (*dropped)(void *arg), void *arg)
 {
 	struct stop *s = calloc(1, sizeof(*s));
 	pthread_condattr_t attr;
@@ -216,7 +182,6 @@ struct stop *stop_begin(struct proc *p, bool alone, stop_commit commit, void (*d
 	s->commit = commit;
 	s->dropped = dropped;
 	s->arg = arg;
-	s->alone = alone;
 	s->refs = 2;
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -31,20 +31,6 @@ static struct proc *nth(struct zns_mem *m, unsigned int i)
 
 #define NR (2 * PROCS_MAX)
 
-/*
- * A worker that the ring's thread has made after it took the signal has none, and waits until
- * somebody reads of its removal (seen with Linux 6.18). A child of who is killed in its fork does
- * not begin.
- */
-static void end_one(const struct proc *p)
-{
-	struct uffd_msg msg;
-
-	syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
-	while (syscall(SYS_read, p->uffd, &msg, sizeof(msg)) == sizeof(msg))
-		;
-}
-
 static int is_out(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	return ON_ZONE(u->word);
@@ -62,7 +48,7 @@ static bool need_us(struct zns_mem *m, bool end)
 			continue;
 		left = true;
 		if (end && p->pidfd >= 0)
-			end_one(p);
+			syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
 	}
 	return left;
 }

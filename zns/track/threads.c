@@ -91,26 +91,13 @@ static int collect(struct pass *p, unsigned int max)
 	return 0;
 }
 
-/*
- * Newer kernels let them be stopped. They have nothing to stop for, and a ring's thread that is
- * woken looks for work for some milliseconds. A program may call a thread of its own so.
- */
-static bool is_rings(const struct pass *p, pid_t tid)
-{
-	char path[32], name[4];
-	cleanup_close int fd = -1;
-
-	snprintf(path, sizeof(path), "%d/comm", tid);
-	fd = openat(p->dir, path, O_RDONLY | O_CLOEXEC);
-	return fd >= 0 && read(fd, name, sizeof(name)) == sizeof(name) &&
-	       !memcmp(name, "iou-", sizeof(name)) && tracer_is_kernels(tid);
-}
-
 static int ask(struct pass *p, pid_t tid)
 {
 	int ret = collect(p, BATCH - 1);
 
-	if (ret || is_rings(p, tid))
+	/* newer kernels let them be stopped, but they have nothing to stop for, and one that is
+	 * woken looks for work for some milliseconds */
+	if (ret || tracer_is_kernels(tid))
 		return ret;
 	p->asked[p->nr].tid = tid;
 	p->asked[p->nr].since_ns = zns_mono_ns();

@@ -163,7 +163,7 @@ class Ours(Ample):
             found['out_bytes'] += (one['evicted_units'] - one['clean_units']) * UNIT
             for key in self.COUNTED:
                 found['contexts'][key] = found['contexts'].get(key, 0) + one[key]
-        found['pager_cpu_s'] = cpu_s(self.pids()) + cpu_s([c.pid for c in self.attached], 'iou-sqp')
+        found['pager_cpu_s'] = cpu_s(self.pids())
         return found
 
     def end(self):

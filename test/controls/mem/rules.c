@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A memory context without one of its rules (ZNS_MEM_WITHOUT=NUMBER,… of enum mem_rule), on a
- * kernel that refuses something (ZNS_MEM_REFUSED=NUMBER,… of enum mem_refused), with rings from the
- * first minute on (ZNS_MEM_RING=1, as without RULE_UNMAPPED), killed when a unit reaches a state
- * (ZNS_MEM_KILL=STATE@N, the N-th time), late there (ZNS_MEM_LATE=STATE@US, each time), or standing
- * still there, all threads of it (ZNS_MEM_HALT=STATE@N, once). Read when the process begins.
+ * kernel that refuses something (ZNS_MEM_REFUSED=NUMBER,… of enum mem_refused), killed when a unit
+ * reaches a state (ZNS_MEM_KILL=STATE@N, the N-th time), late there (ZNS_MEM_LATE=STATE@US, each
+ * time), or standing still there, all threads of it (ZNS_MEM_HALT=STATE@N, once). Read when the
+ * process begins.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,10 +18,10 @@
 #include "control.h"
 
 /* What a variable says: a bit for each number, or STATE << 32 | N. */
-enum which { WITHOUT, REFUSED, RING, KILL, LATE, HALT, CONTROLS };
+enum which { WITHOUT, REFUSED, KILL, LATE, HALT, CONTROLS };
 static const char *const name[CONTROLS] = {
-	[WITHOUT] = "ZNS_MEM_WITHOUT", [REFUSED] = "ZNS_MEM_REFUSED", [RING] = "ZNS_MEM_RING",
-	[KILL] = "ZNS_MEM_KILL",       [LATE] = "ZNS_MEM_LATE",       [HALT] = "ZNS_MEM_HALT",
+	[WITHOUT] = "ZNS_MEM_WITHOUT", [REFUSED] = "ZNS_MEM_REFUSED", [KILL] = "ZNS_MEM_KILL",
+	[LATE] = "ZNS_MEM_LATE",       [HALT] = "ZNS_MEM_HALT",
 };
 static _Atomic uint64_t says[CONTROLS];
 
@@ -73,7 +73,7 @@ static bool listed(enum which which, unsigned int nr)
 
 bool mem_without(enum mem_rule rule)
 {
-	return (rule == RULE_UNMAPPED && listed(RING, 1)) || listed(WITHOUT, rule);
+	return listed(WITHOUT, rule);
 }
 
 bool mem_refused(enum mem_refused what)

@@ -89,8 +89,8 @@ unsigned int zns_mem_processes(struct zns_mem *m);
 int zns_mem_changes(struct zns_mem *m);
 
 /*
- * A checkpoint of processes among which is @pid[0..nr): until zns_mem_unseal() nothing is evicted,
- * and no ring is in any process. -ENOENT: none of them is of this context.
+ * A checkpoint of processes among which is @pid[0..nr): until zns_mem_unseal() nothing is evicted.
+ * -ENOENT: none of them is of this context.
  */
 int zns_mem_seal(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns_err *err);
 void zns_mem_unseal(struct zns_mem *m);

@@ -3,8 +3,8 @@
 #define ZNS_MEMSEAL_H
 /*
  * What a dump asks the pager of a memory context (zns/mem.h): which of a frozen process's pages are
- * on zones, and where. From the beginning to the end nothing is evicted, and no ring of the pager's
- * is in the processes; faults are served. When the dump's side is gone, the pager goes on by
+ * on zones, and where. From the beginning to the end nothing is evicted; faults
+ * are served. When the dump's side is gone, the pager goes on by
  * itself. Root alone is answered.
  *
  * Packets over $ZNS_RUN/memory/NAME.seal, one answer for each request.
