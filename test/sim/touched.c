@@ -283,7 +283,7 @@ static void make_calls(const struct proc *p, struct calls *c)
 	FILE *f = c->nr ? open_proc(p->pid, "maps") : NULL;
 	uint64_t stop_ns;
 
-	if (f && zns_inject(p->pid, fileno(f), 5000, false, advise, c, &stop_ns, &err))
+	if (f && zns_inject(p->pid, fileno(f), 5000, advise, c, &stop_ns, &err))
 		fprintf(stderr, "touched: blocks of %d stay together: %s\n", p->pid, err.msg);
 	if (f)
 		fclose(f);

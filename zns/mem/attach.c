@@ -177,7 +177,7 @@ int proc_equip(struct proc *p, struct zns_err *err)
 	cleanup_close int dev = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
 	struct job j = { .pid = p->pid, .pidfd = p->pidfd, .dev = dev, .uffd = -1 };
 	uint64_t stop_ns = 0;
-	int ret = zns_inject(p->pid, p->maps, LIMIT_MS, true, in_guest, &j, &stop_ns, err);
+	int ret = zns_inject(p->pid, p->maps, LIMIT_MS, in_guest, &j, &stop_ns, err);
 
 	p->m->stop_ns = zns_max(p->m->stop_ns, stop_ns);
 	p->uffd = j.uffd;

@@ -117,7 +117,7 @@ static int with(struct stop *s, struct zns_err *err)
 {
 	struct zns_mem *m = s->p->m;
 	uint64_t stop_ns = 0;
-	int ret = zns_inject(s->p->pid, s->p->maps, LIMIT_MS, true, in_guest, s, &stop_ns, err);
+	int ret = zns_inject(s->p->pid, s->p->maps, LIMIT_MS, in_guest, s, &stop_ns, err);
 
 	if (s->p->sh)
 		s->p->sh->tracer = 0;

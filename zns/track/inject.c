@@ -7,11 +7,18 @@
  * the old registers are put back in such a stop, too, the kernel decides as if nothing had
  * happened. In a stop at the exit of a system call it would not decide any more, and the thread
  * would see -ERESTARTSYS.
+ *
+ * All threads of the process stand still. Whoever else has its memory may change the code that the
+ * thread is to execute. So number and arguments are written again where the thread has entered the
+ * kernel, whatever brought it there. Only from that stop on to the exit of this one call its filter
+ * is suspended: the kernel asks the filter behind that stop (Linux 4.8).
  */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/audit.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +50,7 @@ struct zns_guest {
 	pid_t tid;
 	struct user_regs_struct old;
 	uint64_t mask, insn; /* insn: address of a `syscall` instruction */
-	bool held; /* stopped already, as all threads are; who did it lets go of it */
+	bool filtered; /* it has a seccomp filter */
 };
 
 struct job {
@@ -169,22 +176,23 @@ static bool has_filter(pid_t tid)
 	return p && p[10] != '0';
 }
 
-static int seize(pid_t tid)
+/* Without CAP_SYS_ADMIN a filter stays as it is, and may kill. */
+static int try_filter(struct zns_guest *g)
 {
-	int ret = tracer_seize(tid, true);
-
-	if (ret != -EPERM && ret != -EINVAL)
-		return ret;
-	/* without CAP_SYS_ADMIN a filter stays as it is, and may kill */
-	return has_filter(tid) ? -EACCES : tracer_seize(tid, false);
+	g->filtered = has_filter(g->tid);
+	if (!g->filtered)
+		return 0;
+	return tracer_no_seccomp(g->tid, true) || tracer_no_seccomp(g->tid, false) ? -EACCES : 0;
 }
 
-/* It stands still: may it be lent? -EAGAIN: not where it stands. */
-static int prepare(struct zns_guest *g)
+/* It stands still, as all others do: may it be lent? -EAGAIN: not where it stands. */
+static int borrow(struct zns_guest *g)
 {
 	const uint64_t all = ~0ULL;
 	int ret = get_regs(g->tid, &g->old);
 
+	if (!ret)
+		ret = try_filter(g);
 	if (!ret && intercepted(g->tid))
 		ret = -ENOTSUP;
 	if (!ret && in_sequence(g->tid, &g->old))
@@ -195,41 +203,6 @@ static int prepare(struct zns_guest *g)
 	if (!ret && ptrace(REQUEST_SET_MASK, g->tid, (void *)sizeof(all), &all))
 		ret = -errno;
 	return ret;
-}
-
-static int borrow_held(struct zns_guest *g)
-{
-	int ret = tracer_no_seccomp(g->tid);
-
-	if (ret && has_filter(g->tid))
-		return -EACCES;
-	return prepare(g);
-}
-
-/* Stops the thread where it can be lent to us. It is not traced any more after a failure, except
- * one of a wait. */
-static int borrow(struct zns_guest *g)
-{
-	int ret;
-
-	if (g->held)
-		return borrow_held(g);
-	for (int i = 0; i < TRIES; i++) {
-		ret = seize(g->tid);
-		if (!ret)
-			ret = tracer_wait_stop(g->t, g->tid);
-		if (ret)
-			return ret;
-		ret = prepare(g);
-		if (!ret)
-			return 0;
-		tracer_release(g->tid);
-		if (ret != -EAGAIN)
-			return ret;
-		/* let it come out of there */
-		nanosleep(&(struct timespec){ .tv_nsec = 20000 + i * 5000L }, NULL);
-	}
-	return -EAGAIN;
 }
 
 /*
@@ -264,27 +237,59 @@ static int to_syscall_stop(struct zns_guest *g, bool entry)
 	}
 }
 
+static void set_args(struct user_regs_struct *r, const uint64_t arg[6])
+{
+	r->rdi = arg[0];
+	r->rsi = arg[1];
+	r->rdx = arg[2];
+	r->r10 = arg[3];
+	r->r8 = arg[4];
+	r->r9 = arg[5];
+}
+
+/* At the entry: this call it is, and no other one. */
+static int dictate(struct zns_guest *g, long nr, const uint64_t arg[6])
+{
+	struct __ptrace_syscall_info info = { 0 };
+	struct user_regs_struct r;
+	int ret;
+
+	if (ptrace(PTRACE_GET_SYSCALL_INFO, g->tid, (void *)sizeof(info), &info) < 0)
+		return -errno;
+	if (info.op != PTRACE_SYSCALL_INFO_ENTRY || info.arch != AUDIT_ARCH_X86_64)
+		return -ENOTSUP;
+	ret = get_regs(g->tid, &r);
+	if (ret)
+		return ret;
+	r.orig_rax = (unsigned long long)nr;
+	set_args(&r, arg);
+	ret = set_regs(g->tid, &r);
+	return !ret && g->filtered ? tracer_no_seccomp(g->tid, true) : ret;
+}
+
 int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *result)
 {
 	struct user_regs_struct r = g->old;
-	int ret;
+	int ret, refused = 0;
 
 	r.rip = g->insn;
 	r.rax = (unsigned long long)nr;
 	r.orig_rax = ~0ULL; /* nothing to restart */
-	r.rdi = arg[0];
-	r.rsi = arg[1];
-	r.rdx = arg[2];
-	r.r10 = arg[3];
-	r.r8 = arg[4];
-	r.r9 = arg[5];
+	set_args(&r, arg);
 	ret = set_regs(g->tid, &r);
 	if (!ret)
 		ret = to_syscall_stop(g, true);
 	if (!ret)
-		ret = to_syscall_stop(g, false);
+		refused = dictate(g, nr, arg);
+	if (refused &&
+	    ptrace(PTRACE_POKEUSER, g->tid, offsetof(struct user_regs_struct, orig_rax), -1L))
+		ret = -errno; /* it is gone: it has made no call */
 	if (!ret)
-		ret = get_regs(g->tid, &r);
+		ret = to_syscall_stop(g, false);
+	if (!ret && g->filtered)
+		ret = tracer_no_seccomp(g->tid, false);
+	if (!ret)
+		ret = refused ? refused : get_regs(g->tid, &r);
 	*result = ret ? ret : (long)r.rax;
 	return ret;
 }
@@ -304,35 +309,21 @@ static int give_back(struct zns_guest *g)
 		ret = set_regs(g->tid, &g->old);
 	if (ptrace(REQUEST_SET_MASK, g->tid, (void *)sizeof(g->mask), &g->mask) && !ret)
 		ret = -errno;
-	if (!g->held)
-		tracer_release(g->tid);
 	return ret;
 }
 
-static int with_thread(struct tracer *t, struct job *j, pid_t tid, bool held)
+static int work(struct tracer *t, pid_t tid, void *arg)
 {
-	struct zns_guest g = { .t = t, .tid = tid, .insn = j->insn, .held = held };
-	uint64_t begin;
-	int ret = borrow(&g), back;
+	struct job *j = arg;
+	struct zns_guest g = { .t = t, .tid = tid, .insn = j->insn };
+	int ret = tid ? borrow(&g) : -ESRCH, back;
 
 	if (ret)
 		return ret;
-	begin = zns_mono_ns();
 	ret = j->body(&g, j->arg);
 	j->lent = ret;
 	back = give_back(&g);
-	t->stop_ns = zns_mono_ns() - begin;
 	return ret ? ret : back;
-}
-
-static int work(struct tracer *t, void *arg)
-{
-	return with_thread(t, arg, t->pid, false);
-}
-
-static int work_alone(struct tracer *t, pid_t tid, void *arg)
-{
-	return tid ? with_thread(t, arg, tid, true) : -ESRCH;
 }
 
 static int explain(int ret, pid_t pid, struct zns_err *err)
@@ -348,16 +339,19 @@ static int explain(int ret, pid_t pid, struct zns_err *err)
 	return tracer_fail(ret, pid, err);
 }
 
-static int inject(struct tracer *t, struct job *j, unsigned int limit_ms, bool alone,
-		  struct zns_err *err)
+static int inject(struct tracer *t, struct job *j, unsigned int limit_ms, struct zns_err *err)
 {
-	int ret = alone ? threads_stopped(t, limit_ms, work_alone, j, err) :
-			  tracer_run(t, limit_ms, work, j);
+	int ret = threads_stopped(t, limit_ms, work, j, err);
 
+	for (int i = 0; i < TRIES && ret == -EAGAIN && !j->lent; i++) {
+		/* let it come out of there */
+		nanosleep(&(struct timespec){ .tv_nsec = 20000 + i * 5000L }, NULL);
+		ret = threads_stopped(t, limit_ms, work, j, err);
+	}
 	return !ret || j->lent ? ret : explain(ret, t->pid, err);
 }
 
-int zns_inject(pid_t pid, int maps, unsigned int limit_ms, bool alone,
+int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
 	       int (*body)(struct zns_guest *g, void *arg), void *arg, uint64_t *stop_ns,
 	       struct zns_err *err)
 {
@@ -372,7 +366,7 @@ int zns_inject(pid_t pid, int maps, unsigned int limit_ms, bool alone,
 	areas_free(&areas);
 	if (!j.insn)
 		return zns_fail(err, -ENOTSUP, "process %d has no code with a system call", pid);
-	ret = inject(&t, &j, limit_ms, alone, err);
+	ret = inject(&t, &j, limit_ms, err);
 	*stop_ns = t.stop_ns;
 	return ret;
 }
@@ -392,7 +386,7 @@ void zns_guest_rseq(const struct zns_guest *g, uint64_t *start, uint64_t *end)
 	*start = *end = 0;
 }
 
-int zns_inject(pid_t pid, int maps, unsigned int limit_ms, bool alone,
+int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
 	       int (*body)(struct zns_guest *g, void *arg), void *arg, uint64_t *stop_ns,
 	       struct zns_err *err)
 {

@@ -37,7 +37,7 @@ static int in_guest(struct zns_guest *g, void *arg)
 int inject_userfaultfd(struct tracer *t, int pidfd, int maps, int *uffd, struct zns_err *err)
 {
 	struct job j = { .pidfd = pidfd, .uffd = -1 };
-	int ret = zns_inject(t->pid, maps, 1000, false, in_guest, &j, &t->stop_ns, err);
+	int ret = zns_inject(t->pid, maps, 1000, in_guest, &j, &t->stop_ns, err);
 
 	if (!ret) {
 		*uffd = j.uffd;

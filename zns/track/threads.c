@@ -101,7 +101,7 @@ static int ask(struct pass *p, pid_t tid)
 		return ret;
 	p->asked[p->nr].tid = tid;
 	p->asked[p->nr].since_ns = zns_mono_ns();
-	ret = tracer_seize(tid, false);
+	ret = tracer_seize(tid);
 	if (!ret) {
 		p->nr++;
 	} else if (ret == -EPERM && tracer_is_kernels(tid)) {

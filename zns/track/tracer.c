@@ -133,21 +133,21 @@ bool tracer_is_kernels(pid_t tid)
 	       flags & (io_worker | user_worker);
 }
 
-int tracer_no_seccomp(pid_t tid)
+int tracer_no_seccomp(pid_t tid, bool on)
 {
-	return ptrace(PTRACE_SETOPTIONS, tid, NULL, PTRACE_O_TRACESYSGOOD | OPTION_NO_SECCOMP) ?
-		       -errno :
-		       0;
+	long options = PTRACE_O_TRACESYSGOOD | (on ? OPTION_NO_SECCOMP : 0);
+
+	return ptrace(PTRACE_SETOPTIONS, tid, NULL, options) ? -errno : 0;
 }
 
-int tracer_seize(pid_t tid, bool no_seccomp)
+int tracer_seize(pid_t tid)
 {
-	long options = PTRACE_O_TRACESYSGOOD | (no_seccomp ? OPTION_NO_SECCOMP : 0), by;
+	long by;
 	char state;
 	int ret;
 
 	do {
-		ret = ptrace(PTRACE_SEIZE, tid, NULL, options) ? -errno : 0;
+		ret = ptrace(PTRACE_SEIZE, tid, NULL, PTRACE_O_TRACESYSGOOD) ? -errno : 0;
 	} while (ret == -EINTR);
 	if (!ret)
 		return ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) ? -errno : 0;

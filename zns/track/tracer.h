@@ -31,7 +31,7 @@ int tracer_run(struct tracer *t, unsigned int limit_ms, int (*work)(struct trace
 /* All below is for @work alone. */
 
 /* Begin to trace a thread, and ask it to stop. -ESRCH: gone, -EBUSY: traced, -EPERM. */
-int tracer_seize(pid_t tid, bool no_seccomp);
+int tracer_seize(pid_t tid);
 /* Wait until it stands where a signal could be delivered, but none is. -ESRCH, -ETIMEDOUT. */
 int tracer_wait_stop(struct tracer *t, pid_t tid);
 /* The status of any thread or, if @tid is not -1, of that one. -ESRCH: it has ended, and will not
@@ -48,8 +48,8 @@ void tracer_release(pid_t tid);
 int tracer_proc(pid_t tid, const char *file, char *buf, size_t len);
 bool tracer_is_dead(pid_t tid); /* a zombie, or gone */
 bool tracer_is_kernels(pid_t tid); /* of an io_uring, say: it never runs the program's code */
-/* @no_seccomp of one that stands still already. */
-int tracer_no_seccomp(pid_t tid);
+/* Of one that stands still: its seccomp filter is not asked while @on. -EPERM: no CAP_SYS_ADMIN. */
+int tracer_no_seccomp(pid_t tid, bool on);
 
 /* Why a call of this failed, for a process. */
 int tracer_fail(int code, pid_t pid, struct zns_err *err);

@@ -2,8 +2,8 @@
 #ifndef ZNS_INJECT_H
 #define ZNS_INJECT_H
 /*
- * System calls in a process that does not notice: one thread is stopped by ptrace, makes them for
- * us, and goes on. x86_64 only. Any thread of ours may call; it waits meanwhile.
+ * System calls in a process that does not notice: its threads are stopped by ptrace, one makes them
+ * for us, and they go on. x86_64 only. Any thread of ours may call; it waits meanwhile.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,18 +15,18 @@ struct zns_guest; /* the borrowed thread */
 /*
  * Runs @body in a child that shares our memory and descriptors: it must not allocate memory. What
  * @body returns, if not 0, is returned without a text in @err; other failures have one. @maps is
- * /proc/PID/maps. *@stop_ns: how long the thread stood still. @alone: all other threads stand
- * still, too.
+ * /proc/PID/maps. *@stop_ns: how long the threads stood still.
  *
  * -EBUSY: traced by another one. -ENOTSUP: no 64-bit task. -EACCES: its seccomp filter cannot be
  * suspended.
  */
-int zns_inject(pid_t pid, int maps, unsigned int limit_ms, bool alone,
+int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
 	       int (*body)(struct zns_guest *g, void *arg), void *arg, uint64_t *stop_ns,
 	       struct zns_err *err);
 
-/* For @body: one system call. *@result is what it returned there; an error means that the thread is
- * gone. */
+/* For @body: one system call, past the thread's seccomp filter. It is this call and no other,
+ * whatever code the process has. *@result is what it returned there; an error means that it was not
+ * made, or that the thread is gone. */
 int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *result);
 
 /* For @body: @tick is called some hundred times a second while the thread is waited for, also after
