@@ -3,6 +3,8 @@
  * What a pager leaves in the processes that it serves, and believes of them. They may be hostile.
  */
 #include <dirent.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 
 #include "mem_reach.h"
 
@@ -32,6 +34,8 @@ static unsigned int count(pid_t pid, const char *dir, const char *what, const ch
 	while ((d = readdir(l))) {
 		ssize_t len;
 
+		if (*d->d_name == '.')
+			continue;
 		snprintf(name, sizeof(name), "%s/%s%s", path, d->d_name, what);
 		len = *what ? -1 : readlink(name, text, sizeof(text) - 1);
 		if (*what) {
@@ -57,15 +61,207 @@ static void no_ring(void **state)
 	await_bytes_out(&s, 0, MANY * PAGE / 2);
 	assert_int_equal(count(getpid(), "fd", "", "io_uring"), 0);
 	assert_int_equal(count(s.pid, "fd", "", "anon_inode"), 0);
-	assert_int_equal(count(s.pid, "task", "/comm", ""), 2 + 1); /* two are . and .. */
+	assert_int_equal(count(s.pid, "task", "/comm", ""), 1);
 	do_step(&s, 2);
 	play_end(&s);
+}
+
+/* ---- /dev/userfaultfd, which is lent to who may not call userfaultfd() ---- */
+
+/* As one that was executed by this user. */
+static void lose_rights(struct talk *t)
+{
+	if (setgid(65534) || setuid(65534) || prctl(PR_SET_DUMPABLE, 1) ||
+	    syscall(SYS_userfaultfd, O_CLOEXEC) >= 0)
+		t->other = 1;
+}
+
+static unsigned int open_fds(void)
+{
+	unsigned int n = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void *pauses(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+static void poor(struct talk *t)
+{
+	unsigned int had;
+	pthread_t thread;
+
+	lose_rights(t);
+	pthread_create(&thread, NULL, pauses, NULL);
+	had = open_fds();
+	reach(t, 1);
+	t->wrong += open_fds() != had || prctl(PR_GET_DUMPABLE) != 1;
+	reach(t, 2);
+}
+
+/* Another process of its user, which may take descriptors of whoever it may trace. */
+static unsigned int thieve(pid_t pid)
+{
+	int status, pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	pid_t thief = fork();
+
+	if (!thief) {
+		int taken = 0;
+
+		if (setgid(65534) || setuid(65534))
+			_exit(255);
+		for (int fd = 0; fd < 64; fd++)
+			taken += syscall(SYS_pidfd_getfd, pidfd, fd, 0) >= 0;
+		_exit(taken);
+	}
+	close(pidfd);
+	assert_int_equal(waitpid(thief, &status, 0), thief);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 255);
+	return (unsigned int)WEXITSTATUS(status);
+}
+
+struct attach {
+	struct play *s;
+	_Atomic pid_t tid;
+	int ret;
+};
+
+static void *attaches(void *arg)
+{
+	struct attach *a = arg;
+
+	a->tid = (pid_t)syscall(SYS_gettid);
+	a->ret = zns_mem_attach(a->s->m, a->s->pid, &a->s->err);
+	return NULL;
+}
+
+/* The child that is a tracer, once it stands still; it is the only one of this thread. */
+static pid_t await_halt(pid_t tid)
+{
+	char path[64], text[256];
+
+	for (int i = 0; i < WAIT_S * 200; i++, usleep(5000)) {
+		pid_t child = 0;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%d/children", tid);
+		f = fopen(path, "r");
+		if (f && fscanf(f, "%d", &child) != 1)
+			child = 0;
+		if (f)
+			fclose(f);
+		snprintf(path, sizeof(path), "/proc/%d/stat", child);
+		f = child ? fopen(path, "r") : NULL;
+		if (f && fgets(text, sizeof(text), f) && strstr(text, ") T ")) {
+			fclose(f);
+			return child;
+		}
+		if (f)
+			fclose(f);
+	}
+	fail_msg("no tracer stands still");
+	return 0;
+}
+
+static bool can_be_lent(struct play *s)
+{
+	return !s->t->other && !access("/dev/userfaultfd", F_OK);
+}
+
+static void nobody_takes_it(void **state)
+{
+	static struct play s;
+	struct attach a = { .s = &s };
+	pthread_t thread;
+	pid_t tracer;
+
+	play_begin(&s, poor);
+	if (!can_be_lent(&s)) {
+		play_end(&s);
+		skip();
+	}
+	assert_true(thieve(s.pid) > 0);
+	assert_int_equal(zns_mem_new("test", MIB(1), &s.store, &s.m, &s.err), 0);
+	mem_control("ZNS_MEM_HALT", "32@1");
+	pthread_create(&thread, NULL, attaches, &a);
+	while (!a.tid)
+		usleep(1000);
+	tracer = await_halt(a.tid);
+	mem_control("ZNS_MEM_HALT", NULL);
+	assert_int_equal(count(s.pid, "fd", "", "/dev/userfaultfd"), 1);
+	assert_int_equal(count(s.pid, "task", "/stat", ") t "), 2);
+	assert_int_equal(thieve(s.pid), 0);
+	kill(tracer, SIGCONT);
+	pthread_join(thread, NULL);
+	assert_int_equal(a.ret, 0);
+	assert_true(thieve(s.pid) > 0);
+	assert_int_equal(zns_mem_start(s.m, &s.err), 0);
+	do_step(&s, 2);
+	play_end(&s);
+}
+
+/* Another process has its descriptors, without being a thread of it. */
+static void generous(struct talk *t)
+{
+	pid_t child;
+
+	lose_rights(t);
+	child = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pauses(NULL);
+	}
+	reach(t, 1);
+}
+
+/* Its own user namespace, where it has all rights: as another process of its user has. */
+static void sovereign(struct talk *t)
+{
+	lose_rights(t);
+	if (unshare(CLONE_NEWUSER))
+		t->other = 1;
+	reach(t, 1);
+}
+
+static void is_refused(void (*program)(struct talk *t))
+{
+	static struct play s;
+
+	play_begin(&s, program);
+	if (!can_be_lent(&s)) {
+		play_end(&s);
+		skip();
+	}
+	assert_int_equal(zns_mem_new("test", MIB(1), &s.store, &s.m, &s.err), 0);
+	assert_int_equal(zns_mem_attach(s.m, s.pid, &s.err), -EPERM);
+	assert_non_null(strstr(s.err.msg, "is not lent"));
+	assert_null(strchr(s.err.msg, '\n'));
+	play_end(&s);
+}
+
+static void not_to_who_shares(void **state)
+{
+	is_refused(generous);
+}
+
+static void not_to_sovereigns(void **state)
+{
+	is_refused(sovereign);
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_ring),
+		cmocka_unit_test(nobody_takes_it),
+		cmocka_unit_test(not_to_who_shares),
+		cmocka_unit_test(not_to_sovereigns),
 	};
 
 	if (argc > 1)

@@ -5,16 +5,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 
+#include "lend.h"
 #include "mem.h"
-#include "zns/inject.h"
 
 #define SCRATCH 8192 /* bytes, for arguments; gone again afterwards */
 #define LIMIT_MS 1000
@@ -28,131 +24,47 @@ struct job {
 	const char *what; /* what failed */
 };
 
-/* What the kernel wants in the process's memory for SCM_RIGHTS of one descriptor. */
-struct letter {
-	struct msghdr m;
-	struct iovec iov;
-	int sv[2];
-	char byte;
-	union {
-		char buf[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} c;
-};
-
-static int move(pid_t pid, uint64_t there, void *here, size_t len, bool write)
+static long uffd_by_dev(const struct lent *l, int dev)
 {
-	struct iovec l = { here, len }, r = { (void *)(uintptr_t)there, len };
-	ssize_t n = write ? process_vm_writev(pid, &l, 1, &r, 1, 0) :
-			    process_vm_readv(pid, &l, 1, &r, 1, 0);
+	long scratch, fd, uffd;
 
-	return n == (ssize_t)len ? 0 : n < 0 ? -errno : -EFAULT;
-}
-
-#define CALL(g, nr, ...) guest_call(g, nr, (uint64_t[6]){ __VA_ARGS__ })
-static long guest_call(struct zns_guest *g, long nr, const uint64_t arg[6])
-{
-	long result;
-	int ret = zns_guest_call(g, nr, arg, &result);
-
-	return ret ? ret : result;
-}
-
-static int send_fd(int sk, int fd)
-{
-	struct letter l = { .byte = 1 };
-	struct iovec iov = { &l.byte, 1 };
-	struct msghdr m = { .msg_iov = &iov,
-			    .msg_iovlen = 1,
-			    .msg_control = l.c.buf,
-			    .msg_controllen = sizeof(l.c.buf) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	return sendmsg(sk, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
-}
-
-/* /dev/userfaultfd, in the process: sent through a socket that it makes. */
-static long receive_dev(struct zns_guest *g, struct job *j, uint64_t scratch, const int sv[2])
-{
-	struct letter l = { .byte = 0 };
-	int mine = zns_fetch_fd(j->pidfd, sv[0], "socket:["), fd;
-	long ret = mine < 0 ? mine : send_fd(mine, j->dev);
-
-	if (mine >= 0)
-		close(mine);
-	if (ret)
-		return ret;
-	l.iov.iov_base = (void *)(uintptr_t)(scratch + offsetof(struct letter, byte));
-	l.iov.iov_len = 1;
-	l.m.msg_iov = (void *)(uintptr_t)(scratch + offsetof(struct letter, iov));
-	l.m.msg_iovlen = 1;
-	l.m.msg_control = (void *)(uintptr_t)(scratch + offsetof(struct letter, c));
-	l.m.msg_controllen = sizeof(l.c.buf);
-	ret = move(j->pid, scratch, &l, sizeof(l), true);
-	if (!ret)
-		ret = CALL(g, SYS_recvmsg, (uint64_t)sv[1], scratch,
-			   MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (ret >= 0)
-		ret = move(j->pid, scratch, &l, sizeof(l), false);
-	if (ret)
-		return ret;
-	if (l.c.align.cmsg_type != SCM_RIGHTS || l.c.align.cmsg_len != CMSG_LEN(sizeof(int)))
-		return -EPROTO;
-	memcpy(&fd, CMSG_DATA(&l.c.align), sizeof(fd));
-	return fd;
-}
-
-static long uffd_by_dev(struct zns_guest *g, struct job *j, uint64_t scratch)
-{
-	int sv[2];
-	long fd, uffd,
-		ret = CALL(g, SYS_socketpair, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, scratch);
-
-	if (!ret)
-		ret = move(j->pid, scratch, sv, sizeof(sv), false);
-	if (ret)
-		return ret;
-	fd = receive_dev(g, j, scratch, sv);
-	CALL(g, SYS_close, (uint64_t)sv[0]);
-	CALL(g, SYS_close, (uint64_t)sv[1]);
+	scratch = LENT_CALL(l, SYS_mmap, 0, SCRATCH, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, (uint64_t)-1, 0);
+	if (scratch < 0 && scratch > -4096)
+		return scratch;
+	fd = lend_fd(l, dev, (uint64_t)scratch);
+	LENT_CALL(l, SYS_munmap, (uint64_t)scratch, SCRATCH);
 	if (fd < 0)
 		return fd;
-	uffd = CALL(g, SYS_ioctl, (uint64_t)fd, DEV_NEW, UFFD_OPEN);
-	CALL(g, SYS_close, (uint64_t)fd);
+	mem_reached(REACHED_LENT);
+	uffd = LENT_CALL(l, SYS_ioctl, (uint64_t)fd, DEV_NEW, UFFD_OPEN);
+	lend_close(l, fd);
 	return uffd;
 }
 
-static int make_uffd(struct zns_guest *g, struct job *j, uint64_t scratch)
+static int make_uffd(const struct lent *l, struct job *j)
 {
-	long fd = CALL(g, SYS_userfaultfd, UFFD_OPEN);
+	long fd = LENT_CALL(l, SYS_userfaultfd, UFFD_OPEN);
 
-	j->what = "userfaultfd";
 	if (fd == -EPERM && j->dev >= 0)
-		fd = uffd_by_dev(g, j, scratch);
+		fd = uffd_by_dev(l, j->dev);
 	if (fd < 0)
 		return (int)fd;
 	j->uffd = zns_fetch_fd(j->pidfd, fd, "anon_inode:[userfaultfd]");
-	CALL(g, SYS_close, (uint64_t)fd);
+	lend_close(l, fd);
 	return zns_min(j->uffd, 0);
 }
 
 static int in_guest(struct zns_guest *g, void *arg)
 {
 	struct job *j = arg;
-	long scratch;
-	int ret;
+	struct lent l = { .g = g, .pid = j->pid, .pidfd = j->pidfd };
+	int ret = lend_begin(&l);
 
-	j->what = "mmap";
-	scratch = CALL(g, SYS_mmap, 0, SCRATCH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		       (uint64_t)-1, 0);
-	if (scratch < 0 && scratch > -4096)
-		return (int)scratch;
-	ret = make_uffd(g, j, (uint64_t)scratch);
-	CALL(g, SYS_munmap, (uint64_t)scratch, SCRATCH);
+	j->what = "userfaultfd";
+	if (!ret)
+		ret = make_uffd(&l, j);
+	lend_end(&l);
 	return ret;
 }
 
@@ -164,10 +76,17 @@ static int explain(const struct job *j, int ret, struct zns_err *err)
 		return zns_fail(err, ret, "process %d stands still: is its cgroup frozen?", j->pid);
 	if (ret == -ESRCH)
 		return zns_fail(err, ret, "process %d is gone", j->pid);
-	if (ret == -EPERM)
+	if (ret == -EPERM && j->dev < 0)
 		return zns_fail(
 			err, ret,
 			"process %d may not use userfaultfd, and there is no /dev/userfaultfd (Linux 6.1)",
+			j->pid);
+	if (ret == -EPERM)
+		return zns_fail(
+			err, ret,
+			"process %d may not use userfaultfd, and /dev/userfaultfd is not lent to who "
+			"shares memory or descriptors with another process, or is in a user namespace "
+			"where others may trace it",
 			j->pid);
 	return zns_fail_sys(err, ret, "process %d: %s failed", j->pid, j->what);
 }

@@ -61,6 +61,7 @@ enum mem_refused {
 #define REACHED_SMALL 25 /* a removal of less than a unit was read */
 #define REACHED_DROPPED 31 /* units were dropped, and the evictor sees it */
 #define REACHED_AREA 30 /* an area was looked at, and is registered next */
+#define REACHED_LENT 32 /* the process has /dev/userfaultfd for a moment */
 #define REACHED_READY 29 /* the kernel has something to tell of a process */
 #define REACHED_COPIED 60 /* cleaning has written copies */
 #define REACHED_MOVED 61 /* and has moved a unit */

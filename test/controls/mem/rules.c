@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../../../zns/mem/rules.h"
@@ -97,7 +98,8 @@ void mem_reached(int state)
 	if (late_us)
 		usleep(late_us);
 	if (halt && ++halts == halt)
-		raise(SIGSTOP);
+		/* not raise(): a tracer has the C library's memory of another thread */
+		syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), SIGSTOP);
 	if (nr && ++times == nr)
 		kill(state == REACHED_STOP ? getppid() : getpid(), SIGKILL);
 }
