@@ -56,7 +56,7 @@ static void whole(void)
 		if (c->next.has_nr > c->next.nr || c->next.has_len > c->next.len ||
 		    c->next.nr > ZNS_MEMKEEP_FDS_MAX || c->next.len > ZNS_MEMKEEP_DATA_MAX)
 			abort();
-		if (*c->name && !mk_name_ok(c->name))
+		if (*c->name && zns_check_memory(c->name, NULL))
 			abort();
 		for (uint32_t k = 0; *c->name && k < i; k++)
 			if (!strcmp(c->name, contexts[k].name))

@@ -121,7 +121,7 @@ static int teardown(void **state)
 {
 	close((int)(intptr_t)*state);
 	if (getenv("ZNS_TEST_LOG"))
-		sh("cat %s/run/memory/keeper.log", dir);
+		sh("cat %s/run/memory/keeper.messages", dir);
 	sh("rm -rf %s", dir);
 	return 0;
 }
@@ -397,9 +397,50 @@ static void strangers(void **state)
 	assert_true(ends(keeper));
 }
 
+/* Any name that a container may have: as long as that, and that of the keeper's own files. */
+static void names(void **state)
+{
+	static const char *const of_keeper[] = { "keeper", "keeper.lock", "keeper.messages" };
+	struct zns_err err = ZNS_ERR_INIT;
+	char name[ZNS_NAME_MAX + 1], file[ZNS_NAME_MAX + 8];
+	int d = zns_run_subdir(MK_DIR, &err);
+
+	(void)state;
+	memset(name, 'n', ZNS_NAME_MAX);
+	name[ZNS_NAME_MAX] = '\0';
+	for (size_t len = ZNS_NAME_MAX; len > 70; len -= len > 80 ? 20 : 1) {
+		int sk = socket(AF_UNIX, SOCK_SEQPACKET, 0),
+		    to = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+		name[len] = '\0';
+		assert_int_equal(zns_check_memory(name, &err), 0);
+		snprintf(file, sizeof(file), "%s.sock", name);
+		assert_int_equal(zns_run_bind(sk, d, file), 0);
+		assert_int_equal(listen(sk, 1), 0);
+		assert_int_equal(faccessat(d, file, F_OK, 0), 0);
+		assert_int_equal(zns_run_connect(to, d, file), 0);
+		assert_int_equal(unlinkat(d, file, 0), 0);
+		assert_int_equal(zns_run_connect(to, d, file), -ENOENT);
+		close(sk);
+		close(to);
+	}
+	close(d);
+	assert_string_equal(MK_SOCKET, of_keeper[0]);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(of_keeper); i++) {
+		const char *dot = strrchr(of_keeper[i], '.');
+
+		assert_true(!dot ||
+			    (strcmp(dot, ".sock") && strcmp(dot, ".seal") && strcmp(dot, ".log")));
+	}
+	assert_int_equal(zns_check_memory("a/b", NULL), -EINVAL);
+	assert_int_equal(zns_check_memory(".a", NULL), -EINVAL);
+	assert_int_equal(zns_check_memory("keeper", NULL), 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(names, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_successor_gets_all, setup, teardown),
 		cmocka_unit_test_setup_teardown(successors_die_too, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_keeper_dies, setup, teardown),

@@ -408,6 +408,29 @@ def pinned(stage, args):
 
 
 @case
+def names(stage, args):
+    """Contexts that are called as the keeper is, and with all the bytes that a name may have: each is found, and goes on after its pager's death."""
+    stage = stage()
+    for name in ('keeper', 'keeper.lock', 'n' * 200):
+        program = stage.pages(8)
+        stage.ctl('memory', 'attach', program.pid, '--dram', '3M', '--name', name)
+
+        def pager(name=name):
+            found = re.search(r'pager PID (\d+)', stage.ctl('memory', 'status', name, ok=False).stdout)
+            return found and int(found.group(1))
+        first = pager()
+        if not first:
+            raise Failed(f'{name}: it is not found')
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda first=first, pager=pager: pager() not in (None, first), f'{name}: a successor')
+        stage.ctl('memory', 'detach', name)
+        stage.end_pages(program, detach=False)
+    done = stage.ctl('memory', 'attach', os.getpid(), '--dram', '3M', '--name', 'a/b', ok=False)
+    if not done.returncode or len(done.stderr.strip().splitlines()) != 1:
+        raise Failed(f'{done.stderr}')
+
+
+@case
 def redis(stage, args):
     """Redis under load: it has every value, before and after the detach."""
     if not shutil.which('redis-server'):

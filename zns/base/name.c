@@ -68,3 +68,13 @@ int zns_check_container(const char *name, struct zns_err *err)
 	}
 	return 0;
 }
+
+int zns_check_memory(const char *name, struct zns_err *err)
+{
+	int ret = zns_check_container(name, err);
+
+	if (!ret && (*name == '.' || strchr(name, '/')))
+		ret = zns_fail(err, -EINVAL,
+			       "a memory context's name has no / and does not begin with a dot");
+	return ret;
+}

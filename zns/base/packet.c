@@ -116,3 +116,27 @@ void zns_run_address(int dir, const char *name, struct sockaddr_un *a)
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	snprintf(a->sun_path, sizeof(a->sun_path), "/proc/self/fd/%d/%.80s", dir, name);
 }
+
+int zns_run_bind(int sk, int dir, const char *name)
+{
+	struct sockaddr_un a;
+	char first[32];
+
+	snprintf(first, sizeof(first), ".new-%d", (int)getpid());
+	zns_run_address(dir, first, &a);
+	unlinkat(dir, first, 0);
+	return bind(sk, (struct sockaddr *)&a, sizeof(a)) || renameat(dir, first, dir, name) ?
+		       -errno :
+		       0;
+}
+
+int zns_run_connect(int sk, int dir, const char *name)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	cleanup_close int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d", fd);
+	return connect(sk, (struct sockaddr *)&a, sizeof(a)) ? -errno : 0;
+}

@@ -45,11 +45,9 @@ static int dial(int dir, const char *file)
 {
 	cleanup_close int sk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	socklen_t len = sizeof(struct ucred);
-	struct sockaddr_un a;
 	struct ucred c;
 
-	zns_run_address(dir, file, &a);
-	if (sk < 0 || connect(sk, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	if (sk < 0 || zns_run_connect(sk, dir, file) ||
 	    getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0 || (c.uid && c.uid != geteuid()))
 		return -1;
 	return zns_take_fd(&sk);
@@ -123,7 +121,7 @@ static int try(int dir, char *file, const pid_t *pid, uint32_t nr, struct zns_me
 	cleanup_close int sk = -1;
 	int ret;
 
-	if (len <= tail || strcmp(file + len - tail, ZNS_SEAL_SUFFIX) || len > ZNS_NAME_MAX)
+	if (len <= tail || strcmp(file + len - tail, ZNS_SEAL_SUFFIX) || len - tail > ZNS_NAME_MAX)
 		return 0;
 	sk = dial(dir, file);
 	file[len - tail] = 0;

@@ -11,39 +11,32 @@
 #include "zns/packet.h"
 
 #define SUFFIX ".sock"
-#define KEEPER "keeper" /* its socket is there, too */
 #define ANSWER_MS 10000 /* of a pager that is not asked to read everything back */
 #define MSG_LIMIT MIB(1)
-
-static bool good_name(const char *name)
-{
-	return !zns_check_container(name, NULL) && !strchr(name, '/') && *name != '.' &&
-	       strcmp(name, KEEPER) != 0;
-}
 
 static int dial(const char *name, struct zns_err *err)
 {
 	cleanup_close int sk = -1, dir = -1;
-	struct sockaddr_un a;
 	struct ucred c;
 	socklen_t len = sizeof(c);
-	char file[256];
+	char file[ZNS_NAME_MAX + sizeof(SUFFIX)];
+	int ret;
 
-	if (!good_name(name) || snprintf(file, sizeof(file), "%s" SUFFIX, name) >= 80)
-		return zns_fail(err, -ENOENT, "no memory context can be called %.80s",
-				ctl_text(name));
+	if (zns_check_memory(name, err))
+		return -ENOENT;
+	snprintf(file, sizeof(file), "%s" SUFFIX, name);
 	dir = zns_run_subdir(MEMORY_DIR, err);
 	if (dir < 0)
 		return dir;
 	sk = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	zns_run_address(dir, file, &a);
-	if (sk < 0 || connect(sk, (struct sockaddr *)&a, sizeof(a)) < 0)
-		return errno == ENOENT || errno == ECONNREFUSED ?
+	ret = sk < 0 ? -errno : zns_run_connect(sk, dir, file);
+	if (ret)
+		return ret == -ENOENT || ret == -ECONNREFUSED ?
 			       zns_fail(err, -ENOENT,
 					"no memory context %s is here; "
 					"`znsctl memory status` lists them",
 					ctl_text(name)) :
-			       zns_fail_sys(err, -errno, "memory context %s", ctl_text(name));
+			       zns_fail_sys(err, ret, "memory context %s", ctl_text(name));
 	if (getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0 || (c.uid && c.uid != geteuid()))
 		return zns_fail(err, -EPERM, "the socket of memory context %s is another user's",
 				ctl_text(name));
@@ -145,7 +138,7 @@ int memory_names(char ***out, size_t *nr, struct zns_err *err)
 		if (len <= strlen(SUFFIX) || strcmp(e->d_name + len - strlen(SUFFIX), SUFFIX))
 			continue;
 		e->d_name[len - strlen(SUFFIX)] = 0;
-		if (!good_name(e->d_name))
+		if (zns_check_memory(e->d_name, NULL))
 			continue;
 		if (zns_grow(names, *nr, max) || !(names[*nr] = strdup(e->d_name))) {
 			closedir(d);

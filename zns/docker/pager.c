@@ -58,6 +58,9 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 
 	if (dir < 0)
 		return dir;
+	ret = zns_check_memory(p->name, err);
+	if (ret)
+		return ret;
 	ret = zns_find_program("zns-mem", prog, sizeof(prog));
 	if (ret)
 		return zns_fail(err, ret, "zns-mem, the pager, is not installed beside this one");

@@ -85,7 +85,7 @@ static int start(struct zns_err *err)
 
 	if (ret)
 		return zns_fail(err, ret, PROGRAM " is not installed beside this program");
-	if ((size_t)snprintf(log, sizeof(log), "%s/" MK_DIR "/keeper.log", zns_run_dir()) >=
+	if ((size_t)snprintf(log, sizeof(log), "%s/" MK_DIR "/" MK_LOG, zns_run_dir()) >=
 	    sizeof(log))
 		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s", zns_run_dir());
 	return zns_daemon_start(&d, err);
@@ -168,8 +168,9 @@ int zns_memkeep_open(const char *name, struct zns_memkeep **out, struct zns_err 
 
 	if (!err)
 		err = &local;
-	if (!mk_name_ok(name))
-		return zns_fail(err, -EINVAL, "no name for a memory context: %s", name);
+	ret = zns_check_memory(name, err);
+	if (ret)
+		return ret;
 	k = new_one(name);
 	if (!k)
 		return zns_fail_sys(err, -ENOMEM, "a keeper's connection");

@@ -5,11 +5,6 @@
 #include "wire.h"
 #include "zns/packet.h"
 
-bool mk_name_ok(const char *name)
-{
-	return !zns_check_container(name, NULL) && !strchr(name, '/') && *name != '.';
-}
-
 int mk_send(int sk, const struct mk_head *h, const void *data, const int *fds)
 {
 	struct mk_head out = *h;
@@ -36,7 +31,7 @@ static bool fits(const struct mk_packet *p, size_t len)
 		return false;
 	switch (h->op) {
 	case MK_BEGIN:
-		return memchr(h->name, 0, sizeof(h->name)) && mk_name_ok(h->name);
+		return memchr(h->name, 0, sizeof(h->name)) && !zns_check_memory(h->name, NULL);
 	case MK_SET:
 		return h->nr <= ZNS_MEMKEEP_FDS_MAX && h->len <= ZNS_MEMKEEP_DATA_MAX;
 	case MK_DATA:

@@ -2,7 +2,7 @@
 #ifndef KEEP_WIRE_H
 #define KEEP_WIRE_H
 /*
- * Packets between pagers and the keeper, on $ZNS_RUN/memory/keeper.sock. A pager says MK_BEGIN, and
+ * Packets between pagers and the keeper, on $ZNS_RUN/memory/keeper. A pager says MK_BEGIN, and
  * then hands over sets: MK_SET, the data in MK_DATA, the descriptors in MK_FDS, MK_COMMIT. BEGIN,
  * COMMIT and END are answered with MK_ACK. A successor gets MK_BEGIN and a set from the keeper,
  * which nobody answers, and then is a pager like the first.
@@ -13,8 +13,10 @@
 
 #define MK_VERSION 1u
 #define MK_DIR "memory"
-#define MK_SOCKET "keeper.sock"
+/* no context has a file without a suffix, or with these */
+#define MK_SOCKET "keeper"
 #define MK_LOCK "keeper.lock"
+#define MK_LOG "keeper.messages"
 #define MK_TIMEOUT_S 5 /* for one packet */
 #define MK_CHUNK 32768u /* bytes of data in a packet */
 #define MK_CHUNK_FDS 128u
@@ -49,7 +51,6 @@ int mk_send(int sk, const struct mk_head *h, const void *data, const int *fds);
  * true: lengths and numbers are checked. */
 int mk_recv(int sk, struct mk_packet *p);
 void mk_close(struct mk_packet *p);
-bool mk_name_ok(const char *name);
 
 int mk_send_set(int sk, const void *data, size_t len, const int *fds, uint32_t nr);
 /* One more packet of a set. 1: it was MK_COMMIT, and the set is whole; 0: more to come; -errno.

@@ -95,7 +95,7 @@ class Paged:
         run = self.st.dir / 'run' / 'memory'
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as keeper:
             try:
-                keeper.connect(str(run / 'keeper.sock'))
+                keeper.connect(str(run / 'keeper'))
                 pid = struct.unpack('iII', keeper.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
                 os.kill(pid, signal.SIGTERM)
             except OSError:

@@ -26,5 +26,8 @@ int zns_run_subdir(const char *sub, struct zns_err *err);
 /* Addresses a socket there; the directory's descriptor must stay open. A runtime directory may have
  * a longer name than an address has room for. */
 void zns_run_address(int dir, const char *name, struct sockaddr_un *a);
+/* The same for a name that no address has room for. The socket takes the place of what is there. */
+int zns_run_bind(int sk, int dir, const char *name);
+int zns_run_connect(int sk, int dir, const char *name);
 
 #endif

@@ -79,6 +79,9 @@ uint64_t zns_mono_ns(void); /* CLOCK_MONOTONIC, nanoseconds */
 #define ZNS_NAME_MAX 200
 struct zns_err;
 int zns_check_container(const char *name, struct zns_err *err);
+/* A memory context's: the same without /, and no . at its beginning. It is a file's name with a
+ * suffix; names that have none of these suffixes are free for others in that directory. */
+int zns_check_memory(const char *name, struct zns_err *err);
 /* Length of the printable UTF-8 character that @s begins with, 0 if it is none. */
 int zns_printable(const char *s);
 

@@ -24,21 +24,21 @@ static void socket_name(const struct pager *p, char *out, size_t len)
 int control_open(struct pager *p, struct zns_err *err)
 {
 	char name[ZNS_NAME_MAX + 8];
-	struct sockaddr_un a;
+	int ret;
 
 	p->dir = zns_run_subdir(DIR_NAME, err);
 	if (p->dir < 0)
 		return p->dir;
 	socket_name(p, name, sizeof(name));
-	zns_run_address(p->dir, name, &a);
 	p->listen = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (p->listen < 0)
 		return zns_fail_sys(err, -errno, "no socket");
 	/* the keeper has one context of a name, and that is ours: a dead one's socket goes */
-	unlinkat(p->dir, name, 0);
-	if (bind(p->listen, (struct sockaddr *)&a, sizeof(a)) || listen(p->listen, 16))
-		return zns_fail_sys(err, -errno, "the socket %s/" DIR_NAME "/%s", zns_run_dir(),
-				    name);
+	ret = zns_run_bind(p->listen, p->dir, name);
+	if (!ret && listen(p->listen, 16))
+		ret = -errno;
+	if (ret)
+		return zns_fail_sys(err, ret, "the socket %s/" DIR_NAME "/%s", zns_run_dir(), name);
 	return seal_open(p, err);
 }
 

@@ -65,6 +65,9 @@ static int prepare(struct pager *p, const struct restoring *r, struct zns_err *e
 		return ret;
 	if (!*p->name)
 		snprintf(p->name, sizeof(p->name), "%s", container);
+	ret = zns_check_memory(p->name, err);
+	if (ret)
+		return ret;
 	open_log(p->name);
 	ret = zns_memkeep_open(p->name, &p->keep, err);
 	if (ret == -EEXIST)

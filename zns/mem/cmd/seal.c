@@ -29,17 +29,16 @@ static void socket_name(const struct pager *p, char *out, size_t len)
 int seal_open(struct pager *p, struct zns_err *err)
 {
 	char name[ZNS_NAME_MAX + 8];
-	struct sockaddr_un a;
+	int ret;
 
 	socket_name(p, name, sizeof(name));
-	zns_run_address(p->dir, name, &a);
 	p->seal_listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (p->seal_listen < 0)
 		return zns_fail_sys(err, -errno, "no socket");
-	unlinkat(p->dir, name, 0);
-	if (bind(p->seal_listen, (struct sockaddr *)&a, sizeof(a)) || listen(p->seal_listen, 16))
-		return zns_fail_sys(err, -errno, "the socket %s", name);
-	return 0;
+	ret = zns_run_bind(p->seal_listen, p->dir, name);
+	if (!ret && listen(p->seal_listen, 16))
+		ret = -errno;
+	return ret ? zns_fail_sys(err, ret, "the socket %s", name) : 0;
 }
 
 void seal_close(struct pager *p)
