@@ -3,6 +3,8 @@
  * What a pager leaves in the processes that it serves, and believes of them. They may be hostile.
  */
 #include <dirent.h>
+#include <linux/io_uring.h>
+#include <sys/socket.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
@@ -255,6 +257,107 @@ static void not_to_sovereigns(void **state)
 	is_refused(sovereign);
 }
 
+/* ---- pages that the kernel has pinned, and does not count ---- */
+
+/* In its own memory the ring would be (IORING_SETUP_NO_MMAP): there is a descriptor and no area. */
+static void has_io_uring(struct talk *t)
+{
+	struct io_uring_params p = { .flags = 0 };
+
+	t->other = syscall(SYS_io_uring_setup, 8, &p) < 0;
+	sleeper(t);
+}
+
+static void has_xdp(struct talk *t)
+{
+	t->other = socket(AF_XDP, SOCK_RAW, 0) < 0;
+	sleeper(t);
+}
+
+/* In a table of its own. */
+static void *opens_xdp(void *arg)
+{
+	struct talk *t = arg;
+
+	t->other = unshare(CLONE_FILES) || socket(AF_XDP, SOCK_RAW, 0) < 0;
+	t->pid = (int)getpid();
+	return pauses(NULL);
+}
+
+static void has_xdp_in_a_thread(struct talk *t)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, opens_xdp, t);
+	while (!t->pid)
+		usleep(1000);
+	sleeper(t);
+}
+
+static void pins(void (*program)(struct talk *t), const char *what)
+{
+	static struct play s;
+
+	play_begin(&s, program);
+	if (!s.t->other) {
+		assert_int_equal(zns_mem_new("test", MIB(1), &s.store, &s.m, &s.err), 0);
+		assert_int_equal(zns_mem_attach(s.m, s.pid, &s.err), -EBUSY);
+		assert_non_null(strstr(s.err.msg, what));
+		assert_null(strchr(s.err.msg, '\n'));
+	}
+	play_end(&s);
+}
+
+static void pinned(void **state)
+{
+	pins(has_io_uring, "io_uring");
+	pins(has_xdp, "AF_XDP");
+	pins(has_xdp_in_a_thread, "AF_XDP");
+}
+
+static void begins_to_pin(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY);
+
+	fill_pages(mem, MANY, 1);
+	reach(t, 1);
+	t->other = socket(AF_XDP, SOCK_RAW, 0) < 0;
+	reach(t, 2);
+	for (uint32_t k = 2; t->step < 3; k++) /* so that there is something to evict */
+		fill_pages(mem, MANY, k);
+	reach(t, 3);
+}
+
+static bool says_why(struct play *s, const char *word)
+{
+	ZnsPb__MemoryStatus st;
+	bool found = false;
+
+	status(s->m, &st);
+	for (size_t i = 0; i < st.n_processes; i++)
+		found |= st.processes[i]->why && strstr(st.processes[i]->why, word);
+	zns_mem_status_free(&st);
+	return found;
+}
+
+static void pinned_later(void **state)
+{
+	static struct play s;
+	uint64_t out;
+
+	play_begin(&s, begins_to_pin);
+	play_attach(&s);
+	await_bytes_out(&s, 0, MANY * PAGE / 2);
+	do_step(&s, 2);
+	for (int i = 0; i < WAIT_S * 100 && !s.t->other && !says_why(&s, "AF_XDP"); i++)
+		usleep(10000);
+	assert_true(s.t->other || says_why(&s, "AF_XDP"));
+	out = evicted_units(s.m);
+	do_step(&s, 3);
+	assert_true(s.t->other || evicted_units(s.m) == out);
+	play_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,6 +365,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nobody_takes_it),
 		cmocka_unit_test(not_to_who_shares),
 		cmocka_unit_test(not_to_sovereigns),
+		cmocka_unit_test(pinned),
+		cmocka_unit_test(pinned_later),
 	};
 
 	if (argc > 1)

@@ -206,5 +206,5 @@ const char *mem_places_pinned(struct proc *p, const struct places *l)
 {
 	if (l->async)
 		return l->async;
-	return status_of(p, "\nVmPin:") ? "pinned memory" : NULL;
+	return status_of(p, "\nVmPin:") ? "pinned memory" : pins_of(p);
 }

@@ -80,6 +80,8 @@ struct proc {
 	struct going *rest; /* an eviction that the process does not finish */
 	uint64_t again_ns; /* when a stop is tried again; 0: it is not put off */
 	uint64_t direct_ns; /* when direct.c saw a descriptor last; 0: it has none */
+	const char *pins; /* pins.c: of the last look, which holds for so long */
+	uint64_t pins_until_ns;
 	char why[160]; /* it does not */
 	uint64_t resident, evicted; /* bytes, as seen last */
 	uint64_t hand; /* address that eviction looks at next */
@@ -390,6 +392,10 @@ void mem_places_free(struct places *l);
 bool mem_places_watched(const struct proc *p);
 /* Why its memory must not be dropped now: NULL, or "pinned memory" and the like. */
 const char *mem_places_pinned(struct proc *p, const struct places *l);
+
+/* --- pins.c --- */
+/* A descriptor by which the kernel may have pinned pages of it: "vfio" and the like, or NULL. */
+const char *pins_of(struct proc *p);
 
 /* --- same.c --- */
 /* The PID has the memory that was extended. */
