@@ -144,7 +144,10 @@ static int status(const struct ctl_cmd *cmd, int argc, char **argv)
 
 static const struct ctl_cmd subs[] = {
 	{ "memory attach", "PID|CONTAINER --dram SIZE|SHARE% [--idle TIME]",
-	  "keep what a running program does not use on zones",
+	  "keep what a running program does not use on zones; experimental, see memory.md",
+	  "  Memory on zones can be lost: if pager, keeper and holder are killed at once the program\n"
+	  "  reads zeroes; what cannot be read back ends it; what the kernel or a device writes past\n"
+	  "  its page tables may be older bytes afterwards. For programs that can be started anew.\n"
 	  "  --dram SIZE     so much of its memory stays in DRAM: 512M; or 30%, of what it has now\n"
 	  "  --idle TIME     hibernate after so long without activity: 10m\n"
 	  "  --dram auto     its part of memory-dram in zns.conf, which all such contexts divide\n"
