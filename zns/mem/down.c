@@ -8,6 +8,8 @@
 
 #include "hiber.h"
 
+#define TRIES 3
+
 struct walk {
 	struct proc *p;
 	const struct place *area; /* of the victims in v */
@@ -123,14 +125,31 @@ static int one(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 		}
 	}
 	mem_places_free(&l);
-	if (w.error == -ESRCH) {
-		if (!p->evicts && !p->gone)
-			mem_warn(m, "process %d: %s; not all of it is on zones", p->pid, p->why);
+	if (w.error == -ESRCH)
 		return 0;
-	}
 	if (w.error)
 		mem_warn(m, "not all of it is on zones: %s", w.err.msg);
 	return w.error;
+}
+
+/* Whose threads do not stop in time, on a busy machine, is asked again at once. */
+static int one_at_last(struct zns_mem *m, struct proc *p, uint32_t since_ms)
+{
+	int ret = 0;
+
+	for (int i = 0; i < TRIES && !ret && hiber_goes_on(m, HIBER_REST); i++) {
+		if (p->again_ns && !p->rest) { /* it was put off */
+			p->again_ns = 0;
+			p->evicts = true;
+		}
+		if (p->evicts && !p->gone)
+			ret = one(m, p, since_ms);
+		if (p->evicts || p->gone)
+			return ret;
+	}
+	if (*p->why)
+		mem_warn(m, "process %d: %s; not all of it is on zones", p->pid, p->why);
+	return ret;
 }
 
 enum down hiber_down(struct zns_mem *m)
@@ -145,10 +164,8 @@ enum down hiber_down(struct zns_mem *m)
 	for (unsigned int i = 0; i < nr; i++) {
 		struct proc *p = list[i];
 
-		if (!ret && p->evicts && !p->gone && hiber_goes_on(m, HIBER_REST))
-			ret = one(m, p, since_ms);
-		else if (!p->evicts && !p->gone && *p->why && hiber_goes_on(m, HIBER_REST))
-			mem_warn(m, "process %d is not on zones: %s", p->pid, p->why);
+		if (!ret && !p->gone && hiber_goes_on(m, HIBER_REST))
+			ret = one_at_last(m, p, since_ms);
 		proc_put(p);
 	}
 	if (!hiber_goes_on(m, HIBER_REST))

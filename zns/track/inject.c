@@ -42,6 +42,7 @@
 #define REQUEST_GET_MASK ((enum __ptrace_request)0x420a) /* PTRACE_GETSIGMASK */
 #define REQUEST_SET_MASK ((enum __ptrace_request)0x420b) /* PTRACE_SETSIGMASK */
 #define USER_CS 0x33 /* of 64-bit code */
+#define CALL_MS 500 /* until a call that a frozen thread does not make is given up */
 #define TRIES 100 /* stops, until one is outside of a restartable sequence */
 #define SEARCH_MAX (4U << 20) /* bytes of code that are looked through */
 
@@ -320,6 +321,7 @@ static int work(struct tracer *t, pid_t tid, void *arg)
 
 	if (ret)
 		return ret;
+	t->deadline_ns = zns_mono_ns() + CALL_MS * 1000000ULL;
 	ret = j->body(&g, j->arg);
 	j->lent = ret;
 	back = give_back(&g);
