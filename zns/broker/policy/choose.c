@@ -293,14 +293,6 @@ static int choose_domain(struct znsd *d, const struct dump_ask *a, struct choice
 	return 0;
 }
 
-static int full(const struct znsd *d, struct zns_err *err)
-{
-	return zns_fail(
-		err, -ENOSPC,
-		"%s is full: %u zones, %zu live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room",
-		d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
-}
-
 static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t left,
 		      struct zns_err *err)
 {
@@ -317,7 +309,7 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 	for (i = 0; i < d->nr_groups; i++)
 		room += ch->gs[i].free_zones;
 	if (!room)
-		return full(d, err);
+		return device_full(d, err);
 	ret = choose_domain(d, a, ch);
 	if (ret)
 		return ret;
@@ -325,7 +317,8 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 		ret = choose_pack(d, a, ch, found, left);
 		/* Pack zones have room, but not enough for this dump, and there is nobody to wait
 		 * for. */
-		return ret == -EBUSY && !found && !ch->room && !d->leases ? full(d, err) : ret;
+		return ret == -EBUSY && !found && !ch->room && !d->leases ? device_full(d, err) :
+									    ret;
 	}
 	ret = a->mode == ADM_SHARE ? choose_share(d, a, ch, found, left) :
 				     choose_strict(d, a, ch, found, left);

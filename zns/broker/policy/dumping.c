@@ -102,10 +102,7 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 			"%s: the only free zones are in groups that were promised to other dumps or to normal I/O",
 			d->reg.path);
 	if (*zone == ZNSD_NONE)
-		return zns_fail(
-			err, -ENOSPC,
-			"%s is full: %u zones, %zu live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room",
-			d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
+		return device_full(d, err);
 	ret = make_room(d, *zone, false, err);
 	if (ret)
 		return ret;

@@ -153,6 +153,11 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 	if (lease_unfull(d, l) >= l->memory.width || !memory_room(d, l))
 		return zns_fail(err, -EBUSY, "all zones that %s may have open are in use",
 				d->reg.path);
+	if (memory_has_its_part(d))
+		return zns_fail(
+			err, -ENOSPC,
+			"memory of running programs has %u zones, half of %s, and gets no more",
+			memory_zones(d), d->reg.path);
 	*zone = zone_search(d, &w, q->group);
 	if (*zone == ZNSD_NONE)
 		return zns_fail(err, -ENOSPC,

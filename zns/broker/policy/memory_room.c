@@ -4,11 +4,34 @@
  * them have half of the limit at most. While there is plenty, a context takes as many as it can
  * use, then its even share. One that finds none at all makes another one give its zones back: one
  * that has more than its share, or has not written for a while.
+ *
+ * And of all data zones they have half at most, so that a container's label cannot take the device
+ * from those who make checkpoints.
  */
 #include "policy.h"
 
 #define IDLE_NS 2000000000ull /* so long without a write */
 #define WANTS_NS 2000000000ull /* so long ago somebody found none, at most */
+
+uint32_t memory_zones(const struct znsd *d)
+{
+	const struct lease *l;
+	uint32_t n = 0;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->kind == LEASE_MEMORY)
+			n += l->nr_zones;
+	return n;
+}
+
+bool memory_has_its_part(const struct znsd *d)
+{
+	uint32_t data = 0;
+
+	for (uint32_t i = 0; i < d->nr_zones; i++)
+		data += !d->zones[i].meta;
+	return memory_zones(d) >= zns_max(1u, data / 2);
+}
 
 /* Data zones that all contexts may write at once; UINT32_MAX: any number. */
 static uint32_t most(struct znsd *d)

@@ -127,6 +127,8 @@ uint32_t park_limit(struct znsd *d); /* zones that may be parked; UINT32_MAX: an
 bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone);
 /* Makes room for one more active zone. @gently: resets only what nobody needs. */
 int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err);
+/* -ENOSPC, and who has the room */
+int device_full(const struct znsd *d, struct zns_err *err);
 void room_want(struct znsd *d, uint32_t zones); /* asks for finishes in the background */
 
 /* search.c: the zone to write next; ZNSD_NONE: none */
@@ -194,6 +196,8 @@ int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBe
 		 struct lease **out, struct zns_err *err);
 /* memory_room.c: may it write one zone more? Must it give back those that it has? */
 bool memory_room(struct znsd *d, const struct lease *l);
+uint32_t memory_zones(const struct znsd *d); /* that contexts have, all together */
+bool memory_has_its_part(const struct znsd *d); /* and may have no more */
 bool memory_gives_back(struct znsd *d, const struct lease *l);
 int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uint32_t *zone,
 		struct zns_err *err);

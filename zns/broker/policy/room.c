@@ -154,3 +154,17 @@ int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err)
 	}
 	return 0;
 }
+
+int device_full(const struct znsd *d, struct zns_err *err)
+{
+	uint32_t memory = memory_zones(d);
+	char also[64] = "";
+
+	if (memory)
+		snprintf(also, sizeof(also), ", %u zones with memory of running programs", memory);
+	return zns_fail(
+		err, -ENOSPC,
+		"%s is full: %u zones, %zu live checkpoints%s; `znsctl gc --compact`%s `znsctl rm`%s makes room",
+		d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store), also,
+		memory ? "," : " or", memory ? " or `znsctl memory detach`" : "");
+}
