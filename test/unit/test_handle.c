@@ -6,9 +6,24 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include "zns/frame.h"
 #include "zns/handle.h"
+
+static int dir_fsync; /* what fsync of a directory fails with */
+
+int fsync(int fd)
+{
+	struct stat st;
+
+	if (dir_fsync && !fstat(fd, &st) && S_ISDIR(st.st_mode)) {
+		errno = dir_fsync;
+		return -1;
+	}
+	return (int)syscall(SYS_fsync, fd);
+}
 
 struct dir {
 	char path[64];
@@ -107,6 +122,55 @@ static void round_trip(void **state)
 	assert_int_equal(zns_handle_read(d->fd, &r, NULL), 0);
 	assert_string_equal(r->container, "other");
 	zns_pb__handle__free_unpacked(r, NULL);
+}
+
+static void names(const struct dir *d, const char *container)
+{
+	ZnsPb__Handle *r;
+
+	assert_int_equal(zns_handle_read(d->fd, &r, NULL), 0);
+	assert_string_equal(r->container, container);
+	zns_pb__handle__free_unpacked(r, NULL);
+}
+
+static void directory_without_fsync(void **state)
+{
+	static const int none[] = { EOPNOTSUPP, EINVAL, ENOSYS };
+	struct dir *d = *state;
+	char path[80];
+	ZnsPb__Handle h;
+
+	init(&h);
+	snprintf(path, sizeof(path), "%s/x", d->path);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(none); i++) {
+		h.container = (char *)(i % 2 ? "odd" : "even");
+		dir_fsync = none[i];
+		assert_int_equal(zns_handle_write(d->fd, &h, NULL), 0);
+		assert_int_equal(zns_sync_parent(path), 0);
+		dir_fsync = 0;
+		names(d, h.container);
+	}
+}
+
+static void failed_fsync_of_directory(void **state)
+{
+	struct dir *d = *state;
+	ZnsPb__Handle h;
+	struct stat st;
+
+	init(&h);
+	dir_fsync = EIO;
+	assert_int_equal(zns_handle_write(d->fd, &h, NULL), -EIO);
+	dir_fsync = 0;
+	assert_false(zns_handle_present(d->fd));
+	assert_int_equal(zns_handle_write(d->fd, &h, NULL), 0);
+	h.container = (char *)"other";
+	dir_fsync = EIO;
+	assert_int_equal(zns_handle_write(d->fd, &h, NULL), -EIO);
+	dir_fsync = 0;
+	names(d, "redis");
+	assert_int_equal(fstatat(d->fd, ZNS_HANDLE_NAME, &st, 0), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
 }
 
 static void damage(void **state)
@@ -284,8 +348,14 @@ static void many_bad_copies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(round_trip),      T(damage),       T(impossible),
-		T(copies_together), T(check_copies), T(many_bad_copies),
+		T(round_trip),
+		T(directory_without_fsync),
+		T(failed_fsync_of_directory),
+		T(damage),
+		T(impossible),
+		T(copies_together),
+		T(check_copies),
+		T(many_bad_copies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

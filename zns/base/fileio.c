@@ -10,6 +10,8 @@
 #include "zns/safeopen.h"
 #include "zns/util.h"
 
+#define REPLACED_MAX MIB(16) /* a larger file is not put back */
+
 int zns_pread_all(int fd, void *buf, size_t len, off_t off)
 {
 	while (len) {
@@ -135,17 +137,16 @@ int zns_read_plain(int dirfd, const char *name, size_t max, uint8_t **out, size_
 	return fd < 0 ? fd : zns_read_fd(fd, max, out, out_len);
 }
 
-static int fsync_parent(int dirfd, const char *dir)
+int zns_sync_dir(int fd)
 {
-	cleanup_close int fd = openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0 || fsync(fd))
-		return -errno;
-	return 0;
+	if (!fsync(fd) || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS)
+		return 0;
+	return -errno;
 }
 
 int zns_sync_parent(const char *path)
 {
+	cleanup_close int fd = -1;
 	char dir[PATH_MAX];
 	size_t len = strlen(path);
 
@@ -157,7 +158,39 @@ int zns_sync_parent(const char *path)
 		return -ENAMETOOLONG;
 	memcpy(dir, path, len);
 	dir[len] = '\0';
-	return fsync_parent(AT_FDCWD, len ? dir : ".");
+	fd = open(len ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : zns_sync_dir(fd);
+}
+
+/* @tmp: its name, for the caller who renames it. No file of that name is left after an error. */
+static int write_temp(int at, const char *base, const void *data, size_t len, unsigned mode,
+		      char tmp[ZNS_BASE_MAX])
+{
+	cleanup_close int fd = zns_make_temp(at, base, tmp);
+	int ret = fd < 0 ? fd : zns_write_all(fd, data, len);
+
+	if (!ret && fchmod(fd, mode)) /* not open()'s mode: the umask must not matter */
+		ret = -errno;
+	if (!ret && fsync(fd))
+		ret = -errno;
+	if (ret && fd >= 0)
+		unlinkat(at, tmp, 0);
+	return ret;
+}
+
+/* Nobody knows whether the new file is durable: the name gets back the contents of @old, a
+ * descriptor of the file that had it, or goes. */
+static void put_back(int at, const char *base, int old, unsigned mode)
+{
+	cleanup_free uint8_t *data = NULL;
+	char tmp[ZNS_BASE_MAX];
+	size_t len;
+
+	if (old == -ENOENT)
+		unlinkat(at, base, 0);
+	else if (old >= 0 && !zns_read_fd(old, REPLACED_MAX, &data, &len) &&
+		 !write_temp(at, base, data, len, mode, tmp) && renameat(at, tmp, at, base))
+		unlinkat(at, tmp, 0);
 }
 
 int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, unsigned mode)
@@ -165,7 +198,8 @@ int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, 
 	char dir[PATH_MAX], tmp[ZNS_BASE_MAX];
 	const char *slash = strrchr(path, '/');
 	const char *base = slash ? slash + 1 : path;
-	cleanup_close int at = -1, fd = -1;
+	cleanup_close int at = -1, old = -1;
+	struct stat st = { 0 };
 	int n, ret;
 
 	if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
@@ -178,19 +212,17 @@ int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, 
 	at = openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (at < 0)
 		return -errno;
-	fd = zns_make_temp(at, base, tmp);
-	if (fd < 0)
-		return fd;
-	ret = zns_write_all(fd, data, len);
-	if (!ret && fchmod(fd, mode)) /* not open()'s mode: the umask must not matter */
+	old = zns_open_file(at, base, &st);
+	ret = write_temp(at, base, data, len, mode, tmp);
+	if (ret)
+		return ret;
+	if (renameat(at, tmp, at, base)) {
 		ret = -errno;
-	if (!ret && fsync(fd))
-		ret = -errno;
-	if (!ret && renameat(at, tmp, at, base))
-		ret = -errno;
-	if (ret) {
 		unlinkat(at, tmp, 0);
 		return ret;
 	}
-	return fsync(at) ? -errno : 0;
+	ret = zns_sync_dir(at);
+	if (ret)
+		put_back(at, base, old, st.st_mode & 0777);
+	return ret;
 }

@@ -84,8 +84,8 @@ static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf,
 		ret = export_leaves_out(x, level, n) ? 0 : image_to_dir(x, dir, level, n, buf, err);
 	if (!ret && export_link(x, level, to, sizeof(to)) && symlinkat(to, dir, "parent"))
 		ret = zns_fail_sys(err, -errno, "cannot make the link parent in %s", x->target);
-	if (!ret && fsync(dir))
-		ret = zns_fail_sys(err, -errno, "%s", x->target);
+	if (!ret && (ret = zns_sync_dir(dir)))
+		zns_fail_sys(err, ret, "%s", x->target);
 	return ret;
 }
 
@@ -106,7 +106,10 @@ static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_er
 	}
 	if (ret < 0)
 		return ret;
-	return fsync(parents) || fsync(top) ? zns_fail_sys(err, -errno, "%s", x->target) : 0;
+	ret = zns_sync_dir(parents);
+	if (!ret)
+		ret = zns_sync_dir(top);
+	return ret ? zns_fail_sys(err, ret, "%s", x->target) : 0;
 }
 
 static int to_dir(struct export *x, struct zns_err *err)

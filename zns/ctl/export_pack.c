@@ -94,7 +94,7 @@ int export_to_archive(struct export *x, struct zns_err *err)
 	ret = write_archive(x, fd, err);
 	if (!ret && fsync(fd))
 		ret = zns_fail_sys(err, -errno, "%s", x->target);
-	if (!ret && ((ret = zns_rename_new(dir, part, base)) || (ret = fsync(dir) ? -errno : 0)))
+	if (!ret && ((ret = zns_rename_new(dir, part, base)) || (ret = zns_sync_dir(dir))))
 		zns_fail_sys(err, ret, "%s", x->target);
 	if (ret)
 		unlinkat(dir, part, 0);

@@ -386,8 +386,10 @@ int ctl_oci_publish(struct ctl_oci *o, const char *name, const char *engine, int
 		return ret;
 	json_object_object_add(manifest, "annotations",
 			       ctl_obj(J("org.opencontainers.image.ref.name", o->ref.tag)));
-	ret = fsync(o->blobs) || (o->made_dir && fsync(o->parent)) ? failed(o, -errno, err) :
-								     publish(o, manifest, err);
+	ret = zns_sync_dir(o->blobs);
+	if (!ret && o->made_dir)
+		ret = zns_sync_dir(o->parent);
+	ret = ret ? failed(o, ret, err) : publish(o, manifest, err);
 	json_object_put(manifest);
 	o->published = !ret;
 	return ret;

@@ -51,7 +51,9 @@ int ctl_outdir_open(struct ctl_outdir *o, const char *path, struct zns_err *err)
 
 int ctl_outdir_sync(const struct ctl_outdir *o, struct zns_err *err)
 {
-	return o->made && fsync(o->parent) ? zns_fail_sys(err, -errno, "%s", o->path) : 0;
+	int ret = o->made ? zns_sync_dir(o->parent) : 0;
+
+	return ret ? zns_fail_sys(err, ret, "%s", o->path) : 0;
 }
 
 void ctl_outdir_undo(struct ctl_outdir *o)

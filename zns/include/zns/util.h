@@ -140,11 +140,15 @@ int zns_read_plain(int dirfd, const char *name, size_t max, uint8_t **out, size_
 
 /*
  * Replace a file so that a crash leaves the old or the new one: temporary file, fsync,
- * rename, fsync of the directory. @mode is the file's. 0 or -errno.
+ * rename, fsync of the directory. After an error the old one is there, or none if there was none.
+ * @mode is the file's. 0 or -errno.
  */
 int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, unsigned mode);
 
-/* fsync of the directory that @path stands in: its name is then durable. 0 or -errno. */
+/* fsync of a directory. Some file systems (gocryptfs, other FUSE ones) have none: to them a name is
+ * as durable as they make it, and that is no error. 0 or -errno. */
+int zns_sync_dir(int fd);
+/* The same for the directory that @path stands in: its name is then durable. 0 or -errno. */
 int zns_sync_parent(const char *path);
 
 /*
