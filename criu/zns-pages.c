@@ -237,9 +237,9 @@ int zns_pages_seal(struct zns_img *zi)
 
 #define BATCH_MAX 64
 /* for memory that is filled again and again */
-#define BATCH_AGAIN                      \
-	{                                \
-		{ -1, -1 }, 0, false, -1 \
+#define BATCH_AGAIN                         \
+	{                                   \
+		{ -1, -1 }, 0, false, -1, 0 \
 	}
 /*
  * So much memory waits until the restorer blob has mapped its areas: then the tasks of a tree are
@@ -271,6 +271,38 @@ static int fault_fd(const struct cr_img *img)
 	return fd;
 }
 
+/* What an ordinary process has beside what is restored: criu's own areas, the restorer blob's. */
+#define OTHER_AREAS 2048
+
+/*
+ * So many places the userfaultfd may cover. Each splits an area in three until all is filled. Where
+ * the kernel refuses the second split because the process has too many areas, the first one stays.
+ */
+static unsigned long cover_room(void)
+{
+	unsigned long max = 0, has = rsti(current)->vmas.nr + OTHER_AREAS;
+	char text[32] = "";
+	int fd = open_proc(PROC_GEN, "sys/vm/max_map_count");
+
+	if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
+		max = strtoul(text, NULL, 10);
+	close_safe(&fd);
+	return max > has ? (max - has) / 2 : 0;
+}
+
+/* Has the batch room to cover these? */
+static bool batch_covers(struct zns_batch *b, const struct iovec *iov, int nr)
+{
+	unsigned long wanted = 0;
+
+	for (int i = 0; i < nr && b->uffd >= 0; i++)
+		wanted += iov[i].iov_len >= ZW_COVER_MIN;
+	if (!wanted || wanted > b->room)
+		return false;
+	b->room -= wanted;
+	return true;
+}
+
 static int batch_take(struct zns_batch *b)
 {
 	struct zw_reply r;
@@ -293,8 +325,10 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 		pr_perror("Can't make a socket for zns-helper's answers");
 		return -1;
 	}
-	if (b->uffd == -2)
+	if (b->uffd == -2) {
 		b->uffd = fault_fd(img);
+		b->room = b->uffd < 0 ? 0 : cover_room();
+	}
 	/* In the helper each request takes a descriptor and its addresses. */
 	if (b->nr == BATCH_MAX && batch_take(b) == -EPIPE)
 		return -1;
@@ -309,7 +343,7 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 	m.len = nr * sizeof(v[0]);
 	m.fd[0] = b->sk[1];
 	m.fd[1] = b->uffd;
-	m.nr_fd = b->uffd < 0 ? 1 : 2;
+	m.nr_fd = batch_covers(b, iov, nr) ? 2 : 1;
 	if (nr > ZW_MAX_IOV || zns_send(&m)) {
 		pr_err("%s; start the restore again\n", zns_helper_gone());
 		return -1;
@@ -558,6 +592,7 @@ int zns_fill_begin(struct cr_img *img, struct task_restore_args *ta)
 		return -1;
 	uffd = fault_fd(img);
 	m.h.image = img->zns->id;
+	m.h.off = uffd < 0 ? 0 : cover_room();
 	m.fd[0] = fd;
 	m.fd[1] = uffd;
 	m.nr_fd = uffd < 0 ? 1 : 2;

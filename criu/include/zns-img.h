@@ -261,10 +261,11 @@ struct zns_batch {
 	bool failed;
 	/* covers the memory until the wait ends; -2: one is made if it is worth it, -1: none */
 	int uffd;
+	unsigned long room; /* so many more places may be covered */
 };
-#define ZNS_BATCH_INIT                   \
-	{                                \
-		{ -1, -1 }, 0, false, -2 \
+#define ZNS_BATCH_INIT                      \
+	{                                   \
+		{ -1, -1 }, 0, false, -2, 0 \
 	}
 extern int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, int nr,
 			 off_t off);

@@ -11,7 +11,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 12
+#define ZW_VERSION 13
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -53,8 +53,9 @@ enum zw_op {
 	   userfaultfd if it has one for this */
 	ZW_READ,
 	ZW_DONE, /* fds: reply, with a summary: every task is restored */
-	/* image, nr; fds: reply, memfd with zw_place[nr] in the sender's memory, its userfaultfd if
-	 * it could be had. Begins when a byte comes through reply; answered when all pages are
+	/* image, nr, off = of how many places at most the userfaultfd may cover one each; fds:
+	 * reply, memfd with zw_place[nr] in the sender's memory, its userfaultfd if it could be
+	 * had. Begins when a byte comes through reply; answered when all pages are
 	 * there */
 	ZW_FILL,
 	/* image, off, pid = a number for the answer, pad = enum zw_fetch, nr = 1; payload zw_iov in
@@ -124,6 +125,9 @@ struct zw_iov {
 	uint64_t base;
 	uint64_t len;
 };
+
+/* Bytes: below, to cover a place with the userfaultfd costs as much as it saves. */
+#define ZW_COVER_MIN (256u << 10)
 
 /* A part of an image, and its place in memory. */
 struct zw_place {

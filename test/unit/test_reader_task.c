@@ -235,7 +235,7 @@ static void into_covered_memory(void **state)
 		/* two areas side by side */
 		assert_return_code(mprotect(area, KIB(96), PROT_READ | PROT_WRITE | PROT_EXEC),
 				   errno);
-		assert_true(zns_task_cover(task.uffd, area, AREA));
+		assert_true(zns_task_cover(task, area, AREA));
 		rd = rig_reader(&rig, 3, 4);
 		v[0] = (struct iovec){ area, half };
 		v[1] = (struct iovec){ area + MIB(1), i->len - half };
@@ -254,7 +254,7 @@ static void into_covered_memory(void **state)
 		assert_memory_equal(v[1].iov_base, mirror + half, i->len - half);
 		if (!way)
 			free(parts);
-		v[0] = (struct iovec){ area + AREA - 4096, 4096 };
+		v[0] = (struct iovec){ area + AREA - 8192, 4096 };
 		zns_rimage_read_task(zns_reader_image(rd, 9), 0, ZNS_TASK(getpid()), v, 1, on_done,
 				     done_new());
 		assert_int_equal(done_wait(&done_sync, 1), -EFAULT); /* it was covered indeed */
@@ -265,10 +265,52 @@ static void into_covered_memory(void **state)
 	file = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	close(fd);
 	assert_true(file != MAP_FAILED);
-	assert_false(zns_task_cover(task.uffd, file, 4096));
+	assert_false(zns_task_cover(task, file, 4096));
 	munmap(file, 4096);
 	close(task.uffd);
 	drop_checkpoint();
+}
+
+/* The areas in @area of /proc/self/maps. */
+static int areas_in(const void *from, size_t len)
+{
+	uintptr_t lo = (uintptr_t)from, hi = lo + len;
+	FILE *f = fopen("/proc/self/maps", "re");
+	unsigned long start, end;
+	char line[512];
+	int nr = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		nr += sscanf(line, "%lx-%lx", &start, &end) == 2 && start < hi && end > lo;
+	fclose(f);
+	return nr;
+}
+
+static void covered_runs_leave_one_area(void **state)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
+	struct zns_task task = { .pid = getpid() };
+	cleanup_free uint8_t *from = malloc(AREA);
+	struct iovec local = { from, KIB(64) }, remote = { NULL, KIB(64) };
+	uint8_t *p = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	task.uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1 /* from user mode */);
+	if (task.uffd < 0 || ioctl(task.uffd, UFFDIO_API, &api))
+		skip();
+	fill(from, 0, AREA, 7);
+	for (size_t at = 0; at < AREA; at += KIB(128)) {
+		assert_true(zns_task_cover(task, p + at, KIB(64)));
+		local.iov_base = from + at;
+		remote.iov_base = p + at;
+		assert_int_equal(zns_task_write(task, &local, 1, &remote, 1, local.iov_len, NULL),
+				 0);
+	}
+	assert_true(areas_in(p, AREA) > 1); /* the runs were covered indeed */
+	close(task.uffd);
+	assert_int_equal(areas_in(p, AREA), 1);
+	for (size_t at = 0; at < AREA; at += KIB(128))
+		assert_memory_equal(p + at, from + at, KIB(64));
+	munmap(p, AREA);
 }
 
 static void nothing_damaged_reaches_a_task(void **state)
@@ -301,8 +343,13 @@ static void nothing_damaged_reaches_a_task(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(into_a_task), T(parts_to_their_places), T(impossible_parts),
-		T(task_errors), T(into_covered_memory),   T(nothing_damaged_reaches_a_task),
+		T(into_a_task),
+		T(parts_to_their_places),
+		T(impossible_parts),
+		T(task_errors),
+		T(into_covered_memory),
+		T(covered_runs_leave_one_area),
+		T(nothing_damaged_reaches_a_task),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

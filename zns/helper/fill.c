@@ -17,7 +17,6 @@
 #define CHUNK ZW_MAX_IOV /* places handled at once */
 #define UNDER_WAY 64 /* requests; each has its addresses */
 #define MAX_PLACES (1u << 26) /* pages of 256 GiB */
-#define COVER_MIN KIB(256) /* below, covering a place costs as much as it saves */
 
 struct fill {
 	struct helper *h;
@@ -26,19 +25,20 @@ struct fill {
 	int reply, list;
 	uint32_t nr;
 	struct zns_task task;
+	uint64_t room; /* so many more places may be covered */
 	pthread_mutex_t lock;
 	pthread_cond_t less;
 	uint32_t under_way;
 	struct zns_err err; /* the first error */
 };
 
-bool fill_covers(int uffd, const struct iovec *iov, uint32_t nr)
+bool fill_covers(struct zns_task task, const struct iovec *iov, uint32_t nr)
 {
 	bool any = false;
 
-	for (uint32_t n = 0; n < nr && uffd >= 0; n++)
-		any |= iov[n].iov_len >= COVER_MIN &&
-		       zns_task_cover(uffd, iov[n].iov_base, iov[n].iov_len);
+	for (uint32_t n = 0; n < nr && task.uffd >= 0; n++)
+		any |= iov[n].iov_len >= ZW_COVER_MIN &&
+		       zns_task_cover(task, iov[n].iov_base, iov[n].iov_len);
 	return any;
 }
 
@@ -96,9 +96,12 @@ static int ask_for(struct fill *f, struct zns_task task, uint64_t off, const str
 }
 
 /* How this place is to be written. */
-static struct zns_task way_to(const struct fill *f, const struct iovec *iov)
+static struct zns_task way_to(struct fill *f, const struct iovec *iov)
 {
-	return fill_covers(f->task.uffd, iov, 1) ? f->task : ZNS_TASK(f->task.pid);
+	if (!f->room || !fill_covers(f->task, iov, 1))
+		return ZNS_TASK(f->task.pid);
+	f->room--;
+	return f->task;
 }
 
 /* Neighbours in the image become one request. */
@@ -202,6 +205,7 @@ int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struc
 			    .flat = flat,
 			    .nr = p->h.nr,
 			    .task = ZNS_TASK(p->sender),
+			    .room = p->h.off,
 			    .lock = PTHREAD_MUTEX_INITIALIZER,
 			    .less = PTHREAD_COND_INITIALIZER,
 			    .err = ZNS_ERR_INIT,

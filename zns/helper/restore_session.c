@@ -224,8 +224,10 @@ static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	for (uint32_t i = 0; i < p->h.nr; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
 	*a = (struct pages_read){ packet_take_fd(p, 0), packet_take_fd(p, 1) };
-	if (!zns_task_huge_pages() && fill_covers(a->uffd, iov, p->h.nr))
+	if (!zns_task_huge_pages())
 		task.uffd = a->uffd;
+	if (!fill_covers(task, iov, p->h.nr))
+		task.uffd = -1;
 	flat = restore_flat(h, img);
 	if (flat)
 		zns_flat_read_task(flat, p->h.image, p->h.off, task, iov, p->h.nr, read_done, a);

@@ -8,6 +8,7 @@
 #include "zns/task.h"
 #include "zns/util.h"
 
+#define PAGE 4096ULL
 /* What the kernel says of a range that is neither of huge pages nor of something else. */
 #define PLAIN_IOCTLS ((1ull << _UFFDIO_COPY) | (1ull << _UFFDIO_ZEROPAGE))
 
@@ -40,50 +41,85 @@ static void uncover(int uffd, uint64_t base, uint64_t len)
 	ioctl(uffd, UFFDIO_UNREGISTER, &r); /* if it fails, the write will */
 }
 
-bool zns_task_cover(int uffd, const void *base, size_t len)
+/* Makes two pages, in the way that works anywhere. */
+static bool touch(pid_t pid, uint64_t one, uint64_t other)
 {
-	struct uffdio_register r = { .range = { .start = (uintptr_t)base, .len = len },
+	struct iovec local = { (char[2]){ 0 }, 2 };
+	struct iovec remote[] = { { (void *)(uintptr_t)one, 1 }, { (void *)(uintptr_t)other, 1 } };
+
+	return process_vm_writev(pid, &local, 1, remote, 2, 0) == 2;
+}
+
+/*
+ * The kernel splits an area where a covered range begins and where it ends. Later it merges the
+ * pieces only if they share an anon_vma, that is if the area had one when it was split. The first
+ * page written gives it one, so the outermost pages are made before. They are not covered: with
+ * that the range never fits an area of huge pages, whose pieces nothing would merge.
+ */
+bool zns_task_cover(struct zns_task task, const void *base, size_t len)
+{
+	uint64_t start = (uintptr_t)base + PAGE, end = (uintptr_t)base + len - PAGE;
+	struct uffdio_register r = { .range = { .start = start, .len = end - start },
 				     .mode = UFFDIO_REGISTER_MODE_MISSING };
 
-	if (ioctl(uffd, UFFDIO_REGISTER, &r))
+	if (len <= 2 * PAGE || !touch(task.pid, start - PAGE, end) ||
+	    ioctl(task.uffd, UFFDIO_REGISTER, &r))
 		return false;
 	if ((r.ioctls & PLAIN_IOCTLS) == PLAIN_IOCTLS)
 		return true;
-	uncover(uffd, r.range.start, len);
+	uncover(task.uffd, start, end - start);
 	return false;
 }
 
-/* From the front; *@done: how much of it got there. */
-static int install(int uffd, const struct iovec *remote, const void *from, size_t *done)
+static int write_plainly(pid_t pid, uint64_t to, const void *from, size_t len)
 {
-	*done = 0;
-	while (*done < remote->iov_len) {
-		struct uffdio_copy c = { .dst = (uintptr_t)remote->iov_base + *done,
-					 .src = (uintptr_t)from + *done,
-					 .len = remote->iov_len - *done,
-					 .mode = UFFDIO_COPY_MODE_DONTWAKE };
+	struct iovec local = { (void *)from, len }, remote = { (void *)(uintptr_t)to, len };
+	ssize_t n = process_vm_writev(pid, &local, 1, &remote, 1, 0);
 
-		if (!ioctl(uffd, UFFDIO_COPY, &c))
-			return 0;
-		if (errno != EAGAIN || c.copy <= 0)
-			return -errno;
-		*done += (size_t)c.copy;
-	}
+	return n == (ssize_t)len ? 0 : n < 0 ? -errno : -EFAULT;
+}
+
+/* @done: how much got there from the front. -EEXIST: the first page is there already. -ENOENT: it
+ * is not covered, or the range reaches over two areas. */
+static int copy(int uffd, uint64_t to, const void *from, size_t len, size_t *done)
+{
+	struct uffdio_copy c = {
+		.dst = to, .src = (uintptr_t)from, .len = len, .mode = UFFDIO_COPY_MODE_DONTWAKE
+	};
+
+	if (!ioctl(uffd, UFFDIO_COPY, &c))
+		*done = len;
+	else if (errno != EAGAIN || c.copy <= 0)
+		return -errno;
+	else
+		*done = (size_t)c.copy;
 	return 0;
 }
 
-/* A page is there already, or the place is not covered, reaches over two areas, or is of another
- * kind than it seemed. */
-static int write_rest(struct zns_task task, const struct iovec *remote, const void *from,
-		      size_t done)
+static int install(struct zns_task task, const struct iovec *remote, const char *from)
 {
-	struct iovec local = { (char *)from + done, remote->iov_len - done };
-	struct iovec rest = { (char *)remote->iov_base + done, local.iov_len };
-	ssize_t n;
+	uint64_t to = (uintptr_t)remote->iov_base;
+	size_t left = remote->iov_len, len = left, done = 0;
 
-	uncover(task.uffd, (uintptr_t)rest.iov_base, rest.iov_len);
-	n = process_vm_writev(task.pid, &local, 1, &rest, 1, 0);
-	return n == (ssize_t)rest.iov_len ? 0 : n < 0 ? -errno : -EFAULT;
+	for (; left; to += done, from += done, left -= done) {
+		int ret = copy(task.uffd, to, from, len, &done);
+
+		if (ret) {
+			done = zns_min(left, PAGE);
+			ret = write_plainly(task.pid, to, from, done) ? ret : 0;
+		}
+		if (ret == -ENOENT && len > PAGE) {
+			len = zns_max(zns_align_down(len / 2, PAGE), PAGE);
+			done = 0;
+			continue;
+		}
+		if (ret) { /* no whole pages */
+			uncover(task.uffd, to, left);
+			return write_plainly(task.pid, to, from, left);
+		}
+		len = left - done;
+	}
+	return 0;
 }
 
 /* Several local ranges: only together with as many remote ones of the same lengths. */
@@ -94,13 +130,9 @@ static int install_all(struct zns_task task, const struct iovec *local, uint32_t
 	int ret = 0;
 
 	for (uint32_t n = 0; n < nr && !ret; n++) {
-		size_t done;
-
 		if (nr_local > 1)
 			from = local[n].iov_base;
-		ret = install(task.uffd, &remote[n], from, &done);
-		if (ret)
-			ret = write_rest(task, &remote[n], from, done);
+		ret = install(task, &remote[n], from);
 		from += remote[n].iov_len;
 	}
 	return ret;

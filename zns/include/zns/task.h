@@ -24,10 +24,11 @@ struct zns_task {
 bool zns_task_huge_pages(void);
 /*
  * A range of the task's memory that is to be filled: covered from here on until the descriptor is
- * closed by all who have it. Nobody but us may touch what is not there yet. false: it cannot be, as
- * with private mappings of files.
+ * closed by all who have it. Its first and its last page are made at once, and their first bytes
+ * overwritten. Nobody but us may touch what is not there yet. false: it cannot be covered, as with
+ * private mappings of files.
  */
-bool zns_task_cover(int uffd, const void *base, size_t len);
+bool zns_task_cover(struct zns_task task, const void *base, size_t len);
 
 /* Both sides hold @sum bytes; ranges are as process_vm_writev takes them. */
 int zns_task_write(struct zns_task task, const struct iovec *local, uint32_t nr_local,
