@@ -17,6 +17,8 @@ import traceback
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+import ztareas
+
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 PROGS = REPO / 'build' / 'zonetests'
@@ -403,14 +405,28 @@ def helper_tracks():
     return tuple(map(int, os.uname().release.split('.')[:2])) >= (6, 7)
 
 
+def check_areas(args):
+    """A restore has succeeded: every process has the areas that its dump found. Who runs on and allocates comes to rest."""
+    found = lambda: ztareas.after_restore(args, tree)
+    if found() and not wait_until(lambda: not ztareas.differences(*found()), 10):
+        raise Failed(ztareas.differences(*found()))
+
+
 def run_criu(cfg, args, log, env=None):
-    """Run criu to its end; CompletedProcess. stderr goes beside the log."""
+    """Run criu to its end; CompletedProcess. stderr goes beside the log. What is restored has the areas that it had."""
+    args = [*map(str, args)]
+    found = ztareas.before_dump(args, tree)
     with open(str(log) + '.stderr', 'ab') as err:
         try:
-            return subprocess.run([*cfg.prefix, cfg.criu, *map(str, args)], env=env or cfg.env(), stdin=subprocess.DEVNULL,
+            done = subprocess.run([*cfg.prefix, cfg.criu, *args], env=env or cfg.env(), stdin=subprocess.DEVNULL,
                                   stdout=err, stderr=err, timeout=cfg.timeout)
         except subprocess.TimeoutExpired:
             raise Failed(f'criu {args[0]} took more than {cfg.timeout} s')
+    if not done.returncode and found:
+        ztareas.keep(args, found)
+    elif not done.returncode:
+        check_areas(args)
+    return done
 
 
 def dump_args(cfg, task, images, log, container, extra=()):
@@ -559,8 +575,8 @@ class Task:
 
     def _start_ns(self):
         root = self.make_root()
-        shutil.copy(PROGS / self.program, root / 'prog')
-        self.launch_in(root, ['/prog', '--dir', '/zt', *self.args])
+        shutil.copy(PROGS / self.program, root)
+        self.launch_in(root, [f'/{self.program}', '--dir', '/zt', *self.args])
 
     def wait_ready(self):
         ready = self.state / 'ready'
