@@ -117,7 +117,7 @@ static bool is_lazy_pages(pid_t pid)
 
 	for (s = text; s < text + len; s += strlen(s) + 1)
 		if (!strcmp(s, "lazy-pages"))
-			return holds_uffd(pid) && strcmp(name_of(pid), ZNS_HOLDER_NAME);
+			return holds_uffd(pid) && strcmp(zns_guard_name(pid), ZNS_HOLDER_NAME);
 	return false;
 }
 
