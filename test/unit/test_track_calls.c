@@ -560,7 +560,7 @@ static void killed_tracker(void **state)
 
 	heard(&c);
 	turned(&c, turns, 1);
-	nr = tracker_stops(c.pid);
+	nr = tracker_stops(c.pid, false);
 	for (unsigned int i = 0; i < POINTS; i++) {
 		struct stepped s = { 0 };
 

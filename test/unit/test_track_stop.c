@@ -52,17 +52,18 @@ static bool changed(pid_t pid, int how)
 	       (how == WUNTRACED ? WIFSTOPPED(status) : WIFCONTINUED(status));
 }
 
-/* SIGSTOP and SIGCONT come at any system call of it, and none is lost. */
+/* SIGSTOP and SIGCONT come at each system call of its tracers, and none is lost. */
 static void stops_beside(void **state)
 {
 	struct target c = start(idle, NULL);
 	unsigned int nr;
 
 	heard(&c);
-	nr = tracker_stops(c.pid);
-	for (unsigned int i = 0; i < 2 * POINTS; i++) {
-		const unsigned int at = 1 + nr * (i / 2) / POINTS;
-		struct stepped s = { 0 };
+	nr = tracker_stops(c.pid, true);
+	print_message("%u system calls of tracers\n", nr);
+	for (unsigned int i = 0; i < 2 * nr; i++) {
+		const unsigned int at = 1 + i / 2;
+		struct stepped s = { .tracers = true };
 
 		if (i & 1)
 			freeze(&c);

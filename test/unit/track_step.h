@@ -13,6 +13,7 @@
 
 struct stepped {
 	pid_t pid, at; /* the tracker; who is stopped at the system call */
+	bool tracers; /* only system calls of the tracer that it starts count */
 	int status; /* when it has ended */
 };
 
@@ -56,7 +57,8 @@ static inline unsigned int step(struct stepped *s, unsigned int n)
 		s->at = who;
 		sig = WSTOPSIG(status);
 		if (sig == (SIGTRAP | 0x80)) {
-			if (++nr == n)
+			nr += !s->tracers || who != s->pid;
+			if (nr == n && (!s->tracers || who != s->pid))
 				return nr;
 			sig = 0;
 		} else if (status >> 16 || sig == SIGSTOP) { /* it begins */
@@ -110,9 +112,9 @@ static inline void tracker_is_killed(struct stepped *s)
 }
 
 /* How many stops there are. */
-static inline unsigned int tracker_stops(pid_t pid)
+static inline unsigned int tracker_stops(pid_t pid, bool tracers)
 {
-	struct stepped s = { 0 };
+	struct stepped s = { .tracers = tracers };
 	unsigned int nr = tracker_at(&s, pid, UINT32_MAX);
 
 	assert_true(WIFEXITED(s.status) && !WEXITSTATUS(s.status));
