@@ -351,8 +351,9 @@ static void system_calls_go_on(void **state)
 
 /* ---- signals ---- */
 
-#define SIGNALS 1000 /* after each 16 the sender lets others run, which is long on a busy machine \
-		      */
+#define SIGNALS                                                                           \
+	1000 /* after each 16 the sender lets others run, which is long on a busy machine \
+	      */
 
 static volatile int next_value, bad_value;
 
@@ -559,22 +560,24 @@ static void killed_tracker(void **state)
 {
 	uint64_t *turns = shared_words();
 	struct target c = start(computing, turns);
-	unsigned int nr, in_tracer = 0;
+	unsigned int nr[2], in_tracer = 0;
 
 	heard(&c);
 	turned(&c, turns, 1);
-	nr = tracker_stops(c.pid, false);
-	for (unsigned int i = 0; i < POINTS; i++) {
-		struct stepped s = { 0 };
+	nr[0] = tracker_stops(c.pid, false);
+	nr[1] = tracker_stops(c.pid, true);
+	for (unsigned int i = 0; i < TIMES(2 * POINTS); i++) {
+		struct stepped s = { .tracers = i & 1 };
+		const unsigned int at = 1 + nr[i & 1] * i / TIMES(2 * POINTS);
 
-		if (tracker_at(&s, c.pid, 1 + nr * i / POINTS) == 1 + nr * i / POINTS) {
+		if (tracker_at(&s, c.pid, at) == at) {
 			in_tracer += s.at != s.pid;
 			tracker_is_killed(&s);
 		}
 		until(!is_traced(c.pid) && !smaps_say(c.pid, " uw"));
 		turned(&c, turns, 1);
 	}
-	print_message("%u system calls; killed %u times in its tracer\n", nr, in_tracer);
+	print_message("%u system calls; killed %u times in its tracer\n", nr[0], in_tracer);
 	assert_true(in_tracer);
 	/* it can be tracked */
 	disturb(c.pid, 1);
