@@ -79,6 +79,18 @@ static bool is_known_device(const struct stat *st)
 	return is_tty(st->st_rdev, st->st_dev);
 }
 
+/* Nearly all that programs have open of /dev: not worth a look. */
+static bool is_plain_device(const char *link)
+{
+	static const char *const name[] = { "null", "zero", "urandom", "random", "tty", "ptmx" };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(name); i++)
+		if (!strcmp(link + strlen("/dev/"), name[i]))
+			return true;
+	return !strncmp(link, "/dev/pts/", 9) || !strncmp(link, "/dev/shm/", 9);
+}
+
 static int guard_device(pid_t pid, int dir, const char *fd, const char *link)
 {
 	struct stat st;
@@ -140,7 +152,8 @@ static int guard_file(pid_t pid, int dir, const char *fd, char *link, struct zns
 	zns_guard_plain(link);
 	if (!strcmp(link, SECRETMEM))
 		return zns_guard_refuse_fd(pid, atoi(fd), "secret memory (memfd_secret)");
-	if (!strncmp(link, "/dev/", 5) && guard_device(pid, dir, fd, link))
+	if (!strncmp(link, "/dev/", 5) && !is_plain_device(link) &&
+	    guard_device(pid, dir, fd, link))
 		return -1;
 	if (!strchr(link + 1, '/') && guard_queue(pid, fd, link))
 		return -1;

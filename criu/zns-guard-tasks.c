@@ -43,17 +43,19 @@ struct spaces {
 
 static void read_spaces(pid_t pid, struct spaces *s)
 {
-	char path[64], link[64], *id;
+	DIR *dir = zns_guard_dir(pid, "ns");
+	char link[64], *id;
 	ssize_t len;
 	unsigned int i;
 
 	for (i = 0; i < NR_SPACES; i++) {
-		snprintf(path, sizeof(path), "/proc/%d/ns/%s", pid, space[i].name);
-		len = readlink(path, link, sizeof(link) - 1);
+		len = dir ? readlinkat(dirfd(dir), space[i].name, link, sizeof(link) - 1) : -1;
 		link[len < 0 ? 0 : len] = '\0';
 		id = strchr(link, '[');
 		s->id[i] = id ? strtoul(id + 1, NULL, 10) : 0;
 	}
+	if (dir)
+		closedir(dir);
 }
 
 /* Flags of the namespaces in which @a and @b differ. */
@@ -106,15 +108,9 @@ static int guard_spaces(const struct zns_guard_tree *tree)
 	return ret;
 }
 
-static int guard_traced(pid_t pid, pid_t tid)
+static int guard_traced(pid_t pid, int tracer)
 {
-	char name[32], text[512], *s;
-	int tracer;
-
-	snprintf(name, sizeof(name), "task/%d/status", tid);
-	zns_guard_text(pid, name, text, sizeof(text));
-	s = strstr(text, "\nTracerPid:");
-	if (!s || sscanf(s, " TracerPid: %d", &tracer) != 1 || !tracer)
+	if (!tracer)
 		return 0;
 	if (!strcmp(zns_guard_name(tracer), "criu"))
 		pr_err("Process %d (%s) is being dumped already, by process %d (criu): wait until that has ended\n",
@@ -166,7 +162,18 @@ static int guard_vfork(pid_t pid, pid_t tid)
 
 static int guard_thread(pid_t pid, pid_t tid)
 {
-	return guard_traced(pid, tid) || guard_vfork(pid, tid);
+	char name[32], text[512], state = 0, *s;
+	int tracer = 0;
+
+	snprintf(name, sizeof(name), "task/%d/status", tid);
+	zns_guard_text(pid, name, text, sizeof(text));
+	s = strstr(text, "\nState:");
+	if (s)
+		sscanf(s, " State: %c", &state);
+	s = strstr(text, "\nTracerPid:");
+	if (s)
+		sscanf(s, " TracerPid: %d", &tracer);
+	return guard_traced(pid, tracer) || (state == 'D' && guard_vfork(pid, tid));
 }
 
 int zns_guard_tasks(pid_t root)
