@@ -100,7 +100,7 @@ def threads(stage, args):
 @case
 def tree(stage, args):
     """A tree of processes that share pages since fork."""
-    stage = stage()
+    stage = stage(zones=128)
     program = Idler(stage, 24, threads=1, children=3)
     all_pids = family(program.pid)
     before = sum(map(resident, all_pids))
