@@ -71,29 +71,6 @@ static void without_holes(void **state)
 	without("3", false, true);
 }
 
-/* Somebody waits for the unit, unless it was being read ahead of a program that is slow. */
-static bool shows_without_wake(void)
-{
-	struct scene s;
-	bool hung;
-
-	begin(&s, "ZNS_MEM_KILL", "7@20");
-	assert_true(dies(&s));
-	next_pager(&s, "ZNS_MEM_WITHOUT", "5");
-	hung = !moves_within(&s, 300, CONTROL_S);
-	end(&s);
-	return hung;
-}
-
-static void without_wake(void **state)
-{
-	int k = 0;
-
-	while (k < SCENES && !shows_without_wake())
-		k++;
-	assert_true(k < SCENES);
-}
-
 /* A pager that is killed when a child has its table, and its successor: is a page wrong? */
 static bool wrong_after_birth(const char *first, const char *next, bool stale)
 {
@@ -210,12 +187,17 @@ static void without_protected_copies(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nobody_keeps),        cmocka_unit_test(without_own_removals),
-		cmocka_unit_test(without_free_reader), cmocka_unit_test(without_holes),
-		cmocka_unit_test(without_wake),        cmocka_unit_test(without_births),
-		cmocka_unit_test(without_serials),     cmocka_unit_test(without_hold),
-		cmocka_unit_test(without_owner),       cmocka_unit_test(without_exchange),
-		cmocka_unit_test(without_protection),  cmocka_unit_test(without_protected_copies),
+		cmocka_unit_test(nobody_keeps),
+		cmocka_unit_test(without_own_removals),
+		cmocka_unit_test(without_free_reader),
+		cmocka_unit_test(without_holes),
+		cmocka_unit_test(without_births),
+		cmocka_unit_test(without_serials),
+		cmocka_unit_test(without_hold),
+		cmocka_unit_test(without_owner),
+		cmocka_unit_test(without_exchange),
+		cmocka_unit_test(without_protection),
+		cmocka_unit_test(without_protected_copies),
 
 	};
 

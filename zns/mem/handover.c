@@ -365,7 +365,7 @@ int zns_mem_go_on(struct zns_mem *m, struct zns_err *err)
 		m->sh->takeovers++;
 		ret = context_serve(m);
 	}
-	for (unsigned int i = 0; !ret && !mem_without(RULE_WAKE) && i < PROCS_MAX; i++)
+	for (unsigned int i = 0; !ret && i < PROCS_MAX; i++)
 		if (m->proc[i]) {
 			/* also those who wait for a unit that is in memory by now */
 			mem_uffd_wake_all(m->proc[i]->uffd);

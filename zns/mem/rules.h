@@ -12,7 +12,6 @@ enum mem_rule {
 	RULE_READER_FREE = 2, /* nothing that waits for an event is called under the reader's lock
 			       */
 	RULE_HOLES = 3, /* a touched hole ends the eviction */
-	RULE_WAKE = 5, /* a successor wakes everybody */
 	RULE_PROTECT = 7, /* a unit is protected while it is copied */
 	RULE_HASH = 8, /* what cannot be read is never zeroes */
 	RULE_CLEAN = 9, /* what keeps its place is protected from the instant in which it is back */
