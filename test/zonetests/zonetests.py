@@ -22,6 +22,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ztareas
 import ztlib
 from ztlib import Failed, Skipped, Task
 from ztredis import RedisTask
@@ -184,6 +185,19 @@ def run_footprint(cfg):
             raise Failed(f'a {what} too many was not noticed')
 
 
+def run_areas(_):
+    """An area that came back in pieces must be noticed, and one that is missing; one where two touched is as criu makes it."""
+    def areas(*borders):
+        return {1: [(a, b, 'rw-p', '', 'rd wr', 0) for a, b in zip(borders, borders[1:])]}
+
+    whole, pieces = areas(0x1000, 0x4000), areas(0x1000, 0x2000, 0x4000)
+    for what, after in ('area in two pieces', pieces), ('missing area', {1: []}), ('longer area', areas(0x1000, 0x5000)):
+        if not ztareas.differences(whole, after):
+            raise Failed(f'no difference: {what}')
+    if said := ztareas.differences(pieces, whole) or ztareas.differences(pieces, pieces):
+        raise Failed(f'a difference: {said}')
+
+
 def run_pids(_):
     """Who is dead must have given its PID back: a restore would say "Can't fork for PID: File exists"."""
     taken = 0
@@ -242,7 +256,7 @@ def make_jobs(args, cfg, tests):
         for flavour in [f for f in test.flavours if f in (args.flavour or test.flavours)]:
             jobs.append((test.name, flavour, lambda t=test, f=flavour: func(cfg, t, f)))
     if args.command == 'selftest' and not args.names:
-        jobs += [(f.__name__[4:], 'h', lambda f=f: f(cfg)) for f in (run_footprint, run_pids)]
+        jobs += [(f.__name__[4:], 'h', lambda f=f: f(cfg)) for f in (run_footprint, run_areas, run_pids)]
     return jobs
 
 

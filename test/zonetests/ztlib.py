@@ -407,9 +407,12 @@ def helper_tracks():
 
 def check_areas(args):
     """A restore has succeeded: every process has the areas that its dump found. Who runs on and allocates comes to rest."""
-    found = lambda: ztareas.after_restore(args, tree)
-    if found() and not wait_until(lambda: not ztareas.differences(*found()), 10):
-        raise Failed(ztareas.differences(*found()))
+    def differs():
+        found = ztareas.after_restore(args, tree)
+        return found and ztareas.differences(*found)
+
+    if not wait_until(lambda: not differs(), 10) and (said := differs()):
+        raise Failed(said)
 
 
 def run_criu(cfg, args, log, env=None):
