@@ -100,6 +100,8 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 		ZnsPb__MemoryAnswer *r;
 		int ret = memory_status(names[i], &r, &err);
 
+		if (ret == -EPIPE) /* it ended while it was asked, as after a detach */
+			ret = memory_status(names[i], &r, &err);
 		if (ret == -ENOENT) /* a dead pager's socket: its keeper is at work, or nobody is */
 			continue;
 		if (ret) {
