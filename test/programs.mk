@@ -4,17 +4,17 @@
 $(B)/test/test_print $(B)/test/test_flow: $(B)/test/%: test/unit/%.c $(B)/libctl.a $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) -MMD -MP -MF $@.d -o $@ $< $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -lcmocka
 
 $(B)/test/test_docker: test/unit/test_docker.c $(DOCKER_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(DOCKER_OBJ) $(TEST_LIB) $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) -MMD -MP -MF $@.d -o $@ $< $(DOCKER_OBJ) $(TEST_LIB) $(LDLIBS) -lcmocka
 
 $(B)/test/%: test/unit/%.c $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(TEST_LIB) $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(TEST_LIB) $(LDLIBS) -lcmocka
 
 # Programs that run threads in virtual time: test/unit/vtime.h has what these calls become.
 VTIME_WRAP	:= zns_mono_ns zns_hash zns_hash_pieces pthread_create pthread_join pthread_cond_wait \

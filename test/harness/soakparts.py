@@ -9,7 +9,7 @@ from jobs import Job
 
 REPO = Path(__file__).resolve().parents[2]
 # Suites of test/zonetests that have cases of the soak.
-SUITES = ('rates',)
+SUITES = ('rates', 'tools')
 
 
 @dataclasses.dataclass
@@ -38,7 +38,10 @@ def unit_jobs(build):
     libexec = {'ZNS_LIBEXEC': str(REPO / build / 'bin')}
     for source in sorted((REPO / 'test' / 'unit').glob('soak_*.c')):
         yield SoakJob(source.stem, 'races that cannot be forced', [f'{build}/test/{source.stem}'], env={**libexec, 'SOAK_SEED': '{seed}'})
-    yield make('unit-plain', "the gate's unit programs without sanitizers", 'unit')
+    for name in parts.CHANCE_UNITS:
+        yield SoakJob(name, 'memory that moves beside a running program', [f'{build}/test/{name}'], env=libexec)
+    gate = sorted({p.stem for p in (REPO / 'test' / 'unit').glob('test_*.c')} - set(parts.CHANCE_UNITS))
+    yield python('unit-plain', "the gate's unit programs without sanitizers", 'test/harness/units.py', *(f'{build}/test/{n}' for n in gate), env=libexec)
     yield SoakJob('unit-sanitized', 'unit programs that the gate runs without sanitizers',
                   ['bash', '-c', ' && '.join(f'{build}/asan/test/{name}' for name in parts.PLAIN_UNITS)],
                   env={'ZNS_LIBEXEC': str(REPO / build / 'asan' / 'bin')})
@@ -52,6 +55,8 @@ def soak(build):
                  f'{build}/report/soak/{s}-soak') for s in SUITES),
         python('livecontrols', 'a rule of live dumps switched off, until the comparison finds it', 'test/zonetests/livecontrols.py', 'run', '-a',
                '--report', f'{build}/report/soak/livecontrols'),
+        python('lazyfaults-soak', 'lazy restores that lose what they need at a random moment', 'test/zonetests/lazyfaults.py', 'soak', '--runs', '20',
+               '--seed', '{seed}'),
         python('livedump-soak', 'live dumps of programs that never stop to write', 'test/zonetests/livedump.py', 'soak', '--dumps', '30'),
         python('kill', 'kill -9 of holders of leases and of brokers', 'test/load/kill.py', '--build', '{build}', '--holders', '25',
                '--brokers', '8', '--seed', '{seed}'),

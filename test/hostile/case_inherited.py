@@ -23,14 +23,20 @@ CASES = {}
 case = case_of(CASES)
 
 
+def served(scene):
+    """How often a broker of the device has begun to serve."""
+    return sum(log.read_text(errors='replace').count(': serving ') for log in Path(scene.device.env['ZNS_RUN']).glob('*.log'))
+
+
 def of_session(scene, prepare, shell='', env=None, **popen):
     """The first user: `znsctl status` starts the broker in a session like that. (its PID or None, what it says)"""
     scene.end_broker()
+    before = served(scene)
     done = subprocess.run(['/bin/bash', '-c', f'{shell} exec "$0" status --json', scene.cfg.znsctl],
                           env=env or scene.device.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           preexec_fn=prepare, timeout=PATIENCE, **popen)
-    if done.returncode:
-        wait_until(lambda: not scene.broker_pid(), 5)   # one that refused is still on its way out
+    if done.returncode:     # a broker that refused is still on its way out; one that serves stays
+        wait_until(lambda: served(scene) > before or not scene.broker_pid())
     return scene.broker_pid(), done
 
 

@@ -86,8 +86,12 @@ def _option(args, name):
 
 def _key(args):
     images = Path(_option(args, '-D'))
-    handle = images / 'zns-handle.img'
-    return handle.read_bytes() if handle.exists() else str(images.resolve())
+    try:
+        # a case may have put a FIFO or a link there
+        with open(os.open(images / 'zns-handle.img', os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), 'rb') as handle:
+            return handle.read() or str(images.resolve())
+    except OSError:
+        return str(images.resolve())
 
 
 def before_dump(args, tree):
