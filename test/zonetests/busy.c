@@ -76,16 +76,27 @@ static void check(void)
 
 int main(int argc, char **argv)
 {
+	int ready[2];
+	char byte;
+
 	zt_init(argc, argv);
 	begin(&state, 1);
+	ZT_SYS(pipe(ready));
 	kid = ZT_SYS(fork());
 	if (!kid) {
 		munmap(state.pages, PAGES * ZT_PAGE);
 		begin(&state, 2);
+		zt_write_all(ready[1], "x", 1);
+		close(ready[0]);
+		close(ready[1]);
 		work();
 		replay(2);
 		_exit(0);
 	}
+	/* Its areas are compared, so all must exist before the dump. */
+	zt_read_all(ready[0], &byte, 1, "child");
+	close(ready[0]);
+	close(ready[1]);
 	zt_ready(NULL);
 	work();
 	zt_flip(&state.pages[17][5]);
