@@ -110,6 +110,7 @@ static bool holds_uffd(pid_t pid)
 	return found;
 }
 
+/* A lazy-pages daemon that still fills somebody's memory. */
 static bool is_lazy_pages(pid_t pid)
 {
 	char text[4096], *s;
@@ -121,8 +122,8 @@ static bool is_lazy_pages(pid_t pid)
 	return false;
 }
 
-/* A lazy-pages daemon that still fills somebody's memory; 0: none to be seen. */
-static pid_t lazy_pages_daemon(void)
+/* The first process that @is says yes to; 0: none. */
+static pid_t find_process(bool (*is)(pid_t pid))
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *e;
@@ -130,7 +131,7 @@ static pid_t lazy_pages_daemon(void)
 
 	while (dir && (e = readdir(dir))) {
 		pid = atoi(e->d_name);
-		if (pid > 0 && is_lazy_pages(pid))
+		if (pid > 0 && is(pid))
 			break;
 		pid = 0;
 	}
@@ -163,7 +164,7 @@ int zns_guard_area(pid_t pid, unsigned long start, unsigned long end, const char
 		return 0;
 	if (holds_uffd(pid)) {
 		todo = "the process holds it itself and has to unregister the area";
-	} else if ((lazy = lazy_pages_daemon())) {
+	} else if ((lazy = find_process(is_lazy_pages))) {
 		snprintf(
 			daemon, sizeof(daemon),
 			"a lazy restore still fills it: wait until the lazy-pages daemon (process %d) has ended",
@@ -256,22 +257,32 @@ int zns_guard_walk(struct zns_guard_tree *tree, pid_t root, int (*each)(pid_t pi
 	return ret;
 }
 
+/* The pager of a memory context. Anybody may have that name: what it costs is a look at the areas.
+ */
+static bool is_pager(pid_t pid)
+{
+	return !strcmp(zns_guard_name(pid), "zns-mem");
+}
+
 /*
  * The tree runs, so this is not the last word: seize.c asks for each thread, and proc_parse.c for
  * each area. But whoever says no there has kept the tasks frozen while others' memory was dumped.
- * Areas are looked at only if somebody in the tree has a userfaultfd: reading smaps takes a page
- * walk.
+ * Reading smaps takes a page walk. So areas are looked at only if somebody in the tree has a
+ * userfaultfd, or if a pager runs that does not take part in this dump: it stops its program now
+ * and then, and criu's own attempt to stop it would fail at such a moment.
  */
 int zns_guard_tree(pid_t root, bool pre_dump)
 {
 	struct zns_guard_tree tree = {};
 	struct zns_guard_seen seen = { .pre_dump = pre_dump };
+	bool areas;
 	unsigned int i;
 	int ret = zns_guard_walk(&tree, root, zns_guard_thread);
 
 	for (i = 0; !ret && i < tree.nr; i++)
 		ret = zns_guard_files(tree.task[i].pid, &seen);
-	for (i = 0; !ret && seen.uffd_pid && i < tree.nr; i++)
+	areas = seen.uffd_pid || (!zns_mem_begun() && find_process(is_pager));
+	for (i = 0; !ret && areas && i < tree.nr; i++)
 		ret = guard_areas(tree.task[i].pid);
 	if (!ret && seen.uffd_pid)
 		ret = zns_guard_refuse_fd(seen.uffd_pid, seen.uffd, "a userfaultfd");

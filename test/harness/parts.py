@@ -11,7 +11,7 @@ CPUS = os.cpu_count() or 1
 SAN = '-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 
 # Of each suite of memory contexts the shortest way from end to end; the others: make memory, memory-checkpoint.
-MEMORY = {'memory': 'budget both', 'memcheckpoint': 'volume', 'memoryrestore': 'pages refusals'}
+MEMORY = {'memory': 'budget both', 'memcheckpoint': 'volume refused', 'memoryrestore': 'pages refusals'}
 # The others wait until znsd gives memory back: make restores, make rounds.
 RESTORES = 'at-once small-memory encrypted dead-helpers dead-broker next-checkpoint capped'.split()
 ROUNDS = 'dirty program-churn keeper-killed older-parent server-killed'.split()

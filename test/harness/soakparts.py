@@ -70,8 +70,6 @@ def soak(build):
                '--build', '{build}', limit_s=3600),
         python('memory-policy', 'programs whose memory comes back, with and without reading ahead', 'test/zonetests/memorypolicy.py', 'run', '-a',
                '--build', '{build}', limit_s=1800),
-        python('memory-checkpoint-refused', 'dumps of contexts that must be refused, also while the pager traces', 'test/zonetests/memcheckpoint.py',
-               'run', 'refused', '--build', '{build}'),
         python('memory', 'budgets, kills and programs beside them', 'test/zonetests/memory.py', 'run', '-a', '--build', '{build}', limit_s=3600),
         python('zonetests-restores', 'restores whose broker gives memory back', 'test/zonetests/restores.py', 'run', '-a', '-j2',
                '--report', f'{build}/report/soak/restores'),
