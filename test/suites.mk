@@ -267,4 +267,4 @@ zdtm-sample: deps
 # A minute of it, for `make test`.
 zdtm-smoke: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
-	$(Q)scripts/zdtm-sample --zones -l test/zdtm/smoke.txt --report $(B)/report/zdtm-smoke
+	$(Q)scripts/zdtm-sample --gate --report $(B)/report/zdtm-smoke

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fetch import GO_PROGRAMS, Unavailable, debs, go_program
+from fetch import GO_PROGRAMS, Unavailable, debs, go_program, only_one
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = REPO / 'build' / 'bin'
@@ -64,11 +64,17 @@ def checked(cmd, r):
 
 def rootfs():
     """CACHE/rootfs, made once."""
-    done = CACHE / 'rootfs.done'
-    want = ' '.join(PACKAGES)
-    if done.exists() and done.read_text() == want:
-        add_ferretdb(CACHE / 'rootfs')
-        return CACHE / 'rootfs'
+    with only_one('rootfs'):
+        done = CACHE / 'rootfs.done'
+        if not done.exists() or done.read_text() != ' '.join(PACKAGES):
+            make_rootfs()
+            done.write_text(' '.join(PACKAGES))
+        if not ferretdb_missing:
+            add_ferretdb(CACHE / 'rootfs')
+    return CACHE / 'rootfs'
+
+
+def make_rootfs():
     debs, root = CACHE / 'debs', CACHE / 'rootfs'
     shutil.rmtree(root, ignore_errors=True)
     (debs / 'partial').mkdir(parents=True, exist_ok=True)
@@ -90,12 +96,9 @@ def rootfs():
         shutil.rmtree(root / extra, ignore_errors=True)
     if not (root / 'bin/sh').exists():
         (root / 'bin/sh').symlink_to('bash')
-    done.write_text(want)
-    add_ferretdb(root)
-    return root
 
 
-ferretdb_missing = None        # or why there is none
+ferretdb_missing = None        # or why it is not there
 
 
 def add_ferretdb(root):

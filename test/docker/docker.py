@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-docker.py list | run NAME... | run -a [--keep]: Docker's checkpoints on zones, with a daemon of our own.
+docker.py list | run NAME... | run -a [--but=NAME,...] [--no-ferretdb] [--keep]: Docker's checkpoints on zones, with a daemon of our own.
 
-Needs root, docker.io and runc. One daemon serves all cases; each case removes what it made. The last line sums up.
+Needs root, docker.io and runc. One daemon serves all cases; each case removes what it made. FerretDB has to be built. The last line
+sums up.
 """
 import json
 import os

@@ -3,13 +3,12 @@
 Which tests may skip, and on what kind of machine: test/harness/expected-skips. A condition looks at the machine itself, not at
 what the test said: a test that skips although it could run has failed, and so has one that ran and was expected not to.
 """
+import contextlib
 import ctypes
 import fnmatch
 import functools
 import os
 import re
-import time
-import urllib.request
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -25,23 +24,6 @@ def always():
 def no_go_client():
     """`make rpc` builds it, `make test` does without."""
     return not (REPO / 'build' / 'clients' / 'go-client').exists()
-
-
-def no_go_proxy():
-    """
-    Programs of other projects come from the Go module proxy. One that is there already needs no proxy any more. A proxy may
-    refuse the list of a module's versions and still have the one that test/docker/fetch.py asks for.
-    """
-    if any((REPO / 'build' / 'docker').glob('ferretdb-v*')):
-        return False
-    proxy = os.environ.get('GOPROXY', 'https://proxy.golang.org').split(',')[0].split('|')[0]
-    for _ in range(3):      # one lost answer does not mean that there is no proxy
-        try:
-            with urllib.request.urlopen(f'{proxy}/github.com/!ferret!d!b/!ferret!d!b/@v/v1.24.0.info', timeout=30) as answer:
-                return not answer.read(1)
-        except (OSError, ValueError):
-            time.sleep(2)
-    return True
 
 
 def no_fuse():
@@ -83,19 +65,32 @@ def no_freezer_v2():
     return not _mounted('cgroup2')
 
 
-def no_hugepages():
-    """Those of zonetests need 16."""
-    pool = Path('/proc/sys/vm/nr_hugepages')
+HUGEPAGES, HUGEPAGES_WANTED = Path('/proc/sys/vm/nr_hugepages'), 16      # as ztlib's
+
+
+@contextlib.contextmanager
+def huge_pages():
+    """The pool that tests of huge pages need, which is the machine's: suites side by side find it, and put back what they found."""
+    before = None
     try:
-        before = int(pool.read_text())
-        if before < 16:
-            pool.write_text('16')
-        have = int(pool.read_text())
-        if have != before:
-            pool.write_text(str(before))
+        before = int(HUGEPAGES.read_text())
+        if before < HUGEPAGES_WANTED:
+            HUGEPAGES.write_text(str(HUGEPAGES_WANTED))
     except OSError:
-        return True
-    return have < 16
+        pass        # no_hugepages() says so
+    try:
+        yield
+    finally:
+        if before is not None and before < HUGEPAGES_WANTED:
+            HUGEPAGES.write_text(str(before))
+
+
+def no_hugepages():
+    with huge_pages():
+        try:
+            return int(HUGEPAGES.read_text()) < HUGEPAGES_WANTED
+        except OSError:
+            return True
 
 
 CONDITIONS = {name.replace('_', '-'): functools.cache(func) for name, func in list(globals().items())
@@ -114,6 +109,7 @@ def read(path=LIST):
         if len(words) != 4 or words[2] not in CONDITIONS:
             raise SystemExit(f'{path}:{number}: PART | CASE | CONDITION | REASON, with a condition of {", ".join(CONDITIONS)}')
         entries.append(words)
+        CONDITIONS[words[2]]()      # now: while tests run, they change what some of these look at
     return entries
 
 
