@@ -132,7 +132,29 @@ def feature_test_children(criu):
     return not left
 
 
-TESTS = {'feature-test-children': feature_test_children,
+def lazy_stack_page(criu):
+    """A lazy restore of a task whose stack pointer is a multiple of the page size: its memory does not come before it is asked for."""
+    with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
+        here = Path(directory)
+        task = subprocess.Popen([ZONETESTS.parents[1] / 'build' / 'zonetests' / 'stackedge', '--dir', here], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        while not (here / 'ready').exists():
+            time.sleep(0.01)
+        subprocess.run([criu, 'dump', '-t', str(task.pid), '-D', here, '-o', 'dump.log'], check=True, stderr=subprocess.DEVNULL)
+        task.wait()
+        daemon = subprocess.Popen([criu, 'lazy-pages', '-D', here, '-o', 'lazy.log'], stderr=subprocess.DEVNULL)
+        while not (here / 'lazy-pages.socket').exists():
+            time.sleep(0.01)
+        restored = subprocess.run([criu, 'restore', '-D', here, '-d', '-o', 'restore.log', '-v4', '--lazy-pages'], stderr=subprocess.DEVNULL)
+        skipped = (here / 'restore.log').read_text(errors='replace').count('Lazy restore skips')
+        daemon.kill() if restored.returncode else daemon.wait()
+        if not restored.returncode:
+            os.kill(task.pid, signal.SIGKILL)
+    print(f'    restore: exit {restored.returncode}, {skipped} runs of pages left to the daemon')
+    return restored.returncode == 0 and skipped > 0
+
+
+TESTS = {'feature-test-children': feature_test_children, 'lazy-stack-page': lazy_stack_page,
          'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers,
          'window-of-pagemap': window_of_pagemap}
 

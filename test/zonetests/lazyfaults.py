@@ -60,13 +60,16 @@ def begin(scene, task, images):
                                 stderr=err), log
 
 
-def dumped(scene, program='bigmem', size=64):
-    """A scene with a checkpoint of that program; the program has ended."""
+def dumped(scene, program='bigmem', size=64, damaged=False):
+    """A scene with a checkpoint of that program; the program has ended. damaged: a byte of its memory is changed on the device."""
     scene = scene(size=size)
     if program != 'bigmem':
         scene.task.end()
         scene.task = scene.new_task(program=program)
+    content = page_of_task(scene)
     scene.good_dump()
+    if damaged:
+        flip_on_device(scene, content)
     return scene
 
 
@@ -108,10 +111,16 @@ def whole(scene):
 @case
 def damaged_unit(scene):
     """A byte is changed on the device."""
-    scene = scene(size=64)
-    content = page_of_task(scene)
-    scene.good_dump()
-    flip_on_device(scene, content)
+    scene = dumped(scene, damaged=True)
+    daemon = lazy_daemon(scene, scene.images, STILL)
+    lazily(scene, daemon)
+    lost(scene, daemon, 1, 'is damaged')
+
+
+@case
+def stack_at_an_edge(scene):
+    """A task whose stack pointer is a multiple of the page size is restored as lazily as all others: the damage is the daemon's to find."""
+    scene = dumped(scene, 'stackedge', damaged=True)
     daemon = lazy_daemon(scene, scene.images, STILL)
     lazily(scene, daemon)
     lost(scene, daemon, 1, 'is damaged')
