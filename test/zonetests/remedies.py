@@ -136,6 +136,12 @@ def parent_in_use(s):
     parent = s.device.json('import', str(s.dir / 'plain'), '--container', 'parent')['id']
     built = s.device.json('import', str(child), '--container', 'child', '--parent', parent)['id']
 
+    dry = s.ctl('rm', parent, '--dry-run')
+    if not dry.returncode or 'is the parent of' not in dry.stderr:
+        raise Failed(f'rm --dry-run of a parent: exit {dry.returncode}, {dry.stdout}{dry.stderr}')
+    if s.device.json('rm', parent, built, '--dry-run')['removed'] != [{'id': i, 'container': c} for i, c in ((built, 'child'), (parent, 'parent'))]:
+        raise Failed('rm --dry-run does not name both')
+
     def rm():
         done = s.ctl('rm', parent)
         if done.returncode and built not in done.stderr:

@@ -114,41 +114,15 @@ static void in_order(const struct ctl_pick *p, ProtobufCBinaryData *ids)
 			ids[n++] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[k] };
 }
 
-/* What the broker would answer for ids that cannot go. A checkpoint removed earlier is no error
- * to it. */
-static int would_refuse(struct ctl_pick *p, struct zns_err *err)
-{
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__RestoreBegin gone = ZNS_PB__RESTORE_BEGIN__INIT;
-	char id[ZNS_UUID_STR];
-	int ret = 0;
-
-	for (size_t i = 0; i < p->nr && !ret; i++) {
-		const ZnsPb__Checkpoint *c = ctl_listed(p->ls, p->ids[i]);
-
-		if (c && ctl_pinned(p->ls, c))
-			return zns_fail(err, -EPERM,
-					"checkpoint %s is pinned: `znsctl unpin` it first",
-					zns_uuid_format(p->ids[i], id));
-		if (c)
-			continue;
-		gone.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[i] };
-		req.restore_begin = &gone;
-		ret = ctl_tell(&p->broker, &req, err);
-		if (ret == -ESTALE)
-			ret = err->code = 0;
-	}
-	return ret;
-}
-
-/* The broker completes one request before it serves others. A small batch keeps running dumps
- * from waiting long. */
+/*
+ * The broker completes one request before it serves others. A small batch keeps running dumps from
+ * waiting long. A dry run asks for all at once: no child goes before its parent.
+ */
 #define BATCH 256
 
 static int remove_picked(struct rm *m, struct json_object *list, struct zns_err *err)
 {
 	struct ctl_pick *p = &m->p;
-	const ZnsPb__Response *ls = p->ls;
 	cleanup_free ProtobufCBinaryData *ids = calloc(p->nr + 1, sizeof(*ids));
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
@@ -159,20 +133,15 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 	if (!ids)
 		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
 	in_order(p, ids);
-	for (i = 0; m->dry_run && i < p->nr; i++)
-		for (k = 0; k < ls->n_checkpoints; k++)
-			if (!memcmp(ls->checkpoints[k]->id.data, ids[i].data, ZNS_UUID_LEN))
-				json_object_array_add(list,
-						      line_json(ids[i].data,
-								ls->checkpoints[k]->container));
-	if (m->dry_run)
-		return p->by_id ? would_refuse(p, err) : 0;
 	rm.by = m->secure ? "znsctl rm --secure" : "znsctl rm";
 	rm.has_secure = rm.secure = m->secure;
-	req.rm = &rm;
+	if (m->dry_run)
+		req.rm_check = &rm;
+	else
+		req.rm = &rm;
 	for (i = 0; i < p->nr && !ret; i += rm.n_checkpoints) {
 		rm.checkpoints = ids + i;
-		rm.n_checkpoints = zns_min(p->nr - i, (size_t)BATCH);
+		rm.n_checkpoints = m->dry_run ? p->nr : zns_min(p->nr - i, (size_t)BATCH);
 		ret = zns_broker_call(&p->broker, &req, &r, err);
 		if (ret)
 			break;
@@ -181,7 +150,7 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 							      r->removed[k]->container));
 		zns_pb__response__free_unpacked(r, NULL);
 	}
-	return ret && i ? zns_wrap(err, "%zu of %zu are removed", i, p->nr) : ret;
+	return ret && i && !m->dry_run ? zns_wrap(err, "%zu of %zu are removed", i, p->nr) : ret;
 }
 
 static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)

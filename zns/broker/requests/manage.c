@@ -88,6 +88,29 @@ int serve_rm(struct znsd *d, const struct call *x, struct reply *rep)
 	return ret;
 }
 
+/* For a dry run: judged as by serve_rm(). */
+int serve_rm_check(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	const ZnsPb__Rm *q = x->q->rm_check;
+	int ret = check_rm(d, q, &rep->err);
+
+	if (ret)
+		return ret;
+	rep->r.removed = reply_alloc(rep, q->n_checkpoints * sizeof(*rep->r.removed));
+	for (size_t i = 0; i < q->n_checkpoints; i++) {
+		const ZnsPb__Checkpoint *k = zns_store_find(d->store, q->checkpoints[i].data);
+		ZnsPb__Tombstone t = ZNS_PB__TOMBSTONE__INIT;
+
+		if (!k)
+			continue; /* removed earlier */
+		t.id = k->id;
+		t.by = q->by;
+		t.container = k->container;
+		rep->r.removed[rep->r.n_removed++] = copy_tombstone(rep, &t);
+	}
+	return 0;
+}
+
 int serve_reserve(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	const ZnsPb__Reserve *q = x->q->reserve;

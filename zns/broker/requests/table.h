@@ -30,6 +30,7 @@
 	ASKS(profile, NOTHING)           \
 	ASKS(history, NOTHING)           \
 	ASKS(rm, NOTHING)                \
+	ASKS(rm_check, NOTHING)          \
 	ASKS(reserve, NOTHING)           \
 	ASKS(release, NOTHING)           \
 	ASKS(reset, NOTHING)             \
