@@ -287,7 +287,10 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 	if (r)
 		zns_pb__response__free_unpacked(r, NULL);
 	zns_session_close(&s);
-	return ret == -ESTALE && may_be_gone ? 0 : ret;
+	if (ret != -ESTALE || !may_be_gone)
+		return ret;
+	err->code = 0;
+	return 0;
 }
 
 /* Adds the parents of checkpoints named by id. Returns the bytes to verify. */
