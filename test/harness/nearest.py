@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which tests are nearest to a source file: unit programs that link its functions, then jobs of the gate."""
+import re
+import subprocess
+
+MOST_UNITS = 6
+# The longest beginning of a path counts. In order: what is quick, or sees most, first.
+SUITES = {
+    'criu': 'guard errors livedump lazyfaults zonetests',
+    'criu/zns-holder.c': 'lazyfaults',
+    'criu/zns-lazy.c': 'lazyfaults migration',
+    'criu/zns-netlock.c': 'netlock',
+    'criu/zns-netwatch.c': 'netlock',
+    'criu/zns-settings.c': 'zonetests',
+    'zns/alloc': 'rates admission compact',
+    'zns/base': 'tools options hostile',
+    'zns/broker': 'admission errors crypt together',
+    'zns/client': 'errors crypt',
+    'zns/crypt': 'crypt',
+    'zns/ctl': 'tools observe compact oci',
+    'zns/dev': 'conformance errors crash',
+    'zns/docker': 'docker',
+    'zns/helper': 'errors livedump incremental migration lazyfaults',
+    'zns/keep': 'memory memcheckpoint',
+    'zns/mem': 'memory memcheckpoint memoryrestore',
+    'zns/pages': 'memory memcheckpoint memoryrestore',
+    'zns/probe': 'tools',
+    'zns/selftest': 'conformance tools',
+    'zns/store': 'errors tools crash',
+    'zns/stripe': 'errors chains zonetests',
+    'zns/track': 'livedump',
+}
+
+
+def suites(path):
+    near = max((p for p in SUITES if path.startswith(p)), key=len, default=None)
+    return SUITES[near].split() if near else ['errors']
+
+
+def units(tree, build, path):
+    """Names of unit programs: those whose source calls most functions of the file, and then those that merely link them."""
+    source = (tree / path).read_text()
+    functions = set(re.findall(r'^(?!static)[\w *]*?\b(\w+)\([^;]*$', source, re.M))
+    programs = sorted((tree / 'test' / 'unit').glob('test_*.c'))
+    called = {p.stem: sum(bool(re.search(rf'\b{f}\b', p.read_text())) for f in functions) for p in programs}
+    direct = sorted((n for n in called if called[n]), key=lambda n: -called[n])
+    linked = [p.stem for p in programs if p.stem not in direct and _links(tree / build / 'test' / p.stem, functions)]
+    folder = path.split('/')[-2]
+    linked.sort(key=lambda n: folder not in n)
+    return (direct + linked)[:MOST_UNITS]
+
+
+def _links(program, functions):
+    if not program.exists():
+        return False
+    names = subprocess.run(['nm', '--defined-only', program], stdout=subprocess.PIPE, text=True).stdout
+    return bool(functions & {line.split()[-1] for line in names.splitlines()})
