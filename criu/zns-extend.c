@@ -37,7 +37,6 @@
 #define LOG_PREFIX "zns: "
 
 #define LOG_NAME "zns-memory.log" /* of the daemon, in the work directory */
-#define SOCKET_NAME "lazy-pages.socket" /* criu's, there too */
 #define FD 3 /* the first of a program that we start */
 #define GO 1 /* in place of a line that says why not */
 
@@ -91,7 +90,7 @@ static int move(int sk, void *buf, size_t len, bool in)
 static void run(const char *path, char *const argv[], char *const env[], const int *fd)
 {
 	sigset_t none;
-	int null, i, keep[4];
+	int null, i, keep[8];
 
 	setsid();
 	sigemptyset(&none);
@@ -171,6 +170,17 @@ static int await_daemon(int fd)
 			     " in the work directory");
 }
 
+/* The work directory may be a user's: no file of another name may be written instead, and an old
+ * log that he still has open must not be read by him. */
+static int new_log(void)
+{
+	int fd = -1;
+
+	if (!unlink(LOG_NAME) || errno == ENOENT)
+		fd = open(LOG_NAME, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	return fd >= 0 ? fd : fail("Can't make " LOG_NAME " anew: %s", strerror(errno));
+}
+
 static int start_daemon(const char *exe)
 {
 	char checkpoint[40], device[40], dram[32], verbose[16];
@@ -182,7 +192,7 @@ static int start_daemon(const char *exe)
 			   "--work-dir",
 			   ".",
 			   "--log-file",
-			   LOG_NAME,
+			   "/proc/self/fd/6",
 			   verbose,
 			   "--status-fd",
 			   "3",
@@ -192,7 +202,7 @@ static int start_daemon(const char *exe)
 			   checkpoint,
 			   "--zns-memory",
 			   dram }; /* and seven more at most, and NULL */
-	int p[2], ret, nr = 18, img = get_service_fd(IMG_FD_OFF);
+	int p[2], ret, sk, log, nr = 18, img = get_service_fd(IMG_FD_OFF);
 
 	uuid_text(zns_session_ids(), checkpoint);
 	uuid_text(zns_session_ids() + ZW_ID, device);
@@ -216,10 +226,20 @@ static int start_daemon(const char *exe)
 	}
 	if (zns_record_off)
 		argv[nr++] = "--zns-record=off";
-	if (pipe2(p, O_CLOEXEC))
-		return fail("No pipe to the lazy-pages daemon");
-	ret = start(exe, argv, plain_env(), (int[]){ p[1], img, -1 });
+	log = new_log();
+	if (log < 0)
+		return -1;
+	sk = zns_lazy_pair();
+	if (sk < 0 || pipe2(p, O_CLOEXEC)) {
+		close_safe(&sk);
+		close(log);
+		return fail("No socket or pipe to the lazy-pages daemon");
+	}
+	/* the fourth is at FD + 3, which argv names; the third at ZNS_DAEMON_SK */
+	ret = start(exe, argv, plain_env(), (int[]){ p[1], img, sk, log, -1 });
 	close(p[1]);
+	close(sk);
+	close(log);
 	ret = ret ? fail("The lazy-pages daemon for --zns-memory cannot be started") :
 		    await_daemon(p[0]);
 	close(p[0]);
@@ -457,7 +477,6 @@ int zns_extend_given(void)
 
 	if (send_given(&all, NULL, 0) || hear())
 		return -1;
-	unlink(SOCKET_NAME);
 	return 0;
 }
 

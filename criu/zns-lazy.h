@@ -2,12 +2,18 @@
 #ifndef __CR_ZNS_LAZY_H__
 #define __CR_ZNS_LAZY_H__
 /* Shared by the files of the lazy-pages daemon: zns-lazy.c reads, zns-first.c says what comes
- * first, zns-holder.c sees to the daemon's end. */
+ * first, zns-holder.c sees to the daemon's end, zns-lazysock.c makes its socket. */
 #include <stdbool.h>
 
 struct page_read;
 
 extern unsigned long long zns_now_us(void);
+
+/* zns-lazysock.c: a pair of sockets for a daemon that the restore starts. The result is the
+ * daemon's end, which it finds at ZNS_DAEMON_SK; zns_lazy_connect() takes the other one. -1 and
+ * errno. */
+extern int zns_lazy_pair(void);
+#define ZNS_DAEMON_SK 5
 
 /* zns-holder.c: starts the process that kills the tasks if the daemon ends too early. 0 or -1. */
 extern int zns_holder_begin(int epollfd);

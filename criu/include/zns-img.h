@@ -8,6 +8,7 @@
  * §1, §3, §6.
  */
 #include <stdbool.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include "zns-freeze.h"
@@ -167,6 +168,11 @@ extern int zns_holder_listen(int sk);
 extern int zns_holder_recv(int sk);
 extern bool zns_holder_lives(int uffd);
 extern void zns_holder_close(int uffd);
+/* zns-lazysock.c, in place of the calls of these names. With zones, a peer of another user's is
+ * refused. Between them: the socket of a daemon that its restore has started. */
+extern int zns_lazy_connect(int sk, const struct sockaddr *to, socklen_t len);
+extern int zns_lazy_inherited(void);
+extern int zns_lazy_accept(int sk, struct sockaddr *from, socklen_t *len);
 extern void zns_holder_given(void);
 /*
  * Call freeze before the tasks are frozen, thaw if they run before the commit (pre-dump). A live

@@ -126,7 +126,6 @@ class Bench:
     def restored(self, which, arm):
         program, images = self.two.images[arm]
         os.sync()
-        (images / 'lazy-pages.socket').unlink(missing_ok=True)
         for f in images.iterdir():
             fd = os.open(f, os.O_RDONLY)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

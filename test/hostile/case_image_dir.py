@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import socket
+import subprocess
 import threading
 import time
 
@@ -513,3 +514,75 @@ def restore_swapped(scene):
             if name != BESIDE:
                 shutil.copy(keep / name, at)
     in_time('at the end', scene.good_restore)
+
+
+# ---- restore into a memory context, and lazy restores ---------------------------------------------------
+
+LOG = 'zns-memory.log'
+
+
+def work_in_his(scene):
+    """criu's options: the work directory is his too, as it is without -W; the next call's log stays where a scene reads it."""
+    return ['-W', str(scene.images), '-o', str(scene.dir / f'criu-{scene.calls + 1}.log')]
+
+
+@case
+def restore_into_memory(scene):
+    """Its daemon has no socket with a name in the directory, and its log goes into a new file, whatever is there."""
+    scene = user_scene(scene, size=1)
+    scene.good_dump()
+    at = scene.images / LOG
+    (scene.images / 'lazy-pages.socket').mkdir()        # a daemon that wants this name fails
+    for kind in ('FIFO', 'socket', 'hard link', 'empty', '/none', str(scene.vault.file), str(scene.vault.dir / 'new')):
+        special(LOG if kind == 'self' else kind, at, scene)
+        in_time(kind, scene.good_restore, extra=[*work_in_his(scene), '--zns-memory', '16M', '--zns-container', f'after-{scene.calls}'])
+        end_task(scene)
+        st = at.lstat()
+        if st.st_mode != 0o100600 or st.st_uid or st.st_nlink != 1:
+            raise Failed(f'{kind}: the log has mode {st.st_mode:o}, owner {st.st_uid}')
+        scene.vault.untouched(kind)
+        at.unlink()
+        tried(f'restore into memory: the log is {kind}')
+    at.mkdir()
+    in_time('directory', scene.restore_must_fail, LOG, extra=[*work_in_his(scene), '--zns-memory', '16M'])
+    tried('restore into memory: the log is a directory')
+
+
+@case
+def restore_lazy_peer(scene):
+    """He listens where root's lazy-pages daemon would, or asks root's daemon: neither gets or gives a userfaultfd."""
+    scene = user_scene(scene, size=1)
+    scene.good_dump()
+    name = scene.images / 'lazy-pages.socket'
+
+    def listens():
+        os.chdir(scene.images)
+        s = socket.socket(socket.AF_UNIX)
+        s.bind(name.name)
+        s.listen(4)
+        return s
+    with mallory.holds(listens):
+        in_time('his daemon', scene.restore_must_fail, f'user {UID}', extra=[*work_in_his(scene), '--lazy-pages'])
+    name.unlink()
+    tried('lazy restore: the daemon is his')
+    log = scene.log()
+    daemon = subprocess.Popen([scene.cfg.criu, 'lazy-pages', '-D', scene.images, '-W', scene.images, '-o', log, '-v4'],
+                              env=scene.device.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if not wait_until(name.exists, 20):
+        raise Failed('the daemon does not listen')
+    name.chmod(0o666)                                   # as with a umask of 0
+
+    def asks():
+        os.chdir(scene.images)
+        s = socket.socket(socket.AF_UNIX)
+        while s.connect_ex(name.name):                  # until it listens
+            time.sleep(0.01)
+        return s
+    with mallory.holds(asks):
+        try:
+            if daemon.wait(DEADLINE) == 0 or f'user {UID}' not in log.read_text():
+                raise Failed(f'the daemon ended with {daemon.returncode} and does not say who asked')
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            raise Failed('the daemon serves him') from None
+    tried('lazy restore: the restore is his')

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The socket between a restore and its lazy-pages daemon. Userfaultfds go through it, so whoever
+ * stands at the other end decides what the restored tasks find in their memory. The directory in
+ * which CRIU gives the socket a name may belong to a user.
+ *
+ * A daemon that the restore starts itself gets one end of a pair (--zns-memory). One that the
+ * administrator has started has a socket with a name: then the kernel says whose the peer is.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "image.h"
+#include "log.h"
+#include "util.h"
+#include "zns-extend.h"
+#include "zns-img.h"
+#include "zns-lazy.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+static int restores_end = -1;
+
+int zns_lazy_pair(void)
+{
+	int sk[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sk))
+		return -1;
+	if (zns_holder_listen(sk[1])) {
+		close(sk[0]);
+		close(sk[1]);
+		return -1;
+	}
+	close_safe(&restores_end);
+	restores_end = sk[0];
+	return sk[1];
+}
+
+/* With files, CRIU's own behaviour stays. */
+static int is_ours(int sk)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	if (!zns_active())
+		return 0;
+	if (getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+		return -1;
+	if (peer.uid == geteuid())
+		return 0;
+	pr_err("At the other end of the lazy-pages socket is process %d of user %u, whose directory "
+	       "this may be: give criu lazy-pages and criu restore a --work-dir of your own\n",
+	       peer.pid, peer.uid);
+	errno = EPERM;
+	return -1;
+}
+
+int zns_lazy_connect(int sk, const struct sockaddr *to, socklen_t len)
+{
+	int ret;
+
+	if (!zns_extends())
+		return connect(sk, to, len) ? -1 : is_ours(sk);
+	ret = dup2(restores_end, sk) < 0 ? -1 : 0;
+	close_safe(&restores_end);
+	return ret;
+}
+
+int zns_lazy_inherited(void)
+{
+	return fcntl(ZNS_DAEMON_SK, F_DUPFD_CLOEXEC, 0);
+}
+
+int zns_lazy_accept(int sk, struct sockaddr *from, socklen_t *len)
+{
+	int client = zns_extends() ? dup(sk) : accept(sk, from, len);
+
+	if (client >= 0 && !zns_extends() && is_ours(client))
+		close_safe(&client);
+	return client;
+}
