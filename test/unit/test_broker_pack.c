@@ -298,6 +298,52 @@ static void a_crowd(void **state)
 	zns_broker_close(&s);
 }
 
+/* Fills every zone but the rest of a pack zone. Returns the checkpoint in that one. */
+static struct grant fill_device(struct fx *f, struct zns_broker *b)
+{
+	struct zone z;
+	struct grant packed = small_dump(f, b, "small", KIB(256), &z), g;
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	ZnsPb__Response *r;
+
+	while (z.wp < CAP - KIB(512))
+		small_dump(f, b, "small", KIB(256), &z);
+	for (;;) {
+		begin_request(&q, &d, "big", 0, NULL, NULL);
+		post(b, &q);
+		r = answer(b);
+		if (r->code)
+			break;
+		g = take(r, "big", false);
+		z = zone_get(b, g.group[0]);
+		fill(f, &z, CAP - z.start);
+		commit(b, &g, &z, 1);
+	}
+	assert_int_equal(r->code, -ENOSPC);
+	drop(r);
+	return packed;
+}
+
+/* A small dump that no pack zone has room for: a reader of what stays will never give it a zone. */
+static void readers_give_nothing(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), reader = client(f);
+	struct grant packed = fill_device(f, &a);
+	ZnsPb__RestoreBegin rb;
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+
+	restore_request(&q, &rb, packed.id);
+	drop(ask(&reader, &q));
+	small_request(&q, &d, "next", 0, MIB(1) - 1, NULL);
+	refused(&a, &q, -ENOSPC, "is full");
+	assert_int_equal(nr_waiting(&a), 0);
+	zns_broker_close(&reader);
+	zns_broker_close(&a);
+}
+
 int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, fx_teardown)
@@ -305,6 +351,7 @@ int main(void)
 		T(fewer_zones),
 		T(shared_by_many),
 		T(one_writer_at_a_time),
+		T(readers_give_nothing),
 		cmocka_unit_test_setup_teardown(a_crowd, setup_14, fx_teardown),
 	};
 

@@ -293,6 +293,21 @@ static int choose_domain(struct znsd *d, const struct dump_ask *a, struct choice
 	return 0;
 }
 
+/* Without a free group only somebody who writes can give one back, or the last reader of what was
+ * removed. Who reads what stays, as the asker's own lease of a flattening does, gives nothing. */
+static bool zones_may_come(const struct znsd *d)
+{
+	uint32_t i;
+
+	for (const struct lease *l = d->leases; l; l = l->next)
+		if (l->kind != LEASE_RESTORE && l->kind != LEASE_SOURCE)
+			return true;
+	for (i = 0; i < d->nr_zones; i++)
+		if (d->zones[i].readers && !zone_live(d, i))
+			return true;
+	return false;
+}
+
 static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t left,
 		      struct zns_err *err)
 {
@@ -315,10 +330,10 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 		return ret;
 	if (a->small) {
 		ret = choose_pack(d, a, ch, found, left);
-		/* Pack zones have room, but not enough for this dump, and there is nobody to wait
-		 * for. */
-		return ret == -EBUSY && !found && !ch->room && !d->leases ? device_full(d, err) :
-									    ret;
+		/* Pack zones have room, but not enough for this dump. */
+		return ret == -EBUSY && !found && !ch->room && !zones_may_come(d) ?
+			       device_full(d, err) :
+			       ret;
 	}
 	ret = a->mode == ADM_SHARE ? choose_share(d, a, ch, found, left) :
 				     choose_strict(d, a, ch, found, left);
