@@ -189,8 +189,18 @@ def shown(scene):
     Media(parts.scene).flip(place['zone'], place['start'] + 99)
     done = parts.device.ctl('verify', parts.ids[0], '--json')
     found = json.loads(done.stdout)['checkpoints']
-    expect('exit, damaged', (done.returncode, [c['id'] for c in found if not c['intact']]), (1, parts.ids[-1:]))
+    expect('exit, damaged', (done.returncode, [c['id'] for c in found if not c['intact']]), (1, parts.ids))
+    alone = json.loads(parts.device.ctl('verify', '--container', parts.chain.container, '--json').stdout)['checkpoints']
+    expect('damaged, of all', {c['id'] for c in alone if not c['intact']}, set(parts.ids))
     parts.chain.try_restore(parts.handle).must_fail('damaged')
+    Media(parts.scene).flip(place['zone'], place['start'] + 99)
+    other = next(i for i in oldest['images'] if i['name'] == 'inventory.img')['segments'][0]['extents'][0]
+    Media(parts.scene).flip(other['zone'], other['start'])
+    done = parts.device.ctl('verify', parts.ids[0], '--json')
+    found = json.loads(done.stdout)['checkpoints']
+    expect('damaged, and no child needs it', (done.returncode, [c['id'] for c in found if not c['intact']]), (1, parts.ids[-1:]))
+    parts.chain.gone()
+    parts.restore()
 
 
 @case

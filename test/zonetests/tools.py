@@ -393,6 +393,22 @@ def gc_unit(scene):
 
 
 @case
+def verify_beside_rm(scene):
+    """A checkpoint that is removed while verify --all is at work is no damage, whichever it is."""
+    scene = scene(size=1)
+    lib = scene.dir / 'atconnect.so'
+    subprocess.run(['gcc', '-shared', '-fPIC', '-o', lib, Path(__file__).with_name('preload') / 'atconnect.c', '-ldl'], check=True)
+    for nth in (2, 3):          # the first connection is for the list, the others for one checkpoint each
+        ids = many_dumps(scene, 2)
+        rm = f'{scene.cfg.znsctl} rm {ids[nth - 2]} >/dev/null'
+        done = subprocess.run([scene.cfg.znsctl, 'verify', '--all', '--json'], capture_output=True, text=True,
+                              env=dict(scene.device.env, LD_PRELOAD=str(lib), AT_CONNECT=f'{nth} {rm}'))
+        expect(f'exit, message ({nth})', (done.returncode, done.stderr), (0, ''))
+        expect('verified', [c['id'] for c in json.loads(done.stdout)['checkpoints']], [ids[3 - nth]])
+        run_ctl(scene, 0, 'rm', ids[3 - nth])
+
+
+@case
 def rm_and_status(scene):
     """rm by pattern and twice; status of all devices as df."""
     scene = scene(size=1)

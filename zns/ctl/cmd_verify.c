@@ -38,6 +38,12 @@ struct verdict {
 
 struct totals {
 	struct json_object *list;
+	/* checkpoints that were judged; parents come before their children */
+	struct judged {
+		uint8_t id[ZNS_UUID_LEN];
+		bool intact;
+	} * judged;
+	size_t nr_judged;
 	uint64_t bytes;
 	uint32_t checkpoints, damaged;
 	int id_width;
@@ -236,8 +242,71 @@ static void report(struct totals *t, struct verdict *v)
 				      J("seconds", v->seconds), J("damage", v->damage)));
 }
 
-/* For an incremental checkpoint: do its parents exist, and do they have the pages it refers to? */
-static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, struct verdict *v)
+/* What a checkpoint refers to in its parents need not be read if all of them are known to be
+ * intact. */
+static bool parents_intact(const struct totals *t, const ZnsPb__Response *chain)
+{
+	for (size_t i = 1; i < chain->n_checkpoints; i++) {
+		size_t k = 0;
+
+		while (k < t->nr_judged &&
+		       memcmp(t->judged[k].id, chain->checkpoints[i]->id.data, ZNS_UUID_LEN))
+			k++;
+		if (k == t->nr_judged || !t->judged[k].intact)
+			return false;
+	}
+	return true;
+}
+
+#define CHUNK MIB(1)
+
+struct parts {
+	struct zns_chain *chain;
+	uint8_t *buf; /* CHUNK */
+	struct zns_err err;
+};
+
+/* A piece of an image, if a parent has it. */
+static int read_piece(void *arg, uint32_t level, uint32_t place, uint64_t off, uint64_t len)
+{
+	struct parts *p = arg;
+	const ZnsPb__Manifest *m = zns_chain_manifest(p->chain, level);
+	struct zns_rimage *i = zns_chain_find(p->chain, level, m->images[place]->name);
+	char id[ZNS_UUID_STR];
+	int ret = 0;
+
+	while (level && len && !ret) {
+		size_t n = zns_min(len, (uint64_t)CHUNK);
+
+		ret = i ? zns_rimage_read(i, off, p->buf, n, &p->err) :
+			  zns_fail(&p->err, -EBADMSG, "it has no image %s", m->images[place]->name);
+		off += n;
+		len -= n;
+	}
+	return ret ? zns_wrap(&p->err, "parent %s", zns_uuid_format(m->checkpoint->id.data, id)) :
+		     0;
+}
+
+static void read_of_parents(struct zns_chain *chain, const struct zns_flat *flat, struct verdict *v)
+{
+	cleanup_free uint8_t *buf = malloc(CHUNK);
+	struct parts p = { .chain = chain, .buf = buf };
+
+	for (uint32_t n = 0; n < zns_flat_images(flat); n++) {
+		p.err = (struct zns_err)ZNS_ERR_INIT;
+		if (!buf)
+			zns_fail_sys(&p.err, -ENOMEM, "buffer");
+		else if (zns_flat_is(flat, n))
+			zns_flat_walk(flat, n, read_piece, &p);
+		if (p.err.code)
+			add_damage(v, zns_flat_name(flat, n), false, 0, 0, 0, p.err.msg);
+	}
+}
+
+/* For an incremental checkpoint: do its parents exist, and do they have the pages it refers to?
+ * What is damaged in a parent, and nothing that this one needs, is no damage of this one. */
+static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, const struct totals *t,
+			 struct verdict *v)
 {
 	struct zns_reader_params p = { .dev = s->dev, .workers = 2, .cache_units = 4 };
 	struct zns_err e = ZNS_ERR_INIT;
@@ -251,6 +320,8 @@ static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, stru
 				     r->n_checkpoints, &chain, &e);
 	if (!ret)
 		ret = zns_flat_new(chain, &flat, &e);
+	if (!ret && !parents_intact(t, r))
+		read_of_parents(chain, flat, v);
 	if (ret == -ESTALE || ret == -ENOENT || ret == -EBADMSG)
 		add_damage(v, NULL, false, 0, 0, 0, e.msg);
 	zns_flat_free(flat);
@@ -279,10 +350,12 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 					 NULL,
 				 p, &v, err);
 	if (!ret && r->checkpoints[0]->has_parent)
-		verify_chain(&s, r->checkpoints[0], &v);
-	if (!ret)
+		verify_chain(&s, r->checkpoints[0], t, &v);
+	if (!ret) {
+		memcpy(t->judged[t->nr_judged].id, id, ZNS_UUID_LEN);
+		t->judged[t->nr_judged++].intact = !json_object_array_length(v.damage);
 		report(t, &v);
-	else
+	} else
 		json_object_put(v.damage);
 	if (r)
 		zns_pb__response__free_unpacked(r, NULL);
@@ -291,6 +364,25 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 		return ret;
 	err->code = 0;
 	return 0;
+}
+
+/* The list has parents before their children. What is not listed is an error, and comes last. */
+static void parents_first(struct ctl_pick *p)
+{
+	size_t n = 0, k;
+
+	for (size_t i = 0; i < p->ls->n_checkpoints; i++) {
+		uint8_t id[ZNS_UUID_LEN];
+
+		for (k = n; k < p->nr; k++)
+			if (!memcmp(p->ids[k], p->ls->checkpoints[i]->id.data, ZNS_UUID_LEN))
+				break;
+		if (k == p->nr)
+			continue;
+		memcpy(id, p->ids[k], ZNS_UUID_LEN);
+		memmove(p->ids[n + 1], p->ids[n], (k - n) * ZNS_UUID_LEN);
+		memcpy(p->ids[n++], id, ZNS_UUID_LEN);
+	}
 }
 
 /* Adds the parents of checkpoints named by id. Returns the bytes to verify. */
@@ -309,6 +401,21 @@ static uint64_t add_parents(struct ctl_pick *p)
 			memcpy(p->ids[p->nr++], c->parent.data, ZNS_UUID_LEN);
 	}
 	return bytes;
+}
+
+/* The list in the order of @ids, as they were asked for, their parents behind them. */
+static void in_order(struct totals *t, const uint8_t (*ids)[ZNS_UUID_LEN], size_t nr)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (size_t i = 0; t->json && i < nr; i++)
+		for (size_t k = 0; k < t->nr_judged; k++)
+			if (!memcmp(ids[i], t->judged[k].id, ZNS_UUID_LEN))
+				json_object_array_add(
+					list,
+					json_object_get(json_object_array_get_idx(t->list, k)));
+	json_object_put(t->list);
+	t->list = list;
 }
 
 static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, struct zns_err *err)
@@ -336,6 +443,7 @@ static int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_progress prog;
 	struct totals t = { 0 };
 	struct ctl_pick p = { 0 };
+	cleanup_free uint8_t(*asked)[ZNS_UUID_LEN] = NULL;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_PICKS(&p), CTL_DEV, CTL_OPTS_END };
 
@@ -352,14 +460,24 @@ static int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 	t.json = args.json;
 	t.list = json_object_new_array();
 	ctl_progress_start(&prog, "verify", add_parents(&p));
+	asked = calloc(p.nr + 1, sizeof(*asked));
+	t.judged = calloc(p.nr + 1, sizeof(*t.judged));
+	if (!asked || !t.judged)
+		ret = zns_fail_sys(&err, -ENOMEM, "list of checkpoints");
+	else
+		memcpy(asked, p.ids, p.nr * sizeof(*asked));
+	parents_first(&p);
 	for (size_t i = 0; i < p.nr && !ret; i++)
 		ret = verify_id(args.dev, p.ids[i], !p.by_id, &prog, &t, &err);
+	if (asked)
+		in_order(&t, asked, p.nr);
 	if (ret && !t.checkpoints) {
 		ctl_progress_end(&prog);
 		ret = ctl_fail(cmd, &err);
 	} else {
 		ret = finish(cmd, &t, ctl_progress_end(&prog), &err);
 	}
+	free(t.judged);
 	json_object_put(t.list);
 	ctl_pick_end(&p);
 	return ret;
