@@ -118,11 +118,39 @@ static void rule_of_a_device(void **state)
 	assert_string_equal(got, "h.xxx....");
 }
 
+/* An import that nobody here has named pushes nothing out, and no rule takes it. */
+static void a_claimed_name(void **state)
+{
+	ZnsPb__Retention rule_a = ZNS_PB__RETENTION__INIT;
+	ZnsPb__Origin stranger = ZNS_PB__ORIGIN__INIT;
+	uint8_t ids[4][16] = { 0 };
+	ZnsPb__Checkpoint c[4];
+	struct zns_ruled v[4];
+
+	(void)state;
+	stranger.has_claimed = stranger.claimed = 1;
+	for (int i = 0; i < 4; i++) {
+		ids[i][0] = (uint8_t)(i + 1);
+		zns_pb__checkpoint__init(&c[i]);
+		c[i].id = (ProtobufCBinaryData){ 16, ids[i] };
+		c[i].container = (char *)"a";
+		c[i].origin = i % 2 ? &stranger : NULL;
+		v[i] = (struct zns_ruled){ .c = &c[i] };
+	}
+	rule_a.container = (char *)"a";
+	rule_a.keep = 2;
+	assert_int_equal(zns_retention_rule(&rule_a, v, 4, 100), 0);
+	rule_a.keep = 1;
+	assert_int_equal(zns_retention_rule(&rule_a, v, 4, 100), 1);
+	assert_true(v[0].due);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(retention),
 		cmocka_unit_test(rule_of_a_device),
+		cmocka_unit_test(a_claimed_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,6 +59,28 @@ def whole(scene):
 
 
 @case
+def claimed(scene):
+    """an image that says it is of a container pushes out none of that container's own; one that is given the name counts."""
+    parts = Parts(scene(ROOM, 1), imported=False)
+    source = str(parts.chain.images(0))
+    layout = Layout(parts.chain.dir / 'layout')
+    ident = parts.device.json('import', source, '--container', 'prod-db')['id']
+    parts.device.json('export', '--oci', ident, str(layout.path))
+    run_ctl(parts.scene, 0, 'retain', 'prod-db', '--keep', '1')
+    for _ in range(2):
+        strange = parts.device.json('import', '--oci', str(layout.path))
+        expect('its name', (strange['container'], strange['claimed']), ('prod-db', True))
+        parts.device.json('rm', strange['id'])
+    run_ctl(parts.scene, 0, 'gc')
+    expect('left', [c['id'] for c in parts.device.checkpoints()], [ident])
+    strange = parts.device.json('import', '--oci', str(layout.path))['id']
+    given = parts.device.json('import', '--oci', str(layout.path), '--as', 'prod-db')
+    expect('given a name', given['claimed'], False)
+    run_ctl(parts.scene, 0, 'gc')
+    expect('left', {c['id'] for c in parts.device.checkpoints()}, {strange, given['id']})
+
+
+@case
 def chain(scene):
     """a chain: a layer each, a parent's is the same in each image; it comes back as a chain, under other ids."""
     parts = Parts(scene(ROOM, 1))

@@ -34,10 +34,12 @@ size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t 
 	return due;
 }
 
-/* A checkpoint of pages only belongs to a migration that is not over: no rule applies to it. */
+/* A checkpoint of pages only belongs to a migration that is not over: no rule applies to it. One
+ * whose image alone says whose it is would push out the container's own. */
 static bool ruled(const ZnsPb__Retention *rule, const ZnsPb__Checkpoint *c)
 {
-	return !c->pages_only && !strcmp(c->container, rule->container);
+	return !c->pages_only && !(c->origin && c->origin->claimed) &&
+	       !strcmp(c->container, rule->container);
 }
 
 /* 1 + the place of @c's parent among the first @nr of @at, mostly the last one. 0: none. */

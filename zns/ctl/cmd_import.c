@@ -34,6 +34,7 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 	double seconds;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_TEXT("container", &container),
+					CTL_TEXT("as", &container),
 					CTL_RATE("qos", &x.qos_mibps),
 					CTL_TEXT("admission", &x.admission),
 					CTL_TEXT("handle", &handle),
@@ -45,10 +46,9 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
-	if (strlen(container) >= sizeof(x.container))
-		return ctl_usage(cmd, "--container takes a name of 1 to %zu bytes",
-				 sizeof(x.container) - 1);
-	strcpy(x.container, container);
+	ret = import_name(cmd, &x, container);
+	if (ret)
+		return ret;
 	if (args.argc > 1)
 		ctl_take_dev(&args);
 	if (args.argc != 1 || !*args.argv[0])
@@ -85,7 +85,8 @@ const struct ctl_cmd command_import = {
 	"import",
 	"[DEV] DIR|FILE.tar|FILE.tgz|--oci DIR[:TAG] [OPTIONS]",
 	"a plain CRIU image directory, archive of one, or OCI image becomes a checkpoint on zones",
-	"  --container NAME  whose checkpoint it is; otherwise the directory's or archive's name\n"
+	"  --as NAME         whose checkpoint it is (or --container NAME); otherwise the directory's, the archive's or the\n"
+	"                    image's name, and no retention counts it\n"
 	"  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
 	"  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
 	"  --handle NEWDIR   write a handle there, to restore from\n"

@@ -86,6 +86,7 @@ static int cmd_pull(const struct ctl_cmd *cmd, int argc, char **argv)
 	double seconds;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_TEXT("container", &container),
+					CTL_TEXT("as", &container),
 					CTL_RATE("qos", &x.qos_mibps),
 					CTL_TEXT("admission", &x.admission),
 					CTL_TEXT("handle", &handle),
@@ -98,10 +99,9 @@ static int cmd_pull(const struct ctl_cmd *cmd, int argc, char **argv)
 	ret = skopeo_take(cmd, &args, 1, &w);
 	if (ret)
 		return ret;
-	if (strlen(container) >= sizeof(x.container))
-		return ctl_usage(cmd, "--container takes a name of 1 to %zu bytes",
-				 sizeof(x.container) - 1);
-	strcpy(x.container, container);
+	ret = import_name(cmd, &x, container);
+	if (ret)
+		return ret;
 	x.path = w.registry;
 	ctl_progress_start(&x.prog, "pull", 0);
 	ret = pull(&w, &x, args.dev, handle, &levels, &err);
@@ -116,7 +116,7 @@ const struct ctl_cmd command_pull = {
 	"pull",
 	"[DEV] docker://REGISTRY/NAME:TAG [OPTIONS] [-- SKOPEO OPTIONS]",
 	"fetch a checkpoint with its parents from a registry",
-	"  --container NAME  whose checkpoint it is; otherwise what the image says\n"
+	"  --as NAME         whose checkpoint it is (or --container NAME); otherwise what the image says, and no retention counts it\n"
 	"  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
 	"  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
 	"  --handle NEWDIR   write a handle there, to restore from\n" SKOPEO_TMP_HELP,

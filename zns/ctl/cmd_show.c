@@ -179,6 +179,8 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 		       c->origin->host ? ctl_text(c->origin->host) : "",
 		       c->origin->image_dir ? " into " : "",
 		       c->origin->image_dir ? ctl_text(c->origin->image_dir) : "");
+	if (c->origin && c->origin->claimed)
+		printf("retention   does not count it: the import named no container (--as)\n");
 	if (c->has_parent && c->parent.len == ZNS_UUID_LEN) {
 		printf("parent      %s", zns_uuid_format(c->parent.data, id));
 		if (c->has_parent_bytes)

@@ -44,6 +44,7 @@ struct import {
 	struct import_file *files;
 	size_t nr_files, nr_skipped;
 	char container[256];
+	bool named; /* by whoever imports it */
 	uint32_t qos_mibps;
 	const char *admission;
 	struct ctl_outdir handle; /* --handle */
@@ -74,6 +75,8 @@ struct import {
 #define IMPORT_COPIES_MAX 2000 /* as for a dump */
 #define IMPORT_INVENTORY_MAGIC 0x58313116u
 bool import_is_image(const char *name);
+/* --container or --as, which are the same; 0 or CTL_USAGE. */
+int import_name(const struct ctl_cmd *cmd, struct import *x, const char *given);
 /* With a parent it is an incremental dump. The parent comes from @linked, --parent, or both. */
 int import_parent(struct import *x, bool linked, struct zns_err *err);
 

@@ -7,6 +7,16 @@
 #include "ctl.h"
 #include "import.h"
 
+int import_name(const struct ctl_cmd *cmd, struct import *x, const char *given)
+{
+	if (strlen(given) >= sizeof(x->container))
+		return ctl_usage(cmd, "--container takes a name of 1 to %zu bytes",
+				 sizeof(x->container) - 1);
+	strcpy(x->container, given);
+	x->named = *given;
+	return 0;
+}
+
 /* Gets admission and starts the writer. */
 static int begin(struct import *x, struct zns_err *err)
 {
@@ -66,6 +76,7 @@ static int describe(struct import *x, struct zns_err *err)
 	if (x->join)
 		return 0;
 	x->v.c->has_pre_dump = x->v.c->pre_dump = x->pre_dump;
+	o->has_claimed = o->claimed = !x->named;
 	if (x->layer && ctl_oci_unhex(ctl_oci_digits(x->layer), sha, sizeof(sha))) {
 		o->layer.data = malloc(sizeof(sha));
 		if (!o->layer.data)
@@ -173,10 +184,12 @@ int import_print(const struct import *x, const char *handle, bool json, double s
 		       ctl_text(x->path), id, ctl_text(x->container), c->nr_images,
 		       zns_format_size(c->bytes, size, sizeof(size)), seconds);
 		if (handle)
-			printf("restore it with: criu restore -D %s\n", handle);
+			printf("restore it with: criu-zns restore -D %s\n", handle);
 		else
-			printf("restore it with: criu restore -D EMPTY_DIR --zns-checkpoint %s\n",
+			printf("restore it with: criu-zns restore -D EMPTY_DIR --zns-checkpoint %s\n",
 			       id);
+		if (!x->named)
+			printf("no retention counts it, since nobody here gave it the name: that does --as NAME\n");
 		return CTL_OK;
 	}
 	return ctl_print_json(
@@ -185,7 +198,8 @@ int import_print(const struct import *x, const char *handle, bool json, double s
 			J("handle", handle  ? handle :
 				    x->join ? x->path :
 					      NULL),
-			JB("joined", x->join), JB("encrypted", c->crypt),
+			JB("joined", x->join), JB("claimed", !x->named && !x->join),
+			JB("encrypted", c->crypt),
 			J("authentic", x->sealed && x->authentic ? ctl_j_bool(true) : NULL),
 			J("seconds", seconds)));
 }

@@ -244,6 +244,7 @@ static int describe(struct sealed *z, struct zns_err *err)
 	c->post_copy = from->post_copy;
 	c->has_parent_bytes = from->has_parent_bytes;
 	c->parent_bytes = from->parent_bytes;
+	c->origin->has_claimed = c->origin->claimed = !z->x->named;
 	c->origin->image_dir = strdup(realpath(z->x->path, path) ? path : z->x->path);
 	return c->origin->image_dir ? 0 : zns_fail_sys(err, -ENOMEM, "record");
 }

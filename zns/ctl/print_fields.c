@@ -10,7 +10,7 @@ const char ctl_checkpoint_fields[] =
 	"qos_requested_mibps qos_achieved_mibps qos_max_mibps weight shared_groups! metadata_groups packed! post_copy! "
 	"data_phase_us frozen_us live?{tracker rounds{bytes us} rests{why bytes pid?} not_converging!} encrypted=crypt:set key_id=crypt.key_id parent parent_bytes pre_dump! "
 	"container_id=origin.container_id? container_name=origin.container_name? image=origin.image? "
-	"origin{kind? host? image_dir? pid? root? checkpoint_name? ended?}";
+	"origin{kind? host? image_dir? pid? root? checkpoint_name? ended? claimed?}";
 
 const char ctl_restore_fields[] =
 	"container checkpoint started=started_ns:time ended=ended_ns:time bytes data_phase_us=data_us achieved_mibps "
