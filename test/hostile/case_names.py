@@ -3,16 +3,19 @@
 
 zns-runc runs as root and writes an option file for criu, which starts scripts that an option names.
 """
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import ztlib
 from runtime import ID, OTHER, VICTIM, Engine, trap, with_user
 from tally import tried
-from ztlib import Failed
-from ztscene import TINY, case_of, run_ctl
+from ztlib import Failed, wait_until
+from ztscene import TINY, case_of, expect, run_ctl
 
 CASES = {}
 case = case_of(CASES)
@@ -451,3 +454,35 @@ def configuration(scene):
         tried(f'docker.rules {line!r}')
     rules.unlink()
     e.named('neither', ID)
+
+
+@case
+def start_of_another(scene):
+    """zns.memory, and the PID of the container's first process is another program's by now: that one is left alone."""
+    scene = scene(TINY, size=1)
+    e = Engine(scene, 'state/podman')
+    e.spec['annotations'] = {'zns.memory': '4M', 'io.container.manager': 'libpod'}
+    began = int(Path(f'/proc/{scene.task.pid}/stat').read_text().rsplit(')', 1)[1].split()[19])
+    e.init_pid, e.init_start = scene.task.pid, began - 1
+    expect('exit of start', e.call('start')[0], 0)
+    ours = f'ZNS_RUN={scene.device.env["ZNS_RUN"]}'.encode()
+
+    def starting():
+        for proc in Path('/proc').glob('[0-9]*'):
+            try:
+                if ours in (proc / 'environ').read_bytes().split(b'\0') and os.readlink(proc / 'exe').endswith('/zns-runc'):
+                    return True
+            except OSError:
+                pass
+        return False
+    if not wait_until(lambda: not starting(), 60):
+        raise Failed('zns-runc does not end')
+    expect('contexts', json.loads(scene.device.ctl('memory', 'status', '--json').stdout)['contexts'], [])
+    tried('start: the PID is another program\'s')
+    pager = Path(scene.cfg.znsctl).with_name('zns-mem')
+    done = subprocess.run([pager, '--name', 'x', '--dram', '4M', '--began', str(began - 1), str(scene.task.pid)],
+                          env=scene.device.env, capture_output=True, text=True, timeout=60)
+    if done.returncode != 1 or 'has ended' not in done.stderr:
+        raise Failed(f'zns-mem of another process: exit {done.returncode}: {done.stderr}')
+    scene.task.verify(signal.SIGUSR1)
+    tried('zns-mem: the PID is another program\'s')

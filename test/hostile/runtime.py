@@ -42,7 +42,7 @@ class Engine:
         self.fake.chmod(0o755)
         self.spec = {'annotations': {}, 'mounts': [], 'process': {'env': []}, 'root': {'path': 'rootfs'}}
         self.docker_root = None         # what `znsctl docker install` noted
-        self.init_pid = 0
+        self.init_pid, self.init_start = 0, 0
         self.conf = self.dir / 'conf'
 
     def config(self, root=None, cid=None, **more):
@@ -61,7 +61,8 @@ class Engine:
         """(exit code, what it printed, what it wrote into the engine's log). A runtime of before has no --zns-docker-root."""
         (self.bundle / 'config.json').write_text(json.dumps(self.spec))
         (self.state / self.id / 'state.json').write_text(json.dumps(
-            {'id': self.id, 'init_process_pid': self.init_pid, 'config': {'labels': [f'bundle={self.bundle}']}}))
+            {'id': self.id, 'init_process_pid': self.init_pid, 'init_process_start': self.init_start,
+             'config': {'labels': [f'bundle={self.bundle}']}}))
         for name in ('conf', 'env', 'args', 'log.json'):
             (self.dir / name).unlink(missing_ok=True)
         args = [RUNC, '--zns-runc', self.fake]

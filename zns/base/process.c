@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -117,6 +118,26 @@ void zns_process_shed(void)
 	memset(&all, 0xff, sizeof(all));
 	sched_setaffinity(0, sizeof(all), &all);
 	write_file("/proc/self/oom_score_adj", "0");
+}
+
+uint64_t zns_process_began(pid_t pid)
+{
+	unsigned long long began = 0;
+	char path[32], line[1024];
+	cleanup_close int fd = -1;
+	const char *p;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
+	if (n <= 0)
+		return 0;
+	line[n] = 0;
+	p = strrchr(line, ')'); /* the name before it may hold anything */
+	for (int field = 2; p && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	return p && sscanf(p, " %llu", &began) == 1 ? began : 0;
 }
 
 void zns_close_from(int first)

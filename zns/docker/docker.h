@@ -115,6 +115,7 @@ void docker_memory_name(const struct docker_container *c, char *out, size_t len)
 struct docker_pager {
 	const char *name, *dev; /* of the context; dev NULL: the only one */
 	pid_t pid; /* the first process */
+	uint64_t began; /* zns_process_began() of it; 0: not known */
 	uint64_t dram, idle_s; /* bytes; 0: it never hibernates by itself */
 	uint32_t qos_mibps; /* its writes are no faster; 0: no limit */
 	bool no_predict; /* nothing is read before it is asked for */

@@ -63,6 +63,13 @@ static bool is_sandbox(const struct docker_container *k)
 	return false;
 }
 
+/* Nobody, if the PID that the runtime noted is another process's by now. */
+static void first_process(struct wants_memory *w, const struct docker_state *s)
+{
+	w->began = s->init_pid > 1 ? zns_process_began(s->init_pid) : 0;
+	w->pid = w->began && (!s->init_start || s->init_start == w->began) ? s->init_pid : 0;
+}
+
 bool extend_wanted(const struct call *c, struct wants_memory *w)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
@@ -98,7 +105,7 @@ bool extend_wanted(const struct call *c, struct wants_memory *w)
 	docker_container_fini(&k);
 	if (ret && ret != -ENOENT) /* it is started all the same */
 		note(w, err.msg);
-	w->pid = s.init_pid;
+	first_process(w, &s);
 	program_of(w->pid, &w->before);
 	return !ret && w->m.wanted && w->pid > 1;
 }
@@ -109,7 +116,7 @@ static bool await_program(const struct wants_memory *w)
 	struct stat now;
 
 	for (int ms = 0; ms < EXEC_MS; ms += 2) {
-		if (!program_of(w->pid, &now))
+		if (zns_process_began(w->pid) != w->began || !program_of(w->pid, &now))
 			return false;
 		if (now.st_ino != w->before.st_ino || now.st_dev != w->before.st_dev)
 			return true;
@@ -138,19 +145,22 @@ attach(const struct call *c, struct wants_memory *w, bool restored)
 	zns_cgroup_escape();
 	if (chdir("/"))
 		_exit(1);
+	if (restored && docker_state_read(c->root, w->id, &s, &err))
+		_exit(0);
 	if (restored)
-		w->pid = docker_state_read(c->root, w->id, &s, &err) ? 0 : s.init_pid;
+		first_process(w, &s);
 	else if (!await_program(w))
 		_exit(0);
 	if (w->pid <= 1)
 		_exit(0);
 	extend_forget(c);
 	p.pid = w->pid;
+	p.began = w->began;
 	if (w->m.machine)
 		p.dram = zns_max(zns_min(docker_resident(p.pid), p.total), p.min);
 	p.dev = *w->dev ? w->dev : NULL;
 	/* one that has ended needs no note */
-	if (docker_pager_start(&p, &err) && !kill(w->pid, 0))
+	if (docker_pager_start(&p, &err) && zns_process_began(w->pid) == w->began)
 		note(w, err.msg);
 	_exit(0);
 }

@@ -40,8 +40,8 @@ static bool keeps(const char *var, size_t len)
 int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 {
 	char prog[PATH_MAX], log[PATH_MAX], pid[16], dram[32], idle[32], fd[16], qos[16];
-	char total[32], min[32];
-	char *argv[22] = { prog,
+	char total[32], min[32], began[32];
+	char *argv[24] = { prog,
 			   (char *)"--ready-fd",
 			   fd,
 			   (char *)"--name",
@@ -88,6 +88,11 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 		argv[n++] = total;
 		argv[n++] = (char *)"--min";
 		argv[n++] = min;
+	}
+	if (p->began) {
+		snprintf(began, sizeof(began), "%llu", (unsigned long long)p->began);
+		argv[n++] = (char *)"--began";
+		argv[n++] = began;
 	}
 	argv[n] = pid;
 	if ((size_t)snprintf(log, sizeof(log), "%s/" DIR_NAME "/%s.log", zns_run_dir(), p->name) >=

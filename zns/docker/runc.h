@@ -39,6 +39,7 @@ struct wants_memory {
 	struct docker_memory m;
 	bool no_predict;
 	int pid; /* its first process */
+	uint64_t began; /* zns_process_began() of that */
 	struct stat before; /* the program that it is before the start */
 };
 /* For a container that has been created. What is wrong with its wish is noted. */

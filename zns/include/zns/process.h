@@ -5,6 +5,8 @@
  * The settings of a process: signals, limits, capabilities and the like. The first user's command
  * starts the broker, which then serves all users. It must not run under that user's settings.
  */
+#include <stdint.h>
+#include <sys/types.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,6 +43,10 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err);
 /* Enters an empty network namespace. Does nothing if that is not allowed. Call it before the first
  * thread is started. */
 void zns_process_no_network(void);
+
+/* When a process began, in clock ticks since boot; 0: there is none. With its PID that names it: a
+ * PID alone may be another process's by now. */
+uint64_t zns_process_began(pid_t pid);
 
 /* Moves this process to the root of every cgroup hierarchy. False: it is still in a group of at
  * least one of them. */

@@ -52,9 +52,18 @@ static void settle_down(void)
 struct options {
 	const char *name, *dev, *take, *checkpoint;
 	uint64_t dram, ready, pid, idle_s, restore, qos;
+	uint64_t began; /* --began: of process pid; 0: not known */
 	bool no_predict, encrypt;
 	uint64_t total, min; /* --auto, --min */
 };
+
+/* The PID may be another process's by now. */
+static int check_began(const struct options *o, struct zns_err *err)
+{
+	if (!o->began || zns_process_began((pid_t)o->pid) == o->began)
+		return 0;
+	return zns_fail(err, -ESRCH, "process %llu has ended", (unsigned long long)o->pid);
+}
 
 static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 {
@@ -63,8 +72,10 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 						 .qos_mibps = (uint32_t)o->qos,
 						 .encrypt = o->encrypt };
 	struct zns_mem_store st;
-	int ret = zns_memkeep_open(p->name, &p->keep, err);
+	int ret = check_began(o, err);
 
+	if (!ret)
+		ret = zns_memkeep_open(p->name, &p->keep, err);
 	if (!ret)
 		ret = zns_pages_open(&params, &p->pages, err);
 	if (ret)
@@ -79,6 +90,9 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 		zns_mem_idle(p->m, o->idle_s * 1000);
 	if (!ret)
 		ret = zns_mem_attach(p->m, (pid_t)o->pid, err);
+	/* once more: if it is the one now, it was the one that was attached */
+	if (!ret)
+		ret = check_began(o, err);
 	if (!ret)
 		ret = control_open(p, err);
 	if (!ret && o->total)
@@ -202,7 +216,8 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "no-predict", 0, NULL, 'p' }, { "help", 0, NULL, 'h' },
 		{ "version", 0, NULL, 'V' },    { "checkpoint", 1, NULL, 'c' },
 		{ "restore-fd", 1, NULL, 'R' }, { "qos", 1, NULL, 'q' },
-		{ "encrypt", 0, NULL, 'e' },    { NULL, 0, NULL, 0 },
+		{ "encrypt", 0, NULL, 'e' },    { "began", 1, NULL, 'b' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
@@ -232,6 +247,8 @@ static int parse(int argc, char **argv, struct options *o)
 		else if (c == 'r' && !zns_parse_number(optarg, 0, INT32_MAX, &o->ready))
 			continue;
 		else if (c == 'R' && !zns_parse_number(optarg, 3, INT32_MAX, &o->restore))
+			continue;
+		else if (c == 'b' && !zns_parse_number(optarg, 0, UINT64_MAX, &o->began))
 			continue;
 		else if (c == 'V')
 			return printf("zns-mem: ZNS-CRIU %s\n", ZNS_VERSION) < 0;
