@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import ztlib
+from mallory import UID
 from runtime import ID, OTHER, VICTIM, Engine, trap, with_user
 from tally import tried
 from ztlib import Failed, wait_until
@@ -486,3 +487,41 @@ def start_of_another(scene):
         raise Failed(f'zns-mem of another process: exit {done.returncode}: {done.stderr}')
     scene.task.verify(signal.SIGUSR1)
     tried('zns-mem: the PID is another program\'s')
+
+
+def cgroup_base():
+    """Where a cgroup of our own can be made."""
+    for base in ('/sys/fs/cgroup', '/sys/fs/cgroup/unified', '/sys/fs/cgroup/pids'):
+        if (Path(base) / 'cgroup.procs').exists():
+            return Path(base)
+    raise Failed('no cgroup can be made here')
+
+
+@case
+def delegated_cgroup(scene):
+    """A cgroup that was left to a user has a child with another container's id for a name: it is not taken for that one's."""
+    scene = scene(TINY, size=1)
+    at = cgroup_base() / f'zns-hostile-{os.getpid()}'
+    at.mkdir()
+    try:
+        for owner, wanted in ((UID, False), (0, True)):
+            child = at / OTHER
+            os.chown(at, owner, owner)
+            child.mkdir()
+            os.chown(child, owner, owner)
+            (child / 'cgroup.procs').write_text(str(scene.task.pid))
+            images = scene.dir / f'of-{owner}'
+            images.mkdir()
+            done = subprocess.run([scene.cfg.criu, 'dump', '-t', str(scene.task.pid), '-D', images, '-o', 'log', '--leave-running',
+                                   '--zns-qos', '100', *scene.task.dump_opts], env=scene.device.env, stdin=subprocess.DEVNULL,
+                                  capture_output=True, timeout=120)
+            (at.parent / 'cgroup.procs').write_text(str(scene.task.pid))
+            child.rmdir()
+            expect('exit of the dump', done.returncode, 0)
+            expect(f'named after a cgroup of {owner}', scene.device.checkpoints()[-1]['container'] == OTHER, wanted)
+            tried(f'a cgroup of user {owner} with the name of a container')
+    finally:
+        (at.parent / 'cgroup.procs').write_text(str(scene.task.pid))
+        for d in (at / OTHER, at):
+            if d.exists():
+                d.rmdir()

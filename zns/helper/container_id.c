@@ -1,8 +1,33 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Finds the container's id in the cgroups of a task. */
 #include <ctype.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "helper.h"
+
+/* A cgroup that was left to a user has children of any name: no engine made these. Of a hierarchy
+ * that is mounted elsewhere nothing is known. @line: as in /proc/PID/cgroup, up to @end. */
+static bool made_by_root(const char *line, const char *end)
+{
+	static const char *const base[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
+	const char *name = strchr(line, ':'), *path = name ? strchr(name + 1, ':') : NULL;
+	char at[PATH_MAX];
+	struct stat st;
+
+	if (!path || path > end)
+		return false;
+	if (!strncmp(name + 1, "name=", 5))
+		name += 5;
+	end += strcspn(end, "/\n"); /* of the directory whose name it is in */
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(base); i++) {
+		snprintf(at, sizeof(at), "%s%s%.*s%.*s", base[i], path > name + 1 ? "/" : "",
+			 (int)(path - name - 1), name + 1, (int)(end - path - 1), path + 1);
+		if (!lstat(at, &st))
+			return st.st_uid == 0;
+	}
+	return true;
+}
 
 int cgroup_container_id(pid_t pid, char *out, size_t len)
 {
@@ -19,7 +44,7 @@ int cgroup_container_id(pid_t pid, char *out, size_t len)
 
 			while (isxdigit((unsigned char)p[n]) && !isupper((unsigned char)p[n]))
 				n++;
-			if (n == 64)
+			if (n == 64 && made_by_root(line, p))
 				id = p; /* the innermost of nested containers stands last */
 			if (n)
 				p += n - 1;
