@@ -685,6 +685,25 @@ static void api_host(void **state)
 	assert_non_null(strstr(err.msg, "no Docker daemon at"));
 }
 
+/* Names out of the environment and the command line stay what they are: one word each. */
+static void unit_of_a_schedule(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	char *text = NULL;
+
+	(void)state;
+	setenv("ZNS_RUN", "/run/a b\"\\%h", 1);
+	assert_int_equal(
+		docker_unit_service("web", "/usr/bin/z $HOME", "unix:///x y%n", 2, &text, &err), 0);
+	assert_non_null(strstr(text, " \"ZNS_RUN=/run/a b\\\"\\\\%%h\"\n"));
+	assert_non_null(strstr(text, "ExecStart=\"/usr/bin/z $$HOME\" checkpoint --keep 2 "
+				     "--host \"unix:///x y%%n\" \"web\"\n"));
+	free(text);
+	setenv("ZNS_RUN", "/run/a\nExecStartPre=/bin/sh", 1);
+	assert_int_equal(docker_unit_service("web", "/usr/bin/z", NULL, 2, &text, &err), -EINVAL);
+	unsetenv("ZNS_RUN");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -694,7 +713,7 @@ int main(void)
 		cmocka_unit_test(lost),          cmocka_unit_test(pending),
 		cmocka_unit_test(api_host),      cmocka_unit_test(podman_needed),
 		cmocka_unit_test(podman_words),  cmocka_unit_test(memory),
-		cmocka_unit_test(example_rules),
+		cmocka_unit_test(example_rules), cmocka_unit_test(unit_of_a_schedule),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

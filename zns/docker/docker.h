@@ -264,4 +264,11 @@ int docker_api_init(struct docker_api *a, const char *host, struct zns_err *err)
 int docker_api_call(const struct docker_api *a, const char *method, const char *path,
 		    struct json_object *body, struct json_object **out, struct zns_err *err);
 
+/*
+ * *@out: the text of the service that takes checkpoints of @container, to be freed; @self is the
+ * program, @host may be NULL. Each word is quoted. -EINVAL: a control character, -ENOMEM.
+ */
+int docker_unit_service(const char *container, const char *self, const char *host, unsigned keep,
+			char **out, struct zns_err *err);
+
 #endif

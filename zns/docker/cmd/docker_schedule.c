@@ -55,14 +55,10 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 	self[n] = 0;
 	/* One file at a time. The service is oneshot, so a checkpoint longer than the period
 	 * delays the next one. */
-	if (asprintf(
-		    &service,
-		    "[Unit]\nDescription=Checkpoint of container %s on zones\nAfter=docker.service\n\n[Service]\n"
-		    "Type=oneshot\nEnvironment=ZNS_CONFIG=%s ZNS_RUN=%s\nExecStart=%s checkpoint --keep %u%s%s "
-		    "%s\n",
-		    container, zns_config_dir(), zns_run_dir(), self, keep, host ? " --host " : "",
-		    host ? host : "", container) < 0 ||
-	    asprintf(&timer,
+	ret = docker_unit_service(container, self, host, keep, &service, err);
+	if (ret)
+		return ret;
+	if (asprintf(&timer,
 		     "[Unit]\nDescription=Checkpoints of container "
 		     "%s\n\n[Timer]\nOnActiveSec=%llu\nOnUnitInactiveSec=%llu\n"
 		     "AccuracySec=1s\n\n[Install]\nWantedBy=timers.target\n",
