@@ -409,6 +409,26 @@ def verify_beside_rm(scene):
 
 
 @case
+def package_removed(scene):
+    """The runtime's package is not removed while an engine has a container of it; without one, and on an upgrade, it is."""
+    scene = scene(size=1)
+    script = ztlib.REPO / 'debian' / 'zns-criu-docker.prerm'
+    task = scene.dir / 'run/containerd/io.containerd.runtime.v2.task/moby' / ('ab' * 32)
+    task.mkdir(parents=True)
+
+    def prerm(word):
+        return subprocess.run(['unshare', '-m', 'sh', '-c', f'mount --bind {scene.dir}/run /run && exec sh {script} {word}'],
+                              capture_output=True, text=True)
+    for runtime, word, code in (('runc', 'remove', 0), ('/usr/libexec/zns-criu/zns-runc', 'upgrade', 0),
+                                ('/usr/libexec/zns-criu/zns-runc', 'remove', 1)):
+        (task / 'options.json').write_text(json.dumps({'binary_name': runtime}))
+        done = prerm(word)
+        expect(f'{word} with {runtime}: exit', done.returncode, code)
+    if 'abababababab' not in done.stderr or done.stderr.count('\n') != 1:
+        raise Failed(f'it does not say which: {done.stderr}')
+
+
+@case
 def rm_and_status(scene):
     """rm by pattern and twice; status of all devices as df."""
     scene = scene(size=1)
