@@ -525,3 +525,22 @@ def delegated_cgroup(scene):
         for d in (at / OTHER, at):
             if d.exists():
                 d.rmdir()
+
+
+@case
+def dev_tells_nothing(scene):
+    """zns.dev with a path that is there, is none of a device, or is not there: one answer, whatever the host has."""
+    scene = scene(TINY, size=1)
+    e = Engine(scene)
+    e.docker_root = e.root
+    e.spec['mounts'] = [{'source': f'{e.root}/containers/{ID}/hosts', 'destination': '/etc/hosts'}]
+    (scene.dir / 'secret').mkdir(mode=0o700)
+    (scene.dir / 'secret' / 'file').touch()
+    (scene.dir / 'secret' / 'link').symlink_to('/etc/shadow')
+    said = set()
+    for path in ('secret', 'secret/file', 'secret/link', 'secret/none', 'secret/file/none', 'none/file'):
+        for value in (f'{scene.dir}/{path}', f'emu:{scene.dir}/{path}'):
+            e.labels({'zns.dev': value})
+            said.add(e.refused(value, says='zns.dev').replace(value, 'X'))
+            tried(f'zns.dev: {path}')
+    expect('answers', len(said), 1)

@@ -305,6 +305,10 @@ static int check_device(const struct docker_settings *s, struct zns_err *err)
 
 	if (!dev || !strcmp(dev, "none") || !zns_resolve_device(dev, &reg, err))
 		return 0;
+	/* Why not would tell a container's creator which paths there are on the host. */
+	if (strcmp(s->source[DOCKER_DEV], "rule"))
+		return zns_fail(err, -ENOENT, "%s zns.dev: no device of this name is registered",
+				s->source[DOCKER_DEV]);
 	return zns_wrap(err, "%s zns.dev", s->source[DOCKER_DEV]);
 }
 
