@@ -131,6 +131,14 @@ static void size_accepts(void **state)
 		{ "007", 7 },
 		{ "18446744073709551615", UINT64_MAX },
 		{ "16777215T", UINT64_C(16777215) << 40 },
+		{ "64MiB", MIB(64) },
+		{ "64 MiB", MIB(64) },
+		{ "64.0 MiB", MIB(64) },
+		{ "4 M", MIB(4) },
+		{ "1.5G", MIB(1536) },
+		{ "0.3 KiB", 307 },
+		{ "100 B", 100 },
+		{ "12B", 12 },
 	};
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(ok); i++) {
@@ -141,11 +149,26 @@ static void size_accepts(void **state)
 	}
 }
 
+/* Whoever reads a size in our output may type it. */
+static void size_reads_what_is_printed(void **state)
+{
+	static const uint64_t some[] = { 0, 1023, 1024, 1536, MIB(64), GIB(4), GIB(1024) };
+	char text[32];
+	uint64_t v;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(some); i++) {
+		assert_int_equal(zns_parse_size(zns_format_size(some[i], text, sizeof(text)), &v),
+				 0);
+		assert_true(v == some[i]);
+	}
+}
+
 static void size_rejects(void **state)
 {
-	static const char *const bad[] = { "",   " ",   "K",    "-1",   "+1",   " 1",
-					   "1 ", "1KB", "1KiB", "1.5G", "0x10", "1K1",
-					   "1P", "4 M", "\n",   "1\n",  "1e3" };
+	static const char *const bad[] = { "",     " ",       "K",     "-1",   "+1",     " 1",
+					   "1 ",   "1KB",     "1Kib",  "0x10", "1K1",    "1P",
+					   "\n",   "1\n",     "1e3",   "1.5",  "1.0",    "1.G",
+					   "1. G", "1.2345G", "1.5 B", "4  M", "4 MiB ", "iB" };
 	static const char *const range[] = { "18446744073709551616", "16777216T",
 					     "99999999999999999999999", "18014398509481984K" };
 	uint64_t v = 99;
@@ -604,6 +627,7 @@ int main(void)
 		cmocka_unit_test(foreign_text),
 		cmocka_unit_test(size_accepts),
 		cmocka_unit_test(size_rejects),
+		cmocka_unit_test(size_reads_what_is_printed),
 		cmocka_unit_test(mibps),
 		cmocka_unit_test(format_size),
 		cmocka_unit_test(times),

@@ -71,42 +71,56 @@ int zns_parse_duration(const char *s, uint64_t *out_s)
 	return 0;
 }
 
+/* ".5": at most three digits behind the point. Thousandths. */
+static int parse_fraction(const char **s, uint32_t *thousandths)
+{
+	uint32_t each = 100;
+
+	*thousandths = 0;
+	if (**s != '.')
+		return 0;
+	for ((*s)++; **s >= '0' && **s <= '9'; (*s)++, each /= 10) {
+		if (!each)
+			return -EINVAL;
+		*thousandths += (uint32_t)(**s - '0') * each;
+	}
+	return each == 100 ? -EINVAL : 0;
+}
+
 int zns_parse_size(const char *s, uint64_t *out_bytes)
 {
-	const char *end;
+	static const char letters[] = "KMGT";
+	const char *end, *unit;
+	uint32_t thousandths = 0;
 	unsigned shift = 0;
-	uint64_t v;
+	uint64_t v, part;
+	bool point;
 	int ret = parse_digits(s, &end, &v);
 
+	point = !ret && *end == '.';
+	if (!ret)
+		ret = parse_fraction(&end, &thousandths);
 	if (ret)
 		return ret;
-	switch (*end) {
-	case '\0':
-		break;
-	case 'k':
-	case 'K':
-		shift = 10;
-		break;
-	case 'm':
-	case 'M':
-		shift = 20;
-		break;
-	case 'g':
-	case 'G':
-		shift = 30;
-		break;
-	case 't':
-	case 'T':
-		shift = 40;
-		break;
-	default:
-		return -EINVAL;
+	if (*end == ' ' && end[1])
+		end++;
+	unit = *end ? strchr(letters, *end == 'k' ? 'K' : *end) : NULL;
+	if (unit) {
+		shift = 10 * (unsigned)(unit - letters + 1);
+		end++;
+		if (!strcmp(end, "iB"))
+			end += 2;
+	} else if (*end == 'B') {
+		end++;
 	}
-	if (*end && end[1])
+	if (*end || (point && !shift))
 		return -EINVAL;
 	if (v > (UINT64_MAX >> shift))
 		return -ERANGE;
-	*out_bytes = v << shift;
+	part = ((UINT64_C(1) << shift) * thousandths) / 1000;
+	if (part > UINT64_MAX - (v << shift))
+		return -ERANGE;
+	*out_bytes = (v << shift) + part;
 	return 0;
 }
 

@@ -57,7 +57,8 @@ int zns_parse_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
 int zns_parse_duration(const char *s, uint64_t *out_s);
 /* in the largest of these units that leaves no rest */
 char *zns_format_duration(uint64_t s, char *buf, size_t len);
-/* A size: "64K", "4M", "2G", "1T" (powers of 1024); a bare number is bytes. */
+/* A size, as people write it or as zns_format_size does: "64K", "64KiB", "1.5 MiB", "12 B" (powers
+ * of 1024); a bare number is bytes. */
 int zns_parse_size(const char *s, uint64_t *out_bytes);
 
 /* A bandwidth: "500", "500MiB/s", "2GiB/s", "512KiB/s"; a bare number is MiB/s. More than 0;
