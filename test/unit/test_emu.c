@@ -48,7 +48,7 @@ static void open_refuses(void **state)
 	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "znsctl create");
 	assert_int_equal(ftruncate(fd, 100000), 0);
 	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "znsctl create");
-	assert_fails(zns_dev_open(dev_path, 0, &d, &err), -EMEDIUMTYPE, "is named emu:");
+	assert_fails(zns_dev_open(dev_path, 0, &d, &err), -EMEDIUMTYPE, "is named file:");
 	close(fd);
 	assert_null(d);
 	assert_int_equal(zns_dev_open(dev_spec, 0, &d, NULL), -EMEDIUMTYPE);
@@ -149,9 +149,9 @@ static void header_is_checked(void **state)
 		assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "bad header");
 	}
 	bad = h;
-	bad.version = 3;
+	bad.version = 4;
 	assert_int_equal(pwrite(fd, &bad, sizeof(bad), 0), sizeof(bad));
-	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "format 3");
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "format 4");
 	bad.version = 1;
 	bad.header_bytes = 128;
 	assert_int_equal(pwrite(fd, &bad, sizeof(bad), 0), sizeof(bad));

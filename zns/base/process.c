@@ -178,8 +178,7 @@ int zns_process_limits(struct zns_err *err)
 
 int zns_process_file_limit(uint64_t need, struct zns_err *err)
 {
-	return check(0, need,
-		     "an emulated device is a file: dump from a session without that limit", err);
+	return check(0, need, "the device is a file: dump from a session without that limit", err);
 }
 
 int zns_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)

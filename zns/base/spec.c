@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Gives device specs a canonical spelling: "emu:/abs", "zonefs:/abs" or "/abs". */
+/* Gives device specs a canonical spelling: "file:/abs", "emu:/abs", "zonefs:/abs" or "/abs". */
 #include <limits.h>
 #include <string.h>
 
@@ -12,10 +12,14 @@ const char *zns_spec_path(const char *spec)
 	return n && spec[n] == ':' ? spec + n + 1 : spec;
 }
 
+bool zns_spec_in_file(const char *spec)
+{
+	return !strncmp(spec, "emu:", 4) || !strncmp(spec, "file:", 5);
+}
+
 bool zns_spec_named(const char *spec)
 {
-	return !strncmp(spec, "emu:", 4) || !strncmp(spec, "zonefs:", 7) ||
-	       !strncmp(spec, "/dev/", 5);
+	return zns_spec_in_file(spec) || !strncmp(spec, "zonefs:", 7) || !strncmp(spec, "/dev/", 5);
 }
 
 /* Removes "//", "." and "x/.." from an absolute path, looking at the text only. */
@@ -81,9 +85,10 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 	int ret;
 
 	if (!*name)
-		return zns_fail(err, -EINVAL,
-				"\"%s\" names no device: give /dev/…, zonefs:DIR or emu:PATH",
-				spec);
+		return zns_fail(
+			err, -EINVAL,
+			"\"%s\" names no device: give file:PATH, /dev/…, zonefs:DIR or emu:PATH",
+			spec);
 	for (const char *p = name; *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			return zns_fail(err, -EINVAL, "device path \"%s\" has control characters",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* create: makes an emulated device that is ready for use */
+/* create: makes a store on a disk, or an emulated device, that is ready for use */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "ctl.h"
@@ -51,7 +52,18 @@ static const struct param {
 	{ "sparse", SPARSE, AT(prealloc) },
 };
 
-enum { OPT_PROFILE = OPT_OWN, OPT_NO_FORMAT, OPT_DEFAULT, OPT_FORCE, OPT_ENCRYPT, OPT_PARAM };
+enum {
+	OPT_PROFILE = OPT_OWN,
+	OPT_NO_FORMAT,
+	OPT_DEFAULT,
+	OPT_FORCE,
+	OPT_ENCRYPT,
+	OPT_SIZE,
+	OPT_PREALLOCATE,
+	OPT_VOLATILE,
+	OPT_RATE,
+	OPT_PARAM
+};
 
 static const char *const maps[] = { "interleaved", "permuted", "shared" };
 
@@ -63,6 +75,13 @@ static int set_map(struct zns_emu_params *p, const char *v)
 	}
 	p->map = strcmp(v, maps[ZNS_EMU_MAP_SHARED]) ? ZNS_EMU_MAP_INTERLEAVED : ZNS_EMU_MAP_SHARED;
 	return strcmp(v, maps[p->map]) ? -EINVAL : 0;
+}
+
+static const char *option_name(const struct option *opts, int c)
+{
+	while (opts->name && opts->val != c)
+		opts++;
+	return opts->name ? opts->name : "?";
 }
 
 /* -EINVAL: @v is not a valid value. */
@@ -114,6 +133,11 @@ static int set_param(struct zns_emu_params *p, const struct param *q, const char
 struct create {
 	const char *profile;
 	bool format, dflt, force, capacity_set;
+	/* of a store on a disk */
+	bool disk, preallocate, is_volatile;
+	uint64_t size;
+	uint32_t write_mibps, read_mibps; /* 0: measured */
+	const char *of_emu, *of_disk; /* an option that only the one or the other has */
 	char path[256];
 	uint8_t uuid[ZNS_UUID_LEN];
 	struct ctl_encrypt encrypt;
@@ -122,7 +146,8 @@ struct create {
 
 static int make(struct create *k, uint32_t **die, struct zns_err *err)
 {
-	const struct ctl_map map = { 0 };
+	const char *file = zns_spec_path(k->path);
+	struct ctl_map map = { 0 };
 	cleanup_close int lock = -1;
 	struct zns_dev *dev = NULL;
 	char id[ZNS_UUID_STR];
@@ -130,12 +155,12 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 	int ret;
 
 	/* No broker may use the device that is replaced. */
-	if (k->force && !stat(k->path + 4, &st)) {
+	if (k->force && !stat(file, &st)) {
 		ret = ctl_claim_device(k->path, &lock, err);
 		if (ret)
 			return ret;
 	}
-	ret = zns_emu_create(k->path + 4, &k->p, k->force, err);
+	ret = zns_emu_create(file, &k->p, k->force, err);
 	if (!ret)
 		ret = zns_dev_open(k->path, 0, &dev, err);
 	if (ret)
@@ -143,6 +168,10 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 	zns_emu_info(dev, &k->p, k->uuid);
 	*die = calloc(k->p.nr_zones, sizeof(**die));
 	ret = *die ? zns_emu_zone_map(dev, *die, err) : zns_fail_sys(err, -ENOMEM, "zone map");
+	if (!ret && k->disk && !k->write_mibps)
+		ret = ctl_measure_disk(dev, &k->write_mibps, &k->read_mibps, err);
+	map.zone_write_mibps = k->write_mibps;
+	map.zone_read_mibps = k->read_mibps;
 	if (!ret && k->format)
 		ret = ctl_format_device(dev, &map, true, k->uuid, err);
 	if (!ret && k->format)
@@ -157,6 +186,32 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 	if (!ret && k->dflt)
 		ret = zns_config_set("default-device", zns_uuid_format(k->uuid, id), err);
 	return ret;
+}
+
+static uint64_t usable(const struct zns_emu_params *p)
+{
+	return (p->nr_zones - p->log_zones) * p->zone_capacity;
+}
+
+static int print_store(const struct create *k, bool json)
+{
+	char id[ZNS_UUID_STR], size[16];
+	uint32_t read = k->read_mibps ? k->read_mibps : k->write_mibps;
+
+	zns_uuid_format(k->uuid, id);
+	if (json)
+		return ctl_print_json(
+			ctl_obj(J("uuid", id), J("path", (const char *)k->path),
+				J("formatted", k->format), J("default", k->dflt),
+				J("bytes", usable(&k->p)), J("zones", k->p.nr_zones),
+				J("zone_size", k->p.zone_size), J("block_size", k->p.block_size),
+				J("write_mibps", k->write_mibps), J("read_mibps", read)));
+	printf("made %s: %s for checkpoints, on a disk that writes %u MiB/s and reads %u MiB/s\n",
+	       k->path, zns_format_size(usable(&k->p), size, sizeof(size)), k->write_mibps, read);
+	printf("%s as %s%s\n",
+	       k->format ? "formatted and registered" : "registered, not formatted,", id,
+	       k->dflt ? ", the default device" : "");
+	return CTL_OK;
 }
 
 static int print_made(const struct create *k, const uint32_t *die, bool json)
@@ -194,6 +249,63 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 			   J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
 }
 
+/* A store takes all of a partition or volume, if nobody says how much. */
+static int size_of(const char *path, uint64_t *size, struct zns_err *err)
+{
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+	off_t end = 0;
+
+	if (fd < 0 && errno != ENOENT)
+		return zns_fail_sys(err, -errno, "cannot open %s", path);
+	if (fd < 0 && !strncmp(path, "/dev/", 5))
+		return zns_fail(err, -ENOENT, "there is no device %s", path);
+	if (fd >= 0 && !fstat(fd, &st) && S_ISBLK(st.st_mode))
+		end = lseek(fd, 0, SEEK_END);
+	if (end <= 0)
+		return zns_fail(err, -EINVAL, "how large shall %s be? Say --size SIZE", path);
+	*size = (uint64_t)end;
+	return 0;
+}
+
+static int shape_store(struct create *k, struct zns_err *err)
+{
+	int ret = k->size ? 0 : size_of(zns_spec_path(k->path), &k->size, err);
+
+	if (!ret)
+		ret = zns_file_params(k->size, &k->p, err);
+	if (k->preallocate)
+		k->p.prealloc = ZNS_EMU_ALLOCATED;
+	k->p.is_volatile = k->is_volatile;
+	return ret;
+}
+
+/* The options that only one kind of device has. -EINVAL: @optarg is no value. */
+static int take_own(struct create *k, int c, const struct param *q, const char *name, bool pass)
+{
+	if (q || c == OPT_PROFILE)
+		k->of_emu = name;
+	else if (c == OPT_SIZE || c == OPT_PREALLOCATE || c == OPT_VOLATILE || c == OPT_RATE)
+		k->of_disk = name;
+	switch (c) {
+	case OPT_PROFILE:
+		k->profile = optarg;
+		return 0;
+	case OPT_PREALLOCATE:
+		k->preallocate = true;
+		return 0;
+	case OPT_VOLATILE:
+		k->is_volatile = true;
+		return 0;
+	case OPT_SIZE:
+		return zns_parse_size(optarg, &k->size);
+	case OPT_RATE:
+		return zns_parse_mibps(optarg, &k->write_mibps);
+	default:
+		return pass && q ? set_param(&k->p, q, optarg) : 0;
+	}
+}
+
 static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option own[] = {
@@ -202,6 +314,10 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "default", no_argument, NULL, OPT_DEFAULT },
 		{ "force", no_argument, NULL, OPT_FORCE },
 		{ "encrypt", required_argument, NULL, OPT_ENCRYPT },
+		{ "size", required_argument, NULL, OPT_SIZE },
+		{ "preallocate", no_argument, NULL, OPT_PREALLOCATE },
+		{ "volatile", no_argument, NULL, OPT_VOLATILE },
+		{ "rate", required_argument, NULL, OPT_RATE },
 		CTL_COMMON_OPTIONS,
 		CTL_END_OPTIONS,
 	};
@@ -226,9 +342,7 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 		while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
 			const struct param *q = c >= OPT_PARAM ? &params[c - OPT_PARAM] : NULL;
 
-			if (c == OPT_PROFILE)
-				k.profile = optarg;
-			else if (c == OPT_NO_FORMAT)
+			if (c == OPT_NO_FORMAT)
 				k.format = false;
 			else if (c == OPT_DEFAULT)
 				k.dflt = true;
@@ -236,9 +350,9 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 				k.force = true;
 			else if (c == OPT_ENCRYPT)
 				key = optarg;
-			else if (pass && set_param(&k.p, q, optarg))
+			else if (take_own(&k, c, q, option_name(opts, c), pass))
 				return ctl_usage(cmd, "\"%s\" is no value for --%s", optarg,
-						 q->name);
+						 option_name(opts, c));
 			k.capacity_set |= q && q->at == AT(zone_capacity);
 			zone_size_set |= q && q->at == AT(zone_size);
 		}
@@ -255,22 +369,35 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 	/* Only a zone size was given: zones have no gap. */
 	if (zone_size_set && !k.capacity_set)
 		k.p.zone_capacity = k.p.zone_size;
-	if (args.argc != 1 || strncmp(args.argv[0], "emu:", 4))
-		return ctl_usage(cmd, "one device is wanted, as emu:PATH");
+	if (args.argc != 1 || !zns_spec_in_file(args.argv[0]))
+		return ctl_usage(cmd, "one device is wanted, as file:PATH or emu:PATH");
+	k.disk = !strncmp(args.argv[0], "file:", 5);
+	if (k.disk ? k.of_emu : k.of_disk)
+		return ctl_usage(cmd,
+				 k.disk ? "--%s is for emu:PATH, a store in a file has none of it" :
+					  "--%s is for file:PATH",
+				 k.disk ? k.of_emu : k.of_disk);
 	if (key && !k.format)
 		return ctl_usage(
 			cmd,
 			"--encrypt is for a formatted device: leave --no-format out, or give it to format");
 	if (zns_canonical_spec(args.argv[0], k.path, sizeof(k.path), &err) ||
-	    ctl_encrypt_load(key, &k.encrypt, &err) || make(&k, &die, &err))
+	    (k.disk && shape_store(&k, &err)) || ctl_encrypt_load(key, &k.encrypt, &err) ||
+	    make(&k, &die, &err))
 		return ctl_fail(cmd, &err);
-	return print_made(&k, die, args.json);
+	return k.disk ? print_store(&k, args.json) : print_made(&k, die, args.json);
 }
 
 const struct ctl_cmd command_create = {
 	"create",
-	"emu:PATH [OPTIONS]",
-	"make an emulated zoned device, format and register it",
+	"file:PATH --size SIZE|emu:PATH [OPTIONS]",
+	"make a store on a disk, or an emulated zoned device, format and register it",
+	"of file:PATH, a file, partition or volume:\n"
+	"  --size SIZE     as 200G; without it all of a partition or volume\n"
+	"  --preallocate   take all of the space now, instead of with each checkpoint\n"
+	"  --rate MIBPS    how fast the disk is, instead of measuring it\n"
+	"  --volatile      allow a file in memory, which a reboot ends\n"
+	"of emu:PATH:\n"
 	"  --profile NAME          start from a preset\n"
 	"  --channels N, --ways N  dies = channels x ways\n"
 	"  --zones N, --zone-size SIZE, --zone-capacity SIZE, --block-size N\n"
@@ -281,6 +408,7 @@ const struct ctl_cmd command_create = {
 	"  --program-unit SIZE, --buffer-units N, --command-us N, --reset-us N, --controller-bw MIBPS|none,\n"
 	"  --gc-every SIZE, --gc-stall-ms N       the timing model's other parameters\n"
 	"  --prealloc allocated|written|sparse    how the file's space is got; --sparse is short for the last\n"
+	"of both:\n"
 	"  --no-format     only create and register\n"
 	"  --encrypt KEYSPEC   its checkpoints will be encrypted: file:PATH or keyring:DESCRIPTION\n"
 	"  --default       make it the default device\n"

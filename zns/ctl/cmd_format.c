@@ -73,9 +73,12 @@ static int measure(struct zns_dev *dev, struct ctl_map *map, struct measured *m,
 	uint8_t id[ZNS_UUID_LEN];
 	int ret;
 
-	if (!m->wanted && (map->zone_write_mibps || !zns_emu_info(dev, &e, id)))
+	if (!m->wanted &&
+	    (map->zone_write_mibps || (!zns_geo_is_disk(&dev->geo) && !zns_emu_info(dev, &e, id))))
 		return 0;
-	ret = ctl_measure_zone(dev, &m->zone, &m->write_mibps, &m->read_mibps, err);
+	ret = zns_geo_is_disk(&dev->geo) ?
+		      ctl_measure_disk(dev, &m->write_mibps, &m->read_mibps, err) :
+		      ctl_measure_zone(dev, &m->zone, &m->write_mibps, &m->read_mibps, err);
 	if (ret)
 		return ret;
 	m->done = true;

@@ -290,6 +290,13 @@ struct ctl_map {
 int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps,
 		     uint32_t *read_mibps, struct zns_err *err);
 
+/*
+ * disk_speed.c: how fast the disk below a store is, in MiB/s: several streams at once, durable.
+ * Takes empty zones for half a second, and leaves them empty.
+ */
+int ctl_measure_disk(struct zns_dev *dev, uint32_t *write_mibps, uint32_t *read_mibps,
+		     struct zns_err *err);
+
 int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Profile **out,
 		     struct zns_err *err);
 

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 #include "zns/dev.h"
 
-/* @spec includes the prefix, "emu:". */
+/* @spec includes the prefix, "emu:" or "file:". */
 int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 
 /* @spec includes the prefix, "zonefs:". */

@@ -12,6 +12,7 @@ static const struct {
 	int (*open)(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 } named[] = {
 	{ "emu:", emu_open },
+	{ "file:", emu_open },
 	{ "zonefs:", zonefs_open },
 };
 
@@ -28,8 +29,9 @@ int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct 
 		if (!strncmp(spec, named[i].prefix, strlen(named[i].prefix)))
 			return named[i].open(spec, flags, out, err);
 	if (!*spec)
-		return zns_fail(err, -ENOENT,
-				"no device named: give /dev/nvmeXnY, zonefs:DIR or emu:PATH");
+		return zns_fail(
+			err, -ENOENT,
+			"no device named: give file:PATH, /dev/nvmeXnY, zonefs:DIR or emu:PATH");
 	if (stat(spec, &st))
 		return zns_fail_sys(err, -errno, "device %s", spec);
 	if (S_ISBLK(st.st_mode))
@@ -37,11 +39,11 @@ int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct 
 	if (S_ISCHR(st.st_mode))
 		return nvme_open_ns(spec, st.st_rdev, flags, out, err);
 	if (S_ISREG(st.st_mode))
-		return zns_fail(err, -EMEDIUMTYPE,
-				"%s is a file: an emulated device is named emu:%s", spec, spec);
+		return zns_fail(err, -EMEDIUMTYPE, "%s is a file: a store in it is named file:%s",
+				spec, spec);
 	return zns_fail(
 		err, -EMEDIUMTYPE,
-		"%s is not a zoned device: give /dev/nvmeXnY, /dev/ngXnY, zonefs:DIR or emu:PATH",
+		"%s is not a zoned device: give file:PATH, /dev/nvmeXnY, /dev/ngXnY, zonefs:DIR or emu:PATH",
 		spec);
 }
 

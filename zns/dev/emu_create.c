@@ -6,8 +6,9 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 
-#include "emu_priv.h"
+#include "file_priv.h"
 
 struct target {
 	const char *path;
@@ -28,7 +29,7 @@ static int refuse_zoned(const struct target *t, const struct stat *st, struct zn
 		 gnu_dev_minor(st->st_rdev));
 	if (zns_read_file(AT_FDCWD, sys, 4096, &text, &len) || !strncmp((char *)text, "none", 4))
 		return 0;
-	return zns_fail(err, -EINVAL, "%s is a zoned device itself: use it without \"emu:\"",
+	return zns_fail(err, -EINVAL, "%s is a zoned device itself: `znsctl format %s`", t->path,
 			t->path);
 }
 
@@ -62,8 +63,22 @@ static int open_existing(struct target *t, struct zns_err *err)
 	return refuse_zoned(t, &st, err);
 }
 
+/* A new file in /dev would be in memory: whoever means a device has mistyped its name. */
+static int refuse_new_node(const char *path, struct zns_err *err)
+{
+	struct stat st;
+
+	if (strncmp(path, "/dev/", 5) || !strncmp(path, "/dev/shm/", 9) || !stat(path, &st))
+		return 0;
+	return zns_fail(err, -ENOENT, "there is no device %s", path);
+}
+
 static int open_target(struct target *t, struct zns_err *err)
 {
+	int ret = refuse_new_node(t->path, err);
+
+	if (ret)
+		return ret;
 	t->fd = open(t->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	t->fresh = t->fd >= 0;
 	if (t->fresh)
@@ -83,9 +98,14 @@ static bool has_content(const struct target *t)
 	if (!t->block || !len)
 		return t->old_size != 0;
 	buf = malloc(len);
-	if (!buf || zns_pread_all(t->fd, buf, len, 0))
-		return true; /* unknown: be careful */
-	return buf[0] || memcmp(buf, buf + 1, len - 1);
+	for (int end = 0; end < 2; end++) { /* a RAID's superblock and a second GPT are at the end
+					     */
+		if (!buf || zns_pread_all(t->fd, buf, len, end ? t->old_size - len : 0))
+			return true; /* unknown: be careful */
+		if (buf[0] || memcmp(buf, buf + 1, len - 1))
+			return true;
+	}
+	return false;
 }
 
 static int may_overwrite(const struct target *t, bool force, struct zns_err *err)
@@ -93,10 +113,9 @@ static int may_overwrite(const struct target *t, bool force, struct zns_err *err
 	if (t->fresh || force)
 		return 0;
 	if (emu_header_present(t->fd))
-		return zns_fail(
-			err, -EEXIST,
-			"%s is an emulated device already: use --force to destroy what is on it",
-			t->path);
+		return zns_fail(err, -EEXIST,
+				"%s holds a store already: use --force to destroy what is on it",
+				t->path);
 	if (has_content(t))
 		return zns_fail(
 			err, -EEXIST,
@@ -122,6 +141,47 @@ static int too_large(const struct target *t, const struct zns_emu_params *p,
 		t->block ? "" : ", or --sparse");
 }
 
+static int no_room(const struct target *t, uint64_t need, uint64_t have, struct zns_err *err)
+{
+	char a[32], b[32];
+
+	return zns_fail(err, -ENOSPC,
+			"%s: a store of this size takes %s at once, %s has room for %s", t->path,
+			zns_format_size(need, a, sizeof(a)), t->block ? "it" : "its file system",
+			zns_format_size(have, b, sizeof(b)));
+}
+
+/* Of a store on a disk. Its tables and its log get their blocks when they are written. */
+static int allocate_store(const struct target *t, const struct zns_emu_params *p,
+			  const struct emu_layout *lay, struct zns_err *err)
+{
+	uint64_t now = p->prealloc == ZNS_EMU_SPARSE ?
+			       lay->data_off + lay->log_stride * p->log_zones :
+			       lay->total;
+	struct statfs fs;
+	int ret;
+
+	if (t->block)
+		return t->old_size >= lay->total ? 0 : no_room(t, lay->total, t->old_size, err);
+	ret = file_check_system(t->fd, t->path, p->is_volatile, err);
+	if (ret)
+		return ret;
+	if (t->fresh || !t->old_size)
+		file_no_copy_on_write(t->fd);
+	if (!fstatfs(t->fd, &fs) && (uint64_t)fs.f_bavail * fs.f_bsize + t->old_size < now)
+		return no_room(t, now, (uint64_t)fs.f_bavail * fs.f_bsize, err);
+	/* what an older store had there goes back */
+	if (ftruncate(t->fd, 0) || ftruncate(t->fd, lay->total))
+		return zns_fail_sys(err, -errno, "cannot give %s its size", t->path);
+	if (p->prealloc == ZNS_EMU_SPARSE)
+		return 0;
+	while ((ret = fallocate(t->fd, 0, 0, lay->total) ? -errno : 0) == -EINTR)
+		;
+	return ret ? zns_fail_sys(err, ret, "cannot allocate %s, leave --preallocate out",
+				  t->path) :
+		     0;
+}
+
 static int allocate(const struct target *t, const struct zns_emu_params *p,
 		    const struct emu_layout *lay, struct zns_err *err)
 {
@@ -131,6 +191,8 @@ static int allocate(const struct target *t, const struct zns_emu_params *p,
 	struct stat st;
 	int ret = 0;
 
+	if (p->log_zones)
+		return allocate_store(t, p, lay, err);
 	if (t->block)
 		return t->old_size >= total ? 0 : too_large(t, p, lay, t->old_size, err);
 	if (!sparse && !fstatvfs(t->fd, &fs) && !fstat(t->fd, &st)) {
@@ -164,7 +226,7 @@ static int write_zeroes(int fd, uint64_t pos, uint64_t len)
 }
 
 /* Bypass the page cache if possible: these bytes would only fill it up. */
-static int write_data(const struct target *t, const struct emu_layout *lay)
+static int write_data(const struct target *t, const struct emu_layout *lay, uint64_t end)
 {
 	cleanup_close int direct = open(t->path, O_WRONLY | O_DIRECT | O_CLOEXEC);
 	cleanup_free void *zero = NULL;
@@ -174,8 +236,8 @@ static int write_data(const struct target *t, const struct emu_layout *lay)
 	if (posix_memalign(&zero, EMU_BLOCK, len))
 		return -ENOMEM;
 	memset(zero, 0, len);
-	for (uint64_t pos = lay->data_off; !ret && pos < lay->total; pos += len) {
-		len = zns_min(len, lay->total - pos);
+	for (uint64_t pos = lay->data_off; !ret && pos < end; pos += len) {
+		len = zns_min(len, end - pos);
 		ret = direct >= 0 ? zns_pwrite_all(direct, zero, len, pos) : -EINVAL;
 		if (ret == -EINVAL)
 			ret = zns_pwrite_all(t->fd, zero, len, pos);
@@ -210,8 +272,11 @@ static int write_all(const struct target *t, const struct zns_emu_params *p,
 		ret = -errno;
 	if (!ret)
 		ret = write_zeroes(t->fd, EMU_LIVE_OFF, lay->live_len);
-	if (!ret && p->prealloc == ZNS_EMU_WRITTEN)
-		ret = write_data(t, lay);
+	/* Blocks for the log now: removals must work on a full file system. */
+	if (!ret && (p->log_zones || p->prealloc == ZNS_EMU_WRITTEN))
+		ret = write_data(t, lay,
+				 p->log_zones ? lay->data_off + lay->log_stride * p->log_zones :
+						lay->total);
 	if (!ret)
 		ret = write_table(t->fd, p, lay);
 	if (!ret && fdatasync(t->fd))
@@ -259,7 +324,7 @@ int zns_emu_create(const char *path, const struct zns_emu_params *p, bool force,
 
 	if (!*path)
 		return zns_fail(err, -EINVAL,
-				"no path given for the emulated device: give emu:PATH");
+				"no path given for the device: give file:PATH or emu:PATH");
 	ret = emu_params_check(p, err);
 	if (ret)
 		return ret;

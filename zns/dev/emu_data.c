@@ -8,28 +8,29 @@
 
 static uint64_t zone_pos(const struct emu *e, uint32_t zone, uint64_t off)
 {
-	return e->lay.data_off + e->lay.stride * zone + off;
+	return emu_zone_pos(e, zone) + off;
 }
 
 static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64_t off, size_t len,
 			  struct zns_err *err)
 {
 	int ret = emu_check_zone(e, zone, err);
+	uint64_t size;
 
 	if (ret)
 		return ret;
+	size = zns_max(e->p.zone_size, emu_capacity(e, zone));
 	if ((off != APPEND && off % e->p.block_size) || len % e->p.block_size)
 		return zns_fail(
 			err, -EINVAL,
 			"%s of zone %u at offset %llu, %zu bytes: not a multiple of the block size of %u",
 			what, zone, (unsigned long long)(off == APPEND ? 0 : off), len,
 			e->p.block_size);
-	if (off != APPEND && (off >= e->p.zone_size || len > e->p.zone_size - off))
+	if (off != APPEND && (off >= size || len > size - off))
 		return zns_fail(
 			err, -EINVAL,
 			"%s of zone %u at offset %llu, %zu bytes: leaves the zone of %llu bytes",
-			what, zone, (unsigned long long)off, len,
-			(unsigned long long)e->p.zone_size);
+			what, zone, (unsigned long long)off, len, (unsigned long long)size);
 	return 0;
 }
 
@@ -46,11 +47,12 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 		return ret;
 	if (off == APPEND)
 		off = wp;
-	if (off + len > e->p.zone_capacity)
+	if (off + len > emu_capacity(e, zone))
 		return zns_fail(
 			err, -ENOSPC,
 			"write to zone %u at offset %llu, %zu bytes: beyond its capacity of %llu bytes, use another zone",
-			zone, (unsigned long long)off, len, (unsigned long long)e->p.zone_capacity);
+			zone, (unsigned long long)off, len,
+			(unsigned long long)emu_capacity(e, zone));
 	if (off != wp)
 		return zns_fail(
 			err, -EIO,
@@ -154,8 +156,9 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
 			"read of zone %u at offset %llu: the zone is offline, its data is lost",
 			zone, (unsigned long long)off);
 	wp = emu_load(&en->wp);
-	end = st == ZNS_ZONE_FULL || (emu_load(&en->flags) & EMU_F_FINISHED) ? e->p.zone_capacity :
-									       wp;
+	end = st == ZNS_ZONE_FULL || (emu_load(&en->flags) & EMU_F_FINISHED) ?
+		      emu_capacity(e, zone) :
+		      wp;
 	if (off + len > end)
 		return zns_fail(
 			err, -ENODATA,
@@ -200,8 +203,10 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	if (ret)
 		return ret;
 	wp = emu_load(&e->live[zone].wp);
-	ret = wp < e->p.zone_capacity ?
-		      emu_io_zero(e, zone_pos(e, zone, wp), e->p.zone_capacity - wp) :
+	/* a log's zone keeps its blocks */
+	ret = wp < emu_capacity(e, zone) ?
+		      emu_io_zero(e, zone_pos(e, zone, wp), emu_capacity(e, zone) - wp,
+				  zone < e->p.log_zones) :
 		      0;
 	/* the next flush must sync */
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
@@ -216,13 +221,34 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
  * them is faster and they cannot run out. A sparse file gives them back when the reset is durable.
  * If that fails, a later reset does it.
  */
-void emu_give_back(struct emu *e, uint32_t zone)
+static void give_back_run(struct emu *e, const uint32_t *zones, uint32_t nr)
 {
 	struct zns_err why = ZNS_ERR_INIT;
+	uint32_t n;
 
-	if (!emu_file_is_sparse(e) || emu_zone_lock(e, zone, &why))
+	if (emu_zones_lock(e, zones, nr, &why))
 		return;
-	if (emu_state(e, &e->live[zone]) == ZNS_ZONE_EMPTY)
-		emu_io_punch(e, zone_pos(e, zone, 0), e->lay.stride);
-	emu_zone_unlock(e, zone);
+	/* in one piece, but for zones that somebody writes again */
+	for (uint32_t i = 0; i < nr; i += n + 1) {
+		for (n = 0; i + n < nr && emu_state(e, &e->live[zones[i + n]]) == ZNS_ZONE_EMPTY;)
+			n++;
+		if (n)
+			emu_io_punch(e, zone_pos(e, zones[i], 0), e->lay.stride * n);
+	}
+	emu_zones_unlock(e, zones, nr);
+}
+
+void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr)
+{
+	uint32_t n;
+
+	if (!emu_file_is_sparse(e))
+		return;
+	for (; nr && zones[0] < e->p.log_zones; zones++) /* a log must always find room */
+		nr--;
+	for (uint32_t i = 0; i < nr; i += n) {
+		for (n = 1; i + n < nr && zones[i + n] == zones[i] + n;)
+			n++;
+		give_back_run(e, &zones[i], n);
+	}
 }

@@ -8,10 +8,11 @@
 #include <sys/stat.h>
 
 #include "emu_priv.h"
+#include "zns/config.h"
 
 static const char *path_of(const struct emu *e)
 {
-	return e->dev.path + strlen("emu:");
+	return zns_spec_path(e->dev.path);
 }
 
 int emu_file_whole(struct emu *e, struct zns_err *err)
@@ -59,6 +60,12 @@ int emu_file_ours(struct emu *e, struct zns_err *err)
 
 int emu_file_no_room(struct emu *e, struct zns_err *err)
 {
+	if (e->p.log_zones)
+		return zns_fail(
+			err, -EDQUOT,
+			"no space left on the file system below %s: free some there, or in the store with "
+			"`znsctl rm`, which gives its blocks back",
+			e->dev.path);
 	return zns_fail(
 		err, -EDQUOT,
 		"no space left on the file system below %s: free some there, or use a device made "

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "emu_priv.h"
+#include "zns/config.h"
 
 void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay)
 {
@@ -24,18 +25,26 @@ void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay)
 	lay->dur_len = table;
 	lay->data_off = zns_align_up(lay->dur_off + lay->dur_len, EMU_DATA_ALIGN);
 	lay->stride = zns_align_up(p->zone_capacity, EMU_BLOCK);
+	lay->log_stride = zns_align_up(p->log_capacity, EMU_BLOCK);
 	/* no overflow: at most 2^20 zones of 2^40 bytes */
-	lay->total = lay->data_off + lay->stride * p->nr_zones;
+	lay->total = lay->data_off + lay->log_stride * p->log_zones +
+		     lay->stride * (p->nr_zones - p->log_zones);
+}
+
+static uint64_t file_hash(const struct emu_header *h, const struct emu_header_file *f)
+{
+	return zns_hash_seeded(f, offsetof(struct emu_header_file, hash), h->hash);
 }
 
 int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN])
 {
 	uint8_t block[EMU_BLOCK] = { 0 };
+	struct emu_header_file f = { .log_capacity = p->log_capacity, .log_zones = p->log_zones };
 	struct emu_layout lay;
 	struct emu_header h = {
 		.magic = EMU_MAGIC,
-		.version = ZNS_EMU_FORMAT,
-		.header_bytes = sizeof(h),
+		.version = p->log_zones ? ZNS_FILE_FORMAT : ZNS_EMU_FORMAT,
+		.header_bytes = sizeof(h) + (p->log_zones ? sizeof(f) : 0),
 		.nr_zones = p->nr_zones,
 		.block_size = p->block_size,
 		.zone_size = p->zone_size,
@@ -64,7 +73,10 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 	h.data_off = lay.data_off;
 	h.total = lay.total;
 	h.hash = zns_hash(&h, offsetof(struct emu_header, hash));
+	f.hash = file_hash(&h, &f);
 	memcpy(block, &h, sizeof(h));
+	if (p->log_zones)
+		memcpy(block + sizeof(h), &f, sizeof(f));
 	return zns_pwrite_all(fd, block, sizeof(block), 0);
 }
 
@@ -93,44 +105,77 @@ static int file_size(int fd, uint64_t *out)
 	return 0;
 }
 
-int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
+/* What is at @spec, if it is none of ours or of the other kind. */
+static int not_ours(int fd, const char *spec, bool file, const struct emu_header *h, bool read,
 		    struct zns_err *err)
 {
-	struct zns_err why = ZNS_ERR_INIT;
-	struct emu_layout lay;
-	struct emu_header h;
-	uint64_t size = 0;
+	const char *path = zns_spec_path(spec), *noun = file ? "a store" : "an emulated device";
 	struct stat st;
-	int ret = zns_pread_all(fd, &h, sizeof(h), 0);
+
+	if (!read && !fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_size)
+		return zns_fail(err, -EMEDIUMTYPE,
+				"%s is empty, not %s: create one with `znsctl create %s%s`", path,
+				noun, spec, file ? " --size SIZE" : "");
+	if (read && h->magic == EMU_MAGIC &&
+	    h->version == (file ? ZNS_EMU_FORMAT : ZNS_FILE_FORMAT))
+		return zns_fail(err, -EMEDIUMTYPE, "%s is %s: name it %s:%s", path,
+				file ? "an emulated device" : "a store on a disk",
+				file ? "emu" : "file", path);
+	return zns_fail(
+		err, -EMEDIUMTYPE,
+		"%s is not %s, it holds something else: take another name, or overwrite it with "
+		"`znsctl create --force %s%s`",
+		path, noun, spec, file ? " --size SIZE" : "");
+}
+
+/* The parts of a header that say what it is, and its hashes. */
+static int check_header(int fd, const char *spec, struct emu_header *h, struct emu_header_file *f,
+			struct zns_err *err)
+{
+	const char *path = zns_spec_path(spec);
+	bool file = !strncmp(spec, "file:", 5), bad;
+	uint32_t want = file ? ZNS_FILE_FORMAT : ZNS_EMU_FORMAT;
+	const char *what = file ? "store" : "emulator";
+	int ret = zns_pread_all(fd, h, sizeof(*h), 0);
 
 	if (ret && ret != -ENODATA)
 		return zns_fail_sys(err, ret, "cannot read %s", path);
-	if (ret && !fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_size)
+	if (ret || h->magic != EMU_MAGIC || h->version == (file ? ZNS_EMU_FORMAT : ZNS_FILE_FORMAT))
+		return not_ours(fd, spec, file, h, !ret, err);
+	if (h->version < want)
 		return zns_fail(
 			err, -EMEDIUMTYPE,
-			"%s is empty, not an emulated device: create one with `znsctl create emu:%s`",
-			path, path);
-	if (ret || h.magic != EMU_MAGIC)
+			"%s has %s format %u of an older version, this program knows %u: create the device anew with `znsctl create --force %s`",
+			path, what, h->version, want, spec);
+	if (h->version != want || h->header_bytes != sizeof(*h) + (file ? sizeof(*f) : 0))
 		return zns_fail(
 			err, -EMEDIUMTYPE,
-			"%s is not an emulated device, it holds something else: take another name, or overwrite it with "
-			"`znsctl create --force emu:%s`",
-			path, path);
-	if (h.version < ZNS_EMU_FORMAT)
+			"%s has %s format %u, this program knows %u: use the matching version",
+			path, what, h->version, want);
+	bad = h->hash != zns_hash(h, offsetof(struct emu_header, hash));
+	if (file && !bad)
+		bad = zns_pread_all(fd, f, sizeof(*f), sizeof(*h)) || f->hash != file_hash(h, f);
+	if (bad)
 		return zns_fail(
 			err, -EMEDIUMTYPE,
-			"%s has emulator format %u of an older version, this program knows %u: create the device anew with `znsctl create --force emu:%s`",
-			path, h.version, ZNS_EMU_FORMAT, path);
-	if (h.version != ZNS_EMU_FORMAT || h.header_bytes != sizeof(h))
-		return zns_fail(
-			err, -EMEDIUMTYPE,
-			"%s has emulator format %u, this program knows %u: use the matching version",
-			path, h.version, ZNS_EMU_FORMAT);
-	if (h.hash != zns_hash(&h, offsetof(struct emu_header, hash)))
-		return zns_fail(
-			err, -EMEDIUMTYPE,
-			"%s: the header of the emulated device is damaged: restore it from a backup or create the device anew with `znsctl create --force emu:%s`",
-			path, path);
+			"%s: the header of the %s is damaged: restore it from a backup or create the device anew with `znsctl create --force %s`",
+			path, file ? "store" : "emulated device", spec);
+	return 0;
+}
+
+int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
+		    struct zns_err *err)
+{
+	struct zns_err why = ZNS_ERR_INIT;
+	const char *path = zns_spec_path(spec);
+	struct emu_header_file f = { 0 };
+	struct emu_layout lay;
+	struct emu_header h;
+	uint64_t size = 0;
+	int ret = check_header(fd, spec, &h, &f, err);
+
+	if (ret)
+		return ret;
 	*p = (struct zns_emu_params){
 		.nr_zones = h.nr_zones,
 		.block_size = h.block_size,
@@ -153,8 +198,12 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 		.controller_mibps = h.controller_mibps,
 		.gc_every_mib = h.gc_every_mib,
 		.gc_stall_ms = h.gc_stall_ms,
+		.log_zones = f.log_zones,
+		.log_capacity = f.log_capacity,
 	};
 	ret = emu_params_check(p, &why);
+	if (!ret && !f.log_zones && h.version == ZNS_FILE_FORMAT)
+		ret = zns_fail(&why, -EINVAL, "no zones for the log");
 	if (!ret && h.timing > 1)
 		ret = zns_fail(&why, -EINVAL, "unknown timing model %u", h.timing);
 	if (!ret) {
@@ -163,8 +212,7 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 			ret = zns_fail(&why, -EINVAL, "layout does not follow from the parameters");
 	}
 	if (ret)
-		return zns_fail(err, -EMEDIUMTYPE, "%s: bad header of an emulated device: %s", path,
-				why.msg);
+		return zns_fail(err, -EMEDIUMTYPE, "%s: bad header: %s", path, why.msg);
 	ret = file_size(fd, &size);
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot tell the size of %s", path);

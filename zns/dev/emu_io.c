@@ -169,13 +169,13 @@ int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len)
 		       0;
 }
 
-int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len)
+int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len, bool keep)
 {
 	int ret;
 
 	if (emu_stores_nothing(e) && pos >= e->lay.data_off)
 		return 0;
-	ret = emu_io_punch(e, pos, len);
+	ret = keep ? -EOPNOTSUPP : emu_io_punch(e, pos, len);
 	if (ret == -EOPNOTSUPP || ret == -ENOSYS || ret == -EINVAL)
 		ret = write_zeroes(e, pos, len);
 	return ret;

@@ -8,6 +8,7 @@
 
 #include "backends.h"
 #include "emu_priv.h"
+#include "zns/config.h"
 
 static int read_boot_id(char out[64], struct zns_err *err)
 {
@@ -138,8 +139,9 @@ static int skip_ahead(struct emu *e, struct zns_err *err)
 	return emu_presence_share(e->fd, err);
 }
 
-static int open_file(struct emu *e, const char *path, struct zns_err *err)
+static int open_file(struct emu *e, const char *path, bool claim, struct zns_err *err)
 {
+	bool file = !strncmp(e->dev.path, "file:", 5);
 	struct stat st;
 	int ret;
 
@@ -152,26 +154,31 @@ static int open_file(struct emu *e, const char *path, struct zns_err *err)
 	if (e->fd < 0) {
 		ret = -errno;
 		if (ret == -ENOENT)
-			return zns_fail(
-				err, ret,
-				"no emulated device at %s: create one with `znsctl create emu:%s`",
-				path, path);
+			return zns_fail(err, ret,
+					"no %s at %s: create one with `znsctl create %s%s`",
+					file ? "store" : "emulated device", path, e->dev.path,
+					file ? " --size SIZE" : "");
 		if (ret != -EISDIR)
 			return zns_fail_sys(err, ret, "cannot open %s", path);
 	}
 	if (e->fd < 0 || fstat(e->fd, &st) || (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)))
 		return zns_fail(
 			err, -EMEDIUMTYPE,
-			"%s is not an emulated device (neither file nor block device): create one with `znsctl create emu:PATH`",
-			path);
+			"%s is neither a file nor a block device: create one with `znsctl create %s:PATH`",
+			path, file ? "file" : "emu");
 	e->is_file = S_ISREG(st.st_mode);
-	return 0;
+	if (e->is_file || !claim)
+		return 0;
+	e->claim_fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
+	return e->claim_fd < 0 ?
+		       zns_fail_sys(err, -errno, "cannot have %s for the store alone", path) :
+		       0;
 }
 
 static int setup(struct emu *e, const char *path, struct zns_err *err)
 {
 	struct zns_geometry *g = &e->dev.geo;
-	int ret = emu_header_read(e->fd, path, &e->p, e->uuid, err);
+	int ret = emu_header_read(e->fd, e->dev.path, &e->p, e->uuid, err);
 
 	if (ret)
 		return ret;
@@ -190,6 +197,7 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 		.max_active = e->p.max_active,
 		.max_io_bytes = EMU_MAX_IO,
 		.mem_align = zns_max(e->dio_mem, 512u),
+		.log_zones = e->p.log_zones,
 	};
 	ret = attach(e, err);
 	if (!ret && e->model && !e->fd_rdonly)
@@ -207,6 +215,8 @@ static void emu_close(struct zns_dev *d)
 		munmap(e->map, e->map_len);
 	if (e->dfd >= 0)
 		close(e->dfd);
+	if (e->claim_fd >= 0)
+		close(e->claim_fd);
 	if (e->fd >= 0)
 		close(e->fd); /* this releases all locks */
 	for (unsigned i = 0; i < EMU_STRIPES; i++)
@@ -245,20 +255,38 @@ const struct zns_dev_ops emu_ops = {
 	.now_ns = emu_now_ns,
 };
 
+const struct zns_dev_ops file_ops = {
+	.name = "file",
+	.report = emu_report,
+	.write = emu_write,
+	.append = emu_append,
+	.read = emu_read,
+	.reset = emu_reset,
+	.open_zone = emu_open_zone,
+	.close_zone = emu_close_zone,
+	.finish = emu_finish,
+	.flush = emu_flush,
+	.write_durable = emu_write_durable,
+	.flush_zones = emu_flush_zones,
+	.close = emu_close,
+	.scrub = emu_scrub,
+};
+
 int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err)
 {
-	const char *path = spec + strlen("emu:");
+	bool file = !strncmp(spec, "file:", 5);
+	const char *path = zns_spec_path(spec);
 	struct emu *e;
 	int ret;
 
 	if (!*path)
-		return zns_fail(err, -EINVAL, "\"emu:\" names no file: give emu:PATH");
+		return zns_fail(err, -EINVAL, "\"%s\" names no file: give %sPATH", spec, spec);
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return zns_fail(err, -ENOMEM, "out of memory");
-	e->dev.ops = &emu_ops;
+	e->dev.ops = file ? &file_ops : &emu_ops;
 	memcpy(e->dev.path, spec, strlen(spec) + 1); /* zns_dev_open checked the length */
-	e->fd = e->dfd = -1;
+	e->fd = e->dfd = e->claim_fd = -1;
 	e->rdonly = flags & ZNS_DEV_RDONLY;
 	for (unsigned i = 0; i < EMU_STRIPES; i++)
 		pthread_mutex_init(&e->stripe[i], NULL);
@@ -266,7 +294,7 @@ int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_
 	pthread_mutex_init(&e->durable_mutex, NULL);
 	pthread_mutex_init(&e->model_mutex, NULL);
 
-	ret = open_file(e, path, err);
+	ret = open_file(e, path, flags & ZNS_DEV_CLAIM, err);
 	if (!ret)
 		ret = emu_lock_init(e->fd, !e->fd_rdonly, err);
 	if (!ret) {
@@ -287,7 +315,7 @@ int zns_emu_info(const struct zns_dev *dev, struct zns_emu_params *p, uint8_t uu
 {
 	const struct emu *e = emu_of(dev);
 
-	if (dev->ops != &emu_ops)
+	if (dev->ops != &emu_ops && dev->ops != &file_ops)
 		return -EMEDIUMTYPE;
 	if (p)
 		*p = e->p;
@@ -300,7 +328,7 @@ int zns_emu_zone_map(const struct zns_dev *dev, uint32_t *die_of_zone, struct zn
 {
 	const struct emu *e = emu_of(dev);
 
-	if (dev->ops != &emu_ops)
+	if (dev->ops != &emu_ops && dev->ops != &file_ops)
 		return zns_fail(err, -EMEDIUMTYPE,
 				"%s is not an emulated device: its zone map is not known",
 				dev->path);

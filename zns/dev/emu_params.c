@@ -43,6 +43,22 @@ static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 	return 0;
 }
 
+/* A store on an ordinary disk: nothing is modelled. */
+static int check_file(const struct zns_emu_params *p, struct zns_err *err)
+{
+	if (p->log_zones < 2 || p->log_zones >= p->nr_zones || p->log_zones > 16)
+		return zns_fail(err, -EINVAL, "%u zones for the log: must be 2 to 16",
+				p->log_zones);
+	if (p->log_capacity < p->zone_capacity || p->log_capacity > GIB(4) ||
+	    p->log_capacity % p->block_size)
+		return zns_fail(err, -EINVAL, "zones for the log of %llu bytes",
+				(unsigned long long)p->log_capacity);
+	if (p->timing || p->max_open || p->max_active || p->map != ZNS_EMU_MAP_SHARED ||
+	    p->zone_size != p->zone_capacity)
+		return zns_fail(err, -EINVAL, "an ordinary disk has neither dies nor limits");
+	return 0;
+}
+
 int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)
 {
 	char a[32], b[32];
@@ -91,6 +107,8 @@ int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)
 		ret = check_mibps("die read bandwidth", p->die_read_mibps, p->timing, err);
 	if (!ret)
 		ret = check_mibps("channel bandwidth", p->channel_mibps, p->timing, err);
+	if (!ret && p->log_zones)
+		return check_file(p, err);
 	return ret || !p->timing ? ret : check_model(p, err);
 }
 

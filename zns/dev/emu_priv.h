@@ -51,6 +51,13 @@ struct emu_header {
 	uint64_t hash; /* of everything above */
 };
 
+/* Behind the header of a store on an ordinary disk. */
+struct emu_header_file {
+	uint64_t log_capacity;
+	uint32_t log_zones, zero;
+	uint64_t hash; /* of the header's hash and the fields above */
+};
+
 #define EMU_F_FINISHED (1u << 0) /* full although wp < capacity */
 #define EMU_F_READ_ONLY (1u << 1)
 #define EMU_F_OFFLINE (1u << 2)
@@ -113,7 +120,7 @@ struct emu_model {
 struct emu_layout {
 	uint64_t live_len, mirror_off, model_off; /* offsets inside the live area */
 	uint64_t dur_off, dur_len;
-	uint64_t data_off, stride, total;
+	uint64_t data_off, log_stride, stride, total;
 };
 
 struct emu {
@@ -125,6 +132,7 @@ struct emu {
 	bool fd_rdonly; /* no write permission: no locks, no healing */
 	int fd; /* uses the page cache; carries the locks */
 	int dfd; /* O_DIRECT, or -1 */
+	int claim_fd; /* O_EXCL, or -1 */
 	bool is_file; /* not a block device */
 	atomic_bool direct; /* dfd works */
 	uint32_t dio_mem, dio_off; /* alignment for O_DIRECT */
@@ -148,6 +156,25 @@ static inline struct emu *emu_of(const struct zns_dev *d)
 	return (struct emu *)d;
 }
 
+static inline uint64_t emu_capacity(const struct emu *e, uint32_t zone)
+{
+	return zone < e->p.log_zones ? e->p.log_capacity : e->p.zone_capacity;
+}
+
+/* Where the zone's first byte is in the file. */
+static inline uint64_t emu_zone_pos(const struct emu *e, uint32_t zone)
+{
+	uint32_t logs = zone < e->p.log_zones ? zone : e->p.log_zones;
+
+	return e->lay.data_off + e->lay.log_stride * logs + e->lay.stride * (zone - logs);
+}
+
+/* What the user calls it. */
+static inline const char *emu_noun(const struct emu *e)
+{
+	return e->p.log_zones ? "store" : "emulated device";
+}
+
 #define emu_load(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define emu_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 
@@ -161,7 +188,8 @@ uint64_t emu_random(uint64_t *state);
 /* emu_header.c */
 void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay);
 int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN]);
-int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
+/* @spec is "emu:PATH" or "file:PATH"; the file must be what it says. */
+int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
 		    struct zns_err *err);
 bool emu_header_present(int fd); /* checks the magic only */
 
@@ -247,8 +275,8 @@ int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, si
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached,
 		uint64_t issue, uint64_t *done, struct zns_err *err);
 
-/* frees the host's blocks of an empty zone, if the file is sparse */
-void emu_give_back(struct emu *e, uint32_t zone);
+/* frees the host's blocks of the empty ones of these zones, if the file is sparse; ascending */
+void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr);
 
 /* emu_race.c */
 int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
@@ -260,8 +288,8 @@ int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);
 int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len);
 int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len);
 int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len);
-/* frees the space where possible */
-int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len);
+/* frees the space where possible, unless @keep */
+int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len, bool keep);
 
 /* emu_file.c: the host's file, which others may change */
 /* it exists and has its full length; else -ESTALE */
@@ -305,6 +333,6 @@ uint64_t *emu_thread_clock(struct emu *e); /* for the calling thread */
 
 /* emu_open.c */
 int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err); /* -EMEDIUMTYPE */
-extern const struct zns_dev_ops emu_ops;
+extern const struct zns_dev_ops emu_ops, file_ops;
 
 #endif

@@ -13,7 +13,7 @@ enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en)
 		return ZNS_ZONE_OFFLINE;
 	if (flags & EMU_F_READ_ONLY)
 		return ZNS_ZONE_READ_ONLY;
-	if ((flags & EMU_F_FINISHED) || wp >= e->p.zone_capacity)
+	if ((flags & EMU_F_FINISHED) || wp >= emu_capacity(e, (uint32_t)(en - e->live)))
 		return ZNS_ZONE_FULL;
 	if (state == ZNS_ZONE_IMP_OPEN || state == ZNS_ZONE_EXP_OPEN)
 		return state;

@@ -12,7 +12,7 @@ static void fill(const struct emu *e, uint32_t zone, struct zns_zone *out)
 	memset(out, 0, sizeof(*out));
 	out->index = zone;
 	out->state = emu_state(e, en);
-	out->capacity = e->p.zone_capacity;
+	out->capacity = emu_capacity(e, zone);
 	out->wp = emu_load(&en->wp);
 	/* a killed reset left it half-way: show a reset zone; the next holder of its lock
 	 * completes it */
@@ -96,7 +96,7 @@ static int finish_locked(struct emu *e, uint32_t zone, uint64_t *padded, struct 
 		if (ret)
 			return ret;
 	}
-	*padded = e->p.zone_capacity - emu_load(&en->wp);
+	*padded = emu_capacity(e, zone) - emu_load(&en->wp);
 	emu_store(&en->flags, emu_load(&en->flags) | EMU_F_FINISHED);
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	return 0;
@@ -217,8 +217,8 @@ int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_
 		return ret;
 	ret = reset_locked(e, sorted, n, ch, &done, err);
 	emu_zones_unlock(e, sorted, n);
-	for (uint32_t i = 0; !ret && i < n; i++)
-		emu_give_back(e, sorted[i]);
+	if (!ret)
+		emu_give_back(e, sorted, n);
 	emu_timing_wait(e, done);
 	return ret;
 }

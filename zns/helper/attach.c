@@ -15,7 +15,7 @@ static int drop_rights(const struct zns_registered *reg, bool live, struct zns_e
 				    CAP_SYS_NICE,   CAP_SYS_RESOURCE, CAP_SYS_ADMIN };
 	/* The last one: commands to a drive, and a live dump suspends a container's seccomp filter.
 	 */
-	bool without = !strncmp(reg->path, "emu:", 4) && !live;
+	bool without = zns_spec_in_file(reg->path) && !live;
 
 	return zns_process_keep_caps(keep, ZNS_ARRAY_SIZE(keep) - without, err);
 }
@@ -55,7 +55,7 @@ int helper_attach(struct helper *h, const struct zns_registered *reg, const stru
 	h->s.ask = ask;
 	h->s.ask_arg = h;
 	/* A limit on file sizes would make every zone seem to fail. */
-	if (writer && !strncmp(reg->path, "emu:", 4) && !stat(reg->path + 4, &st))
+	if (writer && zns_spec_in_file(reg->path) && !stat(zns_spec_path(reg->path), &st))
 		ret = zns_process_file_limit((uint64_t)st.st_size, err);
 	if (!ret)
 		ret = zns_session_open(&h->s, reg, writer ? ZNS_WRITES : ZNS_READS, err);

@@ -40,7 +40,9 @@ uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, ui
 
 uint32_t zns_stripe_unit(const struct zns_geometry *geo)
 {
-	uint64_t unit = zns_min((uint64_t)ZNS_STRIPE_UNIT_DEFAULT, geo->zone_capacity / 16);
+	/* a zone of a disk is a piece of a stream, not all of it */
+	uint64_t part = zns_geo_is_disk(geo) ? 2 : 16;
+	uint64_t unit = zns_min((uint64_t)ZNS_STRIPE_UNIT_DEFAULT, geo->zone_capacity / part);
 
 	if (geo->max_io_bytes)
 		unit = zns_min(unit, (uint64_t)geo->max_io_bytes);

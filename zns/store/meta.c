@@ -11,6 +11,8 @@ uint32_t zns_store_meta_zones(const struct zns_geometry *geo)
 {
 	uint32_t n = zns_max(geo->nr_zones / 5000, (uint32_t)ZNS_META_ZONES_MIN); /* 0.02 % */
 
+	if (geo->log_zones)
+		return geo->log_zones;
 	return zns_min(n, geo->nr_zones / 2);
 }
 

@@ -61,7 +61,7 @@ static int open_device(struct znsd *d, struct zns_err *err)
 	/* -ENOENT would read as "no broker" to a client. */
 	ret = zns_broker_lock_device(d->reg.path, DEVICE_MS, &d->server->dev_lock_fd, err);
 	if (!ret)
-		ret = zns_dev_open(d->reg.path, 0, &d->dev, err);
+		ret = zns_dev_open(d->reg.path, ZNS_DEV_CLAIM, &d->dev, err);
 	if (ret == -ENOENT)
 		return err->code = -ENODEV;
 	if (ret)
@@ -112,7 +112,7 @@ static void drop_orphan_reservations(struct znsd *d)
 static int drop_rights(const struct znsd *d, struct zns_err *err)
 {
 	static const int keep[] = { CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN };
-	bool emulated = !strncmp(d->reg.path, "emu:", 4);
+	bool emulated = zns_spec_in_file(d->reg.path);
 
 	zns_process_no_network();
 	/* Documentation/security.md gives the reasons */

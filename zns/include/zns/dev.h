@@ -2,9 +2,9 @@
 #ifndef ZNS_DEV_H
 #define ZNS_DEV_H
 /*
- * One zoned device behind one vtable: emulator (emu:PATH), kernel zoned block device, NVMe
- * passthrough, a mounted zonefs (zonefs:DIR). The rules are those of the NVMe Zoned Namespace
- * Command Set.
+ * One zoned device behind one vtable: emulator (emu:PATH), a store on an ordinary disk (file:PATH),
+ * kernel zoned block device, NVMe passthrough, a mounted zonefs (zonefs:DIR). The rules are those
+ * of the NVMe Zoned Namespace Command Set.
  *
  * Addresses are (zone index, byte offset inside the zone); offsets run from 0 to the zone's
  * capacity, never to its size. Everything is in bytes unless the name says otherwise.
@@ -94,7 +94,17 @@ struct zns_geometry {
 	uint32_t max_active; /* 0 = no limit */
 	uint32_t max_io_bytes; /* largest single transfer that is not split by the kernel */
 	uint32_t mem_align; /* required alignment of buffers, bytes */
+	/* An ordinary disk: its zones are small units of space that share no die and wear nothing.
+	 * It has as many zones for the log, each larger than the others, as @log_zones says. 0
+	 * elsewhere.
+	 */
+	uint32_t log_zones;
 };
+
+static inline bool zns_geo_is_disk(const struct zns_geometry *g)
+{
+	return g->log_zones != 0;
+}
 
 struct zns_dev;
 
@@ -115,7 +125,7 @@ struct zns_race {
 };
 
 struct zns_dev_ops {
-	const char *name; /* "emu", "block", "nvme", "zonefs" */
+	const char *name; /* "emu", "file", "block", "nvme", "zonefs" */
 	int (*report)(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
 		      struct zns_err *err);
 	/* @off must be the write pointer; @len a multiple of the block size. */
@@ -159,12 +169,15 @@ struct zns_dev {
 
 enum zns_dev_flags {
 	ZNS_DEV_RDONLY = 1 << 0, /* write, reset … then fail with -EBADF */
+	/* while this handle lives, nobody mounts or claims the plain block device below "file:" or
+	 * "emu:" */
+	ZNS_DEV_CLAIM = 1 << 1,
 };
 
 /*
- * Open "emu:PATH", "zonefs:DIR", "/dev/nvmeXnY" or "/dev/ngXnY". The caller owns *out and ends it
- * with zns_dev_close. -ENOENT no such path, -EMEDIUMTYPE not a zoned device or not an emulator
- * file.
+ * Open "emu:PATH", "file:PATH", "zonefs:DIR", "/dev/nvmeXnY" or "/dev/ngXnY". The caller owns *out
+ * and ends it with zns_dev_close. -ENOENT no such path, -EMEDIUMTYPE not a zoned device or not an
+ * emulator file.
  */
 /* How the uuids of devices begin that `znsctl reserve --expose` makes of zones, for the device
  * mapper. */

@@ -14,8 +14,11 @@
 #include "zns/dev.h"
 #include "zns/util.h"
 
-/* Of the file, the only one that is read. 1: of the timing model it had only the bandwidths */
+/* Of an emulated drive's file, the only one that is read. 1: of the timing model it had only the
+ * bandwidths */
 #define ZNS_EMU_FORMAT 2
+/* Of a store on an ordinary disk ("file:PATH"): the same parts, and a header that is longer */
+#define ZNS_FILE_FORMAT 3
 
 enum zns_emu_map {
 	ZNS_EMU_MAP_INTERLEAVED, /* zone i on die i mod dies, channel first */
@@ -43,6 +46,11 @@ struct zns_emu_params {
 	enum zns_emu_map map;
 	uint64_t map_seed; /* for ZNS_EMU_MAP_PERMUTED */
 	enum zns_emu_prealloc prealloc; /* of zns_emu_create only; not kept */
+	/* a store on an ordinary disk has so many zones for the log, in front; 0: an emulated drive
+	 */
+	uint32_t log_zones;
+	uint64_t log_capacity; /* bytes of each of them */
+	bool is_volatile; /* of zns_emu_create only: memory below is as good as a disk */
 	/* the timing model; all of it is of no account while timing is off */
 	bool timing;
 	uint32_t die_write_mibps, die_read_mibps, channel_mibps;
@@ -67,9 +75,16 @@ void zns_emu_default_params(struct zns_emu_params *p);
 int zns_emu_profile(const char *name, struct zns_emu_params *p, struct zns_err *err);
 
 /*
- * Make the device at @path (without "emu:"). Refuses an existing emulator device (-EEXIST)
- * unless @force. Space is allocated at once where the file system can, so that a full host disk
- * shows here and not in the middle of a dump (unless prealloc is SPARSE). Draws a device UUID.
+ * A store of @size bytes, all told, on an ordinary disk: how many zones, how large. Their rate is
+ * not set. -EINVAL: too small.
+ */
+int zns_file_params(uint64_t size, struct zns_emu_params *p, struct zns_err *err);
+
+/*
+ * Make the device at @path (without "emu:" or "file:"; @p says which). Refuses an existing emulator
+ * device (-EEXIST) unless @force. Space is allocated at once where the file system can, so that a
+ * full host disk shows here and not in the middle of a dump (unless prealloc is SPARSE). Draws a
+ * device UUID.
  */
 int zns_emu_create(const char *path, const struct zns_emu_params *p, bool force,
 		   struct zns_err *err);

@@ -36,9 +36,9 @@ uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, ui
 
 /*
  * The unit for a device when nobody asks for one: 512 KiB, but no more than one transfer or a
- * sixteenth of a zone. Larger units cost little less CPU on dump, and fall out of the processor's
- * caches on restore (test/bench/compare.py). In small zones small checkpoints must still spread,
- * and little may be lost at a zone's end.
+ * sixteenth of a zone (half of one on an ordinary disk). Larger units cost little less CPU on dump,
+ * and fall out of the processor's caches on restore (test/bench/compare.py). In small zones small
+ * checkpoints must still spread, and little may be lost at a zone's end.
  */
 uint32_t zns_stripe_unit(const struct zns_geometry *geo);
 

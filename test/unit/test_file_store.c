@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A store on an ordinary disk ("file:PATH"): its shape, what it refuses, and its blocks. */
+#include <unistd.h>
+#include "emu_common.h"
+
+static struct zns_emu_params shape(uint64_t size)
+{
+	struct zns_emu_params p;
+
+	assert_ok(zns_file_params(size, &p, &err));
+	return p;
+}
+
+static struct zns_dev *make_store(uint64_t size)
+{
+	struct zns_emu_params p = shape(size);
+
+	snprintf(dev_spec, sizeof(dev_spec), "file:%s", dev_path);
+	return make_dev(&p);
+}
+
+static uint64_t blocks(void)
+{
+	struct stat st;
+
+	assert_int_equal(stat(dev_path, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+/* A store takes the space that was asked for, and gives nearly all of it to checkpoints. */
+static void shapes(void **state)
+{
+	static const struct {
+		uint64_t size, zone;
+	} some[] = { { MIB(64), MIB(1) }, { GIB(4), MIB(1) },   { GIB(64), MIB(1) },
+		     { GIB(65), MIB(2) }, { GIB(200), MIB(4) }, { GIB(4096), MIB(64) } };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(some); i++) {
+		struct zns_emu_params p = shape(some[i].size);
+		struct emu_layout lay;
+		uint64_t data = (p.nr_zones - p.log_zones) * p.zone_capacity;
+
+		emu_layout_of(&p, &lay);
+		assert_int_equal(p.zone_size, some[i].zone);
+		assert_true(lay.total <= some[i].size);
+		assert_true(lay.total + 2 * p.zone_size > some[i].size);
+		if (some[i].size >= GIB(4))
+			assert_true(data > some[i].size / 100 * 98);
+	}
+	err.msg[0] = 0;
+	struct zns_emu_params p;
+	assert_fails(zns_file_params(MIB(63), &p, &err), -EINVAL, "64 MiB at least");
+}
+
+/* The zones of the log are larger, and both kinds keep to the rules of zones. */
+static void zones_of_two_sizes(void **state)
+{
+	struct zns_dev *d = make_store(MIB(64));
+	uint64_t log = zone_of(d, 0).capacity;
+
+	assert_int_equal(d->geo.log_zones, 3);
+	assert_int_equal(log, MIB(4));
+	assert_int_equal(zone_of(d, 3).capacity, MIB(1));
+	for (uint64_t off = 0; off < log; off += MIB(1))
+		assert_ok(put(d, 2, off, MIB(1), 2));
+	assert_ok(put(d, 3, 0, MIB(1), 3));
+	assert_fails(put(d, 2, log - 4096, 4096, 1), -ENOSPC, "full");
+	assert_fails(put(d, 3, MIB(1) - 4096, 4096, 1), -ENOSPC, "full");
+	assert_ok(zns_dev_flush(d, &err));
+	zns_dev_close(d);
+	d = open_dev();
+	check(d, 2, log - MIB(1), MIB(1), 2);
+	check(d, 3, 0, MIB(1), 3);
+	assert_zone(d, 2, ZNS_ZONE_FULL, log);
+	assert_zone(d, 3, ZNS_ZONE_FULL, MIB(1));
+	zns_dev_close(d);
+}
+
+/* What is removed goes back to the file system; the log keeps its blocks, so that a removal finds
+ * room on a full one. */
+static void blocks_come_and_go(void **state)
+{
+	struct zns_dev *d = make_store(MIB(64));
+	uint32_t some[] = { 0, 5, 6, 7, 9 };
+	uint64_t made = blocks();
+
+	assert_true(made >= 3 * MIB(4) && made < 3 * MIB(4) + MIB(2));
+	for (uint32_t z = 5; z < 10; z++)
+		assert_ok(put(d, z, 0, MIB(1), z));
+	assert_ok(put(d, 0, 0, MIB(1), 1));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_true(blocks() >= made + MIB(5));
+	assert_ok(zns_dev_reset(d, some, ZNS_ARRAY_SIZE(some), &err));
+	assert_true(blocks() < made + MIB(2));
+	assert_true(blocks() >= made);
+	check(d, 8, 0, MIB(1), 8);
+	assert_ok(zns_dev_scrub(d, 0, &err));
+	assert_true(blocks() >= made);
+	zns_dev_close(d);
+}
+
+static void wrong_name(void **state)
+{
+	struct zns_dev *d = make_store(MIB(64));
+
+	zns_dev_close(d);
+	snprintf(dev_spec, sizeof(dev_spec), "emu:%s", dev_path);
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "name it file:");
+	unlink(dev_path);
+	zns_dev_close(make_small());
+	snprintf(dev_spec, sizeof(dev_spec), "file:%s", dev_path);
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "name it emu:");
+}
+
+static void damaged(void **state)
+{
+	struct zns_dev *d = make_store(MIB(64));
+	uint64_t other = MIB(8);
+	int fd;
+
+	zns_dev_close(d);
+	fd = open(dev_path, O_RDWR);
+	assert_int_equal(pwrite(fd, &other, sizeof(other), sizeof(struct emu_header)), 8);
+	close(fd);
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "damaged");
+}
+
+/* /dev is in memory too: a mistyped name must not become a file there. */
+static void refused(void **state)
+{
+	struct zns_emu_params p = shape(MIB(64)), emu = small();
+
+	assert_fails(zns_emu_create("/dev/zns-no-such-disk", &p, false, &err), -ENOENT,
+		     "no device");
+	assert_fails(zns_emu_create("/dev/zns-no-such-disk", &emu, false, &err), -ENOENT,
+		     "no device");
+	assert_int_equal(access("/dev/zns-no-such-disk", F_OK), -1);
+	snprintf(dev_path, sizeof(dev_path), "/dev/shm/zns-test-%d", getpid());
+	assert_fails(zns_emu_create(dev_path, &p, false, &err), -EINVAL, "--volatile");
+	assert_int_equal(access(dev_path, F_OK), -1);
+	p.is_volatile = true;
+	assert_ok(zns_emu_create(dev_path, &p, false, &err));
+	unlink(dev_path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(shapes),  T(zones_of_two_sizes), T(blocks_come_and_go), T(wrong_name), T(damaged),
+		T(refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* A store on an ordinary disk, before it is made: its shape, and whether the file system will do.
+ */
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <sys/ioctl.h>
+#include <sys/vfs.h>
+
+#include "file_priv.h"
+
+#ifndef CIFS_SUPER_MAGIC
+#define CIFS_SUPER_MAGIC 0xff534d42
+#endif
+#ifndef SMB2_SUPER_MAGIC
+#define SMB2_SUPER_MAGIC 0xfe534d42
+#endif
+
+#define ZONES 65536u /* about so many, where zones of ZONE_MIN to ZONE_MAX allow it */
+#define ZONE_MIN MIB(1)
+#define ZONE_MAX MIB(64)
+#define SIZE_MIN MIB(64)
+/* The log takes as much of the store as the catalogue of small checkpoints needs. Three zones: a
+ * generation, the next one, and one to spare if a zone fails. */
+#define LOG_ZONES 3u
+#define LOG_PART 512u
+#define LOG_MIN MIB(4)
+#define LOG_MAX MIB(256)
+
+/*
+ * A zone belongs to one checkpoint, so half of one is lost with each stream of a dump: small zones.
+ * But a broker looks at all of them, and a manifest must fit into one. test/sim/churn.py has the
+ * figures for other sizes.
+ */
+static uint64_t zone_size_for(uint64_t size)
+{
+	uint64_t zone = ZONE_MIN;
+
+	while (zone < ZONE_MAX && zone * ZONES < size)
+		zone *= 2;
+	return zone;
+}
+
+int zns_file_params(uint64_t size, struct zns_emu_params *p, struct zns_err *err)
+{
+	struct emu_layout lay;
+	uint64_t zone, log, nr;
+	char text[32];
+
+	if (size < SIZE_MIN)
+		return zns_fail(err, -EINVAL, "a store of %s is too small: 64 MiB at least",
+				zns_format_size(size, text, sizeof(text)));
+	zone = zone_size_for(size);
+	log = zns_align_down(zns_max(LOG_MIN, zns_min(size / LOG_PART, LOG_MAX)), MIB(1));
+	log = zns_max(log, zone);
+	*p = (struct zns_emu_params){
+		.block_size = 4096,
+		.zone_size = zone,
+		.zone_capacity = zone,
+		.channels = 1,
+		.ways = 1,
+		.map = ZNS_EMU_MAP_SHARED,
+		.prealloc = ZNS_EMU_SPARSE,
+		/* in the header for the sake of its format; the profile has what was measured */
+		.die_write_mibps = 1,
+		.die_read_mibps = 1,
+		.channel_mibps = 1,
+		.log_zones = LOG_ZONES,
+		.log_capacity = log,
+	};
+	nr = (size - LOG_ZONES * log) / zone + LOG_ZONES;
+	if (nr > EMU_MAX_ZONES)
+		return zns_fail(err, -EFBIG, "a store of %s is too large: 64 TiB at most",
+				zns_format_size(size, text, sizeof(text)));
+	do {
+		p->nr_zones = (uint32_t)nr--;
+		emu_layout_of(p, &lay);
+	} while (lay.total > size);
+	return 0;
+}
+
+int file_check_system(int fd, const char *path, bool is_volatile, struct zns_err *err)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs))
+		return zns_fail_sys(err, -errno, "cannot tell the file system of %s", path);
+	switch ((uint32_t)fs.f_type) {
+	case TMPFS_MAGIC:
+	case RAMFS_MAGIC:
+		return is_volatile ?
+			       0 :
+			       zns_fail(err, -EINVAL,
+					"%s is in memory, and would be gone after a reboot: name "
+					"a file on a disk, or say --volatile",
+					path);
+	case NFS_SUPER_MAGIC:
+	case CIFS_SUPER_MAGIC:
+	case SMB2_SUPER_MAGIC:
+	case SMB_SUPER_MAGIC:
+		return zns_fail(
+			err, -EOPNOTSUPP,
+			"%s is on a network file system, which shares no memory between the programs that have "
+			"the store open: name a file on a disk of this machine",
+			path);
+	default:
+		return 0;
+	}
+}
+
+void file_no_copy_on_write(int fd)
+{
+	struct statfs fs;
+	int flags;
+
+	if (fstatfs(fd, &fs) || (uint32_t)fs.f_type != BTRFS_SUPER_MAGIC ||
+	    ioctl(fd, FS_IOC_GETFLAGS, &flags))
+		return;
+	flags |= FS_NOCOW_FL;
+	ioctl(fd, FS_IOC_SETFLAGS, &flags);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_DEV_FILE_PRIV_H
+#define ZNS_DEV_FILE_PRIV_H
+/* What a store on an ordinary disk needs of the file below it, beside what an emulated drive does.
+ */
+#include "emu_priv.h"
+
+/* Is the file system fit for a store? -EINVAL in memory without @is_volatile; -EOPNOTSUPP on a
+ * network. */
+int file_check_system(int fd, const char *path, bool is_volatile, struct zns_err *err);
+
+/*
+ * btrfs would take new space for each write, and have none for a write in place when it is full.
+ * Only an empty file can be told. Best effort: elsewhere there is nothing to tell.
+ */
+void file_no_copy_on_write(int fd);
+
+#endif
