@@ -4,6 +4,8 @@
 #include "policy.h"
 
 #define WAIT_S 60
+/* on a disk, of a dump that would lose more than one part in forty with its last zone */
+#define SMALL_ZONES 20
 #define SMALL_UNITS 16 /* a dump with fewer units for each of its zones gets fewer zones */
 
 static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *err)
@@ -58,6 +60,17 @@ static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *
 static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 {
 	uint32_t groups = 0, budget = budget_device(d), max, i, k, bound;
+
+	if (on_disk(d)) {
+		a->needed = 1;
+		a->separate = false; /* there is no part of a disk to keep them apart in */
+		return a->qos <= d->zone_mibps ?
+			       0 :
+			       zns_fail(
+				       err, -ERANGE,
+				       "QoS of %u MiB/s exceeds what %s can promise: at most %u MiB/s, which is all that its disk writes",
+				       a->qos, d->reg.path, d->zone_mibps);
+	}
 
 	for (i = 0; i < d->nr_groups; i++) {
 		for (k = 0; k < d->groups[i].nr_zones; k++)
@@ -136,6 +149,10 @@ static void check_size(const struct znsd *d, struct dump_ask *a)
 
 	if (!a->expected || !each)
 		return;
+	if (on_disk(d)) {
+		a->small = a->expected < SMALL_ZONES * d->dev->geo.zone_capacity;
+		return;
+	}
 	a->most = (uint32_t)zns_min(zns_max(a->expected / each, (uint64_t)1), (uint64_t)ZNSD_NONE);
 	a->needed = zns_min(a->needed, a->most);
 	a->small = a->expected < each && !a->separate && !own_reservation(d, a);
@@ -147,7 +164,7 @@ static bool reserves(const struct znsd *d, const struct dump_ask *a, const struc
 {
 	const ZnsPb__Reservation *r = zns_store_find_reservation(d->store, a->container);
 
-	return !a->dynamic && !ch->packed && !(r && r->explicit_);
+	return !a->dynamic && !ch->packed && !on_disk(d) && !(r && r->explicit_);
 }
 
 static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpBegin *q)
@@ -174,6 +191,8 @@ static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *
 
 	l->dump.nr_meta = ch->nr_meta;
 	l->dump.width = l->nr_groups = ch->width + ch->nr_meta;
+	if (on_disk(d)) /* streams into its only group */
+		l->nr_groups = 1;
 	l->groups = znsd_alloc(l->nr_groups * sizeof(*l->groups));
 	memcpy(l->groups, ch->order, l->nr_groups * sizeof(*l->groups));
 	l->dump.weights = znsd_alloc(l->nr_groups * sizeof(*l->dump.weights));
@@ -182,7 +201,7 @@ static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *
 	/* Admitted without contention: nobody else uses these groups now, even if they are
 	 * reserved. */
 	if (a->mode == ADM_SHARE)
-		zns_alloc_weights(ch->gs, ch->order, ch->width, l->dump.weights);
+		zns_alloc_weights(ch->gs, ch->order, l->nr_groups - ch->nr_meta, l->dump.weights);
 	for (i = 0; i < l->nr_groups; i++)
 		groups_mark_shared(d, l, l->groups[i]);
 }
@@ -216,6 +235,7 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	l->packed = ch->packed;
 	l->dump.qos_mibps = a->qos;
 	l->dump.min_room = a->min_room;
+	l->dump.expected = a->expected;
 	l->dump.most = a->most;
 	l->dump.waits_ns = zns_mono_ns(); /* until its writer says otherwise */
 	of_tenant(l, &a->tenant);
@@ -257,7 +277,7 @@ struct lease *admit_take_over(struct znsd *d, const struct holder *who, const Zn
 	l->dump.cap_mibps = a->cap_mibps;
 	l->weight = a->weight;
 	encryption_note(l, q);
-	if (q->min_room)
+	if (q->min_room && !on_disk(d))
 		l->dump.min_room = q->min_room;
 	return l;
 }
@@ -298,6 +318,8 @@ int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, str
 	int ret;
 
 	ret = parse(q, a, err);
+	if (on_disk(d)) /* small units for who continues a zone */
+		a->min_room = ZNSD_UNIT_MIN;
 	if (!ret)
 		ret = encryption_check(d, q, err);
 	if (!ret)

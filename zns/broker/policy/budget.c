@@ -5,6 +5,7 @@
 
 /* a dump does more than write: several at once make progress even on one die */
 #define PACKS_MIN 4u
+#define DISK_PACKS 16u /* on an ordinary disk, where a zone is small */
 /* normal I/O opens zones without asking: the count is renewed after this */
 #define IO_LOOK_NS 1000000000ull
 
@@ -121,5 +122,6 @@ uint32_t pack_leases(const struct znsd *d)
 /* A burst of small dumps must neither take every zone nor leave hundreds of zones partly filled. */
 uint32_t pack_limit(struct znsd *d)
 {
-	return zns_max(1u, zns_min(zns_max(d->nr_groups, PACKS_MIN), budget_total(d) / 4));
+	return zns_max(1u, zns_min(zns_max(d->nr_groups, on_disk(d) ? DISK_PACKS : PACKS_MIN),
+				   budget_total(d) / 4));
 }

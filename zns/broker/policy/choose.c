@@ -4,6 +4,8 @@
 #include "policy.h"
 
 #define WIDTH_MAX 256u /* extents of a segment */
+#define DISK_STREAMS 8u /* several writes under way make a disk fast */
+#define LOST 40u
 #define OTHERS (1u << 24) /* ranks behind every group that the container has reserved */
 
 const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dump_ask *a)
@@ -110,7 +112,7 @@ static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *
 		bool idle = !g->nr_leases;
 
 		if (!zone_parked_pack(d, i, a->min_room) || room < a->expected + slack ||
-		    g->promised || (a->mode != ADM_SHARE && !idle))
+		    g->promised || (a->mode != ADM_SHARE && !idle && !on_disk(d)))
 			continue;
 		if (idle < best_idle || (idle == best_idle && room >= best_room))
 			continue;
@@ -308,6 +310,33 @@ static bool zones_may_come(const struct znsd *d)
 	return false;
 }
 
+/*
+ * On a disk a dump gets streams, each with a zone at a time. Half of its last zone is lost with
+ * each of them, so a dump has no more than keep that below 1 / LOST of it.
+ */
+static int choose_disk(struct znsd *d, const struct dump_ask *a, struct choice *ch)
+{
+	uint64_t lost = (uint64_t)LOST / 2 * d->dev->geo.zone_capacity;
+	uint32_t qos = budget_tenant_qos(d, &a->tenant);
+
+	ch->order[0] = 0;
+	ch->width = DISK_STREAMS;
+	if (a->expected)
+		ch->width = (uint32_t)zns_max(UINT64_C(1),
+					      zns_min(a->expected / lost, (uint64_t)DISK_STREAMS));
+	if (qos >= a->qos)
+		return 0;
+	if (a->mode != ADM_SHARE)
+		return busy(ch, "%u MiB/s are wanted and %u of %u are left to tenant `%.100s`",
+			    a->qos, qos, a->tenant.total_qos_mibps, a->tenant.who);
+	if (!qos)
+		return busy(ch, "tenant `%.100s` has all that it may have in use", a->tenant.who);
+	ch->promise = zns_min(ch->promise, qos);
+	snprintf(ch->note, sizeof(ch->note), "%u MiB/s of the tenant's rate are left, of %u", qos,
+		 a->qos);
+	return 0;
+}
+
 static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t left,
 		      struct zns_err *err)
 {
@@ -335,6 +364,8 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 			       device_full(d, err) :
 			       ret;
 	}
+	if (on_disk(d))
+		return choose_disk(d, a, ch);
 	ret = a->mode == ADM_SHARE ? choose_share(d, a, ch, found, left) :
 				     choose_strict(d, a, ch, found, left);
 	if (ret)

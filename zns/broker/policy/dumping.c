@@ -27,12 +27,15 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 	}
 }
 
-static int refresh_lease(struct znsd *d, struct lease *l, struct zns_err *err)
+/* @all: also zones that are full, which none but their writer may change. */
+static int refresh_lease(struct znsd *d, struct lease *l, bool all, struct zns_err *err)
 {
 	uint32_t i;
 	int ret;
 
 	for (i = 0; i < l->nr_zones; i++) {
+		if (!all && d->zones[l->zones[i].zone].z.state == ZNS_ZONE_FULL)
+			continue;
 		ret = zones_refresh(d, l->zones[i].zone, 1, err);
 		if (ret)
 			return ret;
@@ -85,7 +88,7 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 		return zns_fail(err, -EINVAL, "group %u was not granted to this dump", q->group);
 	note_zones(d, l, q->not_zones, q->n_not_zones, true);
 	note_zones(d, l, q->done_zones, q->n_done_zones, false);
-	ret = refresh_lease(d, l, err);
+	ret = refresh_lease(d, l, false, err);
 	if (ret)
 		return ret;
 	if (l->dump.claimed == ZNSD_NONE && lease_unfull(d, l) >= l->dump.width &&
@@ -132,7 +135,7 @@ static uint64_t zone_room(const struct znsd *d, const struct lease *l, uint32_t 
 int dump_room(struct znsd *d, struct lease *l, uint64_t *out, struct zns_err *err)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
-	int ret = refresh_lease(d, l, err);
+	int ret = refresh_lease(d, l, true, err);
 	uint32_t i;
 
 	*out = 0;
@@ -245,7 +248,7 @@ int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zn
 	uint32_t i;
 	int ret;
 
-	ret = refresh_lease(d, l, err);
+	ret = refresh_lease(d, l, true, err);
 	if (!ret)
 		ret = seal_refresh(d, l, err);
 	if (!ret && replaces)

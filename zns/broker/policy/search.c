@@ -66,6 +66,8 @@ static uint32_t find_parked(const struct znsd *d, const struct wish *w, const st
 	uint64_t best_room = w->need ? UINT64_MAX : 0;
 	uint32_t best = ZNSD_NONE, i;
 
+	if (on_disk(d) && !w->l->packed && !w->need)
+		return best;
 	if (w->l->kind == LEASE_MEMORY) /* it shares no zone, and each of its own is written once */
 		return best;
 	for (i = 0; i < g->nr_zones; i++) {
@@ -98,6 +100,46 @@ static uint32_t find_empty(const struct znsd *d, const struct wish *w, struct zn
 	return ZNSD_NONE;
 }
 
+static uint32_t reset_garbage(struct znsd *d, const struct zn_group *g)
+{
+	uint32_t batch[ZNSD_RESET_BATCH], n = 0, i;
+
+	for (i = 0; i < g->nr_zones && n < ZNSD_RESET_BATCH; i++)
+		if (zone_garbage(d, g->zones[i]))
+			batch[n++] = g->zones[i];
+	return zones_reset(d, batch, n, NULL);
+}
+
+/* What a small dump will still write, in more zones than it has. */
+static uint64_t rest_of(const struct znsd *d, const struct lease *l)
+{
+	uint64_t room = 0, all = lease_admitted(l) ? l->dump.expected : 0;
+
+	for (uint32_t i = 0; i < l->nr_zones; i++)
+		room += d->zones[l->zones[i].zone].z.capacity - l->zones[i].start;
+	return all > room ? all - room : 0;
+}
+
+/*
+ * A zone for a small dump on a disk. It fills empty zones, which are free again when it is removed,
+ * and shares no more than the last one with others: the fullest that has room for what is left of
+ * it.
+ */
+static uint32_t find_on_disk(struct znsd *d, const struct wish *w, struct zn_group *g)
+{
+	struct wish last = *w;
+	uint32_t zone = ZNSD_NONE;
+
+	last.need = zns_max(rest_of(d, w->l), ZNSD_UNIT_MIN);
+	if (last.need < d->dev->geo.zone_capacity)
+		zone = find_parked(d, &last, g);
+	if (zone == ZNSD_NONE)
+		zone = find_empty(d, w, g);
+	if (zone == ZNSD_NONE && reset_garbage(d, g))
+		zone = find_empty(d, w, g);
+	return zone == ZNSD_NONE ? find_parked(d, w, g) : zone;
+}
+
 /* Running dumps must not find the last zones gone. */
 static bool empty_to_spare(const struct znsd *d)
 {
@@ -112,16 +154,6 @@ static bool empty_to_spare(const struct znsd *d)
 	return n > keep;
 }
 
-static uint32_t reset_garbage(struct znsd *d, const struct zn_group *g)
-{
-	uint32_t batch[ZNSD_RESET_BATCH], n = 0, i;
-
-	for (i = 0; i < g->nr_zones && n < ZNSD_RESET_BATCH; i++)
-		if (zone_garbage(d, g->zones[i]))
-			batch[n++] = g->zones[i];
-	return zones_reset(d, batch, n, NULL);
-}
-
 uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 {
 	struct zn_group *g = &d->groups[group];
@@ -129,6 +161,8 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 
 	if (!g->nr_zones || g->io)
 		return ZNSD_NONE;
+	if (on_disk(d) && w->l->packed && !w->need)
+		return find_on_disk(d, w, g);
 	/* This small dump got no pack zone with its admission: none had room for it. */
 	if (!w->need && w->l->packed && !w->l->nr_zones)
 		zone = find_empty(d, w, g);

@@ -21,7 +21,8 @@ static void tell(struct znsd *d, const struct lease *l, const char *note, struct
 {
 	struct chain chain = { .v = NULL };
 	ZnsPb__DumpGrant *g = reply_alloc(rep, sizeof(*g));
-	uint32_t i, pages = l->nr_groups - l->dump.nr_meta;
+	/* on a disk all streams are of its one group */
+	uint32_t i, pages = on_disk(d) ? l->dump.width : l->nr_groups - l->dump.nr_meta;
 
 	zns_pb__dump_grant__init(g);
 	g->checkpoint.data = (uint8_t *)l->id;
@@ -38,7 +39,9 @@ static void tell(struct znsd *d, const struct lease *l, const char *note, struct
 	g->groups = reply_alloc(rep, pages * sizeof(*g->groups));
 	g->n_metadata_groups = l->dump.nr_meta;
 	g->metadata_groups = reply_alloc(rep, l->dump.nr_meta * sizeof(*g->metadata_groups));
-	for (i = 0; i < l->nr_groups; i++)
+	for (i = 0; on_disk(d) && i < pages; i++)
+		g->groups[i] = granted(rep, l->groups[0], 1);
+	for (i = 0; !on_disk(d) && i < l->nr_groups; i++)
 		*(i < pages ? &g->groups[i] : &g->metadata_groups[i - pages]) =
 			granted(rep, l->groups[i], l->dump.weights[i]);
 	rep->r.dump = g;

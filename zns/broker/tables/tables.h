@@ -93,6 +93,7 @@ struct lease_dump {
 	/* a pack zone granted but not yet asked for by the writer; ZNSD_NONE: none */
 	uint32_t claimed;
 	uint32_t min_room; /* bytes: the writer cannot use less */
+	uint64_t expected; /* bytes, as it said; 0: it did not */
 	uint32_t width; /* zones that it may write at once, guaranteed */
 	uint32_t most; /* zones that a dump of its size can use */
 	/* groups gained later, not reserved; they stand before those for metadata images */
@@ -228,6 +229,12 @@ struct znsd {
 	struct policy *policy; /* private to the storeys above */
 	struct server *server;
 };
+
+/* An ordinary disk: one domain, and nobody owns a part of it. */
+static inline bool on_disk(const struct znsd *d)
+{
+	return zns_geo_is_disk(&d->dev->geo);
+}
 
 /* log.c; @l: whom it is about, or NULL */
 void znsd_log_device(const struct zns_registered *reg); /* from now on the journal is told, too */

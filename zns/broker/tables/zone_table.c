@@ -44,7 +44,8 @@ bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container,
 	const struct zn_zone *z = &d->zones[zone];
 	const char *owner;
 
-	if (!zone_parked(d, zone) ||
+	/* On a disk a zone is one checkpoint's, and free as soon as that is removed. */
+	if (on_disk(d) || !zone_parked(d, zone) ||
 	    z->z.wp + zns_max((uint64_t)min_room, ZNSD_UNIT_MIN) > z->z.capacity)
 		return false;
 	owner = zns_store_zone_owner(d->store, zone);

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How full a store on a disk gets before a dump is refused. Dumps without a task come and go until
+ * many times its size was written. With arguments (SIZE CHURN MIX QOS) it is the long form and
+ * prints a line of the table; without, the gate's.
+ */
+#include <math.h>
+#include "broker_fixture.h"
+#include "zns/emu.h"
+#include "zns/grow.h"
+#include "zns/save.h"
+
+struct mix {
+	const char *name;
+	uint64_t least, most; /* bytes; sizes are spread evenly over their logarithm */
+	uint32_t containers;
+};
+
+static const struct mix mixes[] = {
+	{ "one", MIB(44), MIB(44), 1 }, /* one name for each dump, as a newcomer has it */
+	{ "large", MIB(8), GIB(1), 50 },
+	{ "all", KIB(100), GIB(1), 5000 },
+	{ "small", KIB(100), MIB(1), 5000 },
+};
+
+struct live {
+	uint8_t id[ZNS_UUID_LEN];
+	uint64_t bytes;
+};
+
+struct churn {
+	struct fx f;
+	struct mix mix;
+	uint32_t qos, seed, nr, max;
+	uint64_t room, live, written;
+	struct live *v;
+	double worst, sum;
+	uint32_t refused;
+};
+
+static void good(int ret, const struct zns_err *err)
+{
+	if (ret)
+		fail_msg("%d: %s", ret, err->msg);
+}
+
+static void open_store(struct churn *c, uint64_t size)
+{
+	ZnsPb__Profile p = ZNS_PB__PROFILE__INIT;
+	ZnsPb__DieGroup g = ZNS_PB__DIE_GROUP__INIT, *gp = &g;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_emu_params e;
+	const char *tmp = getenv("TMPDIR");
+	uint8_t uuid[ZNS_UUID_LEN];
+	char path[300], cwd[PATH_MAX];
+	struct fx *f = &c->f;
+
+	snprintf(f->dir, sizeof(f->dir), "%s/zns-fill.XXXXXX", tmp ? tmp : "/dev/shm");
+	assert_non_null(mkdtemp(f->dir));
+	snprintf(path, sizeof(path), "%s/etc", f->dir);
+	setenv("ZNS_CONFIG", path, 1);
+	snprintf(path, sizeof(path), "%s/run", f->dir);
+	setenv("ZNS_RUN", path, 1);
+	if (!getenv("ZNS_LIBEXEC")) {
+		assert_non_null(getcwd(cwd, sizeof(cwd) - 16));
+		strcat(cwd, "/build/bin");
+		setenv("ZNS_LIBEXEC", cwd, 1);
+	}
+	good(zns_file_params(size, &e, &err), &err);
+	e.is_volatile = true;
+	c->room = (e.nr_zones - e.log_zones) * e.zone_capacity;
+	snprintf(path, sizeof(path), "%s/store", f->dir);
+	good(zns_emu_create(path, &e, false, &err), &err);
+	snprintf(path, sizeof(path), "file:%s/store", f->dir);
+	good(zns_dev_open(path, 0, &f->dev, &err), &err);
+	p.source = "one-domain";
+	p.zone_write_mibps = p.zone_read_mibps = 1000;
+	p.confidence = 1;
+	p.groups = &gp;
+	p.n_groups = 1;
+	p.zone_group = calloc(e.nr_zones, sizeof(*p.zone_group));
+	p.n_zone_group = e.nr_zones;
+	good(zns_uuid_generate(uuid), &err);
+	good(zns_store_format(f->dev, uuid, &p, false, f->reg.uuid, &err), &err);
+	free(p.zone_group);
+	good(zns_register(f->reg.uuid, path, &err), &err);
+	good(zns_registered_by_uuid(f->reg.uuid, &f->reg, &err), &err);
+}
+
+static uint64_t draw(struct churn *c)
+{
+	double part = rand_r(&c->seed) / (double)RAND_MAX;
+	uint64_t most = zns_min(c->mix.most, zns_max(c->mix.least, c->room / 50));
+
+	return (uint64_t)((double)c->mix.least * pow((double)most / (double)c->mix.least, part));
+}
+
+static int put_image(struct zns_save *v, uint64_t bytes, struct zns_err *err)
+{
+	static uint64_t buf[KIB(256) / 8];
+	struct zns_wimage *img;
+	int ret = zns_writer_image(v->w, "pages-1.img", true, &img, err);
+
+	buf[0] = bytes;
+	for (uint64_t off = 0; off < bytes && !ret; off += sizeof(buf))
+		ret = zns_wimage_data(img, buf, zns_min(bytes - off, sizeof(buf)), err);
+	return ret ? ret : zns_wimage_seal(img, err);
+}
+
+static int dump_of(struct churn *c, uint64_t bytes, uint8_t *id, struct zns_err *err)
+{
+	ZnsPb__DumpBegin q = ZNS_PB__DUMP_BEGIN__INIT;
+	struct zns_session s = ZNS_SESSION_INIT;
+	struct zns_save v = { .s = &s };
+	char name[32];
+	int ret;
+
+	snprintf(name, sizeof(name), "c%u", (unsigned)rand_r(&c->seed) % c->mix.containers);
+	good(zns_session_open(&s, &c->f.reg, ZNS_WRITES, err), err);
+	q.container = name;
+	q.qos_mibps = c->qos;
+	q.has_expected_bytes = 1;
+	q.expected_bytes = bytes;
+	ret = zns_save_begin(&v, &q, err);
+	if (!ret)
+		ret = put_image(&v, bytes, err);
+	if (!ret)
+		ret = zns_save_publish(&v, err);
+	memcpy(id, v.id, ZNS_UUID_LEN);
+	if (ret)
+		zns_save_give_up(&v, ret, "full");
+	zns_save_end(&v);
+	zns_session_close(&s);
+	return ret;
+}
+
+static void remove_some(struct churn *c)
+{
+	uint32_t i = (unsigned)rand_r(&c->seed) % c->nr;
+	struct zns_broker b = client(&c->f);
+
+	rm(&b, c->v[i].id, 1);
+	zns_broker_close(&b);
+	c->live -= c->v[i].bytes;
+	c->v[i] = c->v[--c->nr];
+}
+
+/* Until @times the store was written. What was refused goes in after removals. */
+static void turn_over(struct churn *c, double times)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	uint64_t bytes = draw(c);
+	uint8_t id[ZNS_UUID_LEN];
+	bool again = false;
+
+	c->worst = 1;
+	while ((double)c->written < times * (double)c->room) {
+		int ret = dump_of(c, bytes, id, &err);
+
+		if (ret != -ENOSPC) {
+			good(ret, &err);
+			assert_int_equal(zns_grow(c->v, c->nr, c->max), 0);
+			memcpy(c->v[c->nr].id, id, sizeof(id));
+			c->v[c->nr++].bytes = bytes;
+			c->live += bytes;
+			c->written += bytes;
+			bytes = draw(c);
+			again = false;
+			continue;
+		}
+		assert_true(c->nr);
+		if (!again) { /* full, and not only not yet empty enough */
+			double part = (double)c->live / (double)c->room;
+
+			c->worst = zns_min(c->worst, part);
+			c->sum += part;
+			c->refused++;
+		}
+		again = true;
+		remove_some(c);
+	}
+}
+
+static void run(struct churn *c, uint64_t size, double times)
+{
+	uint64_t bytes;
+
+	open_store(c, size);
+	turn_over(c, times);
+	bytes = c->written;
+	printf("%-8s QoS %4u: written %5.1f x its size; full %u times, live then: %.1f %% mean, %.1f %% at least\n",
+	       c->mix.name, c->qos, (double)bytes / (double)c->room, c->refused,
+	       c->refused ? 100 * c->sum / c->refused : 0, 100 * c->worst);
+	free(c->v);
+	fx_close(&c->f);
+}
+
+/* 95 % in the mean; where a dump may continue any zone of others it is 68 %, and with units of 512
+ * KiB 89 %. */
+static void fills_to_the_brim(void **state)
+{
+	struct churn c = { .seed = 1, .mix = { "gate", MIB(4), MIB(10), 40 } };
+
+	run(&c, MIB(512), 2.5);
+	assert_true(c.refused > 0);
+	assert_true(c.sum / c.refused > 0.94);
+}
+
+/* One name for each dump: a new one needs no zone of its own predecessor's. */
+static void one_name(void **state)
+{
+	struct churn c = { .seed = 2, .mix = { "gate one", MIB(44), MIB(44), 1 } };
+
+	run(&c, GIB(1), 1.2);
+	assert_true(c.refused > 0);
+	/* 22 of 1 GiB: 23 would be 98.8 % */
+	assert_true(c.worst > 0.94);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fills_to_the_brim),
+		cmocka_unit_test(one_name),
+	};
+	uint64_t size;
+
+	if (argc < 5)
+		return cmocka_run_group_tests(tests, NULL, NULL);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(mixes); i++) {
+		struct churn c = { .seed = 1, .mix = mixes[i], .qos = (uint32_t)atoi(argv[4]) };
+
+		if (strcmp(argv[3], mixes[i].name))
+			continue;
+		if (zns_parse_size(argv[1], &size))
+			return 2;
+		run(&c, size, atof(argv[2]));
+	}
+	return 0;
+}
