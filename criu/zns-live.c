@@ -41,6 +41,17 @@ static bool reads_smaps; /* the helper has lines and flags of smaps */
 static pid_t guards_due; /* whose guard pages nobody has looked for yet; 0: nobody's */
 static bool names_pages; /* an image of a task whose pages the helper has is being made */
 
+/*
+ * Answers that the helper works on while criu does other things for the task, or for the one
+ * before it. A PID of 0: none is on its way.
+ */
+struct ahead {
+	pid_t pid;
+	int sk; /* -1: the request failed, with the answer in @r */
+	struct zw_reply r;
+};
+static struct ahead smaps_ahead, final_ahead;
+
 static bool is_live(void)
 {
 	return (zns_opts.live & ZW_LIVE_ON || tracks || zns_mem_begun()) &&
@@ -107,18 +118,58 @@ bool zns_live_commits_late(void)
 	       opts.final_state == TASK_ALIVE;
 }
 
-int zns_open_smaps(pid_t pid)
+static void ask_ahead(struct ahead *a, struct zns_msg *m)
+{
+	a->pid = m->h.pid;
+	a->sk = zns_ask_begin(m, &a->r);
+}
+
+static int take_ahead(struct ahead *a, int *fd)
+{
+	*fd = -1;
+	if (a->sk >= 0)
+		zns_recv_reply(a->sk, &a->r, fd);
+	close_safe(&a->sk);
+	a->pid = 0;
+	return a->r.code;
+}
+
+static void ask_smaps(pid_t pid)
 {
 	struct zns_msg m = ZNS_MSG(ZW_LIVE_SMAPS);
-	struct zw_reply r;
+
+	m.h.pid = pid;
+	ask_ahead(&smaps_ahead, &m);
+}
+
+/* All tasks stand still: the areas of the next one do not change while criu is at this one. */
+static void ask_next_smaps(pid_t pid)
+{
+	struct pstree_item *item = pstree_item_by_real(pid);
+
+	do
+		item = item ? pstree_item_next(item) : NULL;
+	while (item && item->pid->state == TASK_DEAD);
+	if (item)
+		ask_smaps(item->pid->real);
+}
+
+int zns_open_smaps(pid_t pid)
+{
 	int fd = -1;
 
 	if (reads_smaps) {
-		m.h.pid = pid;
-		if (zns_ask(&m, &r, &fd)) {
-			pr_err("%s\n", r.msg);
+		if (smaps_ahead.pid && smaps_ahead.pid != pid) {
+			take_ahead(&smaps_ahead, &fd);
+			close_safe(&fd);
+		}
+		if (!smaps_ahead.pid)
+			ask_smaps(pid);
+		if (take_ahead(&smaps_ahead, &fd)) {
+			pr_err("%s\n", smaps_ahead.r.msg);
 			return -1;
 		}
+		ask_next_smaps(pid);
 	}
 	return fd >= 0 ? fd : zns_read_smaps(pid);
 }
@@ -208,26 +259,29 @@ static int open_and_close_images(struct pstree_item *item)
 	struct page_xfer xfer = {};
 	int ret;
 
-	/* the parent's pagemaps, all of the chain, are of no use here */
+	/* the parent's pagemaps, all of the chain, are of no use here, and nothing is to be sealed
+	 */
 	names_pages = true;
 	ret = open_page_xfer(&xfer, CR_FD_PAGEMAP, vpid(item));
-	names_pages = false;
-	if (ret < 0)
+	if (ret < 0) {
+		names_pages = false;
 		return -1;
+	}
 	m.h.pid = item->pid->real;
 	m.h.image = xfer.pi->zns->id;
 	ret = zns_send(&m);
 	if (ret)
 		pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
 	xfer.close(&xfer);
+	names_pages = false;
 	return ret ? -1 : 0;
 }
 
-int zns_live_final(struct pstree_item *item, struct vm_area_list *vmas, struct zw_reply *r)
+static int ask_final(struct pstree_item *item, struct vm_area_list *vmas)
 {
 	struct zns_msg m = ZNS_MSG(ZW_LIVE_FINAL);
 	char name[ZW_NAME];
-	int guards, ret, fd = list_areas(item, vmas, &m.h.nr);
+	int fd = list_areas(item, vmas, &m.h.nr);
 
 	if (fd < 0)
 		return -1;
@@ -238,9 +292,25 @@ int zns_live_final(struct pstree_item *item, struct vm_area_list *vmas, struct z
 	m.fd[0] = fd;
 	m.nr_fd = 1;
 	zns_tell_unsteady(item->pid->real);
-	zns_ask(&m, r, &guards);
+	ask_ahead(&final_ahead, &m);
 	close(fd);
-	if (r->code) {
+	return 0;
+}
+
+int zns_live_ahead(struct pstree_item *item, struct vm_area_list *vmas)
+{
+	return is_live() && !zns_sends() && !zns_mem_begun() ? ask_final(item, vmas) : 0;
+}
+
+int zns_live_final(struct pstree_item *item, struct vm_area_list *vmas, struct zw_reply *r)
+{
+	int guards, ret;
+
+	if (final_ahead.pid != item->pid->real && ask_final(item, vmas))
+		return -1;
+	ret = take_ahead(&final_ahead, &guards);
+	*r = final_ahead.r;
+	if (ret) {
 		pr_err("%s\n", r->msg);
 		return -1;
 	}

@@ -8,9 +8,12 @@
 extern int zns_live_check(bool pre_dump);
 /* Copies memory while the tasks run. 0: now freeze them; -1: printed. */
 extern int zns_live_rounds(bool pre_dump);
-/* An image is opened only to name it: it needs none of its parents. */
+/* An image is opened only to name it: it needs none of its parents, and has nothing to seal. */
 extern bool zns_live_names_pages(void);
-/* ZW_LIVE_FINAL: lists the areas of a frozen task for the helper. 0, or -1: printed. */
+/*
+ * ZW_LIVE_FINAL: lists the areas of a frozen task for the helper, unless zns_live_ahead() has, and
+ * waits for the answer. 0, or -1: printed.
+ */
 struct pstree_item;
 struct vm_area_list;
 struct zw_reply;

@@ -23,6 +23,7 @@
 #include "xmalloc.h"
 #include "zns-img.h"
 #include "zns-link.h"
+#include "zns-live.h"
 #include "zns-memfd.h"
 #include "zns-pages.h"
 #include "zns-tee.h"
@@ -225,6 +226,8 @@ int zns_pages_seal(struct zns_img *zi)
 	if (flush())
 		return -1;
 	close_safe(&zi->fd); /* ends the stream */
+	if (zns_live_names_pages())
+		return 0;
 	m.h.image = zi->id;
 	if (zns_ask(&m, &r, NULL)) {
 		pr_err("%s\n", r.msg);

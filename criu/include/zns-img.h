@@ -194,6 +194,11 @@ extern int zns_open_smaps(pid_t pid);
  * pages to a page server. */
 extern bool zns_tracks_memory(void);
 /*
+ * The areas of a frozen task are known: the helper of a live dump begins with its memory, while
+ * criu goes on with the rest of the task. 0, or -1: printed.
+ */
+extern int zns_live_ahead(struct pstree_item *item, struct vm_area_list *vmas);
+/*
  * The memory of a frozen task of a live dump. False: dump it as usual. True: it is done, *@ret 0 or
  * -1.
  */
