@@ -359,6 +359,18 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	return 0;
 }
 
+bool zns_parent_untracked(void)
+{
+	static bool said;
+
+	if (state != ZNS_DUMP)
+		return false;
+	if (!said)
+		pr_warn("The parent was dumped without --track-mem: this dump holds all memory\n");
+	said = true;
+	return true;
+}
+
 int zns_receive_begin(void)
 {
 	int ret = want_dump();

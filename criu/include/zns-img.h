@@ -180,6 +180,9 @@ extern void zns_holder_given(void);
  */
 extern int zns_dump_freeze(void);
 extern void zns_dump_thaw(void);
+/* The parent's inventory does not say when it was made: nothing is left to that parent. Stock
+ * fails. */
+extern bool zns_parent_untracked(void);
 /*
  * Call after the last image is flushed, before the post-dump script: durable and visible, or an
  * error. @failed: the dump has failed already; prints the cause that the helper knows, and returns

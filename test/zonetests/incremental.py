@@ -304,6 +304,19 @@ def verified(chain, n):
 
 
 @case
+def untracked_parent(scene):
+    """a parent that was dumped without --track-mem: the dump on it holds all memory, and says so in one line."""
+    chain = Chain(scene(ROOM, 1))
+    chain.dump(extra=['--leave-running'])
+    chain.step()
+    chain.dump(parent=0)
+    is_full(chain, chain.ids[1], chain.ids[0])
+    expect('lines about it', (chain.dir / 'dump-1.log').read_text(errors='replace').count('dumped without --track-mem'), 1)
+    chain.gone()
+    chain.restore(1)
+
+
+@case
 def kept_on(scene):
     """one keeper from each dump to the next, none after the last; every page compared; live and plain dumps in turn."""
     if not ztlib.helper_tracks():
