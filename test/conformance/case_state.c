@@ -185,7 +185,7 @@ static void not_openable(void)
 	TRUE(fd >= 0 && !ftruncate(fd, MIB(4)));
 	close(fd);
 	conform_err.code = 0;
-	TRUE(zns_dev_open(file, 0, &d, E) == -EMEDIUMTYPE && strstr(conform_err.msg, "emu:"));
+	TRUE(zns_dev_open(file, 0, &d, E) == -EMEDIUMTYPE && strstr(conform_err.msg, "file:"));
 	snprintf(emu, sizeof(emu), "emu:%s", file);
 	TRUE(zns_dev_open(emu, 0, &d, E) == -EMEDIUMTYPE);
 	unlink(file);

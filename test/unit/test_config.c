@@ -114,7 +114,7 @@ static void register_and_find(void **state)
 	assert_says(err, "znsctl register emu:/");
 	assert_says(err, "znsctl format");
 	assert_int_equal(zns_registered_by_path("/bin/sh", &r, &err), -ENOENT);
-	assert_says(err, "an emulated device on it is emu:/");
+	assert_says(err, "a store in it is file:/");
 	assert_int_equal(zns_registered_by_path("/dev/nosuch", &r, &err), -ENOENT);
 	assert_says(err, "no such device node");
 	assert_int_equal(zns_registered_by_path("shop", &r, &err), -ENOENT);
@@ -349,6 +349,8 @@ static void resolve(void **state)
 	assert_int_equal(zns_register(uuid_b, "emu:/zns-test/b", &err), 0);
 	assert_int_equal(zns_resolve_device(NULL, &r, &err), -ENODEV);
 	assert_says(err, "ZNS_DEV");
+	assert_says(err, "register --default DEV");
+	assert_says(err, "emu:/zns-test/a");
 	assert_int_equal(zns_resolve_device("", &r, &err), -ENODEV);
 
 	assert_int_equal(zns_resolve_device("emu:/zns-test/b", &r, &err), 0);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* A store on an ordinary disk ("file:PATH"): its shape, what it refuses, and its blocks. */
+#include <sched.h>
+#include <sys/mount.h>
 #include <unistd.h>
 #include "emu_common.h"
 
@@ -143,11 +145,50 @@ static void refused(void **state)
 	unlink(dev_path);
 }
 
+/* A write is refused in one line, what is removed makes room, and the log never needs any. */
+static int on_full_file_system(void)
+{
+	struct zns_emu_params p = shape(MIB(64));
+	uint32_t z = 3, some = 3;
+	struct zns_dev *d;
+	int ret = 0;
+
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("none", test_dir, "tmpfs", 0, "size=16M"))
+		return 77;
+	snprintf(dev_spec, sizeof(dev_spec), "file:%s", dev_path);
+	p.is_volatile = true;
+	d = make_dev(&p);
+	while (!ret && z < p.nr_zones)
+		ret = put(d, z++, 0, MIB(1), 1);
+	assert_int_equal(ret, -EDQUOT);
+	assert_says("no space left on the file system");
+	assert_ok(zns_dev_flush(d, &err));
+	for (uint64_t off = 0; off < MIB(4); off += MIB(1))
+		assert_ok(put(d, 0, off, MIB(1), 2));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(zns_dev_reset(d, &some, 1, &err));
+	assert_ok(put(d, 3, 0, MIB(1), 3));
+	check(d, 3, 0, MIB(1), 3);
+	check(d, 4, 0, MIB(1), 1);
+	zns_dev_close(d);
+	return 0;
+}
+
+static void full_file_system(void **state)
+{
+	int code = in_child(on_full_file_system);
+
+	if (code == 77)
+		skip(); /* not root */
+	assert_int_equal(code, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(shapes),  T(zones_of_two_sizes), T(blocks_come_and_go), T(wrong_name), T(damaged),
-		T(refused),
+		T(refused), T(full_file_system),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -307,18 +307,18 @@ int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_register
  * formatted. */
 static int unknown_path(const char *spec, const char *canon, struct zns_err *err)
 {
-	bool emu = !strncmp(canon, "emu:", 4), node = zns_spec_named(canon) && !emu;
+	bool emu = zns_spec_in_file(canon), node = zns_spec_named(canon) && !emu;
 	struct stat st;
 	bool there = !stat(zns_spec_path(canon), &st);
 
 	if (!emu && !node && there && S_ISREG(st.st_mode))
 		return zns_fail(err, -ENOENT,
-				"%s is a file, not a device: an emulated device on it is emu:%s",
-				spec, canon);
+				"%s is a file, not a device: a store in it is file:%s", spec,
+				canon);
 	if (!emu && !node)
 		return zns_fail(
 			err, -ENOENT,
-			"%s is no device: that is emu:PATH, zonefs:DIR, /dev/… or the UUID of a registered one; `znsctl status "
+			"%s is no device: that is file:PATH, emu:PATH, zonefs:DIR, /dev/… or the UUID of a registered one; `znsctl status "
 			"--all` lists them",
 			spec);
 	if (!there && emu)
@@ -383,14 +383,14 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 	struct zns_err quiet = ZNS_ERR_INIT;
 	char value[PATH_MAX];
 	const char *env;
-	size_t nr;
+	size_t nr, at = 0;
 	int ret;
 
 	/* "$DEV" with DEV unset is a mistake and does not mean the default device. */
 	if (spec && !*spec)
 		return zns_fail(
 			err, -ENODEV,
-			"the name of the device is empty: give emu:PATH, zonefs:DIR, /dev/… or a UUID, or leave it out");
+			"the name of the device is empty: give file:PATH, emu:PATH, zonefs:DIR, /dev/… or a UUID, or leave it out");
 	if (spec)
 		return by_spec(spec, NULL, out, err);
 	env = secure_getenv("ZNS_DEV");
@@ -411,9 +411,15 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 	if (!nr)
 		return zns_fail(
 			err, -ENODEV,
-			"no device is registered on this machine: run `znsctl create emu:PATH`, `znsctl format DEV` or `znsctl register DEV`");
+			"no device is registered on this machine: run `znsctl create file:PATH --size SIZE`, `znsctl format DEV` or `znsctl register DEV`");
+	for (size_t i = 0; i < nr && at < sizeof(value) - 1; i++) {
+		int n = snprintf(value + at, sizeof(value) - at, "%s%s", i ? ", " : "",
+				 list[i].path);
+
+		at += n > 0 ? (size_t)n : 0;
+	}
 	return zns_fail(
 		err, -ENODEV,
-		"%zu devices are registered: name one, set ZNS_DEV, or put \"default-device = DEV\" into %s/zns.conf",
-		nr, zns_config_dir());
+		"%zu devices are registered, and none is the default: name one, set ZNS_DEV, or `znsctl register --default DEV`; they are %s",
+		nr, value);
 }

@@ -3,6 +3,8 @@
  * second. */
 #include <pthread.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include "ctl.h"
 
 #define STREAMS 4
@@ -82,6 +84,19 @@ static int run(struct run *r, uint32_t *done, uint32_t *mibps, struct zns_err *e
 	return ret;
 }
 
+/* So much may be written: not all that is free in the store or in the file system below it. */
+static uint32_t sample(const struct zns_dev *dev)
+{
+	uint64_t bytes = zns_min(MOST, dev->geo.nr_zones * dev->geo.zone_capacity / 4);
+	const char *path = zns_spec_path(dev->path);
+	struct statvfs fs;
+	struct stat st;
+
+	if (!stat(path, &st) && S_ISREG(st.st_mode) && !statvfs(path, &fs))
+		bytes = zns_min(bytes, (uint64_t)fs.f_bavail * fs.f_frsize / 4);
+	return (uint32_t)zns_max(bytes / dev->geo.zone_capacity, UINT64_C(1));
+}
+
 static int empty_zones(struct zns_dev *dev, uint32_t **out, uint32_t *nr, struct zns_err *err)
 {
 	uint32_t n = dev->geo.nr_zones, most;
@@ -92,7 +107,7 @@ static int empty_zones(struct zns_dev *dev, uint32_t **out, uint32_t *nr, struct
 	if (!z || !list)
 		return zns_fail_sys(err, -ENOMEM, "zones");
 	ret = zns_dev_report(dev, 0, n, z, err);
-	most = (uint32_t)(MOST / dev->geo.zone_capacity);
+	most = sample(dev);
 	*nr = 0;
 	for (uint32_t i = dev->geo.log_zones; !ret && i < n && *nr < most; i++)
 		if (z[i].state == ZNS_ZONE_EMPTY)

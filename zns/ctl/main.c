@@ -23,7 +23,7 @@ static void usage(FILE *f)
 
 	fprintf(f,
 		"usage: znsctl COMMAND [DEV] [OPTIONS]\n"
-		"The checkpoint store on zoned devices. DEV is /dev/..., zonefs:DIR or emu:PATH, or a registered device's UUID; it may be\n"
+		"The checkpoint store on zoned devices. DEV is file:PATH, /dev/..., zonefs:DIR or emu:PATH, or a registered device's UUID; it may be\n"
 		"left out where $ZNS_DEV or the configuration names it. Every command takes --help (-h) and --json.\n"
 		"A checkpoint's ID may be cut down to its first digits, %d at least, as long as they name only one.\n\n",
 		ZNS_ID_MIN);

@@ -19,7 +19,7 @@ static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64
 
 	if (ret)
 		return ret;
-	size = zns_max(e->p.zone_size, emu_capacity(e, zone));
+	size = e->dev.geo.zone_size;
 	if ((off != APPEND && off % e->p.block_size) || len % e->p.block_size)
 		return zns_fail(
 			err, -EINVAL,

@@ -191,7 +191,7 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 	*g = (struct zns_geometry){
 		.nr_zones = e->p.nr_zones,
 		.block_size = e->p.block_size,
-		.zone_size = e->p.zone_size,
+		.zone_size = zns_max(e->p.zone_size, e->p.log_capacity),
 		.zone_capacity = e->p.zone_capacity,
 		.max_open = e->p.max_open,
 		.max_active = e->p.max_active,
