@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* status, groups */
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include "ctl.h"
 #include "zns/crypt.h"
 
@@ -257,14 +259,16 @@ static void print_host(const ZnsPb__HostReservation *h)
 		       h->ours ? "this one" : "ANOTHER ONE", h->type, (unsigned long long)h->key);
 }
 
-static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
+static bool on_disk(const ZnsPb__Status *s)
 {
-	char a[32], b[32], id[ZNS_UUID_STR], name[CTL_NAME];
-	struct zns_err err = ZNS_ERR_INIT;
-	size_t i;
+	return !strncmp(s->path, "file:", 5);
+}
 
-	printf("device        %s (%s)\n", s->path,
-	       s->device.len == ZNS_UUID_LEN ? zns_uuid_format(s->device.data, id) : "?");
+/* The zones of a drive. */
+static void print_zones(const ZnsPb__Status *s)
+{
+	char a[32], b[32];
+
 	printf("geometry      %u zones of %s, %s usable, blocks of %u bytes; %u zones of metadata\n",
 	       s->nr_zones, zns_format_size(s->zone_size, a, sizeof(a)),
 	       zns_format_size(s->zone_capacity, b, sizeof(b)), s->block_size, s->metadata_zones);
@@ -272,9 +276,12 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	limit(b, sizeof(b), s->max_active);
 	printf("limits        open zones: %s, active zones: %s\n", a, b);
 	print_host(s->host_reservation);
-	if (e && e->key_id.len == ZNS_KEY_ID_BYTES)
-		printf("encryption    of all new checkpoints, with key %s\n",
-		       zns_key_id_format(e->key_id.data, id));
+}
+
+static void print_zone_states(const ZnsPb__Status *s)
+{
+	char a[32];
+
 	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline",
 	       ctl_zones_in(s, ZNS_ZONE_EMPTY), ctl_zones_in(s, ZNS_ZONE_IMP_OPEN),
 	       ctl_zones_in(s, ZNS_ZONE_CLOSED), ctl_zones_in(s, ZNS_ZONE_FULL),
@@ -290,6 +297,54 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	       s->parked_zones, s->pack_zones);
 	if (s->has_zones_budget)
 		printf("in writing    %u zones granted of %u\n", s->zones_granted, s->zones_budget);
+}
+
+/* A store on a disk: as of a file system. */
+static void print_space(const ZnsPb__Status *s)
+{
+	const char *path = zns_spec_path(s->path);
+	struct statvfs fs;
+	struct stat st;
+	uint64_t below;
+	char a[32];
+
+	printf("size          %s, in units of", zns_format_size(space(s), a, sizeof(a)));
+	printf(" %s\n", zns_format_size(s->zone_capacity, a, sizeof(a)));
+	printf("used          %s, %.0f %%\n", zns_format_size(s->bytes_live, a, sizeof(a)),
+	       space(s) ? 100.0 * (double)s->bytes_live / (double)space(s) : 0);
+	printf("free          %s\n", zns_format_size(s->bytes_free, a, sizeof(a)));
+	if (s->bytes_wasted)
+		printf("reclaimable   %s at most, by `znsctl gc --compact`\n",
+		       zns_format_size(s->bytes_wasted, a, sizeof(a)));
+	if (!stat(path, &st) && S_ISREG(st.st_mode) && !statvfs(path, &fs)) {
+		below = (uint64_t)fs.f_bavail * fs.f_frsize;
+		if (below < s->bytes_free && (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size)
+			printf("LIMITED       the file system below has room for %s only\n",
+			       zns_format_size(below, a, sizeof(a)));
+	}
+	printf("rate          %u MiB/s, %u of them promised\n", s->device_mibps, s->promised_mibps);
+	if (s->suspect_zones)
+		printf("failed        a write failed in %u units\n", s->suspect_zones);
+}
+
+static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
+{
+	char a[32], b[32], id[ZNS_UUID_STR], name[CTL_NAME];
+	bool disk = on_disk(s);
+	struct zns_err err = ZNS_ERR_INIT;
+	size_t i;
+
+	printf("device        %s (%s)\n", s->path,
+	       s->device.len == ZNS_UUID_LEN ? zns_uuid_format(s->device.data, id) : "?");
+	if (!disk)
+		print_zones(s);
+	if (e && e->key_id.len == ZNS_KEY_ID_BYTES)
+		printf("encryption    of all new checkpoints, with key %s\n",
+		       zns_key_id_format(e->key_id.data, id));
+	if (disk)
+		print_space(s);
+	else
+		print_zone_states(s);
 	printf("checkpoints   %u\n", s->nr_checkpoints);
 	for (i = 0; i < s->n_reservations; i++) {
 		const ZnsPb__Reservation *r = s->reservations[i];
@@ -312,10 +367,14 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 			printf(", at most %u MiB/s", l->rate_mibps);
 		if (l->has_bytes || l->memory)
 			print_progress(l);
+		if (disk) {
+			printf("\n");
+			continue;
+		}
 		printf(", groups");
 		print_groups(l->groups, l->n_groups);
 	}
-	if (s->has_promised_mibps)
+	if (s->has_promised_mibps && !disk)
 		printf("one domain    %u of %u MiB/s promised\n", s->promised_mibps,
 		       s->device_mibps);
 	for (i = s->n_restores > RESTORES_SHOWN ? s->n_restores - RESTORES_SHOWN : 0;

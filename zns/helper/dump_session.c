@@ -178,12 +178,21 @@ static void say_admitted(const struct dump *d, struct packet *p)
 	memcpy(r.parent, d->parent, ZNS_UUID_LEN);
 	if (d->has_parent)
 		snprintf(parent, sizeof(parent), " on parent %s", zns_uuid_format(d->parent, text));
-	snprintf(r.msg, sizeof(r.msg),
-		 "checkpoint %s of %s%s: %u MiB/s asked, %zu groups (%u shared%s%s%s) of %s%s%s",
-		 zns_uuid_format(d->v.id, id), d->container, parent, d->qos_mibps, g->n_groups,
-		 g->shared_groups, g->n_metadata_groups ? ", metadata apart" : "",
-		 g->packed ? ", pack zone" : "", d->v.crypt ? ", encrypted" : "", d->h->s.reg.path,
-		 g->note ? "; " : "", g->note ? g->note : "");
+	if (zns_geo_is_disk(&d->h->s.dev->geo))
+		snprintf(r.msg, sizeof(r.msg),
+			 "checkpoint %s of %s%s: %u MiB/s asked, %zu streams%s%s to %s%s%s",
+			 zns_uuid_format(d->v.id, id), d->container, parent, d->qos_mibps,
+			 g->n_groups, g->packed ? ", small" : "", d->v.crypt ? ", encrypted" : "",
+			 d->h->s.reg.path, g->note ? "; " : "", g->note ? g->note : "");
+	else
+		snprintf(
+			r.msg, sizeof(r.msg),
+			"checkpoint %s of %s%s: %u MiB/s asked, %zu groups (%u shared%s%s%s) of %s%s%s",
+			zns_uuid_format(d->v.id, id), d->container, parent, d->qos_mibps,
+			g->n_groups, g->shared_groups,
+			g->n_metadata_groups ? ", metadata apart" : "",
+			g->packed ? ", pack zone" : "", d->v.crypt ? ", encrypted" : "",
+			d->h->s.reg.path, g->note ? "; " : "", g->note ? g->note : "");
 	reply_send(p->fd[0], &r, -1);
 }
 

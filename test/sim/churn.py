@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""How full a store on an ordinary disk gets, by the size of its zones and by who shares them.
+
+Checkpoints come and go at random. Each goes to zones of one size, by one or several streams. With `tails` the last
+zone of a stream may continue one that others began; else a zone belongs to one checkpoint. A zone is free when all of
+its checkpoints are gone, and nothing is ever moved, so the write amplification is 1. Printed is the part of the space that is live whenever a
+checkpoint does not fit.
+
+    churn.py [--size MIB] [--times N] [--zones MIB,…] [--streams N,…] [MIX …]
+"""
+import argparse
+import math
+import random
+
+MIB = 1 << 20
+MIXES = {'one': (44 * MIB, 44 * MIB), 'all': (100 << 10, 1 << 30), 'medium': (MIB, 32 * MIB),
+         'gate': (4 * MIB, 10 * MIB), 'small': (100 << 10, MIB)}
+
+
+class Store:
+    def __init__(self, size, zone, streams, tails):
+        self.zone, self.streams, self.tails = zone, streams, tails
+        self.free = list(range(size // zone))
+        self.users, self.fill, self.begun = {}, {}, []
+
+    def take(self, left):
+        """The zone for what is left of a stream: of others' zones the fullest that has room for all of it."""
+        if self.tails and left < self.zone:
+            fits = [z for z in self.begun[-64:] if self.zone - self.fill[z] >= left]
+            if fits:
+                best = max(fits, key=self.fill.get)
+                self.begun.remove(best)
+                return best
+        if self.free:
+            z = self.free.pop()
+            self.users[z] = self.fill[z] = 0
+            return z
+        if self.tails and self.begun:
+            best = min(self.begun, key=self.fill.get)
+            self.begun.remove(best)
+            return best
+        return None
+
+    def put(self, size):
+        """The zones of a checkpoint; None: it does not fit."""
+        uses, n = [], max(1, min(self.streams, size // self.zone))
+        for part in (size // n + (i < size % n) for i in range(n)):
+            while part:
+                z = self.take(part)
+                if z is None:
+                    self.drop(uses)
+                    return None
+                b = min(part, self.zone - self.fill[z])
+                self.fill[z] += b
+                self.users[z] += 1
+                uses.append(z)
+                part -= b
+        self.begun += [z for z in dict.fromkeys(uses) if self.tails and self.fill[z] < self.zone]
+        return uses
+
+    def drop(self, uses):
+        for z in uses:
+            self.users[z] -= 1
+            if not self.users[z]:
+                del self.users[z], self.fill[z]
+                self.free.append(z)
+                if z in self.begun:
+                    self.begun.remove(z)
+
+
+def churn(mix, size, times, store):
+    rnd = random.Random(1)
+    low, high = MIXES[mix]
+    high = max(low, min(high, size // 50))
+    live, written, held, full = [], 0, 0, []
+    while written < times * size:
+        want = int(math.exp(rnd.uniform(math.log(low), math.log(high))))
+        uses = store.put(want)
+        if uses is None:
+            full.append(held / size)
+        while uses is None:
+            i = rnd.randrange(len(live))
+            live[i], live[-1] = live[-1], live[i]
+            gone, zones = live.pop()
+            held -= gone
+            store.drop(zones)
+            uses = store.put(want)
+        live.append((want, uses))
+        held += want
+        written += want
+    return full
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument('--size', type=int, default=4096)
+    ap.add_argument('--times', type=float, default=5)
+    ap.add_argument('--zones', default='1,2,4')
+    ap.add_argument('--streams', default='1,2,4')
+    ap.add_argument('mix', nargs='*', default=['one', 'all', 'medium', 'gate'])
+    a = ap.parse_args()
+    print('mix     zone  streams  zones of one  last zone shared   (live when full: mean, least)')
+    for mix in a.mix:
+        for zone in map(int, a.zones.split(',')):
+            for streams in map(int, a.streams.split(',')):
+                cell = []
+                for tails in False, True:
+                    f = churn(mix, a.size * MIB, a.times, Store(a.size * MIB, zone * MIB, streams, tails))
+                    cell.append(f'{100 * sum(f) / len(f):5.1f} {100 * min(f):5.1f}' if f else '    -     -')
+                print(f'{mix:8}{zone:4}{streams:9}  {cell[0]:>13}{cell[1]:>18}')
+
+
+if __name__ == '__main__':
+    main()
