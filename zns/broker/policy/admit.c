@@ -64,7 +64,8 @@ static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 	if (on_disk(d)) {
 		a->needed = 1;
 		a->separate = false; /* there is no part of a disk to keep them apart in */
-		return a->qos <= d->zone_mibps ?
+		/* what was measured once is no law: who shares gets what there is, and a note */
+		return a->qos <= d->zone_mibps || a->mode == ADM_SHARE ?
 			       0 :
 			       zns_fail(
 				       err, -ERANGE,

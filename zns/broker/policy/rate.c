@@ -51,7 +51,9 @@ int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char
 		return 0;
 	snprintf(
 		why, len,
-		"all zones share one domain of %u MiB/s, of which %u are promised: about %u MiB/s of %u",
+		on_disk(d) ?
+			"the disk writes %u MiB/s, of which %u are promised: about %u MiB/s of %u" :
+			"all zones share one domain of %u MiB/s, of which %u are promised: about %u MiB/s of %u",
 		d->zone_mibps, promised, left, qos_mibps);
 	return -EBUSY;
 }
