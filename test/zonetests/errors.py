@@ -564,6 +564,48 @@ def dump_twice(scene):
 
 
 @case
+def pid_taken(scene):
+    """Who has the PID of a task that is to be restored is named, with what to do."""
+    scene = scene()
+    scene.good_dump(extra=['--leave-running'])
+    scene.restore().must_fail(f'PID {scene.task.pid} of the checkpoint is taken by bigmem: .*end that process')
+    scene.task.verify(signal.SIGUSR1)
+
+
+def memory_group(mib):
+    """A cgroup with this limit of memory, of either version."""
+    for base, limit in (('/sys/fs/cgroup/memory', 'memory.limit_in_bytes'), ('/sys/fs/cgroup', 'memory.max')):
+        group = Path(base) / f'zns-errors-{os.getpid()}'
+        if not (Path(base) / 'cgroup.procs').exists():
+            continue
+        try:
+            group.mkdir()
+            (group / limit).write_text(str(mib << 20))
+            return group
+        except OSError:
+            if group.exists():
+                group.rmdir()
+    raise Skipped('no cgroup with a limit of memory can be made here')
+
+
+@case
+def memory_runs_out(scene):
+    """A restore whose task the kernel kills for lack of memory says that, and what to do."""
+    scene = scene(size=384)
+    scene.good_dump()
+    group, before = memory_group(256), scene.cfg.prefix
+    try:
+        scene.cfg.prefix = ['/bin/sh', '-c', f'echo $$ > {group}/cgroup.procs && exec "$@"', 'sh', *before]
+        scene.restore_must_fail('Memory ran out: the kernel killed task .*limit')
+        scene.cfg.prefix = before
+        scene.good_restore()
+    finally:
+        scene.cfg.prefix = before
+        wait_until(lambda: not (group / 'cgroup.procs').read_text(), 60)
+        group.rmdir()
+
+
+@case
 def failed_dump_over_handle(scene):
     """A failed dump into a directory that has a handle: the old one still restores."""
     scene = scene()

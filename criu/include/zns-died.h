@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_DIED_H__
+#define __CR_ZNS_DIED_H__
+/* A restore fails for a cause that criu's own line ("File exists", "signal 9") does not name: one
+ * line more, with cause and remedy. */
+#include <sys/types.h>
+
+/* Before the first task is made. */
+void zns_died_begin(void);
+/* A task was killed by @sig. In a signal's handler. */
+void zns_killed(pid_t pid, int sig);
+/* Task @pid cannot be made; errno says why, and stays. */
+void zns_not_forked(pid_t pid);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Why a restore cannot make a task, or loses one. See include/zns-died.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "zns-died.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+#define VMSTAT_BYTES (16 << 10)
+#define OOM "\noom_kill "
+
+static long nr_oom = -1; /* before the restore */
+
+/* Into @buf, as text. */
+static ssize_t read_text(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, buf, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	buf[len > 0 ? len : 0] = '\0';
+	return len;
+}
+
+/* Processes that the kernel has killed for lack of memory, in the machine or in a cgroup. -1: it
+ * does not say. */
+static long oom_kills(void)
+{
+	char buf[VMSTAT_BYTES];
+	const char *at;
+
+	read_text("/proc/vmstat", buf, sizeof(buf));
+	at = strstr(buf, OOM);
+	return at ? strtol(at + strlen(OOM), NULL, 10) : -1;
+}
+
+void zns_died_begin(void)
+{
+	nr_oom = oom_kills();
+}
+
+void zns_killed(pid_t pid, int sig)
+{
+	if (sig == SIGKILL && nr_oom >= 0 && oom_kills() > nr_oom)
+		pr_err("Memory ran out: the kernel killed task %d, for the machine's memory or the memory limit of "
+		       "criu's cgroup is too small: raise the limit, or restore with --zns-memory SIZE\n",
+		       pid);
+}
+
+void zns_not_forked(pid_t pid)
+{
+	int err = errno;
+	char path[64], name[32], holder[64] = "";
+
+	if (err == EEXIST) {
+		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+		if (read_text(path, name, sizeof(name)) > 0) {
+			name[strcspn(name, "\n")] = '\0';
+			snprintf(holder, sizeof(holder), " by %s", name);
+		}
+		pr_err("PID %d of the checkpoint is taken%s: end that process, or restore into a PID namespace of "
+		       "its own (unshare --pid --fork --mount-proc criu restore)\n",
+		       pid, holder);
+	}
+	errno = err;
+}
