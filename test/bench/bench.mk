@@ -111,11 +111,13 @@ bench-restores: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/restores.py --report $(B)/report/restores $(BENCH_RESTORES)
 
-# How long tasks stand still in a dump, by size; BENCH_FREEZE="--sizes 16M,8G -n 3" and the like.
+# How long tasks stand still in a dump, by size; BENCH_FREEZE="--sizes 16M,8G -n 3" and the like. Then by number of
+# objects; BENCH_FREEZE_MANY="--kinds threads,tcp --realtime".
 .PHONY: bench-freeze
 bench-freeze: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/freeze.py --report $(B)/report/freeze $(BENCH_FREEZE)
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/freeze_many.py --report $(B)/report/freeze $(BENCH_FREEZE_MANY)
 
 # What dumps cost Redis and PostgreSQL that run on; BENCH_LIVE_APPS="-n 3 --redis 1000 --postgres 0" and the like.
 .PHONY: bench-live-apps
