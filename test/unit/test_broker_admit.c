@@ -565,6 +565,41 @@ static void ticket_of_no_dump(void **state)
 	zns_broker_close(&b);
 }
 
+/* The id of the dump that @b is given for @container, when it shows the ticket of @id. */
+static void with_ticket(struct zns_broker *b, const char *container, uint8_t id[ZNS_UUID_LEN],
+			uint8_t got[ZNS_UUID_LEN])
+{
+	ZnsPb__Origin o = ZNS_PB__ORIGIN__INIT;
+	ZnsPb__DumpBegin d;
+	ZnsPb__Response *r;
+	ZnsPb__Request q;
+
+	begin_request(&q, &d, container, 0, NULL, NULL);
+	o.has_ticket = 1;
+	o.ticket = (ProtobufCBinaryData){ ZNS_UUID_LEN, id };
+	d.origin = &o;
+	r = ask(b, &q);
+	memcpy(got, r->dump->checkpoint.data, ZNS_UUID_LEN);
+	drop(r);
+}
+
+/* Two tenants: one shows the ticket of the other's dump and gets a dump of its own. */
+static void ticket_of_another_container(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f), c = client(f);
+	struct grant g = begin(&a, "web", 0);
+	uint8_t got[ZNS_UUID_LEN];
+
+	with_ticket(&b, "db", g.id, got);
+	assert_memory_not_equal(got, g.id, ZNS_UUID_LEN);
+	with_ticket(&c, "web", g.id, got);
+	assert_memory_equal(got, g.id, ZNS_UUID_LEN);
+	zns_broker_close(&c);
+	zns_broker_close(&b);
+	zns_broker_close(&a);
+}
+
 /* What a dump could still write, with its zones and without them. */
 static uint64_t room_of(struct zns_broker *b, bool anew)
 {
@@ -629,6 +664,7 @@ int main(void)
 		T(ceilings),
 		T(metadata_apart),
 		T(ticket_of_no_dump),
+		T(ticket_of_another_container),
 		A(normal_io_is_left_alone),
 		A(parked_zones_make_room),
 		T(wear_is_spread),

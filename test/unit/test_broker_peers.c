@@ -14,6 +14,59 @@ static int raw(struct fx *f)
 	return fd;
 }
 
+enum { SERVED = 200, TURNED_AWAY, NO_SETUP };
+
+/* What another user meets at the socket: an errno of connect(), SERVED or TURNED_AWAY. */
+static int as_nobody(struct fx *f)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		struct sockaddr_un sa = { .sun_family = AF_UNIX };
+		int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		ZnsPb__Response *r;
+		uint8_t *body, text[64];
+		uint32_t len;
+		REQ(q);
+
+		if (zns_broker_path(f->reg.uuid, "sock", sa.sun_path, sizeof(sa.sun_path)) ||
+		    setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+			_exit(NO_SETUP);
+		if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
+			_exit(errno);
+		q.version = ZNS_BROKER_VERSION;
+		q.has_ls = q.ls = 1;
+		len = (uint32_t)zns_pb__request__pack(&q, text);
+		zns_msg_send(fd, text, len, NULL, NULL); /* fails if it is closed already */
+		if (zns_msg_recv(fd, &body, &len, NULL, NULL))
+			_exit(TURNED_AWAY);
+		r = zns_pb__response__unpack(NULL, len, body);
+		_exit(r && !r->code ? SERVED : TURNED_AWAY);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* The directory keeps other users out. The broker does, too, where the directory is open. */
+static void other_user(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	char run[80], sock[108];
+
+	assert_int_equal(as_nobody(f), EACCES);
+	snprintf(run, sizeof(run), "%s/run", f->dir);
+	assert_int_equal(zns_broker_path(f->reg.uuid, "sock", sock, sizeof(sock)), 0);
+	assert_int_equal(chmod(f->dir, 0755), 0);
+	assert_int_equal(chmod(run, 0755), 0);
+	assert_int_equal(chmod(sock, 0666), 0);
+	assert_int_equal(as_nobody(f), TURNED_AWAY);
+	assert_int_equal(nr_checkpoints(&b), 0);
+	zns_broker_close(&b);
+}
+
 /* The answer, if any, must be an error; then the connection is closed. */
 static void closed_with(int fd, int code)
 {
@@ -105,7 +158,7 @@ static void malformed_frames(void **state)
 	free(body);
 	close(fd);
 
-	/* Still there, still the same, and nobody else gets in. */
+	/* Still there, still the same. */
 	assert_int_equal(nr_checkpoints(&b), 0);
 	snprintf((char *)junk, sizeof(junk), "%s/run", f->dir);
 	assert_int_equal(stat((char *)junk, &st), 0);
@@ -262,8 +315,8 @@ int main(void)
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
 #define S(t) cmocka_unit_test_setup_teardown(t, setup_still, fx_teardown)
 	const struct CMUnitTest tests[] = {
-		S(malformed_frames), T(silent_broker), S(request_behind_a_wait),
-		S(no_descriptors),   T(stuck_peer),
+		S(malformed_frames),      T(other_user),     T(silent_broker),
+		S(request_behind_a_wait), S(no_descriptors), T(stuck_peer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
