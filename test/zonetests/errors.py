@@ -644,18 +644,22 @@ def two_dumps_at_once(scene):
 
 # ---- damaged data --------------------------------------------------------------------------------------
 
-def spans_of_task(scene):
-    maps = Path(f'/proc/{scene.task.pid}/maps').read_text().splitlines()
-    return [[int(x, 16) for x in l.split()[0].split('-')] for l in maps if ' rw-p ' in l]
+def spans_of_task(scene, kind='rw-p', pid=None):
+    maps = Path(f'/proc/{pid or scene.task.pid}/maps').read_text().splitlines()
+    return [[int(x, 16) for x in l.split()[0].split('-')] for l in maps if f' {kind} ' in l]
+
+
+def largest(spans):
+    return max(spans, key=lambda s: s[1] - s[0])
 
 
 def page_of_task(scene):
     """256 bytes from the middle of the task's largest mapping: they are on the device after a dump."""
-    return bytes_of_span(scene, *max(spans_of_task(scene), key=lambda s: s[1] - s[0]))
+    return bytes_of_span(scene, *largest(spans_of_task(scene)))
 
 
-def bytes_of_span(scene, start, end):
-    with open(f'/proc/{scene.task.pid}/mem', 'rb') as mem:
+def bytes_of_span(scene, start, end, pid=None):
+    with open(f'/proc/{pid or scene.task.pid}/mem', 'rb') as mem:
         mem.seek(start + (end - start) // 2 // 4096 * 4096 + 1024)
         return mem.read(256)
 
@@ -684,6 +688,31 @@ def damaged_data(scene):
         os.pwrite(dev.fileno(), bytes([byte]), at)
         os.fsync(dev.fileno())
     scene.good_restore()
+
+
+@case
+def damaged_shared(scene):
+    """A byte of memory that tasks share changes on the device: it has another way into the task."""
+    scene = scene()
+    scene.task.end()
+    scene.task = scene.new_task(program='shmanon')
+    content = bytes_of_span(scene, *largest(spans_of_task(scene, 'rw-s')))
+    scene.good_dump()
+    flip_on_device(scene, content)
+    scene.restore_must_fail('checksum')
+
+
+@case
+def damaged_child(scene):
+    """A byte of a forked child's memory changes on the device."""
+    scene = scene()
+    scene.task.end()
+    scene.task = scene.new_task(program='forkchain')
+    pid = int(Path(f'/proc/{scene.task.pid}/task/{scene.task.pid}/children').read_text().split()[0])
+    content = bytes_of_span(scene, *largest(spans_of_task(scene, pid=pid)), pid=pid)
+    scene.good_dump()
+    flip_on_device(scene, content)
+    scene.restore_must_fail('checksum')
 
 
 @case
