@@ -214,8 +214,14 @@ def without_rounds(scene, size, program='rewrite', encrypt=False):
     wait_until(lambda: scene.device.free_zones() == scene.free_before, 10)
     images = scene.dir / 'without-rounds'
     images.mkdir()
-    done = scene.dump(extra=LIVE, images=images, qos='100', env=dict(scene.device.env, ZNS_LIVE_VERIFY='1'))
+    env = dict(scene.device.env, ZNS_LIVE_VERIFY='1')
+    seals = scene.dir / 'seals'
+    if encrypt:
+        env.update(ztlib.controls(ZNS_NONCES=str(seals)))
+    done = scene.dump(extra=LIVE, images=images, qos='100', env=env)
     expect('the exit code', done.code, 0)
+    if encrypt and len(ztlib.nonces_once(seals, 100)) < 2:
+        raise Failed('the second writer has the key of the first one')
     said = done.lines('zns: live: .*has no room for rounds, .* were given up')
     if not said:
         raise Failed(f'nothing says that rounds were given up: {done.lines("zns: live:")}')

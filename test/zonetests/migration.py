@@ -543,12 +543,17 @@ def join_encrypted(scene):
             raise Failed(f'znsctl {" ".join(command)}: {done.stderr.strip()}')
     sent, received, pages = transfer(scene, scene.task)
     copy_images(sent, received)
-    env = scene.faulty(None, 'write-after=1x*')
+    seals = scene.dir / 'seals'
+    env = dict(scene.faulty(None, 'write-after=1x*'), ZNS_NONCES=str(seals))
     done = subprocess.run([ztlib.znsctl_of(scene.cfg, env), 'import', '--join', str(received)], env=env, capture_output=True, text=True, timeout=60)
     if not done.returncode:
         raise Failed('a join with a failing write succeeded')
     expect('state', state_of(scene, pages), 'pages-only')
-    joined(scene, received)
+    env = ztlib.controlled(scene.device.env, ZNS_NONCES=str(seals))
+    done = subprocess.run([ztlib.znsctl_of(scene.cfg, env), 'import', '--join', str(received)], env=env, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise Failed(f'join: {done.stderr.strip()}')
+    ztlib.nonces_once(seals, 4)
     whole(scene, scene.task, received, pages)
     key.rename(scene.dir / 'elsewhere')
     ztlib.kill(scene.task.pid)

@@ -186,6 +186,22 @@ def controlled(env, **words):
     return dict(env, **controls(**words))
 
 
+def nonces_once(path, least):
+    """
+    What the programs of the test build sealed (ZNS_NONCES): no key had a nonce twice. Only a manifest may be sealed again,
+    with the same text: its seal is compared by making it anew. Gives the keys.
+    """
+    texts = {}
+    for line in Path(path).read_text().splitlines():
+        key, nonce, text = line.split()
+        if (key, nonce) in texts and not (nonce.startswith('ffffffff') and texts[key, nonce] == text):
+            raise Failed(f'key {key} sealed twice with nonce {nonce}')
+        texts[key, nonce] = text
+    if len(texts) < least:
+        raise Failed(f'{len(texts)} seals were noted: too few to compare')
+    return {key for key, nonce in texts}
+
+
 def znsctl_of(cfg, env):
     """znsctl of the same build as the others in this environment."""
     return str(TEST_BIN / 'znsctl') if env.get('ZNS_LIBEXEC') == str(TEST_BIN) else cfg.znsctl
