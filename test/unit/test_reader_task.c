@@ -313,6 +313,21 @@ static void covered_runs_leave_one_area(void **state)
 	munmap(p, AREA);
 }
 
+/* The kernel writes the first page only, and says so by a short count. */
+static void half_written(void **state)
+{
+	struct zns_task task = ZNS_TASK(getpid());
+	uint8_t *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t from[8192] = { 1 };
+	struct iovec local = { from, sizeof(from) }, remote = { p, sizeof(from) };
+	struct zns_err e = ZNS_ERR_INIT;
+
+	assert_int_equal(munmap(p + 4096, 4096), 0);
+	assert_int_equal(process_vm_writev(getpid(), &local, 1, &remote, 1, 0), 4096);
+	assert_int_equal(zns_task_write(task, &local, 1, &remote, 1, sizeof(from), &e), -EFAULT);
+	munmap(p, 4096);
+}
+
 static void nothing_damaged_reaches_a_task(void **state)
 {
 	struct iovec v = { NULL, KIB(64) };
@@ -349,6 +364,7 @@ int main(void)
 		T(task_errors),
 		T(into_covered_memory),
 		T(covered_runs_leave_one_area),
+		T(half_written),
 		T(nothing_damaged_reaches_a_task),
 	};
 
