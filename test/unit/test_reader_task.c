@@ -358,14 +358,10 @@ static void nothing_damaged_reaches_a_task(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(into_a_task),
-		T(parts_to_their_places),
-		T(impossible_parts),
-		T(task_errors),
-		T(into_covered_memory),
-		T(covered_runs_leave_one_area),
-		T(half_written),
-		T(nothing_damaged_reaches_a_task),
+		T(into_a_task),         T(parts_to_their_places),
+		T(impossible_parts),    T(task_errors),
+		T(into_covered_memory), T(covered_runs_leave_one_area),
+		T(half_written),        T(nothing_damaged_reaches_a_task),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
