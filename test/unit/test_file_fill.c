@@ -213,8 +213,8 @@ static void one_name(void **state)
 
 	run(&c, GIB(1), 1.2);
 	assert_true(c.refused > 0);
-	/* 22 of 1 GiB: 23 would be 98.8 % */
-	assert_true(c.worst > 0.94);
+	/* 22 or 21 of 1 GiB */
+	assert_true(c.worst > 0.89);
 }
 
 /* Its rate was measured once: who shares is not refused for more. A promise is. */
