@@ -8,7 +8,6 @@
 #include <linux/netlink.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +15,6 @@
 #include "cr_options.h"
 #include "kerndat.h"
 #include "linux/mount.h"
-#include "page.h"
 #include "util.h"
 #include "zns-freeze.h"
 #include "zns-session.h"
@@ -162,27 +160,4 @@ bool zns_no_conntrack(void)
 		nr = nr_entries(reply, recv(sk, reply, sizeof(reply), 0));
 	close(sk);
 	return !nr;
-}
-
-bool zns_opens_maps(void)
-{
-	static int can = -1;
-	char path[64];
-	void *map;
-	int fd;
-
-	if (!zns_active())
-		return false;
-	if (can >= 0)
-		return can;
-	map = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_SHARED, -1, 0);
-	if (map == MAP_FAILED)
-		return false;
-	snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", (unsigned long)map,
-		 (unsigned long)map + PAGE_SIZE);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	can = fd >= 0;
-	close_safe(&fd);
-	munmap(map, PAGE_SIZE);
-	return can;
 }

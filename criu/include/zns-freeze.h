@@ -25,12 +25,6 @@ void zns_cgroup2_close(void);
  * would be empty, but walk through those of the whole machine. */
 bool zns_no_conntrack(void);
 
-/*
- * Memory that a task shares can be opened at its address (/proc/PID/map_files), so criu's parasite
- * needs no memfd in each task: two system calls less for the task to make.
- */
-bool zns_opens_maps(void);
-
 /* zns-tmpfs.c */
 
 /*
