@@ -106,7 +106,7 @@ def file_of_something_else(s):
     path = s.dir / 'text'
     path.write_text('no device\n')
     said = s.ctl('status', path).stderr
-    expect('another spelling', f'emu:{path}' in said and 'register' not in said, True)
+    expect('another spelling', f'file:{path}' in said and 'register' not in said, True)
 
 
 def registering(s, spec):
@@ -183,11 +183,8 @@ def damaged_entry(s):
 def several_devices(s):
     spec = f'emu:{s.dir}/other.emu'
     s.good('create', spec, '--zones', '16', '--zone-size', '4M')
-    said = s.ctl('status').stderr
-    line = re.search(r'"(default-device = )DEV" into (\S+)', said)
-    Path(line.group(2)).write_text(f'{line.group(1)}{s.spec}\n')
-    s.good('status')
-    Path(line.group(2)).unlink()
+    s.fill = {'DEV': [s.spec]}
+    helps(s, of(s, 'status'), 0, s.spec, spec)
     s.good('unregister', spec)
 
 
@@ -341,9 +338,10 @@ def plain_parent(s):
     (command,) = commands_in(said)
     expect('command', command, ['znsctl', 'import'])
     parent = s.device.json('import', str(s.dir / 'plain'), '--container', 'parent')['id']
-    again = s.scene.dump(images=s.new_dir('child-2'), extra=['--leave-running', '--zns-parent', parent])
+    child = s.new_dir('child-2')
+    again = s.scene.dump(images=child, extra=['--leave-running', '--zns-parent', parent])
     expect('the parent is found', len(again.lines(f'on parent {parent}')), 1)
-    s.good('rm', parent)
+    s.good('rm', s.device.json('show', str(child))['id'], parent)
 
 
 def zns_parent(s):
