@@ -12,9 +12,14 @@ const char *zns_spec_path(const char *spec)
 	return n && spec[n] == ':' ? spec + n + 1 : spec;
 }
 
+bool zns_spec_on_disk(const char *spec)
+{
+	return !strncmp(spec, "file:", 5);
+}
+
 bool zns_spec_in_file(const char *spec)
 {
-	return !strncmp(spec, "emu:", 4) || !strncmp(spec, "file:", 5);
+	return !strncmp(spec, "emu:", 4) || zns_spec_on_disk(spec);
 }
 
 bool zns_spec_named(const char *spec)

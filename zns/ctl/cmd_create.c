@@ -371,7 +371,7 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 		k.p.zone_capacity = k.p.zone_size;
 	if (args.argc != 1 || !zns_spec_in_file(args.argv[0]))
 		return ctl_usage(cmd, "one device is wanted, as file:PATH or emu:PATH");
-	k.disk = !strncmp(args.argv[0], "file:", 5);
+	k.disk = zns_spec_on_disk(args.argv[0]);
 	if (k.disk ? k.of_emu : k.of_disk)
 		return ctl_usage(cmd,
 				 k.disk ? "--%s is for emu:PATH, a store in a file has none of it" :

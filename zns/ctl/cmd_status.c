@@ -259,11 +259,6 @@ static void print_host(const ZnsPb__HostReservation *h)
 		       h->ours ? "this one" : "ANOTHER ONE", h->type, (unsigned long long)h->key);
 }
 
-static bool on_disk(const ZnsPb__Status *s)
-{
-	return !strncmp(s->path, "file:", 5);
-}
-
 /* The zones of a drive. */
 static void print_zones(const ZnsPb__Status *s)
 {
@@ -330,7 +325,7 @@ static void print_space(const ZnsPb__Status *s)
 static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 {
 	char a[32], b[32], id[ZNS_UUID_STR], name[CTL_NAME];
-	bool disk = on_disk(s);
+	bool disk = zns_spec_on_disk(s->path);
 	struct zns_err err = ZNS_ERR_INIT;
 	size_t i;
 

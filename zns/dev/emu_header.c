@@ -133,7 +133,7 @@ static int check_header(int fd, const char *spec, struct emu_header *h, struct e
 			struct zns_err *err)
 {
 	const char *path = zns_spec_path(spec);
-	bool file = !strncmp(spec, "file:", 5), bad;
+	bool file = zns_spec_on_disk(spec), bad;
 	uint32_t want = file ? ZNS_FILE_FORMAT : ZNS_EMU_FORMAT;
 	const char *what = file ? "store" : "emulator";
 	int ret = zns_pread_all(fd, h, sizeof(*h), 0);

@@ -141,7 +141,7 @@ static int skip_ahead(struct emu *e, struct zns_err *err)
 
 static int open_file(struct emu *e, const char *path, bool claim, struct zns_err *err)
 {
-	bool file = !strncmp(e->dev.path, "file:", 5);
+	bool file = zns_spec_on_disk(e->dev.path);
 	struct stat st;
 	int ret;
 
@@ -236,45 +236,27 @@ int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err)
 			dev->path);
 }
 
+#define SHARED_OPS                                                                        \
+	.report = emu_report, .write = emu_write, .append = emu_append, .read = emu_read, \
+	.reset = emu_reset, .open_zone = emu_open_zone, .close_zone = emu_close_zone,     \
+	.finish = emu_finish, .flush = emu_flush, .write_durable = emu_write_durable,     \
+	.flush_zones = emu_flush_zones, .close = emu_close, .scrub = emu_scrub
+
 const struct zns_dev_ops emu_ops = {
 	.name = "emu",
-	.report = emu_report,
-	.write = emu_write,
-	.append = emu_append,
-	.read = emu_read,
-	.reset = emu_reset,
-	.open_zone = emu_open_zone,
-	.close_zone = emu_close_zone,
-	.finish = emu_finish,
-	.flush = emu_flush,
-	.write_durable = emu_write_durable,
-	.flush_zones = emu_flush_zones,
-	.close = emu_close,
-	.scrub = emu_scrub,
+	SHARED_OPS,
 	.race = emu_race,
 	.now_ns = emu_now_ns,
 };
 
 const struct zns_dev_ops file_ops = {
 	.name = "file",
-	.report = emu_report,
-	.write = emu_write,
-	.append = emu_append,
-	.read = emu_read,
-	.reset = emu_reset,
-	.open_zone = emu_open_zone,
-	.close_zone = emu_close_zone,
-	.finish = emu_finish,
-	.flush = emu_flush,
-	.write_durable = emu_write_durable,
-	.flush_zones = emu_flush_zones,
-	.close = emu_close,
-	.scrub = emu_scrub,
+	SHARED_OPS,
 };
 
 int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err)
 {
-	bool file = !strncmp(spec, "file:", 5);
+	bool file = zns_spec_on_disk(spec);
 	const char *path = zns_spec_path(spec);
 	struct emu *e;
 	int ret;

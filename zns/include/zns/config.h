@@ -57,6 +57,8 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 const char *zns_spec_path(const char *spec);
 /* Is it a file or plain block device that we put zones on ("emu:", "file:")? */
 bool zns_spec_in_file(const char *spec);
+/* Is it a store on an ordinary disk ("file:")? */
+bool zns_spec_on_disk(const char *spec);
 /* Is it a device's path, with a prefix that we know or in /dev, and no name or UUID? */
 bool zns_spec_named(const char *spec);
 /* "emu:rel" → "emu:/abs", "rel" → "/abs"; the path need not exist. */
