@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "util.h"
 #include "zns-died.h"
+#include "zns-guards.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -19,26 +21,17 @@
 
 static long nr_oom = -1; /* before the restore */
 
-/* Into @buf, as text. */
-static ssize_t read_text(const char *path, char *buf, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t len = fd < 0 ? -1 : read(fd, buf, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	buf[len > 0 ? len : 0] = '\0';
-	return len;
-}
-
 /* Processes that the kernel has killed for lack of memory, in the machine or in a cgroup. -1: it
  * does not say. */
 static long oom_kills(void)
 {
 	char buf[VMSTAT_BYTES];
 	const char *at;
+	int fd = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? 0 : read(fd, buf, sizeof(buf) - 1);
 
-	read_text("/proc/vmstat", buf, sizeof(buf));
+	close_safe(&fd);
+	buf[len > 0 ? len : 0] = '\0';
 	at = strstr(buf, OOM);
 	return at ? strtol(at + strlen(OOM), NULL, 10) : -1;
 }
@@ -59,17 +52,13 @@ void zns_killed(pid_t pid, int sig)
 void zns_not_forked(pid_t pid)
 {
 	int err = errno;
-	char path[64], name[32], holder[64] = "";
 
 	if (err == EEXIST) {
-		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-		if (read_text(path, name, sizeof(name)) > 0) {
-			name[strcspn(name, "\n")] = '\0';
-			snprintf(holder, sizeof(holder), " by %s", name);
-		}
-		pr_err("PID %d of the checkpoint is taken%s: end that process, or restore into a PID namespace of "
+		const char *name = zns_guard_name(pid);
+
+		pr_err("PID %d of the checkpoint is taken%s%s: end that process, or restore into a PID namespace of "
 		       "its own (unshare --pid --fork --mount-proc criu restore)\n",
-		       pid, holder);
+		       pid, *name ? " by " : "", name);
 	}
 	errno = err;
 }

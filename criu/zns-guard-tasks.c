@@ -111,7 +111,7 @@ static int guard_spaces(const struct zns_guard_tree *tree)
 static int guard_traced(pid_t pid, int tracer)
 {
 	/* A pager of ours stops its program now and then; it stands still before the freeze. */
-	if (!tracer || !strcmp(zns_guard_name(tracer), "zns-mem"))
+	if (!tracer || zns_guard_is_pager(tracer))
 		return 0;
 	if (!strcmp(zns_guard_name(tracer), "criu"))
 		pr_err("Process %d (%s) is being dumped already, by process %d (criu): wait until that has ended\n",

@@ -257,9 +257,7 @@ int zns_guard_walk(struct zns_guard_tree *tree, pid_t root, int (*each)(pid_t pi
 	return ret;
 }
 
-/* The pager of a memory context. Anybody may have that name: what it costs is a look at the areas.
- */
-static bool is_pager(pid_t pid)
+bool zns_guard_is_pager(pid_t pid)
 {
 	return !strcmp(zns_guard_name(pid), "zns-mem");
 }
@@ -281,7 +279,7 @@ int zns_guard_tree(pid_t root, bool pre_dump)
 
 	for (i = 0; !ret && i < tree.nr; i++)
 		ret = zns_guard_files(tree.task[i].pid, &seen);
-	areas = seen.uffd_pid || (!zns_mem_begun() && find_process(is_pager));
+	areas = seen.uffd_pid || (!zns_mem_begun() && find_process(zns_guard_is_pager));
 	for (i = 0; !ret && areas && i < tree.nr; i++)
 		ret = guard_areas(tree.task[i].pid);
 	if (!ret && seen.uffd_pid)

@@ -36,6 +36,9 @@ char *zns_guard_plain(char *text);
 /* The same of a process's name; it stays until the next but one call. */
 const char *zns_guard_name(pid_t pid);
 
+/* Is it the pager of a memory context, by its name? Anybody may have that name. */
+bool zns_guard_is_pager(pid_t pid);
+
 /* zns-guard-files.c: what is asked, and what was seen. */
 struct zns_guard_seen {
 	bool pre_dump;
