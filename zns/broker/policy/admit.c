@@ -4,8 +4,6 @@
 #include "policy.h"
 
 #define WAIT_S 60
-/* on a disk, of a dump that would lose more than one part in forty with its last zone */
-#define SMALL_ZONES 20
 #define SMALL_UNITS 16 /* a dump with fewer units for each of its zones gets fewer zones */
 
 static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *err)
@@ -151,7 +149,7 @@ static void check_size(const struct znsd *d, struct dump_ask *a)
 	if (!a->expected || !each)
 		return;
 	if (on_disk(d)) {
-		a->small = a->expected < SMALL_ZONES * d->dev->geo.zone_capacity;
+		a->small = a->expected < disk_stream_min(d);
 		return;
 	}
 	a->most = (uint32_t)zns_min(zns_max(a->expected / each, (uint64_t)1), (uint64_t)ZNSD_NONE);

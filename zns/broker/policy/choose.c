@@ -5,7 +5,6 @@
 
 #define WIDTH_MAX 256u /* extents of a segment */
 #define DISK_STREAMS 8u /* several writes under way make a disk fast */
-#define LOST 40u
 #define OTHERS (1u << 24) /* ranks behind every group that the container has reserved */
 
 const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dump_ask *a)
@@ -312,18 +311,17 @@ static bool zones_may_come(const struct znsd *d)
 
 /*
  * On a disk a dump gets streams, each with a zone at a time. Half of its last zone is lost with
- * each of them, so a dump has no more than keep that below 1 / LOST of it.
+ * each of them, so a dump has no more than disk_stream_min() allows.
  */
 static int choose_disk(struct znsd *d, const struct dump_ask *a, struct choice *ch)
 {
-	uint64_t lost = (uint64_t)LOST / 2 * d->dev->geo.zone_capacity;
 	uint32_t qos = budget_tenant_qos(d, &a->tenant);
 
 	ch->order[0] = 0;
 	ch->width = DISK_STREAMS;
 	if (a->expected)
-		ch->width = (uint32_t)zns_max(UINT64_C(1),
-					      zns_min(a->expected / lost, (uint64_t)DISK_STREAMS));
+		ch->width = (uint32_t)zns_max(UINT64_C(1), zns_min(a->expected / disk_stream_min(d),
+								   (uint64_t)DISK_STREAMS));
 	if (qos >= a->qos)
 		return 0;
 	if (a->mode != ADM_SHARE)

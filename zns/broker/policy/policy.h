@@ -25,6 +25,15 @@ struct policy {
 	uint64_t weighed_ns; /* when shares by weight were found last; 0: weights do not count */
 };
 
+/*
+ * On a disk: bytes for each stream of a dump. Half of its last zone is lost with each stream, and
+ * that shall be no more than one part in forty. A dump of less shares its last zone with others.
+ */
+static inline uint64_t disk_stream_min(const struct znsd *d)
+{
+	return UINT64_C(20) * d->dev->geo.zone_capacity;
+}
+
 /* policy.c */
 void policy_init(struct znsd *d);
 void policy_fini(struct znsd *d);
