@@ -32,6 +32,10 @@ SUITES = {
 }
 
 
+def tests(tree, build, path):
+    return units(tree, build, path) + suites(path)
+
+
 def suites(path):
     near = max((p for p in SUITES if path.startswith(p)), key=len, default=None)
     return SUITES[near].split() if near else ['errors']
