@@ -3,6 +3,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include "../controls/controls.h"
 #include "load.h"
 #include "../../zns/crypt/crypt_priv.h"
 #include "zns/pbcopy.h"
@@ -52,7 +56,7 @@ void load_hang_up(struct load_peer *p)
 	leases_of_conn_lost(p->d, &p->conn, &(int){ -1 });
 }
 
-/* ---- a dump ---- */
+/* ---- chance ---- */
 
 uint64_t load_rnd(uint64_t *s, uint64_t below)
 {
@@ -61,6 +65,20 @@ uint64_t load_rnd(uint64_t *s, uint64_t below)
 	*s ^= *s << 17;
 	return (*s >> 11) % below;
 }
+
+static uint64_t ids;
+
+/* In place of the C library's: where a checkpoint lies depends on its ID. */
+ssize_t getrandom(void *buf, size_t len, unsigned int flags)
+{
+	uint8_t *out = buf;
+
+	for (size_t i = 0; i < len; i++)
+		out[i] = (uint8_t)load_rnd(&ids, 256);
+	return (ssize_t)len;
+}
+
+/* ---- a dump ---- */
 
 void load_fill(struct load_image *img, uint64_t seed)
 {
@@ -415,6 +433,24 @@ static int format(struct trace *t, const struct load_size *size, struct zns_err 
 	return zns_store_format(&t->dev, NULL, &p, false, NULL, err);
 }
 
+/* So does it on the time: each step of a load takes as long. */
+#define STEP_NS 10000000
+
+static void stop_clock(void)
+{
+	static bool stopped;
+	char file[32];
+	int fd;
+
+	if (stopped)
+		return;
+	fd = memfd_create("clock", MFD_CLOEXEC);
+	snprintf(file, sizeof(file), "/proc/self/fd/%d", fd);
+	zns_clock_stop(file);
+	close(fd);
+	stopped = true;
+}
+
 struct trace *load_run(const struct load_size *size, uint64_t seed, enum trace_omit omit,
 		       struct load *l, struct zns_err *err)
 {
@@ -423,14 +459,17 @@ struct trace *load_run(const struct load_size *size, uint64_t seed, enum trace_o
 	int ret;
 
 	memset(l, 0, sizeof(*l));
-	l->rng = seed * 0x9e3779b97f4a7c15ull | 1;
+	ids = l->rng = seed * 0x9e3779b97f4a7c15ull | 1;
 	t->omit = omit;
+	stop_clock();
 	ret = format(t, size, err);
 	trace_begin(t);
 	if (!ret)
 		ret = broker_open(&t->dev, &d, err);
-	for (uint32_t i = 0; i < size->steps && !ret; i++)
+	for (uint32_t i = 0; i < size->steps && !ret; i++) {
+		zns_clock_advance(STEP_NS);
 		ret = step(&d, t, l, size, err);
+	}
 	if (!ret)
 		l->rolls = (uint32_t)zns_store_generation(d.store) - 1;
 	broker_close(&d);

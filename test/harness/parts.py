@@ -71,7 +71,7 @@ def gate(build):
         Job('conformance', [*MAKE, 'conform'], 20),
         *units(build),
         Job('fuzz-replay', sanitized(build, 'fuzz-replay', jobs=CPUS), 60, needs=('unit-build',)),
-        Job('crash', [*MAKE, 'CRASH_STATES=1000', 'CRASH_CUTS=6', 'crash'], 60),
+        Job('crash', [*MAKE, 'CRASH_STATES=2000', 'CRASH_CUTS=6', 'crash'], 60),
         Job('selftest', ['python3', zonetests, 'selftest', '-j2'], 30),
         suite('zonetests', 120, '--ways', 'plain', 'by-id', 'live'),
         *(suite(name, 40) for name in 'rates errors admission chains composed guard incremental lazyfaults livedump migration tools oci compact '
