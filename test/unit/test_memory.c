@@ -376,6 +376,44 @@ static void a_full_device(void **state)
 	batch_free(last);
 }
 
+/* A dump that has begun finds room for all that it said it would write. */
+static void a_running_dump_keeps_its_room(void **state)
+{
+	const uint32_t wanted = (ZONES - META) * 3 / 4;
+	struct fx *f = *state;
+	struct zns_pages *ps = opened(f, "web", NULL);
+	struct batch *b[ZONES] = { NULL };
+	struct zns_broker d = client(f);
+	ZnsPb__DumpBegin ask_for;
+	ZnsPb__Request q;
+	ZnsPb__Response *r;
+	struct grant g;
+	uint32_t n = 0;
+	int ret = 0;
+
+	begin_request(&q, &ask_for, "batch", 200, NULL, NULL);
+	ask_for.has_expected_bytes = 1;
+	ask_for.expected_bytes = wanted * CAP;
+	r = ask(&d, &q);
+	g = grant_of(r, "batch");
+	drop(r);
+	for (; !ret && n < ZONES; n++) {
+		b[n] = batch(n * PER_ZONE, PER_ZONE);
+		ret = put_says(ps, b[n], NULL);
+	}
+	assert_int_equal(ret, -ENOSPC);
+	for (uint32_t i = 0; i < wanted; i++) {
+		struct zone z = zone_get(&d, g.group[i % g.n]);
+
+		fill(f, &z, CAP);
+	}
+	abort_dump(&d);
+	zns_pages_close(ps, true);
+	zns_broker_close(&d);
+	while (n--)
+		batch_free(b[n]);
+}
+
 /* What is cut off by the limits of the device is asked for again later, and never lost. */
 static void active_zones(void **state)
 {
@@ -524,6 +562,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(gives_way_to_dumps, one_die, fx_teardown),
 		cmocka_unit_test_setup_teardown(gives_up_open_zones, few_open, fx_teardown),
 		cmocka_unit_test_setup_teardown(a_full_device, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(a_running_dump_keeps_its_room, fx_setup,
+						fx_teardown),
 		cmocka_unit_test_setup_teardown(active_zones, few_active, fx_teardown),
 		cmocka_unit_test_setup_teardown(half_full_zones, few_active, fx_teardown),
 		cmocka_unit_test_setup_teardown(zones_fail, fx_setup, fx_teardown),

@@ -110,7 +110,7 @@ static uint32_t reset_garbage(struct znsd *d, const struct zn_group *g)
 	return zones_reset(d, batch, n, NULL);
 }
 
-/* What a small dump will still write, in more zones than it has. */
+/* What a dump will still write, in more zones than it has. */
 static uint64_t rest_of(const struct znsd *d, const struct lease *l)
 {
 	uint64_t room = 0, all = lease_admitted(l) ? l->dump.expected : 0;
@@ -140,17 +140,20 @@ static uint32_t find_on_disk(struct znsd *d, const struct wish *w, struct zn_gro
 	return zone == ZNSD_NONE ? find_parked(d, w, g) : zone;
 }
 
-/* Running dumps must not find the last zones gone. */
+/* Running dumps must not find the zones gone that they need: for what they said they would write,
+ * and one for each that they write at once. */
 static bool empty_to_spare(const struct znsd *d)
 {
+	const uint64_t each = zns_max(d->dev->geo.zone_capacity, UINT64_C(1));
 	const struct lease *l;
-	uint32_t n = 0, keep = 0, i;
+	uint64_t n = 0, keep = 0;
+	uint32_t i;
 
 	for (i = 0; i < d->nr_zones; i++)
 		n += zone_empty(d, i) && !d->groups[d->zones[i].group].io;
 	for (l = d->leases; l; l = l->next)
 		if (lease_admitted(l))
-			keep += l->dump.width;
+			keep += zns_max((uint64_t)l->dump.width, (rest_of(d, l) + each - 1) / each);
 	return n > keep;
 }
 
