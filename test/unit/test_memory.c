@@ -321,6 +321,7 @@ static void take_the_rest(struct fx *f, struct zns_broker *b, uint32_t group)
 		if (ret) {
 			assert_int_equal(ret, -ENOSPC);
 			assert_non_null(strstr(err.msg, "zones with memory of running programs"));
+			assert_non_null(strstr(err.msg, "the most of them `web`"));
 			assert_non_null(strstr(err.msg, "znsctl memory detach"));
 			return;
 		}

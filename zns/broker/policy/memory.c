@@ -138,6 +138,7 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 	struct wish w = {
 		.l = l, .not_zones = q->not_zones, .nr_not = q->n_not_zones, .spares = true
 	};
+	char most[MEMORY_MOST_MAX];
 	uint32_t i;
 	int ret;
 
@@ -156,8 +157,8 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 	if (memory_has_its_part(d))
 		return zns_fail(
 			err, -ENOSPC,
-			"memory of running programs has %u zones, half of %s, and gets no more",
-			memory_zones(d), d->reg.path);
+			"memory of running programs has %u zones, half of %s, and gets no more; %s",
+			memory_zones(d), d->reg.path, memory_most(d, most));
 	*zone = zone_search(d, &w, q->group);
 	if (*zone == ZNSD_NONE)
 		return zns_fail(err, -ENOSPC,

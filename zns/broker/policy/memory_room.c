@@ -8,6 +8,7 @@
  * And of all data zones they have half at most, so that a container's label cannot take the device
  * from those who make checkpoints.
  */
+#include <string.h>
 #include "policy.h"
 
 #define IDLE_NS 2000000000ull /* so long without a write */
@@ -22,6 +23,19 @@ uint32_t memory_zones(const struct znsd *d)
 		if (l->kind == LEASE_MEMORY)
 			n += l->nr_zones;
 	return n;
+}
+
+const char *memory_most(const struct znsd *d, char out[MEMORY_MOST_MAX])
+{
+	const struct lease *l, *most = NULL;
+	const char *name;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->kind == LEASE_MEMORY && (!most || l->nr_zones > most->nr_zones))
+			most = l;
+	name = most ? strchr(most->container, ':') : NULL;
+	snprintf(out, MEMORY_MOST_MAX, "the most of them `%.100s`", name ? name + 1 : "");
+	return out;
 }
 
 bool memory_has_its_part(const struct znsd *d)

@@ -206,6 +206,9 @@ int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBe
 /* memory_room.c: may it write one zone more? Must it give back those that it has? */
 bool memory_room(struct znsd *d, const struct lease *l);
 uint32_t memory_zones(const struct znsd *d); /* that contexts have, all together */
+#define MEMORY_MOST_MAX 160 /* bytes */
+/* The context with most of them, as a part of a sentence; there is one. */
+const char *memory_most(const struct znsd *d, char out[MEMORY_MOST_MAX]);
 bool memory_has_its_part(const struct znsd *d); /* and may have no more */
 bool memory_gives_back(struct znsd *d, const struct lease *l);
 int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uint32_t *zone,

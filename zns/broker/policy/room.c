@@ -158,10 +158,11 @@ int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err)
 int device_full(const struct znsd *d, struct zns_err *err)
 {
 	uint32_t memory = memory_zones(d);
-	char also[64] = "";
+	char also[80 + MEMORY_MOST_MAX] = "", most[MEMORY_MOST_MAX];
 
 	if (memory)
-		snprintf(also, sizeof(also), ", %u zones with memory of running programs", memory);
+		snprintf(also, sizeof(also), ", %u zones with memory of running programs, %s",
+			 memory, memory_most(d, most));
 	return zns_fail(
 		err, -ENOSPC,
 		"%s is full: %u zones, %zu live checkpoints%s; `znsctl gc --compact`%s `znsctl rm`%s makes room",
