@@ -271,6 +271,7 @@ static void full_group(void **state)
 	await_bytes_out(&s, 0, 4 * MOST);
 	/* what is there stays charged to the old group; 12 MiB for 32 that are used */
 	assert_true(put_text(dir, "memory.limit_in_bytes", "12582912"));
+	assert_int_equal(zns_mem_group_limit(s.m), 12582912);
 	do_step(&s, 2);
 	assert_int_equal(zns_mem_detach(s.m, &s.err), -ENOMEM);
 	print_message("%s\n", s.err.msg);

@@ -415,6 +415,50 @@ static void a_running_dump_keeps_its_room(void **state)
 		batch_free(b[n]);
 }
 
+static char *step_says(struct zns_broker *b, uint64_t live, uint64_t group_limit, uint64_t *room)
+{
+	ZnsPb__MemoryStep s = ZNS_PB__MEMORY_STEP__INIT;
+	ZnsPb__Response *r;
+	char *says;
+	REQ(q);
+
+	s.has_live = s.has_group_limit = 1;
+	s.live = live;
+	s.group_limit = group_limit;
+	q.memory_step = &s;
+	r = ask(b, &q);
+	says = r->refused ? strdup(r->refused) : NULL;
+	*room = r->may_write;
+	drop(r);
+	return says;
+}
+
+/* Who may have little DRAM may not have the device instead, unless the administrator says so. */
+static void a_cgroups_limit_bounds(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f);
+	uint8_t id[ZNS_UUID_LEN];
+	int fd = lock_of(f, id, "web");
+	ZnsPb__MemoryBegin m;
+	ZnsPb__Request q;
+	uint64_t room;
+	char *says;
+
+	begin_memory(&q, &m, id, 1);
+	drop(ask(&a, &q));
+	assert_null(step_says(&a, MIB(15), MIB(4), &room));
+	assert_int_equal(room, MIB(1));
+	says = step_says(&a, MIB(16), MIB(4), &room);
+	assert_non_null(says);
+	assert_non_null(strstr(says, "4 times the 4 MiB that its cgroup may use"));
+	assert_non_null(strstr(says, "max-memory"));
+	free(says);
+	assert_null(step_says(&a, MIB(16), 0, &room)); /* it has no limit */
+	close(fd);
+	zns_broker_close(&a);
+}
+
 /* What is cut off by the limits of the device is asked for again later, and never lost. */
 static void active_zones(void **state)
 {
@@ -565,6 +609,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_full_device, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(a_running_dump_keeps_its_room, fx_setup,
 						fx_teardown),
+		cmocka_unit_test_setup_teardown(a_cgroups_limit_bounds, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(active_zones, few_active, fx_teardown),
 		cmocka_unit_test_setup_teardown(half_full_zones, few_active, fx_teardown),
 		cmocka_unit_test_setup_teardown(zones_fail, fx_setup, fx_teardown),

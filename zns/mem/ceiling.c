@@ -61,10 +61,11 @@ static uint64_t cache_of(const char *dir, const struct version *v)
 	return sum;
 }
 
-uint64_t ceiling_room(pid_t pid)
-{
-	uint64_t room = CEILING_NONE;
+typedef void (*each_limit)(const char *dir, const struct version *v, uint64_t max, uint64_t *out);
 
+/* Calls @each for its cgroup and those above it that have a limit. */
+static void limits(pid_t pid, each_limit each, uint64_t *out)
+{
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(versions); i++) {
 		const struct version *v = &versions[i];
 		char root[512], path[512], dir[1025], *slash;
@@ -74,18 +75,54 @@ uint64_t ceiling_room(pid_t pid)
 			continue;
 		snprintf(dir, sizeof(dir), "%s%s", root, path);
 		while (strlen(dir) > strlen(root) && (slash = strrchr(dir, '/'))) {
-			uint64_t max, now, margin;
+			uint64_t max;
 
-			if (number(dir, v->max, &max) && max < CEILING_NONE &&
-			    number(dir, v->now, &now)) {
-				now -= zns_min(now, cache_of(dir, v));
-				margin = zns_max(max / 16, (uint64_t)MARGIN_MIN);
-				room = zns_min(room, max > now + margin ? max - now - margin : 0);
-			}
+			if (number(dir, v->max, &max) && max < CEILING_NONE)
+				each(dir, v, max, out);
 			*slash = '\0';
 		}
 	}
+}
+
+static void room_of(const char *dir, const struct version *v, uint64_t max, uint64_t *room)
+{
+	uint64_t now, margin = zns_max(max / 16, (uint64_t)MARGIN_MIN);
+
+	if (!number(dir, v->now, &now))
+		return;
+	now -= zns_min(now, cache_of(dir, v));
+	*room = zns_min(*room, max > now + margin ? max - now - margin : 0);
+}
+
+uint64_t ceiling_room(pid_t pid)
+{
+	uint64_t room = CEILING_NONE;
+
+	limits(pid, room_of, &room);
 	return room;
+}
+
+static void least_of(const char *dir, const struct version *v, uint64_t max, uint64_t *least)
+{
+	*least = zns_min(*least, max);
+}
+
+/* Of one process: the processes of a context are of one container. */
+uint64_t zns_mem_group_limit(struct zns_mem *m)
+{
+	struct proc *list[PROCS_MAX];
+	uint64_t least = CEILING_NONE;
+	unsigned int nr;
+	bool looked = false;
+
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		if (!looked && list[i]->pid > 0)
+			limits(list[i]->pid, least_of, &least);
+		looked |= list[i]->pid > 0;
+		proc_put(list[i]);
+	}
+	return least < CEILING_NONE ? least : 0;
 }
 
 /* Takes a unit of what was left at the last look. */

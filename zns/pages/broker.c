@@ -235,6 +235,8 @@ int pages_step(struct zns_pages *ps, uint64_t older_than_ns, struct zns_err *err
 		s.dead = st.dead_bytes;
 		s.written = st.written_bytes;
 		s.read = st.read_bytes;
+		s.has_group_limit = 1;
+		s.group_limit = ps->group_limit;
 		s.done_zones = ps->over;
 		s.n_done_zones = ps->nr_over;
 		q.memory_step = &s;

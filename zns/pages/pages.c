@@ -405,6 +405,11 @@ void zns_pages_rate(struct zns_pages *ps, uint32_t mibps)
 	zns_bucket_set(ps->bucket, mibps);
 }
 
+void zns_pages_group_limit(struct zns_pages *ps, uint64_t bytes)
+{
+	ps->group_limit = bytes;
+}
+
 /* ---- reading ---- */
 
 /* @len bytes of a unit from @off on. */

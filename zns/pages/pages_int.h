@@ -74,6 +74,7 @@ struct zns_pages {
 	uint64_t rate_ns, rate_from; /* when the rate was last measured, and what was written then
 				      */
 	_Atomic uint64_t rate; /* bytes per second */
+	_Atomic uint64_t group_limit;
 	uint64_t ask_at; /* asked again when so much has been written */
 	char refused[400]; /* what it said against writes then; "": nothing */
 	atomic_bool forbidden; /* this machine wants encryption since, and this is none */

@@ -213,6 +213,7 @@ int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uin
 		l->memory.wrote_ns = l->memory.worked_ns;
 	l->memory.live = q->live;
 	l->memory.dead = q->dead;
+	l->memory.group_limit = q->group_limit;
 	if (q->read > l->memory.read)
 		d->history.all.memory_read += q->read - l->memory.read;
 	l->memory.written = q->written;

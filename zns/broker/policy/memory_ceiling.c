@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Ceilings of tenants.conf for memory contexts: how much they may have on zones, and how fast one
- * may write. A context at its ceiling keeps what it has, and its processes keep the rest in DRAM.
+ * may write. Without a rule a context may have some times what its program's cgroup may use: who
+ * limits a program's memory limits what it takes of the device. A context at its ceiling keeps what
+ * it has, and its processes keep the rest in DRAM.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 
 #define LOOK_NS 1000000000ull /* between two looks at the file */
 #define BURST_NS 1000000000ull
+#define GROUP_TIMES 4u /* of the cgroup's limit */
 
 /* The container's name: "memory:shop+web+app" is shop/web/app's. */
 static void plain_name(const struct lease *l, char *out, size_t len)
@@ -63,6 +66,14 @@ static uint64_t left(uint64_t max, uint64_t have)
 	return !max ? UINT64_MAX : max > have ? max - have : 0;
 }
 
+/* Where no rule says how much. */
+static uint64_t left_of_group(const struct lease_memory *m)
+{
+	if (m->max_memory || m->group_limit > UINT64_MAX / GROUP_TIMES)
+		return UINT64_MAX;
+	return left(GROUP_TIMES * m->group_limit, m->live);
+}
+
 const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room)
 {
 	struct lease_memory *m = &l->memory;
@@ -81,9 +92,17 @@ const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room
 		return m->refused;
 	all = total(d, l);
 	own = left(m->max_memory, m->live);
-	*room = zns_min(own, left(m->total_memory, all));
+	*room = zns_min(zns_min(own, left_of_group(m)), left(m->total_memory, all));
 	if (*room)
 		return NULL;
+	if (!left_of_group(m)) {
+		snprintf(m->refused, sizeof(m->refused),
+			 "memory on zones is %" PRIu64 " MiB, %u times the %" PRIu64
+			 " MiB that its cgroup may use; `max-memory` in %.200s/tenants.conf allows "
+			 "more",
+			 m->live >> 20, GROUP_TIMES, m->group_limit >> 20, zns_config_dir());
+		return m->refused;
+	}
 	snprintf(m->refused, sizeof(m->refused),
 		 "memory on zones is %" PRIu64 " MiB, the ceiling of `%.100s` is %" PRIu64
 		 " MiB (%.200s/tenants.conf:%u)",

@@ -127,6 +127,7 @@ struct lease_memory {
 	uint64_t worked_ns; /* when it last reported reads or writes */
 	uint64_t wrote_ns; /* writes, or got a zone */
 	uint64_t live, dead, written, read; /* bytes, as it reported last */
+	uint64_t group_limit; /* the same, of its program's cgroup; 0: none */
 	/* memory_ceiling.c: the tenant's limits, as they were looked up last */
 	char tenant[512], refused[400];
 	uint64_t max_memory, total_memory, ceiling_ns;

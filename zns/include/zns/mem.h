@@ -83,6 +83,8 @@ void zns_mem_predict(struct zns_mem *m, bool on);
 /* How fast its store may write, MiB/s; 0: no limit. Kept for a successor, and no more. */
 void zns_mem_set_rate(struct zns_mem *m, uint32_t mibps);
 uint32_t zns_mem_rate(const struct zns_mem *m);
+/* What the cgroup of its processes may use, bytes; 0: as much as it wants. */
+uint64_t zns_mem_group_limit(struct zns_mem *m);
 /* How many there are left to serve. */
 unsigned int zns_mem_processes(struct zns_mem *m);
 /* Becomes readable when descriptors for a successor have changed. */

@@ -143,6 +143,10 @@ bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last);
 /* Another rate of writes than it was opened with, MiB/s; 0: no limit. */
 void zns_pages_rate(struct zns_pages *ps, uint32_t mibps);
 
+/* What the cgroup of the program may use, bytes; 0: it has no limit. The broker grants some times
+ * as much. */
+void zns_pages_group_limit(struct zns_pages *ps, uint64_t bytes);
+
 struct zns_pages_stat {
 	uint64_t live_bytes; /* units with a count; several counts on one unit count each */
 	uint64_t dead_bytes; /* written, without a count, in zones not given back yet */

@@ -65,6 +65,12 @@ static int check_began(const struct options *o, struct zns_err *err)
 	return zns_fail(err, -ESRCH, "process %llu has ended", (unsigned long long)o->pid);
 }
 
+/* The limit may be changed at any time. */
+static void tell_limit(struct pager *p)
+{
+	zns_pages_group_limit(p->pages, zns_mem_group_limit(p->m));
+}
+
 static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 {
 	const struct zns_pages_params params = { .dev = o->dev,
@@ -99,7 +105,10 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 		ret = zns_mem_auto(p->m, p->dir, o->total, o->min, err);
 	if (!ret)
 		ret = hand_over(p, err); /* from now on we may die */
-	return ret ? ret : zns_mem_start(p->m, err);
+	if (ret)
+		return ret;
+	tell_limit(p);
+	return zns_mem_start(p->m, err);
 }
 
 static int restored(struct pager *p, const struct options *o, struct zns_err *err)
@@ -160,6 +169,7 @@ static void serve(struct pager *p)
 				       { .fd = p->seal_listen, .events = POLLIN },
 				       { .fd = p->seal, .events = POLLIN } };
 
+		tell_limit(p);
 		if (poll(f, 5, TICK_MS) < 0 && errno != EINTR)
 			break;
 		if (f[0].revents)
