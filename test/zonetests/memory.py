@@ -407,6 +407,39 @@ def pinned(stage, args):
         raise Failed('it has ended')
 
 
+# security.md's table: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL, CAP_NET_ADMIN, CAP_IPC_LOCK, CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_SYS_NICE, CAP_SYS_RESOURCE
+RIGHTS = sum(1 << n for n in (1, 2, 5, 12, 14, 19, 21, 23, 24))
+
+
+@case
+def rights(stage, args):
+    """Pager, holder, keeper, and the broker that a pager starts, have few capabilities; so have those that follow them. They suffice for another user's program."""
+    stage = stage()
+    for folder in (stage.dir, args.program.parent):
+        folder.chmod(0o711)
+    program = stage.start(args.program, 16, user=65534, group=65534)
+    program.stdout.readline()
+    stage.attach(program.pid, '4M')
+    stage.await_units(program, 20)
+
+    def look(*names):
+        for name in names:
+            for pid in stage.all_of(name):
+                text = Path(f'/proc/{pid}/status').read_text()
+                has = {key: int(re.search(rf'^{key}:\s*(\S+)', text, re.M).group(1), 16) for key in ('CapEff', 'CapPrm', 'CapBnd')}
+                if any(bits & ~RIGHTS for bits in has.values()):
+                    raise Failed(f'{name} has capabilities {has}')
+                if 'NoNewPrivs:\t1' not in text:
+                    raise Failed(f'{name} may gain privileges')
+    look('zns-mem', 'zns-memkeep')
+    for name in ('znsd', 'zns-mem', 'zns-memkeep'):
+        stage.kill_one(name)
+        stage.await_units(program, 20)
+        wait_until(lambda name=name: stage.all_of(name), name)
+        look('zns-mem', 'zns-memkeep', 'znsd')
+    stage.end_pages(program)
+
+
 @case
 def names(stage, args):
     """Contexts that are called as the keeper is, and with all the bytes that a name may have: each is found, and goes on after its pager's death."""

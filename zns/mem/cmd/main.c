@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -47,6 +48,18 @@ static void settle_down(void)
 		fprintf(stderr, "oom_score_adj: %s\n", strerror(errno));
 	if (fd >= 0)
 		close(fd);
+}
+
+/*
+ * Its own rights, and those of the broker and the keeper that it may start: they cannot gain more.
+ * Documentation/security.md says what each is for, and why there is no filter of system calls.
+ */
+static int few_rights(struct zns_err *err)
+{
+	static const int keep[] = { CAP_SYS_PTRACE, CAP_SYS_ADMIN,    CAP_KILL,
+				    CAP_IPC_LOCK,   CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH,
+				    CAP_SYS_NICE,   CAP_SYS_RESOURCE, CAP_NET_ADMIN };
+	return zns_process_keep_caps(keep, ZNS_ARRAY_SIZE(keep), err);
 }
 
 struct options {
@@ -291,9 +304,11 @@ int main(int argc, char **argv)
 		return ret;
 	settle_down();
 	snprintf(p.name, sizeof(p.name), "%s", o.take ? o.take : o.name ? o.name : "");
-	ret = o.take    ? take_over(&p, &err) :
-	      o.restore ? restored(&p, &o, &err) :
-			  begin(&p, &o, &err);
+	ret = few_rights(&err);
+	if (!ret)
+		ret = o.take    ? take_over(&p, &err) :
+		      o.restore ? restored(&p, &o, &err) :
+				  begin(&p, &o, &err);
 	if (ret && o.take) {
 		fprintf(stderr, "%s: cannot be taken over: %s\n", p.name, err.msg);
 		return 1; /* the keeper tries again */
