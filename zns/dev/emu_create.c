@@ -215,7 +215,7 @@ static int allocate(const struct target *t, const struct zns_emu_params *p,
 			    t->path, p->nr_zones);
 }
 
-static int write_zeroes(int fd, uint64_t pos, uint64_t len)
+int emu_write_zeroes(int fd, uint64_t pos, uint64_t len)
 {
 	static const uint8_t zero[65536];
 	int ret = 0;
@@ -267,11 +267,11 @@ static int write_all(const struct target *t, const struct zns_emu_params *p,
 	/* There is no header while the tables change. The live area gets its blocks now: a fault
 	 * on the mapping cannot report ENOSPC. */
 	if (!ret)
-		ret = write_zeroes(t->fd, 0, EMU_BLOCK);
+		ret = emu_write_zeroes(t->fd, 0, EMU_BLOCK);
 	if (!ret && fdatasync(t->fd))
 		ret = -errno;
 	if (!ret)
-		ret = write_zeroes(t->fd, EMU_LIVE_OFF, lay->live_len);
+		ret = emu_write_zeroes(t->fd, lay->live_off, lay->live_len);
 	/* Blocks for the log now: removals must work on a full file system. */
 	if (!ret && (p->log_zones || p->prealloc == ZNS_EMU_WRITTEN))
 		ret = write_data(t, lay,

@@ -10,7 +10,8 @@
 
 void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay)
 {
-	uint64_t table = zns_align_up((uint64_t)p->nr_zones * sizeof(struct emu_entry), EMU_BLOCK);
+	uint32_t zones = p->table_off ? p->table_zones : p->nr_zones;
+	uint64_t table = zns_align_up((uint64_t)zones * sizeof(struct emu_entry), EMU_BLOCK);
 	uint64_t units = (uint64_t)p->channels * p->ways + p->channels;
 	uint64_t model = 0;
 
@@ -21,14 +22,17 @@ void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay)
 	lay->mirror_off = EMU_BLOCK + table;
 	lay->model_off = lay->mirror_off + table;
 	lay->live_len = zns_align_up(lay->model_off + model, 65536);
-	lay->dur_off = EMU_LIVE_OFF + lay->live_len;
+	lay->live_off = p->table_off ? p->table_off : EMU_LIVE_OFF;
+	lay->dur_off = lay->live_off + lay->live_len;
 	lay->dur_len = table;
-	lay->data_off = zns_align_up(lay->dur_off + lay->dur_len, EMU_DATA_ALIGN);
+	lay->data_off = p->table_off ? p->data_off :
+				       zns_align_up(lay->dur_off + lay->dur_len, EMU_DATA_ALIGN);
 	lay->stride = zns_align_up(p->zone_capacity, EMU_BLOCK);
 	lay->log_stride = zns_align_up(p->log_capacity, EMU_BLOCK);
 	/* no overflow: at most 2^20 zones of 2^40 bytes */
-	lay->total = lay->data_off + lay->log_stride * p->log_zones +
-		     lay->stride * (p->nr_zones - p->log_zones);
+	lay->data_end = lay->data_off + lay->log_stride * p->log_zones +
+			lay->stride * (p->nr_zones - p->log_zones);
+	lay->total = zns_max(lay->data_end, lay->dur_off + lay->dur_len);
 }
 
 static uint64_t file_hash(const struct emu_header *h, const struct emu_header_file *f)
@@ -36,15 +40,28 @@ static uint64_t file_hash(const struct emu_header *h, const struct emu_header_fi
 	return zns_hash_seeded(f, offsetof(struct emu_header_file, hash), h->hash);
 }
 
+static uint64_t tables_hash(const struct emu_header_file *f, const struct emu_header_tables *t)
+{
+	return zns_hash_seeded(t, offsetof(struct emu_header_tables, hash), f->hash);
+}
+
+static uint32_t header_bytes(const struct zns_emu_params *p)
+{
+	return (uint32_t)(sizeof(struct emu_header) +
+			  (p->log_zones ? sizeof(struct emu_header_file) : 0) +
+			  (p->table_off ? sizeof(struct emu_header_tables) : 0));
+}
+
 int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN])
 {
 	uint8_t block[EMU_BLOCK] = { 0 };
 	struct emu_header_file f = { .log_capacity = p->log_capacity, .log_zones = p->log_zones };
+	struct emu_header_tables t = { .table_off = p->table_off, .table_zones = p->table_zones };
 	struct emu_layout lay;
 	struct emu_header h = {
 		.magic = EMU_MAGIC,
 		.version = p->log_zones ? ZNS_FILE_FORMAT : ZNS_EMU_FORMAT,
-		.header_bytes = sizeof(h) + (p->log_zones ? sizeof(f) : 0),
+		.header_bytes = header_bytes(p),
 		.nr_zones = p->nr_zones,
 		.block_size = p->block_size,
 		.zone_size = p->zone_size,
@@ -74,9 +91,12 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 	h.total = lay.total;
 	h.hash = zns_hash(&h, offsetof(struct emu_header, hash));
 	f.hash = file_hash(&h, &f);
+	t.hash = tables_hash(&f, &t);
 	memcpy(block, &h, sizeof(h));
 	if (p->log_zones)
 		memcpy(block + sizeof(h), &f, sizeof(f));
+	if (p->table_off)
+		memcpy(block + sizeof(h) + sizeof(f), &t, sizeof(t));
 	return zns_pwrite_all(fd, block, sizeof(block), 0);
 }
 
@@ -128,9 +148,23 @@ static int not_ours(int fd, const char *spec, bool file, const struct emu_header
 		path, noun, spec, file ? " --size SIZE" : "");
 }
 
+/* What follows the header of a store on an ordinary disk. -EBADMSG: damaged. */
+static int read_rest(int fd, const struct emu_header *h, struct emu_header_file *f,
+		     struct emu_header_tables *t)
+{
+	if (zns_pread_all(fd, f, sizeof(*f), sizeof(*h)) || f->hash != file_hash(h, f))
+		return -EBADMSG;
+	if (h->header_bytes == sizeof(*h) + sizeof(*f))
+		return 0;
+	if (zns_pread_all(fd, t, sizeof(*t), sizeof(*h) + sizeof(*f)) ||
+	    t->hash != tables_hash(f, t) || !t->table_off)
+		return -EBADMSG;
+	return 0;
+}
+
 /* The parts of a header that say what it is, and its hashes. */
 static int check_header(int fd, const char *spec, struct emu_header *h, struct emu_header_file *f,
-			struct zns_err *err)
+			struct emu_header_tables *t, struct zns_err *err)
 {
 	const char *path = zns_spec_path(spec);
 	bool file = zns_spec_on_disk(spec), bad;
@@ -147,14 +181,16 @@ static int check_header(int fd, const char *spec, struct emu_header *h, struct e
 			err, -EMEDIUMTYPE,
 			"%s has %s format %u of an older version, this program knows %u: create the device anew with `znsctl create --force %s`",
 			path, what, h->version, want, spec);
-	if (h->version != want || h->header_bytes != sizeof(*h) + (file ? sizeof(*f) : 0))
+	if (h->version != want ||
+	    (h->header_bytes != sizeof(*h) + (file ? sizeof(*f) : 0) &&
+	     !(file && h->header_bytes == sizeof(*h) + sizeof(*f) + sizeof(*t))))
 		return zns_fail(
 			err, -EMEDIUMTYPE,
 			"%s has %s format %u, this program knows %u: use the matching version",
 			path, what, h->version, want);
 	bad = h->hash != zns_hash(h, offsetof(struct emu_header, hash));
 	if (file && !bad)
-		bad = zns_pread_all(fd, f, sizeof(*f), sizeof(*h)) || f->hash != file_hash(h, f);
+		bad = read_rest(fd, h, f, t) != 0;
 	if (bad)
 		return zns_fail(
 			err, -EMEDIUMTYPE,
@@ -169,10 +205,11 @@ int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t 
 	struct zns_err why = ZNS_ERR_INIT;
 	const char *path = zns_spec_path(spec);
 	struct emu_header_file f = { 0 };
+	struct emu_header_tables t = { 0 };
 	struct emu_layout lay;
 	struct emu_header h;
 	uint64_t size = 0;
-	int ret = check_header(fd, spec, &h, &f, err);
+	int ret = check_header(fd, spec, &h, &f, &t, err);
 
 	if (ret)
 		return ret;
@@ -200,6 +237,9 @@ int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t 
 		.gc_stall_ms = h.gc_stall_ms,
 		.log_zones = f.log_zones,
 		.log_capacity = f.log_capacity,
+		.data_off = t.table_off ? h.data_off : 0,
+		.table_off = t.table_off,
+		.table_zones = t.table_zones,
 	};
 	ret = emu_params_check(p, &why);
 	if (!ret && !f.log_zones && h.version == ZNS_FILE_FORMAT)

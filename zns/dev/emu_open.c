@@ -48,7 +48,7 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 	if (private)
 		map = mmap(NULL, e->lay.live_len, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	else
-		map = mmap(NULL, e->lay.live_len, prot, MAP_SHARED, e->fd, EMU_LIVE_OFF);
+		map = mmap(NULL, e->lay.live_len, prot, MAP_SHARED, e->fd, (off_t)e->lay.live_off);
 	if (map == MAP_FAILED)
 		return zns_fail_sys(
 			err, -errno,

@@ -43,6 +43,22 @@ static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 	return 0;
 }
 
+/* Tables that a resize moved are in front of the data or behind them. */
+static int check_tables(const struct zns_emu_params *p, struct zns_err *err)
+{
+	struct emu_layout lay;
+
+	if (p->table_zones >= p->nr_zones && p->table_zones <= EMU_MAX_ZONES &&
+	    !(p->table_off % EMU_LIVE_OFF) && p->table_off < UINT64_C(1) << 60 &&
+	    !(p->data_off % EMU_DATA_ALIGN) && p->data_off && p->data_off <= GIB(1)) {
+		emu_layout_of(p, &lay);
+		if (lay.dur_off + lay.dur_len <= lay.data_off || lay.live_off >= lay.data_end)
+			return 0;
+	}
+	return zns_fail(err, -EINVAL, "tables for %u zones at %llu", p->table_zones,
+			(unsigned long long)p->table_off);
+}
+
 /* A store on an ordinary disk: nothing is modelled. */
 static int check_file(const struct zns_emu_params *p, struct zns_err *err)
 {
@@ -56,7 +72,7 @@ static int check_file(const struct zns_emu_params *p, struct zns_err *err)
 	if (p->timing || p->max_open || p->max_active || p->map != ZNS_EMU_MAP_SHARED ||
 	    p->zone_size != p->zone_capacity)
 		return zns_fail(err, -EINVAL, "an ordinary disk has neither dies nor limits");
-	return 0;
+	return p->table_off ? check_tables(p, err) : 0;
 }
 
 int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)

@@ -10,6 +10,8 @@
  *   …        durable      one 32-byte entry per zone, written by flush and reset only
  *   …        data         from the next MiB: zone i at i * capacity (rounded up to 4 KiB)
  *
+ * A store that was resized may have the live area and the durable table behind the data.
+ *
  * live is the present state of the device. durable is the state after a power cut. mirror is the
  * known content of durable: with it a flush finds the changed zones without reading the disk. The
  * invariants in emu_table.c keep all three right whenever a process dies.
@@ -56,6 +58,13 @@ struct emu_header_file {
 	uint64_t log_capacity;
 	uint32_t log_zones, zero;
 	uint64_t hash; /* of the header's hash and the fields above */
+};
+
+/* Behind both, if a resize moved the tables or left room in them. */
+struct emu_header_tables {
+	uint64_t table_off; /* of the live area; the other tables follow it */
+	uint32_t table_zones, zero; /* they have room for so many */
+	uint64_t hash; /* of the hash before and the fields above */
 };
 
 #define EMU_F_FINISHED (1u << 0) /* full although wp < capacity */
@@ -118,9 +127,9 @@ struct emu_model {
 };
 
 struct emu_layout {
-	uint64_t live_len, mirror_off, model_off; /* offsets inside the live area */
+	uint64_t live_off, live_len, mirror_off, model_off; /* the last two inside the live area */
 	uint64_t dur_off, dur_len;
-	uint64_t data_off, log_stride, stride, total;
+	uint64_t data_off, data_end, log_stride, stride, total;
 };
 
 struct emu {
@@ -192,6 +201,9 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
 		    struct zns_err *err);
 bool emu_header_present(int fd); /* checks the magic only */
+
+/* emu_create.c: through the page cache; 0 or -errno */
+int emu_write_zeroes(int fd, uint64_t pos, uint64_t len);
 
 /* emu_lock.c: the process-wide locks take a bare fd, before there is a device */
 /* held while a device is opened, made or cut */

@@ -157,7 +157,9 @@ static int check_old_manifests(const ZnsPb__Checkpoint *c, const struct zns_limi
 			       struct zns_err *err)
 {
 	for (size_t i = 0; i < c->n_old_manifests; i++)
-		if (zns_check_range(l, c->old_manifests[i], 0, 1, code, err))
+		/* a disk that became smaller took some with it */
+		if (!(l->resizable && c->old_manifests[i] >= l->nr_zones) &&
+		    zns_check_range(l, c->old_manifests[i], 0, 1, code, err))
 			return code;
 	return 0;
 }
@@ -218,7 +220,7 @@ int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int c
 {
 	if (zns_check_name("source of the profile", p->source, code, err))
 		return code;
-	if (p->n_zone_group != l->nr_zones)
+	if (p->n_zone_group != l->nr_zones && !(l->resizable && code == -EBADMSG))
 		return zns_fail(err, code, "the profile covers %zu zones, the device has %u",
 				p->n_zone_group, l->nr_zones);
 	if (!p->n_groups || p->n_groups > l->nr_zones)

@@ -25,7 +25,10 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 	int ret;
 
 	do {
-		got = zns_min((uint32_t)ZNS_ARRAY_SIZE(z), total - lead);
+		/* a disk has none; its number of zones may be one that it will have */
+		got = zns_geo_is_disk(&dev->geo) ?
+			      0 :
+			      zns_min((uint32_t)ZNS_ARRAY_SIZE(z), total - lead);
 		ret = got ? zns_dev_report(dev, lead, got, z, err) : 0;
 		if (ret)
 			return ret;

@@ -205,9 +205,31 @@ static int check_offline(struct zns_store *s, const struct cand *c, const struct
 	return 0;
 }
 
-static void adopt(struct zns_store *s, const struct cand *c, struct replay *rp)
+/* The profile of a disk that was resized; all of its zones are one group. */
+static int fit_profile(struct zns_state *st, uint32_t nr_zones, struct zns_err *err)
+{
+	const ZnsPb__Profile *have = zns_newest(&st->profile);
+	cleanup_free uint32_t *group = NULL;
+	ZnsPb__Profile p = *have;
+
+	if (p.n_zone_group == nr_zones)
+		return 0;
+	group = calloc(nr_zones, sizeof(*group));
+	if (!group)
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr_zones);
+	memcpy(group, p.zone_group, zns_min(nr_zones, (uint32_t)p.n_zone_group) * sizeof(*group));
+	p.zone_group = group;
+	p.n_zone_group = nr_zones;
+	return zns_record_set(st, ZNS_FRAME_PROFILE, &p.base, err);
+}
+
+static int adopt(struct zns_store *s, const struct cand *c, struct replay *rp, struct zns_err *err)
 {
 	const struct zns_zone *z = c->zone;
+	int ret = fit_profile(&rp->st, s->dev->geo.nr_zones, err);
+
+	if (ret)
+		return ret;
 
 	s->st = rp->st;
 	rp->st = (struct zns_state){ 0 };
@@ -218,7 +240,9 @@ static void adopt(struct zns_store *s, const struct cand *c, struct replay *rp)
 	s->log.seq = rp->seq;
 	s->torn = rp->torn;
 	s->need_roll = rp->torn || z->state == ZNS_ZONE_READ_ONLY ||
-		       c->sb->generation != s->max_generation;
+		       c->sb->generation != s->max_generation ||
+		       c->sb->nr_zones != s->dev->geo.nr_zones;
+	return 0;
 }
 
 /* Nobody used the device, or its catalogue is gone. In the latter case the message must not advise
@@ -262,7 +286,7 @@ static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost
 			if (!ret)
 				ret = check_offline(s, &c[i], &rp, zones, err);
 			if (!ret)
-				adopt(s, &c[i], &rp);
+				ret = adopt(s, &c[i], &rp, err);
 			replay_fini(&rp);
 			return ret;
 		}

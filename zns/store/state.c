@@ -62,7 +62,8 @@ int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_
 		.lim = { .nr_zones = geo->nr_zones,
 			 .nr_meta = nr_meta,
 			 .block = geo->block_size,
-			 .zone_capacity = geo->zone_capacity },
+			 .zone_capacity = geo->zone_capacity,
+			 .resizable = zns_geo_is_disk(geo) },
 		.block = geo->block_size,
 	};
 	st->live = calloc(geo->nr_zones, sizeof(*st->live));

@@ -21,6 +21,7 @@ struct zns_limits {
 	uint32_t nr_groups; /* groups of records must be below */
 	uint32_t block; /* bytes */
 	uint64_t zone_capacity;
+	bool resizable; /* an ordinary disk: it may have had another number of zones */
 };
 int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len,
 		    int code, struct zns_err *err);

@@ -41,7 +41,8 @@ int zns_superblock_parse(const struct zns_frame *f, const struct zns_geometry *g
 		 sb->generation != f->generation || f->seq)
 		ret = zns_fail(err, -EBADMSG, "superblock has impossible values");
 	else if (sb->block_size != geo->block_size || sb->zone_size != geo->zone_size ||
-		 sb->zone_capacity != geo->zone_capacity || sb->nr_zones != geo->nr_zones ||
+		 sb->zone_capacity != geo->zone_capacity ||
+		 (sb->nr_zones != geo->nr_zones && !zns_geo_is_disk(geo)) ||
 		 sb->nr_meta_zones != nr_meta)
 		ret = zns_fail(
 			err, -EBADMSG,

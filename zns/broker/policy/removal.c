@@ -48,14 +48,15 @@ static void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *
 }
 
 /* Zones with a footer of the checkpoint; *@nr of them. */
-static uint32_t *bury_zones(const ZnsPb__Checkpoint *k, uint32_t *nr)
+static uint32_t *bury_zones(const struct znsd *d, const ZnsPb__Checkpoint *k, uint32_t *nr)
 {
 	uint32_t *zones = znsd_alloc((k->n_old_manifests + 1) * sizeof(*zones));
 
-	*zones = k->manifest->zone;
+	*nr = 0;
+	zones[(*nr)++] = k->manifest->zone;
 	for (size_t i = 0; i < k->n_old_manifests; i++)
-		zones[i + 1] = k->old_manifests[i];
-	*nr = (uint32_t)k->n_old_manifests + 1;
+		if (k->old_manifests[i] < d->nr_zones) /* a disk may have become smaller */
+			zones[(*nr)++] = k->old_manifests[i];
 	return zones;
 }
 
@@ -67,7 +68,7 @@ int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct 
 	int ret;
 
 	g->t = NULL;
-	g->zones = bury_zones(k, &g->nr);
+	g->zones = bury_zones(d, k, &g->nr);
 	zones_note_ours(d, k);
 	ret = zns_store_remove(d->store, id, by, err);
 	if (ret)

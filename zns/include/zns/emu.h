@@ -50,6 +50,11 @@ struct zns_emu_params {
 	 */
 	uint32_t log_zones;
 	uint64_t log_capacity; /* bytes of each of them */
+	/* Of a store that was resized; else 0, and the tables are in front, as long as the zones
+	 * need. Where the data begin, where the tables are, and how many zones these have room for.
+	 */
+	uint64_t data_off, table_off;
+	uint32_t table_zones;
 	bool is_volatile; /* of zns_emu_create only: memory below is as good as a disk */
 	/* the timing model; all of it is of no account while timing is off */
 	bool timing;
@@ -79,6 +84,21 @@ int zns_emu_profile(const char *name, struct zns_emu_params *p, struct zns_err *
  * not set. -EINVAL: too small.
  */
 int zns_file_params(uint64_t size, struct zns_emu_params *p, struct zns_err *err);
+
+/*
+ * How many zones an open store on an ordinary disk has if it takes @size bytes, all told. The zones
+ * keep their size. -EINVAL: too small, or so near to the size that it has that its tables could not
+ * be moved safely; -EFBIG: too large; -EMEDIUMTYPE: no such store.
+ */
+int zns_file_zones_for(const struct zns_dev *dev, uint64_t size, uint32_t *nr, struct zns_err *err);
+
+/*
+ * Gives an open store on an ordinary disk so many zones, durably, and the file that length. A crash
+ * at any moment leaves the old number or the new one. What zones that go hold is lost: ask
+ * zns_store_fit() before. -EBUSY: somebody else has it open; -ENOSPC: a device or file system has
+ * no room. @dev may only be closed afterwards.
+ */
+int zns_file_resize(struct zns_dev *dev, uint32_t nr_zones, struct zns_err *err);
 
 /*
  * Make the device at @path (without "emu:" or "file:"; @p says which). Refuses an existing emulator

@@ -51,6 +51,13 @@ int zns_store_open(struct zns_dev *dev, unsigned flags, struct zns_store **out,
 		   struct zns_err *err);
 void zns_store_close(struct zns_store *s); /* does not close the device */
 
+/*
+ * fit.c: of an ordinary disk (zns_file_resize). May the store go on with @nr_zones zones? If so,
+ * its log can be read with both numbers. Nobody else has the store open. -EBUSY: checkpoints are in
+ * zones that would go; -ENOSPC: the catalogue would not fit.
+ */
+int zns_store_fit(struct zns_dev *dev, uint32_t nr_zones, struct zns_err *err);
+
 const uint8_t *zns_store_uuid(const struct zns_store *s);
 uint64_t zns_store_generation(const struct zns_store *s);
 uint32_t zns_store_nr_meta(const struct zns_store *s); /* zones 0 … n-1 are metadata */

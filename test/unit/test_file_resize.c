@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A store on an ordinary disk that becomes larger and smaller, and dies on the way. */
+#include <unistd.h>
+#include "emu_common.h"
+#include "store_fixture.h"
+#include "../../zns/dev/file_priv.h"
+
+#define SMALL MIB(64)
+#define LARGE MIB(96)
+
+static void make_store(uint64_t size)
+{
+	struct zns_emu_params p;
+
+	assert_ok(zns_file_params(size, &p, &err));
+	snprintf(dev_spec, sizeof(dev_spec), "file:%s", dev_path);
+	zns_dev_close(make_dev(&p));
+}
+
+static uint32_t zones_for(struct zns_dev *d, uint64_t size)
+{
+	uint32_t nr = 0;
+
+	assert_ok(zns_file_zones_for(d, size, &nr, &err));
+	return nr;
+}
+
+static uint64_t length(void)
+{
+	struct stat st;
+
+	assert_int_equal(stat(dev_path, &st), 0);
+	return (uint64_t)st.st_size;
+}
+
+/* Data in the first, second and a later zone, and one more write that nobody flushed. */
+static void fill(struct zns_dev *d)
+{
+	assert_ok(put(d, 0, 0, MIB(1), 1));
+	assert_ok(put(d, 3, 0, MIB(1), 1));
+	assert_ok(put(d, 20, 0, KIB(64), 1));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(put(d, 4, 0, KIB(4), 1));
+}
+
+static void check_data(struct zns_dev *d)
+{
+	check(d, 0, 0, MIB(1), 1);
+	assert_zone(d, 3, ZNS_ZONE_FULL, MIB(1));
+	check(d, 3, 0, MIB(1), 1);
+	check(d, 4, 0, KIB(4), 1);
+	check(d, 20, 0, KIB(64), 1);
+	assert_zone(d, 21, ZNS_ZONE_EMPTY, 0);
+}
+
+static uint32_t resize(uint64_t size)
+{
+	struct zns_dev *d = open_dev();
+	uint32_t nr = zones_for(d, size);
+
+	assert_ok(zns_file_resize(d, nr, &err));
+	zns_dev_close(d);
+	assert_true(length() <= size && length() > size - MIB(1));
+	d = open_dev();
+	assert_int_equal(d->geo.nr_zones, nr);
+	check_data(d);
+	zns_dev_close(d);
+	return nr;
+}
+
+/* Tables behind the data, there again, in front again; each time all zones can be used. */
+static void there_and_back(void **state)
+{
+	uint32_t first, nr;
+	struct zns_dev *d;
+
+	make_store(SMALL);
+	d = open_dev();
+	first = d->geo.nr_zones;
+	fill(d);
+	zns_dev_close(d);
+	for (uint64_t size = LARGE; size <= 4 * LARGE; size += LARGE) {
+		nr = resize(size);
+		d = open_dev();
+		assert_zone(d, nr - 1, ZNS_ZONE_EMPTY, 0);
+		assert_ok(put(d, nr - 1, 0, MIB(1), (uint32_t)(size >> 20)));
+		zns_dev_close(d);
+		d = open_dev();
+		check(d, nr - 1, 0, MIB(1), (uint32_t)(size >> 20));
+		zns_dev_close(d);
+	}
+	resize(2 * LARGE);
+	assert_int_equal(resize(SMALL), first);
+	nr = resize(SMALL - MIB(10));
+	assert_int_equal(nr, first - 10);
+	assert_int_equal(resize(SMALL), first);
+	d = open_dev();
+	assert_zone(d, first - 1, ZNS_ZONE_EMPTY, 0);
+	zns_dev_close(d);
+}
+
+static uint32_t kill_zones, kill_after;
+
+static int die_in_resize(void)
+{
+	struct zns_dev *d;
+
+	if (!zns_dev_open(dev_spec, 0, &d, &err) &&
+	    !file_resize_steps(d, kill_zones, kill_after, &err))
+		return 0;
+	fprintf(stderr, "%s\n", err.msg);
+	return 1;
+}
+
+/* What a power cut leaves of memory: the live tables are of another boot. */
+static void lose_power(void)
+{
+	struct zns_emu_params p;
+	struct emu_layout lay;
+	uint8_t uuid[ZNS_UUID_LEN], other[64] = "another boot";
+	int fd = open(dev_path, O_RDWR);
+
+	assert_ok(emu_header_read(fd, dev_spec, &p, uuid, &err));
+	emu_layout_of(&p, &lay);
+	assert_int_equal(pwrite(fd, other, sizeof(other), (off_t)lay.live_off), sizeof(other));
+	close(fd);
+}
+
+/* From each size to the next, killed after each step, in a process or with the machine: the store
+ * has the old number of zones or the new one, all of its data, and can then be resized. */
+static void killed(void **state)
+{
+	const uint64_t sizes[] = { LARGE, 3 * LARGE, 2 * LARGE, SMALL, SMALL - MIB(10), SMALL };
+	struct zns_dev *d;
+
+	make_store(SMALL);
+	d = open_dev();
+	fill(d);
+	zns_dev_close(d);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(sizes); i++) {
+		for (kill_after = 0; kill_after <= FILE_RESIZE_STEPS; kill_after++) {
+			uint32_t before;
+
+			d = open_dev();
+			before = d->geo.nr_zones;
+			kill_zones = zones_for(d, sizes[i]);
+			zns_dev_close(d);
+			assert_int_equal(in_child(die_in_resize), 0);
+			if (kill_after & 1)
+				lose_power();
+			d = open_dev();
+			assert_int_equal(d->geo.nr_zones, kill_after < 5 ? before : kill_zones);
+			check_data(d);
+			assert_zone(d, d->geo.nr_zones - 1, ZNS_ZONE_EMPTY, 0);
+			zns_dev_close(d);
+		}
+	}
+}
+
+static void refused(void **state)
+{
+	struct zns_dev *d, *other;
+	uint32_t nr;
+
+	make_store(SMALL);
+	d = open_dev();
+	fill(d);
+	assert_fails(zns_file_zones_for(d, MIB(2), &nr, &err), -EINVAL, "too small");
+	assert_fails(zns_file_zones_for(d, GIB(4096), &nr, &err), -EFBIG, "larger store");
+	assert_int_equal(zones_for(d, SMALL), d->geo.nr_zones);
+	zns_dev_close(d);
+	resize(LARGE);
+	d = open_dev();
+	other = open_dev();
+	assert_fails(zns_file_resize(d, d->geo.nr_zones + 40, &err), -EBUSY, "in use");
+	zns_dev_close(other);
+	zns_dev_close(d);
+	snprintf(dev_spec, sizeof(dev_spec), "emu:%s", dev_path);
+	unlink(dev_path);
+	d = make_small();
+	assert_fails(zns_file_zones_for(d, LARGE, &nr, &err), -EMEDIUMTYPE, "no store on a disk");
+	zns_dev_close(d);
+}
+
+/* Tables that move must not be written over those that are in use. */
+static void too_little(void **state)
+{
+	struct zns_dev *d;
+
+	make_store(GIB(16));
+	d = open_dev();
+	assert_ok(zns_file_resize(d, zones_for(d, GIB(32)), &err));
+	zns_dev_close(d);
+	d = open_dev();
+	assert_fails(zns_file_resize(d, d->geo.nr_zones + 1, &err), -EINVAL, "must change by");
+	assert_ok(zns_file_resize(d, zones_for(d, GIB(36)), &err));
+	zns_dev_close(d);
+}
+
+static struct zns_store *open_store(struct zns_dev *d)
+{
+	struct zns_store *s;
+
+	assert_ok(zns_store_open(d, 0, &s, &err));
+	return s;
+}
+
+static char *text_of(struct zns_dev *d)
+{
+	struct zns_store *s = open_store(d);
+	char *text = store_text(s, zns_min(d->geo.nr_zones, 60u), true);
+
+	assert_int_equal(zns_store_profile(s)->n_zone_group, d->geo.nr_zones);
+	zns_store_close(s);
+	return text;
+}
+
+/* The catalogue goes on with the new number, and refuses to lose a checkpoint. */
+static void catalogue(void **state)
+{
+	ZnsPb__Profile *p;
+	struct zns_store *s;
+	struct zns_dev *d;
+	uint32_t small, large;
+	char *before, *after;
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+
+	make_store(SMALL);
+	d = open_dev();
+	small = d->geo.nr_zones;
+	p = make_profile(small, 1);
+	assert_ok(zns_store_format(d, NULL, p, false, NULL, &err));
+	profile_free(p);
+	s = open_store(d);
+	for (uint32_t n = 0; n < 5; n++) {
+		assert_ok(put(d, 3 + n, 0, KIB(64), n));
+		assert_ok(zns_store_commit(s, ck_init(&k, n, "web", 3 + n, 0, KIB(64)), &err));
+	}
+	zns_store_close(s);
+	before = text_of(d);
+
+	large = zones_for(d, LARGE);
+	assert_ok(zns_store_fit(d, large, &err));
+	assert_ok(zns_file_resize(d, large, &err));
+	zns_dev_close(d);
+	d = open_dev();
+	after = text_of(d);
+	assert_string_equal(before, after);
+	free(after);
+
+	s = open_store(d);
+	assert_ok(put(d, large - 1, 0, KIB(64), 9));
+	assert_ok(zns_store_commit(s, ck_init(&k, 9, "web", large - 1, 0, KIB(64)), &err));
+	zns_store_close(s);
+	assert_fails(zns_store_fit(d, small, &err), -EBUSY, "64.0 KiB of checkpoints are behind");
+	assert_int_equal(d->geo.nr_zones, large);
+	s = open_store(d);
+	id_of(9, id);
+	assert_ok(zns_store_remove(s, id, "test", &err));
+	zns_store_close(s);
+	/* its record would name a zone that is gone: it must not be in the log any more */
+	assert_ok(zns_store_fit(d, small, &err));
+	assert_ok(zns_file_resize(d, small, &err));
+	zns_dev_close(d);
+	d = open_dev();
+	assert_int_equal(d->geo.nr_zones, small);
+	after = text_of(d);
+	assert_memory_equal(before, after, strlen(before) - 1);
+	zns_dev_close(d);
+	free(before);
+	free(after);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(there_and_back), T(killed), T(refused), T(too_little), T(catalogue),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
