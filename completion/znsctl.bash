@@ -18,7 +18,7 @@ _znsctl()
 		fi
 	else
 		case $prev in
-		--dev | ls | status | top | report | zones | groups | gc | fsck | probe | selftest | verify | unregister | register)
+		--dev | ls | resize | status | top | report | zones | groups | gc | fsck | probe | selftest | verify | unregister | register)
 			words=($(ls /etc/zns-criu/devices.d 2>/dev/null)) ;;
 		esac
 		COMPREPLY=($(compgen -W "${words[*]}" -- "$cur") $(compgen -f -- "$cur"))

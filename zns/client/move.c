@@ -21,6 +21,8 @@ static int zone_get(void *arg, uint32_t group, uint64_t need, const uint32_t *do
 	q.n_not_zones = m->nr_victims;
 	q.done_zones = (uint32_t *)done;
 	q.n_done_zones = nr_done;
+	q.has_below = m->below > 0;
+	q.below = m->below;
 	req.compact_zone = &q;
 	ret = zns_session_ask(m->s, &req, &r, err);
 	if (ret)

@@ -3,6 +3,7 @@
  * `command_NAME` and a line here. There is no include guard: main.c includes this twice. */
 COMMAND(create)
 COMMAND(format)
+COMMAND(resize)
 COMMAND(register)
 COMMAND(unregister)
 COMMAND(probe)

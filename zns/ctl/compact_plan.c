@@ -31,6 +31,15 @@ static void add_manifests(struct compact *x)
 	}
 }
 
+static void plan_tail(struct compact *x)
+{
+	for (uint32_t i = x->keep; i < x->zones->n_zones; i++)
+		if (x->table[i].live) {
+			x->victims[x->nr_victims++] = i;
+			x->plan.live += x->table[i].live;
+		}
+}
+
 int compact_plan(struct compact *x, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -68,6 +77,10 @@ int compact_plan(struct compact *x, struct zns_err *err)
 			.parked = usable && z->live &&
 				  zns_zone_is_active((enum zns_zone_state)z->state),
 		};
+	}
+	if (x->keep) {
+		plan_tail(x);
+		return 0;
 	}
 	add_manifests(x);
 	ret = zns_compact_plan_make(x->table, nr, x->below, &x->plan, err);

@@ -60,6 +60,7 @@ int compact_move(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucke
 				 .victims = x->victims,
 				 .nr_victims = x->nr_victims,
 				 .to_group = to_group,
+				 .below = x->keep,
 				 .zone_group = x->zone_group,
 				 .written = x->written,
 				 .rude = x->rude,

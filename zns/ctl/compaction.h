@@ -20,6 +20,7 @@ struct compact {
 	bool charged; /* by weight, see zns/move.h */
 	uint32_t weight; /* 0: the owners' */
 	uint32_t below; /* per cent */
+	uint32_t keep; /* not by a plan: empties all zones from this one on; 0: by a plan */
 	uint32_t rate_mibps; /* 0: no limit */
 	ZnsPb__Response *ls, *zones, *reset;
 	struct zns_compact_zone *table;

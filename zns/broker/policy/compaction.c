@@ -70,6 +70,7 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 			  .not_zones = q->not_zones,
 			  .nr_not = q->n_not_zones,
 			  .need = zns_max(q->need, (uint64_t)1),
+			  .below = q->below,
 			  .spares = true };
 	int ret;
 

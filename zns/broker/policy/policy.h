@@ -147,6 +147,7 @@ struct wish {
 	size_t nr_not;
 	/* bytes that must fit, for a compaction. 0: a dump, which can use any room */
 	uint64_t need;
+	uint32_t below; /* only zones before this one; 0: all */
 	bool spares; /* leaves as many empty zones as running dumps may need */
 	bool suspects; /* accepts zones where a write failed */
 };

@@ -46,8 +46,8 @@ bool zone_excluded(const struct znsd *d, const struct wish *w, uint32_t zone)
 {
 	const struct lease_zone *lz = lease_zone_find(w->l, zone);
 
-	return (lz && (lz->bad || lz->done)) || (d->zones[zone].suspect && !w->suspects) ||
-	       listed(w, zone);
+	return (w->below && zone >= w->below) || (lz && (lz->bad || lz->done)) ||
+	       (d->zones[zone].suspect && !w->suspects) || listed(w, zone);
 }
 
 /* The container's own parked zone, or a pack zone. */

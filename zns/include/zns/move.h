@@ -20,6 +20,7 @@ struct zns_move {
 	uint32_t weight; /* … with this one, in a class of its own; 0: with its owner's */
 	const uint32_t *victims; /* zones to be left */
 	uint32_t nr_victims;
+	uint32_t below; /* to zones before this one; 0: to any */
 	const uint32_t *to_group; /* see zns/mover.h; NULL: they stay in their groups */
 	const uint32_t *zone_group; /* of every zone */
 	bool *written; /* by zone: true where something was moved to; NULL: nobody asks */

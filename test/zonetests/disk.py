@@ -1,0 +1,54 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+disk: what a store on an ordinary disk (file:PATH) does, with real programs.
+
+  disk.py list | run NAME... | run -a
+"""
+import json
+import sys
+
+from tools import many_dumps, run_ctl
+from ztlib import Failed
+from ztscene import case_of, expect, suite_main
+
+CASES = {}
+case = case_of(CASES)
+
+
+def on_disk(scene, size='96M', name='store'):
+    """The scene's device is such a store from now on."""
+    scene.device.needs_emulator('makes a store of its own')
+    scene.device.json('unregister', scene.device.spec)
+    scene.device.spec = f'file:{scene.dir}/{name}'
+    scene.device.json('create', scene.device.spec, '--size', size, '--rate', '500')
+    scene.remember()
+    return scene
+
+
+@case
+def resize(scene):
+    """Larger, then as small as its checkpoints allow: they are moved, intact, and an old handle restores from it."""
+    scene = on_disk(scene(size=6))
+    ids = many_dumps(scene, 3)
+    scene.good_dump()
+    large = json.loads(run_ctl(scene, 0, 'resize', '256M', '--json'))
+    if large['bytes'] < 230 << 20 or large['moved_bytes']:
+        raise Failed(f'resize says: {large}')
+    would = json.loads(run_ctl(scene, 0, 'resize', '64M', '--dry-run', '--json'))
+    expect('a dry run leaves the size', len(scene.device.zones()), large['zones'])
+    small = json.loads(run_ctl(scene, 0, 'resize', '64M', '--json'))
+    expect('zones', (small['zones'], len(scene.device.zones())), (would['zones'], would['zones']))
+    if max(z for c in scene.device.checkpoints() for z in c['zones']) >= small['zones']:
+        raise Failed('a checkpoint names a zone that is gone')
+    run_ctl(scene, 0, 'verify', '--all')
+    expect('fsck', json.loads(run_ctl(scene, 0, 'fsck', '--json'))['problems'], [])
+    scene.good_restore()
+    run_ctl(scene, 0, 'rm', *ids)
+    many_dumps(scene, 1)
+    run_ctl(scene, 2, 'resize', 'large')
+    run_ctl(scene, 1, 'resize', '8M')
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'disk', CASES))
