@@ -8,6 +8,7 @@ disk: what a store on an ordinary disk (file:PATH) does, with real programs.
 import json
 import sys
 
+import ztlib
 from tools import many_dumps, run_ctl
 from ztlib import Failed
 from ztscene import case_of, expect, suite_main
@@ -48,6 +49,29 @@ def resize(scene):
     many_dumps(scene, 1)
     run_ctl(scene, 2, 'resize', 'large')
     run_ctl(scene, 1, 'resize', '8M')
+
+
+@case
+def full(scene):
+    """A dump that finds no room says what gives some, and how much; what a rule makes due is removed for it, in the same call."""
+    scene = on_disk(scene(size=6), '64M')
+    ids = many_dumps(scene, 4)
+    done = scene.dump(['--leave-running'])
+    while not done.code:
+        done = scene.dump(['--leave-running'])
+    said = ' '.join(done.lines('is full'))
+    for want in (f'`znsctl rm {ids[0][:8]}` (the oldest, of errors)', 'MiB, `znsctl resize file:', ' SIZE`'):
+        if want not in said:
+            raise Failed(f'"{want}" is not in: {said}')
+    held = scene.ids()
+    run_ctl(scene, 0, 'retain', 'errors', '--ttl', '1d', '--keep', '2')
+    expect('nothing is removed yet', scene.ids(), held)
+    args = scene.dump_command(scene.log(), ['--leave-running'], None, None, None)
+    args[args.index('--zns-container') + 1] = 'other'
+    good = ztlib.run_criu(scene.cfg, args, scene.dir / 'other.log', scene.device.env)
+    expect('a dump of another container', good.returncode, 0)
+    left = [c['container'] for c in scene.device.checkpoints()]
+    expect('left', sorted(left), ['errors', 'errors', 'other'])
 
 
 if __name__ == '__main__':

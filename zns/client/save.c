@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "zns/layout.h"
+#include "sweep.h"
 #include "zns/save.h"
 
 int zns_save_key(struct zns_save *v, struct zns_err *err)
@@ -54,7 +55,13 @@ static int admission(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *
 	ask->has_min_room = 1;
 	ask->min_room = v->unit ? v->unit : zns_stripe_unit(&v->s->dev->geo);
 	req.dump_begin = ask;
+	ask->has_sweeps = ask->sweeps = v->sweeps;
 	ret = zns_session_ask(v->s, &req, &v->answer, err);
+	if (ret == -ENOSPC && v->sweeps) {
+		zns_sweep(&v->s->reg); /* if that fails, the answer says it again */
+		ask->has_sweeps = ask->sweeps = false;
+		ret = zns_session_ask(v->s, &req, &v->answer, err);
+	}
 	if (ret)
 		return ret;
 	g = v->grant = v->answer->dump;

@@ -38,6 +38,7 @@ static int begin(struct import *x, struct zns_err *err)
 		ask.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->parent };
 	origin.kind = (char *)"import";
 	ask.origin = &origin;
+	x->v.sweeps = true;
 	ask.has_join = x->join;
 	if (x->join)
 		ask.join = x->pages->id;

@@ -91,6 +91,7 @@ static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 	if (d->has_parent)
 		ask.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, d->parent };
 	d->v.bucket = d->h->bucket;
+	d->v.sweeps = true;
 	/* If criu goes meanwhile, nobody waits for admission any more. */
 	d->h->s.broker.watch_fd = d->h->sk;
 	d->h->s.broker.watch_pidfd = d->h->criu;

@@ -352,6 +352,8 @@ int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, s
 
 	*out = (struct admitted){ .lease = NULL };
 	ret = ask_check(d, q, a, err);
+	if (!ret && q->sweeps && on_disk(d) && a->expected > free_bytes(d))
+		ret = device_full(d, err);
 	if (!ret)
 		ret = choose_groups(d, a, &ch, err);
 	out->room = ch.room;

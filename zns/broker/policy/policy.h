@@ -138,6 +138,8 @@ bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone);
 int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err);
 /* -ENOSPC, and who has the room */
 int device_full(const struct znsd *d, struct zns_err *err);
+/* what can be written without a removal or a compaction */
+uint64_t free_bytes(const struct znsd *d);
 void room_want(struct znsd *d, uint32_t zones); /* asks for finishes in the background */
 
 /* search.c: the zone to write next; ZNSD_NONE: none */

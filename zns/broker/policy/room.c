@@ -3,6 +3,7 @@
  * Room below the device's limits of open and active zones: which partly filled zones stay, which
  * are finished first, and how one more zone becomes active.
  */
+#include <string.h>
 #include "policy.h"
 
 enum neighbour { DISTURBED_NOT, DISTURBED_READ, DISTURBED_DUMP, DISTURBED_PROMISED };
@@ -155,10 +156,82 @@ int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err)
 	return 0;
 }
 
+uint64_t free_bytes(const struct znsd *d)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->nr_zones; i++)
+		if (zone_empty(d, i) || zone_garbage(d, i))
+			sum += d->zones[i].z.capacity;
+		else if (zone_parked(d, i))
+			sum += d->zones[i].z.capacity - d->zones[i].z.wp;
+	return sum;
+}
+
+/* Of zones that live data share with removed ones; about what a compaction gives. */
+static uint64_t dead_bytes(const struct znsd *d)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->nr_zones; i++) {
+		const struct zn_zone *z = &d->zones[i];
+
+		if (!z->meta && !z->writer && zone_live(d, i) && z->z.wp > zone_live(d, i))
+			sum += z->z.wp - zone_live(d, i);
+	}
+	return sum;
+}
+
+static bool has_child(const struct znsd *d, const uint8_t *id)
+{
+	const ZnsPb__Checkpoint *k;
+
+	for (size_t i = 0; (k = zns_store_checkpoint(d->store, i)); i++)
+		if (k->has_parent && !memcmp(k->parent.data, id, ZNS_UUID_LEN))
+			return true;
+	return false;
+}
+
+/* The oldest one that `rm` would remove; NULL: there is none. */
+static const ZnsPb__Checkpoint *oldest(const struct znsd *d)
+{
+	const ZnsPb__Checkpoint *k;
+
+	for (size_t i = 0; (k = zns_store_checkpoint(d->store, i)); i++)
+		if (!checkpoint_pinned(d, k->id.data) && !has_child(d, k->id.data) &&
+		    !parent_in_use(d, k->id.data))
+			return k;
+	return NULL;
+}
+
+/* What would make room now, and how much. */
+static int disk_full(const struct znsd *d, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *old = oldest(d);
+	char a[16], b[16], id[ZNS_UUID_STR], compact[80] = "", rm[160] = "";
+	uint64_t dead = dead_bytes(d);
+
+	if (dead)
+		snprintf(compact, sizeof(compact), " `znsctl gc --compact` gives %s at most,",
+			 zns_format_size(dead, a, sizeof(a)));
+	if (old)
+		snprintf(rm, sizeof(rm), " `znsctl rm %.8s` (the oldest, of %.60s) %s,",
+			 zns_uuid_format(old->id.data, id), old->container,
+			 zns_format_size(old->bytes, a, sizeof(a)));
+	return zns_fail(
+		err, -ENOSPC,
+		"%s is full: %s free, %zu checkpoints;%s%s `znsctl resize %s SIZE` what you add",
+		d->reg.path, zns_format_size(free_bytes(d), b, sizeof(b)),
+		zns_store_nr_checkpoints(d->store), compact, rm, d->reg.path);
+}
+
 int device_full(const struct znsd *d, struct zns_err *err)
 {
 	uint32_t memory = memory_zones(d);
 	char also[80 + MEMORY_MOST_MAX] = "", most[MEMORY_MOST_MAX];
+
+	if (on_disk(d) && !memory)
+		return disk_full(d, err);
 
 	if (memory)
 		snprintf(also, sizeof(also), ", %u zones with memory of running programs, %s",

@@ -34,6 +34,9 @@ struct zns_save {
 	struct zns_bucket *bucket; /* every byte written pays; NULL: no limit */
 	uint32_t unit; /* stripe unit, bytes; 0: what suits device and width */
 	uint32_t workers; /* threads; 0: chosen */
+	/* If there is no room, `znsctl gc` removes what is garbage for certain, and it asks again.
+	 */
+	bool sweeps;
 	/* A version of the checkpoint that this one replaces under its id, and its key; handles of
 	 * it stay good. */
 	const ZnsPb__Manifest *former;

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Removes what is garbage for certain, by `znsctl gc`: it alone knows who still needs a checkpoint.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "sweep.h"
+#include "zns/util.h"
+
+#define LIMIT_MS 30000
+
+static int find(char *prog, size_t len)
+{
+	char helper[PATH_MAX];
+	int ret = zns_find_program("znsctl", prog, len);
+
+	if (!ret || zns_find_program("zns-helper", helper, sizeof(helper)))
+		return ret;
+	/* installed: PREFIX/libexec/zns-criu/zns-helper and PREFIX/bin/znsctl */
+	*strrchr(helper, '/') = 0;
+	if ((size_t)snprintf(prog, len, "%s/../../bin/znsctl", helper) >= len)
+		return -ENAMETOOLONG;
+	return access(prog, X_OK) ? -errno : 0;
+}
+
+/* One that hangs is killed: somebody waits for admission. */
+static int await(pid_t pid)
+{
+	struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
+	int status, n;
+
+	do
+		n = p.fd < 0 ? 1 : poll(&p, 1, LIMIT_MS);
+	while (n < 0 && errno == EINTR);
+	if (!n)
+		kill(pid, SIGKILL);
+	if (p.fd >= 0)
+		close(p.fd);
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -EIO;
+}
+
+int zns_sweep(const struct zns_registered *reg)
+{
+	char prog[PATH_MAX], id[ZNS_UUID_STR];
+	char *argv[] = { prog, (char *)"gc", (char *)"--dev", id, NULL };
+	posix_spawn_file_actions_t fa;
+	int ret = find(prog, sizeof(prog));
+	pid_t pid;
+
+	if (ret)
+		return ret;
+	zns_uuid_format(reg->uuid, id);
+	if (posix_spawn_file_actions_init(&fa))
+		return -ENOMEM;
+	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&fa, 1, "/dev/null", O_WRONLY, 0);
+	posix_spawn_file_actions_addopen(&fa, 2, "/dev/null", O_WRONLY, 0);
+	ret = -posix_spawn(&pid, prog, &fa, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	return ret ? ret : await(pid);
+}

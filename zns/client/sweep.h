@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_CLIENT_SWEEP_H
+#define ZNS_CLIENT_SWEEP_H
+#include "zns/config.h"
+
+/* Does what `znsctl gc` does, with its grace, in 30 s at most. -ENOENT: it is not installed; -EIO:
+ * it failed. */
+int zns_sweep(const struct zns_registered *reg);
+
+#endif
