@@ -146,6 +146,12 @@ bool docker_good_id(const char *id);
  * one. "": unknown. */
 void docker_pending_checkpoint(const struct docker_container *c, char *out, size_t len);
 
+/*
+ * compare.c: may a checkpoint of a container whose config.json was @was be restored into one whose
+ * config.json is @now? -EPERM names the first difference in rights or shape.
+ */
+int docker_compare(struct json_object *was, struct json_object *now, struct zns_err *err);
+
 /* What one container asks for. source NULL: nothing is asked for. */
 enum docker_key {
 	DOCKER_QOS,

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A checkpoint brings its own rights and its own shape: user, capabilities, filters, mounts. The
+ * container that it is restored into says in its config.json which of these it wants. criu would
+ * not notice a difference, so a container that was started with fewer rights would run with those
+ * of the dump. Compared is the config.json at the dump with that of the new container. Limits of
+ * cgroups, sources of mounts, the host name and the paths of joined namespaces may differ.
+ */
+#include <string.h>
+#include "docker.h"
+
+/* Members that must be the same. An absent one is as an empty one, 0 or false. The order in an
+ * array does not count: engines write some of them out of a map. */
+static const struct {
+	const char *path, *what;
+} members[] = {
+	{ "process.user.uid", "user" },
+	{ "process.user.gid", "group" },
+	{ "process.user.additionalGids", "additional groups" },
+	{ "process.user.umask", "umask" },
+	{ "process.capabilities.bounding", "bounding capabilities" },
+	{ "process.capabilities.effective", "effective capabilities" },
+	{ "process.capabilities.inheritable", "inheritable capabilities" },
+	{ "process.capabilities.permitted", "permitted capabilities" },
+	{ "process.capabilities.ambient", "ambient capabilities" },
+	{ "process.noNewPrivileges", "no_new_privs" },
+	{ "linux.seccomp", "seccomp filter" },
+	{ "process.apparmorProfile", "AppArmor profile" },
+	{ "process.selinuxLabel", "SELinux label" },
+	{ "linux.mountLabel", "SELinux label of mounts" },
+	{ "process.terminal", "terminal" },
+	{ "process.rlimits", "resource limits" },
+	{ "linux.uidMappings", "user ids of its user namespace" },
+	{ "linux.gidMappings", "group ids of its user namespace" },
+	{ "root.readonly", "read-only root" },
+	{ "linux.rootfsPropagation", "propagation of mounts" },
+	{ "linux.maskedPaths", "masked paths" },
+	{ "linux.readonlyPaths", "read-only paths" },
+	{ "linux.sysctl", "sysctls" },
+	{ "linux.devices", "devices" },
+	{ "linux.resources.devices", "access to devices" },
+	{ "linux.personality", "personality" },
+};
+
+static struct json_object *at(struct json_object *o, const char *path)
+{
+	char key[32];
+
+	for (size_t n; o && *path; path += n + (path[n] == '.')) {
+		n = strcspn(path, ".");
+		snprintf(key, sizeof(key), "%.*s", (int)n, path);
+		o = zns_json_get(o, key);
+	}
+	return o;
+}
+
+static size_t length(struct json_object *o)
+{
+	return o && json_object_is_type(o, json_type_array) ? json_object_array_length(o) : 0;
+}
+
+static bool is_empty(struct json_object *o)
+{
+	switch (json_object_get_type(o)) {
+	case json_type_array:
+		return !json_object_array_length(o);
+	case json_type_object:
+		return !json_object_object_length(o);
+	case json_type_string:
+		return !json_object_get_string_len(o);
+	case json_type_boolean:
+		return !json_object_get_boolean(o);
+	case json_type_int:
+		return !json_object_get_int64(o);
+	default:
+		return !o;
+	}
+}
+
+static size_t count(struct json_object *array, struct json_object *element)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < length(array); i++)
+		n += json_object_equal(json_object_array_get_idx(array, i), element) != 0;
+	return n;
+}
+
+static bool same(struct json_object *a, struct json_object *b)
+{
+	if (is_empty(a) || is_empty(b))
+		return is_empty(a) && is_empty(b);
+	if (!json_object_is_type(a, json_type_array) || !json_object_is_type(b, json_type_array))
+		return json_object_equal(a, b);
+	if (length(a) != length(b))
+		return false;
+	for (size_t i = 0; i < length(a); i++) {
+		struct json_object *e = json_object_array_get_idx(a, i);
+
+		if (count(a, e) != count(b, e))
+			return false;
+	}
+	return true;
+}
+
+/* The element of @array whose member @key is @value. NULL: there is none, or several. */
+static struct json_object *find(struct json_object *array, const char *key, const char *value)
+{
+	struct json_object *found = NULL;
+
+	for (size_t i = 0; i < length(array); i++) {
+		struct json_object *e = json_object_array_get_idx(array, i);
+		const char *v = zns_json_str(e, key);
+
+		if (!v || strcmp(v, value))
+			continue;
+		if (found)
+			return NULL;
+		found = e;
+	}
+	return found;
+}
+
+static int differs(struct zns_err *err, const char *what, const char *which)
+{
+	char name[128];
+
+	return zns_fail(err, -EPERM,
+			"the container differs from the one that was dumped in its %s%s%s", what,
+			*which ? " " : "", zns_escape(which, name, sizeof(name)));
+}
+
+static int compare_namespaces(struct json_object *a, struct json_object *b, struct zns_err *err)
+{
+	for (size_t i = 0; i < length(a); i++) {
+		struct json_object *one = json_object_array_get_idx(a, i), *other;
+		const char *type = zns_json_str(one, "type");
+
+		other = type ? find(b, "type", type) : NULL;
+		/* one of its own, or one that exists already: which one may differ */
+		if (!other || !zns_json_str(one, "path") != !zns_json_str(other, "path"))
+			return differs(err, "namespace", type ? type : "");
+	}
+	return 0;
+}
+
+static int compare_mounts(struct json_object *a, struct json_object *b, struct zns_err *err)
+{
+	static const char *const keys[] = { "type", "options", "uidMappings", "gidMappings" };
+
+	for (size_t i = 0; i < length(a); i++) {
+		struct json_object *one = json_object_array_get_idx(a, i), *other;
+		const char *to = zns_json_str(one, "destination");
+
+		other = to ? find(b, "destination", to) : NULL;
+		if (!other)
+			return differs(err, "mount", to ? to : "");
+		for (size_t k = 0; k < ZNS_ARRAY_SIZE(keys); k++)
+			if (!same(zns_json_get(one, keys[k]), zns_json_get(other, keys[k])))
+				return differs(err, "mount", to);
+	}
+	return 0;
+}
+
+int docker_compare(struct json_object *was, struct json_object *now, struct zns_err *err)
+{
+	int ret;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(members); i++)
+		if (!same(at(was, members[i].path), at(now, members[i].path)))
+			return differs(err, members[i].what, "");
+	ret = compare_namespaces(at(was, "linux.namespaces"), at(now, "linux.namespaces"), err);
+	if (!ret) /* and those that only the new one has */
+		ret = compare_namespaces(at(now, "linux.namespaces"), at(was, "linux.namespaces"),
+					 err);
+	if (!ret)
+		ret = compare_mounts(at(was, "mounts"), at(now, "mounts"), err);
+	return ret ? ret : compare_mounts(at(now, "mounts"), at(was, "mounts"), err);
+}
