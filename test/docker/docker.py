@@ -20,6 +20,7 @@ import dkdaemon
 import dkkept      # noqa: F401, its cases
 import dklive      # noqa: F401, its cases
 import dknet       # noqa: F401, its cases
+import dkresume    # noqa: F401, its cases
 from dkcase import CASES, case, main, remove
 from dkdaemon import BIN, Failed, Skipped, want
 from dkwork import WORKS, Ferret, Memory, Shell

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Parses the part of runc's command line that we need. */
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "runc.h"
@@ -84,6 +86,8 @@ int call_parse(int argc, char **argv, struct call *c, struct zns_err *err)
 	for (; i < argc; i++) {
 		take(argv + i, argc - i, "image-path", &c->image_path, &used);
 		take(argv + i, argc - i, "work-path", &c->work_path, &used);
+		take(argv + i, argc - i, "pid-file", &c->pid_file, &used);
+		take(argv + i, argc - i, "console-socket", &c->console, &used);
 		if (!take(argv + i, argc - i, "bundle", &c->bundle, &used))
 			take(argv + i, argc - i, "b", &c->bundle, &used);
 		c->argv[c->argc++] = argv[i];
@@ -129,6 +133,90 @@ bool call_has_flag(const struct call *c, const char *name)
 			return true;
 	}
 	return false;
+}
+
+int call_signal(const char *name)
+{
+	uint64_t number;
+	const char *s = strncmp(name, "SIG", 3) ? name : name + 3, *abbrev;
+
+	if (!zns_parse_number(name, 1, 64, &number))
+		return (int)number;
+	if (!strncmp(s, "RTMIN", 5) && (!s[5] || s[5] == '+'))
+		return SIGRTMIN + (s[5] ? atoi(s + 6) : 0);
+	for (int sig = 1; sig < SIGRTMIN; sig++) {
+		abbrev = sigabbrev_np(sig);
+		if (abbrev && !strcmp(s, abbrev))
+			return sig;
+	}
+	return 0;
+}
+
+const char *call_killed(const struct call *c, int *sig)
+{
+	const char *words[2] = { NULL, "TERM" };
+	int at = 1, n = 0;
+
+	if (strcmp(c->command, "kill"))
+		return NULL;
+	while (at < c->argc && c->argv[at] != c->command)
+		at++;
+	for (at++; at < c->argc && n < 2; at++)
+		if (c->argv[at][0] != '-')
+			words[n++] = c->argv[at];
+	if (sig)
+		*sig = call_signal(words[1]);
+	return words[0];
+}
+
+char **call_again(const struct call *c, const char *log, const char *const *words)
+{
+	const char *const ours[] = { "--zns-runc", c->argv[0], "--zns-docker-root",
+				     c->docker_root ? c->docker_root : DOCKER_DEFAULT_ROOT };
+	const char *const last[] = { "--log", log, "--log-format", "json" };
+	char **argv;
+	int n = 0, nr = 0;
+
+	while (words[nr])
+		nr++;
+	argv = calloc((size_t)(c->argc + nr) + 12, sizeof(*argv));
+	if (!argv)
+		return NULL;
+	argv[n++] = (char *)(uintptr_t) "zns-runc";
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(ours); i++)
+		argv[n++] = (char *)(uintptr_t)ours[i];
+	for (int i = 1; i < c->argc && c->argv[i] != c->command; i++)
+		argv[n++] = c->argv[i];
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(last); i++)
+		argv[n++] = (char *)(uintptr_t)last[i];
+	for (int i = 0; i < nr; i++)
+		argv[n++] = (char *)(uintptr_t)words[i];
+	return argv;
+}
+
+bool call_last_error(const char *log, char *out, size_t len)
+{
+	cleanup_free uint8_t *text = NULL;
+	struct json_object *o;
+	const char *level, *msg;
+	char *line, *save;
+	bool found = false;
+	size_t n;
+
+	if (zns_read_file(AT_FDCWD, log, MIB(1), &text, &n))
+		return false;
+	for (line = strtok_r((char *)text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		if (zns_json_parse(log, (uint8_t *)line, strlen(line), &o, NULL))
+			continue;
+		level = zns_json_str(o, "level");
+		msg = zns_json_str(o, "msg");
+		if (level && msg && !strcmp(level, "error")) {
+			snprintf(out, len, "%s", msg);
+			found = true;
+		}
+		json_object_put(o);
+	}
+	return found;
 }
 
 int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err)

@@ -168,6 +168,10 @@ enum docker_key {
 	DOCKER_MEMORY_PREDICT,
 	DOCKER_MEMORY_MIN,
 	DOCKER_GHOST_LIMIT, /* --ghost-limit of criu itself */
+	DOCKER_SUSPEND, /* what docker_settings_read makes of it is in the next three */
+	DOCKER_STOP,
+	DOCKER_RESUME,
+	DOCKER_RESUME_ELSE,
 	DOCKER_NR_KEYS
 };
 
@@ -255,6 +259,59 @@ int docker_restore_log(const char *id, uint8_t **text, size_t *len, struct zns_e
 
 /* Removes a directory of handles and plain images without subdirectories. -errno. */
 int docker_remove_dir(const char *dir);
+
+/*
+ * resume.c: files in a Docker container's directory, which go with it. The one says with which
+ * checkpoint it ended, and when that was made: it is there until the container is started again.
+ * The other one is the name of the checkpoint for its next start, which a person asked for.
+ */
+#define DOCKER_ENDED_FILE "zns-ended"
+#define DOCKER_RESUME_FILE "zns-resume"
+/* How the last start or stop by checkpoint went: one line. */
+#define DOCKER_NOTE_FILE "zns-note"
+/* When it was resumed the last two times, in seconds since boot. */
+#define DOCKER_LIVES_FILE "zns-lives"
+/* In a checkpoint's directory: what docker_compare() reads of the config.json at the dump. */
+#define DOCKER_SHAPE_FILE "zns-shape.json"
+/* Names of checkpoints that a container ended with, by zns.stop; only the newest one stays. */
+#define DOCKER_STOP_PREFIX "zns-stop-"
+
+struct docker_resume {
+	char dir[PATH_MAX]; /* of the checkpoint that the next start comes back from; "": cold */
+	char name[256];
+	bool asked; /* by DOCKER_RESUME_FILE */
+	bool or_cold; /* a cold start if it cannot be restored */
+};
+/*
+ * What the next start of @c shall come back from. An error says why it cannot be restored; @r's
+ * or_cold tells what follows.
+ */
+int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,
+			 struct docker_resume *r, struct zns_err *err);
+/* Notes that @c ended with checkpoint @name just now. -errno. */
+int docker_resume_ended(const struct docker_container *c, const char *name);
+/* The container is started: both files have served. */
+void docker_resume_used(const char *root, const char *id);
+/* A person's wish has served, though it failed. */
+void docker_resume_refused(const struct docker_container *c);
+/*
+ * The container is resumed now (@now: false asks only). True: the last two lives after a resume
+ * were shorter than ten seconds each, so its memory may be what ends it.
+ */
+bool docker_resume_lives(const struct docker_container *c, bool now);
+/* Writes DOCKER_NOTE_FILE, and a record for the journal. */
+void docker_note(const struct docker_container *c, int priority, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Writes DOCKER_SHAPE_FILE into a checkpoint's directory. -errno. */
+int docker_shape_write(const char *dir, const char *bundle);
+
+/*
+ * written.c: was a file of the container @spec written after @since_ns? That is its root and its
+ * writable volumes. Files that the engine keeps for it below @own are left out. -EEXIST names one;
+ * -E2BIG and others: not known.
+ */
+int docker_written_since(struct json_object *spec, const char *own, int64_t since_ns,
+			 struct zns_err *err);
 
 /* api.c: dockerd's HTTP interface over its UNIX socket. */
 struct docker_api {

@@ -87,7 +87,7 @@ static void tell_origin(const struct call *c, const struct docker_container *k, 
 	setenv(ZNS_ORIGIN_NAME, k->name, 1);
 	setenv(ZNS_ORIGIN_IMAGE, k->image, 1);
 	setenv(ZNS_ORIGIN_ROOT, k->root, 1);
-	docker_pending_checkpoint(k, text, sizeof(text));
+	suspend_name(c, k, text, sizeof(text));
 	setenv(ZNS_ORIGIN_CHECKPOINT, text, 1);
 	if (c->work_path &&
 	    (size_t)snprintf(path, sizeof(path), "%s/dump.log", c->work_path) < sizeof(path))
@@ -218,6 +218,17 @@ static void keep_log(const struct call *c, const struct docker_container *k)
 		docker_keep_restore_log(k->id, path);
 }
 
+/* What a later restore has to know of the container, and with what it ended. */
+static void after_dump(const struct call *c, const struct docker_container *k, const char *bundle,
+		       const char *name)
+{
+	if (strcmp(k->kind, "docker") || call_has_flag(c, "pre-dump"))
+		return;
+	docker_shape_write(c->image_path, bundle);
+	if (!call_has_flag(c, "leave-running"))
+		docker_resume_ended(k, name);
+}
+
 static int run(struct call *c, const struct docker_container *k, bool dump)
 {
 	/* No pipe: nobody reads while runc writes. The output of a restore belongs to the
@@ -316,6 +327,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	const char *old = secure_getenv("PATH");
 	cleanup_free char *path = NULL;
 	bool zones, live;
+	char name[256];
 	int ret = 0;
 
 	if (asprintf(&path, "%s:%s", c->libexec,
@@ -352,7 +364,11 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		tell_origin(c, &k, state.frozen);
 		netlock_tell(k.id);
 	}
+	if (dump)
+		suspend_name(c, &k, name, sizeof(name));
 	ret = run(c, &k, dump);
+	if (!ret && dump)
+		after_dump(c, &k, state.bundle, name);
 	if (!ret && !dump)
 		netlock_forget(k.id);
 	if (*conf)
@@ -378,8 +394,9 @@ static int check_memory(const struct docker_container *k, struct docker_settings
 	return ret ? ret : docker_rules(k, s, err);
 }
 
-/* Report an impossible setting at once, not at the first checkpoint. */
-static int check_created(const struct call *c, struct zns_err *err)
+/* Reports an impossible setting at once, not at the first checkpoint. *@held: the container comes
+ * back from a checkpoint, and runc is not called. */
+static int check_created(struct call *c, bool *held, struct zns_err *err)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
 	struct docker_container k;
@@ -396,7 +413,9 @@ static int check_created(const struct call *c, struct zns_err *err)
 		ret = docker_settings_own(&k, &s, err);
 	if (!ret && s.source[DOCKER_MEMORY])
 		ret = check_memory(&k, &s, err);
-	if (!ret && docker_good_id(c->id))
+	if (!ret && !strcmp(c->command, "create"))
+		ret = hold_create(c, &k, held, err);
+	if (!ret && !*held && docker_good_id(c->id))
 		netlock_lift(&k);
 	docker_container_fini(&k);
 	return ret;
@@ -420,6 +439,8 @@ int main(int argc, char **argv)
 	struct call c = { 0 };
 	struct wants_memory w;
 	char runc[PATH_MAX];
+	bool held = false;
+	int ret;
 
 	if (zns_std_fds())
 		return 1;
@@ -437,9 +458,16 @@ int main(int argc, char **argv)
 		if (!strcmp(c.command, "checkpoint") || !strcmp(c.command, "restore"))
 			return checkpoint_or_restore(&c, *c.command == 'c');
 		if ((!strcmp(c.command, "create") || !strcmp(c.command, "run")) &&
-		    check_created(&c, &err))
+		    check_created(&c, &held, &err))
 			return fail(&c, err.msg);
-		if (pause_call(&c))
+		if (held)
+			return 0;
+		ret = hold_call(&c, &err);
+		if (ret != -ENOENT)
+			return ret ? fail(&c, err.msg) : 0;
+		if (!strcmp(c.command, "start"))
+			docker_resume_used(c.docker_root, c.id);
+		if (pause_call(&c) || suspend_kill(&c))
 			return 0;
 		if (!strcmp(c.command, "start") && extend_wanted(&c, &w))
 			return extend_start(&c, &w);

@@ -13,7 +13,7 @@ struct call {
 	const char *runc; /* --zns-runc; NULL: the first runc in PATH that is not ours */
 	const char *docker_root; /* --zns-docker-root */
 	const char *command, *id;
-	const char *root, *log, *image_path, *work_path, *bundle;
+	const char *root, *log, *image_path, *work_path, *bundle, *pid_file, *console;
 	bool log_json;
 	char libexec[PATH_MAX]; /* directory of this program, criu and zns-helper */
 };
@@ -23,6 +23,16 @@ int call_parse(int argc, char **argv, struct call *c, struct zns_err *err);
 /* Adds the flag "--NAME" to runc's command, unless it is there. -ENOMEM. */
 int call_add_flag(struct call *c, const char *name);
 bool call_has_flag(const struct call *c, const char *name);
+/* Of `kill [--all] ID [SIGNAL]`: the id, and the signal if @sig is not NULL. NULL: another
+ * command. */
+const char *call_killed(const struct call *c, int *sig);
+/* The number of a signal, as a name with or without SIG, or a number; 0: there is none. */
+int call_signal(const char *name);
+/* The command line that calls this program again: for the same runc, root and configuration, with
+ * @words (NULL ends them) as its command, and its log in JSON at @log. NULL: no memory. */
+char **call_again(const struct call *c, const char *log, const char *const *words);
+/* The last error in such a log. False: there is none. */
+bool call_last_error(const char *log, char *out, size_t len);
 int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err);
 
 /* pause.c: for commands pause, resume and delete. True: it is done, runc is not called. */
@@ -47,6 +57,21 @@ bool extend_wanted(const struct call *c, struct wants_memory *w);
 int extend_start(struct call *c, struct wants_memory *w); /* runs runc; its exit code */
 void extend_begin(const struct call *c, struct wants_memory *w, bool restored);
 void extend_forget(const struct call *c); /* the note about a container that is deleted */
+
+/*
+ * hold.c: a container that comes back from a checkpoint in its ordinary create and start. *@held:
+ * create is done, and the restore waits for start. Else create goes on with runc.
+ */
+int hold_create(struct call *c, const struct docker_container *k, bool *held, struct zns_err *err);
+/* A command for a container that is held: 0, or its error. -ENOENT: it is not held. */
+int hold_call(const struct call *c, struct zns_err *err);
+
+/* suspend.c: the runtime's kill, as a checkpoint with which the container ends. False: the signal
+ * is sent as always. */
+bool suspend_kill(const struct call *c);
+/* What the checkpoint is called that call @c makes: by its directory, or by the one that dockerd
+ * has made. "": not known. */
+void suspend_name(const struct call *c, const struct docker_container *k, char *out, size_t len);
 
 /* report.c: puts one readable line about a failure where Docker looks for it. */
 void report_line(const struct call *c, const char *line);

@@ -7,11 +7,11 @@
 #include "zns/config.h"
 #include "zns/layout.h"
 
-const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos",        "admission",  "alloc",
-						      "stripe",     "dev",        "weight",
-						      "cgroup",     "live",       "network-lock",
-						      "criu",       "memory",     "memory-predict",
-						      "memory-min", "ghost-limit" };
+const char *const docker_key_name[DOCKER_NR_KEYS] = {
+	"qos",        "admission",   "alloc",        "stripe", "dev",    "weight",
+	"cgroup",     "live",        "network-lock", "criu",   "memory", "memory-predict",
+	"memory-min", "ghost-limit", "suspend",      "stop",   "resume", "resume-else"
+};
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
 				     "shell-job", NULL };
@@ -125,6 +125,29 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 	case DOCKER_GHOST_LIMIT:
 		if (zns_parse_size(value, &size) || size > INT64_MAX)
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no size; write 64M or 2G",
+					where, value);
+		break;
+	case DOCKER_SUSPEND:
+		if (strcmp(value, "yes") && strcmp(value, "no"))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: yes or no",
+					where, value);
+		break;
+	case DOCKER_STOP:
+		if (strcmp(value, "signal") && strcmp(value, "checkpoint"))
+			return zns_fail(err, -EINVAL,
+					"%s: \"%.60s\" is not known: signal or checkpoint", where,
+					value);
+		break;
+	case DOCKER_RESUME:
+		if (!docker_good_word(value))
+			return zns_fail(
+				err, -EINVAL,
+				"%s: \"%.60s\" is not known: no, ended, latest or a checkpoint's name",
+				where, value);
+		break;
+	case DOCKER_RESUME_ELSE:
+		if (strcmp(value, "cold") && strcmp(value, "fail"))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: cold or fail",
 					where, value);
 		break;
 	case DOCKER_MEMORY_PREDICT:
@@ -317,6 +340,24 @@ bool docker_wants_live(const struct docker_settings *s)
 	return s->source[DOCKER_LIVE] && strcmp(s->value[DOCKER_LIVE], "no");
 }
 
+/* zns.suspend says for both directions what nothing else has said. */
+static void take_suspend(struct docker_settings *s)
+{
+	static const struct {
+		enum docker_key key;
+		const char *value;
+	} means[] = { { DOCKER_STOP, "checkpoint" }, { DOCKER_RESUME, "ended" } };
+
+	if (!s->source[DOCKER_SUSPEND] || strcmp(s->value[DOCKER_SUSPEND], "yes"))
+		return;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(means); i++) {
+		if (s->source[means[i].key])
+			continue;
+		strcpy(s->value[means[i].key], means[i].value);
+		s->source[means[i].key] = s->source[DOCKER_SUSPEND];
+	}
+}
+
 /* A CRI copies the root file system as well, and pauses the container so that it fits the memory.
  */
 static int check_live(const struct docker_container *c, const struct docker_settings *s,
@@ -377,7 +418,7 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
 				"zns.dev, zns.weight, zns.live, zns.network-lock, zns.criu, zns.memory, zns.memory-predict, "
-				"zns.memory-min or zns.ghost-limit",
+				"zns.memory-min, zns.ghost-limit, zns.suspend, zns.stop, zns.resume or zns.resume-else",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
 	}
@@ -400,6 +441,8 @@ int docker_settings_read(const struct docker_container *c, struct docker_setting
 		ret = docker_rules(c, s, err);
 	for (key = 0; !ret && key < DOCKER_NR_KEYS; key++)
 		ret = take_default(s, key, err);
+	if (!ret)
+		take_suspend(s);
 	if (!strcmp(c->kind, "cri"))
 		s->source[DOCKER_LIVE] = NULL; /* a rule or a default is not meant for it */
 	err->code = ret; /* a default that is not set left its text */

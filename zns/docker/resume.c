@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which checkpoint a container's next start comes back from. Only the one that it ended with fits
+ * its files, and only once: when it has run again, its files are ahead of that memory. All others
+ * must be asked for by name.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include "docker.h"
+#include "zns/journal.h"
+
+#define SHORT_S 10 /* of a life */
+
+static int own_path(const struct docker_container *c, const char *name, char *out, size_t len)
+{
+	return (size_t)snprintf(out, len, "%s/containers/%s/%s", c->root, c->id, name) < len ?
+		       0 :
+		       -ENAMETOOLONG;
+}
+
+/* The first word of a note is a checkpoint's name. -ENOENT: there is no such note. */
+static int read_note(const struct docker_container *c, const char *file, char *name, size_t len,
+		     int64_t *when_ns, struct zns_err *err)
+{
+	cleanup_free uint8_t *text = NULL;
+	long long ns = 0;
+	size_t n;
+	int ret = docker_read_own(c->root, c->id, file, &text, &n, err);
+
+	if (ret)
+		return ret;
+	n = strcspn((char *)text, " \n");
+	sscanf((char *)text + n, " %lld", &ns);
+	*when_ns = ns;
+	text[n] = 0;
+	if (n >= len || !docker_good_word((char *)text))
+		return zns_fail(err, -EINVAL, "%s names no checkpoint", file);
+	snprintf(name, len, "%s", (char *)text);
+	return 0;
+}
+
+static bool made_at(int dir, const char *name, int64_t *ns)
+{
+	char path[300];
+	struct stat st;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/inventory.img", name) >= sizeof(path) ||
+	    fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW))
+		return false;
+	*ns = st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec;
+	return true;
+}
+
+static void find_latest(const char *dir, char *name, size_t len)
+{
+	int64_t newest = INT64_MIN, ns;
+	DIR *d = opendir(dir);
+	struct dirent *e;
+
+	*name = 0;
+	while (d && (e = readdir(d))) {
+		if (!docker_good_word(e->d_name) || !made_at(dirfd(d), e->d_name, &ns) ||
+		    ns <= newest)
+			continue;
+		newest = ns;
+		snprintf(name, len, "%s", e->d_name);
+	}
+	if (d)
+		closedir(d);
+}
+
+/* The container as it was at the dump. */
+static int check_shape(const struct docker_container *c, const char *dir, struct zns_err *err)
+{
+	struct json_object *was;
+	char path[PATH_MAX];
+	int ret;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/" DOCKER_SHAPE_FILE, dir) >= sizeof(path))
+		return zns_fail(err, -ENAMETOOLONG, "%.200s: the path is too long", dir);
+	ret = zns_json_read(path, &was, err);
+	if (ret == -ENOENT)
+		return zns_fail(
+			err, ret,
+			"it does not say which rights it has: it was made without zns-runc, "
+			"or by one of before");
+	if (ret)
+		return ret;
+	ret = docker_compare(was, c->spec, err);
+	json_object_put(was);
+	return ret;
+}
+
+static int check(const struct docker_container *c, struct docker_resume *r, struct zns_err *err)
+{
+	int64_t ns;
+	int ret = check_shape(c, r->dir, err);
+
+	if (access(r->dir, F_OK) || !made_at(AT_FDCWD, r->dir, &ns))
+		ret = zns_fail(err, -ENOENT, "the container has no such checkpoint");
+	return ret ? zns_wrap(err, "checkpoint %s", r->name) : 0;
+}
+
+static int choose(const struct docker_container *c, const char *wish, struct docker_resume *r,
+		  struct zns_err *err)
+{
+	char own[PATH_MAX], all[PATH_MAX];
+	int64_t when_ns = 0;
+	bool ended;
+	int ret = read_note(c, DOCKER_RESUME_FILE, r->name, sizeof(r->name), &when_ns, err);
+
+	if (ret && ret != -ENOENT)
+		return ret;
+	r->asked = !ret;
+	if (r->asked)
+		r->or_cold = false;
+	if (own_path(c, "checkpoints", all, sizeof(all)) || own_path(c, "", own, sizeof(own)))
+		return zns_fail(err, -ENAMETOOLONG, "the path of its checkpoints is too long");
+	ended = !r->asked && !strcmp(wish, "ended");
+	if (ended)
+		ret = read_note(c, DOCKER_ENDED_FILE, r->name, sizeof(r->name), &when_ns, err);
+	else if (!r->asked && !strcmp(wish, "latest"))
+		find_latest(all, r->name, sizeof(r->name));
+	else if (!r->asked && strcmp(wish, "no"))
+		snprintf(r->name, sizeof(r->name), "%s", wish);
+	if (ended && ret == -ENOENT)
+		*r->name = 0;
+	else if (ended && ret)
+		return ret;
+	if (!*r->name)
+		return 0;
+	if ((size_t)snprintf(r->dir, sizeof(r->dir), "%s/%s", all, r->name) >= sizeof(r->dir))
+		return zns_fail(err, -ENAMETOOLONG, "the path of checkpoint %s is too long",
+				r->name);
+	ret = check(c, r, err);
+	if (!ret && ended) {
+		own[strlen(own) - 1] = 0;
+		ret = docker_written_since(c->spec, own, when_ns, err);
+	}
+	return ret;
+}
+
+int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,
+			 struct docker_resume *r, struct zns_err *err)
+{
+	const char *wish = s->source[DOCKER_RESUME] ? s->value[DOCKER_RESUME] : "no";
+	int ret;
+
+	memset(r, 0, sizeof(*r));
+	r->or_cold = s->source[DOCKER_RESUME_ELSE] ? !strcmp(s->value[DOCKER_RESUME_ELSE], "cold") :
+						     !strcmp(wish, "ended");
+	if (strcmp(c->kind, "docker"))
+		return 0;
+	ret = choose(c, wish, r, err);
+	if (ret)
+		*r->dir = 0;
+	else
+		err->code = 0;
+	return ret;
+}
+
+int docker_resume_ended(const struct docker_container *c, const char *name)
+{
+	char path[PATH_MAX], text[300];
+	struct timespec now;
+
+	if (strcmp(c->kind, "docker") || !docker_good_word(name))
+		return -EINVAL;
+	/* the clock of files' times */
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	snprintf(text, sizeof(text), "%s %lld\n", name, now.tv_sec * 1000000000ll + now.tv_nsec);
+	return own_path(c, DOCKER_ENDED_FILE, path, sizeof(path)) ?:
+		       zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
+}
+
+void docker_resume_used(const char *root, const char *id)
+{
+	static const char *const files[] = { DOCKER_ENDED_FILE, DOCKER_RESUME_FILE };
+	char path[PATH_MAX];
+
+	for (size_t i = 0; docker_full_id(id) && i < ZNS_ARRAY_SIZE(files); i++)
+		if ((size_t)snprintf(path, sizeof(path), "%s/containers/%s/%s",
+				     root ? root : DOCKER_DEFAULT_ROOT, id,
+				     files[i]) < sizeof(path) &&
+		    !unlink(path))
+			zns_sync_parent(path);
+}
+
+void docker_resume_refused(const struct docker_container *c)
+{
+	char path[PATH_MAX];
+
+	if (!strcmp(c->kind, "docker") && !own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)))
+		unlink(path);
+}
+
+bool docker_resume_lives(const struct docker_container *c, bool now)
+{
+	cleanup_free uint8_t *text = NULL;
+	long long at, last = 0, before = 0;
+	char path[PATH_MAX], new[64];
+	struct timespec t;
+	size_t n;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	at = t.tv_sec;
+	if (!docker_read_own(c->root, c->id, DOCKER_LIVES_FILE, &text, &n, NULL))
+		sscanf((char *)text, "%lld %lld", &last, &before);
+	if (own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
+		return false;
+	if (!now) {
+		/* times of before the last boot are later than now */
+		bool loops = before && before <= last && last <= at && last - before < SHORT_S &&
+			     at - last < SHORT_S;
+
+		if (loops)
+			unlink(path);
+		return loops;
+	}
+	snprintf(new, sizeof(new), "%lld %lld\n", at, last);
+	zns_replace_file(AT_FDCWD, path, new, strlen(new), 0600);
+	return false;
+}
+
+void docker_note(const struct docker_container *c, int priority, const char *fmt, ...)
+{
+	char line[ZNS_ERR_MAX + 400], path[PATH_MAX];
+	struct zns_journal j;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(line, sizeof(line) - 1, fmt, ap);
+	va_end(ap);
+	zns_journal_begin(&j, "zns-runc", priority, line);
+	zns_journal_text(&j, "ZNS_CONTAINER", c->name);
+	zns_journal_send(&j);
+	n = (int)zns_min((size_t)n, sizeof(line) - 2);
+	strcpy(line + n, "\n");
+	if (!strcmp(c->kind, "docker") && !own_path(c, DOCKER_NOTE_FILE, path, sizeof(path)))
+		zns_replace_file(AT_FDCWD, path, line, strlen(line), 0600);
+}
+
+int docker_shape_write(const char *dir, const char *bundle)
+{
+	/* May have secrets, and nobody compares them. */
+	static const char *const others[] = { "annotations", "hooks", "hostname" };
+	struct json_object *o, *process;
+	char path[PATH_MAX];
+	const char *text;
+	int ret;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/config.json", bundle) >= sizeof(path))
+		return -ENAMETOOLONG;
+	ret = zns_json_read(path, &o, NULL);
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(others); i++)
+		json_object_object_del(o, others[i]);
+	process = zns_json_get(o, "process");
+	if (process && json_object_is_type(process, json_type_object)) {
+		json_object_object_del(process, "env");
+		json_object_object_del(process, "args");
+	}
+	text = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN);
+	ret = (size_t)snprintf(path, sizeof(path), "%s/" DOCKER_SHAPE_FILE, dir) >= sizeof(path) ?
+		      -ENAMETOOLONG :
+		      zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
+	json_object_put(o);
+	return ret;
+}

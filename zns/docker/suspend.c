@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * zns.stop=checkpoint: the signal with which an engine stops a container becomes a checkpoint with
+ * which the container ends. If that fails the signal is sent, so a stop always stops.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <time.h>
+#include "runc.h"
+
+/* <root>/containers/ID/checkpoints */
+static int all_of(const struct docker_container *k, char *out, size_t len)
+{
+	return (size_t)snprintf(out, len, "%s/containers/%s/checkpoints", k->root, k->id) < len ?
+		       0 :
+		       -ENAMETOOLONG;
+}
+
+void suspend_name(const struct call *c, const struct docker_container *k, char *out, size_t len)
+{
+	char all[PATH_MAX];
+	size_t n;
+
+	if (!strcmp(k->kind, "docker") && c->image_path && !all_of(k, all, sizeof(all)) &&
+	    !strncmp(c->image_path, all, n = strlen(all)) && c->image_path[n] == '/' &&
+	    !strchr(c->image_path + n + 1, '/'))
+		snprintf(out, len, "%s", c->image_path + n + 1);
+	else
+		docker_pending_checkpoint(k, out, len);
+}
+
+/* Docker's own word is in the image or `docker run --stop-signal`. */
+static int stop_signal(const struct docker_container *k)
+{
+	const char *s = zns_json_str(zns_json_get(k->config, "Config"), "StopSignal");
+
+	return s && *s ? call_signal(s) : SIGTERM;
+}
+
+static int make_dir(const struct docker_container *k, char *out, size_t len)
+{
+	char all[PATH_MAX], when[32];
+	struct timespec now;
+	struct tm tm;
+	int ret = all_of(k, all, sizeof(all));
+
+	if (ret)
+		return ret;
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &tm);
+	strftime(when, sizeof(when), "%Y%m%dT%H%M%S", &tm);
+	if ((size_t)snprintf(out, len, "%s/" DOCKER_STOP_PREFIX "%s.%03ldZ", all, when,
+			     now.tv_nsec / 1000000) >= len)
+		return -ENAMETOOLONG;
+	if ((mkdir(all, 0700) && errno != EEXIST) || mkdir(out, 0700))
+		return -errno;
+	return 0;
+}
+
+/* Earlier ones fit no files any more. `znsctl gc` has their zones. */
+static void drop_others(const struct docker_container *k, const char *kept)
+{
+	char all[PATH_MAX], path[PATH_MAX + 300];
+	struct dirent *e;
+	DIR *d;
+
+	if (all_of(k, all, sizeof(all)))
+		return;
+	d = opendir(all);
+	while (d && (e = readdir(d))) {
+		if (strncmp(e->d_name, DOCKER_STOP_PREFIX, strlen(DOCKER_STOP_PREFIX)))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", all, e->d_name);
+		if (strcmp(path, kept))
+			docker_remove_dir(path);
+	}
+	if (d)
+		closedir(d);
+}
+
+static int checkpoint(const struct call *c, const char *id, const char *dir, const char *work,
+		      const char *log)
+{
+	const char *const words[] = { "checkpoint", "--image-path", dir, "--work-path", work, id,
+				      NULL };
+	char **argv = call_again(c, log, words);
+	pid_t pid = argv ? fork() : -1;
+	int status = 1, out;
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		out = open("/dev/null", O_RDWR | O_CLOEXEC);
+		for (int fd = 0; fd < 3 && out >= 0; fd++)
+			dup2(out, fd);
+		execv("/proc/self/exe", argv);
+		_exit(127);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	free(argv);
+	return pid > 0 && !status ? 0 : -EIO;
+}
+
+static bool by_checkpoint(const struct call *c, const struct docker_container *k)
+{
+	char dir[PATH_MAX], work[PATH_MAX], log[PATH_MAX], why[ZNS_ERR_MAX] = "no reason is known";
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = docker_run_path(k->id, "stop.work", work, sizeof(work), &err);
+
+	if (!ret)
+		ret = docker_run_path(k->id, "stop.log", log, sizeof(log), &err);
+	if (!ret)
+		ret = make_dir(k, dir, sizeof(dir));
+	if (ret)
+		return false;
+	mkdir(work, 0700);
+	unlink(log);
+	ret = checkpoint(c, k->id, dir, work, log);
+	if (!ret) {
+		docker_note(k, LOG_INFO, "stopped with checkpoint %s", strrchr(dir, '/') + 1);
+		drop_others(k, dir);
+	} else {
+		call_last_error(log, why, sizeof(why));
+		docker_note(k, LOG_WARNING, "stopped without a checkpoint: %s", why);
+		docker_remove_dir(dir);
+	}
+	unlink(log);
+	docker_remove_dir(work);
+	return !ret;
+}
+
+bool suspend_kill(const struct call *c)
+{
+	const struct docker_runtime rt = { c->docker_root, c->root };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_settings s;
+	struct docker_container k;
+	struct docker_state state;
+	bool done = false;
+	int sig = 0;
+	const char *id = call_killed(c, &sig);
+
+	if (!id || !docker_good_id(id) || call_has_flag(c, "all") || call_has_flag(c, "a") ||
+	    docker_state_read(c->root, id, &state, &err) || state.frozen || state.init_pid <= 1)
+		return false;
+	if (!docker_container_read(&rt, state.bundle, id, &k, &err) && !strcmp(k.kind, "docker") &&
+	    sig == stop_signal(&k) && !docker_settings_read(&k, &s, &err) &&
+	    s.source[DOCKER_STOP] && !strcmp(s.value[DOCKER_STOP], "checkpoint"))
+		done = by_checkpoint(c, &k);
+	docker_container_fini(&k);
+	return done;
+}
