@@ -107,6 +107,8 @@ static inline void assert_same_params(const struct zns_emu_params *a,
 	assert_int_equal(a->controller_mibps, b->controller_mibps);
 	assert_int_equal(a->gc_every_mib, b->gc_every_mib);
 	assert_int_equal(a->gc_stall_ms, b->gc_stall_ms);
+	assert_int_equal(a->cache_mib, b->cache_mib);
+	assert_int_equal(a->cache_mibps, b->cache_mibps);
 }
 
 static inline struct zns_dev *open_dev(void)

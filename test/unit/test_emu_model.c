@@ -419,6 +419,42 @@ static void conventional(void **state)
 	zns_dev_close(d);
 }
 
+/* A cache takes writes at the host's speed until it is full; from then on there is room when a unit
+ * is programmed. It takes writes of a zone beyond what the zone's own buffer holds. */
+static void cache(void **state)
+{
+	struct zns_emu_params p = timed();
+	struct zns_dev *d;
+	uint64_t t = 0;
+
+	p.cache_mib = 3; /* 16 units */
+	d = make_dev(&p);
+	for (uint64_t k = 1; k <= 40; k++) {
+		t = ask(d, ZNS_EMU_OP_WRITE, 0, UNIT, t);
+		assert_int_equal(t, k <= 16 ? k * C : C + X + (k - 16) * PROG);
+	}
+	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns, C + X + 40 * PROG);
+	/* full of what goes to that die: a writer of an idle die waits for the same place */
+	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 1, UNIT, t), C + X + 25 * PROG);
+	/* a flush waits for the dies */
+	t = ask(d, ZNS_EMU_OP_FLUSH, 0, 0, t);
+	assert_int_equal(t, C + X + 40 * PROG);
+	/* what is on the medium has left the cache: 16 more at once */
+	for (uint64_t k = 1; k <= 16; k++)
+		assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 2, UNIT, t), t + C);
+	assert_int_not_equal(ask(d, ZNS_EMU_OP_WRITE, 2, UNIT, t), t + C);
+	zns_dev_close(d);
+	unlink(dev_path);
+	/* four dies could take 400 MiB/s, the way out of the cache is narrower */
+	p.cache_mibps = 200;
+	d = make_dev(&p);
+	struct client c[4] = { writer(0, 80), writer(1, 80), writer(2, 80), writer(3, 80) };
+
+	drive(d, c, 4, 0);
+	assert_in_range(c[3].done_ns, 320 * PROG / 2, 320 * PROG / 2 + 2 * PROG);
+	zns_dev_close(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -439,6 +475,7 @@ int main(void)
 		T(flushes),
 		T(shared_map),
 		T(conventional),
+		T(cache),
 	};
 
 	return cmocka_run_group_tests_name("emu-model", tests, NULL, NULL);

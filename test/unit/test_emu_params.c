@@ -87,6 +87,8 @@ static void bad_params(void **state)
 		P(controller_mibps, 2000000, "controller"),
 		P(gc_every_mib, 1, "both or neither"),
 		P(gc_stall_ms, 1, "both or neither"),
+		P(cache_mib, 100000, "write cache"),
+		P(cache_mibps, 1, "write cache"),
 		P(prealloc, 3, "preallocation"),
 #undef P
 	};
@@ -191,6 +193,8 @@ static void timing_parameters_are_kept(void **state)
 	p.controller_mibps = 2000;
 	p.gc_every_mib = 17;
 	p.gc_stall_ms = 5;
+	p.cache_mib = 6;
+	p.cache_mibps = 300;
 	d = make_dev(&p);
 	assert_ok(zns_emu_info(d, &q, NULL));
 	assert_same_params(&p, &q);

@@ -48,6 +48,8 @@ static const struct param {
 	{ "controller-bw", RATE_OR_NONE, AT(controller_mibps) },
 	{ "gc-every", MEBIBYTES, AT(gc_every_mib) },
 	{ "gc-stall-ms", NUMBER, AT(gc_stall_ms) },
+	{ "cache", MEBIBYTES, AT(cache_mib) },
+	{ "cache-bw", RATE_OR_NONE, AT(cache_mibps) },
 	{ "prealloc", PREALLOC, AT(prealloc) },
 	{ "sparse", SPARSE, AT(prealloc) },
 };
@@ -246,6 +248,7 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 			   J("buffer_units", p->buffer_units), J("command_us", p->command_us),
 			   J("reset_us", p->reset_us), J("controller_mibps", p->controller_mibps),
 			   J("gc_every_mib", p->gc_every_mib), J("gc_stall_ms", p->gc_stall_ms),
+			   J("cache_mib", p->cache_mib), J("cache_mibps", p->cache_mibps),
 			   J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
 }
 
@@ -407,6 +410,7 @@ const struct ctl_cmd command_create = {
 	"  --die-write-bw MIBPS, --die-read-bw MIBPS, --channel-bw MIBPS\n"
 	"  --program-unit SIZE, --buffer-units N, --command-us N, --reset-us N, --controller-bw MIBPS|none,\n"
 	"  --gc-every SIZE, --gc-stall-ms N       the timing model's other parameters\n"
+	"  --cache SIZE, --cache-bw MIBPS|none    a write cache in front of the dies\n"
 	"  --prealloc allocated|written|sparse    how the file's space is got; --sparse is short for the last\n"
 	"of both:\n"
 	"  --no-format     only create and register\n"

@@ -21,6 +21,9 @@ void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay)
 
 	lay->mirror_off = EMU_BLOCK + table;
 	lay->model_off = lay->mirror_off + table;
+	lay->cache_off = lay->model_off + model;
+	if (p->timing && p->cache_mib)
+		model += sizeof(struct emu_cache) + emu_cache_units(p) * sizeof(uint64_t);
 	lay->live_len = zns_align_up(lay->model_off + model, 65536);
 	lay->live_off = p->table_off ? p->table_off : EMU_LIVE_OFF;
 	lay->dur_off = lay->live_off + lay->live_len;
@@ -45,10 +48,24 @@ static uint64_t tables_hash(const struct emu_header_file *f, const struct emu_he
 	return zns_hash_seeded(t, offsetof(struct emu_header_tables, hash), f->hash);
 }
 
-static uint32_t header_bytes(const struct zns_emu_params *p)
+static uint64_t more_hash(const struct emu_header *h, const struct emu_header_more *m)
+{
+	return zns_hash_seeded(m, offsetof(struct emu_header_more, hash), h->hash);
+}
+
+static bool has_more(const struct emu_header_more *m)
+{
+	const struct emu_header_more none = { 0 };
+
+	return memcmp(m, &none, offsetof(struct emu_header_more, hash)) != 0;
+}
+
+static uint32_t header_bytes(const struct zns_emu_params *p, const struct emu_header_more *m)
 {
 	return (uint32_t)(sizeof(struct emu_header) +
-			  (p->log_zones ? sizeof(struct emu_header_file) : 0) +
+			  (p->log_zones ? sizeof(struct emu_header_file) :
+			   has_more(m)  ? sizeof(*m) :
+					  0) +
 			  (p->table_off ? sizeof(struct emu_header_tables) : 0));
 }
 
@@ -57,11 +74,15 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 	uint8_t block[EMU_BLOCK] = { 0 };
 	struct emu_header_file f = { .log_capacity = p->log_capacity, .log_zones = p->log_zones };
 	struct emu_header_tables t = { .table_off = p->table_off, .table_zones = p->table_zones };
+	struct emu_header_more m = {
+		.cache_mib = p->cache_mib,
+		.cache_mibps = p->cache_mibps,
+	};
 	struct emu_layout lay;
 	struct emu_header h = {
 		.magic = EMU_MAGIC,
 		.version = p->log_zones ? ZNS_FILE_FORMAT : ZNS_EMU_FORMAT,
-		.header_bytes = header_bytes(p),
+		.header_bytes = header_bytes(p, &m),
 		.nr_zones = p->nr_zones,
 		.block_size = p->block_size,
 		.zone_size = p->zone_size,
@@ -92,9 +113,12 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 	h.hash = zns_hash(&h, offsetof(struct emu_header, hash));
 	f.hash = file_hash(&h, &f);
 	t.hash = tables_hash(&f, &t);
+	m.hash = more_hash(&h, &m);
 	memcpy(block, &h, sizeof(h));
 	if (p->log_zones)
 		memcpy(block + sizeof(h), &f, sizeof(f));
+	else if (has_more(&m))
+		memcpy(block + sizeof(h), &m, sizeof(m));
 	if (p->table_off)
 		memcpy(block + sizeof(h) + sizeof(f), &t, sizeof(t));
 	return zns_pwrite_all(fd, block, sizeof(block), 0);
@@ -164,10 +188,10 @@ static int read_rest(int fd, const struct emu_header *h, struct emu_header_file 
 
 /* The parts of a header that say what it is, and its hashes. */
 static int check_header(int fd, const char *spec, struct emu_header *h, struct emu_header_file *f,
-			struct emu_header_tables *t, struct zns_err *err)
+			struct emu_header_tables *t, struct emu_header_more *m, struct zns_err *err)
 {
 	const char *path = zns_spec_path(spec);
-	bool file = zns_spec_on_disk(spec), bad;
+	bool file = zns_spec_on_disk(spec), bad, more;
 	uint32_t want = file ? ZNS_FILE_FORMAT : ZNS_EMU_FORMAT;
 	const char *what = file ? "store" : "emulator";
 	int ret = zns_pread_all(fd, h, sizeof(*h), 0);
@@ -181,8 +205,9 @@ static int check_header(int fd, const char *spec, struct emu_header *h, struct e
 			err, -EMEDIUMTYPE,
 			"%s has %s format %u of an older version, this program knows %u: create the device anew with `znsctl create --force %s`",
 			path, what, h->version, want, spec);
+	more = !file && h->header_bytes == sizeof(*h) + sizeof(*m);
 	if (h->version != want ||
-	    (h->header_bytes != sizeof(*h) + (file ? sizeof(*f) : 0) &&
+	    (!more && h->header_bytes != sizeof(*h) + (file ? sizeof(*f) : 0) &&
 	     !(file && h->header_bytes == sizeof(*h) + sizeof(*f) + sizeof(*t))))
 		return zns_fail(
 			err, -EMEDIUMTYPE,
@@ -191,6 +216,8 @@ static int check_header(int fd, const char *spec, struct emu_header *h, struct e
 	bad = h->hash != zns_hash(h, offsetof(struct emu_header, hash));
 	if (file && !bad)
 		bad = read_rest(fd, h, f, t) != 0;
+	if (more && !bad)
+		bad = zns_pread_all(fd, m, sizeof(*m), sizeof(*h)) || m->hash != more_hash(h, m);
 	if (bad)
 		return zns_fail(
 			err, -EMEDIUMTYPE,
@@ -206,10 +233,11 @@ int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t 
 	const char *path = zns_spec_path(spec);
 	struct emu_header_file f = { 0 };
 	struct emu_header_tables t = { 0 };
+	struct emu_header_more m = { 0 };
 	struct emu_layout lay;
 	struct emu_header h;
 	uint64_t size = 0;
-	int ret = check_header(fd, spec, &h, &f, &t, err);
+	int ret = check_header(fd, spec, &h, &f, &t, &m, err);
 
 	if (ret)
 		return ret;
@@ -240,6 +268,8 @@ int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t 
 		.data_off = t.table_off ? h.data_off : 0,
 		.table_off = t.table_off,
 		.table_zones = t.table_zones,
+		.cache_mib = m.cache_mib,
+		.cache_mibps = m.cache_mibps,
 	};
 	ret = emu_params_check(p, &why);
 	if (!ret && !f.log_zones && h.version == ZNS_FILE_FORMAT)

@@ -45,6 +45,7 @@ void emu_model_idle(struct emu *e)
 	for (uint32_t i = 0; i < e->p.channels; i++)
 		emu_cal_clear(&e->channel_cal[i]);
 	emu_cal_clear(&e->model->controller);
+	emu_cache_clear(e);
 	memset(e->model_zone, 0, e->p.nr_zones * sizeof(*e->model_zone));
 }
 
@@ -112,12 +113,23 @@ static uint64_t through_controller(struct emu *e, uint64_t at, uint64_t bytes, b
 	return end;
 }
 
-/* Moves one unit over the channel and programs it on the die. */
+/* Moves one unit over the channel and programs it on the die. From the cache it goes when the die
+ * can take it: until then it does not load the channel. */
 static uint64_t program(struct emu *e, const struct lane *l, uint64_t ready, uint64_t bytes)
 {
 	uint64_t move = emu_cost_ns(bytes, l->channel_mibps);
 	uint64_t ns = emu_noise(e, emu_cost_ns(e->p.program_unit, l->write_mibps));
 
+	if (e->cache && e->p.cache_mibps) {
+		uint64_t out = emu_cost_ns(bytes, e->p.cache_mibps);
+
+		ready = emu_cal_book(&e->cache->drain, ready, out) + out;
+	}
+	if (e->cache) {
+		uint64_t idle = emu_cal_idle_from(l->die);
+
+		ready = zns_max(ready, idle - zns_min(idle, move));
+	}
 	ready = emu_cal_book(l->channel, ready, move) + move;
 	l->channel->written += bytes;
 	l->die->written += e->p.program_unit;
@@ -146,13 +158,18 @@ static uint64_t do_write(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t 
 
 		/* the last unit of this slot must be on the medium before this one's first byte
 		 * comes in */
-		accept = zns_max(accept, *slot);
+		if (!e->cache)
+			accept = zns_max(accept, *slot);
 		take = zns_min(bytes, e->p.program_unit - z->fill);
 		bytes -= take;
 		z->fill += take;
 		if (z->fill < e->p.program_unit)
 			continue;
+		if (e->cache)
+			accept = emu_cache_accept(e, accept);
 		*slot = program(e, &l, accept, e->p.program_unit);
+		if (e->cache)
+			emu_cache_hold(e, *slot);
 		z->units++;
 		z->fill = z->staged = 0;
 	}

@@ -38,6 +38,8 @@ static void place_tables(struct emu *e)
 	e->model_zone = (struct emu_model_zone *)(e->model + 1);
 	e->die_cal = (struct emu_cal *)(e->model_zone + e->p.nr_zones);
 	e->channel_cal = e->die_cal + e->p.channels * e->p.ways;
+	if (e->p.cache_mib)
+		e->cache = (struct emu_cache *)(base + e->lay.cache_off);
 }
 
 static int map_live(struct emu *e, bool private, struct zns_err *err)

@@ -3,6 +3,7 @@
 #include "emu_priv.h"
 
 #define MAX_MIBPS 1000000u
+#define MAX_CACHE_MIB 65536u
 
 static int check_mibps(const char *what, uint32_t v, bool needed, struct zns_err *err)
 {
@@ -40,7 +41,11 @@ static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 	if (p->gc_every_mib && !p->controller_mibps)
 		return zns_fail(err, -EINVAL,
 				"garbage collection stops the controller: give it a bandwidth");
-	return 0;
+	if (p->cache_mib > MAX_CACHE_MIB || (p->cache_mibps && !p->cache_mib))
+		return zns_fail(err, -EINVAL,
+				"write cache of %u MiB, passed on at %u MiB/s: at most %u MiB",
+				p->cache_mib, p->cache_mibps, MAX_CACHE_MIB);
+	return check_mibps("bandwidth behind the write cache", p->cache_mibps, false, err);
 }
 
 /* Tables that a resize moved are in front of the data or behind them. */

@@ -67,6 +67,14 @@ struct emu_header_tables {
 	uint64_t hash; /* of the hash before and the fields above */
 };
 
+/* Behind the header of an emulated drive, if one of these is not 0. */
+struct emu_header_more {
+	uint32_t cache_mib, cache_mibps;
+	uint32_t zero[14];
+	uint64_t hash; /* of the header's hash and the fields above */
+};
+_Static_assert(sizeof(struct emu_header_more) == 72, "header format");
+
 #define EMU_F_FINISHED (1u << 0) /* full although wp < capacity */
 #define EMU_F_READ_ONLY (1u << 1)
 #define EMU_F_OFFLINE (1u << 2)
@@ -126,8 +134,16 @@ struct emu_model {
 	struct emu_cal controller;
 };
 
+/* The write cache. When it is full, the next unit waits for the earliest of these ends. */
+struct emu_cache {
+	struct emu_cal drain;
+	uint32_t nr, zero;
+	uint64_t end_ns[]; /* a heap, the earliest first: when a unit of it is programmed */
+};
+
 struct emu_layout {
-	uint64_t live_off, live_len, mirror_off, model_off; /* the last two inside the live area */
+	uint64_t live_off, live_len, mirror_off, model_off, cache_off; /* the last three inside the
+									  live area */
 	uint64_t dur_off, dur_len;
 	uint64_t data_off, data_end, log_stride, stride, total;
 };
@@ -152,6 +168,7 @@ struct emu {
 	struct emu_model *model; /* NULL: timing off */
 	struct emu_model_zone *model_zone;
 	struct emu_cal *die_cal, *channel_cal;
+	struct emu_cache *cache; /* NULL: none */
 	const struct emu_clock *clock; /* NULL: the wall clock; see zns_emu_set_clock() */
 	uint64_t thread_start_ns, serial;
 	uint32_t *die_of_zone;
@@ -315,6 +332,13 @@ bool emu_file_is_sparse(const struct emu *e);
 uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);
 uint64_t emu_cal_idle_from(const struct emu_cal *c);
 void emu_cal_clear(struct emu_cal *c); /* keeps the counters */
+
+/* emu_cache.c */
+uint32_t emu_cache_units(const struct zns_emu_params *p);
+/* when there is room for one unit more, at @at or later */
+uint64_t emu_cache_accept(struct emu *e, uint64_t at);
+void emu_cache_hold(struct emu *e, uint64_t end); /* a unit, until it is programmed */
+void emu_cache_clear(struct emu *e);
 
 /* emu_model.c: call all of these between enter and leave */
 uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps);

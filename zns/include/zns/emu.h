@@ -66,6 +66,9 @@ struct zns_emu_params {
 	uint32_t controller_mibps; /* all reads and writes together, in one queue; 0 = no limit */
 	/* garbage collection: the controller stops so long after so much written; 0 = never */
 	uint32_t gc_every_mib, gc_stall_ms;
+	/* A write cache in front of all dies: accepts this much more than the dies have programmed,
+	 * and passes it on at cache_mibps at most (0: as fast as the dies take it). 0: none. */
+	uint32_t cache_mib, cache_mibps;
 };
 
 /* 4 GiB: 64 zones of 64 MiB, 4 KiB blocks, 8 channels x 4 ways, 100/400/800 MiB/s, no limits on
@@ -136,7 +139,10 @@ int zns_emu_zone_map(const struct zns_dev *dev, uint32_t *die_of_zone, struct zn
  * write, and by zns_dev_flush_zones, the same for these zones alone. reset     occupies the die for
  * reset_us; a zone without data costs only the command. finish    pads the rest of the zone at the
  * die's full rate; padding does not cross the channel. The die does nothing else meanwhile. shared
- * map: every unit is spread over all dies and channels, which act as one.
+ * map: every unit is spread over all dies and channels, which act as one. write cache: in place of
+ * the zones' buffers. A unit has its place in there until it is programmed. Once it is full, a unit
+ * that comes in waits for the next place that any die makes free: the writers of a slow die then
+ * slow all others. Flush waits for the dies.
  *
  * Commands are served in the order in which they are submitted, each at the earliest time at which
  * what it needs is idle; time already passed in which something was idle is not lost to a command
