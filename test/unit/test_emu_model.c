@@ -455,6 +455,51 @@ static void cache(void **state)
 	zns_dev_close(d);
 }
 
+/* A die of its own rate, in both directions; the others do not notice. */
+static void odd_die(void **state)
+{
+	struct zns_emu_params p = timed();
+	struct client c[2] = { writer(0, 40), writer(1, 40) };
+	uint64_t usual, slow;
+	struct zns_dev *d;
+
+	p.odd_dies = 1;
+	p.odd_pct = 250;
+	d = make_dev(&p);
+	drive(d, c, 2, 0);
+	assert_in_range(c[0].done_ns, 40 * PROG * 5 / 2, 41 * PROG * 5 / 2);
+	assert_in_range(c[1].done_ns, 40 * PROG, 41 * PROG);
+	slow = ask(d, ZNS_EMU_OP_READ, 0, UNIT, ms(1000)) - ms(1000);
+	usual = ask(d, ZNS_EMU_OP_READ, 1, UNIT, ms(1000)) - ms(1000);
+	assert_in_range(slow - C - PAGE_X, (usual - C - PAGE_X) * 5 / 2 - 10,
+			(usual - C - PAGE_X) * 5 / 2 + 10);
+	zns_dev_close(d);
+}
+
+/* Zones 0 and 4 are on two planes of die 0, 8 is on the first one again. Reads of two planes are as
+ * fast as one alone; programs take the whole die. */
+static void planes(void **state)
+{
+	struct zns_emu_params p = timed();
+	struct client c[2] = { writer(0, 40), writer(4, 40) };
+	struct zns_dev *d;
+	uint64_t one;
+
+	p.planes = 2;
+	p.channel_mibps = 100000;
+	d = make_dev(&p);
+	one = ask(d, ZNS_EMU_OP_READ, 0, UNIT, ms(0));
+	assert_in_range(ask(d, ZNS_EMU_OP_READ, 4, UNIT, ms(0)), one - C, one + C);
+	assert_in_range(ask(d, ZNS_EMU_OP_READ, 8, UNIT, ms(0)), 2 * one - 2 * C, 2 * one + C);
+	drive(d, c, 2, ms(1000));
+	assert_in_range(c[1].done_ns - ms(1000), 80 * PROG, 81 * PROG);
+	/* a read of the other plane waits for a program */
+	ask(d, ZNS_EMU_OP_WRITE, 0, UNIT, ms(2000));
+	assert_in_range(ask(d, ZNS_EMU_OP_READ, 4, KIB(4), ms(2000) + 5 * C), ms(2000) + PROG,
+			ms(2000) + PROG + 10 * C);
+	zns_dev_close(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -476,6 +521,8 @@ int main(void)
 		T(shared_map),
 		T(conventional),
 		T(cache),
+		T(odd_die),
+		T(planes),
 	};
 
 	return cmocka_run_group_tests_name("emu-model", tests, NULL, NULL);

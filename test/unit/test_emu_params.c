@@ -89,6 +89,13 @@ static void bad_params(void **state)
 		P(gc_stall_ms, 1, "both or neither"),
 		P(cache_mib, 100000, "write cache"),
 		P(cache_mibps, 1, "write cache"),
+		P(odd_pct, 50, "odd dies"),
+		P(odd_dies, 1, "odd dies"),
+		P(planes, 17, "planes"),
+		P(small_dies, 4, "small dies"),
+		P(small_dies, 1, "small dies"),
+		P(small_zones, 1, "small dies"),
+		P(row, 17, "zones in a row"),
 		P(prealloc, 3, "preallocation"),
 #undef P
 	};
@@ -195,6 +202,12 @@ static void timing_parameters_are_kept(void **state)
 	p.gc_stall_ms = 5;
 	p.cache_mib = 6;
 	p.cache_mibps = 300;
+	p.odd_dies = 1;
+	p.odd_pct = 140;
+	p.planes = 2;
+	p.small_dies = 1;
+	p.small_zones = 3;
+	p.row = 2;
 	d = make_dev(&p);
 	assert_ok(zns_emu_info(d, &q, NULL));
 	assert_same_params(&p, &q);
@@ -241,6 +254,25 @@ static void maps(void **state)
 	assert_memory_not_equal(die, again, sizeof(die));
 }
 
+static void rows_and_small_dies(void **state)
+{
+	struct zns_emu_params p = small();
+	uint32_t die[16], count[4] = { 0 };
+
+	p.row = 4;
+	emu_map_build(&p, die);
+	for (uint32_t z = 0; z < 16; z++)
+		assert_int_equal(die[z], z / 4);
+	p.row = 0;
+	p.small_dies = 1;
+	p.small_zones = 1;
+	emu_map_build(&p, die);
+	for (uint32_t z = 0; z < 16; z++)
+		count[die[z]]++;
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(count[i], i ? 5 : 1);
+}
+
 /* Every chunk holds every die once, also on large maps with a part of a chunk at the end. */
 static void permuted_is_balanced(void **state)
 {
@@ -277,6 +309,7 @@ int main(void)
 		T(timing_parameters_are_kept),
 		T(maps),
 		T(permuted_is_balanced),
+		T(rows_and_small_dies),
 	};
 
 	return cmocka_run_group_tests_name("emu-params", tests, NULL, NULL);

@@ -50,6 +50,12 @@ static const struct param {
 	{ "gc-stall-ms", NUMBER, AT(gc_stall_ms) },
 	{ "cache", MEBIBYTES, AT(cache_mib) },
 	{ "cache-bw", RATE_OR_NONE, AT(cache_mibps) },
+	{ "odd-dies", NUMBER, AT(odd_dies) },
+	{ "odd-time", NUMBER, AT(odd_pct) },
+	{ "planes", COUNT, AT(planes) },
+	{ "small-dies", NUMBER, AT(small_dies) },
+	{ "small-zones", NUMBER, AT(small_zones) },
+	{ "row", COUNT, AT(row) },
 	{ "prealloc", PREALLOC, AT(prealloc) },
 	{ "sparse", SPARSE, AT(prealloc) },
 };
@@ -249,6 +255,9 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 			   J("reset_us", p->reset_us), J("controller_mibps", p->controller_mibps),
 			   J("gc_every_mib", p->gc_every_mib), J("gc_stall_ms", p->gc_stall_ms),
 			   J("cache_mib", p->cache_mib), J("cache_mibps", p->cache_mibps),
+			   J("odd_dies", p->odd_dies), J("odd_pct", p->odd_pct),
+			   J("planes", p->planes), J("small_dies", p->small_dies),
+			   J("small_zones", p->small_zones), J("row", p->row),
 			   J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
 }
 
@@ -411,6 +420,10 @@ const struct ctl_cmd command_create = {
 	"  --program-unit SIZE, --buffer-units N, --command-us N, --reset-us N, --controller-bw MIBPS|none,\n"
 	"  --gc-every SIZE, --gc-stall-ms N       the timing model's other parameters\n"
 	"  --cache SIZE, --cache-bw MIBPS|none    a write cache in front of the dies\n"
+	"  --odd-dies N, --odd-time PERCENT       so many dies take another time than the others\n"
+	"  --planes N                             of a die: they read alone, and program as one\n"
+	"  --small-dies N, --small-zones N        so many dies have that many zones only\n"
+	"  --row N                                zones in a row that are on one die\n"
 	"  --prealloc allocated|written|sparse    how the file's space is got; --sparse is short for the last\n"
 	"of both:\n"
 	"  --no-format     only create and register\n"

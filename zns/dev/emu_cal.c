@@ -33,15 +33,14 @@ static void insert(struct emu_cal *c, uint32_t at, uint64_t from, uint64_t to)
 	}
 }
 
-uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns)
+/* The first gap of @ns; *@at is its place in the list. */
+static uint64_t first_gap(struct emu_cal *c, uint64_t ready, uint64_t ns, uint32_t *at)
 {
 	uint64_t start;
 	uint32_t i;
 
 	if (c->nr > EMU_CAL_PERIODS) /* not a value of ours */
 		c->nr = 0;
-	if (!ns)
-		return ready;
 	if (c->nr == EMU_CAL_PERIODS)
 		forget_oldest(c);
 	start = zns_max(ready, c->floor_ns);
@@ -49,8 +48,40 @@ uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns)
 		;
 	for (; i < c->nr && c->busy[i].from < start + ns; i++)
 		start = zns_max(start, c->busy[i].to);
-	insert(c, i, start, start + ns);
+	*at = i;
+	return start;
+}
+
+uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns)
+{
+	uint64_t start;
+	uint32_t at;
+
+	if (!ns)
+		return ready;
+	start = first_gap(c, ready, ns, &at);
+	insert(c, at, start, start + ns);
 	c->busy_ns += ns;
+	return start;
+}
+
+uint64_t emu_cal_book_all(struct emu_cal *c, uint32_t nr, uint32_t step, uint64_t ready,
+			  uint64_t ns)
+{
+	uint64_t start = ready, was;
+	uint32_t at;
+
+	if (nr == 1)
+		return emu_cal_book(c, ready, ns);
+	if (!ns)
+		return ready;
+	do {
+		was = start;
+		for (uint32_t i = 0; i < nr; i++)
+			start = first_gap(c + (size_t)i * step, start, ns, &at);
+	} while (start != was);
+	for (uint32_t i = 0; i < nr; i++)
+		emu_cal_book(c + (size_t)i * step, start, ns);
 	return start;
 }
 

@@ -12,7 +12,7 @@ void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay)
 {
 	uint32_t zones = p->table_off ? p->table_zones : p->nr_zones;
 	uint64_t table = zns_align_up((uint64_t)zones * sizeof(struct emu_entry), EMU_BLOCK);
-	uint64_t units = (uint64_t)p->channels * p->ways + p->channels;
+	uint64_t units = (uint64_t)p->channels * p->ways * emu_planes(p) + p->channels;
 	uint64_t model = 0;
 
 	if (p->timing)
@@ -77,6 +77,12 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 	struct emu_header_more m = {
 		.cache_mib = p->cache_mib,
 		.cache_mibps = p->cache_mibps,
+		.odd_dies = p->odd_dies,
+		.odd_pct = p->odd_pct,
+		.planes = p->planes,
+		.small_dies = p->small_dies,
+		.small_zones = p->small_zones,
+		.row = p->row,
 	};
 	struct emu_layout lay;
 	struct emu_header h = {
@@ -270,6 +276,12 @@ int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t 
 		.table_zones = t.table_zones,
 		.cache_mib = m.cache_mib,
 		.cache_mibps = m.cache_mibps,
+		.odd_dies = m.odd_dies,
+		.odd_pct = m.odd_pct,
+		.planes = m.planes,
+		.small_dies = m.small_dies,
+		.small_zones = m.small_zones,
+		.row = m.row,
 	};
 	ret = emu_params_check(p, &why);
 	if (!ret && !f.log_zones && h.version == ZNS_FILE_FORMAT)

@@ -18,8 +18,10 @@ uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps)
 
 /* The die and channel of a zone; with a shared map, all of them as one. */
 struct lane {
-	struct emu_cal *die, *channel;
+	struct emu_cal *die, *plane, *channel;
+	uint32_t planes, step; /* of the die; the distance of their calendars */
 	uint64_t write_mibps, read_mibps, channel_mibps;
+	uint32_t pct; /* of the usual time */
 };
 
 static struct lane lane_of(struct emu *e, uint32_t zone)
@@ -27,8 +29,14 @@ static struct lane lane_of(struct emu *e, uint32_t zone)
 	bool wide = e->p.map == ZNS_EMU_MAP_SHARED;
 	uint32_t die = e->die_of_zone[zone], dies = wide ? e->p.channels * e->p.ways : 1;
 
+	uint32_t all = e->p.channels * e->p.ways, planes = emu_planes(&e->p);
+
 	return (struct lane){
 		.die = &e->die_cal[die],
+		.plane = &e->die_cal[die + (size_t)all * (zone / all % planes)],
+		.planes = planes,
+		.step = all,
+		.pct = die < e->p.odd_dies && !wide ? e->p.odd_pct : 100,
 		.channel = &e->channel_cal[die % e->p.channels],
 		.write_mibps = (uint64_t)e->p.die_write_mibps * dies,
 		.read_mibps = (uint64_t)e->p.die_read_mibps * dies,
@@ -36,11 +44,22 @@ static struct lane lane_of(struct emu *e, uint32_t zone)
 	};
 }
 
+/* Programs or erases: takes all planes. */
+static uint64_t book_die(const struct lane *l, uint64_t ready, uint64_t ns)
+{
+	return emu_cal_book_all(l->die, l->planes, l->step, ready, ns);
+}
+
+static uint64_t die_cost_ns(const struct lane *l, uint64_t bytes, uint64_t mibps)
+{
+	return emu_cost_ns(bytes, mibps) * l->pct / 100;
+}
+
 void emu_model_idle(struct emu *e)
 {
 	if (!e->model)
 		return;
-	for (uint32_t i = 0; i < e->p.channels * e->p.ways; i++)
+	for (uint32_t i = 0; i < e->p.channels * e->p.ways * emu_planes(&e->p); i++)
 		emu_cal_clear(&e->die_cal[i]);
 	for (uint32_t i = 0; i < e->p.channels; i++)
 		emu_cal_clear(&e->channel_cal[i]);
@@ -118,7 +137,7 @@ static uint64_t through_controller(struct emu *e, uint64_t at, uint64_t bytes, b
 static uint64_t program(struct emu *e, const struct lane *l, uint64_t ready, uint64_t bytes)
 {
 	uint64_t move = emu_cost_ns(bytes, l->channel_mibps);
-	uint64_t ns = emu_noise(e, emu_cost_ns(e->p.program_unit, l->write_mibps));
+	uint64_t ns = emu_noise(e, die_cost_ns(l, e->p.program_unit, l->write_mibps));
 
 	if (e->cache && e->p.cache_mibps) {
 		uint64_t out = emu_cost_ns(bytes, e->p.cache_mibps);
@@ -133,7 +152,7 @@ static uint64_t program(struct emu *e, const struct lane *l, uint64_t ready, uin
 	ready = emu_cal_book(l->channel, ready, move) + move;
 	l->channel->written += bytes;
 	l->die->written += e->p.program_unit;
-	return emu_cal_book(l->die, ready, ns) + ns;
+	return book_die(l, ready, ns) + ns;
 }
 
 /* The time when all full units of a zone are on the medium. */
@@ -181,13 +200,13 @@ static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t a
 {
 	struct lane l = lane_of(e, zone);
 	uint64_t pages = zns_align_up(bytes, PAGE), first = zns_min(bytes, PAGE);
-	uint64_t sense = emu_noise(e, emu_cost_ns(pages, l.read_mibps)),
+	uint64_t sense = emu_noise(e, die_cost_ns(&l, pages, l.read_mibps)),
 		 move = emu_cost_ns(bytes, l.channel_mibps), start, end;
 
 	if (!bytes)
 		return at;
-	start = emu_cal_book(l.die, at, sense);
-	end = follow(l.channel, start, start + sense, move, emu_cost_ns(PAGE, l.read_mibps),
+	start = emu_cal_book(l.plane, at, sense);
+	end = follow(l.channel, start, start + sense, move, die_cost_ns(&l, PAGE, l.read_mibps),
 		     emu_cost_ns(first, l.channel_mibps));
 	l.die->read += pages;
 	l.channel->read += bytes;
@@ -231,14 +250,14 @@ static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t
 
 	ready = zns_max(ready, at);
 	total = zns_align_up(z->fill + bytes, e->p.program_unit);
-	ns = emu_cost_ns(total, l.write_mibps);
+	ns = die_cost_ns(&l, total, l.write_mibps);
 	ready = emu_cal_book(l.channel, ready, move) + move;
 	l.channel->written += z->fill;
 	l.die->written += total;
 	/* A flush need not wait for padding: the data is durable. A reset waits, since the die
 	 * is busy until then. */
 	memset(z, 0, sizeof(*z));
-	return emu_cal_book(l.die, ready, ns) + ns;
+	return book_die(&l, ready, ns) + ns;
 }
 
 static uint64_t do_reset(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
@@ -249,7 +268,7 @@ static uint64_t do_reset(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t 
 
 	ready = zns_max(ready, at);
 	memset(z, 0, sizeof(*z));
-	z->accept_ns = emu_cal_book(l.die, ready, ns) + ns;
+	z->accept_ns = book_die(&l, ready, ns) + ns;
 	if (bytes)
 		emu_noise_erase(e, l.die, z->accept_ns);
 	return z->accept_ns;

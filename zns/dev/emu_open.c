@@ -37,7 +37,7 @@ static void place_tables(struct emu *e)
 	e->model = (struct emu_model *)(base + e->lay.model_off);
 	e->model_zone = (struct emu_model_zone *)(e->model + 1);
 	e->die_cal = (struct emu_cal *)(e->model_zone + e->p.nr_zones);
-	e->channel_cal = e->die_cal + e->p.channels * e->p.ways;
+	e->channel_cal = e->die_cal + (size_t)e->p.channels * e->p.ways * emu_planes(&e->p);
 	if (e->p.cache_mib)
 		e->cache = (struct emu_cache *)(base + e->lay.cache_off);
 }

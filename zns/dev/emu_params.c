@@ -45,6 +45,15 @@ static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 		return zns_fail(err, -EINVAL,
 				"write cache of %u MiB, passed on at %u MiB/s: at most %u MiB",
 				p->cache_mib, p->cache_mibps, MAX_CACHE_MIB);
+	if (p->odd_dies ?
+		    p->odd_dies > p->channels * p->ways || p->odd_pct < 10 || p->odd_pct > 1000 :
+		    p->odd_pct)
+		return zns_fail(
+			err, -EINVAL,
+			"%u odd dies of %u, at %u %% of the others' time: at most all dies, at 10 to 1000 %%",
+			p->odd_dies, p->channels * p->ways, p->odd_pct);
+	if (p->planes > 16)
+		return zns_fail(err, -EINVAL, "%u planes of a die: at most 16", p->planes);
 	return check_mibps("bandwidth behind the write cache", p->cache_mibps, false, err);
 }
 
@@ -62,6 +71,19 @@ static int check_tables(const struct zns_emu_params *p, struct zns_err *err)
 	}
 	return zns_fail(err, -EINVAL, "tables for %u zones at %llu", p->table_zones,
 			(unsigned long long)p->table_off);
+}
+
+/* Which zones a die has. */
+static int check_places(const struct zns_emu_params *p, struct zns_err *err)
+{
+	if (p->small_dies >= p->channels * p->ways || (p->small_dies && !p->small_zones) ||
+	    (!p->small_dies && p->small_zones) ||
+	    (p->map == ZNS_EMU_MAP_SHARED && (p->small_dies || p->row)) || p->row > p->nr_zones)
+		return zns_fail(
+			err, -EINVAL,
+			"%u small dies of %u, %u zones on each, %u zones in a row: a die at least is not small, and a shared map has neither",
+			p->small_dies, p->channels * p->ways, p->small_zones, p->row);
+	return 0;
 }
 
 /* A store on an ordinary disk: nothing is modelled. */
@@ -130,6 +152,8 @@ int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)
 		ret = check_mibps("channel bandwidth", p->channel_mibps, p->timing, err);
 	if (!ret && p->log_zones)
 		return check_file(p, err);
+	if (!ret)
+		ret = check_places(p, err);
 	return ret || !p->timing ? ret : check_model(p, err);
 }
 
@@ -154,14 +178,40 @@ static void permute(const struct zns_emu_params *p, uint32_t *die_of_zone)
 	}
 }
 
+/* Small dies keep some of their zones, drawn from the seed; the others are dealt out to the rest.
+ */
+static void make_small(const struct zns_emu_params *p, uint32_t *die_of_zone)
+{
+	uint32_t dies = p->channels * p->ways, next = 0;
+	uint64_t seed = p->map_seed + 1;
+
+	for (uint32_t d = 0; d < p->small_dies; d++) {
+		uint32_t left = 0, keep = p->small_zones;
+
+		for (uint32_t z = 0; z < p->nr_zones; z++)
+			left += die_of_zone[z] == d;
+		for (uint32_t z = 0; z < p->nr_zones; z++) {
+			if (die_of_zone[z] != d)
+				continue;
+			if (emu_random(&seed) % left-- < keep)
+				keep--;
+			else
+				die_of_zone[z] = p->small_dies + next++ % (dies - p->small_dies);
+		}
+	}
+}
+
 void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone)
 {
 	uint32_t dies = p->channels * p->ways;
 
-	if (p->map == ZNS_EMU_MAP_PERMUTED) {
+	if (p->map == ZNS_EMU_MAP_PERMUTED)
 		permute(p, die_of_zone);
-		return;
-	}
-	for (uint32_t z = 0; z < p->nr_zones; z++)
-		die_of_zone[z] = p->map == ZNS_EMU_MAP_SHARED ? 0 : z % dies;
+	else
+		for (uint32_t z = 0; z < p->nr_zones; z++)
+			die_of_zone[z] = p->map == ZNS_EMU_MAP_SHARED ? 0 : z % dies;
+	/* from the end: what is behind has been used */
+	for (uint32_t z = p->nr_zones; p->row > 1 && z--;)
+		die_of_zone[z] = die_of_zone[z / p->row];
+	make_small(p, die_of_zone);
 }

@@ -69,8 +69,8 @@ struct emu_header_tables {
 
 /* Behind the header of an emulated drive, if one of these is not 0. */
 struct emu_header_more {
-	uint32_t cache_mib, cache_mibps;
-	uint32_t zero[14];
+	uint32_t cache_mib, cache_mibps, odd_dies, odd_pct, planes, small_dies, small_zones, row;
+	uint32_t zero[8];
 	uint64_t hash; /* of the header's hash and the fields above */
 };
 _Static_assert(sizeof(struct emu_header_more) == 72, "header format");
@@ -167,6 +167,7 @@ struct emu {
 	struct emu_entry *live, *mirror;
 	struct emu_model *model; /* NULL: timing off */
 	struct emu_model_zone *model_zone;
+	/* die_cal: of the first plane of each die, then of the second of each, … */
 	struct emu_cal *die_cal, *channel_cal;
 	struct emu_cache *cache; /* NULL: none */
 	const struct emu_clock *clock; /* NULL: the wall clock; see zns_emu_set_clock() */
@@ -203,6 +204,11 @@ static inline const char *emu_noun(const struct emu *e)
 
 #define emu_load(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define emu_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+
+static inline uint32_t emu_planes(const struct zns_emu_params *p)
+{
+	return p->planes ? p->planes : 1;
+}
 
 /* emu_params.c */
 int emu_params_check(const struct zns_emu_params *p, struct zns_err *err);
@@ -330,6 +336,9 @@ bool emu_file_is_sparse(const struct emu *e);
 /* emu_cal.c */
 /* returns the start, at @ready or later */
 uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);
+/* the same for all of @nr, @step apart, at the same time */
+uint64_t emu_cal_book_all(struct emu_cal *c, uint32_t nr, uint32_t step, uint64_t ready,
+			  uint64_t ns);
 uint64_t emu_cal_idle_from(const struct emu_cal *c);
 void emu_cal_clear(struct emu_cal *c); /* keeps the counters */
 

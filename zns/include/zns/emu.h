@@ -44,7 +44,7 @@ struct zns_emu_params {
 	uint32_t max_open, max_active; /* 0 = no limit */
 	uint32_t channels, ways; /* dies = channels * ways */
 	enum zns_emu_map map;
-	uint64_t map_seed; /* for ZNS_EMU_MAP_PERMUTED */
+	uint64_t map_seed; /* for ZNS_EMU_MAP_PERMUTED, and for the zones of small dies */
 	enum zns_emu_prealloc prealloc; /* of zns_emu_create only; not kept */
 	/* a store on an ordinary disk has so many zones for the log, in front; 0: an emulated drive
 	 */
@@ -69,6 +69,15 @@ struct zns_emu_params {
 	/* A write cache in front of all dies: accepts this much more than the dies have programmed,
 	 * and passes it on at cache_mibps at most (0: as fast as the dies take it). 0: none. */
 	uint32_t cache_mib, cache_mibps;
+	/* the first odd_dies dies take odd_pct hundredths of the others' time to read and to
+	 * program; 0 dies: all are alike */
+	uint32_t odd_dies, odd_pct;
+	/* of each die; a zone is on one of them. They read alone, and program as one. 0: one */
+	uint32_t planes;
+	/* the first small_dies dies have no more than small_zones zones each; 0: all have as many
+	 */
+	uint32_t small_dies, small_zones;
+	uint32_t row; /* so many zones in a row are on one die; 0: one. Not with a shared map */
 };
 
 /* 4 GiB: 64 zones of 64 MiB, 4 KiB blocks, 8 channels x 4 ways, 100/400/800 MiB/s, no limits on
@@ -142,7 +151,8 @@ int zns_emu_zone_map(const struct zns_dev *dev, uint32_t *die_of_zone, struct zn
  * map: every unit is spread over all dies and channels, which act as one. write cache: in place of
  * the zones' buffers. A unit has its place in there until it is programmed. Once it is full, a unit
  * that comes in waits for the next place that any die makes free: the writers of a slow die then
- * slow all others. Flush waits for the dies.
+ * slow all others. Flush waits for the dies. planes: a read occupies the plane of its zone; a
+ * program, a reset or a finish all planes of the die.
  *
  * Commands are served in the order in which they are submitted, each at the earliest time at which
  * what it needs is idle; time already passed in which something was idle is not lost to a command
