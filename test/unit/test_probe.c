@@ -2,6 +2,7 @@
 /* The probe: on the emulator with its maps, limits, faults and noise, and on a drive of another
  * make. */
 #include "probe_asserts.h"
+#include "store_fixture.h"
 
 static struct zns_emu_params timed(uint32_t zones, uint32_t channels, uint32_t ways)
 {
@@ -444,6 +445,37 @@ static void leftovers(void **state)
 	zns_dev_close(d);
 }
 
+/* A killed probe also leaves zones that the catalogue will need. They are reset before the store is
+ * opened: to the store, a write pointer that moves there is another writer. */
+static void killed_in_the_catalogue(void **state)
+{
+	struct zns_emu_params p = timed(40, 4, 2);
+	struct zns_probe_params par = { 0 };
+	cleanup_free uint8_t *buf = aligned(KIB(192));
+	ZnsPb__Profile *profile = make_profile(40, 4);
+	struct zns_dev *d = make(&p, 0);
+	struct zns_store *s;
+	uint8_t id[ZNS_UUID_LEN];
+	uint32_t n, zone = 0;
+
+	assert_ok(zns_store_format(d, NULL, profile, false, id, &err));
+	while (zone_of(d, zone).wp)
+		zone++;
+	memcpy(buf, "zns-criu probe\n", 16);
+	memcpy(buf + 16, &zone, sizeof(zone));
+	assert_ok(zns_dev_write(d, zone, 0, buf, KIB(192), &err));
+	assert_ok(zns_probe_clear(d, &n, &err));
+	assert_int_equal(n, 1);
+	assert_zone(d, zone, ZNS_ZONE_EMPTY, 0);
+	assert_ok(zns_store_open(d, 0, &s, &err));
+	assert_ok(zns_probe_run(d, &par, &map, &err));
+	assert_ok(zns_store_set_profile(s, profile, &err));
+	zns_store_close(s);
+	profile_free(profile);
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+}
+
 static struct zns_dev_ops until_killed;
 static const struct zns_dev_ops *whole;
 static uint32_t calls_left;
@@ -520,6 +552,7 @@ int main(void)
 		T(stop_and_resume),
 		T(damaged_state),
 		T(leftovers),
+		T(killed_in_the_catalogue),
 		T(killed),
 	};
 

@@ -27,21 +27,23 @@ def groups_are(scene, dies, channels):
     return said
 
 
-def probe_interrupted(scene):
-    """A probe that gets SIGINT as soon as it keeps a state; False if it was faster."""
+def probe_interrupted(scene, sig=signal.SIGINT):
+    """A probe that gets a signal as soon as it keeps a state; False if it was faster."""
     kept = scene.dir / 'device' / 'run' / (scene.device.info['uuid'] + '.probe')
     kept.unlink(missing_ok=True)
     probe = subprocess.Popen([ztlib.znsctl_of(scene.cfg, scene.device.env), 'probe'], env=scene.device.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         while probe.poll() is None and not kept.exists():
             pass
-        probe.send_signal(signal.SIGINT)
+        probe.send_signal(sig)
         said = probe.communicate(timeout=scene.cfg.timeout)[1].decode()
     finally:
         probe.kill()
         probe.wait()
     if probe.returncode == 0:
         return False
+    if sig == signal.SIGKILL:
+        return True
     expect('exit of an interrupted probe', probe.returncode, 1)
     if '--resume' not in said or said.count('\n') != 1:
         raise Failed(f'an interrupted probe says: {said}')
@@ -96,6 +98,9 @@ def probe(scene):
     expect('zones with data', {z['index'] for z in scene.device.zones() if z['wp']}, used)
     run_ctl(scene, 0, 'probe', '--resume')
     groups_are(scene, dies, 4)
+    if probe_interrupted(scene, signal.SIGKILL):
+        run_ctl(scene, 0, 'probe', '--resume')
+        groups_are(scene, dies, 4)
     run_ctl(scene, 1, 'probe', '--resume')
     run_ctl(scene, 1, 'probe', '--budget', '1M')
     run_ctl(scene, 2, 'probe', '--budget', 'much')

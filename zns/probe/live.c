@@ -37,18 +37,38 @@ void probe_fill(struct probe *p, uint8_t *unit, uint32_t zone)
 	memcpy(unit, &h, sizeof(h));
 }
 
-/* Is it a zone that a killed probe left behind? */
-static bool is_leftover(struct probe *p, const struct zns_zone *z)
+/* Is it a zone that a killed probe left behind? @buf: room for a block. */
+static bool is_leftover(struct zns_dev *d, const struct zns_zone *z, void *buf)
 {
-	const struct unit_head *h = (const struct unit_head *)p->rbuf;
+	const struct unit_head *h = buf;
 
 	if (!zns_zone_is_active(z->state) || z->conventional)
 		return false;
 	if (!z->wp)
 		return true; /* opened, but never written */
-	if (zns_dev_read(p->d, z->index, 0, p->rbuf, p->d->geo.block_size, NULL))
+	if (zns_dev_read(d, z->index, 0, buf, d->geo.block_size, NULL))
 		return false;
 	return !memcmp(h->mark, mark, sizeof(mark)) && h->zone == z->index && !h->zero;
+}
+
+int zns_probe_clear(struct zns_dev *d, uint32_t *nr, struct zns_err *err)
+{
+	uint32_t n = d->geo.nr_zones;
+	cleanup_free struct zns_zone *zones = calloc(n, sizeof(*zones));
+	cleanup_free void *buf = NULL;
+	int ret;
+
+	*nr = 0;
+	if (!zones || posix_memalign(&buf, zns_max(d->geo.mem_align, 4096u), d->geo.block_size))
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", n);
+	ret = zns_dev_report(d, 0, n, zones, err);
+	for (uint32_t i = 0; !ret && i < n; i++) {
+		if (!is_leftover(d, &zones[i], buf))
+			continue;
+		ret = zns_dev_reset(d, &i, 1, err);
+		*nr += !ret;
+	}
+	return ret;
 }
 
 static int look(struct probe *p, struct zns_err *err)
@@ -65,7 +85,7 @@ static int look(struct probe *p, struct zns_err *err)
 		struct zns_zone *z = &zones[i];
 		bool hands_off = p->par->untouchable && p->par->untouchable[i];
 
-		if (!hands_off && is_leftover(p, z)) {
+		if (!hands_off && is_leftover(p->d, z, p->rbuf)) {
 			ret = zns_dev_reset(p->d, &i, 1, err);
 			z->state = ZNS_ZONE_EMPTY;
 			z->wp = 0;

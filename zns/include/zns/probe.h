@@ -115,6 +115,11 @@ struct zns_probe_map {
  */
 int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
 		  struct zns_probe_map *map, struct zns_err *err);
+/*
+ * Reset the zones that a killed probe left behind; *nr: how many. A probe does it itself. Who has
+ * opened the store on the device does it before: some of these zones may be the catalogue's next
+ * ones, and a write pointer that moves there means another writer. */
+int zns_probe_clear(struct zns_dev *dev, uint32_t *nr, struct zns_err *err);
 /* The arrays of a map of @nr_zones: no zone has a group, no group a channel. -ENOMEM: nothing is
  * left. */
 int zns_probe_alloc(struct zns_probe_map *map, uint32_t nr_zones);

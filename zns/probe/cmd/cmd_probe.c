@@ -126,6 +126,19 @@ static int check_host(const struct probe_cmd *k, struct zns_err *err)
 	return ret ? ret : zns_store_mine(k->store, self.machine, err);
 }
 
+/* What a killed probe left in the catalogue's empty zones would look like another writer's. */
+static int clear(struct probe_cmd *k, struct zns_err *err)
+{
+	uint32_t n;
+	int ret = zns_probe_clear(k->dev, &n, err);
+
+	if (ret || !n)
+		return ret;
+	zns_store_close(k->store);
+	k->store = NULL;
+	return zns_store_open(k->dev, 0, &k->store, err);
+}
+
 static int open_all(struct probe_cmd *k, int *lock, struct zns_err *err)
 {
 	int ret = zns_resolve_device(k->args.dev, &k->reg, err);
@@ -147,6 +160,8 @@ static int open_all(struct probe_cmd *k, int *lock, struct zns_err *err)
 			k->reg.path);
 	if (!ret)
 		ret = check_host(k, err);
+	if (!ret)
+		ret = clear(k, err);
 	if (!ret)
 		ret = set_clock(k, err);
 	if (!ret && zns_broker_path(k->reg.uuid, "probe", k->state_path, sizeof(k->state_path)))
