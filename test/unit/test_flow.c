@@ -14,6 +14,7 @@
 
 #include "../../zns/ctl/flow.h"
 #include "../../zns/ctl/oci.h"
+#include "../../zns/ctl/patience.h"
 #include "zns/util.h"
 
 #define RING 4096U
@@ -133,12 +134,42 @@ static void digests(void **state)
 	}
 }
 
+#define SECOND 1000000000ULL
+
+/* Who keeps the rate is waited for for ever, who stops for the limit, who trickles for little more.
+ */
+static void patience(void **state)
+{
+	static const uint64_t step[] = { 1000, 900000, SECOND, 7 * SECOND };
+	struct ctl_patience p;
+	uint64_t waited;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(step); i++) {
+		ctl_patience_start(&p, 60);
+		for (waited = 0; waited < 600 * SECOND && waited / step[i] < 100000;
+		     waited += step[i]) {
+			assert_true(ctl_patience_waited(&p, step[i]));
+			ctl_patience_got(&p, step[i] * CTL_PATIENCE_RATE / SECOND + 1);
+		}
+		for (waited = 0; ctl_patience_waited(&p, step[3]); waited += step[3])
+			assert_true(waited <= 60 * SECOND);
+		assert_true(waited >= 49 * SECOND);
+	}
+	ctl_patience_start(&p, 60);
+	for (waited = 0; ctl_patience_waited(&p, SECOND / 1000); waited += SECOND / 1000)
+		ctl_patience_got(&p, 1);
+	assert_true(waited < 65 * SECOND);
+	ctl_patience_start(&p, 0);
+	assert_true(ctl_patience_waited(&p, UINT64_MAX));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pieces),
 		cmocka_unit_test(taker_leaves),
 		cmocka_unit_test(digests),
+		cmocka_unit_test(patience),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from chains import LEVELS, ROOM, Parts, plain_criu
-from ztlib import Failed
+from ztlib import Failed, wait_until
 from ztoci import OF, TAR, Layout, tar_of
 from ztscene import case_of, expect, run_ctl, suite_main
 from ztsealed import SEALED
@@ -241,6 +241,69 @@ def broken_off(scene):
         expect('what a full disk has', os.listdir(small), [])
     finally:
         subprocess.run(['umount', small], check=True)
+
+
+# A skopeo that hands out an OCI layout, and stops in the middle of its largest blob, as a registry may: STOPS says where.
+STALLED = r"""#!/usr/bin/python3
+import array, json, os, socket, sys, time
+layout, stops = os.environ['LAYOUT'], os.environ['STOPS']
+def blob(digest):
+    return open(layout + '/blobs/sha256/' + digest.split(':')[1], 'rb').read()
+if sys.argv[1] == 'copy':
+    time.sleep(1000)
+manifest = json.load(open(layout + '/index.json'))['manifests'][0]['digest']
+largest = max((l['size'], l['digest']) for l in json.loads(blob(manifest))['layers'])[1]
+sock, held = socket.socket(fileno=3), []
+while True:
+    ask = json.loads(sock.recv(65536) or b'{"method":"Shutdown"}')
+    answer, data, fd = {'success': True, 'value': 1, 'pipeid': 0, 'error': ''}, None, []
+    if ask['method'] == 'Shutdown' or (ask['method'] == 'OpenImage' and stops == 'open' and not time.sleep(1000)):
+        break
+    if ask['method'] == 'Initialize':
+        answer['value'] = '0.2.3'
+    elif ask['method'] == 'GetManifest':
+        data = blob(manifest)
+    elif ask['method'] == 'GetBlob':
+        data = blob(ask['args'][1])
+    if data:
+        out, into = os.pipe()
+        fd, answer['pipeid'] = [out], into
+    sock.sendmsg([json.dumps(answer).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', fd))] if fd else [])
+    if data:
+        os.close(out)
+        stop = stops == 'blob' and ask['method'] == 'GetBlob' and ask['args'][1] == largest
+        for at in range(0, len(data) // 2 if stop else len(data), 65536):
+            os.write(into, data[at:at + 65536])
+        if stop:
+            time.sleep(1000)
+        os.close(into)
+"""
+
+
+@case
+def stalled(scene):
+    """a registry that stops before or in a layer is given up, also by skopeo copy: one line, and all zones go back."""
+    parts = Parts(scene(ROOM, 1), imported=False)
+    ident = parts.device.json('import', str(parts.chain.images(0)), '--container', 'web')['id']
+    layout, programs = parts.chain.dir / 'layout', parts.chain.dir / 'programs'
+    parts.device.json('export', '--oci', ident, str(layout))
+    programs.mkdir()
+    (programs / 'skopeo').write_text(STALLED)
+    (programs / 'skopeo').chmod(0o755)
+    parts.device.json('rm', ident)
+    free = parts.device.free_zones()
+    ident = parts.device.json('import', str(parts.chain.images(0)), '--container', 'web')['id']
+    for stops, args in (('no', ['pull']), ('open', ['pull']), ('blob', ['pull']), ('copy', ['push', ident])):
+        env = {**parts.device.env, 'LAYOUT': str(layout), 'STOPS': stops, 'PATH': f'{programs}:{os.environ["PATH"]}'}
+        done = subprocess.run([parts.chain.cfg.znsctl, *args, 'docker://nowhere/x:y', '--timeout', '60' if stops == 'no' else '1'], env=env,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
+        expect(f'{stops}: exit code ({done.stderr.strip()})', done.returncode, 0 if stops == 'no' else 1)
+        if stops != 'no' and ('--timeout' not in done.stderr or done.stderr.count('\n') != 1):
+            raise Failed(f'{stops}: it says: {done.stderr}')
+    for c in parts.device.checkpoints():
+        parts.device.json('rm', c['id'])
+    if not wait_until(lambda: parts.device.free_zones() == free, 60, 0.2):
+        raise Failed(f'{parts.device.free_zones()} free zones, {free} before')
 
 
 for sealed in SEALED:

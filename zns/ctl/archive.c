@@ -171,6 +171,7 @@ struct ctl_unpack {
 	int fd;
 	void (*tee)(void *arg, const void *buf, size_t len);
 	void *tee_arg;
+	struct ctl_patience *patience;
 	uint8_t block[BLOCK];
 };
 
@@ -178,17 +179,26 @@ static int unpack_failed(struct ctl_unpack *u, struct zns_err *err)
 {
 	const char *why = archive_error_string(u->a);
 
+	if (archive_errno(u->a) == ETIMEDOUT && ctl_patience_fail(u->patience, "its source", err))
+		return zns_wrap(err, "%s", u->path);
 	return zns_fail(err, -EBADMSG, "%s is damaged or no tar archive: %s", u->path,
 			why ? why : "it cannot be read");
 }
 
 static ssize_t next_block(struct ctl_unpack *u)
 {
+	int ret = ctl_patience_wait(u->patience, u->fd);
 	ssize_t n;
 
+	if (ret) {
+		errno = -ret;
+		return -1;
+	}
 	do
 		n = read(u->fd, u->block, sizeof(u->block));
 	while (n < 0 && errno == EINTR);
+	if (n > 0 && u->patience)
+		ctl_patience_got(u->patience, (uint64_t)n);
 	if (n > 0 && u->tee)
 		u->tee(u->tee_arg, u->block, (size_t)n);
 	return n;
@@ -206,7 +216,8 @@ static la_ssize_t more(struct archive *a, void *arg, const void **buf)
 }
 
 int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const void *buf, size_t len),
-		      void *arg, struct ctl_unpack **out, struct zns_err *err)
+		      void *arg, struct ctl_patience *patience, struct ctl_unpack **out,
+		      struct zns_err *err)
 {
 	struct ctl_unpack *u = calloc(1, sizeof(*u));
 
@@ -217,6 +228,7 @@ int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const voi
 	u->fd = fd;
 	u->tee = tee;
 	u->tee_arg = arg;
+	u->patience = patience;
 	u->a = archive_read_new();
 	if (!u->a)
 		return zns_fail_sys(err, -ENOMEM, "archive");
@@ -229,7 +241,7 @@ int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const voi
 int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zns_err *err)
 {
 	return lseek(fd, 0, SEEK_SET) < 0 ? zns_fail_sys(err, -errno, "%s", path) :
-					    ctl_unpack_stream(fd, path, NULL, NULL, out, err);
+					    ctl_unpack_stream(fd, path, NULL, NULL, NULL, out, err);
 }
 
 int ctl_unpack_rest(struct ctl_unpack *u, struct zns_err *err)
@@ -239,7 +251,11 @@ int ctl_unpack_rest(struct ctl_unpack *u, struct zns_err *err)
 	do
 		n = next_block(u);
 	while (n > 0);
-	return n ? zns_fail_sys(err, -errno, "%s", u->path) : 0;
+	if (n && errno == ETIMEDOUT)
+		archive_set_error(u->a, errno, "rest");
+	return !n                 ? 0 :
+	       errno == ETIMEDOUT ? unpack_failed(u, err) :
+				    zns_fail_sys(err, -errno, "%s", u->path);
 }
 
 void ctl_unpack_inside(struct ctl_unpack *u, const char *dir)

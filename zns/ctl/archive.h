@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <time.h>
+#include "patience.h"
 #include "zns/err.h"
 
 /* Does the name end in .tar, .tgz or .tar.gz? */
@@ -42,9 +43,11 @@ struct ctl_entry {
 };
 /* Reads @fd from its beginning. The caller still owns @fd. */
 int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zns_err *err);
-/* Reads @fd, which may be a pipe, from where it is. @tee sees all bytes as they come. */
+/* Reads @fd, which may be a pipe, from where it is. @tee sees all bytes as they come. @patience
+ * ends the wait for them (-ETIMEDOUT), unless it is NULL. */
 int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const void *buf, size_t len),
-		      void *arg, struct ctl_unpack **out, struct zns_err *err);
+		      void *arg, struct ctl_patience *patience, struct ctl_unpack **out,
+		      struct zns_err *err);
 /* What is behind the archive's end: @tee sees it too. */
 int ctl_unpack_rest(struct ctl_unpack *u, struct zns_err *err);
 /* Only what is in this directory counts from here on, as if it were the top level. @dir has a slash

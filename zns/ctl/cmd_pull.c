@@ -39,13 +39,13 @@ static int through_layout(struct skopeo *w, struct import *x, const char *spec, 
 }
 
 /* -ENODATA: no layer of ours is there; -ENOTSUP: skopeo cannot do it. Nothing was done then. */
-static int straight(const struct skopeo *w, struct import *x, const char *spec, const char *handle,
+static int straight(struct skopeo *w, struct import *x, const char *spec, const char *handle,
 		    struct import_levels **levels, struct zns_err *err)
 {
 	struct ctl_oci_image i = CTL_OCI_IMAGE_INIT;
 	struct ctl_oci_source from;
 	struct ctl_proxy *p = NULL;
-	int ret = ctl_proxy_open(w->registry, w->options, w->nr_options, &p, err);
+	int ret = ctl_proxy_open(w->registry, w->options, w->nr_options, &w->patience, &p, err);
 
 	if (!ret)
 		ret = ctl_proxy_image(p, &i, err);
@@ -82,7 +82,7 @@ static int cmd_pull(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct import_levels *levels = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	struct skopeo w = { .tmp = NULL };
+	struct skopeo w = SKOPEO_INIT(60);
 	double seconds;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_TEXT("container", &container),
@@ -91,6 +91,7 @@ static int cmd_pull(const struct ctl_cmd *cmd, int argc, char **argv)
 					CTL_TEXT("admission", &x.admission),
 					CTL_TEXT("handle", &handle),
 					CTL_TEXT("tmp", &w.tmp),
+					SKOPEO_TIMEOUT(&w),
 					CTL_DEV,
 					CTL_OPTS_END };
 

@@ -46,11 +46,14 @@ static int cmd_push(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct export x = { .out = CTL_OUTDIR_INIT, .oci = true };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	struct skopeo w = { .tmp = NULL };
+	struct skopeo w = SKOPEO_INIT(600);
 	int ret;
 	const struct ctl_opt opts[] = { CTL_FLAG("flatten", &x.flatten),
-					CTL_FLAG("decrypt", &x.decrypt), CTL_TEXT("tmp", &w.tmp),
-					CTL_DEV, CTL_OPTS_END };
+					CTL_FLAG("decrypt", &x.decrypt),
+					CTL_TEXT("tmp", &w.tmp),
+					SKOPEO_TIMEOUT(&w),
+					CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;

@@ -30,6 +30,7 @@ struct import_stream {
 	void (*seen)(void *arg, const void *buf, size_t len);
 	int (*right)(void *arg, struct zns_err *err);
 	void *arg;
+	struct ctl_patience *patience; /* or NULL */
 };
 
 struct import {

@@ -205,7 +205,8 @@ int import_read_stream(struct import *x, struct zns_err *err)
 	struct ctl_unpack *u = NULL;
 	struct found f = { false };
 	struct ctl_entry e;
-	int ret = ctl_unpack_stream(s->fd, x->path, s->seen, s->arg, &u, err), more = 0;
+	int ret = ctl_unpack_stream(s->fd, x->path, s->seen, s->arg, s->patience, &u, err),
+	    more = 0;
 
 	if (!ret)
 		ctl_unpack_inside(u, x->inside);

@@ -52,9 +52,12 @@ static int open_stream(struct level *l, const struct import *model, struct zns_e
 	l->x = *model;
 	l->x.v.s = &l->x.s;
 	l->x.inside = l->inside;
-	l->stream = (struct import_stream){
-		.fd = -1, .bytes = l->layer->size, .seen = seen, .right = right, .arg = l
-	};
+	l->stream = (struct import_stream){ .fd = -1,
+					    .bytes = l->layer->size,
+					    .seen = seen,
+					    .right = right,
+					    .arg = l,
+					    .patience = l->from->patience };
 	l->x.stream = &l->stream;
 	if (!ret) {
 		l->stream.fd = l->from->open(l->from->arg, l->layer, err);

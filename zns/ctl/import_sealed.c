@@ -269,7 +269,7 @@ static int run(struct sealed *z, const char *parent, const char *spec, const cha
 		ret = ctl_session_open(&x->s, spec, ZNS_WRITES, err);
 	if (!ret)
 		ret = ctl_unpack_stream(x->stream->fd, x->path, x->stream->seen, x->stream->arg,
-					&z->u, err);
+					x->stream->patience, &z->u, err);
 	if (!ret) {
 		ctl_unpack_inside(z->u, x->inside);
 		ret = read_record(z, parent, err);

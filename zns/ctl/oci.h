@@ -99,6 +99,7 @@ struct ctl_oci_source {
 	int (*open)(void *arg, const struct ctl_oci_layer *l, struct zns_err *err);
 	int (*end)(void *arg, struct zns_err *err); /* all of it was read; NULL: no matter */
 	void *arg;
+	struct ctl_patience *patience; /* with who sends the bytes; NULL: none is needed */
 };
 
 /*

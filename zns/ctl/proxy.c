@@ -21,6 +21,7 @@
 struct ctl_proxy {
 	int sock, said; /* @said: what skopeo writes to its standard error */
 	pid_t pid;
+	struct ctl_patience *patience;
 	int64_t image;
 	int64_t pipe; /* whose end is still to come; 0: none */
 	char packet[PACKET + 1];
@@ -78,10 +79,13 @@ static int take_answer(struct ctl_proxy *p, struct json_object **value, int *fd,
 	ssize_t n;
 	int ret;
 
+	*value = NULL;
+	*fd = -1;
+	if (ctl_patience_wait(p->patience, p->sock))
+		return ctl_patience_fail(p->patience, "the registry", err);
 	do
 		n = recvmsg(p->sock, &m, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
-	*value = NULL;
 	*fd = n > 0 ? take_fd(&m) : -1;
 	if (n <= 0)
 		return zns_fail(err, -EIO, "skopeo failed: %s", ctl_text(words(p, "it has ended")));
@@ -201,8 +205,8 @@ static int hello(struct ctl_proxy *p, struct zns_err *err)
 	return ret;
 }
 
-int ctl_proxy_open(const char *name, char *const *options, int nr, struct ctl_proxy **out,
-		   struct zns_err *err)
+int ctl_proxy_open(const char *name, char *const *options, int nr, struct ctl_patience *patience,
+		   struct ctl_proxy **out, struct zns_err *err)
 {
 	struct ctl_proxy *p = *out = calloc(1, sizeof(*p));
 	struct json_object *value = NULL;
@@ -211,6 +215,7 @@ int ctl_proxy_open(const char *name, char *const *options, int nr, struct ctl_pr
 	if (!p)
 		return zns_fail_sys(err, -ENOMEM, "proxy");
 	p->sock = -1;
+	p->patience = patience;
 	p->said = memfd_create("skopeo", MFD_CLOEXEC);
 	if (p->said < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s))
 		return zns_fail_sys(err, -errno, "socket");
@@ -233,18 +238,23 @@ int ctl_proxy_open(const char *name, char *const *options, int nr, struct ctl_pr
 }
 
 /* All that comes through a pipe. */
-static int read_pipe(int fd, char *text, size_t max, size_t *len, struct zns_err *err)
+static int read_pipe(const struct ctl_proxy *p, int fd, char *text, size_t max, size_t *len,
+		     struct zns_err *err)
 {
 	*len = 0;
 	while (*len < max) {
-		ssize_t n = read(fd, text + *len, max - *len);
+		ssize_t n;
 
+		if (ctl_patience_wait(p->patience, fd))
+			return ctl_patience_fail(p->patience, "the registry", err);
+		n = read(fd, text + *len, max - *len);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return zns_fail_sys(err, -errno, "the manifest");
 		if (!n)
 			break;
+		ctl_patience_got(p->patience, (uint64_t)n);
 		*len += (size_t)n;
 	}
 	text[*len] = 0;
@@ -267,7 +277,7 @@ int ctl_proxy_image(struct ctl_proxy *p, struct ctl_oci_image *out, struct zns_e
 	if (!ret)
 		ret = ask_end(p, err);
 	if (!ret)
-		ret = read_pipe(fd, text, MANIFEST_MAX + 1, &len, err);
+		ret = read_pipe(p, fd, text, MANIFEST_MAX + 1, &len, err);
 	if (!ret && len > MANIFEST_MAX) /* it would wait for us for ever */
 		ret = zns_fail(err, -EFBIG, "the manifest has more than 4 MiB");
 	if (!ret)
@@ -302,7 +312,9 @@ static int end_layer(void *arg, struct zns_err *err)
 
 struct ctl_oci_source ctl_proxy_source(struct ctl_proxy *p)
 {
-	return (struct ctl_oci_source){ .open = open_layer, .end = end_layer, .arg = p };
+	return (struct ctl_oci_source){
+		.open = open_layer, .end = end_layer, .arg = p, .patience = p->patience
+	};
 }
 
 void ctl_proxy_close(struct ctl_proxy *p)

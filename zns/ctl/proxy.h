@@ -7,15 +7,17 @@
  * what it gets. It ends when the connection does. One thread.
  */
 #include "oci.h"
+#include "patience.h"
 
 struct ctl_proxy;
 
 /*
  * @name as skopeo has it: docker://REGISTRY/NAME:TAG. @options of skopeo copy, which may begin with
- * --src-. -ENOTSUP: skopeo cannot do this, try another way. Other errors name what skopeo said.
+ * --src-. @patience is borrowed until the end. -ENOTSUP: skopeo cannot do this, try another way.
+ * Other errors name what skopeo said.
  */
-int ctl_proxy_open(const char *name, char *const *options, int nr, struct ctl_proxy **out,
-		   struct zns_err *err);
+int ctl_proxy_open(const char *name, char *const *options, int nr, struct ctl_patience *patience,
+		   struct ctl_proxy **out, struct zns_err *err);
 /* The manifest's layers. */
 int ctl_proxy_image(struct ctl_proxy *p, struct ctl_oci_image *out, struct zns_err *err);
 /* Layers, one after the other. */

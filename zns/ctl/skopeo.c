@@ -15,6 +15,7 @@
 #include "zns/safeopen.h"
 
 #define POLL_MS 20
+#define LOOK_NS 1000000000ULL
 
 int skopeo_dir(struct skopeo *w, struct zns_err *err)
 {
@@ -78,10 +79,48 @@ const char *skopeo_words(char *text)
 	return msg + 5;
 }
 
-/* What a child writes until it ends; the first bytes are kept. A signal to us ends it. */
-static int listen_to(pid_t pid, int fd, char *text, size_t len, int *status, struct zns_err *err)
+/* Bytes that a child has read and written, on sockets too; 0: the kernel does not count them. */
+static uint64_t moved(pid_t pid)
+{
+	unsigned long long in = 0, out = 0;
+	char path[40];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/io", pid);
+	f = fopen(path, "re");
+	if (f && fscanf(f, "rchar: %llu wchar: %llu", &in, &out) < 2)
+		in = out = 0;
+	if (f)
+		fclose(f);
+	return in + out;
+}
+
+struct watched {
+	uint64_t bytes, since_ns;
+};
+
+/* Has a child moved enough since the last look? It is looked at once a second. */
+static int watch(struct skopeo *w, pid_t pid, struct watched *last, struct zns_err *err)
+{
+	uint64_t now = zns_mono_ns(), bytes;
+	bool patient;
+
+	if (now - last->since_ns < LOOK_NS)
+		return 0;
+	bytes = moved(pid);
+	patient = ctl_patience_waited(&w->patience, bytes ? now - last->since_ns : 0);
+	ctl_patience_got(&w->patience, bytes - zns_min(bytes, last->bytes));
+	*last = (struct watched){ bytes, now };
+	return patient ? 0 : ctl_patience_fail(&w->patience, "the registry", err);
+}
+
+/* What a child writes until it ends; the first bytes are kept. A signal to us ends it, and so does
+ * a registry that stops. */
+static int listen_to(struct skopeo *w, pid_t pid, int fd, char *text, size_t len, int *status,
+		     struct zns_err *err)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct watched last = { 0, zns_mono_ns() };
 	char rest[512];
 	size_t have = 0;
 	bool over = false;
@@ -93,6 +132,8 @@ static int listen_to(pid_t pid, int fd, char *text, size_t len, int *status, str
 		over = waitpid(pid, status, WNOHANG);
 		if (!ret && !over && (ret = ctl_caught(err)))
 			kill(pid, SIGTERM);
+		if (!ret && !over && (ret = watch(w, pid, &last, err)))
+			kill(pid, SIGKILL);
 		if (poll(&p, 1, over ? 0 : POLL_MS) <= 0)
 			continue;
 		n = have < len - 1 ? read(fd, text + have, len - 1 - have) :
@@ -111,7 +152,7 @@ int skopeo_not_there(int ret, struct zns_err *err)
 			ret == -ENOENT ? ": install the package skopeo" : "");
 }
 
-static int run(char **argv, bool silent, struct zns_err *err)
+static int run(struct skopeo *w, char **argv, bool silent, struct zns_err *err)
 {
 	posix_spawn_file_actions_t fa;
 	char text[4096] = "";
@@ -131,7 +172,7 @@ static int run(char **argv, bool silent, struct zns_err *err)
 	if (ret)
 		skopeo_not_there(ret, err);
 	else
-		ret = listen_to(pid, p[0], text, sizeof(text), &status, err);
+		ret = listen_to(w, pid, p[0], text, sizeof(text), &status, err);
 	close(p[0]);
 	if (ret || !status)
 		return ret;
@@ -151,7 +192,7 @@ int skopeo_copy(struct skopeo *w, char *from, char *to, bool silent, struct zns_
 		argv[n++] = w->options[i];
 	argv[n++] = from;
 	argv[n] = to;
-	return run(argv, silent, err);
+	return run(w, argv, silent, err);
 }
 
 /* Arguments behind the first two are skopeo's. */
@@ -174,6 +215,7 @@ int skopeo_take(const struct ctl_cmd *cmd, struct ctl_args *args, int own, struc
 	for (int i = 0; i < w->nr_options; i++)
 		if (w->options[i][0] != '-')
 			return ctl_usage(cmd, "%s is no option of skopeo", w->options[i]);
+	ctl_patience_start(&w->patience, w->timeout_s);
 	if (!w->tmp)
 		w->tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";
 	return 0;

@@ -5,9 +5,16 @@
  * an OCI layout on the way (oci.h), in a directory of our own that is gone afterwards. */
 #include <limits.h>
 #include "ctl.h"
+#include "patience.h"
 
 #define SKOPEO_TAG "checkpoint"
 #define SKOPEO_OPTIONS 32 /* that go on to it */
+/* A registry that commits a large layer says nothing meanwhile: push waits longer. */
+#define SKOPEO_INIT(seconds)          \
+	{                             \
+		.timeout_s = seconds, \
+	}
+#define SKOPEO_TIMEOUT(w) CTL_DURATION("timeout", &(w)->timeout_s, 0)
 
 struct skopeo {
 	const char *tmp, *registry;
@@ -15,6 +22,8 @@ struct skopeo {
 	char layout[PATH_MAX + 32]; /* DIR/layout:TAG */
 	char *const *options; /* of skopeo */
 	int nr_options;
+	uint64_t timeout_s; /* 0: none */
+	struct ctl_patience patience; /* with the registry */
 };
 
 /* The command line: @own words of ours, which end with the registry's; behind them skopeo's. 0, or
@@ -29,8 +38,9 @@ const char *skopeo_words(char *text);
 /* It cannot be started. */
 int skopeo_not_there(int ret, struct zns_err *err);
 
-#define SKOPEO_TMP_HELP                                                                                    \
-	"  --tmp DIR       what must be in files on its way; otherwise $TMPDIR or /var/tmp\n" CTL_DEV_HELP \
+#define SKOPEO_TMP_HELP                                                                                                         \
+	"  --timeout S     give up when the registry is silent for so long, or moves under 64 KiB/s (60, push 600; 0: never)\n" \
+	"  --tmp DIR       what must be in files on its way; otherwise $TMPDIR or /var/tmp\n" CTL_DEV_HELP                      \
 	"  -- …            options of skopeo copy, such as --authfile FILE\n"
 
 #endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_PATIENCE_H
+#define ZNS_CTL_PATIENCE_H
+/*
+ * How long a command waits for bytes of somebody else, who may stop in the middle. It is a bucket:
+ * waiting empties it, a byte that comes fills it again at CTL_PATIENCE_RATE. So a peer that keeps
+ * that rate is waited for for ever, one that stops for the limit, and one that trickles for little
+ * longer. What the command does itself, such as writing to slow zones, costs the peer nothing.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include "zns/err.h"
+
+#define CTL_PATIENCE_RATE (64U << 10) /* bytes a second */
+
+struct ctl_patience {
+	uint64_t limit_s; /* 0: for ever */
+	uint64_t full, left; /* bytes */
+};
+
+void ctl_patience_start(struct ctl_patience *p, uint64_t limit_s);
+/* It was waited for so long. False: no more patience. */
+bool ctl_patience_waited(struct ctl_patience *p, uint64_t ns);
+void ctl_patience_got(struct ctl_patience *p, uint64_t bytes);
+/* Waits until @fd can be read or has ended. -ETIMEDOUT: no more patience. NULL waits for ever. */
+int ctl_patience_wait(struct ctl_patience *p, int fd);
+/* The error of -ETIMEDOUT. @who does not send, such as "the registry". */
+int ctl_patience_fail(const struct ctl_patience *p, const char *who, struct zns_err *err);
+
+#endif
