@@ -75,6 +75,19 @@ static void on_limit(int signo)
 	errno = saved;
 }
 
+int zns_link_hold(void)
+{
+	if (helper.pidfd < 0)
+		helper.pidfd = syscall(SYS_pidfd_open, helper.pid, 0);
+	return helper.pidfd < 0 ? -1 : 0;
+}
+
+int zns_link_stop(void)
+{
+	return helper.pidfd < 0 ? -1 :
+				  syscall(SYS_pidfd_send_signal, helper.pidfd, SIGTERM, NULL, 0);
+}
+
 /* Uses its own signal, and restarts system calls. criu's alarm would make them fail anywhere. */
 int zns_link_limit(unsigned int s)
 {
@@ -82,8 +95,7 @@ int zns_link_limit(unsigned int s)
 	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGVTALRM };
 	struct itimerspec in = { .it_value = { .tv_sec = s + GRACE_S } };
 
-	helper.pidfd = syscall(SYS_pidfd_open, helper.pid, 0);
-	if (helper.pidfd < 0 || sigaction(SIGVTALRM, &sa, NULL) ||
+	if (zns_link_hold() || sigaction(SIGVTALRM, &sa, NULL) ||
 	    timer_create(CLOCK_MONOTONIC, &ev, &helper.timer)) {
 		pr_perror("Can't limit the time of zns-helper");
 		zns_link_close();

@@ -12,6 +12,10 @@ extern int zns_program_path(const char *name, char *out, size_t len);
 /* Kills the helper if it still runs some seconds after @s: then all waits for it fail. 0 or -1. */
 extern int zns_link_limit(unsigned int s);
 extern void zns_link_unlimit(void);
+/* Lets zns_link_stop() work, in a signal's handler too: it asks the helper to end the dump. 0 or
+ * -1: there is none. */
+extern int zns_link_hold(void);
+extern int zns_link_stop(void);
 
 struct zns_msg {
 	struct zw_hdr h;

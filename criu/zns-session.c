@@ -31,6 +31,7 @@
 #include "zns-send.h"
 #include "zns-session.h"
 #include "zns-settings.h"
+#include "zns-stop.h"
 #include "zns-tee.h"
 
 #undef LOG_PREFIX
@@ -148,6 +149,8 @@ static int ask_to_begin(enum zw_op op, pid_t pid)
 	if (zns_link_start() ||
 	    (op == ZW_DUMP_BEGIN && zns_opts.timeout_s && zns_link_limit(zns_opts.timeout_s)))
 		return -1;
+	if (op == ZW_DUMP_BEGIN && !zns_link_hold())
+		zns_stop_dump();
 	refused = false;
 	zns_opts.pid = pid;
 	zns_opts.parent_dir = op != ZW_RESTORE_BEGIN && opts.img_parent;

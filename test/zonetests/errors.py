@@ -245,6 +245,59 @@ def kill_criu(scene):
     scene.works()
 
 
+SLOWLY = ['--zns-qos-max', '1']     # MiB/s: a dump or a restore that nobody ends takes minutes
+
+
+def writes_slowly(scene, more=()):
+    """A dump that has begun to write, with minutes to go."""
+    started = scene.start_dump(extra=[*SLOWLY, *more], qos='1')
+    if not wait_until(lambda: scene.device.free_zones() < scene.free_before, 60):
+        raise Failed('nothing was written')
+    return started
+
+
+@case
+def interrupted(scene):
+    """Ctrl-C in the middle of a dump: it ends at once, in one line of ours, and its task runs on."""
+    scene = scene(size=256)
+    for more in ([], ['--zns-live', '--leave-running']):
+        started = writes_slowly(scene, more)
+        started[0].send_signal(signal.SIGINT)
+        scene.end_of(started).must_fail('interrupted by a signal')
+        scene.unharmed()
+
+
+@case
+def slow_kill(scene):
+    """kill -9 of criu while its helper is in a long write: the helper ends, and does not write it all first."""
+    scene = scene(size=256)
+    started = writes_slowly(scene)
+    started[0].kill()
+    started[0].wait()
+    if not wait_until(lambda: not scene.helpers(), 60):
+        raise Failed('the helper writes on for nobody')
+    scene.unharmed()
+
+
+@case
+def restore_interrupted(scene):
+    """Ctrl-C in the middle of a restore: it ends at once, nothing of the task is left, the checkpoint is."""
+    scene = scene(size=256)
+    scene.good_dump()
+    log = scene.log()
+    with open(str(log) + '.stderr', 'ab') as err:
+        criu = subprocess.Popen([scene.cfg.criu, *ztlib.restore_args(scene.task, scene.images, log), *SLOWLY], env=scene.device.env,
+                                stdin=subprocess.DEVNULL, stdout=err, stderr=err)
+    if not wait_until(lambda: alive(scene.task.pid), 60):
+        raise Failed('no task is made')
+    criu.send_signal(signal.SIGINT)
+    scene.end_of((criu, log)).must_fail('Interrupted')
+    if not wait_until(lambda: not alive(scene.task.pid), 60):
+        raise Failed('a process is left of a restore that was interrupted')
+    scene.no_helpers()
+    scene.good_restore()
+
+
 @case
 def kill_helper(scene):
     """kill -9 of the helper in the middle."""

@@ -50,10 +50,9 @@ static int broker_commit(struct dump *d, struct zns_err *err)
 	/* the broker drops a commit if its connection is gone */
 	if (ret == -EPIPE && d->h->late)
 		return zns_fail(
-			err, -ETIMEDOUT,
-			"the broker did not confirm the commit within --timeout %u s; `znsctl ls` tells "
-			"whether checkpoint %s exists",
-			d->h->timeout_s, zns_uuid_format(d->v.id, id));
+			err, d->h->late_err.code,
+			"%s; the broker had not confirmed the commit: `znsctl ls` tells whether checkpoint %s exists",
+			d->h->late_err.msg, zns_uuid_format(d->v.id, id));
 	return ret == -EPIPE ? zns_save_settle(&d->v, err) : ret;
 }
 
@@ -187,6 +186,7 @@ void dump_commit(struct dump *d, struct packet *p)
 		dump_fail(d, &err);
 		reply_error(p->nr_fd ? p->fd[0] : -1, &err);
 	} else {
+		deadline_over();
 		reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
 	}
 	live_end(d->live);

@@ -1,15 +1,43 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * criu's --timeout, for the whole dump. It has its own thread, since the message loop may wait for
- * the broker or the device. If even this does not help, criu kills us some seconds later.
+ * What ends a dump early: criu's --timeout, which is for the whole dump, a user's Ctrl-C, of which
+ * criu tells us by SIGTERM, and criu's own end. Each is noticed by a thread of its own, since the
+ * message loop may wait for the broker or the device. If even this does not help, criu kills us
+ * some seconds later.
  */
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include "dump_session.h"
 #include "zns/process.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool over; /* it is committed; protected by lock */
+static int stopped = -1; /* an eventfd that SIGTERM fills */
+
+/* The dump fails for @err, unless it failed before or is committed. */
+static void end_early(struct helper *h, const struct zns_err *err)
+{
+	struct dump *d = NULL;
+	bool first;
+
+	pthread_mutex_lock(&lock);
+	first = !over && !h->late;
+	if (first) {
+		h->late = true;
+		h->late_err = *err;
+		d = h->dump;
+	}
+	pthread_mutex_unlock(&lock);
+	if (d)
+		dump_fail(d, err);
+	/* Nobody waits for the broker any longer; it takes back its grants. */
+	if (first && h->s.writers >= 0) /* it is connected */
+		shutdown(h->s.broker.fd, SHUT_RDWR);
+}
 
 static void *run(void *arg)
 {
@@ -17,47 +45,89 @@ static void *run(void *arg)
 	struct timespec at = { .tv_sec = (time_t)(h->deadline_ns / 1000000000u),
 			       .tv_nsec = (long)(h->deadline_ns % 1000000000u) };
 	struct zns_err err = ZNS_ERR_INIT;
-	struct dump *d;
 
 	zns_process_keep_caps(NULL, 0, NULL);
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
 		;
-	pthread_mutex_lock(&lock);
-	h->late = true;
-	d = h->dump;
-	pthread_mutex_unlock(&lock);
 	zns_fail(&err, -ETIMEDOUT, "the dump took longer than --timeout %u s", h->timeout_s);
-	if (d)
-		dump_fail(d, &err);
-	/* Nobody waits for the broker any longer; it takes back its grants. */
-	if (h->s.writers >= 0) /* it is connected */
-		shutdown(h->s.broker.fd, SHUT_RDWR);
+	end_early(h, &err);
 	return NULL;
 }
 
-int deadline_start(struct helper *h, uint32_t timeout_s, struct zns_err *err)
+static void *watch(void *arg)
+{
+	struct helper *h = arg;
+	struct pollfd p[] = { { .fd = stopped, .events = POLLIN },
+			      { .fd = h->criu, .events = POLLIN } };
+	struct zns_err err = ZNS_ERR_INIT;
+
+	zns_process_keep_caps(NULL, 0, NULL);
+	while (poll(p, ZNS_ARRAY_SIZE(p), -1) < 0 && errno == EINTR)
+		;
+	if (p[0].revents)
+		zns_fail(
+			&err, -EINTR,
+			"interrupted by a signal: nothing of the dump stays, and its tasks run on");
+	else
+		zns_fail(&err, -ECANCELED, "criu ended before the commit");
+	end_early(h, &err);
+	return NULL;
+}
+
+static void on_stop(int signo)
+{
+	uint64_t one = 1;
+	int saved = errno;
+
+	if (write(stopped, &one, sizeof(one)) < 0) {
+		/* it is full: the thread knows */
+	}
+	errno = saved;
+}
+
+static int start(void *(*thread)(void *), struct helper *h, struct zns_err *err)
 {
 	pthread_t t;
-	int ret;
+	int ret = -pthread_create(&t, NULL, thread, h);
 
-	h->timeout_s = timeout_s;
-	if (!timeout_s)
-		return 0;
-	h->deadline_ns = zns_mono_ns() + timeout_s * 1000000000ull;
-	ret = -pthread_create(&t, NULL, run, h);
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot start a thread");
 	pthread_detach(t);
 	return 0;
 }
 
+int deadline_start(struct helper *h, uint32_t timeout_s, struct zns_err *err)
+{
+	struct sigaction sa = { .sa_handler = on_stop, .sa_flags = SA_RESTART };
+	int ret;
+
+	stopped = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (stopped < 0 || sigaction(SIGTERM, &sa, NULL))
+		return zns_fail_sys(err, -errno, "cannot watch for signals");
+	ret = start(watch, h, err);
+	h->timeout_s = timeout_s;
+	if (ret || !timeout_s)
+		return ret;
+	h->deadline_ns = zns_mono_ns() + timeout_s * 1000000000ull;
+	return start(run, h, err);
+}
+
 int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err *err)
 {
 	pthread_mutex_lock(&lock);
-	if (h->late)
+	if (h->late && h->late_err.code == -ETIMEDOUT)
 		ret = zns_fail(err, -ETIMEDOUT, "no admission within --timeout %u s", h->timeout_s);
+	else if (h->late)
+		ret = zns_fail(err, h->late_err.code, "%s", h->late_err.msg);
 	if (!ret)
 		h->dump = d;
 	pthread_mutex_unlock(&lock);
 	return ret;
+}
+
+void deadline_over(void)
+{
+	pthread_mutex_lock(&lock);
+	over = true;
+	pthread_mutex_unlock(&lock);
 }

@@ -38,7 +38,8 @@ struct helper {
 	bool journaled; /* the journal knows how it ended */
 	uint32_t timeout_s; /* of the whole dump; 0: none */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
-	bool late; /* the deadline passed: the broker's connection is shut, no commit */
+	bool late; /* it was ended early: the broker's connection is shut, no commit */
+	struct zns_err late_err; /* the reason */
 	struct zns_chain *chain; /* the checkpoint and its parents; in a dump only the parents */
 	struct dump *dump;
 	struct restore *restore;
@@ -101,11 +102,13 @@ void restore_end(struct helper *h);
 int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_err *err);
 
 /*
- * deadline.c: --timeout. When it ends, the dump and all waits for the broker fail. admitted() takes
- * the result of the beginning: it sets h->dump, or fails with the reason.
+ * deadline.c: --timeout, SIGTERM, and criu's end. Then the dump and all waits for the broker fail.
+ * admitted() takes the result of the beginning: it sets h->dump, or fails with the reason. over():
+ * it is committed, and nothing ends it any more.
  */
 int deadline_start(struct helper *h, uint32_t timeout_s, struct zns_err *err);
 int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err *err);
+void deadline_over(void);
 
 /* bundle.c: a memfd with the small images of level 0, or -errno. @complete: it names all. */
 struct zns_flat;

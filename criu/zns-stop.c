@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Ctrl-C. See include/zns-stop.h. */
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/compiler.h"
+#include "log.h"
+#include "zns-img.h"
+#include "zns-link.h"
+#include "zns-session.h"
+#include "zns-stop.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+#define INSIST_S 1 /* timeout(1) sends each signal twice at once; later, the user insists */
+
+static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+static volatile time_t first; /* 0: none came */
+static volatile pid_t root; /* that a restore has made */
+
+static time_t now(void)
+{
+	struct timespec t = {};
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + 1;
+}
+
+static void take(int sig)
+{
+	int saved = errno;
+	bool again = first && now() - first > INSIST_S;
+
+	if (first && !again)
+		return;
+	first = now();
+	if (again || (root ? kill(root, SIGKILL) : zns_link_stop())) {
+		signal(sig, SIG_DFL);
+		raise(sig);
+	} else if (root) {
+		pr_err("Interrupted (%s): the tasks that were made are killed, and the checkpoint stays\n",
+		       strsignal(sig));
+	}
+	errno = saved;
+}
+
+/* Leaves alone what the caller ignores or catches. */
+static void install(void)
+{
+	struct sigaction sa = { .sa_handler = take, .sa_flags = SA_RESTART }, old;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(signals); i++) {
+		if (!sigaction(signals[i], NULL, &old) && old.sa_handler == SIG_DFL)
+			sigaction(signals[i], &sa, NULL);
+	}
+}
+
+static void block(int how)
+{
+	sigset_t set;
+	unsigned int i;
+
+	sigemptyset(&set);
+	for (i = 0; i < ARRAY_SIZE(signals); i++)
+		sigaddset(&set, signals[i]);
+	sigprocmask(how, &set, NULL);
+}
+
+void zns_stop_dump(void)
+{
+	install();
+}
+
+void zns_stop_restore(pid_t pid)
+{
+	if (zns_state() != ZNS_RESTORE)
+		return;
+	root = pid;
+	install();
+	block(SIG_UNBLOCK);
+}
+
+void zns_stop_restore_end(void)
+{
+	if (root)
+		block(SIG_BLOCK);
+}
