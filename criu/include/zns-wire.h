@@ -11,7 +11,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 13
+#define ZW_VERSION 14
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -198,6 +198,7 @@ struct zw_begin {
 	uint32_t pre_dump; /* 1 */
 	uint32_t live; /* enum zw_live, flags */
 	uint32_t record; /* 1: the lazy-pages daemon records the pages touched first */
+	uint32_t half; /* 1: a restore whose pages a lazy-pages daemon reads, by its own helper */
 };
 
 struct zw_send {

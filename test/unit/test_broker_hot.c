@@ -15,8 +15,8 @@ struct guest {
 	struct zns_hot *hot; /* NULL: it got none */
 };
 
-/* A restore that asks for shared memory. */
-static struct guest guest(struct fx *f, const struct grant *g)
+/* A restore that asks for shared memory. @half: another one's pages are read for it as well. */
+static struct guest part(struct fx *f, const struct grant *g, bool half)
 {
 	struct guest out = { .b = client(f) };
 	struct zns_hot_shape shape;
@@ -28,6 +28,7 @@ static struct guest guest(struct fx *f, const struct grant *g)
 
 	restore_request(&q, &rb, g->id);
 	rb.has_hot = rb.hot = 1;
+	rb.has_half = rb.half = half;
 	out.b.came = &fd;
 	r = ask(&out.b, &q);
 	out.b.came = NULL;
@@ -39,6 +40,11 @@ static struct guest guest(struct fx *f, const struct grant *g)
 	}
 	drop(r);
 	return out;
+}
+
+static struct guest guest(struct fx *f, const struct grant *g)
+{
+	return part(f, g, false);
 }
 
 static void leave(struct guest *g)
@@ -92,6 +98,59 @@ static void second_restore(void **state)
 	leave(&other);
 	zns_broker_close(&b);
 	zns_broker_close(&b2);
+}
+
+/* A lazy restore is criu's and its daemon's, and counts as one, whichever comes and goes first.
+ * What the first one of another restore has brought, both may use. */
+static void two_halves(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct zone z;
+	struct grant g = dump(f, &b, "one", LEN, &z);
+	struct guest daemon = guest(f, &g), criu = part(f, &g, true), other;
+
+	assert_non_null(criu.hot);
+	assert_false(zns_hot_wanted(daemon.hot, z.zone));
+	leave(&criu);
+	settle(&b);
+	criu = part(f, &g, true);
+	assert_false(zns_hot_wanted(daemon.hot, z.zone));
+	other = guest(f, &g);
+	assert_true(zns_hot_wanted(criu.hot, z.zone));
+	leave(&other);
+	leave(&criu);
+	settle(&b);
+	advance(&b, 4999); /* after the other one's end */
+	assert_true(zns_hot_wanted(daemon.hot, z.zone));
+	leave(&daemon);
+	zns_broker_close(&b);
+}
+
+/* A restore of what stands in a zone now has nothing to do with one of what was there before it was
+ * reset. */
+static void rewritten_zone(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f), b2;
+	struct zone here, again = { 0 };
+	struct grant one = dump(f, &b, "one", LEN, &here), two;
+	struct guest old = guest(f, &one), new;
+
+	leave(&old);
+	settle(&b);
+	rm(&b, one.id, 1);
+	assert_true(becomes(f, here.zone, ZNS_ZONE_EMPTY));
+	for (int n = 0; n < 1000 && (!n || again.zone != here.zone); n++) {
+		b2 = client(f);
+		two = dump(f, &b2, "two", LEN, &again);
+		zns_broker_close(&b2);
+	}
+	assert_int_equal(again.zone, here.zone);
+	new = guest(f, &two);
+	assert_false(zns_hot_wanted(new.hot, here.zone));
+	leave(&new);
+	zns_broker_close(&b);
 }
 
 /* A restore that asked for none gets no descriptor, nor do other requests. */
@@ -307,8 +366,9 @@ int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
-		T(second_restore), T(unasked), T(lost_bringer), T(reset_zone),
-		T(given_back),     T(sizes),   T(another_user),
+		T(second_restore), T(two_halves),   T(rewritten_zone),
+		T(unasked),        T(lost_bringer), T(reset_zone),
+		T(given_back),     T(sizes),        T(another_user),
 	};
 
 	fx_still = true;

@@ -103,6 +103,7 @@ int zns_session_lease_by(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], 
 	rb.has_weight = weight > 0;
 	rb.weight = weight;
 	rb.has_hot = rb.hot = s->shares;
+	rb.has_half = rb.half = s->half;
 	req.restore_begin = &rb;
 	s->broker.came = s->shares ? &fd : NULL;
 	ret = zns_session_ask(s, &req, out, err);

@@ -49,7 +49,7 @@ static int from_handle(struct helper *h, const struct zw_begin *b, struct restor
 	return ret;
 }
 
-static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *id,
+static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *id, bool half,
 			   struct zns_err *err)
 {
 	struct zns_reader_params p = { .bucket = h->bucket };
@@ -58,6 +58,7 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 	int ret;
 
 	h->s.shares = true;
+	h->s.half = half;
 	ret = zns_session_lease_by(&h->s, id, true, h->weight, &resp, err);
 	if (ret)
 		return ret;
@@ -148,7 +149,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret && b->checkpoint[0] && zns_broker_resolve_id(&h->s.broker, b->checkpoint, id, err))
 		ret = zns_wrap(err, "--zns-checkpoint (`znsctl ls` lists ids)");
 	if (!ret)
-		ret = open_checkpoint(h, r, id, err);
+		ret = open_checkpoint(h, r, id, b->half, err);
 	if (!ret)
 		ret = origin_check(r->c, err);
 	if (!ret && r->c->pages_only)

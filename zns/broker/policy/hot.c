@@ -13,6 +13,7 @@
 struct hot_use {
 	uint32_t readers; /* restores that share */
 	uint64_t last_ns; /* when one began or ended; 0: never */
+	uint32_t resets; /* of the zone, until then */
 };
 
 struct hot_policy {
@@ -60,7 +61,18 @@ static void drop(struct znsd *d)
 	d->policy->hot->zone = NULL;
 }
 
-bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k)
+/* One began or ended. False: the last one was long ago, or read what has been reset since. */
+static bool use_now(const struct znsd *d, uint32_t zone, uint64_t now)
+{
+	struct hot_use *z = &d->policy->hot->zone[zone];
+	bool recent = z->last_ns && now - z->last_ns < HOT_NS && z->resets == d->zones[zone].resets;
+
+	z->last_ns = now;
+	z->resets = d->zones[zone].resets;
+	return recent;
+}
+
+bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k, bool counts)
 {
 	struct hot_policy *p = d->policy->hot;
 	struct zns_err err = ZNS_ERR_INIT;
@@ -83,12 +95,13 @@ bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k)
 	l->hot = ++p->owner ? p->owner : ++p->owner;
 	p->leases++;
 	p->last_ns = now;
-	for (uint32_t i = 0; i < l->nr_zones; i++) {
-		struct hot_use *z = &p->zone[l->zones[i].zone];
+	l->hot_counts = counts;
+	for (uint32_t i = 0; counts && i < l->nr_zones; i++) {
+		uint32_t zone = l->zones[i].zone;
+		bool recent = use_now(d, zone, now);
 
-		if (z->readers++ || (z->last_ns && now - z->last_ns < HOT_NS))
-			zns_hot_keep(d->hot, l->zones[i].zone, UINT64_MAX);
-		z->last_ns = now;
+		if (p->zone[zone].readers++ || recent)
+			zns_hot_keep(d->hot, zone, UINT64_MAX);
 	}
 	return true;
 }
@@ -101,12 +114,12 @@ void hot_end(struct znsd *d, struct lease *l)
 	if (!l->hot)
 		return;
 	zns_hot_forget_owner(d->hot, l->hot);
-	for (uint32_t i = 0; i < l->nr_zones; i++) {
-		struct hot_use *z = &p->zone[l->zones[i].zone];
+	for (uint32_t i = 0; l->hot_counts && i < l->nr_zones; i++) {
+		uint32_t zone = l->zones[i].zone;
 
-		z->last_ns = now;
-		if (--z->readers < 2)
-			zns_hot_keep(d->hot, l->zones[i].zone, now + HOT_NS);
+		use_now(d, zone, now);
+		if (--p->zone[zone].readers < 2)
+			zns_hot_keep(d->hot, zone, now + HOT_NS);
 	}
 	l->hot = 0;
 	p->leases--;

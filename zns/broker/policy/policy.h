@@ -182,8 +182,8 @@ int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *er
 /* reading.c: a lease that protects the zones of a checkpoint; with @chain, its parents' too */
 struct chain;
 /* hot.c: memory that restores share */
-bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k); /* false: none for @l
-									      */
+/* @counts: it is one restore more. false: there is none for @l. */
+bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k, bool counts);
 void hot_end(struct znsd *d, struct lease *l);
 int hot_idle(struct znsd *d); /* drops it if nobody needs it; milliseconds to the next look, -1 */
 void hot_fini(struct znsd *d);

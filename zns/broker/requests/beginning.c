@@ -200,7 +200,7 @@ int serve_restore_begin(struct znsd *d, const struct call *x, struct reply *rep)
 	}
 	l->weight = weight_of_tenant(l->container,
 				     q->weight ? q->weight : weight_of_record(chain.v[0]));
-	if (q->hot && conn_ours(x->conn) && hot_begin(d, l, chain.v[0]))
+	if (q->hot && conn_ours(x->conn) && hot_begin(d, l, chain.v[0], !q->half))
 		tell_hot(d, l, rep);
 	reply_chain(rep, &chain);
 	rep->r.has_rate_mibps = rep->r.has_one_domain = 1;

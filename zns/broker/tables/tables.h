@@ -40,6 +40,7 @@ struct zn_zone {
 	bool ours;
 	bool finishing; /* the finisher is at work on it */
 	uint32_t readers; /* restore leases */
+	uint32_t resets; /* that this broker has begun */
 	struct lease *writer;
 	uint64_t stamp; /* time of parking, to find the least recently used */
 	uint64_t retry_ns; /* no reset or finish before this: the last one failed */
@@ -151,6 +152,7 @@ struct lease {
 	uint64_t seen_ns, seen_bytes;
 	double mibps; /* between the last two looks */
 	uint32_t hot; /* its number in memory shared by restores; 0: it has none */
+	bool hot_counts; /* with it there is one more restore of its zones */
 	uint32_t weight; /* its tenant's part beside others; 0: nobody said */
 	bool own_class; /* the weight is not its tenant's, but a class's of moves */
 	struct lease_weigh weigh;

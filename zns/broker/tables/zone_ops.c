@@ -65,8 +65,13 @@ uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct 
 
 	if (!nr)
 		return 0;
-	for (i = 0; d->hot && i < nr; i++)
+	for (i = 0; i < nr; i++) {
+		d->zones[zones[i]].resets++;
+		if (!d->hot)
+			continue;
+		zns_hot_keep(d->hot, zones[i], 0);
 		zns_hot_forget_zone(d->hot, zones[i]);
+	}
 	all = zns_dev_reset(d->dev, zones, nr, &one);
 	for (i = 0; i < nr; i++) {
 		struct zn_zone *z = &d->zones[zones[i]];

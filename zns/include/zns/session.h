@@ -27,6 +27,8 @@ struct zns_session {
 	struct zns_dev *dev; /* NULL: not open */
 	/* of a restore: read through memory that restores share, if the broker gives some */
 	bool shares;
+	/* its pages come by another session, which counts for both of them */
+	bool half;
 	struct zns_hot *hot; /* that memory, once leased; NULL: none */
 	/* Who carries its requests; as zns_broker_call. NULL: zns_broker_call on @broker. */
 	int (*ask)(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
