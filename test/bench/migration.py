@@ -9,12 +9,14 @@ the start of the dump to the end of the restore; downtime from the freeze (criu'
 rounds: one full dump to a page server into zones beside pre-dumps before a dump, of a process that writes: 1 % of its pages
 before the dump, or 50,000 times a second to random pages all the time. Needs Linux 6.7, or soft-dirty bits.
 lazy: restore --lazy-pages; the first touch of random pages, timed by the process itself while the daemon also brings
-the rest, and the time until all of it is there. Local, and from a page server with --lazy-pages.
+the rest, the time until all of it is there, and the CPU time of everybody but the broker. Local, and from a page server
+with --lazy-pages. --also NAME=DIR: another build of ours as well.
 Never judges times; fails if a command fails or memory differs.
 """
 import argparse
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -114,6 +116,22 @@ class Contestant:
         process.pid = int((work / 'pid').read_text())
 
 
+def cpu_s(process=None):
+    """CPU time of our children that have ended, adopted ones too, and of @process; when all but it and the broker have."""
+    def busy():
+        for pid in map(int, Path(f'/proc/self/task/{os.getpid()}/children').read_text().split()):
+            stat = Path(f'/proc/{pid}/stat').read_text()
+            if stat.rpartition(')')[2].split()[0] == 'Z':
+                os.waitpid(pid, 0)
+            elif not (process and pid == process.pid) and '(znsd)' not in stat:
+                return True
+        return False
+    wait_for(lambda: not busy(), 60, 'the end of all helpers')
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = Path(f'/proc/{process.pid}/stat').read_text().rpartition(')')[2].split()[11:13] if process else []
+    return used.ru_utime + used.ru_stime + sum(map(int, own)) / os.sysconf('SC_CLK_TCK')
+
+
 def settle(bench):
     """Nothing of the round before is still on its way to the disk."""
     os.sync()
@@ -205,6 +223,7 @@ def lazy(who, work, remote, cold):
         settle(who.bench)
         if cold:
             drop_caches()
+        cpu = cpu_s()
         extra, source = [], None
         if remote:
             port = free_port()
@@ -222,10 +241,11 @@ def lazy(who, work, remote, cold):
         done = time.monotonic()
         if source:
             who.finish(source, 'page-server', images)
+        cpu = cpu_s(process) - cpu
         if process.ask(signal.SIGUSR1)[0] != 'same':
             raise Failed(f'{who.name}: the memory differs')
         return {'running_s': running - begin, 'faults_of_1000': faults, 'fault_median_us': median / 1e3,
-                'touch_p99_us': p99 / 1e3, 'touch_max_us': longest / 1e3, 'all_there_s': done - running}
+                'touch_p99_us': p99 / 1e3, 'touch_max_us': longest / 1e3, 'all_there_s': done - running, 'cpu_s': cpu}
     finally:
         process.end()
 
@@ -248,7 +268,9 @@ class Bench:
         stock = args.stock or self.build_stock()
         self.migrants = [Contestant(self, 'stock', stock), Contestant(self, 'stock, synced', stock, synced=True),
                          Contestant(self, 'zones', ours, zones=True)]
-        self.lazies = [self.migrants[0], self.migrants[2]]
+        also = [Contestant(self, name, Path(where).resolve() / 'criu', zones=True)
+                for name, _, where in (a.partition('=') for a in args.also)]
+        self.lazies = [self.migrants[0], *also, self.migrants[2]]
 
     @staticmethod
     def build_stock():
@@ -272,6 +294,8 @@ class Bench:
             ids = [c['id'] for c in json.loads(self.ctl('ls', '--json'))['checkpoints']]
             if ids:
                 self.ctl('rm', *reversed(ids))
+        if who.zones and self.args.also:
+            self.end_broker()       # it is of one build, and stays for a while
         shutil.rmtree(work)
         return result
 
@@ -286,11 +310,15 @@ class Bench:
                       ', '.join(f'{k} {v:.3f}' for k, v in found[who.name][-1].items()), flush=True)
         return found
 
+    def end_broker(self):
+        pid = json.loads(self.ctl('status', '--json')).get('broker_pid')
+        if pid:
+            os.kill(pid, signal.SIGTERM)
+            wait_for(lambda: not Path(f'/proc/{pid}/exe').exists(), 60, 'the end of the broker')
+
     def close(self):
         try:
-            pid = json.loads(self.ctl('status', '--json')).get('broker_pid')
-            if pid:
-                os.kill(pid, signal.SIGTERM)
+            self.end_broker()
         except (Failed, ProcessLookupError, ValueError):
             pass
         shutil.rmtree(self.dir, ignore_errors=True)
@@ -322,6 +350,7 @@ def main():
     parser.add_argument('--size', type=int, default=447, metavar='MIB')
     parser.add_argument('--rounds', type=int, default=9)
     parser.add_argument('--stock', metavar='PATH', help='stock criu (default: built by scripts/zdtm-sample)')
+    parser.add_argument('--also', metavar='NAME=DIR', action='append', default=[], help='lazy: another build of ours')
     parser.add_argument('--report', metavar='DIR')
     parser.add_argument('--only', choices=['migrate', 'lazy', 'rounds'], help='a part of it')
     parser.add_argument('--pre-dumps', type=int, nargs='+', default=[1, 3], metavar='N', help='of rounds')
