@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "ctl.h"
 #include "zns/emu.h"
 
@@ -152,25 +153,13 @@ struct create {
 	struct zns_emu_params p;
 };
 
-static int make(struct create *k, uint32_t **die, struct zns_err *err)
+static int fill(struct create *k, uint32_t **die, struct zns_err *err)
 {
-	const char *file = zns_spec_path(k->path);
 	struct ctl_map map = { 0 };
-	cleanup_close int lock = -1;
 	struct zns_dev *dev = NULL;
 	char id[ZNS_UUID_STR];
-	struct stat st;
-	int ret;
+	int ret = zns_dev_open(k->path, 0, &dev, err);
 
-	/* No broker may use the device that is replaced. */
-	if (k->force && !stat(file, &st)) {
-		ret = ctl_claim_device(k->path, &lock, err);
-		if (ret)
-			return ret;
-	}
-	ret = zns_emu_create(file, &k->p, k->force, err);
-	if (!ret)
-		ret = zns_dev_open(k->path, 0, &dev, err);
 	if (ret)
 		return ret;
 	zns_emu_info(dev, &k->p, k->uuid);
@@ -193,6 +182,27 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 		ret = zns_register_flags(k->uuid, true, false, err);
 	if (!ret && k->dflt)
 		ret = zns_config_set("default-device", zns_uuid_format(k->uuid, id), err);
+	return ret;
+}
+
+static int make(struct create *k, uint32_t **die, struct zns_err *err)
+{
+	const char *file = zns_spec_path(k->path);
+	cleanup_close int lock = -1;
+	struct stat st;
+	bool there = !stat(file, &st);
+	int ret = 0;
+
+	/* No broker may use the device that is replaced. */
+	if (k->force && there)
+		ret = ctl_claim_device(k->path, &lock, err);
+	if (!ret)
+		ret = zns_emu_create(file, &k->p, k->force, err);
+	if (ret)
+		return ret;
+	ret = fill(k, die, err);
+	if (ret && !there)
+		unlink(file); /* or the next try would find it in its way */
 	return ret;
 }
 

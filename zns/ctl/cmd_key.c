@@ -2,6 +2,7 @@
 /* key: master keys, and the choice of the key that encrypts a device's checkpoints */
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 #include "ctl.h"
 #include "zns/crypt.h"
 #include "zns/store.h"
@@ -53,10 +54,13 @@ static int key_create(const struct key_args *a, struct zns_err *err)
 
 	snprintf(spec, sizeof(spec), "file:%s", strncmp(path, "file:", 5) ? path : path + 5);
 	ret = zns_master_create(spec + 5, err);
-	if (!ret)
-		ret = zns_master_load(spec, &m, err);
 	if (ret)
 		return ret;
+	ret = zns_master_load(spec, &m, err);
+	if (ret) { /* nobody has it yet */
+		unlink(spec + 5);
+		return ret;
+	}
 	print_id(a, "made a new key in", spec + 5, zns_master_id(m));
 	zns_master_free(m);
 	return 0;

@@ -94,10 +94,14 @@ int export_to_archive(struct export *x, struct zns_err *err)
 	ret = write_archive(x, fd, err);
 	if (!ret && fsync(fd))
 		ret = zns_fail_sys(err, -errno, "%s", x->target);
-	if (!ret && ((ret = zns_rename_new(dir, part, base)) || (ret = zns_sync_dir(dir))))
+	if (!ret && (ret = zns_rename_new(dir, part, base)))
 		zns_fail_sys(err, ret, "%s", x->target);
-	if (ret)
+	if (ret) {
 		unlinkat(dir, part, 0);
+	} else if ((ret = zns_sync_dir(dir))) {
+		unlinkat(dir, base, 0);
+		zns_fail_sys(err, ret, "%s", x->target);
+	}
 	return ret;
 }
 

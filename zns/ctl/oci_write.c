@@ -51,15 +51,19 @@ static bool is_there(int dir, const char *name)
 	return !faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW);
 }
 
-/* A directory in a layout, made if it is not there. */
+/* A directory in a layout; it is made, durably, if it is not there. */
 static int enter(struct ctl_oci *o, int at, const char *name, bool *made, struct zns_err *err)
 {
-	int fd;
+	int fd, ret = 0;
 
-	if (!mkdirat(at, name, 0700))
+	if (!mkdirat(at, name, 0700)) {
 		*made = true;
-	else if (errno != EEXIST)
-		return failed(o, -errno, err);
+		ret = zns_sync_dir(at);
+	} else if (errno != EEXIST) {
+		ret = -errno;
+	}
+	if (ret)
+		return failed(o, ret, err);
 	fd = zns_open_subdir(at, name);
 	return fd < 0 ? zns_fail(err, fd, "%s: %s is a link or no directory", o->ref.dir, name) :
 			fd;
@@ -67,8 +71,7 @@ static int enter(struct ctl_oci *o, int at, const char *name, bool *made, struct
 
 static int open_blobs(struct ctl_oci *o, struct zns_err *err)
 {
-	bool made = false;
-	cleanup_close int blobs = enter(o, o->dir, "blobs", &made, err);
+	cleanup_close int blobs = enter(o, o->dir, "blobs", &o->made_blobs, err);
 
 	if (blobs < 0)
 		return blobs;
@@ -387,8 +390,6 @@ int ctl_oci_publish(struct ctl_oci *o, const char *name, const char *engine, int
 	json_object_object_add(manifest, "annotations",
 			       ctl_obj(J("org.opencontainers.image.ref.name", o->ref.tag)));
 	ret = zns_sync_dir(o->blobs);
-	if (!ret && o->made_dir)
-		ret = zns_sync_dir(o->parent);
 	ret = ret ? failed(o, ret, err) : publish(o, manifest, err);
 	json_object_put(manifest);
 	o->published = !ret;
@@ -407,6 +408,8 @@ static void take_back(const struct ctl_oci *o)
 			unlinkat(blobs, "sha256", AT_REMOVEDIR);
 		unlinkat(o->dir, "blobs", AT_REMOVEDIR);
 	}
+	if (o->made_dir && o->dir >= 0)
+		unlinkat(o->dir, "oci-layout", 0);
 	if (o->made_dir)
 		unlinkat(o->parent, o->base, AT_REMOVEDIR);
 }
