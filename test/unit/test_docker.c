@@ -198,7 +198,7 @@ static void order(void **state)
 	put(at("conf/zns.conf"), "docker-qos = 10\n");
 	assert_string_equal(setting(DOCKER_QOS), "10/default");
 	put(at("conf/docker.rules"),
-	    "name=db qos=19\nname=w* image=nginx:? qos=20 admission=wait=3 # first\nname=web qos=21 alloc=dynamic\n");
+	    "name=db qos=19\nname=db image=nginx:? qos=18\nname=w* image=nginx:? qos=20 admission=wait=3 # first\nname=web qos=21 alloc=dynamic\n");
 	assert_string_equal(setting(DOCKER_QOS), "20/rule");
 	assert_string_equal(setting(DOCKER_ADMISSION), "wait=3/rule");
 	assert_string_equal(setting(DOCKER_ALLOC), "dynamic/rule");

@@ -303,6 +303,39 @@ def rotate(scene):
 
 
 @case
+def rotate_beside_a_dump(scene):
+    """Its record would bring a key that the old master key wraps: the rotation is refused until it has ended."""
+    scene, _, _ = encrypted(scene)
+    started = scene.start_dump(['--leave-running'], stop_after=1)
+    scene.at_barrier()
+    other, other_id = new_key(scene, 'other')
+    said = run_ctl(scene, 1, 'key', 'rotate', other)
+    if 'an encrypted dump of errors is running' not in said:
+        raise Failed(f'it says: {said}')
+    scene.go_on()
+    expect('dump', scene.end_of(started).code, 0)
+    run_ctl(scene, 0, 'key', 'rotate', other)
+    expect('keys', {c['key_id'] for c in scene.device.checkpoints()}, {other_id})
+    scene.task.end()
+    scene.good_restore()
+
+
+@case
+def plain_refused(scene):
+    """On a device that refuses plain checkpoints, verify calls one damaged, and only then."""
+    scene = scene(size=1)
+    ident = scene.good_dump()
+    spec, _ = new_key(scene)
+    run_ctl(scene, 0, 'key', 'use', spec)
+    run_ctl(scene, 0, 'key', 'plain', 'accept')
+    run_ctl(scene, 0, 'verify', ident)
+    run_ctl(scene, 0, 'key', 'plain', 'refuse')
+    said = run_ctl(scene, 1, 'verify', ident)
+    if 'plain' not in said:
+        raise Failed(f'it says: {said}')
+
+
+@case
 def rm_secure(scene):
     """No copy of the wrapped key is left anywhere in the device's file; plain checkpoints are refused, all or nothing."""
     scene = scene(size=8)
