@@ -401,10 +401,11 @@ def footprint(pid):
 def check_footprint(before, after, forks=False):
     """
     Processes as before, and nothing of criu's left in them. (Fewer descriptors: Redis closes a client's late.)
-    forks: children come and go all the time; only who is there both times counts.
+    forks: children come and go all the time; only who is there both times counts. One that was about to end maps nothing any
+    more, and its PID may be another's after the restore.
     """
     if forks:
-        both = {b[0] for b in before} & {a[0] for a in after}
+        both = {b[0] for b in before if b[2]} & {a[0] for a in after}
         before, after = ([p for p in tree if p[0] in both] for tree in (before, after))
         if not both:
             raise Failed('nobody is left of the tree')
