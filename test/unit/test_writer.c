@@ -80,6 +80,74 @@ static void many_small(void **state)
 	zns_dev_close(r.d);
 }
 
+/* Marks in @map, one byte for each of zone @zone's, what images hold there. */
+static void mark_images(const struct rig *r, uint32_t zone, uint8_t *map)
+{
+	for (size_t i = 0; i < r->m->n_images; i++) {
+		const ZnsPb__Image *pb = r->m->images[i];
+
+		for (size_t n = 0; n < pb->n_segments; n++) {
+			struct zns_place p;
+			struct zns_seg seg;
+
+			assert_ok(zns_seg_init(&seg, pb->segments[n], pb->unit, &err));
+			for (uint64_t k = 0; k * pb->unit < seg.len; k++) {
+				zns_seg_place(&seg, k, &p);
+				if (p.zone == zone)
+					memset(map + p.off, 1,
+					       zns_min(pb->unit, seg.len - k * pb->unit));
+			}
+			zns_seg_fini(&seg);
+		}
+	}
+}
+
+/* A buffer serves one unit after the other: behind a short one, nothing of the last one's. */
+static void padding_is_zero(void **state)
+{
+	static const uint64_t len[] = { 640 * 1024, 65536 - 1000, 65536, 65536 - 3000,
+					65536 * 2 - 1 };
+	struct zns_emu_params p = roomy(16, MIB(8) - KIB(64));
+	uint64_t padded = 0;
+	struct rig r;
+
+	unlink(dev_path);
+	rig_init(&r, make_dev(&p), KIB(64), 1);
+	r.workers = 1;
+	rig_start(&r);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(len); i++) {
+		image_set(&im[i], len[i], "pages-%u.img", i);
+		im[i].pages = true;
+		assert_ok(feed(r.w, &im[i], 1 << 20, &err));
+	}
+	rig_verify(&r, im, ZNS_ARRAY_SIZE(len));
+	for (uint32_t z = 0; z < r.d->geo.nr_zones; z++) {
+		uint64_t end = z == r.c->manifest->zone ? r.c->manifest->start : UINT64_MAX;
+		uint8_t *map, *got;
+		struct zns_zone rep;
+
+		assert_ok(zns_dev_report(r.d, z, 1, &rep, &err));
+		end = zns_min(end, rep.wp);
+		if (!r.given[z] || !end)
+			continue;
+		map = calloc(1, end);
+		got = aligned_alloc(4096, end);
+		mark_images(&r, z, map);
+		assert_ok(zns_dev_read(r.d, z, 0, got, end, &err));
+		for (uint64_t i = 0; i < end; i++) {
+			padded += !map[i];
+			if (!map[i] && got[i])
+				fail_msg("zone %u holds %02x at %llu, where no image is", z, got[i],
+					 (unsigned long long)i);
+		}
+		free(map);
+		free(got);
+	}
+	assert_true(padded >= 4000);
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
 /* --- zones --- */
 
 static void total_over(struct rig *r, uint64_t total, uint32_t small_every)
@@ -559,6 +627,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(every_size),
+		T(padding_is_zero),
 		T(many_small),
 		T(full_zones_are_replaced),
 		T(weights_shape_the_stripe),
