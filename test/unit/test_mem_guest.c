@@ -358,6 +358,86 @@ static void pinned_later(void **state)
 	play_end(&s);
 }
 
+/* ---- guard pages, of which no event tells (Linux 6.13) ---- */
+
+#define GUARD_INSTALL 102 /* MADV_ of Linux */
+#define GUARD_REMOVE 103
+#define UNIT_PAGES 16U
+#define GUARDED 4U /* pages of each unit */
+#define STACK_SIZE MIB(32)
+
+static void guards(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY), *u;
+
+	fill_pages(mem, MANY, 1);
+	t->other = madvise(fresh(1), PAGE, GUARD_INSTALL) != 0;
+	reach(t, 1);
+	for (u = mem; u < mem + MANY * PAGE; u += UNIT_PAGES * PAGE)
+		madvise(u, GUARDED * PAGE, GUARD_INSTALL);
+	reach(t, 2);
+	for (uint32_t i = 0; i < MANY; i++) /* all units come back */
+		if (i % UNIT_PAGES >= GUARDED)
+			t->wrong += !page_is((uint64_t *)(mem + i * PAGE), i, 1);
+	madvise(mem, MANY * PAGE, GUARD_REMOVE);
+	for (uint32_t i = 0; i < MANY; i++)
+		t->wrong += !page_is((uint64_t *)(mem + i * PAGE), i, i % UNIT_PAGES >= GUARDED);
+	reach(t, 3);
+}
+
+/* What was guarded is zeroes afterwards, and not what was there before. */
+static void guarded_meanwhile(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, guards);
+	if (s.t->other) {
+		play_end(&s);
+		skip();
+	}
+	play_attach(&s);
+	await_bytes_out(&s, 0, MANY * PAGE / 2);
+	do_step(&s, 2);
+	do_step(&s, 3);
+	play_end(&s);
+}
+
+static void has_a_stack(struct talk *t)
+{
+	uint8_t *stack = fresh(STACK_SIZE / PAGE);
+
+	t->other = madvise(stack, PAGE, GUARD_INSTALL) != 0;
+	reach(t, 1);
+}
+
+static uint64_t special(struct play *s)
+{
+	ZnsPb__MemoryStatus st;
+	uint64_t bytes;
+
+	status(s->m, &st);
+	bytes = st.skipped->special;
+	zns_mem_status_free(&st);
+	return bytes;
+}
+
+/* A thread's stack, as the C library has it since 2.42: the kernel itself writes to it. */
+static void guarded_stack(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, has_a_stack);
+	if (s.t->other) {
+		play_end(&s);
+		skip();
+	}
+	play_attach(&s);
+	for (int i = 0; i < WAIT_S * 100 && special(&s) < STACK_SIZE; i++)
+		usleep(10000);
+	assert_true(special(&s) >= STACK_SIZE);
+	play_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -367,6 +447,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(not_to_sovereigns),
 		cmocka_unit_test(pinned),
 		cmocka_unit_test(pinned_later),
+		cmocka_unit_test(guarded_meanwhile),
+		cmocka_unit_test(guarded_stack),
 	};
 
 	if (argc > 1)

@@ -9,8 +9,9 @@
 #include "zns/grow.h"
 
 /*
- * Below an area of at most GUARD_MAX bytes without any access stands a thread's stack: the kernel
- * itself writes to it when the thread ends, and would not wait for us then.
+ * Above an area of at most GUARD_MAX bytes without any access stands a thread's stack, and above a
+ * guard page at its own beginning: the kernel itself writes to it when the thread ends, and would
+ * not wait for us then.
  */
 #define GUARD_MAX KIB(64)
 #define STACK_MAX MIB(256)
@@ -146,22 +147,24 @@ static bool is_locked(const struct locks *l, const struct area *a)
 	return false;
 }
 
-static bool is_stack(const struct area *a, const struct area *below)
+static bool is_stack(const struct proc *p, const struct area *a, const struct area *below)
 {
+	bool guarded = below && below->end == a->start && below->none &&
+		       below->end - below->start <= GUARD_MAX;
+
 	return a->stack ||
-	       (below && below->end == a->start && below->none &&
-		below->end - below->start <= GUARD_MAX && a->end - a->start <= STACK_MAX);
+	       (a->end - a->start <= STACK_MAX && (guarded || present_is_guard(p, a->start)));
 }
 
 /* The counter that an area belongs to; NULL: it may be evicted. */
-static uint64_t *why_not(struct places *l, const struct locks *locks, const struct area *a,
-			 const struct area *below)
+static uint64_t *why_not(const struct proc *p, struct places *l, const struct locks *locks,
+			 const struct area *a, const struct area *below)
 {
 	if (a->shared)
 		return &l->shared;
 	if (a->file)
 		return &l->file;
-	if (!a->may || !a->writable || a->end - a->start < UNIT || is_stack(a, below))
+	if (!a->may || !a->writable || a->end - a->start < UNIT || is_stack(p, a, below))
 		return &l->special;
 	return is_locked(locks, a) ? &l->locked : NULL;
 }
@@ -179,7 +182,7 @@ int mem_places_read(struct proc *p, struct places *l)
 		ret = locked_areas(p, &locks);
 	for (size_t i = 0; i < all.nr && !ret; i++) {
 		const struct area *a = &all.a[i];
-		uint64_t *sum = why_not(l, &locks, a, i ? &all.a[i - 1] : NULL);
+		uint64_t *sum = why_not(p, l, &locks, a, i ? &all.a[i - 1] : NULL);
 
 		if (sum && !a->none)
 			*sum += a->end - a->start;

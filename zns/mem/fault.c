@@ -149,8 +149,13 @@ static int fill(struct proc *p, void *arg)
 	uint64_t to = WORD(U_RES, 0);
 	unsigned int i = 0;
 
+	uint32_t there = present_markers(p, f->base) & f->u->pages;
+
 	if (f->u->word != f->word)
 		return -ESTALE;
+	f->done |= there; /* they are the truth, and a copy would take the place of a guard page */
+	f->keep &= !there;
+	met |= there != 0;
 	while (i < UNIT_PAGES) {
 		uint32_t want = (f->u->pages & 0xffff & ~f->done) >> i;
 		unsigned int n = 0;
@@ -214,6 +219,8 @@ static int fill_first(struct proc *p, void *arg)
 
 	if (f->u->word != f->word || !(f->u->pages & g->bit))
 		return -ESTALE;
+	if (present_markers(p, f->base) & g->bit)
+		return -EEXIST;
 	ret = mem_uffd_copy(p->uffd, g->addr, f->buf, PAGE, f->keep && !mem_without(RULE_CLEAN),
 			    &done);
 	if (!ret)

@@ -404,6 +404,9 @@ bool same_memory(const struct proc *p);
 /* --- present.c --- */
 /* Pages that are there, in ascending order, as scan_range() tells them. */
 int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg);
+/* Pages of 16, as bits, that are not there and not nothing: swapped, or guard pages. */
+uint32_t present_markers(const struct proc *p, uint64_t base);
+bool present_is_guard(const struct proc *p, uint64_t addr);
 
 /* --- stop.c: pages are dropped by a thread of the process, while all of them stand still --- */
 /* What it gives as ranges is dropped, and must not have any byte of @own: the thread needs it. */

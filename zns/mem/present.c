@@ -6,6 +6,8 @@
 #include "mem.h"
 
 #define ENTRIES 4096U /* read at once */
+#define SWAPPED (1ULL << 62) /* or a marker of the kernel's, such as that of a guard page */
+#define GUARD (1ULL << 58) /* Linux 6.15 */
 
 static int by_reading(const struct proc *p, uint64_t start, uint64_t end, scan_found found,
 		      void *arg)
@@ -31,6 +33,27 @@ static int by_reading(const struct proc *p, uint64_t start, uint64_t end, scan_f
 		}
 	}
 	return in && !ret ? found(arg, from, end, IS_PRESENT) : ret;
+}
+
+uint32_t present_markers(const struct proc *p, uint64_t base)
+{
+	uint64_t entry[UNIT_PAGES];
+	uint32_t pages = 0;
+
+	if (zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))
+		return 0;
+	for (unsigned int i = 0; i < UNIT_PAGES; i++)
+		pages |= entry[i] & SWAPPED ? 1U << i : 0;
+	return pages;
+}
+
+bool present_is_guard(const struct proc *p, uint64_t addr)
+{
+	uint64_t entry;
+
+	return !zns_pread_all(p->pagemap, &entry, sizeof(entry),
+			      (off_t)(addr / PAGE * sizeof(entry))) &&
+	       entry & GUARD;
 }
 
 int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg)
