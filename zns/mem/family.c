@@ -18,6 +18,7 @@
 #define PIDS_MAX 1024U
 #define KCMP_SAME_VM 1
 #define PROTECTED (1ULL << 57) /* in pagemap */
+#define MARKED (1ULL << 62) /* neither present nor missing */
 #define PRESENT (1ULL << 63)
 #define PAGES_TRIED 4096U
 #define FULL "a context has at most %u processes"
@@ -92,7 +93,8 @@ static int try_page(struct proc *child, const struct proc *as, uint64_t addr)
 		return ret;
 	ret = (entry_of(as, addr) & PROTECTED) != 0;
 	mem_uffd_protect(child->uffd, addr, addr + PAGE, false);
-	return ret;
+	/* somebody else may have protected that one's page at the same moment */
+	return ret && !(entry_of(as, addr) & PROTECTED);
 }
 
 /*
@@ -103,7 +105,8 @@ static int try_missing(struct proc *child, const struct proc *as, uint64_t addr)
 {
 	int ret = entry_of(as, addr) ? -ENOENT : mem_uffd_poison(child->uffd, addr, addr + PAGE);
 
-	return ret ? ret : entry_of(as, addr) != 0;
+	/* another process may have touched its own page at the same moment: that is present then */
+	return ret ? ret : (entry_of(as, addr) & (MARKED | PRESENT)) == MARKED;
 }
 
 struct trial {
