@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Memory contexts beside dumps: who gets groups, zones and the dies' time; full devices, failing
  * zones, and clients that do not keep to the rules. */
+#include <sys/stat.h>
 #include "pages_fixture.h"
 #include "zns/context.h"
 
@@ -220,7 +221,43 @@ static void who_does_not_keep_to_the_rules(void **state)
 	zns_broker_close(&a);
 }
 
+/* A broker with another runtime directory knows of no context, and would reset what they have. */
+static void another_runtime_directory(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a;
+	struct zns_err err;
+	uint8_t id[ZNS_UUID_LEN];
+	int fd = lock_of(f, id, "web"), mark;
+	char run[300], other[300];
+
+	assert_int_equal(zns_context_mark(f->reg.path, &mark, &err), 0);
+	snprintf(run, sizeof(run), "%s/run", f->dir);
+	snprintf(other, sizeof(other), "%s/other", f->dir);
+	assert_int_equal(mkdir(other, 0700), 0);
+	setenv("ZNS_RUN", other, 1);
+	assert_int_equal(connect_err(f, &a, &err), -EBUSY);
+	assert_non_null(strstr(err.msg, "another runtime directory"));
+	assert_null(strchr(err.msg, '\n'));
+	setenv("ZNS_RUN", run, 1);
+	a = client(f);
+	zns_broker_close(&a);
+	close(mark);
+	close(fd);
+}
+
 /* ---- with a page store ---- */
+
+static void a_store_marks_its_device(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = opened(f, "web", NULL);
+	cleanup_close int dev = open(zns_spec_path(f->reg.path), O_RDONLY | O_CLOEXEC);
+
+	assert_true(zns_context_marked(dev));
+	zns_pages_close(ps, true);
+	assert_false(zns_context_marked(dev));
+}
 
 static int put_says(struct zns_pages *ps, struct batch *b, const char *part)
 {
@@ -604,6 +641,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(groups_are_taken, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(who_does_not_keep_to_the_rules, fx_setup,
 						fx_teardown),
+		cmocka_unit_test_setup_teardown(another_runtime_directory, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(a_store_marks_its_device, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(gives_way_to_dumps, one_die, fx_teardown),
 		cmocka_unit_test_setup_teardown(gives_up_open_zones, few_open, fx_teardown),
 		cmocka_unit_test_setup_teardown(a_full_device, fx_setup, fx_teardown),

@@ -11,6 +11,7 @@
 
 #define MAGIC "ZNSMEMC1"
 #define INFIX ".memory-" /* between the device's UUID and the context's */
+#define MARK (1LL << 62) /* the byte of the device that is locked; nothing is there */
 
 /* On tmpfs, of this machine and this build: host order will do. */
 struct head {
@@ -152,6 +153,24 @@ bool zns_context_alive(int fd)
 		return true;
 	flock(fd, LOCK_UN);
 	return false;
+}
+
+int zns_context_mark(const char *dev_path, int *fd_out, struct zns_err *err)
+{
+	struct flock l = { .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = MARK, .l_len = 1 };
+	cleanup_close int fd = open(zns_spec_path(dev_path), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0 || fcntl(fd, F_OFD_SETLK, &l))
+		return zns_fail_sys(err, -errno, "cannot mark %s", dev_path);
+	*fd_out = zns_take_fd(&fd);
+	return 0;
+}
+
+bool zns_context_marked(int dev_fd)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = MARK, .l_len = 1 };
+
+	return !fcntl(dev_fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
 }
 
 int zns_context_has(int fd, uint32_t zone)

@@ -242,13 +242,22 @@ int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err)
 			return ret;
 	}
 	ret = zns_broker_lock_device(path, CLAIM_MS, lock_fd, err);
-	if (ret || !known || !zns_context_each(reg.uuid, living, &c))
+	if (ret)
 		return ret;
+	if (known && zns_context_each(reg.uuid, living, &c))
+		zns_fail(err, -EBUSY,
+			 "%s holds memory of a running program (%s): `znsctl memory detach` first",
+			 path, ctl_text(c.container));
+	else if (zns_context_marked(*lock_fd))
+		zns_fail(err, -EBUSY,
+			 "%s holds memory of a running program, of another runtime directory "
+			 "(ZNS_RUN): `znsctl memory detach` first",
+			 path);
+	else
+		return 0;
 	close(*lock_fd);
 	*lock_fd = -1;
-	return zns_fail(err, -EBUSY,
-			"%s holds memory of a running program (%s): `znsctl memory detach` first",
-			path, ctl_text(c.container));
+	return -EBUSY;
 }
 
 int ctl_reserve(struct zns_dev *dev, bool take_over, struct zns_resv *r, struct zns_err *err)

@@ -116,7 +116,7 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
 	if (!ps)
 		return zns_fail_sys(err, -ENOMEM, "a page store");
 	ps->s = (struct zns_session)ZNS_SESSION_INIT;
-	ps->lock_fd = ps->wake = -1;
+	ps->lock_fd = ps->mark_fd = ps->wake = -1;
 	ps->qos_mibps = p->qos_mibps;
 	ps->width = p->width;
 	pthread_mutex_init(&ps->put, NULL);
@@ -133,6 +133,9 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
 		ret = set_up(ps, err);
 	if (!ret)
 		ret = p->nr_fds ? take_over(ps, p, err) : make(ps, p, err);
+	/* behind its lock file: a broker of ours must find that where it finds the mark */
+	if (!ret)
+		ret = zns_context_mark(reg.path, &ps->mark_fd, err);
 	if (!ret) {
 		ret = pages_connect(ps, err);
 		if (ret && !p->nr_fds)
@@ -158,6 +161,8 @@ void zns_pages_close(struct zns_pages *ps, bool end)
 		pthread_join(ps->keeper, NULL);
 	}
 	lanes_stop(ps);
+	if (ps->mark_fd >= 0)
+		close(ps->mark_fd);
 	if (end)
 		pages_end(ps);
 	zns_session_close(&ps->s);

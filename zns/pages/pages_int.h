@@ -56,7 +56,7 @@ struct lane {
 struct zns_pages {
 	struct zns_session s;
 	struct zns_context context;
-	int lock_fd;
+	int lock_fd, mark_fd;
 	struct zns_memory_key *key; /* NULL: in clear */
 	uint32_t qos_mibps, width;
 	struct zns_bucket *bucket;

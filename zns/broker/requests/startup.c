@@ -7,6 +7,8 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
+#include "zns/context.h"
 #include "zns/process.h"
 #include "requests.h"
 
@@ -15,6 +17,7 @@
 /* A leaving or dying broker still holds its locks for a moment. */
 #define LEAVING_MS 5000
 #define DEVICE_MS 500
+#define MARKED_MS 1000 /* until a context that ends has let go of its device */
 
 static int open_lock(const struct znsd *d, const char *suffix, struct zns_err *err)
 {
@@ -75,6 +78,34 @@ static int open_device(struct znsd *d, struct zns_err *err)
 			"%s holds store %s, it is registered as %s: run `znsctl register %s`",
 			d->reg.path, zns_uuid_format(zns_store_uuid(d->store), have),
 			zns_uuid_format(d->reg.uuid, want), d->reg.path);
+	return 0;
+}
+
+static bool memory_lives(const struct znsd *d)
+{
+	const struct lease *l;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->kind == LEASE_MEMORY)
+			return true;
+	return false;
+}
+
+/* Contexts of another runtime directory are unknown here, and their zones would be reset. One that
+ * ends just now may have its mark a moment longer than its lock file. */
+static int refuse_strangers(const struct znsd *d, struct zns_err *err)
+{
+	const struct timespec pause = { .tv_nsec = 10000000 };
+
+	for (int ms = 0; !memory_lives(d) && zns_context_marked(d->server->dev_lock_fd); ms += 10) {
+		if (ms >= MARKED_MS)
+			return zns_fail(
+				err, -EBUSY,
+				"%s has memory of running programs whose broker had another "
+				"runtime directory than %s: use that one (ZNS_RUN)",
+				d->reg.path, zns_run_dir());
+		nanosleep(&pause, NULL);
+	}
 	return 0;
 }
 
@@ -157,6 +188,9 @@ int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 	if (ret)
 		return zns_wrap(err, "%s", d->reg.path);
 	memory_adopt(d);
+	ret = refuse_strangers(d, err);
+	if (ret)
+		return ret;
 	readers_check(d);
 	restores_load(d);
 	history_load(d);
@@ -182,16 +216,6 @@ static void close_open_zones(struct znsd *d)
 			znsd_warn("closing zone %u: %s", i, err.msg);
 	if (zns_dev_flush(d->dev, &err))
 		znsd_warn("%s", err.msg);
-}
-
-static bool memory_lives(const struct znsd *d)
-{
-	const struct lease *l;
-
-	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_MEMORY)
-			return true;
-	return false;
 }
 
 /*

@@ -51,6 +51,13 @@ bool zns_context_alive(int fd);
 int zns_context_has(int fd, uint32_t zone);
 int zns_context_set(int fd, uint32_t zone, bool has);
 
+/*
+ * A mark on the device itself, for brokers that have another runtime directory: it is there as long
+ * as *@fd_out is open.
+ */
+int zns_context_mark(const char *dev_path, int *fd_out, struct zns_err *err);
+bool zns_context_marked(int dev_fd); /* @dev_fd: open, without a mark */
+
 /* For the context's own process. NULL: none. Holds from the moment in which it returns. */
 int zns_context_set_origin(int fd, const uint8_t origin[ZNS_UUID_LEN]);
 
