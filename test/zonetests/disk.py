@@ -6,7 +6,9 @@ disk: what a store on an ordinary disk (file:PATH) does, with real programs.
   disk.py list | run NAME... | run -a
 """
 import json
+import shutil
 import sys
+from pathlib import Path
 
 import ztlib
 from tools import many_dumps, run_ctl
@@ -72,6 +74,30 @@ def full(scene):
     expect('a dump of another container', good.returncode, 0)
     left = [c['container'] for c in scene.device.checkpoints()]
     expect('left', sorted(left), ['errors', 'errors', 'other'])
+
+
+@case
+def twin(scene):
+    """A copy of a registered store is refused, with both names; one that was moved is registered while its broker lives, and dumps go on."""
+    scene = on_disk(scene(size=1), '64M')
+    ids = many_dumps(scene, 1)
+    old, copy, new = (f'{scene.dir}/{name}' for name in ('store', 'copy', 'new'))
+    shutil.copyfile(old, copy)
+    said = scene.device.ctl('register', f'file:{copy}')
+    if said.returncode != 1 or f'file:{copy} is a copy of file:{old}' not in said.stderr or f'`znsctl unregister file:{old}`' not in said.stderr:
+        raise Failed(f'a copy: {said}')
+    many_dumps(scene, 1)
+    Path(old).rename(new)
+    said = run_ctl(scene, 0, 'register', f'file:{new}')
+    if f'was registered as file:{old}' not in said:
+        raise Failed(f'a moved one: {said}')
+    scene.device.spec = f'file:{new}'
+    ids += many_dumps(scene, 1)
+    expect('checkpoints', len(scene.ids()), 3)
+    run_ctl(scene, 0, 'unregister', f'file:{new}')
+    Path(new).unlink()
+    run_ctl(scene, 0, 'register', f'file:{copy}')
+    expect('of the copy', scene.ids(), [ids[0]])
 
 
 if __name__ == '__main__':

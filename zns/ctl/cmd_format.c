@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* format, register, unregister */
 #include <string.h>
+#include <sys/stat.h>
 #include "expose.h"
 #include "zns/emu.h"
 #include "zns/store.h"
@@ -228,12 +229,49 @@ static int read_uuid(const char *path, uint8_t uuid[ZNS_UUID_LEN], struct zns_er
 	return ret;
 }
 
+static bool same_file(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	return !stat(zns_spec_path(a), &x) && !stat(zns_spec_path(b), &y) &&
+	       (S_ISBLK(x.st_mode) ? S_ISBLK(y.st_mode) && x.st_rdev == y.st_rdev :
+				     x.st_dev == y.st_dev && x.st_ino == y.st_ino);
+}
+
+/*
+ * A store in a file is copied easily, and the copy has the same UUID: it must not take the place of
+ * the first one, whose checkpoints go on. Of one that was moved the broker still knows the old
+ * name. Two nodes of a drive are one store.
+ */
+static int check_twin(const uint8_t *uuid, const char *path, struct zns_registered *was,
+		      struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+	uint8_t there[ZNS_UUID_LEN];
+
+	was->path[0] = 0;
+	if (zns_registered_by_uuid(uuid, was, NULL) || !strcmp(was->path, path) ||
+	    !zns_spec_in_file(path) || !zns_spec_in_file(was->path)) {
+		was->path[0] = 0;
+		return 0;
+	}
+	if (!same_file(was->path, path) && !read_uuid(was->path, there, NULL) &&
+	    !memcmp(there, uuid, ZNS_UUID_LEN))
+		return zns_fail(
+			err, -EEXIST,
+			"%s is a copy of %s, which is registered: both are store %s. If the copy "
+			"shall be used from now on: `znsctl unregister %s` first",
+			path, was->path, zns_uuid_format(uuid, id), was->path);
+	return ctl_ask_to_leave(was, err);
+}
+
 static int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	uint8_t uuid[ZNS_UUID_LEN];
 	bool dflt = false, take = false;
+	struct zns_registered was;
 	char path[256];
 	int ret;
 	const struct ctl_opt opts[] = { CTL_FLAG("default", &dflt), CTL_FLAG("take-over", &take),
@@ -249,8 +287,12 @@ static int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = take_over(path, &err);
 	if (!ret)
 		ret = read_uuid(path, uuid, &err);
+	if (!ret)
+		ret = check_twin(uuid, path, &was, &err);
 	if (ret || zns_register(uuid, path, &err) || (dflt && make_default(uuid, &err)))
 		return ctl_fail(cmd, &err);
+	if (*was.path && !args.json)
+		printf("%s: it was registered as %s\n", path, was.path);
 	return print_device(&args, "registered", uuid, path);
 }
 

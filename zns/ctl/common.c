@@ -197,7 +197,7 @@ int ctl_tell(struct zns_broker *b, ZnsPb__Request *req, struct zns_err *err)
 	return zns_broker_call(b, req, &r, err);
 }
 
-static int ask_to_leave(const struct zns_registered *reg, struct zns_err *err)
+int ctl_ask_to_leave(const struct zns_registered *reg, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_broker b;
@@ -237,7 +237,7 @@ int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err)
 
 	if (known) {
 		memcpy(c.device, reg.uuid, ZNS_UUID_LEN);
-		ret = ask_to_leave(&reg, err);
+		ret = ctl_ask_to_leave(&reg, err);
 		if (ret)
 			return ret;
 	}

@@ -160,6 +160,8 @@ static inline void ctl_free_answer(ZnsPb__Response **r)
 }
 #define cleanup_answer __attribute__((cleanup(ctl_free_answer)))
 
+/* A running broker of it leaves. -EBUSY: it has leases. */
+int ctl_ask_to_leave(const struct zns_registered *reg, struct zns_err *err);
 /* For commands that need the device alone: asks a running broker to leave, then takes the device
  * lock. -EBUSY if the broker has leases. Close *lock_fd to unlock. */
 int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err);
