@@ -100,5 +100,33 @@ def twin(scene):
     expect('of the copy', scene.ids(), [ids[0]])
 
 
+@case
+def several(scene):
+    """Of two devices a dump that names none takes the one with most free space, or the default; a restore follows the handle."""
+    scene = on_disk(scene(size=1), '64M')
+    large = f'file:{scene.dir}/large'
+    scene.device.json('create', large, '--size', '128M', '--rate', '500')
+    env = {k: v for k, v in scene.device.env.items() if k != 'ZNS_DEV'}
+
+    def in_large():
+        return len(json.loads(run_ctl(scene, 0, 'ls', large, '--json'))['checkpoints'])
+
+    def dump(name):
+        images = scene.dir / name
+        images.mkdir()
+        done = scene.dump(['--leave-running'] if name != 'three' else [], images=images, env=env)
+        expect(f'dump {name}', done.code, 0)
+
+    dump('one')
+    expect('in the one with most room', in_large(), 1)
+    run_ctl(scene, 0, 'register', '--default', scene.device.spec)
+    dump('two')
+    expect('in the default', in_large(), 1)
+    run_ctl(scene, 0, 'register', '--default', large)
+    dump('three')
+    expect('in the other default', in_large(), 2)
+    scene.good_restore(images=scene.dir / 'three')
+
+
 if __name__ == '__main__':
     sys.exit(suite_main(__doc__, 'disk', CASES))

@@ -197,6 +197,15 @@ static void say_admitted(const struct dump *d, struct packet *p)
 	reply_send(p->fd[0], &r, -1);
 }
 
+/* An incremental dump goes to its parent's device, which only the user knows here. */
+static int find_device(const struct zw_begin *b, struct zns_registered *reg, struct zns_err *err)
+{
+	const char *dev = b->dev[0] ? b->dev : NULL;
+
+	return b->parent[0] || b->parent_dir ? zns_resolve_device(dev, reg, err) :
+					       zns_device_for_dump(dev, reg, err);
+}
+
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 {
 	const struct zw_begin *b = packet_begin(p);
@@ -231,7 +240,7 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret)
 		ret = charge_begin(h, p, err);
 	if (!ret)
-		ret = zns_resolve_device(b->dev[0] ? b->dev : NULL, &reg, err);
+		ret = find_device(b, &reg, err);
 	if (!ret && faccessat(h->dir, ".", W_OK, 0))
 		ret = zns_fail_sys(err, -errno, "the image directory takes no handle");
 	if (!ret)

@@ -52,4 +52,10 @@ int zns_find_checkpoint(const ZnsPb__Response *ls, const char *text, const ZnsPb
 int zns_broker_resolve_id(struct zns_broker *b, const char *text, uint8_t id[ZNS_UUID_LEN],
 			  struct zns_err *err);
 
+/*
+ * device.c: as zns_resolve_device(). But if several devices are registered and neither @spec nor
+ * ZNS_DEV nor a default says which, it is the one with most free space of those that can be asked.
+ */
+int zns_device_for_dump(const char *spec, struct zns_registered *out, struct zns_err *err);
+
 #endif
