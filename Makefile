@@ -23,7 +23,7 @@ say		= $(if $(filter 1,$(V)),,@echo "  $(1)")
 DEB_BUILD	:= build-essential pkg-config patch xz-utils ca-certificates libprotobuf-dev libprotobuf-c-dev \
 		   protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev libbsd-dev libnftables-dev \
 		   libgnutls28-dev uuid-dev libaio-dev python3 python3-protobuf python3-yaml libxxhash-dev libjson-c-dev \
-		   libzbd-dev libnvme-dev liburing-dev libfuse3-dev libssl-dev libarchive-dev
+		   libzbd-dev libnvme-dev liburing-dev libfuse3-dev libssl-dev libarchive-dev libblkid-dev
 DEB_TEST	:= libcmocka-dev zstd redis-server redis-tools iproute2 iptables nftables procps util-linux libnl-route-3-dev
 DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
@@ -31,7 +31,7 @@ DEB_BARE	:= mmdebstrap debian-archive-keyring git
 DEB_REGISTRY	:= skopeo docker-registry
 DEB_KUBELET	:= curl iproute2 iptables
 DEB_PACKAGE	:= debhelper dpkg-dev fakeroot lintian
-PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing libcrypto libcap
+PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing libcrypto libcap blkid
 export DEBIAN_FRONTEND := noninteractive
 # The distribution's python: criu's build and zdtm need its protobuf module.
 SYS_PATH	:= /usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin

@@ -4,6 +4,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 #include "emu_common.h"
+#include "../../zns/dev/file_priv.h"
 
 static struct zns_emu_params shape(uint64_t size)
 {
@@ -145,6 +146,30 @@ static void refused(void **state)
 	unlink(dev_path);
 }
 
+/* What blkid knows is named, and destroyed only if that is said. */
+static void foreign(void **state)
+{
+	struct zns_emu_params p = shape(MIB(64));
+	char cmd[300], what[128];
+	int fd;
+
+	snprintf(
+		cmd, sizeof(cmd),
+		"truncate -s 64M '%s' && PATH=$PATH:/sbin:/usr/sbin mkswap -L other '%s' >/dev/null 2>&1",
+		dev_path, dev_path);
+	assert_int_equal(system(cmd), 0);
+	assert_fails(zns_emu_create(dev_path, &p, false, &err), -EEXIST, "(swap \"other\")");
+	fd = open(dev_path, O_RDWR);
+	assert_true(file_foreign(fd, what, sizeof(what)));
+	assert_int_equal(file_wipe_foreign(fd), 0);
+	assert_false(file_foreign(fd, what, sizeof(what)));
+	close(fd);
+	assert_ok(zns_emu_create(dev_path, &p, true, &err));
+	fd = open(dev_path, O_RDONLY);
+	assert_false(file_foreign(fd, what, sizeof(what)));
+	close(fd);
+}
+
 /* A write is refused in one line, what is removed makes room, and the log never needs any. */
 static int on_full_file_system(void)
 {
@@ -187,8 +212,14 @@ static void full_file_system(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(shapes),  T(zones_of_two_sizes), T(blocks_come_and_go), T(wrong_name), T(damaged),
-		T(refused), T(full_file_system),
+		T(shapes),
+		T(zones_of_two_sizes),
+		T(blocks_come_and_go),
+		T(wrong_name),
+		T(damaged),
+		T(refused),
+		T(foreign),
+		T(full_file_system),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,12 +110,19 @@ static bool has_content(const struct target *t)
 
 static int may_overwrite(const struct target *t, bool force, struct zns_err *err)
 {
+	char what[128];
+
 	if (t->fresh || force)
 		return 0;
 	if (emu_header_present(t->fd))
 		return zns_fail(err, -EEXIST,
 				"%s holds a store already: use --force to destroy what is on it",
 				t->path);
+	if (file_foreign(t->fd, what, sizeof(what)))
+		return zns_fail(
+			err, -EEXIST,
+			"%s holds data of another kind (%s): name another one, or use --force to destroy it",
+			t->path, what);
 	if (has_content(t))
 		return zns_fail(
 			err, -EEXIST,
@@ -264,6 +271,8 @@ static int write_all(const struct target *t, const struct zns_emu_params *p,
 	uint8_t uuid[ZNS_UUID_LEN];
 	int ret = zns_uuid_generate(uuid);
 
+	if (!ret && t->block)
+		ret = file_wipe_foreign(t->fd);
 	/* There is no header while the tables change. The live area gets its blocks now: a fault
 	 * on the mapping cannot report ENOSPC. */
 	if (!ret)

@@ -15,6 +15,10 @@ int file_check_system(int fd, const char *path, bool is_volatile, struct zns_err
  */
 void file_no_copy_on_write(int fd);
 
+/* signature.c: a file system or the like that blkid knows; @text: its type and label. */
+bool file_foreign(int fd, char *text, size_t len);
+int file_wipe_foreign(int fd); /* all of them; -EIO */
+
 /* zns_file_resize(), ended after so many of its steps: what a crash leaves. */
 #define FILE_RESIZE_STEPS 6
 int file_resize_steps(struct zns_dev *dev, uint32_t nr_zones, uint32_t nr_steps,
