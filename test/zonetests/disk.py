@@ -128,5 +128,37 @@ def several(scene):
     scene.good_restore(images=scene.dir / 'three')
 
 
+@case
+def copy(scene):
+    """Checkpoints go to another device as they are, a drive here: a second run has nothing to do; they restore from there alone."""
+    scene = on_disk(scene(size=6))
+    first = many_dumps(scene, 2)
+    run_ctl(scene, 0, 'pin', first[0])
+    run_ctl(scene, 0, 'retain', 'errors', '--keep', '4')
+    newest = scene.good_dump()
+    source = scene.device.spec
+    drive = f'emu:{scene.dir}/drive'
+    scene.device.json('create', drive, '--zones', '16', '--zone-size', '8M')
+    would = json.loads(run_ctl(scene, 0, 'copy', source, drive, '--dry-run', '--json'))
+    said = json.loads(run_ctl(scene, 0, 'copy', source, drive, '--json'))
+    expect('copied', (would['copied'], would['bytes'], said['copied'], said['bytes'], said['refused']),
+           (3, said['bytes'], 3, said['bytes'], 0))
+    keys = ('id', 'container', 'created', 'bytes', 'images', 'origin', 'pinned')
+
+    def listed(spec):
+        return [[c.get(k) for k in keys] for c in json.loads(run_ctl(scene, 0, 'ls', spec, '--json'))['checkpoints']]
+
+    expect('what is listed', listed(drive), listed(source))
+    expect('rules', json.loads(run_ctl(scene, 0, 'retain', drive, '--json')), json.loads(run_ctl(scene, 0, 'retain', source, '--json')))
+    again = json.loads(run_ctl(scene, 0, 'copy', source, drive, '--json'))
+    expect('again', (again['copied'], again['there']), (0, 3))
+    run_ctl(scene, 0, 'verify', '--dev', drive, '--all')
+    scene.device.json('unregister', source)
+    images = scene.dir / 'from-drive'
+    images.mkdir()
+    scene.good_restore(images=images, extra=['--zns-checkpoint', newest])
+    run_ctl(scene, 1, 'copy', drive, drive)
+
+
 if __name__ == '__main__':
     sys.exit(suite_main(__doc__, 'disk', CASES))

@@ -279,10 +279,10 @@ int zns_save_finish(struct zns_save *v, struct zns_err *err)
 	zns_pb__extent_ref__init(ref);
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, v->s->reg.uuid };
 	m.checkpoint = v->c;
-	if (!v->former) { /* else time and rate stay those of the dump */
+	if (!v->former && !v->keeps_record) { /* else time and rate stay those of the dump */
 		v->c->created_ns = zns_now_ns();
 		zns_writer_rate(v->w, v->c);
-	} else if (v->crypt) {
+	} else if (v->former && v->crypt) {
 		ret = zns_crypt_former_macs(v->former_crypt, v->former, &m.former_macs,
 					    &m.n_former_macs, err);
 	}
@@ -295,7 +295,7 @@ int zns_save_finish(struct zns_save *v, struct zns_err *err)
 	if (!v->sealed)
 		free(m.former_macs);
 	v->c->manifest = ref;
-	if (!v->former)
+	if (!v->former && !v->keeps_record)
 		zns_writer_rate(v->w, v->c);
 	return ret;
 }

@@ -8,13 +8,29 @@
 _Static_assert(CTL_OCI_KEY_BYTES == ZNS_KEY_ID_BYTES + ZNS_WRAPPED_BYTES, "fingerprint and key");
 _Static_assert(CTL_OCI_SEAL_BYTES == ZNS_TAG_BYTES, "a seal");
 
+static int is_encrypted(const struct export *x, uint32_t level, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+
+	export_id(x, level, id);
+	return export_level(x, level)->checkpoint->crypt ?
+		       0 :
+		       zns_fail(
+			       err, -EOPNOTSUPP,
+			       "checkpoint %s of the chain is not encrypted, and others are: send all of it "
+			       "with --decrypt, or `znsctl flatten` it first",
+			       id);
+}
+
 int export_is_sealed(struct export *x, struct zns_err *err)
 {
 	int ret = 0;
 
 	x->prog.total = 0;
 	for (uint32_t l = 0; l < export_levels(x) && !ret; l++) {
-		ret = zns_sealed_may(export_level(x, l), err);
+		ret = is_encrypted(x, l, err);
+		if (!ret)
+			ret = zns_sealed_may(export_level(x, l), err);
 		x->prog.total += export_level(x, l)->checkpoint->bytes;
 	}
 	return ret;

@@ -27,9 +27,11 @@ static int check_kind(const ZnsPb__Manifest *m, const char *what, struct zns_err
 					"`znsctl flatten` it first",
 					what);
 	if (!zns_sealed_unit(m))
-		return zns_fail(err, -EOPNOTSUPP,
-				"%s has images of different stripe units: send it with --decrypt",
-				what);
+		return zns_fail(
+			err, -EOPNOTSUPP,
+			"%s has images of different stripe units: send it with --decrypt, or "
+			"`znsctl flatten` it first",
+			what);
 	return 0;
 }
 
@@ -40,10 +42,7 @@ int zns_sealed_may(const ZnsPb__Manifest *m, struct zns_err *err)
 	zns_uuid_format(m->checkpoint->id.data, id);
 	snprintf(what, sizeof(what), "checkpoint %s", id);
 	if (!m->checkpoint->crypt)
-		return zns_fail(err, -EOPNOTSUPP,
-				"%s of the chain is not encrypted, and others are: send all of it "
-				"with --decrypt, or `znsctl flatten` it first",
-				what);
+		return check_kind(m, what, err);
 	if (!m->checkpoint->crypt->has_wrapped || !zns_crypt_record_sane(m->checkpoint->crypt))
 		return zns_fail(err, -ENOKEY,
 				"the key of %s is gone (the log that held it was lost): its data "

@@ -36,7 +36,8 @@ int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns
 			want, zns_key_id_format(q->key_id.data, have));
 }
 
-/* An encrypted checkpoint that comes as it is keeps its id, which its units are bound to. */
+/* A checkpoint that comes as it is keeps its id: handles name it, and units of an encrypted one are
+ * bound to it. */
 int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
@@ -44,8 +45,10 @@ int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 
 	if (!q->has_sealed)
 		return 0;
-	if (q->sealed.len != ZNS_UUID_LEN || !q->has_key_id || q->has_join || q->has_flatten)
-		return zns_fail(err, -EINVAL, "dump: only an encrypted checkpoint brings its id");
+	if (q->sealed.len != ZNS_UUID_LEN || q->has_join || q->has_flatten)
+		return zns_fail(err, -EINVAL,
+				"dump: an id of %d bytes, and neither join nor flatten",
+				ZNS_UUID_LEN);
 	zns_uuid_format(q->sealed.data, id);
 	if (zns_store_find(d->store, q->sealed.data))
 		return zns_fail(err, -EEXIST, "checkpoint %s is on %s already", id, d->reg.path);

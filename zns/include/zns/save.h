@@ -41,11 +41,12 @@ struct zns_save {
 	 * it stay good. */
 	const ZnsPb__Manifest *former;
 	const struct zns_crypt *former_crypt;
-	/* An encrypted checkpoint that is written as it is (zns_writer_params): its manifest, and
-	 * its key if there is one. The id is that of @sealed, ask->sealed and ask->key_id are the
-	 * caller's. */
+	/* A checkpoint that is written as it is (zns_writer_params): its manifest, and its key if
+	 * it is encrypted and there is one. The id is that of @sealed, ask->sealed and ask->key_id
+	 * are the caller's. */
 	const ZnsPb__Manifest *sealed;
 	const struct zns_crypt *proof;
+	bool keeps_record; /* of it: @c, set before, has time and rate already */
 	/* Owned from here on. A caller may set them before zns_save_begin. */
 	struct zns_master *master; /* until the checkpoint's own key is wrapped; NULL: plain */
 	/* the checkpoint's key; set before: it is used, and ask->key_id is the caller's */

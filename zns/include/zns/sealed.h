@@ -13,8 +13,8 @@
 
 #define ZNS_SEALED_MAX MIB(64)
 
-/* Can the checkpoint leave as it is? -EOPNOTSUPP: it cannot, and what can be done. -ENOKEY: its key
- * is gone. @m: as zns_manifest_read gives it. */
+/* Can the checkpoint, encrypted or not, leave as it is? -EOPNOTSUPP: it cannot, and what can be
+ * done. -ENOKEY: its key is gone. @m: as zns_manifest_read gives it. */
 int zns_sealed_may(const ZnsPb__Manifest *m, struct zns_err *err);
 /* The stripe unit of all its images; 0: they differ. */
 uint32_t zns_sealed_unit(const ZnsPb__Manifest *m);

@@ -52,8 +52,8 @@ struct zns_writer_params {
 	/* borrowed (zns/crypt.h); what is written is encrypted. NULL: plain */
 	const struct zns_crypt *crypt;
 	/*
-	 * Borrowed. An encrypted checkpoint comes from elsewhere as it is: its manifest
-	 * (zns/sealed.h), with the key that the record shall have. Its images are all that is
+	 * Borrowed. A checkpoint comes from elsewhere as it is: its manifest (zns/sealed.h), with
+	 * the key that the record shall have if it is encrypted. Its images are all that is
 	 * written, by zns_writer_sealed; crypt is NULL. NULL: what is written is made here
 	 */
 	const ZnsPb__Manifest *sealed;

@@ -206,7 +206,8 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 {
 	ZnsPb__Checkpoint *c = m->checkpoint;
 	ZnsPb__CheckpointKey key = ZNS_PB__CHECKPOINT_KEY__INIT;
-	const ZnsPb__Checkpoint *from = w->sealed ? w->sealed->checkpoint : NULL;
+	bool sealed = w->sealed && w->sealed->checkpoint->crypt;
+	const ZnsPb__Checkpoint *from = sealed ? w->sealed->checkpoint : NULL;
 	int ret = settle(w, m, err);
 
 	if (!ret && from) {

@@ -61,8 +61,8 @@ bool image_in_pieces(const struct zns_wimage *i, uint64_t k)
 {
 	uint32_t unit = i->w->unit;
 
-	return i->pages && !i->w->crypt && !i->like && unit > ZNS_PIECE && !(unit % ZNS_PIECE) &&
-	       (k + 1) * (unit / ZNS_PIECE) <= ZNS_PIECES_MAX;
+	return i->pages && !i->w->crypt && !(i->like && i->like->has_tags) && unit > ZNS_PIECE &&
+	       !(unit % ZNS_PIECE) && (k + 1) * (unit / ZNS_PIECE) <= ZNS_PIECES_MAX;
 }
 
 int image_put_pieces(const struct job *j)
