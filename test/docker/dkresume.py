@@ -2,12 +2,14 @@
 """
 `docker stop` suspends and `docker start` resumes: cases of docker.py.
 """
+import json
 import os
+import subprocess
 from pathlib import Path
 
 import dkdaemon
 from dkcase import case, remove
-from dkdaemon import want
+from dkdaemon import BIN, want
 from dknet import BOTH_ENDS
 
 SUSPEND = ('--label', 'zns.suspend=yes')
@@ -33,7 +35,7 @@ def note(d, name):
 
 
 def secret(d, name):
-    d.docker('exec', name, 'rm', '-f', '/run/secret')
+    dkdaemon.until('an exec', lambda: not d.docker('exec', name, 'rm', '-f', '/run/secret', check=False).returncode)
     return dkdaemon.until('a secret', lambda: d.docker('exec', name, 'cat', '/run/secret', check=False).stdout)
 
 
@@ -95,3 +97,153 @@ def suspend_connection(d):
     want('counts on', before > 10, before)
     dkdaemon.until('turns go on', lambda: turns() > before)
     remove(d, 'talks')
+
+
+def stopped(d, name, *options):
+    """A container that ended with a checkpoint: its secret, and the checkpoint's directory."""
+    was = keeps_secret(d, name, *SUSPEND, *options)
+    d.docker('stop', name)
+    (made,) = (directory(d, name) / 'checkpoints').iterdir()
+    return was, made
+
+
+@case
+def suspend_broken(d):
+    """What cannot be restored: a cold start in the same call, before the restore is held; one line and a cold start after it."""
+    was, _ = stopped(d, 'broken')
+    d.zctl('rm', '--container', 'broken')
+    d.docker('start', 'broken')
+    want('the reason', 'started cold: zns: checkpoint' in note(d, 'broken') and 'was deleted at' in note(d, 'broken'), note(d, 'broken'))
+    want('cold', secret(d, 'broken') != was)
+    nothing_left(d, 'broken')
+    remove(d, 'broken')
+    was, made = stopped(d, 'broken', '--label', 'zns.dev=none')
+    os.truncate(made / 'pages-1.img', 4096)
+    said = d.refused(d.docker, 'start', 'broken', line='the next start is a cold one')
+    want('criu\'s reason in one line', 'criu: ' in said and len([l for l in said.splitlines() if l]) <= 2, said)
+    nothing_left(d, 'broken')
+    d.docker('start', 'broken')
+    want('cold', secret(d, 'broken') != was)
+    remove(d, 'broken')
+    was, made = stopped(d, 'broken', '--label', 'zns.dev=none', '--restart', 'always')
+    os.truncate(made / 'pages-1.img', 4096)
+    d.docker('start', 'broken')
+    want('cold, by its restart policy', secret(d, 'broken') not in ('', was))
+    nothing_left(d, 'broken')
+    remove(d, 'broken')
+
+
+@case
+def suspend_rights(d):
+    """A container whose rights differ from the dump's does not get those of the dump."""
+    for how, cold in (('cold', True), ('fail', False)):
+        was, made = stopped(d, 'rights', '--label', f'zns.resume-else={how}')
+        shape = json.loads((made / 'zns-shape.json').read_text())
+        want('no secrets of its environment', 'env' not in shape['process'], shape['process'])
+        shape['process']['capabilities']['bounding'].append('CAP_SYS_ADMIN')
+        (made / 'zns-shape.json').write_text(json.dumps(shape))
+        line = 'differs from the one that was dumped in its bounding capabilities'
+        if cold:
+            d.docker('start', 'rights')
+            want('the reason', line in note(d, 'rights'), note(d, 'rights'))
+            want('cold', secret(d, 'rights') != was)
+        else:
+            d.refused(d.docker, 'start', 'rights', line=line)
+            want('it does not run', not d.running('rights'))
+        nothing_left(d, 'rights')
+        remove(d, 'rights')
+
+
+@case
+def resume_named(d):
+    """zns.resume=NAME and latest, as often as they are asked; on the host's network, too."""
+    was = {}
+    for wish, network in (('one', 'none'), ('latest', 'host')):
+        d.run('named', 'python3', '-c', SECRET, options=('--tmpfs', '/run', '--label', f'zns.resume={wish}'), network=network)
+        was['one'] = secret(d, 'named')
+        d.docker('checkpoint', 'create', '--leave-running', 'named', 'one')
+        for _ in range(2):
+            d.docker('kill', 'named')
+            d.docker('start', 'named')
+            want('its memory', secret(d, 'named') == was['one'], note(d, 'named'))
+            want('said', note(d, 'named') == 'resumed from checkpoint one, older than its files may be', note(d, 'named'))
+        nothing_left(d, 'named')
+        remove(d, 'named')
+    d.run('named', 'python3', '-c', SECRET, options=('--tmpfs', '/run', '--label', 'zns.resume=one', '--label', 'zns.resume-else=cold'))
+    d.docker('kill', 'named')
+    d.docker('start', 'named')
+    want('there is none', note(d, 'named') == 'started cold: checkpoint one: the container has no such checkpoint', note(d, 'named'))
+    remove(d, 'named')
+
+
+@case
+def resume_held(d):
+    """Between create and start, as an engine would: state, exec, kill, a helper that is killed, and at last a start."""
+    was = keeps_secret(d, 'held', *SUSPEND)
+    ident = d.id('held')
+    (bundle,) = d.dir.glob(f'exec/**/{ident}/config.json')
+    conf = json.loads(bundle.read_text())
+    d.docker('stop', 'held')
+    # as dockerd has its directory, so that the root is a slave of a mount as it was at the dump
+    mine = d.dir / 'mine'
+    (mine / 'root').mkdir(parents=True)
+    dkdaemon.sh('mount', '--bind', mine, mine)
+    dkdaemon.sh('mount', '--make-shared', mine)
+    layers = json.loads(d.docker('inspect', '-f', '{{json .GraphDriver}}', 'held').stdout)
+    if layers['Name'] != 'overlay2':
+        raise dkdaemon.Skipped(f'the layers are of {layers["Name"]}')
+    data = layers['Data']
+    dkdaemon.sh('mount', '-t', 'overlay', '-o', f'lowerdir={data["LowerDir"]},upperdir={data["UpperDir"]},workdir={data["WorkDir"]}',
+                'overlay', mine / 'root')
+    conf['root']['path'] = str(mine / 'root')
+    del conf['hooks']
+    (mine / 'config.json').write_text(json.dumps(conf))
+    # what ends with the container: dockerd writes them at each start
+    log = open(mine / 'log', 'w+')
+
+    def runc(*args, check=True):
+        r = subprocess.run([BIN / 'zns-runc', '--root', mine / 'state', '--zns-docker-root', d.root, *args], env=d.env, stdin=subprocess.DEVNULL,
+                           stdout=log if args[0] == 'create' else subprocess.PIPE, stderr=log if args[0] == 'create' else subprocess.PIPE, text=True,
+                           timeout=120 * dkdaemon.SLOW)
+        if r.stderr is None:
+            r.stderr = (mine / 'log').read_text()
+        return dkdaemon.checked(args, r) if check else r
+
+    def create():
+        runc('create', '--bundle', str(mine), '--pid-file', str(mine / 'pid'), ident)
+        state = json.loads(runc('state', ident).stdout)
+        want('held', note(d, 'held').startswith('resumed from'), note(d, 'held'))
+        want('created', state['status'] == 'created' and state['pid'] == int((mine / 'pid').read_text()), state)
+        return state['pid']
+
+    def gone(pid):
+        dkdaemon.until('the held process is gone', lambda: not Path(f'/proc/{pid}').exists() or 'Z' in Path(f'/proc/{pid}/stat').read_text().split()[2])
+
+    try:
+        pid = create()
+        r = runc('exec', ident, 'true', check=False)
+        want('no exec', r.returncode and 'exec is not possible before the container is started' in r.stderr, r.stderr)
+        runc('kill', ident, 'KILL')
+        gone(pid)
+        pid = create()
+        (helper,) = {int(p.name) for p in Path('/proc').glob('[0-9]*') if (p / 'cmdline').exists() and
+                     (p / 'cmdline').read_bytes().split(b'\0')[4:6] and b'create' in (p / 'cmdline').read_bytes().split(b'\0') and
+                     ident.encode() in (p / 'cmdline').read_bytes()}
+        os.kill(helper, 9)
+        gone(pid)
+        dkdaemon.until('the restore is gone', lambda: not [p for p in Path('/proc').glob('[0-9]*') if waits(d, p)])
+        runc('delete', '--force', ident)
+        nothing_left(d, 'held')
+        create()
+        runc('start', ident)
+        want('resumed', json.loads(runc('state', ident).stdout)['status'] == 'running')
+        inside = mine / 'root'
+        runc('exec', ident, 'rm', '-f', '/run/secret')
+        want('its memory', dkdaemon.until('a secret', lambda: runc('exec', ident, 'cat', '/run/secret', check=False).stdout) == was)
+        want('used up', not (directory(d, 'held') / 'zns-ended').exists(), inside)
+        runc('delete', '--force', ident)
+    finally:
+        runc('delete', '--force', ident, check=False)
+        dkdaemon.sh('umount', '-l', mine)
+    nothing_left(d, 'held')
+    remove(d, 'held')

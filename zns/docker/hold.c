@@ -16,7 +16,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -64,7 +63,9 @@ static void null_stdio(void)
 		dup2(null, fd);
 }
 
-static void __attribute__((noreturn)) restore(const struct hold *h, pid_t parent)
+/* If the supervisor is killed criu finds its socket closed and gives up, and runc removes what it
+ * made. */
+static void __attribute__((noreturn)) restore(const struct hold *h)
 {
 	const char *const words[] = { "restore",
 				      "--detach",
@@ -80,9 +81,8 @@ static void __attribute__((noreturn)) restore(const struct hold *h, pid_t parent
 				      NULL };
 	char **argv = call_again(h->c, h->log, words);
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setenv("ZNS_HOLD", h->socket, 1);
-	if (argv && getppid() == parent)
+	if (argv)
 		execv("/proc/self/exe", argv);
 	_exit(127);
 }
@@ -131,14 +131,13 @@ static void hear(struct hold *h, bool over, int status)
 
 static void __attribute__((noreturn)) supervise(struct hold *h)
 {
-	pid_t self = getpid(), pid;
 	struct pollfd p[2] = { { h->listener, POLLIN, 0 }, { -1, POLLIN, 0 } };
+	pid_t pid = fork();
 	int status = 0;
 	bool over = false;
 
-	pid = fork();
 	if (!pid)
-		restore(h, self);
+		restore(h);
 	/* whoever reads the container's output waits until its last writer is gone */
 	null_stdio();
 	p[1].fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
@@ -392,18 +391,32 @@ static int state(const struct hold *h)
 	return fflush(stdout) ? 1 : 0;
 }
 
+/* Is one of the words behind the command the id of a container that is held? Commands differ in
+ * where they have it. */
+static bool is_held(const struct call *c, struct hold *h)
+{
+	int at = 1;
+
+	while (at < c->argc && c->argv[at] != c->command)
+		at++;
+	for (at++; at < c->argc; at++)
+		if (docker_good_id(c->argv[at]) && !paths(h, c->argv[at], NULL) &&
+		    !access(h->socket, F_OK))
+			return true;
+	return false;
+}
+
 int hold_call(const struct call *c, struct zns_err *err)
 {
-	const char *id = call_killed(c, NULL) ?: c->id;
 	struct hold h = { .c = c };
 	cleanup_close int sk = -1;
 	char answer[PACKET_MAX];
 	int sig = 0;
 
-	if (!docker_good_id(id) || paths(&h, id, err) || access(h.socket, F_OK))
+	if (!is_held(c, &h))
 		return -ENOENT;
 	sk = dial(&h);
-	if (sk < 0) { /* the supervisor was killed, and the restore with it */
+	if (sk < 0) { /* the supervisor was killed, and the restore gives up */
 		forget(&h);
 		return -ENOENT;
 	}

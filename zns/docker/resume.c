@@ -104,6 +104,14 @@ static int check(const struct docker_container *c, struct docker_resume *r, stru
 	return ret ? zns_wrap(err, "checkpoint %s", r->name) : 0;
 }
 
+/* By Docker's own file: StartedAt has the year 1 until then. */
+static bool has_run(const struct docker_container *c)
+{
+	const char *at = zns_json_str(zns_json_get(c->config, "State"), "StartedAt");
+
+	return at && strncmp(at, "0001-", 5);
+}
+
 static int choose(const struct docker_container *c, const char *wish, struct docker_resume *r,
 		  struct zns_err *err)
 {
@@ -124,7 +132,7 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 		ret = read_note(c, DOCKER_ENDED_FILE, r->name, sizeof(r->name), &when_ns, err);
 	else if (!r->asked && !strcmp(wish, "latest"))
 		find_latest(all, r->name, sizeof(r->name));
-	else if (!r->asked && strcmp(wish, "no"))
+	else if (!r->asked && strcmp(wish, "no") && has_run(c))
 		snprintf(r->name, sizeof(r->name), "%s", wish);
 	if (ended && ret == -ENOENT)
 		*r->name = 0;
