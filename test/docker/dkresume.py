@@ -247,3 +247,29 @@ def resume_held(d):
         dkdaemon.sh('umount', '-l', mine)
     nothing_left(d, 'held')
     remove(d, 'held')
+
+
+@case
+def suspend_command(d):
+    """znsctl docker suspend and resume, without labels: with a restart policy, with files written since, and by name."""
+    was = keeps_secret(d, 'once', '--restart', 'always')
+    d.refused(d.zctl, 'docker', 'resume', 'once', line='container once runs')
+    d.zctl('docker', 'suspend', 'once')
+    want('it stays down', not d.running('once'))
+    want('its policy', d.docker('inspect', '-f', '{{.HostConfig.RestartPolicy.Name}}', 'once').stdout.strip() == 'always')
+    name = d.zjson('docker', 'resume', 'once')['name']
+    want('its memory', secret(d, 'once') == was and name.startswith('zns-stop-'), name)
+    d.docker('stop', '-t', '0', 'once')
+    d.refused(d.zctl, 'docker', 'resume', 'once', line='did not end with a checkpoint, or was started since')
+    want('it does not run', not d.running('once'))
+    d.zctl('docker', 'resume', 'once', name)
+    want('its memory', secret(d, 'once') == was)
+    first, before = d.checkpoints('once')[-1]['id'], secret(d, 'once')
+    d.zctl('docker', 'suspend', 'once')
+    want('only the newest stays', [c['id'] for c in d.checkpoints('once')] != [first] and len(d.checkpoints('once')) == 1)
+    (d.dir / 'written').write_text('x')
+    d.docker('cp', d.dir / 'written', 'once:/root/written')
+    d.refused(d.zctl, 'docker', 'resume', 'once', line='was written after its checkpoint')
+    d.docker('start', 'once')
+    want('cold, as nobody asks any more', secret(d, 'once') != before)
+    remove(d, 'once')

@@ -292,6 +292,12 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 int docker_resume_ended(const struct docker_container *c, const char *name);
 /* The container is started: both files have served. */
 void docker_resume_used(const char *root, const char *id);
+/*
+ * Asks for a resume by the next start: from checkpoint @name, or for NULL from the one that the
+ * container ended with. @out is its name. -ENOENT: it ended with none, or has run since.
+ */
+int docker_resume_ask(const struct docker_container *c, const char *name, char *out, size_t len,
+		      struct zns_err *err);
 /* A person's wish has served, though it failed. */
 void docker_resume_refused(const struct docker_container *c);
 /*

@@ -123,17 +123,21 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 	if (ret && ret != -ENOENT)
 		return ret;
 	r->asked = !ret;
-	if (r->asked)
+	if (r->asked) {
 		r->or_cold = false;
+		wish = strcmp(r->name, "ended") ? "no" : "ended";
+	}
 	if (own_path(c, "checkpoints", all, sizeof(all)) || own_path(c, "", own, sizeof(own)))
 		return zns_fail(err, -ENAMETOOLONG, "the path of its checkpoints is too long");
-	ended = !r->asked && !strcmp(wish, "ended");
+	ended = !strcmp(wish, "ended");
 	if (ended)
 		ret = read_note(c, DOCKER_ENDED_FILE, r->name, sizeof(r->name), &when_ns, err);
 	else if (!r->asked && !strcmp(wish, "latest"))
 		find_latest(all, r->name, sizeof(r->name));
 	else if (!r->asked && strcmp(wish, "no") && has_run(c))
 		snprintf(r->name, sizeof(r->name), "%s", wish);
+	if (ended && ret == -ENOENT && r->asked)
+		return zns_fail(err, ret, "it did not end with a checkpoint, or was started since");
 	if (ended && ret == -ENOENT)
 		*r->name = 0;
 	else if (ended && ret)
@@ -195,6 +199,34 @@ void docker_resume_used(const char *root, const char *id)
 				     files[i]) < sizeof(path) &&
 		    !unlink(path))
 			zns_sync_parent(path);
+}
+
+int docker_resume_ask(const struct docker_container *c, const char *name, char *out, size_t len,
+		      struct zns_err *err)
+{
+	char path[PATH_MAX];
+	int64_t when_ns;
+	int ret = 0;
+
+	if (name && !docker_good_word(name))
+		return zns_fail(err, -EINVAL, "\"%.60s\" cannot be a checkpoint's name", name);
+	if (name)
+		snprintf(out, len, "%s", name);
+	else
+		ret = read_note(c, DOCKER_ENDED_FILE, out, len, &when_ns, err);
+	if (ret == -ENOENT)
+		return zns_fail(
+			err, ret,
+			"container %s did not end with a checkpoint, or was started since: name a "
+			"checkpoint of it, whose memory may be older than its files",
+			c->name);
+	if (ret)
+		return ret;
+	name = name ? name : "ended";
+	if (own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)))
+		return zns_fail(err, -ENAMETOOLONG, "%s: the path is too long", c->root);
+	ret = zns_replace_file(AT_FDCWD, path, name, strlen(name), 0600);
+	return ret ? zns_fail_sys(err, ret, "%s", path) : 0;
 }
 
 void docker_resume_refused(const struct docker_container *c)

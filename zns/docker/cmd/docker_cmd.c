@@ -30,6 +30,12 @@ static const struct ctl_cmd commands[] = {
 	  docker_checkpoint },
 	{ "docker recover", "CONTAINER [NAME]",
 	  "start a stopped container from its newest good checkpoint", HOST_HELP, docker_recover },
+	{ "docker suspend", "CONTAINER",
+	  "end a container with a checkpoint, which its next resume uses", HOST_HELP,
+	  docker_suspend },
+	{ "docker resume", "CONTAINER [NAME]",
+	  "start a container from the checkpoint it ended with, or from checkpoint NAME", HOST_HELP,
+	  docker_resume },
 	{ "docker clone", "CONTAINER NAME NEW",
 	  "start a new container from a checkpoint of another one",
 	  "  --image IMAGE   its image; if not given, the container's, with its changed files if it has "

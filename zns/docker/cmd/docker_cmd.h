@@ -15,6 +15,8 @@ int docker_uninstall(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_status(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv);
+int docker_suspend(const struct ctl_cmd *cmd, int argc, char **argv);
+int docker_resume(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_unschedule(const struct ctl_cmd *cmd, int argc, char **argv);
@@ -75,9 +77,10 @@ int docker_entries(const struct docker_container *c, struct docker_entry **out, 
 		   struct zns_err *err);
 /* Is it in the catalogue of a registered device? 0, or -errno with the reason. */
 int docker_entry_check(const struct docker_entry *e, struct zns_err *err);
-/* Removes the oldest checkpoints with our prefix, and their data, until @keep are left. */
-int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep,
-		    struct zns_err *err);
+/* Removes the oldest checkpoints whose names begin with @prefix, and their data, until @keep are
+ * left. */
+int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c,
+		    const char *prefix, unsigned keep, struct zns_err *err);
 
 /* docker_lost.c: adds the checkpoints of container @k that the catalogues have and @list lacks.
  * @wanted: only this name; NULL: all. */

@@ -90,13 +90,13 @@ static int rm_on_device(const struct docker_entry *e, struct zns_err *err)
 
 	rm.checkpoints = &id;
 	rm.n_checkpoints = 1;
-	rm.by = (char *)"znsctl docker checkpoint --keep";
+	rm.by = (char *)"znsctl docker, for a newer one";
 	req.rm = &rm;
 	return ctl_call(zns_uuid_format(e->device, dev), &req, NULL, err);
 }
 
-int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep,
-		    struct zns_err *err)
+int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c,
+		    const char *prefix, unsigned keep, struct zns_err *err)
 {
 	cleanup_free struct docker_entry *list = NULL;
 	size_t nr = 0, i, seen = 0;
@@ -105,8 +105,7 @@ int docker_thin_out(const struct docker_daemon *d, const struct docker_container
 	int ret = docker_entries(c, &list, &nr, err);
 
 	for (i = 0; !ret && i < nr; i++) {
-		if (strncmp(list[i].name, DOCKER_AUTO_PREFIX, strlen(DOCKER_AUTO_PREFIX)) ||
-		    ++seen <= keep)
+		if (strncmp(list[i].name, prefix, strlen(prefix)) || ++seen <= keep)
 			continue;
 		snprintf(path, sizeof(path), "/containers/%s/checkpoints/%s", c->id, list[i].name);
 		ret = docker_api_call(&d->api, "DELETE", path, NULL, NULL, err);

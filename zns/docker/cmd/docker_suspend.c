@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* docker suspend and resume: for one time what the labels zns.stop and zns.resume do always. */
+#include <string.h>
+#include "docker_cmd.h"
+
+static const char *restart_policy(const struct docker_target *t)
+{
+	struct json_object *host = zns_json_get(t->json, "HostConfig");
+	const char *name = zns_json_str(zns_json_get(host, "RestartPolicy"), "Name");
+
+	return name && *name && strcmp(name, "no") ? name : NULL;
+}
+
+/* @policy NULL: none. */
+static int set_policy(const struct docker_daemon *d, const struct docker_target *t,
+		      struct json_object *policy, struct zns_err *err)
+{
+	struct json_object *body = json_object_new_object();
+	char path[256];
+	int ret;
+
+	json_object_object_add(body, "RestartPolicy", policy);
+	snprintf(path, sizeof(path), "/containers/%s/update", t->c.id);
+	ret = docker_api_call(&d->api, "POST", path, body, NULL, err);
+	json_object_put(body);
+	return ret;
+}
+
+/* A restart policy would take the end for a crash. */
+static int suspend(const struct docker_daemon *d, const struct docker_target *t, const char *name,
+		   struct zns_err *err)
+{
+	const struct docker_ask ask = { .name = name, .exit = true };
+	struct json_object *policy = zns_json_get(zns_json_get(t->json, "HostConfig"),
+						  "RestartPolicy");
+	struct zns_err back = ZNS_ERR_INIT;
+	bool has = restart_policy(t) != NULL;
+	int ret = 0;
+
+	if (has)
+		ret = set_policy(d, t, ctl_obj(J("Name", "no")), err);
+	if (ret)
+		return ret;
+	ret = docker_make_checkpoint(d, t, &ask, err);
+	if (has && set_policy(d, t, json_object_get(policy), &back) && !ret)
+		ret = zns_fail(
+			err, back.code,
+			"it is suspended, but its restart policy %s is not set again: %.200s",
+			restart_policy(t), back.msg);
+	return ret ? ret : docker_thin_out(d, &t->c, DOCKER_STOP_PREFIX, 1, err);
+}
+
+static int resume(const struct docker_daemon *d, const struct docker_target *t, const char *wanted,
+		  char *name, size_t len, struct zns_err *err)
+{
+	char path[256];
+	int ret;
+
+	if (t->running)
+		return zns_fail(err, -EBUSY, "container %s runs", t->c.name);
+	if (!docker_daemon_is_ours(d, t->runtime))
+		return zns_fail(err, -EINVAL,
+				"container %s has runtime %s, which cannot resume: create it with "
+				"--runtime zns",
+				t->c.name, t->runtime ? t->runtime : "(unknown)");
+	ret = docker_resume_ask(&t->c, wanted, name, len, err);
+	if (ret)
+		return ret;
+	snprintf(path, sizeof(path), "/containers/%s/start", t->c.id);
+	ret = docker_api_call(&d->api, "POST", path, NULL, NULL, err);
+	if (ret)
+		docker_resume_refused(&t->c);
+	return ret;
+}
+
+static int both(const struct ctl_cmd *cmd, int argc, char **argv, bool start)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	struct docker_daemon d = { 0 };
+	struct docker_target t = { 0 };
+	const char *host = NULL;
+	char name[256];
+	int ret;
+	const struct ctl_opt opts[] = { CTL_TEXT("host", &host), CTL_OPTS_END };
+
+	if (ctl_parse(cmd, argc, argv, opts, &args))
+		return args.code;
+	if (args.argc < 1 || args.argc > 1 + start)
+		return ctl_usage(cmd,
+				 start ? "a container is wanted, and a checkpoint's name at most" :
+					 "a container is wanted");
+	ret = docker_open(&d, host, args.argv[0], &t, &err);
+	if (!start)
+		docker_time_name(DOCKER_STOP_PREFIX, name, sizeof(name));
+	if (!ret)
+		ret = start ? resume(&d, &t, args.argc == 2 ? args.argv[1] : NULL, name,
+				     sizeof(name), &err) :
+			      suspend(&d, &t, name, &err);
+	if (!ret && args.json)
+		ctl_print_json(ctl_obj(J("container", (const char *)t.c.name),
+				       J("name", (const char *)name)));
+	else if (!ret)
+		printf(start ? "%s runs again from checkpoint %s\n" :
+			       "%s is suspended, with checkpoint %s\n",
+		       t.c.name, name);
+	docker_close(&d, &t);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}
+
+int docker_suspend(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	return both(cmd, argc, argv, false);
+}
+
+int docker_resume(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	return both(cmd, argc, argv, true);
+}
