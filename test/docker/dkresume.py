@@ -273,3 +273,45 @@ def suspend_command(d):
     d.docker('start', 'once')
     want('cold, as nobody asks any more', secret(d, 'once') != before)
     remove(d, 'once')
+
+
+@case
+def suspend_shapes(d):
+    """A mount whose source is a symbolic link comes back, also by Docker's own start. A terminal does not: its stop stays a signal."""
+    link = d.dir / 'link'
+    (d.dir / 'target').write_text('the target\n')
+    link.symlink_to('target')
+    was = keeps_secret(d, 'linked', *SUSPEND, '-v', f'{link}:/etc/linked:ro')
+    d.docker('stop', 'linked')
+    d.docker('start', 'linked')
+    want('resumed', secret(d, 'linked') == was, note(d, 'linked'))
+    want('its mount', d.docker('exec', 'linked', 'cat', '/etc/linked').stdout == 'the target\n')
+    d.docker('checkpoint', 'create', 'linked', 'one')
+    d.docker('start', '--checkpoint', 'one', 'linked')
+    want('its memory', secret(d, 'linked') == was)
+    remove(d, 'linked')
+    keeps_secret(d, 'tty', *SUSPEND, '-t', '--stop-signal', 'KILL')
+    d.docker('stop', 'tty')
+    want('not by a checkpoint', not d.checkpoints('tty') and 'with a terminal' in note(d, 'tty'), note(d, 'tty'))
+    remove(d, 'tty')
+
+
+@case
+def suspend_default(d):
+    """docker-suspend of zns.conf, a rule above it, and a label above both."""
+    conf, rules = d.dir / 'conf' / 'zns.conf', d.dir / 'conf' / 'docker.rules'
+    old = conf.read_text() if conf.exists() else None
+    conf.write_text((old or '') + 'docker-suspend = yes\n')
+    try:
+        for options, rule, resumed in (((), None, True), ((), 'name=every suspend=no\n', False), (SUSPEND, 'name=every suspend=no\n', True)):
+            if rule:
+                rules.write_text(rule)
+            was = keeps_secret(d, 'every', *options)
+            d.docker('stop', '-t', '0', 'every')
+            d.docker('start', 'every')
+            want(f'{options} {rule}', (secret(d, 'every') == was) == resumed)
+            d.docker('rm', '-f', 'every')
+    finally:
+        rules.unlink(missing_ok=True)
+        conf.write_text(old or '')
+    d.zctl('rm', '--container', 'every', check=False)

@@ -354,7 +354,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	if (zones)
 		ret = write_config(&k, &s, live, conf, sizeof(conf), &err);
 	else if (!ret && !dump)
-		ret = tell_restored(&k, &err);
+		ret = tell_restored(&k, &err) ?: links_resolve(state.bundle, &err);
 	if (ret) {
 		docker_container_fini(&k);
 		return fail(c, err.msg);

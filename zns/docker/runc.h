@@ -66,6 +66,9 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 /* A command for a container that is held: 0, or its error. -ENOENT: it is not held. */
 int hold_call(const struct call *c, struct zns_err *err);
 
+/* links.c: before a restore, sources of mounts that are symbolic links become their targets. */
+int links_resolve(const char *bundle, struct zns_err *err);
+
 /* suspend.c: the runtime's kill, as a checkpoint with which the container ends. False: the signal
  * is sent as always. */
 bool suspend_kill(const struct call *c);

@@ -135,6 +135,18 @@ static bool by_checkpoint(const struct call *c, const struct docker_container *k
 	return !ret;
 }
 
+/* A resume has no terminal to give to it, and a memory that is lost is worse than a signal. */
+static bool has_terminal(const struct docker_container *k)
+{
+	struct json_object *t = zns_json_get(zns_json_get(k->spec, "process"), "terminal");
+
+	if (!json_object_get_boolean(t))
+		return false;
+	docker_note(k, LOG_WARNING,
+		    "stopped without a checkpoint: containers with a terminal are not resumed");
+	return true;
+}
+
 bool suspend_kill(const struct call *c)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
@@ -151,7 +163,8 @@ bool suspend_kill(const struct call *c)
 		return false;
 	if (!docker_container_read(&rt, state.bundle, id, &k, &err) && !strcmp(k.kind, "docker") &&
 	    sig == stop_signal(&k) && !docker_settings_read(&k, &s, &err) &&
-	    s.source[DOCKER_STOP] && !strcmp(s.value[DOCKER_STOP], "checkpoint"))
+	    s.source[DOCKER_STOP] && !strcmp(s.value[DOCKER_STOP], "checkpoint") &&
+	    !has_terminal(&k))
 		done = by_checkpoint(c, &k);
 	docker_container_fini(&k);
 	return done;
