@@ -6,7 +6,7 @@ $(B)/test/test_print $(B)/test/test_flow: $(B)/test/%: test/unit/%.c $(B)/libctl
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) -MMD -MP -MF $@.d -o $@ $< $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -lcmocka
 
-$(B)/test/test_docker $(B)/test/test_compare: $(B)/test/%: test/unit/%.c $(DOCKER_OBJ) $(TEST_LIB)
+$(B)/test/test_docker $(B)/test/test_compare $(B)/test/test_resume: $(B)/test/%: test/unit/%.c $(DOCKER_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) -MMD -MP -MF $@.d -o $@ $< $(DOCKER_OBJ) $(TEST_LIB) $(LDLIBS) -lcmocka

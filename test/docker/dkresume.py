@@ -294,24 +294,3 @@ def suspend_shapes(d):
     d.docker('stop', 'tty')
     want('not by a checkpoint', not d.checkpoints('tty') and 'with a terminal' in note(d, 'tty'), note(d, 'tty'))
     remove(d, 'tty')
-
-
-@case
-def suspend_default(d):
-    """docker-suspend of zns.conf, a rule above it, and a label above both."""
-    conf, rules = d.dir / 'conf' / 'zns.conf', d.dir / 'conf' / 'docker.rules'
-    old = conf.read_text() if conf.exists() else None
-    conf.write_text((old or '') + 'docker-suspend = yes\n')
-    try:
-        for options, rule, resumed in (((), None, True), ((), 'name=every suspend=no\n', False), (SUSPEND, 'name=every suspend=no\n', True)):
-            if rule:
-                rules.write_text(rule)
-            was = keeps_secret(d, 'every', *options)
-            d.docker('stop', '-t', '0', 'every')
-            d.docker('start', 'every')
-            want(f'{options} {rule}', (secret(d, 'every') == was) == resumed)
-            d.docker('rm', '-f', 'every')
-    finally:
-        rules.unlink(missing_ok=True)
-        conf.write_text(old or '')
-    d.zctl('rm', '--container', 'every', check=False)

@@ -7,6 +7,7 @@ MOST_UNITS = 6
 # The longest beginning of a path counts. In order: what is quick, or sees most, first.
 SUITES = {
     'criu': 'guard errors livedump lazyfaults zonetests',
+    'criu/zns-hold.c': 'docker',
     'criu/zns-holder.c': 'lazyfaults',
     'criu/zns-lazy.c': 'lazyfaults migration',
     'criu/zns-netlock.c': 'netlock',

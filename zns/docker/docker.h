@@ -300,11 +300,11 @@ int docker_resume_ask(const struct docker_container *c, const char *name, char *
 		      struct zns_err *err);
 /* A person's wish has served, though it failed. */
 void docker_resume_refused(const struct docker_container *c);
-/*
- * The container is resumed now (@now: false asks only). True: the last two lives after a resume
- * were shorter than ten seconds each, so its memory may be what ends it.
- */
-bool docker_resume_lives(const struct docker_container *c, bool now);
+/* The container is resumed, @now_s seconds after boot. */
+void docker_resume_began(const struct docker_container *c, int64_t now_s);
+/* The last two lives after a resume were shorter than ten seconds each, so its memory may be what
+ * ends it. That is forgotten. */
+bool docker_resume_loops(const struct docker_container *c, int64_t now_s);
 /* Writes DOCKER_NOTE_FILE, and a record for the journal. */
 void docker_note(const struct docker_container *c, int priority, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

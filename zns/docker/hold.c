@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <syslog.h>
+#include <time.h>
 #include "runc.h"
 #include "zns/packet.h"
 
@@ -44,6 +45,14 @@ static int paths(struct hold *h, const char *id, struct zns_err *err)
 	if (!ret)
 		ret = docker_run_path(id, SOCKET ".log", h->log, sizeof(h->log), err);
 	return ret ? ret : docker_run_path(id, SOCKET ".work", h->work, sizeof(h->work), err);
+}
+
+static int64_t since_boot(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return t.tv_sec;
 }
 
 static void forget(const struct hold *h)
@@ -119,7 +128,7 @@ static void hear(struct hold *h, bool over, int status)
 		if (*buf == 'g') {
 			/* from here on its files may change */
 			docker_resume_used(h->k->root, h->k->id);
-			docker_resume_lives(h->k, true);
+			docker_resume_began(h->k, since_boot());
 			snprintf(answer, sizeof(answer), "g%s", h->host);
 			send(h->criu, answer, strlen(answer), MSG_NOSIGNAL);
 		}
@@ -240,7 +249,7 @@ static int hold(struct call *c, const struct docker_container *k, const struct d
 		return ret;
 	if (c->console)
 		return zns_fail(err, -EOPNOTSUPP, "containers with a terminal are not resumed");
-	if (!r->asked && docker_resume_lives(k, false))
+	if (!r->asked && docker_resume_loops(k, since_boot()))
 		return zns_fail(err, -ELOOP,
 				"it was resumed twice and ended within 10 s each time");
 	if (!realpath(c->bundle ? c->bundle : ".", h.bundle))

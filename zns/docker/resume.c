@@ -237,32 +237,39 @@ void docker_resume_refused(const struct docker_container *c)
 		unlink(path);
 }
 
-bool docker_resume_lives(const struct docker_container *c, bool now)
+static void read_lives(const struct docker_container *c, long long *last, long long *before)
 {
 	cleanup_free uint8_t *text = NULL;
-	long long at, last = 0, before = 0;
-	char path[PATH_MAX], new[64];
-	struct timespec t;
 	size_t n;
 
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	at = t.tv_sec;
+	*last = *before = 0;
 	if (!docker_read_own(c->root, c->id, DOCKER_LIVES_FILE, &text, &n, NULL))
-		sscanf((char *)text, "%lld %lld", &last, &before);
-	if (own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
-		return false;
-	if (!now) {
-		/* times of before the last boot are later than now */
-		bool loops = before && before <= last && last <= at && last - before < SHORT_S &&
-			     at - last < SHORT_S;
+		sscanf((char *)text, "%lld %lld", last, before);
+}
 
-		if (loops)
-			unlink(path);
-		return loops;
-	}
-	snprintf(new, sizeof(new), "%lld %lld\n", at, last);
-	zns_replace_file(AT_FDCWD, path, new, strlen(new), 0600);
-	return false;
+void docker_resume_began(const struct docker_container *c, int64_t now_s)
+{
+	long long last, before;
+	char path[PATH_MAX], text[64];
+
+	read_lives(c, &last, &before);
+	snprintf(text, sizeof(text), "%lld %lld\n", (long long)now_s, last);
+	if (!own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
+		zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
+}
+
+bool docker_resume_loops(const struct docker_container *c, int64_t now_s)
+{
+	long long last, before;
+	char path[PATH_MAX];
+
+	read_lives(c, &last, &before);
+	/* times of before the last boot are later than now */
+	if (!before || before > last || last > now_s || last - before >= SHORT_S ||
+	    now_s - last >= SHORT_S || own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
+		return false;
+	unlink(path);
+	return true;
 }
 
 void docker_note(const struct docker_container *c, int priority, const char *fmt, ...)

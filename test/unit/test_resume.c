@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Which checkpoint a container's start comes back from, and what it says when it does not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "../../zns/docker/docker.h"
+
+#define ID "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define RAN "2026-11-28T07:00:00Z"
+
+static char top[64], root[80];
+
+static const char *at(const char *name)
+{
+	static char path[4][512];
+	static int n;
+
+	n = (n + 1) % 4;
+	snprintf(path[n], sizeof(path[n]), "%s/%s", top, name);
+	return path[n];
+}
+
+static void put(const char *path, const char *text)
+{
+	assert_int_equal(zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600), 0);
+}
+
+static void make(const char *path)
+{
+	char cmd[600];
+
+	snprintf(cmd, sizeof(cmd), "mkdir -p %s", path);
+	assert_int_equal(system(cmd), 0);
+}
+
+static int setup(void **state)
+{
+	strcpy(top, "/tmp/zns-test-resume-XXXXXX");
+	if (!mkdtemp(top))
+		return -1;
+	setenv("ZNS_CONFIG", at("conf"), 1);
+	setenv("ZNS_RUN", at("run"), 1);
+	snprintf(root, sizeof(root), "%s/root", top);
+	make(at("conf"));
+	make(at("bundle"));
+	make(at("files"));
+	make(at("volume"));
+	make(at("root/containers/" ID "/checkpoints"));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	char cmd[100];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", top);
+	return system(cmd);
+}
+
+static void checkpoint(const char *name)
+{
+	char dir[300], path[320];
+
+	snprintf(dir, sizeof(dir), "root/containers/" ID "/checkpoints/%s", name);
+	make(at(dir));
+	snprintf(path, sizeof(path), "%s/inventory.img", dir);
+	put(at(path), "x");
+	assert_int_equal(docker_shape_write(at(dir), at("bundle")), 0);
+}
+
+static struct docker_container c;
+static struct docker_settings s;
+
+static void read_container(const char *labels, const char *started)
+{
+	const struct docker_runtime rt = { .docker_root = root };
+	struct zns_err err = ZNS_ERR_INIT;
+	char text[1000];
+
+	snprintf(text, sizeof(text),
+		 "{\"ID\":\"" ID "\",\"Name\":\"/web\",\"State\":{\"StartedAt\":\"%s\"},"
+		 "\"Config\":{\"Labels\":{%s}}}",
+		 started, labels);
+	put(at("root/containers/" ID "/config.v2.json"), text);
+	if (docker_container_read(&rt, at("bundle"), ID, &c, &err) ||
+	    docker_settings_read(&c, &s, &err))
+		fail_msg("%s", err.msg);
+}
+
+/* "NAME", "-" for a cold start, or "! line"; and "/cold" if that may be a cold start. */
+static const char *chosen(const char *labels, const char *started)
+{
+	static char out[600];
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_resume r;
+	int ret;
+
+	read_container(labels, started);
+	ret = docker_resume_choose(&c, &s, &r, &err);
+	snprintf(out, sizeof(out), "%s%s%s",
+		 ret    ? "! " :
+		 *r.dir ? r.name :
+			  "-",
+		 ret ? err.msg : "", ret && r.or_cold ? "/cold" : "");
+	docker_container_fini(&c);
+	return out;
+}
+
+static void ended(const char *name)
+{
+	read_container("", RAN);
+	assert_int_equal(docker_resume_ended(&c, name), 0);
+	docker_container_fini(&c);
+}
+
+static void bundle(const char *uid)
+{
+	char text[1000];
+
+	snprintf(text, sizeof(text),
+		 "{\"process\":{\"user\":{\"uid\":%s},\"env\":[\"SECRET=1\"]},"
+		 "\"root\":{\"path\":\"%s/files\"},\"mounts\":[{\"destination\":\"/data\","
+		 "\"type\":\"bind\",\"source\":\"%s/volume\",\"options\":[\"rbind\"]},"
+		 "{\"destination\":\"/etc/hosts\",\"type\":\"bind\","
+		 "\"source\":\"%s/containers/" ID "/hosts\",\"options\":[\"rbind\"]},"
+		 "{\"destination\":\"/etc/x\",\"type\":\"bind\",\"source\":\"%s/ro\","
+		 "\"options\":[\"rbind\",\"ro\"]}]}",
+		 uid, top, top, root, top);
+	put(at("bundle/config.json"), text);
+}
+
+static void meaning(void **state)
+{
+	bundle("0");
+	read_container("\"zns.suspend\":\"yes\"", RAN);
+	assert_string_equal(s.value[DOCKER_STOP], "checkpoint");
+	assert_string_equal(s.value[DOCKER_RESUME], "ended");
+	docker_container_fini(&c);
+	read_container("\"zns.suspend\":\"yes\",\"zns.resume\":\"no\"", RAN);
+	assert_string_equal(s.value[DOCKER_STOP], "checkpoint");
+	assert_string_equal(s.value[DOCKER_RESUME], "no");
+	docker_container_fini(&c);
+	put(at("conf/zns.conf"), "docker-suspend = yes\n");
+	read_container("", RAN);
+	assert_string_equal(s.source[DOCKER_STOP], "default");
+	docker_container_fini(&c);
+	put(at("conf/docker.rules"), "name=we* suspend=no\n");
+	read_container("", RAN);
+	assert_null(s.source[DOCKER_STOP]);
+	docker_container_fini(&c);
+	read_container("\"zns.suspend\":\"yes\"", RAN);
+	assert_string_equal(s.source[DOCKER_STOP], "label");
+	docker_container_fini(&c);
+	unlink(at("conf/docker.rules"));
+	unlink(at("conf/zns.conf"));
+}
+
+#define SUSPEND "\"zns.suspend\":\"yes\""
+
+static void the_one_it_ended_with(void **state)
+{
+	assert_string_equal(chosen(SUSPEND, RAN), "-");
+	checkpoint("one");
+	checkpoint("two");
+	assert_string_equal(chosen(SUSPEND, RAN), "-");
+	put(at("root/containers/" ID "/hosts"), "x");
+	ended("one");
+	assert_string_equal(chosen(SUSPEND, RAN), "one");
+	assert_string_equal(chosen("", RAN), "-");
+	/* asking uses nothing up, a start does */
+	assert_string_equal(chosen(SUSPEND, RAN), "one");
+	docker_resume_used(root, ID);
+	assert_string_equal(chosen(SUSPEND, RAN), "-");
+	ended("gone");
+	assert_non_null(strstr(chosen(SUSPEND, RAN), "! checkpoint gone: "));
+	assert_non_null(strstr(chosen(SUSPEND ",\"zns.resume-else\":\"fail\"", RAN), "! "));
+	assert_null(strstr(chosen(SUSPEND ",\"zns.resume-else\":\"fail\"", RAN), "/cold"));
+	put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), "../../x 1\n");
+	assert_non_null(strstr(chosen(SUSPEND, RAN), "names no checkpoint/cold"));
+	docker_resume_used(root, ID);
+}
+
+static void files_since(void **state)
+{
+	static const char *const written[] = { "files/new", "volume/new" };
+	char text[100];
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(written); i++) {
+		/* at a time before the file's: no clock is waited for */
+		put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), "one 1\n");
+		put(at(written[i]), "x");
+		assert_non_null(
+			strstr(chosen(SUSPEND, RAN), "was written after its checkpoint/cold"));
+		/* and one after it */
+		snprintf(text, sizeof(text), "one %lld\n", (long long)zns_now_ns() + 1000000000000);
+		put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), text);
+		assert_string_equal(chosen(SUSPEND, RAN), "one");
+	}
+	put(at("ro"), "x");
+	put(at("root/containers/" ID "/hosts"), "y");
+	assert_string_equal(chosen(SUSPEND, RAN), "one");
+	docker_resume_used(root, ID);
+}
+
+static void by_word(void **state)
+{
+	static const char never[] = "0001-01-01T00:00:00Z";
+	const struct timespec old[2] = { { 1, 0 }, { 1, 0 } };
+	struct zns_err err = ZNS_ERR_INIT;
+	char name[256];
+
+	assert_int_equal(utimensat(AT_FDCWD,
+				   at("root/containers/" ID "/checkpoints/two/inventory.img"), old,
+				   0),
+			 0);
+	assert_string_equal(chosen("\"zns.resume\":\"latest\"", RAN), "one");
+	assert_string_equal(chosen("\"zns.resume\":\"two\"", RAN), "two");
+	assert_string_equal(chosen("\"zns.resume\":\"three\"", RAN),
+			    "! checkpoint three: the container has no such checkpoint");
+	assert_string_equal(chosen("\"zns.resume\":\"three\"", never), "-");
+	/* for one start, whatever the labels say */
+	read_container("", RAN);
+	assert_int_equal(docker_resume_ask(&c, "two", name, sizeof(name), &err), 0);
+	docker_container_fini(&c);
+	assert_string_equal(chosen("\"zns.resume\":\"one\",\"zns.resume-else\":\"cold\"", RAN),
+			    "two");
+	docker_resume_used(root, ID);
+	read_container("", RAN);
+	assert_int_equal(docker_resume_ask(&c, NULL, name, sizeof(name), &err), -ENOENT);
+	assert_int_equal(docker_resume_ask(&c, "../x", name, sizeof(name), &err), -EINVAL);
+	docker_container_fini(&c);
+	ended("one");
+	read_container("", RAN);
+	assert_int_equal(docker_resume_ask(&c, NULL, name, sizeof(name), &err), 0);
+	assert_string_equal(name, "one");
+	docker_container_fini(&c);
+	assert_non_null(strstr(chosen("", RAN), "one"));
+	docker_resume_used(root, ID);
+}
+
+static void rights(void **state)
+{
+	cleanup_free uint8_t *text = NULL;
+	size_t len;
+
+	assert_int_equal(zns_read_file(AT_FDCWD,
+				       at("root/containers/" ID
+					  "/checkpoints/one/" DOCKER_SHAPE_FILE),
+				       10000, &text, &len),
+			 0);
+	assert_null(strstr((char *)text, "SECRET"));
+	bundle("1000");
+	assert_string_equal(
+		chosen("\"zns.resume\":\"one\"", RAN),
+		"! checkpoint one: the container differs from the one that was dumped in its user");
+	unlink(at("root/containers/" ID "/checkpoints/one/" DOCKER_SHAPE_FILE));
+	assert_non_null(strstr(chosen("\"zns.resume\":\"one\"", RAN),
+			       "it does not say which rights it has"));
+}
+
+/* Two short lives: the third start is cold, and the next one is not. */
+static void lives(void **state)
+{
+	read_container("", RAN);
+	assert_false(docker_resume_loops(&c, 1000));
+	docker_resume_began(&c, 1000);
+	assert_false(docker_resume_loops(&c, 1001));
+	docker_resume_began(&c, 1009);
+	assert_false(docker_resume_loops(&c, 1019)); /* a longer life */
+	assert_false(docker_resume_loops(&c, 500)); /* after a boot */
+	assert_true(docker_resume_loops(&c, 1018));
+	assert_false(docker_resume_loops(&c, 1018));
+	docker_resume_began(&c, 2000);
+	docker_resume_began(&c, 2010);
+	assert_false(docker_resume_loops(&c, 2011));
+	docker_container_fini(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(meaning),     cmocka_unit_test(the_one_it_ended_with),
+		cmocka_unit_test(files_since), cmocka_unit_test(by_word),
+		cmocka_unit_test(rights),      cmocka_unit_test(lives),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
