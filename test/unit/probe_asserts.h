@@ -29,6 +29,9 @@ static inline void assert_map(const uint32_t *die, uint32_t nr, uint32_t channel
 			if ((ga == gb) != (die[a] == die[b]))
 				fail_msg("zones %u and %u: dies %u and %u, groups %u and %u", a, b,
 					 die[a], die[b], ga, gb);
+			if (channels && ga != gb && !map.nr_channels)
+				fail_msg("channels (%u joined, loss %.2f): %s", map.nr_joined,
+					 map.channel_loss, map.channel_doubt);
 			if (channels && ga != gb &&
 			    (map.group_channel[ga] == map.group_channel[gb]) !=
 				    (die[a] % channels == die[b] % channels))

@@ -151,6 +151,50 @@ static void ceiling(void **state)
 	}
 }
 
+/* Drives that differ from all above in one thing each. What is given out is right, and its rate is
+ * what the slowest die sustains. */
+static void drives_of_others(void **state)
+{
+	static const struct {
+		uint32_t zones, channels, ways, rate, groups;
+		uint32_t cache_mib, planes, odd_pct, small_zones, row;
+	} t[] = {
+		{ 48, 4, 2, 40, 8, .cache_mib = 6 }, { 48, 4, 2, 40, 8, .cache_mib = 64 },
+		{ 32, 2, 2, 100, 4, .planes = 2 },   { 48, 4, 2, 84, 8, .odd_pct = 118 },
+		{ 48, 4, 2, 25, 8, .odd_pct = 400 }, { 48, 4, 2, 100, 8, .odd_pct = 40 },
+		{ 64, 1, 2, 100, 2, .row = 0 },      { 128, 2, 2, 100, 4, .row = 32 },
+	};
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
+		struct zns_emu_params p = timed(t[i].zones, t[i].channels, t[i].ways);
+		struct zns_probe_params par = { .seed = i };
+		struct zns_dev *d;
+
+		p.map = ZNS_EMU_MAP_PERMUTED;
+		p.map_seed = i;
+		p.die_write_mibps = t[i].cache_mib ? 40 : 100;
+		p.cache_mib = t[i].cache_mib;
+		p.planes = t[i].planes;
+		p.odd_dies = t[i].odd_pct > 0;
+		p.odd_pct = t[i].odd_pct;
+		p.row = t[i].row;
+		d = make_void(&p, 0);
+		assert_ok(zns_probe_run(d, &par, &map, &err));
+		assert_int_equal(map.nr_groups, t[i].groups);
+		assert_emu_map(d, 0, 0);
+		assert_in_range(map.zone_write_mibps, t[i].rate * 9 / 10, t[i].rate);
+		assert_int_equal(map.zones_predicted, map.zones_needed);
+		assert_int_equal(map.seen[ZNS_PROBE_SHARE].wrong + map.seen[ZNS_PROBE_APART].wrong,
+				 0);
+		assert_true(t[i].cache_mib < 64 || map.cached_write_mibps > 1000);
+		assert_all_empty(d);
+		assert_cheap(d);
+		zns_probe_fini(&map);
+		zns_dev_close(d);
+		unlink(dev_path);
+	}
+}
+
 static void one_domain(void **state)
 {
 	struct zns_emu_params p = timed(40, 8, 4);
@@ -542,6 +586,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(maps),
 		T(ceiling),
+		T(drives_of_others),
 		T(one_domain),
 		T(foreign_zones),
 		T(bad_zone),

@@ -7,8 +7,8 @@
 #include "probe_priv.h"
 
 #define ROUNDS 3u
-#define EACH 24u /* units per zone */
-#define EACH_LEAST 8u /* fewer tell nothing: the first ones go into buffers */
+#define LONG 4u /* times the units of a short look */
+#define ENOUGH 1.04 /* times as long as the slowest of them alone */
 #define BELOW 0.93 /* of the sum: less is slower; measurements are good to a few per cent */
 
 /* Picks an empty zone of each group. */
@@ -21,8 +21,7 @@ static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
 		for (uint32_t k = 0; k < p->nr; k++) {
 			uint32_t z = (from + k) % p->nr;
 
-			if (m->zone_group[z] != g || p->kind[z] != KIND_EMPTY || !p->typical[z] ||
-			    p->have[z])
+			if (m->zone_group[z] != g || !probe_can_write(p, z))
 				continue;
 			zones[n++] = z;
 			break;
@@ -35,32 +34,44 @@ int probe_ceiling(struct probe *p, struct zns_err *err)
 {
 	uint32_t zones[PROBE_WRITE_BATCH],
 		n = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH), each, rounds;
+	const uint32_t least = p->set_units;
 	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
-	double best = 0;
+	double best = PROBE_UNTOLD, all = 0;
 
 	p->map->device_write_mibps = 0;
 	n = zns_min(zns_min(n, p->map->nr_groups),
-		    (uint32_t)zns_min(left / EACH_LEAST, (uint64_t)UINT32_MAX));
+		    (uint32_t)zns_min(left / least, (uint64_t)UINT32_MAX));
 	if (n < 2)
 		return 0;
-	rounds = (uint32_t)zns_min(left / n / EACH_LEAST, (uint64_t)ROUNDS);
-	each = (uint32_t)zns_min(zns_min(left / n / rounds, (uint64_t)EACH),
-				 p->d->geo.zone_capacity / p->unit - 1);
-	for (uint32_t i = 0; i < rounds && each >= EACH_LEAST; i++) {
-		double rate;
+	rounds = (uint32_t)zns_min(left / n / least, (uint64_t)ROUNDS) + 1;
+	each = least;
+	/* a short look is enough where the sum is reached */
+	for (uint32_t i = 0; i < rounds && best > ENOUGH; i++) {
+		double ns, slowest = 0, sum = 0;
 		int ret;
 
 		if (pick_all(p, n, zones) < n)
 			break;
-		ret = probe_write_together(p, zones, n, each, &rate, err);
-		if (!ret)
-			ret = probe_drop(p, zones, n, err);
+		ret = probe_write_set(p, zones, n, each, &ns, err);
 		if (ret)
 			return ret;
-		best = zns_max(best, rate);
+		for (uint32_t k = 0; k < n; k++) {
+			uint32_t g = p->map->zone_group[zones[k]];
+
+			slowest = zns_max(slowest, p->group_ns[g] * each / p->set_units);
+			sum += p->map->group_write_mibps[g];
+		}
+		each = (uint32_t)zns_min(zns_min(left / n / rounds, (uint64_t)LONG * least),
+					 p->d->geo.zone_capacity / p->unit);
+		each = zns_max(each, least);
+		/* what all have beside the slowest of them, which sets the time */
+		if (ns / slowest < best) {
+			best = ns / slowest;
+			all = sum;
+		}
 		probe_tick(p, i + 1, rounds);
 	}
-	if (best > 0 && best < BELOW * n * p->map->zone_write_mibps)
-		p->map->device_write_mibps = (uint32_t)best;
+	if (all > 0 && best * BELOW > 1)
+		p->map->device_write_mibps = (uint32_t)(all / best);
 	return 0;
 }

@@ -221,7 +221,7 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 	/* two classes of pairs were seen: so both kinds of pairs exist, or the classes were
 	 * wrong */
 	if (!same || (!apart && p->border_found)) {
-		probe_doubt(
+		probe_doubt_channels(
 			p,
 			"some pairs of dies seemed to take longer than others when read at once, but then %s dies share a channel: the channels cannot be told",
 			same ? "all" : "no two");
@@ -232,12 +232,12 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 	if (ret)
 		return ret;
 	if (h.done && h.high - h.low < GAP)
-		probe_doubt(
+		probe_doubt_channels(
 			p,
 			"pairs of dies that were said to share a channel take %.2f times as long as one alone when they are tried once more, others %.2f times: the channels cannot be told",
 			h.high, h.low);
 	else if (h.wrong || h.untold || h.done < h.nr)
-		probe_doubt(
+		probe_doubt_channels(
 			p,
 			"of %u pairs of dies that were tried once more %u do not share channels as they did before, %u cannot be told",
 			h.done, h.wrong, h.untold);

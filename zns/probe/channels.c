@@ -12,6 +12,7 @@
 
 #define BASES 4u /* dies that are compared with all others, to find the classes */
 #define OTHERS 64u
+#define ALL_PAIRS 128u /* so few are all tried */
 #define PAIRS (BASES * OTHERS)
 #define FIRST 6u /* first samples of a pair */
 #define CONFIRM 16u /* least samples before two dies share a channel */
@@ -141,7 +142,7 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	}
 	p->border_found = false;
 	if (n * 2 < all + 1) {
-		probe_doubt(
+		probe_doubt_channels(
 			p,
 			"the channels cannot be told: reads of %u of %u pairs of dies were disturbed each time",
 			all - n, all);
@@ -172,12 +173,12 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 		p->lost_high = middle(v + at, n - at, false);
 		p->border = (v[at - 1].ratio + v[at].ratio) / 2;
 	} else if (noise > BLURRED) {
-		probe_doubt(
+		probe_doubt_channels(
 			p,
 			"the channels cannot be told: times of reading two dies at once vary by %.1f %%",
 			100 * noise);
 	} else if (gap > PROBE_GAP && !settled) {
-		probe_doubt(
+		probe_doubt_channels(
 			p,
 			"the channels cannot be told: some pairs of dies that are read at once take another time in each try");
 	}
@@ -188,7 +189,9 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t bases = zns_min(nr, zns_min(BASES, zns_max(p->room / 2, 1u))),
-		 each = nr <= p->room ? nr : p->room - bases, n = 0;
+		 each = nr <= p->room ? nr : p->room - bases, n = 0,
+		 block = nr <= p->room ? nr : zns_max(p->room / 2, 1u);
+	bool few = nr * (nr - 1) / 2 <= ALL_PAIRS;
 	cleanup_free struct pair *v = calloc(PAIRS, sizeof(*v));
 	int ret = 0;
 
@@ -196,7 +199,23 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 		return zns_fail(err, -ENOMEM, "no memory for %u pairs", PAIRS);
 	p->border_found = false;
 	p->jitter = 0.5;
-	for (uint32_t at = 0; !ret && at < nr; at += each) {
+	/* Few dies: all pairs, block by block, since perhaps only two of them share a channel. */
+	for (uint32_t b = 0; few && !ret && b < nr; b += block)
+		for (uint32_t c = b; !ret && c < nr; c += block)
+			for (uint32_t i = b; !ret && i < zns_min(b + block, nr); i++) {
+				uint32_t k = zns_max(c, i + 1);
+
+				if (k < zns_min(c + block, nr))
+					ret = probe_need_pair(p, zones[i], zones[k], err);
+				if (!ret && k < zns_min(c + block, nr))
+					ret = probe_jitter(p, zones[i], zones[k], err);
+				for (; !ret && k < zns_min(c + block, nr); k++, n++) {
+					v[n] = (struct pair){ .a = zones[i], .b = zones[k] };
+					ret = measure(p, &v[n], FIRST, err);
+				}
+				probe_tick(p, 0, p->map->nr_groups);
+			}
+	for (uint32_t at = 0; !few && !ret && at < nr; at += each) {
 		uint32_t end = zns_min(at + each, nr);
 
 		if (at) /* keep the bases */
@@ -405,10 +424,21 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 		ret = one_pass(p, d, &left, err);
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		if (m->group_channel[g] == ZNS_PROBE_NONE && d->zone[g] != ZNS_PROBE_NONE)
-			probe_doubt(
+			probe_doubt_channels(
 				p,
 				"the channels of some dies cannot be told: their times vary too much");
 	return ret ? ret : probe_test_channels(p, d->zone, err);
+}
+
+/* Channels that are not proved are not given out; dies stand without them. */
+static void forget(struct zns_probe_map *m)
+{
+	m->nr_channels = m->channel_tests = m->channel_tests_wrong = 0;
+	m->channel_loss = m->channels_right = 0;
+	for (uint32_t g = 0; g < m->nr_groups; g++) {
+		m->group_channel[g] = ZNS_PROBE_NONE;
+		m->channel_confidence[g] = 0;
+	}
 }
 
 int probe_channels(struct probe *p, struct zns_err *err)
@@ -434,6 +464,8 @@ int probe_channels(struct probe *p, struct zns_err *err)
 			if (d.list[g] != ZNS_PROBE_NONE)
 				ret = probe_drop(p, &d.list[g], 1, err);
 	}
+	if (p->map->channel_doubt[0])
+		forget(p->map);
 	free(p->solo_ns);
 	p->solo_ns = NULL;
 	free(d.zone);

@@ -13,6 +13,7 @@
 #define PIVOTS_MAX 4096u
 #define ROUNDS 3 /* rounds without a suspect, before a zone belongs to another die */
 #define UNSURE_MAX 4u /* passes in which a zone may stay unknown */
+#define ANYWHERE 48u /* zones */
 #define CALIBRATE 12u /* zones */
 
 enum verdict { FOUND, NO_MATCH, UNSURE };
@@ -248,16 +249,26 @@ static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 	return ret;
 }
 
-/* Ascending. Zones with data come last: then there are pivots to compare them with. */
-static uint32_t list_open(const struct probe *p, uint32_t *out, uint32_t below)
+/* Ascending, but for the first. Zones with data come last: then there are pivots to compare them
+ * with. */
+static uint32_t list_open(struct probe *p, uint32_t *out, uint32_t below)
 {
-	uint32_t n = 0;
+	uint32_t n = 0, first = 0;
 
 	for (int data = 0; data < 2; data++)
 		for (uint32_t z = 0; z < p->nr; z++)
 			if (is_open_question(p, z) && p->map->tested[z] <= below &&
 			    (p->kind[z] == KIND_DATA) == data)
 				out[n++] = z;
+	/* Zones in a row may be on one die. At first a few from anywhere find most dies. */
+	for (; !p->map->nr_groups && first < zns_min(n, ANYWHERE); first++) {
+		uint32_t k = first + probe_random(p, n - first), z = out[k];
+
+		if (p->kind[z] == KIND_DATA)
+			continue;
+		memmove(out + first + 1, out + first, (k - first) * sizeof(*out));
+		out[first] = z;
+	}
 	return n;
 }
 

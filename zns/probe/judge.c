@@ -22,6 +22,17 @@ void probe_doubt(struct probe *p, const char *fmt, ...)
 	va_end(ap);
 }
 
+void probe_doubt_channels(struct probe *p, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (p->map->channel_doubt[0])
+		return;
+	va_start(ap, fmt);
+	vsnprintf(p->map->channel_doubt, sizeof(p->map->channel_doubt), fmt, ap);
+	va_end(ap);
+}
+
 int probe_hopeless(struct probe *p, struct zns_err *err)
 {
 	if (p->races < LOOK_AFTER || p->spoiled < HOPELESS * p->races)

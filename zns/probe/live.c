@@ -5,6 +5,7 @@
 
 #include "probe_priv.h"
 
+#define SET_BYTES KIB(1536) /* of a zone of a set */
 #define FAILED_IN_A_ROW 4u /* then the zones are not the cause */
 
 static const char mark[16] = "zns-criu probe\n";
@@ -124,6 +125,7 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 		.d = d, .par = par, .map = map, .nr = d->geo.nr_zones, .rng = par->seed << 20
 	};
 	p->unit = zns_probe_unit(&d->geo, par->unit);
+	p->set_units = zns_min(zns_max((uint32_t)(SET_BYTES / p->unit), 2u), PROBE_SET_UNITS);
 	p->budget = par->budget ? par->budget : zns_probe_budget(&d->geo, p->unit);
 	p->small = zns_max(PROBE_SMALL, d->geo.block_size);
 	p->set_max = PROBE_SET_MAX;
@@ -138,9 +140,12 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 	p->given_up = calloc(p->nr, sizeof(*p->given_up));
 	p->unsure = calloc(p->nr, sizeof(*p->unsure));
 	p->last_of_group = calloc(p->nr, sizeof(*p->last_of_group));
+	p->group_ns = calloc(p->nr, sizeof(*p->group_ns));
+	p->pace = calloc(p->nr, sizeof(*p->pace));
+	p->joined = calloc(p->nr, sizeof(*p->joined));
 	if (!p->kind || !p->have || !p->ours || !p->ours_at || !p->readable || !p->typical ||
-	    !p->given_up || !p->unsure || !p->last_of_group ||
-	    (!map->zone_group && zns_probe_alloc(map, p->nr)) ||
+	    !p->given_up || !p->unsure || !p->last_of_group || !p->group_ns || !p->joined ||
+	    !p->pace || (!map->zone_group && zns_probe_alloc(map, p->nr)) ||
 	    posix_memalign((void **)&p->wbuf, align, (size_t)PROBE_WRITE_BATCH * p->unit) ||
 	    posix_memalign((void **)&p->rbuf, align,
 			   zns_max((size_t)(PROBE_BURST_MAX + PROBE_SET_MAX) * p->small,
@@ -188,6 +193,9 @@ void probe_free(struct probe *p)
 	free(p->given_up);
 	free(p->unsure);
 	free(p->last_of_group);
+	free(p->group_ns);
+	free(p->joined);
+	free(p->pace);
 	free(p->wbuf);
 	free(p->rbuf);
 }

@@ -7,6 +7,9 @@
 #include "probe_priv.h"
 
 #define UNIT_DEFAULT KIB(192)
+#define SETS 64u /* of several groups, each as large as can be */
+#define FEW_ACTIVE 16u /* zones: then sets are small, and it takes more of them */
+#define SETS_OF_FEW 256u
 
 uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted)
 {
@@ -18,8 +21,13 @@ uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted)
 
 uint64_t zns_probe_budget(const struct zns_geometry *geo, uint32_t unit)
 {
+	uint64_t each = 8, set = 64, sample = probe_sample_size(geo->nr_zones) + SETS;
+
+	if (geo->max_active && geo->max_active < FEW_ACTIVE)
+		sample += SETS_OF_FEW;
+
 	return zns_max(geo->nr_zones * geo->zone_capacity / 100,
-		       (uint64_t)geo->nr_zones * 8 * unit);
+		       (geo->nr_zones * each + sample * set) * unit);
 }
 
 int zns_probe_alloc(struct zns_probe_map *m, uint32_t nr)
@@ -28,11 +36,12 @@ int zns_probe_alloc(struct zns_probe_map *m, uint32_t nr)
 	m->zone_group = calloc(nr, sizeof(*m->zone_group));
 	m->zone_confidence = calloc(nr, sizeof(*m->zone_confidence));
 	m->pivot = calloc(nr, sizeof(*m->pivot));
+	m->group_write_mibps = calloc(nr, sizeof(*m->group_write_mibps));
 	m->group_channel = calloc(nr, sizeof(*m->group_channel));
 	m->channel_confidence = calloc(nr, sizeof(*m->channel_confidence));
 	m->tested = calloc(nr, sizeof(*m->tested));
-	if (!m->zone_group || !m->zone_confidence || !m->pivot || !m->group_channel ||
-	    !m->channel_confidence || !m->tested) {
+	if (!m->zone_group || !m->zone_confidence || !m->pivot || !m->group_write_mibps ||
+	    !m->group_channel || !m->channel_confidence || !m->tested) {
 		zns_probe_fini(m);
 		return -ENOMEM;
 	}
@@ -46,6 +55,7 @@ void zns_probe_fini(struct zns_probe_map *m)
 	free(m->zone_group);
 	free(m->zone_confidence);
 	free(m->pivot);
+	free(m->group_write_mibps);
 	free(m->group_channel);
 	free(m->channel_confidence);
 	free(m->tested);
@@ -79,10 +89,11 @@ int probe_number_groups(struct zns_probe_map *m, struct zns_err *err)
 	uint32_t n = m->nr_groups, next = 0;
 	cleanup_free uint32_t *to = malloc(n * sizeof(*to)), *pivot = calloc(n, sizeof(*pivot)),
 			      *channel = calloc(n, sizeof(*channel)),
-			      *to_channel = malloc(n * sizeof(*to_channel));
+			      *to_channel = malloc(n * sizeof(*to_channel)),
+			      *rate = calloc(n, sizeof(*rate));
 	cleanup_free float *sure = calloc(n, sizeof(*sure));
 
-	if (!to || !pivot || !channel || !sure || !to_channel)
+	if (!to || !pivot || !channel || !sure || !to_channel || !rate)
 		return zns_fail(err, -ENOMEM, "no memory for %u groups", n);
 	memset(to, 0xff, n * sizeof(*to));
 	memset(to_channel, 0xff, n * sizeof(*to_channel));
@@ -99,6 +110,7 @@ int probe_number_groups(struct zns_probe_map *m, struct zns_err *err)
 		pivot[to[g]] = m->pivot[g];
 		channel[to[g]] = m->group_channel[g];
 		sure[to[g]] = m->channel_confidence[g];
+		rate[to[g]] = m->group_write_mibps[g];
 	}
 	next = 0;
 	for (uint32_t g = 0; g < n; g++) {
@@ -111,5 +123,6 @@ int probe_number_groups(struct zns_probe_map *m, struct zns_err *err)
 	memcpy(m->pivot, pivot, n * sizeof(*pivot));
 	memcpy(m->group_channel, channel, n * sizeof(*channel));
 	memcpy(m->channel_confidence, sure, n * sizeof(*sure));
+	memcpy(m->group_write_mibps, rate, n * sizeof(*rate));
 	return 0;
 }

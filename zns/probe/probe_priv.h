@@ -37,6 +37,7 @@ struct probe {
 	uint8_t *wbuf, *rbuf;
 	/* vote.c */
 	uint32_t burst, set_max;
+	float *pace; /* by zone: its time of a burst relative to burst_ns; 0: not known */
 	uint64_t burst_ns, single_ns; /* the time of a burst, and of a single small read alone */
 	/* votes that counted, and how many of them later votes overruled */
 	uint64_t votes, dissents;
@@ -47,6 +48,12 @@ struct probe {
 	uint8_t *unsure; /* by zone: how often it could not be told */
 	uint32_t hint_distance, hint_tried, hint_hit;
 	uint32_t *last_of_group;
+	/* write_set.c */
+	uint32_t set_units; /* of a zone of a set */
+	uint64_t pad; /* bytes that fill a cache which a flush does not empty; 0: none */
+	uint64_t accept_ns; /* of the last set: until all was accepted */
+	double *group_ns; /* by group: the time of a set of one zone; 0: not known */
+	bool *joined; /* by group: it is another one, too */
 	/* channels.c */
 	/* times of two dies relative to one: on two channels, on one, and the border */
 	double lost_low, lost_high, border;
@@ -84,10 +91,6 @@ uint32_t probe_random(struct probe *p, uint32_t below);
 int probe_race(struct probe *p, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 /* Reads a whole unit of each at once and takes the time. @b == ZNS_PROBE_NONE: one alone. */
 int probe_read_units(struct probe *p, uint32_t a, uint32_t b, uint64_t *ns, struct zns_err *err);
-/* Writes @count units to each zone at once; they must be empty. Returns the sum of their rates
- * in MiB/s, without the start, which goes into buffers. */
-int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
-			 double *mibps, struct zns_err *err);
 int probe_read_rate(struct probe *p, uint32_t zone, uint32_t units, double *mibps,
 		    struct zns_err *err);
 
@@ -108,6 +111,43 @@ double probe_quartile(double *v, uint32_t n); /* the lower quartile; sorts */
 /* The least share that is right, with 95 % certainty, if @wrong of @n trials were not. */
 double probe_lower_bound(uint32_t n, uint32_t wrong);
 
+/* write_set.c: @nr zones that are empty, @count units each, at once; *ns: until the medium has all
+ * of it. The set is reset afterwards, but for probe_write_timed. */
+#define PROBE_SET_UNITS 8u /* at most; see set_units */
+/* The time of a set relative to what a zone alone takes: less than this, and nobody waits; more
+ * than that, and two share a die, but not more of them. */
+#define PROBE_APART 1.3
+#define PROBE_SAME 1.6
+#define PROBE_SAME_MOST 2.6
+#define PROBE_ONE_RATE 1.3 /* times of one die alone differ by less */
+int probe_write_set(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count, double *ns,
+		    struct zns_err *err);
+int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
+		      double *ns, struct zns_err *err);
+uint32_t probe_set_units(const struct probe *p, uint32_t nr, uint32_t count);
+double probe_set_mibps(const struct probe *p, uint32_t nr, uint32_t count, double ns);
+static inline bool probe_can_write(const struct probe *p, uint32_t zone)
+{
+	return p->kind[zone] == KIND_EMPTY && p->typical[zone];
+}
+/* the zones of each group that can be written, in random order: from first[g] up to first[g + 1] */
+struct probe_index {
+	uint32_t *zone, *first;
+};
+int probe_index_build(struct probe *p, struct probe_index *x, struct zns_err *err);
+void probe_index_free(struct probe_index *x);
+void probe_shuffle(struct probe *p, uint32_t *v, uint32_t n);
+
+/* group_times.c */
+int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_err *err);
+/* joins groups that are one when they are written; builds no new index */
+int probe_join_groups(struct probe *p, const struct probe_index *x, struct zns_err *err);
+
+/* predict.c: @sample zones; 0: as many as it takes */
+int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
+		  struct zns_err *err);
+uint32_t probe_sample_size(uint32_t n);
+
 /* retest.c */
 int probe_retest(struct probe *p, struct zns_err *err);
 uint32_t probe_retest_units(const struct probe *p); /* units that it writes */
@@ -118,18 +158,22 @@ int probe_is_placed(struct probe *p, uint32_t zone, uint32_t own, const uint32_t
 
 /* judge.c: notes a reason against the map. The first reason is kept. */
 void probe_doubt(struct probe *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A reason to say nothing of channels. */
+void probe_doubt_channels(struct probe *p, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 /* -EAGAIN if nearly all races are spoiled */
 int probe_hopeless(struct probe *p, struct zns_err *err);
 int probe_judge(struct probe *p, struct zns_err *err);
 
-/* rates.c, dies.c, channels.c, write_check.c */
+/* rates.c, dies.c, channels.c, check.c */
 int probe_rates(struct probe *p, struct zns_err *err);
 int probe_ceiling(struct probe *p, struct zns_err *err); /* once groups are known */
 /* sizes the burst, on a few empty zones */
 int probe_calibrate(struct probe *p, struct zns_err *err);
 int probe_dies(struct probe *p, struct zns_err *err);
 int probe_channels(struct probe *p, struct zns_err *err);
-/* channel_test.c: @zone is by group, the one to read. Wrong channels become a doubt. */
+/* channel_test.c: @zone is by group, the one to read. Wrong channels become a doubt of all
+ * channels. */
 int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *err);
 int probe_check(struct probe *p, struct zns_err *err);
 

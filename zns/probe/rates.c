@@ -9,12 +9,17 @@
 #define DOMAIN_ROUNDS 6u /* rounds before the drive counts as one domain */
 #define DOMAIN_LEAST 3u /* the same, if the budget allows no more */
 #define SOLO_LEAST 12u /* units */
+#define SOLO_MOST 96u
 #define EACH_LEAST 8u
+#define EACH_MOST 24u
 #define ONE_DOMAIN 1.3 /* multiple of one zone alone; less is one domain */
 #define SHARE 0.3 /* part of the budget */
 #define FAST 1.06 /* multiple of the number of zones: hardly possible */
 #define MORE 6u /* rounds */
 #define TOO_MUCH 1.15 /* multiple of the number of zones: no drive is that fast */
+#define BUFFERS 4u /* units of a zone that its own buffer may hold */
+#define CACHED 1.5 /* times as fast as the medium */
+#define FASTER 1.25 /* times as fast as it is read: flash is slower to write than to read */
 #define ALIKE 0.2 /* of the median: rounds this near agree */
 
 static uint32_t clamp(uint64_t v, uint32_t low, uint32_t high)
@@ -22,10 +27,24 @@ static uint32_t clamp(uint64_t v, uint32_t low, uint32_t high)
 	return v < low ? low : v > high ? high : v;
 }
 
+/* What was accepted faster than it was programmed was in a cache. Each zone has a buffer of a few
+ * units, which is none. */
+static void note_cache(struct probe *p, uint32_t n, uint32_t each, double ns)
+{
+	double held = (double)n * each * (1 - p->accept_ns / ns);
+	uint32_t mib = held * p->unit / MIB(1);
+
+	if (held < BUFFERS * n || p->accept_ns * CACHED > ns || mib <= p->map->cache_mib)
+		return;
+	p->map->cache_mib = mib;
+	p->map->cached_write_mibps = probe_set_mibps(p, n, each, p->accept_ns);
+}
+
 static int one_round(struct probe *p, uint32_t n, uint32_t solo, uint32_t each, double *write,
 		     double *read, double *together, struct zns_err *err)
 {
 	uint32_t zones[TOGETHER], got = probe_pick_empty(p, zones, n);
+	double ns;
 	int ret;
 
 	*together = 0;
@@ -35,15 +54,17 @@ static int one_round(struct probe *p, uint32_t n, uint32_t solo, uint32_t each, 
 			err, -ENODATA,
 			"%s has too few empty zones to measure with: remove checkpoints first",
 			p->d->path);
-	ret = probe_write_together(p, zones, 1, solo, write, err);
+	ret = probe_write_timed(p, zones, 1, solo, &ns, err);
+	*write = probe_set_mibps(p, 1, solo, ns);
 	if (!ret)
 		ret = probe_read_rate(p, zones[0], solo, read, err);
 	if (!ret)
 		ret = probe_drop(p, zones, 1, err);
-	if (!ret && n > 1)
-		ret = probe_write_together(p, zones, n, each, together, err);
-	if (!ret && n > 1)
-		ret = probe_drop(p, zones, n, err);
+	if (ret || n == 1)
+		return ret;
+	ret = probe_write_set(p, zones, n, each, &ns, err);
+	*together = probe_set_mibps(p, n, each, ns);
+	note_cache(p, n, each, ns);
 	return ret;
 }
 
@@ -62,7 +83,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	uint64_t total = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
 	uint32_t n = zns_min(zns_min(p->room, p->open_room), TOGETHER), rounds, solo, each,
 		 empty = 0;
-	uint32_t fits = p->d->geo.zone_capacity / p->unit - 1;
+	uint32_t fits = p->d->geo.zone_capacity / p->unit;
 	double write[ROUNDS_MAX] = { 0 }, read[ROUNDS_MAX] = { 0 }, together[ROUNDS_MAX], most = 0,
 	       one = 0;
 
@@ -80,9 +101,9 @@ int probe_rates(struct probe *p, struct zns_err *err)
 		return zns_fail(err, -ENODATA,
 				"%s has no empty zone to measure with: remove checkpoints first",
 				p->d->path);
-	solo = zns_min(clamp(total / 10 / rounds, SOLO_LEAST, 256), fits);
+	solo = zns_min(clamp(total / 10 / rounds, SOLO_LEAST, SOLO_MOST), fits);
 	/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): n is not 0, see above */
-	each = zns_min(clamp(total * 2 / 10 / rounds / n, EACH_LEAST, 64), fits);
+	each = zns_min(clamp(total * 2 / 10 / rounds / n, EACH_LEAST, EACH_MOST), fits);
 	for (uint32_t i = 0; i < rounds; i++) {
 		int ret = one_round(p, n, solo, each, &write[i], &read[i], &together[i], err);
 
@@ -117,6 +138,11 @@ int probe_rates(struct probe *p, struct zns_err *err)
 			p,
 			"%u zones together were written %.1f times as fast as one, which no drive can",
 			n, p->map->scaling);
+	if (p->map->zone_write_mibps > FASTER * p->map->zone_read_mibps)
+		return zns_fail(
+			err, -EAGAIN,
+			"cannot be measured: a zone is written at %u MiB/s and read at %u, so writes go into a cache that a flush does not empty; nothing is stored",
+			p->map->zone_write_mibps, p->map->zone_read_mibps);
 	if (!p->map->one_domain)
 		return 0;
 	if (n == 1)

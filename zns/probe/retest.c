@@ -55,16 +55,6 @@ static uint32_t affordable(const struct probe *p, const uint32_t *zones, uint32_
 	return nr;
 }
 
-static void shuffle(struct probe *p, uint32_t *v, uint32_t n)
-{
-	for (uint32_t i = n; i > 1; i--) {
-		uint32_t k = probe_random(p, i), x = v[k];
-
-		v[k] = v[i - 1];
-		v[i - 1] = x;
-	}
-}
-
 static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -79,7 +69,7 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 		if (ret)
 			return ret;
 	}
-	shuffle(p, t->groups, m->nr_groups);
+	probe_shuffle(p, t->groups, m->nr_groups);
 	memset(t->rep_of, 0xff, m->nr_groups * sizeof(*t->rep_of));
 	t->nr_reps = t->nr_wave = 0;
 	for (uint32_t i = 0; i < m->nr_groups && t->nr_reps < reps; i++) {

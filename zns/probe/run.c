@@ -18,6 +18,8 @@ static int phases(struct probe *p, struct zns_err *err)
 
 	if (m->phase == ZNS_PROBE_CALIBRATE) {
 		ret = probe_rates(p, err);
+		if (!ret && m->one_domain)
+			ret = probe_check(p, err);
 		if (ret)
 			return ret;
 		if (!m->one_domain)
@@ -39,15 +41,14 @@ static int phases(struct probe *p, struct zns_err *err)
 	if (m->one_domain)
 		return 0;
 	if (m->phase == ZNS_PROBE_CHANNELS) {
+		m->channel_doubt[0] = '\0';
 		ret = probe_channels(p, err);
 		if (ret)
 			return ret;
 		enter_phase(p, ZNS_PROBE_CHECK);
 	}
-	ret = probe_check(p, err);
-	if (!ret)
-		ret = probe_retest(p, err);
-	return ret ? ret : probe_ceiling(p, err);
+	ret = probe_retest(p, err);
+	return ret ? ret : probe_check(p, err);
 }
 
 int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,

@@ -40,45 +40,6 @@ int probe_read_units(struct probe *p, uint32_t a, uint32_t b, uint64_t *ns, stru
 	return ret;
 }
 
-int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
-			 double *mibps, struct zns_err *err)
-{
-	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
-	cleanup_free uint64_t *done = calloc((size_t)nr * count, sizeof(*done));
-	uint32_t skip = zns_min(count / 2, 6u);
-	int ret;
-
-	if (!done)
-		return zns_fail(err, -ENOMEM, "no memory for %u clients", nr);
-	ret = probe_spend(p, (uint64_t)nr * count * p->unit, err);
-	if (ret)
-		return ret;
-	for (uint32_t i = 0; i < nr; i++) {
-		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
-		r[i] = (struct zns_race){ .write = true,
-					  .zone = zones[i],
-					  .len = p->unit,
-					  .count = count,
-					  .buf = p->wbuf + (size_t)i * p->unit,
-					  .done_ns = done + (size_t)i * count };
-		probe_mark(p, zones[i], count);
-	}
-	ret = probe_race(p, r, nr, err);
-	*mibps = 0;
-	for (uint32_t i = 0; !ret && i < nr; i++) {
-		const uint64_t *t = done + (size_t)i * count;
-		double rate = (count - 1 - skip) / ((t[count - 1] - t[skip] + 1) / 1e9),
-		       all = count / ((t[count - 1] + 1) / 1e9);
-
-		/* A stall in the first units makes the others look fast. So the rate of all
-		 * units is the limit. */
-		*mibps += zns_min(rate, all) * p->unit / MIB(1);
-	}
-	for (uint32_t i = 0; !ret && i < nr && p->d->geo.max_open; i++)
-		ret = zns_dev_close_zone(p->d, zones[i], err);
-	return ret ? ret : zns_dev_flush(p->d, err);
-}
-
 /* Four commands at once, each client on its own quarter. */
 int probe_read_rate(struct probe *p, uint32_t zone, uint32_t units, double *mibps,
 		    struct zns_err *err)

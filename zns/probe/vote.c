@@ -14,10 +14,15 @@
 #define VOTES_MAX 25u
 #define VOIDS_MAX 40u /* of one question; then ask it at a better time */
 #define SURE 11.5 /* log odds: wrong once in 100,000 */
+#define BURST_READS 8 /* a burst takes as long as so many reads, one after another */
 #define TRIES 6u /* to reach a single suspect */
 #define SAMPLES 64u /* of a burst */
 #define SPREAD_LEAST 8u /* least zones for a statement about many at once */
 #define SPREAD_SETS 8u
+#define SPREAD_SCALING 1.6
+#define PACE_LOW 0.75
+#define PACE_HIGH 1.35
+#define PACE_SAMPLES 9u
 #define AS_SLOW 0.85 /* as a part of one zone's time */
 
 /* Relative to a burst's usual time: @QUICK did not wait for it, @WAITED did, @ODD waited for
@@ -29,11 +34,15 @@ struct controls {
 	uint32_t zone[CONTROLS], nr, sure;
 };
 
-static enum seen judge(const struct probe *p, uint64_t ns)
+static enum seen judge(uint64_t usual, uint64_t ns)
 {
-	return ns <= p->burst_ns / 2                   ? QUICK :
-	       ns <= p->burst_ns + p->burst_ns * 3 / 4 ? WAITED :
-							 ODD;
+	return ns <= usual / 2 ? QUICK : ns <= usual + usual * 3 / 4 ? WAITED : ODD;
+}
+
+/* The time of a burst on this zone. */
+static uint64_t usual(const struct probe *p, uint32_t zone)
+{
+	return p->pace[zone] > 0 ? (uint64_t)(p->burst_ns * (double)p->pace[zone]) : p->burst_ns;
 }
 
 /* The k-th small read of a zone. Uses another page each time, while there are more. */
@@ -131,7 +140,8 @@ static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 			return ret;
 		best = zns_min(best, ns);
 	}
-	if (best < AS_SLOW * p->burst_ns)
+	/* what writes together no faster may well read like that */
+	if (best < AS_SLOW * p->burst_ns || p->map->scaling < SPREAD_SCALING)
 		return 0;
 	return zns_fail(
 		err, -EAGAIN,
@@ -147,10 +157,53 @@ int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, s
 
 	for (p->burst = 8; !ret; p->burst = zns_min(p->burst + p->burst / 2, PROBE_BURST_MAX)) {
 		ret = alone(p, zones, few, false, p->burst, SAMPLES, &p->burst_ns, err);
-		if (!ret && (p->burst_ns >= 8 * p->single_ns || p->burst == PROBE_BURST_MAX))
+		if (!ret &&
+		    (p->burst_ns >= BURST_READS * p->single_ns || p->burst == PROBE_BURST_MAX))
 			break;
 	}
 	return ret ? ret : spread_out(p, zones, nr, err);
+}
+
+/* Dies need not be alike: how long does a burst take on this one? Where it takes another time, the
+ * burst must be long enough for a slow die's read to differ from a wait for a quick one. */
+static int know_pace(struct probe *p, uint32_t zone, struct zns_err *err)
+{
+	uint64_t ns;
+	double pace, reads;
+	int ret;
+
+	if (p->pace[zone] > 0 || p->readable[zone] < p->unit)
+		return 0;
+	ret = alone(p, &zone, 1, false, p->burst, 1, &ns, err);
+	pace = (double)ns / p->burst_ns;
+	if (!ret && (pace < PACE_LOW || pace > PACE_HIGH)) {
+		ret = alone(p, &zone, 1, false, p->burst, PACE_SAMPLES, &ns, err);
+		pace = (double)ns / p->burst_ns;
+	}
+	if (ret)
+		return ret;
+	p->pace[zone] = pace < PACE_LOW || pace > PACE_HIGH ? pace : 1;
+	reads = BURST_READS * zns_max(pace, 1 / pace);
+	if (p->pace[zone] == 1 || p->burst_ns >= reads * p->single_ns ||
+	    p->burst == PROBE_BURST_MAX)
+		return 0;
+	pace = (double)(p->burst_ns - zns_min(p->burst_ns, p->single_ns)) / (p->burst - 1);
+	reads = ceil((reads * p->single_ns - p->single_ns) / zns_max(pace, 1.0)) + 1;
+	p->burst = reads < PROBE_BURST_MAX ? (uint32_t)reads : PROBE_BURST_MAX;
+	p->burst_ns = p->single_ns + (uint64_t)(pace * (p->burst - 1));
+	return 0;
+}
+
+/* Zones of one die wait for each other: the second of them would seem to wait for the burst. */
+static bool beside(const struct probe *p, const struct controls *c, uint32_t zone)
+{
+	uint32_t group = p->map->zone_group[zone];
+
+	for (uint32_t i = 0; i < c->nr; i++)
+		if (c->zone[i] == zone || (!p->doubt_map && group != ZNS_PROBE_NONE &&
+					   p->map->zone_group[c->zone[i]] == group))
+			return true;
+	return false;
 }
 
 /* Picks control zones for a vote on @a and @b, from other groups if groups are known. Otherwise
@@ -162,6 +215,16 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 
 	c->nr = c->sure = 0;
 	most = zns_min(most, CONTROLS);
+	/* the pivots of other groups, if they can be read */
+	for (uint32_t tries = 0;
+	     tries < CONTROLS && c->nr < most && !p->doubt_map && p->map->nr_groups &&
+	     (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
+	     tries++) {
+		uint32_t g = probe_random(p, p->map->nr_groups), z = p->map->pivot[g];
+
+		if (!beside(p, c, z) && g != ga && g != gb && z != a && z != b && p->have[z])
+			c->zone[c->nr++] = z;
+	}
 	for (uint32_t tries = 0; p->nr_ours && tries < 4 * CONTROLS && c->nr < most; tries++) {
 		uint32_t z = p->ours[probe_random(p, p->nr_ours)], g = p->map->zone_group[z], i;
 		/* Its die differs from the burst's, or from the group in question: then it must
@@ -172,9 +235,7 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 		if (z == a || z == b ||
 		    (!p->doubt_map && g != ZNS_PROBE_NONE && (g == ga || g == gb)))
 			continue;
-		for (i = 0; i < c->nr && c->zone[i] != z; i++)
-			;
-		if (i == c->nr && other)
+		if (other && !beside(p, c, z))
 			c->zone[c->nr++] = z;
 		for (i = 0; i < nr_any && any[i] != z; i++)
 			;
@@ -190,12 +251,12 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 
 /* Did a control on another die wait, or at least half of the controls that are only likely on
  * another die? */
-static bool controls_waited(const struct probe *p, const struct controls *c, const uint64_t *after)
+static bool controls_waited(const struct controls *c, uint64_t time, const uint64_t *after)
 {
 	uint32_t late = 0;
 
 	for (uint32_t i = 0; i < c->nr; i++) {
-		if (judge(p, after[i]) == QUICK)
+		if (judge(time, after[i]) == QUICK)
 			continue;
 		if (i < c->sure)
 			return true;
@@ -209,18 +270,25 @@ static bool disturbed(struct probe *p, uint32_t zone, uint64_t own)
 {
 	/* Noise makes nothing faster, so the usual time came from a bad moment. A zone with a
 	 * single page does not count. */
-	if (own * 5 < p->burst_ns * 3 && p->readable[zone] == p->unit) {
-		p->burst_ns = own;
+	if (own * 5 < usual(p, zone) * 3 && p->readable[zone] == p->unit) {
+		if (p->pace[zone] > 0 && p->pace[zone] != 1)
+			p->pace[zone] = (double)own / p->burst_ns;
+		else
+			p->burst_ns = own;
 		return true;
 	}
-	return own * 5 > p->burst_ns * 8;
+	return own * 5 > usual(p, zone) * 8;
 }
 
 int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint32_t nr,
 		   uint32_t *out, uint32_t *nr_out, bool *told, struct zns_err *err)
 {
+	int ret = know_pace(p, zone, err);
+
 	*nr_out = 0;
 	*told = true;
+	if (ret)
+		return ret;
 	for (uint32_t at = 0; at < nr;) {
 		uint32_t n = zns_min(nr - at, p->set_max), good = 0, left = n, spoiled = 0;
 		bool late[PROBE_SET_MAX];
@@ -230,7 +298,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 		 * read clears it. */
 		while (left > (good ? 1 : 0) && good < TRIES) {
 			uint64_t own, after[PROBE_SET_MAX];
-			int ret = burst(p, &zone, 1, p->burst, others + at, n, &own, after, err);
+			ret = burst(p, &zone, 1, p->burst, others + at, n, &own, after, err);
 
 			if (!ret && ++p->races && disturbed(p, zone, own)) {
 				p->spoiled++;
@@ -244,7 +312,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 				return ret;
 			good++;
 			for (uint32_t i = left = 0; i < n; i++)
-				left += late[i] &= judge(p, after[i]) != QUICK;
+				left += late[i] &= judge(usual(p, zone), after[i]) != QUICK;
 		}
 		/* so many wait for something common */
 		if (left > 2 && n > 4) {
@@ -273,18 +341,24 @@ static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spo
 		struct zns_err *err)
 {
 	uint32_t others[1 + CONTROLS] = { b };
-	uint64_t own, after[1 + CONTROLS];
+	uint64_t own, time, after[1 + CONTROLS];
 	struct controls c;
 	int ret;
 
+	ret = know_pace(p, a, err);
+	if (!ret)
+		ret = know_pace(p, b, err);
+	if (ret)
+		return ret;
 	pick_controls(p, a, b, CONTROLS, &c);
 	memcpy(others + 1, c.zone, c.nr * sizeof(*c.zone));
 	ret = burst(p, &a, 1, p->burst, others, 1 + c.nr, &own, after, err);
 	if (ret)
 		return ret;
-	*waited = judge(p, after[0]) == WAITED;
-	*spoiled = disturbed(p, a, own) || judge(p, after[0]) == ODD ||
-		   (*waited && controls_waited(p, &c, after + 1));
+	time = usual(p, a);
+	*waited = judge(time, after[0]) == WAITED;
+	*spoiled = disturbed(p, a, own) || judge(time, after[0]) == ODD ||
+		   (*waited && controls_waited(&c, time, after + 1));
 	p->races++;
 	p->spoiled += *spoiled;
 	return *spoiled ? probe_hopeless(p, err) : 0;

@@ -13,8 +13,9 @@
  * once. What they lose against one alone falls into two classes. Measured once more, they must be
  * two classes again, divided in the same way. again     Zones at random are tested against others
  * of all groups. This tells how right the map is, and whether it is given out. domain    If zones
- * that are written together get no more than one alone, they are one domain. Nothing else is
- *             measured then.
+ * that are written together get no more than one alone, they are one domain. predict   Sets of
+ * zones are written: two of a group, one of each of many groups. The map is given out if each set
+ * took as long as the map says.
  *
  * Only empty zones are written, one unit each as a rule, and reset afterwards; never more of them
  * at a time than the open and active limits allow; none is finished. Zones with data are only read.
@@ -65,6 +66,20 @@ struct zns_probe_params {
 	const volatile sig_atomic_t *stop; /* set: clean up and return -EINTR; may be NULL */
 };
 
+/* What a map predicts of sets of zones that are written together. */
+enum zns_probe_claim {
+	ZNS_PROBE_SHARE, /* two zones of a group: half a zone's rate each */
+	ZNS_PROBE_APART, /* a zone of each of several groups: all have a zone's rate */
+	ZNS_PROBE_READ, /* small reads of a group do not wait for writes of others */
+	ZNS_PROBE_CLAIMS
+};
+
+/* Times of such sets relative to what was predicted: 1 is as predicted. */
+struct zns_probe_seen {
+	uint32_t sets, wrong;
+	double low, mean, high;
+};
+
 /* Owned by the caller: zeroed at first, ended with zns_probe_fini. */
 struct zns_probe_map {
 	uint32_t nr_zones, nr_groups, nr_channels;
@@ -72,6 +87,7 @@ struct zns_probe_map {
 	uint32_t *zone_group; /* by zone; ZNS_PROBE_NONE: not known */
 	float *zone_confidence; /* chance that it is right, 0 to 1; never more than @right */
 	uint32_t *pivot; /* by group: the zone that stands for it */
+	uint32_t *group_write_mibps; /* by group: sustained, of one zone alone; 0: not known */
 	uint32_t *group_channel; /* by group; ZNS_PROBE_NONE */
 	float *channel_confidence; /* by group */
 	uint32_t nr_unknown; /* zones that can be used, or failed in this run, without a group */
@@ -91,8 +107,19 @@ struct zns_probe_map {
 	double right; /* what they say of zones with a group */
 	/* shares: of measurements that something disturbed, of votes that others contradicted */
 	double spoiled, overruled;
+	char channel_doubt[300]; /* why channels are not known although some pairs of dies disturb
+				    each other; empty: they are, or none does */
 	char doubt[300]; /* what speaks against storing the map; empty: nothing */
 	uint32_t zone_write_mibps, zone_read_mibps; /* one zone alone */
+	/* A write cache: what several zones together get while it takes all, and how much it holds
+	 * at least. 0: no more than a few units of each zone. The rates above are those behind it.
+	 */
+	uint32_t cached_write_mibps, cache_mib;
+	/* The prediction: zones of the sample, how many it must have, sets of several groups that
+	 * it must have, and what was seen. */
+	uint32_t zones_predicted, zones_needed, sets_needed;
+	struct zns_probe_seen seen[ZNS_PROBE_CLAIMS];
+	uint32_t nr_joined; /* groups of the reads that are one with others when they are written */
 	double scaling; /* what up to 8 zones written together get, as a multiple of one alone */
 	/* zones of all groups together, where that is notably less than their sum; else 0 */
 	uint32_t device_write_mibps;
@@ -142,6 +169,8 @@ struct zns_probe_drift {
 	uint32_t groups_checked, groups_joined; /* pairs of groups that are on one die */
 	uint32_t joined[2]; /* the first of them */
 	uint32_t channels_checked, channels_moved; /* pairs of dies */
+	uint32_t waits_together; /* sets of several groups that wait for something else */
+	uint32_t sets_checked, sets_wrong; /* of all kinds; see zns_probe_map.seen */
 	bool domain_changed; /* one domain, but zones are independent; or the other way round */
 	double scaling;
 	uint32_t zone_write_mibps, zone_read_mibps; /* measured now */

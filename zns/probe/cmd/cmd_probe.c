@@ -181,6 +181,32 @@ static int print_json(struct json_object *j, const struct probe_cmd *k)
 			   J("wall_s", m->wall_ns / 1e9))));
 }
 
+/* What the map predicted of sets of zones, and what was seen: times, 1 is as predicted. */
+static struct json_object *predictions(const struct zns_probe_map *m)
+{
+	static const char *const claim[] = { "share", "apart", "read" };
+	struct json_object *all = json_object_new_array();
+
+	for (int i = 0; i < ZNS_PROBE_CLAIMS; i++) {
+		const struct zns_probe_seen *s = &m->seen[i];
+
+		json_object_array_add(all, ctl_obj(J("claim", claim[i]), J("sets", s->sets),
+						   J("wrong", s->wrong), J("low", s->low),
+						   J("mean", s->mean), J("high", s->high)));
+	}
+	return all;
+}
+
+static void print_predictions(const struct zns_probe_map *m)
+{
+	const struct zns_probe_seen *s = m->seen;
+
+	printf("predicted, then seen: %u pairs of a group (%u zones of %u that it takes), %u sets of several groups, %u reads beside writes; %u otherwise\n",
+	       s[ZNS_PROBE_SHARE].sets, m->zones_predicted, m->zones_needed,
+	       s[ZNS_PROBE_APART].sets, s[ZNS_PROBE_READ].sets,
+	       s[ZNS_PROBE_SHARE].wrong + s[ZNS_PROBE_APART].wrong + s[ZNS_PROBE_READ].wrong);
+}
+
 static void print_cost(const struct probe_cmd *k)
 {
 	const struct zns_probe_map *m = &k->map;
@@ -216,6 +242,15 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 		if (m->retests)
 			printf("%u tests of zones at random agree, %u do not; %.0f %% of all measurements were disturbed and did not count\n",
 			       m->retests - m->retests_wrong, m->retests_wrong, 100 * m->spoiled);
+		print_predictions(m);
+		if (m->nr_joined)
+			printf("%u groups of the reads are one with others when they are written\n",
+			       m->nr_joined);
+		if (m->channel_doubt[0])
+			printf("channels are left out: %s\n", m->channel_doubt);
+		if (m->cache_mib)
+			printf("a write cache of %u MiB at least takes %u MiB/s until it is full\n",
+			       m->cache_mib, m->cached_write_mibps);
 		if (m->device_write_mibps)
 			printf("the device as a whole: %u MiB/s written, less than its groups together; promises stay below\n",
 			       m->device_write_mibps);
@@ -250,7 +285,15 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			J("device_write_mibps",
 			  m->device_write_mibps ? ctl_j_int(m->device_write_mibps) : NULL),
 			J("channel_loss",
-			  m->channel_loss > 0 ? ctl_j_double(m->channel_loss) : NULL)),
+			  m->channel_loss > 0 ? ctl_j_double(m->channel_loss) : NULL),
+			J("channel_doubt", m->channel_doubt[0] ? m->channel_doubt : NULL),
+			J("group_write_mibps", ctl_json_u32s(m->group_write_mibps, m->nr_groups)),
+			J("cached_write_mibps",
+			  m->cache_mib ? ctl_j_int(m->cached_write_mibps) : NULL),
+			J("cache_mib", m->cache_mib), J("groups_joined", m->nr_joined),
+			J("zones_predicted", m->zones_predicted),
+			J("zones_needed", m->zones_needed), J("sets_needed", m->sets_needed),
+			J("predicted", predictions(m))),
 		k);
 }
 
@@ -322,6 +365,9 @@ static void say_drift(const struct zns_probe_drift *d, const struct zns_probe_ma
 	if (d->groups_joined)
 		printf("drift: %u pairs of groups are on one die, such as %u and %u\n",
 		       d->groups_joined, d->joined[0], d->joined[1]);
+	if (d->waits_together)
+		printf("drift: %u of %u sets of zones wait for something that they should not share\n",
+		       d->waits_together, d->sets_checked);
 	if (d->channels_moved)
 		printf("drift: %u of %u pairs of dies do not share channels as they are thought to\n",
 		       d->channels_moved, d->channels_checked);
@@ -345,14 +391,15 @@ static int verify(struct probe_cmd *k, struct zns_err *err)
 	if (ret)
 		return refuse(k, ret, err);
 	drift = d.domain_changed || d.zones_moved || d.groups_joined || d.channels_moved ||
-		d.rates_changed;
+		d.rates_changed || d.sets_wrong;
 	if (!k->args.json) {
 		say_drift(&d, &k->map);
 		if (drift)
 			printf("the profile no longer holds: run znsctl probe %s\n", k->reg.path);
 		else
-			printf("no drift: %u groups, %u more zones, %u pairs of dies and the rates of a zone agree with the profile\n",
+			printf("no drift: %u groups, %u zones, %u pairs of dies and the rates of a zone agree with the profile\n",
 			       d.groups_checked, d.zones_checked, d.channels_checked);
+		print_predictions(&k->map);
 		print_cost(k);
 		return drift ? CTL_FAILED : CTL_OK;
 	}
@@ -367,7 +414,10 @@ static int verify(struct probe_cmd *k, struct zns_err *err)
 			J("channels_checked", d.channels_checked),
 			J("channels_moved", d.channels_moved), J("rates_changed", d.rates_changed),
 			J("zone_write_mibps", d.zone_write_mibps),
-			J("zone_read_mibps", d.zone_read_mibps), J("scaling", d.scaling)),
+			J("zone_read_mibps", d.zone_read_mibps), J("scaling", d.scaling),
+			J("sets_checked", d.sets_checked), J("sets_wrong", d.sets_wrong),
+			J("zones_needed", k->map.zones_needed),
+			J("predicted", predictions(&k->map))),
 		k);
 	return drift ? CTL_FAILED : CTL_OK;
 }

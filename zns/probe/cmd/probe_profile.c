@@ -151,5 +151,6 @@ int probe_from_profile(const ZnsPb__Profile *p, struct zns_probe_map *m, struct 
 	m->one_domain = p->n_groups - !!p->has_unknown_group == 1;
 	m->zone_write_mibps = p->zone_write_mibps;
 	m->zone_read_mibps = p->zone_read_mibps;
+	m->device_write_mibps = p->has_device_write_mibps ? p->device_write_mibps : 0;
 	return 0;
 }

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The last word on a map: what is written together behaves as the map says, or the map is not given
+ * out. */
+#include <string.h>
+
+#include "probe_priv.h"
+
+#define UNEQUAL 0.85 /* of a zone's rate: a group below it sets the rate that is promised */
+
+static uint32_t wrong(const struct zns_probe_map *m)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < ZNS_PROBE_CLAIMS; i++)
+		n += m->seen[i].wrong;
+	return n;
+}
+
+/* It was one domain by its rates, but pairs of zones are independent: a map is to be found. */
+static void forget_domain(struct probe *p)
+{
+	struct zns_probe_map *m = p->map;
+
+	m->one_domain = false;
+	m->nr_groups = 0;
+	m->doubt[0] = '\0';
+	memset(m->zone_group, 0xff, p->nr * sizeof(*m->zone_group));
+	memset(m->zone_confidence, 0, p->nr * sizeof(*m->zone_confidence));
+}
+
+/* A promise must hold in each group. */
+static void promise_least(struct probe *p)
+{
+	struct zns_probe_map *m = p->map;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		if (m->group_write_mibps[g] &&
+		    m->group_write_mibps[g] < UNEQUAL * m->zone_write_mibps)
+			m->zone_write_mibps = m->group_write_mibps[g];
+}
+
+static int refuse(struct probe *p, const struct zns_probe_drift *d, struct zns_err *err)
+{
+	const struct zns_probe_seen *s = &p->map->seen[ZNS_PROBE_SHARE],
+				    *a = &p->map->seen[ZNS_PROBE_APART],
+				    *r = &p->map->seen[ZNS_PROBE_READ];
+
+	if (s->wrong)
+		return zns_fail(
+			err, -EPROTO,
+			"zones that disturb each other's reads do not when they are written (%u of %u pairs, the first is of zone %u), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, the drive places reads and writes by different rules",
+			s->wrong, s->sets, d->zones_moved ? d->moved[0] : 0);
+	if (a->wrong)
+		return zns_fail(
+			err, -EPROTO,
+			"zones that do not disturb each other's reads do when they are written (%u of %u sets, up to %.1f times as slow as alone), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, something that all dies share is slower than two of them",
+			a->wrong, a->sets, a->high);
+	return zns_fail(
+		err, -EPROTO,
+		"small reads take up to %.1f times as long while zones of other groups are written (%u of %u tries), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again",
+		r->high, r->wrong, r->sets);
+}
+
+static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
+{
+	struct zns_probe_drift d = { 0 };
+	int ret = probe_index_build(p, x, err);
+
+	if (!ret)
+		ret = probe_group_times(p, x, err);
+	if (!ret && !p->map->one_domain)
+		ret = probe_join_groups(p, x, err);
+	if (!ret)
+		promise_least(p);
+	if (!ret && !p->map->one_domain)
+		ret = probe_ceiling(p, err);
+	if (!ret)
+		ret = probe_predict(p, 0, &d, err);
+	if ((ret && ret != -EDQUOT) || !wrong(p->map))
+		return ret;
+	if (!p->map->one_domain)
+		return refuse(p, &d, err);
+	forget_domain(p);
+	return 0;
+}
+
+int probe_check(struct probe *p, struct zns_err *err)
+{
+	struct probe_index x = { 0 };
+	int ret = check(p, &x, err);
+
+	probe_index_free(&x);
+	return ret;
+}

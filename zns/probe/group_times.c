@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * How long each group takes alone, and which groups are one when they are written. Groups come from
+ * reads. Planes, or dies that are programmed in pairs, read independently and do not write so: what
+ * the writes say counts, since the map is used for writes.
+ */
+#include <string.h>
+
+#include "probe_priv.h"
+
+#define TRIES 3u
+#define SHRINK_TRIES 1u /* once it is known that some wait */
+#define BLOCK 4u /* groups; those of two blocks are written together */
+#define ALIKE 1.15 /* times of one group */
+
+int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++) {
+		uint32_t n = x->first[g + 1] - x->first[g];
+		double least = 0, next = 0;
+
+		p->group_ns[g] = 0;
+		for (uint32_t i = 0; n && i < TRIES; i++) {
+			uint32_t z = x->zone[x->first[g] + probe_random(p, n)];
+			double ns;
+			int ret = probe_write_set(p, &z, 1, p->set_units, &ns, err);
+
+			if (ret)
+				return ret;
+			next = i && ns > least ? ns : i ? least : ns;
+			least = !i || ns < least ? ns : least;
+			/* two that agree are enough */
+			if (i && next <= ALIKE * least)
+				break;
+		}
+		p->group_ns[g] = least;
+		m->group_write_mibps[g] =
+			least > 0 ? (uint32_t)(probe_set_mibps(p, 1, p->set_units, least) + 0.5) :
+				    0;
+		probe_tick(p, g + 1, m->nr_groups);
+	}
+	return 0;
+}
+
+/* A zone of each of these groups, together: the best of several times, relative to the slowest of
+ * them alone. */
+static int together(struct probe *p, const struct probe_index *x, const uint32_t *groups,
+		    uint32_t nr, uint32_t tries, double *ratio, struct zns_err *err)
+{
+	uint32_t zones[PROBE_WRITE_BATCH];
+	double alone = 0;
+
+	*ratio = PROBE_UNTOLD;
+	for (uint32_t i = 0; i < nr; i++)
+		alone = zns_max(alone, p->group_ns[groups[i]]);
+	for (uint32_t k = 0; k<tries && * ratio> PROBE_APART; k++) {
+		double ns;
+		int ret;
+
+		for (uint32_t i = 0; i < nr; i++) {
+			uint32_t first = x->first[groups[i]], n = x->first[groups[i] + 1] - first;
+
+			zones[i] = x->zone[first + probe_random(p, n)];
+		}
+		ret = probe_write_set(p, zones, nr, p->set_units, &ns, err);
+		if (ret)
+			return ret;
+		*ratio = zns_min(*ratio, ns / alone);
+	}
+	return 0;
+}
+
+/* Two groups of a set that wait for each other. *found: false if no two do, but all together wait
+ * for something that they share. Halves the set from each end while what is left still waits. */
+static int shrink(struct probe *p, const struct probe_index *x, uint32_t *set, uint32_t nr,
+		  bool *found, struct zns_err *err)
+{
+	*found = false;
+	for (bool again = true; again && nr > 3;) {
+		again = false;
+		for (uint32_t k = 0; !again && k < 2; k++) {
+			uint32_t from = k ? nr / 2 : 0, n = k ? nr - nr / 2 : nr / 2;
+			double ratio;
+			int ret = together(p, x, set + from, n, SHRINK_TRIES, &ratio, err);
+
+			if (ret)
+				return ret;
+			if (ratio <= PROBE_APART)
+				continue;
+			memmove(set, set + from, n * sizeof(*set));
+			nr = n;
+			again = true;
+		}
+	}
+	for (bool again = true; again && nr > 2;) {
+		again = false;
+		for (uint32_t i = 0; i < nr && nr > 2; i++) {
+			uint32_t without[PROBE_WRITE_BATCH], n = 0;
+			double ratio;
+			int ret;
+
+			for (uint32_t k = 0; k < nr; k++)
+				if (k != i)
+					without[n++] = set[k];
+			ret = together(p, x, without, n, SHRINK_TRIES, &ratio, err);
+			if (ret)
+				return ret;
+			if (ratio <= PROBE_APART)
+				continue;
+			memcpy(set, without, n * sizeof(*set));
+			nr = n;
+			i--;
+			again = true;
+		}
+	}
+	if (nr == 2) {
+		double ratio;
+		int ret = together(p, x, set, 2, TRIES, &ratio, err);
+
+		if (ret)
+			return ret;
+		*found = ratio >= PROBE_SAME;
+	}
+	return 0;
+}
+
+static void join(struct probe *p, uint32_t keep, uint32_t gone)
+{
+	struct zns_probe_map *m = p->map;
+
+	for (uint32_t z = 0; z < p->nr; z++)
+		if (m->zone_group[z] == gone)
+			m->zone_group[z] = keep;
+	if (m->group_channel[keep] != m->group_channel[gone])
+		m->group_channel[keep] = ZNS_PROBE_NONE;
+	m->group_channel[gone] = ZNS_PROBE_NONE;
+	p->joined[gone] = true;
+	m->nr_joined++;
+}
+
+/* Numbers what is left of the groups anew. */
+static void close_up(struct probe *p)
+{
+	struct zns_probe_map *m = p->map;
+	uint32_t n = 0;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++) {
+		if (p->joined[g])
+			continue;
+		for (uint32_t z = 0; z < p->nr && n != g; z++)
+			if (m->zone_group[z] == g)
+				m->zone_group[z] = n;
+		m->pivot[n] = m->pivot[g];
+		m->group_channel[n] = m->group_channel[g];
+		m->channel_confidence[n] = m->channel_confidence[g];
+		m->group_write_mibps[n] = m->group_write_mibps[g];
+		p->group_ns[n] = p->group_ns[g];
+		p->joined[g] = false;
+		n++;
+	}
+	for (uint32_t g = n; g < m->nr_groups; g++)
+		p->joined[g] = false;
+	m->nr_groups = n;
+}
+
+/* Joins groups of this set until the rest writes independently, or waits for something else. */
+static int settle(struct probe *p, const struct probe_index *x, uint32_t *set, uint32_t nr,
+		  struct zns_err *err)
+{
+	while (nr > 1) {
+		uint32_t few[PROBE_WRITE_BATCH], n = 0;
+		double ratio;
+		bool found;
+		int ret = together(p, x, set, nr, SHRINK_TRIES + 1, &ratio, err);
+
+		if (ret || ratio <= PROBE_APART)
+			return ret;
+		memcpy(few, set, nr * sizeof(*few));
+		ret = shrink(p, x, few, nr, &found, err);
+		if (ret || !found)
+			return ret;
+		join(p, few[0], few[1]);
+		for (uint32_t i = 0; i < nr; i++)
+			if (set[i] != few[1])
+				set[n++] = set[i];
+		nr = n;
+	}
+	return 0;
+}
+
+/* Sorts. Like with like: beside a slow group nobody would see that two quick ones wait. */
+static void by_time(const struct probe *p, uint32_t *v, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++) {
+		uint32_t g = v[i], k = i;
+
+		for (; k && p->group_ns[v[k - 1]] > p->group_ns[g]; k--)
+			v[k] = v[k - 1];
+		v[k] = g;
+	}
+}
+
+/* Two groups of one die take one time alone. So of a sorted set only those near each other are
+ * written together. */
+static int settle_alike(struct probe *p, const struct probe_index *x, const uint32_t *set,
+			uint32_t nr, struct zns_err *err)
+{
+	double was = 0;
+	int ret = 0;
+
+	for (uint32_t from = 0, done = 0; !ret && from < nr && done < nr; from++) {
+		double least = p->group_ns[set[from]];
+		uint32_t near[PROBE_WRITE_BATCH], n = 0, k;
+
+		if (least <= ALIKE * was)
+			continue;
+		was = least;
+		for (k = from; k < nr && p->group_ns[set[k]] <= PROBE_ONE_RATE * least; k++)
+			if (!p->joined[set[k]])
+				near[n++] = set[k];
+		done = k;
+		ret = settle(p, x, near, n, err);
+	}
+	return ret;
+}
+
+int probe_join_groups(struct probe *p, const struct probe_index *x, struct zns_err *err)
+{
+	uint32_t nr = p->map->nr_groups, n = 0,
+		 most = zns_min(zns_min(p->room, p->open_room), 2 * BLOCK), block = most / 2;
+	cleanup_free uint32_t *order = calloc(nr + 1, sizeof(*order));
+	int ret = 0;
+
+	if (!order)
+		return zns_fail(err, -ENOMEM, "no memory for %u groups", nr);
+	for (uint32_t g = 0; g < nr; g++)
+		if (p->group_ns[g] > 0)
+			order[n++] = g;
+	by_time(p, order, n);
+	for (uint32_t a = 0; !ret && block && a < n; a += block)
+		for (uint32_t b = a + block < n ? a + block : a; !ret && b < n; b += block) {
+			uint32_t set[PROBE_WRITE_BATCH], k = 0;
+
+			for (uint32_t i = a; i < zns_min(a + block, n); i++)
+				if (!p->joined[order[i]])
+					set[k++] = order[i];
+			for (uint32_t i = b; b != a && i < zns_min(b + block, n); i++)
+				if (!p->joined[order[i]])
+					set[k++] = order[i];
+			ret = settle_alike(p, x, set, k, err);
+			probe_tick(p, a, n);
+		}
+	if (p->map->nr_joined)
+		close_up(p);
+	return ret;
+}

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Does the map predict what it is used for? Zones of k groups that are written together get k
+ * zones' sustained rate, zones of one group share one, and reads of a group do not wait for writes
+ * of others. A map is given out only after it predicted this of sets drawn like those of an
+ * allocator.
+ *
+ * How many zones: let m of n zones be in a wrong group of G. A group has n / G zones, so each of
+ * the m makes n / G pairs wrong that are said to conflict and n / G that do, of n * n / (2 * G)
+ * pairs in all: a share of 2 * m / n. With 1 % of the pairs wrong, m = n / 200 zones are elsewhere.
+ * Each zone of the sample is written beside another one of its group, which shows one that is
+ * elsewhere. All N of the sample miss all m with the chance C(n - m, N) / C(n, N); N is the least
+ * with a chance of at most 1/1000. Up to 200 zones that is each of them; of 2,000 it is 998, of
+ * 30,000 1,348. Groups that are two dies, or two that are one, make more pairs wrong, and of more
+ * zones.
+ *
+ * How many sets of several groups: two groups that are one die are seen when both are in a set. Of
+ * q groups in a set out of G, s sets miss a pair with the chance (1 - (q / G)^2)^s <= 1/1000.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "probe_priv.h"
+
+#define WRONG_ZONES 0.005 /* half of the share of wrong pairs that must be found */
+#define PASS 0.001 /* chance of a map with so many to pass */
+#define TRIES 6u
+#define FEW_TRIES 2u /* once it is known that some wait */
+#define QUIET 0.3 /* of a unit's program: reads that wait longer wait for writes */
+#define READ_SETS 4u
+#define READ_BESIDE 8u /* zones that are written beside a read */
+#define WRONG_ENOUGH 8u /* sets; then nothing more need be known */
+#define READS 64u
+
+struct predict {
+	struct probe_index x;
+	uint32_t *want; /* by group: zones of the sample */
+	uint32_t *order, nr; /* groups with zones */
+	struct zns_probe_drift *out;
+	uint32_t most; /* groups in a set */
+	uint32_t pairs[WRONG_ENOUGH][2], nr_pairs; /* groups that are one */
+};
+
+uint32_t probe_sample_size(uint32_t n)
+{
+	uint32_t bad = zns_max((uint32_t)(n * WRONG_ZONES), 1u), take = 0;
+	double miss = 1;
+
+	while (take < n && miss > PASS) {
+		miss *= take + bad < n ? (double)(n - bad - take) / (n - take) : 0;
+		take++;
+	}
+	return take;
+}
+
+static void note(struct zns_probe_seen *s, double ratio, bool right)
+{
+	s->low = s->sets ? zns_min(s->low, ratio) : ratio;
+	s->high = s->sets ? zns_max(s->high, ratio) : ratio;
+	s->mean += (ratio - s->mean) / ++s->sets;
+	s->wrong += !right;
+}
+
+/* Written together, relative to @alone; the best of several times, until it is as it should be. */
+static int try_set(struct probe *p, const uint32_t *zones, uint32_t nr, double alone, double high,
+		   uint32_t tries, double *ratio, struct zns_err *err)
+{
+	double ns, best = 0;
+
+	for (uint32_t k = 0; k < tries; k++) {
+		int ret = probe_write_set(p, zones, nr, p->set_units, &ns, err);
+
+		if (ret)
+			return ret;
+		*ratio = ns / alone;
+		/* noise makes nothing quicker */
+		if (*ratio <= high)
+			return 0;
+		best = !k || *ratio < best ? *ratio : best;
+	}
+	*ratio = best;
+	return 0;
+}
+
+/* Do both wait for each other? */
+static int waits(struct probe *p, uint32_t a, uint32_t b, bool *yes, struct zns_err *err)
+{
+	const uint32_t pair[2] = { a, b };
+	double ns[2] = { 0 }, both = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; !ret && i < 2; i++)
+		ret = probe_write_set(p, &pair[i], 1, p->set_units, &ns[i], err);
+	if (!ret)
+		ret = try_set(p, pair, 2, zns_max(ns[0], ns[1]), PROBE_APART, TRIES, &both, err);
+	*yes = both >= PROBE_SAME;
+	return ret;
+}
+
+static void moved(struct predict *t, uint32_t zone)
+{
+	struct zns_probe_drift *o = t->out;
+
+	for (uint32_t i = 0; i < zns_min(o->zones_moved, (uint32_t)ZNS_ARRAY_SIZE(o->moved)); i++)
+		if (o->moved[i] == zone)
+			return;
+	if (o->zones_moved++ < ZNS_ARRAY_SIZE(o->moved))
+		o->moved[o->zones_moved - 1] = zone;
+}
+
+/* Two of a group do not share. Which one is elsewhere? The one that does not share with a third one
+ * either; both, if it cannot be told. */
+static int blame(struct probe *p, struct predict *t, uint32_t group, const uint32_t pair[2],
+		 struct zns_err *err)
+{
+	uint32_t first = t->x.first[group], n = t->x.first[group + 1] - first;
+	bool shares[2] = { false, false };
+	int ret = 0;
+
+	for (uint32_t tries = 0; n > 2 && tries < 3 && shares[0] == shares[1] && !ret; tries++) {
+		uint32_t third = t->x.zone[first + probe_random(p, n)];
+
+		if (third == pair[0] || third == pair[1])
+			continue;
+		for (uint32_t i = 0; !ret && i < 2; i++)
+			ret = waits(p, pair[i], third, &shares[i], err);
+	}
+	for (uint32_t i = 0; i < 2; i++)
+		if (!shares[i] || shares[1 - i])
+			moved(t, pair[i]);
+	return ret;
+}
+
+/* Zones of a group, two by two. */
+static int same_group(struct probe *p, struct predict *t, uint32_t group, struct zns_err *err)
+{
+	uint32_t first = t->x.first[group], n = t->x.first[group + 1] - first;
+	struct zns_probe_seen *s = &p->map->seen[ZNS_PROBE_SHARE];
+
+	for (uint32_t i = 0; n > 1 && i < t->want[group] && s->wrong < WRONG_ENOUGH; i += 2) {
+		uint32_t a = i, b = i + 1 < n ? i + 1 : probe_random(p, n - 1);
+		uint32_t pair[2] = { t->x.zone[first + a], t->x.zone[first + b] };
+		double ratio;
+		int ret = try_set(p, pair, 2, p->group_ns[group], PROBE_SAME_MOST, TRIES, &ratio,
+				  err);
+		bool right;
+
+		/* or was its time alone that of a bad moment? */
+		for (uint32_t k = 0; !ret && ratio < PROBE_SAME && k < 2; k++) {
+			double ns;
+
+			ret = probe_write_set(p, &pair[k], 1, p->set_units, &ns, err);
+			if (ret || ns >= p->group_ns[group])
+				continue;
+			ratio *= p->group_ns[group] / ns;
+			p->group_ns[group] = ns;
+		}
+		if (ret)
+			return ret;
+		right = ratio >= PROBE_SAME && ratio <= PROBE_SAME_MOST;
+		note(s, ratio / 2, right);
+		p->map->zones_predicted += i + 1 < n ? 2 : 1;
+		if (!right)
+			ret = blame(p, t, group, pair, err);
+		if (ret)
+			return ret;
+		probe_tick(p, p->map->zones_predicted, p->map->zones_needed);
+	}
+	return 0;
+}
+
+/* Leaves zones out while the rest still waits. */
+static int narrow(struct probe *p, uint32_t *zones, uint32_t *nr, double alone, struct zns_err *err)
+{
+	for (uint32_t i = 0; i<*nr && * nr> 2;) {
+		/* a half at first, then one after the other */
+		uint32_t cut = !i && *nr > 3 ? *nr / 2 : 1, rest[PROBE_WRITE_BATCH], n = 0;
+		double ratio;
+		int ret;
+
+		for (uint32_t again = 0; again < (cut > 1 ? 3 : 1); again++) {
+			uint32_t from = again == 1 ? *nr / 2 : i;
+
+			if (again == 2)
+				cut = 1;
+			for (uint32_t k = n = 0; k < *nr; k++)
+				if (k < from || k >= from + cut + (again == 1 ? *nr % 2 : 0))
+					rest[n++] = zones[k];
+			ret = try_set(p, rest, n, alone, PROBE_APART, FEW_TRIES, &ratio, err);
+			if (ret)
+				return ret;
+			if (ratio > PROBE_APART)
+				break;
+		}
+		if (ratio <= PROBE_APART) {
+			i++;
+			continue;
+		}
+		memcpy(zones, rest, n * sizeof(*zones));
+		*nr = n;
+	}
+	return 0;
+}
+
+/* Zones of several groups that are said to be independent wait for each other: because two groups
+ * are one, or a zone is elsewhere, or all wait for something that they share. */
+static int find_joined(struct probe *p, struct predict *t, uint32_t *zones, uint32_t nr,
+		       double alone, struct zns_err *err)
+{
+	struct zns_probe_drift *o = t->out;
+	bool yes = false, others = false;
+	uint32_t g[2];
+	int ret = narrow(p, zones, &nr, alone, err);
+
+	if (!ret && nr == 2)
+		ret = waits(p, zones[0], zones[1], &yes, err);
+	if (!ret && !yes)
+		o->waits_together++;
+	if (ret || !yes)
+		return ret;
+	for (uint32_t i = 0; i < 2; i++)
+		g[i] = p->map->zone_group[zones[i]];
+	for (uint32_t i = 0; i < 2; i++)
+		for (uint32_t k = t->x.first[g[i]], was = zones[i]; k < t->x.first[g[i] + 1]; k++)
+			if (t->x.zone[k] != was)
+				zones[i] = t->x.zone[k];
+	ret = waits(p, zones[0], zones[1], &others, err);
+	if (ret)
+		return ret;
+	if (!others) {
+		moved(t, zones[0]);
+		moved(t, zones[1]);
+		return 0;
+	}
+	for (uint32_t i = 0; i < t->nr_pairs; i++)
+		if (t->pairs[i][0] == zns_min(g[0], g[1]) && t->pairs[i][1] == zns_max(g[0], g[1]))
+			return 0;
+	t->pairs[t->nr_pairs][0] = o->joined[0] = zns_min(g[0], g[1]);
+	t->pairs[t->nr_pairs++][1] = o->joined[1] = zns_max(g[0], g[1]);
+	o->groups_joined++;
+	return 0;
+}
+
+/* One zone of each of @nr groups. */
+static int apart(struct probe *p, struct predict *t, const uint32_t *groups, uint32_t nr,
+		 uint32_t turn, struct zns_err *err)
+{
+	struct zns_probe_seen *s = &p->map->seen[ZNS_PROBE_APART];
+	uint32_t zones[PROBE_WRITE_BATCH];
+	double alone = 0, ratio;
+	bool right;
+	int ret;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		uint32_t first = t->x.first[groups[i]], n = t->x.first[groups[i] + 1] - first;
+
+		zones[i] = t->x.zone[first + turn % n];
+		alone = zns_max(alone, p->group_ns[groups[i]]);
+	}
+	ret = try_set(p, zones, nr, alone, PROBE_APART, TRIES, &ratio, err);
+	right = ratio <= PROBE_APART;
+	if (ret)
+		return ret;
+	note(s, ratio, right);
+	return right || t->out->groups_joined + t->out->waits_together > 3 ?
+		       0 :
+		       find_joined(p, t, zones, nr, alone, err);
+}
+
+/* Groups of a set are near each other in time: beside a slow one nobody would see that quick ones
+ * wait. @from: its first one, of those sorted by time. */
+static uint32_t near(const struct probe *p, const struct predict *t, uint32_t from, uint32_t *out)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = from; i < t->nr; i++)
+		if (p->group_ns[t->order[i]] <= PROBE_ONE_RATE * p->group_ns[t->order[from]])
+			out[n++] = t->order[i];
+	return n;
+}
+
+static int sets_of(struct probe *p, struct predict *t, uint32_t *groups, uint32_t n,
+		   struct zns_err *err)
+{
+	uint32_t turns = 0, sets, q = zns_min(n, t->most);
+	int ret = 0;
+
+	if (q < 2)
+		return 0;
+	for (uint32_t i = 0; i < n; i++)
+		turns = zns_max(turns, t->want[groups[i]]);
+	sets = q < n ? (uint32_t)ceil(log(PASS) / log1p(-(double)q * q / ((double)n * n))) : 1;
+	sets = zns_max(sets, q < n ? turns * ((n + q - 1) / q) : turns);
+	p->map->sets_needed += sets;
+	for (uint32_t k = 0; !ret && k < sets && p->map->seen[ZNS_PROBE_APART].wrong < WRONG_ENOUGH;
+	     k++) {
+		/* mostly as many as can be; now and then a few, as for a small dump */
+		uint32_t size = k % 8 == 7 ? 2 + probe_random(p, q - 1) : q;
+
+		if (size < n)
+			probe_shuffle(p, groups, n);
+		ret = apart(p, t, groups, size, q < n ? k / ((n + q - 1) / q) : k, err);
+		probe_tick(p, k + 1, sets);
+	}
+	return ret;
+}
+
+static int by_time(const void *a, const void *b, void *arg)
+{
+	const double *ns = arg;
+	double x = ns[*(const uint32_t *)a], y = ns[*(const uint32_t *)b];
+
+	return (x > y) - (x < y);
+}
+
+static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
+{
+	cleanup_free uint32_t *groups = calloc(t->nr + 1, sizeof(*groups));
+	double was = 0;
+	int ret = 0;
+
+	if (!groups)
+		return zns_fail(err, -ENOMEM, "no memory for %u groups", t->nr);
+	qsort_r(t->order, t->nr, sizeof(*t->order), by_time, p->group_ns);
+	for (uint32_t from = 0, done = 0; !ret && from < t->nr && done < t->nr; from++) {
+		double least = p->group_ns[t->order[from]];
+		uint32_t n;
+
+		if (least <= PROBE_APART * was)
+			continue;
+		was = least;
+		n = near(p, t, from, groups);
+		done = from + n;
+		ret = sets_of(p, t, groups, n, err);
+	}
+	return ret;
+}
+
+/* Small reads of one group beside writes of others: the usual time of most of them. */
+static int one_read(struct probe *p, struct predict *t, uint32_t group, const uint32_t *others,
+		    uint32_t nr, struct zns_err *err)
+{
+	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
+	uint64_t done[PROBE_WRITE_BATCH][2 * PROBE_SET_UNITS], reads[READS];
+	uint32_t zone = t->x.zone[t->x.first[group]], zones[PROBE_WRITE_BATCH],
+		 pages = zns_max(p->unit / (uint32_t)PROBE_PAGE, 1u);
+	double v[READS], alone, beside, program = p->group_ns[group] / p->set_units;
+	int ret = probe_need(p, &zone, 1, err);
+
+	if (!ret && p->kind[zone] == KIND_NO)
+		return 0;
+	for (uint32_t with = 0; !ret && with < 2; with++) {
+		uint32_t k = with ? nr : 0, n = 0;
+
+		ret = probe_spend(p, (uint64_t)k * 2 * p->set_units * p->unit, err);
+		for (uint32_t i = 0; !ret && i < k; i++) {
+			zones[i] = t->x.zone[t->x.first[others[i]]];
+			probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
+			r[i] = (struct zns_race){ .write = true,
+						  .zone = zones[i],
+						  .len = p->unit,
+						  .count = 2 * p->set_units,
+						  .buf = p->wbuf + (size_t)i * p->unit,
+						  .done_ns = done[i] };
+			probe_mark(p, zones[i], 2 * p->set_units);
+		}
+		r[k] = (struct zns_race){ .zone = zone,
+					  .len = p->small,
+					  .count = READS,
+					  .step = pages > READS ? (uint32_t)PROBE_PAGE : p->small,
+					  .buf = p->rbuf,
+					  .done_ns = reads };
+		if ((uint64_t)READS * r[k].step > p->unit)
+			r[k].count = p->unit / r[k].step;
+		if (!ret)
+			ret = probe_race(p, r, k + 1, err);
+		for (uint32_t i = 0; i < r[k].count; i++)
+			v[n++] = reads[i] - (i ? reads[i - 1] : 0);
+		*(with ? &beside : &alone) = probe_median(v, n);
+		if (!ret && k)
+			ret = zns_dev_flush(p->d, err);
+		if (!ret)
+			ret = probe_drop(p, zones, k, err);
+	}
+	if (!ret)
+		ret = probe_drop(p, &zone, 1, err);
+	if (!ret)
+		note(&p->map->seen[ZNS_PROBE_READ], beside / alone,
+		     beside <= zns_max(2 * alone, alone + QUIET * program));
+	return ret;
+}
+
+static int read_sets(struct probe *p, struct predict *t, struct zns_err *err)
+{
+	const struct zns_probe_map *m = p->map;
+	int ret = 0;
+
+	if ((uint64_t)2 * p->set_units * p->unit > p->d->geo.zone_capacity)
+		return 0;
+	for (uint32_t k = 0; !ret && k < READ_SETS; k++) {
+		uint32_t own = t->order[probe_random(p, t->nr)], others[PROBE_WRITE_BATCH], n = 0,
+			 from = probe_random(p, t->nr);
+
+		for (uint32_t i = 0; i < t->nr && n + 2 <= zns_min(t->most, READ_BESIDE); i++) {
+			uint32_t g = t->order[(from + i) % t->nr];
+
+			/* what dies of a channel cost each other is the channel's, and known */
+			if (g != own && (m->group_channel[g] == ZNS_PROBE_NONE ||
+					 m->group_channel[g] != m->group_channel[own]))
+				others[n++] = g;
+		}
+		if (n)
+			ret = one_read(p, t, own, others, n, err);
+	}
+	return ret;
+}
+
+static int all(struct probe *p, struct predict *t, uint32_t sample, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	uint32_t usable = 0;
+	double share;
+	int ret;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		if (t->x.first[g + 1] > t->x.first[g])
+			t->order[t->nr++] = g;
+	usable = t->x.first[m->nr_groups];
+	t->most = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH);
+	/* what all groups together cannot have nobody is promised */
+	if (m->device_write_mibps && m->zone_write_mibps)
+		t->most = zns_min(t->most, m->device_write_mibps * 9 / 10 / m->zone_write_mibps);
+	m->zones_needed = sample ? zns_min(sample, usable) : probe_sample_size(usable);
+	share = usable ? (double)m->zones_needed / usable : 0;
+	for (uint32_t i = 0; i < t->nr; i++) {
+		uint32_t g = t->order[i], n = t->x.first[g + 1] - t->x.first[g];
+
+		t->want[g] = zns_min((uint32_t)ceil(n * share), n);
+		/* two of each group at least: it may be two dies */
+		t->want[g] = zns_min(zns_max(t->want[g], 2u), n);
+	}
+	for (uint32_t i = 0; i < t->nr; i++) {
+		ret = p->open_room > 1 ? same_group(p, t, t->order[i], err) : 0;
+		if (ret)
+			return ret;
+	}
+	if (t->nr < 2)
+		return 0;
+	ret = apart_sets(p, t, err);
+	return ret || t->most < 2 ? ret : read_sets(p, t, err);
+}
+
+int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
+		  struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	struct predict t = { .out = out };
+	int ret = probe_index_build(p, &t.x, err);
+
+	t.want = calloc(m->nr_groups + 1, sizeof(*t.want));
+	t.order = calloc(m->nr_groups + 1, sizeof(*t.order));
+	memset(m->seen, 0, sizeof(m->seen));
+	m->zones_predicted = m->zones_needed = m->sets_needed = 0;
+	if (!ret && (!t.want || !t.order))
+		ret = zns_fail(err, -ENOMEM, "no memory for %u groups", m->nr_groups);
+	if (!ret)
+		ret = all(p, &t, sample, err);
+	/* enough is known of a wrong map */
+	if (ret == -EDQUOT && (m->seen[ZNS_PROBE_SHARE].wrong || m->seen[ZNS_PROBE_APART].wrong)) {
+		if (err)
+			*err = (struct zns_err)ZNS_ERR_INIT;
+		ret = 0;
+	}
+	out->zones_checked = m->zones_predicted;
+	out->groups_checked = t.nr;
+	probe_index_free(&t.x);
+	free(t.want);
+	free(t.order);
+	return ret;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Sets of zones that are written together, and how long the medium takes. The time runs from the
+ * first write to the end of a flush, so a buffer or a cache hides nothing: what it holds counts
+ * when it has left it. A cache that a flush does not empty is filled first (p->pad bytes), and the
+ * time is that of the last units.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "probe_priv.h"
+
+/* How long the last @part units took, of @n whose ends are in @done. */
+static uint64_t tail(uint64_t *done, uint32_t n, uint32_t part)
+{
+	/* insertion into a sorted list: each zone's ends ascend, so little moves */
+	for (uint32_t i = 1; i < n; i++) {
+		uint64_t x = done[i];
+		uint32_t k = i;
+
+		for (; k && done[k - 1] > x; k--)
+			done[k] = done[k - 1];
+		done[k] = x;
+	}
+	return done[n - 1] - (n > part ? done[n - part - 1] : 0);
+}
+
+uint32_t probe_set_units(const struct probe *p, uint32_t nr, uint32_t count)
+{
+	return count + (uint32_t)((p->pad + (uint64_t)nr * p->unit - 1) / ((uint64_t)nr * p->unit));
+}
+
+int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
+		      double *ns, struct zns_err *err)
+{
+	uint32_t all = probe_set_units(p, nr, count);
+	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
+	cleanup_free uint64_t *done = calloc((size_t)nr * all, sizeof(*done));
+	uint64_t start;
+	int ret;
+
+	if (!done)
+		return zns_fail(err, -ENOMEM, "no memory for %u clients", nr);
+	if ((uint64_t)all * p->unit > p->d->geo.zone_capacity)
+		return zns_fail(
+			err, -EAGAIN,
+			"cannot be measured: %u zones together cannot fill the write cache, which holds %llu MiB that a flush does not write; nothing is stored",
+			nr, (unsigned long long)(p->pad / MIB(1)));
+	ret = probe_spend(p, (uint64_t)nr * all * p->unit, err);
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < nr; i++) {
+		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
+		r[i] = (struct zns_race){ .write = true,
+					  .zone = zones[i],
+					  .len = p->unit,
+					  .count = all,
+					  .buf = p->wbuf + (size_t)i * p->unit,
+					  .done_ns = done + (size_t)i * all };
+		probe_mark(p, zones[i], all);
+	}
+	start = zns_dev_now_ns(p->d);
+	ret = probe_race(p, r, nr, err);
+	p->accept_ns = zns_max(zns_dev_now_ns(p->d) - start, UINT64_C(1));
+	if (!ret)
+		ret = zns_dev_flush(p->d, err);
+	*ns = zns_max(zns_dev_now_ns(p->d) - start, UINT64_C(1));
+	if (!ret && p->pad)
+		*ns = zns_max(tail(done, nr * all, nr * count), UINT64_C(1));
+	return ret;
+}
+
+int probe_write_set(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count, double *ns,
+		    struct zns_err *err)
+{
+	int ret = probe_write_timed(p, zones, nr, count, ns, err);
+
+	return ret ? ret : probe_drop(p, zones, nr, err);
+}
+
+double probe_set_mibps(const struct probe *p, uint32_t nr, uint32_t count, double ns)
+{
+	return (double)nr * count * p->unit / MIB(1) / (ns / 1e9);
+}
+
+int probe_index_build(struct probe *p, struct probe_index *x, struct zns_err *err)
+{
+	const struct zns_probe_map *m = p->map;
+	uint32_t at = 0;
+
+	probe_index_free(x);
+	x->zone = calloc(p->nr + 1, sizeof(*x->zone));
+	x->first = calloc(m->nr_groups + 1, sizeof(*x->first));
+	if (!x->zone || !x->first)
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
+	for (uint32_t z = 0; z < p->nr; z++)
+		if (probe_can_write(p, z) && m->zone_group[z] != ZNS_PROBE_NONE)
+			x->first[m->zone_group[z]]++;
+	for (uint32_t g = 0, n; g <= m->nr_groups; g++) {
+		n = g < m->nr_groups ? x->first[g] : 0;
+		x->first[g] = at;
+		at += n;
+	}
+	for (uint32_t z = p->nr; z--;)
+		if (probe_can_write(p, z) && m->zone_group[z] != ZNS_PROBE_NONE)
+			x->zone[x->first[m->zone_group[z]]++] = z;
+	for (uint32_t g = m->nr_groups; g; g--)
+		x->first[g] = x->first[g - 1];
+	x->first[0] = 0;
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		probe_shuffle(p, x->zone + x->first[g], x->first[g + 1] - x->first[g]);
+	return 0;
+}
+
+void probe_index_free(struct probe_index *x)
+{
+	free(x->zone);
+	free(x->first);
+	*x = (struct probe_index){ 0 };
+}
+
+void probe_shuffle(struct probe *p, uint32_t *v, uint32_t n)
+{
+	for (uint32_t i = n; i > 1; i--) {
+		uint32_t k = probe_random(p, i), x = v[k];
+
+		v[k] = v[i - 1];
+		v[i - 1] = x;
+	}
+}
