@@ -8,12 +8,16 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
+#include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 
 #include "track_fixture.h"
+#include "zns/apart.h"
 #include "zns/inject.h"
 
 #ifdef __x86_64__
@@ -143,14 +147,108 @@ static int clean(void **state)
 	return rmdir(dir);
 }
 
+/* The kernel unmaps it as a whole only. */
+static bool unmap_vdso(void)
+{
+	void *at = (void *)getauxval(AT_SYSINFO_EHDR);
+
+	for (size_t pages = 1; pages < 8; pages++)
+		if (!munmap(at, pages * PAGE))
+			return true;
+	return false;
+}
+
+static void without_vdso(const struct ends *e, void *arg)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .range = { 0x100000, MIB(1) },
+				       .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	void *at = mmap((void *)0x100000, MIB(1), PROT_READ | PROT_EXEC,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (fd < 0 || at == MAP_FAILED || ioctl(fd, UFFDIO_API, &api) ||
+	    ioctl(fd, UFFDIO_REGISTER, &reg) || !unmap_vdso())
+		tell(e, 'n');
+	else
+		tell(e, 'y');
+	await(e);
+}
+
+static int ask_parent(struct zns_guest *g, void *arg)
+{
+	const uint64_t args[6] = { 0 };
+
+	return zns_guest_call(g, SYS_getppid, args, arg);
+}
+
+/* Its lowest code is memory whose pages somebody else brings, and does not. */
+static void code_that_nobody_brings(void **state)
+{
+	struct target c = start(without_vdso, NULL);
+	struct zns_err err = ZNS_ERR_INIT;
+	char path[48];
+	uint64_t stop_ns;
+	long parent = 0;
+	int maps;
+
+	if (heard(&c) != 'y')
+		skip();
+	snprintf(path, sizeof(path), "/proc/%d/maps", c.pid);
+	maps = open(path, O_RDONLY | O_CLOEXEC);
+	if (zns_inject(c.pid, maps, 60000, ask_parent, &parent, &stop_ns, &err))
+		fail_msg("%s", err.msg);
+	assert_int_equal(parent, getpid());
+	close(maps);
+	end(&c);
+}
+
+static int wait_for_ever(int fd, void *arg, void *out)
+{
+	char c;
+
+	*(int *)out = 1;
+	return (int)read(fd, &c, 1);
+}
+
+static int answer(int fd, void *arg, void *out)
+{
+	*(int *)out = 7;
+	return fcntl(fd, F_GETFD) < 0 || fcntl(fd + 2, F_GETFD) >= 0 ? -EBADF : -EDOM;
+}
+
+static int crash(int fd, void *arg, void *out)
+{
+	raise(SIGKILL);
+	return 0;
+}
+
+/* Work that may hang: it is left, and holds only the descriptor that it was given. */
+static void left_behind(void **state)
+{
+	int out = 3, p[2];
+
+	assert_int_equal(pipe(p), 0);
+	assert_int_equal(zns_apart(answer, p[0], NULL, &out, sizeof(out), 60000), -EDOM);
+	assert_int_equal(out, 7);
+	assert_int_equal(zns_apart(crash, -1, NULL, NULL, 0, 60000), -EIO);
+	out = 3;
+	assert_int_equal(zns_apart(wait_for_ever, p[0], NULL, &out, sizeof(out), 50), -ETIMEDOUT);
+	assert_int_equal(out, 3);
+	close(p[0]);
+	until(write(p[1], "x", 1) < 0 && errno == EPIPE); /* it is killed, and holds it no more */
+	close(p[1]);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(another_number),
-		cmocka_unit_test(other_arguments),
-		cmocka_unit_test(another_table),
+		cmocka_unit_test(another_number), cmocka_unit_test(other_arguments),
+		cmocka_unit_test(another_table),  cmocka_unit_test(code_that_nobody_brings),
+		cmocka_unit_test(left_behind),
 	};
 
+	signal(SIGPIPE, SIG_IGN);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, prepare, clean);

@@ -19,8 +19,9 @@ import sys
 from pathlib import Path
 
 import ztlib
+from ztfuse import SlowFile
 from ztlib import Failed, HANDLE, Skipped, alive, wait_until
-from ztscene import FOUR_DIES, SIX_OPEN, TINY, case_of, suite_main
+from ztscene import FOUR_DIES, SIX_OPEN, TINY, case_of, run_ctl, suite_main
 
 UUID = r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 CASES = {}
@@ -549,6 +550,25 @@ def flipped_handle(scene):
             raise Failed(f'byte {at} of {len(good)} flipped: {e}')
     (scene.images / HANDLE).write_bytes(good)
     scene.good_restore()
+
+
+@case
+def handle_hangs(scene):
+    """a handle on a file system that does not answer: restore and show end in one line."""
+    scene = scene()
+    conf = Path(scene.device.env['ZNS_CONFIG']) / 'zns.conf'
+    conf.write_text('deadline = 1\n')
+    slow = SlowFile(scene.dir / 'slow', 0, HANDLE, 4096)
+    try:
+        said = run_ctl(scene, 1, 'show', str(slow.directory))
+        if 'did not answer' not in said:
+            raise Failed(f'show says: {said}')
+        scene.restore(images=slow.directory).must_fail('did not answer')
+        if not slow.reading.is_set():
+            raise Failed('nobody has read the handle')
+    finally:
+        slow.close()
+    conf.unlink()
 
 
 @case

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-A file system with one file, `data`, whose reads last until release(): the kernel holds the reader's pages meanwhile, and
+A file system with one file, `data` if nothing else is said, whose reads last until release(): the kernel holds the reader's pages meanwhile, and
 writes to them past its page tables. Spoken to over /dev/fuse, in a thread.
 """
 import errno
@@ -23,8 +23,8 @@ REQUEST_MAX = 1 << 18                       # bytes
 
 
 class SlowFile:
-    def __init__(self, directory, content):
-        self.directory, self.content = directory, bytes([content])
+    def __init__(self, directory, content, name='data', size=SIZE):
+        self.directory, self.content, self.name, self.size = directory, bytes([content]), name.encode(), size
         self.reading, self.released = threading.Event(), threading.Event()
         directory.mkdir()
         try:
@@ -51,15 +51,14 @@ class SlowFile:
         except OSError:
             pass        # its reader has gone
 
-    @staticmethod
-    def _attr(inode):
-        mode, size = (stat.S_IFDIR | 0o755, 0) if inode == ROOT else (stat.S_IFREG | 0o644, SIZE)
+    def _attr(self, inode):
+        mode, size = (stat.S_IFDIR | 0o755, 0) if inode == ROOT else (stat.S_IFREG | 0o644, self.size)
         return struct.pack('=QQQQQQIIIIIIIIII', inode, size, size // 512, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
 
     def _read(self, unique, offset, size):
         self.reading.set()
         self.released.wait()
-        self._answer(unique, self.content * max(0, min(size, SIZE - offset)))
+        self._answer(unique, self.content * max(0, min(size, self.size - offset)))
 
     def _serve(self):
         while True:
@@ -76,7 +75,7 @@ class SlowFile:
                 major, minor, ahead, flags = struct.unpack_from('=IIII', body)
                 self._answer(unique, struct.pack('=IIIIHHII', 7, 31, ahead, flags & ASYNC_DIO, 12, 10, 1 << 17, 1) + bytes(36))
             elif op == LOOKUP:
-                found = body.split(b'\0')[0] == b'data'
+                found = body.split(b'\0')[0] == self.name
                 self._answer(unique, struct.pack('=QQQQII', DATA, 0, HOUR, HOUR, 0, 0) + self._attr(DATA) if found else b'',
                              0 if found else ENOENT)
             elif op == GETATTR:

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "zns/apart.h"
+#include "zns/config.h"
 #include "zns/crypt.h"
 #include "zns/frame.h"
 #include "zns/handle.h"
@@ -74,19 +76,60 @@ bool zns_handle_present(int dirfd)
 	return !fstatat(dirfd, ZNS_HANDLE_NAME, &st, AT_SYMLINK_NOFOLLOW);
 }
 
+/*
+ * The directory may be on anybody's file system, which may not answer: then what reads there is
+ * left (zns/apart.h).
+ */
+static int apart(zns_apart_work work, int dirfd, void *arg, void *out, size_t len,
+		 struct zns_err *err)
+{
+	uint32_t limit_s = ZNS_DEADLINE_S;
+	struct zns_err e = ZNS_ERR_INIT;
+	int ret;
+
+	if (zns_config_deadline(&limit_s, &e) || !limit_s)
+		limit_s = ZNS_DEADLINE_S;
+	ret = zns_apart(work, dirfd, arg, out, len, limit_s * 1000);
+	return ret == -ETIMEDOUT ?
+		       zns_fail(err, ret,
+				"the file system of the image directory did not answer within %u s",
+				limit_s) :
+		       ret;
+}
+
+struct raw {
+	size_t len;
+	uint8_t bytes[ZNS_HANDLE_MAX];
+};
+
+static int read_raw(int dirfd, void *arg, void *out)
+{
+	struct raw *r = out;
+	cleanup_free uint8_t *buf = NULL;
+	int ret = zns_read_plain(dirfd, ZNS_HANDLE_NAME, ZNS_HANDLE_MAX, &buf, &r->len);
+
+	if (!ret)
+		memcpy(r->bytes, buf, r->len);
+	return ret;
+}
+
 int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err)
 {
-	cleanup_free uint8_t *buf = NULL;
-	size_t len;
-	int ret = zns_read_plain(dirfd, ZNS_HANDLE_NAME, ZNS_HANDLE_MAX, &buf, &len);
+	cleanup_free struct raw *r = malloc(sizeof(*r));
+	int ret;
 
+	if (!r)
+		return zns_fail(err, -ENOMEM, "no memory for a handle");
+	ret = apart(read_raw, dirfd, NULL, r, sizeof(*r), err);
+	if (ret == -ETIMEDOUT)
+		return ret;
 	if (ret == -EFBIG)
 		return zns_fail(err, -EBADMSG, "%s is too large for a handle", ZNS_HANDLE_NAME);
 	if (ret == -ELOOP || ret == -EISDIR || ret == -EINVAL)
 		return zns_fail(err, -EBADMSG, "%s: %s", ZNS_HANDLE_NAME, zns_open_why(ret));
 	if (ret)
 		return zns_fail(err, ret, "%s: %s", ZNS_HANDLE_NAME, zns_open_why(ret));
-	return zns_handle_parse(buf, len, out, err);
+	return zns_handle_parse(r->bytes, r->len, out, err);
 }
 
 void zns_handle_describe(ZnsPb__Handle *h, const ZnsPb__Checkpoint *c)
@@ -152,7 +195,7 @@ static bool copy_is_good(int dirfd, const ZnsPb__HandleCopy *c, bool *missing)
 	return len == c->size && zns_hash(buf, len) == c->hash;
 }
 
-int zns_handle_check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
+static int check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
 {
 	char names[ZNS_ERR_MAX / 2] = "";
 	size_t used = 0;
@@ -176,5 +219,25 @@ int zns_handle_check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *e
 	if (bad)
 		zns_fail(err, -ESTALE, "%d of %zu plain copies differ from the device's: %s%s", bad,
 			 h->n_copies, names, used && bad > 3 ? " …" : "");
+	return bad;
+}
+
+static int check_all(int dirfd, void *arg, void *out)
+{
+	return check_copies(dirfd, arg, out);
+}
+
+int zns_handle_check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
+{
+	struct zns_err e = ZNS_ERR_INIT, why = ZNS_ERR_INIT;
+	int bad = h->n_copies ? apart(check_all, dirfd, (void *)h, &e, sizeof(e), &why) : 0;
+
+	if (bad < 0) { /* whatever it is, they cannot be used */
+		bad = (int)h->n_copies;
+		zns_fail(&e, -ESTALE, "the plain copies cannot be read: %s",
+			 why.code ? why.msg : strerror(EIO));
+	}
+	if (bad && err)
+		*err = e;
 	return bad;
 }

@@ -31,6 +31,7 @@
 
 #include "maps.h"
 #include "threads.h"
+#include "zns/apart.h"
 #include "zns/inject.h"
 #include "zns/util.h"
 
@@ -45,6 +46,9 @@
 #define CALL_MS 500 /* until a call that a frozen thread does not make is given up */
 #define TRIES 100 /* stops, until one is outside of a restartable sequence */
 #define SEARCH_MAX (4U << 20) /* bytes of code that are looked through */
+#define SEARCH_MS 5000
+#define PAGE 4096U
+#define PAGE_PRESENT (1ULL << 63) /* of an entry of /proc/PID/pagemap */
 
 struct zns_guest {
 	struct tracer *t;
@@ -61,28 +65,86 @@ struct job {
 	bool lent; /* the thread was ours: what failed then, failed in @body */
 };
 
-/* Any two bytes 0f 05 in code will do, even in the middle of another instruction. */
-static uint64_t find_in(pid_t pid, const struct area *a)
+static bool peek(pid_t tid, uint64_t at, void *buf, size_t len)
 {
-	size_t len = zns_min(a->end - a->start, (uint64_t)SEARCH_MAX);
-	cleanup_free uint8_t *code = malloc(len);
-	struct iovec here = { code, len }, there = { (void *)(uintptr_t)a->start, len };
-	ssize_t n = code ? process_vm_readv(pid, &here, 1, &there, 1, 0) : -1;
+	struct iovec here = { buf, len }, there = { (void *)(uintptr_t)at, len };
 
-	for (ssize_t i = 0; i + 1 < n; i++)
-		if (code[i] == 0x0f && code[i + 1] == 0x05)
-			return a->start + (uint64_t)i;
+	return process_vm_readv(tid, &here, 1, &there, 1, 0) == (ssize_t)len;
+}
+
+/*
+ * Where a page is not in memory, whoever has to bring it may let the reader wait: a FUSE file, a
+ * userfaultfd. True also where the kernel does not say.
+ */
+static bool present(int pagemap, uint64_t at, size_t len)
+{
+	uint64_t entry, last = (at + len - 1) / PAGE;
+
+	for (uint64_t n = at / PAGE; n <= last; n++)
+		if (pread(pagemap, &entry, sizeof(entry), (off_t)(n * sizeof(entry))) ==
+			    (ssize_t)sizeof(entry) &&
+		    !(entry & PAGE_PRESENT))
+			return false;
+	return true;
+}
+
+static int open_pagemap(pid_t pid)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* Any two bytes 0f 05 in code will do, even in the middle of another instruction. */
+static uint64_t find_in(pid_t pid, int pagemap, const struct area *a)
+{
+	uint64_t end = a->start + zns_min(a->end - a->start, (uint64_t)SEARCH_MAX);
+	uint8_t code[PAGE];
+
+	for (uint64_t at = a->start; at < end; at += PAGE) {
+		if ((!a->vdso && !present(pagemap, at, PAGE)) || !peek(pid, at, code, PAGE))
+			continue;
+		for (size_t i = 0; i + 1 < PAGE; i++)
+			if (code[i] == 0x0f && code[i + 1] == 0x05)
+				return at + i;
+	}
 	return 0;
 }
 
-static uint64_t find_insn(pid_t pid, const struct areas *l)
+static uint64_t find_among(pid_t pid, const struct areas *l, bool vdso)
 {
+	cleanup_close int pagemap = open_pagemap(pid);
 	uint64_t at = 0;
 
-	for (int vdso = 1; vdso >= 0; vdso--)
-		for (size_t i = 0; i < l->nr && !at; i++)
-			if (l->a[i].exec && l->a[i].vdso == vdso)
-				at = find_in(pid, &l->a[i]);
+	for (size_t i = 0; i < l->nr && !at; i++)
+		if (l->a[i].exec && l->a[i].vdso == vdso)
+			at = find_in(pid, pagemap, &l->a[i]);
+	return at;
+}
+
+struct search {
+	pid_t pid;
+	const struct areas *l;
+};
+
+static int find_other(int fd, void *arg, void *out)
+{
+	const struct search *s = arg;
+
+	*(uint64_t *)out = find_among(s->pid, s->l, false);
+	return 0;
+}
+
+/* The kernel's own code is always there. Between a look and a read of other code its page may go.
+ */
+static uint64_t find_insn(pid_t pid, const struct areas *l)
+{
+	uint64_t at = find_among(pid, l, true);
+
+	if (!at &&
+	    zns_apart(find_other, -1, &(struct search){ pid, l }, &at, sizeof(at), SEARCH_MS))
+		at = 0;
 	return at;
 }
 
@@ -101,13 +163,6 @@ static int set_regs(pid_t tid, const struct user_regs_struct *r)
 	struct iovec iov = { (void *)(uintptr_t)r, sizeof(*r) };
 
 	return ptrace(PTRACE_SETREGSET, tid, (void *)NT_PRSTATUS, &iov) ? -errno : 0;
-}
-
-static bool peek(pid_t tid, uint64_t at, void *buf, size_t len)
-{
-	struct iovec here = { buf, len }, there = { (void *)(uintptr_t)at, len };
-
-	return process_vm_readv(tid, &here, 1, &there, 1, 0) == (ssize_t)len;
 }
 
 struct rseq_conf {
@@ -150,11 +205,17 @@ static bool in_sequence(pid_t tid, const struct user_regs_struct *r)
 		uint32_t version, flags;
 		uint64_t start, len, abort;
 	} cs;
+	cleanup_close int pagemap = conf.pointer ? open_pagemap(tid) : -1;
 	uint64_t at = 0;
 
-	if (!conf.pointer || !peek(tid, conf.pointer + 8, &at, sizeof(at)) || !at)
+	if (!conf.pointer)
 		return false;
-	return !peek(tid, at, &cs, sizeof(cs)) || r->rip - cs.start < cs.len;
+	if (!present(pagemap, conf.pointer + 8, sizeof(at)))
+		return true;
+	if (!peek(tid, conf.pointer + 8, &at, sizeof(at)) || !at)
+		return false;
+	return !present(pagemap, at, sizeof(cs)) || !peek(tid, at, &cs, sizeof(cs)) ||
+	       r->rip - cs.start < cs.len;
 }
 
 /* Another part of the process would see our system calls, and could answer them (Wine). */
