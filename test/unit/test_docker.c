@@ -358,6 +358,40 @@ static void memory(void **state)
 	put(at("conf/zns.conf"), "");
 }
 
+static const char *run_by(const char *image)
+{
+	char text[1000];
+
+	snprintf(text, sizeof(text),
+		 "{\"ID\":\"" ID_A "\",\"Name\":\"/web\",\"Image\":\"sha256:" ID_B
+		 "\",\"Driver\":\"overlay2\",\"Config\":{\"Image\":\"%s\"}}",
+		 image);
+	put(at("root/containers/" ID_A "/config.v2.json"), text);
+	return setting(DOCKER_QOS);
+}
+
+/* A rule for an image is not passed by giving its id. */
+static void image_by_id(void **state)
+{
+	put(at("conf/zns.conf"), "");
+	put(at("conf/docker.rules"), "image=nginx:* qos=7\nname=* qos=9\n");
+	bundle("{}", "[]");
+	mkdirs(at("root/image/overlay2"));
+	put(at("root/image/overlay2/repositories.json"),
+	    "{\"Repositories\":{\"alpine\":{\"alpine:3\":\"sha256:" ID_A
+	    "\"},\"nginx\":{\"nginx:1\":\"sha256:" ID_B "\",\"nginx:2\":3}}}");
+	assert_string_equal(run_by("nginx:1"), "7/rule");
+	assert_string_equal(run_by("sha256:" ID_B), "7/rule");
+	assert_string_equal(run_by(ID_B), "7/rule");
+	assert_string_equal(run_by("bbbb"), "7/rule");
+	assert_string_equal(run_by("other:1"), "9/rule");
+	put(at("conf/docker.rules"), "image=alpine:* qos=7\nname=* qos=9\n");
+	assert_string_equal(run_by(ID_B), "9/rule");
+	put(at("root/image/overlay2/repositories.json"), "{\"Repositories\":[]}");
+	assert_string_equal(run_by(ID_B), "9/rule");
+	put(at("conf/docker.rules"), "");
+}
+
 /* The example that is installed, word for word. */
 static void example_rules(void **state)
 {
@@ -707,13 +741,21 @@ static void unit_of_a_schedule(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(container),     cmocka_unit_test(bad_json),
-		cmocka_unit_test(order),         cmocka_unit_test(bad_values),
-		cmocka_unit_test(bad_rules),     cmocka_unit_test(needed),
-		cmocka_unit_test(lost),          cmocka_unit_test(pending),
-		cmocka_unit_test(api_host),      cmocka_unit_test(podman_needed),
-		cmocka_unit_test(podman_words),  cmocka_unit_test(memory),
-		cmocka_unit_test(example_rules), cmocka_unit_test(unit_of_a_schedule),
+		cmocka_unit_test(container),
+		cmocka_unit_test(bad_json),
+		cmocka_unit_test(order),
+		cmocka_unit_test(bad_values),
+		cmocka_unit_test(bad_rules),
+		cmocka_unit_test(needed),
+		cmocka_unit_test(lost),
+		cmocka_unit_test(pending),
+		cmocka_unit_test(api_host),
+		cmocka_unit_test(podman_needed),
+		cmocka_unit_test(podman_words),
+		cmocka_unit_test(memory),
+		cmocka_unit_test(image_by_id),
+		cmocka_unit_test(example_rules),
+		cmocka_unit_test(unit_of_a_schedule),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -69,6 +69,8 @@ void docker_container_podman(struct docker_container *c, int init_pid);
 int docker_container_read_root(const char *root, const char *id, struct docker_container *c,
 			       struct zns_err *err);
 void docker_container_fini(struct docker_container *c);
+/* image.c: does the shell pattern fit its image, by a name of that? */
+bool docker_image_fits(const struct docker_container *c, const char *pattern);
 
 /* state.c: what runc or crun remembers of a running container. */
 struct docker_state {

@@ -33,7 +33,7 @@ static int word(const struct docker_container *c, struct docker_settings *s, str
 			return zns_fail(err, -EINVAL, "%s:%u: %s= wants a pattern", r->path,
 					r->line, w);
 		r->conditions = true;
-		r->fits &= !fnmatch(value, *w == 'n' ? c->name : c->image, 0);
+		r->fits &= *w == 'n' ? !fnmatch(value, c->name, 0) : docker_image_fits(c, value);
 		return 0;
 	}
 	for (key = 0; key < DOCKER_NR_KEYS; key++)
