@@ -82,6 +82,8 @@ def versions(scene):
              ('zns-memkeep', '--version'), ('zns-runc', '--zns-version'))}
     criu = run(scene.cfg.criu, '--version').splitlines()
     said['znsctl'] = said['znsctl'].split('\n')[0] + '\n'     # formats follow: the next case
+    expect('memory contexts', bool(re.search(r'\nMemory contexts: \d+\n$', said['zns-mem'])), True)     # a package's upgrade asks
+    said['zns-mem'] = said['zns-mem'].split('\n')[0] + '\n'
     expect('first line of criu --version', bool(re.fullmatch(r'Version: [0-9.]+', criu[0])), True)
     builds = {name: re.fullmatch(rf'{name}: ZNS-CRIU ([\w.-]+)\n', text) for name, text in said.items()}
     expect('programs that name their build', [n for n, m in builds.items() if not m], [])

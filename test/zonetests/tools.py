@@ -429,6 +429,39 @@ def package_removed(scene):
 
 
 @case
+def package_upgraded(scene):
+    """The package is not upgraded while a pager runs whose context the new version could not take over; otherwise it is."""
+    scene = scene(size=1)
+    libexec = scene.dir / 'libexec'
+    libexec.mkdir()
+    pager = libexec / 'zns-mem'
+    shutil.copy(shutil.which('sleep'), pager)
+    script = scene.dir / 'preinst'
+    text = (ztlib.REPO / 'debian' / 'zns-criu.preinst').read_text()
+    expect('places of the version', text.count('@CONTEXT_VERSION@'), 1)
+    script.write_text(text.replace('@CONTEXT_VERSION@', '12'))
+
+    def preinst(running, installed):
+        run = subprocess.Popen([pager, '600']) if running else None
+        try:
+            pager.unlink()
+            pager.write_text(f'#!/bin/sh\necho "zns-mem: ZNS-CRIU 1.0"\n{installed}\n')
+            pager.chmod(0o755)
+            return subprocess.run(['sh', script, 'upgrade', '1.0'], env=dict(os.environ, ZNS_LIBEXEC=str(libexec)), capture_output=True, text=True)
+        finally:
+            if run:
+                run.kill()
+                run.wait()
+            pager.unlink()
+            shutil.copy(shutil.which('sleep'), pager)
+    for running, installed, code in ((False, '', 0), (True, 'echo "Memory contexts: 12"', 0), (True, 'echo "Memory contexts: 11"', 1), (True, '', 1)):
+        done = preinst(running, installed)
+        expect(f'a pager runs: {running}, version by: {installed}: exit', done.returncode, code)
+    if 'znsctl memory status' not in done.stderr or done.stderr.count('\n') != 1:
+        raise Failed(f'it does not say what lists them: {done.stderr}')
+
+
+@case
 def rm_and_status(scene):
     """rm by pattern and twice; status of all devices as df."""
     scene = scene(size=1)

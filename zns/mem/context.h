@@ -3,6 +3,8 @@
 #define MEM_CONTEXT_H
 #include "mem.h"
 
+/* Of what is shared from pager to pager. A package is not upgraded to another one under a program
+ * (debian/zns-criu.preinst). */
 #define CONTEXT_VERSION 12
 
 /* Takes over @sh_fd. *@out is to be left with zns_mem_leave(), also after a failure, if not NULL.

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
+#include "../context.h"
 #include "pager.h"
 #include "zns-version.h"
 #include "zns/daemon.h"
@@ -274,7 +275,8 @@ static int parse(int argc, char **argv, struct options *o)
 		else if (c == 'b' && !zns_parse_number(optarg, 0, UINT64_MAX, &o->began))
 			continue;
 		else if (c == 'V')
-			return printf("zns-mem: ZNS-CRIU %s\n", ZNS_VERSION) < 0;
+			return printf("zns-mem: ZNS-CRIU %s\nMemory contexts: %d\n", ZNS_VERSION,
+				      CONTEXT_VERSION) < 0;
 		else
 			return usage(c == 'h' ? stdout : stderr);
 	}
