@@ -490,6 +490,7 @@ def rm_and_status(scene):
 # ---- fsck ----------------------------------------------------------------------------------------------
 
 MAGIC = b'ZNSCRIU1'
+MARK = 33       # a frame's type: a pin
 
 
 def stop_broker(scene):
@@ -584,9 +585,14 @@ def fsck_repair(scene):
         copy = media.copy_of_metadata()
         done = scene.device.ctl('fsck', '--repair', '--json')
         expect(f'repair with record {kind} damaged: {done.stdout} {done.stderr}', done.returncode, 0)
+        expect(f'pinned after record {kind}', json.loads(done.stdout)['pinned'], [] if kind == MARK else ids[:1])
         expect(f'catalogue after record {kind} at {offset}', catalogue(scene), before)
         stop_broker(scene)
         media.put_back(copy)
+        if kind == MARK:
+            if 'may be among them' not in run_ctl(scene, 0, 'fsck', '--repair'):
+                raise Failed('fsck --repair does not say that a pin may be lost')
+            media.put_back(copy)
         media.flip(zone, offset + 48)
         broken += 1
     expect('records damaged', broken >= 10, True)

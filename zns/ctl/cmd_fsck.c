@@ -78,6 +78,7 @@ static int do_rebuild(struct fsck *k, bool dry_run, struct zns_err *err)
 	}
 	if (!ret) {
 		k->rebuilt = !dry_run;
+		k->lost = r.damaged_blocks;
 		k->checkpoints = r.checkpoints;
 		k->generation = r.generation;
 		zns_scan_free(&r.scan);
@@ -163,10 +164,22 @@ static int run(struct fsck *k, const char *spec, struct zns_err *err)
 	return ret || k->dry_run ? ret : check(k, err);
 }
 
+/* A pin is in the log alone, and nothing tells whether a lost record was one. */
+static void say_pins(const struct fsck *k)
+{
+	size_t nr = json_object_array_length(k->pinned);
+
+	printf("records of the log are lost, and pins and retentions may be among them: `znsctl retain` lists what is kept, and pinned %s now",
+	       nr == 1 ? "is" : "are");
+	for (size_t i = 0; i < nr; i++)
+		printf(" %s", json_object_get_string(json_object_array_get_idx(k->pinned, i)));
+	printf("%s\n", nr ? "" : " none");
+}
+
 static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_err *err)
 {
 	size_t problems = json_object_array_length(k->problems);
-	bool bad = problems || (*k->damage && !k->rebuilt);
+	bool bad = problems || (*k->damage && !k->rebuilt), pins = k->lost && k->rebuilt;
 
 	if (k->json) {
 		ctl_print_json(
@@ -174,7 +187,8 @@ static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_er
 				J("damage", *k->damage ? k->damage : NULL), J("torn", k->torn),
 				J("generation", k->generation), J("checkpoints", k->checkpoints),
 				J("problems", json_object_get(k->problems)),
-				J("found", json_object_get(k->found)), J("rebuilt", k->rebuilt)));
+				J("found", json_object_get(k->found)), J("rebuilt", k->rebuilt),
+				J("pinned", pins ? json_object_get(k->pinned) : NULL)));
 	} else if (!err->code) {
 		printf("%s: generation %llu%s, %zu checkpoints, %zu problem%s\n", k->reg.path,
 		       (unsigned long long)k->generation, k->rebuilt ? " (new)" : "",
@@ -182,6 +196,8 @@ static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_er
 		if (*k->damage && !k->rebuilt)
 			printf("nothing was changed: so it would be after `znsctl fsck --%s %s`\n",
 			       k->gone ? "rebuild" : "repair", k->reg.path);
+		if (pins)
+			say_pins(k);
 		if (k->torn)
 			printf("the log ends in a record that a crash cut off; the broker begins a new generation\n");
 	}
@@ -217,6 +233,7 @@ static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 	k.json = args.json;
 	k.problems = json_object_new_array();
 	k.found = json_object_new_array();
+	k.pinned = json_object_new_array();
 	if (!run(&k, args.dev, &err))
 		err = (struct zns_err)ZNS_ERR_INIT; /* drops errors of earlier attempts */
 	code = finish(cmd, &k, &err);
@@ -226,6 +243,7 @@ static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 		close(k.lock);
 	json_object_put(k.problems);
 	json_object_put(k.found);
+	json_object_put(k.pinned);
 	return code;
 }
 

@@ -125,7 +125,12 @@ int fsck_check(struct fsck *k, const struct zns_store *s, struct zns_err *err)
 	k->torn = zns_store_torn(s);
 	for (size_t i = 0; i < k->checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = zns_store_checkpoint(s, i);
+		const ZnsPb__Mark *m = zns_store_find_mark(s, c->id.data);
 
+		if (k->lost && m && m->pinned)
+			json_object_array_add(k->pinned,
+					      json_object_new_string(
+						      zns_uuid_format(c->id.data, have)));
 		check_zones(k, c, zones);
 		check_manifest(k, c);
 	}

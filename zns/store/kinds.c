@@ -220,6 +220,17 @@ static int salvage_key(struct zns_state *st, ProtobufCMessage *msg, struct zns_s
 	return 0;
 }
 
+/* Its checkpoint may come from a footer later. */
+static int salvage_mark(struct zns_state *st, ProtobufCMessage *msg, struct zns_salvage *r)
+{
+	if (zns_grow_by_one(r->marks, r->nr_marks)) {
+		drop(msg);
+		return -ENOMEM;
+	}
+	r->marks[r->nr_marks++] = (ZnsPb__Mark *)msg;
+	return 0;
+}
+
 /* ---- the table ---- */
 
 #define IN(member) offsetof(struct zns_state, member)
@@ -243,7 +254,7 @@ static const struct zns_kind kinds[] = {
 	{ ZNS_FRAME_RETENTION, "retention", &zns_pb__retention__descriptor, IN(retentions),
 	  OF(ZnsPb__Retention), check_retention, NULL, zns_state_retain, NULL },
 	{ ZNS_FRAME_MARK, "mark", &zns_pb__mark__descriptor, IN(marks), ZNS_NOWHERE, check_mark,
-	  may_mark, zns_state_mark, NULL },
+	  may_mark, zns_state_mark, salvage_mark },
 	{ ZNS_FRAME_FIRST, "first pages", &zns_pb__first_pages__descriptor, IN(firsts), ZNS_NOWHERE,
 	  check_first, may_record, zns_state_first, NULL },
 	{ ZNS_FRAME_TOMBSTONE, "tombstone", &zns_pb__tombstone__descriptor, IN(tombstones),

@@ -547,6 +547,7 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
 		ret = 0;
 	}
 	zns_state_compact(&b.s->st);
+	zns_salvage_marks(&sv, &b.s->st);
 	sort_checkpoints(&b.s->st.checkpoints);
 	r->checkpoints = b.s->st.checkpoints.nr;
 	r->reservations = b.s->st.reservations.nr;

@@ -113,8 +113,19 @@ const ZnsPb__CheckpointKey *zns_salvage_key(const struct zns_salvage *r,
 	return NULL;
 }
 
+void zns_salvage_marks(const struct zns_salvage *r, struct zns_state *st)
+{
+	for (size_t i = 0; i < r->nr_marks; i++)
+		zns_record_set(st, ZNS_FRAME_MARK, &r->marks[i]->base, NULL);
+}
+
 void zns_salvage_fini(struct zns_salvage *r)
 {
+	for (size_t i = 0; i < r->nr_marks; i++)
+		zns_pb__mark__free_unpacked(r->marks[i], NULL);
+	free(r->marks);
+	r->marks = NULL;
+	r->nr_marks = 0;
 	for (size_t i = 0; i < r->nr_keys; i++)
 		zns_pb__key_line__free_unpacked(r->keys[i], NULL);
 	free(r->keys);

@@ -10,12 +10,16 @@ struct zns_salvage {
 	uint32_t newest_zone; /* UINT32_MAX: no record anywhere */
 	ZnsPb__KeyLine **keys; /* of checkpoints whose own record may be lost; the newest last */
 	size_t nr_keys;
+	ZnsPb__Mark **marks; /* likewise, in their order */
+	size_t nr_marks;
 };
 
 /* Fill s->st (initialised), s->uuid and s->max_generation from every good record. Writes nothing.
  */
 int zns_salvage_log(struct zns_store *s, struct zns_salvage *r, struct zns_err *err);
 
+/* Of checkpoints that are in the state now. */
+void zns_salvage_marks(const struct zns_salvage *r, struct zns_state *st);
 void zns_salvage_fini(struct zns_salvage *r);
 /* The wrapped key of a checkpoint, if a record of it survived; else NULL. */
 const ZnsPb__CheckpointKey *zns_salvage_key(const struct zns_salvage *r,
