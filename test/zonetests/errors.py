@@ -572,6 +572,34 @@ def handle_hangs(scene):
 
 
 @case
+def new_on_a_parent(scene):
+    """A process with shared memory that the parent has not, dumped on it: a good dump logs no error."""
+    scene = scene(size=1)
+    if not ztlib.helper_tracks():
+        raise Skipped('nobody tracks written pages here')
+    grow, images = scene.dir / 'grow', [scene.dir / 'first', scene.dir / 'second']
+    program = f'import mmap, time; m = mmap.mmap(-1, 1 << 20); m.write(b"x" * 9999); open("{grow}-ready", "w").close(); time.sleep(600)'
+    loop = f"while [ ! -e {grow} ]; do sleep 0.1; done; {sys.executable} -c '{program}' & while :; do sleep 600; done"
+    task = subprocess.Popen(['sh', '-c', loop], start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for n, parent in enumerate(([], ['--prev-images-dir', '../first'])):
+            images[n].mkdir()
+            log = images[n] / 'dump.log'
+            done = subprocess.run([scene.cfg.criu, 'dump', '-t', str(task.pid), '-D', images[n], '-o', log, '-v4', '--track-mem', '--leave-running', *parent,
+                                   *ztlib.zns_options(scene.cfg, 'grows')], env=scene.device.env, stdin=subprocess.DEVNULL, check=False)
+            if done.returncode or 'No parent image' in log.read_text():
+                raise Failed(f'dump {n}: exit {done.returncode}: {log.read_text()[-300:]}')
+            grow.touch()
+            if not wait_until(Path(f'{grow}-ready').exists, 60):
+                raise Failed('it makes no child')
+    finally:
+        for pid in reversed(ztlib.tree(task.pid)):
+            ztlib.kill(pid)
+        task.wait()
+    scene.no_helpers()
+
+
+@case
 def unregistered_device(scene):
     """A handle of a device this machine's administrator never registered."""
     scene = scene()
