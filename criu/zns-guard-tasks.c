@@ -3,15 +3,19 @@
  * Processes that are not where a restore can make them, or that somebody holds. CRIU dumps the
  * former: only its restore compares each process's namespaces with its parent's (pstree.c).
  */
+#include <errno.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "cr_options.h"
+#include "crtools.h"
 #include "log.h"
 #include "namespaces.h"
 #include "util.h"
@@ -161,6 +165,19 @@ static int guard_vfork(pid_t pid, pid_t tid)
 	return 0;
 }
 
+/* CRIU would find it out with all memory copied, and say "Can't get rlimit 0". */
+static int guard_limits(pid_t pid)
+{
+	struct rlimit limit;
+
+	if (opts.mode == CR_PRE_DUMP || !prlimit(pid, RLIMIT_CPU, NULL, &limit) || errno != EPERM)
+		return 0;
+	pr_err("Process %d (%s) is of another user, and criu may not read its limits: CAP_SYS_RESOURCE is missing (setpriv -d "
+	       "shows what there is; in a container: --cap-add SYS_RESOURCE)\n",
+	       pid, zns_guard_name(pid));
+	return -1;
+}
+
 static int guard_thread(pid_t pid, pid_t tid)
 {
 	char name[32], text[512], state = 0, *s;
@@ -174,6 +191,8 @@ static int guard_thread(pid_t pid, pid_t tid)
 	s = strstr(text, "\nTracerPid:");
 	if (s)
 		sscanf(s, " TracerPid: %d", &tracer);
+	if (tid == pid && guard_limits(pid))
+		return -1;
 	return guard_traced(pid, tracer) || (state == 'D' && guard_vfork(pid, tid));
 }
 

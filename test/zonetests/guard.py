@@ -11,7 +11,9 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import ztlib
 from migration import lazy_daemon
@@ -88,6 +90,25 @@ def areas(pid, flag):
             if line.startswith('VmFlags:') and flag in line.split():
                 found.append(area)
     return found
+
+
+@case
+def other_user(scene):
+    """A task of another user, and no CAP_SYS_RESOURCE: refused before it is stopped, with the capability's name."""
+    scene = scene(size=1)
+    other = subprocess.Popen(['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups', 'sleep', '600'], start_new_session=True,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        if not wait_until(lambda: Path(f'/proc/{other.pid}/comm').read_text() == 'sleep\n', 60):
+            raise Failed('no other task')
+        log = scene.log()
+        done = subprocess.run(['setpriv', '--bounding-set=-sys_resource', scene.cfg.criu, 'dump', '-t', str(other.pid), '-D', scene.images, '-o', log,
+                               *ztlib.zns_options(scene.cfg, 'other')], env=scene.device.env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        Outcome(done.returncode, log).must_fail(rf'Process {other.pid} \(sleep\).*CAP_SYS_RESOURCE is missing')
+    finally:
+        other.kill()
+        other.wait()
+    scene.no_helpers()
 
 
 @case
