@@ -7,9 +7,11 @@ words (misuse.py), `memory` (memorycmd.py), what messages tell to do (remedies.p
 
   tools.py list | run NAME... | run -a
 """
+import contextlib
 import hashlib
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -459,6 +461,40 @@ def package_upgraded(scene):
         expect(f'a pager runs: {running}, version by: {installed}: exit', done.returncode, code)
     if 'znsctl memory status' not in done.stderr or done.stderr.count('\n') != 1:
         raise Failed(f'it does not say what lists them: {done.stderr}')
+
+
+def on_terminal(scene, answer, *args):
+    """znsctl with a terminal on all three descriptors, on which @answer was typed: its exit code and what it shows."""
+    pid, fd = pty.fork()
+    if not pid:
+        os.execve(scene.cfg.znsctl, [str(scene.cfg.znsctl), *args], scene.device.env)
+    os.write(fd, answer)
+    shown = b''
+    with contextlib.suppress(OSError):      # its end is EIO
+        while part := os.read(fd, 4096):
+            shown += part
+    os.close(fd)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+@case
+def rm_asks(scene):
+    """rm --all on a terminal asks, and an answer other than y removes nothing; a script and --yes are not asked."""
+    scene = scene(size=1)
+    ids = many_dumps(scene, 2)
+    for answer in (b'\n', b'n\n'):
+        code, shown = on_terminal(scene, answer, 'rm', '--all')
+        expect(f'exit after {answer}: {shown}', (code, '[y/N]' in shown), (1, True))
+        expect('left', set(scene.ids()), set(ids))
+    expect('one by its id is not asked', on_terminal(scene, b'', 'rm', ids[0])[0], 0)
+    expect('exit after y', on_terminal(scene, b'y\n', 'rm', '--all')[0], 0)
+    settled(scene, [])
+    many_dumps(scene, 1)
+    expect('exit with --yes', on_terminal(scene, b'', 'rm', '--all', '--yes')[0], 0)
+    settled(scene, [])
+    many_dumps(scene, 1)
+    run_ctl(scene, 0, 'rm', '--all')
+    settled(scene, [])
 
 
 @case

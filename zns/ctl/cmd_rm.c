@@ -8,7 +8,7 @@ struct rm {
 	struct ctl_pick p;
 	size_t pinned; /* skipped: pinned and not named by id */
 	size_t needed; /* skipped: a child that stays needs them */
-	bool dry_run, secure;
+	bool dry_run, secure, yes;
 };
 
 static void pass_over(struct rm *m, const uint8_t *id)
@@ -153,6 +153,20 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 	return ret && i && !m->dry_run ? zns_wrap(err, "%zu of %zu are removed", i, p->nr) : ret;
 }
 
+/* Who types --all on a terminal is asked; a script knows what it does. */
+static bool agreed(const struct rm *m)
+{
+	char answer[16];
+
+	if (m->yes || m->dry_run || !m->p.all || !m->p.nr || !isatty(STDIN_FILENO) ||
+	    !isatty(STDERR_FILENO))
+		return true;
+	fprintf(stderr, "Remove %zu checkpoints, all that %s has%s? [y/N] ", m->p.nr,
+		ctl_text(m->p.reg.path),
+		m->pinned || m->needed ? " but pinned ones and their parents" : "");
+	return fgets(answer, sizeof(answer), stdin) && (*answer == 'y' || *answer == 'Y');
+}
+
 static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -160,8 +174,12 @@ static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct rm m = { .pinned = 0 };
 	struct json_object *list;
 	int ret;
-	const struct ctl_opt opts[] = { CTL_PICKS(&m.p), CTL_FLAG("dry-run", &m.dry_run),
-					CTL_FLAG("secure", &m.secure), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_PICKS(&m.p),
+					CTL_FLAG("dry-run", &m.dry_run),
+					CTL_FLAG("secure", &m.secure),
+					CTL_FLAG("yes", &m.yes),
+					CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -170,8 +188,13 @@ static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 		ctl_pick_end(&m.p);
 		return ret;
 	}
-	list = json_object_new_array();
 	choose(&m);
+	if (!agreed(&m)) {
+		ctl_pick_end(&m.p);
+		fprintf(stderr, "znsctl rm: nothing was removed\n");
+		return CTL_FAILED;
+	}
+	list = json_object_new_array();
 	ret = remove_picked(&m, list, &err);
 	ctl_pick_end(&m.p);
 	if (ret) {
@@ -187,6 +210,7 @@ const struct ctl_cmd command_rm = {
 	"remove checkpoints; removing one twice, by its whole id, is no error",
 	CTL_PICK_HELP
 	"  --secure        also erase every copy of their keys on the device; for encrypted checkpoints only\n"
+	"  --yes           do not ask, which --all does on a terminal\n"
 	"  --dry-run       only say what would be removed\n" CTL_DEV_HELP,
 	cmd_rm,
 };
