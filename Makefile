@@ -272,6 +272,7 @@ install-files:
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	for u in systemd/*; do sed 's,@BINDIR@,$(PREFIX)/bin,; s,@LIBEXEC@,$(LIBEXEC),' $$u >$(DESTDIR)$(UNITDIR)/$$(basename $$u); done
 	install -m 644 completion/znsctl.bash $(DESTDIR)$(BASHDIR)/znsctl
+	ln -sf znsctl $(DESTDIR)$(BASHDIR)/criu-zns
 	install -m 644 completion/_znsctl $(DESTDIR)$(ZSHDIR)
 	install -d $(DESTDIR)$(PREFIX)/share/zns-criu/grafana
 	install -m 644 grafana/zns-criu.json $(DESTDIR)$(PREFIX)/share/zns-criu/grafana

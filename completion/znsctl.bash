@@ -1,25 +1,71 @@
 # SPDX-License-Identifier: MIT
-# Completion for znsctl: commands and options are asked of the program itself.
+# Completion for znsctl and criu-zns: commands, options, checkpoints and containers are asked of the programs themselves.
+_zns_names()	# members of the JSON that znsctl prints for $2..., as words
+{
+	local member=$1
+	shift
+	znsctl "$@" --json 2>/dev/null | grep -oE "\"($member)\": *\"[A-Za-z0-9_./-]+\"" | sed 's/.*"\([^"]*\)"$/\1/' | sort -u
+}
+
+_zns_commands()
+{
+	znsctl "$@" --help 2>/dev/null | sed -n 's/^  \([a-z]\{2,\}\) .*/\1/p' | sort -u
+}
+
+_zns_options()
+{
+	"$@" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*' | sort -u
+}
+
 _znsctl()
+{
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words=()
+
+	if [ "$COMP_CWORD" = 1 ]; then
+		words=($(_zns_commands) help)
+	elif [ "$COMP_CWORD" = 2 ] && [[ $command = help ]]; then
+		words=($(_zns_commands))
+	elif [ "$COMP_CWORD" = 2 ] && [[ $command = @(docker|memory|key) ]]; then
+		words=($(_zns_commands "$command"))
+	elif [[ $cur == -* ]]; then
+		if [ "$command" = docker ]; then
+			words=($(_zns_options znsctl docker "${COMP_WORDS[2]}"))
+		else
+			words=($(_zns_options znsctl "$command"))
+		fi
+	else
+		if [ "$prev" = --container ]; then
+			words=($(_zns_names container ls))
+		else
+			case $command in
+			show | verify | export | mount | push | flatten | pin | unpin | rm | compact) words=($(_zns_names 'id|container' ls)) ;;
+			retain) words=($(_zns_names container ls)) ;;
+			memory) words=($(_zns_names name memory status)) ;;
+			esac
+		fi
+		if [ "$prev" = --dev ] || [ "$COMP_CWORD" = 2 ]; then
+			words+=($(ls /etc/zns-criu/devices.d 2>/dev/null))
+		fi
+		COMPREPLY=($(compgen -W "${words[*]}" -- "$cur") $(compgen -f -- "$cur"))
+		return
+	fi
+	COMPREPLY=($(compgen -W "${words[*]}" -- "$cur"))
+}
+
+_criu_zns()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=()
 
 	if [ "$COMP_CWORD" = 1 ]; then
-		words=($(znsctl --help 2>/dev/null | sed -n 's/^  \([a-z]\{2,\}\)  .*/\1/p') help)
-	elif [ "${COMP_WORDS[1]}" = help ]; then
-		words=($(znsctl --help 2>/dev/null | sed -n 's/^  \([a-z]\{2,\}\)  .*/\1/p'))
-	elif [ "${COMP_WORDS[1]}" = docker ] && [ "$COMP_CWORD" = 2 ]; then
-		words=($(znsctl docker --help 2>/dev/null | sed -n 's/^  \([a-z]\{2,\}\)  .*/\1/p'))
+		words=(dump pre-dump restore check page-server service dedup lazy-pages cpuinfo)
 	elif [[ $cur == -* ]]; then
-		if [ "${COMP_WORDS[1]}" = docker ]; then
-			words=($(znsctl docker "${COMP_WORDS[2]}" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*' | sort -u))
-		else
-			words=($(znsctl "${COMP_WORDS[1]}" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*' | sort -u))
-		fi
+		words=($(_zns_options criu-zns))
 	else
 		case $prev in
-		--dev | ls | resize | status | top | report | zones | groups | gc | fsck | probe | selftest | verify | unregister | register)
-			words=($(ls /etc/zns-criu/devices.d 2>/dev/null)) ;;
+		--zns-checkpoint | --zns-parent) words=($(_zns_names id ls)) ;;
+		--zns-container) words=($(_zns_names container ls)) ;;
+		--zns-dev) words=($(ls /etc/zns-criu/devices.d 2>/dev/null)) ;;
+		-t | --tree) words=($(ps -eo pid= 2>/dev/null)) ;;
 		esac
 		COMPREPLY=($(compgen -W "${words[*]}" -- "$cur") $(compgen -f -- "$cur"))
 		return
@@ -27,3 +73,4 @@ _znsctl()
 	COMPREPLY=($(compgen -W "${words[*]}" -- "$cur"))
 }
 complete -o filenames -F _znsctl znsctl
+complete -o filenames -F _criu_zns criu-zns

@@ -498,6 +498,30 @@ def rm_asks(scene):
 
 
 @case
+def completion(scene):
+    """bash offers commands, words, options, checkpoints and containers, of criu-zns too; none of it is written down twice."""
+    scene = scene(size=1)
+    ident, = many_dumps(scene, 1, 'web')
+    script = ztlib.REPO / 'completion' / 'znsctl.bash'
+    env = dict(scene.device.env, PATH=f'{scene.dir}/bin:{os.environ["PATH"]}')
+    (scene.dir / 'bin').mkdir()
+    for name, program in (('znsctl', scene.cfg.znsctl), ('criu-zns', scene.cfg.criu)):
+        (scene.dir / 'bin' / name).symlink_to(Path(program).resolve())
+
+    def offered(*words):
+        function = {'znsctl': '_znsctl', 'criu-zns': '_criu_zns'}[words[0]]
+        text = f'. {script}; COMP_WORDS=("$@"); COMP_CWORD={len(words) - 1}; {function}; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        return subprocess.run(['bash', '-c', text, 'bash', *words], env=env, cwd=scene.dir / 'bin', check=True, capture_output=True, text=True).stdout.split('\n')
+    for words, wanted in ((('znsctl', 'st'), ['status']), (('znsctl', 'memory', ''), ['attach', 'detach', 'status']), (('znsctl', 'key', 'ro'), ['rotate']),
+                          (('znsctl', 'rm', ''), [ident, 'web']), (('znsctl', 'rm', ident[:4]), [ident]), (('znsctl', 'gc', '--gr'), ['--grace']),
+                          (('znsctl', 'ls', '--container', ''), ['web']), (('criu-zns', 'res'), ['restore']), (('criu-zns', 'dump', '--zns-li'), ['--zns-live']),
+                          (('criu-zns', 'restore', '--zns-checkpoint', ''), [ident])):
+        got = offered(*words)
+        expect(f'lacking after {words}', [w for w in wanted if w not in got], [])
+    expect('rm without a dash offers no --all', [w for w in offered('znsctl', 'rm', '') if w.startswith('-')], [])
+
+
+@case
 def rm_and_status(scene):
     """rm by pattern and twice; status of all devices as df."""
     scene = scene(size=1)
