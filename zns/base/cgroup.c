@@ -3,19 +3,37 @@
  * affect us. */
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "zns/process.h"
 #include "zns/util.h"
 
-/* Moves us into the root group of one hierarchy. */
-static bool enter_root(const char *mountpoint)
+static bool write_zero(const char *mountpoint, const char *name)
 {
 	cleanup_close int fd = -1;
 	char path[512];
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/cgroup.procs", mountpoint) >= sizeof(path))
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", mountpoint, name) >= sizeof(path))
 		return false;
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	return fd >= 0 && write(fd, "0", 1) == 1;
+}
+
+static bool one_thread(void)
+{
+	struct stat st;
+
+	return !stat("/proc/self/task", &st) && st.st_nlink == 3;
+}
+
+/*
+ * Moves us into the root group of one hierarchy. The kernel lets nobody fork while it moves a
+ * process, and waits 5 to 17 ms until nobody does. It needs none of that for a thread that moves
+ * itself. In version 2 threads cannot be moved so far.
+ */
+static bool enter_root(const char *mountpoint, bool v2)
+{
+	return (!v2 && one_thread() && write_zero(mountpoint, "tasks")) ||
+	       write_zero(mountpoint, "cgroup.procs");
 }
 
 /* Is @word in @list, which has commas between words? */
@@ -52,7 +70,10 @@ static bool in_root(const char *groups, const char *super)
 	return false;
 }
 
-bool zns_cgroup_escape(void)
+/* Calls @root for the mountpoint of each hierarchy in whose root group we are not. In a delegated
+ * or read-only hierarchy we stay, and it is charged for us. False: one returned false, or they are
+ * not known. */
+static bool each_root(bool (*root)(const char *mountpoint, bool v2, void *arg), void *arg)
 {
 	cleanup_file FILE *f = fopen("/proc/self/mountinfo", "re");
 	cleanup_free uint8_t *groups = NULL;
@@ -63,7 +84,7 @@ bool zns_cgroup_escape(void)
 	if (zns_read_file(AT_FDCWD, "/proc/self/cgroup", 65536, &groups, &len))
 		groups = NULL;
 	while (f && fgets(line, sizeof(line), f)) {
-		char *sep = strstr(line, " - "), *super, *save = NULL, *root = NULL, *mnt = NULL,
+		char *sep = strstr(line, " - "), *super, *save = NULL, *top = NULL, *mnt = NULL,
 		     *tok;
 		bool v2;
 
@@ -75,14 +96,40 @@ bool zns_cgroup_escape(void)
 		tok = strtok_r(line, " ", &save);
 		for (int n = 0; tok && n < 5; n++, tok = strtok_r(NULL, " ", &save)) {
 			if (n == 3)
-				root = tok;
+				top = tok;
 			else if (n == 4)
 				mnt = tok;
 		}
-		/* In a delegated or read-only hierarchy we stay, and it is charged for us. */
-		if (root && mnt && !strcmp(root, "/") &&
+		if (top && mnt && !strcmp(top, "/") &&
 		    !(groups && in_root((char *)groups, v2 ? NULL : super)))
-			all &= enter_root(mnt);
+			all &= root(mnt, v2, arg);
 	}
 	return all;
+}
+
+static bool enter(const char *mountpoint, bool v2, void *arg)
+{
+	return enter_root(mountpoint, v2);
+}
+
+bool zns_cgroup_escape(void)
+{
+	return each_root(enter, NULL);
+}
+
+static bool open_root(const char *mountpoint, bool v2, void *arg)
+{
+	int *fd = arg;
+
+	if (v2 && *fd < 0)
+		*fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return true;
+}
+
+int zns_cgroup_root(void)
+{
+	int fd = -1;
+
+	each_root(open_root, &fd);
+	return fd;
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Starts our daemons: see zns/daemon.h. */
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include "zns/daemon.h"
 #include "zns/process.h"
@@ -39,14 +42,26 @@ static char **clean_env(const struct zns_daemon *d)
 	return env;
 }
 
+/* A process of cgroup version 2 is moved in milliseconds, in which nobody can fork. One that is
+ * born in its group is not moved. */
+static pid_t fork_into(int cgroup)
+{
+	struct clone_args a = { .flags = CLONE_INTO_CGROUP,
+				.exit_signal = SIGCHLD,
+				.cgroup = (uint64_t)cgroup };
+	pid_t pid = cgroup < 0 ? -1 : (pid_t)syscall(SYS_clone3, &a, sizeof(a));
+
+	return pid < 0 ? fork() : pid;
+}
+
 /* Runs in the child: only calls that are safe after a fork of a process with threads. */
 static void __attribute__((noreturn))
-child(char *const argv[], char *const env[], int ready, int log, int null)
+child(char *const argv[], char *const env[], int ready, int log, int null, int cgroup)
 {
 	pid_t pid;
 
 	setsid();
-	pid = fork();
+	pid = fork_into(cgroup);
 	if (pid)
 		_exit(pid < 0);
 	/* First move all above 0 … 3, whatever numbers were free. */
@@ -101,7 +116,7 @@ static int wait_ready(const struct zns_daemon *d, int fd, struct zns_err *err)
 
 int zns_daemon_start(const struct zns_daemon *d, struct zns_err *err)
 {
-	cleanup_close int rd = -1, log = -1, null = -1;
+	cleanup_close int rd = -1, log = -1, null = -1, cgroup = zns_cgroup_root();
 	cleanup_free char **env = clean_env(d);
 	struct stat st;
 	int p[2], ret;
@@ -122,7 +137,7 @@ int zns_daemon_start(const struct zns_daemon *d, struct zns_err *err)
 	rd = p[0];
 	pid = fork();
 	if (!pid)
-		child(d->argv, env, p[1], log, null);
+		child(d->argv, env, p[1], log, null, cgroup);
 	ret = pid < 0 ? -errno : 0;
 	close(p[1]);
 	if (ret)

@@ -157,11 +157,11 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN); /* writes fail with an error instead of killing us */
 	prctl(PR_SET_DUMPABLE, 0); /* our buffers hold other tasks' memory */
 	zns_process_no_network();
-	beat_start();
-	/* A container is not charged for our memory and I/O. Leaving its cgroups takes milliseconds
-	 * in which nobody can fork (hooks.md). */
+	/* A container is not charged for our memory and I/O. As long as there is one thread, this
+	 * takes no time (hooks.md). */
 	if (argc == 2 && !strcmp(argv[1], ZW_LEAVE_CGROUP))
 		zns_cgroup_escape();
+	beat_start();
 	loop(&h);
 	if (h.dump)
 		dump_end(&h);

@@ -49,7 +49,9 @@ void zns_process_no_network(void);
 uint64_t zns_process_began(pid_t pid);
 
 /* Moves this process to the root of every cgroup hierarchy. False: it is still in a group of at
- * least one of them. */
+ * least one of them. With a second thread it takes milliseconds. */
 bool zns_cgroup_escape(void);
+/* The root group of cgroup version 2, for CLONE_INTO_CGROUP. -1: we are in it, or there is none. */
+int zns_cgroup_root(void);
 
 #endif
