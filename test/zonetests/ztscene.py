@@ -405,6 +405,7 @@ def suite_main(doc, suite, cases):
             print(f'{name:24} {func.__doc__}{" (soak)" if hasattr(func, "soak") else ""}')
         return 0
     names = prepare(args, suite, cases)
+    signal.signal(signal.SIGINT, signal.default_int_handler)    # ignored by a job in the background, and then by criu, too
     cfg = ztlib.Config(args)
     try:
         jobs = [(n, suite, lambda n=n: run_case(cfg, suite, n, cases[n])) for n in names]
