@@ -478,6 +478,22 @@ def on_terminal(scene, answer, *args):
 
 
 @case
+def docker_undone(scene):
+    """docker uninstall leaves nothing of docker install, whether there was a daemon.json before or not."""
+    scene = scene(size=1)
+    for name, before in (('absent', None), ('empty', {}), ('other', {'debug': True}), ('experimental', {'experimental': True})):
+        at = scene.dir / name / 'daemon.json'
+        at.parent.mkdir()
+        if before is not None:
+            at.write_text(json.dumps(before))
+        run_ctl(scene, 0, 'docker', 'install', '--config', str(at), '--data-root', str(scene.dir))
+        made = json.loads(at.read_text())
+        expect(f'{name}: installed', (list(made['runtimes']), made['experimental']), (['zns'], True))
+        run_ctl(scene, 0, 'docker', 'uninstall', '--config', str(at))
+        expect(f'{name}: uninstalled', json.loads(at.read_text()), before or {})
+
+
+@case
 def rm_asks(scene):
     """rm --all on a terminal asks, and an answer other than y removes nothing; a script and --yes are not asked."""
     scene = scene(size=1)

@@ -188,8 +188,6 @@ static int save(struct edit *e, bool backup, struct zns_err *err)
 			ret = zns_replace_file(AT_FDCWD, e->backup, old, len, e->mode);
 		if (ret)
 			return zns_fail_sys(err, ret, "cannot keep a copy at %s", e->backup);
-	} else if (backup) {
-		unlink(e->backup); /* belongs to an earlier file */
 	}
 	if (!e->exists) { /* not every package makes /etc/docker */
 		char dir[PATH_MAX];
@@ -199,6 +197,10 @@ static int save(struct edit *e, bool backup, struct zns_err *err)
 			 e->path);
 		if (*dir && mkdir(dir, 0755) && errno != EEXIST)
 			return zns_fail_sys(err, -errno, "cannot make %s", dir);
+		/* for `uninstall`, which reads in it that nothing was there */
+		ret = backup ? zns_replace_file(AT_FDCWD, e->backup, "{}\n", 3, e->mode) : 0;
+		if (ret)
+			return zns_fail_sys(err, ret, "cannot write %s", e->backup);
 	}
 	ret = zns_replace_file(AT_FDCWD, e->path, line, strlen(line), e->mode);
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", e->path) : 0;
