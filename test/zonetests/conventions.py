@@ -43,6 +43,7 @@ def helps(scene):
     commands = commands_of(usage)
     if not {'ls', 'show', 'rm', 'docker', 'metrics'} <= set(commands):
         raise Failed(f'commands in the usage: {commands}')
+    expect('groups of commands', len(re.findall(r'\n\n[A-Z][a-z ]+:\n  ', usage)), 6)
     docker = commands_of(run_ctl(scene, 0, 'docker', '--help'))
     for words in [[c] for c in commands] + [['docker', c] for c in docker]:
         said = run_ctl(scene, 0, *words, '--help')

@@ -8,12 +8,18 @@
 #include "zns/store.h"
 #include "zns-version.h"
 
+#define GROUP(title)
 #define COMMAND(name) extern const struct ctl_cmd command_##name;
 #include "commands.h"
+#undef GROUP
 #undef COMMAND
 
-#define COMMAND(name) &command_##name,
-static const struct ctl_cmd *const commands[] = {
+#define GROUP(title) { title, NULL },
+#define COMMAND(name) { NULL, &command_##name },
+static const struct {
+	const char *group; /* the title of those that follow, or NULL */
+	const struct ctl_cmd *cmd;
+} commands[] = {
 #include "commands.h"
 };
 
@@ -25,10 +31,13 @@ static void usage(FILE *f)
 		"usage: znsctl COMMAND [DEV] [OPTIONS]\n"
 		"The checkpoint store on zoned devices. DEV is file:PATH, /dev/..., zonefs:DIR or emu:PATH, or a registered device's UUID; it may be\n"
 		"left out where $ZNS_DEV or the configuration names it. Every command takes --help (-h) and --json.\n"
-		"A checkpoint's ID may be cut down to its first digits, %d at least, as long as they name only one.\n\n",
+		"A checkpoint's ID may be cut down to its first digits, %d at least, as long as they name only one.\n",
 		ZNS_ID_MIN);
 	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++)
-		fprintf(f, "  %-12s%s\n", commands[i]->name, commands[i]->brief);
+		if (commands[i].group)
+			fprintf(f, "\n%s:\n", commands[i].group);
+		else
+			fprintf(f, "  %-12s%s\n", commands[i].cmd->name, commands[i].cmd->brief);
 	fprintf(f,
 		"\n`znsctl help COMMAND` explains one, `znsctl --version` says which build this is, and which formats it knows.\n"
 		"Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
@@ -101,12 +110,12 @@ int main(int argc, char **argv)
 		return ctl_end("znsctl", CTL_OK);
 	}
 	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++) {
-		if (strcmp(argv[1], commands[i]->name))
+		if (!commands[i].cmd || strcmp(argv[1], commands[i].cmd->name))
 			continue;
 		/* getopt's own messages then name the command. */
 		snprintf(name, sizeof(name), "znsctl %s", argv[1]);
 		argv[1] = name;
-		return ctl_end(name, commands[i]->run(commands[i], argc - 1, argv + 1));
+		return ctl_end(name, commands[i].cmd->run(commands[i].cmd, argc - 1, argv + 1));
 	}
 	fprintf(stderr, "znsctl: no command \"%.40s\"; see znsctl --help\n", ctl_text(argv[1]));
 	return CTL_USAGE;
