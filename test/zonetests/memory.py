@@ -8,6 +8,7 @@ memory: running programs under a budget of DRAM, with zns-mem, its keeper and a 
 Programs check every page of theirs (memory/keeper_of_pages.c), or are asked what they were given (Redis, node, java, Go).
 """
 import argparse
+import copy
 import json
 import os
 import random
@@ -437,6 +438,28 @@ def rights(stage, args):
         stage.await_units(program, 20)
         wait_until(lambda name=name: stage.all_of(name), name)
         look('zns-mem', 'zns-memkeep', 'znsd')
+    stage.end_pages(program)
+
+
+@case
+def upgraded(stage, args):
+    """The pager's file is replaced by one that cannot take over what the old one has: the next pager is of the old one's build, and so is the one after."""
+    stage = stage()
+    stage.args = copy.copy(args)
+    stage.args.bin = stage.dir / 'bin'
+    shutil.copytree(args.bin, stage.args.bin)
+    program = stage.pages(16)
+    stage.attach(program.pid, '4M')
+    stage.await_units(program, 20)
+    shutil.copy('/bin/false', stage.args.bin / 'new')
+    os.rename(stage.args.bin / 'new', stage.args.bin / 'zns-mem')
+    for _ in range(2):
+        before = stage.status(program.pid)['pager']
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda before=before: (stage.status(program.pid) or {}).get('pager', before) != before, 'a successor')
+        stage.await_units(program, 20)
+    if not stage.all_of('zns-mem'):
+        raise Failed('it has another name')
     stage.end_pages(program)
 
 

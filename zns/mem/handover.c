@@ -291,8 +291,6 @@ static int take_all(struct zns_mem *m, const struct zns_mem_fds *f, struct zns_e
 	struct taking t = { .m = m, .err = err };
 	int ret = 0;
 
-	if (m->sh->version != CONTEXT_VERSION || m->sh->procs_max != PROCS_MAX)
-		return zns_fail(err, -EPROTO, "the memory context is of another version");
 	for (uint32_t i = 0; i < f->len / sizeof(struct kept) && !ret; i++)
 		ret = take_kept(m, f, i, err);
 	if (ret)
@@ -319,6 +317,10 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 		(*out)->birth[0] = from->fd[1];
 		(*out)->birth[1] = from->fd[2];
 	}
+	/* before anything of the dead one's is touched: the keeper starts one of its version next
+	 */
+	if (!ret && ((*out)->sh->version != CONTEXT_VERSION || (*out)->sh->procs_max != PROCS_MAX))
+		ret = zns_fail(err, -EPROTO, "the memory context is of another version");
 	if (!ret) {
 		hold_await(*out);
 		ret = hold_start(*out);

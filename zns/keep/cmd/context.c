@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* One memory context in the keeper: what its pager says, and what is left when that dies. */
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -24,8 +25,9 @@ int context_new(int sk, pid_t pid)
 		close(sk);
 		return -EMFILE;
 	}
-	contexts[nr_contexts++] =
-		(struct context){ .sk = sk, .pidfd = pidfd, .since_ns = zns_mono_ns() };
+	contexts[nr_contexts++] = (struct context){
+		.sk = sk, .pidfd = pidfd, .pid = pid, .exe = -1, .since_ns = zns_mono_ns()
+	};
 	return 0;
 }
 
@@ -42,6 +44,7 @@ void context_forget(uint32_t n)
 
 	close_fd(&c->sk);
 	close_fd(&c->pidfd);
+	close_fd(&c->exe);
 	mk_set_free(&c->has);
 	mk_set_free(&c->next);
 	*c = contexts[--nr_contexts];
@@ -76,8 +79,23 @@ static void begin(struct context *c, const char *name)
 	answer(c, 0);
 }
 
+/* Its file may be replaced by one that cannot read what this one has. The file that is open stays
+ * what it is. */
+static void note_program(struct context *c)
+{
+	char path[32];
+
+	if (c->exe_pid == c->pid)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)c->pid);
+	close_fd(&c->exe);
+	c->exe = open(path, O_PATH | O_CLOEXEC);
+	c->exe_pid = c->pid;
+}
+
 static void committed(struct context *c)
 {
+	note_program(c);
 	mk_set_free(&c->has);
 	c->has = c->next;
 	c->next = (struct mk_set){ 0 };

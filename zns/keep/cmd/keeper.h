@@ -11,7 +11,10 @@ struct context {
 	char name[ZNS_NAME_MAX + 1]; /* "": it has not said MK_BEGIN yet */
 	int sk; /* its pager's; -1: gone */
 	int pidfd; /* its pager's; -1: none runs */
+	pid_t pid; /* of its pager */
 	pid_t child; /* a pager that we started, to be reaped; 0: none */
+	int exe; /* the program of the last pager that had all it needs; -1: not known */
+	pid_t exe_pid; /* of which pager that is */
 	struct mk_set has, next; /* what we hold, and what is coming */
 	bool holds; /* `has` is a set */
 	uint32_t deaths;

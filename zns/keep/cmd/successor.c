@@ -7,24 +7,44 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include "keeper.h"
 #include "zns/packet.h"
 #include "zns/process.h"
 
 #define AGAIN_NS 1000000000ull /* after an error of ours */
 
-static void __attribute__((noreturn)) child(const char *prog, const char *name, int sk)
+#define EXE_FD (ZNS_MEMKEEP_FD + 1)
+
+/* @exe: the program, if not -1; else the one that is installed. */
+static void __attribute__((noreturn)) child(const char *prog, int exe, const char *name, int sk)
 {
 	char *argv[] = { (char *)"zns-mem", (char *)ZNS_MEMKEEP_TAKE, (char *)name, NULL };
+	int high = exe < 0 ? -1 : fcntl(exe, F_DUPFD, 16);
 
 	setsid();
 	sk = fcntl(sk, F_DUPFD, 16);
 	if (sk < 0 || dup2(sk, ZNS_MEMKEEP_FD) < 0)
 		_exit(126);
-	zns_close_from(ZNS_MEMKEEP_FD + 1);
-	zns_process_shed();
-	execv(prog, argv);
+	if (high >= 0 && dup3(high, EXE_FD, O_CLOEXEC) >= 0) {
+		zns_close_from(EXE_FD + 1);
+		zns_process_shed();
+		syscall(SYS_execveat, EXE_FD, "", argv, environ, AT_EMPTY_PATH);
+	} else {
+		zns_close_from(ZNS_MEMKEEP_FD + 1);
+		zns_process_shed();
+		execv(prog, argv);
+	}
 	_exit(127);
+}
+
+/*
+ * The installed pager comes first: it may be newer, and better. If it could not take over, the one
+ * that had the context before can.
+ */
+static int program_of(const struct context *c)
+{
+	return c->failures % 2 ? -1 : c->exe;
 }
 
 static int give(struct context *c, int sk)
@@ -40,7 +60,8 @@ static int give(struct context *c, int sk)
 static int start(struct context *c)
 {
 	char prog[PATH_MAX];
-	int pair[2], ret = zns_own_program("zns-mem", prog, sizeof(prog));
+	int pair[2], exe = program_of(c);
+	int ret = exe < 0 ? zns_own_program("zns-mem", prog, sizeof(prog)) : 0;
 
 	if (!ret && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		ret = -errno;
@@ -48,13 +69,14 @@ static int start(struct context *c)
 		return ret;
 	c->child = fork();
 	if (!c->child)
-		child(prog, c->name, pair[1]);
+		child(prog, exe, c->name, pair[1]);
 	close(pair[1]);
 	c->pidfd = c->child > 0 ? (int)syscall(SYS_pidfd_open, c->child, 0) : -1;
 	if (c->pidfd < 0) {
 		close(pair[0]);
 		return -EAGAIN;
 	}
+	c->pid = c->child;
 	c->sk = pair[0];
 	c->since_ns = zns_mono_ns();
 	zns_packet_timeouts(c->sk, MK_TIMEOUT_S);
@@ -73,6 +95,7 @@ void successor_start(struct context *c)
 	if (!ret)
 		return;
 	keeper_log("%s: no pager can be started: %s", c->name, strerror(-ret));
+	c->failures++;
 	c->start_ns = zns_mono_ns() + AGAIN_NS;
 }
 

@@ -39,6 +39,7 @@ static void settle_down(void)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	sigaction(SIGTERM, &sa, NULL);
+	prctl(PR_SET_NAME, "zns-mem"); /* the keeper may execute a descriptor, which has none */
 	prctl(PR_SET_DUMPABLE, 0); /* our buffers hold other processes' memory */
 	zns_cgroup_escape();
 	/* the tables are sparse: what is not touched must not come into being */
