@@ -358,6 +358,49 @@ static void pinned_later(void **state)
 	play_end(&s);
 }
 
+/* ---- what is handed over ---- */
+
+static void has_a_child(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY);
+	pid_t child;
+
+	fill_pages(mem, MANY, 1);
+	child = fork();
+	if (!child)
+		pauses(NULL);
+	t->pid = child;
+	reach(t, 1);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	reach(t, 2);
+	check_pages(t, mem, MANY, 1);
+	reach(t, 3);
+}
+
+/* A process that ends between the list of descriptors and its arrival: none of their numbers may be
+ * another one's by then. */
+static void ends_while_handed_over(void **state)
+{
+	static struct zns_mem_fds f;
+	static struct play s;
+
+	play_begin(&s, has_a_child);
+	play_attach(&s);
+	assert_int_equal(zns_mem_processes(s.m), 2);
+	await_bytes_out(&s, s.pid, MANY * PAGE / 2);
+	zns_mem_fds(s.m, &f);
+	do_step(&s, 2);
+	for (int i = 0; i < WAIT_S * 100 && zns_mem_processes(s.m) > 1; i++)
+		usleep(10000);
+	assert_int_equal(zns_mem_processes(s.m), 1);
+	do_step(&s, 3); /* who answers faults has buried it by then, if that may be */
+	for (uint32_t i = 0; i < f.nr; i++)
+		assert_true(fcntl(f.fd[i], F_GETFD) >= 0);
+	zns_mem_kept(s.m, &f);
+	play_end(&s);
+}
+
 /* ---- guard pages, of which no event tells (Linux 6.13) ---- */
 
 #define GUARD_INSTALL 102 /* MADV_ of Linux */
@@ -447,6 +490,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(not_to_sovereigns),
 		cmocka_unit_test(pinned),
 		cmocka_unit_test(pinned_later),
+		cmocka_unit_test(ends_while_handed_over),
 		cmocka_unit_test(guarded_meanwhile),
 		cmocka_unit_test(guarded_stack),
 	};

@@ -183,6 +183,7 @@ void zns_mem_leave(struct zns_mem *m)
 		return;
 	end_threads(m);
 	hold_end(m);
+	procs_arrived(m);
 	circle_empty(&m->queue.faults);
 	circle_empty(&m->queue.ahead);
 	for (unsigned int i = 0; i < PROCS_MAX; i++)

@@ -31,6 +31,7 @@ _Static_assert(ZNS_MEM_META_MAX == sizeof(struct kept) * PROCS_MAX, "room for al
 
 void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 {
+	procs_arrived(m);
 	out->nr = 0;
 	out->len = 0;
 	out->fd[out->nr++] = m->sh_fd;
@@ -40,11 +41,13 @@ void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 	/* who waits for a slot is not among these yet */
 	out->forks = m->waiting ? m->waiting->fork_nr - 1 : m->forks_done;
 	for (unsigned int i = 0; i < PROCS_MAX; i++) {
-		const struct proc *p = m->proc[i];
+		struct proc *p = m->proc[i];
 		struct kept k;
 
 		if (!p)
 			continue;
+		/* else a number could be another descriptor's when it is sent */
+		m->handed[m->nr_handed++] = proc_get(p);
 		k = (struct kept){ .serial = p->sh->serial, .slot = i, .named = p->pidfd >= 0 };
 		out->fd[out->nr++] = p->table;
 		out->fd[out->nr++] = p->uffd;
@@ -55,8 +58,15 @@ void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 	pthread_mutex_unlock(&m->lock);
 }
 
+void procs_arrived(struct zns_mem *m)
+{
+	while (m->nr_handed)
+		proc_put(m->handed[--m->nr_handed]);
+}
+
 void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f)
 {
+	procs_arrived(m);
 	birth_kept(m, f->forks);
 }
 

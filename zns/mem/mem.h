@@ -184,6 +184,8 @@ struct zns_mem {
 	_Atomic int keeper; /* unkept.c: a pidfd of who has copies of our descriptors; -1: not told
 			     */
 	void *hold_stack;
+	struct proc *handed[PROCS_MAX]; /* whose descriptors are on their way to the keeper */
+	unsigned int nr_handed;
 	uint64_t forks_done; /* the last one whose child is in the list; under the lock */
 	struct proc *dead; /* without references; the reader frees them */
 	struct proc *waiting; /* leave.c: children without a slot, the oldest first; under the lock
@@ -279,6 +281,8 @@ int proc_add(struct zns_mem *m, struct proc *p); /* -ENOSPC: there is no place *
 bool proc_place(struct zns_mem *m); /* is there one? */
 struct proc *proc_get(struct proc *p);
 void proc_put(struct proc *p);
+/* What is handed over has arrived, or is not wanted any more. */
+void procs_arrived(struct zns_mem *m);
 /* Processes with a reference each; *@nr of them. */
 void procs(struct zns_mem *m, struct proc *list[PROCS_MAX], unsigned int *nr);
 void proc_forget(struct proc *p); /* its units are dropped, and it leaves the list */

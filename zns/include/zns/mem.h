@@ -131,6 +131,7 @@ struct zns_mem_fds {
 	uint32_t len; /* of meta, bytes */
 	uint64_t forks; /* children of these are among them */
 };
+/* They stay open until zns_mem_kept(), or until they are asked for again. */
 void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out);
 /* Somebody has copies of these. What was kept of younger children beside them is not needed. */
 void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f);
