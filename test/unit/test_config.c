@@ -574,6 +574,34 @@ static void machine_without_an_id(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
+/* One that was handed over leads to its successor, is no device of its own, and can come back. */
+static void successors(void **state)
+{
+	struct zns_registered *list, reg;
+	size_t nr;
+
+	assert_int_equal(zns_register_successor(uuid_a, uuid_b, NULL), -ENOENT);
+	assert_int_equal(zns_register(uuid_a, at(dir, "a"), NULL), 0);
+	assert_int_equal(zns_register(uuid_b, at(dir, "b"), NULL), 0);
+	assert_int_equal(zns_register_successor(uuid_a, uuid_b, NULL), 0);
+	assert_int_equal(zns_registered_by_uuid(uuid_a, &reg, NULL), 0);
+	assert_string_equal(reg.path, at(dir, "b"));
+	assert_memory_equal(reg.uuid, uuid_b, ZNS_UUID_LEN);
+	assert_true(zns_is_store(uuid_a, &reg) && zns_is_store(uuid_b, &reg));
+	assert_int_equal(zns_registered_list(&list, &nr, NULL), 0);
+	assert_int_equal(nr, 1);
+	assert_memory_equal(list[0].uuid, uuid_b, ZNS_UUID_LEN);
+	free(list);
+	assert_int_equal(zns_register_successor(uuid_b, uuid_a, NULL), -EINVAL);
+	assert_int_equal(zns_register_successor(uuid_b, uuid_b, NULL), -EINVAL);
+	assert_int_equal(zns_register(uuid_a, at(dir, "a"), NULL), 0);
+	assert_int_equal(zns_register_successor(uuid_b, uuid_a, NULL), 0);
+	assert_int_equal(zns_registered_by_uuid(uuid_b, &reg, NULL), 0);
+	assert_string_equal(reg.path, at(dir, "a"));
+	assert_int_equal(zns_unregister(uuid_b, NULL), 0);
+	assert_int_equal(zns_registered_by_uuid(uuid_b, &reg, NULL), -ENOENT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -586,6 +614,7 @@ int main(void)
 		T(conf_get_set),
 		T(conf_rejects),
 		T(resolve),
+		T(successors),
 		T(parallel_sets),
 		T(tenants),
 		T(tenants_wrong),

@@ -356,6 +356,35 @@ def encrypted(scene):
     parts.ctl(0, 'verify', parts.ids[0])
 
 
+def copy_chain(scene, key=None):
+    """The chain goes to a store on a disk, and its handles with it; the drive is forgotten."""
+    parts = Parts(scene)
+    store = f'file:{scene.dir}/store'
+    scene.device.json('create', store, '--size', '256M', '--rate', '500', *(['--encrypt', f'file:{key}'] if key else []))
+    expect('copied', json.loads(parts.ctl(0, 'copy', '--switch', scene.device.spec, store, '--json'))['copied'], LEVELS)
+    expect('devices', [d['path'] for d in scene.device.json('status', '--all')['devices']], [store])
+    scene.device.spec = store
+    expect('parents', [c['parent'] for c in scene.device.checkpoints()], [None, *reversed(parts.ids[1:])])
+    parts.ctl(0, 'verify', parts.ids[0])
+    parts.restore()
+
+
+@case
+def copied(scene):
+    """copy: a chain comes to another device under its ids, and restores from there."""
+    copy_chain(scene(ROOM, 1))
+
+
+@case
+def copied_encrypted(scene):
+    """copy: the same of an encrypted one, which stays what it is."""
+    scene = scene(ROOM, 1)
+    key = scene.dir / 'key'
+    scene.device.json('key', 'create', str(key))
+    scene.device.json('key', 'use', f'file:{key}', scene.device.spec)
+    copy_chain(scene, key)
+
+
 @case
 def exported(scene):
     """export as a chain of plain directories, as one flat one, and both as archives; plain CRIU restores each."""

@@ -10,6 +10,7 @@
 #include "zns/grow.h"
 
 #define ENTRY_MAX 4096
+#define SUCCESSORS 16 /* so often a store may have been handed over */
 
 static int entry_path(const char *uuid, char *out, struct zns_err *err)
 {
@@ -29,13 +30,23 @@ static bool good_path(const char *value)
 	return *zns_spec_path(value) == '/' && strlen(value) < size;
 }
 
+static int read_entry_at(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, char **key,
+			 unsigned depth, struct zns_err *err);
+
 /* Returns -ENOENT without a message: the caller knows the context. *key is malloc'ed, or NULL if
- * there is none. */
+ * there is none. Of a store that was handed over the entry is that of its successor. */
 static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, char **key,
 			  struct zns_err *err)
 {
+	return read_entry_at(uuid, out, key, 0, err);
+}
+
+static int read_entry_at(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, char **key,
+			 unsigned depth, struct zns_err *err)
+{
 	char name[ZNS_UUID_STR], path[PATH_MAX], *k, *v, *found = NULL, *spec = NULL;
-	const char *encrypted = NULL, *plain = NULL;
+	const char *encrypted = NULL, *plain = NULL, *successor = NULL;
+	uint8_t next[ZNS_UUID_LEN];
 	cleanup_free uint8_t *text = NULL;
 	struct conf_iter it = { 0 };
 	size_t len;
@@ -61,6 +72,10 @@ static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registere
 			encrypted = v;
 		else if (!strcmp(k, "plain"))
 			plain = v;
+		else if (!strcmp(k, "successor"))
+			successor = v;
+	if (!ret && successor && depth < SUCCESSORS && !zns_uuid_parse(successor, next))
+		return read_entry_at(next, out, key, depth + 1, err);
 	if (ret || !found || !good_path(found) || (encrypted && strcmp(encrypted, "only")) ||
 	    (plain && strcmp(plain, "accept")))
 		goto bad;
@@ -139,7 +154,8 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 		ret = read_entry(uuid, &list[n], err);
 		if (ret && ret != -ENOENT) /* -ENOENT: it was removed meanwhile */
 			break;
-		n += !ret;
+		/* one that was handed over is no device any more */
+		n += !ret && !memcmp(list[n].uuid, uuid, ZNS_UUID_LEN);
 	}
 	closedir(d);
 	if (ret)
@@ -280,6 +296,37 @@ int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plai
 	if (plain_ok >= 0)
 		reg.plain_ok = plain_ok;
 	return write_entry(&reg, key, err);
+}
+
+int zns_register_successor(const uint8_t uuid[ZNS_UUID_LEN], const uint8_t successor[ZNS_UUID_LEN],
+			   struct zns_err *err)
+{
+	cleanup_close int lock = conf_lock(err);
+	char name[ZNS_UUID_STR], path[PATH_MAX], text[64];
+	struct zns_registered reg;
+	int ret;
+
+	if (lock < 0)
+		return lock;
+	ret = read_entry(successor, &reg, err);
+	if (ret)
+		return ret == -ENOENT ? not_registered(zns_uuid_format(successor, name), err) : ret;
+	if (!memcmp(reg.uuid, uuid, ZNS_UUID_LEN))
+		return zns_fail(err, -EINVAL, "a store cannot be its own successor");
+	ret = entry_path(zns_uuid_format(uuid, name), path, err);
+	if (ret)
+		return ret;
+	snprintf(text, sizeof(text), "successor = %s\n", zns_uuid_format(successor, name));
+	ret = zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
+	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
+}
+
+bool zns_is_store(const uint8_t uuid[ZNS_UUID_LEN], const struct zns_registered *reg)
+{
+	struct zns_registered now;
+
+	return !memcmp(uuid, reg->uuid, ZNS_UUID_LEN) ||
+	       (!read_entry(uuid, &now, NULL) && !memcmp(now.uuid, reg->uuid, ZNS_UUID_LEN));
 }
 
 int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)

@@ -10,6 +10,7 @@
 #include "zns/pbcopy.h"
 #include "zns/save.h"
 #include "zns/sealed.h"
+#include "zns/store.h"
 
 #define CHUNK MIB(4)
 
@@ -18,7 +19,7 @@ struct copy {
 	ZnsPb__Response *source, *target; /* what is on them */
 	struct ctl_progress prog;
 	uint8_t *buf;
-	bool dry_run;
+	bool dry_run, switches;
 	uint32_t copied, there, refused;
 	uint64_t bytes;
 	char why[ZNS_ERR_MAX]; /* the first one could not be copied */
@@ -220,6 +221,45 @@ static int copy_rules(struct copy *k, struct zns_err *err)
 	return ret;
 }
 
+/* Nobody else has the source open. */
+static int all_listed(const struct copy *k, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *c;
+	struct zns_store *s = NULL;
+	struct zns_dev *dev;
+	int ret = zns_dev_open(k->from.path, ZNS_DEV_RDONLY, &dev, err);
+
+	if (ret)
+		return ret;
+	ret = zns_store_open(dev, ZNS_STORE_RDONLY, &s, err);
+	for (size_t i = 0; !ret && (c = zns_store_checkpoint(s, i)); i++)
+		if (!ctl_listed(k->source, c->id.data))
+			ret = zns_fail(err, -EBUSY,
+				       "%s has got a checkpoint meanwhile: run the command again",
+				       k->from.path);
+	zns_store_close(s);
+	zns_dev_close(dev);
+	return ret;
+}
+
+/* From here on handles of the source lead to the target. */
+static int hand_over(struct copy *k, struct zns_err *err)
+{
+	int lock = -1, ret;
+
+	if (k->refused)
+		return zns_fail(err, -EOPNOTSUPP, "%s stays registered: %u could not be copied",
+				k->from.path, k->refused);
+	ret = ctl_claim_device(k->from.path, &lock, err);
+	if (!ret)
+		ret = all_listed(k, err);
+	if (!ret)
+		ret = zns_register_successor(k->from.uuid, k->to.uuid, err);
+	if (lock >= 0)
+		close(lock);
+	return ret;
+}
+
 static int run(struct copy *k, const char *from, const char *to, struct zns_err *err)
 {
 	int ret = zns_resolve_device(from, &k->from, err);
@@ -246,7 +286,7 @@ static int run(struct copy *k, const char *from, const char *to, struct zns_err 
 	ctl_progress_end(&k->prog);
 	if (!ret && !k->dry_run)
 		ret = copy_rules(k, err);
-	return ret;
+	return ret || !k->switches || k->dry_run ? ret : hand_over(k, err);
 }
 
 static void print(const struct copy *k, bool json)
@@ -274,7 +314,8 @@ static int cmd_copy(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct copy k = { 0 };
-	const struct ctl_opt opts[] = { CTL_FLAG("dry-run", &k.dry_run), CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_FLAG("dry-run", &k.dry_run),
+					CTL_FLAG("switch", &k.switches), CTL_OPTS_END };
 	int ret;
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
@@ -296,9 +337,10 @@ static int cmd_copy(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_copy = {
 	"copy",
-	"DEV DEV2 [--dry-run]",
+	"DEV DEV2 [--switch] [--dry-run]",
 	"copy all checkpoints to another device, as they are",
 	"ids, names, times, parents, keys, pins and rules stay; what is there already is left out\n"
+	"  --switch        then DEV is forgotten, and handles that name it lead to DEV2\n"
 	"  --dry-run       only say how much\n",
 	cmd_copy,
 };

@@ -250,8 +250,8 @@ static int check_twin(const uint8_t *uuid, const char *path, struct zns_register
 	uint8_t there[ZNS_UUID_LEN];
 
 	was->path[0] = 0;
-	if (zns_registered_by_uuid(uuid, was, NULL) || !strcmp(was->path, path) ||
-	    !zns_spec_in_file(path) || !zns_spec_in_file(was->path)) {
+	if (zns_registered_by_uuid(uuid, was, NULL) || memcmp(was->uuid, uuid, ZNS_UUID_LEN) ||
+	    !strcmp(was->path, path) || !zns_spec_in_file(path) || !zns_spec_in_file(was->path)) {
 		was->path[0] = 0;
 		return 0;
 	}
@@ -332,6 +332,12 @@ static int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = zns_registered_by_uuid(uuid, &reg, &err);
 	else
 		ret = zns_registered_by_path(args.argv[0], &reg, &err);
+	/* Of a store that was handed over only its name is here; its successor stays. */
+	if (!ret && !zns_uuid_parse(args.argv[0], uuid) && memcmp(uuid, reg.uuid, sizeof(uuid))) {
+		if (zns_unregister(uuid, &err))
+			return ctl_fail(cmd, &err);
+		return print_device(&args, "unregistered", uuid, "a store that was handed over");
+	}
 	/* Refused while the device is in use. A missing device or a damaged entry can still be
 	 * forgotten. */
 	if (!ret) {

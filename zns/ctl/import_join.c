@@ -46,7 +46,7 @@ int import_join_open(struct import *x, const char *spec, struct zns_err *err)
 		return zns_wrap(err, "%s is no page server's directory", x->path);
 	zns_uuid_format(x->old_handle->device.data, dev);
 	ret = ctl_session_open(&x->s, spec ? spec : dev, ZNS_WRITES, err);
-	if (!ret && memcmp(x->s.reg.uuid, x->old_handle->device.data, ZNS_UUID_LEN))
+	if (!ret && !zns_is_store(x->old_handle->device.data, &x->s.reg))
 		ret = zns_fail(err, -EXDEV, "the handle is of another device than %s",
 			       x->s.reg.path);
 	return ret ? ret : find_pages(x, err);

@@ -78,8 +78,7 @@ static int by_handle(const ZnsPb__Response *ls, const char *dir, const ZnsPb__Ha
 	const ZnsPb__Checkpoint *c = ctl_listed(ls, h->checkpoint.data);
 	char id[ZNS_UUID_STR];
 
-	if (ls->has_device && (ls->device.len != ZNS_UUID_LEN ||
-			       memcmp(ls->device.data, h->device.data, ZNS_UUID_LEN)))
+	if (!zns_is_store(h->device.data, &p->reg))
 		return zns_fail(err, -EXDEV, "%s: its handle is of another device, %s", dir,
 				zns_uuid_format(h->device.data, id));
 	/* Users can write handles: one may carry the id of somebody else's checkpoint. It is not

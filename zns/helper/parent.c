@@ -32,7 +32,7 @@ static int from_dir(struct dump *d, const struct zns_registered *reg, uint8_t id
 			"--prev-images-dir: the parent's %s is damaged or foreign (%s); name the parent by "
 			"--zns-parent ID",
 			ZNS_HANDLE_NAME, why.msg);
-	if (memcmp(hd->device.data, reg->uuid, ZNS_UUID_LEN))
+	if (!zns_is_store(hd->device.data, reg))
 		ret = zns_fail(
 			err, -EXDEV,
 			"--prev-images-dir: the parent is on another device than %s; an incremental checkpoint is "

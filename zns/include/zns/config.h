@@ -39,6 +39,14 @@ int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plai
 /* -ENOENT: not registered on this machine (the message names the UUID and the remedy). */
 int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out,
 			   struct zns_err *err);
+/*
+ * What is asked of the store @uuid is asked of @successor from now on, which has its checkpoints: a
+ * handle may name either. Ended by registering @uuid anew, or by unregistering it.
+ */
+int zns_register_successor(const uint8_t uuid[ZNS_UUID_LEN], const uint8_t successor[ZNS_UUID_LEN],
+			   struct zns_err *err);
+/* Is @uuid this store, or one whose successor it is? */
+bool zns_is_store(const uint8_t uuid[ZNS_UUID_LEN], const struct zns_registered *reg);
 /* By the path as given on the command line (both made canonical). -ENOENT likewise. */
 int zns_registered_by_path(const char *path, struct zns_registered *out, struct zns_err *err);
 /* All of them, malloc'ed, owned by the caller. */
