@@ -6,6 +6,7 @@ disk: what a store on an ordinary disk (file:PATH) does, with real programs.
   disk.py list | run NAME... | run -a
 """
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -159,6 +160,19 @@ def copy(scene):
     images.mkdir()
     scene.good_restore(images=images, extra=['--zns-checkpoint', newest])
     run_ctl(scene, 1, 'copy', drive, drive)
+
+
+@case
+def words(scene):
+    """What is printed of a disk speaks of neither zones nor groups."""
+    scene = on_disk(scene(size=1), '64M')
+    many_dumps(scene, 1)
+    run_ctl(scene, 0, 'report', '--output', f'{scene.dir}/page.html')
+    head = Path(f'{scene.dir}/page.html').read_text().partition('</header>')[0].partition('<body>')[2]
+    for what in (run_ctl(scene, 0, 'status'), run_ctl(scene, 0, 'ls', '-v'), run_ctl(scene, 0, 'top', '--once'), head):
+        if re.search(r'zone(s|d)?\b|groups?\b', what.replace('zonetests', '')):
+            raise Failed(f'it says: {what}')
+    expect('rates', [json.loads(run_ctl(scene, 0, 'groups', '--json'))[f'zone_{k}_mibps'] for k in ('write', 'read')], [500, 500])
 
 
 if __name__ == '__main__':

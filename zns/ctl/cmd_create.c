@@ -168,7 +168,7 @@ static int fill(struct create *k, uint32_t **die, struct zns_err *err)
 	if (!ret && k->disk && !k->write_mibps)
 		ret = ctl_measure_disk(dev, &k->write_mibps, &k->read_mibps, err);
 	map.zone_write_mibps = k->write_mibps;
-	map.zone_read_mibps = k->read_mibps;
+	map.zone_read_mibps = k->disk && !k->read_mibps ? k->write_mibps : k->read_mibps;
 	if (!ret && k->format)
 		ret = ctl_format_device(dev, &map, true, k->uuid, err);
 	if (!ret && k->format)

@@ -87,6 +87,17 @@ static const struct ctl_column wide[] = {
 	{ "container", 0, NULL, wide_name }, CTL_COLUMNS_END,
 };
 
+/* The units of an ordinary disk say nothing to anybody. */
+static const struct ctl_column of_disk[] = {
+	{ "id", -36, "id", NULL },
+	{ "created", -20, "created_ns:time", NULL },
+	{ "size", 10, "bytes:size", NULL },
+	{ "MiB/s", 9, NULL, rates },
+	{ "flags", -5, NULL, flags_of },
+	{ "container", 0, NULL, wide_name },
+	CTL_COLUMNS_END,
+};
+
 /* Both lists have the catalogue's order. *k is the next wanted one. */
 static bool wanted(const struct ctl_pick *p, size_t *k, const ZnsPb__Checkpoint *c)
 {
@@ -101,7 +112,8 @@ static void print_all(const struct ctl_pick *p, bool all)
 {
 	const ZnsPb__Response *r = p->ls;
 	struct ctl_column columns[ZNS_ARRAY_SIZE(narrow)];
-	const struct ctl_column *c = all ? wide : columns;
+	bool disk = zns_spec_on_disk(p->reg.path);
+	const struct ctl_column *c = !all ? columns : disk ? of_disk : wide;
 	char line[CTL_ROW];
 	size_t k = 0;
 

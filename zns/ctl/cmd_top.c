@@ -94,7 +94,7 @@ static void mibps(char *buf, size_t len, bool known, double bytes)
 		snprintf(buf, len, "-");
 }
 
-static void lease_row(FILE *f, const ZnsPb__LeaseLine *l)
+static void lease_row(FILE *f, const ZnsPb__LeaseLine *l, bool groups)
 {
 	char name[CTL_NAME], done[32] = "-", all[32] = "-", now[32], asked[16], limit[16];
 
@@ -109,7 +109,7 @@ static void lease_row(FILE *f, const ZnsPb__LeaseLine *l)
 	mibps(limit, sizeof(limit), l->rate_mibps > 0, l->rate_mibps * (double)MIB(1));
 	fprintf(f, "%-8s %7u  %9s %9s %6s %6s %6s  %-20s ", l->kind, l->pid, done, all, now, asked,
 		limit, ctl_name(l->container, name, sizeof(name)));
-	for (size_t i = 0; i < l->n_groups; i++)
+	for (size_t i = 0; groups && i < l->n_groups; i++)
 		fprintf(f, " %u", l->groups[i]);
 	fprintf(f, "\n");
 }
@@ -172,6 +172,7 @@ static void device(FILE *f, const struct ctl_view *v, const struct ctl_view *bef
 	const ZnsPb__Status *s;
 	const ZnsPb__LoadCounts *c;
 	char a[32], now[32], asked[32], all[32];
+	bool disk;
 
 	fprintf(f, "%s", ctl_text(v->reg.path));
 	if (!ctl_view_up(v)) {
@@ -180,8 +181,15 @@ static void device(FILE *f, const struct ctl_view *v, const struct ctl_view *bef
 	}
 	s = v->status->status;
 	c = v->history->history->all;
-	fprintf(f, "  %u groups, %u checkpoints, %s free, %u dumps wait\n", v->nr_groups,
-		s->nr_checkpoints, zns_format_size(s->bytes_free, a, sizeof(a)), s->nr_waiting);
+	disk = zns_spec_on_disk(v->reg.path);
+	if (disk)
+		fprintf(f, "  %s used, %s reclaimable, ",
+			zns_format_size(s->bytes_live, now, sizeof(now)),
+			zns_format_size(s->bytes_wasted, all, sizeof(all)));
+	else
+		fprintf(f, "  %u groups, ", v->nr_groups);
+	fprintf(f, "%s free, %u checkpoints, %u dumps wait\n",
+		zns_format_size(s->bytes_free, a, sizeof(a)), s->nr_checkpoints, s->nr_waiting);
 	mibps(now, sizeof(now), before != NULL, sum_of_rates(v, before, sec));
 	mibps(all, sizeof(all), true, ctl_view_bandwidth(v));
 	snprintf(asked, sizeof(asked), "%.0f MiB/s", ctl_view_asked(v) / (double)MIB(1));
@@ -193,10 +201,11 @@ static void device(FILE *f, const struct ctl_view *v, const struct ctl_view *bef
 		(unsigned long long)c->restores_unfinished);
 	if (s->n_leases)
 		fprintf(f, "\n%-8s %7s  %9s %9s %6s %6s %6s  %-20s  %s\n", "WORK", "PID", "DONE",
-			"OF", "MiB/s", "ASKED", "LIMIT", "CONTAINER", "GROUPS");
+			"OF", "MiB/s", "ASKED", "LIMIT", "CONTAINER", disk ? "" : "GROUPS");
 	for (size_t i = 0; i < s->n_leases; i++)
-		lease_row(f, s->leases[i]);
-	group_rows(f, v, before, sec);
+		lease_row(f, s->leases[i], !disk);
+	if (!disk)
+		group_rows(f, v, before, sec);
 }
 
 static void text(FILE *f, const void *now, const void *before)

@@ -59,6 +59,7 @@ static void cards(FILE *f, const struct report *r)
 	const ZnsPb__Status *s = report_status(r);
 	const ZnsPb__LoadCounts *c = r->d.v.history->history->all;
 	uint64_t all = s->bytes_live + s->bytes_wasted + s->bytes_free;
+	bool disk = zns_spec_on_disk(s->path);
 	char a[64], b[32];
 	uint32_t failed = s->suspect_zones + ctl_zones_in(s, ZNS_ZONE_READ_ONLY) +
 			  ctl_zones_in(s, ZNS_ZONE_OFFLINE);
@@ -68,25 +69,34 @@ static void cards(FILE *f, const struct report *r)
 		 all ? 100.0 * (double)(s->bytes_live + s->bytes_wasted) / (double)all : 0.0);
 	card(f, "Space in use", a);
 	fprintf(f, "%s live", zns_format_size(s->bytes_live, b, sizeof(b)));
-	fprintf(f, ", %s wasted", zns_format_size(s->bytes_wasted, b, sizeof(b)));
+	fprintf(f, ", %s %s", zns_format_size(s->bytes_wasted, b, sizeof(b)),
+		disk ? "reclaimable" : "wasted");
 	fprintf(f, ", %s free", zns_format_size(s->bytes_free, b, sizeof(b)));
 	card_end(f);
 	snprintf(a, sizeof(a), "%zu", r->d.v.ls->n_checkpoints);
 	card(f, "Checkpoints", a);
 	fprintf(f, "of %zu containers", r->d.nr_containers);
 	card_end(f);
-	snprintf(a, sizeof(a), "%u", s->nr_zones);
-	card(f, "Zones", a);
-	fprintf(f, "%u empty, %u open, %u closed, %u full", ctl_zones_in(s, ZNS_ZONE_EMPTY),
-		ctl_zones_in(s, ZNS_ZONE_IMP_OPEN), ctl_zones_in(s, ZNS_ZONE_CLOSED),
-		ctl_zones_in(s, ZNS_ZONE_FULL));
+	if (disk) {
+		card(f, "Size", zns_format_size(all, b, sizeof(b)));
+		fprintf(f, "on an ordinary disk");
+	} else {
+		snprintf(a, sizeof(a), "%u", s->nr_zones);
+		card(f, "Zones", a);
+		fprintf(f, "%u empty, %u open, %u closed, %u full", ctl_zones_in(s, ZNS_ZONE_EMPTY),
+			ctl_zones_in(s, ZNS_ZONE_IMP_OPEN), ctl_zones_in(s, ZNS_ZONE_CLOSED),
+			ctl_zones_in(s, ZNS_ZONE_FULL));
+	}
 	if (failed)
 		fprintf(f, ", <span class=\"warn\">%u failing</span>", failed);
 	card_end(f);
 	snprintf(a, sizeof(a), "%.0f MiB/s", ctl_view_bandwidth(&r->d.v) / (double)MIB(1));
 	card(f, "Bandwidth to promise", a);
-	fprintf(f, "of %u groups; dumps that run asked for %.0f MiB/s", r->d.v.nr_groups,
-		ctl_view_asked(&r->d.v) / (double)MIB(1));
+	if (disk)
+		fprintf(f, "that its disk writes; ");
+	else
+		fprintf(f, "of %u groups; ", r->d.v.nr_groups);
+	fprintf(f, "dumps that run asked for %.0f MiB/s", ctl_view_asked(&r->d.v) / (double)MIB(1));
 	card_end(f);
 	snprintf(a, sizeof(a), "%llu", (unsigned long long)c->dumps);
 	card(f, "Dumps since the boot", a);
@@ -112,8 +122,11 @@ void report_head(FILE *f, const struct report *r)
 		" – zoned checkpoint store</title>\n<style>\n%s</style></head>\n<body><main>\n<header><h1>",
 		report_style);
 	html_text(f, s->path);
-	fprintf(f, "</h1>\n<p class=\"soft\">%s, %u zones of %s, as of ", r->d.v.id, s->nr_zones,
-		zns_format_size(s->zone_capacity, a, sizeof(a)));
+	fprintf(f, "</h1>\n<p class=\"soft\">%s, ", r->d.v.id);
+	if (!zns_spec_on_disk(s->path))
+		fprintf(f, "%u zones of %s, ", s->nr_zones,
+			zns_format_size(s->zone_capacity, a, sizeof(a)));
+	fputs("as of ", f);
 	report_time(f, r->now_ns);
 	fputs("</p>\n", f);
 	cards(f, r);
