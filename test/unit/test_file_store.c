@@ -49,6 +49,9 @@ static void shapes(void **state)
 		assert_true(lay.total + 2 * p.zone_size > some[i].size);
 		if (some[i].size >= GIB(4))
 			assert_true(data > some[i].size / 100 * 98);
+		/* a record for each MiB, as far as the log goes */
+		assert_true(p.log_capacity / 4096 >=
+			    zns_min(some[i].size / MIB(1), UINT64_C(65536)));
 	}
 	err.msg[0] = 0;
 	struct zns_emu_params p;

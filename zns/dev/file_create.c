@@ -19,10 +19,10 @@
 #define ZONE_MIN MIB(1)
 #define ZONE_MAX MIB(64)
 #define SIZE_MIN MIB(64)
-/* The log takes as much of the store as the catalogue of small checkpoints needs. Three zones: a
- * generation, the next one, and one to spare if a zone fails. */
+/* A record takes 4 KiB of the log, so there is room for a checkpoint in each MiB of the store.
+ * Three zones: a generation, the next one, and one to spare if a zone fails. */
 #define LOG_ZONES 3u
-#define LOG_PART 512u
+#define LOG_PART 256u
 #define LOG_MIN MIB(4)
 #define LOG_MAX MIB(256)
 
