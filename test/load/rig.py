@@ -16,14 +16,14 @@ class Wrong(Exception):
 
 
 class Rig:
-    def __init__(self, build, options, keep=False):
+    def __init__(self, build, options, keep=False, kind='emu'):
         build = Path(build).resolve()
         self.bin, self.dumper, self.keep = build / 'bin', build / 'load' / 'dumper', keep
         self.dir = Path(tempfile.mkdtemp(prefix='zns-load-', dir=os.environ.get('TMPDIR', '/var/tmp')))
         self.env = dict(os.environ, ZNS_CONFIG=str(self.dir / 'etc'), ZNS_RUN=str(self.dir / 'run'),
                         ZNS_LIBEXEC=str(self.bin))
         self.env.pop('ZNS_DEV', None)
-        self.info = self.json('create', f'emu:{self.dir}/dev', *options)
+        self.info = self.json('create', f'{kind}:{self.dir}/dev', *options)
 
     def ctl(self, *args, check=True):
         done = subprocess.run([self.bin / 'znsctl', *args], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,

@@ -103,12 +103,16 @@ def measure(rig, nr, dumps_per_s):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[1])
     parser.add_argument('--build', default='build')
+    parser.add_argument('--disk', metavar='SIZE', help='a store on an ordinary disk, instead of the drive')
     parser.add_argument('--containers', type=int, default=1000)
     parser.add_argument('--sizes', default='10,1000,3000,10000', help='checkpoints at which to measure')
     parser.add_argument('--report', metavar='FILE')
     parser.add_argument('--keep', action='store_true')
     args = parser.parse_args()
-    rig = Rig(args.build, PROFILE, args.keep)
+    if args.disk:
+        rig = Rig(args.build, ['--size', args.disk, '--rate', '1000'], args.keep, kind='file')
+    else:
+        rig = Rig(args.build, PROFILE, args.keep)
     # One broker from its start to the look at its memory: on a busy machine 10 s without a command do happen.
     rig.env['ZNSD_IDLE_S'] = '600'
     rows, have = [], 0

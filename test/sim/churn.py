@@ -102,13 +102,13 @@ def main():
     a = ap.parse_args()
     print('mix     zone  streams  zones of one  last zone shared   (live when full: mean, least)')
     for mix in a.mix:
-        for zone in map(int, a.zones.split(',')):
+        for zone in map(float, a.zones.split(',')):
             for streams in map(int, a.streams.split(',')):
                 cell = []
                 for tails in False, True:
-                    f = churn(mix, a.size * MIB, a.times, Store(a.size * MIB, zone * MIB, streams, tails))
+                    f = churn(mix, a.size * MIB, a.times, Store(a.size * MIB, int(zone * MIB), streams, tails))
                     cell.append(f'{100 * sum(f) / len(f):5.1f} {100 * min(f):5.1f}' if f else '    -     -')
-                print(f'{mix:8}{zone:4}{streams:9}  {cell[0]:>13}{cell[1]:>18}')
+                print(f'{mix:8}{zone:6g}{streams:7}  {cell[0]:>13}{cell[1]:>18}')
 
 
 if __name__ == '__main__':
