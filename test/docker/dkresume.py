@@ -75,6 +75,7 @@ def suspend(d):
     want('never back in time', cold != was)
     d.docker('stop', 'sus')
     want('one directory stays', len(list((directory(d, 'sus') / 'checkpoints').iterdir())) == 1)
+    want('and one checkpoint, another one', [x['id'] for x in d.checkpoints('sus')] not in ([c['id']], []) and len(d.checkpoints('sus')) == 1)
     (d.dir / 'written').write_text('x')
     d.docker('cp', d.dir / 'written', 'sus:/root/written')
     d.docker('start', 'sus')

@@ -13,6 +13,9 @@
 #include <syslog.h>
 #include <time.h>
 #include "runc.h"
+#include "zns/client.h"
+#include "zns/config.h"
+#include "zns/handle.h"
 
 /* <root>/containers/ID/checkpoints */
 static int all_of(const struct docker_container *k, char *out, size_t len)
@@ -63,22 +66,63 @@ static int make_dir(const struct docker_container *k, char *out, size_t len)
 	return 0;
 }
 
-/* Earlier ones fit no files any more. `znsctl gc` has their zones. */
+/* The checkpoint's zones, unless another container has its handle. `znsctl gc` has what fails here.
+ */
+static void free_zones(const struct docker_container *k, const ZnsPb__Handle *h)
+{
+	const struct docker_made made = { .root = k->root,
+					  .container_id = k->id,
+					  .checkpoint_name = DOCKER_STOP_PREFIX,
+					  .id = h->checkpoint.data };
+	ProtobufCBinaryData id = h->checkpoint;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *answer = NULL;
+	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
+	struct zns_registered reg;
+	struct zns_broker b;
+	char dev[ZNS_UUID_STR];
+
+	if (h->device.len != ZNS_UUID_LEN || id.len != ZNS_UUID_LEN ||
+	    docker_checkpoint_life(&made, NULL, 0) != DOCKER_GONE ||
+	    zns_resolve_device(zns_uuid_format(h->device.data, dev), &reg, NULL) ||
+	    zns_broker_connect(&reg, &b, NULL))
+		return;
+	rm.checkpoints = &id;
+	rm.n_checkpoints = 1;
+	rm.by = (char *)(uintptr_t) "zns-runc, for a newer stop";
+	req.rm = &rm;
+	if (!zns_broker_call(&b, &req, &answer, NULL))
+		zns_pb__response__free_unpacked(answer, NULL);
+	zns_broker_close(&b);
+}
+
+/* Earlier ones fit no files any more. */
 static void drop_others(const struct docker_container *k, const char *kept)
 {
 	char all[PATH_MAX], path[PATH_MAX + 300];
+	ZnsPb__Handle *h;
 	struct dirent *e;
 	DIR *d;
+	int fd;
 
 	if (all_of(k, all, sizeof(all)))
 		return;
 	d = opendir(all);
 	while (d && (e = readdir(d))) {
-		if (strncmp(e->d_name, DOCKER_STOP_PREFIX, strlen(DOCKER_STOP_PREFIX)))
-			continue;
 		snprintf(path, sizeof(path), "%s/%s", all, e->d_name);
-		if (strcmp(path, kept))
-			docker_remove_dir(path);
+		if (strncmp(e->d_name, DOCKER_STOP_PREFIX, strlen(DOCKER_STOP_PREFIX)) ||
+		    !strcmp(path, kept))
+			continue;
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 || zns_handle_read(fd, &h, NULL))
+			h = NULL;
+		if (fd >= 0)
+			close(fd);
+		docker_remove_dir(path);
+		if (!h)
+			continue;
+		free_zones(k, h);
+		zns_pb__handle__free_unpacked(h, NULL);
 	}
 	if (d)
 		closedir(d);
