@@ -182,8 +182,8 @@ static int create(const struct docker_daemon *d, const struct docker_target *t, 
 	return *id ? 0 : zns_fail(err, -EPROTO, "docker: the new container has no id");
 }
 
-static int start_clone(const struct docker_daemon *d, const char *id, const struct docker_entry *e,
-		       struct zns_err *err)
+static int start_clone(const struct docker_daemon *d, const struct docker_target *t, const char *id,
+		       const struct docker_entry *e, struct zns_err *err)
 {
 	char path[PATH_MAX + 512], text[ZNS_UUID_STR];
 	int ret;
@@ -206,8 +206,7 @@ static int start_clone(const struct docker_daemon *d, const char *id, const stru
 	/* Its archive must differ from the original's: containerd may still hold that one. */
 	strncat(path, "/descriptors.json", sizeof(path) - strlen(path) - 1);
 	utimensat(AT_FDCWD, path, NULL, 0);
-	snprintf(path, sizeof(path), "/containers/%s/start?checkpoint=%s", id, e->name);
-	return docker_api_call(&d->api, "POST", path, NULL, NULL, err);
+	return docker_start_from(d, t, id, e->name, err);
 }
 
 static int clone_it(const struct docker_daemon *d, const struct docker_target *t,
@@ -226,8 +225,6 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 	ret = name_is_free(d, name, err); /* before anything is made */
 	if (ret)
 		return ret;
-	if (docker_cannot_restore(d, t))
-		return zns_fail(err, -EOPNOTSUPP, DOCKER_CANNOT_RESTORE, d->version, t->c.name);
 	ret = docker_entries(&t->c, &list, &nr, err);
 	if (ret)
 		return ret;
@@ -249,7 +246,7 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 	if (!ret)
 		ret = create(d, t, image, name, id, len, err);
 	if (!ret) {
-		ret = start_clone(d, id, &list[i], err);
+		ret = start_clone(d, t, id, &list[i], err);
 		if (ret) { /* leaves nothing half-made */
 			snprintf(path, sizeof(path), "/containers/%s?force=1", id);
 			docker_api_call(&d->api, "DELETE", path, NULL, NULL, &ignored);

@@ -61,8 +61,12 @@ void docker_close(struct docker_daemon *d, struct docker_target *t);
 /* True for Docker 28 and later, if the container has its own network namespace (moby#50750). */
 bool docker_cannot_restore(const struct docker_daemon *d, const struct docker_target *t);
 #define DOCKER_CANNOT_RESTORE                                                                   \
-	"this Docker (%s) cannot start container %s from a checkpoint, because of its network " \
-	"(moby#50750): only --network host and --network container:OTHER work"
+	"this Docker (%s) cannot start container %s with --checkpoint, because of its network " \
+	"(moby#50750): start it with znsctl docker resume"
+/* Starts container @id, which is @t or like it, from its checkpoint @name: by Docker's own restore,
+ * or in an ordinary start where Docker has none. */
+int docker_start_from(const struct docker_daemon *d, const struct docker_target *t, const char *id,
+		      const char *name, struct zns_err *err);
 
 /* docker_list.c: the checkpoints of one container that have handles, newest first. */
 struct docker_entry {

@@ -57,9 +57,9 @@ struct json_object *docker_limits(const char *version)
 	if (major >= 28)
 		json_object_array_add(
 			list, json_object_new_string(
-				      "Docker 28 and later cannot restore a container that has "
-				      "a network namespace of its own (moby#50750): run it with "
-				      "--network host or --network container:OTHER"));
+				      "docker start --checkpoint of Docker 28 and later cannot "
+				      "restore a container that has a network namespace of its "
+				      "own (moby#50750): use znsctl docker resume"));
 	if (major == 25)
 		json_object_array_add(
 			list,
@@ -84,6 +84,30 @@ bool docker_cannot_restore(const struct docker_daemon *d, const struct docker_ta
 
 	return sscanf(d->version, "%u", &major) == 1 && major >= 28 && net && strcmp(net, "host") &&
 	       strncmp(net, "container:", 10);
+}
+
+int docker_start_from(const struct docker_daemon *d, const struct docker_target *t, const char *id,
+		      const char *name, struct zns_err *err)
+{
+	struct docker_container c = { .kind = "docker" };
+	char path[1024], what[256];
+	int ret;
+
+	if (!docker_cannot_restore(d, t)) {
+		snprintf(path, sizeof(path), "/containers/%s/start?checkpoint=%s", id, name);
+		return docker_api_call(&d->api, "POST", path, NULL, NULL, err);
+	}
+	/* by the runtime, in the ordinary start */
+	snprintf(c.root, sizeof(c.root), "%s", d->root);
+	snprintf(c.id, sizeof(c.id), "%s", id);
+	ret = docker_resume_ask(&c, name, what, sizeof(what), err);
+	if (ret)
+		return ret;
+	snprintf(path, sizeof(path), "/containers/%s/start", id);
+	ret = docker_api_call(&d->api, "POST", path, NULL, NULL, err);
+	if (ret)
+		docker_resume_refused(&c);
+	return ret;
 }
 
 int docker_target_open(const struct docker_daemon *d, const char *name, struct docker_target *t,

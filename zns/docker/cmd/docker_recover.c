@@ -4,15 +4,6 @@
 #include <string.h>
 #include "docker_cmd.h"
 
-static int start(const struct docker_daemon *d, const char *id, const char *name,
-		 struct zns_err *err)
-{
-	char path[1024];
-
-	snprintf(path, sizeof(path), "/containers/%s/start?checkpoint=%s", id, name);
-	return docker_api_call(&d->api, "POST", path, NULL, NULL, err);
-}
-
 static int recover(const struct docker_daemon *d, const struct docker_target *t, const char *wanted,
 		   struct docker_entry *out, struct zns_err *err)
 {
@@ -26,8 +17,6 @@ static int recover(const struct docker_daemon *d, const struct docker_target *t,
 			err, -EBUSY,
 			"container %s runs: stop it first if it shall go back to a checkpoint",
 			t->c.name);
-	if (docker_cannot_restore(d, t))
-		return zns_fail(err, -EOPNOTSUPP, DOCKER_CANNOT_RESTORE, d->version, t->c.name);
 	ret = docker_entries(&t->c, &list, &nr, err);
 	if (!ret)
 		ret = docker_lost(&t->c, wanted, &list, &nr, err);
@@ -42,7 +31,7 @@ static int recover(const struct docker_daemon *d, const struct docker_target *t,
 		if (!ret && list[i].lost)
 			ret = docker_put_back(&list[i], &why);
 		if (!ret)
-			ret = start(d, t->c.id, list[i].name, &why);
+			ret = docker_start_from(d, t, t->c.id, list[i].name, &why);
 		if (!ret) {
 			*out = list[i];
 			return 0;
