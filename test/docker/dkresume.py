@@ -278,7 +278,7 @@ def suspend_command(d):
 
 @case
 def suspend_shapes(d):
-    """A mount whose source is a symbolic link comes back, also by Docker's own start. A terminal does not: its stop stays a signal."""
+    """A mount whose source is a symbolic link comes back, also by Docker's own start. A terminal does not: its stop stays a signal, and so does SIGKILL."""
     link = d.dir / 'link'
     (d.dir / 'target').write_text('the target\n')
     link.symlink_to('target')
@@ -291,7 +291,11 @@ def suspend_shapes(d):
     d.docker('start', '--checkpoint', 'one', 'linked')
     want('its memory', secret(d, 'linked') == was)
     remove(d, 'linked')
-    keeps_secret(d, 'tty', *SUSPEND, '-t', '--stop-signal', 'KILL')
-    d.docker('stop', 'tty')
+    keeps_secret(d, 'tty', *SUSPEND, '-t')
+    d.docker('stop', '-t', '0', 'tty')
     want('not by a checkpoint', not d.checkpoints('tty') and 'with a terminal' in note(d, 'tty'), note(d, 'tty'))
     remove(d, 'tty')
+    keeps_secret(d, 'kills', *SUSPEND, '--stop-signal', 'KILL')
+    d.docker('kill', 'kills')
+    want('SIGKILL is what it is', not d.checkpoints('kills'))
+    remove(d, 'kills')

@@ -202,8 +202,9 @@ bool suspend_kill(const struct call *c)
 	int sig = 0;
 	const char *id = call_killed(c, &sig);
 
-	if (!id || !docker_good_id(id) || call_has_flag(c, "all") || call_has_flag(c, "a") ||
-	    docker_state_read(c->root, id, &state, &err) || state.frozen || state.init_pid <= 1)
+	if (!id || sig == SIGKILL || !docker_good_id(id) || call_has_flag(c, "all") ||
+	    call_has_flag(c, "a") || docker_state_read(c->root, id, &state, &err) || state.frozen ||
+	    state.init_pid <= 1)
 		return false;
 	if (!docker_container_read(&rt, state.bundle, id, &k, &err) && !strcmp(k.kind, "docker") &&
 	    sig == stop_signal(&k) && !docker_settings_read(&k, &s, &err) &&
