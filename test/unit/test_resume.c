@@ -277,6 +277,11 @@ static void lives(void **state)
 	docker_resume_began(&c, 2000);
 	docker_resume_began(&c, 2010);
 	assert_false(docker_resume_loops(&c, 2011));
+	/* a life that ended with a checkpoint was no crash */
+	docker_resume_began(&c, 2011);
+	assert_int_equal(docker_resume_ended(&c, "one"), 0);
+	assert_false(docker_resume_loops(&c, 2011));
+	docker_resume_used(root, ID);
 	docker_container_fini(&c);
 }
 

@@ -304,8 +304,8 @@ int docker_resume_ask(const struct docker_container *c, const char *name, char *
 void docker_resume_refused(const struct docker_container *c);
 /* The container is resumed, @now_s seconds after boot. */
 void docker_resume_began(const struct docker_container *c, int64_t now_s);
-/* The last two lives after a resume were shorter than ten seconds each, so its memory may be what
- * ends it. That is forgotten. */
+/* The last two lives after a resume were shorter than ten seconds each and ended without a
+ * checkpoint, so its memory may be what ends it. That is forgotten. */
 bool docker_resume_loops(const struct docker_container *c, int64_t now_s);
 /* Writes DOCKER_NOTE_FILE, and a record for the journal. */
 void docker_note(const struct docker_container *c, int priority, const char *fmt, ...)

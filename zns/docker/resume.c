@@ -181,6 +181,9 @@ int docker_resume_ended(const struct docker_container *c, const char *name)
 
 	if (strcmp(c->kind, "docker") || !docker_good_word(name))
 		return -EINVAL;
+	/* a life that ended with a checkpoint was no crash */
+	if (!own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
+		unlink(path);
 	/* the clock of files' times */
 	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	snprintf(text, sizeof(text), "%s %lld\n", name, now.tv_sec * 1000000000ll + now.tv_nsec);
