@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The probe on drives that nobody tuned it to: dies of unequal rate, planes, write caches, small
+ * groups, rows of zones, slow channels, large units, narrow controllers, drawn at random by seed. A
+ * map is right, refused, or wrong though it was given out; so is a rate. In model time, so a seed
+ * always ends the same. Prints a line of JSON for each drive, and the sums.
+ *
+ *   soak_drives rows [TEXT]           the drives that are named here, or those with the text
+ *   soak_drives random [N [SEED]]     N drives, from this seed on
+ *   soak_drives power [N [SEED]]      wrong maps of right drives, handed to the check of a map
+ */
+#include <math.h>
+
+#include "emu_common.h"
+#include "zns/probe.h"
+
+#define AIM 0.99 /* of precision and recall of conflicting pairs */
+#define RATE_MOST 1.15 /* of what the slowest die sustains */
+
+enum outcome { RIGHT, REFUSED, WRONG, OUTCOMES };
+
+static const char *const outcome_name[] = { "right", "refused", "wrong" };
+
+static struct zns_emu_params base(uint32_t zones, uint32_t channels, uint32_t ways)
+{
+	struct zns_emu_params p;
+
+	zns_emu_default_params(&p);
+	p.nr_zones = zones;
+	p.zone_size = p.zone_capacity = MIB(16);
+	p.channels = channels;
+	p.ways = ways;
+	p.max_active = p.max_open = 0;
+	p.map = ZNS_EMU_MAP_PERMUTED;
+	p.map_seed = 2;
+	p.timing = true;
+	p.prealloc = ZNS_EMU_SPARSE;
+	return p;
+}
+
+struct tally {
+	double both, said, is;
+};
+
+static double share(double a, double b)
+{
+	return b > 0 ? a / b : 1;
+}
+
+struct result {
+	enum outcome outcome;
+	double precision, recall, channel_precision, model_s;
+	uint32_t groups, dies, unknown, rate, sustained;
+	uint64_t written;
+	char why[300];
+};
+
+/* What the slowest die programs in a second. */
+static uint32_t sustained_of(const struct zns_emu_params *p, const uint32_t *die)
+{
+	double rate = p->die_write_mibps, all = p->channels * p->ways;
+
+	for (uint32_t z = 0; z < p->nr_zones && p->map != ZNS_EMU_MAP_SHARED; z++)
+		if (die[z] < p->odd_dies && p->odd_pct > 100)
+			return rate * 100 / p->odd_pct;
+	return p->map == ZNS_EMU_MAP_SHARED ? rate * all : rate;
+}
+
+static void judge(const struct zns_emu_params *p, const uint32_t *die,
+		  const struct zns_probe_map *m, struct result *r)
+{
+	struct tally d = { 0 }, c = { 0 };
+	uint32_t seen[1024] = { 0 };
+
+	for (uint32_t a = 0; a < m->nr_zones; a++) {
+		uint32_t ga = m->zone_group[a];
+
+		r->dies += !seen[die[a]]++;
+		r->unknown += ga == ZNS_PROBE_NONE;
+		for (uint32_t b = 0; b < a && ga != ZNS_PROBE_NONE; b++) {
+			uint32_t gb = m->zone_group[b];
+			bool said = ga == gb, is = die[a] == die[b];
+
+			if (gb == ZNS_PROBE_NONE)
+				continue;
+			d.both += said && is;
+			d.said += said;
+			d.is += is;
+			if (said || m->group_channel[ga] == ZNS_PROBE_NONE)
+				continue;
+			said = m->group_channel[ga] == m->group_channel[gb];
+			is = die[a] % p->channels == die[b] % p->channels;
+			c.both += said && is && die[a] != die[b];
+			c.said += said;
+		}
+	}
+	r->precision = share(d.both, d.said);
+	r->recall = share(d.both, d.is);
+	/* what passes one controller shares that */
+	r->channel_precision = m->nr_channels == 1 && p->controller_mibps ? 1 :
+									    share(c.both, c.said);
+	r->groups = m->nr_groups;
+	r->rate = m->zone_write_mibps;
+	r->written = m->written;
+	r->outcome = r->precision >= AIM && r->recall >= AIM && r->channel_precision >= AIM &&
+				     r->rate <= RATE_MOST * r->sustained ?
+			     RIGHT :
+			     WRONG;
+}
+
+static struct zns_dev *make(const struct zns_emu_params *p, const struct zns_emu_noise *n,
+			    uint32_t **die)
+{
+	struct zns_dev *d;
+
+	unlink(dev_path);
+	setenv("ZNS_EMU_DATA", "none", 1);
+	d = make_dev(p);
+	unsetenv("ZNS_EMU_DATA");
+	*die = calloc(p->nr_zones, sizeof(**die));
+	assert_non_null(*die);
+	assert_ok(zns_emu_set_noise(d, n, &err));
+	assert_ok(zns_emu_set_clock(d, ZNS_EMU_CLOCK_THREAD, &err));
+	assert_ok(zns_emu_zone_map(d, *die, &err));
+	return d;
+}
+
+static struct result probe(const struct zns_emu_params *p, const struct zns_emu_noise *n,
+			   uint32_t unit, uint64_t seed)
+{
+	struct zns_probe_params par = { .seed = seed, .unit = unit };
+	struct zns_probe_map map = { 0 };
+	struct zns_err why = ZNS_ERR_INIT;
+	cleanup_free uint32_t *die = NULL;
+	struct result r = { .outcome = REFUSED };
+	struct zns_dev *d = make(p, n, &die);
+	int rc = zns_probe_run(d, &par, &map, &why);
+
+	r.sustained = sustained_of(p, die);
+	r.model_s = map.device_ns / 1e9;
+	r.written = map.written;
+	if (rc)
+		snprintf(r.why, sizeof(r.why), "%s", why.msg);
+	else
+		judge(p, die, &map, &r);
+	for (uint32_t z = 0; z < p->nr_zones; z++)
+		assert_zone(d, z, ZNS_ZONE_EMPTY, 0);
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+	return r;
+}
+
+static void print(const char *name, const struct zns_emu_params *p, const struct result *r)
+{
+	for (char *c = (char *)r->why; *c; c++)
+		*c = *c == '"' || *c == '\\' ? '\'' : *c;
+	printf("{\"drive\":\"%s\",\"outcome\":\"%s\",\"groups\":%u,\"dies\":%u,\"unknown\":%u,"
+	       "\"precision\":%.4f,\"recall\":%.4f,\"channel_precision\":%.4f,"
+	       "\"zone_write_mibps\":%u,\"sustained_mibps\":%u,\"written_mib\":%llu,"
+	       "\"written_pct\":%.1f,\"model_s\":%.1f,\"why\":\"%s\"}\n",
+	       name, outcome_name[r->outcome], r->groups, r->dies, r->unknown, r->precision,
+	       r->recall, r->channel_precision, r->rate, r->sustained,
+	       (unsigned long long)(r->written >> 20),
+	       100.0 * r->written / (p->nr_zones * p->zone_capacity), r->model_s, r->why);
+	fflush(stdout);
+}
+
+static void total(const uint32_t n[OUTCOMES])
+{
+	printf("{\"right\":%u,\"refused\":%u,\"wrong\":%u}\n", n[RIGHT], n[REFUSED], n[WRONG]);
+}
+
+struct row {
+	const char *name;
+	struct zns_emu_params p;
+	uint32_t unit;
+};
+
+static uint32_t fill_rows(struct row *r)
+{
+	uint32_t n = 0;
+#define ROW(text, ...)                                    \
+	do {                                              \
+		struct zns_emu_params p = base(96, 4, 4); \
+		uint32_t unit = 0;                        \
+		__VA_ARGS__;                              \
+		r[n++] = (struct row){ text, p, unit };   \
+	} while (0)
+	ROW("4 x 4, permuted");
+	ROW("write cache of 6 MiB", p.cache_mib = 6, p.die_write_mibps = 40);
+	ROW("write cache of 64 MiB", p.cache_mib = 64, p.die_write_mibps = 40);
+	ROW("write cache of 512 MiB", p.cache_mib = 512, p.die_write_mibps = 40);
+	ROW("2 planes", p.planes = 2, p.nr_zones = 128);
+	ROW("4 planes", p.planes = 4, p.nr_zones = 256);
+	ROW("commands of 500 us", p.command_us = 500);
+	ROW("commands of 1000 us", p.command_us = 1000);
+	ROW("slow channel", p = base(128, 4, 2), p.zone_size = p.zone_capacity = MIB(8),
+	    p.die_write_mibps = 20, p.die_read_mibps = 800, p.channel_mibps = 200);
+	ROW("two dies, 3 of 500 zones on one", p = base(500, 1, 2), p.small_dies = 1,
+	    p.small_zones = 3);
+	ROW("two dies, 8 of 1000 zones on one", p = base(1000, 1, 2), p.small_dies = 1,
+	    p.small_zones = 8);
+	ROW("one die 15 % slower", p.odd_dies = 1, p.odd_pct = 118);
+	ROW("one die 40 % slower", p.odd_dies = 1, p.odd_pct = 167);
+	ROW("one die 15 % faster", p.odd_dies = 1, p.odd_pct = 87);
+	ROW("one die 2 x slower", p.odd_dies = 1, p.odd_pct = 200);
+	ROW("one die 4 x slower", p.odd_dies = 1, p.odd_pct = 400);
+	ROW("one die 2.5 x faster", p.odd_dies = 1, p.odd_pct = 40);
+	ROW("two dies, 1 x 2", p = base(64, 1, 2));
+	ROW("two dies, 2 x 1", p = base(64, 2, 1));
+	ROW("two dies, 2 x 1, 6 active", p = base(64, 2, 1), p.max_active = p.max_open = 6);
+	ROW("32 zones in a row, 32 active", p = base(512, 4, 4), p.row = 32, p.max_active = 32);
+	ROW("256 zones in a row", p = base(1024, 2, 2), p.row = 256);
+	ROW("program unit of 1M", p.program_unit = MIB(1));
+	ROW("program unit of 1M, --unit 1M", p.program_unit = MIB(1), unit = MIB(1));
+	ROW("zones of 256K", p.zone_size = p.zone_capacity = KIB(256));
+	ROW("32 dies, 8 x 4, 32 active", p = base(256, 8, 4), p.max_active = 32);
+	ROW("one domain", p = base(96, 4, 4), p.map = ZNS_EMU_MAP_SHARED);
+	ROW("one domain, cache of 64 MiB", p = base(96, 4, 4), p.map = ZNS_EMU_MAP_SHARED,
+	    p.cache_mib = 64);
+	ROW("controller of 800 MiB/s", p.controller_mibps = 800);
+#undef ROW
+	return n;
+}
+
+static int rows(const char *only)
+{
+	struct row r[40];
+	uint32_t n = fill_rows(r), sum[OUTCOMES] = { 0 };
+	const struct zns_emu_noise none = { 0 };
+
+	for (uint32_t i = 0; i < n; i++)
+		for (uint64_t seed = 1; seed <= 3 && (!only || strstr(r[i].name, only)); seed++) {
+			struct result x;
+
+			r[i].p.map_seed = seed + 1;
+			x = probe(&r[i].p, &none, r[i].unit, seed);
+			print(r[i].name, &r[i].p, &x);
+			sum[x.outcome]++;
+		}
+	total(sum);
+	return sum[WRONG] ? 1 : 0;
+}
+
+static uint64_t pick(uint64_t *seed, const uint64_t *v, uint32_t n)
+{
+	return v[emu_random(seed) % n];
+}
+#define PICK(...)                                   \
+	pick(&s, (const uint64_t[]){ __VA_ARGS__ }, \
+	     sizeof((uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t))
+
+/* A drive has each behaviour with a chance of its own, so that most have one to three of them. */
+static struct zns_emu_params draw(uint64_t seed, char *name, size_t len)
+{
+	uint64_t s = seed * UINT64_C(0x9e3779b97f4a7c15);
+	struct zns_emu_params p = base((uint32_t)(64 + emu_random(&s) % 200),
+				       (uint32_t)PICK(1, 2, 2, 3, 4, 4, 5),
+				       (uint32_t)PICK(1, 2, 2, 3, 4, 4));
+	uint32_t dies = p.channels * p.ways;
+
+	p.map_seed = emu_random(&s) % 1000000;
+	p.map = emu_random(&s) % 12 ?
+			emu_random(&s) % 3 ? ZNS_EMU_MAP_PERMUTED : ZNS_EMU_MAP_INTERLEAVED :
+			ZNS_EMU_MAP_SHARED;
+	p.die_write_mibps = (uint32_t)PICK(20, 40, 60, 100, 100, 150);
+	p.die_read_mibps = (uint32_t)PICK(200, 400, 400, 800);
+	p.channel_mibps = (uint32_t)PICK(200, 400, 800, 800, 1600);
+	p.max_active = p.max_open = (uint32_t)PICK(0, 0, 0, 32, 14, 8);
+	p.zone_size = p.zone_capacity = PICK(MIB(8), MIB(16), MIB(32), MIB(16));
+	p.cache_mib = emu_random(&s) % 4 ? 0 : (uint32_t)PICK(6, 16, 64, 256, 512);
+	p.cache_mibps = p.cache_mib && !(emu_random(&s) % 4) ? 1500 : 0;
+	p.command_us = (uint32_t)PICK(10, 10, 10, 50, 200, 500);
+	p.program_unit = (uint32_t)PICK(KIB(192), KIB(192), KIB(192), KIB(96), KIB(384), MIB(1));
+	p.controller_mibps = emu_random(&s) % 8 ? 0 : (uint32_t)PICK(400, 1000, 3000);
+	if (p.map != ZNS_EMU_MAP_SHARED) {
+		p.planes = emu_random(&s) % 6 ? 0 : (uint32_t)PICK(2, 4);
+		if (!(emu_random(&s) % 4)) {
+			p.odd_dies = 1 + (uint32_t)(emu_random(&s) % 2);
+			p.odd_dies = zns_min(p.odd_dies, dies);
+			p.odd_pct = (uint32_t)PICK(40, 87, 115, 140, 200, 400);
+		}
+		p.row = emu_random(&s) % 6 ? 0 : (uint32_t)PICK(2, 8, 32);
+		if (dies > 1 && !(emu_random(&s) % 6)) {
+			p.small_dies = 1;
+			p.small_zones = (uint32_t)PICK(1, 2, 3, 8);
+		}
+	}
+	snprintf(
+		name, len,
+		"seed %llu: %u zones %ux%u map %d %u/%u/%u MiB/s%s cache %u/%u unit %uK command %u planes %u odd %u/%u small %u/%u row %u active %u controller %u",
+		(unsigned long long)seed, p.nr_zones, p.channels, p.ways, p.map, p.die_write_mibps,
+		p.die_read_mibps, p.channel_mibps, "", p.cache_mib, p.cache_mibps,
+		p.program_unit >> 10, p.command_us, p.planes, p.odd_dies, p.odd_pct, p.small_dies,
+		p.small_zones, p.row, p.max_active, p.controller_mibps);
+	return p;
+}
+
+static int drawn(uint64_t n, uint64_t first)
+{
+	uint32_t sum[OUTCOMES] = { 0 };
+
+	for (uint64_t seed = first; seed < first + n; seed++) {
+		struct zns_emu_noise noise = { .jitter_pct = seed % 3 ? 0 : 4, .seed = seed };
+		char name[300];
+		struct zns_emu_params p = draw(seed, name, sizeof(name));
+		struct result x = probe(&p, &noise, 0, seed);
+
+		print(name, &p, &x);
+		sum[x.outcome]++;
+	}
+	total(sum);
+	return sum[WRONG] ? 1 : 0;
+}
+
+/* Ways to spoil a right map. */
+enum spoil { NOTHING, ONE_ZONE, PAIRS_1, PAIRS_2, PAIRS_5, PAIRS_20, MERGED, SPLIT, SPOILS };
+
+static const char *const spoil_name[] = {
+	"nothing",      "one zone moved", "1 % of pairs",      "2 % of pairs",
+	"5 % of pairs", "20 % of pairs",  "two groups as one", "one group as two",
+};
+
+static void spoil(struct zns_probe_map *m, enum spoil how, uint64_t *s)
+{
+	static const double share[] = {
+		[PAIRS_1] = 0.01, [PAIRS_2] = 0.02, [PAIRS_5] = 0.05, [PAIRS_20] = 0.2, [SPOILS] = 0
+	};
+	uint32_t move = how == ONE_ZONE ? 1 : (uint32_t)ceil(m->nr_zones * share[how] / 2);
+
+	for (uint32_t i = 0; i < move; i++) {
+		uint32_t z = emu_random(s) % m->nr_zones;
+
+		m->zone_group[z] = (m->zone_group[z] + 1 + emu_random(s) % (m->nr_groups - 1)) %
+				   m->nr_groups;
+	}
+	for (uint32_t z = 0; how == MERGED && z < m->nr_zones; z++)
+		m->zone_group[z] -= m->zone_group[z] == m->nr_groups - 1;
+	m->nr_groups -= how == MERGED;
+	for (uint32_t z = 0; how == SPLIT && z < m->nr_zones; z++)
+		if (m->zone_group[z] == 0 && emu_random(s) % 2)
+			m->zone_group[z] = m->nr_groups;
+	m->nr_groups += how == SPLIT;
+}
+
+/* 1: found, 0: not, -1: could not be verified. */
+static int found(uint32_t zones, uint32_t active, enum spoil how, uint64_t seed)
+{
+	struct zns_emu_params p = base(zones, 4, 4);
+	const struct zns_emu_noise n = { .jitter_pct = 4, .seed = seed };
+	struct zns_probe_params par = { .seed = seed };
+	struct zns_probe_drift drift;
+	struct zns_probe_map map = { 0 };
+	cleanup_free uint32_t *die = NULL;
+	uint64_t s = seed * 1000 + how;
+	struct zns_dev *d;
+	int rc;
+
+	p.map_seed = seed;
+	p.max_active = p.max_open = active;
+	d = make(&p, &n, &die);
+	assert_ok(zns_probe_alloc(&map, zones));
+	map.nr_groups = 16;
+	map.zone_write_mibps = 100;
+	map.zone_read_mibps = 400;
+	for (uint32_t z = 0; z < zones; z++)
+		map.zone_group[z] = die[z];
+	spoil(&map, how, &s);
+	rc = zns_probe_verify(d, &par, &map, 0, &drift, &err);
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+	return rc ? -1 : drift.sets_wrong > 0;
+}
+
+static int power(uint64_t n, uint64_t first)
+{
+	static const uint32_t sizes[][2] = { { 96, 0 }, { 400, 0 }, { 400, 14 } };
+	int bad = 0;
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(sizes); i++)
+		for (int how = 0; how < SPOILS; how++) {
+			uint32_t count[3] = { 0 };
+
+			for (uint64_t seed = first; seed < first + n; seed++)
+				count[found(sizes[i][0], sizes[i][1], how, seed) + 1]++;
+			printf("{\"zones\":%u,\"active\":%u,\"map\":\"%s\",\"found\":%u,\"passed\":%u,\"refused\":%u}\n",
+			       sizes[i][0], sizes[i][1], spoil_name[how], count[2], count[1],
+			       count[0]);
+			fflush(stdout);
+			bad |= how > ONE_ZONE && count[1];
+		}
+	return bad;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "rows";
+	uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 0) : 50,
+		 first = argc > 3 ? strtoull(argv[3], NULL, 0) : 1;
+	int rc;
+
+	if (emu_begin(NULL))
+		return 2;
+	rc = !strcmp(what, "rows")   ? rows(argc > 2 ? argv[2] : NULL) :
+	     !strcmp(what, "random") ? drawn(n, first) :
+	     !strcmp(what, "power")  ? power(n, first) :
+				       2;
+	return emu_end(NULL) ? 2 : rc;
+}
