@@ -13,7 +13,7 @@ from ztscene import DIES, case_of, expect, run_ctl, suite_main
 CASES = {}
 case = case_of(CASES)
 
-PROBED = [*DIES, '--zones', '128', '--zone-size', '16M', '--max-active', '0', '--map', 'permuted:5', '--timing', 'on']
+PROBED = [*DIES, '--zones', '48', '--zone-size', '16M', '--max-active', '0', '--map', 'permuted:5', '--timing', 'on']
 
 
 def groups_are(scene, dies, channels):
@@ -64,9 +64,10 @@ def probe(scene):
     run_ctl(scene, 0, 'format', scene.device.spec, '--map', 'i % 8')
     said = scene.device.json('groups')
     expect('a given map', (said['source'], [g['zones'] for g in said['groups']]),
-           ('vendor', [list(range(g, 128, 8)) for g in range(8)]))
-    drift = json.loads(run_ctl(scene, 1, 'probe', '--verify', '--json'))
-    expect('drift of a wrong map', (drift['drift'], drift['zones_moved'] > 30), (True, True))
+           ('vendor', [list(range(g, 48, 8)) for g in range(8)]))
+    said = run_ctl(scene, 1, 'probe', '--verify', '--json')
+    drift = json.loads(said[said.index('{'):said.rindex('}') + 1])    # a line of progress may stand beside it
+    expect('drift of a wrong map', (drift['drift'], drift['sets_wrong'] > 0), (True, True))
 
     started = scene.start_dump()
     if not wait_until(lambda: scene.device.status()['leases'], 60):
@@ -79,7 +80,7 @@ def probe(scene):
 
     plan = scene.device.json('probe', '--dry-run')
     used = {z['index'] for z in scene.device.zones() if z['wp']}
-    expect('a dry run', (plan['zones_to_write'], plan['zones_to_read']), (128 - len(used), len(used)))
+    expect('a dry run', (plan['zones_to_write'], plan['zones_to_read']), (48 - len(used), len(used)))
     scene.device.env.update(ztlib.controls(ZNS_EMU_NOISE='jitter=5,stall-every=500,stall-us=3000,seed=7'))
     found = scene.device.json('probe')
     expect('found', (found['source'], found['groups'], found['channels'], found['unknown_zones']), ('probe', 8, 4, []))

@@ -5,7 +5,7 @@
 
 #include "probe_priv.h"
 
-#define UNEQUAL 0.85 /* of a zone's rate: a group below it sets the rate that is promised */
+#define UNEQUAL 0.93 /* of a zone's rate: a group below it sets the rate that is promised */
 
 static uint32_t wrong(const struct zns_probe_map *m)
 {

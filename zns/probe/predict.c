@@ -28,8 +28,8 @@
 #define TRIES 6u
 #define FEW_TRIES 2u /* once it is known that some wait */
 #define QUIET 0.3 /* of a unit's program: reads that wait longer wait for writes */
-#define READ_SETS 4u
-#define READ_BESIDE 8u /* zones that are written beside a read */
+#define READ_SETS 3u
+#define READ_BESIDE 6u /* zones that are written beside a read */
 #define WRONG_ENOUGH 8u /* sets; then nothing more need be known */
 #define READS 64u
 

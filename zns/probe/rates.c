@@ -9,9 +9,9 @@
 #define DOMAIN_ROUNDS 6u /* rounds before the drive counts as one domain */
 #define DOMAIN_LEAST 3u /* the same, if the budget allows no more */
 #define SOLO_LEAST 12u /* units */
-#define SOLO_MOST 96u
+#define SOLO_MOST 40u
 #define EACH_LEAST 8u
-#define EACH_MOST 24u
+#define EACH_MOST 12u
 #define ONE_DOMAIN 1.3 /* multiple of one zone alone; less is one domain */
 #define SHARE 0.3 /* part of the budget */
 #define FAST 1.06 /* multiple of the number of zones: hardly possible */
