@@ -61,7 +61,7 @@ static uint32_t sustained_of(const struct zns_emu_params *p, const uint32_t *die
 	double rate = p->die_write_mibps, all = p->channels * p->ways;
 
 	for (uint32_t z = 0; z < p->nr_zones && p->map != ZNS_EMU_MAP_SHARED; z++)
-		if (die[z] < p->odd_dies && p->odd_pct > 100)
+		if (die[z] < p->odd_dies && (p->odd_pct > 100 || p->odd_dies == all))
 			return rate * 100 / p->odd_pct;
 	return p->map == ZNS_EMU_MAP_SHARED ? rate * all : rate;
 }

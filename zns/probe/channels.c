@@ -12,6 +12,7 @@
 
 #define BASES 4u /* dies that are compared with all others, to find the classes */
 #define OTHERS 64u
+#define UNEQUAL 0.1
 #define ALL_PAIRS 128u /* so few are all tried */
 #define PAIRS (BASES * OTHERS)
 #define FIRST 6u /* first samples of a pair */
@@ -431,7 +432,7 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 }
 
 /* Channels that are not proved are not given out; dies stand without them. */
-static void forget(struct zns_probe_map *m)
+void probe_forget_channels(struct zns_probe_map *m)
 {
 	m->nr_channels = m->channel_tests = m->channel_tests_wrong = 0;
 	m->channel_loss = m->channels_right = 0;
@@ -439,6 +440,22 @@ static void forget(struct zns_probe_map *m)
 		m->group_channel[g] = ZNS_PROBE_NONE;
 		m->channel_confidence[g] = 0;
 	}
+}
+
+/* Do dies take different times alone? Then what two of them lose is no class. */
+static bool unequal(const struct probe *p, const uint32_t *zone)
+{
+	double least = 0, most = 0;
+
+	for (uint32_t g = 0; g < p->map->nr_groups; g++) {
+		double ns = zone[g] == ZNS_PROBE_NONE ? 0 : p->solo_ns[zone[g]];
+
+		if (ns <= 0)
+			continue;
+		least = least > 0 ? zns_min(least, ns) : ns;
+		most = zns_max(most, ns);
+	}
+	return most > least * (1 + zns_max(UNEQUAL, 4 * p->jitter));
 }
 
 int probe_channels(struct probe *p, struct zns_err *err)
@@ -464,8 +481,11 @@ int probe_channels(struct probe *p, struct zns_err *err)
 			if (d.list[g] != ZNS_PROBE_NONE)
 				ret = probe_drop(p, &d.list[g], 1, err);
 	}
+	if (!ret && p->map->nr_channels && unequal(p, d.zone))
+		probe_doubt_channels(
+			p, "dies that are not equally fast do not lose alike beside each other");
 	if (p->map->channel_doubt[0])
-		forget(p->map);
+		probe_forget_channels(p->map);
 	free(p->solo_ns);
 	p->solo_ns = NULL;
 	free(d.zone);

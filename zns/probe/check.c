@@ -61,9 +61,9 @@ static int refuse(struct probe *p, const struct zns_probe_drift *d, struct zns_e
 		r->high, r->wrong, r->sets);
 }
 
-static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
+static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drift *d,
+		   struct zns_err *err)
 {
-	struct zns_probe_drift d = { 0 };
 	int ret = probe_index_build(p, x, err);
 
 	if (!ret)
@@ -74,14 +74,34 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 		promise_least(p);
 	if (!ret && !p->map->one_domain)
 		ret = probe_ceiling(p, err);
-	if (!ret)
-		ret = probe_predict(p, 0, &d, err);
+	return ret ? ret : probe_predict(p, 0, d, err);
+}
+
+static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
+{
+	struct zns_probe_drift d = { 0 };
+	int ret = predict(p, x, &d, err);
+
 	if ((ret && ret != -EDQUOT) || !wrong(p->map))
 		return ret;
-	if (!p->map->one_domain)
-		return refuse(p, &d, err);
-	forget_domain(p);
-	return 0;
+	if (p->map->one_domain) {
+		forget_domain(p);
+		return ret;
+	}
+	if (!ret && p->map->seen[ZNS_PROBE_SHARE].wrong) {
+		ret = probe_index_build(p, x, err);
+		if (!ret)
+			ret = probe_split_groups(p, x, err);
+		if (ret)
+			return ret;
+	}
+	if (!ret && p->map->nr_split) {
+		d = (struct zns_probe_drift){ 0 };
+		ret = predict(p, x, &d, err);
+		if ((ret && ret != -EDQUOT) || !wrong(p->map))
+			return ret;
+	}
+	return refuse(p, &d, err);
 }
 
 int probe_check(struct probe *p, struct zns_err *err)

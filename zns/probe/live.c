@@ -141,11 +141,12 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 	p->unsure = calloc(p->nr, sizeof(*p->unsure));
 	p->last_of_group = calloc(p->nr, sizeof(*p->last_of_group));
 	p->group_ns = calloc(p->nr, sizeof(*p->group_ns));
+	p->apart = calloc(p->nr, sizeof(*p->apart));
 	p->pace = calloc(p->nr, sizeof(*p->pace));
 	p->joined = calloc(p->nr, sizeof(*p->joined));
 	if (!p->kind || !p->have || !p->ours || !p->ours_at || !p->readable || !p->typical ||
 	    !p->given_up || !p->unsure || !p->last_of_group || !p->group_ns || !p->joined ||
-	    !p->pace || (!map->zone_group && zns_probe_alloc(map, p->nr)) ||
+	    !p->pace || !p->apart || (!map->zone_group && zns_probe_alloc(map, p->nr)) ||
 	    posix_memalign((void **)&p->wbuf, align, (size_t)PROBE_WRITE_BATCH * p->unit) ||
 	    posix_memalign((void **)&p->rbuf, align,
 			   zns_max((size_t)(PROBE_BURST_MAX + PROBE_SET_MAX) * p->small,
@@ -196,6 +197,7 @@ void probe_free(struct probe *p)
 	free(p->group_ns);
 	free(p->joined);
 	free(p->pace);
+	free(p->apart);
 	free(p->wbuf);
 	free(p->rbuf);
 }

@@ -161,6 +161,7 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 		right = ratio >= PROBE_SAME && ratio <= PROBE_SAME_MOST;
 		note(s, ratio / 2, right);
 		p->map->zones_predicted += i + 1 < n ? 2 : 1;
+		p->apart[group] |= ratio < PROBE_SAME;
 		if (!right)
 			ret = blame(p, t, group, pair, err);
 		if (ret)

@@ -53,6 +53,7 @@ struct probe {
 	uint64_t pad; /* bytes that fill a cache which a flush does not empty; 0: none */
 	uint64_t accept_ns; /* of the last set: until all was accepted */
 	double *group_ns; /* by group: the time of a set of one zone; 0: not known */
+	bool *apart; /* by group: zones of it are independent when they are written */
 	bool *joined; /* by group: it is another one, too */
 	/* channels.c */
 	/* times of two dies relative to one: on two channels, on one, and the border */
@@ -143,6 +144,9 @@ int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_e
 /* joins groups that are one when they are written; builds no new index */
 int probe_join_groups(struct probe *p, const struct probe_index *x, struct zns_err *err);
 
+/* split.c: places the zones of groups that are several when they are written */
+int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_err *err);
+
 /* predict.c: @sample zones; 0: as many as it takes */
 int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		  struct zns_err *err);
@@ -172,6 +176,7 @@ int probe_ceiling(struct probe *p, struct zns_err *err); /* once groups are know
 int probe_calibrate(struct probe *p, struct zns_err *err);
 int probe_dies(struct probe *p, struct zns_err *err);
 int probe_channels(struct probe *p, struct zns_err *err);
+void probe_forget_channels(struct zns_probe_map *m);
 /* channel_test.c: @zone is by group, the one to read. Wrong channels become a doubt of all
  * channels. */
 int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *err);

@@ -119,6 +119,7 @@ struct zns_probe_map {
 	 * it must have, and what was seen. */
 	uint32_t zones_predicted, zones_needed, sets_needed;
 	struct zns_probe_seen seen[ZNS_PROBE_CLAIMS];
+	uint32_t nr_split; /* groups that the reads took for one with others */
 	uint32_t nr_joined; /* groups of the reads that are one with others when they are written */
 	double scaling; /* what up to 8 zones written together get, as a multiple of one alone */
 	/* zones of all groups together, where that is notably less than their sum; else 0 */
