@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The lazy-pages daemon's reads from zones. The helper fills several buffers at a time. Answers
- * come through the daemon's epoll loop, so it sees a fault while other pages are still on their
- * way. Only the daemon, one thread, puts pages into tasks. So it knows which memory a task has
- * unmapped meanwhile.
+ * The lazy-pages daemon's reads from zones. The helper serves many at a time, and copies their
+ * pages into the tasks. Answers come through the daemon's epoll loop, so it sees a fault while
+ * other pages are still on their way. It alone reads events. The gate (zns-gate.h) keeps the helper
+ * from copying to where a task has unmapped, moved or discarded memory since the read was asked
+ * for.
  */
 #include <errno.h>
+#include <linux/userfaultfd.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,9 +23,11 @@
 #include "servicefd.h"
 #include "util.h"
 #include "zns-extend.h"
+#include "zns-gate.h"
 #include "zns-img.h"
 #include "zns-lazy.h"
 #include "zns-link.h"
+#include "zns-memfd.h"
 #include "zns-pages.h"
 
 #undef LOG_PREFIX
@@ -33,11 +38,11 @@
 #define LEN (512UL << 10) /* one background read: a stripe unit, by default */
 /* the same while there are faults, which wait until its pages are in place */
 #define LEN_BUSY (128UL << 10)
-/* buffers of LEN: enough to keep device and hashes busy; a fault waits for them if it must */
+/* Reads under way at once: enough to keep device and hashes busy; for faults; for pages that come
+ * before the tasks run. */
 #define BIG 4
-#define SMALL 64 /* buffers of PIECE: one for each fault under way */
-#define FIRST \
-	32 /* of LEN, and used up to the length asked for: pages that come before the tasks run */
+#define SMALL 64
+#define FIRST 32
 /* after this long without a fault the background may have the device for itself */
 #define QUIET_US 1000
 /* While the background stands still it brings a piece so often: only a copy shows that a task
@@ -47,7 +52,7 @@
 enum class { BACKGROUND, FAULT, FIRSTS, CLASSES };
 
 static const struct {
-	unsigned int from, to; /* buffers */
+	unsigned int from, to; /* numbers of reads */
 	unsigned long len;
 	enum zw_fetch fetch;
 } class[CLASSES] = {
@@ -55,12 +60,13 @@ static const struct {
 	[FAULT] = { BIG, BIG + SMALL, PIECE, ZW_FETCH_FAULT },
 	[FIRSTS] = { BIG + SMALL, BIG + SMALL + FIRST, LEN, ZW_FETCH_FIRST },
 };
-#define BUFFERS (BIG + SMALL + FIRST)
-#define MEMORY (BIG * LEN + SMALL * PIECE + FIRST * LEN)
+#define READS (BIG + SMALL + FIRST)
+_Static_assert(READS == ZW_LAZY_READS, "the gate has a place for each read");
 
 struct read {
 	struct page_read *pr; /* NULL: no longer wanted */
-	unsigned long vaddr, nr;
+	unsigned long vaddr, nr; /* in the image */
+	unsigned long to; /* where the task had it when it was asked for */
 	bool used;
 };
 
@@ -69,9 +75,12 @@ static struct {
 	enum class next; /* of the next read */
 	bool asked, paced; /* state of the background in this round of the loop */
 	int sk[2], fault_sk[2]; /* two, so answers to faults do not wait behind others */
-	char *mem;
-	void *data;
-	struct read read[BUFFERS];
+	struct zw_gate *gate;
+	bool shut;
+	int uffd; /* of the next read, */
+	unsigned long to; /* and its place */
+	enum zw_fetched fetched; /* of the read that is being taken */
+	struct read read[READS];
 	unsigned int nr[CLASSES]; /* under way */
 	unsigned long faults;
 	unsigned long long fault_us, asked_us; /* time of the last one of each */
@@ -92,27 +101,35 @@ static enum class class_of(unsigned int n) {
 					  FIRSTS;
 }
 
-static char *mem_of(unsigned int n)
-{
-	char *mem = lazy.mem;
-	enum class c;
-
-	for (c = BACKGROUND; c < class_of(n); c++)
-		mem += (class[c].to - class[c].from) * class[c].len;
-	return mem + (n - class[c].from) * class[c].len;
-}
-
 bool zns_lazy_on(void)
 {
 	return lazy.on;
 }
 
-void *zns_lazy_data(void)
+bool zns_lazy_lacks(void)
 {
-	return lazy.data;
+	return lazy.fetched == ZW_FETCH_LACKS;
 }
 
-/* Takes one answer, and puts its pages into place. */
+bool zns_lazy_gone(void)
+{
+	return lazy.fetched == ZW_FETCH_GONE;
+}
+
+void zns_lazy_again(int uffd, unsigned long start, unsigned long end)
+{
+	struct uffdio_range r = { .start = start, .len = end - start };
+
+	ioctl(uffd, UFFDIO_WAKE, &r); /* they touch it again */
+}
+
+void zns_lazy_to(int uffd, unsigned long to)
+{
+	lazy.uffd = uffd;
+	lazy.to = to;
+}
+
+/* Takes one answer: its pages are in place, or are asked for once more. */
 static int take(int sk)
 {
 	struct page_read *pr;
@@ -123,7 +140,7 @@ static int take(int sk)
 		pr_err("%s\n", r.msg);
 		return -1;
 	}
-	if (r.image >= BUFFERS || !lazy.read[r.image].used) {
+	if (r.image >= READS || !lazy.read[r.image].used) {
 		pr_err("zns-helper answered what nobody asked\n");
 		return -1;
 	}
@@ -133,7 +150,11 @@ static int take(int sk)
 	pr = rd->pr;
 	if (!pr)
 		return 0;
-	lazy.data = mem_of(r.image);
+	lazy.fetched = r.kind;
+	if (zns_lazy_lacks() && zns_extends()) { /* a pager must be told exactly */
+		pr_err("A task has changed its memory before it was restored\n");
+		return -1;
+	}
 	return pr->io_complete(pr, rd->vaddr, rd->nr);
 }
 
@@ -149,20 +170,38 @@ static int helper_event(struct epoll_rfd *rfd)
 	return -1;
 }
 
+static int make_gate(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_GATE);
+	struct zw_reply r;
+	void *mem = MAP_FAILED;
+	int fd = zns_memfd("zns-gate"), ret;
+
+	if (fd >= 0 && !ftruncate(fd, sizeof(*lazy.gate)))
+		mem = mmap(NULL, sizeof(*lazy.gate), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mem == MAP_FAILED) {
+		pr_perror("No memory for lazy reads");
+		close_safe(&fd);
+		return -1;
+	}
+	lazy.gate = mem;
+	m.fd[0] = fd;
+	m.nr_fd = 1;
+	ret = zns_ask(&m, &r, NULL);
+	close(fd);
+	if (ret)
+		pr_err("%s\n", r.msg);
+	return ret ? -1 : 0;
+}
+
 int zns_lazy_begin(int epollfd, int (*give)(bool now))
 {
-	/* before the buffers, of which the holder would have a copy */
 	if (zns_holder_begin(epollfd))
 		return -1;
 	if (!zns_active() || opts.use_page_server)
 		return 0;
-	lazy.mem = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (lazy.mem == MAP_FAILED) {
-		pr_perror("No memory for pages on their way");
+	if (make_gate())
 		return -1;
-	}
-	madvise(lazy.mem, MEMORY, MADV_HUGEPAGE);
-	madvise(lazy.mem, MEMORY, MADV_DONTFORK);
 	if (zns_answer_socket(lazy.sk) || zns_answer_socket(lazy.fault_sk)) {
 		pr_perror("Can't make a socket for zns-helper's answers");
 		return -1;
@@ -180,7 +219,7 @@ int zns_lazy_begin(int epollfd, int (*give)(bool now))
 	return zns_first_begin() || (zns_extends() && zns_extend_start(give)) ? -1 : 0;
 }
 
-static int free_buffer(enum class c)
+static int free_read(enum class c)
 {
 	unsigned int n = class[c].from;
 
@@ -198,10 +237,10 @@ int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr)
 	int n;
 
 	lazy.next = BACKGROUND;
-	while ((n = free_buffer(c)) < 0)
+	while ((n = free_read(c)) < 0)
 		if (take(sk[0]))
 			return -1;
-	v.base = (unsigned long)mem_of(n);
+	v.base = lazy.to;
 	v.len = nr * PAGE_SIZE;
 	if (v.len > class[c].len) {
 		pr_err("A read of %lu pages is more than was allowed\n", nr);
@@ -215,12 +254,14 @@ int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr)
 	m.payload = &v;
 	m.len = sizeof(v);
 	m.fd[0] = sk[1];
-	m.nr_fd = 1;
+	m.fd[1] = lazy.uffd;
+	m.nr_fd = 2;
+	__atomic_store_n(&lazy.gate->stale[n], 0, __ATOMIC_SEQ_CST);
 	if (zns_send(&m)) {
 		pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
 		return -1;
 	}
-	lazy.read[n] = (struct read){ pr, vaddr, nr, true };
+	lazy.read[n] = (struct read){ pr, vaddr, nr, lazy.to, true };
 	lazy.nr[c]++;
 	return 0;
 }
@@ -229,11 +270,65 @@ void zns_lazy_forget(struct page_read *pr)
 {
 	unsigned int n;
 
-	for (n = 0; n < BUFFERS; n++)
+	for (n = 0; n < READS; n++)
 		if (lazy.read[n].pr == pr)
 			lazy.read[n].pr = NULL;
 	zns_first_forget(pr);
 }
+
+/* ---- events ---- */
+
+/* The task has something else in [start, start + len) now, or will have. */
+static void stale(struct page_read *pr, unsigned long start, unsigned long len)
+{
+	unsigned int n;
+
+	for (n = 0; n < READS; n++) {
+		const struct read *r = &lazy.read[n];
+
+		if (r->used && r->pr == pr && r->to < start + len &&
+		    start < r->to + r->nr * PAGE_SIZE)
+			__atomic_store_n(&lazy.gate->stale[n], 1, __ATOMIC_SEQ_CST);
+	}
+}
+
+ssize_t zns_uffd_read(int uffd, struct uffd_msg *msg, struct page_read *pr)
+{
+	ssize_t n;
+	int saved;
+
+	if (!lazy.on)
+		return read(uffd, msg, sizeof(*msg));
+	lazy.shut = true;
+	if (!zw_gate_shut(lazy.gate, get_service_fd(ZNS_SK_OFF))) {
+		pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
+		errno = EPIPE;
+		return -1;
+	}
+	n = read(uffd, msg, sizeof(*msg));
+	saved = errno;
+	if (n == sizeof(*msg) &&
+	    (msg->event == UFFD_EVENT_REMOVE || msg->event == UFFD_EVENT_UNMAP)) {
+		stale(pr, msg->arg.remove.start, msg->arg.remove.end - msg->arg.remove.start);
+	} else if (n == sizeof(*msg) && msg->event == UFFD_EVENT_REMAP) {
+		stale(pr, msg->arg.remap.from, msg->arg.remap.len);
+		stale(pr, msg->arg.remap.to, msg->arg.remap.len);
+	} else if (n != sizeof(*msg) || msg->event == UFFD_EVENT_PAGEFAULT) {
+		zns_uffd_done(); /* nothing has changed, and a read may have to wait for another */
+	}
+	errno = saved;
+	return n;
+}
+
+void zns_uffd_done(void)
+{
+	if (!lazy.shut)
+		return;
+	lazy.shut = false;
+	zw_gate_open(lazy.gate);
+}
+
+/* ---- when ---- */
 
 static bool quiet(unsigned long long now)
 {

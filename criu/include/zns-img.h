@@ -17,6 +17,7 @@
 struct cr_img;
 struct list_head;
 struct page_read;
+struct uffd_msg;
 struct page_xfer;
 struct pstree_item;
 struct task_restore_args;
@@ -130,10 +131,18 @@ extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned lon
  */
 extern int zns_lazy_begin(int epollfd, int (*give)(bool now));
 extern bool zns_lazy_on(void);
-/* Starts to read @nr pages from @pr's place. The loop then calls @pr->io_complete; the pages are at
- * zns_lazy_data(). */
+/* Starts to read @nr pages from @pr's place into a task: to: where, by its userfaultfd. The loop
+ * then calls @pr->io_complete. lacks: not all of them are there, and they are to be asked for once
+ * more; again: who waits for them will ask. gone: the task's memory is gone. */
+extern void zns_lazy_to(int uffd, unsigned long to);
 extern int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr);
-extern void *zns_lazy_data(void);
+extern bool zns_lazy_lacks(void);
+extern void zns_lazy_again(int uffd, unsigned long start, unsigned long end);
+extern bool zns_lazy_gone(void);
+/* As read(): the next event of @pr's task. Until done() is called nothing is copied into tasks, or
+ * only what is read for a fault. */
+extern ssize_t zns_uffd_read(int uffd, struct uffd_msg *msg, struct page_read *pr);
+extern void zns_uffd_done(void);
 /* What is to come before all else. open: @pr's process has come. first: a range of its image that
  * was not asked for yet. first_to: it is dealt with up to there. */
 extern int zns_lazy_open(struct page_read *pr);

@@ -58,9 +58,11 @@ enum zw_op {
 	 * had. Begins when a byte comes through reply; answered when all pages are
 	 * there */
 	ZW_FILL,
-	/* image, off, pid = a number for the answer, pad = enum zw_fetch, nr = 1; payload zw_iov in
-	   the sender's memory; fds: reply → image = that number. For the lazy-pages daemon */
+	/* image, off, pid = the read's number, pad = enum zw_fetch, nr = 1; payload zw_iov; fds:
+	   reply → image = that number. A page server: in the sender's memory. A lazy-pages daemon:
+	   in the memory of a task that runs; fds: also its userfaultfd → kind: enum zw_fetched */
 	ZW_FETCH = 160,
+	ZW_GATE, /* before that; fds: reply, memfd with struct zw_gate (zns-gate.h) */
 	/* lazy-pages daemon, with zw_begin.record 0: what is recorded of the checkpoint; fds: reply
 	   → kind ZW_KIND_FD, a memfd of `size` bytes with zw_first[]; ZW_KIND_NONE: nothing. With
 	   record 1: what was fetched so far is recorded; fds: reply, with a summary */
@@ -231,6 +233,12 @@ enum zw_fetch {
 	ZW_FETCH_BACKGROUND,
 	ZW_FETCH_FAULT, /* a task waits for it: it goes first */
 	ZW_FETCH_FIRST, /* the tasks do not run before it is there */
+};
+
+enum zw_fetched {
+	ZW_FETCH_THERE, /* all pages are in the task */
+	ZW_FETCH_LACKS, /* some may not be: their places are others now, or an event waits */
+	ZW_FETCH_GONE, /* the task's memory is gone */
 };
 
 /*

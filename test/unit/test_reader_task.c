@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The striping reader: parts of images into the memory of a task, and what is impossible there. */
 #include <linux/userfaultfd.h>
+#include <stdatomic.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include "reader_fixture.h"
 
 #define AREA MIB(2)
@@ -355,6 +359,169 @@ static void nothing_damaged_reaches_a_task(void **state)
 	munmap(shared, 4096);
 }
 
+/* ---- a task that runs while its pages come ---- */
+
+struct runner {
+	struct zns_running r; /* first */
+	int copies, most; /* begun; none begins after so many */
+	atomic_int inside;
+};
+
+static bool enter(struct zns_running *r)
+{
+	struct runner *u = (struct runner *)r;
+
+	if (u->copies == u->most)
+		return false;
+	u->copies++;
+	assert_int_equal(atomic_fetch_add(&u->inside, 1), 0);
+	return true;
+}
+
+static void leave(struct zns_running *r)
+{
+	assert_int_equal(atomic_fetch_sub(&((struct runner *)r)->inside, 1), 1);
+}
+
+#define PAGES 64
+#define FROM 0x5a
+
+/* Pages of FROM to @area[0 … PAGES). */
+static int copy_pages(struct zns_task task, struct runner *u, int most, uint64_t touched)
+{
+	static uint8_t from[PAGES * 4096];
+	struct iovec local = { from, sizeof(from) }, remote = { area, sizeof(from) };
+	struct zns_err why = ZNS_ERR_INIT;
+
+	memset(from, FROM, sizeof(from));
+	*u = (struct runner){ .r = { .enter = enter, .leave = leave, .touched = touched },
+			      .most = most };
+	task.running = &u->r;
+	return zns_task_write(task, &local, 1, &remote, 1, sizeof(from), &why);
+}
+
+/* How many of the pages are as they were read; @missing: how many are not there. */
+static int pages_there(int *missing)
+{
+	uint8_t seen[PAGES];
+	int there = 0;
+
+	*missing = 0;
+	assert_return_code(mincore(area, PAGES * 4096, seen), errno);
+	for (int n = 0; n < PAGES; n++)
+		if (!(seen[n] & 1))
+			++*missing;
+		else
+			there += area[n * 4096] == FROM && area[n * 4096 + 4095] == FROM;
+	return there;
+}
+
+static struct zns_task covered(void)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
+	struct zns_task task = { .pid = getpid() };
+	struct uffdio_register r = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+
+	task.uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1 /* from user mode */);
+	if (task.uffd < 0 || ioctl(task.uffd, UFFDIO_API, &api))
+		skip();
+	area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	area[7 * 4096] = 1; /* the task's own */
+	r.range = (struct uffdio_range){ (uintptr_t)area, PAGES * 4096 };
+	assert_return_code(ioctl(task.uffd, UFFDIO_REGISTER, &r), errno);
+	return task;
+}
+
+static void uncovered(struct zns_task task)
+{
+	munmap(area, AREA);
+	close(task.uffd);
+}
+
+/* All pages come but the one that the task has of its own, though there are two areas. The page
+ * that it waits for comes in a copy of its own. */
+static void into_a_running_task(void **state)
+{
+	struct zns_task task = covered();
+	struct runner u;
+	int missing;
+
+	assert_return_code(mprotect(area, 20 * 4096, PROT_READ | PROT_WRITE | PROT_EXEC), errno);
+	assert_int_equal(copy_pages(task, &u, 1, (uintptr_t)area), 0);
+	assert_true(u.r.lacks);
+	assert_int_equal(pages_there(&missing), 1);
+	assert_int_equal(missing, PAGES - 2);
+	assert_int_equal(copy_pages(task, &u, -1, 0), 0);
+	assert_false(u.r.lacks || u.r.gone);
+	assert_int_equal(pages_there(&missing), PAGES - 1);
+	assert_int_equal(missing, 0);
+	assert_int_equal(area[7 * 4096], 1);
+	uncovered(task);
+}
+
+/* What it has discarded, and what is not covered any more, stays as it is. */
+static void into_changed_memory(void **state)
+{
+	struct zns_task task = covered();
+	struct uffdio_range gone = { (uintptr_t)area + 10 * 4096, 4096 };
+	struct runner u;
+	int missing;
+
+	assert_return_code(ioctl(task.uffd, UFFDIO_UNREGISTER, &gone), errno);
+	assert_int_equal(copy_pages(task, &u, -1, 0), 0);
+	assert_true(u.r.lacks);
+	assert_false(u.r.gone);
+	assert_int_equal(pages_there(&missing), PAGES - 2);
+	assert_int_equal(missing, 1);
+	assert_int_equal(area[10 * 4096], 0);
+	assert_int_equal(copy_pages(task, &u, 0, 0), 0); /* the places are others' */
+	assert_true(u.r.lacks);
+	uncovered(task);
+}
+
+/* Its memory is gone. */
+static void into_an_ended_task(void **state)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct zns_task task = { .pid = getpid() };
+	int sk[2], status, missing;
+	struct runner u;
+	pid_t pid;
+
+	area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_return_code(socketpair(AF_UNIX, SOCK_STREAM, 0, sk), errno);
+	pid = fork();
+	if (!pid) {
+		int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1);
+
+		if (fd >= 0 && ioctl(fd, UFFDIO_API, &api))
+			close(fd);
+		dup2(fd, 100);
+		if (write(sk[1], "x", 1) != 1 || read(sk[1], &status, 1) != 1)
+			_exit(1);
+		_exit(0);
+	}
+	assert_int_equal(read(sk[0], &status, 1), 1);
+	{
+		int p = (int)syscall(SYS_pidfd_open, pid, 0);
+
+		task.uffd = (int)syscall(SYS_pidfd_getfd, p, 100, 0);
+		close(p);
+	}
+	assert_int_equal(write(sk[0], "x", 1), 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	close(sk[0]);
+	close(sk[1]);
+	if (task.uffd < 0) {
+		munmap(area, AREA);
+		skip();
+	}
+	assert_int_equal(copy_pages(task, &u, -1, 0), 0);
+	assert_true(u.r.gone);
+	assert_int_equal(pages_there(&missing), 0);
+	uncovered(task);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -362,6 +529,8 @@ int main(void)
 		T(impossible_parts),    T(task_errors),
 		T(into_covered_memory), T(covered_runs_leave_one_area),
 		T(half_written),        T(nothing_damaged_reaches_a_task),
+		T(into_a_running_task), T(into_changed_memory),
+		T(into_an_ended_task),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

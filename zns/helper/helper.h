@@ -131,6 +131,12 @@ void first_fetch(const struct zns_rimage *img, uint64_t off, uint64_t len);
 int first_serve(struct helper *h, struct packet *p, const struct zns_flat *flat,
 		const ZnsPb__FirstPages *recorded, struct zns_err *err);
 
+/* lazy.c: the gate of a lazy-pages daemon (ZW_GATE), and its reads (ZW_FETCH). @flat: not NULL: the
+ * image in the flat view. */
+int lazy_gate(struct helper *h, struct packet *p, struct zns_err *err);
+int lazy_fetch(struct helper *h, struct packet *p, struct zns_rimage *img, struct zns_flat *flat,
+	       struct zns_err *err);
+
 /* check_device.c: `criu check --feature zns`: checks a dump's device, its broker, its zones. */
 int check_device(struct helper *h, struct packet *p, struct zns_err *err);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* A restore: finds the checkpoint by handle or id, protects it by a lease, serves verified bytes to
  * criu's processes. Whole images: restore_images.c. */
-#include <poll.h>
 #include <string.h>
 #include "fill.h"
 #include "helper.h"
@@ -237,63 +236,14 @@ static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	return 0;
 }
 
-struct lazy_read {
-	int reply;
-	uint32_t number;
-};
-
-static void fetch_done(void *arg, const struct zns_err *err)
-{
-	struct lazy_read *l = arg;
-	struct zw_reply r = { .code = err->code, .image = l->number };
-
-	if (err->code) {
-		progress_hush(self);
-		snprintf(r.msg, sizeof(r.msg), "%s", err->msg);
-	}
-	reply_send(l->reply, &r, -1);
-	close(l->reply);
-	free(l);
-}
-
-/* The first of several faults goes to a worker, so the next need not wait for it. */
-static enum zns_read_how how_to_fetch(const struct helper *h, const struct packet *p)
-{
-	struct pollfd more = { .fd = h->sk, .events = POLLIN };
-
-	if (p->h.pad == ZW_FETCH_FIRST)
-		return ZNS_READ_FAULT; /* small parts of many units */
-	if (p->h.pad != ZW_FETCH_FAULT)
-		return ZNS_READ_BACKGROUND;
-	return poll(&more, 1, 0) > 0 ? ZNS_READ_FAULT : ZNS_READ_FAULT_HERE;
-}
-
-static int fetch_pages(struct helper *h, struct packet *p, struct zns_err *err)
+static int fetch(struct helper *h, struct packet *p, struct zns_err *err)
 {
 	struct zns_rimage *img = h->chain ?
 					 zns_reader_image(zns_chain_reader(h->chain), p->h.image) :
 					 NULL;
-	const struct zw_iov *v = packet_iov(p);
-	struct zns_flat *flat;
-	struct lazy_read *l;
-	struct iovec iov;
 
-	if (!img || !v || p->h.nr != 1 || p->sender <= 0 || p->h.pid < 0)
-		return zns_fail(err, -EPROTO, "criu sent an impossible read");
-	l = malloc(sizeof(*l));
-	if (!l)
-		return zns_fail(err, -ENOMEM, "no memory for a read request");
-	iov = (struct iovec){ (void *)(uintptr_t)v->base, v->len };
-	first_fetch(img, p->h.off, v->len);
-	*l = (struct lazy_read){ packet_take_fd(p, 0), (uint32_t)p->h.pid };
-	flat = restore_flat(h, img);
-	if (flat)
-		zns_flat_read_lazy(flat, p->h.image, p->h.off, ZNS_TASK(p->sender), &iov,
-				   how_to_fetch(h, p), fetch_done, l);
-	else
-		zns_rimage_read_lazy(img, p->h.off, ZNS_TASK(p->sender), &iov, how_to_fetch(h, p),
-				     fetch_done, l);
-	return 0;
+	return img ? lazy_fetch(h, p, img, restore_flat(h, img), err) :
+		     zns_fail(err, -EPROTO, "criu asked for an image that it never opened");
 }
 
 static int fill(struct helper *h, struct packet *p, struct zns_err *err)
@@ -371,7 +321,9 @@ int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_
 	case ZW_READ:
 		return read_pages(h, p, err);
 	case ZW_FETCH:
-		return fetch_pages(h, p, err);
+		return fetch(h, p, err);
+	case ZW_GATE:
+		return lazy_gate(h, p, err);
 	case ZW_FILL:
 		return fill(h, p, err);
 	default:

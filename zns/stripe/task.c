@@ -138,13 +138,90 @@ static int install_all(struct zns_task task, const struct iovec *local, uint32_t
 	return ret;
 }
 
+/* ---- a task that runs ---- */
+
+#define AT_ONCE KIB(64) /* who reads events waits for no more than that */
+
+/* @done: how much got there from the front. -ESTALE: nothing may get there any more. */
+static int place(struct zns_task task, uint64_t to, const char *from, size_t len, size_t *done)
+{
+	struct uffdio_copy c = { .dst = to, .src = (uintptr_t)from, .len = len };
+	int ret;
+
+	*done = 0;
+	if (!task.running->enter(task.running))
+		return -ESTALE;
+	ret = ioctl(task.uffd, UFFDIO_COPY, &c) ? -errno : 0;
+	task.running->leave(task.running);
+	if (!ret)
+		*done = len;
+	else if (ret == -EAGAIN && c.copy > 0)
+		*done = (size_t)c.copy;
+	return *done ? 0 : ret;
+}
+
+static void wake(int uffd, uint64_t page)
+{
+	struct uffdio_range r = { .start = page, .len = PAGE };
+
+	ioctl(uffd, UFFDIO_WAKE, &r);
+}
+
+static int place_range(struct zns_task task, const struct iovec *remote, const char *from)
+{
+	struct zns_running *r = task.running;
+	uint64_t to = (uintptr_t)remote->iov_base;
+	size_t left = remote->iov_len, most = AT_ONCE, done;
+
+	for (; left; to += done, from += done, left -= done) {
+		size_t len = to == r->touched ? PAGE : zns_min(left, most);
+		int ret = place(task, to, from, len, &done);
+
+		if (ret == -ENOENT && len > PAGE) { /* it reaches over two areas */
+			most = PAGE;
+		} else if (ret == -ENOENT || ret == -EEXIST) {
+			if (ret == -ENOENT)
+				r->lacks = true;
+			wake(task.uffd, to);
+			done = PAGE;
+		} else if (ret == -EAGAIN || ret == -ESTALE) {
+			r->lacks = true;
+			return 0;
+		} else if (ret == -ESRCH || ret == -ENOSPC) {
+			r->gone = true;
+			return 0;
+		} else if (ret) {
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/* Several local ranges: as install_all. */
+static int place_all(struct zns_task task, const struct iovec *local, uint32_t nr_local,
+		     const struct iovec *remote, uint32_t nr)
+{
+	const char *from = local[0].iov_base;
+	int ret = 0;
+
+	for (uint32_t n = 0; n < nr && !ret; n++) {
+		if (nr_local > 1)
+			from = local[n].iov_base;
+		ret = place_range(task, &remote[n], from);
+		from += remote[n].iov_len;
+	}
+	return ret;
+}
+
 int zns_task_write(struct zns_task task, const struct iovec *local, uint32_t nr_local,
 		   const struct iovec *remote, uint32_t nr_remote, size_t sum, struct zns_err *err)
 {
 	ssize_t n;
 	int ret;
 
-	if (task.uffd >= 0) {
+	if (task.running) {
+		ret = place_all(task, local, nr_local, remote, nr_remote);
+	} else if (task.uffd >= 0) {
 		ret = install_all(task, local, nr_local, remote, nr_remote);
 	} else {
 		n = process_vm_writev(task.pid, local, nr_local, remote, nr_remote, 0);

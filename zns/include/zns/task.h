@@ -16,6 +16,21 @@
 struct zns_task {
 	pid_t pid; /* 0: none */
 	int uffd; /* covers all places of a request, as far as it can; -1: none */
+	struct zns_running *running; /* NULL: it waits until all pages are there */
+};
+
+/*
+ * A task that runs while its memory comes, for one request. Only UFFDIO_COPY makes its pages: what
+ * is there already is its own. Somebody else reads the events of its userfaultfd.
+ */
+struct zns_running {
+	/* Around each copy. False: the places of this request may be others' by now. */
+	bool (*enter)(struct zns_running *r);
+	void (*leave)(struct zns_running *r);
+	uint64_t touched; /* it waits for this page, which comes alone before the others; 0: none */
+	/* set while the request is served */
+	_Atomic bool lacks; /* pages may be missing */
+	_Atomic bool gone; /* its memory is gone */
 };
 #define ZNS_TASK(p) ((struct zns_task){ .pid = (p), .uffd = -1 })
 
