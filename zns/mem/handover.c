@@ -58,12 +58,6 @@ void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 	pthread_mutex_unlock(&m->lock);
 }
 
-void procs_arrived(struct zns_mem *m)
-{
-	while (m->nr_handed)
-		proc_put(m->handed[--m->nr_handed]);
-}
-
 void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f)
 {
 	procs_arrived(m);

@@ -125,6 +125,12 @@ void proc_put(struct proc *p)
 		return; /* it is readable already */
 }
 
+void procs_arrived(struct zns_mem *m)
+{
+	while (m->nr_handed)
+		proc_put(m->handed[--m->nr_handed]);
+}
+
 void procs_bury(struct zns_mem *m, void (*forget)(struct proc *p))
 {
 	struct proc *p, *next;
