@@ -29,7 +29,7 @@ case = case_of(CASES)
 
 KEYS = 120000               # some 45 MiB
 ASKED = range(0, KEYS, 400)
-FEW = 0.05                  # of the faults, with a record
+FEW = 0.2                   # of the faults, with a record: 34 of 790 as a rule; without it a quarter at least
 SLOW = ['--zns-qos-max', '64']
 IGNORED = 'record of the pages touched first is ignored'
 
@@ -139,7 +139,7 @@ def record_of(scene):
 
 @case
 def second_restore(scene):
-    """The second lazy restore has at most 5 % of the first one's faults; with --zns-record=off it has them again."""
+    """The second lazy restore has at most a fifth of the first one's faults; with --zns-record=off it has them again."""
     lazy = Lazy(scene())
     lazy.dump()
     before = lazy.record()
