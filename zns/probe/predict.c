@@ -211,7 +211,7 @@ static int find_joined(struct probe *p, struct predict *t, uint32_t *zones, uint
 {
 	struct zns_probe_drift *o = t->out;
 	bool yes = false, others = false;
-	uint32_t g[2];
+	uint32_t g[2], mate[2];
 	int ret = narrow(p, zones, &nr, alone, err);
 
 	if (!ret && nr == 2)
@@ -222,18 +222,22 @@ static int find_joined(struct probe *p, struct predict *t, uint32_t *zones, uint
 		return ret;
 	for (uint32_t i = 0; i < 2; i++)
 		g[i] = p->map->zone_group[zones[i]];
-	for (uint32_t i = 0; i < 2; i++)
-		for (uint32_t k = t->x.first[g[i]], was = zones[i]; k < t->x.first[g[i] + 1]; k++)
-			if (t->x.zone[k] != was)
-				zones[i] = t->x.zone[k];
-	ret = waits(p, zones[0], zones[1], &others, err);
+	for (uint32_t i = 0; i < 2; i++) {
+		mate[i] = zones[i];
+		for (uint32_t k = t->x.first[g[i]]; k < t->x.first[g[i] + 1]; k++)
+			if (t->x.zone[k] != zones[i])
+				mate[i] = t->x.zone[k];
+	}
+	ret = waits(p, mate[0], mate[1], &others, err);
 	if (ret)
 		return ret;
-	if (!others) {
-		moved(t, zones[0]);
-		moved(t, zones[1]);
-		return 0;
+	for (uint32_t i = 0; !ret && !others && i < 2; i++) {
+		ret = mate[i] == zones[i] ? 0 : waits(p, zones[i], mate[i], &yes, err);
+		if (!ret && !yes)
+			moved(t, zones[i]);
 	}
+	if (ret || !others)
+		return ret;
 	for (uint32_t i = 0; i < t->nr_pairs; i++)
 		if (t->pairs[i][0] == zns_min(g[0], g[1]) && t->pairs[i][1] == zns_max(g[0], g[1]))
 			return 0;
