@@ -186,7 +186,7 @@ def resume_held(d):
     conf = json.loads(bundle.read_text())
     d.docker('stop', 'held')
     # as dockerd has its directory, so that the root is a slave of a mount as it was at the dump
-    mine = d.dir / 'mine'
+    mine = d.dir / 'volume'
     (mine / 'root').mkdir(parents=True)
     dkdaemon.sh('mount', '--bind', mine, mine)
     dkdaemon.sh('mount', '--make-shared', mine)
