@@ -46,7 +46,7 @@ def until(what, true, seconds=90):
 
 def want(what, cond, *saw):
     if not cond:
-        raise Failed(f'{what}{": " if saw else ""}{" ".join(map(str, saw))[:400]}')
+        raise Failed(f'{what}{": " if saw else ""}{" ".join(map(str, saw))[-600:]}')
 
 
 def sh(*cmd, check=True, env=None, timeout=120, **more):

@@ -160,21 +160,21 @@ def resume_named(d):
     """zns.resume=NAME and latest, as often as they are asked; on the host's network, too."""
     was = {}
     for wish, network in (('one', 'none'), ('latest', 'host')):
-        d.run('named', 'python3', '-c', SECRET, options=('--tmpfs', '/run', '--label', f'zns.resume={wish}'), network=network)
-        was['one'] = secret(d, 'named')
-        d.docker('checkpoint', 'create', '--leave-running', 'named', 'one')
+        d.run('asked', 'python3', '-c', SECRET, options=('--tmpfs', '/run', '--label', f'zns.resume={wish}'), network=network)
+        was['one'] = secret(d, 'asked')
+        d.docker('checkpoint', 'create', '--leave-running', 'asked', 'one')
         for _ in range(2):
-            d.docker('kill', 'named')
-            d.docker('start', 'named')
-            want('its memory', secret(d, 'named') == was['one'], note(d, 'named'))
-            want('said', note(d, 'named') == 'resumed from checkpoint one, older than its files may be', note(d, 'named'))
-        nothing_left(d, 'named')
-        remove(d, 'named')
-    d.run('named', 'python3', '-c', SECRET, options=('--tmpfs', '/run', '--label', 'zns.resume=one', '--label', 'zns.resume-else=cold'))
-    d.docker('kill', 'named')
-    d.docker('start', 'named')
-    want('there is none', note(d, 'named') == 'started cold: checkpoint one: the container has no such checkpoint', note(d, 'named'))
-    remove(d, 'named')
+            d.docker('kill', 'asked')
+            d.docker('start', 'asked')
+            want('its memory', secret(d, 'asked') == was['one'], note(d, 'asked'))
+            want('said', note(d, 'asked') == 'resumed from checkpoint one, older than its files may be', note(d, 'asked'))
+        nothing_left(d, 'asked')
+        remove(d, 'asked')
+    d.run('asked', 'python3', '-c', SECRET, options=('--tmpfs', '/run', '--label', 'zns.resume=one', '--label', 'zns.resume-else=cold'))
+    d.docker('kill', 'asked')
+    d.docker('start', 'asked')
+    want('there is none', note(d, 'asked') == 'started cold: checkpoint one: the container has no such checkpoint', note(d, 'asked'))
+    remove(d, 'asked')
 
 
 @case
