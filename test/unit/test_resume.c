@@ -10,7 +10,8 @@
 #include "../../zns/docker/docker.h"
 
 #define ID "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-#define RAN "2026-11-28T07:00:00Z"
+#define RAN "2020-01-01T00:00:00Z"
+#define RAN_NS 1577836800000000000ll
 
 static char top[64], root[80];
 
@@ -184,6 +185,21 @@ static void the_one_it_ended_with(void **state)
 	docker_resume_used(root, ID);
 }
 
+/* By another runtime, or by `docker start --checkpoint`: neither takes the note away. */
+static void started_since(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	char name[256];
+
+	ended("one");
+	assert_string_equal(chosen(SUSPEND, RAN), "one");
+	assert_string_equal(chosen(SUSPEND, "2100-01-01T00:00:00Z"), "-");
+	read_container("", "2100-01-01T00:00:00Z");
+	assert_int_equal(docker_resume_ask(&c, NULL, name, sizeof(name), &err), -ENOENT);
+	docker_container_fini(&c);
+	docker_resume_used(root, ID);
+}
+
 static void files_since(void **state)
 {
 	static const char *const written[] = { "files/new", "volume/new" };
@@ -191,7 +207,8 @@ static void files_since(void **state)
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(written); i++) {
 		/* at a time before the file's: no clock is waited for */
-		put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), "one 1\n");
+		snprintf(text, sizeof(text), "one %lld\n", RAN_NS);
+		put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), text);
 		put(at(written[i]), "x");
 		assert_non_null(
 			strstr(chosen(SUSPEND, RAN), "was written after its checkpoint/cold"));
@@ -288,9 +305,10 @@ static void lives(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(meaning),     cmocka_unit_test(the_one_it_ended_with),
-		cmocka_unit_test(files_since), cmocka_unit_test(by_word),
-		cmocka_unit_test(rights),      cmocka_unit_test(lives),
+		cmocka_unit_test(meaning),       cmocka_unit_test(the_one_it_ended_with),
+		cmocka_unit_test(files_since),   cmocka_unit_test(by_word),
+		cmocka_unit_test(started_since), cmocka_unit_test(rights),
+		cmocka_unit_test(lives),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -228,6 +228,8 @@ struct docker_made {
 struct docker_made docker_made_of(const ZnsPb__Checkpoint *c);
 enum docker_life { DOCKER_NEEDED, DOCKER_GONE, DOCKER_UNKNOWN };
 enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, size_t len);
+/* Was a container started after @since_ns, by its config.v2.json? No, if that does not say. */
+bool docker_started_since(struct json_object *config, int64_t since_ns);
 
 /* The same for Podman. @root is <graphroot>/<driver>-containers, from podman_root. NULL or "":
  * it may have been exported with its handle, so UNKNOWN. */

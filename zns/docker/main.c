@@ -369,8 +369,11 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	ret = run(c, &k, dump);
 	if (!ret && dump)
 		after_dump(c, &k, state.bundle, name);
-	if (!ret && !dump)
+	if (!ret && !dump) {
 		netlock_forget(k.id);
+		if (!strcmp(k.kind, "docker")) /* it runs: `docker start --checkpoint` */
+			docker_resume_used(k.root, k.id);
+	}
 	if (*conf)
 		unlink(conf);
 	docker_container_fini(&k);

@@ -112,6 +112,17 @@ static bool has_run(const struct docker_container *c)
 	return at && strncmp(at, "0001-", 5);
 }
 
+/* -ENOENT: with none, or it was started since: also by a runtime that does not know the note. */
+static int read_ended(const struct docker_container *c, char *name, size_t len, int64_t *when_ns,
+		      struct zns_err *err)
+{
+	int ret = read_note(c, DOCKER_ENDED_FILE, name, len, when_ns, err);
+
+	if (!ret && docker_started_since(c->config, *when_ns))
+		return zns_fail(err, -ENOENT, "container %s was started since", c->name);
+	return ret;
+}
+
 static int choose(const struct docker_container *c, const char *wish, struct docker_resume *r,
 		  struct zns_err *err)
 {
@@ -131,7 +142,7 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 		return zns_fail(err, -ENAMETOOLONG, "the path of its checkpoints is too long");
 	ended = !strcmp(wish, "ended");
 	if (ended)
-		ret = read_note(c, DOCKER_ENDED_FILE, r->name, sizeof(r->name), &when_ns, err);
+		ret = read_ended(c, r->name, sizeof(r->name), &when_ns, err);
 	else if (!r->asked && !strcmp(wish, "latest"))
 		find_latest(all, r->name, sizeof(r->name));
 	else if (!r->asked && strcmp(wish, "no") && has_run(c))
@@ -216,7 +227,7 @@ int docker_resume_ask(const struct docker_container *c, const char *name, char *
 	if (name)
 		snprintf(out, len, "%s", name);
 	else
-		ret = read_note(c, DOCKER_ENDED_FILE, out, len, &when_ns, err);
+		ret = read_ended(c, out, len, &when_ns, err);
 	if (ret == -ENOENT)
 		return zns_fail(
 			err, ret,

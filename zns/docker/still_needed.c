@@ -133,23 +133,26 @@ static bool decided(const char *root, const char *dir, const char *sub, const ch
 	return true;
 }
 
-/* Was the container started after @since_ns, by its own file? No, if the file does not say. */
+bool docker_started_since(struct json_object *config, int64_t since_ns)
+{
+	const char *at = zns_json_str(zns_json_get(config, "State"), "StartedAt");
+	struct tm tm = { 0 };
+
+	/* Whole seconds: a start in the second of the dump was the one before it. */
+	return at && strptime(at, "%Y-%m-%dT%H:%M:%S", &tm) && timegm(&tm) > since_ns / 1000000000;
+}
+
 static bool started_since(const char *root, const char *container_id, int64_t since_ns)
 {
 	cleanup_free uint8_t *text = NULL;
 	struct json_object *o = NULL;
-	struct tm tm = { 0 };
-	const char *at;
-	bool since = false;
+	bool since;
 	size_t len;
 
 	if (docker_read_own(root, container_id, "config.v2.json", &text, &len, NULL) ||
 	    zns_json_parse("", text, len, &o, NULL))
 		return false;
-	at = zns_json_str(zns_json_get(o, "State"), "StartedAt");
-	/* Whole seconds: a start in the second of the dump was the one before it. */
-	if (at && strptime(at, "%Y-%m-%dT%H:%M:%S", &tm))
-		since = timegm(&tm) > since_ns / 1000000000;
+	since = docker_started_since(o, since_ns);
 	json_object_put(o);
 	return since;
 }
