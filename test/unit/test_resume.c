@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include "../../zns/docker/docker.h"
 
@@ -223,6 +225,61 @@ static void files_since(void **state)
 	docker_resume_used(root, ID);
 }
 
+static int64_t ctime_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_ctim.tv_sec * 1000000000ll + st.st_ctim.tv_nsec;
+}
+
+/* Docker's volumes bring along what is mounted below them. */
+static void files_below(void **state)
+{
+	static const char *const all[] = { "files", "volume", "volume/below", "volume/below/old" };
+	int64_t ended_ns = 0;
+	char text[100];
+	int fd;
+
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		skip();
+	make(at("volume/below"));
+	assert_int_equal(mount("tmpfs", at("volume/below"), "tmpfs", 0, NULL), 0);
+	put(at("volume/below/old"), "x");
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(all); i++)
+		ended_ns = zns_max(ended_ns, ctime_of(at(all[i])));
+	snprintf(text, sizeof(text), "one %lld\n", (long long)ended_ns);
+	put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), text);
+	assert_string_equal(chosen(SUSPEND, RAN), "one");
+	fd = open(at("volume/below/old"), O_WRONLY | O_CLOEXEC);
+	do
+		assert_int_equal(write(fd, "y", 1), 1);
+	while (ctime_of(at("volume/below/old")) <= ended_ns);
+	close(fd);
+	assert_non_null(strstr(chosen(SUSPEND, RAN), "was written after its checkpoint/cold"));
+	assert_int_equal(umount(at("volume/below")), 0);
+	docker_resume_used(root, ID);
+}
+
+/* No name of a container's can lead it elsewhere, or without end. */
+static void files_of_all_shapes(void **state)
+{
+	char path[600];
+
+	snprintf(path, sizeof(path), "one %lld\n", (long long)zns_now_ns() + 1000000000000);
+	put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), path);
+	assert_int_equal(symlink("/nonexist", at("volume/dangling")), 0);
+	assert_int_equal(symlink("..", at("volume/up")), 0);
+	assert_int_equal(mkfifo(at("volume/fifo"), 0600), 0);
+	assert_string_equal(chosen(SUSPEND, RAN), "one");
+	snprintf(path, sizeof(path), "%s", "volume/d");
+	for (size_t n = strlen(path); n + 2 < 440; n += 2)
+		strcpy(path + n, "/d");
+	make(at(path));
+	assert_non_null(strstr(chosen(SUSPEND, RAN), "Too many levels of"));
+	docker_resume_used(root, ID);
+}
+
 static void by_word(void **state)
 {
 	static const char never[] = "0001-01-01T00:00:00Z";
@@ -305,9 +362,14 @@ static void lives(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(meaning),       cmocka_unit_test(the_one_it_ended_with),
-		cmocka_unit_test(files_since),   cmocka_unit_test(by_word),
-		cmocka_unit_test(started_since), cmocka_unit_test(rights),
+		cmocka_unit_test(meaning),
+		cmocka_unit_test(the_one_it_ended_with),
+		cmocka_unit_test(files_since),
+		cmocka_unit_test(by_word),
+		cmocka_unit_test(started_since),
+		cmocka_unit_test(files_below),
+		cmocka_unit_test(files_of_all_shapes),
+		cmocka_unit_test(rights),
 		cmocka_unit_test(lives),
 	};
 

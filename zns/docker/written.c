@@ -3,60 +3,115 @@
  * A container's memory fits its files only as they were at the dump. Times of change (ctime) tell
  * whether somebody has written since: nobody but the kernel sets them.
  */
-#include <fts.h>
+#include <dirent.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "docker.h"
 
 #define FILES_MAX 1000000 /* looked at */
+#define DEPTH_MAX 200 /* of directories: each is a descriptor */
 
+/*
+ * Containers write these directories, and others that share a volume may do so at this moment. So
+ * names are looked at one by one, relative to an open directory, and no link is followed.
+ */
 struct look {
+	const char *top; /* a volume, or the container's own files */
+	bool crosses; /* into what is mounted below it */
+	dev_t dev;
+	unsigned int depth;
 	int64_t since_ns;
 	size_t left;
 	struct zns_err *err;
 };
 
-static int by_none(const FTSENT **a, const FTSENT **b)
+/* @name "": the top itself. */
+static const char *place(const struct look *l, const char *name, char *out, size_t len)
 {
+	char top[200], what[80];
+
+	snprintf(out, len, "%s%s%s", zns_escape(l->top, top, sizeof(top)), *name ? ": " : "",
+		 zns_escape(name, what, sizeof(what)));
+	return out;
+}
+
+static int unreadable(const struct look *l, int ret, const char *name)
+{
+	char text[300];
+
+	return zns_fail_sys(l->err, ret, "%s", place(l, name, text, sizeof(text)));
+}
+
+static int one(const struct look *l, const struct stat *st, const char *name)
+{
+	char text[300];
+
+	/* sockets, devices and links have no contents */
+	if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
+		return 0;
+	if (st->st_ctim.tv_sec * 1000000000ll + st->st_ctim.tv_nsec > l->since_ns)
+		return zns_fail(l->err, -EEXIST, "%s was written after its checkpoint",
+				place(l, name, text, sizeof(text)));
 	return 0;
 }
 
-static int one(struct look *l, const FTSENT *e)
+/* @fd is closed. */
+static int directory(struct look *l, int fd, const char *name)
 {
-	char path[200];
+	DIR *d = l->depth < DEPTH_MAX ? fdopendir(fd) : NULL;
+	struct dirent *e;
+	struct stat st;
+	int ret = 0, sub;
 
-	if (e->fts_info == FTS_DP)
-		return 0;
-	if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR || e->fts_info == FTS_NS)
-		return zns_fail_sys(l->err, -e->fts_errno, "%s",
-				    zns_escape(e->fts_path, path, sizeof(path)));
-	/* sockets and devices have no contents */
-	if (!S_ISREG(e->fts_statp->st_mode) && !S_ISDIR(e->fts_statp->st_mode))
-		return 0;
-	if (e->fts_statp->st_ctim.tv_sec * 1000000000ll + e->fts_statp->st_ctim.tv_nsec >
-	    l->since_ns)
-		return zns_fail(l->err, -EEXIST, "%s was written after its checkpoint",
-				zns_escape(e->fts_path, path, sizeof(path)));
-	return l->left-- ?
-		       0 :
-		       zns_fail(l->err, -E2BIG, "it has more than %u files to look at", FILES_MAX);
+	if (!d) {
+		ret = l->depth < DEPTH_MAX ? -errno : -ELOOP;
+		close(fd);
+		return unreadable(l, ret, name);
+	}
+	l->depth++;
+	while (!ret && (errno = 0, e = readdir(d))) {
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		if (!l->left--) {
+			ret = zns_fail(l->err, -E2BIG, "it has more than %u files to look at",
+				       FILES_MAX);
+			break;
+		}
+		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) {
+			ret = unreadable(l, -errno, e->d_name);
+			break;
+		}
+		if (st.st_dev != l->dev && !l->crosses)
+			continue;
+		ret = one(l, &st, e->d_name);
+		if (ret || !S_ISDIR(st.st_mode))
+			continue;
+		sub = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		ret = sub < 0 ? unreadable(l, -errno, e->d_name) : directory(l, sub, e->d_name);
+	}
+	if (!ret && errno)
+		ret = unreadable(l, -errno, name);
+	closedir(d);
+	l->depth--;
+	return ret;
 }
 
-static int tree(struct look *l, const char *dir)
+static int tree(struct look *l, const char *top, bool crosses)
 {
-	char *const paths[] = { (char *)(uintptr_t)dir, NULL };
-	FTS *f = fts_open(paths, FTS_PHYSICAL | FTS_XDEV | FTS_NOCHDIR | FTS_COMFOLLOW, by_none);
-	FTSENT *e;
-	int ret = 0;
+	struct stat st;
+	int fd, ret;
 
-	if (!f)
-		return zns_fail_sys(l->err, -errno, "%s", dir);
-	while (!ret && (errno = 0, e = fts_read(f)))
-		ret = one(l, e);
-	if (!ret && errno)
-		ret = zns_fail_sys(l->err, -errno, "%s", dir);
-	fts_close(f);
-	return ret;
+	l->top = top;
+	l->crosses = crosses;
+	if (stat(top, &st))
+		return unreadable(l, -errno, "");
+	l->dev = st.st_dev;
+	ret = one(l, &st, "");
+	if (ret || !S_ISDIR(st.st_mode))
+		return ret;
+	fd = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? unreadable(l, -errno, "") : directory(l, fd, "");
 }
 
 /* The directory that an overlay mounted at @root writes to; "": @root is no overlay. */
@@ -91,20 +146,25 @@ static int upper_of(const char *root, char *out, size_t len)
 	return 0;
 }
 
-static bool is_writable(struct json_object *mount)
+static bool has_option(struct json_object *mount, const char *option)
 {
 	struct json_object *all = zns_json_get(mount, "options");
-	const char *type = zns_json_str(mount, "type"), *o;
+	const char *o;
 
-	if (!type || strcmp(type, "bind"))
-		return false;
 	for (size_t i = 0;
 	     json_object_is_type(all, json_type_array) && i < json_object_array_length(all); i++) {
 		o = json_object_get_string(json_object_array_get_idx(all, i));
-		if (o && !strcmp(o, "ro"))
-			return false;
+		if (o && !strcmp(o, option))
+			return true;
 	}
-	return true;
+	return false;
+}
+
+static bool is_writable(struct json_object *mount)
+{
+	const char *type = zns_json_str(mount, "type");
+
+	return type && !strcmp(type, "bind") && !has_option(mount, "ro");
 }
 
 int docker_written_since(struct json_object *spec, const char *own, int64_t since_ns,
@@ -121,7 +181,7 @@ int docker_written_since(struct json_object *spec, const char *own, int64_t sinc
 	ret = upper_of(root, upper, sizeof(upper));
 	if (ret)
 		return zns_fail_sys(err, ret, "the mount at %s", root);
-	ret = tree(&l, *upper ? upper : root);
+	ret = tree(&l, *upper ? upper : root, false);
 	for (size_t i = 0; !ret && json_object_is_type(mounts, json_type_array) &&
 			   i < json_object_array_length(mounts);
 	     i++) {
@@ -130,7 +190,7 @@ int docker_written_since(struct json_object *spec, const char *own, int64_t sinc
 		if (!is_writable(m) || !from || *from != '/' ||
 		    (!strncmp(from, own, strlen(own)) && from[strlen(own)] == '/'))
 			continue;
-		ret = tree(&l, from);
+		ret = tree(&l, from, has_option(m, "rbind"));
 	}
 	return ret;
 }
