@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -46,6 +47,25 @@ static int stop_signal(const struct docker_container *k)
 	return s && *s ? call_signal(s) : SIGTERM;
 }
 
+/* Held until a stop has ended by checkpoint or by signal. -EWOULDBLOCK: another one holds it. */
+static int lock(const struct docker_container *k)
+{
+	char all[PATH_MAX];
+	int fd, ret = all_of(k, all, sizeof(all));
+
+	if (ret)
+		return ret;
+	if (mkdir(all, 0700) && errno != EEXIST)
+		return -errno;
+	fd = open(all, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
+		return fd;
+	ret = -errno;
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
 static int make_dir(const struct docker_container *k, char *out, size_t len)
 {
 	char all[PATH_MAX], when[32];
@@ -61,9 +81,7 @@ static int make_dir(const struct docker_container *k, char *out, size_t len)
 	if ((size_t)snprintf(out, len, "%s/" DOCKER_STOP_PREFIX "%s.%03ldZ", all, when,
 			     now.tv_nsec / 1000000) >= len)
 		return -ENAMETOOLONG;
-	if ((mkdir(all, 0700) && errno != EEXIST) || mkdir(out, 0700))
-		return -errno;
-	return 0;
+	return mkdir(out, 0700) ? -errno : 0;
 }
 
 /* The checkpoint's zones, unless another container has its handle. `znsctl gc` has what fails here.
@@ -151,7 +169,7 @@ static int checkpoint(const struct call *c, const char *id, const char *dir, con
 	return pid > 0 && !status ? 0 : -EIO;
 }
 
-static bool by_checkpoint(const struct call *c, const struct docker_container *k)
+static bool make(const struct call *c, const struct docker_container *k)
 {
 	char dir[PATH_MAX], work[PATH_MAX], log[PATH_MAX], why[ZNS_ERR_MAX] = "no reason is known";
 	struct zns_err err = ZNS_ERR_INIT;
@@ -159,10 +177,12 @@ static bool by_checkpoint(const struct call *c, const struct docker_container *k
 
 	if (!ret)
 		ret = docker_run_path(k->id, "stop.log", log, sizeof(log), &err);
-	if (!ret)
-		ret = make_dir(k, dir, sizeof(dir));
-	if (ret)
+	if (!ret && (ret = make_dir(k, dir, sizeof(dir))))
+		zns_fail_sys(&err, ret, "its directory of checkpoints");
+	if (ret) {
+		docker_note(k, LOG_WARNING, "stopped without a checkpoint: %s", err.msg);
 		return false;
+	}
 	mkdir(work, 0700);
 	unlink(log);
 	ret = checkpoint(c, k->id, dir, work, log);
@@ -177,6 +197,23 @@ static bool by_checkpoint(const struct call *c, const struct docker_container *k
 	unlink(log);
 	docker_remove_dir(work);
 	return !ret;
+}
+
+/*
+ * A second stop leaves the first one its checkpoint. Its signal would wait in the frozen tasks, and
+ * be in their memory: they would end as soon as they are resumed.
+ */
+static bool by_checkpoint(const struct call *c, const struct docker_container *k, bool frozen)
+{
+	int fd = lock(k);
+	bool done;
+
+	if (fd == -EWOULDBLOCK)
+		return true;
+	done = !frozen && make(c, k);
+	if (fd >= 0)
+		close(fd);
+	return done;
 }
 
 /* A resume has no terminal to give to it, and a memory that is lost is worse than a signal. */
@@ -203,14 +240,14 @@ bool suspend_kill(const struct call *c)
 	const char *id = call_killed(c, &sig);
 
 	if (!id || sig == SIGKILL || !docker_good_id(id) || call_has_flag(c, "all") ||
-	    call_has_flag(c, "a") || docker_state_read(c->root, id, &state, &err) || state.frozen ||
+	    call_has_flag(c, "a") || docker_state_read(c->root, id, &state, &err) ||
 	    state.init_pid <= 1)
 		return false;
 	if (!docker_container_read(&rt, state.bundle, id, &k, &err) && !strcmp(k.kind, "docker") &&
 	    sig == stop_signal(&k) && !docker_settings_read(&k, &s, &err) &&
 	    s.source[DOCKER_STOP] && !strcmp(s.value[DOCKER_STOP], "checkpoint") &&
 	    !has_terminal(&k))
-		done = by_checkpoint(c, &k);
+		done = by_checkpoint(c, &k, state.frozen);
 	docker_container_fini(&k);
 	return done;
 }

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Stops of a container with zns.suspend, and starts of it, in an unlucky order."""
+import json
+import os
+import subprocess
+
+from runtime import ID, RUNC, Engine
+from tally import tried
+from ztlib import Failed, wait_until
+from ztscene import TINY, case_of, expect
+
+CASES = {}
+case = case_of(CASES)
+
+# A runc whose checkpoint begins, and ends with the exit code that comes through the gate.
+GATED = '''#!/bin/sh
+case " $* " in *" checkpoint "*)
+    echo checkpoint >>{dir}/calls
+    mkdir {dir}/begun || exit 1
+    read code <{dir}/gate
+    rmdir {dir}/begun
+    exit "$code";;
+esac
+echo "$*" >>{dir}/calls
+'''
+
+
+class Suspended(Engine):
+    def __init__(self, scene):
+        super().__init__(scene)
+        self.init_pid = scene.task.pid
+        self.labels({'zns.suspend': 'yes', 'zns.dev': 'none'})
+        self.call('create')             # writes bundle and state
+        self.fake.write_text(GATED.format(dir=self.dir))
+        os.mkfifo(self.dir / 'gate')
+        self.running = []
+        self.own = self.root / 'containers' / ID
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for p in self.running:          # what it has started ends with it
+            p.kill()
+
+    def begin(self, *command):
+        self.running.append(subprocess.Popen([RUNC, '--zns-runc', self.fake, '--zns-docker-root', self.root, '--root', self.state, *command],
+                                             env=self.scene.device.env, stdin=subprocess.DEVNULL))
+        return self.running[-1]
+
+    def calls(self):
+        path = self.dir / 'calls'
+        return path.read_text().splitlines() if path.exists() else []
+
+    def end(self, code):
+        (self.dir / 'gate').write_text(f'{code}\n')
+
+
+@case
+def stopped_twice(scene):
+    """A second stop during the checkpoint of the first one sends no signal: it would wait in the frozen tasks, and be dumped with them."""
+    with Suspended(scene(TINY, size=1)) as e:
+        for code, kills in ((0, 0), (1, 1)):
+            (e.dir / 'calls').unlink(missing_ok=True)
+            first = e.begin('kill', ID, 'TERM')
+            if not wait_until(lambda: e.calls() == ['checkpoint']):
+                raise Failed(f'the stop is no checkpoint: {e.calls()}')
+            expect('exit of the second stop', e.begin('kill', ID, '15').wait(60), 0)
+            expect('calls of runc after the second stop', e.calls(), ['checkpoint'])
+            e.end(code)
+            expect('exit of the first stop', first.wait(60), 0)
+            expect('signals of the first stop', len(e.calls()) - 1, kills)
+            expect('it ended with a checkpoint', (e.own / 'zns-ended').exists(), True)
+            tried(f'a second stop, and the checkpoint ends with {code}')
+        (e.dir / 'calls').unlink()
+        expect('exit of SIGKILL', e.begin('kill', ID, 'KILL').wait(60), 0)
+        expect('SIGKILL', [c.split()[-1] for c in e.calls()], ['KILL'])
+        tried('SIGKILL')
+
+
+@case
+def restored_by_name(scene):
+    """docker start --checkpoint uses up what the container ended with; a restore that fails does not."""
+    with Suspended(scene(TINY, size=1)) as e:
+        note = e.own / 'zns-ended'
+        note.write_text('one 1\n')
+        note.chmod(0o600)
+        for code, there in ((1, True), (0, False)):
+            e.fake.write_text(f'#!/bin/sh\nexit {code}\n')
+            words = ('restore', '--detach', '--bundle', e.bundle, '--image-path', e.images, '--work-path', e.work, ID)
+            expect(f'exit of a restore, {code}', e.begin(*words).wait(60), code)
+            expect('the note of its end', note.exists(), there)
+            tried(f'a restore that ends with {code}')
+        if json.loads((e.bundle / 'config.json').read_text()) != e.spec:
+            raise Failed('the bundle is changed')
