@@ -50,6 +50,7 @@ static const struct {
 	  "in its SELinux label of mounts" },
 	{ "\"terminal\":false", "\"terminal\":true", "in its terminal" },
 	{ "\"hard\":9", "\"hard\":10", "in its resource limits" },
+	{ "\"terminal\":false", "\"oomScoreAdj\":-500", "in its OOM score" },
 	{ ",\"readonly\":true", "", "in its read-only root" },
 	{ "[\"/proc/kcore\"]", "[]", "in its masked paths" },
 	{ "[\"/proc/sys\"]", "[]", "in its read-only paths" },

@@ -28,6 +28,7 @@ static const struct {
 	{ "process.apparmorProfile", "AppArmor profile" },
 	{ "process.selinuxLabel", "SELinux label" },
 	{ "linux.mountLabel", "SELinux label of mounts" },
+	{ "process.oomScoreAdj", "OOM score" },
 	{ "process.terminal", "terminal" },
 	{ "process.rlimits", "resource limits" },
 	{ "linux.uidMappings", "user ids of its user namespace" },
