@@ -176,8 +176,13 @@ static void the_one_it_ended_with(void **state)
 	assert_string_equal(chosen("", RAN), "-");
 	/* asking uses nothing up, a start does */
 	assert_string_equal(chosen(SUSPEND, RAN), "one");
-	docker_resume_used(root, ID);
+	assert_int_equal(docker_resume_used(root, ID), 0);
+	assert_int_equal(docker_resume_used(root, ID), 0);
 	assert_string_equal(chosen(SUSPEND, RAN), "-");
+	/* a note that stays would serve twice */
+	make(at("root/containers/" ID "/" DOCKER_ENDED_FILE));
+	assert_int_equal(docker_resume_used(root, ID), -EISDIR);
+	assert_int_equal(rmdir(at("root/containers/" ID "/" DOCKER_ENDED_FILE)), 0);
 	ended("gone");
 	assert_non_null(strstr(chosen(SUSPEND, RAN), "! checkpoint gone: "));
 	assert_non_null(strstr(chosen(SUSPEND ",\"zns.resume-else\":\"fail\"", RAN), "! "));

@@ -294,8 +294,8 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 			 struct docker_resume *r, struct zns_err *err);
 /* Notes that @c ended with checkpoint @name just now. -errno. */
 int docker_resume_ended(const struct docker_container *c, const char *name);
-/* The container is started: both files have served. */
-void docker_resume_used(const char *root, const char *id);
+/* The container is started: both files have served. -errno: one of them may come back. */
+int docker_resume_used(const char *root, const char *id);
 /*
  * Asks for a resume by the next start: from checkpoint @name, or for NULL from the one that the
  * container ended with. @out is its name. -ENOENT: it ended with none, or has run since.

@@ -96,6 +96,17 @@ static void __attribute__((noreturn)) restore(const struct hold *h)
 	_exit(127);
 }
 
+/* From here on its files may change: it must not come back to this memory once more. */
+static bool use_up(const struct hold *h)
+{
+	int ret = docker_resume_used(h->k->root, h->k->id);
+
+	if (ret)
+		docker_note(h->k, LOG_ERR, "not resumed, as it could be once more: %s",
+			    strerror(-ret));
+	return !ret;
+}
+
 /* One packet of somebody who has connected. */
 static void hear(struct hold *h, bool over, int status)
 {
@@ -125,9 +136,7 @@ static void hear(struct hold *h, bool over, int status)
 		_exit(0);
 	} else if ((*buf == 'g' || *buf == 'x') && h->asker < 0 && h->criu >= 0) {
 		h->asker = fd;
-		if (*buf == 'g') {
-			/* from here on its files may change */
-			docker_resume_used(h->k->root, h->k->id);
+		if (*buf == 'g' && use_up(h)) {
 			docker_resume_began(h->k, since_boot());
 			snprintf(answer, sizeof(answer), "g%s", h->host);
 			send(h->criu, answer, strlen(answer), MSG_NOSIGNAL);

@@ -202,17 +202,22 @@ int docker_resume_ended(const struct docker_container *c, const char *name)
 		       zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
 }
 
-void docker_resume_used(const char *root, const char *id)
+int docker_resume_used(const char *root, const char *id)
 {
 	static const char *const files[] = { DOCKER_ENDED_FILE, DOCKER_RESUME_FILE };
 	char path[PATH_MAX];
+	int ret = 0, one;
 
-	for (size_t i = 0; docker_full_id(id) && i < ZNS_ARRAY_SIZE(files); i++)
+	for (size_t i = 0; docker_full_id(id) && i < ZNS_ARRAY_SIZE(files); i++) {
 		if ((size_t)snprintf(path, sizeof(path), "%s/containers/%s/%s",
 				     root ? root : DOCKER_DEFAULT_ROOT, id,
-				     files[i]) < sizeof(path) &&
-		    !unlink(path))
-			zns_sync_parent(path);
+				     files[i]) >= sizeof(path))
+			return -ENAMETOOLONG;
+		one = unlink(path) ? -errno : zns_sync_parent(path);
+		if (one && one != -ENOENT && one != -ENOTDIR && !ret)
+			ret = one;
+	}
+	return ret;
 }
 
 int docker_resume_ask(const struct docker_container *c, const char *name, char *out, size_t len,
