@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from pathlib import Path
 
 from runtime import ID, RUNC, Engine
 from tally import tried
@@ -33,7 +34,7 @@ class Suspended(Engine):
         self.call('create')             # writes bundle and state
         self.fake.write_text(GATED.format(dir=self.dir))
         os.mkfifo(self.dir / 'gate')
-        self.running = []
+        self.running, self.docker_root = [], self.root
         self.own = self.root / 'containers' / ID
 
     def __enter__(self):
@@ -93,3 +94,21 @@ def restored_by_name(scene):
             tried(f'a restore that ends with {code}')
         if json.loads((e.bundle / 'config.json').read_text()) != e.spec:
             raise Failed('the bundle is changed')
+
+
+@case
+def bad_rules(scene):
+    """A line of docker.rules that is none hinders no start; a container that loses its memory by it says so."""
+    with Suspended(scene(TINY, size=1)) as e:
+        rules = Path(e.scene.device.env['ZNS_CONFIG']) / 'docker.rules'
+        rules.write_text('name=* qso=5\n')
+        note = e.own / 'zns-ended'
+        for ended in (False, True):
+            if ended:
+                note.write_text('one 1\n')
+                note.chmod(0o600)
+            expect('exit of create', e.call('create')[0], 0)
+            said = (e.own / 'zns-note').read_text() if (e.own / 'zns-note').exists() else ''
+            if ('started cold: ' in said and '"qso" is not known' in said) != ended:
+                raise Failed(f'ended {ended}: {said!r}')
+            tried(f'a bad rule, ended with a checkpoint: {ended}')

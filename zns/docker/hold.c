@@ -267,6 +267,15 @@ static int hold(struct call *c, const struct docker_container *k, const struct d
 	return begin(&h, err);
 }
 
+static bool ended_with_a_checkpoint(const struct docker_container *k)
+{
+	cleanup_free uint8_t *text = NULL;
+	size_t len;
+
+	return !strcmp(k->kind, "docker") &&
+	       !docker_read_own(k->root, k->id, DOCKER_ENDED_FILE, &text, &len, NULL);
+}
+
 int hold_create(struct call *c, const struct docker_container *k, bool *held, struct zns_err *err)
 {
 	struct docker_settings s;
@@ -274,8 +283,11 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 	int ret = docker_settings_read(k, &s, err);
 
 	*held = false;
-	if (ret) /* a bad rule fails checkpoints, no start */
+	if (ret) { /* a bad rule fails checkpoints, no start */
+		if (ended_with_a_checkpoint(k))
+			docker_note(k, LOG_WARNING, "started cold: %s", err->msg);
 		return err->code = 0;
+	}
 	ret = docker_resume_choose(k, &s, &r, err);
 	if (!ret && !*r.dir)
 		return 0;
