@@ -12,6 +12,23 @@ _zns_commands()
 	znsctl "$@" --help 2>/dev/null | sed -n 's/^  \([a-z]\{2,\}\) .*/\1/p' | sort -u
 }
 
+_zns_devices()
+{
+	ls "${ZNS_CONFIG:-/etc/zns-criu}/devices.d" 2>/dev/null
+}
+
+_zns_arguments()	# what may stand where the usage of command $1 says ID, CONTAINER or DEV2
+{
+	local usage=$(znsctl "$1" --help 2>/dev/null | head -n 1)
+
+	case $usage in
+	*[\ \[]ID*CONTAINER*) _zns_names 'id|container' ls ;;
+	*[\ \[]ID*) _zns_names id ls ;;
+	*[\ \[]CONTAINER*) _zns_names container ls ;;
+	*\ DEV2*) _zns_devices ;;
+	esac
+}
+
 _zns_options()
 {
 	"$@" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*' | sort -u
@@ -34,18 +51,21 @@ _znsctl()
 			words=($(_zns_options znsctl "$command"))
 		fi
 	else
-		if [ "$prev" = --container ]; then
-			words=($(_zns_names container ls))
-		else
-			case $command in
-			show | verify | export | mount | push | flatten | pin | unpin | rm | compact) words=($(_zns_names 'id|container' ls)) ;;
-			retain) words=($(_zns_names container ls)) ;;
-			memory) words=($(_zns_names name memory status)) ;;
-			esac
-		fi
-		if [ "$prev" = --dev ] || [ "$COMP_CWORD" = 2 ]; then
-			words+=($(ls /etc/zns-criu/devices.d 2>/dev/null))
-		fi
+		case $prev in
+		--container) words=($(_zns_names container ls)) ;;
+		--of) words=($(_zns_names 'id|container' ls)) ;;
+		--dev) words=($(_zns_devices)) ;;
+		*)
+			if [ "$command" = memory ]; then
+				words=($(_zns_names name memory status))
+			else
+				words=($(_zns_arguments "$command"))
+			fi
+			if [ "$COMP_CWORD" = 2 ]; then
+				words+=($(_zns_devices))
+			fi
+			;;
+		esac
 		COMPREPLY=($(compgen -W "${words[*]}" -- "$cur") $(compgen -f -- "$cur"))
 		return
 	fi
@@ -64,7 +84,7 @@ _criu_zns()
 		case $prev in
 		--zns-checkpoint | --zns-parent) words=($(_zns_names id ls)) ;;
 		--zns-container) words=($(_zns_names container ls)) ;;
-		--zns-dev) words=($(ls /etc/zns-criu/devices.d 2>/dev/null)) ;;
+		--zns-dev) words=($(_zns_devices)) ;;
 		-t | --tree) words=($(ps -eo pid= 2>/dev/null)) ;;
 		esac
 		COMPREPLY=($(compgen -W "${words[*]}" -- "$cur") $(compgen -f -- "$cur"))

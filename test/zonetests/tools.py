@@ -534,6 +534,14 @@ def completion(scene):
                           (('criu-zns', 'restore', '--zns-checkpoint', ''), [ident])):
         got = offered(*words)
         expect(f'lacking after {words}', [w for w in wanted if w not in got], [])
+    commands = re.findall('^  ([a-z]+) ', run_ctl(scene, 0, '--help'), re.M)
+    expect('commands not offered', set(commands) - set(offered('znsctl', '')), set())
+    for command in commands:
+        usage = run_ctl(scene, 0, command, '--help').split('\n')[0]
+        if re.search(r'[ \[]ID', usage):
+            expect(f'{command} offers the checkpoint', ident in offered('znsctl', command, ''), True)
+    device = next((Path(env['ZNS_CONFIG']) / 'devices.d').iterdir()).name
+    expect('copy offers devices for both words', [device in offered('znsctl', 'copy', *words) for words in (('',), (device, ''))], [True, True])
     expect('rm without a dash offers no --all', [w for w in offered('znsctl', 'rm', '') if w.startswith('-')], [])
 
 
