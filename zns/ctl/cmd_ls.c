@@ -133,9 +133,11 @@ static void print_all(const struct ctl_pick *p, bool all)
 
 static void print_json(const struct ctl_pick *p)
 {
-	struct json_object *list = json_object_new_array(), *j;
+	struct json_object *j;
+	struct ctl_list list;
 	size_t k = 0;
 
+	ctl_list_begin(&list, "checkpoints");
 	for (size_t i = 0; i < p->ls->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = p->ls->checkpoints[i];
 
@@ -143,9 +145,9 @@ static void print_json(const struct ctl_pick *p)
 			continue;
 		j = ctl_json_checkpoint(c);
 		json_object_object_add(j, "pinned", ctl_j_bool(ctl_pinned(p->ls, c)));
-		json_object_array_add(list, j);
+		ctl_list_add(&list, j);
 	}
-	ctl_print_list("checkpoints", list);
+	ctl_list_end(&list);
 }
 
 /* Other commands send the whole id of a removed checkpoint to the broker, which knows when it

@@ -24,7 +24,7 @@
  * there
  *
  * UUIDs and fingerprints of keys are bytes, and become text. @m may be NULL for ctl_json_add: then
- * nothing is there.
+ * nothing is there. @fields must stay as it is until the program ends: it is parsed once.
  */
 struct json_object *ctl_json(const void *m, const char *fields);
 void ctl_json_add(struct json_object *j, const ProtobufCMessageDescriptor *d, const void *m,
@@ -62,6 +62,13 @@ struct json_object *ctl_json_zones(const ZnsPb__Status *s); /* how many zones ar
 int ctl_print_json(struct json_object *o);
 int ctl_print_list(const char *key, struct json_object *list); /* as the only member of an object */
 void ctl_write_json(FILE *f, struct json_object *o);
+/* As ctl_print_list, one element at a time: a long list is not kept in memory. */
+struct ctl_list {
+	size_t nr;
+};
+void ctl_list_begin(struct ctl_list *l, const char *key);
+void ctl_list_add(struct ctl_list *l, struct json_object *o); /* prints and frees */
+void ctl_list_end(const struct ctl_list *l);
 
 /* print_table.c: a table from a list of columns. */
 #define CTL_COLUMNS_END             \

@@ -4,6 +4,7 @@
 #include "ctl.h"
 #include "print_priv.h"
 #include "zns/crypt.h"
+#include "zns/grow.h"
 
 const char ctl_checkpoint_fields[] =
 	"id container state= created=created_ns:time created_ns bytes page_bytes memory_bytes? nr_images zones= groups "
@@ -16,11 +17,30 @@ const char ctl_restore_fields[] =
 	"container checkpoint started=started_ns:time ended=ended_ns:time bytes data_phase_us=data_us achieved_mibps "
 	"qos_requested_mibps zones=nr_zones! groups shared_groups!";
 
+#define HOPS 4 /* messages inside each other on the way to a field */
+
+/* A field, and the offsets of the messages that lead to it. */
+struct place {
+	const ProtobufCFieldDescriptor *f;
+	unsigned hop[HOPS], nr;
+};
+
 /* One word of a field list, in parts. */
 struct word {
 	char key[48], path[64], how[8];
 	char need; /* '?' or '!' */
 	const char *inner; /* after the brace; NULL: none */
+	struct place at; /* of the path, if there is one */
+};
+
+/* A field list is parsed once for each kind of message: a long list has thousands of them. Plans
+ * stay until the end, as do the keys of objects that point into them. */
+struct plan {
+	const char *fields;
+	const ProtobufCMessageDescriptor *d;
+	struct word *v;
+	size_t nr, cap;
+	struct plan *next;
 };
 
 static const char *take(const char *s, const char *until, char *out, size_t len)
@@ -55,22 +75,61 @@ static const char *next_word(const char *s, struct word *w)
 	return s;
 }
 
-const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, const char **m,
-					   const char *path)
+static struct place place_of(const ProtobufCMessageDescriptor *d, const char *path)
 {
-	const ProtobufCFieldDescriptor *f;
+	struct place p = { .nr = 0 };
 	char name[64];
 
 	for (;; path++) {
 		path = take(path, ".", name, sizeof(name));
-		f = protobuf_c_message_descriptor_get_field_by_name(d, name);
-		if (!f)
+		p.f = protobuf_c_message_descriptor_get_field_by_name(d, name);
+		if (!p.f || (*path && p.nr == HOPS))
 			abort(); /* the list does not fit its message: the first use shows it */
 		if (!*path)
-			return f;
-		d = f->descriptor;
-		*m = *m ? *(char *const *)(*m + f->offset) : NULL;
+			return p;
+		d = p.f->descriptor;
+		p.hop[p.nr++] = p.f->offset;
 	}
+}
+
+/* The message that has the field; NULL: it is absent. */
+static const char *follow(const struct place *p, const char *m)
+{
+	for (unsigned i = 0; m && i < p->nr; i++)
+		m = *(char *const *)(m + p->hop[i]);
+	return m;
+}
+
+const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, const char **m,
+					   const char *path)
+{
+	struct place p = place_of(d, path);
+
+	*m = follow(&p, *m);
+	return p.f;
+}
+
+static const struct plan *plan_of(const ProtobufCMessageDescriptor *d, const char *fields)
+{
+	static struct plan *plans;
+	struct word w;
+	struct plan *p;
+
+	for (p = plans; p; p = p->next)
+		if (p->fields == fields && p->d == d)
+			return p;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		abort();
+	*p = (struct plan){ .fields = fields, .d = d, .next = plans };
+	while ((fields = next_word(fields, &w))) {
+		if (*w.path)
+			w.at = place_of(d, w.path);
+		if (zns_grow(p->v, p->nr, p->cap))
+			abort();
+		p->v[p->nr++] = w;
+	}
+	return plans = p;
 }
 
 bool print_present(const ProtobufCFieldDescriptor *f, const char *m)
@@ -157,35 +216,41 @@ static struct json_object *several(const ProtobufCFieldDescriptor *f, const char
 	return list;
 }
 
+static struct json_object *member(const struct word *w, const ProtobufCMessageDescriptor *d,
+				  const void *m)
+{
+	const ProtobufCFieldDescriptor *f = w->at.f;
+	struct json_object *v = NULL;
+	const char *of;
+	bool there;
+
+	if (!f) { /* a placeholder, or an object of the same message */
+		v = w->inner ? json_object_new_object() : NULL;
+		if (w->inner)
+			ctl_json_add(v, d, m, w->inner);
+		return v;
+	}
+	of = follow(&w->at, m);
+	there = print_present(f, of);
+	if (!strcmp(w->how, "set"))
+		return json_object_new_boolean(there);
+	if (f->label == PROTOBUF_C_LABEL_REPEATED)
+		return several(f, of, w);
+	return there || (of && w->need == '!') ? one(f, of + f->offset, w) : NULL;
+}
+
 void ctl_json_add(struct json_object *j, const ProtobufCMessageDescriptor *d, const void *m,
 		  const char *fields)
 {
-	struct word w;
+	const struct plan *p = plan_of(d, fields);
 
-	while ((fields = next_word(fields, &w))) {
-		const ProtobufCFieldDescriptor *f;
-		struct json_object *v = NULL;
-		const char *of = m;
-		bool there;
+	for (size_t i = 0; i < p->nr; i++) {
+		const struct word *w = &p->v[i];
 
-		if (!*w.path) { /* a placeholder, or an object of the same message */
-			v = w.inner ? json_object_new_object() : NULL;
-			if (w.inner)
-				ctl_json_add(v, d, m, w.inner);
-			json_object_object_add(j, w.key, v);
+		if (w->at.f && w->need == '?' && !print_present(w->at.f, follow(&w->at, m)))
 			continue;
-		}
-		f = print_find(d, &of, w.path);
-		there = print_present(f, of);
-		if (w.need == '?' && !there)
-			continue;
-		if (!strcmp(w.how, "set"))
-			v = json_object_new_boolean(there);
-		else if (f->label == PROTOBUF_C_LABEL_REPEATED)
-			v = several(f, of, &w);
-		else if (there || (of && w.need == '!'))
-			v = one(f, of + f->offset, &w);
-		json_object_object_add(j, w.key, v);
+		json_object_object_add_ex(j, w->key, member(w, d, m),
+					  JSON_C_OBJECT_ADD_CONSTANT_KEY);
 	}
 }
 

@@ -118,28 +118,58 @@ static size_t put_character(FILE *f, const char *s)
 }
 
 /* The library escapes only as JSON demands. It passes on invalid UTF-8 and what a terminal would
- * obey. */
-static void put_json(FILE *f, const char *s)
+ * obey. Lines after the first begin with @indent. */
+static void put_json(FILE *f, const char *s, const char *indent)
 {
 	for (; *s; s++) {
 		const char *end = s;
 
-		while (*end && (unsigned char)*end < 0x7f)
+		while (*end && *end != '\n' && (unsigned char)*end < 0x7f)
 			end++;
 		fwrite(s, 1, (size_t)(end - s), f);
 		if (!*end)
 			break;
-		s = end + put_character(f, end) - 1;
+		if (*end == '\n') {
+			fputc('\n', f);
+			fputs(indent, f);
+			s = end;
+		} else {
+			s = end + put_character(f, end) - 1;
+		}
 	}
-	fputc('\n', f);
+}
+
+static void put_object(FILE *f, struct json_object *o, const char *indent)
+{
+	put_json(f,
+		 json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+							   JSON_C_TO_STRING_SPACED |
+							   JSON_C_TO_STRING_NOSLASHESCAPE),
+		 indent);
+	json_object_put(o);
 }
 
 void ctl_write_json(FILE *f, struct json_object *o)
 {
-	put_json(f, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-							      JSON_C_TO_STRING_SPACED |
-							      JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	put_object(f, o, "");
+	fputc('\n', f);
+}
+
+void ctl_list_begin(struct ctl_list *l, const char *key)
+{
+	l->nr = 0;
+	printf("{\n  \"%s\": [", key);
+}
+
+void ctl_list_add(struct ctl_list *l, struct json_object *o)
+{
+	fputs(l->nr++ ? ",\n    " : "\n    ", stdout);
+	put_object(stdout, o, "    ");
+}
+
+void ctl_list_end(const struct ctl_list *l)
+{
+	fputs(l->nr ? "\n  ]\n}\n" : "]\n}\n", stdout);
 }
 
 int ctl_print_json(struct json_object *o)
