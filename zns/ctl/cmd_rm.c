@@ -1,63 +1,116 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* rm: removes checkpoints by id, by container, or all */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include "ctl.h"
 
+struct listed {
+	const uint8_t *id;
+	size_t at; /* in the list of checkpoints */
+};
+
 struct rm {
 	struct ctl_pick p;
+	struct listed *by_id; /* all listed ones */
+	size_t nr_listed;
+	bool *goes, *needed; /* of each listed one */
+	ProtobufCBinaryData *ids; /* what is asked of the broker */
+	size_t nr;
 	size_t pinned; /* skipped: pinned and not named by id */
-	size_t needed; /* skipped: a child that stays needs them */
+	size_t parents; /* skipped: a child that stays needs them */
 	bool dry_run, secure, yes;
 };
 
-static void pass_over(struct rm *m, const uint8_t *id)
+static int cmp_id(const void *a, const void *b)
 {
-	size_t k = 0;
-
-	while (memcmp(m->p.ids[k], id, ZNS_UUID_LEN))
-		k++;
-	memmove(m->p.ids[k], m->p.ids[k + 1], (--m->p.nr - k) * ZNS_UUID_LEN);
+	return memcmp(((const struct listed *)a)->id, ((const struct listed *)b)->id, ZNS_UUID_LEN);
 }
 
-/* Keeps the parents of those that stay. Newest first, so one pass finds them all. */
-static void keep_parents(struct rm *m)
+static bool *mark_of(const struct rm *m, bool *marks, const uint8_t *id)
+{
+	const struct listed key = { .id = id },
+			    *l = bsearch(&key, m->by_id, m->nr_listed, sizeof(key), cmp_id);
+
+	return l ? &marks[l->at] : NULL;
+}
+
+static void index_listed(struct rm *m)
 {
 	const ZnsPb__Response *ls = m->p.ls;
 
-	for (size_t i = ls->n_checkpoints; i-- > 0;) {
-		const ZnsPb__Checkpoint *c = ls->checkpoints[i], *child;
-		size_t at = 0;
-
-		if (c->id.len != ZNS_UUID_LEN || !ctl_picked(&m->p, c->id.data))
-			continue;
-		do {
-			child = ctl_next_child(ls, c, &at);
-		} while (child && ctl_picked(&m->p, child->id.data));
-		if (!child)
-			continue;
-		pass_over(m, c->id.data);
-		m->needed++;
-	}
+	for (size_t i = 0; i < ls->n_checkpoints; i++)
+		if (ls->checkpoints[i]->id.len == ZNS_UUID_LEN)
+			m->by_id[m->nr_listed++] = (struct listed){ ls->checkpoints[i]->id.data,
+								    i };
+	qsort(m->by_id, m->nr_listed, sizeof(*m->by_id), cmp_id);
 }
 
-/* An id names exactly one checkpoint: it is an error if that one cannot go. */
-static void choose(struct rm *m)
+static void stay(struct rm *m, size_t i)
+{
+	const ZnsPb__Checkpoint *c = m->p.ls->checkpoints[i];
+	bool *parent = NULL;
+
+	m->goes[i] = false;
+	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
+		parent = mark_of(m, m->needed, c->parent.data);
+	if (parent)
+		*parent = true;
+}
+
+/* Keeps pinned ones, and the parents of those that stay. Newest first, so one pass finds them
+ * all. */
+static void keep_some(struct rm *m)
 {
 	const ZnsPb__Response *ls = m->p.ls;
 
-	if (m->p.by_id)
-		return;
 	for (size_t i = 0; i < ls->n_checkpoints; i++) {
-		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
+		bool pinned = m->goes[i] && ctl_pinned(ls, ls->checkpoints[i]);
 
-		if (c->id.len != ZNS_UUID_LEN || !ctl_picked(&m->p, c->id.data) ||
-		    !ctl_pinned(ls, c))
-			continue;
-		pass_over(m, c->id.data);
-		m->pinned++;
+		m->pinned += pinned;
+		if (pinned || !m->goes[i])
+			stay(m, i);
 	}
-	keep_parents(m);
+	for (size_t i = ls->n_checkpoints; i-- > 0;) {
+		if (!m->goes[i] || !m->needed[i])
+			continue;
+		stay(m, i);
+		m->parents++;
+	}
+}
+
+/*
+ * Newest first, so that children go before their parents. Ids that are not there any more come
+ * last. An id names exactly one checkpoint: it is an error if that one cannot go.
+ */
+static int choose(struct rm *m, struct zns_err *err)
+{
+	const struct ctl_pick *p = &m->p;
+	size_t n = p->ls->n_checkpoints, unlisted = 0;
+
+	m->by_id = calloc(n + 1, sizeof(*m->by_id));
+	m->goes = calloc(n + 1, sizeof(*m->goes));
+	m->needed = calloc(n + 1, sizeof(*m->needed));
+	m->ids = calloc(p->nr + 1, sizeof(*m->ids));
+	if (!m->by_id || !m->goes || !m->needed || !m->ids)
+		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
+	index_listed(m);
+	for (size_t k = 0; k < p->nr; k++) {
+		bool *goes = mark_of(m, m->goes, p->ids[k]);
+
+		if (goes)
+			*goes = true;
+		else
+			memmove(p->ids[unlisted++], p->ids[k], ZNS_UUID_LEN);
+	}
+	if (!p->by_id)
+		keep_some(m);
+	for (size_t i = n; i-- > 0;)
+		if (m->goes[i])
+			m->ids[m->nr++] = p->ls->checkpoints[i]->id;
+	for (size_t k = 0; k < unlisted; k++)
+		m->ids[m->nr++] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[k] };
+	return 0;
 }
 
 static struct json_object *line_json(const uint8_t *id, const char *container)
@@ -72,7 +125,7 @@ static int print(const struct ctl_args *args, const struct rm *p, struct json_ob
 
 	if (args->json)
 		return ctl_print_json(ctl_obj(J("removed", list), J("pinned", p->pinned),
-					      J("parents", p->needed), J("dry_run", p->dry_run)));
+					      J("parents", p->parents), J("dry_run", p->dry_run)));
 	for (i = 0; i < n; i++) {
 		char quoted[CTL_NAME];
 		const char *name;
@@ -87,61 +140,35 @@ static int print(const struct ctl_args *args, const struct rm *p, struct json_ob
 		printf("nothing to remove\n");
 	if (p->pinned)
 		printf("%zu pinned, kept\n", p->pinned);
-	if (p->needed)
-		printf("%zu parents of what stays, kept\n", p->needed);
+	if (p->parents)
+		printf("%zu parents of what stays, kept\n", p->parents);
 	json_object_put(list);
 	return CTL_OK;
-}
-
-/* Newest first, so that children go before their parents. Ids that are not there any more come
- * last. */
-static void in_order(const struct ctl_pick *p, ProtobufCBinaryData *ids)
-{
-	const ZnsPb__Response *ls = p->ls;
-	cleanup_free bool *listed = calloc(p->nr + 1, sizeof(*listed));
-	size_t n = 0, i, k;
-
-	for (i = listed ? ls->n_checkpoints : 0; i-- > 0;)
-		for (k = 0; k < p->nr; k++)
-			if (!listed[k] &&
-			    !memcmp(ls->checkpoints[i]->id.data, p->ids[k], ZNS_UUID_LEN)) {
-				listed[k] = true;
-				ids[n++] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[k] };
-				break;
-			}
-	for (k = 0; k < p->nr; k++)
-		if (!listed || !listed[k])
-			ids[n++] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[k] };
 }
 
 /*
  * The broker completes one request before it serves others. A small batch keeps running dumps from
  * waiting long. A dry run asks for all at once: no child goes before its parent.
  */
-#define BATCH 256
 
 static int remove_picked(struct rm *m, struct json_object *list, struct zns_err *err)
 {
 	struct ctl_pick *p = &m->p;
-	cleanup_free ProtobufCBinaryData *ids = calloc(p->nr + 1, sizeof(*ids));
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
 	ZnsPb__Response *r;
 	size_t i, k;
 	int ret = 0;
 
-	if (!ids)
-		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
-	in_order(p, ids);
 	rm.by = m->secure ? "znsctl rm --secure" : "znsctl rm";
 	rm.has_secure = rm.secure = m->secure;
 	if (m->dry_run)
 		req.rm_check = &rm;
 	else
 		req.rm = &rm;
-	for (i = 0; i < p->nr && !ret; i += rm.n_checkpoints) {
-		rm.checkpoints = ids + i;
-		rm.n_checkpoints = m->dry_run ? p->nr : zns_min(p->nr - i, (size_t)BATCH);
+	for (i = 0; i < m->nr && !ret; i += rm.n_checkpoints) {
+		rm.checkpoints = m->ids + i;
+		rm.n_checkpoints = m->dry_run ? m->nr : zns_min(m->nr - i, (size_t)CTL_RM_BATCH);
 		ret = zns_broker_call(&p->broker, &req, &r, err);
 		if (ret)
 			break;
@@ -150,7 +177,7 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 							      r->removed[k]->container));
 		zns_pb__response__free_unpacked(r, NULL);
 	}
-	return ret && i && !m->dry_run ? zns_wrap(err, "%zu of %zu are removed", i, p->nr) : ret;
+	return ret && i && !m->dry_run ? zns_wrap(err, "%zu of %zu are removed", i, m->nr) : ret;
 }
 
 /* Who types --all on a terminal is asked; a script knows what it does. */
@@ -158,13 +185,22 @@ static bool agreed(const struct rm *m)
 {
 	char answer[16];
 
-	if (m->yes || m->dry_run || !m->p.all || !m->p.nr || !isatty(STDIN_FILENO) ||
+	if (m->yes || m->dry_run || !m->p.all || !m->nr || !isatty(STDIN_FILENO) ||
 	    !isatty(STDERR_FILENO))
 		return true;
-	fprintf(stderr, "Remove %zu checkpoints, all that %s has%s? [y/N] ", m->p.nr,
+	fprintf(stderr, "Remove %zu checkpoints, all that %s has%s? [y/N] ", m->nr,
 		ctl_text(m->p.reg.path),
-		m->pinned || m->needed ? " but pinned ones and their parents" : "");
+		m->pinned || m->parents ? " but pinned ones and their parents" : "");
 	return fgets(answer, sizeof(answer), stdin) && (*answer == 'y' || *answer == 'Y');
+}
+
+static void rm_end(struct rm *m)
+{
+	ctl_pick_end(&m->p);
+	free(m->by_id);
+	free(m->goes);
+	free(m->needed);
+	free(m->ids);
 }
 
 static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -183,25 +219,22 @@ static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	m.p.ids_suffice = true;
 	ret = ctl_pick_open(cmd, &args, &m.p, INT_MAX);
-	if (ret) {
-		ctl_pick_end(&m.p);
-		return ret;
-	}
-	choose(&m);
-	if (!agreed(&m)) {
-		ctl_pick_end(&m.p);
+	if (!ret && choose(&m, &err))
+		ret = ctl_fail(cmd, &err);
+	if (!ret && !agreed(&m)) {
 		fprintf(stderr, "znsctl rm: nothing was removed\n");
-		return CTL_FAILED;
+		ret = CTL_FAILED;
 	}
 	list = json_object_new_array();
-	ret = remove_picked(&m, list, &err);
-	ctl_pick_end(&m.p);
-	if (ret) {
-		json_object_put(list);
-		return ctl_fail(cmd, &err);
-	}
-	return print(&args, &m, list);
+	if (!ret && remove_picked(&m, list, &err))
+		ret = ctl_fail(cmd, &err);
+	rm_end(&m);
+	if (!ret)
+		return print(&args, &m, list);
+	json_object_put(list);
+	return ret;
 }
 
 const struct ctl_cmd command_rm = {

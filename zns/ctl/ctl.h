@@ -203,6 +203,7 @@ int ctl_hold_key(struct ctl_hold *h, struct zns_err *err);
  * is an error in each.
  */
 #define CTL_ENGINE_ID_MIN 12 /* digits of an engine's id of a container */
+#define CTL_RM_BATCH 256 /* checkpoints that one request removes */
 struct ctl_pick {
 	const char *container, *pattern;
 	bool all;
@@ -215,6 +216,8 @@ struct ctl_pick {
 	struct zns_registered reg;
 	/* a command that uses its own connections later may close it */
 	struct zns_broker broker;
+	/* set by a command that needs no list for whole ids: @ls is then empty */
+	bool ids_suffice;
 	ZnsPb__Response *ls; /* all checkpoints of the device */
 	uint8_t (*ids)[ZNS_UUID_LEN]; /* the ids found, in the catalogue's order */
 	size_t nr;
@@ -226,7 +229,6 @@ struct ctl_pick {
  * ctl_pick_end afterwards.
  */
 int ctl_pick_open(const struct ctl_cmd *cmd, struct ctl_args *args, struct ctl_pick *p, int most);
-bool ctl_picked(const struct ctl_pick *p, const uint8_t *id);
 void ctl_pick_end(struct ctl_pick *p);
 /* Does @name match the container's name on the device, or the engine's name or id? */
 bool ctl_is_of(const ZnsPb__Checkpoint *c, const char *name);

@@ -165,6 +165,28 @@ static int pick(struct ctl_pick *p, struct zns_err *err)
 	return ret;
 }
 
+/* Only the list tells which of many ids goes first; the broker orders those of one request. */
+static bool only_ids(const struct ctl_pick *p)
+{
+	uint8_t uuid[ZNS_UUID_LEN];
+
+	for (int a = 0; a < p->argc; a++)
+		if (p->handle[a] || zns_uuid_parse(p->argv[a], uuid))
+			return false;
+	return p->argc > 0 && p->argc <= CTL_RM_BATCH;
+}
+
+static int list_checkpoints(struct ctl_pick *p, struct zns_err *err)
+{
+	if (!p->ids_suffice || !only_ids(p))
+		return ctl_ls(&p->broker, &p->ls, err);
+	p->ls = malloc(sizeof(*p->ls));
+	if (!p->ls)
+		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
+	zns_pb__response__init(p->ls);
+	return 0;
+}
+
 int ctl_pick_open(const struct ctl_cmd *cmd, struct ctl_args *args, struct ctl_pick *p, int most)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -176,18 +198,10 @@ int ctl_pick_open(const struct ctl_cmd *cmd, struct ctl_args *args, struct ctl_p
 		return ret;
 	ret = ctl_connect(args->dev, &p->reg, &p->broker, &err);
 	if (!ret)
-		ret = ctl_ls(&p->broker, &p->ls, &err);
+		ret = list_checkpoints(p, &err);
 	if (!ret)
 		ret = pick(p, &err);
 	return ret ? ctl_fail(cmd, &err) : 0;
-}
-
-bool ctl_picked(const struct ctl_pick *p, const uint8_t *id)
-{
-	for (size_t i = 0; i < p->nr; i++)
-		if (!memcmp(p->ids[i], id, ZNS_UUID_LEN))
-			return true;
-	return false;
 }
 
 void ctl_pick_end(struct ctl_pick *p)
