@@ -65,7 +65,7 @@ int zns_first_begin(void)
 	if (zns_record_off || zns_opts.record)
 		return 0;
 	if (zns_ask(&m, &r, &fd)) {
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 		return -1;
 	}
 	if (r.warn)

@@ -103,7 +103,7 @@ static int open_pages(struct zns_img *zi, enum zw_op op, int level, const char *
 
 	if (ret) {
 		if (ret != -ENOENT)
-			pr_err("%s\n", r.msg);
+			zns_pr_err("%s\n", r.msg);
 		return ret;
 	}
 	if (op == ZW_PAGES_OPEN && zns_tee_pages(path))
@@ -125,7 +125,7 @@ static int open_for_read(int level, const char *path)
 	int fd, ret = ask_name(ZW_OPEN, level, path, &r, &fd);
 
 	if (ret && ret != -ENOENT)
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 	return ret ? ret : fd;
 }
 
@@ -194,7 +194,7 @@ int zns_parent_has(int pfd, const char *path)
 	ret = ask_name(ZW_OPEN, level, path, &r, &fd);
 	close_safe(&fd);
 	if (ret && ret != -ENOENT) {
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 		return -1;
 	}
 	return !ret;
@@ -285,8 +285,8 @@ void zns_img_close(struct cr_img *img)
 			m.fd[0] = zi->fd;
 			m.nr_fd = 1;
 			if (zns_send(&m))
-				pr_err("%s; nothing was committed, run the dump again\n",
-				       zns_helper_gone());
+				zns_pr_err("%s; nothing was committed, run the dump again\n",
+					   zns_helper_gone());
 		}
 	}
 	zns_pages_drop_windows(zi);

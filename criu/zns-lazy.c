@@ -137,7 +137,7 @@ static int take(int sk)
 	struct read *rd;
 
 	if (zns_recv_reply(sk, &r, NULL)) {
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 		return -1;
 	}
 	if (r.image >= READS || !lazy.read[r.image].used) {
@@ -166,7 +166,7 @@ static int answer_event(struct epoll_rfd *rfd)
 /* The helper sends nothing here: readable means that it ended. */
 static int helper_event(struct epoll_rfd *rfd)
 {
-	pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
+	zns_pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
 	return -1;
 }
 
@@ -190,7 +190,7 @@ static int make_gate(void)
 	ret = zns_ask(&m, &r, NULL);
 	close(fd);
 	if (ret)
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 	return ret ? -1 : 0;
 }
 
@@ -258,7 +258,7 @@ int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr)
 	m.nr_fd = 2;
 	__atomic_store_n(&lazy.gate->stale[n], 0, __ATOMIC_SEQ_CST);
 	if (zns_send(&m)) {
-		pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
+		zns_pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
 		return -1;
 	}
 	lazy.read[n] = (struct read){ pr, vaddr, nr, lazy.to, true };
@@ -301,7 +301,7 @@ ssize_t zns_uffd_read(int uffd, struct uffd_msg *msg, struct page_read *pr)
 		return read(uffd, msg, sizeof(*msg));
 	lazy.shut = true;
 	if (!zw_gate_shut(lazy.gate, get_service_fd(ZNS_SK_OFF))) {
-		pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
+		zns_pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
 		errno = EPIPE;
 		return -1;
 	}

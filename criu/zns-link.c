@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -385,4 +386,21 @@ int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd)
 	ret = zns_recv_reply(sk, r, fd);
 	close(sk);
 	return ret;
+}
+
+/* What follows a semicolon is advice, which differs by the place where the error shows. */
+bool zns_err_is_new(const char *format, ...)
+{
+	static char last[sizeof(((struct zw_reply *)0)->msg)];
+	char text[sizeof(last)];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	text[strcspn(text, ";")] = '\0';
+	if (!strcmp(text, last))
+		return false;
+	strcpy(last, text);
+	return true;
 }

@@ -2,6 +2,7 @@
 #ifndef __CR_ZNS_LINK_H__
 #define __CR_ZNS_LINK_H__
 /* The link to the helper process: starts it, sends packets, waits for answers. */
+#include <stdbool.h>
 #include <sys/types.h>
 #include "zns-wire.h"
 
@@ -38,6 +39,14 @@ extern int zns_send(struct zns_msg *m);
  */
 extern int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd);
 extern const char *zns_helper_gone(void); /* the way it ended, for a line to the user */
+/* pr_err() of what the helper says, unless the error before was the same one: after a failure each
+ * request gets that failure for its answer. */
+#define zns_pr_err(...)                          \
+	do {                                     \
+		if (zns_err_is_new(__VA_ARGS__)) \
+			pr_err(__VA_ARGS__);     \
+	} while (0)
+extern bool zns_err_is_new(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern int zns_answer_socket(int sk[2]);
 /* The first half of zns_ask: returns the socket for zns_recv_reply(), or -1 with @r filled in. */
 extern int zns_ask_begin(struct zns_msg *m, struct zw_reply *r);

@@ -91,7 +91,7 @@ int zns_live_rounds(bool pre_dump)
 	m.h.nr |= track ? ZW_ROUNDS_TRACK : 0;
 	m.h.nr |= track && (pre_dump || opts.final_state != TASK_DEAD) ? ZW_ROUNDS_KEEP : 0;
 	if (zns_ask(&m, &r, NULL)) {
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 		return -1;
 	}
 	tracks = track && r.kind == ZW_KIND_PAGES;
@@ -166,7 +166,7 @@ int zns_open_smaps(pid_t pid)
 		if (!smaps_ahead.pid)
 			ask_smaps(pid);
 		if (take_ahead(&smaps_ahead, &fd)) {
-			pr_err("%s\n", smaps_ahead.r.msg);
+			zns_pr_err("%s\n", smaps_ahead.r.msg);
 			return -1;
 		}
 		ask_next_smaps(pid);
@@ -271,7 +271,7 @@ static int open_and_close_images(struct pstree_item *item)
 	m.h.image = xfer.pi->zns->id;
 	ret = zns_send(&m);
 	if (ret)
-		pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
+		zns_pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
 	xfer.close(&xfer);
 	names_pages = false;
 	return ret ? -1 : 0;
@@ -311,7 +311,7 @@ int zns_live_final(struct pstree_item *item, struct vm_area_list *vmas, struct z
 	ret = take_ahead(&final_ahead, &guards);
 	*r = final_ahead.r;
 	if (ret) {
-		pr_err("%s\n", r->msg);
+		zns_pr_err("%s\n", r->msg);
 		return -1;
 	}
 	ret = list_guards(item->pid->real, vmas, guards);

@@ -32,7 +32,7 @@ int zns_mem_begin(pid_t root)
 		return 0;
 	m.h.pid = root;
 	if (zns_ask(&m, &r, NULL)) {
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 		return -1;
 	}
 	has_pager = r.kind == ZW_KIND_PAGES;
@@ -58,7 +58,7 @@ bool zns_mem_answers(pid_t pid, unsigned long start, unsigned long end)
 	m.payload = &area;
 	m.len = sizeof(area);
 	if (zns_ask(&m, &r, NULL)) {
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 		return false;
 	}
 	return r.kind == ZW_KIND_PAGES;

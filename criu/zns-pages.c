@@ -100,7 +100,7 @@ static int flush(void)
 	out.nr = 0;
 	out.bytes = 0;
 	if (ret)
-		pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
+		zns_pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
 	return ret ? -1 : 0;
 }
 
@@ -200,8 +200,8 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 		m.fd[0] = sk[0];
 		m.nr_fd = 1;
 		if (zns_send(&m)) {
-			pr_err("%s; nothing was committed, run the dump again\n",
-			       zns_helper_gone());
+			zns_pr_err("%s; nothing was committed, run the dump again\n",
+				   zns_helper_gone());
 			close(sk[0]);
 			close(sk[1]);
 			return -1;
@@ -230,7 +230,7 @@ int zns_pages_seal(struct zns_img *zi)
 		return 0;
 	m.h.image = zi->id;
 	if (zns_ask(&m, &r, NULL)) {
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 		return -1;
 	}
 	return 0;
@@ -312,7 +312,7 @@ static int batch_take(struct zns_batch *b)
 
 	b->nr--;
 	if (zns_recv_reply(b->sk[0], &r, NULL)) {
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 		b->failed = true;
 	}
 	return r.code;
@@ -348,7 +348,7 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 	m.fd[1] = b->uffd;
 	m.nr_fd = batch_covers(b, iov, nr) ? 2 : 1;
 	if (nr > ZW_MAX_IOV || zns_send(&m)) {
-		pr_err("%s; start the restore again\n", zns_helper_gone());
+		zns_pr_err("%s; start the restore again\n", zns_helper_gone());
 		return -1;
 	}
 	b->nr++;
@@ -395,7 +395,7 @@ static int read_fault(struct cr_img *img, void *buf, unsigned long len, off_t of
 	m.len = sizeof(v);
 	if (!zns_ask(&m, &r, NULL))
 		return 0;
-	pr_err("%s\n", r.msg);
+	zns_pr_err("%s\n", r.msg);
 	return -1;
 }
 
@@ -603,7 +603,7 @@ int zns_fill_begin(struct cr_img *img, struct task_restore_args *ta)
 	close(fd);
 	close_safe(&uffd);
 	if (ta->zns_fill < 0)
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 	ta->vma_ios_n = 0;
 	ta->vma_ios_fd = -1;
 	return ta->zns_fill < 0 ? -1 : 0;

@@ -87,7 +87,7 @@ static int begin(struct zns_msg *m, const char **why)
 	if (zns_link_start() || (zns_opts_timeout && zns_link_limit(opts.timeout)))
 		return -1;
 	if (zns_ask(m, &r, &fd)) {
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 		close_safe(&fd);
 		zns_link_close();
 		return -1;
@@ -262,7 +262,7 @@ static int ask_chunk(pid_t pid, uint32_t n)
 	m.h.image = n;
 	sk = zns_ask_begin(&m, &r);
 	if (sk < 0)
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 	return sk;
 }
 
@@ -271,7 +271,7 @@ static int take_chunk(int *sk, struct zw_reply *r)
 	int ret = *sk < 0 ? -1 : zns_recv_reply(*sk, r, NULL);
 
 	if (ret && *sk >= 0)
-		pr_err("%s\n", r->msg);
+		zns_pr_err("%s\n", r->msg);
 	close_safe(sk);
 	return ret ? -1 : 0;
 }

@@ -168,7 +168,7 @@ static int ask_to_begin(enum zw_op op, pid_t pid)
 		return 0;
 	refused = true;
 	if (r.msg[0])
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 	zns_link_close();
 	return -1;
 }
@@ -197,7 +197,7 @@ static int begin(enum zw_op op, pid_t pid)
 	ret = zns_recv_reply(asked, &r, &images);
 	close_safe(&asked);
 	if (ret)
-		pr_err("%s\n", r.msg);
+		zns_pr_err("%s\n", r.msg);
 	if (ret || zns_bundle_take(images)) {
 		zns_link_close();
 		return -1;
@@ -282,7 +282,7 @@ static int check_device(struct zw_reply *r)
 	ret = zns_ask(&m, r, NULL);
 	zns_link_close();
 	if (ret)
-		pr_err("%s\n", r->msg);
+		zns_pr_err("%s\n", r->msg);
 	else
 		pr_info("%s\n", r->msg);
 	return ret ? -1 : 0;
@@ -460,8 +460,9 @@ static int commit(void)
 			      (now.tv_sec - frozen_since.tv_sec) * 1000000ull +
 				      (now.tv_nsec - frozen_since.tv_nsec) / 1000;
 	if (zns_ask(&m, &r, NULL)) {
-		pr_err("%s%s\n", r.msg,
-		       r.code == -EPIPE ? "; `znsctl ls` tells whether the checkpoint exists" : "");
+		zns_pr_err("%s%s\n", r.msg,
+			   r.code == -EPIPE ? "; `znsctl ls` tells whether the checkpoint exists" :
+					      "");
 		return -1;
 	}
 	zns_link_unlimit();
@@ -480,7 +481,7 @@ static int why(void)
 
 	if (!zns_ask(&m, &r, NULL))
 		return 0;
-	pr_err("%s\n", r.msg);
+	zns_pr_err("%s\n", r.msg);
 	return -1;
 }
 
