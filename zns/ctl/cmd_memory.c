@@ -94,8 +94,6 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 	if (memory_names(&names, &nr, &err))
 		return ctl_fail(cmd, &err);
 	memory_kernel(&k);
-	if (!json)
-		kernel_print(&k);
 	for (size_t i = 0; i < nr; i++) {
 		ZnsPb__MemoryAnswer *r;
 		int ret = memory_status(names[i], &r, &err);
@@ -120,6 +118,7 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 		ctl_print_json(ctl_obj(J("kernel", kernel_json(&k)), J("contexts", list),
 				       J("not_extended", notes)));
 	} else {
+		kernel_print(&k);
 		json_object_put(list);
 		json_object_put(notes);
 	}
