@@ -223,12 +223,15 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 		printf("frozen      %.1f ms\n", c->frozen_us / 1000.0);
 	if (c->live)
 		print_live(c->live);
-	printf("groups     ");
+	printf("%-11s", c->n_groups == 1 ? "group" : "groups");
 	for (i = 0; i < c->n_groups; i++)
-		printf(" %u", c->groups[i]);
-	printf(" (%u shared)", c->shared_groups);
+		printf("%s %u", i ? "," : "", c->groups[i]);
+	if (c->shared_groups)
+		printf(" (%u of %zu shared)", c->shared_groups, c->n_groups);
+	else
+		printf(" (not shared)");
 	for (i = 0; i < c->n_metadata_groups; i++)
-		printf("%s%u", i ? " " : ", metadata on ", c->metadata_groups[i]);
+		printf("%s%u", i ? ", " : "; metadata on ", c->metadata_groups[i]);
 	printf("%s\n", c->packed ? ", small: zones shared with others" : "");
 	print_uses(c);
 	if (last) {

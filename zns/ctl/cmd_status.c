@@ -127,10 +127,10 @@ static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 
 static void print_groups(const uint32_t *g, size_t n)
 {
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		printf(" %u", g[i]);
+	if (n)
+		printf(", group%s", n == 1 ? "" : "s");
+	for (size_t i = 0; i < n; i++)
+		printf("%s %u", i ? "," : "", g[i]);
 	printf("\n");
 }
 
@@ -344,7 +344,7 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	for (i = 0; i < s->n_reservations; i++) {
 		const ZnsPb__Reservation *r = s->reservations[i];
 
-		printf("reserved      %s%s, groups", ctl_name(r->container, name, sizeof(name)),
+		printf("reserved      %s%s", ctl_name(r->container, name, sizeof(name)),
 		       r->explicit_ ? " (normal I/O)" : "");
 		print_groups(r->groups, r->n_groups);
 	}
@@ -366,7 +366,6 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 			printf("\n");
 			continue;
 		}
-		printf(", groups");
 		print_groups(l->groups, l->n_groups);
 	}
 	if (s->has_promised_mibps && !disk)
