@@ -478,6 +478,22 @@ def on_terminal(scene, answer, *args):
 
 
 @case
+def lines_fit(scene):
+    """On a terminal of 80 columns no line of a listing is longer; elsewhere lines stay whole. A group reads as a number, not as a count."""
+    scene = scene(size=1)
+    [ident] = many_dumps(scene, 1, 'a-container-of-usual-length')
+    for command in (['ls', '-v'], ['status'], ['zones', '--table'], ['verify', ident]):
+        code, shown = on_terminal(scene, b'', *command)
+        expect(f'{command}: exit', code, 0)
+        lines = [line.rstrip('\r').split('\r')[-1].replace('\x1b[K', '') for line in shown.split('\n')]
+        expect(f'{command}: longer lines', [line for line in lines if len(line) > 80], [])
+    expect('all of status', re.sub(r'\s+', ' ', on_terminal(scene, b'', 'status')[1]), re.sub(r'\s+', ' ', run_ctl(scene, 0, 'status')))
+    shown = run_ctl(scene, 0, 'show', ident)
+    if not re.search(r'^group +\d+ \(not shared\)|^groups +\d+(, \d+)+ \(not shared\)', shown, re.M):
+        raise Failed(f'groups of show: {shown}')
+
+
+@case
 def docker_undone(scene):
     """docker uninstall leaves nothing of docker install, whether there was a daemon.json before or not."""
     scene = scene(size=1)

@@ -98,6 +98,26 @@ static const struct ctl_column of_disk[] = {
 	CTL_COLUMNS_END,
 };
 
+#define FIRST 3 /* columns of the first line of two */
+#define TWO_LINES 110 /* below so many columns a row of -v takes two */
+
+static void print_wide(const struct ctl_column *c, const void *row, const void *arg)
+{
+	struct ctl_column first[FIRST + 1] = { 0 };
+	struct ctl_fold fold = { 0 };
+	char line[CTL_ROW];
+
+	if (ctl_room() >= TWO_LINES) {
+		puts(ctl_row(c, "  ", row, arg, line));
+		return;
+	}
+	memcpy(first, c, FIRST * sizeof(*c));
+	puts(ctl_row(first, "  ", row, arg, line));
+	ctl_fold_begin(&fold);
+	printf("    %s\n", ctl_row(c + FIRST, "  ", row, arg, line));
+	ctl_fold_end(&fold, 4);
+}
+
 /* Both lists have the catalogue's order. *k is the next wanted one. */
 static bool wanted(const struct ctl_pick *p, size_t *k, const ZnsPb__Checkpoint *c)
 {
@@ -119,15 +139,19 @@ static void print_all(const struct ctl_pick *p, bool all)
 
 	memcpy(columns, narrow, sizeof(narrow));
 	columns[0].width = -ctl_id_width(r);
-	puts(p->nr ? ctl_row(c, "  ", NULL, NULL, line) : "no checkpoints");
+	if (!p->nr)
+		puts("no checkpoints");
+	else if (all)
+		print_wide(c, NULL, NULL);
+	else
+		puts(ctl_row(c, "  ", NULL, NULL, line));
 	for (size_t i = 0; i < r->n_checkpoints; i++) {
 		if (!wanted(p, &k, r->checkpoints[i]))
 			continue;
-		ctl_row(c, "  ", r->checkpoints[i], r, line);
 		if (all)
-			puts(line);
+			print_wide(c, r->checkpoints[i], r);
 		else
-			ctl_print_cut(line);
+			ctl_print_cut(ctl_row(c, "  ", r->checkpoints[i], r, line));
 	}
 }
 

@@ -322,7 +322,7 @@ static void print_space(const ZnsPb__Status *s)
 		printf("failed        a write failed in %u units\n", s->suspect_zones);
 }
 
-static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
+static void status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 {
 	char a[32], b[32], id[ZNS_UUID_STR], name[CTL_NAME];
 	bool disk = zns_spec_on_disk(s->path);
@@ -396,7 +396,6 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 		printf("waiting       %u dumps\n", s->nr_waiting);
 	if (tenants_error(&err))
 		printf("tenants       NO DUMP is admitted until this is corrected: %s\n", err.msg);
-	return CTL_OK;
 }
 
 static int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -405,6 +404,7 @@ static int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	cleanup_answer ZnsPb__Response *r = NULL;
+	struct ctl_fold fold = { 0 };
 	bool all = false;
 	const struct ctl_opt opts[] = { CTL_FLAG("all", &all), CTL_DEV, CTL_OPTS_END };
 
@@ -423,8 +423,12 @@ static int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 		zns_fail(&err, -EPROTO, "the broker's answer has no status");
 		return ctl_fail(cmd, &err);
 	}
-	return args.json ? status_json(r->status, r->encryption) :
-			   status_text(r->status, r->encryption);
+	if (args.json)
+		return status_json(r->status, r->encryption);
+	ctl_fold_begin(&fold);
+	status_text(r->status, r->encryption);
+	ctl_fold_end(&fold, 14);
+	return CTL_OK;
 }
 
 const struct ctl_cmd command_status = {

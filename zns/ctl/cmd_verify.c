@@ -199,7 +199,7 @@ static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const Z
 	return ret;
 }
 
-static void report(struct totals *t, struct verdict *v)
+static void print_verdict(struct totals *t, struct verdict *v)
 {
 	size_t n = json_object_array_length(v->damage);
 	char size[16], name[CTL_NAME];
@@ -240,6 +240,15 @@ static void report(struct totals *t, struct verdict *v)
 				      J("bytes", v->c->bytes), J("images", v->c->nr_images),
 				      J("units", v->units), J("bad_units", v->bad_units),
 				      J("seconds", v->seconds), J("damage", v->damage)));
+}
+
+static void report(struct totals *t, struct verdict *v)
+{
+	struct ctl_fold fold = { 0 };
+
+	ctl_fold_begin(&fold);
+	print_verdict(t, v);
+	ctl_fold_end(&fold, 4);
 }
 
 /* What a checkpoint refers to in its parents need not be read if all of them are known to be

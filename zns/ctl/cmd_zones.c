@@ -78,7 +78,7 @@ static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	puts(ctl_row(columns, "  ", NULL, NULL, line));
 	for (size_t i = 0; i < r->n_zones; i++)
-		puts(ctl_row(columns, "  ", r->zones[i], NULL, line));
+		ctl_print_cut(ctl_row(columns, "  ", r->zones[i], NULL, line));
 	return CTL_OK;
 }
 

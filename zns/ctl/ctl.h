@@ -246,7 +246,17 @@ const char *ctl_name(const char *name, char *buf, size_t len);
 /* "  pre-dump  pinned": remarks for the end of a checkpoint's line. */
 char *ctl_marks(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, char *buf, size_t len);
 int ctl_id_width(const ZnsPb__Response *ls); /* digits that tell the ids apart, at least 8 */
+size_t ctl_room(void); /* columns of the terminal; SIZE_MAX: stdout is none */
 int ctl_print_cut(char *line); /* cuts to the terminal's width, if there is a terminal */
+/* What is printed between begin and end goes on in a new line at the column @indent where it is
+ * wider than the terminal. Other outputs get whole lines. */
+struct ctl_fold {
+	FILE *terminal;
+	char *text;
+	size_t len;
+};
+void ctl_fold_begin(struct ctl_fold *f);
+void ctl_fold_end(struct ctl_fold *f, int indent);
 /* Prints a blank and @word. Starts a new line at @indent if there is no room. *at is the column. */
 void ctl_print_word(const char *word, int indent, int *at);
 

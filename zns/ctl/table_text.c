@@ -62,17 +62,21 @@ int ctl_id_width(const ZnsPb__Response *ls)
 	return width;
 }
 
+size_t ctl_room(void)
+{
+	struct winsize w;
+
+	if (!isatty(STDOUT_FILENO))
+		return SIZE_MAX;
+	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col > 20 ? w.ws_col : COLUMNS;
+}
+
 /* Cuts a line that is too wide for a terminal. Other outputs get all of it. */
 int ctl_print_cut(char *line)
 {
-	struct winsize w;
-	size_t room = COLUMNS, n = 0;
+	size_t room = ctl_room(), n = 0;
 	char *s;
 
-	if (!isatty(STDOUT_FILENO))
-		return puts(line);
-	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col > 20)
-		room = w.ws_col;
 	for (s = line; *s; s++) {
 		if (((unsigned char)*s & 0xc0) == 0x80)
 			continue;
@@ -82,6 +86,55 @@ int ctl_print_cut(char *line)
 		}
 	}
 	return puts(line);
+}
+
+void ctl_fold_begin(struct ctl_fold *f)
+{
+	FILE *to = ctl_room() == SIZE_MAX ? NULL : open_memstream(&f->text, &f->len);
+
+	f->terminal = stdout;
+	if (to)
+		stdout = to;
+}
+
+/* The end of what fits into @room columns: a blank, if one lies behind the column @least. */
+static size_t fitting(const char *s, size_t len, size_t room, size_t least)
+{
+	size_t blank = 0, n = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		if (((unsigned char)s[i] & 0xc0) == 0x80)
+			continue;
+		if (s[i] == ' ' && n > least)
+			blank = i;
+		if (++n > room && blank)
+			return blank;
+	}
+	return len;
+}
+
+void ctl_fold_end(struct ctl_fold *f, int indent)
+{
+	size_t room = ctl_room();
+
+	if (stdout == f->terminal)
+		return;
+	fclose(stdout);
+	stdout = f->terminal;
+	for (char *s = f->text; s && *s;) {
+		size_t len = strcspn(s, "\n"), n = fitting(s, len, room, (size_t)indent);
+
+		printf("%.*s\n", (int)n, s);
+		for (s += n, len -= n; len; s += n, len -= n) {
+			n = strspn(s, " ");
+			s += n;
+			len -= n;
+			n = fitting(s, len, room - (size_t)indent, 0);
+			printf("%*s%.*s\n", indent, "", (int)n, s);
+		}
+		s += *s == '\n';
+	}
+	free(f->text);
 }
 
 void ctl_print_word(const char *word, int indent, int *at)
