@@ -109,6 +109,9 @@ def precedence(d):
         want('rule of another image', asked() == 110)
         rules.write_text('name=pr* qos=fast\n')
         d.run('prec', 'sleep', '1000')
+        note = d.root / 'containers' / d.id('prec') / 'zns-note'
+        said = note.read_text() if note.exists() else None
+        want('noted at the start', said and said.startswith('its checkpoints will fail: ') and 'docker.rules:1: qos: "fast"' in said, said)
         d.refused(d.docker, 'checkpoint', 'create', 'prec', 'one', line='docker.rules:1: qos: "fast" is no bandwidth')
         want('it runs on', d.running('prec'))
         remove(d, 'prec')

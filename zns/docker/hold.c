@@ -284,8 +284,10 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 
 	*held = false;
 	if (ret) { /* a bad rule fails checkpoints, no start */
-		if (ended_with_a_checkpoint(k))
-			docker_note(k, LOG_WARNING, "started cold: %s", err->msg);
+		docker_note(k, LOG_WARNING,
+			    ended_with_a_checkpoint(k) ? "started cold: %s" :
+							 "its checkpoints will fail: %s",
+			    err->msg);
 		return err->code = 0;
 	}
 	ret = docker_resume_choose(k, &s, &r, err);
