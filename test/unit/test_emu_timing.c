@@ -328,11 +328,19 @@ static void calendar_fills_gaps(void **state)
 	assert_int_equal(c.nr, 1);
 	assert_int_equal(emu_cal_idle_from(&c), 311);
 	assert_int_equal(c.busy_ns, 311);
-	/* a full list forgets its oldest period, and what was free before the end of that */
-	for (uint64_t i = 0; i < EMU_CAL_PERIODS + 5; i++)
+	/* a full list makes one period of two short neighbours: most gaps stay */
+	for (uint64_t i = 0; i < 2 * EMU_CAL_PERIODS; i++)
 		assert_int_equal(emu_cal_book(&c, 1000 + i * 10, 5), 1000 + i * 10);
 	assert_int_equal(c.nr, EMU_CAL_PERIODS);
-	assert_int_equal(emu_cal_book(&c, 0, 5), 1000 + 6 * 10 - 5);
+	assert_int_equal(emu_cal_book(&c, 0, 5), 311);
+	assert_in_range(emu_cal_book(&c, 1000, 5), 1000, 1000 + 4 * 10);
+	assert_in_range(emu_cal_book(&c, 1600, 5), 1600, 1600 + 4 * 10);
+	/* a command forgets what ended before it, with what was free before that */
+	emu_cal_pass(&c, 100);
+	assert_int_equal(c.floor_ns, 0);
+	emu_cal_pass(&c, 1600);
+	assert_in_range(c.floor_ns, 1400, 1600);
+	assert_int_equal(emu_cal_book(&c, 0, 1), c.floor_ns);
 	emu_cal_clear(&c);
 	assert_int_equal(emu_cal_book(&c, 0, 5), 0);
 }

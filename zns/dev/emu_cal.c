@@ -3,7 +3,8 @@
  * The calendar of one die, one channel or the controller: when it is busy. Bookings look ahead: a
  * write that waits for its buffer books its program for the time when there is room. So a later
  * booking may start earlier. It takes the first gap that is long enough. Periods that touch become
- * one. When the list is full, the oldest is forgotten, and no later booking starts before its end.
+ * one. Each command forgets what ended before it was issued, while the list is half full, and no
+ * later booking starts before the end of that. In a full list two neighbours become one period.
  */
 #include <string.h>
 
@@ -13,6 +14,25 @@ static void forget_oldest(struct emu_cal *c)
 {
 	c->floor_ns = zns_max(c->floor_ns, c->busy[0].to);
 	memmove(c->busy, c->busy + 1, --c->nr * sizeof(c->busy[0]));
+}
+
+/* The two neighbours that make the shortest period: so little that is free is lost, and nowhere
+ * much of it. A burst of reads on one die would else take the channel from all other dies. */
+static void join_shortest(struct emu_cal *c)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 1; i + 1 < c->nr; i++)
+		if (c->busy[i + 1].to - c->busy[i].from < c->busy[at + 1].to - c->busy[at].from)
+			at = i;
+	c->busy[at].to = c->busy[at + 1].to;
+	memmove(c->busy + at + 1, c->busy + at + 2, (--c->nr - at - 1) * sizeof(c->busy[0]));
+}
+
+void emu_cal_pass(struct emu_cal *c, uint64_t now)
+{
+	while (c->nr > EMU_CAL_PERIODS / 2 && c->nr <= EMU_CAL_PERIODS && c->busy[0].to <= now)
+		forget_oldest(c);
 }
 
 static void insert(struct emu_cal *c, uint32_t at, uint64_t from, uint64_t to)
@@ -42,7 +62,7 @@ static uint64_t first_gap(struct emu_cal *c, uint64_t ready, uint64_t ns, uint32
 	if (c->nr > EMU_CAL_PERIODS) /* not a value of ours */
 		c->nr = 0;
 	if (c->nr == EMU_CAL_PERIODS)
-		forget_oldest(c);
+		join_shortest(c);
 	start = zns_max(ready, c->floor_ns);
 	for (i = c->nr; i && c->busy[i - 1].to > start; i--)
 		;

@@ -24,14 +24,13 @@ struct lane {
 	uint32_t pct; /* of the usual time */
 };
 
-static struct lane lane_of(struct emu *e, uint32_t zone)
+static struct lane lane_of(struct emu *e, uint32_t zone, uint64_t now)
 {
 	bool wide = e->p.map == ZNS_EMU_MAP_SHARED;
 	uint32_t die = e->die_of_zone[zone], dies = wide ? e->p.channels * e->p.ways : 1;
 
 	uint32_t all = e->p.channels * e->p.ways, planes = emu_planes(&e->p);
-
-	return (struct lane){
+	struct lane l = {
 		.die = &e->die_cal[die],
 		.plane = &e->die_cal[die + (size_t)all * (zone / all % planes)],
 		.planes = planes,
@@ -42,6 +41,12 @@ static struct lane lane_of(struct emu *e, uint32_t zone)
 		.read_mibps = (uint64_t)e->p.die_read_mibps * dies,
 		.channel_mibps = (uint64_t)e->p.channel_mibps * (wide ? e->p.channels : 1),
 	};
+
+	for (uint32_t i = 0; i < planes; i++)
+		emu_cal_pass(l.die + (size_t)i * all, now);
+	emu_cal_pass(l.channel, now);
+	emu_cal_pass(&e->model->controller, now);
+	return l;
 }
 
 /* Programs or erases: takes all planes. */
@@ -142,6 +147,7 @@ static uint64_t program(struct emu *e, const struct lane *l, uint64_t ready, uin
 	if (e->cache && e->p.cache_mibps) {
 		uint64_t out = emu_cost_ns(bytes, e->p.cache_mibps);
 
+		emu_cal_pass(&e->cache->drain, ready);
 		ready = emu_cal_book(&e->cache->drain, ready, out) + out;
 	}
 	if (e->cache) {
@@ -168,7 +174,7 @@ static uint64_t programmed(const struct emu *e, const struct emu_model_zone *z)
 static uint64_t do_write(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
 {
 	struct emu_model_zone *z = &e->model_zone[zone];
-	struct lane l = lane_of(e, zone);
+	struct lane l = lane_of(e, zone, at);
 	uint64_t accept = through_controller(e, at, bytes, true);
 
 	accept = zns_max(accept, z->accept_ns);
@@ -198,7 +204,7 @@ static uint64_t do_write(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t 
 
 static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
 {
-	struct lane l = lane_of(e, zone);
+	struct lane l = lane_of(e, zone, at);
 	uint64_t pages = zns_align_up(bytes, PAGE), first = zns_min(bytes, PAGE);
 	uint64_t sense = emu_noise(e, die_cost_ns(&l, pages, l.read_mibps)),
 		 move = emu_cost_ns(bytes, l.channel_mibps), start, end;
@@ -216,7 +222,7 @@ static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t a
 static uint64_t do_flush_zone(struct emu *e, uint32_t zone, uint64_t at)
 {
 	struct emu_model_zone *z = &e->model_zone[zone];
-	struct lane l = lane_of(e, zone);
+	struct lane l = lane_of(e, zone, at);
 	uint64_t done = programmed(e, z);
 
 	done = zns_max(done, at);
@@ -245,7 +251,7 @@ static uint64_t do_flush(struct emu *e, uint64_t at)
 static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
 {
 	struct emu_model_zone *z = &e->model_zone[zone];
-	struct lane l = lane_of(e, zone);
+	struct lane l = lane_of(e, zone, at);
 	uint64_t ready = programmed(e, z), move = emu_cost_ns(z->fill, l.channel_mibps), total, ns;
 
 	ready = zns_max(ready, at);
@@ -263,7 +269,7 @@ static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t
 static uint64_t do_reset(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
 {
 	struct emu_model_zone *z = &e->model_zone[zone];
-	struct lane l = lane_of(e, zone);
+	struct lane l = lane_of(e, zone, at);
 	uint64_t ready = programmed(e, z), ns = bytes ? e->p.reset_us * UINT64_C(1000) : 0;
 
 	ready = zns_max(ready, at);

@@ -334,6 +334,8 @@ int emu_file_no_room(struct emu *e, struct zns_err *err); /* -EDQUOT */
 bool emu_file_is_sparse(const struct emu *e);
 
 /* emu_cal.c */
+/* a command is issued @now: what ended before is forgotten, if there is much of it */
+void emu_cal_pass(struct emu_cal *c, uint64_t now);
 /* returns the start, at @ready or later */
 uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);
 /* the same for all of @nr, @step apart, at the same time */
