@@ -20,6 +20,7 @@
 struct drive {
 	struct zns_dev dev;
 	uint32_t dies, channels, read_die[DRIVE_ZONES], write_die[DRIVE_ZONES];
+	bool wanders; /* each write goes to any die */
 	double channel_factor; /* of the time of a long read beside another on the channel */
 	uint32_t noise_pct, stall_every;
 	/* until then the host does not run for about @host_ns in each @host_every: it sees what is
@@ -127,7 +128,10 @@ static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uin
 		     uint64_t off, uint64_t *due, struct zns_err *err)
 {
 	uint32_t z = r[i].zone;
-	uint64_t *busy = &v->busy[r[i].write ? v->write_die[z] : v->read_die[z]], ns, *slot;
+	uint64_t *busy = &v->busy[!r[i].write ? v->read_die[z] :
+				  v->wanders  ? drive_random(v) % v->dies :
+						v->write_die[z]],
+		 ns, *slot;
 	int rc;
 
 	if (!r[i].write) {

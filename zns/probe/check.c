@@ -47,16 +47,16 @@ static int refuse(struct probe *p, const struct zns_probe_drift *d, struct zns_e
 
 	if (s->wrong)
 		return zns_fail(
-			err, -EPROTO,
+			err, -EAGAIN,
 			"zones that disturb each other's reads do not when they are written (%u of %u pairs, the first is of zone %u), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, the drive places reads and writes by different rules",
 			s->wrong, s->sets, d->zones_moved ? d->moved[0] : 0);
 	if (a->wrong)
 		return zns_fail(
-			err, -EPROTO,
+			err, -EAGAIN,
 			"zones that do not disturb each other's reads do when they are written (%u of %u sets, up to %.1f times as slow as alone), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, something that all dies share is slower than two of them",
 			a->wrong, a->sets, a->high);
 	return zns_fail(
-		err, -EPROTO,
+		err, -EAGAIN,
 		"small reads take up to %.1f times as long while zones of other groups are written (%u of %u tries), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again",
 		r->high, r->wrong, r->sets);
 }

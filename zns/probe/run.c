@@ -33,7 +33,7 @@ static int phases(struct probe *p, struct zns_err *err)
 			return zns_fail(err, -ENODATA, "%s: no zone could be tested", p->d->path);
 		if (m->nr_groups == 1)
 			return zns_fail(
-				err, -EPROTO,
+				err, -EAGAIN,
 				"cannot be measured: zones together are written %.2f times as fast as one, so they are on several dies, but every one seems to wait for every other when it is read; nothing is stored: let the device and this host be idle and probe again",
 				m->scaling);
 		enter_phase(p, ZNS_PROBE_CHANNELS);
@@ -69,7 +69,7 @@ int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
 		enter_phase(&p, ZNS_PROBE_DONE);
 	ret = probe_clean(&p, ret, err);
 	/* a doubtful result is nothing to continue with */
-	if (ret && ret != -EAGAIN && ret != -EPROTO && map->phase != ZNS_PROBE_CALIBRATE &&
+	if (ret && ret != -EAGAIN && map->phase != ZNS_PROBE_CALIBRATE &&
 	    map->phase != ZNS_PROBE_DONE && map->zone_group)
 		probe_save_state(&p, zns_mono_ns());
 	probe_free(&p);

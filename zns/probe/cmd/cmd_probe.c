@@ -332,7 +332,7 @@ static int find(struct probe_cmd *k, struct zns_err *err)
 	if (ret == -EINTR)
 		return interrupted(k);
 	/* nothing to continue with */
-	if (ret == -EAGAIN || ret == -EPROTO)
+	if (ret == -EAGAIN)
 		unlink(k->state_path);
 	if (!ret)
 		ret = probe_to_profile(&k->map, zns_store_profile(k->store), &p, err);
