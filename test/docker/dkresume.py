@@ -144,6 +144,8 @@ def suspend_rights(d):
         shape['process']['capabilities']['bounding'].append('CAP_SYS_ADMIN')
         (made / 'zns-shape.json').write_text(json.dumps(shape))
         line = 'differs from the one that was dumped in its bounding capabilities'
+        d.refused(d.docker, 'start', '--checkpoint', made.name, 'rights', line=line)
+        want('nothing of it stays', not d.leftovers(), d.leftovers())
         if cold:
             d.docker('start', 'rights')
             want('the reason', line in note(d, 'rights'), note(d, 'rights'))

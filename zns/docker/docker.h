@@ -314,6 +314,9 @@ void docker_note(const struct docker_container *c, int priority, const char *fmt
 	__attribute__((format(printf, 3, 4)));
 /* Writes DOCKER_SHAPE_FILE into a checkpoint's directory. -errno. */
 int docker_shape_write(const char *dir, const char *bundle);
+/* Has @c the rights and the shape of the container that was dumped into @dir? -ENOENT: not known.
+ */
+int docker_shape_check(const struct docker_container *c, const char *dir, struct zns_err *err);
 
 /*
  * written.c: was a file of the container @spec written after @since_ns? That is its root and its

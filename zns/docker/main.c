@@ -229,6 +229,18 @@ static void after_dump(const struct call *c, const struct docker_container *k, c
 		docker_resume_ended(k, name);
 }
 
+/* Whoever restores by Docker's own command gets no other rights, either. */
+static int check_shape(const struct call *c, const struct docker_container *k, struct zns_err *err)
+{
+	int ret = 0;
+
+	if (!strcmp(k->kind, "docker") && c->image_path)
+		ret = docker_shape_check(k, c->image_path, err);
+	if (ret == -ENOENT)
+		ret = err->code = 0;
+	return ret;
+}
+
 static int run(struct call *c, const struct docker_container *k, bool dump)
 {
 	/* No pipe: nobody reads while runc writes. The output of a restore belongs to the
@@ -354,8 +366,12 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	if (zones)
 		ret = write_config(&k, &s, live, conf, sizeof(conf), &err);
 	else if (!ret && !dump)
-		ret = tell_restored(&k, &err) ?: links_resolve(state.bundle, &err);
+		ret = tell_restored(&k, &err)          ?:
+			      check_shape(c, &k, &err) ?:
+							 links_resolve(state.bundle, &err);
 	if (ret) {
+		if (!dump && c->image_path)
+			after_restore(c, &k);
 		docker_container_fini(&k);
 		return fail(c, err.msg);
 	}

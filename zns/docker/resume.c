@@ -72,8 +72,7 @@ static void find_latest(const char *dir, char *name, size_t len)
 		closedir(d);
 }
 
-/* The container as it was at the dump. */
-static int check_shape(const struct docker_container *c, const char *dir, struct zns_err *err)
+int docker_shape_check(const struct docker_container *c, const char *dir, struct zns_err *err)
 {
 	struct json_object *was;
 	char path[PATH_MAX];
@@ -97,7 +96,7 @@ static int check_shape(const struct docker_container *c, const char *dir, struct
 static int check(const struct docker_container *c, struct docker_resume *r, struct zns_err *err)
 {
 	int64_t ns;
-	int ret = check_shape(c, r->dir, err);
+	int ret = docker_shape_check(c, r->dir, err);
 
 	if (access(r->dir, F_OK) || !made_at(AT_FDCWD, r->dir, &ns))
 		ret = zns_fail(err, -ENOENT, "the container has no such checkpoint");
