@@ -2,8 +2,10 @@
 """
 `docker stop` suspends and `docker start` resumes: cases of docker.py.
 """
+import concurrent.futures
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -179,6 +181,39 @@ def resume_named(d):
     remove(d, 'asked')
 
 
+def supervisor(ident):
+    """The process that is left of a create: the parent of the restore."""
+    def words(p):
+        try:
+            return (p / 'cmdline').read_bytes().split(b'\0')
+        except OSError:
+            return []
+    (pid,) = {int(p.name) for p in Path('/proc').glob('[0-9]*') if b'create' in (w := words(p)) and ident.encode() in w and
+              any(x.endswith(b'zns-runc') for x in w[:2])}
+    return pid
+
+
+def children(pid):
+    return [int(c) for c in Path(f'/proc/{pid}/task/{pid}/children').read_text().split()]
+
+
+def start_alone(d, ident, pid, start):
+    """The supervisor is killed after it has said "go on": criu has gone on and waits for runc, which stands still."""
+    parent = supervisor(ident)
+    ((runc,),) = [children(c) for c in children(parent)]
+    (log,) = d.dir.glob(f'run/docker/{ident}.hold.work/restore.log')
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        os.kill(runc, signal.SIGSTOP)
+        try:
+            started = pool.submit(start)
+            dkdaemon.until('it goes on', lambda: log.read_text().partition('waits for the start of its container\n')[2])
+            os.kill(parent, 9)
+        finally:
+            os.kill(runc, signal.SIGCONT)
+        started.result()
+    want('its process', Path(f'/proc/{pid}').exists())
+
+
 @case
 def resume_held(d):
     """Between create and start, as an engine would: state, exec, kill, a helper that is killed, and at last a start."""
@@ -229,16 +264,12 @@ def resume_held(d):
         runc('kill', ident, 'KILL')
         gone(pid)
         pid = create()
-        (helper,) = {int(p.name) for p in Path('/proc').glob('[0-9]*') if (p / 'cmdline').exists() and
-                     (p / 'cmdline').read_bytes().split(b'\0')[4:6] and b'create' in (p / 'cmdline').read_bytes().split(b'\0') and
-                     ident.encode() in (p / 'cmdline').read_bytes()}
-        os.kill(helper, 9)
+        os.kill(supervisor(ident), 9)
         gone(pid)
         dkdaemon.until('the restore is gone', lambda: not [p for p in Path('/proc').glob('[0-9]*') if waits(d, p)])
         runc('delete', '--force', ident)
         nothing_left(d, 'held')
-        create()
-        runc('start', ident)
+        start_alone(d, ident, create(), lambda: runc('start', ident))
         want('resumed', json.loads(runc('state', ident).stdout)['status'] == 'running')
         inside = mine / 'root'
         runc('exec', ident, 'rm', '-f', '/run/secret')

@@ -10,7 +10,7 @@
  *	h PID	criu: the restore waits
  *	g HOST	start: go on, with this host name; the answer comes when the restore has ended
  *	x	kill, delete: give up; likewise
- *	s	state: the answer is the PID and the bundle
+ *	s	state: the answer is the PID, the bundle and a descriptor of the restore's process
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -35,6 +35,7 @@ struct hold {
 	char socket[PATH_MAX], log[PATH_MAX], work[PATH_MAX]; /* paths in the run directory */
 	char bundle[PATH_MAX], host[256];
 	int listener, ready, criu, asker;
+	int restore; /* a pidfd */
 	pid_t init;
 };
 
@@ -129,7 +130,7 @@ static void hear(struct hold *h, bool over, int status)
 	}
 	if (*buf == 's') {
 		snprintf(answer, sizeof(answer), "%d %s", (int)h->init, h->bundle);
-		send(fd, answer, strlen(answer), MSG_NOSIGNAL);
+		zns_packet_send(fd, &(struct iovec){ answer, strlen(answer) }, 1, &h->restore, 1);
 	} else if (over && *buf) {
 		send(fd, status ? "1" : "0", 1, MSG_NOSIGNAL);
 		close(fd);
@@ -158,7 +159,7 @@ static void __attribute__((noreturn)) supervise(struct hold *h)
 		restore(h);
 	/* whoever reads the container's output waits until its last writer is gone */
 	null_stdio();
-	p[1].fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	p[1].fd = h->restore = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 	if (p[1].fd < 0)
 		_exit(1);
 	for (;;) {
@@ -334,15 +335,37 @@ static int dial(const struct hold *h)
 	return ret;
 }
 
-/* The answer; "": the supervisor has died, and with it the restore. */
-static void ask(int sk, const char *letter, char *out, size_t len)
+/* False: the supervisor does not answer. */
+static bool ask_state(struct hold *h, int sk)
 {
+	char answer[PACKET_MAX] = "";
+	struct iovec iov = { answer, sizeof(answer) - 1 };
+	uint32_t nr = 0;
+
+	return send(sk, "s", 1, MSG_NOSIGNAL) == 1 &&
+	       zns_packet_recv(sk, &iov, 1, &h->restore, 1, &nr) > 0 && nr == 1 &&
+	       sscanf(answer, "%d %4095[^\n]", &h->init, h->bundle) == 2;
+}
+
+/* Asks for @letter and waits until the restore has ended. True: it runs. */
+static bool ask(const struct hold *h, int sk, const char *letter)
+{
+	struct pollfd p = { h->restore, POLLIN, 0 };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_state s;
+	char answer = 0;
 	ssize_t n = -1;
 
 	if (send(sk, letter, strlen(letter), MSG_NOSIGNAL) > 0)
-		while ((n = recv(sk, out, len - 1, 0)) < 0 && errno == EINTR)
+		while ((n = recv(sk, &answer, 1, 0)) < 0 && errno == EINTR)
 			;
-	out[n > 0 ? n : 0] = 0;
+	if (n == 1)
+		return answer == '0';
+	/* The supervisor was killed. criu gives up, or has gone on: then runc knows the
+	 * container in the end. */
+	while (poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+	return !docker_state_read(h->c->root, h->c->id, &s, &err) && s.init_pid == h->init;
 }
 
 static bool has_restart_policy(const struct docker_container *k)
@@ -390,11 +413,9 @@ static int failed(const struct hold *h, struct zns_err *err)
 
 static int start(struct hold *h, int sk, struct zns_err *err)
 {
-	char answer[8];
 	int ret = 0;
 
-	ask(sk, "g", answer, sizeof(answer));
-	if (*answer != '0')
+	if (!ask(h, sk, "g"))
 		ret = failed(h, err);
 	forget(h);
 	return ret;
@@ -402,9 +423,7 @@ static int start(struct hold *h, int sk, struct zns_err *err)
 
 static int give_up(const struct hold *h, int sk)
 {
-	char answer[8];
-
-	ask(sk, "x", answer, sizeof(answer));
+	ask(h, sk, "x");
 	forget(h);
 	return 0;
 }
@@ -440,9 +459,8 @@ static bool is_held(const struct call *c, struct hold *h)
 
 int hold_call(const struct call *c, struct zns_err *err)
 {
-	struct hold h = { .c = c };
+	struct hold h = { .c = c, .restore = -1 };
 	cleanup_close int sk = -1;
-	char answer[PACKET_MAX];
 	int sig = 0;
 
 	if (!is_held(c, &h))
@@ -452,8 +470,7 @@ int hold_call(const struct call *c, struct zns_err *err)
 		forget(&h);
 		return -ENOENT;
 	}
-	ask(sk, "s", answer, sizeof(answer));
-	if (sscanf(answer, "%d %4095[^\n]", &h.init, h.bundle) != 2)
+	if (!ask_state(&h, sk))
 		return zns_fail(err, -EIO, "the restore of this container does not answer");
 	close(sk);
 	sk = dial(&h);
