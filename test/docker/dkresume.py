@@ -73,6 +73,7 @@ def suspend(d):
     nothing_left(d, 'sus')
     d.docker('kill', 'sus')
     d.docker('start', 'sus')
+    want('said', note(d, 'sus') == 'started cold: it did not end with a checkpoint', note(d, 'sus'))
     cold = secret(d, 'sus')
     want('never back in time', cold != was)
     d.docker('stop', 'sus')

@@ -285,6 +285,7 @@ struct docker_resume {
 	char name[256];
 	bool asked; /* by DOCKER_RESUME_FILE */
 	bool or_cold; /* a cold start if it cannot be restored */
+	bool lost; /* it was to end with a checkpoint, has run, and did not */
 };
 /*
  * What the next start of @c shall come back from. An error says why it cannot be restored; @r's
@@ -312,6 +313,9 @@ bool docker_resume_loops(const struct docker_container *c, int64_t now_s);
 /* Writes DOCKER_NOTE_FILE, and a record for the journal. */
 void docker_note(const struct docker_container *c, int priority, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* A cold start after a life that ended without a checkpoint is noted, unless the note has a reason
+ * for that already. */
+void docker_note_lost(const struct docker_container *c);
 /* Writes DOCKER_SHAPE_FILE into a checkpoint's directory. -errno. */
 int docker_shape_write(const char *dir, const char *bundle);
 /* Has @c the rights and the shape of the container that was dumped into @dir? -ENOENT: not known.

@@ -292,8 +292,11 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 		return err->code = 0;
 	}
 	ret = docker_resume_choose(k, &s, &r, err);
-	if (!ret && !*r.dir)
+	if (!ret && !*r.dir) {
+		if (r.lost)
+			docker_note_lost(k);
 		return 0;
+	}
 	if (!ret)
 		ret = hold(c, k, &r, err);
 	*held = !ret;

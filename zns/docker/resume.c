@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <time.h>
 #include "docker.h"
 #include "zns/journal.h"
@@ -148,9 +149,10 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 		snprintf(r->name, sizeof(r->name), "%s", wish);
 	if (ended && ret == -ENOENT && r->asked)
 		return zns_fail(err, ret, "it did not end with a checkpoint, or was started since");
-	if (ended && ret == -ENOENT)
+	if (ended && ret == -ENOENT) {
 		*r->name = 0;
-	else if (ended && ret)
+		r->lost = has_run(c);
+	} else if (ended && ret)
 		return ret;
 	if (!*r->name)
 		return 0;
@@ -307,6 +309,20 @@ void docker_note(const struct docker_container *c, int priority, const char *fmt
 	strcpy(line + n, "\n");
 	if (!strcmp(c->kind, "docker") && !own_path(c, DOCKER_NOTE_FILE, path, sizeof(path)))
 		zns_replace_file(AT_FDCWD, path, line, strlen(line), 0600);
+}
+
+void docker_note_lost(const struct docker_container *c)
+{
+	static const char *const over[] = { "resumed from ", "stopped with " };
+	cleanup_free uint8_t *text = NULL;
+	size_t n;
+
+	if (docker_read_own(c->root, c->id, DOCKER_NOTE_FILE, &text, &n, NULL))
+		return;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(over); i++)
+		if (!strncmp((char *)text, over[i], strlen(over[i])))
+			docker_note(c, LOG_WARNING,
+				    "started cold: it did not end with a checkpoint");
 }
 
 int docker_shape_write(const char *dir, const char *bundle)
