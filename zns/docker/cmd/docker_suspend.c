@@ -26,7 +26,8 @@ static int set_policy(const struct docker_daemon *d, const struct docker_target 
 	return ret;
 }
 
-/* A restart policy would take the end for a crash. */
+/* A restart policy would take the end for a crash. Nobody else sets it again, so Ctrl-C does not
+ * end us before that. */
 static int suspend(const struct docker_daemon *d, const struct docker_target *t, const char *name,
 		   struct zns_err *err)
 {
@@ -37,8 +38,10 @@ static int suspend(const struct docker_daemon *d, const struct docker_target *t,
 	bool has = restart_policy(t) != NULL;
 	int ret = 0;
 
-	if (has)
+	if (has) {
+		ctl_catch_signals();
 		ret = set_policy(d, t, ctl_obj(J("Name", "no")), err);
+	}
 	if (ret)
 		return ret;
 	ret = docker_make_checkpoint(d, t, &ask, err);
