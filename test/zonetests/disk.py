@@ -166,10 +166,11 @@ def copy(scene):
 def words(scene):
     """What is printed of a disk speaks of neither zones nor groups."""
     scene = on_disk(scene(size=1), '64M')
-    many_dumps(scene, 1)
+    ident, = many_dumps(scene, 1, 'web')
     run_ctl(scene, 0, 'report', '--output', f'{scene.dir}/page.html')
-    head = Path(f'{scene.dir}/page.html').read_text().partition('</header>')[0].partition('<body>')[2]
-    for what in (run_ctl(scene, 0, 'status'), run_ctl(scene, 0, 'ls', '-v'), run_ctl(scene, 0, 'top', '--once'), head):
+    page = re.sub('<[^>]*>', ' ', Path(f'{scene.dir}/page.html').read_text().partition('<body>')[2])
+    commands = ('status',), ('ls', '-v'), ('top', '--once'), ('show', ident), ('show', 'web'), ('gc',), ('compact', '--dry-run')
+    for what in [run_ctl(scene, 0, *command) for command in commands] + [page]:
         if re.search(r'zone(s|d)?\b|groups?\b', what.replace('zonetests', '')):
             raise Failed(f'it says: {what}')
     expect('rates', [json.loads(run_ctl(scene, 0, 'groups', '--json'))[f'zone_{k}_mibps'] for k in ('write', 'read')], [500, 500])

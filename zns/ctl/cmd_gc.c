@@ -31,6 +31,8 @@ struct gc {
 	 * used */
 	uint32_t *zones;
 	size_t nr_zones;
+	bool disk;
+	uint64_t unit; /* of an ordinary disk: the bytes of one zone */
 	const struct compact *compacted; /* NULL: not asked for or not done */
 };
 
@@ -244,6 +246,8 @@ static int find_zones(struct gc *g, struct zns_err *err)
 
 	if (ret)
 		return ret;
+	if (g->disk && r->n_zones)
+		g->unit = r->zones[r->n_zones - 1]->capacity;
 	goes = calloc(r->n_zones + 1, sizeof(*goes));
 	g->zones = calloc(r->n_zones + 1, sizeof(*g->zones));
 	for (size_t i = 0; goes && i < g->nr; i++) {
@@ -347,10 +351,15 @@ static void print_text(const struct gc *g)
 			       ctl_text(it->why));
 	}
 	bytes = remove_bytes(g, &nr);
-	printf("%u checkpoint%s, %s %s; %zu zone%s %s\n", nr, nr == 1 ? "" : "s",
+	printf("%u checkpoint%s, %s %s; ", nr, nr == 1 ? "" : "s",
 	       zns_format_size(bytes, size, sizeof(size)),
-	       g->dry_run ? "would be removed" : "removed", zones, zones == 1 ? "" : "s",
-	       g->dry_run ? "to be reset" : "reset");
+	       g->dry_run ? "would be removed" : "removed");
+	if (g->disk)
+		printf("%s of the disk %s\n", zns_format_size(zones * g->unit, size, sizeof(size)),
+		       g->dry_run ? "to be freed" : "freed");
+	else
+		printf("%zu zone%s %s\n", zones, zones == 1 ? "" : "s",
+		       g->dry_run ? "to be reset" : "reset");
 	if (g->compacted)
 		compact_print(g->compacted);
 }
@@ -411,6 +420,7 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	g.json = args.json;
 	ret = ctl_connect(args.dev, &reg, &g.b, &err);
+	g.disk = !ret && zns_spec_on_disk(reg.path);
 	if (!ret)
 		ret = judge(&g, &err);
 	if (!ret)

@@ -51,7 +51,8 @@ static void page(FILE *f, const struct report *r)
 	report_head(f, r);
 	report_zones(f, r);
 	report_space(f, r);
-	report_groups(f, r);
+	if (!zns_spec_on_disk(report_status(r)->path))
+		report_groups(f, r);
 	report_rates(f, r);
 	report_work(f, r);
 	fputs("<footer>Made by <code>znsctl report</code>. Times are UTC. This file loads nothing and runs no scripts.</footer>\n"

@@ -89,7 +89,7 @@ static void print_composed(const ZnsPb__Manifest *m, const ZnsPb__Image *im)
 	printf("\n");
 }
 
-static void print_image(const ZnsPb__Manifest *m, const ZnsPb__Image *im)
+static void print_image(const ZnsPb__Manifest *m, const ZnsPb__Image *im, bool disk)
 {
 	char size[16], one[64], weight[16];
 	size_t s, e;
@@ -102,7 +102,7 @@ static void print_image(const ZnsPb__Manifest *m, const ZnsPb__Image *im)
 		return;
 	}
 	printf("  unit %u KiB%s\n", im->unit >> 10, im->part ? ", a part of composed images" : "");
-	for (s = 0; s < im->n_segments; s++) {
+	for (s = 0; s < im->n_segments && !disk; s++) {
 		const ZnsPb__Segment *seg = im->segments[s];
 
 		at = printf("    bytes %llu+%llu in zones", (unsigned long long)seg->off,
@@ -133,6 +133,21 @@ static void print_uses(const ZnsPb__Checkpoint *c)
 	printf("\n");
 }
 
+static void print_places(const ZnsPb__Checkpoint *c)
+{
+	printf("%-11s", c->n_groups == 1 ? "group" : "groups");
+	for (size_t i = 0; i < c->n_groups; i++)
+		printf("%s %u", i ? "," : "", c->groups[i]);
+	if (c->shared_groups)
+		printf(" (%u of %zu shared)", c->shared_groups, c->n_groups);
+	else
+		printf(" (not shared)");
+	for (size_t i = 0; i < c->n_metadata_groups; i++)
+		printf("%s%u", i ? ", " : "; metadata on ", c->metadata_groups[i]);
+	printf("%s\n", c->packed ? ", small: zones shared with others" : "");
+	print_uses(c);
+}
+
 static void print_live(const ZnsPb__Live *l)
 {
 	uint64_t sum = 0;
@@ -159,6 +174,7 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 {
 	char id[ZNS_UUID_STR], when[32], size[16], pages[16], name[CTL_NAME];
 	const ZnsPb__RestoreStat *last = answer->restore;
+	bool disk = zns_spec_on_disk(reg->path);
 	const ZnsPb__Checkpoint *child;
 	size_t i, at;
 
@@ -201,7 +217,8 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 	       zns_format_size(c->bytes, size, sizeof(size)), c->nr_images,
 	       zns_format_size(c->page_bytes, pages, sizeof(pages)));
 	if (c->memory_bytes)
-		printf("on zones    %s of it, as memory of a context: not written by the dump\n",
+		printf("%s %s of it, as memory of a context: not written by the dump\n",
+		       disk ? "on disk    " : "on zones   ",
 		       zns_format_size(c->memory_bytes, pages, sizeof(pages)));
 	if (c->pages_only)
 		printf("            pages only, from a page server: `znsctl import --join` adds the other images\n");
@@ -223,17 +240,8 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 		printf("frozen      %.1f ms\n", c->frozen_us / 1000.0);
 	if (c->live)
 		print_live(c->live);
-	printf("%-11s", c->n_groups == 1 ? "group" : "groups");
-	for (i = 0; i < c->n_groups; i++)
-		printf("%s %u", i ? "," : "", c->groups[i]);
-	if (c->shared_groups)
-		printf(" (%u of %zu shared)", c->shared_groups, c->n_groups);
-	else
-		printf(" (not shared)");
-	for (i = 0; i < c->n_metadata_groups; i++)
-		printf("%s%u", i ? ", " : "; metadata on ", c->metadata_groups[i]);
-	printf("%s\n", c->packed ? ", small: zones shared with others" : "");
-	print_uses(c);
+	if (!disk)
+		print_places(c);
 	if (last) {
 		printf("restored    ");
 		if (last->checkpoint.len != ZNS_UUID_LEN ||
@@ -251,7 +259,7 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 		printf("handle      %zu plain copies, all as written\n", hi->h->n_copies);
 	printf("images\n");
 	for (i = 0; i < m->n_images; i++)
-		print_image(m, m->images[i]);
+		print_image(m, m->images[i], disk);
 	return CTL_OK;
 }
 
@@ -384,7 +392,7 @@ static int show_leaf(const struct tree *t, const ZnsPb__Checkpoint *c, struct zn
 	else if (!ret && t->list)
 		json_object_array_add(t->list, to_json(h.c, h.answer, h.m, &h.s.reg, &none));
 	else if (!ret)
-		show_branch(h.c, h.m, t->ls, t->width, t->verbose);
+		show_branch(h.c, h.m, t->ls, t->width, t->verbose, !zns_spec_on_disk(h.s.reg.path));
 	if (!ret)
 		ctl_hold_close(&h);
 	return ret;

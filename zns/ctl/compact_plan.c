@@ -118,20 +118,37 @@ static void print_group(const struct compact *x, const struct zns_compact_group 
 	       g->taken);
 }
 
+/* Zones of an ordinary disk say nothing to anybody: their bytes do. */
+static const char *room(const struct compact *x, uint32_t zones, char *buf, size_t len)
+{
+	char size[16];
+
+	if (zns_spec_on_disk(x->s.reg.path) && x->zones->n_zones)
+		snprintf(buf, len, "%s",
+			 zns_format_size(zones * x->table[x->zones->n_zones - 1].capacity, size,
+					 sizeof(size)));
+	else
+		snprintf(buf, len, "%u", zones);
+	return buf;
+}
+
 void compact_print(const struct compact *x)
 {
-	char bytes[16], live[16];
+	bool disk = zns_spec_on_disk(x->s.reg.path);
+	char bytes[16], freed[32], all[32];
 
-	for (uint32_t i = 0; i < x->plan.nr; i++)
+	for (uint32_t i = 0; !disk && i < x->plan.nr; i++)
 		print_group(x, &x->plan.v[i]);
 	if (x->dry_run)
-		printf("%u zones would be emptied by moving %s; %u more would be free\n",
-		       x->nr_victims, zns_format_size(x->plan.live, live, sizeof(live)),
-		       x->plan.freed);
+		printf("%s%s would be emptied by moving %s; %s more would be free\n",
+		       room(x, x->nr_victims, all, sizeof(all)), disk ? "" : " zones",
+		       zns_format_size(x->plan.live, bytes, sizeof(bytes)),
+		       room(x, x->plan.freed, freed, sizeof(freed)));
 	else
-		printf("%u checkpoint%s moved, %s written; %u more zones are free\n", x->moved,
+		printf("%u checkpoint%s moved, %s written; %s more %s free\n", x->moved,
 		       x->moved == 1 ? "" : "s",
-		       zns_format_size(x->moved_bytes, bytes, sizeof(bytes)), x->freed);
+		       zns_format_size(x->moved_bytes, bytes, sizeof(bytes)),
+		       room(x, x->freed, freed, sizeof(freed)), disk ? "is" : "zones are");
 	if (x->given_up)
 		printf("%u checkpoint%s could not be moved now: %s\n", x->given_up,
 		       x->given_up == 1 ? "" : "s", x->why);

@@ -19,6 +19,12 @@ static inline const ZnsPb__Status *report_status(const struct report *r)
 	return r->d.v.status->status;
 }
 
+/* What a zone is called: an ordinary disk has none. */
+static inline const char *report_unit(const struct report *r)
+{
+	return zns_spec_on_disk(report_status(r)->path) ? "unit" : "zone";
+}
+
 extern const char report_style[];
 /* The place of the container with that name among the sorted ones; -1: none. */
 int report_place(const struct report *r, const char *container);

@@ -119,7 +119,7 @@ void report_head(FILE *f, const struct report *r)
 	      f);
 	html_text(f, s->path);
 	fprintf(f,
-		" – zoned checkpoint store</title>\n<style>\n%s</style></head>\n<body><main>\n<header><h1>",
+		" – checkpoint store</title>\n<style>\n%s</style></head>\n<body><main>\n<header><h1>",
 		report_style);
 	html_text(f, s->path);
 	fprintf(f, "</h1>\n<p class=\"soft\">%s, ", r->d.v.id);
@@ -136,6 +136,7 @@ void report_head(FILE *f, const struct report *r)
 void report_work(FILE *f, const struct report *r)
 {
 	const ZnsPb__Status *s = report_status(r);
+	bool disk = zns_spec_on_disk(s->path);
 
 	fputs("<section><h2>At work</h2>\n", f);
 	if (s->nr_waiting)
@@ -145,7 +146,8 @@ void report_work(FILE *f, const struct report *r)
 		      f);
 	else
 		html_table(f, "Bandwidth is in MiB/s.",
-			   "work|:PID|container|:bytes|:now|:asked|groups");
+			   disk ? "work|:PID|container|:bytes|:now|:asked" :
+				  "work|:PID|container|:bytes|:now|:asked|groups");
 	for (size_t i = 0; i < s->n_leases; i++) {
 		const ZnsPb__LeaseLine *l = s->leases[i];
 
@@ -155,10 +157,11 @@ void report_work(FILE *f, const struct report *r)
 		html_size_cell(f, l->memory ? l->memory->live : l->bytes);
 		fprintf(f, "<td class=\"n\">%.0f</td>", l->mibps);
 		html_number_cell(f, l->qos_mibps);
-		fputs("<td>", f);
-		for (size_t k = 0; k < l->n_groups; k++)
+		if (!disk)
+			fputs("<td>", f);
+		for (size_t k = 0; k < l->n_groups && !disk; k++)
 			fprintf(f, "%s%u", k ? " " : "", l->groups[k]);
-		fputs("</td></tr>\n", f);
+		fputs(disk ? "</tr>\n" : "</td></tr>\n", f);
 	}
 	if (s->n_leases)
 		html_table_end(f);

@@ -89,12 +89,14 @@ static void mibps_cell(FILE *f, bool known, double v)
 static void checkpoints(FILE *f, const struct report *r)
 {
 	const ZnsPb__Response *ls = r->d.v.ls;
+	bool disk = zns_spec_on_disk(report_status(r)->path);
 	char id[ZNS_UUID_STR];
 
 	fputs("<details id=\"checkpoint-table\"><summary>All checkpoints as a table</summary>\n",
 	      f);
 	html_table(f, "Checkpoints in the order of their commits. Bandwidth is in MiB/s.",
-		   "id|container|created|:bytes|:groups|:asked|:achieved|:frozen ms");
+		   disk ? "id|container|created|:bytes|:asked|:achieved|:frozen ms" :
+			  "id|container|created|:bytes|:groups|:asked|:achieved|:frozen ms");
 	for (size_t i = 0; i < ls->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
 
@@ -105,7 +107,8 @@ static void checkpoints(FILE *f, const struct report *r)
 		report_time(f, c->created_ns);
 		fputs("</td>", f);
 		html_size_cell(f, c->bytes);
-		html_number_cell(f, c->n_groups);
+		if (!disk)
+			html_number_cell(f, c->n_groups);
 		mibps_cell(f, c->qos_requested_mibps > 0, c->qos_requested_mibps);
 		mibps_cell(f, c->has_qos_achieved_mibps, c->qos_achieved_mibps);
 		mibps_cell(f, c->has_frozen_us, (double)c->frozen_us / 1e3);

@@ -102,16 +102,16 @@ static bool lay_out(const struct report *r, struct map *m)
 	return true;
 }
 
-static void title(FILE *f, const struct cell *c)
+static void title(FILE *f, const struct report *r, const struct cell *c)
 {
 	const ZnsPb__ZoneLine *z = c->shown;
 	char a[32], b[32];
 
 	fputs("<title>", f);
 	if (c->nr == 1)
-		fprintf(f, "zone %u: ", c->first);
+		fprintf(f, "%s %u: ", report_unit(r), c->first);
 	else
-		fprintf(f, "%u zones, %u to %u: ", c->nr, c->first, c->last);
+		fprintf(f, "%u %ss, %u to %u: ", c->nr, report_unit(r), c->first, c->last);
 	fprintf(f, "%s written", zns_format_size(c->written, a, sizeof(a)));
 	fprintf(f, ", %s live of %s", zns_format_size(c->live, a, sizeof(a)),
 		zns_format_size(c->capacity, b, sizeof(b)));
@@ -140,7 +140,7 @@ static void draw_cell(FILE *f, const struct report *r, const struct map *m, cons
 	if (c->written)
 		written = zns_max(written, 2.0);
 	fputs("<g>", f);
-	title(f, c);
+	title(f, r, c);
 	svg_rect(f, "cell", x, y, w, h);
 	snprintf(faint, sizeof(faint), "%s%s", class, meta ? "" : " faint");
 	if (c->written)
@@ -159,21 +159,26 @@ static void draw_cell(FILE *f, const struct report *r, const struct map *m, cons
 static void draw(FILE *f, const struct report *r, const struct map *m)
 {
 	const struct ctl_view *v = &r->d.v;
+	bool disk = zns_spec_on_disk(report_status(r)->path);
 	uint32_t rows = (v->nr_groups + m->columns - 1) / m->columns;
 	double step = m->side > 8 ? m->side : 18, width = LABEL + m->longest * m->side + GAP;
 	const struct cell *c = m->cell;
 
 	svg_begin(
-		f, "zones", rows * step + 4, "Map of zones",
-		"One row for each group of zones that share a die, one cell for each zone. A cell is filled "
-		"from below as far as its zone is written; what is live is solid, in the colour of its owner.");
+		f, "zones", rows * step + 4, disk ? "Map of the disk" : "Map of zones",
+		disk ? "One cell for each part of the disk. A cell is filled from below as far as it is "
+		       "written; what is live is solid, in the colour of its owner." :
+		       "One row for each group of zones that share a die, one cell for each zone. A cell is filled "
+		       "from below as far as its zone is written; what is live is solid, in the colour of its owner.");
 	for (uint32_t g = 0; g < v->nr_groups; g++) {
 		uint32_t column = g / rows, row = g % rows;
 		double x = column * width, y = row * step + 2;
 
 		fprintf(f, "<text class=\"axis\" x=\"%.1f\" y=\"%.1f\">", x,
 			y + zns_min(step, 22.0) / 2 + 3);
-		if (v->groups[g].unknown)
+		if (disk)
+			fputs("disk", f);
+		else if (v->groups[g].unknown)
 			fputs("group unknown", f);
 		else if (v->groups[g].channel >= 0)
 			fprintf(f, "group %u, ch %d", g, v->groups[g].channel);
@@ -193,9 +198,8 @@ static void legend(FILE *f, const struct report *r)
 	fputs("<ul class=\"legend\">", f);
 	for (size_t i = 0; i < r->d.nr_containers && i < REPORT_COLOURS; i++, (*mark)++)
 		report_legend(f, report_colour((int)i), mark, r->d.containers[i].c->container);
-	report_legend(
-		f, "kx", "+",
-		"others: more containers, zones that small checkpoints share, memory of programs");
+	report_legend(f, "kx", "+",
+		      "others: more containers, shared by small checkpoints, memory of programs");
 	report_legend(f, "meta", "#", "metadata");
 	report_legend(f, "waste", "", "written, not live");
 	report_legend(f, "free", "", "empty");
@@ -229,18 +233,23 @@ static void table(FILE *f, const struct report *r)
 
 void report_zones(FILE *f, const struct report *r)
 {
+	bool disk = zns_spec_on_disk(report_status(r)->path);
+	char size[16];
 	struct map m;
 
-	fputs("<section><h2>Zones</h2>\n", f);
+	fprintf(f, "<section><h2>%s</h2>\n", disk ? "Space" : "Zones");
 	if (lay_out(r, &m)) {
-		if (m.per_cell > 1)
+		if (disk && m.nr)
+			fprintf(f, "<p class=\"soft\">One cell stands for %s.</p>\n",
+				zns_format_size(m.cell->capacity, size, sizeof(size)));
+		else if (m.per_cell > 1)
 			fprintf(f, "<p class=\"soft\">One cell stands for %u zones.</p>\n",
 				m.per_cell);
 		draw(f, r, &m);
 		legend(f, r);
-		if (m.per_cell == 1)
+		if (m.per_cell == 1 && !disk)
 			table(f, r);
-		else
+		else if (!disk)
 			fprintf(f,
 				"<p class=\"soft\">%zu zones are too many for a table here: <code>znsctl zones --json</code> has them.</p>\n",
 				r->d.v.zones->n_zones);

@@ -6,9 +6,9 @@
 
 /* The line of the container of v[0]: the number of its checkpoints and their total size. */
 void show_container(const ZnsPb__Checkpoint *const *v, size_t n);
-/* A checkpoint and its images, summed up or one by one, with the zones of each. @width: digits
- * of ids. */
+/* A checkpoint and its images, summed up or one by one. @width: digits of ids. @places: with the
+ * zones of each. */
 void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const ZnsPb__Response *ls,
-		 int width, bool verbose);
+		 int width, bool verbose, bool places);
 
 #endif

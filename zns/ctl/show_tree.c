@@ -58,7 +58,7 @@ static void count(struct kind *k, const ZnsPb__Image *im)
 	}
 }
 
-static void print_kind(struct kind *k)
+static void print_kind(struct kind *k, bool places)
 {
 	char size[16], zone[16];
 	size_t n = 0;
@@ -76,6 +76,8 @@ static void print_kind(struct kind *k)
 	else
 		printf("    %s, %s%s\n", ctl_text(k->one),
 		       zns_format_size(k->bytes, size, sizeof(size)), k->note ? k->note : "");
+	if (!places)
+		n = 0;
 	if (n)
 		at = printf("%*szones", INDENT, "");
 	for (size_t i = 0; i < n; i++) {
@@ -88,7 +90,7 @@ static void print_kind(struct kind *k)
 }
 
 void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const ZnsPb__Response *ls,
-		 int width, bool verbose)
+		 int width, bool verbose, bool places)
 {
 	struct kind pages = { .one = "image of memory pages", .many = "images of memory pages" };
 	struct kind parts = { .one = "part that they are composed of",
@@ -112,7 +114,7 @@ void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const Zns
 							       NULL };
 
 			count(&one, im);
-			print_kind(&one);
+			print_kind(&one, places);
 		} else {
 			count(im->part                       ? &parts :
 			      strncmp(im->name, "pages-", 6) ? &rest :
@@ -120,7 +122,7 @@ void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const Zns
 			      im);
 		}
 	}
-	print_kind(&pages);
-	print_kind(&parts);
-	print_kind(&rest);
+	print_kind(&pages, places);
+	print_kind(&parts, places);
+	print_kind(&rest, places);
 }

@@ -53,6 +53,17 @@ static int suspend(const struct docker_daemon *d, const struct docker_target *t,
 	return ret ? ret : docker_thin_out(d, &t->c, DOCKER_STOP_PREFIX, 1, err);
 }
 
+/* dockerd starts it with its own start, for which `docker suspend` asks nothing. */
+static bool starts_cold(const struct docker_target *t)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_settings s;
+
+	return restart_policy(t) && strcmp(restart_policy(t), "on-failure") &&
+	       (docker_settings_read(&t->c, &s, &err) || !s.source[DOCKER_RESUME] ||
+		!strcmp(s.value[DOCKER_RESUME], "no"));
+}
+
 static int resume(const struct docker_daemon *d, const struct docker_target *t, const char *wanted,
 		  char *name, size_t len, struct zns_err *err)
 {
@@ -107,6 +118,10 @@ static int both(const struct ctl_cmd *cmd, int argc, char **argv, bool start)
 		printf(start ? "%s runs again from checkpoint %s\n" :
 			       "%s is suspended, with checkpoint %s\n",
 		       t.c.name, name);
+	if (!ret && !start && starts_cold(&t))
+		fprintf(stderr,
+			"%s: with restart policy %s and without zns.resume, dockerd's next start starts it cold: `znsctl docker resume %s` before\n",
+			t.c.name, restart_policy(&t), t.c.name);
 	docker_close(&d, &t);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
