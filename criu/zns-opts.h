@@ -6,6 +6,7 @@
 
 /* the given options; the beginning fills in the rest for the helper */
 extern struct zw_begin zns_opts;
+extern bool zns_over_rpc; /* the request came over RPC, as from runc */
 extern bool zns_opts_given; /* any zns option was given */
 extern bool zns_live_durable; /* --zns-live=durable: the tasks run on after the commit */
 extern bool zns_record_off; /* --zns-record=off */

@@ -20,6 +20,8 @@ static int number(int code, protobuf_c_boolean given, uint32_t value)
 	return zns_parse_opt(code, text);
 }
 
+bool zns_over_rpc;
+
 int zns_rpc_opts(const CriuOpts *req)
 {
 	const CriuZnsOpts *z = req->zns;
@@ -37,6 +39,7 @@ int zns_rpc_opts(const CriuOpts *req)
 	};
 	int i;
 
+	zns_over_rpc = true;
 	if (req->has_timeout)
 		zns_timeout_given();
 	if (!z)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -447,6 +448,22 @@ int zns_restore_begin(void)
 	return memory_begin();
 }
 
+static char committed[sizeof(((struct zw_reply *)0)->msg)]; /* "checkpoint ID of NAME" */
+
+/* For scripts. It comes when the tasks are let go or killed, since a reader may be slow or gone. */
+static void say_checkpoint(void)
+{
+	void (*old)(int);
+
+	if (!committed[0] || zns_over_rpc || (opts.mode != CR_DUMP && opts.mode != CR_PRE_DUMP) ||
+	    isatty(STDOUT_FILENO))
+		return;
+	old = signal(SIGPIPE, SIG_IGN);
+	pr_msg("%s\n", committed);
+	signal(SIGPIPE, old);
+	committed[0] = '\0';
+}
+
 static int commit(void)
 {
 	struct zns_msg m = ZNS_MSG(ZW_COMMIT);
@@ -466,6 +483,9 @@ static int commit(void)
 		return -1;
 	}
 	zns_link_unlimit();
+	if (strstr(r.msg, " committed"))
+		snprintf(committed, sizeof(committed), "%.*s",
+			 (int)(strstr(r.msg, " committed") - r.msg), r.msg);
 	if (r.warn)
 		pr_warn("%s\n", r.msg);
 	else
@@ -526,6 +546,7 @@ void zns_restore_done(void)
 
 void zns_close(void)
 {
+	say_checkpoint();
 	if (state != ZNS_OFF || asked >= 0)
 		zns_link_close();
 	close_safe(&asked);

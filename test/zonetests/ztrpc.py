@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 
+from ztlib import Failed
 from ztproto import fields, message
 
 DUMP, PRE_DUMP = 1, 13      # the latter: SINGLE_PRE_DUMP
@@ -27,6 +28,9 @@ def ask(scene, what, env=None):
     finally:
         ours.close()
     criu.wait(scene.cfg.timeout)
+    said = (scene.dir / 'swrk.stderr').read_text(errors='replace')
+    if 'checkpoint ' in said:
+        raise Failed(f'a line for users who call criu by hand: {said}')
     return got
 
 
