@@ -258,6 +258,9 @@ def resume_held(d):
     def gone(pid):
         dkdaemon.until('the held process is gone', lambda: not Path(f'/proc/{pid}').exists() or 'Z' in Path(f'/proc/{pid}/stat').read_text().split()[2])
 
+    def nothing_waits():
+        dkdaemon.until('the restore is gone', lambda: not [p for p in Path('/proc').glob('[0-9]*') if waits(d, p)])
+
     try:
         pid = create()
         r = runc('exec', ident, 'true', check=False)
@@ -267,9 +270,18 @@ def resume_held(d):
         pid = create()
         os.kill(supervisor(ident), 9)
         gone(pid)
-        dkdaemon.until('the restore is gone', lambda: not [p for p in Path('/proc').glob('[0-9]*') if waits(d, p)])
+        nothing_waits()
         runc('delete', '--force', ident)
         nothing_left(d, 'held')
+        pid, parent = create(), supervisor(ident)
+        ((inner,),) = [children(c) for c in children(parent)]
+        os.kill(inner, 9)
+        dkdaemon.until('the supervisor has seen the end of runc', lambda: not children(parent))
+        r = runc('start', ident, check=False)
+        want('no start', r.returncode, r.stderr)
+        want('runc has forgotten it', not (mine / 'state' / ident).exists())
+        gone(pid)
+        nothing_waits()
         start_alone(d, ident, create(), lambda: runc('start', ident))
         want('resumed', json.loads(runc('state', ident).stdout)['status'] == 'running')
         inside = mine / 'root'

@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -63,8 +64,6 @@ static void forget(const struct hold *h)
 	docker_remove_dir(h->work);
 }
 
-/* ---- the supervisor ---- */
-
 static void null_stdio(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -72,6 +71,45 @@ static void null_stdio(void)
 	for (int fd = 0; fd < 3 && null >= 0; fd++)
 		dup2(null, fd);
 }
+
+static const char *runc_root(const struct hold *h)
+{
+	return h->c->root ? h->c->root : "/run/runc";
+}
+
+static bool runc_has(const struct hold *h)
+{
+	char path[PATH_MAX];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/%s", runc_root(h), h->c->id) <
+		       sizeof(path) &&
+	       !access(path, F_OK);
+}
+
+/* A runc that was killed in a restore leaves its directory, and each later create would fail. */
+static void forget_in_runc(const struct hold *h)
+{
+	const char *const argv[] = { h->c->argv[0], "--root", runc_root(h), "delete",
+				     "--force",     h->c->id, NULL };
+	char mount[PATH_MAX];
+	pid_t pid;
+
+	if (!runc_has(h))
+		return;
+	if ((size_t)snprintf(mount, sizeof(mount), "%s/%s/criu-root", runc_root(h), h->c->id) <
+	    sizeof(mount))
+		umount2(mount, MNT_DETACH | UMOUNT_NOFOLLOW);
+	pid = fork();
+	if (!pid) {
+		null_stdio();
+		execv(argv[0], (char **)(uintptr_t)argv);
+		_exit(127);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
+/* ---- the supervisor ---- */
 
 /* If the supervisor is killed criu finds its socket closed and gives up, and runc removes what it
  * made. */
@@ -206,6 +244,7 @@ static int begin(struct hold *h, struct zns_err *err)
 {
 	cleanup_close int listener = listen_at(h, err), from = -1, to = -1;
 	char pid_text[16] = "", why[ZNS_ERR_MAX];
+	bool had = runc_has(h);
 	int ends[2], ret = 0;
 	ssize_t n;
 	pid_t pid;
@@ -232,6 +271,8 @@ static int begin(struct hold *h, struct zns_err *err)
 		;
 	if (n <= 0) {
 		waitpid(pid, NULL, 0);
+		if (!had)
+			forget_in_runc(h);
 		ret = zns_fail(err, -EIO, "%s",
 			       call_last_error(h->log, why, sizeof(why)) ? why :
 									   "the restore ended");
@@ -418,8 +459,10 @@ static int start(struct hold *h, int sk, struct zns_err *err)
 {
 	int ret = 0;
 
-	if (!ask(h, sk, "g"))
+	if (!ask(h, sk, "g")) {
+		forget_in_runc(h);
 		ret = failed(h, err);
+	}
 	forget(h);
 	return ret;
 }
@@ -427,6 +470,7 @@ static int start(struct hold *h, int sk, struct zns_err *err)
 static int give_up(const struct hold *h, int sk)
 {
 	ask(h, sk, "x");
+	forget_in_runc(h);
 	forget(h);
 	return 0;
 }
