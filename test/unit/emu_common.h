@@ -109,6 +109,7 @@ static inline void assert_same_params(const struct zns_emu_params *a,
 	assert_int_equal(a->gc_stall_ms, b->gc_stall_ms);
 	assert_int_equal(a->cache_mib, b->cache_mib);
 	assert_int_equal(a->cache_mibps, b->cache_mibps);
+	assert_int_equal(a->cache_backed, b->cache_backed);
 	assert_int_equal(a->odd_dies, b->odd_dies);
 	assert_int_equal(a->odd_pct, b->odd_pct);
 	assert_int_equal(a->planes, b->planes);

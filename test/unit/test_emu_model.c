@@ -445,6 +445,16 @@ static void cache(void **state)
 	assert_int_not_equal(ask(d, ZNS_EMU_OP_WRITE, 2, UNIT, t), t + C);
 	zns_dev_close(d);
 	unlink(dev_path);
+	/* capacitors back it: a flush waits for nothing, and reads of what is in it neither */
+	p.cache_backed = true;
+	d = make_dev(&p);
+	for (uint64_t k = t = 0; k < 16; k++)
+		t = ask(d, ZNS_EMU_OP_WRITE, 0, UNIT, t);
+	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH, 0, 0, t), t + C);
+	assert_int_equal(ask(d, ZNS_EMU_OP_READ, 0, UNIT, t), t + C);
+	zns_dev_close(d);
+	unlink(dev_path);
+	p.cache_backed = false;
 	/* four dies could take 400 MiB/s, the way out of the cache is narrower */
 	p.cache_mibps = 200;
 	d = make_dev(&p);

@@ -89,6 +89,7 @@ static void bad_params(void **state)
 		P(gc_stall_ms, 1, "both or neither"),
 		P(cache_mib, 100000, "write cache"),
 		P(cache_mibps, 1, "write cache"),
+		P(cache_backed, true, "write cache"),
 		P(odd_pct, 50, "odd dies"),
 		P(odd_dies, 1, "odd dies"),
 		P(planes, 17, "planes"),
@@ -202,6 +203,7 @@ static void timing_parameters_are_kept(void **state)
 	p.gc_stall_ms = 5;
 	p.cache_mib = 6;
 	p.cache_mibps = 300;
+	p.cache_backed = true;
 	p.odd_dies = 1;
 	p.odd_pct = 140;
 	p.planes = 2;

@@ -18,7 +18,7 @@ enum kind {
 	RATE,
 	RATE_OR_NONE,
 	MAP,
-	TIMING,
+	SWITCH,
 	PREALLOC,
 	SPARSE
 };
@@ -38,7 +38,7 @@ static const struct param {
 	{ "max-open", LIMIT, AT(max_open) },
 	{ "max-active", LIMIT, AT(max_active) },
 	{ "map", MAP, AT(map) },
-	{ "timing", TIMING, AT(timing) },
+	{ "timing", SWITCH, AT(timing) },
 	{ "die-write-bw", RATE, AT(die_write_mibps) },
 	{ "die-read-bw", RATE, AT(die_read_mibps) },
 	{ "channel-bw", RATE, AT(channel_mibps) },
@@ -51,6 +51,7 @@ static const struct param {
 	{ "gc-stall-ms", NUMBER, AT(gc_stall_ms) },
 	{ "cache", MEBIBYTES, AT(cache_mib) },
 	{ "cache-bw", RATE_OR_NONE, AT(cache_mibps) },
+	{ "cache-backed", SWITCH, AT(cache_backed) },
 	{ "odd-dies", NUMBER, AT(odd_dies) },
 	{ "odd-time", NUMBER, AT(odd_pct) },
 	{ "planes", COUNT, AT(planes) },
@@ -111,9 +112,9 @@ static int set_param(struct zns_emu_params *p, const struct param *q, const char
 		return zns_parse_mibps(v, at);
 	case MAP:
 		return set_map(p, v);
-	case TIMING:
-		p->timing = !strcmp(v, "on");
-		return p->timing || !strcmp(v, "off") ? 0 : -EINVAL;
+	case SWITCH:
+		*(bool *)at = !strcmp(v, "on");
+		return *(bool *)at || !strcmp(v, "off") ? 0 : -EINVAL;
 	case SPARSE:
 		v = "sparse";
 		/* fall through */
@@ -265,10 +266,10 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 			   J("reset_us", p->reset_us), J("controller_mibps", p->controller_mibps),
 			   J("gc_every_mib", p->gc_every_mib), J("gc_stall_ms", p->gc_stall_ms),
 			   J("cache_mib", p->cache_mib), J("cache_mibps", p->cache_mibps),
-			   J("odd_dies", p->odd_dies), J("odd_pct", p->odd_pct),
-			   J("planes", p->planes), J("small_dies", p->small_dies),
-			   J("small_zones", p->small_zones), J("row", p->row),
-			   J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
+			   JB("cache_backed", p->cache_backed), J("odd_dies", p->odd_dies),
+			   J("odd_pct", p->odd_pct), J("planes", p->planes),
+			   J("small_dies", p->small_dies), J("small_zones", p->small_zones),
+			   J("row", p->row), J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
 }
 
 /* A store takes all of a partition or volume, if nobody says how much. */
@@ -430,6 +431,7 @@ const struct ctl_cmd command_create = {
 	"  --program-unit SIZE, --buffer-units N, --command-us N, --reset-us N, --controller-bw MIBPS|none,\n"
 	"  --gc-every SIZE, --gc-stall-ms N       the timing model's other parameters\n"
 	"  --cache SIZE, --cache-bw MIBPS|none    a write cache in front of the dies\n"
+	"  --cache-backed on|off                  by capacitors: a flush does not empty it\n"
 	"  --odd-dies N, --odd-time PERCENT       so many dies take another time than the others\n"
 	"  --planes N                             of a die: they read alone, and program as one\n"
 	"  --small-dies N, --small-zones N        so many dies have that many zones only\n"

@@ -77,6 +77,7 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 	struct emu_header_more m = {
 		.cache_mib = p->cache_mib,
 		.cache_mibps = p->cache_mibps,
+		.cache_backed = p->cache_backed,
 		.odd_dies = p->odd_dies,
 		.odd_pct = p->odd_pct,
 		.planes = p->planes,
@@ -276,6 +277,7 @@ int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t 
 		.table_zones = t.table_zones,
 		.cache_mib = m.cache_mib,
 		.cache_mibps = m.cache_mibps,
+		.cache_backed = m.cache_backed,
 		.odd_dies = m.odd_dies,
 		.odd_pct = m.odd_pct,
 		.planes = m.planes,

@@ -211,6 +211,9 @@ static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t a
 
 	if (!bytes)
 		return at;
+	/* a zone whose last unit is still in the cache: all that is read of it counts as cached */
+	if (e->cache && programmed(e, &e->model_zone[zone]) > at)
+		return through_controller(e, at, bytes, false);
 	start = emu_cal_book(l.plane, at, sense);
 	end = follow(l.channel, start, start + sense, move, die_cost_ns(&l, PAGE, l.read_mibps),
 		     emu_cost_ns(first, l.channel_mibps));
@@ -225,6 +228,8 @@ static uint64_t do_flush_zone(struct emu *e, uint32_t zone, uint64_t at)
 	struct lane l = lane_of(e, zone, at);
 	uint64_t done = programmed(e, z);
 
+	if (e->cache && e->p.cache_backed)
+		return zns_max(z->accept_ns, at);
 	done = zns_max(done, at);
 
 	if (z->fill > z->staged) {

@@ -41,7 +41,7 @@ static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 	if (p->gc_every_mib && !p->controller_mibps)
 		return zns_fail(err, -EINVAL,
 				"garbage collection stops the controller: give it a bandwidth");
-	if (p->cache_mib > MAX_CACHE_MIB || (p->cache_mibps && !p->cache_mib))
+	if (p->cache_mib > MAX_CACHE_MIB || ((p->cache_mibps || p->cache_backed) && !p->cache_mib))
 		return zns_fail(err, -EINVAL,
 				"write cache of %u MiB, passed on at %u MiB/s: at most %u MiB",
 				p->cache_mib, p->cache_mibps, MAX_CACHE_MIB);

@@ -70,7 +70,7 @@ struct emu_header_tables {
 /* Behind the header of an emulated drive, if one of these is not 0. */
 struct emu_header_more {
 	uint32_t cache_mib, cache_mibps, odd_dies, odd_pct, planes, small_dies, small_zones, row;
-	uint32_t zero[8];
+	uint32_t cache_backed, zero[7];
 	uint64_t hash; /* of the header's hash and the fields above */
 };
 _Static_assert(sizeof(struct emu_header_more) == 72, "header format");

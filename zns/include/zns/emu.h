@@ -69,6 +69,7 @@ struct zns_emu_params {
 	/* A write cache in front of all dies: accepts this much more than the dies have programmed,
 	 * and passes it on at cache_mibps at most (0: as fast as the dies take it). 0: none. */
 	uint32_t cache_mib, cache_mibps;
+	bool cache_backed; /* by capacitors: a flush does not wait for the dies */
 	/* the first odd_dies dies take odd_pct hundredths of the others' time to read and to
 	 * program; 0 dies: all are alike */
 	uint32_t odd_dies, odd_pct;
