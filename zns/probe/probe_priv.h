@@ -50,7 +50,6 @@ struct probe {
 	uint32_t *last_of_group;
 	/* write_set.c */
 	uint32_t set_units; /* of a zone of a set */
-	uint64_t pad; /* bytes that fill a cache which a flush does not empty; 0: none */
 	uint64_t accept_ns; /* of the last set: until all was accepted */
 	double *group_ns; /* by group: the time of a set of one zone; 0: not known */
 	bool *apart; /* by group: zones of it are independent when they are written */
@@ -125,7 +124,6 @@ int probe_write_set(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_
 		    struct zns_err *err);
 int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
 		      double *ns, struct zns_err *err);
-uint32_t probe_set_units(const struct probe *p, uint32_t nr, uint32_t count);
 double probe_set_mibps(const struct probe *p, uint32_t nr, uint32_t count, double ns);
 static inline bool probe_can_write(const struct probe *p, uint32_t zone)
 {

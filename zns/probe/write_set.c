@@ -2,51 +2,24 @@
 /*
  * Sets of zones that are written together, and how long the medium takes. The time runs from the
  * first write to the end of a flush, so a buffer or a cache hides nothing: what it holds counts
- * when it has left it. A cache that a flush does not empty is filled first (p->pad bytes), and the
- * time is that of the last units.
+ * when it has left it.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-/* How long the last @part units took, of @n whose ends are in @done. */
-static uint64_t tail(uint64_t *done, uint32_t n, uint32_t part)
-{
-	/* insertion into a sorted list: each zone's ends ascend, so little moves */
-	for (uint32_t i = 1; i < n; i++) {
-		uint64_t x = done[i];
-		uint32_t k = i;
-
-		for (; k && done[k - 1] > x; k--)
-			done[k] = done[k - 1];
-		done[k] = x;
-	}
-	return done[n - 1] - (n > part ? done[n - part - 1] : 0);
-}
-
-uint32_t probe_set_units(const struct probe *p, uint32_t nr, uint32_t count)
-{
-	return count + (uint32_t)((p->pad + (uint64_t)nr * p->unit - 1) / ((uint64_t)nr * p->unit));
-}
-
 int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
 		      double *ns, struct zns_err *err)
 {
-	uint32_t all = probe_set_units(p, nr, count);
 	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
-	cleanup_free uint64_t *done = calloc((size_t)nr * all, sizeof(*done));
+	cleanup_free uint64_t *done = calloc((size_t)nr * count, sizeof(*done));
 	uint64_t start;
 	int ret;
 
 	if (!done)
 		return zns_fail(err, -ENOMEM, "no memory for %u clients", nr);
-	if ((uint64_t)all * p->unit > p->d->geo.zone_capacity)
-		return zns_fail(
-			err, -EAGAIN,
-			"cannot be measured: %u zones together cannot fill the write cache, which holds %llu MiB that a flush does not write; nothing is stored",
-			nr, (unsigned long long)(p->pad / MIB(1)));
-	ret = probe_spend(p, (uint64_t)nr * all * p->unit, err);
+	ret = probe_spend(p, (uint64_t)nr * count * p->unit, err);
 	if (ret)
 		return ret;
 	for (uint32_t i = 0; i < nr; i++) {
@@ -54,10 +27,10 @@ int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint3
 		r[i] = (struct zns_race){ .write = true,
 					  .zone = zones[i],
 					  .len = p->unit,
-					  .count = all,
+					  .count = count,
 					  .buf = p->wbuf + (size_t)i * p->unit,
-					  .done_ns = done + (size_t)i * all };
-		probe_mark(p, zones[i], all);
+					  .done_ns = done + (size_t)i * count };
+		probe_mark(p, zones[i], count);
 	}
 	start = zns_dev_now_ns(p->d);
 	ret = probe_race(p, r, nr, err);
@@ -65,8 +38,6 @@ int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint3
 	if (!ret)
 		ret = zns_dev_flush(p->d, err);
 	*ns = zns_max(zns_dev_now_ns(p->d) - start, UINT64_C(1));
-	if (!ret && p->pad)
-		*ns = zns_max(tail(done, nr * all, nr * count), UINT64_C(1));
 	return ret;
 }
 
