@@ -190,6 +190,19 @@ static uint32_t fill_rows(struct row *r)
 	ROW("write cache of 6 MiB", p.cache_mib = 6, p.die_write_mibps = 40);
 	ROW("write cache of 64 MiB", p.cache_mib = 64, p.die_write_mibps = 40);
 	ROW("write cache of 512 MiB", p.cache_mib = 512, p.die_write_mibps = 40);
+	for (uint32_t k = 0; k < 12; k++) {
+		static const uint32_t mib[] = { 1, 6, 64, 512 }, controller[] = { 0, 400, 800 };
+		static char name[12][60];
+
+		snprintf(name[k], sizeof(name[k]), "backed cache of %u MiB, controller %u",
+			 mib[k / 3], controller[k % 3]);
+		ROW(name[k], p.cache_mib = mib[k / 3], p.cache_backed = true,
+		    p.die_write_mibps = 40, p.controller_mibps = controller[k % 3]);
+	}
+	ROW("backed cache of 6 MiB, 2 dies, unit of 1M", p = base(64, 1, 2), p.cache_mib = 6,
+	    p.cache_backed = true, p.program_unit = MIB(1));
+	ROW("one domain, backed cache of 64 MiB", p = base(96, 4, 4), p.map = ZNS_EMU_MAP_SHARED,
+	    p.cache_mib = 64, p.cache_backed = true);
 	ROW("2 planes", p.planes = 2, p.nr_zones = 128);
 	ROW("4 planes", p.planes = 4, p.nr_zones = 256);
 	ROW("commands of 500 us", p.command_us = 500);
@@ -225,7 +238,7 @@ static uint32_t fill_rows(struct row *r)
 
 static int rows(const char *only)
 {
-	struct row r[40];
+	struct row r[60];
 	uint32_t n = fill_rows(r), sum[OUTCOMES] = { 0 };
 	const struct zns_emu_noise none = { 0 };
 

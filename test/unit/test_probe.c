@@ -195,6 +195,24 @@ static void drives_of_others(void **state)
 	}
 }
 
+/* Every time of a write is that of the cache, and all zones share that: not one domain. */
+static void backed_cache(void **state)
+{
+	struct zns_emu_params p = timed(48, 4, 2);
+	struct zns_probe_params par = { 0 };
+	struct zns_dev *d;
+
+	p.cache_mib = 64;
+	p.cache_backed = true;
+	p.controller_mibps = 400;
+	d = make_void(&p, 0);
+	assert_fails(zns_probe_run(d, &par, &map, &err), -EAGAIN, "a flush does not empty");
+	assert_all_empty(d);
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+	unlink(dev_path);
+}
+
 static void one_domain(void **state)
 {
 	struct zns_emu_params p = timed(40, 8, 4);
@@ -594,6 +612,7 @@ int main(void)
 		T(maps),
 		T(ceiling),
 		T(drives_of_others),
+		T(backed_cache),
 		T(one_domain),
 		T(foreign_zones),
 		T(bad_zone),

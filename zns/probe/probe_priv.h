@@ -169,6 +169,8 @@ int probe_judge(struct probe *p, struct zns_err *err);
 
 /* rates.c, dies.c, channels.c, check.c */
 int probe_rates(struct probe *p, struct zns_err *err);
+/* settled.c: -EAGAIN if a flush does not empty the write cache */
+int probe_settled(struct probe *p, struct zns_err *err);
 int probe_ceiling(struct probe *p, struct zns_err *err); /* once groups are known */
 /* sizes the burst, on a few empty zones */
 int probe_calibrate(struct probe *p, struct zns_err *err);

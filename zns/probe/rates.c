@@ -84,6 +84,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	uint32_t n = zns_min(zns_min(p->room, p->open_room), TOGETHER), rounds, solo, each,
 		 empty = 0;
 	uint32_t fits = p->d->geo.zone_capacity / p->unit;
+	int ret;
 	double write[ROUNDS_MAX] = { 0 }, read[ROUNDS_MAX] = { 0 }, together[ROUNDS_MAX], most = 0,
 	       one = 0;
 
@@ -105,7 +106,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): n is not 0, see above */
 	each = zns_min(clamp(total * 2 / 10 / rounds / n, EACH_LEAST, EACH_MOST), fits);
 	for (uint32_t i = 0; i < rounds; i++) {
-		int ret = one_round(p, n, solo, each, &write[i], &read[i], &together[i], err);
+		ret = one_round(p, n, solo, each, &write[i], &read[i], &together[i], err);
 
 		if (ret)
 			return ret;
@@ -122,7 +123,8 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	     n > 1 && most > FAST * n * one && i < MORE && total > 2 * rounds * (solo + n * each);
 	     i++) {
 		double again, as_fast, none;
-		int ret = one_round(p, 1, solo, each, &again, &as_fast, &none, err);
+
+		ret = one_round(p, 1, solo, each, &again, &as_fast, &none, err);
 
 		if (ret)
 			return ret;
@@ -145,6 +147,9 @@ int probe_rates(struct probe *p, struct zns_err *err)
 			p->map->zone_write_mibps, p->map->zone_read_mibps);
 	if (!p->map->one_domain)
 		return 0;
+	ret = probe_settled(p, err);
+	if (ret)
+		return ret;
 	if (n == 1)
 		probe_doubt(
 			p,

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Does a flush empty the write cache? Capacitors may back it: then a flush waits for nothing, and
+ * every time of a write is that of the cache. But what is still in the cache is read quicker than
+ * what is on the medium, or else its reads wait for the programs. So a zone is read right after a
+ * flush and for some time on. On a drive whose flush writes all there is, both take one time.
+ */
+#include "probe_priv.h"
+
+#define TRIES 3u /* a busy host changes the time of reads, too, but not the same way each time */
+#define UNITS 40u
+#define READS 32u
+#define CHANGED 1.2 /* times as long */
+#define WAIT 30u /* times as long as the write took */
+#define WAIT_MAX_NS UINT64_C(1000000000)
+
+/* The usual time of a small read. */
+static int read_time(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
+{
+	uint64_t done[READS];
+	struct zns_race r = { .zone = zone,
+			      .len = p->small,
+			      .count = READS,
+			      .step = (uint64_t)READS * PROBE_PAGE <= p->unit ?
+					      (uint32_t)PROBE_PAGE :
+					      p->small,
+			      .buf = p->rbuf,
+			      .done_ns = done };
+	double v[READS];
+	int ret;
+
+	r.count = zns_min(READS, p->unit / r.step);
+	ret = probe_race(p, &r, 1, err);
+	for (uint32_t i = 0; i < r.count; i++)
+		v[i] = done[i] - (i ? done[i - 1] : 0);
+	*ns = probe_median(v, r.count);
+	return ret;
+}
+
+/* The time of a read right after a flush, and some time after it. */
+static int look(struct probe *p, uint32_t zone, double *first, double *last, struct zns_err *err)
+{
+	uint32_t units = zns_min(UNITS, (uint32_t)(p->d->geo.zone_capacity / p->unit));
+	uint64_t start;
+	double ns;
+	int ret = probe_write_timed(p, &zone, 1, units, &ns, err);
+
+	if (!ret)
+		ret = read_time(p, zone, first, err);
+	start = zns_dev_now_ns(p->d);
+	ns = zns_min(ns * WAIT, (double)WAIT_MAX_NS);
+	*last = *first;
+	while (!ret && zns_dev_now_ns(p->d) - start < ns)
+		ret = read_time(p, zone, last, err);
+	return ret ? ret : probe_drop(p, &zone, 1, err);
+}
+
+int probe_settled(struct probe *p, struct zns_err *err)
+{
+	double first = 0, last = 0;
+	uint32_t zones[TRIES], n = probe_pick_empty(p, zones, TRIES), slower = 0, quicker = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		int ret = look(p, zones[i], &first, &last, err);
+
+		if (ret)
+			return ret;
+		slower += last > CHANGED * first;
+		quicker += last * CHANGED < first;
+		if (slower <= i && quicker <= i)
+			return 0;
+	}
+	return !n ? 0 :
+		    zns_fail(
+			    err, -EAGAIN,
+			    "cannot be measured: what was written is read in %.0f us right after a flush and in %.0f us later, so writes go into a cache that a flush does not empty; nothing is stored",
+			    first / 1e3, last / 1e3);
+}
