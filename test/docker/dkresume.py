@@ -301,7 +301,8 @@ def suspend_command(d):
     """znsctl docker suspend and resume, without labels: with a restart policy, with files written since, and by name."""
     was = keeps_secret(d, 'once', '--restart', 'always')
     d.refused(d.zctl, 'docker', 'resume', 'once', line='container once runs')
-    d.zctl('docker', 'suspend', 'once')
+    said = d.zctl('docker', 'suspend', 'once').stderr
+    want('it says what dockerd would do', 'with restart policy always and without zns.resume' in said, said)
     want('it stays down', not d.running('once'))
     want('its policy', d.docker('inspect', '-f', '{{.HostConfig.RestartPolicy.Name}}', 'once').stdout.strip() == 'always')
     name = d.zjson('docker', 'resume', 'once')['name']
