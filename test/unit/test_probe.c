@@ -222,7 +222,7 @@ static void one_domain(void **state)
 	p.map = ZNS_EMU_MAP_SHARED;
 	p.max_open = p.max_active = 14;
 	p.die_write_mibps = 36;
-	d = make(&p, 5);
+	d = make_void(&p, 5);
 	assert_ok(zns_probe_run(d, &par, &map, &err));
 	assert_true(map.one_domain);
 	assert_int_equal(map.nr_groups, 1);
