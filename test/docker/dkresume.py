@@ -282,6 +282,13 @@ def resume_held(d):
         want('runc has forgotten it', not (mine / 'state' / ident).exists())
         gone(pid)
         nothing_waits()
+        runc('delete', '--force', ident)
+        pid, own = create(), directory(d, 'held')
+        own.rename(own.with_name('elsewhere'))
+        gone(pid)
+        nothing_waits()
+        own.with_name('elsewhere').rename(own)
+        runc('delete', '--force', ident)
         start_alone(d, ident, create(), lambda: runc('start', ident))
         want('resumed', json.loads(runc('state', ident).stdout)['status'] == 'running')
         inside = mine / 'root'

@@ -28,6 +28,7 @@
 #define SOCKET "hold"
 #define PACKET_MAX (PATH_MAX + 64)
 #define TALK_S 10 /* for one packet of somebody who has connected */
+#define LOOK_MS 2000 /* between two looks whether the container is still there */
 
 struct hold {
 	const struct call *c;
@@ -186,12 +187,22 @@ static void hear(struct hold *h, bool over, int status)
 	close(fd);
 }
 
+/* Its engine was killed after create, and the container removed: nobody will start or delete it. */
+static bool is_removed(const struct hold *h)
+{
+	char path[PATH_MAX];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/containers/%s", h->k->root, h->k->id) <
+		       sizeof(path) &&
+	       access(path, F_OK) && errno == ENOENT;
+}
+
 static void __attribute__((noreturn)) supervise(struct hold *h)
 {
 	struct pollfd p[2] = { { h->listener, POLLIN, 0 }, { -1, POLLIN, 0 } };
 	pid_t pid = fork();
 	int status = 0;
-	bool over = false;
+	bool over = false, removed = false;
 
 	if (!pid)
 		restore(h);
@@ -201,11 +212,19 @@ static void __attribute__((noreturn)) supervise(struct hold *h)
 	if (p[1].fd < 0)
 		_exit(1);
 	for (;;) {
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		if (poll(p, 2, h->criu >= 0 ? LOOK_MS : -1) < 0 && errno != EINTR)
 			_exit(1);
+		if (h->criu >= 0 && is_removed(h)) {
+			removed = true;
+			close(zns_take_fd(&h->criu));
+		}
 		if (p[1].revents && waitpid(pid, &status, 0) == pid) {
 			p[1].fd = -1;
 			over = true;
+			if (removed) {
+				forget(h);
+				_exit(0);
+			}
 			if (h->ready >= 0) /* create still waits: it sees the end of the pipe */
 				_exit(1);
 			if (h->asker >= 0) {
