@@ -398,7 +398,7 @@ bool zns_err_is_new(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	text[strcspn(text, ";")] = '\0';
+	text[strcspn(text, ";\n")] = '\0';
 	if (!strcmp(text, last))
 		return false;
 	strcpy(last, text);

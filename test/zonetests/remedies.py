@@ -139,8 +139,9 @@ def parent_in_use(s):
     dry = s.ctl('rm', parent, '--dry-run')
     if not dry.returncode or 'is the parent of' not in dry.stderr:
         raise Failed(f'rm --dry-run of a parent: exit {dry.returncode}, {dry.stdout}{dry.stderr}')
-    if s.device.json('rm', parent, built, '--dry-run')['removed'] != [{'id': i, 'container': c} for i, c in ((built, 'child'), (parent, 'parent'))]:
-        raise Failed('rm --dry-run does not name both')
+    named = s.device.json('rm', parent, built, '--dry-run')['removed']
+    if {(c['id'], c['container']) for c in named} != {(built, 'child'), (parent, 'parent')}:
+        raise Failed(f'rm --dry-run does not name both: {named}')
 
     def rm():
         done = s.ctl('rm', parent)
