@@ -335,13 +335,19 @@ def rebuilt(scene):
     parts.restore()
 
 
+def use_key(scene):
+    """The device encrypts from now on; the new key's file."""
+    key = scene.dir / 'key'
+    scene.device.json('key', 'create', str(key))
+    scene.device.json('key', 'use', f'file:{key}', scene.device.spec)
+    return key
+
+
 @case
 def encrypted(scene):
     """every checkpoint of a chain has a key of its own; a flattened one gets a new one."""
     scene = scene(ROOM, 1)
-    key = scene.dir / 'key'
-    scene.device.json('key', 'create', str(key))
-    scene.device.json('key', 'use', f'file:{key}', scene.device.spec)
+    use_key(scene)
     parts = Parts(scene)
     expect('encrypted', [c['encrypted'] for c in parts.device.checkpoints()], [True] * LEVELS)
     parts.restore()
@@ -379,10 +385,7 @@ def copied(scene):
 def copied_encrypted(scene):
     """copy: the same of an encrypted one, which stays what it is."""
     scene = scene(ROOM, 1)
-    key = scene.dir / 'key'
-    scene.device.json('key', 'create', str(key))
-    scene.device.json('key', 'use', f'file:{key}', scene.device.spec)
-    copy_chain(scene, key)
+    copy_chain(scene, use_key(scene))
 
 
 @case

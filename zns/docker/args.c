@@ -169,6 +169,17 @@ const char *call_killed(const struct call *c, int *sig)
 	return words[0];
 }
 
+void call_null_stdio(void)
+{
+	int null = open("/dev/null", O_RDWR); /* may become one of the three, which stay over exec
+					       */
+
+	for (int fd = 0; fd < 3 && null >= 0; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+}
+
 char **call_again(const struct call *c, const char *log, const char *const *words)
 {
 	const char *const ours[] = { "--zns-runc", c->argv[0], "--zns-docker-root",

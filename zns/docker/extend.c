@@ -136,11 +136,9 @@ attach(const struct call *c, struct wants_memory *w, bool restored)
 				  .min = w->m.min };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct docker_state s;
-	int null = open("/dev/null", O_RDWR);
 
 	setsid();
-	for (int fd = 0; fd < 3 && null >= 0; fd++)
-		dup2(null, fd);
+	call_null_stdio();
 	zns_close_from(3); /* runc's caller waits for the end of its pipes */
 	zns_cgroup_escape();
 	if (chdir("/"))

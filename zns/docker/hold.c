@@ -65,14 +65,6 @@ static void forget(const struct hold *h)
 	docker_remove_dir(h->work);
 }
 
-static void null_stdio(void)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	for (int fd = 0; fd < 3 && null >= 0; fd++)
-		dup2(null, fd);
-}
-
 static const char *runc_root(const struct hold *h)
 {
 	return h->c->root ? h->c->root : "/run/runc";
@@ -102,7 +94,7 @@ static void forget_in_runc(const struct hold *h)
 		umount2(mount, MNT_DETACH | UMOUNT_NOFOLLOW);
 	pid = fork();
 	if (!pid) {
-		null_stdio();
+		call_null_stdio();
 		execv(argv[0], (char **)(uintptr_t)argv);
 		_exit(127);
 	}
@@ -207,7 +199,7 @@ static void __attribute__((noreturn)) supervise(struct hold *h)
 	if (!pid)
 		restore(h);
 	/* whoever reads the container's output waits until its last writer is gone */
-	null_stdio();
+	call_null_stdio();
 	p[1].fd = h->restore = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 	if (p[1].fd < 0)
 		_exit(1);

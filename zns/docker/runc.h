@@ -31,6 +31,7 @@ int call_signal(const char *name);
 /* The command line that calls this program again: for the same runc, root and configuration, with
  * @words (NULL ends them) as its command, and its log in JSON at @log. NULL: no memory. */
 char **call_again(const struct call *c, const char *log, const char *const *words);
+void call_null_stdio(void); /* what is read and written from now on is nothing */
 /* The last error in such a log. False: there is none. */
 bool call_last_error(const char *log, char *out, size_t len);
 int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err);

@@ -153,13 +153,11 @@ static int checkpoint(const struct call *c, const char *id, const char *dir, con
 				      NULL };
 	char **argv = call_again(c, log, words);
 	pid_t pid = argv ? fork() : -1;
-	int status = 1, out;
+	int status = 1;
 
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		out = open("/dev/null", O_RDWR | O_CLOEXEC);
-		for (int fd = 0; fd < 3 && out >= 0; fd++)
-			dup2(out, fd);
+		call_null_stdio();
 		execv("/proc/self/exe", argv);
 		_exit(127);
 	}

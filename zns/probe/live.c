@@ -282,16 +282,7 @@ static int write_batch(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 
 	if (ret || !nr)
 		return ret;
-	for (uint32_t i = 0; i < nr; i++) {
-		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
-		r[i] = (struct zns_race){ .write = true,
-					  .zone = zones[i],
-					  .len = p->unit,
-					  .count = 1,
-					  .buf = p->wbuf + (size_t)i * p->unit,
-					  .done_ns = &done[i] };
-		probe_mark(p, zones[i], 1);
-	}
+	probe_write_race(p, r, zones, nr, 1, done);
 	if (zns_dev_race(p->d, r, nr, NULL))
 		ret = write_each(p, zones, nr, err);
 	/* others need its place among the open zones */

@@ -111,6 +111,10 @@ double probe_quartile(double *v, uint32_t n); /* the lower quartile; sorts */
 /* The least share that is right, with 95 % certainty, if @wrong of @n trials were not. */
 double probe_lower_bound(uint32_t n, uint32_t wrong);
 
+/* write_set.c: @count units for each of @nr zones, which count as written from now on. @done_ns:
+ * room for each unit's end. */
+void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones, uint32_t nr,
+		      uint32_t count, uint64_t *done_ns);
 /* write_set.c: @nr zones that are empty, @count units each, at once; *ns: until the medium has all
  * of it. The set is reset afterwards, but for probe_write_timed. */
 #define PROBE_SET_UNITS 8u /* at most; see set_units */

@@ -9,6 +9,21 @@
 
 #include "probe_priv.h"
 
+void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones, uint32_t nr,
+		      uint32_t count, uint64_t *done_ns)
+{
+	for (uint32_t i = 0; i < nr; i++) {
+		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
+		r[i] = (struct zns_race){ .write = true,
+					  .zone = zones[i],
+					  .len = p->unit,
+					  .count = count,
+					  .buf = p->wbuf + (size_t)i * p->unit,
+					  .done_ns = done_ns + (size_t)i * count };
+		probe_mark(p, zones[i], count);
+	}
+}
+
 int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
 		      double *ns, struct zns_err *err)
 {
@@ -22,16 +37,7 @@ int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint3
 	ret = probe_spend(p, (uint64_t)nr * count * p->unit, err);
 	if (ret)
 		return ret;
-	for (uint32_t i = 0; i < nr; i++) {
-		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
-		r[i] = (struct zns_race){ .write = true,
-					  .zone = zones[i],
-					  .len = p->unit,
-					  .count = count,
-					  .buf = p->wbuf + (size_t)i * p->unit,
-					  .done_ns = done + (size_t)i * count };
-		probe_mark(p, zones[i], count);
-	}
+	probe_write_race(p, r, zones, nr, count, done);
 	start = zns_dev_now_ns(p->d);
 	ret = probe_race(p, r, nr, err);
 	p->accept_ns = zns_max(zns_dev_now_ns(p->d) - start, UINT64_C(1));

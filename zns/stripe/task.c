@@ -122,22 +122,6 @@ static int install(struct zns_task task, const struct iovec *remote, const char 
 	return 0;
 }
 
-/* Several local ranges: only together with as many remote ones of the same lengths. */
-static int install_all(struct zns_task task, const struct iovec *local, uint32_t nr_local,
-		       const struct iovec *remote, uint32_t nr)
-{
-	const char *from = local[0].iov_base;
-	int ret = 0;
-
-	for (uint32_t n = 0; n < nr && !ret; n++) {
-		if (nr_local > 1)
-			from = local[n].iov_base;
-		ret = install(task, &remote[n], from);
-		from += remote[n].iov_len;
-	}
-	return ret;
-}
-
 /* ---- a task that runs ---- */
 
 #define AT_ONCE KIB(64) /* who reads events waits for no more than that */
@@ -197,9 +181,13 @@ static int place_range(struct zns_task task, const struct iovec *remote, const c
 	return 0;
 }
 
-/* Several local ranges: as install_all. */
-static int place_all(struct zns_task task, const struct iovec *local, uint32_t nr_local,
-		     const struct iovec *remote, uint32_t nr)
+/* ---- all ranges ---- */
+
+typedef int put_range(struct zns_task task, const struct iovec *remote, const char *from);
+
+/* Several local ranges: only together with as many remote ones of the same lengths. */
+static int put_all(put_range *put, struct zns_task task, const struct iovec *local,
+		   uint32_t nr_local, const struct iovec *remote, uint32_t nr)
 {
 	const char *from = local[0].iov_base;
 	int ret = 0;
@@ -207,7 +195,7 @@ static int place_all(struct zns_task task, const struct iovec *local, uint32_t n
 	for (uint32_t n = 0; n < nr && !ret; n++) {
 		if (nr_local > 1)
 			from = local[n].iov_base;
-		ret = place_range(task, &remote[n], from);
+		ret = put(task, &remote[n], from);
 		from += remote[n].iov_len;
 	}
 	return ret;
@@ -220,9 +208,9 @@ int zns_task_write(struct zns_task task, const struct iovec *local, uint32_t nr_
 	int ret;
 
 	if (task.running) {
-		ret = place_all(task, local, nr_local, remote, nr_remote);
+		ret = put_all(place_range, task, local, nr_local, remote, nr_remote);
 	} else if (task.uffd >= 0) {
-		ret = install_all(task, local, nr_local, remote, nr_remote);
+		ret = put_all(install, task, local, nr_local, remote, nr_remote);
 	} else {
 		n = process_vm_writev(task.pid, local, nr_local, remote, nr_remote, 0);
 		ret = n == (ssize_t)sum ? 0 : n < 0 ? -errno : -EFAULT;
