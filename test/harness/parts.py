@@ -74,7 +74,7 @@ def gate(build):
         Job('fuzz-replay', sanitized(build, 'fuzz-replay', jobs=CPUS), 60, needs=('unit-build',)),
         Job('crash', [*MAKE, 'CRASH_STATES=2000', 'CRASH_CUTS=6', 'crash'], 60),
         Job('selftest', ['python3', zonetests, 'selftest', '-j2'], 30),
-        suite('zonetests', 120, '--ways', 'plain', 'by-id', 'live'),
+        suite('zonetests', 120, '--ways', 'plain', 'live-by-id'),
         *(suite(name, 40) for name in 'rates errors admission chains composed guard incremental lazyfaults livedump migration tools oci compact '
           'together options crypt crit rpc netlock disk hostcalls'.split()),
         suite('hostile', 60, program='test/hostile/hostile.py'),

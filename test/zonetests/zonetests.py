@@ -87,12 +87,10 @@ def cycle(cfg, task, directory, container, n):
 
 
 def of_way(cfg, way):
-    """The configuration of one of --ways."""
+    """The configuration of one of --ways. How it was dumped and how its checkpoint is found have nothing to do with each other."""
     cfg = copy.copy(cfg)
-    if way == 'by-id':
-        cfg.by_id = True
-    elif way == 'live':
-        cfg.live = 'must'
+    if way == 'live-by-id':
+        cfg.live, cfg.by_id = 'must', True
     return cfg
 
 
@@ -232,7 +230,7 @@ def parse_args():
             p.add_argument('--live', nargs='?', const='yes', choices=['yes', 'must'],
                            help='dump with --zns-live, verified in the freeze; must: a kernel that cannot track is a failure')
             p.add_argument('--by-id', action='store_true', help='restore from an empty directory by checkpoint id')
-            p.add_argument('--ways', nargs='+', choices=['plain', 'by-id', 'live'], default=['plain'],
+            p.add_argument('--ways', nargs='+', choices=['plain', 'live-by-id'], default=['plain'],
                            help='one dump and restore after the other of the same task, in each of these ways')
     args = parser.parse_args()
     if args.command == 'selftest':
