@@ -322,7 +322,8 @@ static void remember(int uffd, pid_t pid)
 		if (held->task[i].uffd < 0)
 			break;
 	if (i == held->nr || pid <= 0) {
-		pr_warn("Nobody says whose userfaultfd %d is\n", uffd);
+		pr_warn("The holder cannot tell to which task userfaultfd %d belongs: it will not kill that task\n",
+			uffd);
 		return;
 	}
 	held->task[i].pidfd = syscall(SYS_pidfd_open, pid, 0);
@@ -364,7 +365,7 @@ bool zns_holder_lives(int uffd)
 {
 	if (!lives(uffd))
 		return false;
-	pr_err("A task is taken for one that has ended, and lives\n");
+	pr_err("A task lives whose userfaultfd looks like that of one that has ended\n");
 	return true;
 }
 

@@ -185,7 +185,7 @@ static void bad_requests(void **state)
 	zone_refused(&b, UINT32_MAX, -EINVAL, "not granted");
 	begin_request(&q, &d, "web", 100, NULL, NULL);
 	q.has_ls = q.ls = 1;
-	refused(&b, &q, -EINVAL, "one thing");
+	refused(&b, &q, -EINVAL, "exactly one member");
 	zns_pb__request__init(&q);
 	q.reset = &reset;
 	reset.n_zones = 1;
@@ -391,7 +391,7 @@ static void normal_io(void **state)
 
 	q.reserve = &v;
 	v.container = "io";
-	refused(&a, &q, -EINVAL, "one of them");
+	refused(&a, &q, -EINVAL, "not both");
 	v.has_channels = 1;
 	v.channels = 2;
 	r = ask(&a, &q);

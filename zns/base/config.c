@@ -35,8 +35,9 @@ int conf_mkdirs(const char *dir, struct zns_err *err)
 	size_t len = strlen(dir);
 
 	if (!len || len >= sizeof(path))
-		return zns_fail(err, -ENAMETOOLONG,
-				"configuration directory name is empty or too long");
+		return zns_fail(
+			err, -ENAMETOOLONG,
+			"the name of the configuration directory is empty or too long: set ZNS_CONFIG to another one");
 	memcpy(path, dir, len + 1);
 	for (char *p = path + 1;; p++) {
 		char c = *p;
@@ -140,7 +141,9 @@ static int conf_path(char *out, size_t len, struct zns_err *err)
 	int n = snprintf(out, len, "%s/zns.conf", zns_config_dir());
 
 	if (n < 0 || (size_t)n >= len)
-		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is too long");
+		return zns_fail(
+			err, -ENAMETOOLONG,
+			"the name of the configuration directory is too long: set ZNS_CONFIG to another one");
 	return 0;
 }
 
@@ -159,7 +162,8 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 	if (memchr(*text, 0, *len)) {
 		free(*text);
 		*text = NULL;
-		return zns_fail(err, -EINVAL, "%s: not a text file", path);
+		return zns_fail(err, -EINVAL,
+				"%s is not a text file: it has a byte 0, so write it anew", path);
 	}
 	return 0;
 }

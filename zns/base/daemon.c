@@ -133,7 +133,7 @@ int zns_daemon_start(const struct zns_daemon *d, struct zns_err *err)
 	if (null < 0)
 		return zns_fail_sys(err, -errno, "/dev/null");
 	if (pipe2(p, O_CLOEXEC) < 0)
-		return zns_fail_sys(err, -errno, "pipe");
+		return zns_fail_sys(err, -errno, "cannot make a pipe");
 	rd = p[0];
 	pid = fork();
 	if (!pid)

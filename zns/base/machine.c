@@ -44,7 +44,9 @@ int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err)
 	int ret;
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/machine-id", zns_config_dir()) >= sizeof(path))
-		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is too long");
+		return zns_fail(
+			err, -ENAMETOOLONG,
+			"the name of the configuration directory is too long: set ZNS_CONFIG to another one");
 	if (!read_machine(path, out) || !read_machine("/etc/machine-id", out))
 		return 0;
 	/* A machine without an id, as in most containers: give it one that stays. */

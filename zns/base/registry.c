@@ -18,7 +18,9 @@ static int entry_path(const char *uuid, char *out, struct zns_err *err)
 			 uuid);
 
 	if (n < 0 || n >= PATH_MAX)
-		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is too long");
+		return zns_fail(
+			err, -ENAMETOOLONG,
+			"the name of the configuration directory is too long: set ZNS_CONFIG to another one");
 	return 0;
 }
 
@@ -112,7 +114,9 @@ static int write_entry(const struct zns_registered *r, const char *key, struct z
 		       key ? key : "", key ? "\n" : "", r->encrypted ? "encrypted = only\n" : "",
 		       r->plain_ok ? "plain = accept\n" : "");
 	if (ret < 0 || (size_t)ret >= sizeof(text))
-		return zns_fail(err, -ENAMETOOLONG, "the name of the key is too long");
+		return zns_fail(
+			err, -ENAMETOOLONG,
+			"the name of the key is too long: use a shorter path or description");
 	ret = zns_replace_file(AT_FDCWD, path, text, ret, 0600);
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
@@ -249,7 +253,9 @@ int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len, 
 	if (ret || !key)
 		return ret ? ret : -ENOENT;
 	if (strlen(key) >= len)
-		return zns_fail(err, -ENAMETOOLONG, "the name of the key is too long");
+		return zns_fail(
+			err, -ENAMETOOLONG,
+			"the name of the key is too long: use a shorter path or description");
 	memcpy(out, key, strlen(key) + 1);
 	return 0;
 }

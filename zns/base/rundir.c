@@ -31,7 +31,10 @@ int zns_broker_run_dir(struct zns_err *err)
 	if (stat(dir, &st) < 0)
 		return zns_fail_sys(err, -errno, "runtime directory %s", dir);
 	if (!S_ISDIR(st.st_mode))
-		return zns_fail(err, -ENOTDIR, "%s is no directory", dir);
+		return zns_fail(
+			err, -ENOTDIR,
+			"runtime directory %s is no directory: remove it, or set ZNS_RUN to another one",
+			dir);
 	/* Whoever can put a socket there would learn the places of our data. */
 	if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
 		return zns_fail(

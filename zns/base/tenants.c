@@ -160,14 +160,17 @@ int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out, 
 	memset(out, 0, sizeof(*out));
 	ret = snprintf(path, sizeof(path), "%s/tenants.conf", zns_config_dir());
 	if (ret < 0 || (size_t)ret >= sizeof(path))
-		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is too long");
+		return zns_fail(
+			err, -ENAMETOOLONG,
+			"the name of the configuration directory is too long: set ZNS_CONFIG to another one");
 	ret = zns_read_file(AT_FDCWD, path, TENANTS_MAX, &text, &len);
 	if (ret == -ENOENT)
 		return 0;
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot read %s", path);
 	if (memchr(text, 0, len))
-		return zns_fail(err, -EINVAL, "%s: not a text file", path);
+		return zns_fail(err, -EINVAL,
+				"%s is not a text file: it has a byte 0, so write it anew", path);
 	/* Reads the whole file, so that a bad line is found for every container. The first
 	 * matching rule counts. */
 	for (line = (char *)text; line; line = next) {

@@ -80,7 +80,7 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 				"a request of %zu bytes is too large for the broker", len);
 	out = malloc(len ? len : 1);
 	if (!out)
-		return zns_fail_sys(err, -ENOMEM, "broker request");
+		return zns_fail(err, -ENOMEM, "no memory for a request to the broker");
 	zns_pb__request__pack(req, out);
 	ret = zns_msg_send(b->fd, out, len, wait_ready, &c);
 	if (!ret)
@@ -89,7 +89,7 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 		return zns_fail(err, ret, "the broker (PID %u) died or closed the connection",
 				b->broker_pid);
 	if (ret == -ECANCELED)
-		return zns_fail(err, ret, "whoever wanted the answer is gone");
+		return zns_fail(err, ret, "the program that asked has ended");
 	if (c.dead)
 		return zns_fail(
 			err, ret,

@@ -35,7 +35,7 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 				zns_run_dir());
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "socket");
+		return zns_fail_sys(err, -errno, "cannot make a socket");
 	limit_time(fd, zns_hello_limit_ms()); /* connect waits too, while too many others do */
 	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
 		if (errno == EINTR)

@@ -114,7 +114,10 @@ int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h,
 	if (!c || !h->seal->mac.len)
 		return 0;
 	if (!m->has_seal || m->seal.len != ZNS_TAG_BYTES) /* zns_crypt_of has compared the seal */
-		return zns_fail(err, -EBADMSG, "checkpoint %s has no seal", id);
+		return zns_fail(
+			err, -EBADMSG,
+			"checkpoint %s has no seal (the MAC of its manifest): it is damaged, or was changed",
+			id);
 	ret = zns_crypt_handle_mac(c, k, m->seal.data, mac, err);
 	if (ret || is_mac(&h->seal->mac, &own))
 		return ret;

@@ -140,7 +140,9 @@ int zns_key_spec_check(const char *spec, char *out, size_t len, struct zns_err *
 				spec);
 	}
 	return n < 0 || (size_t)n >= len ?
-		       zns_fail(err, -ENAMETOOLONG, "the name of the key is too long") :
+		       zns_fail(
+			       err, -ENAMETOOLONG,
+			       "the name of the key is too long: use a shorter path or description") :
 		       0;
 }
 
@@ -181,7 +183,7 @@ int zns_master_create(const char *path, struct zns_err *err)
 	int ret;
 
 	if (RAND_priv_bytes(raw, sizeof(raw)) != 1)
-		return zns_fail(err, -EIO, "libcrypto gives no random key");
+		return zns_fail(err, -EIO, "libcrypto gives no random bytes for a key");
 	for (int i = 0; i < ZNS_KEY_BYTES; i++)
 		sprintf(text + 2 * i, "%02x", raw[i]);
 	text[TEXT_BYTES - 1] = '\n';

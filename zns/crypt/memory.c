@@ -130,7 +130,7 @@ int zns_memory_key_new(const uint8_t context[ZNS_UUID_LEN], struct zns_memory_ke
 		memcpy(k->s->magic, MAGIC, sizeof(k->s->magic));
 		memcpy(k->s->context, context, ZNS_UUID_LEN);
 		if (RAND_priv_bytes(k->s->key, ZNS_KEY_BYTES) != 1)
-			ret = zns_fail(err, -EIO, "libcrypto gives no random key");
+			ret = zns_fail(err, -EIO, "libcrypto gives no random bytes for a key");
 	}
 	return hand_out(k, ret, out, err);
 }
@@ -202,7 +202,8 @@ int zns_memory_seal(struct zns_memory_key *k, uint8_t nonce[ZNS_MEMORY_NONCE], u
 	struct aead a;
 
 	if (k->fd < 0)
-		return zns_fail(err, -EPERM, "a checkpoint's key of a context seals nothing");
+		return zns_fail(err, -EPERM,
+				"the key of a memory context in a checkpoint only decrypts");
 	for (int i = 0; i < 4; i++)
 		nonce[i] = (uint8_t)(k->writer >> 8 * i);
 	for (int i = 0; i < 8; i++)

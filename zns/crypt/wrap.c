@@ -91,7 +91,7 @@ int zns_crypt_new(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
 	memcpy(c->key_id, m->id, ZNS_KEY_ID_BYTES);
 	if (RAND_priv_bytes(c->key, ZNS_KEY_BYTES) != 1 || wrap_key(m, id, c->key, c->wrapped)) {
 		zns_crypt_free(c);
-		return zns_fail(err, -EIO, "libcrypto gives no random key");
+		return zns_fail(err, -EIO, "libcrypto gives no random bytes for a key");
 	}
 	*out = c;
 	return 0;

@@ -82,7 +82,7 @@ int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **o
 	int bad;
 
 	if (!p)
-		return zns_fail_sys(err, -ENOMEM, "archive");
+		return zns_fail(err, -ENOMEM, "no memory for the archive");
 	*p = (struct ctl_pack){
 		.a = archive_write_new(),
 		.e = archive_entry_new(),
@@ -92,7 +92,7 @@ int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **o
 	};
 	*out = p;
 	if (!p->a || !p->e)
-		return zns_fail_sys(err, -ENOMEM, "archive");
+		return zns_fail(err, -ENOMEM, "no memory for the archive");
 	bad = archive_write_set_format_pax_restricted(p->a); /* plain ustar where that is enough */
 	/* Pages are large, so speed comes before size. The same input gives the same bytes. */
 	if (!bad && compressed(path))
@@ -222,7 +222,7 @@ int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const voi
 	struct ctl_unpack *u = calloc(1, sizeof(*u));
 
 	if (!u)
-		return zns_fail_sys(err, -ENOMEM, "archive");
+		return zns_fail(err, -ENOMEM, "no memory for the archive");
 	*out = u;
 	u->path = path;
 	u->fd = fd;
@@ -231,7 +231,7 @@ int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const voi
 	u->patience = patience;
 	u->a = archive_read_new();
 	if (!u->a)
-		return zns_fail_sys(err, -ENOMEM, "archive");
+		return zns_fail(err, -ENOMEM, "no memory for the archive");
 	if (archive_read_support_format_tar(u->a) || archive_read_support_filter_gzip(u->a) ||
 	    archive_read_open(u->a, u, NULL, more, NULL))
 		return unpack_failed(u, err);

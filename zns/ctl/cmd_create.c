@@ -165,7 +165,8 @@ static int fill(struct create *k, uint32_t **die, struct zns_err *err)
 		return ret;
 	zns_emu_info(dev, &k->p, k->uuid);
 	*die = calloc(k->p.nr_zones, sizeof(**die));
-	ret = *die ? zns_emu_zone_map(dev, *die, err) : zns_fail_sys(err, -ENOMEM, "zone map");
+	ret = *die ? zns_emu_zone_map(dev, *die, err) :
+		     zns_fail(err, -ENOMEM, "no memory for the map of zones");
 	if (!ret && k->disk && !k->write_mibps)
 		ret = ctl_measure_disk(dev, &k->write_mibps, &k->read_mibps, err);
 	map.zone_write_mibps = k->write_mibps;

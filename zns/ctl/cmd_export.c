@@ -116,7 +116,7 @@ static int to_dir(struct export *x, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = malloc(EXPORT_CHUNK);
 	int ret = buf ? ctl_outdir_open(&x->out, x->target, err) :
-			zns_fail_sys(err, -ENOMEM, "buffer");
+			zns_fail(err, -ENOMEM, "no memory for a buffer");
 
 	if (!ret) {
 		ret = level_to_dir(x, x->out.dir, 0, buf, err);

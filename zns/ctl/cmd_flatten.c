@@ -225,7 +225,7 @@ static int run(struct flatten *x, const char *spec, const char *what, struct zns
 {
 	cleanup_free uint8_t *buf = malloc(CHUNK);
 	int ret = buf ? ctl_session_open(&x->s, spec, ZNS_READS | ZNS_WRITES, err) :
-			zns_fail_sys(err, -ENOMEM, "buffer");
+			zns_fail(err, -ENOMEM, "no memory for a buffer");
 
 	x->v.bucket = zns_bucket_new();
 	if (!ret && !x->v.bucket)
@@ -317,7 +317,8 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc > 1)
 		ctl_take_dev(&args);
 	if (args.argc != 1 || !*args.argv[0])
-		return ctl_usage(cmd, "one checkpoint's id or a directory is wanted");
+		return ctl_usage(
+			cmd, "give one checkpoint: its id, or a directory that holds its handle");
 	x.below = (uint32_t)below;
 	what = args.argv[0];
 	if (ctl_is_dir(what)) {

@@ -150,7 +150,7 @@ static int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!args.dev && args.argc == 1)
 		args.dev = *args.argv++, args.argc--;
 	if (!args.dev || args.argc)
-		return ctl_usage(cmd, "one device is wanted");
+		return ctl_usage(cmd, "give one device");
 	if (spec_to_path(args.dev, path, sizeof(path), &err) ||
 	    ctl_encrypt_load(key, &encrypt, &err) ||
 	    do_format(path, &map, force, &encrypt, uuid, &m, &err) ||
@@ -280,7 +280,7 @@ static int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1)
-		return ctl_usage(cmd, "one device is wanted");
+		return ctl_usage(cmd, "give one device");
 	ret = zns_canonical_spec(args.argv[0], path, sizeof(path), &err);
 	/* Do this first: a host that died during a format leaves a reservation but no store. */
 	if (!ret && take)
@@ -327,7 +327,7 @@ static int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1)
-		return ctl_usage(cmd, "one device is wanted");
+		return ctl_usage(cmd, "give one device");
 	if (!zns_uuid_parse(args.argv[0], uuid))
 		ret = zns_registered_by_uuid(uuid, &reg, &err);
 	else

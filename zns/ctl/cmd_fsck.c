@@ -227,7 +227,7 @@ static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_only_dev(cmd, &args))
 		return CTL_USAGE;
 	if (k.repair && k.rebuild)
-		return ctl_usage(cmd, "--repair or --rebuild: one of them");
+		return ctl_usage(cmd, "give --repair or --rebuild, not both");
 	if (k.force && !k.rebuild)
 		return ctl_usage(cmd, "--force is for --rebuild");
 	k.json = args.json;

@@ -149,7 +149,7 @@ static int judge(struct gc *g, struct zns_err *err)
 	g->nr = g->ls->n_checkpoints;
 	g->item = calloc(g->nr + 1, sizeof(*g->item));
 	if (!g->item)
-		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
+		return zns_fail(err, -ENOMEM, "no memory for a list of checkpoints");
 	for (size_t i = 0; i < g->nr; i++) {
 		struct item *it = &g->item[i];
 
@@ -272,7 +272,7 @@ static int find_zones(struct gc *g, struct zns_err *err)
 		    (z->live && z->index < r->n_zones && goes[z->index] >= z->live))
 			g->zones[g->nr_zones++] = z->index;
 	}
-	return goes && g->zones ? 0 : zns_fail_sys(err, -ENOMEM, "list of zones");
+	return goes && g->zones ? 0 : zns_fail(err, -ENOMEM, "no memory for a list of zones");
 }
 
 /* These zones were not reset: a restore reads them, or their checkpoint could not be removed. */

@@ -287,7 +287,7 @@ static int rewrap(const struct zns_master *from, const struct zns_master *to,
 {
 	q->lines = calloc(ls->n_checkpoints + 1, sizeof(*q->lines));
 	if (!q->lines)
-		return zns_fail_sys(err, -ENOMEM, "wrapped keys");
+		return zns_fail(err, -ENOMEM, "no memory for wrapped keys");
 	for (size_t i = 0; i < ls->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
 		ZnsPb__KeyLine *l;
@@ -297,7 +297,7 @@ static int rewrap(const struct zns_master *from, const struct zns_master *to,
 			continue;
 		l = calloc(1, sizeof(*l));
 		if (!l)
-			return zns_fail_sys(err, -ENOMEM, "wrapped keys");
+			return zns_fail(err, -ENOMEM, "no memory for wrapped keys");
 		zns_pb__key_line__init(l);
 		q->lines[q->n_lines++] = l;
 		l->checkpoint = c->id; /* owned by the answer */
@@ -435,7 +435,8 @@ static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 	while (v < end && (!args.argc || strcmp(args.argv[0], v->name)))
 		v++;
 	if (v == end)
-		return ctl_usage(cmd, "create, show, use, off, rotate or plain: one of them");
+		return ctl_usage(cmd,
+				 "the first argument is create, show, use, off, rotate or plain");
 	zns_crypt_harden();
 	/* these verbs take an argument of their own first */
 	if (v->run == key_create || v->run == key_plain) {
@@ -444,15 +445,15 @@ static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 		args.argv++;
 	}
 	if (v->run == key_create && args.argc != 1)
-		return ctl_usage(cmd, "one new file is wanted");
+		return ctl_usage(cmd, "give one file, which must not exist yet");
 	if (v->run == key_plain && strcmp(a.word, "accept") && strcmp(a.word, "refuse"))
-		return ctl_usage(cmd, "plain: accept or refuse");
+		return ctl_usage(cmd, "after plain comes accept or refuse");
 	if (take_args(&a, &args, &err))
 		return ctl_usage(cmd, "%s", err.msg);
 	if (!*a.spec && v->spec == MUST_SPEC)
-		return ctl_usage(cmd, "a KEYSPEC is wanted: file:PATH or keyring:DESCRIPTION");
+		return ctl_usage(cmd, "give a KEYSPEC: file:PATH or keyring:DESCRIPTION");
 	if (*a.spec && v->spec == NO_SPEC)
-		return ctl_usage(cmd, "no KEYSPEC is wanted");
+		return ctl_usage(cmd, "this takes no KEYSPEC");
 	return v->run(&a, &err) ? ctl_fail(cmd, &err) : CTL_OK;
 }
 

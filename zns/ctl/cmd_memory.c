@@ -24,7 +24,7 @@ static int detach(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1)
-		return ctl_usage(cmd, "one context is wanted: its name, or a PID");
+		return ctl_usage(cmd, "give one context: its name, or a PID");
 	q.op = ZNS_PB__MEMORY_OP__MEMORY_DETACH;
 	code = tell(cmd, args.argv[0], &q, name, sizeof(name));
 	if (code)
@@ -48,7 +48,7 @@ static int limit(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1 || !dram_text)
-		return ctl_usage(cmd, "one context and --dram SIZE are wanted");
+		return ctl_usage(cmd, "give one context and --dram SIZE");
 	if (memory_parse_dram(dram_text, 0, &q.dram, &err))
 		return ctl_fail(cmd, &err);
 	q.op = ZNS_PB__MEMORY_OP__MEMORY_LIMIT;
@@ -135,7 +135,7 @@ static int status(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc > 1)
-		return ctl_usage(cmd, "at most one context");
+		return ctl_usage(cmd, "give one context at most");
 	if (!args.argc)
 		return status_all(cmd, args.json);
 	if (memory_find(args.argv[0], name, sizeof(name), &err))

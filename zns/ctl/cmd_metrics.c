@@ -74,7 +74,7 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc)
-		return ctl_usage(cmd, "no argument is taken");
+		return ctl_usage(cmd, "this takes no argument");
 	ret = zns_registered_list(&regs, &nr, &err);
 	m.dev = calloc(nr + 1, sizeof(*m.dev));
 	if (!ret && !m.dev)

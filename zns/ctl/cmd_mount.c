@@ -255,13 +255,16 @@ static int serve(const struct place *p, int ready, struct zns_err *err)
 	int ret = 0;
 
 	if (!f)
-		return zns_fail(err, -EIO, "libfuse does not start");
+		return zns_fail(
+			err, -EIO,
+			"libfuse cannot be set up: is there memory, and is fuse3 installed?");
 	mount_name(p, target, sizeof(target));
 	/* libfuse explains a failed mount on standard error itself. */
 	if (fuse_mount(f, target)) {
-		ret = zns_fail(err, -EIO,
-			       "cannot mount on %s; it takes /dev/fuse, and root or fusermount3",
-			       p->path);
+		ret = zns_fail(
+			err, -EIO,
+			"cannot mount on %s: that needs /dev/fuse, and root or the program fusermount3",
+			p->path);
 	} else {
 		fuse_set_signal_handlers(fuse_get_session(f));
 		if (ready >= 0) {

@@ -24,7 +24,7 @@ static int look(struct report *r, struct zns_err *err)
 		return err->code;
 	}
 	if (metrics_containers(&r->d))
-		return zns_fail_sys(err, -ENOMEM, "report");
+		return zns_fail(err, -ENOMEM, "no memory for the report");
 	qsort(r->d.containers, r->d.nr_containers, sizeof(*r->d.containers), by_bytes);
 	r->now_ns = zns_now_ns();
 	return 0;
@@ -68,13 +68,13 @@ static int write_out(const struct report *r, const char *path, bool as_json, str
 	int ret;
 
 	if (!f)
-		return zns_fail_sys(err, -ENOMEM, "report");
+		return zns_fail(err, -ENOMEM, "no memory for the report");
 	if (as_json)
 		ctl_write_json(f, json(r));
 	else
 		page(f, r);
 	if (fclose(f))
-		return zns_fail_sys(err, -ENOMEM, "report");
+		return zns_fail(err, -ENOMEM, "no memory for the report");
 	if (!path) {
 		fwrite(text, 1, len, stdout); /* main reports a write error */
 		return 0;
@@ -99,7 +99,7 @@ static int cmd_report(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_only_dev(cmd, &args))
 		return CTL_USAGE;
 	if (!path && !args.json && isatty(STDOUT_FILENO))
-		return ctl_usage(cmd, "--output FILE is wanted: HTML is not for terminals");
+		return ctl_usage(cmd, "give --output FILE: HTML is not for terminals");
 	ret = zns_resolve_device(args.dev, &reg, &err);
 	if (!ret) {
 		ctl_view_open(&reg, &r.d.v);

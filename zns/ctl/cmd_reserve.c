@@ -62,13 +62,13 @@ static int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc > 1)
 		ctl_take_dev(&args);
 	if (args.argc != 1)
-		return ctl_usage(cmd, "one name is wanted");
+		return ctl_usage(cmd, "give one name");
 	q.has_groups = groups > 0;
 	q.groups = (uint32_t)groups;
 	q.has_channels = channels > 0;
 	q.channels = (uint32_t)channels;
 	if (q.has_groups + q.has_channels > 1 || (!exposed && !q.has_groups && !q.has_channels))
-		return ctl_usage(cmd, "--groups N or --channels N: one of them");
+		return ctl_usage(cmd, "give --groups N or --channels N, not both");
 	if (exposed &&
 	    (zns_resolve_device(args.dev, &reg, &err) || expose_check(&reg, args.argv[0], &err)))
 		return ctl_fail(cmd, &err);
@@ -105,7 +105,7 @@ static int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc > 1)
 		ctl_take_dev(&args);
 	if (args.argc != 1)
-		return ctl_usage(cmd, "one name is wanted");
+		return ctl_usage(cmd, "give one name");
 	req.release = args.argv[0];
 	if (zns_resolve_device(args.dev, &reg, &err) || expose_end(&reg, args.argv[0], &err))
 		return ctl_fail(cmd, &err);

@@ -37,11 +37,12 @@ static int preview(const ZnsPb__Response *r, const struct list *ask, struct list
 		if (ask->n && k == ask->n)
 			continue;
 		if (ask->n && !free_of)
-			return zns_fail(err, -EBUSY, "zone %u is %s, in use by %s", z->index,
+			return zns_fail(err, -EBUSY,
+					"zone %u is %s, in use by %s: it cannot be reset", z->index,
 					zns_zone_state_name(z->state),
 					z->owner ? z->owner : "nobody");
 		if (free_of && z->state != ZNS_ZONE_EMPTY && list_add(out, z->index))
-			return zns_fail_sys(err, -ENOMEM, "list of zones");
+			return zns_fail(err, -ENOMEM, "no memory for a list of zones");
 	}
 	for (k = 0; k < ask->n; k++)
 		if (ask->v[k] >= r->n_zones)
@@ -86,7 +87,7 @@ static int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv)
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
 		if (c == OPT_ZONE && zns_parse_number(optarg, 0, UINT32_MAX, &n)) {
-			ret = ctl_usage(cmd, "\"%s\" is no zone number", optarg);
+			ret = ctl_usage(cmd, "\"%s\" is no number of a zone", optarg);
 			goto out;
 		}
 		if (c == OPT_ZONE && list_add(&ask, n)) {
@@ -104,7 +105,7 @@ static int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv)
 		args.dev = *args.argv++, args.argc--;
 	if (args.argc || garbage == (ask.n > 0)) {
 		ret = ctl_usage(cmd,
-				"--zone N or --all-garbage: one of them, and one device at most");
+				"give --zone N or --all-garbage, not both, and one device at most");
 		goto out;
 	}
 	if (dry_run) {

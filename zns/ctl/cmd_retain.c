@@ -159,7 +159,7 @@ static int do_pin(const struct ctl_cmd *cmd, int argc, char **argv, bool pinned)
 		return args.code;
 	ctl_take_dev(&args);
 	if (!args.argc)
-		return ctl_usage(cmd, "ids are wanted");
+		return ctl_usage(cmd, "give the ids of checkpoints");
 	list = json_object_new_array();
 	ret = ctl_connect(args.dev, &s.reg, &s.broker, &err);
 	for (int i = 0; i < args.argc && !ret; i++) {

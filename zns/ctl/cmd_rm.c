@@ -93,7 +93,7 @@ static int choose(struct rm *m, struct zns_err *err)
 	m->needed = calloc(n + 1, sizeof(*m->needed));
 	m->ids = calloc(p->nr + 1, sizeof(*m->ids));
 	if (!m->by_id || !m->goes || !m->needed || !m->ids)
-		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
+		return zns_fail(err, -ENOMEM, "no memory for a list of checkpoints");
 	index_listed(m);
 	for (size_t k = 0; k < p->nr; k++) {
 		bool *goes = mark_of(m, m->goes, p->ids[k]);

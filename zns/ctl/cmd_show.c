@@ -406,7 +406,7 @@ static int show_tree(const struct tree *t, const struct ctl_pick *p, struct zns_
 	int ret = 0;
 
 	if (!v)
-		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
+		return zns_fail(err, -ENOMEM, "no memory for a list of checkpoints");
 	for (size_t i = 0; i < t->ls->n_checkpoints; i++)
 		if (n < p->nr && !memcmp(p->ids[n], t->ls->checkpoints[i]->id.data, ZNS_UUID_LEN))
 			v[n++] = t->ls->checkpoints[i];

@@ -29,7 +29,7 @@ static int take(void *look, void *arg, struct zns_err *err)
 	l->v = calloc(nr + 1, sizeof(*l->v));
 	if (!l->v) {
 		memory_look_free(&l->memory);
-		return zns_fail_sys(err, -ENOMEM, "a look at all devices");
+		return zns_fail(err, -ENOMEM, "no memory for a look at all devices");
 	}
 	for (; l->nr < nr; l->nr++) {
 		ctl_view_open(&regs[l->nr], &l->v[l->nr]);

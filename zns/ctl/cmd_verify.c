@@ -123,7 +123,7 @@ static int check_data(struct zns_dev *dev, const ZnsPb__Manifest *m, const struc
 	int ret;
 
 	if (!images)
-		return zns_fail_sys(err, -ENOMEM, "list of images");
+		return zns_fail(err, -ENOMEM, "no memory for a list of images");
 	k.image = images;
 	ret = zns_reader_new(&rp, m, &r, err);
 	if (ret)
@@ -288,7 +288,8 @@ static int read_piece(void *arg, uint32_t level, uint32_t place, uint64_t off, u
 		size_t n = zns_min(len, (uint64_t)CHUNK);
 
 		ret = i ? zns_rimage_read(i, off, p->buf, n, &p->err) :
-			  zns_fail(&p->err, -EBADMSG, "it has no image %s", m->images[place]->name);
+			  zns_fail(&p->err, -EBADMSG, "the checkpoint has no image %s",
+				   m->images[place]->name);
 		off += n;
 		len -= n;
 	}
@@ -472,7 +473,7 @@ static int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 	asked = calloc(p.nr + 1, sizeof(*asked));
 	t.judged = calloc(p.nr + 1, sizeof(*t.judged));
 	if (!asked || !t.judged)
-		ret = zns_fail_sys(&err, -ENOMEM, "list of checkpoints");
+		ret = zns_fail(&err, -ENOMEM, "no memory for a list of checkpoints");
 	else
 		memcpy(asked, p.ids, p.nr * sizeof(*asked));
 	parents_first(&p);

@@ -126,7 +126,7 @@ int ctl_only_dev(const struct ctl_cmd *cmd, struct ctl_args *args)
 {
 	if (!args->dev && args->argc == 1)
 		args->dev = *args->argv++, args->argc--;
-	return args->argc ? ctl_usage(cmd, "one device at most") : 0;
+	return args->argc ? ctl_usage(cmd, "give one device at most") : 0;
 }
 
 static volatile sig_atomic_t caught;

@@ -105,7 +105,7 @@ static int empty_zones(struct zns_dev *dev, uint32_t **out, uint32_t *nr, struct
 	int ret;
 
 	if (!z || !list)
-		return zns_fail_sys(err, -ENOMEM, "zones");
+		return zns_fail(err, -ENOMEM, "no memory for a list of zones");
 	ret = zns_dev_report(dev, 0, n, z, err);
 	most = sample(dev);
 	*nr = 0;

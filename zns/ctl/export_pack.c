@@ -57,7 +57,7 @@ static int write_archive(struct export *x, int fd, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = malloc(EXPORT_CHUNK);
 	struct ctl_pack *p = NULL;
-	int ret = buf ? 0 : zns_fail_sys(err, -ENOMEM, "buffer");
+	int ret = buf ? 0 : zns_fail(err, -ENOMEM, "no memory for a buffer");
 
 	if (!ret)
 		ret = ctl_pack_open(fd, x->to_stdout ? "-" : x->target,
@@ -151,7 +151,7 @@ static int note_layer(struct export *x, const struct ctl_oci *o, uint32_t level,
 	if (!x->elsewhere)
 		return 0;
 	if (zns_grow(x->layers, x->nr_layers, x->max_layers))
-		return zns_fail_sys(err, -ENOMEM, "OCI image");
+		return zns_fail(err, -ENOMEM, "no memory for the OCI image");
 	l = &x->layers[x->nr_layers++];
 	*l = (struct export_layer){ .level = level, .link = link };
 	l->size = ctl_oci_last(o, l->digest);
@@ -181,7 +181,7 @@ int export_to_oci(struct export *x, struct zns_err *err)
 	const ZnsPb__Origin *origin = x->h.c->origin;
 	struct ctl_oci *o = NULL;
 	int ret = buf ? ctl_oci_open(x->target, x->elsewhere, &o, err) :
-			zns_fail_sys(err, -ENOMEM, "buffer");
+			zns_fail(err, -ENOMEM, "no memory for a buffer");
 
 	for (uint32_t l = ret ? 0 : export_levels(x); l-- > 0 && !ret;)
 		ret = layer(x, o, l, false, buf, err);

@@ -62,7 +62,7 @@ static void *make(void *arg)
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret = buf ? export_layer(&t->x, -1, l->level, l->link, ctl_flow_put, t->flow, buf,
 				     &err) :
-			zns_fail_sys(&err, -ENOMEM, "buffer");
+			zns_fail(&err, -ENOMEM, "no memory for a buffer");
 
 	/* -EPIPE: the reader has left, or goes back */
 	if (ret && ret != -EPIPE)
@@ -252,7 +252,7 @@ static int alone(struct zns_err *err)
 	cleanup_close int fd = geteuid() ? -1 : open("/dev/fuse", O_RDWR | O_CLOEXEC);
 
 	if (fd < 0)
-		return zns_fail(err, -ENOTSUP, "it takes root and /dev/fuse");
+		return zns_fail(err, -ENOTSUP, "no mount without root and /dev/fuse");
 	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL))
 		return zns_fail(err, -ENOTSUP, "no mount namespace: %s", strerror(errno));
 	return 0;
@@ -285,7 +285,7 @@ int export_serve_begin(struct export *x, const char *dir, struct export_serve **
 	int ret;
 
 	if (!s)
-		return zns_fail_sys(err, -ENOMEM, "mount");
+		return zns_fail(err, -ENOMEM, "no memory for the mount");
 	s->x = x;
 	pthread_mutex_init(&s->lock, NULL);
 	snprintf(s->dir, sizeof(s->dir), "%s", dir);

@@ -83,7 +83,7 @@ static int check_overlaps(struct fsck *k, const struct zns_store *s, struct zns_
 		n += zns_store_checkpoint(s, i)->n_zones;
 	v = calloc(n + 1, sizeof(*v));
 	if (!v)
-		return zns_fail_sys(err, -ENOMEM, "list of zone uses");
+		return zns_fail(err, -ENOMEM, "no memory for a list of zone uses");
 	n = 0;
 	for (size_t i = 0; i < nr; i++) {
 		const ZnsPb__Checkpoint *c = zns_store_checkpoint(s, i);
@@ -109,7 +109,7 @@ int fsck_check(struct fsck *k, const struct zns_store *s, struct zns_err *err)
 	int ret;
 
 	if (!zones)
-		return zns_fail_sys(err, -ENOMEM, "zones");
+		return zns_fail(err, -ENOMEM, "no memory for a list of zones");
 	ret = zns_dev_report(k->dev, 0, k->dev->geo.nr_zones, zones, err);
 	if (ret)
 		return ret;

@@ -25,13 +25,13 @@ int import_add(struct import *x, const char *name, uint64_t size, const struct s
 	if (!(x->nr_files & (x->nr_files - 1))) {
 		v = realloc(x->files, (x->nr_files ? 2 * x->nr_files : 1) * sizeof(*v));
 		if (!v)
-			return zns_fail_sys(err, -ENOMEM, "list of images");
+			return zns_fail(err, -ENOMEM, "no memory for a list of images");
 		x->files = v;
 	}
 	v = &x->files[x->nr_files];
 	*v = (struct import_file){ .name = strdup(name), .size = size };
 	if (!v->name)
-		return zns_fail_sys(err, -ENOMEM, "list of images");
+		return zns_fail(err, -ENOMEM, "no memory for a list of images");
 	if (st)
 		v->st = *st;
 	x->nr_files++;

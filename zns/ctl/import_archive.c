@@ -81,7 +81,7 @@ static int check_twice(const struct import *x, struct zns_err *err)
 	cleanup_free char **name = calloc(x->nr_files + 1, sizeof(*name));
 
 	if (!name)
-		return zns_fail_sys(err, -ENOMEM, "list of images");
+		return zns_fail(err, -ENOMEM, "no memory for a list of images");
 	for (size_t i = 0; i < x->nr_files; i++)
 		name[i] = x->files[i].name;
 	qsort(name, x->nr_files, sizeof(*name), cmp_name);

@@ -45,7 +45,7 @@ static int keep_copy(struct import *x, struct import_file *f, const uint8_t *dat
 {
 	f->copy = malloc(f->size + 1);
 	if (!f->copy)
-		return zns_fail_sys(err, -ENOMEM, "copy of %s", f->name);
+		return zns_fail(err, -ENOMEM, "no memory for a copy of %s", f->name);
 	memcpy(f->copy, data, f->size);
 	x->copies += f->size;
 	x->nr_copies++;
@@ -61,7 +61,7 @@ int import_image(struct import *x, struct import_file *f, import_get get, void *
 	if (!x->buf)
 		x->buf = malloc(CHUNK);
 	if (!x->buf)
-		return zns_fail_sys(err, -ENOMEM, "buffer");
+		return zns_fail(err, -ENOMEM, "no memory for a buffer");
 	ret = zns_writer_image(x->v.w, f->name, !strncmp(f->name, "pages-", 6), &img, err);
 	if (!ret && !f->size && is_beside(f->name, x->buf, 0))
 		zns_wimage_set_beside(img);

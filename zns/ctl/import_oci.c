@@ -253,7 +253,7 @@ static struct import_levels *levels_new(const struct ctl_oci_image *i, struct zn
 	if (v && v->l)
 		return v;
 	free(v);
-	zns_fail_sys(err, -ENOMEM, "layers");
+	zns_fail(err, -ENOMEM, "no memory for a list of layers");
 	return NULL;
 }
 

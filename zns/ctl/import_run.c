@@ -81,13 +81,13 @@ static int describe(struct import *x, struct zns_err *err)
 	if (x->layer && ctl_oci_unhex(ctl_oci_digits(x->layer), sha, sizeof(sha))) {
 		o->layer.data = malloc(sizeof(sha));
 		if (!o->layer.data)
-			return zns_fail_sys(err, -ENOMEM, "record");
+			return zns_fail(err, -ENOMEM, "no memory for the record");
 		memcpy(o->layer.data, sha, sizeof(sha));
 		o->layer.len = sizeof(sha);
 		o->has_layer = 1;
 	}
 	o->image_dir = strdup(realpath(x->path, path) ? path : x->path);
-	return o->image_dir ? 0 : zns_fail_sys(err, -ENOMEM, "record");
+	return o->image_dir ? 0 : zns_fail(err, -ENOMEM, "no memory for the record");
 }
 
 /* If the handle cannot be written, the import fails. */
@@ -138,7 +138,7 @@ static int key(struct import *x, struct zns_err *err)
 	x->v.former = x->pages_m;
 	x->v.former_crypt = x->v.crypt;
 	x->v.c = import_join_record(x);
-	return x->v.c ? 0 : zns_fail_sys(err, -ENOMEM, "record");
+	return x->v.c ? 0 : zns_fail(err, -ENOMEM, "no memory for the record");
 }
 
 int import_run(struct import *x, const char *spec, const char *handle, struct zns_err *err)

@@ -57,7 +57,8 @@ int import_sealed_there(const struct ctl_oci_layer *l, const char *spec, struct 
 	struct zns_session s;
 	int ret = zns_uuid_parse(l->id, id);
 
-	ret = ret ? zns_fail(err, ret, "%s is no id", l->id) :
+	ret = ret ? zns_fail(err, ret, "%s is no checkpoint's id: 32 hexadecimal digits are",
+			     l->id) :
 		    ctl_session_open(&s, spec, ZNS_READS, err);
 	if (ret)
 		return ret;
@@ -131,7 +132,8 @@ static int read_record(struct sealed *z, const char *parent, struct zns_err *err
 	if (e.size > zns_min((uint64_t)ZNS_SEALED_MAX, RECORD_MIN + z->layer->size / RECORD_PART))
 		return zns_fail(err, -EFBIG, "the record of %s is too long", z->layer->id);
 	buf = malloc(e.size + 1);
-	ret = buf ? ctl_unpack_data(z->u, buf, e.size, err) : zns_fail_sys(err, -ENOMEM, "record");
+	ret = buf ? ctl_unpack_data(z->u, buf, e.size, err) :
+		    zns_fail(err, -ENOMEM, "no memory for the record");
 	if (!ret)
 		ret = zns_sealed_parse(buf, e.size, &z->x->s.dev->geo, &z->m, err);
 	if (!ret)
@@ -219,7 +221,7 @@ static int read_images(struct sealed *z, struct zns_err *err)
 
 	z->x->buf = malloc(CHUNK);
 	if (!z->x->buf)
-		return zns_fail_sys(err, -ENOMEM, "buffer");
+		return zns_fail(err, -ENOMEM, "no memory for a buffer");
 	for (size_t n = 0; n < z->m->n_images && !ret; n++)
 		ret = read_image(z, z->m->images[n], err);
 	if (!ret)
@@ -246,7 +248,7 @@ static int describe(struct sealed *z, struct zns_err *err)
 	c->parent_bytes = from->parent_bytes;
 	c->origin->has_claimed = c->origin->claimed = !z->x->named;
 	c->origin->image_dir = strdup(realpath(z->x->path, path) ? path : z->x->path);
-	return c->origin->image_dir ? 0 : zns_fail_sys(err, -ENOMEM, "record");
+	return c->origin->image_dir ? 0 : zns_fail(err, -ENOMEM, "no memory for the record");
 }
 
 static int write_handle(struct import *x, struct zns_err *err)

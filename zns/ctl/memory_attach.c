@@ -107,9 +107,9 @@ int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1)
-		return ctl_usage(cmd, "one PID or container is wanted");
+		return ctl_usage(cmd, "give one PID or container");
 	if (!w.dram && !w.idle_s)
-		return ctl_usage(cmd, "--dram is wanted: a size, a share like 30%%, or auto");
+		return ctl_usage(cmd, "give --dram: a size, a share like 30%%, or auto");
 	w.what = args.argv[0];
 	w.dev = args.dev;
 	if (memory_attach(&w, name, sizeof(name), &err))

@@ -143,7 +143,7 @@ int memory_names(char ***out, size_t *nr, struct zns_err *err)
 		if (zns_grow(names, *nr, max) || !(names[*nr] = strdup(e->d_name))) {
 			closedir(d);
 			memory_names_free(names, *nr);
-			return zns_fail_sys(err, -ENOMEM, "list of memory contexts");
+			return zns_fail(err, -ENOMEM, "no memory for a list of memory contexts");
 		}
 		++*nr;
 	}

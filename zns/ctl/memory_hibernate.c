@@ -43,8 +43,10 @@ static int await(const char *name, ZnsPb__MemoryState state, struct zns_err *err
 			if (there)
 				return 0;
 			if (over)
-				return zns_fail(err, -ECANCELED, "%s was told otherwise meanwhile",
-						ctl_text(name));
+				return zns_fail(
+					err, -ECANCELED,
+					"%s got another command meanwhile (wake, detach or limit), which counts",
+					ctl_text(name));
 		}
 		nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
 	}
@@ -78,7 +80,7 @@ int memory_cmd_hibernate(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1)
-		return ctl_usage(cmd, "one context, PID or container is wanted");
+		return ctl_usage(cmd, "give one context, PID or container");
 	w.what = args.argv[0];
 	w.dev = args.dev;
 	ret = memory_find(w.what, name, sizeof(name), &none);
@@ -105,7 +107,7 @@ int memory_cmd_wake(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1)
-		return ctl_usage(cmd, "one context is wanted: its name, or a PID");
+		return ctl_usage(cmd, "give one context: its name, or a PID");
 	if (memory_find(args.argv[0], name, sizeof(name), &err) ||
 	    tell(name, ZNS_PB__MEMORY_OP__MEMORY_WAKE, false, &err) ||
 	    await(name, ZNS_PB__MEMORY_STATE__MEMORY_ACTIVE, &err))

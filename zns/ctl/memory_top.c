@@ -205,7 +205,7 @@ int memory_cmd_top(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc)
-		return ctl_usage(cmd, "it takes no argument, and shows all contexts");
+		return ctl_usage(cmd, "this takes no argument: it shows all contexts");
 	screen.json = args.json;
 	return ctl_watch(&screen, &what, NULL, &err) ? ctl_fail(cmd, &err) : CTL_OK;
 }

@@ -29,7 +29,7 @@ int ctl_oci_parse(const char *where, struct ctl_oci_ref *out, struct zns_err *er
 			"%s is not DIR or DIR:TAG: a tag is letters, digits, _, . and -, a directory has no colon",
 			where);
 	out->dir = strndup(where, colon ? (size_t)(colon - where) : strlen(where));
-	return out->dir ? 0 : zns_fail_sys(err, -ENOMEM, "name");
+	return out->dir ? 0 : zns_fail(err, -ENOMEM, "no memory for a name");
 }
 
 bool ctl_oci_digest(const char *digest)

@@ -36,7 +36,7 @@ static int take(struct json_object *d, struct ctl_oci_layer *out, struct zns_err
 	if (!ctl_oci_digest(digest))
 		return zns_fail(err, -EBADMSG, "a digest in it is not sha256 and 64 digits");
 	if (!json_object_is_type(size, json_type_int) || json_object_get_int64(size) < 0)
-		return zns_fail(err, -EBADMSG, "%s has no size", digest);
+		return zns_fail(err, -EBADMSG, "%s: its size is not given", digest);
 	strcpy(out->digest, digest);
 	out->size = (uint64_t)json_object_get_int64(size);
 	return 0;
@@ -64,7 +64,7 @@ int ctl_oci_blob_open(const struct ctl_oci_image *i, const struct ctl_oci_layer 
 int ctl_oci_check_begin(struct ctl_oci_check *c, const struct ctl_oci_layer *l, struct zns_err *err)
 {
 	*c = (struct ctl_oci_check){ .layer = l, .sha = ctl_sha_new() };
-	return c->sha ? 0 : zns_fail_sys(err, -ENOMEM, "digest");
+	return c->sha ? 0 : zns_fail(err, -ENOMEM, "no memory for a digest");
 }
 
 void ctl_oci_check_add(void *check, const void *buf, size_t len)
@@ -105,7 +105,8 @@ int ctl_oci_blob(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, s
 
 	if (fd < 0)
 		return fd;
-	ret = buf ? ctl_oci_check_begin(&check, l, err) : zns_fail_sys(err, -ENOMEM, "digest");
+	ret = buf ? ctl_oci_check_begin(&check, l, err) :
+		    zns_fail(err, -ENOMEM, "no memory for a digest");
 	for (uint64_t off = 0; !ret && off < l->size; off += CHUNK) {
 		size_t len = zns_min(CHUNK, l->size - off);
 
@@ -183,7 +184,7 @@ static int take_layers(struct ctl_oci_image *i, struct json_object *manifest, st
 				LAYERS_MAX);
 	i->layers = calloc(json_object_array_length(all), sizeof(*i->layers));
 	if (!i->layers)
-		return zns_fail_sys(err, -ENOMEM, "layers");
+		return zns_fail(err, -ENOMEM, "no memory for a list of layers");
 	for (size_t k = 0; k < json_object_array_length(all) && !ret; k++) {
 		struct json_object *d = json_object_array_get_idx(all, k);
 		const char *id = note(d, CTL_OCI_ID);
@@ -247,7 +248,7 @@ int ctl_oci_of_manifest(const char *text, size_t len, struct ctl_oci_image *out,
 
 	*out = (struct ctl_oci_image)CTL_OCI_IMAGE_INIT;
 	if (len > MANIFEST_MAX)
-		return zns_fail(err, -EFBIG, "its manifest is too long");
+		return zns_fail(err, -EFBIG, "its manifest is too long to be one");
 	ret = zns_json_parse("its manifest", (const uint8_t *)text, len, &manifest, err);
 	if (!ret)
 		ret = take_layers(out, manifest, err);

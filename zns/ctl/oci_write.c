@@ -107,13 +107,13 @@ int ctl_oci_open(const char *where, const char *elsewhere, struct ctl_oci **out,
 
 	*out = o;
 	if (!o)
-		return zns_fail_sys(err, -ENOMEM, "OCI image");
+		return zns_fail(err, -ENOMEM, "no memory for the OCI image");
 	o->parent = o->dir = o->blobs = o->fd = -1;
 	o->elsewhere = elsewhere;
 	o->layers = json_object_new_array();
 	o->diff_ids = json_object_new_array();
 	if (!o->layers || !o->diff_ids)
-		return zns_fail_sys(err, -ENOMEM, "OCI image");
+		return zns_fail(err, -ENOMEM, "no memory for the OCI image");
 	ret = ctl_oci_parse(where, &o->ref, err);
 	return ret ? ret : open_dir(o, err);
 }
@@ -126,7 +126,7 @@ static int blob_begin(struct ctl_oci *o, bool kept, struct zns_err *err)
 	o->size = 0;
 	o->sha = ctl_sha_new();
 	if (!o->sha)
-		return zns_fail_sys(err, -ENOMEM, "digest");
+		return zns_fail(err, -ENOMEM, "no memory for a digest");
 	if (!kept)
 		return 0;
 	o->fd = zns_make_temp(o->blobs, "blob", o->temp);
@@ -155,7 +155,7 @@ static int note_fresh(struct ctl_oci *o, const char *digest, struct zns_err *err
 	if (is_there(o->blobs, ctl_oci_digits(digest)))
 		return 0;
 	if (zns_grow(o->fresh, o->nr_fresh, o->max_fresh))
-		return zns_fail_sys(err, -ENOMEM, "OCI image");
+		return zns_fail(err, -ENOMEM, "no memory for the OCI image");
 	strcpy(o->fresh[o->nr_fresh++], digest);
 	return 0;
 }
@@ -251,7 +251,8 @@ static int put_json(struct ctl_oci *o, struct json_object *j, const char *media,
 {
 	const char *text = json_object_to_json_string_ext(
 		j, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-	int ret = text ? blob_begin(o, true, err) : zns_fail_sys(err, -ENOMEM, "OCI image");
+	int ret = text ? blob_begin(o, true, err) :
+			 zns_fail(err, -ENOMEM, "no memory for the OCI image");
 
 	if (!ret) {
 		ret = zns_write_all(o->fd, text, strlen(text));

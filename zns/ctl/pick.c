@@ -23,7 +23,7 @@ static int device_of(struct ctl_args *args, struct ctl_pick *p, struct zns_err *
 
 	p->handle = calloc(args->argc + 1, sizeof(*p->handle));
 	if (!p->handle)
-		return zns_fail_sys(err, -ENOMEM, "list of handles");
+		return zns_fail(err, -ENOMEM, "no memory for a list of handles");
 	for (int i = 0; i < args->argc; i++) {
 		if (!ctl_is_dir(args->argv[i]))
 			continue;
@@ -112,7 +112,7 @@ static int by_name(const ZnsPb__Response *ls, const char *what, struct ctl_pick 
 	if (of && !ret)
 		return zns_fail(
 			err, -ENOTUNIQ,
-			"%s is a container, and checkpoint %s begins with it: say --container %s, or give more "
+			"%s is a container, and checkpoint %s begins with it: give --container %s, or more "
 			"of the id",
 			what, zns_uuid_format(c->id.data, id), what);
 	for (size_t i = 0; of && i < ls->n_checkpoints; i++)
@@ -130,7 +130,9 @@ static int by_name(const ZnsPb__Response *ls, const char *what, struct ctl_pick 
 		*err = p->not_dir;
 		ret = err->code;
 	} else if (ret == -ENOENT && !strstr(err->msg, "too short")) {
-		ret = zns_fail(err, ret, "no checkpoint and no container %s", what);
+		ret = zns_fail(err, ret,
+			       "there is no checkpoint and no container %s: `znsctl ls` lists both",
+			       what);
 	}
 	return ret;
 }
@@ -142,7 +144,7 @@ static int pick(struct ctl_pick *p, struct zns_err *err)
 
 	p->ids = calloc(ls->n_checkpoints + p->argc + 1, ZNS_UUID_LEN);
 	if (!p->ids)
-		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
+		return zns_fail(err, -ENOMEM, "no memory for a list of checkpoints");
 	for (int a = 0; a < p->argc && !ret; a++) {
 		if (!p->handle[a]) {
 			ret = by_name(ls, p->argv[a], p, err);
@@ -161,7 +163,9 @@ static int pick(struct ctl_pick *p, struct zns_err *err)
 			memcpy(p->ids[p->nr++], c->id.data, ZNS_UUID_LEN);
 	}
 	if (!ret && p->container && !p->nr)
-		ret = zns_fail(err, -ENOENT, "container %s has no checkpoint", p->container);
+		ret = zns_fail(err, -ENOENT,
+			       "container %s has no checkpoint: `znsctl ls` lists them all",
+			       p->container);
 	return ret;
 }
 
@@ -182,7 +186,7 @@ static int list_checkpoints(struct ctl_pick *p, struct zns_err *err)
 		return ctl_ls(&p->broker, &p->ls, err);
 	p->ls = malloc(sizeof(*p->ls));
 	if (!p->ls)
-		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
+		return zns_fail(err, -ENOMEM, "no memory for a list of checkpoints");
 	zns_pb__response__init(p->ls);
 	return 0;
 }

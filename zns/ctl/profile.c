@@ -64,7 +64,7 @@ static uint32_t count_groups(const uint32_t *group, uint32_t nr, struct zns_err 
 	uint32_t i, n = 0;
 
 	if (!seen) {
-		zns_fail_sys(err, -ENOMEM, "map");
+		zns_fail(err, -ENOMEM, "no memory for the map");
 		return 0;
 	}
 	for (i = 0; i < nr; i++) {
@@ -168,7 +168,7 @@ int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Prof
 
 	*out = NULL;
 	if (!group)
-		return zns_fail_sys(err, -ENOMEM, "profile");
+		return zns_fail(err, -ENOMEM, "no memory for the profile");
 	emu = !zns_emu_info(dev, &e, uuid);
 	if (emu)
 		emu_bandwidth(&e, &write, &read);
@@ -204,12 +204,12 @@ int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Prof
 			return ret;
 		channel_of = calloc((size_t)e.channels * e.ways, sizeof(*channel_of));
 		if (!channel_of)
-			return zns_fail_sys(err, -ENOMEM, "profile");
+			return zns_fail(err, -ENOMEM, "no memory for the profile");
 		for (i = 0; i < e.channels * e.ways; i++)
 			channel_of[i] = i % e.channels;
 		groups = close_gaps(group, nr, channel_of, e.channels * e.ways);
 		if (!groups)
-			return zns_fail_sys(err, -ENOMEM, "profile");
+			return zns_fail(err, -ENOMEM, "no memory for the profile");
 	}
 	ret = build(out, source, groups, channel_of, group, nr, write, read);
 	if (ret) {

@@ -198,7 +198,9 @@ static int hello(struct ctl_proxy *p, struct zns_err *err)
 
 	/* an older skopeo, or an option that only its copy has */
 	if (ret || !version || strncmp(version, VERSION, strlen(VERSION)) != 0)
-		ret = zns_fail(err, -ENOTSUP, "skopeo's image proxy is not as it should be");
+		ret = zns_fail(
+			err, -ENOTSUP,
+			"skopeo's image proxy answers in another way than this program knows: another version?");
 	if (fd >= 0)
 		close(fd);
 	json_object_put(value);
@@ -213,12 +215,12 @@ int ctl_proxy_open(const char *name, char *const *options, int nr, struct ctl_pa
 	int s[2] = { -1, -1 }, fd = -1, ret;
 
 	if (!p)
-		return zns_fail_sys(err, -ENOMEM, "proxy");
+		return zns_fail(err, -ENOMEM, "no memory for skopeo's proxy");
 	p->sock = -1;
 	p->patience = patience;
 	p->said = memfd_create("skopeo", MFD_CLOEXEC);
 	if (p->said < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s))
-		return zns_fail_sys(err, -errno, "socket");
+		return zns_fail_sys(err, -errno, "cannot make a socket");
 	p->sock = s[0];
 	if (s[1] == ITS_FD) /* dup2 to itself would keep its close-on-exec flag */
 		fcntl(s[1], F_SETFD, 0);
@@ -269,11 +271,11 @@ int ctl_proxy_image(struct ctl_proxy *p, struct ctl_oci_image *out, struct zns_e
 	size_t len = 0;
 	int ret = text ? call(p, "GetManifest", list(json_object_new_int64(p->image), NULL, NULL),
 			      &value, &fd, err) :
-			 zns_fail_sys(err, -ENOMEM, "manifest");
+			 zns_fail(err, -ENOMEM, "no memory for the manifest");
 
 	json_object_put(value);
 	if (!ret && fd < 0)
-		ret = zns_fail(err, -EBADMSG, "skopeo's answer has no pipe");
+		ret = zns_fail(err, -EBADMSG, "skopeo's answer came without the pipe for its data");
 	if (!ret)
 		ret = ask_end(p, err);
 	if (!ret)
@@ -297,7 +299,7 @@ static int open_layer(void *arg, const struct ctl_oci_layer *l, struct zns_err *
 
 	json_object_put(value);
 	if (!ret && fd < 0)
-		ret = zns_fail(err, -EBADMSG, "skopeo's answer has no pipe");
+		ret = zns_fail(err, -EBADMSG, "skopeo's answer came without the pipe for its data");
 	if (!ret)
 		ret = ask_end(p, err);
 	if (ret && fd >= 0)

@@ -68,10 +68,10 @@ static int show(const struct ctl_screen *s, const struct ctl_watched *w, const v
 	}
 	f = open_memstream(&text, &len);
 	if (!f)
-		return zns_fail_sys(err, -ENOMEM, "screen");
+		return zns_fail(err, -ENOMEM, "no memory for the screen");
 	w->text(f, now, before);
 	if (fclose(f))
-		return zns_fail_sys(err, -ENOMEM, "screen");
+		return zns_fail(err, -ENOMEM, "no memory for the screen");
 	if (live)
 		paint(text, first);
 	else
@@ -92,7 +92,8 @@ int ctl_watch(const struct ctl_screen *s, const struct ctl_watched *w, void *arg
 {
 	bool once = s->once || s->json, live = !once && isatty(STDOUT_FILENO), first = true;
 	void *before = calloc(1, w->size), *now = calloc(1, w->size), *next;
-	int ret = before && now ? w->take(before, arg, err) : zns_fail_sys(err, -ENOMEM, "screen");
+	int ret = before && now ? w->take(before, arg, err) :
+				  zns_fail(err, -ENOMEM, "no memory for the screen");
 
 	while (!ret) {
 		nap(s->interval_s);

@@ -160,7 +160,7 @@ static int run(struct skopeo *w, char **argv, bool silent, struct zns_err *err)
 	pid_t pid;
 
 	if (pipe2(p, O_CLOEXEC))
-		return zns_fail_sys(err, -errno, "pipe");
+		return zns_fail_sys(err, -errno, "cannot make a pipe");
 	posix_spawn_file_actions_init(&fa);
 	posix_spawn_file_actions_addopen(&fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
 	if (silent)
@@ -208,13 +208,17 @@ int skopeo_take(const struct ctl_cmd *cmd, struct ctl_args *args, int own, struc
 				"where from is wanted: docker://REGISTRY/NAME:TAG");
 	w->registry = args->argv[own - 1];
 	if (!strchr(w->registry, ':') || *w->registry == '-')
-		return ctl_usage(cmd, "%s names no transport: docker://REGISTRY/NAME:TAG",
-				 w->registry);
+		return ctl_usage(
+			cmd, "%s does not say how to reach it: write docker://REGISTRY/NAME:TAG",
+			w->registry);
 	w->options = args->argv + own;
 	w->nr_options = args->argc - own;
 	for (int i = 0; i < w->nr_options; i++)
 		if (w->options[i][0] != '-')
-			return ctl_usage(cmd, "%s is no option of skopeo", w->options[i]);
+			return ctl_usage(
+				cmd,
+				"%s is no option: after -- come options of skopeo, which begin with -",
+				w->options[i]);
 	ctl_patience_start(&w->patience, w->timeout_s);
 	if (!w->tmp)
 		w->tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";

@@ -149,7 +149,7 @@ int ctl_view_devices(const char *spec, struct zns_registered **regs, size_t *nr,
 		return zns_registered_list(regs, nr, err);
 	*regs = calloc(1, sizeof(**regs));
 	if (!*regs)
-		return zns_fail_sys(err, -ENOMEM, "list of devices");
+		return zns_fail(err, -ENOMEM, "no memory for a list of devices");
 	ret = zns_resolve_device(spec, *regs, err);
 	*nr = !ret;
 	return ret;

@@ -14,7 +14,7 @@ static int pick_empty(struct zns_dev *dev, uint32_t *zone, uint64_t *capacity, s
 	int ret;
 
 	if (!z)
-		return zns_fail_sys(err, -ENOMEM, "zones");
+		return zns_fail(err, -ENOMEM, "no memory for a list of zones");
 	ret = zns_dev_report(dev, 0, dev->geo.nr_zones, z, err);
 	if (ret)
 		return ret;

@@ -69,7 +69,8 @@ static void *watch(void *arg)
 			&err, -EINTR,
 			"interrupted by a signal: nothing of the dump stays, and its tasks run on");
 	else
-		zns_fail(&err, -ECANCELED, "criu ended before the commit");
+		zns_fail(&err, -ECANCELED,
+			 "criu ended before the commit: nothing of the dump stays");
 	end_early(h, &err);
 	return NULL;
 }

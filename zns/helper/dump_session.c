@@ -316,7 +316,8 @@ void dump_end(struct helper *h)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 
-	zns_writer_cancel(h->dump->v.w, -ECANCELED, "criu ended before the commit");
+	zns_writer_cancel(h->dump->v.w, -ECANCELED,
+			  "criu ended before the commit: nothing of the dump stays");
 	live_end(h->dump->live);
 	sealed_end(h->dump);
 	dump_check(h->dump, &err);

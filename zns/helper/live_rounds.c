@@ -18,7 +18,9 @@ static int criu_lives(struct live *l, struct zns_err *err)
 	int ret = dump_check(l->d, err);
 
 	if (!ret && poll(&p, 1, 0) == 1 && p.revents & (POLLHUP | POLLERR))
-		ret = zns_fail(err, -ECANCELED, "criu ended before the freeze");
+		ret = zns_fail(
+			err, -ECANCELED,
+			"criu ended before the tasks were frozen: nothing of the dump stays");
 	return ret;
 }
 

@@ -75,7 +75,9 @@ int dump_open_parents(struct dump *d, struct zns_err *err)
 		return 0;
 	if (!resp->n_checkpoints || resp->checkpoints[0]->id.len != ZNS_UUID_LEN ||
 	    memcmp(resp->checkpoints[0]->id.data, d->parent, ZNS_UUID_LEN))
-		return zns_fail(err, -EPROTO, "znsd named no parent");
+		return zns_fail(
+			err, -EPROTO,
+			"znsd granted the dump without naming the parent that was asked for");
 	ret = zns_session_chain(&d->h->s, resp, d->parent_handle, &p, &d->h->chain, err);
 	return ret ? zns_wrap(err, "the parent") : 0;
 }

@@ -15,7 +15,8 @@ static uint64_t slack(const struct zns_store *s)
 int zns_store_writable(const struct zns_store *s, struct zns_err *err)
 {
 	if (s->flags & ZNS_STORE_RDONLY)
-		return zns_fail(err, -EROFS, "the store is open for reading only");
+		return zns_fail(err, -EROFS,
+				"the store is open for reading only, so nothing can be changed");
 	return 0;
 }
 

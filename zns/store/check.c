@@ -87,7 +87,7 @@ static int check_time(const char *what, int64_t ns, int code, struct zns_err *er
 
 static int check_share(const char *what, double v, int code, struct zns_err *err)
 {
-	return isfinite(v) && v >= 0 ? 0 : zns_fail(err, code, "%s is no number that can be", what);
+	return isfinite(v) && v >= 0 ? 0 : zns_fail(err, code, "%s is out of range", what);
 }
 
 static int check_text(const char *what, const char *text, int code, struct zns_err *err)
@@ -141,7 +141,7 @@ static int check_manifest_ref(const ZnsPb__Checkpoint *c, const struct zns_limit
 	if (zns_check_range(l, m->zone, m->start, m->len, code, err))
 		return code;
 	if (m->len <= ZNS_FRAME_HDR || m->start % l->block)
-		return zns_fail(err, code, "a manifest of %llu bytes at byte %llu cannot be",
+		return zns_fail(err, code, "no manifest can have %llu bytes at byte %llu",
 				(unsigned long long)m->len, (unsigned long long)m->start);
 	for (size_t i = 0; i < c->n_zones; i++) {
 		const ZnsPb__ZoneUse *u = c->zones[i];

@@ -43,7 +43,8 @@ static int make_map(const struct zns_first_run *run, size_t nr, ZnsPb__ImageMap 
 		if (v[i].source == UINT32_MAX || map->n_from > ZNS_MAP_FROM_MAX)
 			return zns_fail(err, -E2BIG, "first pages of too many images");
 		if (!zns_map_run_fits(&v[i], INT64_MAX))
-			return zns_fail(err, -EINVAL, "first pages: no whole pages");
+			return zns_fail(err, -EINVAL,
+					"first pages: a run does not consist of whole pages");
 	}
 	if (!v)
 		return zns_fail(err, -ENOMEM, "no memory for a list of first pages");
@@ -100,7 +101,7 @@ int zns_first_pack(const struct zns_first_run *run, size_t nr, const struct zns_
 		   uint8_t **out, size_t *len, size_t *nr_out, struct zns_err *err)
 {
 	ZnsPb__ImageMap map = ZNS_PB__IMAGE_MAP__INIT;
-	int ret = nr ? 0 : zns_fail(err, -EINVAL, "a list without first pages");
+	int ret = nr ? 0 : zns_fail(err, -EINVAL, "a list of first pages is empty");
 
 	for (; !ret; nr -= nr / 8 + 1) {
 		if (!nr)

@@ -46,20 +46,21 @@ int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct
 	int ret;
 
 	if (len > ZNS_HANDLE_MAX)
-		return zns_fail(err, -EBADMSG, "not a handle: %zu bytes", len);
+		return zns_fail(err, -EBADMSG, "this is no handle: it has %zu bytes", len);
 	ret = zns_frame_parse(buf, len, &f, err);
 	if (ret == -ENODATA)
 		return zns_fail(err, -EBADMSG, "not a handle");
 	if (ret)
 		return ret == -EPROTONOSUPPORT ? ret : zns_wrap(err, "handle"), ret;
 	if (f.type != ZNS_FRAME_HANDLE || f.generation || f.seq)
-		return zns_fail(err, -EBADMSG, "not a handle: a record of type %u", f.type);
+		return zns_fail(err, -EBADMSG, "this is no handle, but a record of type %u",
+				f.type);
 	if (zns_frame_size(f.len, 1) != len)
-		return zns_fail(err, -EBADMSG, "handle: %zu bytes too many",
+		return zns_fail(err, -EBADMSG, "the handle has %zu bytes behind its end",
 				len - zns_frame_size(f.len, 1));
 	h = zns_pb__handle__unpack(NULL, f.len, f.payload);
 	if (!h)
-		return zns_fail(err, -EBADMSG, "handle: cannot be decoded");
+		return zns_fail(err, -EBADMSG, "the handle is damaged: it cannot be decoded");
 	ret = check_handle(h, -EBADMSG, err);
 	if (ret) {
 		zns_pb__handle__free_unpacked(h, NULL);
@@ -123,6 +124,9 @@ int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err)
 	ret = apart(read_raw, dirfd, NULL, r, sizeof(*r), err);
 	if (ret == -ETIMEDOUT)
 		return ret;
+	if (ret == -ENOENT)
+		return zns_fail(err, ret, "no handle of a checkpoint is there (%s)",
+				ZNS_HANDLE_NAME);
 	if (ret == -EFBIG)
 		return zns_fail(err, -EBADMSG, "%s is too large for a handle", ZNS_HANDLE_NAME);
 	if (ret == -ELOOP || ret == -EISDIR || ret == -EINVAL)

@@ -196,15 +196,18 @@ int zns_map_check(const ZnsPb__Manifest *m, size_t n, uint32_t max, uint32_t *ru
 
 	if (i->part || i->beside || i->n_segments || i->n_csums || i->n_piece_csums ||
 	    i->has_tags || i->has_unit_base || i->has_memory_key || i->has_nonces)
-		return zns_fail(err, -EBADMSG, "image %s: composed, and yet written", i->name);
+		return zns_fail(err, -EBADMSG,
+				"image %s is composed of others, and has data of its own", i->name);
 	if (!i->map->n_from || i->map->n_from > ZNS_MAP_FROM_MAX)
-		return zns_fail(err, -EBADMSG, "image %s: composed of %zu images", i->name,
-				i->map->n_from);
+		return zns_fail(err, -EBADMSG,
+				"image %s is composed of %zu images, which is no possible number",
+				i->name, i->map->n_from);
 	for (size_t f = 0; f < i->map->n_from; f++) {
 		uint32_t at = i->map->from[f];
 
 		if (at >= m->n_images || !m->images[at]->part || m->images[at]->map)
-			return zns_fail(err, -EBADMSG, "image %s: composed of what is no part",
+			return zns_fail(err, -EBADMSG,
+					"image %s is composed of an image that is no part",
 					i->name);
 	}
 	ret = zns_map_open(&r, i->map, err);

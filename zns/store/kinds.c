@@ -325,7 +325,10 @@ int zns_record_apply(struct zns_state *st, const struct zns_frame *f, bool snaps
 	int ret;
 
 	if (!k)
-		return zns_fail(err, -EBADMSG, "record of unknown type %u", f->type);
+		return zns_fail(
+			err, -EBADMSG,
+			"a record has type %u, which this program does not know: use a newer ZNS-CRIU",
+			f->type);
 	ret = zns_record_decode(k, f->payload, f->len, &st->lim, &msg, err);
 	if (ret)
 		return ret;

@@ -56,11 +56,14 @@ int zns_seg_init(struct zns_seg *s, const ZnsPb__Segment *pb, uint32_t unit, str
 
 	memset(s, 0, sizeof(*s));
 	if (!nr || pb->n_extents > ZNS_STRIPE_MAX_WIDTH)
-		return zns_fail(err, -EBADMSG, "segment with %zu extents", pb->n_extents);
+		return zns_fail(err, -EBADMSG,
+				"a segment has %zu extents, which is no possible number",
+				pb->n_extents);
 	/* first: their sum is what a reader of many segments must hold */
 	for (uint32_t i = 0; i < nr; i++) {
 		if (!pb->extents[i]->weight || pb->extents[i]->weight > ZNS_STRIPE_MAX_WEIGHT)
-			return zns_fail(err, -EBADMSG, "segment with a weight out of range");
+			return zns_fail(err, -EBADMSG,
+					"a segment has a weight that is out of range");
 		slots += pb->extents[i]->weight;
 	}
 	s->off = pb->off;

@@ -17,9 +17,10 @@ int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uin
 
 	/* it could never be erased from there */
 	if (m->checkpoint->crypt && m->checkpoint->crypt->has_wrapped)
-		return zns_fail(err, -EINVAL, "a wrapped key in a manifest");
+		return zns_fail(err, -EINVAL,
+				"the manifest has a wrapped key, which belongs into the log alone");
 	if (!block || m->checkpoint->id.len != ZNS_UUID_LEN)
-		return zns_fail(err, -EINVAL, "manifest without a block size or a checkpoint id");
+		return zns_fail(err, -EINVAL, "the manifest has no block size or no checkpoint id");
 	if (n > UINT32_MAX - 2 * PAGE)
 		return zns_fail(err, -EFBIG, "a manifest of %zu bytes is too large", n);
 	padded = zns_frame_size(n, block);
@@ -210,7 +211,7 @@ int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Foo
 	if (ret)
 		return ret;
 	if (f.type != ZNS_FRAME_FOOTER)
-		return zns_fail(err, -ENODATA, "a record of type %u, no footer", f.type);
+		return zns_fail(err, -ENODATA, "this is a record of type %u, not a footer", f.type);
 	foot = zns_pb__footer__unpack(NULL, f.len, f.payload);
 	if (!foot)
 		return zns_fail(err, -EBADMSG, "footer cannot be decoded");

@@ -162,14 +162,18 @@ static int check_image(const ZnsPb__Manifest *m, size_t n, struct ctx *c)
 	if (!ret && i->map)
 		return check_composed(m, n, c);
 	if (!ret && i->part && i->beside)
-		ret = zns_fail(c->err, -EBADMSG, "image %s: a part that is a file beside", i->name);
+		ret = zns_fail(c->err, -EBADMSG,
+			       "image %s is a part and a file of a plugin at once", i->name);
 	if (!ret)
 		ret = check_unit(i, c);
 	if (!ret)
 		ret = check_memory(i, c);
 	if (!ret && !c->placed)
 		return i->n_segments ?
-			       zns_fail(c->err, -EBADMSG, "image %s: has a place", i->name) :
+			       zns_fail(
+				       c->err, -EBADMSG,
+				       "image %s has a place on the device, which no image of a layer has",
+				       i->name) :
 			       0;
 	for (size_t s = 0; s < i->n_segments && !ret; s++) {
 		ret = check_segment(i, s, off, c);
@@ -253,7 +257,7 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 	if (m->device.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EBADMSG, "manifest: device id has %zu bytes", m->device.len);
 	if (m->checkpoint->manifest)
-		return zns_fail(err, -EBADMSG, "a manifest that says where it stands");
+		return zns_fail(err, -EBADMSG, "the manifest of a layer names a place on a device");
 	return zns_check_images(m, geo, true, err);
 }
 

@@ -42,7 +42,7 @@ static int apply_end(struct replay *rp, const struct zns_frame *f, struct zns_er
 	nr = e->nr_records;
 	zns_pb__snapshot_end__free_unpacked(e, NULL);
 	if (rp->complete || !rp->st.profile.nr || nr != rp->nr)
-		return zns_fail(err, -EBADMSG, "end of snapshot after %llu records says %u",
+		return zns_fail(err, -EBADMSG, "the snapshot has %llu records, its end says %u",
 				(unsigned long long)rp->nr, nr);
 	rp->complete = true;
 	return 0;
@@ -56,7 +56,8 @@ static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *e
 	if (ret)
 		return ret;
 	if (!st->profile.nr && f->type != ZNS_FRAME_PROFILE)
-		return zns_fail(err, -EBADMSG, "record before the profile");
+		return zns_fail(err, -EBADMSG,
+				"a record stands before the profile, which must be the first one");
 	if (f->type == ZNS_FRAME_SNAPSHOT_END)
 		return apply_end(rp, f, err);
 	return zns_record_apply(st, f, !rp->complete, err);
@@ -70,7 +71,8 @@ static int replay_frame(struct replay *rp, const struct zns_frame *f, uint64_t s
 	int ret;
 
 	if (f->seq != rp->seq)
-		return zns_fail(err, -EBADMSG, "record %llu stands where %llu is due",
+		return zns_fail(err, -EBADMSG,
+				"record number %llu stands where number %llu must be",
 				(unsigned long long)f->seq, (unsigned long long)rp->seq);
 	if (f->seq) { /* 0 is the superblock */
 		ret = apply(rp, f, err);

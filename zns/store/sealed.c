@@ -49,7 +49,10 @@ int zns_sealed_may(const ZnsPb__Manifest *m, struct zns_err *err)
 				"cannot be read any more",
 				what);
 	if (!m->has_seal)
-		return zns_fail(err, -EBADMSG, "%s has no seal", what);
+		return zns_fail(
+			err, -EBADMSG,
+			"%s has no seal (the MAC of its manifest): it is damaged, or was changed",
+			what);
 	return check_kind(m, what, err);
 }
 
@@ -129,7 +132,8 @@ static int check_bare(const ZnsPb__Checkpoint *c, struct zns_err *err)
 		return zns_fail(err, -EBADMSG, "its record is of no encrypted checkpoint");
 	if (*c->container || c->n_zones || c->n_groups || c->n_metadata_groups || c->manifest ||
 	    c->origin || c->live || c->pages_only || c->moved || c->memory_bytes)
-		return zns_fail(err, -EBADMSG, "its record says what no such record does");
+		return zns_fail(err, -EBADMSG,
+				"its record has fields that no encrypted checkpoint has");
 	return 0;
 }
 
@@ -154,9 +158,11 @@ static int check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struc
 	if (!ret && !is_known(m))
 		ret = zns_fail(
 			err, -EPROTONOSUPPORT,
-			"its record says more than this program knows: a newer one wrote it");
+			"its record has fields that this program does not know: a newer one wrote it, use that");
 	if (!ret && (m->device.len || !m->has_seal))
-		ret = zns_fail(err, -EBADMSG, "its record has no seal, or is of a device");
+		ret = zns_fail(
+			err, -EBADMSG,
+			"its record has no seal, or names places on a device, which a layer never does");
 	if (!ret)
 		ret = check_kind(m, "the checkpoint", err);
 	if (!ret && (unit < ZNS_STRIPE_UNIT_MIN || unit > ZNS_STRIPE_UNIT_MAX || unit % 4096))
@@ -170,7 +176,8 @@ static int check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struc
 	for (size_t i = 0; i < m->n_images && !ret; i++) {
 		bytes += m->images[i]->map ? 0 : m->images[i]->size;
 		if (bytes > geo->nr_zones * geo->zone_capacity)
-			ret = zns_fail(err, -ENOSPC, "no space: it has more than the device");
+			ret = zns_fail(err, -ENOSPC,
+				       "no space: the checkpoint has more bytes than the device");
 	}
 	return ret;
 }

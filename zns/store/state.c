@@ -215,12 +215,14 @@ static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, stru
 			       zns_max(o ? o->len : 0, u->has_memory ? u->len : 0);
 
 		if (u->has_memory && o && !zns_use_shares(u, o))
-			ret = zns_fail(err, code, "zone %u has memory of another context", u->zone);
+			ret = zns_fail(err, code, "zone %u belongs to another memory context",
+				       u->zone);
 		else if (sum > st->lim.zone_capacity)
-			ret = zns_fail(err, code,
-				       "zone %u would hold %llu live bytes, its capacity is %llu",
-				       u->zone, (unsigned long long)sum,
-				       (unsigned long long)st->lim.zone_capacity);
+			ret = zns_fail(
+				err, code,
+				"zone %u would hold %llu live bytes, more than its capacity of %llu",
+				u->zone, (unsigned long long)sum,
+				(unsigned long long)st->lim.zone_capacity);
 	}
 	add_live(st, c, false);
 	return ret;
@@ -309,7 +311,8 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 	if (strcmp(old->ckpt->container, c->container) || old->ckpt->created_ns != c->created_ns ||
 	    ((old->ckpt->bytes != c->bytes || old->ckpt->pages_only != c->pages_only) &&
 	     !completes(c, old->ckpt) && !is_flat(c, old->ckpt)))
-		return zns_fail(err, code, "checkpoint %s differs in more than where it stands",
+		return zns_fail(err, code,
+				"checkpoint %s differs in more than its place, so this is no move",
 				zns_uuid_format(c->id.data, id));
 	if (zns_version_cmp(c, old->ckpt) <= 0)
 		return zns_fail(err, code == -EINVAL ? -ESTALE : code,

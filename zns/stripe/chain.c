@@ -60,7 +60,8 @@ int zns_chain_open(const struct zns_reader_params *p, const struct zns_registere
 	int ret = 0;
 
 	if (!nr || nr > ZNS_CHAIN_MAX)
-		return zns_fail(err, -EINVAL, "a chain of %zu checkpoints", nr);
+		return zns_fail(err, -EINVAL,
+				"a chain has %zu checkpoints, which is no possible number", nr);
 	c = calloc(1, sizeof(*c));
 	if (c) {
 		c->m = calloc(nr, sizeof(*c->m));

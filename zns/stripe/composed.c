@@ -213,7 +213,7 @@ static void runs_read_parts(const struct runs *r, struct zns_task task, struct z
 		if (part[n].len)
 			check_range(r, part[n].off, part[n].len, &err);
 		else
-			zns_fail(&err, -EINVAL, "image %s: a part of no bytes", r->name);
+			zns_fail(&err, -EINVAL, "image %s: a part of a read has no bytes", r->name);
 	if (err.code) {
 		free(part);
 		free(j);

@@ -76,9 +76,10 @@ static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64
 				break;
 		}
 		if (!found)
-			return zns_fail(err, -EBADMSG,
-					"%s: no checkpoint of the chain has the page at %llx",
-					s->name, (unsigned long long)vaddr);
+			return zns_fail(
+				err, -EBADMSG,
+				"%s: no checkpoint of the chain has the page at %llx: `znsctl verify` says what is damaged",
+				s->name, (unsigned long long)vaddr);
 		if (runs_add(&im->runs, level, off, part, err))
 			return err->code;
 		vaddr += part;

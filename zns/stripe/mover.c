@@ -138,7 +138,7 @@ static int get_slot(struct mover *v, uint32_t group, uint64_t need, struct zns_e
 		return zns_fail(err, -ENOSPC, "group %u has no zone for %llu bytes", group,
 				(unsigned long long)need);
 	if (is_victim(v->p, got.zone) || got.capacity - zns_min(got.start, got.capacity) < need)
-		return zns_fail(err, -EPROTO, "zone %u is no place for %llu bytes", got.zone,
+		return zns_fail(err, -EPROTO, "zone %u has no room for %llu bytes", got.zone,
 				(unsigned long long)need);
 	if (zns_grow_by_one(v->slots, v->nr_slots))
 		return zns_fail(err, -ENOMEM, "no memory for a zone");
@@ -465,7 +465,7 @@ int zns_mover_run(const struct zns_mover_params *p, ZnsPb__Checkpoint **out, uin
 
 	*bytes = 0;
 	if (!uses_victims(p))
-		return zns_fail(err, -ENODATA, "nothing of it is in these zones");
+		return zns_fail(err, -ENODATA, "the checkpoint has no data in these zones");
 	ret = zns_manifest_read(p->dev, p->c, &v.m, err);
 	if (!ret)
 		ret = zns_manifest_agrees(v.m, p->c, err);

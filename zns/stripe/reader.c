@@ -265,7 +265,8 @@ static int want(struct request *q)
 		const struct zns_part *a = &q->part[p];
 
 		if (!a->len || a->off < end || a->len > UINT64_MAX - a->off)
-			return zns_fail(&q->err, -EINVAL, "image %s: parts that are out of order",
+			return zns_fail(&q->err, -EINVAL,
+					"image %s: the parts of a read are out of order",
 					q->img->pb->name);
 		end = a->off + a->len;
 		max += (end - 1) / unit - a->off / unit + 1;

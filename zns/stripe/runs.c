@@ -20,7 +20,8 @@ int runs_add(struct runs *r, uint32_t source, uint64_t at, uint64_t len, struct 
 		return 0;
 	}
 	if (at >> RUN_AT_BITS)
-		return zns_fail(err, -EBADMSG, "image %s is made of one that is impossibly long",
+		return zns_fail(err, -EBADMSG,
+				"image %s is composed of an image that is longer than any device",
 				r->name);
 	if (zns_grow(r->run, r->nr, r->max))
 		return zns_fail(err, -ENOMEM, "no memory for the list of pages");

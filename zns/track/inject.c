@@ -428,7 +428,10 @@ int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
 	j.insn = find_insn(pid, &areas);
 	areas_free(&areas);
 	if (!j.insn)
-		return zns_fail(err, -ENOTSUP, "process %d has no code with a system call", pid);
+		return zns_fail(
+			err, -ENOTSUP,
+			"process %d has no instruction of a system call in its code, which a tracker needs",
+			pid);
 	ret = inject(&t, &j, limit_ms, err);
 	*stop_ns = t.stop_ns;
 	return ret;

@@ -48,7 +48,10 @@ int inject_userfaultfd(struct tracer *t, int pidfd, int maps, int *uffd, struct 
 	if (!j.what)
 		return err && err->code ? ret : tracer_fail(ret, t->pid, err);
 	if (ret == -EMFILE || ret == -ENFILE)
-		return zns_fail(err, -EMFILE, "process %d has no descriptor left", t->pid);
+		return zns_fail(
+			err, -EMFILE,
+			"process %d has no descriptor left: raise its limit (prlimit --nofile)",
+			t->pid);
 	if (ret == -EPERM || ret == -EACCES)
 		return zns_fail(err, -EACCES, "process %d may not use userfaultfd", t->pid);
 	return zns_fail_sys(err, ret, "process %d: %s failed", t->pid, j.what);

@@ -118,7 +118,9 @@ int areas_read(int fd, struct areas *l, struct zns_err *err)
 		if (zns_grow(l->a, l->nr, l->max))
 			return zns_fail(err, -ENOMEM, "no memory for the areas of a process");
 		if (!parse(line, &l->a[l->nr], &l->async))
-			return zns_fail(err, -EPROTO, "/proc/PID/maps has an unknown form");
+			return zns_fail(
+				err, -EPROTO,
+				"/proc/PID/maps has a line that this program cannot read: another kernel than it knows?");
 		if (!(l->a[l->nr].start >> 63)) /* [vsyscall] is the kernel's */
 			l->nr++;
 	}

@@ -223,7 +223,10 @@ int tracer_fail(int code, pid_t pid, struct zns_err *err)
 	case -EBUSY:
 		return zns_fail(err, code, "process %d is traced by another one", pid);
 	case -EPERM:
-		return zns_fail(err, code, "process %d may not be traced", pid);
+		return zns_fail(
+			err, code,
+			"process %d may not be traced: CAP_SYS_PTRACE is missing, or kernel.yama.ptrace_scope forbids it",
+			pid);
 	case -ETIMEDOUT:
 		return zns_fail(err, code, "a thread of process %d does not stop", pid);
 	}

@@ -294,7 +294,7 @@ static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zn
 		return zns_fail(err, -EINVAL,
 				"a dump joins a checkpoint or flattens one, not both");
 	if (q->join.len != ZNS_UUID_LEN)
-		return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+		return zns_fail(err, -EINVAL, "a checkpoint's id must have %d bytes", ZNS_UUID_LEN);
 	zns_uuid_format(q->join.data, id);
 	k = zns_store_find(d->store, q->join.data);
 	if (!k)

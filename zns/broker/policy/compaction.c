@@ -75,8 +75,10 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 	int ret;
 
 	if (q->group >= d->nr_groups || q->need > d->dev->geo.zone_capacity)
-		return zns_fail(err, -EINVAL, "no zone of group %u takes %llu bytes", q->group,
-				(unsigned long long)q->need);
+		return zns_fail(
+			err, -EINVAL,
+			"a zone of group %u has no room for %llu bytes: it is more than its capacity",
+			q->group, (unsigned long long)q->need);
 	note_done(d, l, q->done_zones, q->n_done_zones);
 	for (uint32_t i = 0; i < l->nr_zones; i++)
 		zones_refresh(d, l->zones[i].zone, 1, NULL);

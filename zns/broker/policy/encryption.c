@@ -23,7 +23,7 @@ int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns
 	char want[ZNS_KEY_ID_STR], have[ZNS_KEY_ID_STR];
 
 	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
-		return zns_fail(err, -EINVAL, "dump: the fingerprint of a key has %d bytes",
+		return zns_fail(err, -EINVAL, "dump: the fingerprint of a key must have %d bytes",
 				ZNS_KEY_ID_BYTES);
 	if (!e || (q->has_key_id && !memcmp(q->key_id.data, e->key_id.data, ZNS_KEY_ID_BYTES)))
 		return 0;

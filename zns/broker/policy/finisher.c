@@ -32,7 +32,7 @@ int finisher_new(struct znsd *d, struct zns_err *err)
 
 	ret = zns_dev_open(d->reg.path, 0, &f->dev, err);
 	if (!ret && pipe2(f->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
-		ret = zns_fail_sys(err, -errno, "pipe");
+		ret = zns_fail_sys(err, -errno, "cannot make a pipe");
 		zns_dev_close(f->dev);
 	}
 	if (ret) {

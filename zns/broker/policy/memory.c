@@ -84,7 +84,8 @@ int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBe
 	if (lease_last(d, who->conn))
 		return zns_fail(err, -EBUSY, "this connection has a lease already");
 	if (q->context.len != ZNS_UUID_LEN)
-		return zns_fail(err, -EINVAL, "a memory context's id has %d bytes", ZNS_UUID_LEN);
+		return zns_fail(err, -EINVAL, "a memory context's id must have %d bytes",
+				ZNS_UUID_LEN);
 	l = memory_lease(d, q->context.data);
 	if (l && !memory_over(l)) {
 		take_over(d, l, who);

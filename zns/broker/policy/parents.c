@@ -74,7 +74,7 @@ int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 	if (!q->has_parent)
 		return 0;
 	if (q->parent.len != ZNS_UUID_LEN)
-		return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+		return zns_fail(err, -EINVAL, "a checkpoint's id must have %d bytes", ZNS_UUID_LEN);
 	k = zns_store_find(d->store, q->parent.data);
 	if (!k) {
 		checkpoint_absent(d, &q->parent, "checkpoint", err);
@@ -98,7 +98,7 @@ int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_er
 	if (!q->has_flatten)
 		return 0;
 	if (q->flatten.len != ZNS_UUID_LEN)
-		return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+		return zns_fail(err, -EINVAL, "a checkpoint's id must have %d bytes", ZNS_UUID_LEN);
 	k = zns_store_find(d->store, q->flatten.data);
 	if (!k)
 		return checkpoint_absent(d, &q->flatten, "checkpoint", err);

@@ -22,7 +22,7 @@ int read_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryDa
 
 	*chain = (struct chain){ .v = NULL };
 	if (id->len != ZNS_UUID_LEN)
-		return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+		return zns_fail(err, -EINVAL, "a checkpoint's id must have %d bytes", ZNS_UUID_LEN);
 	k = zns_store_find(d->store, id->data);
 	if (!k)
 		return checkpoint_absent(d, id, "checkpoint", err);

@@ -167,8 +167,9 @@ int reserve_for_io(struct znsd *d, const ZnsPb__Reserve *q, struct zns_err *err)
 	if (ret)
 		return ret;
 	if (!!q->groups == !!q->channels)
-		return zns_fail(err, -EINVAL,
-				"reserve: a number of groups or of channels, one of them");
+		return zns_fail(
+			err, -EINVAL,
+			"reserve: give a number of groups or a number of channels, not both");
 	if (zns_store_find_reservation(d->store, q->container))
 		return zns_fail(err, -EEXIST, "%s has a reservation already; release it first",
 				q->container);

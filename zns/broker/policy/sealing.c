@@ -24,7 +24,8 @@ int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, s
 	uint32_t i;
 
 	if (q->context.len != ZNS_UUID_LEN)
-		return zns_fail(err, -EINVAL, "a memory context's id has %d bytes", ZNS_UUID_LEN);
+		return zns_fail(err, -EINVAL, "a memory context's id must have %d bytes",
+				ZNS_UUID_LEN);
 	m = memory_lease(d, q->context.data);
 	if (m && dump->dump.encrypted != m->memory.encrypted)
 		return zns_fail(

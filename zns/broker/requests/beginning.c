@@ -90,7 +90,9 @@ static int try_dump_begin(struct znsd *d, const struct call *x, struct reply *re
 	share = a.mode == ADM_SHARE;
 	before = waiters_before(d, share);
 	if (before)
-		ret = zns_fail(&rep->err, -EBUSY, "%s: %u dumps wait already", d->reg.path, before);
+		ret = zns_fail(&rep->err, -EBUSY,
+			       "%s: %u dumps wait already, which is the most: try again later",
+			       d->reg.path, before);
 	else
 		ret = begin_dump(d, x->conn, q, &a, &room, rep);
 	if (ret != -EBUSY || (a.mode == ADM_REJECT && !room))

@@ -57,7 +57,7 @@ static int find_lease(struct znsd *d, const struct kind *k, struct call *x, stru
 		x->l = lease_of(d, x->conn);
 		if (x->l && x->l->kind == LEASE_COMPACT)
 			return 0;
-		return zns_fail(err, -EINVAL, "no compaction on this connection");
+		return zns_fail(err, -EINVAL, "no compaction has begun on this connection");
 	case NEEDS_MEMORY:
 		x->l = lease_of(d, x->conn);
 		if (x->l && x->l->kind == LEASE_MEMORY)
@@ -67,8 +67,8 @@ static int find_lease(struct znsd *d, const struct kind *k, struct call *x, stru
 		x->l = lease_last(d, x->conn);
 		if (x->l)
 			return 0;
-		return zns_fail(err, -EINVAL,
-				"%s of nothing: no dump or restore on this connection", k->name);
+		return zns_fail(err, -EINVAL, "%s: no dump or restore has begun on this connection",
+				k->name);
 	}
 	return -EINVAL;
 }
@@ -103,8 +103,8 @@ int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *re
 	if (!n)
 		return 0;
 	if (n > 1)
-		return zns_fail(&rep->err, -EINVAL, "a request asks for one thing, this one for %d",
-				n);
+		return zns_fail(&rep->err, -EINVAL,
+				"a request must have exactly one member set, this one has %d", n);
 	ret = find_lease(d, k, &x, &rep->err);
 	if (!ret)
 		ret = k->serve(d, &x, rep);

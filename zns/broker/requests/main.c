@@ -91,7 +91,7 @@ static int parse_options(int argc, char **argv, struct options *o)
 		}
 	}
 	if (argc - optind != 1)
-		return 1 + usage("one device is wanted");
+		return 1 + usage("give one device");
 	o->spec = argv[optind];
 	return 0;
 }

@@ -23,12 +23,14 @@ static int check_rm(const struct znsd *d, const ZnsPb__Rm *q, struct zns_err *er
 	char id[ZNS_UUID_STR];
 
 	if (!*q->by || strlen(q->by) > 200)
-		return zns_fail(err, -EINVAL, "rm: who asks must be said in 1 to 200 bytes");
+		return zns_fail(err, -EINVAL,
+				"rm: the field `by` (who removes it) must have 1 to 200 bytes");
 	for (size_t i = 0; i < q->n_checkpoints; i++) {
 		const ProtobufCBinaryData *c = &q->checkpoints[i];
 
 		if (c->len != ZNS_UUID_LEN)
-			return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+			return zns_fail(err, -EINVAL, "a checkpoint's id must have %d bytes",
+					ZNS_UUID_LEN);
 		if (!zns_store_find(d->store, c->data) &&
 		    !zns_store_find_tombstone(d->store, c->data))
 			return zns_fail(err, -ENOENT, "%s has no checkpoint %s", d->reg.path,
@@ -231,7 +233,8 @@ int serve_mark(struct znsd *d, const struct call *x, struct reply *rep)
 	char id[ZNS_UUID_STR];
 
 	if (q->checkpoint.len != ZNS_UUID_LEN)
-		return zns_fail(&rep->err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+		return zns_fail(&rep->err, -EINVAL, "a checkpoint's id must have %d bytes",
+				ZNS_UUID_LEN);
 	if (!zns_store_find(d->store, q->checkpoint.data))
 		return zns_fail(&rep->err, -ENOENT, "%s has no checkpoint %s", d->reg.path,
 				zns_uuid_format(q->checkpoint.data, id));
@@ -267,7 +270,7 @@ int serve_encryption(struct znsd *d, const struct call *x, struct reply *rep)
 
 	q->since_ns = zns_now_ns();
 	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
-		return zns_fail(&rep->err, -EINVAL, "the fingerprint of a key has %d bytes",
+		return zns_fail(&rep->err, -EINVAL, "the fingerprint of a key must have %d bytes",
 				ZNS_KEY_ID_BYTES);
 	rep->r.encryption = NULL; /* its target goes */
 	if (zns_store_set_encryption(d->store, q, &rep->err))

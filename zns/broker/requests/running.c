@@ -83,7 +83,8 @@ int serve_commit(struct znsd *d, const struct call *x, struct reply *rep)
 	int ret;
 
 	if (conn_left(x->conn)) /* the client gave up, and reported no commit */
-		return zns_fail(&rep->err, -EPIPE, "commit: whoever asked is gone");
+		return zns_fail(&rep->err, -EPIPE,
+				"commit: the program that asked for it has ended");
 	ret = commit_dump(d, x->l, x->q->commit, &rep->err);
 	if (ret)
 		return ret;

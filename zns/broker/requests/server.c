@@ -229,7 +229,7 @@ int server_listen(struct znsd *d, struct zns_err *err)
 	unlink(sa.sun_path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "socket");
+		return zns_fail_sys(err, -errno, "cannot make a socket");
 	d->server->listen_fd = fd;
 	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || chmod(sa.sun_path, 0600) < 0 ||
 	    listen(fd, 128) < 0)

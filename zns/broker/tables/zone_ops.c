@@ -10,7 +10,7 @@ int zones_refresh(struct znsd *d, uint32_t first, uint32_t nr, struct zns_err *e
 	int ret;
 
 	if (!z)
-		return zns_fail_sys(err, -ENOMEM, "zone report");
+		return zns_fail(err, -ENOMEM, "no memory for a report of zones");
 	ret = zns_dev_report(d->dev, first, nr, z, err);
 	if (ret)
 		return ret;

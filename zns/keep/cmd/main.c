@@ -78,7 +78,7 @@ static int begin_to_listen(struct zns_err *err)
 		return dir;
 	sk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (sk < 0)
-		return zns_fail_sys(err, -errno, "socket");
+		return zns_fail_sys(err, -errno, "cannot make a socket");
 	zns_run_address(dir, MK_SOCKET, &a);
 	if (!connect(sk, (struct sockaddr *)&a, sizeof(a)))
 		return zns_fail(err, -EBUSY, "a keeper of memory contexts runs already in %s",

@@ -183,7 +183,7 @@ static int cmd_selftest(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!args.dev && args.argc == 1)
 		args.dev = *args.argv++, args.argc--;
 	if (!args.dev || args.argc)
-		return ctl_usage(cmd, "one device is wanted");
+		return ctl_usage(cmd, "give one device");
 	if (force && !s.destroy)
 		return ctl_usage(cmd, "--force goes with --destroy");
 	/* by its UUID or name; a new one is not registered */

@@ -54,7 +54,7 @@ static void check_flush(struct selftest *s, struct zns_dev *d, uint32_t zone)
 	struct zns_err err = ZNS_ERR_INIT;
 	uint64_t ns = UINT64_MAX;
 	int ret = piece ? write_and_flush(d, zone, piece, &ns, &err) :
-			  zns_fail(&err, -EINVAL, "its zones are too small");
+			  zns_fail(&err, -EINVAL, "its zones are too small to measure their rates");
 
 	zns_dev_reset(d, &zone, 1, NULL);
 	if (ret) {

@@ -15,7 +15,8 @@ NEEDS_LOCK static int wait_idle(struct zns_writer *w)
 		if (!i->sealed) {
 			struct zns_err e;
 
-			zns_fail(&e, -EBUSY, "image %s was never closed", i->pb.name);
+			zns_fail(&e, -EBUSY, "image %s was never closed: the dump is not complete",
+				 i->pb.name);
 			writer_set_error(w, &e);
 		}
 	}

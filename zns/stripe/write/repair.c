@@ -158,7 +158,8 @@ NEEDS_LOCK static int copy(struct zns_writer *w, uint32_t zone, uint64_t x, cons
 	}
 	if (ret) {
 		if (!err.code)
-			zns_fail(&err, ret, "zone %u holds what was not placed there", zone);
+			zns_fail(&err, ret, "zone %u holds data that this dump did not write there",
+				 zone);
 		return writer_fail(w, &err);
 	}
 	to->written = written;

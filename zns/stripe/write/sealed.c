@@ -85,11 +85,12 @@ int zns_writer_sealed(struct zns_writer *w, struct zns_wimage **out, struct zns_
 	n = w->images.nr;
 	writer_unlock(w);
 	if (!w->sealed || n >= w->sealed->n_images)
-		return zns_fail(err, -EINVAL, "one image more than the checkpoint has");
+		return zns_fail(err, -EINVAL, "the layer has more images than its record says");
 	like = w->sealed->images[n];
 	if (like->has_memory_key || (!like->map && like->unit != w->unit))
-		return zns_fail(err, -EOPNOTSUPP, "image %s: units of %u bytes", like->name,
-				like->unit);
+		return zns_fail(err, -EOPNOTSUPP,
+				"image %s has units of %u bytes, not the stripe unit of the dump",
+				like->name, like->unit);
 	ret = zns_writer_image(w, like->name, like->part || !strncmp(like->name, "pages-", 6), &i,
 			       err);
 	if (ret)
@@ -116,6 +117,6 @@ int sealed_whole(const struct zns_writer *w, struct zns_err *err)
 					(unsigned long long)i->like->size);
 	return w->images.nr == w->sealed->n_images ?
 		       0 :
-		       zns_fail(err, -EBADMSG, "%u images instead of %zu", w->images.nr,
-				w->sealed->n_images);
+		       zns_fail(err, -EBADMSG, "the layer has %u images, its record says %zu",
+				w->images.nr, w->sealed->n_images);
 }

@@ -34,7 +34,7 @@ NEEDS_LOCK static int check(const struct zns_writer *w, const struct zns_zone_sl
 			    uint32_t writers, struct zns_err *err)
 {
 	if (!room(w))
-		return zns_fail(err, -ENOSPC, "the stripe is as wide as it can be");
+		return zns_fail(err, -ENOSPC, "the stripe has as many zones as it may have");
 	for (uint32_t i = 0; i < w->lanes.nr; i++)
 		if (w->lanes.v[i].group == slot->group)
 			return zns_fail(err, -EEXIST, "group %u is written already", slot->group);
@@ -42,7 +42,8 @@ NEEDS_LOCK static int check(const struct zns_writer *w, const struct zns_zone_sl
 		if (z->slot.zone == slot->zone)
 			return zns_fail(err, -EEXIST, "zone %u was granted before", slot->zone);
 	if (!writers || !w->zone_mibps || (slot->capacity - slot->start) / w->unit < 1)
-		return zns_fail(err, -EINVAL, "zone %u is of no use to the stripe", slot->zone);
+		return zns_fail(err, -EINVAL, "zone %u cannot become part of the stripe",
+				slot->zone);
 	return 0;
 }
 

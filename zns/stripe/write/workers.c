@@ -215,7 +215,7 @@ NEEDS_LOCK static void end(struct zns_writer *w, struct hand *h, int ret, struct
 		ret = written(w, h->j);
 	if (ret) {
 		if (!err->code)
-			zns_fail(err, ret, "a unit could not be written");
+			zns_fail(err, ret, "a unit of an image could not be written");
 		writer_set_error(w, err);
 	}
 	if (h->j && h->j->counted)
