@@ -351,7 +351,7 @@ static void system_calls_go_on(void **state)
 
 /* ---- signals ---- */
 
-#define SIGNALS                                                                           \
+#define SIGNALS \
 	1000 /* after each 16 the sender lets others run, which is long on a busy machine \
 	      */
 

@@ -5,7 +5,7 @@
 #include "html.h"
 #include "metrics.h"
 
-#define REPORT_COLOURS                                                            \
+#define REPORT_COLOURS \
 	8 /* the largest containers have one each; .k0 to .k7, and .kx for others \
 	   */
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "kinds.h"
 
-#define GHOST_SCAN                                                                    \
+#define GHOST_SCAN \
 	MIB(4) /* how far to look for records behind a superblock that does not parse \
 		*/
 

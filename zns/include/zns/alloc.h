@@ -40,7 +40,7 @@ struct zns_sharer {
 	const uint32_t *groups; /* indices; borrowed */
 	uint32_t nr_groups;
 	double want; /* what it asked for, in zones' worth */
-	double weight; /* its part beside others; 0: 1, as who says nothing */
+	double weight; /* relative to the others'; 0 counts as 1, the default */
 	bool grows; /* it can gain groups; else it never gets more than those it has */
 	bool waits; /* its groups are what it waits for, not its tasks' memory or a processor */
 };
@@ -84,9 +84,9 @@ uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
 			double *limit);
 
 /*
- * One who reads or writes, and its time on each resource (a group): @cost[k] seconds of @res[k] for
- * each MiB. A reader's bytes lie where they lie, so all of its costs go with one rate. A writer
- * chooses where it writes: it is one item for each of its groups.
+ * A reader or writer, and what it costs each resource (a group): @cost[k] seconds of @res[k] for
+ * each MiB. A reader cannot choose where its bytes are, so it is one item with the costs of all
+ * its groups. A writer can, so it is one item for each of its groups.
  */
 struct zns_weighed {
 	const uint32_t *res;
@@ -98,10 +98,11 @@ struct zns_weighed {
 };
 
 /*
- * Time in proportion to weights: everybody's part of its dearest resource grows in proportion to
- * its weight, until a resource is full or it has all it can use. What one leaves goes to the
- * others. So whoever shares a full resource, and has nothing dearer, has time there by its weight.
- * @capacity: of each resource, 1 is all of its time. -ENOMEM. No state; any thread.
+ * Distribute time in proportion to weights: each item's part of its most expensive resource grows
+ * in proportion to its weight, until a resource is full or the item has all it can use. What an
+ * item leaves goes to the others. So items whose most expensive resource is the same full one
+ * share its time by weight. @capacity: of each resource, 1 is all of its time. -ENOMEM. No state;
+ * any thread.
  */
 int zns_alloc_weigh(struct zns_weighed *v, uint32_t nr, const double *capacity, uint32_t nr_res);
 

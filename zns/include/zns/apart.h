@@ -2,9 +2,9 @@
 #ifndef ZNS_APART_H
 #define ZNS_APART_H
 /*
- * What may hang for ever, and no signal ends it: a read from a file system or of a process's memory
- * where somebody else has to answer (FUSE, NFS). It is done in a process that may be left there. It
- * holds nothing of ours but @fd.
+ * Work that may hang for ever without a signal ending it: a read of a file or of a process's memory
+ * that another process or host must answer (FUSE, NFS). It runs in a process of its own, which can
+ * be abandoned, and which has no descriptor of ours but @fd.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -13,8 +13,9 @@
 typedef int (*zns_apart_work)(int fd, void *arg, void *out);
 
 /*
- * What @work returns, and @out (@len bytes, zero before) as it left it. -ETIMEDOUT: it was left; it
- * is killed as soon as the kernel can. -EIO: it was killed. @fd: -1: none.
+ * Returns what @work returns, and @out (@len bytes, zeroed before) as @work has filled it.
+ * -ETIMEDOUT: the process was abandoned after @limit_ms, and ends as soon as the kernel can kill
+ * it. -EIO: somebody killed it. @fd: -1 for none.
  */
 int zns_apart(zns_apart_work work, int fd, void *arg, void *out, size_t len, uint32_t limit_ms);
 

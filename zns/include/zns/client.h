@@ -21,7 +21,7 @@ struct zns_broker {
 	/* when its other end is closed, or this process has ended, a call that waits ends with
 	 * -ECANCELED; -1: none. The caller's */
 	int watch_fd, watch_pidfd;
-	int *came; /* gets a descriptor that comes with an answer; NULL: there will be none */
+	int *came; /* gets the descriptor that comes with an answer; NULL: none is expected */
 };
 
 /* Connect to the device's broker, starting one if none runs. @b is caller's storage. */

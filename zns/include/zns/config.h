@@ -40,8 +40,8 @@ int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plai
 int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out,
 			   struct zns_err *err);
 /*
- * What is asked of the store @uuid is asked of @successor from now on, which has its checkpoints: a
- * handle may name either. Ended by registering @uuid anew, or by unregistering it.
+ * Requests for the store @uuid go to @successor from now on, which has a copy of its checkpoints;
+ * handles may name either store. Registering @uuid anew, or unregistering it, ends this.
  */
 int zns_register_successor(const uint8_t uuid[ZNS_UUID_LEN], const uint8_t successor[ZNS_UUID_LEN],
 			   struct zns_err *err);
@@ -98,12 +98,15 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err);
 
 /*
  * tenants.conf: ceilings that the administrator sets and a container's own settings cannot exceed.
- *One rule a line: name PATTERN | uid N[-M]	max-qos=RATE max-groups=N total-qos=RATE
- *total-groups=N PATTERN is a shell pattern for the container's name; uid is the user of the dumped
- *task. The first rule that applies counts. max-… is for one dump, total-… for all running dumps
- *under the rule. 0: no limit. And weight=N: the part of who says none.
+ * One rule a line:
+ *
+ *	name PATTERN | uid N[-M]	max-qos=RATE max-groups=N total-qos=RATE total-groups=N weight=N
+ *
+ * PATTERN is a shell pattern for the container's name; uid is the user of the dumped task. The
+ * first rule that applies counts. max-… is for one dump, total-… for all running dumps under the
+ * rule. 0: no limit. weight: of dumps and restores that ask for none.
  */
-/* Parts beside others, as of cgroup v2. */
+/* The weights of dumps and restores that share groups. */
 #define ZNS_WEIGHT_MIN 100u
 #define ZNS_WEIGHT_MAX 10000u
 #define ZNS_WEIGHT_DEFAULT 100u
@@ -113,7 +116,7 @@ struct zns_tenant {
 	unsigned line; /* of the rule in tenants.conf */
 	uint32_t max_qos_mibps, max_groups;
 	uint32_t max_weight; /* of one dump or restore */
-	uint32_t weight; /* of whoever says none; never above max_weight */
+	uint32_t weight; /* of a dump or restore that asks for none; never above max_weight */
 	uint32_t total_qos_mibps, total_groups;
 	/* of memory contexts: bytes on zones, of one and of all under the rule; MiB/s that one
 	 * writes */

@@ -14,9 +14,11 @@
  * of one than its fingerprint, 16 hexadecimal digits.
  *
  * Threads: functions with a const object may be called from several threads at once.
- * Errors: -ENOKEY: no key, or the wrapped key is gone; -EKEYREJECTED: a key, but another one;
- * -EPERM: a key file that others could read, or a plain checkpoint where none is taken; -EBADMSG:
- * what was read is not what was written.
+ * Errors:
+ *   -ENOKEY        there is no key, or the wrapped key is gone
+ *   -EKEYREJECTED  there is a key, but another one is needed
+ *   -EPERM         others could read the key file, or plain checkpoints are refused here
+ *   -EBADMSG       what was read is not what was written
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,8 +69,8 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want,
 			struct zns_master **out, struct zns_err *err);
 
 /*
- * Must new data on @reg be encrypted? By what zns_master_for_dump() goes by, without a key: what
- * the device asks for (@wanted), this machine's entry of it, zns.conf. 1, 0 or -errno.
+ * Must new data on @reg be encrypted? The device (@wanted), its entry in devices.d and zns.conf
+ * decide, as for zns_master_for_dump(); no key is needed. 1, 0 or -errno.
  */
 int zns_encryption_wanted(const struct zns_registered *reg, bool wanted, struct zns_err *err);
 
@@ -99,7 +101,8 @@ int zns_crypt_of(const struct zns_registered *reg, bool wanted, const ZnsPb__Man
 		 struct zns_crypt **out, struct zns_err *err);
 void zns_crypt_free(struct zns_crypt *c); /* NULL is fine */
 
-/* What the record says of it; malloc'ed, for zns_pb__checkpoint__free_unpacked. NULL: no memory. */
+/* The wrapped key for the checkpoint's record; malloc'ed, freed with the record. NULL: no
+ * memory. */
 ZnsPb__CheckpointKey *zns_crypt_record(const struct zns_crypt *c);
 
 /*
@@ -133,8 +136,8 @@ int zns_crypt_seal_handle(const struct zns_crypt *c, const ZnsPb__Checkpoint *re
 			  const uint8_t *seal, ZnsPb__Handle *h, struct zns_handle_seal *s,
 			  struct zns_err *err);
 /*
- * The same where the checkpoint's key cannot be had: the handle says no more than that it is
- * encrypted, so no plain one is taken for it. @k: of its record, with key_id.
+ * As zns_crypt_seal_handle, where the checkpoint's key is not at hand: the handle then only says
+ * that the checkpoint is encrypted, so that a plain one is not taken for it. @k: from its record.
  */
 void zns_crypt_name_key(const ZnsPb__CheckpointKey *k, ZnsPb__Handle *h, struct zns_handle_seal *s);
 /*
@@ -174,7 +177,7 @@ int zns_crypt_rewrap(const struct zns_master *from, const struct zns_master *to,
 		     const uint8_t id[ZNS_UUID_LEN], const ZnsPb__CheckpointKey *k,
 		     ZnsPb__CheckpointKey **out, struct zns_err *err);
 
-/* Can the lengths be, that a record says? No key is needed to ask. */
+/* Are the lengths in a record's wrapped key possible ones? Needs no key. */
 bool zns_crypt_record_sane(const ZnsPb__CheckpointKey *k);
 
 /* This process is about to hold keys and plain data: no core dumps, no tracing, no swap as far as

@@ -23,26 +23,26 @@
  *   -EROFS         zone is read-only
  *   -ENXIO         zone is offline
  *   -ENODATA       read beyond the write pointer
- *   -EBADE         another host has reserved the device (zns/reserve.h); nothing is wrong with the
- * zone -EDQUOT        emulator: the file system below has no room; nothing is wrong with the zone
+ *   -EBADE         another host has reserved the device (zns/reserve.h); the zone is in order
+ *   -EDQUOT        emulator: the file system below has no room; the zone is in order
  *   -ESTALE        emulator: the file below was deleted, replaced or cut short
  *
- * The cases of zns/selftest hold every backend to this. Where devices differ and no layer can hide
- * it:
- *   - At the open limit most drives close a zone that was opened by a write and let the next write
- * have its place; others, and the emulator, refuse with -ETOOMANYREFS. Explicitly opened zones stay
- * open: there the limit is hard.
+ * The cases of zns/selftest hold every backend to this. Devices differ in some points, and this
+ * interface cannot hide it:
+ *   - At the open limit most drives close a zone that was opened by a write, so that the next write
+ *     can open another one. Other drives, and the emulator, refuse that write with -ETOOMANYREFS.
+ *     Zones that were opened by command stay open, so for them the limit is hard everywhere.
  *   - To finish an empty or closed zone at a limit may be refused (emulator, null_blk) or not
- * (QEMU).
- *   - If another process has written meanwhile, the write pointer is elsewhere, and a write fails
- * with -EIO. NVMe passthrough writes by Zone Append: there the data stand at the end of the zone
- * then, and it is -EIO as well.
+ *     (QEMU).
+ *   - If another process has written to the zone meanwhile, the write pointer is elsewhere, and a
+ *     write fails with -EIO. NVMe passthrough writes by Zone Append: the data then stand at the end
+ *     of the zone, and the call fails with -EIO as well.
  *   - On a real device, not every read looks at the state of its zone. If another process has reset
- * the zone since this handle last reported it, a read may still succeed, with old data or anything
- * else.
- *   - wp of a read-only zone is an upper bound, where the device does not tell; of an offline zone
- * it means nothing.
- *   - What a finished zone holds beyond what was written can be read, but may be anything.
+ *     the zone since this handle last reported it, a read may still succeed, with old data or
+ *     anything else.
+ *   - The write pointer of a read-only zone is an upper bound, if the device does not report it.
+ *     The write pointer of an offline zone means nothing.
+ *   - The part of a finished zone that was never written can be read, and may hold anything.
  * Conventional zones are reported; every other call refuses them with -EINVAL. A zone opened and
  * closed without a write is empty. Buffers that are not aligned to mem_align work, but are copied.
  */
@@ -94,9 +94,10 @@ struct zns_geometry {
 	uint32_t max_active; /* 0 = no limit */
 	uint32_t max_io_bytes; /* largest single transfer that is not split by the kernel */
 	uint32_t mem_align; /* required alignment of buffers, bytes */
-	/* An ordinary disk: its zones are small units of space that share no die and wear nothing.
-	 * It has as many zones for the log, each larger than the others, as @log_zones says. 0
-	 * elsewhere.
+	/*
+	 * For an ordinary disk: how many zones its log has, each of them larger than the other
+	 * zones. The other zones of a disk are small units of space, which share no die. 0 for all
+	 * other devices.
 	 */
 	uint32_t log_zones;
 };
@@ -121,7 +122,8 @@ struct zns_race {
 	uint32_t step; /* bytes; 0, and for writes: @len */
 	/* @len bytes, the same for every command; no two clients share one they read into */
 	void *buf;
-	uint64_t *done_ns; /* @count times out, from the common start: command k was complete */
+	/* out, @count values: when each command was complete, from the common start */
+	uint64_t *done_ns;
 };
 
 struct zns_dev_ops {
@@ -174,23 +176,24 @@ enum zns_dev_flags {
 	ZNS_DEV_CLAIM = 1 << 1,
 };
 
-/*
- * Open "emu:PATH", "file:PATH", "zonefs:DIR", "/dev/nvmeXnY" or "/dev/ngXnY". The caller owns *out
- * and ends it with zns_dev_close. -ENOENT no such path, -EMEDIUMTYPE not a zoned device or not an
- * emulator file.
- */
-/* How the uuids of devices begin that `znsctl reserve --expose` makes of zones, for the device
- * mapper. */
+/* The device mapper's devices that `znsctl reserve --expose` makes have UUIDs that begin so. */
 #define ZNS_EXPOSED_UUID "ZNSCRIU-"
 /* Is this block device part of such devices, and of nothing else? */
 bool zns_dev_exposed(dev_t dev);
 
-/* What the drive behind @spec is called; "": not known, or no drive. @sys: where sysfs is. */
+/* Names of the drive behind @spec, from sysfs, which is mounted at @sys. "": not known, or no
+ * drive. */
 struct zns_drive {
 	char model[64], firmware[64], serial[64];
 };
 void zns_dev_drive(const char *sys, const char *spec, struct zns_drive *out);
 
+/*
+ * Open "emu:PATH", "file:PATH", "zonefs:DIR", "/dev/nvmeXnY" or "/dev/ngXnY". The caller owns *out
+ * and ends it with zns_dev_close. Errors:
+ *   -ENOENT        there is no such path
+ *   -EMEDIUMTYPE   it is no zoned device, or no file of the emulator
+ */
 int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 void zns_dev_close(struct zns_dev *dev); /* NULL is fine */
 
@@ -229,7 +232,8 @@ static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64
 	return ret ? ret : zns_dev_flush(d, err);
 }
 
-/* Can it flush zones alone? Else zns_dev_flush_zones takes every writer's time. */
+/* Can the device flush single zones? If not, zns_dev_flush_zones flushes all, and delays every
+ * writer. */
 static inline bool zns_dev_flushes_zones(const struct zns_dev *d)
 {
 	return d->ops->flush_zones != NULL;

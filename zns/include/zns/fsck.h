@@ -27,14 +27,14 @@ struct zns_scan {
 };
 
 /*
- * A version of a checkpoint that is not to be believed. A compaction that was cut short leaves a
+ * A version of a checkpoint whose footer does not count. A compaction that was interrupted leaves a
  * footer too, so the time of the move tells versions apart; 0: never moved. ZNS_DEAD_ALL: no
  * version counts, since the checkpoint was removed.
  */
 #define ZNS_DEAD_ALL INT64_MAX
 /*
- * An encrypted checkpoint may come back under the id that it had (zns/sealed.h). Its time tells its
- * lives apart. ZNS_ANY_LIFE: it is not known.
+ * An encrypted checkpoint may be imported again under the id that it had before its removal
+ * (zns/sealed.h). The time of its creation here tells such lives apart. ZNS_ANY_LIFE: not known.
  */
 #define ZNS_ANY_LIFE INT64_MIN
 struct zns_dead {
@@ -42,7 +42,7 @@ struct zns_dead {
 	int64_t created_ns, moved_ns;
 };
 bool zns_dead_is(const struct zns_dead *d, const uint8_t *id, int64_t created_ns, int64_t moved_ns);
-/* Is it the tombstone of this life? */
+/* Is @t the tombstone of the checkpoint @id that was created at @created_ns? */
 bool zns_tombstone_of(const ZnsPb__Tombstone *t, const uint8_t *id, int64_t created_ns);
 /* Which of two versions of one checkpoint is the later one: < 0, 0, > 0. */
 int zns_version_cmp(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b);

@@ -3,8 +3,8 @@
 #define ZNS_GROW_H
 /*
  * Arrays that grow. Both macros make room for one more element behind the @nr that are there, and
- *give 0 or -ENOMEM. The array stays what it was on failure. Sizes that overflow are failures, and
- *so is a count that the type of @max cannot hold.
+ * give 0 or -ENOMEM. On failure the array stays as it was. A size that overflows is a failure, and
+ * so is a count that the type of @max cannot hold.
  *
  *	struct { struct thing *v; size_t nr, max; } l;
  *

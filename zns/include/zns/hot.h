@@ -7,11 +7,10 @@
  * zones are hot; helpers fill and read it. It holds units as they are on the device, so encrypted
  * ones stay encrypted.
  *
- * Nothing in it is believed. A unit is copied out, and whoever wants it verifies the copy as if it
- * came from the device. Whoever has the memory may write anything there at any time: what is not
- * the unit is found and read from the device. So a participant may die or stop at any moment.
- * Others wait for a unit that it wanted to bring for ZNS_HOT_WAIT_MS at most, and after some such
- * waits they do without.
+ * The memory is not trusted, since any participant may write anything there at any time. A reader
+ * copies a unit out and verifies the copy as if it came from the device; if it is wrong the reader
+ * reads the device. So a participant may die or stop at any moment. The others wait for a unit that
+ * it was to bring for ZNS_HOT_WAIT_MS at most, and after some waits in vain they do without.
  *
  * All functions may be called from any thread.
  */
@@ -80,11 +79,11 @@ void zns_hot_put(struct zns_hot *h, const struct zns_hot_unit *u, const struct z
 /* What stands in the slot is not the unit. */
 void zns_hot_wrong(struct zns_hot *h, const struct zns_hot_place *at);
 
-/* Of all participants together, as far as they are to be believed. */
+/* Sums over all participants. A participant can falsify them. */
 struct zns_hot_figures {
 	uint64_t limit, used; /* bytes */
-	uint64_t filled, had, wrong, late; /* units brought, handed out, found wrong; waits in vain
-					    */
+	uint64_t filled, had, wrong; /* units that were brought, handed out, found to be wrong */
+	uint64_t late; /* waits in vain */
 };
 void zns_hot_figures(const struct zns_hot *h, struct zns_hot_figures *out);
 

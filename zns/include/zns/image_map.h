@@ -43,15 +43,15 @@ uint32_t zns_map_runs(const ZnsPb__ImageMap *map); /* of a checked map; 0 also w
  */
 int zns_map_pack(const struct zns_image_run *run, size_t nr, uint32_t nr_from, uint8_t **out,
 		 size_t *len, uint32_t *nr_out, struct zns_err *err);
-/* Is it whole pages of an image of @size bytes? */
+/* Does the run consist of whole pages, inside an image of @size bytes? */
 bool zns_map_run_fits(const struct zns_image_run *run, uint64_t size);
 
-/* Bytes of all images but parts: what one gets who reads all that is shown. */
+/* Bytes of all images without parts: of those that `znsctl show` lists. */
 uint64_t zns_images_bytes(const ZnsPb__Manifest *m);
 
 /*
- * The map of image @n of @m, which may be anything: its sources are parts, its runs lie in them,
- * and have as many bytes as the image. *runs is how many it has; no more than @max.
+ * Check the map of image @n of @m, which may come from anybody: its sources are parts, its runs lie
+ * in them and have as many bytes as the image. *runs is how many runs it has, at most @max.
  */
 int zns_map_check(const ZnsPb__Manifest *m, size_t n, uint32_t max, uint32_t *runs,
 		  struct zns_err *err);

@@ -14,7 +14,7 @@
 #include "zns/pages.h"
 #include "zns-memory.pb-c.h"
 
-/* Where units go. zns/pages.h is one; tests have another. */
+/* The store of a context. The product uses zns/pages.h; tests have another one. */
 struct zns_mem_store {
 	int (*put)(void *arg, const void *const units[], uint32_t n, struct zns_pages_ref *refs,
 		   struct zns_err *err);
@@ -38,13 +38,13 @@ struct zns_mem;
 /* A new context without a process. */
 int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *store,
 		struct zns_mem **out, struct zns_err *err);
-/* Extend a process. From now on its forks belong to the context, too. */
+/* Add a running process to the context. Its children by fork belong to the context from now on. */
 int zns_mem_attach(struct zns_mem *m, pid_t pid, struct zns_err *err);
 /*
- * A process that was restored a moment ago, before it runs: with the userfaultfd of its lazy
- * restore (fork, remap, remove and unmap events, its lazy areas registered) and the units that are
- * not there yet. Their places are the store's. Takes over @uffd, also when it fails. The store has
- * counted each unit once, and is told to drop those of a process that fails.
+ * Add a process that was restored and does not run yet. @uffd is the userfaultfd of its lazy
+ * restore (fork, remap, remove and unmap events; its lazy areas are registered), which this call
+ * takes over, also when it fails. @g: the units that the process lacks, by their places in the
+ * store. The store has counted each unit once; if the call fails, it is told to drop them.
  */
 #define ZNS_MEM_ORIGIN (1ULL << 47) /* in a place: it is in a checkpoint (zns/origin.h) */
 struct zns_mem_given {
@@ -54,7 +54,8 @@ struct zns_mem_given {
 };
 int zns_mem_adopt(struct zns_mem *m, pid_t pid, int uffd, const struct zns_mem_given *g, size_t nr,
 		  struct zns_err *err);
-/* After the start, before these processes run: reads back what must not be out, as stacks. */
+/* After zns_mem_start, before adopted processes run: read back what must be in memory, as
+ * stacks. */
 int zns_mem_settle(struct zns_mem *m, struct zns_err *err);
 /* Begin to serve and to evict. Threads of ours run from now on. */
 int zns_mem_start(struct zns_mem *m, struct zns_err *err);
@@ -63,13 +64,14 @@ int zns_mem_start(struct zns_mem *m, struct zns_err *err);
 void zns_mem_pause(struct zns_mem *m, bool pause);
 void zns_mem_limit(struct zns_mem *m, uint64_t dram);
 /*
- * All that can go goes out, no thread of ours stays in any process, and nothing more is evicted:
- * hibernation. What is touched comes back; when much is, all is as before, and what was touched the
- * last time is read ahead. These calls say what is wanted; the status says how far it is.
+ * Hibernate: evict all that can be evicted, and then nothing more. No thread of ours stays in any
+ * process. Touched units come back. When many do, the context is awake, and what its last
+ * activation touched is read ahead. These calls only ask for it; zns_mem_status() tells how far it
+ * is.
  */
 void zns_mem_hibernate(struct zns_mem *m, bool freeze);
 void zns_mem_wake(struct zns_mem *m);
-/* By itself, after so long without activity; 0: never. */
+/* Hibernate without being asked after @ms without activity; 0: never. */
 void zns_mem_idle(struct zns_mem *m, uint64_t ms);
 /*
  * The budget is this context's part of @total bytes, which it divides with all others that were
@@ -85,9 +87,9 @@ void zns_mem_set_rate(struct zns_mem *m, uint32_t mibps);
 uint32_t zns_mem_rate(const struct zns_mem *m);
 /* What the cgroup of its processes may use, bytes; 0: as much as it wants. */
 uint64_t zns_mem_group_limit(struct zns_mem *m);
-/* How many there are left to serve. */
+/* How many processes the context still has. */
 unsigned int zns_mem_processes(struct zns_mem *m);
-/* Becomes readable when descriptors for a successor have changed. */
+/* A descriptor that becomes readable when the descriptors of zns_mem_fds() have changed. */
 int zns_mem_changes(struct zns_mem *m);
 
 /*
@@ -107,15 +109,15 @@ struct zns_mem_unit {
 /* Of a frozen process, while sealed; to be freed. -ENOENT: it is not of this context. */
 int zns_mem_units(struct zns_mem *m, pid_t pid, struct zns_mem_unit **out, size_t *nr,
 		  struct zns_err *err);
-/* Does our userfaultfd have this area, which has one? An empty one: is the process of this context?
- * -ENOENT: no. */
+/* Is the userfaultfd of this area ours? For an empty area (@start == @end): is the process of this
+ * context? 0: yes; -ENOENT: no. */
 int zns_mem_owns(struct zns_mem *m, pid_t pid, uint64_t start, uint64_t end, struct zns_err *err);
 
 /* To be freed with zns_mem_status_free(), unless it fails. */
 int zns_mem_status(struct zns_mem *m, ZnsPb__MemoryStatus *st);
 void zns_mem_status_free(ZnsPb__MemoryStatus *st);
 
-/* Reads all back and lets go of the processes. On an error all goes on as before. */
+/* Read all memory back and release the processes. On an error all goes on as before. */
 int zns_mem_detach(struct zns_mem *m, struct zns_err *err);
 
 /*
@@ -133,7 +135,7 @@ struct zns_mem_fds {
 };
 /* They stay open until zns_mem_kept(), or until they are asked for again. */
 void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out);
-/* Somebody has copies of these. What was kept of younger children beside them is not needed. */
+/* The keeper has copies of @f: descriptors that were kept open for it may be closed. */
 void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f);
 /* The process that has the copies. If it dies with us, whoever has memory on zones is killed, and
  * does not see zeroes there. */

@@ -3,9 +3,8 @@
 #define ZNS_MEMSEAL_H
 /*
  * What a dump asks the pager of a memory context (zns/mem.h): which of a frozen process's pages are
- * on zones, and where. From the beginning to the end nothing is evicted; faults
- * are served. When the dump's side is gone, the pager goes on by
- * itself. Root alone is answered.
+ * on zones, and where. Between zns_memseal_begin and zns_memseal_end the pager evicts nothing, and
+ * serves faults. If the dump dies, the pager ends this by itself. It answers root alone.
  *
  * Packets over $ZNS_RUN/memory/NAME.seal, one answer for each request.
  */
@@ -19,10 +18,11 @@
 
 enum zns_seal_op {
 	ZNS_SEAL_BEGIN = 1, /* int32_t pid[nr] follow: is one of them yours? Then begin */
-	ZNS_SEAL_UNITS, /* of @pid, which is frozen; answered with a memfd of struct zns_seal_unit
-			 */
-	ZNS_SEAL_KEY, /* answered with the key of what it has on zones, zns/crypt_memory.h; with no
-		       * descriptor: that is in clear */
+	/* the units of @pid, which is frozen; answered with a memfd of struct zns_seal_unit */
+	ZNS_SEAL_UNITS,
+	/* answered with a descriptor of the context's key (zns/crypt_memory.h); without one: its
+	 * memory on zones is not encrypted */
+	ZNS_SEAL_KEY,
 	ZNS_SEAL_OWNS, /* @pid, @start, @end: does your userfaultfd have this area? */
 };
 
@@ -54,7 +54,8 @@ struct zns_seal_unit {
 
 struct zns_memseal;
 
-/* Whose are they? Without a context *@out is NULL. -EBUSY: another dump of it runs. */
+/* Find the context of these processes, and begin. *@out is NULL if they are in none. -EBUSY:
+ * another dump of the context is running. */
 int zns_memseal_begin(const pid_t *pid, uint32_t nr, struct zns_memseal **out, struct zns_err *err);
 const uint8_t *zns_memseal_context(const struct zns_memseal *s);
 const uint8_t *zns_memseal_device(const struct zns_memseal *s);
@@ -64,13 +65,13 @@ int zns_memseal_units(struct zns_memseal *s, pid_t pid, struct zns_seal_unit **o
 		      struct zns_err *err);
 /* *@fd is the caller's; -1: what the context has on zones is in clear. */
 int zns_memseal_key(struct zns_memseal *s, int *fd, struct zns_err *err);
-/* Is this area, which has a userfaultfd, the pager's? An empty one: is the process of the context?
- * -ENOENT: no. */
+/* Is the userfaultfd of this area the pager's? For an empty area: is the process of the context? 0:
+ * yes; -ENOENT: no. */
 int zns_memseal_owns(struct zns_memseal *s, pid_t pid, uint64_t start, uint64_t end,
 		     struct zns_err *err);
 void zns_memseal_end(struct zns_memseal *s); /* NULL is fine */
 
-/* Can a list be? Used on what a pager gives. */
+/* Is a list that came from a pager possible: in order, without overlaps, in range? */
 bool zns_memseal_sane(const struct zns_seal_unit *u, size_t nr);
 
 #endif

@@ -2,10 +2,10 @@
 #ifndef ZNS_MOVE_H
 #define ZNS_MOVE_H
 /*
- * What one checkpoint has in some zones is moved to others: lease, copy, durability, the new
- * record. One session moves one checkpoint; its lease is in the background, so the mover waits
- * while dumps or restores work on the same groups, and gives up when a dump needs its zone. Until
- * zns_move_commit the checkpoint is where it was. Single-threaded.
+ * Moves a checkpoint's data from some zones to others: lease, copy, flush, the new record. One
+ * session moves one checkpoint. Its lease has the lowest priority: the mover waits while dumps or
+ * restores use the same groups, and gives up when a dump needs its zone. Until zns_move_commit the
+ * old places count. Single-threaded.
  */
 #include "zns/mover.h"
 #include "zns/session.h"
@@ -16,16 +16,17 @@ struct zns_move {
 	struct zns_dev *dev; /* open for writing */
 	struct zns_bucket *bucket; /* NULL: no limit, and nothing by weight */
 	uint32_t rate_mibps; /* the bucket's, at most; 0: no limit. Reads and writes count */
-	bool charged; /* works at its part by weight, and waits for nobody … */
-	uint32_t weight; /* … with this one, in a class of its own; 0: with its owner's */
-	const uint32_t *victims; /* zones to be left */
+	/* share groups by weight instead of waiting for dumps and restores */
+	bool charged;
+	uint32_t weight; /* if @charged: its own weight; 0: that of the checkpoint's container */
+	const uint32_t *victims; /* zones to be emptied of this checkpoint */
 	uint32_t nr_victims;
 	uint32_t below; /* to zones before this one; 0: to any */
 	const uint32_t *to_group; /* see zns/mover.h; NULL: they stay in their groups */
 	const uint32_t *zone_group; /* of every zone */
 	bool *written; /* by zone: true where something was moved to; NULL: nobody asks */
 	uint64_t total; /* bytes to be moved, to show the progress */
-	bool rude; /* waits for nobody */
+	bool rude; /* do not wait for dumps and restores */
 	bool defer; /* -EAGAIN instead of waiting, as long as nothing was moved */
 	/* moved so far; also now and then while it waits. NULL: nobody */
 	void (*tell)(void *arg, uint64_t bytes);

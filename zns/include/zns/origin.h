@@ -15,7 +15,7 @@
 
 struct zns_origin;
 
-/* A part of a pages image, and where it belongs. */
+/* A part of a pages image: its offset there, and the address where the process has it. */
 struct zns_origin_part {
 	uint64_t off, base, len; /* bytes, whole pages */
 };
@@ -53,7 +53,7 @@ int zns_origin_hold(struct zns_origin *o, uint64_t place);
 int zns_origin_drop(struct zns_origin *o, uint64_t place);
 uint64_t zns_origin_left(const struct zns_origin *o); /* units that count */
 
-/* Closes device and checkpoint; -ENOENT for who reads afterwards. Waits for readers. */
+/* Close device and checkpoint, after waiting for readers. Later reads get -ENOENT. */
 void zns_origin_end(struct zns_origin *o);
 void zns_origin_free(struct zns_origin *o); /* NULL is fine */
 

@@ -39,8 +39,8 @@ struct zns_pages_ref {
 	uint64_t place; /* zone and unit in it; never 0, less than 2^48 */
 	uint64_t hash; /* XXH3 of the unit as it is there: zns_hash() of its 65536 bytes */
 	union {
-		uint32_t piece[ZNS_PAGES_PIECES]; /* in clear: the same of each piece, its lower
-						     half */
+		/* in clear: the lower half of the XXH3 of each piece */
+		uint32_t piece[ZNS_PAGES_PIECES];
 		struct { /* encrypted: what it opens with (zns/crypt_memory.h) */
 			uint8_t nonce[12], tag[16];
 		};
@@ -63,10 +63,12 @@ struct zns_pages_params {
 };
 
 /*
- * A new context is encrypted where checkpoints are (zns_encryption_wanted), or if @p wants it. One
- * that began in clear goes on, but writes nothing more while anybody asks for encryption. -EBUSY:
- * no open zone is left for it now. -ENOSPC: the device is full. -ESTALE: @fds are of no context
- * that lives.
+ * A new context is encrypted if new checkpoints would be (zns_encryption_wanted), or if @p asks for
+ * it. A context that began in clear goes on, but writes nothing more once encryption is asked for.
+ * Errors:
+ *   -EBUSY   no open zone is left for it now
+ *   -ENOSPC  the device is full
+ *   -ESTALE  the context of @fds has ended
  */
 int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, struct zns_err *err);
 
@@ -76,31 +78,34 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
  * @refs[i] are their places, each with a count of 1. On an error none is kept. Nothing is made
  * durable. One thread at a time; another one waits.
  *
- * It waits: for the rate, while a dump or restore works on all its dies (at most 1 s), and behind
- * reads of its own die.
- *   -EAGAIN  a dump works everywhere, or there is no broker: try later; nothing is wrong
- *   -ENOSPC  the broker has no zone for it
- *   -EDQUOT  the administrator's ceiling (tenants.conf); or encryption is asked for since
+ * The call waits: for its rate, for dumps or restores that use all its dies (at most 1 s), and for
+ * reads of the die that it writes. Errors:
+ *   -EAGAIN  dumps use all its dies, or there is no broker: try later, nothing is wrong
+ *   -ENOSPC  the broker has no zone for this context
+ *   -EDQUOT  the administrator's ceiling (tenants.conf) is reached, or encryption is asked for now
+ *            and this context is not encrypted
  *   -EIO     four zones failed one after the other
  * A zone that fails a write is replaced, and its units that were not written go to the next. Units
- * that it had before can be read, or not: zns_pages_get() tells.
+ * were written to the failed zone before may be readable or not: zns_pages_get() tells.
  */
 int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
 		  struct zns_pages_ref *refs, struct zns_err *err);
 
 /*
  * Read one unit into @buf (ZNS_PAGES_UNIT bytes, aligned as above) and compare its hash. Any
- * thread, also while others put, and without a broker. The caller holds a count on it, or accepts
- * -ENOENT. -EBADMSG  these are not the bytes that were written -EIO      the device cannot read it
- *   -ENOENT   nobody held it: its zone was given back
+ * thread, also while others put, and without a broker. The caller holds a count on the unit, or
+ * must expect -ENOENT. Errors:
+ *   -EBADMSG  these are not the bytes that were written
+ *   -EIO      the device cannot read the unit
+ *   -ENOENT   the unit had no count, and its zone was given back
  *   -EINVAL   there is no such place
  */
 int zns_pages_get(struct zns_pages *ps, struct zns_pages_ref ref, void *buf, struct zns_err *err);
 
 /*
- * For moving units: as they are on the device, compared with the hash alone. Who has put them again
- * keeps hash, nonce and tag, and takes the new place; nothing else comes back in @refs. In clear
- * these are the two calls above.
+ * Read and write units as they stand on the device, encrypted or not, to move them. Only the hash
+ * is compared. @refs gets the new places alone: the caller keeps hash, nonce and tag of each unit.
+ * For units in clear these calls do the same as zns_pages_get() and zns_pages_put().
  */
 int zns_pages_get_as_is(struct zns_pages *ps, struct zns_pages_ref ref, void *buf,
 			struct zns_err *err);
@@ -108,35 +113,38 @@ int zns_pages_put_as_is(struct zns_pages *ps, const void *const units[], uint32_
 			struct zns_pages_ref *refs, struct zns_err *err);
 
 /*
- * Read piece @nr of a unit alone, ZNS_PAGES_PIECE bytes, and compare its own hash. For a thread
- * that waits for it; who wants all of the unit calls zns_pages_get(). Errors as there. -EOPNOTSUPP:
- * the device has larger blocks, or the unit is encrypted: what is authentic is a whole one.
+ * Read piece @nr of a unit alone, ZNS_PAGES_PIECE bytes, and compare its own hash: for a thread
+ * that waits for this piece. Errors as of zns_pages_get(), and
+ *   -EOPNOTSUPP  the device has larger blocks, or the unit is encrypted and can only be verified as
+ *                a whole
  */
 int zns_pages_get_piece(struct zns_pages *ps, const struct zns_pages_ref *ref, uint32_t nr,
 			void *buf, struct zns_err *err);
 
 /*
- * One count more, or less. Any thread; no I/O, no waiting for the broker. hold: the caller knows
- * that another count on it exists, or is a successor before zns_pages_recounted(). -EINVAL: no such
- * place, -ENOENT: nobody holds it.
+ * Add a count to a unit, or take one away. Any thread; no I/O, no waiting for the broker. A caller
+ * of zns_pages_hold() knows that the unit has another count, or is a successor that has not called
+ * zns_pages_recounted() yet. Errors:
+ *   -EINVAL  there is no such place
+ *   -ENOENT  the unit has no count
  */
 int zns_pages_hold(struct zns_pages *ps, struct zns_pages_ref ref);
 int zns_pages_drop(struct zns_pages *ps, struct zns_pages_ref ref);
 
-/* A successor has held all units that it knows: what has no count may be given back from now on. A
- * new context needs it not. */
+/* A successor has held all units that it knows: zones in which no unit counts may be given back
+ * from now on. A new context need not call this. */
 void zns_pages_recounted(struct zns_pages *ps);
 
-/* Who this is: its context and its device, as the broker and checkpoints know them. */
+/* The UUIDs of the context and of its device. */
 void zns_pages_id(const struct zns_pages *ps, uint8_t context[16], uint8_t device[16]);
 /* Where a unit stands, in bytes from the zone's beginning. -EINVAL: there is no such place. */
 int zns_pages_where(const struct zns_pages *ps, uint64_t place, uint32_t *zone, uint64_t *off);
 
 /*
- * Cleaning. True: much of what this context has is dead, and the units with places from @first to
- * @last should be put again and then dropped, so that their zone can be given back. False: it holds
- * no more than 1.3 times what lives, one zone and those that are being written; or a dump or
- * restore works on its dies. Zones that a checkpoint names do not count, and are never emptied.
+ * Is there a zone to be emptied? True: the caller should put the units with places from @first to
+ * @last again and then drop them, so that their zone can be given back. False: the context's zones
+ * are at most 1.3 times its live units, plus one zone and those being written; or a dump or restore
+ * uses its dies. Zones that a checkpoint names do not count, and are never emptied.
  */
 bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last);
 

@@ -29,11 +29,11 @@ struct zns_reader_params {
 	/* Borrowed (zns_crypt_of). Without it an encrypted checkpoint can be verified by its
 	 * checksums, not read (-ENOKEY). */
 	const struct zns_crypt *crypt;
-	/* Borrowed; every byte pays that comes from the device, and at its cap those from @hot.
-	 * NULL: no limit */
+	/* Borrowed. Every byte from the device is taken from it, and bytes from @hot from its
+	 * second limit (zns_bucket_cap). NULL: no limit */
 	struct zns_bucket *bucket;
-	/* no key is used: what is encrypted is handed out as it is on the device, once its checksum
-	 * is right */
+	/* hand out encrypted units as they are on the device, verified by checksum; no key is
+	 * used */
 	bool sealed;
 	struct zns_hot *hot; /* borrowed: memory shared with other restores; NULL: none */
 	/* threads; 0 = two for each zone of the widest stripe, at least 8, as memory allows */
@@ -56,8 +56,8 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 			  uint32_t nr, struct zns_reader **out, struct zns_err *err);
 
 /*
- * Composed images (zns/image_map.h) are read as all others. What they are composed of is found by
- * index alone.
+ * Composed images (zns/image_map.h) are read as all others. Their parts have no name here: only
+ * zns_reader_image() finds them.
  */
 
 /* NULL: no such image. The index counts the images of all levels, in the order of levels and
@@ -131,7 +131,7 @@ void zns_rimage_verify(struct zns_rimage *i, zns_unit_checked unit, zns_read_don
 /* Copy [off, off + len) to the same offsets of @fd (a memfd). Synchronous. */
 int zns_rimage_to_fd(struct zns_rimage *i, uint64_t off, uint64_t len, int fd, struct zns_err *err);
 
-/* Of the bytes read, those that another restore had read: they came from shared memory. */
+/* How many of the bytes came from the memory shared with other restores, not from the device. */
 uint64_t zns_reader_shared(struct zns_reader *r);
 
 /* Payload bytes verified and delivered, and the time between first submit and last completion. */

@@ -2,10 +2,10 @@
 #ifndef ZNS_SAVE_H
 #define ZNS_SAVE_H
 /*
- * One checkpoint is written, in this order: admission, images into zones that come on demand,
- *manifest, all of it durable, the record, the handle. Until zns_save_commit nothing is visible; the
- *broker takes the zones back when the connection ends. What was committed is taken back by
- *zns_save_roll_back.
+ * Writes one checkpoint, in this order: admission, images into zones that are granted on demand,
+ * manifest, flush, record, handle. Before zns_save_commit nobody sees the checkpoint, and the
+ * broker takes its zones back when the connection ends. zns_save_roll_back removes a committed
+ * one.
  *
  *	struct zns_save v = { .s = &session };
  *
@@ -18,10 +18,11 @@
  *	zns_save_handle(&v, dirfd, err);	// or zns_save_roll_back()
  *	zns_save_end(&v);
  *
- * Each returns 0 or -errno with a line in @err; after an error only zns_save_end is called, but
- *where it says otherwise. Threads: images as zns/writer.h says; all else is one thread's. While
- *images are written the session's requests come from whichever thread feeds one, never two at once;
- *if others ask meanwhile, zns_session.ask has to see to turns.
+ * Each returns 0 or -errno with a line in @err. After an error only zns_save_end may be called,
+ * unless a function says otherwise.
+ * Threads: images as zns/writer.h says; all other calls come from one thread. While images are
+ * written, the session's requests come from the threads that feed images, never two at once. If
+ * other threads use the session then, zns_session.ask must serialise them.
  */
 #include <pthread.h>
 #include "zns/crypt.h"
@@ -34,11 +35,10 @@ struct zns_save {
 	struct zns_bucket *bucket; /* every byte written pays; NULL: no limit */
 	uint32_t unit; /* stripe unit, bytes; 0: what suits device and width */
 	uint32_t workers; /* threads; 0: chosen */
-	/* If there is no room, `znsctl gc` removes what is garbage for certain, and it asks again.
-	 */
+	/* if there is no room: run `znsctl gc`, and ask once more */
 	bool sweeps;
-	/* A version of the checkpoint that this one replaces under its id, and its key; handles of
-	 * it stay good. */
+	/* The version of the checkpoint that this one replaces under its id, and that version's
+	 * key. Its handles stay good. */
 	const ZnsPb__Manifest *former;
 	const struct zns_crypt *former_crypt;
 	/* A checkpoint that is written as it is (zns_writer_params): its manifest, and its key if
@@ -46,7 +46,7 @@ struct zns_save {
 	 * are the caller's. */
 	const ZnsPb__Manifest *sealed;
 	const struct zns_crypt *proof;
-	bool keeps_record; /* of it: @c, set before, has time and rate already */
+	bool keeps_record; /* with @sealed: @c was set before, and has time and rate already */
 	/* Owned from here on. A caller may set them before zns_save_begin. */
 	struct zns_master *master; /* until the checkpoint's own key is wrapped; NULL: plain */
 	/* the checkpoint's key; set before: it is used, and ask->key_id is the caller's */
@@ -57,7 +57,7 @@ struct zns_save {
 	const ZnsPb__DumpGrant *grant; /* in it */
 	struct zns_writer *w;
 	uint8_t id[ZNS_UUID_LEN];
-	uint32_t asked; /* for zones, so often */
+	uint32_t asked; /* how often zones were asked for */
 	ZnsPb__HandleCopy *copies; /* zns_save_copy */
 	size_t nr_copies;
 };
@@ -74,16 +74,16 @@ int zns_save_key(struct zns_save *v, struct zns_err *err);
  */
 int zns_save_begin(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *err);
 
-/* An answer to `progress`: who else writes, and zones that were gained. How many of these are used.
- * Any thread. */
+/* Take an answer to the request `progress`: who else writes, and zones that the dump gains. Returns
+ * how many of the gained zones it uses. Any thread. */
 uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r);
 
-/* Bytes that it could still write, if nobody else asked for zones. */
+/* *out: bytes that this checkpoint could still write, if nobody else asked for zones. */
 int zns_save_room(struct zns_save *v, uint64_t *out, struct zns_err *err);
 /*
- * Give up all that was written, and begin with a new writer; the lease stays. @lock is held while
- * v->w changes. *@room: as zns_save_room. No zone may be gained any more: an answer under way may
- * be of one that was given back.
+ * Drop all that was written, and begin with a new writer; the lease stays. @lock is held while v->w
+ * changes. *@room: as of zns_save_room. From here on the dump gains no zones: an answer that is
+ * under way could name a zone that was given back.
  */
 int zns_save_anew(struct zns_save *v, uint64_t expected, pthread_mutex_t *lock, uint64_t *room,
 		  struct zns_err *err);
@@ -91,16 +91,16 @@ int zns_save_anew(struct zns_save *v, uint64_t expected, pthread_mutex_t *lock, 
 /* Wait until all is written, then write manifest and footer. Fills in the record's places, sizes,
  * key and, of a new one, rate. */
 int zns_save_finish(struct zns_save *v, struct zns_err *err);
-/* All that it is made of survives a power cut from here on. */
+/* Flush: after this the data and the manifest survive a power cut. */
 int zns_save_durable(struct zns_save *v, struct zns_err *err);
 /*
- * The record becomes durable, and the checkpoint is there. -EPIPE: the broker died meanwhile,
- * zns_save_settle tells. -ETIMEDOUT: nobody knows, the line says so.
+ * Let the broker write the record: from then on the checkpoint exists. -EPIPE: the broker died
+ * meanwhile; zns_save_settle finds out whether the checkpoint exists. -ETIMEDOUT: it is not known.
  */
 int zns_save_commit(struct zns_save *v, struct zns_err *err);
 /* After -EPIPE: start the next broker and ask it. 0: it is there. */
 int zns_save_settle(struct zns_save *v, struct zns_err *err);
-/* All four in a row, for a caller with nothing to do between them. */
+/* zns_save_finish, durable, commit and settle in a row. */
 int zns_save_publish(struct zns_save *v, struct zns_err *err);
 
 /* The handle shall name a plain copy of @size bytes beside it. @name is borrowed until the handle
@@ -111,8 +111,7 @@ int zns_save_copy(struct zns_save *v, const char *name, uint64_t size, uint64_t 
 int zns_save_handle(struct zns_save *v, int dirfd, struct zns_err *err);
 /* Remove what was committed; @by, for its tombstone. If that fails too, @err's line gets longer. */
 void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err);
-/* What was begun and not published comes to nothing, at once: its zones and its parents are free.
- */
+/* Drop a checkpoint that is not committed, at once: its zones and its parents are free again. */
 void zns_save_give_up(struct zns_save *v, int why, const char *text);
 
 /* Joins the writer's threads. The session stays. */

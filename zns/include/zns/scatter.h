@@ -12,7 +12,7 @@
 #include "zns/err.h"
 
 struct zns_scatter_unit {
-	uint32_t at; /* its zone, in the table of zones */
+	uint32_t at; /* index of its zone in the table of zones */
 	uint32_t len; /* bytes */
 };
 
@@ -40,7 +40,8 @@ uint64_t zns_scatter_bytes(const struct zns_scatter *s);
  */
 uint64_t zns_scatter_time(const struct zns_scatter *s, const uint32_t *group_of);
 
-/* What is read, of what its groups could give: 1 is the best. 0: no memory, or nothing to read. */
+/* The rate of a restore, as a part of what its groups could give together: 1 is the best. 0: no
+ * memory, or nothing to read. */
 double zns_scatter_rate(const struct zns_scatter *s, const uint32_t *group_of);
 
 struct zns_scatter_move {

@@ -2,10 +2,9 @@
 #ifndef ZNS_SEALED_H
 #define ZNS_SEALED_H
 /*
- * What is known of an encrypted checkpoint that leaves its device as it is
- * (Documentation/format.md, "Sealed layers"): its manifest without places, times, names of
- * containers and keys. So it is the same wherever the checkpoint stands. The units follow
- * elsewhere. It may come from anybody.
+ * The manifest of an encrypted checkpoint in a layer of an OCI image (Documentation/format.md,
+ * "Sealed layers"): without places, times, names of containers and keys, so that it is the same
+ * from any device. The units stand behind it in the layer. It may come from anybody.
  */
 #include "zns/dev.h"
 #include "zns/err.h"
@@ -21,8 +20,8 @@ uint32_t zns_sealed_unit(const ZnsPb__Manifest *m);
 /* *out ends with free(). */
 int zns_sealed_pack(const ZnsPb__Manifest *m, uint8_t **out, size_t *len, struct zns_err *err);
 /*
- * Decode and check. What a writer or a reader computes from it fits a device of @geo. Free with
- * zns_pb__manifest__free_unpacked. -EBADMSG: nobody wrote this.
+ * Decode and check. Whatever a writer or reader computes from a checked one fits a device of @geo.
+ * Free with zns_pb__manifest__free_unpacked. -EBADMSG: zns_sealed_pack never makes such a thing.
  */
 int zns_sealed_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo,
 		     ZnsPb__Manifest **out, struct zns_err *err);

@@ -2,9 +2,9 @@
 #ifndef ZNS_SESSION_H
 #define ZNS_SESSION_H
 /*
- * A program's hold on one device: the connection to its broker, the locks that a new broker waits
- * for, and the device. All that is leased over the connection ends with it. Not thread-safe, but
- * for zns_session_ask if @ask is. Of one process: a child after fork must not use it.
+ * A program's use of one device: the connection to its broker, the locks that a new broker waits
+ * for, and the open device. All leases end with the connection. Not thread-safe; zns_session_ask
+ * is, if @ask is. A child after fork must not use it.
  */
 #include "zns/chain.h"
 #include "zns/client.h"
@@ -27,10 +27,11 @@ struct zns_session {
 	struct zns_dev *dev; /* NULL: not open */
 	/* of a restore: read through memory that restores share, if the broker gives some */
 	bool shares;
-	/* its pages come by another session, which counts for both of them */
+	/* another session reads the pages of the same restore: the broker counts only that
+	 * one as a restore */
 	bool half;
 	struct zns_hot *hot; /* that memory, once leased; NULL: none */
-	/* Who carries its requests; as zns_broker_call. NULL: zns_broker_call on @broker. */
+	/* How requests are sent. NULL: by zns_broker_call on @broker. */
 	int (*ask)(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
 	void *ask_arg;
 };
@@ -42,8 +43,8 @@ struct zns_session {
 
 /*
  * Connect to the broker of @reg, starting one if none runs; then take the locks for @use
- * (zns_session_use, or-ed). In this order: a broker that is started waits for the locks of whom it
- * does not know. Keeps @s->ask. On an error @s is closed.
+ * (zns_session_use, or-ed). The order matters: a broker that starts waits for the locks of clients
+ * that are not connected to it. Keeps @s->ask. On an error @s is closed.
  */
 int zns_session_connect(struct zns_session *s, const struct zns_registered *reg, unsigned use,
 			struct zns_err *err);

@@ -9,12 +9,13 @@
  * thread-safe. All pointers handed out belong to the store and live until the next call that
  * changes it.
  *
- * Log: ZNS_META_ZONES zones (the first sequential zones of the device). Each begins with a
- * superblock frame carrying a generation; the highest generation with a complete snapshot
- * (SNAPSHOT_END) is the log. A full log zone is rolled: snapshot into the next metadata zone,
- * flush, then the old one is reset at the following roll (so the previous generation survives a
- * crash while rolling). A torn tail is a crash: ignored, the log goes on in a fresh generation.
- * Records are block-padded.
+ * The log is in the metadata zones, the first sequential zones of the device. Each of them begins
+ * with a superblock, which has a generation. The log is the highest generation whose snapshot is
+ * complete (SNAPSHOT_END). When its zone is full, the log rolls over: a snapshot goes to the next
+ * metadata zone and is flushed. The old zone is reset at the roll-over after that, so that the
+ * previous generation survives a crash in between. A record that is cut off at the end of the log
+ * is the trace of a crash: it is ignored, and the log goes on in a new generation. Records are
+ * padded to blocks.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,9 +53,9 @@ int zns_store_open(struct zns_dev *dev, unsigned flags, struct zns_store **out,
 void zns_store_close(struct zns_store *s); /* does not close the device */
 
 /*
- * fit.c: of an ordinary disk (zns_file_resize). May the store go on with @nr_zones zones? If so,
- * its log can be read with both numbers. Nobody else has the store open. -EBUSY: checkpoints are in
- * zones that would go; -ENOSPC: the catalogue would not fit.
+ * May a store on an ordinary disk have @nr_zones zones from now on (fit.c, for zns_file_resize)? If
+ * so, its log can be read with the old and the new number. Nobody else has the store open. -EBUSY:
+ * checkpoints are in zones that would go; -ENOSPC: the catalogue would not fit.
  */
 int zns_store_fit(struct zns_dev *dev, uint32_t nr_zones, struct zns_err *err);
 
@@ -65,13 +66,13 @@ bool zns_store_torn(const struct zns_store *s); /* the log ended in a torn recor
 const ZnsPb__Profile *zns_store_profile(const struct zns_store *s);
 
 /*
- * Any kind of record, by its type in zns/frame.h. What follows has a function of its own for most
- * kinds: those say what is asked of the record, and take it or give it with its type.
+ * Records of any kind, by their type in zns/frame.h. Most kinds also have functions of their own
+ * below, which say what such a record must fulfil.
  */
 /* Record @i of a kind that the catalogue keeps; NULL: there are no more, or no such kind. */
 const ProtobufCMessage *zns_store_record(const struct zns_store *s, uint16_t type, size_t i);
-/* Durable when it returns. -EINVAL: no such kind, or the record says what cannot be. -ENOSPC: the
- * catalogue is full. */
+/* Durable when it returns. -EINVAL: no such kind, or impossible values. -ENOSPC: the catalogue is
+ * full. */
 int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg,
 		  struct zns_err *err);
 
@@ -99,7 +100,7 @@ const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s,
 uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone);
 /* The longest use of the zone that is memory of a context; NULL: none. */
 const ZnsPb__ZoneUse *zns_store_zone_memory(const struct zns_store *s, uint32_t zone);
-/* Those of them that belong to checkpoints marked `packed`. */
+/* Bytes in the zone of committed checkpoints that are marked `packed`. */
 uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone);
 /* The container that owns the zone's live bytes, or NULL; of several containers the one that wrote
  * last. */
@@ -125,10 +126,11 @@ const ZnsPb__FirstPages *zns_store_find_first(const struct zns_store *s, const u
  */
 int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
 /*
- * Parts of a checkpoint stand elsewhere now. @c replaces the record of its id; its place in the
- * order of commits, its mark and its container's rules stay. -ENOENT: it is not there. -ESTALE: it
- * was moved meanwhile (@c->moved must be one more than the record's). -EINVAL: @c differs in more
- * than places, or as for a commit.
+ * Parts of a checkpoint were moved. @c replaces the record of its id; its position in the order of
+ * commits, its mark and its container's rules stay. Errors:
+ *   -ENOENT  there is no such checkpoint
+ *   -ESTALE  it was moved meanwhile (@c->moved must be one more than the record's)
+ *   -EINVAL  @c differs from the record in more than places; or as for a commit
  */
 int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
 /* -ENOENT */
@@ -147,8 +149,8 @@ int zns_store_set_first(struct zns_store *s, const ZnsPb__FirstPages *f, struct 
 /* Reservations that name groups which the new profile lacks are dropped. */
 int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err);
 
-/* Must new checkpoints be encrypted? NULL: nobody ever said. A message without key_id: they need
- * not be. */
+/* Must new checkpoints be encrypted? NULL, or a message without key_id: no. With NULL it was never
+ * set. */
 const ZnsPb__Encryption *zns_store_encryption(const struct zns_store *s);
 int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, struct zns_err *err);
 /*
@@ -158,9 +160,9 @@ int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, st
  */
 int zns_store_erase(struct zns_store *s, struct zns_err *err);
 /*
- * Replace the wrapped keys of all checkpoints that have one, in one step. -ESTALE: @q lacks one of
- * them. *done: the new ones are in force. An error with *done set is one of erasing the old ones
- * (zns_store_erase).
+ * Replace the wrapped keys of all encrypted checkpoints in one step. -ESTALE: @q lacks one of them.
+ * *done: the new keys are in force. If an error comes with *done set, only the erasure of the old
+ * keys (zns_store_erase) has failed.
  */
 int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, struct zns_err *err);
 
@@ -226,8 +228,8 @@ int zns_footer_check(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct zns
  */
 int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
-/* Sanity of a manifest from a device: zones and offsets in range, csums count, segments gapless.
- * -EBADMSG. */
+/* Check a manifest that comes from a device: zones and offsets are in range, the number of
+ * checksums is right, segments have no gaps. -EBADMSG: one of these does not hold. */
 int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 		       struct zns_err *err);
 

@@ -24,7 +24,8 @@ struct zns_task {
  * is there already is its own. Somebody else reads the events of its userfaultfd.
  */
 struct zns_running {
-	/* Around each copy. False: the places of this request may be others' by now. */
+	/* Called around each copy. enter() gives false if the task has changed its mappings since,
+	 * so that the addresses of this request may mean something else. */
 	bool (*enter)(struct zns_running *r);
 	void (*leave)(struct zns_running *r);
 	uint64_t touched; /* it waits for this page, which comes alone before the others; 0: none */

@@ -73,9 +73,9 @@ const char *zns_tracker_name(enum zns_tracker tracker); /* "none", "soft-dirty",
 struct zns_track;
 
 /*
- * Track one process. @k->tracker decides how; none is -ENOTSUP. Stops one of its threads for less
- * than a millisecond. Nothing is protected yet. Errors, all of which mean that the caller copies
- *this process in the freeze:
+ * Track one process, in the way that @k->tracker says (ZNS_TRACKER_NONE: -ENOTSUP). Stops one of
+ * its threads for less than a millisecond. Nothing is protected yet. After any of these errors the
+ * caller copies the process in the freeze:
  *	-EBUSY		somebody else traces it, or another process shares its memory
  *	-ENOTSUP	asynchronous I/O in it, a 32-bit or intercepted task, another architecture
  *	-EMFILE		it has no free descriptor
@@ -87,9 +87,9 @@ int zns_track_new(pid_t pid, const struct zns_track_kernel *k, struct zns_track 
 		  struct zns_err *err);
 
 /*
- * What a tracker consists of. Whoever has copies of these descriptors can go on with it in another
- * process. They name the process and its memory, so neither another process with its PID nor
- * another program that it executed is taken for it.
+ * The descriptors that a tracker consists of. Another process that has copies of them can continue
+ * the tracker. They name the process and its memory, so a process that reuses the PID is not taken
+ * for it, nor a program that the process executed.
  */
 enum zns_track_fd {
 	ZNS_TRACK_PIDFD,
@@ -98,15 +98,17 @@ enum zns_track_fd {
 	ZNS_TRACK_UFFD,
 	ZNS_TRACK_FDS,
 };
-/* They stay the tracker's. -ESRCH: nothing of it counts any more; -ENOTSUP: another kind. */
+/* The descriptors, which stay the tracker's. -ESRCH: the process is gone or executed a program;
+ * -ENOTSUP: this kind of tracker has none. */
 int zns_track_fds(const struct zns_track *t, int fd[ZNS_TRACK_FDS]);
 /*
- * Go on with a tracker that zns_track_leave() ended: the descriptors are ours if this succeeds. The
- * next arm or final reports what was written since its last arm (or final with @again).
+ * Continue a tracker that zns_track_leave() ended in another process. If this succeeds the tracker
+ * owns the descriptors. The next arm or final reports what was written since the last arm (or final
+ * with @again).
  */
 int zns_track_adopt(pid_t pid, const struct zns_track_kernel *k, const int fd[ZNS_TRACK_FDS],
 		    struct zns_track **out, struct zns_err *err);
-/* Forget a tracker whose descriptors somebody else has: the protection stays. */
+/* Free a tracker without ending the protection, since another process has its descriptors. */
 void zns_track_leave(struct zns_track *t);
 
 /*
@@ -125,10 +127,10 @@ int zns_track_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *e
 int zns_track_barrier(struct zns_track *t, struct zns_err *err);
 
 /*
- * The process is frozen. @stale: the pages of @area (sorted) of which no earlier copy counts;
- * @present: those of @stale with content of their own. @again: protect these once more, for the
- * next dump. Shared memory is stale always. On error all of @area is stale, and the rest is not
- * known.
+ * For a frozen process. @stale: the pages of @area (sorted) of which no earlier copy counts.
+ * @present: the pages of @stale that have content of their own. @again: protect the stale pages
+ * once more, for the next dump. Shared memory is always stale. On an error all of @area is stale,
+ * and @present and @guards are not known.
  *
  * @guards: guard pages (madvise(MADV_GUARD_INSTALL)) anywhere in the process, where @k->guards.
  * They are never clean, so clean pages are not looked at for them.

@@ -10,13 +10,13 @@
  * same group, which starts a new segment. Small images share units ("packed").
  *
  * The writer survives a zone that fails: a write error, or a zone that turns read-only or offline
- * (stripe/write/repair.c, audit.c). What was not written to it yet goes to another zone. What was
- * written is read back and compared before the manifest is written. What cannot be read back is
- * taken from its source again. If the source gives other bytes now, the dump fails.
+ * (zns/stripe/write/repair.c, rescue.c, audit.c). What was not written to it yet goes to another
+ * zone. What was written is read back and compared before the manifest is written. What cannot be
+ * read back is taken from its source again. If the source gives other bytes now, the dump fails.
  *
  * Threads: the writer runs its own workers. Its functions may be called from several threads; one
- * image is fed by one thread at a time. After the first error everything is drained without I/O and
- * every call returns it.
+ * image is fed by one thread at a time. After the first error the workers drop what is queued, and
+ * every call returns that error.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,7 +36,7 @@ struct zns_zone_slot {
 
 struct zns_crypt;
 
-/* What the writer asks of whoever gives out zones. */
+/* What the writer asks of zone_get(). */
 struct zns_zone_wish {
 	uint32_t group;
 	/* zones that will not be written again and have no write in flight; each named once */
@@ -52,13 +52,13 @@ struct zns_writer_params {
 	/* borrowed (zns/crypt.h); what is written is encrypted. NULL: plain */
 	const struct zns_crypt *crypt;
 	/*
-	 * Borrowed. A checkpoint comes from elsewhere as it is: its manifest (zns/sealed.h), with
-	 * the key that the record shall have if it is encrypted. Its images are all that is
-	 * written, by zns_writer_sealed; crypt is NULL. NULL: what is written is made here
+	 * Borrowed. The manifest of a checkpoint that comes from elsewhere and is written as it is
+	 * (zns/sealed.h), with the key for its record if it is encrypted. Only its images are
+	 * written, by zns_writer_sealed; crypt is NULL. NULL: a checkpoint that is made here.
 	 */
 	const ZnsPb__Manifest *sealed;
-	const struct zns_crypt *proof; /* borrowed; its key: each unit must be authentic. NULL: none
-					*/
+	/* borrowed; the key of @sealed, by which each unit must be authentic. NULL: no key */
+	const struct zns_crypt *proof;
 	struct zns_bucket *bucket; /* borrowed; every byte written pays. NULL: no limit */
 	uint32_t unit; /* stripe unit, bytes, a multiple of the block size */
 	uint32_t workers; /* threads; 0 = chosen by width and unit */
@@ -71,9 +71,9 @@ struct zns_writer_params {
 	/* if not NULL: the manifest and all images but pages go there only */
 	const uint32_t *metadata_group;
 	/*
-	 * Ask for a zone. Threads that feed images call it, never two at once; it may take its
-	 * time. -EBUSY: the open or active limit allows no further zone. Then the writer drains a
-	 * zone that it has left, and asks again with this one among those that are done.
+	 * Get a zone. Threads that feed images call it, never two at once; it may block. -EBUSY:
+	 * the open or active limit allows no further zone. The writer then waits for the writes of
+	 * a zone that it no longer uses, and asks again with that zone in @wish->done.
 	 */
 	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
 			struct zns_err *err);
@@ -90,8 +90,8 @@ struct zns_writer_stats {
 	uint64_t last_complete_ns;
 	uint32_t nr_images; /* so far */
 	uint32_t nr_zones; /* used so far */
-	uint32_t nr_reweighed; /* times that lanes got other weights */
-	uint32_t nr_gained; /* lanes that came while it was writing */
+	uint32_t nr_reweighed; /* how often zones of the stripe got other weights */
+	uint32_t nr_gained; /* zones that came into the stripe while it was written */
 	uint32_t nr_bad; /* how many of nr_zones failed */
 	char bad[160]; /* which, and why, for people; "" if none */
 };
@@ -114,8 +114,8 @@ int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct 
 
 /*
  * The next image of zns_writer_params.sealed. Feed it its units as they are. -EBADMSG, then or
- * later: they are not what their checksums or tags say. One that is composed is whole at once:
- * *out is NULL.
+ * later: they are not what their checksums or tags say. A composed image needs no
+ * data: *out is NULL then.
  */
 int zns_writer_sealed(struct zns_writer *w, struct zns_wimage **out, struct zns_err *err);
 
@@ -136,8 +136,8 @@ int zns_writer_compose(struct zns_writer *w, const char *name, struct zns_wimage
 		       uint32_t nr_from, const struct zns_image_run *run, size_t nr,
 		       struct zns_err *err);
 
-/* 64 KiB of a memory context's (zns/pages.h), with their checksum; encrypted: and what they open
- * with. */
+/* A unit of a memory context (zns/pages.h), 64 KiB, with its checksum and, if it is encrypted,
+ * nonce and tag. */
 struct zns_named {
 	uint32_t zone;
 	uint64_t off, hash;
@@ -145,10 +145,10 @@ struct zns_named {
 };
 
 /*
- * A part, as zns_wimage_set_part, of units that stand on the device already: nothing of it is read
- * or written. @u is in order of zones and places, and no unit comes twice. The record names the
- * zones as memory of @context. @key: the context's; NULL: they are in clear. Once in a dump;
- * -EOPNOTSUPP: either the units or the checkpoint is encrypted, and the other is not.
+ * A part (zns_wimage_set_part) that consists of units which stand on the device already: they are
+ * neither read nor written. @u is in order of zones and offsets, without duplicates. The record
+ * names the zones as memory of @context. @key: the context's key; NULL: the units are in clear. At
+ * most once in a dump. -EOPNOTSUPP: of units and checkpoint one is encrypted and the other is not.
  */
 struct zns_memory_key;
 int zns_writer_named(struct zns_writer *w, const char *name, const uint8_t *context,
@@ -170,16 +170,16 @@ int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uin
  * works. Any thread.
  */
 int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr);
-/* Does such a word stand in these bytes? */
+/* Is any such area in [@at, @at + @len)? */
 bool zns_writer_is_unsteady(struct zns_writer *w, pid_t pid, uintptr_t at, size_t len);
 
 /* Append @len bytes; copied before it returns. */
 int zns_wimage_data(struct zns_wimage *i, const void *buf, size_t len, struct zns_err *err);
 
 /*
- * The same without the copy: room for *len bytes, at least one, in the image's open unit. The
- * caller fills it from its beginning, and says how much with zns_wimage_filled, before anything
- * else is done to the image. What it was given may be left unused.
+ * As zns_wimage_data, without the copy: *buf has room for *len bytes, at least one, in the image's
+ * open unit. The caller fills it from its beginning, and says with zns_wimage_filled how many bytes
+ * it has filled, before any other call on this image. The rest of the room stays unused.
  */
 int zns_wimage_room(struct zns_wimage *i, uint8_t **buf, size_t *len, struct zns_err *err);
 int zns_wimage_filled(struct zns_wimage *i, size_t len, struct zns_err *err);
@@ -194,10 +194,10 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err);
 int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err);
 
 /*
- * Add the images that are written now to the checkpoint that the store has: @c is its whole record,
- * @m its manifest. The new manifest has the images, zone uses and sizes of both. Call it before the
- * first image. Both are borrowed until zns_writer_finish returns. If @m is encrypted, the writer's
- * crypt must be that of @m.
+ * Add the images that are written now to a checkpoint that exists: @c is its record, @m its
+ * manifest, both borrowed until zns_writer_finish returns. The new manifest has the images, zone
+ * uses and sizes of both. Call it before the first image. If @m is encrypted, the writer's crypt
+ * must be that of @m.
  */
 int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m,
 		     struct zns_err *err);
@@ -225,26 +225,27 @@ void zns_writer_rate(struct zns_writer *w, ZnsPb__Checkpoint *c);
 int zns_writer_durable(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
 int zns_writer_error(struct zns_writer *w, struct zns_err *err); /* 0, or the first error */
-/* Make it fail from outside: the broker is gone, or the dump is aborted. Workers stop at the next
- * unit. */
+/* Let the writer fail with @code and @why, for example since the dump is aborted. Workers stop at
+ * the next unit. */
 void zns_writer_cancel(struct zns_writer *w, int code, const char *why);
 
 /*
  * A stripe may become wider while it is written. Any thread, any time.
  *
- * zns_writer_wants: how many more zones it could write at once. 0: little is left to write, or its
- * buffers would not suffice. *@waits: its zones are what it waits for, not memory or a processor.
- * zns_writer_gain: one more zone, in a group in which it has none. @writers is how many write to
- * that group, this one included. Units that no worker has begun are dealt out anew. A gained zone
- * that is not used stays as it was. An error leaves the writer as it was.
+ * zns_writer_wants: how many more zones the writer could use at once. 0: little is left to write,
+ * or its buffers would not suffice. *@waits: it waits for its zones, not for task memory or a
+ * processor.
+ * zns_writer_gain: add a zone, in a group in which the writer has none. @writers is how many
+ * writers that group has, this one included. Units that no worker has begun are distributed anew.
+ * A zone that is not needed in the end is not written. An error leaves the writer as it was.
  */
 uint32_t zns_writer_wants(struct zns_writer *w, bool *waits);
 int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint32_t writers,
 		    struct zns_err *err);
 
 /*
- * Write in short commands from now on, since somebody waits behind them: others write to the same
- * dies, or records of commits go there. Any thread, any time.
+ * @crowded: write in short commands from now on, since others write to the same dies, or the broker
+ * writes its log there, and each of them waits behind our commands. Any thread, any time.
  */
 void zns_writer_crowded(struct zns_writer *w, bool crowded);
 
