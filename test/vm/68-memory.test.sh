@@ -25,7 +25,7 @@ below() { # the resident memory, in MiB, within a minute
 	done
 	return 1
 }
-# A child that was forked in the moment in which the pager died is lost: it was killed, and read nothing wrong (rule 14).
+# A child that was forked in the moment in which the pager died is lost: it was killed, and read nothing wrong (rule HOLD).
 ends_well() {
 	local wrong lost
 	kill -TERM "$pid"
