@@ -171,7 +171,7 @@ def without(d):
         d.run('double', 'sleep', '1000', options=['--label', 'zns.memory=16M'])
         note = until('a note', lambda: d.zjson('memory', 'status')['not_extended'])
         want('why', note[0]['name'] == 'double' and 'a memory context of this name is kept already' in note[0]['reason'], note)
-        want('a line', 'not extended' in d.zctl('memory', 'status').stdout)
+        want('a line', 'not attached' in d.zctl('memory', 'status').stdout)
         want('it runs', d.running('double'))
         remove(d, 'double')
         want('no note', not d.zjson('memory', 'status')['not_extended'])

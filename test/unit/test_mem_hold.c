@@ -122,7 +122,7 @@ static void holding(const char *root, void (*hold)(struct play *s, const char *d
 		play_end(&s);
 		skip();
 	}
-	/* one that cannot be stopped is not extended, in one line, and nothing hangs */
+	/* one that cannot be stopped is not attached, in one line, and nothing hangs */
 	if (root) {
 		hold(&s, dir, true);
 		assert_int_equal(zns_mem_new("late", MIB(1), &s.store, &late, &s.err), 0);

@@ -44,7 +44,7 @@ void memory_notes(struct json_object *list)
 		if (list)
 			json_object_array_add(list, ctl_obj(J("name", text), J("reason", line)));
 		else
-			printf("%-20s  not extended     %s\n", ctl_name(text, name, sizeof(name)),
+			printf("%-20s  not attached     %s\n", ctl_name(text, name, sizeof(name)),
 			       ctl_text(line));
 	}
 	if (d)

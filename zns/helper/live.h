@@ -32,7 +32,7 @@ struct live_task {
 	struct zns_err why; /* of that */
 	uint64_t untracked; /* bytes that were copied in the freeze for this reason */
 	struct places places;
-	struct zns_spans owed; /* protected, and not copied: they could not be read */
+	struct zns_spans pending; /* protected, and not copied: they could not be read */
 	struct zns_spans parent; /* pages that the parent has, and that were not written since */
 	char parents_pagemap[ZW_NAME]; /* the image where it has them */
 	struct zns_spans areas, parents_areas; /* that were dumped, now and then */
@@ -94,7 +94,7 @@ int live_late(struct live *l, pid_t pid, struct live_task **t, struct zns_err *e
 
 /*
  * live_copy.c: pages of a task to the end of the last part, or to the stage. A page that cannot be
- * read is noted in @t->owed. @t->places knows the copies.
+ * read is noted in @t->pending. @t->places knows the copies.
  */
 int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, struct zns_err *err);
 int live_open_part(struct live *l, struct zns_err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Copies of pages of a task, running or frozen. A running task may unmap what is being read. Such a
- * page is left out and owed: either it is gone by the freeze, or it is copied then.
+ * page is left out and pending: either it is gone by the freeze, or it is copied then.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -105,7 +105,7 @@ static int fill(struct copying *k, uint8_t *buf, size_t room, uint64_t at, size_
 			*filled += k->page;
 			continue;
 		}
-		if (zns_spans_add(&k->t->owed, k->c.va, k->c.va + k->page))
+		if (zns_spans_add(&k->t->pending, k->c.va, k->c.va + k->page))
 			return -ENOMEM;
 		advance(&k->c, k->page);
 	}
@@ -153,7 +153,7 @@ int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, st
 	int ret = 0;
 
 	k.c = (struct cursor){ s, 0, s->nr ? s->s[0].start : 0 };
-	zns_spans_free(&t->owed); /* they are in @s */
+	zns_spans_free(&t->pending); /* they are in @s */
 	/* What cannot be read now must not be taken from an older copy. */
 	if (places_drop(&t->places, s->s, s->nr))
 		ret = zns_fail(err, -ENOMEM, "no memory for the places of pages");

@@ -23,9 +23,9 @@ static int copy_rest(struct live *l, struct live_task *t, const struct live_area
 
 	if (!ret)
 		ret = live_copy(l, t, &rest, err);
-	if (!ret && t->owed.nr)
+	if (!ret && t->pending.nr)
 		ret = zns_fail(err, -EFAULT, "cannot read the memory of task %d at %llx", t->pid,
-			       (unsigned long long)t->owed.s[0].start);
+			       (unsigned long long)t->pending.s[0].start);
 	if (!ret && !t->memory)
 		ret = live_verify(l, t, &a->all, &a->whole, err);
 	l->frozen_bytes += l->at - before;

@@ -31,21 +31,21 @@ int live_areas(struct packet *p, struct live_areas *a, struct zns_err *err)
 	return 0;
 }
 
-/* What is to be read now: written pages, and those that were owed and are still there. */
+/* What is to be read now: written pages, and those that were pending and are still there. */
 static int list_rest(struct live_task *t, const struct live_areas *a, const struct zns_spans *stale,
 		     struct zns_spans *rest)
 {
-	struct zns_spans there = { 0 }, owed = { 0 };
-	int ret = zns_spans_without(&t->owed, stale, &there);
+	struct zns_spans there = { 0 }, pending = { 0 };
+	int ret = zns_spans_without(&t->pending, stale, &there);
 
 	if (!ret)
-		ret = zns_spans_both(&there, &a->all, &owed);
+		ret = zns_spans_both(&there, &a->all, &pending);
 	if (!ret)
-		ret = zns_spans_join(rest, &owed);
+		ret = zns_spans_join(rest, &pending);
 	if (!ret)
 		ret = zns_spans_join(rest, &a->whole);
 	zns_spans_free(&there);
-	zns_spans_free(&owed);
+	zns_spans_free(&pending);
 	return ret;
 }
 

@@ -30,7 +30,7 @@ static int owe_all(struct live_task *t)
 	int ret = 0;
 
 	for (size_t n = 0; n < t->places.nr && !ret; n++)
-		ret = zns_spans_add(&t->owed, t->places.p[n].vaddr,
+		ret = zns_spans_add(&t->pending, t->places.p[n].vaddr,
 				    t->places.p[n].vaddr + t->places.p[n].len);
 	places_free(&t->places);
 	return ret;
@@ -72,7 +72,7 @@ int live_give_up(struct live *l, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory for lists of pages");
 	for (size_t n = 0; n < l->nr_tasks; n++)
 		if (l->task[n].track)
-			need += zns_spans_bytes(&l->task[n].owed);
+			need += zns_spans_bytes(&l->task[n].pending);
 	zns_writer_stats_get(l->d->v.w, &st);
 	if (st.nr_images != l->nr_parts)
 		return zns_fail(err, -EPROTO, "criu sent images before the rounds of a live dump");

@@ -37,7 +37,7 @@ int live_protect(struct live_task *t, struct zns_spans *copy, struct zns_err *er
 		copy->nr = 0;
 		return 0;
 	}
-	if (zns_spans_join(copy, &t->owed) || zns_spans_without(&t->parent, copy, &left))
+	if (zns_spans_join(copy, &t->pending) || zns_spans_without(&t->parent, copy, &left))
 		return zns_fail(err, -ENOMEM, "no memory for lists of pages");
 	zns_spans_free(&t->parent);
 	t->parent = left;
@@ -59,7 +59,7 @@ static void barrier(struct live_task *t)
 static int owe(struct live *l, const struct zns_spans *copy, struct zns_err *err)
 {
 	for (size_t n = 0; n < l->nr_tasks; n++)
-		if (l->task[n].track && zns_spans_join(&l->task[n].owed, &copy[n]))
+		if (l->task[n].track && zns_spans_join(&l->task[n].pending, &copy[n]))
 			return zns_fail(err, -ENOMEM, "no memory for lists of pages");
 	return 0;
 }

@@ -23,7 +23,7 @@ static void forget(struct live *l, size_t n)
 	else
 		zns_track_free(t->track);
 	places_free(&t->places);
-	zns_spans_free(&t->owed);
+	zns_spans_free(&t->pending);
 	zns_spans_free(&t->parent);
 	zns_spans_free(&t->areas);
 	zns_spans_free(&t->parents_areas);

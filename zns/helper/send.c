@@ -323,7 +323,7 @@ static int odd_page(struct filling *f, struct zns_err *err)
 	if (!f->s->late)
 		return zns_fail(err, -EFAULT, "cannot read the memory of task %d at %llx",
 				f->t->pid, (unsigned long long)r->vaddr);
-	if (zns_spans_add(&f->t->owed, r->vaddr, r->vaddr + f->page))
+	if (zns_spans_add(&f->t->pending, r->vaddr, r->vaddr + f->page))
 		return zns_fail(err, -ENOMEM, "no memory for lists of pages");
 	r->vaddr += f->page;
 	r->len -= f->page;
@@ -372,9 +372,9 @@ static int end_task(struct send *s, struct live_task *t, struct zns_err *err)
 		t->final = true;
 		return 0;
 	}
-	ret = zns_spans_without(&t->send, &t->owed, &sent);
+	ret = zns_spans_without(&t->send, &t->pending, &sent);
 	if (!ret)
-		ret = zns_spans_without(&t->areas, &t->owed, &known);
+		ret = zns_spans_without(&t->areas, &t->pending, &known);
 	if (!ret)
 		ret = zns_spans_join(&t->parent, &sent);
 	zns_spans_free(&sent);
