@@ -163,6 +163,17 @@ def copy(scene):
 
 
 @case
+def keyed(scene):
+    """A key and a store are both called file:PATH: key tells them apart, in either order."""
+    scene = on_disk(scene(size=6))
+    key, store = f'file:{scene.dir}/key', scene.device.spec
+    run_ctl(scene, 0, 'key', 'create', key[5:])
+    for args in (['use', key, store], ['show', store], ['rotate', store, key], ['off', store]):
+        run_ctl(scene, 0, 'key', *args)
+    run_ctl(scene, 1, 'key', 'use', f'file:{scene.dir}/none', store)
+
+
+@case
 def words(scene):
     """What is printed of a disk speaks of neither zones nor groups."""
     scene = on_disk(scene(size=1), '64M')

@@ -17,9 +17,13 @@ struct key_args {
 	char spec[SPEC_MAX]; /* empty: not given */
 };
 
+/* "file:PATH" names a key, and a store on a disk as well: a registered one is no key. */
 static bool is_spec(const char *s)
 {
-	return !strncmp(s, "file:", 5) || !strncmp(s, "keyring:", 8);
+	struct zns_registered reg;
+
+	return !strncmp(s, "keyring:", 8) ||
+	       (!strncmp(s, "file:", 5) && zns_registered_by_path(s, &reg, NULL));
 }
 
 static bool wants(const ZnsPb__Response *r)
