@@ -36,9 +36,9 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define LOG_NAME "zns-memory.log" /* of the daemon, in the work directory */
+#define LOG_NAME "zns-memory.log" /* the log of the daemon, in the work directory */
 #define FD 3 /* the first of a program that we start */
-#define GO 1 /* in place of a line that says why not */
+#define GO 1 /* sent in place of a line that says why something failed */
 
 struct pids {
 	int32_t virt, real;
@@ -50,7 +50,7 @@ static struct {
 	int (*give)(bool now); /* zns-give.h */
 	struct pids *v;
 	uint32_t nr;
-	char why[512]; /* it failed */
+	char why[512]; /* why the daemon failed */
 } ext = { .pager = -1, .restore = -1 };
 
 bool zns_extends(void)
@@ -69,7 +69,7 @@ static int fail(const char *fmt, ...)
 	return -1;
 }
 
-/* All of it, or -1. */
+/* Send or receive all @len bytes; 0 or -1. */
 static int move(int sk, void *buf, size_t len, bool in)
 {
 	ssize_t n;
@@ -136,7 +136,10 @@ static void uuid_text(const uint8_t *id, char *out)
 	}
 }
 
-/* Of our environment, what says where things are. */
+/*
+ * The variables of our environment that say where files and programs are; nothing else is passed
+ * on.
+ */
 static char **plain_env(void)
 {
 	static const char *const name[] = { "ZNS_CONFIG", "ZNS_RUN", "ZNSD_IDLE_S", "ZNS_LIBEXEC",

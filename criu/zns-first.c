@@ -48,9 +48,9 @@ static LIST_HEAD(processes);
 
 static struct {
 	struct zw_first *v; /* what the helper said; its memfd is mapped */
-	unsigned long nr, pages; /* pages: of the ranges that were found */
-	unsigned long long since_us; /* when the restore was ready to let its tasks run; 0: not yet
-				      */
+	unsigned long nr, pages; /* pages: how many pages the ranges have */
+	/* CLOCK_MONOTONIC, when the restore was ready to start its tasks; 0: not yet */
+	unsigned long long since_us;
 	int waiter; /* the restore that waits, or -1 */
 	int asked; /* the answer about the record comes here, or -1 */
 	bool recorded;

@@ -55,7 +55,7 @@ static bool is_known_anon(char *link)
 	       is_pidfd_link(link);
 }
 
-/* Somebody may know more files than CRIU: a plugin, which is asked for each. */
+/* A plugin may dump kinds of files that CRIU cannot. It is asked for each file. */
 static bool plugin_dumps(void)
 {
 	return !list_empty(&cr_plugin_ctl.hook_chain[CR_PLUGIN_HOOK__DUMP_EXT_FILE]);

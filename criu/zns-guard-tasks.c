@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Processes that are not where a restore can make them, or that somebody holds. CRIU dumps the
- * former: only its restore compares each process's namespaces with its parent's (pstree.c).
+ * Finds processes in namespaces that a restore cannot give them, and processes that are traced or
+ * do not stop. CRIU dumps the former: only its restore compares the namespaces of each process
+ * with those of its parent (pstree.c).
  */
 #include <errno.h>
 #include <limits.h>
@@ -29,7 +30,7 @@
 #define VFORK_LOOK_NS 10000000l
 #define VFORK_LOOKS 300 /* posix_spawn() takes milliseconds; criu gives up after ten seconds */
 
-/* What pstree.c compares. */
+/* The kinds of namespaces that pstree.c compares. */
 static const struct {
 	const char *name;
 	unsigned long flag;

@@ -2,8 +2,8 @@
 #ifndef __CR_ZNS_GUARDS_H__
 #define __CR_ZNS_GUARDS_H__
 /*
- * Between the files of the guard. Processes run while they are looked at: one that has gone has
- * nothing that stands in the way.
+ * Shared by the files of the guard. The processes run while the guard looks at them. One that ends
+ * meanwhile cannot hinder the dump, so an error that means this is ignored.
  */
 #include <dirent.h>
 #include <stdbool.h>
@@ -24,14 +24,14 @@ struct zns_guard_tree {
 /* Collects the tree below @root, and calls @each for every thread. -1: printed. */
 int zns_guard_walk(struct zns_guard_tree *tree, pid_t root, int (*each)(pid_t pid, pid_t tid));
 
-/* What is at /proc/PID/NAME, as text that may be cut: its length, 0 if it cannot be read. */
+/* Reads /proc/PID/NAME as text, cut to @size. Returns its length; 0: it cannot be read. */
 size_t zns_guard_text(pid_t pid, const char *name, char *text, size_t size);
 /* The folder /proc/PID/NAME; NULL if it cannot be read. */
 DIR *zns_guard_dir(pid_t pid, const char *name);
 /* State and flags of a thread (proc_pid_stat(5)); false: it has gone. */
 bool zns_guard_stat(pid_t pid, pid_t tid, char *state, unsigned int *flags);
 
-/* For a line to the user: one line, and nothing in it moves a cursor. */
+/* Makes text fit for an error line: no line breaks, no control characters. */
 char *zns_guard_plain(char *text);
 /* The same of a process's name; it stays until the next but one call. */
 const char *zns_guard_name(pid_t pid);
@@ -42,7 +42,7 @@ bool zns_guard_is_pager(pid_t pid);
 /* zns-guard-files.c: what is asked, and what was seen. */
 struct zns_guard_seen {
 	bool pre_dump;
-	pid_t uffd_pid; /* somebody who has a userfaultfd; 0: nobody */
+	pid_t uffd_pid; /* a process that has a userfaultfd; 0: there is none */
 	int uffd;
 };
 /* All descriptors of a process. -1: printed. */

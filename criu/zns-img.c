@@ -65,7 +65,7 @@ static int ask_name(enum zw_op op, int level, const char *path, struct zw_reply 
 	return zns_ask(&m, r, fd);
 }
 
-/* For writing: a memfd takes the whole image, and is handed over at close. */
+/* An image that is written: a memfd takes it as a whole, and is handed over at close. */
 static int open_memfd(struct zns_img *zi)
 {
 	zi->fd = zns_memfd("zns-image");
@@ -74,7 +74,7 @@ static int open_memfd(struct zns_img *zi)
 	return fcntl(zi->fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* For writing a large image: the helper drains a pipe while the image grows. */
+/* A large image that is written: criu writes to a pipe, from which the helper reads meanwhile. */
 static int open_stream(const char *path)
 {
 	struct zns_msg m = ZNS_MSG(ZW_IMG_STREAM);

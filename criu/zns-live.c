@@ -142,7 +142,10 @@ static void ask_smaps(pid_t pid)
 	ask_ahead(&smaps_ahead, &m);
 }
 
-/* All tasks stand still: the areas of the next one do not change while criu is at this one. */
+/*
+ * Ask for the areas of the next task in advance: all tasks stand still, so they do not change
+ * while criu works on this one.
+ */
 static void ask_next_smaps(pid_t pid)
 {
 	struct pstree_item *item = pstree_item_by_real(pid);
@@ -182,7 +185,7 @@ bool zns_guards_later(pid_t pid)
 	return true;
 }
 
-/* @fd: those that the helper has seen, or -1. */
+/* @fd: a list of guard pages that the helper has found, or -1. */
 static int list_guards(pid_t pid, struct vm_area_list *vmas, int fd)
 {
 	struct zw_iov v;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef __CR_ZNS_LIVE_H__
 #define __CR_ZNS_LIVE_H__
-/* Live dumps (Documentation/live.md): what criu's side of one decides. */
+/* The part of live dumps that criu decides (Documentation/live.md). */
 #include <stdbool.h>
 
 /* Refuses what a live dump cannot be combined with. 0, or -1 with one line. */

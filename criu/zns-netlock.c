@@ -40,7 +40,8 @@ static enum {
 
 static bool given, by_iptables;
 static char table[TABLE_MAX];
-static struct nft_ctx *nft; /* in the task's network namespace. NULL: nothing will be locked */
+/* nftables context in the task's network namespace. NULL: nothing will be locked */
+static struct nft_ctx *nft;
 
 /* Connections of a locked namespace, IPv4 and IPv6: the elements of the sets, as text. */
 static struct {

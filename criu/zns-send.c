@@ -43,7 +43,10 @@ bool zns_sends(void)
 	return chunk;
 }
 
-/* 1: it is ours, and these are its ids; 0: it is another one; -1: printed. */
+/*
+ * Asks the page server. 1: it is one of ours, *ids has its checkpoint and parent; 0: it is another
+ * program; -1: an error, printed.
+ */
 static int ask_server(struct zw_send *ids)
 {
 	uint8_t *out = (uint8_t *)ids;

@@ -22,8 +22,8 @@
 #define BITS (8 * sizeof(long))
 #define NR_CPUS_MAX (ZNS_CPUS_LONGS * BITS)
 
-static unsigned long all_cpus[ZNS_CPUS_LONGS]; /* what a task of the tree has that asked for nothing
-						*/
+/* the mask of a task that was never restricted to some CPUs */
+static unsigned long all_cpus[ZNS_CPUS_LONGS];
 
 static bool read_list(const char *path)
 {

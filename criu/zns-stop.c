@@ -20,7 +20,7 @@
 
 static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 static volatile time_t first; /* 0: none came */
-static volatile pid_t root; /* that a restore has made */
+static volatile pid_t root; /* the root task, once the restore has made it */
 
 static time_t now(void)
 {

@@ -45,7 +45,7 @@ struct archive {
 	dev_t dev; /* the tmpfs */
 };
 
-/* False: it does not fit. */
+/* Writes @value as an octal number. False: it does not fit into the field. */
 static bool octal(char *field, size_t len, long long value)
 {
 	return value >= 0 && snprintf(field, len, "%0*llo", (int)len - 1, value) < (int)len;
@@ -300,7 +300,7 @@ int zns_tmpfs_archive(int dir, int out, pid_t userns_pid)
 	if (!zns_active() || fstat(dir, &st))
 		return 1;
 	a.dev = st.st_dev;
-	/* In a user namespace the owners' numbers are those inside. */
+	/* In a user namespace the archive has user ids as seen inside it. */
 	a.bytes = userns_pid > 0 ? NULL : calloc(1, MAX_BYTES);
 	if (a.bytes && add(&a, dir, ".", ".") &&
 	    add_entries(&a, openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ".", 0))

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef __CR_ZNS_DIED_H__
 #define __CR_ZNS_DIED_H__
-/* A restore fails for a cause that criu's own line ("File exists", "signal 9") does not name: one
- * line more, with cause and remedy. */
+/*
+ * Adds a line with cause and remedy to a failed restore where criu's own line ("File exists",
+ * "signal 9") does not name the cause.
+ */
 #include <sys/types.h>
 
 /* Before the first task is made. */

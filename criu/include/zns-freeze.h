@@ -2,8 +2,8 @@
 #ifndef __CR_ZNS_FREEZE_H__
 #define __CR_ZNS_FREEZE_H__
 /*
- * What tasks wait for in the freeze of a dump, made shorter. Results are those of stock criu: the
- * same images and checks. All but the first are for dumps into zones only.
+ * Shortens what tasks wait for in the freeze of a dump. Results are those of stock criu: the same
+ * images and checks. All functions but the first are used by dumps into zones only.
  */
 #include <stdbool.h>
 #include <sys/types.h>

@@ -20,7 +20,8 @@
 struct zw_gate {
 	uint32_t shut; /* 1: nobody may begin to copy */
 	uint32_t inside; /* copies under way */
-	uint32_t stale[ZW_LAZY_READS]; /* by the read's number; 1: it must not copy any more */
+	/* index: number of the read; 1: the helper must not copy for it any more */
+	uint32_t stale[ZW_LAZY_READS];
 };
 
 static inline void zw_gate_wake(uint32_t *word)

@@ -9,8 +9,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#define UFFD_LINK "anon_inode:[userfaultfd]" /* what /proc/PID/fd has for one */
-#define ZNS_HOLDER_NAME "zns-holder" /* of the process that zns-holder.c starts */
+/* a link in /proc/PID/fd that leads to a userfaultfd begins so */
+#define UFFD_LINK "anon_inode:[userfaultfd]"
+#define ZNS_HOLDER_NAME "zns-holder" /* name of the process that zns-holder.c starts */
 
 /* Before anything is frozen: who the processes of the tree are. It may wait some seconds for one in
  * vfork(). */
@@ -22,8 +23,10 @@ extern int zns_guard_thread(pid_t pid, pid_t tid);
 /* An area of a frozen task; @flags: behind "VmFlags: " in smaps. */
 extern int zns_guard_area(pid_t pid, unsigned long start, unsigned long end, const char *flags);
 
-/* zns-mem.c: before the guard. A pager of ours has memory of the tree: it stands still from now on,
- * with no thread of the kernel's in any task. */
+/*
+ * In zns-mem.c; called before the guard. If a pager of ours has memory of the tree, the pager
+ * pauses from here on, and none of its threads is in a task.
+ */
 extern int zns_mem_begin(pid_t root);
 extern bool zns_mem_begun(void); /* it has */
 /* Will it give this dump the pages that are missing in an area? */

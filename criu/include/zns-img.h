@@ -156,8 +156,10 @@ extern int zns_lazy_wait(int sk); /* -1: they may not */
 extern void zns_lazy_end(void);
 /* @pr goes away; drops its reads under way */
 extern void zns_lazy_forget(struct page_read *pr);
-/* Bytes to ask for at offset @off of the image. fault: for a fault, whose read comes next. len: for
- * the background. */
+/*
+ * How many bytes to ask for at offset @off of the image: zns_lazy_fault for a fault, zns_lazy_len
+ * for the background.
+ */
 extern unsigned long zns_lazy_fault(off_t off);
 extern unsigned long zns_lazy_len(off_t off);
 /*
@@ -211,8 +213,8 @@ extern bool zns_tracks_memory(void);
  */
 extern int zns_live_ahead(struct pstree_item *item, struct vm_area_list *vmas);
 /*
- * The memory of a frozen task of a live dump. False: dump it as usual. True: it is done, *@ret 0 or
- * -1.
+ * Dump the memory of a frozen task of a live dump. False: criu shall dump it as usual. True: it is
+ * done, with *@ret 0 or -1.
  */
 extern bool zns_live_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret);
 /* The guard pages of a task come with its memory, from who looks at that: not now. */
@@ -261,7 +263,7 @@ extern int zns_img_open(struct cr_img *img, int dfd, int type, const char *path,
 /* Opens the file of an image that is not on zones. Beside images on zones it is never made through
  * a link. */
 extern int zns_open_local(int dfd, const char *path, int flags);
-/* For close_image, after the buffered layer has flushed and closed its descriptor. */
+/* Called by close_image after the buffered layer has flushed and closed its descriptor. */
 extern void zns_img_close(struct cr_img *img);
 
 /* @pid if a page transfer gives the task's memory to the helper; 0 without zones. */

@@ -10,7 +10,7 @@
 #include "images/core.pb-c.h"
 #include "images/vma.pb-c.h"
 
-#define ZNS_CPUS_LONGS 32 /* of a mask of CPUs; a thread on a larger machine keeps none */
+#define ZNS_CPUS_LONGS 32 /* longs in a mask of CPUs; on a machine with more CPUs no mask is kept */
 
 struct rst_sched_param;
 

@@ -30,7 +30,7 @@ enum zw_op {
 	   whoever else still has it; fds: reply, image directory, those of zw_begin.progress.
 	   Answered when admitted */
 	ZW_DUMP_BEGIN = 1,
-	ZW_RESTORE_BEGIN, /* the same */
+	ZW_RESTORE_BEGIN, /* begin of a restore: the same fields */
 	/* dump */
 	ZW_IMG_FD, /* payload name; fds: memfd with the whole image */
 	ZW_IMG_STREAM, /* payload name; fds: pipe, read until its end */
@@ -103,8 +103,10 @@ enum zw_op {
 	   zw_chunk[ZW_CHUNKS]; ZW_LIVE_SMAPS and ZW_LIVE_FINAL are for it, too. ZW_KIND_NONE: no
 	   tracker, the helper is of no use */
 	ZW_SEND_BEGIN = 190,
-	/* pid, image: the chunk to be filled; fds: reply → size: runs in it, 0: that was all; kind
-	   ZW_KIND_NONE: the helper does not have this task's pages */
+	/*
+	 * pid, image: fill the chunk. Reply: size: runs in the chunk, 0: there are no more. kind
+	 * ZW_KIND_NONE: the helper does not have this task's pages
+	 */
 	ZW_SEND_PAGES,
 	ZW_SEND_DONE, /* fds: reply. The page server has committed */
 	/* neither */
@@ -193,7 +195,7 @@ struct zw_begin {
 	char weight[32];
 	char cgroup[32]; /* --zns-cgroup or "" */
 	uint32_t progress; /* enum zw_progress */
-	uint32_t timeout_s; /* --timeout if it was given: for the whole dump; else 0 */
+	uint32_t timeout_s; /* seconds of --timeout, which is for the whole dump; 0: not given */
 	char parent[ZW_STR]; /* --zns-parent or "" */
 	/* 1: the image directory's link `parent` leads to the parent's handle */
 	uint32_t parent_dir;
@@ -204,7 +206,7 @@ struct zw_begin {
 };
 
 struct zw_send {
-	/* what the page server writes, and its parent; all zero: none */
+	/* the checkpoint that the page server writes, and its parent; all zero: none */
 	uint8_t id[ZW_ID], parent[ZW_ID];
 };
 
@@ -215,7 +217,7 @@ struct zw_run {
 	uint64_t parent; /* 1: it has them */
 };
 
-#define ZW_CHUNKS 2 /* one is filled while the other is sent */
+#define ZW_CHUNKS 2 /* two chunks: one is filled while the other is sent */
 #define ZW_CHUNK_RUNS 8192
 #define ZW_CHUNK_BYTES (2u << 20)
 struct zw_chunk {
@@ -236,7 +238,7 @@ enum zw_fetch {
 };
 
 enum zw_fetched {
-	ZW_FETCH_THERE, /* all pages are in the task */
+	ZW_FETCH_THERE, /* sent when all pages are in the task */
 	ZW_FETCH_LACKS, /* some may not be: their places are others now, or an event waits */
 	ZW_FETCH_GONE, /* the task's memory is gone */
 };
@@ -268,8 +270,10 @@ struct zw_reply {
 	uint32_t image;
 	uint32_t warn; /* msg is a warning */
 	uint64_t size; /* bytes; on begin of a dump: checkpoints in the chain of its parents */
-	/* on begin of a dump; no parent: all zero. On begin of a restore the checkpoint, and its
-	 * device */
+	/*
+	 * reply to the begin of a dump: its id and its parent (all zero: none); to the begin of a
+	 * restore: the checkpoint, and its device in @parent
+	 */
 	uint8_t id[ZW_ID], parent[ZW_ID];
 	char msg[512]; /* code != 0: one line for the user; on begin and commit: a summary */
 };

@@ -370,7 +370,10 @@ static void flattening_is_told(void **state)
 	at_first(works(&c), 400);
 	abort_dump(&a);
 	abort_dump(&c);
-	/* the ceiling is not passed, and refuses nothing; it is not that of the class */
+	/*
+	 * the ceiling of a tenant is kept, though nothing is refused; the class of its own has no
+	 * such ceiling
+	 */
 	tenants(*state, "name web max-weight=300\n");
 	flatten_begins(&a, &g, 0);
 	advance(&a, 20);

@@ -16,7 +16,7 @@
 #include "../../zns/mem/lines.h"
 #include "zns/util.h"
 
-#define SECOND 7U /* about the bucket of one second */
+#define SECOND 7U /* index of the bucket for an age of about a second */
 #define HOUR (HEAT_BUCKETS - 1)
 
 static void ages(void **state)
@@ -177,7 +177,7 @@ static void table(void **state)
 	assert_int_equal(lines_write(&c, &one), 0);
 	assert_int_equal(lines_read(&b, l, &own), 3);
 	assert_true(own == 1 && l[0].min == 1 && l[1].min == 2 && l[2].min == 3);
-	/* it died: its line is nobody's, and the next one's */
+	/* the process died: its line is free, and the next process gets it */
 	lines_close(&a);
 	assert_int_equal(lines_read(&b, l, &own), 2);
 	assert_true(own == 0 && l[1].min == 3);

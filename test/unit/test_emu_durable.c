@@ -219,7 +219,7 @@ static void corrupt_entry_costs_its_zone_only(void **state)
 	assert_zone(d, 0, ZNS_ZONE_CLOSED, 8192);
 	assert_zone(d, 1, ZNS_ZONE_OFFLINE, 0);
 	assert_zone(d, 2, ZNS_ZONE_CLOSED, 8192);
-	/* repaired on request, and that is durable */
+	/* the test repairs the zone, and that is durable */
 	assert_ok(zns_emu_set_zone_state(d, 1, ZNS_ZONE_EMPTY, &err));
 	assert_ok(put(d, 1, 0, 4096, 2));
 	assert_ok(zns_dev_flush(d, &err));

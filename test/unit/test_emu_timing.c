@@ -328,7 +328,7 @@ static void calendar_fills_gaps(void **state)
 	assert_int_equal(c.nr, 1);
 	assert_int_equal(emu_cal_idle_from(&c), 311);
 	assert_int_equal(c.busy_ns, 311);
-	/* a full list makes one period of two short neighbours: most gaps stay */
+	/* a full list joins two short neighbours into one period: most gaps stay */
 	for (uint64_t i = 0; i < 2 * EMU_CAL_PERIODS; i++)
 		assert_int_equal(emu_cal_book(&c, 1000 + i * 10, 5), 1000 + i * 10);
 	assert_int_equal(c.nr, EMU_CAL_PERIODS);

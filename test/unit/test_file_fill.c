@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How full a store on a disk gets before a dump is refused. Dumps without a task come and go until
- * many times its size was written. With arguments (SIZE CHURN MIX QOS) it is the long form and
- * prints a line of the table; without, the gate's.
+ * How full does a store on a disk get before a dump is refused? Checkpoints are written and
+ * removed until many times the store's size was written. Without arguments this is a short test of
+ * the gate; with SIZE CHURN MIX QOS it runs longer and prints a line of the table in devices.md.
  */
 #include <math.h>
 #include "broker_fixture.h"

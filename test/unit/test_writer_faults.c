@@ -561,7 +561,7 @@ static void note_rss(void)
 
 static _Atomic pid_t large_tid;
 
-/* As late as can be: when both who feed wait for room, or have no more. */
+/* The zone fails as late as possible: when both feeders wait for room, or have fed all. */
 static void full(struct proxy *p, uint32_t zone, uint64_t end)
 {
 	until(is_waiting(getpid()) && atomic_load(&large_tid) &&

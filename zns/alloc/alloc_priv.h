@@ -5,7 +5,9 @@
 #include "zns/alloc.h"
 
 struct party {
-	double fair, rate; /* in zones' worth; rate: with its weight's part of each of its groups */
+	/* fair: its share, in zones' worth; rate: what it gets now, by weight, from each of its
+	 * groups */
+	double fair, rate;
 };
 
 struct spread {

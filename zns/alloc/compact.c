@@ -7,7 +7,7 @@
 
 struct cand {
 	const struct zns_compact_zone *z;
-	uint32_t at; /* in the caller's table */
+	uint32_t at; /* index in the caller's table */
 };
 
 /* Sorts by group and owner, then the emptiest first, then the one with most dead bytes. */

@@ -7,7 +7,8 @@
 #include "zns/util.h"
 
 #define SLACK MIB(1) /* beside the units: the new manifest and its footer */
-#define TARGETS 4 /* of the groups with least to read, so many are tried */
+/* how many groups are tried as the target of a move, those with least to read first */
+#define TARGETS 4
 
 uint64_t zns_scatter_bytes(const struct zns_scatter *s)
 {

@@ -59,7 +59,7 @@ bool spread_has_group(const struct zns_sharer *s, uint32_t group)
 	return false;
 }
 
-/* What each part of a user's weight loses if one more of @weight comes. */
+/* How much each part of a user's weight loses if a user of weight @weight joins the group. */
 static double loss_of(const struct spread *s, uint32_t group, double weight)
 {
 	return s->users[group] ? 1.0 / s->heavy[group] - 1.0 / (s->heavy[group] + weight) : 0;

@@ -7,7 +7,7 @@
 
 struct state {
 	double level_per_mibps; /* its level at 1 MiB/s: the dearest cost, by its weight */
-	bool still; /* it has its rate */
+	bool still; /* its rate is final */
 };
 
 static void prepare(struct zns_weighed *v, uint32_t nr, struct state *st)
@@ -72,8 +72,10 @@ int zns_alloc_weigh(struct zns_weighed *v, uint32_t nr, const double *capacity, 
 		double level = next_level(v, nr, st, room, slope, nr_res);
 		uint32_t before = left;
 
-		/* Who is done is judged before anybody's slope goes: all that are on one full
-		 * resource have the same level. */
+		/*
+		 * First decide which items are final, then change slopes: all items on one full
+		 * resource have the same level.
+		 */
 		for (i = 0; i < nr; i++) {
 			if (st[i].still)
 				continue;

@@ -39,7 +39,7 @@ static bool has_option(char *options, const char *word)
 	return false;
 }
 
-/* One line of mountinfo: true if it is the hierarchy, from its root on. */
+/* Is this line of mountinfo the mount of the hierarchy's root? */
 static bool try_mount(char *line, struct tree *t)
 {
 	char *sep = strstr(line, " - "), *super, *root = NULL, *at = NULL, *save = NULL, *w;

@@ -28,13 +28,13 @@
 
 #define WAYS 16 /* slots in which a unit can be */
 #define LATE_MAX 16 /* waits in vain, and wrong units, after which we do without */
-#define TRIES 64 /* others change the slots while we look */
+#define TRIES 64 /* tries, since others change the slots while we look */
 #define WAIT_NS (ZNS_HOT_WAIT_MS * UINT64_C(1000000))
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 enum state { EMPTY, FILLING, READY };
 #define STATE 3u
-#define VERSION 4u /* one step */
+#define VERSION 4u /* the step of a slot's version */
 #define VERSIONS 0xfffcu
 #define NAME (~UINT64_C(0xffff))
 
@@ -47,7 +47,7 @@ struct hot_slot {
 	_Atomic uint64_t word;
 	_Atomic uint64_t used_ns; /* last use, or when its filling began */
 	_Atomic uint32_t wakes; /* a futex */
-	_Atomic uint32_t owner; /* who fills it */
+	_Atomic uint32_t owner; /* the participant that fills the slot */
 };
 
 struct hot_head {
@@ -287,7 +287,7 @@ static bool take(struct zns_hot *h, uint32_t n, uint64_t word, uint64_t name, ui
 	return true;
 }
 
-/* The bytes of a ready slot; false: they are not there any more. */
+/* Copies the bytes of a slot that is ready; false: the slot has other bytes by now. */
 static bool copy_out(struct zns_hot *h, const struct zns_hot_unit *u, uint32_t n, uint64_t word,
 		     uint64_t now, void *buf)
 {

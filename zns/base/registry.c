@@ -158,7 +158,7 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 		ret = read_entry(uuid, &list[n], err);
 		if (ret && ret != -ENOENT) /* -ENOENT: it was removed meanwhile */
 			break;
-		/* one that was handed over is no device any more */
+		/* skip a store that was handed over to its successor */
 		n += !ret && !memcmp(list[n].uuid, uuid, ZNS_UUID_LEN);
 	}
 	closedir(d);

@@ -99,7 +99,7 @@ static void count_runs(struct layout *l, const ZnsPb__Manifest *m)
 	l->superseded = parts > l->run_bytes ? parts - l->run_bytes : 0;
 }
 
-/* @ret: of what was added; 0: *out is whole, else it is empty. */
+/* Finish: @ret is the result of adding units. 0: *out is complete; otherwise it is freed. */
 static int end(struct build *b, int ret)
 {
 	struct layout *out = b->l;
@@ -113,7 +113,10 @@ static int end(struct build *b, int ret)
 	out->s.units = out->units;
 	out->s.zones = out->zones;
 	out->s.nr_groups = (uint32_t)b->p->n_groups;
-	/* as many as it lies in, or was written to at once: two lanes may have met on one die */
+	/*
+	 * as many groups as it is in, or was written to at once: two lanes may have come together
+	 * on one die
+	 */
 	out->s.width = zns_min(zns_max(out->groups, b->widest), out->s.nr_groups);
 	out->s.depth = zns_min(zns_min(zns_max(DEPTH_MIN, 2 * b->widest), DEPTH_MAX),
 			       zns_max((uint32_t)(DEPTH_BYTES / b->unit), 2u));

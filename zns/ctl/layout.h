@@ -17,14 +17,15 @@ struct layout {
 	uint64_t superseded; /* bytes that composed images do not use */
 	uint64_t read_bytes, wanted_bytes; /* units are read whole, also for a page */
 	uint32_t parents; /* that are read with it */
-	uint32_t groups; /* that it lies in */
-	double rate; /* of what its groups could give, were its units long: 1 is the best */
-	uint32_t read_mibps; /* of one group */
+	uint32_t groups; /* in how many groups it lies */
+	/* predicted rate, as a part of what its groups could give with long units: 1 is the best */
+	double rate;
+	uint32_t read_mibps; /* read rate of one group */
 };
-/* Of its own units, in the order of its manifest, with superseded copies. */
+/* The layout of its own units, in the order of its manifest, with superseded copies. */
 int layout_of(const ZnsPb__Manifest *m, const ZnsPb__Profile *p, struct layout *out,
 	      struct zns_err *err);
-/* Of what a restore reads of it and its parents. */
+/* The layout of what a restore reads, from it and from its parents. */
 int layout_of_chain(const struct zns_chain *c, const struct zns_flat *f, const ZnsPb__Profile *p,
 		    struct layout *out, struct zns_err *err);
 void layout_fini(struct layout *l);

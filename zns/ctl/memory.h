@@ -24,12 +24,12 @@ int memory_status(const char *name, ZnsPb__MemoryAnswer **out, struct zns_err *e
 struct memory_wish {
 	const char *what; /* a PID or container */
 	const char *dram, *name, *dev; /* as given; dram NULL: its present size, and some room */
-	uint64_t idle_s; /* it hibernates by itself after so long; 0: never */
+	uint64_t idle_s; /* hibernate after so long without activity; 0: never */
 	uint32_t qos_mibps; /* its writes are no faster; 0: no limit */
 	bool no_predict, encrypt;
 	uint64_t min; /* with --dram auto; 0: not said */
 };
-/* @name: what the context is called. */
+/* @name gets the name of the context. */
 int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zns_err *err);
 int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv);
 /* @pid 0: a share is refused. */
@@ -47,7 +47,7 @@ struct memory_lack {
 	const char *what, *why, *instead; /* instead NULL: nothing can be extended */
 };
 struct memory_kernel {
-	const char *mechanism; /* what drops pages: "ptrace" or "none" */
+	const char *mechanism; /* how pages are dropped: "ptrace" or "none" */
 	const char *lost; /* a unit that cannot be read: "poison" or "kill" */
 	char missing[256]; /* the first one without which nothing goes; "": nothing */
 	char note[256]; /* the first one that has a substitute, and that; "": nothing */

@@ -11,7 +11,7 @@
 #include "zns/packet.h"
 
 #define SUFFIX ".sock"
-#define ANSWER_MS 10000 /* of a pager that is not asked to read everything back */
+#define ANSWER_MS 10000 /* limit for an answer of a pager, unless it has to read everything back */
 #define MSG_LIMIT MIB(1)
 
 static int dial(const char *name, struct zns_err *err)

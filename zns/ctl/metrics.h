@@ -20,7 +20,7 @@ struct metrics_device {
 	size_t nr_containers;
 };
 
-/* All that is told. */
+/* All figures that `znsctl metrics` prints. */
 struct metrics {
 	struct metrics_device *dev;
 	size_t nr;

@@ -23,13 +23,12 @@
 #define CTL_OCI_SEALED "sealed"
 #define CTL_OCI_RECORD "record" /* the first file of a sealed layer */
 #define CTL_OCI_LINK "checkpoint"
-#define CTL_OCI_ID "org.zns-criu.checkpoint" /* annotation of a layer: whose it is */
+#define CTL_OCI_ID "org.zns-criu.checkpoint" /* annotation of a layer: the id of its checkpoint */
 #define CTL_OCI_KEY "org.zns-criu.key" /* of a sealed one: fingerprint, wrapped key */
 #define CTL_OCI_SEAL "org.zns-criu.seal" /* of its record */
 #define CTL_OCI_KEY_BYTES 68
 #define CTL_OCI_SEAL_BYTES 16
-#define CTL_OCI_NAME \
-	"org.criu.checkpoint.container.name" /* of the image, as checkpointctl has it */
+#define CTL_OCI_NAME "org.criu.checkpoint.container.name" /* annotation, as of checkpointctl */
 #define CTL_OCI_ENGINE "org.criu.checkpoint.engine.name"
 #define CTL_OCI_DIGEST 72 /* "sha256:", 64 digits, NUL */
 #define CTL_OCI_SHA_BYTES 32

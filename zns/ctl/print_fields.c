@@ -25,7 +25,7 @@ struct place {
 	unsigned hop[HOPS], nr;
 };
 
-/* One word of a field list, in parts. */
+/* A word of a field list, split into its parts. */
 struct word {
 	char key[48], path[64], how[8];
 	char need; /* '?' or '!' */

@@ -9,6 +9,7 @@
 const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, const char **m,
 					   const char *path);
 bool print_present(const ProtobufCFieldDescriptor *f, const char *m);
-int64_t print_number(const ProtobufCFieldDescriptor *f, const char *p); /* for an integer or bool */
+/* value of an integer or bool */
+int64_t print_number(const ProtobufCFieldDescriptor *f, const char *p);
 
 #endif

@@ -102,7 +102,7 @@ static uint32_t close_gaps(uint32_t *group, uint32_t nr, uint32_t *channel_of, u
 	return n;
 }
 
-/* @channel_of: by group; NULL if channels are unknown. */
+/* @channel_of: the channel of each group; NULL if channels are unknown. */
 static int build(ZnsPb__Profile **out, const char *source, uint32_t groups,
 		 const uint32_t *channel_of, const uint32_t *group, uint32_t nr_zones,
 		 uint32_t write, uint32_t read)

@@ -19,7 +19,7 @@
 #define VERSION "0.2."
 
 struct ctl_proxy {
-	int sock, said; /* @said: what skopeo writes to its standard error */
+	int sock, said; /* @said: a pipe with what skopeo writes to its standard error */
 	pid_t pid;
 	struct ctl_patience *patience;
 	int64_t image;

@@ -19,7 +19,7 @@ static inline const ZnsPb__Status *report_status(const struct report *r)
 	return r->d.v.status->status;
 }
 
-/* What a zone is called: an ordinary disk has none. */
+/* The word for a zone in the report. On an ordinary disk there are none, and it is another one. */
 static inline const char *report_unit(const struct report *r)
 {
 	return zns_spec_on_disk(report_status(r)->path) ? "unit" : "zone";

@@ -133,7 +133,7 @@ static void samples(FILE *f, const ZnsPb__History *h)
 #define RATE_MAX 1e9
 #define TIME_MAX (INT64_MAX / 2)
 
-/* What the store lets pass are numbers; these are too large for a picture. */
+/* Rates in records may be any number: leave those out that are too large to draw. */
 static bool rated(const ZnsPb__Checkpoint *c)
 {
 	return c->has_qos_achieved_mibps && c->qos_achieved_mibps < RATE_MAX &&

@@ -18,7 +18,7 @@
 
 struct ctl_sha {
 	EVP_MD_CTX *ctx; /* the thread's, while there is one */
-	bool bad; /* the same */
+	bool bad; /* an earlier call has failed */
 	bool large;
 	uint64_t bytes;
 	pthread_t thread;

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "show.h"
 
-#define INDENT 6 /* of the lines below an image */
+#define INDENT 6 /* columns by which the lines below an image are indented */
 
 void show_container(const ZnsPb__Checkpoint *const *v, size_t n)
 {

@@ -96,7 +96,7 @@ static int find_groups(struct ctl_view *v)
 	return 0;
 }
 
-/* What was asked for must be in the answer. */
+/* Does the answer have all that was asked for? */
 static bool whole(const struct ctl_view *v, unsigned what)
 {
 	return (!(what & VIEW_STATUS) || v->status->status) &&

@@ -34,7 +34,7 @@ struct ctl_view {
 };
 
 extern const char *const ctl_lease_kinds[4];
-/* of a history */
+/* the counters in a history */
 #define CTL_COUNTERS                                                                              \
 	"dumps dumps_failed dumps_refused restores restores_unfinished dump_bytes restore_bytes " \
 	"compact_bytes memory_written memory_read zone_failures"
@@ -54,9 +54,10 @@ static inline bool ctl_view_up(const struct ctl_view *v)
 }
 /* The rate of all leases of a kind now, bytes per second. */
 double ctl_view_rate(const struct ctl_view *v, size_t kind);
-double ctl_view_asked(const struct ctl_view *v); /* what running dumps asked for */
+/* the sum of the rates that running dumps asked for */
+double ctl_view_asked(const struct ctl_view *v);
 struct json_object *ctl_view_group_json(const struct ctl_view *v, uint32_t g);
-/* What dumps can be promised together, bytes per second. */
+/* The rate that can be promised to all dumps together, bytes per second. */
 double ctl_view_bandwidth(const struct ctl_view *v);
 bool ctl_zone_data(const ZnsPb__ZoneLine *z); /* no metadata, not conventional */
 

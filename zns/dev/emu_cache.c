@@ -38,7 +38,7 @@ uint64_t emu_cache_accept(struct emu *e, uint64_t at)
 {
 	struct emu_cache *c = e->cache;
 
-	if (c->nr > emu_cache_units(&e->p)) /* not a value of ours */
+	if (c->nr > emu_cache_units(&e->p)) /* a value that no program of ours writes */
 		c->nr = 0;
 	if (c->nr == emu_cache_units(&e->p)) {
 		uint64_t free_ns = pop(c);

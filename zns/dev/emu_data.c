@@ -228,7 +228,7 @@ static void give_back_run(struct emu *e, const uint32_t *zones, uint32_t nr)
 
 	if (emu_zones_lock(e, zones, nr, &why))
 		return;
-	/* in one piece, but for zones that somebody writes again */
+	/* flush runs of zones in one piece, except for zones that are being written again */
 	for (uint32_t i = 0; i < nr; i += n + 1) {
 		for (n = 0; i + n < nr && emu_state(e, &e->live[zones[i + n]]) == ZNS_ZONE_EMPTY;)
 			n++;

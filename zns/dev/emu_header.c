@@ -156,7 +156,7 @@ static int file_size(int fd, uint64_t *out)
 	return 0;
 }
 
-/* What is at @spec, if it is none of ours or of the other kind. */
+/* An error that says what @spec holds instead of an emulated device of this kind. */
 static int not_ours(int fd, const char *spec, bool file, const struct emu_header *h, bool read,
 		    struct zns_err *err)
 {
@@ -179,7 +179,7 @@ static int not_ours(int fd, const char *spec, bool file, const struct emu_header
 		path, noun, spec, file ? " --size SIZE" : "");
 }
 
-/* What follows the header of a store on an ordinary disk. -EBADMSG: damaged. */
+/* Reads the part of the header that only a store on an ordinary disk has. -EBADMSG: damaged. */
 static int read_rest(int fd, const struct emu_header *h, struct emu_header_file *f,
 		     struct emu_header_tables *t)
 {

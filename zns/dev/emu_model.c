@@ -211,7 +211,10 @@ static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t a
 
 	if (!bytes)
 		return at;
-	/* a zone whose last unit is still in the cache: all that is read of it counts as cached */
+	/*
+	 * the last unit of the zone is still in the cache: then all reads of the zone count as
+	 * cached
+	 */
 	if (e->cache && programmed(e, &e->model_zone[zone]) > at)
 		return through_controller(e, at, bytes, false);
 	start = emu_cal_book(l.plane, at, sense);

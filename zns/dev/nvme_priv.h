@@ -21,7 +21,7 @@ struct nvme_ns {
 	uint64_t zone_lbas;
 	uint32_t max_report; /* bytes of one zone report */
 	bool uring;
-	pthread_mutex_t lock; /* for the list of free rings */
+	pthread_mutex_t lock; /* protects the list of free rings */
 	struct nvme_ring *idle;
 };
 

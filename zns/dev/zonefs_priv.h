@@ -13,7 +13,7 @@ struct zonefs {
 	struct hw hw;
 	int dir; /* seq/ */
 	int below; /* the block device, libzbd's, for reports */
-	int manage; /* the same, to open and close zones; -1: not allowed */
+	int manage; /* the drive below, opened to open and close its zones; -1: not allowed */
 	uint32_t *zone; /* the drive's number of each file's zone */
 	uint64_t *capacity; /* bytes */
 };

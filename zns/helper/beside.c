@@ -69,7 +69,7 @@ static int write_one(int dir, struct zns_rimage *i, struct stat *st, struct zns_
 static int one(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
 	const char *name = zns_rimage_name(i);
-	struct stat st = { 0 }; /* of the file that write_one wrote */
+	struct stat st = { 0 }; /* state of the file that write_one wrote */
 	struct put *p;
 	bool new;
 	int ret;

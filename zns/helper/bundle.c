@@ -118,8 +118,10 @@ static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, str
 			continue;
 		memcpy(p->entry.name, name, strlen(name) + 1);
 		nr++;
-		/* These never come from the bundle: images put together from parents, archives
-		 * drained through a pipe, files of plugins. */
+		/*
+		 * Left out of the bundle: images composed from those of parents, archives that go
+		 * through a pipe, files of plugins.
+		 */
 		if (m->images[n]->beside || !strstr(name, ".img") || !strncmp(name, "tmpfs-", 6) ||
 		    (flat && n < zns_flat_images(flat) && zns_flat_is(flat, n)))
 			continue;

@@ -48,13 +48,13 @@ struct dump {
 	bool pages_only; /* for a page server */
 	bool post_copy; /* the lazy pages do not come */
 	bool has_parent, pre_dump;
-	pid_t pid; /* the root of the tree */
+	pid_t pid; /* PID of the root of the dumped tree */
 	struct live *live; /* --zns-live, and what needs the like; or NULL */
 	struct sealed *sealed; /* a pager has some of it (sealed.c); or NULL */
 	uint8_t parent[ZNS_UUID_LEN];
 	ZnsPb__Handle *parent_handle; /* the handle that named it; or NULL */
 	uint64_t expected; /* bytes, estimated */
-	uint64_t parent_bytes; /* of pages that the pagemaps leave to the parent */
+	uint64_t parent_bytes; /* bytes of pages that pagemaps leave to the parent */
 	struct pages *pages;
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;

@@ -32,11 +32,11 @@ struct helper {
 	uint32_t cap_mibps; /* --zns-qos-max; 0: none */
 	uint32_t weight; /* --zns-weight; 0: not given */
 	struct zns_cgroup_io charged; /* --zns-cgroup */
-	bool charge_later; /* it is to be entered when the tasks are frozen */
+	bool charge_later; /* the container's cgroup is to be entered when the tasks are frozen */
 	struct zns_bucket *bucket; /* limits the rate of all data of the dump or restore */
 	struct progress *progress;
 	bool journaled; /* the journal knows how it ended */
-	uint32_t timeout_s; /* of the whole dump; 0: none */
+	uint32_t timeout_s; /* seconds for the whole dump; 0: no limit */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
 	bool late; /* it was ended early: the broker's connection is shut, no commit */
 	struct zns_err late_err; /* the reason */
@@ -159,7 +159,7 @@ const char *origin_admission(const char *asked); /* shortens the wait of a froze
 uint32_t task_tree(pid_t root, pid_t **out);
 /* Estimated bytes of a dump of that tree; the user that a task runs as. */
 uint64_t task_tree_bytes(pid_t pid);
-/* of one task; @shared: without its private memory */
+/* memory of a task in bytes; @shared: only what is not private */
 uint64_t task_bytes(pid_t pid, bool shared);
 int task_uid(pid_t pid, uint32_t *uid);
 

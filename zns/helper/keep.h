@@ -19,7 +19,7 @@
 #define KEEP_ARGUMENT "--keep" /* of this program */
 #define KEEP_FD 3
 #define KEEP_VERSION 1u
-#define KEEP_TIMEOUT_S 2 /* for one packet */
+#define KEEP_TIMEOUT_S 2 /* seconds for sending or receiving one packet */
 #define KEEP_TASKS_MAX 65536u
 
 enum keep_op {
@@ -30,7 +30,7 @@ enum keep_op {
 	/* to the keeper */
 	KEEP_CHANGED, /* pages are protected for a dump that is not committed: do not go back */
 	KEEP_TAKEN, /* another keeper has them: leave */
-	KEEP_DROP, /* nobody needs them: end the protection, and leave */
+	KEEP_DROP, /* the trackers are not needed any more: end the protection, and exit */
 };
 
 #define KEEP_FDS (ZNS_TRACK_FDS + 1)

@@ -35,7 +35,7 @@ struct live_task {
 	struct zns_spans pending; /* protected, and not copied: they could not be read */
 	struct zns_spans parent; /* pages that the parent has, and that were not written since */
 	char parents_pagemap[ZW_NAME]; /* the image where it has them */
-	struct zns_spans areas, parents_areas; /* that were dumped, now and then */
+	struct zns_spans areas, parents_areas; /* areas of this dump, and those of the parent */
 	bool memory; /* its pager says what is on zones: it is not tracked */
 	bool kept; /* its tracker is that of the parent */
 	bool seen; /* in this round */
@@ -46,7 +46,7 @@ struct live_task {
 	bool final;
 	uint32_t image; /* of its pages, in dump.pages */
 	char pagemap[ZW_NAME];
-	uint8_t *entries; /* of its pagemap; NULL once they are in */
+	uint8_t *entries; /* entries of its pagemap; NULL once they are in the image */
 	size_t entries_len;
 	uint64_t bytes, parent_bytes;
 };

@@ -12,7 +12,7 @@
 #include "zns-smaps.h"
 #include "zns/grow.h"
 
-#define SMAPS_MAX GIB(1) /* of text */
+#define SMAPS_MAX GIB(1) /* most bytes of smaps text that are read */
 #define FLAGS "VmFlags:"
 
 /* One area: its line in maps, and its flags; both in the text, without the newline. */

@@ -78,7 +78,7 @@ static int list_unknown(struct live_task *t, const struct live_areas *a,
 	return ret;
 }
 
-/* What of the parent's pages is still there, and as it was. */
+/* Leave those pages to the parent that are still there and unchanged. */
 static int leave_to_parent(struct live_task *t, const struct live_areas *a,
 			   const struct zns_spans *stale, const struct zns_spans *rest)
 {

@@ -144,7 +144,7 @@ static int make_stage(struct live *l, uint64_t expected, struct zns_err *err)
 	return 0;
 }
 
-/* What is in DRAM of tasks that have a pager: no round copies it. */
+/* Bytes in DRAM of tasks with a pager, which no round copies. */
 static uint64_t paged_bytes(const struct live *l)
 {
 	uint64_t sum = 0;

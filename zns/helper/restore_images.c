@@ -156,7 +156,7 @@ static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err
 		return 0;
 	close(fds[1]);
 	free(f);
-	return 0; /* the request is answered: the reader sees an empty archive and fails */
+	return 0; /* criu gets its answer all the same: it reads an empty archive and fails */
 }
 
 /* A migration's sender kept this image: a plain file beside the handle, until it is joined. */

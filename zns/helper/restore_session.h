@@ -6,7 +6,7 @@
 #include "zns/reader.h"
 
 struct restore {
-	ZnsPb__Handle *handle; /* NULL: by id */
+	ZnsPb__Handle *handle; /* NULL: the checkpoint was named by its id */
 	const ZnsPb__Checkpoint *c;
 	/* for an incremental checkpoint: criu sees it as one dumped in full */
 	struct zns_flat *flat;

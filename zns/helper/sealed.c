@@ -249,7 +249,10 @@ int sealed_rest(struct sealed *m, struct live_task *t, const struct live_areas *
 	struct zns_spans clean = { 0 };
 	struct look k = { 0 };
 	size_t nr;
-	/* the pager first: what comes back afterwards is in memory as well, and no less right */
+	/*
+	 * ask the pager first: a page that comes back afterwards is in memory as well, and both
+	 * are right
+	 */
 	int ret = zns_memseal_units(m->seal, t->pid, &u, &nr, err);
 
 	if (!ret)

@@ -172,7 +172,10 @@ int send_begin(struct helper *h, struct packet *p, struct zns_err *err)
 
 /* ---- the freeze ---- */
 
-/* What is to be sent: what was written, and in a pre-dump what was protected before the freeze. */
+/*
+ * Lists the pages to send: those that were written and, in a pre-dump, those that were protected
+ * before the freeze.
+ */
 static int list_pages(struct send *s, struct live_task *t, const struct live_areas *a,
 		      struct zns_spans *guards, struct zns_err *err)
 {
@@ -299,7 +302,10 @@ static uint32_t next_ranges(const struct filling *f, struct iovec *v, size_t *en
 	return nr;
 }
 
-/* A page that process_vm_readv refuses may only be protected against reading. */
+/*
+ * process_vm_readv refuses pages that are only protected against reading (PROT_NONE): read them
+ * through /proc/PID/mem.
+ */
 static bool read_by_file(pid_t pid, uint64_t vaddr, uint8_t *buf, size_t len)
 {
 	char path[64];

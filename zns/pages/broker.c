@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What a page store says to the broker, and its thread: it watches the connection, finds or starts
- * the next broker, gives zones back and reports.
+ * The requests of a page store to the broker, and the thread that sends them: it watches the
+ * connection, finds or starts the next broker, gives zones back and reports.
  */
 #include <poll.h>
 #include <string.h>

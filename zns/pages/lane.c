@@ -69,7 +69,7 @@ static const void *gather(struct lane *l, uint32_t nr)
 	return l->stage;
 }
 
-/* What the device gets, and how it is known again. */
+/* Prepares the bytes that the device gets, encrypted or not, and their checksums in @ref. */
 static int prepare(const struct lane *l, const uint8_t *unit, struct zns_pages_ref *ref,
 		   uint64_t place, struct zns_err *err)
 {

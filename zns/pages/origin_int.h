@@ -31,7 +31,7 @@ int origin_table_new(struct origin_table *t);
 int origin_table_take(struct origin_table *t, int fd); /* a copy of @fd */
 void origin_table_free(struct origin_table *t);
 
-/* As zns_origin_add. @size: of the image, bytes. */
+/* As zns_origin_add. @size: bytes of the image. */
 int origin_table_add(struct origin_table *t, uint32_t image, uint64_t size,
 		     const struct zns_origin_part *v, size_t nr, struct zns_mem_given **out,
 		     size_t *nr_out, struct zns_err *err);

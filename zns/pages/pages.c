@@ -378,7 +378,7 @@ static int put_units(struct zns_pages *ps, const void *const units[], uint32_t n
 		}
 		pthread_mutex_lock(&ps->put);
 		if (zns_mono_ns() - atomic_exchange(&ps->put_ns, zns_mono_ns()) > SELDOM_NS)
-			pages_wake(ps); /* it looks more often now */
+			pages_wake(ps); /* the broker's thread shall look more often now */
 		ret = put_all(ps, &r, refs, err);
 		pthread_mutex_unlock(&ps->put);
 		if (ret)

@@ -31,7 +31,7 @@ struct pages_zone {
 	bool named; /* by a checkpoint: it stays after that */
 };
 
-/* One group that is written, one zone at a time. */
+/* A group that the context writes, one zone at a time. */
 struct lane {
 	struct zns_pages *ps;
 	uint32_t group; /* that it asks for */
@@ -57,7 +57,7 @@ struct zns_pages {
 	struct zns_session s;
 	struct zns_context context;
 	int lock_fd, mark_fd;
-	struct zns_memory_key *key; /* NULL: in clear */
+	struct zns_memory_key *key; /* NULL: units are not encrypted */
 	uint32_t qos_mibps, width;
 	struct zns_bucket *bucket;
 
@@ -91,7 +91,7 @@ struct zns_pages {
 	uint32_t failed;
 	atomic_ullong written, read; /* bytes */
 	atomic_ullong put_ns; /* when something was last to be written */
-	atomic_uint *reading; /* for each group of `reading_nr`: reads under way */
+	atomic_uint *reading; /* reads under way, for each of `reading_nr` groups */
 	uint32_t reading_nr;
 
 	pthread_t keeper;

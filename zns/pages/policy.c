@@ -7,7 +7,10 @@ int pages_encrypt(struct zns_pages *ps, struct zns_err *err)
 	return zns_encryption_wanted(&ps->s.reg, ps->s.broker.encrypted, err);
 }
 
-/* What the device itself asks for, the broker says with each step. */
+/*
+ * Is encryption asked for by this machine? (The broker says with each step whether the device asks
+ * for it.)
+ */
 void pages_look_plain(struct zns_pages *ps)
 {
 	ps->forbidden = !ps->key && zns_encryption_wanted(&ps->s.reg, false, NULL);

@@ -288,7 +288,7 @@ static void read_finished(void)
 	put(z, 0, 2 * b);
 	OK(zns_dev_finish(t.d, z, E));
 	check(z, 0, 2 * b);
-	/* What was never written can be read; a device may give anything. */
+	/* A part of a finished zone that was never written can be read, and may hold anything. */
 	OK(zns_dev_read(t.d, z, 2 * b, t.buf, b, E));
 	OK(zns_dev_read(t.d, z, t.cap - b, t.buf, b, E));
 }
@@ -306,7 +306,7 @@ static void flush(void)
 	ZONE(t.zone[0], ZNS_ZONE_EMPTY, 0);
 }
 
-/* What a cut leaves is for other tests; here: they are writes like any other. */
+/* Other tests cut the power. Here durable writes only have to be writes like any other. */
 static void durable(void)
 {
 	uint32_t z = t.zone[0], b = t.block, two[] = { t.zone[0], t.zone[1] };

@@ -123,7 +123,7 @@ static void reset_many(void)
 {
 	uint32_t nr = zns_min(t.nr, 300u);
 
-	/* Every other one: as many runs as can be. */
+	/* Every second zone, so that there are as many runs as possible. */
 	for (uint32_t i = 0; i < nr; i += 2)
 		OK(zns_dev_finish(t.d, t.zone[i], E));
 	OK(zns_dev_reset(t.d, t.zone, t.nr, E));
@@ -223,7 +223,7 @@ static void too_many_open(void)
 	for (uint32_t i = 0; i < max; i++)
 		OK(zns_dev_open_zone(t.d, t.zone[i], E));
 	excess(t.zone[max], open_excess());
-	/* What is open stays usable, and what is given back can be used. */
+	/* An open zone stays usable, and a zone that was given back can be used again. */
 	put(t.zone[max - 1], 0, t.block);
 	OK(zns_dev_close_zone(t.d, t.zone[0], E));
 	put(t.zone[max], 0, t.block);

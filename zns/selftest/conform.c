@@ -169,7 +169,7 @@ void conform_close(void)
 	t = (struct conform){ .read_only = NONE, .offline = NONE, .conventional = NONE };
 }
 
-/* Those that a case which failed has left. */
+/* End child processes that a failed case has left behind. */
 static void end_peers(void)
 {
 	for (unsigned int i = 0; i < CONFORM_PEERS; i++)

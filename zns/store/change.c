@@ -236,7 +236,7 @@ int zns_store_set_first(struct zns_store *s, const ZnsPb__FirstPages *f, struct 
 		ret = zns_check_first(f, -EINVAL, err);
 	if (ret || (!more && !zns_store_find_first(s, f->checkpoint.data)))
 		return ret;
-	/* They only save time: room for checkpoints goes before. */
+	/* First pages only save time, so they leave room for records of checkpoints. */
 	if (more && s->st.firsts.bytes + more > s->min_cap / FIRST_SHARE)
 		return zns_fail(
 			err, -ENOSPC,

@@ -24,7 +24,7 @@ struct zns_kind {
 	/* Can this be, by itself? @code is the error that says no: -EINVAL for what a caller gives,
 	 * -EBADMSG for what was read. */
 	int (*check)(const void *msg, const struct zns_limits *l, int code, struct zns_err *err);
-	/* Does it fit what is there? NULL: always. @snapshot: it is part of one. */
+	/* Does the record fit the catalogue? NULL: always. @snapshot: it is part of a snapshot. */
 	int (*may)(struct zns_state *st, const void *msg, bool snapshot, int code,
 		   struct zns_err *err);
 	/* Takes over @e. Cannot fail, given zns_state_room(). */

@@ -16,7 +16,7 @@ struct ctx {
 	uint64_t device_bytes;
 	bool encrypted;
 	bool placed; /* false: its images have no places yet */
-	uint32_t runs_left; /* that maps may still have */
+	uint32_t runs_left; /* how many runs the maps not checked yet may have together */
 	struct zns_err *err;
 };
 

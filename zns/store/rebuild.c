@@ -382,7 +382,7 @@ static int take_found(struct rebuild *b)
 			continue;
 		if (t) {
 			how_removed(t, why, sizeof(why));
-			if (!have) /* else it came back later */
+			if (!have) /* otherwise the checkpoint was imported again later */
 				tell(b, f->id, name, ZNS_FROM_ZONES, false, why);
 			news += add_dead(b, f->id, created_ns, ZNS_DEAD_ALL);
 			continue;
@@ -482,7 +482,7 @@ static int scan(struct rebuild *b, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", l->nr);
 	zns_scan_free(&b->r->scan);
 	for (size_t i = 0; i < l->nr; i++)
-		if (has_manifest(b, l->v[i]->ckpt)) /* else something newer may stand there */
+		if (has_manifest(b, l->v[i]->ckpt)) /* otherwise newer data may stand there */
 			known[n++] = l->v[i]->ckpt;
 	p.known = known;
 	p.nr_known = n;

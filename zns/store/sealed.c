@@ -17,7 +17,7 @@ uint32_t zns_sealed_unit(const ZnsPb__Manifest *m)
 	return unit;
 }
 
-/* What cannot be written elsewhere as it is. */
+/* Refuses checkpoints that cannot be written elsewhere as they are. */
 static int check_kind(const ZnsPb__Manifest *m, const char *what, struct zns_err *err)
 {
 	for (size_t i = 0; i < m->n_images; i++)

@@ -44,7 +44,7 @@ int zns_check_mount(const ZnsPb__Mount *m, int code, struct zns_err *err);
 int zns_check_key(const ZnsPb__KeyLine *k, int code, struct zns_err *err);
 int zns_check_encryption(const ZnsPb__Encryption *e, int code, struct zns_err *err);
 int zns_check_name(const char *what, const char *name, int code, struct zns_err *err);
-/* As zns_check_name, and usable as a file name in a directory of ours. */
+/* As zns_check_name; the name must also be usable as a file name in a directory of ours. */
 int zns_check_file_name(const char *name, int code, struct zns_err *err);
 
 /* map.c: open addressing with linear probing; the values know their keys. */
@@ -119,11 +119,11 @@ struct zns_state {
 			struct zns_list firsts;
 			struct zns_list other[3]; /* of kinds of record that kinds.c alone knows */
 		};
-		struct zns_list lists[ZNS_LISTS]; /* all of them */
+		struct zns_list lists[ZNS_LISTS]; /* an array of all lists */
 	};
 	struct zns_map by_id, dead, owners;
 	uint64_t *live; /* without memory of contexts */
-	uint64_t *packed; /* of live: bytes of checkpoints marked so */
+	uint64_t *packed; /* live bytes of checkpoints that are marked as packed */
 	/* of each zone the longest use that is memory of a context; not in live. Of a record that
 	 * is in the state; NULL: none */
 	const ZnsPb__ZoneUse **sealed;
@@ -200,8 +200,8 @@ void zns_log_init(struct zns_log *l, struct zns_dev *dev, uint32_t zone, uint64_
 		  uint64_t generation);
 void zns_log_fini(struct zns_log *l);
 int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
-int zns_log_write(struct zns_log *l, struct zns_err *err); /* what was put goes to the device */
-int zns_log_write_durable(struct zns_log *l, struct zns_err *err); /* and survives a power cut */
+int zns_log_write(struct zns_log *l, struct zns_err *err); /* write to the device what was put */
+int zns_log_write_durable(struct zns_log *l, struct zns_err *err); /* the same, and durably */
 
 struct zns_log_reader {
 	struct zns_dev *dev;
@@ -242,7 +242,7 @@ struct zns_store {
 	uint64_t max_generation; /* seen anywhere on the device */
 	uint64_t min_cap; /* of the metadata zones: what a snapshot must fit into */
 	bool need_roll; /* the log's tail is not to be trusted */
-	bool torn; /* it was torn when opened */
+	bool torn; /* the log ended in a torn record when it was opened */
 	bool foreign; /* somebody else changed it under us: no change any more */
 	uint64_t *seen_wp; /* of the metadata zones, as we left them; UINT64_MAX: not known */
 	struct zns_ent *claim; /* a mount record that goes into the log before the next change */

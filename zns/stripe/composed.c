@@ -12,7 +12,7 @@
 #define PARTS_MAX 32768 /* on their way for one read: 768 KiB of addresses; more go in turns */
 #define COPY_BYTES MIB(1) /* read at once for a file */
 
-/* What of one source is asked for next. */
+/* The next request to one source. */
 struct wish {
 	struct zns_part *part;
 	size_t nr, room;
@@ -240,7 +240,7 @@ static void read_parts(struct zns_rimage *i, struct zns_task task, struct zns_pa
 		raw_read_parts(i, task, part, nr, how, done, arg);
 }
 
-/* One range to the places @iov. */
+/* Reads a range into the places of @iov. */
 static void runs_read_iov(const struct runs *r, uint64_t off, struct zns_task task,
 			  const struct iovec *iov, uint32_t nr, enum zns_read_how how,
 			  zns_read_done done, void *arg)

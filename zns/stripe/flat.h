@@ -6,7 +6,7 @@
 #include "zns/flat.h"
 
 struct flat_image {
-	struct zns_rimage *raw; /* as it is, unless one of the two below is there */
+	struct zns_rimage *raw; /* the image as it is, if neither of the next two is set */
 	uint8_t *bytes; /* a pagemap written anew */
 	struct runs runs; /* with sources: a pages image put together, of these by level */
 	uint64_t size;

@@ -14,11 +14,11 @@ struct zns_rimage {
 	struct zns_reader *r;
 	const ZnsPb__Image *pb;
 	const struct zns_crypt *crypt; /* NULL: none, or no key */
-	struct zns_memory_key *memory; /* of a memory context's units, if there is a key */
+	struct zns_memory_key *memory; /* key of a memory context's units, if there is one */
 	uint32_t index, level;
-	uint32_t place; /* in its own manifest */
+	uint32_t place; /* index in its own manifest */
 	struct zns_seg *seg;
-	struct runs *runs; /* composed; NULL: it has units of its own */
+	struct runs *runs; /* of a composed image; NULL: the image has units of its own */
 	struct request *first, **last; /* with units to hand out, in order of arrival */
 	struct zns_rimage *link; /* in the reader's queue, while there are any */
 	/* for reading ahead, when somebody reads in order and waits for each piece */
@@ -62,8 +62,10 @@ struct request {
 	struct zns_task task; /* its pid > 0: into its iov; else into mem, else into fd */
 	struct iovec *iov;
 	uint32_t nr;
-	/* not NULL: these alone, instead of off, iov, mem and fd; without a task into our own
-	 * memory */
+	/*
+	 * if not NULL: the parts to read, in place of off, iov, mem and fd; without a task into
+	 * our own memory
+	 */
 	struct zns_part *part;
 	size_t nr_parts;
 	struct wanted *wanted;
@@ -71,7 +73,7 @@ struct request {
 	int fd;
 	struct zns_err err;
 	bool urgent; /* before all others, and of a unit only what it takes */
-	bool here; /* by the caller's thread */
+	bool here; /* the caller's thread reads */
 	bool no_ahead; /* do not read ahead: the caller asks for what comes next */
 	zns_unit_checked checked; /* verify: delivers nothing */
 	zns_read_done done;

@@ -13,15 +13,15 @@
 #define RUN_AT_BITS 48
 _Static_assert(ZNS_MAP_FROM_MAX <= 1 << (64 - RUN_AT_BITS), "a run has no room for its source");
 
-/* It ends where the next one begins. */
+/* A run ends where the next one begins. */
 struct run {
 	uint64_t off; /* in the image put together, bytes */
 	uint64_t at : RUN_AT_BITS, source : 64 - RUN_AT_BITS;
 };
 
 struct runs {
-	const char *name; /* of the image put together; borrowed */
-	struct zns_rimage **from; /* by source; only those that a run names are looked at */
+	const char *name; /* name of the composed image; borrowed */
+	struct zns_rimage **from; /* the images by source; only those that a run names are set */
 	uint32_t nr_from;
 	struct run *run;
 	size_t nr, max;

@@ -42,7 +42,7 @@
 	((enum __ptrace_request)0x4211) /* PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG */
 #define REQUEST_GET_MASK ((enum __ptrace_request)0x420a) /* PTRACE_GETSIGMASK */
 #define REQUEST_SET_MASK ((enum __ptrace_request)0x420b) /* PTRACE_SETSIGMASK */
-#define USER_CS 0x33 /* of 64-bit code */
+#define USER_CS 0x33 /* value of the register CS in 64-bit code */
 #define CALL_MS 500 /* until a call that a frozen thread does not make is given up */
 #define TRIES 100 /* stops, until one is outside of a restartable sequence */
 #define SEARCH_MAX (4U << 20) /* bytes of code that are looked through */

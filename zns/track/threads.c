@@ -21,7 +21,7 @@ struct pass {
 	uint64_t *seen; /* a bit for each thread id */
 	bool hold; /* they stay stopped */
 	int dir;
-	unsigned int nr; /* of those asked */
+	unsigned int nr; /* number of threads that were asked to stop */
 	struct {
 		pid_t tid;
 		uint64_t since_ns;

@@ -47,7 +47,8 @@ void tracer_release(pid_t tid);
  */
 int tracer_proc(pid_t tid, const char *file, char *buf, size_t len);
 bool tracer_is_dead(pid_t tid); /* a zombie, or gone */
-bool tracer_is_kernels(pid_t tid); /* of an io_uring, say: it never runs the program's code */
+/* Is it a thread of the kernel, as of an io_uring, which never runs the program's code? */
+bool tracer_is_kernels(pid_t tid);
 /* Of one that stands still: its seccomp filter is not asked while @on. -EPERM: no CAP_SYS_ADMIN. */
 int tracer_no_seccomp(pid_t tid, bool on);
 

@@ -19,7 +19,7 @@ struct zns_track {
 	bool adopted; /* nobody watched the process for a while */
 	struct areas areas; /* as read last */
 	struct zns_spans tracked; /* by the last arm */
-	struct zns_spans found; /* of one area, while it is scanned */
+	struct zns_spans found; /* what was found in the area that is being scanned */
 	struct zns_track_stat stat;
 };
 

@@ -119,7 +119,7 @@ static int take(struct zns_track *t, const struct area *a)
 		t->stat.tracked += a->end - a->start;
 		return zns_spans_add(&t->tracked, a->start, a->end);
 	}
-	/* what is not ours stays untracked, and stale */
+	/* areas that we may not register stay untracked, and stale */
 	t->stat.untracked += a->may ? a->end - a->start : 0;
 	return 0;
 }
@@ -223,7 +223,7 @@ static int scan_all(struct part *f, uint64_t start, uint64_t end, bool file)
 	return ret ? ret : zns_spans_add(f->stale, f->at, end);
 }
 
-/* What is found the short way is then looked at closely. */
+/* Looks closely at what the quick scan has found. */
 static int scan_written(struct part *f, uint64_t start, uint64_t end)
 {
 	struct scan_query q = own_content(f->t, false), again = written_content(f->t, false);

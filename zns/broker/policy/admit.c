@@ -62,7 +62,10 @@ static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 	if (on_disk(d)) {
 		a->needed = 1;
 		a->separate = false; /* there is no part of a disk to keep them apart in */
-		/* what was measured once is no law: who shares gets what there is, and a note */
+		/*
+		 * a disk's rate was measured once and may be wrong: a dump that shares gets what
+		 * there is, and a note
+		 */
 		return a->qos <= d->zone_mibps || a->mode == ADM_SHARE ?
 			       0 :
 			       zns_fail(

@@ -24,7 +24,7 @@ uint32_t budget_device(struct znsd *d)
 	return n;
 }
 
-/* One zone for each group of normal I/O, or as many as the group has. */
+/* Zones of normal I/O that count as open: one for each of its groups, or as many as are active. */
 static uint32_t io_zones(struct znsd *d)
 {
 	uint64_t now = zns_mono_ns();

@@ -135,7 +135,7 @@ bool group_at_work(const struct znsd *d, uint32_t group, enum lease_kind for_who
 	return false;
 }
 
-/* What was promised is not shared by weight. */
+/* Has a dump a promise on the group? Then it is not shared by weight. */
 static bool group_promised(const struct znsd *d, uint32_t group)
 {
 	for (const struct lease *l = d->leases; l; l = l->next)
@@ -189,7 +189,7 @@ static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *n
 		for (i = 0; i < now->n_zones; i++) {
 			const ZnsPb__ZoneUse *o = now->zones[i];
 
-			/* what others may name, too, stays as it is */
+			/* bytes that other records may name as well stay where they are */
 			if (o->has_memory || u->has_memory ?
 				    zns_use_shares(o, u) && u->len == o->len && !u->start :
 				    o->zone == u->zone && u->start >= o->start &&

@@ -13,14 +13,15 @@
 struct hot_use {
 	uint32_t readers; /* restores that share */
 	uint64_t last_ns; /* when one began or ended; 0: never */
-	uint32_t resets; /* of the zone, until then */
+	uint32_t resets; /* resets of the zone at that time */
 };
 
 struct hot_policy {
 	struct hot_use *zone;
 	uint32_t leases, owner;
 	uint64_t last_ns;
-	uint64_t refused_ns; /* no memory, or a wrong configuration: not again at once */
+	/* when memory or configuration was refused: it is not tried again at once */
+	uint64_t refused_ns;
 };
 
 static int make(struct znsd *d, const ZnsPb__Checkpoint *k, struct zns_err *err)
@@ -61,7 +62,7 @@ static void drop(struct znsd *d)
 	d->policy->hot->zone = NULL;
 }
 
-/* One began or ended. False: the last one was long ago, or read what has been reset since. */
+/* Note a use of the zone. False: the one before was long ago, or read data that was reset since. */
 static bool use_now(const struct znsd *d, uint32_t zone, uint64_t now)
 {
 	struct hot_use *z = &d->policy->hot->zone[zone];

@@ -59,7 +59,7 @@ static struct lease *new_lease(struct znsd *d, const struct zns_context *c, int 
 	return l;
 }
 
-/* What another connection wrote to is written no more. */
+/* Zones that another connection of this context was writing are not written any more. */
 static void take_over(struct znsd *d, struct lease *l, const struct holder *who)
 {
 	uint32_t i;

@@ -12,7 +12,7 @@
 
 #define LOOK_NS 1000000000ull /* between two looks at the file */
 #define BURST_NS 1000000000ull
-#define GROUP_TIMES 4u /* of the cgroup's limit */
+#define GROUP_TIMES 4u /* times the cgroup's limit that a context may have on zones */
 
 /* The container's name: "memory:shop+web+app" is shop/web/app's. */
 static void plain_name(const struct lease *l, char *out, size_t len)

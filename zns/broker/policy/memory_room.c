@@ -92,7 +92,7 @@ bool memory_room(struct znsd *d, const struct lease *l)
 	return false;
 }
 
-/* One for each time that somebody found none. */
+/* One zone is given back for each time that a context found none. */
 bool memory_gives_back(struct znsd *d, const struct lease *l)
 {
 	uint64_t now = zns_mono_ns();

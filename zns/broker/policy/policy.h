@@ -14,9 +14,9 @@ struct finisher;
 struct policy {
 	struct finisher *finisher; /* NULL: zones are finished in the loop */
 	uint64_t finish_ns; /* time of the last finish in the background */
-	uint64_t memory_wants_ns; /* when a memory context found no zone to open; 0: not lately */
+	uint64_t memory_wants_ns; /* when a memory context found no zone to open; 0: not recently */
 	uint32_t room_wanted; /* parked zones to finish for a waiter */
-	bool compact_yield; /* a dump needs the zones of compactions: they shall end */
+	bool compact_yield; /* a dump needs zones that compactions write: these must end */
 	uint32_t io_zones; /* active zones of normal I/O, as of io_ns */
 	uint64_t io_ns;
 	uint32_t nr_waiting; /* dumps that wait for admission; the storey above counts them */
@@ -58,8 +58,10 @@ struct dump_ask {
 	uint64_t expected; /* bytes, 0: unknown */
 	uint32_t most; /* zones that a dump of this size can use */
 	uint32_t cap_mibps; /* its own; 0: none */
-	uint32_t weight; /* 0: not said */
-	bool flatten, own_class; /* not refused for its weight; that is of a class of its own */
+	uint32_t weight; /* 0: none was asked for */
+	/* own_class: the weight is that of background work, for which the ceilings of tenants do
+	 * not hold */
+	bool flatten, own_class;
 	struct zns_tenant tenant;
 	const uint8_t *join; /* NULL: a checkpoint of its own */
 };
@@ -82,7 +84,7 @@ struct choice {
 struct admitted {
 	struct lease *lease;
 	bool room; /* -EBUSY, but room is being made for it */
-	char note[256]; /* why it is less than asked; "": all of it */
+	char note[256]; /* why the dump gets less than it asked for; "": it gets all */
 };
 
 /* admit.c: -EBUSY is contention, any other error is final */
@@ -93,7 +95,7 @@ int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, s
 struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q,
 			      const struct dump_ask *a);
 
-/* choose.c: 0; -EBUSY: not now (ch->why, ch->room); -ENOSPC */
+/* In choose.c. 0; -EBUSY: it is not possible now (ch->why, ch->room); -ENOSPC. */
 int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, struct zns_err *err);
 /* marks the groups that a waiter will get */
 void choose_hold(struct znsd *d, const struct dump_ask *a);
@@ -138,7 +140,7 @@ bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone);
 int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err);
 /* -ENOSPC, and who has the room */
 int device_full(const struct znsd *d, struct zns_err *err);
-/* what can be written without a removal or a compaction */
+/* bytes that can be written without removing or compacting anything */
 uint64_t free_bytes(const struct znsd *d);
 void room_want(struct znsd *d, uint32_t zones); /* asks for finishes in the background */
 
@@ -153,9 +155,9 @@ struct wish {
 	bool spares; /* leaves as many empty zones as running dumps may need */
 	bool suspects; /* accepts zones where a write failed */
 };
-/* in @group, or else in another one */
+/* find a zone in @group, or else in another group */
 uint32_t zone_search(struct znsd *d, struct wish *w, uint32_t group);
-/* in @group only */
+/* find a zone in @group only */
 uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group);
 /* does the dump write in @group? Two lanes on a die halve each other */
 bool dump_writes_in(const struct znsd *d, const struct lease *l, uint32_t group);
@@ -182,7 +184,10 @@ int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *er
 /* reading.c: a lease that protects the zones of a checkpoint; with @chain, its parents' too */
 struct chain;
 /* hot.c: memory that restores share */
-/* @counts: it is one restore more. false: there is none for @l. */
+/*
+ * @l begins to read @k. @counts: count it as one more restore. false: there is no shared memory
+ * for it.
+ */
 bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k, bool counts);
 void hot_end(struct znsd *d, struct lease *l);
 int hot_idle(struct znsd *d); /* drops it if nobody needs it; milliseconds to the next look, -1 */
@@ -212,7 +217,8 @@ uint32_t memory_zones(const struct znsd *d); /* that contexts have, all together
 #define MEMORY_MOST_MAX 160 /* bytes */
 /* The context with most of them, as a part of a sentence; there is one. */
 const char *memory_most(const struct znsd *d, char out[MEMORY_MOST_MAX]);
-bool memory_has_its_part(const struct znsd *d); /* and may have no more */
+/* memory contexts have all the zones that they may have */
+bool memory_has_its_part(const struct znsd *d);
 bool memory_gives_back(struct znsd *d, const struct lease *l);
 int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uint32_t *zone,
 		struct zns_err *err);
@@ -232,7 +238,7 @@ void memory_adopt(struct znsd *d);
 const struct lease *memory_in(const struct znsd *d, const uint8_t *id);
 /* May it be removed, or stand elsewhere? -EBUSY: a context has memory there. */
 int memory_may_go(const struct znsd *d, const uint8_t *id, struct zns_err *err);
-bool memory_over(struct lease *l); /* nobody holds the context any more */
+bool memory_over(struct lease *l); /* has the context ended: does nobody hold its lock file? */
 void memory_forget(struct znsd *d, struct lease *l); /* its lock file goes */
 /* A zone that a context writes no more, and that is still active. */
 /* sealing.c: a dump names units of memory contexts where they are */
@@ -259,13 +265,13 @@ uint32_t rate_limit(struct znsd *d, const struct lease *l);
 void rate_note(struct znsd *d, struct lease *l, uint64_t bytes, uint64_t total);
 
 /* weights.c */
-bool weights_count(const struct znsd *d); /* somebody at work said a weight */
+bool weights_count(const struct znsd *d); /* does any lease ask for a weight? */
 double weight_of(const struct lease *l); /* 1: the default */
 /* Its share of the groups where it meets others, MiB/s; 0: no limit by weight. */
 uint32_t weight_limit(struct znsd *d, const struct lease *l);
 void weight_note(struct lease *l, uint64_t bytes); /* progress, as for rate_note */
 void weight_reader(struct znsd *d, struct lease *l, const struct chain *chain);
-uint32_t weight_of_record(const ZnsPb__Checkpoint *k); /* 0: it has none */
+uint32_t weight_of_record(const ZnsPb__Checkpoint *k); /* weight in the record; 0: it has none */
 int weight_check(uint32_t weight, struct zns_err *err); /* -EINVAL; 0 is none, and good */
 /* What tenants.conf makes of a weight (0: not said) for a dump whose rule is @t, and for what is
  * not admitted: it gets the ceiling. */
@@ -278,7 +284,7 @@ struct group_writers {
 };
 struct growth {
 	bool shares; /* false: the other members mean nothing */
-	bool again; /* it shall ask again within again_ms */
+	bool again; /* the client shall ask again within again_ms */
 	uint32_t again_ms;
 	uint32_t limit_mibps; /* 0: none */
 	/* for each group that it had: the number of writers, itself included */
@@ -306,7 +312,10 @@ struct chain {
 /* -ESTALE: it was removed, @err says when and by whom; -ENOENT. */
 int checkpoint_absent(const struct znsd *d, const ProtobufCBinaryData *q, const char *what,
 		      struct zns_err *err);
-/* -ESTALE, -ENOENT: one is missing; -E2BIG. */
+/*
+ * Find the records of @k and its parents. -ESTALE, -ENOENT: one is missing; -E2BIG: there are too
+ * many.
+ */
 int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out,
 	     struct zns_err *err);
 int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);

@@ -89,7 +89,7 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 				 room = cap ? cap - zns_min(cap, promised_to(l)) : UINT32_MAX;
 
 			if (lease_background(l) || l->kind == LEASE_MEMORY)
-				continue; /* they give way instead */
+				continue; /* they give way instead of being slowed down */
 			if (room <= before)
 				left -= zns_min(left, (uint64_t)room);
 			else

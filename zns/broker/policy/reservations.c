@@ -201,7 +201,7 @@ int reserve_for_io(struct znsd *d, const ZnsPb__Reserve *q, struct zns_err *err)
 	r.has_created_ns = r.has_explicit_ = 1;
 	r.created_ns = zns_now_ns();
 	r.explicit_ = 1;
-	/* They are handed over empty. From here on the broker resets nothing there. */
+	/* The groups are handed over empty. From here on the broker resets nothing in them. */
 	reset_groups(d, out, n);
 	ret = zns_store_reserve(d->store, &r, err);
 	if (!ret)

@@ -168,7 +168,10 @@ uint64_t free_bytes(const struct znsd *d)
 	return sum;
 }
 
-/* Of zones that live data share with removed ones; about what a compaction gives. */
+/*
+ * Dead bytes in zones that live data share with removed data: about what a compaction would give
+ * back.
+ */
 static uint64_t dead_bytes(const struct znsd *d)
 {
 	uint64_t sum = 0;
@@ -204,7 +207,7 @@ static const ZnsPb__Checkpoint *oldest(const struct znsd *d)
 	return NULL;
 }
 
-/* What would make room now, and how much. */
+/* An error that says which commands would make room now, and how much each. */
 static int disk_full(const struct znsd *d, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *old = oldest(d);

@@ -9,23 +9,25 @@
 #include "policy.h"
 
 #define AGAIN_NS 20000000u /* results hold so long */
-#define WINDOW_NS 100000000u /* what is used is the mean over at least this */
+#define WINDOW_NS 100000000u /* the rate that a lease uses is its mean over at least this time */
 /* Of its limit: who uses less does not need it all; the others get the rest, but for … */
 #define NEEDS 0.9
 #define GROWS 1.25 /* … so much more than it uses, so that it can come back */
 #define SILENT_NS 1000000000u /* who reports no progress cannot be told a rate */
-#define FULL 0.99 /* of a group's time: short queues, so that no one's place in them counts */
-#define DRAINS 0.9 /* the same while somebody begins: until it is told a rate it makes queues */
+/* part of a group's time that is distributed: queues stay short, so that the position in them
+ * does not matter */
+#define FULL 0.99
+#define DRAINS 0.9 /* the same, while a newcomer has no limit yet and fills queues */
 #define BEGINS 3u /* windows of it */
 #define LEAST 0.02 /* of a group's time that promises leave to all others */
 
-/* One that weights concern. */
+/* A lease that takes part in the distribution by weight. */
 struct party {
 	struct lease *l;
 	double weight;
 	uint32_t first, nr; /* its items */
 	uint32_t from, until; /* its costs */
-	bool meets; /* somebody of another tenant is on one of its groups */
+	bool meets; /* another tenant uses one of its groups */
 };
 
 struct table {
@@ -188,7 +190,7 @@ static void take_promises(const struct znsd *d, bool begins, double *room)
 		room[i] = zns_max(room[i], LEAST);
 }
 
-/* What it can use, MiB/s; 0: not known to be less than it may. */
+/* The rate that a lease can use, MiB/s; 0: it may be able to use all it gets. */
 static double need_of(const struct lease *l)
 {
 	double need = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One connection: its input and its output. Nothing here blocks on a peer. */
+/* A connection: its input and output buffers. Nothing here waits for a peer. */
 #include <endian.h>
 #include <fcntl.h>
 #include <string.h>
@@ -146,7 +146,7 @@ void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
 	reply_free(rep);
 }
 
-/* One read per turn: a talkative peer does not keep the others waiting. */
+/* One read for each turn of the loop, so that a peer that sends much does not delay the others. */
 void conn_read(struct conn *c)
 {
 	size_t want = READ_SMALL;

@@ -194,7 +194,10 @@ static bool metadata_only(const ZnsPb__Checkpoint *c, uint32_t group)
 	return false;
 }
 
-/* As its groups are filled, without its order: never less than it is in truth. 0: unknown. */
+/*
+ * An upper bound of the restore's rate, from how full its groups are, without the order of units.
+ * 0: unknown.
+ */
 static double rate_bound(struct znsd *d, const ZnsPb__Checkpoint *c, uint64_t *in)
 {
 	uint64_t most = 0, all = 0;

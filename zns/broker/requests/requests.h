@@ -25,7 +25,8 @@ struct waiter {
 	struct waiter *next;
 	struct conn *conn;
 	ZnsPb__Request *req;
-	bool share; /* it waits for a zone, not for groups of its own: a separate queue */
+	/* it waits for any zone, not for groups of its own: such dumps have a queue of their own */
+	bool share;
 	char why[ZNS_ERR_MAX]; /* the last try's reason */
 	uint64_t deadline; /* zns_mono_ns */
 	uint32_t seconds;

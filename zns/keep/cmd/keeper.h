@@ -11,7 +11,7 @@ struct context {
 	char name[ZNS_NAME_MAX + 1]; /* "": it has not said MK_BEGIN yet */
 	int sk; /* its pager's; -1: gone */
 	int pidfd; /* its pager's; -1: none runs */
-	pid_t pid; /* of its pager */
+	pid_t pid; /* PID of its pager */
 	pid_t child; /* a pager that we started, to be reaped; 0: none */
 	int exe; /* the program of the last pager that had all it needs; -1: not known */
 	pid_t exe_pid; /* of which pager that is */
@@ -31,7 +31,7 @@ void keeper_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* context.c */
 int context_new(int sk, pid_t pid); /* takes @sk */
 void context_forget(uint32_t n);
-/* One packet of its pager. */
+/* Handle a packet of its pager. */
 void context_said(struct context *c);
 void context_died(struct context *c); /* its pager's process has ended */
 

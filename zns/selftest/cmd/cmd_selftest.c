@@ -105,7 +105,7 @@ static int raw(struct selftest *s, struct zns_err *err)
 	return ret;
 }
 
-/* What the device is, and whether this may go on. */
+/* Finds out what the device holds, and whether the test may go on. */
 static int begin(struct selftest *s, bool force, enum content *content, struct zns_err *err)
 {
 	struct zns_err why = ZNS_ERR_INIT;

@@ -36,7 +36,10 @@ static bool without_time(const char *spec)
 	return none;
 }
 
-/* NULL: it has said why. A probe that something else disturbed says nothing against the drive. */
+/*
+ * Runs a probe. NULL: it failed, and the report has a line. If something else disturbed the probe,
+ * that is no finding against the drive.
+ */
 static struct json_object *ask(struct selftest *s, const char *what, bool verify, int *code,
 			       char why[ST_WHY])
 {

@@ -21,7 +21,7 @@ struct selftest {
 	unsigned int count[ST_RESULTS];
 	char dir[64]; /* of our own, for images and keys */
 	struct zns_geometry geo;
-	uint64_t limit_s; /* for what stands between two lines */
+	uint64_t limit_s; /* seconds between two lines of the report, at most */
 	char backend[16];
 	struct zns_drive drive;
 	uint32_t zone_write_mibps, zone_read_mibps; /* 0: not measured */
@@ -63,7 +63,7 @@ void st_probe(struct selftest *s, bool find);
 /* kinds.c: a dump and a restore of each kind, by criu, with the memory of the process compared. The
  * checkpoints are removed. */
 void st_kinds(struct selftest *s);
-/* The same on a device that is formatted anew with encryption, and then without. */
+/* The checks of dumps on a device that is formatted anew with encryption, and then without. */
 void st_encrypted(struct selftest *s);
 bool st_format(struct selftest *s, const char *what, const char *key);
 

@@ -74,7 +74,7 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 	l->ns_per_byte += (x - l->ns_per_byte) * part;
 }
 
-/* One write after the other: the zone is what it waits for. */
+/* Does the lane write without a pause, so that only its zone limits it? */
 bool weights_saturated(const struct lane *l)
 {
 	return __builtin_popcount(l->row & 0xf) >= 3;
@@ -111,8 +111,10 @@ NEEDS_LOCK static bool rates(const struct zns_writer *w, double *rate, double *c
 	return fastest > 0;
 }
 
-/* When all lanes could be ready with @bytes more, each with what it has to write already; @part
- * gets its bytes. */
+/*
+ * Distributes @bytes more such that all lanes end at the same time, each with its backlog
+ * included. @part gets the bytes of each lane. Returns that time.
+ */
 NEEDS_LOCK static double deal(const struct zns_writer *w, const double *rate, double bytes,
 			      double *part)
 {

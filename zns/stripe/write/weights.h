@@ -18,8 +18,10 @@ struct tuning {
 	uint64_t written, changed, looked; /* units: so far, at the last change, at the last look */
 };
 
-/* One write of a lane's unit: how long it took, without what the bucket made it wait. @paced: the
- * bucket has a rate. */
+/*
+ * Note one write of a lane's unit: how long it took, without the time that the bucket made it
+ * wait. @paced: the bucket has a rate.
+ */
 void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_t len,
 		    uint64_t start_ns, uint64_t ns, bool paced) NEEDS_LOCK;
 /* Change them if it is time to. @more: units are waiting for places; else only what has one is

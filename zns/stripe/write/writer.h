@@ -34,7 +34,7 @@ struct zns_writer {
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
 	const struct zns_crypt *crypt; /* NULL: plain, or sealed already */
-	const ZnsPb__Manifest *sealed; /* NULL: not */
+	const ZnsPb__Manifest *sealed; /* NULL: the checkpoint is made here */
 	const struct zns_crypt *proof;
 	uint32_t unit, block;
 	uint32_t zone_mibps; /* of one zone alone; 0: not known */
