@@ -108,22 +108,24 @@ static int walk(const struct tree *t, char *path, bool roots, int *out, struct z
 	struct stat st = { 0 }, top = { 0 };
 
 	if (at < 0 || fstat(at, &top))
-		return zns_fail_sys(err, -errno, "the root of the cgroups");
+		return zns_fail_sys(err, -errno, "cannot open the root of the cgroups");
 	for (char *name = strtok_r(path, "/", &save); name; name = strtok_r(NULL, "/", &save)) {
 		int next = zns_open_subdir(at, name);
 
 		if (next < 0)
-			return zns_fail_sys(err, next, "its cgroup cannot be opened");
+			return zns_fail_sys(err, next, "the process's cgroup cannot be opened");
 		close(at);
 		at = next;
 		if (fstat(at, &st))
-			return zns_fail_sys(err, -errno, "its cgroup");
+			return zns_fail_sys(err, -errno, "cannot look at the process's cgroup");
 		if (st.st_dev != top.st_dev)
-			return zns_fail(err, -EXDEV, "its cgroup is on another file system");
+			return zns_fail(
+				err, -EXDEV,
+				"the process's cgroup is on another file system than its hierarchy");
 		if (roots && st.st_uid)
 			return zns_fail(
 				err, -EPERM,
-				"its cgroup belongs to user %u, who could stop the dump there for ever",
+				"the cgroup of the dumped process belongs to user %u, who could stop the dump there for ever: give --zns-cgroup own or leave",
 				st.st_uid);
 	}
 	*out = zns_take_fd(&at);
@@ -167,10 +169,13 @@ static int group_of(const struct tree *t, pid_t pid, bool roots, int *procs, str
 		return ret;
 	fd = openat(dir, "cgroup.procs", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 || fstat(fd, &st))
-		return zns_fail_sys(err, -errno, "the members of its cgroup");
+		return zns_fail_sys(err, -errno,
+				    "cannot open the list of members of the process's cgroup");
 	if (roots && st.st_uid)
-		return zns_fail(err, -EPERM, "the members of its cgroup are user %u's to choose",
-				st.st_uid);
+		return zns_fail(
+			err, -EPERM,
+			"user %u may choose the members of the dumped process's cgroup: give --zns-cgroup own or leave",
+			st.st_uid);
 	if (!is_member(fd, pid))
 		return zns_fail(err, -ESRCH, "process %d is not in the cgroup that it names", pid);
 	*procs = zns_take_fd(&fd);
@@ -194,11 +199,15 @@ static int own_group(const struct tree *t, int *procs, struct zns_err *err)
 	}
 	dir = zns_open_subdir(t->root, ZNS_CGROUP_OWN);
 	if (dir < 0)
-		return zns_fail_sys(err, dir, "the cgroup " ZNS_CGROUP_OWN);
+		return zns_fail_sys(err, dir, "cannot open the cgroup " ZNS_CGROUP_OWN);
 	if (fstat(dir, &st) || st.st_uid)
-		return zns_fail(err, -EPERM, "the cgroup " ZNS_CGROUP_OWN " is not root's");
+		return zns_fail(err, -EPERM,
+				"the cgroup " ZNS_CGROUP_OWN
+				" does not belong to root: remove it, and it is made anew");
 	*procs = openat(dir, "cgroup.procs", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	return *procs < 0 ? zns_fail_sys(err, -errno, "the cgroup " ZNS_CGROUP_OWN) : 0;
+	return *procs < 0 ? zns_fail_sys(err, -errno,
+					 "cannot open the members of the cgroup " ZNS_CGROUP_OWN) :
+			    0;
 }
 
 int zns_cgroup_io_find(struct zns_cgroup_io *c, pid_t pid, struct zns_err *err)

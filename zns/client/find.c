@@ -59,7 +59,7 @@ int zns_find_checkpoint(const ZnsPb__Response *ls, const char *text, const ZnsPb
 
 	*out = NULL;
 	if (n < 0 || !n)
-		return zns_fail(err, -ENOENT, "no checkpoint %s", text);
+		return zns_fail(err, -ENOENT, "no checkpoint %s: `znsctl ls` lists them", text);
 	for (size_t i = 0; i < ls->n_checkpoints; i++) {
 		if (!begins_with(ls->checkpoints[i], digits, n))
 			continue;
@@ -74,7 +74,7 @@ int zns_find_checkpoint(const ZnsPb__Response *ls, const char *text, const ZnsPb
 	return nr ? zns_fail(err, -ENOENT,
 			     "%s is too short for an id: give %d digits of it at least", text,
 			     ZNS_ID_MIN) :
-		    zns_fail(err, -ENOENT, "no checkpoint %s", text);
+		    zns_fail(err, -ENOENT, "no checkpoint %s: `znsctl ls` lists them", text);
 }
 
 int zns_broker_resolve_id(struct zns_broker *b, const char *text, uint8_t id[ZNS_UUID_LEN],

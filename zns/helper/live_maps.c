@@ -146,7 +146,9 @@ int live_maps(struct live *l, struct packet *p, struct zns_err *err)
 	cleanup_close int fd = -1;
 
 	if (!l)
-		return zns_fail(err, -EPROTO, "criu asked for the areas of a task at a wrong time");
+		return zns_fail(
+			err, -EPROTO,
+			"criu asked for the areas of a task at a wrong time: criu and zns-helper may be of different builds");
 	if (t && t->before.nr && !read_maps(&t->frozen, t->pid, "maps")) {
 		fd = zns_memfd("zns-smaps");
 		count_text(t);

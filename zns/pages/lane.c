@@ -188,12 +188,12 @@ int lanes_start(struct zns_pages *ps, struct zns_err *err)
 		int ret;
 
 		if (posix_memalign((void **)&l->stage, 4096, CHUNK_UNITS * ZNS_PAGES_UNIT))
-			return zns_fail_sys(err, -ENOMEM, "a page store's buffer");
+			return zns_fail(err, -ENOMEM, "no memory for a buffer of units");
 		if (ps->nr_lanes == 1)
 			break; /* the caller's thread will do */
 		ret = pthread_create(&l->thread, NULL, lane_thread, l);
 		if (ret)
-			return zns_fail_sys(err, -ret, "a page store's thread");
+			return zns_fail_sys(err, -ret, "cannot start a thread");
 		l->runs = true;
 	}
 	return 0;

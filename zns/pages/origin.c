@@ -102,7 +102,7 @@ int zns_origin_new(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint[
 		return -ENOMEM;
 	ret = origin_table_new(&o->t);
 	if (ret)
-		zns_fail_sys(err, ret, "the table of a checkpoint's units");
+		zns_fail_sys(err, ret, "cannot make the table of a checkpoint's units");
 	if (!ret) {
 		memcpy(o->t.head->device, device, ZNS_UUID_LEN);
 		memcpy(o->t.head->checkpoint, checkpoint, ZNS_UUID_LEN);
@@ -129,7 +129,7 @@ int zns_origin_take(int fd, struct zns_origin **out, struct zns_err *err)
 		return -ENOMEM;
 	ret = origin_table_take(&o->t, fd);
 	if (ret)
-		zns_fail_sys(err, ret, "the table of a checkpoint's units");
+		zns_fail_sys(err, ret, "cannot make the table of a checkpoint's units");
 	else
 		ret = open_checkpoint(o, err);
 	if (ret)

@@ -22,7 +22,8 @@ static int take_over(struct zns_pages *ps, const struct zns_pages_params *p, str
 				ZNS_PAGES_FDS);
 	ps->lock_fd = fcntl(p->fds[0], F_DUPFD_CLOEXEC, 3);
 	if (ps->lock_fd < 0)
-		return zns_fail_sys(err, -errno, "a page store's lock");
+		return zns_fail_sys(err, -errno,
+				    "cannot look at the lock file of a memory context");
 	ret = zns_context_read(ps->lock_fd, ps->nr_zones, &ps->context, err);
 	if (ret)
 		return ret;
@@ -77,7 +78,7 @@ static int start_thread(struct zns_pages *ps, struct zns_err *err)
 		ret = -pthread_create(&ps->keeper, NULL, pages_thread, ps);
 		ps->keeps = !ret;
 		if (ret)
-			zns_fail_sys(err, ret, "a page store's thread");
+			zns_fail_sys(err, ret, "cannot start a thread");
 	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return ret;
@@ -91,10 +92,10 @@ static int set_up(struct zns_pages *ps, struct zns_err *err)
 	ps->reading = calloc(ps->reading_nr, sizeof(*ps->reading));
 	ps->bucket = zns_bucket_new();
 	if (!ps->zones || !ps->reading || !ps->bucket)
-		return zns_fail_sys(err, -ENOMEM, "a page store");
+		return zns_fail(err, -ENOMEM, "no memory for a memory context");
 	zns_bucket_set(ps->bucket, ps->qos_mibps);
 	ps->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	return ps->wake < 0 ? zns_fail_sys(err, -errno, "eventfd") : 0;
+	return ps->wake < 0 ? zns_fail_sys(err, -errno, "cannot make an eventfd") : 0;
 }
 
 int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, struct zns_err *err)
@@ -114,7 +115,7 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
 		return ret;
 	ps = calloc(1, sizeof(*ps));
 	if (!ps)
-		return zns_fail_sys(err, -ENOMEM, "a page store");
+		return zns_fail(err, -ENOMEM, "no memory for a memory context");
 	ps->s = (struct zns_session)ZNS_SESSION_INIT;
 	ps->lock_fd = ps->mark_fd = ps->wake = -1;
 	ps->qos_mibps = p->qos_mibps;
@@ -370,7 +371,7 @@ static int put_units(struct zns_pages *ps, const void *const units[], uint32_t n
 	r.refs = calloc(n + 1, sizeof(*r.refs));
 	r.at = calloc(n + 1, sizeof(*r.at));
 	if (!r.units || !r.refs || !r.at) {
-		ret = zns_fail_sys(err, -ENOMEM, "a page store's list");
+		ret = zns_fail(err, -ENOMEM, "no memory for a list of units");
 	} else {
 		for (uint32_t i = 0; i < n; i++) {
 			r.units[i] = units[i];

@@ -310,8 +310,10 @@ static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zn
 				k->container);
 	for (l = d->leases; l; l = l->next)
 		if (l->kind == LEASE_IMPORT && !memcmp(l->id, q->join.data, ZNS_UUID_LEN))
-			return zns_fail(err, -EBUSY, "checkpoint %s is being joined by PID %u", id,
-					l->pid);
+			return zns_fail(
+				err, -EBUSY,
+				"checkpoint %s is being joined by PID %u: wait until that has ended",
+				id, l->pid);
 	return 0;
 }
 
