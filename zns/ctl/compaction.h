@@ -14,7 +14,7 @@
 #define DEFRAG_MOST 30
 
 struct compact {
-	struct zns_session s; /* reads and writes the device; its connection asks the broker */
+	struct zns_session s; /* the device, and the connection on which the broker is asked */
 	bool dry_run, json, background;
 	bool rude; /* does not wait for others */
 	bool charged; /* by weight, see zns/move.h */

@@ -60,7 +60,7 @@ bool export_leaves_out(const struct export *x, uint32_t level, uint32_t image);
  * directory of its own, whatever it is exported with: its layer is then always the same.
  */
 void export_prefix(const struct export *x, uint32_t level, char *out, size_t len);
-/* The target of its link `parent`. false: it has none. */
+/* Text of the link `parent` in a level's directory. false: the level has no parent. */
 bool export_link(const struct export *x, uint32_t level, char *out, size_t len);
 
 /* export_sealed.c: is it one, and can all of its chain be sent as it is? */

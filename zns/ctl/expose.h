@@ -13,7 +13,7 @@ int expose_check(const struct zns_registered *reg, const char *name, struct zns_
 /* All zones of these groups without live data. *@node: of the device; it may have been there. */
 int expose(const struct zns_registered *reg, const char *name, const ZnsPb__Reservation *r,
 	   char *node, size_t len, struct zns_err *err);
-/* -EBUSY: zones of it are exposed. @path: of a device, which need not be formatted. */
+/* -EBUSY if zones of the device are exposed. @path: the device, which need not be formatted. */
 int expose_none(const char *path, struct zns_err *err);
 /* Removes it if it is there. -EBUSY: it is open or mounted. */
 int expose_end(const struct zns_registered *reg, const char *name, struct zns_err *err);

@@ -15,7 +15,7 @@ void ctl_flow_free(struct ctl_flow *f); /* both have ended; NULL is fine */
 
 /* Waits for room. 0; -EPIPE: nobody takes any more. */
 int ctl_flow_put(void *flow, const void *buf, size_t len);
-void ctl_flow_end(struct ctl_flow *f); /* nothing more comes */
+void ctl_flow_end(struct ctl_flow *f); /* called by the producer: there is no more data */
 
 /* Waits. Fewer than @len bytes only at the end. */
 size_t ctl_flow_take(struct ctl_flow *f, void *buf, size_t len);
@@ -23,6 +23,6 @@ size_t ctl_flow_take(struct ctl_flow *f, void *buf, size_t len);
  * until ctl_flow_done() of so many. */
 size_t ctl_flow_next(struct ctl_flow *f, size_t most, const uint8_t **at);
 void ctl_flow_done(struct ctl_flow *f, size_t n);
-void ctl_flow_leave(struct ctl_flow *f); /* nobody takes any more */
+void ctl_flow_leave(struct ctl_flow *f); /* called by the consumer: it takes no more data */
 
 #endif

@@ -15,7 +15,8 @@ struct fsck {
 	struct zns_resv resv;
 	struct json_object *problems; /* array */
 	struct json_object *found; /* array: what a rebuild took, and what it did not take */
-	struct json_object *pinned; /* array: ids, of a catalogue that records were lost of */
+	/* array of ids: what is pinned now, if records of the catalogue were lost */
+	struct json_object *pinned;
 	bool lost; /* a rebuild found blocks of the log that are no records any more */
 	size_t checkpoints;
 	uint64_t generation;

@@ -25,7 +25,7 @@ struct memory_wish {
 	const char *what; /* a PID or container */
 	const char *dram, *name, *dev; /* as given; dram NULL: its present size, and some room */
 	uint64_t idle_s; /* hibernate after so long without activity; 0: never */
-	uint32_t qos_mibps; /* its writes are no faster; 0: no limit */
+	uint32_t qos_mibps; /* limit for its writes; 0: none */
 	bool no_predict, encrypt;
 	uint64_t min; /* with --dram auto; 0: not said */
 };
@@ -51,7 +51,8 @@ struct memory_kernel {
 	const char *lost; /* a unit that cannot be read: "poison" or "kill" */
 	char missing[256]; /* the first one without which nothing goes; "": nothing */
 	char note[256]; /* the first one that has a substitute, and that; "": nothing */
-	struct memory_lack lacks[8]; /* all of them; memory_kernel() tries as many at most */
+	/* all that is missing; memory_kernel() tries at most as many things */
+	struct memory_lack lacks[8];
 	unsigned nr_lacks;
 };
 void memory_kernel(struct memory_kernel *k);
@@ -60,7 +61,7 @@ void memory_kernel(struct memory_kernel *k);
 struct json_object *memory_json(const ZnsPb__MemoryStatus *s);
 void memory_print(const ZnsPb__MemoryStatus *s, bool verbose);
 int memory_show(const struct ctl_cmd *cmd, const char *name, bool json); /* the exit code */
-/* "active", or since when it is something else. */
+/* "active", or another state and how long it has lasted. */
 const char *memory_state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t len);
 
 /* memory_look.c: what all contexts say of themselves at one time */

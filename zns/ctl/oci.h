@@ -73,7 +73,7 @@ struct ctl_oci_image {
 	int blobs; /* the directory */
 	struct ctl_oci_layer *layers; /* the oldest first */
 	size_t nr;
-	char name[256]; /* of the container; "": not said */
+	char name[256]; /* the container's name; "": the image does not give one */
 };
 #define CTL_OCI_IMAGE_INIT  \
 	{                   \
@@ -87,7 +87,7 @@ int ctl_oci_of_manifest(const char *text, size_t len, struct ctl_oci_image *out,
 /* Opens a blob, reads it once, and compares it with its digest. Returns the descriptor. */
 int ctl_oci_blob(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, struct stat *st,
 		 struct zns_err *err);
-/* Opens a blob. Nobody has compared it with its digest. */
+/* Opens a blob, without comparing it with its digest. */
 int ctl_oci_blob_open(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, struct stat *st,
 		      struct zns_err *err);
 void ctl_oci_image_close(struct ctl_oci_image *i);

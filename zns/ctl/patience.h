@@ -19,10 +19,10 @@ struct ctl_patience {
 };
 
 void ctl_patience_start(struct ctl_patience *p, uint64_t limit_s);
-/* It was waited for so long. False: no more patience. */
+/* Add a time of waiting. False: the limit is exceeded. */
 bool ctl_patience_waited(struct ctl_patience *p, uint64_t ns);
 void ctl_patience_got(struct ctl_patience *p, uint64_t bytes);
-/* Waits until @fd can be read or has ended. -ETIMEDOUT: no more patience. NULL waits for ever. */
+/* Waits until @fd can be read or has ended. -ETIMEDOUT: the limit is exceeded. NULL: no limit. */
 int ctl_patience_wait(struct ctl_patience *p, int fd);
 /* The error of -ETIMEDOUT. @who does not send, such as "the registry". */
 int ctl_patience_fail(const struct ctl_patience *p, const char *who, struct zns_err *err);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_SCREEN_H
 #define ZNS_CTL_SCREEN_H
-/* What commands that look again and again share: on a terminal each look takes the place of the one
- * before, elsewhere one follows the other. */
+/*
+ * Shared by commands that look repeatedly: on a terminal a look replaces the one before, elsewhere
+ * it follows it.
+ */
 #include <json.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +20,10 @@ struct ctl_watched {
 	size_t size; /* of a look */
 	int (*take)(void *look, void *arg, struct zns_err *err);
 	void (*drop)(void *look);
-	/* Lines; text from outside is clean. They are cut to the terminal's size. */
+	/*
+	 * Prints the lines of one look, cut to the terminal's size. Text from outside must have
+	 * been cleaned.
+	 */
 	void (*text)(FILE *f, const void *now, const void *before);
 	struct json_object *(*json)(const void *now, const void *before);
 };

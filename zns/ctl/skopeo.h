@@ -9,7 +9,7 @@
 
 #define SKOPEO_TAG "checkpoint"
 #define SKOPEO_OPTIONS 32 /* that go on to it */
-/* A registry that commits a large layer says nothing meanwhile: push waits longer. */
+/* A registry is silent while it commits a large layer, so push waits longer than pull. */
 #define SKOPEO_INIT(seconds)          \
 	{                             \
 		.timeout_s = seconds, \
@@ -20,10 +20,10 @@ struct skopeo {
 	const char *tmp, *registry;
 	char dir[PATH_MAX]; /* of our own; "": none yet */
 	char layout[PATH_MAX + 32]; /* DIR/layout:TAG */
-	char *const *options; /* of skopeo */
+	char *const *options; /* options for skopeo */
 	int nr_options;
 	uint64_t timeout_s; /* 0: none */
-	struct ctl_patience patience; /* with the registry */
+	struct ctl_patience patience; /* limits of waiting for the registry */
 };
 
 /* The command line: @own words of ours, which end with the registry's; behind them skopeo's. 0, or
@@ -33,9 +33,9 @@ int skopeo_dir(struct skopeo *w, struct zns_err *err); /* makes the directory */
 void skopeo_dir_end(const struct skopeo *w);
 /* Blobs stay what they are: a parent's layer, that the registry has, is not sent. */
 int skopeo_copy(struct skopeo *w, char *from, char *to, bool silent, struct zns_err *err);
-/* The text of its last line of @text: time="…" level=fatal msg="…" */
+/* The message in the last line of @text, which is: time="…" level=fatal msg="…" */
 const char *skopeo_words(char *text);
-/* It cannot be started. */
+/* An error that says why skopeo cannot be started. */
 int skopeo_not_there(int ret, struct zns_err *err);
 
 #define SKOPEO_TMP_HELP                                                                                                         \

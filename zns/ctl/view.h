@@ -52,7 +52,7 @@ static inline bool ctl_view_up(const struct ctl_view *v)
 {
 	return !v->away.code;
 }
-/* The rate of all leases of a kind now, bytes per second. */
+/* The sum of the present rates of all leases of a kind, bytes per second. */
 double ctl_view_rate(const struct ctl_view *v, size_t kind);
 /* the sum of the rates that running dumps asked for */
 double ctl_view_asked(const struct ctl_view *v);

@@ -11,7 +11,7 @@
 
 struct block {
 	struct hw hw;
-	int fd; /* libzbd's, O_DIRECT */
+	int fd; /* opened by libzbd, with O_DIRECT */
 	bool nvme; /* accepts NVMe commands */
 };
 

@@ -153,13 +153,13 @@ struct emu {
 	struct zns_emu_params p;
 	struct emu_layout lay;
 	uint8_t uuid[ZNS_UUID_LEN];
-	bool rdonly; /* as asked for */
+	bool rdonly; /* the caller asked for reading only */
 	bool fd_rdonly; /* no write permission: no locks, no healing */
 	int fd; /* uses the page cache; carries the locks */
 	int dfd; /* O_DIRECT, or -1 */
 	int claim_fd; /* O_EXCL, or -1 */
 	bool is_file; /* not a block device */
-	atomic_bool direct; /* dfd works */
+	atomic_bool direct; /* O_DIRECT works on dfd */
 	uint32_t dio_mem, dio_off; /* alignment for O_DIRECT */
 	void *map;
 	size_t map_len;
@@ -232,7 +232,8 @@ int emu_write_zeroes(int fd, uint64_t pos, uint64_t len);
 /* held while a device is opened, made or cut */
 int emu_lock_init(int fd, bool write, struct zns_err *err);
 void emu_unlock_init(int fd);
-int emu_presence_share(int fd, struct zns_err *err); /* held by every opener */
+/* a lock that every program holds that has the device open */
+int emu_presence_share(int fd, struct zns_err *err);
 int emu_presence_try_alone(int fd); /* 0, or -EBUSY without a change */
 int emu_presence_wait_alone(int fd); /* the same, waiting at most 3 s */
 /* for emu_hold.c alone */
@@ -329,7 +330,8 @@ int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len, bool keep);
 /* emu_file.c: the host's file, which others may change */
 /* it exists and has its full length; else -ESTALE */
 int emu_file_whole(struct emu *e, struct zns_err *err);
-int emu_file_ours(struct emu *e, struct zns_err *err); /* also: the path still leads to it */
+/* also checks that the path still leads to the same file */
+int emu_file_ours(struct emu *e, struct zns_err *err);
 int emu_file_no_room(struct emu *e, struct zns_err *err); /* -EDQUOT */
 bool emu_file_is_sparse(const struct emu *e);
 

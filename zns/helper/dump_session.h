@@ -28,7 +28,7 @@ struct live;
 /* A pages image. One of a live dump is put together in the end, and has nothing here. */
 struct pages {
 	char name[ZW_NAME];
-	struct zns_wimage *img; /* NULL before its first page */
+	struct zns_wimage *img; /* NULL until the image gets its first page */
 	bool live;
 };
 

@@ -16,7 +16,7 @@
 #include "zns/track.h"
 #include "zns/util.h"
 
-#define KEEP_ARGUMENT "--keep" /* of this program */
+#define KEEP_ARGUMENT "--keep" /* argument with which zns-helper becomes a keeper */
 #define KEEP_FD 3
 #define KEEP_VERSION 1u
 #define KEEP_TIMEOUT_S 2 /* seconds for sending or receiving one packet */
@@ -38,7 +38,7 @@ enum keep_op {
 
 struct keep_packet {
 	uint32_t version, op;
-	uint32_t nr; /* tasks */
+	uint32_t nr; /* number of tasks */
 	uint32_t pad;
 	uint64_t limit_s;
 	uint8_t id[ZNS_UUID_LEN]; /* of the checkpoint */

@@ -39,7 +39,7 @@ struct live_task {
 	bool memory; /* its pager says what is on zones: it is not tracked */
 	bool kept; /* its tracker is that of the parent */
 	bool seen; /* in this round */
-	struct zns_spans send; /* to a page server */
+	struct zns_spans send; /* pages to be sent to a page server */
 	struct live_maps before, frozen; /* the freeze */
 	size_t text_bytes; /* of the second */
 	/* from the freeze on */
@@ -66,7 +66,7 @@ struct live {
 	uint64_t room; /* bytes that the dump could write before the first round */
 	uint64_t left; /* bytes that were written again during the last round, as far as is known */
 	bool wanted; /* --zns-live */
-	bool track; /* pages that the parent has stay there */
+	bool track; /* leave pages to the parent that it has */
 	bool again; /* protect once more in the freeze, for the next dump */
 	struct live_keep keep;
 	struct live_task *task;
@@ -137,7 +137,7 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err);
 int live_image(struct dump *d, struct packet *p, struct zns_err *err);
 /* Puts the entries of a live task's pagemap behind what criu wrote. */
 int live_fill_pagemap(struct dump *d, const char *name, int fd, struct zns_err *err);
-/* Notes pages that come as they do in any dump. */
+/* Note pages that were read by criu in the freeze, as in an ordinary dump. */
 void live_note_plain(struct dump *d, pid_t pid, uint64_t bytes);
 
 /* live_maps.c: before the freeze, in it, and after it */

@@ -18,7 +18,7 @@ uint64_t zns_frame_claim(const uint8_t *buf, size_t len);
  * callers' input). */
 struct zns_limits {
 	uint32_t nr_zones, nr_meta;
-	uint32_t nr_groups; /* groups of records must be below */
+	uint32_t nr_groups; /* limit for the group numbers in records */
 	uint32_t block; /* bytes */
 	uint64_t zone_capacity;
 	bool resizable; /* an ordinary disk: it may have had another number of zones */
@@ -117,7 +117,7 @@ struct zns_state {
 			struct zns_list profile, mount, encryption; /* the newest alone */
 			struct zns_list checkpoints, tombstones, reservations, retentions, marks;
 			struct zns_list firsts;
-			struct zns_list other[3]; /* of kinds of record that kinds.c alone knows */
+			struct zns_list other[3]; /* records of kinds that only kinds.c knows */
 		};
 		struct zns_list lists[ZNS_LISTS]; /* an array of all lists */
 	};
@@ -128,7 +128,7 @@ struct zns_state {
 	 * is in the state; NULL: none */
 	const ZnsPb__ZoneUse **sealed;
 	struct zns_owner **zone_owner;
-	uint8_t *zone_shared; /* live bytes of more than one container */
+	uint8_t *zone_shared; /* zones with live bytes of more than one container */
 };
 
 /* Of a list that has the newest message alone; NULL: there is none. */
@@ -168,7 +168,8 @@ void zns_state_release(struct zns_state *st, struct zns_owner *o);
 /* A rule that says nothing ends the container's rule; @e is taken over. */
 void zns_state_retain(struct zns_state *st, struct zns_ent *e);
 void zns_state_mark(struct zns_state *st, struct zns_ent *e); /* the checkpoint is there */
-void zns_state_first(struct zns_state *st, struct zns_ent *e); /* the checkpoint is there */
+/* its checkpoint must exist */
+void zns_state_first(struct zns_state *st, struct zns_ent *e);
 void zns_state_set_profile(struct zns_state *st, struct zns_ent *e);
 void zns_state_set_mount(struct zns_state *st, struct zns_ent *e);
 void zns_state_set_encryption(struct zns_state *st, struct zns_ent *e);
@@ -239,7 +240,7 @@ struct zns_store {
 	unsigned flags;
 	uint8_t uuid[ZNS_UUID_LEN];
 	uint32_t first_meta, nr_meta; /* zones first_meta … nr_meta-1 take the log */
-	uint64_t max_generation; /* seen anywhere on the device */
+	uint64_t max_generation; /* the highest generation seen anywhere on the device */
 	uint64_t min_cap; /* of the metadata zones: what a snapshot must fit into */
 	bool need_roll; /* the log's tail is not to be trusted */
 	bool torn; /* the log ended in a torn record when it was opened */
@@ -267,7 +268,7 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err);
 int zns_store_lost(struct zns_store *s, int ret);
 /* what the metadata zones look like now is our own doing */
 void zns_store_remember(struct zns_store *s);
-/* bytes of the record that is due; 0: none */
+/* bytes of a mount record that waits to be written; 0: none */
 uint64_t zns_store_claim_rec(const struct zns_store *s);
 /* change.c: would the catalogue, @more bytes longer, still fit into any metadata zone? -ENOSPC */
 int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err *err);

@@ -19,12 +19,12 @@ struct zns_rimage {
 	uint32_t place; /* index in its own manifest */
 	struct zns_seg *seg;
 	struct runs *runs; /* of a composed image; NULL: the image has units of its own */
-	struct request *first, **last; /* with units to hand out, in order of arrival */
+	struct request *first, **last; /* requests with units to hand out, in order of arrival */
 	struct zns_rimage *link; /* in the reader's queue, while there are any */
 	/* for reading ahead, when somebody reads in order and waits for each piece */
 	uint64_t expected; /* the unit after the last one asked for */
 	uint64_t ahead, ahead_end; /* units to be read before they are asked for */
-	uint32_t ahead_depth; /* grows while the guess is right */
+	uint32_t ahead_depth; /* how far ahead; grows while the guesses are right */
 	bool ahead_queued;
 	struct zns_rimage *ahead_next;
 };
@@ -39,7 +39,7 @@ struct cached {
 	uint64_t k;
 	enum unit_state state;
 	uint32_t users;
-	bool fresh; /* read ahead, and not asked for yet */
+	bool fresh; /* it was read ahead, and nobody has asked for it yet */
 	uint64_t stamp; /* when it was used last */
 	uint64_t load; /* number of the load that brought it */
 	uint8_t *buf; /* unit and two blocks of slack: packed images start off the block grid */
@@ -49,7 +49,7 @@ struct cached {
 /* Of a request for parts: a unit that holds some of them. */
 struct wanted {
 	uint64_t k;
-	uint64_t len; /* bytes wanted of it */
+	uint64_t len; /* how many of its bytes the request wants */
 	size_t first; /* the first part in it */
 };
 
@@ -75,13 +75,16 @@ struct request {
 	bool urgent; /* before all others, and of a unit only what it takes */
 	bool here; /* the caller's thread reads */
 	bool no_ahead; /* do not read ahead: the caller asks for what comes next */
-	zns_unit_checked checked; /* verify: delivers nothing */
+	/* for verification: called for each unit, and nothing is delivered */
+	zns_unit_checked checked;
 	zns_read_done done;
 	void *arg;
 };
 
-/* What of unit @c, the request's @n-th, it wants, to its place (deliver.c). Any thread; no lock is
- * needed. */
+/*
+ * Delivers what the request wants of unit @c, which is its @n-th (deliver.c). Any thread; no lock
+ * is needed.
+ */
 int request_deliver(const struct request *q, uint64_t n, const struct cached *c,
 		    struct zns_err *err);
 

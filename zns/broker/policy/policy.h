@@ -21,7 +21,7 @@ struct policy {
 	uint64_t io_ns;
 	uint32_t nr_waiting; /* dumps that wait for admission; the storey above counts them */
 	uint8_t *held; /* groups that the first waiter will get; NULL: none waits */
-	struct hot_policy *hot; /* private to hot.c; NULL: nobody asked yet */
+	struct hot_policy *hot; /* private to hot.c; NULL: no restore has asked yet */
 	uint64_t weighed_ns; /* when shares by weight were found last; 0: weights do not count */
 };
 
@@ -57,13 +57,13 @@ struct dump_ask {
 	uint32_t min_room;
 	uint64_t expected; /* bytes, 0: unknown */
 	uint32_t most; /* zones that a dump of this size can use */
-	uint32_t cap_mibps; /* its own; 0: none */
+	uint32_t cap_mibps; /* the cap that the dump asked for; 0: none */
 	uint32_t weight; /* 0: none was asked for */
 	/* own_class: the weight is that of background work, for which the ceilings of tenants do
 	 * not hold */
 	bool flatten, own_class;
 	struct zns_tenant tenant;
-	const uint8_t *join; /* NULL: a checkpoint of its own */
+	const uint8_t *join; /* the checkpoint that it joins; NULL: it makes a new one */
 };
 
 /* What the dump would get now. */
@@ -72,7 +72,7 @@ struct choice {
 	/* groups for pages, best first, `width` of them; then those for metadata */
 	uint32_t *order;
 	uint32_t width, nr_meta;
-	uint32_t pack_zone; /* ZNSD_NONE: an empty one */
+	uint32_t pack_zone; /* the pack zone to continue; ZNSD_NONE: an empty zone */
 	uint32_t promise; /* MiB/s kept for it, on a drive that is one domain */
 	bool packed;
 	bool room; /* room comes soon: zones are being finished or reset */
@@ -120,7 +120,7 @@ struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *l, uint3
 /* budget.c: the limits of the device and of the administrator. */
 /* data zones that may be written at once; UINT32_MAX: no limit */
 uint32_t budget_device(struct znsd *d);
-uint32_t budget_total(struct znsd *d); /* without zones of normal I/O */
+uint32_t budget_total(struct znsd *d); /* the same, without the zones of normal I/O */
 uint32_t budget_used(const struct znsd *d);
 /* groups left to a tenant; UINT32_MAX: no limit */
 uint32_t budget_tenant_groups(const struct znsd *d, const struct zns_tenant *t);
@@ -129,7 +129,7 @@ uint32_t budget_tenant_qos(const struct znsd *d, const struct zns_tenant *t);
 /* Zones to finish or reset before @more become active. The asker continues @own of them. */
 uint32_t budget_excess(struct znsd *d, uint32_t more, uint32_t own);
 uint32_t pack_leases(const struct znsd *d);
-uint32_t pack_limit(struct znsd *d); /* pack zones written at once */
+uint32_t pack_limit(struct znsd *d); /* how many pack zones may be written at once */
 
 /* room.c: room below the limit of active zones */
 uint32_t park_limit(struct znsd *d); /* zones that may be parked; UINT32_MAX: any number */
@@ -168,7 +168,7 @@ bool zone_excluded(const struct znsd *d, const struct wish *w, uint32_t zone);
 /* dumping.c: requests of a running dump */
 int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t *zone,
 	      struct zns_err *err);
-/* bytes that it could still write */
+/* *out: bytes that the dump could still write */
 int dump_room(struct znsd *d, struct lease *l, uint64_t *out, struct zns_err *err);
 /* the lease stays until lease_end() */
 int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zns_err *err);
@@ -213,7 +213,7 @@ int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBe
 		 struct lease **out, struct zns_err *err);
 /* memory_room.c: may it write one zone more? Must it give back those that it has? */
 bool memory_room(struct znsd *d, const struct lease *l);
-uint32_t memory_zones(const struct znsd *d); /* that contexts have, all together */
+uint32_t memory_zones(const struct znsd *d); /* how many zones all memory contexts have together */
 #define MEMORY_MOST_MAX 160 /* bytes */
 /* The context with most of them, as a part of a sentence; there is one. */
 const char *memory_most(const struct znsd *d, char out[MEMORY_MOST_MAX]);
@@ -223,7 +223,7 @@ bool memory_gives_back(struct znsd *d, const struct lease *l);
 int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uint32_t *zone,
 		struct zns_err *err);
 int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, struct zns_err *err);
-/* @busy: room for the groups that it named; *nr of them are busy */
+/* @busy has room for the groups that @q names; *nr of them are busy */
 int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uint32_t *busy,
 		size_t *nr, bool *give_way, struct zns_err *err);
 /* Zones of the context that checkpoints name; @zones has room for all that it has. */
@@ -236,11 +236,11 @@ bool memory_too_fast(struct lease *l);
 void memory_adopt(struct znsd *d);
 /* origin.c. The context that has memory in this checkpoint, or in one that is built on it. */
 const struct lease *memory_in(const struct znsd *d, const uint8_t *id);
-/* May it be removed, or stand elsewhere? -EBUSY: a context has memory there. */
+/* May the checkpoint be removed or moved? -EBUSY: a memory context has memory in it. */
 int memory_may_go(const struct znsd *d, const uint8_t *id, struct zns_err *err);
 bool memory_over(struct lease *l); /* has the context ended: does nobody hold its lock file? */
 void memory_forget(struct znsd *d, struct lease *l); /* its lock file goes */
-/* A zone that a context writes no more, and that is still active. */
+/* Find a zone that a context does not write any more and that is still active. */
 /* sealing.c: a dump names units of memory contexts where they are */
 int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, struct zns_err *err);
 /* May its record name this? Its zones were refreshed. */
@@ -266,13 +266,14 @@ void rate_note(struct znsd *d, struct lease *l, uint64_t bytes, uint64_t total);
 
 /* weights.c */
 bool weights_count(const struct znsd *d); /* does any lease ask for a weight? */
-double weight_of(const struct lease *l); /* 1: the default */
+double weight_of(const struct lease *l); /* 1 for the default weight */
 /* Its share of the groups where it meets others, MiB/s; 0: no limit by weight. */
 uint32_t weight_limit(struct znsd *d, const struct lease *l);
-void weight_note(struct lease *l, uint64_t bytes); /* progress, as for rate_note */
+void weight_note(struct lease *l, uint64_t bytes); /* note progress, as rate_note does */
 void weight_reader(struct znsd *d, struct lease *l, const struct chain *chain);
 uint32_t weight_of_record(const ZnsPb__Checkpoint *k); /* weight in the record; 0: it has none */
-int weight_check(uint32_t weight, struct zns_err *err); /* -EINVAL; 0 is none, and good */
+/* -EINVAL: out of range; 0 means that none was asked for, and is allowed */
+int weight_check(uint32_t weight, struct zns_err *err);
 /* What tenants.conf makes of a weight (0: not said) for a dump whose rule is @t, and for what is
  * not admitted: it gets the ceiling. */
 uint32_t weight_under(const struct zns_tenant *t, uint32_t weight);
@@ -320,7 +321,7 @@ int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out
 	     struct zns_err *err);
 int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
 int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
-/* A running dump reads it or its child. */
+/* Does a running dump read the checkpoint, or a child of it? */
 bool parent_in_use(const struct znsd *d, const uint8_t *id);
 /* The running dump that has it as its parent, or NULL. */
 const struct lease *parent_of_dump(const struct znsd *d, const uint8_t *id);
@@ -332,7 +333,7 @@ void parents_last(const struct znsd *d, ProtobufCBinaryData *ids, size_t nr);
 
 /* removal.c */
 struct grave {
-	ZnsPb__Tombstone *t; /* a copy; NULL: the store keeps none */
+	ZnsPb__Tombstone *t; /* a copy of its tombstone; NULL: the store keeps none */
 	uint32_t *zones, nr; /* zones with a footer of the checkpoint */
 };
 int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g,
@@ -354,7 +355,7 @@ int secure_check(const struct znsd *d, const ZnsPb__Rm *q, const uint8_t *id, st
 
 /* ending.c */
 void lease_end(struct znsd *d, struct lease *l);
-/* It writes, and goes on without any of its zones. */
+/* Take all zones from a dump that goes on and gets others. */
 void lease_give_back(struct znsd *d, struct lease *l);
 /* *@pidfd is of the client's process; -1 once a lease has taken it. */
 void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd);

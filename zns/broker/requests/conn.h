@@ -19,12 +19,12 @@ struct conn {
 	struct ucred cred;
 	struct buf in, out;
 	size_t out_at;
-	int out_fd; /* goes with the first byte of out; -1: none */
+	int out_fd; /* a descriptor that goes with the first byte of @out; -1: none */
 	struct intake intake;
-	uint64_t moved_ns; /* when it was last served or took a part of its answer */
+	uint64_t moved_ns; /* when it was last served, or took a part of its answer */
 	struct waiter *waiter;
 	char *committed; /* the container whose dump it committed */
-	bool dead; /* to be closed now */
+	bool dead; /* the loop shall close it */
 	bool hangup; /* to be closed when the answer is sent */
 };
 

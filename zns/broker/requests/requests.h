@@ -59,7 +59,7 @@ struct reply {
 struct call {
 	struct conn *conn;
 	ZnsPb__Request *q;
-	struct lease *l; /* of the kind that table.h demands */
+	struct lease *l; /* the connection's lease, of the kind that table.h demands */
 };
 
 /* reply.c */
@@ -82,7 +82,8 @@ void conn_read(struct conn *c);
 struct holder conn_holder(struct conn *c);
 bool conn_ours(const struct conn *c); /* the peer is of the broker's own user */
 bool conn_left(const struct conn *c); /* true: the peer closed it during its request */
-void conn_committed(struct conn *c, const char *container); /* applies retention when it ends */
+/* remember to apply the retention of @container when the connection ends */
+void conn_committed(struct conn *c, const char *container);
 void conn_set_waiter(struct conn *c, struct waiter *w);
 void conn_complain(const struct conn *c, const char *what); /* logs @what, not too often */
 

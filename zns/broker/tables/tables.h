@@ -26,7 +26,7 @@
 #define ZNSD_RETRY_NS 10000000000ull /* next try after a reset or finish that failed */
 #define ZNSD_NONE UINT32_MAX
 
-struct conn; /* only an identity here */
+struct conn; /* used here only to compare pointers */
 struct lease;
 struct policy;
 struct server;
@@ -100,17 +100,17 @@ struct lease_dump {
 	/* groups gained later, not reserved; they stand before those for metadata images */
 	uint32_t nr_gained;
 	uint64_t waits_ns; /* when it last reported to wait for its zones; 0: never */
-	char *tenant; /* the rule that applies, or NULL; its limits, 0: none */
+	char *tenant; /* the rule of tenants.conf that applies, or NULL; and its limits, 0: none */
 	uint32_t max_rate_mibps, max_groups, total_groups;
 };
 
 /* Its share by weight (policy/weights.c). */
 struct lease_weigh {
 	bool met, reports, known;
-	uint64_t ns, bytes; /* where the present window began */
+	uint64_t ns, bytes; /* time and bytes at the beginning of the present window */
 	uint32_t windows;
 	double used, limit, next; /* MiB/s; limit 0: none */
-	/* of a reader: of its bytes, what lies in each group */
+	/* what part of a reader's bytes lies in a group */
 	struct lease_part {
 		uint32_t group;
 		double part;
@@ -127,14 +127,14 @@ struct lease_memory {
 	uint64_t look_ns; /* when the lock file is looked at next */
 	uint64_t worked_ns; /* when it last reported reads or writes */
 	uint64_t wrote_ns; /* writes, or got a zone */
-	uint64_t live, dead, written, read; /* bytes, as it reported last */
+	uint64_t live, dead, written, read; /* bytes, from its last report */
 	uint64_t group_limit; /* the same, of its program's cgroup; 0: none */
-	/* memory_ceiling.c: the tenant's limits, as they were looked up last */
+	/* limits of its tenant, as they were last looked up (memory_ceiling.c) */
 	char tenant[512], refused[400];
 	uint64_t max_memory, total_memory, ceiling_ns;
 	uint32_t rule_line, max_mibps;
 	bool wrong; /* the file is; `refused` says how */
-	uint64_t allowed, allowed_ns; /* bytes that it may have written by then */
+	uint64_t allowed, allowed_ns; /* bytes that it may have written at the time allowed_ns */
 };
 
 struct lease {
@@ -148,12 +148,12 @@ struct lease {
 	char *container;
 	uint8_t id[ZNS_UUID_LEN];
 	int64_t since_ns;
-	uint64_t bytes, total; /* as its helper reported last */
+	uint64_t bytes, total; /* from the helper's last report */
 	uint64_t seen_ns, seen_bytes;
-	double mibps; /* between the last two looks */
+	double mibps; /* rate between the last two reports */
 	uint32_t hot; /* its number in memory shared by restores; 0: it has none */
-	bool hot_counts; /* with it there is one more restore of its zones */
-	uint32_t weight; /* its tenant's part beside others; 0: nobody said */
+	bool hot_counts; /* it counts as one more restore of its zones */
+	uint32_t weight; /* the weight that was asked for; 0: none */
 	bool own_class; /* the weight is not its tenant's, but a class's of moves */
 	struct lease_weigh weigh;
 	uint32_t *groups, nr_groups; /* of a dump: groups for metadata images come last */
@@ -218,7 +218,7 @@ struct znsd {
 	struct lease *leases;
 	ZnsPb__RestoreLog *restores; /* oldest first; NULL: none */
 	struct load_history history;
-	uint64_t stamp; /* last one given */
+	uint64_t stamp; /* the stamp that was given last */
 	bool readers_clear; /* all restores of earlier brokers have ended */
 	int readers_fd;
 	/* Changes that the storeys above act on. */
@@ -284,7 +284,8 @@ void zone_close(struct znsd *d, uint32_t zone); /* if it is open; logs errors */
 void zone_settle(struct znsd *d, uint32_t zone);
 uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 int zone_finish(struct znsd *d, uint32_t zone, struct zns_err *err);
-void zone_filled(struct znsd *d, uint32_t zone); /* it was finished: before the next report */
+/* the zone was finished; called before the next report */
+void zone_filled(struct znsd *d, uint32_t zone);
 /* zones that the log keeps open, or active; at least 1 */
 uint32_t meta_zones(struct znsd *d, bool open);
 bool readers_check(struct znsd *d);
@@ -294,7 +295,7 @@ void device_heed(struct znsd *d, const struct zns_err *why);
 /* groups.c; @self: a lease to leave out, or NULL */
 void groups_state(const struct znsd *d, const char *container, const struct lease *self,
 		  struct zns_group_state *gs);
-/* for the dumps that use it now */
+/* note in all dumps that use the group now that it is shared */
 void groups_mark_shared(struct znsd *d, struct lease *l, uint32_t group);
 void groups_io_refresh(struct znsd *d); /* after a change of reservations */
 const char *groups_holders(const struct znsd *d, const char *container, char *buf, size_t len);
@@ -317,7 +318,7 @@ uint32_t lease_unfull(const struct znsd *d, const struct lease *l);
 uint32_t leases_yielding(const struct znsd *d);
 void lease_unlink(struct znsd *d, struct lease *l); /* takes it out of the list */
 void lease_free(struct lease *l);
-void leases_forget(struct znsd *d); /* at the end of the process */
+void leases_forget(struct znsd *d); /* called at the end of the process */
 
 /* keepsake.c: a message in a file of the runtime directory, which outlives the idle broker and ends
  * with the boot. NULL: there is none, or it cannot be read. */

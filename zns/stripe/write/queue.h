@@ -45,8 +45,10 @@ struct job *job_new(struct zns_wimage *img); /* NULL: no memory */
 void job_free(struct zns_writer *w, struct job *j) NEEDS_LOCK; /* NULL is fine */
 /* behind all others; wakes a worker if there is something to do for one */
 void queue_push(struct zns_writer *w, struct job *j) NEEDS_LOCK;
-/* The next unit for a worker; NULL: not now. queue_done when it is through with it, and with what
- * lane it had. */
+/*
+ * The next unit for a worker; NULL: there is none now. The worker calls queue_done when it has
+ * finished the unit, with the lane that the unit had when it was taken.
+ */
 struct job *queue_take(struct zns_writer *w) NEEDS_LOCK;
 /* a worker has taken one: wakes who waits for room, for several units at once */
 void queue_tell_room(struct zns_writer *w) NEEDS_LOCK;

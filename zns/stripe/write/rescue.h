@@ -11,14 +11,14 @@ struct job;
 struct zns_wimage;
 
 struct kept {
-	size_t iov, data; /* bytes that sources take */
+	size_t iov, data; /* bytes of memory that the sources take */
 };
 
 /* Where a unit comes from: task memory, or a copy of its bytes. */
 struct source {
 	bool ready; /* as they are on the device; else as they were given */
 	pid_t pid;
-	uint32_t nr_iov; /* 0: bytes stand where iov is */
+	uint32_t nr_iov; /* 0: the bytes themselves stand where iov would be */
 	struct iovec iov[];
 };
 
@@ -29,7 +29,7 @@ struct piece {
 	uint32_t len;
 };
 
-/* What the zone has between two offsets, in order; caller frees. -ENOMEM. */
+/* Lists what the zone has between two offsets, in order; the caller frees it. -ENOMEM. */
 int rescue_list(struct zns_writer *w, uint32_t zone, uint64_t from, uint64_t to, struct piece **out,
 		size_t *nr) NEEDS_LOCK;
 /* How many of the pieces, from the first on, begin in the blocks that the first one needs: they
@@ -43,7 +43,9 @@ size_t rescue_run(const struct zns_writer *w, const struct piece *p, size_t nr, 
 int rescue_fetch(struct zns_writer *w, uint32_t zone, const struct piece *p, size_t nr, bool again,
 		 uint8_t *buf, struct zns_err *err) NO_LOCK;
 void rescue_keep_mem(struct zns_writer *w, const struct job *j) NEEDS_LOCK; /* best effort */
-/* @ready: the bytes are as they shall be on the device. Best effort. */
+/*
+ * @ready: the bytes are already in the form in which they are written to the device. Best effort.
+ */
 void rescue_keep_data(struct zns_writer *w, struct zns_wimage *i, uint64_t k, const void *buf,
 		      size_t len, bool ready) NEEDS_LOCK;
 void rescue_drop(struct zns_wimage *i);

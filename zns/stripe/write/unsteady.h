@@ -14,7 +14,7 @@ struct unsteady {
 /* A unit of @pid was read into @buf: keep what may be different the next time. */
 void unsteady_note(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr,
 		   uint8_t *buf) NEEDS_LOCK;
-/* It was read again: make these words what they were. */
+/* After memory was read again: give these words the values of the first time. */
 void unsteady_put_back(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr,
 		       uint8_t *buf) NO_LOCK;
 

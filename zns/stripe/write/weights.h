@@ -11,11 +11,12 @@ struct wzone;
 
 struct tuning {
 	bool widened; /* lanes came that have no part of the work yet */
-	bool told; /* of others that came to a lane's group, or left it */
+	bool told; /* the broker said that other writers came to a lane's group, or left it */
 	/* of each lane: weights of the next segment alone, 0: leave it out … */
 	uint32_t plan[ZNS_STRIPE_MAX_WIDTH];
 	uint64_t plan_units; /* … which has so many units; 0: no plan */
-	uint64_t written, changed, looked; /* units: so far, at the last change, at the last look */
+	/* units written: so far, at the last change of weights, at the last look */
+	uint64_t written, changed, looked;
 };
 
 /*
