@@ -163,9 +163,9 @@ extern void zns_lazy_forget(struct page_read *pr);
 extern unsigned long zns_lazy_fault(off_t off);
 extern unsigned long zns_lazy_len(off_t off);
 /*
- * turn: may the background ask for more of @pr now? timeout: the loop's time-out (ms). @stock: the
- * value without zones. A daemon that waits for a page server sleeps, with or without zones, where
- * stock's goes round.
+ * turn: may the background ask for more of @pr now? timeout: the loop's time-out in ms; @stock is
+ * what stock criu would take. A daemon that waits for a page server sleeps, with or without zones,
+ * while stock criu's polls without a pause.
  */
 extern bool zns_lazy_turn(struct page_read *pr, bool stock);
 extern int zns_lazy_timeout(int stock);

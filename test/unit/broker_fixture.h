@@ -546,7 +546,7 @@ static inline int pidfd_of(uint32_t pid)
 	return fd;
 }
 
-/* It has let go of all its locks then. */
+/* Returns when the broker has ended, and with it all its locks. */
 static inline void kill_broker(struct zns_broker *b)
 {
 	struct pollfd p = { .events = POLLIN };

@@ -370,7 +370,7 @@ static const char *run_by(const char *image)
 	return setting(DOCKER_QOS);
 }
 
-/* A rule for an image is not passed by giving its id. */
+/* A container that names its image by id is still under the rules for that image. */
 static void image_by_id(void **state)
 {
 	put(at("conf/zns.conf"), "");

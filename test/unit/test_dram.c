@@ -16,7 +16,7 @@
 #include "../../zns/mem/lines.h"
 #include "zns/util.h"
 
-#define SECOND 7U /* index of the bucket for an age of about a second */
+#define SECOND 7U /* the index of ages of about one second */
 #define HOUR (HEAT_BUCKETS - 1)
 
 static void ages(void **state)

@@ -528,7 +528,7 @@ static void half_full_zones(void **state)
 	for (uint32_t i = 0; i < 5; i++) {
 		a[i] = batch(i, 1);
 		put_later(ps, a[i]);
-		begin(&b, "batch", 400); /* all that may be active */
+		begin(&b, "batch", 400); /* this dump takes all zones that may be active */
 		abort_dump(&b);
 	}
 	for (uint32_t i = 0; i < 5; i++) {

@@ -83,7 +83,7 @@ int dm_make(int fd, const char *name, const char *uuid, dev_t below, const struc
 	struct dm_ioctl d;
 	int ret;
 
-	/* one without a table: somebody was interrupted here */
+	/* a device without a table: an earlier call was interrupted after it had made it */
 	dm_remove(fd, uuid);
 	fill(&d, sizeof(d), name, uuid);
 	if (ioctl(fd, DM_DEV_CREATE, &d)) {

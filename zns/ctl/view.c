@@ -129,7 +129,9 @@ void ctl_view_ask(struct ctl_view *v, unsigned what)
 		if (what & ask[i].flag)
 			ret = zns_broker_call(&v->broker, ask[i].q, ask[i].to, &v->away);
 	if (!ret && !whole(v, what))
-		ret = zns_fail(&v->away, -EPROTO, "the broker's answer has not what was asked for");
+		ret = zns_fail(
+			&v->away, -EPROTO,
+			"the broker's answer lacks what was asked for: is it of another build?");
 	if (!ret && what & VIEW_ZONES)
 		ret = find_groups(v);
 	if (ret) {

@@ -111,7 +111,7 @@ int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct 
 	uint32_t n;
 
 	if (len < sizeof(uint64_t) || get64(buf + OFF_MAGIC) != ZNS_FRAME_MAGIC)
-		return zns_fail(err, -ENODATA, "no record here");
+		return zns_fail(err, -ENODATA, "there is no record at this place");
 	if (len < ZNS_FRAME_HDR)
 		return zns_fail(err, -EBADMSG, "record cut off in its header");
 	/* The header has a hash of its own, so that its length can be believed where the rest is

@@ -100,7 +100,8 @@ static int check_rekey(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_er
 		if (!has_key(l->v[i]->ckpt))
 			continue;
 		if (!k)
-			return zns_fail(err, -ESTALE, "checkpoint %s came meanwhile: try again",
+			return zns_fail(err, -ESTALE,
+					"checkpoint %s was written meanwhile: try again",
 					zns_uuid_format(l->v[i]->ckpt->id.data, id));
 		if (!zns_crypt_record_sane(k) || !k->has_wrapped ||
 		    k->wrapped.len != l->v[i]->ckpt->crypt->wrapped.len)

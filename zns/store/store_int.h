@@ -266,7 +266,10 @@ int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
 int zns_store_alone(struct zns_store *s, struct zns_err *err);
 /* @ret; -EBADE: another host has reserved the device */
 int zns_store_lost(struct zns_store *s, int ret);
-/* what the metadata zones look like now is our own doing */
+/*
+ * note what the metadata zones look like after our own write, so that zns_store_alone tells a
+ * foreign one
+ */
 void zns_store_remember(struct zns_store *s);
 /* bytes of a mount record that waits to be written; 0: none */
 uint64_t zns_store_claim_rec(const struct zns_store *s);
