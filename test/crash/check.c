@@ -33,7 +33,7 @@ static int check_unit(struct zns_dev *dev, const struct opened *o, const struct 
 
 	if (ret)
 		return ret;
-	if (zns_hash(buf + (p->off - from), len) != pb->csums[off / pb->unit])
+	if (zns_unit_csum(pb, buf + (p->off - from), len) != pb->csums[off / pb->unit])
 		return zns_fail(err, -EBADMSG, "%s: wrong checksum at %llu", img->name,
 				(unsigned long long)off);
 	if (o->crypt &&

@@ -216,7 +216,7 @@ def sealed_manifests(scene):
             'an image less': having(there.fields, 3, *images[:-1]), 'images in another order': having(there.fields, 3, *images[::-1]),
             'another tag': image(lambda v: having(v, 70, bytes(len(get(v, 70))))),
             'a tag too few': image(lambda v: having(v, 70, get(v, 70)[:-16])),
-            'checksums of pieces': image(lambda v: having(v, 160, bytes(8))),
+            'checksums of pieces': image(lambda v: having(v, 160, bytes(8))), 'pieces': image(lambda v: having(v, 161, 4096)),
             'a base that wraps': image(lambda v: having(v, 100, Fixed(b'\xff' * 8)))}.items():
         ref = put_manifest(media, zone, offset, forged)
         record.put(having(record.fields, 14, pack(ref)))

@@ -606,6 +606,8 @@ static void lies(void **state)
 	LIE(a.img[2].segments = a.segp; a.img[2].n_segments = 1);
 	LIE(a.img[2].csums = a.csums; a.img[2].n_csums = 1);
 	LIE(a.img[2].piece_csums = a.csums; a.img[2].n_piece_csums = 1);
+	LIE(a.img[2].has_piece = 1; a.img[2].piece = 4096);
+	LIE(a.img[2].has_piece_sums = 1);
 	LIE(a.img[2].has_tags = 1; a.img[2].tags = (ProtobufCBinaryData){ 16, a.runs });
 	LIE(a.img[2].has_unit_base = 1);
 	LIE(a.img[2].name = a.img[0].name);

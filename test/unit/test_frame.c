@@ -145,6 +145,15 @@ static void versions_and_lengths(void **state)
 
 	assert_int_equal(zns_frame_parse(buf, n, &f, &err), -EPROTONOSUPPORT);
 	assert_non_null(strstr(err.msg, "newer"));
+	/* manifests have a version of their own */
+	for (uint16_t v = 1; v < 4; v++) {
+		struct zns_frame m = { .type = ZNS_FRAME_MANIFEST, .version = v };
+
+		zns_frame_pack(&m, 1, buf);
+		assert_int_equal(zns_frame_parse(buf, ZNS_FRAME_HDR, &f, &err),
+				 v > ZNS_MANIFEST_VERSION ? -EPROTONOSUPPORT : 0);
+		assert_int_equal(f.version, v);
+	}
 	make(buf, 64, 1, 0);
 	buf[10] = 0;
 	rehash(buf, n);

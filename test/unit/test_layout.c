@@ -360,6 +360,47 @@ static void capacity_edges(void **state)
 	assert_true(zns_turn_capacity(w, room, 2) == 0);
 }
 
+/* --- checksums --- */
+
+/* A unit's is the hash of its pieces' hashes, of which the image has the lower halves. */
+static void checksum_of_pieces(void **state)
+{
+	static const size_t lens[] = { 1, 4095, 4096, 4097, KIB(64), KIB(512) - 7, KIB(512) };
+	static const uint32_t pieces[] = { ZNS_PIECE, KIB(64), ZNS_PIECE_MAX };
+	static uint8_t unit[KIB(512)], sums[KIB(512) / ZNS_PIECE * ZNS_SUM_BYTES + 1];
+	ZnsPb__Image pb = ZNS_PB__IMAGE__INIT;
+
+	for (size_t i = 0; i < sizeof(unit); i++)
+		unit[i] = (uint8_t)rnd(256);
+	for (size_t n = 0; n < ZNS_ARRAY_SIZE(lens); n++) {
+		pb.has_piece = 0;
+		assert_true(zns_unit_csum(&pb, unit, lens[n]) == zns_hash(unit, lens[n]));
+		for (size_t p = 0; p < ZNS_ARRAY_SIZE(pieces); p++) {
+			uint64_t hash[KIB(512) / ZNS_PIECE];
+			size_t nr = 0;
+
+			memset(sums, 0xee, sizeof(sums));
+			pb.has_piece = 1;
+			pb.piece = pieces[p];
+			assert_true(zns_unit_csum(&pb, unit, lens[n]) ==
+				    zns_pieces_csum(unit, lens[n], pieces[p], sums));
+			for (size_t at = 0; at < lens[n]; at += pieces[p], nr++) {
+				size_t len = zns_min((size_t)pieces[p], lens[n] - at);
+				uint8_t sum[ZNS_SUM_BYTES];
+
+				hash[nr] = zns_hash(unit + at, len);
+				zns_piece_sum(unit + at, len, sum);
+				assert_memory_equal(sums + nr * ZNS_SUM_BYTES, sum, sizeof(sum));
+				for (size_t b = 0; b < sizeof(sum); b++)
+					assert_int_equal(sum[b], (uint8_t)(hash[nr] >> 8 * b));
+			}
+			assert_int_equal(sums[nr * ZNS_SUM_BYTES], 0xee);
+			assert_true(zns_unit_csum(&pb, unit, lens[n]) ==
+				    zns_hash(hash, nr * sizeof(hash[0])));
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -368,7 +409,7 @@ int main(void)
 		cmocka_unit_test(turn_random),         cmocka_unit_test(default_unit),
 		cmocka_unit_test(place_against_model), cmocka_unit_test(place_far),
 		cmocka_unit_test(seg_refuses),         cmocka_unit_test(capacity_against_model),
-		cmocka_unit_test(capacity_edges),
+		cmocka_unit_test(capacity_edges),      cmocka_unit_test(checksum_of_pieces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

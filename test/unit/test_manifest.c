@@ -100,6 +100,25 @@ static void put_manifest(struct memdev *m, struct man *a, uint32_t zone, uint64_
 		*len_out = len;
 }
 
+/* Only a manifest that an older program must refuse has the newer version. */
+static void version(void **state)
+{
+	for (uint8_t v = 1; v <= ZNS_MANIFEST_VERSION; v++) {
+		ZnsPb__ExtentRef ref;
+		struct man a;
+		uint8_t *buf;
+		size_t len;
+
+		man_init(&a);
+		a.img[2].has_piece = v == ZNS_MANIFEST_VERSION;
+		a.img[2].piece = ZNS_PIECE;
+		OK(zns_manifest_pack(&a.m, 4096, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL));
+		assert_int_equal(buf[10], v);
+		assert_int_equal(buf[len - 4096 + 10], ZNS_FRAME_VERSION); /* the footer */
+		free(buf);
+	}
+}
+
 static void round_trip(void **state)
 {
 	static const uint32_t blocks[] = { 512, 4096 };
@@ -280,7 +299,15 @@ static void check_conventional(void **state)
 	assert_int_equal(zns_manifest_check(&a.m, &geo, &err), -EBADMSG);
 }
 
+#define PIECES_V1 ((20 * UNIT + 100 + ZNS_PIECE_V1 - 1) / ZNS_PIECE_V1)
 #define PIECES ((20 * UNIT + 100 + ZNS_PIECE - 1) / ZNS_PIECE)
+
+static void pieces(struct man *a, uint32_t piece, size_t sum_bytes)
+{
+	a->img[0].has_piece = a->img[0].has_piece_sums = 1;
+	a->img[0].piece = piece;
+	a->img[0].piece_sums = (ProtobufCBinaryData){ sum_bytes, (uint8_t *)a->csums };
+}
 
 static void check_limits(void **state)
 {
@@ -288,7 +315,7 @@ static void check_limits(void **state)
 
 	man_init(&a);
 	check(&a, 0, -1);
-	for (int what = 0; what < 47; what++) {
+	for (int what = 0; what < 60; what++) {
 		int expect = -EBADMSG;
 
 		man_init(&a);
@@ -443,17 +470,66 @@ static void check_limits(void **state)
 			break;
 		case 44:
 			a.img[0].piece_csums = a.csums;
-			a.img[0].n_piece_csums = PIECES;
+			a.img[0].n_piece_csums = PIECES_V1;
 			expect = 0;
 			break;
 		case 45:
 			a.img[0].piece_csums = a.csums;
-			a.img[0].n_piece_csums = PIECES + 1;
+			a.img[0].n_piece_csums = PIECES_V1 + 1;
 			break;
 		case 46:
 			a.img[1].unit = 4096;
 			a.img[1].piece_csums = a.csums;
 			a.img[1].n_piece_csums = 1;
+			break;
+		/* the same in version 2: of none, of some, of all, of one too many */
+		case 47:
+			pieces(&a, ZNS_PIECE, 0);
+			expect = 0;
+			break;
+		case 48:
+			pieces(&a, ZNS_PIECE, 7 * ZNS_SUM_BYTES);
+			expect = 0;
+			break;
+		case 49:
+			pieces(&a, ZNS_PIECE, PIECES * ZNS_SUM_BYTES);
+			expect = 0;
+			break;
+		case 50:
+			pieces(&a, ZNS_PIECE, (PIECES + 1) * ZNS_SUM_BYTES);
+			break;
+		case 51:
+			pieces(&a, ZNS_PIECE, 7 * ZNS_SUM_BYTES + 1);
+			break;
+		/* pieces of other sizes, up to those of a unit */
+		case 52:
+			pieces(&a, UNIT, 21 * ZNS_SUM_BYTES);
+			expect = 0;
+			break;
+		case 53:
+			pieces(&a, 2 * UNIT, 11 * ZNS_SUM_BYTES);
+			break;
+		case 54:
+			pieces(&a, 0, 0);
+			break;
+		case 55:
+			pieces(&a, ZNS_PIECE / 2, 0);
+			break;
+		case 56:
+			pieces(&a, 3 * ZNS_PIECE, 0);
+			break;
+		case 57:
+			pieces(&a, 1u << 31, 0);
+			break;
+		/* of both versions, or of none */
+		case 58:
+			pieces(&a, ZNS_PIECE, 0);
+			a.img[0].piece_csums = a.csums;
+			a.img[0].n_piece_csums = 1;
+			break;
+		case 59:
+			pieces(&a, ZNS_PIECE, 4);
+			a.img[0].has_piece = 0;
 			break;
 		}
 		check(&a, expect, what);
@@ -520,10 +596,11 @@ static void through_the_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(round_trip),         cmocka_unit_test(every_byte),
-		cmocka_unit_test(wrong_reference),    cmocka_unit_test(check_limits),
-		cmocka_unit_test(check_conventional), cmocka_unit_test(too_many_extents),
-		cmocka_unit_test(pack_refusals),      cmocka_unit_test(through_the_store),
+		cmocka_unit_test(round_trip),        cmocka_unit_test(version),
+		cmocka_unit_test(every_byte),        cmocka_unit_test(wrong_reference),
+		cmocka_unit_test(check_limits),      cmocka_unit_test(check_conventional),
+		cmocka_unit_test(too_many_extents),  cmocka_unit_test(pack_refusals),
+		cmocka_unit_test(through_the_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,48 +132,85 @@ static void faults_deliver(void **state)
 	}
 }
 
-/* A piece is verified by itself: damage elsewhere in its unit does not matter to it, and its own is
- * found. */
-static void faults_verify_pieces(void **state)
+/*
+ * A piece is verified by itself: damage elsewhere in its unit does not matter to it, and its own is
+ * found. @in_unit: in a piece that is neither the first nor the last one.
+ */
+static void check_pieces(uint64_t unit, uint64_t piece, uint64_t in_unit)
 {
-	const uint64_t piece = ZNS_PIECE, unit = 8 * piece, in_unit = 5 * piece + 4096;
+	uint64_t bad = in_unit / piece, per = unit / piece;
+	ZnsPb__Image *pb = rig.m->images[9];
+	size_t *sums = pb->has_piece ? &pb->piece_sums.len : &pb->n_piece_csums, all = *sums;
 
-	make_checkpoint((uint32_t)unit, 3, false);
-	assert_int_equal(rig.m->images[9]->n_piece_csums, (im[9].len + piece - 1) / piece);
+	assert_int_equal(all,
+			 (im[9].len + piece - 1) / piece * (pb->has_piece ? ZNS_SUM_BYTES : 1));
 	for (uint64_t k = 0; k < 19; k += 6)
 		for (size_t w = 1; w < ZNS_ARRAY_SIZE(lazy_ways); w++) {
 			struct zns_reader *rd = rig_reader(&rig, 2, 0);
 			struct zns_rimage *i = zns_reader_find(rd, im[9].name);
-			off_t pos = file_pos(i, rig.m->images[9], k * unit + in_unit);
+			off_t pos = file_pos(i, pb, k * unit + in_unit);
+			const uint64_t look[] = { 0, bad - 1, bad, bad + 1, per - 1 };
 			uint8_t got[4096], want[4096], none[4096];
-			size_t sums = rig.m->images[9]->n_piece_csums;
 
 			memset(none, 0xaa, sizeof(none));
 			flip(pos);
-			for (uint64_t p = 0; p < 8; p++) {
-				uint64_t off = k * unit + p * piece + 4096;
+			for (size_t n = 0; n < ZNS_ARRAY_SIZE(look); n++) {
+				uint64_t off = k * unit + look[n] * piece;
+				bool whole = look[n] != bad;
 
 				memset(got, 0xaa, sizeof(got));
 				fill(want, off, sizeof(want), im[9].seed);
 				assert_int_equal(fault(i, off, got, sizeof(got), lazy_ways[w]),
-						 p == 5 ? -EBADMSG : 0);
-				assert_memory_equal(got, p == 5 ? none : want, sizeof(got));
-				if (p == 5)
+						 whole ? 0 : -EBADMSG);
+				assert_memory_equal(got, whole ? want : none, sizeof(got));
+				if (!whole)
 					assert_non_null(strstr(done_sync.msg, "is damaged"));
 			}
 			/* the unit as a whole is still damaged, and so is all of it where there are
 			 * no pieces */
 			assert_int_equal(fault(i, k * unit, got, 4096, ZNS_READ_BACKGROUND),
 					 -EBADMSG);
-			rig.m->images[9]->n_piece_csums = k * 8;
+			*sums = all * k * unit / im[9].len / ZNS_SUM_BYTES * ZNS_SUM_BYTES;
 			memset(got, 0xaa, sizeof(got));
 			assert_int_equal(fault(i, k * unit, got, 4096, lazy_ways[w]), -EBADMSG);
 			assert_memory_equal(got, none, sizeof(got));
-			rig.m->images[9]->n_piece_csums = sums;
+			*sums = all;
 			flip(pos);
 			assert_int_equal(fault(i, k * unit, got, 4096, ZNS_READ_BACKGROUND), 0);
 			zns_reader_free(rd);
 		}
+}
+
+static void faults_verify_pages(void **state)
+{
+	make_checkpoint(KIB(512), 3, false);
+	check_pieces(KIB(512), ZNS_PIECE, 37 * ZNS_PIECE + 4000);
+	drop_checkpoint();
+}
+
+/* All images as a manifest of version 1 describes them. */
+static void downgrade(ZnsPb__Image *pb, const struct image *i)
+{
+	cleanup_free uint8_t *mem = malloc(i->len + 1);
+
+	fill(mem, 0, i->len, i->seed);
+	pb->has_piece = pb->has_piece_sums = 0;
+	pb->piece_sums.len = 0;
+	pb->piece_csums = calloc(i->len / ZNS_PIECE_V1 + 1, sizeof(*pb->piece_csums));
+	for (uint64_t at = 0; at < i->len; at += pb->unit)
+		pb->csums[at / pb->unit] = zns_hash(mem + at,
+						    zns_min((uint64_t)pb->unit, i->len - at));
+	for (uint64_t at = 0; at < i->len; at += ZNS_PIECE_V1)
+		pb->piece_csums[pb->n_piece_csums++] =
+			zns_hash(mem + at, zns_min((uint64_t)ZNS_PIECE_V1, i->len - at));
+}
+
+static void pieces_of_version_1(void **state)
+{
+	make_checkpoint(KIB(512), 3, false);
+	for (uint32_t n = 0; n < NR_IMAGES; n++)
+		downgrade(rig.m->images[n], &im[n]);
+	check_pieces(KIB(512), ZNS_PIECE_V1, 5 * ZNS_PIECE_V1 + 4000);
 	drop_checkpoint();
 }
 
@@ -181,17 +218,15 @@ static void faults_verify_pieces(void **state)
 static void wrong_piece_sum(void **state)
 {
 	struct zns_reader *rd;
+	struct zns_rimage *i;
 	uint8_t got[4096];
 
 	make_checkpoint(KIB(512), 2, false);
-	rig.m->images[9]->piece_csums[3] ^= 1;
+	rig.m->images[9]->piece_sums.data[3 * ZNS_SUM_BYTES] ^= 1;
 	rd = rig_reader(&rig, 2, 0);
-	assert_int_equal(fault(zns_reader_find(rd, im[9].name), 3 * ZNS_PIECE, got, 4096,
-			       ZNS_READ_FAULT),
-			 -EBADMSG);
-	assert_int_equal(fault(zns_reader_find(rd, im[9].name), 2 * ZNS_PIECE, got, 4096,
-			       ZNS_READ_FAULT),
-			 0);
+	i = zns_reader_find(rd, im[9].name);
+	assert_int_equal(fault(i, 3 * ZNS_PIECE, got, 4096, ZNS_READ_FAULT), -EBADMSG);
+	assert_int_equal(fault(i, 2 * ZNS_PIECE, got, 4096, ZNS_READ_FAULT), 0);
 	zns_reader_free(rd);
 	drop_checkpoint();
 }
@@ -293,9 +328,9 @@ static void device_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(every_unit_damaged),   T(units_of_parts),  T(faults_deliver),
-		T(faults_verify_pieces), T(wrong_piece_sum), T(verifying),
-		T(device_errors),
+		T(every_unit_damaged),  T(units_of_parts),      T(faults_deliver),
+		T(faults_verify_pages), T(pieces_of_version_1), T(wrong_piece_sum),
+		T(verifying),           T(device_errors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

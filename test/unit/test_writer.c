@@ -311,6 +311,29 @@ static void large_manifest(void **state)
 	zns_dev_close(r.d);
 }
 
+/* A manifest has so many checksums of pages as fit into a zone with the rest of it: the last pages
+ * go without. */
+static void pages_beyond_their_sums(void **state)
+{
+	struct zns_emu_params p = roomy(96, KIB(256));
+	const uint64_t most = p.zone_capacity / 16 / ZNS_SUM_BYTES;
+	struct rig r;
+
+	rig_init(&r, make_dev(&p), KIB(64), 2);
+	rig_start(&r);
+	for (size_t i = 0; i < 2; i++) {
+		image_set(&im[i], most / 3 * 2 * ZNS_PIECE, "pages-%u.img", i);
+		im[i].pages = true;
+		assert_ok(feed(r.w, &im[i], KIB(64), &err));
+	}
+	rig_verify(&r, im, 2);
+	assert_int_equal(r.m->images[0]->piece_sums.len, most / 3 * 2 * ZNS_SUM_BYTES);
+	assert_int_equal(r.m->images[1]->piece_sums.len,
+			 zns_align_down(most - most / 3 * 2, KIB(64) / ZNS_PIECE) * ZNS_SUM_BYTES);
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
 static void nothing_at_all(void **state)
 {
 	struct zns_emu_params p = roomy(8, MIB(1));
@@ -635,6 +658,7 @@ int main(void)
 		T(tight_limits),
 		T(tight_limits_narrow_first),
 		T(large_manifest),
+		T(pages_beyond_their_sums),
 		T(nothing_at_all),
 		T(threads),
 		T(lanes_come_to_one),

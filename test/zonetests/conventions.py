@@ -103,7 +103,7 @@ def formats(scene):
     expect('JSON and text: version', said.split('\n')[0], f'znsctl: ZNS-CRIU {told["version"]}')
     writes = {k: f['writes'] for k, f in told['formats'].items()}
     for way, line in (('writes', 'Writes on devices:'), ('reads', 'Reads:')):
-        named = ', '.join(f'{name} {n}' for name, key in (('store', 'store'), ('frames', 'frame'), ("emulator's file", 'emulator'))
+        named = ', '.join(f'{name} {n}' for name, key in (('store', 'store'), ('frames', 'frame'), ('manifests', 'manifest'), ("emulator's file", 'emulator'))
                           for n in ([writes[key]] if way == 'writes' else told['formats'][key]['reads']))
         if f'{line} {named}' not in said.split('\n'):
             raise Failed(f'--version has no "{line} {named}": {said}')

@@ -50,6 +50,7 @@ static const struct {
 } formats[] = {
 	{ "store", "store", 1, ZNS_STORE_FORMAT },
 	{ "frame", "frames", 1, ZNS_FRAME_VERSION },
+	{ "manifest", "manifests", 1, ZNS_MANIFEST_VERSION },
 	{ "emulator", "emulator's file", ZNS_EMU_FORMAT, ZNS_EMU_FORMAT },
 };
 

@@ -108,7 +108,7 @@ uint64_t zns_frame_claim(const uint8_t *buf, size_t len)
 
 int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct zns_err *err)
 {
-	uint32_t n;
+	uint32_t n, known;
 
 	if (len < sizeof(uint64_t) || get64(buf + OFF_MAGIC) != ZNS_FRAME_MAGIC)
 		return zns_fail(err, -ENODATA, "there is no record at this place");
@@ -127,12 +127,13 @@ int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct 
 		return zns_fail(err, -EBADMSG, "record damaged: checksum does not match");
 	/* The hash comes first: a flipped bit is damage, not a newer version. */
 	f->version = get16(buf + OFF_VERSION);
-	if (f->version > ZNS_FRAME_VERSION)
+	f->type = get16(buf + OFF_TYPE);
+	known = f->type == ZNS_FRAME_MANIFEST ? ZNS_MANIFEST_VERSION : ZNS_FRAME_VERSION;
+	if (f->version > known)
 		return zns_fail(
 			err, -EPROTONOSUPPORT,
 			"record version %u is newer than this program's (%u): use a newer ZNS-CRIU",
-			f->version, ZNS_FRAME_VERSION);
-	f->type = get16(buf + OFF_TYPE);
+			f->version, known);
 	f->generation = get64(buf + OFF_GENERATION);
 	f->seq = get64(buf + OFF_SEQ);
 	if (!f->version || f->generation > ZNS_GENERATION_MAX || f->seq > ZNS_GENERATION_MAX)

@@ -195,7 +195,8 @@ int zns_map_check(const ZnsPb__Manifest *m, size_t n, uint32_t max, uint32_t *ru
 	int ret;
 
 	if (i->part || i->beside || i->n_segments || i->n_csums || i->n_piece_csums ||
-	    i->has_tags || i->has_unit_base || i->has_memory_key || i->has_nonces)
+	    i->has_piece || i->has_piece_sums || i->has_tags || i->has_unit_base ||
+	    i->has_memory_key || i->has_nonces)
 		return zns_fail(err, -EBADMSG,
 				"image %s is composed of others, and has data of its own", i->name);
 	if (!i->map->n_from || i->map->n_from > ZNS_MAP_FROM_MAX)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Layout arithmetic: where a unit of a segment stands (zns/layout.h, Documentation/format.md
  * "Segments"). */
+#include <endian.h>
 #include <string.h>
 #include "zns/layout.h"
 #include "zns/util.h"
@@ -139,4 +140,37 @@ uint64_t zns_turn_capacity(const uint32_t *weights, const uint64_t *room_units, 
 		units++;
 	}
 	return units;
+}
+
+/* ---- checksums ---- */
+
+static uint64_t put_sum(const void *piece, size_t len, uint8_t *sum)
+{
+	uint64_t hash = zns_hash(piece, len);
+	uint32_t low = htole32((uint32_t)hash);
+
+	if (sum)
+		memcpy(sum, &low, sizeof(low));
+	return htole64(hash);
+}
+
+void zns_piece_sum(const void *piece, size_t len, uint8_t sum[ZNS_SUM_BYTES])
+{
+	put_sum(piece, len, sum);
+}
+
+uint64_t zns_pieces_csum(const void *unit, size_t len, uint32_t piece, uint8_t *sums)
+{
+	uint64_t hash[ZNS_STRIPE_UNIT_MAX / ZNS_PIECE];
+	size_t nr = 0;
+
+	for (size_t at = 0; at < len; at += piece, nr++)
+		hash[nr] = put_sum((const char *)unit + at, zns_min((size_t)piece, len - at),
+				   sums ? sums + nr * ZNS_SUM_BYTES : NULL);
+	return zns_hash(hash, nr * sizeof(hash[0]));
+}
+
+uint64_t zns_unit_csum(const ZnsPb__Image *i, const void *unit, size_t len)
+{
+	return i->has_piece ? zns_pieces_csum(unit, len, i->piece, NULL) : zns_hash(unit, len);
 }

@@ -6,12 +6,22 @@
 
 #define PAGE 4096
 
+/* A program that does not know checksums of pieces must refuse the manifest: a unit's checksum is
+ * made of them. */
+static uint16_t version_of(const ZnsPb__Manifest *m)
+{
+	for (size_t i = 0; i < m->n_images; i++)
+		if (m->images[i]->has_piece)
+			return ZNS_MANIFEST_VERSION;
+	return ZNS_FRAME_VERSION;
+}
+
 int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uint64_t start,
 		      uint64_t prev_footer, uint8_t **out, size_t *padded_len,
 		      ZnsPb__ExtentRef *ref, struct zns_err *err)
 {
 	size_t n = zns_pb__manifest__get_packed_size(m), padded, total, fn;
-	struct zns_frame f = { .type = ZNS_FRAME_MANIFEST };
+	struct zns_frame f = { .type = ZNS_FRAME_MANIFEST, .version = version_of(m) };
 	ZnsPb__Footer foot = ZNS_PB__FOOTER__INIT;
 	uint8_t *buf;
 

@@ -26,6 +26,29 @@ static bool is_packed(const ZnsPb__Image *i)
 	return i->n_segments == 1 && i->segments[0]->n_extents == 1 && i->size <= i->unit;
 }
 
+static int check_pieces(const ZnsPb__Image *i, const struct ctx *c)
+{
+	uint64_t piece = i->has_piece ? i->piece : ZNS_PIECE_V1, nr = i->n_piece_csums;
+
+	if (!i->has_piece && !i->has_piece_sums && !nr)
+		return 0;
+	if (c->encrypted) /* what is authentic is a whole unit */
+		return zns_fail(c->err, -EBADMSG,
+				"image %s: checksums of pieces of encrypted units", i->name);
+	if (i->has_piece && (piece < ZNS_PIECE || piece > ZNS_PIECE_MAX || (piece & (piece - 1))))
+		return zns_fail(c->err, -EBADMSG, "image %s: pieces of %llu bytes", i->name,
+				(unsigned long long)piece);
+	if (i->has_piece)
+		nr = i->piece_sums.len / ZNS_SUM_BYTES;
+	if (i->unit % piece || nr > i->size / piece + (i->size % piece != 0) ||
+	    i->piece_sums.len % ZNS_SUM_BYTES ||
+	    (i->has_piece ? i->n_piece_csums > 0 : i->has_piece_sums))
+		return zns_fail(c->err, -EBADMSG,
+				"image %s: %llu checksums of pieces for %llu bytes", i->name,
+				(unsigned long long)nr, (unsigned long long)i->size);
+	return 0;
+}
+
 static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 {
 	uint64_t unit = i->unit;
@@ -41,15 +64,6 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 		return zns_fail(c->err, -EBADMSG,
 				"image %s: %zu checksums for %llu bytes in units of %llu", i->name,
 				i->n_csums, (unsigned long long)i->size, (unsigned long long)unit);
-	if (i->n_piece_csums &&
-	    (unit % ZNS_PIECE ||
-	     i->n_piece_csums > i->size / ZNS_PIECE + (i->size % ZNS_PIECE != 0)))
-		return zns_fail(c->err, -EBADMSG,
-				"image %s: %zu checksums of pieces for %llu bytes", i->name,
-				i->n_piece_csums, (unsigned long long)i->size);
-	if (c->encrypted && i->n_piece_csums) /* what is authentic is a whole unit */
-		return zns_fail(c->err, -EBADMSG,
-				"image %s: checksums of pieces of encrypted units", i->name);
 	/* It is part of a nonce: the sum with a unit's number must not wrap. */
 	if (i->has_unit_base && (!c->encrypted || i->unit_base > UINT64_MAX - i->n_csums))
 		return zns_fail(c->err, -EBADMSG,
@@ -166,6 +180,8 @@ static int check_image(const ZnsPb__Manifest *m, size_t n, struct ctx *c)
 			       "image %s is a part and a file of a plugin at once", i->name);
 	if (!ret)
 		ret = check_unit(i, c);
+	if (!ret)
+		ret = check_pieces(i, c);
 	if (!ret)
 		ret = check_memory(i, c);
 	if (!ret && !c->placed)

@@ -185,7 +185,7 @@ static int copy_batch(struct mover *v, const struct mover_piece *pc, uint64_t fr
 	for (size_t i = first; i < first + nr && !ret; i++) {
 		const struct mover_unit *u = &v->units[i];
 
-		if (zns_hash(v->buf + (u->off - from), u->len) != u->csum)
+		if (zns_unit_csum(u->img, v->buf + (u->off - from), u->len) != u->csum)
 			ret = zns_fail(
 				err, -EBADMSG,
 				"image %s is damaged: a checksum at byte %llu of zone %u does not match",

@@ -158,7 +158,7 @@ static int place_range(struct zns_task task, const struct iovec *remote, const c
 	size_t left = remote->iov_len, most = AT_ONCE, done;
 
 	for (; left; to += done, from += done, left -= done) {
-		size_t len = to == r->touched ? PAGE : zns_min(left, most);
+		size_t len = zns_min(left, most);
 		int ret = place(task, to, from, len, &done);
 
 		if (ret == -ENOENT && len > PAGE) { /* it reaches over two areas */

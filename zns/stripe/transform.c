@@ -3,6 +3,7 @@
 #include <string.h>
 #include "transform.h"
 #include "zns/grow.h"
+#include "zns/layout.h"
 
 int transform_out(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit,
 		  uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err)
@@ -43,7 +44,7 @@ int transform_in(const struct zns_crypt *c, const struct zns_memory_key *m, cons
 	if (c && pb->has_tags)
 		return zns_crypt_open_unit(c, image, pb->name, pb->unit_base + unit, buf, len,
 					   pb->tags.data + unit * ZNS_TAG_BYTES, err);
-	return zns_hash(buf, len) == pb->csums[unit] ?
+	return zns_unit_csum(pb, buf, len) == pb->csums[unit] ?
 		       0 :
 		       zns_fail(err, -EBADMSG, "image %s: checksum", pb->name);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Checksum units in memory: fetched, verified, kept for a while. */
+#include <string.h>
 #include "reader.h"
 #include "transfer.h"
 
@@ -46,7 +47,7 @@ static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s
 	unsigned long long start = c->k * i->pb->unit;
 
 	if (i->crypt && i->pb->has_tags && !read_span(r, s, c->buf, err) &&
-	    zns_hash(c->buf + c->skip, len) == i->pb->csums[c->k])
+	    zns_unit_csum(i->pb, c->buf + c->skip, len) == i->pb->csums[c->k])
 		return zns_fail(
 			err, -EBADMSG,
 			"image %s is not authentic: bytes %llu to %llu (zone %u) are intact, but not what was "
@@ -87,26 +88,50 @@ static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 	return ret == -EBADMSG ? bad_unit(r, c, &s, err) : ret;
 }
 
+/* ---- pieces ---- */
+
+static uint32_t piece_size(const ZnsPb__Image *pb)
+{
+	return pb->has_piece ? pb->piece : ZNS_PIECE_V1;
+}
+
+static uint64_t nr_sums(const ZnsPb__Image *pb)
+{
+	return pb->has_piece ? pb->piece_sums.len / ZNS_SUM_BYTES : pb->n_piece_csums;
+}
+
+/* Piece @n of an image. */
+static bool is_right(const ZnsPb__Image *pb, uint64_t n, const uint8_t *buf, size_t len)
+{
+	uint8_t sum[ZNS_SUM_BYTES];
+
+	if (!pb->has_piece)
+		return zns_hash(buf, len) == pb->piece_csums[n];
+	zns_piece_sum(buf, len, sum);
+	return !memcmp(sum, pb->piece_sums.data + n * ZNS_SUM_BYTES, sizeof(sum));
+}
+
 /* Pieces @first to @last of a unit, to where they would be if all of it were read. No lock held. */
 static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns_rimage *i,
 			const struct zns_place *p, uint32_t first, uint32_t last,
 			struct zns_err *err)
 {
-	uint64_t from = (uint64_t)first * ZNS_PIECE,
-		 to = zns_min((uint64_t)(last + 1) * ZNS_PIECE, unit_len(i, c->k));
-	struct span s = { p->zone, p->off + from,
-			  zns_align_up(p->off + to, r->dev->geo.block_size) };
-	const uint64_t *sum = i->pb->piece_csums + c->k * (i->pb->unit / ZNS_PIECE);
+	const struct zns_geometry *geo = &r->dev->geo;
+	uint64_t piece = piece_size(i->pb), number = c->k * (i->pb->unit / piece), /* of the first
+										    */
+		from = zns_align_down(first * piece, zns_max(geo->block_size, geo->mem_align)),
+		 to = zns_min((last + 1) * piece, (uint64_t)unit_len(i, c->k));
+	struct span s = { p->zone, p->off + from, zns_align_up(p->off + to, geo->block_size) };
 	int ret = read_span(r, &s, c->buf + from, err);
 
 	c->skip = 0;
 	if (ret)
 		return zns_wrap(err, "image %s", i->pb->name);
 	for (uint32_t n = first; n <= last; n++) {
-		uint64_t at = (uint64_t)n * ZNS_PIECE, len = zns_min(ZNS_PIECE, to - at);
+		uint64_t at = n * piece, len = zns_min(piece, to - at);
 		uint64_t begin = c->k * i->pb->unit + at, end = begin + len; /* in the image */
 
-		if (zns_hash(c->buf + at, len) != sum[n])
+		if (!is_right(i->pb, number + n, c->buf + at, len))
 			return zns_fail(
 				err, -EBADMSG,
 				"image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match",
@@ -120,9 +145,10 @@ static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns
 static bool has_pieces(const struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
 		       uint32_t to, struct zns_place *p)
 {
-	uint64_t end = k * (i->pb->unit / ZNS_PIECE) + (to + ZNS_PIECE - 1) / ZNS_PIECE;
+	uint64_t piece = piece_size(i->pb),
+		 end = k * (i->pb->unit / piece) + (to + piece - 1) / piece;
 
-	return end <= i->pb->n_piece_csums && !i->pb->has_tags && !unit_locate(i, k, p) &&
+	return end <= nr_sums(i->pb) && !i->pb->has_tags && !unit_locate(i, k, p) &&
 	       !(p->off % r->dev->geo.block_size);
 }
 
@@ -206,7 +232,7 @@ struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64
 struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
 			     uint32_t from, uint32_t to, struct zns_err *err)
 {
-	uint32_t first = from / ZNS_PIECE, last = (to - 1) / ZNS_PIECE;
+	uint32_t piece = piece_size(i->pb), first = from / piece, last = (to - 1) / piece;
 	struct cached *old, *c = look_up(r, i, k, true, &old);
 	struct zns_place p;
 	int ret;
@@ -217,8 +243,7 @@ struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, u
 		return unit_get(r, i, k, err);
 	if (c)
 		look_up(r, NULL, UINT64_MAX, true, &old); /* for a buffer */
-	if (!old || (last - first + 1) * 2 * ZNS_PIECE > unit_len(i, k) ||
-	    !has_pieces(r, i, k, to, &p))
+	if (!old || (last - first + 1) * 2 * piece > unit_len(i, k) || !has_pieces(r, i, k, to, &p))
 		return unit_get(r, i, k, err);
 	old->img = NULL;
 	old->k = k;

@@ -12,6 +12,8 @@
 
 #define ZNS_FRAME_MAGIC 0x3155495243534e5aull /* "ZNSCRIU1" as bytes on the device */
 #define ZNS_FRAME_VERSION 1
+/* of a manifest whose images have checksums of pieces (ZnsPb__Image.piece) */
+#define ZNS_MANIFEST_VERSION 2
 #define ZNS_FRAME_HDR 48
 /* more than a device lives to see: nothing that counts on from there wraps */
 #define ZNS_GENERATION_MAX (1ull << 56)
@@ -39,7 +41,7 @@ enum zns_frame_type {
 
 struct zns_frame {
 	uint16_t type;
-	uint16_t version;
+	uint16_t version; /* packing: 0 is ZNS_FRAME_VERSION */
 	uint64_t generation; /* log generation, 0 outside the log */
 	uint64_t seq; /* position in that generation, 0 outside the log */
 	const uint8_t *payload; /* points into the buffer given to zns_frame_parse */

@@ -19,12 +19,15 @@
 #define ZNS_STRIPE_UNIT_MIN KIB(64) /* = smallest checksum unit (design.md §4) */
 #define ZNS_STRIPE_UNIT_MAX MIB(4)
 /*
- * Pages also have a checksum for each piece, so that a page fault does not wait for a whole unit.
- * An image has at most so many of them (64 GiB of pages), since a reader holds the whole manifest
- * in memory.
+ * Each piece of an image of pages has a checksum, so that a page fault reads one page and not a
+ * whole unit. The writer makes pieces of 4 KiB. A manifest has at most ZNS_SUMS_MAX of these
+ * checksums (64 GiB of pages), since a reader holds all of it in memory.
  */
-#define ZNS_PIECE KIB(64)
-#define ZNS_PIECES_MAX (1u << 20)
+#define ZNS_PIECE KIB(4)
+#define ZNS_PIECE_MAX KIB(256)
+#define ZNS_PIECE_V1 KIB(64) /* of a manifest of version 1, and a unit of a memory context */
+#define ZNS_SUM_BYTES 4
+#define ZNS_SUMS_MAX (1u << 24)
 #define ZNS_STRIPE_UNIT_DEFAULT KIB(512) /* the most the default shall be; see zns_stripe_unit */
 
 /*
@@ -66,6 +69,15 @@ void zns_seg_fini(struct zns_seg *s);
 
 /* Where unit @k of the segment stands (k counts from the segment's start). */
 void zns_seg_place(const struct zns_seg *s, uint64_t k, struct zns_place *out);
+
+/* The checksum of a unit of @i, as ZnsPb__Image.csums has it. */
+uint64_t zns_unit_csum(const ZnsPb__Image *i, const void *unit, size_t len);
+/* The same where a piece has @piece bytes (ZNS_PIECE to ZNS_PIECE_MAX). Fills @sums, unless it is
+ * NULL, with the pieces' checksums as ZnsPb__Image.piece_sums has them. @len: to
+ * ZNS_STRIPE_UNIT_MAX. */
+uint64_t zns_pieces_csum(const void *unit, size_t len, uint32_t piece, uint8_t *sums);
+/* A piece's checksum, as ZnsPb__Image.piece_sums has it. */
+void zns_piece_sum(const void *piece, size_t len, uint8_t sum[ZNS_SUM_BYTES]);
 
 /* How many of the segment's first @units units extent @e takes. */
 uint64_t zns_seg_units_of(const struct zns_seg *s, uint32_t e, uint64_t units);

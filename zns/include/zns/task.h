@@ -28,7 +28,6 @@ struct zns_running {
 	 * so that the addresses of this request may mean something else. */
 	bool (*enter)(struct zns_running *r);
 	void (*leave)(struct zns_running *r);
-	uint64_t touched; /* it waits for this page, which comes alone before the others; 0: none */
 	/* set while the request is served */
 	_Atomic bool lacks; /* pages may be missing */
 	_Atomic bool gone; /* its memory is gone */

@@ -91,6 +91,7 @@ int zns_writer_compose(struct zns_writer *w, const char *name, struct zns_wimage
 	i->map = map;
 	i->pb.map = nr ? &i->map : NULL; /* of nothing: an empty image */
 	i->pb.size = size;
+	i->pb.has_piece = i->pb.piece = 0;
 	i->pb.has_unit_base = 0;
 	i->pb.unit_base = 0;
 	i->sealed = true;

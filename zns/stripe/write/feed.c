@@ -288,8 +288,10 @@ int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
 	struct zns_err e = ZNS_ERR_INIT;
 	uint8_t tag[ZNS_TAG_BYTES];
 	int ret = small ? image_outgoing(i, 0, j->data, j->len, tag, &e) : 0;
-	uint64_t csum = small ? zns_hash(j->data, j->len) : 0;
+	uint64_t csum = 0;
 
+	if (small && !ret)
+		ret = image_csum(i, 0, j->data, j->len, &csum);
 	writer_lock(w);
 	i->open = NULL;
 	if (ret) {

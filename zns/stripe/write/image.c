@@ -57,27 +57,46 @@ int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum,
 	return i->w->crypt ? transform_keep(&i->pb, &i->max_tags, k, tag) : 0;
 }
 
-bool image_in_pieces(const struct zns_wimage *i, uint64_t k)
+/* Beside the checksums the manifest has little, and it must fit into a zone. */
+static uint64_t sums_max(const struct zns_writer *w)
 {
-	uint32_t unit = i->w->unit;
-
-	return i->pages && !i->w->crypt && !(i->like && i->like->has_tags) && unit > ZNS_PIECE &&
-	       !(unit % ZNS_PIECE) && (k + 1) * (unit / ZNS_PIECE) <= ZNS_PIECES_MAX;
+	return zns_min((uint64_t)ZNS_SUMS_MAX, w->dev->geo.zone_capacity / 16 / ZNS_SUM_BYTES);
 }
 
-int image_put_pieces(const struct job *j)
+/* Beyond the most that there may be the image goes without: what is there has no gap, since each
+ * unit before this one needs less room. */
+NEEDS_LOCK static int put_sums(struct zns_wimage *i, uint64_t k, const uint8_t *sums, size_t nr)
 {
-	struct zns_wimage *i = j->img;
-	size_t per = i->w->unit / ZNS_PIECE, nr = (j->len + ZNS_PIECE - 1) / ZNS_PIECE,
-	       end = j->k * per + nr;
+	uint8_t(*all)[ZNS_SUM_BYTES] = (void *)i->pb.piece_sums.data;
+	size_t at = k * (i->w->unit / ZNS_PIECE), was = i->pb.piece_sums.len / ZNS_SUM_BYTES,
+	       more = at + nr > was ? at + nr - was : 0;
 
-	if (!image_in_pieces(i, j->k))
+	if (more > sums_max(i->w) - i->w->images.nr_sums)
 		return 0;
-	if (zns_grow_to(i->pb.piece_csums, end, i->max_pieces))
+	if (zns_grow_to(all, at + nr, i->max_sums))
 		return -ENOMEM;
-	memcpy(i->pb.piece_csums + j->k * per, j->piece, nr * sizeof(j->piece[0]));
-	i->pb.n_piece_csums = zns_max(i->pb.n_piece_csums, end);
+	memcpy(all[at], sums, nr * ZNS_SUM_BYTES);
+	i->pb.piece_sums.data = all[0];
+	i->pb.piece_sums.len += more * ZNS_SUM_BYTES;
+	i->pb.has_piece_sums = 1;
+	i->w->images.nr_sums += more;
 	return 0;
+}
+
+int image_csum(struct zns_wimage *i, uint64_t k, const uint8_t *buf, size_t len, uint64_t *csum)
+{
+	uint8_t sums[ZNS_STRIPE_UNIT_MAX / ZNS_PIECE * ZNS_SUM_BYTES];
+	int ret;
+
+	if (!i->pb.has_piece) {
+		*csum = zns_hash(buf, len);
+		return 0;
+	}
+	*csum = zns_pieces_csum(buf, len, ZNS_PIECE, sums);
+	writer_lock(i->w);
+	ret = put_sums(i, k, sums, (len + ZNS_PIECE - 1) / ZNS_PIECE);
+	writer_unlock(i->w);
+	return ret;
 }
 
 int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out,
@@ -99,6 +118,8 @@ int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct 
 		i->pages = pages;
 		i->pb.name = strdup(name);
 		i->pb.unit = w->unit;
+		i->pb.has_piece = pages && !w->crypt && !w->sealed;
+		i->pb.piece = i->pb.has_piece ? ZNS_PIECE : 0;
 		if (!i->pb.name) {
 			free(i);
 			i = NULL;
@@ -130,7 +151,7 @@ void image_free(struct zns_wimage *i)
 	}
 	free(i->pb.segments);
 	free(i->pb.csums);
-	free(i->pb.piece_csums);
+	free(i->pb.piece_sums.data);
 	free(i->pb.tags.data);
 	free(i->pb.nonces.data);
 	free(i->pb.memory_key.data);

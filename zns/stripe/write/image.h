@@ -23,7 +23,7 @@ struct zns_wimage {
 	uint32_t ungathered; /* units whose task memory is not read yet */
 	struct job *open; /* unit being filled; belongs to the thread that feeds the image */
 	ZnsPb__Image pb; /* what the manifest says of it */
-	size_t max_segments, max_csums, max_tags, max_pieces;
+	size_t max_segments, max_csums, max_tags, max_sums;
 	struct source **source; /* of each unit (rescue.h); NULL: not kept */
 	size_t max_sources;
 	ZnsPb__ImageMap map; /* of a composed one */
@@ -42,6 +42,7 @@ struct images {
 	uint32_t nr;
 	struct zns_wimage *by_name[NAME_BUCKETS];
 	uint32_t nr_runs; /* of all maps */
+	uint64_t nr_sums; /* of pieces of all images */
 	uint64_t unit_base; /* of the images, in nonces */
 	struct named_zone *named;
 	size_t nr_named, max_named;
@@ -64,10 +65,10 @@ int image_outgoing(const struct zns_wimage *i, uint64_t k, uint8_t *buf, size_t 
 		   uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
 /* All images of zns_writer_params.sealed are there, and whole. */
 int sealed_whole(const struct zns_writer *w, struct zns_err *err) NEEDS_LOCK;
-/* Have the pieces of unit @k checksums of their own? Not in a unit that is a single piece, nor in
- * an encrypted one. */
-bool image_in_pieces(const struct zns_wimage *i, uint64_t k);
-int image_put_pieces(const struct job *j) NEEDS_LOCK; /* -ENOMEM */
+/* The checksum of unit @k as it goes to the device. Of pages that are not encrypted it notes the
+ * pieces' checksums, too. -ENOMEM. */
+int image_csum(struct zns_wimage *i, uint64_t k, const uint8_t *buf, size_t len, uint64_t *csum)
+	NO_LOCK;
 void image_free(struct zns_wimage *i) NEEDS_LOCK;
 
 #endif

@@ -4,7 +4,7 @@
 #include "writer.h"
 #include "zns/crypt_memory.h"
 
-#define UNIT ((uint64_t)ZNS_PIECE)
+#define UNIT ((uint64_t)ZNS_PIECE_V1)
 
 static int check_units(const struct zns_writer *w, const struct zns_named *u, size_t nr,
 		       struct zns_err *err)
@@ -101,6 +101,7 @@ int zns_writer_named(struct zns_writer *w, const char *name, const uint8_t *cont
 	writer_lock(w);
 	i->pb.has_part = i->pb.part = 1;
 	i->pb.unit = UNIT;
+	i->pb.has_piece = i->pb.piece = 0; /* checksums are the pager's */
 	i->pb.size = nr * UNIT;
 	i->pb.csums = malloc((nr + 1) * sizeof(*i->pb.csums));
 	if (!i->pb.csums || w->images.nr_named || place(i, u, nr) || use_zones(&w->images, u, nr))

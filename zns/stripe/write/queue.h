@@ -24,7 +24,6 @@ struct job {
 	bool counted; /* in nr_data */
 	bool ready; /* its bytes are as they shall be on the device, which is what these are of: */
 	uint64_t csum;
-	uint64_t piece[ZNS_STRIPE_UNIT_MAX / ZNS_PIECE]; /* of pages that are not encrypted */
 	uint8_t tag[ZNS_TAG_BYTES];
 	pid_t pid;
 	struct iovec *iov;

@@ -151,7 +151,7 @@ size_t rescue_run(const struct zns_writer *w, const struct piece *p, size_t nr, 
 
 static bool verified(const struct piece *p, const uint8_t *at)
 {
-	return zns_hash(at, p->len) == p->img->pb.csums[p->k];
+	return zns_unit_csum(&p->img->pb, at, p->len) == p->img->pb.csums[p->k];
 }
 
 /* The same bytes give the same unit again. Any other result is not used, so no nonce is written

@@ -28,7 +28,7 @@ int image_outgoing(const struct zns_wimage *i, uint64_t k, uint8_t *buf, size_t 
 	if (!like)
 		return transform_out(i->w->crypt, i->index, i->pb.name, i->pb.unit_base + k, buf,
 				     len, tag, err);
-	if (k >= like->n_csums || zns_hash(buf, len) != like->csums[k])
+	if (k >= like->n_csums || zns_unit_csum(like, buf, len) != like->csums[k])
 		return zns_fail(err, -EBADMSG,
 				"image %s: unit %llu is not the one that its record speaks of",
 				like->name, (unsigned long long)k);

@@ -114,12 +114,9 @@ static int make_ready(struct hand *h, struct zns_err *err)
 	ret = image_outgoing(j->img, j->k, h->buf, j->len, j->tag, err);
 	if (ret)
 		return ret;
-	if (image_in_pieces(j->img, j->k))
-		j->csum = zns_hash_pieces(h->buf, j->len, ZNS_PIECE, j->piece);
-	else
-		j->csum = zns_hash(h->buf, j->len);
-	j->ready = true;
-	return 0;
+	ret = image_csum(j->img, j->k, h->buf, j->len, &j->csum);
+	j->ready = !ret;
+	return ret;
 }
 
 /* The zone takes it when all before it is there. */
@@ -189,8 +186,6 @@ NEEDS_LOCK static int written(struct zns_writer *w, struct job *j)
 	uint64_t len = zns_align_up(j->len, w->block);
 	int ret = j->img ? image_put_csum(j->img, j->k, j->csum, j->tag) : 0;
 
-	if (!ret && j->img)
-		ret = image_put_pieces(j);
 	if (ret)
 		return ret;
 	j->wz->written = j->off + len;
