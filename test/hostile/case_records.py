@@ -358,7 +358,7 @@ def manifests(scene):
             'unit 4 GiB': image(lambda v: having(v, 3, (1 << 32) - 4096)), 'no checksums': image(lambda v: having(v, 5)),
             'a checksum too many': image(lambda v: having(v, 5, get(v, 5) + bytes(8))),
             'checksums of pieces of two versions': image(lambda v: having(v, 160, bytes(8))),
-            'too many checksums of pieces': image(lambda v: having(v, 162, bytes(4 << 20))),
+            'too many checksums of pieces': image(lambda v: having(v, 162, bytes(4 * 400))),
             'part of a checksum': image(lambda v: having(v, 162, bytes(3))), 'pieces of 0 bytes': image(lambda v: having(v, 161, 0)),
             'pieces of 4 GiB': image(lambda v: having(v, 161, (1 << 32) - 1)), 'pieces of 12 KiB': image(lambda v: having(v, 161, 12288)),
             'checksums of no pieces': image(lambda v: having(v, 161)),
