@@ -29,12 +29,12 @@
 #include "zns-link.h"
 #include "zns-memfd.h"
 #include "zns-pages.h"
+#include "zns-window.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* most bytes for a fault: each piece has its own checksum (zns/layout.h) */
-#define PIECE (64UL << 10)
+#define PIECE ((unsigned long)ZW_WINDOW_MOST)
 #define LEN (512UL << 10) /* one background read: a stripe unit, by default */
 /* the same while there are faults, which wait until its pages are in place */
 #define LEN_BUSY (128UL << 10)
@@ -84,6 +84,7 @@ static struct {
 	unsigned int nr[CLASSES]; /* under way */
 	unsigned long faults;
 	unsigned long long fault_us, asked_us; /* time of the last one of each */
+	struct zw_windows windows; /* of faults */
 	struct epoll_rfd answers, fault_answers, helper;
 } lazy;
 
@@ -340,7 +341,8 @@ unsigned long zns_lazy_fault(off_t off)
 	lazy.next = FAULT;
 	lazy.faults++;
 	lazy.fault_us = zns_now_us();
-	return PIECE - off % PIECE;
+	/* a record names what else may be wanted of the piece */
+	return zns_first_hold() ? PIECE - off % PIECE : zw_window(&lazy.windows, off);
 }
 
 unsigned long zns_lazy_len(off_t off)

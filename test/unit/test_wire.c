@@ -11,6 +11,7 @@
 #include "../../zns/helper/wire.c"
 #include "pair.h"
 #include "zns-smaps.h"
+#include "zns-window.h"
 
 static struct packet p;
 
@@ -422,6 +423,37 @@ static void areas_of_smaps(void **state)
 	fclose(f);
 }
 
+/* Who reads in order gets twice as much each time, to the end of a piece; all others one page. */
+static void windows_of_faults(void **state)
+{
+	const uint64_t page = ZW_WINDOW_PAGE, piece = ZW_WINDOW_MOST;
+	struct zw_windows w = { 0 };
+	uint64_t off[ZW_WINDOW_STREAMS] = { 0 };
+
+	assert_int_equal(zw_window(&w, 0), page);
+	assert_int_equal(zw_window(&w, 0), page); /* again: brought, and dropped */
+	assert_int_equal(zw_window(&w, 100 * piece - page), page);
+	assert_int_equal(zw_window(&w, 100 * piece), 2 * page);
+	for (uint64_t n = 0; n < 1000; n++) /* no order */
+		assert_int_equal(zw_window(&w, n * 7919 % 1000 * piece + 5 * page), page);
+	/* in order, as many readers as are told apart */
+	for (uint64_t s = 0; s < ZW_WINDOW_STREAMS; s++) {
+		off[s] = (5000 + 100 * s) * piece + page;
+		assert_int_equal(zw_window(&w, off[s]), page);
+		off[s] += page;
+	}
+	for (size_t n = 1; n < 4; n++)
+		for (uint64_t s = 0; s < ZW_WINDOW_STREAMS; s++) {
+			assert_int_equal(zw_window(&w, off[s]), page << n);
+			off[s] += page << n;
+		}
+	for (uint64_t s = 0; s < ZW_WINDOW_STREAMS; s++) {
+		/* one page skipped; no more than the piece has */
+		assert_int_equal(off[s] % piece, 0);
+		assert_int_equal(zw_window(&w, off[s] + page), piece - page);
+	}
+}
+
 int main(void)
 {
 #define W(f) cmocka_unit_test_setup_teardown(f, begin, end_pair)
@@ -439,6 +471,7 @@ int main(void)
 		W(taking_descriptors),
 		W(answers),
 		W(areas_of_smaps),
+		W(windows_of_faults),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
