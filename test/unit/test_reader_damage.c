@@ -133,8 +133,9 @@ static void faults_deliver(void **state)
 }
 
 /*
- * A piece is verified by itself: damage elsewhere in its unit does not matter to it, and its own is
- * found. @in_unit: in a piece that is neither the first nor the last one.
+ * A piece is verified by itself, for a fault and in the background: damage elsewhere in its unit
+ * does not matter to it, and its own is found. @in_unit: in a piece that is neither the first nor
+ * the last one.
  */
 static void check_pieces(uint64_t unit, uint64_t piece, uint64_t in_unit)
 {
@@ -145,12 +146,13 @@ static void check_pieces(uint64_t unit, uint64_t piece, uint64_t in_unit)
 	assert_int_equal(all,
 			 (im[9].len + piece - 1) / piece * (pb->has_piece ? ZNS_SUM_BYTES : 1));
 	for (uint64_t k = 0; k < 19; k += 6)
-		for (size_t w = 1; w < ZNS_ARRAY_SIZE(lazy_ways); w++) {
+		for (size_t w = 0; w < ZNS_ARRAY_SIZE(lazy_ways); w++) {
 			struct zns_reader *rd = rig_reader(&rig, 2, 0);
 			struct zns_rimage *i = zns_reader_find(rd, im[9].name);
 			off_t pos = file_pos(i, pb, k * unit + in_unit);
 			const uint64_t look[] = { 0, bad - 1, bad, bad + 1, per - 1 };
 			uint8_t got[4096], want[4096], none[4096];
+			cleanup_free uint8_t *all_of_it = malloc(unit);
 
 			memset(none, 0xaa, sizeof(none));
 			flip(pos);
@@ -168,7 +170,7 @@ static void check_pieces(uint64_t unit, uint64_t piece, uint64_t in_unit)
 			}
 			/* the unit as a whole is still damaged, and so is all of it where there are
 			 * no pieces */
-			assert_int_equal(fault(i, k * unit, got, 4096, ZNS_READ_BACKGROUND),
+			assert_int_equal(fault(i, k * unit, all_of_it, unit, lazy_ways[w]),
 					 -EBADMSG);
 			*sums = all * k * unit / im[9].len / ZNS_SUM_BYTES * ZNS_SUM_BYTES;
 			memset(got, 0xaa, sizeof(got));

@@ -54,6 +54,17 @@ static struct cached *get_part(struct zns_reader *r, const struct request *q, ui
 	return unit_get_part(r, q->img, k, (uint32_t)from, (uint32_t)(from + unit_part(q, k)), err);
 }
 
+/* Only what it takes of the unit: for a fault; and for the background between faults, unless other
+ * restores share the whole unit. */
+static bool takes_part(const struct zns_reader *r, const struct request *q, uint64_t k)
+{
+	struct zns_place p;
+
+	if (q->urgent || q->part || !q->no_ahead)
+		return q->urgent;
+	return !r->hot || unit_locate(q->img, k, &p) || !zns_hot_wanted(r->hot, p.zone);
+}
+
 static void run(struct zns_reader *r, struct request *q, uint64_t n)
 {
 	uint64_t k = unit_of(q, n);
@@ -65,7 +76,7 @@ static void run(struct zns_reader *r, struct request *q, uint64_t n)
 	pthread_mutex_lock(&r->lock);
 	ret = q->err.code;
 	if (!ret) {
-		c = q->urgent ? get_part(r, q, k, &err) : unit_get(r, q->img, k, &err);
+		c = takes_part(r, q, k) ? get_part(r, q, k, &err) : unit_get(r, q->img, k, &err);
 		ret = c ? 0 : err.code;
 	}
 	pthread_mutex_unlock(&r->lock);

@@ -96,7 +96,8 @@ void zns_rimage_read_parts(struct zns_rimage *i, struct zns_task task, struct zn
 /*
  * As zns_rimage_read_task, for lazy restores: the task runs while its memory is filled. Nothing is
  * read ahead, since the caller knows what it will ask for next. A request for a fault goes before
- * all others. It reads whole units only where the image has no checksums of pieces (zns/layout.h).
+ * all others. Where the image has checksums of pieces (zns/layout.h), faults and the background
+ * read those of a unit that they ask for, if they are less than half of it.
  */
 enum zns_read_how {
 	ZNS_READ_ORDERLY, /* as zns_rimage_read_task does */
