@@ -40,7 +40,7 @@
 #define LEN_BUSY (128UL << 10)
 /* Reads under way at once: enough to keep device and hashes busy; for faults; for pages that come
  * before the tasks run. */
-#define BIG 4
+#define BIG 16
 #define SMALL 64
 #define FIRST 32
 /* after this long without a fault the background may have the device for itself */

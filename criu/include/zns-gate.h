@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ZW_LAZY_READS 100 /* under way at once */
+#define ZW_LAZY_READS 112 /* under way at once */
 
 struct zw_gate {
 	uint32_t shut; /* 1: nobody may begin to copy */
