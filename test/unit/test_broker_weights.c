@@ -256,6 +256,79 @@ static void restores_are_told(void **state)
 	zns_broker_close(&c);
 }
 
+/* @left: of its QoS, what it is promised, if it is not all. */
+static void promised_restore(struct zns_broker *b, struct grant *g, uint32_t qos, const char *left)
+{
+	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
+	ZnsPb__Response *r;
+	REQ(q);
+
+	rb.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, g->id };
+	rb.has_qos_mibps = 1;
+	rb.qos_mibps = qos;
+	q.restore_begin = &rb;
+	r = ask(b, &q);
+	if (!left)
+		assert_null(r->promise_note);
+	else if (!r->promise_note || !strstr(r->promise_note, left))
+		fail_msg("no \"%s\": %s", left, r->promise_note ? r->promise_note : "nothing");
+	drop(r);
+}
+
+static void not_promised(struct zns_broker *b, struct grant *g, uint32_t qos, const char *admission,
+			 int code, const char *part)
+{
+	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
+	REQ(q);
+
+	rb.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, g->id };
+	rb.has_qos_mibps = 1;
+	rb.qos_mibps = qos;
+	rb.admission = (char *)admission;
+	q.restore_begin = &rb;
+	refused(b, &q, code, part);
+}
+
+/* The time that a promise takes of its groups is nobody else's, whoever reads or writes there. All
+ * eight groups are read with 400 MiB/s each, written with 100. */
+static void restores_have_promises(void **state)
+{
+	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
+	struct grant wide = store(*state, "wide", 800), other = store(*state, "other", 800),
+		     die = store(*state, "die", 100);
+
+	begin_weighed(&b, "writes", 800, 0, "share");
+	assert_int_equal(works(&b), 0);
+	promised_restore(&a, &wide, 1600, NULL);
+	advance(&a, 20);
+	in_range(works(&b), 800 * (0.9 - 0.5));
+	assert_int_equal(works(&a), 0); /* nobody else has a promise */
+	abort_dump(&b);
+	restore_of(&b, &other, 0);
+	advance(&a, 20);
+	in_range(works(&b), 3200 * (0.9 - 0.5));
+	/* no promise is given twice */
+	not_promised(&c, &die, 300, "reject", -EBUSY, "180 MiB/s of 300 are left");
+	not_promised(&c, &die, 500, "reject", -EBUSY, "180 MiB/s of 380 are left");
+	not_promised(&c, &die, 300, "perhaps", -EINVAL, "\"perhaps\"");
+	promised_restore(&c, &die, 300, "180 MiB/s of 300");
+	assert_int_equal(works(&a), 1600);
+	assert_int_equal(works(&c), 180);
+	zns_broker_close(&c);
+	c = client(*state);
+	tenants(*state, "name die max-qos=100\n");
+	not_promised(&c, &die, 300, NULL, -EDQUOT, "ceiling of 100 MiB/s");
+	promised_restore(&c, &die, 100, NULL);
+	/* with its end all is everybody's again */
+	zns_broker_close(&c);
+	zns_broker_close(&a);
+	a = client(*state);
+	advance(&a, 20);
+	assert_int_equal(works(&b), 0);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
 /* tenants.conf gives a weight to whoever says none: a dump by name or user, a restore whose record
  * has none by name. */
 static void tenants_give_weights(void **state)
@@ -503,6 +576,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(idle_share_is_given_away, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(bad_weights, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(restores_are_told, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(restores_have_promises, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(tenants_give_weights, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(a_ceiling_says_nothing, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(flattening_is_told, fx_setup, fx_teardown),

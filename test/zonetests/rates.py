@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -166,6 +167,29 @@ def no_terminal(scene):
     scene.good_dump(extra=['--zns-qos-max', str(CAP)], qos='20')
     said = (scene.dir / f'criu-{scene.calls}.log.stderr')
     expect('what is printed', said.read_text(), f'checkpoint {scene.ids()[-1]} of errors\n')
+
+
+@case
+def promise_of_a_restore(scene):
+    """Two restores of one checkpoint are not promised all of its dies: the second waits, is refused, or is told what is left."""
+    scene = scene(LAZY, size=48)
+    scene.good_dump(qos=str(ALL))
+    scene.restore_must_fail('--zns-qos nonsense is no bandwidth', extra=['--zns-qos', 'nonsense'])
+    scene.restore_must_fail('--zns-admission perhaps is not known', extra=['--zns-admission', 'perhaps'])
+    promise = ['--zns-qos', str(100 * ALL), '--zns-admission']      # more than its dies can: the first has all of it
+    log = scene.log()
+    args = [scene.cfg.criu, *map(str, ztlib.restore_args(scene.task, scene.images, log)), *promise, 'reject']
+    with open(f'{log}.stderr', 'wb') as err:
+        first = subprocess.Popen(args, env=scene.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
+    if not wait_until(lambda: scene.device.status()['leases'], 60):
+        raise Failed('the first restore has no lease')
+    first.send_signal(signal.SIGSTOP)       # it keeps its lease
+    for how, line in (('reject', 'has promised its time to others'), ('wait=1', 'not admitted in 1 s: .*has promised its time')):
+        scene.restore(extra=[*promise, how]).must_fail(line)
+    first.send_signal(signal.SIGCONT)
+    expect('exit of the first', first.wait(120), 0)
+    scene.task.restored(int(Path(f'{log}.pid').read_text()))
+    scene.task.verify(10)
 
 
 @case

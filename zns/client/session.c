@@ -104,6 +104,9 @@ int zns_session_lease_by(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], 
 	rb.weight = weight;
 	rb.has_hot = rb.hot = s->shares;
 	rb.has_half = rb.half = s->half;
+	rb.has_qos_mibps = s->qos_mibps > 0;
+	rb.qos_mibps = s->qos_mibps;
+	rb.admission = (char *)s->admission;
 	req.restore_begin = &rb;
 	s->broker.came = s->shares ? &fd : NULL;
 	ret = zns_session_ask(s, &req, out, err);

@@ -48,7 +48,8 @@ static int from_handle(struct helper *h, const struct zw_begin *b, struct restor
 	return ret;
 }
 
-static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *id, bool half,
+static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *id,
+			   const struct zw_begin *b, char *warn, size_t warn_len,
 			   struct zns_err *err)
 {
 	struct zns_reader_params p = { .bucket = h->bucket };
@@ -57,10 +58,12 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 	int ret;
 
 	h->s.shares = true;
-	h->s.half = half;
-	ret = zns_session_lease_by(&h->s, id, true, h->weight, &resp, err);
+	h->s.half = b->half;
+	ret = restore_lease(h, b, id, &resp, err);
 	if (ret)
 		return ret;
+	if (resp->promise_note)
+		snprintf(warn, warn_len, "%s", resp->promise_note);
 	zns_bucket_cap(h->bucket, h->cap_mibps);
 	helper_set_rate(h, resp->rate_mibps);
 	p.depth = resp->one_domain ? ONE_DOMAIN_DEPTH : 0;
@@ -148,7 +151,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret && b->checkpoint[0] && zns_broker_resolve_id(&h->s.broker, b->checkpoint, id, err))
 		ret = zns_wrap(err, "--zns-checkpoint (`znsctl ls` lists ids)");
 	if (!ret)
-		ret = open_checkpoint(h, r, id, b->half, err);
+		ret = open_checkpoint(h, r, id, b, reply.msg, sizeof(reply.msg), err);
 	if (!ret)
 		ret = origin_check(r->c, err);
 	if (!ret && r->c->pages_only)

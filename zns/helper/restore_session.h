@@ -13,6 +13,10 @@ struct restore {
 	ZnsPb__FirstPages *first; /* what is recorded of it, or NULL */
 };
 
+/* Waits for admission, if criu's options say so: -EBUSY, -ETIMEDOUT, -EDQUOT: no promise.
+ */
+int restore_lease(struct helper *h, const struct zw_begin *b, const uint8_t *id,
+		  ZnsPb__Response **resp, struct zns_err *err);
 /* The flat view that has image @img, or NULL. */
 struct zns_flat *restore_flat(const struct helper *h, const struct zns_rimage *img);
 /* ZW_OPEN. @above: levels that are not in h->chain. The answer is sent here, or by a thread that

@@ -264,8 +264,19 @@ uint32_t rate_limit(struct znsd *d, const struct lease *l);
 /* progress, from its helper */
 void rate_note(struct znsd *d, struct lease *l, uint64_t bytes, uint64_t total);
 
+/* promise.c: promises of restores. What all promises leave of @room, for each group a part of its
+ * time; is a restore's on @group; are there others than @l's. */
+void promises_take(const struct znsd *d, double *room);
+bool promise_on(const struct znsd *d, uint32_t group);
+bool promises_meet(const struct znsd *d, const struct lease *l);
+/* What @l is promised; @note: empty, or why it is less than it asked for. -EBUSY: others are
+ * promised what it needs, -ERANGE: it cannot be had, -EDQUOT: it is above the tenant's ceiling. */
+int promise_admit(struct znsd *d, struct lease *l, const ZnsPb__RestoreBegin *q, char *note,
+		  size_t len, struct zns_err *err);
+
 /* weights.c */
-bool weights_count(const struct znsd *d); /* does any lease ask for a weight? */
+/* does any lease ask for a weight, or is one a restore with a promise? */
+bool weights_count(const struct znsd *d);
 double weight_of(const struct lease *l); /* 1 for the default weight */
 /* Its share of the groups where it meets others, MiB/s; 0: no limit by weight. */
 uint32_t weight_limit(struct znsd *d, const struct lease *l);

@@ -110,6 +110,8 @@ uint32_t rate_limit(struct znsd *d, const struct lease *l)
 		 least = zns_max(1u, d->zone_mibps / 200);
 	uint32_t ceiling = ceiling_limit(d, l), share = weight_limit(d, l);
 
+	if (l->read_mibps) /* beside another promise it takes no more than its own */
+		return least_of(cap, promises_meet(d, l) ? l->read_mibps : 0);
 	if (ceiling)
 		return least_of(least_of(ceiling, share), cap);
 	if (share)

@@ -48,7 +48,8 @@ static bool concerned(const struct lease *l)
 	case LEASE_COMPACT:
 		return l->compact.charged;
 	case LEASE_RESTORE:
-		return l->weigh.reports || zns_now_ns() - l->since_ns < (int64_t)SILENT_NS;
+		return !l->read_mibps &&
+		       (l->weigh.reports || zns_now_ns() - l->since_ns < (int64_t)SILENT_NS);
 	default:
 		return lease_admitted(l) && !lease_promised(l);
 	}
@@ -56,7 +57,7 @@ static bool concerned(const struct lease *l)
 
 static bool said(const struct lease *l)
 {
-	return concerned(l) && (l->weight || l->kind == LEASE_COMPACT);
+	return l->read_mibps || (concerned(l) && (l->weight || l->kind == LEASE_COMPACT));
 }
 
 bool weights_count(const struct znsd *d)
@@ -173,19 +174,21 @@ static void set_weights(struct table *t)
 	}
 }
 
+/* Who works where a restore has a promise is held for its sake. */
+static void meet_promises(const struct znsd *d, struct table *t)
+{
+	for (uint32_t i = 0; i < t->nr; i++)
+		for (uint32_t k = t->p[i].from; k < t->p[i].until && !t->p[i].meets; k++)
+			t->p[i].meets = promise_on(d, t->res[k]);
+}
+
 static void take_promises(const struct znsd *d, bool begins, double *room)
 {
-	const struct lease *l;
 	uint32_t i;
 
 	for (i = 0; i < d->nr_groups; i++)
 		room[i] = begins ? DRAINS : FULL;
-	if (rate_one_domain(d))
-		room[0] -= (double)rate_promised(d) / d->zone_mibps;
-	for (l = d->leases; l; l = l->next)
-		for (i = 0; lease_promised(l) && i < l->nr_groups; i++)
-			room[l->groups[i]] -= (double)l->dump.qos_mibps / l->nr_groups /
-					      d->zone_mibps;
+	promises_take(d, room);
 	for (i = 0; i < d->nr_groups; i++)
 		room[i] = zns_max(room[i], LEAST);
 }
@@ -256,6 +259,7 @@ static void weigh(struct znsd *d)
 		begins |= t.p[i].l->weigh.windows < BEGINS;
 	}
 	set_weights(&t);
+	meet_promises(d, &t);
 	room = znsd_alloc((d->nr_groups + 1) * sizeof(*room));
 	take_promises(d, begins, room);
 	run(&t, room, d->nr_groups, NULL);

@@ -192,6 +192,7 @@ int serve_restore_begin(struct znsd *d, const struct call *x, struct reply *rep)
 	const ZnsPb__RestoreBegin *q = x->q->restore_begin;
 	struct chain chain = { .v = NULL };
 	struct lease *l;
+	char note[160] = "";
 	int ret = weight_check(q->weight, &rep->err);
 
 	if (!ret)
@@ -200,6 +201,15 @@ int serve_restore_begin(struct znsd *d, const struct call *x, struct reply *rep)
 		free(chain.v);
 		return ret;
 	}
+	if (!q->half)
+		ret = promise_admit(d, l, q, note, sizeof(note), &rep->err);
+	if (ret) {
+		free(chain.v);
+		lease_end(d, l);
+		return ret;
+	}
+	if (note[0])
+		rep->r.promise_note = reply_printf(rep, "%s", note);
 	l->weight = weight_of_tenant(l->container,
 				     q->weight ? q->weight : weight_of_record(chain.v[0]));
 	if (q->hot && conn_ours(x->conn) && hot_begin(d, l, chain.v[0], !q->half))

@@ -156,6 +156,7 @@ struct lease {
 	uint32_t weight; /* the weight that was asked for; 0: none */
 	bool own_class; /* the weight is not its tenant's, but a class's of moves */
 	struct lease_weigh weigh;
+	uint32_t read_mibps; /* of a restore: what it is promised; 0: nothing */
 	uint32_t *groups, nr_groups; /* of a dump: groups for metadata images come last */
 	struct lease_zone *zones; /* zones that it writes or protects */
 	uint32_t nr_zones, max_zones;

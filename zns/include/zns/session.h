@@ -27,6 +27,10 @@ struct zns_session {
 	struct zns_dev *dev; /* NULL: not open */
 	/* of a restore: read through memory that restores share, if the broker gives some */
 	bool shares;
+	/* the rate that a restore is to have at least, MiB/s, and "reject" if it is not to begin
+	 * with less; 0, NULL: none */
+	uint32_t qos_mibps;
+	const char *admission;
 	/* another session reads the pages of the same restore: the broker counts only that
 	 * one as a restore */
 	bool half;

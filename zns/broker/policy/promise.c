@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Promises of restores (Documentation/sharing.md). The bytes of a checkpoint lie where they lie. So
+ * a restore that is to have a rate takes a part of the time of each group that has some of them.
+ * This time is set aside: all others who work there are told rates that leave it free (weights.c).
+ */
+#include <string.h>
+#include "policy.h"
+
+/* Of a group's time: a drive that is always busy has long queues. */
+#define MOST 0.95
+
+static double read_mibps(const struct znsd *d)
+{
+	return zns_max(zns_store_profile(d->store)->zone_read_mibps, 1u);
+}
+
+void promises_take(const struct znsd *d, double *room)
+{
+	const struct lease *l;
+	uint32_t i;
+
+	if (rate_one_domain(d))
+		room[0] -= (double)rate_promised(d) / d->zone_mibps;
+	for (l = d->leases; l; l = l->next) {
+		for (i = 0; lease_promised(l) && i < l->nr_groups; i++)
+			room[l->groups[i]] -= (double)l->dump.qos_mibps / l->nr_groups /
+					      d->zone_mibps;
+		for (i = 0; l->read_mibps && i < l->weigh.nr_parts; i++)
+			room[l->weigh.part[i].group] -= l->read_mibps * l->weigh.part[i].part /
+							read_mibps(d);
+	}
+}
+
+bool promise_on(const struct znsd *d, uint32_t group)
+{
+	for (const struct lease *l = d->leases; l; l = l->next)
+		for (uint32_t i = 0; l->read_mibps && i < l->weigh.nr_parts; i++)
+			if (l->weigh.part[i].group == group)
+				return true;
+	return false;
+}
+
+bool promises_meet(const struct znsd *d, const struct lease *l)
+{
+	for (const struct lease *o = d->leases; o; o = o->next)
+		if (o != l && (o->read_mibps || lease_promised(o) ||
+			       (lease_admitted(o) && o->dump.promised_mibps)))
+			return true;
+	return false;
+}
+
+/* The rate at which @l can read if its groups have @room of their time for it; @tight: the group
+ * that bounds it. */
+static uint32_t rate_with(const struct znsd *d, const struct lease *l, const double *room,
+			  uint32_t *tight)
+{
+	double least = UINT32_MAX;
+
+	for (uint32_t i = 0; i < l->weigh.nr_parts; i++) {
+		const struct lease_part *p = &l->weigh.part[i];
+		double rate = zns_max(room[p->group], 0.0) * read_mibps(d) / p->part;
+
+		if (rate < least) {
+			least = rate;
+			*tight = p->group;
+		}
+	}
+	return (uint32_t)(least + 1e-6);
+}
+
+static int check_tenant(const struct lease *l, uint32_t qos, struct zns_err *err)
+{
+	struct zns_tenant t;
+	int ret = zns_tenant_find(l->container, -1, &t, err);
+
+	if (ret || !t.max_qos_mibps || qos <= t.max_qos_mibps)
+		return ret;
+	return zns_fail(
+		err, -EDQUOT,
+		"QoS of %u MiB/s exceeds the ceiling of %u MiB/s that `%.100s` has (%s/tenants.conf:%u)",
+		qos, t.max_qos_mibps, t.who, zns_config_dir(), t.line);
+}
+
+int promise_admit(struct znsd *d, struct lease *l, const ZnsPb__RestoreBegin *q, char *note,
+		  size_t len, struct zns_err *err)
+{
+	cleanup_free double *room = znsd_alloc((d->nr_groups + 1) * sizeof(*room));
+	bool share = !q->admission || !strcmp(q->admission, "share");
+	uint32_t qos = q->qos_mibps, tight = 0, most, left, wanted;
+	int ret;
+
+	note[0] = 0;
+	if (!share && strcmp(q->admission, "reject"))
+		return zns_fail(err, -EINVAL, "admission \"%.40s\" of a restore is not known",
+				q->admission);
+	ret = qos ? check_tenant(l, qos, err) : 0;
+	if (ret || !qos || !l->weigh.nr_parts)
+		return ret;
+	for (uint32_t g = 0; g < d->nr_groups; g++)
+		room[g] = MOST;
+	most = rate_with(d, l, room, &tight);
+	promises_take(d, room);
+	left = rate_with(d, l, room, &tight);
+	wanted = zns_min(qos, most); /* a checkpoint on few groups must be restored, too */
+	if (wanted > left && !share)
+		return zns_fail(
+			err, -EBUSY,
+			"group %u, where this checkpoint lies, has promised its time to others: %u MiB/s of %u are left",
+			tight, left, wanted);
+	if (qos > left)
+		snprintf(note, len, "it is promised %u MiB/s of %u: %s", left, qos,
+			 left < wanted ? "others are promised the rest of where it lies" :
+					 "where it lies reads no faster");
+	l->read_mibps = zns_min(qos, left);
+	return 0;
+}
