@@ -73,6 +73,7 @@ void zns_ent_free(struct zns_ent *e)
 		return;
 	if (e->msg)
 		protobuf_c_message_free_unpacked(e->msg, NULL);
+	free(e->places);
 	free(e);
 }
 

@@ -71,8 +71,9 @@ int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_
 	st->zone_shared = calloc(geo->nr_zones, sizeof(*st->zone_shared));
 	st->packed = calloc(geo->nr_zones, sizeof(*st->packed));
 	st->sealed = calloc(geo->nr_zones, sizeof(*st->sealed));
-	if (st->live && st->packed && st->sealed && st->zone_owner && st->zone_shared &&
-	    !zns_state_room(st, NULL))
+	st->places = calloc(geo->nr_zones, sizeof(struct zns_zone_place *));
+	if (st->places && st->live && st->packed && st->sealed && st->zone_owner &&
+	    st->zone_shared && !zns_state_room(st, NULL))
 		return 0;
 	zns_state_fini(st);
 	return zns_fail(err, -ENOMEM, "no memory for %u zones", geo->nr_zones);
@@ -90,6 +91,7 @@ void zns_state_fini(struct zns_state *st)
 	free(st->live);
 	free(st->packed);
 	free(st->sealed);
+	free(st->places);
 	free(st->zone_owner);
 	free(st->zone_shared);
 	*st = (struct zns_state){ 0 };
@@ -156,12 +158,19 @@ struct zns_ent *zns_state_ent(struct zns_state *st, ProtobufCMessage *msg, const
 			      struct zns_err *err)
 {
 	struct zns_ent *e = NULL;
+	bool is_checkpoint = msg && msg->descriptor == &zns_pb__checkpoint__descriptor;
 
 	if (msg)
 		e = calloc(1, sizeof(*e));
-	if (e && container)
+	if (e && is_checkpoint) {
+		e->msg = msg;
+		e->places = calloc(e->ckpt->n_zones + 1, sizeof(*e->places));
+	}
+	if (e && container && (!is_checkpoint || e->places))
 		e->owner = owner_get(st, container);
-	if (!e || (container && !e->owner)) {
+	if (!e || (container && !e->owner) || (is_checkpoint && !e->places)) {
+		if (e)
+			free(e->places);
 		free(e);
 		if (msg)
 			protobuf_c_message_free_unpacked(msg, NULL);
@@ -170,7 +179,7 @@ struct zns_ent *zns_state_ent(struct zns_state *st, ProtobufCMessage *msg, const
 	}
 	e->msg = msg;
 	e->rec = zns_state_rec(st, msg);
-	if (msg->descriptor == &zns_pb__checkpoint__descriptor)
+	if (is_checkpoint)
 		e->rec += zns_state_key_rec(st, e->ckpt);
 	return e;
 }
@@ -326,7 +335,7 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 	return ret;
 }
 
-static void zones_add(struct zns_state *st, const struct zns_ent *e)
+static void zones_add(struct zns_state *st, struct zns_ent *e)
 {
 	const ZnsPb__Checkpoint *c = e->ckpt;
 
@@ -337,6 +346,8 @@ static void zones_add(struct zns_state *st, const struct zns_ent *e)
 		if (zns_state_live(st, z) && st->zone_owner[z] != e->owner)
 			st->zone_shared[z] = 1;
 		st->zone_owner[z] = e->owner;
+		e->places[i] = (struct zns_zone_place){ st->places[z], u, e };
+		st->places[z] = &e->places[i];
 		if (u->has_memory) {
 			if (!st->sealed[z] || st->sealed[z]->len < u->len)
 				st->sealed[z] = u;
@@ -372,38 +383,36 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
  * owner. */
 static void zone_find_owner(struct zns_state *st, uint32_t zone)
 {
-	struct zns_owner *owner = NULL;
+	const struct zns_zone_place *p = st->places[zone], *last = p;
 
 	st->zone_shared[zone] = 0;
-	for (size_t i = st->checkpoints.nr; i-- > 0 && !st->zone_shared[zone];) {
-		struct zns_ent *e = st->checkpoints.v[i];
-
-		for (size_t j = 0; e && j < e->ckpt->n_zones; j++) {
-			if (e->ckpt->zones[j]->zone != zone)
-				continue;
-			if (owner && owner != e->owner)
-				st->zone_shared[zone] = 1;
-			if (!owner)
-				owner = e->owner;
-		}
+	for (; p; p = p->next) {
+		st->zone_shared[zone] |= p->ent->owner != last->ent->owner;
+		if (p->ent->pos > last->ent->pos)
+			last = p;
 	}
-	st->zone_owner[zone] = owner;
+	st->zone_owner[zone] = last ? last->ent->owner : NULL;
 }
 
 /* The longest that is left. */
 static void zone_find_sealed(struct zns_state *st, uint32_t zone)
 {
 	st->sealed[zone] = NULL;
-	for (size_t i = 0; i < st->checkpoints.nr; i++) {
-		const struct zns_ent *e = st->checkpoints.v[i];
+	for (const struct zns_zone_place *p = st->places[zone]; p; p = p->next) {
+		const ZnsPb__ZoneUse *o = st->sealed[zone];
 
-		for (size_t j = 0; e && j < e->ckpt->n_zones; j++) {
-			const ZnsPb__ZoneUse *u = e->ckpt->zones[j], *o = st->sealed[zone];
-
-			if (u->zone == zone && u->has_memory && (!o || o->len < u->len))
-				st->sealed[zone] = u;
-		}
+		if (p->use->has_memory && (!o || o->len < p->use->len))
+			st->sealed[zone] = p->use;
 	}
+}
+
+static void place_del(struct zns_state *st, const struct zns_zone_place *place)
+{
+	struct zns_zone_place **p = &st->places[place->use->zone];
+
+	while (*p != place)
+		p = &(*p)->next;
+	*p = place->next;
 }
 
 static void zones_del(struct zns_state *st, const struct zns_ent *e)
@@ -412,6 +421,7 @@ static void zones_del(struct zns_state *st, const struct zns_ent *e)
 		const ZnsPb__ZoneUse *u = e->ckpt->zones[i];
 		uint32_t z = u->zone;
 
+		place_del(st, &e->places[i]);
 		if (u->has_memory) {
 			if (st->sealed[z] == u)
 				zone_find_sealed(st, z);

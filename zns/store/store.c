@@ -154,6 +154,18 @@ uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone)
 	return zone < s->st.lim.nr_zones ? s->st.packed[zone] : 0;
 }
 
+size_t zns_store_zone_ranges(const struct zns_store *s, uint32_t zone, struct zns_range *out,
+			     size_t max)
+{
+	const struct zns_zone_place *p = zone < s->st.lim.nr_zones ? s->st.places[zone] : NULL;
+	size_t n = 0;
+
+	for (; p; p = p->next, n++)
+		if (n < max)
+			out[n] = (struct zns_range){ p->use->start, p->use->start + p->use->len };
+	return n;
+}
+
 const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone)
 {
 	return zone < s->st.lim.nr_zones && s->st.zone_owner[zone] ? s->st.zone_owner[zone]->name :

@@ -70,6 +70,7 @@ struct zns_ent { /* one message in a list */
 	size_t rec; /* bytes of its record */
 	struct zns_owner *owner;
 	struct zns_ent *mark, *first; /* of a checkpoint */
+	struct zns_zone_place *places; /* of a checkpoint: one for each of its zone uses */
 	union {
 		ProtobufCMessage *msg;
 		ZnsPb__Checkpoint *ckpt;
@@ -79,6 +80,13 @@ struct zns_ent { /* one message in a list */
 		ZnsPb__Mark *markm;
 		ZnsPb__FirstPages *firstp;
 	};
+};
+
+/* A use in the list of its zone's uses, which are in no order. */
+struct zns_zone_place {
+	struct zns_zone_place *next;
+	const ZnsPb__ZoneUse *use;
+	struct zns_ent *ent; /* the checkpoint */
 };
 
 struct zns_list {
@@ -127,6 +135,7 @@ struct zns_state {
 	/* of each zone the longest use that is memory of a context; not in live. Of a record that
 	 * is in the state; NULL: none */
 	const ZnsPb__ZoneUse **sealed;
+	struct zns_zone_place **places; /* of each zone */
 	struct zns_owner **zone_owner;
 	uint8_t *zone_shared; /* zones with live bytes of more than one container */
 };

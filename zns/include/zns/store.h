@@ -102,6 +102,12 @@ uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone);
 const ZnsPb__ZoneUse *zns_store_zone_memory(const struct zns_store *s, uint32_t zone);
 /* Bytes in the zone of committed checkpoints that are marked `packed`. */
 uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone);
+/* Lists where in the zone those bytes are, in no order, up to @max. Returns how many there are. */
+struct zns_range {
+	uint64_t start, end;
+};
+size_t zns_store_zone_ranges(const struct zns_store *s, uint32_t zone, struct zns_range *out,
+			     size_t max);
 /* The container that owns the zone's live bytes, or NULL; of several containers the one that wrote
  * last. */
 const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone);
