@@ -58,6 +58,46 @@ static void shapes(void **state)
 	assert_fails(zns_file_params(MIB(63), &p, &err), -EINVAL, "64 MiB at least");
 }
 
+/* What was removed of a zone is written anew by whom it was given to last, and the rest stays. */
+static void written_anew(void **state)
+{
+	struct zns_dev *d = make_store(MIB(64)), *other = open_dev();
+	uint64_t end, turn, late;
+	uint32_t three = 3;
+
+	assert_ok(put(d, 3, 0, KIB(64), 1));
+	assert_fails(put(other, 3, KIB(16), KIB(16), 2), -EIO, "write pointer");
+	assert_ok(zns_dev_offer(d, 3, &end, &late, &err));
+	assert_int_equal(end, MIB(1));
+	assert_ok(zns_dev_take(other, 3, KIB(16), KIB(32), late, &err));
+	assert_fails(put(d, 3, KIB(16), KIB(16), 2), -EIO, "write pointer");
+	assert_ok(put(other, 3, KIB(16), KIB(16), 2));
+	assert_fails(put(other, 3, KIB(32), KIB(16), 2), -EIO, "write pointer");
+	check(d, 3, 0, KIB(16), 1);
+	check(d, 3, KIB(16), KIB(16), 2);
+	assert_zone(d, 3, ZNS_ZONE_IMP_OPEN, KIB(64));
+	/* beyond the write pointer, up to the end of the zone */
+	assert_ok(zns_dev_offer(d, 3, &end, &turn, &err));
+	assert_fails(put(other, 3, KIB(16), KIB(16), 3), -EIO, "write pointer");
+	assert_ok(zns_dev_take(d, 3, KIB(48), MIB(1), turn, &err));
+	for (uint64_t off = KIB(48); off < MIB(1); off += KIB(16))
+		assert_ok(put(d, 3, off, KIB(16), 4));
+	assert_zone(d, 3, ZNS_ZONE_FULL, MIB(1));
+	assert_ok(put(d, 3, KIB(64), KIB(16), 5)); /* full, and yet */
+	assert_ok(zns_dev_flush(d, &err));
+	/* a reset ends it */
+	assert_ok(zns_dev_reset(d, &three, 1, &err));
+	assert_ok(put(other, 3, 0, KIB(128), 6));
+	assert_fails(put(d, 3, KIB(64), KIB(16), 5), -EIO, "write pointer");
+	/* a finished zone has zeroes above its write pointer */
+	assert_ok(zns_dev_finish(d, 3, &err));
+	assert_ok(zns_dev_offer(d, 3, &end, &turn, &err));
+	assert_int_equal(end, KIB(128));
+	assert_fails(zns_dev_take(d, 0, 0, KIB(64), turn, &err), -EINVAL, "written anew");
+	zns_dev_close(other);
+	zns_dev_close(d);
+}
+
 /* The zones of the log are larger, and both kinds keep to the rules of zones. */
 static void zones_of_two_sizes(void **state)
 {
@@ -216,6 +256,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(shapes),
+		T(written_anew),
 		T(zones_of_two_sizes),
 		T(blocks_come_and_go),
 		T(wrong_name),

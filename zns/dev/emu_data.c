@@ -41,7 +41,8 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	struct emu_entry *en = &e->live[zone];
 	enum zns_zone_state st = emu_state(e, en);
 	uint64_t wp = emu_load(&en->wp);
-	int ret = emu_zone_refuses(zone, st, err);
+	bool anew = off < wp && file_has_taken(e, zone, off, len);
+	int ret = anew && st == ZNS_ZONE_FULL ? 0 : emu_zone_refuses(zone, st, err);
 
 	if (ret)
 		return ret;
@@ -53,7 +54,7 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 			"write to zone %u at offset %llu, %zu bytes: beyond its capacity of %llu bytes, use another zone",
 			zone, (unsigned long long)off, len,
 			(unsigned long long)emu_capacity(e, zone));
-	if (off != wp)
+	if (off != wp && !anew)
 		return zns_fail(
 			err, -EIO,
 			"write to zone %u at offset %llu: not at its write pointer %llu: report the zone and write there, or reset it",
@@ -61,7 +62,7 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	*at = off;
 	if (!len)
 		return 0;
-	if (!zns_zone_is_open(st)) {
+	if (!zns_zone_is_open(st) && !anew) {
 		ret = emu_zone_activate(e, zone, ZNS_ZONE_IMP_OPEN, err);
 		if (ret)
 			return ret;
@@ -81,7 +82,8 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 			err, -EIO,
 			"write to zone %u at offset %llu: the host's storage under %s failed: %s",
 			zone, (unsigned long long)off, e->dev.path, strerror(-ret));
-	emu_store(&en->wp, off + len);
+	if (off + len > wp)
+		emu_store(&en->wp, off + len);
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_fault_after_write(e, zone);
 	return 0;

@@ -228,6 +228,7 @@ static void emu_close(struct zns_dev *d)
 	pthread_mutex_destroy(&e->model_mutex);
 	emu_control_close(e);
 	free(e->die_of_zone);
+	free(e->taken);
 	free(e);
 }
 
@@ -254,6 +255,8 @@ const struct zns_dev_ops emu_ops = {
 const struct zns_dev_ops file_ops = {
 	.name = "file",
 	SHARED_OPS,
+	.offer = file_offer,
+	.take = file_take,
 };
 
 int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err)

@@ -87,7 +87,10 @@ struct emu_entry {
 	uint64_t gen; /* counts resets */
 	uint32_t flags; /* EMU_F_* */
 	uint32_t state; /* live only: EMPTY, IMP_OPEN, EXP_OPEN or CLOSED; see emu_state() */
-	uint64_t check; /* durable only: hash of the fields above and the zone's number */
+	union {
+		uint64_t check; /* durable: hash of the fields above and the zone's number */
+		uint64_t turn; /* live: counts offers of what was removed, and resets */
+	};
 };
 _Static_assert(sizeof(struct emu_entry) == 32, "durable table format");
 _Static_assert(sizeof(struct emu_header) == 152, "header format");
@@ -175,6 +178,7 @@ struct emu {
 	uint32_t *die_of_zone;
 	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
 	struct emu_control *control; /* for a test build; else NULL */
+	struct file_place *taken; /* file_reuse.c: of each zone; NULL: none yet */
 	atomic_bool sync_failed; /* since then the content of the disk is unknown */
 };
 
@@ -317,6 +321,17 @@ void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr);
 /* emu_race.c */
 int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 uint64_t emu_now_ns(struct zns_dev *d);
+
+/* file_reuse.c: of a store on a disk, what may be written below write pointers */
+struct file_place {
+	uint64_t start, end, turn;
+};
+int file_offer(struct zns_dev *d, uint32_t zone, uint64_t *end, uint64_t *turn,
+	       struct zns_err *err);
+int file_take(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end, uint64_t turn,
+	      struct zns_err *err);
+/* Was it taken, and is it still ours? The zone is locked. */
+bool file_has_taken(const struct emu *e, uint32_t zone, uint64_t off, size_t len);
 
 /* emu_io.c: any position, length and buffer; O_DIRECT where possible. 0 or -errno */
 void emu_io_open(struct emu *e, const char *path);

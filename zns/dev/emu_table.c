@@ -105,6 +105,7 @@ void emu_live_reset(struct emu *e, uint32_t zone)
 {
 	struct emu_entry *live = &e->live[zone];
 
+	__atomic_fetch_add(&live->turn, 1, __ATOMIC_ACQ_REL);
 	emu_store(&live->state, ZNS_ZONE_EMPTY);
 	emu_store(&live->flags, 0);
 	emu_store(&live->wp, 0);

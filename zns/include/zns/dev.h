@@ -152,6 +152,11 @@ struct zns_dev_ops {
 	int (*flush_zones)(struct zns_dev *d, const uint32_t *zones, uint32_t nr,
 			   struct zns_err *err);
 	void (*close)(struct zns_dev *d);
+	/* See zns_dev_offer. Both are NULL where nothing can be written below a write pointer. */
+	int (*offer)(struct zns_dev *d, uint32_t zone, uint64_t *end, uint64_t *turn,
+		     struct zns_err *err);
+	int (*take)(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end, uint64_t turn,
+		    struct zns_err *err);
 	/* See zns_dev_scrub. NULL: nothing to do. */
 	int (*scrub)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
@@ -249,6 +254,32 @@ static inline int zns_dev_flush_zones(struct zns_dev *d, const uint32_t *zones, 
 				      struct zns_err *err)
 {
 	return d->ops->flush_zones ? d->ops->flush_zones(d, zones, nr, err) : zns_dev_flush(d, err);
+}
+
+/*
+ * An ordinary disk can be written anywhere, so what was removed of a zone can be written anew while
+ * the rest of it stays. Who knows what is free offers it: from then on only who has this *turn may
+ * write below the zone's write pointer, and only *end bytes of the zone, at most its capacity, can
+ * be had. The next offer, and a reset, end the turn, so that a late write of its holder fails.
+ * -EOPNOTSUPP: not on this device.
+ */
+static inline int zns_dev_offer(struct zns_dev *d, uint32_t zone, uint64_t *end, uint64_t *turn,
+				struct zns_err *err)
+{
+	return d->ops->offer ? d->ops->offer(d, zone, end, turn, err) :
+			       zns_fail(err, -EOPNOTSUPP, "%s is no disk", d->path);
+}
+
+/*
+ * Takes what another process, or the same, has offered: from now on zns_dev_write takes offsets
+ * from @start up to @end through this handle, also beyond the write pointer, which goes along. A
+ * handle has one such place of each zone. Not beside a write to the same zone.
+ */
+static inline int zns_dev_take(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end,
+			       uint64_t turn, struct zns_err *err)
+{
+	return d->ops->take ? d->ops->take(d, zone, start, end, turn, err) :
+			      zns_fail(err, -EOPNOTSUPP, "%s is no disk", d->path);
 }
 
 /*
