@@ -27,6 +27,8 @@ static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone
 	int ret;
 
 	get.group = wish->group;
+	get.has_need = wish->need > 0;
+	get.need = wish->need;
 	get.done_zones = (uint32_t *)wish->done;
 	get.n_done_zones = wish->nr_done;
 	get.not_zones = (uint32_t *)wish->bad;
@@ -137,6 +139,16 @@ static int new_record(struct zns_save *v, const ZnsPb__DumpBegin *ask, struct zn
 	return 0;
 }
 
+/* It goes where others were removed: what is less than a unit there is lost, some 1 in 30. */
+static uint32_t small_unit(uint64_t expected)
+{
+	uint32_t unit = ZNS_STRIPE_UNIT_MIN;
+
+	while (unit > ZNS_UNIT_LEAST && unit > expected / 16)
+		unit /= 2;
+	return unit;
+}
+
 static int new_writer(struct zns_save *v, const struct zns_crypt *crypt, uint64_t expected,
 		      struct zns_writer **out, struct zns_err *err)
 {
@@ -163,9 +175,8 @@ static int new_writer(struct zns_save *v, const struct zns_crypt *crypt, uint64_
 	}
 	if (g->n_metadata_groups)
 		p.metadata_group = &g->metadata_groups[0]->group;
-	/* It continues what others left of a zone. */
 	if (!p.unit && g->packed && zns_geo_is_disk(&v->s->dev->geo))
-		p.unit = ZNS_STRIPE_UNIT_MIN;
+		p.unit = small_unit(expected);
 	if (!p.unit)
 		p.unit = zns_writer_unit(&v->s->dev->geo, p.nr_groups);
 	return zns_writer_new(&p, out, err);

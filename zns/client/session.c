@@ -142,8 +142,8 @@ int zns_session_chain(struct zns_session *s, const ZnsPb__Response *answer, cons
 	return ret;
 }
 
-int zns_session_slot(const struct zns_dev *dev, const ZnsPb__ZoneGrant *g,
-		     struct zns_zone_slot *out, struct zns_err *err)
+int zns_session_slot(struct zns_dev *dev, const ZnsPb__ZoneGrant *g, struct zns_zone_slot *out,
+		     struct zns_err *err)
 {
 	const struct zns_geometry *geo = &dev->geo;
 
@@ -153,5 +153,7 @@ int zns_session_slot(const struct zns_dev *dev, const ZnsPb__ZoneGrant *g,
 	*out = (struct zns_zone_slot){
 		.zone = g->zone, .group = g->group, .start = g->start, .capacity = g->capacity
 	};
+	if (g->has_turn)
+		return zns_dev_take(dev, g->zone, g->start, g->capacity, g->turn, err);
 	return 0;
 }

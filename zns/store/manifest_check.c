@@ -54,7 +54,7 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 	uint64_t unit = i->unit;
 
 	if (!unit || unit % 4096 || unit % c->block || unit > ZNS_STRIPE_UNIT_MAX ||
-	    (unit < ZNS_STRIPE_UNIT_MIN && i->n_segments && !is_packed(i)))
+	    (unit < ZNS_UNIT_LEAST && i->n_segments && !is_packed(i)))
 		return zns_fail(c->err, -EBADMSG, "image %s: stripe unit of %llu bytes", i->name,
 				(unsigned long long)unit);
 	if (i->size > c->device_bytes)

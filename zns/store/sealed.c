@@ -165,7 +165,7 @@ static int check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struc
 			"its record has no seal, or names places on a device, which a layer never does");
 	if (!ret)
 		ret = check_kind(m, "the checkpoint", err);
-	if (!ret && (unit < ZNS_STRIPE_UNIT_MIN || unit > ZNS_STRIPE_UNIT_MAX || unit % 4096))
+	if (!ret && (unit < ZNS_UNIT_LEAST || unit > ZNS_STRIPE_UNIT_MAX || unit % 4096))
 		ret = zns_fail(err, -EBADMSG, "its record has a stripe unit of %u bytes", unit);
 	if (!ret && unit % geo->block_size)
 		ret = zns_fail(err, -EOPNOTSUPP,

@@ -243,7 +243,10 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
 	take_groups(d, l, a, ch);
-	if (ch->pack_zone != ZNSD_NONE) {
+	if (ch->pack_zone != ZNSD_NONE && on_disk(d)) {
+		if (space_give(d, l, &ch->space))
+			l->dump.claimed = ch->pack_zone;
+	} else if (ch->pack_zone != ZNSD_NONE) {
 		l->dump.claimed = ch->pack_zone;
 		lease_zone_add(d, l, ch->pack_zone, d->zones[ch->pack_zone].z.wp);
 	}

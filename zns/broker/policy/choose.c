@@ -111,7 +111,7 @@ static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *
 		bool idle = !g->nr_leases;
 
 		if (!zone_parked_pack(d, i, a->min_room) || room < a->expected + slack ||
-		    g->promised || (a->mode != ADM_SHARE && !idle && !on_disk(d)))
+		    g->promised || (a->mode != ADM_SHARE && !idle))
 			continue;
 		if (idle < best_idle || (idle == best_idle && room >= best_room))
 			continue;
@@ -124,6 +124,25 @@ static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *
 	else if (!found)
 		return busy(ch, "no group is free");
 	return check_active(d, ch, 1, ch->pack_zone != ZNSD_NONE);
+}
+
+/* A small dump on a disk gets a place for all of it, or it gets what there is when it writes. */
+static int choose_small_on_disk(struct znsd *d, const struct dump_ask *a, struct choice *ch,
+				uint32_t found)
+{
+	uint64_t want = a->expected + a->min_room;
+
+	ch->packed = true;
+	ch->width = 1;
+	ch->order[0] = 0;
+	if (pack_leases(d) >= pack_limit(d))
+		return busy(ch, "%u small dumps run, as many as may at once", pack_limit(d));
+	if (space_find(d, NULL, a->min_room, want, &ch->space) &&
+	    ch->space.end - ch->space.start >= want)
+		ch->pack_zone = ch->space.zone;
+	else if (!found && space_for_small(d) < want)
+		return busy(ch, "too little room is left between checkpoints");
+	return 0;
 }
 
 /* Without sharing a dump gets all that it asks for, or nothing now. */
@@ -344,7 +363,9 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 	ch->pack_zone = ZNSD_NONE;
 	groups_state(d, a->container, NULL, ch->gs);
 	found = order_groups(d, a, ch);
-	if (a->small) {
+	if (a->small && on_disk(d)) {
+		room = 1; /* it may go between others */
+	} else if (a->small) {
 		for (i = 0; i < d->nr_zones && !room; i++)
 			room += zone_parked_pack(d, i, a->min_room);
 	}
@@ -356,7 +377,8 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 	if (ret)
 		return ret;
 	if (a->small) {
-		ret = choose_pack(d, a, ch, found, left);
+		ret = on_disk(d) ? choose_small_on_disk(d, a, ch, found) :
+				   choose_pack(d, a, ch, found, left);
 		/* Pack zones have room, but not enough for this dump. */
 		return ret == -EBUSY && !found && !ch->room && !zones_may_come(d) ?
 			       device_full(d, err) :

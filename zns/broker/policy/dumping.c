@@ -78,10 +78,26 @@ static bool free_but_promised(const struct znsd *d, const struct lease *l)
 	return false;
 }
 
+/* As zone_search(); what is part of a zone is the lease's then. */
+static uint32_t search_for_dump(struct znsd *d, struct wish *w, uint32_t group)
+{
+	struct space s = { .zone = ZNSD_NONE };
+	uint32_t zone;
+
+	w->space = &s;
+	do
+		zone = zone_search(d, w, group);
+	while (zone != ZNSD_NONE && zone == s.zone && !space_give(d, w->l, &s));
+	return zone;
+}
+
 int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t *zone,
 	      struct zns_err *err)
 {
-	struct wish w = { .l = l, .not_zones = q->not_zones, .nr_not = q->n_not_zones };
+	struct wish w = { .l = l,
+			  .not_zones = q->not_zones,
+			  .nr_not = q->n_not_zones,
+			  .run = q->has_need ? q->need : l->dump.min_room };
 	int ret;
 
 	if (q->group >= d->nr_groups || !may_ask(d, l, q->group))
@@ -98,7 +114,7 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 				budget_total(d), d->reg.path, lease_unfull(d, l));
 	*zone = claimed_zone(d, &w, q->group);
 	if (*zone == ZNSD_NONE)
-		*zone = zone_search(d, &w, q->group);
+		*zone = search_for_dump(d, &w, q->group);
 	if (*zone == ZNSD_NONE && free_but_promised(d, l))
 		return zns_fail(
 			err, -EBUSY,
@@ -128,7 +144,8 @@ static uint64_t zone_room(const struct znsd *d, const struct lease *l, uint32_t 
 		return z->z.capacity;
 	if (zone_parked_for(d, zone, l->container, l->dump.min_room) ||
 	    (lz && !lz->done && !lz->bad && zone_usable(z)))
-		return z->z.capacity - zns_min(z->z.wp, z->z.capacity);
+		return lz ? lz->end - zns_min(zns_max(z->z.wp, lz->start), lz->end) :
+			    z->z.capacity - zns_min(z->z.wp, z->z.capacity);
 	return 0;
 }
 
@@ -224,7 +241,7 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 			return zns_fail(err, -ENXIO,
 					"commit: zone %u turned offline; run the dump again",
 					u->zone);
-		wp = d->zones[u->zone].z.wp;
+		wp = zns_min(d->zones[u->zone].z.wp, lz->end);
 		if (!u->len || u->start < lz->committed || u->start > wp || u->len > wp - u->start)
 			return zns_fail(
 				err, -EINVAL,

@@ -66,6 +66,12 @@ struct dump_ask {
 	const uint8_t *join; /* the checkpoint that it joins; NULL: it makes a new one */
 };
 
+/* Where a small checkpoint on a disk may be written (space.c). */
+struct space {
+	uint32_t zone;
+	uint64_t start, end;
+};
+
 /* What the dump would get now. */
 struct choice {
 	struct zns_group_state *gs;
@@ -73,6 +79,7 @@ struct choice {
 	uint32_t *order;
 	uint32_t width, nr_meta;
 	uint32_t pack_zone; /* the pack zone to continue; ZNSD_NONE: an empty zone */
+	struct space space; /* of it, on a disk */
 	uint32_t promise; /* MiB/s kept for it, on a drive that is one domain */
 	bool packed;
 	bool room; /* room comes soon: zones are being finished or reset */
@@ -154,6 +161,8 @@ struct wish {
 	uint32_t below; /* only zones before this one; 0: all */
 	bool spares; /* leaves as many empty zones as running dumps may need */
 	bool suspects; /* accepts zones where a write failed */
+	uint64_t run; /* bytes that a small dump on a disk writes next, in one run */
+	struct space *space; /* to it: where it may, if this is not an empty zone */
 };
 /* find a zone in @group, or else in another group */
 uint32_t zone_search(struct znsd *d, struct wish *w, uint32_t group);
@@ -164,6 +173,20 @@ bool dump_writes_in(const struct znsd *d, const struct lease *l, uint32_t group)
 /* number of its zones that failed in @group */
 uint32_t dump_failed_in(const struct znsd *d, const struct lease *l, uint32_t group);
 bool zone_excluded(const struct znsd *d, const struct wish *w, uint32_t zone);
+
+/* space.c: what removed checkpoints left between small ones on a disk */
+bool space_usable(const struct znsd *d, uint32_t zone);
+uint64_t space_in(const struct znsd *d, uint32_t zone); /* bytes */
+/* for a dump that needs @want and is told nothing else: in pieces that it can use */
+uint64_t space_for_small(struct znsd *d);
+/*
+ * The smallest place that takes @rest bytes. Without one the largest, if it takes @run. A dump has
+ * no two places in a zone; @w may be NULL. false: none.
+ */
+bool space_find(struct znsd *d, const struct wish *w, uint64_t run, uint64_t rest,
+		struct space *out);
+/* The lease gets it. false: the device refuses. */
+bool space_give(struct znsd *d, struct lease *l, const struct space *s);
 
 /* dumping.c: requests of a running dump */
 int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t *zone,
@@ -346,6 +369,7 @@ void parents_last(const struct znsd *d, ProtobufCBinaryData *ids, size_t nr);
 struct grave {
 	ZnsPb__Tombstone *t; /* a copy of its tombstone; NULL: the store keeps none */
 	uint32_t *zones, nr; /* zones with a footer of the checkpoint */
+	uint64_t footer; /* of its newest version, in zones[0] */
 };
 int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g,
 		      struct zns_err *err);

@@ -50,7 +50,7 @@ static bool to_finish(struct znsd *d, uint32_t *zone)
 			*zone = i;
 			return true;
 		}
-		if (!zone_parked(d, i))
+		if (!zone_parked(d, i) || on_disk(d)) /* a disk has no limit, and uses any tail */
 			continue;
 		if (z->z.wp + tail > z->z.capacity && z->retry_ns <= now) {
 			*zone = i;

@@ -3,7 +3,8 @@
  * A removal is a record of the log. If the log is lost, a rebuild finds the checkpoint's footer
  * again, as long as its zone holds live data. So a copy of the tombstone is written too: into the
  * same zone if that has room, since one reset then takes both; else into any zone that nobody
- * writes. The copy is best effort: nobody waits until it is durable.
+ * writes. On a disk it takes the footer's place. The copy is best effort: nobody waits until it is
+ * durable.
  */
 #include <string.h>
 #include "zns/fsck.h"
@@ -29,8 +30,22 @@ static bool put(struct znsd *d, uint32_t zone, const uint8_t *block)
 	return !ret;
 }
 
-static void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *t)
+/* On a disk the tombstone takes the footer's place: they go together. */
+static bool put_on_footer(struct znsd *d, const struct grave *g, const uint8_t *block)
 {
+	const struct zn_zone *z = &d->zones[g->zones[0]];
+	uint64_t end, turn, len = d->dev->geo.block_size;
+
+	if (!on_disk(d) || z->writer || z->readers || g->footer + len > z->z.wp)
+		return false;
+	return !zns_dev_offer(d->dev, g->zones[0], &end, &turn, NULL) && g->footer + len <= end &&
+	       !zns_dev_take(d->dev, g->zones[0], g->footer, g->footer + len, turn, NULL) &&
+	       !zns_dev_write(d->dev, g->zones[0], g->footer, block, len, NULL);
+}
+
+static void bury_in_zone(struct znsd *d, const struct grave *g, uint32_t zone)
+{
+	const ZnsPb__Tombstone *t = g->t;
 	size_t block = d->dev->geo.block_size;
 	cleanup_free uint8_t *buf = NULL;
 	uint32_t i;
@@ -39,6 +54,8 @@ static void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *
 		return; /* a reset comes before the next write, and takes the footer */
 	buf = aligned_alloc(4096, zns_align_up(block, 4096));
 	if (!buf || zns_tombstone_block(t, buf, block))
+		return;
+	if (zone == g->zones[0] && put_on_footer(d, g, buf))
 		return;
 	if (has_room(d, zone) && put(d, zone, buf))
 		return;
@@ -69,6 +86,8 @@ int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct 
 
 	g->t = NULL;
 	g->zones = bury_zones(d, k, &g->nr);
+	g->footer = k->manifest->start +
+		    zns_align_up(k->manifest->len, (uint64_t)d->dev->geo.block_size);
 	zones_note_ours(d, k);
 	ret = zns_store_remove(d->store, id, by, err);
 	if (ret)
@@ -82,7 +101,7 @@ int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct 
 void bury(struct znsd *d, struct grave *g)
 {
 	for (uint32_t i = 0; g->t && i < g->nr; i++)
-		bury_in_zone(d, g->zones[i], g->t);
+		bury_in_zone(d, g, g->zones[i]);
 	if (g->t)
 		zns_pb__tombstone__free_unpacked(g->t, NULL);
 	free(g->zones);

@@ -163,6 +163,8 @@ uint64_t free_bytes(const struct znsd *d)
 	for (uint32_t i = 0; i < d->nr_zones; i++)
 		if (zone_empty(d, i) || zone_garbage(d, i))
 			sum += d->zones[i].z.capacity;
+		else if (on_disk(d))
+			sum += space_usable(d, i) ? space_in(d, i) : 0;
 		else if (zone_parked(d, i))
 			sum += d->zones[i].z.capacity - d->zones[i].z.wp;
 	return sum;
@@ -179,7 +181,8 @@ static uint64_t dead_bytes(const struct znsd *d)
 	for (uint32_t i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[i];
 
-		if (!z->meta && !z->writer && zone_live(d, i) && z->z.wp > zone_live(d, i))
+		if (!z->meta && !z->writer && zone_live(d, i) && z->z.wp > zone_live(d, i) &&
+		    !space_usable(d, i))
 			sum += z->z.wp - zone_live(d, i);
 	}
 	return sum;

@@ -117,28 +117,30 @@ static uint64_t rest_of(const struct znsd *d, const struct lease *l)
 	uint64_t room = 0, all = lease_admitted(l) ? l->dump.expected : 0;
 
 	for (uint32_t i = 0; i < l->nr_zones; i++)
-		room += d->zones[l->zones[i].zone].z.capacity - l->zones[i].start;
+		room += l->zones[i].end - l->zones[i].start;
 	return all > room ? all - room : 0;
 }
 
 /*
- * A zone for a small dump on a disk. It fills empty zones, which are free again when it is removed,
- * and shares no more than the last one with others: the fullest that has room for what is left of
- * it.
+ * A zone for a small dump on a disk: what is left of it goes where something was removed, if all of
+ * it has room there. Else it fills an empty zone, and in a full store what places there are.
  */
 static uint32_t find_on_disk(struct znsd *d, const struct wish *w, struct zn_group *g)
 {
-	struct wish last = *w;
+	uint64_t run = zns_max(w->run, (uint64_t)d->dev->geo.block_size),
+		 rest = zns_max(rest_of(d, w->l), run);
 	uint32_t zone = ZNSD_NONE;
+	struct space s;
+	bool found = w->space && space_find(d, w, run, rest, &s);
 
-	last.need = zns_max(rest_of(d, w->l), ZNSD_UNIT_MIN);
-	if (last.need < d->dev->geo.zone_capacity)
-		zone = find_parked(d, &last, g);
-	if (zone == ZNSD_NONE)
+	if (!found || s.end - s.start < rest)
 		zone = find_empty(d, w, g);
-	if (zone == ZNSD_NONE && reset_garbage(d, g))
+	if (zone == ZNSD_NONE && (!found || s.end - s.start < rest) && reset_garbage(d, g))
 		zone = find_empty(d, w, g);
-	return zone == ZNSD_NONE ? find_parked(d, w, g) : zone;
+	if (zone != ZNSD_NONE || !found)
+		return zone;
+	*w->space = s;
+	return s.zone;
 }
 
 /* Running dumps must not find the zones gone that they need: for what they said they would write,

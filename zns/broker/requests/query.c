@@ -47,9 +47,12 @@ static void status_zones(const struct znsd *d, ZnsPb__Status *s)
 		else if (zone_parked(d, i))
 			s->bytes_free += z->z.capacity - z->z.wp;
 		/* The data of a running dump are not waste yet. */
-		if (!z->writer && z->z.wp > live && (!d->groups[z->group].io || z->ours))
+		if (!z->writer && z->z.wp > live && !(on_disk(d) && space_usable(d, i)) &&
+		    (!d->groups[z->group].io || z->ours))
 			s->bytes_wasted += z->z.wp - live;
 	}
+	if (on_disk(d))
+		s->bytes_free = free_bytes(d);
 }
 
 static ZnsPb__LeaseDetail *lease_detail(const struct lease *l, struct reply *rep)

@@ -50,6 +50,7 @@ void reply_free(struct reply *rep)
 ZnsPb__ZoneGrant *reply_zone(const struct znsd *d, struct reply *rep, uint32_t zone)
 {
 	const struct zn_zone *z = &d->zones[zone];
+	const struct lease_zone *lz = z->writer ? lease_zone_find(z->writer, zone) : NULL;
 	ZnsPb__ZoneGrant *g = reply_alloc(rep, sizeof(*g));
 
 	zns_pb__zone_grant__init(g);
@@ -57,6 +58,12 @@ ZnsPb__ZoneGrant *reply_zone(const struct znsd *d, struct reply *rep, uint32_t z
 	g->start = z->z.wp;
 	g->capacity = z->z.capacity;
 	g->group = z->group;
+	if (lz && lz->turn) {
+		g->start = lz->start;
+		g->capacity = lz->end;
+		g->has_turn = 1;
+		g->turn = lz->turn;
+	}
 	return g;
 }
 

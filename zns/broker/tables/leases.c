@@ -58,7 +58,9 @@ struct lease_zone *lease_zone_find(const struct lease *l, uint32_t zone)
 void lease_zone_add(struct znsd *d, struct lease *l, uint32_t zone, uint64_t start)
 {
 	znsd_grow(l->zones, l->nr_zones, l->max_zones);
-	l->zones[l->nr_zones++] = (struct lease_zone){ .zone = zone, .start = start };
+	l->zones[l->nr_zones++] = (struct lease_zone){ .zone = zone,
+						       .start = start,
+						       .end = d->zones[zone].z.capacity };
 	if (lease_writes(l))
 		d->zones[zone].writer = l;
 	else

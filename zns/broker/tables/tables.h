@@ -46,6 +46,7 @@ struct zn_zone {
 	uint64_t retry_ns; /* no reset or finish before this: the last one failed */
 	/* its last write failed; given out only if there is no other */
 	bool suspect;
+	bool no_reuse; /* the device did not offer what was removed of it */
 };
 
 struct zn_group {
@@ -59,7 +60,8 @@ struct zn_group {
 
 struct lease_zone {
 	uint32_t zone;
-	uint64_t start; /* write pointer when granted */
+	uint64_t start, end; /* what it may write: from the write pointer when granted */
+	uint64_t turn; /* on a disk: it writes what removed checkpoints had; 0: it does not */
 	uint64_t committed; /* scratch of commit: end of the last use seen */
 	bool bad; /* the writer reported it as bad */
 	bool done; /* the writer has finished with it */

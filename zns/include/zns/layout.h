@@ -16,7 +16,9 @@
 
 #define ZNS_STRIPE_MAX_WIDTH 256 /* extents of one segment */
 #define ZNS_STRIPE_MAX_WEIGHT 16
-#define ZNS_STRIPE_UNIT_MIN KIB(64) /* = smallest checksum unit (design.md §4) */
+#define ZNS_STRIPE_UNIT_MIN KIB(64) /* that can be asked for (design.md §4) */
+/* Small checkpoints on a disk have smaller ones, which fit where others were removed. */
+#define ZNS_UNIT_LEAST KIB(16)
 #define ZNS_STRIPE_UNIT_MAX MIB(4)
 /*
  * Each piece of an image of pages has a checksum, so that a page fault reads one page and not a

@@ -84,7 +84,7 @@ int zns_session_chain(struct zns_session *s, const ZnsPb__Response *answer, cons
 		      struct zns_err *err);
 
 /* A zone that the broker granted; -EPROTO: the device has no such zone. */
-int zns_session_slot(const struct zns_dev *dev, const ZnsPb__ZoneGrant *g,
-		     struct zns_zone_slot *out, struct zns_err *err);
+int zns_session_slot(struct zns_dev *dev, const ZnsPb__ZoneGrant *g, struct zns_zone_slot *out,
+		     struct zns_err *err);
 
 #endif

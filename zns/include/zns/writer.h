@@ -39,6 +39,7 @@ struct zns_crypt;
 /* What the writer asks of zone_get(). */
 struct zns_zone_wish {
 	uint32_t group;
+	uint64_t need; /* bytes that come next, in one run */
 	/* zones that will not be written again and have no write in flight; each named once */
 	const uint32_t *done;
 	uint32_t nr_done;

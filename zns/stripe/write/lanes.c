@@ -76,9 +76,11 @@ NEEDS_LOCK static uint32_t choose_lanes(struct zns_writer *w, struct zns_wimage 
  * Begin a segment of @img over as many lanes as the data at hand can use. A lane whose zone has no
  * room for one unit gets a new zone first; so a segment ends where the fullest zone does.
  */
-NEEDS_LOCK static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t first,
-				    uint64_t hint_units)
+NEEDS_LOCK static int segment_start(struct zns_writer *w, const struct job *j, uint64_t hint_units)
 {
+	/* of an image's short last unit no more than it has */
+	uint64_t need = zns_min((uint64_t)w->unit, zns_align_up(j->len, w->block)), first = j->k;
+	struct zns_wimage *img = j->img;
 	uint32_t weights[ZNS_STRIPE_MAX_WIDTH], nr;
 	uint64_t rooms[ZNS_STRIPE_MAX_WIDTH], most;
 	struct zns_err err;
@@ -97,13 +99,13 @@ NEEDS_LOCK static int segment_start(struct zns_writer *w, struct zns_wimage *img
 	for (uint32_t e = 0; e < nr; e++) {
 		struct lane *l = w->cur.lane[e];
 
-		if (zones_room(l->wz) < w->unit) {
-			ret = lane_new_zone(w, l, w->unit);
+		if (zones_room(l->wz) < need) {
+			ret = lane_new_zone(w, l, need);
 			if (ret)
 				return ret;
 		}
 		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a writer's unit is never 0 */
-		rooms[e] = zones_room(l->wz) / w->unit;
+		rooms[e] = zns_max(zones_room(l->wz) / w->unit, UINT64_C(1));
 		s->extents[e]->zone = l->wz->slot.zone;
 		s->extents[e]->start = l->wz->pos;
 		s->extents[e]->weight = weights[e];
@@ -140,7 +142,7 @@ NEEDS_LOCK static int place(struct zns_writer *w, struct job *j, uint64_t hint_u
 	int ret;
 
 	if (w->cur.owner != j->img || w->cur.units == w->cur.capacity) {
-		ret = segment_start(w, j->img, j->k, hint_units);
+		ret = segment_start(w, j, hint_units);
 		if (ret)
 			return ret;
 	}

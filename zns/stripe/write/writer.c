@@ -18,13 +18,15 @@ UNSHARED int zns_writer_new(const struct zns_writer_params *p, struct zns_writer
 			    struct zns_err *err)
 {
 	struct zns_writer *w;
+	uint32_t least;
 	int ret;
 
 	if (!p->nr_groups || p->nr_groups > ZNS_STRIPE_MAX_WIDTH)
 		return zns_fail(err, -EINVAL, "a stripe has 1 to %d zones, not %u",
 				ZNS_STRIPE_MAX_WIDTH, p->nr_groups);
-	if (p->unit < ZNS_STRIPE_UNIT_MIN || p->unit > ZNS_STRIPE_UNIT_MAX ||
-	    p->unit % p->dev->geo.block_size || p->unit % 4096)
+	least = p->sealed || zns_geo_is_disk(&p->dev->geo) ? ZNS_UNIT_LEAST : ZNS_STRIPE_UNIT_MIN;
+	if (p->unit < least || p->unit > ZNS_STRIPE_UNIT_MAX || p->unit % p->dev->geo.block_size ||
+	    p->unit % 4096)
 		return zns_fail(
 			err, -EINVAL,
 			"stripe unit of %u bytes: it must be 64K to 4M and a multiple of the block",

@@ -34,11 +34,11 @@ static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
 
 /* The broker may reset zones first: the workers go on meanwhile. @told: how many bad zones it knows
  * of now. */
-NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, const uint32_t *done,
-			       uint32_t nr, struct zns_zone_slot *out, uint32_t *told,
-			       struct zns_err *err)
+NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, uint64_t need,
+			       const uint32_t *done, uint32_t nr, struct zns_zone_slot *out,
+			       uint32_t *told, struct zns_err *err)
 {
-	struct zns_zone_wish wish = { .group = group, .done = done, .nr_done = nr };
+	struct zns_zone_wish wish = { .group = group, .need = need, .done = done, .nr_done = nr };
 	uint32_t bad[MAX_BAD];
 	int ret;
 
@@ -55,11 +55,11 @@ NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, const uint3
  * -EBUSY: the limits are used up, perhaps by zones that we left but have not written to their end.
  * Everything placed before is queued, so the wait for one of them ends; then it is given back.
  */
-NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, struct zns_zone_slot *out,
-			  struct zns_err *err)
+NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, uint64_t need,
+			  struct zns_zone_slot *out, struct zns_err *err)
 {
 	uint32_t done[32], nr = collect_done(w, done, ZNS_ARRAY_SIZE(done)), told;
-	int ret = ask_once(w, group, done, nr, out, &told, err);
+	int ret = ask_once(w, group, need, done, nr, out, &told, err);
 
 	while (ret == -EBUSY && !w->err.code) {
 		nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
@@ -75,7 +75,7 @@ NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, struct zns_zone_
 		}
 		if (!nr && told == w->zones.nr_bad)
 			break;
-		ret = ask_once(w, group, done, nr, out, &told, err);
+		ret = ask_once(w, group, need, done, nr, out, &told, err);
 	}
 	return ret;
 }
@@ -106,12 +106,13 @@ struct wzone *zones_add(struct zns_writer *w, const struct zns_zone_slot *slot)
 	return wz;
 }
 
-NEEDS_LOCK static struct wzone *get_zone(struct zns_writer *w, uint32_t group, bool *busy)
+NEEDS_LOCK static struct wzone *get_zone(struct zns_writer *w, uint32_t group, uint64_t need,
+					 bool *busy)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct zns_zone_slot slot;
 	struct wzone *wz = NULL;
-	int ret = ask(w, group, &slot, &err);
+	int ret = ask(w, group, need, &slot, &err);
 
 	if (!ret)
 		ret = zones_check_slot(w, &slot, &err);
@@ -156,7 +157,7 @@ struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, boo
 	struct zns_err err;
 
 	for (int tries = 0; tries < MAX_CONTINUED; tries++) {
-		struct wzone *z = get_zone(w, group, busy);
+		struct wzone *z = get_zone(w, group, need, busy);
 
 		if (!z || zones_room(z) >= need)
 			return z;

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What removed checkpoints left between small ones. On a disk it can be written anew, so nothing is
+ * moved to make room, and a store of small checkpoints gets as full as one of large ones. A small
+ * dump gets the smallest place that takes all of it, else an empty zone, else the largest places.
+ */
+#include <stdlib.h>
+#include "policy.h"
+
+#define PIECE KIB(16) /* a unit of a small checkpoint; see zns_save_begin() */
+
+/* Only zones with nothing but small checkpoints. Whoever reads one of the zone may read what was
+ * removed meanwhile. */
+bool space_usable(const struct znsd *d, uint32_t zone)
+{
+	const struct zn_zone *z = &d->zones[zone];
+
+	return zone_usable(z) && !z->writer && !z->readers && !z->finishing && !z->no_reuse &&
+	       (!z->old || d->readers_clear) && !d->groups[z->group].io && zone_packed(d, zone) &&
+	       zone_live(d, zone) <= z->z.wp;
+}
+
+uint64_t space_in(const struct znsd *d, uint32_t zone)
+{
+	return d->zones[zone].z.capacity - zone_live(d, zone);
+}
+
+static int cmp_start(const void *a, const void *b)
+{
+	const struct zns_range *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* The places of a zone, in order. The caller frees *@out. */
+static size_t places(const struct znsd *d, uint32_t zone, struct zns_range **out)
+{
+	size_t nr = zns_store_zone_ranges(d->store, zone, NULL, 0), n = 0, i;
+	struct zns_range *r = znsd_alloc((nr + 1) * sizeof(*r));
+	uint64_t at = 0, start;
+
+	zns_store_zone_ranges(d->store, zone, r, nr);
+	qsort(r, nr, sizeof(*r), cmp_start);
+	r[nr] = (struct zns_range){ d->zones[zone].z.capacity, 0 };
+	for (i = 0; i <= nr; i++) {
+		start = r[i].start;
+		uint64_t next = zns_max(at, r[i].end);
+
+		if (start > at)
+			r[n++] = (struct zns_range){ at, start };
+		at = next;
+	}
+	*out = r;
+	return n;
+}
+
+static bool better(const struct space *s, const struct space *than, uint64_t rest)
+{
+	uint64_t a = s->end - s->start, b = than->end - than->start;
+
+	return a >= rest && b >= rest ? a < b : a > b;
+}
+
+bool space_find(struct znsd *d, const struct wish *w, uint64_t run, uint64_t rest,
+		struct space *out)
+{
+	readers_check(d);
+	*out = (struct space){ .zone = ZNSD_NONE };
+	for (uint32_t i = 0; i < d->nr_zones; i++) {
+		cleanup_free struct zns_range *r = NULL;
+		size_t n;
+
+		if (space_in(d, i) < run || !space_usable(d, i) ||
+		    (w ? zone_excluded(d, w, i) : d->zones[i].suspect))
+			continue;
+		n = places(d, i, &r);
+		for (size_t k = 0; k < n; k++) {
+			struct space s = { i, r[k].start, r[k].end };
+
+			if (s.end - s.start >= run && better(&s, out, rest))
+				*out = s;
+		}
+	}
+	return out->zone != ZNSD_NONE;
+}
+
+uint64_t space_for_small(struct znsd *d)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->nr_zones; i++) {
+		cleanup_free struct zns_range *r = NULL;
+		size_t n;
+
+		if (space_in(d, i) < PIECE || !space_usable(d, i))
+			continue;
+		n = places(d, i, &r);
+		for (size_t k = 0; k < n; k++)
+			sum += zns_align_down(r[k].end - r[k].start, PIECE);
+	}
+	return sum;
+}
+
+bool space_give(struct znsd *d, struct lease *l, const struct space *s)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	uint64_t end, turn;
+	struct lease_zone *lz;
+	int ret = zns_dev_offer(d->dev, s->zone, &end, &turn, &err);
+
+	if (ret)
+		znsd_warn("zone %u: %s", s->zone, err.msg);
+	if (ret || end < s->end) {
+		d->zones[s->zone].no_reuse = true;
+		return false;
+	}
+	if (d->hot)
+		zns_hot_forget_zone(d->hot, s->zone);
+	lease_zone_add(d, l, s->zone, s->start);
+	lz = lease_zone_find(l, s->zone);
+	lz->end = s->end;
+	lz->turn = turn;
+	return true;
+}
