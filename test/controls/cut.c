@@ -39,8 +39,9 @@ static void survive(const struct emu *e, struct emu_change *ch, const struct emu
 	kind = loss == ZNS_EMU_LOSE_SEEDED ? emu_random(&state) % 4 : 0;
 	if (kind == 1) /* one in four keeps all, one in four loses all */
 		return;
-	blocks = kind ? emu_random(&state) % ((ch->to.wp - from->wp) / e->p.block_size + 1) : 0;
-	ch->to.wp = from->wp + blocks * e->p.block_size;
+	blocks = kind ? emu_random(&state) % ((ch->to.wp - from->wp) / emu_block(e, ch->zone) + 1) :
+			0;
+	ch->to.wp = from->wp + blocks * emu_block(e, ch->zone);
 	if (!(from->flags & EMU_F_FINISHED))
 		ch->to.flags &= ~EMU_F_FINISHED;
 }

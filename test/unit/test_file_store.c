@@ -49,13 +49,41 @@ static void shapes(void **state)
 		assert_true(lay.total + 2 * p.zone_size > some[i].size);
 		if (some[i].size >= GIB(4))
 			assert_true(data > some[i].size / 100 * 98);
-		/* a record for each MiB, as far as the log goes */
-		assert_true(p.log_capacity / 4096 >=
-			    zns_min(some[i].size / MIB(1), UINT64_C(65536)));
+		/* two blocks for each 256 KiB, as far as the log goes */
+		assert_int_equal(p.log_block, 512);
+		assert_true(p.log_capacity / 1024 >=
+			    zns_min(some[i].size / KIB(256), UINT64_C(262144)));
 	}
 	err.msg[0] = 0;
 	struct zns_emu_params p;
 	assert_fails(zns_file_params(MIB(63), &p, &err), -EINVAL, "64 MiB at least");
+}
+
+/* The log is written in sectors, the rest in blocks; a store of an older version in blocks alone.
+ */
+static void blocks_of_the_log(void **state)
+{
+	struct zns_emu_params p = shape(MIB(64)), was;
+	struct zns_dev *d = make_store(MIB(64));
+
+	assert_int_equal(zns_geo_log_block(&d->geo), 512);
+	assert_ok(put(d, 0, 0, 512, 1));
+	assert_fails(put(d, 3, 0, 512, 1), -EINVAL, "block size of 4096");
+	assert_fails(put(d, 0, 512, 256, 1), -EINVAL, "block size of 512");
+	assert_ok(zns_dev_flush(d, &err));
+	zns_dev_close(d);
+	d = open_dev();
+	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 512);
+	check(d, 0, 0, 512, 1);
+	zns_dev_close(d);
+	assert_int_equal(unlink(dev_path), 0);
+	p.log_block = 0;
+	d = make_dev(&p);
+	assert_ok(zns_emu_info(d, &was, NULL));
+	assert_int_equal(was.log_block, 0);
+	assert_int_equal(zns_geo_log_block(&d->geo), 4096);
+	assert_fails(put(d, 0, 0, 512, 1), -EINVAL, "block size of 4096");
+	zns_dev_close(d);
 }
 
 /* What was removed of a zone is written anew by whom it was given to last, and the rest stays. */
@@ -257,6 +285,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(shapes),
 		T(written_anew),
+		T(blocks_of_the_log),
 		T(zones_of_two_sizes),
 		T(blocks_come_and_go),
 		T(wrong_name),

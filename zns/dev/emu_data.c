@@ -20,12 +20,12 @@ static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64
 	if (ret)
 		return ret;
 	size = e->dev.geo.zone_size;
-	if ((off != APPEND && off % e->p.block_size) || len % e->p.block_size)
+	if ((off != APPEND && off % emu_block(e, zone)) || len % emu_block(e, zone))
 		return zns_fail(
 			err, -EINVAL,
 			"%s of zone %u at offset %llu, %zu bytes: not a multiple of the block size of %u",
 			what, zone, (unsigned long long)(off == APPEND ? 0 : off), len,
-			e->p.block_size);
+			emu_block(e, zone));
 	if (off != APPEND && (off >= size || len > size - off))
 		return zns_fail(
 			err, -EINVAL,

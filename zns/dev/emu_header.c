@@ -72,7 +72,9 @@ static uint32_t header_bytes(const struct zns_emu_params *p, const struct emu_he
 int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN])
 {
 	uint8_t block[EMU_BLOCK] = { 0 };
-	struct emu_header_file f = { .log_capacity = p->log_capacity, .log_zones = p->log_zones };
+	struct emu_header_file f = { .log_capacity = p->log_capacity,
+				     .log_zones = p->log_zones,
+				     .log_block = p->log_block };
 	struct emu_header_tables t = { .table_off = p->table_off, .table_zones = p->table_zones };
 	struct emu_header_more m = {
 		.cache_mib = p->cache_mib,
@@ -88,7 +90,9 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 	struct emu_layout lay;
 	struct emu_header h = {
 		.magic = EMU_MAGIC,
-		.version = p->log_zones ? ZNS_FILE_FORMAT : ZNS_EMU_FORMAT,
+		.version = !p->log_zones ? ZNS_EMU_FORMAT :
+			   p->log_block  ? ZNS_FILE_FORMAT_BLOCKS :
+					   ZNS_FILE_FORMAT,
 		.header_bytes = header_bytes(p, &m),
 		.nr_zones = p->nr_zones,
 		.block_size = p->block_size,
@@ -156,6 +160,11 @@ static int file_size(int fd, uint64_t *out)
 	return 0;
 }
 
+static bool is_file_format(const struct emu_header *h)
+{
+	return h->version == ZNS_FILE_FORMAT || h->version == ZNS_FILE_FORMAT_BLOCKS;
+}
+
 /* An error that says what @spec holds instead of an emulated device of this kind. */
 static int not_ours(int fd, const char *spec, bool file, const struct emu_header *h, bool read,
 		    struct zns_err *err)
@@ -168,7 +177,7 @@ static int not_ours(int fd, const char *spec, bool file, const struct emu_header
 				"%s is empty, not %s: create one with `znsctl create %s%s`", path,
 				noun, spec, file ? " --size SIZE" : "");
 	if (read && h->magic == EMU_MAGIC &&
-	    h->version == (file ? ZNS_EMU_FORMAT : ZNS_FILE_FORMAT))
+	    (file ? h->version == ZNS_EMU_FORMAT : is_file_format(h)))
 		return zns_fail(err, -EMEDIUMTYPE, "%s is %s: name it %s:%s", path,
 				file ? "an emulated device" : "a store on a disk",
 				file ? "emu" : "file", path);
@@ -205,7 +214,8 @@ static int check_header(int fd, const char *spec, struct emu_header *h, struct e
 
 	if (ret && ret != -ENODATA)
 		return zns_fail_sys(err, ret, "cannot read %s", path);
-	if (ret || h->magic != EMU_MAGIC || h->version == (file ? ZNS_EMU_FORMAT : ZNS_FILE_FORMAT))
+	if (ret || h->magic != EMU_MAGIC ||
+	    (file ? h->version == ZNS_EMU_FORMAT : is_file_format(h)))
 		return not_ours(fd, spec, file, h, !ret, err);
 	if (h->version < want)
 		return zns_fail(
@@ -213,7 +223,7 @@ static int check_header(int fd, const char *spec, struct emu_header *h, struct e
 			"%s has %s format %u of an older version, this program knows %u: create the device anew with `znsctl create --force %s`",
 			path, what, h->version, want, spec);
 	more = !file && h->header_bytes == sizeof(*h) + sizeof(*m);
-	if (h->version != want ||
+	if ((h->version != want && !(file && is_file_format(h))) ||
 	    (!more && h->header_bytes != sizeof(*h) + (file ? sizeof(*f) : 0) &&
 	     !(file && h->header_bytes == sizeof(*h) + sizeof(*f) + sizeof(*t))))
 		return zns_fail(
@@ -272,6 +282,7 @@ int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t 
 		.gc_stall_ms = h.gc_stall_ms,
 		.log_zones = f.log_zones,
 		.log_capacity = f.log_capacity,
+		.log_block = h.version == ZNS_FILE_FORMAT_BLOCKS ? f.log_block : 0,
 		.data_off = t.table_off ? h.data_off : 0,
 		.table_off = t.table_off,
 		.table_zones = t.table_zones,
@@ -286,7 +297,7 @@ int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t 
 		.row = m.row,
 	};
 	ret = emu_params_check(p, &why);
-	if (!ret && !f.log_zones && h.version == ZNS_FILE_FORMAT)
+	if (!ret && !f.log_zones && is_file_format(&h))
 		ret = zns_fail(&why, -EINVAL, "no zones for the log");
 	if (!ret && h.timing > 1)
 		ret = zns_fail(&why, -EINVAL, "unknown timing model %u", h.timing);

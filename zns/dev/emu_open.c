@@ -200,6 +200,7 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 		.max_io_bytes = EMU_MAX_IO,
 		.mem_align = zns_max(e->dio_mem, 512u),
 		.log_zones = e->p.log_zones,
+		.log_block = e->p.log_block,
 	};
 	ret = attach(e, err);
 	if (!ret && e->model && !e->fd_rdonly)

@@ -93,7 +93,8 @@ static int check_file(const struct zns_emu_params *p, struct zns_err *err)
 		return zns_fail(err, -EINVAL, "%u zones for the log: must be 2 to 16",
 				p->log_zones);
 	if (p->log_capacity < p->zone_capacity || p->log_capacity > GIB(4) ||
-	    p->log_capacity % p->block_size)
+	    p->log_capacity % p->block_size ||
+	    (p->log_block && (p->log_block < 512 || p->block_size % p->log_block)))
 		return zns_fail(err, -EINVAL, "zones for the log of %llu bytes",
 				(unsigned long long)p->log_capacity);
 	if (p->timing || p->max_open || p->max_active || p->map != ZNS_EMU_MAP_SHARED ||

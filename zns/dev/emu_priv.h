@@ -56,7 +56,7 @@ struct emu_header {
 /* Behind the header of a store on an ordinary disk. */
 struct emu_header_file {
 	uint64_t log_capacity;
-	uint32_t log_zones, zero;
+	uint32_t log_zones, log_block;
 	uint64_t hash; /* of the header's hash and the fields above */
 };
 
@@ -190,6 +190,11 @@ static inline struct emu *emu_of(const struct zns_dev *d)
 static inline uint64_t emu_capacity(const struct emu *e, uint32_t zone)
 {
 	return zone < e->p.log_zones ? e->p.log_capacity : e->p.zone_capacity;
+}
+
+static inline uint32_t emu_block(const struct emu *e, uint32_t zone)
+{
+	return zone < e->p.log_zones && e->p.log_block ? e->p.log_block : e->p.block_size;
 }
 
 /* Where the zone's first byte is in the file. */

@@ -30,7 +30,7 @@ void emu_durable_seal(struct emu_entry *en, uint32_t zone)
 static bool entry_valid(const struct emu *e, const struct emu_entry *en, uint32_t zone)
 {
 	return en->check == zns_hash_seeded(en, offsetof(struct emu_entry, check), zone) &&
-	       en->wp <= emu_capacity(e, zone) && !(en->wp % e->p.block_size) &&
+	       en->wp <= emu_capacity(e, zone) && !(en->wp % emu_block(e, zone)) &&
 	       !(en->flags & ~EMU_F_DURABLE) && !en->state;
 }
 

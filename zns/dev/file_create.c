@@ -19,10 +19,11 @@
 #define ZONE_MIN MIB(1)
 #define ZONE_MAX MIB(64)
 #define SIZE_MIN MIB(64)
-/* A record takes 4 KiB of the log, so there is room for a checkpoint in each MiB of the store.
- * Three zones: a generation, the next one, and one to spare if a zone fails. */
+/* A record takes a sector or two of the log, so there is room for a checkpoint in each 256 KiB of
+ * the store. Three zones: a generation, the next one, and one to spare if a zone fails. */
 #define LOG_ZONES 3u
 #define LOG_PART 256u
+#define LOG_BLOCK 512u
 #define LOG_MIN MIB(4)
 #define LOG_MAX MIB(256)
 
@@ -66,6 +67,7 @@ int zns_file_params(uint64_t size, struct zns_emu_params *p, struct zns_err *err
 		.channel_mibps = 1,
 		.log_zones = LOG_ZONES,
 		.log_capacity = log,
+		.log_block = LOG_BLOCK,
 	};
 	nr = (size - LOG_ZONES * log) / zone + LOG_ZONES;
 	if (nr > EMU_MAX_ZONES)

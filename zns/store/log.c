@@ -40,7 +40,7 @@ int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *bu
  */
 uint64_t zns_log_room(const struct zns_dev *dev, uint64_t zone_capacity)
 {
-	uint64_t block = dev->geo.block_size, cap = zns_align_down(zone_capacity, block);
+	uint64_t block = zns_geo_log_block(&dev->geo), cap = zns_align_down(zone_capacity, block);
 
 	return cap - zns_min(cap, block);
 }
@@ -67,7 +67,7 @@ int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, s
 
 	if (n > ZNS_RECORD_MAX - ZNS_FRAME_HDR)
 		return zns_fail(err, -EFBIG, "a record of %zu bytes is too long for the log", n);
-	rec = zns_frame_size(n, l->dev->geo.block_size);
+	rec = zns_frame_size(n, zns_geo_log_block(&l->dev->geo));
 	if (l->off + l->fill + rec > l->cap)
 		return zns_fail(err, -ENOSPC, "metadata zone %u is full", l->zone);
 	if (l->fill + rec > l->buf_cap) {
@@ -88,7 +88,7 @@ int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, s
 	}
 	f.payload = l->buf + l->fill + ZNS_FRAME_HDR;
 	protobuf_c_message_pack(msg, l->buf + l->fill + ZNS_FRAME_HDR);
-	zns_frame_pack(&f, l->dev->geo.block_size, l->buf + l->fill);
+	zns_frame_pack(&f, zns_geo_log_block(&l->dev->geo), l->buf + l->fill);
 	l->fill += rec;
 	l->seq++;
 	return 0;
@@ -141,7 +141,7 @@ void zns_log_reader_init(struct zns_log_reader *r, struct zns_dev *dev, const st
 				      .zone = z->index,
 				      .exact = zns_zone_is_active(z->state) };
 	/* A read-only zone may report a meaningless write pointer. */
-	r->limit = zns_align_down(zns_min(z->wp, z->capacity), dev->geo.block_size);
+	r->limit = zns_align_down(zns_min(z->wp, z->capacity), zns_geo_log_block(&dev->geo));
 	if (z->state == ZNS_ZONE_OFFLINE)
 		r->limit = 0;
 }
@@ -155,7 +155,7 @@ void zns_log_reader_fini(struct zns_log_reader *r)
 /* Get the bytes [off, off + n) of the zone into the buffer. */
 static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err *err)
 {
-	size_t block = r->dev->geo.block_size, cap, len;
+	size_t block = zns_geo_log_block(&r->dev->geo), cap, len;
 	uint64_t start = zns_align_down(off, block);
 	int ret;
 
@@ -197,11 +197,11 @@ static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f,
 	uint64_t claim;
 	int ret;
 
-	ret = need(r, off, r->dev->geo.block_size, err);
+	ret = need(r, off, zns_geo_log_block(&r->dev->geo), err);
 	if (ret)
 		return ret;
 	*why = -ENODATA;
-	claim = zns_frame_claim(r->buf + (off - r->buf_off), r->dev->geo.block_size);
+	claim = zns_frame_claim(r->buf + (off - r->buf_off), zns_geo_log_block(&r->dev->geo));
 	if (!claim)
 		return 0;
 	*why = -EMSGSIZE;
@@ -237,7 +237,7 @@ int zns_log_peek(struct zns_log_reader *r, struct zns_frame *f, struct zns_err *
 int zns_log_later(struct zns_log_reader *r, uint64_t generation, uint64_t seq, uint64_t max_bytes,
 		  uint64_t *found_generation, struct zns_err *err)
 {
-	uint64_t block = r->dev->geo.block_size, off, end = r->limit;
+	uint64_t block = zns_geo_log_block(&r->dev->geo), off, end = r->limit;
 	struct zns_frame f = { 0 };
 	int ret, why, found = 0;
 

@@ -99,7 +99,7 @@ static int replay_zone(struct zns_store *s, const struct cand *c, struct replay 
 		return ret;
 	zns_log_reader_init(&r, s->dev, c->zone);
 	while ((ret = zns_log_peek(&r, &f, err)) == 1) {
-		uint64_t size = zns_frame_size(f.len, s->dev->geo.block_size);
+		uint64_t size = zns_frame_size(f.len, zns_geo_log_block(&s->dev->geo));
 
 		/* Another generation's frame is garbage. */
 		ret = f.generation == gen ? replay_frame(rp, &f, size, err) : 0;

@@ -11,13 +11,13 @@
 static uint64_t superblock_bytes(const struct zns_store *s)
 {
 	return zns_frame_size(128 + 6 * (size_t)(s->nr_meta - s->first_meta),
-			      s->dev->geo.block_size);
+			      zns_geo_log_block(&s->dev->geo));
 }
 
 uint64_t zns_store_snapshot_bytes(const struct zns_store *s)
 {
 	const struct zns_state *st = &s->st;
-	uint64_t sum = superblock_bytes(s) + s->dev->geo.block_size /* SNAPSHOT_END */,
+	uint64_t sum = superblock_bytes(s) + zns_geo_log_block(&s->dev->geo) /* SNAPSHOT_END */,
 		 claim = zns_store_claim_rec(s);
 	const struct zns_kind *k;
 

@@ -39,7 +39,7 @@ static int keep(struct pieces *p, const struct zns_frame *f)
 static int read_zone(struct zns_store *s, const struct zns_zone *z, struct pieces *p,
 		     struct zns_salvage *r, struct zns_err *err)
 {
-	uint64_t block = s->dev->geo.block_size, next = 0;
+	uint64_t block = zns_geo_log_block(&s->dev->geo), next = 0;
 	struct zns_log_reader lr;
 	struct zns_frame f;
 	int ret = 0;

@@ -64,7 +64,7 @@ int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_
 			 .block = geo->block_size,
 			 .zone_capacity = geo->zone_capacity,
 			 .resizable = zns_geo_is_disk(geo) },
-		.block = geo->block_size,
+		.block = zns_geo_log_block(geo),
 	};
 	st->live = calloc(geo->nr_zones, sizeof(*st->live));
 	st->zone_owner = calloc(geo->nr_zones, sizeof(*st->zone_owner));

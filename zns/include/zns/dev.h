@@ -100,7 +100,13 @@ struct zns_geometry {
 	 * other devices.
 	 */
 	uint32_t log_zones;
+	uint32_t log_block; /* granularity of transfers there; 0: block_size */
 };
+
+static inline uint32_t zns_geo_log_block(const struct zns_geometry *g)
+{
+	return g->log_block ? g->log_block : g->block_size;
+}
 
 static inline bool zns_geo_is_disk(const struct zns_geometry *g)
 {

@@ -19,6 +19,7 @@
 #define ZNS_EMU_FORMAT 2
 /* Of a store on an ordinary disk ("file:PATH"): the same parts, and a header that is longer */
 #define ZNS_FILE_FORMAT 3
+#define ZNS_FILE_FORMAT_BLOCKS 4 /* with a log_block */
 
 enum zns_emu_map {
 	ZNS_EMU_MAP_INTERLEAVED, /* zone i on die i mod dies, channel first */
@@ -50,6 +51,7 @@ struct zns_emu_params {
 	 */
 	uint32_t log_zones;
 	uint64_t log_capacity; /* bytes of each of them */
+	uint32_t log_block; /* granularity of writes there; 0: block_size */
 	/* Of a store that was resized; else 0, and the tables are in front, as long as the zones
 	 * need. Where the data begin, where the tables are, and how many zones these have room for.
 	 */
