@@ -36,15 +36,6 @@ struct gc {
 	const struct compact *compacted; /* NULL: not asked for or not done */
 };
 
-static const ZnsPb__Mark *mark_of(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
-{
-	for (size_t i = 0; i < ls->n_marks; i++)
-		if (ls->marks[i]->checkpoint.len == c->id.len &&
-		    !memcmp(ls->marks[i]->checkpoint.data, c->id.data, c->id.len))
-			return ls->marks[i];
-	return NULL;
-}
-
 /* The owner must be found gone twice, at least a grace period apart. */
 static void judge_origin(struct gc *g, struct item *i, int64_t now)
 {
@@ -154,7 +145,7 @@ static int judge(struct gc *g, struct zns_err *err)
 		struct item *it = &g->item[i];
 
 		it->c = g->ls->checkpoints[i];
-		it->mark = mark_of(g->ls, it->c);
+		it->mark = ctl_mark_of(g->ls, it->c);
 		if (it->mark && it->mark->pinned)
 			continue;
 		if (it->c->pages_only)

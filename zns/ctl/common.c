@@ -187,7 +187,7 @@ int ctl_list(const char *spec, ZnsPb__Response **ls, struct zns_err *err)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 
 	req.has_ls = req.ls = 1;
-	return ctl_call(spec, &req, ls, err);
+	return ctl_marks_sort(ctl_call(spec, &req, ls, err), ls);
 }
 
 int ctl_tell(struct zns_broker *b, ZnsPb__Request *req, struct zns_err *err)

@@ -284,6 +284,10 @@ uint32_t ctl_zones_in(const ZnsPb__Status *s, enum zns_zone_state state);
  * Valid until eight more calls. */
 const char *ctl_text(const char *s);
 bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c);
+/* The mark of a listed checkpoint; NULL: none. The list was sorted by ctl_marks_sort(), which
+ * returns @ret. */
+const ZnsPb__Mark *ctl_mark_of(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c);
+int ctl_marks_sort(int ret, ZnsPb__Response **ls);
 void ctl_print_restore(const ZnsPb__RestoreStat *r); /* the rest of a line */
 
 /* cmd_verify.c: checks every unit of all images. *bad counts the damaged ones. */

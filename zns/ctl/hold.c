@@ -25,16 +25,39 @@ int ctl_ls(struct zns_broker *b, ZnsPb__Response **out, struct zns_err *err)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 
 	req.has_ls = req.ls = 1;
-	return zns_broker_call(b, &req, out, err);
+	return ctl_marks_sort(zns_broker_call(b, &req, out, err), out);
+}
+
+static int cmp_marks(const void *pa, const void *pb)
+{
+	const ProtobufCBinaryData *a = &(*(ZnsPb__Mark *const *)pa)->checkpoint,
+				  *b = &(*(ZnsPb__Mark *const *)pb)->checkpoint;
+
+	return a->len != b->len ? (a->len < b->len ? -1 : 1) : memcmp(a->data, b->data, a->len);
+}
+
+int ctl_marks_sort(int ret, ZnsPb__Response **ls)
+{
+	if (!ret && (*ls)->n_marks)
+		qsort((*ls)->marks, (*ls)->n_marks, sizeof(*(*ls)->marks), cmp_marks);
+	return ret;
+}
+
+const ZnsPb__Mark *ctl_mark_of(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
+{
+	const ZnsPb__Mark key = { .checkpoint = c->id }, *k = &key;
+	ZnsPb__Mark **m = ls->n_marks ? bsearch(&k, ls->marks, ls->n_marks, sizeof(*ls->marks),
+						cmp_marks) :
+					NULL;
+
+	return m ? *m : NULL;
 }
 
 bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
 {
-	for (size_t i = 0; i < ls->n_marks; i++)
-		if (ls->marks[i]->pinned && ls->marks[i]->checkpoint.len == c->id.len &&
-		    !memcmp(ls->marks[i]->checkpoint.data, c->id.data, c->id.len))
-			return true;
-	return false;
+	const ZnsPb__Mark *m = ctl_mark_of(ls, c);
+
+	return m && m->pinned;
 }
 
 bool ctl_is_dir(const char *path)

@@ -132,6 +132,8 @@ void ctl_view_ask(struct ctl_view *v, unsigned what)
 		ret = zns_fail(
 			&v->away, -EPROTO,
 			"the broker's answer lacks what was asked for: is it of another build?");
+	if (!ret && what & VIEW_LS)
+		ctl_marks_sort(0, &v->ls);
 	if (!ret && what & VIEW_ZONES)
 		ret = find_groups(v);
 	if (ret) {
