@@ -525,11 +525,53 @@ static void moves(void **state)
 	memdev_close(&m->dev);
 }
 
+/* Several removals are one write. What ends before it has removed none. */
+static void removed_together(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s = open_rw(m), *other;
+	uint8_t id[ZNS_UUID_LEN];
+	uint64_t before;
+	struct ck k;
+
+	for (uint8_t i = 1; i <= 3; i++)
+		OK(zns_store_commit(s, ck_init(&k, i, "redis", 5, 4096 * (i - 1), 4096), NULL));
+	before = m->ops;
+	zns_store_batch_begin(s);
+	for (uint8_t i = 1; i <= 3; i++) {
+		id_of(i, id);
+		OK(zns_store_remove(s, id, "rm", NULL));
+	}
+	assert_int_equal(m->ops, before);
+	assert_int_equal(zns_store_nr_checkpoints(s), 0);
+	OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &other, NULL));
+	assert_int_equal(zns_store_nr_checkpoints(other), 3);
+	zns_store_close(other);
+	OK(zns_store_batch_end(s, NULL));
+	assert_true(m->ops <= before + 2); /* a write and a flush */
+	s = reopened(m, s);
+	assert_int_equal(zns_store_nr_checkpoints(s), 0);
+	/* the write fails: a new generation has them */
+	for (uint8_t i = 4; i <= 5; i++)
+		OK(zns_store_commit(s, ck_init(&k, i, "redis", 5, 4096 * (i - 4), 4096), NULL));
+	zns_store_batch_begin(s);
+	id_of(4, id);
+	OK(zns_store_remove(s, id, "rm", NULL));
+	m->fail_at = m->ops;
+	m->fail_nr = 1;
+	OK(zns_store_batch_end(s, NULL));
+	s = reopened(m, s);
+	assert_int_equal(zns_store_nr_checkpoints(s), 1);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_operation_reopens),
 		cmocka_unit_test(refusals),
+		cmocka_unit_test(removed_together),
 		cmocka_unit_test(reservation_lifetime),
 		cmocka_unit_test(old_groups_stay_readable),
 		cmocka_unit_test(shared_zone_owner),

@@ -9,7 +9,7 @@
 /* Room that must stay beside every snapshot, so that removing something is always possible. */
 static uint64_t slack(const struct zns_store *s)
 {
-	return zns_frame_size(3 * (ZNS_NAME_LEN_MAX + 8), s->dev->geo.block_size);
+	return zns_frame_size(3 * (ZNS_NAME_LEN_MAX + 8), zns_geo_log_block(&s->dev->geo));
 }
 
 int zns_store_writable(const struct zns_store *s, struct zns_err *err)
@@ -30,6 +30,22 @@ int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err 
 		s->st.checkpoints.nr, (unsigned long long)s->min_cap);
 }
 
+/* What a write that failed leaves. Returns @ret. */
+static int not_written(struct zns_store *s, int ret, struct zns_err *err)
+{
+	/*
+	 * The record may stand on the device although the caller is told that it failed. A new
+	 * generation without it settles that; if this fails too, the next change tries again first.
+	 */
+	if (ret == -EBADE) /* the device is another host's now: nothing of ours gets there any more
+			    */
+		return zns_store_lost(s, ret);
+	zns_wrap(err, "cannot write metadata zone %u", s->log.zone);
+	s->need_roll = true;
+	zns_store_roll(s, 0, NULL);
+	return ret;
+}
+
 /* The record of a change. @key goes with it, in one write, or is NULL. */
 static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg,
 		  const ZnsPb__KeyLine *key, struct zns_err *err)
@@ -44,7 +60,7 @@ static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 	ret = zns_store_alone(s, err);
 	if (ret)
 		return ret;
-	if (s->need_roll || s->log.off + claim + rec > s->log.cap) {
+	if (s->need_roll || s->log.off + s->log.fill + claim + rec > s->log.cap) {
 		ret = zns_store_roll(s, claim + rec, err);
 		if (ret)
 			return zns_store_lost(s, ret);
@@ -55,25 +71,31 @@ static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 		ret = zns_log_put(&s->log, type, msg, err);
 	if (!ret && key)
 		ret = zns_log_put(&s->log, ZNS_FRAME_KEY, &key->base, err);
-	if (!ret)
+	if (!ret && !s->batch)
 		ret = zns_log_write_durable(&s->log, err);
 	if (!ret && claim) {
 		zns_state_set_mount(&s->st, s->claim);
 		s->claim = NULL;
 	}
+	return ret ? not_written(s, ret, err) : 0;
+}
+
+void zns_store_batch_begin(struct zns_store *s)
+{
+	s->batch = true;
+}
+
+int zns_store_batch_end(struct zns_store *s, struct zns_err *err)
+{
+	int ret;
+
+	s->batch = false;
+	ret = zns_log_write_durable(&s->log, err);
 	if (!ret)
 		return 0;
-	/*
-	 * The record may stand on the device although the caller is told that it failed. A new
-	 * generation without it settles that; if this fails too, the next change tries again first.
-	 */
-	if (ret == -EBADE) /* the device is another host's now: nothing of ours gets there any more
-			    */
-		return zns_store_lost(s, ret);
-	zns_wrap(err, "cannot write metadata zone %u", s->log.zone);
-	s->need_roll = true;
-	zns_store_roll(s, 0, NULL);
-	return ret;
+	ret = not_written(s, ret, err);
+	/* else a new generation has them */
+	return ret == -EBADE || s->need_roll ? ret : 0;
 }
 
 /*

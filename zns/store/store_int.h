@@ -253,6 +253,7 @@ struct zns_store {
 	uint64_t min_cap; /* of the metadata zones: what a snapshot must fit into */
 	bool need_roll; /* the log's tail is not to be trusted */
 	bool torn; /* the log ended in a torn record when it was opened */
+	bool batch; /* changes wait for zns_store_batch_end() to be written */
 	bool foreign; /* somebody else changed it under us: no change any more */
 	uint64_t *seen_wp; /* of the metadata zones, as we left them; UINT64_MAX: not known */
 	struct zns_ent *claim; /* a mount record that goes into the log before the next change */

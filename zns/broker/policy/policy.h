@@ -373,7 +373,9 @@ struct grave {
 };
 int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g,
 		      struct zns_err *err);
-void bury(struct znsd *d, struct grave *g); /* frees the members of @g */
+/* Both free the members of @g. */
+void bury(struct znsd *d, struct grave *g);
+void grave_free(struct znsd *d, struct grave *g);
 
 /* expiry.c */
 bool checkpoint_pinned(const struct znsd *d, const uint8_t *id);

@@ -102,6 +102,11 @@ void bury(struct znsd *d, struct grave *g)
 {
 	for (uint32_t i = 0; g->t && i < g->nr; i++)
 		bury_in_zone(d, g, g->zones[i]);
+	grave_free(d, g);
+}
+
+void grave_free(struct znsd *d, struct grave *g)
+{
 	if (g->t)
 		zns_pb__tombstone__free_unpacked(g->t, NULL);
 	free(g->zones);

@@ -52,7 +52,9 @@ int serve_rm(struct znsd *d, const struct call *x, struct reply *rep)
 	const ZnsPb__Rm *q = x->q->rm;
 	ProtobufCBinaryData *ids;
 	struct grave *graves;
+	struct zns_err end = ZNS_ERR_INIT;
 	size_t nr = 0, i;
+	bool undone;
 	int ret = check_rm(d, q, &rep->err);
 
 	if (ret)
@@ -63,6 +65,7 @@ int serve_rm(struct znsd *d, const struct call *x, struct reply *rep)
 	parents_last(d, ids, q->n_checkpoints);
 	rep->r.removed = reply_alloc(rep, q->n_checkpoints * sizeof(*rep->r.removed));
 	graves = reply_alloc(rep, q->n_checkpoints * sizeof(*graves));
+	zns_store_batch_begin(d->store);
 	for (i = 0; !ret && i < q->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *k = zns_store_find(d->store, ids[i].data);
 		cleanup_free char *container = k ? znsd_strdup(k->container) : NULL;
@@ -79,9 +82,16 @@ int serve_rm(struct znsd *d, const struct call *x, struct reply *rep)
 		reservation_settle(d, container);
 		reservation_renew(d, container);
 	}
+	undone = zns_store_batch_end(d->store, &end) != 0;
+	if (undone) {
+		/* The next broker sees what stands on the device. Until then no zone is reset. */
+		rep->err = end;
+		d->lost = d->quit = true;
+		ret = end.code;
+	}
 	/* Only when all are removed: most zones hold nothing then. */
 	for (i = 0; i < nr; i++)
-		bury(d, &graves[i]);
+		(undone ? grave_free : bury)(d, &graves[i]);
 	d->freed = true;
 	/* Even if all were removed earlier: that may have been without --secure, or a crash came
 	 * between. */

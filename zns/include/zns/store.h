@@ -139,6 +139,13 @@ int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns
  *   -EINVAL  @c differs from the record in more than places; or as for a commit
  */
 int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
+/*
+ * Changes from here to the end are one write, instead of one each. Until that returned none of them
+ * is durable, though the catalogue in memory has them. If it fails with anything but 0, they may or
+ * may not stand on the device: open the store anew.
+ */
+void zns_store_batch_begin(struct zns_store *s);
+int zns_store_batch_end(struct zns_store *s, struct zns_err *err);
 /* -ENOENT */
 int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err);
 /* adds or replaces */
