@@ -7,7 +7,10 @@ zone of a stream may continue one that others began; else a zone belongs to one 
 its checkpoints are gone, and nothing is ever moved, so the write amplification is 1. Printed is the part of the space that is live whenever a
 checkpoint does not fit.
 
-    churn.py [--size MIB] [--times N] [--zones MIB,…] [--streams N,…] [MIX …]
+With --reuse a checkpoint, in units of so many KiB and a manifest of 8 KiB, goes where others were removed, as znsd's
+small ones do on a disk: to the smallest place that takes what is left of it, else to an empty zone, else to the largest.
+
+    churn.py [--size MIB] [--times N] [--zones MIB,…] [--streams N,…] [--reuse KIB,…] [MIX …]
 """
 import argparse
 import math
@@ -69,6 +72,59 @@ class Store:
                     self.begun.remove(z)
 
 
+class Places:
+    """Zones with places: (start, end) of what is free in them."""
+    def __init__(self, size, zone, unit):
+        self.zone, self.unit = zone, unit
+        self.empty = list(range(size // zone))
+        self.places = {}
+
+    def find(self, taken, run, rest):
+        fits = most = None
+        for z, free in self.places.items():
+            for a, b in free if z not in taken else ():
+                if b - a >= rest and (not fits or b - a < fits[2] - fits[1]):
+                    fits = z, a, b
+                if b - a >= run and (not most or b - a > most[2] - most[1]):
+                    most = z, a, b
+        if not fits and self.empty:
+            z = self.empty.pop()
+            self.places[z] = [(0, self.zone)]
+            return z, 0, self.zone
+        return fits or most
+
+    def put(self, size):
+        tail = size % self.unit
+        runs = [self.unit] * (size // self.unit) + [-(-tail // 4096) * 4096] * bool(tail) + [8192]
+        uses, at = [], None
+        while runs:
+            if at and at[2] - at[1] >= runs[0]:
+                at[1] += runs.pop(0)
+                continue
+            found = self.find({u[0] for u in uses}, runs[0], sum(runs))
+            if not found:
+                self.drop([(z, a, p) for z, p, _, a in uses if p > a], taken=uses)
+                return None
+            at = [found[0], found[1], found[2], found[1]]
+            uses.append(at)
+            self.places[at[0]].remove(found[1:])
+        self.drop([], taken=[[z, p, b, p] for z, p, b, _ in uses])
+        return [(z, a, p) for z, p, _, a in uses if p > a]
+
+    def drop(self, uses, taken=()):
+        """Gives back uses, and what was taken beyond them."""
+        for z, a, b in [*uses, *((z, p, b) for z, p, b, _ in taken)]:
+            free = self.places[z]
+            for c, d in [f for f in free if f[1] == a or f[0] == b]:
+                free.remove((c, d))
+                a, b = min(a, c), max(b, d)
+            if (a, b) == (0, self.zone):
+                del self.places[z]
+                self.empty.append(z)
+            elif a < b:
+                free.append((a, b))
+
+
 def churn(mix, size, times, store):
     rnd = random.Random(1)
     low, high = MIXES[mix]
@@ -98,8 +154,16 @@ def main():
     ap.add_argument('--times', type=float, default=5)
     ap.add_argument('--zones', default='1,2,4')
     ap.add_argument('--streams', default='1,2,4')
+    ap.add_argument('--reuse', default='')
     ap.add_argument('mix', nargs='*', default=['one', 'all', 'medium', 'gate'])
     a = ap.parse_args()
+    for unit in map(int, filter(None, a.reuse.split(','))):
+        for mix in a.mix:
+            for zone in map(float, a.zones.split(',')):
+                f = churn(mix, a.size * MIB, a.times, Places(a.size * MIB, int(zone * MIB), unit << 10))
+                print(f'{mix:8}{zone:6g}  units of {unit} KiB  {100 * sum(f) / len(f):5.1f} {100 * min(f):5.1f}')
+    if a.reuse:
+        return
     print('mix     zone  streams  zones of one  last zone shared   (live when full: mean, least)')
     for mix in a.mix:
         for zone in map(float, a.zones.split(',')):
