@@ -23,7 +23,7 @@ static void look(const ZnsPb__Manifest *m)
 	uint32_t unit = zns_sealed_unit(m);
 	uint64_t bytes = 0;
 
-	if (unit < ZNS_STRIPE_UNIT_MIN || unit > ZNS_STRIPE_UNIT_MAX || unit % geo.block_size ||
+	if (unit < ZNS_UNIT_LEAST || unit > ZNS_STRIPE_UNIT_MAX || unit % geo.block_size ||
 	    m->seal.len != ZNS_TAG_BYTES || m->checkpoint->n_zones || !m->checkpoint->crypt)
 		abort();
 	for (size_t i = 0; i < m->n_images; i++) {
