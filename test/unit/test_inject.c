@@ -240,12 +240,37 @@ static void left_behind(void **state)
 	close(p[1]);
 }
 
+static int count(int fd, void *arg, void *out)
+{
+	return ++*(int *)out;
+}
+
+/* Many questions to one process; the next one after it has hung is to another process. */
+static void asked_again(void **state)
+{
+	struct zns_apart_process a;
+	int p[2];
+
+	assert_int_equal(zns_apart_begin(&a, count, -1, NULL, sizeof(int)), 0);
+	for (int n = 1; n <= 3; n++)
+		assert_int_equal(zns_apart_ask(&a, 60000), n);
+	assert_int_equal(*(int *)a.shared, 3);
+	zns_apart_end(&a);
+	assert_int_equal(pipe(p), 0);
+	assert_int_equal(zns_apart_begin(&a, wait_for_ever, p[0], NULL, sizeof(int)), 0);
+	assert_int_equal(zns_apart_ask(&a, 50), -ETIMEDOUT);
+	zns_apart_end(&a);
+	close(p[0]);
+	until(write(p[1], "x", 1) < 0 && errno == EPIPE);
+	close(p[1]);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(another_number), cmocka_unit_test(other_arguments),
 		cmocka_unit_test(another_table),  cmocka_unit_test(code_that_nobody_brings),
-		cmocka_unit_test(left_behind),
+		cmocka_unit_test(left_behind),    cmocka_unit_test(asked_again),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import ztlib
+from ztfuse import SlowFile
 from ztlib import Failed, Skipped, wait_until
 from ztscene import DIES, SLOW, case_of, expect, run_ctl, suite_main
 
@@ -157,6 +158,72 @@ def asynchronous_io(scene):
     finally:
         child.kill()
         child.wait()
+
+
+UNANSWERED = """
+import ctypes, mmap, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+READ_WRITE, PRIVATE, FIXED, SIZE = 3, 2, 16, 96 << 20
+
+def put(at, path, size):
+    fd = os.open(path, os.O_RDONLY)
+    got = libc.mmap(ctypes.c_void_p(at), ctypes.c_size_t(size), READ_WRITE, PRIVATE | (FIXED if at else 0), fd, ctypes.c_long(0))
+    os.close(fd)
+    if got == ctypes.c_void_p(-1).value:
+        sys.exit('no mmap')
+    return got
+
+own = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+own.write(b'x' * SIZE)
+start = ctypes.addressof(ctypes.c_char.from_buffer(own))
+ctypes.memset(put(0, sys.argv[1], 1 << 20), 1, 1)
+signal.signal(signal.SIGUSR1, lambda *_: (put(start + SIZE - 4096, sys.argv[2], 4096), print('put', flush=True)))
+print('ready', flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@case
+def unanswered_file(scene):
+    """
+    Memory that makes place for a file that a FUSE file system does not bring, while it is being copied: the task is left to the
+    freeze. A file of such a file system is not tracked in the first place.
+    """
+    scene = scene(size=8)
+    quick, slow = SlowFile(scene.dir / 'quick', 1), SlowFile(scene.dir / 'slow', 2)
+    quick.release()
+    out = scene.dir / 'out'
+    with open(out, 'wb') as f:
+        child = subprocess.Popen([sys.executable, '-c', UNANSWERED, quick.directory / 'data', slow.directory / 'data'],
+                                 stdin=subprocess.DEVNULL, stdout=f, stderr=f, start_new_session=True)
+    task, scene.task.pid = scene.task.pid, child.pid
+    try:
+        if not wait_until(lambda: out.read_text() == 'ready\n', 20):
+            raise Failed(f'the program says {out.read_text()}')
+        started = in_rounds(scene)
+        if re.search(r' /\S*quick/data\n(?:[A-Z].*\n)*VmFlags:.* u[wm]\b', ztlib.smaps(child.pid)):
+            raise Failed('a file that may not answer is tracked')
+        os.kill(child.pid, signal.SIGUSR1)
+        if not wait_until(lambda: 'put' in out.read_text(), 20):
+            raise Failed('the program did not get the file')
+        scene.go_on()
+        log = Path(started[1])
+        if not wait_until(lambda: 'live: 0 of 1 tasks tracked' in log.read_text(errors='replace'), 60):
+            raise Failed('the helper waits for a file that nobody brings')
+        if not slow.reading.is_set():
+            raise Failed('the rounds did not come to the file')
+        slow.release()
+        expect('the exit code', scene.end_of(started).code, 0)
+        if not any('did not answer' in r['why'] and r['bytes'] > 64 << 20 for r in scene.device.json('show', str(scene.images))['live']['rests']):
+            raise Failed('the reason is not told')
+    finally:
+        child.kill()
+        child.wait()
+        scene.task.pid = task
+        quick.close()
+        slow.close()
 
 
 # ---- what it refuses ------------------------------------------------------------------------------------

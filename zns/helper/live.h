@@ -9,6 +9,7 @@
 #include "dump_session.h"
 #include "live_keep.h"
 #include "sealed.h"
+#include "task_read.h"
 #include "zns/places.h"
 #include "zns/track.h"
 
@@ -81,6 +82,7 @@ struct live {
 	size_t staged; /* bytes */
 	bool direct; /* what is copied goes to the writer at once: no stage, or it was full */
 	uint64_t frozen_bytes, shared_bytes;
+	struct task_reader reader; /* of the rounds */
 	struct live_verify *verify; /* NULL: nobody asked for it */
 	bool frozen;
 };

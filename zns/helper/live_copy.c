@@ -3,13 +3,9 @@
  * Copies of pages of a task, running or frozen. A running task may unmap what is being read. Such a
  * page is left out and pending: either it is gone by the freeze, or it is copied then.
  */
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include "live.h"
-
-#define IOVS 512 /* read by one call */
 
 /* What is still to be read. */
 struct cursor {
@@ -23,7 +19,6 @@ struct copying {
 	struct live_task *t;
 	struct cursor c;
 	struct places fresh;
-	int mem; /* /proc/PID/mem; -1: not opened yet */
 	uint64_t page;
 };
 
@@ -40,7 +35,7 @@ static uint32_t next_ranges(struct cursor c, struct iovec *v, size_t room, size_
 	uint32_t nr = 0;
 
 	*sum = 0;
-	while (nr < IOVS && c.n < c.s->nr && room > *sum) {
+	while (nr < TASK_READ_IOVS && c.n < c.s->nr && room > *sum) {
 		size_t len = zns_min(c.s->s[c.n].end - c.va, room - *sum);
 
 		v[nr++] = (struct iovec){ (void *)(uintptr_t)c.va, len };
@@ -68,41 +63,38 @@ static int have(struct copying *k, const uint8_t *buf, uint64_t len, uint64_t at
 	return 0;
 }
 
-/* A page that process_vm_readv refuses may only be protected against reading. */
-static bool read_by_file(struct copying *k, uint8_t *buf)
+/* Who cannot be read while it runs is left to the freeze, in which nothing changes. */
+static void give_up(struct copying *k, int ret)
 {
-	char path[64];
-
-	if (k->mem < 0) {
-		snprintf(path, sizeof(path), "/proc/%d/mem", k->t->pid);
-		k->mem = open(path, O_RDONLY | O_CLOEXEC);
-	}
-	return k->mem >= 0 && pread(k->mem, buf, k->page, (off_t)k->c.va) == (ssize_t)k->page;
+	zns_track_free(k->t->track);
+	k->t->track = NULL;
+	zns_fail(&k->t->why, ret, "its memory at %llx could not be read while it ran: %s",
+		 (unsigned long long)k->c.va,
+		 ret == -ETIMEDOUT ? "whoever brings it did not answer" : strerror(-ret));
+	k->c.n = k->c.s->nr;
 }
 
 /* Fills @buf as far as it can; *filled: bytes. */
 static int fill(struct copying *k, uint8_t *buf, size_t room, uint64_t at, size_t *filled)
 {
-	struct iovec remote[IOVS], local;
+	struct iovec remote[TASK_READ_IOVS];
 
 	*filled = 0;
 	while (k->c.n < k->c.s->nr && room - *filled >= k->page) {
 		size_t sum;
 		uint32_t nr = next_ranges(k->c, remote, room - *filled, &sum);
-		ssize_t got;
+		ssize_t got = k->l->frozen ? task_read(k->t->pid, remote, nr, buf + *filled) :
+					     task_read_apart(&k->l->reader, k->t->pid, remote, nr,
+							     buf + *filled);
 
-		local = (struct iovec){ buf + *filled, sum };
-		got = process_vm_readv(k->t->pid, &local, 1, remote, nr, 0);
-		got = got > 0 ? (ssize_t)zns_align_down((size_t)got, k->page) : 0;
-		if (have(k, buf + *filled, (uint64_t)got, at + *filled))
-			return -ENOMEM;
-		*filled += (size_t)got;
-		if ((size_t)got == sum)
-			continue;
-		if (read_by_file(k, buf + *filled)) {
-			if (have(k, buf + *filled, k->page, at + *filled))
+		if (got < 0 && !k->l->frozen) {
+			give_up(k, (int)got);
+			break;
+		}
+		if (got > 0) {
+			if (have(k, buf + *filled, (uint64_t)got, at + *filled))
 				return -ENOMEM;
-			*filled += k->page;
+			*filled += (size_t)got;
 			continue;
 		}
 		if (zns_spans_add(&k->t->pending, k->c.va, k->c.va + k->page))
@@ -149,7 +141,7 @@ static int step(struct copying *k, struct zns_err *err)
 
 int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, struct zns_err *err)
 {
-	struct copying k = { .l = l, .t = t, .mem = -1, .page = (uint64_t)getpagesize() };
+	struct copying k = { .l = l, .t = t, .page = (uint64_t)getpagesize() };
 	int ret = 0;
 
 	k.c = (struct cursor){ s, 0, s->nr ? s->s[0].start : 0 };
@@ -165,8 +157,6 @@ int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, st
 	if (!ret && places_put(&t->places, k.fresh.p, k.fresh.nr))
 		ret = zns_fail(err, -ENOMEM, "no memory for the places of pages");
 	places_free(&k.fresh);
-	if (k.mem >= 0)
-		close(k.mem);
 	return ret;
 }
 

@@ -93,6 +93,7 @@ void live_end(struct live *l)
 		return;
 	while (l->nr_tasks)
 		forget(l, l->nr_tasks - 1);
+	task_reader_end(&l->reader);
 	live_keep_end(l);
 	live_verify_end(l);
 }

@@ -7,17 +7,13 @@
  * A pre-dump protects written pages before the freeze, once more in it, and reads after it: the
  * freeze is the barrier. A dump reads in the freeze.
  */
-#include <fcntl.h>
 #include <linux/capability.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include "live.h"
 #include "zns-memfd.h"
 #include "zns/grow.h"
 #include "zns/process.h"
-
-#define IOVS 512 /* read by one call */
 
 _Static_assert(ZW_ID == ZNS_UUID_LEN, "ids are UUIDs");
 
@@ -289,7 +285,7 @@ static uint32_t next_ranges(const struct filling *f, struct iovec *v, size_t *en
 	uint32_t nr = 0, runs = ZW_CHUNK_RUNS - f->nr;
 
 	*sum = 0;
-	for (; n < f->s->nr && runs && nr < IOVS && *sum < room; n++, runs--) {
+	for (; n < f->s->nr && runs && nr < TASK_READ_IOVS && *sum < room; n++, runs--) {
 		const struct zw_run *r = &f->s->run[n];
 		size_t len = zns_min(r->len, room - *sum);
 
@@ -302,30 +298,12 @@ static uint32_t next_ranges(const struct filling *f, struct iovec *v, size_t *en
 	return nr;
 }
 
-/*
- * process_vm_readv refuses pages that are only protected against reading (PROT_NONE): read them
- * through /proc/PID/mem.
- */
-static bool read_by_file(pid_t pid, uint64_t vaddr, uint8_t *buf, size_t len)
-{
-	char path[64];
-	cleanup_close int fd = -1;
-
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd >= 0 && pread(fd, buf, len, (off_t)vaddr) == (ssize_t)len;
-}
-
 /* The next page cannot be read with the others. One that a running task has unmapped is left out.
  */
 static int odd_page(struct filling *f, struct zns_err *err)
 {
 	struct zw_run *r = &f->s->run[f->s->at];
 
-	if (read_by_file(f->t->pid, r->vaddr, f->c->data + f->bytes, f->page)) {
-		emit(f, f->page);
-		return 0;
-	}
 	if (!f->s->late)
 		return zns_fail(err, -EFAULT, "cannot read the memory of task %d at %llx",
 				f->t->pid, (unsigned long long)r->vaddr);
@@ -339,24 +317,27 @@ static int odd_page(struct filling *f, struct zns_err *err)
 
 static int fill_more(struct filling *f, struct zns_err *err)
 {
+	struct iovec remote[TASK_READ_IOVS];
 	struct send *s = f->s;
-	struct iovec remote[IOVS], local;
+	uint8_t *to = f->c->data + f->bytes;
 	size_t end, sum;
 	uint32_t nr = next_ranges(f, remote, &end, &sum);
 	ssize_t got = 0;
-	bool all;
 
-	local = (struct iovec){ f->c->data + f->bytes, sum };
 	if (nr)
-		got = process_vm_readv(f->t->pid, &local, 1, remote, nr, 0);
-	if (got < 0 && errno == ESRCH && s->late) {
+		got = s->late ? task_read_apart(&s->l.reader, f->t->pid, remote, nr, to) :
+				task_read(f->t->pid, remote, nr, to);
+	if (got == -ESRCH && s->late) {
 		zns_track_free(f->t->track);
 		f->t->track = NULL; /* it has ended: nobody will ask for it */
 		s->at = s->nr;
 		return 0;
 	}
-	got = got > 0 ? (ssize_t)zns_align_down((size_t)got, f->page) : 0;
-	all = (size_t)got == sum;
+	if (got < 0 && s->late)
+		return zns_fail_sys(err, (int)got, "cannot read the memory of task %d at %p",
+				    f->t->pid, remote[0].iov_base);
+	if (nr && got <= 0 && !s->run[s->at].parent)
+		return odd_page(f, err);
 	while (s->at < end && (s->run[s->at].parent || got > 0)) {
 		size_t len = s->run[s->at].parent ? s->run[s->at].len :
 						    zns_min(s->run[s->at].len, (size_t)got);
@@ -364,7 +345,7 @@ static int fill_more(struct filling *f, struct zns_err *err)
 		got -= s->run[s->at].parent ? 0 : (ssize_t)len;
 		emit(f, len);
 	}
-	return all || f->nr == ZW_CHUNK_RUNS ? 0 : odd_page(f, err);
+	return 0;
 }
 
 /* All is sent. What could not be read is as unknown to the next dump as a new area. */

@@ -74,7 +74,9 @@ static bool parse(char *line, struct area *a, const char **async)
 		return false;
 	memcpy(perms, p + 1, 4);
 	p = strchr(p + 6, ' '); /* behind the offset */
-	p = p ? strchr(p + 1, ' ') : NULL; /* behind the device */
+	if (!p || sscanf(p, " %x:%x", &a->major, &a->minor) != 2)
+		return false;
+	p = strchr(p + 1, ' '); /* behind the device */
 	if (!p)
 		return false;
 	inode = strtoull(p, &p, 10);

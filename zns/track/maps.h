@@ -14,6 +14,7 @@ struct area {
 	bool exec, vdso;
 	bool writable, shared, stack;
 	bool none; /* no access at all */
+	uint32_t major, minor; /* of the file system */
 	bool registered; /* with a userfaultfd, as was seen before it was registered anew */
 };
 

@@ -56,6 +56,14 @@ int track_areas(struct zns_track *t, struct zns_err *err)
 	if (t->areas.async)
 		return zns_fail(err, -ENOTSUP, "process %d uses %s, whose writes are not seen",
 				t->pid, t->areas.async);
+	/* A page that is discarded keeps its mark there, looks as if it were swapped, and reading
+	 * it asks for the file's. */
+	for (size_t i = 0; i < t->areas.nr; i++) {
+		struct area *a = &t->areas.a[i];
+
+		if (a->may && a->file && !files_answer(t->pid, a->major, a->minor))
+			a->may = false;
+	}
 	return 0;
 }
 

@@ -26,6 +26,12 @@ struct zns_track {
 /* Reads t->areas. -ESRCH: gone or another program; -ENOTSUP: asynchronous I/O. */
 int track_areas(struct zns_track *t, struct zns_err *err);
 
+/*
+ * filesystems.c: is a page of a file there in a moment, as @pid sees its mounts? Others may wait
+ * for a network or for a program. An unknown file system is one of those.
+ */
+bool files_answer(pid_t pid, uint32_t major, uint32_t minor);
+
 /* A part of an area in the final scan. */
 struct part {
 	struct zns_track *t;

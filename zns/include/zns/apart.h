@@ -19,4 +19,22 @@ typedef int (*zns_apart_work)(int fd, void *arg, void *out);
  */
 int zns_apart(zns_apart_work work, int fd, void *arg, void *out, size_t len, uint32_t limit_ms);
 
+/*
+ * The same for many questions. The process is made once and has our memory as it was then. A
+ * question and its answer are in @shared (@len bytes, zero at first), which is @work's @out.
+ */
+struct zns_apart_process {
+	int sk;
+	size_t size;
+	struct zns_apart_memory *m;
+	void *shared;
+};
+
+/* 0, or -errno: there is none. */
+int zns_apart_begin(struct zns_apart_process *a, zns_apart_work work, int fd, void *arg,
+		    size_t len);
+/* As zns_apart. After -ETIMEDOUT or -EIO only zns_apart_end() is left. */
+int zns_apart_ask(struct zns_apart_process *a, uint32_t limit_ms);
+void zns_apart_end(struct zns_apart_process *a);
+
 #endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Which file systems bring a page by themselves. statfs() would ask the file system, so mountinfo
+ * does. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "track_int.h"
+#include "zns-memfd.h"
+#include "zns/grow.h"
+#include "zns/util.h"
+
+struct known {
+	uint32_t major, minor;
+	bool answers;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct known *known; /* under the lock, for as long as the process runs */
+static size_t nr_known, max_known;
+
+static bool is_local(const char *type)
+{
+	static const char *const local[] = {
+		"bcachefs", "btrfs", "devtmpfs", "erofs",   "exfat",     "ext2",   "ext3",
+		"ext4",     "f2fs",  "hfsplus",  "iso9660", "hugetlbfs", "jfs",    "msdos",
+		"nilfs2",   "ntfs3", "overlay",  "ramfs",   "reiserfs",  "rootfs", "squashfs",
+		"tmpfs",    "udf",   "vfat",     "xfs",     "zfs",
+	};
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(local); i++)
+		if (!strcmp(type, local[i]))
+			return true;
+	return false;
+}
+
+/* "36 35 98:0 /root /at options [tags] - type source options". False: no line has this device. */
+static bool look(const char *mounts, uint32_t major, uint32_t minor, bool *answers)
+{
+	FILE *f = fopen(mounts, "re");
+	char *line = NULL, *rest, type[32];
+	uint32_t a, b;
+	size_t size = 0;
+	bool found = false;
+
+	while (f && !found && getline(&line, &size, f) > 0) {
+		rest = strstr(line, " - ");
+		found = rest && sscanf(line, "%*s %*s %u:%u", &a, &b) == 2 && a == major &&
+			b == minor && sscanf(rest + 3, "%31s", type) == 1;
+	}
+	if (found)
+		*answers = is_local(type);
+	free(line);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Where the kernel keeps memfds and shared memory; no process has it mounted. */
+static bool is_memory(uint32_t major, uint32_t minor)
+{
+	cleanup_close int fd = zns_memfd("zns-look");
+	struct stat st;
+
+	return fd >= 0 && !fstat(fd, &st) && major(st.st_dev) == major && minor(st.st_dev) == minor;
+}
+
+static bool find(pid_t pid, uint32_t major, uint32_t minor)
+{
+	bool answers = true;
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
+	if (look(path, major, minor, &answers) ||
+	    look("/proc/self/mountinfo", major, minor, &answers))
+		return answers;
+	return major || is_memory(major, minor); /* on a block device, mounted elsewhere */
+}
+
+bool files_answer(pid_t pid, uint32_t major, uint32_t minor)
+{
+	struct known *k = NULL;
+	bool answers;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < nr_known && !k; i++)
+		if (known[i].major == major && known[i].minor == minor)
+			k = &known[i];
+	answers = k ? k->answers : find(pid, major, minor);
+	if (!k && !zns_grow(known, nr_known, max_known))
+		known[nr_known++] = (struct known){ major, minor, answers };
+	pthread_mutex_unlock(&lock);
+	return answers;
+}
