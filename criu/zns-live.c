@@ -78,6 +78,28 @@ int zns_live_check(bool pre_dump)
 	return -1;
 }
 
+void zns_live_offer(bool pre_dump)
+{
+	zns_opts.live &= ZW_LIVE_SAID | ZW_LIVE_ON | ZW_LIVE_AUTO | ZW_LIVE_SLOW_FAILS;
+	if (pre_dump || opts.lazy_pages)
+		return;
+	zns_opts.live |= ZW_LIVE_CAN;
+	if (opts.final_state == TASK_ALIVE)
+		zns_opts.live |= ZW_LIVE_RUNS_ON;
+}
+
+void zns_live_decided(const struct zw_reply *r)
+{
+	bool live = r->kind == ZW_KIND_LIVE || r->kind == ZW_KIND_DURABLE;
+
+	/* A script after the dump finds a checkpoint, unless somebody asked for less. */
+	if (live && !(zns_opts.live & ZW_LIVE_ON))
+		zns_live_durable = r->kind == ZW_KIND_DURABLE || (zns_scripts && !zns_over_rpc);
+	zns_opts.live &= ~ZW_LIVE_ON;
+	if (live)
+		zns_opts.live |= ZW_LIVE_ON;
+}
+
 int zns_live_rounds(bool pre_dump)
 {
 	struct zns_msg m = ZNS_MSG(ZW_LIVE_ROUNDS);

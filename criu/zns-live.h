@@ -4,8 +4,14 @@
 /* The part of live dumps that criu decides (Documentation/live.md). */
 #include <stdbool.h>
 
+struct zw_reply;
+
 /* Refuses what a live dump cannot be combined with. 0, or -1 with one line. */
 extern int zns_live_check(bool pre_dump);
+/* For the helper, which decides whether the dump is live where nobody said so: what criu knows. */
+extern void zns_live_offer(bool pre_dump);
+/* And its decision, of the answer to ZW_DUMP_BEGIN. */
+extern void zns_live_decided(const struct zw_reply *r);
 /* Copies memory while the tasks run. 0: now freeze them; -1: printed. */
 extern int zns_live_rounds(bool pre_dump);
 /* An image is opened only to name it: it needs none of its parents, and has nothing to seal. */
@@ -16,7 +22,6 @@ extern bool zns_live_names_pages(void);
  */
 struct pstree_item;
 struct vm_area_list;
-struct zw_reply;
 extern int zns_live_final(struct pstree_item *item, struct vm_area_list *vmas, struct zw_reply *r);
 /* The helper has lines and flags of smaps. */
 extern void zns_live_has_smaps(void);

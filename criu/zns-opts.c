@@ -16,7 +16,7 @@
 #define LOG_PREFIX "zns: "
 
 struct zw_begin zns_opts;
-bool zns_opts_given, zns_opts_timeout, zns_live_durable, zns_record_off;
+bool zns_opts_given, zns_opts_timeout, zns_live_durable, zns_record_off, zns_scripts;
 unsigned int zns_record_s;
 unsigned long long zns_memory;
 bool zns_memory_daemon;
@@ -53,6 +53,11 @@ void zns_timeout_given(void)
 	zns_opts_timeout = true;
 }
 
+void zns_script_given(void)
+{
+	zns_scripts = true;
+}
+
 void zns_use(void)
 {
 	zns_opts_given = true;
@@ -60,12 +65,28 @@ void zns_use(void)
 
 static int parse_live(const char *arg)
 {
-	zns_opts.live |= ZW_LIVE_ON;
-	if (arg && strcmp(arg, "durable")) {
-		pr_err("--zns-live=%s: it takes no value, or durable\n", arg);
+	static const struct {
+		const char *name;
+		int live;
+	} known[] = {
+		{ "auto", ZW_LIVE_AUTO },
+		{ "yes", ZW_LIVE_ON },
+		{ "no", 0 },
+		{ "durable", ZW_LIVE_ON },
+	};
+	int i;
+
+	for (i = 0; arg && i < ARRAY_SIZE(known); i++) {
+		if (!strcmp(arg, known[i].name))
+			break;
+	}
+	if (arg && i == ARRAY_SIZE(known)) {
+		pr_err("--zns-live=%s: it takes auto, yes, no or durable\n", arg);
 		return -1;
 	}
-	zns_live_durable |= arg != NULL;
+	zns_opts.live &= ZW_LIVE_SLOW_FAILS;
+	zns_opts.live |= ZW_LIVE_SAID | (arg ? known[i].live : ZW_LIVE_ON);
+	zns_live_durable = arg && !strcmp(arg, "durable");
 	return 0;
 }
 

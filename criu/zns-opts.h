@@ -9,6 +9,7 @@ extern struct zw_begin zns_opts;
 extern bool zns_over_rpc; /* the request came over RPC, as from runc */
 extern bool zns_opts_given; /* any zns option was given */
 extern bool zns_live_durable; /* --zns-live=durable: the tasks run on after the commit */
+extern bool zns_scripts; /* scripts of --action-script run */
 extern bool zns_record_off; /* --zns-record=off */
 extern unsigned long long zns_memory; /* --zns-memory: bytes; 0: not given */
 #define ZNS_MEMORY_DAEMON ",daemon" /* behind its value: of the daemon that a restore starts */

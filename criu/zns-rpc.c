@@ -54,7 +54,7 @@ int zns_rpc_opts(const CriuOpts *req)
 	    number(ZNS_OPT_WEIGHT, z->has_weight, z->weight) ||
 	    number(ZNS_OPT_STRIPE, z->has_stripe_bytes, z->stripe_bytes))
 		return -1;
-	if (z->live && zns_parse_opt(ZNS_OPT_LIVE, strcmp(z->live, "yes") ? z->live : NULL))
+	if (z->live && zns_parse_opt(ZNS_OPT_LIVE, z->live))
 		return -1;
 	if (z->live_slow && zns_parse_opt(ZNS_OPT_LIVE_SLOW, z->live_slow))
 		return -1;

@@ -203,6 +203,8 @@ static int begin(enum zw_op op, pid_t pid)
 		zns_link_close();
 		return -1;
 	}
+	if (op == ZW_DUMP_BEGIN)
+		zns_live_decided(&r);
 	nr_parents = r.size;
 	memcpy(ids.id, r.id, sizeof(ids.id));
 	memcpy(ids.parent, r.parent, sizeof(ids.parent));
@@ -224,6 +226,7 @@ static void set_dump(bool pre_dump)
 	clock_gettime(CLOCK_MONOTONIC, &begun);
 	zns_opts.timeout_s = zns_opts_timeout ? opts.timeout : 0;
 	zns_opts.pre_dump = pre_dump;
+	zns_live_offer(pre_dump);
 }
 
 /*

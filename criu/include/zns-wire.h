@@ -174,11 +174,14 @@ enum zw_rounds {
 	ZW_ROUNDS_KEEP = 8, /* the tasks run on: keep track of them for the next dump */
 };
 
-/* --zns-live */
+/* Whether a dump is live, flags. The helper decides where criu was not told. */
 enum zw_live {
-	ZW_LIVE_OFF,
-	ZW_LIVE_ON,
-	ZW_LIVE_SLOW_FAILS = 2, /* a flag: a task that writes faster than we copy fails the dump */
+	ZW_LIVE_ON = 1, /* --zns-live */
+	ZW_LIVE_SLOW_FAILS = 2, /* a task that writes faster than we copy fails the dump */
+	ZW_LIVE_SAID = 4, /* the option was given; else `live` of zns.conf counts */
+	ZW_LIVE_AUTO = 8, /* --zns-live=auto */
+	ZW_LIVE_CAN = 16, /* it is of a kind that can be live */
+	ZW_LIVE_RUNS_ON = 32, /* it leaves its tasks running */
 };
 
 struct zw_begin {
@@ -200,7 +203,7 @@ struct zw_begin {
 	/* 1: the image directory's link `parent` leads to the parent's handle */
 	uint32_t parent_dir;
 	uint32_t pre_dump; /* 1 */
-	uint32_t live; /* enum zw_live, flags */
+	uint32_t live; /* enum zw_live */
 	uint32_t record; /* 1: the lazy-pages daemon records the pages touched first */
 	uint32_t half; /* 1: a restore whose pages a lazy-pages daemon reads, by its own helper */
 };
@@ -262,6 +265,8 @@ enum zw_kind {
 	ZW_KIND_FD, /* the descriptor is the image */
 	ZW_KIND_PAGES, /* read it with ZW_READ */
 	ZW_KIND_POST_COPY = 100, /* ZW_RESTORE_BEGIN only: the checkpoint lacks its lazy pages */
+	ZW_KIND_LIVE, /* ZW_DUMP_BEGIN only: the dump is live, */
+	ZW_KIND_DURABLE, /* and commits before the tasks run on */
 };
 
 struct zw_reply {

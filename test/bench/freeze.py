@@ -194,7 +194,7 @@ class Bench:
         subprocess.run([self.znsctl, 'create', self.device, '--channels', '4', '--ways', '2', '--zone-size', f'{ZONE_MIB}M',
                         '--zones', str(zones), '--timing', 'off'], env=self.env, check=True, stdout=subprocess.DEVNULL)
         into = [('zns-dev', self.device), ('zns-qos', QOS), ('zns-container', 'bench')]
-        self.systems = [System(self, 'plain', bins / 'criu', into)]
+        self.systems = [System(self, 'plain', bins / 'criu', [*into, ('zns-live=no',)])]
         if not args.no_stock:
             self.systems.insert(0, System(self, 'stock', compare.stock_criu(args), []))
         for name, path in (also.split('=', 1) for also in args.also):

@@ -19,7 +19,7 @@ from incremental import bench_scene     # noqa: E402
 from ztchain import Chain       # noqa: E402
 
 PAGE = 4096
-WAYS = {'--track-mem': ['--track-mem', '--leave-running'],
+WAYS = {'--track-mem': ['--track-mem', '--leave-running', '--zns-live=no'],
         '--track-mem --zns-live': ['--track-mem', '--leave-running', '--zns-live']}
 
 

@@ -158,7 +158,7 @@ def bad_settings(d):
                          ('zns.ghost-limit=big', 'label zns.ghost-limit: "big" is no size'),
                          ('zns.stripe=3', 'label zns.stripe: "3" is no size of a stripe'),
                          ('zns.dev=/dev/nosuch', 'label zns.dev: '), ('zns.dev=emu:x', 'label zns.dev: "emu:x": give an absolute'),
-                         ('zns.live=maybe', 'label zns.live: "maybe" is not known: yes, durable or no'),
+                         ('zns.live=maybe', 'label zns.live: "maybe" is not known: auto, yes, durable or no'),
                          ('zns.live=', 'label zns.live: a value of 1 to 255'), ('zns.qso=500', 'label zns.qso is not known: zns.qos, ')):
         r = d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--label', option, '--name', 'bad', 'work', 'true',
                      check=False)

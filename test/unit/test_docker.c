@@ -222,6 +222,8 @@ static void order(void **state)
 	assert_string_equal(setting(DOCKER_LIVE), "-");
 	put(at("conf/web.conf"), "zns-live\nzns-live=durable # last\nzns-livelier\n");
 	assert_string_equal(setting(DOCKER_LIVE), "durable/org.criu.config");
+	put(at("conf/web.conf"), "zns-live=no\n");
+	assert_string_equal(setting(DOCKER_LIVE), "no/org.criu.config");
 	bundle("{\"zns.weight\":\"300\"}", "[]");
 	assert_string_equal(setting(DOCKER_WEIGHT), "300/annotation");
 	bundle("{}", "[\"ZNS_WEIGHT=300\"]"); /* an image shall not choose it */
@@ -444,7 +446,7 @@ static void bad_values(void **state)
 		{ "{\"zns.weight\":\"99\"}",
 		  "label zns.weight: \"99\" is no weight: 100 to 10000" },
 		{ "{\"zns.live\":\"1\"}",
-		  "label zns.live: \"1\" is not known: yes, durable or no" },
+		  "label zns.live: \"1\" is not known: auto, yes, durable or no" },
 		{ "{\"zns.live\":\"yes\\nzns-dev x\"}", "a character that is not allowed" },
 		{ "{\"zns.ghost-limit\":\"much\"}", "label zns.ghost-limit: \"much\" is no size" },
 		{ "{\"zns.ghost-limit\":\"5M\\next-unix-sk\"}", "a character that is not allowed" },

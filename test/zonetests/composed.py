@@ -99,13 +99,13 @@ def restored(scene):
            (sum(i['size'] for i in images.values() if 'composed_of' not in i), sum(i['size'] for i in parts)))
     text = live.ctl(0, 'show', live.id)
     if f'composed of {max(i["runs"] for i in pages)} runs of live-0.img live-1.img live-2.img' not in text or \
-            'a part of composed images' not in text:
+            'part of others' not in text:
         raise Failed(f'show says: {text}')
     tree = live.ctl(0, 'show', '--container', 'live')
     if f'{len(pages)} images of memory pages' not in tree or '3 parts that they are composed of' not in tree:
         raise Failed(f'the tree says: {tree}')
     tree = live.ctl(0, 'show', '--container', 'live', '-v')
-    if ', composed\n' not in tree or ', a part of composed images\n' not in tree:
+    if ', composed\n' not in tree or ', part of others\n' not in tree:
         raise Failed(f'the long tree says: {tree}')
     expect('fsck', json.loads(live.ctl(0, 'fsck', '--json'))['problems'], [])
 

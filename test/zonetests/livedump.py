@@ -8,6 +8,7 @@ dies in the middle. That the memory is right is what `zonetests.py run -a --live
   livedump.py soak [--dumps N]         N live dumps of a program that never stops to write, each restored and checked
 """
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ from pathlib import Path
 import ztlib
 from ztfuse import SlowFile
 from ztlib import Failed, Skipped, wait_until
-from ztscene import DIES, SLOW, case_of, expect, run_ctl, suite_main
+from ztscene import BY_DEFAULT, DIES, SLOW, case_of, expect, run_ctl, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -100,6 +101,84 @@ def durable(scene):
             wait_until(lambda: not ztlib.alive(scene.task.pid), 5)
             scene.good_restore(images=images)
     scene.task.verify(signal.SIGUSR1)
+
+
+def how(scene, n, *extra, leave='--leave-running'):
+    """A dump that says nothing else: live, durable or plain, by its record and its log."""
+    images = scene.dir / f'how-{n}'
+    images.mkdir()
+    done = scene.dump(extra=[BY_DEFAULT, *extra, *([leave] if leave else [])], images=images)
+    if done.code:
+        raise Failed(f'exit {done.code}: {" | ".join(done.errors()[-3:])}')
+    if not scene.device.json('show', str(images)).get('live'):
+        return 'plain'
+    log = '\n'.join(done.log)
+    late = log.rindex('zns: checkpoint') > log.index('Unfreezing tasks')
+    return 'live' if late else 'durable'
+
+
+@case
+def by_default(scene):
+    """
+    A dump that leaves its tasks running is live, unless somebody says otherwise: an option, zns.conf, a frozen control group.
+    With a script that follows the dump it commits first. One that ends or stops its tasks is not.
+    """
+    scene = scene(size=8)
+    live_dump(scene)            # skips where the kernel cannot
+    conf = Path(scene.device.env['ZNS_CONFIG']) / 'zns.conf'
+    was = conf.read_text() if conf.exists() else ''
+    script = scene.dir / 'script'
+    script.write_text('#!/bin/sh\n')
+    script.chmod(0o755)
+    for n, (live, extra, wanted) in enumerate((
+            ('', [], 'live'), ('', ['--zns-live=no'], 'plain'), ('', ['--zns-live=yes', '--zns-live=no'], 'plain'),
+            ('', ['--zns-live=auto'], 'live'), ('', ['--action-script', script], 'durable'),
+            ('', ['--zns-live', '--action-script', script], 'live'), ('', ['--zns-live=no', '--zns-live'], 'live'),
+            ('no', [], 'plain'), ('no', ['--zns-live'], 'live'), ('no', ['--zns-live=auto'], 'live'), ('durable', [], 'durable'),
+            ('yes', [], 'live'), ('yes', ['--zns-live=no'], 'plain'), ('auto', [], 'live'),
+            ('', ['--zns-cgroup', 'leave'], 'live'))):
+        conf.write_text(was + (f'live = {live}\n' if live else ''))
+        expect(f'"live = {live}" and {extra}', how(scene, n, *extra), wanted)
+    conf.write_text(was + 'live = soon\n')
+    scene.dump(extra=[BY_DEFAULT, '--leave-running']).must_fail('live in zns.conf: auto, yes, no or durable')
+    conf.write_text(was)
+    with frozen(scene.task.pid) as group:
+        expect('of a frozen group', how(scene, 'frozen', '--freeze-cgroup', group), 'plain')
+    expect('the default of one that stops them', how(scene, 'stops', leave='--leave-stopped'), 'plain')
+    os.kill(scene.task.pid, signal.SIGCONT)
+    scene.task.verify(signal.SIGUSR1)
+    expect('the default of one that ends them', how(scene, 'ends', leave=None), 'plain')
+    wait_until(lambda: not ztlib.alive(scene.task.pid), 5)
+    scene.good_restore(images=scene.dir / 'how-ends')
+
+
+@contextlib.contextmanager
+def frozen(pid):
+    """In a control group of its own that stands still, of either version."""
+    for top, state, word, events in ('/sys/fs/cgroup/freezer', 'freezer.state', 'FROZEN', 'freezer.state'), \
+            ('/sys/fs/cgroup/unified', 'cgroup.freeze', '1', 'cgroup.events'), ('/sys/fs/cgroup', 'cgroup.freeze', '1', 'cgroup.events'):
+        group = Path(top) / f'zt-frozen-{pid}'
+        if (Path(top) / 'cgroup.procs').exists():
+            try:
+                group.mkdir()
+                (group / state).stat()
+                break
+            except OSError:
+                if group.exists():
+                    group.rmdir()
+    else:
+        raise Skipped('no control groups that can be frozen')
+    try:
+        (group / 'cgroup.procs').write_text(str(pid))
+        (group / state).write_text(word)
+        if not wait_until(lambda: re.search('FROZEN|frozen 1', (group / events).read_text()), 10):
+            raise Failed('the group does not freeze')
+        yield group
+    finally:
+        (group / state).write_text('THAWED' if word == 'FROZEN' else '0')
+        (Path(top) / 'cgroup.procs').write_text(str(pid))
+        wait_until(lambda: not (group / 'cgroup.procs').read_text(), 5)
+        group.rmdir()
 
 
 @case
@@ -232,7 +311,7 @@ def unanswered_file(scene):
 def refused(scene):
     """Bad values and impossible combinations: one line, and nothing happens."""
     scene = scene(size=8)
-    for extra, says in (['--zns-live=soon'], 'it takes no value, or durable'), \
+    for extra, says in (['--zns-live=soon'], 'it takes auto, yes, no or durable'), \
             (['--zns-live', '--zns-live-slow', 'wait'], 'it takes freeze or fail'), \
             (['--zns-live', '--lazy-pages', '--address', '127.0.0.1', '--port', '9'], 'does not work with --lazy-pages'):
         done = scene.dump(extra=extra)

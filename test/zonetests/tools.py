@@ -233,7 +233,7 @@ def many_dumps(scene, n, container='errors', env=None):
         images.mkdir()
         before = set(scene.ids())
         log = scene.log()
-        args = ztlib.dump_args(scene.cfg, scene.task, images, log, container, ['--leave-running'])
+        args = ztlib.dump_args(scene.cfg, scene.task, images, log, container, ['--leave-running', '--zns-live=no'])
         done = ztlib.run_criu(scene.cfg, args, log, dict(scene.device.env, **(env or {})))
         expect(f'dump ({ztlib.log_errors(log)})', done.returncode, 0)
         wait_until(lambda: not scene.device.status()['leases'], 5)

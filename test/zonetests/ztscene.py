@@ -60,6 +60,8 @@ def run_ctl(scene, code, *args):
         raise Failed(f'znsctl {" ".join(args)}: more than one line: {said}')
     return done.stdout if code == 0 else done.stdout + done.stderr
 
+BY_DEFAULT = object()       # among the options of a dump: whether it is live is criu's to say
+
 
 class Outcome:
     """What one criu call left: exit code, log and stderr."""
@@ -151,7 +153,10 @@ class Scene:
     # -- dump --
 
     def dump_command(self, log, extra, images, task, qos):
-        args = ztlib.dump_args(self.cfg, task or self.task, images or self.images, log, 'errors', extra)
+        # a case that is not about it has a plain dump
+        plain = () if BY_DEFAULT in extra or any(str(e).startswith('--zns-live') for e in extra) else ('--zns-live=no',)
+        args = ztlib.dump_args(self.cfg, task or self.task, images or self.images, log, 'errors',
+                               [*plain, *(e for e in extra if e != BY_DEFAULT)])
         if qos is not None:
             args[args.index('--zns-qos') + 1] = qos
         return args

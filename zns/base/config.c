@@ -169,21 +169,24 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 }
 
 /* All known keys. A misspelled key is an error: otherwise it would be a setting without effect. */
-static const char *const known_keys[] = {
-	"default-device",      "deadline",           "encrypt-key",
-	"docker-qos",          "docker-admission",   "docker-alloc",
-	"docker-stripe",       "docker-dev",         "docker-live",
-	"docker-criu",         "docker-memory",      "docker-memory-predict",
-	"cri-o-names",         "criu-config-dir",    "restore-others",
-	"keep-tracking",       "memory-dram",        "docker-memory-min",
-	"docker-cgroup",       "docker-weight",      "restore-cache",
-	"docker-network-lock", "docker-ghost-limit", "docker-suspend",
-	"docker-stop",         "docker-resume",      "docker-resume-else"
-};
+static const char *const known_keys[] = { "default-device",     "deadline",
+					  "encrypt-key",        "docker-qos",
+					  "docker-admission",   "docker-alloc",
+					  "docker-stripe",      "docker-dev",
+					  "docker-live",        "docker-criu",
+					  "docker-memory",      "docker-memory-predict",
+					  "cri-o-names",        "criu-config-dir",
+					  "restore-others",     "keep-tracking",
+					  "memory-dram",        "docker-memory-min",
+					  "docker-cgroup",      "docker-weight",
+					  "restore-cache",      "docker-network-lock",
+					  "docker-ghost-limit", "docker-suspend",
+					  "docker-stop",        "docker-resume",
+					  "docker-resume-else", "live" };
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
 {
-	char list[460] = "";
+	char list[480] = "";
 	size_t n = 0;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys); i++)

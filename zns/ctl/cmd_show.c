@@ -101,7 +101,7 @@ static void print_image(const ZnsPb__Manifest *m, const ZnsPb__Image *im, bool d
 		print_composed(m, im);
 		return;
 	}
-	printf("  unit %u KiB%s\n", im->unit >> 10, im->part ? ", a part of composed images" : "");
+	printf("  unit %u KiB%s\n", im->unit >> 10, im->part ? ", part of others" : "");
 	for (s = 0; s < im->n_segments && !disk; s++) {
 		const ZnsPb__Segment *seg = im->segments[s];
 

@@ -110,7 +110,7 @@ void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const Zns
 		if (verbose) {
 			struct kind one = { .one = im->name,
 					    .note = im->map  ? ", composed" :
-						    im->part ? ", a part of composed images" :
+						    im->part ? ", part of others" :
 							       NULL };
 
 			count(&one, im);

@@ -201,6 +201,7 @@ int docker_settings_own(const struct docker_container *c, struct docker_settings
 			struct zns_err *err);
 /* -EINVAL: an unknown label or annotation "zns.…", for example a misspelled one. */
 int docker_settings_known(const struct docker_container *c, struct zns_err *err);
+/* Whatever becomes of its tasks. */
 bool docker_wants_live(const struct docker_settings *s);
 /* rules.c: fills settings that are not set yet. */
 int docker_rules(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);

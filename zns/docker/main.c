@@ -17,16 +17,18 @@
 #include "zns/config.h"
 #include "zns/handle.h"
 
-/* Rounds need tasks that run, and criu takes no --zns-live with these flags. */
-static bool dumps_live(const struct call *c, const struct docker_settings *s, bool frozen)
+/* The value of criu's option. NULL: nobody said. Rounds need tasks that run, and criu refuses live
+ * dumps with these flags. */
+static const char *live_value(const struct call *c, const struct docker_settings *s, bool frozen)
 {
-	return docker_wants_live(s) && !frozen && !call_has_flag(c, "pre-dump") &&
-	       !call_has_flag(c, "lazy-pages");
+	if (frozen || call_has_flag(c, "pre-dump") || call_has_flag(c, "lazy-pages"))
+		return "no";
+	return s->source[DOCKER_LIVE] ? s->value[DOCKER_LIVE] : NULL;
 }
 
 /* Writes criu's options. Options in the file of annotation org.criu.config come later and win. */
 static int write_config(const struct docker_container *k, const struct docker_settings *s,
-			bool live, char *path, size_t len, struct zns_err *err)
+			const char *live, char *path, size_t len, struct zns_err *err)
 {
 	char text[2048];
 	uint64_t ghost;
@@ -40,8 +42,7 @@ static int write_config(const struct docker_container *k, const struct docker_se
 		return ret;
 	n = (size_t)snprintf(text, sizeof(text), "zns-container \"%s\"\n", k->name);
 	if (live)
-		n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-live%s\n",
-				      strcmp(s->value[DOCKER_LIVE], "durable") ? "" : "=durable");
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-live=%s\n", live);
 	if (s->source[DOCKER_NETWORK_LOCK])
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "network-lock %s\n",
 				      s->value[DOCKER_NETWORK_LOCK]);
@@ -338,7 +339,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	char conf[PATH_MAX] = "";
 	const char *old = secure_getenv("PATH");
 	cleanup_free char *path = NULL;
-	bool zones, live;
+	bool zones;
 	char name[256];
 	int ret = 0;
 
@@ -362,9 +363,9 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	if (!ret && by_containerd(&k)) /* other callers choose for themselves */
 		ret = add_flags(c, &s, &err);
 	zones = !ret && dump && wants_zones(c, &k, &s, state.bundle);
-	live = zones && dumps_live(c, &s, state.frozen);
 	if (zones)
-		ret = write_config(&k, &s, live, conf, sizeof(conf), &err);
+		ret = write_config(&k, &s, live_value(c, &s, state.frozen), conf, sizeof(conf),
+				   &err);
 	else if (!ret && !dump)
 		ret = tell_restored(&k, &err)          ?:
 			      check_shape(c, &k, &err) ?:

@@ -102,10 +102,11 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 					where, value);
 		break;
 	case DOCKER_LIVE:
-		if (strcmp(value, "yes") && strcmp(value, "durable") && strcmp(value, "no"))
+		if (strcmp(value, "auto") && strcmp(value, "yes") && strcmp(value, "durable") &&
+		    strcmp(value, "no"))
 			return zns_fail(err, -EINVAL,
-					"%s: \"%.60s\" is not known: yes, durable or no", where,
-					value);
+					"%s: \"%.60s\" is not known: auto, yes, durable or no",
+					where, value);
 		break;
 	case DOCKER_NETWORK_LOCK:
 		if (strcmp(value, "nftables") && strcmp(value, "iptables") && strcmp(value, "skip"))
@@ -279,12 +280,11 @@ static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *l
 /* criu's option takes its value in the same word, or none. */
 static void take_live(struct docker_settings *s, const char *word)
 {
-	bool durable = !strcmp(word, "zns-live=durable");
+	const char *value = strncmp(word, "zns-live=", 9) ? "yes" : word + 9;
 
-	if (!durable && strcmp(word, "zns-live"))
+	if (strncmp(word, "zns-live", 8) || (word[8] && word[8] != '='))
 		return;
-	snprintf(s->value[DOCKER_LIVE], sizeof(s->value[DOCKER_LIVE]), "%s",
-		 durable ? "durable" : "yes");
+	snprintf(s->value[DOCKER_LIVE], sizeof(s->value[DOCKER_LIVE]), "%s", value);
 	s->source[DOCKER_LIVE] = "org.criu.config";
 }
 
@@ -337,7 +337,8 @@ static int check_device(const struct docker_settings *s, struct zns_err *err)
 
 bool docker_wants_live(const struct docker_settings *s)
 {
-	return s->source[DOCKER_LIVE] && strcmp(s->value[DOCKER_LIVE], "no");
+	return s->source[DOCKER_LIVE] && strcmp(s->value[DOCKER_LIVE], "no") &&
+	       strcmp(s->value[DOCKER_LIVE], "auto");
 }
 
 /* zns.suspend says for both directions what nothing else has said. */

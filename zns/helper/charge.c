@@ -4,7 +4,7 @@
 #include <string.h>
 #include "helper.h"
 
-int charge_begin(struct helper *h, const struct packet *p, struct zns_err *err)
+int charge_begin(struct helper *h, const struct packet *p, bool live, struct zns_err *err)
 {
 	const struct zw_begin *b = packet_begin(p);
 	bool own = !strcmp(b->cgroup, "own"), container = !strcmp(b->cgroup, "container");
@@ -18,7 +18,7 @@ int charge_begin(struct helper *h, const struct packet *p, struct zns_err *err)
 	if (container && !b->pid)
 		return zns_fail(err, -EINVAL,
 				"--zns-cgroup container: the container is on another machine");
-	if (container && b->live & ZW_LIVE_ON)
+	if (container && live)
 		return zns_fail(
 			err, -EINVAL,
 			"--zns-cgroup container does not go with --zns-live, which writes before the container is frozen: "

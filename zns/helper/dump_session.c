@@ -175,6 +175,8 @@ static void say_admitted(const struct dump *d, struct packet *p)
 	struct zw_reply r = { .size = d->h->chain ? zns_chain_levels(d->h->chain) : 0,
 			      .warn = g->note != NULL };
 
+	if (d->live)
+		r.kind = d->live->durable ? ZW_KIND_DURABLE : ZW_KIND_LIVE;
 	memcpy(r.id, d->v.id, ZNS_UUID_LEN);
 	memcpy(r.parent, d->parent, ZNS_UUID_LEN);
 	if (d->has_parent)
@@ -225,20 +227,16 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	d->pages_only = p->h.op == ZW_RECEIVE_BEGIN;
 	d->pre_dump = b->pre_dump;
 	d->pid = b->pid;
-	if (b->live & ZW_LIVE_ON) {
-		ret = live_new(d, err);
-		if (ret)
-			return ret;
-		d->live->slow_fails = b->live & ZW_LIVE_SLOW_FAILS;
-	}
 	pthread_mutex_init(&d->lock, NULL);
-	ret = deadline_start(h, b->timeout_s, err);
+	ret = live_decide(d, b, err);
+	if (!ret)
+		ret = deadline_start(h, b->timeout_s, err);
 	if (!ret)
 		ret = helper_cap(h, b, err);
 	if (!ret)
 		ret = parse_options(d, b, err);
 	if (!ret)
-		ret = charge_begin(h, p, err);
+		ret = charge_begin(h, p, d->live, err);
 	if (!ret)
 		ret = find_device(b, &reg, err);
 	if (!ret && faccessat(h->dir, ".", W_OK, 0))

@@ -77,7 +77,7 @@ int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err);
  * have been frozen, for criu freezes a cgroup and waits for all in it; and left at the end, for it
  * may be frozen again.
  */
-int charge_begin(struct helper *h, const struct packet *p, struct zns_err *err);
+int charge_begin(struct helper *h, const struct packet *p, bool live, struct zns_err *err);
 int charge_container(struct helper *h, struct zns_err *err);
 void charge_end(struct helper *h);
 

@@ -66,7 +66,8 @@ struct live {
 	uint64_t given_up; /* bytes */
 	uint64_t room; /* bytes that the dump could write before the first round */
 	uint64_t left; /* bytes that were written again during the last round, as far as is known */
-	bool wanted; /* --zns-live */
+	bool wanted; /* the dump is live, and not only tracked */
+	bool durable; /* zns.conf says that it commits before the thaw */
 	bool track; /* leave pages to the parent that it has */
 	bool again; /* protect once more in the freeze, for the next dump */
 	struct live_keep keep;
@@ -101,6 +102,9 @@ int live_late(struct live *l, pid_t pid, struct live_task **t, struct zns_err *e
 int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, struct zns_err *err);
 int live_open_part(struct live *l, struct zns_err *err);
 int live_flush_stage(struct live *l, struct zns_err *err);
+
+/* live_decide.c: makes @d->live if the dump is to be live, as criu was told, or zns.conf says. */
+int live_decide(struct dump *d, const struct zw_begin *b, struct zns_err *err);
 
 /* live_rounds.c */
 /* Protects what a task wrote since it was last protected; @copy gets it. */

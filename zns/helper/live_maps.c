@@ -161,7 +161,19 @@ int live_maps(struct live *l, struct packet *p, struct zns_err *err)
 	return 0;
 }
 
-/* Words of one that the other lacks are a difference, but not those that tracking sets. */
+/* Set by tracking, or advice to the kernel: huge pages, merging, read-ahead. Restored as it was
+ * before the freeze, advice costs time at most. */
+static bool may_differ(const char *flag)
+{
+	static const char *const may[] = { "uw", "um", "hg", "nh", "mg", "sr", "rr" };
+
+	for (size_t n = 0; n < ZNS_ARRAY_SIZE(may); n++)
+		if (!strcmp(flag, may[n]))
+			return true;
+	return false;
+}
+
+/* Words of one that the other lacks are a difference. */
 static bool same_flags(const char *a, const char *b)
 {
 	for (const char *s = a; *s;) {
@@ -172,7 +184,7 @@ static bool same_flags(const char *a, const char *b)
 		len = strcspn(s, " ");
 		if (len == 2) {
 			memcpy(word, s, 2);
-			if (strcmp(word, "uw") && strcmp(word, "um") && !strstr(b, word))
+			if (!may_differ(word) && !strstr(b, word))
 				return false;
 		}
 		s += len;
@@ -196,8 +208,8 @@ int live_maps_check(struct live_task *t, struct zns_err *err)
 			continue;
 		ret = zns_fail(
 			err, -EAGAIN,
-			"task %d changed flags of its memory at %.32s while it was dumped, as by madvise or mlock: "
-			"dump it again",
+			"task %d changed flags of its memory at %.32s while it was dumped, as by mlock: "
+			"dump it again, or with --zns-live=no",
 			t->pid, f->line);
 	}
 	live_maps_free(&after);

@@ -84,7 +84,7 @@ int live_give_up(struct live *l, struct zns_err *err)
 	if (l->slow_fails)
 		return zns_fail(err, -ENOSPC,
 				"%s has no room for the rounds of a live dump, which copied %s "
-				"(--zns-live-slow fail): dump without --zns-live, or make room by "
+				"(--zns-live-slow fail): dump with --zns-live=no, or make room by "
 				"`znsctl gc --compact` or `znsctl rm`",
 				l->d->h->s.reg.path,
 				zns_format_size(l->given_up, size, sizeof(size)));

@@ -236,7 +236,7 @@ static int too_slow(const struct live *l, struct zns_err *err)
 	return zns_fail(
 		err, -EBUSY,
 		"the tasks write faster than they are copied (--zns-live-slow fail): while round %u copied %s "
-		"in %.1f s, %s were written again; dump them without --zns-live, or give the dump more bandwidth",
+		"in %.1f s, %s were written again; dump them with --zns-live=no, or give the dump more bandwidth",
 		l->nr_rounds, zns_format_size(r->bytes, had, sizeof(had)), (double)r->us / 1e6,
 		zns_format_size(l->left, again, sizeof(again)));
 }

@@ -137,7 +137,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	h->dir = packet_take_fd(p, 1);
 	ret = helper_cap(h, b, err);
 	if (!ret)
-		ret = charge_begin(h, p, err);
+		ret = charge_begin(h, p, false, err);
 	if (ret) {
 		free(r);
 		return ret;
