@@ -152,6 +152,7 @@ def annotations(d):
 def bad_settings(d):
     """One readable line at `docker run`."""
     for option, line in (('zns.qos=fast', 'label zns.qos: "fast" is no bandwidth'),
+                         ('zns.qos=99999', 'label zns.qos: 99999 MiB/s is more than the device has: at most '),
                          ('zns.admission=later', 'label zns.admission: "later" is not known'),
                          ('zns.alloc=x', 'label zns.alloc: "x" is not known'),
                          ('zns.criu=magic', 'label zns.criu: "magic" is not known'),

@@ -431,6 +431,8 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 		ret = docker_settings_known(&k, err);
 	if (!ret)
 		ret = docker_settings_own(&k, &s, err);
+	if (!ret)
+		ret = feasible_qos(&s, err);
 	if (!ret && s.source[DOCKER_MEMORY])
 		ret = check_memory(&k, &s, err);
 	if (!ret && !strcmp(c->command, "create"))

@@ -83,4 +83,7 @@ void report_line(const struct call *c, const char *line);
 int report_find(const struct call *c, const char *log_name, const struct timespec *since, char *out,
 		size_t len);
 
+/* feasible.c. -ERANGE: no checkpoint could ever have the bandwidth that is asked for. */
+int feasible_qos(const struct docker_settings *s, struct zns_err *err);
+
 #endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Could the device ever give the bandwidth that a container asks for? Its groups together are the
+ * bound. Who cannot be asked now refuses at the checkpoint.
+ */
+#include <string.h>
+#include "runc.h"
+#include "zns/client.h"
+#include "zns/config.h"
+
+static ZnsPb__Response *ask_profile(const struct zns_registered *reg)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r = NULL;
+	struct zns_broker b;
+
+	if (zns_broker_connect(reg, &b, NULL))
+		return NULL;
+	req.has_profile = req.profile = 1;
+	if (zns_broker_call(&b, &req, &r, NULL))
+		r = NULL;
+	zns_broker_close(&b);
+	return r;
+}
+
+int feasible_qos(const struct docker_settings *s, struct zns_err *err)
+{
+	const char *dev = s->source[DOCKER_DEV] ? s->value[DOCKER_DEV] : NULL;
+	struct zns_registered reg;
+	ZnsPb__Response *r;
+	uint32_t mibps;
+	uint64_t most;
+	int ret = 0;
+
+	if (!s->source[DOCKER_QOS] || zns_parse_mibps(s->value[DOCKER_QOS], &mibps) ||
+	    (dev && !strcmp(dev, "none")) || zns_resolve_device(dev, &reg, NULL) ||
+	    zns_spec_on_disk(reg.path)) /* who shares a disk gets what there is */
+		return 0;
+	r = ask_profile(&reg);
+	if (r && r->profile) {
+		most = (uint64_t)r->profile->n_groups * r->profile->zone_write_mibps;
+		if (most && mibps > most)
+			ret = zns_fail(
+				err, -ERANGE,
+				"%s zns.qos: %u MiB/s is more than the device has: at most %llu MiB/s "
+				"(%zu groups x %u MiB/s)",
+				s->source[DOCKER_QOS], mibps, (unsigned long long)most,
+				r->profile->n_groups, r->profile->zone_write_mibps);
+	}
+	if (r)
+		zns_pb__response__free_unpacked(r, NULL);
+	return ret;
+}
