@@ -195,13 +195,17 @@ def forged_root(d):
 @case
 def errors_one_line(d):
     """What criu or we complain of is in the line that the docker user sees; the container runs on."""
-    d.run('big', 'sleep', '1000', options=['--label', 'zns.qos=99999'])
+    conf = d.dir / 'conf' / 'zns.conf'
+    kept = conf.read_text() if conf.exists() else ''
+    conf.write_text(kept + 'docker-qos = 99999\n')
+    d.run('big', 'sleep', '1000')
     said = d.refused(d.docker, 'checkpoint', 'create', 'big', 'one', line='zns: QoS of 99999 MiB/s exceeds what')
     want('one line', len(said.splitlines()) == 1, said)
     want('it runs on', d.running('big'))
     want('no directory stays', not list((d.root / 'containers' / d.id('big') / 'checkpoints').iterdir()))
     d.refused(d.zctl, 'docker', 'checkpoint', 'big', 'one', line='exceeds what')
     remove(d, 'big')
+    conf.write_text(kept)
     d.run('plain', 'sleep', '1000', runtime='runc')
     d.refused(d.zctl, 'docker', 'checkpoint', 'plain', 'one', line='runs with runtime runc')
     remove(d, 'plain')
