@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Waits that a freeze does not need. See include/zns-freeze.h. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 #include <linux/netlink.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -64,6 +66,34 @@ void zns_wait_frozen(int fd, const struct timespec *longest)
 		nanosleep(&look, NULL);
 		left_ns -= LOOK_NS;
 	} while (left_ns > 0 && freezing(fd));
+}
+
+static void note_time(int how)
+{
+	const char *path = secure_getenv("ZNS_FROZEN_NOTE");
+	struct timespec now;
+	int fd;
+
+	if (!path)
+		return;
+	/* not the coarse clock: the kernel gives some files finer times */
+	clock_gettime(CLOCK_REALTIME, &now);
+	fd = open(path, O_WRONLY | how | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || dprintf(fd, "%lld\n", now.tv_sec * NS_PER_S + now.tv_nsec) < 0)
+		pr_warn("Can't note when the tasks were frozen: %s: %s\n", path, strerror(errno));
+	close_safe(&fd);
+}
+
+void zns_dump_frozen(void)
+{
+	note_time(O_TRUNC);
+}
+
+void zns_dump_taken(void)
+{
+	if (opts.link_remap_ok)
+		note_time(O_TRUNC);
+	note_time(O_APPEND);
 }
 
 /* criu looks into cgroups only for a task that is in others than criu itself. */

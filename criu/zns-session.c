@@ -510,6 +510,8 @@ static int why(void)
 
 int zns_dump_commit(int failed)
 {
+	if (!failed)
+		zns_dump_taken();
 	if (zns_sends())
 		return zns_send_end(failed);
 	if (state != ZNS_DUMP)

@@ -3,7 +3,7 @@
 #define __CR_ZNS_FREEZE_H__
 /*
  * Shortens what tasks wait for in the freeze of a dump. Results are those of stock criu: the same
- * images and checks. All functions but the first are used by dumps into zones only.
+ * images and checks. All functions but the first three are used by dumps into zones only.
  */
 #include <stdbool.h>
 #include <sys/types.h>
@@ -15,6 +15,12 @@ struct timespec;
 /* In place of nanosleep(@longest): returns as soon as the freezer of @fd (freezer.state of cgroup
  * v1, cgroup.freeze of v2) has changed or may have. */
 void zns_wait_frozen(int fd, const struct timespec *longest);
+/* All tasks are frozen: writes the time into the file $ZNS_FROZEN_NOTE, in nanoseconds. Files with
+ * a later time of change were written by others. */
+void zns_dump_frozen(void);
+/* The dump is complete: writes the time behind it. In between criu has written to the tasks' files:
+ * to directories where it mounts something, and for links to deleted files to any. */
+void zns_dump_taken(void);
 /* Before the freeze: mounts what a dump of cgroups mounts. */
 void zns_cgroup2_open(pid_t pid);
 /* A descriptor of cgroup v2's root, the caller's to close. -1: mount it yourself. */

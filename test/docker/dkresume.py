@@ -5,6 +5,7 @@
 import concurrent.futures
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -135,6 +136,43 @@ def suspend_broken(d):
     want('cold, by its restart policy', secret(d, 'broken') not in ('', was))
     nothing_left(d, 'broken')
     remove(d, 'broken')
+
+
+def programs(d, name, **scripts):
+    """A directory of zns-runc and what it calls, some of it with a script in front. $REAL is the program."""
+    bin = d.dir / name
+    bin.mkdir()
+    for p in BIN.iterdir():
+        if p.name in scripts:
+            (bin / p.name).write_text(f'#!/bin/bash\nREAL={p}\n{scripts[p.name]}')
+            (bin / p.name).chmod(0o755)
+        elif p.name == 'zns-runc':       # it looks for the others beside itself
+            shutil.copy(p, bin / p.name)
+        else:
+            (bin / p.name).symlink_to(p)
+    return bin / 'zns-runc'
+
+
+def stop_by(d, runtime, name, *options):
+    """As containerd calls it for `docker stop`."""
+    ident = d.id(name)
+    (state,) = d.dir.glob(f'exec/runtime-*/*/{ident}')
+    dkdaemon.sh(runtime, *options, '--zns-docker-root', d.root, '--root', state.parent, 'kill', ident, 'TERM', env=d.env)
+    dkdaemon.until('it is stopped', lambda: not d.running(name))
+
+
+@case
+def suspend_written(d):
+    """Another one writes to a shared volume while criu dumps: the memory is older than that file."""
+    shared = d.dir / 'shared'
+    shared.mkdir()
+    was = keeps_secret(d, 'shares', *SUSPEND, '-v', f'{shared}:/shared')
+    stop_by(d, programs(d, 'writes', criu=f'"$REAL" "$@"; rc=$?; date > {shared}/new; exit $rc\n'), 'shares')
+    want('stopped with a checkpoint', note(d, 'shares').startswith('stopped with checkpoint'), note(d, 'shares'))
+    d.docker('start', 'shares')
+    want('files were written since', 'new was written after its checkpoint' in note(d, 'shares'), note(d, 'shares'))
+    want('cold', secret(d, 'shares') != was)
+    remove(d, 'shares')
 
 
 @case

@@ -113,10 +113,18 @@ static const char *chosen(const char *labels, const char *started)
 	return out;
 }
 
+static const struct docker_frozen *now(void)
+{
+	static struct docker_frozen f;
+
+	f.at_ns = f.dumped_ns = zns_now_ns();
+	return &f;
+}
+
 static void ended(const char *name)
 {
 	read_container("", RAN);
-	assert_int_equal(docker_resume_ended(&c, name), 0);
+	assert_int_equal(docker_resume_ended(&c, name, now()), 0);
 	docker_container_fini(&c);
 }
 
@@ -224,6 +232,20 @@ static void files_since(void **state)
 		put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), text);
 		assert_string_equal(chosen(SUSPEND, RAN), "one");
 	}
+	/* criu's own directories, and another one's */
+	snprintf(text, sizeof(text), "one %lld %lld\n", RAN_NS,
+		 (long long)zns_now_ns() + 1000000000000);
+	put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), text);
+	unlink(at("files/new"));
+	unlink(at("volume/new"));
+	make(at("files/tmp"));
+	assert_non_null(
+		strstr(chosen(SUSPEND, RAN), "/volume was written after its checkpoint/cold"));
+	put(at("files/tmp/new"), "x");
+	assert_non_null(
+		strstr(chosen(SUSPEND, RAN), "/files: new was written after its checkpoint/cold"));
+	snprintf(text, sizeof(text), "one %lld\n", (long long)zns_now_ns() + 1000000000000);
+	put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), text);
 	put(at("ro"), "x");
 	put(at("root/containers/" ID "/hosts"), "y");
 	assert_string_equal(chosen(SUSPEND, RAN), "one");
@@ -236,6 +258,35 @@ static int64_t ctime_of(const char *path)
 
 	assert_int_equal(stat(path, &st), 0);
 	return st.st_ctim.tv_sec * 1000000000ll + st.st_ctim.tv_nsec;
+}
+
+/* When the dump is committed the disk is full: what was reserved before is enough. */
+static void full_disk(void **state)
+{
+	static char block[4096];
+	char name[256];
+	int fd;
+
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		skip();
+	make(at("full/containers/" ID));
+	assert_int_equal(mount("tmpfs", at("full"), "tmpfs", 0, "size=64k,mode=700"), 0);
+	make(at("full/containers/" ID));
+	read_container("", RAN);
+	snprintf(c.root, sizeof(c.root), "%s/full", top);
+	assert_int_equal(docker_resume_reserve(&c, "one"), 0);
+	fd = open(at("full/fill"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	while (write(fd, block, sizeof(block)) > 0)
+		;
+	close(fd);
+	assert_int_equal(docker_resume_ended(&c, "one", now()), 0);
+	assert_int_equal(docker_resume_ask(&c, NULL, name, sizeof(name), NULL), -ENOSPC);
+	assert_string_equal(name, "one");
+	/* without it, it is no success */
+	assert_int_equal(docker_resume_ended(&c, "two", now()), -ENOSPC);
+	assert_int_equal(docker_resume_reserve(&c, "two"), -ENOSPC);
+	docker_container_fini(&c);
+	assert_int_equal(umount(at("full")), 0);
 }
 
 /* Docker's volumes bring along what is mounted below them. */
@@ -358,7 +409,7 @@ static void lives(void **state)
 	assert_false(docker_resume_loops(&c, 2011));
 	/* a life that ended with a checkpoint was no crash */
 	docker_resume_began(&c, 2011);
-	assert_int_equal(docker_resume_ended(&c, "one"), 0);
+	assert_int_equal(docker_resume_ended(&c, "one", now()), 0);
 	assert_false(docker_resume_loops(&c, 2011));
 	docker_resume_used(root, ID);
 	docker_container_fini(&c);
@@ -367,15 +418,11 @@ static void lives(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(meaning),
-		cmocka_unit_test(the_one_it_ended_with),
-		cmocka_unit_test(files_since),
-		cmocka_unit_test(by_word),
-		cmocka_unit_test(started_since),
-		cmocka_unit_test(files_below),
-		cmocka_unit_test(files_of_all_shapes),
-		cmocka_unit_test(rights),
-		cmocka_unit_test(lives),
+		cmocka_unit_test(meaning),       cmocka_unit_test(the_one_it_ended_with),
+		cmocka_unit_test(files_since),   cmocka_unit_test(by_word),
+		cmocka_unit_test(started_since), cmocka_unit_test(full_disk),
+		cmocka_unit_test(files_below),   cmocka_unit_test(files_of_all_shapes),
+		cmocka_unit_test(rights),        cmocka_unit_test(lives),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

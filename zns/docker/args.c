@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "runc.h"
+#include "zns/handle.h"
 
 /* The value in "-name V", "--name V" or "--name=V"; NULL: another word. *used: how many words it
  * took. */
@@ -255,4 +256,11 @@ int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err)
 	return zns_fail(
 		err, -ENOENT,
 		"no runc in PATH: install it, or name it with --zns-runc in daemon.json's runtimeArgs");
+}
+
+bool call_has_handle(const char *dir)
+{
+	cleanup_close int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+	return fd >= 0 && zns_handle_present(fd);
 }

@@ -294,8 +294,20 @@ struct docker_resume {
  */
 int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,
 			 struct docker_resume *r, struct zns_err *err);
-/* Notes that @c ended with checkpoint @name just now. -errno. */
-int docker_resume_ended(const struct docker_container *c, const char *name);
+/* Nobody but criu writes to a container's files between the two, and that in / and /tmp only. */
+struct docker_frozen {
+	int64_t at_ns; /* all its tasks were frozen */
+	int64_t dumped_ns; /* the dump was complete */
+};
+/*
+ * Notes that @c ended with checkpoint @name. After docker_resume_reserve() of the same name this
+ * needs no space on the disk. -errno.
+ */
+int docker_resume_ended(const struct docker_container *c, const char *name,
+			const struct docker_frozen *when);
+/* Before the dump. -errno: the note could not be written, as on a full disk. */
+int docker_resume_reserve(const struct docker_container *c, const char *name);
+void docker_resume_unreserve(const struct docker_container *c); /* the dump failed */
 /* The container is started: both files have served. -errno: one of them may come back. */
 int docker_resume_used(const char *root, const char *id);
 /*
@@ -324,12 +336,12 @@ int docker_shape_write(const char *dir, const char *bundle);
 int docker_shape_check(const struct docker_container *c, const char *dir, struct zns_err *err);
 
 /*
- * written.c: was a file of the container @spec written after @since_ns? That is its root and its
- * writable volumes. Files that the engine keeps for it below @own are left out. -EEXIST names one;
- * -E2BIG and others: not known.
+ * written.c: was a file of the container @spec written after it was frozen? That is its root and
+ * its writable volumes. Files that the engine keeps for it below @own are left out. -EEXIST names
+ * one; -E2BIG and others: not known.
  */
-int docker_written_since(struct json_object *spec, const char *own, int64_t since_ns,
-			 struct zns_err *err);
+int docker_written_since(struct json_object *spec, const char *own,
+			 const struct docker_frozen *frozen, struct zns_err *err);
 
 /* api.c: dockerd's HTTP interface over its UNIX socket. */
 struct docker_api {

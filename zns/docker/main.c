@@ -139,13 +139,6 @@ static bool is_temporary(const char *dir)
 			!strncmp(base + 1, "ctd-checkpoint", 14));
 }
 
-static bool has_handle(const char *dir)
-{
-	cleanup_close int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-
-	return fd >= 0 && zns_handle_present(fd);
-}
-
 /*
  * containerd names stored archives by their hash and refuses one that is "already there"
  * (moby#42900). The directory is small and always the same. So a second start, or a start soon
@@ -214,20 +207,9 @@ static void keep_log(const struct call *c, const struct docker_container *k)
 	const char *dir = c->work_path ? c->work_path : c->image_path;
 	char path[PATH_MAX];
 
-	if (has_handle(c->image_path) &&
+	if (call_has_handle(c->image_path) &&
 	    (size_t)snprintf(path, sizeof(path), "%s/restore.log", dir) < sizeof(path))
 		docker_keep_restore_log(k->id, path);
-}
-
-/* What a later restore has to know of the container, and with what it ended. */
-static void after_dump(const struct call *c, const struct docker_container *k, const char *bundle,
-		       const char *name)
-{
-	if (strcmp(k->kind, "docker") || call_has_flag(c, "pre-dump"))
-		return;
-	docker_shape_write(c->image_path, bundle);
-	if (!call_has_flag(c, "leave-running"))
-		docker_resume_ended(k, name);
 }
 
 /* Whoever restores by Docker's own command gets no other rights, either. */
@@ -277,7 +259,7 @@ static int run(struct call *c, const struct docker_container *k, bool dump)
 		show_output(out, found ? line : NULL);
 	else if (found)
 		report_line(c, line);
-	if (dump && !status && is_temporary(c->image_path) && has_handle(c->image_path))
+	if (dump && !status && is_temporary(c->image_path) && call_has_handle(c->image_path))
 		make_unique(c->image_path);
 	if (!dump) {
 		keep_log(c, k);
@@ -339,8 +321,8 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	char conf[PATH_MAX] = "";
 	const char *old = secure_getenv("PATH");
 	cleanup_free char *path = NULL;
+	struct ended ended = { .init = -1 };
 	bool zones;
-	char name[256];
 	int ret = 0;
 
 	if (asprintf(&path, "%s:%s", c->libexec,
@@ -370,7 +352,11 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		ret = tell_restored(&k, &err)          ?:
 			      check_shape(c, &k, &err) ?:
 							 links_resolve(state.bundle, &err);
+	if (!ret && dump)
+		ret = ended_prepare(c, &k, &state, &ended, &err);
 	if (ret) {
+		if (*conf)
+			unlink(conf);
 		if (!dump && c->image_path)
 			after_restore(c, &k);
 		docker_container_fini(&k);
@@ -381,11 +367,9 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		tell_origin(c, &k, state.frozen);
 		netlock_tell(k.id);
 	}
-	if (dump)
-		suspend_name(c, &k, name, sizeof(name));
 	ret = run(c, &k, dump);
-	if (!ret && dump)
-		after_dump(c, &k, state.bundle, name);
+	if (dump)
+		ended_finish(c, &k, &ended, ret);
 	if (!ret && !dump) {
 		netlock_forget(k.id);
 		if (!strcmp(k.kind, "docker")) /* it runs: `docker start --checkpoint` */

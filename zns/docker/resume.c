@@ -24,18 +24,20 @@ static int own_path(const struct docker_container *c, const char *name, char *ou
 
 /* The first word of a note is a checkpoint's name. -ENOENT: there is no such note. */
 static int read_note(const struct docker_container *c, const char *file, char *name, size_t len,
-		     int64_t *when_ns, struct zns_err *err)
+		     struct docker_frozen *when, struct zns_err *err)
 {
 	cleanup_free uint8_t *text = NULL;
-	long long ns = 0;
+	long long at = 0, dumped = 0;
 	size_t n;
 	int ret = docker_read_own(c->root, c->id, file, &text, &n, err);
 
 	if (ret)
 		return ret;
 	n = strcspn((char *)text, " \n");
-	sscanf((char *)text + n, " %lld", &ns);
-	*when_ns = ns;
+	/* notes of before have one time */
+	if (sscanf((char *)text + n, " %lld %lld", &at, &dumped) < 2)
+		dumped = at;
+	*when = (struct docker_frozen){ at, dumped };
 	text[n] = 0;
 	if (n >= len || !docker_good_word((char *)text))
 		return zns_fail(err, -EINVAL, "%s names no checkpoint", file);
@@ -113,12 +115,12 @@ static bool has_run(const struct docker_container *c)
 }
 
 /* -ENOENT: with none, or it was started since: also by a runtime that does not know the note. */
-static int read_ended(const struct docker_container *c, char *name, size_t len, int64_t *when_ns,
-		      struct zns_err *err)
+static int read_ended(const struct docker_container *c, char *name, size_t len,
+		      struct docker_frozen *when, struct zns_err *err)
 {
-	int ret = read_note(c, DOCKER_ENDED_FILE, name, len, when_ns, err);
+	int ret = read_note(c, DOCKER_ENDED_FILE, name, len, when, err);
 
-	if (!ret && docker_started_since(c->config, *when_ns))
+	if (!ret && docker_started_since(c->config, when->at_ns))
 		return zns_fail(err, -ENOENT, "container %s was started since", c->name);
 	return ret;
 }
@@ -127,9 +129,9 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 		  struct zns_err *err)
 {
 	char own[PATH_MAX], all[PATH_MAX];
-	int64_t when_ns = 0;
+	struct docker_frozen when;
 	bool ended;
-	int ret = read_note(c, DOCKER_RESUME_FILE, r->name, sizeof(r->name), &when_ns, err);
+	int ret = read_note(c, DOCKER_RESUME_FILE, r->name, sizeof(r->name), &when, err);
 
 	if (ret && ret != -ENOENT)
 		return ret;
@@ -142,7 +144,7 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 		return zns_fail(err, -ENAMETOOLONG, "the path of its checkpoints is too long");
 	ended = !strcmp(wish, "ended");
 	if (ended)
-		ret = read_ended(c, r->name, sizeof(r->name), &when_ns, err);
+		ret = read_ended(c, r->name, sizeof(r->name), &when, err);
 	else if (!r->asked && !strcmp(wish, "latest"))
 		find_latest(all, r->name, sizeof(r->name));
 	else if (!r->asked && strcmp(wish, "no") && has_run(c))
@@ -162,7 +164,7 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 	ret = check(c, r, err);
 	if (!ret && ended) {
 		own[strlen(own) - 1] = 0;
-		ret = docker_written_since(c->spec, own, when_ns, err);
+		ret = docker_written_since(c->spec, own, &when, err);
 	}
 	return ret;
 }
@@ -186,21 +188,73 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 	return ret;
 }
 
-int docker_resume_ended(const struct docker_container *c, const char *name)
+#define RESERVED DOCKER_ENDED_FILE ".next"
+
+/* As long whatever the times are, so that they can be written over. */
+static int ended_text(const char *name, const struct docker_frozen *when, char *out, size_t len)
+{
+	return snprintf(out, len, "%s %020lld %020lld\n", name, (long long)when->at_ns,
+			(long long)when->dumped_ns);
+}
+
+int docker_resume_reserve(const struct docker_container *c, const char *name)
 {
 	char path[PATH_MAX], text[300];
-	struct timespec now;
+	int n;
+
+	if (strcmp(c->kind, "docker") || !docker_good_word(name))
+		return -EINVAL;
+	n = ended_text(name, &(struct docker_frozen){ 0 }, text, sizeof(text));
+	return own_path(c, RESERVED, path, sizeof(path)) ?:
+		       zns_replace_file(AT_FDCWD, path, text, (size_t)n, 0600);
+}
+
+void docker_resume_unreserve(const struct docker_container *c)
+{
+	char path[PATH_MAX];
+
+	if (!own_path(c, RESERVED, path, sizeof(path)))
+		unlink(path);
+}
+
+/* -errno: the text stands nowhere yet. */
+static int write_over_reserved(const struct docker_container *c, const char *path, const char *text,
+			       size_t len)
+{
+	char reserved[PATH_MAX];
+	cleanup_close int fd = -1;
+	struct stat st;
+
+	if (own_path(c, RESERVED, reserved, sizeof(reserved)))
+		return -ENAMETOOLONG;
+	fd = open(reserved, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_size != (off_t)len)
+		return -EINVAL;
+	if (pwrite(fd, text, len, 0) != (ssize_t)len || fsync(fd) || rename(reserved, path))
+		return -errno;
+	return zns_sync_parent(path);
+}
+
+int docker_resume_ended(const struct docker_container *c, const char *name,
+			const struct docker_frozen *when)
+{
+	char path[PATH_MAX], text[300];
+	int n;
 
 	if (strcmp(c->kind, "docker") || !docker_good_word(name))
 		return -EINVAL;
 	/* a life that ended with a checkpoint was no crash */
 	if (!own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
 		unlink(path);
-	/* the clock of files' times */
-	clock_gettime(CLOCK_REALTIME_COARSE, &now);
-	snprintf(text, sizeof(text), "%s %lld\n", name, now.tv_sec * 1000000000ll + now.tv_nsec);
-	return own_path(c, DOCKER_ENDED_FILE, path, sizeof(path)) ?:
-		       zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
+	if (own_path(c, DOCKER_ENDED_FILE, path, sizeof(path)))
+		return -ENAMETOOLONG;
+	n = ended_text(name, when, text, sizeof(text));
+	if (!write_over_reserved(c, path, text, (size_t)n))
+		return 0;
+	docker_resume_unreserve(c);
+	return zns_replace_file(AT_FDCWD, path, text, (size_t)n, 0600);
 }
 
 int docker_resume_used(const char *root, const char *id)
@@ -225,7 +279,7 @@ int docker_resume_ask(const struct docker_container *c, const char *name, char *
 		      struct zns_err *err)
 {
 	char path[PATH_MAX];
-	int64_t when_ns;
+	struct docker_frozen when;
 	int ret = 0;
 
 	if (name && !docker_good_word(name))
@@ -233,7 +287,7 @@ int docker_resume_ask(const struct docker_container *c, const char *name, char *
 	if (name)
 		snprintf(out, len, "%s", name);
 	else
-		ret = read_ended(c, out, len, &when_ns, err);
+		ret = read_ended(c, out, len, &when, err);
 	if (ret == -ENOENT)
 		return zns_fail(
 			err, ret,

@@ -34,6 +34,7 @@ char **call_again(const struct call *c, const char *log, const char *const *word
 void call_null_stdio(void); /* what is read and written from now on is nothing */
 /* The last error in such a log. False: there is none. */
 bool call_last_error(const char *log, char *out, size_t len);
+bool call_has_handle(const char *dir); /* of a checkpoint that is committed */
 int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err);
 
 /* pause.c: for commands pause, resume and delete. True: it is done, runc is not called. */
@@ -76,6 +77,21 @@ bool suspend_kill(const struct call *c);
 /* What the checkpoint is called that call @c makes: by its directory, or by the one that dockerd
  * has made. "": not known. */
 void suspend_name(const struct call *c, const struct docker_container *k, char *out, size_t len);
+
+/* ended.c: what a later start has to know of a dump. */
+struct ended {
+	char name[256]; /* of the checkpoint; "": it leaves the container running, or is no Docker's
+			 */
+	char frozen[PATH_MAX]; /* the file in which criu notes when the tasks were frozen */
+	long long began_ns; /* before that */
+	int init; /* a pidfd */
+};
+/* Before the dump: all that needs space on the disk. An error fails the dump. */
+int ended_prepare(const struct call *c, const struct docker_container *k,
+		  const struct docker_state *state, struct ended *e, struct zns_err *err);
+/* After runc has ended with exit code @failed. */
+void ended_finish(const struct call *c, const struct docker_container *k, struct ended *e,
+		  int failed);
 
 /* report.c: puts one readable line about a failure where Docker looks for it. */
 void report_line(const struct call *c, const char *line);

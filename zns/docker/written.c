@@ -18,10 +18,11 @@
  */
 struct look {
 	const char *top; /* a volume, or the container's own files */
+	const char *inside; /* what the container calls it */
 	bool crosses; /* into what is mounted below it */
 	dev_t dev;
 	unsigned int depth;
-	int64_t since_ns;
+	const struct docker_frozen *frozen;
 	size_t left;
 	struct zns_err *err;
 };
@@ -43,14 +44,25 @@ static int unreadable(const struct look *l, int ret, const char *name)
 	return zns_fail_sys(l->err, ret, "%s", place(l, name, text, sizeof(text)));
 }
 
+/* criu makes and removes a directory there while it dumps mounts. */
+static bool is_crius(const struct look *l, const char *name)
+{
+	if (!*name)
+		return !strcmp(l->inside, "/") || !strcmp(l->inside, "/tmp");
+	return l->depth == 1 && !strcmp(l->inside, "/") && !strcmp(name, "tmp");
+}
+
 static int one(const struct look *l, const struct stat *st, const char *name)
 {
+	int64_t since_ns = l->frozen->at_ns;
 	char text[300];
 
 	/* sockets, devices and links have no contents */
 	if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
 		return 0;
-	if (st->st_ctim.tv_sec * 1000000000ll + st->st_ctim.tv_nsec > l->since_ns)
+	if (S_ISDIR(st->st_mode) && is_crius(l, name))
+		since_ns = l->frozen->dumped_ns;
+	if (st->st_ctim.tv_sec * 1000000000ll + st->st_ctim.tv_nsec > since_ns)
 		return zns_fail(l->err, -EEXIST, "%s was written after its checkpoint",
 				place(l, name, text, sizeof(text)));
 	return 0;
@@ -97,12 +109,13 @@ static int directory(struct look *l, int fd, const char *name)
 	return ret;
 }
 
-static int tree(struct look *l, const char *top, bool crosses)
+static int tree(struct look *l, const char *top, const char *inside, bool crosses)
 {
 	struct stat st;
 	int fd, ret;
 
 	l->top = top;
+	l->inside = inside ? inside : "";
 	l->crosses = crosses;
 	if (stat(top, &st))
 		return unreadable(l, -errno, "");
@@ -167,12 +180,12 @@ static bool is_writable(struct json_object *mount)
 	return type && !strcmp(type, "bind") && !has_option(mount, "ro");
 }
 
-int docker_written_since(struct json_object *spec, const char *own, int64_t since_ns,
-			 struct zns_err *err)
+int docker_written_since(struct json_object *spec, const char *own,
+			 const struct docker_frozen *frozen, struct zns_err *err)
 {
 	const char *root = zns_json_str(zns_json_get(spec, "root"), "path"), *from;
 	struct json_object *mounts = zns_json_get(spec, "mounts"), *m;
-	struct look l = { .since_ns = since_ns, .left = FILES_MAX, .err = err };
+	struct look l = { .frozen = frozen, .left = FILES_MAX, .err = err };
 	char upper[PATH_MAX];
 	int ret;
 
@@ -181,7 +194,7 @@ int docker_written_since(struct json_object *spec, const char *own, int64_t sinc
 	ret = upper_of(root, upper, sizeof(upper));
 	if (ret)
 		return zns_fail_sys(err, ret, "the mount at %s", root);
-	ret = tree(&l, *upper ? upper : root, false);
+	ret = tree(&l, *upper ? upper : root, "/", false);
 	for (size_t i = 0; !ret && json_object_is_type(mounts, json_type_array) &&
 			   i < json_object_array_length(mounts);
 	     i++) {
@@ -190,7 +203,7 @@ int docker_written_since(struct json_object *spec, const char *own, int64_t sinc
 		if (!is_writable(m) || !from || *from != '/' ||
 		    (!strncmp(from, own, strlen(own)) && from[strlen(own)] == '/'))
 			continue;
-		ret = tree(&l, from, has_option(m, "rbind"));
+		ret = tree(&l, from, zns_json_str(m, "destination"), has_option(m, "rbind"));
 	}
 	return ret;
 }

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a later start has to know of a dump: the rights of the container, the checkpoint that it
+ * ended with, and since when no file may have been written. When the container has ended there is
+ * no way back, so all that may fail is done before.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <syslog.h>
+#include "runc.h"
+
+#define END_MS 5000 /* from the kill of its tasks until they are gone */
+
+static int make_note(const struct docker_container *k, struct ended *e, struct zns_err *err)
+{
+	int ret = docker_run_path(k->id, "frozen", e->frozen, sizeof(e->frozen), err);
+
+	if (!ret && (ret = zns_replace_file(AT_FDCWD, e->frozen, "", 0, 0600)))
+		zns_fail_sys(err, ret, "%s", e->frozen);
+	if (!ret)
+		setenv("ZNS_FROZEN_NOTE", e->frozen, 1);
+	return ret;
+}
+
+int ended_prepare(const struct call *c, const struct docker_container *k,
+		  const struct docker_state *state, struct ended *e, struct zns_err *err)
+{
+	int ret;
+
+	if (strcmp(k->kind, "docker") || call_has_flag(c, "pre-dump") || !c->image_path)
+		return 0;
+	suspend_name(c, k, e->name, sizeof(e->name));
+	e->began_ns = zns_now_ns();
+	/* runc would make it */
+	if (mkdir(c->image_path, 0700) && errno != EEXIST)
+		return zns_fail_sys(err, -errno, "%s", c->image_path);
+	ret = docker_shape_write(c->image_path, state->bundle);
+	if (ret)
+		return zns_fail_sys(err, ret, "the note about its rights in %s", c->image_path);
+	if (call_has_flag(c, "leave-running") || !docker_good_word(e->name)) {
+		*e->name = 0;
+		return 0;
+	}
+	ret = docker_resume_reserve(k, e->name);
+	if (ret)
+		return zns_fail_sys(err, ret, "the note that it ends with checkpoint %s", e->name);
+	e->init = state->init_pid > 1 ? (int)syscall(SYS_pidfd_open, state->init_pid, 0) : -1;
+	return make_note(k, e, err);
+}
+
+/* A dump that was committed has ended it, whatever became of runc after that. */
+static bool has_ended(const struct call *c, const struct ended *e, int failed)
+{
+	struct pollfd p = { e->init, POLLIN, 0 };
+
+	return !failed ||
+	       (call_has_handle(c->image_path) && e->init >= 0 && poll(&p, 1, END_MS) == 1);
+}
+
+/* criu's note, or a time before the freeze: then the container's own last writes may hinder a
+ * resume, and nobody's are overlooked. */
+static struct docker_frozen frozen_at(const struct ended *e)
+{
+	cleanup_free uint8_t *text = NULL;
+	long long at = 0, dumped = 0;
+	size_t n;
+
+	if (!zns_read_file(AT_FDCWD, e->frozen, 128, &text, &n))
+		sscanf((char *)text, "%lld %lld", &at, &dumped);
+	return (struct docker_frozen){ zns_max(at, e->began_ns), zns_max(dumped, e->began_ns) };
+}
+
+void ended_finish(const struct call *c, const struct docker_container *k, struct ended *e,
+		  int failed)
+{
+	struct docker_frozen when;
+	int ret;
+
+	if (!*e->name)
+		return;
+	if (has_ended(c, e, failed)) {
+		when = frozen_at(e);
+		ret = docker_resume_ended(k, e->name, &when);
+		if (ret)
+			docker_note(k, LOG_ERR,
+				    "it ended with checkpoint %s, but that cannot be noted: %s; "
+				    "`znsctl docker resume %s %s` brings it back",
+				    e->name, strerror(-ret), k->name, e->name);
+	} else {
+		docker_resume_unreserve(k);
+	}
+	unlink(e->frozen);
+	if (e->init >= 0)
+		close(zns_take_fd(&e->init));
+}
