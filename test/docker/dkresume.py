@@ -176,6 +176,20 @@ def suspend_written(d):
 
 
 @case
+def suspend_committed(d):
+    """runc fails when its checkpoint is committed: the container ended with it, and comes back from it."""
+    was = keeps_secret(d, 'late', *SUSPEND)
+    failing = d.dir / 'failing-runc'
+    failing.write_text('#!/bin/bash\nrunc "$@" || exit\n[[ " $* " != *" checkpoint "* ]]\n')
+    failing.chmod(0o755)
+    stop_by(d, BIN / 'zns-runc', 'late', '--zns-runc', failing)
+    want('said', note(d, 'late').startswith('stopped with checkpoint zns-stop-') and 'then runc failed' in note(d, 'late'), note(d, 'late'))
+    d.docker('start', 'late')
+    want('its memory', secret(d, 'late') == was, note(d, 'late'))
+    remove(d, 'late')
+
+
+@case
 def suspend_rights(d):
     """A container whose rights differ from the dump's does not get those of the dump."""
     for how, cold in (('cold', True), ('fail', False)):

@@ -167,11 +167,23 @@ static int checkpoint(const struct call *c, const char *id, const char *dir, con
 	return pid > 0 && !status ? 0 : -EIO;
 }
 
+/* What zns-ended says by now: the dump's own process noted that the container ended. */
+static bool ended_with(const struct docker_container *k, const char *name)
+{
+	cleanup_free uint8_t *text = NULL;
+	size_t len, n = strlen(name);
+
+	return !docker_read_own(k->root, k->id, DOCKER_ENDED_FILE, &text, &len, NULL) &&
+	       !strncmp((char *)text, name, n) && text[n] == ' ';
+}
+
 static bool make(const struct call *c, const struct docker_container *k)
 {
 	char dir[PATH_MAX], work[PATH_MAX], log[PATH_MAX], why[ZNS_ERR_MAX] = "no reason is known";
 	struct zns_err err = ZNS_ERR_INIT;
+	const char *name;
 	int ret = docker_run_path(k->id, "stop.work", work, sizeof(work), &err);
+	bool done;
 
 	if (!ret)
 		ret = docker_run_path(k->id, "stop.log", log, sizeof(log), &err);
@@ -181,20 +193,29 @@ static bool make(const struct call *c, const struct docker_container *k)
 		docker_note(k, LOG_WARNING, "stopped without a checkpoint: %s", err.msg);
 		return false;
 	}
+	name = strrchr(dir, '/') + 1;
 	mkdir(work, 0700);
 	unlink(log);
 	ret = checkpoint(c, k->id, dir, work, log);
-	if (!ret) {
-		docker_note(k, LOG_INFO, "stopped with checkpoint %s", strrchr(dir, '/') + 1);
+	if (ret)
+		call_last_error(log, why, sizeof(why));
+	done = !ret || ended_with(k, name);
+	if (done) {
+		if (!ret)
+			docker_note(k, LOG_INFO, "stopped with checkpoint %s", name);
+		else
+			docker_note(k, LOG_WARNING,
+				    "stopped with checkpoint %s, then runc failed: %s", name, why);
 		drop_others(k, dir);
 	} else {
-		call_last_error(log, why, sizeof(why));
 		docker_note(k, LOG_WARNING, "stopped without a checkpoint: %s", why);
-		docker_remove_dir(dir);
+		/* one that is committed has a memory that somebody may want */
+		if (!call_has_handle(dir))
+			docker_remove_dir(dir);
 	}
 	unlink(log);
 	docker_remove_dir(work);
-	return !ret;
+	return done;
 }
 
 /*
