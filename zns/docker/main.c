@@ -443,6 +443,7 @@ int main(int argc, char **argv)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct call c = { 0 };
+	struct docker_state state;
 	struct wants_memory w;
 	char runc[PATH_MAX];
 	bool held = false;
@@ -471,8 +472,11 @@ int main(int argc, char **argv)
 		ret = hold_call(&c, &err);
 		if (ret != -ENOENT)
 			return ret ? fail(&c, err.msg) : 0;
-		if (!strcmp(c.command, "start"))
+		/* of a restore that was given up there is nothing to start, and its note stays */
+		if (!strcmp(c.command, "start") && docker_good_id(c.id) &&
+		    !docker_state_read(c.root, c.id, &state, &err))
 			docker_resume_used(c.docker_root, c.id);
+		err.code = 0;
 		if (pause_call(&c) || suspend_kill(&c))
 			return 0;
 		if (!strcmp(c.command, "start") && extend_wanted(&c, &w))
