@@ -267,6 +267,24 @@ def start_alone(d, ident, pid, start):
     want('its process', Path(f'/proc/{pid}').exists())
 
 
+def killed_in_start(d, ident, pid, runc):
+    """A kill ends a start that stands still."""
+    ((inner,),) = [children(c) for c in children(supervisor(ident))]
+    (log,) = d.dir.glob(f'run/docker/{ident}.hold.work/restore.log')
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        os.kill(inner, signal.SIGSTOP)
+        try:
+            started = pool.submit(runc, 'start', ident, check=False)
+            dkdaemon.until('it goes on', lambda: log.read_text().partition('waits for the start of its container\n')[2])
+            runc('kill', ident, 'KILL')
+            want('no start', started.result().returncode, started.result().stderr)
+        finally:
+            try:
+                os.kill(inner, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+
+
 @case
 def resume_held(d):
     """Between create and start, as an engine would: state, exec, kill, a helper that is killed, and at last a start."""
@@ -292,8 +310,8 @@ def resume_held(d):
     # what ends with the container: dockerd writes them at each start
     log = open(mine / 'log', 'w+')
 
-    def runc(*args, check=True):
-        r = subprocess.run([BIN / 'zns-runc', '--root', mine / 'state', '--zns-docker-root', d.root, *args], env=d.env, stdin=subprocess.DEVNULL,
+    def runc(*args, check=True, program=BIN / 'zns-runc'):
+        r = subprocess.run([program, '--root', mine / 'state', '--zns-docker-root', d.root, *args], env=d.env, stdin=subprocess.DEVNULL,
                            stdout=log if args[0] == 'create' else subprocess.PIPE, stderr=log if args[0] == 'create' else subprocess.PIPE, text=True,
                            timeout=120 * dkdaemon.SLOW)
         if r.stderr is None:
@@ -341,6 +359,22 @@ def resume_held(d):
         nothing_waits()
         own.with_name('elsewhere').rename(own)
         runc('delete', '--force', ident)
+        # a criu that stands still before it is held
+        conf_file, ended = d.dir / 'conf/zns.conf', (directory(d, 'held') / 'zns-ended').read_bytes()
+        before = conf_file.read_text() if conf_file.exists() else ''
+        conf_file.write_text(before + 'deadline = 1\n')
+        stuck = programs(d, 'stuck', criu='[ -n "$ZNS_HOLD" ] && exec sleep infinity\nexec "$REAL" "$@"\n')
+        runc('create', '--bundle', str(mine), '--pid-file', str(mine / 'pid'), ident, program=stuck)
+        conf_file.write_text(before)
+        want('cold', note(d, 'held') == 'started cold: the restore stands still', note(d, 'held'))
+        nothing_waits()
+        runc('delete', '--force', ident)
+        pid = create()
+        killed_in_start(d, ident, pid, runc)
+        gone(pid)
+        nothing_waits()
+        runc('delete', '--force', ident)
+        (directory(d, 'held') / 'zns-ended').write_bytes(ended)
         start_alone(d, ident, create(), lambda: runc('start', ident))
         want('resumed', json.loads(runc('state', ident).stdout)['status'] == 'running')
         inside = mine / 'root'
@@ -353,6 +387,51 @@ def resume_held(d):
         dkdaemon.sh('umount', '-l', mine)
     nothing_left(d, 'held')
     remove(d, 'held')
+
+
+def start_again(d):
+    """dockerd gives its containerd 15 s. One that finds shims with calls under way, or a busy machine, may take longer."""
+    for last in (False, False, True):
+        try:
+            return d.start()
+        except dkdaemon.Failed:
+            d.stop(crash=True)
+            if last:
+                raise
+
+
+@case
+def suspend_daemon(d):
+    """dockerd is killed when a restore is held, before it calls start: it is given up, and the next start resumes."""
+    held, barrier = d.dir / 'is-held', d.dir / 'barrier'
+    conf = json.loads(d.config.read_text())
+    script = d.dir / 'runtime'
+    script.write_text('#!/bin/bash\n'
+                      f'if [[ " $* " == *" start "* && -e {barrier} ]]; then touch {held}; while [ -e {barrier} ]; do sleep 0.1; done; fi\n'
+                      f'exec {BIN}/zns-runc "$@"\n')
+    script.chmod(0o755)
+    conf['runtimes']['barrier'] = dict(conf['runtimes']['zns'], path=str(script))
+    d.config.write_text(json.dumps(conf))
+    d.stop()
+    d.start()
+    d.run('orphan', 'python3', '-c', SECRET, options=('--tmpfs', '/run', *SUSPEND), runtime='barrier')
+    was, ident = secret(d, 'orphan'), d.id('orphan')
+    d.docker('stop', 'orphan')
+    barrier.touch()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        started = pool.submit(d.docker, 'start', 'orphan', check=False)
+        dkdaemon.until('it is held', held.exists)
+        d.stop(crash=True)
+        dkdaemon.until('the restore is gone', lambda: not [p for p in Path('/proc').glob('[0-9]*') if waits(d, p)])
+        barrier.unlink()
+        started.result()
+    start_again(d)
+    want('said', note(d, 'orphan') == 'not resumed: dockerd ended before it called start', note(d, 'orphan'))
+    d.docker('start', 'orphan')
+    want('its memory', secret(d, 'orphan') == was, note(d, 'orphan'))
+    nothing_left(d, 'orphan')
+    want('one supervisor less', not (d.dir / f'run/docker/{ident}.hold').exists())
+    remove(d, 'orphan')
 
 
 @case

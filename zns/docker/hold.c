@@ -16,30 +16,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <syslog.h>
-#include <time.h>
-#include "runc.h"
+#include "hold.h"
+#include "zns/config.h"
 #include "zns/packet.h"
 
 #define SOCKET "hold"
-#define PACKET_MAX (PATH_MAX + 64)
-#define TALK_S 10 /* for one packet of somebody who has connected */
-#define LOOK_MS 2000 /* between two looks whether the container is still there */
-
-struct hold {
-	const struct call *c;
-	const struct docker_container *k;
-	const struct docker_resume *r;
-	char socket[PATH_MAX], log[PATH_MAX], work[PATH_MAX]; /* paths in the run directory */
-	char bundle[PATH_MAX], host[256];
-	int listener, ready, criu, asker;
-	int restore; /* a pidfd */
-	pid_t init;
-};
+#define LOOK_MS 1000 /* between two looks whether criu gets on */
+#define DEADLINES 6 /* of zns.conf, until a restore that does not is given up */
 
 static int paths(struct hold *h, const char *id, struct zns_err *err)
 {
@@ -48,186 +35,6 @@ static int paths(struct hold *h, const char *id, struct zns_err *err)
 	if (!ret)
 		ret = docker_run_path(id, SOCKET ".log", h->log, sizeof(h->log), err);
 	return ret ? ret : docker_run_path(id, SOCKET ".work", h->work, sizeof(h->work), err);
-}
-
-static int64_t since_boot(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return t.tv_sec;
-}
-
-static void forget(const struct hold *h)
-{
-	unlink(h->socket);
-	unlink(h->log);
-	docker_remove_dir(h->work);
-}
-
-static const char *runc_root(const struct hold *h)
-{
-	return h->c->root ? h->c->root : "/run/runc";
-}
-
-static bool runc_has(const struct hold *h)
-{
-	char path[PATH_MAX];
-
-	return (size_t)snprintf(path, sizeof(path), "%s/%s", runc_root(h), h->c->id) <
-		       sizeof(path) &&
-	       !access(path, F_OK);
-}
-
-/* A runc that was killed in a restore leaves its directory, and each later create would fail. */
-static void forget_in_runc(const struct hold *h)
-{
-	const char *const argv[] = { h->c->argv[0], "--root", runc_root(h), "delete",
-				     "--force",     h->c->id, NULL };
-	char mount[PATH_MAX];
-	pid_t pid;
-
-	if (!runc_has(h))
-		return;
-	if ((size_t)snprintf(mount, sizeof(mount), "%s/%s/criu-root", runc_root(h), h->c->id) <
-	    sizeof(mount))
-		umount2(mount, MNT_DETACH | UMOUNT_NOFOLLOW);
-	pid = fork();
-	if (!pid) {
-		call_null_stdio();
-		execv(argv[0], (char **)(uintptr_t)argv);
-		_exit(127);
-	}
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
-}
-
-/* ---- the supervisor ---- */
-
-/* If the supervisor is killed criu finds its socket closed and gives up, and runc removes what it
- * made. */
-static void __attribute__((noreturn)) restore(const struct hold *h)
-{
-	const char *const words[] = { "restore",
-				      "--detach",
-				      "--no-subreaper",
-				      "--bundle",
-				      h->bundle,
-				      "--image-path",
-				      h->r->dir,
-				      "--work-path",
-				      h->work,
-				      call_has_flag(h->c, "no-pivot") ? "--no-pivot" : h->c->id,
-				      call_has_flag(h->c, "no-pivot") ? h->c->id : NULL,
-				      NULL };
-	char **argv = call_again(h->c, h->log, words);
-
-	setenv("ZNS_HOLD", h->socket, 1);
-	if (argv)
-		execv("/proc/self/exe", argv);
-	_exit(127);
-}
-
-/* From here on its files may change: it must not come back to this memory once more. */
-static bool use_up(const struct hold *h)
-{
-	int ret = docker_resume_used(h->k->root, h->k->id);
-
-	if (ret)
-		docker_note(h->k, LOG_ERR, "not resumed, as it could be once more: %s",
-			    strerror(-ret));
-	return !ret;
-}
-
-/* One packet of somebody who has connected. */
-static void hear(struct hold *h, bool over, int status)
-{
-	char buf[PACKET_MAX], answer[PACKET_MAX];
-	int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return;
-	zns_packet_timeouts(fd, TALK_S);
-	n = recv(fd, buf, sizeof(buf) - 1, 0);
-	buf[n > 0 ? n : 0] = 0;
-	if (*buf == 'h' && h->criu < 0) {
-		h->criu = fd;
-		h->init = atoi(buf + 1);
-		if (write(h->ready, buf + 1, strlen(buf + 1)) < 0)
-			close(zns_take_fd(&h->criu));
-		close(zns_take_fd(&h->ready));
-		return;
-	}
-	if (*buf == 's') {
-		snprintf(answer, sizeof(answer), "%d %s", (int)h->init, h->bundle);
-		zns_packet_send(fd, &(struct iovec){ answer, strlen(answer) }, 1, &h->restore, 1);
-	} else if (over && *buf) {
-		send(fd, status ? "1" : "0", 1, MSG_NOSIGNAL);
-		close(fd);
-		_exit(0);
-	} else if ((*buf == 'g' || *buf == 'x') && h->asker < 0 && h->criu >= 0) {
-		h->asker = fd;
-		if (*buf == 'g' && use_up(h)) {
-			docker_resume_began(h->k, since_boot());
-			snprintf(answer, sizeof(answer), "g%s", h->host);
-			send(h->criu, answer, strlen(answer), MSG_NOSIGNAL);
-		}
-		close(zns_take_fd(&h->criu));
-		return;
-	}
-	close(fd);
-}
-
-/* Its engine was killed after create, and the container removed: nobody will start or delete it. */
-static bool is_removed(const struct hold *h)
-{
-	char path[PATH_MAX];
-
-	return (size_t)snprintf(path, sizeof(path), "%s/containers/%s", h->k->root, h->k->id) <
-		       sizeof(path) &&
-	       access(path, F_OK) && errno == ENOENT;
-}
-
-static void __attribute__((noreturn)) supervise(struct hold *h)
-{
-	struct pollfd p[2] = { { h->listener, POLLIN, 0 }, { -1, POLLIN, 0 } };
-	pid_t pid = fork();
-	int status = 0;
-	bool over = false, removed = false;
-
-	if (!pid)
-		restore(h);
-	/* whoever reads the container's output waits until its last writer is gone */
-	call_null_stdio();
-	p[1].fd = h->restore = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-	if (p[1].fd < 0)
-		_exit(1);
-	for (;;) {
-		if (poll(p, 2, h->criu >= 0 ? LOOK_MS : -1) < 0 && errno != EINTR)
-			_exit(1);
-		if (h->criu >= 0 && is_removed(h)) {
-			removed = true;
-			close(zns_take_fd(&h->criu));
-		}
-		if (p[1].revents && waitpid(pid, &status, 0) == pid) {
-			p[1].fd = -1;
-			over = true;
-			if (removed) {
-				forget(h);
-				_exit(0);
-			}
-			if (h->ready >= 0) /* create still waits: it sees the end of the pipe */
-				_exit(1);
-			if (h->asker >= 0) {
-				send(h->asker, status ? "1" : "0", 1, MSG_NOSIGNAL);
-				_exit(0);
-			}
-		}
-		if (p[0].revents)
-			hear(h, over, status);
-		p[0].revents = p[1].revents = 0;
-	}
 }
 
 /* ---- create ---- */
@@ -251,11 +58,42 @@ static int listen_at(struct hold *h, struct zns_err *err)
 	return zns_fail_sys(err, ret, "%s", h->socket);
 }
 
+/*
+ * Waits until the supervisor tells the PID; criu's log grows as long as it gets on. 0: the restore
+ * has ended. -ETIMEDOUT: it stands still.
+ */
+static ssize_t await_pid(const struct hold *h, int from, char *pid_text, size_t len)
+{
+	struct pollfd p = { from, POLLIN, 0 };
+	uint32_t deadline_s = ZNS_DEADLINE_S, still = 0;
+	struct zns_err err = ZNS_ERR_INIT;
+	char log[PATH_MAX + 16];
+	struct stat st;
+	off_t size = 0;
+	ssize_t n = -1;
+
+	zns_config_deadline(&deadline_s, &err);
+	snprintf(log, sizeof(log), "%s/restore.log", h->work);
+	while (n < 0) {
+		if (poll(&p, 1, LOOK_MS) > 0) {
+			n = read(from, pid_text, len - 1);
+			if (n < 0 && errno != EINTR)
+				return -errno;
+			continue;
+		}
+		still = stat(log, &st) || st.st_size == size ? still + 1 : 0;
+		size = still ? size : st.st_size;
+		if (deadline_s && still * LOOK_MS / 1000 >= deadline_s * DEADLINES)
+			return -ETIMEDOUT;
+	}
+	return n;
+}
+
 static int begin(struct hold *h, struct zns_err *err)
 {
 	cleanup_close int listener = listen_at(h, err), from = -1, to = -1;
 	char pid_text[16] = "", why[ZNS_ERR_MAX];
-	bool had = runc_has(h);
+	bool had = hold_runc_has(h);
 	int ends[2], ret = 0;
 	ssize_t n;
 	pid_t pid;
@@ -278,15 +116,17 @@ static int begin(struct hold *h, struct zns_err *err)
 	if (pid < 0)
 		return zns_fail_sys(err, -errno, "fork");
 	close(zns_take_fd(&to));
-	while ((n = read(from, pid_text, sizeof(pid_text) - 1)) < 0 && errno == EINTR)
-		;
+	n = await_pid(h, from, pid_text, sizeof(pid_text));
+	if (n < 0)
+		hold_kill_all(pid);
 	if (n <= 0) {
 		waitpid(pid, NULL, 0);
 		if (!had)
-			forget_in_runc(h);
-		ret = zns_fail(err, -EIO, "%s",
-			       call_last_error(h->log, why, sizeof(why)) ? why :
-									   "the restore ended");
+			hold_forget_in_runc(h);
+		if (n == 0 && call_last_error(h->log, why, sizeof(why)))
+			ret = zns_fail(err, -EIO, "%s", why);
+		else
+			ret = zns_fail(err, -EIO, "the restore %s", n ? "stands still" : "ended");
 	} else if (h->c->pid_file) {
 		ret = zns_replace_file(AT_FDCWD, h->c->pid_file, pid_text, (size_t)n, 0644);
 		if (ret) {
@@ -296,7 +136,7 @@ static int begin(struct hold *h, struct zns_err *err)
 		}
 	}
 	if (ret)
-		forget(h);
+		hold_forget(h);
 	return ret;
 }
 
@@ -304,14 +144,14 @@ static int hold(struct call *c, const struct docker_container *k, const struct d
 		struct zns_err *err)
 {
 	const char *host = zns_json_str(k->spec, "hostname");
-	struct hold h = { .c = c, .k = k, .r = r, .criu = -1, .asker = -1 };
+	struct hold h = { .c = c, .k = k, .r = r, .criu = -1, .asker = -1, .killer = -1 };
 	int ret = paths(&h, c->id, err);
 
 	if (ret)
 		return ret;
 	if (c->console)
 		return zns_fail(err, -EOPNOTSUPP, "containers with a terminal are not resumed");
-	if (!r->asked && docker_resume_loops(k, since_boot()))
+	if (!r->asked && docker_resume_loops(k, hold_since_boot()))
 		return zns_fail(err, -ELOOP,
 				"it was resumed twice and ended within 10 s each time");
 	if (!realpath(c->bundle ? c->bundle : ".", h.bundle))
@@ -393,7 +233,7 @@ static int dial(const struct hold *h)
 /* False: the supervisor does not answer. */
 static bool ask_state(struct hold *h, int sk)
 {
-	char answer[PACKET_MAX] = "";
+	char answer[HOLD_PACKET_MAX] = "";
 	struct iovec iov = { answer, sizeof(answer) - 1 };
 	uint32_t nr = 0;
 
@@ -471,18 +311,18 @@ static int start(struct hold *h, int sk, struct zns_err *err)
 	int ret = 0;
 
 	if (!ask(h, sk, "g")) {
-		forget_in_runc(h);
+		hold_forget_in_runc(h);
 		ret = failed(h, err);
 	}
-	forget(h);
+	hold_forget(h);
 	return ret;
 }
 
 static int give_up(const struct hold *h, int sk)
 {
 	ask(h, sk, "x");
-	forget_in_runc(h);
-	forget(h);
+	hold_forget_in_runc(h);
+	hold_forget(h);
 	return 0;
 }
 
@@ -525,7 +365,7 @@ int hold_call(const struct call *c, struct zns_err *err)
 		return -ENOENT;
 	sk = dial(&h);
 	if (sk < 0) { /* the supervisor was killed, and the restore gives up */
-		forget(&h);
+		hold_forget(&h);
 		return -ENOENT;
 	}
 	if (!ask_state(&h, sk))

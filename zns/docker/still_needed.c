@@ -231,7 +231,7 @@ int docker_remove_dir(const char *dir)
 		return -errno;
 	while (!ret && (e = readdir(d)))
 		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
-		    unlinkat(dirfd(d), e->d_name, 0))
+		    unlinkat(dirfd(d), e->d_name, 0) && errno != ENOENT)
 			ret = -errno;
 	closedir(d);
 	return ret ? ret : rmdir(dir) ? -errno : 0;

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_HOLD_H
+#define ZNS_HOLD_H
+/* A held restore: what hold.c, which the engine calls, and supervise.c share. */
+#include <stdint.h>
+#include "runc.h"
+
+#define HOLD_PACKET_MAX (PATH_MAX + 64)
+
+struct hold {
+	const struct call *c;
+	const struct docker_container *k;
+	const struct docker_resume *r;
+	char socket[PATH_MAX], log[PATH_MAX], work[PATH_MAX]; /* paths in the run directory */
+	char bundle[PATH_MAX], host[256];
+	int listener, ready, criu, asker, killer;
+	int restore; /* a pidfd */
+	pid_t init;
+};
+
+/* supervise.c: the parent of the restore, until it has ended. */
+void __attribute__((noreturn)) supervise(struct hold *h);
+/* Ends process @pid and all below it; @pid may be a child of the caller's, which stays to be waited
+ * for. */
+void hold_kill_all(pid_t pid);
+/* Removes what is in the run directory, and what a killed runc left in its own. */
+void hold_forget(const struct hold *h);
+bool hold_runc_has(const struct hold *h);
+void hold_forget_in_runc(const struct hold *h);
+int64_t hold_since_boot(void);
+
+#endif

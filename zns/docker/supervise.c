@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The parent of a held restore. It tells create when the restore waits, takes the orders of start,
+ * kill and delete, and gives up when nobody can give one any more: hold.c has the packets.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <time.h>
+#include "hold.h"
+#include "zns/packet.h"
+
+#define TALK_S 10 /* for one packet of somebody who has connected */
+#define LOOK_MS 2000 /* between two looks whether the container is still there */
+
+int64_t hold_since_boot(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return t.tv_sec;
+}
+
+/* A criu that was killed leaves a mount there, of all cgroups. */
+static void undo_mounts(const char *dir)
+{
+	char path[PATH_MAX + 300];
+	struct dirent *e;
+	DIR *d = opendir(dir);
+
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		if (strncmp(e->d_name, ".criu.", 6))
+			continue;
+		umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
+		rmdir(path);
+	}
+	if (d)
+		closedir(d);
+}
+
+void hold_forget(const struct hold *h)
+{
+	undo_mounts(h->work);
+	unlink(h->socket);
+	unlink(h->log);
+	docker_remove_dir(h->work);
+}
+
+static const char *runc_root(const struct hold *h)
+{
+	return h->c->root ? h->c->root : "/run/runc";
+}
+
+bool hold_runc_has(const struct hold *h)
+{
+	char path[PATH_MAX];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/%s", runc_root(h), h->c->id) <
+		       sizeof(path) &&
+	       !access(path, F_OK);
+}
+
+/* A runc that was killed in a restore leaves its directory, and each later create would fail. */
+void hold_forget_in_runc(const struct hold *h)
+{
+	const char *const argv[] = { h->c->argv[0], "--root", runc_root(h), "delete",
+				     "--force",     h->c->id, NULL };
+	char mount[PATH_MAX];
+	pid_t pid;
+
+	if (!hold_runc_has(h))
+		return;
+	if ((size_t)snprintf(mount, sizeof(mount), "%s/%s/criu-root", runc_root(h), h->c->id) <
+	    sizeof(mount))
+		umount2(mount, MNT_DETACH | UMOUNT_NOFOLLOW);
+	pid = fork();
+	if (!pid) {
+		call_null_stdio();
+		execv(argv[0], (char **)(uintptr_t)argv);
+		_exit(127);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
+#define KILL_MAX 4096
+
+/* Children of one thread each: runc has many. */
+static size_t children_of(pid_t pid, pid_t *out, size_t max)
+{
+	char dir[64], path[350];
+	struct dirent *e;
+	size_t nr = 0;
+	DIR *d;
+	FILE *f;
+
+	snprintf(dir, sizeof(dir), "/proc/%d/task", (int)pid);
+	d = opendir(dir);
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s/children", dir, e->d_name);
+		f = *e->d_name == '.' ? NULL : fopen(path, "re");
+		while (f && nr < max && fscanf(f, "%d", &out[nr]) == 1)
+			nr++;
+		if (f)
+			fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return nr;
+}
+
+/* Each is stopped before its children are listed, so that it makes no more. */
+void hold_kill_all(pid_t pid)
+{
+	pid_t all[KILL_MAX] = { pid };
+	size_t nr = 1;
+
+	for (size_t i = 0; i < nr; i++) {
+		kill(all[i], SIGSTOP);
+		nr += children_of(all[i], all + nr, KILL_MAX - nr);
+	}
+	while (nr)
+		kill(all[--nr], SIGKILL);
+}
+
+/* If the supervisor is killed criu finds its socket closed and gives up, and runc removes what it
+ * made. */
+static void __attribute__((noreturn)) restore(const struct hold *h)
+{
+	const char *const words[] = { "restore",
+				      "--detach",
+				      "--no-subreaper",
+				      "--bundle",
+				      h->bundle,
+				      "--image-path",
+				      h->r->dir,
+				      "--work-path",
+				      h->work,
+				      call_has_flag(h->c, "no-pivot") ? "--no-pivot" : h->c->id,
+				      call_has_flag(h->c, "no-pivot") ? h->c->id : NULL,
+				      NULL };
+	char **argv = call_again(h->c, h->log, words);
+
+	setenv("ZNS_HOLD", h->socket, 1);
+	if (argv)
+		execv("/proc/self/exe", argv);
+	_exit(127);
+}
+
+/* From here on its files may change: it must not come back to this memory once more. */
+static bool use_up(const struct hold *h)
+{
+	int ret = docker_resume_used(h->k->root, h->k->id);
+
+	if (ret)
+		docker_note(h->k, LOG_ERR, "not resumed, as it could be once more: %s",
+			    strerror(-ret));
+	return !ret;
+}
+
+/* One packet of somebody who has connected. */
+static void hear(struct hold *h, pid_t pid, bool over, int status)
+{
+	char buf[HOLD_PACKET_MAX], answer[HOLD_PACKET_MAX];
+	int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return;
+	zns_packet_timeouts(fd, TALK_S);
+	n = recv(fd, buf, sizeof(buf) - 1, 0);
+	buf[n > 0 ? n : 0] = 0;
+	if (*buf == 'h' && h->criu < 0) {
+		h->criu = fd;
+		h->init = atoi(buf + 1);
+		if (write(h->ready, buf + 1, strlen(buf + 1)) < 0)
+			close(zns_take_fd(&h->criu));
+		close(zns_take_fd(&h->ready));
+		return;
+	}
+	if (*buf == 's') {
+		snprintf(answer, sizeof(answer), "%d %s", (int)h->init, h->bundle);
+		zns_packet_send(fd, &(struct iovec){ answer, strlen(answer) }, 1, &h->restore, 1);
+	} else if (over && *buf) {
+		send(fd, status ? "1" : "0", 1, MSG_NOSIGNAL);
+		close(fd);
+		_exit(0);
+	} else if (*buf == 'x' && h->asker >= 0 && h->killer < 0) {
+		/* start is under way, and may take for ever */
+		h->killer = fd;
+		hold_kill_all(pid);
+		return;
+	} else if ((*buf == 'g' || *buf == 'x') && h->asker < 0 && h->criu >= 0) {
+		h->asker = fd;
+		if (*buf == 'g' && use_up(h)) {
+			docker_resume_began(h->k, hold_since_boot());
+			snprintf(answer, sizeof(answer), "g%s", h->host);
+			send(h->criu, answer, strlen(answer), MSG_NOSIGNAL);
+		}
+		close(zns_take_fd(&h->criu));
+		return;
+	}
+	close(fd);
+}
+
+/* Its engine was killed after create, and the container removed: nobody will start or delete it. */
+static bool is_removed(const struct hold *h)
+{
+	char path[PATH_MAX];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/containers/%s", h->k->root, h->k->id) <
+		       sizeof(path) &&
+	       access(path, F_OK) && errno == ENOENT;
+}
+
+static bool has_open(int pid, const char *path)
+{
+	char dir[64], name[300], to[PATH_MAX];
+	bool found = false;
+	struct dirent *e;
+	ssize_t n;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "/proc/%d/fd", pid);
+	d = opendir(dir);
+	while (d && !found && (e = readdir(d))) {
+		snprintf(name, sizeof(name), "%s/%s", dir, e->d_name);
+		n = readlink(name, to, sizeof(to) - 1);
+		to[n > 0 ? n : 0] = 0;
+		found = !strcmp(to, path);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+/*
+ * A pidfd of the dockerd that has called: it has a file below its root locked as long as it lives.
+ * When it is gone nobody will call start. -1: not known.
+ */
+static int engine_of(const char *root)
+{
+	cleanup_file FILE *f = fopen("/proc/locks", "re");
+	char path[PATH_MAX], line[256];
+	unsigned long ino;
+	struct stat st;
+	int pid;
+
+	if (!f ||
+	    (size_t)snprintf(path, sizeof(path), "%s/volumes/metadata.db", root) >= sizeof(path) ||
+	    stat(path, &st))
+		return -1;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%*s FLOCK %*s %*s %d %*x:%*x:%lu", &pid, &ino) == 2 &&
+		    ino == st.st_ino && has_open(pid, path))
+			return (int)syscall(SYS_pidfd_open, pid, 0);
+	return -1;
+}
+
+static void answer_all(const struct hold *h, int status)
+{
+	if (h->asker >= 0)
+		send(h->asker, status ? "1" : "0", 1, MSG_NOSIGNAL);
+	if (h->killer >= 0)
+		send(h->killer, "1", 1, MSG_NOSIGNAL);
+}
+
+void supervise(struct hold *h)
+{
+	enum { TALK, RESTORE, ENGINE };
+	struct pollfd p[] = { [TALK] = { h->listener, POLLIN, 0 },
+			      [RESTORE] = { -1, POLLIN, 0 },
+			      [ENGINE] = { engine_of(h->k->root), POLLIN, 0 } };
+	pid_t pid = fork();
+	int status = 0;
+	bool over = false, unwanted = false, alone = false;
+
+	if (!pid)
+		restore(h);
+	/* whoever reads the container's output waits until its last writer is gone */
+	call_null_stdio();
+	p[RESTORE].fd = h->restore = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	if (p[RESTORE].fd < 0)
+		_exit(1);
+	for (;;) {
+		if (poll(p, ZNS_ARRAY_SIZE(p), h->criu >= 0 ? LOOK_MS : -1) < 0 && errno != EINTR)
+			_exit(1);
+		if (p[ENGINE].revents) {
+			alone = true;
+			p[ENGINE].fd = -1;
+		}
+		if (h->criu >= 0 && (alone || is_removed(h))) {
+			unwanted = true;
+			if (alone)
+				docker_note(h->k, LOG_WARNING,
+					    "not resumed: dockerd ended before it called start");
+			close(zns_take_fd(&h->criu));
+		}
+		if (p[RESTORE].revents && waitpid(pid, &status, 0) == pid) {
+			p[RESTORE].fd = -1;
+			over = true;
+			if (unwanted) {
+				hold_forget_in_runc(h);
+				hold_forget(h);
+				_exit(0);
+			}
+			if (h->ready >= 0) /* create still waits: it sees the end of the pipe */
+				_exit(1);
+			if (h->asker >= 0) {
+				answer_all(h, status);
+				_exit(0);
+			}
+		}
+		if (p[TALK].revents)
+			hear(h, pid, over, status);
+		for (size_t i = 0; i < ZNS_ARRAY_SIZE(p); i++)
+			p[i].revents = 0;
+	}
+}
