@@ -217,6 +217,11 @@ static int answer(int fd, void *arg, void *out)
 	return fcntl(fd, F_GETFD) < 0 || fcntl(fd + 2, F_GETFD) >= 0 ? -EBADF : -EDOM;
 }
 
+static int alone(int fd, void *arg, void *out)
+{
+	return fd != -1 || fcntl(0, F_GETFD) >= 0 || fcntl(2, F_GETFD) >= 0 ? -EBADF : -EDOM;
+}
+
 static int crash(int fd, void *arg, void *out)
 {
 	raise(SIGKILL);
@@ -231,6 +236,7 @@ static void left_behind(void **state)
 	assert_int_equal(pipe(p), 0);
 	assert_int_equal(zns_apart(answer, p[0], NULL, &out, sizeof(out), 60000), -EDOM);
 	assert_int_equal(out, 7);
+	assert_int_equal(zns_apart(alone, -1, NULL, NULL, 0, 60000), -EDOM);
 	assert_int_equal(zns_apart(crash, -1, NULL, NULL, 0, 60000), -EIO);
 	out = 3;
 	assert_int_equal(zns_apart(wait_for_ever, p[0], NULL, &out, sizeof(out), 50), -ETIMEDOUT);

@@ -33,6 +33,8 @@ static void run(struct zns_apart_memory *m, int fd, int end, zns_apart_work work
 	int sk = fcntl(end, F_DUPFD, FIRST_OTHER);
 	char c;
 
+	if (fd < 0)
+		close(ITS_FD);
 	move(&fd, ITS_FD);
 	move(&sk, ITS_SOCKET);
 	zns_close_from(FIRST_OTHER);
