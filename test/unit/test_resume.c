@@ -252,6 +252,20 @@ static void files_since(void **state)
 	docker_resume_used(root, ID);
 }
 
+/* A disk that is slow is not waited for. */
+static void files_in_time(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	const struct docker_frozen later = { INT64_MAX, INT64_MAX };
+
+	put(at("volume/new"), "x");
+	read_container("", RAN);
+	assert_int_equal(docker_written_since(c.spec, "/none", &later, 0, &err), -ETIMEDOUT);
+	assert_non_null(strstr(err.msg, "it takes more than 0 ms to see whether its files were"));
+	assert_int_equal(docker_written_since(c.spec, "/none", &later, 600000, &err), 0);
+	docker_container_fini(&c);
+}
+
 static int64_t ctime_of(const char *path)
 {
 	struct stat st;
@@ -418,11 +432,17 @@ static void lives(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(meaning),       cmocka_unit_test(the_one_it_ended_with),
-		cmocka_unit_test(files_since),   cmocka_unit_test(by_word),
-		cmocka_unit_test(started_since), cmocka_unit_test(full_disk),
-		cmocka_unit_test(files_below),   cmocka_unit_test(files_of_all_shapes),
-		cmocka_unit_test(rights),        cmocka_unit_test(lives),
+		cmocka_unit_test(meaning),
+		cmocka_unit_test(the_one_it_ended_with),
+		cmocka_unit_test(files_since),
+		cmocka_unit_test(by_word),
+		cmocka_unit_test(started_since),
+		cmocka_unit_test(full_disk),
+		cmocka_unit_test(files_in_time),
+		cmocka_unit_test(files_below),
+		cmocka_unit_test(files_of_all_shapes),
+		cmocka_unit_test(rights),
+		cmocka_unit_test(lives),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

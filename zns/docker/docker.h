@@ -341,7 +341,8 @@ int docker_shape_check(const struct docker_container *c, const char *dir, struct
  * one; -E2BIG and others: not known.
  */
 int docker_written_since(struct json_object *spec, const char *own,
-			 const struct docker_frozen *frozen, struct zns_err *err);
+			 const struct docker_frozen *frozen, uint32_t limit_ms,
+			 struct zns_err *err);
 
 /* api.c: dockerd's HTTP interface over its UNIX socket. */
 struct docker_api {

@@ -14,6 +14,7 @@
 #include "zns/journal.h"
 
 #define SHORT_S 10 /* of a life */
+#define LOOK_MS 30000 /* at the container's files, while its start waits */
 
 static int own_path(const struct docker_container *c, const char *name, char *out, size_t len)
 {
@@ -164,7 +165,7 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 	ret = check(c, r, err);
 	if (!ret && ended) {
 		own[strlen(own) - 1] = 0;
-		ret = docker_written_since(c->spec, own, &when, err);
+		ret = docker_written_since(c->spec, own, &when, LOOK_MS, err);
 	}
 	return ret;
 }
