@@ -234,6 +234,53 @@ def resume_named(d):
     remove(d, 'asked')
 
 
+@case
+def from_another(d):
+    """Five new containers begin at once with one's memory, as a rule allows; none gets other rights, nor without the rule."""
+    was = keeps_secret(d, 'warm')
+    d.docker('checkpoint', 'create', '--leave-running', 'warm', 'one')
+    ident = d.checkpoints('warm')[0]['id']
+    rules = d.dir / 'conf/docker.rules'
+    rules.write_text('name=kid-* from-allow=none/*,warm/o*\n')
+
+    def begin(name, wish, *options):
+        return d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--name', name, '--hostname', name, '--tmpfs', '/run', '--label',
+                        f'zns.from={wish}', *options, 'work', 'python3', '-c', SECRET, check=False)
+
+    def refused(name, line, wish, *options):
+        r = begin(name, wish, *options)
+        want('refused', r.returncode and line in r.stderr, r.stderr)
+        want('it does not run', not d.running(name))
+        nothing_left(d, name)
+        remove(d, name)
+
+    try:
+        for wish in ('warm/one', ident):
+            refused('other', 'no from-allow=PATTERN of docker.rules allows it', wish)
+        refused('kid-0', 'there is no such checkpoint', 'warm/other')
+        refused('kid-0', 'CONTAINER/CHECKPOINT, or a checkpoint\'s id', '/etc/x')
+        refused('kid-0', 'zns.from-allow is the administrator\'s to say', 'warm/one', '--label', 'zns.from-allow=*')
+        refused('kid-0', 'differs from the one that was dumped in its user', 'warm/one', '--cap-drop', 'ALL', '--user', '1000')
+        refused('kid-0', 'differs from the one that was dumped in its bounding capabilities', ident, '--cap-drop', 'ALL')
+        kids = [f'kid-{i}' for i in range(5)]
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            for r in pool.map(begin, kids, ['warm/one', ident, 'warm/one', 'warm/one', 'warm/one']):
+                want('runs', not r.returncode, r.stderr)
+        for name in kids:
+            want('its memory', secret(d, name) == was, note(d, name))
+            want('said', note(d, name) == 'resumed from checkpoint warm/one, older than its files may be', note(d, name))
+            want('its own name', d.docker('exec', name, 'cat', '/proc/sys/kernel/hostname').stdout.strip() == name)
+        d.docker('kill', kids[0])
+        d.docker('start', kids[0])
+        want('once, and then cold', secret(d, kids[0]) != was)
+        for name in kids:
+            nothing_left(d, name)
+        remove(d, *kids)
+    finally:
+        rules.unlink()
+    remove(d, 'warm')
+
+
 def supervisor(ident):
     """The process that is left of a create: the parent of the restore."""
     def words(p):

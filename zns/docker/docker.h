@@ -174,6 +174,8 @@ enum docker_key {
 	DOCKER_STOP,
 	DOCKER_RESUME,
 	DOCKER_RESUME_ELSE,
+	DOCKER_FROM,
+	DOCKER_FROM_ALLOW, /* the administrator's, as DOCKER_CGROUP */
 	DOCKER_NR_KEYS
 };
 
@@ -282,8 +284,9 @@ int docker_remove_dir(const char *dir);
 #define DOCKER_STOP_PREFIX "zns-stop-"
 
 struct docker_resume {
+	char from[ZNS_UUID_STR]; /* the checkpoint is another container's, and has this id */
 	char dir[PATH_MAX]; /* of the checkpoint that the next start comes back from; "": cold */
-	char name[256];
+	char name[600]; /* of another container's CONTAINER/NAME */
 	bool asked; /* by DOCKER_RESUME_FILE */
 	bool or_cold; /* a cold start if it cannot be restored */
 	bool lost; /* it was to end with a checkpoint, has run, and did not */
@@ -294,6 +297,13 @@ struct docker_resume {
  */
 int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,
 			 struct docker_resume *r, struct zns_err *err);
+/*
+ * from.c: the first start of a new container from another one's checkpoint (zns.from, which
+ * it has): sets @r's dir, name and from. -EPERM: no rule of the administrator's allows it, or it
+ * is not there: which of the two is not said.
+ */
+int docker_from(const struct docker_container *c, const struct docker_settings *s,
+		struct docker_resume *r, struct zns_err *err);
 /* Nobody but criu writes to a container's files between the two, and that in / and /tmp only. */
 struct docker_frozen {
 	int64_t at_ns; /* all its tasks were frozen */

@@ -182,6 +182,11 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 	if (strcmp(c->kind, "docker"))
 		return 0;
 	ret = choose(c, wish, r, err);
+	if (!ret && !*r->dir && !has_run(c) && s->source[DOCKER_FROM]) {
+		if (!s->source[DOCKER_RESUME_ELSE])
+			r->or_cold = false;
+		ret = docker_from(c, s, r, err) ?: check(c, r, err);
+	}
 	if (ret)
 		*r->dir = 0;
 	else

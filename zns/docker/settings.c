@@ -8,9 +8,10 @@
 #include "zns/layout.h"
 
 const char *const docker_key_name[DOCKER_NR_KEYS] = {
-	"qos",        "admission",   "alloc",        "stripe", "dev",    "weight",
-	"cgroup",     "live",        "network-lock", "criu",   "memory", "memory-predict",
-	"memory-min", "ghost-limit", "suspend",      "stop",   "resume", "resume-else"
+	"qos",    "admission",      "alloc",       "stripe",       "dev",
+	"weight", "cgroup",         "live",        "network-lock", "criu",
+	"memory", "memory-predict", "memory-min",  "ghost-limit",  "suspend",
+	"stop",   "resume",         "resume-else", "from",         "from-allow"
 };
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
@@ -36,6 +37,16 @@ static int check_flags(const char *value, const char *where, struct zns_err *err
 	return 0;
 }
 
+static bool is_from(const char *value)
+{
+	const char *slash = strchr(value, '/');
+	char container[DOCKER_SETTING_MAX];
+
+	snprintf(container, sizeof(container), "%.*s", (int)(slash ? slash - value : 0), value);
+	return slash ? docker_good_word(container) && docker_good_word(slash + 1) :
+		       docker_good_word(value);
+}
+
 int docker_setting_check(enum docker_key key, const char *value, const char *where,
 			 struct zns_err *err)
 {
@@ -50,7 +61,8 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 	/* The value goes into a configuration file of criu, where # begins a comment and blanks
 	 * end a word. */
 	for (p = value; *p; p++)
-		if (!isalnum((unsigned char)*p) && !strchr("./:=_-+@%,", *p))
+		if (!isalnum((unsigned char)*p) && !strchr("./:=_-+@%,", *p) &&
+		    !(key == DOCKER_FROM_ALLOW && strchr("*?[]", *p)))
 			return zns_fail(err, -EINVAL,
 					"%s: \"%.60s\" has a character that is not allowed", where,
 					value);
@@ -146,6 +158,13 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 				"%s: \"%.60s\" is not known: no, ended, latest or a checkpoint's name",
 				where, value);
 		break;
+	case DOCKER_FROM:
+		if (!is_from(value))
+			return zns_fail(
+				err, -EINVAL,
+				"%s: \"%.60s\" is not known: CONTAINER/CHECKPOINT, or a checkpoint's id",
+				where, value);
+		break;
 	case DOCKER_RESUME_ELSE:
 		if (strcmp(value, "cold") && strcmp(value, "fail"))
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: cold or fail",
@@ -194,6 +213,11 @@ static const char *env_value(struct json_object *env, const char *name)
 	return found;
 }
 
+static bool is_admins(int key)
+{
+	return key == DOCKER_CGROUP || key == DOCKER_FROM_ALLOW;
+}
+
 static int take_own(const struct docker_container *c, struct docker_settings *s,
 		    enum docker_key key, struct zns_err *err)
 {
@@ -202,7 +226,7 @@ static int take_own(const struct docker_container *c, struct docker_settings *s,
 	size_t i;
 	int ret;
 
-	if (key == DOCKER_CGROUP)
+	if (is_admins(key))
 		return 0;
 	snprintf(name, sizeof(name), "zns.%s", docker_key_name[key]);
 	snprintf(var, sizeof(var), "ZNS_%s", docker_key_name[key]);
@@ -409,17 +433,17 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 		for (i = 0; i < DOCKER_NR_KEYS; i++)
 			if (!strcmp(name + 4, docker_key_name[i]))
 				break;
-		if (i == DOCKER_CGROUP)
+		if (is_admins((int)i))
 			return zns_fail(
 				err, -EPERM,
-				"%s zns.cgroup: who is charged is the administrator's to say, in docker.rules or zns.conf",
-				what);
+				"%s zns.%s is the administrator's to say, in docker.rules or zns.conf",
+				what, docker_key_name[i]);
 		if (i == DOCKER_NR_KEYS)
 			return zns_fail(
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
 				"zns.dev, zns.weight, zns.live, zns.network-lock, zns.criu, zns.memory, zns.memory-predict, "
-				"zns.memory-min, zns.ghost-limit, zns.suspend, zns.stop, zns.resume or zns.resume-else",
+				"zns.memory-min, zns.ghost-limit, zns.suspend, zns.stop, zns.resume, zns.resume-else or zns.from",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
 	}
