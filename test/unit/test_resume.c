@@ -260,9 +260,9 @@ static void files_in_time(void **state)
 
 	put(at("volume/new"), "x");
 	read_container("", RAN);
-	assert_int_equal(docker_written_since(c.spec, "/none", &later, 0, &err), -ETIMEDOUT);
+	assert_int_equal(docker_written_since(c.spec, "/none/x", &later, 0, &err), -ETIMEDOUT);
 	assert_non_null(strstr(err.msg, "it takes more than 0 ms to see whether its files were"));
-	assert_int_equal(docker_written_since(c.spec, "/none", &later, 600000, &err), 0);
+	assert_int_equal(docker_written_since(c.spec, "/none/x", &later, 600000, &err), 0);
 	docker_container_fini(&c);
 }
 

@@ -347,8 +347,8 @@ int docker_shape_check(const struct docker_container *c, const char *dir, struct
 
 /*
  * written.c: was a file of the container @spec written after it was frozen? That is its root and
- * its writable volumes. Files that the engine keeps for it below @own are left out. -EEXIST names
- * one; -E2BIG and others: not known.
+ * its writable volumes. Files that the engine keeps for containers, in the directory that @own is
+ * in, are left out. -EEXIST names one; -E2BIG, -ETIMEDOUT (after @limit_ms) and others: not known.
  */
 int docker_written_since(struct json_object *spec, const char *own,
 			 const struct docker_frozen *frozen, uint32_t limit_ms,

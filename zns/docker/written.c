@@ -201,6 +201,12 @@ static bool is_writable(struct json_object *mount)
 	return type && !strcmp(type, "bind") && !has_option(mount, "ro");
 }
 
+/* Its hosts and resolv.conf, or those of the container whose network it shares. */
+static bool is_engines(const char *from, const char *own)
+{
+	return !strncmp(from, own, (size_t)(strrchr(own, '/') + 1 - own));
+}
+
 int docker_written_since(struct json_object *spec, const char *own,
 			 const struct docker_frozen *frozen, uint32_t limit_ms, struct zns_err *err)
 {
@@ -225,8 +231,7 @@ int docker_written_since(struct json_object *spec, const char *own,
 	     i++) {
 		m = json_object_array_get_idx(mounts, i);
 		from = zns_json_str(m, "source");
-		if (!is_writable(m) || !from || *from != '/' ||
-		    (!strncmp(from, own, strlen(own)) && from[strlen(own)] == '/'))
+		if (!is_writable(m) || !from || *from != '/' || is_engines(from, own))
 			continue;
 		ret = tree(&l, from, zns_json_str(m, "destination"), has_option(m, "rbind"));
 	}
