@@ -104,6 +104,62 @@ def suspend_connection(d):
     remove(d, 'talks')
 
 
+# Both ends of a connection over an address that may go; a new one when it is lost.
+LOSABLE = """
+import os, socket, time
+def say(what, text):
+    open('/data/new', 'w').write(text); os.rename('/data/new', '/data/' + what)
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(('', 7000)); s.listen()
+to, lost, n = '10.99.0.1', 0, 0
+while True:
+    k = socket.create_connection((to, 7000)); a, _ = s.accept()
+    try:
+        while True:
+            k.sendall(b'go')
+            if a.recv(2) != b'go':
+                raise OSError
+            n += 1
+            say('turns', str(n))
+            time.sleep(0.01)
+    except OSError:
+        lost += 1
+        to = '127.0.0.1'
+        say('lost', str(lost))
+"""
+
+
+@case
+def suspend_address(d):
+    """zns.tcp: a connection lives on if its address is there. auto closes it if not, close does always; keep then starts cold."""
+    d.run('net', 'sleep', '1000', runtime='runc')
+    ip = ['nsenter', '-t', d.docker('inspect', '-f', '{{.State.Pid}}', 'net').stdout.strip(), '-n', 'ip']
+    dkdaemon.sh(*ip, 'link', 'set', 'lo', 'up')
+
+    def told(what):
+        return int(d.docker('exec', 'moves', 'cat', f'/data/{what}', check=False).stdout or 0)
+    for wish, goes, lost, cold in (('auto', False, 0, False), ('auto', True, 1, False), ('close', False, 1, False), ('keep', False, 0, False),
+                                   ('keep', True, 0, True)):
+        dkdaemon.sh(*ip, 'addr', 'add', '10.99.0.1/32', 'dev', 'lo')
+        d.run('moves', 'python3', '-c', LOSABLE, options=('--restart', 'always', *SUSPEND, '--label', f'zns.tcp={wish}'), network='container:net')
+        dkdaemon.until('turns', lambda: told('turns') > 10)
+        d.docker('stop', 'moves')
+        want(f'{wish}: stopped with a checkpoint', note(d, 'moves').startswith('stopped with checkpoint'), note(d, 'moves'))
+        if goes:
+            dkdaemon.sh(*ip, 'addr', 'del', '10.99.0.1/32', 'dev', 'lo')
+        d.docker('start', 'moves')
+        if cold:
+            want(f'{wish}: not resumed', note(d, 'moves').startswith('not resumed: '), note(d, 'moves'))
+        else:
+            want(f'{wish}: resumed', note(d, 'moves').startswith('resumed from'), note(d, 'moves'))
+            before = told('turns')
+            want(f'{wish}: counts on', before > 10, before)
+            dkdaemon.until(f'{wish}: turns go on', lambda: told('turns') > before)
+            want(f'{wish}: lost', told('lost') == lost, told('lost'))
+        remove(d, 'moves')
+        dkdaemon.sh(*ip, 'addr', 'flush', 'dev', 'lo', 'to', '10.99.0.1/32', check=False)
+    remove(d, 'net')
+
+
 def stopped(d, name, *options):
     """A container that ended with a checkpoint: its secret, and the checkpoint's directory."""
     was = keeps_secret(d, name, *SUSPEND, *options)

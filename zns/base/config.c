@@ -179,7 +179,8 @@ static const char *const known_keys[] = {
 	"docker-cgroup",       "docker-weight",      "restore-cache",
 	"docker-network-lock", "docker-ghost-limit", "docker-suspend",
 	"docker-stop",         "docker-resume",      "docker-resume-else",
-	"docker-from",         "docker-from-allow",  "live"
+	"docker-from",         "docker-from-allow",  "docker-tcp",
+	"live"
 };
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)

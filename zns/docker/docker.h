@@ -176,6 +176,7 @@ enum docker_key {
 	DOCKER_RESUME_ELSE,
 	DOCKER_FROM,
 	DOCKER_FROM_ALLOW, /* the administrator's, as DOCKER_CGROUP */
+	DOCKER_TCP, /* open connections; without it they are DOCKER_CRIU's */
 	DOCKER_NR_KEYS
 };
 

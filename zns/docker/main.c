@@ -26,6 +26,13 @@ static const char *live_value(const struct call *c, const struct docker_settings
 	return s->source[DOCKER_LIVE] ? s->value[DOCKER_LIVE] : NULL;
 }
 
+#define TCP_CLOSE "tcp-close\n"
+
+static bool tcp_is(const struct docker_settings *s, const char *value)
+{
+	return s->source[DOCKER_TCP] && !strcmp(s->value[DOCKER_TCP], value);
+}
+
 /* Writes criu's options. Options in the file of annotation org.criu.config come later and win. */
 static int write_config(const struct docker_container *k, const struct docker_settings *s,
 			const char *live, char *path, size_t len, struct zns_err *err)
@@ -50,12 +57,26 @@ static int write_config(const struct docker_container *k, const struct docker_se
 		if (s->source[key])
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-%s %s\n",
 					      docker_key_name[key], s->value[key]);
+	if (tcp_is(s, "close"))
+		n += (size_t)snprintf(text + n, sizeof(text) - n, TCP_CLOSE);
 	/* criu knows fewer units than we. */
 	if (s->source[DOCKER_GHOST_LIMIT] && !zns_parse_size(s->value[DOCKER_GHOST_LIMIT], &ghost))
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "ghost-limit %llu\n",
 				      (unsigned long long)ghost);
 	ret = zns_replace_file(AT_FDCWD, path, text, n, 0600);
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
+}
+
+/* A restore must have it where the dump had, and so must a dump without zones. runc has no flag for
+ * it. */
+static int write_tcp_close(const struct docker_container *k, char *path, size_t len,
+			   struct zns_err *err)
+{
+	int ret = docker_run_path(k->id, "conf", path, len, err);
+
+	if (!ret && (ret = zns_replace_file(AT_FDCWD, path, TCP_CLOSE, strlen(TCP_CLOSE), 0600)))
+		zns_fail_sys(err, ret, "cannot write %s", path);
+	return ret;
 }
 
 /* Docker and CRI pass no flag but --leave-running, and flags from runc win over criu's
@@ -65,6 +86,8 @@ static int add_flags(struct call *c, const struct docker_settings *s, struct zns
 	char list[DOCKER_SETTING_MAX], *flag, *save;
 	int ret = call_add_flag(c, "file-locks");
 
+	if (!ret && s->source[DOCKER_TCP] && !tcp_is(s, "close"))
+		ret = call_add_flag(c, "tcp-established");
 	snprintf(list, sizeof(list), "%s", s->source[DOCKER_CRIU] ? s->value[DOCKER_CRIU] : "");
 	for (flag = strtok_r(list, ",", &save); !ret && flag; flag = strtok_r(NULL, ",", &save))
 		ret = call_add_flag(c, flag);
@@ -348,7 +371,9 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	if (zones)
 		ret = write_config(&k, &s, live_value(c, &s, state.frozen), conf, sizeof(conf),
 				   &err);
-	else if (!ret && !dump)
+	else if (!ret && tcp_is(&s, "close"))
+		ret = write_tcp_close(&k, conf, sizeof(conf), &err);
+	if (!ret && !dump)
 		ret = tell_restored(&k, &err)          ?:
 			      check_shape(c, &k, &err) ?:
 							 links_resolve(state.bundle, &err);
@@ -362,8 +387,11 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		docker_container_fini(&k);
 		return fail(c, err.msg);
 	}
-	if (zones) {
+	if (*conf)
 		setenv("CRIU_CONFIG_FILE", conf, 1);
+	if (!dump && tcp_is(&s, "auto"))
+		setenv("ZNS_TCP", "auto", 1);
+	if (zones) {
 		tell_origin(c, &k, state.frozen);
 		netlock_tell(k.id);
 	}

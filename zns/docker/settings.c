@@ -8,10 +8,10 @@
 #include "zns/layout.h"
 
 const char *const docker_key_name[DOCKER_NR_KEYS] = {
-	"qos",    "admission",      "alloc",       "stripe",       "dev",
-	"weight", "cgroup",         "live",        "network-lock", "criu",
-	"memory", "memory-predict", "memory-min",  "ghost-limit",  "suspend",
-	"stop",   "resume",         "resume-else", "from",         "from-allow"
+	"qos",        "admission",   "alloc",        "stripe", "dev",    "weight",
+	"cgroup",     "live",        "network-lock", "criu",   "memory", "memory-predict",
+	"memory-min", "ghost-limit", "suspend",      "stop",   "resume", "resume-else",
+	"from",       "from-allow",  "tcp"
 };
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
@@ -157,6 +157,12 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 				err, -EINVAL,
 				"%s: \"%.60s\" is not known: no, ended, latest or a checkpoint's name",
 				where, value);
+		break;
+	case DOCKER_TCP:
+		if (strcmp(value, "keep") && strcmp(value, "close") && strcmp(value, "auto"))
+			return zns_fail(err, -EINVAL,
+					"%s: \"%.60s\" is not known: keep, close or auto", where,
+					value);
 		break;
 	case DOCKER_FROM:
 		if (!is_from(value))
@@ -443,7 +449,7 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
 				"zns.dev, zns.weight, zns.live, zns.network-lock, zns.criu, zns.memory, zns.memory-predict, "
-				"zns.memory-min, zns.ghost-limit, zns.suspend, zns.stop, zns.resume, zns.resume-else or zns.from",
+				"zns.memory-min, zns.ghost-limit, zns.suspend, zns.stop, zns.resume, zns.resume-else, zns.from or zns.tcp",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
 	}
