@@ -472,6 +472,19 @@ def resume_held(d):
         want('cold', note(d, 'held') == 'started cold: the restore stands still', note(d, 'held'))
         nothing_waits()
         runc('delete', '--force', ident)
+        # deleted before it is held, and created anew while it is held: its shim was killed
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            made = pool.submit(runc, 'create', '--bundle', str(mine), '--pid-file', str(mine / 'pid'), ident, program=stuck, check=False)
+            dkdaemon.until('criu stands still', lambda: [p for p in Path('/proc').glob('[0-9]*') if waits(d, p) and
+                                                         (p / 'cmdline').read_bytes().startswith(b'sleep')])
+            runc('delete', '--force', ident)
+            want('no create', made.result().returncode and 'deleted meanwhile' in made.result().stderr, made.result().stderr)
+        nothing_waits()
+        pid = create()
+        create()
+        gone(pid)
+        runc('delete', '--force', ident)
+        nothing_waits()
         pid = create()
         killed_in_start(d, ident, pid, runc)
         gone(pid)

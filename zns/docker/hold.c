@@ -94,7 +94,7 @@ static int begin(struct hold *h, struct zns_err *err)
 	cleanup_close int listener = listen_at(h, err), from = -1, to = -1;
 	char pid_text[16] = "", why[ZNS_ERR_MAX];
 	bool had = hold_runc_has(h);
-	int ends[2], ret = 0;
+	int ends[2], ret = 0, status = 0;
 	ssize_t n;
 	pid_t pid;
 
@@ -120,10 +120,12 @@ static int begin(struct hold *h, struct zns_err *err)
 	if (n < 0)
 		hold_kill_all(pid);
 	if (n <= 0) {
-		waitpid(pid, NULL, 0);
+		waitpid(pid, &status, 0);
 		if (!had)
 			hold_forget_in_runc(h);
-		if (n == 0 && call_last_error(h->log, why, sizeof(why)))
+		if (n == 0 && WIFEXITED(status) && WEXITSTATUS(status) == HOLD_DELETED)
+			ret = zns_fail(err, -ECANCELED, "it was deleted meanwhile");
+		else if (n == 0 && call_last_error(h->log, why, sizeof(why)))
 			ret = zns_fail(err, -EIO, "%s", why);
 		else
 			ret = zns_fail(err, -EIO, "the restore %s", n ? "stands still" : "ended");
@@ -158,71 +160,6 @@ static int hold(struct call *c, const struct docker_container *k, const struct d
 		return zns_fail_sys(err, -errno, "%s", c->bundle);
 	snprintf(h.host, sizeof(h.host), "%s", host ? host : "");
 	return begin(&h, err);
-}
-
-static bool ended_with_a_checkpoint(const struct docker_container *k)
-{
-	cleanup_free uint8_t *text = NULL;
-	size_t len;
-
-	return !strcmp(k->kind, "docker") &&
-	       !docker_read_own(k->root, k->id, DOCKER_ENDED_FILE, &text, &len, NULL);
-}
-
-/* The helper gives another container's memory to nobody whom root does not allow it. */
-static int allow_from(const struct docker_container *k, const struct docker_resume *r,
-		      struct zns_err *err)
-{
-	char path[PATH_MAX];
-	int ret;
-
-	if (!*r->from)
-		return 0;
-	if ((size_t)snprintf(path, sizeof(path), "%s/containers/%s/" DOCKER_CLONE_FILE, k->root,
-			     k->id) >= sizeof(path))
-		return zns_fail(err, -ENAMETOOLONG, "%.200s: the path is too long", k->root);
-	ret = zns_replace_file(AT_FDCWD, path, r->from, strlen(r->from), 0600);
-	return ret ? zns_fail_sys(err, ret, "%s", path) : 0;
-}
-
-int hold_create(struct call *c, const struct docker_container *k, bool *held, struct zns_err *err)
-{
-	struct docker_settings s;
-	struct docker_resume r;
-	int ret = docker_settings_read(k, &s, err);
-
-	*held = false;
-	if (ret) { /* a bad rule fails checkpoints, no start */
-		docker_note(k, LOG_WARNING,
-			    ended_with_a_checkpoint(k) ? "started cold: %s" :
-							 "its checkpoints will fail: %s",
-			    err->msg);
-		return err->code = 0;
-	}
-	ret = docker_resume_choose(k, &s, &r, err);
-	if (!ret && !*r.dir) {
-		if (r.lost)
-			docker_note_lost(k);
-		return 0;
-	}
-	if (!ret)
-		ret = allow_from(k, &r, err) ?: hold(c, k, &r, err);
-	*held = !ret;
-	if (!ret) {
-		docker_note(k, LOG_INFO, "resumed from checkpoint %s%s", r.name,
-			    !*r.from && (r.asked || !strcmp(s.value[DOCKER_RESUME], "ended")) ?
-				    "" :
-				    ", older than its files may be");
-		return 0;
-	}
-	if (r.asked)
-		docker_resume_refused(k);
-	if (r.or_cold) {
-		docker_note(k, LOG_WARNING, "started cold: %s", err->msg);
-		return err->code = 0;
-	}
-	docker_note(k, LOG_ERR, "not started: %s", err->msg);
-	return zns_wrap(err, "container %.60s is not resumed", k->name);
 }
 
 /* ---- start, state, kill, delete ---- */
@@ -398,4 +335,91 @@ int hold_call(const struct call *c, struct zns_err *err)
 		return give_up(&h, sk);
 	return zns_fail(err, -EBUSY, "%.20s is not possible before the container is started",
 			c->command);
+}
+
+/* ---- create, again ---- */
+
+/* Its engine takes the container for gone: its shim was killed, or it was itself. Nobody else ends
+ * the old restore, and the new one would find its id in use. */
+static void end_old(const struct call *c)
+{
+	struct hold h = { .c = c, .restore = -1 };
+	cleanup_close int sk = -1;
+
+	if (!docker_good_id(c->id) || paths(&h, c->id, NULL) || access(h.socket, F_OK))
+		return;
+	sk = dial(&h);
+	if (sk >= 0 && ask_state(&h, sk)) {
+		close(sk);
+		sk = dial(&h);
+		give_up(&h, sk);
+	} else {
+		hold_forget(&h);
+	}
+}
+
+static bool ended_with_a_checkpoint(const struct docker_container *k)
+{
+	cleanup_free uint8_t *text = NULL;
+	size_t len;
+
+	return !strcmp(k->kind, "docker") &&
+	       !docker_read_own(k->root, k->id, DOCKER_ENDED_FILE, &text, &len, NULL);
+}
+
+/* The helper gives another container's memory to nobody whom root does not allow it. */
+static int allow_from(const struct docker_container *k, const struct docker_resume *r,
+		      struct zns_err *err)
+{
+	char path[PATH_MAX];
+	int ret;
+
+	if (!*r->from)
+		return 0;
+	if ((size_t)snprintf(path, sizeof(path), "%s/containers/%s/" DOCKER_CLONE_FILE, k->root,
+			     k->id) >= sizeof(path))
+		return zns_fail(err, -ENAMETOOLONG, "%.200s: the path is too long", k->root);
+	ret = zns_replace_file(AT_FDCWD, path, r->from, strlen(r->from), 0600);
+	return ret ? zns_fail_sys(err, ret, "%s", path) : 0;
+}
+
+int hold_create(struct call *c, const struct docker_container *k, bool *held, struct zns_err *err)
+{
+	struct docker_settings s;
+	struct docker_resume r;
+	int ret = docker_settings_read(k, &s, err);
+
+	*held = false;
+	end_old(c);
+	if (ret) { /* a bad rule fails checkpoints, no start */
+		docker_note(k, LOG_WARNING,
+			    ended_with_a_checkpoint(k) ? "started cold: %s" :
+							 "its checkpoints will fail: %s",
+			    err->msg);
+		return err->code = 0;
+	}
+	ret = docker_resume_choose(k, &s, &r, err);
+	if (!ret && !*r.dir) {
+		if (r.lost)
+			docker_note_lost(k);
+		return 0;
+	}
+	if (!ret)
+		ret = allow_from(k, &r, err) ?: hold(c, k, &r, err);
+	*held = !ret;
+	if (!ret) {
+		docker_note(k, LOG_INFO, "resumed from checkpoint %s%s", r.name,
+			    !*r.from && (r.asked || !strcmp(s.value[DOCKER_RESUME], "ended")) ?
+				    "" :
+				    ", older than its files may be");
+		return 0;
+	}
+	if (r.asked)
+		docker_resume_refused(k);
+	if (r.or_cold && ret != -ECANCELED) {
+		docker_note(k, LOG_WARNING, "started cold: %s", err->msg);
+		return err->code = 0;
+	}
+	docker_note(k, LOG_ERR, "not started: %s", err->msg);
+	return zns_wrap(err, "container %.60s is not resumed", k->name);
 }

@@ -6,6 +6,7 @@
 #include "runc.h"
 
 #define HOLD_PACKET_MAX (PATH_MAX + 64)
+#define HOLD_DELETED 2 /* exit code: kill or delete came before create was done */
 
 struct hold {
 	const struct call *c;

@@ -193,8 +193,8 @@ static void hear(struct hold *h, pid_t pid, bool over, int status)
 		send(fd, status ? "1" : "0", 1, MSG_NOSIGNAL);
 		close(fd);
 		_exit(0);
-	} else if (*buf == 'x' && h->asker >= 0 && h->killer < 0) {
-		/* start is under way, and may take for ever */
+	} else if (*buf == 'x' && (h->asker >= 0 || h->ready >= 0) && h->killer < 0) {
+		/* create or start is under way, and may take for ever */
 		h->killer = fd;
 		hold_kill_all(pid);
 		return;
@@ -312,8 +312,10 @@ void supervise(struct hold *h)
 				hold_forget(h);
 				_exit(0);
 			}
-			if (h->ready >= 0) /* create still waits: it sees the end of the pipe */
-				_exit(1);
+			if (h->ready >= 0) { /* create still waits: it sees the end of the pipe */
+				answer_all(h, status);
+				_exit(h->killer >= 0 ? HOLD_DELETED : 1);
+			}
 			if (h->asker >= 0) {
 				answer_all(h, status);
 				_exit(0);
