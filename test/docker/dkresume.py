@@ -599,4 +599,6 @@ def suspend_shapes(d):
     keeps_secret(d, 'kills', *SUSPEND, '--stop-signal', 'KILL')
     d.docker('kill', 'kills')
     want('SIGKILL is what it is', not d.checkpoints('kills'))
+    d.docker('start', 'kills')
+    want('said, also after its first life', note(d, 'kills') == 'started cold: it did not end with a checkpoint', note(d, 'kills'))
     remove(d, 'kills')

@@ -376,13 +376,13 @@ void docker_note_lost(const struct docker_container *c)
 	static const char *const over[] = { "resumed from ", "stopped with " };
 	cleanup_free uint8_t *text = NULL;
 	size_t n;
+	int ret = docker_read_own(c->root, c->id, DOCKER_NOTE_FILE, &text, &n, NULL);
+	bool lost = ret == -ENOENT; /* in its first life */
 
-	if (docker_read_own(c->root, c->id, DOCKER_NOTE_FILE, &text, &n, NULL))
-		return;
-	for (size_t i = 0; i < ZNS_ARRAY_SIZE(over); i++)
-		if (!strncmp((char *)text, over[i], strlen(over[i])))
-			docker_note(c, LOG_WARNING,
-				    "started cold: it did not end with a checkpoint");
+	for (size_t i = 0; !ret && i < ZNS_ARRAY_SIZE(over); i++)
+		lost |= !strncmp((char *)text, over[i], strlen(over[i]));
+	if (lost)
+		docker_note(c, LOG_WARNING, "started cold: it did not end with a checkpoint");
 }
 
 int docker_shape_write(const char *dir, const char *bundle)
