@@ -3,10 +3,10 @@
 """
 resumekills.py [--rounds N] [--seed N] [--kinds KIND,...] [--json FILE]: `docker stop` that suspends and `docker start` that resumes, with kill -9 in the middle.
 
-Redis, nginx and MariaDB, each with a client that stays connected. In each round a criu, helper, runc, supervisor of a restore or
-dockerd dies at a random moment of the stop or the start. Then either memory and client go on, or the start was a cold one and zns-note says so; no
-checkpoint serves twice; nothing is left: processes, files, leases, and, when the container is removed, mounts and cgroups. Needs what docker.py
-needs. The last line is the counts, as JSON.
+Redis, nginx and MariaDB, each with a client that stays connected. In each round a criu, helper, runc, supervisor of a restore,
+containerd's shim or dockerd dies at a random moment of the stop or the start. Then either memory and client go on, or the start was a cold
+one and zns-note says so; no checkpoint serves twice; nothing is left: processes, files, leases, and, when the container is removed, mounts
+and cgroups. Needs what docker.py needs. The last line is the counts, as JSON.
 """
 import argparse
 import collections
@@ -25,7 +25,7 @@ from dkdaemon import Daemon, Failed, until, want
 from dkresume import SUSPEND, directory, note, waits
 from dkwork import Maria, Nginx, Redis
 
-KINDS = ('none', 'criu', 'zns-helper', 'runc', 'supervisor', 'dockerd')
+KINDS = ('none', 'criu', 'zns-helper', 'runc', 'supervisor', 'shim', 'dockerd')
 COLD = ('started cold: ', 'not resumed: ', 'stopped without a checkpoint: ')
 FILES = ('hold', 'stop', 'conf')     # what is in the run directory during a call only
 
@@ -49,6 +49,8 @@ class Killer(threading.Thread):
     def victims(self):
         if self.kind == 'dockerd':
             return [self.d.proc.pid]
+        if self.kind == 'shim':
+            return shims(self.id)
         return supervisors(self.id) if self.kind == 'supervisor' else self.d.pids_of(self.kind)
 
     def run(self):
@@ -65,6 +67,17 @@ class Killer(threading.Thread):
                 self.killed = True
             except ProcessLookupError:
                 pass
+
+
+def shims(ident):
+    return [int(p.name) for p in Path('/proc').glob('[0-9]*') if 'containerd-shim' in (w := command(p)) and f'-id {ident} ' in w]
+
+
+def command(p):
+    try:
+        return (p / 'cmdline').read_bytes().replace(b'\0', b' ').decode(errors='replace')
+    except OSError:
+        return ''
 
 
 def supervisors(ident):

@@ -59,7 +59,7 @@ def soak(build):
                '--seed', '{seed}'),
         python('docker-ferretdb', 'containers with FerretDB, which has to be built', 'test/docker/docker.py', 'run', 'work-ferretdb', 'five-at-once'),
         python('docker-resume-kills', 'docker stop that suspends and docker start that resumes, with kill -9 of each process of it',
-               'test/docker/resumekills.py', '--rounds', '40', '--seed', '{seed}', '--kinds', 'runc,supervisor,criu,zns-helper',
+               'test/docker/resumekills.py', '--rounds', '40', '--seed', '{seed}', '--kinds', 'runc,supervisor,criu,zns-helper,shim',
                limit_s=1800),
         python('livedump-soak', 'live dumps of programs that never stop to write', 'test/zonetests/livedump.py', 'soak', '--dumps', '30'),
         python('kill', 'kill -9 of holders of leases and of brokers', 'test/load/kill.py', '--build', '{build}', '--holders', '25',
