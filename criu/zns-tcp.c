@@ -8,13 +8,14 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "sk-inet.h"
 #include "util.h"
 #include "zns-tcp.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-bool zns_tcp_lost(const InetSkEntry *ie)
+bool zns_tcp_lost(const struct InetSkEntry *ie)
 {
 	const char *wish = secure_getenv("ZNS_TCP");
 	union {

@@ -7,9 +7,9 @@
  */
 #include <stdbool.h>
 
-#include "images/sk-inet.pb-c.h"
+struct InetSkEntry;
 
 /* In the task, in its network namespace. */
-bool zns_tcp_lost(const InetSkEntry *ie);
+bool zns_tcp_lost(const struct InetSkEntry *ie);
 
 #endif
