@@ -157,12 +157,18 @@ static void drives_of_others(void **state)
 {
 	static const struct {
 		uint32_t zones, channels, ways, rate, groups;
-		uint32_t cache_mib, planes, odd_pct, small_zones, row;
+		uint32_t cache_mib, planes, odd_pct, small_zones, row, channel_mibps;
 	} t[] = {
-		{ 48, 4, 2, 40, 8, .cache_mib = 6 }, { 48, 4, 2, 40, 8, .cache_mib = 64 },
-		{ 32, 2, 2, 100, 4, .planes = 2 },   { 48, 4, 2, 84, 8, .odd_pct = 118 },
-		{ 48, 4, 2, 25, 8, .odd_pct = 400 }, { 48, 4, 2, 100, 8, .odd_pct = 40 },
-		{ 64, 1, 2, 100, 2, .row = 0 },      { 128, 2, 2, 100, 4, .row = 32 },
+		{ 48, 4, 2, 40, 8, .cache_mib = 6 },
+		{ 48, 4, 2, 40, 8, .cache_mib = 64 },
+		{ 32, 2, 2, 100, 4, .planes = 2 },
+		{ 48, 4, 2, 84, 8, .odd_pct = 118 },
+		{ 48, 4, 2, 25, 8, .odd_pct = 400 },
+		{ 48, 4, 2, 100, 8, .odd_pct = 40 },
+		{ 64, 1, 2, 100, 2, .row = 0 },
+		{ 128, 2, 2, 100, 4, .row = 32 },
+		/* three dies of a channel share what two of them can write */
+		{ 48, 2, 3, 68, 6, .channel_mibps = 200 },
 	};
 
 	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
@@ -178,6 +184,8 @@ static void drives_of_others(void **state)
 		p.odd_dies = t[i].odd_pct > 0;
 		p.odd_pct = t[i].odd_pct;
 		p.row = t[i].row;
+		if (t[i].channel_mibps)
+			p.channel_mibps = t[i].channel_mibps;
 		d = make_void(&p, 0);
 		assert_ok(zns_probe_run(d, &par, &map, &err));
 		assert_int_equal(map.nr_groups, t[i].groups);
@@ -412,7 +420,7 @@ static void reads_and_writes_disagree(void **state)
 	assert_int_equal(map.nr_channels, 0);
 	assert_drive_clean(v);
 	zns_probe_fini(&map);
-	par.budget = GIB(2);
+	par.budget = MIB(600);
 	assert_fails(zns_probe_run(&v->dev, &par, &map, &err), -EDQUOT, "larger --budget");
 	assert_drive_clean(v);
 	zns_probe_fini(&map);

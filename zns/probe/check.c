@@ -28,11 +28,11 @@ static void forget_domain(struct probe *p)
 	memset(m->zone_confidence, 0, p->nr * sizeof(*m->zone_confidence));
 }
 
-/* A promise must hold in each group. */
-static void promise_least(struct probe *p)
+void probe_promise_least(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;
 
+	m->zone_write_mibps = p->usual_mibps;
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		if (m->group_write_mibps[g] &&
 		    m->group_write_mibps[g] < UNEQUAL * m->zone_write_mibps)
@@ -71,17 +71,36 @@ static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drif
 	if (!ret && !p->map->one_domain)
 		ret = probe_join_groups(p, x, err);
 	if (!ret)
-		promise_least(p);
+		probe_promise_least(p);
 	if (!ret && !p->map->one_domain)
 		ret = probe_ceiling(p, err);
 	return ret ? ret : probe_predict(p, 0, d, err);
 }
 
+/* The same, and what can be said of groups that share something slow. */
+static int predict_all(struct probe *p, struct probe_index *x, struct zns_probe_drift *d,
+		       struct zns_err *err)
+{
+	bool again;
+	int ret = predict(p, x, d, err);
+
+	if (ret || p->map->one_domain)
+		return ret;
+	ret = probe_loaded(p, x, d, &again, err);
+	if (ret || !again)
+		return ret;
+	*d = (struct zns_probe_drift){ 0 };
+	ret = predict(p, x, d, err);
+	return ret ? ret : probe_loaded(p, x, d, &again, err);
+}
+
 static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 {
 	struct zns_probe_drift d = { 0 };
-	int ret = predict(p, x, &d, err);
+	int ret;
 
+	p->usual_mibps = p->map->zone_write_mibps;
+	ret = predict_all(p, x, &d, err);
 	if ((ret && ret != -EDQUOT) || !wrong(p->map))
 		return ret;
 	if (p->map->one_domain) {
@@ -97,7 +116,7 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 	}
 	if (!ret && p->map->nr_split) {
 		d = (struct zns_probe_drift){ 0 };
-		ret = predict(p, x, &d, err);
+		ret = predict_all(p, x, &d, err);
 		if ((ret && ret != -EDQUOT) || !wrong(p->map))
 			return ret;
 	}

@@ -157,11 +157,9 @@ static void close_up(struct probe *p)
 		m->channel_confidence[n] = m->channel_confidence[g];
 		m->group_write_mibps[n] = m->group_write_mibps[g];
 		p->group_ns[n] = p->group_ns[g];
-		p->joined[g] = false;
 		n++;
 	}
-	for (uint32_t g = n; g < m->nr_groups; g++)
-		p->joined[g] = false;
+	memset(p->joined, 0, m->nr_groups * sizeof(*p->joined));
 	m->nr_groups = n;
 }
 
@@ -253,6 +251,32 @@ int probe_join_groups(struct probe *p, const struct probe_index *x, struct zns_e
 			probe_tick(p, a, n);
 		}
 	if (p->map->nr_joined)
+		close_up(p);
+	return ret;
+}
+
+int probe_join_pairs(struct probe *p, const struct probe_index *x, uint32_t *joined,
+		     struct zns_err *err)
+{
+	uint32_t nr = p->map->nr_groups, before = p->map->nr_joined;
+	int ret = 0;
+
+	for (uint32_t a = 0; !ret && a < nr; a++) {
+		for (uint32_t b = a + 1; !ret && b < nr && !p->joined[a]; b++) {
+			uint32_t pair[2] = { a, b };
+			double low = zns_min(p->group_ns[a], p->group_ns[b]), ratio;
+
+			if (p->joined[b] || low <= 0 ||
+			    zns_max(p->group_ns[a], p->group_ns[b]) > PROBE_ONE_RATE * low)
+				continue;
+			ret = together(p, x, pair, 2, TRIES, &ratio, err);
+			if (!ret && ratio >= PROBE_SAME)
+				join(p, a, b);
+		}
+		probe_tick(p, a, nr);
+	}
+	*joined = p->map->nr_joined - before;
+	if (*joined)
 		close_up(p);
 	return ret;
 }

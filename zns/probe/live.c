@@ -5,7 +5,7 @@
 
 #include "probe_priv.h"
 
-#define SET_BYTES KIB(1536) /* of a zone of a set */
+#define SET_BYTES KIB(768) /* of a zone of a set */
 #define FAILED_IN_A_ROW 4u /* then the zones are not the cause */
 
 static const char mark[16] = "zns-criu probe\n";
@@ -126,6 +126,7 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 	};
 	p->unit = zns_probe_unit(&d->geo, par->unit);
 	p->set_units = zns_min(zns_max((uint32_t)(SET_BYTES / p->unit), 2u), PROBE_SET_UNITS);
+	p->load = 1;
 	p->budget = par->budget ? par->budget : zns_probe_budget(&d->geo, p->unit);
 	p->small = zns_max(PROBE_SMALL, d->geo.block_size);
 	p->set_max = PROBE_SET_MAX;

@@ -28,6 +28,7 @@
 #define TRIES 6u
 #define FEW_TRIES 2u /* once it is known that some wait */
 #define QUIET 0.3 /* of a unit's program: reads that wait longer wait for writes */
+#define SETS_LEAST 4u /* of several groups, with each group */
 #define READ_SETS 3u
 #define READ_BESIDE 6u /* zones that are written beside a read */
 #define WRONG_ENOUGH 8u /* sets; then nothing more need be known */
@@ -39,19 +40,34 @@ struct predict {
 	uint32_t *order, nr; /* groups with zones */
 	struct zns_probe_drift *out;
 	uint32_t most; /* groups in a set */
+	bool once_more; /* it is known that some wait, and only how long is asked */
 	uint32_t pairs[WRONG_ENOUGH][2], nr_pairs; /* groups that are one */
 };
 
+/* The chance that the next one of a sample is right, too, after @take of @n. */
+static double misses(uint32_t n, uint32_t take)
+{
+	uint32_t bad = zns_max((uint32_t)(n * WRONG_ZONES), 1u);
+
+	return take + bad < n ? (double)(n - bad - take) / (n - take) : 0;
+}
+
 uint32_t probe_sample_size(uint32_t n)
 {
-	uint32_t bad = zns_max((uint32_t)(n * WRONG_ZONES), 1u), take = 0;
+	uint32_t take = 0;
+
+	for (double miss = 1; take < n && miss > PASS;)
+		miss *= misses(n, take++);
+	return take;
+}
+
+static double miss_of(uint32_t n, uint32_t sample)
+{
 	double miss = 1;
 
-	while (take < n && miss > PASS) {
-		miss *= take + bad < n ? (double)(n - bad - take) / (n - take) : 0;
-		take++;
-	}
-	return take;
+	for (uint32_t take = 0; take < sample && take < n; take++)
+		miss *= misses(n, take);
+	return miss;
 }
 
 static void note(struct zns_probe_seen *s, double ratio, bool right)
@@ -261,14 +277,15 @@ static int apart(struct probe *p, struct predict *t, const uint32_t *groups, uin
 		uint32_t first = t->x.first[groups[i]], n = t->x.first[groups[i] + 1] - first;
 
 		zones[i] = t->x.zone[first + turn % n];
-		alone = zns_max(alone, p->group_ns[groups[i]]);
+		alone = zns_max(alone, p->group_ns[groups[i]] * p->load);
 	}
-	ret = try_set(p, zones, nr, alone, PROBE_APART, TRIES, &ratio, err);
+	ret = try_set(p, zones, nr, alone, PROBE_APART, t->once_more ? FEW_TRIES : TRIES, &ratio,
+		      err);
 	right = ratio <= PROBE_APART;
 	if (ret)
 		return ret;
 	note(s, ratio, right);
-	return right || t->out->groups_joined + t->out->waits_together > 3 ?
+	return right || t->once_more || t->out->groups_joined + t->out->waits_together > 3 ?
 		       0 :
 		       find_joined(p, t, zones, nr, alone, err);
 }
@@ -296,10 +313,11 @@ static int sets_of(struct probe *p, struct predict *t, uint32_t *groups, uint32_
 	for (uint32_t i = 0; i < n; i++)
 		turns = zns_max(turns, t->want[groups[i]]);
 	sets = q < n ? (uint32_t)ceil(log(PASS) / log1p(-(double)q * q / ((double)n * n))) : 1;
-	sets = zns_max(sets, q < n ? turns * ((n + q - 1) / q) : turns);
+	/* pairs of a group try each zone; these sets only some, so that bad moments count little */
+	sets = zns_max(sets, zns_min(turns, SETS_LEAST) * ((n + q - 1) / q));
 	p->map->sets_needed += sets;
-	for (uint32_t k = 0; !ret && k < sets && p->map->seen[ZNS_PROBE_APART].wrong < WRONG_ENOUGH;
-	     k++) {
+	for (uint32_t k = 0, enough = t->once_more ? FEW_TRIES : WRONG_ENOUGH;
+	     !ret && k < sets && p->map->seen[ZNS_PROBE_APART].wrong < enough; k++) {
 		/* mostly as many as can be; now and then a few, as for a small dump */
 		uint32_t size = k % 8 == 7 ? 2 + probe_random(p, q - 1) : q;
 
@@ -348,6 +366,7 @@ static int one_read(struct probe *p, struct predict *t, uint32_t group, const ui
 {
 	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
 	uint64_t done[PROBE_WRITE_BATCH][2 * PROBE_SET_UNITS], reads[READS];
+	uint32_t units = 2 * zns_min(p->set_units, PROBE_SET_UNITS);
 	uint32_t zone = t->x.zone[t->x.first[group]], zones[PROBE_WRITE_BATCH],
 		 pages = zns_max(p->unit / (uint32_t)PROBE_PAGE, 1u);
 	double v[READS], alone, beside, program = p->group_ns[group] / p->set_units;
@@ -358,17 +377,17 @@ static int one_read(struct probe *p, struct predict *t, uint32_t group, const ui
 	for (uint32_t with = 0; !ret && with < 2; with++) {
 		uint32_t k = with ? nr : 0, n = 0;
 
-		ret = probe_spend(p, (uint64_t)k * 2 * p->set_units * p->unit, err);
+		ret = probe_spend(p, (uint64_t)k * units * p->unit, err);
 		for (uint32_t i = 0; !ret && i < k; i++) {
 			zones[i] = t->x.zone[t->x.first[others[i]]];
 			probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
 			r[i] = (struct zns_race){ .write = true,
 						  .zone = zones[i],
 						  .len = p->unit,
-						  .count = 2 * p->set_units,
+						  .count = units,
 						  .buf = p->wbuf + (size_t)i * p->unit,
 						  .done_ns = done[i] };
-			probe_mark(p, zones[i], 2 * p->set_units);
+			probe_mark(p, zones[i], units);
 		}
 		r[k] = (struct zns_race){ .zone = zone,
 					  .len = p->small,
@@ -401,7 +420,11 @@ static int read_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	const struct zns_probe_map *m = p->map;
 	int ret = 0;
 
-	if ((uint64_t)2 * p->set_units * p->unit > p->d->geo.zone_capacity)
+	if ((uint64_t)2 * zns_min(p->set_units, PROBE_SET_UNITS) * p->unit >
+	    p->d->geo.zone_capacity)
+		return 0;
+	/* what dies of a slow channel cost each other can be told only where channels are known */
+	if (p->load > 1 && !m->nr_channels)
 		return 0;
 	for (uint32_t k = 0; !ret && k < READ_SETS; k++) {
 		uint32_t own = t->order[probe_random(p, t->nr)], others[PROBE_WRITE_BATCH], n = 0,
@@ -421,39 +444,65 @@ static int read_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	return ret;
 }
 
-static int all(struct probe *p, struct predict *t, uint32_t sample, struct zns_err *err)
+/* Groups with zones, and how many of these can be written together. */
+static int begin(struct probe *p, struct predict *t, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
-	uint32_t usable = 0;
-	double share;
-	int ret;
+	int ret = probe_index_build(p, &t->x, err);
 
-	for (uint32_t g = 0; g < m->nr_groups; g++)
+	t->want = calloc(m->nr_groups + 1, sizeof(*t->want));
+	t->order = calloc(m->nr_groups + 1, sizeof(*t->order));
+	if (!ret && (!t->want || !t->order))
+		return zns_fail(err, -ENOMEM, "no memory for %u groups", m->nr_groups);
+	for (uint32_t g = 0; !ret && g < m->nr_groups; g++)
 		if (t->x.first[g + 1] > t->x.first[g])
 			t->order[t->nr++] = g;
-	usable = t->x.first[m->nr_groups];
 	t->most = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH);
 	/* what all groups together cannot have nobody is promised */
 	if (m->device_write_mibps && m->zone_write_mibps)
 		t->most = zns_min(t->most, m->device_write_mibps * 9 / 10 / m->zone_write_mibps);
-	m->zones_needed = sample ? zns_min(sample, usable) : probe_sample_size(usable);
-	share = usable ? (double)m->zones_needed / usable : 0;
+	return ret;
+}
+
+/* Shares of the sample: two of each group at least, since it may be two dies. */
+static void share_out(struct probe *p, struct predict *t, uint32_t sample)
+{
+	uint32_t usable = t->x.first[p->map->nr_groups];
+	double share;
+
+	p->map->zones_needed = sample ? zns_min(sample, usable) : probe_sample_size(usable);
+	share = usable ? (double)p->map->zones_needed / usable : 0;
 	for (uint32_t i = 0; i < t->nr; i++) {
 		uint32_t g = t->order[i], n = t->x.first[g + 1] - t->x.first[g];
 
 		t->want[g] = zns_min((uint32_t)ceil(n * share), n);
-		/* two of each group at least: it may be two dies */
 		t->want[g] = zns_min(zns_max(t->want[g], 2u), n);
 	}
-	for (uint32_t i = 0; i < t->nr; i++) {
-		ret = p->open_room > 1 ? same_group(p, t, t->order[i], err) : 0;
-		if (ret)
-			return ret;
+}
+
+static int several_groups(struct probe *p, struct predict *t, struct zns_err *err)
+{
+	int ret = t->nr < 2 ? 0 : apart_sets(p, t, err);
+
+	return ret || t->nr < 2 || t->most < 2 ? ret : read_sets(p, t, err);
+}
+
+static int end(struct probe *p, struct predict *t, int ret, struct zns_err *err)
+{
+	const struct zns_probe_seen *s = p->map->seen;
+
+	/* enough is known of a wrong map */
+	if (ret == -EDQUOT && (s[ZNS_PROBE_SHARE].wrong || s[ZNS_PROBE_APART].wrong)) {
+		if (err)
+			*err = (struct zns_err)ZNS_ERR_INIT;
+		ret = 0;
 	}
-	if (t->nr < 2)
-		return 0;
-	ret = apart_sets(p, t, err);
-	return ret || t->most < 2 ? ret : read_sets(p, t, err);
+	t->out->zones_checked = p->map->zones_predicted;
+	t->out->groups_checked = t->nr;
+	probe_index_free(&t->x);
+	free(t->want);
+	free(t->order);
+	return ret;
 }
 
 int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
@@ -461,26 +510,34 @@ int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 {
 	struct zns_probe_map *m = p->map;
 	struct predict t = { .out = out };
-	int ret = probe_index_build(p, &t.x, err);
+	int ret = begin(p, &t, err);
 
-	t.want = calloc(m->nr_groups + 1, sizeof(*t.want));
-	t.order = calloc(m->nr_groups + 1, sizeof(*t.order));
 	memset(m->seen, 0, sizeof(m->seen));
 	m->zones_predicted = m->zones_needed = m->sets_needed = 0;
-	if (!ret && (!t.want || !t.order))
-		ret = zns_fail(err, -ENOMEM, "no memory for %u groups", m->nr_groups);
 	if (!ret)
-		ret = all(p, &t, sample, err);
-	/* enough is known of a wrong map */
-	if (ret == -EDQUOT && (m->seen[ZNS_PROBE_SHARE].wrong || m->seen[ZNS_PROBE_APART].wrong)) {
-		if (err)
-			*err = (struct zns_err)ZNS_ERR_INIT;
-		ret = 0;
-	}
-	out->zones_checked = m->zones_predicted;
-	out->groups_checked = t.nr;
-	probe_index_free(&t.x);
-	free(t.want);
-	free(t.order);
-	return ret;
+		share_out(p, &t, sample);
+	for (uint32_t i = 0; !ret && i < t.nr && p->open_room > 1; i++)
+		ret = same_group(p, &t, t.order[i], err);
+	if (!ret)
+		m->miss = miss_of(t.x.first[m->nr_groups], m->zones_predicted);
+	if (!ret)
+		ret = several_groups(p, &t, err);
+	return end(p, &t, ret, err);
+}
+
+int probe_predict_apart(struct probe *p, struct zns_probe_drift *out, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	struct predict t = { .out = out, .once_more = true };
+	uint32_t needed = m->zones_needed;
+	int ret = begin(p, &t, err);
+
+	memset(&m->seen[ZNS_PROBE_APART], 0, sizeof(m->seen[0]));
+	memset(&m->seen[ZNS_PROBE_READ], 0, sizeof(m->seen[0]));
+	m->sets_needed = 0;
+	if (!ret)
+		share_out(p, &t, needed);
+	if (!ret)
+		ret = several_groups(p, &t, err);
+	return end(p, &t, ret, err);
 }

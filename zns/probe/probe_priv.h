@@ -50,6 +50,10 @@ struct probe {
 	uint32_t *last_of_group;
 	/* write_set.c */
 	uint32_t set_units; /* of a zone of a set */
+	/* the time of a set of several groups relative to the slowest of them alone, where
+	 * something that they share is slower than all of them; else 1 */
+	double load;
+	uint32_t usual_mibps; /* of a zone alone, before groups were looked at */
 	uint64_t accept_ns; /* of the last set: until all was accepted */
 	double *group_ns; /* by group: the time of a set of one zone; 0: not known */
 	bool *apart; /* by group: zones of it are independent when they are written */
@@ -117,7 +121,8 @@ void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones
 		      uint32_t count, uint64_t *done_ns);
 /* write_set.c: @nr zones that are empty, @count units each, at once; *ns: until the medium has all
  * of it. The set is reset afterwards, but for probe_write_timed. */
-#define PROBE_SET_UNITS 8u /* at most; see set_units */
+#define PROBE_SET_UNITS 8u /* at most, but for a long one; see set_units */
+#define PROBE_LONG_UNITS 16u
 /* The time of a set relative to what a zone alone takes: less than this, and nobody waits; more
  * than that, and two share a die, but not more of them. */
 #define PROBE_APART 1.3
@@ -145,6 +150,10 @@ void probe_shuffle(struct probe *p, uint32_t *v, uint32_t n);
 int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_err *err);
 /* joins groups that are one when they are written; builds no new index */
 int probe_join_groups(struct probe *p, const struct probe_index *x, struct zns_err *err);
+/* the same pair by pair, where sets of several groups wait for something else, too; *joined: how
+ * many */
+int probe_join_pairs(struct probe *p, const struct probe_index *x, uint32_t *joined,
+		     struct zns_err *err);
 
 /* split.c: places the zones of groups that are several when they are written */
 int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_err *err);
@@ -152,7 +161,15 @@ int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_
 /* predict.c: @sample zones; 0: as many as it takes */
 int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		  struct zns_err *err);
+/* only sets of several groups, and reads beside writes */
+int probe_predict_apart(struct probe *p, struct zns_probe_drift *out, struct zns_err *err);
 uint32_t probe_sample_size(uint32_t n);
+
+/* loaded.c: sets of several groups wait, but no two groups do */
+int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift *d, bool *again,
+		 struct zns_err *err);
+/* check.c: a promise must hold in each group */
+void probe_promise_least(struct probe *p);
 
 /* retest.c */
 int probe_retest(struct probe *p, struct zns_err *err);

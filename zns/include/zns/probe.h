@@ -119,8 +119,13 @@ struct zns_probe_map {
 	 * it must have, and what was seen. */
 	uint32_t zones_predicted, zones_needed, sets_needed;
 	struct zns_probe_seen seen[ZNS_PROBE_CLAIMS];
+	double miss; /* chance that such a sample misses every wrong zone of a map with 1 % of its
+			pairs wrong */
 	uint32_t nr_split; /* groups that the reads took for one with others */
 	uint32_t nr_joined; /* groups of the reads that are one with others when they are written */
+	/* times as long as alone that groups take together where something that they share, such as
+	 * a channel, is slower than they; the rates above are what is left then. 1 or 0: none */
+	double load;
 	double scaling; /* what up to 8 zones written together get, as a multiple of one alone */
 	/* zones of all groups together, where that is notably less than their sum; else 0 */
 	uint32_t device_write_mibps;

@@ -169,13 +169,21 @@ static int open_all(struct probe_cmd *k, int *lock, struct zns_err *err)
 	return ret;
 }
 
+static double written_share(const struct probe_cmd *k)
+{
+	const struct zns_geometry *g = &k->dev->geo;
+
+	return (double)k->map.written / ((double)g->nr_zones * g->zone_capacity);
+}
+
 static int print_json(struct json_object *j, const struct probe_cmd *k)
 {
 	const struct zns_probe_map *m = &k->map;
 	uint64_t budget = k->par.budget ? k->par.budget : zns_probe_budget(&k->dev->geo, m->unit);
 
 	return ctl_print_json(ctl_json_join(
-		j, ctl_obj(J("unit", m->unit), J("bytes_written", m->written), J("budget", budget),
+		j, ctl_obj(J("unit", m->unit), J("bytes_written", m->written),
+			   J("written_share", written_share(k)), J("budget", budget),
 			   J("resets", m->resets), J("reads", m->reads),
 			   J("bytes_read", m->read_bytes), J("device_s", m->device_ns / 1e9),
 			   J("wall_s", m->wall_ns / 1e9))));
@@ -205,6 +213,8 @@ static void print_predictions(const struct zns_probe_map *m)
 	       s[ZNS_PROBE_SHARE].sets, m->zones_predicted, m->zones_needed,
 	       s[ZNS_PROBE_APART].sets, s[ZNS_PROBE_READ].sets,
 	       s[ZNS_PROBE_SHARE].wrong + s[ZNS_PROBE_APART].wrong + s[ZNS_PROBE_READ].wrong);
+	printf("a map with 1 %% of its pairs wrong is missed by such a sample with a chance of %.2g\n",
+	       m->miss);
 }
 
 static void print_cost(const struct probe_cmd *k)
@@ -212,9 +222,9 @@ static void print_cost(const struct probe_cmd *k)
 	const struct zns_probe_map *m = &k->map;
 	char w[16], r[16];
 
-	printf("took %.1f s of the device's time (%.1f s here): %s written, %llu zones reset, %llu reads of %s in all\n",
+	printf("took %.1f s of the device's time (%.1f s here): %s written, %.1f %% of the capacity, %llu zones reset, %llu reads of %s in all\n",
 	       m->device_ns / 1e9, m->wall_ns / 1e9, zns_format_size(m->written, w, sizeof(w)),
-	       (unsigned long long)m->resets, (unsigned long long)m->reads,
+	       100 * written_share(k), (unsigned long long)m->resets, (unsigned long long)m->reads,
 	       zns_format_size(m->read_bytes, r, sizeof(r)));
 }
 
@@ -243,6 +253,9 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			printf("%u tests of zones at random agree, %u do not; %.0f %% of all measurements were disturbed and did not count\n",
 			       m->retests - m->retests_wrong, m->retests_wrong, 100 * m->spoiled);
 		print_predictions(m);
+		if (m->load > 1)
+			printf("groups together take up to %.2f times as long as one alone: what they share, such as a channel, is slower than they; a zone's rate is what is left then\n",
+			       m->load);
 		if (m->nr_joined)
 			printf("%u groups of the reads are one with others when they are written\n",
 			       m->nr_joined);
@@ -291,6 +304,7 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			J("cached_write_mibps",
 			  m->cache_mib ? ctl_j_int(m->cached_write_mibps) : NULL),
 			J("cache_mib", m->cache_mib), J("groups_joined", m->nr_joined),
+			J("load", zns_max(m->load, 1.0)), J("miss", m->miss),
 			J("zones_predicted", m->zones_predicted),
 			J("zones_needed", m->zones_needed), J("sets_needed", m->sets_needed),
 			J("predicted", predictions(m))),

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Sets of several groups wait, but no two groups do. Either a set was too short: the first unit of
+ * each zone has to come through what all share before a die can begin. Or something that several
+ * dies share, such as a channel, is slower than these dies together. Then the map is as right as
+ * any, and a group's promise becomes what it gets while the others write.
+ */
+#include "probe_priv.h"
+
+#define TRIES 6u /* a lower promise lets more groups write together */
+#define LOWEST 8.0 /* times as long; more is no channel */
+
+/* Are only sets of several groups wrong, and no zone elsewhere? */
+static bool only_together(const struct probe *p, const struct zns_probe_drift *d)
+{
+	const struct zns_probe_seen *s = p->map->seen;
+
+	return !s[ZNS_PROBE_SHARE].wrong && s[ZNS_PROBE_APART].wrong && !d->zones_moved;
+}
+
+static int set_length(struct probe *p, const struct probe_index *x, uint32_t units,
+		      struct zns_err *err)
+{
+	int ret;
+
+	p->set_units = units;
+	ret = probe_group_times(p, x, err);
+	if (!ret)
+		probe_promise_least(p);
+	return ret ? ret : probe_ceiling(p, err);
+}
+
+static int predict_again(struct probe *p, struct zns_probe_drift *d, struct zns_err *err)
+{
+	*d = (struct zns_probe_drift){ 0 };
+	return probe_predict_apart(p, d, err);
+}
+
+/* Lowers the promise until it holds in each set that is tried. */
+static int lower(struct probe *p, struct zns_probe_drift *d, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	int ret = 0;
+
+	for (uint32_t k = 0; !ret && k < TRIES && only_together(p, d) && p->load < LOWEST; k++) {
+		double times = m->seen[ZNS_PROBE_APART].high;
+
+		p->load *= times;
+		for (uint32_t g = 0; g < m->nr_groups; g++)
+			m->group_write_mibps[g] =
+				zns_max((uint32_t)(m->group_write_mibps[g] / times), 1u);
+		probe_promise_least(p);
+		ret = predict_again(p, d, err);
+	}
+	m->load = p->load;
+	return ret;
+}
+
+int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift *d, bool *again,
+		 struct zns_err *err)
+{
+	uint32_t units = p->set_units, joined = 0,
+		 most = zns_min((uint64_t)PROBE_LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+	int ret;
+
+	*again = false;
+	if (!only_together(p, d))
+		return 0;
+	ret = probe_index_build(p, x, err);
+	if (!ret && most > units) {
+		ret = set_length(p, x, most, err);
+		if (!ret)
+			ret = predict_again(p, d, err);
+		if (ret || !only_together(p, d))
+			return ret;
+		ret = set_length(p, x, units, err);
+	}
+	if (!ret)
+		ret = probe_join_pairs(p, x, &joined, err);
+	*again = joined;
+	if (ret || joined)
+		return ret;
+	if (most > units)
+		ret = set_length(p, x, most, err);
+	return ret ? ret : lower(p, d, err);
+}
