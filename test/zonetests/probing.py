@@ -103,7 +103,9 @@ def probe(scene):
         run_ctl(scene, 0, 'probe', '--resume')
         groups_are(scene, dies, 4)
     run_ctl(scene, 1, 'probe', '--resume')
-    run_ctl(scene, 1, 'probe', '--budget', '1M')
+    said = run_ctl(scene, 1, 'probe', '--budget', '1M', '--json')
+    if '"refused":true' not in said.replace(' ', ''):
+        raise Failed(f'a budget that ends says nothing against the device: {said}')
     run_ctl(scene, 2, 'probe', '--budget', 'much')
     run_ctl(scene, 2, 'probe', '--sample', '10')
     groups_are(scene, dies, 4)

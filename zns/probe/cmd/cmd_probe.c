@@ -326,10 +326,10 @@ static int interrupted(struct probe_cmd *k)
 	return CTL_FAILED;
 }
 
-/* What was measured is too disturbed to judge by: no word against the device. */
+/* What was measured is too disturbed to judge by, or too little: no word against the device. */
 static int refuse(struct probe_cmd *k, int ret, const struct zns_err *err)
 {
-	if (ret == -EAGAIN && k->args.json)
+	if ((ret == -EAGAIN || ret == -EDQUOT) && k->args.json)
 		ctl_print_json(ctl_obj(J("uuid", ctl_json_uuid(k->reg.uuid)),
 				       J("path", k->reg.path), JB("refused", true)));
 	return ctl_fail(k->cmd, err);
