@@ -8,8 +8,11 @@
  *   soak_drives rows [TEXT]           the drives that are named here, or those with the text
  *   soak_drives random [N [SEED]]     N drives, from this seed on
  *   soak_drives power [N [SEED]]      wrong maps of right drives, handed to the check of a map
+ *   soak_drives kill [N [SEED]]       N probes that are killed at any moment, then continued
  */
 #include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include "emu_common.h"
 #include "zns/probe.h"
@@ -405,6 +408,109 @@ static int power(uint64_t n, uint64_t first)
 	return bad;
 }
 
+static struct zns_dev_ops until_killed;
+static const struct zns_dev_ops *whole;
+static uint64_t races, races_left;
+
+/* Kills this process before a race, after half of the writes of one, or never. */
+static int race_or_die(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *e)
+{
+	races++;
+	if (races_left && !--races_left) {
+		whole->race(d, r, nr / 2, e);
+		raise(SIGKILL);
+	}
+	return whole->race(d, r, nr, e);
+}
+
+static char state_path[200];
+
+static void keep_state(void *arg, const void *state, size_t len)
+{
+	zns_replace_file(AT_FDCWD, state_path, state, len, 0600);
+}
+
+/* A probe from what was kept, if anything was; *from: the phase that it began with. */
+static int go_on(struct zns_dev *d, uint64_t seed, struct zns_probe_map *map, uint32_t *from)
+{
+	struct zns_probe_params par = { .seed = seed, .checkpoint = keep_state };
+	cleanup_free uint8_t *state = NULL;
+	size_t len;
+
+	if (!zns_read_file(AT_FDCWD, state_path, MIB(1), &state, &len))
+		assert_ok(zns_probe_load(state, len, d->geo.nr_zones, map, &err));
+	*from = map->phase;
+	whole = d->ops;
+	until_killed = *whole;
+	until_killed.race = race_or_die;
+	d->ops = &until_killed;
+	return zns_probe_run(d, &par, map, &err);
+}
+
+/* Killed after this many races; the map of the probe that goes on. Returns how many races that
+ * took. */
+static uint64_t kill_one(uint64_t after, uint64_t seed, enum outcome *out, uint32_t *from)
+{
+	struct zns_emu_params p = base(48 + seed % 40, 2 + seed % 3, 2);
+	struct zns_probe_map map = { 0 };
+	struct result r = { .outcome = REFUSED };
+	cleanup_free uint32_t *die = calloc(p.nr_zones, sizeof(*die));
+	struct zns_dev *d;
+	pid_t pid;
+	int st;
+
+	assert_non_null(die);
+	p.zone_size = p.zone_capacity = MIB(4);
+	p.map_seed = seed;
+	p.max_active = p.max_open = seed % 2 ? 12 : 0;
+	unlink(dev_path);
+	snprintf(state_path, sizeof(state_path), "%s.state", dev_path);
+	unlink(state_path);
+	d = make_dev(&p);
+	assert_ok(zns_emu_set_clock(d, ZNS_EMU_CLOCK_THREAD, &err));
+	assert_ok(zns_emu_zone_map(d, die, &err));
+	pid = after ? fork() : -1;
+	if (!pid) {
+		races_left = after;
+		go_on(d, seed, &map, from);
+		_exit(0);
+	}
+	assert_true(!after || waitpid(pid, &st, 0) == pid);
+	if (after && WIFEXITED(st)) /* it was done before */
+		unlink(state_path);
+	races = 0;
+	if (!go_on(d, seed + 1, &map, from)) {
+		r.sustained = sustained_of(&p, die);
+		judge(&p, die, &map, &r);
+	} else {
+		printf("{\"after\":%llu,\"why\":\"%s\"}\n", (unsigned long long)after, err.msg);
+	}
+	for (uint32_t z = 0; z < p.nr_zones; z++)
+		assert_zone(d, z, ZNS_ZONE_EMPTY, 0);
+	*out = r.outcome;
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+	return races;
+}
+
+static int kills(uint64_t n, uint64_t first)
+{
+	uint32_t sum[OUTCOMES] = { 0 }, resumed = 0, from;
+	enum outcome out;
+
+	for (uint64_t seed = first; seed < first + n; seed++) {
+		uint64_t s = seed * UINT64_C(0x9e3779b97f4a7c15),
+			 all = kill_one(0, seed, &out, &from);
+
+		kill_one(1 + emu_random(&s) % all, seed, &out, &from);
+		sum[out]++;
+		resumed += from != ZNS_PROBE_CALIBRATE;
+	}
+	printf("{\"resumed\":%u}\n", resumed);
+	total(sum);
+	return sum[WRONG] || sum[REFUSED] ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "rows";
@@ -417,6 +523,7 @@ int main(int argc, char **argv)
 	rc = !strcmp(what, "rows")   ? rows(argc > 2 ? argv[2] : NULL) :
 	     !strcmp(what, "random") ? drawn(n, first) :
 	     !strcmp(what, "power")  ? power(n, first) :
+	     !strcmp(what, "kill")   ? kills(n, first) :
 				       2;
 	return emu_end(NULL) ? 2 : rc;
 }
