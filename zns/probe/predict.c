@@ -480,6 +480,16 @@ static void share_out(struct probe *p, struct predict *t, uint32_t sample)
 	}
 }
 
+/* Zones without another one in their group: sets of several groups try them. */
+static uint32_t lonely(const struct predict *t)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->nr; i++)
+		n += t->x.first[t->order[i] + 1] - t->x.first[t->order[i]] == 1;
+	return n;
+}
+
 static int several_groups(struct probe *p, struct predict *t, struct zns_err *err)
 {
 	int ret = t->nr < 2 ? 0 : apart_sets(p, t, err);
@@ -519,7 +529,7 @@ int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 	for (uint32_t i = 0; !ret && i < t.nr && p->open_room > 1; i++)
 		ret = same_group(p, &t, t.order[i], err);
 	if (!ret)
-		m->miss = miss_of(t.x.first[m->nr_groups], m->zones_predicted);
+		m->miss = miss_of(t.x.first[m->nr_groups], m->zones_predicted + lonely(&t));
 	if (!ret)
 		ret = several_groups(p, &t, err);
 	return end(p, &t, ret, err);
