@@ -35,7 +35,7 @@ static void flush(struct walk *w)
 
 static bool is_young(const struct unit *u, uint32_t since_ms)
 {
-	return u->stamp && (int32_t)(u->stamp - since_ms) >= 0;
+	return u->stamp && (int32_t)(u->stamp - since_ms) > 0;
 }
 
 static void add(struct walk *w, uint64_t base)
