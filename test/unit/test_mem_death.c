@@ -66,6 +66,17 @@ static void killed_in_a_fork(void **state)
 		killed_in_a_fork_at(born_at[i], 0);
 }
 
+/* The next pager moves nothing: what it drops is told of. */
+static void drops(bool on)
+{
+	mem_control("ZNS_MEM_REFUSED", on ? "6" : NULL);
+}
+
+static bool is_event(int state)
+{
+	return state >= REACHED_EVENT && state <= REACHED_SMALL;
+}
+
 /*
  * Killed wherever a unit, a fork or an event may be, while children are forked all the time and
  * look at all pages; ZNS_TEST_MEM_KILLS so many times (make memory-kills), in an order that
@@ -75,9 +86,9 @@ static void killed_beside_forks(void **state)
 {
 	static const struct {
 		unsigned int state, most; /* so often it comes within a second or so */
-	} at[] = { { 1, 90 },  { 2, 90 },   { 3, 90 },  { 4, 90 },  { 5, 90 },
-		   { 6, 90 },  { 7, 90 },   { 8, 70 },  { 21, 12 }, { 22, 12 },
-		   { 23, 90 }, { 24, 150 }, { 25, 20 }, { 26, 12 }, { 28, 12 } };
+	} at[] = { { 1, 90 },  { 2, 90 },  { 3, 90 },  { 4, 90 },  { 5, 90 },  { 6, 90 },
+		   { 7, 90 },  { 8, 70 },  { 21, 12 }, { 22, 12 }, { 23, 90 }, { 24, 150 },
+		   { 25, 20 }, { 26, 12 }, { 28, 12 }, { 33, 90 }, { 34, 90 }, { 35, 90 } };
 	const char *kills = getenv("ZNS_TEST_MEM_KILLS"), *from = getenv("ZNS_TEST_MEM_SEED");
 	uint64_t seed = from ? strtoull(from, NULL, 10) : 1;
 	unsigned int nr = kills ? (unsigned int)atoi(kills) : 10;
@@ -88,8 +99,10 @@ static void killed_beside_forks(void **state)
 
 		snprintf(text, sizeof(text), "%u@%u", at[which].state,
 			 1 + roll(&seed) % at[which].most);
+		drops(i % 2 || is_event(at[which].state));
 		killed_in_a_fork_at(text, 1);
 	}
+	drops(false);
 	print_message("%u kills\n", nr);
 }
 
@@ -99,14 +112,17 @@ static void killed_in_an_event(void **state)
 	static const char *const at[] = { "23@1",  "23@9",   "23@40", "23@90", "24@1", "24@30",
 					  "24@80", "24@150", "25@1",  "25@8",  "25@20" };
 
+	drops(true);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++)
 		killed_at(at[i]);
+	drops(false);
 }
 
 /* The pager dies while a thread stands still: the process that holds it goes on to its end. */
 static void killed_in_a_stop(void **state)
 {
-	static const char *const at[] = { "20@1", "20@7", "20@20" };
+	static const char *const at[] = { "20@1", "20@7",  "20@20", "33@1", "33@9",
+					  "34@1", "34@12", "35@1",  "35@15" };
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++)
 		killed_at(at[i]);

@@ -2,8 +2,8 @@
 /*
  * A program whose memory a device writes to: it reads with O_DIRECT from a file system that takes
  * its time, or from a file there that is never cached (FOPEN_DIRECT_IO), while its memory is being
- * evicted. The kernel holds the pages meanwhile and writes to them past the page tables. Without
- * the rule about it what was read is lost.
+ * evicted. The kernel holds the pages meanwhile and writes to them past the page tables. Or another
+ * process writes to it, which holds them as well.
  */
 #include <errno.h>
 #include <linux/fuse.h>
@@ -14,6 +14,7 @@
 #include "mem_life.h"
 
 #define READ_US 3000
+#define MOVE "6" /* for ZNS_MEM_REFUSED */
 #define CHUNK 16U /* pages that are read at once */
 #define FILE_SIZE (1ULL << 46)
 #define DIR_INODE 1U
@@ -274,6 +275,20 @@ static void reading_plain(void **state)
 	reads(PLAIN, at_least(1000));
 }
 
+/* Where the kernel moves nothing, pages are compared and dropped. */
+static void reading_old(void **state)
+{
+	mem_control("ZNS_MEM_REFUSED", MOVE);
+	reads(FLAG, at_least(1000));
+	mem_control("ZNS_MEM_REFUSED", NULL);
+}
+
+/* Another process holds pages while it writes to them, and does not stand still. */
+static void others(void **state)
+{
+	reads(OTHERS, at_least(600));
+}
+
 static void must_show(const char *rule, enum how how)
 {
 	uint64_t wrong = 0;
@@ -291,37 +306,28 @@ static void must_show(const char *rule, enum how how)
 	assert_true(wrong);
 }
 
-static __attribute__((unused)) void without_direct(void **state)
+static __attribute__((unused)) void without_same(void **state)
 {
-	must_show("33", FLAG);
+	must_show("33", PLAIN);
 }
 
-static __attribute__((unused)) void without_mounts(void **state)
+static __attribute__((unused)) void without_move(void **state)
 {
-	must_show("34", PLAIN);
-}
-
-/* What is open: no rule is about it, and it does lose pages. */
-static void others(void **state)
-{
+	mem_control("ZNS_MEM_REFUSED", MOVE);
 	must_show("99", OTHERS);
+	mem_control("ZNS_MEM_REFUSED", NULL);
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reading),
-		cmocka_unit_test(reading_plain),
+		cmocka_unit_test(reading),      cmocka_unit_test(reading_plain),
+		cmocka_unit_test(reading_old),  cmocka_unit_test(others),
 #ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */
-		cmocka_unit_test(without_direct),
-		cmocka_unit_test(without_mounts),
+		cmocka_unit_test(without_same), cmocka_unit_test(without_move),
 #endif
 	};
 
-	const struct CMUnitTest open_ones[] = { cmocka_unit_test(others) };
-
-	if (argc > 1 && !strcmp(argv[1], "others"))
-		return cmocka_run_group_tests(open_ones, mount_it, unmount_it);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, mount_it, unmount_it);

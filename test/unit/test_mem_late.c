@@ -196,35 +196,6 @@ static void starve(struct scene *s, enum program which, const char *without, uin
 	mem_control("ZNS_MEM_LATE", NULL);
 }
 
-/* Without the rule there are wrong pages, as a rule at once. */
-static void must_show(enum program which, const char *rule)
-{
-	for (int i = 0; i < 20; i++) {
-		struct scene s;
-		uint64_t wrong, units;
-
-		starve(&s, which, rule, 4000);
-		wrong = s.r->wrong;
-		units = evicted_units(s.m);
-		scene_kill(&s);
-		print_message("without rule %s: %lu wrong after %lu units\n", rule,
-			      (unsigned long)wrong, (unsigned long)units);
-		if (wrong)
-			return;
-	}
-	fail_msg("nothing is wrong without rule %s", rule);
-}
-
-/* Linux 6.@want or newer */
-static bool is_six(unsigned int want)
-{
-	struct utsname u;
-	unsigned int major = 0, minor = 0;
-
-	return !uname(&u) && sscanf(u.release, "%u.%u", &major, &minor) == 2 &&
-	       (major > 6 || (major == 6 && minor >= want));
-}
-
 static __attribute__((unused)) void taking(void **state)
 {
 	struct scene s;
@@ -257,8 +228,6 @@ static __attribute__((unused)) void holes(void **state)
 	starve(&s, HOLED, "99", 600);
 	finish(&s, 1, false);
 	mem_control("ZNS_MEM_REFUSED", NULL);
-	if (is_six(3)) /* before, what is protected at once is one area */
-		must_show(HOLED, "26,35"); /* the area is looked at a second time */
 }
 
 static __attribute__((unused)) void trimming(void **state)

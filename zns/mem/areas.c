@@ -78,13 +78,6 @@ int place_read(const struct proc *p, uint64_t addr, struct areas *all, struct pl
 	return ret ? ret : -ENOENT;
 }
 
-bool place_is_one(const struct proc *p, uint64_t start, uint64_t end, struct areas *all)
-{
-	struct place at;
-
-	return !place_read(p, start, all, &at) && end <= at.end;
-}
-
 struct locks {
 	struct place *a;
 	size_t nr, max;

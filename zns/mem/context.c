@@ -9,6 +9,7 @@
 #include "birth.h"
 #include "context.h"
 #include "family.h"
+#include "going.h"
 #include "hiber.h"
 #include "hold.h"
 
@@ -28,6 +29,7 @@ int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **
 	m->birth[0] = m->birth[1] = m->self = m->relieved = -1;
 	m->keeper = -1;
 	m->age_ms = AGE_BEGIN_MS;
+	m->moves = move_can();
 	m->below = CEILING_NONE; /* until a process with a name was looked at */
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->text, NULL);

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * What is being dropped. The kernel looks for the memory at an address when it is told to drop it.
- * If the program unmapped it a moment before, and mapped new memory in its place, the new pages
- * would go, and what was written to them. A program whose threads all stand still unmaps nothing,
- * so pages are dropped only then.
- */
-
+/* Areas are registered before units of them go. */
 #include <errno.h>
 
 #include "mem.h"
@@ -56,50 +50,4 @@ int dropping_from(struct proc *p, struct place area)
 bool dropping_never(const struct proc *p, uint64_t base)
 {
 	return p->own.start < base + UNIT && p->own.end > base;
-}
-
-/* A kill finds none of them, or all. */
-void dropping_are(struct proc *p, const struct range *range, unsigned int nr)
-{
-	struct drops *d = p->drops;
-
-	d->nr = 0;
-	for (unsigned int i = 0; i < nr; i++) {
-		d->range[i] = range[i];
-		d->told[i] = range[i].start;
-	}
-	d->nr = nr;
-	p->telling = nr;
-}
-
-void dropping_end(struct proc *p)
-{
-	p->telling = false;
-}
-
-/*
- * Nobody else removes anything while ours are told of. The kernel tells of each area, and the range
- * may have been split before the stop.
- */
-void dropping_note(struct proc *p, uint64_t start, uint64_t end)
-{
-	struct drops *d = p->drops;
-
-	for (unsigned int i = 0; i < d->nr && p->telling; i++)
-		if (start == d->told[i] && end <= d->range[i].end)
-			d->told[i] = end;
-}
-
-/*
- * A page that the kernel told of once was removed by us, or by the program, while our own removal
- * had not come to it. Of ours we know how far they were.
- */
-uint32_t dropping_left(const struct proc *p, const struct unit *u, uint64_t base)
-{
-	const struct drops *d = p->drops;
-	uint32_t pages = u->pages, told = 0;
-
-	for (unsigned int i = 0; i < d->nr; i++)
-		told |= pages_of(base, d->range[i].start, d->told[i]);
-	return pages & 0xffff & (told | pages >> 16);
 }

@@ -125,13 +125,6 @@ static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool remo
 	}
 }
 
-/* @from: as forget_range(); then it was begun, and looked at. */
-static void on_removal(struct proc *p, uint64_t start, uint64_t end, uint64_t from)
-{
-	dropping_note(p, start, end);
-	forget_range(p, start, end, true, from);
-}
-
 static void unmapped(struct proc *p, uint64_t start, uint64_t end, void *arg)
 {
 	const uint64_t *from = arg;
@@ -326,7 +319,7 @@ static void on_message(struct proc *p, struct uffd_msg *msg, uint64_t fork)
 		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
 		break;
 	case UFFD_EVENT_REMOVE:
-		on_removal(p, msg->arg.remove.start, msg->arg.remove.end, 0);
+		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, true, 0);
 		break;
 	case UFFD_EVENT_UNMAP:
 		order_unmapped(p, msg->arg.remove.start, msg->arg.remove.end, unmapped, &none);
@@ -346,7 +339,7 @@ static void replay(struct proc *p, const struct uffd_msg *msg, uint64_t from)
 		if (from && in->had_at == in->at && ON_ZONE(unit_at(p, from)->word))
 			unit_at(p, from)->pages = in->had;
 		if (msg->event == UFFD_EVENT_REMOVE)
-			on_removal(p, start, end, from);
+			forget_range(p, start, end, true, from);
 		else
 			order_unmapped(p, start, end, unmapped, &from);
 		break;

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mem.h"
+#include "going.h"
 
 #define GOING_MS 10000U
 #define FROZEN "it is frozen or stopped, and drops nothing"
@@ -60,8 +60,6 @@ static int protect(struct proc *p, const struct victim *v)
 {
 	int ret;
 
-	if (mem_without(RULE_PROTECT))
-		return 0;
 	while ((ret = protect_once(p, v, true)) == -EAGAIN)
 		nap();
 	return ret;
@@ -137,114 +135,16 @@ static bool is_kept(struct proc *p, struct victim *v, uint8_t *buf)
 	return false;
 }
 
-/* In a stop. False: the pager died while its reader had the lock, and the threads must go on. */
-static bool lock_in_stop(struct proc *p)
-{
-	while (pthread_rwlock_tryrdlock(&p->ev)) {
-		if (stop_orphaned(p))
-			return false;
-		nap();
-	}
-	return true;
-}
-
-/* On its place; from here on it is dropped, whatever its threads want. */
-static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
-{
-	uint64_t old = v->kept ? v->kept : WORD(U_WRITE, 0);
-
-	v->out = !lock_in_stop(p);
-	if (v->out)
-		return;
-	v->out = p->gone || v->u->word != old;
-	if (!v->out) { /* it may become RES until the exchange, but no other's */
-		unit_note(p, v->u, &ref);
-		v->u->addr = 0;
-		v->u->pages = v->mask | pages_of(v->base, v->start, v->end) << 16;
-		v->out = !atomic_compare_exchange_strong(&v->u->word, &old,
-							 WORD(U_DROP, ref.place));
-		if (v->out)
-			v->u->pages = 0; /* it is not the reader: nothing was removed since */
-	}
-	pthread_rwlock_unlock(&p->ev);
-}
-
-struct going {
-	struct proc *p;
-	struct batch b;
-	struct stop *stop; /* while its threads stand still for it */
-	bool direct; /* what is there is compared with what was copied */
-	uint32_t lost; /* bits: taken away in the last moment */
-	uint32_t own; /* bits: of these, what stays because we say so */
-};
-
-/* What is to be dropped. May be called in a child that shares our memory: it frees nothing. */
-static unsigned int commit_all(void *arg, const struct range *own, struct range *range)
-{
-	struct going *g = arg;
-	struct victim *v = g->b.v;
-	unsigned int n = 0;
-
-	if (!lock_in_stop(g->p))
-		return 0;
-	dropping_are(g->p, NULL, 0);
-	pthread_rwlock_unlock(&g->p->ev);
-	for (unsigned int i = 0; i < g->b.nr; i++) {
-		if (v[i].out)
-			continue;
-		if (g->direct && !v[i].kept && !direct_is_same(g->p, &v[i])) {
-			v[i].out = true;
-			g->own |= 1U << i;
-		} else if (own && own->start < v[i].end && own->end > v[i].start) {
-			v[i].out = true;
-			g->own |= 1U << i;
-			g->p->own = *own; /* else it would be copied again each turn */
-		} else {
-			commit(g->p, &v[i], g->b.ref[i]);
-		}
-		if (v[i].out)
-			g->lost |= 1U << i;
-	}
-	for (unsigned int i = 0; i < g->b.nr; i++) {
-		/* it may have been unmapped: no newer memory must be dropped in its place */
-		if (v[i].out || STATE(v[i].u->word) != U_DROP)
-			continue;
-		if (n && range[n - 1].end == v[i].start)
-			range[n - 1].end = v[i].end;
-		else
-			range[n++] = (struct range){ v[i].start, v[i].end };
-	}
-	if (!lock_in_stop(g->p))
-		return 0;
-	dropping_are(g->p, range, n);
-	pthread_rwlock_unlock(&g->p->ev);
-	return n;
-}
-
-/* Before the program goes on: nothing of ours is on its way, and what was told of it is in the
- * table, since the lock is held from the reading on. */
-static void end_of_stop(void *arg)
-{
-	struct going *g = arg;
-
-	if (!lock_in_stop(g->p))
-		return;
-	dropping_end(g->p);
-	pthread_rwlock_unlock(&g->p->ev);
-}
-
-/* 0, or the error of one of them: then some may not have been dropped. */
 static int drop(struct going *g, bool *begun, struct zns_err *err)
 {
 	*begun = false;
-	g->stop = stop_begin(g->p, commit_all, end_of_stop, g);
+	g->stop = stop_begin(g->p, going_go, g);
 	return g->stop ? stop_end(g->stop, STOP_MS, begun, err) :
 			 zns_fail(err, -ENOMEM, "no thread to stop process %d", g->p->pid);
 }
 
-/* The stop has ended, so all its removals were read, and are in the table. @all: it has dropped all
- * that it was told to. */
-static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref, bool all)
+/* The stop has ended, so all its removals were read, and are in the table. */
+static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 {
 	struct zns_mem_store *st = &p->m->store;
 	uint64_t old = WORD(U_DROP, ref.place);
@@ -252,15 +152,17 @@ static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref, b
 
 	pthread_rwlock_rdlock(&p->ev);
 	if (!p->gone && v->u->word == old) {
-		v->u->pages = all ? v->u->pages & 0xffff : dropping_left(p, v->u, v->base);
+		v->u->pages &= 0xffff;
 		empty = !v->u->pages;
 		out = atomic_compare_exchange_strong(&v->u->word, &old,
-						     empty ? WORD(U_RES, 0) :
+						     empty ? WORD(U_BUSY, 0) :
 							     WORD(U_ZONE, ref.place));
 	}
 	pthread_rwlock_unlock(&p->ev);
-	if (out && empty)
+	if (out && empty) {
 		st->drop(st->arg, ref);
+		unit_release(p, v->u, v->base);
+	}
 	if (out && !empty)
 		mem_reached(U_ZONE);
 	mem_uffd_wake(p->uffd, v->base, v->base + UNIT);
@@ -284,22 +186,8 @@ static bool goes(const struct proc *p, struct victim *v)
 	return false;
 }
 
-/*
- * Nobody told us of what was unmapped before it was registered: other memory may be in its place,
- * which is not registered, and not protected. From here on the kernel tells.
- */
-static void withdraw_torn(struct proc *p, struct victim *v, unsigned int nr)
-{
-	struct areas all = { 0 };
-
-	for (unsigned int i = 0; i < nr && !mem_without(RULE_WHOLE); i++)
-		if (!v[i].out && !v[i].kept && !place_is_one(p, v[i].start, v[i].end, &all))
-			withdraw(p, &v[i], U_WPING);
-	areas_free(&all);
-}
-
 /* Protect, look, copy: those that are whole stay, and those that kept their place. */
-static unsigned int gather(struct going *g, struct proc *p, struct victim *v, unsigned int nr)
+static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 {
 	unsigned int ok = 0;
 	bool protected;
@@ -307,6 +195,7 @@ static unsigned int gather(struct going *g, struct proc *p, struct victim *v, un
 	for (unsigned int i = 0; i < nr; i++) {
 		if (is_kept(p, &v[i], p->m->bufs + i * UNIT) &&
 		    !stray_near(p, v[i].base, v[i].base + UNIT)) {
+			going_note(&v[i], p->m->bufs + i * UNIT);
 			ok++;
 			continue;
 		}
@@ -318,8 +207,6 @@ static unsigned int gather(struct going *g, struct proc *p, struct victim *v, un
 		if (!v[i].out && protect(p, &v[i]))
 			withdraw(p, &v[i], U_WPING);
 	}
-	withdraw_torn(p, v, nr);
-	g->direct = direct_may_read(p);
 	for (unsigned int i = 0; i < nr; i++) {
 		if (v[i].out || v[i].kept)
 			continue;
@@ -333,21 +220,21 @@ static unsigned int gather(struct going *g, struct proc *p, struct victim *v, un
 			v[i].out = true;
 		else
 			ok++;
-		if (g->direct && !v[i].out)
-			direct_note(&v[i], p->m->bufs + i * UNIT);
+		if (!v[i].out)
+			going_note(&v[i], p->m->bufs + i * UNIT);
 	}
 	return ok;
 }
 
-/* @failed: how the drop ended. @bufs: the evictor's still have the units. How many are out. */
-static unsigned int settle_all(struct proc *p, struct batch *b, int failed, bool bufs)
+/* @bufs: the evictor's still have the units. How many are out. */
+static unsigned int settle_all(struct proc *p, struct batch *b, bool bufs)
 {
 	unsigned int out = 0;
 
 	for (unsigned int i = 0; i < b->nr; i++) {
 		struct victim *v = &b->v[i];
 
-		if (v->out || !settle(p, v, b->ref[i], !failed))
+		if (v->out || !settle(p, v, b->ref[i]))
 			continue;
 		p->m->sh->evicted_units++;
 		p->m->sh->clean_units += v->kept != 0;
@@ -355,8 +242,7 @@ static unsigned int settle_all(struct proc *p, struct batch *b, int failed, bool
 		if (bufs && !v->kept)
 			spare_put(p, v->u, b->ref[i], p->m->bufs + i * UNIT, SPARE_OUT);
 		out++;
-		/* mlock() came between, or the like: it is still there, and comes back to life */
-		if (failed)
+		if (v->left) /* a part is still there, and comes back to life */
 			fault_push(&p->m->queue, p, v->start, FAULT_LOAD);
 	}
 	return out;
@@ -385,7 +271,7 @@ static int put_off(struct proc *p, const char *why)
 	return -ESRCH;
 }
 
-/* @failed: how the drop ended. @bufs: the evictor's still have the units. */
+/* @failed: how the stop ended. @bufs: the evictor's still have the units. */
 static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned int *nr_out,
 		  const struct zns_err *err)
 {
@@ -397,9 +283,6 @@ static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned i
 		return put_off(p, err->msg);
 	}
 	mem_reached(REACHED_DROPPED);
-	pthread_rwlock_rdlock(&p->ev);
-	dropping_end(p);
-	pthread_rwlock_unlock(&p->ev);
 	mem_reached(U_DROP);
 	for (unsigned int i = 0; i < g->b.nr; i++) {
 		if (!(g->lost & 1U << i) || g->b.v[i].kept)
@@ -410,9 +293,8 @@ static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned i
 	}
 	if (failed == -ESRCH || p->gone)
 		return -ESRCH;
-	*nr_out = settle_all(p, &g->b, failed, bufs);
-	/* it stopped, and came to no call */
-	return failed == -ETIMEDOUT ? put_off(p, "it is frozen or stopped, and is tried again") : 0;
+	*nr_out = settle_all(p, &g->b, bufs);
+	return 0;
 }
 
 int evict_rest(struct proc *p, unsigned int limit_ms)
@@ -480,7 +362,7 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 		return zns_fail(err, -ENOMEM, "no memory to evict");
 	g->p = p;
 	g->b.nr = nr;
-	if (!gather(g, p, v, nr)) {
+	if (!gather(p, v, nr)) {
 		free(g);
 		return 0;
 	}

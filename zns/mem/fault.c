@@ -345,16 +345,11 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 {
 	struct proc *p = f->p;
 	struct span s = { u, f->addr, base + UNIT };
-	uint64_t done;
 
 	/* asked while it was on its way: the page is there */
 	if (STATE(u->word) == U_CLEAN && f->kind != FAULT_WRITE &&
 	    u->pages & pages_of(base, f->addr, f->addr + PAGE)) {
 		mem_uffd_wake(p->uffd, f->addr, f->addr + PAGE);
-		return;
-	}
-	if (f->kind != FAULT_WRITE && mem_without(RULE_HOLES)) {
-		mem_uffd_zero(p->uffd, s.start, s.start + PAGE, &done);
 		return;
 	}
 	if (!take(p, u)) {

@@ -88,8 +88,9 @@ static int landed(struct proc *p, struct unit *u, uint64_t base, void *arg)
 
 	if (STATE(word) != U_DROP)
 		return 0;
-	u->pages = dropping_left(p, u, base);
-	if (u->pages & 0xffff) {
+	/* a page that did not go is there, and is the truth */
+	u->pages &= 0xffff;
+	if (u->pages) {
 		u->word = WORD(U_ZONE, PLACE(word));
 		return 0;
 	}
@@ -131,7 +132,6 @@ static int make_proc(struct zns_mem *m, pid_t pid, const int *fds, struct proc *
 	*out = p;
 	if (table_map(p))
 		return zns_fail(err, -EPROTO, "a table of a memory context cannot be mapped");
-	p->telling = p->drops->nr;
 	p->owes = true;
 	if (table_each(p, count_strays, NULL))
 		return zns_fail(err, -EPROTO, "a table of a memory context cannot be read");
@@ -201,7 +201,6 @@ static int land(struct proc *p)
 
 	pthread_rwlock_wrlock(&p->ev);
 	ret = table_each(p, landed, NULL);
-	dropping_end(p);
 	pthread_rwlock_unlock(&p->ev);
 	return ret;
 }

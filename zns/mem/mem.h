@@ -45,10 +45,11 @@ struct victim {
 	uint32_t mask; /* pages in it that are present */
 	bool out; /* given up */
 	uint64_t kept; /* its word, if it is CLEAN: no write */
-	uint64_t page[UNIT_PAGES]; /* hashes of what was copied, where direct.c wants them */
+	uint64_t page[UNIT_PAGES]; /* hashes of what was copied */
+	uint32_t left; /* pages that did not go */
 };
 
-/* Units that are on their places, and their pages being dropped. */
+/* Units that are on their places, and their pages going. */
 struct batch {
 	struct victim v[BATCH];
 	struct zns_pages_ref ref[BATCH];
@@ -72,14 +73,11 @@ struct proc {
 	bool leaves; /* as shared_proc.leaves */
 	bool uncounted; /* the same; the store has not counted its units yet */
 	struct places known; /* known.c; under `ev` */
-	struct drops *drops; /* the last ones; under `ev` */
-	struct moves *moves; /* the same */
+	struct moves *moves; /* the last ones; under `ev` */
 	bool owes; /* one of them may be; the same */
-	bool telling; /* the kernel may still tell of them; under `ev` */
 	struct range own; /* what a stopped thread needed of its memory, the last time */
 	struct going *rest; /* an eviction that the process does not finish */
 	uint64_t again_ns; /* when a stop is tried again; 0: it is not put off */
-	uint64_t direct_ns; /* when direct.c saw a descriptor last; 0: it has none */
 	const char *pins; /* pins.c: of the last look, which holds for so long */
 	uint64_t pins_until_ns;
 	char why[160]; /* it does not */
@@ -215,6 +213,7 @@ struct zns_mem {
 	uint64_t locked, shared, file, special;
 	char warning[256], missing[256];
 	pthread_mutex_t text; /* for these two and `why` */
+	bool moves; /* pages go by UFFDIO_MOVE */
 	uint8_t *bufs; /* BATCH units, of the evictor */
 	uint32_t age_ms; /* what was used since then is not evicted */
 	struct heat heat;
@@ -390,7 +389,6 @@ int mem_places_read(struct proc *p, struct places *l);
 int place_now(const struct proc *p, uint64_t addr, struct place *a);
 /* The same, on any kernel: an older one has all areas listed, in @all if they are not there yet. */
 int place_read(const struct proc *p, uint64_t addr, struct areas *all, struct place *a);
-bool place_is_one(const struct proc *p, uint64_t start, uint64_t end, struct areas *all);
 void mem_places_free(struct places *l);
 /* Some of its memory has a userfaultfd, whoever's. */
 bool mem_places_watched(const struct proc *p);
@@ -412,30 +410,25 @@ int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found 
 uint32_t present_markers(const struct proc *p, uint64_t base);
 bool present_is_guard(const struct proc *p, uint64_t addr);
 
-/* --- stop.c: pages are dropped by a thread of the process, while all of them stand still --- */
-/* What it gives as ranges is dropped, and must not have any byte of @own: the thread needs it. */
-typedef unsigned int (*stop_commit)(void *arg, const struct range *own, struct range *range);
-/* Calls @commit in the stop, and @dropped before the process goes on, in a thread of its own; @arg
- * must last as long. NULL: it cannot. */
-struct stop *stop_begin(struct proc *p, stop_commit commit, void (*dropped)(void *arg), void *arg);
+/* --- stop.c: pages go by calls of a thread of the process, while all of them stand still --- */
+struct zns_guest;
+/* The calls. No byte of @own may go: the thread needs it. An error before *@begun means that
+ * nothing was done. */
+typedef int (*stop_body)(void *arg, struct zns_guest *guest, const struct range *own, bool *begun);
+/* Calls @body in the stop, in a thread of its own; @arg must last as long. NULL: it cannot. */
+struct stop *stop_begin(struct proc *p, stop_body body, void *arg);
 /* -EINPROGRESS: after @limit_ms it has not ended, ask again. Else @s is freed; -errno before
- * @commit was called: *@begun is false, and *@err says why. */
+ * @body had begun: *@begun is false, and *@err says why. */
 int stop_end(struct stop *s, unsigned int limit_ms, bool *begun, struct zns_err *err);
 /* For who is called in a stop: its pager is dead, and may have died with a lock. */
 bool stop_orphaned(const struct proc *p);
 /* Until a dead pager's stop has ended. */
 void stop_await_end(struct proc *p, uint64_t since_ns);
 
-/* --- dropping.c: what the kernel is told to drop --- */
-void dropping_are(struct proc *p, const struct range *range, unsigned int nr); /* with `ev` */
-void dropping_end(struct proc *p); /* the same: nothing of it is told of from here on */
-void dropping_note(struct proc *p, uint64_t start, uint64_t end); /* it was told of a removal */
-/* The pages of the unit at @base that may come from its place: not those that the program removed
- * while they were to be dropped. */
-uint32_t dropping_left(const struct proc *p, const struct unit *u, uint64_t base);
+/* --- dropping.c: before units go --- */
 /* The area is registered, before units of it go. -EAGAIN: not now; else as mem_uffd_register(). */
 int dropping_from(struct proc *p, struct place area);
-/* The unit at @base stays: who stops for a drop would need it. */
+/* The unit at @base stays: who stops would need it. */
 bool dropping_never(const struct proc *p, uint64_t base);
 
 /* --- known.c: what is registered; with `ev` for writing --- */
@@ -473,13 +466,6 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 #define REST_MS 2000 /* enough, if it goes on just now */
 int evict_rest(struct proc *p, unsigned int limit_ms);
 void evict_forget(struct proc *p); /* the same, when it has ended */
-
-/* --- direct.c: a device may be writing to its pages --- */
-/* Asked when units are protected: may a read have begun before? Then, in the stop, pages
- * of @v are compared with @copy, of which direct_note() was told. */
-bool direct_may_read(struct proc *p);
-void direct_note(struct victim *v, const uint8_t *copy);
-bool direct_is_same(const struct proc *p, const struct victim *v);
 
 /* --- clean.c --- */
 bool clean_some(struct zns_mem *m);

@@ -11,8 +11,6 @@ enum mem_rule {
 	RULE_OWN_REMOVAL = 1, /* our own removal's event comes before the unit is ZONE */
 	RULE_READER_FREE = 2, /* nothing that waits for an event is called under the reader's lock
 			       */
-	RULE_HOLES = 3, /* a touched hole ends the eviction */
-	RULE_PROTECT = 7, /* a unit is protected while it is copied */
 	RULE_HASH = 8, /* what cannot be read is never zeroes */
 	RULE_CLEAN = 9, /* what keeps its place is protected from the instant in which it is back */
 	RULE_MOVE = 14, /* cleaning changes a place only if nobody else changed the unit */
@@ -31,10 +29,8 @@ enum mem_rule {
 	RULE_OWED = 30, /* nor does it go when the place of what was there is said to be unmapped */
 	RULE_FORK = 31, /* what moved after a fork is at its old place in the child */
 	RULE_ARRIVED = 32, /* what arrives ends the eviction of what it meets */
-	RULE_DIRECT = 33, /* what a device wrote after the copy is not dropped */
-	RULE_MOUNTS = 34, /* also where a file system reads past the page cache by itself */
+	RULE_SAME = 33, /* what is not what was copied stays */
 	RULE_THERE = 35, /* what is known as registered was there then */
-	RULE_WHOLE = 26, /* what was unmapped before it was registered is not evicted */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
 
@@ -43,6 +39,7 @@ enum mem_refused {
 	REFUSED_SCAN = 2,
 	REFUSED_PLACES = 3, /* all but a few of a context */
 	REFUSED_QUERY = 4, /* to be asked for one area (Linux 6.11) */
+	REFUSED_MOVE = 6, /* UFFDIO_MOVE (Linux 6.8) */
 	REFUSED_ORDER = 5, /* to tell of a move or a fork before the move that comes next */
 };
 #define FEW_PLACES 4U
@@ -50,6 +47,9 @@ enum mem_refused {
 
 /* for mem_reached() */
 #define REACHED_STOP 20 /* all threads stand still */
+#define REACHED_SCRATCH 33 /* the same, and there is room for what goes */
+#define REACHED_TAKEN 34 /* pages are there */
+#define REACHED_COMPARED 35 /* those that differ are back */
 #define REACHED_FORK 21 /* a fork was read */
 #define REACHED_READ 28 /* the same, and nobody else has its child's userfaultfd */
 #define REACHED_TABLE 26 /* its child has a table */

@@ -19,14 +19,7 @@ struct range {
 	uint64_t start, end;
 };
 
-/* What the kernel is told to drop, behind the table: a successor must know of what it was told. */
-struct drops {
-	_Atomic uint32_t nr;
-	struct range range[BATCH];
-	_Atomic uint64_t told[BATCH]; /* up to here the kernel has told of the range's removal */
-};
-
-/* Moves that were told of last, there too. The kernel tells of each old place once more, as
+/* Moves that were told of last, behind the table. The kernel tells of each old place once more, as
  * unmapped, and other memory may be there by then. */
 #define MOVES_KEPT 32U
 struct moves {

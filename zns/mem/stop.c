@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * All threads of the process stand still for a moment, and one drops the pages for us. The units
- * are protected, copied and on their places before that. The threads are stopped before the units
- * are committed to the drop. After that, one might wait for a unit, and never stop.
+ * All threads of the process stand still for a moment, and one makes calls for us by which pages go
+ * (going.c). The units are protected, copied and on their places before that. The threads are
+ * stopped before the units are committed to go. After that, one might wait for a unit, and never
+ * stop.
  *
  * A process may be frozen in the middle of it, and goes on when it is thawed. So each stop has a
  * thread of its own, which waits as long as that takes; the evictor does not.
@@ -26,8 +27,7 @@
 
 struct stop {
 	struct proc *p;
-	stop_commit commit;
-	void (*dropped)(void *arg);
+	stop_body body;
 	void *arg;
 	bool begun;
 	bool left; /* its pager died, and its userfaultfd was closed */
@@ -85,32 +85,16 @@ static void let_go_of_dead(void *arg)
 static int in_guest(struct zns_guest *g, void *arg)
 {
 	struct stop *s = arg;
-	struct range range[BATCH], own;
-	unsigned int nr;
-	int first = 0;
+	struct range own;
 
 	if (!same_memory(s->p)) /* while it stands still, it stays so */
 		return -ESRCH;
 	if (s->p->sh && too_late(s->p->sh, s->p))
 		return -ESRCH;
-	s->begun = true;
 	mem_reached(REACHED_STOP);
 	zns_guest_tick(g, let_go_of_dead, s);
 	zns_guest_rseq(g, &own.start, &own.end);
-	nr = s->commit(s->arg, &own, range);
-	for (unsigned int i = 0; i < nr; i++) {
-		const uint64_t arg6[6] = { range[i].start, range[i].end - range[i].start,
-					   MADV_DONTNEED };
-		long result;
-		int ret = zns_guest_call(g, SYS_madvise, arg6, &result);
-
-		if (ret) /* it has ended */
-			return ret;
-		if (result && !first)
-			first = (int)result;
-	}
-	s->dropped(s->arg);
-	return first;
+	return s->body(s->arg, g, &own, &s->begun);
 }
 
 static int with(struct stop *s, struct zns_err *err)
@@ -121,6 +105,8 @@ static int with(struct stop *s, struct zns_err *err)
 
 	if (s->p->sh)
 		s->p->sh->tracer = 0;
+	if (ret && !s->begun && !err->msg[0])
+		zns_fail_sys(err, ret, "process %d has no room for what goes", s->p->pid);
 	if (!s->begun)
 		return ret;
 	m->stop_ns = zns_max(m->stop_ns, stop_ns);
@@ -171,7 +157,7 @@ static bool start(struct stop *s)
 	return !ret;
 }
 
-struct stop *stop_begin(struct proc *p, stop_commit commit, void (*dropped)(void *arg), void *arg)
+struct stop *stop_begin(struct proc *p, stop_body body, void *arg)
 {
 	struct stop *s = calloc(1, sizeof(*s));
 	pthread_condattr_t attr;
@@ -179,8 +165,7 @@ struct stop *stop_begin(struct proc *p, stop_commit commit, void (*dropped)(void
 	if (!s)
 		return NULL;
 	s->p = p;
-	s->commit = commit;
-	s->dropped = dropped;
+	s->body = body;
 	s->arg = arg;
 	s->refs = 2;
 	pthread_condattr_init(&attr);

@@ -4,8 +4,7 @@
  * a sparse memfd. A page of it is there when a unit in its 8 MiB was ever looked at. Behind it are
  * strays: units that mremap() moved to an address that is no multiple of 64 KiB. They are read back
  * soon. Behind all of them is what their content is checked with, so that who looks through many
- * units touches little memory. The last things in it are what is being dropped,
- * and what moved.
+ * units touches little memory. The last thing in it is what moved.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -16,7 +15,7 @@
 #define UNITS (1ULL << (47 - 16))
 #define TABLE ((UNITS + STRAYS_MAX) * sizeof(struct unit)) /* bytes, of address space */
 #define CHECKS ((UNITS + STRAYS_MAX) * sizeof(struct unit_check)) /* behind it */
-#define ALL (TABLE + CHECKS + sizeof(struct drops) + sizeof(struct moves))
+#define ALL (TABLE + CHECKS + sizeof(struct moves))
 
 uint32_t now_ms(void)
 {
@@ -155,8 +154,7 @@ int table_map(struct proc *p)
 	madvise(at, ALL, MADV_DONTDUMP);
 	p->u = at;
 	p->checks = (struct unit_check *)(p->u + UNITS + STRAYS_MAX);
-	p->drops = (struct drops *)(p->checks + UNITS + STRAYS_MAX);
-	p->moves = (struct moves *)(p->drops + 1);
+	p->moves = (struct moves *)(p->checks + UNITS + STRAYS_MAX);
 	return 0;
 }
 

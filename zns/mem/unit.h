@@ -39,8 +39,8 @@ struct unit {
 	_Atomic uint64_t word; /* place | state << 48 */
 	uint64_t hash; /* of what is at the place; written before the word */
 	/* Bits 0-15: pages that are to come from the place, or came from there. 16-31, in DROP: our
-	 * own removals of which the kernel has not told yet; else: removals by the program that it
-	 * was told of, and that may not be done yet */
+	 * own removals of which the kernel has not told yet, if it tells; else: removals by the
+	 * program that it was told of, and that may not be done yet */
 	_Atomic uint32_t pages;
 	_Atomic uint32_t stamp; /* ms of CLOCK_MONOTONIC, cut to 32 bits: last known use; 0: none */
 	_Atomic uint64_t addr; /* of a stray: where its first page is; else 0 */

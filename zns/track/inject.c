@@ -339,6 +339,7 @@ int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *re
 	r.orig_rax = ~0ULL; /* nothing to restart */
 	set_args(&r, arg);
 	ret = set_regs(g->tid, &r);
+	g->t->deadline_ns = zns_mono_ns() + CALL_MS * 1000000ULL;
 	if (!ret)
 		ret = to_syscall_stop(g, true);
 	if (!ret)
@@ -382,7 +383,6 @@ static int work(struct tracer *t, pid_t tid, void *arg)
 
 	if (ret)
 		return ret;
-	t->deadline_ns = zns_mono_ns() + CALL_MS * 1000000ULL;
 	ret = j->body(&g, j->arg);
 	j->lent = ret;
 	back = give_back(&g);

@@ -90,6 +90,12 @@ static uint32_t told(enum which which, int state)
 	return word >> 32 == (uint64_t)state ? (uint32_t)word : 0;
 }
 
+/* By a process of the pager's, which outlives it. */
+static bool in_stop(int state)
+{
+	return state == REACHED_STOP || (state >= REACHED_SCRATCH && state <= REACHED_COMPARED);
+}
+
 void mem_reached(int state)
 {
 	static _Atomic uint32_t times, halts;
@@ -101,5 +107,5 @@ void mem_reached(int state)
 		/* not raise(): a tracer has the C library's memory of another thread */
 		syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), SIGSTOP);
 	if (nr && ++times == nr)
-		kill(state == REACHED_STOP ? getppid() : getpid(), SIGKILL);
+		kill(in_stop(state) ? getppid() : getpid(), SIGKILL);
 }

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Units go. They are on their places, and all threads of their process stand still. Their pages are
+ * moved to a scratch and compared there with what was copied: nobody can reach them any more but
+ * whom the kernel would not have moved them from. What differs is copied back. What the kernel does
+ * not move because a child has it, too, is compared and dropped; nobody can write to it, since
+ * before that it would become two pages. Older kernels move nothing: there all is dropped so.
+ *
+ * This runs in a child that shares our memory, and that outlives us. It allocates nothing.
+ */
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include "going.h"
+
+#define THERE (3ULL << 62) /* in pagemap: present, or swapped */
+#define PROTECTED (1ULL << 57)
+#define EXCLUSIVE (1ULL << 56) /* no other process has it */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+struct work {
+	struct going *g;
+	struct zns_guest *guest;
+	struct scratch scratch;
+	bool moves;
+	struct range range[BATCH]; /* to be dropped */
+	unsigned int nr;
+};
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+}
+
+void going_note(struct victim *v, const uint8_t *unit)
+{
+	zns_hash_pieces(unit, UNIT, PAGE, v->page);
+}
+
+/* False: the pager died while its reader had the lock, and the threads must go on. */
+static bool lock_in_stop(struct proc *p)
+{
+	while (pthread_rwlock_tryrdlock(&p->ev)) {
+		if (stop_orphaned(p))
+			return false;
+		nap();
+	}
+	return true;
+}
+
+/* On its place; from here on it goes, whatever its threads want. */
+static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
+{
+	uint64_t old = v->kept ? v->kept : WORD(U_WRITE, 0);
+
+	v->out = !lock_in_stop(p);
+	if (v->out)
+		return;
+	v->out = p->gone || v->u->word != old;
+	if (!v->out) { /* it may become RES until the exchange, but no other's */
+		unit_note(p, v->u, &ref);
+		v->u->addr = 0;
+		v->u->pages = v->mask;
+		v->out = !atomic_compare_exchange_strong(&v->u->word, &old,
+							 WORD(U_DROP, ref.place));
+		if (v->out)
+			v->u->pages = 0; /* it is not the reader: nothing was removed since */
+	}
+	pthread_rwlock_unlock(&p->ev);
+}
+
+/*
+ * There is what was copied, and it is protected, so the kernel tells of it. What was unmapped
+ * before it was registered may have other memory in its place, which is neither.
+ */
+static bool is_whole(const struct proc *p, const struct victim *v)
+{
+	uint64_t entry[UNIT_PAGES];
+	uint32_t there = 0, open = 0, part = pages_of(v->base, v->start, v->end);
+
+	if (zns_pread_all(p->pagemap, entry, sizeof(entry),
+			  (off_t)(v->base / PAGE * sizeof(*entry))))
+		return false;
+	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
+		there |= entry[i] & THERE ? 1U << i : 0;
+		open |= entry[i] & PROTECTED ? 0 : 1U << i;
+	}
+	return (there & part) == v->mask && (!(v->mask & open) || mem_without(RULE_CLEAN));
+}
+
+static void commit_all(struct going *g, const struct range *own)
+{
+	for (unsigned int i = 0; i < g->b.nr; i++) {
+		struct victim *v = &g->b.v[i];
+
+		if (v->out)
+			continue;
+		v->out = own->start < v->end && own->end > v->start;
+		if (v->out)
+			g->p->own = *own; /* else it would be copied again each turn */
+		if (v->out || !is_whole(g->p, v)) {
+			v->out = true;
+			g->own |= 1U << i;
+		} else {
+			commit(g->p, v, g->b.ref[i]);
+		}
+		if (v->out)
+			g->lost |= 1U << i;
+	}
+}
+
+static bool is_going(const struct victim *v)
+{
+	return !v->out && STATE(v->u->word) == U_DROP;
+}
+
+/* Pages of UNIT bytes at @at, as bits: what is there, and what of it no other process has. */
+static uint32_t look(const struct proc *p, uint64_t at, uint32_t *exclusive)
+{
+	uint64_t entry[UNIT_PAGES];
+	uint32_t there = 0;
+
+	*exclusive = 0;
+	if (zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(at / PAGE * sizeof(*entry))))
+		return 0;
+	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
+		there |= entry[i] & THERE ? 1U << i : 0;
+		*exclusive |= entry[i] & EXCLUSIVE ? 1U << i : 0;
+	}
+	*exclusive &= there;
+	return there;
+}
+
+/* What is in its place of what it has there: the unit may begin or end in another area. */
+static uint32_t look_at(const struct proc *p, const struct victim *v, uint32_t *exclusive)
+{
+	return look(p, v->base, exclusive) & pages_of(v->base, v->start, v->end);
+}
+
+/* The next run of pages in @pages; false: there is none. */
+static bool next_run(uint32_t *pages, uint64_t base, struct range *r)
+{
+	unsigned int from, n = 0;
+
+	if (!*pages)
+		return false;
+	from = (unsigned int)__builtin_ctz(*pages);
+	while (*pages >> (from + n) & 1)
+		n++;
+	*pages &= ~(((1U << n) - 1) << from);
+	*r = (struct range){ base + from * PAGE, base + (from + n) * PAGE };
+	return true;
+}
+
+/* Those of @pages at @at that are what was copied. They are in g->buf afterwards. */
+static uint32_t same(struct going *g, const struct victim *v, uint64_t at, uint32_t pages)
+{
+	uint64_t page[UNIT_PAGES];
+	uint32_t left = pages, ok = 0;
+	struct range r;
+
+	while (next_run(&left, at, &r)) {
+		struct iovec here = { g->buf + (r.start - at), r.end - r.start },
+			     there = { (void *)(uintptr_t)r.start, r.end - r.start };
+
+		if (process_vm_readv(g->p->pid, &here, 1, &there, 1, 0) != (ssize_t)here.iov_len)
+			pages &= ~pages_of(at, r.start, r.end);
+	}
+	zns_hash_pieces(g->buf, UNIT, PAGE, page);
+	for (unsigned int i = 0; i < UNIT_PAGES; i++)
+		ok |= page[i] == v->page[i] || mem_without(RULE_SAME) ? 1U << i : 0;
+	return pages & v->mask & ok;
+}
+
+/* What only this process has of a unit; with @mend it is written first. */
+static void move_exclusive(struct work *w, unsigned int nr, bool mend)
+{
+	const struct victim *v = &w->g->b.v[nr];
+	uint32_t exclusive;
+	struct range r;
+
+	look_at(w->g->p, v, &exclusive);
+	exclusive &= pages_of(v->base, v->start, v->end);
+	while (next_run(&exclusive, v->base, &r)) {
+		if (mend && mem_uffd_protect(w->g->p->uffd, r.start, r.end, false))
+			continue; /* the thread would wait for us */
+		if (mend)
+			move_call(w->guest, SYS_madvise,
+				  (uint64_t[6]){ r.start, r.end - r.start, MADV_POPULATE_WRITE });
+		move_pages(&w->scratch, &r, nr * UNIT + (r.start - v->base));
+	}
+}
+
+/*
+ * Where a page was refused. If no other process has it, another one had it and has ended, or
+ * somebody holds it: a write to it mends the former.
+ */
+static void move_one(struct work *w, unsigned int nr)
+{
+	move_exclusive(w, nr, false);
+	move_exclusive(w, nr, true);
+}
+
+/* Another process has all of its pages, too. */
+static bool is_shared(const struct proc *p, const struct victim *v)
+{
+	uint32_t exclusive;
+
+	return look_at(p, v, &exclusive) && !exclusive;
+}
+
+/* Units that lie side by side go in one call. */
+static void move_all(struct work *w)
+{
+	const struct victim *v = w->g->b.v;
+	const struct proc *p = w->g->p;
+	unsigned int i = 0, n;
+	uint32_t exclusive;
+
+	while (i < w->g->b.nr) {
+		struct range r = { v[i].start, v[i].end };
+
+		if (!is_going(&v[i]) || is_shared(p, &v[i])) {
+			i++;
+			continue;
+		}
+		for (n = i + 1; n < w->g->b.nr && is_going(&v[n]) && v[n].start == r.end; n++)
+			r.end = v[n].end;
+		if (!move_pages(&w->scratch, &r, i * UNIT + (r.start - v[i].base))) {
+			i = n;
+			continue;
+		}
+		while (i < n && !look_at(p, &v[i], &exclusive))
+			i++;
+		if (i < n)
+			move_one(w, i++);
+	}
+}
+
+/* What stays, of those that differ, and of those that came since. */
+static void put_back(struct going *g, struct victim *v, uint32_t pages)
+{
+	uint64_t done;
+
+	v->left |= pages;
+	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
+		int ret = pages >> i & 1 ? -EAGAIN : 0;
+
+		while (ret == -EAGAIN || ret == -ENOMEM) {
+			ret = mem_uffd_copy(g->p->uffd, v->base + i * PAGE, g->buf + i * PAGE, PAGE,
+					    false, &done);
+			if (ret)
+				nap();
+		}
+	}
+}
+
+static void compare_moved(struct work *w)
+{
+	struct going *g = w->g;
+	uint32_t exclusive;
+
+	for (unsigned int i = 0; i < g->b.nr; i++) {
+		struct victim *v = &g->b.v[i];
+		uint64_t at = w->scratch.at + i * UNIT;
+		uint32_t moved = is_going(v) ? look(g->p, at, &exclusive) : 0;
+
+		if (moved)
+			put_back(g, v, moved & ~same(g, v, at, moved));
+	}
+}
+
+/* What is in its place still and may be dropped: all of it, or nothing. */
+static void choose_range(struct work *w, struct victim *v)
+{
+	uint32_t exclusive, there = look_at(w->g->p, v, &exclusive), pages = there;
+	struct range r = { 0 }, *last = w->nr ? &w->range[w->nr - 1] : NULL;
+
+	if (!there)
+		return;
+	if ((w->moves && there & exclusive) || same(w->g, v, v->base, there) != there) {
+		v->left |= there;
+		return;
+	}
+	for (struct range part; next_run(&pages, v->base, &part); r.end = part.end)
+		r.start = r.start ? r.start : part.start;
+	/* whole units, where they can be: the kernel tells of each range */
+	if (there == v->mask && !w->moves)
+		r = (struct range){ v->start, v->end };
+	v->u->pages |= pages_of(v->base, r.start, r.end) << 16;
+	if (last && last->end == r.start)
+		last->end = r.end;
+	else
+		w->range[w->nr++] = r;
+}
+
+static void drop_rest(struct work *w)
+{
+	for (unsigned int i = 0; i < w->g->b.nr; i++)
+		if (is_going(&w->g->b.v[i]))
+			choose_range(w, &w->g->b.v[i]);
+	for (unsigned int i = 0; i < w->nr; i++)
+		move_call(w->guest, SYS_madvise,
+			  (uint64_t[6]){ w->range[i].start, w->range[i].end - w->range[i].start,
+					 MADV_DONTNEED });
+}
+
+/*
+ * Before the program goes on: what was told of our removals is in the table, since the lock is held
+ * from the reading on. From here on it is the program that removes. A dead pager may have read what
+ * it did not note: then that is for its successor.
+ */
+static void end_of_stop(struct going *g)
+{
+	if (!lock_in_stop(g->p))
+		return;
+	for (unsigned int i = 0; i < g->b.nr; i++) {
+		struct victim *v = &g->b.v[i];
+		uint32_t exclusive;
+
+		if (!is_going(v))
+			continue;
+		v->left |= look_at(g->p, v, &exclusive); /* mlock() came between, or the like */
+		v->u->pages &= v->mask & ~v->left;
+	}
+	pthread_rwlock_unlock(&g->p->ev);
+}
+
+int going_go(void *arg, struct zns_guest *guest, const struct range *own, bool *begun)
+{
+	struct work w = { .g = arg, .guest = guest, .moves = w.g->p->m->moves };
+	int ret = w.moves ? move_begin(&w.scratch, w.g->p, guest) : 0;
+
+	if (ret)
+		return ret;
+	*begun = true;
+	mem_reached(REACHED_SCRATCH);
+	commit_all(w.g, own);
+	if (w.moves)
+		move_all(&w);
+	mem_reached(REACHED_TAKEN);
+	if (w.moves)
+		compare_moved(&w);
+	mem_reached(REACHED_COMPARED);
+	drop_rest(&w);
+	if (w.moves)
+		move_end(&w.scratch);
+	end_of_stop(w.g);
+	return 0;
+}
