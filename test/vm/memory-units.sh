@@ -6,7 +6,6 @@
 memory_units() {
 	local t
 	for t; do
-		# not into a file of 9p: of who has one, pages are compared in the stop (rule DIRECT)
 		check "$t" bash -c "timeout 1800 $REPO/build/test/$t >/run/$t 2>&1 || { grep -B3 -F ERROR /run/$t; false; }"
 		cp "/run/$t" "$RESULTS/"
 	done

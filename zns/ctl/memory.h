@@ -52,7 +52,7 @@ struct memory_kernel {
 	char missing[256]; /* the first one without which nothing goes; "": nothing */
 	char note[256]; /* the first one that has a substitute, and that; "": nothing */
 	/* all that is missing; memory_kernel() tries at most as many things */
-	struct memory_lack lacks[8];
+	struct memory_lack lacks[10];
 	unsigned nr_lacks;
 };
 void memory_kernel(struct memory_kernel *k);

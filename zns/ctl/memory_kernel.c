@@ -13,6 +13,7 @@
 #include "memory.h"
 
 #define POISON (1ull << 14) /* UFFD_FEATURE_POISON, Linux 6.6 */
+#define MOVE (1ULL << 16) /* UFFD_FEATURE_MOVE, Linux 6.8 */
 
 #ifndef SYS_memfd_secret
 #define SYS_memfd_secret 447
@@ -108,6 +109,9 @@ static void userfaultfd(struct memory_kernel *k)
 	else if (!ret)
 		lack(k, "UFFDIO_POISON", "userfaultfd cannot poison a page (Linux 6.6 has it)",
 		     "what cannot be read ends its processes");
+	if (!ret && !(features & MOVE))
+		lack(k, "UFFDIO_MOVE", "userfaultfd cannot move pages (Linux 6.8 has it)",
+		     "what another process writes to a page while it is evicted may be lost");
 	ret = device();
 	if (ret)
 		lack(k, "/dev/userfaultfd",
