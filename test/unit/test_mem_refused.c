@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The other tests of memory contexts where the kernel refuses PAGEMAP_SCAN (pages are looked for in
- * pagemap). They are programs of their own, since the library reads its controls' variables when a
- * process begins.
+ * pagemap) or UFFDIO_MOVE. They are programs of their own, since the library reads its controls'
+ * variables when a process begins.
  */
 #include <limits.h>
 #include "mem_fixture.h"
 
 #define SCAN "2"
+#define MOVE "6"
 
 static int run_with(const char *variable, const char *value, const char *program, const char *only)
 {
@@ -42,6 +43,14 @@ static void no_scan(void **state)
 	assert_int_equal(run(SCAN, "test_mem_reach", "protecting"), 0);
 }
 
+/* What cannot be moved is dropped. */
+static void no_move(void **state)
+{
+	assert_int_equal(run(MOVE, "test_mem", "forking"), 0);
+	assert_int_equal(run(MOVE, "test_mem", "together"), 0);
+	assert_int_equal(run(MOVE, "test_mem_late", "trimming"), 0);
+}
+
 /* Controls: rules whose absence test_mem_reach must see. */
 static void controls(void **state)
 {
@@ -61,6 +70,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_scan),
+		cmocka_unit_test(no_move),
 		cmocka_unit_test(controls),
 	};
 
