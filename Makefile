@@ -53,6 +53,8 @@ PROTO_O		:= $(PROTO_C:.c=.o)
 objs		= $(patsubst %.c,$(B)/%.o,$(1))
 LIB_OBJ		:= $(call objs,$(foreach d,base track mem crypt dev probe alloc store stripe stripe/write client pages keep,$(wildcard zns/$(d)/*.c)))
 ZNSD_OBJ	:= $(call objs,$(wildcard zns/broker/*/*.c))
+# They register what they serve: nothing names a symbol of theirs, so an archive would leave them out.
+ZNSD_MEMORY_OBJ	:= $(filter %/policy/memory.o %/policy/memory_ceiling.o %/policy/memory_room.o %/requests/remembering.o,$(ZNSD_OBJ))
 # What zns-runc and znsctl share is all of zns/docker but these files of the wrapper's own.
 RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c ended.c extend.c feasible.c hold.c links.c netlock.c pause.c report.c supervise.c suspend.c)
 DOCKER_OBJ	:= $(call objs,$(filter-out $(RUNC_SRC),$(wildcard zns/docker/*.c)))

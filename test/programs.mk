@@ -116,7 +116,7 @@ $(FUZZ_LIB): $(TEST_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/
 $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 	@mkdir -p $(@D)
 	$(call say,FUZZ    $<)
-	$(Q)$(CC) $(CPPFLAGS) -g -O1 -fsanitize=fuzzer $(FUZZ_SAN) -o $@ $< $(FUZZ_LIB) $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) -g -O1 -fsanitize=fuzzer $(FUZZ_SAN) -o $@ $< $(ZNSD_MEMORY_OBJ) $(FUZZ_LIB) $(LDLIBS)
 
 # The corpus in the repository as unit tests: the same targets without the fuzzer, any compiler.
 REPLAY_BIN	:= $(patsubst test/fuzz/fuzz_%.c,$(B)/replay/fuzz_%,$(wildcard test/fuzz/fuzz_*.c))

@@ -168,8 +168,8 @@ static void contexts_end(struct znsd *d)
 			unlink(path);
 	}
 	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_MEMORY)
-			l->memory.look_ns = 0;
+		if (l->kind == LEASE_YIELDING)
+			l->yields.ops->unheld(l);
 	leases_reap(d);
 }
 
@@ -242,7 +242,7 @@ static void memory_stays(struct znsd *d)
 		const struct lease *l = d->zones[i].writer;
 		struct zns_zone z;
 
-		if (!l || l->kind != LEASE_MEMORY)
+		if (!l || l->kind != LEASE_YIELDING)
 			kept[i] = false;
 		else if (kept[i] && !zns_dev_report(d->dev, i, 1, &z, NULL) &&
 			 z.state == ZNS_ZONE_EMPTY)
@@ -262,7 +262,7 @@ static void op_write(struct znsd *d, struct conn *c, struct input *in)
 	zone = l->zones[take(in, l->nr_zones)].zone;
 	if (!zns_dev_report(d->dev, zone, 1, &z, NULL) &&
 	    !zns_dev_write(d->dev, zone, z.wp, buf, 4096 * (1 + take(in, 16)), NULL))
-		kept[zone] |= l->kind == LEASE_MEMORY;
+		kept[zone] |= l->kind == LEASE_YIELDING;
 }
 
 static void op_commit(struct znsd *d, struct conn *c, struct input *in)

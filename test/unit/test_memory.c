@@ -210,7 +210,7 @@ static void who_does_not_keep_to_the_rules(void **state)
 		rs.n_zones = 1;
 		rs.zones = &mine;
 		rq.reset = &rs;
-		refused(&a, &rq, -EBUSY, "memory of a running program");
+		refused(&a, &rq, -EBUSY, "memory of running programs");
 	}
 	assert_int_equal(zns_context_path(f->reg.uuid, id, path, sizeof(path)), 0);
 	close(fd);

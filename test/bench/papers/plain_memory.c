@@ -15,7 +15,7 @@ void __wrap_groups_state(const struct znsd *d, const char *container, const stru
 
 bool __wrap_group_at_work(const struct znsd *d, uint32_t group, enum lease_kind for_whom)
 {
-	return for_whom != LEASE_MEMORY && __real_group_at_work(d, group, for_whom);
+	return for_whom != LEASE_YIELDING && __real_group_at_work(d, group, for_whom);
 }
 
 void __wrap_groups_state(const struct znsd *d, const char *container, const struct lease *self,
@@ -23,7 +23,7 @@ void __wrap_groups_state(const struct znsd *d, const char *container, const stru
 {
 	__real_groups_state(d, container, self, gs);
 	for (const struct lease *l = d->leases; l; l = l->next)
-		for (uint32_t k = 0; l != self && l->kind == LEASE_MEMORY && k < l->nr_groups;
+		for (uint32_t k = 0; l != self && l->kind == LEASE_YIELDING && k < l->nr_groups;
 		     k++) {
 			gs[l->groups[k]].nr_leases--;
 			gs[l->groups[k]].nr_reservations--;

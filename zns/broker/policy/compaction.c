@@ -28,7 +28,7 @@ int compact_begin(struct znsd *d, const struct holder *who, const ZnsPb__Compact
 	if (id->len == ZNS_UUID_LEN && parent_in_use(d, id->data))
 		return zns_fail(err, -ECANCELED,
 				"a dump that is running has this checkpoint as its parent");
-	if (id->len == ZNS_UUID_LEN && memory_may_go(d, id->data, err))
+	if (id->len == ZNS_UUID_LEN && yielding_allows(d, id->data, err))
 		return err->code = -ECANCELED;
 	if (id->len == ZNS_UUID_LEN && record_rewritten(d, id->data, err))
 		return err->code;
@@ -99,14 +99,14 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 
 /* ---- giving way ---- */
 
-/* A memory context counts for a compaction while it reads or writes, and never for another one. */
-#define MEMORY_WORKS_NS 200000000ull
+/* A yielding lease counts for a compaction while it reads or writes, and never for another one. */
+#define YIELDING_WORKS_NS 200000000ull
 
 static bool counts(const struct lease *l, enum lease_kind for_whom)
 {
-	if (l->kind == LEASE_MEMORY)
-		return for_whom != LEASE_MEMORY &&
-		       zns_mono_ns() - l->memory.worked_ns < MEMORY_WORKS_NS;
+	if (l->kind == LEASE_YIELDING)
+		return for_whom != LEASE_YIELDING &&
+		       zns_mono_ns() - l->yields.worked_ns < YIELDING_WORKS_NS;
 	return !lease_background(l);
 }
 

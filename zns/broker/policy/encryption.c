@@ -105,7 +105,7 @@ static int shared_key(const struct znsd *d, const ZnsPb__Rm *q, const ZnsPb__Che
 
 	if (!context)
 		return 0;
-	l = memory_lease(d, context);
+	l = yielding_find(d, context);
 	if (l)
 		return zns_fail(
 			err, -EBUSY,

@@ -7,7 +7,7 @@
 #define WRITER_GONE_MS 3000 /* the process may live on so long without its connection */
 
 #define REAP_MS 50
-#define MEMORY_MS 500 /* between two looks whether anybody holds a memory context */
+#define YIELDING_MS 500 /* between two looks whether anybody holds a yielding lease */
 
 static void let_go(struct znsd *d, struct lease *l)
 {
@@ -53,8 +53,8 @@ void lease_end(struct znsd *d, struct lease *l)
 {
 	count_end(d, l);
 	lease_unlink(d, l);
-	if (l->kind == LEASE_MEMORY)
-		memory_forget(d, l);
+	if (l->kind == LEASE_YIELDING)
+		l->yields.ops->ended(d, l);
 	hot_end(d, l);
 	let_go(d, l);
 	d->policy->compact_yield &= leases_yielding(d) > 0;
@@ -84,8 +84,8 @@ void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd)
 		if (l->conn != c)
 			continue;
 		l->conn = NULL;
-		if (l->kind == LEASE_MEMORY) {
-			l->memory.look_ns = 0;
+		if (l->kind == LEASE_YIELDING) {
+			l->yields.ops->unheld(l);
 			continue;
 		}
 		if (lease_writes(l) && l->nr_zones) {
@@ -109,13 +109,13 @@ int leases_reap(struct znsd *d)
 
 again:
 	for (l = d->leases; l; l = l->next) {
-		if (l->kind == LEASE_MEMORY && !l->conn) {
-			if (memory_over(l)) {
+		if (l->kind == LEASE_YIELDING && !l->conn) {
+			if (l->yields.ops->over(l)) {
 				znsd_say(LOG_INFO, l, "%s has ended", l->container);
 				lease_end(d, l);
 				goto again;
 			}
-			ms = ms < 0 ? MEMORY_MS : ms;
+			ms = ms < 0 ? YIELDING_MS : ms;
 		}
 		if (!l->dying_until)
 			continue;

@@ -36,7 +36,7 @@ void retention_apply(struct znsd *d, const char *container)
 		v[i] = (struct zns_ruled){ .c = c,
 					   .pinned = checkpoint_pinned(d, c->id.data),
 					   .in_use = parent_of_dump(d, c->id.data) ||
-						     memory_in(d, c->id.data) };
+						     yielding_in(d, c->id.data) };
 	}
 	if (zns_retention_rule(rule, v, nr, zns_now_ns()) <= 0)
 		return;

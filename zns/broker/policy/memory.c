@@ -2,26 +2,24 @@
 /*
  * Zones for memory contexts. A context's lease belongs to no connection: it lives as long as its
  * lock file has a holder, and a connection that names it takes it over. Which zones it has stands
- * in that file before they are granted, so the next broker knows them too (memory_adopt). What a
+ * in that file before they are granted, so the next broker knows them too (adopt_all). What a
  * context writes gives way to dumps and restores; what it reads does not.
  */
 #include <string.h>
 #include "zns/broker.h"
 #include "zns/context.h"
-#include "policy.h"
+#include "memory.h"
 
 #define WIDTH_MAX 16u
 #define WIDTH_UNASKED 4u
 #define LOOK_NS 500000000ull /* between two looks at a lock file */
 
-struct lease *memory_lease(const struct znsd *d, const uint8_t *id)
+/* The context's lease; NULL: there is none. */
+static struct lease *find(const struct znsd *d, const uint8_t *id)
 {
-	struct lease *l;
+	struct lease *l = yielding_find(d, id);
 
-	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_MEMORY && !memcmp(l->id, id, ZNS_UUID_LEN))
-			return l;
-	return NULL;
+	return l && memory_is(l) ? l : NULL;
 }
 
 /* The best groups as for a dump that shares with nobody, but never all: dumps need some too. */
@@ -42,7 +40,7 @@ static int choose(struct znsd *d, struct lease *l, const ZnsPb__MemoryBegin *q, 
 				"%s has no free zone for memory; `znsctl gc --compact` or "
 				"`znsctl rm` makes room",
 				d->reg.path);
-	l->nr_groups = l->memory.width = n;
+	l->nr_groups = memory_of(l)->width = n;
 	return 0;
 }
 
@@ -53,9 +51,11 @@ static struct lease *new_lease(struct znsd *d, const struct zns_context *c, int 
 
 	/* Not the container's own name: its dumps must not continue these zones. */
 	snprintf(name, sizeof(name), "memory:%s", c->container);
-	l = lease_new(d, NULL, pid, LEASE_MEMORY, name, c->id);
-	l->memory.fd = fd;
-	l->memory.encrypted = c->encrypted;
+	l = lease_new(d, NULL, pid, LEASE_YIELDING, name, c->id);
+	l->yields.ops = &memory_leases;
+	l->yields.own = znsd_alloc(sizeof(struct memory_lease));
+	l->yields.encrypted = c->encrypted;
+	memory_of(l)->fd = fd;
 	return l;
 }
 
@@ -73,6 +73,16 @@ static void take_over(struct znsd *d, struct lease *l, const struct holder *who)
 	d->park_check = d->freed = true;
 }
 
+static bool over(struct lease *l)
+{
+	uint64_t now = zns_mono_ns();
+
+	if (now < memory_of(l)->look_ns)
+		return false;
+	memory_of(l)->look_ns = now + LOOK_NS;
+	return !zns_context_alive(memory_of(l)->fd);
+}
+
 int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBegin *q,
 		 struct lease **out, struct zns_err *err)
 {
@@ -86,8 +96,8 @@ int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBe
 	if (q->context.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EINVAL, "a memory context's id must have %d bytes",
 				ZNS_UUID_LEN);
-	l = memory_lease(d, q->context.data);
-	if (l && !memory_over(l)) {
+	l = find(d, q->context.data);
+	if (l && !over(l)) {
 		take_over(d, l, who);
 		*out = l;
 		return 0;
@@ -139,7 +149,7 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 	struct wish w = {
 		.l = l, .not_zones = q->not_zones, .nr_not = q->n_not_zones, .spares = true
 	};
-	char most[MEMORY_MOST_MAX];
+	char most[YIELDING_MOST_MAX];
 	uint32_t i;
 	int ret;
 
@@ -152,14 +162,16 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 			zones_refresh(d, l->zones[i].zone, 1, NULL);
 	if (d->policy->nr_waiting || d->policy->compact_yield)
 		return zns_fail(err, -EBUSY, "dumps wait for zones of %s", d->reg.path);
-	if (lease_unfull(d, l) >= l->memory.width || !memory_room(d, l))
+	if (lease_unfull(d, l) >= memory_of(l)->width || !memory_room(d, l))
 		return zns_fail(err, -EBUSY, "all zones that %s may have open are in use",
 				d->reg.path);
-	if (memory_has_its_part(d))
+	if (memory_has_its_part(d)) {
+		yielding_most(d, most);
 		return zns_fail(
 			err, -ENOSPC,
 			"memory of running programs has %u zones, half of %s, and gets no more; %s",
-			memory_zones(d), d->reg.path, memory_most(d, most));
+			yielding_zones(d), d->reg.path, most);
+	}
 	*zone = zone_search(d, &w, q->group);
 	if (*zone == ZNSD_NONE)
 		return zns_fail(err, -ENOSPC,
@@ -170,10 +182,10 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 	if (ret)
 		return ret;
 	/* The next broker must know it as well. */
-	ret = zns_context_set(l->memory.fd, *zone, true);
+	ret = zns_context_set(memory_of(l)->fd, *zone, true);
 	if (ret)
 		return zns_fail_sys(err, ret, "the lock file of %s", l->container);
-	l->memory.worked_ns = l->memory.wrote_ns = zns_mono_ns();
+	l->yields.worked_ns = memory_of(l)->wrote_ns = zns_mono_ns();
 	lease_zone_add(d, l, *zone, 0);
 	return 0;
 }
@@ -192,7 +204,7 @@ int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, str
 		lease_zone_drop(d, l, q->zones[i]);
 		if (!zones_refresh(d, q->zones[i], 1, NULL))
 			zone_settle(d, q->zones[i]);
-		zns_context_set(l->memory.fd, q->zones[i], false);
+		zns_context_set(memory_of(l)->fd, q->zones[i], false);
 	}
 	d->sweep = d->freed = true;
 	return 0;
@@ -201,6 +213,7 @@ int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, str
 int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uint32_t *busy,
 		size_t *nr, bool *give_way, struct zns_err *err)
 {
+	struct memory_lease *m = memory_of(l);
 	bool fast;
 	size_t i;
 
@@ -208,22 +221,22 @@ int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uin
 	for (i = 0; i < q->n_groups; i++)
 		if (q->groups[i] >= d->nr_groups)
 			return zns_fail(err, -EINVAL, "no group %u", q->groups[i]);
-	if (q->written != l->memory.written || q->read != l->memory.read)
-		l->memory.worked_ns = zns_mono_ns();
-	if (q->written != l->memory.written)
-		l->memory.wrote_ns = l->memory.worked_ns;
-	l->memory.live = q->live;
-	l->memory.dead = q->dead;
-	l->memory.group_limit = q->group_limit;
-	if (q->read > l->memory.read)
-		d->history.all.memory_read += q->read - l->memory.read;
-	l->memory.written = q->written;
-	l->memory.read = q->read;
+	if (q->written != m->written || q->read != m->read)
+		l->yields.worked_ns = zns_mono_ns();
+	if (q->written != m->written)
+		m->wrote_ns = l->yields.worked_ns;
+	m->live = q->live;
+	m->dead = q->dead;
+	m->group_limit = q->group_limit;
+	if (q->read > m->read)
+		d->history.all.memory_read += q->read - m->read;
+	m->written = q->written;
+	m->read = q->read;
 	rate_note(d, l, q->written, 0);
 	note(d, l, q->done_zones, q->n_done_zones, false);
 	fast = memory_too_fast(l);
 	for (i = 0; i < q->n_groups; i++)
-		if (fast || group_at_work(d, q->groups[i], LEASE_MEMORY))
+		if (fast || group_at_work(d, q->groups[i], LEASE_YIELDING))
 			busy[(*nr)++] = q->groups[i];
 	*give_way = d->policy->compact_yield || d->policy->nr_waiting || memory_gives_back(d, l);
 	return 0;
@@ -241,34 +254,17 @@ size_t memory_named(const struct znsd *d, const struct lease *l, uint32_t *zones
 
 /* ---- without its pager, and without the broker that knew it ---- */
 
-bool memory_over(struct lease *l)
+static void unheld(struct lease *l)
 {
-	uint64_t now = zns_mono_ns();
-
-	if (now < l->memory.look_ns)
-		return false;
-	l->memory.look_ns = now + LOOK_NS;
-	return !zns_context_alive(l->memory.fd);
+	memory_of(l)->look_ns = 0;
 }
 
-void memory_forget(struct znsd *d, struct lease *l)
+static void forget(struct znsd *d, struct lease *l)
 {
 	char path[4096];
 
 	if (!zns_context_path(d->reg.uuid, l->id, path, sizeof(path)))
 		unlink(path);
-}
-
-bool memory_to_finish(const struct znsd *d, uint32_t zone)
-{
-	const struct zn_zone *z = &d->zones[zone];
-	const struct lease_zone *lz;
-
-	if (!z->writer || z->writer->kind != LEASE_MEMORY || z->finishing || !zone_usable(z) ||
-	    !zns_zone_is_active(z->z.state) || !d->dev->geo.max_active || !z->writer->conn)
-		return false;
-	lz = lease_zone_find(z->writer, zone);
-	return lz && lz->done;
 }
 
 /* What is live there must be memory of its own, which checkpoints name. */
@@ -306,7 +302,7 @@ static void adopt(struct znsd *d, const struct zns_context *c, int fd)
 	for (i = 0; i < d->nr_groups && !l->nr_groups; i++)
 		if (d->groups[i].nr_zones && !d->groups[i].io)
 			l->groups[l->nr_groups++] = i;
-	l->memory.width = l->nr_groups;
+	memory_of(l)->width = l->nr_groups;
 	znsd_say(LOG_INFO, l, "%s lives on, with %u zones", l->container, l->nr_zones);
 }
 
@@ -318,7 +314,7 @@ static int adopt_one(void *arg, const uint8_t id[ZNS_UUID_LEN])
 	char path[4096];
 	int fd;
 
-	if (memory_lease(d, id))
+	if (find(d, id))
 		return 0;
 	if (zns_context_open(d->reg.uuid, id, d->nr_zones, &c, &fd, &err)) {
 		znsd_warn("%s", err.msg);
@@ -334,7 +330,71 @@ static int adopt_one(void *arg, const uint8_t id[ZNS_UUID_LEN])
 	return 0;
 }
 
-void memory_adopt(struct znsd *d)
+static void adopt_all(struct znsd *d)
 {
 	zns_context_each(d->reg.uuid, adopt_one, d);
+}
+
+/* ---- what the broker knows of contexts ---- */
+
+static void release(struct lease *l)
+{
+	close(memory_of(l)->fd);
+	free(l->yields.own);
+}
+
+/* A restore into a context leaves memory in its checkpoint until it is touched. The lock file names
+ * the checkpoint, so this holds as long as the context lives. */
+static bool origin(const struct lease *l, uint8_t *id)
+{
+	static const uint8_t none[ZNS_UUID_LEN];
+	struct zns_context c;
+
+	if (zns_context_read(memory_of(l)->fd, 0, &c, NULL) ||
+	    !memcmp(c.origin, none, ZNS_UUID_LEN))
+		return false;
+	memcpy(id, c.origin, ZNS_UUID_LEN);
+	return true;
+}
+
+static int in_use(const struct lease *l, const char *checkpoint, struct zns_err *err)
+{
+	const char *name = strchr(l->container, ':') + 1; /* the lease is called memory:NAME */
+
+	return zns_fail(err, -EBUSY,
+			"checkpoint %s has memory of the running program %s: `znsctl memory detach "
+			"%s` reads it back first",
+			checkpoint, name, name);
+}
+
+static void tell(const struct lease *l, ZnsPb__MemoryDetail *det)
+{
+	const struct memory_lease *m = memory_of(l);
+
+	det->live = m->live;
+	det->dead = m->dead;
+	det->read = m->read;
+	det->zones = l->nr_zones;
+	det->connected = l->conn != NULL;
+	det->context = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)l->id };
+}
+
+const struct yielding memory_leases = {
+	.kind = "memory",
+	.id_field = "ZNS_CONTEXT",
+	.what = "memory of running programs",
+	.command = "znsctl memory detach",
+	.over = over,
+	.unheld = unheld,
+	.ended = forget,
+	.free = release,
+	.origin = origin,
+	.in_use = in_use,
+	.adopt = adopt_all,
+	.tell = tell,
+};
+
+__attribute__((constructor)) static void enrol(void)
+{
+	yielding_register(&memory_leases);
 }

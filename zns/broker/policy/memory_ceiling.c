@@ -7,7 +7,7 @@
  */
 #include <inttypes.h>
 #include <string.h>
-#include "policy.h"
+#include "memory.h"
 #include "zns/config.h"
 
 #define LOOK_NS 1000000000ull /* between two looks at the file */
@@ -27,7 +27,7 @@ static void plain_name(const struct lease *l, char *out, size_t len)
 
 static void look(struct lease *l)
 {
-	struct lease_memory *m = &l->memory;
+	struct memory_lease *m = memory_of(l);
 	struct zns_err err = ZNS_ERR_INIT;
 	uint64_t now = zns_mono_ns();
 	struct zns_tenant t;
@@ -55,9 +55,9 @@ static uint64_t total(const struct znsd *d, const struct lease *of)
 	uint64_t sum = 0;
 
 	for (l = d->leases; l; l = l->next)
-		if (l == of || (l->kind == LEASE_MEMORY && l->memory.tenant[0] &&
-				!strcmp(l->memory.tenant, of->memory.tenant)))
-			sum += l->memory.live;
+		if (l == of || (memory_is(l) && memory_of(l)->tenant[0] &&
+				!strcmp(memory_of(l)->tenant, memory_of(of)->tenant)))
+			sum += memory_of(l)->live;
 	return sum;
 }
 
@@ -67,7 +67,7 @@ static uint64_t left(uint64_t max, uint64_t have)
 }
 
 /* Where no rule says how much. */
-static uint64_t left_of_group(const struct lease_memory *m)
+static uint64_t left_of_group(const struct memory_lease *m)
 {
 	if (m->max_memory || m->group_limit > UINT64_MAX / GROUP_TIMES)
 		return UINT64_MAX;
@@ -76,12 +76,12 @@ static uint64_t left_of_group(const struct lease_memory *m)
 
 const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room)
 {
-	struct lease_memory *m = &l->memory;
+	struct memory_lease *m = memory_of(l);
 	uint64_t all, own;
 
 	look(l);
 	*room = 0;
-	if (wanted_encryption(d) && !m->encrypted) { /* it began before that */
+	if (wanted_encryption(d) && !l->yields.encrypted) { /* it began before that */
 		snprintf(m->refused, sizeof(m->refused),
 			 "%.200s takes encrypted data only by now, and this context is not: "
 			 "`znsctl memory detach` it and attach it again",
@@ -113,7 +113,7 @@ const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room
 
 bool memory_too_fast(struct lease *l)
 {
-	struct lease_memory *m = &l->memory;
+	struct memory_lease *m = memory_of(l);
 	uint64_t now = zns_mono_ns(), rate, past;
 
 	look(l);

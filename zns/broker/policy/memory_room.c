@@ -8,35 +8,12 @@
  * And of all data zones they have half at most, so that a container's label cannot take the device
  * from those who make checkpoints.
  */
-#include <string.h>
-#include "policy.h"
+#include "memory.h"
 
 #define IDLE_NS 2000000000ull /* so long without a write */
 #define WANTS_NS 2000000000ull /* so long ago somebody found none, at most */
 
-uint32_t memory_zones(const struct znsd *d)
-{
-	const struct lease *l;
-	uint32_t n = 0;
-
-	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_MEMORY)
-			n += l->nr_zones;
-	return n;
-}
-
-const char *memory_most(const struct znsd *d, char out[MEMORY_MOST_MAX])
-{
-	const struct lease *l, *most = NULL;
-	const char *name;
-
-	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_MEMORY && (!most || l->nr_zones > most->nr_zones))
-			most = l;
-	name = most ? strchr(most->container, ':') : NULL;
-	snprintf(out, MEMORY_MOST_MAX, "the most of them `%.100s`", name ? name + 1 : "");
-	return out;
-}
+static uint64_t wanted_ns; /* when a context found no zone to open; 0: not lately */
 
 bool memory_has_its_part(const struct znsd *d)
 {
@@ -44,7 +21,7 @@ bool memory_has_its_part(const struct znsd *d)
 
 	for (uint32_t i = 0; i < d->nr_zones; i++)
 		data += !d->zones[i].meta;
-	return memory_zones(d) >= zns_max(1u, data / 2);
+	return yielding_zones(d) >= zns_max(1u, data / 2);
 }
 
 /* Data zones that all contexts may write at once; UINT32_MAX: any number. */
@@ -61,7 +38,7 @@ static uint32_t share(struct znsd *d)
 	uint32_t contexts = 0;
 
 	for (l = d->leases; l; l = l->next)
-		contexts += l->kind == LEASE_MEMORY;
+		contexts += memory_is(l);
 	return zns_max(1u, most(d) / zns_max(1u, contexts));
 }
 
@@ -71,7 +48,7 @@ static uint32_t room_left(struct znsd *d)
 	const struct lease *l;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_MEMORY)
+		if (memory_is(l))
 			writing += lease_unfull(d, l);
 	if (used >= total || writing >= most(d))
 		return 0;
@@ -88,7 +65,7 @@ bool memory_room(struct znsd *d, const struct lease *l)
 	if (left)
 		return has < share(d) || left > most(d) / 4;
 	if (!has)
-		d->policy->memory_wants_ns = zns_mono_ns();
+		wanted_ns = zns_mono_ns();
 	return false;
 }
 
@@ -98,9 +75,9 @@ bool memory_gives_back(struct znsd *d, const struct lease *l)
 	uint64_t now = zns_mono_ns();
 	uint32_t has = lease_unfull(d, l);
 
-	if (!d->policy->memory_wants_ns || now - d->policy->memory_wants_ns > WANTS_NS || !has ||
-	    (has <= share(d) && now - l->memory.wrote_ns < IDLE_NS))
+	if (!wanted_ns || now - wanted_ns > WANTS_NS || !has ||
+	    (has <= share(d) && now - memory_of(l)->wrote_ns < IDLE_NS))
 		return false;
-	d->policy->memory_wants_ns = 0;
+	wanted_ns = 0;
 	return true;
 }

@@ -111,7 +111,7 @@ int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_er
 		return zns_fail(err, -EBUSY,
 				"checkpoint %s is read by a dump that has it as its parent",
 				zns_uuid_format(q->flatten.data, id));
-	return memory_may_go(d, q->flatten.data, err);
+	return yielding_allows(d, q->flatten.data, err);
 }
 
 const struct lease *parent_of_dump(const struct znsd *d, const uint8_t *id)

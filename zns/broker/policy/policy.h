@@ -14,7 +14,6 @@ struct finisher;
 struct policy {
 	struct finisher *finisher; /* NULL: zones are finished in the loop */
 	uint64_t finish_ns; /* time of the last finish in the background */
-	uint64_t memory_wants_ns; /* when a memory context found no zone to open; 0: not recently */
 	uint32_t room_wanted; /* parked zones to finish for a waiter */
 	bool compact_yield; /* a dump needs zones that compactions write: these must end */
 	uint32_t io_zones; /* active zones of normal I/O, as of io_ns */
@@ -231,48 +230,28 @@ int compact_commit(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *q,
 /* Is a dump or a restore at work on the group, or on its channel? @for_whom gives way to it. */
 bool group_at_work(const struct znsd *d, uint32_t group, enum lease_kind for_whom);
 
-/* memory.c: zones for a memory context */
-int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBegin *q,
-		 struct lease **out, struct zns_err *err);
-/* memory_room.c: may it write one zone more? Must it give back those that it has? */
-bool memory_room(struct znsd *d, const struct lease *l);
-uint32_t memory_zones(const struct znsd *d); /* how many zones all memory contexts have together */
-#define MEMORY_MOST_MAX 160 /* bytes */
-/* The context with most of them, as a part of a sentence; there is one. */
-const char *memory_most(const struct znsd *d, char out[MEMORY_MOST_MAX]);
-/* memory contexts have all the zones that they may have */
-bool memory_has_its_part(const struct znsd *d);
-bool memory_gives_back(struct znsd *d, const struct lease *l);
-int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uint32_t *zone,
-		struct zns_err *err);
-int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, struct zns_err *err);
-/* @busy has room for the groups that @q names; *nr of them are busy */
-int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uint32_t *busy,
-		size_t *nr, bool *give_way, struct zns_err *err);
-/* Zones of the context that checkpoints name; @zones has room for all that it has. */
-size_t memory_named(const struct znsd *d, const struct lease *l, uint32_t *zones);
-/* Leases of contexts that outlived the last broker. Call before anything is reset or granted. */
-/* memory_ceiling.c: why it may write nothing more now, as a line; NULL: *@room bytes more. And
- * whether it has written faster than it may. */
-const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room);
-bool memory_too_fast(struct lease *l);
-void memory_adopt(struct znsd *d);
-/* origin.c. The context that has memory in this checkpoint, or in one that is built on it. */
-const struct lease *memory_in(const struct znsd *d, const uint8_t *id);
-/* May the checkpoint be removed or moved? -EBUSY: a memory context has memory in it. */
-int memory_may_go(const struct znsd *d, const uint8_t *id, struct zns_err *err);
-bool memory_over(struct lease *l); /* has the context ended: does nobody hold its lock file? */
-void memory_forget(struct znsd *d, struct lease *l); /* its lock file goes */
-/* Find a zone that a context does not write any more and that is still active. */
-/* sealing.c: a dump names units of memory contexts where they are */
+/* yielding.c: leases of packages (tables.h) */
+void yielding_register(const struct yielding *ops); /* before the broker starts */
+void yielding_adopt(struct znsd *d); /* before anything is reset or granted */
+bool yielding_lives(const struct znsd *d); /* there is one at least */
+struct lease *yielding_find(const struct znsd *d, const uint8_t *id);
+uint32_t yielding_zones(const struct znsd *d); /* that they have, all together */
+#define YIELDING_MOST_MAX 160 /* bytes */
+/* The lease with most of them, and its name as a part of a sentence; NULL: there is none. */
+const struct lease *yielding_most(const struct znsd *d, char out[YIELDING_MOST_MAX]);
+/* A zone that such a lease writes no more, and that is still active. */
+bool yielding_to_finish(const struct znsd *d, uint32_t zone);
+/* The lease that reads this checkpoint, or one that is built on it; NULL: none. */
+const struct lease *yielding_in(const struct znsd *d, const uint8_t *id);
+/* May it be removed, or stand elsewhere? -EBUSY: a lease reads it. */
+int yielding_allows(const struct znsd *d, const uint8_t *id, struct zns_err *err);
+/* sealing.c: a dump names units of yielding leases where they are */
 int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, struct zns_err *err);
 /* May its record name this? Its zones were refreshed. */
 int seal_check(const struct znsd *d, const struct lease *dump, const ZnsPb__ZoneUse *u,
 	       struct zns_err *err);
 int seal_refresh(struct znsd *d, const struct lease *dump, struct zns_err *err);
 void seal_end(struct znsd *d, const struct lease *dump);
-struct lease *memory_lease(const struct znsd *d, const uint8_t *id);
-bool memory_to_finish(const struct znsd *d, uint32_t zone);
 
 /* rate.c */
 bool rate_one_domain(const struct znsd *d);

@@ -88,7 +88,7 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 			uint32_t cap = cap_of(l),
 				 room = cap ? cap - zns_min(cap, promised_to(l)) : UINT32_MAX;
 
-			if (lease_background(l) || l->kind == LEASE_MEMORY)
+			if (lease_background(l) || l->kind == LEASE_YIELDING)
 				continue; /* they give way instead of being slowed down */
 			if (room <= before)
 				left -= zns_min(left, (uint64_t)room);

@@ -46,7 +46,7 @@ static bool to_finish(struct znsd *d, uint32_t *zone)
 	for (i = 0; i < d->nr_zones; i++) {
 		struct zn_zone *z = &d->zones[i];
 
-		if (memory_to_finish(d, i) && z->retry_ns <= now) {
+		if (yielding_to_finish(d, i) && z->retry_ns <= now) {
 			*zone = i;
 			return true;
 		}

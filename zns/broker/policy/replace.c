@@ -64,7 +64,7 @@ int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Check
 					"checkpoint %s was moved by somebody else" :
 					"checkpoint %s was moved meanwhile: try again",
 				id);
-	if (l->kind != LEASE_IMPORT && memory_may_go(d, l->id, err))
+	if (l->kind != LEASE_IMPORT && yielding_allows(d, l->id, err))
 		return l->kind == LEASE_COMPACT ? (err->code = -ECANCELED) : err->code;
 	if (l->kind == LEASE_COMPACT && parent_in_use(d, l->id))
 		return zns_fail(err, -ECANCELED,

@@ -20,7 +20,7 @@ static void groups_disturbed(const struct znsd *d, uint8_t *who)
 	uint32_t i;
 
 	for (l = d->leases; l; l = l->next) {
-		bool dump = lease_writes(l) && l->kind != LEASE_MEMORY;
+		bool dump = lease_writes(l) && l->kind != LEASE_YIELDING;
 
 		for (i = 0; i < l->nr_groups; i++)
 			note_disturbed(&who[l->groups[i]], !dump             ? DISTURBED_READ :
@@ -233,18 +233,21 @@ static int disk_full(const struct znsd *d, struct zns_err *err)
 
 int device_full(const struct znsd *d, struct zns_err *err)
 {
-	uint32_t memory = memory_zones(d);
-	char also[80 + MEMORY_MOST_MAX] = "", most[MEMORY_MOST_MAX];
+	uint32_t yielding = yielding_zones(d);
+	char also[128 + YIELDING_MOST_MAX] = "", back[80] = "", most[YIELDING_MOST_MAX];
+	const struct lease *l = yielding_most(d, most);
 
-	if (on_disk(d) && !memory)
+	if (on_disk(d) && !yielding)
 		return disk_full(d, err);
 
-	if (memory)
-		snprintf(also, sizeof(also), ", %u zones with memory of running programs, %s",
-			 memory, memory_most(d, most));
+	if (yielding) {
+		snprintf(also, sizeof(also), ", %u zones with %.60s, %s", yielding,
+			 l->yields.ops->what, most);
+		snprintf(back, sizeof(back), " or `%.60s`", l->yields.ops->command);
+	}
 	return zns_fail(
 		err, -ENOSPC,
 		"%s is full: %u zones, %zu live checkpoints%s; `znsctl gc --compact`%s `znsctl rm`%s makes room",
 		d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store), also,
-		memory ? "," : " or", memory ? " or `znsctl memory detach`" : "");
+		yielding ? "," : " or", back);
 }

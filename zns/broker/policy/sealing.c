@@ -26,8 +26,8 @@ int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, s
 	if (q->context.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EINVAL, "a memory context's id must have %d bytes",
 				ZNS_UUID_LEN);
-	m = memory_lease(d, q->context.data);
-	if (m && dump->dump.encrypted != m->memory.encrypted)
+	m = yielding_find(d, q->context.data);
+	if (m && dump->dump.encrypted != m->yields.encrypted)
 		return zns_fail(
 			err, -EOPNOTSUPP,
 			"one of both is encrypted and the other is not, this checkpoint and "

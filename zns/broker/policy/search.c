@@ -68,8 +68,8 @@ static uint32_t find_parked(const struct znsd *d, const struct wish *w, const st
 
 	if (on_disk(d) && !w->l->packed && !w->need)
 		return best;
-	/* a memory context shares no zone, and writes each zone only once */
-	if (w->l->kind == LEASE_MEMORY)
+	/* it shares no zone, and writes each zone only once */
+	if (w->l->kind == LEASE_YIELDING)
 		return best;
 	for (i = 0; i < g->nr_zones; i++) {
 		const struct zns_zone *z = &d->zones[g->zones[i]].z;

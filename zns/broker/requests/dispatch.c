@@ -1,91 +1,107 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Hands one request to its handler: the table in table.h, and the checks for all requests. */
-#include <stddef.h>
+#include <string.h>
 #include "table.h"
 
-struct kind {
-	const char *name;
-	size_t at; /* offset of its member in the request */
-	enum needs needs;
-	int (*serve)(struct znsd *d, const struct call *x, struct reply *rep);
-};
+static int need_dump(const struct znsd *d, struct call *x, struct zns_err *err)
+{
+	x->l = lease_of(d, x->conn);
+	if (x->l && lease_admitted(x->l))
+		return 0;
+	return zns_fail(err, -EINVAL, "%s without a dump on this connection", x->name);
+}
 
-#define KIND(name, needs) { #name, offsetof(ZnsPb__Request, name), NEEDS_##needs, serve_##name },
-static const struct kind kinds[] = { REQUESTS(KIND) };
-#define NR_KINDS (sizeof(kinds) / sizeof(*kinds))
+static int need_compaction(const struct znsd *d, struct call *x, struct zns_err *err)
+{
+	x->l = lease_of(d, x->conn);
+	if (x->l && x->l->kind == LEASE_COMPACT)
+		return 0;
+	return zns_fail(err, -EINVAL, "no compaction on this connection");
+}
+
+static int need_lease(const struct znsd *d, struct call *x, struct zns_err *err)
+{
+	x->l = lease_last(d, x->conn);
+	if (x->l)
+		return 0;
+	return zns_fail(err, -EINVAL, "%s of nothing: no dump or restore on this connection",
+			x->name);
+}
+
+#define need_nothing NULL
+#define KIND(name, needs) { #name, needs, serve_##name },
+static const struct request_kind own[] = { REQUESTS(KIND) };
 #undef KIND
 
-/* Is the message or text there, or the bool there and true? */
-static bool asked(const ZnsPb__Request *q, const struct kind *k)
-{
-	const ProtobufCFieldDescriptor *f =
-		protobuf_c_message_descriptor_get_field_by_name(q->base.descriptor, k->name);
-	const void *at = (const char *)q + k->at;
+#define PACKAGES_MAX 4
+static struct {
+	const struct request_kind *kinds;
+	size_t nr;
+} packages[PACKAGES_MAX] = { { own, ZNS_ARRAY_SIZE(own) } };
+static size_t nr_packages = 1;
 
+void dispatch_register(const struct request_kind *kinds, size_t nr)
+{
+	if (nr_packages == PACKAGES_MAX)
+		abort();
+	packages[nr_packages].kinds = kinds;
+	packages[nr_packages++].nr = nr;
+}
+
+static const struct request_kind *kind_of(const char *name)
+{
+	for (size_t p = 0; p < nr_packages; p++)
+		for (size_t i = 0; i < packages[p].nr; i++)
+			if (!strcmp(packages[p].kinds[i].name, name))
+				return &packages[p].kinds[i];
+	return NULL;
+}
+
+/* Is the message or text there, or the bool there and true? */
+static bool asked(const ZnsPb__Request *q, const ProtobufCFieldDescriptor *f)
+{
+	const void *at = (const char *)q + f->offset;
+
+	if (f->label == PROTOBUF_C_LABEL_REQUIRED) /* the version */
+		return false;
 	if (f->type == PROTOBUF_C_TYPE_BOOL)
 		return *(const protobuf_c_boolean *)((const char *)q + f->quantifier_offset) &&
 		       *(const protobuf_c_boolean *)at;
 	return *(void *const *)at != NULL;
 }
 
-/* Returns the number of things that the request asks for; *@k: the last of them. */
-static int count_kinds(const ZnsPb__Request *q, const struct kind **k)
+/* Returns the number of things that the request asks for; *@what: the last of them. */
+static int count_asked(const ZnsPb__Request *q, const char **what)
 {
+	const ProtobufCMessageDescriptor *m = q->base.descriptor;
 	int n = 0;
 
-	for (size_t i = 0; i < NR_KINDS; i++) {
-		if (!asked(q, &kinds[i]))
+	for (unsigned i = 0; i < m->n_fields; i++) {
+		if (!asked(q, &m->fields[i]))
 			continue;
-		*k = &kinds[i];
+		*what = m->fields[i].name;
 		n++;
 	}
 	return n;
 }
 
-/* Finds the lease that the connection must have for the request. */
-static int find_lease(struct znsd *d, const struct kind *k, struct call *x, struct zns_err *err)
-{
-	switch (k->needs) {
-	case NEEDS_NOTHING:
-		return 0;
-	case NEEDS_DUMP:
-		x->l = lease_of(d, x->conn);
-		if (x->l && lease_admitted(x->l))
-			return 0;
-		return zns_fail(err, -EINVAL, "%s without a dump on this connection", k->name);
-	case NEEDS_COMPACTION:
-		x->l = lease_of(d, x->conn);
-		if (x->l && x->l->kind == LEASE_COMPACT)
-			return 0;
-		return zns_fail(err, -EINVAL, "no compaction has begun on this connection");
-	case NEEDS_MEMORY:
-		x->l = lease_of(d, x->conn);
-		if (x->l && x->l->kind == LEASE_MEMORY)
-			return 0;
-		return zns_fail(err, -EINVAL, "no memory context on this connection");
-	case NEEDS_LEASE:
-		x->l = lease_last(d, x->conn);
-		if (x->l)
-			return 0;
-		return zns_fail(err, -EINVAL, "%s: no dump or restore has begun on this connection",
-				k->name);
-	}
-	return -EINVAL;
-}
-
 int dispatch_check(struct zns_err *err)
 {
-	if (NR_KINDS + 1 == zns_pb__request__descriptor.n_fields) /* all kinds, and the version */
-		return 0;
-	return zns_fail(err, -ENOSYS, "this build of znsd has %zu handlers for %u requests",
-			NR_KINDS, zns_pb__request__descriptor.n_fields - 1);
+	for (size_t p = 0; p < nr_packages; p++)
+		for (size_t i = 0; i < packages[p].nr; i++)
+			if (!protobuf_c_message_descriptor_get_field_by_name(
+				    &zns_pb__request__descriptor, packages[p].kinds[i].name))
+				return zns_fail(err, -ENOSYS,
+						"this build of znsd has no request %s",
+						packages[p].kinds[i].name);
+	return 0;
 }
 
 int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *rep)
 {
 	struct call x = { .conn = c, .q = q };
-	const struct kind *k = NULL;
-	int n = count_kinds(q, &k), ret;
+	int n = count_asked(q, &x.name), ret;
+	const struct request_kind *k;
 
 	rep->r.has_device = 1;
 	rep->r.device.data = d->reg.uuid;
@@ -105,7 +121,12 @@ int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *re
 	if (n > 1)
 		return zns_fail(&rep->err, -EINVAL,
 				"a request must have exactly one member set, this one has %d", n);
-	ret = find_lease(d, k, &x, &rep->err);
+	k = kind_of(x.name);
+	if (!k)
+		return zns_fail(&rep->err, -EOPNOTSUPP,
+				"%s: the package that serves it is not in this build of znsd",
+				x.name);
+	ret = k->find ? k->find(d, &x, &rep->err) : 0;
 	if (!ret)
 		ret = k->serve(d, &x, rep);
 	if (d->freed)

@@ -39,7 +39,7 @@ static int check_rm(const struct znsd *d, const ZnsPb__Rm *q, struct zns_err *er
 			return zns_fail(err, -EPERM,
 					"checkpoint %s is pinned: `znsctl unpin` it first",
 					zns_uuid_format(c->data, id));
-		if (memory_may_go(d, c->data, err))
+		if (yielding_allows(d, c->data, err))
 			return err->code;
 		if (q->secure && secure_check(d, q, c->data, err))
 			return err->code;
@@ -163,9 +163,9 @@ static int may_reset(const struct znsd *d, uint32_t zone, struct zns_err *err)
 	if (!zone_usable(z))
 		return zns_fail(err, -EROFS, "zone %u is %s", zone,
 				zns_zone_state_name(z->z.state));
-	if (z->writer && z->writer->kind == LEASE_MEMORY)
-		return zns_fail(err, -EBUSY, "zone %u holds memory of a running program (%s)", zone,
-				z->writer->container);
+	if (z->writer && z->writer->kind == LEASE_YIELDING)
+		return zns_fail(err, -EBUSY, "zone %u holds %s (%s)", zone,
+				z->writer->yields.ops->what, z->writer->container);
 	if (z->writer)
 		return zns_fail(err, -EBUSY, "zone %u is being written by a dump of %s (PID %u)",
 				zone, z->writer->container, z->writer->pid);

@@ -72,17 +72,12 @@ static ZnsPb__LeaseDetail *lease_detail(const struct lease *l, struct reply *rep
 	return det;
 }
 
-static ZnsPb__MemoryDetail *memory_detail(struct lease *l, struct reply *rep)
+static ZnsPb__MemoryDetail *yielding_detail(const struct lease *l, struct reply *rep)
 {
 	ZnsPb__MemoryDetail *det = reply_alloc(rep, sizeof(*det));
 
 	zns_pb__memory_detail__init(det);
-	det->live = l->memory.live;
-	det->dead = l->memory.dead;
-	det->read = l->memory.read;
-	det->zones = l->nr_zones;
-	det->connected = l->conn != NULL;
-	det->context = (ProtobufCBinaryData){ ZNS_UUID_LEN, l->id };
+	l->yields.ops->tell(l, det);
 	return det;
 }
 
@@ -130,10 +125,10 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 			continue; /* the lease that it belongs to is listed */
 
 		zns_pb__lease_line__init(line);
-		line->kind = l->kind == LEASE_MEMORY ? "memory" :
-			     lease_background(l)     ? "compact" :
-			     lease_writes(l)         ? "dump" :
-						       "restore";
+		line->kind = l->kind == LEASE_YIELDING ? (char *)l->yields.ops->kind :
+			     lease_background(l)       ? "compact" :
+			     lease_writes(l)           ? "dump" :
+							 "restore";
 		line->pid = l->pid;
 		line->container = l->container;
 		line->groups = l->groups;
@@ -155,7 +150,7 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		line->has_weight = l->weight > 0;
 		line->weight = l->weight;
 		line->detail = lease_writes(l) ? lease_detail(l, rep) : NULL;
-		line->memory = l->kind == LEASE_MEMORY ? memory_detail(l, rep) : NULL;
+		line->memory = l->kind == LEASE_YIELDING ? yielding_detail(l, rep) : NULL;
 		s->leases[s->n_leases++] = line;
 	}
 }
@@ -346,7 +341,7 @@ int serve_zones(struct znsd *d, const struct call *x, struct reply *rep)
 		line->group = z->group;
 		if (z->meta)
 			line->owner = z->z.conventional ? "(conventional)" : "(metadata)";
-		else if (z->writer && z->writer->kind == LEASE_MEMORY)
+		else if (z->writer && z->writer->kind == LEASE_YIELDING)
 			line->owner = z->writer->container;
 		else if (z->writer)
 			line->owner = reply_printf(rep, "(writing) %s", z->writer->container);

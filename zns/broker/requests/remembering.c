@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Requests of a memory context's pager. */
-#include "table.h"
+/* Requests of a memory context's pager. They are known to the broker by the table below. */
+#include "../policy/memory.h"
+#include "requests.h"
 
-int serve_memory_begin(struct znsd *d, const struct call *x, struct reply *rep)
+static int serve_begin(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	const struct holder who = conn_holder(x->conn);
 	ZnsPb__MemoryGrant *g;
@@ -22,7 +23,7 @@ int serve_memory_begin(struct znsd *d, const struct call *x, struct reply *rep)
 	return 0;
 }
 
-int serve_memory_zone(struct znsd *d, const struct call *x, struct reply *rep)
+static int serve_zone(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	uint32_t zone;
 	int ret = memory_zone(d, x->l, x->q->memory_zone, &zone, &rep->err);
@@ -32,17 +33,12 @@ int serve_memory_zone(struct znsd *d, const struct call *x, struct reply *rep)
 	return ret;
 }
 
-int serve_memory_free(struct znsd *d, const struct call *x, struct reply *rep)
+static int serve_free(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	return memory_free(d, x->l, x->q->memory_free, &rep->err);
 }
 
-int serve_memory_seal(struct znsd *d, const struct call *x, struct reply *rep)
-{
-	return seal_begin(d, x->l, x->q->memory_seal, &rep->err);
-}
-
-int serve_memory_step(struct znsd *d, const struct call *x, struct reply *rep)
+static int serve_step(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	const ZnsPb__MemoryStep *q = x->q->memory_step;
 	bool give_way;
@@ -59,4 +55,24 @@ int serve_memory_step(struct znsd *d, const struct call *x, struct reply *rep)
 		rep->r.refused = (char *)memory_refused(d, x->l, &rep->r.may_write);
 	rep->r.has_may_write = !ret;
 	return ret;
+}
+
+static int of_pager(const struct znsd *d, struct call *x, struct zns_err *err)
+{
+	x->l = lease_of(d, x->conn);
+	if (x->l && memory_is(x->l))
+		return 0;
+	return zns_fail(err, -EINVAL, "no memory context on this connection");
+}
+
+static const struct request_kind kinds[] = {
+	{ .name = "memory_begin", .serve = serve_begin },
+	{ .name = "memory_zone", .find = of_pager, .serve = serve_zone },
+	{ .name = "memory_free", .find = of_pager, .serve = serve_free },
+	{ .name = "memory_step", .find = of_pager, .serve = serve_step },
+};
+
+__attribute__((constructor)) static void enrol(void)
+{
+	dispatch_register(kinds, ZNS_ARRAY_SIZE(kinds));
 }

@@ -59,7 +59,8 @@ struct reply {
 struct call {
 	struct conn *conn;
 	ZnsPb__Request *q;
-	struct lease *l; /* the connection's lease, of the kind that table.h demands */
+	const char *name; /* of the request */
+	struct lease *l; /* the connection's lease, of the kind that the request needs */
 };
 
 /* reply.c */
@@ -96,7 +97,15 @@ bool intake_room(struct znsd *d, struct intake *in, uint32_t len, bool dump);
 void intake_end(struct znsd *d, struct intake *in);
 
 /* dispatch.c: returns the code of the answer; details in rep->err */
-int dispatch_check(struct zns_err *err); /* every request has a handler */
+int dispatch_check(struct zns_err *err); /* every handler is of a request */
+/* Requests of a package: before the broker starts. */
+struct request_kind {
+	const char *name; /* the member of zns_pb.request */
+	/* finds x->l, which the request needs; NULL: it needs none */
+	int (*find)(const struct znsd *d, struct call *x, struct zns_err *err);
+	int (*serve)(struct znsd *d, const struct call *x, struct reply *rep);
+};
+void dispatch_register(const struct request_kind *kinds, size_t nr);
 int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *rep);
 
 /* waiters.c */

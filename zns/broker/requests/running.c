@@ -109,3 +109,8 @@ int serve_abort(struct znsd *d, const struct call *x, struct reply *rep)
 	}
 	return 0;
 }
+
+int serve_memory_seal(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	return seal_begin(d, x->l, x->q->memory_seal, &rep->err);
+}

@@ -81,23 +81,14 @@ static int open_device(struct znsd *d, struct zns_err *err)
 	return 0;
 }
 
-static bool memory_lives(const struct znsd *d)
-{
-	const struct lease *l;
-
-	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_MEMORY)
-			return true;
-	return false;
-}
-
 /* Contexts of another runtime directory are unknown here, and their zones would be reset. One that
  * ends just now may have its mark a moment longer than its lock file. */
 static int refuse_strangers(const struct znsd *d, struct zns_err *err)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };
 
-	for (int ms = 0; !memory_lives(d) && zns_context_marked(d->server->dev_lock_fd); ms += 10) {
+	for (int ms = 0; !yielding_lives(d) && zns_context_marked(d->server->dev_lock_fd);
+	     ms += 10) {
 		if (ms >= MARKED_MS)
 			return zns_fail(
 				err, -EBUSY,
@@ -187,7 +178,7 @@ int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 	ret = tables_init(d, err);
 	if (ret)
 		return zns_wrap(err, "%s", d->reg.path);
-	memory_adopt(d);
+	yielding_adopt(d);
 	ret = refuse_strangers(d, err);
 	if (ret)
 		return ret;
@@ -229,7 +220,7 @@ static void unreserve(struct znsd *d)
 
 	if (!d->server->resv.held || (d->server->listen_fd < 0 && !d->server->resv.fresh))
 		return;
-	if (!d->lost && memory_lives(d))
+	if (!d->lost && yielding_lives(d))
 		znsd_warn(
 			"memory of running programs is here; the device stays reserved for this host");
 	else if (!d->lost && wait_for_writers(d, &err))

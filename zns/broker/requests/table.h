@@ -2,52 +2,41 @@
 #ifndef BROKER_TABLE_H
 #define BROKER_TABLE_H
 /*
- * Lists every request of the broker once: the member of zns_pb.request (images/zns-broker.proto),
- * and what its connection must have. Its handler is `serve_` and the name.
+ * Lists every request of the broker once, but for those of packages (dispatch_register): the member
+ * of zns_pb.request (images/zns-broker.proto), and what finds the lease that its connection must
+ * have (dispatch.c). Its handler is `serve_` and the name.
  */
 #include "requests.h"
 
-#define REQUESTS(ASKS)                   \
-	ASKS(dump_begin, NOTHING)        \
-	ASKS(progress, LEASE)            \
-	ASKS(zone_get, DUMP)             \
-	ASKS(dump_room, DUMP)            \
-	ASKS(commit, DUMP)               \
-	ASKS(abort, NOTHING)             \
-	ASKS(restore_begin, NOTHING)     \
-	ASKS(compact_begin, NOTHING)     \
-	ASKS(compact_zone, COMPACTION)   \
-	ASKS(compact_step, COMPACTION)   \
-	ASKS(compact_commit, COMPACTION) \
-	ASKS(memory_begin, NOTHING)      \
-	ASKS(memory_zone, MEMORY)        \
-	ASKS(memory_free, MEMORY)        \
-	ASKS(memory_step, MEMORY)        \
-	ASKS(memory_seal, DUMP)          \
-	ASKS(ls, NOTHING)                \
-	ASKS(status, NOTHING)            \
-	ASKS(zones, NOTHING)             \
-	ASKS(profile, NOTHING)           \
-	ASKS(history, NOTHING)           \
-	ASKS(rm, NOTHING)                \
-	ASKS(rm_check, NOTHING)          \
-	ASKS(reserve, NOTHING)           \
-	ASKS(release, NOTHING)           \
-	ASKS(reset, NOTHING)             \
-	ASKS(retain, NOTHING)            \
-	ASKS(mark, NOTHING)              \
-	ASKS(first_pages, LEASE)         \
-	ASKS(encryption, NOTHING)        \
-	ASKS(rekey, NOTHING)             \
-	ASKS(quit, NOTHING)
-
-enum needs {
-	NEEDS_NOTHING,
-	NEEDS_DUMP, /* a running dump, import or flattening */
-	NEEDS_COMPACTION,
-	NEEDS_MEMORY, /* a memory context */
-	NEEDS_LEASE, /* a lease of any kind */
-};
+#define REQUESTS(ASKS)                        \
+	ASKS(dump_begin, need_nothing)        \
+	ASKS(progress, need_lease)            \
+	ASKS(zone_get, need_dump)             \
+	ASKS(dump_room, need_dump)            \
+	ASKS(commit, need_dump)               \
+	ASKS(abort, need_nothing)             \
+	ASKS(restore_begin, need_nothing)     \
+	ASKS(compact_begin, need_nothing)     \
+	ASKS(compact_zone, need_compaction)   \
+	ASKS(compact_step, need_compaction)   \
+	ASKS(compact_commit, need_compaction) \
+	ASKS(memory_seal, need_dump)          \
+	ASKS(ls, need_nothing)                \
+	ASKS(status, need_nothing)            \
+	ASKS(zones, need_nothing)             \
+	ASKS(profile, need_nothing)           \
+	ASKS(history, need_nothing)           \
+	ASKS(rm, need_nothing)                \
+	ASKS(rm_check, need_nothing)          \
+	ASKS(reserve, need_nothing)           \
+	ASKS(release, need_nothing)           \
+	ASKS(reset, need_nothing)             \
+	ASKS(retain, need_nothing)            \
+	ASKS(mark, need_nothing)              \
+	ASKS(first_pages, need_lease)         \
+	ASKS(encryption, need_nothing)        \
+	ASKS(rekey, need_nothing)             \
+	ASKS(quit, need_nothing)
 
 #define DECLARE(name, needs) \
 	int serve_##name(struct znsd *d, const struct call *x, struct reply *rep);

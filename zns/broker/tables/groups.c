@@ -67,7 +67,7 @@ void groups_state(const struct znsd *d, const char *container, const struct leas
 			g->nr_leases++;
 			g->promised |= lease_promised(l);
 			/* Without a reservation a dump holds its groups by its lease alone. */
-			if ((l->kind == LEASE_MEMORY || (lease_admitted(l) && l->dump.dynamic)) &&
+			if ((l->kind == LEASE_YIELDING || (lease_admitted(l) && l->dump.dynamic)) &&
 			    strcmp(l->container, container))
 				g->nr_reservations++;
 		}
@@ -168,10 +168,10 @@ const char *groups_holders(const struct znsd *d, const char *container, char *bu
 			continue;
 		at += snprintf(buf + at, len - at, "%s%s (%s, PID %u, ", at ? ", " : "",
 			       l->container,
-			       lease_background(l)     ? "compaction" :
-			       l->kind == LEASE_MEMORY ? "memory" :
-			       lease_writes(l)         ? "dump" :
-							 "restore",
+			       lease_background(l)       ? "compaction" :
+			       l->kind == LEASE_YIELDING ? l->yields.ops->kind :
+			       lease_writes(l)           ? "dump" :
+							   "restore",
 			       l->pid);
 		list_groups(buf, len, &at, l->groups, l->nr_groups);
 		if (at < len)

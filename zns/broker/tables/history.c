@@ -162,7 +162,7 @@ void history_moved(struct znsd *d, const struct lease *l, uint64_t bytes)
 
 	if (l->kind == LEASE_RESTORE)
 		c->restore_bytes += more;
-	else if (l->kind == LEASE_MEMORY)
+	else if (l->kind == LEASE_YIELDING)
 		c->memory_written += more;
 	else if (lease_admitted(l))
 		c->dump_bytes += more;

@@ -13,8 +13,6 @@ struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, enum lease
 	l->pidfd = -1;
 	if (lease_admitted(l))
 		l->dump.claimed = ZNSD_NONE;
-	if (kind == LEASE_MEMORY)
-		l->memory.fd = -1;
 	l->pid = pid;
 	l->container = znsd_strdup(container);
 	memcpy(l->id, id, ZNS_UUID_LEN);
@@ -130,7 +128,7 @@ uint32_t leases_yielding(const struct znsd *d)
 	uint32_t n = 0;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_COMPACT || l->kind == LEASE_MEMORY)
+		if (l->kind == LEASE_COMPACT || l->kind == LEASE_YIELDING)
 			n += lease_unfull(d, l);
 	return n;
 }
@@ -155,8 +153,8 @@ void lease_free(struct lease *l)
 		free(l->dump.shared);
 		free(l->dump.tenant);
 	}
-	if (l->kind == LEASE_MEMORY && l->memory.fd >= 0)
-		close(l->memory.fd);
+	if (l->kind == LEASE_YIELDING)
+		l->yields.ops->free(l);
 	free(l->weigh.part);
 	free(l->zones);
 	free(l);

@@ -18,12 +18,13 @@ void znsd_log_device(const struct zns_registered *reg)
 static const char *work_of(const struct lease *l)
 {
 	static const char *const names[] = {
-		[LEASE_DUMP] = "dump",     [LEASE_IMPORT] = "import",   [LEASE_FLATTEN] = "flatten",
-		[LEASE_MEMORY] = "memory", [LEASE_COMPACT] = "compact", [LEASE_SOURCE] = "compact",
-		[LEASE_SEAL] = "dump",     [LEASE_RESTORE] = "restore",
+		[LEASE_DUMP] = "dump",       [LEASE_IMPORT] = "import",
+		[LEASE_FLATTEN] = "flatten", [LEASE_COMPACT] = "compact",
+		[LEASE_SOURCE] = "compact",  [LEASE_SEAL] = "dump",
+		[LEASE_RESTORE] = "restore",
 	};
 
-	return names[l->kind];
+	return l->kind == LEASE_YIELDING ? l->yields.ops->kind : names[l->kind];
 }
 
 static int to_journal(int priority, const struct lease *l, const char *line)
@@ -39,7 +40,9 @@ static int to_journal(int priority, const struct lease *l, const char *line)
 	if (l) {
 		zns_journal_text(&j, "ZNS_OPERATION", work_of(l));
 		zns_journal_text(&j, "ZNS_CONTAINER", l->container);
-		zns_journal_text(&j, l->kind == LEASE_MEMORY ? "ZNS_CONTEXT" : "ZNS_CHECKPOINT",
+		zns_journal_text(&j,
+				 l->kind == LEASE_YIELDING ? l->yields.ops->id_field :
+							     "ZNS_CHECKPOINT",
 				 zns_uuid_format(l->id, id));
 		zns_journal_number(&j, "ZNS_PID", l->pid);
 		zns_journal_number(&j, "ZNS_BYTES", l->bytes);

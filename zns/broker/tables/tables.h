@@ -30,6 +30,7 @@ struct conn; /* used here only to compare pointers */
 struct lease;
 struct policy;
 struct server;
+struct znsd;
 
 struct zn_zone {
 	struct zns_zone z; /* as last reported; stale while somebody writes */
@@ -71,10 +72,10 @@ enum lease_kind {
 	LEASE_DUMP,
 	LEASE_IMPORT, /* completes the checkpoint of pages only that has its id */
 	LEASE_FLATTEN, /* replaces a checkpoint by one without a parent and composed images */
-	LEASE_MEMORY, /* a running program's memory context */
+	LEASE_YIELDING, /* a package's (struct yielding): gives way to all others */
 	LEASE_COMPACT, /* moves a checkpoint: the zones that it writes */
 	LEASE_SOURCE, /* the same move: the zones that it reads */
-	LEASE_SEAL, /* a dump, beside its own lease: a memory context's zones that it will name */
+	LEASE_SEAL, /* a dump, beside its own lease: a yielding lease's zones that it will name */
 	LEASE_RESTORE,
 };
 
@@ -120,23 +121,33 @@ struct lease_weigh {
 	uint32_t nr_parts;
 };
 
-/* A memory context. It lives as long as its lock file has a holder, with or without a connection.
+/*
+ * Leases of a package. They write zones of their own, give way to dumps and restores, and live with
+ * or without a connection, for as long as the package says. A package registers one table of these
+ * (policy/yielding.c) and its requests (requests/dispatch.c); the broker knows nothing else of it.
  */
-struct lease_memory {
-	int fd; /* the lock file, without a lock; -1: none */
+struct yielding {
+	const char *kind; /* in the status, the log and in errors */
+	const char *id_field; /* of the journal: what the lease's id is */
+	const char *what; /* that it has on zones: "memory of running programs" */
+	const char *command; /* that gives its zones back */
+	bool (*over)(struct lease *l); /* nobody holds it any more */
+	void (*unheld)(struct lease *l); /* its connection has ended: look again soon */
+	void (*ended)(struct znsd *d, struct lease *l); /* before its zones are given back */
+	void (*free)(struct lease *l); /* what yields.own has */
+	bool (*origin)(const struct lease *l, uint8_t *id); /* the checkpoint that it reads, if any
+							     */
+	int (*in_use)(const struct lease *l, const char *checkpoint, struct zns_err *err); /* -EBUSY
+											    */
+	void (*adopt)(struct znsd *d); /* leases that outlived the last broker */
+	void (*tell)(const struct lease *l, ZnsPb__MemoryDetail *det);
+};
+
+struct lease_yielding {
+	const struct yielding *ops;
+	void *own; /* the package's */
 	bool encrypted; /* what it writes */
-	uint32_t width; /* zones that it may write at once */
-	uint64_t look_ns; /* when the lock file is looked at next */
 	uint64_t worked_ns; /* when it last reported reads or writes */
-	uint64_t wrote_ns; /* writes, or got a zone */
-	uint64_t live, dead, written, read; /* bytes, from its last report */
-	uint64_t group_limit; /* the same, of its program's cgroup; 0: none */
-	/* limits of its tenant, as they were last looked up (memory_ceiling.c) */
-	char tenant[512], refused[400];
-	uint64_t max_memory, total_memory, ceiling_ns;
-	uint32_t rule_line, max_mibps;
-	bool wrong; /* the file is; `refused` says how */
-	uint64_t allowed, allowed_ns; /* bytes that it may have written at the time allowed_ns */
 };
 
 struct lease {
@@ -171,7 +182,7 @@ struct lease {
 			bool charged; /* by weight, instead of giving way to all */
 			uint32_t at[2], nr_at; /* groups that it reads and writes now */
 		} compact; /* LEASE_COMPACT */
-		struct lease_memory memory; /* LEASE_MEMORY */
+		struct lease_yielding yields; /* LEASE_YIELDING */
 	};
 };
 
@@ -317,7 +328,7 @@ void lease_zone_add(struct znsd *d, struct lease *l, uint32_t zone, uint64_t sta
 bool lease_has_group(const struct lease *l, uint32_t group);
 void lease_gain_group(struct lease *l, uint32_t group); /* one more group, without a reservation */
 uint32_t lease_unfull(const struct znsd *d, const struct lease *l);
-/* number of zones that compactions and memory contexts write now: dumps can have them */
+/* number of zones that compactions and yielding leases write now: dumps can have them */
 uint32_t leases_yielding(const struct znsd *d);
 void lease_unlink(struct znsd *d, struct lease *l); /* takes it out of the list */
 void lease_free(struct lease *l);
