@@ -59,9 +59,12 @@ ZNSD_MEMORY_OBJ	:= $(filter %/policy/memory.o %/policy/memory_ceiling.o %/policy
 RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c ended.c extend.c feasible.c hold.c links.c netlock.c pause.c report.c supervise.c suspend.c)
 DOCKER_OBJ	:= $(call objs,$(filter-out $(RUNC_SRC),$(wildcard zns/docker/*.c)))
 RUNC_OBJ	:= $(call objs,$(RUNC_SRC))
-CTL_OBJ		:= $(call objs,$(wildcard zns/ctl/*.c))
-# What the programs that `znsctl docker` and `znsctl probe` become share with znsctl: all that is no command.
-CTL_LIB_OBJ	:= $(filter-out %/main.o %/external.o $(B)/zns/ctl/cmd_%,$(CTL_OBJ))
+# Commands of packages are programs that znsctl becomes: znsctl-report, znsctl-memory and others.
+REPORT_OBJ	:= $(call objs,$(wildcard $(addprefix zns/ctl/,main_report.c cmd_report.c cmd_top.c cmd_metrics.c report_*.c metrics_*.c html.c)))
+MEMORY_CTL_OBJ	:= $(call objs,$(wildcard $(addprefix zns/ctl/,main_memory.c cmd_memory.c memory_*.c)))
+CTL_OBJ		:= $(filter-out $(REPORT_OBJ) $(MEMORY_CTL_OBJ),$(call objs,$(wildcard zns/ctl/*.c)))
+# What these programs share with znsctl.
+CTL_LIB_OBJ	:= $(filter-out %/main.o %/external.o,$(CTL_OBJ))
 DOCKER_CMD_OBJ	:= $(call objs,$(wildcard zns/docker/cmd/*.c))
 PROBE_CMD_OBJ	:= $(call objs,$(wildcard zns/probe/cmd/*.c))
 CONFORM_OBJ	:= $(call objs,$(wildcard zns/selftest/*.c))
@@ -74,8 +77,8 @@ CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c test/controls/*/*.c))
 TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
 TEST_LIB	:= $(B)/test/libzns.a
 TEST_BIN	:= $(B)/test/bin
-TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe znsctl-selftest zns-helper zns-mem zns-memkeep) $(B)/test/next/znsd
-ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
+TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe znsctl-selftest znsctl-report znsctl-memory zns-helper zns-mem zns-memkeep) $(B)/test/next/znsd
+ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(REPORT_OBJ) $(MEMORY_CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
 		   $(CONFORM_OBJ) $(SELFTEST_OBJ) $(CONTROL_OBJ)
 # test_mem_refused runs others where the kernel has less, which takes minutes, as test_mem_moves meeting does: make unit-refused
 UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(filter-out %/test_mem_refused.c $(if $(SAN),%/test_mem_rules.c),$(wildcard test/unit/test_*.c)))
@@ -129,7 +132,7 @@ $(B)/.deps:
 	@mkdir -p $(B) && touch $@
 
 # --- libzns and its programs -------------------------------------------------------------------------------------
-PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe znsctl-selftest zns-helper zns-runc zns-memkeep zns-mem)
+PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory zns-helper zns-runc zns-memkeep zns-mem)
 zns: $(PROGRAMS)
 
 # Both: whoever includes the header is built after it is made anew.
@@ -171,6 +174,8 @@ $(B)/libctl.a: $(CTL_LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BIN)/znsctl-docker: $(DOCKER_CMD_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(B)/libzns.a
+$(BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main_memory.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
+$(BIN)/znsctl-memory: $(MEMORY_CTL_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/znsctl-selftest: $(SELFTEST_OBJ) $(CONFORM_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/zns-runc: $(RUNC_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
@@ -193,6 +198,8 @@ $(TEST_LIB): $(TEST_OBJ) $(PROTO_O)
 $(TEST_BIN)/znsd: $(ZNSD_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(TEST_LIB)
+$(TEST_BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main_memory.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
+$(TEST_BIN)/znsctl-memory: $(MEMORY_CTL_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-selftest: $(SELFTEST_OBJ) $(CONFORM_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/zns-helper: $(HELPER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/zns-mem: $(MEM_OBJ) $(TEST_LIB)
@@ -269,7 +276,7 @@ install: all man
 .PHONY: man-pages install-files tests-installable install-tests
 install-files:
 	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(LIBEXEC) $(PREFIX)/share/man/man8 $(UNITDIR) $(BASHDIR) $(ZSHDIR))
-	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe znsctl-selftest) scripts/gc-cri scripts/cri-image $(DESTDIR)$(LIBEXEC)
+	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory) scripts/gc-cri scripts/cri-image $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	for u in systemd/*; do sed 's,@BINDIR@,$(PREFIX)/bin,; s,@LIBEXEC@,$(LIBEXEC),' $$u >$(DESTDIR)$(UNITDIR)/$$(basename $$u); done

@@ -206,7 +206,7 @@ static int cmd_memory(const struct ctl_cmd *cmd, int argc, char **argv)
 	return CTL_OK;
 }
 
-const struct ctl_cmd command_memory = {
+const struct ctl_cmd memory_cmd_memory = {
 	"memory",
 	"attach|detach|hibernate|wake|limit|status|top ...",
 	"running programs whose unused memory is on zones",

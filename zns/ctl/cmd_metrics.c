@@ -100,7 +100,7 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
 
-const struct ctl_cmd command_metrics = {
+const struct ctl_cmd report_cmd_metrics = {
 	"metrics",
 	"[--output FILE]",
 	"figures of all registered devices and memory contexts, for Prometheus or as JSON",

@@ -116,7 +116,7 @@ static int cmd_report(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
 
-const struct ctl_cmd command_report = {
+const struct ctl_cmd report_cmd_report = {
 	"report",
 	"[DEV] --output FILE",
 	"a page of HTML: zones, containers, groups, wear, rates over time",

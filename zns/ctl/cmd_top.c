@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* top: what dumps, restores and memory contexts do just now, and which groups they use. */
 #include <string.h>
-#include "memory.h"
+#include "metrics.h"
 #include "screen.h"
-#include "view.h"
 
 #define ASKED (VIEW_STATUS | VIEW_ZONES | VIEW_PROFILE | VIEW_HISTORY)
 
@@ -293,7 +292,7 @@ static int cmd_top(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ctl_watch(&screen, &what, (void *)args.dev, &err) ? ctl_fail(cmd, &err) : CTL_OK;
 }
 
-const struct ctl_cmd command_top = {
+const struct ctl_cmd report_cmd_top = {
 	"top",
 	"[DEV] [--interval TIME] [--once]",
 	"what dumps, restores and memory contexts do just now, and on which groups",

@@ -31,6 +31,12 @@ struct ctl_cmd {
 int ctl_begin(void);
 int ctl_end(const char *name, int code);
 
+/* program.c: znsctl becomes a program that is installed with it. Returns the exit code, if it
+ * cannot. */
+int ctl_become(const struct ctl_cmd *cmd, const char *program, char **argv);
+/* The main function of such a program, which has these commands. */
+int ctl_program(const struct ctl_cmd *const *commands, size_t nr, int argc, char **argv);
+
 /* Options that every command has, and their values in struct option. */
 enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_VERBOSE, OPT_OWN };
 #define CTL_COMMON_OPTIONS                          \

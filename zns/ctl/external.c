@@ -1,38 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Commands that are separate programs: znsctl becomes znsctl-NAME, which is installed with it. */
-#include <limits.h>
-#include <string.h>
+/* Commands of packages, which are separate programs: znsctl becomes them (ctl_become). */
 #include "ctl.h"
 
-/* Looks beside this program and in its libexec. The environment must not choose a program that
- * root runs. */
 static int become(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	char name[64], path[PATH_MAX];
-	struct zns_err err = ZNS_ERR_INIT;
-	int ret;
+	char program[64];
 
-	snprintf(name, sizeof(name), "znsctl-%s", cmd->name);
-	ret = zns_own_program(name, path, sizeof(path));
-	if (!ret) {
-		execv(path, argv);
-		ret = -errno;
-	}
-	zns_fail_sys(&err, ret, "%s, which is neither beside znsctl nor in ../libexec/zns-criu",
-		     name);
-	return ctl_fail(cmd, &err);
+	snprintf(program, sizeof(program), "znsctl-%s", cmd->name);
+	return ctl_become(cmd, program, argv);
 }
 
-const struct ctl_cmd command_probe = {
-	"probe",
-	"",
-	"find out by measuring which zones share a die or a channel, and how fast a zone is",
-	"",
-	become,
-};
+static int become_report(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	return ctl_become(cmd, "znsctl-report", argv);
+}
 
-const struct ctl_cmd command_selftest = {
-	"selftest", "", "find out whether a drive does what this product needs of it", "", become,
-};
+#define BECOMES(name, brief, run) \
+	const struct ctl_cmd command_##name = { #name, "", brief, "", run }
 
-const struct ctl_cmd command_docker = { "docker", "", "Docker's checkpoints on zones", "", become };
+BECOMES(probe, "find out by measuring which zones share a die or a channel, and how fast a zone is",
+	become);
+BECOMES(selftest, "find out whether a drive does what this product needs of it", become);
+BECOMES(docker, "Docker's checkpoints on zones", become);
+BECOMES(memory, "running programs whose unused memory is on zones", become);
+BECOMES(report, "a page of HTML: zones, containers, groups, wear, rates over time", become);
+BECOMES(metrics, "figures of all registered devices and memory contexts, for Prometheus or as JSON",
+	become_report);
+BECOMES(top, "what dumps, restores and memory contexts do just now, and on which groups",
+	become_report);

@@ -47,4 +47,7 @@ void metrics_contexts(FILE *f, const struct metrics *m);
 struct json_object *metrics_device_json(const struct metrics_device *d);
 struct json_object *metrics_json(const struct metrics *m);
 
+/* The commands of znsctl-report. */
+extern const struct ctl_cmd report_cmd_top, report_cmd_metrics, report_cmd_report;
+
 #endif
