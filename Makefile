@@ -62,7 +62,9 @@ RUNC_OBJ	:= $(call objs,$(RUNC_SRC))
 # Commands of packages are programs that znsctl becomes: znsctl-report, znsctl-memory and others.
 REPORT_OBJ	:= $(call objs,$(wildcard $(addprefix zns/ctl/,main_report.c cmd_report.c cmd_top.c cmd_metrics.c report_*.c metrics_*.c html.c)))
 MEMORY_CTL_OBJ	:= $(call objs,$(wildcard $(addprefix zns/ctl/,main_memory.c cmd_memory.c memory_*.c)))
-CTL_OBJ		:= $(filter-out $(REPORT_OBJ) $(MEMORY_CTL_OBJ),$(call objs,$(wildcard zns/ctl/*.c)))
+OCI_OBJ		:= $(call objs,$(wildcard $(addprefix zns/ctl/,main_oci.c cmd_push.c cmd_pull.c oci*.c skopeo.c proxy.c sha.c flow.c *_oci.c \
+		   export_sealed.c export_serve.c import_sealed.c import_there.c)))
+CTL_OBJ		:= $(filter-out $(REPORT_OBJ) $(MEMORY_CTL_OBJ) $(OCI_OBJ),$(call objs,$(wildcard zns/ctl/*.c)))
 # What these programs share with znsctl.
 CTL_LIB_OBJ	:= $(filter-out %/main.o %/external.o,$(CTL_OBJ))
 DOCKER_CMD_OBJ	:= $(call objs,$(wildcard zns/docker/cmd/*.c))
@@ -77,8 +79,8 @@ CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c test/controls/*/*.c))
 TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
 TEST_LIB	:= $(B)/test/libzns.a
 TEST_BIN	:= $(B)/test/bin
-TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe znsctl-selftest znsctl-report znsctl-memory zns-helper zns-mem zns-memkeep) $(B)/test/next/znsd
-ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(REPORT_OBJ) $(MEMORY_CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
+TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-oci zns-helper zns-mem zns-memkeep) $(B)/test/next/znsd
+ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(REPORT_OBJ) $(MEMORY_CTL_OBJ) $(OCI_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
 		   $(CONFORM_OBJ) $(SELFTEST_OBJ) $(CONTROL_OBJ)
 # test_mem_refused runs others where the kernel has less, which takes minutes, as test_mem_moves meeting does: make unit-refused
 UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(filter-out %/test_mem_refused.c $(if $(SAN),%/test_mem_rules.c),$(wildcard test/unit/test_*.c)))
@@ -132,7 +134,7 @@ $(B)/.deps:
 	@mkdir -p $(B) && touch $@
 
 # --- libzns and its programs -------------------------------------------------------------------------------------
-PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory zns-helper zns-runc zns-memkeep zns-mem)
+PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-oci zns-helper zns-runc zns-memkeep zns-mem)
 zns: $(PROGRAMS)
 
 # Both: whoever includes the header is built after it is made anew.
@@ -175,13 +177,14 @@ $(B)/libctl.a: $(CTL_LIB_OBJ)
 $(BIN)/znsctl-docker: $(DOCKER_CMD_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main_memory.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
+$(BIN)/znsctl-oci: $(OCI_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/znsctl-memory: $(MEMORY_CTL_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/znsctl-selftest: $(SELFTEST_OBJ) $(CONFORM_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/zns-runc: $(RUNC_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
 $(BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(B)/libzns.a
 $(BIN)/zns-mem: $(MEM_OBJ) $(B)/libzns.a
-$(BIN)/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
+$(BIN)/znsctl $(BIN)/znsctl-oci: LDLIBS += $(FUSE_LIBS) -larchive
 $(PROGRAMS):
 	@mkdir -p $(@D)
 	$(call say,LD      $@)
@@ -199,12 +202,13 @@ $(TEST_BIN)/znsd: $(ZNSD_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main_memory.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
+$(TEST_BIN)/znsctl-oci: $(OCI_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/znsctl-memory: $(MEMORY_CTL_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-selftest: $(SELFTEST_OBJ) $(CONFORM_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/zns-helper: $(HELPER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/zns-mem: $(MEM_OBJ) $(TEST_LIB)
 $(TEST_BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(TEST_LIB)
-$(TEST_BIN)/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
+$(TEST_BIN)/znsctl $(TEST_BIN)/znsctl-oci: LDLIBS += $(FUSE_LIBS) -larchive
 # test/controls/nonces.c notes each seal.
 $(TEST_PROGRAMS): LDLIBS += -Wl,--wrap=aead_seal
 # A broker of another build: its messages have another version.
@@ -276,7 +280,7 @@ install: all man
 .PHONY: man-pages install-files tests-installable install-tests
 install-files:
 	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(LIBEXEC) $(PREFIX)/share/man/man8 $(UNITDIR) $(BASHDIR) $(ZSHDIR))
-	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory) scripts/gc-cri scripts/cri-image $(DESTDIR)$(LIBEXEC)
+	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-oci) scripts/gc-cri scripts/cri-image $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	for u in systemd/*; do sed 's,@BINDIR@,$(PREFIX)/bin,; s,@LIBEXEC@,$(LIBEXEC),' $$u >$(DESTDIR)$(UNITDIR)/$$(basename $$u); done

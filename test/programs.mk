@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # How the programs are built that the suites run (suites.mk): unit tests, loads, clients, fuzzers.
 
+OCI_READ	:= $(addprefix $(B)/zns/ctl/,oci.o oci_read.o sha.o flow.o)
+$(B)/test/test_flow: CTL_MORE = $(OCI_READ)
+$(B)/test/test_flow: $(OCI_READ)
 $(B)/test/test_print $(B)/test/test_flow: $(B)/test/%: test/unit/%.c $(B)/libctl.a $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) -MMD -MP -MF $@.d -o $@ $< $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) -MMD -MP -MF $@.d -o $@ $< $(CTL_MORE) $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -lcmocka
 
 $(B)/test/test_docker $(B)/test/test_compare $(B)/test/test_resume: $(B)/test/%: test/unit/%.c $(DOCKER_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
@@ -109,7 +112,6 @@ $(CLIENTS)/checkpointctl:
 # The library is built once more, by clang, with the fuzzer's and the sanitizers' instrumentation.
 FUZZ_SAN	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FUZZ_LIB	:= $(B)/libfuzzed.a
-OCI_READ	:= $(addprefix $(B)/zns/ctl/,oci.o oci_read.o sha.o flow.o)
 $(FUZZ_LIB): $(TEST_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o \
 	     $(B)/zns/keep/cmd/context.o $(OCI_READ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^

@@ -140,7 +140,7 @@ static int run(struct export *x, struct zns_err *err)
 	int ret = export_begin(x, err);
 
 	if (!ret)
-		ret = x->oci    ? export_to_oci(x, err) :
+		ret = x->form   ? x->form->write(x, err) :
 		      x->packed ? export_to_archive(x, err) :
 				  to_dir(x, err);
 	export_end(x);
@@ -158,65 +158,73 @@ static int print(const struct export *x, bool json, double seconds)
 		printf("exported %s of %s to %s: %u images, %s in %.1f s\n", id,
 		       ctl_text(x->h.c->container), ctl_text(x->target), x->done,
 		       zns_format_size(x->bytes, size, sizeof(size)), seconds);
-		if (x->oci)
-			printf("its digest is %s; send it with: skopeo copy --preserve-digests oci:%s docker://REGISTRY/NAME:TAG\n",
-			       x->digest, ctl_text(x->target));
+		if (x->form)
+			x->form->advise(x);
 		return CTL_OK;
 	}
-	return ctl_print_json(ctl_obj(J("id", id), J("container", x->h.c->container),
-				      J("target", x->target), J("images", x->done),
-				      J("bytes", x->bytes),
-				      J("digest", x->oci ? x->digest : (const char *)NULL),
-				      JB("encrypted", x->sealed), J("seconds", seconds)));
+	return ctl_print_json(
+		ctl_obj(J("id", id), J("container", x->h.c->container), J("target", x->target),
+			J("images", x->done), J("bytes", x->bytes),
+			J("digest", x->form ? x->form->digest(x) : (const char *)NULL),
+			JB("encrypted", x->sealed), J("seconds", seconds)));
 }
 
-static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
+int export_command(const struct ctl_cmd *cmd, int argc, char **argv, struct export *x)
 {
-	struct export x = { .out = CTL_OUTDIR_INIT };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
+	bool oci = false;
 	double seconds;
 	int ret;
-	const struct ctl_opt opts[] = { CTL_FLAG("flatten", &x.flatten),
-					CTL_FLAG("metadata-only", &x.metadata_only),
-					CTL_FLAG("oci", &x.oci),
-					CTL_FLAG("decrypt", &x.decrypt),
+	const struct ctl_opt opts[] = { CTL_FLAG("flatten", &x->flatten),
+					CTL_FLAG("metadata-only", &x->metadata_only),
+					CTL_FLAG("oci", &oci),
+					CTL_FLAG("decrypt", &x->decrypt),
 					CTL_DEV,
 					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	if (oci && !x->form)
+		return ctl_become(cmd, "znsctl-oci", argv);
 	if (args.argc > 2)
 		ctl_take_dev(&args);
 	if (args.argc != 2 || !*args.argv[0] || !*args.argv[1])
 		return ctl_usage(
 			cmd,
 			"a checkpoint and a target are wanted: ID, and DIR, FILE.tar, FILE.tgz or - for a tar on standard output");
-	x.target = args.argv[1];
-	if (x.oci && x.metadata_only)
+	x->target = args.argv[1];
+	if (oci && x->metadata_only)
 		return ctl_usage(
 			cmd,
 			"an image without memory pages restores nothing: leave out --oci or --metadata-only");
-	if (x.decrypt && !x.oci)
+	if (x->decrypt && !oci)
 		return ctl_usage(
 			cmd, "only --oci keeps what is encrypted: without it, leave out --decrypt");
-	x.to_stdout = !x.oci && !strcmp(x.target, "-");
-	x.packed = x.to_stdout || ctl_archive_name(x.target);
-	if (x.to_stdout && (args.json || isatty(STDOUT_FILENO)))
+	x->to_stdout = !oci && !strcmp(x->target, "-");
+	x->packed = x->to_stdout || ctl_archive_name(x->target);
+	if (x->to_stdout && (args.json || isatty(STDOUT_FILENO)))
 		return ctl_usage(
 			cmd,
 			"- writes an archive to standard output: redirect it, and leave out --json");
-	ret = ctl_hold_open(&x.h, args.dev, args.argv[0], &err);
+	ret = ctl_hold_open(&x->h, args.dev, args.argv[0], &err);
 	if (ret)
 		return ctl_fail(cmd, &err);
 	ctl_catch_signals();
-	ctl_progress_start(&x.prog, "export",
-			   x.metadata_only ? x.h.c->bytes - x.h.c->page_bytes : x.h.c->bytes);
-	ret = run(&x, &err);
-	seconds = ctl_progress_end(&x.prog);
-	ret = ret ? ctl_fail(cmd, &err) : print(&x, args.json, seconds);
-	ctl_hold_close(&x.h);
+	ctl_progress_start(&x->prog, "export",
+			   x->metadata_only ? x->h.c->bytes - x->h.c->page_bytes : x->h.c->bytes);
+	ret = run(x, &err);
+	seconds = ctl_progress_end(&x->prog);
+	ret = ret ? ctl_fail(cmd, &err) : print(x, args.json, seconds);
+	ctl_hold_close(&x->h);
 	return ret;
+}
+
+static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	struct export x = { .out = CTL_OUTDIR_INIT };
+
+	return export_command(cmd, argc, argv, &x);
 }
 
 const struct ctl_cmd command_export = {

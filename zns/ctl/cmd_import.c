@@ -22,14 +22,15 @@ static void default_container(struct import *x)
 		 base ? base + 1 : path);
 }
 
-static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
+int import_command(const struct ctl_cmd *cmd, int argc, char **argv,
+		   const struct import_source *source)
 {
 	struct import x = IMPORT_INIT(x);
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const char *handle = NULL, *container = "";
-	struct import_levels *levels = NULL;
 	const struct import *newest = &x;
+	void *found = NULL;
 	bool oci = false;
 	double seconds;
 	int ret;
@@ -46,6 +47,8 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	if (oci && !source)
+		return ctl_become(cmd, "znsctl-oci", argv);
 	ret = import_name(cmd, &x, container);
 	if (ret)
 		return ret;
@@ -70,15 +73,21 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!x.join && !oci)
 		default_container(&x);
 	ctl_progress_start(&x.prog, "import", 0);
-	ret = oci ? import_oci(&x, args.dev, handle, &levels, &err) :
+	ret = oci ? source->run(&x, args.dev, handle, &found, &err) :
 		    import_run(&x, args.dev, handle, &err);
 	if (oci && !ret)
-		newest = import_oci_last(levels);
+		newest = source->newest(found);
 	seconds = ctl_progress_end(&x.prog);
 	ret = ret ? ctl_fail(cmd, &err) : import_print(newest, handle, args.json, seconds);
-	import_oci_end(levels);
+	if (oci)
+		source->end(found);
 	import_end(&x);
 	return ret;
+}
+
+static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	return import_command(cmd, argc, argv, NULL);
 }
 
 const struct ctl_cmd command_import = {

@@ -6,7 +6,8 @@
  * proxy.
  */
 #include <string.h>
-#include "import.h"
+#include "export_oci.h"
+#include "import_oci.h"
 #include "proxy.h"
 #include "skopeo.h"
 
@@ -113,7 +114,7 @@ static int cmd_pull(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ret;
 }
 
-const struct ctl_cmd command_pull = {
+const struct ctl_cmd oci_cmd_pull = {
 	"pull",
 	"[DEV] docker://REGISTRY/NAME:TAG [OPTIONS] [-- SKOPEO OPTIONS]",
 	"fetch a checkpoint with its parents from a registry",

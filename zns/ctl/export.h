@@ -1,25 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_EXPORT_H
 #define ZNS_CTL_EXPORT_H
-/* Shared by cmd_export.c (the command, a directory), export_pack.c (an archive, an OCI image) and
- * push (an image whose layers are served, export_serve.h). */
+/* Shared by cmd_export.c (the command, a directory), export_pack.c (an archive) and what packages
+ * make of a checkpoint (struct export_form). */
 #include "archive.h"
 #include "ctl.h"
-#include "oci.h"
 #include "outdir.h"
 #include "zns/flat.h"
 
 #define EXPORT_CHUNK MIB(16) /* between two progress reports; also an archive's buffer */
 #define EXPORT_PARENTS "parents" /* in it a directory for each parent of an exported chain */
 
-/* A layer that is in no file: whoever wants its bytes has export_layer() make them. */
-struct export_layer {
-	char digest[CTL_OCI_DIGEST];
-	uint64_t size;
-	uint32_t level;
-	bool link; /* to the newest checkpoint, and nothing else */
-};
-
+struct export_form;
 struct export
 {
 	struct ctl_hold h;
@@ -29,17 +21,26 @@ struct export
 	struct ctl_progress prog;
 	const char *target;
 	struct ctl_outdir out;
-	bool packed, to_stdout, oci, flatten, metadata_only, decrypt;
+	bool packed, to_stdout, flatten, metadata_only, decrypt;
 	bool sealed; /* encrypted, and stays so: as it is on the device */
 	uint32_t done; /* images written so far */
 	uint64_t bytes; /* bytes of these images */
-	char digest[CTL_OCI_DIGEST]; /* of the OCI image */
-	/* Not NULL: the layers of the OCI image are links to files of this directory, which are
-	 * not written; @layers says what they are. */
-	const char *elsewhere;
-	struct export_layer *layers;
-	size_t nr_layers, max_layers;
+	const struct export_form *form; /* NULL: a directory or an archive */
 };
+
+/* What a package makes of a checkpoint. Each level has a directory of its own there. */
+struct export_form {
+	/* Is it encrypted, and can all of its chain be sent as it is? Sets x->prog.total. */
+	int (*sealed)(struct export *x, struct zns_err *err);
+	const char *(*folder)(const struct export *x); /* that holds the levels' directories */
+	int (*write)(struct export *x, struct zns_err *err);
+	const char *(*digest)(const struct export *x); /* of what was written */
+	void (*advise)(const struct export *x); /* prints a line for who asked for it */
+};
+
+/* cmd_export.c: the command. @x has its form, and is empty otherwise. */
+int export_command(const struct ctl_cmd *cmd, int argc, char **argv, struct export *x);
+extern const struct ctl_cmd command_export;
 
 /* The chain of a checkpoint that is held, and all that its options want. */
 int export_begin(struct export *x, struct zns_err *err);
@@ -56,28 +57,17 @@ int export_read(struct export *x, uint32_t level, uint32_t image, uint64_t off, 
  * checkpointctl only read the pagemaps. */
 bool export_leaves_out(const struct export *x, uint32_t level, uint32_t image);
 /*
- * Where the images of a level go, with a slash at the end. In an OCI image each level has a
- * directory of its own, whatever it is exported with: its layer is then always the same.
+ * Where the images of a level go, with a slash at the end. A form has a directory for each level,
+ * whatever it is exported with: its bytes are then always the same.
  */
 void export_prefix(const struct export *x, uint32_t level, char *out, size_t len);
 /* Text of the link `parent` in a level's directory. false: the level has no parent. */
 bool export_link(const struct export *x, uint32_t level, char *out, size_t len);
 
-/* export_sealed.c: is it one, and can all of its chain be sent as it is? */
-int export_is_sealed(struct export *x, struct zns_err *err);
-/* The layer of a level, but for its directories. */
-int export_sealed_level(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
-			struct zns_err *err);
-int export_sealed_end(const struct export *x, struct ctl_oci *o, uint32_t level,
-		      struct zns_err *err);
-
 /* export_pack.c */
 int export_to_archive(struct export *x, struct zns_err *err);
-int export_to_oci(struct export *x, struct zns_err *err);
-/* The tar of a layer of an OCI image to @fd, unless that is -1, and to @tee. The same bytes each
- * time. @buf: of EXPORT_CHUNK. */
-int export_layer(struct export *x, int fd, uint32_t level, bool link,
-		 int (*tee)(void *arg, const void *buf, size_t len), void *arg, uint8_t *buf,
-		 struct zns_err *err);
+/* The images of a level, and its link. @buf: of EXPORT_CHUNK. */
+int export_pack_level(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
+		      struct zns_err *err);
 
 #endif

@@ -47,12 +47,8 @@ void export_prefix(const struct export *x, uint32_t level, char *out, size_t len
 
 	export_id(x, level, id);
 	*out = 0;
-	if (x->oci || level)
-		snprintf(out, len, "%s/%s/",
-			 x->sealed ? CTL_OCI_SEALED :
-			 x->oci    ? CTL_OCI_CHECKPOINTS :
-				     EXPORT_PARENTS,
-			 id);
+	if (x->form || level)
+		snprintf(out, len, "%s/%s/", x->form ? x->form->folder(x) : EXPORT_PARENTS, id);
 }
 
 bool export_link(const struct export *x, uint32_t level, char *out, size_t len)
@@ -62,7 +58,7 @@ bool export_link(const struct export *x, uint32_t level, char *out, size_t len)
 	if (level + 1 >= export_levels(x))
 		return false;
 	export_id(x, level + 1, id);
-	snprintf(out, len, "%s/%s", level || x->oci ? ".." : EXPORT_PARENTS, id);
+	snprintf(out, len, "%s/%s", level || x->form ? ".." : EXPORT_PARENTS, id);
 	return true;
 }
 
@@ -75,7 +71,7 @@ int export_begin(struct export *x, struct zns_err *err)
 		return zns_fail(
 			err, -EOPNOTSUPP,
 			"this checkpoint has pages only: join the other images first (znsctl import --join)");
-	x->sealed = p.sealed = x->oci && x->h.c->crypt && !x->decrypt;
+	x->sealed = p.sealed = x->form && x->h.c->crypt && !x->decrypt;
 	if (x->sealed && x->flatten)
 		return zns_fail(
 			err, -EINVAL,
@@ -84,7 +80,7 @@ int export_begin(struct export *x, struct zns_err *err)
 	if (!ret)
 		ret = zns_session_chain(&x->h.s, x->answer, x->h.handle, &p, &x->chain, err);
 	if (!ret && x->sealed)
-		ret = export_is_sealed(x, err);
+		ret = x->form->sealed(x, err);
 	if (!ret && x->flatten)
 		ret = zns_flat_new(x->chain, &x->flat, err);
 	if (!ret && !x->sealed)
@@ -98,5 +94,4 @@ void export_end(struct export *x)
 	zns_chain_close(x->chain);
 	if (x->answer)
 		zns_pb__response__free_unpacked(x->answer, NULL);
-	free(x->layers);
 }

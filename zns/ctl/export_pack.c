@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A checkpoint as tar: an archive, or the layers of an OCI image */
+/* A checkpoint as tar */
 #include <fcntl.h>
 #include <string.h>
 #include "export.h"
-#include "zns/crypt.h"
-#include "zns/grow.h"
 #include "zns/safeopen.h"
-
-/* ---- an archive ---- */
 
 static int image_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint32_t n,
 			    uint8_t *buf, struct zns_err *err)
@@ -33,8 +29,8 @@ static int image_to_archive(struct export *x, struct ctl_pack *p, uint32_t level
 	return ret;
 }
 
-static int level_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
-			    struct zns_err *err)
+int export_pack_level(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
+		      struct zns_err *err)
 {
 	char name[160], to[128];
 	int ret = 0;
@@ -63,7 +59,7 @@ static int write_archive(struct export *x, int fd, struct zns_err *err)
 		ret = ctl_pack_open(fd, x->to_stdout ? "-" : x->target,
 				    x->h.c->created_ns / 1000000000, &p, err);
 	for (uint32_t l = 0; !ret && l < export_levels(x); l++)
-		ret = level_to_archive(x, p, l, buf, err);
+		ret = export_pack_level(x, p, l, buf, err);
 	return ctl_pack_close(p, ret, err);
 }
 
@@ -102,94 +98,5 @@ int export_to_archive(struct export *x, struct zns_err *err)
 		unlinkat(dir, base, 0);
 		zns_fail_sys(err, ret, "%s", x->target);
 	}
-	return ret;
-}
-
-/* ---- an OCI image ---- */
-
-/* The first bytes of a layer: the directories that its files are in. */
-static int layer_dirs(const struct export *x, struct ctl_pack *p, uint32_t level,
-		      struct zns_err *err)
-{
-	char name[160];
-	int ret = ctl_pack_dir(p, x->sealed ? CTL_OCI_SEALED : CTL_OCI_CHECKPOINTS, err);
-
-	export_prefix(x, level, name, sizeof(name));
-	return ret ? ret : ctl_pack_dir(p, name, err);
-}
-
-int export_layer(struct export *x, int fd, uint32_t level, bool link,
-		 int (*tee)(void *arg, const void *buf, size_t len), void *arg, uint8_t *buf,
-		 struct zns_err *err)
-{
-	char id[ZNS_UUID_STR], to[128];
-	struct ctl_pack *p = NULL;
-	/* what is sealed is the same on every device, whenever it came there */
-	int64_t created = x->sealed ? 0 : export_level(x, level)->checkpoint->created_ns;
-	int ret = ctl_pack_open(fd, "-", created / 1000000000, &p, err);
-
-	if (!ret && tee)
-		ctl_pack_tee(p, tee, arg);
-	if (!ret && link) {
-		export_id(x, level, id);
-		snprintf(to, sizeof(to), CTL_OCI_CHECKPOINTS "/%s", id);
-		ret = ctl_pack_link(p, CTL_OCI_LINK, to, err);
-	} else if (!ret) {
-		ret = layer_dirs(x, p, level, err);
-		if (!ret)
-			ret = x->sealed ? export_sealed_level(x, p, level, buf, err) :
-					  level_to_archive(x, p, level, buf, err);
-	}
-	return ctl_pack_close(p, ret, err);
-}
-
-static int note_layer(struct export *x, const struct ctl_oci *o, uint32_t level, bool link,
-		      struct zns_err *err)
-{
-	struct export_layer *l;
-
-	if (!x->elsewhere)
-		return 0;
-	if (zns_grow(x->layers, x->nr_layers, x->max_layers))
-		return zns_fail(err, -ENOMEM, "no memory for the OCI image");
-	l = &x->layers[x->nr_layers++];
-	*l = (struct export_layer){ .level = level, .link = link };
-	l->size = ctl_oci_last(o, l->digest);
-	return 0;
-}
-
-/* Level @level of the chain, or the link to its newest. */
-static int layer(struct export *x, struct ctl_oci *o, uint32_t level, bool link, uint8_t *buf,
-		 struct zns_err *err)
-{
-	char id[ZNS_UUID_STR];
-	int fd, ret = ctl_oci_layer(o, &fd, err);
-
-	if (ret)
-		return ret;
-	ret = export_layer(x, fd, level, link, ctl_oci_seen, o, buf, err);
-	export_id(x, level, id);
-	if (!ret)
-		ret = x->sealed ? export_sealed_end(x, o, level, err) :
-				  ctl_oci_layer_end(o, link ? NULL : id, NULL, NULL, err);
-	return ret ? ret : note_layer(x, o, level, link, err);
-}
-
-int export_to_oci(struct export *x, struct zns_err *err)
-{
-	cleanup_free uint8_t *buf = malloc(EXPORT_CHUNK);
-	const ZnsPb__Origin *origin = x->h.c->origin;
-	struct ctl_oci *o = NULL;
-	int ret = buf ? ctl_oci_open(x->target, x->elsewhere, &o, err) :
-			zns_fail(err, -ENOMEM, "no memory for a buffer");
-
-	for (uint32_t l = ret ? 0 : export_levels(x); l-- > 0 && !ret;)
-		ret = layer(x, o, l, false, buf, err);
-	if (!ret && !x->sealed) /* there is nothing in a sealed one that criu could take */
-		ret = layer(x, o, 0, true, buf, err);
-	if (!ret)
-		ret = ctl_oci_publish(o, x->h.c->container, origin ? origin->kind : NULL,
-				      x->h.c->created_ns, x->digest, err);
-	ctl_oci_close(o);
 	return ret;
 }

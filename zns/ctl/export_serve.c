@@ -16,7 +16,7 @@
 #define SKIP_BYTES KIB(64)
 
 struct export_serve {
-	struct export *x; /* whose layers these are */
+	struct export_oci *x; /* whose layers these are */
 	char dir[PATH_MAX];
 	struct fuse *fuse;
 	bool mounted, running;
@@ -80,7 +80,7 @@ static int start(struct stream *t)
 		return -ENOMEM;
 	t->pos = 0;
 	/* what is counted in it is this thread's */
-	t->x = *t->serve->x;
+	t->x = t->serve->x->x;
 	ctl_progress_start(&t->x.prog, "push", 0);
 	t->x.prog.tty = false;
 	ret = -pthread_create(&t->thread, NULL, make, t);
@@ -132,7 +132,7 @@ static struct export_serve *serve_of(void)
 }
 
 /* -1: there is none. */
-static ssize_t find(const struct export *x, const char *path)
+static ssize_t find(const struct export_oci *x, const char *path)
 {
 	for (size_t i = 0; *path == '/' && i < x->nr_layers; i++)
 		if (!strcmp(path + 1, ctl_oci_digits(x->layers[i].digest)))
@@ -142,7 +142,7 @@ static ssize_t find(const struct export *x, const char *path)
 
 static int serve_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
 {
-	const struct export *x = serve_of()->x;
+	const struct export_oci *x = serve_of()->x;
 	ssize_t i = find(x, path);
 
 	memset(st, 0, sizeof(*st));
@@ -278,7 +278,7 @@ static int mount_it(struct export_serve *s, struct zns_err *err)
 	return ret ? zns_fail_sys(err, ret, "thread") : 0;
 }
 
-int export_serve_begin(struct export *x, const char *dir, struct export_serve **out,
+int export_serve_begin(struct export_oci *x, const char *dir, struct export_serve **out,
 		       struct zns_err *err)
 {
 	struct export_serve *s = *out = calloc(1, sizeof(*s));

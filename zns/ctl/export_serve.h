@@ -6,7 +6,7 @@
  * written anywhere. They are in a mount of FUSE in a mount namespace of our own, so only this
  * process and those that it starts see it, and it ends with them, however they end.
  */
-#include "export.h"
+#include "export_oci.h"
 
 struct export_serve;
 
@@ -15,7 +15,7 @@ struct export_serve;
  * later than this call, but before anybody looks for them. Reads go on from front to back; whoever
  * goes back has a layer made from its beginning. -ENOTSUP: this process may not mount here.
  */
-int export_serve_begin(struct export *x, const char *dir, struct export_serve **out,
+int export_serve_begin(struct export_oci *x, const char *dir, struct export_serve **out,
 		       struct zns_err *err);
 /* Nobody reads any more. Why a reader got an error, if one did. Frees; NULL is fine. */
 int export_serve_end(struct export_serve *s, struct zns_err *err);

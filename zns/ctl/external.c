@@ -15,6 +15,11 @@ static int become_report(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ctl_become(cmd, "znsctl-report", argv);
 }
 
+static int become_oci(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	return ctl_become(cmd, "znsctl-oci", argv);
+}
+
 #define BECOMES(name, brief, run) \
 	const struct ctl_cmd command_##name = { #name, "", brief, "", run }
 
@@ -28,3 +33,5 @@ BECOMES(metrics, "figures of all registered devices and memory contexts, for Pro
 	become_report);
 BECOMES(top, "what dumps, restores and memory contexts do just now, and on which groups",
 	become_report);
+BECOMES(push, "send a checkpoint with its parents to a registry, as an OCI image", become_oci);
+BECOMES(pull, "fetch a checkpoint with its parents from a registry", become_oci);

@@ -3,13 +3,13 @@
 #define ZNS_CTL_IMPORT_H
 /*
  * Shared by cmd_import.c (the steps), import.c (both directories), import_archive.c (an archive as
- * source), import_image.c (one image) and import_join.c. The source may belong to anybody, who may
+ * source), import_image.c (one image), import_join.c, and what a package imports (struct
+ * import_source). The source may belong to anybody, who may
  * change it meanwhile. So a file must stay as it was listed, or the import fails. Each file is read
  * once.
  */
 #include <sys/stat.h>
 #include "ctl.h"
-#include "oci.h"
 #include "outdir.h"
 #include "zns/handle.h"
 #include "zns/save.h"
@@ -33,13 +33,14 @@ struct import_stream {
 	struct ctl_patience *patience; /* or NULL */
 };
 
+#define IMPORT_SHA_BYTES 32
 struct import {
 	const char *path; /* as given */
 	int dir; /* -1: an archive, */
 	int archive; /* or -1 */
 	const struct import_stream *stream; /* or NULL */
 	const char *inside; /* the directory in the archive that counts; NULL: its top */
-	const char *layer; /* digest of the OCI layer that it is; NULL: none */
+	const uint8_t *layer; /* SHA-256 of the layer that it is; NULL: none */
 	bool empty; /* the archive has no checkpoint there */
 	struct stat archive_st;
 	struct import_file *files;
@@ -110,35 +111,18 @@ int import_read_stream(struct import *x, struct zns_err *err);
 int import_run(struct import *x, const char *spec, const char *handle, struct zns_err *err);
 int import_print(const struct import *x, const char *handle, bool json, double seconds);
 
-/*
- * import_sealed.c: the checkpoint of a sealed layer (oci.h), which x->stream is, under the id that
- * it has. @parent: the id of the layer before, or NULL. @newest: of its image; a note is for that.
- */
-int import_sealed_run(struct import *x, const struct ctl_oci_layer *l, const char *parent,
-		      bool newest, const char *spec, const char *handle, struct zns_err *err);
-/* Has the device the same checkpoint already? 1 yes, 0 no; -EEXIST: it has another version. */
-int import_sealed_there(const struct ctl_oci_layer *l, const char *spec, struct zns_err *err);
-
-/* import_there.c: has the device a checkpoint of this container and parent (NULL: none) that came
- * in this layer? 1 yes, *id; 0 no. */
-int import_there(const struct import *x, const struct ctl_oci_layer *l, const char *parent,
-		 const char *spec, uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
-
-/*
- * import_oci.c: the checkpoints of an OCI image, the parents first. @model has the options.
- * import_oci_last is the newest, after success.
- */
-struct import_levels;
-int import_oci(const struct import *model, const char *spec, const char *handle,
-	       struct import_levels **out, struct zns_err *err);
-/* The same of an image whose layers come from @from; -ENODATA: none of them is a checkpoint of
- * ours. */
-int import_oci_from(const struct import *model, const struct ctl_oci_image *i,
-		    const struct ctl_oci_source *from, const char *spec, const char *handle,
-		    struct import_levels **out, struct zns_err *err);
-const struct import *import_oci_last(const struct import_levels *v);
-bool import_oci_begun(const struct import_levels *v); /* one at least */
-void import_oci_end(struct import_levels *v);
+/* A source that a package has: several checkpoints, maybe. */
+struct import_source {
+	/* @model has the options. @found is the package's, also after an error. */
+	int (*run)(const struct import *model, const char *spec, const char *handle, void **found,
+		   struct zns_err *err);
+	const struct import *(*newest)(const void *found); /* after success */
+	void (*end)(void *found); /* NULL is fine */
+};
+/* cmd_import.c: the command; @oci: what --oci means, or NULL. */
+int import_command(const struct ctl_cmd *cmd, int argc, char **argv,
+		   const struct import_source *oci);
+extern const struct ctl_cmd command_import;
 void import_end(struct import *x);
 
 /* import_join.c: finds the existing checkpoint, connects and opens the device. @spec may be

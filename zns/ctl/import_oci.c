@@ -8,8 +8,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include "import.h"
-#include "oci.h"
+#include "import_oci.h"
 
 #define FOREIGN "checkpoint/"
 
@@ -17,6 +16,7 @@ struct level {
 	struct import x;
 	const struct ctl_oci_layer *layer;
 	char inside[64], parent[ZNS_UUID_STR]; /* borrowed by x */
+	uint8_t sha[CTL_OCI_SHA_BYTES]; /* the same */
 	struct import_stream stream; /* the same */
 	struct ctl_oci_check check;
 	bool there; /* on the device already: nothing was done */
@@ -215,7 +215,8 @@ static int import_level(struct level *l, const struct import *model, const struc
 	if (l->layer->sealed)
 		return import_sealed_run(&l->x, l->layer, parent, newest, spec, handle, err);
 	l->x.parent_id = parent;
-	l->x.layer = l->from ? l->layer->digest : NULL;
+	if (l->from && ctl_oci_unhex(ctl_oci_digits(l->layer->digest), l->sha, sizeof(l->sha)))
+		l->x.layer = l->sha;
 	return import_run(&l->x, spec, handle, err);
 }
 
@@ -322,3 +323,21 @@ void import_oci_end(struct import_levels *v)
 		free(v->l);
 	free(v);
 }
+
+static int run(const struct import *model, const char *spec, const char *handle, void **found,
+	       struct zns_err *err)
+{
+	return import_oci(model, spec, handle, (struct import_levels **)found, err);
+}
+
+static const struct import *newest(const void *found)
+{
+	return import_oci_last(found);
+}
+
+static void end(void *found)
+{
+	import_oci_end(found);
+}
+
+const struct import_source import_oci_source = { .run = run, .newest = newest, .end = end };

@@ -71,19 +71,18 @@ static int check_room(const struct import *x, struct zns_err *err)
 static int describe(struct import *x, struct zns_err *err)
 {
 	ZnsPb__Origin *o = x->v.c->origin;
-	uint8_t sha[CTL_OCI_SHA_BYTES];
 	char path[PATH_MAX];
 
 	if (x->join)
 		return 0;
 	x->v.c->has_pre_dump = x->v.c->pre_dump = x->pre_dump;
 	o->has_claimed = o->claimed = !x->named;
-	if (x->layer && ctl_oci_unhex(ctl_oci_digits(x->layer), sha, sizeof(sha))) {
-		o->layer.data = malloc(sizeof(sha));
+	if (x->layer) {
+		o->layer.data = malloc(IMPORT_SHA_BYTES);
 		if (!o->layer.data)
 			return zns_fail(err, -ENOMEM, "no memory for the record");
-		memcpy(o->layer.data, sha, sizeof(sha));
-		o->layer.len = sizeof(sha);
+		memcpy(o->layer.data, x->layer, IMPORT_SHA_BYTES);
+		o->layer.len = IMPORT_SHA_BYTES;
 		o->has_layer = 1;
 	}
 	o->image_dir = strdup(realpath(x->path, path) ? path : x->path);

@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <string.h>
 #include "archive.h"
-#include "import.h"
+#include "import_oci.h"
 #include "zns/crypt.h"
 #include "zns/pbcopy.h"
 #include "zns/sealed.h"

@@ -5,7 +5,7 @@
  * checkpoint stays what its layer was; a flattening takes its parent away, so it is no match then.
  */
 #include <string.h>
-#include "import.h"
+#include "import_oci.h"
 
 static bool is_parent(const ZnsPb__Checkpoint *c, const char *parent)
 {
