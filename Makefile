@@ -79,7 +79,7 @@ CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c test/controls/*/*.c))
 TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
 TEST_LIB	:= $(B)/test/libzns.a
 TEST_BIN	:= $(B)/test/bin
-TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-oci zns-helper zns-mem zns-memkeep) $(B)/test/next/znsd
+TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-oci zns-helper zns-mem zns-memkeep) $(B)/test/next/znsd
 ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(REPORT_OBJ) $(MEMORY_CTL_OBJ) $(OCI_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
 		   $(CONFORM_OBJ) $(SELFTEST_OBJ) $(CONTROL_OBJ)
 # test_mem_refused runs others where the kernel has less, which takes minutes, as test_mem_moves meeting does: make unit-refused
@@ -170,7 +170,7 @@ $(B)/libzns.a: $(LIB_OBJ) $(PROTO_O)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BIN)/znsd: $(ZNSD_OBJ) $(B)/libzns.a
-$(BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
+$(BIN)/znsctl: $(CTL_OBJ) $(B)/libzns.a
 $(B)/libctl.a: $(CTL_LIB_OBJ)
 	$(call say,AR      $@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -199,7 +199,8 @@ $(TEST_LIB): $(TEST_OBJ) $(PROTO_O)
 	$(call say,AR      $@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(TEST_BIN)/znsd: $(ZNSD_OBJ) $(TEST_LIB)
-$(TEST_BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(TEST_LIB)
+$(TEST_BIN)/znsctl: $(CTL_OBJ) $(TEST_LIB)
+$(TEST_BIN)/znsctl-docker: $(DOCKER_CMD_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main_memory.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-oci: $(OCI_OBJ) $(B)/libctl.a $(TEST_LIB)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Does the owner of a checkpoint still exist? One function for each kind of origin. */
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "gc.h"
-#include "../docker/docker.h"
 
 static enum gc_life say(enum gc_life l, char *why, size_t len, const char *what)
 {
@@ -14,23 +15,61 @@ static enum gc_life say(enum gc_life l, char *why, size_t len, const char *what)
 	return l;
 }
 
-static enum gc_life of_docker(enum docker_life l)
+/* "gone why", as `znsctl-docker life` prints it. */
+static enum gc_life read_answer(int fd, char *why, size_t len)
 {
-	switch (l) {
-	case DOCKER_NEEDED:
-		return GC_NEEDED;
-	case DOCKER_GONE:
-		return GC_GONE;
-	default:
-		return GC_UNKNOWN;
-	}
+	static const char *const word[] = {
+		[GC_NEEDED] = "needed ", [GC_GONE] = "gone ", [GC_UNKNOWN] = "unknown "
+	};
+	cleanup_file FILE *f = fdopen(fd, "re");
+	char line[PATH_MAX + 512] = "";
+
+	if (f && fgets(line, sizeof(line), f))
+		for (size_t i = 0; i < ZNS_ARRAY_SIZE(word); i++)
+			if (!strncmp(line, word[i], strlen(word[i]))) {
+				line[strcspn(line, "\n")] = '\0';
+				return say((enum gc_life)i, why, len, line + strlen(word[i]));
+			}
+	return say(GC_UNKNOWN, why, len, "znsctl-docker cannot tell");
 }
 
-static enum gc_life docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
+/* The package of the engine knows its directories. Its program is installed with this one. */
+static enum gc_life engine_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
-	const struct docker_made m = docker_made_of(c);
+	const ZnsPb__Origin *o = c->origin;
+	char path[PATH_MAX], id[ZNS_UUID_STR], created[24], life[] = "life", none[] = "";
+	char ended[2] = { o->ended ? '1' : '0', '\0' };
+	char *argv[] = { path,
+			 life,
+			 o->kind,
+			 o->root ? o->root : none,
+			 o->container_id ? o->container_id : none,
+			 o->checkpoint_name ? o->checkpoint_name : none,
+			 zns_uuid_format(c->id.data, id),
+			 ended,
+			 created,
+			 NULL };
+	posix_spawn_file_actions_t fa;
+	enum gc_life l;
+	int to[2], ret;
+	pid_t pid;
 
-	return of_docker(docker_checkpoint_life(&m, why, len));
+	snprintf(created, sizeof(created), "%lld", (long long)c->created_ns);
+	if (zns_own_program("znsctl-docker", path, sizeof(path)))
+		return say(GC_UNKNOWN, why, len,
+			   "znsctl-docker, which could tell, is not installed");
+	if (pipe2(to, O_CLOEXEC))
+		return say(GC_UNKNOWN, why, len, strerror(errno));
+	posix_spawn_file_actions_init(&fa);
+	posix_spawn_file_actions_addopen(&fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&fa, to[1], STDOUT_FILENO);
+	ret = posix_spawn(&pid, path, &fa, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	close(to[1]);
+	l = read_answer(to[0], why, len); /* closes it */
+	if (!ret)
+		waitpid(pid, NULL, 0);
+	return l;
 }
 
 static int program_path(const char *kind, char *path, size_t len, struct stat *st)
@@ -87,7 +126,7 @@ static enum gc_life podman_life(const ZnsPb__Checkpoint *c, char *why, size_t le
 
 	if (!program_path(o->kind, path, sizeof(path), &st))
 		return program_life(c, why, len);
-	return of_docker(podman_checkpoint_life(o->root, o->container_id, c->id.data, why, len));
+	return engine_life(c, why, len);
 }
 
 gc_life_fn gc_life_of(const char *kind)
@@ -95,7 +134,7 @@ gc_life_fn gc_life_of(const char *kind)
 	static const struct {
 		const char *kind;
 		gc_life_fn life;
-	} kinds[] = { { "docker", docker_life },
+	} kinds[] = { { "docker", engine_life },
 		      { "podman", podman_life },
 		      { "cri", program_life } };
 

@@ -96,5 +96,9 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	return ctl_begin() ? CTL_FAILED : ctl_end("znsctl docker", run(argc, argv));
+	if (ctl_begin())
+		return CTL_FAILED;
+	if (argc > 1 && !strcmp(argv[1], "life"))
+		return ctl_end("znsctl docker", docker_life(argc, argv));
+	return ctl_end("znsctl docker", run(argc, argv));
 }

@@ -20,6 +20,7 @@ int docker_resume(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_unschedule(const struct ctl_cmd *cmd, int argc, char **argv);
+int docker_life(int argc, char **argv); /* what `znsctl gc` asks */
 int docker_live(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_logs(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv);

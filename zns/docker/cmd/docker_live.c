@@ -22,11 +22,39 @@ enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 	return docker_checkpoint_life(&m, why, len);
 }
 
+static const char *const word[] = {
+	[DOCKER_NEEDED] = "needed", [DOCKER_GONE] = "gone", [DOCKER_UNKNOWN] = "unknown"
+};
+
+/* KIND ROOT CONTAINER_ID NAME ID ENDED CREATED_NS, of a checkpoint's record; "": not said. */
+int docker_life(int argc, char **argv)
+{
+	uint8_t id[ZNS_UUID_LEN];
+	char why[PATH_MAX + 256] = "";
+	enum docker_life life;
+
+	if (argc != 9 || zns_uuid_parse(argv[6], id)) {
+		fprintf(stderr, "znsctl-docker life is for `znsctl gc`\n");
+		return CTL_USAGE;
+	}
+	if (!strcmp(argv[2], "podman")) {
+		life = podman_checkpoint_life(argv[3], argv[4], id, why, sizeof(why));
+	} else {
+		const struct docker_made m = { .root = argv[3],
+					       .container_id = argv[4],
+					       .checkpoint_name = argv[5],
+					       .id = id,
+					       .ended = *argv[7] == '1',
+					       .created_ns = strtoll(argv[8], NULL, 10) };
+
+		life = docker_checkpoint_life(&m, why, sizeof(why));
+	}
+	printf("%s %s\n", word[life], why);
+	return CTL_OK;
+}
+
 int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const char *const word[] = {
-		[DOCKER_NEEDED] = "needed", [DOCKER_GONE] = "gone", [DOCKER_UNKNOWN] = "unknown"
-	};
 	const ZnsPb__Checkpoint *c = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
