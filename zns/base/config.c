@@ -169,19 +169,37 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 }
 
 /* All known keys. A misspelled key is an error: otherwise it would be a setting without effect. */
-static const char *const known_keys[] = {
-	"default-device",      "deadline",           "encrypt-key",
-	"docker-qos",          "docker-admission",   "docker-alloc",
-	"docker-stripe",       "docker-dev",         "docker-live",
-	"docker-criu",         "docker-memory",      "docker-memory-predict",
-	"cri-o-names",         "criu-config-dir",    "restore-others",
-	"keep-tracking",       "memory-dram",        "docker-memory-min",
-	"docker-cgroup",       "docker-weight",      "restore-cache",
-	"docker-network-lock", "docker-ghost-limit", "docker-suspend",
-	"docker-stop",         "docker-resume",      "docker-resume-else",
-	"docker-from",         "docker-from-allow",  "docker-tcp",
-	"live"
-};
+static const char *const known_keys[] = { "default-device",
+					  "deadline",
+					  "encrypt-key",
+					  "docker-qos",
+					  "docker-admission",
+					  "docker-alloc",
+					  "docker-stripe",
+					  "docker-dev",
+					  "docker-live",
+					  "docker-criu",
+					  "docker-memory",
+					  "docker-memory-predict",
+					  "cri-o-names",
+					  "criu-config-dir",
+					  "restore-others",
+					  "keep-tracking",
+					  "memory-dram",
+					  "docker-memory-min",
+					  "docker-cgroup",
+					  "docker-weight",
+					  "restore-cache",
+					  "docker-network-lock",
+					  "docker-ghost-limit",
+					  "docker-suspend",
+					  "docker-stop",
+					  "docker-resume",
+					  "docker-resume-else",
+					  "docker-from",
+					  "docker-from-allow",
+					  "docker-tcp",
+					  "live" };
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
 {
