@@ -41,7 +41,7 @@ OPT		?= -O2 -g
 SAN		?=
 WARN		:= -Wall -Wextra -Werror -Wno-unused-parameter $(if $(filter clang%,$(CC)),-Wno-gnu,-Wno-format-truncation) -Wshadow -Wstrict-prototypes \
 		   -Wmissing-prototypes
-CPPFLAGS	:= -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Izns/include -I$(GEN) -Icriu/include \
+CPPFLAGS	:= -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Izns/include $(addprefix -I,$(wildcard zns/*/include)) -I$(GEN) -Icriu/include \
 		   $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 CFLAGS		:= -std=gnu11 $(OPT) $(WARN) $(SAN)
 # Static, so that znsctl runs where libfuse is not installed.
@@ -51,29 +51,28 @@ LDLIBS		:= -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthr
 PROTO_C		:= $(patsubst images/%.proto,$(GEN)/%.pb-c.c,$(wildcard images/*.proto))
 PROTO_O		:= $(PROTO_C:.c=.o)
 objs		= $(patsubst %.c,$(B)/%.o,$(1))
-LIB_OBJ		:= $(call objs,$(foreach d,base track mem crypt dev probe alloc store stripe stripe/write client pages keep,$(wildcard zns/$(d)/*.c)))
-ZNSD_OBJ	:= $(call objs,$(wildcard zns/broker/*/*.c))
+LIB_OBJ		:= $(call objs,$(foreach d,base track memory/engine memory/policy crypt dev dev/emu tools/probe alloc store stripe stripe/write client memory/pages memory/keeper,$(wildcard zns/$(d)/*.c)))
+ZNSD_OBJ	:= $(call objs,$(wildcard zns/broker/*/*.c zns/memory/broker/*.c))
 # They register what they serve: nothing names a symbol of theirs, so an archive would leave them out.
-ZNSD_MEMORY_OBJ	:= $(filter %/policy/memory.o %/policy/memory_ceiling.o %/policy/memory_room.o %/requests/remembering.o,$(ZNSD_OBJ))
+ZNSD_MEMORY_OBJ	:= $(call objs,$(wildcard zns/memory/broker/*.c))
 # What zns-runc and znsctl share is all of zns/docker but these files of the wrapper's own.
 RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c ended.c extend.c feasible.c hold.c links.c netlock.c pause.c report.c supervise.c suspend.c)
 DOCKER_OBJ	:= $(call objs,$(filter-out $(RUNC_SRC),$(wildcard zns/docker/*.c)))
 RUNC_OBJ	:= $(call objs,$(RUNC_SRC))
 # Commands of packages are programs that znsctl becomes: znsctl-report, znsctl-memory and others.
-REPORT_OBJ	:= $(call objs,$(wildcard $(addprefix zns/ctl/,main_report.c cmd_report.c cmd_top.c cmd_metrics.c report_*.c metrics_*.c html.c)))
-MEMORY_CTL_OBJ	:= $(call objs,$(wildcard $(addprefix zns/ctl/,main_memory.c cmd_memory.c memory_*.c)))
-OCI_OBJ		:= $(call objs,$(wildcard $(addprefix zns/ctl/,main_oci.c cmd_push.c cmd_pull.c oci*.c skopeo.c proxy.c sha.c flow.c *_oci.c \
-		   export_sealed.c export_serve.c import_sealed.c import_there.c)))
-CTL_OBJ		:= $(filter-out $(REPORT_OBJ) $(MEMORY_CTL_OBJ) $(OCI_OBJ),$(call objs,$(wildcard zns/ctl/*.c)))
+REPORT_OBJ	:= $(call objs,$(wildcard zns/report/*.c))
+MEMORY_CTL_OBJ	:= $(call objs,$(wildcard zns/memory/ctl/*.c))
+OCI_OBJ		:= $(call objs,$(wildcard zns/oci/*.c))
+CTL_OBJ		:= $(call objs,$(wildcard zns/ctl/*.c zns/ctl/*/*.c))
 # What these programs share with znsctl.
 CTL_LIB_OBJ	:= $(filter-out %/main.o %/external.o,$(CTL_OBJ))
 DOCKER_CMD_OBJ	:= $(call objs,$(wildcard zns/docker/cmd/*.c))
-PROBE_CMD_OBJ	:= $(call objs,$(wildcard zns/probe/cmd/*.c))
-CONFORM_OBJ	:= $(call objs,$(wildcard zns/selftest/*.c))
-SELFTEST_OBJ	:= $(call objs,$(wildcard zns/selftest/cmd/*.c))
-HELPER_OBJ	:= $(call objs,$(wildcard zns/helper/*.c))
-MEMKEEP_OBJ	:= $(call objs,$(wildcard zns/keep/cmd/*.c))
-MEM_OBJ		:= $(call objs,$(wildcard zns/mem/cmd/*.c))
+PROBE_CMD_OBJ	:= $(call objs,$(wildcard zns/tools/probe/cmd/*.c))
+CONFORM_OBJ	:= $(call objs,$(wildcard zns/tools/selftest/*.c))
+SELFTEST_OBJ	:= $(call objs,$(wildcard zns/tools/selftest/cmd/*.c))
+HELPER_OBJ	:= $(call objs,$(wildcard zns/helper/*.c zns/helper/*/*.c))
+MEMKEEP_OBJ	:= $(call objs,$(wildcard zns/memory/keeper/cmd/*.c))
+MEM_OBJ		:= $(call objs,$(wildcard zns/memory/pager/*.c))
 # A test build has power cuts, faults and noise of the emulator, and a clock to be set, where the product has *_none.c.
 CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c test/controls/*/*.c))
 TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
@@ -86,7 +85,7 @@ ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(REPORT_OBJ) $(MEMORY_CTL_OBJ) $(
 UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(filter-out %/test_mem_refused.c $(if $(SAN),%/test_mem_rules.c),$(wildcard test/unit/test_*.c)))
 FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 
-ADAPTER		:= $(wildcard criu/*.c criu/*.h criu/include/*.h)
+ADAPTER		:= $(wildcard criu/adapter/*.[ch] criu/adapter/*/*.[ch] criu/include/*.h)
 CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch criu/patches/*/*.patch) scripts/fetch-criu scripts/fetch-orig
 
@@ -151,7 +150,7 @@ VERSION		:= $(GEN)/zns-version.h
 .PHONY: FORCE
 $(VERSION): FORCE
 	$(Q)scripts/version $@
-$(call objs,$(foreach p,ctl broker/requests helper docker mem/cmd keep/cmd,zns/$(p)/main.c) zns/selftest/cmd/report.c): $(VERSION)
+$(call objs,$(foreach p,ctl broker/requests helper docker memory/pager memory/keeper/cmd,zns/$(p)/main.c) zns/tools/selftest/cmd/report.c): $(VERSION)
 
 $(ALL_OBJ) $(B)/test/crash/inproc.o: | $(PROTO_C)
 ifeq ($(shell uname -m),x86_64)
@@ -163,7 +162,7 @@ $(B)/%.o: %.c
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/zns/ctl/cmd_mount.o $(B)/zns/ctl/export_serve.o: CPPFLAGS += -isystem /usr/include/fuse3
+$(B)/zns/ctl/cmd_mount.o $(B)/zns/oci/export_serve.o: CPPFLAGS += -isystem /usr/include/fuse3
 
 $(B)/libzns.a: $(LIB_OBJ) $(PROTO_O)
 	$(call say,AR      $@)
@@ -176,7 +175,7 @@ $(B)/libctl.a: $(CTL_LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BIN)/znsctl-docker: $(DOCKER_CMD_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(B)/libzns.a
-$(BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main_memory.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
+$(BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/znsctl-oci: $(OCI_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/znsctl-memory: $(MEMORY_CTL_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/znsctl-selftest: $(SELFTEST_OBJ) $(CONFORM_OBJ) $(B)/libctl.a $(B)/libzns.a
@@ -202,7 +201,7 @@ $(TEST_BIN)/znsd: $(ZNSD_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl: $(CTL_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-docker: $(DOCKER_CMD_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(TEST_LIB)
-$(TEST_BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main_memory.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
+$(TEST_BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-oci: $(OCI_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/znsctl-memory: $(MEMORY_CTL_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-selftest: $(SELFTEST_OBJ) $(CONFORM_OBJ) $(B)/libctl.a $(TEST_LIB)
@@ -238,12 +237,12 @@ $(CRIU_SRC)/.fetched: $(PATCHES) | $(B)/.deps
 $(BIN)/criu: $(CRIU_SRC)/.fetched $(ADAPTER) $(VERSION)
 	@mkdir -p $(@D)
 	$(call say,CRIU    $@)
-	$(Q)cp -p criu/*.c criu/*.h $(CRIU_SRC)/criu/ && cp -p criu/include/*.h $(VERSION) $(CRIU_SRC)/criu/include/
+	$(Q)cp -p criu/adapter/*.[ch] criu/adapter/*/*.[ch] $(CRIU_SRC)/criu/ && cp -p criu/include/*.h $(VERSION) $(CRIU_SRC)/criu/include/
 	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(CRIU_SRC) criu >$(B)/criu.log 2>&1 || \
 		{ tail -40 $(B)/criu.log >&2; exit 1; }
 	$(Q)cp $(CRIU_SRC)/criu/criu $@
 
-# The same with a second witness of every image: criu/zns-tee.h. Only our files differ.
+# The same with a second witness of every image: criu/adapter/zns-tee.h. Only our files differ.
 TEE		:= $(B)/tee
 .PHONY: criu-tee
 criu-tee: $(TEE)/criu/criu/criu

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # How the programs are built that the suites run (suites.mk): unit tests, loads, clients, fuzzers.
 
-OCI_READ	:= $(addprefix $(B)/zns/ctl/,oci.o oci_read.o sha.o flow.o)
+OCI_READ	:= $(addprefix $(B)/zns/oci/,oci.o oci_read.o sha.o flow.o)
 $(B)/test/test_flow: CTL_MORE = $(OCI_READ)
 $(B)/test/test_flow: $(OCI_READ)
 $(B)/test/test_print $(B)/test/test_flow: $(B)/test/%: test/unit/%.c $(B)/libctl.a $(B)/libzns.a
@@ -35,7 +35,7 @@ $(B)/test/test_crypt_stripe: WRAP = -Wl,--wrap=zns_crypt_seal_unit
 
 # One suite for every kind of device; DEV=… runs it on a real one (all its data are lost).
 CONFORM_SRC	:= $(wildcard test/conformance/*.c)
-$(B)/test/dev_conform: $(CONFORM_SRC) test/conformance/state.h $(wildcard zns/selftest/*.h) $(CONFORM_OBJ) $(TEST_LIB)
+$(B)/test/dev_conform: $(CONFORM_SRC) test/conformance/state.h $(wildcard zns/tools/selftest/*.h) $(CONFORM_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      test/conformance)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CONFORM_SRC) $(CONFORM_OBJ) $(TEST_LIB) $(LDLIBS)
@@ -113,7 +113,7 @@ $(CLIENTS)/checkpointctl:
 FUZZ_SAN	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FUZZ_LIB	:= $(B)/libfuzzed.a
 $(FUZZ_LIB): $(TEST_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o \
-	     $(B)/zns/keep/cmd/context.o $(OCI_READ)
+	     $(B)/zns/memory/keeper/cmd/context.o $(OCI_READ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 	@mkdir -p $(@D)
@@ -124,8 +124,8 @@ $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 REPLAY_BIN	:= $(patsubst test/fuzz/fuzz_%.c,$(B)/replay/fuzz_%,$(wildcard test/fuzz/fuzz_*.c))
 REPLAY_OBJ	= $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ))
 REPLAY_SRC	:= test/fuzz/replay.c test/crash/inproc.c
-$(B)/replay/fuzz_memkeep: REPLAY_MORE = $(B)/zns/keep/cmd/context.o
-$(B)/replay/fuzz_memkeep: $(B)/zns/keep/cmd/context.o
+$(B)/replay/fuzz_memkeep: REPLAY_MORE = $(B)/zns/memory/keeper/cmd/context.o
+$(B)/replay/fuzz_memkeep: $(B)/zns/memory/keeper/cmd/context.o
 $(B)/replay/fuzz_oci: REPLAY_MORE = $(OCI_READ)
 $(B)/replay/fuzz_oci: $(OCI_READ)
 $(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c $(REPLAY_SRC) $(REPLAY_OBJ) $(TEST_LIB)

@@ -2,7 +2,7 @@
 /*
  * dev_conform DEV --yes-destroy [--twin DEV2] [--wear DIR] [--only TEXT] [--list]
  *
- * Runs the cases of zns/selftest, and those of this directory, on one device: emu:PATH,
+ * Runs the cases of zns/tools/selftest, and those of this directory, on one device: emu:PATH,
  * /dev/nvmeXnY, /dev/ngXnY or any other zoned block device. All its data are lost. --twin names
  * another node of the same device, --wear the configfs directory of a null_blk device, where zones
  * can be made read-only and offline. The last line is the count; exit code 0 when nothing failed, 1

@@ -2,7 +2,7 @@
 #ifndef CONFORM_STATE_H
 #define CONFORM_STATE_H
 /* Cases that want a test's own means: zones that are spoilt, an emulator that can be told so. */
-#include "../../zns/selftest/case.h"
+#include "../../zns/tools/selftest/case.h"
 #include "../controls/controls.h"
 
 extern const struct conform_case state_cases[];

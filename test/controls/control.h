@@ -2,7 +2,7 @@
 #ifndef TEST_CONTROLS_CONTROL_H
 #define TEST_CONTROLS_CONTROL_H
 /* Inside the controls: their state for an open device. */
-#include "../../zns/dev/emu_priv.h"
+#include "../../zns/dev/emu/emu_priv.h"
 #include "controls.h"
 
 #define EMU_MAX_RULES 16

@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "../../zns/dev/emu_priv.h"
+#include "../../zns/dev/emu/emu_priv.h"
 #include "drive.h"
 #include "ftl.h"
 

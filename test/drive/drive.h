@@ -10,7 +10,7 @@
  * the wall clock's, so that rates and latencies are a real drive's, all divided by one number, and
  * an emulated processor keeps up. A model is called under one lock, by requests in the order in
  * which they came. It books them in the calendars of the emulator's timing model
- * (zns/dev/emu_cal.c) and sleeps for nobody.
+ * (zns/dev/emu/emu_cal.c) and sleeps for nobody.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../../zns/dev/emu_priv.h"
+#include "../../zns/dev/emu/emu_priv.h"
 
 #define FILE_MAX MIB(4)
 

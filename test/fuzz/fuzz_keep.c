@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "../../zns/helper/keep_wire.c"
+#include "../../zns/helper/keeper/keep_wire.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include "../../zns/keep/cmd/keeper.h"
+#include "../../zns/memory/keeper/cmd/keeper.h"
 #include "input.h"
 #include "zns/packet.h"
 

@@ -3,7 +3,7 @@
  * is right. */
 #include <stdlib.h>
 #include <string.h>
-#include "../../zns/ctl/oci.h"
+#include "../../zns/oci/oci.h"
 #include "files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "../../zns/pages/origin_int.h"
+#include "../../zns/memory/pages/origin_int.h"
 #include "input.h"
 
 #define PAGE 4096ULL

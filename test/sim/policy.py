@@ -299,9 +299,9 @@ class ChainFirst(GlobalMarkov):
 
 
 def same_chain():
-    """The chain of zns/mem/predict.c and the simulator's have the same misses."""
+    """The chain of zns/memory/policy/predict.c and the simulator's have the same misses."""
     with tempfile.TemporaryDirectory() as there:
-        subprocess.run(['gcc', '-shared', '-fPIC', '-O1', '-o', f'{there}/predict.so', HERE.parent.parent / 'zns/mem/predict.c'], check=True)
+        subprocess.run(['gcc', '-shared', '-fPIC', '-O1', '-o', f'{there}/predict.so', HERE.parent.parent / 'zns/memory/policy/predict.c'], check=True)
         library = ctypes.CDLL(f'{there}/predict.so')
         trace = Trace(HERE / 'traces' / 'redis.json.xz')
         room = len(trace.resident) // 2

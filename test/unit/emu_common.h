@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
-#include "../../zns/dev/emu_priv.h"
+#include "../../zns/dev/emu/emu_priv.h"
 #include "../controls/controls.h"
 
 static char test_dir[128], dev_path[160], dev_spec[176];

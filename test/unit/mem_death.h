@@ -4,7 +4,7 @@
 /* For test_mem_death.c and test_mem_rules.c: a program, a pager that dies, and the test as keeper.
  */
 #include <poll.h>
-#include "../../zns/mem/mem.h"
+#include "../../zns/memory/engine/mem.h"
 #include "mem_fixture.h"
 
 #define PATIENCE_S 20 /* a program that stands still for so long hangs */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "../../zns/mem/lines.h"
+#include "../../zns/memory/policy/lines.h"
 #include "zns/util.h"
 
 #define SECOND 7U /* the index of ages of about one second */

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 #include <openssl/evp.h>
 
-#include "../../zns/ctl/flow.h"
-#include "../../zns/ctl/oci.h"
-#include "../../zns/ctl/patience.h"
+#include "../../zns/oci/flow.h"
+#include "../../zns/oci/oci.h"
+#include "../../zns/ctl/lib/patience.h"
 #include "zns/util.h"
 
 #define RING 4096U

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
-#include "../../zns/helper/keep_wire.c"
-#include "../../zns/helper/keeper.c"
+#include "../../zns/helper/keeper/keep_wire.c"
+#include "../../zns/helper/keeper/keeper.c"
 #include "pair.h"
 
 static char dir[] = "/tmp/test-keep-XXXXXX";

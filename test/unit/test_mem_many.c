@@ -4,7 +4,7 @@
  * also when the pager is killed while they come.
  */
 #include <poll.h>
-#include "../../zns/mem/mem.h"
+#include "../../zns/memory/engine/mem.h"
 #include "mem_fixture.h"
 
 #ifdef __SANITIZE_ADDRESS__

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What is evicted and what is fetched ahead: the arithmetic, and a pager with a program that comes
  * back to the same memory in the same order. */
-#include "../../zns/mem/guess.h"
-#include "../../zns/mem/predict.h"
+#include "../../zns/memory/policy/guess.h"
+#include "../../zns/memory/policy/predict.h"
 #include "mem_fixture.h"
 
 #define WAIT_S 60

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "../../zns/mem/hiber.h"
+#include "../../zns/memory/policy/hiber.h"
 
 #define UNITS 1600U
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A pager without one of the rules (zns/mem/rules.h), or whose descriptors nobody keeps: each must
+ * A pager without one of the rules (zns/memory/engine/rules.h), or whose descriptors nobody keeps: each must
  * show, as wrong pages or a hang. Not built with a sanitizer: once is enough for what must go
  * wrong.
  */

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <cmocka.h>
-#include "../../zns/keep/wire.h"
+#include "../../zns/memory/keeper/wire.h"
 #include "zns/memkeep.h"
 #include "zns/packet.h"
 #include "until.h"

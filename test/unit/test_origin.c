@@ -5,7 +5,7 @@
  */
 #include "pages_fixture.h"
 #include "zns/context.h"
-#include "../../zns/pages/origin_int.h"
+#include "../../zns/memory/pages/origin_int.h"
 
 static void rm_refused(struct zns_broker *b, const uint8_t *id, const char *part)
 {

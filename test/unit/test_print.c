@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <cmocka.h>
-#include "../../zns/ctl/ctl.h"
+#include "../../zns/ctl/lib/ctl.h"
 
 static uint8_t id[ZNS_UUID_LEN] = { 1, 2, 3 }, key[8] = { 0xab };
 

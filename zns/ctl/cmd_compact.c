@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* compact: moves live data together, so that zones with little of it become empty */
 #include <string.h>
-#include "compaction.h"
+#include "compact/compaction.h"
 #include "zns/config.h"
 
 int weight_option(const char *text, uint32_t *weight, struct zns_err *err)

@@ -5,7 +5,7 @@
  * checksums.
  */
 #include <string.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 #include "zns/chain.h"
 #include "zns/pbcopy.h"
 #include "zns/save.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 #include "zns/emu.h"
 
 /* The parameters of the device: how each is read and where its value goes. */

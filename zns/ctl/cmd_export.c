@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "export.h"
+#include "images/export.h"
 
 /* ---- a directory ---- */
 

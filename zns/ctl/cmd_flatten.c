@@ -6,7 +6,7 @@
  */
 #include <limits.h>
 #include <string.h>
-#include "compaction.h"
+#include "compact/compaction.h"
 #include "zns/bucket.h"
 #include "zns/crypt.h"
 #include "zns/flat.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* gc: removes leftovers of runtimes, applies retention rules, resets garbage zones */
 #include <string.h>
-#include "compaction.h"
+#include "compact/compaction.h"
 #include "gc.h"
 #include "zns/retention.h"
 

@@ -3,9 +3,9 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "archive.h"
-#include "ctl.h"
-#include "import.h"
+#include "lib/archive.h"
+#include "lib/ctl.h"
+#include "images/import.h"
 
 /* The directory's real name, however it was spelled. */
 static void default_container(struct import *x)

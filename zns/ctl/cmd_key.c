@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 #include "zns/crypt.h"
 #include "zns/store.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* ls: lists the checkpoints of a device */
 #include <string.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 
 /* One letter each. The help and the manual explain them. */
 static void flags_of(const void *row, const void *arg, char *out, size_t len)

@@ -11,8 +11,8 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include "ctl.h"
-#include "outdir.h"
+#include "lib/ctl.h"
+#include "lib/outdir.h"
 #include "zns/reader.h"
 
 /* One mount per process. libfuse calls from several threads; the reader supports that. */

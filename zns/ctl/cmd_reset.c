@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* reset: zones without live data */
 #include <string.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 
 enum { OPT_ZONE = OPT_OWN, OPT_GARBAGE, OPT_DRY_RUN };
 

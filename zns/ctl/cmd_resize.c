@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "compaction.h"
+#include "compact/compaction.h"
 #include "zns/emu.h"
 #include "zns/store.h"
 

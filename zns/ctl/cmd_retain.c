@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* retain, pin, unpin */
 #include <string.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 
 /* Shows only the limits that the rule has. A missing number is not 0. */
 char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len)

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 
 struct listed {
 	const uint8_t *id;

@@ -3,8 +3,8 @@
  * plain copies */
 #include <fcntl.h>
 #include <string.h>
-#include "layout.h"
-#include "ctl.h"
+#include "compact/layout.h"
+#include "lib/ctl.h"
 #include "show.h"
 #include "zns/crypt.h"
 #include "zns/handle.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 #include "zns/crypt.h"
 
 #define RESTORES_SHOWN 5 /* the latest ones; --json has all */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* verify: reads and checks every unit of a checkpoint, its manifest and its footer */
 #include <string.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 #include "zns/crypt.h"
 #include "zns/flat.h"
 #include "zns/handle.h"

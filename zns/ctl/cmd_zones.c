@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* zones: as a table or a picture */
 #include <string.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 
 enum { OPT_TABLE = OPT_OWN, OPT_PICTURE };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 
 #define STREAMS 4
 #define LONG_ENOUGH_NS 500000000ull

@@ -5,7 +5,7 @@
  * The zones of a reservation for normal I/O as a zoned block device of their own: device mapper's
  * "linear" over their ranges. The kernel forgets it when it ends; expose again then.
  */
-#include "ctl.h"
+#include "lib/ctl.h"
 
 /* -EOPNOTSUPP, in one line, if @reg is no zoned block device of the kernel, or if there is no
  * device mapper. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Commands of packages, which are separate programs: znsctl becomes them (ctl_become). */
-#include "ctl.h"
+#include "lib/ctl.h"
 
 static int become(const struct ctl_cmd *cmd, int argc, char **argv)
 {

@@ -2,7 +2,7 @@
 #ifndef ZNS_CTL_FSCK_H
 #define ZNS_CTL_FSCK_H
 /* Shared by cmd_fsck.c and fsck_check.c. */
-#include "ctl.h"
+#include "lib/ctl.h"
 #include "zns/fsck.h"
 
 struct fsck {

@@ -6,7 +6,7 @@
  * their owner is gone for certain. There is one function for each kind of origin. In doubt it says
  * GC_UNKNOWN.
  */
-#include "ctl.h"
+#include "lib/ctl.h"
 
 enum gc_life { GC_NEEDED, GC_GONE, GC_UNKNOWN };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* znsctl: the administrator's tool. */
 #include <string.h>
-#include "ctl.h"
-#include "print.h"
+#include "lib/ctl.h"
+#include "lib/print.h"
 #include "zns/emu.h"
 #include "zns/frame.h"
 #include "zns/store.h"

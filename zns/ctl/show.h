@@ -2,7 +2,7 @@
 #ifndef ZNS_CTL_SHOW_H
 #define ZNS_CTL_SHOW_H
 /* show_tree.c: the tree of a container, as text. */
-#include "ctl.h"
+#include "lib/ctl.h"
 
 /* The line of the container of v[0]: the number of its checkpoints and their total size. */
 void show_container(const ZnsPb__Checkpoint *const *v, size_t n);

@@ -2,7 +2,7 @@
 /* Measures the speed of one zone, if nobody described the device: writes and reads it alone,
  * then resets it. */
 #include <string.h>
-#include "ctl.h"
+#include "lib/ctl.h"
 
 #define TRANSFER KIB(512)
 #define LENGTH MIB(64) /* at most; the drive's buffer is much smaller */

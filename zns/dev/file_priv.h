@@ -3,7 +3,7 @@
 #define ZNS_DEV_FILE_PRIV_H
 /* What a store on an ordinary disk needs of the file below it, beside what an emulated drive does.
  */
-#include "emu_priv.h"
+#include "emu/emu_priv.h"
 
 /* Is the file system fit for a store? -EINVAL in memory without @is_volatile; -EOPNOTSUPP on a
  * network. */

@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "emu_priv.h"
+#include "emu/emu_priv.h"
 
 int file_offer(struct zns_dev *d, uint32_t zone, uint64_t *end, uint64_t *turn, struct zns_err *err)
 {

@@ -19,7 +19,7 @@
 #define DOCKER_SETTING_MAX 256 /* bytes of a value, with the NUL */
 
 /* zns-runc sets these variables for the helper. They say who the container is (read by
- * zns/helper/origin.c). */
+ * zns/helper/dump/origin.c). */
 #define ZNS_ORIGIN_KIND "ZNS_ORIGIN_KIND"
 #define ZNS_ORIGIN_ID "ZNS_ORIGIN_ID"
 #define ZNS_ORIGIN_NAME "ZNS_ORIGIN_NAME"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A restore inside an engine's ordinary create and start. `create` begins the restore of a
- * checkpoint, which waits when the first process has its namespaces (criu/zns-hold.c). Then create
+ * checkpoint, which waits when the first process has its namespaces (criu/adapter/guard/zns-hold.c). Then create
  * returns, the engine sets up the network, and `start` lets the restore go on.
  *
  * Between the two a supervisor stands: the parent of the restore, in a session of its own. It has

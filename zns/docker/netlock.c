@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What a checkpoint leaves locked: packets of its TCP connections are dropped until it is restored
- * (criu/zns-netlock.c). criu notes the nftables table in our run directory. A restore deletes the
+ * (criu/adapter/net/zns-netlock.c). criu notes the nftables table in our run directory. A restore deletes the
  * table. A container that is created afresh has no use for it.
  */
 #include <arpa/inet.h>

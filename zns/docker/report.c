@@ -78,7 +78,7 @@ static void add_label(const char *text, char *out, size_t len)
 	}
 }
 
-/* "(00.01) Error (criu/zns-img.c:112): zns: text" → "text"; of criu's own errors "criu: text". */
+/* "(00.01) Error (criu/adapter/zns-img.c:112): zns: text" → "text"; of criu's own errors "criu: text". */
 static bool error_line(const char *line, char *out, size_t len, bool *ours)
 {
 	const char *p = strstr(line, "Error ("), *text;

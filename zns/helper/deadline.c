@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
-#include "dump_session.h"
+#include "dump/dump_session.h"
 #include "zns/process.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -11,10 +11,10 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "fill.h"
+#include "restore/fill.h"
 #include "helper.h"
 #include "journal.h"
-#include "keep.h"
+#include "keeper/keep.h"
 #include "zns-version.h"
 #include "zns/process.h"
 

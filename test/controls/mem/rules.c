@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../../../zns/mem/rules.h"
+#include "../../../zns/memory/engine/rules.h"
 #include "control.h"
 
 /* What a variable says: a bit for each number, or STATE << 32 | N. */

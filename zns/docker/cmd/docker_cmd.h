@@ -3,7 +3,7 @@
 #define ZNS_DOCKER_CMD_H
 /* znsctl-docker, which `znsctl docker` becomes: one function per sub-command, and shared
  * functions. */
-#include "../../ctl/ctl.h"
+#include "../../ctl/lib/ctl.h"
 #include "../docker.h"
 
 /* prefix of periodic checkpoints; only these are ever removed automatically */

@@ -11,7 +11,7 @@
 #include "zns/crypt.h"
 #include "zns/handle.h"
 
-#define FDS_NAME "descriptors.json" /* of runc; zns/helper/origin.c keeps it */
+#define FDS_NAME "descriptors.json" /* of runc; zns/helper/dump/origin.c keeps it */
 #define FDS_MAX KIB(64)
 
 static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)

@@ -27,7 +27,7 @@
  *   -EDQUOT        emulator: the file system below has no room; the zone is in order
  *   -ESTALE        emulator: the file below was deleted, replaced or cut short
  *
- * The cases of zns/selftest hold every backend to this. Devices differ in some points, and this
+ * The cases of zns/tools/selftest hold every backend to this. Devices differ in some points, and this
  * interface cannot hide it:
  *   - At the open limit most drives close a zone that was opened by a write, so that the next write
  *     can open another one. Other drives, and the emulator, refuse that write with -ETOOMANYREFS.

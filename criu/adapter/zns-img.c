@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Images that criu opens, writes and closes. See include/zns-img.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bfd.h"
+#include "crtools.h"
+#include "cr_options.h"
+#include "image.h"
+#include "log.h"
+#include "servicefd.h"
+#include "util.h"
+#include "xmalloc.h"
+#include "zns-bundle.h"
+#include "zns-img.h"
+#include "zns-link.h"
+#include "zns-live.h"
+#include "zns-memfd.h"
+#include "zns-opts.h"
+#include "zns-pages.h"
+#include "zns-session.h"
+#include "zns-tee.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+#define STREAM_PIPE (1 << 20)
+
+/*
+ * A parent's descriptor is a memfd; its length is the parent's level. So there is no table that a
+ * fork, a dup or a close would make wrong. 0: the image directory itself.
+ */
+static int level_of(int dfd)
+{
+	struct stat st;
+
+	if (dfd == get_service_fd(IMG_FD_OFF))
+		return 0;
+	return dfd >= 0 && !fstat(dfd, &st) && S_ISREG(st.st_mode) ? st.st_size : -1;
+}
+
+bool zns_img_wanted(int dfd, unsigned long oflags)
+{
+	int level;
+
+	if (zns_state() == ZNS_OFF)
+		return false;
+	level = level_of(dfd);
+	return level > 0 || (!level && !(oflags & O_FORCE_LOCAL));
+}
+
+static int ask_name(enum zw_op op, int level, const char *path, struct zw_reply *r, int *fd)
+{
+	struct zns_msg m = ZNS_MSG(op);
+
+	m.h.image = level;
+	m.payload = path;
+	m.len = strlen(path) + 1;
+	return zns_ask(&m, r, fd);
+}
+
+/* An image that is written: a memfd takes it as a whole, and is handed over at close. */
+static int open_memfd(struct zns_img *zi)
+{
+	zi->fd = zns_memfd("zns-image");
+	if (zi->fd < 0)
+		return -errno;
+	return fcntl(zi->fd, F_DUPFD_CLOEXEC, 0);
+}
+
+/* A large image that is written: criu writes to a pipe, from which the helper reads meanwhile. */
+static int open_stream(const char *path)
+{
+	struct zns_msg m = ZNS_MSG(ZW_IMG_STREAM);
+	int p[2], ret;
+
+	if (pipe2(p, O_CLOEXEC))
+		return -errno;
+	fcntl(p[1], F_SETPIPE_SZ, STREAM_PIPE); /* only for speed */
+	m.payload = path;
+	m.len = strlen(path) + 1;
+	m.fd[0] = p[0];
+	m.nr_fd = 1;
+	ret = zns_send(&m);
+	close(p[0]);
+	if (ret) {
+		close(p[1]);
+		return ret;
+	}
+	return zns_tee_stream(path, p[1]);
+}
+
+static int open_pages(struct zns_img *zi, enum zw_op op, int level, const char *path)
+{
+	struct zw_reply r;
+	int ret = ask_name(op, level, path, &r, NULL);
+
+	if (ret) {
+		if (ret != -ENOENT)
+			zns_pr_err("%s\n", r.msg);
+		return ret;
+	}
+	if (op == ZW_PAGES_OPEN && zns_tee_pages(path))
+		return -EIO;
+	zi->pages = true;
+	zi->id = r.image;
+	zi->size = r.size;
+	/*
+	 * Page data go through zns-pages.c only; this descriptor makes any other use fail. A path
+	 * would not do: the task may already be in its own empty root.
+	 */
+	ret = fcntl(get_service_fd(IMG_FD_OFF), F_DUPFD_CLOEXEC, 0);
+	return ret < 0 ? -errno : ret;
+}
+
+static int open_for_read(int level, const char *path)
+{
+	struct zw_reply r;
+	int fd, ret = ask_name(ZW_OPEN, level, path, &r, &fd);
+
+	if (ret && ret != -ENOENT)
+		zns_pr_err("%s\n", r.msg);
+	return ret ? ret : fd;
+}
+
+int zns_open_local(int dfd, const char *path, int flags)
+{
+	/* The directory's owner must neither choose the file that root empties and writes, nor make
+	 * root wait. */
+	if (zns_was_used() && flags & O_CREAT)
+		flags |= O_NOFOLLOW | O_NONBLOCK;
+	return openat(dfd, path, flags, CR_FD_PERM);
+}
+
+/* Opens an image that is never on zones but may lie beside a handle. */
+static int open_beside_parent(const char *path)
+{
+	char at[PATH_MAX];
+	struct stat st;
+	int fd;
+
+	if (snprintf(at, sizeof(at), CR_PARENT_LINK "/%s", path) >= sizeof(at))
+		return -ENAMETOOLONG;
+	fd = openat(get_service_fd(IMG_FD_OFF), at, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode)))
+		close_safe(&fd);
+	return fd < 0 ? -ENOENT : fd;
+}
+
+static int parent_fd(int level)
+{
+	int fd = zns_memfd("zns-parent");
+
+	if (fd >= 0 && ftruncate(fd, level)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+bool zns_open_parent(int dfd, int *pfd, int *ret)
+{
+	int level = zns_state() == ZNS_OFF ? -1 : level_of(dfd);
+
+	*pfd = -1;
+	*ret = 0;
+	if (level < 0)
+		return false;
+	/* A dump asks only its parent, never an older one; a restore sees no parents
+	 * (zns/helper/restore/restore_session.c). */
+	if (level || !zns_nr_parents() || zns_live_names_pages())
+		return true;
+	*pfd = parent_fd(level + 1);
+	if (*pfd < 0) {
+		pr_perror("Can't make a descriptor for a parent");
+		*ret = -1;
+	}
+	return true;
+}
+
+int zns_parent_has(int pfd, const char *path)
+{
+	struct zw_reply r;
+	int level = zns_state() == ZNS_OFF ? 0 : level_of(pfd), fd, ret;
+
+	if (level <= 0)
+		return -2;
+	ret = ask_name(ZW_OPEN, level, path, &r, &fd);
+	close_safe(&fd);
+	if (ret && ret != -ENOENT) {
+		zns_pr_err("%s\n", r.msg);
+		return -1;
+	}
+	return !ret;
+}
+
+int zns_check_parent_dir(int dfd, const char *parent)
+{
+	char path[PATH_MAX];
+
+	if (zns_opts_given)
+		return 0; /* the helper looks for its handle */
+	if (snprintf(path, sizeof(path), "%s/" HANDLE_NAME, parent) >= sizeof(path) ||
+	    faccessat(dfd, path, F_OK, 0))
+		return 0;
+	pr_err("The parent %s is a checkpoint on zones, a plain one cannot follow it: give --zns-dev, or `znsctl export` the "
+	       "parent first\n",
+	       parent);
+	return -1;
+}
+
+int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsigned long oflags)
+{
+	struct zns_img *zi;
+	bool pages = type == CR_FD_PAGES;
+	int fd, level = level_of(dfd);
+
+	if (oflags & O_FORCE_LOCAL)
+		return open_beside_parent(path);
+	if (zns_state() == ZNS_RESTORE && !level) {
+		fd = zns_bundle_open(path, pages);
+		if (fd != -EAGAIN)
+			return fd;
+	}
+	zi = xzalloc(sizeof(*zi));
+	if (!zi)
+		return -ENOMEM;
+	zi->fd = -1;
+	if (snprintf(zi->name, sizeof(zi->name), "%s", path) >= sizeof(zi->name)) {
+		xfree(zi);
+		return -ENAMETOOLONG;
+	}
+	zi->read = zns_state() == ZNS_RESTORE || level > 0;
+	if (zi->read)
+		fd = pages ? open_pages(zi, ZW_OPEN, level, path) : open_for_read(level, path);
+	else if (pages && !zns_receiving())
+		fd = open_pages(zi, ZW_PAGES_OPEN, 0, path);
+	else if (pages || type == CR_FD_TMPFS_DEV || type == CR_FD_TMPFS_IMG ||
+		 type == CR_FD_GHOST_FILE)
+		fd = open_stream(path);
+	else
+		fd = open_memfd(zi);
+	if (fd < 0) {
+		close_safe(&zi->fd);
+		xfree(zi);
+		return fd;
+	}
+	img->zns = zi;
+	return fd;
+}
+
+/* Reports an error of this process: it must stop the commit, even if another process does it. */
+static void tell_failed(const char *what)
+{
+	struct zns_msg m = ZNS_MSG(ZW_FAILED);
+
+	m.payload = what;
+	m.len = strlen(what) + 1;
+	zns_send(&m);
+}
+
+void zns_img_close(struct cr_img *img)
+{
+	struct zns_img *zi = img->zns;
+	struct zns_msg m = ZNS_MSG(ZW_IMG_FD);
+
+	if (!zi)
+		return;
+	if (!zi->read) {
+		if (bfd_flush_images())
+			tell_failed(zi->name);
+		if (zi->pages && zns_pages_seal(zi))
+			tell_failed(zi->name);
+		if (!zi->pages && zi->fd >= 0) {
+			if (zns_tee_memfd(zi->name, zi->fd))
+				tell_failed(zi->name);
+			m.payload = zi->name;
+			m.len = strlen(zi->name) + 1;
+			m.fd[0] = zi->fd;
+			m.nr_fd = 1;
+			if (zns_send(&m))
+				zns_pr_err("%s; nothing was committed, run the dump again\n",
+					   zns_helper_gone());
+		}
+	}
+	zns_pages_drop_windows(zi);
+	close_safe(&zi->fd);
+	xfree(zi);
+	img->zns = NULL;
+}

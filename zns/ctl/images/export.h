@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_EXPORT_H
+#define ZNS_CTL_EXPORT_H
+/* Shared by cmd_export.c (the command, a directory), export_pack.c (an archive) and what packages
+ * make of a checkpoint (struct export_form). */
+#include "../lib/archive.h"
+#include "../lib/ctl.h"
+#include "../lib/outdir.h"
+#include "zns/flat.h"
+
+#define EXPORT_CHUNK MIB(16) /* between two progress reports; also an archive's buffer */
+#define EXPORT_PARENTS "parents" /* in it a directory for each parent of an exported chain */
+
+struct export_form;
+struct export
+{
+	struct ctl_hold h;
+	ZnsPb__Response *answer; /* the records of the chain */
+	struct zns_chain *chain;
+	struct zns_flat *flat; /* not NULL: the chain is merged into one checkpoint */
+	struct ctl_progress prog;
+	const char *target;
+	struct ctl_outdir out;
+	bool packed, to_stdout, flatten, metadata_only, decrypt;
+	bool sealed; /* encrypted, and stays so: as it is on the device */
+	uint32_t done; /* images written so far */
+	uint64_t bytes; /* bytes of these images */
+	const struct export_form *form; /* NULL: a directory or an archive */
+};
+
+/* What a package makes of a checkpoint. Each level has a directory of its own there. */
+struct export_form {
+	/* Is it encrypted, and can all of its chain be sent as it is? Sets x->prog.total. */
+	int (*sealed)(struct export *x, struct zns_err *err);
+	const char *(*folder)(const struct export *x); /* that holds the levels' directories */
+	int (*write)(struct export *x, struct zns_err *err);
+	const char *(*digest)(const struct export *x); /* of what was written */
+	void (*advise)(const struct export *x); /* prints a line for who asked for it */
+};
+
+/* cmd_export.c: the command. @x has its form, and is empty otherwise. */
+int export_command(const struct ctl_cmd *cmd, int argc, char **argv, struct export *x);
+extern const struct ctl_cmd command_export;
+
+/* The chain of a checkpoint that is held, and all that its options want. */
+int export_begin(struct export *x, struct zns_err *err);
+void export_end(struct export *x); /* in any state */
+
+void export_id(const struct export *x, uint32_t level, char id[ZNS_UUID_STR]);
+/* The number of directories to write. */
+uint32_t export_levels(const struct export *x);
+const ZnsPb__Manifest *export_level(const struct export *x, uint32_t level);
+uint64_t export_size(const struct export *x, uint32_t level, uint32_t image);
+int export_read(struct export *x, uint32_t level, uint32_t image, uint64_t off, uint8_t *buf,
+		size_t len, struct zns_err *err);
+/* What composed images consist of is theirs. --metadata-only leaves memory pages out: crit and
+ * checkpointctl only read the pagemaps. */
+bool export_leaves_out(const struct export *x, uint32_t level, uint32_t image);
+/*
+ * Where the images of a level go, with a slash at the end. A form has a directory for each level,
+ * whatever it is exported with: its bytes are then always the same.
+ */
+void export_prefix(const struct export *x, uint32_t level, char *out, size_t len);
+/* Text of the link `parent` in a level's directory. false: the level has no parent. */
+bool export_link(const struct export *x, uint32_t level, char *out, size_t len);
+
+/* export_pack.c */
+int export_to_archive(struct export *x, struct zns_err *err);
+/* The images of a level, and its link. @buf: of EXPORT_CHUNK. */
+int export_pack_level(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
+		      struct zns_err *err);
+
+#endif

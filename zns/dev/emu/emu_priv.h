@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_DEV_EMU_PRIV_H
+#define ZNS_DEV_EMU_PRIV_H
+/*
+ * The emulated device, inside. The file:
+ *
+ *   0        header       one 4 KiB block: magic, version, UUID, parameters, hash
+ *   64 KiB   live area    mmapped by every opener; valid only for the boot named in its head:
+ *                         head, live[zones], mirror[zones], and the timing model if there is one
+ *   …        durable      one 32-byte entry per zone, written by flush and reset only
+ *   …        data         from the next MiB: zone i at i * capacity (rounded up to 4 KiB)
+ *
+ * A store that was resized may have the live area and the durable table behind the data.
+ *
+ * live is the present state of the device. durable is the state after a power cut. mirror is the
+ * known content of durable: with it a flush finds the changed zones without reading the disk. The
+ * invariants in emu_table.c keep all three right whenever a process dies.
+ *
+ * Locks, in this order: stripe mutexes ascending, zone locks ascending, count, durable, model.
+ * Between processes they are OFD byte locks far beyond the end of the file; the kernel drops them
+ * when their holder dies. OFD locks do not exclude threads that share the fd, so each has a mutex
+ * in front. They do not exclude a forked child from its parent either: a child opens the device
+ * anew.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "../control.h"
+#include "zns/emu.h"
+
+#define EMU_MAGIC UINT64_C(0x3130564544534e5a) /* "ZNSDEV01", little-endian */
+#define EMU_BLOCK 4096u /* of header and durable table */
+#define EMU_LIVE_OFF 65536u /* 64 KiB: page-aligned with every page size */
+#define EMU_DATA_ALIGN MIB(1)
+#define EMU_MAX_ZONES (1u << 20)
+#define EMU_MAX_IO MIB(1)
+#define EMU_STRIPES 64
+
+struct emu_header {
+	uint64_t magic;
+	uint32_t version, header_bytes;
+	uint8_t uuid[ZNS_UUID_LEN];
+	uint32_t nr_zones, block_size;
+	uint64_t zone_size, zone_capacity;
+	uint32_t max_open, max_active;
+	uint32_t channels, ways;
+	uint64_t map_seed;
+	uint32_t map, timing;
+	uint32_t die_write_mibps, die_read_mibps, channel_mibps;
+	uint32_t program_unit, buffer_units, command_us, reset_us, controller_mibps, gc_every_mib,
+		gc_stall_ms;
+	uint64_t data_off, total; /* redundant: refuses a device with another layout */
+	uint64_t hash; /* of everything above */
+};
+
+/* Behind the header of a store on an ordinary disk. */
+struct emu_header_file {
+	uint64_t log_capacity;
+	uint32_t log_zones, log_block;
+	uint64_t hash; /* of the header's hash and the fields above */
+};
+
+/* Behind both, if a resize moved the tables or left room in them. */
+struct emu_header_tables {
+	uint64_t table_off; /* of the live area; the other tables follow it */
+	uint32_t table_zones, zero; /* they have room for so many */
+	uint64_t hash; /* of the hash before and the fields above */
+};
+
+/* Behind the header of an emulated drive, if one of these is not 0. */
+struct emu_header_more {
+	uint32_t cache_mib, cache_mibps, odd_dies, odd_pct, planes, small_dies, small_zones, row;
+	uint32_t cache_backed, zero[7];
+	uint64_t hash; /* of the header's hash and the fields above */
+};
+_Static_assert(sizeof(struct emu_header_more) == 72, "header format");
+
+#define EMU_F_FINISHED (1u << 0) /* full although wp < capacity */
+#define EMU_F_READ_ONLY (1u << 1)
+#define EMU_F_OFFLINE (1u << 2)
+#define EMU_F_PENDING (1u << 3) /* mirror only: a reset may or may not have reached the disk */
+#define EMU_F_DURABLE (EMU_F_FINISHED | EMU_F_READ_ONLY | EMU_F_OFFLINE)
+
+/* 32 bytes, so that none straddles a sector: a torn write leaves each entry old or new. */
+struct emu_entry {
+	uint64_t wp; /* bytes written; kept when the zone is finished */
+	uint64_t gen; /* counts resets */
+	uint32_t flags; /* EMU_F_* */
+	uint32_t state; /* live only: EMPTY, IMP_OPEN, EXP_OPEN or CLOSED; see emu_state() */
+	union {
+		uint64_t check; /* durable: hash of the fields above and the zone's number */
+		uint64_t turn; /* live: counts offers of what was removed, and resets */
+	};
+};
+_Static_assert(sizeof(struct emu_entry) == 32, "durable table format");
+_Static_assert(sizeof(struct emu_header) == 152, "header format");
+
+struct emu_live_head {
+	char boot_id[64];
+	/* separate cache lines: every write increments the first */
+	uint64_t change_seq __attribute__((aligned(64)));
+	uint64_t durable_seq __attribute__((aligned(64))); /* changes up to here are flushed */
+	uint64_t of_tests[8] __attribute__((aligned(64))); /* for test/controls; else 0 */
+};
+
+#define EMU_CAL_PERIODS 64
+struct emu_period {
+	uint64_t from, to;
+};
+
+/* The busy times of a die, a channel or the controller, in model time, and its counters. */
+struct emu_cal {
+	uint32_t nr, zero;
+	uint64_t floor_ns; /* nothing starts earlier */
+	uint64_t busy_ns, written, read;
+	struct emu_period busy[EMU_CAL_PERIODS]; /* ascending, with gaps */
+};
+
+#define EMU_MAX_BUFFER_UNITS 4
+struct emu_model_zone {
+	/* when unit k is programmed: slot k % buffer_units */
+	uint64_t end_ns[EMU_MAX_BUFFER_UNITS];
+	uint64_t accept_ns; /* when the last byte was accepted */
+	uint64_t flush_ns; /* when the last incomplete unit was programmed */
+	uint32_t units; /* full units so far */
+	/* bytes of the incomplete unit, and how many of them a flush programmed */
+	uint32_t fill, staged;
+	uint32_t zero;
+};
+_Static_assert(sizeof(struct emu_model_zone) == 64, "one cache line");
+
+struct emu_model {
+	uint64_t origin_ns; /* CLOCK_MONOTONIC at model time 0 */
+	uint64_t clock_ns;
+	uint64_t since_gc, stalls;
+	uint32_t broken, zero; /* broken: somebody is inside, or died there */
+	struct emu_cal controller;
+};
+
+/* The write cache. When it is full, the next unit waits for the earliest of these ends. */
+struct emu_cache {
+	struct emu_cal drain;
+	uint32_t nr, zero;
+	uint64_t end_ns[]; /* a heap, the earliest first: when a unit of it is programmed */
+};
+
+struct emu_layout {
+	uint64_t live_off, live_len, mirror_off, model_off, cache_off; /* the last three inside the
+									  live area */
+	uint64_t dur_off, dur_len;
+	uint64_t data_off, data_end, log_stride, stride, total;
+};
+
+struct emu {
+	struct zns_dev dev;
+	struct zns_emu_params p;
+	struct emu_layout lay;
+	uint8_t uuid[ZNS_UUID_LEN];
+	bool rdonly; /* the caller asked for reading only */
+	bool fd_rdonly; /* no write permission: no locks, no healing */
+	int fd; /* uses the page cache; carries the locks */
+	int dfd; /* O_DIRECT, or -1 */
+	int claim_fd; /* O_EXCL, or -1 */
+	bool is_file; /* not a block device */
+	atomic_bool direct; /* O_DIRECT works on dfd */
+	uint32_t dio_mem, dio_off; /* alignment for O_DIRECT */
+	void *map;
+	size_t map_len;
+	struct emu_live_head *head;
+	struct emu_entry *live, *mirror;
+	struct emu_model *model; /* NULL: timing off */
+	struct emu_model_zone *model_zone;
+	/* die_cal: of the first plane of each die, then of the second of each, … */
+	struct emu_cal *die_cal, *channel_cal;
+	struct emu_cache *cache; /* NULL: none */
+	const struct emu_clock *clock; /* NULL: the wall clock; see zns_emu_set_clock() */
+	uint64_t thread_start_ns, serial;
+	uint32_t *die_of_zone;
+	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
+	struct emu_control *control; /* for a test build; else NULL */
+	struct file_place *taken; /* file_reuse.c: of each zone; NULL: none yet */
+	atomic_bool sync_failed; /* since then the content of the disk is unknown */
+};
+
+static inline struct emu *emu_of(const struct zns_dev *d)
+{
+	return (struct emu *)d;
+}
+
+static inline uint64_t emu_capacity(const struct emu *e, uint32_t zone)
+{
+	return zone < e->p.log_zones ? e->p.log_capacity : e->p.zone_capacity;
+}
+
+static inline uint32_t emu_block(const struct emu *e, uint32_t zone)
+{
+	return zone < e->p.log_zones && e->p.log_block ? e->p.log_block : e->p.block_size;
+}
+
+/* Where the zone's first byte is in the file. */
+static inline uint64_t emu_zone_pos(const struct emu *e, uint32_t zone)
+{
+	uint32_t logs = zone < e->p.log_zones ? zone : e->p.log_zones;
+
+	return e->lay.data_off + e->lay.log_stride * logs + e->lay.stride * (zone - logs);
+}
+
+/* What the user calls it. */
+static inline const char *emu_noun(const struct emu *e)
+{
+	return e->p.log_zones ? "store" : "emulated device";
+}
+
+#define emu_load(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define emu_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+
+static inline uint32_t emu_planes(const struct zns_emu_params *p)
+{
+	return p->planes ? p->planes : 1;
+}
+
+/* emu_params.c */
+int emu_params_check(const struct zns_emu_params *p, struct zns_err *err);
+void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone);
+
+/* emu_random.c: never changes, so a seed reproduces everything */
+uint64_t emu_random(uint64_t *state);
+
+/* emu_header.c */
+void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay);
+int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN]);
+/* @spec is "emu:PATH" or "file:PATH"; the file must be what it says. */
+int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
+		    struct zns_err *err);
+bool emu_header_present(int fd); /* checks the magic only */
+
+/* emu_create.c: through the page cache; 0 or -errno */
+int emu_write_zeroes(int fd, uint64_t pos, uint64_t len);
+
+/* emu_lock.c: the process-wide locks take a bare fd, before there is a device */
+/* held while a device is opened, made or cut */
+int emu_lock_init(int fd, bool write, struct zns_err *err);
+void emu_unlock_init(int fd);
+/* a lock that every program holds that has the device open */
+int emu_presence_share(int fd, struct zns_err *err);
+int emu_presence_try_alone(int fd); /* 0, or -EBUSY without a change */
+int emu_presence_wait_alone(int fd); /* the same, waiting at most 3 s */
+/* for emu_hold.c alone */
+int emu_zone_lock_bare(struct emu *e, uint32_t zone, struct zns_err *err);
+void emu_zone_unlock(struct emu *e, uint32_t zone);
+/* @zones ascending, without duplicates */
+int emu_zones_lock_bare(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+void emu_zones_unlock(struct emu *e, const uint32_t *zones, uint32_t nr);
+int emu_count_lock(struct emu *e, struct zns_err *err);
+void emu_count_unlock(struct emu *e);
+int emu_durable_lock(struct emu *e, struct zns_err *err);
+void emu_durable_unlock(struct emu *e);
+int emu_model_lock(struct emu *e, struct zns_err *err);
+void emu_model_unlock(struct emu *e);
+
+/* emu_table.c */
+struct emu_change {
+	uint32_t zone;
+	struct emu_entry to;
+};
+void emu_durable_seal(struct emu_entry *en, uint32_t zone); /* fills in .check */
+int emu_table_rebuild(struct emu *e, struct zns_err *err); /* live := durable; caller is alone */
+int emu_table_is_stale(struct emu *e, struct zns_err *err); /* 1: live is behind durable */
+int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err); /* zone lock held */
+void emu_live_reset(struct emu *e, uint32_t zone); /* live := empty, of mirror's generation */
+/* Write entries, sync, note them in the mirror. @ch ascending; durable lock held. */
+int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, struct zns_err *err);
+int emu_sync(struct emu *e, struct zns_err *err);
+int emu_sync_lost(struct emu *e, struct zns_err *err); /* the error after an earlier failed sync */
+bool emu_entry_unflushed(const struct emu_entry *live, const struct emu_entry *mirror);
+struct emu_entry emu_entry_snapshot(const struct emu_entry *en);
+/* Lists what live has and durable lacks, ascending. The caller frees *out. 0 or -ENOMEM. */
+int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr);
+
+/* emu_hold.c: locks zones for a change; @zones ascending, without duplicates. Ended by
+ * emu_zone_unlock or emu_zones_unlock. */
+int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err);
+/* The same, if the device may be written, has power, and has the zone. */
+int emu_zone_lock_to_change(struct emu *e, uint32_t zone, struct zns_err *err);
+int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+
+/* emu_flush.c */
+int emu_flush(struct zns_dev *d, struct zns_err *err);
+int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		      struct zns_err *err);
+
+/* emu_state.c */
+enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en);
+/* the zone is in range and the device has power */
+int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err);
+int emu_check_writable(struct emu *e, struct zns_err *err); /* -EBADF */
+int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err);
+int emu_zone_activate(struct emu *e, uint32_t zone, enum zns_zone_state to, struct zns_err *err);
+
+/* emu_zone.c */
+int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+	       struct zns_err *err);
+int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+int emu_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+
+/* emu_data.c */
+int emu_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+	      struct zns_err *err);
+int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off,
+	       struct zns_err *err);
+int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+	     struct zns_err *err);
+int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		 uint64_t *at, uint64_t issue, uint64_t *done, struct zns_err *err);
+/* @cached: through the host's page cache, for callers that repeat their reads */
+int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached,
+		uint64_t issue, uint64_t *done, struct zns_err *err);
+
+/* frees the host's blocks of the empty ones of these zones, if the file is sparse; ascending */
+void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr);
+
+/* emu_race.c */
+int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
+uint64_t emu_now_ns(struct zns_dev *d);
+
+/* file_reuse.c: of a store on a disk, what may be written below write pointers */
+struct file_place {
+	uint64_t start, end, turn;
+};
+int file_offer(struct zns_dev *d, uint32_t zone, uint64_t *end, uint64_t *turn,
+	       struct zns_err *err);
+int file_take(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end, uint64_t turn,
+	      struct zns_err *err);
+/* Was it taken, and is it still ours? The zone is locked. */
+bool file_has_taken(const struct emu *e, uint32_t zone, uint64_t off, size_t len);
+
+/* emu_io.c: any position, length and buffer; O_DIRECT where possible. 0 or -errno */
+void emu_io_open(struct emu *e, const char *path);
+int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);
+int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len);
+int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len);
+int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len);
+/* frees the space where possible, unless @keep */
+int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len, bool keep);
+
+/* emu_file.c: the host's file, which others may change */
+/* it exists and has its full length; else -ESTALE */
+int emu_file_whole(struct emu *e, struct zns_err *err);
+/* also checks that the path still leads to the same file */
+int emu_file_ours(struct emu *e, struct zns_err *err);
+int emu_file_no_room(struct emu *e, struct zns_err *err); /* -EDQUOT */
+bool emu_file_is_sparse(const struct emu *e);
+
+/* emu_cal.c */
+/* a command is issued @now: what ended before is forgotten, if there is much of it */
+void emu_cal_pass(struct emu_cal *c, uint64_t now);
+/* returns the start, at @ready or later */
+uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);
+/* the same for all of @nr, @step apart, at the same time */
+uint64_t emu_cal_book_all(struct emu_cal *c, uint32_t nr, uint32_t step, uint64_t ready,
+			  uint64_t ns);
+uint64_t emu_cal_idle_from(const struct emu_cal *c);
+void emu_cal_clear(struct emu_cal *c); /* keeps the counters */
+
+/* emu_cache.c */
+uint32_t emu_cache_units(const struct zns_emu_params *p);
+/* when there is room for one unit more, at @at or later */
+uint64_t emu_cache_accept(struct emu *e, uint64_t at);
+void emu_cache_hold(struct emu *e, uint64_t end); /* a unit, until it is programmed */
+void emu_cache_clear(struct emu *e);
+
+/* emu_model.c: call all of these between enter and leave */
+uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps);
+int emu_model_enter(struct emu *e, struct zns_err *err);
+/* the same for a device that may have no model */
+int emu_model_ask(struct emu *e, struct zns_err *err);
+void emu_model_leave(struct emu *e);
+void emu_model_idle(struct emu *e); /* after a power cut: drops all queued work */
+uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
+		       uint64_t issue);
+
+/* emu_timing.c: when a call is issued in model time, when it is done (0: at once), and the wait.
+ * All do nothing with timing off. */
+uint64_t emu_timing_issue(struct emu *e);
+uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
+			 uint64_t issue);
+void emu_timing_wait(struct emu *e, uint64_t done);
+bool emu_timing_active(const struct emu *e);
+/* a thread clock may run ahead of the wall clock; sleepers then need not wait */
+void emu_timing_catch_up(struct emu *e);
+
+/* emu_clock.c: a clock in place of the wall clock */
+struct emu_clock {
+	uint64_t (*issue)(struct emu *e);
+	void (*wait)(struct emu *e, uint64_t done);
+};
+uint64_t *emu_thread_clock(struct emu *e); /* for the calling thread */
+
+/* emu_open.c */
+int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err); /* -EMEDIUMTYPE */
+extern const struct zns_dev_ops emu_ops, file_ops;
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_HELPER_DUMP_H
+#define ZNS_HELPER_DUMP_H
+#include <pthread.h>
+#include "../helper.h"
+#include "../work_progress.h"
+#include "zns/handle.h"
+#include "zns/save.h"
+
+/* A small image kept for the plain copies beside the handle (design.md §6). */
+struct copy {
+	char name[ZW_NAME];
+	uint8_t *data;
+	size_t len;
+	bool beside; /* the file is there already */
+	struct copy *next;
+};
+
+/* A file of somebody else's in the image directory. It is stored on the device now, and of no more
+ * use there. */
+struct taken {
+	char name[ZW_NAME];
+	struct taken *next;
+};
+
+struct live;
+
+/* A pages image. One of a live dump is put together in the end, and has nothing here. */
+struct pages {
+	char name[ZW_NAME];
+	struct zns_wimage *img; /* NULL until the image gets its first page */
+	bool live;
+};
+
+struct stream {
+	pthread_t thread;
+	struct dump *d;
+	struct zns_wimage *img;
+	int fd;
+	struct stream *next;
+};
+
+struct dump {
+	struct helper *h;
+	struct zns_save v;
+	char container[ZW_STR];
+	uint32_t qos_mibps;
+	bool pages_only; /* for a page server */
+	bool post_copy; /* the lazy pages do not come */
+	bool has_parent, pre_dump;
+	pid_t pid; /* PID of the root of the dumped tree */
+	struct live *live; /* --zns-live, and what needs the like; or NULL */
+	struct sealed *sealed; /* a pager has some of it (sealed.c); or NULL */
+	uint8_t parent[ZNS_UUID_LEN];
+	ZnsPb__Handle *parent_handle; /* the handle that named it; or NULL */
+	uint64_t expected; /* bytes, estimated */
+	uint64_t parent_bytes; /* bytes of pages that pagemaps leave to the parent */
+	struct pages *pages;
+	uint32_t nr_pages, max_pages;
+	struct stream *streams;
+	struct copy *copies, **copies_tail;
+	struct copying *copying; /* copies under way into the image directory; NULL: none */
+	struct taken *taken;
+	uint32_t nr_copies;
+	size_t copies_len;
+	pthread_mutex_t lock; /* of err and v.w */
+	struct zns_err err; /* an error outside the writer; the first one stays */
+	bool anew; /* v.w is another one than in the beginning, and gains no zones */
+};
+
+void dump_fail(struct dump *d, const struct zns_err *err);
+int dump_check(struct dump *d, struct zns_err *err);
+/* Gives up all that was written, and writes anew. *@room: bytes that the dump can write. */
+int dump_anew(struct dump *d, uint64_t *room, struct zns_err *err);
+
+/* parent.c: finds the parent before admission, and its images after. */
+int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg,
+		struct zns_err *err);
+int dump_open_parents(struct dump *d, struct zns_err *err);
+
+/* copies.c: writes the copies in the background; in the end they are in place (@keep) or gone. */
+int copies_begin(struct dump *d, struct zns_err *err);
+int copies_end(struct dump *d, bool keep, struct zns_err *err);
+
+/* commit.c */
+void dump_commit(struct dump *d, struct packet *p);
+
+#endif

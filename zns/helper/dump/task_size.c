@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Estimates a dump's size before any task is frozen, from the kernel's counts. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "../helper.h"
+
+#define PER_TASK KIB(64) /* images beside the pages */
+#define TASKS_MAX 65536u
+
+/* Of those lines of /proc/PID/status that become pages in an image. */
+static uint64_t status_bytes(pid_t pid, bool shared)
+{
+	static const char *const keys[] = { "RssShmem:", "HugetlbPages:", "RssAnon:", "VmSwap:" };
+	size_t nr = shared ? 2 : ZNS_ARRAY_SIZE(keys);
+	unsigned long long kb, sum = 0;
+	cleanup_file FILE *f = NULL;
+	char path[64], line[256];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		for (size_t i = 0; i < nr; i++)
+			if (!strncmp(line, keys[i], strlen(keys[i])) &&
+			    sscanf(line + strlen(keys[i]), "%llu", &kb) == 1)
+				sum += kb;
+	return sum * 1024;
+}
+
+static void add_children(pid_t pid, const char *tid, pid_t **list, uint32_t *nr, uint32_t *max)
+{
+	cleanup_file FILE *f = NULL;
+	char path[320];
+	int child;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%s/children", pid, tid);
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%d", &child) == 1 && *nr < TASKS_MAX) {
+		if (*nr == *max) {
+			uint32_t more = *max ? 2 * *max : 64;
+			pid_t *p = realloc(*list, more * sizeof(*p));
+
+			if (!p)
+				return;
+			*list = p;
+			*max = more;
+		}
+		(*list)[(*nr)++] = child;
+	}
+}
+
+uint32_t task_tree(pid_t root, pid_t **out)
+{
+	uint32_t nr = 0, max = 0;
+
+	*out = malloc(sizeof(**out));
+	if (!*out)
+		return 0;
+	max = 1;
+	(*out)[nr++] = root;
+	for (uint32_t at = 0; at < nr; at++) {
+		pid_t pid = (*out)[at];
+		char path[64];
+		struct dirent *de;
+		DIR *dir;
+
+		snprintf(path, sizeof(path), "/proc/%d/task", pid);
+		dir = opendir(path);
+		while (dir && (de = readdir(dir)))
+			if (de->d_name[0] != '.')
+				add_children(pid, de->d_name, out, &nr, &max);
+		if (dir)
+			closedir(dir);
+	}
+	return nr;
+}
+
+uint64_t task_bytes(pid_t pid, bool shared)
+{
+	return status_bytes(pid, shared) + PER_TASK;
+}
+
+uint64_t task_tree_bytes(pid_t pid)
+{
+	cleanup_free pid_t *list = NULL;
+	uint32_t nr = task_tree(pid, &list);
+	uint64_t sum = 0;
+
+	for (uint32_t n = 0; n < nr; n++)
+		sum += task_bytes(list[n], false);
+	return sum;
+}
+
+int task_uid(pid_t pid, uint32_t *uid)
+{
+	struct stat st;
+	char path[64];
+
+	/* a task may be denied the directory itself */
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	if (stat(path, &st))
+		return -errno;
+	*uid = st.st_uid;
+	return 0;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_HELPER_LIVE_H
+#define ZNS_HELPER_LIVE_H
+/*
+ * A live dump (Documentation/live.md). Its memory goes through three steps: rounds while the tasks
+ * run (live_rounds.c), the rest while they are frozen (live_final.c), and after the thaw the map of
+ * what lies where (live_finish.c). All on the helper's main thread: ptrace wants one thread.
+ */
+#include "../dump/dump_session.h"
+#include "live_keep.h"
+#include "../dump/sealed.h"
+#include "../task_read.h"
+#include "zns/places.h"
+#include "zns/track.h"
+
+#define LIVE_ROUNDS_MAX 16
+/* the freeze copies its rest into this much memory; more is written to the device meanwhile */
+#define LIVE_STAGE_BYTES MIB(128)
+/* a round that copied no more than this is the last one: 20 ms of a freeze */
+#define LIVE_ENOUGH_BYTES MIB(16)
+#define LIVE_NO_IMAGE UINT32_MAX
+
+/* What /proc/PID/smaps said (live_maps.c). */
+struct live_maps {
+	char *text;
+	struct live_area *area;
+	size_t nr, max;
+};
+
+struct live_task {
+	pid_t pid;
+	struct zns_track *track; /* NULL: not tracked, it is copied in the freeze */
+	struct zns_err why; /* of that */
+	uint64_t untracked; /* bytes that were copied in the freeze for this reason */
+	struct places places;
+	struct zns_spans pending; /* protected, and not copied: they could not be read */
+	struct zns_spans parent; /* pages that the parent has, and that were not written since */
+	char parents_pagemap[ZW_NAME]; /* the image where it has them */
+	struct zns_spans areas, parents_areas; /* areas of this dump, and those of the parent */
+	bool memory; /* its pager says what is on zones: it is not tracked */
+	bool kept; /* its tracker is that of the parent */
+	bool seen; /* in this round */
+	struct zns_spans send; /* pages to be sent to a page server */
+	struct live_maps before, frozen; /* the freeze */
+	size_t text_bytes; /* of the second */
+	/* from the freeze on */
+	bool final;
+	uint32_t image; /* of its pages, in dump.pages */
+	char pagemap[ZW_NAME];
+	uint8_t *entries; /* entries of its pagemap; NULL once they are in the image */
+	size_t entries_len;
+	uint64_t bytes, parent_bytes;
+};
+
+struct live_round {
+	uint64_t bytes, us;
+};
+
+struct live {
+	struct dump *d;
+	struct zns_track_kernel kernel;
+	pid_t root;
+	bool slow_fails, not_converging;
+	bool no_room; /* for copies of rounds: they were given up, and all is copied in the freeze
+		       */
+	uint64_t given_up; /* bytes */
+	uint64_t room; /* bytes that the dump could write before the first round */
+	uint64_t left; /* bytes that were written again during the last round, as far as is known */
+	bool wanted; /* the dump is live, and not only tracked */
+	bool durable; /* zns.conf says that it commits before the thaw */
+	bool track; /* leave pages to the parent that it has */
+	bool again; /* protect once more in the freeze, for the next dump */
+	struct live_keep keep;
+	struct live_task *task;
+	size_t nr_tasks, max_tasks;
+	/* Each round's copies are an image; the one of the freeze is the last. */
+	struct zns_wimage *part[LIVE_ROUNDS_MAX + 1];
+	uint32_t nr_parts;
+	uint64_t at; /* bytes in the last part, with those that are staged */
+	struct live_round round[LIVE_ROUNDS_MAX];
+	uint32_t nr_rounds;
+	uint8_t *stage; /* LIVE_STAGE_BYTES of addresses */
+	size_t staged; /* bytes */
+	bool direct; /* what is copied goes to the writer at once: no stage, or it was full */
+	uint64_t frozen_bytes, shared_bytes;
+	struct task_reader reader; /* of the rounds */
+	struct live_verify *verify; /* NULL: nobody asked for it */
+	bool frozen;
+};
+
+/* live_tasks.c */
+struct live_task *live_find(struct live *l, pid_t pid);
+/* The tasks of the tree as it is now; those that are new are tracked from here on. */
+int live_look(struct live *l, struct zns_err *err);
+/* A frozen task that came after the last look, if a pager has its memory. *@t is NULL if not. */
+int live_late(struct live *l, pid_t pid, struct live_task **t, struct zns_err *err);
+
+/*
+ * live_copy.c: pages of a task to the end of the last part, or to the stage. A page that cannot be
+ * read is noted in @t->pending. @t->places knows the copies.
+ */
+int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, struct zns_err *err);
+int live_open_part(struct live *l, struct zns_err *err);
+int live_flush_stage(struct live *l, struct zns_err *err);
+
+/* live_decide.c: makes @d->live if the dump is to be live, as criu was told, or zns.conf says. */
+int live_decide(struct dump *d, const struct zw_begin *b, struct zns_err *err);
+
+/* live_rounds.c */
+/* Protects what a task wrote since it was last protected; @copy gets it. */
+int live_protect(struct live_task *t, struct zns_spans *copy, struct zns_err *err);
+int live_new(struct dump *d, struct zns_err *err);
+int live_rounds(struct dump *d, struct packet *p, struct zns_err *err);
+/*
+ * live_room.c: the copies of the rounds cost room that a plain dump does not take. Does a round
+ * fail for want of it, or would the freeze? Then they are given up.
+ */
+bool live_has_no_room(struct live *l);
+int live_give_up(struct live *l, struct zns_err *err);
+int live_check_room(struct live *l, struct zns_err *err);
+
+/* live_rest.c */
+/* Areas as criu lists them; those of @whole are copied as they are. */
+struct live_areas {
+	struct zns_spans all, whole;
+};
+
+int live_areas(struct packet *p, struct live_areas *a, struct zns_err *err);
+void live_areas_free(struct live_areas *a);
+/* Has a frozen task a tracker that is good for this pagemap? */
+bool live_is_tracked(struct live *l, struct live_task *t, const char *pagemap);
+/*
+ * @rest: pages of a frozen task that are to be copied now. Places that are left in @t->places count
+ * as they are, and so does what is left in @t->parent.
+ */
+int live_rest(struct live *l, struct live_task *t, const struct live_areas *a,
+	      struct zns_spans *rest, struct zns_spans *guards, struct zns_err *err);
+/* For criu: a memfd with guard pages, or -1: it has to look for them. */
+int live_guards_fd(const struct live *l, const struct zns_spans *guards);
+
+/* live_final.c */
+int live_final(struct dump *d, struct packet *p, struct zns_err *err);
+int live_image(struct dump *d, struct packet *p, struct zns_err *err);
+/* Puts the entries of a live task's pagemap behind what criu wrote. */
+int live_fill_pagemap(struct dump *d, const char *name, int fd, struct zns_err *err);
+/* Note pages that were read by criu in the freeze, as in an ordinary dump. */
+void live_note_plain(struct dump *d, pid_t pid, uint64_t bytes);
+
+/* live_maps.c: before the freeze, in it, and after it */
+void live_maps_before(struct live_task *t);
+int live_maps(struct live *l, struct packet *p, struct zns_err *err);
+int live_maps_check(struct live_task *t, struct zns_err *err);
+void live_maps_free(struct live_maps *m);
+
+/* live_verify.c */
+void live_verify_begin(struct live *l);
+int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len); /* of the last part */
+void live_verify_anew(struct live *l); /* all parts are gone */
+int live_verify(struct live *l, const struct live_task *t, const struct zns_spans *all,
+		const struct zns_spans *whole, struct zns_err *err);
+
+void live_verify_end(struct live *l);
+
+/* live_finish.c: after the thaw, before the manifest. */
+int live_finish(struct dump *d, struct zns_err *err);
+int live_describe(const struct dump *d, ZnsPb__Checkpoint *c); /* for the record; 0 or -ENOMEM */
+/* Lets the tasks go. */
+void live_end(struct live *l);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_HELPER_LIVE_KEEP_H
+#define ZNS_HELPER_LIVE_KEEP_H
+/*
+ * A dump's part in keeping trackers (keep.h): it takes those of its parent's keeper, and hands its
+ * own to a new one. Whatever goes wrong here makes the next dump a full one, and fails nothing.
+ */
+#include <stdbool.h>
+#include "../keeper/keep.h"
+
+struct live;
+struct live_task;
+
+struct live_keep {
+	uint8_t id[ZNS_UUID_LEN], of[ZNS_UUID_LEN]; /* the new checkpoint; its parent */
+	bool has_parent;
+	int parent; /* socket to the keeper of the parent; -1: none */
+	bool changed; /* it knows that we protect pages anew */
+	struct keep_packet *task; /* what it has, while nobody claimed them */
+	pid_t *pid; /* theirs */
+	uint32_t nr;
+	int next; /* socket to the keeper of this dump; -1: none */
+	uint64_t limit_s;
+	char why[160]; /* there are no trackers of the parent; empty: there are */
+};
+
+/*
+ * Before the first task is looked at. Trackers of tasks of this tree that are not of the parent
+ * end: a task can have one at a time. @keep: start a keeper for this dump.
+ */
+void live_keep_begin(struct live *l, bool keep);
+/* The task's tracker from the parent's keeper, and what the parent has. False: there is none. */
+bool live_keep_claim(struct live *l, struct live_task *t);
+/* Call before pages are protected: the parent's keeper does not take its trackers back. */
+void live_keep_changed(struct live *l);
+/* After the commit: hands the trackers on. */
+void live_keep_commit(struct live *l);
+void live_keep_end(struct live *l);
+
+/* keep_take.c: the first half of live_keep_begin */
+void keep_take(struct live *l);
+
+#endif

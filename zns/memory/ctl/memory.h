@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_MEMORY_H
+#define ZNS_CTL_MEMORY_H
+/* `znsctl memory`: what its files share. */
+#include "../../ctl/lib/ctl.h"
+#include "zns-memory.pb-c.h"
+
+/* memory_call.c: a pager's socket is $ZNS_RUN/memory/NAME.sock */
+#define MEMORY_DIR "memory"
+/* -ENOENT: there is no such context; with an error of the pager @err has its line. *out may be
+ * NULL. */
+int memory_call(const char *name, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAnswer **out,
+		struct zns_err *err);
+/* The names of all contexts, sorted; to be freed, the strings too. */
+int memory_names(char ***out, size_t *nr, struct zns_err *err);
+void memory_names_free(char **names, size_t nr);
+/* The context that @what means: its name, or the PID of one of its processes. */
+int memory_find(const char *what, char *name, size_t len, struct zns_err *err);
+/* With a status in it; to be freed. */
+int memory_status(const char *name, ZnsPb__MemoryAnswer **out, struct zns_err *err);
+
+/* memory_attach.c */
+#define MEMORY_NAME 256
+struct memory_wish {
+	const char *what; /* a PID or container */
+	const char *dram, *name, *dev; /* as given; dram NULL: its present size, and some room */
+	uint64_t idle_s; /* hibernate after so long without activity; 0: never */
+	uint32_t qos_mibps; /* limit for its writes; 0: none */
+	bool no_predict, encrypt;
+	uint64_t min; /* with --dram auto; 0: not said */
+};
+/* @name gets the name of the context. */
+int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zns_err *err);
+int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv);
+/* @pid 0: a share is refused. */
+int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_err *err);
+
+/* memory_notes.c: containers that run without; into @list, or printed if that is NULL */
+void memory_notes(struct json_object *list);
+
+/* memory_hibernate.c */
+int memory_cmd_hibernate(const struct ctl_cmd *cmd, int argc, char **argv);
+int memory_cmd_wake(const struct ctl_cmd *cmd, int argc, char **argv);
+
+/* memory_kernel.c: what this kernel and its settings allow, tried and not read from a version. */
+struct memory_lack {
+	const char *what, *why, *instead; /* instead NULL: nothing can be extended */
+};
+struct memory_kernel {
+	const char *mechanism; /* how pages are dropped: "ptrace" or "none" */
+	const char *lost; /* a unit that cannot be read: "poison" or "kill" */
+	char missing[256]; /* the first one without which nothing goes; "": nothing */
+	char note[256]; /* the first one that has a substitute, and that; "": nothing */
+	/* all that is missing; memory_kernel() tries at most as many things */
+	struct memory_lack lacks[10];
+	unsigned nr_lacks;
+};
+void memory_kernel(struct memory_kernel *k);
+
+/* memory_print.c */
+struct json_object *memory_json(const ZnsPb__MemoryStatus *s);
+void memory_print(const ZnsPb__MemoryStatus *s, bool verbose);
+int memory_show(const struct ctl_cmd *cmd, const char *name, bool json); /* the exit code */
+/* "active", or another state and how long it has lasted. */
+const char *memory_state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t len);
+
+/* memory_look.c: what all contexts say of themselves at one time */
+#define MEMORY_UNIT UINT64_C(65536)
+struct memory_look {
+	ZnsPb__MemoryAnswer **a;
+	size_t nr, max;
+	uint64_t ns;
+};
+/* A context that ends meanwhile, or whose pager just died, is left out. */
+int memory_look_take(struct memory_look *l, struct zns_err *err);
+void memory_look_free(struct memory_look *l);
+/* Units that went over the device. */
+uint64_t memory_units_read(const ZnsPb__MemoryStatus *s);
+uint64_t memory_units_written(const ZnsPb__MemoryStatus *s);
+
+/* memory_top.c: between two looks; the busiest first */
+void memory_top_text(FILE *f, const struct memory_look *now, const struct memory_look *before);
+struct json_object *memory_top_json(const struct memory_look *now,
+				    const struct memory_look *before);
+/* of the machine, "; memory pressure …"; and as JSON, or NULL */
+void memory_pressure_text(FILE *f);
+struct json_object *memory_pressure_json(void);
+int memory_cmd_top(const struct ctl_cmd *cmd, int argc, char **argv);
+
+/* cmd_memory.c: the command of znsctl-memory */
+extern const struct ctl_cmd memory_cmd_memory;
+
+#endif

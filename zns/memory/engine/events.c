@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The reader of events. One thread, which does nothing that could wait for a process: those wait
+ * for it. Each event is in the table before the lock is let go.
+ */
+#include <errno.h>
+#include <linux/userfaultfd.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "../policy/birth.h"
+#include "../policy/hiber.h"
+
+#define CROWD_US 500
+#define MISSING 4U /* room for messages that are waited for */
+
+static void drop_place(struct proc *p, uint64_t word)
+{
+	struct zns_mem_store *st = &p->m->store;
+
+	if (!p->uncounted)
+		st->drop(st->arg, (struct zns_pages_ref){ .place = PLACE(word) });
+}
+
+/*
+ * The kernel tells of a removal before it removes, and waits for no one then: the thread may lose
+ * its processor in between. What is there until then must not be copied.
+ */
+static void note_going(struct unit *u, uint32_t mask, bool removal)
+{
+	if (STATE(u->word) == U_DROP)
+		return; /* we drop them, too */
+	if (removal && !mem_without(RULE_GOING))
+		u->pages |= mask << 16;
+	else if (u->pages >> 16 & mask)
+		u->pages &= ~(mask << 16);
+}
+
+/* The memory of these pages is not what it was: they come from nowhere any more. */
+static void forget_pages(struct proc *p, struct unit *u, uint32_t mask, bool removal)
+{
+	uint64_t word = u->word;
+
+	note_going(u, mask, removal);
+	if (!ON_ZONE(word)) {
+		/* an eviction ends here; a worker in BUSY finds out by itself */
+		if (STATE(word) == U_CLEAN)
+			unit_unkeep(p, u, U_RES);
+		else if (STATE(word) >= U_WPING)
+			u->word = WORD(U_RES, 0);
+		if (word || removal)
+			unit_stamp(u);
+		return;
+	}
+	if (STATE(word) == U_DROP && removal && !mem_without(RULE_OWN_REMOVAL)) {
+		uint32_t own = u->pages >> 16 & mask;
+
+		u->pages &= ~(own << 16);
+		mask &= ~own;
+	}
+	u->pages &= ~mask;
+	/* in DROP and LOADING somebody else will see to it */
+	if (STATE(word) == U_ZONE && !(u->pages & 0xffff)) {
+		u->word = WORD(U_RES, 0);
+		drop_place(p, word);
+	}
+	if (mask)
+		unit_stamp(u);
+}
+
+void unit_forget(struct proc *p, struct unit *u, uint32_t mask)
+{
+	forget_pages(p, u, mask, false);
+}
+
+/*
+ * A unit that a kill leaves half done is done again from what it had: a removal of our own must not
+ * be taken for the program's, because it was accounted for already.
+ */
+static void forget_unit(struct proc *p, uint64_t a, uint32_t mask, bool removal)
+{
+	struct inbox *in = &p->m->sh->inbox;
+	struct unit *u = unit_at(p, a);
+
+	in->at = a | in->tag;
+	if (ON_ZONE(u->word)) {
+		in->had = u->pages;
+		in->had_at = a | in->tag;
+	}
+	forget_pages(p, u, mask, removal);
+	mem_reached(REACHED_FORGOT);
+	in->at = (a + UNIT) | in->tag;
+}
+
+/* From @from on, if it is in the range: the rest was done by a pager that died. */
+static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal, uint64_t from)
+{
+	uint32_t nr = p->nr_strays;
+
+	/* also when terabytes of holes are unmapped: only pages of the table that exist are read */
+	for (uint64_t a = zns_max(start / UNIT * UNIT, from); a < end;) {
+		uint64_t next = a + UNIT;
+
+		if (a % MIB(8) == 0 && end - a > GIB(1)) {
+			off_t at = (off_t)(a / UNIT * sizeof(struct unit));
+			off_t data = lseek(p->table, at, SEEK_DATA);
+
+			next = data < 0 ? end : (uint64_t)data / sizeof(struct unit) * UNIT;
+			if (next > a) {
+				a = next;
+				continue;
+			}
+			next = a + UNIT;
+		}
+		forget_unit(p, a, pages_of(a, start, end), removal);
+		a = next;
+	}
+	for (uint32_t i = 0; i < nr; i++) {
+		struct unit *s = stray_nr(p, i);
+		uint32_t mask = pages_of(s->addr, start, end);
+
+		if (ON_ZONE(s->word) && mask)
+			forget_pages(p, s, mask, removal);
+	}
+}
+
+static void unmapped(struct proc *p, uint64_t start, uint64_t end, void *arg)
+{
+	const uint64_t *from = arg;
+
+	forget_range(p, start, end, false, *from);
+	known_gone(p, start, end);
+}
+
+/*
+ * An eviction that began where nothing was: pages that are to come there are no holes, and must not
+ * be dropped with what is there.
+ */
+static void end_eviction(struct unit *u)
+{
+	if (STATE(u->word) >= U_WPING && STATE(u->word) <= U_WRITE && !mem_without(RULE_ARRIVED))
+		u->word = WORD(U_RES, 0);
+}
+
+/* The pages @mask of a unit at @base are at base + delta now. They belong to both for a moment. */
+static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t mask, uint64_t delta,
+		       bool served)
+{
+	struct zns_mem_store *st = &p->m->store;
+	struct unit *to = unit_at(p, base + delta);
+	struct zns_pages_ref ref = unit_ref(p, u, u->word);
+
+	mask &= u->pages & 0xffff;
+	if (!mask)
+		return;
+	if ((base + delta) % UNIT || to->word) {
+		end_eviction(to);
+		end_eviction(unit_at(p, base + delta + UNIT - 1));
+		to = stray_new(p, base + delta);
+		if (!to) {
+			mem_warn(p->m, "process %d: more than %u units were moved at once", p->pid,
+				 STRAYS_MAX);
+			return;
+		}
+	}
+	if (!p->uncounted)
+		st->hold(st->arg, ref);
+	unit_note(p, to, &ref);
+	to->pages = mask;
+	to->word = WORD(U_ZONE, ref.place);
+	if (to->addr && served)
+		fault_push(&p->m->queue, p, to->addr + (uint64_t)__builtin_ctz(mask) * PAGE,
+			   FAULT_STRAY);
+}
+
+static void move_units(struct proc *p, uint64_t from, uint64_t to, uint64_t len, bool served)
+{
+	uint64_t end = from + len, delta = to - from;
+	uint32_t nr = p->nr_strays;
+
+	for (uint64_t a = from / UNIT * UNIT; a < end; a += UNIT) {
+		struct unit *u = unit_at(p, a);
+
+		if (ON_ZONE(u->word))
+			move_pages(p, u, a, pages_of(a, from, end), delta, served);
+	}
+	for (uint32_t i = 0; i < nr; i++) {
+		struct unit *s = stray_nr(p, i);
+
+		if (ON_ZONE(s->word) && pages_of(s->addr, from, end))
+			move_pages(p, s, s->addr, pages_of(s->addr, from, end), delta, served);
+	}
+	forget_range(p, from, end, false, 0);
+	known_moved(p, from, to, len);
+}
+
+static void on_remap(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
+{
+	move_units(p, from, to, len, true);
+	order_moved(p, from, to, len);
+}
+
+/*
+ * What the child has: the same places for what is missing, and no eviction on its way. Protection
+ * that nobody has lifted yet cannot have been lifted between the fork and now: the kernel refuses.
+ */
+static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	struct proc *child = arg;
+	struct zns_mem_store *st = &p->m->store;
+	struct unit *c = &child->u[u - p->u];
+	uint64_t word = u->word;
+	struct zns_pages_ref ref = unit_ref(p, u, word);
+
+	if (!HAS_PLACE(word) || !(u->pages & 0xffff))
+		return 0;
+	/* a worker may be giving it up */
+	if (st->hold(st->arg, ref))
+		return 0;
+	if (STATE(word) == U_CLEAN && u->word != word) {
+		st->drop(st->arg, ref);
+		return 0;
+	}
+	unit_note(child, c, &ref);
+	c->pages = u->pages & 0xffff;
+	c->addr = u->addr;
+	c->word = WORD(STATE(word) == U_CLEAN ? U_CLEAN : U_ZONE, ref.place);
+	return 0;
+}
+
+void child_serve(struct proc *c)
+{
+	mem_reached(REACHED_BORN);
+	proc_why(c, "%s",
+		 c->leaves ? "a child for which there is no place: it leaves" :
+			     "a child that has not been looked at yet");
+	reader_watch(c->m, c);
+	for (uint32_t i = 0; i < c->nr_strays; i++) {
+		struct unit *s = stray_nr(c, i);
+
+		if (ON_ZONE(s->word))
+			fault_push(&c->m->queue, c,
+				   s->addr + (uint64_t)__builtin_ctz(s->pages | 1U << 16) * PAGE,
+				   FAULT_STRAY);
+	}
+	changed(c->m);
+}
+
+static void on_fork(struct proc *p, int uffd, uint64_t nr)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct proc *c = proc_new(p->m, 0, &err);
+	uint32_t late;
+	int ret = c ? 0 : -ENOMEM;
+
+	if (ret) {
+		mem_warn(p->m, "a child of process %d cannot be served: %s", p->pid, err.msg);
+		return; /* its userfaultfd stays open: it waits, and never reads zeroes */
+	}
+	c->uffd = uffd;
+	c->fork_nr = nr;
+	ret = table_each(p, inherit, c);
+	c->nr_strays = p->nr_strays;
+	known_inherit(c, p);
+	late = ret ? 0 : order_fork(c, p);
+	for (uint32_t n = 1; n <= late; n++) {
+		const struct move *m = order_move(p, n);
+
+		move_units(c, m->to, m->from, m->len, false);
+	}
+	if (ret) {
+		mem_warn(p->m, "a child of process %d cannot be served: no memory", p->pid);
+		return;
+	}
+	birth_table(c);
+	mem_reached(REACHED_TABLE);
+	ret = proc_add(p->m, c);
+	if (ret) { /* many that ended may not have been looked at since */
+		procs_sweep(p->m, p);
+		ret = proc_add(p->m, c);
+	}
+	if (ret)
+		leave_begin(c);
+	else
+		child_serve(c);
+}
+
+static enum fault_kind kind_of(uint64_t flags)
+{
+	if (flags & UFFD_PAGEFAULT_FLAG_WP)
+		return FAULT_WRITE;
+	return flags & UFFD_PAGEFAULT_FLAG_WRITE ? FAULT_FIRST_WRITE : FAULT_MISSING;
+}
+
+static uint64_t fault_addr(const struct uffd_msg *msg)
+{
+	return msg->arg.pagefault.address / PAGE * PAGE;
+}
+
+static void on_fault(struct proc *p, struct uffd_msg *msg)
+{
+	fault_push(&p->m->queue, p, fault_addr(msg), kind_of(msg->arg.pagefault.flags));
+	msg->event = 0;
+}
+
+static void on_message(struct proc *p, struct uffd_msg *msg, uint64_t fork)
+{
+	uint64_t none = 0;
+
+	switch (msg->event) {
+	case UFFD_EVENT_PAGEFAULT:
+		on_fault(p, msg);
+		break;
+	case UFFD_EVENT_FORK:
+		on_fork(p, (int)msg->arg.fork.ufd, fork);
+		break;
+	case UFFD_EVENT_REMAP:
+		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
+		break;
+	case UFFD_EVENT_REMOVE:
+		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, true, 0);
+		break;
+	case UFFD_EVENT_UNMAP:
+		order_unmapped(p, msg->arg.remove.start, msg->arg.remove.end, unmapped, &none);
+		break;
+	}
+}
+
+/* @from: the first unit that was not done; 0: none was. */
+static void replay(struct proc *p, const struct uffd_msg *msg, uint64_t from)
+{
+	struct inbox *in = &p->m->sh->inbox;
+	uint64_t start = msg->arg.remove.start, end = msg->arg.remove.end;
+
+	switch (msg->event) {
+	case UFFD_EVENT_REMOVE:
+	case UFFD_EVENT_UNMAP:
+		if (from && in->had_at == in->at && ON_ZONE(unit_at(p, from)->word))
+			unit_at(p, from)->pages = in->had;
+		if (msg->event == UFFD_EVENT_REMOVE)
+			forget_range(p, start, end, true, from);
+		else
+			order_unmapped(p, start, end, unmapped, &from);
+		break;
+	case UFFD_EVENT_REMAP: /* twice is as good as once */
+		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
+		break;
+	}
+	/* faults come again, forks are in birth.c */
+}
+
+void inbox_replay(struct zns_mem *m)
+{
+	struct inbox *in = &m->sh->inbox;
+	struct proc *p = in->slot < PROCS_MAX ? m->proc[in->slot] : NULL;
+
+	for (unsigned int i = 0; i < MESSAGES; i++) {
+		bool begun = (in->at & (UNIT - 1)) == i + 1;
+
+		in->tag = i + 1;
+		if (in->msg[i].event && p && !mem_without(RULE_INBOX))
+			replay(p, &in->msg[i], begun ? in->at & ~(UNIT - 1) : 0);
+		in->msg[i].event = 0;
+	}
+}
+
+/* Is it about memory that goes or moves? */
+static bool changes_memory(const struct uffd_msg *msg)
+{
+	return msg->event == UFFD_EVENT_REMAP || msg->event == UFFD_EVENT_REMOVE ||
+	       msg->event == UFFD_EVENT_UNMAP;
+}
+
+/* For tests: our own removals are whole units. */
+static bool is_small(const struct uffd_msg *msg)
+{
+	return msg->event == UFFD_EVENT_REMOVE &&
+	       msg->arg.remove.end - msg->arg.remove.start < UNIT;
+}
+
+/* Messages from @from on were read; it may be killed at any of these steps. */
+static void received(struct proc *p, unsigned int from, unsigned int nr, uint64_t *fork)
+{
+	struct inbox *in = &p->m->sh->inbox;
+
+	/* these run already, and nobody else has their descriptors */
+	for (unsigned int i = from; i < nr; i++)
+		if (changes_memory(&in->msg[i])) {
+			mem_reached(is_small(&in->msg[i]) ? REACHED_SMALL : REACHED_EVENT);
+		} else if (in->msg[i].event == UFFD_EVENT_FORK) {
+			mem_reached(REACHED_READ);
+			fork[i] = birth_begin(p->m, (int)in->msg[i].arg.fork.ufd);
+			in->born |= 1U << i;
+			mem_reached(REACHED_FORK);
+		}
+}
+
+/* Up to @room messages to the end of the inbox; how many there are now. */
+static unsigned int receive(struct proc *p, unsigned int nr, unsigned int room, uint64_t *fork)
+{
+	struct uffd_msg *msg = p->m->sh->inbox.msg + nr;
+	ssize_t n = read(p->uffd, msg, room * sizeof(*msg));
+
+	if (n <= 0)
+		return nr;
+	received(p, nr, nr + (unsigned int)((size_t)n / sizeof(*msg)), fork);
+	return nr + (unsigned int)((size_t)n / sizeof(*msg));
+}
+
+/* For tests: a move is told of before the move or the fork that came before it. */
+static unsigned int receive_late(struct proc *p, unsigned int nr, uint64_t *fork)
+{
+	struct uffd_msg *msg = p->m->sh->inbox.msg;
+
+	if (!mem_refused(REFUSED_ORDER) || nr != 1 ||
+	    (msg->event != UFFD_EVENT_REMAP && msg->event != UFFD_EVENT_FORK))
+		return nr;
+	while (usleep(1000), receive(p, nr, 1, fork) > nr) {
+		struct uffd_msg last = msg[nr++];
+
+		if (last.event != UFFD_EVENT_REMAP)
+			continue;
+		if (msg->event == UFFD_EVENT_REMAP && last.arg.remap.from == msg->arg.remap.to)
+			break; /* the same memory */
+		memmove(msg + 1, msg, (nr - 1) * sizeof(*msg));
+		memmove(fork + 1, fork, (nr - 1) * sizeof(*fork));
+		msg[0] = last;
+		fork[0] = 0;
+		break;
+	}
+	return nr;
+}
+
+/* What happened before one of these, too: its thread may not have come to tell of it. */
+static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *fork)
+{
+	struct uffd_msg *msg = p->m->sh->inbox.msg;
+	uint64_t since_ns = 0;
+
+	while (nr < MESSAGES && order_is_missing(p, msg, nr)) {
+		since_ns = since_ns ? since_ns : zns_mono_ns();
+		if (!order_wait(p, since_ns))
+			break;
+		nr = receive(p, nr, 1, fork);
+		while (nr && msg[nr - 1].event == UFFD_EVENT_PAGEFAULT)
+			on_fault(p, &msg[--nr]); /* its unit is looked for after this */
+	}
+	return nr;
+}
+
+/* True: there was one fault and nothing else, which is the caller's. */
+static bool serve(struct proc *p, struct fault *own)
+{
+	struct inbox *in = &p->m->sh->inbox;
+	struct uffd_msg *msg = in->msg;
+	uint64_t fork[MESSAGES] = { 0 };
+	unsigned int nr, i;
+	bool alone;
+
+	mem_reached(REACHED_READY);
+	pthread_rwlock_wrlock(&p->ev);
+	in->slot = (uint32_t)(p->sh - p->m->sh->proc);
+	in->at = 0;
+	in->born = 0;
+	in->forks = p->m->sh->forks;
+	order_look(p);
+	nr = p->gone ? 0 : receive(p, 0, MESSAGES - MISSING, fork);
+	if (nr)
+		p->m->messages = true;
+	alone = own && nr == 1 && msg->event == UFFD_EVENT_PAGEFAULT;
+	if (nr && !alone) /* else when it is answered */
+		evictor_rouse(p->m);
+	if (alone) {
+		*own = (struct fault){ proc_get(p), fault_addr(msg),
+				       kind_of(msg->arg.pagefault.flags), zns_mono_ns() };
+		msg->event = 0;
+		nr = 0;
+	}
+	nr = receive_late(p, nr, fork);
+	nr = receive_missing(p, nr, fork);
+	while ((i = order_next(p, msg, nr)) < nr) {
+		in->tag = i + 1;
+		in->at = in->tag;
+		on_message(p, &msg[i], fork[i]);
+		msg[i].event = 0;
+	}
+	pthread_rwlock_unlock(&p->ev);
+	return alone;
+}
+
+/* The others wait, and so do their forks. */
+static int only_leavers(struct epoll_event *e, int n)
+{
+	int left = 0;
+
+	for (int i = 0; i < n; i++) {
+		const struct proc *p = e[i].data.ptr;
+
+		if (!p || p->leaves)
+			e[left++] = e[i];
+	}
+	if (left < n)
+		usleep(CROWD_US);
+	return left;
+}
+
+bool reader_lead(struct zns_mem *m, struct fault *f)
+{
+	struct epoll_event e[16];
+
+	while (!m->end) {
+		int n;
+
+		procs_bury(m, evict_forget); /* nothing in @e is of them */
+		n = epoll_wait(m->epoll, e, ZNS_ARRAY_SIZE(e), -1);
+		if (leave_crowded(m))
+			n = only_leavers(e, n);
+		for (int i = 0; i < n; i++) {
+			uint64_t count;
+
+			if (!e[i].data.ptr) {
+				if (read(m->wake, &count, sizeof(count)) < 0)
+					break;
+				continue;
+			}
+			/* it is ready still when there is room */
+			if (leave_crowded(m) && !((struct proc *)e[i].data.ptr)->leaves)
+				continue;
+			if (!serve(e[i].data.ptr, n == 1 ? f : NULL))
+				continue;
+			if (reader_hand_on(&m->queue))
+				return true;
+			fault_push(&m->queue, f->p, f->addr, f->kind);
+			proc_put(f->p);
+		}
+	}
+	return false;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A child runs as soon as the event of its fork is read, and its userfaultfd is in our table of
+ * descriptors alone until birth.c has put it into its socket. If we died in between, the kernel
+ * would give that child zeroes. So a second process has the same table (CLONE_FILES), and sleeps
+ * until we are dead: then it puts what we had read and not put, and stays until a successor has one
+ * of its own (unkept.c).
+ *
+ * It has our memory, too, which costs nothing. It makes no call before our last thread has ended,
+ * so nobody minds that it uses the thread-local data of the thread that made it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "../policy/birth.h"
+#include "hold.h"
+
+#define STACK (64U << 10) /* bytes */
+#define END_MS 10000
+#define LOOK_MS 1
+
+static void put_unborn(struct zns_mem *m)
+{
+	struct inbox *in = &m->sh->inbox;
+	uint64_t nr = in->forks;
+
+	for (unsigned int i = 0; i < MESSAGES; i++) {
+		if (in->msg[i].event != UFFD_EVENT_FORK)
+			continue;
+		nr++;
+		if (in->born & 1U << i)
+			continue;
+		birth_put(m, nr, (int)in->msg[i].arg.fork.ufd);
+		if (m->sh->forks < nr)
+			m->sh->forks = nr;
+	}
+}
+
+/* It is killed where it sleeps: red zones of its frame would outlive its stack. */
+__attribute__((no_sanitize_address)) static int holder(void *arg)
+{
+	struct zns_mem *m = arg;
+	struct pollfd f = { .fd = m->self, .events = POLLIN };
+	long n;
+
+	do { /* the C library's poll() would touch a thread that lives */
+		n = syscall(SYS_ppoll, &f, 1, NULL, NULL, 0);
+	} while (!n || (n < 0 && errno == EINTR));
+	if (n == 1)
+		put_unborn(m);
+	if (n == 1 && m->sh->holder == (int32_t)syscall(SYS_getpid)) {
+		m->sh->held = 1;
+		unkept_watch(m);
+	}
+	return 0;
+}
+
+int hold_start(struct zns_mem *m)
+{
+	sigset_t all, old;
+	int ret;
+
+	if (mem_without(RULE_HOLD))
+		return 0;
+	m->self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	if (m->self < 0)
+		return -errno;
+	m->hold_stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (m->hold_stack == MAP_FAILED)
+		return -errno;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	/* no exit signal: nobody's waitpid(-1) finds it */
+	m->holder = clone(holder, (char *)m->hold_stack + STACK, CLONE_VM | CLONE_FILES, m);
+	ret = m->holder < 0 ? -errno : 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return ret;
+}
+
+void hold_end(struct zns_mem *m)
+{
+	if (m->holder > 0) {
+		kill(m->holder, SIGKILL);
+		while (waitpid(m->holder, NULL, __WCLONE) < 0 && errno == EINTR)
+			;
+		m->sh->holder = 0;
+	}
+	if (m->hold_stack && m->hold_stack != MAP_FAILED)
+		munmap(m->hold_stack, STACK);
+	if (m->self >= 0)
+		close(m->self);
+}
+
+void hold_await(struct zns_mem *m)
+{
+	pid_t pid = m->sh->holder;
+	struct pollfd f = { .fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1,
+			    .events = POLLIN };
+	uint64_t end = zns_mono_ns() + END_MS * 1000000ULL;
+
+	m->relieved = f.fd;
+	while (f.fd >= 0 && !m->sh->held && !poll(&f, 1, LOOK_MS))
+		if (zns_mono_ns() > end) {
+			mem_warn(
+				m,
+				"the process that holds the dead pager's descriptors does not end");
+			break;
+		}
+}
+
+/* The one before ours must not go on when ours counts: each would end processes of the other. */
+void hold_relieve(struct zns_mem *m)
+{
+	struct pollfd f = { .fd = m->relieved, .events = POLLIN };
+
+	if (f.fd >= 0) {
+		syscall(SYS_pidfd_send_signal, f.fd, SIGKILL, NULL, 0);
+		poll(&f, 1, END_MS);
+		close(f.fd);
+	}
+	m->relieved = -1;
+	m->sh->held = 0;
+	m->sh->holder = m->holder;
+}

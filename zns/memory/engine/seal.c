@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A checkpoint of the context's processes: nothing is evicted meanwhile, and who
+ * makes it learns where units are. Faults are served as always.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "../policy/family.h"
+#include "../policy/hiber.h"
+#include "zns/grow.h"
+
+#define PAUSE_MAX_MS 10000 /* of an eviction that is half way: the store waits for dumps */
+#define PRESENT (1ULL << 63) /* in pagemap */
+#define PROTECTED (1ULL << 57)
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+static struct proc *find(struct zns_mem *m, pid_t pid)
+{
+	struct proc *list[PROCS_MAX], *found = NULL;
+	unsigned int nr;
+
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++)
+		if (!found && list[i]->pid == pid && !list[i]->gone && !proc_ended(list[i]) &&
+		    !mem_uffd_dead(list[i]->uffd)) /* it has executed another program */
+			found = list[i];
+		else
+			proc_put(list[i]);
+	return found;
+}
+
+static bool has_one(struct zns_mem *m, const pid_t *pid, uint32_t nr_pids)
+{
+	struct proc *p = NULL;
+
+	for (uint32_t i = 0; i < nr_pids && !p; i++)
+		p = find(m, pid[i]);
+	if (p)
+		proc_put(p);
+	return p != NULL;
+}
+
+static int pause_evictor(struct zns_mem *m)
+{
+	m->sealed = true;
+	for (int ms = 0; m->evicting && !m->evict_idle; ms++) {
+		if (ms == PAUSE_MAX_MS)
+			return -ETIMEDOUT;
+		nap();
+	}
+	return 0;
+}
+
+static int stands_still(const struct proc *p, struct zns_err *err)
+{
+	return zns_fail(err, -EBUSY,
+			"process %d of memory context %s stands still (paused?) in the middle of "
+			"an eviction: resume it first",
+			p->pid, p->m->sh->name);
+}
+
+/* Pages that a process has not dropped yet are in no table. The evictor stands still. */
+static int end_rests(struct zns_mem *m, struct zns_err *err)
+{
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+	int ret = 0;
+
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		if (!ret && evict_rest(list[i], REST_MS))
+			ret = stands_still(list[i], err);
+		proc_put(list[i]);
+	}
+	return ret;
+}
+
+int zns_mem_seal(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns_err *err)
+{
+	int ret;
+
+	if (m->sealed)
+		return zns_fail(err, -EBUSY,
+				"another checkpoint of memory context %s is being made",
+				m->sh->name);
+	if (!has_one(m, pid, nr))
+		return zns_fail(err, -ENOENT, "none of them is of this context");
+	ret = pause_evictor(m);
+	if (ret) {
+		m->sealed = false;
+		return zns_fail_sys(err, ret, "the eviction of memory context %s does not end",
+				    m->sh->name);
+	}
+	family_look(m); /* names children */
+	ret = end_rests(m, err);
+	if (ret)
+		zns_mem_unseal(m);
+	return ret;
+}
+
+void zns_mem_unseal(struct zns_mem *m)
+{
+	m->sealed = false;
+	hiber_rouse(m);
+}
+
+struct listing {
+	struct zns_mem_unit *v;
+	size_t nr, max;
+};
+
+/* Pages of a unit that kept its place: those that are protected still are what is there. */
+static uint16_t clean_pages(const struct proc *p, uint64_t base, uint32_t mask)
+{
+	uint64_t entry[UNIT_PAGES];
+	uint16_t clean = 0;
+
+	if (zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))
+		return 0;
+	for (unsigned int i = 0; i < UNIT_PAGES; i++)
+		if (mask & 1U << i && (entry[i] & (PRESENT | PROTECTED)) == (PRESENT | PROTECTED))
+			clean |= (uint16_t)(1U << i);
+	return clean;
+}
+
+static int list_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	struct listing *l = arg;
+	uint64_t word = u->word;
+	struct zns_mem_unit one = { .addr = base, .ref = unit_ref(p, u, word) };
+
+	if (!HAS_PLACE(word))
+		return 0;
+	if (STATE(word) == U_CLEAN)
+		one.clean = clean_pages(p, base, u->pages & 0xffff);
+	else
+		one.mask = (uint16_t)u->pages;
+	if (!one.mask && !one.clean)
+		return 0;
+	if (zns_grow(l->v, l->nr, l->max))
+		return -ENOMEM;
+	l->v[l->nr++] = one;
+	return 0;
+}
+
+int zns_mem_units(struct zns_mem *m, pid_t pid, struct zns_mem_unit **out, size_t *nr,
+		  struct zns_err *err)
+{
+	struct proc *p = find(m, pid);
+	struct listing l = { 0 };
+	int ret;
+
+	if (!m->sealed)
+		return zns_fail(err, -EPROTO, "no checkpoint has begun");
+	if (!p) { /* born since? */
+		family_look(m);
+		p = find(m, pid);
+	}
+	if (!p)
+		return zns_fail(err, -ENOENT, "process %d is not of this context", pid);
+	/* what the reader has read is in the table behind this */
+	pthread_rwlock_rdlock(&p->ev);
+	ret = table_each(p, list_unit, &l);
+	pthread_rwlock_unlock(&p->ev);
+	proc_put(p);
+	if (ret) {
+		free(l.v);
+		return zns_fail_sys(err, ret, "the table of process %d", pid);
+	}
+	*out = l.v;
+	*nr = l.nr;
+	return 0;
+}
+
+int zns_mem_owns(struct zns_mem *m, pid_t pid, uint64_t start, uint64_t end, struct zns_err *err)
+{
+	struct proc *p = find(m, pid);
+	int ret;
+
+	if (!p && m->sealed) {
+		family_look(m);
+		p = find(m, pid);
+	}
+	if (!p)
+		return zns_fail(err, -ENOENT, "process %d is not of this context", pid);
+	if (start == end) {
+		proc_put(p);
+		return 0;
+	}
+	/* an area that is ours already stays as it is; another's is -EBUSY */
+	ret = mem_uffd_register(p->uffd, start, end);
+	proc_put(p);
+	return ret ? zns_fail(err, -ENOENT, "this area of process %d is another userfaultfd's",
+			      pid) :
+		     0;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The threads that serve processes. One of them reads events (events.c); the others answer faults
+ * that it has put into the queue. Who reads a fault while nothing is queued hands the reading on
+ * and answers it itself: to wake another thread for it takes as long as half a read from flash
+ * where the processor of that one sleeps.
+ */
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "../policy/hiber.h"
+
+static void answer(struct fault *f, uint8_t *buf)
+{
+	uint64_t base = f->addr / UNIT * UNIT;
+
+	if (f->kind == FETCH_RECORD) { /* of all processes */
+		active_fetch(f->p, buf);
+	} else if (f->p->gone) {
+		return;
+	} else if (f->kind >= FETCH) {
+		ahead_fetch(f->p, base, buf, f->kind);
+	} else if (fault_answer(f, buf)) {
+		hiber_touched(f->p, base);
+		ahead_fault(f->p, base);
+	}
+}
+
+static void *server(void *arg)
+{
+	struct zns_mem *m = arg;
+	uint8_t *buf = mmap(NULL, UNIT, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	enum task task;
+	struct fault f;
+
+	if (buf == MAP_FAILED)
+		return NULL;
+	while ((task = queue_next(&m->queue, &f)) != ENDED) {
+		if (task == READ_EVENTS && !reader_lead(m, &f))
+			continue; /* the end is near: nobody leads any more */
+		answer(&f, buf);
+		evictor_rouse(m);
+		queue_answered(&m->queue, &f);
+		proc_put(f.p);
+	}
+	munmap(buf, UNIT);
+	return NULL;
+}
+
+int servers_start(struct zns_mem *m, unsigned int nr)
+{
+	int ret = 0;
+
+	while (!ret && m->nr_servers < nr) {
+		ret = -pthread_create(&m->server[m->nr_servers], NULL, server, m);
+		if (!ret)
+			m->nr_servers++;
+	}
+	return ret;
+}
+
+void servers_end(struct zns_mem *m)
+{
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&m->queue.lock);
+	m->queue.end = true;
+	pthread_cond_broadcast(&m->queue.more);
+	pthread_mutex_unlock(&m->queue.lock);
+	if (write(m->wake, &one, sizeof(one)) != sizeof(one))
+		return; /* cannot be: an eventfd that was read */
+	while (m->nr_servers)
+		pthread_join(m->server[--m->nr_servers], NULL);
+}

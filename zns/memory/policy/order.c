@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Events in the order in which they happened. A thread that moves or unmaps memory lets go of the
+ * memory's lock first, and puts its event into the queue then. If it loses its processor in
+ * between, another thread may move its own memory to where the first one's was, and is heard of
+ * first. Taken in the order of the queue, the first one's event would then take the second one's
+ * units along. That memory arrives where memory is that has not left: so the event of it is still
+ * to come.
+ */
+#include <linux/userfaultfd.h>
+#include <poll.h>
+
+#include "../engine/mem.h"
+
+#define ORDER_MS 1000U /* for a thread to get its processor back */
+
+void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
+{
+	struct moves *all = p->moves;
+	const struct move *last = &all->move[(all->nr - 1) % MOVES_KEPT];
+	struct move *m = &all->move[all->nr % MOVES_KEPT];
+
+	if (last->owed && last->from == from && last->to == to) /* done again after a kill */
+		return;
+	m->owed = 0;
+	m->told_ns = zns_mono_ns();
+	m->from = from;
+	m->to = to;
+	m->len = len;
+	m->owed = !mem_without(RULE_OWED);
+	all->nr++;
+	p->owes = true;
+}
+
+/* Where nothing is on its way, nothing is owed: mremap() with MREMAP_DONTUNMAP unmaps nothing. */
+void order_look(struct proc *p)
+{
+	if (!p->owes || mem_uffd_changes(p->uffd))
+		return;
+	for (unsigned int i = 0; i < MOVES_KEPT; i++)
+		p->moves->move[i].owed = 0;
+	p->owes = false;
+}
+
+const struct move *order_move(const struct proc *p, uint32_t n)
+{
+	return &p->moves->move[(p->moves->nr - n) % MOVES_KEPT];
+}
+
+/* Has the child memory at @page, as nobody had in @p since move @n? */
+static bool child_has(const struct proc *child, const struct proc *p, uint32_t n, uint64_t page)
+{
+	for (uint32_t k = 1; k < n; k++) {
+		const struct move *m = order_move(p, k);
+
+		if (m->from <= page && page < m->from + m->len)
+			return false;
+	}
+	return !known_within(child, page, page + PAGE) &&
+	       !mem_uffd_protect(child->uffd, page, page + PAGE, true);
+}
+
+/*
+ * A fork is told of late, too. What moved after it is at its old place in the child, where nobody
+ * has been in the parent since. The moves after that one were after the fork, too. The child does
+ * not run yet, so its memory's lock is free.
+ */
+uint32_t order_fork(const struct proc *child, const struct proc *p)
+{
+	uint32_t nr = zns_min(p->moves->nr, MOVES_KEPT), late = 0;
+
+	for (uint32_t n = 1; n <= nr && !mem_without(RULE_FORK); n++) {
+		const struct move *m = order_move(p, n);
+
+		if (zns_mono_ns() - m->told_ns > ORDER_MS * 1000000ULL)
+			break;
+		if (child_has(child, p, n, m->from) ||
+		    child_has(child, p, n, m->from + m->len - PAGE))
+			late = n;
+	}
+	return late;
+}
+
+typedef void (*gone_fn)(struct proc *p, uint64_t start, uint64_t end, void *arg);
+
+/* Without what came in move @nr and later ones. */
+static void gone_except(struct proc *p, uint64_t start, uint64_t end, uint32_t nr, gone_fn gone,
+			void *arg)
+{
+	for (; nr != p->moves->nr && start < end; nr++) {
+		const struct move *m = &p->moves->move[nr % MOVES_KEPT];
+
+		if (m->to >= end || m->to + m->len <= start)
+			continue;
+		gone_except(p, start, m->to, nr + 1, gone, arg);
+		start = m->to + m->len;
+	}
+	if (start < end)
+		gone(p, start, end, arg);
+}
+
+/*
+ * The old place of a move is told of by the thread that moved, when it has seen that we read of the
+ * move. Another thread's memory may have come there before, and was heard of.
+ */
+void order_unmapped(struct proc *p, uint64_t start, uint64_t end, gone_fn gone, void *arg)
+{
+	uint32_t nr = p->moves->nr, i = nr > MOVES_KEPT ? nr - MOVES_KEPT : 0;
+	struct move *m = NULL;
+
+	for (; i != nr && !m; i++) {
+		m = &p->moves->move[i % MOVES_KEPT];
+		if (!m->owed || m->from != start || m->from + m->len != end)
+			m = NULL;
+	}
+	gone_except(p, start, end, m ? i : nr, gone, arg);
+	if (m)
+		m->owed = 0;
+}
+
+static struct place from_of(const struct uffd_msg *m)
+{
+	if (m->event == UFFD_EVENT_REMAP)
+		return (struct place){ m->arg.remap.from, m->arg.remap.from + m->arg.remap.len };
+	if (m->event == UFFD_EVENT_UNMAP)
+		return (struct place){ m->arg.remove.start, m->arg.remove.end };
+	return (struct place){ 0 };
+}
+
+static struct place to_of(const struct uffd_msg *m)
+{
+	if (m->event == UFFD_EVENT_REMAP)
+		return (struct place){ m->arg.remap.to, m->arg.remap.to + m->arg.remap.len };
+	return (struct place){ 0 };
+}
+
+static bool is_before(const struct proc *p, const struct uffd_msg *first,
+		      const struct uffd_msg *then)
+{
+	struct place from = from_of(first), to = to_of(then);
+	uint64_t start = zns_max(from.start, to.start), end = zns_min(from.end, to.end);
+
+	return start < end && known_within(p, start, end);
+}
+
+/* One of the others that came before it, or @nr. */
+static unsigned int before(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+			   unsigned int i)
+{
+	unsigned int k = 0;
+
+	while (k < nr && (k == i || !msg[k].event || !is_before(p, &msg[k], &msg[i])))
+		k++;
+	return k;
+}
+
+unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
+{
+	unsigned int i = 0, k;
+
+	while (i < nr && !msg[i].event)
+		i++;
+	for (unsigned int n = 0; i < nr && n < nr && !mem_without(RULE_ORDER); n++) {
+		k = before(p, msg, nr, i);
+		if (k == nr)
+			break;
+		i = k;
+	}
+	return i;
+}
+
+bool order_is_missing(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
+{
+	for (unsigned int i = 0; i < nr; i++) {
+		struct place to = to_of(&msg[i]);
+
+		if (to.end && known_within(p, to.start, to.end) && before(p, msg, nr, i) == nr)
+			return !mem_without(RULE_ORDER);
+	}
+	return false;
+}
+
+bool order_wait(const struct proc *p, uint64_t since_ns)
+{
+	struct pollfd f = { .fd = p->uffd, .events = POLLIN };
+
+	if (zns_mono_ns() - since_ns > ORDER_MS * 1000000ULL) {
+		mem_warn(p->m, "process %d: memory came to where other memory is", p->pid);
+		return false;
+	}
+	/* else all that happened was told of, and what is known is wrong */
+	return poll(&f, 1, 0) > 0 || (mem_uffd_changes(p->uffd) && (poll(&f, 1, 1), true));
+}

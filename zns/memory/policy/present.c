@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Which pages of a process are there: by PAGEMAP_SCAN, or by reading /proc/PID/pagemap (before 6.7;
+ * some 17 ms for each GiB, also of holes). */
+#include <errno.h>
+
+#include "../engine/mem.h"
+
+#define ENTRIES 4096U /* read at once */
+#define SWAPPED (1ULL << 62) /* or a marker of the kernel's, such as that of a guard page */
+#define GUARD (1ULL << 58) /* Linux 6.15 */
+
+static int by_reading(const struct proc *p, uint64_t start, uint64_t end, scan_found found,
+		      void *arg)
+{
+	uint64_t entry[ENTRIES], from = 0;
+	bool in = false;
+	int ret = 0;
+
+	for (uint64_t at = start; at < end && !ret;) {
+		uint64_t n = zns_min((end - at) / PAGE, (uint64_t)ENTRIES);
+
+		if (zns_pread_all(p->pagemap, entry, n * sizeof(*entry),
+				  (off_t)(at / PAGE * sizeof(*entry))))
+			return -ESRCH;
+		for (uint64_t i = 0; i < n && !ret; i++, at += PAGE) {
+			bool is = entry[i] >> 63;
+
+			if (is && !in)
+				from = at;
+			if (!is && in)
+				ret = found(arg, from, at, IS_PRESENT);
+			in = is;
+		}
+	}
+	return in && !ret ? found(arg, from, end, IS_PRESENT) : ret;
+}
+
+uint32_t present_markers(const struct proc *p, uint64_t base)
+{
+	uint64_t entry[UNIT_PAGES];
+	uint32_t pages = 0;
+
+	if (zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))
+		return 0;
+	for (unsigned int i = 0; i < UNIT_PAGES; i++)
+		pages |= entry[i] & SWAPPED ? 1U << i : 0;
+	return pages;
+}
+
+bool present_is_guard(const struct proc *p, uint64_t addr)
+{
+	uint64_t entry;
+
+	return !zns_pread_all(p->pagemap, &entry, sizeof(entry),
+			      (off_t)(addr / PAGE * sizeof(entry))) &&
+	       entry & GUARD;
+}
+
+int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg)
+{
+	static const struct scan_query q = { .mask = IS_PRESENT, .returned = IS_PRESENT };
+	static _Atomic bool refused;
+
+	if (!refused && !mem_refused(REFUSED_SCAN)) {
+		int ret = scan_range(p->pagemap, &q, start, end, found, arg);
+
+		if (ret != -ENOTTY && ret != -EINVAL)
+			return ret;
+		refused = ret == -ENOTTY;
+	}
+	return by_reading(p, start, end, found, arg);
+}

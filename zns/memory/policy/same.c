@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Is what a PID has now still the memory that we extended? Memory can outlive its first process,
+ * where clone(CLONE_VM) has made others; that one may have ended, or executed a program. The kernel
+ * writes 16 random bytes into each program's memory when it is executed. They are read through the
+ * PID, and through a file that was opened when the process was extended.
+ */
+#include <elf.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "../engine/mem.h"
+
+#define RANDOM_LEN 16
+
+/* Without memory of the heap: it is called while a thread stands still for us. */
+bool same_memory(const struct proc *p)
+{
+	uint64_t auxv[2 * 64], at = 0;
+	uint8_t now[RANDOM_LEN], then[RANDOM_LEN];
+	struct iovec here = { now, sizeof(now) }, there = { .iov_len = sizeof(now) };
+	char path[40];
+	cleanup_close int fd = -1;
+	ssize_t n;
+
+	if (proc_ended(p))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/auxv", p->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, auxv, sizeof(auxv));
+	for (size_t i = 0; n > 0 && i + 1 < (size_t)n / sizeof(*auxv) && !at; i += 2)
+		if (auxv[i] == AT_RANDOM)
+			at = auxv[i + 1];
+	if (!at)
+		return !mem_uffd_dead(p->uffd); /* it has none: no program does that to itself */
+	there.iov_base = (void *)(uintptr_t)at;
+	return process_vm_readv(p->pid, &here, 1, &there, 1, 0) == RANDOM_LEN &&
+	       pread(p->mem, then, sizeof(then), (off_t)at) == RANDOM_LEN &&
+	       !memcmp(now, then, sizeof(now));
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_EXPORT_OCI_H
+#define ZNS_CTL_EXPORT_OCI_H
+/* A checkpoint as an OCI image: shared by export --oci and push, whose layers are served
+ * (export_serve.h). */
+#include "../ctl/images/export.h"
+#include "oci.h"
+
+/* A layer that is in no file: whoever wants its bytes has export_layer() make them. */
+struct export_layer {
+	char digest[CTL_OCI_DIGEST];
+	uint64_t size;
+	uint32_t level;
+	bool link; /* to the newest checkpoint, and nothing else */
+};
+
+struct export_oci {
+	struct export x; /* first */
+	char digest[CTL_OCI_DIGEST]; /* of the image */
+	/* Not NULL: the layers are links to files of this directory, which are not written; @layers
+	 * says what they are. */
+	const char *elsewhere;
+	struct export_layer *layers;
+	size_t nr_layers, max_layers;
+};
+extern const struct export_form export_oci_form;
+#define EXPORT_OCI_INIT                                                  \
+	{                                                                \
+		.x = {.out = CTL_OUTDIR_INIT, .form = &export_oci_form } \
+	}
+void export_oci_end(struct export_oci *e); /* in any state */
+
+/* export_sealed.c: is it one, and can all of its chain be sent as it is? */
+int export_is_sealed(struct export *x, struct zns_err *err);
+/* The layer of a level, but for its directories. */
+int export_sealed_level(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
+			struct zns_err *err);
+int export_sealed_end(const struct export *x, struct ctl_oci *o, uint32_t level,
+		      struct zns_err *err);
+
+/* export_oci.c */
+int export_to_oci(struct export_oci *e, struct zns_err *err);
+/* The tar of a layer of an OCI image to @fd, unless that is -1, and to @tee. The same bytes each
+ * time. @buf: of EXPORT_CHUNK. */
+int export_layer(struct export *x, int fd, uint32_t level, bool link,
+		 int (*tee)(void *arg, const void *buf, size_t len), void *arg, uint8_t *buf,
+		 struct zns_err *err);
+
+/* The commands of znsctl-oci. */
+extern const struct ctl_cmd oci_cmd_push, oci_cmd_pull;
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_IMPORT_OCI_H
+#define ZNS_CTL_IMPORT_OCI_H
+/* Checkpoints of an OCI image: shared by import --oci and pull. */
+#include "../ctl/images/import.h"
+#include "oci.h"
+
+/*
+ * import_sealed.c: the checkpoint of a sealed layer (oci.h), which x->stream is, under the id that
+ * it has. @parent: the id of the layer before, or NULL. @newest: of its image; a note is for that.
+ */
+int import_sealed_run(struct import *x, const struct ctl_oci_layer *l, const char *parent,
+		      bool newest, const char *spec, const char *handle, struct zns_err *err);
+/* Has the device the same checkpoint already? 1 yes, 0 no; -EEXIST: it has another version. */
+int import_sealed_there(const struct ctl_oci_layer *l, const char *spec, struct zns_err *err);
+
+/* import_there.c: has the device a checkpoint of this container and parent (NULL: none) that came
+ * in this layer? 1 yes, *id; 0 no. */
+int import_there(const struct import *x, const struct ctl_oci_layer *l, const char *parent,
+		 const char *spec, uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
+
+/*
+ * import_oci.c: the checkpoints of an OCI image, the parents first. @model has the options.
+ * import_oci_last is the newest, after success.
+ */
+struct import_levels;
+int import_oci(const struct import *model, const char *spec, const char *handle,
+	       struct import_levels **out, struct zns_err *err);
+/* The same of an image whose layers come from @from; -ENODATA: none of them is a checkpoint of
+ * ours. */
+int import_oci_from(const struct import *model, const struct ctl_oci_image *i,
+		    const struct ctl_oci_source *from, const char *spec, const char *handle,
+		    struct import_levels **out, struct zns_err *err);
+const struct import *import_oci_last(const struct import_levels *v);
+bool import_oci_begun(const struct import_levels *v); /* one at least */
+void import_oci_end(struct import_levels *v);
+extern const struct import_source import_oci_source;
+
+#endif

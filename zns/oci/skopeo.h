@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_SKOPEO_H
+#define ZNS_CTL_SKOPEO_H
+/* skopeo as a child: what push and pull have in common. It speaks with registries; an image is in
+ * an OCI layout on the way (oci.h), in a directory of our own that is gone afterwards. */
+#include <limits.h>
+#include "../ctl/lib/ctl.h"
+#include "../ctl/lib/patience.h"
+
+#define SKOPEO_TAG "checkpoint"
+#define SKOPEO_OPTIONS 32 /* that go on to it */
+/* A registry is silent while it commits a large layer, so push waits longer than pull. */
+#define SKOPEO_INIT(seconds)          \
+	{                             \
+		.timeout_s = seconds, \
+	}
+#define SKOPEO_TIMEOUT(w) CTL_DURATION("timeout", &(w)->timeout_s, 0)
+
+struct skopeo {
+	const char *tmp, *registry;
+	char dir[PATH_MAX]; /* of our own; "": none yet */
+	char layout[PATH_MAX + 32]; /* DIR/layout:TAG */
+	char *const *options; /* options for skopeo */
+	int nr_options;
+	uint64_t timeout_s; /* 0: none */
+	struct ctl_patience patience; /* limits of waiting for the registry */
+};
+
+/* The command line: @own words of ours, which end with the registry's; behind them skopeo's. 0, or
+ * an exit code. */
+int skopeo_take(const struct ctl_cmd *cmd, struct ctl_args *args, int own, struct skopeo *w);
+int skopeo_dir(struct skopeo *w, struct zns_err *err); /* makes the directory */
+void skopeo_dir_end(const struct skopeo *w);
+/* Blobs stay what they are: a parent's layer, that the registry has, is not sent. */
+int skopeo_copy(struct skopeo *w, char *from, char *to, bool silent, struct zns_err *err);
+/* The message in the last line of @text, which is: time="…" level=fatal msg="…" */
+const char *skopeo_words(char *text);
+/* An error that says why skopeo cannot be started. */
+int skopeo_not_there(int ret, struct zns_err *err);
+
+#define SKOPEO_TMP_HELP                                                                                                         \
+	"  --timeout S     give up when the registry is silent for so long, or moves under 64 KiB/s (60, push 600; 0: never)\n" \
+	"  --tmp DIR       what must be in files on its way; otherwise $TMPDIR or /var/tmp\n" CTL_DEV_HELP                      \
+	"  -- …            options of skopeo copy, such as --authfile FILE\n"
+
+#endif

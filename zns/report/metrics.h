@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_METRICS_H
+#define ZNS_CTL_METRICS_H
+/* What the files of `znsctl metrics` share. Names follow Prometheus: base units (seconds, bytes) at
+ * the end, _total after counters. */
+#include "../memory/ctl/memory.h"
+#include "../ctl/lib/view.h"
+
+/* A container of a device and its last checkpoint. */
+struct metrics_container {
+	const ZnsPb__Checkpoint *c;
+	const ZnsPb__RestoreStat *restore; /* the last one, or NULL */
+	size_t nr;
+	uint64_t bytes;
+};
+
+struct metrics_device {
+	struct ctl_view v;
+	struct metrics_container *containers;
+	size_t nr_containers;
+};
+
+/* All figures that `znsctl metrics` prints. */
+struct metrics {
+	struct metrics_device *dev;
+	size_t nr;
+	ZnsPb__MemoryAnswer **context;
+	size_t nr_contexts;
+};
+
+/* metrics_text.c: the exposition format. Values of labels are text from outside: what cannot be
+ * printed, and backslashes, stand as ctl_text() writes them; long ones are cut, and told apart by
+ * a checksum. */
+void metrics_head(FILE *f, const char *name, const char *type, const char *help);
+/* Pairs of a label and its value, then NULL. */
+void metrics_line(FILE *f, const char *name, double value, ...) __attribute__((sentinel));
+
+/* metrics_device.c */
+int metrics_containers(struct metrics_device *d); /* finds them */
+void metrics_devices(FILE *f, const struct metrics *m);
+
+/* metrics_container.c */
+void metrics_all_containers(FILE *f, const struct metrics *m);
+/* metrics_memory.c */
+void metrics_contexts(FILE *f, const struct metrics *m);
+/* metrics_json.c: the same figures, with the names of the other commands' JSON. */
+struct json_object *metrics_device_json(const struct metrics_device *d);
+struct json_object *metrics_json(const struct metrics *m);
+
+/* The commands of znsctl-report. */
+extern const struct ctl_cmd report_cmd_top, report_cmd_metrics, report_cmd_report;
+
+#endif
