@@ -189,6 +189,30 @@ $(PROGRAMS):
 	$(call say,LD      $@)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 
+# The core alone: nothing of zns/memory, docker, oci, report or tools is compiled into it or linked.
+CORE		:= $(B)/core
+PACKAGE_OBJ	:= $(B)/zns/memory/% $(B)/zns/docker/% $(B)/zns/oci/% $(B)/zns/report/% $(B)/zns/tools/%
+CORE_PROGRAMS	:= $(addprefix $(CORE)/bin/,znsd znsctl zns-helper)
+CORE_TEST_PROGRAMS := $(addprefix $(CORE)/test/bin/,znsd znsctl zns-helper)
+$(CORE)/libzns.a: $(filter-out $(PACKAGE_OBJ),$(LIB_OBJ)) $(PROTO_O)
+$(CORE)/test/libzns.a: $(filter-out $(PACKAGE_OBJ) $(B)/test/controls/mem/%,$(TEST_OBJ)) $(PROTO_O)
+$(CORE)/libzns.a $(CORE)/test/libzns.a:
+	@mkdir -p $(@D)
+	$(call say,AR      $@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(CORE)/bin/znsd: $(filter-out $(PACKAGE_OBJ),$(ZNSD_OBJ)) $(CORE)/libzns.a
+$(CORE)/bin/znsctl: $(CTL_OBJ) $(CORE)/libzns.a
+$(CORE)/bin/zns-helper: $(HELPER_OBJ) $(CORE)/libzns.a
+$(CORE)/test/bin/znsd: $(filter-out $(PACKAGE_OBJ),$(ZNSD_OBJ)) $(CORE)/test/libzns.a
+$(CORE)/test/bin/znsctl: $(CTL_OBJ) $(CORE)/test/libzns.a
+$(CORE)/test/bin/zns-helper: $(HELPER_OBJ) $(CORE)/test/libzns.a
+$(CORE)/bin/znsctl $(CORE)/test/bin/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
+$(CORE_TEST_PROGRAMS): LDLIBS += -Wl,--wrap=aead_seal
+$(CORE_PROGRAMS) $(CORE_TEST_PROGRAMS):
+	@mkdir -p $(@D)
+	$(call say,LD      $@)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+
 # The same programs with test/controls inside, in a directory of their own: what a test uses that wants to make the
 # emulator fail. Only the files of test/controls are compiled more.
 .PHONY: test-bin

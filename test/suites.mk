@@ -45,6 +45,12 @@ test-vm: deps-vm
 unit: $(UNIT_BIN) zns test-bin
 	$(Q)ZNS_LIBEXEC=$(CURDIR)/$(BIN) /usr/bin/python3 test/harness/units.py $(UNIT_BIN)
 
+# The core without any package: programs and tests, in build/core.
+.PHONY: core core-programs
+core-programs: $(CORE_PROGRAMS) $(CORE_TEST_PROGRAMS)
+core: core-programs criu $(CORE_UNITS:%=$(CORE)/test/%)
+	$(Q)ZNS_LIBEXEC=$(CURDIR)/$(CORE)/bin /usr/bin/python3 test/harness/units.py $(CORE_UNITS:%=$(CORE)/test/%)
+
 unit-refused: $(B)/test/test_mem_refused $(UNIT_BIN)
 	$(Q)timeout 900 $<
 	$(Q)timeout 900 $(B)/test/test_mem_moves meeting
