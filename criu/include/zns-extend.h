@@ -2,7 +2,7 @@
 #ifndef __CR_ZNS_EXTEND_H__
 #define __CR_ZNS_EXTEND_H__
 /*
- * --zns-memory: a restore into a memory context (Documentation/memory.md). `criu restore` starts a
+ * --zns-memory: a restore into a memory context (Documentation/inside/memory.md). `criu restore` starts a
  * lazy-pages daemon for itself; that starts the pager, zns-mem, serves faults while the tasks are
  * restored, and gives all to the pager before they run.
  */

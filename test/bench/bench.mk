@@ -268,7 +268,7 @@ $(B)/bench/composed: test/bench/composed.c $(TEST_LIB)
 bench-composed: $(B)/bench/composed
 	$(Q)$(B)/bench/composed
 
-# Policies of memory on zones, by recorded traces (Documentation/memory-policy.md). sim-traces records them anew: some 15 minutes.
+# Policies of memory on zones, by recorded traces (Documentation/inside/memory-policy.md). sim-traces records them anew: some 15 minutes.
 SIM_BIN		:= $(B)/sim/touched $(B)/sim/cached
 .PHONY: sim-traces sim-policy sim-check
 $(B)/sim/%: test/sim/%.c $(B)/libzns.a

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 Forged records: messages taken apart and put together by field, frames with right checksums, written into the emulator's
-file in place of what stands there (Documentation/format.md). Nothing of the product is used for it.
+file in place of what stands there (Documentation/inside/format.md). Nothing of the product is used for it.
 """
 import ctypes
 import struct

@@ -399,7 +399,7 @@ static void example_rules(void **state)
 {
 	cleanup_free char *text = NULL;
 	size_t len;
-	FILE *file = fopen("Documentation/examples/docker.rules", "r");
+	FILE *file = fopen("Documentation/user/examples/docker.rules", "r");
 
 	assert_non_null(file);
 	text = calloc(1, 65536);

@@ -116,7 +116,7 @@ def formats(scene):
     expect("the emulator's file", int.from_bytes(header[8:12], 'little'), writes['emulator'])
     expect('the first frame', int.from_bytes(frame[10:12], 'little'), writes['frame'])
     release = told['version'].split('-')[0]
-    rows = [r for r in (REPO / 'Documentation' / 'format.md').read_text().split('\n') if r.startswith(f'| {release} |')]
+    rows = [r for r in (REPO / 'Documentation' / 'inside' / 'format.md').read_text().split('\n') if r.startswith(f'| {release} |')]
     expect('row in format.md', [r.split(' | ')[:4] for r in rows],
            [[f'| {release}', *(str(writes[k]) for k in ('store', 'frame', 'emulator'))]])
     run_ctl(scene, 2, '--version', '--jsno')

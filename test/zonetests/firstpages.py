@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-firstpages: `criu lazy-pages --zns-record` and what the next lazy restore does with the record (Documentation/migration.md,
+firstpages: `criu lazy-pages --zns-record` and what the next lazy restore does with the record (Documentation/inside/migration.md,
 "First pages"). Faults are counted by the daemon. Its reads are slow (--zns-qos-max), so nearly nothing comes by itself
 while Redis is asked for its keys.
 

@@ -399,7 +399,7 @@ def other_parent(scene):
 def too_late(pid, log):
     """
     criu stands still, and has begun to take its code out of the task. A kill there leaves the task with criu's registers and a
-    breakpoint that nobody catches: stock criu's, too (Documentation/hooks.md).
+    breakpoint that nobody catches: stock criu's, too (Documentation/inside/hooks.md).
     """
     ztlib.kill(pid, signal.SIGSTOP)
     wait_until(lambda: ztlib.proc_stat(pid)[0] in ('', 'T', 'Z', 'X'), 5)

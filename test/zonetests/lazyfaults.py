@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 lazyfaults: a lazy restore loses who brings its pages, or the pages themselves. No task may read a wrong byte: it is dead, or
-has all of its memory (Documentation/migration.md, "When it goes wrong").
+has all of its memory (Documentation/inside/migration.md, "When it goes wrong").
 
   lazyfaults.py list | run NAME... | run -a
   lazyfaults.py soak --runs N --seed S [--only KIND]    accidents at random moments; the rates as JSON

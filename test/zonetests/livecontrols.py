@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-livecontrols: the rules that make a live dump right (Documentation/live.md), each switched off in turn (ZNS_TRACK_BREAK, which
+livecontrols: the rules that make a live dump right (Documentation/inside/live.md), each switched off in turn (ZNS_TRACK_BREAK, which
 only test builds have), under a program that needs it. The comparison in the freeze (ZNS_LIVE_VERIFY=1) must then find wrong or
 missing pages. Before that, the same program is dumped with all rules, compared, restored, and checks itself.
 

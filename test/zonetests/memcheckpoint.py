@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-memcheckpoint: checkpoints of programs whose memory is on zones (Documentation/memory.md), on emulated devices.
+memcheckpoint: checkpoints of programs whose memory is on zones (Documentation/inside/memory.md), on emulated devices.
 
   memcheckpoint.py list | run NAME... | run -a     [--rounds N] [--build DIR]
 

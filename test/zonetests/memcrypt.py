@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-memcrypt: memory on zones that is encrypted (Documentation/memory.md), on emulated devices: what stands there, and what comes back.
+memcrypt: memory on zones that is encrypted (Documentation/inside/memory.md), on emulated devices: what stands there, and what comes back.
 
   memcrypt.py list | run NAME... | run -a     [--rounds N] [--kills N] [--build DIR]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-migration: page servers that keep what they receive on zones, lazy pages from zones, two hosts (Documentation/migration.md).
+migration: page servers that keep what they receive on zones, lazy pages from zones, two hosts (Documentation/inside/migration.md).
 
 A host is a device with a configuration and a runtime directory of its own; in the case two-hosts also a network
 namespace.
@@ -401,7 +401,7 @@ def certificates(directory):
 
 
 def move(scene, secure):
-    """What Documentation/migration.md tells, from a host with a device to another one with a device of its own."""
+    """What Documentation/inside/migration.md tells, from a host with a device to another one with a device of its own."""
     scene = scene(size=1)
     far = Device(scene.cfg, directory=scene.dir / 'far')
     far.create(*FAST)

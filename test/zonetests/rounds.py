@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 rounds: migration in rounds to a page server into zones, the helper at the sender tracking memory: no soft-dirty bits needed
-(Documentation/migration.md, "In rounds"). The sender has no device, and directories of its own for configuration and run time.
+(Documentation/inside/migration.md, "In rounds"). The sender has no device, and directories of its own for configuration and run time.
 
   rounds.py list | run NAME... | run -a
 """

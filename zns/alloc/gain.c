@@ -8,7 +8,7 @@
 #include "alloc_priv.h"
 #include "zns/util.h"
 
-/* Documentation/sharing.md has the reasons, and measures other values. */
+/* Documentation/inside/sharing.md has the reasons, and measures other values. */
 #define LESS 0.97 /* of its fair share: a dump that has less gains groups … */
 #define SPARED 0.98 /* … whose writers keep this much, or more than it has itself */
 #define LACK 0.90 /* of its fair share: while a dump has less than this … */

@@ -9,7 +9,7 @@
 #include "alloc_priv.h"
 #include "zns/util.h"
 
-/* Documentation/sharing.md has the reasons, and measures other values. */
+/* Documentation/inside/sharing.md has the reasons, and measures other values. */
 /* of its fair share: a dump that keeps this much is not spared any further */
 #define CONTENT 0.96
 #define ENOUGH 0.998 /* sums of parts are not exact */

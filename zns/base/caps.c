@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Gives up privileges that a program does not need, so that an attacker gains less.
- * Documentation/security.md has the table. */
+ * Documentation/user/security.md has the table. */
 #include <errno.h>
 #include <sched.h>
 #include <sys/capability.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * zns.memory: a container that asks for it is extended when it runs (Documentation/memory.md). A
+ * zns.memory: a container that asks for it is extended when it runs (Documentation/inside/memory.md). A
  * process of our own does it, in no cgroup of the container's, so the runtime does not wait. If it
  * fails the container runs as it is, and a note says why; `znsctl memory status` shows it. The
  * pager ends by itself when the container does.

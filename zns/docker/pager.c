@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Starts the pager of a memory context (Documentation/memory.md). */
+/* Starts the pager of a memory context (Documentation/inside/memory.md). */
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>

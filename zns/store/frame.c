@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The frame around every stored payload; layout in Documentation/format.md, "Frames". */
+/* The frame around every stored payload; layout in Documentation/inside/format.md, "Frames". */
 #include <endian.h>
 #include <string.h>
 #define XXH_STATIC_LINKING_ONLY /* for the size of the streaming state */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Layout arithmetic: where a unit of a segment stands (zns/layout.h, Documentation/format.md
+/* Layout arithmetic: where a unit of a segment stands (zns/layout.h, Documentation/inside/format.md
  * "Segments"). */
 #include <endian.h>
 #include <string.h>

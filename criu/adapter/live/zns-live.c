@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Live dumps: the helper copies memory while the tasks run, and the freeze takes only the rest.
- * See include/zns-img.h and Documentation/live.md.
+ * See include/zns-img.h and Documentation/inside/live.md.
  */
 #include <stdio.h>
 #include <string.h>

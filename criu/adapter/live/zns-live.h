@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef __CR_ZNS_LIVE_H__
 #define __CR_ZNS_LIVE_H__
-/* The part of live dumps that criu decides (Documentation/live.md). */
+/* The part of live dumps that criu decides (Documentation/inside/live.md). */
 #include <stdbool.h>
 
 struct zw_reply;

@@ -3,7 +3,7 @@
 #define __CR_ZNS_SEND_H__
 /*
  * The sender of a dump or pre-dump to a page server: the helper tracks its memory. See
- * Documentation/migration.md, "In rounds".
+ * Documentation/inside/migration.md, "In rounds".
  */
 #include <stdbool.h>
 

@@ -227,7 +227,7 @@ def demand(args, rep):
     rep.table(['', 'dump', 'begins, s', 'MiB', 'asked, MiB/s', 'groups of it', 'of these shared', 'MiB/s', 'fair, MiB/s',
                'of fair', 'data phase, of fair'], rows)
     rep.heading('Beside plainer rules')
-    rep.text('The same dumps with brokers that share by other rules (`plain_share.c`, Documentation/sharing.md). A group\'s '
+    rep.text('The same dumps with brokers that share by other rules (`plain_share.c`, Documentation/inside/sharing.md). A group\'s '
              'writers get equal parts of it under all of them; the rules choose the groups.')
     rep.table(['', 'rule', 'least share', 'of the data phase', 'mean of the data phases', 'all together, of ideal',
                'most groups of one'], beside)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Promises of restores (Documentation/sharing.md). The bytes of a checkpoint lie where they lie. So
+ * Promises of restores (Documentation/inside/sharing.md). The bytes of a checkpoint lie where they lie. So
  * a restore that is to have a rate takes a part of the time of each group that has some of them.
  * This time is set aside: all others who work there are told rates that leave it free (weights.c).
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Weights (Documentation/sharing.md): as soon as one of those at work asked for a weight, everybody
+ * Weights (Documentation/inside/sharing.md): as soon as one of those at work asked for a weight, everybody
  * who meets others on a group is told a rate, such that time on full groups is in proportion to
  * weights. A promise comes first: its part of its groups is not there to be shared. Who uses less
  * than it may leaves the rest to others.

@@ -137,7 +137,7 @@ static int drop_rights(const struct znsd *d, struct zns_err *err)
 	bool emulated = zns_spec_in_file(d->reg.path);
 
 	zns_process_no_network();
-	/* Documentation/security.md gives the reasons */
+	/* Documentation/user/security.md gives the reasons */
 	return zns_process_keep_caps(keep, emulated ? 1 : 2, err);
 }
 

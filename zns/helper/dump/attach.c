@@ -8,7 +8,7 @@
 #include "../helper.h"
 #include "zns/process.h"
 
-/* Everything that needs more rights is done. Documentation/security.md lists what is left. */
+/* Everything that needs more rights is done. Documentation/user/security.md lists what is left. */
 static int drop_rights(const struct zns_registered *reg, bool live, struct zns_err *err)
 {
 	static const int keep[] = { CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_FOWNER,   CAP_IPC_LOCK,

@@ -2,7 +2,7 @@
 #ifndef ZNS_HELPER_SEALED_H
 #define ZNS_HELPER_SEALED_H
 /*
- * A dump of tasks whose memory is partly on zones (Documentation/memory.md): the pager says which
+ * A dump of tasks whose memory is partly on zones (Documentation/inside/memory.md): the pager says which
  * pages are where, they are named there, and only what is in memory is copied. Such a task goes the
  * way of a live dump's: its pages image is composed.
  */

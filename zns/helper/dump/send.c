@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The sender of a dump to a page server (Documentation/migration.md, "In rounds"). The trackers
+ * The sender of a dump to a page server (Documentation/inside/migration.md, "In rounds"). The trackers
  * stay here, with a keeper, the pages go to criu, which sends them. There is no device and no
  * broker.
  *

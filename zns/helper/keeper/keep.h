@@ -2,7 +2,7 @@
 #ifndef ZNS_HELPER_KEEP_H
 #define ZNS_HELPER_KEEP_H
 /*
- * Trackers between two dumps (Documentation/live.md, "Incremental dumps"). A keeper is a process of
+ * Trackers between two dumps (Documentation/inside/live.md, "Incremental dumps"). A keeper is a process of
  * this program that holds the descriptors of one checkpoint's trackers, and does nothing with them.
  * The helper of a dump hands them to it (keep_hand.c), that of the next one takes them
  * (keep_take.c).

@@ -2,7 +2,7 @@
 #ifndef ZNS_HELPER_LIVE_H
 #define ZNS_HELPER_LIVE_H
 /*
- * A live dump (Documentation/live.md). Its memory goes through three steps: rounds while the tasks
+ * A live dump (Documentation/inside/live.md). Its memory goes through three steps: rounds while the tasks
  * run (live_rounds.c), the rest while they are frozen (live_final.c), and after the thaw the map of
  * what lies where (live_finish.c). All on the helper's main thread: ptrace wants one thread.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * The freeze of a live dump: of each task, the pages that were written since the last round. What
- * is clean by every rule of Documentation/live.md stays as it was copied.
+ * is clean by every rule of Documentation/inside/live.md stays as it was copied.
  */
 #include <string.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * What of a frozen task's memory is to be copied, and what the copies and the parent have: lists of
- * pages, by the rules of Documentation/live.md.
+ * pages, by the rules of Documentation/inside/live.md.
  */
 #include <string.h>
 #include "live.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Rounds of a live dump: protect, barrier, copy (Documentation/live.md). Each copies what was
+ * Rounds of a live dump: protect, barrier, copy (Documentation/inside/live.md). Each copies what was
  * written since the round before. They end when little is left, or when the tasks write faster than
  * we copy: then what was protected last is left to the freeze.
  */

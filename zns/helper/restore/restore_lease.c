@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A restore's lease, with the rate that it is promised (Documentation/sharing.md). */
+/* A restore's lease, with the rate that it is promised (Documentation/inside/sharing.md). */
 #include <poll.h>
 #include <string.h>
 #include "../helper.h"

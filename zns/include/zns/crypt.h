@@ -2,7 +2,7 @@
 #ifndef ZNS_CRYPT_H
 #define ZNS_CRYPT_H
 /*
- * Encryption at rest (Documentation/format.md, "Encryption"). Each checkpoint has a random key of
+ * Encryption at rest (Documentation/inside/format.md, "Encryption"). Each checkpoint has a random key of
  * its own; it encrypts the units of its images with AES-256-GCM, and is itself stored encrypted
  * ("wrapped") with the machine's master key.
  *

@@ -2,7 +2,7 @@
 #ifndef ZNS_CRYPT_MEMORY_H
 #define ZNS_CRYPT_MEMORY_H
 /*
- * The key of a memory context (Documentation/memory.md, "Encryption"). It is random and wrapped
+ * The key of a memory context (Documentation/inside/memory.md, "Encryption"). It is random and wrapped
  * with nothing: it is in memory alone, and ends with it. A descriptor stands for that memory
  * (memfd_secret(2) where the kernel has it, else a memfd whose page all who have the key lock). Who
  * has the descriptor has the key; the keeper gets it for the next pager, and a dump that names

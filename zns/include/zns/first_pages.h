@@ -3,7 +3,7 @@
 #define ZNS_FIRST_PAGES_H
 /*
  * Which pages of a checkpoint its tasks touched first after a lazy restore: the next one brings
- * them before the tasks run (Documentation/format.md, "First pages"). A list is of one checkpoint
+ * them before the tasks run (Documentation/inside/format.md, "First pages"). A list is of one checkpoint
  * and only saves time: whoever cannot read it does without.
  */
 #include <stddef.h>

@@ -4,7 +4,7 @@
 /*
  * The frame around every stored payload (log records, manifest, handle): a 48-byte little-endian
  * header with magic, lengths and a hash over header and payload. The reader trusts no length before
- * it is checked against the bytes at hand. Layout: Documentation/format.md, "Frames".
+ * it is checked against the bytes at hand. Layout: Documentation/inside/format.md, "Frames".
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 #ifndef ZNS_FSCK_H
 #define ZNS_FSCK_H
 /*
- * Checking and rebuilding a catalogue (Documentation/format.md, "Rebuilding"). For a tool that has
+ * Checking and rebuilding a catalogue (Documentation/inside/format.md, "Rebuilding"). For a tool that has
  * the device alone. Everything read is untrusted and checked like any other record.
  */
 #include "zns/store.h"

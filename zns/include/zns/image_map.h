@@ -4,7 +4,7 @@
 /*
  * Composed images: one that is not written, since its bytes are in other images of the checkpoint
  * already. A live dump copies memory of all tasks in rounds, each into one image. In the end the
- * manifest says of which runs of these a task's pages consist (Documentation/format.md, "Composed
+ * manifest says of which runs of these a task's pages consist (Documentation/inside/format.md, "Composed
  * images").
  */
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 #ifndef ZNS_SEALED_H
 #define ZNS_SEALED_H
 /*
- * The manifest of an encrypted checkpoint in a layer of an OCI image (Documentation/format.md,
+ * The manifest of an encrypted checkpoint in a layer of an OCI image (Documentation/inside/format.md,
  * "Sealed layers"): without places, times, names of containers and keys, so that it is the same
  * from any device. The units stand behind it in the layer. It may come from anybody.
  */

@@ -54,7 +54,7 @@ static void settle_down(void)
 
 /*
  * Its own rights, and those of the broker and the keeper that it may start: they cannot gain more.
- * Documentation/security.md says what each is for, and why there is no filter of system calls.
+ * Documentation/user/security.md says what each is for, and why there is no filter of system calls.
  */
 static int few_rights(struct zns_err *err)
 {

@@ -53,7 +53,7 @@ struct zns_sharer {
 double zns_alloc_fair(const double *wants, const double *weights, uint32_t nr, double capacity);
 
 /*
- * Sharing, for a dump of weight @weight that wants @want zones' worth (Documentation/sharing.md).
+ * Sharing, for a dump of weight @weight that wants @want zones' worth (Documentation/inside/sharing.md).
  * Puts the groups that it should take to the front of @order (@found of them, best first, from
  * zns_alloc_pick). Returns how many: at most @most, and at least @least, unless more would only
  * hurt others. The first @first of @order are its own already and stay there.

@@ -3,7 +3,7 @@
 #define ZNS_SCATTER_H
 /*
  * How fast a checkpoint can be read as it lies, and what to move so that it is faster
- * (Documentation/sharing.md, "When restores get slow"). Pure functions on a list of units: no
+ * (Documentation/inside/sharing.md, "When restores get slow"). Pure functions on a list of units: no
  * device, no I/O, no state. Time is in bytes of one group: 1 MiB of time is what a group takes to
  * read 1 MiB.
  */

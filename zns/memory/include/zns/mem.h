@@ -4,7 +4,7 @@
 /*
  * A memory context: the private anonymous memory of a tree of processes that were not changed for
  * it, kept under a budget of DRAM. Units of 64 KiB that were not used lately go to a store, and
- * come back when they are touched. Documentation/memory-inside.md has the rules. One context per
+ * come back when they are touched. Documentation/inside/memory-inside.md has the rules. One context per
  * process. Functions return 0 or -errno and fill @err.
  */
 #include <stdbool.h>
