@@ -143,7 +143,7 @@ static void progress_is_shown(void **state)
 	REQ(q);
 
 	q.progress = &p;
-	refused(&who, &q, -EINVAL, "progress of nothing");
+	refused(&who, &q, -EINVAL, "no dump or restore has begun");
 	begin_capped(&a, "a", 100, 0, "share", NULL);
 	r = status(&who);
 	assert_false(r->status->leases[0]->has_bytes);

@@ -149,9 +149,9 @@ static void header_is_checked(void **state)
 		assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "bad header");
 	}
 	bad = h;
-	bad.version = 4;
+	bad.version = 5;
 	assert_int_equal(pwrite(fd, &bad, sizeof(bad), 0), sizeof(bad));
-	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "format 4");
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "format 5");
 	bad.version = 1;
 	bad.header_bytes = 128;
 	assert_int_equal(pwrite(fd, &bad, sizeof(bad), 0), sizeof(bad));

@@ -110,13 +110,18 @@ def failed(text):
     return dict(line.split(None, 1)[1].split(': ', 1) for line in text.splitlines() if line.startswith('FAILED'))
 
 
+@case.soak('how long a flush takes is measured beside other work')
+def accept_flush(scene):
+    """A flush that does nothing is doubted."""
+    scene = scene(size=1)
+    _, said = lying(scene, drive(scene), 'flush')
+    expect('a flush that lies', said['flush'], 'doubt')
+
+
 @case
 def accept_defects(scene):
-    """A flush that does nothing is doubted. Limits that are others, a zone of another size or with a wrong pointer, lost appends are found."""
+    """Limits that are others, a zone of another size or with a wrong pointer, lost appends are found."""
     scene = scene(size=1)
-    spec = drive(scene)
-    _, said = lying(scene, spec, 'flush')      # its map is measured beside other work, with flushes that cannot be believed
-    expect('a flush that lies', said['flush'], 'doubt')
     quick = drive(scene, '--timing', 'off', name='quick')
     for lie, checks in LIES.items():
         code, said = lying(scene, quick, lie)

@@ -112,7 +112,7 @@ def probe(scene):
     scene.good_restore()
 
 
-@case
+@case.soak('noise in real time: which of its checks finds it first is chance, test_probe_noise has model time')
 def probe_disturbed(scene):
     """Where something hits the whole host all the time, probe says so and the profile stays; nothing is left in a zone."""
     scene = scene(PROBED)

@@ -16,7 +16,7 @@ static int need_compaction(const struct znsd *d, struct call *x, struct zns_err 
 	x->l = lease_of(d, x->conn);
 	if (x->l && x->l->kind == LEASE_COMPACT)
 		return 0;
-	return zns_fail(err, -EINVAL, "no compaction on this connection");
+	return zns_fail(err, -EINVAL, "no compaction has begun on this connection");
 }
 
 static int need_lease(const struct znsd *d, struct call *x, struct zns_err *err)
@@ -24,7 +24,7 @@ static int need_lease(const struct znsd *d, struct call *x, struct zns_err *err)
 	x->l = lease_last(d, x->conn);
 	if (x->l)
 		return 0;
-	return zns_fail(err, -EINVAL, "%s of nothing: no dump or restore on this connection",
+	return zns_fail(err, -EINVAL, "%s: no dump or restore has begun on this connection",
 			x->name);
 }
 
