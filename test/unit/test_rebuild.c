@@ -529,14 +529,74 @@ static void damaged_zones(void **state)
 	}
 }
 
+/* @k's footer, on the medium */
+static uint8_t *footer_at(struct world *w, const ZnsPb__Checkpoint *k)
+{
+	return w->m->z[k->manifest->zone].data + k->manifest->start +
+	       zns_align_up(k->manifest->len, w->block);
+}
+
+/* The records whose log is known: what do the zones say? */
+static void scan_known(struct world *w, const ZnsPb__Checkpoint *k, struct zns_scan *out)
+{
+	const struct zns_scan_params p = {
+		.dev = &w->m->dev, .nr_meta = w->nr_meta, .known = &k, .nr_known = 1
+	};
+
+	OK(zns_scan_zones(&p, out, NULL));
+}
+
+/* On a disk a tombstone takes the footer's place, and others are written where a checkpoint was. */
+static void removed_in_place(void **state)
+{
+	const ZnsPb__Checkpoint *k, *by;
+	ZnsPb__Tombstone t = ZNS_PB__TOMBSTONE__INIT;
+	ZnsPb__Checkpoint c;
+	struct zns_scan sc;
+	struct world w;
+	uint8_t id[ZNS_UUID_LEN], *block = aligned_alloc(4096, 4096);
+
+	world_open(&w, 4096, 7);
+	while (zns_store_nr_checkpoints(w.s) < 2)
+		commit(&w);
+	w.m->dev.geo.log_zones = w.nr_meta;
+	k = zns_store_checkpoint(w.s, 0);
+	by = zns_store_checkpoint(w.s, 1);
+
+	/* its record says that it has all of the other one's zones, as if that had been written there */
+	c = *k;
+	c.zones = by->zones;
+	c.n_zones = by->n_zones;
+	memcpy(id, k->id.data, sizeof(id));
+	scan_known(&w, k, &sc);
+	assert_int_equal(sc.nr, 1); /* the other; its own place is known */
+	zns_scan_free(&sc);
+	c.manifest = by->manifest;
+	scan_known(&w, &c, &sc);
+	assert_int_equal(sc.nr, 2); /* what stands there is the other's, and counts */
+	zns_scan_free(&sc);
+
+	t.id = k->id;
+	t.has_created_ns = 1;
+	t.created_ns = k->created_ns;
+	t.by = (char *)"test";
+	t.deleted_ns = 1;
+	assert_int_equal(zns_tombstone_block(&t, block, w.block), 0);
+	memcpy(footer_at(&w, k), block, w.block);
+	scan_known(&w, k, &sc);
+	assert_int_equal(sc.nr_dead, 1);
+	assert_true(zns_tombstone_of(sc.dead[0], id, k->created_ns));
+	zns_scan_free(&sc);
+	free(block);
+	world_close(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gone),
-		cmocka_unit_test(gone_amid_moves),
-		cmocka_unit_test(gone_with_second_lives),
-		cmocka_unit_test(one_byte),
-		cmocka_unit_test(nothing_there),
+		cmocka_unit_test(removed_in_place), cmocka_unit_test(gone),
+		cmocka_unit_test(gone_amid_moves),  cmocka_unit_test(gone_with_second_lives),
+		cmocka_unit_test(one_byte),         cmocka_unit_test(nothing_there),
 		cmocka_unit_test(damaged_zones),
 	};
 

@@ -24,7 +24,7 @@ void zns_store_remember(struct zns_store *s)
 			s->seen_wp[i] = z[i].wp;
 }
 
-static int taken(struct zns_store *s, struct zns_err *err)
+int zns_store_taken(struct zns_store *s, struct zns_err *err)
 {
 	s->foreign = true;
 	return zns_fail(
@@ -41,7 +41,7 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err)
 	int ret;
 
 	if (s->foreign)
-		return taken(s, err);
+		return zns_store_taken(s, err);
 	/* After a write of ours that failed half-way we do not know. The roll that is due settles
 	 * it. */
 	if (!z || !s->seen_wp || s->need_roll)
@@ -53,7 +53,7 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err)
 		uint64_t want = z[i].index == s->log.zone ? s->log.off : s->seen_wp[i];
 
 		if (zns_meta_usable(&z[i]) && want != UINT64_MAX && z[i].wp != want)
-			return taken(s, err);
+			return zns_store_taken(s, err);
 	}
 	return 0;
 }

@@ -90,6 +90,15 @@ int zns_store_batch_end(struct zns_store *s, struct zns_err *err)
 	int ret;
 
 	s->batch = false;
+	if (s->need_roll) { /* a write in the middle failed: a new generation has all of memory */
+		ret = zns_store_roll(s, 0, err);
+		return ret ? zns_store_lost(s, ret) : 0;
+	}
+	ret = zns_store_alone(s, err);
+	if (ret) {
+		s->log.fill = 0;
+		return ret;
+	}
 	ret = zns_log_write_durable(&s->log, err);
 	if (!ret)
 		return 0;

@@ -200,9 +200,12 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 	ask.id = f->checkpoint;
 	ask.container = (char *)"";
 	ask.manifest = &ref;
-	if (zns_manifest_read(w->dev, &ask, &m, &n->why))
-		return add_use(w, f->zone, f->manifest_start,
-			       footer + w->block - f->manifest_start);
+	if (zns_manifest_read(w->dev, &ask, &m, &n->why)) {
+		/* on a disk another checkpoint may stand where its manifest was */
+		uint64_t start = zns_geo_is_disk(&w->dev->geo) ? footer : f->manifest_start;
+
+		return add_use(w, f->zone, start, footer + w->block - start);
+	}
 	n->c = m->checkpoint;
 	m->checkpoint = calloc(1, sizeof(*m->checkpoint)); /* the manifest is freed without it */
 	if (!m->checkpoint) {
@@ -220,6 +223,18 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 	return 0;
 }
 
+/* Are these bytes the checkpoint's, by its record? */
+static bool holds(const ZnsPb__Checkpoint *k, uint32_t zone, uint64_t at, uint64_t len)
+{
+	for (size_t i = 0; i < k->n_zones; i++) {
+		const ZnsPb__ZoneUse *u = k->zones[i];
+
+		if (u->zone == zone && u->start <= at && at + len <= u->start + u->len)
+			return true;
+	}
+	return false;
+}
+
 static int take_tombstone(struct walk *w, const struct zns_frame *f, struct zns_err *err)
 {
 	ProtobufCMessage *msg;
@@ -232,6 +247,29 @@ static int take_tombstone(struct walk *w, const struct zns_frame *f, struct zns_
 	}
 	w->out->dead[w->out->nr_dead++] = (ZnsPb__Tombstone *)msg;
 	return 0;
+}
+
+/*
+ * A record that is known. On a disk its place may have been given to others since, whose records
+ * are lost: then its footer is gone, and what stands there is looked at block by block. So is a
+ * tombstone in the footer's place.
+ */
+static int take_known(struct walk *w, const ZnsPb__Checkpoint *k)
+{
+	uint64_t at = k->manifest->start + zns_align_up(k->manifest->len, (uint64_t)w->block);
+	ZnsPb__Footer *foot = NULL;
+	bool own;
+
+	if (!zns_geo_is_disk(&w->dev->geo) || !holds(k, k->manifest->zone, at, w->block))
+		return add_uses(w, k);
+	/* what cannot be read is not gone */
+	if (!block_before(w, k->manifest->zone, at + w->block, false))
+		return add_uses(w, k);
+	own = !zns_footer_read(w->dev, k->manifest->zone, at, &foot, NULL) &&
+	      !memcmp(foot->checkpoint.data, k->id.data, ZNS_UUID_LEN);
+	if (foot)
+		zns_pb__footer__free_unpacked(foot, NULL);
+	return own ? add_uses(w, k) : 0;
 }
 
 /* 1: the block that ends at z->at is a footer or a tombstone, taken; 0: neither. */
@@ -375,7 +413,7 @@ int zns_scan_zones(const struct zns_scan_params *p, struct zns_scan *out, struct
 		out->zones += w.z[i].at > 0;
 	}
 	for (size_t k = 0; k < p->nr_known && !ret; k++)
-		if (add_uses(&w, p->known[k]))
+		if (take_known(&w, p->known[k]))
 			ret = zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", p->nr_known);
 	if (!ret)
 		ret = run(&w, err);

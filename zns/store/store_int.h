@@ -274,6 +274,8 @@ int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
 /* alone.c */
 /* -ESTALE: somebody else writes the log too */
 int zns_store_alone(struct zns_store *s, struct zns_err *err);
+int zns_store_taken(struct zns_store *s,
+		    struct zns_err *err); /* note that it is another's: -ESTALE */
 /* @ret; -EBADE: another host has reserved the device */
 int zns_store_lost(struct zns_store *s, int ret);
 /*

@@ -12,6 +12,7 @@
 static void let_go(struct znsd *d, struct lease *l)
 {
 	struct zns_err err = ZNS_ERR_INIT;
+	uint64_t end, turn;
 	uint32_t i;
 
 	for (i = 0; i < l->nr_zones; i++) {
@@ -22,6 +23,8 @@ static void let_go(struct znsd *d, struct lease *l)
 			z->readers--;
 			continue;
 		}
+		if (l->zones[i].turn) /* who writes on, whatever we think of it, does so in vain */
+			zns_dev_offer(d->dev, zone, &end, &turn, NULL);
 		z->writer = NULL;
 		z->ours = true;
 		if (zones_refresh(d, zone, 1, &err))

@@ -36,7 +36,8 @@ static bool put_on_footer(struct znsd *d, const struct grave *g, const uint8_t *
 	const struct zn_zone *z = &d->zones[g->zones[0]];
 	uint64_t end, turn, len = d->dev->geo.block_size;
 
-	if (!on_disk(d) || z->writer || z->readers || g->footer + len > z->z.wp)
+	if (!on_disk(d) || z->writer || z->readers || g->footer == UINT64_MAX ||
+	    g->footer + len > z->z.wp)
 		return false;
 	return !zns_dev_offer(d->dev, g->zones[0], &end, &turn, NULL) && g->footer + len <= end &&
 	       !zns_dev_take(d->dev, g->zones[0], g->footer, g->footer + len, turn, NULL) &&
@@ -77,6 +78,22 @@ static uint32_t *bury_zones(const struct znsd *d, const ZnsPb__Checkpoint *k, ui
 	return zones;
 }
 
+/* Where its footer stands. UINT64_MAX: not in what is the checkpoint's, by its record. */
+static uint64_t footer_of(const struct znsd *d, const ZnsPb__Checkpoint *k)
+{
+	uint64_t block = d->dev->geo.block_size,
+		 at = k->manifest->start + zns_align_up(k->manifest->len, block);
+
+	for (size_t i = 0; i < k->n_zones; i++) {
+		const ZnsPb__ZoneUse *u = k->zones[i];
+
+		if (u->zone == k->manifest->zone && u->start <= at &&
+		    at + block <= u->start + u->len)
+			return at;
+	}
+	return UINT64_MAX;
+}
+
 int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g,
 		      struct zns_err *err)
 {
@@ -86,8 +103,7 @@ int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct 
 
 	g->t = NULL;
 	g->zones = bury_zones(d, k, &g->nr);
-	g->footer = k->manifest->start +
-		    zns_align_up(k->manifest->len, (uint64_t)d->dev->geo.block_size);
+	g->footer = footer_of(d, k);
 	zones_note_ours(d, k);
 	ret = zns_store_remove(d->store, id, by, err);
 	if (ret)

@@ -264,6 +264,9 @@ static int time_out(struct znsd *d)
 	uint64_t now;
 	int ms;
 
+	/* Memory may be ahead of the device: nothing is granted, reset or written anew any more. */
+	if (d->lost)
+		return 10;
 	/* In this order: leases that end leave room for waiters, and then garbage. */
 	ms = leases_reap(d);
 	if (d->freed)
