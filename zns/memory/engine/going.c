@@ -157,20 +157,26 @@ static bool next_run(uint32_t *pages, uint64_t base, struct range *r)
 	return true;
 }
 
-/* Those of @pages at @at that are what was copied. They are in g->buf afterwards. */
-static uint32_t same(struct going *g, const struct victim *v, uint64_t at, uint32_t pages)
+/*
+ * Those of @pages at @at that are what was copied. They are in g->buf afterwards. @unread: those
+ * that cannot be read; nobody knows what they are.
+ */
+static uint32_t same(struct going *g, const struct victim *v, uint64_t at, uint32_t pages,
+		     uint32_t *unread)
 {
 	uint64_t page[UNIT_PAGES];
 	uint32_t left = pages, ok = 0;
 	struct range r;
 
+	*unread = 0;
 	while (next_run(&left, at, &r)) {
 		struct iovec here = { g->buf + (r.start - at), r.end - r.start },
 			     there = { (void *)(uintptr_t)r.start, r.end - r.start };
 
 		if (process_vm_readv(g->p->pid, &here, 1, &there, 1, 0) != (ssize_t)here.iov_len)
-			pages &= ~pages_of(at, r.start, r.end);
+			*unread |= pages_of(at, r.start, r.end);
 	}
+	pages &= ~*unread;
 	zns_hash_pieces(g->buf, UNIT, PAGE, page);
 	for (unsigned int i = 0; i < UNIT_PAGES; i++)
 		ok |= page[i] == v->page[i] || mem_without(RULE_SAME) ? 1U << i : 0;
@@ -263,27 +269,30 @@ static void put_back(struct going *g, struct victim *v, uint32_t pages)
 static void compare_moved(struct work *w)
 {
 	struct going *g = w->g;
-	uint32_t exclusive;
+	uint32_t exclusive, unread, ok;
 
 	for (unsigned int i = 0; i < g->b.nr; i++) {
 		struct victim *v = &g->b.v[i];
 		uint64_t at = w->scratch.at + i * UNIT;
 		uint32_t moved = is_going(v) ? look(g->p, at, &exclusive) : 0;
 
-		if (moved)
-			put_back(g, v, moved & ~same(g, v, at, moved));
+		if (!moved)
+			continue;
+		ok = same(g, v, at, moved, &unread);
+		/* for what cannot be read the copy stands: it was all of the unit, and protected */
+		put_back(g, v, moved & ~ok & ~unread);
 	}
 }
 
 /* What is in its place still and may be dropped: all of it, or nothing. */
 static void choose_range(struct work *w, struct victim *v)
 {
-	uint32_t exclusive, there = look_at(w->g->p, v, &exclusive), pages = there;
+	uint32_t exclusive, unread, there = look_at(w->g->p, v, &exclusive), pages = there;
 	struct range r = { 0 }, *last = w->nr ? &w->range[w->nr - 1] : NULL;
 
 	if (!there)
 		return;
-	if ((w->moves && there & exclusive) || same(w->g, v, v->base, there) != there) {
+	if ((w->moves && there & exclusive) || same(w->g, v, v->base, there, &unread) != there) {
 		v->left |= there;
 		return;
 	}
