@@ -39,7 +39,7 @@ static bool is_local(const char *type)
 }
 
 /* "36 35 98:0 /root /at options [tags] - type source options". False: no line has this device. */
-static bool look(const char *mounts, uint32_t major, uint32_t minor, bool *answers)
+static bool look(const char *mounts, bool ours, uint32_t major, uint32_t minor, bool *answers)
 {
 	FILE *f = fopen(mounts, "re");
 	char *line = NULL, *rest, type[32];
@@ -52,8 +52,9 @@ static bool look(const char *mounts, uint32_t major, uint32_t minor, bool *answe
 		found = rest && sscanf(line, "%*s %*s %u:%u", &a, &b) == 2 && a == major &&
 			b == minor && sscanf(rest + 3, "%31s", type) == 1;
 	}
+	/* below an overlay that the task's user mounted anything may lie, FUSE too */
 	if (found)
-		*answers = is_local(type);
+		*answers = is_local(type) && (ours || strcmp(type, "overlay"));
 	free(line);
 	if (f)
 		fclose(f);
@@ -75,8 +76,8 @@ static bool find(pid_t pid, uint32_t major, uint32_t minor)
 	char path[48];
 
 	snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
-	if (look(path, major, minor, &answers) ||
-	    look("/proc/self/mountinfo", major, minor, &answers))
+	if (look("/proc/self/mountinfo", true, major, minor, &answers) ||
+	    look(path, false, major, minor, &answers))
 		return answers;
 	return major || is_memory(major, minor); /* on a block device, mounted elsewhere */
 }
@@ -91,7 +92,8 @@ bool files_answer(pid_t pid, uint32_t major, uint32_t minor)
 		if (known[i].major == major && known[i].minor == minor)
 			k = &known[i];
 	answers = k ? k->answers : find(pid, major, minor);
-	if (!k && !zns_grow(known, nr_known, max_known))
+	/* the kernel gives the numbers of unmounted file systems without a device again */
+	if (!k && (major || !answers) && !zns_grow(known, nr_known, max_known))
 		known[nr_known++] = (struct known){ major, minor, answers };
 	pthread_mutex_unlock(&lock);
 	return answers;
