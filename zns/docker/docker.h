@@ -346,6 +346,8 @@ int docker_shape_write(const char *dir, const char *bundle);
  */
 int docker_shape_check(const struct docker_container *c, const char *dir, struct zns_err *err);
 
+/* -EEXIST: it has a volume that it may write to. @own: its directory in the engine's. */
+int docker_has_volumes(struct json_object *spec, const char *own, struct zns_err *err);
 /*
  * written.c: was a file of the container @spec written after it was frozen? That is its root and
  * its writable volumes. Files that the engine keeps for containers, in the directory that @own is

@@ -170,6 +170,17 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 	return ret;
 }
 
+/* Memory of another container has no files of this one. */
+static int no_volumes(const struct docker_container *c, struct zns_err *err)
+{
+	char own[PATH_MAX];
+
+	if (own_path(c, "", own, sizeof(own)))
+		return zns_fail(err, -ENAMETOOLONG, "the path of its directory is too long");
+	own[strlen(own) - 1] = 0;
+	return docker_has_volumes(c->spec, own, err);
+}
+
 int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,
 			 struct docker_resume *r, struct zns_err *err)
 {
@@ -185,7 +196,7 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 	if (!ret && !*r->dir && !has_run(c) && s->source[DOCKER_FROM]) {
 		if (!s->source[DOCKER_RESUME_ELSE])
 			r->or_cold = false;
-		ret = docker_from(c, s, r, err) ?: check(c, r, err);
+		ret = docker_from(c, s, r, err) ?: check(c, r, err) ?: no_volumes(c, err);
 	}
 	if (ret)
 		*r->dir = 0;

@@ -285,6 +285,7 @@ void supervise(struct hold *h)
 
 	if (!pid)
 		restore(h);
+	signal(SIGPIPE, SIG_IGN); /* create may have been killed */
 	/* whoever reads the container's output waits until its last writer is gone */
 	call_null_stdio();
 	p[RESTORE].fd = h->restore = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
@@ -303,6 +304,11 @@ void supervise(struct hold *h)
 				docker_note(h->k, LOG_WARNING,
 					    "not resumed: dockerd ended before it called start");
 			close(zns_take_fd(&h->criu));
+			if (over) {
+				hold_forget_in_runc(h);
+				hold_forget(h);
+				_exit(0);
+			}
 		}
 		if (p[RESTORE].revents && waitpid(pid, &status, 0) == pid) {
 			p[RESTORE].fd = -1;

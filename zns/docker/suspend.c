@@ -200,7 +200,9 @@ static bool make(const struct call *c, const struct docker_container *k)
 	if (ret)
 		call_last_error(log, why, sizeof(why));
 	done = !ret || ended_with(k, name);
-	if (done) {
+	if (!ret && !ended_with(k, name)) {
+		/* ended.c has said why the next start does not resume, and how somebody can */
+	} else if (done) {
 		if (!ret)
 			docker_note(k, LOG_INFO, "stopped with checkpoint %s", name);
 		else

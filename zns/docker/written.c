@@ -207,6 +207,26 @@ static bool is_engines(const char *from, const char *own)
 	return !strncmp(from, own, (size_t)(strrchr(own, '/') + 1 - own));
 }
 
+int docker_has_volumes(struct json_object *spec, const char *own, struct zns_err *err)
+{
+	struct json_object *mounts = zns_json_get(spec, "mounts"), *m;
+	const char *from;
+	char what[200];
+
+	for (size_t i = 0;
+	     json_object_is_type(mounts, json_type_array) && i < json_object_array_length(mounts);
+	     i++) {
+		m = json_object_array_get_idx(mounts, i);
+		from = zns_json_str(m, "source");
+		if (is_writable(m) && from && *from == '/' && !is_engines(from, own))
+			return zns_fail(err, -EEXIST,
+					"zns.from: what is in the volume %s may be newer than that "
+					"memory: mount it read-only",
+					zns_escape(from, what, sizeof(what)));
+	}
+	return 0;
+}
+
 int docker_written_since(struct json_object *spec, const char *own,
 			 const struct docker_frozen *frozen, uint32_t limit_ms, struct zns_err *err)
 {
