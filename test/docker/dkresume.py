@@ -297,7 +297,7 @@ def from_another(d):
     d.docker('checkpoint', 'create', '--leave-running', 'warm', 'one')
     ident = d.checkpoints('warm')[0]['id']
     rules = d.dir / 'conf/docker.rules'
-    rules.write_text('name=kid-* from-allow=none/*,warm/o*\n')
+    rules.write_text('name=kid-* from-allow=none/*,warm/o*,bound/o*\n')
 
     def begin(name, wish, *options):
         return d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--name', name, '--hostname', name, '--tmpfs', '/run', '--label',
@@ -318,6 +318,12 @@ def from_another(d):
         refused('kid-0', 'zns.from-allow is the administrator\'s to say', 'warm/one', '--label', 'zns.from-allow=*')
         refused('kid-0', 'differs from the one that was dumped in its user', 'warm/one', '--cap-drop', 'ALL', '--user', '1000')
         refused('kid-0', 'differs from the one that was dumped in its bounding capabilities', ident, '--cap-drop', 'ALL')
+        shared = d.dir / 'bound'
+        shared.mkdir()
+        keeps_secret(d, 'bound', '-v', f'{shared}:/shared')
+        d.docker('checkpoint', 'create', '--leave-running', 'bound', 'one')
+        refused('kid-0', 'may be newer than that memory: mount it read-only', 'bound/one', '-v', f'{shared}:/shared')
+        remove(d, 'bound')
         kids = [f'kid-{i}' for i in range(5)]
         with concurrent.futures.ThreadPoolExecutor(5) as pool:
             for r in pool.map(begin, kids, ['warm/one', ident, 'warm/one', 'warm/one', 'warm/one']):
