@@ -22,7 +22,7 @@ static bool file_says(const char *dir, const char *cgroup, const char *name, con
 static bool is_frozen(pid_t pid)
 {
 	cleanup_free uint8_t *text = NULL;
-	char path[48], *line, *save, *cgroup;
+	char path[48], *line, *save, *cgroup, *controller;
 	bool frozen = false;
 	size_t len;
 
@@ -32,7 +32,8 @@ static bool is_frozen(pid_t pid)
 	for (line = strtok_r((char *)text, "\n", &save); line && !frozen;
 	     line = strtok_r(NULL, "\n", &save)) {
 		cgroup = strchr(line, '/');
-		if (cgroup && strstr(line, "freezer"))
+		controller = strstr(line, "freezer");
+		if (cgroup && controller && controller < cgroup)
 			frozen = file_says("/freezer", cgroup, "freezer.state", "FR");
 		else if (cgroup && !strncmp(line, "0::", 3))
 			frozen = file_says("", cgroup, "cgroup.events", "frozen 1") ||
