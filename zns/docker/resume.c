@@ -126,6 +126,15 @@ static int read_ended(const struct docker_container *c, char *name, size_t len,
 	return ret;
 }
 
+/* The container's own directory in the engine's. */
+static int own_dir(const struct docker_container *c, char *out, size_t len, struct zns_err *err)
+{
+	if (own_path(c, "", out, len))
+		return zns_fail(err, -ENAMETOOLONG, "the path of its directory is too long");
+	out[strlen(out) - 1] = 0;
+	return 0;
+}
+
 static int choose(const struct docker_container *c, const char *wish, struct docker_resume *r,
 		  struct zns_err *err)
 {
@@ -141,7 +150,7 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 		r->or_cold = false;
 		wish = strcmp(r->name, "ended") ? "no" : "ended";
 	}
-	if (own_path(c, "checkpoints", all, sizeof(all)) || own_path(c, "", own, sizeof(own)))
+	if (own_path(c, "checkpoints", all, sizeof(all)))
 		return zns_fail(err, -ENAMETOOLONG, "the path of its checkpoints is too long");
 	ended = !strcmp(wish, "ended");
 	if (ended)
@@ -163,10 +172,9 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 		return zns_fail(err, -ENAMETOOLONG, "the path of checkpoint %s is too long",
 				r->name);
 	ret = check(c, r, err);
-	if (!ret && ended) {
-		own[strlen(own) - 1] = 0;
-		ret = docker_written_since(c->spec, own, &when, LOOK_MS, err);
-	}
+	if (!ret && ended)
+		ret = own_dir(c, own, sizeof(own), err) ?:
+			      docker_written_since(c->spec, own, &when, LOOK_MS, err);
 	return ret;
 }
 
@@ -175,10 +183,7 @@ static int no_volumes(const struct docker_container *c, struct zns_err *err)
 {
 	char own[PATH_MAX];
 
-	if (own_path(c, "", own, sizeof(own)))
-		return zns_fail(err, -ENAMETOOLONG, "the path of its directory is too long");
-	own[strlen(own) - 1] = 0;
-	return docker_has_volumes(c->spec, own, err);
+	return own_dir(c, own, sizeof(own), err) ?: docker_has_volumes(c->spec, own, err);
 }
 
 int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,

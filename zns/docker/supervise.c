@@ -281,7 +281,7 @@ void supervise(struct hold *h)
 			      [ENGINE] = { engine_of(h->k->root), POLLIN, 0 } };
 	pid_t pid = fork();
 	int status = 0;
-	bool over = false, unwanted = false, alone = false;
+	bool over = false, unwanted = false, alone = false, ended;
 
 	if (!pid)
 		restore(h);
@@ -304,20 +304,18 @@ void supervise(struct hold *h)
 				docker_note(h->k, LOG_WARNING,
 					    "not resumed: dockerd ended before it called start");
 			close(zns_take_fd(&h->criu));
-			if (over) {
-				hold_forget_in_runc(h);
-				hold_forget(h);
-				_exit(0);
-			}
 		}
-		if (p[RESTORE].revents && waitpid(pid, &status, 0) == pid) {
+		ended = p[RESTORE].revents && waitpid(pid, &status, 0) == pid;
+		if (ended) {
 			p[RESTORE].fd = -1;
 			over = true;
-			if (unwanted) {
-				hold_forget_in_runc(h);
-				hold_forget(h);
-				_exit(0);
-			}
+		}
+		if (over && unwanted) {
+			hold_forget_in_runc(h);
+			hold_forget(h);
+			_exit(0);
+		}
+		if (ended) {
 			if (h->ready >= 0) { /* create still waits: it sees the end of the pipe */
 				answer_all(h, status);
 				_exit(h->killer >= 0 ? HOLD_DELETED : 1);

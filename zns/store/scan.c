@@ -223,8 +223,7 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 	return 0;
 }
 
-/* Are these bytes the checkpoint's, by its record? */
-static bool holds(const ZnsPb__Checkpoint *k, uint32_t zone, uint64_t at, uint64_t len)
+bool zns_holds_bytes(const ZnsPb__Checkpoint *k, uint32_t zone, uint64_t at, uint64_t len)
 {
 	for (size_t i = 0; i < k->n_zones; i++) {
 		const ZnsPb__ZoneUse *u = k->zones[i];
@@ -260,7 +259,7 @@ static int take_known(struct walk *w, const ZnsPb__Checkpoint *k)
 	ZnsPb__Footer *foot = NULL;
 	bool own;
 
-	if (!zns_geo_is_disk(&w->dev->geo) || !holds(k, k->manifest->zone, at, w->block))
+	if (!zns_geo_is_disk(&w->dev->geo) || !zns_holds_bytes(k, k->manifest->zone, at, w->block))
 		return add_uses(w, k);
 	/* what cannot be read is not gone */
 	if (!block_before(w, k->manifest->zone, at + w->block, false))

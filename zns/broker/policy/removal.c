@@ -84,14 +84,7 @@ static uint64_t footer_of(const struct znsd *d, const ZnsPb__Checkpoint *k)
 	uint64_t block = d->dev->geo.block_size,
 		 at = k->manifest->start + zns_align_up(k->manifest->len, block);
 
-	for (size_t i = 0; i < k->n_zones; i++) {
-		const ZnsPb__ZoneUse *u = k->zones[i];
-
-		if (u->zone == k->manifest->zone && u->start <= at &&
-		    at + block <= u->start + u->len)
-			return at;
-	}
-	return UINT64_MAX;
+	return zns_holds_bytes(k, k->manifest->zone, at, block) ? at : UINT64_MAX;
 }
 
 int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g,

@@ -43,6 +43,8 @@ struct zns_dead {
 };
 bool zns_dead_is(const struct zns_dead *d, const uint8_t *id, int64_t created_ns, int64_t moved_ns);
 /* Is @t the tombstone of the checkpoint @id that was created at @created_ns? */
+/* Are these bytes of the zone the checkpoint's, by its record? */
+bool zns_holds_bytes(const ZnsPb__Checkpoint *k, uint32_t zone, uint64_t at, uint64_t len);
 bool zns_tombstone_of(const ZnsPb__Tombstone *t, const uint8_t *id, int64_t created_ns);
 /* Which of two versions of one checkpoint is the later one: < 0, 0, > 0. */
 int zns_version_cmp(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b);
