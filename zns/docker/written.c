@@ -207,37 +207,48 @@ static bool is_engines(const char *from, const char *own)
 	return !strncmp(from, own, (size_t)(strrchr(own, '/') + 1 - own));
 }
 
-int docker_has_volumes(struct json_object *spec, const char *own, struct zns_err *err)
+/* The next writable volume from mount *@at on, and where it comes from. NULL: there is none. */
+static struct json_object *next_volume(struct json_object *spec, const char *own, size_t *at,
+				       const char **from)
 {
 	struct json_object *mounts = zns_json_get(spec, "mounts"), *m;
+
+	while (json_object_is_type(mounts, json_type_array) &&
+	       *at < json_object_array_length(mounts)) {
+		m = json_object_array_get_idx(mounts, (*at)++);
+		*from = zns_json_str(m, "source");
+		if (is_writable(m) && *from && **from == '/' && !is_engines(*from, own))
+			return m;
+	}
+	return NULL;
+}
+
+int docker_has_volumes(struct json_object *spec, const char *own, struct zns_err *err)
+{
 	const char *from;
 	char what[200];
+	size_t at = 0;
 
-	for (size_t i = 0;
-	     json_object_is_type(mounts, json_type_array) && i < json_object_array_length(mounts);
-	     i++) {
-		m = json_object_array_get_idx(mounts, i);
-		from = zns_json_str(m, "source");
-		if (is_writable(m) && from && *from == '/' && !is_engines(from, own))
-			return zns_fail(err, -EEXIST,
-					"zns.from: what is in the volume %s may be newer than that "
-					"memory: mount it read-only",
-					zns_escape(from, what, sizeof(what)));
-	}
-	return 0;
+	if (!next_volume(spec, own, &at, &from))
+		return 0;
+	return zns_fail(
+		err, -EEXIST,
+		"zns.from: what is in the volume %s may be newer than that memory: mount it read-only",
+		zns_escape(from, what, sizeof(what)));
 }
 
 int docker_written_since(struct json_object *spec, const char *own,
 			 const struct docker_frozen *frozen, uint32_t limit_ms, struct zns_err *err)
 {
 	const char *root = zns_json_str(zns_json_get(spec, "root"), "path"), *from;
-	struct json_object *mounts = zns_json_get(spec, "mounts"), *m;
+	struct json_object *m;
 	struct look l = { .frozen = frozen,
 			  .left = FILES_MAX,
 			  .limit_ms = limit_ms,
 			  .until_ns = zns_mono_ns() + limit_ms * 1000000ull,
 			  .err = err };
 	char upper[PATH_MAX];
+	size_t at = 0;
 	int ret;
 
 	if (!root || *root != '/')
@@ -246,14 +257,7 @@ int docker_written_since(struct json_object *spec, const char *own,
 	if (ret)
 		return zns_fail_sys(err, ret, "the mount at %s", root);
 	ret = tree(&l, *upper ? upper : root, "/", false);
-	for (size_t i = 0; !ret && json_object_is_type(mounts, json_type_array) &&
-			   i < json_object_array_length(mounts);
-	     i++) {
-		m = json_object_array_get_idx(mounts, i);
-		from = zns_json_str(m, "source");
-		if (!is_writable(m) || !from || *from != '/' || is_engines(from, own))
-			continue;
+	while (!ret && (m = next_volume(spec, own, &at, &from)))
 		ret = tree(&l, from, zns_json_str(m, "destination"), has_option(m, "rbind"));
-	}
 	return ret;
 }
