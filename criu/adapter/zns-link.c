@@ -39,8 +39,11 @@ static struct {
 	volatile sig_atomic_t killed;
 } helper = { .pidfd = -1 };
 
-/* Shared by criu's processes: the seconds of silence after which the guard killed the helper. */
-static volatile unsigned int *silent_s;
+/* Shared by criu's processes. */
+static volatile struct {
+	unsigned int silent_s; /* the silence after which the guard killed the helper */
+	unsigned int told; /* a process has said so */
+} * end;
 
 /* Looks in $ZNS_LIBEXEC, else beside the criu binary and in ../libexec/zns-criu. */
 int zns_program_path(const char *name, char *out, size_t len)
@@ -170,7 +173,7 @@ static void guard(int beat, int pidfd)
 			limit = said;
 			silent = 0;
 		} else if (!ret && limit && (silent += LOOK_MS) >= limit * 1000) {
-			*silent_s = limit;
+			end->silent_s = limit;
 			syscall(SYS_pidfd_send_signal, 4, SIGKILL, NULL, 0);
 			_exit(0);
 		}
@@ -218,13 +221,13 @@ int zns_link_start(void)
 		close(sk[1]);
 		return -1;
 	}
-	if (!silent_s) {
-		void *mem = mmap(NULL, sizeof(*silent_s), PROT_READ | PROT_WRITE,
+	if (!end) {
+		void *mem = mmap(NULL, sizeof(*end), PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-		silent_s = mem == MAP_FAILED ? NULL : mem;
+		end = mem == MAP_FAILED ? NULL : mem;
 	}
-	if (!silent_s || pipe2(beat, O_CLOEXEC)) {
+	if (!end || pipe2(beat, O_CLOEXEC)) {
 		pr_perror("Can't watch zns-helper");
 		close(sk[0]);
 		close(sk[1]);
@@ -299,16 +302,24 @@ const char *zns_helper_gone(void)
 {
 	static char text[128];
 
-	if (helper.killed)
+	if (helper.killed) {
 		snprintf(text, sizeof(text),
 			 "zns-helper did not answer within --timeout %u s and was killed",
 			 helper.limit_s);
-	else if (silent_s && *silent_s)
+	} else if (end && end->silent_s) {
 		snprintf(text, sizeof(text),
-			 "zns-helper showed no sign of life for %u s and was killed", *silent_s);
-	else
+			 "zns-helper showed no sign of life for %u s and was killed",
+			 end->silent_s);
+		end->told = 1;
+	} else
 		return "zns-helper died";
 	return text;
+}
+
+void zns_link_tell(void)
+{
+	if (end && end->silent_s && !end->told)
+		zns_pr_err("%s; start the command again\n", zns_helper_gone());
 }
 
 int zns_answer_socket(int sk[2])

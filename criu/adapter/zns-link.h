@@ -39,6 +39,7 @@ extern int zns_send(struct zns_msg *m);
  */
 extern int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd);
 extern const char *zns_helper_gone(void); /* the way it ended, for a line to the user */
+extern void zns_link_tell(void); /* says so if the guard killed it and no process has said it */
 /* pr_err() of what the helper says, unless the error before was the same one: after a failure each
  * request gets that failure for its answer. */
 #define zns_pr_err(...)                          \

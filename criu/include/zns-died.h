@@ -13,5 +13,8 @@ void zns_died_begin(void);
 void zns_killed(pid_t pid, int sig);
 /* Task @pid cannot be made; errno says why, and stays. */
 void zns_not_forked(pid_t pid);
+/* All tasks are gone. The restorer, which runs without criu's memory, saw its socket close and no
+ * more. */
+void zns_restore_failed(void);
 
 #endif

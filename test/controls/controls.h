@@ -119,6 +119,7 @@ int zns_emu_set_noise(struct zns_dev *dev, const struct zns_emu_noise *n, struct
  *   conflict-after=N[@Z][xT]    the same: another host has reserved the device (-EBADE)
  *   stop-after=N[@Z]            N writes succeed, then the process stops itself (SIGSTOP), as at a
  *                               barrier; the next write is done when somebody continues it
+ *   stop-read-after=N[@Z]       the same for reads
  *   cut-after=N[@Z]             the device loses power right after N writes
  *   loss=drop|keep|SEED         what the power cut loses; default: drop
  *
@@ -136,6 +137,7 @@ enum zns_emu_fault_kind {
 	ZNS_EMU_CUT_POWER,
 	ZNS_EMU_CONFLICT,
 	ZNS_EMU_STOP,
+	ZNS_EMU_STOP_READ,
 };
 
 /* What a power cut loses: per zone the end of the data since the last flush, and an unflushed

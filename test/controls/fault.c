@@ -47,6 +47,11 @@ static bool hits(struct emu_rule *r, uint32_t zone)
 	return !take(&r->left) && take(&r->times);
 }
 
+static bool counts_reads(const struct emu_rule *r)
+{
+	return r->kind == ZNS_EMU_FAIL_READ || r->kind == ZNS_EMU_STOP_READ;
+}
+
 static bool repeats(enum zns_emu_fault_kind kind)
 {
 	return kind == ZNS_EMU_FAIL_WRITE || kind == ZNS_EMU_FAIL_READ || kind == ZNS_EMU_CONFLICT;
@@ -64,7 +69,7 @@ static int strike(struct emu *e, const struct emu_rule *r, bool write, uint32_t 
 	if (r->kind == ZNS_EMU_CONFLICT)
 		return zns_fail(err, -EBADE, "zone %u: another host has reserved %s (injected)",
 				zone, e->dev.path);
-	if (r->kind == ZNS_EMU_STOP)
+	if (r->kind == ZNS_EMU_STOP || r->kind == ZNS_EMU_STOP_READ)
 		return kill(getpid(), SIGSTOP) ? -errno : 0;
 	rc = set_flags_locked(e, zone, offline ? EMU_F_OFFLINE : EMU_F_READ_ONLY, err);
 	return rc ? rc :
@@ -78,7 +83,7 @@ int emu_fault_before(struct emu *e, bool write, uint32_t zone, uint64_t off, str
 	for (unsigned i = 0; i < nr; i++) {
 		struct emu_rule *r = &e->control->rule[i];
 
-		if (r->kind == ZNS_EMU_CUT_POWER || (r->kind == ZNS_EMU_FAIL_READ) == write)
+		if (r->kind == ZNS_EMU_CUT_POWER || counts_reads(r) == write)
 			continue;
 		if (hits(r, zone))
 			return strike(e, r, write, zone, off, err);
@@ -117,7 +122,7 @@ int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct 
 	if (nr == EMU_MAX_RULES)
 		return zns_fail(err, -ENOSPC, "%s has %u faults to come already: clear them first",
 				dev->path, nr);
-	if ((unsigned)r->kind > ZNS_EMU_STOP || (unsigned)r->loss > ZNS_EMU_LOSE_SEEDED)
+	if ((unsigned)r->kind > ZNS_EMU_STOP_READ || (unsigned)r->loss > ZNS_EMU_LOSE_SEEDED)
 		return zns_fail(err, -EINVAL, "unknown fault %u or loss %u", (unsigned)r->kind,
 				(unsigned)r->loss);
 	if (r->zone != ZNS_EMU_ANY_ZONE && r->zone >= e->p.nr_zones)
@@ -225,6 +230,7 @@ static bool parse_word(char *word, struct zns_emu_rule *r)
 		[ZNS_EMU_CUT_POWER] = "cut-after",
 		[ZNS_EMU_CONFLICT] = "conflict-after",
 		[ZNS_EMU_STOP] = "stop-after",
+		[ZNS_EMU_STOP_READ] = "stop-read-after",
 	};
 	char *eq = strchr(word, '=');
 

@@ -12,6 +12,7 @@
 #include "util.h"
 #include "zns-died.h"
 #include "zns-guards.h"
+#include "zns-link.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -61,4 +62,9 @@ void zns_not_forked(pid_t pid)
 		       pid, *name ? " by " : "", name);
 	}
 	errno = err;
+}
+
+void zns_restore_failed(void)
+{
+	zns_link_tell();
 }
