@@ -31,7 +31,7 @@
 #include "zns-lazy.h"
 #include "zns-opts.h"
 #include "zns-pages.h"
-#include "zns-session.h"
+#include "zns-state.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -52,11 +52,6 @@ static struct {
 	uint32_t nr;
 	char why[512]; /* why the daemon failed */
 } ext = { .pager = -1, .restore = -1 };
-
-bool zns_extends(void)
-{
-	return zns_memory;
-}
 
 static int fail(const char *fmt, ...)
 {
@@ -207,8 +202,8 @@ static int start_daemon(const char *exe)
 			   dram }; /* and seven more at most, and NULL */
 	int p[2], ret, sk, log, nr = 18, img = get_service_fd(IMG_FD_OFF);
 
-	uuid_text(zns_session_ids(), checkpoint);
-	uuid_text(zns_session_ids() + ZW_ID, device);
+	uuid_text(zns_session.ids.id, checkpoint);
+	uuid_text(zns_session.ids.parent, device);
 	snprintf(dram, sizeof(dram), "%llu" ZNS_MEMORY_DAEMON, zns_memory);
 	snprintf(verbose, sizeof(verbose), "-v%u", opts.log_level);
 	if (zns_opts.container[0]) {
@@ -324,8 +319,8 @@ int zns_extend_start(int (*give)(bool now))
 		return fail("zns-mem is not beside zns-helper");
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk))
 		return fail("No socket to zns-mem");
-	uuid_text(zns_session_ids(), checkpoint);
-	uuid_text(zns_session_ids() + ZW_ID, device);
+	uuid_text(zns_session.ids.id, checkpoint);
+	uuid_text(zns_session.ids.parent, device);
 	snprintf(dram, sizeof(dram), "%llu", zns_memory);
 	ret = start(path, argv, plain_env(), (int[]){ sk[1], -1 });
 	close(sk[1]);

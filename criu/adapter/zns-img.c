@@ -24,7 +24,7 @@
 #include "zns-memfd.h"
 #include "zns-opts.h"
 #include "zns-pages.h"
-#include "zns-session.h"
+#include "zns-state.h"
 #include "zns-tee.h"
 
 #undef LOG_PREFIX
@@ -49,7 +49,7 @@ bool zns_img_wanted(int dfd, unsigned long oflags)
 {
 	int level;
 
-	if (zns_state() == ZNS_OFF)
+	if (zns_session.state == ZNS_OFF)
 		return false;
 	level = level_of(dfd);
 	return level > 0 || (!level && !(oflags & O_FORCE_LOCAL));
@@ -133,7 +133,7 @@ int zns_open_local(int dfd, const char *path, int flags)
 {
 	/* The directory's owner must neither choose the file that root empties and writes, nor make
 	 * root wait. */
-	if (zns_was_used() && flags & O_CREAT)
+	if (zns_session.used && flags & O_CREAT)
 		flags |= O_NOFOLLOW | O_NONBLOCK;
 	return openat(dfd, path, flags, CR_FD_PERM);
 }
@@ -166,7 +166,7 @@ static int parent_fd(int level)
 
 bool zns_open_parent(int dfd, int *pfd, int *ret)
 {
-	int level = zns_state() == ZNS_OFF ? -1 : level_of(dfd);
+	int level = zns_session.state == ZNS_OFF ? -1 : level_of(dfd);
 
 	*pfd = -1;
 	*ret = 0;
@@ -174,7 +174,7 @@ bool zns_open_parent(int dfd, int *pfd, int *ret)
 		return false;
 	/* A dump asks only its parent, never an older one; a restore sees no parents
 	 * (zns/helper/restore/restore_session.c). */
-	if (level || !zns_nr_parents() || zns_live_names_pages())
+	if (level || !zns_session.nr_parents || zns_live_names_pages())
 		return true;
 	*pfd = parent_fd(level + 1);
 	if (*pfd < 0) {
@@ -187,7 +187,7 @@ bool zns_open_parent(int dfd, int *pfd, int *ret)
 int zns_parent_has(int pfd, const char *path)
 {
 	struct zw_reply r;
-	int level = zns_state() == ZNS_OFF ? 0 : level_of(pfd), fd, ret;
+	int level = zns_session.state == ZNS_OFF ? 0 : level_of(pfd), fd, ret;
 
 	if (level <= 0)
 		return -2;
@@ -223,7 +223,7 @@ int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsign
 
 	if (oflags & O_FORCE_LOCAL)
 		return open_beside_parent(path);
-	if (zns_state() == ZNS_RESTORE && !level) {
+	if (zns_session.state == ZNS_RESTORE && !level) {
 		fd = zns_bundle_open(path, pages);
 		if (fd != -EAGAIN)
 			return fd;
@@ -236,10 +236,10 @@ int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsign
 		xfree(zi);
 		return -ENAMETOOLONG;
 	}
-	zi->read = zns_state() == ZNS_RESTORE || level > 0;
+	zi->read = zns_session.state == ZNS_RESTORE || level > 0;
 	if (zi->read)
 		fd = pages ? open_pages(zi, ZW_OPEN, level, path) : open_for_read(level, path);
-	else if (pages && !zns_receiving())
+	else if (pages && !zns_session.receiving)
 		fd = open_pages(zi, ZW_PAGES_OPEN, 0, path);
 	else if (pages || type == CR_FD_TMPFS_DEV || type == CR_FD_TMPFS_IMG ||
 		 type == CR_FD_GHOST_FILE)

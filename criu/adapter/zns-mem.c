@@ -11,7 +11,7 @@
 #include "zns-link.h"
 #include "zns-live.h"
 #include "zns-opts.h"
-#include "zns-session.h"
+#include "zns-state.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -28,7 +28,7 @@ int zns_mem_begin(pid_t root)
 	struct zns_msg m = ZNS_MSG(ZW_MEM_BEGIN);
 	struct zw_reply r;
 
-	if (zns_state() != ZNS_DUMP || zns_receiving() || opts.use_page_server)
+	if (zns_session.state != ZNS_DUMP || zns_session.receiving || opts.use_page_server)
 		return 0;
 	m.h.pid = root;
 	if (zns_ask(&m, &r, NULL)) {

@@ -8,6 +8,7 @@
 
 #include "common/compiler.h"
 #include "log.h"
+#include "zns-extend.h"
 #include "zns-img.h"
 #include "zns-opts.h"
 #include "zns-version.h"
@@ -16,10 +17,15 @@
 #define LOG_PREFIX "zns: "
 
 struct zw_begin zns_opts;
-bool zns_opts_given, zns_opts_timeout, zns_live_durable, zns_record_off, zns_scripts;
+bool zns_opts_given, zns_opts_timeout, zns_over_rpc, zns_live_durable, zns_record_off, zns_scripts;
 unsigned int zns_record_s;
 unsigned long long zns_memory;
 bool zns_memory_daemon;
+
+bool zns_extends(void)
+{
+	return zns_memory;
+}
 
 /* Makes the name absolute: criu and its helper do not work in the user's directory. */
 static int absolute_dev(void)

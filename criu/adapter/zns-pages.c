@@ -26,6 +26,7 @@
 #include "zns-live.h"
 #include "zns-memfd.h"
 #include "zns-pages.h"
+#include "zns-state.h"
 #include "zns-tee.h"
 
 #undef LOG_PREFIX
@@ -501,12 +502,12 @@ int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
 {
 	struct zns_windows *ws;
 
-	if (zns_serve_reads() && len == PAGE_SIZE)
+	if (zns_session.serves && len == PAGE_SIZE)
 		return read_fault(img, buf, len, off);
 	/* Memory that is filled on demand wants pages anywhere. The helper's own cache has their
 	 * neighbours. */
 	if (len > WINDOW / 16 || off >= img->zns->size || opts.mode == CR_LAZY_PAGES ||
-	    zns_serve_reads())
+	    zns_session.serves)
 		return read_now(img, buf, len, off);
 	if (off + len > img->zns->size) {
 		pr_err("%s ends before the pages it should hold\n", img->zns->name);

@@ -17,7 +17,7 @@
 #include "vma.h"
 #include "zns-memfd.h"
 #include "zns-proc.h"
-#include "zns-session.h"
+#include "zns-state.h"
 #include "zns-smaps.h"
 
 #undef LOG_PREFIX
@@ -28,7 +28,7 @@
 
 void zns_narrow_scan(const struct vma_area *vma, struct pm_scan_arg *args)
 {
-	if (!vma || zns_state() != ZNS_DUMP || !vma_area_is(vma, VMA_ANON_PRIVATE) ||
+	if (!vma || zns_session.state != ZNS_DUMP || !vma_area_is(vma, VMA_ANON_PRIVATE) ||
 	    vma_area_len(vma) < LARGE || args->start < vma->e->start || args->end > vma->e->end)
 		return;
 	args->category_inverted &= ~PAGE_IS_FILE;
@@ -56,7 +56,7 @@ int zns_read_smaps(pid_t pid)
 	FILE *in, *out;
 
 	from = open_proc(pid, "smaps");
-	if (from < 0 || zns_state() != ZNS_DUMP)
+	if (from < 0 || zns_session.state != ZNS_DUMP)
 		return from;
 	fd = zns_memfd("zns-smaps");
 	to = fd < 0 ? -1 : dup(fd);

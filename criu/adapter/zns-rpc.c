@@ -5,6 +5,7 @@
 
 #include "common/compiler.h"
 #include "zns-img.h"
+#include "zns-opts.h"
 #include "zns-rpc.h"
 
 #undef LOG_PREFIX
@@ -19,8 +20,6 @@ static int number(int code, protobuf_c_boolean given, uint32_t value)
 	snprintf(text, sizeof(text), "%u", value);
 	return zns_parse_opt(code, text);
 }
-
-bool zns_over_rpc;
 
 int zns_rpc_opts(const CriuOpts *req)
 {

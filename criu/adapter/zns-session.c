@@ -30,7 +30,7 @@
 #include "zns-netlock.h"
 #include "zns-opts.h"
 #include "zns-send.h"
-#include "zns-session.h"
+#include "zns-state.h"
 #include "zns-settings.h"
 #include "zns-stop.h"
 #include "zns-tee.h"
@@ -38,48 +38,13 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-static enum zns_state state;
 static struct timespec frozen_since, frozen_until;
-static int nr_parents; /* of the new checkpoint, all generations */
-static bool used; /* stays true after the close: criu writes its statistics last */
-static bool receiving; /* true as a page server: pages come through pipes */
 static struct timespec begun;
-static struct zw_send ids;
 /* The socket for the answer to the beginning that the helper works on. -1: none. */
 static int asked = -1;
 static bool refused; /* the beginning failed, and the reason is printed */
 static bool pre_dumps;
 static bool late; /* a live dump: the commit follows the thaw */
-
-bool zns_active(void)
-{
-	return state != ZNS_OFF;
-}
-
-enum zns_state zns_state(void)
-{
-	return state;
-}
-
-int zns_nr_parents(void)
-{
-	return nr_parents;
-}
-
-bool zns_was_used(void)
-{
-	return used;
-}
-
-const uint8_t *zns_session_ids(void)
-{
-	return (const uint8_t *)&ids;
-}
-
-bool zns_receiving(void)
-{
-	return receiving;
-}
 
 static bool have_handle(void)
 {
@@ -146,7 +111,7 @@ static int ask_to_begin(enum zw_op op, pid_t pid)
 	struct zw_reply r;
 	int progress;
 
-	used = refused = true;
+	zns_session.used = refused = true;
 	if (zns_link_start() ||
 	    (op == ZW_DUMP_BEGIN && zns_opts.timeout_s && zns_link_limit(zns_opts.timeout_s)))
 		return -1;
@@ -205,9 +170,9 @@ static int begin(enum zw_op op, pid_t pid)
 	}
 	if (op == ZW_DUMP_BEGIN)
 		zns_live_decided(&r);
-	nr_parents = r.size;
-	memcpy(ids.id, r.id, sizeof(ids.id));
-	memcpy(ids.parent, r.parent, sizeof(ids.parent));
+	zns_session.nr_parents = r.size;
+	memcpy(zns_session.ids.id, r.id, sizeof(zns_session.ids.id));
+	memcpy(zns_session.ids.parent, r.parent, sizeof(zns_session.ids.parent));
 	if (r.warn)
 		pr_warn("%s\n", r.msg);
 	else if (r.msg[0])
@@ -353,13 +318,13 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 		set_dump(pre_dump);
 	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
-	state = ZNS_DUMP;
+	zns_session.state = ZNS_DUMP;
 	if (!pre_dump) {
 		zns_cgroup2_open(pid);
 		zns_netlock_choose();
 	}
 	/* criu leaves out clean pages if it has a parent. Only we know where the parent is. */
-	if (nr_parents && !opts.img_parent) {
+	if (zns_session.nr_parents && !opts.img_parent) {
 		opts.img_parent = xstrdup("(on zones)");
 		if (!opts.img_parent)
 			return -1;
@@ -371,7 +336,7 @@ bool zns_parent_untracked(void)
 {
 	static bool said;
 
-	if (state != ZNS_DUMP)
+	if (zns_session.state != ZNS_DUMP)
 		return false;
 	if (!said)
 		pr_warn("The parent was dumped without --track-mem: this dump holds all memory\n");
@@ -392,8 +357,8 @@ int zns_receive_begin(void)
 	}
 	if (zns_tee_begin() || begin(ZW_RECEIVE_BEGIN, 0))
 		return -1;
-	state = ZNS_DUMP;
-	receiving = true;
+	zns_session.state = ZNS_DUMP;
+	zns_session.receiving = true;
 	return 0;
 }
 
@@ -404,14 +369,14 @@ int zns_dump_freeze(void)
 	zns_affinity_begin(root);
 	if (zns_guard_tasks(root))
 		return -1;
-	if (state == ZNS_DUMP && !pre_dumps && zns_netlock_begin(root))
+	if (zns_session.state == ZNS_DUMP && !pre_dumps && zns_netlock_begin(root))
 		return -1;
 	if (zns_mem_begin(root) || zns_guard_tree(root, pre_dumps) ||
 	    (opts.use_page_server ? zns_send_begin(pre_dumps) : zns_live_rounds(zns_opts.pre_dump)))
 		return -1;
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
 	/* criu's own limit, for stopping the tasks, gets the time that admission left. */
-	if (state == ZNS_DUMP && zns_opts.timeout_s)
+	if (zns_session.state == ZNS_DUMP && zns_opts.timeout_s)
 		opts.timeout = max_t(
 			long, (long)zns_opts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
 	return 0;
@@ -447,7 +412,7 @@ int zns_restore_begin(void)
 		pr_warn("--zns-record is for criu lazy-pages, which sees the faults: give it there\n");
 	if (begin(ZW_RESTORE_BEGIN, 0))
 		return -1;
-	state = ZNS_RESTORE;
+	zns_session.state = ZNS_RESTORE;
 	return memory_begin();
 }
 
@@ -476,9 +441,9 @@ static int commit(void)
 	if (!now.tv_sec)
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	m.h.nr = opts.lazy_pages;
-	m.h.off = receiving ? 0 :
-			      (now.tv_sec - frozen_since.tv_sec) * 1000000ull +
-				      (now.tv_nsec - frozen_since.tv_nsec) / 1000;
+	m.h.off = zns_session.receiving ? 0 :
+					  (now.tv_sec - frozen_since.tv_sec) * 1000000ull +
+						  (now.tv_nsec - frozen_since.tv_nsec) / 1000;
 	if (zns_ask(&m, &r, NULL)) {
 		zns_pr_err("%s%s\n", r.msg,
 			   r.code == -EPIPE ? "; `znsctl ls` tells whether the checkpoint exists" :
@@ -514,13 +479,13 @@ int zns_dump_commit(int failed)
 		zns_dump_taken();
 	if (zns_sends())
 		return zns_send_end(failed);
-	if (state != ZNS_DUMP)
+	if (zns_session.state != ZNS_DUMP)
 		return failed;
 	if (failed) {
 		why();
 		return failed;
 	}
-	if (!receiving && zns_files_take())
+	if (!zns_session.receiving && zns_files_take())
 		return -1;
 	if (!zns_live_commits_late())
 		return commit();
@@ -541,7 +506,7 @@ void zns_restore_done(void)
 	struct zns_msg m = ZNS_MSG(ZW_DONE);
 	struct zw_reply r;
 
-	if (state != ZNS_RESTORE)
+	if (zns_session.state != ZNS_RESTORE)
 		return;
 	if (zns_ask(&m, &r, NULL)) /* the tasks run: only the figures are lost */
 		pr_warn("%s\n", r.msg);
@@ -552,10 +517,10 @@ void zns_restore_done(void)
 void zns_close(void)
 {
 	say_checkpoint();
-	if (state != ZNS_OFF || asked >= 0)
+	if (zns_session.state != ZNS_OFF || asked >= 0)
 		zns_link_close();
 	close_safe(&asked);
 	zns_bundle_drop();
 	zns_cgroup2_close();
-	state = ZNS_OFF;
+	zns_session.state = ZNS_OFF;
 }

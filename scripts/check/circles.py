@@ -18,7 +18,7 @@ from pathlib import Path
 
 # The largest circle that a folder may have: files in it must be read together. A number other than 3 is what there is
 # today, and only ever goes down.
-LIMITS = defaultdict(lambda: 3, {'criu': 17, 'tools/probe': 6})
+LIMITS = defaultdict(lambda: 3, {'tools/probe': 6})
 
 
 def symbols(obj):

@@ -10,7 +10,7 @@
 #include "log.h"
 #include "zns-img.h"
 #include "zns-link.h"
-#include "zns-session.h"
+#include "zns-state.h"
 #include "zns-stop.h"
 
 #undef LOG_PREFIX
@@ -78,7 +78,7 @@ void zns_stop_dump(void)
 
 void zns_stop_restore(pid_t pid)
 {
-	if (zns_state() != ZNS_RESTORE)
+	if (zns_session.state != ZNS_RESTORE)
 		return;
 	root = pid;
 	install();

@@ -26,6 +26,7 @@
 #include "zns-link.h"
 #include "zns-opts.h"
 #include "zns-pages.h"
+#include "zns-state.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "

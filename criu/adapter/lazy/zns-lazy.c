@@ -29,6 +29,7 @@
 #include "zns-link.h"
 #include "zns-memfd.h"
 #include "zns-pages.h"
+#include "zns-state.h"
 #include "zns-window.h"
 
 #undef LOG_PREFIX
@@ -71,7 +72,6 @@ struct read {
 };
 
 static struct {
-	bool on;
 	enum class next; /* of the next read */
 	bool asked, paced; /* state of the background in this round of the loop */
 	int sk[2], fault_sk[2]; /* two, so answers to faults do not wait behind others */
@@ -88,23 +88,10 @@ static struct {
 	struct epoll_rfd answers, fault_answers, helper;
 } lazy;
 
-unsigned long long zns_now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000ull + t.tv_nsec / 1000;
-}
-
 static enum class class_of(unsigned int n) {
 	return n < class[BACKGROUND].to ? BACKGROUND :
 	       n < class[FAULT].to      ? FAULT :
 					  FIRSTS;
-}
-
-bool zns_lazy_on(void)
-{
-	return lazy.on;
 }
 
 bool zns_lazy_lacks(void)
@@ -216,7 +203,7 @@ int zns_lazy_begin(int epollfd, int (*give)(bool now))
 	if (epoll_add_rfd(epollfd, &lazy.fault_answers) || epoll_add_rfd(epollfd, &lazy.answers) ||
 	    epoll_add_rfd(epollfd, &lazy.helper))
 		return -1;
-	lazy.on = true;
+	zns_session.lazy = true;
 	return zns_first_begin() || (zns_extends() && zns_extend_start(give)) ? -1 : 0;
 }
 
@@ -298,7 +285,7 @@ ssize_t zns_uffd_read(int uffd, struct uffd_msg *msg, struct page_read *pr)
 	ssize_t n;
 	int saved;
 
-	if (!lazy.on)
+	if (!zns_session.lazy)
 		return read(uffd, msg, sizeof(*msg));
 	lazy.shut = true;
 	if (!zw_gate_shut(lazy.gate, get_service_fd(ZNS_SK_OFF))) {
@@ -363,7 +350,7 @@ bool zns_lazy_turn(struct page_read *pr, bool stock)
 {
 	unsigned long long now;
 
-	if (!lazy.on)
+	if (!zns_session.lazy)
 		return lazy.asked = stock;
 	now = zns_now_us();
 	if (zns_first_hold()) {
@@ -395,12 +382,12 @@ int zns_lazy_timeout(int stock)
 	int hold;
 
 	lazy.asked = lazy.paced = false;
-	if (lazy.on)
+	if (zns_session.lazy)
 		zns_first_check(zns_extends() ? under_way() : lazy.nr[FIRSTS]);
 	if (stock || asked)
 		return stock;
 	/* the page server got all requests: only its answer changes anything */
-	if (!lazy.on)
+	if (!zns_session.lazy)
 		return opts.use_page_server ? -1 : stock;
 	hold = zns_first_hold();
 	if (hold)
@@ -412,7 +399,7 @@ int zns_lazy_timeout(int stock)
 
 void zns_lazy_end(void)
 {
-	if (!lazy.on)
+	if (!zns_session.lazy)
 		return;
 	zns_first_end();
 	pr_info("%lu reads for faults\n", lazy.faults);

@@ -7,8 +7,6 @@
 
 struct page_read;
 
-extern unsigned long long zns_now_us(void);
-
 /* zns-lazysock.c: a pair of sockets for a daemon that the restore starts. The result is the
  * daemon's end, which it finds at ZNS_DAEMON_SK; zns_lazy_connect() takes the other one. -1 and
  * errno. */

@@ -13,7 +13,7 @@
 #include "xmalloc.h"
 #include "zns-img.h"
 #include "zns-send.h"
-#include "zns-session.h"
+#include "zns-state.h"
 #include "zns-wire.h"
 
 #undef LOG_PREFIX
@@ -28,7 +28,6 @@ struct source {
 	struct page_read pr;
 };
 
-static bool reading;
 static LIST_HEAD(sources);
 
 int zns_serve_begin(bool of_dump)
@@ -39,7 +38,7 @@ int zns_serve_begin(bool of_dump)
 		return zns_receive_begin();
 	if (zns_restore_begin())
 		return -1;
-	reading = zns_active();
+	zns_session.serves = zns_active();
 	return 0;
 }
 
@@ -51,14 +50,9 @@ int zns_serve_commit(void (*close)(void))
 	return zns_dump_commit(0) ? -EIO : 0;
 }
 
-bool zns_serve_reads(void)
-{
-	return reading;
-}
-
 int zns_serve_word(unsigned long id)
 {
-	const uint8_t *ids = zns_receiving() ? zns_session_ids() : NULL;
+	const uint8_t *ids = zns_session.receiving ? (const uint8_t *)&zns_session.ids : NULL;
 	unsigned long n = id - ZNS_WHO, bit;
 	int word = 0;
 

@@ -19,7 +19,7 @@
 #include "linux/mount.h"
 #include "util.h"
 #include "zns-freeze.h"
-#include "zns-session.h"
+#include "zns-state.h"
 
 #ifndef FSMOUNT_CLOEXEC
 #define FSMOUNT_CLOEXEC 1

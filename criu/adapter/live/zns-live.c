@@ -31,7 +31,7 @@
 #include "zns-pages.h"
 #include "zns-proc.h"
 #include "zns-send.h"
-#include "zns-session.h"
+#include "zns-state.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -55,7 +55,7 @@ static struct ahead smaps_ahead, final_ahead;
 static bool is_live(void)
 {
 	return (zns_opts.live & ZW_LIVE_ON || tracks || zns_mem_begun()) &&
-	       zns_state() == ZNS_DUMP && !zns_receiving();
+	       zns_session.state == ZNS_DUMP && !zns_session.receiving;
 }
 
 bool zns_tracks_memory(void)
@@ -103,7 +103,7 @@ void zns_live_decided(const struct zw_reply *r)
 int zns_live_rounds(bool pre_dump)
 {
 	struct zns_msg m = ZNS_MSG(ZW_LIVE_ROUNDS);
-	bool track = opts.track_mem && zns_state() == ZNS_DUMP && !opts.lazy_pages;
+	bool track = opts.track_mem && zns_session.state == ZNS_DUMP && !opts.lazy_pages;
 	struct zw_reply r;
 
 	if (!is_live() && !track)

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_STATE_H__
+#define __CR_ZNS_STATE_H__
+/*
+ * The state of this process's dump or restore on zones; criu's later children inherit it. It calls
+ * nothing of ours, so every file may ask it. zns-session.c writes it, but zns-serve.c
+ * `serves`, and zns-lazy.c `lazy`.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "zns-wire.h"
+
+#define HANDLE_NAME "zns-handle.img"
+
+enum zns_state { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE };
+
+struct zns_session {
+	enum zns_state state;
+	int nr_parents; /* of the new checkpoint, all generations */
+	bool used; /* stays true after the close: criu writes its statistics last */
+	bool receiving; /* a page server: pages come through pipes */
+	bool serves; /* a page server for lazy pages: it reads what its clients ask for */
+	bool lazy; /* a lazy-pages daemon whose pages come from zones */
+	struct zw_send ids; /* of what a dump or page server writes, and of its parent */
+};
+
+extern struct zns_session zns_session;
+extern unsigned long long zns_now_us(void); /* a clock that only goes forward */
+
+#endif
