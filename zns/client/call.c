@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include "zns/client.h"
 
-/* One call: the signs of life seen while it waits. */
+/* One call, and how long the broker has been silent. */
 struct call {
 	const struct zns_broker *b;
 	uint64_t beat, silent_ns, start_ns;
@@ -13,8 +13,9 @@ struct call {
 };
 
 /*
- * Was the broker silent for its whole deadline? A stopped machine stops both processes, and is not
- * the broker's fault. So only our own looks count: as many as make up the deadline.
+ * Has the broker been silent for its whole deadline? A machine that stands still stops both
+ * processes, and the broker is not to blame. So only looks at the broker are counted, as many as
+ * make up the deadline.
  */
 static bool shows_nothing(struct call *c)
 {
@@ -29,12 +30,14 @@ static bool shows_nothing(struct call *c)
 		c->silent_ms = 0;
 		return false;
 	}
-	c->silent_ms += ZNS_ALIVE_MS; /* or less, but then limit_ms comes first */
+	/* the look may have taken less time, but then limit_ms ends the call first */
+	c->silent_ms += ZNS_ALIVE_MS;
 	return c->silent_ms >= c->b->deadline_s * 1000 &&
 	       now - c->silent_ns >= c->b->deadline_s * 1000000000ull;
 }
 
-/* An admission may take long: wait while the broker lives and somebody wants the answer. */
+/* Waits for the answer as long as the broker lives and the caller wants it, since an admission
+ * may take long. */
 static int wait_ready(void *arg, short events)
 {
 	struct call *c = arg;

@@ -8,9 +8,9 @@
 #include "spawn.h"
 #include "zns/client.h"
 
-/* Another client may be starting the broker meanwhile. */
+/* how long to wait for another client that is starting the broker */
 #define LOCK_WAIT_MS 30000
-/* A leaving broker takes the connection with it. */
+/* a broker that is just ending closes the connection; then the next one is tried */
 #define CONNECT_TRIES 5
 
 /* @ms 0: for ever. */
@@ -36,7 +36,7 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "cannot make a socket");
-	limit_time(fd, zns_hello_limit_ms()); /* connect waits too, while too many others do */
+	limit_time(fd, zns_hello_limit_ms()); /* connect(2) waits, too, while many others connect */
 	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
 		if (errno == EINTR)
 			continue;
@@ -60,7 +60,8 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	return 0;
 }
 
-/* An empty request proves that the broker took us, has our version and serves this device. */
+/* Sends an empty request, which proves that the broker accepts us, has our version and serves
+ * this device. */
 static int hello(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -130,7 +131,7 @@ static int start_and_connect(const struct zns_registered *dev, struct zns_broker
 			zns_flock_holder(lock), dev->path, LOCK_WAIT_MS / 1000);
 	if (ret)
 		return zns_fail_sys(err, ret, "%s", path);
-	/* The lock's last holder may have started it. */
+	/* whoever held the lock before may have started the broker */
 	ret = zns_broker_connect_running(dev, b, err);
 	if (ret != -ENOENT)
 		return ret;
@@ -151,8 +152,8 @@ int zns_broker_connect(const struct zns_registered *dev, struct zns_broker *b, s
 		ret = zns_broker_connect_running(dev, b, err);
 		if (ret == -ENOENT)
 			ret = start_and_connect(dev, b, err);
-		/* -ENOENT of a fresh broker: it left before we got through. A missing device gives
-		 * -ENODEV. */
+		/* -ENOENT from a broker that was just started: it ended before we connected. A
+		 * device that is missing gives -ENODEV. */
 		if (ret != -ENOENT)
 			break;
 	}
@@ -165,7 +166,7 @@ void zns_broker_close(struct zns_broker *b)
 {
 	if (b->fd >= 0)
 		close(b->fd);
-	if (b->fd >= 0 && b->alive_fd >= 0) /* without a connection neither is set */
+	if (b->fd >= 0 && b->alive_fd >= 0) /* neither is set if there is no connection */
 		close(b->alive_fd);
 	b->fd = b->alive_fd = -1;
 }

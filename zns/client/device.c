@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which device takes a new checkpoint, if nobody says it and several are registered. */
+/* Chooses the device of a new checkpoint if the user names none and several are registered. */
 #include <stdlib.h>
 #include "zns/client.h"
 
-/* By its name, by ZNS_DEV, or as the default. */
+/* Is the device named by its path, by ZNS_DEV or as the default? */
 static bool is_named(const char *spec)
 {
 	const char *env = secure_getenv("ZNS_DEV");
@@ -42,7 +42,7 @@ int zns_device_for_dump(const char *spec, struct zns_registered *out, struct zns
 
 	if (ret != -ENODEV || is_named(spec) || zns_registered_list(&list, &nr, NULL) || nr < 2)
 		return ret;
-	/* One that is away does not hide the others. */
+	/* a device that is not there does not hide the others */
 	for (size_t i = 0; i < nr; i++) {
 		if (ask_free(&list[i], &here, &e) || (ret == 0 && here <= most))
 			continue;

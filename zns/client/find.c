@@ -5,9 +5,10 @@
 #include "zns/client.h"
 
 #define DIGITS (2 * ZNS_UUID_LEN)
-#define NAMED 4 /* candidates that the message lists */
+#define NAMED 4 /* most checkpoints that the message lists */
 
-/* Dashes are skipped. Returns the number of digits, or -EINVAL: no part of an id. */
+/* Copies the hexadecimal digits without dashes. Returns their number, or -EINVAL: @text is no
+ * part of an id. */
 static int digits_of(const char *text, char out[DIGITS + 1])
 {
 	int n = 0;

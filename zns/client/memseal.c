@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The dump's side of zns/memseal.h. Nothing that a pager says is believed before it is checked. */
+/* The dump's side of zns/memseal.h. Whatever a pager says is checked before it is used. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "zns/util.h"
 
 #define DIR_NAME "memory"
-#define BEGIN_S 30 /* an eviction ends first */
-#define ASK_S 10 /* the tasks may be frozen */
+#define BEGIN_S 30 /* seconds; an eviction that is under way ends first */
+#define ASK_S 10 /* seconds; shorter, since the tasks may be frozen */
 #define UNIT 65536ULL
 #define PAGE 4096ULL
 #define ADDRESSES (1ULL << 47)
@@ -40,7 +40,7 @@ const char *zns_memseal_name(const struct zns_memseal *s)
 	return s->name;
 }
 
-/* -1: nobody is there, or it is not root's. */
+/* -1: no pager listens there, or the socket is not root's. */
 static int dial(int dir, const char *file)
 {
 	cleanup_close int sk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -53,7 +53,7 @@ static int dial(int dir, const char *file)
 	return zns_take_fd(&sk);
 }
 
-/* 0, or what the pager answers; *@fd: -1: none. */
+/* Sends a request. Returns 0 or the pager's answer; *fd is the answer's descriptor, or -1. */
 static int ask(int sk, const char *name, const struct iovec *iov, unsigned nr,
 	       struct zns_seal_answer *a, int *fd, struct zns_err *err)
 {
@@ -77,7 +77,7 @@ static int ask(int sk, const char *name, const struct iovec *iov, unsigned nr,
 	return zns_fail_sys(err, ret < 0 ? ret : -EPROTO, "the pager of memory context %s", name);
 }
 
-/* -ENOENT: they are not this pager's. */
+/* -ENOENT: this pager does not serve these tasks. */
 static int begin_one(int sk, const char *name, const pid_t *pid, uint32_t nr,
 		     struct zns_seal_answer *a, struct zns_err *err)
 {
@@ -112,7 +112,7 @@ static int keep(struct zns_memseal **out, int *sk, const char *name,
 	return 0;
 }
 
-/* One socket of the directory. */
+/* Tries the pager behind one socket of the directory. */
 static int try(int dir, char *file, const pid_t *pid, uint32_t nr, struct zns_memseal **out,
 	       struct zns_err *err)
 {
@@ -126,7 +126,7 @@ static int try(int dir, char *file, const pid_t *pid, uint32_t nr, struct zns_me
 	sk = dial(dir, file);
 	file[len - tail] = 0;
 	if (sk < 0)
-		return 0; /* its pager died: the guard sees what would be missing */
+		return 0; /* the pager has died; the guard finds out which pages are missing */
 	ret = begin_one(sk, file, pid, nr, &a, err);
 	if (ret == -ENOENT)
 		return 0;
@@ -146,7 +146,7 @@ int zns_memseal_begin(const pid_t *pid, uint32_t nr, struct zns_memseal **out, s
 	if ((size_t)snprintf(path, sizeof(path), "%s/" DIR_NAME, zns_run_dir()) >= sizeof(path))
 		return 0;
 	d = opendir(path);
-	if (!d) /* there has never been a context here */
+	if (!d) /* no memory context was ever made on this machine */
 		return 0;
 	dir = zns_run_subdir(DIR_NAME, err);
 	ret = zns_min(dir, 0);

@@ -4,7 +4,7 @@
 #include "zns/move.h"
 
 #define FLUSH_PATIENCE_MS 10000
-#define LOOK_MS 1000u /* between two questions to the broker, at most */
+#define LOOK_MS 1000u /* longest time between two questions to the broker, in ms */
 
 static int zone_get(void *arg, uint32_t group, uint64_t need, const uint32_t *done,
 		    uint32_t nr_done, struct zns_zone_slot *out, struct zns_err *err)
@@ -40,7 +40,7 @@ static void tell(const struct zns_move *m)
 		m->tell(m->arg, m->bytes);
 }
 
-/* The tighter of the caller's rate and the broker's; 0: none. */
+/* Sets the lower of the caller's rate and the broker's; 0: no rate. */
 static void set_rate(const struct zns_move *m, uint32_t told)
 {
 	if (m->bucket)
@@ -48,8 +48,8 @@ static void set_rate(const struct zns_move *m, uint32_t told)
 								  told + m->rate_mibps);
 }
 
-/* Returns when nobody works where @q says, or after @patience_ms. @defer: returns -EAGAIN at once
- * if somebody does. */
+/* Asks the broker, and returns when nobody else works in the zones that @q names, or after
+ * @patience_ms. @defer: do not wait, return -EAGAIN at once. */
 static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, bool defer,
 	       struct zns_err *err)
 {
@@ -80,7 +80,7 @@ static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, 
 	return ret;
 }
 
-/* Dumps and restores go first: waits while they work on these groups or their channels. */
+/* Dumps and restores go first: waits while any of them works in these groups or their channels. */
 static int step(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes, struct zns_err *err)
 {
 	struct zns_move *m = arg;
@@ -154,7 +154,7 @@ void zns_move_abort(struct zns_move *m)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 
 	if (!m->answer)
-		return; /* nothing was leased */
+		return; /* there is no lease */
 	req.has_abort = req.abort = 1;
 	zns_session_tell(m->s, &req, NULL);
 }

@@ -60,7 +60,8 @@ static int admission(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *
 	ask->has_sweeps = ask->sweeps = v->sweeps;
 	ret = zns_session_ask(v->s, &req, &v->answer, err);
 	if (ret == -ENOSPC && v->sweeps) {
-		zns_sweep(&v->s->reg); /* if that fails, the answer says it again */
+		/* an error is not reported: the broker's answer will say the same */
+		zns_sweep(&v->s->reg);
 		ask->has_sweeps = ask->sweeps = false;
 		ret = zns_session_ask(v->s, &req, &v->answer, err);
 	}
@@ -139,7 +140,8 @@ static int new_record(struct zns_save *v, const ZnsPb__DumpBegin *ask, struct zn
 	return 0;
 }
 
-/* It goes where others were removed: what is less than a unit there is lost, some 1 in 30. */
+/* The stripe unit of a checkpoint that is written into the places of removed ones. The rest of
+ * each place that is shorter than a unit is lost, about 1/30. */
 static uint32_t small_unit(uint64_t expected)
 {
 	uint32_t unit = ZNS_STRIPE_UNIT_MIN;
@@ -224,7 +226,8 @@ int zns_save_room(struct zns_save *v, uint64_t *out, struct zns_err *err)
 	return ask_room(v, false, out, err);
 }
 
-/* Units of another writer have the same numbers, so they must not have the same key. */
+/* Makes a key for another writer of the same checkpoint. Its units have the same numbers as the
+ * first one's, so with the same key nonces would be used twice. */
 static int new_key(struct zns_save *v, struct zns_crypt **out, struct zns_err *err)
 {
 	int ret = zns_save_key(v, err);
@@ -257,7 +260,7 @@ int zns_save_anew(struct zns_save *v, uint64_t expected, pthread_mutex_t *lock, 
 	v->w = w;
 	v->crypt = crypt;
 	pthread_mutex_unlock(lock);
-	zns_writer_free(old); /* waits for its writes */
+	zns_writer_free(old); /* returns when its writes have ended */
 	zns_crypt_free(old_crypt);
 	return ask_room(v, true, room, err);
 }
@@ -272,7 +275,7 @@ uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r)
 	for (size_t i = 0; i < r->n_more_zones; i++) {
 		struct zns_zone_slot slot;
 
-		/* An unusable zone stays with the lease until the connection ends. */
+		/* a zone that cannot be used stays with the lease until the connection ends */
 		if (!zns_session_slot(v->s->dev, r->more_zones[i], &slot, NULL))
 			used += !zns_writer_gain(v->w, &slot, r->more_zones[i]->writers, NULL);
 	}
@@ -290,7 +293,7 @@ int zns_save_finish(struct zns_save *v, struct zns_err *err)
 	zns_pb__extent_ref__init(ref);
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, v->s->reg.uuid };
 	m.checkpoint = v->c;
-	if (!v->former && !v->keeps_record) { /* else time and rate stay those of the dump */
+	if (!v->former && !v->keeps_record) { /* otherwise time and rate stay those of the dump */
 		v->c->created_ns = zns_now_ns();
 		zns_writer_rate(v->w, v->c);
 	} else if (v->former && v->crypt) {
@@ -330,7 +333,7 @@ int zns_save_commit(struct zns_save *v, struct zns_err *err)
 				zns_uuid_format(v->id, id));
 	if (ret)
 		return ret;
-	if (resp->has_shared_groups) /* others shared its groups meanwhile */
+	if (resp->has_shared_groups) /* other dumps joined this one's groups meanwhile */
 		v->c->shared_groups = resp->shared_groups;
 	zns_pb__response__free_unpacked(resp, NULL);
 	return 0;
@@ -345,13 +348,14 @@ int zns_save_settle(struct zns_save *v, struct zns_err *err)
 	int ret;
 
 	zns_uuid_format(v->id, id);
-	if (v->former) /* the checkpoint exists in either case */
+	if (v->former) /* the checkpoint exists, whether this works or not */
 		return zns_fail(
 			err, -EPIPE,
 			"znsd died during the commit; run the command again, unless `znsctl show %s` says that "
 			"it was done",
 			id);
-	if (s->writers >= 0) /* our writes have ended; a new broker waits for this */
+	/* no write of ours is under way any more, which a new broker waits for */
+	if (s->writers >= 0)
 		close(s->writers);
 	s->writers = -1;
 	zns_broker_close(&s->broker);
@@ -397,7 +401,8 @@ void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err)
 	rm.checkpoints = &id;
 	rm.by = (char *)by;
 	req.rm = &rm;
-	if (zns_session_tell(v->s, &req, NULL)) /* the checkpoint takes room until it is removed */
+	/* if this fails, the checkpoint only takes room until it is removed */
+	if (zns_session_tell(v->s, &req, NULL))
 		zns_wrap(err, "checkpoint %s stays without a handle, `znsctl rm` removes it",
 			 zns_uuid_format(v->id, text));
 }
@@ -412,7 +417,7 @@ void zns_save_give_up(struct zns_save *v, int why, const char *text)
 	zns_writer_free(v->w);
 	v->w = NULL;
 	req.has_abort = req.abort = 1;
-	zns_session_tell(v->s, &req, NULL); /* else it ends with the connection */
+	zns_session_tell(v->s, &req, NULL); /* if this fails, the lease ends with the connection */
 }
 
 void zns_save_end(struct zns_save *v)

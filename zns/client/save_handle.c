@@ -5,7 +5,7 @@
 #include "zns/handle.h"
 #include "zns/save.h"
 
-#define STEP 64 /* memory grows by this many copies */
+#define STEP 64 /* copies by which the list grows */
 
 int zns_save_copy(struct zns_save *v, const char *name, uint64_t size, uint64_t hash,
 		  struct zns_err *err)

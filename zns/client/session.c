@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A program's hold on a device, and its reads from it: see zns/session.h. */
+/* A program's connection to a device and its broker, and its reads from the device: see
+ * zns/session.h. */
 #include <string.h>
 #include <unistd.h>
 #include "zns/crypt.h"
@@ -78,7 +79,8 @@ int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], boo
 	return zns_session_lease_by(s, id, chain, 0, out, err);
 }
 
-/* Without it we read the device alone: no error here is one. */
+/* Joins the memory that restores share. Every error is ignored: without that memory this restore
+ * reads the device alone. */
 static void join_hot(struct zns_session *s, const ZnsPb__HotGrant *g, int fd)
 {
 	struct zns_hot_shape shape;

@@ -10,7 +10,7 @@
 int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err);
 
 /* What a test build (test/controls) may change; the product links spawn_none.c. */
-/* Shall the broker keep this variable, too? */
+/* Shall the broker inherit this environment variable as well? */
 bool zns_spawn_keeps_more(const char *name, size_t len);
 /* Time limit for a broker's hello, in ms. A loop that resets zones or waits for a flush is slow. */
 unsigned zns_hello_limit_ms(void);

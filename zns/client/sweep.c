@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Removes what is garbage for certain, by `znsctl gc`: it alone knows who still needs a checkpoint.
- */
+/* Removes what is certainly garbage by running `znsctl gc`, which alone knows who still needs a
+ * checkpoint. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -29,7 +29,7 @@ static int find(char *prog, size_t len)
 	return access(prog, X_OK) ? -errno : 0;
 }
 
-/* One that hangs is killed: somebody waits for admission. */
+/* Waits for the program, and kills it if it hangs: somebody waits for admission. */
 static int await(pid_t pid)
 {
 	struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };

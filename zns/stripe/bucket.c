@@ -17,14 +17,15 @@
 
 struct limit {
 	uint32_t mibps;
-	uint64_t earned_ns; /* all that was taken is earned at this time; 0: nothing yet */
+	/* everything that was taken so far is earned at this time; 0: nothing was taken */
+	uint64_t earned_ns;
 };
 
 struct zns_bucket {
 	pthread_mutex_t lock;
 	pthread_cond_t stopped;
 	bool stop;
-	struct limit device, all; /* of the bytes from the device; of all bytes */
+	struct limit device, all; /* two limits: on bytes that the device moved, and on all bytes */
 	uint64_t passed; /* bytes */
 };
 
@@ -95,7 +96,7 @@ size_t zns_bucket_slice(struct zns_bucket *b)
 		       SIZE_MAX;
 }
 
-/* When @bytes more are earned; 0: at once. */
+/* Returns the time at which the limit will have earned @bytes more; 0: it has already. */
 static uint64_t earn(struct limit *l, uint64_t now, size_t bytes)
 {
 	uint64_t rate = MIB(l->mibps), burst_ns, from;

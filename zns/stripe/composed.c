@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads of images: of one with units of its own by reader.c, of one that is put together from
- * others by as many requests as there are others, all at once. See zns/reader.h, composed.h.
+ * Reads of images. An image that has units of its own is read by reader.c. An image that is put
+ * together from others is read by one request to each of those, all at the same time. See
+ * zns/reader.h and composed.h.
  */
 #include <pthread.h>
 #include <string.h>
@@ -9,10 +10,11 @@
 #include "reader.h"
 #include "zns/grow.h"
 
-#define PARTS_MAX 32768 /* on their way for one read: 768 KiB of addresses; more go in turns */
-#define COPY_BYTES MIB(1) /* read at once for a file */
+/* most parts requested at a time (768 KiB of addresses); a longer read takes several turns */
+#define PARTS_MAX 32768
+#define COPY_BYTES MIB(1) /* bytes of one read when the destination is a file */
 
-/* The next request to one source. */
+/* The parts that the next request to one source image asks for. */
 struct wish {
 	struct zns_part *part;
 	size_t nr, room;
@@ -21,19 +23,21 @@ struct wish {
 
 struct job {
 	const struct runs *r;
-	struct zns_task task; /* its pid 0: our own memory */
+	struct zns_task task; /* pid 0: the destination is this process's own memory */
 	enum zns_read_how how;
-	struct zns_part *part; /* what is wanted, owned; in any order */
-	size_t nr, next; /* next: the first part that has not been asked for altogether, */
-	uint64_t used; /* and what has been asked of it, bytes */
+	/* the parts of the image that the caller wants; owned; in any order */
+	struct zns_part *part;
+	size_t nr, next; /* next: the first part that has not been requested completely */
+	uint64_t used; /* bytes of that part that have been requested */
 	zns_read_done done;
 	void *arg;
 	pthread_mutex_t lock;
-	uint32_t running; /* requests, and one while they are being made */
+	/* requests that have not ended, plus one while next_turn() still makes requests */
+	uint32_t running;
 	struct zns_err err;
 };
 
-/* ---- what to ask for ---- */
+/* ---- which parts to request ---- */
 
 static int add_part(struct wish *w, uint64_t at, uint64_t len, void *to)
 {
@@ -50,11 +54,11 @@ static int add_part(struct wish *w, uint64_t at, uint64_t len, void *to)
 	return 0;
 }
 
-/* The next parts, by source. */
+/* Sorts the next parts, at most PARTS_MAX, by the source image that holds them. */
 static int collect(struct job *j, struct wish *wish)
 {
 	const struct runs *r = j->r;
-	size_t n = r->nr; /* the run at hand; r->nr: none */
+	size_t n = r->nr; /* the current run; r->nr: none yet */
 
 	for (size_t parts = 0; j->next < j->nr && parts < PARTS_MAX; parts++) {
 		const struct zns_part *p = &j->part[j->next];
@@ -84,8 +88,8 @@ static int cmp_part(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-/* Takes out of sorted parts what overlaps others: a source delivers each of its bytes to one place.
- * *rest gets it, sorted. */
+/* A source delivers each of its bytes to one destination. So this moves parts that overlap an
+ * earlier part of the sorted list to *rest, which stays sorted. */
 static int take_overlap(struct wish *w, struct wish *rest)
 {
 	size_t kept = 1;
@@ -105,11 +109,11 @@ static int take_overlap(struct wish *w, struct wish *rest)
 	return 0;
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static void next_turn(struct job *j);
 
-/* One that was running has ended; the last one goes on with what is left. */
+/* A request has ended. The last one to end starts the next turn. */
 static void ended(void *arg, const struct zns_err *err)
 {
 	struct job *j = arg;
@@ -144,7 +148,7 @@ static void finish(struct job *j)
 static void read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part *part, size_t nr,
 		       enum zns_read_how how, zns_read_done done, void *arg);
 
-/* All that is wanted of one source; takes the parts. */
+/* Requests all parts in @w from one source; takes ownership of the parts. */
 static int ask(struct job *j, uint32_t source, struct wish *w)
 {
 	if (w->unsorted)
@@ -200,7 +204,7 @@ static int check_range(const struct runs *r, uint64_t off, uint64_t len, struct 
 			(unsigned long long)off);
 }
 
-/* Takes @part. */
+/* Takes ownership of @part. */
 static void runs_read_parts(const struct runs *r, struct zns_task task, struct zns_part *part,
 			    size_t nr, enum zns_read_how how, zns_read_done done, void *arg)
 {
@@ -240,7 +244,7 @@ static void read_parts(struct zns_rimage *i, struct zns_task task, struct zns_pa
 		raw_read_parts(i, task, part, nr, how, done, arg);
 }
 
-/* Reads a range into the places of @iov. */
+/* Reads a range of the image into the destinations in @iov. */
 static void runs_read_iov(const struct runs *r, uint64_t off, struct zns_task task,
 			  const struct iovec *iov, uint32_t nr, enum zns_read_how how,
 			  zns_read_done done, void *arg)
@@ -250,7 +254,8 @@ static void runs_read_iov(const struct runs *r, uint64_t off, struct zns_task ta
 	uint64_t len = 0;
 	size_t n = 0;
 
-	for (uint32_t v = 0; v < nr; v++) /* a sum beyond every image stays beyond it */
+	/* an overflowing sum stays at its maximum, beyond the end of every image */
+	for (uint32_t v = 0; v < nr; v++)
 		len = iov[v].iov_len > UINT64_MAX - len ? UINT64_MAX : len + iov[v].iov_len;
 	if (!part)
 		zns_fail(&err, -ENOMEM, "no memory for a read request");
@@ -284,13 +289,14 @@ int runs_read(const struct runs *r, uint64_t off, void *buf, size_t len, struct 
 	return read_await(&w, err);
 }
 
-/* ---- a fault ---- */
+/* ---- page faults ---- */
 
 struct fault {
 	zns_read_done done;
 	void *arg;
 	pthread_mutex_t lock;
-	uint32_t running; /* requests, and one while they are being made */
+	/* requests that have not ended, plus one while requests are still being made */
+	uint32_t running;
 	struct zns_err err;
 };
 
@@ -311,7 +317,8 @@ static void fault_ended(void *arg, const struct zns_err *err)
 	free(f);
 }
 
-/* A task waits: each run is a fault in its source, so no more is read of that than it needs. */
+/* A task waits for these bytes. Each run is read from its source as a page fault is, so that no
+ * source reads more than this range needs. */
 static void read_fault(const struct runs *r, uint64_t off, struct zns_task task, struct iovec iov,
 		       enum zns_read_how how, struct fault *f)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_STRIPE_COMPOSED_H
 #define ZNS_STRIPE_COMPOSED_H
-/* Reading what is put together from several images; otherwise as the functions of zns/reader.h. */
+/* Reads of images that are put together from several others. The functions do what those of the
+ * same name in zns/reader.h do. */
 #include "runs.h"
 #include "zns/reader.h"
 

@@ -4,9 +4,9 @@
 #include <sys/uio.h>
 #include "reader.h"
 
-#define RANGES 64 /* written by one call */
+#define RANGES 64 /* most ranges written by one system call */
 
-/* Copy @len bytes at @skip of the request's range into the task. */
+/* Copies @len bytes to the task; @skip is where they stand in the request's range. */
 static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, size_t len,
 			struct zns_err *err)
 {
@@ -26,7 +26,7 @@ static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, si
 			sum += remote[nr].iov_len;
 			skip = 0;
 		}
-		if (!nr) /* never: a request is as long as its iovecs */
+		if (!nr) /* cannot happen: a request is as long as its iovecs together */
 			return zns_fail(err, -EFAULT, "a read of task %d has no place to go",
 					q->task.pid);
 		local = (struct iovec){ buf, sum };
@@ -39,7 +39,7 @@ static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, si
 	return 0;
 }
 
-/* Some ranges of a unit to as many places in the task. */
+/* Copies several ranges of one unit to as many destinations in the task. */
 static int deliver_ranges(const struct request *q, const struct iovec *local,
 			  const struct iovec *remote, uint32_t nr, struct zns_err *err)
 {

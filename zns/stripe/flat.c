@@ -6,9 +6,11 @@
 #include "zns/util.h"
 #include "zns/grow.h"
 
-#define PAGEMAP_MAX GIB(1) /* of an image in memory: hundreds of GiB of single pages */
+/* most bytes of a pagemap; that describes hundreds of GiB of single pages */
+#define PAGEMAP_MAX GIB(1)
 
-/* The same pagemap in all levels; read when it is needed. */
+/* The pagemap of the same task in every level of the chain. A level is read when it is first
+ * needed. */
 struct stack {
 	const char *name;
 	struct level {
@@ -47,7 +49,7 @@ static int load(struct zns_flat *f, struct stack *s, uint32_t level, struct zns_
 	return 0;
 }
 
-/* Pages from @vaddr, as level @from or one of its parents has them. */
+/* Finds the pages from @vaddr on in level @from, or in the nearest of its parents that has them. */
 static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64_t vaddr,
 		      uint64_t len, struct flat_image *im, struct zns_err *err)
 {
@@ -96,7 +98,7 @@ static void set_pages(ZnsPb__PagemapEntry *e, uint64_t nr)
 		e->compat_nr_pages = (uint32_t)nr;
 }
 
-/* An entry that begins where the one before it ends becomes a part of that one. */
+/* Merges an entry into the one before it if they touch. */
 static bool join(ZnsPb__PagemapEntry *last, const ZnsPb__PagemapEntry *e, uint64_t page)
 {
 	uint64_t nr = pagemap_pages(last) + pagemap_pages(e);
@@ -109,7 +111,8 @@ static bool join(ZnsPb__PagemapEntry *last, const ZnsPb__PagemapEntry *e, uint64
 	return true;
 }
 
-/* Make the pagemap anew, with every page present, and its pages image. */
+/* Writes a new pagemap in which every page is present, and describes the pages image that goes
+ * with it. */
 static int flatten(struct zns_flat *f, struct stack *s, struct flat_image *map,
 		   struct flat_image *pages, struct zns_err *err)
 {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_STRIPE_FLAT_H
 #define ZNS_STRIPE_FLAT_H
-/* Inside of a flat view: made by flat.c, read by flat_read.c. */
+/* A flat view: what flat.c makes and flat_read.c reads. */
 #include "runs.h"
 #include "zns/flat.h"
 
 struct flat_image {
-	struct zns_rimage *raw; /* the image as it is, if neither of the next two is set */
-	uint8_t *bytes; /* a pagemap written anew */
-	struct runs runs; /* with sources: a pages image put together, of these by level */
+	/* the image as the checkpoint holds it, if neither bytes nor runs is set */
+	struct zns_rimage *raw;
+	uint8_t *bytes; /* a pagemap that flat.c wrote */
+	/* a pages image put together from several levels; sources are numbered by level */
+	struct runs runs;
 	uint64_t size;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Reading the images of a flat view; those put together from a chain by composed.c. */
+/* Reads images of a flat view. Images that are put together from a chain are read by composed.c. */
 #include <string.h>
 #include "composed.h"
 #include "flat.h"
@@ -49,7 +49,8 @@ int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_
 static int walk_runs(const struct runs *r, uint64_t off, uint64_t len, zns_flat_piece piece,
 		     void *arg);
 
-/* A composed image is where its runs are. Those have units of their own: no deeper. */
+/* A composed image stands where its runs stand. Runs lie in images that have units of their own,
+ * so one step down is enough. */
 static int walk(const struct zns_rimage *i, uint64_t off, uint64_t len, zns_flat_piece piece,
 		void *arg)
 {

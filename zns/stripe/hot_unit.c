@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A unit through memory that restores share (zns/hot.h): what another restore has read, or else
- * from the device, for the others too. Both is verified in our own buffer, in the same way. What is
- * shared is what stands on the device: an encrypted unit is decrypted afterwards.
+ * Reads a unit that restores share in memory (zns/hot.h): takes it from there if another restore
+ * has read it; otherwise reads it from the device and shares it. Either way this reader verifies
+ * the bytes in a buffer of its own. The shared bytes are those of the device, so an encrypted
+ * unit is decrypted afterwards.
  */
 #include <stdatomic.h>
 #include "reader.h"
@@ -13,10 +14,11 @@ struct hot_read {
 	struct cached *c;
 	struct zns_hot_unit u;
 	struct zns_hot_place at;
-	uint8_t *bytes; /* of the unit */
+	uint8_t *bytes; /* bytes of the unit */
 };
 
-/* In the pieces of plain reads: a page fault must not wait behind whole units. */
+/* Pays in the steps of plain reads, since a page fault must not wait until the bucket has earned
+ * a whole unit. */
 static void pay(struct zns_bucket *b, size_t len, void (*take)(struct zns_bucket *b, size_t bytes))
 {
 	for (size_t n; len; len -= n) {
@@ -32,7 +34,7 @@ static int verify(const struct hot_read *h, struct zns_err *err)
 	return transform_in(i->crypt, i->memory, i->pb, i->place, h->c->k, h->bytes, h->u.len, err);
 }
 
-/* What another restore has read. False: there is nothing, or it is wrong. */
+/* Takes what another restore has read. False: there is nothing, or it does not verify. */
 static bool had(struct hot_read *h, enum zns_hot_got got)
 {
 	struct zns_err why = ZNS_ERR_INIT;
@@ -73,7 +75,8 @@ int hot_unit(struct zns_reader *r, struct cached *c, const struct zns_place *p, 
 		pay(r->bucket, h.u.len, zns_bucket_take_shared);
 		return 0;
 	}
-	/* Paid before others begin to wait for us: our rate is not theirs. */
+	/* Pays before other restores begin to wait for this read: this reader's rate must not
+	 * slow theirs. */
 	pay(r->bucket, to - from, zns_bucket_take);
 	got = zns_hot_get(r->hot, &h.u, h.bytes, true, &h.at);
 	if (had(&h, got))

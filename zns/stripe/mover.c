@@ -7,9 +7,9 @@
 #include "transfer.h"
 #include "zns/grow.h"
 
-#define BATCH MIB(1) /* read, verified and written at once */
+#define BATCH MIB(1) /* bytes that are read, verified and written in one step */
 
-/* Group by group, so that one zone is written at a time. */
+/* Orders places by the group that they move to, so that only one zone is written at a time. */
 static int cmp_place(const struct zns_mover_params *p, uint32_t za, uint64_t a, uint32_t zb,
 		     uint64_t b)
 {
@@ -35,7 +35,7 @@ static bool is_victim(const struct zns_mover_params *p, uint32_t zone)
 	return false;
 }
 
-/* The group that what is in @zone goes to. */
+/* The group to which the content of @zone moves. */
 static uint32_t group_for(const struct zns_mover_params *p, uint32_t zone)
 {
 	for (uint32_t i = 0; p->to_group && i < p->nr_victims; i++)
@@ -82,8 +82,8 @@ static int list_segment(struct mover *v, const ZnsPb__Image *img, const ZnsPb__S
 	return ret;
 }
 
-/* List all units in the victims by place, and the pieces that they make up: whole blocks without a
- * gap. */
+/* Lists all units in the victim zones, ordered by place, and the pieces that they form: whole
+ * blocks without a gap. */
 static int list_units(struct mover *v, struct zns_err *err)
 {
 	uint32_t block = v->p->dev->geo.block_size;
@@ -119,7 +119,7 @@ static int list_units(struct mover *v, struct zns_err *err)
 
 /* ---- copying ---- */
 
-/* Get room for @need bytes, in the present slot if it has so much. */
+/* Gets a place for @need bytes: in the present zone if it has room, else in a new one. */
 static int get_slot(struct mover *v, uint32_t group, uint64_t need, struct zns_err *err)
 {
 	struct mover_slot *s = v->nr_slots ? &v->slots[v->nr_slots - 1] : NULL;
@@ -201,7 +201,7 @@ static int copy_batch(struct mover *v, const struct mover_piece *pc, uint64_t fr
 	return ret;
 }
 
-/* A piece stays in one piece: extents in it are moved by one distance. */
+/* Copies one piece. A piece is not cut, because all extents in it move by the same distance. */
 static int copy_piece(struct mover *v, struct mover_piece *pc, struct zns_err *err)
 {
 	uint32_t block = v->p->dev->geo.block_size;
@@ -216,7 +216,7 @@ static int copy_piece(struct mover *v, struct mover_piece *pc, struct zns_err *e
 	while (i < end && !ret) {
 		from_unit = i;
 		to = from;
-		/* A batch has whole units, and does not cut a block that two units share. */
+		/* a batch holds whole units and cuts no block that two units share */
 		while (i < end) {
 			uint64_t unit_end = zns_align_up(v->units[i].off + v->units[i].len, block);
 
@@ -252,7 +252,8 @@ static const struct mover_piece *piece_of(const struct mover *v, uint32_t zone, 
 	return NULL;
 }
 
-/* An extent without a unit stays: nothing need be at the place that it names. */
+/* Points the extents to the new places. An extent without any unit keeps its place: nothing
+ * needs to stand there. */
 static void point_extents(struct mover *v)
 {
 	for (size_t i = 0; i < v->m->n_images; i++)
@@ -273,8 +274,8 @@ static void point_extents(struct mover *v)
 		}
 }
 
-/* What stays where it is: everything outside the victims, except the old manifest and its footer.
- */
+/* Keeps the zone uses of everything that does not move: all outside the victims but the old
+ * manifest and its footer. */
 static void keep_uses(const struct mover *v, ZnsPb__Checkpoint *c)
 {
 	const ZnsPb__ExtentRef *ref = v->p->c->manifest;
@@ -316,7 +317,8 @@ static int set_groups(const struct mover *v, ZnsPb__Checkpoint *c, struct zns_er
 	return 0;
 }
 
-/* If the log is lost later, whoever removes the checkpoint must know where footers of it stand. */
+/* Notes where the old footers stand. If the log is lost, whoever removes the checkpoint must
+ * find and invalidate them. */
 static int note_manifest(ZnsPb__Checkpoint *c, uint32_t zone, struct zns_err *err)
 {
 	for (size_t i = 0; i < c->n_old_manifests; i++)
@@ -328,7 +330,7 @@ static int note_manifest(ZnsPb__Checkpoint *c, uint32_t zone, struct zns_err *er
 	return 0;
 }
 
-/* The record without its manifest, as the manifest holds it. */
+/* Makes the record as the manifest holds it: without the manifest's own place. */
 static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = zns_pb_copy(&v->p->c->base, err);
@@ -339,8 +341,8 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	if (c->manifest)
 		zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
 	c->manifest = NULL;
-	/* A wrapped key stands in the log alone, which can be erased; the broker has it. Units are
-	 * moved as they are. */
+	/* A wrapped key stands only in the log, which can be erased, and the broker has it
+	 * there. Units move in their encrypted form. */
 	if (c->crypt) {
 		c->crypt->has_key_id = c->crypt->has_wrapped = 0;
 		free(c->crypt->key_id.data);
@@ -368,8 +370,8 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	return 0;
 }
 
-/* It joins the use of what was moved to this zone, not a use from before, which the broker knows.
- */
+/* Adds the new manifest's place to the use of a zone that this move has written, not to one from
+ * before, which the broker already counts. */
 static int add_manifest_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t from, uint64_t start,
 			    uint64_t len, struct zns_err *err)
 {
@@ -404,7 +406,7 @@ static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err 
 	{
 		ZnsPb__ExtentRef *ref = c->manifest;
 
-		c->manifest = NULL; /* not in the copy inside */
+		c->manifest = NULL; /* the manifest does not contain its own place */
 		need = zns_frame_size(zns_pb__manifest__get_packed_size(v->m), block) + block;
 		ret = get_slot(v, v->nr_slots ? slot(v)->from : group, need, err);
 		s = ret ? NULL : slot(v);
@@ -431,8 +433,8 @@ static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err 
 	return ret;
 }
 
-/* Will what was written be read? Read the manifest back, and check that all it names is in the
- * record. */
+/* Checks that a reader will find everything: reads the new manifest back and looks up each place
+ * that it names in the record. */
 static int read_back(struct mover *v, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	ZnsPb__Manifest *m = NULL;
@@ -514,7 +516,7 @@ int zns_mover_durable(const struct zns_mover_params *p, const ZnsPb__Checkpoint 
 
 	if (!zones)
 		return zns_fail(err, -ENOMEM, "no memory for %zu zones", c->n_zones);
-	/* in order: the same zone twice is next to itself */
+	/* zones are sorted, so equal ones are neighbours */
 	for (size_t i = 0; i < c->n_zones; i++)
 		if (!was_there(p->c, c->zones[i]) && (!nr || zones[nr - 1] != c->zones[i]->zone))
 			zones[nr++] = c->zones[i]->zone;

@@ -10,25 +10,25 @@
 struct mover_unit {
 	const ZnsPb__Image *img;
 	uint32_t zone, len;
-	uint64_t off; /* in the zone, bytes */
+	uint64_t off; /* byte offset in the zone */
 	uint64_t csum;
 };
 
-struct mover_piece { /* blocks of a victim without a gap */
+struct mover_piece { /* a run of blocks of a victim zone without a gap */
 	uint32_t zone, to_zone;
 	uint64_t start, end, to_start;
 	size_t first, nr; /* its units */
 };
 
-struct mover_slot { /* a zone to write to; only the last one is written */
+struct mover_slot { /* a zone that the move writes to; writes go to the last one only */
 	uint32_t zone, group;
-	uint32_t from; /* group that it was asked for */
+	uint32_t from; /* group whose data asked for this zone */
 	uint64_t start, wp, capacity;
 };
 
 struct mover {
 	const struct zns_mover_params *p;
-	ZnsPb__Manifest *m; /* becomes the new one */
+	ZnsPb__Manifest *m; /* the manifest, which is changed into the new one */
 	struct mover_unit *units;
 	size_t nr_units, max_units;
 	struct mover_piece *pieces;

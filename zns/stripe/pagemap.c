@@ -25,7 +25,8 @@ static uint32_t get32(const uint8_t *b)
 	return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-/* The next record: its bytes, or NULL at the end (*bad: not where one ends). */
+/* Returns the next record and moves *at behind it; NULL: the image ends here, or (*bad) in the
+ * middle of a record. */
 static const uint8_t *next(const uint8_t *buf, size_t len, size_t *at, uint32_t *size, bool *bad)
 {
 	const uint8_t *p;
@@ -144,7 +145,7 @@ const ZnsPb__PagemapEntry *pagemap_find(const struct pagemap *p, uint64_t vaddr,
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	size_t lo = 0, hi = p->nr;
 
-	while (lo < hi) { /* the first entry that ends behind it */
+	while (lo < hi) { /* finds the first entry that ends behind @vaddr */
 		size_t mid = lo + (hi - lo) / 2;
 
 		if (p->e[mid]->vaddr + pagemap_pages(p->e[mid]) * page <= vaddr)

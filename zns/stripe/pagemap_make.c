@@ -6,8 +6,9 @@
 #include "zns/pagemap.h"
 #include "zns/util.h"
 
-#define PAGES_MAX ((uint64_t)INT32_MAX) /* of an entry; criu counts some in an int */
-#define ENTRY_MAX 40 /* bytes of a packed entry: four tags and numbers, and its length */
+/* most pages in one entry, since criu keeps some counts in an int */
+#define PAGES_MAX ((uint64_t)INT32_MAX)
+#define ENTRY_MAX 40 /* most bytes of a packed entry: four tags, four numbers and the length */
 
 static size_t put(ZnsPb__PagemapEntry *e, uint8_t *buf, size_t room)
 {

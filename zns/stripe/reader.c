@@ -5,9 +5,10 @@
 #include <string.h>
 #include "reader.h"
 
-#define AHEAD_REQUEST MIB(2) /* a request of no more than this is one that somebody waits for */
+/* a request of at most so many bytes is taken as one that somebody waits for */
+#define AHEAD_REQUEST MIB(2)
 
-/* Of a verifying request: tell what became of a unit. */
+/* Tells the caller of a verifying request whether unit @k is right. */
 static void tell(const struct request *q, uint64_t k, const struct zns_err *err)
 {
 	struct zns_unit_check u = { .image = q->img,
@@ -54,8 +55,8 @@ static struct cached *get_part(struct zns_reader *r, const struct request *q, ui
 	return unit_get_part(r, q->img, k, (uint32_t)from, (uint32_t)(from + unit_part(q, k)), err);
 }
 
-/* Only what it takes of the unit: for a fault; and for the background between faults, unless other
- * restores share the whole unit. */
+/* Does the request read only the bytes that it needs of a unit? A page fault does. The
+ * background between faults does too, unless other restores share the whole unit. */
 static bool takes_part(const struct zns_reader *r, const struct request *q, uint64_t k)
 {
 	struct zns_place p;
@@ -102,7 +103,7 @@ static void run(struct zns_reader *r, struct request *q, uint64_t n)
 		request_end(q);
 }
 
-/* Its image goes to the end of the queue, unless it is in it. Lock held. */
+/* Appends the image to the queue unless it is in it. Lock held. */
 static void queue_image(struct zns_reader *r, struct zns_rimage *i)
 {
 	i->link = NULL;
@@ -187,7 +188,7 @@ static void ahead_add(struct zns_reader *r, struct zns_rimage *i)
 	pthread_cond_broadcast(&r->work);
 }
 
-/* One unit that nobody has asked for yet. */
+/* Reads one unit that no request has asked for yet. */
 static void run_ahead(struct zns_reader *r)
 {
 	struct zns_rimage *i = r->ahead;
@@ -201,7 +202,7 @@ static void run_ahead(struct zns_reader *r)
 	unit_ahead(r, i, k);
 }
 
-/* How many images are read in order now; they share the cache. */
+/* Returns how many images are being read in order; they share the cache. */
 static uint32_t streams(struct zns_reader *r, const struct zns_rimage *i)
 {
 	uint32_t n = 0;
@@ -267,7 +268,7 @@ void *reader_worker(void *arg)
 	return NULL;
 }
 
-/* The units of a request for parts. */
+/* Lists the units that a request for parts needs. */
 static int want(struct request *q)
 {
 	uint64_t unit = q->img->pb->unit, nr = 0, end = 0, max = 0;
@@ -285,7 +286,7 @@ static int want(struct request *q)
 	q->off = q->nr_parts ? q->part[0].off : 0;
 	q->len = end - q->off;
 	if (q->off > q->img->pb->size || q->len > q->img->pb->size - q->off)
-		return 0; /* refused by submit */
+		return 0; /* submit() refuses this request */
 	q->wanted = malloc(max * sizeof(*q->wanted) + 1);
 	if (!q->wanted)
 		return zns_fail(&q->err, -ENOMEM, "no memory for a read request");
@@ -305,7 +306,7 @@ static int want(struct request *q)
 	return 0;
 }
 
-/* Takes @q (filled in but for left). */
+/* Takes ownership of @q, in which everything but `left` is set. */
 static void submit(struct request *q)
 {
 	struct zns_reader *r = q->img->r;
@@ -343,7 +344,7 @@ static void submit(struct request *q)
 		uint64_t n = q->next, stop = q->end;
 
 		pthread_mutex_unlock(&r->lock);
-		while (n < stop) /* the last one frees it */
+		while (n < stop) /* whoever does the last unit frees the request */
 			run(r, q, n++);
 		return;
 	}
@@ -369,7 +370,8 @@ void raw_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
 		return;
 	}
 	memcpy(q->iov, iov, nr * sizeof(*iov));
-	for (uint32_t n = 0; n < nr; n++) /* a sum beyond every image stays beyond it */
+	/* an overflowing sum stays at its maximum, beyond the end of every image */
+	for (uint32_t n = 0; n < nr; n++)
 		q->len = iov[n].iov_len > UINT64_MAX - q->len ? UINT64_MAX :
 								q->len + iov[n].iov_len;
 	q->img = i;
@@ -419,7 +421,7 @@ void zns_rimage_verify(struct zns_rimage *i, zns_unit_checked unit, zns_read_don
 		return;
 	}
 	q->img = i;
-	q->len = i->runs ? 0 : i->pb->size; /* a composed one has no units */
+	q->len = i->runs ? 0 : i->pb->size; /* a composed image has no units of its own */
 	q->fd = -1;
 	q->checked = unit;
 	q->done = done;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_STRIPE_READER_H
 #define ZNS_STRIPE_READER_H
-/* Inside of the striping reader: units in memory (units.c), requests and workers (reader.c), images
- * that are put together from others (composed.c). */
+/* Inside of the striping reader: units.c keeps units in memory, reader.c has the requests and
+ * the workers, composed.c reads images that are put together from others. */
 #include <pthread.h>
 #include "zns/reader.h"
 #include "zns/layout.h"
@@ -13,78 +13,82 @@
 struct zns_rimage {
 	struct zns_reader *r;
 	const ZnsPb__Image *pb;
-	const struct zns_crypt *crypt; /* NULL: none, or no key */
-	struct zns_memory_key *memory; /* key of a memory context's units, if there is one */
+	/* NULL: the checkpoint is not encrypted, or its key is not known */
+	const struct zns_crypt *crypt;
+	/* the key of units that a memory context wrote; NULL: there are none, or no key is known */
+	struct zns_memory_key *memory;
 	uint32_t index, level;
-	uint32_t place; /* index in its own manifest */
+	uint32_t place; /* index of the image in its own manifest */
 	struct zns_seg *seg;
 	struct runs *runs; /* of a composed image; NULL: the image has units of its own */
-	struct request *first, **last; /* requests with units to hand out, in order of arrival */
-	struct zns_rimage *link; /* in the reader's queue, while there are any */
-	/* for reading ahead, when somebody reads in order and waits for each piece */
+	/* requests that still have units to hand out, in order of arrival */
+	struct request *first, **last;
+	struct zns_rimage *link; /* the next image in the reader's queue */
+	/* for reading ahead, when somebody reads in order and waits for each read */
 	uint64_t expected; /* the unit after the last one asked for */
-	uint64_t ahead, ahead_end; /* units to be read before they are asked for */
-	uint32_t ahead_depth; /* how far ahead; grows while the guesses are right */
+	uint64_t ahead, ahead_end; /* the units to read before somebody asks for them */
+	uint32_t ahead_depth; /* how many units to read ahead; grows while the guesses are right */
 	bool ahead_queued;
 	struct zns_rimage *ahead_next;
 };
 
-#define READER_STREAMS 8 /* readers in order that are told apart */
+#define READER_STREAMS 8 /* how many readers in order are told apart */
 
 enum unit_state { UNIT_IDLE, UNIT_LOADING, UNIT_READY };
 
-/* One cached unit. Only idle-referenced ones (users == 0) are replaced. */
+/* One cached unit. It may be replaced only while nobody uses it (users == 0). */
 struct cached {
 	const struct zns_rimage *img;
 	uint64_t k;
 	enum unit_state state;
 	uint32_t users;
-	bool fresh; /* it was read ahead, and nobody has asked for it yet */
-	uint64_t stamp; /* when it was used last */
-	uint64_t load; /* number of the load that brought it */
-	uint8_t *buf; /* unit and two blocks of slack: packed images start off the block grid */
+	bool fresh; /* it was read ahead, and no request has asked for it yet */
+	uint64_t stamp; /* time of its last use, as a counter */
+	uint64_t load; /* number of the read that brought it */
+	/* the unit and two blocks of slack, since packed images do not start on the block grid */
+	uint8_t *buf;
 	size_t skip; /* bytes of buf before the unit */
 };
 
-/* Of a request for parts: a unit that holds some of them. */
+/* A unit that holds some parts of a request for parts. */
 struct wanted {
 	uint64_t k;
 	uint64_t len; /* how many of its bytes the request wants */
-	size_t first; /* the first part in it */
+	size_t first; /* index of the first part in it */
 };
 
 struct request {
 	struct zns_rimage *img;
-	struct request *link; /* in the image's list, while units are left to hand out */
+	/* the next request of the same image that has units left to hand out */
+	struct request *link;
 	uint64_t off, len;
-	uint64_t next, end; /* units to hand out; of a request for parts: places in wanted[] */
-	uint64_t left; /* units not done */
-	struct zns_task task; /* its pid > 0: into its iov; else into mem, else into fd */
+	/* the units to hand out; in a request for parts: indexes into wanted[] */
+	uint64_t next, end;
+	uint64_t left; /* units that are not delivered yet */
+	/* pid > 0: the destination is iov in that task; else it is mem, or fd if mem is NULL */
+	struct zns_task task;
 	struct iovec *iov;
 	uint32_t nr;
-	/*
-	 * if not NULL: the parts to read, in place of off, iov, mem and fd; without a task into
-	 * our own memory
-	 */
+	/* not NULL: the parts to read. off, iov, mem and fd are not used then; without a task
+	 * each part goes into our own memory */
 	struct zns_part *part;
 	size_t nr_parts;
 	struct wanted *wanted;
 	uint8_t *mem;
 	int fd;
 	struct zns_err err;
-	bool urgent; /* before all others, and of a unit only what it takes */
-	bool here; /* the caller's thread reads */
-	bool no_ahead; /* do not read ahead: the caller asks for what comes next */
-	/* for verification: called for each unit, and nothing is delivered */
+	/* goes before all other requests, and reads only the bytes it needs of a unit */
+	bool urgent;
+	bool here; /* the caller's own thread does the reading */
+	bool no_ahead; /* do not read ahead: the caller says itself what it will want */
+	/* set for verification: it is called for each unit, and nothing is delivered */
 	zns_unit_checked checked;
 	zns_read_done done;
 	void *arg;
 };
 
-/*
- * Delivers what the request wants of unit @c, which is its @n-th (deliver.c). Any thread; no lock
- * is needed.
- */
+/* Delivers the bytes of unit @c that the request wants; @n is the unit's index in the request.
+ * Any thread may call it, without a lock (deliver.c). */
 int request_deliver(const struct request *q, uint64_t n, const struct cached *c,
 		    struct zns_err *err);
 
@@ -95,14 +99,14 @@ void *reader_worker(void *r);
 void raw_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
 		   const struct iovec *iov, uint32_t nr, enum zns_read_how how, zns_read_done done,
 		   void *arg);
-/* @how: not for a fault */
+/* @how must not be that of a page fault */
 void raw_read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part *part, size_t nr,
 		    enum zns_read_how how, zns_read_done done, void *arg);
 int raw_read(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd,
 	     struct zns_err *err); /* to @buf, or to the same place of @fd */
 
-/* One read that its caller waits for: read_woken with it is the zns_read_done, read_await returns
- * its error and ends it. */
+/* For a caller that waits for its read: give zns_read_done read_woken and this as its argument;
+ * read_await() waits, ends the wait and returns the read's error. */
 struct read_wait {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -120,23 +124,26 @@ struct zns_reader {
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
 	struct zns_hot *hot;
-	bool sealed; /* encrypted units are handed out as they are */
+	bool sealed; /* encrypted units are delivered in their encrypted form */
 	struct zns_rimage *img, **by_name;
-	uint32_t nr_img, width; /* width: most zones that one image's units go round */
+	/* width: the most zones over which the units of one image go round */
+	uint32_t nr_img, width;
 	size_t buf_len;
 	pthread_mutex_t lock;
 	pthread_cond_t work, change;
 	bool stop;
 	struct request *urgent, **urgent_tail; /* in order of arrival */
-	struct zns_rimage *queue, **tail; /* images that are asked for, by turns */
-	struct zns_rimage *ahead, **ahead_tail; /* for workers that have nothing else to do */
-	/* images that were asked for a little, the latest first */
+	struct zns_rimage *queue, **tail; /* images that have requests; they take turns */
+	/* images with units to read ahead, for workers that have nothing else to do */
+	struct zns_rimage *ahead, **ahead_tail;
+	/* images that small requests came for, the latest first */
 	const struct zns_rimage *recent[READER_STREAMS];
 	uint32_t nr_recent;
 	struct cached *cache;
 	uint8_t *buffers;
 	uint32_t nr_cache;
-	uint32_t depth, in_flight; /* reads at the device; depth 0: as many as there are workers */
+	/* reads at the device at a time, and how many there are now; depth 0: as many as workers */
+	uint32_t depth, in_flight;
 	uint64_t clock, nr_loads;
 	pthread_t *thread;
 	uint32_t nr_threads;
@@ -150,26 +157,28 @@ static inline uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
 }
 
 /*
- * A unit whose place is @p through shared memory into @c, its bytes at c->buf + c->skip
- * (hot_unit.c). -EAGAIN: nothing there is of use, read it from the device alone. -EBADMSG: what the
- * device has is not the unit. @from, @to: whole blocks around it. No lock held.
+ * Reads the unit at @p through the memory that restores share (hot_unit.c), into @c: its bytes
+ * go to c->buf + c->skip, and [@from, @to) are the whole blocks around them. No lock held.
+ * -EAGAIN: the shared memory is of no use for this unit, read it from the device. -EBADMSG: the
+ * device holds something other than the unit.
  */
 int hot_unit(struct zns_reader *r, struct cached *c, const struct zns_place *p, uint64_t from,
 	     uint64_t to, struct zns_err *err);
-/* Where unit @k of an image stands; -EBADMSG: nowhere. */
+/* Finds the place of unit @k of an image. -EBADMSG: the manifest names none. */
 int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p);
-/* Get a unit into the cache, or wait until another thread has got it. Returns it referenced. Lock
- * held. */
+/* Reads a unit into the cache, or waits until another thread has read it. Returns it with a
+ * reference. Lock held. */
 struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
 			struct zns_err *err);
 /*
- * The same for the bytes [from, to) of it. Where there are checksums of pieces, only the pieces
- * with these bytes are read. Then the buffer has nothing else, and nobody but the caller finds it.
+ * As unit_get(), for the bytes [from, to) of the unit. If the manifest has checksums of pieces,
+ * only the pieces with these bytes are read; such a buffer is the caller's alone, since the rest
+ * of the unit is missing.
  */
 struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
 			     uint32_t from, uint32_t to, struct zns_err *err);
-/* unit_get(), but not if somebody has or loads the unit, or if no buffer is free. Errors are
- * dropped. Lock held. */
+/* Reads a unit into the cache before somebody asks for it, unless a thread has or reads it
+ * already or no buffer is free. Errors are dropped. Lock held. */
 void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k);
 
 #endif

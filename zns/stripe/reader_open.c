@@ -7,7 +7,7 @@
 /* A helper stays below 32 MiB (design.md §3). */
 #define CACHE_BYTES MIB(20)
 #define HUGE_PAGE MIB(2)
-#define SMALL_BYTES MIB(8) /* of a checkpoint */
+#define SMALL_BYTES MIB(8) /* bytes of a checkpoint below which it counts as small */
 #define WORKERS_MAX 64
 
 static int image_init(struct zns_reader *r, uint32_t n, const ZnsPb__Image *pb, struct zns_err *err)
@@ -36,7 +36,8 @@ static int image_init(struct zns_reader *r, uint32_t n, const ZnsPb__Image *pb, 
 	return ret;
 }
 
-/* All images of its level, of which @first is the first, are there. */
+/* Sets up a composed image. Its sources are images of the same level, and @first is the first of
+ * those. */
 static int composed_init(struct zns_rimage *i, uint32_t first, struct zns_err *err)
 {
 	const ZnsPb__ImageMap *map = i->pb->map;
@@ -60,7 +61,7 @@ static int cmp_name(const void *a, const void *b)
 	return strcmp((*x)->pb->name, (*y)->pb->name);
 }
 
-/* Bytes of all images. */
+/* Sum of the sizes of all images, in bytes. */
 static uint64_t bytes_of(const struct zns_reader *r)
 {
 	uint64_t all = 0;
@@ -169,7 +170,7 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 		ret = -pthread_create(&r->thread[r->nr_threads], NULL, reader_worker, r);
 		if (!ret)
 			continue;
-		if (r->nr_threads >= 2) /* some will do, only slower */
+		if (r->nr_threads >= 2) /* fewer threads than wanted only make it slower */
 			ret = 0;
 		else
 			zns_fail_sys(err, ret, "cannot start a worker");

@@ -9,7 +9,8 @@
 #include "zns/util.h"
 
 #define PAGE 4096ULL
-/* What the kernel says of a range that is neither of huge pages nor of something else. */
+/* the ioctls that the kernel offers for a range of ordinary pages (not of huge pages, not of a
+ * file) */
 #define PLAIN_IOCTLS ((1ull << _UFFDIO_COPY) | (1ull << _UFFDIO_ZEROPAGE))
 
 static bool says(const char *path, const char *const *words)
@@ -38,10 +39,11 @@ static void uncover(int uffd, uint64_t base, uint64_t len)
 {
 	struct uffdio_range r = { .start = base, .len = len };
 
-	ioctl(uffd, UFFDIO_UNREGISTER, &r); /* if it fails, the write will */
+	/* no error: if the range stays registered, the write that follows fails */
+	ioctl(uffd, UFFDIO_UNREGISTER, &r);
 }
 
-/* Makes two pages, in the way that works anywhere. */
+/* Writes to two pages of the task, so that they exist. Works with every kernel. */
 static bool touch(pid_t pid, uint64_t one, uint64_t other)
 {
 	struct iovec local = { (char[2]){ 0 }, 2 };
@@ -79,8 +81,8 @@ static int write_plainly(pid_t pid, uint64_t to, const void *from, size_t len)
 	return n == (ssize_t)len ? 0 : n < 0 ? -errno : -EFAULT;
 }
 
-/* @done: how much got there from the front. -EEXIST: the first page is there already. -ENOENT: it
- * is not covered, or the range reaches over two areas. */
+/* *done: the bytes that were copied, from the front. -EEXIST: the first page exists already.
+ * -ENOENT: no userfaultfd covers it, or the range spans two areas. */
 static int copy(int uffd, uint64_t to, const void *from, size_t len, size_t *done)
 {
 	struct uffdio_copy c = {
@@ -113,7 +115,7 @@ static int install(struct zns_task task, const struct iovec *remote, const char 
 			done = 0;
 			continue;
 		}
-		if (ret) { /* no whole pages */
+		if (ret) { /* the range is not one of whole pages */
 			uncover(task.uffd, to, left);
 			return write_plainly(task.pid, to, from, left);
 		}
@@ -124,9 +126,10 @@ static int install(struct zns_task task, const struct iovec *remote, const char 
 
 /* ---- a task that runs ---- */
 
-#define AT_ONCE KIB(64) /* who reads events waits for no more than that */
+/* bytes of one copy: an event of the task waits no longer than that takes */
+#define AT_ONCE KIB(64)
 
-/* @done: how much got there from the front. -ESTALE: nothing may get there any more. */
+/* *done: the bytes that were copied, from the front. -ESTALE: the task or the area is gone. */
 static int place(struct zns_task task, uint64_t to, const char *from, size_t len, size_t *done)
 {
 	struct uffdio_copy c = { .dst = to, .src = (uintptr_t)from, .len = len };
@@ -161,7 +164,7 @@ static int place_range(struct zns_task task, const struct iovec *remote, const c
 		size_t len = zns_min(left, most);
 		int ret = place(task, to, from, len, &done);
 
-		if (ret == -ENOENT && len > PAGE) { /* it reaches over two areas */
+		if (ret == -ENOENT && len > PAGE) { /* the range spans two areas: go page by page */
 			most = PAGE;
 		} else if (ret == -ENOENT || ret == -EEXIST) {
 			if (ret == -ENOENT)
@@ -185,7 +188,8 @@ static int place_range(struct zns_task task, const struct iovec *remote, const c
 
 typedef int put_range(struct zns_task task, const struct iovec *remote, const char *from);
 
-/* Several local ranges: only together with as many remote ones of the same lengths. */
+/* The system call takes several local ranges only with as many remote ranges of the same
+ * lengths. */
 static int put_all(put_range *put, struct zns_task task, const struct iovec *local,
 		   uint32_t nr_local, const struct iovec *remote, uint32_t nr)
 {

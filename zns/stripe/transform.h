@@ -2,10 +2,10 @@
 #ifndef ZNS_STRIPE_TRANSFORM_H
 #define ZNS_STRIPE_TRANSFORM_H
 /*
- * What happens to a unit between memory and device: nothing, or encryption. Writer and reader call
- * nothing else for it. They hold no lock then, except where it says so. A unit keeps its length.
- * Checksums and places are those of the unit as it is on the device, so whoever moves or checks
- * units needs no key.
+ * What happens to a unit between memory and the device: nothing, or encryption. Writer and
+ * reader call these functions and no others for it, without a lock except where said. A unit
+ * keeps its length. Checksums and places describe the unit's bytes on the device, so units can
+ * be moved and checked without a key.
  */
 #include "zns/crypt.h"
 #include "zns/crypt_memory.h"
@@ -13,14 +13,15 @@
 #include "zns/writer.h"
 
 /*
- * Called before a unit is hashed and written; changes it in place. Once for each unit: if it is
- * written again elsewhere, it is written as it is then. @tag is filled in if there is a key.
+ * Encrypts a unit in place, before it is hashed and written. Called once for each unit: a unit
+ * that is written again elsewhere is written in the form it has. @tag is filled in if there is a
+ * key.
  */
 int transform_out(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit,
 		  uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
-/* Keep the tag for the manifest. With the writer's lock. 0 or -ENOMEM. */
+/* Keeps a unit's tag for the manifest. Call with the writer's lock. 0 or -ENOMEM. */
 int transform_keep(ZnsPb__Image *pb, size_t *max, uint64_t unit, const uint8_t tag[ZNS_TAG_BYTES]);
-/* The writer's end: what the manifest and its record say of the key. */
+/* Called at the writer's end: puts into the manifest and its record what they say of the key. */
 int transform_seal(const struct zns_crypt *c, ZnsPb__Manifest *m, uint8_t seal[ZNS_TAG_BYTES],
 		   struct zns_err *err);
 

@@ -26,7 +26,7 @@ int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p)
 
 struct span {
 	uint32_t zone;
-	uint64_t from, to; /* whole blocks */
+	uint64_t from, to; /* the whole blocks around the bytes that are read */
 };
 
 static int read_span(struct zns_reader *r, const struct span *s, uint8_t *buf, struct zns_err *err)
@@ -34,11 +34,8 @@ static int read_span(struct zns_reader *r, const struct span *s, uint8_t *buf, s
 	return transfer_read(r->dev, r->bucket, s->zone, s->from, buf, s->to - s->from, err);
 }
 
-/*
- * Say why a unit is not what the manifest says. An encrypted unit was judged by its tag. Only now
- * its checksum is asked, of the bytes as they are on the device: is it damage, or did somebody
- * change them?
- */
+/* Says why a unit is wrong. The tag of an encrypted unit did not fit; its checksum, which covers
+ * the bytes on the device, tells whether they are damaged or were changed by somebody. */
 static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s,
 		    struct zns_err *err)
 {
@@ -59,7 +56,7 @@ static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s
 		i->pb->name, start, start + len, s->zone);
 }
 
-/* Read one unit from the device and verify it. No lock held. */
+/* Reads one unit from the device and verifies it. No lock held. */
 static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 {
 	const struct zns_rimage *i = c->img;
@@ -100,7 +97,7 @@ static uint64_t nr_sums(const ZnsPb__Image *pb)
 	return pb->has_piece ? pb->piece_sums.len / ZNS_SUM_BYTES : pb->n_piece_csums;
 }
 
-/* Piece @n of an image. */
+/* Is this piece @n of the image, by its checksum? */
 static bool is_right(const ZnsPb__Image *pb, uint64_t n, const uint8_t *buf, size_t len)
 {
 	uint8_t sum[ZNS_SUM_BYTES];
@@ -111,15 +108,16 @@ static bool is_right(const ZnsPb__Image *pb, uint64_t n, const uint8_t *buf, siz
 	return !memcmp(sum, pb->piece_sums.data + n * ZNS_SUM_BYTES, sizeof(sum));
 }
 
-/* Pieces @first to @last of a unit, to where they would be if all of it were read. No lock held. */
+/* Reads pieces @first to @last of a unit, to where they would stand if the whole unit were read.
+ * No lock held. */
 static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns_rimage *i,
 			const struct zns_place *p, uint32_t first, uint32_t last,
 			struct zns_err *err)
 {
 	const struct zns_geometry *geo = &r->dev->geo;
-	uint64_t piece = piece_size(i->pb), number = c->k * (i->pb->unit / piece), /* of the first
-										    */
-		from = zns_align_down(first * piece, zns_max(geo->block_size, geo->mem_align)),
+	/* number of the first piece */
+	uint64_t piece = piece_size(i->pb), number = c->k * (i->pb->unit / piece),
+		 from = zns_align_down(first * piece, zns_max(geo->block_size, geo->mem_align)),
 		 to = zns_min((last + 1) * piece, (uint64_t)unit_len(i, c->k));
 	struct span s = { p->zone, p->off + from, zns_align_up(p->off + to, geo->block_size) };
 	int ret = read_span(r, &s, c->buf + from, err);
@@ -129,7 +127,8 @@ static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns
 		return zns_wrap(err, "image %s", i->pb->name);
 	for (uint32_t n = first; n <= last; n++) {
 		uint64_t at = n * piece, len = zns_min(piece, to - at);
-		uint64_t begin = c->k * i->pb->unit + at, end = begin + len; /* in the image */
+		/* offsets in the image */
+		uint64_t begin = c->k * i->pb->unit + at, end = begin + len;
 
 		if (!is_right(i->pb, number + n, c->buf + at, len))
 			return zns_fail(
@@ -152,16 +151,17 @@ static bool has_pieces(const struct zns_reader *r, const struct zns_rimage *i, u
 	       !(p->off % r->dev->geo.block_size);
 }
 
-/* Read ahead, and not asked for yet. A wrong guess must not hold a buffer for ever. */
+/* Was the unit read ahead and not asked for yet? Such a unit may be replaced, since a wrong
+ * guess must not hold a buffer for ever. */
 static bool awaited(const struct zns_reader *r, const struct cached *c)
 {
 	return c->fresh && r->nr_loads - c->load < 4 * r->nr_cache;
 }
 
 /*
- * The unit, if it is in the cache or on its way. Else NULL, and *old is the buffer to use: the one
- * not used for longest. With @any it may be one that was read ahead, if there is no other. *old is
- * NULL if there is none at all.
+ * Returns the unit if it is in the cache or being read. Otherwise NULL, and *old is the buffer
+ * to reuse: the one that was not used for longest. With @any that may be a unit that was read
+ * ahead, if there is no other. *old NULL: every buffer is in use.
  */
 static struct cached *look_up(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
 			      bool any, struct cached **old)
@@ -182,7 +182,8 @@ static struct cached *look_up(struct zns_reader *r, const struct zns_rimage *i, 
 	return NULL;
 }
 
-/* Into the buffer @c; referenced on success. Lock held, dropped meanwhile. */
+/* Reads a unit into the buffer @c and returns it with a reference. Called with the lock, which
+ * it drops while it reads. */
 static int load(struct zns_reader *r, struct cached *c, const struct zns_rimage *i, uint64_t k,
 		struct zns_err *err)
 {
@@ -225,7 +226,8 @@ struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64
 		}
 		if (!c && old)
 			return load(r, old, i, k, err) ? NULL : old;
-		pthread_cond_wait(&r->change, &r->lock); /* being loaded, or every buffer in use */
+		/* the unit is being read, or every buffer is in use */
+		pthread_cond_wait(&r->change, &r->lock);
 	}
 }
 
@@ -237,12 +239,12 @@ struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, u
 	struct zns_place p;
 	int ret;
 
-	/* Do not wait for a whole unit that is on its way. But if most of it is wanted, read all:
-	 * the rest will be wanted too. */
+	/* Does not wait for a whole unit that is being read. But if most of the unit is wanted,
+	 * it reads all of it: the rest will be wanted, too. */
 	if (c ? c->state == UNIT_READY : !old)
 		return unit_get(r, i, k, err);
 	if (c)
-		look_up(r, NULL, UINT64_MAX, true, &old); /* for a buffer */
+		look_up(r, NULL, UINT64_MAX, true, &old); /* asks for a free buffer only */
 	if (!old || (last - first + 1) * 2 * piece > unit_len(i, k) || !has_pieces(r, i, k, to, &p))
 		return unit_get(r, i, k, err);
 	old->img = NULL;

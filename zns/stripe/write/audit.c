@@ -21,7 +21,8 @@ static int look_at(struct zns_writer *w, struct wzone *z, struct zns_zone *rep, 
 	return 1;
 }
 
-/* The first unit that does not come back as it was written; UINT64_MAX: none. Lock dropped. */
+/* Returns the first unit that cannot be read back as it was written; UINT64_MAX: there is none.
+ * Drops the lock. */
 NEEDS_LOCK static int first_lost(struct zns_writer *w, const struct wzone *z, uint64_t *lost)
 {
 	cleanup_free struct piece *p = NULL;
@@ -85,7 +86,8 @@ int audit(struct zns_writer *w)
 		again = z != NULL;
 		if (!again || w->err.code)
 			break;
-		/* What the device only had in a buffer is not yet where it must be found. */
+		/* A lost unit was in a buffer of the device only. It moves, with everything
+		 * behind it. */
 		placing_begin(w);
 		w->zones.repairing = true;
 		writer_unlock(w);

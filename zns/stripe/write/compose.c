@@ -47,7 +47,7 @@ static int make_map(ZnsPb__ImageMap *map, struct zns_wimage *const *from, uint32
 	return 0;
 }
 
-/* A reader has all of them in memory. */
+/* A reader keeps all runs in memory, so their number is limited. */
 static int take_runs(struct zns_writer *w, uint32_t runs, const char *name, struct zns_err *err)
 {
 	bool fits;
@@ -89,7 +89,7 @@ int zns_writer_compose(struct zns_writer *w, const char *name, struct zns_wimage
 	}
 	writer_lock(w);
 	i->map = map;
-	i->pb.map = nr ? &i->map : NULL; /* of nothing: an empty image */
+	i->pb.map = nr ? &i->map : NULL; /* no runs: an empty image */
 	i->pb.size = size;
 	i->pb.has_piece = i->pb.piece = 0;
 	i->pb.has_unit_base = 0;

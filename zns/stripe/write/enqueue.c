@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What a thread that feeds an image does with a unit: it waits for room, gives it a place and
- * queues it. While it waits it does the work that only feeders do: units of failed zones get new
- * places, and weights follow the zones.
+ * What a thread that feeds an image does with a unit: wait for room in the queue, give the unit
+ * a place, queue it. While it waits, it does the work that only such a thread does: it gives
+ * units of failed zones new places, and looks whether the weights still fit the zones' speeds.
  */
 #include "writer.h"
 
@@ -18,7 +18,7 @@ void feeder_wait(struct zns_writer *w, bool more)
 
 void feeder_wait_room(struct zns_writer *w, bool data)
 {
-	/* Units of a bad zone never leave the queue's count otherwise. */
+	/* units of a bad zone leave the queue's count only by a repair */
 	while ((w->zones.nr_unrepaired || w->queue.nr >= w->queue.max ||
 		(data && w->queue.nr_data >= w->queue.max_data)) &&
 	       !w->err.code)
@@ -26,8 +26,9 @@ void feeder_wait_room(struct zns_writer *w, bool data)
 }
 
 /*
- * From placement to queueing the lock stays held, or two units of one zone could be queued the
- * wrong way round: a caller that placed the job itself has waited for room before.
+ * The lock stays held from the unit's placement until it is queued; otherwise two units of one
+ * zone could be queued in the wrong order. So a caller that placed the job itself has waited for
+ * room before.
  */
 int enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 {

@@ -5,14 +5,15 @@
 #include <sys/stat.h>
 #include "writer.h"
 
-/* An image that lacks bytes must never be committed: such an error is the writer's. Lock held. */
+/* An image that lacks bytes must never be committed, so this error becomes the writer's. Lock
+ * held. */
 NEEDS_LOCK static int broken(struct zns_writer *w, const struct zns_err *e, struct zns_err *err)
 {
 	writer_set_error(w, e);
 	return writer_tell(w, w->err.code, err);
 }
 
-/* Places count whole units: after a short one nothing can follow. */
+/* Places are counted in whole units, so nothing can follow a short unit. */
 static int check_open(const struct zns_wimage *i, struct zns_err *err)
 {
 	if (!i->sealed && !(i->pb.size % i->w->unit))
@@ -20,7 +21,7 @@ static int check_open(const struct zns_wimage *i, struct zns_err *err)
 	return zns_fail(err, -EINVAL, "image %s has ended and takes no more", i->pb.name);
 }
 
-/* Put one piece of task memory into the open unit; iovecs that touch are merged. */
+/* Adds a piece of task memory to the open unit; merges it with the piece before if they touch. */
 static int job_add_iov(struct job *j, void *base, size_t len)
 {
 	if (j->nr_iov &&
@@ -35,7 +36,8 @@ static int job_add_iov(struct job *j, void *base, size_t len)
 	return 0;
 }
 
-/* The open unit with room for memory of @pid. NULL: @err says why. Lock held. */
+/* Returns the open unit if it takes memory of @pid, else a new one. NULL: @err says why. Lock
+ * held. */
 static struct job *mem_job(struct zns_wimage *i, pid_t pid, struct zns_err *err)
 {
 	if (check_open(i, err))
@@ -103,7 +105,7 @@ int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uin
 	return ret;
 }
 
-/* The open unit with room for bytes. NULL: @err says why. */
+/* Returns the open unit if it takes bytes, else a new one. NULL: @err says why. */
 static struct job *data_job(struct zns_wimage *i, struct zns_err *err)
 {
 	if (check_open(i, err))
@@ -253,7 +255,7 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
 	int ret;
 
 	writer_lock(w);
-	if (i->open && !i->open->data) { /* the short last unit */
+	if (i->open && !i->open->data) { /* the last unit, which is short */
 		struct job *j = i->open;
 
 		i->open = NULL;
@@ -261,8 +263,8 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
 	}
 	while (i->ungathered && !w->err.code)
 		feeder_wait(w, false);
-	/* After an error workers may still be reading; they must let go of the task before it runs
-	 * on. */
+	/* Waits for workers that still read the task's memory after an error: the task may run
+	 * on only when they have stopped. */
 	while (w->err.code && w->queue.nr_running)
 		writer_sleep(w, &w->idle);
 	ret = writer_tell(w, w->err.code, err);

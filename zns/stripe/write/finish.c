@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The end of a dump: wait for the last unit, write manifest and footer (design.md §3 "Order", §4).
- */
+/* The end of a dump: waits for the last unit, then writes manifest and footer (design.md §3
+ * "Order", §4). */
 #include <string.h>
 #include "zns/frame.h"
 #include "zns/pbcopy.h"
 #include "zns/store.h"
 #include "writer.h"
 
-/* Everything has a place and is written. Returns the writer's error. */
+/* Waits until every unit has its place and is written. Returns the writer's error. */
 NEEDS_LOCK static int wait_idle(struct zns_writer *w)
 {
 	w->ending = true;
@@ -21,7 +21,7 @@ NEEDS_LOCK static int wait_idle(struct zns_writer *w)
 		}
 	}
 	if (!w->err.code)
-		pack_flush(w); /* what it fails at is the writer's error */
+		pack_flush(w); /* an error of pack_flush() becomes the writer's error */
 	while ((w->queue.nr || w->queue.nr_running || w->zones.nr_unrepaired) && !w->err.code)
 		feeder_wait(w, false);
 	return w->err.code ? w->err.code : audit(w);
@@ -41,7 +41,7 @@ int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const Zns
 	w->images.with = c;
 	w->images.with_m = m;
 	w->images.nr = (uint32_t)m->n_images;
-	/* Room for the units of an image below, and for the sum above. */
+	/* units are counted below for each image, and above as a sum */
 	if (w->crypt)
 		w->images.unit_base = (base & 0x3fffffff00000000ull) | 1ull << 62;
 	writer_unlock(w);
@@ -58,7 +58,8 @@ static void add_group(ZnsPb__Checkpoint *c, uint32_t group)
 		c->groups[c->n_groups++] = group;
 }
 
-/* Zones and groups of the checkpoint, manifest included once its zone's pos has moved. */
+/* Lists the zones and groups of the checkpoint. The manifest's zone counts once its position has
+ * moved. */
 NEEDS_LOCK static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
 {
 	const ZnsPb__Checkpoint *with = w->images.with;
@@ -103,7 +104,7 @@ static int write_run(struct zns_writer *w, struct wzone *wz, uint64_t off, const
 	return ret;
 }
 
-/* -EAGAIN: the zone has failed. */
+/* -EAGAIN: the manifest's zone has failed. */
 static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref,
 			  struct zns_err *err)
 {
@@ -140,7 +141,7 @@ static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__Exten
 	return ret ? ret : -EAGAIN;
 }
 
-/* All images in the order of the manifest; the caller frees the list. NULL: no memory. */
+/* Lists all images in the order of the manifest. The caller frees the list. NULL: no memory. */
 NEEDS_LOCK static ZnsPb__Image **list_images(struct zns_writer *w, size_t *nr)
 {
 	const ZnsPb__Manifest *with = w->images.with_m;
@@ -163,7 +164,7 @@ NEEDS_LOCK static ZnsPb__Image **list_images(struct zns_writer *w, size_t *nr)
 	return list;
 }
 
-/* Wait for the last unit; then what the manifest says, but for its own place. */
+/* Waits for the last unit, then fills in the manifest except for its own place. */
 static int settle(struct zns_writer *w, ZnsPb__Manifest *m, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = m->checkpoint;
@@ -191,7 +192,7 @@ static int settle(struct zns_writer *w, ZnsPb__Manifest *m, struct zns_err *err)
 	return ret;
 }
 
-/* Zones and groups once more: the manifest has its place now. */
+/* Lists zones and groups again, now that the manifest has its place. */
 static int settle_zones(struct zns_writer *w, ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	int ret;
@@ -217,7 +218,7 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 		m->has_seal = 1;
 		m->seal = w->sealed->seal;
 	}
-	/* the wrapped key itself is for the log alone, which can be erased */
+	/* the wrapped key goes into the log only, because the log can be erased */
 	if (!ret && w->crypt) {
 		key.cipher = ZNS_CIPHER_AES_256_GCM;
 		c->crypt = &key;
@@ -225,7 +226,7 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 	}
 	if (!ret)
 		ret = write_manifest(w, m, ref, err);
-	free(m->images); /* the images themselves are the writer's */
+	free(m->images); /* the images belong to the writer */
 	m->images = NULL;
 	m->n_images = 0;
 	m->has_seal = 0;
@@ -254,7 +255,7 @@ int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef
 	do {
 		e = (struct zns_err)ZNS_ERR_INIT;
 		ret = finish_once(w, m, ref, &e);
-	} while (ret == -EAGAIN); /* as often as zones may fail */
+	} while (ret == -EAGAIN); /* tried again with another zone; MAX_BAD bounds the tries */
 	if (ret) {
 		writer_lock(w);
 		writer_set_error(w, &e);

@@ -8,7 +8,8 @@
 #include "zns-record.pb-c.h"
 #include "zns/util.h"
 
-#define NAME_BUCKETS 1024 /* a tree of thousands of tasks has tens of thousands of images */
+/* buckets of the table of names: a tree of thousands of tasks has tens of thousands of images */
+#define NAME_BUCKETS 1024
 
 struct job;
 struct source;
@@ -18,19 +19,20 @@ struct zns_wimage {
 	struct zns_writer *w;
 	struct zns_wimage *next, *next_name;
 	bool pages, sealed;
-	uint32_t index; /* its place in the manifest */
-	uint64_t nr_units; /* dispatched */
-	uint32_t ungathered; /* units whose task memory is not read yet */
-	struct job *open; /* unit being filled; belongs to the thread that feeds the image */
+	uint32_t index; /* index of the image in the manifest */
+	uint64_t nr_units; /* units that were given to the queue */
+	uint32_t ungathered; /* units whose task memory has not been read yet */
+	struct job *open; /* the unit being filled; only the thread that feeds the image uses it */
 	ZnsPb__Image pb; /* what the manifest says of it */
 	size_t max_segments, max_csums, max_tags, max_sums;
-	struct source **source; /* of each unit (rescue.h); NULL: not kept */
+	struct source **source; /* where each unit's bytes came from (rescue.h); NULL: not kept */
 	size_t max_sources;
-	ZnsPb__ImageMap map; /* of a composed one */
-	const ZnsPb__Image *like; /* its units come sealed; NULL: not */
+	ZnsPb__ImageMap map; /* the runs of a composed image */
+	/* set if the units come encrypted from another checkpoint: its image; else NULL */
+	const ZnsPb__Image *like;
 };
 
-/* Units of a memory context are named there, up to @end. */
+/* A zone in which the checkpoint names units of a memory context, up to @end. */
 struct named_zone {
 	uint32_t zone;
 	uint64_t end;
@@ -41,32 +43,33 @@ struct images {
 	struct zns_wimage *first, **tail;
 	uint32_t nr;
 	struct zns_wimage *by_name[NAME_BUCKETS];
-	uint32_t nr_runs; /* of all maps */
-	uint64_t nr_sums; /* of pieces of all images */
-	uint64_t unit_base; /* of the images, in nonces */
+	uint32_t nr_runs; /* runs of all composed images */
+	uint64_t nr_sums; /* checksums of pieces, of all images */
+	uint64_t unit_base; /* number of the first unit, from which nonces are counted */
 	struct named_zone *named;
 	size_t nr_named, max_named;
 	uint64_t named_bytes;
-	uint8_t context[ZNS_UUID_LEN]; /* whose units they are */
-	const ZnsPb__Checkpoint *with; /* zns_writer_adopt; NULL: none */
+	uint8_t context[ZNS_UUID_LEN]; /* id of the memory context that wrote them */
+	const ZnsPb__Checkpoint *with; /* the checkpoint given to zns_writer_adopt(); NULL: none */
 	const ZnsPb__Manifest *with_m;
 };
 
 /* NULL: no memory. */
 ZnsPb__Segment *image_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents)
 	NEEDS_LOCK;
-/* nothing from @size on has a place */
+/* takes the places of all bytes from @size on away */
 void image_cut(struct zns_wimage *i, uint64_t size) NEEDS_LOCK;
-/* @tag: as transform_out gave it; unused without a key. -ENOMEM. */
+/* @tag: filled in by transform_out(); not used without a key. -ENOMEM. */
 int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum,
 		   const uint8_t tag[ZNS_TAG_BYTES]) NEEDS_LOCK;
-/* sealed.c: unit @k as it is to be on the device, from what was fed. No lock. */
+/* Makes the bytes of unit @k as they are to stand on the device, from the bytes that were fed
+ * (sealed.c). No lock. */
 int image_outgoing(const struct zns_wimage *i, uint64_t k, uint8_t *buf, size_t len,
 		   uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
-/* All images of zns_writer_params.sealed are there, and whole. */
+/* Have all images named in zns_writer_params.sealed been fed completely? */
 int sealed_whole(const struct zns_writer *w, struct zns_err *err) NEEDS_LOCK;
-/* The checksum of unit @k as it goes to the device. Of pages that are not encrypted it notes the
- * pieces' checksums, too. -ENOMEM. */
+/* Returns the checksum of unit @k in its form on the device. For pages that are not encrypted it
+ * also stores the checksums of the pieces. -ENOMEM. */
 int image_csum(struct zns_wimage *i, uint64_t k, const uint8_t *buf, size_t len, uint64_t *csum)
 	NO_LOCK;
 void image_free(struct zns_wimage *i) NEEDS_LOCK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Bytes in and out: memory of frozen tasks, and zones. */
+/* Reads the memory of frozen tasks, and writes zones. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -7,10 +7,11 @@
 #include "../transfer.h"
 #include "writer.h"
 
-/* of a command where others wait behind it: no more than a die programs at once */
+/* bytes of a command while others wait behind it: no more than a die programs at once */
 #define SHORT KIB(128)
 
-/* What process_vm_readv refuses (a mapping without read permission) /proc/PID/mem still gives. */
+/* Reads through /proc/PID/mem, which also gives mappings without read permission;
+ * process_vm_readv(2) refuses those. */
 static int gather_slow(pid_t pid, const struct iovec *iov, uint32_t nr, size_t skip, uint8_t *buf,
 		       struct zns_err *err)
 {

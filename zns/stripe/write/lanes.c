@@ -40,7 +40,7 @@ NEEDS_LOCK static void lanes_by_load(struct zns_writer *w, struct lane **out)
 	qsort(out, w->lanes.nr, sizeof(*out), cmp_load);
 }
 
-/* The lanes of the next segment, in w->cur.lane, and their weights. Returns how many. */
+/* Chooses the lanes of the next segment (in w->cur.lane) and their weights. Returns how many. */
 NEEDS_LOCK static uint32_t choose_lanes(struct zns_writer *w, struct zns_wimage *img,
 					uint64_t first, uint64_t hint_units, uint64_t *most,
 					uint32_t *weights)
@@ -49,7 +49,7 @@ NEEDS_LOCK static uint32_t choose_lanes(struct zns_writer *w, struct zns_wimage 
 	uint32_t lanes = apart ? 1 : w->lanes.nr,
 		 nr = (uint32_t)zns_min((uint64_t)lanes, zns_max(hint_units, 1u));
 
-	/* what comes after the hinted data gets the full width */
+	/* data behind the hinted part gets the full width */
 	*most = nr < lanes ? hint_units : UINT64_MAX;
 	if (apart) {
 		w->cur.lane[0] = w->lanes.meta;
@@ -78,7 +78,7 @@ NEEDS_LOCK static uint32_t choose_lanes(struct zns_writer *w, struct zns_wimage 
  */
 NEEDS_LOCK static int segment_start(struct zns_writer *w, const struct job *j, uint64_t hint_units)
 {
-	/* of an image's short last unit no more than it has */
+	/* the short last unit of an image needs no more than its own length */
 	uint64_t need = zns_min((uint64_t)w->unit, zns_align_up(j->len, w->block)), first = j->k;
 	struct zns_wimage *img = j->img;
 	uint32_t weights[ZNS_STRIPE_MAX_WIDTH], nr;
@@ -155,7 +155,8 @@ NEEDS_LOCK static int place(struct zns_writer *w, struct job *j, uint64_t hint_u
 	s = j->img->pb.segments[j->img->pb.n_segments - 1];
 	s->len += j->len;
 	if (j->len < w->unit)
-		w->cur.owner = NULL; /* the image's last unit: the next position is off the grid */
+		/* this was the image's last unit: the next position is off the unit grid */
+		w->cur.owner = NULL;
 	return 0;
 }
 
@@ -179,7 +180,7 @@ void lanes_end_segment(struct zns_writer *w)
 	w->cur.owner = w->cur.img = NULL;
 }
 
-/* A run of @len bytes in one zone, for a pack unit or the manifest. */
+/* Gives @len bytes a place in one zone: for a pack unit, or for the manifest. */
 NEEDS_LOCK static int place_single(struct zns_writer *w, uint64_t len, struct wzone **wz,
 				   uint64_t *off)
 {

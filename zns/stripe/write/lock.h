@@ -38,7 +38,7 @@ struct zns_writer;
 
 void writer_lock(struct zns_writer *w) TAKES_LOCK;
 void writer_unlock(struct zns_writer *w) GIVES_LOCK;
-/* Wait for @c with the lock dropped; as pthread_cond_wait, it may return without a reason. */
+/* Waits for @c with the lock dropped. As pthread_cond_wait(3), it may return early. */
 void writer_sleep(struct zns_writer *w, pthread_cond_t *c) NEEDS_LOCK;
 
 #endif

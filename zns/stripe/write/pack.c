@@ -7,7 +7,7 @@
 
 struct packed {
 	struct zns_wimage *img;
-	uint32_t off; /* in the pack unit */
+	uint32_t off; /* byte offset in the pack unit */
 };
 
 int pack_flush(struct zns_writer *w)
@@ -21,7 +21,7 @@ int pack_flush(struct zns_writer *w)
 	j = w->pack.unit;
 	if (!j || w->err.code)
 		return w->err.code;
-	/* Placing may drop the lock: the next pack unit starts from nothing meanwhile. */
+	/* Placing may drop the lock, so the next pack unit must be able to begin meanwhile. */
 	list = w->pack.list;
 	nr = w->pack.nr;
 	w->pack.unit = NULL;
@@ -45,7 +45,8 @@ int pack_flush(struct zns_writer *w)
 
 		job_free(w, j);
 		zns_fail(&e, ret, "no memory for the layout of small images");
-		writer_set_error(w, &e); /* which keeps what lanes_place_run said, if it was that */
+		/* does not replace an error that lanes_place_run() has set */
+		writer_set_error(w, &e);
 		return w->err.code;
 	}
 	return enqueue(w, j, 1);
@@ -57,8 +58,8 @@ int pack_add(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint64_t
 	uint32_t at;
 	int ret;
 
-	/* Flushing may drop the lock: another image may have begun the next one meanwhile, or
-	 * filled it. */
+	/* pack_flush() may drop the lock: another image may have begun the next pack unit
+	 * meanwhile, or filled it */
 	while (w->pack.unit && zns_align_up(w->pack.unit->len, PACK_ALIGN) + j->len > w->unit) {
 		ret = pack_flush(w);
 		if (ret)

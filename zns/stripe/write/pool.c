@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Buffers of a stripe unit each. See pool.h. */
+/* Buffers of one stripe unit each. See pool.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int slab_add(struct pool *p)
 		return -ENOMEM;
 	}
 	if (p->huge)
-		madvise(mem, len, MADV_HUGEPAGE); /* without it just slower */
+		madvise(mem, len, MADV_HUGEPAGE); /* without huge pages it is only slower */
 	*s = (struct slab){ mem, p->slabs };
 	p->slabs = s;
 	for (size_t at = 0; at + step <= len; at += step)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_WRITE_POOL_H
 #define ZNS_WRITE_POOL_H
-/*
- * Buffers of one stripe unit each, taken and given back all the time. What was once allocated stays
- * for the next one. No lock of its own: the writer's guards it.
- */
+/* Buffers of one stripe unit each. A buffer that is given back stays allocated for the next one.
+ * There is no lock: the writer's guards the pool. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +11,7 @@ struct slab;
 
 struct pool {
 	size_t unit, align; /* bytes */
-	bool huge; /* enough will be written that huge pages pay */
+	bool huge; /* the dump will write enough to be worth clearing huge pages */
 	struct slab *slabs;
 	uint8_t *free; /* buffers, chained by their first bytes */
 };

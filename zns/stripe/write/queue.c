@@ -2,8 +2,8 @@
 /* Units of work, and the queue between the threads that feed images and the workers. */
 #include "writer.h"
 
-/* Units. A thread that is woken for each spends more time with waking up than with feeding; one
- * that is woken seldom looks at the weights too late. */
+/* Units. A thread that is woken for every free place spends more time with waking up than with
+ * feeding. A thread that is woken more seldom than this looks at the weights too late. */
 #define ROOM 8
 
 struct job *job_new(struct zns_wimage *img)
@@ -31,7 +31,7 @@ static uint32_t taken(const struct job *j)
 	return j->lane ? j->lane->taken : 0;
 }
 
-/* Is there work with it for a worker, or have enough of them units of its lane in hand? */
+/* May a worker take a unit of this lane now, or do workers have enough units of it in hand? */
 NEEDS_LOCK static bool may_take(const struct zns_writer *w, const struct job *j)
 {
 	uint32_t spare = w->crew.wanted > w->lanes.nr ? w->crew.wanted - w->lanes.nr : 1;

@@ -12,7 +12,7 @@
 
 /* ---- moving the end of a zone ---- */
 
-/* The bytes that extent @e of a segment has. UINT64_MAX: no memory. */
+/* Returns the bytes that extent @e of a segment has. UINT64_MAX: no memory. */
 static uint64_t extent_bytes(const struct zns_wimage *i, const ZnsPb__Segment *s, uint32_t e,
 			     uint32_t *slots)
 {
@@ -34,7 +34,7 @@ static uint64_t extent_bytes(const struct zns_wimage *i, const ZnsPb__Segment *s
 	return bytes;
 }
 
-/* Segment @at of @i becomes two. The first has @turns whole turns. */
+/* Splits segment @at of @i into two. The first gets @turns whole turns. */
 NEEDS_LOCK static int split(struct zns_wimage *i, size_t at, uint64_t turns, uint32_t slots)
 {
 	uint64_t units = turns * slots;
@@ -54,17 +54,15 @@ NEEDS_LOCK static int split(struct zns_wimage *i, size_t at, uint64_t turns, uin
 		*n->extents[e] = *s->extents[e];
 		n->extents[e]->start += turns * s->extents[e]->weight * i->pb.unit;
 	}
-	/* The start of an extent that gets no unit is of no account, but must be in the zone. */
+	/* An extent that gets no unit may start anywhere, but it must lie in its zone. */
 	for (size_t e = 0; e < s->n_extents; e++)
 		if (!extent_bytes(i, n, (uint32_t)e, &slots))
 			n->extents[e]->start = s->extents[e]->start;
 	return 0;
 }
 
-/*
- * From @x on the zone's content is to move: a segment that stands on both sides of it is cut into
- * two, at the end of a turn, and @x goes back to it.
- */
+/* The zone's content from @x on is to move. A segment that stands on both sides of @x is split
+ * at the end of a turn, and @x moves back to that place. */
 NEEDS_LOCK static int cut(struct zns_writer *w, const struct wzone *z, uint64_t *x)
 {
 	for (struct zns_wimage *i = w->images.first; i; i = i->next) {
@@ -92,8 +90,8 @@ NEEDS_LOCK static int cut(struct zns_writer *w, const struct wzone *z, uint64_t 
 	return 0;
 }
 
-/* Everything in @z from @x on has moved to @to, by @to_x - @x bytes: segments and units that wait.
- */
+/* Points segments and queued units to @to: what stood in @z from @x on has moved there, by @to_x
+ * - @x bytes. */
 NEEDS_LOCK static int point_to(struct zns_writer *w, const struct wzone *z, uint64_t x,
 			       struct wzone *to, uint64_t to_x)
 {
@@ -127,7 +125,7 @@ NEEDS_LOCK static int point_to(struct zns_writer *w, const struct wzone *z, uint
 	return 0;
 }
 
-/* Copy pieces behind the written end of @to. -EAGAIN: @to has failed too. The lock is dropped. */
+/* Copies pieces to the write position of @to. -EAGAIN: @to has failed, too. Drops the lock. */
 NEEDS_LOCK static int copy(struct zns_writer *w, uint32_t zone, uint64_t x, const struct piece *p,
 			   size_t nr, struct wzone *to, uint64_t to_x)
 {
@@ -216,7 +214,7 @@ int repair_move(struct zns_writer *w, struct wzone *z, uint64_t x, struct lane *
 			return w->err.code;
 		to_x = to->pos;
 		ret = copy(w, z->slot.zone, x, p, nr, to, to_x);
-	} while (ret == -EAGAIN); /* bounded by MAX_BAD */
+	} while (ret == -EAGAIN); /* MAX_BAD bounds the tries */
 	if (ret)
 		return ret;
 	if (point_to(w, z, x, to, to_x))
@@ -226,7 +224,7 @@ int repair_move(struct zns_writer *w, struct wzone *z, uint64_t x, struct lane *
 	return 0;
 }
 
-/* ---- at once ---- */
+/* ---- while the dump runs ---- */
 
 NEEDS_LOCK static int repair_zone(struct zns_writer *w, struct wzone *z)
 {
@@ -234,7 +232,7 @@ NEEDS_LOCK static int repair_zone(struct zns_writer *w, struct wzone *z)
 
 	z->repaired = true;
 	w->zones.nr_unrepaired--;
-	lanes_end_segment(w); /* no unit goes there any more: the next one begins a segment */
+	lanes_end_segment(w); /* no further unit goes to that zone: the next one begins a segment */
 	for (uint32_t i = 0; i < w->lanes.nr; i++) {
 		if (w->lanes.v[i].wz == z) {
 			lane = &w->lanes.v[i];
@@ -253,8 +251,8 @@ static bool before(const struct job *a, const struct job *b)
 	return a->wz != b->wz ? a->wz->slot.zone < b->wz->slot.zone : a->off < b->off;
 }
 
-/* Zone by zone and in the order of writing, before all that comes later: so no unit waits for one
- * behind it. */
+/* Queues the orphans before all later units, zone by zone in the order of writing: so no unit
+ * waits for one that is behind it in the queue. */
 NEEDS_LOCK static void requeue(struct zns_writer *w)
 {
 	struct job *sorted = NULL, **p, *left = NULL;
@@ -263,7 +261,7 @@ NEEDS_LOCK static void requeue(struct zns_writer *w)
 		struct job *j = w->queue.orphans;
 
 		w->queue.orphans = j->next;
-		if (j->wz->bad) { /* its zone's turn will come */
+		if (j->wz->bad) { /* it is done when its own zone is repaired */
 			j->next = left;
 			left = j;
 			continue;
@@ -291,8 +289,8 @@ int repair_now(struct zns_writer *w)
 		while ((w->queue.nr || w->queue.nr_running) && !w->err.code)
 			writer_sleep(w, &w->idle);
 		w->zones.repairing = true;
-		/* One by one: the next may need the place in the open limit that this one's rest
-		 * gives free. */
+		/* One zone at a time: the next repair may need the open zone that this one
+		 * releases. */
 		for (struct wzone *z = w->zones.first; z && !w->err.code; z = z->next) {
 			if (!z->bad || z->repaired)
 				continue;

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * What a failed zone holds, and how to get it again: from the zone itself, or from the unit's
- * source. It must have the checksum that was taken when the unit was first written; nothing else is
- * used.
- */
+/* Lists what a failed zone holds, and gets the bytes again: from the zone itself, or from where
+ * the unit came from. Only bytes with the checksum that was taken at the first write are used. */
 #include <string.h>
 #include "../transfer.h"
 #include "writer.h"
 
-/* What sources may take in all (a helper stays below 32 MiB). Beyond it units have none, and rely
- * on their zone. */
+/* Bytes that all sources together may take (a helper stays below 32 MiB). Units beyond that have
+ * no source and can only be read from their zone. */
 #define KEEP_IOV MIB(2)
 #define KEEP_DATA MIB(2)
 
@@ -67,7 +64,7 @@ void rescue_drop(struct zns_wimage *i)
 	free(i->source);
 }
 
-/* ---- what stands in a zone ---- */
+/* ---- what a zone holds ---- */
 
 struct list {
 	struct piece *v;
@@ -147,7 +144,7 @@ size_t rescue_run(const struct zns_writer *w, const struct piece *p, size_t nr, 
 	return n;
 }
 
-/* ---- getting it again ---- */
+/* ---- getting the bytes again ---- */
 
 static bool verified(const struct piece *p, const uint8_t *at)
 {

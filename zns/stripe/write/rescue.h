@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_WRITE_RESCUE_H
 #define ZNS_WRITE_RESCUE_H
-/* What a failed zone holds, and how to get it again. */
+/* Lists what a failed zone holds, and gets those bytes again. */
 #include <sys/types.h>
 #include <sys/uio.h>
 #include "lock.h"
@@ -11,29 +11,30 @@ struct job;
 struct zns_wimage;
 
 struct kept {
-	size_t iov, data; /* bytes of memory that the sources take */
+	size_t iov, data; /* bytes that the sources take: lists of addresses, and copies of data */
 };
 
 /* Where a unit comes from: task memory, or a copy of its bytes. */
 struct source {
-	bool ready; /* as they are on the device; else as they were given */
+	/* data is in the form that goes to the device; else in the form in which it was fed */
+	bool ready;
 	pid_t pid;
-	uint32_t nr_iov; /* 0: the bytes themselves stand where iov would be */
+	uint32_t nr_iov; /* 0: iov's place holds the bytes themselves */
 	struct iovec iov[];
 };
 
 struct piece {
 	struct zns_wimage *img;
-	uint64_t k; /* unit of the image */
-	uint64_t off; /* in the zone */
+	uint64_t k; /* index of the unit in the image */
+	uint64_t off; /* byte offset in the zone */
 	uint32_t len;
 };
 
 /* Lists what the zone has between two offsets, in order; the caller frees it. -ENOMEM. */
 int rescue_list(struct zns_writer *w, uint32_t zone, uint64_t from, uint64_t to, struct piece **out,
 		size_t *nr) NEEDS_LOCK;
-/* How many of the pieces, from the first on, begin in the blocks that the first one needs: they
- * move together. */
+/* How many of the pieces, from the first on, begin in blocks that the first piece needs. These
+ * must move together. */
 size_t rescue_run(const struct zns_writer *w, const struct piece *p, size_t nr, uint64_t *off,
 		  uint64_t *len);
 /*

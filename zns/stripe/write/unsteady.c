@@ -8,9 +8,10 @@
 #include <string.h>
 #include "writer.h"
 
-/* 1.1 MB; a thread beyond them is dumped like any other, but its unit may not be read again */
+/* most areas (1.1 MB). A thread beyond them is dumped as any other, but a unit with its area may
+ * fail its checksum when it is read again */
 #define MAX_AREAS 16384
-/* bytes: the area has 32 today, and fields at its end are for the kernel to read */
+/* most bytes of an area: it has 32 today, and the kernel only reads the fields at its end */
 #define MAX_LEN 48
 
 struct area {
@@ -54,7 +55,7 @@ bool zns_writer_is_unsteady(struct zns_writer *w, pid_t pid, uintptr_t at, size_
 	return is;
 }
 
-/* Where @a stands in the unit's bytes. NULL: elsewhere, or not as a whole. */
+/* Where area @a stands in the unit's bytes. NULL: not in it, or not as a whole. */
 static uint8_t *find(const struct area *a, const struct iovec *iov, uint32_t nr, uint8_t *buf)
 {
 	for (uint32_t i = 0; i < nr; buf += iov[i++].iov_len) {
@@ -67,7 +68,8 @@ static uint8_t *find(const struct area *a, const struct iovec *iov, uint32_t nr,
 	return NULL;
 }
 
-/* The addresses that a unit has memory of. Most units have no area, and no search is needed. */
+/* The range of addresses that a unit has memory of. Most units hold no area, and this spares the
+ * search. */
 struct span {
 	uintptr_t from, to;
 };

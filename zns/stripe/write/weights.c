@@ -13,18 +13,20 @@
 #include <string.h>
 #include "writer.h"
 
-#define RUN 3 /* writes of a lane that make one sample: a device programs in units of its own */
+#define RUN 3 /* writes of a lane in one sample, since a device programs in units of its own */
 #define WINDOW 4 /* samples over which a lane's rate is averaged */
-/* this part of the time must be saved; savings that may be chance do not count: */
+/* weights change only if they save at least this part of the time; less may be chance */
 #define GAIN 0.04
 #define SIGMAS 2.0
 #define HORIZON 16 /* units of each lane that a plan looks ahead */
-/* two samples in a row so far beside the mean, on one side: it is another rate now */
+/* two samples in a row that are off the mean by this part, on the same side, mean that the lane
+ * has another rate now */
 #define STEP 0.12
-#define GRAIN 1.5 /* units: less is a matter of whole units, not of weights */
-#define APART 6 /* units of each lane are written from one change to the next at least … */
-#define CHANGES 64 /* … and this part of all units so far: bounds their number by its logarithm */
-/* of a weight from the rate: the smallest whole numbers that come so close */
+#define GRAIN 1.5 /* units: a smaller gain comes from rounding to whole units, not from weights */
+#define APART 6 /* from one change to the next each lane writes at least so many units … */
+/* … and all lanes 1/64 of all units so far, which bounds the number of changes by its logarithm */
+#define CHANGES 64
+/* a weight is the smallest whole number that is so close to the rate */
 #define TOLERANCE 0.05
 
 static double lane_rate(const struct lane *l) /* bytes per ns */
@@ -136,14 +138,14 @@ NEEDS_LOCK static double deal(const struct zns_writer *w, const double *rate, do
 			part[i] = out[i] ? 0 : end * rate[i] - (double)w->lanes.v[i].backlog;
 			if (part[i] >= 0)
 				continue;
-			out[i] = again = true; /* it has more than that already */
+			out[i] = again = true; /* the lane has more bytes queued than its share */
 		}
 	}
 	return end;
 }
 
-/* The smallest whole numbers up to @most that are about in proportion to @part; 0 for what is next
- * to nothing. */
+/* Finds the smallest whole numbers up to @most that are about in proportion to @part; 0 where a
+ * part is next to nothing. */
 static void whole_numbers(const double *part, uint32_t nr, bool none, uint32_t *weights)
 {
 	double largest = 0, best = HUGE_VAL;
@@ -193,7 +195,7 @@ NEEDS_LOCK static double gain(const struct zns_writer *w, const double *rate, do
 	return end > 0 ? late / end : 0;
 }
 
-/* Take the place of a queued unit back; it is the last on its zone. */
+/* Takes away the place of a queued unit, which must be the last on its zone. */
 static void unplace(struct zns_writer *w, struct job *j)
 {
 	uint64_t len = zns_align_up(j->len, w->block);
@@ -205,10 +207,8 @@ static void unplace(struct zns_writer *w, struct job *j)
 	j->lane = NULL;
 }
 
-/*
- * The end of the queue that belongs to the image being written, as far as no worker has begun with
- * it or with anything behind it: how many units, and the first one.
- */
+/* The queue may end with units of the image being written that no worker has begun, with nothing
+ * behind them begun either. Returns how many these are, and the first of them. */
 NEEDS_LOCK static uint32_t untouched(const struct zns_writer *w, uint64_t *first)
 {
 	uint64_t next = 0;
@@ -219,7 +219,8 @@ NEEDS_LOCK static uint32_t untouched(const struct zns_writer *w, uint64_t *first
 	for (const struct job *j = w->queue.first; j; j = j->next) {
 		if (j->img != w->cur.img || j->k < w->cur.run_first)
 			continue;
-		if (j->lane->wz != j->wz) { /* left already: its rest is of no use any more */
+		/* the lane has left that zone already, so its rest is of no more use */
+		if (j->lane->wz != j->wz) {
 			n = 0;
 			continue;
 		}
@@ -233,7 +234,7 @@ NEEDS_LOCK static uint32_t untouched(const struct zns_writer *w, uint64_t *first
 	return n && next == w->cur.img->nr_units ? n : 0;
 }
 
-/* These units, in order, without a place. */
+/* Takes these units out of the queue, in order, and takes their places away. */
 NEEDS_LOCK static struct job *take_back(struct zns_writer *w, uint32_t nr, uint64_t first)
 {
 	struct zns_wimage *img = w->cur.img;
@@ -299,11 +300,11 @@ void weights_look(struct zns_writer *w, bool more)
 	if (nr < 2 * w->lanes.nr)
 		nr = 0;
 	if (!more && !nr)
-		return; /* there is nothing to deal out */
+		return; /* there is nothing to distribute */
 	if (!w->tune.widened && gain(w, rate, more ? (double)ahead * w->unit : 0) <= GAIN + chance)
 		return;
 	w->tune.widened = false;
-	placing_begin(w); /* at once */
+	placing_begin(w); /* does not wait: nobody else is placing */
 	list = take_back(w, nr, first);
 	lanes_end_segment(w);
 	w->tune.changed = w->tune.written;

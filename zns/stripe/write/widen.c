@@ -6,9 +6,11 @@
  */
 #include "writer.h"
 
-#define AHEAD 2 /* units of each lane must be queued: less is over before a new lane is of use */
+/* units of each lane that must be queued; fewer are written before a new lane is of use */
+#define AHEAD 2
 
-/* Each lane has a worker of its own, and one is left to read ahead. */
+/* How many lanes can be added: each has a worker of its own, and one worker is left to read
+ * ahead. */
 NEEDS_LOCK static uint32_t room(const struct zns_writer *w)
 {
 	uint32_t most = zns_min(w->crew.max - 1, (uint32_t)ZNS_STRIPE_MAX_WIDTH);
@@ -47,7 +49,7 @@ NEEDS_LOCK static int check(const struct zns_writer *w, const struct zns_zone_sl
 	return 0;
 }
 
-/* Until its own writes say more. */
+/* Gives a new lane the rate that is expected of it, until its own writes are measured. */
 static void expect(const struct zns_writer *w, struct lane *l, uint32_t writers)
 {
 	l->writers = writers;
@@ -83,7 +85,7 @@ int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint
 		w->tune.widened = true;
 		w->stats.nr_gained++;
 		workers_widen(w);
-		/* threads that wait for room look at the weights */
+		/* wakes the threads that wait for room: they look at the weights */
 		pthread_cond_broadcast(&w->room);
 	}
 	writer_unlock(w);
@@ -98,7 +100,7 @@ void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers)
 
 		if (l->group != group || l->writers == writers)
 			continue;
-		/* The first news tells it nothing if it has measured since. */
+		/* the first news changes nothing for a lane that was measured since */
 		if (l->writers || !l->samples)
 			expect(w, l, zns_max(writers, 1u));
 		l->writers = writers;

@@ -24,19 +24,19 @@
  */
 #define QUEUED_PER_WORKER 16
 
-/* What a worker has in hand. */
+/* The unit that a worker is processing. */
 struct hand {
 	struct job *j;
-	struct lane *lane; /* of the unit when it was taken */
-	uint8_t *own; /* the worker's buffer, for memory of tasks */
-	uint8_t *buf; /* the unit's bytes: its own, or the worker's */
-	bool gathered; /* from a task, into own */
+	struct lane *lane; /* the unit's lane when it was taken */
+	uint8_t *own; /* the worker's own buffer, for memory of tasks */
+	uint8_t *buf; /* where the unit's bytes are: in the unit's buffer or in the worker's */
+	bool gathered; /* the bytes were read from a task into `own` */
 };
 
-/* ---- how many, and how much ---- */
+/* ---- how many workers, how long a queue ---- */
 
-/* Each zone has one write in flight; a few units more are being read and hashed, for whichever zone
- * ends first. */
+/* Each zone has one write under way. Workers beyond that read and hash the next units, for
+ * whichever zone becomes free first. */
 static uint32_t wanted(uint32_t width)
 {
 	return zns_max(4u, width + zns_max(2u, width / 4));
@@ -62,7 +62,8 @@ static uint32_t choose_workers(const struct zns_writer_params *p)
 	return (uint32_t)zns_max(nr, (uint64_t)2);
 }
 
-/* But less with small zones, or unwritten units would fill several: each counts in the limits. */
+/* With small zones fewer units may wait: unwritten units would fill several zones, and each of
+ * those counts in the device's limits. */
 NEEDS_LOCK static void set_depth(struct zns_writer *w)
 {
 	w->queue.max = zns_max(4 * w->crew.wanted, zns_min(QUEUED_PER_WORKER * w->crew.wanted,
@@ -72,13 +73,13 @@ NEEDS_LOCK static void set_depth(struct zns_writer *w)
 
 /* ---- the path of a unit ---- */
 
-/* 0, or why the unit cannot go on: the writer's error, or -EAGAIN, its zone is bad. */
+/* May the unit go on? 0; the writer's error; or -EAGAIN: its zone is bad. */
 NEEDS_LOCK static int may_go_on(const struct zns_writer *w, const struct job *j)
 {
 	return w->err.code ? w->err.code : j->wz->bad ? -EAGAIN : 0;
 }
 
-/* The task's memory. A unit of a bad zone is read later, when it moves. */
+/* Reads the task's memory. A unit whose zone is bad is read later, when it moves. */
 static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 {
 	struct job *j = h->j;
@@ -95,7 +96,7 @@ static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 	writer_lock(w);
 	if (!ret)
 		unsteady_note(w, j->pid, j->iov, j->nr_iov, h->buf);
-	if (err->code) /* in one step with the count that settle looks at */
+	if (err->code) /* under the same lock as the count that settle() looks at */
 		writer_set_error(w, err);
 	if (!--j->img->ungathered)
 		pthread_cond_broadcast(&w->idle);
@@ -103,7 +104,8 @@ static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 	return ret;
 }
 
-/* Once for each unit: one that lost its zone goes to the next one as it is. */
+/* Encrypts and hashes the unit, once: a unit whose zone fails goes to the next zone in the form
+ * it has. */
 static int make_ready(struct hand *h, struct zns_err *err)
 {
 	struct job *j = h->j;
@@ -119,7 +121,7 @@ static int make_ready(struct hand *h, struct zns_err *err)
 	return ret;
 }
 
-/* The zone takes it when all before it is there. */
+/* Waits until everything before the unit is written to its zone. */
 static int wait_turn(struct zns_writer *w, struct job *j)
 {
 	int ret;
@@ -160,10 +162,10 @@ static int write_unit(struct zns_writer *w, struct hand *h, struct zns_err *err)
 	return ret;
 }
 
-/* ---- its end ---- */
+/* ---- the end of a unit ---- */
 
-/* The zone is bad, and the unit needs a new place. What was gathered goes with it, and the worker
- * gets a new buffer. */
+/* The zone is bad, and the unit needs a new place. The unit keeps the buffer with its bytes, and
+ * the worker gets a new one. */
 NEEDS_LOCK static int orphan(struct zns_writer *w, struct hand *h, struct zns_err *err)
 {
 	if (h->gathered && !h->j->data) {
@@ -201,7 +203,7 @@ NEEDS_LOCK static int written(struct zns_writer *w, struct job *j)
 	return 0;
 }
 
-/* @ret: how far it came. */
+/* @ret: 0, or the error at which the unit stopped. */
 NEEDS_LOCK static void end(struct zns_writer *w, struct hand *h, int ret, struct zns_err *err)
 {
 	if (ret == -EAGAIN && !err->code)
@@ -264,7 +266,7 @@ static void *worker(void *arg)
 
 /* ---- start and stop ---- */
 
-/* So many more. */
+/* Starts @nr more workers. */
 NEEDS_LOCK static int start(struct zns_writer *w, uint32_t nr, struct zns_err *err)
 {
 	w->crew.wanted = w->crew.nr + nr;
@@ -272,7 +274,7 @@ NEEDS_LOCK static int start(struct zns_writer *w, uint32_t nr, struct zns_err *e
 	for (; nr; nr--, w->crew.nr++) {
 		int ret = pthread_create(&w->crew.thread[w->crew.nr], NULL, worker, w);
 
-		/* Some will do, only slower: a container's limit of tasks may be near. */
+		/* two workers will do, only slower: a container's limit of tasks may be near */
 		if (ret && w->crew.nr >= 2)
 			return 0;
 		if (ret)
@@ -281,7 +283,7 @@ NEEDS_LOCK static int start(struct zns_writer *w, uint32_t nr, struct zns_err *e
 	return 0;
 }
 
-/* Lanes, unit and what the caller asked for are known; none runs yet. */
+/* Call when lanes, unit and the caller's parameters are known, and no worker runs yet. */
 int workers_init(struct zns_writer *w, const struct zns_writer_params *p, struct zns_err *err)
 {
 	uint32_t nr = choose_workers(p);
@@ -299,7 +301,8 @@ void workers_widen(struct zns_writer *w)
 	uint32_t more = zns_min(wanted(w->lanes.nr), w->crew.max);
 
 	if (more > w->crew.nr)
-		start(w, more - w->crew.nr, NULL); /* without them it is only slower */
+		/* if they cannot be had, the dump is only slower */
+		start(w, more - w->crew.nr, NULL);
 	else
 		set_depth(w);
 }

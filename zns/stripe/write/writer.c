@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Making and freeing a writer, and what can be asked of it. See zns/writer.h. */
+/* Makes and frees a writer, and answers questions about it. See zns/writer.h. */
 #include "writer.h"
 
-#define SMALL_DUMP MIB(8) /* bytes: below, huge pages cost more than they save */
+#define SMALL_DUMP MIB(8) /* bytes; for a smaller dump huge pages cost more than they save */
 
 static int start(struct zns_writer *w, const struct zns_writer_params *p, struct zns_err *err)
 {
@@ -148,7 +148,8 @@ void zns_writer_stats_get(struct zns_writer *w, struct zns_writer_stats *out)
 {
 	writer_lock(w);
 	*out = w->stats;
-	out->written = zns_min(out->written, out->bytes); /* small images have gaps between them */
+	/* small images have gaps between them, which are written too */
+	out->written = zns_min(out->written, out->bytes);
 	out->nr_images = w->images.nr;
 	out->nr_zones = w->zones.nr;
 	out->nr_bad = w->zones.nr_bad;

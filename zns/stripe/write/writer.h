@@ -30,27 +30,31 @@
 #include "zones.h"
 
 struct zns_writer {
-	/* Fixed when it is made. */
+	/* These do not change while the writer exists. */
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
-	const struct zns_crypt *crypt; /* NULL: plain, or sealed already */
-	const ZnsPb__Manifest *sealed; /* NULL: the checkpoint is made here */
+	const struct zns_crypt *crypt; /* NULL: units are not encrypted, or they come encrypted */
+	/* the manifest of an encrypted checkpoint whose units are written as they are; NULL:
+	 * this is a new checkpoint */
+	const ZnsPb__Manifest *sealed;
 	const struct zns_crypt *proof;
 	uint32_t unit, block;
-	uint32_t zone_mibps; /* of one zone alone; 0: not known */
+	uint32_t zone_mibps; /* rate of one zone alone; 0: not known */
 	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
 			struct zns_err *err);
 	void *arg;
 
-	/* of the manifest, once that is written; zns_writer_finish alone */
+	/* the manifest's tag, once it is written; only zns_writer_finish uses it */
 	uint8_t seal[ZNS_TAG_BYTES];
-	_Atomic bool crowded; /* short commands, see zns_writer_crowded */
-	pthread_mutex_t lock; /* taken by writer_lock alone */
-	pthread_cond_t work; /* queue not empty, or stop */
-	pthread_cond_t room; /* for units, or weights may have to change: who feeds images waits */
-	pthread_cond_t idle; /* a job ended: settle, finish */
+	_Atomic bool crowded; /* use short commands, see zns_writer_crowded */
+	pthread_mutex_t lock; /* only writer_lock() takes it */
+	pthread_cond_t work; /* the queue is not empty, or workers shall stop */
+	/* there is room for units, or weights may have to change: threads that feed images
+	 * wait for it */
+	pthread_cond_t room;
+	pthread_cond_t idle; /* a job ended: settle() and zns_writer_finish() wait for it */
 
-	struct zns_err err GUARDED; /* the first one stays */
+	struct zns_err err GUARDED; /* the first error; later ones do not replace it */
 	bool stop GUARDED;
 	bool ending GUARDED; /* no more units will come */
 	struct pool pool GUARDED;
@@ -68,14 +72,14 @@ struct zns_writer {
 };
 
 /* lock.c */
-/* whoever waits for room or for the end of something looks again */
+/* Wakes every thread that waits for room or for the end of a job. */
 void writer_wake(struct zns_writer *w) NEEDS_LOCK;
-/* the first one stays; everybody wakes */
+/* Sets the writer's error unless it has one, and wakes every thread. */
 void writer_set_error(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;
-/* the same; returns the first error */
+/* As writer_set_error(), and returns the writer's error. */
 int writer_fail(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;
 int writer_fail_nomem(struct zns_writer *w, const char *what) NEEDS_LOCK; /* "no memory WHAT" */
-/* @ret; if it is an error, the writer's own goes to @err. */
+/* Returns @ret. If that is an error, *err gets the writer's own. */
 int writer_tell(struct zns_writer *w, int ret, struct zns_err *err) NEEDS_LOCK;
 
 #endif

@@ -13,7 +13,8 @@ uint64_t zones_room(const struct wzone *wz)
 	return wz && !wz->bad ? wz->slot.capacity - wz->pos : 0;
 }
 
-/* Retired zones that have all their writes done, each named once. Bad ones are reported as such. */
+/* Lists retired zones whose writes have all ended, each once. Those that failed are reported as
+ * bad. */
 static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
 {
 	struct wzone **p = &w->zones.retired;
@@ -32,8 +33,8 @@ static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
 	return nr;
 }
 
-/* The broker may reset zones first: the workers go on meanwhile. @told: how many bad zones it knows
- * of now. */
+/* Asks the broker once. It may have to reset zones first; the workers go on meanwhile. @told:
+ * the number of bad zones that the broker knows of. */
 NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, uint64_t need,
 			       const uint32_t *done, uint32_t nr, struct zns_zone_slot *out,
 			       uint32_t *told, struct zns_err *err)
@@ -42,7 +43,7 @@ NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, uint64_t ne
 	uint32_t bad[MAX_BAD];
 	int ret;
 
-	memcpy(bad, w->zones.bad, sizeof(bad)); /* another may fail meanwhile */
+	memcpy(bad, w->zones.bad, sizeof(bad)); /* another zone may fail while the broker answers */
 	wish.bad = bad;
 	wish.nr_bad = *told = w->zones.nr_bad;
 	writer_unlock(w);
@@ -164,9 +165,9 @@ struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, boo
 		capacity = z->slot.capacity;
 		zones_retire(w, z);
 		if (need > capacity)
-			break; /* an empty one would not do either */
+			break; /* an empty zone would not be long enough either */
 	}
-	/* Longer than a unit: a manifest, which has a checksum for each. */
+	/* only a manifest can be longer than a unit: it has a checksum for each */
 	zns_fail(&err, -EFBIG,
 		 "%llu bytes in one run do not fit into a zone of %llu; use a %s --zns-stripe",
 		 (unsigned long long)need, (unsigned long long)capacity,
@@ -178,13 +179,14 @@ struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, boo
 bool zones_is_fault(int code)
 {
 	switch (code) {
-	case -EINVAL: /* ours */
+	case -EINVAL: /* an error of this program */
 	case -EBADF:
 	case -ENOMEM:
-	case -EBADE: /* another host's device */
-	case -EDQUOT: /* the file system below the emulator is full, or its file was replaced */
+	case -EBADE: /* another host has reserved the device */
+	/* the file system that holds the store is full, or the store's file was replaced */
+	case -EDQUOT:
 	case -ESTALE:
-	case -ETOOMANYREFS: /* limits of the device: no other zone is better off */
+	case -ETOOMANYREFS: /* the device's limits are reached: no other zone would do better */
 	case -EOVERFLOW:
 		return false;
 	default:

@@ -6,29 +6,33 @@
 #include "zns/util.h"
 #include "zns/writer.h"
 
-#define MAX_BAD 16 /* zones that may fail in one dump; more is no matter of zones */
+/* most zones that may fail in one dump; when more fail, zones are not the cause */
+#define MAX_BAD 16
 
 /* One zone being written by this dump. Lives until the writer is freed: segments point at it. */
 struct wzone {
 	struct zns_zone_slot slot;
-	uint64_t pos; /* assigned up to here */
-	uint64_t written; /* on the device up to here; the order of writes hangs on it */
-	pthread_cond_t turn; /* written moved on, or bad */
-	bool bad; /* a write failed, or it is read-only or offline: takes no more */
-	bool repaired; /* bad, and nothing waits for it any more */
-	bool checked; /* bad, and what it holds was read back after a flush */
+	uint64_t pos; /* bytes that have a place, from the zone's start */
+	/* bytes on the device, from the zone's start; writes follow one another by it */
+	uint64_t written;
+	pthread_cond_t turn; /* signalled when `written` has grown or the zone has failed */
+	/* a write failed, or the zone is read-only or offline: nothing more is placed in it */
+	bool bad;
+	bool repaired; /* the zone failed, and nothing waits for it any more */
+	bool checked; /* the zone failed, and its content was read back after a flush */
 	struct wzone *next;
 	struct wzone *next_retired;
 };
 
 struct zones {
-	struct wzone *first; /* every zone used, newest first */
-	struct wzone *retired; /* those that left their lane, until znsd is told */
+	struct wzone *first; /* every zone that was used, newest first */
+	/* zones that left their lane and of which the broker does not know that yet */
+	struct wzone *retired;
 	uint32_t nr;
 	uint32_t bad[MAX_BAD], nr_bad;
-	uint32_t nr_unrepaired; /* zones that are bad, but not repaired */
-	bool repairing; /* units get new places; none is written meanwhile */
-	struct zns_err bad_err; /* of the last one that failed */
+	uint32_t nr_unrepaired; /* zones that failed and are not repaired */
+	bool repairing; /* units are getting new places; nothing is written meanwhile */
+	struct zns_err bad_err; /* error of the zone that failed last */
 };
 
 uint64_t zones_room(const struct wzone *z) NEEDS_LOCK; /* bytes; 0 if @z is NULL or bad */
@@ -37,13 +41,14 @@ int zones_check_slot(const struct zns_writer *w, const struct zns_zone_slot *s,
 /* NULL: no memory */
 struct wzone *zones_add(struct zns_writer *w, const struct zns_zone_slot *slot) NEEDS_LOCK;
 /*
- * A new zone of @group with room for @need bytes, on no lane and not retired yet. The lock is
- * dropped while the broker is asked. NULL: the writer's error is set; or not, and *@busy is: the
- * limits allow none, and the caller (who gave @busy) may have a way out.
+ * Gets a new zone of @group with room for @need bytes; it is on no lane and not retired. Drops
+ * the lock while it asks the broker. NULL: the writer's error is set, or *@busy is: the device's
+ * limits allow none now. Only a caller that gives @busy is told that, since it may know a way
+ * out.
  */
 struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, bool *busy) NEEDS_LOCK;
 void zones_retire(struct zns_writer *w, struct wzone *z) NEEDS_LOCK;
-bool zones_is_fault(int code); /* an error of a write that another zone may not give */
+bool zones_is_fault(int code); /* Is this error of a write one that another zone may not have? */
 void zones_failed(struct zns_writer *w, struct wzone *z, const struct zns_err *why) NEEDS_LOCK;
 
 #endif
