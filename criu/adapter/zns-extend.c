@@ -25,6 +25,7 @@
 #include "uffd.h"
 #include "util.h"
 #include "xmalloc.h"
+#include "zns-alone.h"
 #include "zns-extend.h"
 #include "zns-img.h"
 #include "zns-link.h"
@@ -37,7 +38,6 @@
 #define LOG_PREFIX "zns: "
 
 #define LOG_NAME "zns-memory.log" /* the log of the daemon, in the work directory */
-#define FD 3 /* the first of a program that we start */
 #define GO 1 /* sent in place of a line that says why something failed */
 
 struct pids {
@@ -81,25 +81,15 @@ static int move(int sk, void *buf, size_t len, bool in)
 
 /* ---- a program of ours, beside us ---- */
 
-/* In the child's child. @fd: what it gets from FD on, -1 at the end. */
+/* In the child's child. @fd: what it gets from ZNS_ALONE_FD on, -1 at the end. */
 static void run(const char *path, char *const argv[], char *const env[], const int *fd)
 {
-	sigset_t none;
-	int null, i, keep[8];
+	int nr = 0;
 
-	setsid();
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	for (i = 0; fd[i] >= 0; i++) /* first above those numbers, whatever they were */
-		keep[i] = fcntl(fd[i], F_DUPFD, 16);
-	null = fcntl(open("/dev/null", O_RDWR), F_DUPFD, 16);
-	for (i = 0; i < 3; i++)
-		dup2(null, i);
-	for (i = 0; fd[i] >= 0; i++)
-		if (dup2(keep[i], FD + i) < 0)
-			_exit(1);
-	syscall(SYS_close_range, FD + i, ~0U, 0);
-	execve(path, argv, env);
+	while (fd[nr] >= 0)
+		nr++;
+	if (!zns_alone(fd, nr, false))
+		execve(path, argv, env);
 	_exit(127);
 }
 
@@ -233,7 +223,7 @@ static int start_daemon(const char *exe)
 		close(log);
 		return fail("No socket or pipe to the lazy-pages daemon");
 	}
-	/* the fourth is at FD + 3, which argv names; the third at ZNS_DAEMON_SK */
+	/* the fourth is at ZNS_ALONE_FD + 3, which argv names; the third at ZNS_DAEMON_SK */
 	ret = start(exe, argv, plain_env(), (int[]){ p[1], img, sk, log, -1 });
 	close(p[1]);
 	close(sk);

@@ -19,13 +19,13 @@
 #include "cr_options.h"
 #include "log.h"
 #include "servicefd.h"
+#include "zns-alone.h"
 #include "zns-link.h"
 #include "zns-opts.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define HELPER_FD 3
 #define DEADLINE_S 10 /* until the helper tells the administrator's limit */
 #define LOOK_MS 500
 /* the helper ends the dump in time; this is for a helper that is stopped or hangs */
@@ -109,34 +109,16 @@ int zns_link_limit(unsigned int s)
 	return timer_settime(helper.timer, 0, &in, NULL);
 }
 
-/* Runs in the child's child: none of our descriptors may stay open there, and a signal to our group
- * must not reach it. */
+/* Runs in the child's child. */
 static void helper_exec(const char *path, int sk, int beat)
 {
 	/* runc starts `criu swrk`, and puts it into the container's cgroups before a restore. */
 	bool leaves = opts.swrk_restore && strcmp(zns_opts.cgroup, "container");
 	char *const argv[] = { "zns-helper", leaves ? ZW_LEAVE_CGROUP : NULL, NULL };
-	sigset_t none;
-	int null;
+	const int fd[] = { sk, [ZW_BEAT_FD - ZNS_ALONE_FD] = beat };
 
-	setsid();
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* First move them above 3 and 4, whatever numbers were free. */
-	sk = fcntl(sk, F_DUPFD, 16);
-	beat = fcntl(beat, F_DUPFD, 16);
-	if (sk < 0 || beat < 0 || dup2(sk, HELPER_FD) < 0 || dup2(beat, ZW_BEAT_FD) < 0)
-		_exit(1);
-	null = open("/dev/null", O_RDWR);
-	if (null >= 0) {
-		dup2(null, 0);
-		dup2(null, 1);
-		dup2(null, 2);
-	}
-	syscall(SYS_close_range, ZW_BEAT_FD + 1, ~0U, 0);
-	if (chdir("/"))
-		_exit(1);
-	execv(path, argv);
+	if (!zns_alone(fd, ARRAY_SIZE(fd), false) && !chdir("/"))
+		execv(path, argv);
 	_exit(1);
 }
 
@@ -147,34 +129,25 @@ static void helper_exec(const char *path, int sk, int beat)
  */
 static void guard(int beat, int pidfd)
 {
-	struct pollfd p = { .fd = 3, .events = POLLIN };
+	enum { AT_BEAT = ZNS_ALONE_FD, AT_HELPER };
+	struct pollfd p = { .fd = AT_BEAT, .events = POLLIN };
 	unsigned int limit = DEADLINE_S, silent = 0;
-	sigset_t all;
 	uint32_t said;
-	int null;
 
-	setsid();
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
 	prctl(PR_SET_NAME, "zns-guard");
-	beat = fcntl(beat, F_DUPFD, 16);
-	pidfd = fcntl(pidfd, F_DUPFD, 16);
-	null = open("/dev/null", O_RDWR);
-	if (beat < 0 || pidfd < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
-	    dup2(null, 2) < 0 || dup2(beat, 3) < 0 || dup2(pidfd, 4) < 0 || chdir("/"))
+	if (zns_alone((int[]){ beat, pidfd }, 2, true) || chdir("/"))
 		_exit(1);
-	syscall(SYS_close_range, 5, ~0U, 0);
 	for (;;) {
 		int ret = poll(&p, 1, LOOK_MS);
 
 		if (ret > 0) {
-			if (read(3, &said, sizeof(said)) != sizeof(said))
+			if (read(AT_BEAT, &said, sizeof(said)) != sizeof(said))
 				_exit(0); /* the helper has ended */
 			limit = said;
 			silent = 0;
 		} else if (!ret && limit && (silent += LOOK_MS) >= limit * 1000) {
 			end->silent_s = limit;
-			syscall(SYS_pidfd_send_signal, 4, SIGKILL, NULL, 0);
+			syscall(SYS_pidfd_send_signal, AT_HELPER, SIGKILL, NULL, 0);
 			_exit(0);
 		}
 	}

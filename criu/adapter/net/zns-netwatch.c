@@ -18,6 +18,7 @@
 
 #include "log.h"
 #include "util.h"
+#include "zns-alone.h"
 #include "zns-netlock.h"
 
 #undef LOG_PREFIX
@@ -55,30 +56,18 @@ static void repair_off(int first)
 		setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &off, sizeof(off));
 }
 
-enum { AT_CRIU = 3, AT_NETNS, AT_SOCKET, AT_TAKEN };
+enum { AT_CRIU = ZNS_ALONE_FD, AT_NETNS, AT_SOCKET, AT_TAKEN };
 
-/* Runs beside criu. Nothing of criu's stays open here, and a signal to its group does not come. */
+/* Runs beside criu. */
 static void watch(int criu, int netns, int sk, void (*lift)(void))
 {
 	struct pollfd p[] = { { .fd = AT_CRIU, .events = POLLIN },
 			      { .fd = AT_SOCKET, .events = POLLIN } };
 	bool over = false;
-	sigset_t all;
-	int null;
 
-	setsid();
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
 	prctl(PR_SET_NAME, "zns-netlock");
-	criu = fcntl(criu, F_DUPFD, 16);
-	netns = fcntl(netns, F_DUPFD, 16);
-	sk = fcntl(sk, F_DUPFD, 16);
-	null = open("/dev/null", O_RDWR);
-	if (criu < 0 || netns < 0 || sk < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
-	    dup2(null, 2) < 0 || dup2(criu, AT_CRIU) < 0 || dup2(netns, AT_NETNS) < 0 ||
-	    dup2(sk, AT_SOCKET) < 0 || chdir("/"))
+	if (zns_alone((int[]){ criu, netns, sk }, 3, true) || chdir("/"))
 		_exit(1);
-	syscall(SYS_close_range, AT_TAKEN, ~0U, 0);
 	do {
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			_exit(1);
