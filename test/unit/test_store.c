@@ -566,12 +566,105 @@ static void removed_together(void **state)
 	memdev_close(&m->dev);
 }
 
+#define MANY 70 /* more removals than the log's buffer takes: some are written before the end */
+
+static struct zns_store *with_many(struct memdev *m)
+{
+	struct zns_store *s = open_rw(m);
+	struct ck k;
+
+	for (unsigned i = 1; i <= MANY; i++)
+		OK(zns_store_commit(s, ck_init(&k, i, "redis", 5, 4096 * (i - 1), 4096), NULL));
+	return s;
+}
+
+/* Removes all; the number of those that are gone in memory. */
+static unsigned remove_many(struct zns_store *s)
+{
+	uint8_t id[ZNS_UUID_LEN];
+	unsigned n = 0;
+
+	zns_store_batch_begin(s);
+	do
+		id_of(n + 1, id);
+	while (n < MANY && !zns_store_remove(s, id, "rm", NULL) && ++n);
+	return n;
+}
+
+static size_t on_device(struct memdev *m)
+{
+	struct zns_store *s;
+	size_t nr;
+
+	OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &s, NULL));
+	nr = zns_store_nr_checkpoints(s);
+	zns_store_close(s);
+	return nr;
+}
+
+/* A write in the middle of a batch fails, and so does each new generation: the batch has failed. */
+static void batch_not_written(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s = with_many(m);
+
+	m->fail_at = m->ops;
+	m->dead = true;
+	assert_in_range(remove_many(s), 1, MANY - 1);
+	assert_int_not_equal(zns_store_batch_end(s, NULL), 0);
+	zns_store_close(s);
+	m->fail_at = UINT64_MAX;
+	m->dead = false;
+	assert_int_equal(on_device(m), MANY);
+	memdev_close(&m->dev);
+}
+
+/* The device works again at the end of the batch: what was removed before the failed write is. */
+static void batch_written_late(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s = with_many(m);
+	unsigned gone;
+
+	m->fail_at = m->ops;
+	m->fail_nr = 3; /* the log, and a new generation in each of the two other zones */
+	gone = remove_many(s);
+	assert_in_range(gone, 1, MANY - 1);
+	assert_int_equal(m->ops, m->fail_at + m->fail_nr);
+	OK(zns_store_batch_end(s, NULL));
+	assert_int_equal(on_device(m), MANY - gone);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+/* Somebody else has changed the catalogue while the batch was collected: it stays theirs. */
+static void batch_beside_another(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s = with_many(m), *other = open_rw(m);
+	uint8_t id[ZNS_UUID_LEN];
+
+	zns_store_batch_begin(s);
+	id_of(1, id);
+	OK(zns_store_remove(s, id, "rm", NULL));
+	OK(reserve(other, "web", 1, true));
+	assert_int_equal(zns_store_batch_end(s, NULL), -ESTALE);
+	assert_true(zns_store_foreign(s));
+	assert_int_equal(on_device(m), MANY);
+	zns_store_close(other);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_operation_reopens),
 		cmocka_unit_test(refusals),
 		cmocka_unit_test(removed_together),
+		cmocka_unit_test(batch_not_written),
+		cmocka_unit_test(batch_written_late),
+		cmocka_unit_test(batch_beside_another),
 		cmocka_unit_test(reservation_lifetime),
 		cmocka_unit_test(old_groups_stay_readable),
 		cmocka_unit_test(shared_zone_owner),
