@@ -489,6 +489,49 @@ static void reserved_by_another_host(void **state)
 	zns_broker_close(&b);
 }
 
+/*
+ * Two removals in one request, and the log takes no write: none has happened. The broker has them
+ * out of its memory already, and must not reset what the next one finds.
+ */
+static void removals_not_written(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct pollfd gone = { .events = POLLIN };
+	ProtobufCBinaryData id[2];
+	ZnsPb__Rm m = ZNS_PB__RM__INIT;
+	struct grant g[2];
+	struct zone z[2];
+	REQ(q);
+
+	for (int i = 0; i < 2; i++) {
+		g[i] = dump(f, &b, i ? "db" : "web", KIB(128), &z[i]);
+		id[i] = (ProtobufCBinaryData){ ZNS_UUID_LEN, g[i].id };
+	}
+	assert_int_not_equal(z[0].zone, z[1].zone);
+	kill_broker(&b);
+	setenv("ZNS_EMU_FAULT", "write-after=0@0x*,write-after=0@1x*,write-after=0@2x*", 1);
+	setenv("ZNSD_KEEP_ENV", "ZNS_EMU_FAULT", 1);
+	b = client(f);
+	unsetenv("ZNSD_KEEP_ENV");
+	unsetenv("ZNS_EMU_FAULT");
+	gone.fd = pidfd_of(b.broker_pid);
+	m.checkpoints = id;
+	m.n_checkpoints = 2;
+	m.by = "test";
+	q.rm = &m;
+	refused(&b, &q, -EIO, "media error (injected)");
+	zns_broker_close(&b);
+	assert_int_equal(poll(&gone, 1, 60000), 1);
+	close(gone.fd);
+
+	for (int i = 0; i < 2; i++)
+		assert_int_not_equal(state_of(f, z[i].zone), ZNS_ZONE_EMPTY);
+	b = client(f);
+	assert_int_equal(nr_checkpoints(&b), 2);
+	zns_broker_close(&b);
+}
+
 int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, fx_teardown)
@@ -501,6 +544,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(start_failures_reach_the_caller, setup_running,
 						fx_teardown),
 		T(reserved_by_another_host),
+		T(removals_not_written),
 		T(bad_zones),
 		cmocka_unit_test_setup_teardown(limits, setup_limits, fx_teardown),
 		cmocka_unit_test_setup_teardown(active_limit_alone, setup_active, fx_teardown),
