@@ -74,18 +74,14 @@ static inline void fx_test_programs(void)
 	setenv("ZNS_LIBEXEC", path, 1);
 }
 
-static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active, uint32_t groups)
+/* A directory in @parent with a configuration of its own. */
+static inline void fx_dir(struct fx *f, const char *parent)
 {
-	ZnsPb__Profile p = ZNS_PB__PROFILE__INIT;
-	ZnsPb__DieGroup g[DIES], *gp[DIES];
-	uint32_t map[ZONES], i;
-	struct zns_emu_params e;
-	struct zns_err err = ZNS_ERR_INIT;
-	char path[300], buf[300], cwd[PATH_MAX];
-	uint8_t uuid[ZNS_UUID_LEN];
+	char buf[300], cwd[PATH_MAX];
 
 	memset(f, 0, sizeof(*f));
-	strcpy(f->dir, "/tmp/znsd-test.XXXXXX");
+	assert_in_range(snprintf(f->dir, sizeof(f->dir), "%s/znsd-test.XXXXXX", parent), 1,
+			sizeof(f->dir) - 1);
 	assert_non_null(mkdtemp(f->dir));
 	snprintf(buf, sizeof(buf), "%s/etc", f->dir);
 	setenv("ZNS_CONFIG", buf, 1);
@@ -102,6 +98,19 @@ static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active,
 		strcat(cwd, "/build/bin");
 		setenv("ZNS_LIBEXEC", cwd, 1);
 	}
+}
+
+static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active, uint32_t groups)
+{
+	ZnsPb__Profile p = ZNS_PB__PROFILE__INIT;
+	ZnsPb__DieGroup g[DIES], *gp[DIES];
+	uint32_t map[ZONES], i;
+	struct zns_emu_params e;
+	struct zns_err err = ZNS_ERR_INIT;
+	char path[300], buf[300];
+	uint8_t uuid[ZNS_UUID_LEN];
+
+	fx_dir(f, "/tmp");
 	zns_emu_default_params(&e);
 	e.nr_zones = ZONES;
 	e.zone_size = e.zone_capacity = CAP;

@@ -5,10 +5,9 @@
  * the gate; with SIZE CHURN MIX QOS it runs longer and prints a line of the table in devices.md.
  */
 #include <math.h>
-#include "broker_fixture.h"
+#include "file_fixture.h"
 #include "zns/emu.h"
 #include "zns/grow.h"
-#include "zns/save.h"
 
 struct mix {
 	const char *name;
@@ -38,55 +37,6 @@ struct churn {
 	uint32_t refused;
 };
 
-static void good(int ret, const struct zns_err *err)
-{
-	if (ret)
-		fail_msg("%d: %s", ret, err->msg);
-}
-
-static void open_store(struct churn *c, uint64_t size)
-{
-	ZnsPb__Profile p = ZNS_PB__PROFILE__INIT;
-	ZnsPb__DieGroup g = ZNS_PB__DIE_GROUP__INIT, *gp = &g;
-	struct zns_err err = ZNS_ERR_INIT;
-	struct zns_emu_params e;
-	const char *tmp = getenv("TMPDIR");
-	uint8_t uuid[ZNS_UUID_LEN];
-	char path[300], cwd[PATH_MAX];
-	struct fx *f = &c->f;
-
-	snprintf(f->dir, sizeof(f->dir), "%s/zns-fill.XXXXXX", tmp ? tmp : "/dev/shm");
-	assert_non_null(mkdtemp(f->dir));
-	snprintf(path, sizeof(path), "%s/etc", f->dir);
-	setenv("ZNS_CONFIG", path, 1);
-	snprintf(path, sizeof(path), "%s/run", f->dir);
-	setenv("ZNS_RUN", path, 1);
-	if (!getenv("ZNS_LIBEXEC")) {
-		assert_non_null(getcwd(cwd, sizeof(cwd) - 16));
-		strcat(cwd, "/build/bin");
-		setenv("ZNS_LIBEXEC", cwd, 1);
-	}
-	good(zns_file_params(size, &e, &err), &err);
-	e.is_volatile = true;
-	c->room = (e.nr_zones - e.log_zones) * e.zone_capacity;
-	snprintf(path, sizeof(path), "%s/store", f->dir);
-	good(zns_emu_create(path, &e, false, &err), &err);
-	snprintf(path, sizeof(path), "file:%s/store", f->dir);
-	good(zns_dev_open(path, 0, &f->dev, &err), &err);
-	p.source = "one-domain";
-	p.zone_write_mibps = p.zone_read_mibps = 1000;
-	p.confidence = 1;
-	p.groups = &gp;
-	p.n_groups = 1;
-	p.zone_group = calloc(e.nr_zones, sizeof(*p.zone_group));
-	p.n_zone_group = e.nr_zones;
-	good(zns_uuid_generate(uuid), &err);
-	good(zns_store_format(f->dev, uuid, &p, false, f->reg.uuid, &err), &err);
-	free(p.zone_group);
-	good(zns_register(f->reg.uuid, path, &err), &err);
-	good(zns_registered_by_uuid(f->reg.uuid, &f->reg, &err), &err);
-}
-
 static uint64_t draw(struct churn *c)
 {
 	double part = rand_r(&c->seed) / (double)RAND_MAX;
@@ -95,43 +45,12 @@ static uint64_t draw(struct churn *c)
 	return (uint64_t)((double)c->mix.least * pow((double)most / (double)c->mix.least, part));
 }
 
-static int put_image(struct zns_save *v, uint64_t bytes, struct zns_err *err)
-{
-	static uint64_t buf[KIB(256) / 8];
-	struct zns_wimage *img;
-	int ret = zns_writer_image(v->w, "pages-1.img", true, &img, err);
-
-	buf[0] = bytes;
-	for (uint64_t off = 0; off < bytes && !ret; off += sizeof(buf))
-		ret = zns_wimage_data(img, buf, zns_min(bytes - off, sizeof(buf)), err);
-	return ret ? ret : zns_wimage_seal(img, err);
-}
-
 static int dump_of(struct churn *c, uint64_t bytes, uint8_t *id, struct zns_err *err)
 {
-	ZnsPb__DumpBegin q = ZNS_PB__DUMP_BEGIN__INIT;
-	struct zns_session s = ZNS_SESSION_INIT;
-	struct zns_save v = { .s = &s };
 	char name[32];
-	int ret;
 
 	snprintf(name, sizeof(name), "c%u", (unsigned)rand_r(&c->seed) % c->mix.containers);
-	good(zns_session_open(&s, &c->f.reg, ZNS_WRITES, err), err);
-	q.container = name;
-	q.qos_mibps = c->qos;
-	q.has_expected_bytes = 1;
-	q.expected_bytes = bytes;
-	ret = zns_save_begin(&v, &q, err);
-	if (!ret)
-		ret = put_image(&v, bytes, err);
-	if (!ret)
-		ret = zns_save_publish(&v, err);
-	memcpy(id, v.id, ZNS_UUID_LEN);
-	if (ret)
-		zns_save_give_up(&v, ret, "full");
-	zns_save_end(&v);
-	zns_session_close(&s);
-	return ret;
+	return save_pages(&c->f, name, c->qos, bytes, id, err);
 }
 
 static void remove_some(struct churn *c)
@@ -185,7 +104,7 @@ static void churn(struct churn *c, uint64_t size, double times)
 {
 	uint64_t bytes;
 
-	open_store(c, size);
+	c->room = fx_open_file(&c->f, size);
 	turn_over(c, times);
 	bytes = c->written;
 	printf("%-8s QoS %4u: written %5.1f x its size; full %u times, live then: %.1f %% mean, %.1f %% at least\n",
@@ -209,15 +128,6 @@ static void fills_to_the_brim(void **state)
 	run(&c, MIB(512), 2.5);
 	assert_true(c.refused > 0);
 	assert_true(c.sum / c.refused > 0.92);
-}
-
-static void ctl(const char *args)
-{
-	char cmd[PATH_MAX + 100];
-
-	snprintf(cmd, sizeof(cmd), "%s/znsctl %s >/dev/null", getenv("ZNS_LIBEXEC"), args);
-	if (system(cmd))
-		fail_msg("%s", cmd);
 }
 
 /* Small ones go where others were removed: 0.96. They are whole then, and those that were removed
@@ -274,7 +184,7 @@ static void more_than_the_disk(void **state)
 	uint8_t id[ZNS_UUID_LEN];
 	REQ(q);
 
-	open_store(&c, MIB(64));
+	c.room = fx_open_file(&c.f, MIB(64));
 	good(dump_of(&c, MIB(1), id, &err), &err);
 	b = client(&c.f);
 	begin_request(&q, &m, "c0", 2000, "reject", NULL);
