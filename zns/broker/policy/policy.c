@@ -11,6 +11,7 @@ void policy_fini(struct znsd *d)
 {
 	if (d->policy) {
 		hot_fini(d);
+		footers_fini(d);
 		free(d->policy->held);
 	}
 	free(d->policy);

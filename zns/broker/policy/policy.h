@@ -21,6 +21,9 @@ struct policy {
 	uint32_t nr_waiting; /* dumps that wait for admission; the storey above counts them */
 	uint8_t *held; /* groups that the first waiter will get; NULL: none waits */
 	struct hot_policy *hot; /* private to hot.c; NULL: no restore has asked yet */
+	struct old_footer
+		*footers; /* on a disk: that wait to be written over; private to footers.c */
+	uint32_t nr_footers, max_footers;
 	uint64_t weighed_ns; /* when shares by weight were found last; 0: weights do not count */
 };
 
@@ -347,14 +350,23 @@ void parents_last(const struct znsd *d, ProtobufCBinaryData *ids, size_t nr);
 /* removal.c */
 struct grave {
 	ZnsPb__Tombstone *t; /* a copy of its tombstone; NULL: the store keeps none */
-	uint32_t *zones, nr; /* zones with a footer of the checkpoint */
-	uint64_t footer; /* of its newest version, in zones[0] */
+	uint32_t *zones, nr; /* zones with a footer of the checkpoint; on a disk none */
+	/* on a disk: before its footer, which is in what is the checkpoint's; NULL: it is not */
+	ZnsPb__ExtentRef *manifest;
 };
 int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g,
 		      struct zns_err *err);
 /* Both free the members of @g. */
 void bury(struct znsd *d, struct grave *g);
 void grave_free(struct znsd *d, struct grave *g);
+
+/* footers.c: on a disk */
+/* The footer behind @manifest is of no use any more. @t: NULL, or what takes its place. Both are
+ * copied. */
+void footer_gone(struct znsd *d, const uint8_t *id, const ZnsPb__ExtentRef *manifest,
+		 const ZnsPb__Tombstone *t);
+void footers_step(struct znsd *d); /* those that had to wait */
+void footers_fini(struct znsd *d);
 
 /* expiry.c */
 bool checkpoint_pinned(const struct znsd *d, const uint8_t *id);

@@ -113,6 +113,7 @@ int reclaim_step(struct znsd *d)
 	if (!d->readers_clear && old_garbage(d) && !readers_check(d))
 		ms = READERS_RETRY_MS;
 	if (d->sweep) {
+		footers_step(d);
 		if (sweep_step(d, &retry))
 			return 0;
 		d->sweep = retry;

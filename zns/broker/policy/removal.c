@@ -30,23 +30,8 @@ static bool put(struct znsd *d, uint32_t zone, const uint8_t *block)
 	return !ret;
 }
 
-/* On a disk the tombstone takes the footer's place: they go together. */
-static bool put_on_footer(struct znsd *d, const struct grave *g, const uint8_t *block)
+static void bury_in_zone(struct znsd *d, const ZnsPb__Tombstone *t, uint32_t zone)
 {
-	const struct zn_zone *z = &d->zones[g->zones[0]];
-	uint64_t end, turn, len = d->dev->geo.block_size;
-
-	if (!on_disk(d) || z->writer || z->readers || g->footer == UINT64_MAX ||
-	    g->footer + len > z->z.wp)
-		return false;
-	return !zns_dev_offer(d->dev, g->zones[0], &end, &turn, NULL) && g->footer + len <= end &&
-	       !zns_dev_take(d->dev, g->zones[0], g->footer, g->footer + len, turn, NULL) &&
-	       !zns_dev_write(d->dev, g->zones[0], g->footer, block, len, NULL);
-}
-
-static void bury_in_zone(struct znsd *d, const struct grave *g, uint32_t zone)
-{
-	const ZnsPb__Tombstone *t = g->t;
 	size_t block = d->dev->geo.block_size;
 	cleanup_free uint8_t *buf = NULL;
 	uint32_t i;
@@ -55,8 +40,6 @@ static void bury_in_zone(struct znsd *d, const struct grave *g, uint32_t zone)
 		return; /* a reset comes before the next write, and takes the footer */
 	buf = aligned_alloc(4096, zns_align_up(block, 4096));
 	if (!buf || zns_tombstone_block(t, buf, block))
-		return;
-	if (zone == g->zones[0] && put_on_footer(d, g, buf))
 		return;
 	if (has_room(d, zone) && put(d, zone, buf))
 		return;
@@ -71,20 +54,23 @@ static uint32_t *bury_zones(const struct znsd *d, const ZnsPb__Checkpoint *k, ui
 	uint32_t *zones = znsd_alloc((k->n_old_manifests + 1) * sizeof(*zones));
 
 	*nr = 0;
+	if (on_disk(d))
+		return zones;
 	zones[(*nr)++] = k->manifest->zone;
 	for (size_t i = 0; i < k->n_old_manifests; i++)
-		if (k->old_manifests[i] < d->nr_zones) /* a disk may have become smaller */
-			zones[(*nr)++] = k->old_manifests[i];
+		zones[(*nr)++] = k->old_manifests[i];
 	return zones;
 }
 
-/* Where its footer stands. UINT64_MAX: not in what is the checkpoint's, by its record. */
-static uint64_t footer_of(const struct znsd *d, const ZnsPb__Checkpoint *k)
+/* NULL: its footer is not in what is the checkpoint's, by its record. */
+static ZnsPb__ExtentRef *manifest_of(const struct znsd *d, const ZnsPb__Checkpoint *k)
 {
 	uint64_t block = d->dev->geo.block_size,
 		 at = k->manifest->start + zns_align_up(k->manifest->len, block);
 
-	return zns_holds_bytes(k, k->manifest->zone, at, block) ? at : UINT64_MAX;
+	return on_disk(d) && zns_holds_bytes(k, k->manifest->zone, at, block) ?
+		       zns_pb_copy(&k->manifest->base, NULL) :
+		       NULL;
 }
 
 int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g,
@@ -96,7 +82,7 @@ int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct 
 
 	g->t = NULL;
 	g->zones = bury_zones(d, k, &g->nr);
-	g->footer = footer_of(d, k);
+	g->manifest = manifest_of(d, k);
 	zones_note_ours(d, k);
 	ret = zns_store_remove(d->store, id, by, err);
 	if (ret)
@@ -110,7 +96,9 @@ int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct 
 void bury(struct znsd *d, struct grave *g)
 {
 	for (uint32_t i = 0; g->t && i < g->nr; i++)
-		bury_in_zone(d, g, g->zones[i]);
+		bury_in_zone(d, g->t, g->zones[i]);
+	if (g->t && g->manifest)
+		footer_gone(d, g->t->id.data, g->manifest, g->t);
 	grave_free(d, g);
 }
 
@@ -118,6 +106,8 @@ void grave_free(struct znsd *d, struct grave *g)
 {
 	if (g->t)
 		zns_pb__tombstone__free_unpacked(g->t, NULL);
+	if (g->manifest)
+		zns_pb__extent_ref__free_unpacked(g->manifest, NULL);
 	free(g->zones);
 	*g = (struct grave){ .t = NULL };
 }

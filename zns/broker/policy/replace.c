@@ -86,14 +86,21 @@ int record_replace(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoin
 {
 	const ZnsPb__Checkpoint *now = zns_store_find(d->store, l->id);
 	cleanup_free uint32_t *old = NULL;
+	ZnsPb__ExtentRef manifest = *now->manifest;
 	ZnsPb__Checkpoint next = *k;
+	int ret;
 
 	/* an import keeps all data, and the new manifest names them */
 	if (l->kind != LEASE_IMPORT) {
-		old = old_manifests(d, now, &next.n_old_manifests);
+		next.n_old_manifests = 0;
+		if (!on_disk(d)) /* there no footer stays */
+			old = old_manifests(d, now, &next.n_old_manifests);
 		next.old_manifests = old;
 		zones_note_ours(d, now);
 	}
 	d->sweep = true;
-	return zns_store_move(d->store, &next, err);
+	ret = zns_store_move(d->store, &next, err);
+	if (!ret && on_disk(d))
+		footer_gone(d, l->id, &manifest, NULL);
+	return ret;
 }

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Places on a disk that small checkpoints had, and others get: who may write there, and what a
+ * rebuild finds. */
+#include "file_fixture.h"
+#include "zns/move.h"
+
+static int setup(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open_file(f, MIB(64));
+	*state = f;
+	return 0;
+}
+
+struct saved {
+	uint8_t id[ZNS_UUID_LEN];
+	uint32_t zone;
+	uint64_t start, footer;
+};
+
+static struct saved look_up(struct fx *f, const uint8_t *id)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	const ZnsPb__Checkpoint *c;
+	struct zns_store *s;
+	struct saved k;
+
+	good(zns_store_open(f->dev, ZNS_STORE_RDONLY, &s, &err), &err);
+	c = zns_store_find(s, id);
+	assert_non_null(c);
+	memcpy(k.id, id, sizeof(k.id));
+	k.zone = c->manifest->zone;
+	k.start = c->zones[0]->start;
+	k.footer = c->manifest->start + zns_align_up(c->manifest->len, UINT64_C(4096));
+	zns_store_close(s);
+	return k;
+}
+
+static struct saved save(struct fx *f, const char *name, uint64_t bytes)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	uint8_t id[ZNS_UUID_LEN];
+
+	good(save_pages(f, name, 0, bytes, id, &err), &err);
+	return look_up(f, id);
+}
+
+static bool footer_stands(struct fx *f, const struct saved *k)
+{
+	ZnsPb__Footer *foot;
+
+	if (zns_footer_read(f->dev, k->zone, k->footer, &foot, NULL))
+		return false;
+	zns_pb__footer__free_unpacked(foot, NULL);
+	return true;
+}
+
+/* What a store has whose log is lost. */
+static size_t rebuilt(struct fx *f)
+{
+	struct zns_broker b;
+	char args[400];
+	size_t nr;
+
+	snprintf(args, sizeof(args), "fsck --rebuild --force %s", f->dev->path);
+	ctl(args);
+	b = client(f);
+	nr = nr_checkpoints(&b);
+	zns_broker_close(&b);
+	return nr;
+}
+
+/* Three in one zone, so that it stays when the middle one goes. */
+static void three(struct fx *f, struct saved k[3])
+{
+	for (int i = 0; i < 3; i++) {
+		k[i] = save(f, "c", KIB(100));
+		assert_int_equal(k[i].zone, k[0].zone);
+	}
+}
+
+/* Goes behind the three, and not into the place of one. */
+static void one_more(struct fx *f, const struct saved k[3])
+{
+	struct saved more = save(f, "more", KIB(300));
+
+	assert_int_equal(more.zone, k[0].zone);
+	assert_true(more.start > k[2].footer);
+}
+
+/* Whose lease has ended cannot go on in a place that others may have by now. */
+static void late_writer(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b;
+	ZnsPb__ZoneGet zg = ZNS_PB__ZONE_GET__INIT;
+	struct zns_err err = ZNS_ERR_INIT;
+	void *buf = aligned_alloc(4096, KIB(16));
+	ZnsPb__DumpBegin m;
+	ZnsPb__Response *r;
+	struct saved k[3];
+	uint64_t start;
+	REQ(q);
+
+	three(f, k);
+	b = client(f);
+	rm(&b, k[1].id, 1);
+	begin_request(&q, &m, "late", 0, NULL, NULL);
+	m.has_min_room = m.has_expected_bytes = 1;
+	m.min_room = KIB(16);
+	m.expected_bytes = KIB(32);
+	drop(ask(&b, &q));
+	zns_pb__request__init(&q);
+	q.zone_get = &zg;
+	r = ask(&b, &q);
+	assert_int_equal(r->zone->zone, k[0].zone);
+	assert_int_equal(r->zone->start, k[1].start);
+	assert_true(r->zone->has_turn);
+	start = r->zone->start;
+	good(zns_dev_take(f->dev, k[0].zone, start, r->zone->capacity, r->zone->turn, &err), &err);
+	drop(r);
+	memset(buf, 0x5a, KIB(16));
+	good(zns_dev_write(f->dev, k[0].zone, start, buf, KIB(16), &err), &err);
+	abort_dump(&b);
+	assert_int_equal(zns_dev_write(f->dev, k[0].zone, start + KIB(16), buf, KIB(16), &err),
+			 -EIO);
+	zns_broker_close(&b);
+	free(buf);
+}
+
+/* While somebody reads the zone, a removed one keeps its footer; it goes when they have ended. */
+static void removed_beside_a_reader(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b, reader;
+	ZnsPb__RestoreBegin rb;
+	ZnsPb__Request q;
+	struct saved k[3];
+
+	three(f, k);
+	b = client(f);
+	reader = client(f);
+	restore_request(&q, &rb, k[0].id);
+	drop(ask(&reader, &q));
+	rm(&b, k[1].id, 1);
+	settle(&b);
+	assert_true(footer_stands(f, &k[1]));
+	zns_broker_close(&reader);
+	until((settle(&b), !footer_stands(f, &k[1])));
+	zns_broker_close(&b);
+	one_more(f, k);
+	assert_int_equal(rebuilt(f), 3);
+}
+
+/* So it is beside a writer, which goes on with the place that it was given. */
+static void removed_beside_a_writer(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b, writer;
+	ZnsPb__DumpBegin m;
+	struct saved k[3];
+	struct zone z;
+	REQ(q);
+
+	three(f, k);
+	b = client(f);
+	writer = client(f);
+	begin_request(&q, &m, "writer", 0, NULL, NULL);
+	m.has_min_room = m.has_expected_bytes = 1;
+	m.min_room = KIB(16);
+	m.expected_bytes = KIB(300);
+	drop(ask(&writer, &q));
+	z = zone_get(&writer, 0);
+	assert_int_equal(z.zone, k[0].zone);
+	rm(&b, k[1].id, 1);
+	assert_true(footer_stands(f, &k[1]));
+	abort_dump(&writer);
+	settle(&b);
+	assert_false(footer_stands(f, &k[1]));
+	zns_broker_close(&writer);
+	zns_broker_close(&b);
+	one_more(f, k);
+	assert_int_equal(rebuilt(f), 3);
+}
+
+static void move(struct fx *f, const struct saved *k)
+{
+	struct zns_session s = ZNS_SESSION_INIT;
+	cleanup_free uint32_t *groups = calloc(f->dev->geo.nr_zones, sizeof(*groups));
+	struct zns_move m = {
+		.s = &s, .victims = &k->zone, .nr_victims = 1, .zone_group = groups, .rude = true
+	};
+	struct zns_err err = ZNS_ERR_INIT;
+
+	good(zns_session_open(&s, &f->reg, ZNS_WRITES, &err), &err);
+	m.dev = s.dev;
+	good(zns_move_copy(&m, k->id, &err), &err);
+	good(zns_move_durable(&m, &err), &err);
+	good(zns_move_commit(&m, &err), &err);
+	zns_move_end(&m);
+	zns_session_close(&s);
+}
+
+/* The footer of an earlier version goes as well: else this version comes back when the checkpoint
+ * is removed and its tombstone is written over. */
+static void moved_and_removed(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b;
+	struct saved k[3], now;
+
+	three(f, k);
+	move(f, &k[1]);
+	b = client(f);
+	until((settle(&b), !footer_stands(f, &k[1])));
+	now = look_up(f, k[1].id);
+	assert_int_not_equal(now.zone, k[1].zone);
+	assert_true(footer_stands(f, &now));
+	assert_int_equal(nr_checkpoints(&b), 3);
+	rm(&b, k[1].id, 1);
+	assert_true(becomes(f, now.zone, ZNS_ZONE_EMPTY));
+	zns_broker_close(&b);
+	one_more(f, k);
+	assert_int_equal(rebuilt(f), 3);
+}
+
+int main(void)
+{
+#define T(t) cmocka_unit_test_setup_teardown(t, setup, fx_teardown)
+	const struct CMUnitTest tests[] = {
+		T(late_writer),
+		T(removed_beside_a_reader),
+		T(removed_beside_a_writer),
+		T(moved_and_removed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

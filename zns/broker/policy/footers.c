@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Footers on a disk. If the log is lost, a rebuild finds each checkpoint by its footer. So the
+ * footer of a removed checkpoint is written over by the tombstone, and that of an earlier version by
+ * zeroes. Whoever is given the place later takes both; a tombstone anywhere else could go first,
+ * since all that is not live is written anew. While somebody reads or writes the zone, a footer
+ * waits for its end.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "zns/fsck.h"
+#include "policy.h"
+
+struct old_footer {
+	uint8_t id[ZNS_UUID_LEN];
+	ZnsPb__ExtentRef manifest;
+	uint8_t *block; /* what is written over it */
+};
+
+static uint64_t place_of(const struct znsd *d, const ZnsPb__ExtentRef *manifest)
+{
+	return manifest->start + zns_align_up(manifest->len, (uint64_t)d->dev->geo.block_size);
+}
+
+/* Does it still stand there? */
+static bool stands(const struct znsd *d, const struct old_footer *f)
+{
+	ZnsPb__Footer *foot;
+	bool is;
+
+	if (zns_footer_read(d->dev, f->manifest.zone, place_of(d, &f->manifest), &foot, NULL))
+		return false;
+	is = !memcmp(foot->checkpoint.data, f->id, ZNS_UUID_LEN) &&
+	     foot->manifest_start == f->manifest.start && foot->manifest_hash == f->manifest.hash;
+	zns_pb__footer__free_unpacked(foot, NULL);
+	return is;
+}
+
+static void write_over(struct znsd *d, const struct old_footer *f)
+{
+	uint64_t at = place_of(d, &f->manifest), len = d->dev->geo.block_size, end, turn;
+	uint32_t zone = f->manifest.zone;
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = zns_dev_offer(d->dev, zone, &end, &turn, &err);
+
+	if (!ret && at + len > end)
+		return; /* a finished zone has nothing there */
+	if (!ret)
+		ret = zns_dev_take(d->dev, zone, at, at + len, turn, &err);
+	if (!ret)
+		ret = zns_dev_write(d->dev, zone, at, f->block, len, &err);
+	if (ret)
+		znsd_warn("a footer in zone %u cannot be written over: %s", zone, err.msg);
+}
+
+/* true: it is done with, one way or another. */
+static bool settled(struct znsd *d, const struct old_footer *f)
+{
+	const struct zn_zone *z;
+
+	if (f->manifest.zone >= d->nr_zones)
+		return true;
+	z = &d->zones[f->manifest.zone];
+	if (!zone_usable(z) || (!zone_live(d, f->manifest.zone) && !z->writer))
+		return true; /* a reset comes before the next write, and takes the footer */
+	if (z->writer || z->readers || z->finishing || (z->old && !d->readers_clear))
+		return false;
+	if (stands(d, f))
+		write_over(d, f);
+	return true;
+}
+
+void footer_gone(struct znsd *d, const uint8_t *id, const ZnsPb__ExtentRef *manifest,
+		 const ZnsPb__Tombstone *t)
+{
+	size_t block = d->dev->geo.block_size;
+	struct old_footer f = { .manifest = *manifest };
+	struct policy *p = d->policy;
+
+	memcpy(f.id, id, ZNS_UUID_LEN);
+	f.block = aligned_alloc(4096, zns_align_up(block, 4096));
+	if (!f.block)
+		return;
+	memset(f.block, 0, block);
+	if ((t && zns_tombstone_block(t, f.block, block)) || settled(d, &f)) {
+		free(f.block);
+		return;
+	}
+	znsd_grow(p->footers, p->nr_footers, p->max_footers);
+	p->footers[p->nr_footers++] = f;
+}
+
+void footers_step(struct znsd *d)
+{
+	struct policy *p = d->policy;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < p->nr_footers; i++)
+		if (settled(d, &p->footers[i]))
+			free(p->footers[i].block);
+		else
+			p->footers[n++] = p->footers[i];
+	p->nr_footers = n;
+}
+
+void footers_fini(struct znsd *d)
+{
+	for (uint32_t i = 0; i < d->policy->nr_footers; i++)
+		free(d->policy->footers[i].block);
+	free(d->policy->footers);
+}
