@@ -4,7 +4,9 @@
  * remembers, then look at every state that a cut could have left (issue: crash safety; design.md
  * §7, §8).
  *
- *   crash [--states N] [--seed N] [--only] [--omit data|log|move|order] [--flips N] [--verbose]
+ *   crash [--disk] [--states N] [--seed N] [--only] [--omit data|log|move|order] [--flips N] [--verbose]
+ *     --disk        an ordinary disk instead of drives: small checkpoints are written where others
+ * were removed
  *     --states N    go on with further loads until so many distinct states were checked, a fifth of
  * them different in metadata zones (100000)
  *     --seed N      of the first load (1); a failure names its load's seed
@@ -32,7 +34,7 @@
 
 static struct {
 	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts,
-		removes, composed, encrypted, erased, rolls, moves, defrags, moved_zones, ops,
+		removes, composed, encrypted, erased, rolls, moves, defrags, moved_zones, ops, anew,
 		omitted;
 } sum;
 static bool verbose;
@@ -165,13 +167,26 @@ static const struct load_size sizes[] = {
 	  .max_len = 150000 },
 };
 
+static const struct load_size disk = { .nr_zones = 7,
+				       .nr_groups = 1,
+				       .steps = 120,
+				       .capacity = KIB(256),
+				       .max_len = 30000,
+				       .disk = true };
+static bool on_a_disk;
+
+static const struct load_size *size_of(uint64_t seed)
+{
+	return on_a_disk ? &disk : &sizes[seed % ZNS_ARRAY_SIZE(sizes)];
+}
+
 static int run(uint64_t seed, enum trace_omit omit)
 {
 	struct run r = { .seed = seed };
 	struct zns_err err = ZNS_ERR_INIT;
 	uint64_t rng = seed * 0xd1342543de82ef95ull | 1;
 
-	r.t = load_run(&sizes[seed % ZNS_ARRAY_SIZE(sizes)], seed, omit, &r.l, &err);
+	r.t = load_run(size_of(seed), seed, omit, &r.l, &err);
 	if (!r.t) {
 		printf("FAIL seed %llu: the load itself: %s\n", (unsigned long long)seed, err.msg);
 		sum.failures++;
@@ -194,10 +209,11 @@ static int run(uint64_t seed, enum trace_omit omit)
 	sum.defrags += r.l.defrags;
 	sum.moved_zones += r.l.moved_zones;
 	sum.ops += r.t->ops;
+	sum.anew += r.t->anew;
 	sum.omitted += r.t->omitted;
 	if (r.failed)
-		printf("reproduce it with: crash --seed %llu --only --verbose\n",
-		       (unsigned long long)seed);
+		printf("reproduce it with: crash%s --seed %llu --only --verbose\n",
+		       on_a_disk ? " --disk" : "", (unsigned long long)seed);
 	free(r.all.slot);
 	free(r.meta.slot);
 	trace_free(r.t);
@@ -220,8 +236,7 @@ static int flips(uint64_t nr, uint64_t seed)
 		struct zns_err err = ZNS_ERR_INIT;
 		uint64_t rng = seed * 0xd1342543de82ef95ull | 1;
 		struct load l;
-		struct trace *t = load_run(&sizes[seed % ZNS_ARRAY_SIZE(sizes)], seed, OMIT_NONE,
-					   &l, &err);
+		struct trace *t = load_run(size_of(seed), seed, OMIT_NONE, &l, &err);
 
 		if (!t || flip_run(t, &l, zns_min(nr - done, per_load), &rng, &n, &err)) {
 			printf("FAIL seed %llu: %s\n", (unsigned long long)seed, err.msg);
@@ -250,13 +265,14 @@ static int flips(uint64_t nr, uint64_t seed)
 static int usage(void)
 {
 	fprintf(stderr,
-		"usage: crash [--states N] [--seed N] [--only] [--omit data|log|move|order] [--flips N] [--verbose]\n");
+		"usage: crash [--disk] [--states N] [--seed N] [--only] [--omit data|log|move|order] [--flips N] [--verbose]\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
+		{ "disk", no_argument, NULL, 'd' },
 		{ "states", required_argument, NULL, 'n' },
 		{ "seed", required_argument, NULL, 's' },
 		{ "only", no_argument, NULL, 'o' },
@@ -272,6 +288,9 @@ int main(int argc, char **argv)
 
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
 		switch (c) {
+		case 'd':
+			on_a_disk = true;
+			break;
 		case 'n':
 			want = strtoull(optarg, NULL, 0);
 			break;
@@ -314,20 +333,24 @@ int main(int argc, char **argv)
 		run(seed++, omit);
 	} while (!only && (sum.states < want || sum.meta_states < want / 5) && sum.failures < SHOW);
 	printf("%llu loads: %llu dumps (%llu pairs), %llu begun live, %llu encrypted, %llu aborted, %llu removals (%llu with the key), %llu checkpoints moved (%llu to chosen groups) out of %llu zones, "
-	       "%llu roll-overs; %llu device operations\n",
+	       "%llu roll-overs; %llu device operations, %llu of them writes over removed data\n",
 	       (unsigned long long)sum.loads, (unsigned long long)sum.dumps,
 	       (unsigned long long)sum.pairs, (unsigned long long)sum.composed,
 	       (unsigned long long)sum.encrypted, (unsigned long long)sum.aborts,
 	       (unsigned long long)sum.removes, (unsigned long long)sum.erased,
 	       (unsigned long long)sum.moves, (unsigned long long)sum.defrags,
 	       (unsigned long long)sum.moved_zones, (unsigned long long)sum.rolls,
-	       (unsigned long long)sum.ops);
+	       (unsigned long long)sum.ops, (unsigned long long)sum.anew);
 	if (omit)
 		printf(omit == OMIT_ORDER ? "control: %llu zones were reset too early\n" :
 					    "control: %llu flushes did nothing\n",
 		       (unsigned long long)sum.omitted);
 	if (!omit && sum.states >= DEFRAG_STATES && !sum.defrags) {
 		printf("FAIL: nothing was moved as by `compact --defrag`: that was not tried\n");
+		sum.failures++;
+	}
+	if (on_a_disk && !sum.anew) {
+		printf("FAIL: no small checkpoint was written over removed data: that was not tried\n");
 		sum.failures++;
 	}
 	printf("%llu epochs, %llu of them enumerated whole; %llu distinct states, %llu different in metadata zones; %.1f s of CPU\n",

@@ -136,6 +136,9 @@ static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint3
 				  .master = k->encrypted ? new_master() : NULL };
 	q.container = k->container;
 	q.qos_mibps = qos_mibps;
+	q.has_expected_bytes = zns_geo_is_disk(&d->dev->geo); /* it is a small one there */
+	for (uint32_t i = 0; i < k->nr_img; i++)
+		q.expected_bytes += k->img[i].nr_runs ? 0 : k->img[i].len;
 	ret = zns_save_begin(&u->v, &q, err);
 	memcpy(k->id, u->v.id, ZNS_UUID_LEN);
 	return ret;
@@ -454,7 +457,8 @@ static void stop_clock(void)
 struct trace *load_run(const struct load_size *size, uint64_t seed, enum trace_omit omit,
 		       struct load *l, struct zns_err *err)
 {
-	struct trace *t = trace_new(size->nr_zones, size->capacity, size->max_active, 3);
+	struct trace *t = trace_new(size->nr_zones, size->capacity, size->max_active, 3,
+				    size->disk);
 	struct znsd d;
 	int ret;
 

@@ -53,6 +53,7 @@ struct load_size {
 	uint64_t capacity; /* of a zone, bytes */
 	uint32_t max_active; /* 0: none */
 	uint32_t max_len; /* of an image, bytes */
+	bool disk; /* an ordinary one: removed checkpoints' places are written anew */
 };
 
 uint64_t load_rnd(uint64_t *s, uint64_t below);

@@ -68,6 +68,58 @@ static bool cut_here(const struct trace *t, uint32_t zone, uint64_t n, uint64_t 
 	return zone < t->nr_meta || n == 1 || n == blocks / 2 || n == blocks;
 }
 
+bool place_has(const struct place *p, uint64_t off, size_t len)
+{
+	return off >= p->start && off <= p->end && len <= p->end - off;
+}
+
+static int t_offer(struct zns_dev *d, uint32_t zone, uint64_t *end, uint64_t *turn,
+		   struct zns_err *err)
+{
+	struct trace *t = (struct trace *)d;
+	struct place *p = &t->h[zone].place;
+
+	pthread_mutex_lock(&t->lock);
+	*p = (struct place){ .turn = p->turn + 1 };
+	*turn = p->turn;
+	*end = last(t, zone)->finished ? last(t, zone)->wp : d->geo.zone_capacity;
+	pthread_mutex_unlock(&t->lock);
+	return 0;
+}
+
+static int t_take(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end, uint64_t turn,
+		  struct zns_err *err)
+{
+	struct trace *t = (struct trace *)d;
+	struct place *p = &t->h[zone].place;
+
+	pthread_mutex_lock(&t->lock);
+	if (p->turn == turn)
+		*p = (struct place){ turn, start, end };
+	pthread_mutex_unlock(&t->lock);
+	return 0;
+}
+
+/* One step for each state in which a cut may leave it. */
+static void write_anew(struct trace *t, uint32_t zone, uint64_t off, const void *buf, size_t len)
+{
+	uint64_t block = t->dev.geo.block_size, done = 0;
+
+	for (uint64_t n = 1; n <= len / block; n++) {
+		const struct step *s = last(t, zone);
+		struct gen *g;
+
+		if (!cut_here(t, zone, n, len / block))
+			continue;
+		g = gen_new(t, &t->h[zone]);
+		memcpy(g->data, s->gen->data, s->wp);
+		memcpy(g->data + off + done, (const uint8_t *)buf + done, n * block - done);
+		done = n * block;
+		add_step(t, zone, g, zns_max(s->wp, off + done), s->finished);
+	}
+	t->anew++;
+}
+
 static int t_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		   struct zns_err *err)
 {
@@ -75,17 +127,22 @@ static int t_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *b
 	uint64_t block = d->geo.block_size;
 	const struct step *s;
 	int ret = 0;
+	bool anew;
 
 	if (zone >= d->geo.nr_zones || !len || off % block || len % block)
 		return zns_fail(err, -EINVAL, "write not aligned or out of range");
 	pthread_mutex_lock(&t->lock);
 	s = last(t, zone);
-	if (s->finished || len > d->geo.zone_capacity - off)
+	anew = off < s->wp && place_has(&t->h[zone].place, off, len);
+	if ((s->finished && !anew) || len > d->geo.zone_capacity - off)
 		ret = zns_fail(err, -ENOSPC, "zone %u is full", zone);
-	else if (off != s->wp)
+	else if (off != s->wp && !anew)
 		ret = zns_fail(err, -EIO, "zone %u: write at %llu, the write pointer is at %llu",
 			       zone, (unsigned long long)off, (unsigned long long)s->wp);
-	if (!ret) {
+	if (!ret && anew) {
+		write_anew(t, zone, off, buf, len);
+		t->ops++;
+	} else if (!ret) {
 		struct gen *g = s->gen;
 
 		memcpy(g->data + off, buf, len);
@@ -121,8 +178,10 @@ static int t_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct
 	struct trace *t = (struct trace *)d;
 
 	pthread_mutex_lock(&t->lock);
-	for (uint32_t i = 0; i < nr; i++)
+	for (uint32_t i = 0; i < nr; i++) {
 		add_step(t, zones[i], gen_new(t, &t->h[zones[i]]), 0, false);
+		t->h[zones[i]].place = (struct place){ t->h[zones[i]].place.turn + 1, 0, 0 };
+	}
 	t->ops++;
 	pthread_mutex_unlock(&t->lock);
 	return 0;
@@ -238,33 +297,28 @@ static void t_close(struct zns_dev *d)
 {
 }
 
-static const struct zns_dev_ops trace_ops = {
-	.name = "trace",
-	.report = t_report,
-	.write = t_write,
-	.read = t_read,
-	.reset = t_reset,
-	.open_zone = t_state,
-	.close_zone = t_state,
-	.finish = t_finish,
-	.flush = t_flush,
-	.write_durable = t_write_durable,
-	.flush_zones = t_flush_zones,
-	.close = t_close,
-};
+#define TRACE_OPS                                                                                \
+	.name = "trace", .report = t_report, .write = t_write, .read = t_read, .reset = t_reset, \
+	.open_zone = t_state, .close_zone = t_state, .finish = t_finish, .flush = t_flush,       \
+	.write_durable = t_write_durable, .flush_zones = t_flush_zones, .close = t_close
 
-struct trace *trace_new(uint32_t nr_zones, uint64_t capacity, uint32_t max_active, uint32_t nr_meta)
+static const struct zns_dev_ops trace_ops = { TRACE_OPS };
+static const struct zns_dev_ops disk_ops = { TRACE_OPS, .offer = t_offer, .take = t_take };
+
+struct trace *trace_new(uint32_t nr_zones, uint64_t capacity, uint32_t max_active, uint32_t nr_meta,
+			bool disk)
 {
 	struct trace *t = need(calloc(1, sizeof(*t)));
 
-	t->dev.ops = &trace_ops;
+	t->dev.ops = disk ? &disk_ops : &trace_ops;
 	t->dev.geo = (struct zns_geometry){ .nr_zones = nr_zones,
 					    .block_size = 4096,
 					    .zone_size = 2 * capacity,
 					    .zone_capacity = capacity,
 					    .max_active = max_active,
 					    .max_io_bytes = (uint32_t)KIB(64),
-					    .mem_align = 512 };
+					    .mem_align = 512,
+					    .log_zones = disk ? nr_meta : 0 };
 	strcpy(t->dev.path, "trace:");
 	t->nr_meta = nr_meta;
 	pthread_mutex_init(&t->lock, NULL);

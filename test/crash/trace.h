@@ -12,13 +12,17 @@
  * may leave each zone, on its own, at any step from the last durable one to the last one done: what
  * a device with a volatile write cache may do (design.md §7). A durable write secures its own zone
  * alone, a flush of zones those.
+ *
+ * On a disk (zns_dev_offer) bytes below the write pointer are written anew. Then a step has its own
+ * copy of the zone, and the blocks of one write become durable in order, as on a zone.
  */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "zns/dev.h"
 
-struct gen { /* what a zone holds between two resets: only ever grows */
+/* what a zone holds between two resets, or until something in it is written anew: only grows */
+struct gen {
 	struct gen *next;
 	uint8_t *data;
 };
@@ -29,11 +33,18 @@ struct step {
 	bool finished;
 };
 
+/* What was offered last of a zone of a disk, and taken: all programs of a test share the device. */
+struct place {
+	uint64_t turn, start, end; /* start == end: nothing was taken in this turn */
+};
+bool place_has(const struct place *p, uint64_t off, size_t len);
+
 struct history {
 	struct step *step;
 	uint32_t nr, max;
 	uint32_t durable; /* index of the step of the last flush */
 	struct gen *gens;
+	struct place place;
 };
 
 struct epoch { /* per zone: where a cut before the flush that ends it may leave it */
@@ -47,7 +58,7 @@ struct trace {
 	struct history *h;
 	struct epoch *epoch;
 	uint32_t nr_epochs, max_epochs;
-	uint64_t ops;
+	uint64_t ops, anew; /* anew: writes below a write pointer */
 	/*
 	 * Control: flushes of this kind do nothing, and are not recorded. OMIT_ORDER: compaction
 	 * resets the old zones before the new record is written (the load's doing).
@@ -58,8 +69,8 @@ struct trace {
 	bool recording;
 };
 
-struct trace *trace_new(uint32_t nr_zones, uint64_t capacity, uint32_t max_active,
-			uint32_t nr_meta);
+struct trace *trace_new(uint32_t nr_zones, uint64_t capacity, uint32_t max_active, uint32_t nr_meta,
+			bool disk);
 void trace_free(struct trace *t);
 /* Forget what was: the present state is durable and the start of everything. */
 void trace_begin(struct trace *t);

@@ -11,6 +11,7 @@ struct vzone {
 	uint8_t *own; /* once written to or reset */
 	uint64_t wp;
 	bool finished;
+	struct place place;
 };
 
 struct view {
@@ -54,23 +55,46 @@ static uint8_t *own(struct view *v, struct vzone *z)
 	return z->own;
 }
 
+static int v_offer(struct zns_dev *d, uint32_t zone, uint64_t *end, uint64_t *turn,
+		   struct zns_err *err)
+{
+	struct vzone *z = &((struct view *)d)->z[zone];
+
+	z->place = (struct place){ .turn = z->place.turn + 1 };
+	*turn = z->place.turn;
+	*end = z->finished ? z->wp : d->geo.zone_capacity;
+	return 0;
+}
+
+static int v_take(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end, uint64_t turn,
+		  struct zns_err *err)
+{
+	struct vzone *z = &((struct view *)d)->z[zone];
+
+	if (z->place.turn == turn)
+		z->place = (struct place){ turn, start, end };
+	return 0;
+}
+
 static int v_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		   struct zns_err *err)
 {
 	struct view *v = (struct view *)d;
 	struct vzone *z = &v->z[zone];
+	bool anew;
 	int ret = 0;
 
 	if (zone >= d->geo.nr_zones || !len || off % d->geo.block_size || len % d->geo.block_size)
 		return zns_fail(err, -EINVAL, "write not aligned or out of range");
 	pthread_mutex_lock(&v->lock);
-	if (z->finished || len > d->geo.zone_capacity - off) {
+	anew = off < z->wp && place_has(&z->place, off, len);
+	if ((z->finished && !anew) || len > d->geo.zone_capacity - off) {
 		ret = zns_fail(err, -ENOSPC, "zone %u is full", zone);
-	} else if (off != z->wp) {
+	} else if (off != z->wp && !anew) {
 		ret = zns_fail(err, -EIO, "zone %u: write not at the write pointer", zone);
 	} else {
 		memcpy(own(v, z) + off, buf, len);
-		z->wp += len;
+		z->wp = zns_max(z->wp, off + len);
 	}
 	pthread_mutex_unlock(&v->lock);
 	return ret;
@@ -108,6 +132,7 @@ static int v_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct
 	for (uint32_t i = 0; i < nr; i++) {
 		v->z[zones[i]].wp = 0;
 		v->z[zones[i]].finished = false;
+		v->z[zones[i]].place = (struct place){ v->z[zones[i]].place.turn + 1, 0, 0 };
 		own(v, &v->z[zones[i]]);
 	}
 	pthread_mutex_unlock(&v->lock);
@@ -140,18 +165,13 @@ static void v_close(struct zns_dev *d)
 	free(v);
 }
 
-static const struct zns_dev_ops view_ops = {
-	.name = "view",
-	.report = v_report,
-	.write = v_write,
-	.read = v_read,
-	.reset = v_reset,
-	.open_zone = v_state,
-	.close_zone = v_state,
-	.finish = v_finish,
-	.flush = v_flush,
-	.close = v_close,
-};
+#define VIEW_OPS                                                                                \
+	.name = "view", .report = v_report, .write = v_write, .read = v_read, .reset = v_reset, \
+	.open_zone = v_state, .close_zone = v_state, .finish = v_finish, .flush = v_flush,      \
+	.close = v_close
+
+static const struct zns_dev_ops view_ops = { VIEW_OPS };
+static const struct zns_dev_ops disk_view_ops = { VIEW_OPS, .offer = v_offer, .take = v_take };
 
 struct zns_dev *view_new(struct trace *t, const uint32_t *pos)
 {
@@ -159,7 +179,7 @@ struct zns_dev *view_new(struct trace *t, const uint32_t *pos)
 
 	if (!v)
 		abort();
-	v->dev.ops = &view_ops;
+	v->dev.ops = zns_geo_is_disk(&t->dev.geo) ? &disk_view_ops : &view_ops;
 	v->dev.geo = t->dev.geo;
 	strcpy(v->dev.path, "view:");
 	pthread_mutex_init(&v->lock, NULL);
