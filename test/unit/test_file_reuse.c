@@ -129,6 +129,51 @@ static void late_writer(void **state)
 	free(buf);
 }
 
+static uint64_t room_of(struct zns_broker *b)
+{
+	ZnsPb__DumpRoom m = ZNS_PB__DUMP_ROOM__INIT;
+	ZnsPb__Response *r;
+	uint64_t room;
+	REQ(q);
+
+	q.dump_room = &m;
+	r = ask(b, &q);
+	room = r->room;
+	drop(r);
+	return room;
+}
+
+/* A small dump is told of places that it may have, a larger one is not. */
+static void room_between(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b, small, large;
+	uint64_t before[2];
+	ZnsPb__DumpBegin m;
+	struct saved k[3];
+	REQ(q);
+
+	three(f, k);
+	b = client(f);
+	small = client(f);
+	large = client(f);
+	begin_request(&q, &m, "large", 0, NULL, NULL);
+	m.has_expected_bytes = 1;
+	m.expected_bytes = MIB(30);
+	drop(ask(&large, &q));
+	m.container = "small";
+	m.expected_bytes = MIB(1);
+	drop(ask(&small, &q));
+	before[0] = room_of(&small);
+	before[1] = room_of(&large);
+	rm(&b, k[1].id, 1);
+	assert_int_equal(room_of(&small), before[0] + KIB(96));
+	assert_int_equal(room_of(&large), before[1]);
+	zns_broker_close(&large);
+	zns_broker_close(&small);
+	zns_broker_close(&b);
+}
+
 /* While somebody reads the zone, a removed one keeps its footer; it goes when they have ended. */
 static void removed_beside_a_reader(void **state)
 {
@@ -230,6 +275,7 @@ int main(void)
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
 		T(late_writer),
+		T(room_between),
 		T(removed_beside_a_reader),
 		T(removed_beside_a_writer),
 		T(moved_and_removed),

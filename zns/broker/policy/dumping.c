@@ -160,6 +160,8 @@ int dump_room(struct znsd *d, struct lease *l, uint64_t *out, struct zns_err *er
 	for (i = 0; i < d->nr_zones && !ret; i++)
 		if (!gs[d->zones[i].group].promised || lease_has_group(l, d->zones[i].group))
 			*out += zone_room(d, l, i);
+	if (l->packed && on_disk(d))
+		*out += space_for_small(d);
 	return ret;
 }
 

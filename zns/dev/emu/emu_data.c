@@ -219,9 +219,8 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 }
 
 /*
- * Nobody can read the old data of a reset zone. A fully allocated file keeps its blocks: rewriting
- * them is faster and they cannot run out. A sparse file gives them back when the reset is durable.
- * If that fails, a later reset does it.
+ * Gives the blocks of a run of zones back to the file system, in one piece but for zones that are
+ * being written again. If that fails, a later reset does it.
  */
 static void give_back_run(struct emu *e, const uint32_t *zones, uint32_t nr)
 {
@@ -230,7 +229,6 @@ static void give_back_run(struct emu *e, const uint32_t *zones, uint32_t nr)
 
 	if (emu_zones_lock(e, zones, nr, &why))
 		return;
-	/* flush runs of zones in one piece, except for zones that are being written again */
 	for (uint32_t i = 0; i < nr; i += n + 1) {
 		for (n = 0; i + n < nr && emu_state(e, &e->live[zones[i + n]]) == ZNS_ZONE_EMPTY;)
 			n++;
@@ -240,6 +238,10 @@ static void give_back_run(struct emu *e, const uint32_t *zones, uint32_t nr)
 	emu_zones_unlock(e, zones, nr);
 }
 
+/*
+ * Nobody can read the old data of a reset zone. A fully allocated file keeps its blocks: rewriting
+ * them is faster and they cannot run out. A sparse file gives them back when the reset is durable.
+ */
 void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr)
 {
 	uint32_t n;
