@@ -91,7 +91,7 @@ def main():
     while not all(Path(f'{ready}{s}').exists() for s in [''] + [f'.{n}' for n in range(a.children)]):
         time.sleep(0.05)
     run([home / 'criu', 'dump', '-t', proc.pid, '-D', top / 'plain', '--leave-running'])
-    run([home / 'criu', 'dump', '-t', proc.pid, '-D', top / 'zones', '--leave-running', '--zns-qos', 500])
+    run([home / 'criu', 'dump', '-t', proc.pid, '-D', top / 'zones', '--leave-running', '--zns-live=no', '--zns-qos', 500])
     kill_tree(proc.pid)
     os.sync()
     took = {'plain': [], 'cold': [], 'zones': []}

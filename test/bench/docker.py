@@ -163,7 +163,7 @@ class Bench:
 
     def round(self, runtime):
         d, name = self.d, f'bench-{runtime}'
-        s = Subject(d, name, self.mib, runtime)
+        s = Subject(d, name, self.mib, runtime, '--label', 'zns.live=no')
         before, _ = s.ask('USR1')
         s.ask('USR2')
         self.measure(runtime, 'leave-running', lambda: d.docker('checkpoint', 'create', '--leave-running', name, 'live'),

@@ -33,6 +33,7 @@ BIG = {'redis': {'keys': 200000}, 'ferretdb': {'docs': 50000}, 'mariadb': {'pool
 # 32 dies of 10 MiB/s; and one domain with a tenth of the conventional profile's rate.
 MODELS = {'zns': ['--profile', 'paper-conf', '--die-write-bw', '10', '--die-read-bw', '40', '--channel-bw', '80'],
           'shared': ['--profile', 'conventional', '--die-write-bw', '3', '--die-read-bw', '3', '--channel-bw', '80']}
+PLAIN = ['--label', 'zns.live=no']     # as the papers dump: frozen while it is written
 BUSY = 'already exists'     # moby#42900: containerd still holds something of the last checkpoint
 
 
@@ -219,7 +220,7 @@ def main():
         d.stop()
         d.start()
         d.make_image()
-        pair = [Stage(d, 'stock', [], sizes), Stage(d, 'zns', ['--label', 'zns.qos=500'], sizes)]
+        pair = [Stage(d, 'stock', [], sizes), Stage(d, 'zns', ['--label', 'zns.qos=500', *PLAIN], sizes)]
         for i in range(args.rounds):
             for s in (pair, pair[::-1])[i % 2]:
                 s.round()
@@ -233,7 +234,7 @@ def main():
         for kind, model in MODELS.items():
             dev = f'emu:{d.dir}/model-{kind}.img'
             d.zctl('create', dev, '--zones', '128', '--sparse', *model)
-            s = Stage(d, 'zns', ['--label', f'zns.qos={500 // SCALE}', '--label', f'zns.dev={dev}'], sizes)
+            s = Stage(d, 'zns', ['--label', f'zns.qos={500 // SCALE}', '--label', f'zns.dev={dev}', *PLAIN], sizes)
             s.d = Device(d, dev)
             for i in range(args.rounds):
                 s.round()

@@ -26,7 +26,7 @@ def chain_of(scene, size, levels):
     for n in range(levels):
         if n:
             chain.step()
-        chain.dump(parent=n - 1 if n else None, extra=['--track-mem', '--leave-running'])
+        chain.dump(parent=n - 1 if n else None, extra=['--track-mem', '--leave-running', '--zns-live=no'])
     chain.end_task()
     return chain
 

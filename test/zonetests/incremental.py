@@ -507,7 +507,8 @@ class Figures:
 
     def dump(self, last):
         chain, n = self.chain, self.chain.nr
-        _, seconds = timed(chain.dump, parent=n - 1 if n else None, extra=TRACK if last else RUN_ON)
+        plain = [] if self.stock or last else ['--zns-live=no']
+        _, seconds = timed(chain.dump, parent=n - 1 if n else None, extra=[*(TRACK if last else RUN_ON), *plain])
         if self.stock:
             size = bytes_in(chain.images(n))
         else:

@@ -32,7 +32,7 @@ class Zoned(workloads.Guest):
         super().__init__(['--force', '--map', 'i % 32', '--zone-write-bw', zone_rate, '--zone-read-bw', 4 * zone_rate], device=device)
         Path('/etc/criu').mkdir(exist_ok=True)
         Path('/etc/criu/default.conf').write_text(f'zns-qos-max {cap}\nzns-stripe {scene.Zones.stripe}\n')
-        self.runtime, self.labels = 'zns', ['--label', f'zns.qos={cap}']
+        self.runtime, self.labels = 'zns', ['--label', f'zns.qos={cap}', '--label', 'zns.live=no']
 
     def ctl(self, *args):
         return self.zjson(*args)

@@ -245,8 +245,8 @@ class Zones(Way):
         images = self.directory(subject.name)
         caps = ['--zns-qos-max', self.cap] if cap and self.cap else []
         return Dump(self, subject, [BIN / 'criu', 'dump', '--no-default-config', '-D', images, '-W', images, '-o', 'criu.log',
-                                    '-t', subject.pid, '--leave-running', '--manage-cgroups=ignore', '--zns-qos', qos, *caps, '--zns-stripe', self.stripe,
-                                    '--zns-container', subject.name, *more], images)
+                                    '-t', subject.pid, '--leave-running', '--zns-live=no', '--manage-cgroups=ignore', '--zns-qos', qos, *caps,
+                                    '--zns-stripe', self.stripe, '--zns-container', subject.name, *more], images)
 
     def restoring(self, dump):
         caps = ['--zns-qos-max', self.cap] if self.cap else []
