@@ -167,18 +167,26 @@ def five(p):
     after = {name: scene.drive_stats(p.get('drive', {}).get(name, name)) for name in ways}
     for s in subjects:
         s.kill()
-    return {'ways': {name: {'rounds': rounds[name], 'cpu_s': cpu[name], 'before': before[name], 'after': after[name]}
-                     for name in ways}}
+    # last, since it leaves a drive that has nothing erased
+    most = {name: saturated(way, p) for name, way in ways.items() if p.get('saturate_s') and isinstance(way, scene.Files)}
+    return {'ways': {name: {'rounds': rounds[name], 'cpu_s': cpu[name], 'before': before[name], 'after': after[name],
+                            'saturated': most.get(name)} for name in ways}}
+
+
+def saturated(way, p):
+    """MiB/s that the drive takes from fio, which writes as fast as it can; the first half, which erased room may take, is not counted."""
+    load.scheduler(way, 'none')
+    fio = load.Fio(load.in_files(way, 4, 64), 'write', 1024, depth=4)
+    pause(p['saturate_s'], p)
+    ios = fio.stop()
+    begin, end = ios[len(ios) // 2][0], ios[-1][0]
+    rate = (len(ios) - 1 - len(ios) // 2) * fio.bs / MIB / max(1e-3, end - begin)
+    say(f'{way.name}: fio writes {rate:.2f} MiB/s at most')
+    return rate
 
 
 def pause(s, p):
     time.sleep(s * p['slow'] / 100)
-
-
-def not_filled(ios, bs, place):
-    """A job that fills its zone resets it, and what is measured then is the reset."""
-    if place.get('zonemode') and max(map(len, ios)) * bs >= place['size']:
-        raise Failed(f'a zone of {place["size"] >> 20} MiB was filled and reset')
 
 
 def together(way, subjects, qos):
@@ -228,8 +236,7 @@ def beside(p):
         before, dumps = scene.processor(), [d for _ in range(p.get('dumps', 1)) for d in together(way, subjects, qos)]
         busy, held = scene.idle_since(before), [b - a for a, b in zip(held, load.held_back(way, groups))]
         jobs = fio.stop_jobs()
-        if model:
-            not_filled(jobs, fio.bs, places[0])
+        load.not_filled(jobs, fio.bs, places[0])
         in_drive = model and [model.took(load.on_drive(places), parts) for parts in ([(begin, quiet)], [(d['first'], d['end']) for d in dumps])]
         way.clear()
         alone = together(way, subjects, qos)
@@ -274,7 +281,7 @@ def kcc(p):
             dumps += watch([way.start(s, scaled(CAP, p), cap=False, more=more) for s in subjects[:n]])
         idle = scene.idle_since(before)
         jobs = fio.stop_jobs()
-        not_filled(jobs, fio.bs, places[0])
+        load.not_filled(jobs, fio.bs, places[0])
         in_drive = [model.took(load.on_drive(places), parts) for parts in ([(begin, quiet)], [(d['first'], d['end']) for d in dumps])]
         way.clear()
         ios, last = sorted(io for job in jobs for io in job), stats
@@ -387,7 +394,7 @@ def writers(p):
         pause(p['gap_s'], p)
         end, idle = time.monotonic(), scene.idle_since(before)
         jobs = [f.stop_jobs() for f in running]
-        not_filled([j for f in jobs for j in f], p['bs_kib'] << 10, places[0])
+        load.not_filled([j for f in jobs for j in f], p['bs_kib'] << 10, places[0])
         found[title] = {'jobs': [[[round(at - begin, 3) for at, _ in j] for j in f] for f in jobs], 'end': end - begin,
                         'gap': (end - begin) / (count + 1), 'bs': p['bs_kib'] << 10, 'idle': idle}
         say(f'{title}: {[sum(map(len, f)) for f in jobs]} I/Os, idle {idle:.2f}')

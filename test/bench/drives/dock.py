@@ -168,13 +168,16 @@ def beside(daemon, p, pause):
         d.run('subject', REPO / 'build/bench/subject', p['mib'], 1, answers, runtime=d.runtime, options=[*SEES[2:], *d.labels])
         dkdaemon.until('the container', lambda: answers.exists() and answers.read_text().startswith('ready'), 300)
         Fio.daemon = d
-        fio = Fio(d.places(5), 'write', p['bs_kib'], p['rate'] * MIB // 5 // p['slow'])
+        places = d.places(5)
+        fio = Fio(places, 'write', p['bs_kib'], p['rate'] * MIB // 5 // p['slow'])
         pause(4, p)
         begin, before = time.monotonic(), scene.processor()
         pause(p['alone_s'], p)
         quiet, idle = time.monotonic(), scene.idle_since(before)
         before, dumps = scene.processor(), [checkpoint(d, fio, p['mib'], f'c{i}') for i in range(p['dumps'])]
-        busy, ios = scene.idle_since(before), fio.stop()
+        busy, jobs = scene.idle_since(before), fio.stop_jobs()
+        load.not_filled(jobs, fio.bs, places[0])
+        ios = sorted(io for job in jobs for io in job)
         alone = checkpoint(d, None, p['mib'], 'alone')
         first = sorted(took for at, took in ios if begin <= at < quiet)
         return {'alone': [begin, quiet], 'dumps': dumps, 'latency_alone': alone['latency_s'], 'begin': begin,

@@ -93,6 +93,12 @@ class Fio:
         return jobs
 
 
+def not_filled(jobs, bs, place):
+    """A job that fills its zone resets it, and what is measured then is the reset."""
+    if place.get('zonemode') and max(map(len, jobs)) * bs >= place['size']:
+        raise Failed(f'a zone of {place["size"] >> 20} MiB was filled and reset')
+
+
 # ---- what protects normal I/O --------------------------------------------------------------------------
 
 def scheduler(way, name):
