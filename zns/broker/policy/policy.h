@@ -257,9 +257,10 @@ int seal_refresh(struct znsd *d, const struct lease *dump, struct zns_err *err);
 void seal_end(struct znsd *d, const struct lease *dump);
 
 /* rate.c */
-bool rate_one_domain(const struct znsd *d);
-/* MiB/s promised to all dumps of a drive that is one domain */
-uint32_t rate_promised(const struct znsd *d);
+static inline bool rate_one_domain(const struct znsd *d)
+{
+	return d->nr_groups == 1;
+}
 int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err);
 /* The part of a QoS that a drive of one domain can still promise. -EBUSY: too little, with the
  * reason in @why. */
@@ -269,7 +270,11 @@ uint32_t rate_limit(struct znsd *d, const struct lease *l);
 /* progress, from its helper */
 void rate_note(struct znsd *d, struct lease *l, uint64_t bytes, uint64_t total);
 
-/* promise.c: promises of restores. What all promises leave of @room, for each group a part of its
+/* promise.c */
+/* MiB/s that a drive of one domain promised to a dump, and to all of them */
+uint32_t promise_rate(const struct lease *l);
+uint32_t promises_rate(const struct znsd *d);
+/* Promises of restores. What all promises leave of @room, for each group a part of its
  * time; is a restore's on @group; are there others than @l's. */
 void promises_take(const struct znsd *d, double *room);
 bool promise_on(const struct znsd *d, uint32_t group);

@@ -3,6 +3,7 @@
  * Promises of restores (Documentation/inside/sharing.md). The bytes of a checkpoint lie where they lie. So
  * a restore that is to have a rate takes a part of the time of each group that has some of them.
  * This time is set aside: all others who work there are told rates that leave it free (weights.c).
+ * On a drive of one domain a dump is promised a part of the drive's rate.
  */
 #include <string.h>
 #include "policy.h"
@@ -15,13 +16,28 @@ static double read_mibps(const struct znsd *d)
 	return zns_max(zns_store_profile(d->store)->zone_read_mibps, 1u);
 }
 
+uint32_t promise_rate(const struct lease *l)
+{
+	return lease_admitted(l) ? l->dump.promised_mibps : 0;
+}
+
+uint32_t promises_rate(const struct znsd *d)
+{
+	const struct lease *l;
+	uint32_t sum = 0;
+
+	for (l = d->leases; l; l = l->next)
+		sum += promise_rate(l);
+	return sum;
+}
+
 void promises_take(const struct znsd *d, double *room)
 {
 	const struct lease *l;
 	uint32_t i;
 
 	if (rate_one_domain(d))
-		room[0] -= (double)rate_promised(d) / d->zone_mibps;
+		room[0] -= (double)promises_rate(d) / d->zone_mibps;
 	for (l = d->leases; l; l = l->next) {
 		for (i = 0; lease_promised(l) && i < l->nr_groups; i++)
 			room[l->groups[i]] -= (double)l->dump.qos_mibps / l->nr_groups /

@@ -10,26 +10,6 @@
 
 #define RATE_NS 500000000ull /* the rate "now" is the mean over at least this */
 
-bool rate_one_domain(const struct znsd *d)
-{
-	return d->nr_groups == 1;
-}
-
-static uint32_t promised_to(const struct lease *l)
-{
-	return lease_admitted(l) ? l->dump.promised_mibps : 0;
-}
-
-uint32_t rate_promised(const struct znsd *d)
-{
-	const struct lease *l;
-	uint32_t sum = 0;
-
-	for (l = d->leases; l; l = l->next)
-		sum += promised_to(l);
-	return sum;
-}
-
 int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	if (q->qos_max_mibps && q->qos_max_mibps < q->qos_mibps)
@@ -43,7 +23,7 @@ int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err)
 
 int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char *why, size_t len)
 {
-	uint32_t promised = rate_promised(d),
+	uint32_t promised = promises_rate(d),
 		 left = d->zone_mibps - zns_min(d->zone_mibps, promised);
 
 	*promise = zns_min(qos_mibps, left);
@@ -86,7 +66,7 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 		n = 0;
 		for (l = d->leases; l; l = l->next) {
 			uint32_t cap = cap_of(l),
-				 room = cap ? cap - zns_min(cap, promised_to(l)) : UINT32_MAX;
+				 room = cap ? cap - zns_min(cap, promise_rate(l)) : UINT32_MAX;
 
 			if (lease_background(l) || l->kind == LEASE_YIELDING)
 				continue; /* they give way instead of being slowed down */
@@ -106,7 +86,7 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
  */
 uint32_t rate_limit(struct znsd *d, const struct lease *l)
 {
-	uint32_t promised = rate_promised(d), cap = cap_of(l), rate,
+	uint32_t promised = promises_rate(d), cap = cap_of(l), rate,
 		 least = zns_max(1u, d->zone_mibps / 200);
 	uint32_t ceiling = ceiling_limit(d, l), share = weight_limit(d, l);
 
@@ -115,11 +95,11 @@ uint32_t rate_limit(struct znsd *d, const struct lease *l)
 	if (ceiling)
 		return least_of(least_of(ceiling, share), cap);
 	if (share)
-		return least_of(share + promised_to(l), cap);
+		return least_of(share + promise_rate(l), cap);
 	if (!rate_one_domain(d) || !promised || (d->leases == l && !l->next))
 		return cap;
 	rate = spare_share(d, d->zone_mibps - zns_min(d->zone_mibps, promised));
-	rate = zns_max(promised_to(l) + rate, least);
+	rate = zns_max(promise_rate(l) + rate, least);
 	if (!lease_writes(l))
 		rate = (uint32_t)((uint64_t)rate *
 				  zns_max(1u, zns_store_profile(d->store)->zone_read_mibps) /

@@ -293,7 +293,7 @@ int serve_status(struct znsd *d, const struct call *x, struct reply *rep)
 	}
 	if (rate_one_domain(d)) {
 		s->has_promised_mibps = s->has_device_mibps = 1;
-		s->promised_mibps = rate_promised(d);
+		s->promised_mibps = promises_rate(d);
 		s->device_mibps = d->zone_mibps;
 	}
 	s->host_reservation = status_host(d, rep);
