@@ -184,6 +184,7 @@ def part_b(rep, found):
         got = five_table(rep, 'Zones, at half the rate', half['ways']['zones'], 2 * SLOW)
         rep.aim('five dumps at once on zones, half the rate: rate of alone, the worst', min(r['ratio'] for r in got.values()), '>=', 0.95)
         rep.aim('five dumps at once on zones, half the rate: latency over alone, the most', latency_grew(got), '<=', 1.1)
+        rep.aim('five dumps at once on zones, the middle 80 %, half the rate: rate of alone, the worst', min(r['flow'] for r in got.values()), '>=', 0.95)
     fresh = found.get('five-fresh')
     if fresh:
         got = five_table(rep, NAMES['fresh'], fresh['ways']['fresh'], SLOW)
@@ -541,6 +542,7 @@ def part_g(rep, found):
                 rep.aim(f'five writers, {title}: rate of alone, the worst', min(last) / max(1, first), '>=', 0.98)
             elif cell == 'writers-large':
                 rep.aim('five writers on a drive with large zones: of its fair share, the worst', min(last) / fair, '>=', 0.95)
+                rep.aim('five writers on a drive with large zones: rate of alone, the worst', min(last) / max(1, first), '<', 0.7)
                 rep.text(f'On the drive with large zones every zone is on every die: no zones of its own protect a writer. The fair share of five is '
                          f'{fair:.0f} MiB/s.')
             else:

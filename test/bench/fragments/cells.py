@@ -249,11 +249,16 @@ def copied(path, nr):
 
 
 def sqlite(p):
-    """SQLite's SELECT of a table that is not in memory beside random reads of 64 KiB: by weight, before and after defragmentation."""
+    """
+    SQLite's SELECT of a table that is not in memory beside random reads of 64 KiB: by weight, before and after defragmentation of one of
+    the two files. As in the paper it is fio's ('whose' is 'fio'), and the table is whole.
+    """
     place = Place()
-    content = table(p['kib'])
-    pieces, before = fragmented('pieces', len(content), 32 * KIB, content=content)
-    whole, _ = fragmented('whole', p['other_kib'] * KIB, PAGE)
+    content, fios = table(p['kib']), p['whose'] == 'fio'
+    scanned, before = fragmented('table', len(content), PAGE if fios else 32 * KIB, content=content)
+    read, other_before = fragmented('other', p['other_kib'] * KIB, 32 * KIB if fios else PAGE)
+    moved, size = (read, p['other_kib'] * KIB) if fios else (scanned, len(content))
+    before = other_before if fios else before
     place.forget()
     said = control(place, p['control'], p['vrate'])
     weight = 'io.bfq.weight' if p['control'] == 'bfq' else 'io.weight'
@@ -264,7 +269,7 @@ def sqlite(p):
     def beside(state, ours, n, nr_selects):
         """One phase: these readers of the table, the first so many of them SELECTs, and fio if there is a weight."""
         base.set(weight, str(n or 100))
-        readers = ours + ([(fio, other, whole, p['depth'], 'randread', '64k')] if n else [])
+        readers = ours + ([(fio, other, read, p['depth'], 'randread', '64k')] if n else [])
         got = phase(f'{state}, {n or "alone"}', place, groups, readers, p['seconds'])
         selects = [json.loads(line) for said in got['said'][:nr_selects] for line in said.splitlines()]
         del got['said']
@@ -274,15 +279,15 @@ def sqlite(p):
 
     for state in ('fragmented', 'whole'):
         if state == 'whole':
-            run('f2fs_io', 'defrag_file', 0, len(content), pieces)
-            run('sync', pieces)
+            run('f2fs_io', 'defrag_file', 0, size, moved)
+            run('sync', moved)
         for n in (None, *p['weights']):
-            beside(state, [(select, base, pieces)], n, 1)
+            beside(state, [(select, base, scanned)], n, 1)
     # Is it SQLite, or that it asks for one read-ahead at a time? More of them, and something else that asks so.
-    for n in (None, *p['weights']):
-        beside('four', [(select, base, copied(pieces, i)) for i in range(4)], n, 4)
-        beside('one', [(fio, base, pieces, 1)], n, 0)
-    return {'phases': found, 'said': said, 'before': before, 'after': layout.described(pieces)}
+    for n in () if fios else (None, *p['weights']):
+        beside('four', [(select, base, copied(scanned, i)) for i in range(4)], n, 4)
+        beside('one', [(fio, base, scanned, 1)], n, 0)
+    return {'phases': found, 'said': said, 'before': before, 'after': layout.described(moved)}
 
 
 # ---- moving all of a file, or what costs -----------------------------------------------------------------

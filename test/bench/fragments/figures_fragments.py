@@ -124,8 +124,8 @@ STATES = {'fragmented': 'fragmented', 'whole': 'whole', 'four': 'whole, four SEL
 
 
 def sqlite(rep, name, cell):
-    title = CONTROLS[name.split('-')[1]]
-    rep.heading(f'{title}: SELECT of a whole table, and random reads of 64 KiB')
+    title, neighbour = CONTROLS[name.split('-')[1]], name.startswith('neighbour')
+    rep.heading(f'{title}: SELECT of a whole table, and random reads of 64 KiB' + (' of a file that is fragmented' if neighbour else ''))
     rows = []
     for p in cell['phases']:
         ours, other = (r * SLOW for r in p['rates'])
@@ -133,7 +133,7 @@ def sqlite(rep, name, cell):
         rows.append([STATES[p['state']], *([p['weight'], f'{ours:.0f}', f'{other:.0f}', f'{ours / max(other, 1e-9):.2f}', f'{of_weight(p):.2f}']
                                            if p['weight'] else ['alone', f'{ours:.0f}', '', '', '']), *(f'{s:.1f}' for s in p['held_back_s']),
                      f'{took[len(took) // 2]:.2f}' if took else ''])
-    rep.table(['table', 'weight, beside 100', 'it has MiB/s', 'fio MiB/s', 'it : fio', 'of its weight', 'io.cost held back it, s', 'fio, s',
+    rep.table(['fio\'s file' if neighbour else 'table', 'weight, beside 100', 'it has MiB/s', 'fio MiB/s', 'it : fio', 'of its weight', 'io.cost held back it, s', 'fio, s',
                'SELECT, median, s of the guest'], rows)
     rep.text(f'Set: {cell["said"]}. Pieces: {cell["before"]["pieces"]}, afterwards {cell["after"]["pieces"]}.')
     beside = [p for p in cell['phases'] if p['weight']]
@@ -143,8 +143,9 @@ def sqlite(rep, name, cell):
                'weights': [(p['weight'], p['weight'] / 100) for p in beside if p['state'] == 'whole']})
     rep.plot(f'{name}.svg')
     off = {s: max(abs(of_weight(p) - 1) for p in beside if p['state'] == s) for s in there}
-    rep.aim(f'{title}: SQLite beside fio, defragmented: from its weight, the most', off['whole'], '<=', 0.1)
-    rep.control(f'{title}: SQLite beside fio, fragmented: from its weight, the most', off['fragmented'], '>', 0.1)
+    files = ' whose file was' if neighbour else ','
+    rep.aim(f'{title}: SQLite beside fio{files} defragmented: from its weight, the most', off['whole'], '<=', 0.1)
+    rep.control(f'{title}: SQLite beside fio{" whose file is" if neighbour else ","} fragmented: from its weight, the most', off['fragmented'], '>', 0.1)
     if 'four' in off:
         rep.aim(f'{title}: four SELECTs at once beside fio, defragmented: from their weight, the most', off['four'], '<=', 0.1)
 
@@ -152,3 +153,6 @@ def sqlite(rep, name, cell):
 def part_f(rep, found):
     for name, cell in found.items():
         sqlite(rep, name, cell)
+
+
+part_g = part_f

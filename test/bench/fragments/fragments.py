@@ -10,6 +10,7 @@ fragments: the experiments of the HotStorage 2022 paper on file fragmentation, o
 A cell is one guest. One that has ended is kept (DIR/cells/NAME.json) and not run again unless its parameters have changed.
 """
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -38,6 +39,9 @@ def report(args):
         getattr(figures, f'part_{letter}')(rep, mine)
         rep.end(sum(v['wall_s'] for v in mine.values()))
     rep.write(figures.head(papers.machine(), [v for v in found.values() if v]), 'File fragmentation and weights, under a kernel')
+    results = args.report / 'results.json'
+    cells = {letter: [n for n in part.cells if found[n]] for letter, part in PARTS.items()}
+    results.write_text(json.dumps({**json.loads(results.read_text()), 'cells': cells}, indent=1) + '\n')
     print(f'{sum(c["met"] for c in rep.checks)} of {len(rep.checks)} aims and controls met; {args.report}/report.md')
 
 

@@ -18,8 +18,9 @@ def timeline(control, charged):
     return Cell('timeline', {'control': control, 'charged': charged, 'kib': 2048, 'seconds': 30, 'depth': 2, 'vrate': 90, 'slow': SLOW}, [drive()])
 
 
-def sqlite(control):
-    return Cell('sqlite', {'control': control, 'weights': [100, 200, 400, 800], 'kib': 4096, 'other_kib': 4096, 'seconds': 20, 'depth': 16,
+def sqlite(control, whose='sqlite'):
+    """whose: file is fragmented, and then moved."""
+    return Cell('sqlite', {'control': control, 'whose': whose, 'weights': [100, 200, 400, 800], 'kib': 4096, 'other_kib': 4096, 'seconds': 20, 'depth': 16,
                            'vrate': 90, 'slow': SLOW}, [drive()])
 
 
@@ -31,6 +32,7 @@ CELLS = {
     'sizes': Cell('sizes', {'sizes': [4, 16, 64, 128, 256], 'kib': 4096, 'seconds': 8, 'slow': SLOW}, [drive()]),
     **{f'{c}-{who}': timeline(c, who) for c in ('bfq', 'iocost') for who in ('owner', 'own')},
     **{f'sqlite-{c}': sqlite(c) for c in ('bfq', 'iocost')},
+    **{f'neighbour-{c}': sqlite(c, 'fio') for c in ('bfq', 'iocost')},
     'move-f2fs': Cell('move', {'kind': 'f2fs', 'how': ['all', 'ranges'], 'kib': 8192, 'seconds': 8, 'slow': SLOW}, [drive()]),
     'move-btrfs': Cell('move', {'kind': 'btrfs', 'how': ['all', 'ranges'], 'kib': 8192, 'seconds': 8, 'slow': SLOW}, [drive()]),
     'move-ext4': Cell('move', {'kind': 'ext4', 'how': ['all'], 'kib': 8192, 'seconds': 8, 'slow': SLOW}, [drive()]),
@@ -41,7 +43,8 @@ PARTS = {
     'c': Part('P1 to P6 under BFQ, and defragmentation', ['bfq-owner', 'bfq-own']),
     'd': Part('P1 to P6 under io.cost, and defragmentation', ['iocost-owner', 'iocost-own']),
     'e': Part('File systems\' own tools: all of a file, or the ranges that collide', ['move-f2fs', 'move-btrfs', 'move-ext4']),
-    'f': Part('SQLite beside fio, by weight, before and after defragmentation', ['sqlite-bfq', 'sqlite-iocost']),
+    'f': Part('SQLite beside fio, by weight, before and after defragmentation of its table', ['sqlite-bfq', 'sqlite-iocost']),
+    'g': Part('The same with a whole table, before and after defragmentation of fio\'s file, as in the paper', ['neighbour-bfq', 'neighbour-iocost']),
 }
 
 
