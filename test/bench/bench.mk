@@ -172,7 +172,7 @@ bench-hibernate-docker: deps all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/hibernate_docker.py $(BENCH_HIBERNATE)
 bench-hibernate: deps all
 	$(Q)scripts/zdtm-sample --stock-only >/dev/null
-	$(Q)PATH=$(SYS_PATH) python3 test/bench/hibernate.py --stock $(B)/zdtm/stock/criu/criu $(BENCH_HIBERNATE)
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/hibernate.py --stock $(B)/zdtm/stock/criu/criu --report $(B)/report/hibernate $(BENCH_HIBERNATE)
 
 $(B)/bench/memfault: test/bench/memfault.c
 	@mkdir -p $(@D)

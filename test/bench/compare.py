@@ -28,6 +28,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
+import kept     # noqa: E402
 import ztproto     # noqa: E402
 from ztlib import Failed, drop_caches       # noqa: E402
 
@@ -543,7 +544,7 @@ def main():
     parser = argparse.ArgumentParser(description='Dump and restore through zones beside stock CRIU.')
     parser.add_argument('-n', type=int, default=9, metavar='N', help='rounds (default 9)')
     parser.add_argument('--size', type=int, default=447, metavar='MIB', help='memory of the process (default 447)')
-    parser.add_argument('--report', metavar='DIR', help='write compare.md and compare.json there')
+    parser.add_argument('--report', metavar='DIR', help='write report.md, results.json and the values of all rounds there')
     parser.add_argument('--dir', metavar='DIR', default=BUILD, help='where images and device go (default build/bench)')
     parser.add_argument('--bin', metavar='DIR', default=REPO / 'build' / 'bin', help='our programs (default build/bin)')
     parser.add_argument('--stock', metavar='PATH', help='stock criu (default: built by scripts/zdtm-sample)')
@@ -565,10 +566,8 @@ def main():
         shutil.rmtree(directory, ignore_errors=True)
     print(text)
     if args.report:
-        target = Path(args.report)
-        target.mkdir(parents=True, exist_ok=True)
-        (target / 'compare.md').write_text(text)
-        (target / 'compare.json').write_text(json.dumps(data, indent=1) + '\n')
+        kept.keep(Path(args.report), 'make bench-stock', {kept.name_of(who, key): value['median'] for who in ('stock', 'ours')
+                                                           for key, value in data['summary'][who].items()}, data, text)
     return 0
 
 

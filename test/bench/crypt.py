@@ -6,7 +6,6 @@ alternating runs; wall and CPU time as compare.py counts them, and libcrypto by 
 it fails if a command fails, a digest is wrong, or a checkpoint is not what it should be.
 """
 import argparse
-import json
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import compare
+import kept
 from compare import Bench, Failed, Use, Zones, collect_orphans
 
 ROWS = [
@@ -104,7 +104,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('-n', type=int, default=9, metavar='N', help='rounds (default 9)')
     parser.add_argument('--size', type=int, default=447, metavar='MIB', help='memory of the process (default 447)')
-    parser.add_argument('--report', metavar='DIR', help='write crypt.md and crypt.json there')
+    parser.add_argument('--report', metavar='DIR', help='write report.md, results.json and the values of all rounds there')
     parser.add_argument('--dir', metavar='DIR', default=compare.BUILD, help='where images and device go (default build/bench)')
     parser.add_argument('--bin', metavar='DIR', default=compare.REPO / 'build' / 'bin', help='our programs (default build/bin)')
     args = parser.parse_args()
@@ -133,10 +133,9 @@ def main():
             + (f'; libcrypto alone: {speed:.1f} GB/s a core\n\n' if speed else '\n\n') + text)
     print(text)
     if args.report:
-        target = Path(args.report)
-        target.mkdir(parents=True, exist_ok=True)
-        (target / 'crypt.md').write_text(text)
-        (target / 'crypt.json').write_text(json.dumps({'library_gbps': speed, 'summary': summary, 'rounds': rounds}, indent=1) + '\n')
+        kept.keep(Path(args.report), 'make bench-crypt', {kept.name_of(who, key): statistics.median(r[who].get(key, 0) for r in rounds[1:])
+                                                          for who in ('plain', 'encrypted') for key in rounds[1][who]},
+                  {'library_gbps': speed, 'summary': summary, 'rounds': rounds}, text)
     return 0
 
 

@@ -8,7 +8,6 @@ All files are on a file system of their own on a loop device, so that its counte
 operation begins after a sync, and what it leaves unwritten is synced after the clock has stopped and then counted.
 """
 import argparse
-import json
 import os
 import platform
 import shutil
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'docker'))
+import kept  # noqa: E402
 from dkdaemon import BIN, Daemon, Failed, rootfs, sh  # noqa: E402
 from dkwork import Work  # noqa: E402
 
@@ -243,9 +243,12 @@ def main():
     w = statistics.median(b.values['zns', 'create']['written_mb'])
     print(f'bytes written by a zns create: {w:.0f} MB for a checkpoint of {image:.0f} MB, {w / image:.3f} x')
     if args.report:
-        args.report.mkdir(parents=True, exist_ok=True)
-        (args.report / 'docker.json').write_text(json.dumps({'medians': out, 'live': live, 'live_values': b.live, 'mib': args.mib, 'image_mb': image, 'values': {
-            f'{r}/{o}': v for (r, o), v in b.values.items()}}, indent=1))
+        figures = {kept.name_of(op, runtime, what): value for op in OPS for runtime in ('stock', 'zns') for what, value in out[op][runtime].items()}
+        figures |= {'live_wall_s': live['wall_s'], 'live_frozen_s': live['frozen_s'], 'image_mb': image}
+        kept.keep(args.report, 'make bench-docker', figures, {'medians': out, 'live': live, 'live_values': b.live, 'mib': args.mib, 'image_mb': image,
+                                                              'values': {f'{r}/{o}': v for (r, o), v in b.values.items()}},
+                  f'# Docker, a container of {args.mib} MiB, medians of {args.rounds} alternating rounds\n\n' + '\n'.join(
+                      f'- {name}: {value:.3f}' for name, value in figures.items() if value is not None) + '\n')
     return 0
 
 

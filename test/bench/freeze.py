@@ -25,6 +25,7 @@ sys.path[:0] = [str(HERE / 'papers'), str(HERE.parents[1] / 'test' / 'zonetests'
 import svg                  # noqa: E402
 import compare              # noqa: E402
 import freeze_steps         # noqa: E402
+import kept                 # noqa: E402
 import ztproto              # noqa: E402
 from compare import BUILD, QOS, REPO, ZONE_MIB, Failed, syncfs        # noqa: E402
 
@@ -310,7 +311,7 @@ def main():
                         help='of process, tree, container (default: all)')
     parser.add_argument('--also', action='append', default=[], metavar='NAME=DIR', help='one more system: programs of another build')
     parser.add_argument('--no-stock', action='store_true', help='without stock CRIU')
-    parser.add_argument('--report', metavar='DIR', help='write freeze.md, freeze.json and plots there')
+    parser.add_argument('--report', metavar='DIR', help='write report.md, results.json, the values of all rounds and plots there')
     parser.add_argument('--dir', metavar='DIR', default=BUILD, help='where images and device go (default build/bench)')
     parser.add_argument('--bin', metavar='DIR', default=REPO / 'build' / 'bin', help='our programs (default build/bin)')
     parser.add_argument('--stock', metavar='PATH', help='stock criu (default: built by scripts/zdtm-sample)')
@@ -352,10 +353,10 @@ def main():
     if args.report:
         target = Path(args.report)
         target.mkdir(parents=True, exist_ok=True)
-        (target / 'freeze.md').write_text(text)
-        (target / 'freeze.json').write_text(json.dumps({'machine': facts, 'rounds': args.n, 'cases': [
-            {'shape': shape, 'mib': mib, 'writes_per_s': rate, 'systems': found} for (shape, mib, rate), found in cases.items()]},
-            indent=1) + '\n')
+        kept.keep(target, 'make bench-freeze', {
+            kept.name_of(shape, f'{mib}_mib', rate, who, 'gap_ms'): median(some, 'gap_ms')
+            for (shape, mib, rate), found in cases.items() for who, some in found.items()}, {'machine': facts, 'rounds': args.n, 'cases': [
+                {'shape': shape, 'mib': mib, 'writes_per_s': rate, 'systems': found} for (shape, mib, rate), found in cases.items()]}, text)
         plots(cases, names, target)
     return 0
 

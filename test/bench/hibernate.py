@@ -32,6 +32,7 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
+import kept                         # noqa: E402
 from ztlib import Failed, wait_until       # noqa: E402
 from memory import Skipped              # noqa: E402
 from ztcgroup import Cgroup             # noqa: E402
@@ -190,12 +191,17 @@ class Bench:
                     self.note(f'{which} {arm}', *figures)
 
     def report(self):
+        lines, figures = [], {}
         for arm, rows in sorted(self.figures.items()):
             a, b = (statistics.median(column) for column in zip(*rows))
             if arm == 'hibernate':
-                print(f'hibernate       {a:6.2f} s, {b / 2**20:.1f} MiB stay; {len(rows)} times')
+                lines.append(f'hibernate       {a:6.2f} s, {b / 2**20:.1f} MiB stay; {len(rows)} times')
             else:
-                print(f'{arm:15} first answer {a * 1e3:8.1f} ms, all {b * 1e3:8.1f} ms; {len(rows)} rounds')
+                lines.append(f'{arm:15} first answer {a * 1e3:8.1f} ms, all {b * 1e3:8.1f} ms; {len(rows)} rounds')
+                figures |= {kept.name_of(arm, 'first_s'): a, kept.name_of(arm, 'all_s'): b}
+        print('\n'.join(lines))
+        if self.args.report:
+            kept.keep(self.args.report, 'make bench-hibernate', figures, self.figures, '\n'.join(['# A hibernated Redis', '', *(f'- {line}' for line in lines), '']))
 
     def close(self):
         self.one.end()
@@ -219,6 +225,7 @@ def main():
     parser.add_argument('--keys', type=int, default=900000, help='of 850 bytes')
     parser.add_argument('--build', type=Path, default=REPO / 'build')
     parser.add_argument('--stock', help='the binary of stock criu; without it no arm `files`')
+    parser.add_argument('--report', type=Path, metavar='DIR')
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)     # what is restored becomes a child of ours
     bench = Bench(parser.parse_args())
     try:

@@ -29,6 +29,7 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
+import kept     # noqa: E402
 import ztproto     # noqa: E402
 from ztlib import Failed, drop_caches, wait_until       # noqa: E402
 
@@ -381,9 +382,9 @@ def main():
         text += [f'## {title}', '', *table(found), '']
     print('\n'.join(text))
     if args.report:
-        Path(args.report).mkdir(parents=True, exist_ok=True)
-        (Path(args.report) / 'report.md').write_text('\n'.join(text))
-        (Path(args.report) / 'results.json').write_text(json.dumps(results, indent=1))
+        kept.keep(Path(args.report), 'make bench-migration', {
+            kept.name_of(title, who, key): statistics.median(r[key] for r in some)
+            for title, found in results.items() for who, some in found.items() for key in some[0]}, results, '\n'.join(text))
     return 0
 
 

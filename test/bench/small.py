@@ -12,7 +12,6 @@ It never judges times; it fails if a command fails or what was restored is wrong
 """
 import argparse
 import ctypes
-import json
 import os
 import shutil
 import signal
@@ -24,6 +23,7 @@ import time
 from pathlib import Path
 
 import compare
+import kept
 from compare import BUILD, HERE, REPO, Failed, Stock, Zones, children, run, syncfs, wait_for_end
 
 PROCESSES, AREAS = 100, 20000
@@ -160,7 +160,7 @@ def rows(found):
 def main():
     parser = argparse.ArgumentParser(description='Dump and restore of small things beside stock CRIU.')
     parser.add_argument('-n', type=int, default=15, metavar='N', help='rounds (default 15)')
-    parser.add_argument('--report', metavar='DIR', help='write the table and all figures there')
+    parser.add_argument('--report', metavar='DIR', help='write report.md, results.json and the values of all rounds there')
     parser.add_argument('--dir', metavar='DIR', default=BUILD, help='where images and device go (default build/bench)')
     parser.add_argument('--bin', metavar='DIR', default=REPO / 'build' / 'bin', help='our programs (default build/bin)')
     parser.add_argument('--stock', metavar='PATH', help='stock criu (default: built by scripts/zdtm-sample)')
@@ -188,11 +188,10 @@ def main():
                       'knowledge of the kernel.']) + '\n'
     print(text)
     if args.report:
-        target = Path(args.report)
-        target.mkdir(parents=True, exist_ok=True)
-        (target / 'small.md').write_text(text)
-        (target / 'small.json').write_text(json.dumps([dict(warm=k[0], subject=SUBJECTS[k[1]][0], who=k[2], action=k[3],
-                                                            seconds=v) for k, v in found.items()], indent=1) + '\n')
+        kept.keep(Path(args.report), 'make bench-small', {
+            kept.name_of(action, SUBJECTS[subject][0], 'warm' if warm else 'cold', who, 's'): statistics.median(seconds)
+            for (warm, subject, who, action), seconds in found.items()}, [
+            dict(warm=k[0], subject=SUBJECTS[k[1]][0], who=k[2], action=k[3], seconds=v) for k, v in found.items()], text)
     return 0
 
 

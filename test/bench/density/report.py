@@ -5,7 +5,8 @@ import statistics
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'papers'))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / 'papers'), str(Path(__file__).resolve().parents[1])]
+import kept                     # noqa: E402
 import svg                      # noqa: E402
 from arms import ARMS, TITLES   # noqa: E402
 
@@ -139,7 +140,10 @@ def write(directory):
         out += [f'**The machine was not quiet**: with ample DRAM the p95 is between {min(p95):.2f} and {max(p95):.2f} ms. The verdict means little.', '']
     for arm, cells in found.items():
         out += [f'## {TITLES[arm]}', '', *table(cells), '']
-    (directory / 'report.md').write_text('\n'.join(out) + '\n')
+    figures = {kept.name_of(arm, nr, key): median(some, *key.split()) for arm, cells in found.items() for nr, some in cells.items()
+               for key in ('critical per_s', 'critical p95_ms', 'critical p99_ms', 'critical max_ms', 'noise per_s', 'noise p50_ms', 'noise max_ms')}
+    kept.keep(directory, 'make bench-density', {**figures, **{kept.name_of(arm, 'until'): nr for arm, nr in until.items()}}, None, '\n'.join(out) + '\n',
+              settings['load_before'][0])
     (directory / 'report.json').write_text(json.dumps({'settings': settings, 'good_until': until, 'cells': found}, indent=1))
     plots(directory, found)
     print('\n'.join(text for text in out[2:] if text and text[0] not in '|#'))
