@@ -183,8 +183,27 @@ class Unpredicted(Ours):
     options = ('--no-predict',)
 
 
-ARMS = {'ample': Ample, 'swap': Swap, 'reclaim': Reclaim, 'ours': Ours, 'ours-unpredicted': Unpredicted}
-TITLES = {'ample': 'ample DRAM', 'swap': 'swap', 'reclaim': 'swap, reclaimed early', 'ours': 'zones', 'ours-unpredicted': 'zones, no prediction'}
+class Auto(Ours):
+    """--dram auto: the contexts divide one part of the machine by the ages of what they have. It is set once, for the last step of the ladder."""
+
+    def divide(self, nr, pagers, spare):
+        if self.budget:
+            return
+        memory, most = self.args.memory_mib * MIB, max(self.args.containers)
+        left = memory * (1 - self.SPARE) - self.groups.usage('critical') - most * (self.PAGER_MIB + self.TABLES_MIB) * MIB
+        self.budget = max(int(left) // MIB, 16)
+        conf = self.place / 'conf/zns.conf'
+        old = [line for line in (conf.read_text().splitlines() if conf.exists() else []) if not line.startswith('memory-dram')]
+        conf.write_text('\n'.join([*old, f'memory-dram = {self.budget}M', '']))
+
+    def empty(self, container):
+        self.ctl('memory', 'attach', container.pid, '--name', container.group, '--dram', 'auto', '--min', '2M', *self.options, group='pagers')
+        self.attached.append(container)
+
+
+ARMS = {'ample': Ample, 'swap': Swap, 'reclaim': Reclaim, 'ours': Ours, 'ours-unpredicted': Unpredicted, 'ours-auto': Auto}
+TITLES = {'ample': 'ample DRAM', 'swap': 'swap', 'reclaim': 'swap, reclaimed early', 'ours': 'zones', 'ours-unpredicted': 'zones, no prediction',
+          'ours-auto': 'zones, --dram auto'}
 
 
 def has_prediction(args):
