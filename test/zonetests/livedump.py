@@ -368,7 +368,7 @@ def without_rounds(scene, size, program='rewrite', encrypt=False):
     expect('the exit code', done.code, 0)
     if encrypt and len(ztlib.nonces_once(seals, 100)) < 2:
         raise Failed('the second writer has the key of the first one')
-    said = done.lines('zns: live: .*has no room for rounds, .* were given up')
+    said = done.lines('zns: live: .*has no room for copies of rounds, .* were given up')
     if not said:
         raise Failed(f'nothing says that rounds were given up: {done.lines("zns: live:")}')
     shown = scene.device.json('show', str(images))['live']
@@ -390,6 +390,28 @@ def no_room_for_the_rest(scene):
 def no_room_in_a_round(scene):
     """The same, found out by a round that fails; encrypted, so that the second writer has another key."""
     without_rounds(scene(narrow(13), size=1), 64, encrypt=True)
+
+
+@case
+def zone_lost_in_a_round(scene):
+    """A zone goes offline with copies of a round: they are given up, the freeze copies everything, and it is restored."""
+    scene = scene(size=64)
+    images = scene.dir / 'lost'
+    images.mkdir()
+    done = scene.dump(extra=[*LIVE, '--zns-live-slow', 'fail'], fault='offline-after=20')
+    done.must_fail('a zone failed and lost copies of rounds .--zns-live-slow fail.')
+    expect('the checkpoints', scene.ids(), [])
+    done = scene.dump(extra=LIVE, images=images, fault='offline-after=20')
+    expect('the exit code', done.code, 0)
+    if not done.lines('zns: live: .*a zone failed and lost copies of rounds, .* were given up'):
+        raise Failed(f'nothing says that rounds were given up: {done.lines("zns: live:")}')
+    if 'a zone failed and lost copies of rounds' not in rests(scene.device.json('show', str(images))['live']):
+        raise Failed('show does not say why the freeze copied everything')
+    if scene.device.ctl('verify', scene.ids()[-1]).returncode:
+        raise Failed('what was committed is not right')
+    scene.task.verify(signal.SIGUSR1)
+    end_tree(scene.task)
+    scene.good_restore(images=images)
 
 
 @case

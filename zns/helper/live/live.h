@@ -61,8 +61,8 @@ struct live {
 	struct zns_track_kernel kernel;
 	pid_t root;
 	bool slow_fails, not_converging;
-	bool no_room; /* for copies of rounds: they were given up, and all is copied in the freeze
-		       */
+	/* Why copies of rounds were given up, and all is copied in the freeze; NULL: they count. */
+	const char *gave_up;
 	uint64_t given_up; /* bytes */
 	uint64_t room; /* bytes that the dump could write before the first round */
 	uint64_t left; /* bytes that were written again during the last round, as far as is known */
@@ -112,12 +112,16 @@ int live_protect(struct live_task *t, struct zns_spans *copy, struct zns_err *er
 int live_new(struct dump *d, struct zns_err *err);
 int live_rounds(struct dump *d, struct packet *p, struct zns_err *err);
 /*
- * live_room.c: the copies of the rounds cost room that a plain dump does not take. Does a round
- * fail for want of it, or would the freeze? Then they are given up.
+ * live_room.c: the copies of the rounds cost room that a plain dump does not take, and a zone that
+ * fails with them has what nobody can copy again. Does a round fail for that, or would the freeze
+ * for want of room? Then they are given up. live_hopeless(): why; NULL: it failed for another
+ * reason.
  */
-bool live_has_no_room(struct live *l);
-int live_give_up(struct live *l, struct zns_err *err);
+const char *live_hopeless(struct live *l);
+int live_give_up(struct live *l, const char *why, struct zns_err *err);
 int live_check_room(struct live *l, struct zns_err *err);
+/* Has a zone that failed lost copies? While the tasks run they can still be given up. */
+int live_check_zones(struct live *l, struct zns_err *err);
 
 /* live_rest.c */
 /* Areas as criu lists them; those of @whole are copied as they are. */

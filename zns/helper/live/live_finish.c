@@ -92,9 +92,7 @@ int live_describe(const struct dump *d, ZnsPb__Checkpoint *c)
 	for (uint32_t n = 0; n < l->nr_rounds && !ret; n++)
 		ret = add_round(r, &l->round[n]);
 	if (!ret)
-		ret = add_rest(r,
-			       l->no_room ? "the device has no room for copies of rounds" :
-					    "written since the last round",
+		ret = add_rest(r, l->gave_up ? l->gave_up : "written since the last round",
 			       l->frozen_bytes, 0);
 	if (!ret)
 		ret = add_rest(r, "shared memory", l->shared_bytes, 0);

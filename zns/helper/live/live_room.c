@@ -2,15 +2,19 @@
 /*
  * The room that a live dump takes. Pages that are written while they are copied are on the device
  * more than once. Where that is too much, the copies are given up before the freeze, which then
- * takes all, as that of a plain dump does.
+ * takes all, as that of a plain dump does. So are copies that a zone lost: their pages may be others
+ * by now.
  */
 #include "live.h"
 
 /* More than is known to be written in the freeze; no zone is filled to its last byte. */
 #define SPARE MIB(4)
 
-/* The writer has failed for want of zones, and nothing else has. */
-bool live_has_no_room(struct live *l)
+static const char no_room[] = "the device has no room for copies of rounds";
+static const char lost[] = "a zone failed and lost copies of rounds";
+
+/* The writer has failed, and nothing else has. */
+const char *live_hopeless(struct live *l)
 {
 	struct dump *d = l->d;
 	int code;
@@ -19,9 +23,11 @@ bool live_has_no_room(struct live *l)
 	code = d->err.code;
 	pthread_mutex_unlock(&d->lock);
 	if (code)
-		return false;
+		return NULL;
 	code = zns_writer_error(d->v.w, NULL);
-	return code == -ENOSPC || code == -EBUSY;
+	if (code == -EIO)
+		return lost;
+	return code == -ENOSPC || code == -EBUSY ? no_room : NULL;
 }
 
 /* Its copies no longer count, but its tracker goes on. */
@@ -57,7 +63,7 @@ static int too_large(const struct live *l, uint64_t need, uint64_t room, struct 
 			zns_format_size(room, b, sizeof(b)));
 }
 
-int live_give_up(struct live *l, struct zns_err *err)
+int live_give_up(struct live *l, const char *why, struct zns_err *err)
 {
 	uint64_t need = untracked(l), room = 0;
 	struct zns_writer_stats st;
@@ -81,6 +87,9 @@ int live_give_up(struct live *l, struct zns_err *err)
 		return ret;
 	if (need > room)
 		return too_large(l, need, room, err);
+	if (l->slow_fails && why == lost)
+		return zns_fail(err, -EIO, "%s: %s (--zns-live-slow fail): run the dump again",
+				l->d->h->s.reg.path, why);
 	if (l->slow_fails)
 		return zns_fail(err, -ENOSPC,
 				"%s has no room for the rounds of a live dump, which copied %s "
@@ -91,7 +100,7 @@ int live_give_up(struct live *l, struct zns_err *err)
 	live_verify_anew(l);
 	l->nr_parts = l->nr_rounds = 0;
 	l->at = 0;
-	l->no_room = true;
+	l->gave_up = why;
 	l->not_converging = false;
 	return 0;
 }
@@ -103,5 +112,16 @@ int live_check_room(struct live *l, struct zns_err *err)
 
 	for (uint32_t n = 0; n < l->nr_rounds; n++)
 		need += l->round[n].bytes;
-	return need > l->room ? live_give_up(l, err) : 0;
+	return need > l->room ? live_give_up(l, no_room, err) : 0;
+}
+
+int live_check_zones(struct live *l, struct zns_err *err)
+{
+	int ret = zns_writer_check(l->d->v.w, err);
+	const char *why = ret ? live_hopeless(l) : NULL;
+
+	if (!why)
+		return ret;
+	*err = (struct zns_err)ZNS_ERR_INIT;
+	return live_give_up(l, why, err);
 }

@@ -97,6 +97,7 @@ static int one_round(struct live *l, bool must, struct zns_err *err)
 	struct live_round *r = &l->round[l->nr_rounds];
 	uint64_t start = zns_mono_ns();
 	struct zns_spans *copy;
+	const char *why;
 	int ret = live_look(l, err);
 
 	if (ret)
@@ -117,11 +118,12 @@ static int one_round(struct live *l, bool must, struct zns_err *err)
 		r->us = (zns_mono_ns() - start) / 1000;
 		l->nr_rounds++;
 	}
-	if (ret && live_has_no_room(l)) {
+	why = ret ? live_hopeless(l) : NULL;
+	if (why) {
 		*err = (struct zns_err)ZNS_ERR_INIT;
 		ret = owe(l, copy, err);
 		if (!ret)
-			ret = live_give_up(l, err);
+			ret = live_give_up(l, why, err);
 	}
 	for (size_t n = 0; n < l->nr_tasks; n++)
 		zns_spans_free(&copy[n]);
@@ -166,7 +168,7 @@ static int all_rounds(struct live *l, struct zns_err *err)
 
 	do {
 		ret = one_round(l, false, err);
-		if (ret || l->no_room || l->not_converging || last_bytes(l) <= LIVE_ENOUGH_BYTES)
+		if (ret || l->gave_up || l->not_converging || last_bytes(l) <= LIVE_ENOUGH_BYTES)
 			return ret;
 	} while (l->nr_rounds < LIVE_ROUNDS_MAX - 1);
 	l->left = last_bytes(l);
@@ -191,11 +193,9 @@ static void how_it_went(const struct live *l, char *out, size_t len)
 	*out = '\0';
 	for (uint32_t n = 0; n < l->nr_rounds; n++)
 		sum += l->round[n].bytes;
-	if (l->no_room)
-		snprintf(
-			out, len,
-			"; the device has no room for rounds, %s were given up: the freeze copies everything",
-			zns_format_size(l->given_up, all, sizeof(all)));
+	if (l->gave_up)
+		snprintf(out, len, "; %s, %s were given up: the freeze copies everything",
+			 l->gave_up, zns_format_size(l->given_up, all, sizeof(all)));
 	else if (l->not_converging)
 		snprintf(
 			out, len,
@@ -224,7 +224,7 @@ static void summary(const struct live *l, struct zw_reply *r)
 		snprintf(parent, sizeof(parent), ", %u since the parent", kept);
 	snprintf(r->msg, sizeof(r->msg), "live: %u of %zu tasks tracked (%s)%s%s", nr_tracked(l),
 		 l->nr_tasks, zns_tracker_name(l->kernel.tracker), parent, rounds);
-	r->warn = l->no_room || (l->not_converging && !l->d->pre_dump);
+	r->warn = l->gave_up || (l->not_converging && !l->d->pre_dump);
 	r->kind = ZW_KIND_PAGES;
 }
 
@@ -259,12 +259,14 @@ static int prepare(struct live *l, uint32_t how, struct zns_err *err)
 	l->direct = !l->wanted && l->kernel.tracker == ZNS_TRACKER_NONE;
 	if (!ret && !l->direct)
 		ret = make_stage(l,
-				 l->no_room ? LIVE_STAGE_BYTES :
+				 l->gave_up ? LIVE_STAGE_BYTES :
 					      2 * zns_max(l->left, last_bytes(l)) + paged_bytes(l),
 				 err);
-	if (!ret && copy && !l->no_room && !l->not_converging)
+	if (!ret && copy && !l->gave_up && !l->not_converging)
 		ret = one_round(l, true, err);
-	if (!ret && copy && !l->no_room)
+	if (!ret && copy && !l->gave_up)
+		ret = live_check_zones(l, err);
+	if (!ret && copy && !l->gave_up)
 		ret = live_check_room(l, err);
 	return ret ? ret : live_open_part(l, err);
 }

@@ -226,6 +226,11 @@ void zns_writer_rate(struct zns_writer *w, ZnsPb__Checkpoint *c);
 int zns_writer_durable(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
 int zns_writer_error(struct zns_writer *w, struct zns_err *err); /* 0, or the first error */
+/*
+ * If a zone failed: wait for all writes, and read back what failed zones hold. What a zone lost is
+ * had again from its source, as at the end. -EIO: from nowhere. No other thread feeds an image.
+ */
+int zns_writer_check(struct zns_writer *w, struct zns_err *err);
 /* Let the writer fail with @code and @why, for example since the dump is aborted. Workers stop at
  * the next unit. */
 void zns_writer_cancel(struct zns_writer *w, int code, const char *why);

@@ -27,6 +27,21 @@ NEEDS_LOCK static int wait_idle(struct zns_writer *w)
 	return w->err.code ? w->err.code : audit(w);
 }
 
+int zns_writer_check(struct zns_writer *w, struct zns_err *err)
+{
+	int ret;
+
+	writer_lock(w);
+	while (w->zones.nr_bad && !w->err.code &&
+	       (w->queue.nr || w->queue.nr_running || w->zones.nr_unrepaired))
+		feeder_wait(w, false);
+	if (w->zones.nr_bad && !w->err.code)
+		audit(w);
+	ret = writer_tell(w, w->err.code, err);
+	writer_unlock(w);
+	return ret;
+}
+
 int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m,
 		     struct zns_err *err)
 {
