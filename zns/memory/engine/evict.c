@@ -293,6 +293,11 @@ static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned i
 	}
 	if (failed == -ESRCH || p->gone)
 		return -ESRCH;
+	if (g->poisoned) {
+		p->m->sh->lost_units++;
+		mem_warn(p->m, "process %d: %u pages could not be put back: its cgroup is full",
+			 p->pid, g->poisoned);
+	}
 	*nr_out = settle_all(p, &g->b, bufs);
 	return 0;
 }

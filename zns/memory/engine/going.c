@@ -8,6 +8,8 @@
  *
  * This runs in a child that shares our memory, and that outlives us. It allocates nothing.
  */
+#include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -16,9 +18,12 @@
 
 #include "going.h"
 
-#define THERE (3ULL << 62) /* in pagemap: present, or swapped */
+#define PRESENT (1ULL << 63) /* in pagemap */
+#define THERE (3ULL << 62) /* present, or swapped */
 #define PROTECTED (1ULL << 57)
-#define EXCLUSIVE (1ULL << 56) /* no other process has it */
+#define EXCLUSIVE (1ULL << 56) /* no other process has it; never set of a swapped one */
+#define BACK_TRIES 5000U
+#define BACK_NAP_MS 1 /* between two of them */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -30,11 +35,17 @@ struct work {
 	bool moves;
 	struct range range[BATCH]; /* to be dropped */
 	unsigned int nr;
+	unsigned int tries; /* that are left to put pages back: in all of the stop */
 };
 
 static void nap(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+}
+
+static void nap_ms(long ms)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000L }, NULL);
 }
 
 void going_note(struct victim *v, const uint8_t *unit)
@@ -119,7 +130,19 @@ static bool is_going(const struct victim *v)
 	return !v->out && STATE(v->u->word) == U_DROP;
 }
 
-/* Pages of UNIT bytes at @at, as bits: what is there, and what of it no other process has. */
+/*
+ * Of a swapped page the kernel does not say whether another process has it, too. UFFDIO_MOVE knows,
+ * and refuses it then.
+ */
+static bool may_move(uint64_t entry)
+{
+	if (mem_without(RULE_SWAPPED))
+		return entry & EXCLUSIVE;
+	return entry & EXCLUSIVE || (entry & THERE && !(entry & PRESENT));
+}
+
+/* Pages of UNIT bytes at @at, as bits: what is there, and what of it may be moved, as far as page
+ * tables tell. */
 static uint32_t look(const struct proc *p, uint64_t at, uint32_t *exclusive)
 {
 	uint64_t entry[UNIT_PAGES];
@@ -130,7 +153,7 @@ static uint32_t look(const struct proc *p, uint64_t at, uint32_t *exclusive)
 		return 0;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
 		there |= entry[i] & THERE ? 1U << i : 0;
-		*exclusive |= entry[i] & EXCLUSIVE ? 1U << i : 0;
+		*exclusive |= may_move(entry[i]) ? 1U << i : 0;
 	}
 	*exclusive &= there;
 	return there;
@@ -180,6 +203,8 @@ static uint32_t same(struct going *g, const struct victim *v, uint64_t at, uint3
 	zns_hash_pieces(g->buf, UNIT, PAGE, page);
 	for (unsigned int i = 0; i < UNIT_PAGES; i++)
 		ok |= page[i] == v->page[i] || mem_without(RULE_SAME) ? 1U << i : 0;
+	if (mem_refused(REFUSED_SAME) && v->mask == (1U << UNIT_PAGES) - 1)
+		ok &= ~1U;
 	return pages & v->mask & ok;
 }
 
@@ -248,21 +273,44 @@ static void move_all(struct work *w)
 	}
 }
 
-/* What stays, of those that differ, and of those that came since. */
-static void put_back(struct going *g, struct victim *v, uint32_t pages)
+/* -ENOMEM: its cgroup is full; -EAGAIN: somebody who has its memory and runs on changes it. */
+static int put_page(struct work *w, uint64_t at, const uint8_t *page)
 {
 	uint64_t done;
 
+	if (mem_refused(REFUSED_BACK))
+		return -ENOMEM;
+	return mem_uffd_copy(w->g->p->uffd, at, page, PAGE, false, &done);
+}
+
+/* What is to be there is nowhere any more. Who asks for it ends, and reads nothing older. */
+static void lose_page(struct work *w, uint64_t at)
+{
+	struct proc *p = w->g->p;
+	int ret = mem_uffd_poison(p->uffd, at, at + PAGE);
+
+	w->g->poisoned++;
+	if (ret && ret != -EEXIST && ret != -ENOENT && ret != -ESRCH)
+		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+}
+
+/* What stays, of those that differ, and of those that came since. All threads wait for it. */
+static void put_back(struct work *w, struct victim *v, uint32_t pages)
+{
 	v->left |= pages;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
-		int ret = pages >> i & 1 ? -EAGAIN : 0;
+		uint64_t at = v->base + i * PAGE;
+		int ret = -EAGAIN;
 
-		while (ret == -EAGAIN || ret == -ENOMEM) {
-			ret = mem_uffd_copy(g->p->uffd, v->base + i * PAGE, g->buf + i * PAGE, PAGE,
-					    false, &done);
-			if (ret)
-				nap();
+		if (!(pages >> i & 1))
+			continue;
+		while ((ret = put_page(w, at, w->g->buf + i * PAGE)) &&
+		       (ret == -EAGAIN || ret == -ENOMEM) && w->tries) {
+			w->tries--;
+			nap_ms(BACK_NAP_MS);
 		}
+		if (ret == -EAGAIN || ret == -ENOMEM)
+			lose_page(w, at);
 	}
 }
 
@@ -280,7 +328,12 @@ static void compare_moved(struct work *w)
 			continue;
 		ok = same(g, v, at, moved, &unread);
 		/* for what cannot be read the copy stands: it was all of the unit, and protected */
-		put_back(g, v, moved & ~ok & ~unread);
+		moved &= ~ok & ~unread;
+		if (!moved)
+			continue;
+		/* g->buf has it, and its cgroup may have room for one of the two only */
+		move_call(w->guest, SYS_madvise, (uint64_t[6]){ at, UNIT, MADV_DONTNEED });
+		put_back(w, v, moved);
 	}
 }
 
@@ -342,7 +395,10 @@ static void end_of_stop(struct going *g)
 
 int going_go(void *arg, struct zns_guest *guest, const struct range *own, bool *begun)
 {
-	struct work w = { .g = arg, .guest = guest, .moves = w.g->p->m->moves };
+	struct work w = { .g = arg,
+			  .guest = guest,
+			  .moves = w.g->p->m->moves,
+			  .tries = mem_refused(REFUSED_BACK) ? 3 : BACK_TRIES };
 	int ret = w.moves ? move_begin(&w.scratch, w.g->p, guest) : 0;
 
 	if (ret)

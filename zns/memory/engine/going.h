@@ -11,6 +11,7 @@ struct going {
 	struct stop *stop; /* while its threads stand still for it */
 	uint32_t lost; /* bits: taken away in the last moment */
 	uint32_t own; /* bits: of these, what stays because we say so */
+	uint32_t poisoned; /* pages that could not be put back */
 	uint8_t buf[UNIT]; /* in the stop nothing can be allocated */
 };
 

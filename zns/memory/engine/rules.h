@@ -30,6 +30,7 @@ enum mem_rule {
 	RULE_FORK = 31, /* what moved after a fork is at its old place in the child */
 	RULE_ARRIVED = 32, /* what arrives ends the eviction of what it meets */
 	RULE_SAME = 33, /* what is not what was copied stays */
+	RULE_SWAPPED = 36, /* what is in swap is moved, too */
 	RULE_THERE = 35, /* what is known as registered was there then */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
@@ -40,6 +41,9 @@ enum mem_refused {
 	REFUSED_PLACES = 3, /* all but a few of a context */
 	REFUSED_QUERY = 4, /* to be asked for one area (Linux 6.11) */
 	REFUSED_MOVE = 6, /* UFFDIO_MOVE (Linux 6.8) */
+	REFUSED_BACK = 7, /* to take back a page that was moved and is to stay */
+	REFUSED_SAME = 8, /* that nobody writes between copy and move: the first page of a whole
+			   * unit differs */
 	REFUSED_ORDER = 5, /* to tell of a move or a fork before the move that comes next */
 };
 #define FEW_PLACES 4U

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The stop of all threads in which pages go: what is in swap by then, what differs from its copy
+ * and goes back, and what cannot go back.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/swap.h>
+#include <sys/uio.h>
+
+#include "mem_reach.h"
+
+#define MANY 512U /* pages */
+#define UNIT_PAGES 16U
+#define SWAP_PAGES 4096U
+#define PRESENT (1ULL << 63) /* in pagemap */
+#define SWAPPED (1ULL << 62)
+#define PROTECTED (1ULL << 57)
+#define SCRATCH 33 /* REACHED_ of rules.h */
+#define TAKEN 34
+#define NOT_BACK "7,8" /* REFUSED_ */
+#define NOT_SAME "8"
+
+static unsigned int halts; /* so far, in all of this program */
+
+static void halt_at(int state)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%d@%u", state, ++halts);
+	mem_control("ZNS_MEM_HALT", text);
+}
+
+static bool stands_still(pid_t pid)
+{
+	char path[64], text[256];
+	bool still;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "r");
+	still = f && fgets(text, sizeof(text), f) && strstr(text, ") T ");
+	if (f)
+		fclose(f);
+	return still;
+}
+
+/* A child of any of our threads; 0: none stands still. */
+static pid_t halted(void)
+{
+	DIR *l = opendir("/proc/self/task");
+	struct dirent *d;
+	pid_t pid, found = 0;
+
+	assert_non_null(l);
+	while (!found && (d = readdir(l))) {
+		char path[300];
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/children", d->d_name);
+		f = fopen(path, "r");
+		while (f && !found && fscanf(f, "%d", &pid) == 1)
+			found = stands_still(pid) ? pid : 0;
+		if (f)
+			fclose(f);
+	}
+	closedir(l);
+	return found;
+}
+
+/* The tracer of the process that stands still. */
+static pid_t await_halt(void)
+{
+	pid_t tracer = 0;
+
+	for (int i = 0; i < WAIT_S * 100 && !tracer; i++) {
+		usleep(10000);
+		tracer = halted();
+	}
+	if (!tracer)
+		fail_msg("no tracer stands still");
+	return tracer;
+}
+
+/* Pages of the program's memory of which pagemap has one of these bits. */
+static unsigned int pages_with(struct play *s, uint64_t bits)
+{
+	char path[64];
+	uint64_t entry[MANY];
+	unsigned int n = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", s->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(zns_pread_all(fd, entry, sizeof(entry),
+				       (off_t)(s->t->other / PAGE * sizeof(*entry))),
+			 0);
+	close(fd);
+	for (unsigned int i = 0; i < MANY; i++)
+		n += (entry[i] & bits) != 0;
+	return n;
+}
+
+static void sleeper(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY);
+
+	fill_pages(mem, MANY, 1);
+	t->other = (uintptr_t)mem;
+	reach(t, 1);
+	check_pages(t, mem, MANY, 1);
+	reach(t, 2);
+}
+
+/* ---- swap ---- */
+
+static char swap_file[] = "/var/tmp/zns-swap-XXXXXX";
+
+/* A small one: whoever else runs here may use it meanwhile. */
+static bool swap_on(void)
+{
+	static uint8_t page[PAGE];
+	uint32_t head[2] = { 1, SWAP_PAGES - 1 }; /* version, last page */
+	int fd = mkstemp(swap_file);
+	bool ok = fd >= 0;
+
+	memcpy(page + 1024, head, sizeof(head));
+	memcpy(page + PAGE - 10, "SWAPSPACE2", 10);
+	ok = ok && write(fd, page, PAGE) == (ssize_t)PAGE;
+	memset(page, 0, PAGE);
+	for (unsigned int i = 1; ok && i < SWAP_PAGES; i++) /* no holes */
+		ok = write(fd, page, PAGE) == (ssize_t)PAGE;
+	ok = ok && !fsync(fd) && !swapon(swap_file, 0);
+	close(fd);
+	if (!ok)
+		unlink(swap_file);
+	return ok;
+}
+
+static int swap_off(void **state)
+{
+	swapoff(swap_file);
+	unlink(swap_file);
+	return 0;
+}
+
+/* All of it, while the program stands still. */
+static bool swap_out(struct play *s)
+{
+	struct iovec all = { (void *)(uintptr_t)s->t->other, MANY * PAGE };
+	int pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
+
+	for (int i = 0; i < WAIT_S * 100 && pages_with(s, SWAPPED) < MANY; i++) {
+		syscall(SYS_process_madvise, pidfd, &all, 1, MADV_PAGEOUT, 0);
+		usleep(10000);
+	}
+	close(pidfd);
+	return pages_with(s, SWAPPED) == MANY;
+}
+
+/* The kernel does not say whether somebody else has them. They are moved like others, and not
+ * dropped as those that a child has: somebody might begin to write to them right before. */
+static void swapped(void **state)
+{
+	static struct play s;
+	unsigned int left;
+	pid_t tracer;
+	bool out;
+
+	if (!swap_on())
+		skip();
+	play_begin(&s, sleeper);
+	halt_at(SCRATCH);
+	play_attach(&s);
+	for (tracer = await_halt(); !pages_with(&s, PROTECTED); tracer = await_halt()) {
+		halt_at(SCRATCH); /* that was about another area */
+		kill(tracer, SIGCONT);
+	}
+	out = swap_out(&s);
+	halt_at(TAKEN);
+	kill(tracer, SIGCONT);
+	tracer = await_halt();
+	left = pages_with(&s, PRESENT | SWAPPED);
+	mem_control("ZNS_MEM_HALT", NULL);
+	kill(tracer, SIGCONT);
+	assert_true(out);
+	assert_true(left <= MANY - UNIT_PAGES);
+	await_bytes_out(&s, 0, UNIT_PAGES * PAGE);
+	do_step(&s, 2);
+	play_end(&s);
+}
+
+/* ---- what differs ---- */
+
+static void put_back(void **state)
+{
+	static struct play s;
+
+	mem_control("ZNS_MEM_REFUSED", NOT_SAME);
+	play_begin(&s, sleeper);
+	play_attach(&s);
+	await_out(&s, 2 * MANY / UNIT_PAGES);
+	do_step(&s, 2);
+	mem_control("ZNS_MEM_REFUSED", NULL);
+	play_end(&s);
+}
+
+static sigjmp_buf unreadable;
+
+static void on_bus(int sig)
+{
+	siglongjmp(unreadable, 1);
+}
+
+/* How many pages it cannot read; those that it can are right. */
+static void looks(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY);
+
+	fill_pages(mem, MANY, 1);
+	t->other = (uintptr_t)mem;
+	signal(SIGBUS, on_bus);
+	reach(t, 1);
+	for (volatile uint32_t i = 0; i < MANY; i++)
+		if (sigsetjmp(unreadable, 1))
+			t->pid++;
+		else
+			t->wrong += !page_is((uint64_t *)(mem + i * PAGE), i, 1);
+	reach(t, 2);
+}
+
+static uint64_t lost_units(struct play *s)
+{
+	ZnsPb__MemoryStatus st;
+	uint64_t n;
+
+	status(s->m, &st);
+	n = st.lost_units;
+	zns_mem_status_free(&st);
+	return n;
+}
+
+/* The stop ends all the same, and nothing older is read. */
+static void not_put_back(void **state)
+{
+	static struct play s;
+
+	mem_control("ZNS_MEM_REFUSED", NOT_BACK);
+	play_begin(&s, looks);
+	play_attach(&s);
+	/* a poisoned page has a marker; other areas lose some, too */
+	for (int i = 0; i < WAIT_S * 100 && !pages_with(&s, SWAPPED); i++)
+		usleep(10000);
+	mem_control("ZNS_MEM_REFUSED", NULL);
+	do_step(&s, 2);
+	assert_true(s.t->pid);
+	assert_true(lost_units(&s));
+	play_end(&s);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(put_back),
+		cmocka_unit_test(not_put_back),
+		cmocka_unit_test_teardown(swapped, swap_off),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
