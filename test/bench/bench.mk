@@ -179,10 +179,16 @@ $(B)/bench/memfault: test/bench/memfault.c
 	$(call say,CC      $<)
 	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $< -lpthread
 
-# Faults from zones beside major faults of a file, eviction, and pagers of idle programs; BENCH_MEMORY="--rounds 9" and the like.
+$(B)/bench/redisload: test/bench/redisload.c
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $<
+
+# Faults from zones beside major faults of a file, eviction and how long threads stand still for it, Redis under a budget, and pagers of
+# idle programs; BENCH_MEMORY="--rounds 9" and the like.
 .PHONY: bench-memory
 bench-memory: deps
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/memfault
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/memfault $(B)/bench/redisload
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/memory.py --report $(B)/report/memory $(BENCH_MEMORY)
 
 # The papers' experiments; RUN="NAME…" takes some of them (test/bench/papers/papers.py list).

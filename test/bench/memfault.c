@@ -9,6 +9,9 @@
  * - walk N: all pages of N neighbouring units that are not in memory: "walk UNITS NS"
  * - race N THREADS: N units by several threads at once: "race N NS"
  * - alone N SEED GAP: as touch, without the file, GAP microseconds between two
+ * - stand RATE SECONDS: a page of each unit is written, in the order of addresses, over and over, so
+ *   that RATE MiB a second come back and go, while a thread does nothing but look at the clock:
+ *   "stand NS OF-NS LONGEST-NS UNITS": how long that one did not run
  * - check: all of it: "check WRONG"
  *
  * With "bare" nobody needs to attach: a second process answers the faults of its memory from the
@@ -26,6 +29,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -191,6 +195,68 @@ static void race(unsigned n, unsigned threads)
 	free(at);
 }
 
+#define GAP_NS 10000 /* a thread that only looks at the clock is away, if it does not for so long */
+
+static struct still {
+	_Atomic bool end;
+	uint64_t away_ns, of_ns, longest_ns;
+} still;
+
+/* On a busy machine it would be away for others most of the time. */
+static void first_of_all(void)
+{
+	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), -20);
+}
+
+static void *look_at_clock(void *arg)
+{
+	uint64_t begin, last;
+
+	first_of_all();
+	begin = last = now_ns();
+	while (!still.end) {
+		uint64_t now = now_ns(), gap = now - last;
+
+		if (gap > GAP_NS) {
+			still.away_ns += gap;
+			still.longest_ns = gap > still.longest_ns ? gap : still.longest_ns;
+		}
+		last = now;
+	}
+	still.of_ns = last - begin;
+	return arg;
+}
+
+/* The content stays, but the kernel does not know that. */
+static void write_unit(uint64_t u)
+{
+	volatile uint64_t *at = (volatile uint64_t *)(mem + u * UNIT);
+
+	if (*at != word_at(u * UNIT / 8))
+		exit(1);
+	*at = word_at(u * UNIT / 8);
+}
+
+static void stand(unsigned rate, unsigned seconds)
+{
+	uint64_t begin = now_ns(), n = 0, end = begin + seconds * 1000000000ull;
+	pthread_t t;
+
+	still = (struct still){ 0 };
+	pthread_create(&t, NULL, look_at_clock, NULL);
+	while (now_ns() < end) {
+		if (!rate || n * 1000000000u / 16 / rate > now_ns() - begin)
+			usleep(200);
+		else
+			write_unit(n++ % units);
+	}
+	still.end = true;
+	pthread_join(t, NULL);
+	printf("stand %llu %llu %llu %llu\n", (unsigned long long)still.away_ns,
+	       (unsigned long long)still.of_ns, (unsigned long long)still.longest_ns,
+	       (unsigned long long)n);
+}
+
 /* Wait, read the page, put it in: what each pager must do. */
 static void answer(int uffd, int fd, uint8_t *page)
 {
@@ -279,6 +345,8 @@ int main(int argc, char **argv)
 			walk(n);
 		} else if (sscanf(line, "race %u %u", &n, &m) == 2 && m && m <= THREADS_MAX) {
 			race(n, m);
+		} else if (sscanf(line, "stand %u %u", &n, &m) == 2) {
+			stand(n, m);
 		} else if (!strcmp(line, "check\n")) {
 			for (uint64_t at = 0; at < units * UNIT; at += PAGE)
 				touch(mem, at);

@@ -3,14 +3,17 @@
 """
 memory: what a memory context costs. Faults from zones beside major faults of a mapped file on the same disk, alternating
 in one process; and so in turns with it faults that another process answers by the fewest calls there can be; eviction and
-reading back, MiB/s; the CPU of pagers whose programs are idle. It never judges times; it fails if a command fails or a page is wrong.
+reading back, MiB/s; the CPU of pagers whose programs are idle; how long a thread stands still beside so many MiB/s that go out; Redis
+under a budget of half of its memory. It never judges times; it fails if a command fails or a page is wrong.
 """
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,7 +21,7 @@ import time
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
-UNIT = 65536
+REDIS_KEYS, REDIS_RATE = 100000, 800
 
 
 class Failed(Exception):
@@ -33,6 +36,7 @@ def quantile(values, q):
 class Bench:
     def __init__(self, args, directory):
         self.args, self.dir, self.children = args, directory, []
+        self.stood, self.latencies = [], {}
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('ZNS')}
         self.env.update(ZNS_CONFIG=str(directory / 'etc'), ZNS_RUN=str(directory / 'run'))
         self.ctl('create', f'emu:{directory}/dev.emu', '--zones', '64', '--zone-size', '32M')
@@ -129,6 +133,51 @@ class Bench:
             self.stop(child)
         return found
 
+    def stand(self):
+        """Under a budget of half of its memory; by the MiB/s that are written: per cent of the time, and the longest time, ms."""
+        child = self.program
+        self.ctl('memory', 'limit', f'pid-{child.pid}', '--dram', f'{self.args.mib // 2}M')
+        found = {}
+        for rate in self.args.stand:
+            self.ask(child, f'stand {rate} 2')      # to its pace
+            before = self.status(child.pid)['evicted_units']
+            away, of, longest, _ = map(int, self.ask(child, f'stand {rate} {self.args.seconds}'))
+            found[rate] = {'away_pct': away / of * 100, 'longest_ms': longest / 1e6,
+                           'evicted_mibps': (self.status(child.pid)['evicted_units'] - before) / 16 / (of / 1e9)}
+        self.ctl('memory', 'limit', f'pid-{child.pid}', '--dram', '64G')
+        return found
+
+    def redis(self):
+        """Latencies in ms of half GET, half SET at a constant rate: without a context, then under half of its memory."""
+        port, file = 20000 + os.getpid() % 10000, self.dir / 'latencies'
+        server = subprocess.Popen(['redis-server', '--port', str(port), '--save', '', '--dir', self.dir], stdout=subprocess.DEVNULL)
+        self.children.append(server)
+        cli = ['redis-cli', '-p', str(port)]
+        while subprocess.run([*cli, 'PING'], capture_output=True, check=False).returncode:
+            time.sleep(0.1)
+        subprocess.run([*cli, 'DEBUG', 'POPULATE', str(REDIS_KEYS), 'key', '512'], check=True, stdout=subprocess.DEVNULL)
+
+        def load():
+            client = subprocess.Popen([self.args.bin.parent / 'bench' / 'redisload', str(port), '4', str(REDIS_RATE), str(REDIS_KEYS), '512', file])
+            time.sleep(self.args.seconds)
+            client.terminate()
+            client.wait()
+            data = file.read_bytes()
+            nr = struct.unpack_from('Q', data)[0]
+            return [(done - due) / 1e6 for due, done in struct.iter_unpack('QQ', data[8:8 + 16 * nr])]
+        alone = load()
+        resident = int(re.search(r'VmRSS:\s+(\d+)', Path(f'/proc/{server.pid}/status').read_text()).group(1)) << 10
+        self.ctl('memory', 'attach', server.pid, '--dram', resident // 2)
+        load()      # it has gone out once
+        before = self.status(server.pid)['evicted_units']
+        under = load()
+        mib = (self.status(server.pid)['evicted_units'] - before) / 16 / self.args.seconds
+        self.ctl('memory', 'detach', server.pid)
+        server.terminate()
+        server.wait()
+        self.children.remove(server)
+        return {'alone': alone, 'under': under, 'evicted_mibps': mib}
+
     def cpu(self):
         """Nanoseconds so far: by name of the program."""
         found = {}
@@ -160,12 +209,14 @@ class Bench:
             self.ctl('memory', 'attach', self.program.pid, '--dram', '64G', '--no-predict',    # a fault alone
                      *(['--encrypt'] if self.args.encrypt else []))
             rounds = [self.faults() for _ in range(self.args.rounds)]
+            self.stood = [self.stand() for _ in range(self.args.rounds)]
             if self.ask(self.program, 'check') != ['0']:
                 raise Failed('a page is wrong')
             self.status_at_end = self.status(self.program.pid)
             self.ctl('memory', 'detach', self.program.pid)
             self.stop(self.program)
             self.stop(self.bare)
+        self.latencies = self.redis() if self.args.redis else {}
         return rounds, self.idle() if self.args.contexts else {}
 
     def close(self):
@@ -188,7 +239,7 @@ def walk_json(node):
         yield from walk_json(child)
 
 
-def table(rounds, idle, args):
+def table(rounds, idle, args, bench):
     lines = ['| | |', '| --- | --- |']
     found = {}
 
@@ -216,6 +267,16 @@ def table(rounds, idle, args):
                                    ('race_per_s', 'units a second, 8 threads that fault', 0),
                                    ('evict_mibps', 'eviction, MiB/s', 0)):
             row(key, title, statistics.median(r[key] for r in rounds), digits)
+    for rate in args.stand if bench.stood else ():
+        for key, title, digits in (('away_pct', 'a thread that only looks at the clock does not run, % of the time', 2),
+                                   ('longest_ms', 'its longest time, ms', 2), ('evicted_mibps', 'went out, MiB/s', 1)):
+            row(f'stand_{rate}_{key}', f'{rate} MiB/s written: {title}, median of {len(bench.stood)} rounds',
+                statistics.median(r[rate][key] for r in bench.stood), digits)
+    for key, title in (('alone', 'no context'), ('under', 'budget of half of its memory')) if bench.latencies else ():
+        for q in (50, 99):
+            row(f'redis_{key}_p{q}_ms', f'Redis, {REDIS_RATE} requests a second, {title}, p{q}, ms', quantile(bench.latencies[key], q / 100), 2)
+    if bench.latencies:
+        row('redis_evicted_mibps', 'went out meanwhile, MiB/s', bench.latencies['evicted_mibps'], 1)
     for name, part in sorted(idle.items()):
         row(f'idle_{name}', f'{name}, {args.contexts} idle contexts, % of a core', part * 100, 2)
     return '\n'.join(lines) + '\n', found
@@ -230,6 +291,10 @@ def main():
     parser.add_argument('--contexts', type=int, default=25, metavar='N', help='idle ones (default 25; 0: none)')
     parser.add_argument('--idle', type=int, default=20, metavar='S', help='seconds that they are watched (default 20)')
     parser.add_argument('--settle', type=int, default=10, metavar='S', help='seconds before that (default 10)')
+    parser.add_argument('--stand', type=lambda text: [int(n) for n in text.split(',')], default=[0, 10, 50, 100], metavar='RATES',
+                        help='MiB/s beside which a thread may stand still (default 0,10,50,100)')
+    parser.add_argument('--seconds', type=int, default=5, metavar='S', help='for each of these, and for each load of Redis (default 5)')
+    parser.add_argument('--no-redis', dest='redis', action='store_false', help='no Redis')
     parser.add_argument('--report', metavar='DIR', help='write memory.md and memory.json there')
     parser.add_argument('--dir', metavar='DIR', default=os.environ.get('TMPDIR', '/var/tmp'), help='where the device and the file go')
     parser.add_argument('--bin', metavar='DIR', type=Path, default=REPO / 'build' / 'bin', help='our programs (default build/bin)')
@@ -243,7 +308,7 @@ def main():
         sys.exit(f'memory.py: {error}')
     finally:
         bench.close()
-    text, found = table(rounds, idle, args)
+    text, found = table(rounds, idle, args, bench)
     print(text, end='')
     if args.report:
         report = Path(args.report)
