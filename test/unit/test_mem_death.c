@@ -128,6 +128,23 @@ static void killed_in_a_stop(void **state)
 		killed_at(at[i]);
 }
 
+/* The next pager has read of what the stop drops, and takes its time before it notes that; the stop
+ * ends meanwhile. What it dropped is not what the program removes. */
+static void killed_in_a_stop_and_noted_late(void **state)
+{
+	struct scene s;
+
+	drops(true);
+	begin(&s, "ZNS_MEM_KILL", "34@3");
+	assert_true(dies(&s));
+	next_pager(&s, "ZNS_MEM_LATE", "23@200000");
+	assert_true(moves(&s, 100));
+	assert_true(all_done(&s));
+	assert_int_equal(s.r->wrong, 0);
+	drops(false);
+	end(&s);
+}
+
 /* Units are moved all the time, and the pager is killed when a copy is written or a place changed.
  */
 static void killed_moving(void **state)
@@ -225,10 +242,15 @@ static void unreadable(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(killed_in_state),     cmocka_unit_test(killed_moving),
-		cmocka_unit_test(killed_in_a_stop),    cmocka_unit_test(killed_in_a_fork),
-		cmocka_unit_test(killed_beside_forks), cmocka_unit_test(killed_with_stale),
-		cmocka_unit_test(killed_in_an_event),  cmocka_unit_test(no_room),
+		cmocka_unit_test(killed_in_state),
+		cmocka_unit_test(killed_moving),
+		cmocka_unit_test(killed_in_a_stop),
+		cmocka_unit_test(killed_in_a_stop_and_noted_late),
+		cmocka_unit_test(killed_in_a_fork),
+		cmocka_unit_test(killed_beside_forks),
+		cmocka_unit_test(killed_with_stale),
+		cmocka_unit_test(killed_in_an_event),
+		cmocka_unit_test(no_room),
 		cmocka_unit_test(unreadable),
 	};
 

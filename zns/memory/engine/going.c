@@ -309,7 +309,8 @@ static void put_back(struct work *w, struct victim *v, uint32_t pages)
 			w->tries--;
 			nap_ms(BACK_NAP_MS);
 		}
-		if (ret == -EAGAIN || ret == -ENOMEM)
+		/* it is there already, or its memory is gone */
+		if (ret && ret != -EEXIST && ret != -ENOENT && ret != -ESRCH)
 			lose_page(w, at);
 	}
 }
@@ -374,13 +375,19 @@ static void drop_rest(struct work *w)
 
 /*
  * Before the program goes on: what was told of our removals is in the table, since the lock is held
- * from the reading on. From here on it is the program that removes. A dead pager may have read what
- * it did not note: then that is for its successor.
+ * from the reading on. From here on it is the program that removes. The lock is the pager's. If
+ * that is dead, it or its successor may have read of a removal and not noted it: the note takes it
+ * for ours as long as the table says so. Each of them is told of, so none is left over.
  */
 static void end_of_stop(struct going *g)
 {
-	if (!lock_in_stop(g->p))
+	bool locked = lock_in_stop(g->p);
+
+	if (!locked || stop_orphaned(g->p)) {
+		if (locked)
+			pthread_rwlock_unlock(&g->p->ev);
 		return;
+	}
 	for (unsigned int i = 0; i < g->b.nr; i++) {
 		struct victim *v = &g->b.v[i];
 		uint32_t exclusive;

@@ -64,17 +64,18 @@ void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f)
 	birth_kept(m, f->forks);
 }
 
-/* Before anybody else looks. What is being dropped stays so: see landed(). */
+/* Before anybody else looks, but beside the dead pager's stop, which may commit it at this moment.
+ * What is being dropped stays so: see landed(). */
 static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct zns_mem_store *st = &p->m->store;
 	uint64_t word = u->word;
-	struct zns_pages_ref ref = unit_ref(p, u, word);
+	struct zns_pages_ref ref;
 
-	if (!HAS_PLACE(word) || (STATE(word) != U_DROP && !(u->pages & 0xffff))) {
-		u->word = WORD(U_RES, 0);
-		return 0;
-	}
+	while (!HAS_PLACE(word) || (STATE(word) != U_DROP && !(u->pages & 0xffff)))
+		if (atomic_compare_exchange_strong(&u->word, &word, WORD(U_RES, 0)))
+			return 0;
+	ref = unit_ref(p, u, word);
 	if (STATE(word) != U_DROP && STATE(word) != U_CLEAN)
 		u->word = WORD(U_ZONE, ref.place);
 	return st->hold(st->arg, ref);
