@@ -258,9 +258,34 @@ static void not_put_back(void **state)
 	play_end(&s);
 }
 
+/* ---- who does not stop at once ---- */
+
+#define AWAY_US 400000
+
+/* Its only thread cannot stop before its child has ended. */
+static void waits_for_a_child(struct talk *t)
+{
+	t->done = 1;
+	if (!vfork()) {
+		usleep(AWAY_US);
+		_exit(0);
+	}
+	reach(t, 1);
+}
+
+static void attached_later(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, waits_for_a_child);
+	play_attach(&s);
+	play_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(attached_later),
 		cmocka_unit_test(put_back),
 		cmocka_unit_test(not_put_back),
 		cmocka_unit_test_teardown(swapped, swap_off),

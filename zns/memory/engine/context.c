@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "../policy/birth.h"
 #include "context.h"
@@ -14,6 +15,8 @@
 #include "hold.h"
 
 #define AGE_BEGIN_MS 5000U
+#define ATTACH_TRIES 10
+#define ATTACH_PAUSE_NS 100000000L
 
 int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **out,
 		 struct zns_err *err)
@@ -83,10 +86,16 @@ int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *sto
 	return 0;
 }
 
+/* A thread that waits for a disk or a processor does not stop in time, and may do so a moment
+ * later. Between two tries the others run. */
 int zns_mem_attach(struct zns_mem *m, pid_t pid, struct zns_err *err)
 {
 	int ret = family_join(m, pid, err);
 
+	for (int i = 1; i < ATTACH_TRIES && ret == -ETIMEDOUT; i++) {
+		nanosleep(&(struct timespec){ .tv_nsec = ATTACH_PAUSE_NS }, NULL);
+		ret = family_join(m, pid, err);
+	}
 	if (!ret)
 		family_tree(m, pid, err);
 	return ret;
