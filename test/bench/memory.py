@@ -140,10 +140,13 @@ class Bench:
         found = {}
         for rate in self.args.stand:
             self.ask(child, f'stand {rate} 2')      # to its pace
-            before = self.status(child.pid)['evicted_units']
+            before = self.status(child.pid)
             away, of, longest, _ = map(int, self.ask(child, f'stand {rate} {self.args.seconds}'))
-            found[rate] = {'away_pct': away / of * 100, 'longest_ms': longest / 1e6,
-                           'evicted_mibps': (self.status(child.pid)['evicted_units'] - before) / 16 / (of / 1e9)}
+            now = self.status(child.pid)
+            stops, stopped = (now[key] - before[key] for key in ('stops', 'stopped_ns'))
+            found[rate] = {'away_pct': away / of * 100, 'longest_ms': longest / 1e6, 'stopped_pct': stopped / of * 100,
+                           'stop_ms': stopped / 1e6 / max(stops, 1),
+                           'evicted_mibps': (now['evicted_units'] - before['evicted_units']) / 16 / (of / 1e9)}
         self.ctl('memory', 'limit', f'pid-{child.pid}', '--dram', '64G')
         return found
 
@@ -268,7 +271,8 @@ def table(rounds, idle, args, bench):
                                    ('evict_mibps', 'eviction, MiB/s', 0)):
             row(key, title, statistics.median(r[key] for r in rounds), digits)
     for rate in args.stand if bench.stood else ():
-        for key, title, digits in (('away_pct', 'a thread that only looks at the clock does not run, % of the time', 2),
+        for key, title, digits in (('stopped_pct', 'the pager has all threads stand still, % of the time', 2), ('stop_ms', 'one such stop, ms', 2),
+                                   ('away_pct', 'a thread that only looks at the clock does not run, % of the time', 2),
                                    ('longest_ms', 'its longest time, ms', 2), ('evicted_mibps', 'went out, MiB/s', 1)):
             row(f'stand_{rate}_{key}', f'{rate} MiB/s written: {title}, median of {len(bench.stood)} rounds',
                 statistics.median(r[rate][key] for r in bench.stood), digits)

@@ -28,7 +28,7 @@ struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 		"read_units spare_units zero_faults write_faults clean_writes cancelled lost_units left_processes "
 		"auto_total auto_min "
 		"predict prefetched prefetch_used prefetch_unused "
-		"takeovers qos_mibps write_rate moved_units attach_stop_ns fault_ns_p50 fault_ns_p99 "
+		"takeovers qos_mibps write_rate moved_units attach_stop_ns stops stopped_ns fault_ns_p50 fault_ns_p99 "
 		"missing warning unread "
 		"checkpoint encrypted!");
 
@@ -176,8 +176,9 @@ void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 		printf("  a fault took %.0f us, one of a hundred more than %.0f us\n",
 		       (double)s->fault_ns_p50 / 1e3, (double)s->fault_ns_p99 / 1e3);
 	if (s->has_attach_stop_ns)
-		printf("  its threads stood still for %.1f ms to begin\n",
-		       (double)s->attach_stop_ns / 1e6);
+		printf("  its threads stood still for %.1f ms at most, in %llu stops for %.1f ms\n",
+		       (double)s->attach_stop_ns / 1e6, (unsigned long long)s->stops,
+		       (double)s->stopped_ns / 1e6);
 	printf("  pager PID %u, %llu before it\n", s->pid, (unsigned long long)s->takeovers);
 }
 

@@ -208,6 +208,7 @@ struct zns_mem {
 	_Atomic bool evict_idle; /* the evictor holds nothing */
 	_Atomic uint32_t latency_ns[LATENCIES], latencies;
 	_Atomic uint64_t stop_ns; /* longest stop of a thread */
+	_Atomic uint64_t stops, stopped_ns; /* of all threads of a process */
 	_Atomic uint64_t below, below_ns; /* bytes below the cgroup's limit, and when that was */
 	/* of the last look at all areas, bytes */
 	uint64_t locked, shared, file, special;

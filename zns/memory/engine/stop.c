@@ -105,6 +105,8 @@ static int with(struct stop *s, struct zns_err *err)
 
 	if (s->p->sh)
 		s->p->sh->tracer = 0;
+	m->stops++;
+	m->stopped_ns += stop_ns;
 	if (ret && !s->begun && !err->msg[0])
 		zns_fail_sys(err, ret, "process %d has no room for what goes", s->p->pid);
 	if (!s->begun)

@@ -110,6 +110,9 @@ static void counters(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->auto_min = sh->auto_min;
 	st->has_attach_stop_ns = m->stop_ns > 0;
 	st->attach_stop_ns = m->stop_ns;
+	st->has_stops = st->has_stopped_ns = true;
+	st->stops = m->stops;
+	st->stopped_ns = m->stopped_ns;
 }
 
 static void hibernation(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
