@@ -37,6 +37,9 @@ $(B)/test/test_crypt_stripe: WRAP = -Wl,--wrap=zns_crypt_seal_unit
 DURABLE_WRAP	:= -Wl,--wrap=pwritev64v2,--wrap=fdatasync,--wrap=nvme_run
 $(B)/test/test_durable: WRAP = $(DURABLE_WRAP)
 
+# What a key's memory holds when it goes.
+$(B)/test/test_crypt: WRAP = -Wl,--wrap=munmap
+
 # The core's tests, linked without the packages (make core). The others are of a package.
 PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_seal test_docker test_compare test_resume test_probe% test_flow test_print
 CORE_UNITS	:= $(filter-out $(PACKAGE_UNITS),$(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
@@ -45,6 +48,7 @@ $(CORE)/test/%: test/unit/%.c $(CORE)/test/libzns.a
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(CORE)/test/libzns.a $(LDLIBS) -lcmocka
 $(CORE)/test/test_rates $(CORE)/test/test_weights: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
+$(CORE)/test/test_crypt: WRAP = -Wl,--wrap=munmap
 $(CORE)/test/test_durable: WRAP = $(DURABLE_WRAP)
 $(CORE)/test/test_safeopen: WRAP = -Wl,--wrap=syscall
 $(CORE)/test/test_hot: WRAP = -Wl,--wrap=transform_in

@@ -2,6 +2,7 @@
 /* Keys: their files, the keyring, fingerprints, wrapping; and units and seals under the key of one
  * checkpoint. */
 #include <linux/keyctl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include "emu_common.h"
@@ -182,6 +183,190 @@ static void secret_memory(void **state)
 	zns_master_free(m);
 	zns_master_free(NULL);
 	zns_crypt_free(NULL);
+}
+
+static const void *leaving;
+static bool wiped;
+
+int __real_munmap(void *p, size_t len);
+int __wrap_munmap(void *p, size_t len);
+int __wrap_munmap(void *p, size_t len)
+{
+	if (p == leaving) {
+		wiped = true;
+		for (size_t i = 0; i < len; i++)
+			wiped &= !((volatile uint8_t *)p)[i];
+	}
+	return __real_munmap(p, len);
+}
+
+#define assert_wiped(p, call)       \
+	do {                        \
+		leaving = p;        \
+		wiped = false;      \
+		call;               \
+		assert_true(wiped); \
+		leaving = NULL;     \
+	} while (0)
+
+/* Who frees a key leaves none of it in the page that goes back to the kernel. */
+static void wiped_memory(void **state)
+{
+	uint8_t sealed[ZNS_MEMORY_SEALED];
+	struct zns_memory_key *k, *got;
+	struct zns_master *m = make("k");
+	struct zns_crypt *c;
+	const void *first;
+
+	assert_ok(zns_crypt_new(m, id_a, &c, &err));
+	assert_ok(zns_memory_key_new(id_b, &k, &err));
+	assert_ok(zns_memory_key_put(k, c, sealed, &err));
+	zns_memory_key_free(k);
+	assert_ok(zns_memory_key_get(c, sealed, sizeof(sealed), &got, &err));
+	first = zns_memory_key_context(got);
+	first = (const void *)((uintptr_t)first & ~(uintptr_t)4095); /* the page that it is in */
+	assert_wiped(first, zns_memory_key_free(got));
+	assert_wiped(c, zns_crypt_free(c));
+	assert_wiped(m, zns_master_free(m));
+}
+
+/* ---- what calls leave on their stack ---- */
+
+#define STACK KIB(256)
+
+static uint8_t *stack;
+static ZnsPb__CheckpointKey *record, *anew;
+
+static void *load_raw(void *arg)
+{
+	struct zns_master *m = NULL;
+
+	zns_master_load(spec_of("raw"), &m, NULL);
+	zns_master_free(m);
+	return NULL;
+}
+
+static void *load_hex(void *arg)
+{
+	struct zns_master *m = NULL;
+
+	zns_master_load(spec_of("hex"), &m, NULL);
+	zns_master_free(m);
+	return NULL;
+}
+
+static void *load_cut_off(void *arg)
+{
+	struct zns_master *m = NULL;
+
+	zns_master_load(spec_of("cut"), &m, NULL);
+	zns_master_free(m);
+	return NULL;
+}
+
+static void *create(void *arg)
+{
+	zns_master_create(in_dir("new"), NULL);
+	return NULL;
+}
+
+static void *wrap_anew(void *arg)
+{
+	zns_pb__checkpoint_key__free_unpacked(anew, NULL);
+	zns_crypt_rewrap(arg, arg, id_a, record, &anew,
+			 NULL); /* the last call, so nothing is over it */
+	return NULL;
+}
+
+static struct {
+	void *(*fn)(void *);
+	void *arg;
+} call;
+
+/* Far from the end of the stack, which the end of the thread writes over. */
+static void *deep(void *unused)
+{
+	volatile uint8_t room[KIB(64)];
+
+	room[0] = room[sizeof(room) - 1] = 0;
+	call.fn(call.arg);
+	return room[0] ? NULL : unused;
+}
+
+/* Calls it on a stack of its own, twice: the first time libraries are bound, which saves registers. */
+static void on_stack(void *(*fn)(void *), void *arg, const char *remove)
+{
+	for (int i = 0; i < 2; i++) {
+		pthread_attr_t attr;
+		pthread_t t;
+
+		if (remove)
+			unlink(in_dir(remove));
+		call.fn = fn;
+		call.arg = arg;
+		memset(stack, 0, STACK);
+		pthread_attr_init(&attr);
+		assert_int_equal(pthread_attr_setstack(&attr, stack, STACK), 0);
+		assert_int_equal(pthread_create(&t, &attr, deep, NULL), 0);
+		pthread_join(t, NULL);
+		pthread_attr_destroy(&attr);
+	}
+}
+
+/* Half of a key is one that can be guessed. */
+static __attribute__((no_sanitize_address)) bool on_it(const void *secret, size_t len)
+{
+	const volatile uint8_t *p = stack;
+	const uint8_t *s = secret;
+	size_t n;
+
+	for (size_t at = 0; at + len / 2 <= STACK; at++)
+		for (size_t half = 0; half < 2; half++) {
+			for (n = 0; n < len / 2 && p[at + n] == s[half * (len / 2) + n]; n++)
+				;
+			if (n == len / 2)
+				return true;
+		}
+	return false;
+}
+
+static void wiped_stack(void **state)
+{
+	uint8_t raw[ZNS_KEY_BYTES];
+	cleanup_free uint8_t *text = NULL;
+	struct zns_master *m;
+	struct zns_crypt *c;
+	size_t len;
+
+	for (int i = 0; i < ZNS_KEY_BYTES; i++)
+		raw[i] = (uint8_t)i;
+	put_file("raw", raw, sizeof(raw), 0600);
+	put_file("hex", hex_key, 65, 0600);
+	put_file("cut", hex_key, 63, 0600);
+	stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	m = load("raw");
+	on_stack(load_raw, NULL, NULL);
+	assert_false(on_it(raw, sizeof(raw)));
+	assert_false(on_it(m->wrap, sizeof(m->wrap)));
+	on_stack(load_hex, NULL, NULL);
+	assert_false(on_it(raw, sizeof(raw)));
+	assert_false(on_it(hex_key, 64));
+	on_stack(load_cut_off, NULL, NULL);
+	assert_false(on_it(hex_key, 62));
+	on_stack(create, NULL, "new");
+	assert_int_equal(zns_read_file(AT_FDCWD, in_dir("new"), 100, &text, &len), 0);
+	assert_int_equal(master_decode(text, len, raw), 0);
+	assert_false(on_it(text, 64));
+	assert_false(on_it(raw, sizeof(raw)));
+	assert_ok(zns_crypt_new(m, id_a, &c, &err));
+	record = zns_crypt_record(c);
+	on_stack(wrap_anew, m, NULL);
+	assert_false(on_it(c->key, ZNS_KEY_BYTES));
+	zns_pb__checkpoint_key__free_unpacked(record, NULL);
+	zns_pb__checkpoint_key__free_unpacked(anew, NULL);
+	zns_crypt_free(c);
+	zns_master_free(m);
+	munmap(stack, STACK);
 }
 
 /* --- wrapped keys --- */
@@ -533,6 +718,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(refused_keys, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(keyring_keys, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(secret_memory, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(wiped_memory, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(wiped_stack, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(wrapped_keys, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(units, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(known_answer, emu_begin, emu_end),
