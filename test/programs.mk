@@ -17,7 +17,7 @@ $(B)/test/test_docker $(B)/test/test_compare $(B)/test/test_resume: $(B)/test/%:
 $(B)/test/%: test/unit/%.c $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(TEST_LIB) $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(MORE_OBJ) $(TEST_LIB) $(LDLIBS) -lcmocka
 
 # Programs that run threads in virtual time: test/unit/vtime.h has what these calls become.
 VTIME_WRAP	:= zns_mono_ns zns_hash zns_hash_pieces pthread_create pthread_join pthread_cond_wait \
@@ -40,13 +40,18 @@ $(B)/test/test_durable: WRAP = $(DURABLE_WRAP)
 # What a key's memory holds when it goes.
 $(B)/test/test_crypt: WRAP = -Wl,--wrap=munmap
 
+# The helper; test_send.c has one of its files in itself.
+SEND_OBJ	:= $(filter-out %/main.o %/dump/send.o,$(HELPER_OBJ))
+$(B)/test/test_send $(CORE)/test/test_send: $(SEND_OBJ)
+$(B)/test/test_send $(CORE)/test/test_send: MORE_OBJ = $(SEND_OBJ)
+
 # The core's tests, linked without the packages (make core). The others are of a package.
 PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_seal test_docker test_compare test_resume test_probe% test_flow test_print
 CORE_UNITS	:= $(filter-out $(PACKAGE_UNITS),$(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
 $(CORE)/test/%: test/unit/%.c $(CORE)/test/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(CORE)/test/libzns.a $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(MORE_OBJ) $(CORE)/test/libzns.a $(LDLIBS) -lcmocka
 $(CORE)/test/test_rates $(CORE)/test/test_weights: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
 $(CORE)/test/test_crypt: WRAP = -Wl,--wrap=munmap
 $(CORE)/test/test_durable: WRAP = $(DURABLE_WRAP)
