@@ -38,6 +38,13 @@ def tests(tree, build, path):
     return units(tree, build, path) + suites(path)
 
 
+def runs_programs(tree, unit):
+    """Does a unit program start programs of ours? Then they have to be built, too."""
+    source = tree / 'test' / 'unit' / f'{unit}.c'
+    headers = [source.with_name(h) for h in re.findall(r'#include "(\w+\.h)"', source.read_text())]
+    return any(re.search(r'ZNS_LIBEXEC|zns_find_program', p.read_text()) for p in (source, *headers) if p.exists())
+
+
 def suites(path):
     near = max((p for p in SUITES if path.startswith(p)), key=len, default=None)
     return SUITES[near].split() if near else ['errors']
