@@ -60,7 +60,16 @@ def units(tree, build, path):
     linked = [p.stem for p in programs if p.stem not in direct and _links(tree / build / 'test' / p.stem, functions)]
     folder = path.split('/')[-2]
     linked.sort(key=lambda n: folder not in n)
-    return (direct + linked)[:MOST_UNITS]
+    return (direct + _start_broker(programs, path) + linked)[:MOST_UNITS]
+
+
+def _start_broker(programs, path):
+    """Of a file of znsd: programs that start it, those first that speak most of what the file is named after."""
+    if not path.startswith('zns/broker/'):
+        return []
+    word = path.split('/')[-1][:-2].rstrip('s')
+    sources = {p.stem: p.read_text() for p in programs}
+    return sorted((n for n in sources if 'broker_fixture.h"' in sources[n]), key=lambda n: (-sources[n].count(word), n != 'test_broker'))
 
 
 def _links(program, functions):
