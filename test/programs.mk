@@ -37,8 +37,8 @@ $(B)/test/test_crypt_stripe: WRAP = -Wl,--wrap=zns_crypt_seal_unit
 DURABLE_WRAP	:= -Wl,--wrap=pwritev64v2,--wrap=fdatasync,--wrap=nvme_run
 $(B)/test/test_durable: WRAP = $(DURABLE_WRAP)
 
-# What a key's memory holds when it goes.
-$(B)/test/test_crypt: WRAP = -Wl,--wrap=munmap
+# What a key's memory holds when it goes, and nonces.
+$(B)/test/test_crypt: WRAP = -Wl,--wrap=munmap,--wrap=aead_seal
 
 # The helper; test_send.c has one of its files in itself.
 SEND_OBJ	:= $(filter-out %/main.o %/dump/send.o,$(HELPER_OBJ))
@@ -53,7 +53,7 @@ $(CORE)/test/%: test/unit/%.c $(CORE)/test/libzns.a
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(MORE_OBJ) $(CORE)/test/libzns.a $(LDLIBS) -lcmocka
 $(CORE)/test/test_rates $(CORE)/test/test_weights: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
-$(CORE)/test/test_crypt: WRAP = -Wl,--wrap=munmap
+$(CORE)/test/test_crypt: WRAP = -Wl,--wrap=munmap,--wrap=aead_seal
 $(CORE)/test/test_durable: WRAP = $(DURABLE_WRAP)
 $(CORE)/test/test_safeopen: WRAP = -Wl,--wrap=syscall
 $(CORE)/test/test_hot: WRAP = -Wl,--wrap=transform_in

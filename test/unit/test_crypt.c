@@ -230,6 +230,61 @@ static void wiped_memory(void **state)
 	assert_wiped(m, zns_master_free(m));
 }
 
+/* ---- nonces ---- */
+
+static uint8_t last_nonce[NONCE_BYTES];
+
+int __real_aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
+		     uint8_t tag[ZNS_TAG_BYTES]);
+int __wrap_aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
+		     uint8_t tag[ZNS_TAG_BYTES]);
+int __wrap_aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
+		     uint8_t tag[ZNS_TAG_BYTES])
+{
+	memcpy(last_nonce, a->nonce, NONCE_BYTES);
+	return __real_aead_seal(a, cipher, buf, len, tag);
+}
+
+/*
+ * A checkpoint that others join is sealed again under its key. The images that came have another
+ * base, and so has the seal over them: two seals with one nonce give away the key of the MAC.
+ */
+static void seals_of_one_key(void **state)
+{
+	ZnsPb__Checkpoint k = ZNS_PB__CHECKPOINT__INIT;
+	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
+	ZnsPb__Image i[3], *list[3];
+	uint8_t had[4][NONCE_BYTES], tag[ZNS_TAG_BYTES], unit[16] = { 0 };
+	struct zns_master *master = make("k");
+	struct zns_crypt *c;
+
+	assert_ok(zns_crypt_new(master, id_a, &c, &err));
+	m.checkpoint = &k;
+	m.images = list;
+	for (size_t n = 0; n < ZNS_ARRAY_SIZE(i); n++) {
+		zns_pb__image__init(&i[n]);
+		i[n].name = (char *)"pages-1.img";
+		i[n].has_unit_base = n > 0;
+		i[n].unit_base = n ? 1ull << 62 | (uint64_t)n << 32 : 0;
+		list[n] = &i[n];
+		m.n_images = n + 1;
+		assert_ok(zns_crypt_seal_manifest(c, &m, tag, &err));
+		memcpy(had[n], last_nonce, NONCE_BYTES);
+	}
+	/* nor is it one of a unit, of the last image there may be */
+	assert_ok(zns_crypt_seal_unit(c, UINT32_MAX - 1, "pages-1.img", i[2].unit_base, unit,
+				      sizeof(unit), tag, &err));
+	memcpy(had[3], last_nonce, NONCE_BYTES);
+	assert_fails(zns_crypt_seal_unit(c, UINT32_MAX, "pages-1.img", 0, unit, sizeof(unit), tag,
+					 &err),
+		     -EINVAL, "too many images");
+	for (size_t n = 0; n < ZNS_ARRAY_SIZE(had); n++)
+		for (size_t o = 0; o < n; o++)
+			assert_memory_not_equal(had[n], had[o], NONCE_BYTES);
+	zns_crypt_free(c);
+	zns_master_free(master);
+}
+
 /* ---- what calls leave on their stack ---- */
 
 #define STACK KIB(256)
@@ -719,6 +774,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(keyring_keys, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(secret_memory, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(wiped_memory, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(seals_of_one_key, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(wiped_stack, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(wrapped_keys, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(units, emu_begin, emu_end),
