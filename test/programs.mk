@@ -40,6 +40,10 @@ $(B)/test/test_durable: WRAP = $(DURABLE_WRAP)
 # What a key's memory holds when it goes, and nonces.
 $(B)/test/test_crypt: WRAP = -Wl,--wrap=munmap,--wrap=aead_seal
 
+# Allocations that fail.
+NOMEM_WRAP	:= malloc calloc realloc aligned_alloc strdup posix_memalign
+$(B)/test/test_nomem: WRAP = $(NOMEM_WRAP:%=-Wl,--wrap=%)
+
 # The helper; test_send.c has one of its files in itself.
 SEND_OBJ	:= $(filter-out %/main.o %/dump/send.o,$(HELPER_OBJ))
 $(B)/test/test_send $(CORE)/test/test_send: $(SEND_OBJ)
@@ -54,6 +58,7 @@ $(CORE)/test/%: test/unit/%.c $(CORE)/test/libzns.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(MORE_OBJ) $(CORE)/test/libzns.a $(LDLIBS) -lcmocka
 $(CORE)/test/test_rates $(CORE)/test/test_weights: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
 $(CORE)/test/test_crypt: WRAP = -Wl,--wrap=munmap,--wrap=aead_seal
+$(CORE)/test/test_nomem: WRAP = $(NOMEM_WRAP:%=-Wl,--wrap=%)
 $(CORE)/test/test_durable: WRAP = $(DURABLE_WRAP)
 $(CORE)/test/test_safeopen: WRAP = -Wl,--wrap=syscall
 $(CORE)/test/test_hot: WRAP = -Wl,--wrap=transform_in

@@ -11,6 +11,12 @@ static uint64_t zone_pos(const struct emu *e, uint32_t zone, uint64_t off)
 	return emu_zone_pos(e, zone) + off;
 }
 
+/* Want of memory says nothing about the zone: -EIO would have it replaced. */
+static int host_error(int code)
+{
+	return code == -ENOMEM ? code : -EIO;
+}
+
 static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64_t off, size_t len,
 			  struct zns_err *err)
 {
@@ -79,7 +85,7 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 		return emu_file_no_room(e, err);
 	if (ret)
 		return zns_fail(
-			err, -EIO,
+			err, host_error(ret),
 			"write to zone %u at offset %llu: the host's storage under %s failed: %s",
 			zone, (unsigned long long)off, e->dev.path, strerror(-ret));
 	if (off + len > wp)
@@ -175,7 +181,7 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
 	ret = (cached ? emu_io_read_cached : emu_io_read)(e, zone_pos(e, zone, off), buf, stored);
 	if (ret)
 		return zns_fail(
-			err, -EIO,
+			err, host_error(ret),
 			"read of zone %u at offset %llu: the host's storage under %s failed: %s",
 			zone, (unsigned long long)off, e->dev.path, strerror(-ret));
 	memset((char *)buf + stored, 0, len - stored);
@@ -213,8 +219,9 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	/* the next flush must sync */
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_zone_unlock(e, zone);
-	return ret ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone,
-			      d->path, strerror(-ret)) :
+	return ret ? zns_fail(err, host_error(ret),
+			      "zone %u: the host's storage under %s failed: %s", zone, d->path,
+			      strerror(-ret)) :
 		     0;
 }
 
