@@ -438,6 +438,8 @@ static void lie(int listener, const struct pager *p)
 	char q[65536];
 	int sk = accept(listener, NULL, NULL), fd = memfd_create("list", MFD_ALLOW_SEALING);
 
+	memcpy(a.device, p->a.device, ZNS_UUID_LEN);
+	memcpy(a.context, p->a.context, ZNS_UUID_LEN);
 	if (recv(sk, q, sizeof(q), 0) <= 0 || zns_packet_send(sk, &yes, 1, NULL, 0) ||
 	    recv(sk, q, sizeof(q), 0) <= 0 || p->dies)
 		_exit(1);
@@ -468,6 +470,8 @@ static int ask_liar(const struct pager *p, size_t *nr, struct zns_err *err)
 	assert_int_equal(zns_memseal_begin(&me, 1, &s, err), 0);
 	assert_non_null(s);
 	assert_string_equal(zns_memseal_name(s), "liar");
+	assert_memory_equal(zns_memseal_device(s), p->a.device, ZNS_UUID_LEN);
+	assert_memory_equal(zns_memseal_context(s), p->a.context, ZNS_UUID_LEN);
 	ret = zns_memseal_units(s, me, &u, nr, err);
 	zns_memseal_end(s);
 	free(u);
@@ -482,6 +486,8 @@ static struct pager honest(void)
 	struct pager p = { .len = sizeof(p.a), .list = sizeof(p.u) };
 
 	p.a.nr = 1;
+	memset(p.a.device, 7, ZNS_UUID_LEN);
+	memset(p.a.context, 9, ZNS_UUID_LEN);
 	p.u = (struct zns_seal_unit){ .addr = 1 << 20, .off = U, .zone = 5, .mask = 1 };
 	return p;
 }
