@@ -13,6 +13,7 @@
 #include "zns-died.h"
 #include "zns-guards.h"
 #include "zns-link.h"
+#include "zns-stop.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -67,4 +68,5 @@ void zns_not_forked(pid_t pid)
 void zns_restore_failed(void)
 {
 	zns_link_tell();
+	zns_stop_restore_failed();
 }

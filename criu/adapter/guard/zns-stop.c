@@ -20,6 +20,7 @@
 
 static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 static volatile time_t first; /* 0: none came */
+static volatile sig_atomic_t ended_by; /* the signal that ended the restore; 0: none */
 static volatile pid_t root; /* the root task, once the restore has made it */
 
 static time_t now(void)
@@ -42,8 +43,7 @@ static void take(int sig)
 		signal(sig, SIG_DFL);
 		raise(sig);
 	} else if (root) {
-		pr_err("Interrupted (%s): the tasks that were made are killed, and the checkpoint stays\n",
-		       strsignal(sig));
+		ended_by = sig;
 	}
 	errno = saved;
 }
@@ -89,4 +89,12 @@ void zns_stop_restore_end(void)
 {
 	if (root)
 		block(SIG_BLOCK);
+}
+
+/* Not in the handler: the log's buffer may be half written there. */
+void zns_stop_restore_failed(void)
+{
+	if (ended_by)
+		pr_err("Interrupted (%s): the tasks that were made are killed, and the checkpoint stays\n",
+		       strsignal(ended_by));
 }
