@@ -19,7 +19,7 @@ void zns_wait_frozen(int fd, const struct timespec *longest);
  * a later time of change were written by others. */
 void zns_dump_frozen(void);
 /* The dump is complete: writes the time behind it. In between criu has written to the tasks' files:
- * to directories where it mounts something, and for links to deleted files to any. */
+ * to directories where it mounts something, and to those where it makes a link_remap.N. */
 void zns_dump_taken(void);
 /* Before the freeze: mounts what a dump of cgroups mounts. */
 void zns_cgroup2_open(pid_t pid);

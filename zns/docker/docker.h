@@ -298,10 +298,13 @@ struct docker_resume {
  */
 int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,
 			 struct docker_resume *r, struct zns_err *err);
+/* Must the next start of @c fail, @s being all that is known of its settings? Its files may be newer
+ * than what it asks for, or it has none of its own. */
+bool docker_resume_must(const struct docker_container *c, const struct docker_settings *s);
 /*
  * from.c: the first start of a new container from another one's checkpoint (zns.from, which
  * it has): sets @r's dir, name and from. -EPERM: no rule of the administrator's allows it, or it
- * is not there: which of the two is not said.
+ * is not there (which of the two is not said), or the image or the program is another one.
  */
 int docker_from(const struct docker_container *c, const struct docker_settings *s,
 		struct docker_resume *r, struct zns_err *err);
@@ -348,10 +351,13 @@ int docker_shape_check(const struct docker_container *c, const char *dir, struct
 
 /* -EEXIST: it has a volume that it may write to. @own: its directory in the engine's. */
 int docker_has_volumes(struct json_object *spec, const char *own, struct zns_err *err);
+/* -EEXIST: its own layer has a file, before its first start. -EOPNOTSUPP: its root is no overlay. */
+int docker_has_files(struct json_object *spec, struct zns_err *err);
 /*
  * written.c: was a file of the container @spec written after it was frozen? That is its root and
  * its writable volumes. Files that the engine keeps for containers, in the directory that @own is
- * in, are left out. -EEXIST names one; -E2BIG, -ETIMEDOUT (after @limit_ms) and others: not known.
+ * in, are left out. -EEXIST names one; -E2BIG, -ETIMEDOUT (after @limit_ms, also where a file
+ * system hangs) and others: not known.
  */
 int docker_written_since(struct json_object *spec, const char *own,
 			 const struct docker_frozen *frozen, uint32_t limit_ms,

@@ -5,12 +5,20 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include "docker.h"
 
 #define FILES_MAX 1000000 /* looked at */
 #define DEPTH_MAX 200 /* of directories: each is a descriptor */
+#define NOW_MAX 200
+#define GRACE_MS 1000 /* for the process that looks to say itself that its time is over */
 
 /*
  * Containers write these directories, and others that share a volume may do so at this moment. So
@@ -22,10 +30,11 @@ struct look {
 	bool crosses; /* into what is mounted below it */
 	dev_t dev;
 	unsigned int depth;
-	const struct docker_frozen *frozen;
+	const struct docker_frozen *frozen; /* NULL: no file may be there */
 	size_t left;
 	uint64_t until_ns; /* of CLOCK_MONOTONIC */
 	uint32_t limit_ms;
+	char *now; /* the top, for whoever waits: NOW_MAX bytes */
 	struct zns_err *err;
 };
 
@@ -54,20 +63,64 @@ static bool is_crius(const struct look *l, const char *name)
 	return l->depth == 1 && !strcmp(l->inside, "/") && !strcmp(name, "tmp");
 }
 
-static int one(const struct look *l, const struct stat *st, const char *name)
+/* With --link-remap criu gives a deleted file that is open a name in its directory again. */
+static bool is_remap(const char *name)
 {
-	int64_t since_ns = l->frozen->at_ns;
+	static const char remap[] = "link_remap.";
+	const char *number = name + sizeof(remap) - 1;
+
+	return !strncmp(name, remap, sizeof(remap) - 1) && *number &&
+	       !number[strspn(number, "0123456789")];
+}
+
+static bool has_remap(int dir)
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	bool found = false;
+	struct dirent *e;
+
+	while (d && !found && (e = readdir(d)))
+		found = is_remap(e->d_name);
+	if (d)
+		closedir(d);
+	else if (fd >= 0)
+		close(fd);
+	return found;
+}
+
+static int64_t changed_ns(const struct stat *st)
+{
+	return st->st_ctim.tv_sec * 1000000000ll + st->st_ctim.tv_nsec;
+}
+
+static int written(const struct look *l, const char *name)
+{
 	char text[300];
 
-	/* sockets, devices and links have no contents */
-	if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
+	return zns_fail(l->err, -EEXIST, "%s was written after its checkpoint",
+			place(l, name, text, sizeof(text)));
+}
+
+static int check_file(const struct look *l, const struct stat *st, const char *name)
+{
+	int64_t since_ns = is_remap(name) ? l->frozen->dumped_ns : l->frozen->at_ns;
+
+	return changed_ns(st) > since_ns ? written(l, name) : 0;
+}
+
+static int check_directory(const struct look *l, int fd, const char *name)
+{
+	struct stat st;
+	int64_t ns;
+
+	if (fstat(fd, &st))
+		return unreadable(l, -errno, name);
+	ns = changed_ns(&st);
+	if (ns <= l->frozen->at_ns ||
+	    (ns <= l->frozen->dumped_ns && (is_crius(l, name) || has_remap(fd))))
 		return 0;
-	if (S_ISDIR(st->st_mode) && is_crius(l, name))
-		since_ns = l->frozen->dumped_ns;
-	if (st->st_ctim.tv_sec * 1000000000ll + st->st_ctim.tv_nsec > since_ns)
-		return zns_fail(l->err, -EEXIST, "%s was written after its checkpoint",
-				place(l, name, text, sizeof(text)));
-	return 0;
+	return written(l, name);
 }
 
 /* What has no contents, if the file system says so with the name. */
@@ -89,6 +142,15 @@ static int may_look(struct look *l)
 			l->limit_ms, FILES_MAX - l->left - 1);
 }
 
+static int not_its_images(const struct look *l, const char *name)
+{
+	char text[300];
+
+	return zns_fail(l->err, -EEXIST,
+			"zns.from: %s is no file of its image, as `docker cp` puts there",
+			place(l, name, text, sizeof(text)));
+}
+
 /* @fd is closed. */
 static int directory(struct look *l, int fd, const char *name)
 {
@@ -102,10 +164,16 @@ static int directory(struct look *l, int fd, const char *name)
 		close(fd);
 		return unreadable(l, ret, name);
 	}
+	if (l->frozen)
+		ret = check_directory(l, fd, name);
 	l->depth++;
 	while (!ret && (errno = 0, e = readdir(d))) {
 		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
 			continue;
+		if (!l->frozen && e->d_type != DT_DIR) {
+			ret = not_its_images(l, e->d_name);
+			break;
+		}
 		if (has_none(e))
 			continue;
 		ret = may_look(l);
@@ -117,8 +185,9 @@ static int directory(struct look *l, int fd, const char *name)
 		}
 		if (st.st_dev != l->dev && !l->crosses)
 			continue;
-		ret = one(l, &st, e->d_name);
-		if (ret || !S_ISDIR(st.st_mode))
+		if (S_ISREG(st.st_mode))
+			ret = check_file(l, &st, e->d_name);
+		if (!S_ISDIR(st.st_mode)) /* sockets, devices and links have no contents */
 			continue;
 		sub = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		ret = sub < 0 ? unreadable(l, -errno, e->d_name) : directory(l, sub, e->d_name);
@@ -133,17 +202,17 @@ static int directory(struct look *l, int fd, const char *name)
 static int tree(struct look *l, const char *top, const char *inside, bool crosses)
 {
 	struct stat st;
-	int fd, ret;
+	int fd;
 
+	snprintf(l->now, NOW_MAX, "%s", top);
 	l->top = top;
 	l->inside = inside ? inside : "";
 	l->crosses = crosses;
 	if (stat(top, &st))
 		return unreadable(l, -errno, "");
 	l->dev = st.st_dev;
-	ret = one(l, &st, "");
-	if (ret || !S_ISDIR(st.st_mode))
-		return ret;
+	if (!S_ISDIR(st.st_mode))
+		return S_ISREG(st.st_mode) ? check_file(l, &st, "") : 0;
 	fd = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return fd < 0 ? unreadable(l, -errno, "") : directory(l, fd, "");
 }
@@ -237,27 +306,107 @@ int docker_has_volumes(struct json_object *spec, const char *own, struct zns_err
 		zns_escape(from, what, sizeof(what)));
 }
 
-int docker_written_since(struct json_object *spec, const char *own,
-			 const struct docker_frozen *frozen, uint32_t limit_ms, struct zns_err *err)
+int docker_has_files(struct json_object *spec, struct zns_err *err)
+{
+	const char *root = zns_json_str(zns_json_get(spec, "root"), "path");
+	char upper[PATH_MAX] = "", now[NOW_MAX];
+	struct look l = { .left = FILES_MAX, .until_ns = UINT64_MAX, .now = now, .err = err };
+	int ret = root && *root == '/' ? upper_of(root, upper, sizeof(upper)) : -EINVAL;
+
+	if (ret)
+		return zns_fail_sys(err, ret, "the mount of its root");
+	if (!*upper)
+		return zns_fail(err, -EOPNOTSUPP,
+				"zns.from: its root is no overlay, so nobody knows whether its "
+				"files are those of its image");
+	return tree(&l, upper, "/", false);
+}
+
+static int look(struct json_object *spec, const char *own, struct look *l)
 {
 	const char *root = zns_json_str(zns_json_get(spec, "root"), "path"), *from;
 	struct json_object *m;
-	struct look l = { .frozen = frozen,
-			  .left = FILES_MAX,
-			  .limit_ms = limit_ms,
-			  .until_ns = zns_mono_ns() + limit_ms * 1000000ull,
-			  .err = err };
 	char upper[PATH_MAX];
 	size_t at = 0;
 	int ret;
 
 	if (!root || *root != '/')
-		return zns_fail(err, -EINVAL, "its config.json names no root");
+		return zns_fail(l->err, -EINVAL, "its config.json names no root");
 	ret = upper_of(root, upper, sizeof(upper));
 	if (ret)
-		return zns_fail_sys(err, ret, "the mount at %s", root);
-	ret = tree(&l, *upper ? upper : root, "/", false);
+		return zns_fail_sys(l->err, ret, "the mount at %s", root);
+	ret = tree(l, *upper ? upper : root, "/", false);
 	while (!ret && (m = next_volume(spec, own, &at, &from)))
-		ret = tree(&l, from, zns_json_str(m, "destination"), has_option(m, "rbind"));
+		ret = tree(l, from, zns_json_str(m, "destination"), has_option(m, "rbind"));
+	return ret;
+}
+
+/* What the process that looks tells the one that waits. */
+struct report {
+	bool done;
+	int ret;
+	struct zns_err err;
+	char now[NOW_MAX];
+};
+
+/* It may stay for as long as a server of files is away: it holds nothing that anybody waits for. */
+static void __attribute__((noreturn))
+look_alone(struct json_object *spec, const char *own, struct look *l, struct report *r)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	close_range(3, ~0u, 0);
+	if (chdir("/"))
+		_exit(1);
+	r->ret = look(spec, own, l);
+	r->done = true;
+	_exit(0);
+}
+
+int docker_written_since(struct json_object *spec, const char *own,
+			 const struct docker_frozen *frozen, uint32_t limit_ms, struct zns_err *err)
+{
+	struct report *r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct look l = { .frozen = frozen,
+			  .left = FILES_MAX,
+			  .limit_ms = limit_ms,
+			  .until_ns = zns_mono_ns() + limit_ms * 1000000ull };
+	struct pollfd p = { .events = POLLIN };
+	char what[NOW_MAX];
+	int ret;
+	pid_t pid;
+
+	if (r == MAP_FAILED)
+		return zns_fail(err, -ENOMEM, "no memory to look at its files");
+	l.err = &r->err;
+	l.now = r->now;
+	pid = fork();
+	if (!pid)
+		look_alone(spec, own, &l, r);
+	p.fd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+	ret = p.fd < 0 ? -errno : 0;
+	if (!ret && poll(&p, 1, (int)(limit_ms + GRACE_MS)) == 1) {
+		waitpid(pid, NULL, 0);
+		ret = r->done ? r->ret : -EIO;
+		if (err && ret)
+			*err = r->err;
+		if (!r->done)
+			zns_fail(err, ret, "the look at its files ended too early");
+	} else if (ret) {
+		zns_fail_sys(err, ret, "a process that looks at its files");
+	} else { /* not waited for: nothing ends it while the kernel waits for an answer */
+		kill(pid, SIGKILL);
+		ret = zns_fail(err, -ETIMEDOUT,
+			       "it takes more than %u ms to see whether its files were written: "
+			       "%s does not answer",
+			       limit_ms, zns_escape(r->now, what, sizeof(what)));
+	}
+	if (p.fd >= 0)
+		close(p.fd);
+	munmap(r, sizeof(*r));
 	return ret;
 }

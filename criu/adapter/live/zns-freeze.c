@@ -91,8 +91,6 @@ void zns_dump_frozen(void)
 
 void zns_dump_taken(void)
 {
-	if (opts.link_remap_ok)
-		note_time(O_TRUNC);
 	note_time(O_APPEND);
 }
 
