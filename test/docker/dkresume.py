@@ -299,12 +299,15 @@ def from_another(d):
     rules = d.dir / 'conf/docker.rules'
     rules.write_text('name=kid-* from-allow=none/*,warm/o*,bound/o*\n')
 
-    def begin(name, wish, *options):
-        return d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--name', name, '--hostname', name, '--tmpfs', '/run', '--label',
-                        f'zns.from={wish}', *options, 'work', 'python3', '-c', SECRET, check=False)
+    def make(name, wish, *options, verb=('run', '-d'), image='work', program=SECRET):
+        return d.docker(*verb, '--runtime', 'zns', '--network', 'none', '--name', name, '--hostname', name, '--tmpfs', '/run', '--label',
+                        f'zns.from={wish}', *options, image, 'python3', '-c', program, check=False)
 
-    def refused(name, line, wish, *options):
-        r = begin(name, wish, *options)
+    def begin(name, wish):
+        return make(name, wish)
+
+    def refused(name, line, wish, *options, **more):
+        r = make(name, wish, *options, **more)
         want('refused', r.returncode and line in r.stderr, r.stderr)
         want('it does not run', not d.running(name))
         nothing_left(d, name)
@@ -318,6 +321,17 @@ def from_another(d):
         refused('kid-0', 'zns.from-allow is the administrator\'s to say', 'warm/one', '--label', 'zns.from-allow=*')
         refused('kid-0', 'differs from the one that was dumped in its user', 'warm/one', '--cap-drop', 'ALL', '--user', '1000')
         refused('kid-0', 'differs from the one that was dumped in its bounding capabilities', ident, '--cap-drop', 'ALL')
+        d.docker('commit', 'warm', 'other')
+        refused('kid-0', 'the container differs from warm in its image', 'warm/one', image='other')
+        refused('kid-0', 'the container differs from warm in its program\'s arguments', ident, program=SECRET + '\n')
+        make('kid-0', 'warm/one', verb=('create',))
+        d.docker('cp', rules, 'kid-0:/usr/lib/x.so')
+        d.refused(d.docker, 'start', 'kid-0', line='x.so is no file of its image')
+        rules.write_text(rules.read_text() + 'broken\n')
+        d.refused(d.docker, 'start', 'kid-0', line='"broken" is not KEY=VALUE')
+        rules.write_text(rules.read_text().replace('broken\n', ''))
+        remove(d, 'kid-0')
+        d.docker('rmi', 'other')
         shared = d.dir / 'bound'
         shared.mkdir()
         keeps_secret(d, 'bound', '-v', f'{shared}:/shared')
@@ -332,6 +346,7 @@ def from_another(d):
             want('its memory', secret(d, name) == was, note(d, name))
             want('said', note(d, name) == 'resumed from checkpoint warm/one, older than its files may be', note(d, name))
             want('its own name', d.docker('exec', name, 'cat', '/proc/sys/kernel/hostname').stdout.strip() == name)
+            want('no leave stays', not (directory(d, name) / 'zns-clone').exists())
         d.docker('kill', kids[0])
         d.docker('start', kids[0])
         want('once, and then cold', secret(d, kids[0]) != was)

@@ -112,3 +112,13 @@ def bad_rules(scene):
             if ('started cold: ' in said and '"qso" is not known' in said) != ended:
                 raise Failed(f'ended {ended}: {said!r}')
             tried(f'a bad rule, ended with a checkpoint: {ended}')
+        note.unlink()
+        # what must not be a cold start is none
+        for labels, exit in (({'zns.from': 'warm/one'}, 1), ({'zns.from': 'warm/one', 'zns.resume-else': 'cold'}, 0),
+                             ({'zns.suspend': 'yes'}, 0)):
+            e.labels(labels)
+            expect(f'exit of create, {labels}', e.call('create')[0], exit)
+            tried(f'a bad rule, {labels}')
+        e.config(Config={'Image': 'nginx', 'Labels': {'zns.resume': 'latest'}, 'Env': []}, State={'StartedAt': '2020-01-01T00:00:00Z'})
+        expect('exit of create, latest', e.call('create')[0], 1)
+        tried('a bad rule, and latest')

@@ -10,9 +10,11 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include "../../zns/docker/docker.h"
+#include "zns/handle.h"
 
 #define ID "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define RAN "2020-01-01T00:00:00Z"
+#define NEVER "0001-01-01T00:00:00Z"
 #define RAN_NS 1577836800000000000ll
 
 static char top[64], root[80];
@@ -331,6 +333,55 @@ static void files_below(void **state)
 	docker_resume_used(root, ID);
 }
 
+/* criu's links to deleted files are made when all is frozen; other names in their directory are
+ * somebody else's. */
+static void files_linked_again(void **state)
+{
+	char text[100];
+	int64_t at_ns;
+
+	make(at("volume/linked"));
+	at_ns = ctime_of(at("volume"));
+	do
+		put(at("volume/linked/link_remap.7"), "x");
+	while (ctime_of(at("volume/linked/link_remap.7")) <= at_ns);
+	snprintf(text, sizeof(text), "one %lld %lld\n", (long long)at_ns,
+		 (long long)zns_now_ns() + 1000000000000);
+	put(at("root/containers/" ID "/" DOCKER_ENDED_FILE), text);
+	assert_string_equal(chosen(SUSPEND, RAN), "one");
+	put(at("volume/linked/new"), "x");
+	assert_non_null(
+		strstr(chosen(SUSPEND, RAN), "volume: new was written after its checkpoint/cold"));
+	unlink(at("volume/linked/new"));
+	put(at("volume/linked/link_remap.x"), "x");
+	assert_non_null(strstr(chosen(SUSPEND, RAN), "link_remap.x was written after"));
+	unlink(at("volume/linked/link_remap.x"));
+	unlink(at("volume/linked/link_remap.7"));
+	assert_non_null(strstr(chosen(SUSPEND, RAN), "volume: linked was written after"));
+	docker_resume_used(root, ID);
+}
+
+/* A server of files that answers nothing: whoever asks it waits for ever. */
+static void files_of_no_server(void **state)
+{
+	const struct docker_frozen later = { INT64_MAX, INT64_MAX };
+	struct zns_err err = ZNS_ERR_INIT;
+	char options[100];
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 || unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		skip();
+	make(at("volume/away"));
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
+	assert_int_equal(mount("away", at("volume/away"), "fuse", 0, options), 0);
+	read_container("", RAN);
+	assert_int_equal(docker_written_since(c.spec, "/none/x", &later, 10, &err), -ETIMEDOUT);
+	assert_non_null(strstr(err.msg, "/volume does not answer"));
+	docker_container_fini(&c);
+	umount2(at("volume/away"), MNT_DETACH);
+	close(fd);
+}
+
 /* No name of a container's can lead it elsewhere, or without end. */
 static void files_of_all_shapes(void **state)
 {
@@ -352,7 +403,6 @@ static void files_of_all_shapes(void **state)
 
 static void by_word(void **state)
 {
-	static const char never[] = "0001-01-01T00:00:00Z";
 	const struct timespec old[2] = { { 1, 0 }, { 1, 0 } };
 	struct zns_err err = ZNS_ERR_INIT;
 	char name[256];
@@ -365,7 +415,7 @@ static void by_word(void **state)
 	assert_string_equal(chosen("\"zns.resume\":\"two\"", RAN), "two");
 	assert_string_equal(chosen("\"zns.resume\":\"three\"", RAN),
 			    "! checkpoint three: the container has no such checkpoint");
-	assert_string_equal(chosen("\"zns.resume\":\"three\"", never), "-");
+	assert_string_equal(chosen("\"zns.resume\":\"three\"", NEVER), "-");
 	/* for one start, whatever the labels say */
 	read_container("", RAN);
 	assert_int_equal(docker_resume_ask(&c, "two", name, sizeof(name), &err), 0);
@@ -406,6 +456,108 @@ static void rights(void **state)
 			       "it does not say which rights it has"));
 }
 
+#define WARM "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define COPY "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+
+static void owner(const char *id, const char *name, const char *what)
+{
+	static uint8_t uuid[ZNS_UUID_LEN] = { 1 };
+	ZnsPb__Handle h = ZNS_PB__HANDLE__INIT;
+	struct zns_err err = ZNS_ERR_INIT;
+	char path[400], text[1000];
+	int fd;
+
+	snprintf(path, sizeof(path), "root/containers/%s/checkpoints/one", id);
+	make(at(path));
+	h.device = h.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, uuid };
+	h.container = (char *)"web";
+	fd = open(at(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (zns_handle_write(fd, &h, &err))
+		fail_msg("%s", err.msg);
+	close(fd);
+	snprintf(path, sizeof(path), "root/containers/%s/config.v2.json", id);
+	snprintf(text, sizeof(text), "{\"ID\":\"%s\",\"Name\":\"/%s\",%s}", id, name, what);
+	put(at(path), text);
+}
+
+/* "" if @now may have it, else the line. */
+static const char *from(const char *wish, const char *now)
+{
+	static char out[600];
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_resume r = { 0 };
+
+	read_container(wish, NEVER);
+	json_object_put(c.config);
+	assert_int_equal(zns_json_parse("now", (const uint8_t *)now, strlen(now), &c.config, &err),
+			 0);
+	snprintf(out, sizeof(out), "%s", docker_from(&c, &s, &r, &err) ? err.msg : "");
+	docker_container_fini(&c);
+	return out;
+}
+
+#define WHAT(image, path, args) "\"Image\":\"" image "\",\"Path\":\"" path "\",\"Args\":[" args "]"
+
+static void from_another(void **state)
+{
+	static const char *const wishes[] = {
+		"\"zns.from\":\"warm/one\"", "\"zns.from\":\"01000000-0000-0000-0000-000000000000\""
+	};
+
+	put(at("conf/docker.rules"), "name=web from-allow=warm/*\n");
+	owner(WARM, "warm", WHAT("sha256:1", "python3", "\"-c\",\"x\""));
+	/* has the same checkpoint, and no rule allows it */
+	owner(COPY, "copy", WHAT("sha256:2", "python3", "\"-c\",\"x\""));
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(wishes); i++) {
+		assert_string_equal(
+			from(wishes[i], "{" WHAT("sha256:1", "python3", "\"-c\",\"x\"") "}"), "");
+		assert_non_null(
+			strstr(from(wishes[i], "{" WHAT("sha256:2", "python3", "\"-c\",\"x\"") "}"),
+			       "differs from warm in its image"));
+		assert_non_null(
+			strstr(from(wishes[i], "{" WHAT("sha256:1", "sh", "\"-c\",\"x\"") "}"),
+			       "differs from warm in its program"));
+		assert_non_null(
+			strstr(from(wishes[i], "{" WHAT("sha256:1", "python3", "\"-c\"") "}"),
+			       "differs from warm in its program's arguments"));
+		assert_non_null(strstr(from(wishes[i], "{}"), "differs from warm in its image"));
+	}
+	put(at("conf/docker.rules"), "name=web from-allow=copy/*\n");
+	assert_string_equal(from(wishes[1], "{" WHAT("sha256:2", "python3", "\"-c\",\"x\"") "}"),
+			    "");
+	assert_non_null(strstr(from(wishes[0], "{" WHAT("sha256:1", "python3", "\"-c\",\"x\"") "}"),
+			       "there is no such checkpoint"));
+	unlink(at("conf/docker.rules"));
+}
+
+/* `docker cp` before the first start: files that another one's memory would be given. */
+static void from_own_files(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	char options[600];
+
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		skip();
+	read_container("", NEVER);
+	assert_int_equal(docker_has_files(c.spec, &err), -EOPNOTSUPP);
+	make(at("layers"));
+	assert_int_equal(mount("none", at("layers"), "tmpfs", 0, NULL), 0);
+	make(at("layers/low/lib"));
+	make(at("layers/up/lib"));
+	make(at("layers/work"));
+	snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s", at("layers/low"),
+		 at("layers/up"), at("layers/work"));
+	if (mount("overlay", at("files"), "overlay", 0, options))
+		skip();
+	assert_int_equal(docker_has_files(c.spec, &err), 0);
+	assert_int_equal(symlink("x", at("files/lib/libc.so")), 0);
+	assert_int_equal(docker_has_files(c.spec, &err), -EEXIST);
+	assert_non_null(strstr(err.msg, "libc.so is no file of its image"));
+	docker_container_fini(&c);
+	assert_int_equal(umount(at("files")), 0);
+	assert_int_equal(umount(at("layers")), 0);
+}
+
 /* Two short lives: the third start is cold, and the next one is not. */
 static void lives(void **state)
 {
@@ -440,8 +592,12 @@ int main(void)
 		cmocka_unit_test(full_disk),
 		cmocka_unit_test(files_in_time),
 		cmocka_unit_test(files_below),
+		cmocka_unit_test(files_linked_again),
+		cmocka_unit_test(files_of_no_server),
 		cmocka_unit_test(files_of_all_shapes),
 		cmocka_unit_test(rights),
+		cmocka_unit_test(from_another),
+		cmocka_unit_test(from_own_files),
 		cmocka_unit_test(lives),
 	};
 

@@ -8,34 +8,6 @@
 #include <string.h>
 #include "docker.h"
 
-struct search {
-	const char *root, *wanted;
-	struct docker_resume *r;
-	bool found;
-};
-
-static int is_wanted(void *arg, const char *container_id, const char *name, const char *dir,
-		     const uint8_t id[ZNS_UUID_LEN])
-{
-	struct search *f = arg;
-	struct docker_container c;
-	char full[sizeof(f->r->name)], text[ZNS_UUID_STR];
-
-	/* of a container whose description cannot be trusted nothing is known */
-	if (!docker_container_read_root(f->root, container_id, &c, NULL)) {
-		snprintf(full, sizeof(full), "%s/%s", c.name, name);
-		f->found = !strcmp(f->wanted, full) ||
-			   !strcmp(f->wanted, zns_uuid_format(id, text));
-	}
-	docker_container_fini(&c);
-	if (!f->found)
-		return 0;
-	snprintf(f->r->name, sizeof(f->r->name), "%s", full);
-	snprintf(f->r->dir, sizeof(f->r->dir), "%s", dir);
-	zns_uuid_format(id, f->r->from);
-	return 1;
-}
-
 /* Patterns with commas between them. */
 static bool allows(const char *patterns, const char *name)
 {
@@ -57,20 +29,82 @@ static bool may(const struct docker_settings *s, const char *name)
 	       (s->source[DOCKER_FROM_ALLOW] && allows(s->value[DOCKER_FROM_ALLOW], name));
 }
 
+struct search {
+	const struct docker_container *c;
+	const struct docker_settings *s;
+	struct docker_resume *r;
+	const char *differs; /* in what @c does from the owner of one that it may have */
+	char owner[sizeof(((struct docker_container *)0)->name)];
+};
+
+/*
+ * By the engine's own description of both. Another image has other files below the same memory, and
+ * its creator chose them.
+ */
+static const char *difference(const struct docker_container *was,
+			      const struct docker_container *now)
+{
+	static const struct {
+		const char *key, *what;
+	} same[] = { { "Image", "image" },
+		     { "Path", "program" },
+		     { "Args", "program's arguments" } };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(same); i++) {
+		struct json_object *a = zns_json_get(was->config, same[i].key);
+
+		if (!a || !json_object_equal(a, zns_json_get(now->config, same[i].key)))
+			return same[i].what;
+	}
+	return NULL;
+}
+
+/* Clones have the handle, too: one of its owners must be allowed and fit, whichever comes first. */
+static int is_wanted(void *arg, const char *container_id, const char *name, const char *dir,
+		     const uint8_t id[ZNS_UUID_LEN])
+{
+	const char *wanted = ((struct search *)arg)->s->value[DOCKER_FROM];
+	char full[sizeof(((struct docker_resume *)0)->name)], text[ZNS_UUID_STR];
+	struct search *f = arg;
+	struct docker_container c;
+	bool found = false;
+
+	/* of a container whose description cannot be trusted nothing is known */
+	if (!docker_container_read_root(f->c->root, container_id, &c, NULL)) {
+		snprintf(full, sizeof(full), "%s/%s", c.name, name);
+		if ((!strcmp(wanted, full) || !strcmp(wanted, zns_uuid_format(id, text))) &&
+		    may(f->s, full)) {
+			f->differs = difference(&c, f->c);
+			found = !f->differs;
+			snprintf(f->owner, sizeof(f->owner), "%s", c.name);
+		}
+	}
+	docker_container_fini(&c);
+	if (!found)
+		return 0;
+	snprintf(f->r->name, sizeof(f->r->name), "%s", full);
+	snprintf(f->r->dir, sizeof(f->r->dir), "%s", dir);
+	zns_uuid_format(id, f->r->from);
+	return 1;
+}
+
 int docker_from(const struct docker_container *c, const struct docker_settings *s,
 		struct docker_resume *r, struct zns_err *err)
 {
-	struct search f = { .root = c->root, .wanted = s->value[DOCKER_FROM], .r = r };
+	struct search f = { .c = c, .s = s, .r = r };
 	int ret;
 
 	ret = docker_each_handle(c->root, is_wanted, &f);
 	if (ret < 0)
 		return zns_fail_sys(err, ret, "%s", c->root);
-	if (f.found && may(s, r->name))
+	if (ret)
 		return 0;
 	*r->dir = *r->name = *r->from = 0;
+	if (f.differs)
+		return zns_fail(err, -EPERM, "zns.from=%s: the container differs from %s in its %s",
+				s->value[DOCKER_FROM], f.owner, f.differs);
 	return zns_fail(err, -EPERM,
 			"zns.from=%s: there is no such checkpoint, or no from-allow=PATTERN of "
 			"docker.rules allows it",
-			f.wanted);
+			s->value[DOCKER_FROM]);
 }

@@ -367,22 +367,6 @@ static bool ended_with_a_checkpoint(const struct docker_container *k)
 	       !docker_read_own(k->root, k->id, DOCKER_ENDED_FILE, &text, &len, NULL);
 }
 
-/* The helper gives another container's memory to nobody whom root does not allow it. */
-static int allow_from(const struct docker_container *k, const struct docker_resume *r,
-		      struct zns_err *err)
-{
-	char path[PATH_MAX];
-	int ret;
-
-	if (!*r->from)
-		return 0;
-	if ((size_t)snprintf(path, sizeof(path), "%s/containers/%s/" DOCKER_CLONE_FILE, k->root,
-			     k->id) >= sizeof(path))
-		return zns_fail(err, -ENAMETOOLONG, "%.200s: the path is too long", k->root);
-	ret = zns_replace_file(AT_FDCWD, path, r->from, strlen(r->from), 0600);
-	return ret ? zns_fail_sys(err, ret, "%s", path) : 0;
-}
-
 int hold_create(struct call *c, const struct docker_container *k, bool *held, struct zns_err *err)
 {
 	struct docker_settings s;
@@ -391,6 +375,10 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 
 	*held = false;
 	end_old(c);
+	if (ret && docker_resume_must(k, &s)) {
+		docker_note(k, LOG_ERR, "not started: %s", err->msg);
+		return zns_wrap(err, "container %.60s is not resumed", k->name);
+	}
 	if (ret) { /* a bad rule fails checkpoints, no start */
 		docker_note(k, LOG_WARNING,
 			    ended_with_a_checkpoint(k) ? "started cold: %s" :
@@ -405,7 +393,7 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 		return 0;
 	}
 	if (!ret)
-		ret = allow_from(k, &r, err) ?: hold(c, k, &r, err);
+		ret = hold(c, k, &r, err);
 	*held = !ret;
 	if (!ret) {
 		docker_note(k, LOG_INFO, "resumed from checkpoint %s%s", r.name,

@@ -146,7 +146,7 @@ static int tell_restored(const struct docker_container *k, struct zns_err *err)
 	else if (!strcmp(k->kind, "docker") &&
 		 !docker_read_own(k->root, k->id, DOCKER_CLONE_FILE, &clone, &len, NULL))
 		setenv(ZNS_RESTORE_ALLOW, (char *)clone, 1);
-	else
+	else if (!getenv("ZNS_HOLD")) /* else it is of zns.from, and for this restore alone */
 		unsetenv(ZNS_RESTORE_ALLOW);
 	setenv(ZNS_RESTORE_ID, k->id, 1);
 	setenv(ZNS_RESTORE_NAME, k->name, 1);

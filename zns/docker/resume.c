@@ -186,6 +186,27 @@ static int no_volumes(const struct docker_container *c, struct zns_err *err)
 	return own_dir(c, own, sizeof(own), err) ?: docker_has_volumes(c->spec, own, err);
 }
 
+/* Without a word about it: a start that cannot come back from what it ended with is a cold one. */
+static bool or_cold(const struct docker_settings *s, const char *wish)
+{
+	return s->source[DOCKER_RESUME_ELSE] ? !strcmp(s->value[DOCKER_RESUME_ELSE], "cold") :
+					       !strcmp(wish, "ended");
+}
+
+bool docker_resume_must(const struct docker_container *c, const struct docker_settings *s)
+{
+	const char *wish = s->source[DOCKER_RESUME] ? s->value[DOCKER_RESUME] : "no";
+	char path[PATH_MAX];
+
+	if (strcmp(c->kind, "docker"))
+		return false;
+	if (!own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)) && !access(path, F_OK))
+		return true;
+	if (!has_run(c) && s->source[DOCKER_FROM])
+		return !or_cold(s, "");
+	return has_run(c) && strcmp(wish, "no") && !or_cold(s, wish);
+}
+
 int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,
 			 struct docker_resume *r, struct zns_err *err)
 {
@@ -193,15 +214,17 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 	int ret;
 
 	memset(r, 0, sizeof(*r));
-	r->or_cold = s->source[DOCKER_RESUME_ELSE] ? !strcmp(s->value[DOCKER_RESUME_ELSE], "cold") :
-						     !strcmp(wish, "ended");
+	r->or_cold = or_cold(s, wish);
 	if (strcmp(c->kind, "docker"))
 		return 0;
 	ret = choose(c, wish, r, err);
 	if (!ret && !*r->dir && !has_run(c) && s->source[DOCKER_FROM]) {
 		if (!s->source[DOCKER_RESUME_ELSE])
 			r->or_cold = false;
-		ret = docker_from(c, s, r, err) ?: check(c, r, err) ?: no_volumes(c, err);
+		ret = docker_from(c, s, r, err)  ?:
+			      check(c, r, err)   ?:
+			      no_volumes(c, err) ?:
+						   docker_has_files(c->spec, err);
 	}
 	if (ret)
 		*r->dir = 0;
