@@ -538,6 +538,51 @@ def start_again(d):
 
 
 @case
+def suspend_daemon_create(d):
+    """dockerd is killed during a create, before zns-runc begins and in its restore; the next start gets past the shim that stays."""
+    conf = json.loads(d.config.read_text())
+    barrier, reached = d.dir / 'create-barrier', d.dir / 'create-reached'
+    wait = f'{{ touch {reached}; while [ -e {barrier} ]; do sleep 0.1; done; }}\n'
+    for name, word, program in (('before', 'create', BIN / 'zns-runc'), ('within', 'restore', '/usr/sbin/runc')):
+        script = d.dir / f'runtime-{name}'
+        script.write_text(f'#!/bin/bash\n[[ " $* " == *" {word} "* && -e {barrier} ]] && {wait}exec {program} "$@"\n')
+        script.chmod(0o755)
+        own = conf['runtimes']['zns']
+        conf['runtimes'][name] = dict(own, path=str(script)) if name == 'before' else dict(own, runtimeArgs=['--zns-runc', str(script), *own['runtimeArgs']])
+    d.config.write_text(json.dumps(conf))
+    d.stop()
+    d.start()
+    for name in ('before', 'within'):
+        d.run(name, 'python3', '-c', SECRET, options=('--tmpfs', '/run', *SUSPEND), runtime=name)
+        was = secret(d, name)
+        d.docker('stop', name)
+        reached.unlink(missing_ok=True)
+        barrier.touch()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            started = pool.submit(d.docker, 'start', name, check=False)
+            dkdaemon.until('it is reached', reached.exists)
+            d.stop(crash=True)
+            started.result()
+        start_again(d)
+        barrier.unlink()
+        dkdaemon.until('the shim is gone', lambda: not shims(d.id(name)))
+        d.docker('start', name)
+        want('its memory', secret(d, name) == was, note(d, name))
+        nothing_left(d, name)
+        remove(d, name)
+
+
+def shims(ident):
+    """The processes of containerd that stand above a container."""
+    def words(p):
+        try:
+            return (p / 'cmdline').read_bytes().split(b'\0')
+        except OSError:
+            return []
+    return [p.name for p in Path('/proc').glob('[0-9]*') if (w := words(p)) and b'containerd-shim' in w[0] and ident.encode() in w]
+
+
+@case
 def suspend_daemon(d):
     """dockerd is killed when a restore is held, before it calls start: it is given up, and the next start resumes."""
     held, barrier = d.dir / 'is-held', d.dir / 'barrier'

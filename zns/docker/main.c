@@ -447,6 +447,8 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 		ret = feasible_qos(&s, err);
 	if (!ret && s.source[DOCKER_MEMORY])
 		ret = check_memory(&k, &s, err);
+	if (!strcmp(c->command, "create") && !strcmp(k.kind, "docker"))
+		orphan_watch(&k);
 	if (!ret && !strcmp(c->command, "create"))
 		ret = hold_create(c, &k, held, err);
 	if (!ret && !*held && docker_good_id(c->id))

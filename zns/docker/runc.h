@@ -68,6 +68,13 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 /* A command for a container that is held: 0, or its error. -ENOENT: it is not held. */
 int hold_call(const struct call *c, struct zns_err *err);
 
+/* orphan.c: from now until this process ends, whatever it becomes: if the engine ends before, the
+ * container's shim is killed, as no later start would get past it. */
+void orphan_watch(const struct docker_container *k);
+/* A pidfd of the dockerd that has called; when it is gone nobody will call start. -errno: not
+ * known, or (-ESRCH) gone. */
+int orphan_engine(const char *root);
+
 /* links.c: before a restore, sources of mounts that are symbolic links become their targets. */
 int links_resolve(const char *bundle, struct zns_err *err);
 

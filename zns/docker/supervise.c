@@ -226,50 +226,6 @@ static bool is_removed(const struct hold *h)
 	       access(path, F_OK) && errno == ENOENT;
 }
 
-static bool has_open(int pid, const char *path)
-{
-	char dir[64], name[300], to[PATH_MAX];
-	bool found = false;
-	struct dirent *e;
-	ssize_t n;
-	DIR *d;
-
-	snprintf(dir, sizeof(dir), "/proc/%d/fd", pid);
-	d = opendir(dir);
-	while (d && !found && (e = readdir(d))) {
-		snprintf(name, sizeof(name), "%s/%s", dir, e->d_name);
-		n = readlink(name, to, sizeof(to) - 1);
-		to[n > 0 ? n : 0] = 0;
-		found = !strcmp(to, path);
-	}
-	if (d)
-		closedir(d);
-	return found;
-}
-
-/*
- * A pidfd of the dockerd that has called: it has a file below its root locked as long as it lives.
- * When it is gone nobody will call start. -1: not known.
- */
-static int engine_of(const char *root)
-{
-	cleanup_file FILE *f = fopen("/proc/locks", "re");
-	char path[PATH_MAX], line[256];
-	unsigned long ino;
-	struct stat st;
-	int pid;
-
-	if (!f ||
-	    (size_t)snprintf(path, sizeof(path), "%s/volumes/metadata.db", root) >= sizeof(path) ||
-	    stat(path, &st))
-		return -1;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%*s FLOCK %*s %*s %d %*x:%*x:%lu", &pid, &ino) == 2 &&
-		    ino == st.st_ino && has_open(pid, path))
-			return (int)syscall(SYS_pidfd_open, pid, 0);
-	return -1;
-}
-
 static void answer_all(const struct hold *h, int status)
 {
 	if (h->asker >= 0)
@@ -283,7 +239,7 @@ void supervise(struct hold *h)
 	enum { TALK, RESTORE, ENGINE };
 	struct pollfd p[] = { [TALK] = { h->listener, POLLIN, 0 },
 			      [RESTORE] = { -1, POLLIN, 0 },
-			      [ENGINE] = { engine_of(h->k->root), POLLIN, 0 } };
+			      [ENGINE] = { orphan_engine(h->k->root), POLLIN, 0 } };
 	pid_t pid = fork();
 	int status = 0;
 	bool over = false, unwanted = false, alone = false, ended;

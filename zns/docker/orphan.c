@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A create whose engine was killed. dockerd takes its containerd along, and the shim stays: with no
+ * task, or with one that nobody will start. containerd of before 1.7 loads such a shim, and each
+ * later start fails with "task already exists". Without the shim it forgets the task.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include "runc.h"
+#include "zns/process.h"
+
+#define ARGS_MAX 65536
+#define ABOVE_MAX 3 /* processes */
+
+static int open_process(pid_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static bool has_open(int pid, const char *path)
+{
+	char dir[64], name[300], to[PATH_MAX];
+	bool found = false;
+	struct dirent *e;
+	ssize_t n;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "/proc/%d/fd", pid);
+	d = opendir(dir);
+	while (d && !found && (e = readdir(d))) {
+		snprintf(name, sizeof(name), "%s/%s", dir, e->d_name);
+		n = readlink(name, to, sizeof(to) - 1);
+		to[n > 0 ? n : 0] = 0;
+		found = !strcmp(to, path);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+/* It may be one of another PID namespace, which no list of locks has here. */
+static bool nobody_holds(const char *path)
+{
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd >= 0 && !flock(fd, LOCK_SH | LOCK_NB);
+}
+
+/* It has a file below its root locked as long as it lives. -ESRCH: nobody has; -errno: not known. */
+static int engine_pid(const char *root)
+{
+	cleanup_file FILE *f = fopen("/proc/locks", "re");
+	char path[PATH_MAX], line[256];
+	unsigned long ino;
+	struct stat st;
+	int pid;
+
+	if (!f ||
+	    (size_t)snprintf(path, sizeof(path), "%s/volumes/metadata.db", root) >= sizeof(path) ||
+	    stat(path, &st))
+		return -ENOENT;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%*s FLOCK %*s %*s %d %*x:%*x:%lu", &pid, &ino) == 2 &&
+		    ino == st.st_ino && has_open(pid, path))
+			return pid;
+	return nobody_holds(path) ? -ESRCH : -ENOENT;
+}
+
+int orphan_engine(const char *root)
+{
+	int pid = engine_pid(root);
+
+	return pid < 0 ? pid : open_process(pid);
+}
+
+static bool is_shim(pid_t pid, const char *id)
+{
+	cleanup_free uint8_t *args = NULL;
+	bool ours = false;
+	const char *base;
+	char path[64];
+	size_t len;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	if (zns_read_file(AT_FDCWD, path, ARGS_MAX, &args, &len) || !len)
+		return false;
+	base = strrchr((char *)args, '/');
+	base = base ? base + 1 : (char *)args;
+	if (strncmp(base, "containerd-shim", strlen("containerd-shim")))
+		return false;
+	for (char *p = (char *)args, *next; p < (char *)args + len; p = next) {
+		next = p + strlen(p) + 1;
+		if (next < (char *)args + len && !strcmp(p, "-id"))
+			ours = !strcmp(next, id);
+	}
+	return ours;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	cleanup_free uint8_t *text = NULL;
+	char path[64], *p;
+	size_t len;
+	int parent;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (zns_read_file(AT_FDCWD, path, 4096, &text, &len))
+		return 0;
+	p = strrchr((char *)text, ')');
+	return p && sscanf(p, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* The shim of this container alone, above the caller: Docker calls a runtime that has arguments by
+ * a script. 0: there is none. */
+static pid_t shim_of(const char *id)
+{
+	pid_t pid = getppid();
+
+	for (int i = 0; i < ABOVE_MAX && pid > 1; i++, pid = parent_of(pid))
+		if (is_shim(pid, id))
+			return pid;
+	return 0;
+}
+
+static void wait_for(int process)
+{
+	struct pollfd p = { process, POLLIN, 0 };
+
+	while (poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+}
+
+static bool has_ended(int process)
+{
+	struct pollfd p = { process, POLLIN, 0 };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* @engine < 0: it has ended. */
+static void watch(int create, int engine, int shim)
+{
+	struct pollfd p[] = { { create, POLLIN, 0 }, { engine, POLLIN, 0 } };
+
+	if (engine >= 0)
+		while (poll(p, ZNS_ARRAY_SIZE(p), -1) < 0 && errno == EINTR)
+			;
+	if (engine >= 0 && !has_ended(engine))
+		return;
+	wait_for(create);
+	syscall(SYS_pidfd_send_signal, shim, SIGKILL, NULL, 0);
+}
+
+void orphan_watch(const struct docker_container *k)
+{
+	int engine_is = engine_pid(k->root);
+	pid_t parent = shim_of(k->id), pid;
+	cleanup_close int create = -1, engine = -1, shim = -1;
+
+	if (!parent || (engine_is < 0 && engine_is != -ESRCH))
+		return;
+	create = open_process(getpid());
+	shim = open_process(parent);
+	/* one that is younger than the shim did not ask for this create */
+	engine = engine_is < 0 || zns_process_began(engine_is) > zns_process_began(parent) ?
+			 -1 :
+			 open_process(engine_is);
+	pid = create < 0 || shim < 0 || !is_shim(parent, k->id) ? -1 : fork();
+	if (!pid) {
+		if (fork()) /* a child of the shim, who waits for all of its */
+			_exit(0);
+		call_null_stdio();
+		watch(create, engine, shim);
+		_exit(0);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
