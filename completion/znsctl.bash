@@ -58,6 +58,8 @@ _znsctl()
 		*)
 			if [ "$command" = memory ]; then
 				words=($(_zns_names name memory status))
+			elif [ "$command" = docker ]; then
+				words=($(docker ps -a --format '{{.Names}}' 2>/dev/null))
 			else
 				words=($(_zns_arguments "$command"))
 			fi

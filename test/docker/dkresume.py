@@ -644,6 +644,29 @@ def suspend_command(d):
 
 
 @case
+def suspend_all(d):
+    """Before a shutdown: what its time does not allow is stopped by its signal, all else is suspended in order; others are left alone."""
+    was = {name: keeps_secret(d, name, *SUSPEND, '--label', f'zns.stop-order={order}') for name, order in (('second', 2), ('first', 1))}
+    d.run('plain', 'sleep', '1000')
+    d.refused(d.zctl, 'docker', 'suspend', '--within', '5', line='--within is of --all')
+    d.refused(d.docker, 'run', '--runtime', 'zns', '--network', 'none', '--rm', '--label', 'zns.stop-order=x', 'work', 'true', line='is no number of 0 to')
+    said = d.zjson('docker', 'suspend', '--all', '--within', '0')['containers']
+    want('no time', [(c['container'], c['checkpoint']) for c in said] == [('first', ''), ('second', '')] and '0.0 s are left' in said[0]['why'], said)
+    d.docker('stop', '-t', '1', 'first')
+    want('by its signal', note(d, 'first').startswith('stopped without a checkpoint: znsctl docker suspend --all') and not d.checkpoints('first'),
+         note(d, 'first'))
+    d.docker('start', 'first')
+    was['first'] = secret(d, 'first')
+    said = d.zjson('docker', 'suspend', '--all', '--within', '10m')['containers']
+    want('suspended', [c['container'] for c in said if c['checkpoint'].startswith('zns-stop-')] == ['first', 'second'], said)
+    want('the others run on', d.running('plain'))
+    for name in was:
+        d.docker('start', name)
+        want('its memory', secret(d, name) == was[name], note(d, name))
+    remove(d, *was, 'plain')
+
+
+@case
 def suspend_shapes(d):
     """A mount whose source is a symbolic link comes back, also by Docker's own start. A terminal does not: its stop stays a signal, and so does SIGKILL."""
     link = d.dir / 'link'

@@ -581,6 +581,37 @@ static void lives(void **state)
 	docker_container_fini(&c);
 }
 
+/* What `docker suspend --all` leaves to the engine is stopped by its signal, once. */
+static void by_signal(void **state)
+{
+	read_container(SUSPEND ",\"zns.stop-order\":\"7\"", RAN);
+	assert_string_equal(s.value[DOCKER_STOP_ORDER], "7");
+	assert_false(docker_stops_by_signal(&c));
+	assert_int_equal(docker_stop_by_signal(&c), 0);
+	assert_true(docker_stops_by_signal(&c));
+	assert_false(docker_stops_by_signal(&c));
+	assert_int_equal(docker_stop_by_signal(&c), 0);
+	assert_int_equal(docker_resume_used(root, ID), 0); /* it was started since */
+	assert_false(docker_stops_by_signal(&c));
+	docker_container_fini(&c);
+}
+
+static void order(void **state)
+{
+	struct docker_candidate list[] = {
+		{ .name = "busy", .order = 100, .bytes = 900 },
+		{ .name = "small", .order = 100, .idle = true, .bytes = 1 },
+		{ .name = "last", .order = 101, .idle = true, .bytes = 999 },
+		{ .name = "large", .order = 100, .idle = true, .bytes = 2 },
+		{ .name = "asked", .order = 7 }
+	};
+	static const char *const want[] = { "asked", "large", "small", "busy", "last" };
+
+	docker_suspend_order(list, ZNS_ARRAY_SIZE(list));
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(list); i++)
+		assert_string_equal(list[i].name, want[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -599,6 +630,8 @@ int main(void)
 		cmocka_unit_test(from_another),
 		cmocka_unit_test(from_own_files),
 		cmocka_unit_test(lives),
+		cmocka_unit_test(by_signal),
+		cmocka_unit_test(order),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -386,7 +386,7 @@ def gc_unit(scene):
             text = text.replace(where, str(Path(scene.cfg.znsctl).parent))
         (scene.dir / source.name).write_text(text)
     for name, unit in (('zns-gc', 'zns-gc.timer'), ('zns-metrics', 'zns-metrics.timer'),
-                       ('znsd@', 'znsd@6ba7b810.service')) if analyze else ():
+                       ('znsd@', 'znsd@6ba7b810.service'), ('zns-suspend', 'zns-suspend.service')) if analyze else ():
         done = subprocess.run([analyze, 'verify', '--man=no', f'{scene.dir}/{unit}'], capture_output=True, text=True,
                               timeout=60)
         said = [l for l in done.stderr.splitlines() if f'{name}.' in l]

@@ -177,6 +177,7 @@ enum docker_key {
 	DOCKER_FROM,
 	DOCKER_FROM_ALLOW, /* the administrator's, as DOCKER_CGROUP */
 	DOCKER_TCP, /* open connections; without it they are DOCKER_CRIU's */
+	DOCKER_STOP_ORDER, /* of `docker suspend --all` */
 	DOCKER_NR_KEYS
 };
 
@@ -275,6 +276,8 @@ int docker_remove_dir(const char *dir);
  */
 #define DOCKER_ENDED_FILE "zns-ended"
 #define DOCKER_RESUME_FILE "zns-resume"
+/* Its next stop is its signal, whatever zns.stop says. */
+#define DOCKER_SIGNAL_FILE "zns-signal"
 /* How the last start or stop by checkpoint went: one line. */
 #define DOCKER_NOTE_FILE "zns-note"
 /* When it was resumed the last two times, in seconds since boot. */
@@ -330,6 +333,10 @@ int docker_resume_used(const char *root, const char *id);
  */
 int docker_resume_ask(const struct docker_container *c, const char *name, char *out, size_t len,
 		      struct zns_err *err);
+/* Writes DOCKER_SIGNAL_FILE. -errno. */
+int docker_stop_by_signal(const struct docker_container *c);
+/* Is it there? It serves once. */
+bool docker_stops_by_signal(const struct docker_container *c);
 /* A person's wish has served, though it failed. */
 void docker_resume_refused(const struct docker_container *c);
 /* The container is resumed, @now_s seconds after boot. */
@@ -362,6 +369,20 @@ int docker_has_files(struct json_object *spec, struct zns_err *err);
 int docker_written_since(struct json_object *spec, const char *own,
 			 const struct docker_frozen *frozen, uint32_t limit_ms,
 			 struct zns_err *err);
+
+/* order.c: a container that `docker suspend --all` may suspend. */
+#define DOCKER_STOP_ORDER_DEFAULT 100
+struct docker_candidate {
+	char id[128], name[256];
+	pid_t pid; /* its first process */
+	unsigned long order; /* zns.stop-order: the least is first */
+	bool idle;
+	uint64_t bytes; /* in DRAM */
+	uint64_t rate; /* bytes/s, by zns.qos; 0: not said */
+	uint64_t ticks; /* of processors, since it began */
+};
+/* By order; among equals the idle ones first, and of these the largest. */
+void docker_suspend_order(struct docker_candidate *list, size_t nr);
 
 /* api.c: dockerd's HTTP interface over its UNIX socket. */
 struct docker_api {

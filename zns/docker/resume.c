@@ -304,7 +304,8 @@ int docker_resume_ended(const struct docker_container *c, const char *name,
 
 int docker_resume_used(const char *root, const char *id)
 {
-	static const char *const files[] = { DOCKER_ENDED_FILE, DOCKER_RESUME_FILE };
+	static const char *const files[] = { DOCKER_ENDED_FILE, DOCKER_RESUME_FILE,
+					     DOCKER_SIGNAL_FILE };
 	char path[PATH_MAX];
 	int ret = 0, one;
 
@@ -346,6 +347,21 @@ int docker_resume_ask(const struct docker_container *c, const char *name, char *
 		return zns_fail(err, -ENAMETOOLONG, "%s: the path is too long", c->root);
 	ret = zns_replace_file(AT_FDCWD, path, name, strlen(name), 0600);
 	return ret ? zns_fail_sys(err, ret, "%s", path) : 0;
+}
+
+int docker_stop_by_signal(const struct docker_container *c)
+{
+	char path[PATH_MAX];
+
+	return own_path(c, DOCKER_SIGNAL_FILE, path, sizeof(path)) ?:
+		       zns_replace_file(AT_FDCWD, path, "", 0, 0600);
+}
+
+bool docker_stops_by_signal(const struct docker_container *c)
+{
+	char path[PATH_MAX];
+
+	return !own_path(c, DOCKER_SIGNAL_FILE, path, sizeof(path)) && !unlink(path);
 }
 
 void docker_resume_refused(const struct docker_container *c)

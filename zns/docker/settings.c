@@ -8,10 +8,10 @@
 #include "zns/layout.h"
 
 const char *const docker_key_name[DOCKER_NR_KEYS] = {
-	"qos",        "admission",   "alloc",        "stripe", "dev",    "weight",
-	"cgroup",     "live",        "network-lock", "criu",   "memory", "memory-predict",
-	"memory-min", "ghost-limit", "suspend",      "stop",   "resume", "resume-else",
-	"from",       "from-allow",  "tcp"
+	"qos",        "admission",   "alloc",        "stripe",    "dev",    "weight",
+	"cgroup",     "live",        "network-lock", "criu",      "memory", "memory-predict",
+	"memory-min", "ghost-limit", "suspend",      "stop",      "resume", "resume-else",
+	"from",       "from-allow",  "tcp",          "stop-order"
 };
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
@@ -170,6 +170,11 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 				err, -EINVAL,
 				"%s: \"%.60s\" is not known: CONTAINER/CHECKPOINT, or a checkpoint's id",
 				where, value);
+		break;
+	case DOCKER_STOP_ORDER:
+		if (zns_parse_number(value, 0, 1000000, &size))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no number of 0 to 1000000",
+					where, value);
 		break;
 	case DOCKER_RESUME_ELSE:
 		if (strcmp(value, "cold") && strcmp(value, "fail"))
@@ -449,7 +454,7 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
 				"zns.dev, zns.weight, zns.live, zns.network-lock, zns.criu, zns.memory, zns.memory-predict, "
-				"zns.memory-min, zns.ghost-limit, zns.suspend, zns.stop, zns.resume, zns.resume-else, zns.from or zns.tcp",
+				"zns.memory-min, zns.ghost-limit, zns.suspend, zns.stop, zns.resume, zns.resume-else, zns.from, zns.tcp or zns.stop-order",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
 	}

@@ -30,8 +30,10 @@ static const struct ctl_cmd commands[] = {
 	  docker_checkpoint },
 	{ "docker recover", "CONTAINER [NAME]",
 	  "start a stopped container from its newest good checkpoint", HOST_HELP, docker_recover },
-	{ "docker suspend", "CONTAINER",
-	  "end a container with a checkpoint, which its next resume uses", HOST_HELP,
+	{ "docker suspend", "CONTAINER|--all",
+	  "end a container with a checkpoint, which its next resume uses",
+	  "  --all           all that run with zns.stop=checkpoint, before a shutdown\n"
+	  "  --within TIME   as many as that time allows; the others end by their signal\n" HOST_HELP,
 	  docker_suspend },
 	{ "docker resume", "CONTAINER [NAME]",
 	  "start a container from the checkpoint it ended with, or from checkpoint NAME", HOST_HELP,

@@ -103,6 +103,13 @@ int docker_image(struct ctl_hold *h, const char *name, size_t max, const char *a
 /* docker_live.c: for a checkpoint of the catalogue. @why: the reason in words. */
 enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len);
 
+/* docker_suspend.c: ends @t with checkpoint @name, and keeps its restart policy. */
+int docker_suspend_one(const struct docker_daemon *d, const struct docker_target *t,
+		       const char *name, struct zns_err *err);
+/* docker_suspend_all.c: -EIO: of one or more it failed, and they run on. */
+int docker_suspend_all(struct docker_daemon *d, bool json, bool limited, uint64_t within_s,
+		       struct zns_err *err);
+
 /* docker_checkpoint.c */
 struct docker_ask {
 	const char *name; /* name of the checkpoint */

@@ -28,8 +28,8 @@ static int set_policy(const struct docker_daemon *d, const struct docker_target 
 
 /* A restart policy would take the end for a crash. Nobody else sets it again, so Ctrl-C does not
  * end us before that. */
-static int suspend(const struct docker_daemon *d, const struct docker_target *t, const char *name,
-		   struct zns_err *err)
+int docker_suspend_one(const struct docker_daemon *d, const struct docker_target *t,
+		       const char *name, struct zns_err *err)
 {
 	const struct docker_ask ask = { .name = name, .exit = true };
 	struct json_object *policy = zns_json_get(zns_json_get(t->json, "HostConfig"),
@@ -87,30 +87,45 @@ static int resume(const struct docker_daemon *d, const struct docker_target *t, 
 	return ret;
 }
 
+#define NO_LIMIT UINT64_MAX
+
 static int both(const struct ctl_cmd *cmd, int argc, char **argv, bool start)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct docker_daemon d = { 0 };
 	struct docker_target t = { 0 };
+	uint64_t within_s = NO_LIMIT;
 	const char *host = NULL;
+	bool all = false;
+	const struct ctl_opt end = CTL_OPTS_END, whole = CTL_FLAG("all", &all);
 	char name[256];
 	int ret;
-	const struct ctl_opt opts[] = { CTL_TEXT("host", &host), CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_TEXT("host", &host), start ? end : whole,
+					CTL_DURATION("within", &within_s, 0), CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	if (all || within_s != NO_LIMIT) {
+		if (!all || args.argc)
+			return ctl_usage(cmd, "--within is of --all, which wants no container");
+		ret = docker_daemon_open(&d, host, &err) ?:
+			      docker_suspend_all(&d, args.json, within_s != NO_LIMIT, within_s,
+						 &err);
+		docker_daemon_close(&d);
+		return ret ? ctl_fail(cmd, &err) : CTL_OK;
+	}
 	if (args.argc < 1 || args.argc > 1 + start)
 		return ctl_usage(cmd,
 				 start ? "a container is wanted, and a checkpoint's name at most" :
-					 "a container is wanted");
+					 "a container is wanted, or --all");
 	ret = docker_open(&d, host, args.argv[0], &t, &err);
 	if (!start)
 		docker_time_name(DOCKER_STOP_PREFIX, name, sizeof(name));
 	if (!ret)
 		ret = start ? resume(&d, &t, args.argc == 2 ? args.argv[1] : NULL, name,
 				     sizeof(name), &err) :
-			      suspend(&d, &t, name, &err);
+			      docker_suspend_one(&d, &t, name, &err);
 	if (!ret && args.json)
 		ctl_print_json(ctl_obj(J("container", (const char *)t.c.name),
 				       J("name", (const char *)name)));

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Which containers are suspended first where the time may not be enough for all. */
+#include <stdlib.h>
+#include <string.h>
+#include "docker.h"
+
+/* Those that do nothing lose nothing by waiting, and the largest would take longest to fill again. */
+static int before(const void *x, const void *y)
+{
+	const struct docker_candidate *a = x, *b = y;
+
+	if (a->order != b->order)
+		return a->order < b->order ? -1 : 1;
+	if (a->idle != b->idle)
+		return a->idle ? -1 : 1;
+	if (a->bytes != b->bytes)
+		return a->bytes > b->bytes ? -1 : 1;
+	return strcmp(a->name, b->name);
+}
+
+void docker_suspend_order(struct docker_candidate *list, size_t nr)
+{
+	qsort(list, nr, sizeof(*list), before);
+}
