@@ -11,7 +11,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 14
+#define ZW_VERSION 15
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -141,9 +141,11 @@ struct zw_place {
 };
 
 /* Private memory of a frozen task, for ZW_LIVE_FINAL; in order of addresses. */
+#define ZW_AREA_WHOLE 1u /* copy it all, whatever its pages are (the vDSO) */
+#define ZW_AREA_LAZY 2u /* a lazy restore may bring it when the task runs */
 struct zw_area {
 	uint64_t start, end;
-	uint64_t whole; /* 1: copy it all, whatever its pages are (the vDSO) */
+	uint64_t how; /* ZW_AREA_* */
 };
 
 /* A part of a pages image to be fetched before the tasks run. In the order to do so. */

@@ -118,6 +118,14 @@ def damaged_unit(scene):
 
 
 @case
+def live_checkpoint(scene):
+    """The checkpoint was made live: its memory comes when it is touched, too."""
+    scene = scene(size=64)
+    scene.good_dump(extra=['--zns-live'])
+    lost(scene, killed(scene, its_helper), 1, 'zns-helper died')
+
+
+@case
 def stack_at_an_edge(scene):
     """A task whose stack pointer is a multiple of the page size is restored as lazily as all others: the damage is the daemon's to find."""
     scene = dumped(scene, 'stackedge', damaged=True)

@@ -122,8 +122,11 @@ int zns_pagemap_runs(const uint8_t *buf, size_t len, const char *name, struct zn
 	*nr = *out ? p.nr : 0;
 	*pages_id = p.pages_id;
 	for (size_t i = 0; i < *nr; i++)
-		(*out)[i] = (struct zns_pagemap_run){ p.e[i]->vaddr, pagemap_pages(p.e[i]) * page,
-						      pagemap_flags(p.e[i]) & ZNS_PE_PARENT };
+		(*out)[i] = (struct zns_pagemap_run){ .vaddr = p.e[i]->vaddr,
+						      .len = pagemap_pages(p.e[i]) * page,
+						      .parent = pagemap_flags(p.e[i]) &
+								ZNS_PE_PARENT,
+						      .lazy = pagemap_flags(p.e[i]) & ZNS_PE_LAZY };
 	pagemap_fini(&p);
 	return *out ? 0 : zns_fail(err, -ENOMEM, "no memory for image %s", name);
 }

@@ -9,6 +9,7 @@
 #include "zns-pagemap.pb-c.h"
 
 #define ZNS_PE_PARENT 1u
+#define ZNS_PE_LAZY 2u
 #define ZNS_PE_PRESENT 4u
 
 struct pagemap {

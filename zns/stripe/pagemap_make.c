@@ -41,6 +41,7 @@ int zns_pagemap_entries(const struct zns_pagemap_run *run, size_t nr, uint8_t **
 			e.compat_nr_pages = (uint32_t)e.nr_pages;
 			e.has_flags = 1;
 			e.flags = run[n].parent ? ZNS_PE_PARENT : ZNS_PE_PRESENT;
+			e.flags |= run[n].lazy ? ZNS_PE_LAZY : 0;
 			*len += put(&e, *out + *len, room - *len);
 			vaddr += e.nr_pages * page;
 			pages -= e.nr_pages;

@@ -233,25 +233,80 @@ static int list_guards(pid_t pid, struct vm_area_list *vmas, int fd)
 	return ret;
 }
 
+static int by_address(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Pages that threads stand on: a lazy restore has them before it lets the threads run. */
+static uint64_t *stack_pages(struct pstree_item *item)
+{
+	uint64_t *page = xmalloc((item->nr_threads + 1) * sizeof(*page));
+	int i;
+
+	for (i = 0; page && i < item->nr_threads; i++)
+		page[i] = dmpi(item)->thread_sp[i] & PAGE_MASK;
+	if (page) {
+		page[i] = UINT64_MAX;
+		qsort(page, item->nr_threads, sizeof(*page), by_address);
+	}
+	return page;
+}
+
+/* @stack: the next stack page that is not below the last area. */
+static uint32_t list_lazy(struct zw_area *a, uint64_t start, uint64_t end, const uint64_t **stack)
+{
+	uint32_t nr = 0;
+
+	for (; **stack < end; (*stack)++) {
+		if (**stack < start)
+			continue;
+		if (**stack > start)
+			a[nr++] = (struct zw_area){ start, **stack, ZW_AREA_LAZY };
+		start = **stack + PAGE_SIZE;
+		a[nr++] = (struct zw_area){ **stack, start, 0 };
+	}
+	if (start < end)
+		a[nr++] = (struct zw_area){ start, end, ZW_AREA_LAZY };
+	return nr;
+}
+
+/* As generate_iovs (mem.c) marks its pages. */
+static uint32_t list_private(struct zw_area *a, VmaEntry *e, const uint64_t **stack)
+{
+	if (vma_entry_can_be_lazy(e))
+		return list_lazy(a, e->start, e->end, stack);
+	*a = (struct zw_area){ e->start, e->end,
+			       vma_entry_is(e, VMA_AREA_VDSO) ? ZW_AREA_WHOLE : 0 };
+	return 1;
+}
+
 /* Areas as generate_vma_iovs (mem.c) chooses them. Shared ones go to criu's own table. */
 static int list_areas(struct pstree_item *item, struct vm_area_list *vmas, uint32_t *nr)
 {
+	uint64_t *stacks = stack_pages(item);
+	const uint64_t *stack = stacks;
 	struct vma_area *vma;
 	pmc_t pmc = PMC_INIT;
 	struct zw_area *a;
+	size_t len = (vmas->nr + 2 * item->nr_threads + 1) * sizeof(*a);
 	int fd, ret = 0;
 
 	*nr = 0;
 	fd = zns_memfd("zns-areas");
-	if (fd < 0 || ftruncate(fd, (vmas->nr + 1) * sizeof(*a))) {
+	if (!stacks || fd < 0 || ftruncate(fd, len)) {
 		pr_perror("No memory for a list of %u areas", vmas->nr);
 		close_safe(&fd);
+		xfree(stacks);
 		return -1;
 	}
-	a = mmap(NULL, (vmas->nr + 1) * sizeof(*a), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	a = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (a == MAP_FAILED) {
 		pr_perror("No memory for a list of %u areas", vmas->nr);
 		close(fd);
+		xfree(stacks);
 		return -1;
 	}
 	if (pmc_init(&pmc, item->pid->real, &vmas->h, vmas->nr_shared_pages_longest * PAGE_SIZE))
@@ -263,14 +318,14 @@ static int list_areas(struct pstree_item *item, struct vm_area_list *vmas, uint3
 		    vma->e->flags & MAP_DROPPABLE)
 			continue;
 		if (vma_area_is_private(vma, kdat.task_size))
-			a[(*nr)++] = (struct zw_area){ vma->e->start, vma->e->end,
-						       vma_entry_is(vma->e, VMA_AREA_VDSO) };
+			*nr += list_private(a + *nr, vma->e, &stack);
 		else if (vma_area_is(vma, VMA_ANON_SHARED))
 			ret = pmc_get_map(&pmc, vma) ||
 			      add_shmem_area(item->pid->real, vma->e, &pmc);
 	}
 	pmc_fini(&pmc);
-	munmap(a, (vmas->nr + 1) * sizeof(*a));
+	munmap(a, len);
+	xfree(stacks);
 	if (!ret)
 		return fd;
 	close(fd);

@@ -216,6 +216,7 @@ static int task_final(struct send *s, struct packet *p, struct zns_err *err)
 		return ret;
 	}
 	zns_spans_free(&a.whole);
+	zns_spans_free(&a.lazy);
 	t->areas = a.all;
 	snprintf(t->pagemap, sizeof(t->pagemap), "%s", name);
 	r.kind = ZW_KIND_PAGES;

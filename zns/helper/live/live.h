@@ -124,9 +124,10 @@ int live_check_room(struct live *l, struct zns_err *err);
 int live_check_zones(struct live *l, struct zns_err *err);
 
 /* live_rest.c */
-/* Areas as criu lists them; those of @whole are copied as they are. */
+/* Areas as criu lists them; those of @whole are copied as they are, and a lazy restore may bring
+ * those of @lazy when the task runs. */
 struct live_areas {
-	struct zns_spans all, whole;
+	struct zns_spans all, whole, lazy;
 };
 
 int live_areas(struct packet *p, struct live_areas *a, struct zns_err *err);

@@ -37,18 +37,39 @@ static void add_run(struct zns_pagemap_run *run, size_t *nr, struct zns_pagemap_
 {
 	struct zns_pagemap_run *last = *nr ? &run[*nr - 1] : NULL;
 
-	if (last && last->vaddr + last->len == one.vaddr && last->parent == one.parent)
+	if (last && last->vaddr + last->len == one.vaddr && last->parent == one.parent &&
+	    last->lazy == one.lazy)
 		last->len += one.len;
 	else
 		run[(*nr)++] = one;
 }
 
+/* A copy, in parts where what may be brought lazily begins or ends. @at: its place in @lazy. */
+static void add_place(struct zns_pagemap_run *run, size_t *nr, const struct place *p,
+		      const struct zns_spans *lazy, size_t *at)
+{
+	uint64_t from = p->vaddr, end = p->vaddr + p->len;
+
+	while (from < end) {
+		while (*at < lazy->nr && lazy->s[*at].end <= from)
+			(*at)++;
+		const struct zns_span *s = *at < lazy->nr ? &lazy->s[*at] : NULL;
+		bool in = s && s->start <= from;
+		uint64_t to = !s ? end : zns_min(end, in ? s->end : s->start);
+
+		add_run(run, nr,
+			(struct zns_pagemap_run){ .vaddr = from, .len = to - from, .lazy = in });
+		from = to;
+	}
+}
+
 /* The pagemap: copies, and what is left to the parent, by address. */
-static int entries(struct live_task *t, struct zns_err *err)
+static int entries(struct live_task *t, const struct zns_spans *lazy, struct zns_err *err)
 {
 	const struct zns_spans *up = &t->parent;
-	struct zns_pagemap_run *run = malloc((t->places.nr + up->nr + 1) * sizeof(*run));
-	size_t nr = 0, m = 0;
+	struct zns_pagemap_run *run = malloc((t->places.nr + up->nr + 2 * lazy->nr + 1) *
+					     sizeof(*run));
+	size_t nr = 0, m = 0, at = 0;
 	int ret;
 
 	if (!run)
@@ -60,13 +81,14 @@ static int entries(struct live_task *t, struct zns_err *err)
 
 		if (m < up->nr && (n == t->places.nr || up->s[m].start < p->vaddr)) {
 			add_run(run, &nr,
-				(struct zns_pagemap_run){ up->s[m].start,
-							  up->s[m].end - up->s[m].start, true });
+				(struct zns_pagemap_run){ .vaddr = up->s[m].start,
+							  .len = up->s[m].end - up->s[m].start,
+							  .parent = true });
 			m++;
 			continue;
 		}
 		t->bytes += p->len;
-		add_run(run, &nr, (struct zns_pagemap_run){ p->vaddr, p->len, false });
+		add_place(run, &nr, p, lazy, &at);
 		n++;
 	}
 	ret = zns_pagemap_entries(run, nr, &t->entries, &t->entries_len, err);
@@ -104,10 +126,11 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 	if (!ret)
 		ret = copy_rest(l, t, &a, &guards, err);
 	if (!ret)
-		ret = entries(t, err);
+		ret = entries(t, &a.lazy, err);
 	zns_spans_free(&t->areas);
 	t->areas = a.all;
 	zns_spans_free(&a.whole);
+	zns_spans_free(&a.lazy);
 	fd = ret || t->memory ? -1 : live_guards_fd(l, &guards);
 	zns_spans_free(&guards);
 	if (ret)

@@ -23,7 +23,9 @@ int live_areas(struct packet *p, struct live_areas *a, struct zns_err *err)
 			return zns_fail(err, -EPROTO, "criu sent areas that are out of order");
 		end = v[n].end;
 		if (zns_spans_add(&a->all, v[n].start, v[n].end) ||
-		    (v[n].whole && zns_spans_add(&a->whole, v[n].start, v[n].end)))
+		    ((v[n].how & ZW_AREA_WHOLE) &&
+		     zns_spans_add(&a->whole, v[n].start, v[n].end)) ||
+		    ((v[n].how & ZW_AREA_LAZY) && zns_spans_add(&a->lazy, v[n].start, v[n].end)))
 			return zns_fail(err, -ENOMEM, "no memory for a list of areas");
 	}
 	if (track_more_areas(p->h.pid, &a->all))
@@ -98,6 +100,7 @@ void live_areas_free(struct live_areas *a)
 {
 	zns_spans_free(&a->all);
 	zns_spans_free(&a->whole);
+	zns_spans_free(&a->lazy);
 }
 
 int live_rest(struct live *l, struct live_task *t, const struct live_areas *a,

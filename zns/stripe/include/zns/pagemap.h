@@ -11,6 +11,7 @@
 struct zns_pagemap_run {
 	uint64_t vaddr, len;
 	bool parent;
+	bool lazy; /* a lazy restore may bring it when the task runs */
 };
 
 /* The entries as they stand behind an image's head. *@out is malloc'ed, the caller's. -ENOMEM. */
