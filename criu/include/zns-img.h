@@ -156,7 +156,7 @@ extern void zns_lazy_first_to(struct page_read *pr, unsigned long to);
 extern void zns_lazy_finished(int sk);
 extern int zns_lazy_wait(int sk); /* -1: they may not */
 /* Call when all pages are there, or the daemon gives up. */
-extern void zns_lazy_end(void);
+extern void zns_lazy_end(int ret);
 /* @pr goes away; drops its reads under way */
 extern void zns_lazy_forget(struct page_read *pr);
 /*

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import ztlib
 from errors import flip_on_device, page_of_task, spans_of_task
-from migration import Daemon, HERE, free_port, fresh, lazy_daemon, wipe_lazy
+from migration import Daemon, HERE, copy_images, free_port, fresh, lazy_daemon, transfer, wipe_lazy
 from ztlib import Failed, Skipped, alive, wait_until
 from ztscene import Outcome, case_of, expect, run_case, suite_main
 
@@ -123,6 +123,23 @@ def live_checkpoint(scene):
     scene = scene(size=64)
     scene.good_dump(extra=['--zns-live'])
     lost(scene, killed(scene, its_helper), 1, 'zns-helper died')
+
+
+@case
+def nothing_lazy(scene):
+    """No page of what a page server received from a tracked task is lazy. That the daemon has nothing to do is no failure."""
+    scene = scene(size=8)
+    sent, received, _ = transfer(scene, scene.task, dump_extra=["--track-mem"])
+    copy_images(sent, received)
+    daemon = lazy_daemon(scene, received)
+    done = scene.restore(images=received, extra=['--lazy-pages'])
+    expect('exit code of the restore', done.code, 0)
+    ended = daemon.end()
+    expect('exit code of the daemon', ended.code, 0)
+    if not ended.lines('Found 0 pages to be handled'):
+        raise Failed('there are lazy pages')
+    scene.task.verify(signal.SIGUSR1)
+    no_holder(scene)
 
 
 @case

@@ -397,10 +397,12 @@ int zns_lazy_timeout(int stock)
 	return under_way() ? -1 : stock;
 }
 
-void zns_lazy_end(void)
+void zns_lazy_end(int ret)
 {
 	if (!zns_session.lazy)
 		return;
+	if (!ret) /* the restore waits even if nothing was to be brought */
+		zns_first_check(0);
 	zns_first_end();
 	pr_info("%lu reads for faults\n", lazy.faults);
 }
