@@ -3,12 +3,17 @@
 #define __CR_ZNS_DIED_H__
 /*
  * Adds a line with cause and remedy to a failed restore where criu's own line ("File exists",
- * "signal 9") does not name the cause.
+ * "signal 9") does not name the cause, or where it has none.
  */
 #include <sys/types.h>
+#include "common/lock.h"
 
 /* Before the first task is made. */
 void zns_died_begin(void);
+
+/* Waits until all tasks have passed a stage in which criu is told of no death. 0; -1: a task has died,
+ * and its line is printed, or the stage was aborted. */
+int zns_wait_stage(futex_t *left);
 /* A task was killed by @sig. In a signal's handler. */
 void zns_killed(pid_t pid, int sig);
 /* Task @pid cannot be made; errno says why, and stays. */

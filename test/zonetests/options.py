@@ -341,6 +341,17 @@ def other_scripts(scene):
     scene.good_restore()
 
 
+@case
+def killed_at_the_end(scene):
+    """A task that is killed when its restore is nearly done: the restore fails, and does not wait for it."""
+    scene = scene()
+    scene.good_dump()
+    pid = scene.task.pid
+    end = script(scene, 'kill', f'[ "$CRTOOLS_SCRIPT_ACTION" != post-restore ] || kill -9 {pid}')
+    scene.restore_must_fail(f'Task {pid} was killed while it was restored', extra=['--action-script', end])
+    scene.good_restore()
+
+
 # ---- what becomes of the tasks -------------------------------------------------------------------------
 
 @case

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "log.h"
+#include "pstree.h"
 #include "util.h"
 #include "zns-died.h"
 #include "zns-guards.h"
@@ -19,6 +21,7 @@
 #define LOG_PREFIX "zns: "
 
 #define VMSTAT_BYTES (16 << 10)
+#define LOOK_MS 20
 #define OOM "\noom_kill "
 
 static long nr_oom = -1; /* before the restore */
@@ -69,4 +72,33 @@ void zns_restore_failed(void)
 {
 	zns_link_tell();
 	zns_stop_restore_failed();
+}
+
+/* Children and traced ones of others tell this; one that was waited for has died, too. */
+static bool has_died(pid_t pid)
+{
+	siginfo_t info = {};
+
+	return waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) || info.si_pid;
+}
+
+int zns_wait_stage(futex_t *left)
+{
+	struct timespec look = { .tv_nsec = LOOK_MS * 1000000 };
+	struct pstree_item *item;
+	uint32_t nr;
+
+	while ((nr = futex_get(left)) && !(nr & FUTEX_ABORT_FLAG)) {
+		if (sys_futex((uint32_t *)&left->raw.counter, FUTEX_WAIT, nr, &look, NULL, 0) !=
+		    -ETIMEDOUT)
+			continue;
+		for_each_pstree_item(item)
+		{
+			if (!task_alive(item) || !has_died(item->pid->real))
+				continue;
+			pr_err("Task %d was killed while it was restored\n", vpid(item));
+			return -1;
+		}
+	}
+	return nr ? -1 : 0;
 }
