@@ -55,7 +55,7 @@ def soak(build):
                  f'{build}/report/soak/{s}-soak') for s in SUITES),
         python('livecontrols', 'a rule of live dumps switched off, until the comparison finds it', 'test/zonetests/livecontrols.py', 'run', '-a',
                '--report', f'{build}/report/soak/livecontrols'),
-        python('lazyfaults-soak', 'lazy restores that lose what they need at a random moment', 'test/zonetests/lazyfaults.py', 'soak', '--runs', '20',
+        python('lazysoak', 'lazy restores that lose what they need at a random moment', 'test/zonetests/lazysoak.py', '--runs', '100',
                '--seed', '{seed}'),
         python('docker-ferretdb', 'containers with FerretDB, which has to be built', 'test/docker/docker.py', 'run', 'work-ferretdb', 'five-at-once'),
         python('docker-resume-kills', 'docker stop that suspends and docker start that resumes, with kill -9 of each process of it',

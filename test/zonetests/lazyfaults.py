@@ -5,28 +5,22 @@ lazyfaults: a lazy restore loses who brings its pages, or the pages themselves. 
 has all of its memory (Documentation/inside/migration.md, "When it goes wrong").
 
   lazyfaults.py list | run NAME... | run -a
-  lazyfaults.py soak --runs N --seed S [--only KIND]    accidents at random moments; the rates as JSON
 
 Every test program checks its own memory. With --zns-record=3600 the daemon brings nothing but what is touched, and a piece
-each half second: the accidents of `run` find most of the memory missing, however busy the machine is.
+each half second: the accidents find most of the memory missing, however busy the machine is. Accidents at random moments: lazysoak.py.
 """
-import argparse
-import collections
-import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import ztlib
-from errors import flip_on_device, page_of_task, spans_of_task
+from errors import flip_on_device, page_of_task
 from migration import Daemon, HERE, copy_images, free_port, fresh, lazy_daemon, transfer, wipe_lazy
 from ztlib import Failed, Skipped, alive, wait_until
-from ztscene import Outcome, case_of, expect, run_case, suite_main
+from ztscene import Outcome, case_of, expect, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -330,141 +324,5 @@ def source_killed(scene):
         source.stop()
 
 
-# ---- soak ----------------------------------------------------------------------------------------------
-
-KINDS = ('damage', 'helper', 'daemon', 'broker', 'eio', 'holder', 'both')
-
-
-class Soak:
-    """One checkpoint of each program; restored again and again."""
-
-    def __init__(self, scene, rng):
-        self.scene, self.rng, self.counts = scene(size=128), rng, collections.Counter()
-        self.parts = []     # (task, its images, bytes of its memory to be found on the device)
-        for program in ('bigmem', 'lazyfork'):
-            task = self.scene.task if program == 'bigmem' else self.scene.new_task(program=program)
-            images = self.scene.dir / f'images-{program}'
-            images.mkdir()
-            self.scene.task = task
-            start, end = max(spans_of_task(self.scene), key=lambda s: s[1] - s[0])
-            with open(f'/proc/{task.pid}/mem', 'rb') as mem:
-                content = [os.pread(mem.fileno(), 256, start + (n * 2 + 1) * (end - start) // 32 // 4096 * 4096) for n in range(16)]
-            self.scene.good_dump(images=images, task=task)
-            self.parts.append((task, images, content))
-
-    def accident(self, kind, daemon, content):
-        """What to do afterwards."""
-        pids = {'helper': self.scene.helpers, 'daemon': lambda: [daemon.proc.pid], 'broker': lambda: [self.scene.broker_pid()],
-                'holder': lambda: [holder_of(self.scene)],
-                'both': lambda: [*self.scene.helpers(), daemon.proc.pid]}.get(kind, lambda: [])()
-        for pid in filter(None, pids):
-            ztlib.kill(pid)
-        if kind != 'damage':
-            return lambda: None
-        at, byte = flip_on_device(self.scene, self.rng.choice(content))
-
-        def mend():
-            with open(self.scene.device.path, 'r+b') as dev:
-                os.pwrite(dev.fileno(), bytes([byte]), at)
-                os.fsync(dev.fileno())
-        return mend
-
-    def one(self, kind):
-        """A restore with an accident; what came of it."""
-        scene, rng = self.scene, self.rng
-        task, images, content = rng.choice(self.parts)
-        scene.task = task
-        for name in ('out', 'child'):
-            (task.dir / name).unlink(missing_ok=True)
-        env = scene.faulty(None, f'read-after={rng.randrange(400)}x*') if kind == 'eio' else None
-        daemon = lazy_daemon(scene, images, rng.choice([[], STILL, ['--zns-qos-max', '40']]), env=env, refused=True)
-        if daemon.proc.poll() is not None:
-            return f'{kind}: the daemon did not start'
-        restore = begin(scene, task, images)
-        early = rng.random() < 0.5      # while it is restored, or while its memory comes
-        mend = None
-        if early:
-            time.sleep(rng.random() * 0.6)
-            mend = self.accident(kind, daemon, content)
-        code = scene.end_of(restore).code
-        if code == 0:
-            ztlib.kill(task.pid, signal.SIGUSR1)    # it checks its memory, or forks a child
-        if not mend:
-            time.sleep(rng.random() * 0.6)
-            mend = self.accident(kind, daemon, content)
-        try:
-            return f'{kind}: {self.verdict(task, daemon, code)}'
-        finally:
-            daemon.stop()
-            for pid in filter(None, (task.pid, self.child(task))):
-                ztlib.kill(pid)
-            until(lambda: not alive(task.pid), 'the end of the task')
-            no_holder(scene)
-            until(lambda: not scene.helpers(), 'the end of the helpers')
-            mend()
-            for path in [*scene.dir.glob('criu-*.log*')]:
-                path.unlink()
-
-    @staticmethod
-    def child(task):
-        path = task.dir / 'child'
-        return int(path.read_text()) if path.exists() else None
-
-    def verdict(self, task, daemon, code):
-        if code:
-            until(lambda: not alive(task.pid), 'the end of a restore that failed')
-            if task._out():
-                raise Failed(f'the restore failed, and the task says {task._out()}')
-            return 'the restore failed'
-        if task.program == 'lazyfork':
-            wait_until(lambda: self.child(task) or not alive(task.pid), FOR_S)
-            ztlib.kill(task.pid, signal.SIGTERM)    # each checks its memory
-            if self.child(task):
-                ztlib.kill(self.child(task), signal.SIGTERM)
-                until(lambda: not alive(self.child(task)), 'the end of the child')
-            until(lambda: not alive(task.pid), 'the end of the task')
-        else:
-            until(lambda: task._out() or not alive(task.pid), "a task's verdict, or its end")
-        said = [l.split()[0] if l.startswith('PASS') else l for l in task._out()]
-        if set(said) - {'PASS'}:
-            raise Failed(f'the task says {said}; daemon: {" | ".join(Outcome(0, daemon.log).errors()[-3:])}')
-        return 'all right' if len(said) == 1 + bool(self.child(task)) else 'one of two killed' if said else 'killed'
-
-
-def soak_of(args):
-    def soak(scene):
-        rng = random.Random(args.seed)
-        run, wrong = Soak(scene, rng), []
-        for n in range(args.runs):
-            kind = args.only or rng.choice(KINDS)
-            try:
-                run.counts[run.one(kind)] += 1
-            except Failed as reason:
-                wrong.append(f'run {n}, {kind}: {reason}')
-                print(f'    {wrong[-1]}', flush=True)
-        print(json.dumps({'runs': args.runs, 'seed': args.seed, 'wrong': len(wrong), 'outcomes': dict(sorted(run.counts.items()))}),
-              flush=True)
-        if wrong:
-            raise Failed(f'{len(wrong)} of {args.runs} runs were wrong; the first: {wrong[0]}')
-    return soak
-
-
-def soak_main():
-    parser = argparse.ArgumentParser(prog='lazyfaults.py soak')
-    parser.add_argument('--runs', type=int, default=50)
-    parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--only', choices=KINDS, help='this accident alone')
-    ztlib.common_options(parser)
-    args = parser.parse_args(sys.argv[2:])
-    ztlib.private_mounts()
-    ztlib.build_programs()
-    cfg = ztlib.Config(args)
-    try:
-        results = ztlib.run_jobs([('soak', 'lazyfaults', lambda: run_case(cfg, 'lazyfaults', 'soak', soak_of(args)))], 1, cfg.base)
-    finally:
-        cfg.close()
-    return ztlib.finish(results)
-
-
 if __name__ == '__main__':
-    sys.exit(soak_main() if sys.argv[1:2] == ['soak'] else suite_main(__doc__, 'lazyfaults', CASES))
+    sys.exit(suite_main(__doc__, 'lazyfaults', CASES))

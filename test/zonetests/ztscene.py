@@ -127,7 +127,7 @@ class Scene:
     def new_task(self, size=32, program='bigmem'):
         directory = self.dir / f'task-{len(self.tasks)}'
         directory.mkdir()
-        task = Task(directory, program, args=['--size', str(size)] * (program in ('bigmem', 'rewrite')), wait=max(60, self.cfg.timeout))
+        task = Task(directory, program, args=['--size', str(size)] * (program in ('bigmem', 'lazyfork', 'rewrite')), wait=max(60, self.cfg.timeout))
         self.tasks.append(task)
         return task.start().wait_ready()
 
