@@ -7,7 +7,7 @@
 #include "probe_priv.h"
 
 #define ROUNDS 3u
-#define LONG 4u /* times the units of a short look */
+#define LONG_UNITS PROBE_LONG_UNITS /* where a short look does not reach the sum */
 #define ENOUGH 1.04 /* times as long as the slowest of them alone */
 #define BELOW 0.93 /* of the sum: less is slower; measurements are good to a few per cent */
 
@@ -61,7 +61,7 @@ int probe_ceiling(struct probe *p, struct zns_err *err)
 			slowest = zns_max(slowest, p->group_ns[g] * each / p->set_units);
 			sum += p->map->group_write_mibps[g];
 		}
-		each = (uint32_t)zns_min(zns_min(left / n / rounds, (uint64_t)LONG * least),
+		each = (uint32_t)zns_min(zns_min(left / n / rounds, (uint64_t)LONG_UNITS),
 					 p->d->geo.zone_capacity / p->unit);
 		each = zns_max(each, least);
 		/* what all have beside the slowest of them, which sets the time */

@@ -18,13 +18,18 @@ static bool only_together(const struct probe *p, const struct zns_probe_drift *d
 	return !s[ZNS_PROBE_SHARE].wrong && s[ZNS_PROBE_APART].wrong && !d->zones_moved;
 }
 
+static int group_times(struct probe *p, const struct probe_index *x, uint32_t units,
+		       struct zns_err *err)
+{
+	p->set_units = units;
+	return probe_group_times(p, x, err);
+}
+
 static int set_length(struct probe *p, const struct probe_index *x, uint32_t units,
 		      struct zns_err *err)
 {
-	int ret;
+	int ret = group_times(p, x, units, err);
 
-	p->set_units = units;
-	ret = probe_group_times(p, x, err);
 	if (!ret)
 		probe_promise_least(p);
 	return ret ? ret : probe_ceiling(p, err);
@@ -73,7 +78,7 @@ int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift 
 			ret = predict_again(p, d, err);
 		if (ret || !only_together(p, d))
 			return ret;
-		ret = set_length(p, x, units, err);
+		ret = group_times(p, x, units, err);
 	}
 	if (!ret)
 		ret = probe_join_pairs(p, x, &joined, err);

@@ -21,7 +21,7 @@ uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted)
 
 uint64_t zns_probe_budget(const struct zns_geometry *geo, uint32_t unit)
 {
-	uint64_t each = 8, set = 64, sample = probe_sample_size(geo->nr_zones) + SETS;
+	uint64_t each = 8, set = 128, sample = probe_sample_size(geo->nr_zones) + SETS;
 
 	if (geo->max_active && geo->max_active < FEW_ACTIVE)
 		sample += SETS_OF_FEW;
