@@ -304,11 +304,11 @@ static struct zns_emu_params draw(uint64_t seed, char *name, size_t len)
 	}
 	snprintf(
 		name, len,
-		"seed %llu: %u zones %ux%u map %d %u/%u/%u MiB/s%s cache %u/%u unit %uK command %u planes %u odd %u/%u small %u/%u row %u active %u controller %u",
-		(unsigned long long)seed, p.nr_zones, p.channels, p.ways, p.map, p.die_write_mibps,
-		p.die_read_mibps, p.channel_mibps, "", p.cache_mib, p.cache_mibps,
-		p.program_unit >> 10, p.command_us, p.planes, p.odd_dies, p.odd_pct, p.small_dies,
-		p.small_zones, p.row, p.max_active, p.controller_mibps);
+		"seed %llu: %u zones of %u MiB %ux%u map %d %u/%u/%u MiB/s cache %u/%u unit %uK command %u planes %u odd %u/%u small %u/%u row %u active %u controller %u",
+		(unsigned long long)seed, p.nr_zones, (uint32_t)(p.zone_size >> 20), p.channels,
+		p.ways, p.map, p.die_write_mibps, p.die_read_mibps, p.channel_mibps, p.cache_mib,
+		p.cache_mibps, p.program_unit >> 10, p.command_us, p.planes, p.odd_dies, p.odd_pct,
+		p.small_dies, p.small_zones, p.row, p.max_active, p.controller_mibps);
 	return p;
 }
 

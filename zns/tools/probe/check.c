@@ -69,6 +69,8 @@ static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drif
 	if (!ret)
 		ret = probe_group_times(p, x, err);
 	if (!ret && !p->map->one_domain)
+		ret = probe_place_unknown(p, x, err);
+	if (!ret && !p->map->one_domain)
 		ret = probe_join_groups(p, x, err);
 	if (!ret)
 		probe_promise_least(p);
@@ -127,7 +129,11 @@ int probe_check(struct probe *p, struct zns_err *err)
 {
 	struct probe_index x = { 0 };
 	int ret = check(p, &x, err);
+	struct zns_probe_map *m = p->map;
 
 	probe_index_free(&x);
+	p->proved = !ret && !m->one_domain && !wrong(m) && m->miss <= PROBE_PASS;
+	if (p->proved)
+		m->right = zns_max(m->right, 1 - PROBE_WRONG_ZONES);
 	return ret;
 }

@@ -9,6 +9,7 @@
 #define HOPELESS 0.85 /* spoiled races among these */
 #define SPOILED_MAX 0.6
 #define OVERRULED_MAX 0.05
+#define UNTOLD_MAX 0.1 /* tests of what was found */
 #define LEAST 0.99 /* confidence */
 
 void probe_doubt(struct probe *p, const char *fmt, ...)
@@ -43,12 +44,19 @@ int probe_hopeless(struct probe *p, struct zns_err *err)
 		(unsigned long long)p->spoiled, (unsigned long long)p->races);
 }
 
-int probe_judge(struct probe *p, struct zns_err *err)
+/* What speaks against reads is no word against a map that predicted every set of a full sample. */
+static void doubt_reads(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;
 
-	m->spoiled = p->races ? (double)p->spoiled / p->races : 0;
-	m->overruled = p->votes ? (double)p->dissents / p->votes : 0;
+	if (p->retest_short)
+		probe_doubt(
+			p,
+			"the budget is enough for %u tests of what was found only: give a larger --budget",
+			m->retests);
+	if (p->retests_untold > UNTOLD_MAX * (m->retests + p->retests_untold))
+		probe_doubt(p, "%u of %u tests of what was found could not be told",
+			    p->retests_untold, m->retests + p->retests_untold);
 	if (m->spoiled > SPOILED_MAX)
 		probe_doubt(
 			p,
@@ -57,6 +65,16 @@ int probe_judge(struct probe *p, struct zns_err *err)
 	if (m->overruled > OVERRULED_MAX)
 		probe_doubt(p, "%.0f %% of all votes were overruled by others on the same question",
 			    100 * m->overruled);
+}
+
+int probe_judge(struct probe *p, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+
+	m->spoiled = p->races ? (double)p->spoiled / p->races : 0;
+	m->overruled = p->votes ? (double)p->dissents / p->votes : 0;
+	if (!p->proved && !m->one_domain)
+		doubt_reads(p);
 	if (!m->one_domain && m->confidence < (p->par->least > 0 ? p->par->least : LEAST))
 		probe_doubt(
 			p,

@@ -23,8 +23,6 @@
 
 #include "probe_priv.h"
 
-#define WRONG_ZONES 0.005 /* half of the share of wrong pairs that must be found */
-#define PASS 0.001 /* chance of a map with so many to pass */
 #define TRIES 6u
 #define FEW_TRIES 2u /* once it is known that some wait */
 #define QUIET 0.3 /* of a unit's program: reads that wait longer wait for writes */
@@ -47,7 +45,7 @@ struct predict {
 /* The chance that the next one of a sample is right, too, after @take of @n. */
 static double misses(uint32_t n, uint32_t take)
 {
-	uint32_t bad = zns_max((uint32_t)(n * WRONG_ZONES), 1u);
+	uint32_t bad = zns_max((uint32_t)(n * PROBE_WRONG_ZONES), 1u);
 
 	return take + bad < n ? (double)(n - bad - take) / (n - take) : 0;
 }
@@ -56,7 +54,7 @@ uint32_t probe_sample_size(uint32_t n)
 {
 	uint32_t take = 0;
 
-	for (double miss = 1; take < n && miss > PASS;)
+	for (double miss = 1; take < n && miss > PROBE_PASS;)
 		miss *= misses(n, take++);
 	return take;
 }
@@ -312,7 +310,8 @@ static int sets_of(struct probe *p, struct predict *t, uint32_t *groups, uint32_
 		return 0;
 	for (uint32_t i = 0; i < n; i++)
 		turns = zns_max(turns, t->want[groups[i]]);
-	sets = q < n ? (uint32_t)ceil(log(PASS) / log1p(-(double)q * q / ((double)n * n))) : 1;
+	sets = q < n ? (uint32_t)ceil(log(PROBE_PASS) / log1p(-(double)q * q / ((double)n * n))) :
+		       1;
 	/* pairs of a group try each zone; these sets only some, so that bad moments count little */
 	sets = zns_max(sets, zns_min(turns, SETS_LEAST) * ((n + q - 1) / q));
 	p->map->sets_needed += sets;

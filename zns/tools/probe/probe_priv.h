@@ -43,6 +43,12 @@ struct probe {
 	uint64_t votes, dissents;
 	uint64_t races, spoiled; /* bursts with a question, and how many of them were void */
 	bool doubt_map; /* no zone's group is certain: the groups are under test */
+	bool by_writes; /* reads told nothing: zones are placed by writes, which no state keeps */
+	/* retest.c */
+	bool retest_short; /* the budget ended it */
+	uint32_t retests_untold;
+	/* check.c: every set of a full sample was as predicted */
+	bool proved;
 	/* dies.c */
 	bool *given_up;
 	uint8_t *unsure; /* by zone: how often it could not be told */
@@ -155,10 +161,16 @@ int probe_join_groups(struct probe *p, const struct probe_index *x, struct zns_e
 int probe_join_pairs(struct probe *p, const struct probe_index *x, uint32_t *joined,
 		     struct zns_err *err);
 
-/* split.c: places the zones of groups that are several when they are written */
+/* split.c: places the zones of groups that are several when they are written; or all zones */
 int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_err *err);
+int probe_place_by_writes(struct probe *p, struct zns_err *err);
+/* zones without a group; the times of groups are known. Builds the index anew. */
+int probe_place_unknown(struct probe *p, struct probe_index *x, struct zns_err *err);
 
-/* predict.c: @sample zones; 0: as many as it takes */
+/* predict.c */
+#define PROBE_WRONG_ZONES 0.005 /* half of the share of wrong pairs that must be found */
+#define PROBE_PASS 0.001 /* chance of a map with so many to pass */
+/* @sample zones; 0: as many as it takes */
 int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		  struct zns_err *err);
 /* only sets of several groups, and reads beside writes */

@@ -14,7 +14,6 @@
 #define SAMPLE 100u /* zones to write for it, roughly */
 #define ROUNDS_MIN 4u
 #define ROUNDS_MAX 16u
-#define UNTOLD_MAX 0.1
 
 struct retest {
 	uint32_t *usable, nr_usable;
@@ -227,13 +226,7 @@ int probe_retest(struct probe *p, struct zns_err *err)
 	m->retests = t.tests;
 	m->retests_wrong = t.wrong;
 	m->right = t.tests ? probe_lower_bound(t.tests, t.wrong) : 0;
-	if (t.tests < TESTS && !t.nr_wave)
-		probe_doubt(
-			p,
-			"the budget is enough for %u tests of what was found only: give a larger --budget",
-			t.tests);
-	else if (t.untold > UNTOLD_MAX * (t.tests + t.untold))
-		probe_doubt(p, "%u of %u tests of what was found could not be told", t.untold,
-			    t.tests + t.untold);
+	p->retest_short = t.tests < TESTS && !t.nr_wave;
+	p->retests_untold = t.untold;
 	return 0;
 }

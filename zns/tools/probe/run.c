@@ -11,35 +11,47 @@ static void enter_phase(struct probe *p, enum zns_probe_phase phase)
 		probe_save_state(p, p->phase_wall0);
 }
 
-static int phases(struct probe *p, struct zns_err *err)
+static int one_group(struct probe *p, struct zns_err *err)
+{
+	return zns_fail(
+		err, -EAGAIN,
+		"cannot be measured: zones together are written %.2f times as fast as one, so they are on several dies, but every one seems to wait for every other; nothing is stored: let the device and this host be idle and probe again",
+		p->map->scaling);
+}
+
+/* Reads are a fast guess. Where they say nothing, because what takes their time is not a die or
+ * because nearly all zones are on one, the zones are placed by writes. @reads: what speaks against
+ * the reads. */
+static int find_dies(struct probe *p, struct zns_err *reads, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	int ret = probe_dies(p, reads);
+
+	if (!ret && !m->nr_groups)
+		return zns_fail(err, -ENODATA, "%s: no zone could be tested", p->d->path);
+	if (ret && ret != -EAGAIN)
+		return zns_fail(err, ret, "%s", reads->msg);
+	if (!ret && m->nr_groups > 1)
+		return 0;
+	if (!ret)
+		one_group(p, reads);
+	ret = probe_drop(p, p->ours, p->nr_ours, err);
+	if (!ret)
+		ret = probe_place_by_writes(p, err);
+	return ret || m->nr_groups > 1 ? ret : one_group(p, err);
+}
+
+static int dies_and_channels(struct probe *p, struct zns_err *reads, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
 	int ret = 0;
 
-	if (m->phase == ZNS_PROBE_CALIBRATE) {
-		ret = probe_rates(p, err);
-		if (!ret && m->one_domain)
-			ret = probe_check(p, err);
-		if (ret)
-			return ret;
-		if (!m->one_domain)
-			enter_phase(p, ZNS_PROBE_DIES);
-	}
 	if (m->phase == ZNS_PROBE_DIES) {
-		ret = probe_dies(p, err);
+		ret = find_dies(p, reads, err);
 		if (ret)
 			return ret;
-		if (!m->nr_groups)
-			return zns_fail(err, -ENODATA, "%s: no zone could be tested", p->d->path);
-		if (m->nr_groups == 1)
-			return zns_fail(
-				err, -EAGAIN,
-				"cannot be measured: zones together are written %.2f times as fast as one, so they are on several dies, but every one seems to wait for every other when it is read; nothing is stored: let the device and this host be idle and probe again",
-				m->scaling);
-		enter_phase(p, ZNS_PROBE_CHANNELS);
+		enter_phase(p, p->by_writes ? ZNS_PROBE_CHECK : ZNS_PROBE_CHANNELS);
 	}
-	if (m->one_domain)
-		return 0;
 	if (m->phase == ZNS_PROBE_CHANNELS) {
 		m->channel_doubt[0] = '\0';
 		ret = probe_channels(p, err);
@@ -47,8 +59,29 @@ static int phases(struct probe *p, struct zns_err *err)
 			return ret;
 		enter_phase(p, ZNS_PROBE_CHECK);
 	}
-	ret = probe_retest(p, err);
+	ret = p->by_writes ? 0 : probe_retest(p, err);
 	return ret ? ret : probe_check(p, err);
+}
+
+static int phases(struct probe *p, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	struct zns_err reads = ZNS_ERR_INIT;
+	int ret = 0;
+
+	if (m->phase == ZNS_PROBE_CALIBRATE) {
+		ret = probe_rates(p, err);
+		if (!ret && m->one_domain)
+			ret = probe_check(p, err);
+		if (ret || m->one_domain)
+			return ret;
+		enter_phase(p, ZNS_PROBE_DIES);
+	}
+	ret = dies_and_channels(p, &reads, err);
+	/* writes could not tell either */
+	if (p->by_writes && (ret == -EAGAIN || ret == -EDQUOT))
+		return zns_fail(err, -EAGAIN, "%s", reads.msg);
+	return ret;
 }
 
 int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Groups of the reads that are several when they are written: where dies of a channel wait for each
- * other's reads, because the channel is slower than one of them, reads show channels. The zones of
- * such a group are placed by writing pairs.
+ * Zones are placed by writing pairs where reads do not tell. Where dies of a channel wait for each
+ * other's reads, because the channel is slower than one of them, reads show channels: such a group
+ * is split. Where reads show nothing at all, all zones are one group that is split.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "probe_priv.h"
 
 #define PIVOTS 64u /* of one group of the reads */
-#define PAIRS 3u /* tried of a group of which nothing is known yet */
+#define PAIRS 10u /* tried of a group of which nothing is known yet */
+#define TOGETHER 8u /* pivots: do so many together get more than a few? */
+#define TOGETHER_MOST 3.0 /* times as long as alone */
+#define ALIKE 1.15 /* times of one die */
 
 /* Do two zones share, of which one takes @alone? The best of two times. */
 static int share(struct probe *p, uint32_t a, uint32_t b, double alone, bool *yes,
@@ -47,6 +51,52 @@ static int look(struct probe *p, const struct probe_index *x, uint32_t group, st
 	return ret;
 }
 
+/* The time of a zone alone: the best of two, unless the first is that of a known die. */
+static int alone_of(struct probe *p, uint32_t zone, const double *known, uint32_t nr, double *ns,
+		    struct zns_err *err)
+{
+	*ns = 0;
+	for (uint32_t k = 0; k < 2; k++) {
+		double now;
+		int ret = probe_write_set(p, &zone, 1, p->set_units, &now, err);
+
+		if (ret)
+			return ret;
+		*ns = k ? zns_min(*ns, now) : now;
+		for (uint32_t i = 0; i < nr; i++)
+			if (*ns <= known[i] * ALIKE && known[i] <= *ns * ALIKE)
+				return 0;
+	}
+	return 0;
+}
+
+/* Could dies with these times alone be the same one? */
+static bool alike(double a, double b)
+{
+	return a <= PROBE_ONE_RATE * b && b <= PROBE_ONE_RATE * a;
+}
+
+/* Pivots that do not wait for each other two by two, but do all together, are on no dies. */
+static int independent(struct probe *p, const uint32_t *pivot, const double *alone, uint32_t nr,
+		       struct zns_err *err)
+{
+	uint32_t n = zns_min(nr, zns_min(p->room, p->open_room));
+	double slowest = 0, ns;
+	int ret;
+
+	if (nr != TOGETHER)
+		return 0;
+	for (uint32_t i = 0; i < n; i++)
+		slowest = zns_max(slowest, alone[i]);
+	ret = probe_write_set(p, pivot, n, p->set_units, &ns, err);
+	if (ret || ns <= TOGETHER_MOST * slowest)
+		return ret;
+	return zns_fail(
+		err, -EAGAIN,
+		"cannot be measured: two zones are written as fast as one each, and %u of them %.1f times as slow as one: what they wait for is no die; nothing is stored",
+		n, ns / slowest);
+}
+
 static int split(struct probe *p, const struct probe_index *x, uint32_t group, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -56,10 +106,13 @@ static int split(struct probe *p, const struct probe_index *x, uint32_t group, s
 	for (uint32_t i = x->first[group]; i < x->first[group + 1]; i++) {
 		uint32_t z = x->zone[i], k;
 		bool yes = false;
-		int ret = 0;
+		double ns;
+		int ret = alone_of(p, z, alone, nr, &ns, err);
 
 		for (k = 0; !ret && k < nr; k++) {
-			ret = share(p, z, pivot[k], alone[k], &yes, err);
+			if (!alike(ns, alone[k]))
+				continue;
+			ret = share(p, z, pivot[k], zns_max(ns, alone[k]), &yes, err);
 			if (yes)
 				break;
 		}
@@ -68,12 +121,14 @@ static int split(struct probe *p, const struct probe_index *x, uint32_t group, s
 		if (!yes) {
 			if (nr == PIVOTS)
 				return 0; /* the prediction fails */
-			ret = probe_write_set(p, &z, 1, p->set_units, &alone[nr], err);
-			if (ret)
-				return ret;
+			alone[nr] = ns;
 			to[nr] = nr ? m->nr_groups++ : group;
 			m->pivot[to[nr]] = z;
+			m->group_channel[to[nr]] = ZNS_PROBE_NONE;
 			pivot[nr++] = z;
+			ret = independent(p, pivot, alone, nr, err);
+			if (ret)
+				return ret;
 		}
 		m->zone_group[z] = to[k];
 		probe_tick(p, i - x->first[group], x->first[group + 1] - x->first[group]);
@@ -102,4 +157,76 @@ int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_
 	probe_doubt_channels(p, "dies read as one, and write independently");
 	probe_forget_channels(m);
 	return ret;
+}
+
+/* The group of a zone by writes; a new one, if it shares with none. */
+static int place(struct probe *p, const struct probe_index *x, uint32_t zone, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	uint32_t n = m->nr_groups, g;
+	double ns;
+	int ret = alone_of(p, zone, p->group_ns, n, &ns, err);
+
+	for (g = 0; !ret && g < n; g++) {
+		uint32_t size = x->first[g + 1] - x->first[g];
+		bool yes;
+
+		if (!size || !alike(ns, p->group_ns[g]))
+			continue;
+		ret = share(p, zone, x->zone[x->first[g] + probe_random(p, size)],
+			    zns_max(ns, p->group_ns[g]), &yes, err);
+		if (yes)
+			break;
+	}
+	if (ret)
+		return ret;
+	if (g == n) {
+		m->pivot[g] = zone;
+		m->group_channel[g] = ZNS_PROBE_NONE;
+		m->channel_confidence[g] = 0;
+		p->group_ns[g] = ns;
+		m->nr_groups++;
+	}
+	m->zone_group[zone] = g;
+	return 0;
+}
+
+int probe_place_unknown(struct probe *p, struct probe_index *x, struct zns_err *err)
+{
+	bool placed = false;
+	int ret = 0;
+
+	for (uint32_t z = 0; !ret && z < p->nr; z++) {
+		if (p->map->zone_group[z] != ZNS_PROBE_NONE || !probe_can_write(p, z))
+			continue;
+		ret = place(p, x, z, err);
+		placed = true;
+		/* a new group is one for the next zone, too */
+		if (!ret && p->map->zone_group[z] >= p->map->nr_groups - 1)
+			ret = probe_index_build(p, x, err);
+	}
+	return ret || !placed ? ret : probe_index_build(p, x, err);
+}
+
+int probe_place_by_writes(struct probe *p, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	struct probe_index x = { 0 };
+	int ret;
+
+	p->by_writes = true;
+	memset(m->group_channel, 0xff, p->nr * sizeof(*m->group_channel));
+	memset(m->zone_confidence, 0, p->nr * sizeof(*m->zone_confidence));
+	for (uint32_t z = 0; z < p->nr; z++)
+		m->zone_group[z] = probe_can_write(p, z) ? 0 : ZNS_PROBE_NONE;
+	m->nr_groups = 1;
+	ret = probe_index_build(p, &x, err);
+	if (!ret)
+		ret = split(p, &x, 0, err);
+	probe_index_free(&x);
+	if (ret)
+		return ret;
+	m->nr_split = m->nr_groups - 1;
+	probe_doubt_channels(p, "reads do not tell dies apart, so they tell nothing of channels");
+	return 0;
 }

@@ -13,7 +13,7 @@ void probe_save_state(struct probe *p, uint64_t now)
 	size_t len;
 
 	p->last_checkpoint = now;
-	if (!p->par->checkpoint || zns_probe_save(p->map, &state, &len))
+	if (!p->par->checkpoint || p->by_writes || zns_probe_save(p->map, &state, &len))
 		return;
 	p->par->checkpoint(p->par->arg, state, len);
 	free(state);
