@@ -115,17 +115,32 @@ static int look(struct probe *p, struct zns_err *err)
 	return 0;
 }
 
+int probe_set_unit(struct probe *p, uint32_t unit, struct zns_err *err)
+{
+	uint32_t align = zns_max(p->d->geo.mem_align, 4096u);
+
+	free(p->wbuf);
+	free(p->rbuf);
+	p->wbuf = p->rbuf = NULL;
+	p->unit = p->map->unit = unit;
+	p->set_units = zns_min(zns_max((uint32_t)(SET_BYTES / unit), 2u), PROBE_SET_UNITS);
+	if (posix_memalign((void **)&p->wbuf, align, (size_t)PROBE_WRITE_BATCH * unit) ||
+	    posix_memalign((void **)&p->rbuf, align,
+			   zns_max((size_t)(PROBE_BURST_MAX + PROBE_SET_MAX) * p->small,
+				   4 * (size_t)unit)))
+		return zns_fail(err, -ENOMEM, "no memory for units of %u bytes", unit);
+	return 0;
+}
+
 int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_params *par,
 		struct zns_probe_map *map, struct zns_err *err)
 {
-	uint32_t align = zns_max(d->geo.mem_align, 4096u);
 	int ret;
 
 	*p = (struct probe){
 		.d = d, .par = par, .map = map, .nr = d->geo.nr_zones, .rng = par->seed << 20
 	};
 	p->unit = zns_probe_unit(&d->geo, par->unit);
-	p->set_units = zns_min(zns_max((uint32_t)(SET_BYTES / p->unit), 2u), PROBE_SET_UNITS);
 	p->load = 1;
 	p->budget = par->budget ? par->budget : zns_probe_budget(&d->geo, p->unit);
 	p->small = zns_max(PROBE_SMALL, d->geo.block_size);
@@ -147,14 +162,11 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 	p->joined = calloc(p->nr, sizeof(*p->joined));
 	if (!p->kind || !p->have || !p->ours || !p->ours_at || !p->readable || !p->typical ||
 	    !p->given_up || !p->unsure || !p->last_of_group || !p->group_ns || !p->joined ||
-	    !p->pace || !p->apart || (!map->zone_group && zns_probe_alloc(map, p->nr)) ||
-	    posix_memalign((void **)&p->wbuf, align, (size_t)PROBE_WRITE_BATCH * p->unit) ||
-	    posix_memalign((void **)&p->rbuf, align,
-			   zns_max((size_t)(PROBE_BURST_MAX + PROBE_SET_MAX) * p->small,
-				   4 * (size_t)p->unit)))
+	    !p->pace || !p->apart || (!map->zone_group && zns_probe_alloc(map, p->nr)))
 		return zns_fail(err, -ENOMEM, "no memory for a probe of %u zones", p->nr);
-	map->unit = p->unit;
-	ret = look(p, err);
+	ret = probe_set_unit(p, p->unit, err);
+	if (!ret)
+		ret = look(p, err);
 	if (ret)
 		return ret;
 	for (uint32_t i = 0; i < p->nr; i++)

@@ -79,6 +79,8 @@ struct probe {
 #define PROBE_WRITE_BATCH 32u
 int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_params *par,
 		struct zns_probe_map *map, struct zns_err *err);
+/* the length of a write, from now on */
+int probe_set_unit(struct probe *p, uint32_t unit, struct zns_err *err);
 /* resets our zones; returns @ret or the failure of that */
 int probe_clean(struct probe *p, int ret, struct zns_err *err);
 void probe_free(struct probe *p);
@@ -202,6 +204,9 @@ int probe_judge(struct probe *p, struct zns_err *err);
 
 /* rates.c, dies.c, channels.c, check.c */
 int probe_rates(struct probe *p, struct zns_err *err);
+/* long_writes.c: are they one domain if commands are so long that their latency does not count?
+ * Else the unit is as before. */
+int probe_long_writes(struct probe *p, struct zns_err *err);
 /* settled.c: -EAGAIN if a flush does not empty the write cache */
 int probe_settled(struct probe *p, struct zns_err *err);
 int probe_ceiling(struct probe *p, struct zns_err *err); /* once groups are known */

@@ -25,6 +25,7 @@ static int one_group(struct probe *p, struct zns_err *err)
 static int find_dies(struct probe *p, struct zns_err *reads, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
+	uint32_t unit = p->unit;
 	int ret = probe_dies(p, reads);
 
 	if (!ret && !m->nr_groups)
@@ -37,6 +38,13 @@ static int find_dies(struct probe *p, struct zns_err *reads, struct zns_err *err
 		one_group(p, reads);
 	ret = probe_drop(p, p->ours, p->nr_ours, err);
 	if (!ret)
+		ret = probe_long_writes(p, err);
+	if (!ret && m->one_domain)
+		ret = probe_check(p, err);
+	if (ret || m->one_domain)
+		return ret;
+	ret = probe_set_unit(p, unit, err);
+	if (!ret)
 		ret = probe_place_by_writes(p, err);
 	return ret || m->nr_groups > 1 ? ret : one_group(p, err);
 }
@@ -48,7 +56,7 @@ static int dies_and_channels(struct probe *p, struct zns_err *reads, struct zns_
 
 	if (m->phase == ZNS_PROBE_DIES) {
 		ret = find_dies(p, reads, err);
-		if (ret)
+		if (ret || m->one_domain)
 			return ret;
 		enter_phase(p, p->by_writes ? ZNS_PROBE_CHECK : ZNS_PROBE_CHANNELS);
 	}

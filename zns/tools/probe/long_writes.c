@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A zone is written command by command. Where one domain is so fast that a command's latency is
+ * most of its time, zones together are faster than one, though they share everything. So commands
+ * become longer, while a zone alone gains by it. Then zones together gain nothing any more, or they
+ * are independent.
+ */
+#include "probe_priv.h"
+
+#define TIMES 2u /* longer, each time */
+#define GAINS 1.06 /* as fast as before */
+#define BYTES 32u /* units of the first look */
+#define LONGEST MIB(8)
+
+/* The rate of a zone alone, by commands of this length: the better of two times. */
+static int rate(struct probe *p, uint32_t zone, uint64_t bytes, double *mibps, struct zns_err *err)
+{
+	uint32_t count = (uint32_t)(bytes / p->unit);
+
+	*mibps = 0;
+	for (uint32_t k = 0; k < 2; k++) {
+		double ns;
+		int ret = probe_write_set(p, &zone, 1, count, &ns, err);
+
+		if (ret)
+			return ret;
+		*mibps = zns_max(*mibps, probe_set_mibps(p, 1, count, ns));
+	}
+	return 0;
+}
+
+static int lengthen(struct probe *p, uint32_t zone, struct zns_err *err)
+{
+	uint64_t most = zns_min(p->d->geo.zone_capacity / 2, LONGEST),
+		 bytes = zns_min(p->d->geo.zone_capacity, (uint64_t)BYTES * p->unit);
+	double before, now;
+	int ret = rate(p, zone, bytes, &before, err);
+
+	while (!ret && (uint64_t)p->unit * TIMES <= most) {
+		ret = probe_set_unit(p, p->unit * TIMES, err);
+		if (!ret)
+			ret = rate(p, zone, zns_max(bytes, (uint64_t)2 * p->unit), &now, err);
+		if (ret || now < GAINS * before)
+			break;
+		before = now;
+	}
+	return ret;
+}
+
+int probe_long_writes(struct probe *p, struct zns_err *err)
+{
+	uint32_t zone, was = p->unit;
+	double scaling = p->map->scaling;
+	int ret;
+
+	if (!probe_pick_empty(p, &zone, 1))
+		return 0;
+	ret = lengthen(p, zone, err);
+	if (!ret && p->unit > was * TIMES)
+		ret = probe_rates(p, err);
+	if (!ret && p->map->one_domain)
+		return 0;
+	p->map->scaling = scaling;
+	return ret ? ret : probe_set_unit(p, was, err);
+}
