@@ -7,8 +7,7 @@ circles: which files of a folder call each other in a circle, read from the symb
 
 Prints for each folder under zns/ how many files it has and how many of them are in its largest circle (a strongly
 connected component of "defines a symbol that the other one uses"). --show names the files of a folder's circles and
-the symbols that close them. --limits fails where a circle is larger than LIMITS allows, and says where LIMITS allows more
-than there is.
+the symbols that close them. --limits fails where a circle is larger than LIMIT.
 """
 import argparse
 import subprocess
@@ -16,9 +15,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-# The largest circle that a folder may have: files in it must be read together. A number other than 3 is what there is
-# today, and only ever goes down.
-LIMITS = defaultdict(lambda: 3, {'tools/probe': 6})
+# The largest circle that a folder may have: files in it must be read together.
+LIMIT = 3
 
 
 def symbols(obj):
@@ -95,11 +93,9 @@ def main():
             continue
         largest = max(map(len, circles(edges)), default=1)
         said = ''
-        if args.limits and largest > LIMITS[name]:
+        if args.limits and largest > LIMIT:
             over += 1
-            said = f'  over the limit of {LIMITS[name]}'
-        elif name in LIMITS and max(largest, 3) < LIMITS[name]:
-            said = f'  LIMITS may say {max(largest, 3)}, not {LIMITS[name]}'
+            said = f'  over the limit of {LIMIT}'
         print(f'{name:18} {len(sources):3} files, largest circle {largest:2}{said}')
     return 1 if over else 0
 

@@ -42,32 +42,6 @@ struct predict {
 	uint32_t pairs[WRONG_ENOUGH][2], nr_pairs; /* groups that are one */
 };
 
-/* The chance that the next one of a sample is right, too, after @take of @n. */
-static double misses(uint32_t n, uint32_t take)
-{
-	uint32_t bad = zns_max((uint32_t)(n * PROBE_WRONG_ZONES), 1u);
-
-	return take + bad < n ? (double)(n - bad - take) / (n - take) : 0;
-}
-
-uint32_t probe_sample_size(uint32_t n)
-{
-	uint32_t take = 0;
-
-	for (double miss = 1; take < n && miss > PROBE_PASS;)
-		miss *= misses(n, take++);
-	return take;
-}
-
-static double miss_of(uint32_t n, uint32_t sample)
-{
-	double miss = 1;
-
-	for (uint32_t take = 0; take < sample && take < n; take++)
-		miss *= misses(n, take);
-	return miss;
-}
-
 static void note(struct zns_probe_seen *s, double ratio, bool right)
 {
 	s->low = s->sets ? zns_min(s->low, ratio) : ratio;
@@ -528,7 +502,8 @@ int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 	for (uint32_t i = 0; !ret && i < t.nr && p->open_room > 1; i++)
 		ret = same_group(p, &t, t.order[i], err);
 	if (!ret)
-		m->miss = miss_of(t.x.first[m->nr_groups], m->zones_predicted + lonely(&t));
+		m->miss = probe_sample_misses(t.x.first[m->nr_groups],
+					      m->zones_predicted + lonely(&t));
 	if (!ret)
 		ret = several_groups(p, &t, err);
 	return end(p, &t, ret, err);

@@ -118,10 +118,16 @@ int probe_same_die(struct probe *p, uint32_t a, uint32_t b, bool quick_no, int *
 		   struct zns_err *err);
 
 /* stat.c */
+#define PROBE_WRONG_ZONES 0.005 /* half of the share of wrong pairs that must be found */
+#define PROBE_PASS 0.001 /* chance of a map with so many to pass */
 double probe_median(double *v, uint32_t n); /* sorts */
 double probe_quartile(double *v, uint32_t n); /* the lower quartile; sorts */
 /* The least share that is right, with 95 % certainty, if @wrong of @n trials were not. */
 double probe_lower_bound(uint32_t n, uint32_t wrong);
+/* how many of @n zones the prediction tries (see predict.c); the chance that a sample misses all
+ * zones of a map with so many wrong ones */
+uint32_t probe_sample_size(uint32_t n);
+double probe_sample_misses(uint32_t n, uint32_t sample);
 
 /* write_set.c: @count units for each of @nr zones, which count as written from now on. @done_ns:
  * room for each unit's end. */
@@ -169,15 +175,11 @@ int probe_place_by_writes(struct probe *p, struct zns_err *err);
 /* zones without a group; the times of groups are known. Builds the index anew. */
 int probe_place_unknown(struct probe *p, struct probe_index *x, struct zns_err *err);
 
-/* predict.c */
-#define PROBE_WRONG_ZONES 0.005 /* half of the share of wrong pairs that must be found */
-#define PROBE_PASS 0.001 /* chance of a map with so many to pass */
-/* @sample zones; 0: as many as it takes */
+/* predict.c: @sample zones; 0: as many as it takes */
 int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		  struct zns_err *err);
 /* only sets of several groups, and reads beside writes */
 int probe_predict_apart(struct probe *p, struct zns_probe_drift *out, struct zns_err *err);
-uint32_t probe_sample_size(uint32_t n);
 
 /* loaded.c: sets of several groups wait, but no two groups do */
 int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift *d, bool *again,

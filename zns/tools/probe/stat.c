@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Statistics that a few wild samples do not change. */
+/* Statistics that a few wild samples do not change, and the size of a sample. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -57,4 +57,30 @@ double probe_lower_bound(uint32_t n, uint32_t wrong)
 			high = at;
 	}
 	return low;
+}
+
+/* The chance that the next one of a sample is right, too, after @take of @n. */
+static double misses(uint32_t n, uint32_t take)
+{
+	uint32_t bad = zns_max((uint32_t)(n * PROBE_WRONG_ZONES), 1u);
+
+	return take + bad < n ? (double)(n - bad - take) / (n - take) : 0;
+}
+
+uint32_t probe_sample_size(uint32_t n)
+{
+	uint32_t take = 0;
+
+	for (double miss = 1; take < n && miss > PROBE_PASS;)
+		miss *= misses(n, take++);
+	return take;
+}
+
+double probe_sample_misses(uint32_t n, uint32_t sample)
+{
+	double miss = 1;
+
+	for (uint32_t take = 0; take < sample && take < n; take++)
+		miss *= misses(n, take);
+	return miss;
 }
