@@ -153,6 +153,7 @@ def bad_settings(d):
     """One readable line at `docker run`."""
     for option, line in (('zns.qos=fast', 'label zns.qos: "fast" is no bandwidth'),
                          ('zns.qos=99999', 'label zns.qos: 99999 MiB/s is more than the device has: at most '),
+                         ('zns.restore-qos=fast', 'label zns.restore-qos: "fast" is no bandwidth'),
                          ('zns.admission=later', 'label zns.admission: "later" is not known'),
                          ('zns.alloc=x', 'label zns.alloc: "x" is not known'),
                          ('zns.criu=magic', 'label zns.criu: "magic" is not known'),
@@ -237,8 +238,8 @@ def failed_restore(d):
 
 @case
 def names(d):
-    """Name, id and image are in the catalogue, in ls and in show; zones and groups as asked."""
-    Shell(d, 'named', ['--label', 'zns.qos=500'])
+    """Name, id and image are in the catalogue, in ls and in show; zones, groups and the promise of a restore as asked."""
+    Shell(d, 'named', ['--label', 'zns.qos=500', '--label', 'zns.restore-qos=99999'])
     d.docker('checkpoint', 'create', 'named', 'first')
     (c,) = d.checkpoints('named')
     cid = d.id('named')
@@ -261,6 +262,7 @@ def names(d):
     for who in ('named', cid[:12]):
         log = d.zctl('docker', 'logs', '--restore', who).stdout
         want('log of the restore', 'Restore finished successfully' in log, log[-300:])
+        want('it was promised what there is', re.search(r'it is promised \d+ MiB/s of 99999: where it lies reads no faster', log), log[-300:])
     remove(d, 'named')
 
 

@@ -224,6 +224,11 @@ static void order(void **state)
 	assert_string_equal(setting(DOCKER_LIVE), "durable/org.criu.config");
 	put(at("conf/web.conf"), "zns-live=no\n");
 	assert_string_equal(setting(DOCKER_LIVE), "no/org.criu.config");
+	put(at("conf/zns.conf"), "docker-qos = 10\ndocker-restore-qos = 70\n");
+	bundle("{}", "[\"ZNS_RESTORE_QOS=5\",\"ZNS_RESTORE-QOS=5\"]");
+	assert_string_equal(setting(DOCKER_RESTORE_QOS), "70/default");
+	bundle("{\"zns.restore-qos\":\"2GiB/s\"}", "[]");
+	assert_string_equal(setting(DOCKER_RESTORE_QOS), "2GiB/s/annotation");
 	bundle("{\"zns.weight\":\"300\"}", "[]");
 	assert_string_equal(setting(DOCKER_WEIGHT), "300/annotation");
 	bundle("{}", "[\"ZNS_WEIGHT=300\"]"); /* an image shall not choose it */
@@ -436,6 +441,7 @@ static void bad_values(void **state)
 		{ "{\"zns.qos\":\"0\"}", "label zns.qos: \"0\" is no bandwidth" },
 		{ "{\"zns.qos\":\"\"}", "label zns.qos: a value of 1 to 255" },
 		{ "{\"zns.qos\":\"5\\nzns-dev x\"}", "a character that is not allowed" },
+		{ "{\"zns.restore-qos\":\"0\"}", "label zns.restore-qos: \"0\" is no bandwidth" },
 		{ "{\"zns.admission\":\"wait=\"}", "\"wait=\" is not known" },
 		{ "{\"zns.admission\":\"wait=1s\"}", "\"wait=1s\" is not known" },
 		{ "{\"zns.stripe\":\"much\"}", "\"much\" is no size" },

@@ -169,22 +169,19 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 }
 
 /* All known keys. A misspelled key is an error: otherwise it would be a setting without effect. */
-static const char *const known_keys[] = { "default-device",     "deadline",
-					  "encrypt-key",        "docker-qos",
-					  "docker-admission",   "docker-alloc",
-					  "docker-stripe",      "docker-dev",
-					  "docker-live",        "docker-criu",
-					  "docker-memory",      "docker-memory-predict",
-					  "cri-o-names",        "criu-config-dir",
-					  "restore-others",     "keep-tracking",
-					  "memory-dram",        "docker-memory-min",
-					  "docker-cgroup",      "docker-weight",
-					  "restore-cache",      "docker-network-lock",
-					  "docker-ghost-limit", "docker-suspend",
-					  "docker-stop",        "docker-resume",
-					  "docker-resume-else", "docker-from",
-					  "docker-from-allow",  "docker-tcp",
-					  "docker-stop-order",  "live" };
+static const char *const known_keys[] = {
+	"default-device",      "deadline",           "encrypt-key",
+	"docker-qos",          "docker-admission",   "docker-alloc",
+	"docker-stripe",       "docker-dev",         "docker-live",
+	"docker-criu",         "docker-memory",      "docker-memory-predict",
+	"cri-o-names",         "criu-config-dir",    "restore-others",
+	"keep-tracking",       "memory-dram",        "docker-memory-min",
+	"docker-cgroup",       "docker-weight",      "restore-cache",
+	"docker-network-lock", "docker-ghost-limit", "docker-suspend",
+	"docker-stop",         "docker-resume",      "docker-resume-else",
+	"docker-from",         "docker-from-allow",  "docker-tcp",
+	"docker-stop-order",   "docker-restore-qos", "live"
+};
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
 {
@@ -194,11 +191,14 @@ static int unknown(const char *key, const char *path, unsigned line, struct zns_
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys); i++)
 		if (!strcmp(key, known_keys[i]))
 			return 0;
+	/* Those of containers would fill the line. */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys) && n < sizeof(list); i++)
-		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "",
-				      known_keys[i]);
-	return zns_fail(err, -EINVAL, "%.160s:%u: \"%.40s\" is not known; keys are %s", path, line,
-			key, list);
+		if (strncmp(known_keys[i], "docker-", 7))
+			n += (size_t)snprintf(list + n, sizeof(list) - n, "%s, ", known_keys[i]);
+	return zns_fail(
+		err, -EINVAL,
+		"%.160s:%u: \"%.40s\" is not known; keys are %sand docker-KEY of znsctl-docker(8)",
+		path, line, key, list);
 }
 
 int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)

@@ -178,6 +178,7 @@ enum docker_key {
 	DOCKER_FROM_ALLOW, /* the administrator's, as DOCKER_CGROUP */
 	DOCKER_TCP, /* open connections; without it they are DOCKER_CRIU's */
 	DOCKER_STOP_ORDER, /* of `docker suspend --all` */
+	DOCKER_RESTORE_QOS, /* --zns-qos of a restore */
 	DOCKER_NR_KEYS
 };
 

@@ -67,14 +67,29 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
 
-/* A restore must have it where the dump had, and so must a dump without zones. runc has no flag for
- * it. */
-static int write_tcp_close(const struct docker_container *k, char *path, size_t len,
-			   struct zns_err *err)
+/*
+ * The options of a restore, or of a dump without zones. A restore needs tcp-close where its dump had
+ * it, and runc has no flag for that. Its promise is never a reason to refuse it: zns.admission is
+ * for dumps.
+ */
+static int write_few(const struct call *c, const struct docker_container *k,
+		     const struct docker_settings *s, bool dump, char *path, size_t len,
+		     struct zns_err *err)
 {
-	int ret = docker_run_path(k->id, "conf", path, len, err);
+	bool promise = !dump && s->source[DOCKER_RESTORE_QOS] && call_has_handle(c->image_path);
+	char text[DOCKER_SETTING_MAX + 32] = "";
+	size_t n = 0;
+	int ret;
 
-	if (!ret && (ret = zns_replace_file(AT_FDCWD, path, TCP_CLOSE, strlen(TCP_CLOSE), 0600)))
+	if (tcp_is(s, "close"))
+		n = (size_t)snprintf(text, sizeof(text), TCP_CLOSE);
+	if (promise)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-qos %s\n",
+				      s->value[DOCKER_RESTORE_QOS]);
+	if (!n)
+		return 0;
+	ret = docker_run_path(k->id, "conf", path, len, err);
+	if (!ret && (ret = zns_replace_file(AT_FDCWD, path, text, n, 0600)))
 		zns_fail_sys(err, ret, "cannot write %s", path);
 	return ret;
 }
@@ -371,8 +386,8 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	if (zones)
 		ret = write_config(&k, &s, live_value(c, &s, state.frozen), conf, sizeof(conf),
 				   &err);
-	else if (!ret && tcp_is(&s, "close"))
-		ret = write_tcp_close(&k, conf, sizeof(conf), &err);
+	else if (!ret)
+		ret = write_few(c, &k, &s, dump, conf, sizeof(conf), &err);
 	if (!ret && !dump)
 		ret = tell_restored(&k, &err)          ?:
 			      check_shape(c, &k, &err) ?:

@@ -8,10 +8,10 @@
 #include "zns/layout.h"
 
 const char *const docker_key_name[DOCKER_NR_KEYS] = {
-	"qos",        "admission",   "alloc",        "stripe",    "dev",    "weight",
-	"cgroup",     "live",        "network-lock", "criu",      "memory", "memory-predict",
-	"memory-min", "ghost-limit", "suspend",      "stop",      "resume", "resume-else",
-	"from",       "from-allow",  "tcp",          "stop-order"
+	"qos",        "admission",   "alloc",        "stripe",     "dev",        "weight",
+	"cgroup",     "live",        "network-lock", "criu",       "memory",     "memory-predict",
+	"memory-min", "ghost-limit", "suspend",      "stop",       "resume",     "resume-else",
+	"from",       "from-allow",  "tcp",          "stop-order", "restore-qos"
 };
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
@@ -68,6 +68,7 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 					value);
 	switch (key) {
 	case DOCKER_QOS:
+	case DOCKER_RESTORE_QOS:
 		if (zns_parse_mibps(value, &mibps))
 			return zns_fail(
 				err, -EINVAL,
@@ -454,7 +455,7 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
 				"zns.dev, zns.weight, zns.live, zns.network-lock, zns.criu, zns.memory, zns.memory-predict, "
-				"zns.memory-min, zns.ghost-limit, zns.suspend, zns.stop, zns.resume, zns.resume-else, zns.from, zns.tcp or zns.stop-order",
+				"zns.memory-min, zns.ghost-limit, zns.suspend, zns.stop, zns.resume, zns.resume-else, zns.from, zns.tcp, zns.stop-order or zns.restore-qos",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
 	}
