@@ -11,8 +11,8 @@
  *   ckptload exec PROGRAM ARGUMENT... --at NS    another program; after what it prints, its times
  *
  * Options: --device DEV, --admission A, --alloc A, --qos-max MIBPS, --weight N, --stripe SIZE,
- * --at NS (begin at that CLOCK_MONOTONIC), --seed N, --images N (small images, of 4 KiB),
- * --sample MS (a restore: how much of the memory is there, each so many ms).
+ * --at NS (begin at that CLOCK_MONOTONIC), --seed N, --images N (small images, of 4 KiB), and of a
+ * restore --qos MIBPS and --sample MS (how much of the memory is there, each so many ms).
  * Prints one line of JSON: the times of each step in ns of CLOCK_MONOTONIC, and what the helper
  * said.
  */
@@ -36,7 +36,7 @@
 #define SEND_BYTES (8u << 20) /* criu tells the helper of so much memory at once */
 
 static struct {
-	const char *device, *admission, *alloc, *qos_max, *weight, *stripe;
+	const char *device, *admission, *alloc, *qos, *qos_max, *weight, *stripe;
 	uint64_t at, seed, images, sample;
 } opt = { .seed = 1, .images = 8 };
 
@@ -311,7 +311,7 @@ static int restore(const char *dir)
 	begin_at();
 	start = zns_mono_ns();
 	start_helper();
-	begin(ZW_RESTORE_BEGIN, "", "", dir, &r);
+	begin(ZW_RESTORE_BEGIN, "", opt.qos ? opt.qos : "", dir, &r);
 	go = zns_mono_ns();
 	ask(ZW_OPEN, &h, "pages-1.img", sizeof("pages-1.img"), -1, &r);
 	take_memory(r.size);
@@ -370,6 +370,7 @@ int main(int argc, char **argv)
 		{ "at", required_argument, NULL, 't' },
 		{ "seed", required_argument, NULL, 's' },
 		{ "images", required_argument, NULL, 'i' },
+		{ "qos", required_argument, NULL, 'q' },
 		{ "qos-max", required_argument, NULL, 'm' },
 		{ "sample", required_argument, NULL, 'p' },
 		{ "stripe", required_argument, NULL, 'e' },
@@ -387,6 +388,8 @@ int main(int argc, char **argv)
 			opt.admission = optarg;
 		else if (c == 'l')
 			opt.alloc = optarg;
+		else if (c == 'q')
+			opt.qos = optarg;
 		else if (c == 'm')
 			opt.qos_max = optarg;
 		else if (c == 'p')

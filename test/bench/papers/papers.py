@@ -27,6 +27,7 @@ import exp_dumps  # noqa: E402
 import exp_fragmentation  # noqa: E402
 import exp_isolation  # noqa: E402
 import exp_paging  # noqa: E402
+import exp_promises  # noqa: E402
 import stage  # noqa: E402
 
 EXPERIMENTS = {
@@ -40,6 +41,7 @@ EXPERIMENTS = {
     'scaling': ('N zones against one', exp_dumps.scaling),
     'compact': ('A dump beside compaction', exp_compact.compaction),
     'weights': ('Tenants of several weights restore together', exp_fragmentation.weights),
+    'promises': ('Restores with a promise beside dumps with a promise', exp_promises.promises),
     'paging': ('Dumps beside a program whose memory is on zones', exp_paging.paging),
     'defrag': ('A scattered checkpoint, before and after --defrag, beside a neighbour', exp_fragmentation.defrag),
     'criu': ('The same with criu itself, in wall time, bandwidths scaled', exp_criu.wall),
