@@ -95,7 +95,7 @@ def small_ones_share(scene):
 
 @case
 def larger_ones_do_not(scene):
-    """A large container and a small one: zones of its own, a pack zone."""
+    """A large container, a small one, one whose memory is in a memfd that it has not mapped: zones of its own for the first and last."""
     scene = scene(size=64)
     big, _ = dump_as(scene, scene.task, 'big', 'big')
     little, _ = dump_as(scene, scene.new_task(1), 'little', 'little')
@@ -104,6 +104,9 @@ def larger_ones_do_not(scene):
     if set(big['zones']) & set(little['zones']):
         raise Failed('they share a zone')
     expect('reservations', [r['container'] for r in scene.device.status()['reservations']], ['big'])
+    hidden, images = dump_as(scene, scene.new_task(program='unmapped'), 'hidden', 'hidden')
+    expect('packed', shown(scene, hidden)['packed'], False)
+    scene.good_restore(images=images, task=scene.tasks[-1])
 
 
 @case

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "../helper.h"
+#include "zns/grow.h"
 
 #define PER_TASK KIB(64) /* images beside the pages */
 #define TASKS_MAX 65536u
+#define LOOKS_MAX 8192u /* descriptors of a tree: each look takes a microsecond or two */
 
 /* Of those lines of /proc/PID/status that become pages in an image. */
 static uint64_t status_bytes(pid_t pid, bool shared)
@@ -81,15 +83,67 @@ uint64_t task_bytes(pid_t pid, bool shared)
 	return status_bytes(pid, shared) + PER_TASK;
 }
 
+/* Files that have no name any more: memfds, deleted files. Their pages are in the dump, mapped or
+ * not. */
+struct nameless {
+	struct {
+		uint64_t ino;
+		uint32_t major, minor;
+	} * v;
+	size_t nr, max;
+	uint32_t looks;
+	uint64_t bytes;
+};
+
+static bool is_new(struct nameless *o, const struct statx *s)
+{
+	for (size_t i = 0; i < o->nr; i++)
+		if (o->v[i].ino == s->stx_ino && o->v[i].major == s->stx_dev_major &&
+		    o->v[i].minor == s->stx_dev_minor)
+			return false;
+	if (zns_grow(o->v, o->nr, o->max))
+		return false;
+	o->v[o->nr].ino = s->stx_ino;
+	o->v[o->nr].major = s->stx_dev_major;
+	o->v[o->nr++].minor = s->stx_dev_minor;
+	return true;
+}
+
+static void add_nameless(pid_t pid, struct nameless *o)
+{
+	struct dirent *de;
+	struct statx s;
+	char path[64];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = opendir(path);
+	while (dir && o->looks < LOOKS_MAX && (de = readdir(dir))) {
+		o->looks++;
+		/* A server that is gone is not asked. */
+		if (!statx(dirfd(dir), de->d_name, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &s) &&
+		    S_ISREG(s.stx_mode) && !s.stx_nlink && s.stx_blocks && is_new(o, &s))
+			o->bytes += s.stx_blocks * 512;
+	}
+	if (dir)
+		closedir(dir);
+}
+
 uint64_t task_tree_bytes(pid_t pid)
 {
 	cleanup_free pid_t *list = NULL;
 	uint32_t nr = task_tree(pid, &list);
-	uint64_t sum = 0;
+	struct nameless o = { .v = NULL };
+	uint64_t sum = 0, mapped = 0;
 
-	for (uint32_t n = 0; n < nr; n++)
+	for (uint32_t n = 0; n < nr; n++) {
 		sum += task_bytes(list[n], false);
-	return sum;
+		add_nameless(list[n], &o);
+	}
+	for (uint32_t n = 0; n < nr && o.bytes; n++)
+		mapped += status_bytes(list[n], true); /* and counted by that */
+	free(o.v);
+	return sum + o.bytes - zns_min(o.bytes, mapped);
 }
 
 int task_uid(pid_t pid, uint32_t *uid)
