@@ -66,6 +66,14 @@ def verdict(scene, code, *args):
     return json.loads(done.stdout)
 
 
+def known_damaged(scene, ids):
+    """What verify found last is remembered, by the next broker too."""
+    os.kill(scene.device.status()['broker_pid'], signal.SIGKILL)
+    expect('damaged in ls', [c['id'] for c in scene.device.json('ls')['checkpoints'] if c['damaged']], ids)
+    expect('damaged in status', scene.device.json('status')['damaged'], len(ids))
+    expect('status says it', 'DAMAGED' in scene.device.ctl('status').stdout, bool(ids))
+
+
 @case
 def verify(scene):
     """verify finds a flipped bit in a unit, in the manifest, in the footer, and where it is; and nothing else."""
@@ -91,11 +99,13 @@ def verify(scene):
     expect('damage', [(d['image'], d['zone'], d['offset'], d['units']) for d in damage],
            [(image['name'], extent['zone'], extent['start'], 1)])
     run_ctl(scene, 0, 'verify', first)
+    known_damaged(scene, [second])
     line = scene.device.ctl('verify', second).stdout
     if f'zone {extent["zone"]}, offset {extent["start"]}' not in line or line.count('\n') != 1:
         raise Failed(f'verify says: {line}')
     media.flip(extent['zone'], extent['start'] + 1234)
     verdict(scene, 0, second)
+    known_damaged(scene, [])
 
     zone, offset = manifest_of(scene, media, second)
     for at, what in ((offset + 60, 'manifest'), (footer_of(media, (zone, offset)) + 50, 'footer')):

@@ -21,6 +21,8 @@ static void flags_of(const void *row, const void *arg, char *out, size_t len)
 		out[n++] = 'e';
 	if (ctl_pinned(arg, c))
 		out[n++] = 'p';
+	if (ctl_damaged(arg, c))
+		out[n++] = 'd';
 	if (!n)
 		out[n++] = '-';
 	out[n] = 0;
@@ -169,6 +171,7 @@ static void print_json(const struct ctl_pick *p)
 			continue;
 		j = ctl_json_checkpoint(c);
 		json_object_object_add(j, "pinned", ctl_j_bool(ctl_pinned(p->ls, c)));
+		json_object_object_add(j, "damaged", ctl_j_bool(ctl_damaged(p->ls, c)));
 		ctl_list_add(&list, j);
 	}
 	ctl_list_end(&list);
@@ -219,6 +222,6 @@ const struct ctl_cmd command_ls = {
 	CTL_PICK_HELP
 	"  -v, --verbose   whole ids, zones and groups, the engine's id and image, parents\n"
 	"  Flags: i incremental, m pre-dump (memory only), o pages only, l post-copy (dump --lazy-pages), e encrypted,\n"
-	"  p pinned. MiB/s: asked for/achieved.\n" CTL_DEV_HELP,
+	"  p pinned, d damaged (by verify). MiB/s: asked for/achieved.\n" CTL_DEV_HELP,
 	cmd_ls,
 };

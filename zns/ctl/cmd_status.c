@@ -11,7 +11,7 @@
 static const char status_fields[] =
 	"device path geometry={zones=nr_zones zone_size zone_capacity block_size metadata_zones!} limits={max_open max_active} "
 	"nvme_reservation=host_reservation{held ours type key=} encrypted= key_id= zones_by_state= suspect_zones! "
-	"bytes_live bytes_free bytes_wasted checkpoints=nr_checkpoints reservations= leases= restores= scattered= "
+	"bytes_live bytes_free bytes_wasted checkpoints=nr_checkpoints damaged=nr_damaged! reservations= leases= restores= scattered= "
 	"promised_mibps device_mibps parked_zones! pack_zones! zones_budget zones_granted! waiting=nr_waiting! "
 	"restore_cache=hot{limit used read given wrong late} "
 	"log_generation! broker_pid! tenants_error=";
@@ -341,6 +341,9 @@ static void status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	else
 		print_zone_states(s);
 	printf("checkpoints   %u\n", s->nr_checkpoints);
+	if (s->nr_damaged)
+		printf("DAMAGED       %u checkpoints, when `znsctl verify` read them last; `znsctl ls` marks them with d\n",
+		       s->nr_damaged);
 	for (i = 0; i < s->n_reservations; i++) {
 		const ZnsPb__Reservation *r = s->reservations[i];
 

@@ -30,6 +30,7 @@ struct verdict {
 	const ZnsPb__Checkpoint *c;
 	struct json_object *damage; /* array of objects */
 	uint64_t units, bad_units;
+	bool wrong_handle; /* one of the damages is the directory's */
 	double seconds;
 	/* why authenticity could not be checked; code 0: it was checked, or the checkpoint is
 	 * plain */
@@ -48,6 +49,7 @@ struct totals {
 	uint32_t checkpoints, damaged;
 	int id_width;
 	bool json;
+	const ZnsPb__Response *ls; /* what was known before */
 	const ZnsPb__Handle *handle; /* of the directory on the command line, or NULL */
 };
 
@@ -189,8 +191,10 @@ static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const Z
 		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, e.msg);
 	else if (m && m->checkpoint->crypt && !crypt)
 		v->no_key = e;
-	if (h && (zns_handle_agrees(h, c, &e) || (m && zns_crypt_check_handle(crypt, h, m, &e))))
+	if (h && (zns_handle_agrees(h, c, &e) || (m && zns_crypt_check_handle(crypt, h, m, &e)))) {
 		add_damage(v, NULL, false, 0, 0, 0, e.msg);
+		v->wrong_handle = true;
+	}
 	ret = m ? check_data(s->dev, m, crypt, p, v, err) : 0;
 	zns_crypt_free(crypt);
 	if (m)
@@ -340,6 +344,25 @@ static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, cons
 		zns_pb__response__free_unpacked(r, NULL);
 }
 
+/* For `status` and `ls`: the store remembers what was found last. */
+static void remember(struct zns_session *s, const struct totals *t, const struct verdict *v,
+		     const ZnsPb__Checkpoint *c)
+{
+	bool damaged = json_object_array_length(v->damage) > v->wrong_handle;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Mark m = ZNS_PB__MARK__INIT;
+	struct zns_err err = ZNS_ERR_INIT;
+
+	if (!damaged && !ctl_damaged(t->ls, c))
+		return;
+	m.checkpoint = c->id;
+	m.has_damaged_ns = 1;
+	m.damaged_ns = damaged ? zns_now_ns() : 0;
+	req.mark = &m;
+	if (ctl_tell(&s->broker, &req, &err) && err.code != -ENOENT)
+		fprintf(stderr, "znsctl verify: `znsctl status` will not say it: %s\n", err.msg);
+}
+
 /* A checkpoint that was removed meanwhile is no damage. Each one has its own connection, so that
  * its lease ends with it. */
 static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, struct ctl_progress *p,
@@ -364,6 +387,7 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 	if (!ret) {
 		memcpy(t->judged[t->nr_judged].id, id, ZNS_UUID_LEN);
 		t->judged[t->nr_judged++].intact = !json_object_array_length(v.damage);
+		remember(&s, t, &v, r->checkpoints[0]);
 		report(t, &v);
 	} else
 		json_object_put(v.damage);
@@ -466,6 +490,7 @@ static int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	zns_broker_close(&p.broker);
 	t.handle = p.argc ? p.handle[0] : NULL;
+	t.ls = p.ls;
 	t.id_width = ctl_id_width(p.ls);
 	t.json = args.json;
 	t.list = json_object_new_array();

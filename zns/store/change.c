@@ -244,7 +244,7 @@ int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_
 
 int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err *err)
 {
-	bool says = m->pinned || m->has_gone_ns;
+	bool says = m->pinned || m->has_gone_ns || m->has_damaged_ns;
 	char str[ZNS_UUID_STR];
 	int ret = zns_store_writable(s, err);
 

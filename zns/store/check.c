@@ -250,7 +250,9 @@ int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err)
 {
 	if (check_id("checkpoint id", &m->checkpoint, code, err))
 		return code;
-	return check_time("the time of the mark", m->gone_ns, code, err);
+	if (check_time("the time of the mark", m->gone_ns, code, err))
+		return code;
+	return check_time("the time of the damage", m->damaged_ns, code, err);
 }
 
 int zns_check_first(const ZnsPb__FirstPages *f, int code, struct zns_err *err)

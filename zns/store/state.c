@@ -546,7 +546,7 @@ void zns_state_mark(struct zns_state *st, struct zns_ent *e)
 		zns_list_del(&st->marks, c->mark);
 		c->mark = NULL;
 	}
-	if (e->markm->pinned || e->markm->has_gone_ns) {
+	if (e->markm->pinned || e->markm->has_gone_ns || e->markm->has_damaged_ns) {
 		zns_list_add(&st->marks, e);
 		c->mark = e;
 	} else {

@@ -254,6 +254,8 @@ int serve_mark(struct znsd *d, const struct call *x, struct reply *rep)
 	m.has_pinned = m.pinned;
 	m.gone_ns = q->has_gone_ns ? q->gone_ns : old ? old->gone_ns : 0;
 	m.has_gone_ns = m.gone_ns != 0;
+	m.damaged_ns = q->has_damaged_ns ? q->damaged_ns : old ? old->damaged_ns : 0;
+	m.has_damaged_ns = m.damaged_ns != 0;
 	return zns_store_set_mark(d->store, &m, &rep->err);
 }
 

@@ -275,6 +275,9 @@ int serve_status(struct znsd *d, const struct call *x, struct reply *rep)
 	s->has_suspect_zones = 1;
 	status_zones(d, s);
 	s->nr_checkpoints = zns_store_nr_checkpoints(d->store);
+	s->has_nr_damaged = 1;
+	for (i = 0; i < zns_store_nr_marks(d->store); i++)
+		s->nr_damaged += zns_store_mark(d->store, i)->has_damaged_ns;
 	status_scattered(d, s, rep);
 	s->n_reservations = n;
 	s->reservations = reply_alloc(rep, n * sizeof(*s->reservations));

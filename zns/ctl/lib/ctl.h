@@ -249,7 +249,7 @@ char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len);
  * terminal would obey. */
 #define CTL_NAME 1024
 const char *ctl_name(const char *name, char *buf, size_t len);
-/* "  pre-dump  pinned": remarks for the end of a checkpoint's line. */
+/* "  pre-dump  pinned  DAMAGED": remarks for the end of a checkpoint's line. */
 char *ctl_marks(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, char *buf, size_t len);
 int ctl_id_width(const ZnsPb__Response *ls); /* digits that tell the ids apart, at least 8 */
 size_t ctl_room(void); /* columns of the terminal; SIZE_MAX: stdout is none */
@@ -290,6 +290,8 @@ uint32_t ctl_zones_in(const ZnsPb__Status *s, enum zns_zone_state state);
  * Valid until eight more calls. */
 const char *ctl_text(const char *s);
 bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c);
+/* `znsctl verify` found it so */
+bool ctl_damaged(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c);
 /* The mark of a listed checkpoint; NULL: none. The list was sorted by ctl_marks_sort(), which
  * returns @ret. */
 const ZnsPb__Mark *ctl_mark_of(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c);

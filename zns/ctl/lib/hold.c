@@ -60,6 +60,13 @@ bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
 	return m && m->pinned;
 }
 
+bool ctl_damaged(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
+{
+	const ZnsPb__Mark *m = ctl_mark_of(ls, c);
+
+	return m && m->has_damaged_ns;
+}
+
 bool ctl_is_dir(const char *path)
 {
 	struct stat st;

@@ -30,9 +30,10 @@ const char *ctl_name(const char *name, char *buf, size_t len)
 
 char *ctl_marks(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, char *buf, size_t len)
 {
-	snprintf(buf, len, "%s%s%s%s%s", c->pre_dump ? "  pre-dump" : "",
+	snprintf(buf, len, "%s%s%s%s%s%s", c->pre_dump ? "  pre-dump" : "",
 		 c->pages_only ? "  pages only" : "", c->post_copy ? "  post-copy" : "",
-		 c->crypt ? "  encrypted" : "", ctl_pinned(ls, c) ? "  pinned" : "");
+		 c->crypt ? "  encrypted" : "", ctl_pinned(ls, c) ? "  pinned" : "",
+		 ctl_damaged(ls, c) ? "  DAMAGED" : "");
 	return buf;
 }
 
