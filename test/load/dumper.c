@@ -3,13 +3,15 @@
  * A dump without a task: what zns-helper does towards broker and device, with bytes that follow
  * from a seed. For loads of many dumps, and for being killed. One dump, one line of JSON on
  * standard output: what became of it, and where it stood if it failed. Exit code 0: committed; 1:
- * not; 2: wrong usage.
+ * not; 2: wrong usage. With --times it does so several times, of a hundred containers in turn, each
+ * dump in a process of its own.
  */
 #include <getopt.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <signal.h>
 #include <time.h>
 #include "zns/layout.h"
@@ -162,11 +164,31 @@ static void print(const struct dumper *d, int code, const struct zns_err *err)
 	fflush(stdout);
 }
 
+/* Returns in each child, which does one dump, and for good only with the result of all. */
+static void several(struct dumper *d, uint32_t times)
+{
+	static char name[64];
+	bool failed = false;
+	int status;
+
+	for (uint32_t i = 0; i < times; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			snprintf(name, sizeof(name), "%s-%u", d->container, i % 100);
+			d->container = name;
+			return;
+		}
+		failed |= pid < 0 || waitpid(pid, &status, 0) != pid || status;
+	}
+	_exit(failed);
+}
+
 static int usage(void)
 {
 	fprintf(stderr,
 		"usage: dumper --container NAME --bytes SIZE [--qos MIBPS] [--mode share|wait=S|reject] [--dynamic]\n"
-		"              [--images N] [--pause-us N] [--separate] [--unannounced]\n"
+		"              [--images N] [--pause-us N] [--separate] [--unannounced] [--times N]\n"
 		"One dump into the device of $ZNS_CONFIG, with bytes from a generator.\n");
 	return 2;
 }
@@ -183,12 +205,14 @@ int main(int argc, char **argv)
 		{ "pause-us", required_argument, NULL, 'p' },
 		{ "separate", no_argument, NULL, 's' },
 		{ "unannounced", no_argument, NULL, 'u' },
+		{ "times", required_argument, NULL, 't' },
 		{ 0 },
 	};
 	struct dumper d = {
 		.stage = "start", .images = 4, .announce = true, .s = ZNS_SESSION_INIT
 	};
 	struct zns_err err = ZNS_ERR_INIT;
+	uint32_t times = 1;
 	pthread_t thread;
 	int c, ret = 0;
 
@@ -211,6 +235,8 @@ int main(int argc, char **argv)
 			d.separate = true;
 		else if (c == 'u')
 			d.announce = false;
+		else if (c == 't')
+			times = (uint32_t)strtoul(optarg, NULL, 10);
 		else
 			return usage();
 	}
@@ -218,6 +244,10 @@ int main(int argc, char **argv)
 		return usage();
 	signal(SIGPIPE, SIG_IGN);
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* no dumps without their test */
+	if (times > 1) {
+		several(&d, times);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	}
 	ret = begin(&d, &err);
 	if (!ret && pthread_create(&thread, NULL, watch, &d))
 		ret = zns_fail(&err, -ENOMEM, "no thread");
