@@ -121,17 +121,19 @@ static size_t put_character(FILE *f, const char *s)
  * obey. Lines after the first begin with @indent. */
 static void put_json(FILE *f, const char *s, const char *indent)
 {
+	size_t deep = strlen(indent);
+
 	for (; *s; s++) {
 		const char *end = s;
 
 		while (*end && *end != '\n' && (unsigned char)*end < 0x7f)
 			end++;
-		fwrite(s, 1, (size_t)(end - s), f);
+		fwrite_unlocked(s, 1, (size_t)(end - s), f);
 		if (!*end)
 			break;
 		if (*end == '\n') {
-			fputc('\n', f);
-			fputs(indent, f);
+			putc_unlocked('\n', f);
+			fwrite_unlocked(indent, 1, deep, f);
 			s = end;
 		} else {
 			s = end + put_character(f, end) - 1;
