@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A store on an ordinary disk that becomes larger and smaller, and dies on the way. */
+/* A store on an ordinary disk that becomes larger and smaller, and dies or loses power on the way. */
 #include <unistd.h>
 #include "emu_common.h"
+#include "file_cuts.h"
 #include "store_fixture.h"
 #include "../../zns/dev/file_priv.h"
 
@@ -112,20 +113,6 @@ static int die_in_resize(void)
 	return 1;
 }
 
-/* What a power cut leaves of memory: the live tables are of another boot. */
-static void lose_power(void)
-{
-	struct zns_emu_params p;
-	struct emu_layout lay;
-	uint8_t uuid[ZNS_UUID_LEN], other[64] = "another boot";
-	int fd = open(dev_path, O_RDWR);
-
-	assert_ok(emu_header_read(fd, dev_spec, &p, uuid, &err));
-	emu_layout_of(&p, &lay);
-	assert_int_equal(pwrite(fd, other, sizeof(other), (off_t)lay.live_off), sizeof(other));
-	close(fd);
-}
-
 /* From each size to the next, killed after each step, in a process or with the machine: the store
  * has the old number of zones or the new one, all of its data, and can then be resized. */
 static void killed(void **state)
@@ -154,6 +141,45 @@ static void killed(void **state)
 			assert_zone(d, d->geo.nr_zones - 1, ZNS_ZONE_EMPTY, 0);
 			zns_dev_close(d);
 		}
+	}
+}
+
+struct sizes {
+	uint32_t from, to;
+};
+
+static void old_or_new(void *arg, size_t cut)
+{
+	const struct sizes *s = arg;
+	struct zns_dev *d = open_dev();
+	uint32_t nr = d->geo.nr_zones;
+
+	assert_true(nr == s->from || nr == s->to);
+	check_data(d);
+	assert_zone(d, nr - 1, ZNS_ZONE_EMPTY, 0);
+	zns_dev_close(d);
+}
+
+/* Tables that stay, that go behind the data, that move there, and a smaller store. */
+static void power_cut(void **state)
+{
+	const uint64_t sizes[] = { LARGE, 3 * LARGE, SMALL, SMALL - MIB(10) };
+	struct zns_dev *d;
+	struct sizes s;
+
+	make_store(SMALL);
+	d = open_dev();
+	fill(d);
+	assert_ok(zns_dev_flush(d, &err));
+	zns_dev_close(d);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(sizes); i++) {
+		cuts_begin();
+		d = open_dev();
+		s.from = d->geo.nr_zones;
+		s.to = zones_for(d, sizes[i]);
+		assert_ok(zns_file_resize(d, s.to, &err));
+		zns_dev_close(d);
+		cuts_end(old_or_new, &s);
 	}
 }
 
@@ -275,7 +301,7 @@ static void catalogue(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(there_and_back), T(killed), T(refused), T(too_little), T(catalogue),
+		T(there_and_back), T(killed), T(power_cut), T(refused), T(too_little), T(catalogue),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

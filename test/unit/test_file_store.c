@@ -4,6 +4,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 #include "emu_common.h"
+#include "file_cuts.h"
 #include "../../zns/dev/file_priv.h"
 
 static struct zns_emu_params shape(uint64_t size)
@@ -173,6 +174,51 @@ static void blocks_come_and_go(void **state)
 	zns_dev_close(d);
 }
 
+static size_t flushed; /* operations until what was written last was durable */
+
+/* Each zone has all that it had, or nothing, or what was written since; never a hole. */
+static void old_or_new(void *arg, size_t cut)
+{
+	struct zns_dev *d = open_dev();
+
+	for (uint32_t z = 3; z < 7; z++) {
+		uint64_t wp = zone_of(d, z).wp;
+
+		if (wp > KIB(64))
+			check(d, z, 0, MIB(1), 1);
+		else if (wp)
+			check(d, z, 0, wp, 2);
+		if (z == 3 && cut >= flushed)
+			assert_int_equal(wp, KIB(64));
+		if (z == 6) /* was left alone */
+			assert_int_equal(wp, MIB(1));
+	}
+	zns_dev_close(d);
+}
+
+/* Blocks go back only when nobody will ever read them, not even after a power cut. */
+static void power_cut_of_resets(void **state)
+{
+	struct zns_dev *d = make_store(MIB(64));
+	uint32_t some[] = { 3, 4 }, five = 5;
+
+	for (uint32_t z = 3; z < 7; z++)
+		assert_ok(put(d, z, 0, MIB(1), 1));
+	assert_ok(zns_dev_flush(d, &err));
+	zns_dev_close(d);
+	cuts_begin();
+	d = open_dev();
+	assert_ok(zns_dev_reset(d, some, 2, &err));
+	assert_ok(put(d, 3, 0, KIB(64), 2));
+	assert_ok(zns_dev_flush(d, &err));
+	flushed = nr_ops;
+	assert_ok(put(d, 4, 0, KIB(64), 2));
+	assert_ok(zns_dev_reset(d, &five, 1, &err));
+	assert_ok(put(d, 5, 0, KIB(64), 2));
+	zns_dev_close(d);
+	cuts_end(old_or_new, NULL);
+}
+
 static void wrong_name(void **state)
 {
 	struct zns_dev *d = make_store(MIB(64));
@@ -288,6 +334,7 @@ int main(void)
 		T(blocks_of_the_log),
 		T(zones_of_two_sizes),
 		T(blocks_come_and_go),
+		T(power_cut_of_resets),
 		T(wrong_name),
 		T(damaged),
 		T(refused),
