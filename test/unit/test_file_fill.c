@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * How full does a store on a disk get before a dump is refused? Checkpoints are written and
- * removed until many times the store's size was written. And how much more than the checkpoints does
- * that write? Without arguments this is a short test of the gate; with SIZE CHURN MIX QOS it runs
- * longer and prints a line of the table in devices.md. With ZNS_EMU_DATA=none in the environment it
- * stores no data, and a store of 64 GiB needs neither disk nor memory.
+ * removed until many times the store's size was written. And how much more than the checkpoints
+ * does that write? Without arguments this is a short test of the gate; with SIZE CHURN MIX QOS it
+ * runs longer and prints a line of the table in devices.md. With ZNS_EMU_DATA=none in the
+ * environment it stores no data, and a store of 64 GiB needs neither disk nor memory.
  */
 #include <math.h>
 #include "file_fixture.h"

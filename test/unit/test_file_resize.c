@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A store on an ordinary disk that becomes larger and smaller, and dies or loses power on the way. */
+/* A store on an ordinary disk that becomes larger and smaller, and dies or loses power on the way.
+ */
 #include <unistd.h>
 #include "emu_common.h"
 #include "file_cuts.h"

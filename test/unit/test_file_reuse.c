@@ -229,6 +229,27 @@ static void removed_beside_a_writer(void **state)
 	assert_int_equal(rebuilt(f), 3);
 }
 
+/* What an earlier broker let read, it may still read; who asks does not have to come again. */
+static void removed_after_a_crash(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b;
+	struct saved k[3];
+	int reader;
+
+	three(f, k);
+	b = client(f);
+	reader = lock_file(f, "readers");
+	kill_broker(&b);
+	b = client(f);
+	rm(&b, k[1].id, 1);
+	settle(&b);
+	assert_true(footer_stands(f, &k[1]));
+	close(reader);
+	until((advance(&b, 500), !footer_stands(f, &k[1])));
+	zns_broker_close(&b);
+}
+
 static void move(struct fx *f, const struct saved *k)
 {
 	struct zns_session s = ZNS_SESSION_INIT;
@@ -278,8 +299,10 @@ int main(void)
 		T(room_between),
 		T(removed_beside_a_reader),
 		T(removed_beside_a_writer),
+		T(removed_after_a_crash),
 		T(moved_and_removed),
 	};
 
+	fx_still = true;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

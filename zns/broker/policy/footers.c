@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Footers on a disk. If the log is lost, a rebuild finds each checkpoint by its footer. So the
- * footer of a removed checkpoint is written over by the tombstone, and that of an earlier version by
- * zeroes. Whoever is given the place later takes both; a tombstone anywhere else could go first,
- * since all that is not live is written anew. While somebody reads or writes the zone, a footer
- * waits for its end.
+ * footer of a removed checkpoint is written over by the tombstone, and that of an earlier version
+ * by zeroes. Whoever is given the place later takes both; a tombstone anywhere else could go
+ * first, since all that is not live is written anew. While somebody reads or writes the zone, a
+ * footer waits for their end.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -110,7 +110,7 @@ int reclaim_step(struct znsd *d)
 	bool retry = false;
 	int ms = -1;
 
-	if (!d->readers_clear && old_garbage(d) && !readers_check(d))
+	if (!d->readers_clear && (d->policy->nr_footers || old_garbage(d)) && !readers_check(d))
 		ms = READERS_RETRY_MS;
 	if (d->sweep) {
 		footers_step(d);
