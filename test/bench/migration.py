@@ -11,6 +11,7 @@ before the dump, or 50,000 times a second to random pages all the time. Needs Li
 lazy: restore --lazy-pages; the first touch of random pages, timed by the process itself while the daemon also brings
 the rest, the time until all of it is there, and the CPU time of everybody but the broker. Local, and from a page server
 with --lazy-pages. --also NAME=DIR: another build of ours as well.
+faults: the same without the rest: of ours the background stands still for a second (--zns-record), so each touch is a fault.
 Never judges times; fails if a command fails or memory differs.
 """
 import argparse
@@ -88,7 +89,8 @@ class Contestant:
         return ['--zns-qos', QOS, '--zns-container', 'bench'] if self.zones else []
 
     def command(self, verb, work, *args):
-        return [str(self.criu), verb, '-D', str(work), '-W', str(work), '-o', f'{verb}.log', '-v1', *map(str, args)]
+        prefix = ['chrt', '-r', '1'] if self.bench.args.realtime else []
+        return [*prefix, str(self.criu), verb, '-D', str(work), '-W', str(work), '-o', f'{verb}.log', '-v1', *map(str, args)]
 
     def run(self, verb, work, *args):
         done = subprocess.run(self.command(verb, work, *args), env=self.bench.env, stdin=subprocess.DEVNULL,
@@ -213,7 +215,7 @@ def rounds(who, work, rate):
         process.end()
 
 
-def lazy(who, work, remote, cold):
+def lazy(who, work, remote, cold, alone=False):
     images = work / 'images'
     images.mkdir()
     process = Process(who.bench, work)
@@ -225,11 +227,11 @@ def lazy(who, work, remote, cold):
         if cold:
             drop_caches()
         cpu = cpu_s()
-        extra, source = [], None
+        extra, source = ['--zns-record=1'] if alone and who.zones else [], None
         if remote:
             port = free_port()
             where = ['--address', '127.0.0.1', '--port', port]
-            extra = ['--page-server', *where]
+            extra += ['--page-server', *where]
             begin = time.monotonic()
             source = who.start('page-server', images, '--lazy-pages', *where)
         else:
@@ -353,11 +355,14 @@ def main():
     parser.add_argument('--stock', metavar='PATH', help='stock criu (default: built by scripts/zdtm-sample)')
     parser.add_argument('--also', metavar='NAME=DIR', action='append', default=[], help='lazy: another build of ours')
     parser.add_argument('--report', metavar='DIR')
-    parser.add_argument('--only', choices=['migrate', 'lazy', 'rounds'], help='a part of it')
+    parser.add_argument('--only', choices=['migrate', 'lazy', 'rounds', 'faults'], help='a part of it')
+    parser.add_argument('--realtime', action='store_true', help='at real-time priorities: other work on the machine shows less')
     parser.add_argument('--pre-dumps', type=int, nargs='+', default=[1, 3], metavar='N', help='of rounds')
     args = parser.parse_args()
     ctypes_subreaper()
     bench = Bench(args)
+    if args.realtime:   # above the commands
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
     results = {}
     try:
         if args.only in (None, 'rounds'):
@@ -365,6 +370,8 @@ def main():
                 results[title] = bench.rounds(title, bench.rounders, rounds, rate)
         if args.only in (None, 'migrate'):
             results['migration over loopback'] = bench.rounds('migration', bench.migrants, migrate)
+        if args.only in (None, 'faults'):
+            results['faults, page cache warm'] = bench.rounds('faults', bench.lazies, lazy, False, False, True)
         if args.only in (None, 'lazy'):
             for title, remote, cold in (('lazy, local, page cache warm', False, False), ('lazy, local, page cache cold', False, True),
                                         ('lazy, from a page server', True, False)):
