@@ -11,6 +11,7 @@ import ctypes
 import mmap
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -25,6 +26,7 @@ ZONETESTS = REPO / 'test' / 'zonetests'
 AREA = 256 << 30            # its page map is 512 MiB
 MOST_RSS = 200 << 20
 KILLS = 200
+GROUPS = 8
 START_S = 0.06              # criu tests the kernel's features in this time
 
 
@@ -154,7 +156,62 @@ def lazy_stack_page(criu):
     return restored.returncode == 0 and skipped > 0
 
 
-TESTS = {'feature-test-children': feature_test_children, 'lazy-stack-page': lazy_stack_page,
+def tree_in_groups(base):
+    """A task with children, each in a control group of its own below @base; its pid."""
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(tell)
+        if os.read(ready, 1) != b'+':
+            raise SystemExit('the tasks cannot be put into groups')
+        os.close(ready)
+        return pid
+    os.setsid()
+    null = os.open('/dev/null', os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    for n in range(GROUPS):
+        child = os.fork()
+        if not child:
+            os.closerange(3, 100)
+            while True:
+                signal.pause()
+        group = base / str(n)
+        group.mkdir()
+        (group / 'cgroup.procs').write_text(str(child))
+    os.write(tell, b'+')
+    os.closerange(3, 100)
+    while True:
+        signal.pause()
+
+
+def cgroups_walked_once(criu):
+    """Tasks in groups of one hierarchy: of every other hierarchy the root is listed once."""
+    found = [p for p in ('/sys/fs/cgroup/unified', '/sys/fs/cgroup/freezer') if os.path.exists(f'{p}/cgroup.procs')]
+    if not found:
+        raise SystemExit('needs hierarchies of cgroup v1 beside the one of the groups')
+    base = Path(tempfile.mkdtemp(prefix='upstream-', dir=found[0]))
+    with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
+        pid = tree_in_groups(base)
+        kids = Path(f'/proc/{pid}/task/{pid}/children').read_text().split()
+        done = subprocess.run([criu, 'dump', '-t', str(pid), '-D', directory, '-o', 'log', '-v4', '--leave-running'], stderr=subprocess.DEVNULL)
+        log = (Path(directory) / 'log').read_text(errors='replace')
+        for each in (*map(int, kids), pid):
+            os.kill(each, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        for group in [*filter(Path.is_dir, base.iterdir()), base]:
+            while group.is_dir():
+                try:
+                    group.rmdir()
+                except OSError:     # a task is about to leave
+                    time.sleep(0.01)
+    roots = len(re.findall(r'adding cgroup /proc/self/fd/\d+$', log, re.M))
+    most = len(Path('/proc/self/cgroup').read_text().splitlines())
+    print(f'    dump: exit {done.returncode}; {roots} roots of {most} hierarchies were listed for {GROUPS} groups')
+    return done.returncode == 0 and roots <= most
+
+
+TESTS = {'cgroups-walked-once': cgroups_walked_once, 'feature-test-children': feature_test_children, 'lazy-stack-page': lazy_stack_page,
          'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers,
          'window-of-pagemap': window_of_pagemap}
 
