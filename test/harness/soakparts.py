@@ -57,6 +57,8 @@ def soak(build):
                '--report', f'{build}/report/soak/livecontrols'),
         python('lazysoak', 'lazy restores that lose what they need at a random moment', 'test/zonetests/lazysoak.py', '--runs', '100',
                '--seed', '{seed}'),
+        python('areas', 'areas of programs that people run, before a dump and after its restore', 'test/zonetests/areas.py', '--report',
+               f'{build}/report/soak/areas', limit_s=1800),
         python('docker-ferretdb', 'containers with FerretDB, which has to be built', 'test/docker/docker.py', 'run', 'work-ferretdb', 'five-at-once'),
         python('docker-resume-kills', 'docker stop that suspends and docker start that resumes, with kill -9 of each process of it',
                'test/docker/resumekills.py', '--rounds', '40', '--seed', '{seed}', '--kinds', 'runc,supervisor,criu,zns-helper,shim',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Servers and runtimes that work while they are dumped: Redis, PostgreSQL, JVMs, Node.js; and how each tells that its data are right."""
+"""Servers and runtimes that work while they are dumped: Redis, PostgreSQL, JVMs, Node.js, Python, Go; and how each tells that its data are right."""
 import os
 import shutil
 import socket
@@ -311,4 +311,21 @@ class Node(Mutator):
         return self.go('node', APPS / 'mutator.js', env=dict(os.environ, UV_USE_IO_URING='0'))
 
 
-ALL = [Redis, Postgres, PostgresLarge, JvmSerial, JvmG1, JvmZ, Node]
+class Python(Mutator):
+    name = 'python'
+
+    def start(self):
+        return self.go('/usr/bin/python3', APPS / 'mutator.py')
+
+
+class Go(Mutator):
+    name = 'go'
+
+    def start(self):
+        needs('go')
+        BUILT.mkdir(parents=True, exist_ok=True)
+        subprocess.run(['go', 'build', '-o', BUILT / 'mutator', APPS / 'mutator.go'], env=dict(os.environ, GO111MODULE='off'), check=True)
+        return self.go(BUILT / 'mutator')
+
+
+ALL = [Redis, Postgres, PostgresLarge, JvmSerial, JvmG1, JvmZ, Node, Python, Go]

@@ -50,12 +50,12 @@ def joined(areas):
     return found
 
 
-def of_tree(pids):
-    """{pid in its namespace: its areas}"""
+def of_tree(pids, stopped=False):
+    """{pid in its namespace: its areas}; of all programs if they are stopped, else of those that have settled."""
     found = {}
     for pid in pids:
         try:
-            if Path(os.readlink(f'/proc/{pid}/exe')).name not in SETTLED:
+            if not stopped and Path(os.readlink(f'/proc/{pid}/exe')).name not in SETTLED:
                 continue
             inner = int(re.search(r'^NSpid:.*?(\d+)$', Path(f'/proc/{pid}/status').read_text(), re.M).group(1))
             found[inner] = of_process(pid)
