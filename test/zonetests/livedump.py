@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import ztlib
-from ztfuse import SlowFile
+from ztfuse import SlowFile, UNANSWERED
 from ztlib import Failed, Skipped, wait_until
 from ztscene import BY_DEFAULT, DIES, SLOW, case_of, expect, run_ctl, suite_main
 
@@ -237,31 +237,6 @@ def asynchronous_io(scene):
     finally:
         child.kill()
         child.wait()
-
-
-UNANSWERED = """
-import ctypes, mmap, os, signal, sys
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-READ_WRITE, PRIVATE, FIXED, SIZE = 3, 2, 16, 96 << 20
-
-def put(at, path, size):
-    fd = os.open(path, os.O_RDONLY)
-    got = libc.mmap(ctypes.c_void_p(at), ctypes.c_size_t(size), READ_WRITE, PRIVATE | (FIXED if at else 0), fd, ctypes.c_long(0))
-    os.close(fd)
-    if got == ctypes.c_void_p(-1).value:
-        sys.exit('no mmap')
-    return got
-
-own = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-own.write(b'x' * SIZE)
-start = ctypes.addressof(ctypes.c_char.from_buffer(own))
-ctypes.memset(put(0, sys.argv[1], 1 << 20), 1, 1)
-signal.signal(signal.SIGUSR1, lambda *_: (put(start + SIZE - 4096, sys.argv[2], 4096), print('put', flush=True)))
-print('ready', flush=True)
-while True:
-    signal.pause()
-"""
 
 
 @case

@@ -11,11 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import ztlib
 from incremental import processes, room
 from migration import Daemon, HERE, Net, certificates, copy_images, free_port, joined
 from ztchain import Chain
+from ztfuse import SlowFile, UNANSWERED
 from ztlib import Failed, HANDLE, wait_until
 from ztscene import Outcome, case_of, expect, suite_main
 
@@ -341,6 +343,62 @@ def sender_killed(scene):
     r.round('dump', 1, extra=LAST)
     r.small(2)
     r.arrive()
+
+
+def while_it_is_read(r, quick, slow, out):
+    """A pre-dump of a program that puts the file there behind the freeze: (its outcome, the server's)."""
+    out.unlink(missing_ok=True)
+    with open(out, 'wb') as f:
+        child = subprocess.Popen([sys.executable, '-c', UNANSWERED, quick.directory / 'data', slow.directory / 'data'],
+                                 stdin=subprocess.DEVNULL, stdout=f, stderr=f, start_new_session=True)
+    r.task.pid = child.pid
+    if not wait_until(lambda: out.read_text() == 'ready\n', 60):
+        raise Failed(f'the program says {out.read_text()}')
+    server = r.serve(qos='50')
+    criu, log = r.start()
+    status = Path(f'/proc/{child.pid}/status')
+    if not wait_until(lambda: log.exists() and b'send: task' in log.read_bytes() and 'TracerPid:\t0\n' in status.read_text(), 60, 0.001):
+        raise Failed('the sender does not begin')
+    os.kill(server.proc.pid, signal.SIGSTOP)        # which holds up the sender
+    os.kill(child.pid, signal.SIGUSR1)
+    got = wait_until(lambda: 'put' in out.read_text(), 60)
+    os.kill(server.proc.pid, signal.SIGCONT)
+    if not got:
+        raise Failed('the program did not get the file')
+    return r.scene.end_of((criu, log)), server.end()
+
+
+@case.soak('a page is given up after five seconds')
+def unanswered_file(scene):
+    """A page that makes place for a file that nobody brings, while it is sent in a pre-dump: that does not fail, and the next round is full."""
+    r = begun(scene, rounds=0)
+    if not r:
+        return
+    quick, slow, task = SlowFile(r.dir / 'quick', 1), SlowFile(r.dir / 'slow', 2), r.task.pid
+    quick.release()
+    try:
+        for _ in range(20):
+            sent, got = while_it_is_read(r, quick, slow, r.dir / 'out')
+            if sent.code or got.code:
+                raise Failed(f'exit {sent.code}, page server {got.code}: {" | ".join((sent.errors() + got.errors())[-4:])}')
+            r.ids.append(r.newest())
+            r.nr += 1
+            if slow.reading.is_set():
+                break
+            ztlib.kill(r.task.pid)      # all was sent before the file was there
+        else:
+            raise Failed('the sender never came to the file')
+        slow.release()
+        r.round(parent=r.nr - 1)
+        if r.bytes(r.nr - 1) < 95 << 20:
+            raise Failed(f'the next round has {r.bytes(r.nr - 1)} bytes of pages, although not all were sent before')
+    finally:
+        if r.task.pid != task:
+            ztlib.kill(r.task.pid)
+        r.task.pid = task
+        quick.close()
+        slow.close()
+        r.end_task()
 
 
 def tracks_itself(r):

@@ -21,6 +21,31 @@ HOUR = 3600                                 # s: names and attributes do not cha
 SIZE = 1 << 20                              # of the file, bytes
 REQUEST_MAX = 1 << 18                       # bytes
 
+# A program of 96 MiB with a page of the first file. On SIGUSR1 the second file takes the place of its last page.
+UNANSWERED = """
+import ctypes, mmap, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+READ_WRITE, PRIVATE, FIXED, SIZE = 3, 2, 16, 96 << 20
+
+def put(at, path, size):
+    fd = os.open(path, os.O_RDONLY)
+    got = libc.mmap(ctypes.c_void_p(at), ctypes.c_size_t(size), READ_WRITE, PRIVATE | (FIXED if at else 0), fd, ctypes.c_long(0))
+    os.close(fd)
+    if got == ctypes.c_void_p(-1).value:
+        sys.exit('no mmap')
+    return got
+
+own = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+own.write(b'x' * SIZE)
+start = ctypes.addressof(ctypes.c_char.from_buffer(own))
+ctypes.memset(put(0, sys.argv[1], 1 << 20), 1, 1)
+signal.signal(signal.SIGUSR1, lambda *_: (put(start + SIZE - 4096, sys.argv[2], 4096), print('put', flush=True)))
+print('ready', flush=True)
+while True:
+    signal.pause()
+"""
+
 
 class SlowFile:
     def __init__(self, directory, content, name='data', size=SIZE):

@@ -328,9 +328,11 @@ static int fill_more(struct filling *f, struct zns_err *err)
 	if (nr)
 		got = s->late ? task_read_apart(&s->l.reader, f->t->pid, remote, nr, to) :
 				task_read(f->t->pid, remote, nr, to);
-	if (got == -ESRCH && s->late) {
+	if ((got == -ESRCH || got == -ETIMEDOUT) && s->late) {
+		/* It has ended, or it put a page there that nobody brings. Of a task without a
+		 * tracker the next round sends everything. */
 		zns_track_free(f->t->track);
-		f->t->track = NULL; /* it has ended: nobody will ask for it */
+		f->t->track = NULL;
 		s->at = s->nr;
 		return 0;
 	}
