@@ -329,7 +329,7 @@ install-tests: tests-installable
 uninstall:
 	rm -rf $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/zns-criu
 	rm -f $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(wildcard systemd/*)))
-	rm -f $(DESTDIR)$(PREFIX)/bin/znsctl $(DESTDIR)$(PREFIX)/bin/criu-zns $(DESTDIR)$(BASHDIR)/znsctl $(DESTDIR)$(ZSHDIR)/_znsctl
+	rm -f $(DESTDIR)$(PREFIX)/bin/znsctl $(DESTDIR)$(PREFIX)/bin/criu-zns $(addprefix $(DESTDIR)$(BASHDIR)/,znsctl criu-zns) $(DESTDIR)$(ZSHDIR)/_znsctl
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man8/,$(notdir $(MAN)) zns-helper.8)
 
 # Debian packages of this release, in build/deb. The files that git knows are built apart.
