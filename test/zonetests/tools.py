@@ -421,6 +421,18 @@ def verify_beside_rm(scene):
 
 
 @case
+def package_missing(scene):
+    """A command of a package that is not there: one line that names its program, and where docker's is."""
+    scene = scene(TINY, size=1)
+    alone = scene.dir / 'znsctl'
+    shutil.copy(scene.cfg.znsctl, alone)
+    for command, wanted in (('memory', 'znsctl-memory is not installed'), ('docker', 'znsctl-docker is not installed: .* is zns-criu-docker')):
+        done = subprocess.run([alone, command, 'status'], env=scene.device.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 1 or done.stderr.count('\n') != 1 or not re.search(wanted, done.stderr):
+            raise Failed(f'{command}: exit {done.returncode}: {done.stderr}')
+
+
+@case
 def package_removed(scene):
     """The runtime's package is not removed while an engine has a container of it; without one, and on an upgrade, it is."""
     scene = scene(size=1)

@@ -16,8 +16,16 @@ int ctl_become(const struct ctl_cmd *cmd, const char *program, char **argv)
 		execv(path, argv);
 		ret = -errno;
 	}
-	zns_fail_sys(&err, ret, "%s, which is neither beside znsctl nor in ../libexec/zns-criu",
-		     program);
+	if (ret == -ENOENT)
+		zns_fail(
+			&err, ret,
+			"%s is not installed: it is neither beside znsctl nor in ../libexec/zns-criu%s",
+			program,
+			strcmp(cmd->name, "docker") ?
+				"" :
+				" (Debian's package of it is zns-criu-docker)");
+	else
+		zns_fail_sys(&err, ret, "cannot start %s", program);
 	return ctl_fail(cmd, &err);
 }
 
