@@ -258,6 +258,66 @@ static void not_put_back(void **state)
 	play_end(&s);
 }
 
+/* ---- before the stop: the store refuses ---- */
+
+static void writer(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY);
+
+	t->other = (uintptr_t)mem;
+	fill_pages(mem, MANY, 1);
+	for (uint32_t seq = 1; seq < 4; seq++) {
+		reach(t, seq);
+		check_pages(t, mem, MANY, seq);
+		fill_pages(mem, MANY, seq + 1);
+	}
+	reach(t, 4);
+	check_pages(t, mem, MANY, 4);
+	reach(t, 5);
+}
+
+static bool stands_still_for(struct play *s, const char *word)
+{
+	ZnsPb__MemoryStatus st;
+	bool found;
+
+	status(s->m, &st);
+	found = st.warning && strstr(st.warning, word);
+	zns_mem_status_free(&st);
+	return found;
+}
+
+static void await_gone(struct play *s)
+{
+	for (int i = 0; i < WAIT_S * 100 && pages_with(s, PRESENT); i++)
+		usleep(10000);
+	assert_int_equal(pages_with(s, PRESENT), 0);
+}
+
+/* What could not be written is as before: it can be written to, and goes later. */
+static void refused_by_the_store(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, writer);
+	s.shelves.s->put_error = -EIO;
+	play_attach(&s);
+	for (int i = 0; i < WAIT_S * 100 && !stands_still_for(&s, "the test says so"); i++)
+		usleep(10000);
+	assert_true(stands_still_for(&s, "the test says so"));
+	assert_int_equal(pages_with(&s, PRESENT), MANY);
+	do_step(&s, 2);
+	s.shelves.s->put_error = 0;
+	await_gone(&s);
+	do_step(&s, 3);
+	await_gone(&s);
+	do_step(&s, 4);
+	await_gone(&s);
+	do_step(&s, 5);
+	assert_int_equal(lost_units(&s), 0);
+	play_end(&s);
+}
+
 /* ---- who does not stop at once ---- */
 
 #define AWAY_US 400000
@@ -285,6 +345,7 @@ static void attached_later(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(refused_by_the_store),
 		cmocka_unit_test(attached_later),
 		cmocka_unit_test(put_back),
 		cmocka_unit_test(not_put_back),
