@@ -428,6 +428,72 @@ static void gone_amid_moves(void **state)
 	lose_all(true, false);
 }
 
+/* Manifest and footer of a checkpoint whose data are [from, end of the zone), behind them. */
+static void put_ending(struct world *w, ZnsPb__Checkpoint *c, uint32_t zone, uint64_t from,
+		       ZnsPb__ExtentRef *ref, ZnsPb__ZoneUse *use)
+{
+	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
+	uint8_t *buf;
+	size_t len;
+
+	zns_pb__zone_use__init(use);
+	use->zone = zone;
+	use->start = from;
+	use->len = w->m->z[zone].wp - from;
+	c->n_zones = 1;
+	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)zns_store_uuid(w->s) };
+	m.checkpoint = c;
+	OK(zns_manifest_pack(&m, w->block, zone, w->m->z[zone].wp, UINT64_MAX, &buf, &len, ref,
+			     NULL));
+	put(w, zone, buf, len);
+	free(buf);
+	use->len += len;
+}
+
+/*
+ * A task may have in its memory what looks like a checkpoint, with right checksums. It stands in
+ * the data of a known checkpoint, and is not looked at, however many there are.
+ */
+static void forged_in_memory(void **state)
+{
+	ZnsPb__ZoneUse use, *up = &use;
+	struct zns_scan sc;
+	struct world w;
+	char *before;
+
+	world_open(&w, 512, 1);
+	for (unsigned n = 0; n < 6; n++) {
+		uint32_t zone = w.nr_meta + n % 3;
+		ZnsPb__Checkpoint forged = ZNS_PB__CHECKPOINT__INIT, c = forged;
+		uint64_t from = w.m->z[zone].wp;
+		uint8_t evil[ZNS_UUID_LEN], id[ZNS_UUID_LEN];
+		ZnsPb__ExtentRef ref;
+
+		id_of(100 + n, evil);
+		forged.id = (ProtobufCBinaryData){ ZNS_UUID_LEN, evil };
+		forged.container = (char *)"victim";
+		forged.created_ns = 1000 * (n + 1);
+		forged.zones = c.zones = &up;
+		put_noise(&w, zone, 2);
+		put_ending(&w, &forged, zone, from, &ref, &use);
+		id_of(n, id);
+		c.id = (ProtobufCBinaryData){ ZNS_UUID_LEN, id };
+		c.container = (char *)"web";
+		c.created_ns = 1000 * (n + 1);
+		put_ending(&w, &c, zone, from, &ref, &use);
+		c.manifest = &ref;
+		OK(zns_store_commit(w.s, &c, NULL));
+	}
+	before = text(&w);
+	zns_store_close(w.s);
+	wipe(&w);
+	sc = rebuild(&w, before, "forged");
+	assert_int_equal(sc.nr, 6);
+	zns_scan_free(&sc);
+	free(before);
+	world_close(&w);
+}
+
 /* One damaged byte anywhere in the metadata: opening says so or loses nothing, and a rebuild brings
  * everything back. */
 static void one_byte(void **state)
@@ -596,8 +662,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(removed_in_place), cmocka_unit_test(gone),
 		cmocka_unit_test(gone_amid_moves),  cmocka_unit_test(gone_with_second_lives),
-		cmocka_unit_test(one_byte),         cmocka_unit_test(nothing_there),
-		cmocka_unit_test(damaged_zones),
+		cmocka_unit_test(forged_in_memory), cmocka_unit_test(one_byte),
+		cmocka_unit_test(nothing_there),    cmocka_unit_test(damaged_zones),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
