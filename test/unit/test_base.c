@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "../../zns/base/hash_priv.h"
+#include "zns/context.h"
 #include "zns/err.h"
 #include "zns/grow.h"
 #include "zns/util.h"
@@ -618,6 +619,50 @@ static void foreign_text(void **state)
 		assert_true(strlen(zns_escape("\x1b\xf0\x9f\x90\xa7z", buf, len)) < len);
 }
 
+/* Who has a context's lock file has its zones: it must be the one that was asked for, and ours. */
+static void context_files(void **state)
+{
+	struct zns_context c = { .id = "context-aaaaaaa", .device = "device-aaaaaaaa" }, got;
+	static const uint8_t other[ZNS_UUID_LEN] = "other-bbbbbbbbb";
+	char path[4096], as_other[4096], on_other[4096];
+	struct zns_err err = ZNS_ERR_INIT;
+	int fd;
+
+	setenv("ZNS_RUN", in_dir("run"), 1);
+	strcpy(c.container, "web");
+	c.encrypted = true;
+	assert_int_equal(zns_context_create(&c, 9, &fd, &err), 0);
+	close(fd);
+	assert_int_equal(zns_context_open(c.device, c.id, 9, &got, &fd, &err), 0);
+	assert_memory_equal(got.id, c.id, ZNS_UUID_LEN);
+	assert_memory_equal(got.device, c.device, ZNS_UUID_LEN);
+	assert_string_equal(got.container, "web");
+	assert_true(got.encrypted);
+	close(fd);
+	assert_int_equal(zns_context_open(c.device, other, 9, &got, &fd, &err), -ESTALE);
+	assert_int_equal(zns_context_open(other, c.id, 9, &got, &fd, &err), -ESTALE);
+	assert_int_equal(zns_context_open(c.device, c.id, 8, &got, &fd, &err), -EBADMSG);
+	/* under the name of another context, and of another device */
+	assert_int_equal(zns_context_path(c.device, c.id, path, sizeof(path)), 0);
+	assert_int_equal(zns_context_path(c.device, other, as_other, sizeof(as_other)), 0);
+	assert_int_equal(zns_context_path(other, c.id, on_other, sizeof(on_other)), 0);
+	assert_int_equal(link(path, as_other) | link(path, on_other), 0);
+	assert_int_equal(zns_context_open(c.device, other, 9, &got, &fd, &err), -EBADMSG);
+	assert_non_null(strstr(err.msg, "another context"));
+	assert_int_equal(zns_context_open(other, c.id, 9, &got, &fd, &err), -EBADMSG);
+	/* that others may write, cut short, none at all */
+	assert_int_equal(chmod(path, 0620), 0);
+	assert_int_equal(zns_context_open(c.device, c.id, 9, &got, &fd, &err), -EPERM);
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(truncate(path, ZNS_CONTEXT_HEAD), 0);
+	assert_int_equal(zns_context_open(c.device, c.id, 0, &got, &fd, &err), -EBADMSG);
+	assert_int_equal(unlink(path) | mkfifo(path, 0600), 0);
+	assert_int_equal(zns_context_open(c.device, c.id, 9, &got, &fd, &err), -EPERM);
+	assert_int_equal(unlink(path) | symlink(as_other, path), 0);
+	assert_int_equal(zns_context_open(c.device, c.id, 9, &got, &fd, &err), -ELOOP);
+	unsetenv("ZNS_RUN");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -641,6 +686,7 @@ int main(void)
 		cmocka_unit_test(grow),
 		cmocka_unit_test(numbers_and_durations),
 		cmocka_unit_test(find_program),
+		cmocka_unit_test(context_files),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, make_dir, drop_dir);

@@ -444,6 +444,36 @@ static void many_checkpoints(void **state)
 	memdev_close(&m->dev);
 }
 
+/* A mark counts while it says something: pinned, or since when the handle is gone. */
+static void marks(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s = open_rw(m);
+	ZnsPb__Mark mark = ZNS_PB__MARK__INIT;
+	struct ck k;
+
+	OK(zns_store_commit(s, ck_init(&k, 1, "web", 4, 0, 8192), NULL));
+	mark.checkpoint = k.c.id;
+	mark.has_gone_ns = 1;
+	mark.gone_ns = 77;
+	for (int n = 0; n < 4; n++) { /* gone, both, pinned, neither */
+		OK(zns_store_set_mark(s, &mark, NULL));
+		s = reopened(m, s);
+		assert_int_equal(zns_store_nr_marks(s), n < 3);
+		if (n < 3) {
+			const ZnsPb__Mark *got = zns_store_find_mark(s, k.c.id.data);
+
+			assert_int_equal(got->pinned, n > 0);
+			assert_int_equal(got->gone_ns, n < 2 ? 77 : 0);
+		}
+		mark.has_pinned = mark.pinned = n < 2;
+		mark.has_gone_ns = n < 1;
+		mark.gone_ns = n < 1 ? 77 : 0;
+	}
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
 /* A move changes places and nothing else, also when the log is read again and when it rolls. */
 static void moves(void **state)
 {
@@ -670,6 +700,7 @@ int main(void)
 		cmocka_unit_test(shared_zone_owner),
 		cmocka_unit_test(many_rolls),
 		cmocka_unit_test(full_catalogue),
+		cmocka_unit_test(marks),
 		cmocka_unit_test(moves),
 		cmocka_unit_test(any_kind),
 		cmocka_unit_test(tombstone_limit),
