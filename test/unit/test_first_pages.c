@@ -84,6 +84,8 @@ static void round_trip(const struct zns_crypt *c)
 		taken_or_refused(&f, c);
 		list[i] ^= 0x41;
 	}
+	f = record_of((uint8_t[]){ 0xff }, 1, false);
+	assert_int_equal(zns_first_unpack(&f, NULL, &got, &nr, NULL), -EBADMSG);
 	free(list);
 }
 
