@@ -259,6 +259,93 @@ static void commit_is_checked(void **state)
 	zns_broker_close(&b2);
 }
 
+/* Who moves a checkpoint may name the bytes that it had, and those that were written for it. */
+static void move_is_checked(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker web = client(f), db = client(f), mover = client(f);
+	ZnsPb__CompactBegin begins = ZNS_PB__COMPACT_BEGIN__INIT;
+	ZnsPb__CompactZone wants = ZNS_PB__COMPACT_ZONE__INIT;
+	struct zone z, other, to;
+	ZnsPb__Response *r;
+	struct grant g, h;
+	struct record k;
+	REQ(q);
+
+	g = dump(f, &web, "web", KIB(64), &z);
+	h = dump(f, &db, "db", KIB(64), &other);
+	begins.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, g.id };
+	q.compact_begin = &begins;
+	drop(ask(&mover, &q));
+	refused(&db, &q, -EBUSY, "being moved by PID");
+	refused(&mover, &q, -EBUSY, "a compaction already");
+	zns_pb__request__init(&q);
+	wants.group = z.group;
+	wants.need = KIB(64);
+	wants.not_zones = &z.zone;
+	wants.n_not_zones = 1;
+	q.compact_zone = &wants;
+	r = ask(&mover, &q);
+	to = (struct zone){ r->zone->zone, r->zone->group, r->zone->start, r->zone->capacity,
+			    r->zone->start };
+	drop(r);
+	fill(f, &to, KIB(64));
+
+	zns_pb__request__init(&q);
+	q.compact_commit = &k.c;
+	record(&k, &g, &to, 1);
+	refused(&db, &q, -EINVAL, "no compaction has begun");
+	record(&k, &h, &to, 1);
+	refused(&mover, &q, -EINVAL, "not the checkpoint that was asked for");
+	record(&k, &g, &to, 1);
+	k.c.n_zones = 0;
+	refused(&mover, &q, -EINVAL, "without zones");
+	record(&k, &g, &other, 1); /* somebody else's */
+	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	record(&k, &g, &to, 1);
+	k.use[0].len += 4096; /* more than is there */
+	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	k.use[0].len = UINT64_MAX;
+	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	k.use[0].len = 0;
+	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	record(&k, &g, &to, 1);
+	k.use[0].zone = UINT32_MAX;
+	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	record(&k, &g, &z, 1);
+	k.use[0].len += 4096; /* more than it had */
+	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	record(&k, &g, &to, 1);
+	k.use[1] = k.use[0]; /* twice */
+	k.up[1] = &k.use[1];
+	k.c.n_zones = 2;
+	refused(&mover, &q, -EINVAL, "not in order");
+	record(&k, &g, &to, 1);
+	k.m.zone = z.zone; /* the old manifest */
+	k.m.start = z.wp - 4096;
+	refused(&mover, &q, -EINVAL, "not where this lease wrote");
+	k.m.zone = other.zone;
+	refused(&mover, &q, -EINVAL, "not where this lease wrote");
+	/* after all that the right one goes through, and the other checkpoint is where it was */
+	record(&k, &g, &to, 1);
+	k.c.moved_ns = zns_now_ns();
+	drop(ask(&mover, &q));
+	refused(&mover, &q, -EINVAL, "no compaction has begun");
+	zns_broker_close(&mover); /* it may still read the old place */
+	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
+	assert_int_equal(nr_checkpoints(&web), 2);
+	zns_pb__request__init(&q);
+	q.has_ls = q.ls = 1;
+	r = ask(&web, &q);
+	for (size_t n = 0; n < r->n_checkpoints; n++)
+		assert_int_equal(r->checkpoints[n]->zones[0]->zone,
+				 strcmp(r->checkpoints[n]->container, "web") ? other.zone :
+									       to.zone);
+	drop(r);
+	zns_broker_close(&web);
+	zns_broker_close(&db);
+}
+
 static void sharing(void **state)
 {
 	struct fx *f = *state;
@@ -610,6 +697,7 @@ int main(void)
 		T(abort_gives_back),
 		T(bad_requests),
 		T(commit_is_checked),
+		T(move_is_checked),
 		T(sharing),
 		T(reject_and_wait),
 		T(normal_io),
