@@ -259,6 +259,20 @@ static void commit_is_checked(void **state)
 	zns_broker_close(&b2);
 }
 
+static struct zone zone_to_move_to(struct zns_broker *b, ZnsPb__CompactZone *wants)
+{
+	ZnsPb__Response *r;
+	struct zone z;
+	REQ(q);
+
+	q.compact_zone = wants;
+	r = ask(b, &q);
+	z = (struct zone){ r->zone->zone, r->zone->group, r->zone->start, r->zone->capacity,
+			   r->zone->start };
+	drop(r);
+	return z;
+}
+
 /* Who moves a checkpoint may name the bytes that it had, and those that were written for it. */
 static void move_is_checked(void **state)
 {
@@ -266,7 +280,7 @@ static void move_is_checked(void **state)
 	struct zns_broker web = client(f), db = client(f), mover = client(f);
 	ZnsPb__CompactBegin begins = ZNS_PB__COMPACT_BEGIN__INIT;
 	ZnsPb__CompactZone wants = ZNS_PB__COMPACT_ZONE__INIT;
-	struct zone z, other, to;
+	struct zone z, other, back, to;
 	ZnsPb__Response *r;
 	struct grant g, h;
 	struct record k;
@@ -279,16 +293,14 @@ static void move_is_checked(void **state)
 	drop(ask(&mover, &q));
 	refused(&db, &q, -EBUSY, "being moved by PID");
 	refused(&mover, &q, -EBUSY, "a compaction already");
-	zns_pb__request__init(&q);
 	wants.group = z.group;
 	wants.need = KIB(64);
+	back = zone_to_move_to(&mover, &wants); /* behind what it has */
+	assert_true(back.zone == z.zone && back.start == z.wp);
+	fill(f, &back, KIB(64));
 	wants.not_zones = &z.zone;
 	wants.n_not_zones = 1;
-	q.compact_zone = &wants;
-	r = ask(&mover, &q);
-	to = (struct zone){ r->zone->zone, r->zone->group, r->zone->start, r->zone->capacity,
-			    r->zone->start };
-	drop(r);
+	to = zone_to_move_to(&mover, &wants);
 	fill(f, &to, KIB(64));
 
 	zns_pb__request__init(&q);
@@ -321,7 +333,7 @@ static void move_is_checked(void **state)
 	k.c.n_zones = 2;
 	refused(&mover, &q, -EINVAL, "not in order");
 	record(&k, &g, &to, 1);
-	k.m.zone = z.zone; /* the old manifest */
+	k.m.zone = z.zone; /* the old manifest, in a zone that it writes, too */
 	k.m.start = z.wp - 4096;
 	refused(&mover, &q, -EINVAL, "not where this lease wrote");
 	k.m.zone = other.zone;
