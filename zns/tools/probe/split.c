@@ -11,7 +11,7 @@
 
 #define PIVOTS 64u /* of one group of the reads */
 #define PAIRS 10u /* tried of a group of which nothing is known yet */
-#define TOGETHER 8u /* pivots: do so many together get more than a few? */
+#define TOGETHER 8u /* pivots, and so many more each time */
 #define TOGETHER_MOST 3.0 /* times as long as alone */
 #define ALIKE 1.15 /* times of one die */
 
@@ -80,11 +80,11 @@ static bool alike(double a, double b)
 static int independent(struct probe *p, const uint32_t *pivot, const double *alone, uint32_t nr,
 		       struct zns_err *err)
 {
-	uint32_t n = zns_min(nr, zns_min(p->room, p->open_room));
+	uint32_t n = zns_min(zns_min(nr, PROBE_WRITE_BATCH), zns_min(p->room, p->open_room));
 	double slowest = 0, ns;
 	int ret;
 
-	if (nr != TOGETHER)
+	if (nr % TOGETHER)
 		return 0;
 	for (uint32_t i = 0; i < n; i++)
 		slowest = zns_max(slowest, alone[i]);
