@@ -7,7 +7,8 @@ struct drive_case {
 	uint32_t zones, channels, ways, write_mibps, read_mibps, channel_mibps, map_seed;
 	uint32_t command_us, unit_kib, cache_mib, odd_dies, odd_pct, small_zones, active;
 	uint64_t zone, seed;
-	bool shared, loaded;
+	uint32_t controller_mibps;
+	bool shared, interleaved, loaded;
 };
 
 static struct zns_dev *make(const struct drive_case *c, uint32_t **die)
@@ -31,7 +32,10 @@ static struct zns_dev *make(const struct drive_case *c, uint32_t **die)
 	p.small_dies = c->small_zones ? 1 : 0;
 	p.small_zones = c->small_zones;
 	p.max_active = p.max_open = c->active;
-	p.map = c->shared ? ZNS_EMU_MAP_SHARED : ZNS_EMU_MAP_PERMUTED;
+	p.controller_mibps = c->controller_mibps;
+	p.map = c->shared      ? ZNS_EMU_MAP_SHARED :
+		c->interleaved ? ZNS_EMU_MAP_INTERLEAVED :
+				 ZNS_EMU_MAP_PERMUTED;
 	p.map_seed = c->map_seed;
 	p.timing = true;
 	p.prealloc = ZNS_EMU_SPARSE;
@@ -46,6 +50,19 @@ static struct zns_dev *make(const struct drive_case *c, uint32_t **die)
 	return d;
 }
 
+/* No two groups are said to share a channel that do not. */
+static void assert_channels(const struct drive_case *c, const uint32_t *die)
+{
+	for (uint32_t a = 0; a < c->zones; a++)
+		for (uint32_t b = 0; b < a; b++) {
+			uint32_t ga = map.zone_group[a], gb = map.zone_group[b];
+
+			assert_true(ga == gb || map.group_channel[ga] == ZNS_PROBE_NONE ||
+				    map.group_channel[ga] != map.group_channel[gb] ||
+				    die[a] % c->channels == die[b] % c->channels);
+		}
+}
+
 static void probe(const struct drive_case *c)
 {
 	struct zns_probe_params par = { .seed = c->seed };
@@ -56,6 +73,7 @@ static void probe(const struct drive_case *c)
 	memset(&map, 0, sizeof(map));
 	assert_ok(zns_probe_run(d, &par, &map, &err));
 	assert_map(die, c->zones, 0, 0);
+	assert_channels(c, die);
 	assert_int_equal(map.one_domain, c->shared);
 	assert_int_equal(map.load > 1, c->loaded);
 	assert_true(map.confidence >= 0.98 && !map.doubt[0]);
@@ -112,6 +130,19 @@ static void commands_last(void **state)
 	all(c, ZNS_ARRAY_SIZE(c));
 }
 
+/* What all dies share shows less beside a slower die: it is on no channel of its own. */
+static void slow_die_is_no_channel(void **state)
+{
+	static const struct drive_case c[] = {
+		{ "a die 15 % slower behind a controller", .zones = 85, .channels = 3, .ways = 2,
+		  .write_mibps = 100, .read_mibps = 400, .channel_mibps = 1600,
+		  .controller_mibps = 1000, .command_us = 50, .cache_mib = 6, .odd_dies = 1,
+		  .odd_pct = 115, .zone = MIB(8), .interleaved = true, .seed = 676 },
+	};
+
+	all(c, ZNS_ARRAY_SIZE(c));
+}
+
 /* A channel takes less than its dies together: each promise is what is left then. */
 static void channels_below_dies(void **state)
 {
@@ -127,7 +158,8 @@ static void channels_below_dies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(reads_wait_for_more), T(some_unknown),
-					    T(commands_last), T(channels_below_dies) };
+					    T(commands_last), T(channels_below_dies),
+					    T(slow_die_is_no_channel) };
 
 	if (emu_begin(NULL))
 		return 1;

@@ -13,6 +13,7 @@
 #define BASES 4u /* dies that are compared with all others, to find the classes */
 #define OTHERS 64u
 #define UNEQUAL 0.1
+#define APART 0.03 /* times alone of the dies of two channels */
 #define ALL_PAIRS 128u /* so few are all tried */
 #define PAIRS (BASES * OTHERS)
 #define FIRST 6u /* first samples of a pair */
@@ -458,6 +459,32 @@ static bool unequal(const struct probe *p, const uint32_t *zone)
 	return most > least * (1 + zns_max(UNEQUAL, 4 * p->jitter));
 }
 
+/* Are all dies of a channel slower alone than all others, or quicker? Beside such a one the others
+ * lose less, whatever they share. */
+static bool apart_by_rate(const struct probe *p, const uint32_t *zone)
+{
+	const struct zns_probe_map *m = p->map;
+	double by = 1 + zns_max(APART, p->jitter);
+
+	for (uint32_t c = 0; c < m->nr_channels; c++) {
+		double least[2] = { HUGE_VAL, HUGE_VAL }, most[2] = { 0 };
+
+		for (uint32_t g = 0; g < m->nr_groups; g++) {
+			double ns = zone[g] == ZNS_PROBE_NONE ? 0 : p->solo_ns[zone[g]];
+			bool own = m->group_channel[g] == c;
+
+			if (ns <= 0)
+				continue;
+			least[own] = zns_min(least[own], ns);
+			most[own] = zns_max(most[own], ns);
+		}
+		if (most[0] > 0 && most[1] > 0 &&
+		    (least[1] > most[0] * by || most[1] * by < least[0]))
+			return true;
+	}
+	return false;
+}
+
 int probe_channels(struct probe *p, struct zns_err *err)
 {
 	uint32_t n = p->map->nr_groups;
@@ -481,7 +508,7 @@ int probe_channels(struct probe *p, struct zns_err *err)
 			if (d.list[g] != ZNS_PROBE_NONE)
 				ret = probe_drop(p, &d.list[g], 1, err);
 	}
-	if (!ret && p->map->nr_channels && unequal(p, d.zone))
+	if (!ret && p->map->nr_channels && (unequal(p, d.zone) || apart_by_rate(p, d.zone)))
 		probe_doubt_channels(
 			p, "dies that are not equally fast do not lose alike beside each other");
 	if (p->map->channel_doubt[0])
