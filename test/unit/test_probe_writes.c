@@ -125,6 +125,9 @@ static void commands_last(void **state)
 		{ "one domain, commands of 500 us", .zones = 64, .channels = 4, .ways = 2,
 		  .write_mibps = 100, .read_mibps = 400, .channel_mibps = 800, .command_us = 500,
 		  .unit_kib = 96, .active = 8, .zone = MIB(8), .shared = true, .seed = 4 },
+		{ "one domain, units of 1M", .zones = 82, .channels = 2, .ways = 2,
+		  .write_mibps = 150, .read_mibps = 400, .channel_mibps = 200, .unit_kib = 1024,
+		  .zone = MIB(32), .shared = true, .seed = 661 },
 	};
 
 	all(c, ZNS_ARRAY_SIZE(c));

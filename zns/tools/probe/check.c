@@ -96,6 +96,28 @@ static int predict_all(struct probe *p, struct probe_index *x, struct zns_probe_
 	return ret ? ret : probe_loaded(p, x, d, &again, err);
 }
 
+/* Most pairs of one domain did not wait as they should. Were the sets too short? What fills and
+ * empties a large program unit takes no part of what they share. */
+static int longer_sets(struct probe *p, struct probe_index *x, struct zns_probe_drift *d,
+		       struct zns_err *err)
+{
+	const struct zns_probe_seen *s = &p->map->seen[ZNS_PROBE_SHARE];
+	uint32_t units = p->set_units;
+	bool most = s->wrong * 2 > s->sets;
+	int ret = 0;
+
+	p->set_units = zns_min((uint64_t)PROBE_LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+	if (most && p->set_units > units) {
+		*d = (struct zns_probe_drift){ 0 };
+		ret = predict(p, x, d, err);
+		if ((ret && ret != -EDQUOT) || !wrong(p->map))
+			return ret;
+	}
+	p->set_units = units;
+	forget_domain(p);
+	return ret;
+}
+
 static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 {
 	struct zns_probe_drift d = { 0 };
@@ -105,10 +127,8 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 	ret = predict_all(p, x, &d, err);
 	if ((ret && ret != -EDQUOT) || !wrong(p->map))
 		return ret;
-	if (p->map->one_domain) {
-		forget_domain(p);
-		return ret;
-	}
+	if (p->map->one_domain)
+		return longer_sets(p, x, &d, err);
 	if (!ret && p->map->seen[ZNS_PROBE_SHARE].wrong) {
 		ret = probe_index_build(p, x, err);
 		if (!ret)
