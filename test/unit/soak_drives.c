@@ -219,6 +219,7 @@ static uint32_t fill_rows(struct row *r)
 	ROW("one die 15 % slower", p.odd_dies = 1, p.odd_pct = 118);
 	ROW("one die 40 % slower", p.odd_dies = 1, p.odd_pct = 167);
 	ROW("one die 15 % faster", p.odd_dies = 1, p.odd_pct = 87);
+	ROW("one die 1.5 x slower", p.odd_dies = 1, p.odd_pct = 150);
 	ROW("one die 2 x slower", p.odd_dies = 1, p.odd_pct = 200);
 	ROW("one die 4 x slower", p.odd_dies = 1, p.odd_pct = 400);
 	ROW("one die 2.5 x faster", p.odd_dies = 1, p.odd_pct = 40);
@@ -235,6 +236,15 @@ static uint32_t fill_rows(struct row *r)
 	ROW("one domain, cache of 64 MiB", p = base(96, 4, 4), p.map = ZNS_EMU_MAP_SHARED,
 	    p.cache_mib = 64);
 	ROW("controller of 800 MiB/s", p.controller_mibps = 800);
+	ROW("collections of 5 ms each 64 MiB", p.controller_mibps = 3200, p.gc_every_mib = 64,
+	    p.gc_stall_ms = 5);
+	ROW("collections of 40 ms each 256 MiB", p.controller_mibps = 3200, p.gc_every_mib = 256,
+	    p.gc_stall_ms = 40);
+	ROW("one channel, slower than a die is read", p = base(64, 1, 3), p.die_write_mibps = 60,
+	    p.die_read_mibps = 800, p.channel_mibps = 200);
+	ROW("three dies of 150 on a channel of 200", p = base(96, 4, 3), p.die_write_mibps = 150,
+	    p.channel_mibps = 200);
+	ROW("one domain, commands of 500 us", p.map = ZNS_EMU_MAP_SHARED, p.command_us = 500);
 #undef ROW
 	return n;
 }
