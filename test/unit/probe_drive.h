@@ -21,6 +21,11 @@ struct drive {
 	struct zns_dev dev;
 	uint32_t dies, channels, read_die[DRIVE_ZONES], write_die[DRIVE_ZONES];
 	bool wanders; /* each write goes to any die */
+	/* a zone's stripes of 192 KiB take turns over so many dies, from its own on; those of
+	 * @rows lie on the same ones as others */
+	uint32_t stripe;
+	bool rows;
+	uint64_t hot_ns; /* in every other period of this length all takes twice the time */
 	double channel_factor; /* of the time of a long read beside another on the channel */
 	uint32_t noise_pct, stall_every;
 	/* until then the host does not run for about @host_ns in each @host_every: it sees what is
@@ -101,6 +106,19 @@ static int drive_accept(struct drive *v, uint32_t zone, uint64_t off, uint64_t l
 	return 0;
 }
 
+static uint32_t drive_die(struct drive *v, uint32_t die, uint64_t off)
+{
+	uint32_t at = v->stripe ? off / KIB(192) % v->stripe : 0;
+
+	return v->rows ? die / v->stripe * v->stripe + (die + at) % v->stripe :
+			 (die + at) % v->dies;
+}
+
+static uint64_t drive_hot(const struct drive *v, uint64_t at, uint64_t ns)
+{
+	return v->hot_ns && at / v->hot_ns % 2 ? 2 * ns : ns;
+}
+
 static bool drive_beside(struct drive *v, const struct zns_race *r, uint32_t nr, uint32_t i)
 {
 	uint32_t die = v->read_die[r[i].zone];
@@ -128,9 +146,9 @@ static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uin
 		     uint64_t off, uint64_t *due, struct zns_err *err)
 {
 	uint32_t z = r[i].zone;
-	uint64_t *busy = &v->busy[!r[i].write ? v->read_die[z] :
+	uint64_t *busy = &v->busy[!r[i].write ? drive_die(v, v->read_die[z], off) :
 				  v->wanders  ? drive_random(v) % v->dies :
-						v->write_die[z]],
+						drive_die(v, v->write_die[z], off)],
 		 ns, *slot;
 	int rc;
 
@@ -143,7 +161,8 @@ static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uin
 			ns *= v->channel_factor;
 		if (v->slow_left && drive_is_slow_pair(v, r, nr))
 			ns *= v->slow_factor;
-		*busy = zns_max(*busy, *due) + drive_noise(v, ns);
+		*busy = zns_max(*busy, *due);
+		*busy += drive_hot(v, *busy, drive_noise(v, ns));
 		*due = *busy + 9000;
 		return 0;
 	}
@@ -152,7 +171,9 @@ static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uin
 		return rc;
 	slot = &v->ends[z][v->units[z]++ % 2];
 	*due = zns_max(*due, *slot) + 9000;
-	*busy = *slot = zns_max(*busy, *due) + drive_noise(v, r[i].len * UINT64_C(10));
+	*busy = zns_max(*busy, *due);
+	*busy += drive_hot(v, *busy, drive_noise(v, r[i].len * UINT64_C(10)));
+	*slot = *busy;
 	return 0;
 }
 

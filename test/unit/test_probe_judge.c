@@ -59,6 +59,66 @@ static void writes_disturbed(void **state)
 	zns_dev_close(&v->dev);
 }
 
+/* A zone lies on two dies. Where two zones share both or none, groups are pairs of dies. Where zones
+ * share one of their dies with others, no group is promised more than it gets beside all others. */
+static void zones_on_two_dies(void **state)
+{
+	for (uint32_t i = 0; i < 6; i++) {
+		struct drive *v = drive_new(64, 8, 8, 0, 1 + i / 2);
+		struct zns_probe_params par = { .seed = 1 + i / 2 };
+		uint32_t pair[64];
+		int rc;
+
+		v->noise_pct = 2;
+		v->stripe = 2;
+		v->rows = i % 2;
+		for (uint32_t z = 0; z < 64; z++)
+			pair[z] = v->write_die[z] / 2;
+		memset(&map, 0, sizeof(map));
+		rc = zns_probe_run(&v->dev, &par, &map, &err);
+		assert_drive_clean(v);
+		if (rc)
+			print_message("%s\n", err.msg);
+		if (v->rows) {
+			assert_int_equal(rc, 0);
+			assert_map(pair, 64, 0, 0);
+			assert_in_range(map.zone_write_mibps, 180, 195);
+		} else if (rc) {
+			assert_int_equal(rc, -EAGAIN);
+		} else {
+			assert_true(map.seen[ZNS_PROBE_APART].sets > 0);
+			assert_in_range(map.zone_write_mibps, 1, 100);
+		}
+		zns_probe_fini(&map);
+		zns_dev_close(&v->dev);
+	}
+}
+
+/* All takes twice the time every now and then: a right map, or none. */
+static void throttled(void **state)
+{
+	for (uint32_t seed = 1; seed <= 4; seed++) {
+		struct drive *v = drive_new(64, 8, 4, 0, seed);
+		struct zns_probe_params par = { .seed = seed };
+		int rc;
+
+		v->noise_pct = 2;
+		v->hot_ns = UINT64_C(50000000) << seed;
+		memset(&map, 0, sizeof(map));
+		rc = zns_probe_run(&v->dev, &par, &map, &err);
+		assert_drive_clean(v);
+		if (rc) {
+			print_message("%s\n", err.msg);
+			assert_int_equal(rc, -EAGAIN);
+		} else {
+			assert_map(v->read_die, 64, 0, 0);
+			assert_in_range(map.zone_write_mibps, 40, 100);
+		}
+		zns_probe_fini(&map);
+		zns_dev_close(&v->dev);
+	}
+}
+
 /* Less certain than asked for: refused, with the reason; with force it is given out with its doubt.
  */
 static void doubted(void **state)
@@ -316,11 +376,18 @@ static void few_active(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(all_reads_wait),   T(nothing_tells),
-					    T(writes_disturbed), T(doubted),
-					    T(verify),           T(verify_finds_one),
-					    T(host_stops),       T(channels_of_noise),
-					    T(channels_tested),  T(few_active) };
+	const struct CMUnitTest tests[] = { T(all_reads_wait),
+					    T(nothing_tells),
+					    T(zones_on_two_dies),
+					    T(throttled),
+					    T(writes_disturbed),
+					    T(doubted),
+					    T(verify),
+					    T(verify_finds_one),
+					    T(host_stops),
+					    T(channels_of_noise),
+					    T(channels_tested),
+					    T(few_active) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -431,9 +431,10 @@ static int begin(struct probe *p, struct predict *t, struct zns_err *err)
 		if (t->x.first[g + 1] > t->x.first[g])
 			t->order[t->nr++] = g;
 	t->most = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH);
-	/* what all groups together cannot have nobody is promised */
+	/* what all groups together cannot have nobody is promised; but two must be independent */
 	if (m->device_write_mibps && m->zone_write_mibps)
-		t->most = zns_min(t->most, m->device_write_mibps * 9 / 10 / m->zone_write_mibps);
+		t->most = zns_min(
+			t->most, zns_max(m->device_write_mibps * 9 / 10 / m->zone_write_mibps, 2u));
 	return ret;
 }
 
