@@ -581,6 +581,18 @@ static void lives(void **state)
 	docker_container_fini(&c);
 }
 
+static void note(void **state)
+{
+	cleanup_free uint8_t *text = NULL;
+	size_t len;
+
+	read_container("", RAN);
+	docker_note(&c, 6, "not resumed: %s", "one\nlog file: \033x");
+	assert_int_equal(docker_read_own(root, ID, DOCKER_NOTE_FILE, &text, &len, NULL), 0);
+	assert_string_equal((char *)text, "not resumed: one log file:  x\n");
+	docker_container_fini(&c);
+}
+
 /* What `docker suspend --all` leaves to the engine is stopped by its signal, once. */
 static void by_signal(void **state)
 {
@@ -632,6 +644,7 @@ int main(void)
 		cmocka_unit_test(lives),
 		cmocka_unit_test(by_signal),
 		cmocka_unit_test(order),
+		cmocka_unit_test(note),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

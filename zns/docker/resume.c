@@ -417,6 +417,9 @@ void docker_note(const struct docker_container *c, int priority, const char *fmt
 	va_start(ap, fmt);
 	n = vsnprintf(line, sizeof(line) - 1, fmt, ap);
 	va_end(ap);
+	for (char *p = line; *p; p++) /* runc's reasons have lines */
+		if ((unsigned char)*p < ' ')
+			*p = ' ';
 	zns_journal_begin(&j, "zns-runc", priority, line);
 	zns_journal_text(&j, "ZNS_CONTAINER", c->name);
 	zns_journal_send(&j);
