@@ -42,8 +42,8 @@ def secret(d, name):
     return dkdaemon.until('a secret', lambda: d.docker('exec', name, 'cat', '/run/secret', check=False).stdout)
 
 
-def keeps_secret(d, name, *options):
-    d.run(name, 'python3', '-c', SECRET, options=('--tmpfs', '/run', *options))
+def keeps_secret(d, name, *options, runtime='zns'):
+    d.run(name, 'python3', '-c', SECRET, options=('--tmpfs', '/run', *options), runtime=runtime)
     return secret(d, name)
 
 
@@ -358,15 +358,19 @@ def from_another(d):
     remove(d, 'warm')
 
 
-def supervisor(ident):
-    """The process that is left of a create: the parent of the restore."""
+def supervisors(ident):
+    """The process that is left of a create, the parent of the restore, and a create that goes on."""
     def words(p):
         try:
             return (p / 'cmdline').read_bytes().split(b'\0')
         except OSError:
             return []
-    (pid,) = {int(p.name) for p in Path('/proc').glob('[0-9]*') if b'create' in (w := words(p)) and ident.encode() in w and
-              any(x.endswith(b'zns-runc') for x in w[:2])}
+    return [int(p.name) for p in Path('/proc').glob('[0-9]*') if b'create' in (w := words(p)) and ident.encode() in w and
+            any(x.endswith(b'zns-runc') for x in w[:2])]
+
+
+def supervisor(ident):
+    (pid,) = supervisors(ident)
     return pid
 
 
@@ -553,8 +557,7 @@ def suspend_daemon_create(d):
     d.stop()
     d.start()
     for name in ('before', 'within'):
-        d.run(name, 'python3', '-c', SECRET, options=('--tmpfs', '/run', *SUSPEND), runtime=name)
-        was = secret(d, name)
+        was = keeps_secret(d, name, *SUSPEND, runtime=name)
         d.docker('stop', name)
         reached.unlink(missing_ok=True)
         barrier.touch()
@@ -570,6 +573,22 @@ def suspend_daemon_create(d):
         want('its memory', secret(d, name) == was, note(d, name))
         nothing_left(d, name)
         remove(d, name)
+    # the supervisor is killed in place of dockerd: its restore must not outlive it, as the cold start has the same id
+    was = keeps_secret(d, 'alone', *SUSPEND, runtime='within')
+    ident = d.id('alone')
+    d.docker('stop', 'alone')
+    reached.unlink()
+    barrier.touch()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        started = pool.submit(d.docker, 'start', 'alone', check=False)
+        dkdaemon.until('it is reached', reached.exists)
+        (pid,) = [p for p in supervisors(ident) if os.getsid(p) == p]
+        os.kill(pid, 9)
+        want('it starts', not started.result().returncode, started.result().stderr)
+    nothing_left(d, 'alone')
+    barrier.unlink()
+    want('cold', secret(d, 'alone') != was and note(d, 'alone') == 'started cold: the restore ended', note(d, 'alone'))
+    remove(d, 'alone')
 
 
 def shims(ident):

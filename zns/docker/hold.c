@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -105,6 +106,7 @@ static int begin(struct hold *h, struct zns_err *err)
 	from = ends[0];
 	to = ends[1];
 	unlink(h->log);
+	prctl(PR_SET_CHILD_SUBREAPER, 1); /* the restore outlives a supervisor that is killed */
 	pid = fork();
 	if (!pid) {
 		close(from);
@@ -121,6 +123,9 @@ static int begin(struct hold *h, struct zns_err *err)
 		hold_kill_all(pid);
 	if (n <= 0) {
 		waitpid(pid, &status, 0);
+		/* of a supervisor that was killed: a cold start has the same id, which they would
+		 * remove at their end */
+		hold_kill_children();
 		if (!had)
 			hold_forget_in_runc(h);
 		if (n == 0 && WIFEXITED(status) && WEXITSTATUS(status) == HOLD_DELETED)
@@ -137,6 +142,7 @@ static int begin(struct hold *h, struct zns_err *err)
 			zns_fail_sys(err, ret, "%s", h->c->pid_file);
 		}
 	}
+	prctl(PR_SET_CHILD_SUBREAPER, 0);
 	if (ret)
 		hold_forget(h);
 	return ret;

@@ -131,6 +131,17 @@ void hold_kill_all(pid_t pid)
 		kill(all[--nr], SIGKILL);
 }
 
+void hold_kill_children(void)
+{
+	pid_t child;
+
+	while (children_of(getpid(), &child, 1)) {
+		hold_kill_all(child);
+		while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+}
+
 /* If the supervisor is killed criu finds its socket closed and gives up, and runc removes what it
  * made. */
 static void __attribute__((noreturn)) restore(const struct hold *h)
