@@ -543,7 +543,7 @@ def start_again(d):
 
 @case
 def suspend_daemon_create(d):
-    """dockerd is killed during a create, before zns-runc begins and in its restore; the next start gets past the shim that stays."""
+    """dockerd is killed during a create and a start; the next start gets past the shim that stays."""
     conf = json.loads(d.config.read_text())
     barrier, reached = d.dir / 'create-barrier', d.dir / 'create-reached'
     wait = f'{{ touch {reached}; while [ -e {barrier} ]; do sleep 0.1; done; }}\n'
@@ -553,6 +553,10 @@ def suspend_daemon_create(d):
         script.chmod(0o755)
         own = conf['runtimes']['zns']
         conf['runtimes'][name] = dict(own, path=str(script)) if name == 'before' else dict(own, runtimeArgs=['--zns-runc', str(script), *own['runtimeArgs']])
+    script = d.dir / 'runtime-after'
+    script.write_text(f'#!/bin/bash\nrunc "$@"\nrc=$?\n[[ " $* " == *" restore "* && -e {barrier} ]] && {wait}exit $rc\n')
+    script.chmod(0o755)
+    conf['runtimes']['after'] = dict(own, runtimeArgs=['--zns-runc', str(script), *own['runtimeArgs']])
     d.config.write_text(json.dumps(conf))
     d.stop()
     d.start()
@@ -573,6 +577,23 @@ def suspend_daemon_create(d):
         want('its memory', secret(d, name) == was, note(d, name))
         nothing_left(d, name)
         remove(d, name)
+    # dockerd is killed during a start, when the restore goes on: it takes the container that runs then for stopped
+    was = keeps_secret(d, 'going', *SUSPEND, runtime='after')
+    d.docker('stop', 'going')
+    reached.unlink()
+    barrier.touch()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        started = pool.submit(d.docker, 'start', 'going', check=False)
+        dkdaemon.until('it is reached', reached.exists)
+        d.stop(crash=True)
+        started.result()
+    start_again(d)
+    barrier.unlink()
+    dkdaemon.until('the shim is gone', lambda: not shims(d.id('going')))
+    want('stopped as by a stop', note(d, 'going').startswith('stopped with checkpoint '), note(d, 'going'))
+    d.docker('start', 'going')
+    want('its memory', secret(d, 'going') == was, note(d, 'going'))
+    remove(d, 'going')
     # the supervisor is killed in place of dockerd: its restore must not outlive it, as the cold start has the same id
     was = keeps_secret(d, 'alone', *SUSPEND, runtime='within')
     ident = d.id('alone')

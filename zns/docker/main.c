@@ -462,8 +462,6 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 		ret = feasible_qos(&s, err);
 	if (!ret && s.source[DOCKER_MEMORY])
 		ret = check_memory(&k, &s, err);
-	if (!strcmp(c->command, "create") && !strcmp(k.kind, "docker"))
-		orphan_watch(&k);
 	if (!ret && !strcmp(c->command, "create"))
 		ret = hold_create(c, &k, held, err);
 	if (!ret && !*held && docker_good_id(c->id))
@@ -509,6 +507,8 @@ int main(int argc, char **argv)
 	if (c.command && c.id && *c.id != '-') {
 		if (!strcmp(c.command, "checkpoint") || !strcmp(c.command, "restore"))
 			return checkpoint_or_restore(&c, *c.command == 'c');
+		if (!strcmp(c.command, "create") || !strcmp(c.command, "start"))
+			orphan_watch(&c);
 		if ((!strcmp(c.command, "create") || !strcmp(c.command, "run")) &&
 		    check_created(&c, &held, &err))
 			return fail(&c, err.msg);

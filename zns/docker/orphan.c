@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A create whose engine was killed. dockerd takes its containerd along, and the shim stays: with no
- * task, or with one that nobody will start. containerd of before 1.7 loads such a shim, and each
- * later start fails with "task already exists". Without the shim it forgets the task.
+ * A create or a start whose engine was killed. dockerd takes its containerd along, and the shim
+ * stays: with no task, or with one that nobody will start, or with one that runs and that dockerd
+ * takes for stopped. Each later start fails ("task already exists", "id already in use"). Without
+ * the shim containerd forgets the task.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,11 +14,13 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <syslog.h>
 #include "runc.h"
 #include "zns/process.h"
 
 #define ARGS_MAX 65536
 #define ABOVE_MAX 3 /* processes */
+#define STOP_MS 10000 /* as Docker gives a container */
 
 static int open_process(pid_t pid)
 {
@@ -146,40 +149,88 @@ static bool has_ended(int process)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* @engine < 0: it has ended. */
-static void watch(int create, int engine, int shim)
+static void run_kill(const struct call *c, const char *signal)
 {
-	struct pollfd p[] = { { create, POLLIN, 0 }, { engine, POLLIN, 0 } };
+	const char *const words[] = { "kill", c->id, signal, NULL };
+	char **argv = call_again(c, "/dev/null", words);
+	pid_t pid = argv ? fork() : -1;
+
+	if (!pid) {
+		execv("/proc/self/exe", argv);
+		_exit(127);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	free(argv);
+}
+
+/* As `docker stop` would: by a checkpoint, if it asks for that. */
+static void stop(const struct call *c)
+{
+	const struct docker_runtime rt = { c->docker_root, c->root };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_container k;
+	struct docker_state state;
+	char signal[16];
+	struct pollfd p;
+
+	if (docker_state_read(c->root, c->id, &state, &err) || state.init_pid <= 1)
+		return;
+	p = (struct pollfd){ open_process(state.init_pid), POLLIN, 0 };
+	if (!docker_container_read(&rt, state.bundle, c->id, &k, &err)) {
+		docker_note(&k, LOG_WARNING, "stopped: dockerd ended during its start");
+		snprintf(signal, sizeof(signal), "%d", suspend_signal(&k));
+		run_kill(c, signal);
+	}
+	docker_container_fini(&k);
+	if (p.fd >= 0)
+		poll(&p, 1, STOP_MS);
+}
+
+/* @engine < 0: it has ended. */
+static void watch(const struct call *c, int self, int engine, int shim)
+{
+	struct pollfd p[] = { { self, POLLIN, 0 }, { engine, POLLIN, 0 } };
 
 	if (engine >= 0)
 		while (poll(p, ZNS_ARRAY_SIZE(p), -1) < 0 && errno == EINTR)
 			;
 	if (engine >= 0 && !has_ended(engine))
 		return;
-	wait_for(create);
+	wait_for(self);
+	if (!strcmp(c->command, "start"))
+		stop(c);
 	syscall(SYS_pidfd_send_signal, shim, SIGKILL, NULL, 0);
 }
 
-void orphan_watch(const struct docker_container *k)
+void orphan_watch(const struct call *c)
 {
-	int engine_is = engine_pid(k->root);
-	pid_t parent = shim_of(k->id), pid;
-	cleanup_close int create = -1, engine = -1, shim = -1;
+	const char *root = c->docker_root ? c->docker_root : DOCKER_DEFAULT_ROOT;
+	cleanup_close int self = -1, engine = -1, shim = -1;
+	char path[PATH_MAX];
+	int engine_is;
+	pid_t parent, pid;
 
+	if (!docker_full_id(c->id) ||
+	    (size_t)snprintf(path, sizeof(path), "%s/containers/%s", root, c->id) >= sizeof(path) ||
+	    access(path, F_OK))
+		return;
+	engine_is = engine_pid(root);
+	parent = shim_of(c->id);
 	if (!parent || (engine_is < 0 && engine_is != -ESRCH))
 		return;
-	create = open_process(getpid());
+	self = open_process(getpid());
 	shim = open_process(parent);
-	/* one that is younger than the shim did not ask for this create */
+	/* one that is younger than the shim did not ask for this */
 	engine = engine_is < 0 || zns_process_began(engine_is) > zns_process_began(parent) ?
 			 -1 :
 			 open_process(engine_is);
-	pid = create < 0 || shim < 0 || !is_shim(parent, k->id) ? -1 : fork();
+	pid = self < 0 || shim < 0 || !is_shim(parent, c->id) ? -1 : fork();
 	if (!pid) {
 		if (fork()) /* a child of the shim, who waits for all of its */
 			_exit(0);
 		call_null_stdio();
-		watch(create, engine, shim);
+		watch(c, self, engine, shim);
 		_exit(0);
 	}
 	if (pid > 0)

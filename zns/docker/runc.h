@@ -69,8 +69,9 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 int hold_call(const struct call *c, struct zns_err *err);
 
 /* orphan.c: from now until this process ends, whatever it becomes: if the engine ends before, the
- * container's shim is killed, as no later start would get past it. */
-void orphan_watch(const struct docker_container *k);
+ * container's shim is killed, as no later start would get past it; of a start, when the container
+ * has been stopped. */
+void orphan_watch(const struct call *c);
 /* A pidfd of the dockerd that has called; when it is gone nobody will call start. -errno: not
  * known, or (-ESRCH) gone. */
 int orphan_engine(const char *root);
@@ -81,6 +82,8 @@ int links_resolve(const char *bundle, struct zns_err *err);
 /* suspend.c: the runtime's kill, as a checkpoint with which the container ends. False: the signal
  * is sent as always. */
 bool suspend_kill(const struct call *c);
+/* The signal with which an engine stops it. */
+int suspend_signal(const struct docker_container *k);
 /* What the checkpoint is called that call @c makes: by its directory, or by the one that dockerd
  * has made. "": not known. */
 void suspend_name(const struct call *c, const struct docker_container *k, char *out, size_t len);

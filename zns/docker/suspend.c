@@ -40,7 +40,7 @@ void suspend_name(const struct call *c, const struct docker_container *k, char *
 }
 
 /* Docker's own word is in the image or `docker run --stop-signal`. */
-static int stop_signal(const struct docker_container *k)
+int suspend_signal(const struct docker_container *k)
 {
 	const char *s = zns_json_str(zns_json_get(k->config, "Config"), "StopSignal");
 
@@ -277,7 +277,7 @@ bool suspend_kill(const struct call *c)
 	    state.init_pid <= 1)
 		return false;
 	if (!docker_container_read(&rt, state.bundle, id, &k, &err) && !strcmp(k.kind, "docker") &&
-	    sig == stop_signal(&k) && !docker_settings_read(&k, &s, &err) &&
+	    sig == suspend_signal(&k) && !docker_settings_read(&k, &s, &err) &&
 	    s.source[DOCKER_STOP] && !strcmp(s.value[DOCKER_STOP], "checkpoint") &&
 	    !has_terminal(&k) && !left_out(&k))
 		done = by_checkpoint(c, &k, state.frozen);
