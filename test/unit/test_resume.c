@@ -581,6 +581,23 @@ static void lives(void **state)
 	docker_container_fini(&c);
 }
 
+static void other_engines(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_resume r;
+
+	for (size_t i = 0; i < 3; i++) {
+		read_container(i ? "\"zns.from\":\"warm/one\"" : SUSPEND, NEVER);
+		strcpy(c.kind, "podman");
+		if (i == 2)
+			s.source[DOCKER_FROM] = "rule";
+		assert_int_equal(docker_resume_choose(&c, &s, &r, &err), i == 1 ? -EOPNOTSUPP : 0);
+		assert_false(r.or_cold && i == 1);
+		assert_int_equal(docker_resume_in_vain(&c, &s), i == 0);
+		docker_container_fini(&c);
+	}
+}
+
 static void note(void **state)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -645,6 +662,7 @@ int main(void)
 		cmocka_unit_test(by_signal),
 		cmocka_unit_test(order),
 		cmocka_unit_test(note),
+		cmocka_unit_test(other_engines),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

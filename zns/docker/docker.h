@@ -305,6 +305,8 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 /* Must the next start of @c fail, @s being all that is known of its settings? Its files may be newer
  * than what it asks for, or it has none of its own. */
 bool docker_resume_must(const struct docker_container *c, const struct docker_settings *s);
+/* Does it ask for what only containers of Docker can have? */
+bool docker_resume_in_vain(const struct docker_container *c, const struct docker_settings *s);
 /*
  * from.c: the first start of a new container from another one's checkpoint (zns.from, which
  * it has): sets @r's dir, name and from. -EPERM: no rule of the administrator's allows it, or it

@@ -393,6 +393,10 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 		return err->code = 0;
 	}
 	ret = docker_resume_choose(k, &s, &r, err);
+	if (docker_resume_in_vain(k, &s))
+		docker_note(
+			k, LOG_WARNING,
+			"zns.suspend, zns.stop and zns.resume are for containers of Docker alone");
 	if (!ret && !*r.dir) {
 		if (r.lost)
 			docker_note_lost(k);

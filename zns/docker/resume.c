@@ -193,6 +193,21 @@ static bool or_cold(const struct docker_settings *s, const char *wish)
 					       !strcmp(wish, "ended");
 }
 
+/* The container's own word: rules and defaults may be meant for others. */
+static bool by_itself(const struct docker_settings *s, enum docker_key key)
+{
+	const char *source = s->source[key];
+
+	return source && strcmp(source, "rule") && strcmp(source, "default");
+}
+
+bool docker_resume_in_vain(const struct docker_container *c, const struct docker_settings *s)
+{
+	return strcmp(c->kind, "docker") &&
+	       (by_itself(s, DOCKER_SUSPEND) || by_itself(s, DOCKER_STOP) ||
+		by_itself(s, DOCKER_RESUME));
+}
+
 bool docker_resume_must(const struct docker_container *c, const struct docker_settings *s)
 {
 	const char *wish = s->source[DOCKER_RESUME] ? s->value[DOCKER_RESUME] : "no";
@@ -215,8 +230,13 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 
 	memset(r, 0, sizeof(*r));
 	r->or_cold = or_cold(s, wish);
-	if (strcmp(c->kind, "docker"))
-		return 0;
+	if (strcmp(c->kind, "docker")) {
+		r->or_cold = or_cold(s, "");
+		return by_itself(s, DOCKER_FROM) ?
+			       zns_fail(err, -EOPNOTSUPP,
+					"zns.from is for containers of Docker alone") :
+			       0;
+	}
 	ret = choose(c, wish, r, err);
 	if (!ret && !*r->dir && !has_run(c) && s->source[DOCKER_FROM]) {
 		if (!s->source[DOCKER_RESUME_ELSE])
