@@ -80,6 +80,23 @@ def stopped_twice(scene):
 
 
 @case
+def stopped_frozen(scene):
+    """A stop during Docker's own checkpoint, which ends the container, sends no signal; during one that lets it run it does."""
+    with Suspended(scene(TINY, size=1)) as e:
+        (e.own / 'checkpoints').mkdir(exist_ok=True)
+        for options, kills in ((['--leave-running'], 1), ([], 0)):
+            (e.dir / 'calls').unlink(missing_ok=True)
+            dump = e.begin('checkpoint', *options, '--image-path', e.own / 'checkpoints/one', '--work-path', e.work, ID)
+            if not wait_until(lambda: e.calls() == ['checkpoint']):
+                raise Failed(f'no checkpoint: {e.calls()}')
+            expect('exit of the stop', e.begin('kill', ID, '15').wait(60), 0)
+            expect('signals of the stop', len([c for c in e.calls() if c != 'checkpoint']), kills)
+            e.end(0)
+            expect('exit of the checkpoint', dump.wait(60), 0)
+            tried(f'a stop in a checkpoint, {options}')
+
+
+@case
 def restored_by_name(scene):
     """docker start --checkpoint uses up what the container ended with; a restore that fails does not."""
     with Suspended(scene(TINY, size=1)) as e:

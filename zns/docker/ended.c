@@ -44,6 +44,7 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 		*e->name = 0;
 		return 0;
 	}
+	e->lock = suspend_lock(k);
 	ret = docker_resume_reserve(k, e->name);
 	if (ret)
 		return zns_fail_sys(err, ret, "the note that it ends with checkpoint %s", e->name);
@@ -92,6 +93,8 @@ void ended_finish(const struct call *c, const struct docker_container *k, struct
 	} else {
 		docker_resume_unreserve(k);
 	}
+	if (e->lock >= 0)
+		close(zns_take_fd(&e->lock));
 	unlink(e->frozen);
 	if (e->init >= 0)
 		close(zns_take_fd(&e->init));

@@ -359,7 +359,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	char conf[PATH_MAX] = "";
 	const char *old = secure_getenv("PATH");
 	cleanup_free char *path = NULL;
-	struct ended ended = { .init = -1 };
+	struct ended ended = { .init = -1, .lock = -1 };
 	bool zones;
 	int ret = 0;
 

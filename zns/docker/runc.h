@@ -84,6 +84,9 @@ int links_resolve(const char *bundle, struct zns_err *err);
 bool suspend_kill(const struct call *c);
 /* The signal with which an engine stops it. */
 int suspend_signal(const struct docker_container *k);
+/* Held until a stop has ended by checkpoint or by signal, and by a checkpoint that ends the
+ * container. A descriptor; -EWOULDBLOCK: another one holds it. */
+int suspend_lock(const struct docker_container *k);
 /* What the checkpoint is called that call @c makes: by its directory, or by the one that dockerd
  * has made. "": not known. */
 void suspend_name(const struct call *c, const struct docker_container *k, char *out, size_t len);
@@ -95,6 +98,7 @@ struct ended {
 	char frozen[PATH_MAX]; /* the file in which criu notes when the tasks were frozen */
 	long long began_ns; /* before that */
 	int init; /* a pidfd */
+	int lock; /* of suspend_lock(); the stop that calls this has it already */
 };
 /* Before the dump: all that needs space on the disk. An error fails the dump. */
 int ended_prepare(const struct call *c, const struct docker_container *k,

@@ -47,8 +47,7 @@ int suspend_signal(const struct docker_container *k)
 	return s && *s ? call_signal(s) : SIGTERM;
 }
 
-/* Held until a stop has ended by checkpoint or by signal. -EWOULDBLOCK: another one holds it. */
-static int lock(const struct docker_container *k)
+int suspend_lock(const struct docker_container *k)
 {
 	char all[PATH_MAX];
 	int fd, ret = all_of(k, all, sizeof(all));
@@ -221,12 +220,12 @@ static bool make(const struct call *c, const struct docker_container *k)
 }
 
 /*
- * A second stop leaves the first one its checkpoint. Its signal would wait in the frozen tasks, and
+ * A second stop leaves the first one, or Docker's own checkpoint, what it makes. Its signal would wait in the frozen tasks, and
  * be in their memory: they would end as soon as they are resumed.
  */
 static bool by_checkpoint(const struct call *c, const struct docker_container *k, bool frozen)
 {
-	int fd = lock(k);
+	int fd = suspend_lock(k);
 	bool done;
 
 	if (fd == -EWOULDBLOCK)
