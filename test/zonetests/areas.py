@@ -209,7 +209,7 @@ def main():
     if args.report:
         directory = Path(args.report)
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / 'areas.md').write_text(text + '\n')
+        (directory / 'report.md').write_text(text + '\n')
         (directory / 'areas.json').write_text(json.dumps(results, indent=1) + '\n')
     return int(any(found.get('differs') or 'failed' in found for ways in results.values() for found in ways.values()))
 
