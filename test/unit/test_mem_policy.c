@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What is evicted and what is fetched ahead: the arithmetic, and a pager with a program that comes
  * back to the same memory in the same order. */
-#include "../../zns/memory/policy/guess.h"
-#include "../../zns/memory/policy/predict.h"
+#include "../../zns/memory/engine/mem.h"
 #include "mem_fixture.h"
 
 #define WAIT_S 60
@@ -79,6 +78,52 @@ static void guesses(void **state)
 	assert_true(guess_wrong(&g, 1001, 400, &wrong) && wrong.block == 1003);
 	assert_false(guess_wrong(&g, 1001, 400, &wrong));
 	assert_true(guess_asked(&g, 7, 1000 + GUESSES + 2, &wrong));
+}
+
+/* ---- which event came first ---- */
+
+#define AREA (UNITS * UNIT_SIZE)
+
+static struct uffd_msg moved(uint64_t from, uint64_t to)
+{
+	struct uffd_msg m = { .event = UFFD_EVENT_REMAP };
+
+	m.arg.remap.from = from;
+	m.arg.remap.to = to;
+	m.arg.remap.len = AREA;
+	return m;
+}
+
+static struct uffd_msg unmapped(uint64_t start)
+{
+	struct uffd_msg m = { .event = UFFD_EVENT_UNMAP };
+
+	m.arg.remove.start = start;
+	m.arg.remove.end = start + AREA;
+	return m;
+}
+
+/* Memory comes to where other memory is believed to be, and @msg[2] says that some has left there:
+ * if something is there, that was the other memory, and comes first. Else it is the same. */
+static void order(void **state)
+{
+	uint8_t *all = mmap(NULL, 3 * AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0);
+	uint64_t x = (uintptr_t)all, y = x + AREA, z = y + AREA;
+	struct uffd_msg msg[] = { moved(x, y), unmapped(x), moved(y, z) };
+	struct proc p = { .maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC) };
+
+	assert_ptr_not_equal(all, MAP_FAILED);
+	known_add(&p, (struct place){ y, z });
+	assert_true(order_is_missing(&p, msg, 2));
+	assert_false(order_is_missing(&p, msg, 3));
+	assert_int_equal(order_next(&p, msg, 3), 2);
+	munmap((void *)(uintptr_t)y, AREA);
+	assert_false(order_is_missing(&p, msg, 3));
+	assert_int_equal(order_next(&p, msg, 3), 0);
+	mem_places_free(&p.known);
+	close(p.maps);
+	munmap(all, 3 * AREA);
 }
 
 /* ---- a program that has activations ---- */
@@ -334,7 +379,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(chain),      cmocka_unit_test(chain_grows),
-		cmocka_unit_test(guesses),
+		cmocka_unit_test(guesses),    cmocka_unit_test(order),
 #ifndef __SANITIZE_ADDRESS__ /* the second activation finds its units in memory there; why is open \
 			      */
 		cmocka_unit_test(predicting), cmocka_unit_test(streaming),

@@ -7,6 +7,7 @@
  * units along. That memory arrives where memory is that has not left: so the event of it is still
  * to come.
  */
+#include <errno.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 
@@ -134,13 +135,32 @@ static struct place to_of(const struct uffd_msg *m)
 	return (struct place){ 0 };
 }
 
+/*
+ * Memory that came by @came has left by @left: nothing is there any more. What is known there is
+ * wrong then. Its thread waits until the old place of @left is read of as unmapped, so it cannot be
+ * back.
+ */
+static bool is_next(const struct proc *p, const struct uffd_msg *came, const struct uffd_msg *left)
+{
+	struct place to = to_of(came), from = from_of(left), now = { 0 };
+	struct areas all = { 0 };
+	int ret;
+
+	if (!to.end || from.start != to.start || from.end != to.end || p->maps < 0)
+		return false;
+	ret = place_read(p, to.start, &all, &now);
+	areas_free(&all);
+	return ret == -ENOENT || ret == -ESTALE ||
+	       (!ret && (now.start > to.start || now.end < to.end));
+}
+
 static bool is_before(const struct proc *p, const struct uffd_msg *first,
 		      const struct uffd_msg *then)
 {
 	struct place from = from_of(first), to = to_of(then);
 	uint64_t start = zns_max(from.start, to.start), end = zns_min(from.end, to.end);
 
-	return start < end && known_within(p, start, end);
+	return start < end && known_within(p, start, end) && !is_next(p, then, first);
 }
 
 /* One of the others that came before it, or @nr. */
@@ -169,12 +189,22 @@ unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsign
 	return i;
 }
 
+static bool has_left(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+		     unsigned int i)
+{
+	for (unsigned int k = i + 1; k < nr; k++)
+		if (msg[k].event && is_next(p, &msg[i], &msg[k]))
+			return true;
+	return false;
+}
+
 bool order_is_missing(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
 {
 	for (unsigned int i = 0; i < nr; i++) {
 		struct place to = to_of(&msg[i]);
 
-		if (to.end && known_within(p, to.start, to.end) && before(p, msg, nr, i) == nr)
+		if (to.end && known_within(p, to.start, to.end) && before(p, msg, nr, i) == nr &&
+		    !has_left(p, msg, nr, i))
 			return !mem_without(RULE_ORDER);
 	}
 	return false;
