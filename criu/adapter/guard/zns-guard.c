@@ -122,8 +122,8 @@ static bool is_lazy_pages(pid_t pid)
 	return false;
 }
 
-/* The first process that @is says yes to; 0: none. */
-static pid_t find_process(bool (*is)(pid_t pid))
+/* The first process above @after that @is says yes to, in the order of /proc; 0: none. */
+static pid_t find_process(bool (*is)(pid_t pid), pid_t after)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *e;
@@ -131,13 +131,25 @@ static pid_t find_process(bool (*is)(pid_t pid))
 
 	while (dir && (e = readdir(dir))) {
 		pid = atoi(e->d_name);
-		if (pid > 0 && is(pid))
+		if (pid > after && is(pid))
 			break;
 		pid = 0;
 	}
 	if (dir)
 		closedir(dir);
 	return pid;
+}
+
+/* Which of them has a userfaultfd of the task no file says, so all are named. 0: there is none. */
+static int name_lazy_pages(char *out, size_t len)
+{
+	size_t n = 0;
+	pid_t pid = 0;
+	int nr = 0;
+
+	while (n < len && (pid = find_process(is_lazy_pages, pid)))
+		n += snprintf(out + n, len - n, "%s%d", nr++ ? ", " : "", pid);
+	return nr;
 }
 
 /* uw, write protection alone, takes no page away. */
@@ -157,18 +169,18 @@ int zns_guard_area(pid_t pid, unsigned long start, unsigned long end, const char
 {
 	const char *todo =
 		"end the program that holds it (a lazy restore; a pager: `znsctl memory detach`, or dump into zones) or let it fill and release the area";
-	char daemon[128];
-	pid_t lazy;
+	char daemon[256], pids[128];
+	int nr;
 
 	if (!is_filled_by_another(flags) || zns_mem_answers(pid, start, end))
 		return 0;
 	if (holds_uffd(pid)) {
 		todo = "the process holds it itself and has to unregister the area";
-	} else if ((lazy = find_process(is_lazy_pages))) {
+	} else if ((nr = name_lazy_pages(pids, sizeof(pids)))) {
 		snprintf(
 			daemon, sizeof(daemon),
-			"a lazy restore still fills it: wait until the lazy-pages daemon (process %d) has ended",
-			lazy);
+			"a lazy restore still fills it: wait until the lazy-pages daemon (%s %s) has ended",
+			nr > 1 ? "one of processes" : "process", pids);
 		todo = daemon;
 	}
 	pr_err("Process %d (%s) has memory at %lx-%lx behind a userfaultfd. What is not there yet would be lost in a dump; %s\n",
@@ -279,7 +291,7 @@ int zns_guard_tree(pid_t root, bool pre_dump)
 
 	for (i = 0; !ret && i < tree.nr; i++)
 		ret = zns_guard_files(tree.task[i].pid, &seen);
-	areas = seen.uffd_pid || (!zns_mem_begun() && find_process(zns_guard_is_pager));
+	areas = seen.uffd_pid || (!zns_mem_begun() && find_process(zns_guard_is_pager, 0));
 	for (i = 0; !ret && areas && i < tree.nr; i++)
 		ret = guard_areas(tree.task[i].pid);
 	if (!ret && seen.uffd_pid)
