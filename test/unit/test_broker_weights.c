@@ -317,8 +317,8 @@ static void restores_have_promises(void **state)
 	zns_broker_close(&c);
 	c = client(*state);
 	tenants(*state, "name die max-qos=100\n");
-	not_promised(&c, &die, 300, NULL, -EDQUOT, "ceiling of 100 MiB/s");
-	promised_restore(&c, &die, 100, NULL);
+	not_promised(&c, &die, 300, "reject", -EDQUOT, "ceiling of 100 MiB/s");
+	promised_restore(&c, &die, 300, "100 MiB/s of 300: the ceiling of `name die`");
 	/* with its end all is everybody's again */
 	zns_broker_close(&c);
 	zns_broker_close(&a);

@@ -85,17 +85,35 @@ static uint32_t rate_with(const struct znsd *d, const struct lease *l, const dou
 	return (uint32_t)(least + 1e-6);
 }
 
-static int check_tenant(const struct lease *l, uint32_t qos, struct zns_err *err)
+/*
+ * Lowers *@qos to the ceiling of the container's tenant, since a restore that fails may lose what it
+ * should bring back. Only one that asks to be rejected is. @note gets what was lowered.
+ */
+static int keep_ceiling(const struct lease *l, bool share, uint32_t *qos, char *note, size_t len,
+			struct zns_err *err)
 {
+	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_tenant t;
-	int ret = zns_tenant_find(l->container, -1, &t, err);
+	int ret = zns_tenant_find(l->container, -1, &t, &e);
 
-	if (ret || !t.max_qos_mibps || qos <= t.max_qos_mibps)
-		return ret;
-	return zns_fail(
-		err, -EDQUOT,
-		"QoS of %u MiB/s exceeds the ceiling of %u MiB/s that `%.100s` has (%s/tenants.conf:%u)",
-		qos, t.max_qos_mibps, t.who, zns_config_dir(), t.line);
+	if (ret && !share)
+		return zns_fail(err, ret, "%s", e.msg);
+	if (ret) {
+		snprintf(note, len, "it is promised nothing: %.150s", e.msg);
+		*qos = 0;
+		return 0;
+	}
+	if (!t.max_qos_mibps || *qos <= t.max_qos_mibps)
+		return 0;
+	if (!share)
+		return zns_fail(
+			err, -EDQUOT,
+			"QoS of %u MiB/s exceeds the ceiling of %u MiB/s that `%.100s` has (%s/tenants.conf:%u)",
+			*qos, t.max_qos_mibps, t.who, zns_config_dir(), t.line);
+	snprintf(note, len, "it is promised %u MiB/s of %u: the ceiling of `%.100s`",
+		 t.max_qos_mibps, *qos, t.who);
+	*qos = t.max_qos_mibps;
+	return 0;
 }
 
 int promise_admit(struct znsd *d, struct lease *l, const ZnsPb__RestoreBegin *q, char *note,
@@ -110,7 +128,7 @@ int promise_admit(struct znsd *d, struct lease *l, const ZnsPb__RestoreBegin *q,
 	if (!share && strcmp(q->admission, "reject"))
 		return zns_fail(err, -EINVAL, "admission \"%.40s\" of a restore is not known",
 				q->admission);
-	ret = qos ? check_tenant(l, qos, err) : 0;
+	ret = qos ? keep_ceiling(l, share, &qos, note, len, err) : 0;
 	if (ret || !qos || !l->weigh.nr_parts)
 		return ret;
 	for (uint32_t g = 0; g < d->nr_groups; g++)
