@@ -71,7 +71,10 @@ static void unit_checked(void *arg, const struct zns_unit_check *u)
 	ctl_progress_add(k->progress, u->len);
 	pthread_mutex_lock(&k->lock);
 	k->units++;
-	if (u->err->code) {
+	if (u->err->code == -ENOMEM) { /* the unit was not read: it may be intact */
+		if (!k->err.code)
+			k->err = *u->err;
+	} else if (u->err->code) {
 		if (!i->bad_units || u->off < i->off) {
 			i->off = u->off;
 			i->zone = u->zone;
