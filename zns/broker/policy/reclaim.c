@@ -134,7 +134,7 @@ bool reclaim_pending(const struct znsd *d)
 	uint64_t now = zns_mono_ns();
 	uint32_t i;
 
-	if (d->park_check || finisher_running(d))
+	if (d->park_check || finisher_running(d) || d->policy->nr_footers)
 		return true;
 	for (i = 0; d->sweep && i < d->nr_zones; i++)
 		if (zone_garbage(d, i) && d->zones[i].retry_ns <= now)
