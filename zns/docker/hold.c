@@ -125,7 +125,7 @@ static int begin(struct hold *h, struct zns_err *err)
 		waitpid(pid, &status, 0);
 		/* of a supervisor that was killed: a cold start has the same id, which they would
 		 * remove at their end */
-		hold_kill_children();
+		hold_kill_session(pid);
 		if (!had)
 			hold_forget_in_runc(h);
 		if (n == 0 && WIFEXITED(status) && WEXITSTATUS(status) == HOLD_DELETED)

@@ -24,8 +24,9 @@ void __attribute__((noreturn)) supervise(struct hold *h);
 /* Ends process @pid and all below it; @pid may be a child of the caller's, which stays to be waited
  * for. */
 void hold_kill_all(pid_t pid);
-/* Ends all processes below the caller, and waits for them. */
-void hold_kill_children(void);
+/* Ends the caller's children that are of session @sid, with all below them, and waits for them, for
+ * some seconds. A daemon that a restore has started (broker, keeper) has a session of its own. */
+void hold_kill_session(pid_t sid);
 /* Removes what is in the run directory, and what a killed runc left in its own. */
 void hold_forget(const struct hold *h);
 bool hold_runc_has(const struct hold *h);

@@ -92,6 +92,8 @@ void hold_forget_in_runc(const struct hold *h)
 }
 
 #define KILL_MAX 4096
+#define KILL_WAIT_MS 10000 /* one that waits for a file server's answer cannot be killed */
+#define KILL_LOOK_MS 10
 
 /* Children of one thread each: runc has many. */
 static size_t children_of(pid_t pid, pid_t *out, size_t max)
@@ -131,15 +133,25 @@ void hold_kill_all(pid_t pid)
 		kill(all[--nr], SIGKILL);
 }
 
-void hold_kill_children(void)
+/* One of @sid that still runs is counted. */
+static size_t kill_session(pid_t sid)
 {
-	pid_t child;
+	pid_t child[KILL_MAX];
+	size_t nr = children_of(getpid(), child, KILL_MAX), left = 0;
 
-	while (children_of(getpid(), &child, 1)) {
-		hold_kill_all(child);
-		while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-			;
+	for (size_t i = 0; i < nr; i++) {
+		if (getsid(child[i]) != sid || waitpid(child[i], NULL, WNOHANG) == child[i])
+			continue;
+		hold_kill_all(child[i]);
+		left++;
 	}
+	return left;
+}
+
+void hold_kill_session(pid_t sid)
+{
+	for (int i = 0; i < KILL_WAIT_MS / KILL_LOOK_MS && kill_session(sid); i++)
+		usleep(KILL_LOOK_MS * 1000);
 }
 
 /* If the supervisor is killed criu finds its socket closed and gives up, and runc removes what it
@@ -266,7 +278,7 @@ void supervise(struct hold *h)
 	for (;;) {
 		if (poll(p, ZNS_ARRAY_SIZE(p), h->criu >= 0 ? LOOK_MS : -1) < 0 && errno != EINTR)
 			_exit(1);
-		if (p[ENGINE].revents) {
+		if (p[ENGINE].revents || p[ENGINE].fd == -ESRCH) {
 			alone = true;
 			p[ENGINE].fd = -1;
 		}
