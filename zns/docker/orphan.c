@@ -198,6 +198,8 @@ static void watch(const struct call *c, int self, int engine, int shim)
 	if (engine >= 0 && !has_ended(engine))
 		return;
 	wait_for(self);
+	if (has_ended(shim)) /* containerd has seen it, and another dockerd may create it again */
+		return;
 	if (!strcmp(c->command, "start"))
 		stop(c);
 	syscall(SYS_pidfd_send_signal, shim, SIGKILL, NULL, 0);
