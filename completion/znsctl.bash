@@ -59,7 +59,8 @@ _znsctl()
 			if [ "$command" = memory ]; then
 				words=($(_zns_names name memory status))
 			elif [ "$command" = docker ]; then
-				words=($(docker ps -a --format '{{.Names}}' 2>/dev/null))
+				# a name of another daemon's could be a command to the shell
+				words=($(docker ps -a --format '{{.Names}}' 2>/dev/null | grep -xE '[A-Za-z0-9][A-Za-z0-9_.-]*'))
 			else
 				words=($(_zns_arguments "$command"))
 			fi

@@ -34,6 +34,9 @@ static int dial(const struct docker_api *a, struct zns_err *err)
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "socket");
 	strcpy(sa.sun_path, a->socket);
+	if (a->limit_s)
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = a->limit_s },
+			   sizeof(struct timeval));
 	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa))) {
 		zns_fail_sys(
 			err, -errno,
@@ -50,6 +53,7 @@ static int read_all(int fd, char **out, struct zns_err *err)
 	size_t len = 0, room = 16384;
 	char *buf = malloc(room + 1), *bigger;
 	ssize_t n = 0;
+	bool late;
 
 	while (buf && len < ANSWER_MAX) {
 		if (len == room) {
@@ -67,9 +71,12 @@ static int read_all(int fd, char **out, struct zns_err *err)
 		len += (size_t)n;
 	}
 	if (!buf || n) {
+		late = n < 0 && errno == EAGAIN;
 		free(buf);
-		return zns_fail(err, n < 0 ? -EIO : -ENOMEM,
-				"the answer of Docker's daemon cannot be read");
+		return late ? zns_fail(err, -ETIMEDOUT,
+				       "Docker's daemon has not answered in time") :
+			      zns_fail(err, n < 0 ? -EIO : -ENOMEM,
+				       "the answer of Docker's daemon cannot be read");
 	}
 	buf[len] = 0;
 	*out = buf;

@@ -390,6 +390,7 @@ void docker_suspend_order(struct docker_candidate *list, size_t nr);
 /* api.c: dockerd's HTTP interface over its UNIX socket. */
 struct docker_api {
 	char socket[108]; /* --host, $DOCKER_HOST, or /var/run/docker.sock */
+	unsigned limit_s; /* within which an answer comes, in seconds; 0: none */
 };
 
 int docker_api_init(struct docker_api *a, const char *host, struct zns_err *err);

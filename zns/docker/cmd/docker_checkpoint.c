@@ -207,7 +207,7 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!ret)
 		ret = report(&args, &t, ask.name, zns_mono_ns() - start, &err);
 	if (!ret && keep)
-		ret = docker_thin_out(&d, &t.c, DOCKER_AUTO_PREFIX, (unsigned)keep, &err);
+		ret = docker_thin_out(&d, &t.c, DOCKER_AUTO_PREFIX, NULL, (unsigned)keep, &err);
 	docker_close(&d, &t);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

@@ -83,9 +83,9 @@ int docker_entries(const struct docker_container *c, struct docker_entry **out, 
 /* Is it in the catalogue of a registered device? 0, or -errno with the reason. */
 int docker_entry_check(const struct docker_entry *e, struct zns_err *err);
 /* Removes the oldest checkpoints whose names begin with @prefix, and their data, until @keep are
- * left. */
+ * left beside @spare (NULL: none). @spare stays whatever its time says: clocks are set back. */
 int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c,
-		    const char *prefix, unsigned keep, struct zns_err *err);
+		    const char *prefix, const char *spare, unsigned keep, struct zns_err *err);
 
 /* docker_lost.c: adds the checkpoints of container @k that the catalogues have and @list lacks.
  * @wanted: only this name; NULL: all. */
@@ -103,9 +103,10 @@ int docker_image(struct ctl_hold *h, const char *name, size_t max, const char *a
 /* docker_live.c: for a checkpoint of the catalogue. @why: the reason in words. */
 enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len);
 
-/* docker_suspend.c: ends @t with checkpoint @name, and keeps its restart policy. */
+/* docker_suspend.c: ends @t with checkpoint @name, and keeps its restart policy. @admission: as in
+ * struct docker_ask. */
 int docker_suspend_one(const struct docker_daemon *d, const struct docker_target *t,
-		       const char *name, struct zns_err *err);
+		       const char *name, const char *admission, struct zns_err *err);
 /* docker_suspend_all.c: -EIO: of one or more it failed, and they run on. */
 int docker_suspend_all(struct docker_daemon *d, bool json, bool limited, uint64_t within_s,
 		       struct zns_err *err);

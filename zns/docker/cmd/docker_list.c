@@ -96,7 +96,7 @@ static int rm_on_device(const struct docker_entry *e, struct zns_err *err)
 }
 
 int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c,
-		    const char *prefix, unsigned keep, struct zns_err *err)
+		    const char *prefix, const char *spare, unsigned keep, struct zns_err *err)
 {
 	cleanup_free struct docker_entry *list = NULL;
 	size_t nr = 0, i, seen = 0;
@@ -105,7 +105,8 @@ int docker_thin_out(const struct docker_daemon *d, const struct docker_container
 	int ret = docker_entries(c, &list, &nr, err);
 
 	for (i = 0; !ret && i < nr; i++) {
-		if (strncmp(list[i].name, prefix, strlen(prefix)) || ++seen <= keep)
+		if (strncmp(list[i].name, prefix, strlen(prefix)) ||
+		    (spare && !strcmp(list[i].name, spare)) || ++seen <= keep)
 			continue;
 		snprintf(path, sizeof(path), "/containers/%s/checkpoints/%s", c->id, list[i].name);
 		ret = docker_api_call(&d->api, "DELETE", path, NULL, NULL, err);

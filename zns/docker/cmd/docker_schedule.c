@@ -99,7 +99,7 @@ static int loop(const struct ctl_cmd *cmd, const char *host, const char *contain
 		if (!ret)
 			ret = docker_make_checkpoint(&d, &t, &ask, &err);
 		if (!ret)
-			ret = docker_thin_out(&d, &t.c, DOCKER_AUTO_PREFIX, keep, &err);
+			ret = docker_thin_out(&d, &t.c, DOCKER_AUTO_PREFIX, NULL, keep, &err);
 		if (ret) {
 			failed++;
 			ctl_fail(cmd, &err);

@@ -29,9 +29,9 @@ static int set_policy(const struct docker_daemon *d, const struct docker_target 
 /* A restart policy would take the end for a crash. Nobody else sets it again, so Ctrl-C does not
  * end us before that. */
 int docker_suspend_one(const struct docker_daemon *d, const struct docker_target *t,
-		       const char *name, struct zns_err *err)
+		       const char *name, const char *admission, struct zns_err *err)
 {
-	const struct docker_ask ask = { .name = name, .exit = true };
+	const struct docker_ask ask = { .name = name, .admission = admission, .exit = true };
 	struct json_object *policy = zns_json_get(zns_json_get(t->json, "HostConfig"),
 						  "RestartPolicy");
 	struct zns_err back = ZNS_ERR_INIT;
@@ -50,7 +50,7 @@ int docker_suspend_one(const struct docker_daemon *d, const struct docker_target
 			err, back.code,
 			"it is suspended, but its restart policy %s is not set again: %.200s",
 			restart_policy(t), back.msg);
-	return ret ? ret : docker_thin_out(d, &t->c, DOCKER_STOP_PREFIX, 1, err);
+	return ret ? ret : docker_thin_out(d, &t->c, DOCKER_STOP_PREFIX, name, 0, err);
 }
 
 /* dockerd starts it with its own start, for which `docker suspend` asks nothing. */
@@ -125,7 +125,7 @@ static int both(const struct ctl_cmd *cmd, int argc, char **argv, bool start)
 	if (!ret)
 		ret = start ? resume(&d, &t, args.argc == 2 ? args.argv[1] : NULL, name,
 				     sizeof(name), &err) :
-			      docker_suspend_one(&d, &t, name, &err);
+			      docker_suspend_one(&d, &t, name, NULL, &err);
 	if (!ret && args.json)
 		ctl_print_json(ctl_obj(J("container", (const char *)t.c.name),
 				       J("name", (const char *)name)));

@@ -12,18 +12,21 @@
 #define IDLE_TICKS 2 /* of a processor, in SAMPLE_MS: 4 % with 100 a second */
 #define RATE_BYTES_S MIB(200) /* until one has been measured, and where no bandwidth is asked for */
 #define OVERHEAD_NS 1000000000ull /* of one suspend */
+#define ANSWER_S 5 /* that dockerd may take beyond the time that is left */
+#define DEPTH_MAX 64 /* of a tree of processes: each is an open file */
 
 struct all {
 	struct docker_daemon *d;
 	struct docker_candidate *list;
 	size_t nr;
 	uint64_t until_ns; /* of CLOCK_MONOTONIC; UINT64_MAX: no limit */
+	bool limited;
 	uint64_t bytes, took_ns; /* of those that are suspended by now */
 	struct json_object *said;
 	bool json, failed;
 };
 
-static uint64_t ticks_of(pid_t pid)
+static uint64_t ticks_of(pid_t pid, unsigned depth)
 {
 	cleanup_free uint8_t *text = NULL;
 	cleanup_file FILE *c = NULL;
@@ -41,9 +44,9 @@ static uint64_t ticks_of(pid_t pid)
 	    sscanf(p, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) == 2)
 		sum = user + system;
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	c = fopen(path, "re");
+	c = depth < DEPTH_MAX ? fopen(path, "re") : NULL;
 	while (c && fscanf(c, "%d", &child) == 1)
-		sum += ticks_of(child);
+		sum += ticks_of(child, depth + 1);
 	return sum;
 }
 
@@ -88,8 +91,13 @@ static int find(struct all *a, struct zns_err *err)
 		struct docker_target t = { 0 };
 
 		/* one that has ended meanwhile needs nothing */
-		if (id && !docker_target_open(a->d, id, &t, &ignored))
-			a->nr += is_candidate(a->d, &t, &a->list[a->nr]);
+		if (id && !docker_target_open(a->d, id, &t, &ignored) &&
+		    is_candidate(a->d, &t, &a->list[a->nr])) {
+			/* whatever ends this program, the engine's stop is theirs */
+			if (a->limited)
+				docker_stop_by_signal(&t.c);
+			a->nr++;
+		}
 		docker_target_close(&t);
 	}
 	json_object_put(running);
@@ -101,10 +109,10 @@ static void sort(struct all *a)
 	if (a->nr < 2)
 		return;
 	for (size_t i = 0; i < a->nr; i++)
-		a->list[i].ticks = ticks_of(a->list[i].pid);
+		a->list[i].ticks = ticks_of(a->list[i].pid, 0);
 	usleep(SAMPLE_MS * 1000);
 	for (size_t i = 0; i < a->nr; i++)
-		a->list[i].idle = ticks_of(a->list[i].pid) - a->list[i].ticks <= IDLE_TICKS;
+		a->list[i].idle = ticks_of(a->list[i].pid, 0) - a->list[i].ticks <= IDLE_TICKS;
 	docker_suspend_order(a->list, a->nr);
 }
 
@@ -127,7 +135,8 @@ static void say(struct all *a, const struct docker_candidate *o, const char *che
 					      J("checkpoint", checkpoint ? checkpoint : ""),
 					      J("why", why ? why : "")));
 	else if (checkpoint)
-		printf("%s is suspended, with checkpoint %s\n", o->name, checkpoint);
+		printf("%s is suspended, with checkpoint %s%s%s\n", o->name, checkpoint,
+		       why ? ", but: " : "", why ? why : "");
 	else
 		printf("%s runs on, and its next stop is its signal: %s\n", o->name, why);
 	fflush(stdout);
@@ -149,12 +158,20 @@ static void leave(struct all *a, const struct docker_target *t, const struct doc
 static void one(struct all *a, const struct docker_candidate *o)
 {
 	uint64_t began = zns_mono_ns(), want = estimate_ns(a, o), left;
-	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_err err = ZNS_ERR_INIT, now = ZNS_ERR_INIT;
 	struct docker_target t = { 0 };
 	char name[64], why[100];
 
 	left = a->until_ns > began ? a->until_ns - began : 0;
+	if (a->limited)
+		a->d->api.limit_s = (unsigned)(left / 1000000000u) + ANSWER_S;
 	if (docker_target_open(a->d, o->id, &t, &err) || !t.running) {
+		docker_target_close(&t);
+		return;
+	}
+	if (ctl_caught(&err)) {
+		a->failed = true;
+		leave(a, &t, o, err.msg);
 		docker_target_close(&t);
 		return;
 	}
@@ -163,10 +180,16 @@ static void one(struct all *a, const struct docker_candidate *o)
 		snprintf(why, sizeof(why), "it takes some %.1f s, and %.1f s are left",
 			 (double)want / 1e9, (double)left / 1e9);
 		leave(a, &t, o, why);
-	} else if (docker_suspend_one(a->d, &t, name, &err)) {
+	} else if (docker_suspend_one(a->d, &t, name, a->limited ? "share" : NULL, &err)) {
 		a->failed = true;
-		leave(a, &t, o, err.msg);
+		docker_target_close(&t);
+		t = (struct docker_target){ 0 };
+		if (!docker_target_open(a->d, o->id, &t, &now) && t.running)
+			leave(a, &t, o, err.msg);
+		else
+			say(a, o, name, err.msg);
 	} else {
+		docker_stops_by_signal(&t.c);
 		a->bytes += o->bytes;
 		a->took_ns += zns_mono_ns() - began;
 		say(a, o, name, NULL);
@@ -179,6 +202,7 @@ int docker_suspend_all(struct docker_daemon *d, bool json, bool limited, uint64_
 {
 	struct all a = { .d = d,
 			 .json = json,
+			 .limited = limited,
 			 .until_ns = limited ? zns_mono_ns() + within_s * 1000000000ull :
 					       UINT64_MAX };
 	int ret = find(&a, err);
