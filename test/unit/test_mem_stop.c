@@ -378,10 +378,8 @@ static void attached_later(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(refused_by_the_store),
-		cmocka_unit_test(removed),
-		cmocka_unit_test(attached_later),
-		cmocka_unit_test(put_back),
+		cmocka_unit_test(refused_by_the_store), cmocka_unit_test(removed),
+		cmocka_unit_test(attached_later),       cmocka_unit_test(put_back),
 #ifndef __SANITIZE_ADDRESS__ /* whose own memory may not be poisoned */
 		cmocka_unit_test(not_put_back),
 #endif

@@ -15,17 +15,19 @@
 #include "zns/process.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool asked; /* criu wants the commit, and the broker is asked for it; protected by lock */
 static bool over; /* it is committed; protected by lock */
 static int stopped = -1; /* an eventfd that SIGTERM fills */
 
-/* The dump fails for @err, unless it failed before or is committed. */
-static void end_early(struct helper *h, const struct zns_err *err)
+/* The dump fails for @err, unless it failed before or is committed. @criu_ended: or criu has asked for
+ * the commit, which the broker may do at this moment: it then ends with a handle, or not at all. */
+static void end_early(struct helper *h, bool criu_ended, const struct zns_err *err)
 {
 	struct dump *d = NULL;
 	bool first;
 
 	pthread_mutex_lock(&lock);
-	first = !over && !h->late;
+	first = !over && !h->late && !(criu_ended && asked);
 	if (first) {
 		h->late = true;
 		h->late_err = *err;
@@ -50,7 +52,7 @@ static void *run(void *arg)
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
 		;
 	zns_fail(&err, -ETIMEDOUT, "the dump took longer than --timeout %u s", h->timeout_s);
-	end_early(h, &err);
+	end_early(h, false, &err);
 	return NULL;
 }
 
@@ -71,7 +73,7 @@ static void *watch(void *arg)
 	else
 		zns_fail(&err, -ECANCELED,
 			 "criu ended before the commit: nothing of the dump stays");
-	end_early(h, &err);
+	end_early(h, !p[0].revents, &err);
 	return NULL;
 }
 
@@ -122,6 +124,18 @@ int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err 
 		ret = zns_fail(err, h->late_err.code, "%s", h->late_err.msg);
 	if (!ret)
 		h->dump = d;
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+int deadline_asked(const struct helper *h, struct zns_err *err)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&lock);
+	if (h->late)
+		ret = zns_fail(err, h->late_err.code, "%s", h->late_err.msg);
+	asked = !ret;
 	pthread_mutex_unlock(&lock);
 	return ret;
 }

@@ -103,11 +103,13 @@ int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_
 
 /*
  * deadline.c: --timeout, SIGTERM, and criu's end. Then the dump and all waits for the broker fail.
- * admitted() takes the result of the beginning: it sets h->dump, or fails with the reason. over():
- * it is committed, and nothing ends it any more.
+ * admitted() takes the result of the beginning: it sets h->dump, or fails with the reason. asked():
+ * the commit is next, and criu's end does not end the dump any more; fails if something has ended it
+ * before. over(): it is committed, and nothing ends it any more.
  */
 int deadline_start(struct helper *h, uint32_t timeout_s, struct zns_err *err);
 int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err *err);
+int deadline_asked(const struct helper *h, struct zns_err *err);
 void deadline_over(void);
 
 /* bundle.c: a memfd with the small images of level 0, or -errno. @complete: it names all. */

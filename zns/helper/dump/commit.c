@@ -152,6 +152,8 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	if (!ret)
 		ret = dump_check(d, err); /* --timeout: after this the dump can no longer be late */
 	if (!ret)
+		ret = deadline_asked(d->h, err);
+	if (!ret)
 		ret = broker_commit(d, err);
 	if (!ret) {
 		ret = write_handle(d, err);
