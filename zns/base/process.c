@@ -120,9 +120,9 @@ void zns_process_shed(void)
 	write_file("/proc/self/oom_score_adj", "0");
 }
 
-uint64_t zns_process_began(pid_t pid)
+uint64_t zns_process_stat(pid_t pid, enum zns_process_field field)
 {
-	unsigned long long began = 0;
+	unsigned long long value = 0;
 	char path[32], line[1024];
 	cleanup_close int fd = -1;
 	const char *p;
@@ -135,9 +135,14 @@ uint64_t zns_process_began(pid_t pid)
 		return 0;
 	line[n] = 0;
 	p = strrchr(line, ')'); /* the name before it may hold anything */
-	for (int field = 2; p && field < 22; field++)
+	for (int at = 2; p && at < (int)field; at++)
 		p = strchr(p + 1, ' ');
-	return p && sscanf(p, " %llu", &began) == 1 ? began : 0;
+	return p && sscanf(p, " %llu", &value) == 1 ? value : 0;
+}
+
+uint64_t zns_process_began(pid_t pid)
+{
+	return zns_process_stat(pid, ZNS_PROCESS_BEGAN);
 }
 
 void zns_close_from(int first)

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "docker.h"
 #include "zns/config.h"
+#include "zns/process.h"
 
 /* A long value becomes "": the beginning of it may be another container's. */
 static void copy(char *out, size_t len, const char *s)
@@ -90,18 +91,12 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
  */
 static void podman_name(struct docker_container *c, int init_pid)
 {
-	cleanup_free uint8_t *stat_text = NULL, *args = NULL;
+	cleanup_free uint8_t *args = NULL;
 	char path[64], *p, *next;
 	bool ours = false;
 	size_t len;
-	int parent;
+	int parent = init_pid > 0 ? (int)zns_process_stat(init_pid, ZNS_PROCESS_PARENT) : 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", init_pid);
-	if (init_pid <= 0 || zns_read_file(AT_FDCWD, path, 4096, &stat_text, &len))
-		return;
-	p = strrchr((char *)stat_text, ')');
-	if (!p || sscanf(p, ") %*c %d", &parent) != 1)
-		return;
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", parent);
 	if (zns_read_file(AT_FDCWD, path, 65536, &args, &len))
 		return;

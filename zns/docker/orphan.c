@@ -108,27 +108,14 @@ static bool is_shim(pid_t pid, const char *id)
 	return ours;
 }
 
-static pid_t parent_of(pid_t pid)
-{
-	cleanup_free uint8_t *text = NULL;
-	char path[64], *p;
-	size_t len;
-	int parent;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (zns_read_file(AT_FDCWD, path, 4096, &text, &len))
-		return 0;
-	p = strrchr((char *)text, ')');
-	return p && sscanf(p, ") %*c %d", &parent) == 1 ? parent : 0;
-}
-
 /* The shim of this container alone, above the caller: Docker calls a runtime that has arguments by
  * a script. 0: there is none. */
 static pid_t shim_of(const char *id)
 {
 	pid_t pid = getppid();
 
-	for (int i = 0; i < ABOVE_MAX && pid > 1; i++, pid = parent_of(pid))
+	for (int i = 0; i < ABOVE_MAX && pid > 1;
+	     i++, pid = (pid_t)zns_process_stat(pid, ZNS_PROCESS_PARENT))
 		if (is_shim(pid, id))
 			return pid;
 	return 0;

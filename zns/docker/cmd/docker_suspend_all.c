@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include "docker_cmd.h"
+#include "zns/process.h"
 
 #define SAMPLE_MS 500
 #define IDLE_TICKS 2 /* of a processor, in SAMPLE_MS: 4 % with 100 a second */
@@ -28,21 +29,12 @@ struct all {
 
 static uint64_t ticks_of(pid_t pid, unsigned depth)
 {
-	cleanup_free uint8_t *text = NULL;
+	uint64_t sum = zns_process_stat(pid, ZNS_PROCESS_USER_TICKS) +
+		       zns_process_stat(pid, ZNS_PROCESS_SYSTEM_TICKS);
 	cleanup_file FILE *c = NULL;
-	unsigned long user = 0, system = 0;
-	uint64_t sum = 0;
-	char path[64], *p;
-	size_t len;
+	char path[64];
 	int child;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (zns_read_file(AT_FDCWD, path, 4096, &text, &len))
-		return 0;
-	p = strrchr((char *)text, ')');
-	if (p &&
-	    sscanf(p, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) == 2)
-		sum = user + system;
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
 	c = depth < DEPTH_MAX ? fopen(path, "re") : NULL;
 	while (c && fscanf(c, "%d", &child) == 1)

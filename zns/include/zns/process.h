@@ -44,6 +44,14 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err);
  * thread is started. */
 void zns_process_no_network(void);
 
+/* A number of /proc/PID/stat, by its place there (proc(5)); 0: there is no such process. */
+enum zns_process_field {
+	ZNS_PROCESS_PARENT = 4,
+	ZNS_PROCESS_USER_TICKS = 14,
+	ZNS_PROCESS_SYSTEM_TICKS = 15,
+	ZNS_PROCESS_BEGAN = 22,
+};
+uint64_t zns_process_stat(pid_t pid, enum zns_process_field field);
 /* When a process began, in clock ticks since boot; 0: there is none. With its PID that names it: a
  * PID alone may be another process's by now. */
 uint64_t zns_process_began(pid_t pid);
