@@ -451,6 +451,20 @@ static void active_limit_alone(void **state)
 	zns_broker_close(&a);
 }
 
+/* A client of the next broker, which has these faults (controls.h). */
+static struct zns_broker client_with(struct fx *f, const char *faults)
+{
+	struct zns_broker b;
+
+	/* it takes no more of our environment than it is told */
+	setenv("ZNS_EMU_FAULT", faults, 1);
+	setenv("ZNSD_KEEP_ENV", "ZNS_EMU_FAULT", 1);
+	b = client(f);
+	unsetenv("ZNSD_KEEP_ENV");
+	unsetenv("ZNS_EMU_FAULT");
+	return b;
+}
+
 /* The drive belongs to another host all of a sudden: no zone is to blame, and the broker leaves. */
 static void reserved_by_another_host(void **state)
 {
@@ -464,12 +478,7 @@ static void reserved_by_another_host(void **state)
 
 	g = dump(f, &b, "web", KIB(128), &live);
 	kill_broker(&b);
-	/* the next broker takes no more of this than it is told: */
-	setenv("ZNS_EMU_FAULT", "conflict-after=0x*", 1);
-	setenv("ZNSD_KEEP_ENV", "ZNS_EMU_FAULT", 1);
-	b = client(f);
-	unsetenv("ZNSD_KEEP_ENV");
-	unsetenv("ZNS_EMU_FAULT");
+	b = client_with(f, "conflict-after=0x*");
 	assert_int_not_equal(b.broker_pid, pid);
 	pid = b.broker_pid;
 	g = begin_mode(&b, "db", 0, NULL, "dynamic");
@@ -510,11 +519,7 @@ static void removals_not_written(void **state)
 	}
 	assert_int_not_equal(z[0].zone, z[1].zone);
 	kill_broker(&b);
-	setenv("ZNS_EMU_FAULT", "write-after=0@0x*,write-after=0@1x*,write-after=0@2x*", 1);
-	setenv("ZNSD_KEEP_ENV", "ZNS_EMU_FAULT", 1);
-	b = client(f);
-	unsetenv("ZNSD_KEEP_ENV");
-	unsetenv("ZNS_EMU_FAULT");
+	b = client_with(f, "write-after=0@0x*,write-after=0@1x*,write-after=0@2x*");
 	gone.fd = pidfd_of(b.broker_pid);
 	m.checkpoints = id;
 	m.n_checkpoints = 2;
