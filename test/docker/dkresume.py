@@ -358,13 +358,16 @@ def from_another(d):
     remove(d, 'warm')
 
 
+def words(process):
+    """What a process of /proc was called with; none: it has gone."""
+    try:
+        return (process / 'cmdline').read_bytes().split(b'\0')
+    except OSError:
+        return []
+
+
 def supervisors(ident):
     """The process that is left of a create, the parent of the restore, and a create that goes on."""
-    def words(p):
-        try:
-            return (p / 'cmdline').read_bytes().split(b'\0')
-        except OSError:
-            return []
     return [int(p.name) for p in Path('/proc').glob('[0-9]*') if b'create' in (w := words(p)) and ident.encode() in w and
             any(x.endswith(b'zns-runc') for x in w[:2])]
 
@@ -614,11 +617,6 @@ def suspend_daemon_create(d):
 
 def shims(ident):
     """The processes of containerd that stand above a container."""
-    def words(p):
-        try:
-            return (p / 'cmdline').read_bytes().split(b'\0')
-        except OSError:
-            return []
     return [p.name for p in Path('/proc').glob('[0-9]*') if (w := words(p)) and b'containerd-shim' in w[0] and ident.encode() in w]
 
 
