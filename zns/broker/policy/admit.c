@@ -4,7 +4,7 @@
 #include "policy.h"
 
 #define WAIT_S 60
-#define SMALL_UNITS 16 /* a dump with fewer units for each of its zones gets fewer zones */
+#define SMALL_UNITS 16 /* units for each zone: a dump with fewer is given fewer zones */
 
 static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *err)
 {
@@ -61,10 +61,10 @@ static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 
 	if (on_disk(d)) {
 		a->needed = 1;
-		a->separate = false; /* there is no part of a disk to keep them apart in */
+		a->separate = false; /* a disk has one group, so nothing can be separated there */
 		/*
-		 * a disk's rate was measured once and may be wrong: a dump that shares gets what
-		 * there is, and a note
+		 * The rate of a disk was measured once and may be wrong. So a dump in mode share is
+		 * admitted at the rate that is left, with a note.
 		 */
 		return a->qos <= d->zone_mibps || a->mode == ADM_SHARE ?
 			       0 :
@@ -143,8 +143,10 @@ static int check_ceiling(struct znsd *d, struct dump_ask *a, struct zns_err *err
 	return 0;
 }
 
-/* A dump of few units has no use for many zones. One of very few units needs no zone of its own
- * (design.md §4). */
+/*
+ * A dump of few units cannot use many zones. A dump of very few units shares a pack zone (design.md
+ * §4).
+ */
 static void check_size(const struct znsd *d, struct dump_ask *a)
 {
 	uint64_t each = (uint64_t)SMALL_UNITS * a->min_room;
@@ -160,8 +162,10 @@ static void check_size(const struct znsd *d, struct dump_ask *a)
 	a->small = a->expected < each && !a->separate && !own_reservation(d, a);
 }
 
-/* A dump in a pack zone has no groups of its own. A name that also does normal I/O keeps its
- * reservation for that I/O. */
+/*
+ * A dump in a pack zone reserves no groups. A container that also does normal I/O keeps its
+ * reservation for that I/O.
+ */
 static bool reserves(const struct znsd *d, const struct dump_ask *a, const struct choice *ch)
 {
 	const ZnsPb__Reservation *r = zns_store_find_reservation(d->store, a->container);
@@ -200,8 +204,10 @@ static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *
 	l->dump.weights = znsd_alloc(l->nr_groups * sizeof(*l->dump.weights));
 	for (i = 0; i < l->nr_groups; i++)
 		l->dump.weights[i] = 1;
-	/* Admitted without contention: nobody else uses these groups now, even if they are
-	 * reserved. */
+	/*
+	 * Admitted without sharing: no other lease uses these groups now, even if another container
+	 * has reserved them.
+	 */
 	if (a->mode == ADM_SHARE)
 		zns_alloc_weights(ch->gs, ch->order, l->nr_groups - ch->nr_meta, l->dump.weights);
 	for (i = 0; i < l->nr_groups; i++)
@@ -239,7 +245,8 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	l->dump.min_room = a->min_room;
 	l->dump.expected = a->expected;
 	l->dump.most = a->most;
-	l->dump.waits_ns = zns_mono_ns(); /* until its writer says otherwise */
+	l->dump.waits_ns =
+		zns_mono_ns(); /* it counts as waiting until its writer reports progress */
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
 	take_groups(d, l, a, ch);
@@ -254,10 +261,10 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 }
 
 /*
- * A runtime freezes the container before criu asks. So that no frozen container waits for
- * admission, another client asks first and hands the lease over: the checkpoint's id is the ticket.
- * A lease that is gone is no error: the dump is admitted like any other. Leases for an import or a
- * flattening are never handed over: their checkpoint exists already.
+ * A runtime freezes the container before criu asks for admission. To keep a frozen container from
+ * waiting, the runtime asks first and hands the lease over to criu: the checkpoint's id is the
+ * ticket. If the lease has ended meanwhile, the dump is admitted like any other. Leases for an
+ * import or a flattening are never handed over: their checkpoint exists already.
  */
 struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q,
 			      const struct dump_ask *a)
@@ -325,7 +332,7 @@ int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, str
 	int ret;
 
 	ret = parse(q, a, err);
-	if (on_disk(d)) /* small units for who continues a zone */
+	if (on_disk(d)) /* a dump that may continue a zone writes small units */
 		a->min_room = ZNSD_UNIT_MIN;
 	if (!ret)
 		ret = encryption_check(d, q, err);

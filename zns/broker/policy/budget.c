@@ -3,10 +3,13 @@
 #include <string.h>
 #include "policy.h"
 
-/* a dump does more than write: several at once make progress even on one die */
+/*
+ * The least number of pack zones that may be written at once. A dump does more than write, so
+ * several dumps make progress together even on one die.
+ */
 #define PACKS_MIN 4u
 #define DISK_PACKS 16u /* on an ordinary disk, where a zone is small */
-/* normal I/O opens zones without asking: the count is renewed after this */
+/* normal I/O opens zones without asking the broker, so the count is renewed after this time */
 #define IO_LOOK_NS 1000000000ull
 
 uint32_t budget_device(struct znsd *d)

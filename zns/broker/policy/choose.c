@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Chooses the groups for a dump as of now: the rules of design.md §5 on the broker's tables. */
+/*
+ * Chooses the groups for a dump, by the rules of design.md §5 and the present state of the tables.
+ */
 #include <string.h>
 #include "policy.h"
 
@@ -16,7 +18,7 @@ const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dum
 	return r && !r->explicit_ ? r : NULL;
 }
 
-/* A dump that shares avoids groups that a waiter will get, as long as there are others. */
+/* A dump that shares avoids the groups that a waiting dump will get, if there are others. */
 static uint32_t leave_held(const struct znsd *d, const ZnsPb__Reservation *own, uint32_t *order,
 			   uint32_t found)
 {
@@ -71,8 +73,10 @@ static int busy(struct choice *ch, const char *fmt, ...)
 	return -EBUSY;
 }
 
-/* @own of the @more zones are active already. If the rest exceed the active limit, parked zones are
- * finished first. */
+/*
+ * Of the @more zones @own are active already. If the rest exceed the active limit, parked zones are
+ * finished first.
+ */
 static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32_t own)
 {
 	uint32_t excess = budget_excess(d, more, own);
@@ -126,7 +130,10 @@ static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *
 	return check_active(d, ch, 1, ch->pack_zone != ZNSD_NONE);
 }
 
-/* A small dump on a disk gets a place for all of it, or it gets what there is when it writes. */
+/*
+ * A small dump on a disk gets a place that holds all of it. If there is none, it gets places one by
+ * one as it writes.
+ */
 static int choose_small_on_disk(struct znsd *d, const struct dump_ask *a, struct choice *ch,
 				uint32_t found)
 {
@@ -313,8 +320,11 @@ static int choose_domain(struct znsd *d, const struct dump_ask *a, struct choice
 	return 0;
 }
 
-/* Without a free group only somebody who writes can give one back, or the last reader of what was
- * removed. Who reads what stays, as the asker's own lease of a flattening does, gives nothing. */
+/*
+ * Can zones become free without a removal? Only a writer, or the last reader of a removed
+ * checkpoint, can give one back. A reader of a checkpoint that stays gives nothing back; the lease
+ * that flattens one is such a reader.
+ */
 static bool zones_may_come(const struct znsd *d)
 {
 	uint32_t i;
@@ -329,8 +339,8 @@ static bool zones_may_come(const struct znsd *d)
 }
 
 /*
- * On a disk a dump gets streams, each with a zone at a time. Half of its last zone is lost with
- * each of them, so a dump has no more than disk_stream_min() allows.
+ * On a disk a dump gets streams, and each stream writes one zone at a time. Half of the last zone
+ * of each stream is lost on average. So a dump has no more streams than disk_stream_min() allows.
  */
 static int choose_disk(struct znsd *d, const struct dump_ask *a, struct choice *ch)
 {

@@ -48,7 +48,7 @@ int compact_begin(struct znsd *d, const struct holder *who, const ZnsPb__Compact
 	return 0;
 }
 
-/* ---- zones to move to ---- */
+/* ---- zones that the moved bytes are written to ---- */
 
 static void note_done(struct znsd *d, struct lease *l, const uint32_t *zones, size_t nr)
 {
@@ -65,7 +65,7 @@ static void note_done(struct znsd *d, struct lease *l, const uint32_t *zones, si
 int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, uint32_t *zone,
 		 struct zns_err *err)
 {
-	/* With a need of 0 the search would be for a dump, which may have more zones. */
+	/* With a need of 0 the search would be that for a dump, which may have more zones. */
 	struct wish w = { .l = l,
 			  .not_zones = q->not_zones,
 			  .nr_not = q->n_not_zones,
@@ -99,7 +99,10 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 
 /* ---- giving way ---- */
 
-/* A yielding lease counts for a compaction while it reads or writes, and never for another one. */
+/*
+ * A compaction gives way to a yielding lease that read or wrote within this time. One yielding
+ * lease never gives way to another.
+ */
 #define YIELDING_WORKS_NS 200000000ull
 
 static bool counts(const struct lease *l, enum lease_kind for_whom)
@@ -135,7 +138,7 @@ bool group_at_work(const struct znsd *d, uint32_t group, enum lease_kind for_who
 	return false;
 }
 
-/* Has a dump a promise on the group? Then it is not shared by weight. */
+/* Has a dump a promise on the group? Then the group is not shared by weight. */
 static bool group_promised(const struct znsd *d, uint32_t group)
 {
 	for (const struct lease *l = d->leases; l; l = l->next)
@@ -189,7 +192,7 @@ static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *n
 		for (i = 0; i < now->n_zones; i++) {
 			const ZnsPb__ZoneUse *o = now->zones[i];
 
-			/* bytes that other records may name as well stay where they are */
+			/* bytes that other records may name as well are not moved */
 			if (o->has_memory || u->has_memory ?
 				    zns_use_shares(o, u) && u->len == o->len && !u->start :
 				    o->zone == u->zone && u->start >= o->start &&

@@ -50,8 +50,9 @@ static double most_of(const struct znsd *d, const struct lease *l)
 }
 
 /*
- * First each dump gets its share of its request. The rest is divided by weight, up to the rate of
- * each dump's zones. There is a limit only if all dumps together could write more than the device.
+ * First each dump gets its part of what it asked for. The rest is divided by weight, up to the rate
+ * of each dump's zones. There is a limit only if all dumps together could write more than the
+ * device can.
  */
 uint32_t ceiling_limit(const struct znsd *d, const struct lease *l)
 {

@@ -3,8 +3,10 @@
 #include <string.h>
 #include "policy.h"
 
-/* The writer names bad zones and zones that it has finished with. Both are closed, which frees
- * their place. */
+/*
+ * The writer reports bad zones and zones that it has finished with. Both are closed, which makes
+ * room below the open limit.
+ */
 static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, size_t nr, bool bad)
 {
 	struct lease_zone *lz;
@@ -12,7 +14,8 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 
 	for (i = 0; i < nr; i++) {
 		lz = lease_zone_find(l, zones[i]);
-		if (!lz || lz->bad || (lz->done && !bad)) /* a zone that was done may turn bad */
+		/* a zone that was reported as finished may turn bad later */
+		if (!lz || lz->bad || (lz->done && !bad))
 			continue;
 		if (bad) {
 			lz->bad = d->zones[zones[i]].suspect = true;
@@ -27,7 +30,7 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 	}
 }
 
-/* @all: also zones that are full, which none but their writer may change. */
+/* @all: also zones that are full, which only their own writer may change. */
 static int refresh_lease(struct znsd *d, struct lease *l, bool all, struct zns_err *err)
 {
 	uint32_t i;
@@ -78,7 +81,7 @@ static bool free_but_promised(const struct znsd *d, const struct lease *l)
 	return false;
 }
 
-/* As zone_search(); what is part of a zone is the lease's then. */
+/* As zone_search(). On a disk the place that was found in a zone becomes the lease's. */
 static uint32_t search_for_dump(struct znsd *d, struct wish *w, uint32_t group)
 {
 	struct space s = { .zone = ZNSD_NONE };
@@ -132,7 +135,7 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 	return 0;
 }
 
-/* What is left of a zone for this dump. */
+/* The bytes of a zone that this dump may still write. */
 static uint64_t zone_room(const struct znsd *d, const struct lease *l, uint32_t zone)
 {
 	const struct lease_zone *lz = lease_zone_find(l, zone);

@@ -15,8 +15,10 @@ const ZnsPb__Encryption *wanted_encryption(const struct znsd *d)
 	return e && e->has_key_id ? e : NULL;
 }
 
-/* The greeting tells a client what is wanted. The client may not have looked, or the answer may
- * have changed since. */
+/*
+ * The greeting tells a client which encryption the device wants. The client may not have looked, or
+ * the device's answer may have changed since.
+ */
 int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	const ZnsPb__Encryption *e = wanted_encryption(d);
@@ -36,8 +38,10 @@ int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns
 			want, zns_key_id_format(q->key_id.data, have));
 }
 
-/* A checkpoint that comes as it is keeps its id: handles name it, and units of an encrypted one are
- * bound to it. */
+/*
+ * An imported checkpoint that stays encrypted keeps its id: handles name the id, and the encryption
+ * of its units includes it.
+ */
 int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
@@ -95,7 +99,9 @@ static bool named(const ZnsPb__Rm *q, const uint8_t *id)
 	return false;
 }
 
-/* Its units have the context's key, which another one may have as well. */
+/*
+ * The checkpoint's units are encrypted with the context's key, which other checkpoints may share.
+ */
 static int shared_key(const struct znsd *d, const ZnsPb__Rm *q, const ZnsPb__Checkpoint *k,
 		      struct zns_err *err)
 {

@@ -4,10 +4,10 @@
 #include <string.h>
 #include "policy.h"
 
-#define WRITER_GONE_MS 3000 /* the process may live on so long without its connection */
+#define WRITER_GONE_MS 3000 /* the process may outlive its connection by this time */
 
 #define REAP_MS 50
-#define YIELDING_MS 500 /* between two looks whether anybody holds a yielding lease */
+#define YIELDING_MS 500 /* time between two looks whether a process still holds a yielding lease */
 
 static void let_go(struct znsd *d, struct lease *l)
 {
@@ -23,7 +23,8 @@ static void let_go(struct znsd *d, struct lease *l)
 			z->readers--;
 			continue;
 		}
-		if (l->zones[i].turn) /* who writes on, whatever we think of it, does so in vain */
+		/* a late write to the zone fails, or goes where nobody reads */
+		if (l->zones[i].turn)
 			zns_dev_offer(d->dev, zone, &end, &turn, NULL);
 		z->writer = NULL;
 		z->ours = true;
@@ -41,7 +42,7 @@ void lease_give_back(struct znsd *d, struct lease *l)
 	l->dump.claimed = ZNSD_NONE;
 }
 
-/* Readers that report nothing are no restores. */
+/* A reader that never reported progress is not counted as a restore. */
 static void count_end(struct znsd *d, const struct lease *l)
 {
 	ZnsPb__LoadCounts *c = &d->history.all;

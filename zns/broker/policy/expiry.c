@@ -40,7 +40,8 @@ void retention_apply(struct znsd *d, const char *container)
 	}
 	if (zns_retention_rule(rule, v, nr, zns_now_ns()) <= 0)
 		return;
-	for (i = nr; i-- > 0;) /* children before their parents; a removal moves the records */
+	/* children before their parents, since a removal moves the records in memory */
+	for (i = nr; i-- > 0;)
 		if (v[i].due)
 			memcpy(ids[n++], v[i].c->id.data, ZNS_UUID_LEN);
 	for (i = 0; i < n; i++) {

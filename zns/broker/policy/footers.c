@@ -22,7 +22,7 @@ static uint64_t place_of(const struct znsd *d, const ZnsPb__ExtentRef *manifest)
 	return manifest->start + zns_align_up(manifest->len, (uint64_t)d->dev->geo.block_size);
 }
 
-/* Does it still stand there? */
+/* Is the footer still at its place on the disk? */
 static bool stands(const struct znsd *d, const struct old_footer *f)
 {
 	ZnsPb__Footer *foot;
@@ -44,7 +44,7 @@ static void write_over(struct znsd *d, const struct old_footer *f)
 	int ret = zns_dev_offer(d->dev, zone, &end, &turn, &err);
 
 	if (!ret && at + len > end)
-		return; /* a finished zone has nothing there */
+		return; /* a finished zone has no footer there */
 	if (!ret)
 		ret = zns_dev_take(d->dev, zone, at, at + len, turn, &err);
 	if (!ret)
@@ -53,7 +53,7 @@ static void write_over(struct znsd *d, const struct old_footer *f)
 		znsd_warn("a footer in zone %u cannot be written over: %s", zone, err.msg);
 }
 
-/* true: it is done with, one way or another. */
+/* True: nothing is left to do for this footer. */
 static bool settled(struct znsd *d, const struct old_footer *f)
 {
 	const struct zn_zone *z;
@@ -62,7 +62,8 @@ static bool settled(struct znsd *d, const struct old_footer *f)
 		return true;
 	z = &d->zones[f->manifest.zone];
 	if (!zone_usable(z) || (!zone_live(d, f->manifest.zone) && !z->writer))
-		return true; /* a reset comes before the next write, and takes the footer */
+		/* the zone is reset before its next write, and the reset removes the footer */
+		return true;
 	if (z->writer || z->readers || z->finishing || (z->old && !d->readers_clear))
 		return false;
 	if (stands(d, f))

@@ -22,7 +22,7 @@ static bool may_grow(const struct znsd *d, const struct lease *l)
 	       !rate_one_domain(d);
 }
 
-/* The limits still allow this many groups. */
+/* The largest number of groups that the limits still allow. */
 static uint32_t most(struct znsd *d, const struct lease *l, uint32_t want)
 {
 	uint32_t total = budget_total(d), used = budget_used(d), n;
@@ -111,7 +111,7 @@ void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct
 	*g = (struct growth){ .shares = may_grow(d, l) && q->has_more_zones };
 	if (!g->shares)
 		return;
-	/* A dump that has not measured its zones can use neither more zones nor a limit. */
+	/* A dump that has not measured its zones yet can use neither more zones nor a limit. */
 	l->dump.grows |= q->waits;
 	if (q->waits)
 		l->dump.waits_ns = zns_mono_ns();

@@ -7,7 +7,8 @@
 #include "zns/hot.h"
 #include "zns/layout.h"
 
-#define HOT_NS 5000000000ull /* so long after a restore the next one of its zones is not alone */
+/* time after a restore in which another restore of its zones makes them hot */
+#define HOT_NS 5000000000ull
 #define BAD_CONF_NS 10000000000ull
 
 struct hot_use {
@@ -20,7 +21,7 @@ struct hot_policy {
 	struct hot_use *zone;
 	uint32_t leases, owner;
 	uint64_t last_ns;
-	/* when memory or configuration was refused: it is not tried again at once */
+	/* when memory or configuration was refused; the next try waits */
 	uint64_t refused_ns;
 };
 

@@ -102,7 +102,10 @@ int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_er
 	k = zns_store_find(d->store, q->flatten.data);
 	if (!k)
 		return checkpoint_absent(d, &q->flatten, "checkpoint", err);
-	/* without a parent: its images are composed, and their manifest is the client's to read */
+	/*
+	 * without a parent: the checkpoint's images are composed, and only the client can read
+	 * their manifest
+	 */
 	if (k->pages_only || q->has_parent || strcmp(k->container, q->container))
 		return zns_fail(err, -EINVAL,
 				"checkpoint %s has pages only, or is of another container",

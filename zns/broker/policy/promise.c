@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Promises of restores (Documentation/inside/sharing.md). The bytes of a checkpoint lie where they lie. So
- * a restore that is to have a rate takes a part of the time of each group that has some of them.
- * This time is set aside: all others who work there are told rates that leave it free (weights.c).
- * On a drive of one domain a dump is promised a part of the drive's rate.
+ * Promises of restores (Documentation/inside/sharing.md). A restore reads from the groups where its
+ * checkpoint's bytes are. To promise it a rate, the broker sets aside a part of the time of each of
+ * these groups: the rates of all other leases there leave that time free (weights.c). On a drive of
+ * one domain a restore, like a dump, is promised a part of the drive's rate.
  */
 #include <string.h>
 #include "policy.h"
 
-/* Of a group's time: a drive that is always busy has long queues. */
+/*
+ * the largest part of a group's time that is promised: a drive that is always busy has long queues
+ */
 #define MOST 0.95
 
 static double read_mibps(const struct znsd *d)
@@ -66,8 +68,10 @@ bool promises_meet(const struct znsd *d, const struct lease *l)
 	return false;
 }
 
-/* The rate at which @l can read if its groups have @room of their time for it; @tight: the group
- * that bounds it. */
+/*
+ * The rate at which @l can read if its groups have @room of their time for it. @tight: the group
+ * that limits it.
+ */
 static uint32_t rate_with(const struct znsd *d, const struct lease *l, const double *room,
 			  uint32_t *tight)
 {
@@ -86,8 +90,9 @@ static uint32_t rate_with(const struct znsd *d, const struct lease *l, const dou
 }
 
 /*
- * Lowers *@qos to the ceiling of the container's tenant, since a restore that fails may lose what it
- * should bring back. Only one that asks to be rejected is. @note gets what was lowered.
+ * Lowers *@qos to the ceiling of the container's tenant, and says so in @note. A restore is not
+ * refused for its rate, since then its data would not come back. Only a restore that asks to be
+ * rejected is.
  */
 static int keep_ceiling(const struct lease *l, bool share, uint32_t *qos, char *note, size_t len,
 			struct zns_err *err)
@@ -136,7 +141,8 @@ int promise_admit(struct znsd *d, struct lease *l, const ZnsPb__RestoreBegin *q,
 	most = rate_with(d, l, room, &tight);
 	promises_take(d, room);
 	left = rate_with(d, l, room, &tight);
-	wanted = zns_min(qos, most); /* a checkpoint on few groups must be restored, too */
+	/* a checkpoint on few groups cannot be read faster, but it must still be restored */
+	wanted = zns_min(qos, most);
 	if (wanted > left && !share)
 		return zns_fail(
 			err, -EBUSY,

@@ -8,7 +8,7 @@
  */
 #include "policy.h"
 
-#define RATE_NS 500000000ull /* the rate "now" is the mean over at least this */
+#define RATE_NS 500000000ull /* the present rate is the mean over at least this time */
 
 int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
@@ -52,7 +52,10 @@ static uint32_t cap_of(const struct lease *l)
 	return least_of(l->dump.cap_mibps, l->dump.max_rate_mibps);
 }
 
-/* Everybody gets an equal part of the rate left over. The others get what a cap leaves unused. */
+/*
+ * Every lease gets an equal part of the rate that promises leave. What a cap leaves unused goes to
+ * the others.
+ */
 static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 {
 	uint32_t share = 0, before, n;
@@ -69,7 +72,8 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 				 room = cap ? cap - zns_min(cap, promise_rate(l)) : UINT32_MAX;
 
 			if (lease_background(l) || l->kind == LEASE_YIELDING)
-				continue; /* they give way instead of being slowed down */
+				/* other leases give way completely instead of being slowed down */
+				continue;
 			if (room <= before)
 				left -= zns_min(left, (uint64_t)room);
 			else
@@ -81,8 +85,8 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 }
 
 /*
- * A restore has no promise. It may use its share of the drive's time, at the rate of reads. Nobody
- * is stopped: everybody keeps half a per cent of the drive, less than a promise varies.
+ * The limit of a restore without a promise: its share of the drive's time, at the rate of reads. No
+ * lease is stopped: each keeps half a per cent of the drive, less than a promise varies.
  */
 uint32_t rate_limit(struct znsd *d, const struct lease *l)
 {
@@ -90,7 +94,8 @@ uint32_t rate_limit(struct znsd *d, const struct lease *l)
 		 least = zns_max(1u, d->zone_mibps / 200);
 	uint32_t ceiling = ceiling_limit(d, l), share = weight_limit(d, l);
 
-	if (l->read_mibps) /* beside another promise it takes no more than its own */
+	/* where another restore has a promise, this one takes no more than its own */
+	if (l->read_mibps)
 		return least_of(cap, promises_meet(d, l) ? l->read_mibps : 0);
 	if (ceiling)
 		return least_of(least_of(ceiling, share), cap);

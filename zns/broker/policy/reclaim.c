@@ -5,7 +5,7 @@
 
 #define READERS_RETRY_MS 500
 #define PARK_PACE_MS 20 /* between two finishes: real devices pad a zone for up to a second */
-#define PARK_BUSY_MS 500 /* the same while dumps run and nobody waits for it */
+#define PARK_BUSY_MS 500 /* as above, while dumps run and no dump waits for the finish */
 
 static bool old_garbage(const struct znsd *d)
 {
@@ -36,8 +36,10 @@ static bool sweep_step(struct znsd *d, bool *retry)
 	return n > 0;
 }
 
-/* Finds a parked zone to finish: one whose tail is too small to be used, since it would stay active
- * for ever. Else any parked zone over the limit. */
+/*
+ * Finds a parked zone to finish. First a zone whose tail is too small to be used: it would stay
+ * active for ever. Else any parked zone over the limit.
+ */
 static bool to_finish(struct znsd *d, uint32_t *zone)
 {
 	uint64_t now = zns_mono_ns(), tail = tail_min(d);
@@ -50,7 +52,8 @@ static bool to_finish(struct znsd *d, uint32_t *zone)
 			*zone = i;
 			return true;
 		}
-		if (!zone_parked(d, i) || on_disk(d)) /* a disk has no limit, and uses any tail */
+		/* a disk has no limit of active zones, and any tail is used */
+		if (!zone_parked(d, i) || on_disk(d))
 			continue;
 		if (z->z.wp + tail > z->z.capacity && z->retry_ns <= now) {
 			*zone = i;

@@ -37,7 +37,8 @@ static void bury_in_zone(struct znsd *d, const ZnsPb__Tombstone *t, uint32_t zon
 	uint32_t i;
 
 	if (zone >= d->nr_zones || (!zone_live(d, zone) && !d->zones[zone].writer))
-		return; /* a reset comes before the next write, and takes the footer */
+		/* the zone is reset before its next write, and the reset removes the footer */
+		return;
 	buf = aligned_alloc(4096, zns_align_up(block, 4096));
 	if (!buf || zns_tombstone_block(t, buf, block))
 		return;
@@ -48,7 +49,7 @@ static void bury_in_zone(struct znsd *d, const ZnsPb__Tombstone *t, uint32_t zon
 			return;
 }
 
-/* Zones with a footer of the checkpoint; *@nr of them. */
+/* Lists the zones with a footer of the checkpoint; *@nr: their number. */
 static uint32_t *bury_zones(const struct znsd *d, const ZnsPb__Checkpoint *k, uint32_t *nr)
 {
 	uint32_t *zones = znsd_alloc((k->n_old_manifests + 1) * sizeof(*zones));
@@ -62,7 +63,10 @@ static uint32_t *bury_zones(const struct znsd *d, const ZnsPb__Checkpoint *k, ui
 	return zones;
 }
 
-/* NULL: its footer is not in what is the checkpoint's, by its record. */
+/*
+ * The extent before the footer. NULL: the footer lies outside what the record says is the
+ * checkpoint's.
+ */
 static ZnsPb__ExtentRef *manifest_of(const struct znsd *d, const ZnsPb__Checkpoint *k)
 {
 	uint64_t block = d->dev->geo.block_size,

@@ -6,8 +6,7 @@
 #include <string.h>
 #include "policy.h"
 
-/* A dump that joins or flattens a checkpoint commits its next version; meanwhile nobody else
- * may. */
+/* Only one lease at a time may join or flatten a checkpoint, since it commits the next version. */
 int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *err)
 {
 	const struct lease *l;

@@ -13,7 +13,10 @@ static void note_disturbed(uint8_t *who, enum neighbour what)
 	*who = zns_max(*who, (uint8_t)what);
 }
 
-/* Marks the groups where padding a zone disturbs somebody: it takes the die for up to a second. */
+/*
+ * Marks the groups where a finish disturbs a lease: padding a zone takes the die for up to a
+ * second.
+ */
 static void groups_disturbed(const struct znsd *d, uint8_t *who)
 {
 	const struct lease *l;
@@ -45,8 +48,10 @@ bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone)
 	uint32_t i;
 
 	groups_disturbed(d, who);
-	/* Prefers an idle die. Takes a zone beside a dump only if somebody waits for it, or if
-	 * there is only one die. */
+	/*
+	 * Prefers an idle die. Takes a zone on a die where a dump runs only if a dump waits for its
+	 * place, or if there is only one die.
+	 */
 	for (i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[i];
 		uint8_t b = d->nr_groups > 1 ? who[z->group] : DISTURBED_NOT;
@@ -138,8 +143,10 @@ int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err)
 	if (gently)
 		return zns_fail(err, -EBUSY, "all %u zones that %s may have active are in use", max,
 				d->reg.path);
-	/* Then finish the zones that their writers have done with: this loses at most a tail too
-	 * small for them. */
+	/*
+	 * Then finish the zones that their writers have finished with: this loses at most a tail
+	 * that is too small for them.
+	 */
 	ret = finish_done(d, max, err);
 	if (ret)
 		return ret;
@@ -170,10 +177,7 @@ uint64_t free_bytes(const struct znsd *d)
 	return sum;
 }
 
-/*
- * Dead bytes in zones that live data share with removed data: about what a compaction would give
- * back.
- */
+/* Removed bytes in zones that also have live data: about what a compaction would give back. */
 static uint64_t dead_bytes(const struct znsd *d)
 {
 	uint64_t sum = 0;
@@ -198,7 +202,7 @@ static bool has_child(const struct znsd *d, const uint8_t *id)
 	return false;
 }
 
-/* The oldest one that `rm` would remove; NULL: there is none. */
+/* The oldest checkpoint that `rm` would remove; NULL: there is none. */
 static const ZnsPb__Checkpoint *oldest(const struct znsd *d)
 {
 	const ZnsPb__Checkpoint *k;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A dump of a program whose memory is on zones names the units where they lie. While it runs, a
- * lease of its connection reads all zones of the memory context: the context may give them back,
- * but nobody resets them. After the commit the record keeps them.
+ * A dump of a program whose memory is on zones names the units where they are. While the dump runs,
+ * a lease of its connection reads all zones of the memory context: the context may give zones back,
+ * but no zone is reset. After the commit the record keeps the units.
  */
 #include <string.h>
 #include "policy.h"

@@ -59,8 +59,10 @@ static bool may_continue(const struct znsd *d, const struct lease *l, uint32_t z
 			   zone_parked_for(d, zone, l->container, least);
 }
 
-/* A dump gets the zone with most room. A compaction gets the fullest: the others keep their room
- * for dumps. */
+/*
+ * A dump gets the zone with most room. A compaction gets the fullest zone, so that the others keep
+ * their room for dumps.
+ */
 static uint32_t find_parked(const struct znsd *d, const struct wish *w, const struct zn_group *g)
 {
 	uint64_t best_room = w->need ? UINT64_MAX : 0;
@@ -68,7 +70,7 @@ static uint32_t find_parked(const struct znsd *d, const struct wish *w, const st
 
 	if (on_disk(d) && !w->l->packed && !w->need)
 		return best;
-	/* it shares no zone, and writes each zone only once */
+	/* a yielding lease shares no zone, and writes each zone only once */
 	if (w->l->kind == LEASE_YIELDING)
 		return best;
 	for (i = 0; i < g->nr_zones; i++) {
@@ -111,7 +113,7 @@ static uint32_t reset_garbage(struct znsd *d, const struct zn_group *g)
 	return zones_reset(d, batch, n, NULL);
 }
 
-/* What a dump will still write, in more zones than it has. */
+/* The bytes that a dump will still write, if it writes more zones than it has; else 0. */
 static uint64_t rest_of(const struct znsd *d, const struct lease *l)
 {
 	uint64_t room = 0, all = lease_admitted(l) ? l->dump.expected : 0;
@@ -122,8 +124,9 @@ static uint64_t rest_of(const struct znsd *d, const struct lease *l)
 }
 
 /*
- * A zone for a small dump on a disk: what is left of it goes where something was removed, if all of
- * it has room there. Else it fills an empty zone, and in a full store what places there are.
+ * A zone for a small dump on a disk. What is left of the dump goes where something was removed, if
+ * one place holds all of it. Else the dump fills an empty zone, and in a full store whatever places
+ * there are.
  */
 static uint32_t find_on_disk(struct znsd *d, const struct wish *w, struct zn_group *g)
 {
@@ -143,8 +146,10 @@ static uint32_t find_on_disk(struct znsd *d, const struct wish *w, struct zn_gro
 	return s.zone;
 }
 
-/* Running dumps must not find the zones gone that they need: for what they said they would write,
- * and one for each that they write at once. */
+/*
+ * Are there more empty zones than the running dumps need? They need room for what they said they
+ * would write, and one zone for each that they write at once.
+ */
 static bool empty_to_spare(const struct znsd *d)
 {
 	const uint64_t each = zns_max(d->dev->geo.zone_capacity, UINT64_C(1));
@@ -169,7 +174,7 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 		return ZNSD_NONE;
 	if (on_disk(d) && w->l->packed && !w->need)
 		return find_on_disk(d, w, g);
-	/* This small dump got no pack zone with its admission: none had room for it. */
+	/* This small dump got no pack zone with its admission, because none had room for it. */
 	if (!w->need && w->l->packed && !w->l->nr_zones)
 		zone = find_empty(d, w, g);
 	if (zone == ZNSD_NONE)
@@ -183,9 +188,9 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 }
 
 /*
- * May this group be taken instead, in the first or the second round? A dump spreads: it prefers
- * groups that it does not write yet. A compaction prefers the container's own groups, then groups
- * where nobody else is.
+ * May this group be used instead, in the first or the second round? A dump prefers groups that it
+ * does not write yet. A compaction prefers the container's own groups, then groups where no lease
+ * is at work.
  */
 static bool suits(const struct znsd *d, const struct wish *w, const struct zns_group_state *g,
 		  int second)
@@ -196,7 +201,10 @@ static bool suits(const struct znsd *d, const struct wish *w, const struct zns_g
 			reserved_by(zns_store_find_reservation(d->store, w->l->container), g->id);
 }
 
-/* Takes the least reserved of the other groups; never one that was promised to another dump. */
+/*
+ * Takes the other group with the fewest reservations. Never takes a group that was promised to
+ * another dump.
+ */
 static uint32_t search_elsewhere(struct znsd *d, const struct wish *w, uint32_t group)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));

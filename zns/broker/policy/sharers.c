@@ -2,7 +2,8 @@
 /* The running dumps in the form of zns/alloc, for a dump that would share with them. */
 #include "policy.h"
 
-#define WAITS_NS 200000000ull /* a dump that said it waits for zones counts as waiting so long */
+/* a dump counts as waiting for this time after it said that it waits for zones */
+#define WAITS_NS 200000000ull
 
 struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, uint32_t *nr,
 			      uint32_t *at)
@@ -24,7 +25,7 @@ struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, ui
 		if (l == self)
 			*at = *nr;
 		want = (double)l->dump.qos_mibps / d->zone_mibps;
-		/* Never more than it may have: a small or a capped dump lacks nothing. */
+		/* Never more than the dump may have: a small or a capped dump lacks nothing. */
 		want = zns_min(want, (double)zns_max(l->nr_groups, l->dump.most));
 		if (l->dump.max_groups)
 			want = zns_min(want, (double)l->dump.max_groups);

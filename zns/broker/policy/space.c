@@ -9,8 +9,10 @@
 
 #define PIECE KIB(16) /* a unit of a small checkpoint; see zns_save_begin() */
 
-/* Only zones with nothing but small checkpoints. Whoever reads one of the zone may read what was
- * removed meanwhile. */
+/*
+ * Only zones where all data are of small checkpoints, and without readers: a reader of the zone may
+ * still read what was removed.
+ */
 bool space_usable(const struct znsd *d, uint32_t zone)
 {
 	const struct zn_zone *z = &d->zones[zone];

@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Weights (Documentation/inside/sharing.md): as soon as one of those at work asked for a weight, everybody
- * who meets others on a group is told a rate, such that time on full groups is in proportion to
- * weights. A promise comes first: its part of its groups is not there to be shared. Who uses less
- * than it may leaves the rest to others.
+ * Rates by weight (Documentation/inside/sharing.md). As soon as one lease at work has a weight, the
+ * broker tells a rate to every lease that shares a group with others. The rates divide the time of
+ * a full group in proportion to the weights. Promises come first: the time that they need is not
+ * divided. A lease that uses less than its part leaves the rest to the others.
  */
 #include <string.h>
 #include "policy.h"
 
-#define AGAIN_NS 20000000u /* results hold so long */
+#define AGAIN_NS 20000000u /* computed rates stay valid for this time */
 #define WINDOW_NS 100000000u /* the rate that a lease uses is its mean over at least this time */
-/* Of its limit: who uses less does not need it all; the others get the rest, but for … */
+/*
+ * A lease that uses less than 90 % of its limit is offered 1.25 × what it uses, so that it can grow
+ * again. The rest goes to the others.
+ */
 #define NEEDS 0.9
-#define GROWS 1.25 /* … so much more than it uses, so that it can come back */
-#define SILENT_NS 1000000000u /* who reports no progress cannot be told a rate */
-/* part of a group's time that is distributed: queues stay short, so that the position in them
- * does not matter */
+#define GROWS 1.25
+/* a lease that has reported no progress this long after its begin does not take part */
+#define SILENT_NS 1000000000u
+/*
+ * The part of a group's time that is divided. What is left keeps the queues short, so a request's
+ * position in a queue does not matter.
+ */
 #define FULL 0.99
-#define DRAINS 0.9 /* the same, while a newcomer has no limit yet and fills queues */
-#define BEGINS 3u /* windows of it */
+/* used in place of FULL while a new lease has no limit yet and fills the queues */
+#define DRAINS 0.9
+#define BEGINS 3u /* windows during which a lease counts as new */
 #define LEAST 0.02 /* of a group's time that promises leave to all others */
 
 /* A lease that takes part in the distribution by weight. */
@@ -75,7 +82,7 @@ double weight_of(const struct lease *l)
 	return (l->weight ? l->weight : ZNS_WEIGHT_DEFAULT) / (double)ZNS_WEIGHT_DEFAULT;
 }
 
-/* ---- what each of them takes of the groups ---- */
+/* ---- the cost of each lease's work on each group ---- */
 
 static double per_mib(uint32_t mibps)
 {
@@ -108,7 +115,7 @@ static void describe(const struct znsd *d, struct table *t, struct party *p)
 	p->first = t->nr_items;
 	p->from = from;
 	switch (l->kind) {
-	case LEASE_RESTORE: /* its bytes lie where they lie */
+	case LEASE_RESTORE: /* a restore reads its bytes from the groups where they are */
 		for (i = 0; i < l->weigh.nr_parts; i++)
 			add_cost(t, l->weigh.part[i].group, l->weigh.part[i].part * rd);
 		if (t->nr_cost > from)
@@ -149,8 +156,10 @@ static bool touch(const struct table *t, const struct party *a, const struct par
 	return false;
 }
 
-/* A tenant has one weight, the highest that any of its work says. Those of its work that meet on a
- * group divide it. */
+/*
+ * A tenant has one weight: the highest that any of its leases asks for. Those of its leases that
+ * share a group divide that weight.
+ */
 static void set_weights(struct table *t)
 {
 	for (uint32_t i = 0; i < t->nr; i++) {
@@ -174,7 +183,7 @@ static void set_weights(struct table *t)
 	}
 }
 
-/* Who works where a restore has a promise is held for its sake. */
+/* A lease on a group where a restore has a promise gets a limit, even without a weight. */
 static void meet_promises(const struct znsd *d, struct table *t)
 {
 	for (uint32_t i = 0; i < t->nr; i++)
@@ -205,7 +214,7 @@ static double need_of(const struct lease *l)
 	return need;
 }
 
-/* The rates of all. Nobody is given more than it needs, but for @self. */
+/* Computes the rate of each lease. No lease gets more than it needs, except @self. */
 static void run(struct table *t, const double *room, uint32_t nr_groups, const struct party *self)
 {
 	uint32_t at = 0;
@@ -266,7 +275,10 @@ static void weigh(struct znsd *d)
 	for (i = 0; i < t.nr; i++)
 		if (t.p[i].meets)
 			t.p[i].l->weigh.next = rate_in(&t, &t.p[i]);
-	/* Who needs less may still take its part at once: a limit never rests on what it used. */
+	/*
+	 * A lease that needs less may still go up to its part at once: its limit is not computed
+	 * from what it used.
+	 */
 	for (i = 0; i < t.nr; i++) {
 		if (!t.p[i].meets || !need_of(t.p[i].l))
 			continue;
@@ -313,14 +325,14 @@ void weight_note(struct lease *l, uint64_t bytes)
 	} else if (now - l->weigh.ns >= WINDOW_NS) {
 		l->weigh.used = (double)(bytes - l->weigh.bytes) / (double)MIB(1) /
 				((double)(now - l->weigh.ns) / 1e9);
-		/* The first window has the beginning in it. */
+		/* The first window includes the start, so its rate does not count. */
 		l->weigh.known = l->weigh.windows++ > 0;
 		l->weigh.ns = now;
 		l->weigh.bytes = bytes;
 	}
 }
 
-/* ---- what a reader takes of each group ---- */
+/* ---- how a reader's bytes are distributed over the groups ---- */
 
 void weight_reader(struct znsd *d, struct lease *l, const struct chain *chain)
 {
@@ -364,8 +376,10 @@ uint32_t weight_under(const struct zns_tenant *t, uint32_t weight)
 	return t->max_weight ? zns_min(weight, t->max_weight) : weight;
 }
 
-/* Whose task it was is not known any more: no uid rule applies. A file with a wrong line stops
- * dumps, not restores. */
+/*
+ * The record does not name the task's user, so no rule by uid applies. A wrong line in tenants.conf
+ * stops dumps, not restores.
+ */
 uint32_t weight_of_tenant(const char *container, uint32_t weight)
 {
 	struct zns_err e = ZNS_ERR_INIT;

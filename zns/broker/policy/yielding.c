@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Leases of packages: what the broker itself knows of them. Some of them read a checkpoint that
- * they were restored from. It stays, and so do those that it is built on.
+ * Leases of packages, as far as the broker knows them. Some of them read the checkpoint that they
+ * were restored from. That checkpoint and its parents stay.
  */
 #include <string.h>
 #include "zns/chain.h"
