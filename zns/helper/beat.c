@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A sign of life for criu, whose tasks are frozen while it waits for us: we send the deadline again
- * and again through a pipe. A separate thread does this, since the others may wait long for a
- * device or an admission.
+ * Tells criu that the helper still lives, since criu's tasks are frozen while it waits. The helper
+ * sends the deadline through a pipe again and again. A thread of its own does so: the other threads
+ * may wait long for a device or an admission.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +16,7 @@ static void *run(void *arg)
 	uint32_t deadline_s = ZNS_DEADLINE_S;
 	struct zns_err err = ZNS_ERR_INIT;
 
-	/* A wrong line is reported where the broker is asked. */
+	/* a wrong line of zns.conf is reported when the broker is asked */
 	if (zns_config_deadline(&deadline_s, &err))
 		deadline_s = ZNS_DEADLINE_S;
 	zns_process_keep_caps(NULL, 0, NULL);
@@ -32,7 +32,9 @@ void beat_start(void)
 	struct stat st;
 	pthread_t t;
 
-	/* Other programs that start us, as tests do, need not watch. */
+	/*
+	 * criu gives a pipe; other programs that start the helper, as tests do, need not watch it
+	 */
 	if (fstat(ZW_BEAT_FD, &st) || !S_ISFIFO(st.st_mode))
 		return;
 	fcntl(ZW_BEAT_FD, F_SETFD, FD_CLOEXEC);

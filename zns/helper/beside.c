@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Files in the image directory that others than criu wrote when the checkpoint was made
- * (image.beside). Plugins look for them there. So a restore puts back files that are missing or
- * were changed, and removes them when it ends.
+ * Files in the image directory that another program than criu wrote when the checkpoint was made
+ * (image.beside). criu's plugins look for them there. So a restore writes those that are missing or
+ * differ, and removes them when it ends.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "zns/safeopen.h"
 
 #define CHUNK KIB(256)
-#define LOCK_WAIT_MS 3000 /* another restore holds it for a moment when it ends */
+#define LOCK_WAIT_MS 3000 /* another restore of the directory holds the lock only while it ends */
 
 struct put {
 	char name[ZW_NAME];
@@ -22,9 +22,9 @@ struct put {
 	struct put *next;
 };
 
-static struct put *put; /* was not there: removed at the end */
+static struct put *put; /* the files that were missing; removed at the end */
 
-/* 1: the directory has the same bytes; 0: it has not. */
+/* 1: the directory has a file with the same bytes; 0: it has none. */
 static int there(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
 	uint64_t size = zns_rimage_size(i);
@@ -94,7 +94,7 @@ static int one(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 	return 0;
 }
 
-/* Two restores of one directory: the first to end must not take the files from the other. */
+/* Two restores may use one directory: the first to end must not remove the files of the other. */
 static int lock(int dir, struct zns_err *err)
 {
 	int ret = zns_flock(dir, LOCK_SH, LOCK_WAIT_MS);
@@ -140,7 +140,7 @@ void beside_take_away(int dir)
 		struct put *p = put;
 
 		put = p->next;
-		/* A file that somebody put there since is not ours. */
+		/* a file that another program has put there since is not removed */
 		if (alone && !fstatat(dir, p->name, &st, AT_SYMLINK_NOFOLLOW) &&
 		    st.st_dev == p->dev && st.st_ino == p->ino)
 			unlinkat(dir, p->name, 0);

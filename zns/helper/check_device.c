@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* `criu check --feature zns`: could a dump begin, and which tracker has it? Does not ask for
- * admission. */
+/*
+ * `criu check --feature zns`: checks whether a dump could begin, and which tracker it would use.
+ * Does not ask for admission.
+ */
 #include "helper.h"
 #include "zns/track.h"
 

@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include "helper.h"
 
-/* A cgroup that was left to a user has children of any name: no engine made these. Of a hierarchy
- * that is mounted elsewhere nothing is known. @line: as in /proc/PID/cgroup, up to @end. */
+/*
+ * Did root make this cgroup? A user to whom a cgroup was delegated can make children of any name,
+ * which no engine made. For a hierarchy that is mounted elsewhere the answer is unknown. @line: as
+ * in /proc/PID/cgroup, up to @end.
+ */
 static bool made_by_root(const char *line, const char *end)
 {
 	static const char *const base[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
@@ -45,7 +48,7 @@ int cgroup_container_id(pid_t pid, char *out, size_t len)
 			while (isxdigit((unsigned char)p[n]) && !isupper((unsigned char)p[n]))
 				n++;
 			if (n == 64 && made_by_root(line, p))
-				id = p; /* the innermost of nested containers stands last */
+				id = p; /* of nested containers the innermost comes last */
 			if (n)
 				p += n - 1;
 		}

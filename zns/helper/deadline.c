@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What ends a dump early: criu's --timeout, which is for the whole dump, a user's Ctrl-C, of which
- * criu tells us by SIGTERM, and criu's own end. Each is noticed by a thread of its own, since the
- * message loop may wait for the broker or the device. If even this does not help, criu kills us
- * some seconds later.
+ * Ends a dump early for one of three reasons: criu's --timeout, which counts for the whole dump;
+ * SIGTERM, by which criu passes on a user's Ctrl-C; and the end of criu itself. A thread watches
+ * for each, since the message loop may wait for the broker or the device. If the dump does not end
+ * even then, criu kills the helper some seconds later.
  */
 #include <poll.h>
 #include <signal.h>
@@ -15,12 +15,16 @@
 #include "zns/process.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool asked; /* criu wants the commit, and the broker is asked for it; protected by lock */
+/* criu has asked for the commit, and the broker gets it now; protected by lock */
+static bool asked;
 static bool over; /* it is committed; protected by lock */
 static int stopped = -1; /* an eventfd that SIGTERM fills */
 
-/* The dump fails for @err, unless it failed before or is committed. @criu_ended: or criu has asked for
- * the commit, which the broker may do at this moment: it then ends with a handle, or not at all. */
+/*
+ * The dump fails for @err, unless it failed before or is committed. @criu_ended: nor if criu has
+ * asked for the commit. The broker may be committing at that moment, so the dump then ends with a
+ * handle, or not at all.
+ */
 static void end_early(struct helper *h, bool criu_ended, const struct zns_err *err)
 {
 	struct dump *d = NULL;
@@ -36,7 +40,7 @@ static void end_early(struct helper *h, bool criu_ended, const struct zns_err *e
 	pthread_mutex_unlock(&lock);
 	if (d)
 		dump_fail(d, err);
-	/* Nobody waits for the broker any longer; it takes back its grants. */
+	/* No thread waits for the broker any longer. The broker takes back what it granted. */
 	if (first && h->s.writers >= 0) /* it is connected */
 		shutdown(h->s.broker.fd, SHUT_RDWR);
 }
@@ -83,7 +87,7 @@ static void on_stop(int signo)
 	int saved = errno;
 
 	if (write(stopped, &one, sizeof(one)) < 0) {
-		/* it is full: the thread knows */
+		/* the eventfd is full: the thread has been told before */
 	}
 	errno = saved;
 }

@@ -23,22 +23,24 @@ struct packet {
 
 struct helper {
 	int sk; /* the socket to criu */
-	int criu; /* its pidfd, if the dump or restore ends with it; else -1 */
+	int criu; /* a pidfd of the process whose end ends the dump or restore; -1: none */
 	int dir; /* image directory, -1 before begin */
-	struct zns_session s; /* its requests take turns: zones, progress */
+	/* one request at a time: threads for zones and progress share the connection */
+	struct zns_session s;
 	pthread_mutex_t broker_lock;
-	bool broker_lost; /* a late answer may still come, and be taken for another one */
+	bool broker_lost; /* a late answer may still come, and must not be taken for another one */
 	struct zns_err broker_err; /* the reason */
 	uint32_t cap_mibps; /* --zns-qos-max; 0: none */
 	uint32_t weight; /* --zns-weight; 0: not given */
 	struct zns_cgroup_io charged; /* --zns-cgroup */
-	bool charge_later; /* the container's cgroup is to be entered when the tasks are frozen */
+	bool charge_later; /* the container's cgroup is entered when the tasks are frozen */
 	struct zns_bucket *bucket; /* limits the rate of all data of the dump or restore */
 	struct progress *progress;
-	bool journaled; /* the journal knows how it ended */
+	bool journaled; /* the journal has a record of how it ended */
 	uint32_t timeout_s; /* seconds for the whole dump; 0: no limit */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
-	bool late; /* it was ended early: the broker's connection is shut, no commit */
+	/* it was ended early: the broker's connection is shut, and nothing is committed */
+	bool late;
 	struct zns_err late_err; /* the reason */
 	struct zns_chain *chain; /* the checkpoint and its parents; in a dump only the parents */
 	struct dump *dump;
@@ -57,7 +59,7 @@ void reply_error(int reply_sk, const struct zns_err *err);
 /* the payload as a NUL-terminated string, NULL if it is none */
 const char *packet_text(struct packet *p);
 const struct zw_begin *packet_begin(const struct packet *p); /* NULL: an impossible message */
-/* Takes the descriptors that zw_begin.progress names; -1: none. */
+/* Takes over the descriptors that zw_begin.progress names; -1: none. */
 void packet_progress(struct packet *p, const struct zw_begin *b, int *tty, int *json);
 const struct zw_iov *packet_iov(const struct packet *p); /* h.nr of them, NULL if they do not fit */
 
@@ -73,26 +75,26 @@ void helper_set_rate(struct helper *h, uint32_t mibps);
 int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err);
 
 /*
- * charge.c: --zns-cgroup, of a dump or a restore. The container's cgroup is entered when its tasks
- * have been frozen, for criu freezes a cgroup and waits for all in it; and left at the end, for it
- * may be frozen again.
+ * charge.c: --zns-cgroup of a dump or a restore. The helper enters the container's cgroup after its
+ * tasks were frozen, since criu freezes a cgroup and waits for all processes in it. It leaves the
+ * cgroup at the end, since that may be frozen again.
  */
 int charge_begin(struct helper *h, const struct packet *p, bool live, struct zns_err *err);
 int charge_container(struct helper *h, struct zns_err *err);
 void charge_end(struct helper *h);
 
-void beat_start(void); /* beat.c: from now on criu sees that we live */
+void beat_start(void); /* beat.c: from now on the helper tells criu that it lives */
 
 /* dump_session.c, images.c */
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void dump_packet(struct helper *h, struct packet *p);
 void dump_broker_gone(struct helper *h);
-void dump_end(struct helper *h); /* criu is gone; an uncommitted dump is dropped */
+void dump_end(struct helper *h); /* criu has ended; an uncommitted dump is dropped */
 
 /* send.c: a dump to a page server */
 int send_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void send_packet(struct helper *h, struct packet *p);
-void send_end(struct helper *h); /* criu is gone; what it did not finish does not count */
+void send_end(struct helper *h); /* criu has ended; a round that it did not finish does not count */
 
 /* restore_session.c */
 int restore_begin(struct helper *h, struct packet *p, struct zns_err *err);
@@ -151,15 +153,17 @@ bool origin_ticket(uint8_t id[ZNS_UUID_LEN]); /* the ticket of an earlier admiss
 /* The end of criu's log so far, in a memfd; -1: none to keep. */
 int origin_log(void);
 #define ORIGIN_FDS "descriptors.json" /* the pipes that runc must open again */
-int origin_fds(int dir); /* a memfd with that file; -1: none */
+int origin_fds(int dir); /* a memfd with runc's list of pipes that it must open again; -1: none */
 /* May the restored container (zns-runc names it) have the checkpoint? -EPERM. */
 int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err);
 const char *origin_admission(const char *asked); /* shortens the wait of a frozen container */
 
-/* task_size.c: the tasks of the tree below @root, itself first. Returns how many; the caller frees
- * *@out. */
+/*
+ * task_size.c: lists the tasks of the tree below @root, @root first. Returns their number. The
+ * caller frees *@out.
+ */
 uint32_t task_tree(pid_t root, pid_t **out);
-/* Estimated bytes of a dump of that tree; the user that a task runs as. */
+/* The estimated size in bytes of a dump of that tree, and the user that a task runs as. */
 uint64_t task_tree_bytes(pid_t pid);
 /* memory of a task in bytes; @shared: only what is not private */
 uint64_t task_bytes(pid_t pid, bool shared);

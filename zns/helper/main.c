@@ -21,12 +21,17 @@
 #define CRIU_FD 3
 
 /*
- * A child of criu's may outlive it, with the socket: one that stands still for a test of ptrace(),
- * while criu is killed, stands still for ever. The dump would wait, and keep others waiting.
+ * Makes the helper end with criu. A child of criu may outlive it and hold the socket open: a child
+ * that is stopped for a test of ptrace() when criu is killed stays stopped for ever. The dump would
+ * wait for it, and keep others waiting.
  */
 static int follow(struct helper *h, const struct packet *p)
 {
-	struct ucred made; /* not who sent the packet: that may have been before we asked for it */
+	/*
+	 * the maker of the socket, not the sender of the packet: it may have sent before the helper
+	 * asked for senders
+	 */
+	struct ucred made;
 	socklen_t len = sizeof(made);
 
 	if (h->criu >= 0 || !p->h.nr || getsockopt(h->sk, SOL_SOCKET, SO_PEERCRED, &made, &len) ||
@@ -93,8 +98,10 @@ static void loop(struct helper *h)
 			return;
 		}
 		if (pfd[1].revents) {
-			/* a restore reads on: the readers' lock, which we hold, protects its
-			 * zones */
+			/*
+			 * a restore reads on: the readers' lock, which the helper holds, protects
+			 * its zones
+			 */
 			gone = true;
 			if (h->dump)
 				dump_broker_gone(h);
@@ -112,7 +119,7 @@ static void loop(struct helper *h)
 	}
 }
 
-/* A user who runs it by hand wants to know its purpose. */
+/* For a user who runs the program by hand: tells its purpose. */
 static bool asked(const char *what)
 {
 	if (!strcmp(what, "--help") || !strcmp(what, "-h"))
@@ -154,8 +161,8 @@ int main(int argc, char **argv)
 		return 1;
 	zns_process_raise_limits(); /* every unanswered read holds a descriptor */
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* writes fail with an error instead of killing us */
-	prctl(PR_SET_DUMPABLE, 0); /* our buffers hold other tasks' memory */
+	signal(SIGXFSZ, SIG_IGN); /* a write fails with an error instead of ending the helper */
+	prctl(PR_SET_DUMPABLE, 0); /* the helper's buffers hold memory of other tasks */
 	zns_process_no_network();
 	/* A container is not charged for our memory and I/O. As long as there is one thread, this
 	 * takes no time (hooks.md). */

@@ -5,7 +5,7 @@
 #include "helper.h"
 #include "task_read.h"
 
-#define LIMIT_MS 5000 /* until a page that does not come is left to the freeze */
+#define LIMIT_MS 5000 /* ms until a page that does not arrive is left to the freeze */
 #define WINDOW MIB(1) /* read by one question */
 
 struct question {
@@ -16,7 +16,7 @@ struct question {
 	uint8_t data[WINDOW];
 };
 
-/* An area without read permission. */
+/* reads through /proc/PID/mem, for areas without read permission */
 static ssize_t by_file(pid_t pid, const struct iovec *v, uint8_t *buf)
 {
 	cleanup_close int fd = -1;
@@ -50,7 +50,7 @@ static int answer(int fd, void *arg, void *out)
 	return 0;
 }
 
-/* As much as fits into one question. */
+/* Copies as many ranges as fit into one question. */
 static void put(struct question *q, pid_t pid, const struct iovec *v, uint32_t nr)
 {
 	size_t sum = 0;
@@ -80,7 +80,7 @@ ssize_t task_read_apart(struct task_reader *r, pid_t pid, const struct iovec *v,
 	put(q, pid, v, nr);
 	ret = zns_apart_ask(&r->p, LIMIT_MS);
 	if (ret) {
-		task_reader_end(r); /* the next one gets a new process */
+		task_reader_end(r); /* the next read starts a new process */
 		return ret;
 	}
 	if (q->got > 0)

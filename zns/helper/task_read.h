@@ -2,9 +2,9 @@
 #ifndef ZNS_HELPER_TASK_READ_H
 #define ZNS_HELPER_TASK_READ_H
 /*
- * Memory of a task. One that runs may put a FUSE file in the place of what is being read, and
- * whoever then waits for that file system cannot be killed. So running tasks are read in a process
- * that may be left (zns/apart.h).
+ * Reads memory of a task. A running task may map a FUSE file where it is being read, and a reader
+ * that waits for that file system cannot be killed. So running tasks are read in a child process
+ * that the helper can leave behind (zns/apart.h).
  */
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -18,11 +18,14 @@ struct task_reader {
 };
 
 /*
- * Whole pages from the beginning of @v to @buf, also of areas without read permission. The bytes
- * that were read, fewer where a page is gone, or -errno.
+ * Reads whole pages from the beginning of @v into @buf, also of areas without read permission.
+ * Returns the number of bytes read, fewer where a page is gone, or -errno.
  */
 ssize_t task_read(pid_t pid, const struct iovec *v, uint32_t nr, uint8_t *buf);
-/* As task_read, of a task that runs. -ETIMEDOUT: it did not answer, and the reader was left. */
+/*
+ * As task_read(), for a running task. -ETIMEDOUT: a page did not arrive, and the child process was
+ * left behind.
+ */
 ssize_t task_read_apart(struct task_reader *r, pid_t pid, const struct iovec *v, uint32_t nr,
 			uint8_t *buf);
 void task_reader_end(struct task_reader *r);

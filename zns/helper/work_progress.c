@@ -13,9 +13,9 @@
 
 #define TICK_NS 100000000u /* a changed rate is noticed within this time */
 #define SHOW_NS 500000000u /* between two lines */
-#define SILENT_NS 1000000000u /* quick work shows nothing on a terminal */
+#define SILENT_NS 1000000000u /* ms; work that ends sooner shows nothing on a terminal */
 #define CLEAR "\r\033[K"
-#define LAST_LINE_MS 1000 /* for a reader of the last JSON line to make room */
+#define LAST_LINE_MS 1000 /* ms to wait for a reader to make room for the last JSON line */
 
 struct progress {
 	struct helper *h;
@@ -27,7 +27,7 @@ struct progress {
 	bool stop, joined;
 	bool shown, hushed; /* the line on the terminal */
 	uint64_t start_ns, total;
-	/* for the rate of the last second or two */
+	/* the rate over the last second or two is measured from here */
 	uint64_t at_ns, at_bytes;
 	double mibps;
 };
@@ -129,7 +129,7 @@ static void show_end(const struct progress *g, const struct work *w, const struc
 	put(g->p.tty, line, (size_t)n, 0);
 }
 
-/* One digit after the point: 17 would mean nothing. */
+/* With one digit after the point: 17 digits would mean nothing. */
 static struct json_object *json_figure(double v)
 {
 	char text[32];

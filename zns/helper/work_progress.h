@@ -32,7 +32,7 @@ struct progress_params {
 	uint32_t (*wants)(void *arg, bool *waits); /* see zns_writer_wants; NULL: wants none */
 	/* gets the other writers, and gained zones */
 	void (*told)(void *arg, const ZnsPb__Response *r);
-	/* NULL, or called when the broker shows no life any more */
+	/* called when the broker has shown no life for its deadline; may be NULL */
 	void (*dead)(void *arg, const struct zns_err *err);
 	void *arg;
 };
@@ -48,8 +48,10 @@ struct outcome {
 	uint32_t zones, groups, shared_groups;
 };
 
-/* Ends the thread. Then the caller alone uses the broker's connection. NULL @how: no last line. A
- * second call is fine. */
+/*
+ * Ends the thread. Afterwards only the caller uses the broker's connection. NULL @how: no last
+ * line. A second call does nothing.
+ */
 void progress_stop(struct helper *h, const struct outcome *how);
 
 /* Call before an error is printed, from any thread: the terminal shows no more progress lines. */

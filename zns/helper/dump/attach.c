@@ -8,12 +8,17 @@
 #include "../helper.h"
 #include "zns/process.h"
 
-/* Everything that needs more rights is done. Documentation/user/security.md lists what is left. */
+/*
+ * Gives up the rights that only the beginning needed. Documentation/user/security.md lists those
+ * that stay.
+ */
 static int drop_rights(const struct zns_registered *reg, bool live, struct zns_err *err)
 {
 	static const int keep[] = { CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_FOWNER,   CAP_IPC_LOCK,
 				    CAP_SYS_NICE,   CAP_SYS_RESOURCE, CAP_SYS_ADMIN };
-	/* The last one: commands to a drive, and a live dump suspends a container's seccomp filter.
+	/*
+	 * The last capability of the list is for commands to a drive, and for a live dump, which
+	 * suspends a container's seccomp filter.
 	 */
 	bool without = zns_spec_in_file(reg->path) && !live;
 
@@ -21,8 +26,8 @@ static int drop_rights(const struct zns_registered *reg, bool live, struct zns_e
 }
 
 /*
- * Threads take turns. After a time-out the connection is useless: the late answer would be taken
- * for that of the next request.
+ * One thread at a time asks the broker. After a time-out the connection cannot be used again: the
+ * late answer would be taken for the answer to the next request.
  */
 static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The small images of a restore, in one memfd (struct zw_bundle). One fetch occupies criu, the
- * message loop and two threads; a tree of a hundred processes opens six hundred images.
+ * The small images of a restore, in one memfd (struct zw_bundle). To fetch an image occupies criu,
+ * the message loop and two threads, and the restore of a hundred processes opens six hundred
+ * images.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,10 @@ static bool is_pages(const struct piece *p)
 	return !strncmp(p->entry.name, "pages-", 6);
 }
 
-/* Places the images; pages get only the space that the others leave. Returns the total length. */
+/*
+ * Places the images. Pages get only the space that the other images leave. Returns the total
+ * length.
+ */
 static uint64_t place(struct piece *p, uint32_t nr)
 {
 	uint64_t end = sizeof(struct zw_bundle) + nr * sizeof(struct zw_bundle_image);
@@ -68,7 +72,10 @@ static uint64_t place(struct piece *p, uint32_t nr)
 	return end;
 }
 
-/* Reads all at once. A damaged image stays out: a request for it gets the reason. */
+/*
+ * Reads all images at once. A damaged image is left out: when criu asks for it, the answer has the
+ * reason.
+ */
 static int read_all(struct reading *all, uint32_t nr, uint8_t *mem)
 {
 	all->left = 1;
@@ -98,8 +105,10 @@ static int read_all(struct reading *all, uint32_t nr, uint8_t *mem)
 	return all->err.code;
 }
 
-/* *all: the images that criu may ask for, so no parts of composed ones. Returns how many of them
- * are listed. */
+/*
+ * *@all: the number of images that criu may ask for; parts of composed images are not among them.
+ * Returns how many of these the bundle lists.
+ */
 static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, struct piece *piece,
 		     uint32_t *all)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* --zns-cgroup: who is charged for the I/O of a dump or restore. All of it is ours, but for the
- * broker's record. */
+/*
+ * --zns-cgroup: which cgroup is charged for the I/O of a dump or restore. The helper does all of
+ * this I/O, except for the broker's record.
+ */
 #include <string.h>
 #include "../helper.h"
 
@@ -14,7 +16,11 @@ int charge_begin(struct helper *h, const struct packet *p, bool live, struct zns
 		return zns_fail(err, -EINVAL,
 				"--zns-cgroup %s is not known: leave, own or container", b->cgroup);
 	if (container && p->h.op == ZW_RESTORE_BEGIN)
-		return 0; /* we are in criu's, which a runtime has put into the container's */
+		/*
+		 * the helper runs in criu's cgroup, which may be the container's if a runtime moved
+		 * criu there
+		 */
+		return 0;
 	if (container && !b->pid)
 		return zns_fail(err, -EINVAL,
 				"--zns-cgroup container: the container is on another machine");

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The commit of a dump: all durable, in order, or nothing visible (design.md §3 "Order", §6). */
+/*
+ * The commit of a dump: either everything is durable, in order, or nothing is visible (design.md §3
+ * "Order", §6).
+ */
 #include <fcntl.h>
 #include <string.h>
 #include "../live/live.h"
@@ -15,7 +18,7 @@ static void join_streams(struct dump *d)
 	}
 }
 
-/* Fills in the rest of the record, beside the request and the grant. */
+/* Fills in those fields of the record that neither the request nor the grant brought. */
 static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = d->v.c;
@@ -25,7 +28,8 @@ static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 	c->has_pre_dump = c->pre_dump = d->pre_dump;
 	c->has_parent_bytes = d->has_parent;
 	c->parent_bytes = d->parent_bytes;
-	c->has_frozen_us = !d->pages_only; /* the task is frozen on another machine */
+	/* the task is frozen on another machine, whose criu reports the time */
+	c->has_frozen_us = !d->pages_only;
 	c->frozen_us = frozen_us;
 	c->has_pages_only = c->pages_only = d->pages_only;
 	c->has_post_copy = c->post_copy = d->post_copy;
@@ -43,7 +47,7 @@ static int broker_commit(struct dump *d, struct zns_err *err)
 	char id[ZNS_UUID_STR];
 	int ret;
 
-	progress_stop(d->h, NULL); /* the connection is ours alone from here on */
+	progress_stop(d->h, NULL); /* from here on only this thread uses the connection */
 	if (d->h->broker_lost)
 		return zns_fail(err, -ETIMEDOUT, "%s; the dump was dropped", d->h->broker_err.msg);
 	ret = zns_save_commit(&d->v, err);

@@ -9,7 +9,7 @@
 #include "../live/live.h"
 #include "zns/layout.h"
 
-/* a broker without a sign of life is given up sooner: zns_broker.deadline_s */
+/* a broker without a sign of life is given up sooner, after zns_broker.deadline_s */
 #define BROKER_LIMIT_MS 120000
 
 /* Names the container: --zns-container, else the container's id in the task's cgroup, else the
@@ -92,7 +92,7 @@ static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 		ask.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, d->parent };
 	d->v.bucket = d->h->bucket;
 	d->v.sweeps = true;
-	/* If criu goes meanwhile, nobody waits for admission any more. */
+	/* If criu ends, the wait for admission ends too. */
 	d->h->s.broker.watch_fd = d->h->sk;
 	d->h->s.broker.watch_pidfd = d->h->criu;
 	ret = zns_save_begin(&d->v, &ask, err);
@@ -140,7 +140,7 @@ static void told(void *arg, const ZnsPb__Response *r)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Fail now, not at the next request: the tasks are frozen meanwhile. */
+/* Fails at once and not at the next request, since the tasks are frozen meanwhile. */
 static void broker_dead(void *arg, const struct zns_err *err)
 {
 	struct zns_err e = *err;
@@ -199,7 +199,10 @@ static void say_admitted(const struct dump *d, struct packet *p)
 	reply_send(p->fd[0], &r, -1);
 }
 
-/* An incremental dump goes to its parent's device, which only the user knows here. */
+/*
+ * An incremental dump goes to its parent's device. Only the user's options tell which device that
+ * is.
+ */
 static int find_device(const struct zw_begin *b, struct zns_registered *reg, struct zns_err *err)
 {
 	const char *dev = b->dev[0] ? b->dev : NULL;
@@ -245,15 +248,17 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = helper_attach(h, &reg, d, err);
 	if (!ret)
 		ret = dump_parent(d, b, &reg, err);
-	/* before admission: a dump without the key shall not wait for it */
+	/* before admission: a dump without the key shall fail before it waits */
 	if (!ret)
 		ret = zns_save_key(&d->v, err);
 	if (!ret)
 		ret = begin(d, b, err);
 	if (!ret)
 		ret = dump_open_parents(d, err);
-	/* Admission may wait. From now on tasks are frozen, and a broker that lives but hangs must
-	 * not keep them so. */
+	/*
+	 * Admission may take long. From here on tasks are frozen, and a broker that lives but hangs
+	 * must not keep them frozen.
+	 */
 	h->s.broker.limit_ms = BROKER_LIMIT_MS;
 	if (!ret)
 		ret = show_progress(d, p, b, err);
@@ -279,7 +284,8 @@ void dump_fail(struct dump *d, const struct zns_err *err)
 	pthread_mutex_lock(&d->lock);
 	if (!d->err.code)
 		d->err = *err;
-	zns_writer_cancel(d->v.w, err->code, err->msg); /* nothing of it will be committed */
+	/* nothing that was written will be committed */
+	zns_writer_cancel(d->v.w, err->code, err->msg);
 	pthread_mutex_unlock(&d->lock);
 	progress_hush(d->h);
 }
@@ -292,7 +298,7 @@ int dump_anew(struct dump *d, uint64_t *room, struct zns_err *err)
 	d->anew = true;
 	pthread_mutex_unlock(&d->lock);
 	ret = zns_save_anew(&d->v, d->expected, &d->lock, room, err);
-	/* what came meanwhile may have struck the old writer */
+	/* an error that came meanwhile may have hit the old writer */
 	return ret ? ret : dump_check(d, err);
 }
 
@@ -308,8 +314,10 @@ int dump_check(struct dump *d, struct zns_err *err)
 	return ret ? ret : zns_writer_error(d->v.w, err);
 }
 
-/* criu is gone. Writes under way end with the process. Then the broker sees our connection close
- * and cleans up. */
+/*
+ * criu has ended. Writes under way end with this process. Then the broker sees the connection
+ * close, and takes the zones back.
+ */
 void dump_end(struct helper *h)
 {
 	struct zns_err err = ZNS_ERR_INIT;

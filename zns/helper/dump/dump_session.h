@@ -16,8 +16,10 @@ struct copy {
 	struct copy *next;
 };
 
-/* A file of somebody else's in the image directory. It is stored on the device now, and of no more
- * use there. */
+/*
+ * A file in the image directory that another program wrote. It is stored on the device now, and the
+ * directory's file is not needed any more.
+ */
 struct taken {
 	char name[ZW_NAME];
 	struct taken *next;
@@ -25,7 +27,7 @@ struct taken {
 
 struct live;
 
-/* A pages image. One of a live dump is put together in the end, and has nothing here. */
+/* A pages image. That of a live dump is composed at the end, and has no entry here. */
 struct pages {
 	char name[ZW_NAME];
 	struct zns_wimage *img; /* NULL until the image gets its first page */
@@ -49,10 +51,11 @@ struct dump {
 	bool post_copy; /* the lazy pages do not come */
 	bool has_parent, pre_dump;
 	pid_t pid; /* PID of the root of the dumped tree */
-	struct live *live; /* --zns-live, and what needs the like; or NULL */
-	struct sealed *sealed; /* a pager has some of it (sealed.c); or NULL */
+	/* set for --zns-live, and for a dump that uses trackers without it; else NULL */
+	struct live *live;
+	struct sealed *sealed; /* set if a pager has some of the memory (sealed.c); else NULL */
 	uint8_t parent[ZNS_UUID_LEN];
-	ZnsPb__Handle *parent_handle; /* the handle that named it; or NULL */
+	ZnsPb__Handle *parent_handle; /* the handle that named the parent; NULL: no handle did */
 	uint64_t expected; /* bytes, estimated */
 	uint64_t parent_bytes; /* bytes of pages that pagemaps leave to the parent */
 	struct pages *pages;
@@ -64,13 +67,13 @@ struct dump {
 	uint32_t nr_copies;
 	size_t copies_len;
 	pthread_mutex_t lock; /* of err and v.w */
-	struct zns_err err; /* an error outside the writer; the first one stays */
-	bool anew; /* v.w is another one than in the beginning, and gains no zones */
+	struct zns_err err; /* an error outside the writer; later errors do not replace it */
+	bool anew; /* v.w is not the first writer any more, and is given no more zones */
 };
 
 void dump_fail(struct dump *d, const struct zns_err *err);
 int dump_check(struct dump *d, struct zns_err *err);
-/* Gives up all that was written, and writes anew. *@room: bytes that the dump can write. */
+/* Gives up all that was written, and begins again. *@room: bytes that the dump can write. */
 int dump_anew(struct dump *d, uint64_t *room, struct zns_err *err);
 
 /* parent.c: finds the parent before admission, and its images after. */

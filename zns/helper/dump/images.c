@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The ways of images to the writer during a dump: whole memfds, pipes, memory of frozen tasks. */
+/*
+ * How images reach the writer during a dump: as whole memfds, through pipes, or from the memory of
+ * frozen tasks.
+ */
 #include <string.h>
 #include <sys/stat.h>
 #include "../live/live.h"
@@ -7,7 +10,9 @@
 #include "zns/handle.h"
 #include "zns/pagemap.h"
 
-/* limits the handle, which lists them, for a tree of thousands of processes */
+/*
+ * images; the handle lists the copies, and a tree of thousands of processes would make it too large
+ */
 #define COPIES_MAX 2000
 #define FILE_PIECE MIB(1)
 
@@ -28,8 +33,10 @@ static bool keep_copy(struct dump *d, const char *name, int fd, bool beside)
 	struct stat st;
 	struct copy *c;
 
-	/* An encrypted dump copies only the image that Podman looks for: versions and the like,
-	 * nothing of the tasks. */
+	/*
+	 * An encrypted dump copies only the image that Podman looks for: it has versions and the
+	 * like, but no data of the tasks.
+	 */
 	if (d->v.crypt && strcmp(name, "inventory.img"))
 		return false;
 	if (d->nr_copies == COPIES_MAX || fstat(fd, &st) ||
@@ -55,7 +62,7 @@ static bool keep_copy(struct dump *d, const char *name, int fd, bool beside)
 	return true;
 }
 
-/* For the record alone: what cannot be read here fails where it is of use. */
+/* Only for the record: an image that cannot be read here fails where its contents are needed. */
 static void note_parents(struct dump *d, const char *name, int fd)
 {
 	cleanup_free struct zns_pagemap_run *run = NULL;
@@ -169,7 +176,10 @@ static void *stream_run(void *arg)
 	return NULL;
 }
 
-/* Thousands of ghost files in a row must not leave thousands of stacks. */
+/*
+ * Joins threads that have ended: thousands of ghost files in a row would else leave thousands of
+ * stacks.
+ */
 static void reap_streams(struct dump *d)
 {
 	for (struct stream **p = &d->streams; *p;) {
@@ -184,8 +194,10 @@ static void reap_streams(struct dump *d)
 	}
 }
 
-/* One thread for each open stream (tmpfs archives, ghost files): few are open at once, and each
- * waits for its writer. */
+/*
+ * Each open stream (tmpfs archive, ghost file) has a thread, which waits for the stream's writer.
+ * Few streams are open at once.
+ */
 static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const char *name = image_name(p, err);
@@ -284,12 +296,12 @@ static int pages_unsteady(struct dump *d, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -EPROTO, "criu sent an impossible list of rseq areas");
 	for (uint32_t i = 0; i < p->h.nr; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
-	/* without this list a dump still works while no zone is lost */
+	/* without this list the dump still works, unless a zone fails */
 	zns_writer_unsteady(d->v.w, p->h.pid, iov, p->h.nr);
 	return 0;
 }
 
-/* Like stream_run, but criu says when the image is complete. */
+/* As stream_run(), but criu says when the image is complete. */
 static void *pages_run(void *arg)
 {
 	struct stream *s = arg;

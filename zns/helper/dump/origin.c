@@ -7,7 +7,7 @@
 #include "../helper.h"
 #include "zns-memfd.h"
 
-#define LOG_MAX KIB(256) /* bytes, of the end of criu's log */
+#define LOG_MAX KIB(256) /* bytes, for the end of criu's log */
 #define FDS_MAX KIB(64)
 /* design.md §5: a container that is frozen already must not wait for long */
 #define FROZEN_WAIT_S 1
@@ -28,7 +28,7 @@ int origin_fill(ZnsPb__Origin *o)
 	int ret = text(&kind, "ZNS_ORIGIN_KIND");
 
 	if (ret || !kind)
-		return ret; /* the origin is criu itself, as is set already */
+		return ret; /* criu itself is the origin, which is the default */
 	free(o->kind);
 	o->kind = kind;
 	ret = text(&o->container_id, "ZNS_ORIGIN_ID");
@@ -80,7 +80,10 @@ int origin_log(void)
 	return to_memfd(fd, LOG_MAX, "dump.log");
 }
 
-/* runc wrote it before the dump, and cannot restore without it. Docker may lose the directory. */
+/*
+ * runc wrote this file before the dump, and needs it for the restore. Docker may delete its
+ * directory.
+ */
 int origin_fds(int dir)
 {
 	cleanup_close int fd = secure_getenv("ZNS_ORIGIN_ID") ?

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "dump_session.h"
 
-#define PARENT_LINK "parent" /* made by criu for --prev-images-dir */
+#define PARENT_LINK "parent" /* the link that criu makes for --prev-images-dir */
 
 static int from_dir(struct dump *d, const struct zns_registered *reg, uint8_t id[ZNS_UUID_LEN],
 		    struct zns_err *err)

@@ -12,14 +12,16 @@
 #define PAGE 4096ULL
 #define NAME "memory.img"
 
-/* All units that tasks have. Their numbers here are those of places; in the image they are in the
- * order of the device, each once. */
+/*
+ * All units that tasks have on zones. Here they are numbered by places. In the image each stands
+ * once, in the order of the device.
+ */
 struct sealed {
 	struct zns_memseal *seal;
-	struct zns_memory_key *key; /* NULL: its units are in clear */
+	struct zns_memory_key *key; /* NULL: the units are not encrypted */
 	struct zns_named *unit;
 	size_t nr, max;
-	uint32_t *at; /* of each, its number in the image */
+	uint32_t *at; /* for each unit, its number in the image */
 	struct zns_wimage *image;
 };
 
@@ -99,7 +101,10 @@ int sealed_begin(struct dump *d, struct packet *p, struct zns_err *err)
 	return ret;
 }
 
-/* -ENOENT is an answer. @d is NULL for a sender of rounds. */
+/*
+ * Does the pager have the memory from @start to @end? The pager answers -ENOENT for no. @d is NULL
+ * in a sender of rounds.
+ */
 static int is_its(struct dump *d, pid_t pid, uint64_t start, uint64_t end, bool *is,
 		  struct zns_err *err)
 {
@@ -176,7 +181,10 @@ static int look(pid_t pid, const struct zns_spans *area, struct look *k, struct 
 	return ret ? zns_fail_sys(err, ret, "cannot list the pages of process %d", pid) : 0;
 }
 
-/* Places of a unit's pages, in order behind those that are there; else @batch goes first. */
+/*
+ * Adds the places of a unit's pages to @batch, which is in the order of addresses. Where a page
+ * comes before the last one there, @batch goes to @t->places first.
+ */
 static int add_pages(struct live_task *t, struct places *batch, const struct zns_seal_unit *u,
 		     uint64_t at, struct zns_spans *clean)
 {
@@ -223,7 +231,7 @@ static int take_units(struct sealed *m, struct live_task *t, const struct zns_se
 	return ret;
 }
 
-/* What is in memory is the truth, but for pages that are known to be the same. */
+/* Pages in memory are copied, except those that are known to be equal to their copy on zones. */
 static int divide(struct live_task *t, const struct live_areas *a, const struct look *k,
 		  const struct zns_spans *clean, struct zns_spans *rest)
 {
@@ -250,8 +258,8 @@ int sealed_rest(struct sealed *m, struct live_task *t, const struct live_areas *
 	struct look k = { 0 };
 	size_t nr;
 	/*
-	 * ask the pager first: a page that comes back afterwards is in memory as well, and both
-	 * are right
+	 * Ask the pager before the page tables: a page that comes back in between is found in both
+	 * places, and both are right.
 	 */
 	int ret = zns_memseal_units(m->seal, t->pid, &u, &nr, err);
 
@@ -277,7 +285,7 @@ static int by_place(const void *a, const void *b, void *arg)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-/* What no place names any more is left out: it was in memory, too. */
+/* Units that no place names any more are left out: all their pages were in memory as well. */
 static void mark_used(const struct live *l, uint8_t *used)
 {
 	for (size_t n = 0; n < l->nr_tasks; n++)

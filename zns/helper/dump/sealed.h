@@ -2,9 +2,9 @@
 #ifndef ZNS_HELPER_SEALED_H
 #define ZNS_HELPER_SEALED_H
 /*
- * A dump of tasks whose memory is partly on zones (Documentation/inside/memory.md): the pager says which
- * pages are where, they are named there, and only what is in memory is copied. Such a task goes the
- * way of a live dump's: its pages image is composed.
+ * A dump of tasks whose memory is partly on zones (Documentation/inside/memory.md). The pager tells
+ * which pages are where. The dump names these pages there, and copies only those in memory. Such a
+ * task is dumped as in a live dump: its pages image is composed.
  */
 #include <stdbool.h>
 #include "zns/image_map.h"
@@ -19,14 +19,14 @@ struct zns_wimage;
 
 #define LIVE_SEALED 0xffffu /* place.source: a unit of a memory context */
 
-/* ZW_MEM_BEGIN: from here on the pager waits for us. */
+/* ZW_MEM_BEGIN: from here on the pager waits for this dump. */
 int sealed_begin(struct dump *d, struct packet *p, struct zns_err *err);
 int sealed_owns(struct dump *d, struct packet *p, struct zns_err *err);
 int sealed_has(struct dump *d, pid_t pid, bool *has, struct zns_err *err);
-/* Of a frozen task: *@rest has to be copied. Its places get what is on zones. */
+/* For a frozen task: *@rest has to be copied, and @t's places name what is on zones. */
 int sealed_rest(struct sealed *m, struct live_task *t, const struct live_areas *a,
 		struct zns_spans *rest, struct zns_err *err);
-/* All tasks are done: the image of all units. */
+/* After the last task: makes the image of all units. */
 int sealed_name(struct dump *d, struct zns_err *err);
 struct zns_wimage *sealed_image(struct sealed *m); /* NULL: none */
 

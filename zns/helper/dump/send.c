@@ -21,7 +21,7 @@ struct send {
 	struct live l;
 	bool late; /* read while the tasks run */
 	struct zw_chunk *chunk; /* ZW_CHUNKS of them, shared with criu */
-	/* the task that is being sent, and what is left of it */
+	/* the task that is being sent, and which of its pages still have to be */
 	pid_t pid;
 	struct zw_run *run;
 	size_t nr, max, at;
@@ -36,7 +36,9 @@ static bool is_zero(const uint8_t id[ZW_ID])
 
 /* ---- before the freeze ---- */
 
-/* The last one suspends a container's seccomp filter, the one before is for the keeper. */
+/*
+ * The last capability is to suspend a container's seccomp filter, the one before is for the keeper.
+ */
 static int drop_rights(struct zns_err *err)
 {
 	static const int keep[] = { CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_RESOURCE,
@@ -45,7 +47,10 @@ static int drop_rights(struct zns_err *err)
 	return zns_process_keep_caps(keep, ZNS_ARRAY_SIZE(keep), err);
 }
 
-/* So the freeze has little left to protect. Nothing is read yet: it may be written until then. */
+/*
+ * Protects pages before the freeze, so that little is left to protect in it. Nothing is read yet:
+ * the task may write until the freeze.
+ */
 static int protect(struct live_task *t, struct zns_err *err)
 {
 	struct zns_spans copy = { 0 };
@@ -153,7 +158,7 @@ int send_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		free(s);
 		return 0;
 	}
-	h->send = s; /* from here on its end is send_end() */
+	h->send = s; /* from here on send_end() ends it */
 	ret = drop_rights(err);
 	if (!ret)
 		ret = share_chunks(s, &fd, err);
@@ -238,7 +243,7 @@ static int add_run(struct send *s, const struct zns_span *one, bool parent)
 	return 0;
 }
 
-/* Both lists by address. They have no page in common. */
+/* Both lists are in the order of addresses, and have no page in common. */
 static int begin_task(struct send *s, const struct live_task *t, struct zns_err *err)
 {
 	const struct zns_spans *a = &t->send, *b = &t->parent;
@@ -279,7 +284,7 @@ static void emit(struct filling *f, uint64_t len)
 	f->s->at += !from->len;
 }
 
-/* The next ranges to be read, as many as there is room for; *end: behind the last run of them. */
+/* The next ranges to read, as many as fit; *end: behind the last of their runs. */
 static uint32_t next_ranges(const struct filling *f, struct iovec *v, size_t *end, size_t *sum)
 {
 	size_t room = ZW_CHUNK_BYTES - f->bytes, n = f->s->at;
@@ -329,8 +334,10 @@ static int fill_more(struct filling *f, struct zns_err *err)
 		got = s->late ? task_read_apart(&s->l.reader, f->t->pid, remote, nr, to) :
 				task_read(f->t->pid, remote, nr, to);
 	if ((got == -ESRCH || got == -ETIMEDOUT) && s->late) {
-		/* It has ended, or it put a page there that nobody brings. Of a task without a
-		 * tracker the next round sends everything. */
+		/*
+		 * Either the task has ended, or it mapped memory whose pages never arrive. The next
+		 * round sends all pages of a task without a tracker.
+		 */
 		zns_track_free(f->t->track);
 		f->t->track = NULL;
 		s->at = s->nr;
@@ -351,7 +358,9 @@ static int fill_more(struct filling *f, struct zns_err *err)
 	return 0;
 }
 
-/* All is sent. What could not be read is as unknown to the next dump as a new area. */
+/*
+ * All pages are sent. A page that could not be read counts as one of a new area for the next dump.
+ */
 static int end_task(struct send *s, struct live_task *t, struct zns_err *err)
 {
 	struct zns_spans sent = { 0 }, known = { 0 };

@@ -9,9 +9,10 @@
 
 #define PER_TASK KIB(64) /* images beside the pages */
 #define TASKS_MAX 65536u
-#define LOOKS_MAX 8192u /* descriptors of a tree: each look takes a microsecond or two */
+/* descriptors of a tree that are looked at: each takes a microsecond or two */
+#define LOOKS_MAX 8192u
 
-/* Of those lines of /proc/PID/status that become pages in an image. */
+/* The sum of those lines of /proc/PID/status that become pages in an image. */
 static uint64_t status_bytes(pid_t pid, bool shared)
 {
 	static const char *const keys[] = { "RssShmem:", "HugetlbPages:", "RssAnon:", "VmSwap:" };
@@ -83,8 +84,7 @@ uint64_t task_bytes(pid_t pid, bool shared)
 	return status_bytes(pid, shared) + PER_TASK;
 }
 
-/* Files that have no name any more: memfds, deleted files. Their pages are in the dump, mapped or
- * not. */
+/* Files without a name: memfds and deleted files. The dump has their pages, mapped or not. */
 struct nameless {
 	struct {
 		uint64_t ino;
@@ -120,7 +120,10 @@ static void add_nameless(pid_t pid, struct nameless *o)
 	dir = opendir(path);
 	while (dir && o->looks < LOOKS_MAX && (de = readdir(dir))) {
 		o->looks++;
-		/* A server that is gone is not asked. */
+		/*
+		 * AT_STATX_DONT_SYNC: a network file system's server is not asked, since it may be
+		 * gone
+		 */
 		if (!statx(dirfd(dir), de->d_name, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &s) &&
 		    S_ISREG(s.stx_mode) && !s.stx_nlink && s.stx_blocks && is_new(o, &s))
 			o->bytes += s.stx_blocks * 512;
@@ -151,7 +154,7 @@ int task_uid(pid_t pid, uint32_t *uid)
 	struct stat st;
 	char path[64];
 
-	/* a task may be denied the directory itself */
+	/* /proc/PID/task may be denied even to this process */
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	if (stat(path, &st))
 		return -errno;

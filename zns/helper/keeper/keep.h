@@ -28,7 +28,11 @@ enum keep_op {
 	KEEP_READY,
 	KEEP_BUSY, /* somebody else has them */
 	/* to the keeper */
-	KEEP_CHANGED, /* pages are protected for a dump that is not committed: do not go back */
+	/*
+	 * pages are protected anew for a dump that is not committed: the keeper must not go back to
+	 * its state
+	 */
+	KEEP_CHANGED,
 	KEEP_TAKEN, /* another keeper has them: leave */
 	KEEP_DROP, /* the trackers are not needed any more: end the protection, and exit */
 };
@@ -56,13 +60,13 @@ struct keep_pages {
 
 /* keep_wire.c */
 int keep_send(int sk, struct keep_packet *p);
-/* 1, 0: the other side is gone, or -errno. The caller owns the descriptors. */
+/* 1: a packet; 0: the other side has ended; or -errno. The caller owns the descriptors. */
 int keep_recv(int sk, struct keep_packet *p);
 void keep_close(struct keep_packet *p);
-/* What is in the memfd of a KEEP_TASK. -EPROTO: impossible lengths, or lists out of order. */
+/* Reads the memfd of a KEEP_TASK. -EPROTO: impossible lengths, or lists that are out of order. */
 int keep_read_pages(int fd, char pagemap[64], struct zns_spans *pages, struct zns_spans *areas);
 void keep_timeouts(int sk);
-/* The directory of the sockets, made if it is not there. -errno */
+/* The directory of the sockets, which is made if it is missing. A descriptor, or -errno. */
 int keep_dir(struct zns_err *err);
 /* Addresses the socket of a checkpoint; the directory's descriptor must stay open. */
 struct sockaddr_un;

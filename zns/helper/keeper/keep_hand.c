@@ -20,7 +20,7 @@ static void __attribute__((noreturn)) child(int sk, int null, char *const env[])
 	pid = fork();
 	if (pid)
 		_exit(pid < 0);
-	/* first above 0 … 3, whatever numbers were free */
+	/* first move it above the numbers 0 to 3, whatever they hold now */
 	sk = fcntl(sk, F_DUPFD, 16);
 	null = fcntl(null, F_DUPFD, 16);
 	if (sk < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||

@@ -10,7 +10,7 @@
 #include "keep.h"
 #include "../live/live.h"
 
-#define DROP_MS 20000 /* a keeper needs 25 ms for each GiB */
+#define DROP_MS 20000 /* ms; a keeper needs 25 ms for each GiB of memory to end the protection */
 
 static int connect_to(int dir, const char *name)
 {
@@ -56,7 +56,7 @@ static void clear(struct live_keep *k)
 	k->nr = 0;
 }
 
-/* All that a keeper has; 0, -EBUSY or another error. */
+/* Receives all that a keeper has. 0, -EBUSY or another error. */
 static int receive(int sk, struct keep_packet *set, struct live_keep *k)
 {
 	int ret = keep_recv(sk, set);
@@ -91,7 +91,7 @@ static bool has_one_of(const struct live_keep *k, const pid_t *pid, uint32_t nr)
 	return false;
 }
 
-/* Its end tells that the protection has ended. */
+/* Tells a keeper to exit. Its exit shows that the protection has ended. */
 static void drop(int sk)
 {
 	struct keep_packet p = { .op = KEEP_DROP };
@@ -181,7 +181,8 @@ bool live_keep_claim(struct live *l, struct live_task *t)
 		zns_track_free(t->track);
 		t->track = NULL;
 	}
-	keep_close(p); /* gone, or another program: its new memory has no tracker yet */
+	/* the task has ended or runs another program, whose memory has no tracker yet */
+	keep_close(p);
 	t->why = (struct zns_err)ZNS_ERR_INIT;
 	return false;
 }
@@ -193,7 +194,8 @@ void live_keep_changed(struct live *l)
 	if (l->keep.parent < 0 || l->keep.changed)
 		return;
 	l->keep.changed = true;
-	keep_send(l->keep.parent, &p); /* if it is gone, nobody can take them from it either */
+	/* if the keeper has ended, nobody can take the trackers from it either */
+	keep_send(l->keep.parent, &p);
 }
 
 void live_keep_end(struct live *l)

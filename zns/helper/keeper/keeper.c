@@ -18,7 +18,7 @@
 
 static struct {
 	struct keep_packet set, *task;
-	uint32_t nr; /* of them, those that have not ended */
+	uint32_t nr; /* those of its tasks that have not ended */
 	int dir, listen;
 	char name[64];
 	dev_t dev; /* the socket, as we made it */
@@ -62,7 +62,7 @@ static int begin_to_listen(void)
 	return 0;
 }
 
-/* The keeper of another checkpoint may have the name by now, if somebody removed ours. */
+/* Removes the socket's name, unless it belongs to the keeper of another checkpoint by now. */
 static void unlink_name(void)
 {
 	struct stat st;
@@ -72,7 +72,7 @@ static void unlink_name(void)
 		unlinkat(k.dir, k.name, 0);
 }
 
-/* Ends the protection in steps that the tasks do not notice. */
+/* Ends the protection in steps that are too short for the tasks to notice. */
 static void end_tracking(void)
 {
 	const struct zns_track_kernel kernel = { .tracker = ZNS_TRACKER_UFFD };
@@ -116,7 +116,7 @@ static void greet(void)
 	k.changed = false;
 }
 
-/* True: we are not needed any more. */
+/* Reads a packet. True: the trackers are not needed any more. */
 static bool client_said(void)
 {
 	struct keep_packet p;
@@ -129,10 +129,13 @@ static bool client_said(void)
 	}
 	if (ret == 1 && p.op == KEEP_TAKEN)
 		return true;
-	/* Its dump was not committed: which pages are clean since ours, nobody knows. */
+	/*
+	 * The client's dump was not committed, so the pages that are clean since this checkpoint
+	 * are unknown.
+	 */
 	if (ret == 1 || k.changed) {
 		end_tracking();
-		return true; /* our end is the answer to KEEP_DROP */
+		return true; /* the exit of this process is the answer to KEEP_DROP */
 	}
 	close(k.client);
 	k.client = -1;
@@ -145,7 +148,7 @@ static void forget(uint32_t n)
 	k.task[n] = k.task[--k.nr];
 }
 
-/* Until the last task has ended, or the time is up. */
+/* Waits until the last task has ended, or the time is up. */
 static void watch(struct pollfd *p)
 {
 	while (k.nr) {
@@ -158,7 +161,7 @@ static void watch(struct pollfd *p)
 		for (uint32_t n = 0; n < k.nr; n++)
 			p[2 + n] = (struct pollfd){ .fd = k.task[n].fd[ZNS_TRACK_PIDFD],
 						    .events = POLLIN };
-		/* who has them must not lose them to the clock */
+		/* a client that has the trackers must not lose them when the time is up */
 		if (k.client < 0 && !left) {
 			end_tracking();
 			return;

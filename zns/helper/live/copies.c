@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The plain copies of small images. A file system needs about a millisecond to make a file, and the
- * tasks are frozen. So a thread makes the copies under other names while data and record become
- * durable. Then they are only renamed.
+ * Plain copies of small images. A file system needs about a millisecond to make a file, and the
+ * tasks are frozen. So a thread writes the copies under other names while data and record become
+ * durable. Afterwards they are only renamed.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -29,15 +29,17 @@ struct live_maps {
 
 struct live_task {
 	pid_t pid;
-	struct zns_track *track; /* NULL: not tracked, it is copied in the freeze */
+	/* NULL: the task is not tracked, and its memory is copied in the freeze */
+	struct zns_track *track;
 	struct zns_err why; /* of that */
 	uint64_t untracked; /* bytes that were copied in the freeze for this reason */
 	struct places places;
-	struct zns_spans pending; /* protected, and not copied: they could not be read */
+	/* pages that are protected but could not be read, so they have no copy */
+	struct zns_spans pending;
 	struct zns_spans parent; /* pages that the parent has, and that were not written since */
 	char parents_pagemap[ZW_NAME]; /* the image where it has them */
 	struct zns_spans areas, parents_areas; /* areas of this dump, and those of the parent */
-	bool memory; /* its pager says what is on zones: it is not tracked */
+	bool memory; /* a pager tells what is on zones: the task is not tracked */
 	bool kept; /* its tracker is that of the parent */
 	bool seen; /* in this round */
 	struct zns_spans send; /* pages to be sent to a page server */
@@ -61,15 +63,18 @@ struct live {
 	struct zns_track_kernel kernel;
 	pid_t root;
 	bool slow_fails, not_converging;
-	/* Why copies of rounds were given up, and all is copied in the freeze; NULL: they count. */
+	/*
+	 * Why the rounds' copies were given up, so that all memory is copied in the freeze; NULL:
+	 * they were not.
+	 */
 	const char *gave_up;
 	uint64_t given_up; /* bytes */
 	uint64_t room; /* bytes that the dump could write before the first round */
-	uint64_t left; /* bytes that were written again during the last round, as far as is known */
-	bool wanted; /* the dump is live, and not only tracked */
+	uint64_t left; /* bytes that were written again during the last round, as far as known */
+	bool wanted; /* the dump is live; false: its tasks are only tracked */
 	bool durable; /* zns.conf says that it commits before the thaw */
-	bool track; /* leave pages to the parent that it has */
-	bool again; /* protect once more in the freeze, for the next dump */
+	bool track; /* leave to the parent the pages that it has */
+	bool again; /* protect pages again in the freeze, for the next dump */
 	struct live_keep keep;
 	struct live_task *task;
 	size_t nr_tasks, max_tasks;
@@ -81,7 +86,7 @@ struct live {
 	uint32_t nr_rounds;
 	uint8_t *stage; /* LIVE_STAGE_BYTES of addresses */
 	size_t staged; /* bytes */
-	bool direct; /* what is copied goes to the writer at once: no stage, or it was full */
+	bool direct; /* copies go to the writer at once, since there is no stage or it is full */
 	uint64_t frozen_bytes, shared_bytes;
 	struct task_reader reader; /* of the rounds */
 	struct live_verify *verify; /* NULL: nobody asked for it */
@@ -90,65 +95,66 @@ struct live {
 
 /* live_tasks.c */
 struct live_task *live_find(struct live *l, pid_t pid);
-/* The tasks of the tree as it is now; those that are new are tracked from here on. */
+/* Looks for the tasks of the tree. New ones are tracked from here on. */
 int live_look(struct live *l, struct zns_err *err);
 /* A frozen task that came after the last look, if a pager has its memory. *@t is NULL if not. */
 int live_late(struct live *l, pid_t pid, struct live_task **t, struct zns_err *err);
 
 /*
- * live_copy.c: pages of a task to the end of the last part, or to the stage. A page that cannot be
- * read is noted in @t->pending. @t->places knows the copies.
+ * live_copy.c: copies pages of a task to the end of the last part, or to the stage. A page that
+ * cannot be read is added to @t->pending, each copy to @t->places.
  */
 int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, struct zns_err *err);
 int live_open_part(struct live *l, struct zns_err *err);
 int live_flush_stage(struct live *l, struct zns_err *err);
 
-/* live_decide.c: makes @d->live if the dump is to be live, as criu was told, or zns.conf says. */
+/* live_decide.c: sets @d->live if criu's options or zns.conf ask for a live dump. */
 int live_decide(struct dump *d, const struct zw_begin *b, struct zns_err *err);
 
 /* live_rounds.c */
-/* Protects what a task wrote since it was last protected; @copy gets it. */
+/* Protects the pages that a task wrote since the last call. @copy gets them. */
 int live_protect(struct live_task *t, struct zns_spans *copy, struct zns_err *err);
 int live_new(struct dump *d, struct zns_err *err);
 int live_rounds(struct dump *d, struct packet *p, struct zns_err *err);
 /*
- * live_room.c: the copies of the rounds cost room that a plain dump does not take, and a zone that
- * fails with them has what nobody can copy again. Does a round fail for that, or would the freeze
- * for want of room? Then they are given up. live_hopeless(): why; NULL: it failed for another
- * reason.
+ * live_room.c: the rounds' copies take room that a plain dump does not need, and the pages of a
+ * failed zone cannot be copied again. If a round fails for this, or the freeze would lack room, the
+ * copies are given up. live_hopeless() tells why; NULL: the dump failed for another reason.
  */
 const char *live_hopeless(struct live *l);
 int live_give_up(struct live *l, const char *why, struct zns_err *err);
 int live_check_room(struct live *l, struct zns_err *err);
-/* Has a zone that failed lost copies? While the tasks run they can still be given up. */
+/* Has a failed zone lost copies? While the tasks run, the copies can still be given up. */
 int live_check_zones(struct live *l, struct zns_err *err);
 
 /* live_rest.c */
-/* Areas as criu lists them; those of @whole are copied as they are, and a lazy restore may bring
- * those of @lazy when the task runs. */
+/*
+ * Areas as criu lists them. Those of @whole are copied as they are. A lazy restore may bring the
+ * pages of @lazy after the task has begun to run.
+ */
 struct live_areas {
 	struct zns_spans all, whole, lazy;
 };
 
 int live_areas(struct packet *p, struct live_areas *a, struct zns_err *err);
 void live_areas_free(struct live_areas *a);
-/* Has a frozen task a tracker that is good for this pagemap? */
+/* Has a frozen task a tracker whose answers hold for this pagemap? */
 bool live_is_tracked(struct live *l, struct live_task *t, const char *pagemap);
 /*
- * @rest: pages of a frozen task that are to be copied now. Places that are left in @t->places count
- * as they are, and so does what is left in @t->parent.
+ * @rest: pages of a frozen task that have to be copied now. Places that stay in @t->places are good
+ * copies, and the parent has the pages that stay in @t->parent.
  */
 int live_rest(struct live *l, struct live_task *t, const struct live_areas *a,
 	      struct zns_spans *rest, struct zns_spans *guards, struct zns_err *err);
-/* For criu: a memfd with guard pages, or -1: it has to look for them. */
+/* For criu: a memfd that lists guard pages. -1: criu has to look for them itself. */
 int live_guards_fd(const struct live *l, const struct zns_spans *guards);
 
 /* live_final.c */
 int live_final(struct dump *d, struct packet *p, struct zns_err *err);
 int live_image(struct dump *d, struct packet *p, struct zns_err *err);
-/* Puts the entries of a live task's pagemap behind what criu wrote. */
+/* Appends the entries of a live task's pagemap to what criu wrote. */
 int live_fill_pagemap(struct dump *d, const char *name, int fd, struct zns_err *err);
-/* Note pages that were read by criu in the freeze, as in an ordinary dump. */
+/* Counts pages that criu read in the freeze, as in a dump that is not live. */
 void live_note_plain(struct dump *d, pid_t pid, uint64_t bytes);
 
 /* live_maps.c: before the freeze, in it, and after it */

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include "live.h"
 
-/* What is still to be read. */
+/* The pages that are still to be read. */
 struct cursor {
 	const struct zns_spans *s;
 	size_t n;
@@ -63,7 +63,9 @@ static int have(struct copying *k, const uint8_t *buf, uint64_t len, uint64_t at
 	return 0;
 }
 
-/* Who cannot be read while it runs is left to the freeze, in which nothing changes. */
+/*
+ * A task that cannot be read while it runs is read in the freeze, when its mappings do not change.
+ */
 static void give_up(struct copying *k, int ret)
 {
 	zns_track_free(k->t->track);
@@ -113,7 +115,7 @@ int live_flush_stage(struct live *l, struct zns_err *err)
 	return ret;
 }
 
-/* Some more, to wherever there is room. */
+/* Copies some more pages, to the stage or to the writer. */
 static int step(struct copying *k, struct zns_err *err)
 {
 	struct live *l = k->l;
@@ -146,7 +148,7 @@ int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, st
 
 	k.c = (struct cursor){ s, 0, s->nr ? s->s[0].start : 0 };
 	zns_spans_free(&t->pending); /* they are in @s */
-	/* What cannot be read now must not be taken from an older copy. */
+	/* Pages that cannot be read now must not be taken from an older copy. */
 	if (places_drop(&t->places, s->s, s->nr))
 		ret = zns_fail(err, -ENOMEM, "no memory for the places of pages");
 	while (!ret && k.c.n < s->nr) {

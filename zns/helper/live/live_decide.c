@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Is a dump live? Where nobody says so it is if its tasks run on, and nothing speaks against it. */
+/*
+ * Decides whether a dump is live. Without an option it is live if its tasks run on and live.md
+ * names nothing against it.
+ */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -17,7 +20,9 @@ static bool file_says(const char *dir, const char *cgroup, const char *name, con
 	       !zns_read_file(AT_FDCWD, path, 4096, &text, &len) && strstr((char *)text, word);
 }
 
-/* Threads of a frozen cgroup of version 1 do not stop for a tracker. Nothing is gained in either.
+/*
+ * Is the task in a frozen cgroup? Threads in one of version 1 do not stop for a tracker. A live
+ * dump of frozen tasks gains nothing.
  */
 static bool is_frozen(pid_t pid)
 {
@@ -42,7 +47,7 @@ static bool is_frozen(pid_t pid)
 	return frozen;
 }
 
-/* As live.md says of "auto". */
+/* The conditions of live.md for "auto". */
 static bool fits(const struct zw_begin *b)
 {
 	struct zns_track_kernel k;

@@ -12,7 +12,7 @@
 #include "zns/grow.h"
 #include "zns/track_control.h"
 
-/* What has no good copy is forgotten, and copied now. */
+/* Forgets the places of pages that have no good copy, and copies these pages now. */
 static int copy_rest(struct live *l, struct live_task *t, const struct live_areas *a,
 		     struct zns_spans *guards, struct zns_err *err)
 {
@@ -44,7 +44,7 @@ static void add_run(struct zns_pagemap_run *run, size_t *nr, struct zns_pagemap_
 		run[(*nr)++] = one;
 }
 
-/* A copy, in parts where what may be brought lazily begins or ends. @at: its place in @lazy. */
+/* Adds a copy, cut where pages that may be brought lazily begin or end. @at: its place in @lazy. */
 static void add_place(struct zns_pagemap_run *run, size_t *nr, const struct place *p,
 		      const struct zns_spans *lazy, size_t *at)
 {
@@ -63,7 +63,7 @@ static void add_place(struct zns_pagemap_run *run, size_t *nr, const struct plac
 	}
 }
 
-/* The pagemap: copies, and what is left to the parent, by address. */
+/* The entries of the pagemap in order of addresses: copies, and pages that the parent has. */
 static int entries(struct live_task *t, const struct zns_spans *lazy, struct zns_err *err)
 {
 	const struct zns_spans *up = &t->parent;

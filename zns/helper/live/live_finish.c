@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* After the thaw: the last pages are written, and each pages image is put together of the rounds.
- */
+/* After the thaw: writes the last pages, and composes each pages image of the rounds' copies. */
 #include <string.h>
 #include <sys/mman.h>
 #include "live.h"
@@ -74,7 +73,7 @@ static int add_round(ZnsPb__Live *r, const struct live_round *round)
 
 int live_describe(const struct dump *d, ZnsPb__Checkpoint *c)
 {
-	/* with rounds only; an incremental dump is told by its parent */
+	/* An incremental dump without rounds is described by its parent. */
 	const struct live *l = d->live && (d->live->nr_rounds || d->live->wanted) ? d->live : NULL;
 	ZnsPb__Live *r = l ? malloc(sizeof(*r)) : NULL;
 	int ret = 0;

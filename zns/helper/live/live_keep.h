@@ -2,8 +2,8 @@
 #ifndef ZNS_HELPER_LIVE_KEEP_H
 #define ZNS_HELPER_LIVE_KEEP_H
 /*
- * A dump's part in keeping trackers (keep.h): it takes those of its parent's keeper, and hands its
- * own to a new one. Whatever goes wrong here makes the next dump a full one, and fails nothing.
+ * The dump's side of keeping trackers (keep.h): it takes those of its parent's keeper, and hands
+ * its own to a new keeper. An error here fails no dump, but makes the next dump a full one.
  */
 #include <stdbool.h>
 #include "../keeper/keep.h"
@@ -12,16 +12,16 @@ struct live;
 struct live_task;
 
 struct live_keep {
-	uint8_t id[ZNS_UUID_LEN], of[ZNS_UUID_LEN]; /* the new checkpoint; its parent */
+	uint8_t id[ZNS_UUID_LEN], of[ZNS_UUID_LEN]; /* the new checkpoint, and its parent */
 	bool has_parent;
 	int parent; /* socket to the keeper of the parent; -1: none */
-	bool changed; /* it knows that we protect pages anew */
-	struct keep_packet *task; /* what it has, while nobody claimed them */
-	pid_t *pid; /* theirs */
+	bool changed; /* the keeper knows that this dump protects pages anew */
+	struct keep_packet *task; /* the keeper's tasks that no task of this dump has claimed yet */
+	pid_t *pid; /* PIDs of these tasks */
 	uint32_t nr;
 	int next; /* socket to the keeper of this dump; -1: none */
 	uint64_t limit_s;
-	char why[160]; /* there are no trackers of the parent; empty: there are */
+	char why[160]; /* why there are no trackers of the parent; empty: there are */
 };
 
 /*
@@ -33,7 +33,7 @@ void live_keep_begin(struct live *l, bool keep);
 bool live_keep_claim(struct live *l, struct live_task *t);
 /* Call before pages are protected: the parent's keeper does not take its trackers back. */
 void live_keep_changed(struct live *l);
-/* After the commit: hands the trackers on. */
+/* After the commit: hands the trackers to the new keeper. */
 void live_keep_commit(struct live *l);
 void live_keep_end(struct live *l);
 

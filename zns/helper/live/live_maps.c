@@ -12,10 +12,10 @@
 #include "zns-smaps.h"
 #include "zns/grow.h"
 
-#define SMAPS_MAX GIB(1) /* most bytes of smaps text that are read */
+#define SMAPS_MAX GIB(1) /* bytes of smaps text that are read at most */
 #define FLAGS "VmFlags:"
 
-/* One area: its line in maps, and its flags; both in the text, without the newline. */
+/* An area: its line in maps and its flags, both in the text, without newlines. */
 struct live_area {
 	const char *line, *flags;
 	uint32_t line_len, flags_len;
@@ -90,7 +90,7 @@ void live_maps_free(struct live_maps *m)
 	*m = (struct live_maps){ 0 };
 }
 
-/* The area with the same line, from *@at on; lines are in order of addresses. */
+/* Finds the area with the same line, from *@at on; lines are in order of addresses. */
 static const struct live_area *same_area(const struct live_maps *m, size_t *at,
 					 const struct live_area *a)
 {
@@ -127,7 +127,7 @@ static int write_maps(struct live_task *t, int fd)
 	return zns_pwrite_all(fd, out, len, 0);
 }
 
-/* Room for all lines with their flags. */
+/* Counts the room for all lines with their flags. */
 static void count_text(struct live_task *t)
 {
 	uint32_t most = 0;
@@ -161,8 +161,10 @@ int live_maps(struct live *l, struct packet *p, struct zns_err *err)
 	return 0;
 }
 
-/* Set by tracking, or advice to the kernel: huge pages, merging, read-ahead. Restored as it was
- * before the freeze, advice costs time at most. */
+/*
+ * May this flag differ? Tracking sets some. The others are advice to the kernel (huge pages,
+ * merging, read-ahead), which is restored as it was before the freeze and costs time at most.
+ */
 static bool may_differ(const char *flag)
 {
 	static const char *const may[] = { "uw", "um", "hg", "nh", "mg", "sr", "rr" };
@@ -173,7 +175,7 @@ static bool may_differ(const char *flag)
 	return false;
 }
 
-/* Words of one that the other lacks are a difference. */
+/* Words that only one of the two has are a difference. */
 static bool same_flags(const char *a, const char *b)
 {
 	for (const char *s = a; *s;) {

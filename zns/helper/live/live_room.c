@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The room that a live dump takes. Pages that are written while they are copied are on the device
- * more than once. Where that is too much, the copies are given up before the freeze, which then
- * takes all, as that of a plain dump does. So are copies that a zone lost: their pages may be others
- * by now.
+ * The room that a live dump takes. A page that is written while the rounds copy is on the device
+ * more than once. If that takes too much room, the copies are given up before the freeze, which
+ * then copies everything, as in a plain dump. The same happens if a failed zone has lost copies,
+ * since their pages may have changed.
  */
 #include "live.h"
 
-/* More than is known to be written in the freeze; no zone is filled to its last byte. */
+/* bytes kept free: the freeze writes more than is known, and no zone is filled to its last byte */
 #define SPARE MIB(4)
 
 static const char no_room[] = "the device has no room for copies of rounds";
 static const char lost[] = "a zone failed and lost copies of rounds";
 
-/* The writer has failed, and nothing else has. */
+/*
+ * Why a round's failure does not fail the dump; NULL: it does. The writer must have failed, and
+ * nothing else.
+ */
 const char *live_hopeless(struct live *l)
 {
 	struct dump *d = l->d;
@@ -30,7 +33,7 @@ const char *live_hopeless(struct live *l)
 	return code == -ENOSPC || code == -EBUSY ? no_room : NULL;
 }
 
-/* Its copies no longer count, but its tracker goes on. */
+/* Gives up the copies of the task's pages. Its tracker goes on. */
 static int owe_all(struct live_task *t)
 {
 	int ret = 0;
@@ -42,7 +45,7 @@ static int owe_all(struct live_task *t)
 	return ret;
 }
 
-/* Bytes that the freeze copies beside those that are tracked, about. */
+/* About how many bytes the freeze copies that no tracker watches. */
 static uint64_t untracked(const struct live *l)
 {
 	uint64_t sum = 0;
@@ -105,7 +108,7 @@ int live_give_up(struct live *l, const char *why, struct zns_err *err)
 	return 0;
 }
 
-/* Others may take zones meanwhile, as from any dump. */
+/* Other dumps may take zones meanwhile, as with any dump. */
 int live_check_room(struct live *l, struct zns_err *err)
 {
 	uint64_t need = untracked(l) + 2 * l->left + SPARE;

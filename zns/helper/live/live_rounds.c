@@ -9,7 +9,9 @@
 #include <sys/mman.h>
 #include "live.h"
 
-/* If more than this part of a round was written again meanwhile, the next one is no progress. */
+/*
+ * If more than this part of a round was written again meanwhile, another round makes no progress.
+ */
 #define PROGRESS_PERCENT 80
 
 static int criu_lives(struct live *l, struct zns_err *err)
@@ -30,7 +32,7 @@ int live_protect(struct live_task *t, struct zns_spans *copy, struct zns_err *er
 	struct zns_spans left = { 0 };
 
 	if (zns_track_arm(t->track, copy, &e)) {
-		/* it ended, or it executed another program: the next look tells */
+		/* the task ended, or executed another program: the next look for tasks tells */
 		zns_track_free(t->track);
 		t->track = NULL;
 		t->why = e;
@@ -55,7 +57,7 @@ static void barrier(struct live_task *t)
 	t->why = e;
 }
 
-/* What was protected and is not copied in this round. */
+/* Adds to pending what was protected and is not copied in this round. */
 static int owe(struct live *l, const struct zns_spans *copy, struct zns_err *err)
 {
 	for (size_t n = 0; n < l->nr_tasks; n++)
@@ -64,7 +66,7 @@ static int owe(struct live *l, const struct zns_spans *copy, struct zns_err *err
 	return 0;
 }
 
-/* Would this round be no smaller than the one before? */
+/* Would this round copy as much as the one before? */
 static bool stands_still(struct live *l, const struct zns_spans *copy)
 {
 	uint64_t last = l->nr_rounds ? l->round[l->nr_rounds - 1].bytes : UINT64_MAX;
@@ -91,7 +93,7 @@ static int copy_all(struct live *l, struct zns_spans *copy, struct zns_err *err)
 	return ret ? ret : zns_wimage_seal(l->part[l->nr_parts - 1], err);
 }
 
-/* @must: also if it is no progress. */
+/* @must: copy even if the round makes no progress. */
 static int one_round(struct live *l, bool must, struct zns_err *err)
 {
 	struct live_round *r = &l->round[l->nr_rounds];
@@ -131,7 +133,10 @@ static int one_round(struct live *l, bool must, struct zns_err *err)
 	return ret;
 }
 
-/* The freeze shall not wait for pages of its own. */
+/*
+ * Allocates and touches the stage before the freeze, so that the freeze has no page faults of its
+ * own.
+ */
 static int make_stage(struct live *l, uint64_t expected, struct zns_err *err)
 {
 	size_t now = zns_min(expected + MIB(4), LIVE_STAGE_BYTES);
@@ -241,7 +246,7 @@ static int too_slow(const struct live *l, struct zns_err *err)
 		zns_format_size(l->left, again, sizeof(again)));
 }
 
-/* Everything that is done before the freeze. */
+/* Does everything that belongs before the freeze. */
 static int prepare(struct live *l, uint32_t how, struct zns_err *err)
 {
 	bool copy = how & ZW_ROUNDS_COPY;
@@ -252,10 +257,13 @@ static int prepare(struct live *l, uint32_t how, struct zns_err *err)
 
 	if (!ret && l->not_converging && l->slow_fails)
 		ret = too_slow(l, err);
-	/* This takes its time, so the last round comes after it. */
+	/* Reading smaps takes time, so the last round comes after it. */
 	for (size_t n = 0; n < l->nr_tasks && how & ZW_ROUNDS_SMAPS && !ret; n++)
 		live_maps_before(&l->task[n]);
-	/* What is committed in the freeze is written in it: the sooner the better. */
+	/*
+	 * A dump that commits in the freeze also writes in it, so its copies go to the writer at
+	 * once.
+	 */
 	l->direct = !l->wanted && l->kernel.tracker == ZNS_TRACKER_NONE;
 	if (!ret && !l->direct)
 		ret = make_stage(l,
@@ -271,7 +279,7 @@ static int prepare(struct live *l, uint32_t how, struct zns_err *err)
 	return ret ? ret : live_open_part(l, err);
 }
 
-/* Without a tracker, or with one that is criu's own, criu takes the memory. */
+/* Without a tracker, or with criu's own one, criu dumps the memory. */
 static void leave_to_criu(uint32_t how, struct packet *p, const char *why)
 {
 	struct zw_reply r = { .kind = ZW_KIND_NONE, .warn = how & ZW_ROUNDS_COPY };
@@ -303,7 +311,7 @@ int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
 	if (!tracks || l->kernel.tracker == ZNS_TRACKER_NONE ||
 	    (!wanted && l->kernel.tracker != ZNS_TRACKER_UFFD)) {
 		l->kernel.tracker = ZNS_TRACKER_NONE;
-		if (d->sealed) { /* its pager says what is to be copied */
+		if (d->sealed) { /* the task's pager tells what has to be copied */
 			ret = prepare(l, 0, err);
 			if (ret)
 				return ret;

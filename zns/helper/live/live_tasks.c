@@ -17,7 +17,7 @@ static void forget(struct live *l, size_t n)
 {
 	struct live_task *t = &l->task[n];
 
-	/* Nothing was protected anew: its keeper goes on with it. */
+	/* no page was protected anew, so the task's keeper keeps the tracker */
 	if (t->kept && !l->keep.changed)
 		zns_track_leave(t->track);
 	else
@@ -48,7 +48,7 @@ static int add(struct live *l, pid_t pid, struct zns_err *err)
 		return zns_fail(&t->why, -EBUSY, "its memory is partly on zones"), ret;
 	if (ret || l->kernel.tracker == ZNS_TRACKER_NONE)
 		return ret;
-	/* Without a tracker it is copied in the freeze, and the reason is told. */
+	/* Without a tracker the task's memory is copied in the freeze, and the record says why. */
 	if (!live_keep_claim(l, t) && zns_track_new(pid, &l->kernel, &t->track, &t->why))
 		t->track = NULL;
 	return 0;

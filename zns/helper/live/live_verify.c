@@ -16,7 +16,7 @@
 #include "zns/grow.h"
 #include "zns/pagemap.h"
 
-/* bytes; an rseq area is aligned to it */
+/* bytes; rseq areas are aligned to it */
 #define GRAIN 32u
 
 struct live_verify {
@@ -69,7 +69,7 @@ static bool may_differ(const struct live *l, const struct live_task *t, uint64_t
 	return zns_writer_is_unsteady(l->d->v.w, t->pid, (uintptr_t)vaddr, GRAIN);
 }
 
-/* Is the page at @k of the part as it was copied? */
+/* Has the page still the contents that were copied to @k of the part? */
 static void compare_page(struct live *l, const struct live_task *t, const struct place *p,
 			 uint64_t k, uint64_t vaddr, const uint8_t *buf, uint64_t page)
 {
@@ -149,7 +149,7 @@ static int parents_runs(struct zns_flat *f, const struct live_task *t, struct zn
 	return 0;
 }
 
-/* Are the pages that are left to the parent as they are there? */
+/* Are the pages that are left to the parent equal to the parent's? */
 static int compare_parent(struct live *l, const struct live_task *t, int mem, uint8_t *buf,
 			  uint64_t page, struct zns_err *err)
 {
@@ -185,7 +185,7 @@ static int compare_parent(struct live *l, const struct live_task *t, int mem, ui
 	return ret;
 }
 
-/* A page of zeroes that is not there is restored as one that is. */
+/* A page of zeroes that is not mapped is restored like one that is. */
 static bool is_zero(int mem, uint8_t *buf, uint64_t vaddr, uint64_t page)
 {
 	return pread(mem, buf, page, (off_t)vaddr) == (ssize_t)page && !*buf &&
@@ -218,7 +218,7 @@ static int compare_lists(struct live_verify *v, const struct live_task *t,
 	for (size_t n = 0; n < c.nr && !ret; n++)
 		for (uint64_t va = c.s[n].start; va < c.s[n].end; va += page)
 			complain(v, &v->superfluous, va);
-	/* Of these every page is wanted, and no pagemap tells of them: the vdso. */
+	/* the vdso: criu wants each of its pages, and no pagemap lists them */
 	zns_spans_free(&a);
 	if (!ret)
 		ret = zns_spans_without(whole, &copied, &a);
