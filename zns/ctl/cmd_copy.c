@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * copy: checkpoints of one device to another, as they are. Ids, names, times, rates, origins,
- * parents and keys stay: what is written is what stands on the device, unit by unit, with its
- * checksums.
+ * copy: copies checkpoints from one device to another without changing them. Ids, names, times,
+ * rates, origins, parents and keys stay. The target gets the bytes of each unit as they are on the
+ * source, with their checksums.
  */
 #include <string.h>
 #include "lib/ctl.h"
@@ -25,7 +25,7 @@ struct copy {
 	char why[ZNS_ERR_MAX]; /* the first one could not be copied */
 };
 
-/* One checkpoint on its way. */
+/* One checkpoint that is copied. */
 struct item {
 	struct zns_session from, to;
 	ZnsPb__Response *answer; /* with its parents */
@@ -33,7 +33,7 @@ struct item {
 	struct zns_save v;
 };
 
-/* The record without its places: they will be others. */
+/* The record without the places of its data: on the target these differ. */
 static ZnsPb__Checkpoint *bare_record(const ZnsPb__Checkpoint *from, struct zns_err *err)
 {
 	ZnsPb__Checkpoint c = *from;
@@ -157,7 +157,10 @@ static int is_there(const struct copy *k, const ZnsPb__Checkpoint *c, struct zns
 			zns_uuid_format(c->id.data, id));
 }
 
-/* What others do to a checkpoint meanwhile, or what cannot leave, is no reason to stop. */
+/*
+ * Does the copy go on after this error? Yes, if another command changed the checkpoint meanwhile,
+ * or if the checkpoint cannot leave its device.
+ */
 static bool goes_on(int ret)
 {
 	return ret == -EOPNOTSUPP || ret == -ENOENT || ret == -EEXIST || ret == -EBADMSG ||
@@ -193,7 +196,10 @@ static int copy_all(struct copy *k, struct zns_err *err)
 	return 0;
 }
 
-/* Rules and pins last: a rule would remove what has just come. */
+/*
+ * Rules and pins are copied last: a rule on the target would remove checkpoints that have just
+ * arrived.
+ */
 static int copy_rules(struct copy *k, struct zns_err *err)
 {
 	struct zns_broker b = { .fd = -1 };
@@ -208,7 +214,7 @@ static int copy_rules(struct copy *k, struct zns_err *err)
 		req.mark = &m;
 		if (k->source->marks[i]->pinned)
 			ret = ctl_tell(&b, &req, err);
-		if (ret == -ENOENT) /* that one could not be copied */
+		if (ret == -ENOENT) /* the checkpoint of this pin could not be copied */
 			ret = 0;
 	}
 	for (size_t i = 0; i < k->source->n_retentions && !ret; i++) {
@@ -221,7 +227,7 @@ static int copy_rules(struct copy *k, struct zns_err *err)
 	return ret;
 }
 
-/* Nobody else has the source open. */
+/* Called when no other program has the source open. */
 static int all_listed(const struct copy *k, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *c;

@@ -147,7 +147,7 @@ struct create {
 	bool disk, preallocate, is_volatile;
 	uint64_t size;
 	uint32_t write_mibps, read_mibps; /* 0: measured */
-	const char *of_emu, *of_disk; /* an option that only the one or the other has */
+	const char *of_emu, *of_disk; /* options that only one of the two kinds of device has */
 	char path[256];
 	uint8_t uuid[ZNS_UUID_LEN];
 	struct ctl_encrypt encrypt;
@@ -204,7 +204,7 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 		return ret;
 	ret = fill(k, die, err);
 	if (ret && !there)
-		unlink(file); /* or the next try would find it in its way */
+		unlink(file); /* else the next try would find it in its way */
 	return ret;
 }
 
@@ -273,7 +273,7 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 			   J("row", p->row), J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
 }
 
-/* A store takes all of a partition or volume, if nobody says how much. */
+/* Without --size a store takes all of a partition or volume. */
 static int size_of(const char *path, uint64_t *size, struct zns_err *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -304,7 +304,7 @@ static int shape_store(struct create *k, struct zns_err *err)
 	return ret;
 }
 
-/* The options that only one kind of device has. -EINVAL: @optarg is no value. */
+/* Takes an option that only one kind of device has. -EINVAL: @optarg is not a valid value. */
 static int take_own(struct create *k, int c, const struct param *q, const char *name, bool pass)
 {
 	if (q || c == OPT_PROFILE)

@@ -53,7 +53,10 @@ static void level_back(const struct export *x, int dir, uint32_t level)
 	unlinkat(dir, "parent", 0);
 }
 
-/* The directory was empty before, so we wrote every file with one of our names. */
+/*
+ * The directory was empty before, so every file with one of these names was written by this
+ * command.
+ */
 static void take_back(const struct export *x, int top)
 {
 	cleanup_close int parents = export_levels(x) > 1 ? zns_open_subdir(top, EXPORT_PARENTS) :

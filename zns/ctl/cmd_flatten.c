@@ -13,7 +13,7 @@
 #include "zns/save.h"
 
 #define CHUNK MIB(4)
-#define TELL_MS 250u /* between two reports to the broker, if it does not want them sooner */
+#define TELL_MS 250u /* time between two reports to the broker, unless it wants them sooner */
 
 struct flatten {
 	struct zns_session s; /* holds the chain and the zones being written */
@@ -21,12 +21,14 @@ struct flatten {
 	struct zns_chain *chain;
 	struct zns_flat *flat;
 	ZnsPb__Handle *handle; /* of the directory on the command line, or NULL */
-	struct layout layout; /* as it can be read now; if that was asked */
+	/* how the checkpoint can be read now; only if an option asks for it */
+	struct layout layout;
 	bool dry_run, fast_enough;
-	bool plain; /* no parent and no superseded copies: only its places can become better */
-	uint32_t below; /* per cent of what its groups could give; 0: always */
+	/* no parent and no superseded copies: only the places of its data can become better */
+	bool plain;
+	uint32_t below; /* per cent of the rate that its groups could give; 0: always flatten */
 	uint32_t qos_mibps;
-	uint32_t weight; /* of a class of its own; 0: its owner's */
+	uint32_t weight; /* weight of a class of its own; 0: that of the checkpoint's owner */
 	uint64_t done, tell_ns; /* bytes; when it tells the broker next */
 	struct ctl_progress prog;
 };
@@ -39,7 +41,7 @@ static bool is_composed(const ZnsPb__Manifest *m)
 	return false;
 }
 
-/* Without a parent and superseded copies nothing but speed would be won. */
+/* A checkpoint without a parent and without superseded copies can only become faster to read. */
 static int is_of_use(struct flatten *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
@@ -56,7 +58,7 @@ static int is_of_use(struct flatten *x, const ZnsPb__Checkpoint *c, struct zns_e
 			"it is whole already; `--below PERCENT` writes it anew if it is read slowly");
 }
 
-/* Is it to be written? How it can be read now says it. */
+/* Shall the checkpoint be written anew? Its present layout decides. */
 static int look(struct flatten *x, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -133,7 +135,7 @@ static void drop_places(ZnsPb__Checkpoint *c)
 	c->has_parent = c->has_parent_bytes = c->has_memory_bytes = 0;
 }
 
-/* Its history stays as it was. Its places and its key are new. */
+/* The record keeps its history. Its places and its key are new. */
 static int begin(struct flatten *x, struct zns_err *err)
 {
 	ZnsPb__DumpBegin ask = ZNS_PB__DUMP_BEGIN__INIT;
@@ -150,7 +152,11 @@ static int begin(struct flatten *x, struct zns_err *err)
 		return ret;
 	ask.container = c->container;
 	ask.qos_mibps = x->qos_mibps;
-	if (!ask.qos_mibps && x->plain) /* as wide as it was meant to be: that is what it is for */
+	/*
+	 * written with the rate of its dump, since it shall be readable as fast as it was meant to
+	 * be
+	 */
+	if (!ask.qos_mibps && x->plain)
 		ask.qos_mibps = c->qos_requested_mibps;
 	ask.has_expected_bytes = ask.has_flatten = 1;
 	ask.expected_bytes = zns_flat_bytes(x->flat);
@@ -170,8 +176,10 @@ static int begin(struct flatten *x, struct zns_err *err)
 	return 0;
 }
 
-/* It has a part by weight and ceilings as a dump has, so it tells the same and goes no faster than
- * it is told. */
+/*
+ * A flattening has a part by weight and ceilings, as a dump has. So it reports its progress like a
+ * dump, and keeps to the rate in the answer.
+ */
 static int tell(struct flatten *x, struct zns_err *err)
 {
 	ZnsPb__Progress q = ZNS_PB__PROGRESS__INIT;

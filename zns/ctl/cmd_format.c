@@ -176,7 +176,7 @@ const struct ctl_cmd command_format = {
 	cmd_format,
 };
 
-/* The administrator says that the host on record does not use the device any more. */
+/* The administrator states that the host on record does not use the device any more. */
 static int take_over(const char *path, struct zns_err *err)
 {
 	ZnsPb__Mount m = ZNS_PB__MOUNT__INIT;
@@ -239,9 +239,9 @@ static bool same_file(const char *a, const char *b)
 }
 
 /*
- * A store in a file is copied easily, and the copy has the same UUID: it must not take the place of
- * the first one, whose checkpoints go on. Of one that was moved the broker still knows the old
- * name. Two nodes of a drive are one store.
+ * A store in a file is easily copied, and the copy has the same UUID. The copy must not take the
+ * place of the first store, whose checkpoints go on. If the store was moved, the broker still knows
+ * its old name. Two device nodes of one drive are the same store.
  */
 static int check_twin(const uint8_t *uuid, const char *path, struct zns_registered *was,
 		      struct zns_err *err)
@@ -332,7 +332,7 @@ static int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = zns_registered_by_uuid(uuid, &reg, &err);
 	else
 		ret = zns_registered_by_path(args.argv[0], &reg, &err);
-	/* Of a store that was handed over only its name is here; its successor stays. */
+	/* A store that was handed over is registered only by name here: its successor stays. */
 	if (!ret && !zns_uuid_parse(args.argv[0], uuid) && memcmp(uuid, reg.uuid, sizeof(uuid))) {
 		if (zns_unregister(uuid, &err))
 			return ctl_fail(cmd, &err);

@@ -164,7 +164,7 @@ static int run(struct fsck *k, const char *spec, struct zns_err *err)
 	return ret || k->dry_run ? ret : check(k, err);
 }
 
-/* A pin is in the log alone, and nothing tells whether a lost record was one. */
+/* Only the log has pins, so nobody can tell whether a lost record was one. */
 static void say_pins(const struct fsck *k)
 {
 	size_t nr = json_object_array_length(k->pinned);

@@ -13,7 +13,7 @@ struct item {
 	const ZnsPb__Checkpoint *c;
 	const ZnsPb__Mark *mark;
 	enum verdict v;
-	bool swept; /* its origin makes it subject to the sweep */
+	bool swept; /* the sweep decides about it, because of its origin */
 	char why[200];
 	bool failed;
 };
@@ -23,12 +23,17 @@ struct gc {
 	struct item *item;
 	size_t nr;
 	uint64_t grace_s;
-	/* checkpoints of pages only go if they are older; UINT64_MAX: they all stay */
+	/*
+	 * checkpoints of pages only are removed if they are older than this; UINT64_MAX: they all
+	 * stay
+	 */
 	uint64_t unjoined_s;
 	bool dry_run, json;
 	ZnsPb__Response *ls;
-	/* zones that are or would be reset: garbage, and those that only removed checkpoints
-	 * used */
+	/*
+	 * zones that are reset, or would be: garbage, and those whose data all belong to removed
+	 * checkpoints
+	 */
 	uint32_t *zones;
 	size_t nr_zones;
 	bool disk;
@@ -70,7 +75,7 @@ static void judge_origin(struct gc *g, struct item *i, int64_t now)
 	}
 }
 
-/* A migration may still complete it, or never. Only the user can tell. */
+/* A migration may complete this checkpoint later, or never. Only the user can tell. */
 static void judge_pages(const struct gc *g, struct item *i, int64_t now)
 {
 	i->swept = true;
@@ -248,7 +253,7 @@ static int find_zones(struct gc *g, struct zns_err *err)
 			if (c->zones[k]->zone < r->n_zones)
 				goes[c->zones[k]->zone] += c->zones[k]->len;
 	}
-	/* several may have named the same memory of a context */
+	/* several checkpoints may name the same memory of a context */
 	for (size_t i = 0; goes && i < g->nr; i++) {
 		const ZnsPb__Checkpoint *c = g->item[i].c;
 

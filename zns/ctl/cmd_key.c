@@ -17,7 +17,9 @@ struct key_args {
 	char spec[SPEC_MAX]; /* empty: not given */
 };
 
-/* "file:PATH" names a key, and a store on a disk as well: a registered one is no key. */
+/*
+ * Is it a KEYSPEC? "file:PATH" names a key or a store on a disk: a registered store is not a key.
+ */
 static bool is_spec(const char *s)
 {
 	struct zns_registered reg;
@@ -231,7 +233,7 @@ static int key_use(const struct key_args *a, struct zns_err *err)
 	if (!ret && !(wants(ls) &&
 		      !memcmp(ls->encryption->key_id.data, zns_master_id(m), ZNS_KEY_ID_BYTES)))
 		ret = ask_encryption(&b, zns_master_id(m), err);
-	if (!ret) /* kept here too: the device could be made to forget it */
+	if (!ret) /* also kept on this host, since the device could be made to forget the setting */
 		ret = zns_register_flags(reg.uuid, true, -1, err);
 	if (!ret)
 		note_plain(a, &reg, ls);

@@ -50,7 +50,7 @@ static void nr_groups(const void *row, const void *arg, char *buf, size_t len)
 	snprintf(buf, len, "%zu", ((const ZnsPb__Checkpoint *)row)->n_groups);
 }
 
-/* The name and all remarks; the line may become long. */
+/* The name and all remarks, whatever the width of the line. */
 static void wide_name(const void *row, const void *arg, char *buf, size_t len)
 {
 	const ZnsPb__Checkpoint *c = row;
@@ -89,7 +89,7 @@ static const struct ctl_column wide[] = {
 	{ "container", 0, NULL, wide_name }, CTL_COLUMNS_END,
 };
 
-/* The units of an ordinary disk say nothing to anybody. */
+/* For an ordinary disk: the columns without zones, which tell a user nothing there. */
 static const struct ctl_column of_disk[] = {
 	{ "id", -36, "id", NULL },
 	{ "created", -20, "created_ns:time", NULL },

@@ -120,8 +120,10 @@ static int open_view(const char *dev, const char *what, struct zns_err *err)
 
 /* ---- the mount point ---- */
 
-/* A mount on one of these, or below the latter ones, would hide a part of the system from
- * everybody. */
+/*
+ * A mount on one of these, or below the last ones, would hide a part of the system from every
+ * program.
+ */
 static bool of_the_system(const char *path)
 {
 	static const char *const itself[] = { "/",          "/home",    "/lib",      "/media",
@@ -268,7 +270,7 @@ static int serve(const struct place *p, int ready, struct zns_err *err)
 	} else {
 		fuse_set_signal_handlers(fuse_get_session(f));
 		if (ready >= 0) {
-			/* a reader of our errors waits until we close them */
+			/* a parent that reads the errors waits until they are closed */
 			dup2(STDOUT_FILENO, STDERR_FILENO);
 			if (write(ready, "", 1) != 1)
 				fuse_exit(f);

@@ -21,7 +21,7 @@ static int list_add(struct list *l, uint32_t zone)
 	return 0;
 }
 
-/* Shows what the broker would do now. A real request decides again. */
+/* Shows what the broker would reset now. A real request decides again. */
 static int preview(const ZnsPb__Response *r, const struct list *ask, struct list *out,
 		   struct zns_err *err)
 {

@@ -16,7 +16,7 @@ struct resize {
 	bool dry_run;
 };
 
-/* All of a partition or volume, if nobody says how much. */
+/* Without a size the store takes all of a partition or volume. */
 static int size_of_disk(const char *path, uint64_t *size, struct zns_err *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -50,7 +50,7 @@ static int plan(struct resize *k, struct zns_err *err)
 	return ret;
 }
 
-/* What is behind the end that will be goes to the front. Whether all went is asked later. */
+/* Moves the data behind the new end to the front. Whether all of it was moved is checked later. */
 static int move_tail(struct resize *k, struct zns_err *err)
 {
 	struct compact x = { .keep = k->after, .dry_run = k->dry_run };
@@ -63,7 +63,7 @@ static int move_tail(struct resize *k, struct zns_err *err)
 	return ret;
 }
 
-/* A store that another machine writes is not ours to change. */
+/* Refuses a store that another machine writes. */
 static int check_store(const struct resize *k, struct zns_dev *dev, struct zns_err *err)
 {
 	char machine[ZNS_MACHINE_STR];
@@ -99,7 +99,7 @@ static int change(const struct resize *k, struct zns_err *err)
 	if (!ret)
 		ret = zns_file_resize(dev, k->after, err);
 	zns_dev_close(dev);
-	/* Its log says the new number from now on. */
+	/* from now on its log has the new number of zones */
 	dev = NULL;
 	if (!ret)
 		ret = zns_dev_open(k->reg.path, ZNS_DEV_CLAIM, &dev, err);

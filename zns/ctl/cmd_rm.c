@@ -58,8 +58,10 @@ static void stay(struct rm *m, size_t i)
 		*parent = true;
 }
 
-/* Keeps pinned ones, and the parents of those that stay. Newest first, so one pass finds them
- * all. */
+/*
+ * Skips pinned checkpoints, and parents of those that stay. Goes from the newest to the oldest, so
+ * one pass finds all of them.
+ */
 static void keep_some(struct rm *m)
 {
 	const ZnsPb__Response *ls = m->p.ls;
@@ -180,7 +182,7 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 	return ret && i && !m->dry_run ? zns_wrap(err, "%zu of %zu are removed", i, m->nr) : ret;
 }
 
-/* Who types --all on a terminal is asked; a script knows what it does. */
+/* On a terminal --all asks before it removes. A script is not asked. */
 static bool agreed(const struct rm *m)
 {
 	char answer[16];

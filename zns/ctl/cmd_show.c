@@ -28,7 +28,7 @@ static void check_copies(const char *dir, const ZnsPb__Handle *h, struct handle_
 	hi->differ = zns_handle_check_copies(fd, h, &hi->which);
 }
 
-/* Every byte of the checkpoint, with padding and footer, and the place of the manifest. */
+/* Every byte of the checkpoint, with padding and footer, and the place of its manifest. */
 static const char places[] = "zone_uses=zones{zone start len} manifest?{zone start len}";
 static const char image[] =
 	"name beside! part! size unit segments{off len extents{zone start weight!}}";
@@ -47,7 +47,10 @@ static struct json_object *image_json(const ZnsPb__Manifest *m, const ZnsPb__Ima
 	return ctl_json_join(j, ctl_obj(J("composed_of", from), J("runs", zns_map_runs(im->map))));
 }
 
-/* What it says is for restores; an encrypted one can be read with the key alone. */
+/*
+ * The pages to fetch first, for restores. Of an encrypted checkpoint they can only be read with its
+ * key.
+ */
 static struct json_object *first_json(const ZnsPb__FirstPages *f)
 {
 	char when[32];
@@ -271,7 +274,10 @@ static int profile_of(struct zns_broker *b, ZnsPb__Response **out, struct zns_er
 	return zns_broker_call(b, &req, out, err);
 }
 
-/* As a restore reads it. Without the key, or if a parent cannot be read: its own units. */
+/*
+ * The layout as a restore reads it. Without the key, or if a parent cannot be read: the layout of
+ * its own units.
+ */
 static int find_layout(struct ctl_hold *h, const ZnsPb__Profile *p, struct layout *l,
 		       struct zns_err *err)
 {
@@ -295,7 +301,7 @@ static int find_layout(struct ctl_hold *h, const ZnsPb__Profile *p, struct layou
 	return ret ? layout_of(h->m, p, l, err) : 0;
 }
 
-/* How one checkpoint can be read; into @list, or as text. */
+/* Tells how one checkpoint can be read: adds it to @list, or prints text. */
 static int show_layout(struct ctl_hold *h, struct json_object *list, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR], name[CTL_NAME];

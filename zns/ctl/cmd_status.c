@@ -68,7 +68,10 @@ static void json_host(struct json_object *j, const ZnsPb__HostReservation *h)
 		json_object_object_add(j, "type", NULL);
 }
 
-/* No dump is admitted while tenants.conf has an error. So show it before the first dump fails. */
+/*
+ * With an error in tenants.conf no dump is admitted. So status shows the error before the first
+ * dump fails.
+ */
 static const char *tenants_error(struct zns_err *err)
 {
 	struct zns_tenant t;
@@ -76,7 +79,10 @@ static const char *tenants_error(struct zns_err *err)
 	return zns_tenant_find("", -1, &t, err) ? err->msg : NULL;
 }
 
-/* The rate of the last restore, if that was of this very checkpoint. 0: not known. */
+/*
+ * The measured rate of the last restore, if that was of this checkpoint and this version of it; 0:
+ * not known.
+ */
 static double measured(const ZnsPb__Status *s, const ZnsPb__Scattered *of)
 {
 	for (size_t i = 0; i < s->n_restores; i++) {
@@ -294,7 +300,7 @@ static void print_zone_states(const ZnsPb__Status *s)
 		printf("in writing    %u zones granted of %u\n", s->zones_granted, s->zones_budget);
 }
 
-/* A store on a disk: as of a file system. */
+/* The space of a store on a disk, in the words of a file system. */
 static void print_space(const ZnsPb__Status *s)
 {
 	const char *path = zns_spec_path(s->path);

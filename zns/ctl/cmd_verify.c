@@ -30,7 +30,7 @@ struct verdict {
 	const ZnsPb__Checkpoint *c;
 	struct json_object *damage; /* array of objects */
 	uint64_t units, bad_units;
-	bool wrong_handle; /* one of the damages is the directory's */
+	bool wrong_handle; /* at least one of the damages is in the directory */
 	double seconds;
 	/* why authenticity could not be checked; code 0: it was checked, or the checkpoint is
 	 * plain */
@@ -158,7 +158,7 @@ int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_pr
 	return ret;
 }
 
-/* Returns 0 and fills v->damage. An error means that it could not be judged. */
+/* Returns 0 and fills v->damage. An error means that the checkpoint could not be judged. */
 static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const ZnsPb__Handle *h,
 		      struct ctl_progress *p, struct verdict *v, struct zns_err *err)
 {
@@ -258,8 +258,10 @@ static void report(struct totals *t, struct verdict *v)
 	ctl_fold_end(&fold, 4);
 }
 
-/* What a checkpoint refers to in its parents need not be read if all of them are known to be
- * intact. */
+/*
+ * The data that a checkpoint needs from its parents need not be read if all parents are known to be
+ * intact.
+ */
 static bool parents_intact(const struct totals *t, const ZnsPb__Response *chain)
 {
 	for (size_t i = 1; i < chain->n_checkpoints; i++) {
@@ -282,7 +284,7 @@ struct parts {
 	struct zns_err err;
 };
 
-/* A piece of an image, if a parent has it. */
+/* Reads a piece of an image, if a parent has it. */
 static int read_piece(void *arg, uint32_t level, uint32_t place, uint64_t off, uint64_t len)
 {
 	struct parts *p = arg;
@@ -320,8 +322,10 @@ static void read_of_parents(struct zns_chain *chain, const struct zns_flat *flat
 	}
 }
 
-/* For an incremental checkpoint: do its parents exist, and do they have the pages it refers to?
- * What is damaged in a parent, and nothing that this one needs, is no damage of this one. */
+/*
+ * For an incremental checkpoint: do its parents exist, and can the pages that it needs be read
+ * there? Damage in a parent that this checkpoint does not need does not count.
+ */
 static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, const struct totals *t,
 			 struct verdict *v)
 {
@@ -347,7 +351,7 @@ static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, cons
 		zns_pb__response__free_unpacked(r, NULL);
 }
 
-/* For `status` and `ls`: the store remembers what was found last. */
+/* Tells the broker what was found, so that `status` and `ls` show it. */
 static void remember(struct zns_session *s, const struct totals *t, const struct verdict *v,
 		     const ZnsPb__Checkpoint *c)
 {
@@ -403,7 +407,10 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 	return 0;
 }
 
-/* The list has parents before their children. What is not listed is an error, and comes last. */
+/*
+ * Puts parents before their children, as the list has them. An id that is not listed is an error,
+ * and comes last.
+ */
 static void parents_first(struct ctl_pick *p)
 {
 	size_t n = 0, k;
@@ -440,7 +447,7 @@ static uint64_t add_parents(struct ctl_pick *p)
 	return bytes;
 }
 
-/* The list in the order of @ids, as they were asked for, their parents behind them. */
+/* Sorts the results as @ids were given, with their parents behind them. */
 static void in_order(struct totals *t, const uint8_t (*ids)[ZNS_UUID_LEN], size_t nr)
 {
 	struct json_object *list = json_object_new_array();

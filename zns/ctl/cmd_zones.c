@@ -5,7 +5,7 @@
 
 enum { OPT_TABLE = OPT_OWN, OPT_PICTURE };
 
-/* "(metadata)" and the like are our own words. Only the name after them may need quotes. */
+/* "(metadata)" and the like are words of this program. Only the name after them may need quotes. */
 static const char *name_of(const char *s, char *buf, size_t len)
 {
 	static const char *const words[] = { "(metadata)", "(conventional)", "(pack)",

@@ -35,7 +35,7 @@ static void *work(void *arg)
 	struct run *r = s->r;
 	uint64_t len = r->dev->geo.zone_capacity, step = zns_min(len, MIB(1));
 
-	/* Each zone is filled: the reads then find so many whole ones. */
+	/* Zones are filled to their end, so that the reads find whole ones. */
 	while (!s->ret && (!r->write || zns_mono_ns() < r->end_ns)) {
 		uint32_t i = __atomic_fetch_add(&r->next, 1, __ATOMIC_RELAXED);
 
@@ -84,7 +84,10 @@ static int run(struct run *r, uint32_t *done, uint32_t *mibps, struct zns_err *e
 	return ret;
 }
 
-/* So much may be written: not all that is free in the store or in the file system below it. */
+/*
+ * The number of zones that the measurement may write: a part of the free space of the store, and of
+ * the file system below it.
+ */
 static uint32_t sample(const struct zns_dev *dev)
 {
 	uint64_t bytes = zns_min(MOST, dev->geo.nr_zones * dev->geo.zone_capacity / 4);
@@ -139,7 +142,7 @@ int ctl_measure_disk(struct zns_dev *dev, uint32_t *write_mibps, uint32_t *read_
 		buf = NULL;
 		return zns_fail_sys(err, -ENOMEM, "measuring %s", dev->path);
 	}
-	/* Random: a disk or file system that compresses would look too fast. */
+	/* random data: a disk or file system that compresses would look too fast */
 	for (size_t i = 0; i < STREAMS * step; i += sizeof(x)) {
 		x ^= x << 13;
 		x ^= x >> 7;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* See dm.h. libdevmapper wants a daemon that makes nodes; three requests to the kernel do here. */
+/*
+ * See dm.h. libdevmapper needs a daemon that makes device nodes. Three requests to the kernel
+ * suffice here.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/dm-ioctl.h>

@@ -93,7 +93,7 @@ static bool is_in(const ZnsPb__Reservation *r, uint32_t group)
 	return false;
 }
 
-/* Zones in order; those that stand side by side are one range. */
+/* The zones in order, with neighbours joined into one range. */
 static size_t ranges(const ZnsPb__Response *zones, const ZnsPb__Reservation *r, uint64_t size,
 		     struct dm_range *out)
 {
@@ -114,7 +114,9 @@ static size_t ranges(const ZnsPb__Response *zones, const ZnsPb__Reservation *r, 
 	return nr;
 }
 
-/* Garbage goes first: the broker must not reset a zone that somebody has got. */
+/*
+ * Resets garbage first: the broker must not reset a zone later that another program owns by then.
+ */
 static int free_ranges(struct zns_broker *b, const ZnsPb__Reservation *r, struct dm_range **out,
 		       size_t *nr, struct zns_err *err)
 {
@@ -168,7 +170,7 @@ int expose(const struct zns_registered *reg, const char *name, const ZnsPb__Rese
 		if (ret)
 			return ret;
 	}
-	/* udev makes the one with a name, the kernel the one with a number */
+	/* udev makes the node with the name, the kernel the node with the number */
 	snprintf(node, len, "/dev/mapper/%s", dm_name);
 	if (access(node, F_OK))
 		snprintf(node, len, "/dev/dm-%u", minor(dev));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Commands of packages, which are separate programs: znsctl becomes them (ctl_become). */
+/*
+ * Commands of packages are programs of their own: znsctl executes them in its place (ctl_become).
+ */
 #include "lib/ctl.h"
 
 static int become(const struct ctl_cmd *cmd, int argc, char **argv)

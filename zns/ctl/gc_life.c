@@ -33,7 +33,10 @@ static enum gc_life read_answer(int fd, char *why, size_t len)
 	return say(GC_UNKNOWN, why, len, "znsctl-docker cannot tell");
 }
 
-/* The package of the engine knows its directories. Its program is installed with this one. */
+/*
+ * Asks the package of the engine, which knows the engine's directories. Its program is installed
+ * beside this one.
+ */
 static enum gc_life engine_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	const ZnsPb__Origin *o = c->origin;

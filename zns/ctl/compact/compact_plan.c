@@ -15,8 +15,10 @@ static uint32_t owner_number(const char *owner)
 	return owner ? (uint32_t)zns_hash(owner, strlen(owner)) : 0;
 }
 
-/* Moving data gives each checkpoint of that zone a new manifest. Memory of a context stays where it
- * is: other checkpoints and the context may have the same bytes. */
+/*
+ * Moving data gives each checkpoint of that zone a new manifest. Memory of a context is not moved:
+ * the context and other checkpoints may name the same bytes.
+ */
 static void add_manifests(struct compact *x)
 {
 	for (size_t i = 0; i < x->ls->n_checkpoints; i++) {
@@ -118,7 +120,7 @@ static void print_group(const struct compact *x, const struct zns_compact_group 
 	       g->taken);
 }
 
-/* Zones of an ordinary disk say nothing to anybody: their bytes do. */
+/* Of an ordinary disk the bytes are printed, since its zones tell a user nothing. */
 static const char *room(const struct compact *x, uint32_t zones, char *buf, size_t len)
 {
 	char size[16];

@@ -25,8 +25,10 @@ static void tell(void *arg, uint64_t bytes)
 
 static int move(struct job *j, const uint8_t *id, struct zns_err *err)
 {
-	/* The lock makes a new broker wait for us, as for dumps. So we do not hold it while we
-	 * connect again. */
+	/*
+	 * While this program holds the writers' lock, a new broker waits for it, as it does for
+	 * dumps. So the lock is not held while it connects again.
+	 */
 	int ret = zns_session_connect(&j->s, &j->x->s.reg, ZNS_WRITES, err);
 
 	if (ret)
@@ -117,8 +119,10 @@ static int account(struct compact *x, int ret, const struct zns_err *e)
 	return ret; /* neither waiting nor space would help */
 }
 
-/* The zones with the least live data come first: they are free soon, and the next ones may need
- * them. Idle zones come before busy ones; for the busy ones we wait. */
+/*
+ * The zones with the least live data come first: they are free soon, and the next ones may need
+ * them. Zones in idle groups come before zones in busy groups, which this program waits for.
+ */
 static int run_all(struct compact *x, struct zns_bucket *bucket, struct zns_err *err)
 {
 	cleanup_free bool *done = calloc(x->ls->n_checkpoints + 1, sizeof(*done));

@@ -8,8 +8,10 @@
 #include "zns/compact.h"
 
 #define COMPACT_BELOW 25 /* per cent: zones with at most this much live data are emptied */
-/* Of defragmentation: a move must win so many per cent of the bandwidth for each per cent of the
- * bytes, and all together move no more than so many per cent. */
+/*
+ * For --defrag: a move must gain at least this many per cent of the bandwidth for each per cent of
+ * the bytes, and all moves together move at most so many per cent.
+ */
 #define DEFRAG_PAYS 0.25
 #define DEFRAG_MOST 30
 
@@ -20,7 +22,7 @@ struct compact {
 	bool charged; /* by weight, see zns/move.h */
 	uint32_t weight; /* 0: the owners' */
 	uint32_t below; /* per cent */
-	uint32_t keep; /* not by a plan: empties all zones from this one on; 0: by a plan */
+	uint32_t keep; /* not 0: empties all zones from this number on, without a plan */
 	uint32_t rate_mibps; /* 0: no limit */
 	ZnsPb__Response *ls, *zones, *reset;
 	struct zns_compact_zone *table;
@@ -31,29 +33,35 @@ struct compact {
 	uint64_t moved_bytes, waited_ns;
 	/* checkpoints: moved, removed meanwhile, not movable now */
 	uint32_t moved, gone, given_up;
-	bool *emptied; /* by zone: is empty after it */
+	bool *emptied; /* by zone: it is empty after the plan */
 	bool *written; /* by zone: received moved data */
 	uint32_t freed; /* empty zones gained, without what others took or gave back meanwhile */
 	char why[ZNS_ERR_MAX]; /* why the first checkpoint could not be moved */
 };
 
-/* "owner", or NULL: 0. A number. -EINVAL. */
+/* A number, or 0 for "owner" and NULL. -EINVAL: neither. */
 int weight_option(const char *text, uint32_t *weight, struct zns_err *err);
-/* --weight owner: at the part of whom it belongs to. A number: a class of its own. NULL: gives way.
- * -EINVAL. */
+/*
+ * --weight owner: the moves have the weight of the data's owner. A number: they are a class with
+ * this weight. NULL: they give way to all others. -EINVAL: none of these.
+ */
 int compact_weight(struct compact *x, const char *text, struct zns_err *err);
 int compact_plan(struct compact *x, struct zns_err *err);
 int compact_run(struct compact *x, struct zns_err *err);
 /* Opens, plans, and executes unless dry_run. */
 int compact_all(struct compact *x, const char *spec, struct zns_err *err);
 void compact_print(const struct compact *x);
-/* What one checkpoint has in x->victims goes to other zones, or to the groups @to_group. Errors as
- * of zns_move_copy. */
+/*
+ * Moves the data of one checkpoint in x->victims to other zones, or to the groups @to_group. Errors
+ * as of zns_move_copy().
+ */
 int compact_move(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket,
 		 const uint32_t *to_group, bool defer, struct zns_err *err);
 
-/* defrag.c: moves what makes restores slow, and prints that. @what: a container or a checkpoint's
- * id; NULL: all. */
+/*
+ * defrag.c: moves data that makes restores slow, and prints the result. @what: a container or a
+ * checkpoint's id; NULL: all.
+ */
 int defrag_all(struct compact *x, const char *spec, const char *what, struct zns_err *err);
 struct json_object *compact_json(const struct compact *x);
 void compact_free(struct compact *x);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* compact --defrag: moves what makes restores slow, and no more than pays. */
+/*
+ * compact --defrag: moves data that makes restores slow, where the gain is worth the bytes that are
+ * moved.
+ */
 #include <string.h>
 #include "compaction.h"
 #include "zns/store.h"
@@ -62,7 +65,7 @@ static int look(struct defrag *f, struct zns_err *err)
 	return 0;
 }
 
-/* Groups that somebody else has reserved are not written to. */
+/* Takes out groups that another container has reserved: nothing is written there. */
 static void leave_reserved(const struct defrag *f, const char *container, uint64_t *room)
 {
 	const ZnsPb__Status *s = f->status->status;
@@ -90,7 +93,7 @@ static void fix_memory(struct one *o)
 					       o->c->zones[i]->zone == o->l.zones[k].zone;
 }
 
-/* With the room that is there now. What was planned before stays if that fails. */
+/* Plans with the room that is there now. If that fails, the earlier plan stays. */
 static int plan_one(const struct defrag *f, struct one *o, struct zns_err *err)
 {
 	struct one fresh = { .c = o->c };
@@ -123,7 +126,10 @@ static int plan_one(const struct defrag *f, struct one *o, struct zns_err *err)
 	return 0;
 }
 
-/* It was removed, moved or damaged meanwhile: `verify` tells which. The others go on. */
+/*
+ * The checkpoint was removed, moved or damaged meanwhile (`verify` tells which). The moves of
+ * others go on.
+ */
 static void pass_over(struct compact *x, const struct one *o, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
@@ -218,7 +224,10 @@ static int move_one(struct defrag *f, struct one *o, struct zns_bucket *bucket, 
 	return ret;
 }
 
-/* The best for its bytes first. What it takes is not there for the next: that is planned anew. */
+/*
+ * Runs the move that gains most for its bytes first. It uses room that the next move was planned
+ * with, so the rest is planned anew.
+ */
 static int run(struct defrag *f, struct zns_err *err)
 {
 	struct compact *x = f->x;

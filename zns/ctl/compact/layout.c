@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Where a checkpoint lies, and how far its restore is from what its groups could give. */
+/*
+ * Where the data of a checkpoint are, and how its restore's rate compares with what its groups
+ * could give.
+ */
 #include <string.h>
 #include "layout.h"
 #include "zns/chain.h"
@@ -8,8 +11,8 @@
 #include "zns/image_map.h"
 #include "zns/layout.h"
 
-#define SHORT KIB(64) /* a unit of less takes a command, and gives little for it */
-#define PAGE KIB(16) /* of the flash: a die reads this much at once, as the emulator's */
+#define SHORT KIB(64) /* bytes; reading a smaller unit takes a whole command for little data */
+#define PAGE KIB(16) /* bytes of a flash page: a die reads whole pages, like the emulator's */
 #define DEPTH_MIN 8u /* as a reader has workers (zns/stripe/reader_open.c) … */
 #define DEPTH_MAX 64u
 #define DEPTH_BYTES MIB(20) /* … and buffers for them */
@@ -82,7 +85,7 @@ static void count_groups(struct build *b)
 	}
 }
 
-/* Runs of composed images, and what their parts hold that nobody reads. */
+/* Counts the runs of composed images, and the bytes of their parts that no restore reads. */
 static void count_runs(struct layout *l, const ZnsPb__Manifest *m)
 {
 	uint64_t parts = 0;
@@ -114,8 +117,8 @@ static int end(struct build *b, int ret)
 	out->s.zones = out->zones;
 	out->s.nr_groups = (uint32_t)b->p->n_groups;
 	/*
-	 * as many groups as it is in, or was written to at once: two lanes may have come together
-	 * on one die
+	 * As many groups as it is in, or was written to at once if those were more: two lanes may
+	 * have come together on one die.
 	 */
 	out->s.width = zns_min(zns_max(out->groups, b->widest), out->s.nr_groups);
 	out->s.depth = zns_min(zns_min(zns_max(DEPTH_MIN, 2 * b->widest), DEPTH_MAX),
@@ -191,7 +194,10 @@ static int look(struct walk *w, const ZnsPb__Image *img, struct source *s)
 	return ret;
 }
 
-/* A unit is read whole, since its checksum is of all of it; once, as if the cache kept it. */
+/*
+ * A unit is read whole, since its checksum covers all of it. It counts once, as if the cache kept
+ * it.
+ */
 static int add_piece(void *arg, uint32_t level, uint32_t place, uint64_t off, uint64_t len)
 {
 	struct walk *w = arg;
@@ -263,7 +269,7 @@ int layout_of_chain(const struct zns_chain *c, const struct zns_flat *f, const Z
 	if (ret)
 		return ret;
 	out->parents = zns_chain_levels(c) - 1;
-	/* of the bytes that a restore wants, not of those that come with them */
+	/* the rate counts bytes that a restore wants, not those that are read with them */
 	if (out->read_bytes > out->wanted_bytes)
 		out->rate *= (double)out->wanted_bytes / (double)out->read_bytes;
 	return 0;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_LAYOUT_H
 #define ZNS_CTL_LAYOUT_H
-/* Where a checkpoint lies, and how fast it can be read: a prediction (zns/scatter.h). */
+/*
+ * Where the data of a checkpoint are, and a prediction of the rate at which it can be read
+ * (zns/scatter.h).
+ */
 #include "../lib/ctl.h"
 #include "zns/flat.h"
 #include "zns/scatter.h"
@@ -12,12 +15,13 @@ struct layout {
 	struct zns_scatter_zone *zones;
 	uint32_t shorts; /* units of less than 64 KiB */
 	uint64_t short_bytes;
-	uint64_t page_bytes; /* of the flash pages that its units are in: a die reads whole ones */
+	/* bytes of the flash pages that its units touch: a die reads whole pages */
+	uint64_t page_bytes;
 	uint64_t runs, run_bytes; /* of composed images */
 	uint64_t superseded; /* bytes that composed images do not use */
 	uint64_t read_bytes, wanted_bytes; /* units are read whole, also for a page */
 	uint32_t parents; /* that are read with it */
-	uint32_t groups; /* in how many groups it lies */
+	uint32_t groups; /* number of groups that have data of it */
 	/* predicted rate, as a part of what its groups could give with long units: 1 is the best */
 	double rate;
 	uint32_t read_mibps; /* read rate of one group */
@@ -29,7 +33,10 @@ int layout_of(const ZnsPb__Manifest *m, const ZnsPb__Profile *p, struct layout *
 int layout_of_chain(const struct zns_chain *c, const struct zns_flat *f, const ZnsPb__Profile *p,
 		    struct layout *out, struct zns_err *err);
 void layout_fini(struct layout *l);
-/* Of what its groups could give, with what short units cost. That stays if it is moved. */
+/*
+ * The best rate after a move, as a part of what its groups could give: a move does not remove short
+ * units.
+ */
 double layout_of_best(const struct layout *l);
 /* MiB/s: predicted, and what its groups could give */
 double layout_predicted(const struct layout *l);

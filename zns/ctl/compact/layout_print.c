@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What is said of a layout: show --layout, flatten --dry-run. */
+/* Prints a layout, for show --layout and flatten --dry-run. */
 #include <string.h>
 #include "layout.h"
 
-/* The rate that was measured, of this very checkpoint; 0: none was. */
+/* The rate that was measured with this version of the checkpoint; 0: none was. */
 static double measured(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last)
 {
 	bool same = last && last->checkpoint.len == c->id.len &&

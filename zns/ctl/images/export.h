@@ -22,7 +22,8 @@ struct export
 	const char *target;
 	struct ctl_outdir out;
 	bool packed, to_stdout, flatten, metadata_only, decrypt;
-	bool sealed; /* encrypted, and stays so: as it is on the device */
+	/* the checkpoint is encrypted, and its bytes are exported as they are on the device */
+	bool sealed;
 	uint32_t done; /* images written so far */
 	uint64_t bytes; /* bytes of these images */
 	const struct export_form *form; /* NULL: a directory or an archive */
@@ -53,12 +54,14 @@ const ZnsPb__Manifest *export_level(const struct export *x, uint32_t level);
 uint64_t export_size(const struct export *x, uint32_t level, uint32_t image);
 int export_read(struct export *x, uint32_t level, uint32_t image, uint64_t off, uint8_t *buf,
 		size_t len, struct zns_err *err);
-/* What composed images consist of is theirs. --metadata-only leaves memory pages out: crit and
- * checkpointctl only read the pagemaps. */
+/*
+ * Is this image left out? Parts of composed images are never exported. --metadata-only leaves out
+ * memory pages: crit and checkpointctl read only pagemaps.
+ */
 bool export_leaves_out(const struct export *x, uint32_t level, uint32_t image);
 /*
- * Where the images of a level go, with a slash at the end. A form has a directory for each level,
- * whatever it is exported with: its bytes are then always the same.
+ * Where the images of a level go, with a slash at the end. A form has a directory for each level
+ * whatever other levels are exported, so a level always has the same bytes.
  */
 void export_prefix(const struct export *x, uint32_t level, char *out, size_t len);
 /* Text of the link `parent` in a level's directory. false: the level has no parent. */

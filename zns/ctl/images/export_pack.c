@@ -63,7 +63,7 @@ static int write_archive(struct export *x, int fd, struct zns_err *err)
 	return ctl_pack_close(p, ret, err);
 }
 
-/* It has another name until it is whole. */
+/* The archive has another name until it is complete. */
 int export_to_archive(struct export *x, struct zns_err *err)
 {
 	char base[ZNS_BASE_MAX], part[ZNS_BASE_MAX];

@@ -224,7 +224,7 @@ int import_write_copies(struct import *x, struct zns_err *err)
 		ret = zns_save_copy(&x->v, f->name, f->size, zns_hash(f->copy, f->size), err);
 		if (ret)
 			break;
-		/* Not synced, as in a dump: the handle's hash reveals a torn copy. */
+		/* Not synced, as in a dump: the hash in the handle shows a torn copy. */
 		ret = zns_put_file(x->handle.dir, f->name, f->copy, f->size);
 		if (ret)
 			zns_fail_sys(err, ret, "%s/%s", x->handle.path, f->name);

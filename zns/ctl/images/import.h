@@ -60,7 +60,8 @@ struct import {
 	uint8_t *buf; /* for import_image */
 	uint64_t copies; /* bytes of all copies */
 	uint32_t nr_copies;
-	bool sealed, authentic; /* import_sealed.c: it stays encrypted; and a key proved it */
+	/* import_sealed.c: the images stay encrypted; a key has authenticated them */
+	bool sealed, authentic;
 	bool join; /* join the checkpoint of pages only that the directory's handle names: */
 	ZnsPb__Handle *old_handle;
 	ZnsPb__Response *answer;
@@ -103,7 +104,7 @@ void import_fini(struct import *x);
 /* import_archive.c: the same for an archive: list, then read. */
 int import_archive_scan(struct import *x, struct zns_err *err);
 int import_read_archive(struct import *x, struct zns_err *err);
-/* A stream: nothing is listed before; what is wrong is found on the way. */
+/* For a stream: nothing is listed beforehand, and errors are found on the way. */
 void import_stream_begin(struct import *x);
 int import_read_stream(struct import *x, struct zns_err *err);
 

@@ -74,8 +74,10 @@ static int cmp_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Refuses two files of one name: other programs would unpack another one. Keeps the order of the
- * files. */
+/*
+ * Refuses two files of one name, since programs differ in which of them they unpack. Keeps the
+ * order of the files.
+ */
 static int check_twice(const struct import *x, struct zns_err *err)
 {
 	cleanup_free char **name = calloc(x->nr_files + 1, sizeof(*name));

@@ -6,8 +6,10 @@
 
 #define CHUNK MIB(16) /* between two progress reports */
 
-/* Is it no image of criu's? Those begin with a magic number or are known to have none. Plugins
- * write others. */
+/*
+ * Is it a file that criu did not write? criu's images begin with a magic number, or are known to
+ * have none. Plugins write others.
+ */
 static bool is_beside(const char *name, const uint8_t *b, uint64_t size)
 {
 	static const char *const raw[] = { "pages-",    "tmpfs-",    "iptables-", "ip6tables-",
@@ -39,7 +41,7 @@ static bool may_copy(const struct import *x, const struct import_file *f)
 	       x->copies + f->size <= ZNS_HANDLE_COPIES_MAX && strncmp(f->name, "pages-", 6);
 }
 
-/* The copy beside the handle comes from the bytes for the device; nothing is read twice. */
+/* The copy beside the handle is made of the bytes for the device, so that nothing is read twice. */
 static int keep_copy(struct import *x, struct import_file *f, const uint8_t *data,
 		     struct zns_err *err)
 {

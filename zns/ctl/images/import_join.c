@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * import --join: a page server wrote the pages to zones, and somebody copied the sender's other
- * images beside the handle. This writes those images too and gives the checkpoint a new record of
- * everything. The old record is valid until then, and the handle stays valid after it.
+ * import --join: a page server wrote the pages to zones, and the user copied the sender's other
+ * images beside the handle. This command writes those images too, and gives the checkpoint a new
+ * record of everything. The old record is valid until then, and the handle stays valid after it.
  */
 #include <string.h>
 #include "import.h"

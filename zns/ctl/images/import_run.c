@@ -54,7 +54,7 @@ static int begin(struct import *x, struct zns_err *err)
 	return ret;
 }
 
-/* Fail now rather than after the device was filled. */
+/* Fails now rather than after the device has been filled. */
 static int check_room(const struct import *x, struct zns_err *err)
 {
 	char want[16], have[16];
@@ -67,7 +67,10 @@ static int check_room(const struct import *x, struct zns_err *err)
 			zns_format_size(room, have, sizeof(have)));
 }
 
-/* The new record. A join starts from the old record; otherwise the client has made it. */
+/*
+ * Makes the new record. A join starts from the old record, another import from the record that
+ * zns_save_begin() has made.
+ */
 static int describe(struct import *x, struct zns_err *err)
 {
 	ZnsPb__Origin *o = x->v.c->origin;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* See archive.h. Of libarchive only tar and gzip are switched on: strangers' bytes then reach
- * less code. */
+/*
+ * See archive.h. Only tar and gzip of libarchive are switched on, so that less of its code reads
+ * foreign bytes.
+ */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -153,8 +155,10 @@ int ctl_pack_close(struct ctl_pack *p, int ret, struct zns_err *err)
 		return ret;
 	if (!ret && archive_write_close(p->a))
 		ret = pack_failed(p, err);
-	/* Without an end mark nobody takes it for whole. archive_write_fail() would do, but then
-	 * libarchive does not free its buffers. */
+	/*
+	 * Without an end mark no reader takes the archive for complete. archive_write_fail() would
+	 * do as well, but then libarchive does not free its buffers.
+	 */
 	p->gave_up = true;
 	archive_write_free(p->a);
 	archive_entry_free(p->e);

@@ -48,10 +48,12 @@ int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zn
 int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const void *buf, size_t len),
 		      void *arg, struct ctl_patience *patience, struct ctl_unpack **out,
 		      struct zns_err *err);
-/* What is behind the archive's end: @tee sees it too. */
+/* Reads what follows the archive's end, which @tee sees too. */
 int ctl_unpack_rest(struct ctl_unpack *u, struct zns_err *err);
-/* Only what is in this directory counts from here on, as if it were the top level. @dir has a slash
- * at its end and stays the caller's. */
+/*
+ * From here on only entries in @dir count, as if it were the top level. @dir ends with a slash, and
+ * stays the caller's.
+ */
 void ctl_unpack_inside(struct ctl_unpack *u, const char *dir);
 /*
  * The next file or symbolic link at the top level: 1, or 0 at the end. Skips what lies in

@@ -65,8 +65,10 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 		if (!strcmp(o->name, "verbose"))
 			letters = "hv";
 	while ((c = getopt_long(argc, argv, letters, opts, &at)) != -1) {
-		/* "$X" may come from an unset X. An empty value means nothing; it never means
-		 * "the default" or "all". */
+		/*
+		 * "$X" is empty if X is not set. So an empty value is an error; it never means "the
+		 * default" or "all".
+		 */
 		if (at >= 0 && opts[at].has_arg == required_argument && optarg && !*optarg) {
 			args->code = ctl_usage(cmd, "--%s has an empty value", opts[at].name);
 			return -2;
@@ -217,7 +219,7 @@ int ctl_ask_to_leave(const struct zns_registered *reg, struct zns_err *err)
 	return ret == -EPIPE ? 0 : ret;
 }
 
-/* A memory context outlives brokers. */
+/* A memory context may live while no broker runs. */
 static int living(void *arg, const uint8_t id[ZNS_UUID_LEN])
 {
 	struct zns_context *c = arg;

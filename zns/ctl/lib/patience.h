@@ -2,10 +2,11 @@
 #ifndef ZNS_CTL_PATIENCE_H
 #define ZNS_CTL_PATIENCE_H
 /*
- * How long a command waits for bytes of somebody else, who may stop in the middle. It is a bucket:
- * waiting empties it, a byte that comes fills it again at CTL_PATIENCE_RATE. So a peer that keeps
- * that rate is waited for for ever, one that stops for the limit, and one that trickles for little
- * longer. What the command does itself, such as writing to slow zones, costs the peer nothing.
+ * How long a command waits for bytes of a peer, who may stop in the middle. It is a bucket: time
+ * spent waiting empties it, and each byte that arrives fills it at CTL_PATIENCE_RATE. A peer that
+ * keeps that rate may take for ever. A peer that stops is waited for until the limit, and one that
+ * only trickles for little longer. Time that the command itself takes, such as for writes to slow
+ * zones, does not count.
  */
 #include <stdbool.h>
 #include <stdint.h>

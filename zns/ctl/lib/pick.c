@@ -16,7 +16,10 @@ bool ctl_is_of(const ZnsPb__Checkpoint *c, const char *name)
 		!strncmp(name, o->container_id, strlen(name)));
 }
 
-/* A handle's directory names the device unless the user does. Another word may still be a name. */
+/*
+ * A directory with a handle names the device, unless the user does. Another word may still be a
+ * name.
+ */
 static int device_of(struct ctl_args *args, struct ctl_pick *p, struct zns_err *err)
 {
 	int ret;
@@ -169,7 +172,9 @@ static int pick(struct ctl_pick *p, struct zns_err *err)
 	return ret;
 }
 
-/* Only the list tells which of many ids goes first; the broker orders those of one request. */
+/*
+ * A request with several ids needs the list: only that tells which of them must be removed first.
+ */
 static bool only_ids(const struct ctl_pick *p)
 {
 	uint8_t uuid[ZNS_UUID_LEN];

@@ -9,7 +9,7 @@
 const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, const char **m,
 					   const char *path);
 bool print_present(const ProtobufCFieldDescriptor *f, const char *m);
-/* value of an integer or bool */
+/* the value of an integer or bool */
 int64_t print_number(const ProtobufCFieldDescriptor *f, const char *p);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Commands that are separate programs: how znsctl becomes one, and how that one begins. */
+/*
+ * Commands that are programs of their own: how znsctl executes such a program, and how the program
+ * starts.
+ */
 #include <limits.h>
 #include <string.h>
 #include "ctl.h"
@@ -36,7 +39,10 @@ int ctl_program(const struct ctl_cmd *const *commands, size_t nr, int argc, char
 
 	if (ctl_begin())
 		return CTL_FAILED;
-	/* znsctl calls it "znsctl NAME". Who starts it by its own name says NAME. */
+	/*
+	 * znsctl starts it as "znsctl NAME". A user who starts it directly gives NAME as an
+	 * argument.
+	 */
 	if (strncmp(argv[0], "znsctl ", prefix) != 0) {
 		if (argc > 1) {
 			argc--;

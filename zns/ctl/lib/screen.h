@@ -28,7 +28,7 @@ struct ctl_watched {
 	struct json_object *(*json)(const void *now, const void *before);
 };
 
-/* Until it is ended, or nobody reads it any more. */
+/* Shows looks until a signal ends it, or nobody reads the output any more. */
 int ctl_watch(const struct ctl_screen *s, const struct ctl_watched *w, void *arg,
 	      struct zns_err *err);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_VIEW_H
 #define ZNS_CTL_VIEW_H
-/* One look at a device: the broker's answers, and each group's part of them. For metrics, top and
- * report. */
+/*
+ * The state of a device at one moment: the broker's answers, summed up for each group. For metrics,
+ * top and report.
+ */
 #include "ctl.h"
 
 enum {
