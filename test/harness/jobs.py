@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 MARK = 'TEST_JOB'           # in the environment of all that a job starts, so that daemons of it are found, too
+RUN = uuid.uuid4().hex      # of this run: another one on this machine has jobs of the same names
 
 
 @dataclasses.dataclass
@@ -43,9 +45,13 @@ class Ended:
         return self.log.read_text(errors='replace') if self.log.exists() else ''
 
 
+def _mark(name):
+    return f'{RUN}/{name}'
+
+
 def _marked(name):
     """PIDs that a job has started, whoever is their parent now."""
-    mark = f'{MARK}={name}'.encode()
+    mark = f'{MARK}={_mark(name)}'.encode()
     for path in Path('/proc').glob('[0-9]*'):
         with contextlib.suppress(OSError):
             if int(path.name) != os.getpid() and mark in (path / 'environ').read_bytes().split(b'\0'):
@@ -71,7 +77,7 @@ class Running:
         self.job, self.log, self.start = job, directory / f'{job.name}.log', time.monotonic()
         # TAP instead of cmocka's own text; other programs do not know the variable.
         env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT='TAP', **job.env)
-        env[MARK] = job.name
+        env[MARK] = _mark(job.name)
         with open(self.log, 'wb') as out:
             # A file, not a pipe: a process that the job leaves behind would keep a pipe open.
             self.child = subprocess.Popen(job.command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,

@@ -11,6 +11,7 @@ import importlib.machinery
 import importlib.util
 import io
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -148,6 +149,11 @@ def check_jobs(directory):
     yield 'jobs: the longest first', order, ['long', 'short']
     _, _, _, order = run_gate(directory, shell('unit', GOOD, needs=('build',), seconds=9), shell('build', 'true', group='build', seconds=1))
     yield 'jobs: what is needed first', order, ['build', 'unit']
+    # As the gate runs this program beside its own part of that name.
+    with subprocess.Popen(['sleep', '86419'], env=dict(os.environ, TEST_JOB='docker')) as other:
+        run_gate(directory, shell('docker', GOOD))
+        yield 'jobs: one of the same name in another run lives on', other.poll(), None
+        other.kill()
 
 
 def check_artefacts(directory):
