@@ -339,6 +339,7 @@ static inline struct zone zone_get(struct zns_broker *b, uint32_t group)
 	q.zone_get = &z;
 	r = ask(b, &q);
 	assert_non_null(r->zone);
+	assert_false(r->zone->has_turn); /* only a place in a store on a disk has one */
 	out = (struct zone){ r->zone->zone, r->zone->group, r->zone->start, r->zone->capacity,
 			     r->zone->start };
 	drop(r);

@@ -657,6 +657,37 @@ static void removed_in_place(void **state)
 	world_close(&w);
 }
 
+static void note_removed(void *arg, const uint8_t *id, const char *container,
+			 enum zns_rebuild_source from, bool taken, const char *why)
+{
+	unsigned *nr = arg;
+
+	*nr += !taken && from == ZNS_FROM_ZONES && strstr(why, " by somebody");
+}
+
+/* The log knows that a checkpoint was removed, whose footer is there: the rebuild says so, too. */
+static void removed_in_the_log(void **state)
+{
+	ZnsPb__Profile *p = make_profile(NZ, 4);
+	unsigned nr = 0;
+	struct zns_rebuild_params params = { .profile = p, .tell = note_removed, .arg = &nr };
+	struct zns_rebuild_result r;
+	struct world w;
+
+	world_open(&w, 4096, 7);
+	while (zns_store_nr_checkpoints(w.s) < 2)
+		commit(&w);
+	OK(zns_store_remove(w.s, zns_store_checkpoint(w.s, 0)->id.data, "somebody", NULL));
+	zns_store_close(w.s);
+	OK(zns_rebuild(&w.m->dev, &params, &r, NULL));
+	assert_int_equal(r.checkpoints, 1);
+	assert_int_equal(nr, 1);
+	zns_scan_free(&r.scan);
+	OK(zns_store_open(&w.m->dev, 0, &w.s, NULL));
+	profile_free(p);
+	world_close(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -664,6 +695,7 @@ int main(void)
 		cmocka_unit_test(gone_amid_moves),  cmocka_unit_test(gone_with_second_lives),
 		cmocka_unit_test(forged_in_memory), cmocka_unit_test(one_byte),
 		cmocka_unit_test(nothing_there),    cmocka_unit_test(damaged_zones),
+		cmocka_unit_test(removed_in_the_log),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The striping writer: what goes in comes back, whatever the sizes, zones and threads. */
 #include "stripe_fixture.h"
+#include "../../zns/stripe/write/writer.h"
 
 #define MAX_IMAGES 4000
 
@@ -359,6 +360,24 @@ struct feeder {
 	int ret;
 };
 
+/* A segment that begins where an image is cut is not of it any more. */
+static void cut_between_segments(void **state)
+{
+	struct zns_wimage i = { .pb = ZNS_PB__IMAGE__INIT };
+
+	for (uint64_t n = 0; n < 3; n++)
+		image_add_segment(&i, n * KIB(64), 1)->len = KIB(64);
+	image_cut(&i, KIB(128));
+	assert_int_equal(i.pb.n_segments, 2);
+	assert_int_equal(i.pb.segments[1]->len, KIB(64));
+	image_cut(&i, KIB(96));
+	assert_int_equal(i.pb.n_segments, 2);
+	assert_int_equal(i.pb.segments[1]->len, KIB(32));
+	image_cut(&i, 0);
+	assert_int_equal(i.pb.n_segments, 0);
+	free(i.pb.segments);
+}
+
 static void *feeder(void *arg)
 {
 	struct feeder *f = arg;
@@ -660,6 +679,7 @@ int main(void)
 		T(large_manifest),
 		T(pages_beyond_their_sums),
 		T(nothing_at_all),
+		T(cut_between_segments),
 		T(threads),
 		T(lanes_come_to_one),
 		T(lanes_come_to_four),
