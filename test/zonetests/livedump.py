@@ -283,6 +283,37 @@ def unanswered_file(scene):
 # ---- what it refuses ------------------------------------------------------------------------------------
 
 @case
+def registers(scene):
+    """Registers, signal stack and mask of a thread are what they were after a dump, and after a criu that SIGKILL ended in the freeze."""
+    scene = scene(size=1)
+    scene.task.end()
+    task = scene.new_task(program='registers')
+    for n, (extra, env) in enumerate(((['--zns-live'], {}), (['--zns-live=no'], {}), (['--zns-live=no'], {'CRIU_FAULT': '1'}))):
+        images = scene.dir / f'registers-{n}'
+        images.mkdir()
+        done = scene.dump(task=task, images=images, extra=[BY_DEFAULT, '--leave-running', *extra], env={**scene.device.env, **env})
+        expect('the exit code', done.code, -signal.SIGKILL if env else 0)
+        task.verify(signal.SIGUSR1)
+    task.end()
+    scene.good_restore(task=task, images=scene.dir / 'registers-0')
+
+
+@case
+def switches(scene):
+    """criu wakes a task seldom: what it asks of every task it asks at once."""
+    scene = scene(size=1)
+
+    def count():
+        text = Path(f'/proc/{scene.task.pid}/status').read_text()
+        return int(re.search(r'^voluntary_ctxt_switches:\s+(\d+)', text, re.M)[1])
+
+    before = count()
+    scene.good_dump(extra=[BY_DEFAULT, '--leave-running', '--zns-live=no'])
+    if count() - before > 16:       # 13; with a question for each kind of state 24
+        raise Failed(f'the task was woken {count() - before} times')
+
+
+@case
 def refused(scene):
     """Bad values and impossible combinations: one line, and nothing happens."""
     scene = scene(size=8)
