@@ -10,11 +10,14 @@
 #define SMALL MIB(64)
 #define LARGE MIB(96)
 
-static void make_store(uint64_t size)
+/* The tables of stores of earlier programs have no room, so that they move when the store grows. */
+static void make_store(uint64_t size, bool room)
 {
 	struct zns_emu_params p;
 
 	assert_ok(zns_file_params(size, &p, &err));
+	if (!room)
+		p.table_off = p.data_off = p.table_zones = 0;
 	snprintf(dev_spec, sizeof(dev_spec), "file:%s", dev_path);
 	zns_dev_close(make_dev(&p));
 }
@@ -76,7 +79,7 @@ static void there_and_back(void **state)
 	uint32_t first, nr;
 	struct zns_dev *d;
 
-	make_store(SMALL);
+	make_store(SMALL, *state != NULL);
 	d = open_dev();
 	first = d->geo.nr_zones;
 	fill(d);
@@ -121,7 +124,7 @@ static void killed(void **state)
 	const uint64_t sizes[] = { LARGE, 3 * LARGE, 2 * LARGE, SMALL, SMALL - MIB(10), SMALL };
 	struct zns_dev *d;
 
-	make_store(SMALL);
+	make_store(SMALL, *state != NULL);
 	d = open_dev();
 	fill(d);
 	zns_dev_close(d);
@@ -168,7 +171,7 @@ static void power_cut(void **state)
 	struct zns_dev *d;
 	struct sizes s;
 
-	make_store(SMALL);
+	make_store(SMALL, *state != NULL);
 	d = open_dev();
 	fill(d);
 	assert_ok(zns_dev_flush(d, &err));
@@ -189,7 +192,7 @@ static void refused(void **state)
 	struct zns_dev *d, *other;
 	uint32_t nr;
 
-	make_store(SMALL);
+	make_store(SMALL, false);
 	d = open_dev();
 	fill(d);
 	assert_fails(zns_file_zones_for(d, MIB(2), &nr, &err), -EINVAL, "too small");
@@ -209,12 +212,67 @@ static void refused(void **state)
 	zns_dev_close(d);
 }
 
+/* One process resizes, another one has had the store open since before. */
+static void beside_others(void **state)
+{
+	struct zns_dev *d, *other, *late;
+	uint32_t small, large;
+
+	make_store(SMALL, true);
+	d = open_dev();
+	other = open_dev();
+	late = open_dev();
+	small = d->geo.nr_zones;
+	fill(other);
+	large = zones_for(d, LARGE);
+	assert_true(zns_file_resizes_in_place(d, large));
+	assert_ok(zns_file_resize(d, large, &err));
+	assert_int_equal(d->geo.nr_zones, large);
+	/* a zone of it is in the block of the table that has the new ones, too */
+	assert_ok(put(d, small, 0, KIB(64), 7));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_int_equal(other->geo.nr_zones, small);
+	assert_fails(put(other, small + 1, 0, KIB(4), 9), -EINVAL, "the device has zones");
+	zns_dev_follow(other);
+	assert_int_equal(other->geo.nr_zones, large);
+	assert_ok(put(other, large - 1, 0, KIB(64), 9));
+	assert_ok(zns_dev_flush(other, &err));
+	assert_int_equal(late->geo.nr_zones, small);
+	assert_ok(put(late, 22, 0, KIB(64), 8));
+	assert_ok(zns_dev_flush(late, &err));
+	zns_dev_close(d);
+	zns_dev_close(other);
+	zns_dev_close(late);
+	lose_power();
+	d = open_dev();
+	other = open_dev();
+	check_data(d);
+	check(d, small, 0, KIB(64), 7);
+	check(d, 22, 0, KIB(64), 8);
+	check(d, large - 1, 0, KIB(64), 9);
+	assert_zone(d, large - 2, ZNS_ZONE_EMPTY, 0);
+
+	/* the file is cut, and who had it open does not think that somebody has damaged it */
+	assert_ok(zns_file_resize(d, small, &err));
+	assert_true(length() <= SMALL);
+	assert_ok(put(other, 22, KIB(64), KIB(64), 10));
+	assert_ok(zns_dev_flush(other, &err));
+	zns_dev_follow(other);
+	assert_int_equal(other->geo.nr_zones, small);
+	assert_ok(zns_file_resize(d, large, &err));
+	assert_zone(d, small, ZNS_ZONE_EMPTY, 0);
+	assert_zone(d, large - 1, ZNS_ZONE_EMPTY, 0);
+	check(d, 22, KIB(64), KIB(64), 10);
+	zns_dev_close(other);
+	zns_dev_close(d);
+}
+
 /* Tables that move must not be written over those that are in use. */
 static void too_little(void **state)
 {
 	struct zns_dev *d;
 
-	make_store(GIB(16));
+	make_store(GIB(16), false);
 	d = open_dev();
 	assert_ok(zns_file_resize(d, zones_for(d, GIB(32)), &err));
 	zns_dev_close(d);
@@ -253,7 +311,7 @@ static void catalogue(void **state)
 	uint8_t id[ZNS_UUID_LEN];
 	struct ck k;
 
-	make_store(SMALL);
+	make_store(SMALL, true);
 	d = open_dev();
 	small = d->geo.nr_zones;
 	p = make_profile(small, 1);
@@ -299,10 +357,27 @@ static void catalogue(void **state)
 	free(after);
 }
 
+static int begin_with_room(void **state)
+{
+	int ret = emu_begin(state);
+
+	*state = dev_path;
+	return ret;
+}
+
+#define WITH_ROOM(f)                                               \
+	{                                                          \
+#f " with room", f, begin_with_room, emu_end, NULL \
+	}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(there_and_back), T(killed), T(power_cut), T(refused), T(too_little), T(catalogue),
+		T(there_and_back), WITH_ROOM(there_and_back),
+		T(killed),         WITH_ROOM(killed),
+		T(power_cut),      WITH_ROOM(power_cut),
+		T(beside_others),  T(refused),
+		T(too_little),     T(catalogue),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

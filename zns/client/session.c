@@ -59,8 +59,13 @@ void zns_session_close(struct zns_session *s)
 int zns_session_ask(struct zns_session *s, ZnsPb__Request *req, ZnsPb__Response **resp,
 		    struct zns_err *err)
 {
-	return s->ask ? s->ask(s->ask_arg, req, resp, err) :
-			zns_broker_call(&s->broker, req, resp, err);
+	int ret = s->ask ? s->ask(s->ask_arg, req, resp, err) :
+			   zns_broker_call(&s->broker, req, resp, err);
+
+	/* the answer may name zones that came after the device was opened */
+	if (!ret && s->dev)
+		zns_dev_follow(s->dev);
+	return ret;
 }
 
 int zns_session_tell(struct zns_session *s, ZnsPb__Request *req, struct zns_err *err)

@@ -41,6 +41,21 @@ static uint64_t zone_size_for(uint64_t size)
 	return zone;
 }
 
+/* A store grows to four times its size without moving its tables, and a small one to some GiB. */
+#define ROOM_TIMES 4u
+#define ROOM_MIN 8192u /* as many as fit into the first MiB, about */
+
+static void leave_room(struct zns_emu_params *p)
+{
+	struct emu_layout lay;
+	uint64_t least = zns_min((uint64_t)p->nr_zones * ROOM_TIMES, (uint64_t)EMU_MAX_ZONES);
+
+	p->table_off = EMU_LIVE_OFF;
+	p->table_zones = (uint32_t)zns_max(least, (uint64_t)ROOM_MIN);
+	emu_layout_of(p, &lay);
+	p->data_off = zns_align_up(lay.dur_off + lay.dur_len, EMU_DATA_ALIGN);
+}
+
 int zns_file_params(uint64_t size, struct zns_emu_params *p, struct zns_err *err)
 {
 	struct emu_layout lay;
@@ -75,6 +90,7 @@ int zns_file_params(uint64_t size, struct zns_emu_params *p, struct zns_err *err
 				zns_format_size(size, text, sizeof(text)));
 	do {
 		p->nr_zones = (uint32_t)nr--;
+		leave_room(p);
 		emu_layout_of(p, &lay);
 	} while (lay.total > size);
 	return 0;

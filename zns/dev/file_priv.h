@@ -20,7 +20,7 @@ bool file_foreign(int fd, char *text, size_t len);
 int file_wipe_foreign(int fd); /* all of them; -EIO */
 
 /* zns_file_resize(), ended after so many of its steps: what a crash leaves. */
-#define FILE_RESIZE_STEPS 6
+#define FILE_RESIZE_STEPS 7
 int file_resize_steps(struct zns_dev *dev, uint32_t nr_zones, uint32_t nr_steps,
 		      struct zns_err *err);
 

@@ -3,7 +3,8 @@
  * Makes a store on an ordinary disk larger or smaller. Each step is durable before the next one
  * begins, and one write of the header is the change: with the old header the store has its old
  * zones, whatever was done before. Tables that must move go where neither the old tables nor data
- * are.
+ * are, and nobody else may have the store open then. Where they stay, others go on with it, and the
+ * live area says the new number.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,6 +20,11 @@ struct resize {
 	struct emu_layout lay;
 	bool sparse;
 };
+
+static bool in_place(const struct resize *r)
+{
+	return r->lay.live_off == r->e->lay.live_off && r->lay.dur_off == r->e->lay.dur_off;
+}
 
 static bool overlap(uint64_t a, uint64_t a_end, uint64_t b, uint64_t b_end)
 {
@@ -103,6 +109,14 @@ int zns_file_zones_for(const struct zns_dev *dev, uint64_t size, uint32_t *nr, s
 	return ret;
 }
 
+bool zns_file_resizes_in_place(const struct zns_dev *dev, uint32_t nr_zones)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct resize r;
+
+	return !plan(&r, dev, nr_zones, &err) && in_place(&r);
+}
+
 /* Another user may have written until now. */
 static int step_flush(struct resize *r, struct zns_err *err)
 {
@@ -150,42 +164,68 @@ static int step_lengthen(struct resize *r, struct zns_err *err)
 	return ret ? zns_fail_sys(err, ret, "cannot allocate %s", e->dev.path) : 0;
 }
 
-/* Entries of the new zones, or of all of them in tables that move. */
-static int step_tables(struct resize *r, struct zns_err *err)
+/* Entries of the zones from @first on, as they will be. */
+static int write_entries(struct resize *r, uint32_t first, struct zns_err *err)
 {
 	struct emu *e = r->e;
-	const uint32_t per = EMU_BLOCK / sizeof(struct emu_entry);
-	bool moved = r->lay.dur_off != e->lay.dur_off;
-	uint32_t first = moved ? 0 : e->p.nr_zones / per * per;
-	cleanup_free struct emu_entry *table = NULL;
-	int ret = 0;
+	cleanup_free struct emu_entry *table = calloc(1, r->lay.dur_len);
+	int ret;
 
-	/* until the header says so, the zones at the end are not gone */
-	if (!moved && r->p.nr_zones < e->p.nr_zones)
-		return 0;
-	table = calloc(1, r->lay.dur_len);
 	if (!table)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	for (uint32_t z = first; z < r->p.nr_zones; z++) {
 		table[z] = z < e->p.nr_zones ? e->mirror[z] : (struct emu_entry){ .gen = 1 };
 		emu_durable_seal(&table[z], z);
 	}
-	/* The whole live area: no fault on the mapping may want a block of a full disk. */
-	if (moved)
-		ret = emu_write_zeroes(e->fd, r->lay.live_off, r->lay.live_len);
-	if (!ret)
-		ret = zns_pwrite_all(e->fd, table + first, r->lay.dur_len - first * sizeof(*table),
-				     r->lay.dur_off + first * sizeof(*table));
+	ret = zns_pwrite_all(e->fd, table + first, r->lay.dur_len - first * sizeof(*table),
+			     r->lay.dur_off + first * sizeof(*table));
 	if (ret == -ENOSPC || ret == -EDQUOT)
 		return emu_file_no_room(e, err);
 	return ret ? zns_fail_sys(err, ret, "%s: cannot write its tables", e->dev.path) :
 		     emu_sync(e, err);
 }
 
-/* The live tables are those of the old zones: the next opener makes them anew. */
+/* The new zones are empty in all tables. Who has the store open writes their entries as the mirror
+ * has them, so nobody may do that in between. */
+static int add_zones(struct resize *r, struct zns_err *err)
+{
+	struct emu *e = r->e;
+	const uint32_t per = EMU_BLOCK / sizeof(struct emu_entry);
+	int ret = emu_durable_lock(e, err);
+
+	if (ret)
+		return ret;
+	ret = write_entries(r, e->p.nr_zones / per * per, err);
+	for (uint32_t z = e->p.nr_zones; !ret && z < r->p.nr_zones; z++) {
+		e->mirror[z] = (struct emu_entry){ .gen = 1 };
+		emu_live_reset(e, z);
+	}
+	emu_durable_unlock(e);
+	return ret;
+}
+
+/* Entries of the new zones, or of all of them in tables that move. */
+static int step_tables(struct resize *r, struct zns_err *err)
+{
+	int ret;
+
+	/* until the header says so, the zones at the end are not gone */
+	if (in_place(r))
+		return r->p.nr_zones > r->e->p.nr_zones ? add_zones(r, err) : 0;
+	/* The whole live area: no fault on the mapping may want a block of a full disk. */
+	ret = emu_write_zeroes(r->e->fd, r->lay.live_off, r->lay.live_len);
+	if (ret == -ENOSPC || ret == -EDQUOT)
+		return emu_file_no_room(r->e, err);
+	if (ret)
+		return zns_fail_sys(err, ret, "%s: cannot write its tables", r->e->dev.path);
+	return write_entries(r, 0, err);
+}
+
+/* The live tables are those of the old place: the next opener makes them anew. */
 static int step_forget(struct resize *r, struct zns_err *err)
 {
-	memset(r->e->head->boot_id, 0, sizeof(r->e->head->boot_id));
+	if (!in_place(r))
+		memset(r->e->head->boot_id, 0, sizeof(r->e->head->boot_id));
 	return 0;
 }
 
@@ -197,6 +237,21 @@ static int step_header(struct resize *r, struct zns_err *err)
 		     emu_sync(r->e, err);
 }
 
+/* Those who have it open notice that before the file is cut. */
+static int step_tell(struct resize *r, struct zns_err *err)
+{
+	struct emu *e = r->e;
+
+	if (!in_place(r))
+		return 0;
+	e->p.table_off = r->p.table_off;
+	e->p.table_zones = r->p.table_zones;
+	e->p.data_off = r->p.data_off;
+	emu_store(&e->head->nr_zones, r->p.nr_zones);
+	emu_set_zones(e, r->p.nr_zones);
+	return 0;
+}
+
 /* All of it may fail: the store has its size already. */
 static int step_give_back(struct resize *r, struct zns_err *err)
 {
@@ -204,13 +259,13 @@ static int step_give_back(struct resize *r, struct zns_err *err)
 
 	if (!r->e->is_file)
 		return 0;
-	if (r->sparse && r->lay.live_off != old->live_off)
+	if (r->sparse && !in_place(r))
 		emu_io_punch(r->e, old->live_off, old->live_len + old->dur_len);
 	return ftruncate(r->e->fd, r->lay.total) ? 0 : 0;
 }
 
 static int (*const steps[])(struct resize *r, struct zns_err *err) = {
-	step_flush, step_lengthen, step_tables, step_forget, step_header, step_give_back,
+	step_flush, step_lengthen, step_tables, step_forget, step_header, step_tell, step_give_back,
 };
 _Static_assert(ZNS_ARRAY_SIZE(steps) == FILE_RESIZE_STEPS, "each of them can be the last");
 
@@ -230,7 +285,7 @@ int file_resize_steps(struct zns_dev *dev, uint32_t nr_zones, uint32_t nr_steps,
 	if (ret)
 		return ret;
 	r.sparse = emu_file_is_sparse(e);
-	if (emu_presence_wait_alone(e->fd))
+	if (!in_place(&r) && emu_presence_wait_alone(e->fd))
 		ret = zns_fail(err, -EBUSY, "%s is in use by another process: end that first",
 			       dev->path);
 	for (uint32_t i = 0; i < nr_steps && !ret; i++)

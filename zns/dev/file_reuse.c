@@ -38,7 +38,7 @@ int file_take(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end, ui
 			       zone, (unsigned long long)start, (unsigned long long)end);
 	pthread_mutex_lock(&e->count_mutex);
 	if (!ret && !e->taken)
-		emu_store(&e->taken, calloc(e->p.nr_zones, sizeof(*e->taken)));
+		emu_store(&e->taken, calloc(emu_room(e), sizeof(*e->taken)));
 	pthread_mutex_unlock(&e->count_mutex);
 	if (!ret && !e->taken)
 		ret = zns_fail(err, -ENOMEM, "out of memory");

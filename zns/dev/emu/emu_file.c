@@ -15,9 +15,43 @@ static const char *path_of(const struct emu *e)
 	return zns_spec_path(e->dev.path);
 }
 
+void emu_set_zones(struct emu *e, uint32_t nr_zones)
+{
+	__atomic_store_n(&e->p.nr_zones, nr_zones, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->dev.geo.nr_zones, nr_zones, __ATOMIC_RELAXED);
+	emu_layout_of(&e->p, &e->lay);
+}
+
+/* As whoever resized the store has told the others. */
+static uint32_t zones_now(const struct emu *e)
+{
+	uint32_t nr = emu_load(&e->head->nr_zones);
+
+	return e->p.log_zones && nr > e->p.log_zones && nr <= emu_room(e) ? nr : e->p.nr_zones;
+}
+
+static uint64_t total_now(const struct emu *e)
+{
+	struct zns_emu_params p = e->p;
+	struct emu_layout lay;
+
+	p.nr_zones = zones_now(e);
+	emu_layout_of(&p, &lay);
+	return lay.total;
+}
+
+void emu_follow(struct zns_dev *d)
+{
+	struct emu *e = emu_of(d);
+
+	if (zones_now(e) != e->p.nr_zones)
+		emu_set_zones(e, zones_now(e));
+}
+
 int emu_file_whole(struct emu *e, struct zns_err *err)
 {
 	struct stat st;
+	uint64_t total;
 
 	if (!e->is_file)
 		return 0;
@@ -29,13 +63,13 @@ int emu_file_whole(struct emu *e, struct zns_err *err)
 			"%s was deleted while it was in use, and what is on it goes with its last user: "
 			"create the device anew",
 			e->dev.path);
-	if ((uint64_t)st.st_size < e->lay.total)
+	total = total_now(e);
+	if ((uint64_t)st.st_size < total)
 		return zns_fail(
 			err, -ESTALE,
 			"%s was cut short while it was in use, to %llu bytes of %llu: restore it from a "
 			"backup or create it anew",
-			e->dev.path, (unsigned long long)st.st_size,
-			(unsigned long long)e->lay.total);
+			e->dev.path, (unsigned long long)st.st_size, (unsigned long long)total);
 	return 0;
 }
 

@@ -185,7 +185,7 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 	if (ret)
 		return ret;
 	emu_layout_of(&e->p, &e->lay);
-	e->die_of_zone = calloc(e->p.nr_zones, sizeof(*e->die_of_zone));
+	e->die_of_zone = calloc(emu_room(e), sizeof(*e->die_of_zone));
 	if (!e->die_of_zone)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	emu_map_build(&e->p, e->die_of_zone);
@@ -203,6 +203,8 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 		.log_block = e->p.log_block,
 	};
 	ret = attach(e, err);
+	if (!ret && e->p.log_zones && !e->fd_rdonly)
+		emu_store(&e->head->nr_zones, e->p.nr_zones);
 	if (!ret && e->model && !e->fd_rdonly)
 		ret = skip_ahead(e, err);
 	return ret ? ret : emu_control_open(e, err);
@@ -258,6 +260,7 @@ const struct zns_dev_ops file_ops = {
 	SHARED_OPS,
 	.offer = file_offer,
 	.take = file_take,
+	.follow = emu_follow,
 };
 
 int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err)

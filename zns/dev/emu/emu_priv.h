@@ -10,7 +10,9 @@
  *   …        durable      one 32-byte entry per zone, written by flush and reset only
  *   …        data         from the next MiB: zone i at i * capacity (rounded up to 4 KiB)
  *
- * A store that was resized may have the live area and the durable table behind the data.
+ * A store that was resized may have the live area and the durable table behind the data. A store on
+ * an ordinary disk has tables with room for more zones: it grows, and shrinks, while others have it
+ * open.
  *
  * live is the present state of the device. durable is the state after a power cut. mirror is the
  * known content of durable: with it a flush finds the changed zones without reading the disk. The
@@ -101,6 +103,8 @@ struct emu_live_head {
 	uint64_t change_seq __attribute__((aligned(64)));
 	uint64_t durable_seq __attribute__((aligned(64))); /* changes up to here are flushed */
 	uint64_t of_tests[8] __attribute__((aligned(64))); /* for test/controls; else 0 */
+	/* of a store on a disk: as the header says, for those who opened it before a resize */
+	uint32_t nr_zones __attribute__((aligned(64)));
 };
 
 #define EMU_CAL_PERIODS 64
@@ -203,6 +207,12 @@ static inline uint64_t emu_zone_pos(const struct emu *e, uint32_t zone)
 	uint32_t logs = zone < e->p.log_zones ? zone : e->p.log_zones;
 
 	return e->lay.data_off + e->lay.log_stride * logs + e->lay.stride * (zone - logs);
+}
+
+/* The tables have room for so many zones; those behind nr_zones mean nothing. */
+static inline uint32_t emu_room(const struct emu *e)
+{
+	return e->p.table_off ? e->p.table_zones : e->p.nr_zones;
 }
 
 /* What the user calls it. */
@@ -354,6 +364,8 @@ int emu_file_whole(struct emu *e, struct zns_err *err);
 int emu_file_ours(struct emu *e, struct zns_err *err);
 int emu_file_no_room(struct emu *e, struct zns_err *err); /* -EDQUOT */
 bool emu_file_is_sparse(const struct emu *e);
+void emu_set_zones(struct emu *e, uint32_t nr_zones); /* the store has so many from now on */
+void emu_follow(struct zns_dev *d);
 
 /* emu_cal.c */
 /* a command is issued @now: what ended before is forgotten, if there is much of it */

@@ -34,15 +34,16 @@ static bool entry_valid(const struct emu *e, const struct emu_entry *en, uint32_
 	       !(en->flags & ~EMU_F_DURABLE) && !en->state;
 }
 
-/* Reads the whole durable table. *out is aligned for direct I/O; the caller frees it. */
+/* Reads the durable entries of all zones. *out is aligned for direct I/O; the caller frees it. */
 static int durable_load(struct emu *e, struct emu_entry **out, struct zns_err *err)
 {
+	size_t len = zns_align_up((uint64_t)e->p.nr_zones * sizeof(**out), EMU_BLOCK);
 	void *buf;
 	int ret;
 
-	if (posix_memalign(&buf, EMU_BLOCK, e->lay.dur_len))
+	if (posix_memalign(&buf, EMU_BLOCK, len))
 		return zns_fail(err, -ENOMEM, "out of memory");
-	ret = emu_io_read(e, e->lay.dur_off, buf, e->lay.dur_len);
+	ret = emu_io_read(e, e->lay.dur_off, buf, len);
 	if (ret) {
 		free(buf);
 		return zns_fail_sys(err, ret, "%s: cannot read the zone table", e->dev.path);
@@ -174,7 +175,8 @@ static size_t build_block(struct emu *e, uint32_t first, const struct emu_change
 	size_t used = 0;
 
 	memset(block, 0, EMU_BLOCK);
-	for (uint32_t i = 0; i < per && first + i < e->p.nr_zones; i++) {
+	/* The store may have more zones by now than this process has noticed. */
+	for (uint32_t i = 0; i < per && first + i < emu_room(e); i++) {
 		if (used < nr && ch[used].zone == first + i)
 			block[i] = ch[used++].to;
 		else

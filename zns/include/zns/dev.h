@@ -165,6 +165,8 @@ struct zns_dev_ops {
 		    struct zns_err *err);
 	/* See zns_dev_scrub. NULL: nothing to do. */
 	int (*scrub)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+	/* See zns_dev_follow. NULL: the device has the zones that it had. */
+	void (*follow)(struct zns_dev *d);
 	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
 	int (*race)(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 	uint64_t (*now_ns)(struct zns_dev *d);
@@ -296,6 +298,16 @@ static inline int zns_dev_take(struct zns_dev *d, uint32_t zone, uint64_t start,
 static inline int zns_dev_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	return d->ops->scrub ? d->ops->scrub(d, zone, err) : 0;
+}
+
+/*
+ * Another process may have given a store on an ordinary disk more zones, or fewer. From now on
+ * geo.nr_zones is what the store has. Costs nothing.
+ */
+static inline void zns_dev_follow(struct zns_dev *d)
+{
+	if (d->ops->follow)
+		d->ops->follow(d);
 }
 
 #endif

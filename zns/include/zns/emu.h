@@ -110,9 +110,11 @@ int zns_file_zones_for(const struct zns_dev *dev, uint64_t size, uint32_t *nr, s
 /*
  * Gives an open store on an ordinary disk so many zones, durably, and the file that length. A crash
  * at any moment leaves the old number or the new one. What zones that go hold is lost: ask
- * zns_store_fit() before. -EBUSY: somebody else has it open; -ENOSPC: a device or file system has
- * no room. @dev may only be closed afterwards.
+ * zns_store_fit() before. -ENOSPC: a device or file system has no room. Others may have the store
+ * open if its tables stay where they are (zns_file_resizes_in_place()): they notice it by
+ * zns_dev_follow(). Else -EBUSY if somebody has, and @dev may only be closed afterwards.
  */
+bool zns_file_resizes_in_place(const struct zns_dev *dev, uint32_t nr_zones);
 int zns_file_resize(struct zns_dev *dev, uint32_t nr_zones, struct zns_err *err);
 
 /*
