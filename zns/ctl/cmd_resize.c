@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include "compact/compaction.h"
 #include "zns/emu.h"
 #include "zns/store.h"
@@ -13,8 +14,12 @@ struct resize {
 	uint32_t before, after; /* zones */
 	uint64_t bytes_before, bytes_after; /* for checkpoints */
 	uint64_t moved; /* bytes */
-	bool dry_run;
+	uint64_t deadline; /* zns_mono_ns */
+	bool dry_run, in_place;
 };
+
+#define WAIT_S 60
+#define LOOK_MS 100 /* between two looks whether all have left what goes */
 
 /* Without a size the store takes all of a partition or volume. */
 static int size_of_disk(const char *path, uint64_t *size, struct zns_err *err)
@@ -44,22 +49,69 @@ static int plan(struct resize *k, struct zns_err *err)
 		return ret;
 	ret = zns_file_zones_for(dev, k->size, &k->after, err);
 	k->before = dev->geo.nr_zones;
+	k->in_place = !ret && zns_file_resizes_in_place(dev, k->after);
 	k->bytes_before = (k->before - dev->geo.log_zones) * dev->geo.zone_capacity;
 	k->bytes_after = (k->after - dev->geo.log_zones) * dev->geo.zone_capacity;
 	zns_dev_close(dev);
 	return ret;
 }
 
-/* Moves the data behind the new end to the front. Whether all of it was moved is checked later. */
+static bool waits(const struct resize *k)
+{
+	struct timespec pause = { .tv_nsec = LOOK_MS * 1000000l };
+
+	if (zns_mono_ns() >= k->deadline)
+		return false;
+	nanosleep(&pause, NULL);
+	return true;
+}
+
+/* Moves the data behind the new end to the front. -ENOSPC: not all of it, as @err says. */
 static int move_tail(struct resize *k, struct zns_err *err)
 {
-	struct compact x = { .keep = k->after, .dry_run = k->dry_run };
+	/* beside dumps by weight: who runs without a pause would keep it waiting for ever */
+	struct compact x = { .keep = k->after, .dry_run = k->dry_run, .charged = true };
 	int ret = compact_all(&x, k->reg.path, err);
 
-	k->moved = k->dry_run ? x.plan.live : x.moved_bytes;
+	k->moved += k->dry_run ? x.plan.live : x.moved_bytes;
 	if (!ret && x.given_up)
 		ret = zns_fail(err, -ENOSPC, "%s cannot become that small: %s", k->reg.path, x.why);
 	compact_free(&x);
+	return ret;
+}
+
+/*
+ * The broker changes the store, once nothing is behind the new end. It names the dump or restore
+ * that is, and gives nobody more there while we wait. Twice in a row no byte moved, and no dump is
+ * in the way: then none will.
+ */
+static int beside_others(struct resize *k, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Resize q = ZNS_PB__RESIZE__INIT;
+	struct zns_broker b = { .fd = -1 };
+	int ret = zns_broker_connect(&k->reg, &b, err), stuck = 0;
+
+	q.zones = k->after;
+	req.resize = &q;
+	while (!ret) {
+		uint64_t moved = k->moved;
+
+		ret = ctl_tell(&b, &req, err);
+		if (ret == -ENOTEMPTY) {
+			ret = move_tail(k, err);
+			stuck = ret && k->moved == moved ? stuck + 1 : 0;
+			if (ret == -ENOSPC && stuck < 2 && waits(k))
+				ret = 0;
+		} else if (ret == -EBUSY && waits(k)) {
+			ret = stuck = 0;
+		} else {
+			break;
+		}
+		if (!ret)
+			ret = ctl_caught(err);
+	}
+	zns_broker_close(&b);
 	return ret;
 }
 
@@ -82,12 +134,16 @@ static int check_store(const struct resize *k, struct zns_dev *dev, struct zns_e
 	return ret;
 }
 
-static int change(const struct resize *k, struct zns_err *err)
+/* Its tables move, so nobody else may have the store. */
+static int alone(const struct resize *k, struct zns_err *err)
 {
 	struct zns_dev *dev = NULL;
 	struct zns_store *s;
-	int lock = -1, ret = ctl_claim_device(k->reg.path, &lock, err);
+	int lock = -1, ret;
 
+	do
+		ret = ctl_claim_device(k->reg.path, &lock, err);
+	while (ret == -EBUSY && waits(k) && !ctl_caught(err));
 	if (!ret)
 		ret = zns_dev_open(k->reg.path, ZNS_DEV_CLAIM, &dev, err);
 	if (!ret && dev->geo.nr_zones != k->before)
@@ -95,7 +151,11 @@ static int change(const struct resize *k, struct zns_err *err)
 	if (!ret)
 		ret = check_store(k, dev, err);
 	if (!ret)
-		ret = zns_store_fit(dev, k->after, err);
+		ret = zns_store_open(dev, 0, &s, err);
+	if (!ret) {
+		ret = zns_store_fit(s, k->after, err);
+		zns_store_close(s);
+	}
 	if (!ret)
 		ret = zns_file_resize(dev, k->after, err);
 	zns_dev_close(dev);
@@ -124,9 +184,16 @@ static int run(struct resize *k, const char *spec, struct zns_err *err)
 			k->reg.path);
 	if (!ret)
 		ret = plan(k, err);
-	if (!ret && k->after < k->before)
+	if (ret || k->after == k->before)
+		return ret;
+	if (k->dry_run)
+		return k->after < k->before ? move_tail(k, err) : 0;
+	ctl_catch_signals();
+	if (k->in_place)
+		return beside_others(k, err);
+	if (k->after < k->before)
 		ret = move_tail(k, err);
-	return ret || k->dry_run || k->after == k->before ? ret : change(k, err);
+	return ret ? ret : alone(k, err);
 }
 
 static int print(const struct resize *k, bool json)
@@ -153,7 +220,11 @@ static int cmd_resize(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct resize k = { 0 };
-	const struct ctl_opt opts[] = { CTL_FLAG("dry-run", &k.dry_run), CTL_DEV, CTL_OPTS_END };
+	uint64_t wait_s = WAIT_S;
+	const struct ctl_opt opts[] = { CTL_FLAG("dry-run", &k.dry_run),
+					CTL_NUMBER("wait", &wait_s, 0, 86400,
+						   "\"%s\" is no number of seconds"),
+					CTL_DEV, CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -163,14 +234,16 @@ static int cmd_resize(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_usage(cmd, "one device and one size at most");
 	if (args.argc && (zns_parse_size(args.argv[0], &k.size) || !k.size))
 		return ctl_usage(cmd, "\"%s\" is no size: 200G, 500GiB", args.argv[0]);
+	k.deadline = zns_mono_ns() + wait_s * 1000000000;
 	return run(&k, args.dev, &err) ? ctl_fail(cmd, &err) : print(&k, args.json);
 }
 
 const struct ctl_cmd command_resize = {
 	"resize",
-	"[DEV] [SIZE]",
+	"[DEV] [SIZE] [--wait SECONDS]",
 	"make a store on a disk larger or smaller, with its checkpoints in it",
-	"SIZE, all told, as of create; without it all of a partition or volume\n"
+	"SIZE, all told, as of create; without it all of a partition or volume; dumps and restores go on\n"
+	"  --wait SECONDS  for those that use what goes (60); the message says which\n"
 	"  --dry-run       only say what it would have, and what would be moved\n" CTL_DEV_HELP,
 	cmd_resize,
 };

@@ -25,38 +25,44 @@ static int refuse_live(const struct zns_store *s, uint32_t nr_zones, struct zns_
 }
 
 /* Afterwards the log has a snapshot alone: an older record would name zones that are gone. */
-static int prepare_cut(struct zns_dev *dev, uint32_t nr_zones, struct zns_err *err)
+static int prepare_cut(struct zns_store *s, uint32_t nr_zones, struct zns_err *err)
 {
-	struct zns_store *s;
-	int ret = zns_store_open(dev, 0, &s, err);
+	int ret = refuse_live(s, nr_zones, err);
 
-	if (ret)
-		return ret;
-	ret = refuse_live(s, nr_zones, err);
-	if (!ret)
-		ret = zns_store_roll(s, 0, err);
-	zns_store_close(s);
-	return ret;
+	return ret ? ret : zns_store_roll(s, 0, err);
 }
 
-int zns_store_fit(struct zns_dev *dev, uint32_t nr_zones, struct zns_err *err)
+int zns_store_fit(struct zns_store *s, uint32_t nr_zones, struct zns_err *err)
 {
-	uint32_t have = dev->geo.nr_zones;
-	struct zns_store *s;
-	int ret = nr_zones < have ? prepare_cut(dev, nr_zones, err) : 0;
+	struct zns_geometry *geo = &s->dev->geo;
+	uint32_t have = geo->nr_zones;
+	struct zns_store *then;
+	int ret = nr_zones < have ? prepare_cut(s, nr_zones, err) : 0;
 
 	if (ret)
 		return ret;
 	/* The proof: the catalogue is read as it will be. */
-	dev->geo.nr_zones = nr_zones;
-	ret = zns_store_open(dev, ZNS_STORE_RDONLY, &s, err);
-	dev->geo.nr_zones = have;
+	geo->nr_zones = nr_zones;
+	ret = zns_store_open(s->dev, ZNS_STORE_RDONLY, &then, err);
+	geo->nr_zones = have;
 	if (ret)
 		return ret;
-	if (nr_zones > have && zns_store_snapshot_bytes(s) > s->min_cap / 4 * 3)
+	if (nr_zones > have && zns_store_snapshot_bytes(then) > then->min_cap / 4 * 3)
 		ret = zns_fail(err, -ENOSPC,
 			       "%s: the catalogue of so many zones would not fit into its log",
-			       dev->path);
-	zns_store_close(s);
+			       s->dev->path);
+	zns_store_close(then);
+	return ret;
+}
+
+int zns_store_follow(struct zns_store *s, struct zns_err *err)
+{
+	int ret = zns_state_follow(&s->st, s->dev->geo.nr_zones, err);
+
+	if (!ret)
+		ret = zns_store_fit_profile(&s->st, s->dev->geo.nr_zones, err);
+	/* a log that names the old number is right, too, so this may fail until the next change */
+	if (!ret && zns_store_roll(s, 0, NULL))
+		s->need_roll = true;
 	return ret;
 }

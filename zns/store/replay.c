@@ -207,8 +207,7 @@ static int check_offline(struct zns_store *s, const struct cand *c, const struct
 	return 0;
 }
 
-/* The profile of a disk that was resized; all of its zones are one group. */
-static int fit_profile(struct zns_state *st, uint32_t nr_zones, struct zns_err *err)
+int zns_store_fit_profile(struct zns_state *st, uint32_t nr_zones, struct zns_err *err)
 {
 	const ZnsPb__Profile *have = zns_newest(&st->profile);
 	cleanup_free uint32_t *group = NULL;
@@ -228,7 +227,7 @@ static int fit_profile(struct zns_state *st, uint32_t nr_zones, struct zns_err *
 static int adopt(struct zns_store *s, const struct cand *c, struct replay *rp, struct zns_err *err)
 {
 	const struct zns_zone *z = c->zone;
-	int ret = fit_profile(&rp->st, s->dev->geo.nr_zones, err);
+	int ret = zns_store_fit_profile(&rp->st, s->dev->geo.nr_zones, err);
 
 	if (ret)
 		return ret;

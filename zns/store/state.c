@@ -97,6 +97,37 @@ void zns_state_fini(struct zns_state *st)
 	*st = (struct zns_state){ 0 };
 }
 
+/* Makes @v, of @had entries, one of @nr, the new ones 0. */
+static bool array_follow(void *v, uint32_t had, uint32_t nr, size_t each)
+{
+	void *old, *new;
+
+	memcpy(&old, v, sizeof(old));
+	new = realloc(old, nr * each);
+	if (!new)
+		return false;
+	if (nr > had)
+		memset((char *)new + had *each, 0, (nr - had) * each);
+	memcpy(v, &new, sizeof(new));
+	return true;
+}
+
+int zns_state_follow(struct zns_state *st, uint32_t nr, struct zns_err *err)
+{
+	uint32_t had = st->lim.nr_zones;
+
+	/* What is longer than it must be does no harm. */
+	if (nr > had && (!array_follow(&st->live, had, nr, sizeof(*st->live)) ||
+			 !array_follow(&st->zone_owner, had, nr, sizeof(*st->zone_owner)) ||
+			 !array_follow(&st->zone_shared, had, nr, sizeof(*st->zone_shared)) ||
+			 !array_follow(&st->packed, had, nr, sizeof(*st->packed)) ||
+			 !array_follow(&st->sealed, had, nr, sizeof(*st->sealed)) ||
+			 !array_follow(&st->places, had, nr, sizeof(*st->places))))
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
+	st->lim.nr_zones = nr;
+	return 0;
+}
+
 int zns_state_room(struct zns_state *st, struct zns_err *err)
 {
 	int ret = zns_map_room(&st->by_id) || zns_map_room(&st->dead) || zns_map_room(&st->owners);

@@ -154,6 +154,8 @@ static inline uint64_t zns_state_live(const struct zns_state *st, uint32_t zone)
 int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta,
 		   struct zns_err *err);
 void zns_state_fini(struct zns_state *st);
+/* From now on there are so many zones; nothing is in those that go. -ENOMEM: it is as it was. */
+int zns_state_follow(struct zns_state *st, uint32_t nr_zones, struct zns_err *err);
 int zns_state_room(struct zns_state *st, struct zns_err *err); /* for one more of everything */
 struct zns_ent *zns_state_ent(struct zns_state *st, ProtobufCMessage *msg, const char *container,
 			      struct zns_err *err); /* takes over @msg, also on failure */
@@ -269,6 +271,8 @@ int zns_store_written(struct zns_dev *dev, uint32_t first, uint32_t *nr, struct 
 int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta,
 			 struct zns_err *err);
 int zns_store_replay(struct zns_store *s, struct zns_err *err);
+/* The profile of a disk that was resized; all of its zones are one group. */
+int zns_store_fit_profile(struct zns_state *st, uint32_t nr_zones, struct zns_err *err);
 /* Start a new generation with room for @need bytes more. On failure the old log is what it was. */
 int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
 /* alone.c */

@@ -70,6 +70,7 @@ bool finisher_start(struct znsd *d, uint32_t zone)
 
 	if (!f || f->nr == AT_ONCE)
 		return false;
+	zns_dev_follow(f->dev);
 	job = znsd_alloc(sizeof(*job));
 	job->f = f;
 	job->zone = zone;

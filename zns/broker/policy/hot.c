@@ -100,8 +100,11 @@ bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k, bool
 	l->hot_counts = counts;
 	for (uint32_t i = 0; counts && i < l->nr_zones; i++) {
 		uint32_t zone = l->zones[i].zone;
-		bool recent = use_now(d, zone, now);
+		bool recent;
 
+		if (zone >= d->hot_shape.nr_zones) /* the store has grown since */
+			continue;
+		recent = use_now(d, zone, now);
 		if (p->zone[zone].readers++ || recent)
 			zns_hot_keep(d->hot, zone, UINT64_MAX);
 	}
@@ -119,6 +122,8 @@ void hot_end(struct znsd *d, struct lease *l)
 	for (uint32_t i = 0; l->hot_counts && i < l->nr_zones; i++) {
 		uint32_t zone = l->zones[i].zone;
 
+		if (zone >= d->hot_shape.nr_zones)
+			continue;
 		use_now(d, zone, now);
 		if (--p->zone[zone].readers < 2)
 			zns_hot_keep(d->hot, zone, now + HOT_NS);

@@ -7,6 +7,7 @@
  * with the reason in @err.
  */
 #include "../tables/tables.h"
+#include "zns/emu.h"
 
 struct finisher;
 
@@ -24,6 +25,7 @@ struct policy {
 	struct old_footer
 		*footers; /* on a disk: that wait to be written over; private to footers.c */
 	uint32_t nr_footers, max_footers;
+	const struct conn *resizer; /* whose resize waits for users of the zones that go, or NULL */
 	uint64_t weighed_ns; /* when shares by weight were found last; 0: weights do not count */
 };
 
@@ -197,6 +199,14 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 int dump_room(struct znsd *d, struct lease *l, uint64_t *out, struct zns_err *err);
 /* the lease stays until lease_end() */
 int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zns_err *err);
+
+/*
+ * resize.c: the store has @nr zones if nothing is behind the new end. Until then, or until
+ * resize_end(), no zone there is given out. -EBUSY: a lease that is named is in the way;
+ * -ENOTEMPTY: checkpoints are; -EXDEV: the tables would move.
+ */
+int resize_step(struct znsd *d, const struct conn *who, uint32_t nr, struct zns_err *err);
+void resize_end(struct znsd *d, const struct conn *who); /* without a resize of @who: nothing */
 
 /* replace.c: @k replaces a checkpoint's record; the lease says which and how. Check first. */
 int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k,

@@ -18,8 +18,8 @@ bool space_usable(const struct znsd *d, uint32_t zone)
 	const struct zn_zone *z = &d->zones[zone];
 
 	return zone_usable(z) && !z->writer && !z->readers && !z->finishing && !z->no_reuse &&
-	       (!z->old || d->readers_clear) && !d->groups[z->group].io && zone_packed(d, zone) &&
-	       zone_live(d, zone) <= z->z.wp;
+	       !z->going && (!z->old || d->readers_clear) && !d->groups[z->group].io &&
+	       zone_packed(d, zone) && zone_live(d, zone) <= z->z.wp;
 }
 
 uint64_t space_in(const struct znsd *d, uint32_t zone)

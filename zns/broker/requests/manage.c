@@ -223,6 +223,11 @@ int serve_reset(struct znsd *d, const struct call *x, struct reply *rep)
 	return 0;
 }
 
+int serve_resize(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	return resize_step(d, x->conn, x->q->resize->zones, &rep->err);
+}
+
 int serve_retain(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	ZnsPb__Retention r = *x->q->retain;

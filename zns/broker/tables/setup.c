@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Sets up zones and groups when a broker starts. */
+#include <string.h>
 #include "tables.h"
 
 /* Zones that a probe could not place may be on any die. So nobody can be promised one. */
@@ -80,14 +81,38 @@ int tables_init(struct znsd *d, struct zns_err *err)
 	return 0;
 }
 
-void tables_fini(struct znsd *d)
+static void groups_fini(struct znsd *d)
 {
 	uint32_t i;
 
 	for (i = 0; d->groups && i < d->nr_groups; i++)
 		free(d->groups[i].zones);
 	free(d->groups);
-	free(d->zones);
 	d->groups = NULL;
+}
+
+int tables_follow(struct znsd *d, struct zns_err *err)
+{
+	uint32_t had = d->nr_zones, nr = d->dev->geo.nr_zones;
+	struct zn_zone *zones = znsd_alloc(nr * sizeof(*zones));
+	int ret;
+
+	memcpy(zones, d->zones, zns_min(had, nr) * sizeof(*zones));
+	free(d->zones);
+	d->zones = zones;
+	d->nr_zones = nr;
+	groups_fini(d);
+	ret = groups_init(d, err);
+	if (!ret && nr > had)
+		ret = zones_refresh(d, had, nr - had, err);
+	if (!ret)
+		groups_io_refresh(d);
+	return ret;
+}
+
+void tables_fini(struct znsd *d)
+{
+	groups_fini(d);
+	free(d->zones);
 	d->zones = NULL;
 }

@@ -47,6 +47,7 @@ struct zn_zone {
 	uint64_t retry_ns; /* no reset or finish before this: the last one failed */
 	/* its last write failed; given out only if there is no other */
 	bool suspect;
+	bool going; /* behind the end that a resize wants: given to nobody */
 	bool no_reuse; /* the device did not offer what was removed of it */
 };
 
@@ -269,6 +270,8 @@ void znsd_enough(int ret); /* ends the broker if @ret is -ENOMEM */
 
 /* setup.c: zones and groups, from the device's report and the store's profile */
 int tables_init(struct znsd *d, struct zns_err *err);
+/* The device has more zones than before, or fewer, of which nobody has any. */
+int tables_follow(struct znsd *d, struct zns_err *err);
 void tables_fini(struct znsd *d);
 
 /* zone_table.c: the state of each zone, and its possible uses */

@@ -28,7 +28,7 @@ bool zone_empty(const struct znsd *d, uint32_t zone)
 	const struct zn_zone *z = &d->zones[zone];
 
 	return zone_usable(z) && !claimed_unwritten(d, zone) && z->z.state == ZNS_ZONE_EMPTY &&
-	       !z->writer && z->z.capacity >= ZNSD_UNIT_MIN;
+	       !z->writer && !z->going && z->z.capacity >= ZNSD_UNIT_MIN;
 }
 
 bool zone_parked(const struct znsd *d, uint32_t zone)
@@ -61,7 +61,8 @@ bool zone_parked_pack(const struct znsd *d, uint32_t zone, uint32_t min_room)
 {
 	const struct zn_zone *z = &d->zones[zone];
 
-	return zone_parked(d, zone) && zone_packed(d, zone) && !d->groups[z->group].io &&
+	return zone_parked(d, zone) && zone_packed(d, zone) && !z->going &&
+	       !d->groups[z->group].io &&
 	       z->z.wp + zns_max((uint64_t)min_room, ZNSD_UNIT_MIN) <= z->z.capacity;
 }
 

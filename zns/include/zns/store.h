@@ -53,11 +53,14 @@ int zns_store_open(struct zns_dev *dev, unsigned flags, struct zns_store **out,
 void zns_store_close(struct zns_store *s); /* does not close the device */
 
 /*
- * May a store on an ordinary disk have @nr_zones zones from now on (fit.c, for zns_file_resize)? If
- * so, its log can be read with the old and the new number. Nobody else has the store open. -EBUSY:
- * checkpoints are in zones that would go; -ENOSPC: the catalogue would not fit.
+ * May a store on an ordinary disk, open for changes, have @nr_zones zones from now on (fit.c, for
+ * zns_file_resize)? If so, its log can be read with the old and the new number. Nothing else may
+ * change it before that. -EBUSY: checkpoints are in zones that would go; -ENOSPC: the catalogue
+ * would not fit.
  */
-int zns_store_fit(struct zns_dev *dev, uint32_t nr_zones, struct zns_err *err);
+int zns_store_fit(struct zns_store *s, uint32_t nr_zones, struct zns_err *err);
+/* The device has another number of zones now: an open store goes on with that. -ENOMEM: close it. */
+int zns_store_follow(struct zns_store *s, struct zns_err *err);
 
 const uint8_t *zns_store_uuid(const struct zns_store *s);
 uint64_t zns_store_generation(const struct zns_store *s);
