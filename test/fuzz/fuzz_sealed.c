@@ -50,7 +50,7 @@ static void again(const ZnsPb__Manifest *m)
 
 	if (zns_sealed_pack(m, &buf, &len, NULL))
 		abort();
-	if (zns_sealed_parse(buf, len, &geo, &other, NULL))
+	if (zns_sealed_parse(buf, len, &geo, false, &other, NULL))
 		abort();
 	zns_pb__manifest__free_unpacked(other, NULL);
 	free(buf);
@@ -60,7 +60,7 @@ static void try(const uint8_t *buf, size_t len)
 {
 	ZnsPb__Manifest *m;
 
-	if (zns_sealed_parse(buf, len, &geo, &m, NULL))
+	if (zns_sealed_parse(buf, len, &geo, false, &m, NULL))
 		return;
 	look(m);
 	again(m);

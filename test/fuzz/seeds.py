@@ -47,12 +47,13 @@ def store(build, base, options, dumps):
     ctl('pin', ids[0])
     ctl('retain', 'c1', '--keep', '3')
     ctl('rm', ids[1])
+    streams = stream(build, base)
     geometry = ctl('status')['geometry']
     os.kill(ctl('status')['broker_pid'], 15)
     stride = (geometry['zone_capacity'] + 4095) // 4096 * 4096
     data = Path(f'{base}/dev').read_bytes()[-geometry['zones'] * stride:]
     meta = geometry['metadata_zones'] * stride
-    return data[:meta], data[meta:]
+    return data[:meta], data[meta:], streams
 
 
 # ---- a forged device: test/fuzz/forge.h ----------------------------------------------------------------
@@ -141,6 +142,21 @@ def sealed():
     }
 
 
+def stream(build, base):
+    """{name: input}: what `znsctl send` writes of a small store, as it is and as payloads."""
+    env = dict(os.environ, ZNS_CONFIG=f'{base}/etc', ZNS_RUN=f'{base}/run', ZNS_LIBEXEC=f'{build}/bin')
+    whole = subprocess.run([f'{build}/bin/znsctl', 'send'], env=env, stdout=subprocess.PIPE, check=True).stdout
+    at, payloads, found = 0, b'', {}
+    while at < len(whole):
+        kind, _, length = struct.unpack_from('<HHI', whole, at + 8)
+        cut = whole[at + 48:at + 48 + length][:1000 if kind == 233 else 65535]     # of DATA some bytes are enough
+        payloads += struct.pack('<BH', (kind - 230) % 8, len(cut)) + cut
+        if kind == 234 and 'first' not in found:
+            found['first'] = b'\1' + payloads
+        at += 48 + length
+    return {'whole': b'\0' + whole[:20000], 'frames': b'\1' + payloads, **found}
+
+
 def main():
     build, out = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
 
@@ -149,7 +165,9 @@ def main():
         (out / target / f'seed-{name}').write_bytes(content)
 
     with tempfile.TemporaryDirectory() as base:
-        meta, data = store(build, base, ['--zones', '8', '--zone-size', '128K'], ['3000', '5000', '70000'])
+        meta, data, streams = store(build, base, ['--zones', '8', '--zone-size', '128K'], ['3000', '5000', '70000'])
+        for name, content in streams.items():
+            put('fuzz_stream', name, content)
         put('fuzz_store', 'zone', b'\0' + meta[:65536].rstrip(b'\0'))
         log = [(k, p) for k, _, p in frames(meta)]
         after = log[1 + max(n for n, (k, _) in enumerate(log) if k == SNAPSHOT_END):]
@@ -181,7 +199,7 @@ def main():
     for name, content in sealed().items():
         put('fuzz_sealed', name, content)
     with tempfile.TemporaryDirectory() as base:
-        meta, data = store(build, base, ['--zones', '64', '--zone-size', '64M', '--zone-capacity', '48M'],
+        meta, data, _ = store(build, base, ['--zones', '64', '--zone-size', '64M', '--zone-capacity', '48M'],
                            ['3000', '900000', '20000000', '60000', '3000000'])
         for n, (kind, frame, payload) in enumerate(frames(data)):
             if kind == MANIFEST:

@@ -340,7 +340,7 @@ def sealed_refused(parts):
     # records that nobody wrote
     says('no seal', record(lambda m: [(k, v) for k, v in m if k != 70]), keyed=False)
     says('stripe unit', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 17, 12345)) if k == 2 else v) for k, v in m]), keyed=False)
-    says('no encrypted checkpoint has', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 2, b'web')) if k == 2 else v) for k, v in m]), keyed=False)
+    says('do not leave a device', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 2, b'web')) if k == 2 else v) for k, v in m]), keyed=False)
     says('no encrypted checkpoint', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 70)) if k == 2 else v) for k, v in m]), keyed=False)
     says('is too long', record(lambda m: [*m, (999, bytes(40 << 20))]), keyed=False)
     says('a newer one wrote it', record(lambda m: image_of(m, lambda i: [*i, (999, 1)])), keyed=False)

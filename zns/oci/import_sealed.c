@@ -15,10 +15,6 @@
 #include "zns/store.h"
 
 #define CHUNK MIB(16) /* between two progress reports */
-/* Decoded, a record takes up to some twenty times its size in memory: who wants that has to send a
- * layer. An image has 1 KiB or more of it, and some 100 bytes of the record; a unit much less. */
-#define RECORD_MIN MIB(1)
-#define RECORD_PART 8
 
 struct sealed {
 	struct import *x;
@@ -129,13 +125,13 @@ static int read_record(struct sealed *z, const char *parent, struct zns_err *err
 	if (!ret || e.link || strcmp(e.name, CTL_OCI_RECORD) != 0)
 		return zns_fail(err, -EBADMSG, "the layer of %s does not begin with its record",
 				z->layer->id);
-	if (e.size > zns_min((uint64_t)ZNS_SEALED_MAX, RECORD_MIN + z->layer->size / RECORD_PART))
+	if (e.size > zns_sealed_most(z->layer->size))
 		return zns_fail(err, -EFBIG, "the record of %s is too long", z->layer->id);
 	buf = malloc(e.size + 1);
 	ret = buf ? ctl_unpack_data(z->u, buf, e.size, err) :
 		    zns_fail(err, -ENOMEM, "no memory for the record");
 	if (!ret)
-		ret = zns_sealed_parse(buf, e.size, &z->x->s.dev->geo, &z->m, err);
+		ret = zns_sealed_parse(buf, e.size, &z->x->s.dev->geo, false, &z->m, err);
 	if (!ret)
 		ret = check_place(z, parent, err);
 	return ret ? zns_wrap(err, "%s", z->x->path) : put_key(z, err);

@@ -98,11 +98,13 @@ void zns_frame_pack(const struct zns_frame *f, size_t align, uint8_t *out)
 	put64(out + OFF_HASH, frame_hash(out, f->len));
 }
 
-uint64_t zns_frame_claim(const uint8_t *buf, size_t len)
+uint64_t zns_frame_claim(const uint8_t *buf, size_t len, uint16_t *type)
 {
 	if (len < ZNS_FRAME_HDR || get64(buf + OFF_MAGIC) != ZNS_FRAME_MAGIC ||
 	    get64(buf + OFF_HEADER_HASH) != zns_hash(buf, OFF_HEADER_HASH))
 		return 0;
+	if (type)
+		*type = get16(buf + OFF_TYPE);
 	return ZNS_FRAME_HDR + (uint64_t)get32(buf + OFF_LEN);
 }
 

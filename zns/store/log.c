@@ -201,7 +201,7 @@ static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f,
 	if (ret)
 		return ret;
 	*why = -ENODATA;
-	claim = zns_frame_claim(r->buf + (off - r->buf_off), zns_geo_log_block(&r->dev->geo));
+	claim = zns_frame_claim(r->buf + (off - r->buf_off), zns_geo_log_block(&r->dev->geo), NULL);
 	if (!claim)
 		return 0;
 	*why = -EMSGSIZE;

@@ -110,8 +110,10 @@ int zns_sealed_pack(const ZnsPb__Manifest *m, uint8_t **out, size_t *len, struct
 		bare[i].n_segments = bare[i].n_piece_csums = 0;
 		list[i] = &bare[i];
 	}
-	key.cipher = m->checkpoint->crypt->cipher;
-	c.crypt = &key;
+	if (m->checkpoint->crypt) {
+		key.cipher = m->checkpoint->crypt->cipher;
+		c.crypt = &key;
+	}
 	b.device = (ProtobufCBinaryData){ 0, NULL };
 	b.checkpoint = &c;
 	b.images = list;
@@ -123,17 +125,16 @@ int zns_sealed_pack(const ZnsPb__Manifest *m, uint8_t **out, size_t *len, struct
 	return *out ? 0 : zns_fail(err, -ENOMEM, "no memory for a manifest");
 }
 
-static int check_bare(const ZnsPb__Checkpoint *c, struct zns_err *err)
+static int check_bare(const ZnsPb__Checkpoint *c, bool plain, struct zns_err *err)
 {
 	if (c->id.len != ZNS_UUID_LEN || (c->has_parent && c->parent.len != ZNS_UUID_LEN) ||
 	    (c->has_parent && !memcmp(c->parent.data, c->id.data, ZNS_UUID_LEN)))
 		return zns_fail(err, -EBADMSG, "its record has an impossible id or parent");
-	if (!c->crypt || c->crypt->has_key_id || c->crypt->has_wrapped)
+	if (c->crypt ? c->crypt->has_key_id || c->crypt->has_wrapped : !plain)
 		return zns_fail(err, -EBADMSG, "its record is of no encrypted checkpoint");
 	if (*c->container || c->n_zones || c->n_groups || c->n_metadata_groups || c->manifest ||
 	    c->origin || c->live || c->pages_only || c->moved || c->memory_bytes)
-		return zns_fail(err, -EBADMSG,
-				"its record has fields that no encrypted checkpoint has");
+		return zns_fail(err, -EBADMSG, "its record has fields that do not leave a device");
 	return 0;
 }
 
@@ -149,20 +150,21 @@ static bool is_known(const ZnsPb__Manifest *m)
 	return known;
 }
 
-static int check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struct zns_err *err)
+static int check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, bool plain,
+		 struct zns_err *err)
 {
 	uint32_t unit = m->checkpoint->stripe_unit;
 	uint64_t bytes = 0;
-	int ret = check_bare(m->checkpoint, err);
+	int ret = check_bare(m->checkpoint, plain, err);
 
 	if (!ret && !is_known(m))
 		ret = zns_fail(
 			err, -EPROTONOSUPPORT,
 			"its record has fields that this program does not know: a newer one wrote it, use that");
-	if (!ret && (m->device.len || !m->has_seal))
+	if (!ret && (m->device.len || !m->has_seal != !m->checkpoint->crypt))
 		ret = zns_fail(
 			err, -EBADMSG,
-			"its record has no seal, or names places on a device, which a layer never does");
+			"its record has no seal, or names places on a device, which none that left it does");
 	if (!ret)
 		ret = check_kind(m, "the checkpoint", err);
 	if (!ret && (unit < ZNS_UNIT_LEAST || unit > ZNS_STRIPE_UNIT_MAX || unit % 4096))
@@ -182,7 +184,7 @@ static int check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struc
 	return ret;
 }
 
-int zns_sealed_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo,
+int zns_sealed_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo, bool plain,
 		     ZnsPb__Manifest **out, struct zns_err *err)
 {
 	struct zns_frame f;
@@ -196,7 +198,7 @@ int zns_sealed_parse(const uint8_t *buf, size_t len, const struct zns_geometry *
 	m = zns_pb__manifest__unpack(NULL, f.len, f.payload);
 	if (!m)
 		return zns_fail(err, -EBADMSG, "its record cannot be decoded");
-	ret = check(m, geo, err);
+	ret = check(m, geo, plain, err);
 	if (ret)
 		zns_pb__manifest__free_unpacked(m, NULL);
 	else

@@ -12,7 +12,7 @@
 #define ZNS_LOG_BUF KIB(256)
 
 /* frame.c: the whole size that the header says; 0 if there is no good header. */
-uint64_t zns_frame_claim(const uint8_t *buf, size_t len);
+uint64_t zns_frame_claim(const uint8_t *buf, size_t len, uint16_t *type);
 
 /* check.c: what a record may say. Errors are @code (-EBADMSG for what was read, -EINVAL for
  * callers' input). */

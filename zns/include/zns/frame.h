@@ -37,6 +37,13 @@ enum zns_frame_type {
 	ZNS_FRAME_MOVED = 80,
 	ZNS_FRAME_FIRST = 190,
 	ZNS_FRAME_SEALED = 220, /* in a layer of an OCI image (zns/sealed.h) */
+	ZNS_FRAME_STREAM_BEGIN = 230, /* zns/stream.h */
+	ZNS_FRAME_STREAM_ITEM,
+	ZNS_FRAME_STREAM_IMAGES,
+	ZNS_FRAME_STREAM_DATA,
+	ZNS_FRAME_STREAM_DONE,
+	ZNS_FRAME_STREAM_DROP,
+	ZNS_FRAME_STREAM_END,
 };
 
 struct zns_frame {
