@@ -7,13 +7,15 @@ disk: what a store on an ordinary disk (file:PATH) does, with real programs.
 """
 import json
 import re
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import ztlib
 from tools import many_dumps, run_ctl
-from ztlib import Failed
+from ztlib import Failed, znsctl_of
 from ztscene import case_of, expect, suite_main
 
 CASES = {}
@@ -160,6 +162,137 @@ def copy(scene):
     images.mkdir()
     scene.good_restore(images=images, extra=['--zns-checkpoint', newest])
     run_ctl(scene, 1, 'copy', drive, drive)
+
+
+def send(scene, *args, to=subprocess.PIPE, given=b''):
+    """`znsctl send`: what it wrote, its exit code and its errors."""
+    done = subprocess.run([znsctl_of(scene.cfg, scene.device.env), 'send', *args], env=scene.device.env, input=given, stdout=to,
+                          stderr=subprocess.PIPE, timeout=scene.cfg.timeout)
+    return done.stdout, done.returncode, done.stderr.decode()
+
+
+def receive(scene, stream, code, *args):
+    """`znsctl receive`, which must end with this code: what it says as JSON, and its errors, of at most one line."""
+    done = subprocess.run([znsctl_of(scene.cfg, scene.device.env), 'receive', *args, '--json'], env=scene.device.env, input=stream,
+                          capture_output=True, timeout=scene.cfg.timeout)
+    errors = done.stderr.decode()
+    expect(f'exit code of receive {args} ({errors})', done.returncode, code)
+    if errors.count('\n') > 1:
+        raise Failed(f'receive: more than one line: {errors}')
+    return json.loads(done.stdout or '{}'), errors
+
+
+def another(scene, name, size='96M'):
+    """One more store on a disk."""
+    spec = f'file:{scene.dir}/{name}'
+    scene.device.json('create', spec, '--size', size, '--rate', '500')
+    return spec
+
+
+KEPT = ('id', 'container', 'created', 'bytes', 'images', 'origin', 'pinned', 'encrypted', 'parent')
+
+
+def listed(scene, spec):
+    return [[c.get(k) for k in KEPT] for c in json.loads(run_ctl(scene, 0, 'ls', spec, '--json'))['checkpoints']]
+
+
+@case
+def stream(scene):
+    """A backup through a pipe, encrypted: all is kept, a second one brings what is new; from it alone a task is restored."""
+    scene = on_disk(scene(size=6))
+    source = scene.device.spec
+    run_ctl(scene, 0, 'key', 'create', f'{scene.dir}/key')
+    run_ctl(scene, 0, 'key', 'use', f'file:{scene.dir}/key', source)
+    first = many_dumps(scene, 2)
+    run_ctl(scene, 0, 'pin', first[0])
+    run_ctl(scene, 0, 'retain', 'errors', '--keep', '4')
+    drive = f'emu:{scene.dir}/drive'
+    scene.device.json('create', drive, '--zones', '16', '--zone-size', '8M')
+    said, _ = receive(scene, send(scene, source)[0], 0, drive)
+    expect('first', (said['received'], said['there'], said['refused'], said['rules'], said['claimed'], said['whole']), (2, 0, 0, 1, 0, True))
+    run_ctl(scene, 0, 'register', '--default', source)
+    newest = scene.good_dump()
+    held = run_ctl(scene, 0, 'ls', '-v', drive).encode()
+    whole, few = send(scene, source)[0], send(scene, source, '--have', '-', given=held)[0]
+    if not len(few) < len(whole) / 2:
+        raise Failed(f'--have: {len(few)} bytes of {len(whole)}')
+    said, _ = receive(scene, few, 0, drive, '--trusted')
+    expect('second', (said['received'], said['there'], said['rules']), (1, 0, 1))
+    said, _ = receive(scene, whole, 0, drive)
+    expect('all again', (said['received'], said['there'], said['rules_left']), (0, 3, 1))
+    expect('what is listed', listed(scene, drive), listed(scene, source))
+    (rule,) = json.loads(run_ctl(scene, 0, 'retain', drive, '--json'))['retentions']
+    expect('rule', (rule['container'], rule['keep']), ('errors', 4))
+    run_ctl(scene, 0, 'verify', '--dev', drive, '--all')
+    run_ctl(scene, 0, 'key', 'use', f'file:{scene.dir}/key', drive)
+    scene.device.json('unregister', source)
+    images = scene.dir / 'from-drive'
+    images.mkdir()
+    scene.good_restore(images=images, extra=['--zns-checkpoint', newest])
+
+
+@case
+def torn(scene):
+    """Of a stream that is cut off, damaged, or does not fit, each checkpoint is there as a whole or not at all; one line says why."""
+    scene = on_disk(scene(size=6))
+    ids = many_dumps(scene, 3)
+    source = scene.device.spec
+    whole = send(scene)[0]
+    ends = [m.end() + 38 for m in re.finditer(rb'ZNSCRIU1\xea\0', whole)]
+    expect('checkpoints in the stream', len(ends), 3)
+    flipped = bytearray(whole)
+    flipped[(ends[0] + ends[1]) // 2] ^= 1
+    target = another(scene, 'target')
+    for what, input, there, says in (
+            ('nothing', b'', 0, 'nothing came'), ('another kind', b'PK\3\4' * 100, 0, 'no stream'),
+            ('in the second', whole[:(ends[0] + ends[1]) // 2], 1, 'cut off'), ('a bit', bytes(flipped), 1, 'checksum'),
+            ('a part is missing', whole[:ends[0]] + whole[ends[1]:], 1, 'missing'), ('before the end', whole[:ends[2]], 3, 'cut off')):
+        _, errors = receive(scene, input, 1, target)
+        if says not in errors:
+            raise Failed(f'{what}: {errors}')
+        expect(f'{what}: whole', [c[0] for c in listed(scene, target)], ids[:there])
+    run_ctl(scene, 0, 'verify', '--dev', target, '--all')
+    expect('leases', json.loads(run_ctl(scene, 0, 'status', target, '--json'))['leases'], [])
+    expect('problems', json.loads(run_ctl(scene, 0, 'fsck', target, '--json'))['problems'], [])
+    small = f'emu:{scene.dir}/small'
+    scene.device.json('create', small, '--zones', '8', '--zone-size', '2M')
+    _, errors = receive(scene, whole, 1, small)
+    if 'space' not in errors and 'full' not in errors:
+        raise Failed(f'a full device: {errors}')
+    if not set(c[0] for c in listed(scene, small)) < set(ids):
+        raise Failed('the small one has all')
+    with open('/dev/full', 'wb') as full:
+        expect('to a full disk', send(scene, source, to=full)[1:], (1, 'znsctl send: cannot write the stream: No space left on device\n'))
+    reading, writing = os.pipe()
+    os.close(reading)
+    expect('to nobody', send(scene, source, to=writing)[1:], (1, 'znsctl send: cannot write the stream: Broken pipe\n'))
+    os.close(writing)
+
+
+@case
+def stranger(scene):
+    """A stream decides nothing about containers that are known: no rule of it counts, no rule counts its checkpoints; chosen ones come with theirs."""
+    scene = on_disk(scene(size=1), '64M')
+    many_dumps(scene, 2)
+    run_ctl(scene, 0, 'retain', 'errors', '--keep', '1')
+    source, target = scene.device.spec, another(scene, 'target', '64M')
+    scene.device.spec = target
+    run_ctl(scene, 0, 'register', '--default', target)
+    mine = many_dumps(scene, 2)
+    run_ctl(scene, 0, 'retain', 'errors', '--keep', '2')
+    whole = send(scene, source)[0]
+    theirs = [c[0] for c in listed(scene, source)]
+    said, _ = receive(scene, whole, 0, target)
+    expect('said', (said['received'], said['claimed'], said['rules'], said['rules_left']), (len(theirs), len(theirs), 0, 1))
+    run_ctl(scene, 0, 'gc', target)
+    expect('rule', json.loads(run_ctl(scene, 0, 'retain', target, '--json'))['retentions'][0]['keep'], 2)
+    expect('all are there', {c[0] for c in listed(scene, target)}, {*mine, *theirs})
+    one = another(scene, 'one', '64M')
+    receive(scene, send(scene, target, mine[1])[0], 0, one)
+    expect('the chosen one', [c[0] for c in listed(scene, one)], [mine[1]])
+    run_ctl(scene, 1, 'send', target, '01234567-89ab-cdef-0123-456789abcdef')
+    run_ctl(scene, 2, 'send', target, '--json')
+    run_ctl(scene, 2, 'receive', target, 'more')
 
 
 @case

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * copy: copies checkpoints from one device to another without changing them. Ids, names, times,
- * rates, origins, parents and keys stay. The target gets the bytes of each unit as they are on the
- * source, with their checksums.
- */
+/* copy: copies checkpoints from one device to another without changing them */
 #include <string.h>
-#include "lib/ctl.h"
+#include "stream/as_is.h"
 #include "zns/chain.h"
-#include "zns/pbcopy.h"
-#include "zns/save.h"
-#include "zns/sealed.h"
 #include "zns/store.h"
 
 #define CHUNK MIB(4)
@@ -25,78 +18,24 @@ struct copy {
 	char why[ZNS_ERR_MAX]; /* the first one could not be copied */
 };
 
-/* One checkpoint that is copied. */
-struct item {
-	struct zns_session from, to;
-	ZnsPb__Response *answer; /* with its parents */
-	struct zns_chain *chain;
-	struct zns_save v;
-};
-
-/* The record without the places of its data: on the target these differ. */
-static ZnsPb__Checkpoint *bare_record(const ZnsPb__Checkpoint *from, struct zns_err *err)
+static int write_images(struct copy *k, const struct as_is *from, struct zns_save *v,
+			struct zns_err *err)
 {
-	ZnsPb__Checkpoint c = *from;
-
-	c.n_zones = c.n_groups = c.n_metadata_groups = c.n_old_manifests = 0;
-	c.manifest = NULL;
-	c.crypt = NULL; /* the writer adds it */
-	c.has_moved = c.has_moved_ns = c.has_packed = 0;
-	c.has_memory_bytes = 0;
-	return (ZnsPb__Checkpoint *)zns_pb_copy(&c.base, err);
-}
-
-static int begin(struct copy *k, struct item *i, const ZnsPb__Checkpoint *c, struct zns_err *err)
-{
-	ZnsPb__DumpBegin ask = ZNS_PB__DUMP_BEGIN__INIT;
-	ZnsPb__Origin origin = ZNS_PB__ORIGIN__INIT;
-	const ZnsPb__Manifest *m = zns_chain_manifest(i->chain, 0);
-	int ret = zns_sealed_may(m, err);
-
-	if (!ret)
-		ret = ctl_session_open(&i->to, k->to.path, ZNS_WRITES, err);
-	if (ret)
-		return ret;
-	i->v.s = &i->to;
-	i->v.sealed = m;
-	i->v.unit = m->checkpoint->stripe_unit;
-	i->v.keeps_record = true;
-	i->v.c = bare_record(c, err);
-	if (!i->v.c)
-		return -ENOMEM;
-	ask.container = c->container;
-	ask.has_expected_bytes = 1;
-	ask.expected_bytes = c->bytes;
-	ask.has_parent = c->has_parent;
-	ask.parent = c->parent;
-	ask.has_sealed = 1;
-	ask.sealed = c->id;
-	if (m->checkpoint->crypt) {
-		ask.has_key_id = 1;
-		ask.key_id = m->checkpoint->crypt->key_id;
-	}
-	origin.kind = (char *)"copy";
-	ask.origin = &origin;
-	return zns_save_begin(&i->v, &ask, err);
-}
-
-static int write_images(struct copy *k, struct item *i, struct zns_err *err)
-{
-	const ZnsPb__Manifest *m = zns_chain_manifest(i->chain, 0);
+	const ZnsPb__Manifest *m = from->m;
 	int ret = 0;
 
 	for (uint32_t n = 0; n < m->n_images && !ret; n++) {
 		const ZnsPb__Image *pb = m->images[n];
 		struct zns_wimage *img;
 
-		ret = zns_writer_sealed(i->v.w, &img, err);
+		ret = zns_writer_sealed(v->w, &img, err);
 		if (ret || pb->map)
 			continue;
 		for (uint64_t off = 0; off < pb->size && !ret; off += CHUNK) {
 			size_t len = zns_min(CHUNK, pb->size - off);
 
-			ret = zns_rimage_read(zns_reader_image(zns_chain_reader(i->chain), n), off,
-					      k->buf, len, err);
+			ret = zns_rimage_read(zns_reader_image(zns_chain_reader(from->chain), n),
+					      off, k->buf, len, err);
 			if (!ret)
 				ret = zns_wimage_data(img, k->buf, len, err);
 			if (!ret)
@@ -109,62 +48,27 @@ static int write_images(struct copy *k, struct item *i, struct zns_err *err)
 	return ret;
 }
 
-static void item_end(struct item *i)
-{
-	zns_save_end(&i->v); /* it borrows the manifest */
-	zns_chain_close(i->chain);
-	if (i->answer)
-		zns_pb__response__free_unpacked(i->answer, NULL);
-	zns_session_close(&i->from);
-	zns_session_close(&i->to);
-}
-
 static int copy_one(struct copy *k, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
-	struct item i = { .from = ZNS_SESSION_INIT, .to = ZNS_SESSION_INIT };
-	const struct zns_reader_params p = { .sealed = true };
-	int ret = ctl_session_open(&i.from, k->from.path, ZNS_READS, err);
+	struct zns_session to = ZNS_SESSION_INIT;
+	struct as_is from = AS_IS_INIT;
+	struct zns_save v = { .s = &to };
+	int ret = as_is_open(&from, k->from.path, c->id.data, err);
 
 	if (!ret)
-		ret = zns_session_lease(&i.from, c->id.data, true, &i.answer, err);
+		ret = as_is_write(&v, &to, k->to.path, from.m, from.c, err);
 	if (!ret)
-		ret = zns_session_chain(&i.from, i.answer, NULL, &p, &i.chain, err);
+		ret = write_images(k, &from, &v, err);
 	if (!ret)
-		ret = begin(k, &i, i.answer->checkpoints[0], err);
-	if (!ret)
-		ret = write_images(k, &i, err);
-	if (!ret)
-		ret = zns_save_publish(&i.v, err);
+		ret = zns_save_publish(&v, err);
 	if (ret)
-		zns_save_give_up(&i.v, ret, "the copy failed");
+		zns_save_give_up(&v, ret, "the copy failed");
 	else
-		k->bytes += i.v.c->bytes;
-	item_end(&i);
+		k->bytes += v.c->bytes;
+	zns_save_end(&v); /* it borrows the manifest */
+	as_is_close(&from);
+	zns_session_close(&to);
 	return ret;
-}
-
-/* 1: it is there. */
-static int is_there(const struct copy *k, const ZnsPb__Checkpoint *c, struct zns_err *err)
-{
-	const ZnsPb__Checkpoint *t = ctl_listed(k->target, c->id.data);
-	char id[ZNS_UUID_STR];
-
-	if (!t)
-		return 0;
-	if (t->created_ns == c->created_ns && !strcmp(t->container, c->container))
-		return 1;
-	return zns_fail(err, -EEXIST, "%s has another checkpoint %s", k->to.path,
-			zns_uuid_format(c->id.data, id));
-}
-
-/*
- * Does the copy go on after this error? Yes, if another command changed the checkpoint meanwhile,
- * or if the checkpoint cannot leave its device.
- */
-static bool goes_on(int ret)
-{
-	return ret == -EOPNOTSUPP || ret == -ENOENT || ret == -EEXIST || ret == -EBADMSG ||
-	       ret == -ENOKEY;
 }
 
 /* In the order of the list: parents come before their children. */
@@ -173,7 +77,7 @@ static int copy_all(struct copy *k, struct zns_err *err)
 	for (size_t n = 0; n < k->source->n_checkpoints; n++) {
 		const ZnsPb__Checkpoint *c = k->source->checkpoints[n];
 		struct zns_err e = ZNS_ERR_INIT;
-		int ret = is_there(k, c, &e);
+		int ret = as_is_there(k->target, k->to.path, c, &e);
 
 		if (ret > 0) {
 			k->there++;
@@ -186,7 +90,7 @@ static int copy_all(struct copy *k, struct zns_err *err)
 			k->bytes += k->dry_run ? c->bytes : 0;
 			continue;
 		}
-		if (!goes_on(ret)) {
+		if (!as_is_goes_on(ret)) {
 			*err = e;
 			return ret;
 		}
@@ -205,18 +109,9 @@ static int copy_rules(struct copy *k, struct zns_err *err)
 	struct zns_broker b = { .fd = -1 };
 	int ret = zns_broker_connect(&k->to, &b, err);
 
-	for (size_t i = 0; i < k->source->n_marks && !ret; i++) {
-		ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-		ZnsPb__Mark m = ZNS_PB__MARK__INIT;
-
-		m.checkpoint = k->source->marks[i]->checkpoint;
-		m.has_pinned = m.pinned = 1;
-		req.mark = &m;
+	for (size_t i = 0; i < k->source->n_marks && !ret; i++)
 		if (k->source->marks[i]->pinned)
-			ret = ctl_tell(&b, &req, err);
-		if (ret == -ENOENT) /* the checkpoint of this pin could not be copied */
-			ret = 0;
-	}
+			ret = as_is_pin(&b, &k->source->marks[i]->checkpoint, err);
 	for (size_t i = 0; i < k->source->n_retentions && !ret; i++) {
 		ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_AS_IS_H
+#define ZNS_CTL_AS_IS_H
+/*
+ * What copy, send and receive share: a checkpoint goes from one device to another as it is. Ids,
+ * names, times, rates, origins, parents and keys stay: what is written is what stands on the
+ * device, unit by unit, with its checksums.
+ */
+#include "../lib/ctl.h"
+#include "zns/save.h"
+
+/* One that is read: for zns_reader_image of its chain. */
+struct as_is {
+	struct zns_session s;
+	ZnsPb__Response *answer;
+	const ZnsPb__Checkpoint *c; /* the record in the log */
+	const ZnsPb__Manifest *m;
+	struct zns_chain *chain;
+};
+
+#define AS_IS_INIT                     \
+	{                              \
+		.s = ZNS_SESSION_INIT, \
+	}
+
+int as_is_open(struct as_is *a, const char *path, const uint8_t *id, struct zns_err *err);
+void as_is_close(struct as_is *a);
+
+/* Connects to @path and begins to write @m, which is borrowed until zns_save_end, with the record
+ * @c. @v->proof may be set. */
+int as_is_write(struct zns_save *v, struct zns_session *to, const char *path,
+		const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err);
+
+/* Is @c among those of @target, the device @path? 1: yes. -EEXIST: another one with its id is. */
+int as_is_there(const ZnsPb__Response *target, const char *path, const ZnsPb__Checkpoint *c,
+		struct zns_err *err);
+/* Did one checkpoint fail alone? What others do to it meanwhile, or what cannot leave or come, is
+ * no reason to stop. */
+bool as_is_goes_on(int ret);
+
+/* That the checkpoint is gone is no error. */
+int as_is_pin(struct zns_broker *b, const ProtobufCBinaryData *id, struct zns_err *err);
+
+#endif
