@@ -250,6 +250,48 @@ static void removed_after_a_crash(void **state)
 	zns_broker_close(&b);
 }
 
+/* A broker that leaves writes over what waits for readers: the next one does not know of it. */
+static void removed_and_left(struct fx *f, bool asked)
+{
+	struct pollfd p = { .events = POLLIN };
+	struct zns_broker b;
+	struct saved k[3];
+	int reader;
+	REQ(q);
+
+	three(f, k);
+	b = client(f);
+	reader = lock_file(f, "readers");
+	kill_broker(&b);
+	b = client(f);
+	rm(&b, k[1].id, 1);
+	settle(&b);
+	assert_true(footer_stands(f, &k[1]));
+	p.fd = pidfd_of(b.broker_pid);
+	q.has_quit = q.quit = 1;
+	if (asked)
+		drop(ask(&b, &q));
+	else
+		assert_int_equal(kill((pid_t)b.broker_pid, SIGTERM), 0);
+	assert_int_equal(poll(&p, 1, 60000), 1);
+	assert_false(footer_stands(f, &k[1]));
+	assert_true(footer_stands(f, &k[0]));
+	close(p.fd);
+	close(reader);
+	zns_broker_close(&b);
+	assert_int_equal(rebuilt(f), 2);
+}
+
+static void asked_to_leave(void **state)
+{
+	removed_and_left(*state, true);
+}
+
+static void left_by_a_signal(void **state)
+{
+	removed_and_left(*state, false);
+}
+
 static void move(struct fx *f, const struct saved *k)
 {
 	struct zns_session s = ZNS_SESSION_INIT;
@@ -300,6 +342,8 @@ int main(void)
 		T(removed_beside_a_reader),
 		T(removed_beside_a_writer),
 		T(removed_after_a_crash),
+		T(asked_to_leave),
+		T(left_by_a_signal),
 		T(moved_and_removed),
 	};
 

@@ -4,7 +4,8 @@
  * footer of a removed checkpoint is written over by the tombstone, and that of an earlier version
  * by zeroes. Whoever is given the place later takes both; a tombstone anywhere else could go
  * first, since all that is not live is written anew. While somebody reads or writes the zone, a
- * footer waits for their end.
+ * footer waits for their end. A broker that leaves does not wait. Only in the zone of a dump that
+ * runs on without it a footer stays; the log has the tombstone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +54,11 @@ static void write_over(struct znsd *d, const struct old_footer *f)
 		znsd_warn("a footer in zone %u cannot be written over: %s", zone, err.msg);
 }
 
-/* True: nothing is left to do for this footer. */
-static bool settled(struct znsd *d, const struct old_footer *f)
+/*
+ * True: nothing is left to do for this footer. @leaves: the broker ends, so it must not wait for
+ * readers. They do not read footers.
+ */
+static bool settled(struct znsd *d, const struct old_footer *f, bool leaves)
 {
 	const struct zn_zone *z;
 
@@ -64,7 +68,9 @@ static bool settled(struct znsd *d, const struct old_footer *f)
 	if (!zone_usable(z) || (!zone_live(d, f->manifest.zone) && !z->writer))
 		/* the zone is reset before its next write, and the reset removes the footer */
 		return true;
-	if (z->writer || z->readers || z->finishing || (z->old && !d->readers_clear))
+	if (z->writer || z->finishing)
+		return false;
+	if (!leaves && (z->readers || (z->old && !d->readers_clear)))
 		return false;
 	if (stands(d, f))
 		write_over(d, f);
@@ -83,7 +89,7 @@ void footer_gone(struct znsd *d, const uint8_t *id, const ZnsPb__ExtentRef *mani
 	if (!f.block)
 		return;
 	memset(f.block, 0, block);
-	if ((t && zns_tombstone_block(t, f.block, block)) || settled(d, &f)) {
+	if ((t && zns_tombstone_block(t, f.block, block)) || settled(d, &f, false)) {
 		free(f.block);
 		return;
 	}
@@ -91,13 +97,13 @@ void footer_gone(struct znsd *d, const uint8_t *id, const ZnsPb__ExtentRef *mani
 	p->footers[p->nr_footers++] = f;
 }
 
-void footers_step(struct znsd *d)
+void footers_step(struct znsd *d, bool leaves)
 {
 	struct policy *p = d->policy;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < p->nr_footers; i++)
-		if (settled(d, &p->footers[i]))
+		if (settled(d, &p->footers[i], leaves))
 			free(p->footers[i].block);
 		else
 			p->footers[n++] = p->footers[i];

@@ -380,7 +380,8 @@ void grave_free(struct znsd *d, struct grave *g);
  * copied. */
 void footer_gone(struct znsd *d, const uint8_t *id, const ZnsPb__ExtentRef *manifest,
 		 const ZnsPb__Tombstone *t);
-void footers_step(struct znsd *d); /* those that had to wait */
+/* Those that had to wait. @leaves: the broker does, and only who writes is waited for. */
+void footers_step(struct znsd *d, bool leaves);
 void footers_fini(struct znsd *d);
 
 /* expiry.c */

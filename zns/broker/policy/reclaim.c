@@ -116,7 +116,7 @@ int reclaim_step(struct znsd *d)
 	if (!d->readers_clear && (d->policy->nr_footers || old_garbage(d)) && !readers_check(d))
 		ms = READERS_RETRY_MS;
 	if (d->sweep) {
-		footers_step(d);
+		footers_step(d, false);
 		if (sweep_step(d, &retry))
 			return 0;
 		d->sweep = retry;

@@ -374,6 +374,8 @@ int server_loop(struct znsd *d)
 		waiter_drop(d, c);
 		conn_free(c);
 	}
+	if (!d->lost && !zns_store_foreign(d->store))
+		footers_step(d, true);
 	leases_forget(d);
 	free(fds);
 	free(who);
