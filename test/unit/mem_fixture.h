@@ -41,6 +41,7 @@ struct shelf {
 	_Atomic uint32_t next;
 	_Atomic uint64_t put, got, held;
 	_Atomic int put_error, get_error;
+	_Atomic uint32_t bad_piece; /* 1 + the one of each unit that cannot be read; 0: none */
 	_Atomic uint32_t put_us, get_us; /* how long a put takes, and a get */
 	_Atomic uint32_t clean; /* slots that are to be emptied, one such range after the other */
 	_Atomic uint32_t cleaned; /* ranges so far */
@@ -136,6 +137,8 @@ static inline int shelf_get_as_is(void *arg, struct zns_pages_ref ref, void *buf
 		usleep(h->s->get_us);
 	if (h->s->get_error)
 		return zns_fail(err, h->s->get_error, "the test says so");
+	if (h->s->bad_piece)
+		return zns_fail(err, -EIO, "a piece of it cannot be read");
 	memcpy(buf, h->data + (ref.place - 1) * (size_t)ZNS_PAGES_UNIT, ZNS_PAGES_UNIT);
 	h->s->got++;
 	return zns_hash(buf, ZNS_PAGES_UNIT) == ref.hash ? 0 :
@@ -160,6 +163,8 @@ static inline int shelf_piece(void *arg, const struct zns_pages_ref *ref, uint32
 		return -EOPNOTSUPP;
 	if (h->s->get_error)
 		return zns_fail(err, h->s->get_error, "the test says so");
+	if (h->s->bad_piece == nr + 1)
+		return zns_fail(err, -EIO, "this one cannot be read");
 	memcpy(buf,
 	       h->data + (ref->place - 1) * (size_t)ZNS_PAGES_UNIT + nr * (size_t)ZNS_PAGES_PIECE,
 	       ZNS_PAGES_PIECE);

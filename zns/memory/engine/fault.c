@@ -109,14 +109,14 @@ static bool take(struct proc *p, struct unit *u)
 	return true;
 }
 
-/* The rest of the memory may be read, but not what was in this unit. */
-static void give_up(struct proc *p, struct unit *u, uint64_t base, struct zns_err *err)
+/* The rest of the memory may be read, but not these pages of the unit. */
+static void give_up(struct proc *p, uint64_t base, uint32_t mask, struct zns_err *err)
 {
-	uint32_t mask = u->pages & 0xffff;
 	int ret = 0;
 
 	p->m->sh->lost_units++;
-	mem_warn(p->m, "process %d: a unit of its memory cannot be read: %s", p->pid, err->msg);
+	mem_warn(p->m, "process %d: %d pages of its memory cannot be read: %s", p->pid,
+		 __builtin_popcount(mask), err->msg);
 	for (unsigned int i = 0; i < UNIT_PAGES && !ret; i++) {
 		if (!(mask & 1U << i))
 			continue;
@@ -256,6 +256,45 @@ static void load_first(struct proc *p, struct filling *f, uint8_t *buf, struct f
 	sched_yield(); /* it may have been woken on this processor */
 }
 
+/*
+ * The unit cannot be read as a whole: page by page then. *@bad: those that cannot be read. -ENOMEM:
+ * nobody knows.
+ */
+static int read_pieces(struct proc *p, const struct zns_pages_ref *ref, uint32_t pages,
+		       uint8_t *buf, uint32_t *bad)
+{
+	const struct zns_mem_store *st = &p->m->store;
+
+	*bad = 0;
+	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
+		int ret = pages >> i & 1 ? -EOPNOTSUPP : 0;
+
+		if (ret && st->piece)
+			ret = st->piece(st->arg, ref, i, buf + i * PAGE, NULL);
+		if (ret == -ENOMEM)
+			return ret;
+		*bad |= ret ? 1U << i : 0;
+	}
+	return 0;
+}
+
+/* Into @buf; *@bad: pages of it that are lost, with *@err. -ENOMEM: not now. */
+static int read_unit(struct proc *p, struct zns_pages_ref ref, uint32_t pages, uint8_t *buf,
+		     uint32_t *bad, struct zns_err *err)
+{
+	struct zns_mem_store *st = &p->m->store;
+	int ret = st->get(st->arg, ref, buf, err);
+
+	*bad = 0;
+	if (!ret || ret == -ENOMEM || p->m->keep_unreadable)
+		return ret;
+	if (mem_without(RULE_HASH)) {
+		memset(buf, 0, UNIT);
+		return 0;
+	}
+	return read_pieces(p, &ref, pages, buf, bad);
+}
+
 static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep,
 		struct fault *fault)
 {
@@ -265,6 +304,7 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 		.u = u, .base = base, .word = u->word, .buf = buf, .keep = keep && !u->addr
 	};
 	struct zns_pages_ref ref = unit_ref(p, u, f.word);
+	uint32_t bad = 0;
 	int ret = 0;
 
 	if (STATE(f.word) != U_LOADING)
@@ -274,23 +314,22 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 	} else {
 		if (fault)
 			load_first(p, &f, buf, fault);
-		ret = st->get(st->arg, ref, buf, &err);
+		ret = read_unit(p, ref, u->pages & 0xffff, buf, &bad, &err);
 	}
 	if (u->word != f.word)
 		return 0; /* unmapped or moved meanwhile; its place may be gone, too */
-	if (ret && mem_without(RULE_HASH)) {
-		memset(buf, 0, UNIT);
-		ret = 0;
-	}
-	if (ret && p->m->keep_unreadable) {
+	if (ret) { /* its threads go on waiting, and fault again */
 		atomic_compare_exchange_strong(&u->word, &f.word, WORD(U_ZONE, ref.place));
+		if (ret == -ENOMEM && !p->m->keep_unreadable) {
+			mem_warn(p->m, "process %d waits for memory: %s", p->pid, err.msg);
+			nap(10000);
+		}
 		return ret;
 	}
-	if (ret) {
-		give_up(p, u, base, &err);
-		if (atomic_compare_exchange_strong(&u->word, &f.word, WORD(U_RES, 0)))
-			st->drop(st->arg, ref);
-		return ret;
+	if (bad) {
+		give_up(p, base, bad, &err);
+		u->pages &= ~bad;
+		f.keep = false;
 	}
 	if (!p->m->keep_unreadable)
 		ceiling_wait(p);

@@ -437,8 +437,8 @@ static int read_part(struct zns_pages *ps, uint64_t place, uint32_t off, void *b
 	if (group < ps->reading_nr)
 		ps->reading[group]--;
 	pages_unpin(ps, zone);
-	if (ret)
-		return err->code = -EIO;
+	if (ret) /* for want of memory the bytes are as good as before */
+		return err->code = ret == -ENOMEM ? ret : -EIO;
 	ps->read += len;
 	return 0;
 }

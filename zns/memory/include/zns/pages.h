@@ -97,6 +97,7 @@ int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
  * must expect -ENOENT. Errors:
  *   -EBADMSG  these are not the bytes that were written
  *   -EIO      the device cannot read the unit
+ *   -ENOMEM   there was no memory for the read: the unit may be whole, try again
  *   -ENOENT   the unit had no count, and its zone was given back
  *   -EINVAL   there is no such place
  */
