@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -437,6 +438,48 @@ static void names(void **state)
 	assert_int_equal(zns_check_memory("keeper", NULL), 0);
 }
 
+/* One tenant cannot lock the others out, and what was let in stays when the keeper dies. */
+static void places(void **state)
+{
+	static struct zns_memkeep *k[ZNS_MEMKEEP_CONTEXTS_MAX];
+	struct rlimit files;
+	struct zns_memkeep *other;
+	struct zns_err err = ZNS_ERR_INIT;
+	uint32_t nr = 0;
+	char name[32];
+	pid_t keeper;
+	int ret = 0;
+
+	(void)state;
+	getrlimit(RLIMIT_NOFILE, &files);
+	if (files.rlim_max < 3 * ZNS_MEMKEEP_CONTEXTS_MAX)
+		skip();
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+	while (!ret && nr < ZNS_MEMKEEP_CONTEXTS_MAX) {
+		snprintf(name, sizeof(name), "shop+%u", nr);
+		ret = zns_memkeep_open(name, &k[nr], &err);
+		nr += !ret;
+	}
+	assert_int_equal(ret, -EDQUOT);
+	assert_int_equal(nr, ZNS_MEMKEEP_CONTEXTS_MAX / 2);
+	assert_non_null(strstr(err.msg, "namespace shop: 1024 of the 2048"));
+	assert_non_null(strstr(err.msg, "znsctl memory detach"));
+	other = opened("bank+web");
+	keeper = zns_memkeep_pid(other);
+	kill(keeper, SIGKILL);
+	assert_true(ends(keeper));
+	assert_int_equal(zns_memkeep_again(other, &err), 0);
+	for (uint32_t i = 0; i < nr; i++)
+		assert_int_equal(zns_memkeep_again(k[i], &err), 0);
+	assert_int_equal(zns_memkeep_open("shop+more", &k[nr], &err), -EDQUOT);
+	keeper = zns_memkeep_pid(other);
+	zns_memkeep_end(other);
+	while (nr)
+		zns_memkeep_end(k[--nr]);
+	assert_true(ends(keeper));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -446,6 +489,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(the_keeper_dies, setup, teardown),
 		cmocka_unit_test_setup_teardown(nonsense, setup, teardown),
 		cmocka_unit_test_setup_teardown(strangers, setup, teardown),
+		cmocka_unit_test_setup_teardown(places, setup, teardown),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], ZNS_MEMKEEP_TAKE))

@@ -11,6 +11,7 @@
 #include "../policy/lines.h"
 
 #define TURN_NS 1000000000ULL
+#define TURN_LINES 128U /* each so many lines more are a second more: each pager reads all */
 #define AGES_NS 5000000000ULL /* ages of one that evicts nothing are looked at so seldom */
 #define LATELY 8U /* turns over which reads fade away */
 
@@ -18,6 +19,7 @@ struct share {
 	struct lines lines;
 	uint64_t turned_ns, read_units, stall_ns, lately; /* lately: bytes, fading */
 	uint32_t stall_permille;
+	unsigned int nr; /* lines, as read last */
 	struct dram_line all[LINES_MAX];
 	uint64_t part[LINES_MAX];
 };
@@ -105,11 +107,11 @@ void share_turn(struct zns_mem *m)
 	uint64_t past = s ? zns_mono_ns() - s->turned_ns : 0, total;
 	unsigned int nr, own = LINES_MAX;
 
-	if (past < TURN_NS || !m->sh->auto_total)
+	if (!s || past < TURN_NS * (1 + s->nr / TURN_LINES) || !m->sh->auto_total)
 		return;
 	tell(m, s, past);
 	s->turned_ns = zns_mono_ns();
-	nr = lines_read(&s->lines, s->all, &own);
+	nr = s->nr = lines_read(&s->lines, s->all, &own);
 	if (hiber_rests(m) || own >= nr)
 		return;
 	total = dram_total(s->all, nr);

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include "wire.h"
 #include "zns/broker.h"
+#include "zns/config.h"
 #include "zns/daemon.h"
 #include "zns/packet.h"
 
@@ -31,19 +32,67 @@ static int gone(struct zns_err *err, int ret)
 	return zns_fail_sys(err, ret, "the keeper of memory contexts");
 }
 
+/*
+ * Who divides the places for contexts: the rule of tenants.conf that applies to its container, else
+ * its namespace (of shop+web+app it is shop), else all that have neither.
+ */
+static void tenant_of(const char *name, char *out, size_t len)
+{
+	char path[ZNS_NAME_MAX + 1];
+	struct zns_tenant t;
+
+	snprintf(path, sizeof(path), "%s", name);
+	for (char *p = path; *p; p++)
+		if (*p == '+')
+			*p = '/';
+	if (!zns_tenant_find(path, -1, &t, NULL) && *t.who)
+		snprintf(out, len, "`%s` of tenants.conf", t.who);
+	else if (strchr(path, '/'))
+		snprintf(out, len, "namespace %.*s", (int)strcspn(path, "/"), path);
+	else
+		snprintf(out, len, "containers without a rule in tenants.conf");
+}
+
+static uint32_t tenant_number(const char *name)
+{
+	char text[600];
+
+	tenant_of(name, text, sizeof(text));
+	return (uint32_t)zns_hash(text, strlen(text));
+}
+
+static int refused(const char *name, const struct mk_head *h, struct zns_err *err)
+{
+	char text[600];
+
+	tenant_of(name, text, sizeof(text));
+	if (h->code == -EEXIST)
+		return zns_fail(err, h->code, "a memory context of this name is kept already");
+	if (h->code == -ENOSPC)
+		return zns_fail(err, h->code,
+				"there are %u memory contexts here, and there can be no more: "
+				"`znsctl memory detach` one that is not needed",
+				h->nr);
+	if (h->code == -EDQUOT)
+		return zns_fail(
+			err, h->code,
+			"%s: %u of the %u memory contexts that there can be, and no tenant "
+			"gets more than are left for all: `znsctl memory detach` one of these",
+			text, h->nr, ZNS_MEMKEEP_CONTEXTS_MAX);
+	return zns_fail_sys(err, h->code, "the keeper of memory contexts refuses");
+}
+
 /* Waits for MK_ACK. */
-static int acked(int sk, struct zns_err *err)
+static int acked(int sk, const char *name, struct zns_err *err)
 {
 	struct mk_packet *p = malloc(sizeof(*p));
 	int ret = p ? mk_recv(sk, p) : -ENOMEM;
 
 	if (ret == 1) {
-		ret = p->h.op == MK_ACK ? p->h.code : -EPROTO;
+		if (p->h.op != MK_ACK)
+			p->h.code = -EPROTO;
+		ret = p->h.code ? refused(name, &p->h, err) : 0;
 		mk_close(p);
-		if (ret == -EEXIST)
-			zns_fail(err, ret, "a memory context of this name is kept already");
-		else if (ret)
-			zns_fail_sys(err, ret, "the keeper of memory contexts refuses");
 	} else {
 		ret = gone(err, ret);
 	}
@@ -125,9 +174,9 @@ static int reach(pid_t *pid, struct zns_err *err)
 	return sk < 0 ? gone(err, nobody(sk) ? -EPIPE : sk) : sk;
 }
 
-static int begin(struct zns_memkeep *k, struct zns_err *err)
+static int begin(struct zns_memkeep *k, bool kept, struct zns_err *err)
 {
-	struct mk_head h = { .op = MK_BEGIN };
+	struct mk_head h = { .op = MK_BEGIN, .len = tenant_number(k->name), .code = kept };
 	int ret = -EPIPE;
 
 	snprintf(h.name, sizeof(h.name), "%s", k->name);
@@ -139,7 +188,7 @@ static int begin(struct zns_memkeep *k, struct zns_err *err)
 			continue;
 		}
 		ret = mk_send(sk, &h, NULL, NULL);
-		ret = ret ? gone(err, ret) : acked(sk, err);
+		ret = ret ? gone(err, ret) : acked(sk, k->name, err);
 		if (ret)
 			close(sk);
 		else
@@ -174,7 +223,7 @@ int zns_memkeep_open(const char *name, struct zns_memkeep **out, struct zns_err 
 	k = new_one(name);
 	if (!k)
 		return zns_fail_sys(err, -ENOMEM, "a keeper's connection");
-	ret = begin(k, err);
+	ret = begin(k, false, err);
 	if (ret) {
 		zns_memkeep_leave(k);
 		return ret;
@@ -194,7 +243,7 @@ int zns_memkeep_hand(struct zns_memkeep *k, const void *data, size_t len, const 
 				ZNS_MEMKEEP_FDS_MAX, ZNS_MEMKEEP_DATA_MAX);
 	pthread_mutex_lock(&k->lock);
 	ret = k->sk < 0 ? -EPIPE : mk_send_set(k->sk, data, len, fds, nr);
-	ret = ret ? gone(err, ret) : acked(k->sk, err);
+	ret = ret ? gone(err, ret) : acked(k->sk, k->name, err);
 	pthread_mutex_unlock(&k->lock);
 	return ret;
 }
@@ -218,7 +267,7 @@ int zns_memkeep_again(struct zns_memkeep *k, struct zns_err *err)
 	if (k->sk >= 0)
 		close(k->sk);
 	k->sk = -1;
-	ret = begin(k, err ? err : &local);
+	ret = begin(k, true, err ? err : &local);
 	pthread_mutex_unlock(&k->lock);
 	return ret;
 }
@@ -231,7 +280,7 @@ void zns_memkeep_end(struct zns_memkeep *k)
 		return;
 	pthread_mutex_lock(&k->lock);
 	if (k->sk >= 0 && !mk_send(k->sk, &h, NULL, NULL))
-		acked(k->sk, NULL);
+		acked(k->sk, k->name, NULL);
 	pthread_mutex_unlock(&k->lock);
 	zns_memkeep_leave(k);
 }

@@ -25,9 +25,12 @@ enum mk_op { MK_BEGIN = 1, MK_SET, MK_DATA, MK_FDS, MK_COMMIT, MK_ACK, MK_END };
 
 struct mk_head {
 	uint32_t version, op;
-	uint32_t nr; /* MK_SET, MK_FDS: descriptors; MK_BEGIN to a successor: deaths */
-	uint32_t len; /* MK_SET, MK_DATA: bytes */
-	int32_t code; /* MK_ACK: 0 or -errno */
+	/* MK_SET, MK_FDS: descriptors; MK_BEGIN to a successor: deaths; MK_ACK of -EDQUOT and
+	 * -ENOSPC: contexts that its tenant has, or that all have */
+	uint32_t nr;
+	/* MK_SET, MK_DATA: bytes; MK_BEGIN of a pager: its tenant, as a number (older ones: 0) */
+	uint32_t len;
+	int32_t code; /* MK_ACK: 0 or -errno; MK_BEGIN of a pager: 1: it was kept before */
 	char name[ZNS_NAME_MAX + 4]; /* MK_BEGIN */
 };
 

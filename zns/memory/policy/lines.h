@@ -8,8 +8,9 @@
  */
 #include "dram.h"
 #include "zns/err.h"
+#include "zns/memkeep.h"
 
-#define LINES_MAX 256U
+#define LINES_MAX ZNS_MEMKEEP_CONTEXTS_MAX
 
 struct lines {
 	int fd;

@@ -29,6 +29,7 @@
 
 #define ZNS_MEMKEEP_FD 3
 #define ZNS_MEMKEEP_TAKE "--take-over" /* of zns-mem */
+#define ZNS_MEMKEEP_CONTEXTS_MAX 2048u
 #define ZNS_MEMKEEP_FDS_MAX 4096u /* of one context */
 #define ZNS_MEMKEEP_DATA_MAX 65536u /* bytes */
 
@@ -36,7 +37,11 @@ struct zns_memkeep;
 
 /*
  * Connects to the keeper, starting one if none runs, and names the context: a container's name
- * without a slash (zns/util.h). -EEXIST: the keeper has a context of this name already.
+ * without a slash (zns/util.h). Errors:
+ *   -EEXIST  the keeper has a context of this name already
+ *   -ENOSPC  there are ZNS_MEMKEEP_CONTEXTS_MAX contexts
+ *   -EDQUOT  its tenant has as many contexts as are left for all. The tenant is the rule of
+ *            tenants.conf for this container, else its namespace, else all that have neither
  */
 int zns_memkeep_open(const char *name, struct zns_memkeep **out, struct zns_err *err);
 

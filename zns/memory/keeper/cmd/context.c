@@ -18,7 +18,7 @@ int context_new(int sk, pid_t pid)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 
-	if (pidfd < 0 || nr_contexts == CONTEXTS_MAX ||
+	if (pidfd < 0 || nr_contexts == CONTEXTS_MAX + GUESTS_MAX ||
 	    zns_grow(contexts, nr_contexts, max_contexts)) {
 		if (pidfd >= 0)
 			close(pidfd);
@@ -58,25 +58,52 @@ static bool taken(const struct context *self, const char *name)
 	return false;
 }
 
-static void answer(struct context *c, int code)
+static void answer_of(struct context *c, int code, uint32_t nr)
 {
-	struct mk_head h = { .op = MK_ACK, .code = code };
+	struct mk_head h = { .op = MK_ACK, .code = code, .nr = nr };
 
 	/* Whoever does not take his answers is not waited for. */
 	if (mk_send(c->sk, &h, NULL, NULL))
 		close_fd(&c->sk);
 }
 
-static void begin(struct context *c, const char *name)
+static void answer(struct context *c, int code)
 {
-	if (*c->name || taken(c, name)) {
-		answer(c, *c->name ? -EINVAL : -EEXIST);
-		if (!*c->name)
-			close_fd(&c->sk);
-		return;
+	answer_of(c, code, 0);
+}
+
+/*
+ * A tenant gets no more contexts than are left for all, so it never takes the last ones from the
+ * others. What another keeper has let in before stays. *@nr: contexts that stand against it.
+ */
+static int check_share(const struct mk_head *h, uint32_t *nr)
+{
+	uint32_t all = 0, own = 0;
+
+	for (uint32_t i = 0; i < nr_contexts; i++) {
+		all += *contexts[i].name != 0;
+		own += *contexts[i].name && contexts[i].tenant == h->len;
 	}
-	snprintf(c->name, sizeof(c->name), "%s", name);
-	answer(c, 0);
+	*nr = all;
+	if (all >= CONTEXTS_MAX)
+		return -ENOSPC;
+	*nr = own;
+	/* older pagers name no tenant and do not say whether they were kept */
+	return h->len && h->code != 1 && own >= CONTEXTS_MAX - all ? -EDQUOT : 0;
+}
+
+static void begin(struct context *c, const struct mk_head *h)
+{
+	uint32_t nr = 0;
+	int ret = *c->name ? -EINVAL : taken(c, h->name) ? -EEXIST : check_share(h, &nr);
+
+	if (!ret) {
+		snprintf(c->name, sizeof(c->name), "%s", h->name);
+		c->tenant = h->len;
+	}
+	answer_of(c, ret, nr);
+	if (!*c->name)
+		close_fd(&c->sk);
 }
 
 /* Its file may be replaced by one that cannot read what this one has. The file that is open stays
@@ -109,7 +136,7 @@ static int obey(struct context *c, struct mk_packet *p)
 	int ret;
 
 	if (p->h.op == MK_BEGIN) {
-		begin(c, p->h.name);
+		begin(c, &p->h);
 		return 0;
 	}
 	if (!*c->name) {

@@ -4,11 +4,13 @@
 /* Inside zns-memkeep: one poll loop, one context for each pager. */
 #include "../wire.h"
 
-#define CONTEXTS_MAX 1024u
+#define CONTEXTS_MAX ZNS_MEMKEEP_CONTEXTS_MAX
+#define GUESTS_MAX 64u /* beside them: who has not said MK_BEGIN yet */
 #define LEAVE_MS 300 /* without a context */
 
 struct context {
 	char name[ZNS_NAME_MAX + 1]; /* "": it has not said MK_BEGIN yet */
+	uint32_t tenant; /* a number */
 	int sk; /* its pager's; -1: gone */
 	int pidfd; /* its pager's; -1: none runs */
 	pid_t pid; /* PID of its pager */

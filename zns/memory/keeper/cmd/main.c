@@ -158,7 +158,7 @@ static void serve(struct pollfd *p, uint32_t n)
 
 static int loop(int listening)
 {
-	struct pollfd *p = calloc(2 * CONTEXTS_MAX + 1, sizeof(*p));
+	struct pollfd *p = calloc(2 * (CONTEXTS_MAX + GUESTS_MAX) + 1, sizeof(*p));
 	uint64_t idle_since = zns_mono_ns();
 
 	if (!p)
