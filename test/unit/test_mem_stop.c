@@ -258,6 +258,81 @@ static __attribute__((unused)) void not_put_back(void **state)
 	play_end(&s);
 }
 
+/* ---- an event that is unread for longer than a stop tries to find room ---- */
+
+#define READER_LATE "29@9000000" /* REACHED_READY; us */
+#define STACK_SIZE 16384
+
+/* Has the program's memory, but is no thread of it, so it runs on. */
+static int sharer(void *arg)
+{
+	struct talk *t = arg;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (!t->ask)
+		syscall(SYS_sched_yield);
+	syscall(SYS_madvise, t->other + MANY * PAGE, UNIT_PAGES * PAGE, MADV_DONTNEED);
+	t->ask = 0;
+	return pause();
+}
+
+static void shares(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY + UNIT_PAGES), *stack = fresh(STACK_SIZE / PAGE);
+
+	fill_pages(mem, MANY, 1);
+	t->other = (uintptr_t)mem;
+	t->pid = clone(sharer, stack + STACK_SIZE, CLONE_VM | SIGCHLD, t);
+	reach(t, 1);
+	check_pages(t, mem, MANY, 1);
+	reach(t, 2);
+	kill(t->pid, SIGKILL);
+}
+
+static bool waits_for_reader(pid_t pid)
+{
+	char path[64], text[256];
+	bool waits;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/wchan", pid);
+	f = fopen(path, "r");
+	waits = f && fgets(text, sizeof(text), f) && strstr(text, "userfaultfd");
+	if (f)
+		fclose(f);
+	return waits;
+}
+
+/* Nothing can be put back meanwhile. The program stands still, so it can wait, and is not killed. */
+static void unread(void **state)
+{
+	static struct play s;
+	pid_t tracer;
+
+	mem_control("ZNS_MEM_REFUSED", NOT_SAME);
+	play_begin(&s, shares);
+	halt_at(TAKEN);
+	play_attach(&s);
+	for (tracer = await_halt(); pages_with(&s, PRESENT) == MANY; tracer = await_halt()) {
+		halt_at(TAKEN); /* that was about another area */
+		kill(tracer, SIGCONT);
+	}
+	mem_control("ZNS_MEM_LATE", READER_LATE);
+	mem_control("ZNS_MEM_HALT", NULL);
+	s.t->ask = 1;
+	for (int i = 0; i < WAIT_S * 100 && !waits_for_reader(s.t->pid); i++)
+		usleep(10000);
+	assert_true(waits_for_reader(s.t->pid));
+	kill(tracer, SIGCONT);
+	for (int i = 0; i < WAIT_S * 100 && s.t->ask && !program_ended(&s); i++)
+		usleep(10000);
+	mem_control("ZNS_MEM_LATE", NULL);
+	mem_control("ZNS_MEM_REFUSED", NULL);
+	do_step(&s, 2);
+	assert_int_equal(lost_units(&s), 0);
+	play_end(&s);
+}
+
 /* ---- before the stop: the store refuses ---- */
 
 static void writer(struct talk *t)
@@ -384,12 +459,14 @@ int main(int argc, char **argv)
 		cmocka_unit_test(not_put_back),
 #endif
 	};
-	/* The whole machine gets the swap file, so this runs only when it is asked for. */
-	const struct CMUnitTest with_swap[] = { cmocka_unit_test_teardown(swapped, swap_off) };
+	/* These run only when they are asked for: the whole machine gets the swap file, and the other
+	 * one takes nine seconds. */
+	const struct CMUnitTest asked[] = { cmocka_unit_test_teardown(swapped, swap_off),
+					    cmocka_unit_test(unread) };
 
-	if (argc > 1 && !strcmp(argv[1], "swapped"))
-		return cmocka_run_group_tests(with_swap, NULL, NULL);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
+	if (argc > 1 && (!strcmp(argv[1], "swapped") || !strcmp(argv[1], "unread")))
+		return cmocka_run_group_tests(asked, NULL, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

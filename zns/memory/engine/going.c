@@ -35,7 +35,7 @@ struct work {
 	bool moves;
 	struct range range[BATCH]; /* to be dropped */
 	unsigned int nr;
-	unsigned int tries; /* that are left to put pages back: in all of the stop */
+	unsigned int tries; /* that are left where its cgroup is full: in all of the stop */
 };
 
 static void nap(void)
@@ -273,7 +273,8 @@ static void move_all(struct work *w)
 	}
 }
 
-/* -ENOMEM: its cgroup is full; -EAGAIN: somebody who has its memory and runs on changes it. */
+/* -ENOMEM: its cgroup is full; -EAGAIN: an event is unread, of somebody who has its memory and
+ * runs on. */
 static int put_page(struct work *w, uint64_t at, const uint8_t *page)
 {
 	uint64_t done;
@@ -283,11 +284,31 @@ static int put_page(struct work *w, uint64_t at, const uint8_t *page)
 	return mem_uffd_copy(w->g->p->uffd, at, page, PAGE, false, &done);
 }
 
+/*
+ * Shall it be tried again, some time later? An event that is not read yet is read by our reader or a
+ * successor's; the program stands still until then, and nothing goes wrong. Only if nobody is left
+ * to read it is there no use in that. Room in its cgroup may never come.
+ */
+static bool try_later(struct work *w, int ret)
+{
+	if (ret != -EAGAIN && (ret != -ENOMEM || !w->tries))
+		return false;
+	if (ret == -EAGAIN && stop_unread(w->g->p))
+		return false;
+	w->tries -= ret == -ENOMEM;
+	nap_ms(BACK_NAP_MS);
+	return true;
+}
+
 /* What is to be there is nowhere any more. Who asks for it ends, and reads nothing older. */
 static void lose_page(struct work *w, uint64_t at)
 {
 	struct proc *p = w->g->p;
-	int ret = mem_uffd_poison(p->uffd, at, at + PAGE);
+	int ret;
+
+	do {
+		ret = mem_uffd_poison(p->uffd, at, at + PAGE);
+	} while (ret == -EAGAIN && try_later(w, ret));
 
 	w->g->poisoned++;
 	if (ret && ret != -EEXIST && ret != -ENOENT && ret != -ESRCH)
@@ -300,15 +321,13 @@ static void put_back(struct work *w, struct victim *v, uint32_t pages)
 	v->left |= pages;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
 		uint64_t at = v->base + i * PAGE;
-		int ret = -EAGAIN;
+		int ret;
 
 		if (!(pages >> i & 1))
 			continue;
-		while ((ret = put_page(w, at, w->g->buf + i * PAGE)) &&
-		       (ret == -EAGAIN || ret == -ENOMEM) && w->tries) {
-			w->tries--;
-			nap_ms(BACK_NAP_MS);
-		}
+		do {
+			ret = put_page(w, at, w->g->buf + i * PAGE);
+		} while (try_later(w, ret));
 		/* it is there already, or its memory is gone */
 		if (ret && ret != -EEXIST && ret != -ENOENT && ret != -ESRCH)
 			lose_page(w, at);

@@ -423,6 +423,7 @@ struct stop *stop_begin(struct proc *p, stop_body body, void *arg);
 int stop_end(struct stop *s, unsigned int limit_ms, bool *begun, struct zns_err *err);
 /* For who is called in a stop: its pager is dead, and may have died with a lock. */
 bool stop_orphaned(const struct proc *p);
+bool stop_unread(const struct proc *p); /* nor will anybody else read its events */
 /* Until a dead pager's stop has ended. */
 void stop_await_end(struct proc *p, uint64_t since_ns);
 

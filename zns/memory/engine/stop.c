@@ -67,6 +67,11 @@ static bool is_held(const struct zns_mem *m)
 	return m->keeper >= 0 && holder > 0 && !kill(holder, 0);
 }
 
+bool stop_unread(const struct proc *p)
+{
+	return stop_orphaned(p) && !is_held(p->m);
+}
+
 /*
  * The thread waits until somebody reads what it removes. A dead pager's descriptors stay open until
  * we end, since they are ours, too. If nobody else has them, nobody reads. The kernel lets the
@@ -76,7 +81,7 @@ static void let_go_of_dead(void *arg)
 {
 	struct stop *s = arg;
 
-	if (s->left || !stop_orphaned(s->p) || is_held(s->p->m))
+	if (s->left || !stop_unread(s->p))
 		return;
 	s->left = true;
 	close(s->p->uffd);
