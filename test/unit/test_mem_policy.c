@@ -2,9 +2,8 @@
 /* What is evicted and what is fetched ahead: the arithmetic, and a pager with a program that comes
  * back to the same memory in the same order. */
 #include "../../zns/memory/engine/mem.h"
-#include "mem_fixture.h"
+#include "mem_reach.h"
 
-#define WAIT_S 60
 #define UNITS 96U /* of the program's memory that are asked for, in an order of their own */
 #define UNIT_SIZE 65536UL
 
@@ -103,27 +102,69 @@ static struct uffd_msg unmapped(uint64_t start)
 	return m;
 }
 
-/* Memory comes to where other memory is believed to be, and @msg[2] says that some has left there:
- * if something is there, that was the other memory, and comes first. Else it is the same. */
+/* Each event's number in the order in which they are taken. */
+static void in_order(struct proc *p, const struct uffd_msg *from, unsigned int nr,
+		     const unsigned int *want)
+{
+	struct uffd_msg msg[MESSAGES];
+
+	memcpy(msg, from, nr * sizeof(*msg));
+	for (unsigned int n = 0; n < nr; n++) {
+		unsigned int i = order_next(p, msg, nr);
+
+		assert_int_equal(i, want[n]);
+		if (msg[i].event == UFFD_EVENT_REMAP)
+			known_moved(p, msg[i].arg.remap.from, msg[i].arg.remap.to, AREA);
+		msg[i].event = 0;
+	}
+}
+
+static void known_again(struct proc *p, uint64_t start)
+{
+	mem_places_free(&p->known);
+	known_add(p, (struct place){ start, start + AREA });
+}
+
+/*
+ * Memory comes to y, where other memory is believed to be, and some has left there. Whether other
+ * memory was there follows from what is there now, and from how many came and left.
+ */
 static void order(void **state)
 {
-	uint8_t *all = mmap(NULL, 3 * AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+	uint8_t *all = mmap(NULL, 6 * AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			    0);
-	uint64_t x = (uintptr_t)all, y = x + AREA, z = y + AREA;
-	struct uffd_msg msg[] = { moved(x, y), unmapped(x), moved(y, z) };
-	struct proc p = { .maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC) };
+	uint64_t x = ((uintptr_t)all + AREA) / UNIT_SIZE * UNIT_SIZE, y = x + AREA, z = y + AREA,
+		 v = z + AREA, q = v + AREA;
+	struct uffd_msg two[] = { moved(x, y), unmapped(x), moved(y, z) };
+	struct uffd_msg came_again[] = { moved(x, y), moved(y, z), moved(q, y) };
+	struct uffd_msg left_again[] = { moved(x, y), moved(y, z), moved(y, v) };
+	struct proc p = { .maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC),
+			  .pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC) };
+	static struct unit unit[UNITS];
 
 	assert_ptr_not_equal(all, MAP_FAILED);
-	known_add(&p, (struct place){ y, z });
-	assert_true(order_is_missing(&p, msg, 2));
-	assert_false(order_is_missing(&p, msg, 3));
-	assert_int_equal(order_next(&p, msg, 3), 2);
+	known_again(&p, y);
+	assert_true(order_is_missing(&p, two, 2));
+	assert_false(order_is_missing(&p, two, 3));
+	assert_int_equal(order_next(&p, two, 3), 2);
+	/* y is taken since a third one came: the first two moved the same memory */
+	in_order(&p, came_again, 3, (unsigned int[]){ 0, 1, 2 });
+	known_again(&p, y);
 	munmap((void *)(uintptr_t)y, AREA);
-	assert_false(order_is_missing(&p, msg, 3));
-	assert_int_equal(order_next(&p, msg, 3), 0);
+	assert_true(order_is_missing(&p, two, 3)); /* until nothing is on its way */
+	assert_int_equal(order_next(&p, two, 3), 0);
+	/* y is free since both have left: the first one left before the other came */
+	in_order(&p, left_again, 3, (unsigned int[]){ 1, 0, 2 });
+	known_again(&p, y);
+	/* who has a page where the one that was there has it on a zone is another one */
+	*(volatile uint8_t *)(uintptr_t)z = 1;
+	unit[0] = (struct unit){ .word = WORD(U_ZONE, 1), .pages = 1 };
+	p.u = unit - y / UNIT_SIZE;
+	in_order(&p, left_again, 3, (unsigned int[]){ 2, 0, 1 });
 	mem_places_free(&p.known);
 	close(p.maps);
-	munmap(all, 3 * AREA);
+	close(p.pagemap);
+	munmap(all, 6 * AREA);
 }
 
 /* ---- a program that has activations ---- */
@@ -375,11 +416,70 @@ static __attribute__((unused)) void recording(void **state)
 	assert_true(k < 5);
 }
 
+#define MANY 512U /* pages */
+
+/* Its child does not have that memory. */
+static void forks_without(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY), *other = fresh(MANY);
+	pid_t child;
+
+	fill_pages(mem, MANY, 1);
+	fill_pages(other, MANY, 1);
+	madvise(mem, MANY * PAGE, MADV_DONTFORK);
+	t->other = (uintptr_t)mem;
+	reach(t, 1);
+	child = fork();
+	if (!child)
+		for (prctl(PR_SET_PDEATHSIG, SIGKILL);;)
+			pause();
+	t->pid = child;
+	reach(t, 2);
+	kill(child, SIGKILL);
+	check_pages(t, mem, MANY, 1);
+	check_pages(t, other, MANY, 1);
+	reach(t, 3);
+}
+
+/* Process @pid, when it has a name. */
+static struct proc *proc_of(struct zns_mem *m, pid_t pid)
+{
+	for (int i = 0; i < WAIT_S * 100; i++) {
+		for (unsigned int k = 0; k < PROCS_MAX; k++)
+			if (m->proc[k] && m->proc[k]->pid == pid)
+				return m->proc[k];
+		usleep(10000);
+	}
+	fail_msg("process %d is none of the context", pid);
+	return NULL;
+}
+
+static bool knows(struct play *s, pid_t pid)
+{
+	return known_within(proc_of(s->m, pid), s->t->other, s->t->other + MANY * PAGE);
+}
+
+/* What is believed to be registered there would have its moves taken in a wrong order. */
+static void not_forked(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, forks_without);
+	play_attach(&s);
+	await_bytes_out(&s, 0, MANY * PAGE * 3 / 2);
+	do_step(&s, 2);
+	assert_true(knows(&s, s.pid));
+	assert_false(knows(&s, s.t->pid));
+	do_step(&s, 3);
+	play_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(chain),      cmocka_unit_test(chain_grows),
 		cmocka_unit_test(guesses),    cmocka_unit_test(order),
+		cmocka_unit_test(not_forked),
 #ifndef __SANITIZE_ADDRESS__ /* the second activation finds its units in memory there; why is open \
 			      */
 		cmocka_unit_test(predicting), cmocka_unit_test(streaming),

@@ -14,6 +14,7 @@
 #include "../engine/mem.h"
 
 #define ORDER_MS 1000U /* for a thread to get its processor back */
+#define PRESENT (1ULL << 63) /* in pagemap */
 
 void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 {
@@ -135,43 +136,110 @@ static struct place to_of(const struct uffd_msg *m)
 	return (struct place){ 0 };
 }
 
-/*
- * Memory that came by @came has left by @left: nothing is there any more. What is known there is
- * wrong then. Its thread waits until the old place of @left is read of as unmapped, so it cannot be
- * back.
- */
-static bool is_next(const struct proc *p, const struct uffd_msg *came, const struct uffd_msg *left)
+static bool is_same(struct place a, struct place b)
 {
-	struct place to = to_of(came), from = from_of(left), now = { 0 };
-	struct areas all = { 0 };
-	int ret;
-
-	if (!to.end || from.start != to.start || from.end != to.end || p->maps < 0)
-		return false;
-	ret = place_read(p, to.start, &all, &now);
-	areas_free(&all);
-	return ret == -ENOENT || ret == -ESTALE ||
-	       (!ret && (now.start > to.start || now.end < to.end));
+	return a.end && a.start == b.start && a.end == b.end;
 }
 
-static bool is_before(const struct proc *p, const struct uffd_msg *first,
-		      const struct uffd_msg *then)
+static bool is_mapped(const struct proc *p, struct place at)
 {
-	struct place from = from_of(first), to = to_of(then);
+	struct areas all = { 0 };
+	struct place now;
+	bool is = !place_read(p, at.start, &all, &now) && now.start <= at.start &&
+		  now.end >= at.end;
+
+	areas_free(&all);
+	return is;
+}
+
+/* Events that tell once more of the old place of a move that was told of before. */
+static int nr_owed(const struct proc *p, struct place at)
+{
+	int nr = 0;
+
+	for (unsigned int i = 0; p->moves && i < MOVES_KEPT; i++) {
+		const struct move *m = &p->moves->move[i];
+
+		nr += m->owed && is_same(at, (struct place){ m->from, m->from + m->len });
+	}
+	return nr;
+}
+
+/*
+ * Was memory at @at before all of @msg? What is there now, and what has left since, less what came.
+ * This holds for any number of moves, if all of them are in @msg.
+ */
+static bool was_taken(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+		      struct place at)
+{
+	int came = 0, moved = 0, unmapped = 0;
+
+	for (unsigned int k = 0; k < nr; k++) {
+		came += is_same(to_of(&msg[k]), at);
+		moved += msg[k].event == UFFD_EVENT_REMAP && is_same(from_of(&msg[k]), at);
+		unmapped += msg[k].event == UFFD_EVENT_UNMAP && is_same(from_of(&msg[k]), at);
+	}
+	/* each move is followed by such an event, which may be among these */
+	unmapped -= zns_min(unmapped, moved + nr_owed(p, at));
+	return p->maps < 0 || is_mapped(p, at) + moved + unmapped - came > 0;
+}
+
+/* Only the same place can be counted. */
+static bool is_free(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+		    unsigned int first, unsigned int then)
+{
+	return is_same(from_of(&msg[first]), to_of(&msg[then])) &&
+	       !was_taken(p, msg, nr, to_of(&msg[then]));
+}
+
+/* Has @first to be taken before @then? It left the place, and the other one came there. */
+static bool is_before(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+		      unsigned int first, unsigned int then)
+{
+	struct place from = from_of(&msg[first]), to = to_of(&msg[then]);
 	uint64_t start = zns_max(from.start, to.start), end = zns_min(from.end, to.end);
 
-	return start < end && known_within(p, start, end) && !is_next(p, then, first);
+	return start < end && known_within(p, start, end) && !is_free(p, msg, nr, first, then);
+}
+
+/*
+ * May this have moved what is in the table there? Pages of it that are on zones are not present
+ * where it is now: whoever touched one waits.
+ */
+static bool may_be(const struct proc *p, const struct uffd_msg *m)
+{
+	struct place from = from_of(m), to = to_of(m);
+	uint64_t entry[UNIT_PAGES];
+
+	for (uint64_t a = from.start; p->u && to.end && a + UNIT <= from.end; a += UNIT) {
+		const struct unit *u = unit_at((struct proc *)p, a);
+		uint64_t at = to.start + (a - from.start);
+
+		if (a % UNIT || !ON_ZONE(u->word) ||
+		    zns_pread_all(p->pagemap, entry, sizeof(entry),
+				  (off_t)(at / PAGE * sizeof(*entry))))
+			continue;
+		for (unsigned int i = 0; i < UNIT_PAGES; i++)
+			if (u->pages >> i & 1 && entry[i] & PRESENT)
+				return false;
+	}
+	return true;
 }
 
 /* One of the others that came before it, or @nr. */
 static unsigned int before(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			   unsigned int i)
 {
-	unsigned int k = 0;
+	unsigned int found = nr;
 
-	while (k < nr && (k == i || !msg[k].event || !is_before(p, &msg[k], &msg[i])))
-		k++;
-	return k;
+	for (unsigned int k = 0; k < nr; k++) {
+		if (k == i || !msg[k].event || !is_before(p, msg, nr, k, i))
+			continue;
+		if (may_be(p, &msg[k]))
+			return k;
+		found = zns_min(found, k);
+	}
+	return found;
 }
 
 unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
@@ -189,22 +257,16 @@ unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsign
 	return i;
 }
 
-static bool has_left(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
-		     unsigned int i)
-{
-	for (unsigned int k = i + 1; k < nr; k++)
-		if (msg[k].event && is_next(p, &msg[i], &msg[k]))
-			return true;
-	return false;
-}
-
+/*
+ * What is known may be wrong. That it is so is certain when nothing is on its way any more
+ * (order_wait()).
+ */
 bool order_is_missing(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
 {
 	for (unsigned int i = 0; i < nr; i++) {
 		struct place to = to_of(&msg[i]);
 
-		if (to.end && known_within(p, to.start, to.end) && before(p, msg, nr, i) == nr &&
-		    !has_left(p, msg, nr, i))
+		if (to.end && known_within(p, to.start, to.end) && before(p, msg, nr, i) == nr)
 			return !mem_without(RULE_ORDER);
 	}
 	return false;

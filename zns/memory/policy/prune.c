@@ -36,8 +36,46 @@ static int prune_unit(struct proc *child, struct unit *u, uint64_t base, void *a
 	return 0;
 }
 
+/* Its first page alone: protection of a page in memory costs a message, no more. */
+static int probe_first(struct proc *child, void *arg)
+{
+	const struct place *at = arg;
+
+	return mem_uffd_protect(child->uffd, at->start, at->start + PAGE, true);
+}
+
+static bool nth_known(struct proc *child, size_t i, struct place *at)
+{
+	bool is;
+
+	pthread_rwlock_rdlock(&child->ev);
+	is = i < child->known.nr;
+	if (is)
+		*at = child->known.a[i];
+	pthread_rwlock_unlock(&child->ev);
+	return is;
+}
+
+/* Else memory that comes there would seem to come to where other memory is (order.c). */
+static void prune_known(struct proc *child)
+{
+	struct place at;
+
+	for (size_t i = 0; nth_known(child, i, &at);) {
+		if (fault_repeat(child, probe_first, &at) != -ENOENT) {
+			i++;
+			continue;
+		}
+		pthread_rwlock_wrlock(&child->ev);
+		known_gone(child, at.start, at.end);
+		pthread_rwlock_unlock(&child->ev);
+	}
+}
+
 void fork_prune(struct proc *child)
 {
-	if (!mem_without(RULE_OWN_AREAS))
-		table_each(child, prune_unit, NULL);
+	if (mem_without(RULE_OWN_AREAS))
+		return;
+	table_each(child, prune_unit, NULL);
+	prune_known(child);
 }
