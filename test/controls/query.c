@@ -22,7 +22,7 @@ int zns_emu_model_submit(struct zns_dev *dev, enum zns_emu_op op, uint32_t zone,
 	if (!rc && ((unsigned)op > ZNS_EMU_OP_FLUSH_ZONE || bytes > GIB(1024)))
 		rc = zns_fail(err, -EINVAL, "unknown command %u or too large", (unsigned)op);
 	if (!rc)
-		*done_ns = emu_model_run(e, op, zone, bytes, issue_ns);
+		*done_ns = emu_model_run(e, op, zone, 0, bytes, issue_ns);
 	emu_model_leave(e);
 	return rc;
 }

@@ -116,6 +116,11 @@ static inline void assert_same_params(const struct zns_emu_params *a,
 	assert_int_equal(a->small_dies, b->small_dies);
 	assert_int_equal(a->small_zones, b->small_zones);
 	assert_int_equal(a->row, b->row);
+	assert_int_equal(a->zone_dies, b->zone_dies);
+	assert_int_equal(a->zone_step, b->zone_step);
+	assert_int_equal(a->heat_mib, b->heat_mib);
+	assert_int_equal(a->cool_mibps, b->cool_mibps);
+	assert_int_equal(a->throttle_pct, b->throttle_pct);
 }
 
 static inline struct zns_dev *open_dev(void)

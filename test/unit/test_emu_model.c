@@ -510,6 +510,58 @@ static void planes(void **state)
 	zns_dev_close(d);
 }
 
+/* Zone 0 has dies 0 and 1, zone 1 has 1 and 2, zone 2 has 2 and 3: alone each is written at the
+ * rate of two dies, and two that share one of them at that of one. */
+static void zone_on_two_dies(void **state)
+{
+	struct zns_emu_params p = timed();
+	struct client a = writer(0, 40), b[2] = { writer(0, 40), writer(1, 40) },
+		      c[2] = { writer(0, 40), writer(2, 40) };
+	struct zns_dev *d;
+	uint64_t one;
+
+	p.zone_dies = 2;
+	p.zone_step = 1;
+	p.channel_mibps = 100000;
+	d = make_dev(&p);
+	drive(d, &a, 1, 0);
+	assert_in_range(a.done_ns, 20 * PROG - 2 * PROG, 21 * PROG);
+	drive(d, b, 2, ms(1000));
+	assert_in_range(b[1].done_ns - ms(1000), 38 * PROG, 42 * PROG);
+	drive(d, c, 2, ms(2000));
+	assert_in_range(c[1].done_ns - ms(2000), 20 * PROG - 2 * PROG, 21 * PROG);
+	/* both dies read at the same time */
+	one = ask(d, ZNS_EMU_OP_READ, 0, UNIT, ms(3000)) - ms(3000);
+	assert_in_range(ask(d, ZNS_EMU_OP_READ, 0, 2 * UNIT, ms(4000)) - ms(4000), one, one + C);
+	/* a second read of the first unit waits, and one of the next zone's first unit does not */
+	ask(d, ZNS_EMU_OP_READ, 0, UNIT, ms(5000));
+	assert_in_range(ask(d, ZNS_EMU_OP_READ, 0, UNIT, ms(5000)) - ms(5000), 2 * one - 2 * C,
+			2 * one + C);
+	assert_in_range(ask(d, ZNS_EMU_OP_READ, 1, UNIT, ms(5000)) - ms(5000), one, one + C);
+	zns_dev_close(d);
+}
+
+/* Hot after 8 MiB more than it cools, and then at half of its rate until half of that is gone. */
+static void throttled(void **state)
+{
+	struct zns_emu_params p = timed();
+	struct client cold = writer(0, 40), warm = writer(1, 40), later = writer(2, 40);
+	struct zns_dev *d;
+
+	p.heat_mib = 8; /* UNIT is 192 KiB: 7.5 MiB of the first 40 of them */
+	p.cool_mibps = 10;
+	p.throttle_pct = 200;
+	d = make_dev(&p);
+	drive(d, &cold, 1, 0);
+	assert_in_range(cold.done_ns, 40 * PROG, 41 * PROG);
+	drive(d, &warm, 1, cold.done_ns);
+	assert_in_range(warm.done_ns - cold.done_ns, 70 * PROG, 81 * PROG);
+	/* it has cooled down in a second */
+	drive(d, &later, 1, warm.done_ns + ms(1500));
+	assert_in_range(later.done_ns - warm.done_ns - ms(1500), 40 * PROG, 50 * PROG);
+	zns_dev_close(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -533,6 +585,8 @@ int main(void)
 		T(cache),
 		T(odd_die),
 		T(planes),
+		T(zone_on_two_dies),
+		T(throttled),
 	};
 
 	return cmocka_run_group_tests_name("emu-model", tests, NULL, NULL);

@@ -97,6 +97,11 @@ static void bad_params(void **state)
 		P(small_dies, 1, "small dies"),
 		P(small_zones, 1, "small dies"),
 		P(row, 17, "zones in a row"),
+		P(zone_dies, 5, "of 4 dies each"),
+		P(zone_step, 1, "of 4 dies each"),
+		P(heat_mib, 64, "throttled after"),
+		P(cool_mibps, 10, "throttled after"),
+		P(throttle_pct, 200, "throttled after"),
 		P(prealloc, 3, "preallocation"),
 #undef P
 	};
@@ -210,6 +215,17 @@ static void timing_parameters_are_kept(void **state)
 	p.small_dies = 1;
 	p.small_zones = 3;
 	p.row = 2;
+	d = make_dev(&p);
+	assert_ok(zns_emu_info(d, &q, NULL));
+	assert_same_params(&p, &q);
+	zns_dev_close(d);
+	unlink(dev_path);
+	p.small_dies = p.small_zones = 0;
+	p.zone_dies = 3;
+	p.zone_step = 2;
+	p.heat_mib = 64;
+	p.cool_mibps = 10;
+	p.throttle_pct = 250;
 	d = make_dev(&p);
 	assert_ok(zns_emu_info(d, &q, NULL));
 	assert_same_params(&p, &q);

@@ -39,7 +39,7 @@ static void refusals(void **state)
 	assert_int_equal(zns_emu_model_stalls(d), 0);
 	assert_int_equal(zns_emu_thread_clock(d), 0);
 	assert_int_equal(emu_timing_issue(emu_of(d)), 0);
-	assert_int_equal(emu_timing_book(emu_of(d), ZNS_EMU_OP_WRITE, 0, MIB(100), 0), 0);
+	assert_int_equal(emu_timing_book(emu_of(d), ZNS_EMU_OP_WRITE, 0, 0, MIB(100), 0), 0);
 	assert_int_equal(emu_of(d)->lay.live_len, 65536); /* and no room taken for it */
 	zns_dev_close(d);
 	p.timing = true;

@@ -58,6 +58,11 @@ static const struct param {
 	{ "small-dies", NUMBER, AT(small_dies) },
 	{ "small-zones", NUMBER, AT(small_zones) },
 	{ "row", COUNT, AT(row) },
+	{ "zone-dies", COUNT, AT(zone_dies) },
+	{ "zone-step", COUNT, AT(zone_step) },
+	{ "throttle-after", MEBIBYTES, AT(heat_mib) },
+	{ "throttle-cool", RATE, AT(cool_mibps) },
+	{ "throttle-time", NUMBER, AT(throttle_pct) },
 	{ "prealloc", PREALLOC, AT(prealloc) },
 	{ "sparse", SPARSE, AT(prealloc) },
 };
@@ -270,7 +275,10 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 			   JB("cache_backed", p->cache_backed), J("odd_dies", p->odd_dies),
 			   J("odd_pct", p->odd_pct), J("planes", p->planes),
 			   J("small_dies", p->small_dies), J("small_zones", p->small_zones),
-			   J("row", p->row), J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
+			   J("row", p->row), J("zone_dies", p->zone_dies),
+			   J("zone_step", p->zone_step), J("heat_mib", p->heat_mib),
+			   J("cool_mibps", p->cool_mibps), J("throttle_pct", p->throttle_pct),
+			   J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
 }
 
 /* Without --size a store takes all of a partition or volume. */
@@ -437,6 +445,8 @@ const struct ctl_cmd command_create = {
 	"  --planes N                             of a die: they read alone, and program as one\n"
 	"  --small-dies N, --small-zones N        so many dies have that many zones only\n"
 	"  --row N                                zones in a row that are on one die\n"
+	"  --zone-dies N, --zone-step N           a zone lies on so many dies, from each N-th on\n"
+	"  --throttle-after SIZE, --throttle-cool MIBPS, --throttle-time PERCENT   a drive that gets hot\n"
 	"  --prealloc allocated|written|sparse    how the file's space is got; --sparse is short for the last\n"
 	"of both:\n"
 	"  --no-format     only create and register\n"

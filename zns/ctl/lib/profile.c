@@ -144,8 +144,10 @@ static int build(ZnsPb__Profile **out, const char *source, uint32_t groups,
 static void emu_bandwidth(const struct zns_emu_params *e, uint32_t *write, uint32_t *read)
 {
 	bool wide = e->map == ZNS_EMU_MAP_SHARED;
-	uint64_t dies = wide ? (uint64_t)e->channels * e->ways : 1,
-		 chan = (uint64_t)e->channel_mibps * (wide ? e->channels : 1);
+	uint64_t dies = wide         ? (uint64_t)e->channels * e->ways :
+			e->zone_dies ? e->zone_dies :
+				       1,
+		 chan = e->channel_mibps * zns_min(dies, (uint64_t)e->channels);
 
 	if (e->controller_mibps)
 		chan = zns_min(chan, (uint64_t)e->controller_mibps);
@@ -197,7 +199,7 @@ int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Prof
 		groups = count_groups(group, nr, err);
 		if (!groups)
 			return -EINVAL;
-	} else if (emu && e.map != ZNS_EMU_MAP_SHARED) {
+	} else if (emu && e.map != ZNS_EMU_MAP_SHARED && !zns_emu_zones_overlap(&e)) {
 		source = "vendor";
 		ret = zns_emu_zone_map(dev, group, err);
 		if (ret)

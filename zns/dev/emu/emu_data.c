@@ -111,7 +111,7 @@ int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, si
 		return ret;
 	ret = write_locked(e, zone, off, buf, len, at, err);
 	if (!ret && len)
-		*done = emu_timing_book(e, ZNS_EMU_OP_WRITE, zone, len, issue);
+		*done = emu_timing_book(e, ZNS_EMU_OP_WRITE, zone, 0, len, issue);
 	emu_zone_unlock(e, zone);
 	return ret;
 }
@@ -186,7 +186,7 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
 			zone, (unsigned long long)off, e->dev.path, strerror(-ret));
 	memset((char *)buf + stored, 0, len - stored);
 	if (len)
-		*done = emu_timing_book(e, ZNS_EMU_OP_READ, zone, len, issue);
+		*done = emu_timing_book(e, ZNS_EMU_OP_READ, zone, off, len, issue);
 	return 0;
 }
 

@@ -80,7 +80,7 @@ int emu_flush(struct zns_dev *d, struct zns_err *err)
 	if (!ret)
 		ret = flush_now(e, err);
 	if (!ret)
-		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH, 0, 0, issue));
+		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH, 0, 0, 0, issue));
 	return ret;
 }
 
@@ -126,7 +126,8 @@ int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struc
 	if (!ret)
 		ret = flush_some(e, zones, nr, err);
 	for (uint32_t i = 0; i < nr && !ret; i++)
-		done = zns_max(done, emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zones[i], 0, issue));
+		done = zns_max(done,
+			       emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zones[i], 0, 0, issue));
 	if (!ret)
 		emu_timing_wait(e, done);
 	return ret;
@@ -146,6 +147,6 @@ int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void
 	issue = emu_timing_issue(e);
 	ret = flush_some(e, &zone, 1, err);
 	if (!ret)
-		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zone, 0, issue));
+		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zone, 0, 0, issue));
 	return ret;
 }

@@ -24,6 +24,9 @@ void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay)
 	lay->cache_off = lay->model_off + model;
 	if (p->timing && p->cache_mib)
 		model += sizeof(struct emu_cache) + emu_cache_units(p) * sizeof(uint64_t);
+	lay->heat_off = lay->model_off + model;
+	if (p->timing && p->heat_mib)
+		model += sizeof(struct emu_heat);
 	lay->live_len = zns_align_up(lay->model_off + model, 65536);
 	lay->live_off = p->table_off ? p->table_off : EMU_LIVE_OFF;
 	lay->dur_off = lay->live_off + lay->live_len;
@@ -86,6 +89,11 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 		.small_dies = p->small_dies,
 		.small_zones = p->small_zones,
 		.row = p->row,
+		.zone_dies = p->zone_dies,
+		.zone_step = p->zone_step,
+		.heat_mib = p->heat_mib,
+		.cool_mibps = p->cool_mibps,
+		.throttle_pct = p->throttle_pct,
 	};
 	struct emu_layout lay;
 	struct emu_header h = {
@@ -295,6 +303,11 @@ int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t 
 		.small_dies = m.small_dies,
 		.small_zones = m.small_zones,
 		.row = m.row,
+		.zone_dies = m.zone_dies,
+		.zone_step = m.zone_step,
+		.heat_mib = m.heat_mib,
+		.cool_mibps = m.cool_mibps,
+		.throttle_pct = m.throttle_pct,
 	};
 	ret = emu_params_check(p, &why);
 	if (!ret && !f.log_zones && is_file_format(&h))

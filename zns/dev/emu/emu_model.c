@@ -16,7 +16,7 @@ uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps)
 	return (unsigned __int128)bytes * 1000000000u / (mibps << 20);
 }
 
-/* The die and channel of a zone; with a shared map, all of them as one. */
+/* The die and channel of a zone's unit; with a shared map, all of them as one. */
 struct lane {
 	struct emu_cal *die, *plane, *channel;
 	uint32_t planes, step; /* of the die; the distance of their calendars */
@@ -24,18 +24,18 @@ struct lane {
 	uint32_t pct; /* of the usual time */
 };
 
-static struct lane lane_of(struct emu *e, uint32_t zone, uint64_t now)
+static struct lane lane_of(struct emu *e, uint32_t zone, uint64_t unit, uint64_t now)
 {
 	bool wide = e->p.map == ZNS_EMU_MAP_SHARED;
-	uint32_t die = e->die_of_zone[zone], dies = wide ? e->p.channels * e->p.ways : 1;
-
-	uint32_t all = e->p.channels * e->p.ways, planes = emu_planes(&e->p);
+	uint32_t all = e->p.channels * e->p.ways, planes = emu_planes(&e->p), dies = wide ? all : 1,
+		 die = (e->die_of_zone[zone] + (uint32_t)(unit % emu_zone_dies(&e->p))) % all;
 	struct lane l = {
 		.die = &e->die_cal[die],
 		.plane = &e->die_cal[die + (size_t)all * (zone / all % planes)],
 		.planes = planes,
 		.step = all,
-		.pct = die < e->p.odd_dies && !wide ? e->p.odd_pct : 100,
+		.pct = (die < e->p.odd_dies && !wide ? e->p.odd_pct : 100) * emu_heat_pct(e, now) /
+		       100,
 		.channel = &e->channel_cal[die % e->p.channels],
 		.write_mibps = (uint64_t)e->p.die_write_mibps * dies,
 		.read_mibps = (uint64_t)e->p.die_read_mibps * dies,
@@ -70,6 +70,7 @@ void emu_model_idle(struct emu *e)
 		emu_cal_clear(&e->channel_cal[i]);
 	emu_cal_clear(&e->model->controller);
 	emu_cache_clear(e);
+	emu_heat_clear(e);
 	memset(e->model_zone, 0, e->p.nr_zones * sizeof(*e->model_zone));
 }
 
@@ -158,6 +159,7 @@ static uint64_t program(struct emu *e, const struct lane *l, uint64_t ready, uin
 	ready = emu_cal_book(l->channel, ready, move) + move;
 	l->channel->written += bytes;
 	l->die->written += e->p.program_unit;
+	emu_heat_add(e, e->p.program_unit);
 	return book_die(l, ready, ns) + ns;
 }
 
@@ -166,7 +168,7 @@ static uint64_t programmed(const struct emu *e, const struct emu_model_zone *z)
 {
 	uint64_t end = z->accept_ns;
 
-	for (uint32_t i = 0; i < e->p.buffer_units; i++)
+	for (uint32_t i = 0; i < emu_buffer_units(&e->p); i++)
 		end = zns_max(end, z->end_ns[i]);
 	return end;
 }
@@ -174,12 +176,12 @@ static uint64_t programmed(const struct emu *e, const struct emu_model_zone *z)
 static uint64_t do_write(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
 {
 	struct emu_model_zone *z = &e->model_zone[zone];
-	struct lane l = lane_of(e, zone, at);
 	uint64_t accept = through_controller(e, at, bytes, true);
 
 	accept = zns_max(accept, z->accept_ns);
 	while (bytes) {
-		uint64_t *slot = &z->end_ns[z->units % e->p.buffer_units], take;
+		uint64_t *slot = &z->end_ns[z->units % emu_buffer_units(&e->p)], take;
+		struct lane l = lane_of(e, zone, z->units, at);
 
 		/* the last unit of this slot must be on the medium before this one's first byte
 		 * comes in */
@@ -202,12 +204,24 @@ static uint64_t do_write(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t 
 	return accept;
 }
 
-static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
+static uint64_t read_die(struct emu *e, uint32_t zone, uint64_t unit, uint64_t bytes, uint64_t at)
 {
-	struct lane l = lane_of(e, zone, at);
+	struct lane l = lane_of(e, zone, unit, at);
 	uint64_t pages = zns_align_up(bytes, PAGE), first = zns_min(bytes, PAGE);
 	uint64_t sense = emu_noise(e, die_cost_ns(&l, pages, l.read_mibps)),
 		 move = emu_cost_ns(bytes, l.channel_mibps), start, end;
+
+	start = emu_cal_book(l.plane, at, sense);
+	end = follow(l.channel, start, start + sense, move, die_cost_ns(&l, PAGE, l.read_mibps),
+		     emu_cost_ns(first, l.channel_mibps));
+	l.die->read += pages;
+	l.channel->read += bytes;
+	return end;
+}
+
+static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t off, uint64_t bytes, uint64_t at)
+{
+	uint64_t end = at, all = bytes;
 
 	if (!bytes)
 		return at;
@@ -217,18 +231,23 @@ static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t a
 	 */
 	if (e->cache && programmed(e, &e->model_zone[zone]) > at)
 		return through_controller(e, at, bytes, false);
-	start = emu_cal_book(l.plane, at, sense);
-	end = follow(l.channel, start, start + sense, move, die_cost_ns(&l, PAGE, l.read_mibps),
-		     emu_cost_ns(first, l.channel_mibps));
-	l.die->read += pages;
-	l.channel->read += bytes;
-	return through_controller(e, end, bytes, false);
+	while (bytes) {
+		uint64_t unit = off / e->p.program_unit, take = bytes, done;
+
+		if (e->p.zone_dies)
+			take = zns_min(bytes, (unit + 1) * e->p.program_unit - off);
+		done = read_die(e, zone, unit, take, at);
+		end = zns_max(end, done);
+		off += take;
+		bytes -= take;
+	}
+	return through_controller(e, end, all, false);
 }
 
 static uint64_t do_flush_zone(struct emu *e, uint32_t zone, uint64_t at)
 {
 	struct emu_model_zone *z = &e->model_zone[zone];
-	struct lane l = lane_of(e, zone, at);
+	struct lane l = lane_of(e, zone, z->units, at);
 	uint64_t done = programmed(e, z);
 
 	if (e->cache && e->p.cache_backed)
@@ -256,40 +275,53 @@ static uint64_t do_flush(struct emu *e, uint64_t at)
 	return done;
 }
 
+/* Pads what is left of a zone, and each of its dies has an equal part of that. */
 static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
 {
 	struct emu_model_zone *z = &e->model_zone[zone];
-	struct lane l = lane_of(e, zone, at);
-	uint64_t ready = programmed(e, z), move = emu_cost_ns(z->fill, l.channel_mibps), total, ns;
+	struct lane l = lane_of(e, zone, z->units, at);
+	uint64_t ready = programmed(e, z), move = emu_cost_ns(z->fill, l.channel_mibps), total,
+		 end = 0;
+	uint32_t n = emu_zone_dies(&e->p), first = z->units;
 
 	ready = zns_max(ready, at);
 	total = zns_align_up(z->fill + bytes, e->p.program_unit);
-	ns = die_cost_ns(&l, total, l.write_mibps);
 	ready = emu_cal_book(l.channel, ready, move) + move;
 	l.channel->written += z->fill;
 	l.die->written += total;
 	/* A flush need not wait for padding: the data is durable. A reset waits, since the die
 	 * is busy until then. */
 	memset(z, 0, sizeof(*z));
-	return book_die(&l, ready, ns) + ns;
+	for (uint32_t i = 0; i < n; i++) {
+		struct lane one = lane_of(e, zone, first + i, at);
+		uint64_t ns = die_cost_ns(&one, total / n, one.write_mibps),
+			 done = book_die(&one, ready, ns) + ns;
+
+		end = zns_max(end, done);
+	}
+	return end;
 }
 
 static uint64_t do_reset(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
 {
 	struct emu_model_zone *z = &e->model_zone[zone];
-	struct lane l = lane_of(e, zone, at);
 	uint64_t ready = programmed(e, z), ns = bytes ? e->p.reset_us * UINT64_C(1000) : 0;
 
 	ready = zns_max(ready, at);
 	memset(z, 0, sizeof(*z));
-	z->accept_ns = book_die(&l, ready, ns) + ns;
-	if (bytes)
-		emu_noise_erase(e, l.die, z->accept_ns);
+	for (uint32_t i = 0; i < emu_zone_dies(&e->p); i++) {
+		struct lane l = lane_of(e, zone, i, at);
+		uint64_t end = book_die(&l, ready, ns) + ns;
+
+		if (bytes)
+			emu_noise_erase(e, l.die, end);
+		z->accept_ns = zns_max(z->accept_ns, end);
+	}
 	return z->accept_ns;
 }
 
-uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
-		       uint64_t issue)
+uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t off,
+		       uint64_t bytes, uint64_t issue)
 {
 	uint64_t at = issue + emu_noise_command(e, e->p.command_us * UINT64_C(1000)), done = 0;
 
@@ -301,7 +333,7 @@ uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_
 		done = do_write(e, zone, bytes, at);
 		break;
 	case ZNS_EMU_OP_READ:
-		done = do_read(e, zone, bytes, at);
+		done = do_read(e, zone, off, bytes, at);
 		break;
 	case ZNS_EMU_OP_RESET:
 		done = do_reset(e, zone, bytes, at);

@@ -40,6 +40,8 @@ static void place_tables(struct emu *e)
 	e->channel_cal = e->die_cal + (size_t)e->p.channels * e->p.ways * emu_planes(&e->p);
 	if (e->p.cache_mib)
 		e->cache = (struct emu_cache *)(base + e->lay.cache_off);
+	if (e->p.heat_mib)
+		e->heat = (struct emu_heat *)(base + e->lay.heat_off);
 }
 
 static int map_live(struct emu *e, bool private, struct zns_err *err)

@@ -52,6 +52,13 @@ static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 			err, -EINVAL,
 			"%u odd dies of %u, at %u %% of the others' time: at most all dies, at 10 to 1000 %%",
 			p->odd_dies, p->channels * p->ways, p->odd_pct);
+	if (p->heat_mib > MAX_MIBPS || p->cool_mibps > MAX_MIBPS ||
+	    (p->heat_mib ? !p->cool_mibps || p->throttle_pct <= 100 || p->throttle_pct > 1000 :
+			   p->cool_mibps || p->throttle_pct))
+		return zns_fail(
+			err, -EINVAL,
+			"throttled after %u MiB, cooled by %u MiB/s, to %u %% of the time: all of them or none, and 101 to 1000 %%",
+			p->heat_mib, p->cool_mibps, p->throttle_pct);
 	if (p->planes > 16)
 		return zns_fail(err, -EINVAL, "%u planes of a die: at most 16", p->planes);
 	return check_mibps("bandwidth behind the write cache", p->cache_mibps, false, err);
@@ -83,6 +90,13 @@ static int check_places(const struct zns_emu_params *p, struct zns_err *err)
 			err, -EINVAL,
 			"%u small dies of %u, %u zones on each, %u zones in a row: a die at least is not small, and a shared map has neither",
 			p->small_dies, p->channels * p->ways, p->small_zones, p->row);
+	if (p->zone_dies > zns_min(p->channels * p->ways, EMU_MAX_BUFFER_UNITS) ||
+	    p->zone_step > p->zone_dies ||
+	    (p->zone_dies && (p->small_dies || p->map == ZNS_EMU_MAP_SHARED)))
+		return zns_fail(
+			err, -EINVAL,
+			"zones on %u of %u dies each, from each %u-th one on: at most 4 of them, at steps no longer than that; neither with a shared map nor with small dies",
+			p->zone_dies, p->channels * p->ways, p->zone_step);
 	return 0;
 }
 
@@ -215,4 +229,13 @@ void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone)
 	for (uint32_t z = p->nr_zones; p->row > 1 && z--;)
 		die_of_zone[z] = die_of_zone[z / p->row];
 	make_small(p, die_of_zone);
+	for (uint32_t z = 0; p->zone_dies && z < p->nr_zones; z++)
+		die_of_zone[z] -= die_of_zone[z] % (p->zone_step ? p->zone_step : p->zone_dies);
+}
+
+bool zns_emu_zones_overlap(const struct zns_emu_params *p)
+{
+	/* a zone that begins on one of the last dies goes on at the first */
+	return p->zone_dies > 1 && ((p->zone_step && p->zone_step < p->zone_dies) ||
+				    p->channels * p->ways % p->zone_dies);
 }

@@ -72,7 +72,7 @@ struct emu_header_tables {
 /* Behind the header of an emulated drive, if one of these is not 0. */
 struct emu_header_more {
 	uint32_t cache_mib, cache_mibps, odd_dies, odd_pct, planes, small_dies, small_zones, row;
-	uint32_t cache_backed, zero[7];
+	uint32_t cache_backed, zone_dies, zone_step, heat_mib, cool_mibps, throttle_pct, zero[2];
 	uint64_t hash; /* of the header's hash and the fields above */
 };
 _Static_assert(sizeof(struct emu_header_more) == 72, "header format");
@@ -148,9 +148,15 @@ struct emu_cache {
 	uint64_t end_ns[]; /* a heap, the earliest first: when a unit of it is programmed */
 };
 
+/* How warm the dies are together. */
+struct emu_heat {
+	uint64_t bytes, at_ns; /* programmed and not cooled down yet, at that time */
+	uint32_t hot, times; /* throttled now; how often it began */
+};
+
 struct emu_layout {
-	uint64_t live_off, live_len, mirror_off, model_off, cache_off; /* the last three inside the
-									  live area */
+	/* the last four are inside the live area */
+	uint64_t live_off, live_len, mirror_off, model_off, cache_off, heat_off;
 	uint64_t dur_off, dur_len;
 	uint64_t data_off, data_end, log_stride, stride, total;
 };
@@ -177,6 +183,7 @@ struct emu {
 	/* die_cal: of the first plane of each die, then of the second of each, … */
 	struct emu_cal *die_cal, *channel_cal;
 	struct emu_cache *cache; /* NULL: none */
+	struct emu_heat *heat; /* NULL: it is never throttled */
 	const struct emu_clock *clock; /* NULL: the wall clock; see zns_emu_set_clock() */
 	uint64_t thread_start_ns, serial;
 	uint32_t *die_of_zone;
@@ -227,6 +234,17 @@ static inline const char *emu_noun(const struct emu *e)
 static inline uint32_t emu_planes(const struct zns_emu_params *p)
 {
 	return p->planes ? p->planes : 1;
+}
+
+static inline uint32_t emu_zone_dies(const struct zns_emu_params *p)
+{
+	return p->zone_dies ? p->zone_dies : 1;
+}
+
+/* The write buffer of a zone: each of its dies has one. */
+static inline uint32_t emu_buffer_units(const struct zns_emu_params *p)
+{
+	return zns_min(p->buffer_units * emu_zone_dies(p), (uint32_t)EMU_MAX_BUFFER_UNITS);
 }
 
 /* emu_params.c */
@@ -385,6 +403,11 @@ uint64_t emu_cache_accept(struct emu *e, uint64_t at);
 void emu_cache_hold(struct emu *e, uint64_t end); /* a unit, until it is programmed */
 void emu_cache_clear(struct emu *e);
 
+/* emu_heat.c */
+void emu_heat_add(struct emu *e, uint64_t bytes); /* they are programmed */
+uint32_t emu_heat_pct(struct emu *e, uint64_t now); /* of the usual time */
+void emu_heat_clear(struct emu *e);
+
 /* emu_model.c: call all of these between enter and leave */
 uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps);
 int emu_model_enter(struct emu *e, struct zns_err *err);
@@ -392,14 +415,15 @@ int emu_model_enter(struct emu *e, struct zns_err *err);
 int emu_model_ask(struct emu *e, struct zns_err *err);
 void emu_model_leave(struct emu *e);
 void emu_model_idle(struct emu *e); /* after a power cut: drops all queued work */
-uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
-		       uint64_t issue);
+/* @off: where a read begins; else of no account */
+uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t off,
+		       uint64_t bytes, uint64_t issue);
 
 /* emu_timing.c: when a call is issued in model time, when it is done (0: at once), and the wait.
  * All do nothing with timing off. */
 uint64_t emu_timing_issue(struct emu *e);
-uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
-			 uint64_t issue);
+uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t off,
+			 uint64_t bytes, uint64_t issue);
 void emu_timing_wait(struct emu *e, uint64_t done);
 bool emu_timing_active(const struct emu *e);
 /* a thread clock may run ahead of the wall clock; sleepers then need not wait */

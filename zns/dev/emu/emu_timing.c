@@ -37,15 +37,15 @@ uint64_t emu_timing_issue(struct emu *e)
 	return e->clock ? e->clock->issue(e) : wall_ns(e);
 }
 
-uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
-			 uint64_t issue)
+uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t off,
+			 uint64_t bytes, uint64_t issue)
 {
 	uint64_t done;
 
 	/* a failed lock costs the timing, not the caller's data */
 	if (!emu_timing_active(e) || emu_model_enter(e, NULL))
 		return 0;
-	done = emu_model_run(e, op, zone, bytes, issue);
+	done = emu_model_run(e, op, zone, off, bytes, issue);
 	emu_model_leave(e);
 	return done;
 }

@@ -112,7 +112,7 @@ int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 		return ret;
 	ret = finish_locked(e, zone, &padded, err);
 	if (!ret && padded)
-		done = emu_timing_book(e, ZNS_EMU_OP_FINISH, zone, padded, issue);
+		done = emu_timing_book(e, ZNS_EMU_OP_FINISH, zone, 0, padded, issue);
 	emu_zone_unlock(e, zone);
 	emu_timing_wait(e, done);
 	return ret;
@@ -138,7 +138,7 @@ static uint64_t time_resets(struct emu *e, const struct emu_change *ch, size_t n
 	uint64_t done = 0;
 
 	for (size_t i = 0; i < nr; i++) {
-		uint64_t end = emu_timing_book(e, ZNS_EMU_OP_RESET, ch[i].zone, 1, issue);
+		uint64_t end = emu_timing_book(e, ZNS_EMU_OP_RESET, ch[i].zone, 0, 1, issue);
 
 		done = zns_max(done, end);
 	}

@@ -81,6 +81,15 @@ struct zns_emu_params {
 	 */
 	uint32_t small_dies, small_zones;
 	uint32_t row; /* so many zones in a row are on one die; 0: one. Not with a shared map */
+	/* A zone lies on so many dies, at most 4, one behind the other, and its program units take turns. 0: on
+	 * one. Each zone begins at a multiple of zone_step: zones with the same first die share all
+	 * first die share all of their dies, and others share some where zone_step is less than
+	 * zone_dies. Neither with a shared map nor with small dies */
+	uint32_t zone_dies, zone_step;
+	/* Throttling: each MiB that is programmed heats, and cool_mibps of them cool down in a
+	 * second. From heat_mib on all dies take throttle_pct hundredths of their time, until half
+	 * of that has cooled down. 0: never */
+	uint32_t heat_mib, cool_mibps, throttle_pct;
 };
 
 /* 4 GiB: 64 zones of 64 MiB, 4 KiB blocks, 8 channels x 4 ways, 100/400/800 MiB/s, no limits on
@@ -131,10 +140,13 @@ int zns_emu_info(const struct zns_dev *dev, struct zns_emu_params *p, uint8_t uu
 
 /*
  * The vendor's map of an open emulated device: @die_of_zone has nr_zones entries; die d sits on
- * channel d % channels. With ZNS_EMU_MAP_SHARED all entries are 0. Only `format` and tests call
- * this: probing must not.
+ * channel d % channels. With ZNS_EMU_MAP_SHARED all entries are 0; of a zone on several dies it is
+ * the first. Only `format` and tests call this: probing must not.
  */
 int zns_emu_zone_map(const struct zns_dev *dev, uint32_t *die_of_zone, struct zns_err *err);
+
+/* Do some zones share a part of their dies, but not all? Then no map of groups describes it. */
+bool zns_emu_zones_overlap(const struct zns_emu_params *p);
 
 /*
  * --- The timing model ----------------------------------------------------------------------------
