@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The probe on drives that nobody tuned it to: dies of unequal rate, planes, write caches, small
- * groups, rows of zones, slow channels, large units, narrow controllers, drawn at random by seed. A
- * map is right, refused, or wrong though it was given out; so is a rate. In model time, so a seed
- * always ends the same. Prints a line of JSON for each drive, and the sums.
+ * groups, rows of zones, slow channels, large units, narrow controllers, zones on several dies,
+ * throttling, drawn at random by seed. A map is right, refused, or wrong though it was given out;
+ * so is a rate. A drive whose zones share a part of their dies has no right map: that, or that a
+ * drive is throttled, is said by name.
+ * In model time, so a seed always ends the same. Prints a line of JSON for each drive, and the sums.
  *
  *   soak_drives rows [TEXT]           the drives that are named here, or those with the text
  *   soak_drives random [N [SEED]]     N drives, from this seed on
@@ -20,9 +22,9 @@
 #define AIM 0.99 /* of precision and recall of conflicting pairs */
 #define RATE_MOST 1.15 /* of what the slowest die sustains */
 
-enum outcome { RIGHT, REFUSED, WRONG, OUTCOMES };
+enum outcome { RIGHT, REFUSED, WRONG, NAMED, OUTCOMES };
 
-static const char *const outcome_name[] = { "right", "refused", "wrong" };
+static const char *const outcome_name[] = { "right", "refused", "wrong", "named" };
 
 static struct zns_emu_params base(uint32_t zones, uint32_t channels, uint32_t ways)
 {
@@ -61,12 +63,32 @@ struct result {
 /* What the slowest die programs in a second. */
 static uint32_t sustained_of(const struct zns_emu_params *p, const uint32_t *die)
 {
-	double rate = p->die_write_mibps, all = p->channels * p->ways;
+	uint32_t all = p->channels * p->ways, n = p->zone_dies ? p->zone_dies : 1;
+	double rate = p->die_write_mibps;
 
 	for (uint32_t z = 0; z < p->nr_zones && p->map != ZNS_EMU_MAP_SHARED; z++)
 		if (die[z] < p->odd_dies && (p->odd_pct > 100 || p->odd_dies == all))
-			return rate * 100 / p->odd_pct;
-	return p->map == ZNS_EMU_MAP_SHARED ? rate * all : rate;
+			return rate * n * 100 / p->odd_pct;
+	return p->map == ZNS_EMU_MAP_SHARED ? rate * all : rate * n;
+}
+
+/* Do zones with these first dies have one in common? */
+static bool shares(const struct zns_emu_params *p, uint32_t a, uint32_t b)
+{
+	uint32_t all = p->channels * p->ways, apart = (a + all - b) % all;
+
+	return p->zone_dies ? apart < p->zone_dies || all - apart < p->zone_dies : a == b;
+}
+
+/* Some zones share dies with two others that share none: no groups describe that. */
+static bool no_groups(const struct zns_emu_params *p, const uint32_t *die)
+{
+	for (uint32_t a = 0; p->zone_dies && a < p->nr_zones; a++)
+		for (uint32_t b = 0; b < p->nr_zones; b++)
+			for (uint32_t c = 0; c < b && shares(p, die[a], die[b]); c++)
+				if (shares(p, die[a], die[c]) && !shares(p, die[b], die[c]))
+					return true;
+	return false;
 }
 
 static void judge(const struct zns_emu_params *p, const uint32_t *die,
@@ -82,7 +104,7 @@ static void judge(const struct zns_emu_params *p, const uint32_t *die,
 		r->unknown += ga == ZNS_PROBE_NONE;
 		for (uint32_t b = 0; b < a && ga != ZNS_PROBE_NONE; b++) {
 			uint32_t gb = m->zone_group[b];
-			bool said = ga == gb, is = die[a] == die[b];
+			bool said = ga == gb, is = shares(p, die[a], die[b]);
 
 			if (gb == ZNS_PROBE_NONE)
 				continue;
@@ -93,7 +115,7 @@ static void judge(const struct zns_emu_params *p, const uint32_t *die,
 				continue;
 			said = m->group_channel[ga] == m->group_channel[gb];
 			is = die[a] % p->channels == die[b] % p->channels;
-			c.both += said && is && die[a] != die[b];
+			c.both += said && is && !shares(p, die[a], die[b]);
 			c.said += said;
 		}
 	}
@@ -146,6 +168,9 @@ static struct result probe(const struct zns_emu_params *p, const struct zns_emu_
 		snprintf(r.why, sizeof(r.why), "%s", why.msg);
 	else
 		judge(p, die, &map, &r);
+	if (rc && ((strstr(why.msg, "on several dies each") && no_groups(p, die)) ||
+		   (strstr(why.msg, "rate changes") && p->heat_mib)))
+		r.outcome = NAMED;
 	for (uint32_t z = 0; z < p->nr_zones; z++)
 		assert_zone(d, z, ZNS_ZONE_EMPTY, 0);
 	zns_probe_fini(&map);
@@ -170,7 +195,8 @@ static void print(const char *name, const struct zns_emu_params *p, const struct
 
 static void total(const uint32_t n[OUTCOMES])
 {
-	printf("{\"right\":%u,\"refused\":%u,\"wrong\":%u}\n", n[RIGHT], n[REFUSED], n[WRONG]);
+	printf("{\"right\":%u,\"refused\":%u,\"wrong\":%u,\"named\":%u}\n", n[RIGHT], n[REFUSED],
+	       n[WRONG], n[NAMED]);
 }
 
 struct row {
@@ -245,13 +271,25 @@ static uint32_t fill_rows(struct row *r)
 	ROW("three dies of 150 on a channel of 200", p = base(96, 4, 3), p.die_write_mibps = 150,
 	    p.channel_mibps = 200);
 	ROW("one domain, commands of 500 us", p.map = ZNS_EMU_MAP_SHARED, p.command_us = 500);
+	ROW("zones on 2 dies, in pairs", p.zone_dies = 2);
+	ROW("zones on 4 dies, in fours", p.zone_dies = 4);
+	ROW("zones on 2 dies, from each one on", p.zone_dies = 2, p.zone_step = 1);
+	ROW("zones on 4 dies, from each second on", p.zone_dies = 4, p.zone_step = 2);
+	ROW("zones on 3 dies, from each one on, 14 active", p.zone_dies = 3, p.zone_step = 1,
+	    p.max_active = p.max_open = 14);
+	ROW("throttled after 64 MiB, to half", p.heat_mib = 64, p.cool_mibps = 100,
+	    p.throttle_pct = 200);
+	ROW("throttled after 256 MiB, to a third", p.heat_mib = 256, p.cool_mibps = 20,
+	    p.throttle_pct = 300);
+	ROW("throttled after 1 GiB, by a quarter", p.heat_mib = 1024, p.cool_mibps = 50,
+	    p.throttle_pct = 133);
 #undef ROW
 	return n;
 }
 
 static int rows(const char *only)
 {
-	struct row r[60];
+	struct row r[70];
 	uint32_t n = fill_rows(r), sum[OUTCOMES] = { 0 };
 	const struct zns_emu_noise none = { 0 };
 
@@ -312,13 +350,26 @@ static struct zns_emu_params draw(uint64_t seed, char *name, size_t len)
 			p.small_zones = (uint32_t)PICK(1, 2, 3, 8);
 		}
 	}
+	/* last, so that the drives of earlier seeds have stayed what they were but for these */
+	if (p.map != ZNS_EMU_MAP_SHARED && dies > 1 && !p.small_dies && !(emu_random(&s) % 10)) {
+		p.zone_dies = (uint32_t)PICK(2, 2, 3, 4);
+		p.zone_dies = zns_min(p.zone_dies, dies);
+		p.zone_step = (uint32_t)PICK(0, 0, 1, 2);
+		p.zone_step = zns_min(p.zone_step, p.zone_dies);
+	}
+	if (!(emu_random(&s) % 8)) {
+		p.heat_mib = (uint32_t)PICK(64, 256, 1024);
+		p.cool_mibps = (uint32_t)PICK(20, 100, 400);
+		p.throttle_pct = (uint32_t)PICK(130, 200, 300);
+	}
 	snprintf(
 		name, len,
-		"seed %llu: %u zones of %u MiB %ux%u map %d %u/%u/%u MiB/s cache %u/%u unit %uK command %u planes %u odd %u/%u small %u/%u row %u active %u controller %u",
+		"seed %llu: %u zones of %u MiB %ux%u map %d %u/%u/%u MiB/s cache %u/%u unit %uK command %u planes %u odd %u/%u small %u/%u row %u active %u controller %u zone on %u/%u hot %u/%u/%u",
 		(unsigned long long)seed, p.nr_zones, (uint32_t)(p.zone_size >> 20), p.channels,
 		p.ways, p.map, p.die_write_mibps, p.die_read_mibps, p.channel_mibps, p.cache_mib,
 		p.cache_mibps, p.program_unit >> 10, p.command_us, p.planes, p.odd_dies, p.odd_pct,
-		p.small_dies, p.small_zones, p.row, p.max_active, p.controller_mibps);
+		p.small_dies, p.small_zones, p.row, p.max_active, p.controller_mibps, p.zone_dies,
+		p.zone_step, p.heat_mib, p.cool_mibps, p.throttle_pct);
 	return p;
 }
 
@@ -328,7 +379,7 @@ static int drawn(uint64_t n, uint64_t first)
 
 	for (uint64_t seed = first; seed < first + n; seed++) {
 		struct zns_emu_noise noise = { .jitter_pct = seed % 3 ? 0 : 4, .seed = seed };
-		char name[300];
+		char name[400];
 		struct zns_emu_params p = draw(seed, name, sizeof(name));
 		struct result x = probe(&p, &noise, 0, seed);
 

@@ -45,6 +45,11 @@ static int refuse(struct probe *p, const struct zns_probe_drift *d, struct zns_e
 				    *a = &p->map->seen[ZNS_PROBE_APART],
 				    *r = &p->map->seen[ZNS_PROBE_READ];
 
+	if (s->wrong && 2 * s->low >= PROBE_SAME)
+		return zns_fail(
+			err, -EAGAIN,
+			"two zones of one die are written up to %.1f times as slow as one alone (%u of %u pairs), and not twice as slow: the device's rate changes while it is measured, as that of one that gets hot and is throttled; nothing is stored: let the device cool down and probe again",
+			2 * s->high, s->wrong, s->sets);
 	if (s->wrong)
 		return zns_fail(
 			err, -EAGAIN,
@@ -151,6 +156,9 @@ int probe_check(struct probe *p, struct zns_err *err)
 	int ret = check(p, &x, err);
 	struct zns_probe_map *m = p->map;
 
+	/* what sets of several groups wait for may be a part of their dies */
+	if (!ret && !m->one_domain && !wrong(m) && p->load > 1)
+		ret = probe_overlap(p, err);
 	probe_index_free(&x);
 	p->proved = !ret && !m->one_domain && !wrong(m) && m->miss <= PROBE_PASS;
 	if (p->proved)

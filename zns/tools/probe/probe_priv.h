@@ -184,6 +184,8 @@ int probe_predict_apart(struct probe *p, struct zns_probe_drift *out, struct zns
 /* loaded.c: sets of several groups wait, but no two groups do */
 int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift *d, bool *again,
 		 struct zns_err *err);
+/* overlap.c: -EAGAIN if zones lie on several dies each, and share some of them */
+int probe_overlap(struct probe *p, struct zns_err *err);
 /* check.c: a promise must hold in each group */
 void probe_promise_least(struct probe *p);
 

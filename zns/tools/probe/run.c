@@ -92,6 +92,17 @@ static int phases(struct probe *p, struct zns_err *err)
 	return ret;
 }
 
+/* What is refused may be so for a reason that has a name. */
+static int refused(struct probe *p, int ret, struct zns_err *err)
+{
+	struct zns_err why = ZNS_ERR_INIT;
+
+	if ((ret != -EAGAIN && ret != -EDQUOT) || p->map->phase == ZNS_PROBE_CALIBRATE ||
+	    probe_overlap(p, &why) != -EAGAIN)
+		return ret;
+	return zns_fail(err, -EAGAIN, "%s", why.msg);
+}
+
 int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
 		  struct zns_probe_map *map, struct zns_err *err)
 {
@@ -100,6 +111,8 @@ int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
 
 	if (!ret)
 		ret = phases(&p, err);
+	if (ret && p.kind)
+		ret = refused(&p, ret, err);
 	if (!ret)
 		ret = probe_number_groups(map, err);
 	if (p.kind)

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Zones that lie on several dies each, and share a part of them with some zones and another part
+ * with others. Two such zones wait for a third one and not for each other. Groups cannot say that:
+ * in a group, who shares with the same zone shares. So such a drive is refused by name.
+ */
+#include "probe_priv.h"
+
+#define ZONES 24u /* tried, one of each group first */
+#define CENTRES 3u /* zones that all others are tried with, and so many more once there is a case */
+#define CASES 2u /* with different centres: one may be a bad moment */
+#define PARTNERS 6u
+#define TRIES 3u
+#define ROUNDS 4u /* a case is tried again so often, and may fail once */
+
+enum relation { UNTOLD, SHARE, APART };
+
+struct trial {
+	uint32_t zone[ZONES], nr;
+	double alone[ZONES];
+};
+
+static bool listed(const struct trial *t, uint32_t zone)
+{
+	for (uint32_t i = 0; i < t->nr; i++)
+		if (t->zone[i] == zone)
+			return true;
+	return false;
+}
+
+/* One zone of each group, then any. */
+static void pick(struct probe *p, struct trial *t)
+{
+	const struct zns_probe_map *m = p->map;
+	uint32_t any[ZONES], n = probe_pick_empty(p, any, ZONES), from = probe_random(p, p->nr);
+
+	for (uint32_t g = 0; g < m->nr_groups && t->nr < ZONES; g++)
+		for (uint32_t k = 0; k < p->nr; k++) {
+			uint32_t z = (from + k) % p->nr;
+
+			if (m->zone_group[z] != g || !probe_can_write(p, z))
+				continue;
+			t->zone[t->nr++] = z;
+			break;
+		}
+	for (uint32_t i = 0; i < n && t->nr < ZONES; i++)
+		if (!listed(t, any[i]))
+			t->zone[t->nr++] = any[i];
+}
+
+/* The best of two times of each. */
+static int alone(struct probe *p, struct trial *t, struct zns_err *err)
+{
+	for (uint32_t i = 0; i < t->nr; i++)
+		for (uint32_t k = 0; k < 2; k++) {
+			double ns;
+			int ret = probe_write_set(p, &t->zone[i], 1, p->set_units, &ns, err);
+
+			if (ret)
+				return ret;
+			t->alone[i] = k ? zns_min(t->alone[i], ns) : ns;
+		}
+	return 0;
+}
+
+/* Noise makes nothing quicker: the best of several times. */
+static int relate(struct probe *p, const struct trial *t, uint32_t a, uint32_t b,
+		  enum relation *out, struct zns_err *err)
+{
+	const uint32_t pair[2] = { t->zone[a], t->zone[b] };
+	double one = zns_max(t->alone[a], t->alone[b]), best = PROBE_UNTOLD;
+
+	for (uint32_t k = 0; k < TRIES && best > PROBE_APART; k++) {
+		double ns;
+		int ret = probe_write_set(p, pair, 2, p->set_units, &ns, err);
+
+		if (ret)
+			return ret;
+		best = zns_min(best, ns / one);
+	}
+	*out = best <= PROBE_APART                           ? APART :
+	       best >= PROBE_SAME && best <= PROBE_SAME_MOST ? SHARE :
+							       UNTOLD;
+	return 0;
+}
+
+/* Two that share with the @centre and not with each other: @with; else with[0] is ZONES. */
+static int look(struct probe *p, const struct trial *t, uint32_t centre, uint32_t with[2],
+		struct zns_err *err)
+{
+	uint32_t partner[PARTNERS], nr = 0;
+
+	with[0] = ZONES;
+	for (uint32_t i = 0; i < t->nr && nr < PARTNERS; i++) {
+		enum relation r;
+		int ret = i == centre ? 0 : relate(p, t, centre, i, &r, err);
+
+		if (ret)
+			return ret;
+		if (i == centre || r != SHARE)
+			continue;
+		for (uint32_t k = 0; k < nr; k++) {
+			ret = relate(p, t, partner[k], i, &r, err);
+			if (ret)
+				return ret;
+			if (r != APART)
+				continue;
+			with[0] = partner[k];
+			with[1] = i;
+			return 0;
+		}
+		partner[nr++] = i;
+	}
+	return 0;
+}
+
+/* Times of each round are compared with each other: a drive that gets hot changes its rate, but not
+ * between the same two measurements each time. */
+static int confirm(struct probe *p, const struct trial *t, uint32_t centre, const uint32_t with[2],
+		   bool *yes, struct zns_err *err)
+{
+	uint32_t right = 0;
+
+	for (uint32_t k = 0; k < ROUNDS; k++) {
+		struct trial c = { .zone = { t->zone[centre], t->zone[with[0]], t->zone[with[1]] },
+				   .nr = 3 };
+		enum relation r[3] = { UNTOLD, UNTOLD, UNTOLD };
+		int ret = alone(p, &c, err);
+
+		for (uint32_t i = 0; !ret && i < 3; i++)
+			ret = relate(p, &c, i == 2, i ? 2 : 1, &r[i], err);
+		if (ret)
+			return ret;
+		right += r[0] == SHARE && r[1] == SHARE && r[2] == APART;
+	}
+	*yes = right + 1 >= ROUNDS;
+	return 0;
+}
+
+int probe_overlap(struct probe *p, struct zns_err *err)
+{
+	struct trial t = { .nr = 0 };
+	uint32_t cases = 0, with[2] = { ZONES };
+	int ret = p->open_room < 2 ? 0 : probe_drop(p, p->ours, p->nr_ours, err);
+
+	if (ret || p->open_room < 2 || !p->set_units)
+		return ret;
+	pick(p, &t);
+	ret = alone(p, &t, err);
+	for (uint32_t c = 0; !ret && c < t.nr && c < CENTRES * (1 + !!cases); c++) {
+		bool yes = false;
+
+		ret = look(p, &t, c, with, err);
+		if (!ret && with[0] < ZONES)
+			ret = confirm(p, &t, c, with, &yes, err);
+		cases += yes;
+		if (cases == CASES)
+			return zns_fail(
+				err, -EAGAIN,
+				"cannot be mapped: zones lie on several dies each (zone %u waits for zones %u and %u when it is written, and these do not wait for each other), and groups cannot say which of them share; nothing is stored: `znsctl format` without a map makes the drive one group",
+				t.zone[c], t.zone[with[0]], t.zone[with[1]]);
+	}
+	return ret;
+}
