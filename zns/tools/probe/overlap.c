@@ -7,17 +7,19 @@
 #include "probe_priv.h"
 
 #define ZONES 24u /* tried, one of each group first */
-#define CENTRES 3u /* zones that all others are tried with, and so many more once there is a case */
+#define CENTRES 8u /* zones that all others are tried with, and so many more once there is a case */
 #define CASES 2u /* with different centres: one may be a bad moment */
-#define PARTNERS 6u
-#define TRIES 3u
+#define PARTNERS 10u
+#define SETS 400u /* of two zones: what the default budget grows by */
+#define TRIES 2u
 #define ROUNDS 4u /* a case is tried again so often, and may fail once */
 
-enum relation { UNTOLD, SHARE, APART };
+enum relation { UNTRIED, UNTOLD, SHARE, APART };
 
 struct trial {
 	uint32_t zone[ZONES], nr;
 	double alone[ZONES];
+	enum relation known[ZONES][ZONES];
 };
 
 static bool listed(const struct trial *t, uint32_t zone)
@@ -64,12 +66,15 @@ static int alone(struct probe *p, struct trial *t, struct zns_err *err)
 }
 
 /* Noise makes nothing quicker: the best of several times. */
-static int relate(struct probe *p, const struct trial *t, uint32_t a, uint32_t b,
-		  enum relation *out, struct zns_err *err)
+static int relate(struct probe *p, struct trial *t, uint32_t a, uint32_t b, enum relation *out,
+		  struct zns_err *err)
 {
 	const uint32_t pair[2] = { t->zone[a], t->zone[b] };
 	double one = zns_max(t->alone[a], t->alone[b]), best = PROBE_UNTOLD;
 
+	*out = t->known[a][b];
+	if (*out != UNTRIED)
+		return 0;
 	for (uint32_t k = 0; k < TRIES && best > PROBE_APART; k++) {
 		double ns;
 		int ret = probe_write_set(p, pair, 2, p->set_units, &ns, err);
@@ -81,11 +86,12 @@ static int relate(struct probe *p, const struct trial *t, uint32_t a, uint32_t b
 	*out = best <= PROBE_APART                           ? APART :
 	       best >= PROBE_SAME && best <= PROBE_SAME_MOST ? SHARE :
 							       UNTOLD;
+	t->known[a][b] = t->known[b][a] = *out;
 	return 0;
 }
 
 /* Two that share with the @centre and not with each other: @with; else with[0] is ZONES. */
-static int look(struct probe *p, const struct trial *t, uint32_t centre, uint32_t with[2],
+static int look(struct probe *p, struct trial *t, uint32_t centre, uint32_t with[2],
 		struct zns_err *err)
 {
 	uint32_t partner[PARTNERS], nr = 0;
@@ -124,7 +130,7 @@ static int confirm(struct probe *p, const struct trial *t, uint32_t centre, cons
 	for (uint32_t k = 0; k < ROUNDS; k++) {
 		struct trial c = { .zone = { t->zone[centre], t->zone[with[0]], t->zone[with[1]] },
 				   .nr = 3 };
-		enum relation r[3] = { UNTOLD, UNTOLD, UNTOLD };
+		enum relation r[3] = { UNTRIED };
 		int ret = alone(p, &c, err);
 
 		for (uint32_t i = 0; !ret && i < 3; i++)
@@ -145,6 +151,8 @@ int probe_overlap(struct probe *p, struct zns_err *err)
 
 	if (ret || p->open_room < 2 || !p->set_units)
 		return ret;
+	if (!p->par->budget)
+		p->budget += (uint64_t)SETS * 2 * p->set_units * p->unit;
 	pick(p, &t);
 	ret = alone(p, &t, err);
 	for (uint32_t c = 0; !ret && c < t.nr && c < CENTRES * (1 + !!cases); c++) {
