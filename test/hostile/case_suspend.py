@@ -19,6 +19,7 @@ case " $* " in *" checkpoint "*)
     echo checkpoint >>{dir}/calls
     mkdir {dir}/begun || exit 1
     read code <{dir}/gate
+    echo "ended $code" >>{dir}/calls
     rmdir {dir}/begun
     exit "$code";;
 esac
@@ -59,19 +60,21 @@ class Suspended(Engine):
 
 @case
 def stopped_twice(scene):
-    """A second stop during the checkpoint of the first one sends no signal: it would wait in the frozen tasks, and be dumped with them."""
+    """A second stop during the checkpoint of the first one sends no signal, which would be dumped with the frozen tasks, before that has failed."""
     with Suspended(scene(TINY, size=1)) as e:
-        for code, kills in ((0, 0), (1, 1)):
+        for code, kills in ((1, 2), (0, 0)):
             (e.dir / 'calls').unlink(missing_ok=True)
             first = e.begin('kill', ID, 'TERM')
             if not wait_until(lambda: e.calls() == ['checkpoint']):
                 raise Failed(f'the stop is no checkpoint: {e.calls()}')
-            expect('exit of the second stop', e.begin('kill', ID, '15').wait(60), 0)
-            expect('calls of runc after the second stop', e.calls(), ['checkpoint'])
+            second = e.begin('kill', ID, '15')
+            if not code:
+                os.kill(e.init_pid, 9)
             e.end(code)
-            expect('exit of the first stop', first.wait(60), 0)
-            expect('signals of the first stop', len(e.calls()) - 1, kills)
-            expect('it ended with a checkpoint', (e.own / 'zns-ended').exists(), True)
+            expect('exits of both stops', [p.wait(60) for p in (first, second)], [0, 0])
+            expect('calls of runc', e.calls()[:2], ['checkpoint', f'ended {code}'])
+            expect('signals of both stops', len(e.calls()[2:]), kills)
+            expect('it ended with a checkpoint', (e.own / 'zns-ended').exists(), not code)
             tried(f'a second stop, and the checkpoint ends with {code}')
         (e.dir / 'calls').unlink()
         expect('exit of SIGKILL', e.begin('kill', ID, 'KILL').wait(60), 0)
@@ -81,19 +84,24 @@ def stopped_twice(scene):
 
 @case
 def stopped_frozen(scene):
-    """A stop during Docker's own checkpoint, which ends the container, sends no signal; during one that lets it run it does."""
+    """A stop during Docker's own checkpoint that ends the container sends its signal if that fails; during one that lets it run at once."""
     with Suspended(scene(TINY, size=1)) as e:
         (e.own / 'checkpoints').mkdir(exist_ok=True)
-        for options, kills in ((['--leave-running'], 1), ([], 0)):
+        for options, code, signals in ((['--leave-running'], 0, ['kill', 'ended 0']), ([], 1, ['ended 1', 'kill']), ([], 0, ['ended 0'])):
             (e.dir / 'calls').unlink(missing_ok=True)
             dump = e.begin('checkpoint', *options, '--image-path', e.own / 'checkpoints/one', '--work-path', e.work, ID)
             if not wait_until(lambda: e.calls() == ['checkpoint']):
                 raise Failed(f'no checkpoint: {e.calls()}')
-            expect('exit of the stop', e.begin('kill', ID, '15').wait(60), 0)
-            expect('signals of the stop', len([c for c in e.calls() if c != 'checkpoint']), kills)
-            e.end(0)
-            expect('exit of the checkpoint', dump.wait(60), 0)
-            tried(f'a stop in a checkpoint, {options}')
+            stop = e.begin('kill', ID, '15')
+            if options:
+                expect('exit of the stop', stop.wait(60), 0)
+            elif not code:
+                os.kill(e.init_pid, 9)
+            e.end(code)
+            expect('exit of the checkpoint', dump.wait(60), code)
+            expect('exit of the stop', stop.wait(60), 0)
+            expect('signals of the stop', ['kill' if ' kill ' in f' {c} ' else c for c in e.calls() if c != 'checkpoint'], signals)
+            tried(f'a stop in a checkpoint, {options}, which ends with {code}')
 
 
 @case

@@ -5,11 +5,13 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <syslog.h>
 #include <time.h>
@@ -17,6 +19,9 @@
 #include "zns/client.h"
 #include "zns/config.h"
 #include "zns/handle.h"
+
+#define OTHER_MS 60000 /* for a checkpoint with which the container ends; it may go on after that */
+#define OTHER_LOOK_MS 100
 
 /* <root>/containers/ID/checkpoints */
 static int all_of(const struct docker_container *k, char *out, size_t len)
@@ -220,17 +225,37 @@ static bool make(const struct call *c, const struct docker_container *k)
 }
 
 /*
- * A second stop leaves the first one, or Docker's own checkpoint, what it makes. Its signal would wait in the frozen tasks, and
- * be in their memory: they would end as soon as they are resumed.
+ * A stop during a checkpoint with which the container ends sends no signal: it would wait in the frozen tasks, and be in their
+ * memory, so they would end as soon as they are resumed. False: that checkpoint failed, and the container runs on.
  */
-static bool by_checkpoint(const struct call *c, const struct docker_container *k, bool frozen)
+static bool ended_by_other(const struct docker_container *k, pid_t init)
+{
+	cleanup_close int process = (int)syscall(SYS_pidfd_open, init, 0);
+	struct pollfd p = { process, POLLIN, 0 };
+	int lock;
+
+	for (int ms = 0; ms < OTHER_MS; ms += OTHER_LOOK_MS) {
+		if (poll(&p, 1, OTHER_LOOK_MS) == 1)
+			return true;
+		lock = suspend_lock(k);
+		if (lock == -EWOULDBLOCK)
+			continue;
+		if (lock >= 0)
+			close(lock);
+		return process < 0 || poll(&p, 1, 0) == 1;
+	}
+	return true;
+}
+
+static bool by_checkpoint(const struct call *c, const struct docker_container *k,
+			  const struct docker_state *state)
 {
 	int fd = suspend_lock(k);
 	bool done;
 
 	if (fd == -EWOULDBLOCK)
-		return true;
-	done = !frozen && make(c, k);
+		return ended_by_other(k, state->init_pid);
+	done = !state->frozen && make(c, k);
 	if (fd >= 0)
 		close(fd);
 	return done;
@@ -279,7 +304,7 @@ bool suspend_kill(const struct call *c)
 	    sig == suspend_signal(&k) && !docker_settings_read(&k, &s, &err) &&
 	    s.source[DOCKER_STOP] && !strcmp(s.value[DOCKER_STOP], "checkpoint") &&
 	    !has_terminal(&k) && !left_out(&k))
-		done = by_checkpoint(c, &k, state.frozen);
+		done = by_checkpoint(c, &k, &state);
 	docker_container_fini(&k);
 	return done;
 }
