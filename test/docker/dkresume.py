@@ -338,6 +338,23 @@ def from_another(d):
         d.docker('checkpoint', 'create', '--leave-running', 'bound', 'one')
         refused('kid-0', 'may be newer than that memory: mount it read-only', 'bound/one', '-v', f'{shared}:/shared')
         remove(d, 'bound')
+        # the place of a mount stays in its layer when a first start fails, and is in the way of no other
+        mount, place = ('-v', f'{rules}:/opt/kept/rules:ro'), 'opt/kept/rules'
+        bound = keeps_secret(d, 'bound', *mount)
+        d.docker('checkpoint', 'create', '--leave-running', 'bound', 'one')
+        for other in (place, 'opt/rules'):
+            make('kid-0', 'bound/one', *mount, verb=('create',))
+            for path in {place, other}:
+                at = Path(d.docker('inspect', '-f', '{{.GraphDriver.Data.UpperDir}}', 'kid-0').stdout.strip()) / path
+                at.parent.mkdir(parents=True, exist_ok=True)
+                at.touch()
+            if other == place:
+                d.docker('start', 'kid-0')
+                want('its memory', secret(d, 'kid-0') == bound, note(d, 'kid-0'))
+            else:
+                d.refused(d.docker, 'start', 'kid-0', line='rules is no file of its image')
+            remove(d, 'kid-0')
+        remove(d, 'bound')
         kids = [f'kid-{i}' for i in range(5)]
         with concurrent.futures.ThreadPoolExecutor(5) as pool:
             for r in pool.map(begin, kids, ['warm/one', ident, 'warm/one', 'warm/one', 'warm/one']):

@@ -361,7 +361,8 @@ int docker_shape_check(const struct docker_container *c, const char *dir, struct
 
 /* -EEXIST: it has a volume that it may write to. @own: its directory in the engine's. */
 int docker_has_volumes(struct json_object *spec, const char *own, struct zns_err *err);
-/* -EEXIST: its own layer has a file, before its first start. -EOPNOTSUPP: its root is no overlay. */
+/* -EEXIST: its own layer has a file that no mount covers, before its first start. -EOPNOTSUPP: its
+ * root is no overlay. */
 int docker_has_files(struct json_object *spec, struct zns_err *err);
 /*
  * written.c: was a file of the container @spec written after it was frozen? That is its root and

@@ -30,7 +30,9 @@ struct look {
 	bool crosses; /* into what is mounted below it */
 	dev_t dev;
 	unsigned int depth;
-	const struct docker_frozen *frozen; /* NULL: no file may be there */
+	const char *names[DEPTH_MAX]; /* of the directories above, from the top on */
+	const struct docker_frozen *frozen; /* NULL: no file may be there, but for those below */
+	struct json_object *mounts; /* whose places are made before a restore, which may fail */
 	size_t left;
 	uint64_t until_ns; /* of CLOCK_MONOTONIC */
 	uint32_t limit_ms;
@@ -151,6 +153,37 @@ static int not_its_images(const struct look *l, const char *name)
 			place(l, name, text, sizeof(text)));
 }
 
+/* Is @name, in the directory that is looked at, @to inside the container? */
+static bool is_place(const struct look *l, const char *name, const char *to)
+{
+	for (unsigned int i = 1; i <= l->depth; i++) {
+		const char *part = i < l->depth ? l->names[i] : name;
+		size_t n = strlen(part);
+
+		if (*to++ != '/' || strncmp(to, part, n))
+			return false;
+		to += n;
+	}
+	return !*to;
+}
+
+/* The container never sees what it has: a mount covers it. */
+static bool is_mount_point(const struct look *l, const struct dirent *e)
+{
+	bool found = false;
+
+	for (size_t i = 0;
+	     e->d_type == DT_REG && !found && json_object_is_type(l->mounts, json_type_array) &&
+	     i < json_object_array_length(l->mounts);
+	     i++) {
+		const char *to = zns_json_str(json_object_array_get_idx(l->mounts, i),
+					      "destination");
+
+		found = to && is_place(l, e->d_name, to);
+	}
+	return found;
+}
+
 /* @fd is closed. */
 static int directory(struct look *l, int fd, const char *name)
 {
@@ -166,11 +199,13 @@ static int directory(struct look *l, int fd, const char *name)
 	}
 	if (l->frozen)
 		ret = check_directory(l, fd, name);
-	l->depth++;
+	l->names[l->depth++] = name;
 	while (!ret && (errno = 0, e = readdir(d))) {
 		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
 			continue;
 		if (!l->frozen && e->d_type != DT_DIR) {
+			if (is_mount_point(l, e))
+				continue;
 			ret = not_its_images(l, e->d_name);
 			break;
 		}
@@ -310,7 +345,11 @@ int docker_has_files(struct json_object *spec, struct zns_err *err)
 {
 	const char *root = zns_json_str(zns_json_get(spec, "root"), "path");
 	char upper[PATH_MAX] = "", now[NOW_MAX];
-	struct look l = { .left = FILES_MAX, .until_ns = UINT64_MAX, .now = now, .err = err };
+	struct look l = { .left = FILES_MAX,
+			  .until_ns = UINT64_MAX,
+			  .mounts = zns_json_get(spec, "mounts"),
+			  .now = now,
+			  .err = err };
 	int ret = root && *root == '/' ? upper_of(root, upper, sizeof(upper)) : -EINVAL;
 
 	if (ret)
