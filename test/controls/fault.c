@@ -116,7 +116,7 @@ int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct 
 	struct emu_rule *to;
 	unsigned nr;
 
-	if (dev->ops != &emu_ops)
+	if (dev->ops != &emu_ops && dev->ops != &file_ops)
 		return emu_refuse_foreign(dev, err);
 	nr = atomic_load(&e->control->nr_rules);
 	if (nr == EMU_MAX_RULES)
@@ -146,7 +146,7 @@ int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct 
 
 int zns_emu_clear_faults(struct zns_dev *dev)
 {
-	if (dev->ops != &emu_ops)
+	if (dev->ops != &emu_ops && dev->ops != &file_ops)
 		return -EMEDIUMTYPE;
 	atomic_store(&emu_of(dev)->control->nr_rules, 0);
 	return 0;

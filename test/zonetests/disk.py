@@ -57,6 +57,42 @@ def resize(scene):
 
 
 @case
+def resize_beside(scene):
+    """Larger and smaller while a dump stands in the middle: it is named where it is in the way, then waited for, and all handles restore."""
+    scene = on_disk(scene(size=6), '128M')
+    for _ in range(20):     # the next zones shall have room for all of it in front of them
+        last = max(scene.device.json('show', *many_dumps(scene, 1))['zones'])
+        if 40 <= last <= 100:
+            break
+    run_ctl(scene, 0, 'rm', '--all')
+    scene.good_dump()
+    other, images = scene.new_task(24), scene.dir / 'other'
+    images.mkdir()
+    dump = scene.start_dump(images=images, task=other, stop_after=4)
+    try:
+        scene.at_barrier()
+        large = json.loads(run_ctl(scene, 0, 'resize', '256M', '--json'))
+        expect('zones', len(scene.device.zones()), large['zones'])
+        mine = max(z['index'] for z in scene.device.zones() if str(z['owner']).startswith('(writing)'))
+        size = f'{mine + 10}M'  # the tables and the log take 13 MiB, as three zones: that zone is the first behind the end
+        said = run_ctl(scene, 1, 'resize', size, '--wait', '0')
+        if 'a dump of errors (PID ' not in said or 'behind the new end' not in said:
+            raise Failed(f'in the way is a dump: {said}')
+        small = subprocess.Popen([scene.cfg.znsctl, 'resize', scene.device.spec, size, '--json'], env=scene.device.env, stdout=subprocess.PIPE, text=True)
+    finally:
+        scene.go_on()
+    expect('the dump', scene.end_of(dump).code, 0)
+    small = json.loads(small.communicate(timeout=60)[0])
+    expect('zones', (small['zones'], len(scene.device.zones())), (mine, mine))
+    if max(z for c in scene.device.checkpoints() for z in c['zones']) >= mine:
+        raise Failed('a checkpoint names a zone that is gone')
+    run_ctl(scene, 0, 'verify', '--all')
+    expect('fsck', json.loads(run_ctl(scene, 0, 'fsck', '--json'))['problems'], [])
+    scene.good_restore()
+    scene.good_restore(images=images, task=other)
+
+
+@case
 def full(scene):
     """A dump that finds no room says what gives some, and how much; what a rule makes due is removed for it, in the same call."""
     scene = on_disk(scene(size=6), '64M')
