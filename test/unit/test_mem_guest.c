@@ -448,6 +448,40 @@ static void guarded_meanwhile(void **state)
 	play_end(&s);
 }
 
+static void guards_what_is_back(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY), *u;
+
+	fill_pages(mem, MANY, 1);
+	t->other = madvise(fresh(1), PAGE, GUARD_INSTALL) != 0;
+	reach(t, 1);
+	check_pages(t, mem, MANY, 1);
+	for (u = mem; u < mem + MANY * PAGE; u += UNIT_PAGES * PAGE)
+		madvise(u, GUARDED * PAGE, GUARD_INSTALL);
+	madvise(mem, MANY * PAGE, GUARD_REMOVE);
+	for (uint32_t i = 0; i < MANY; i++)
+		t->wrong += !page_is((uint64_t *)(mem + i * PAGE), i, i % UNIT_PAGES >= GUARDED);
+	reach(t, 2);
+}
+
+/* Units that came back and kept their places lose pages, and nobody is told. */
+static void guarded_afterwards(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, guards_what_is_back);
+	if (s.t->other) {
+		play_end(&s);
+		skip();
+	}
+	play_attach(&s);
+	await_bytes_out(&s, 0, MANY * PAGE / 2);
+	zns_mem_pause(s.m, true);
+	do_step(&s, 2);
+	zns_mem_pause(s.m, false);
+	play_end(&s);
+}
+
 static void has_a_stack(struct talk *t)
 {
 	uint8_t *stack = fresh(STACK_SIZE / PAGE);
@@ -495,6 +529,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(pinned_later),
 		cmocka_unit_test(ends_while_handed_over),
 		cmocka_unit_test(guarded_meanwhile),
+		cmocka_unit_test(guarded_afterwards),
 		cmocka_unit_test(guarded_stack),
 	};
 

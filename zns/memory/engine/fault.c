@@ -385,9 +385,10 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 	struct proc *p = f->p;
 	struct span s = { u, f->addr, base + UNIT };
 
-	/* asked while it was on its way: the page is there */
+	/* asked while it was on its way: the page is there, if no guard page has taken its place
+	 * since, of which nobody tells */
 	if (STATE(u->word) == U_CLEAN && f->kind != FAULT_WRITE &&
-	    u->pages & pages_of(base, f->addr, f->addr + PAGE)) {
+	    u->pages & pages_of(base, f->addr, f->addr + PAGE) && !present_is_hole(p, f->addr)) {
 		mem_uffd_wake(p->uffd, f->addr, f->addr + PAGE);
 		return;
 	}

@@ -410,6 +410,7 @@ int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found 
 /* Pages of 16, as bits, that are not there and not nothing: swapped, or guard pages. */
 uint32_t present_markers(const struct proc *p, uint64_t base);
 bool present_is_guard(const struct proc *p, uint64_t addr);
+bool present_is_hole(const struct proc *p, uint64_t addr); /* for sure */
 
 /* --- stop.c: pages go by calls of a thread of the process, while all of them stand still --- */
 struct zns_guest;

@@ -47,6 +47,15 @@ uint32_t present_markers(const struct proc *p, uint64_t base)
 	return pages;
 }
 
+bool present_is_hole(const struct proc *p, uint64_t addr)
+{
+	uint64_t entry;
+
+	return !zns_pread_all(p->pagemap, &entry, sizeof(entry),
+			      (off_t)(addr / PAGE * sizeof(entry))) &&
+	       !(entry >> 62);
+}
+
 bool present_is_guard(const struct proc *p, uint64_t addr)
 {
 	uint64_t entry;
