@@ -152,8 +152,28 @@ static void weights_follow_shares(void **state)
 	assert_int_equal(w[0], 3);
 	assert_int_equal(w[1], 2);
 
+	/* a third of the rate, alone and shared */
+	g[0].nr_reservations = g[1].nr_reservations = 0;
+	g[1].worth = 1.0 / 3;
+	zns_alloc_weights(g, picked, 2, w);
+	assert_int_equal(w[0], 3);
+	assert_int_equal(w[1], 1);
+	g[0].nr_reservations = 1;
+	zns_alloc_weights(g, picked, 2, w);
+	assert_int_equal(w[0], 3);
+	assert_int_equal(w[1], 2);
+	/* it comes after all that are as free */
+	table(g, 4);
+	g[1].worth = 1.0 / 3;
+	g[3].nr_reservations = 1;
+	assert_int_equal(zns_alloc_pick(g, 4, 4, picked), 4);
+	assert_int_equal(picked[2], 1);
+	assert_int_equal(picked[3], 3);
+
 	/* beyond the range: clipped, never 0 */
-	g[0].nr_reservations = 0;
+	table(g, 4);
+	for (i = 0; i < 4; i++)
+		picked[i] = i;
 	g[1].nr_reservations = UINT32_MAX;
 	g[2].nr_reservations = 1;
 	zns_alloc_weights(g, picked, 3, w);

@@ -19,6 +19,7 @@ uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps)
 struct rank {
 	uint32_t reservations;
 	uint32_t leased; /* any live lease counts the same */
+	double worth;
 	uint32_t io; /* groups on its channel that are reserved for normal I/O */
 	uint32_t channel; /* groups of this pick on its channel */
 	uint32_t metadata;
@@ -32,6 +33,8 @@ static bool rank_less(const struct rank *a, const struct rank *b)
 		return a->reservations < b->reservations;
 	if (a->leased != b->leased)
 		return a->leased < b->leased;
+	if (a->worth < b->worth || b->worth < a->worth)
+		return a->worth > b->worth;
 	if (a->io != b->io)
 		return a->io < b->io;
 	if (a->channel != b->channel)
@@ -64,6 +67,7 @@ uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint3
 		taken[i] = g->reserved_io || g->promised || !g->free_zones;
 		rank[i] = (struct rank){ .reservations = g->nr_reservations,
 					 .leased = g->nr_leases > 0,
+					 .worth = zns_group_worth(g),
 					 .metadata = g->metadata,
 					 .id = g->id };
 		for (k = 0; k < nr; k++)
@@ -157,20 +161,27 @@ enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint3
 	return apart;
 }
 
+/* In 1/1024, at least one of them. */
+static uint64_t worth_of(const struct zns_group_state *g)
+{
+	return (uint64_t)zns_max(zns_group_worth(g) * 1024, 1.0);
+}
+
 /*
- * The largest weight is @m; the others follow their rounded share. Returns the worst error relative
- * to the exact share, in 1/65536.
+ * The largest weight, of the group @best, is @m; the others follow their rounded share. Returns the
+ * worst error relative to the exact share, in 1/65536.
  */
 static uint64_t weigh(const struct zns_group_state *groups, const uint32_t *picked, uint32_t nr,
-		      uint32_t least, uint32_t m, uint32_t *weights)
+		      const struct zns_group_state *best, uint32_t m, uint32_t *weights)
 {
 	uint64_t worst = 0;
 	uint32_t i;
 
 	for (i = 0; i < nr; i++) {
-		/* share relative to the best one = (1 + least) / (1 + n) */
-		uint64_t num = (uint64_t)m * (1 + (uint64_t)least);
-		uint64_t den = 1 + (uint64_t)groups[picked[i]].nr_reservations;
+		const struct zns_group_state *g = &groups[picked[i]];
+		/* share relative to the best one */
+		uint64_t num = m * (1 + (uint64_t)best->nr_reservations) * worth_of(g);
+		uint64_t den = (1 + (uint64_t)g->nr_reservations) * worth_of(best);
 		uint64_t w = (2 * num + den) / (2 * den), got, diff;
 
 		if (!w)
@@ -188,21 +199,27 @@ static uint64_t weigh(const struct zns_group_state *groups, const uint32_t *pick
 void zns_alloc_weights(const struct zns_group_state *groups, const uint32_t *picked, uint32_t nr,
 		       uint32_t *weights)
 {
+	const struct zns_group_state *most = NULL;
 	uint64_t best = UINT64_MAX;
-	uint32_t least = UINT32_MAX, m, best_m = 1, i;
+	uint32_t m, best_m = 1, i;
 
-	for (i = 0; i < nr; i++)
-		least = zns_min(least, groups[picked[i]].nr_reservations);
+	for (i = 0; i < nr; i++) {
+		const struct zns_group_state *g = &groups[picked[i]];
+
+		if (!most || worth_of(g) * (1 + (uint64_t)most->nr_reservations) >
+				     worth_of(most) * (1 + (uint64_t)g->nr_reservations))
+			most = g;
+	}
 	/* Takes the smallest scale that comes closest to the shares. */
 	for (m = 1; m <= WEIGHT_MAX && best; m++) {
-		uint64_t e = weigh(groups, picked, nr, least, m, weights);
+		uint64_t e = weigh(groups, picked, nr, most, m, weights);
 
 		if (e < best) {
 			best = e;
 			best_m = m;
 		}
 	}
-	weigh(groups, picked, nr, least, best_m, weights);
+	weigh(groups, picked, nr, most, best_m, weights);
 }
 
 uint32_t zns_alloc_max_qos(uint32_t nr_groups, uint32_t max_open, uint32_t max_active,

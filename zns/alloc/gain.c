@@ -80,8 +80,9 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 		for (g = 0; g < nr; g++)
 			fill(part + first[g], first[g + 1] - first[g]);
 		memset(rate, 0, s->nr_sharers * sizeof(*rate));
-		for (i = 0; i < sum; i++)
-			rate[part[i].who] += part[i].gets;
+		for (g = 0; g < nr; g++)
+			for (i = first[g]; i < first[g + 1]; i++)
+				rate[part[i].who] += part[i].gets * zns_group_worth(&s->groups[g]);
 		for (i = 0; i < sum; i++) {
 			double most = limit[part[i].who], has = rate[part[i].who];
 
@@ -192,7 +193,7 @@ uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
 		list[self].nr_groups--; /* a dump loses nothing by its own gain */
 		spread_join(&s, group, weight);
 		list[self].nr_groups++;
-		party[self].rate += weight / heavy[group];
+		party[self].rate += zns_group_worth(&groups[group]) * weight / heavy[group];
 		memcpy(now, then, nr_sharers * sizeof(*now));
 	}
 	if (limits[self] > 0 && party[self].rate > limits[self])

@@ -62,7 +62,10 @@ bool spread_has_group(const struct zns_sharer *s, uint32_t group)
 /* How much each part of a user's weight loses if a user of weight @weight joins the group. */
 static double loss_of(const struct spread *s, uint32_t group, double weight)
 {
-	return s->users[group] ? 1.0 / s->heavy[group] - 1.0 / (s->heavy[group] + weight) : 0;
+	return s->users[group] ?
+		       zns_group_worth(&s->groups[group]) *
+			       (1.0 / s->heavy[group] - 1.0 / (s->heavy[group] + weight)) :
+		       0;
 }
 
 double spread_poorest(const struct spread *s, uint32_t group, double weight)
@@ -131,15 +134,18 @@ double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, u
 	cleanup_free double *wants = calloc(2 * ((size_t)s->nr_sharers + 1), sizeof(*wants));
 	double *weights = wants + s->nr_sharers + 1;
 	cleanup_free bool *there = calloc(nr ? nr : 1, sizeof(*there));
-	uint32_t capacity = 0, i, k;
-	double fair;
+	double capacity = 0, fair;
+	uint32_t i, k;
 
 	if (!wants || !there)
 		return want;
 	for (i = 0; i < found; i++)
 		there[order[i]] = true;
 	for (i = 0; i < s->nr_sharers; i++) {
+		double has = 0;
+
 		for (k = 0; k < s->sharers[i].nr_groups; k++) {
+			has += zns_group_worth(&s->groups[s->sharers[i].groups[k]]);
 			s->users[s->sharers[i].groups[k]]++;
 			s->heavy[s->sharers[i].groups[k]] += spread_weight(&s->sharers[i]);
 			there[s->sharers[i].groups[k]] = true;
@@ -147,18 +153,19 @@ double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, u
 		weights[i] = spread_weight(&s->sharers[i]);
 		wants[i] = s->sharers[i].want;
 		if (!s->sharers[i].grows)
-			wants[i] = zns_min(wants[i], (double)s->sharers[i].nr_groups);
+			wants[i] = zns_min(wants[i], has);
 	}
 	for (i = 0; i < nr; i++)
-		capacity += there[i];
+		capacity += there[i] ? zns_group_worth(&s->groups[i]) : 0;
 	wants[s->nr_sharers] = want;
 	weights[s->nr_sharers] = weight;
 	fair = zns_alloc_fair(wants, weights, s->nr_sharers + (want > 0),
-			      ceiling > 0 ? zns_min(ceiling, (double)capacity) : (double)capacity);
+			      ceiling > 0 ? zns_min(ceiling, capacity) : capacity);
 	for (i = 0; i < s->nr_sharers; i++) {
 		s->party[i].fair = zns_min(wants[i], fair * weights[i]);
 		for (k = 0; k < s->sharers[i].nr_groups; k++)
-			s->party[i].rate += weights[i] / s->heavy[s->sharers[i].groups[k]];
+			s->party[i].rate += zns_group_worth(&s->groups[s->sharers[i].groups[k]]) *
+					    weights[i] / s->heavy[s->sharers[i].groups[k]];
 	}
 	return zns_min(want, fair * weight);
 }
@@ -208,8 +215,8 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr,
 		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
 		order[n] = group;
 		spread_join(&s, group, weight);
-		now += weight / heavy[group];
-		later += 1.0 / (1 + groups[group].nr_reservations);
+		now += zns_group_worth(&groups[group]) * weight / heavy[group];
+		later += zns_group_worth(&groups[group]) / (1 + groups[group].nr_reservations);
 	}
 	return n;
 }

@@ -20,14 +20,22 @@ struct zns_group_state {
 	bool reserved_io; /* reserved for normal I/O: never given to a dump */
 	/* a dump runs there that was admitted without sharing: never given to another */
 	bool promised;
+	/* its rate, relative to that of the others; 0 counts as 1. Below 1 it is given out after
+	 * all others that are as free */
+	double worth;
 };
+
+static inline double zns_group_worth(const struct zns_group_state *g)
+{
+	return g->worth > 0 ? g->worth : 1;
+}
 
 /* How many zones a rate needs: ceil(qos / zone bandwidth), at least 1 (design.md §5). */
 uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps);
 
 /*
- * Pick @width groups: fewest reservations, then no live lease, then distinct channels, then not
- * metadata, then channels with fewer reservations, then lowest id; groups without a free zone are
+ * Pick @width groups: fewest reservations, then no live lease, then not slow, then distinct
+ * channels, then not metadata, then channels with fewer reservations, then lowest id; groups without a free zone are
  * passed over. Before distinct channels come those without groups of normal I/O: its reads feel a
  * neighbour on the channel.
  * @out gets indices into @groups. Returns how many were found (may be < width).
@@ -122,7 +130,7 @@ enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint3
 			       uint32_t *meta);
 
 /*
- * Units per turn for each picked group: in proportion to its fair share 1 / (1 + other
+ * Units per turn for each picked group: in proportion to its fair share, its worth / (1 + other
  * reservations), as small whole numbers (1 … 16).
  */
 void zns_alloc_weights(const struct zns_group_state *groups, const uint32_t *picked, uint32_t nr,
