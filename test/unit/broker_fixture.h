@@ -58,6 +58,7 @@ static inline void msleep(unsigned ms)
 	nanosleep(&ts, NULL);
 }
 
+static uint32_t fx_slow; /* MiB/s of group 3, if it is not as quick as the others; else 0 */
 static uint32_t fx_ceiling; /* MiB/s that the device writes as a whole; 0: what its groups do */
 /* For this test and its brokers time stands still, but for advance(). */
 static bool fx_still;
@@ -104,7 +105,7 @@ static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active,
 {
 	ZnsPb__Profile p = ZNS_PB__PROFILE__INIT;
 	ZnsPb__DieGroup g[DIES], *gp[DIES];
-	uint32_t map[ZONES], i;
+	uint32_t map[ZONES], rate[DIES], i;
 	struct zns_emu_params e;
 	struct zns_err err = ZNS_ERR_INIT;
 	char path[300], buf[300];
@@ -137,9 +138,13 @@ static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active,
 	for (i = 0; i < ZONES; i++)
 		map[i] = i < META ? 0 : (i - META) % groups;
 	p.source = "vendor";
-	p.zone_write_mibps = 100;
 	p.zone_read_mibps = 400;
 	p.confidence = 1;
+	for (i = 0; fx_slow && i < groups; i++)
+		rate[i] = i == 3 ? fx_slow : 100;
+	p.zone_write_mibps = fx_slow ? zns_min(fx_slow, 100u) : 100;
+	p.group_write_mibps = rate;
+	p.n_group_write_mibps = fx_slow ? groups : 0;
 	p.has_device_write_mibps = fx_ceiling > 0;
 	p.device_write_mibps = fx_ceiling;
 	p.groups = gp;

@@ -89,6 +89,69 @@ static void caps_are_told(void **state)
 }
 
 /* Eight groups of 100 MiB/s, but the device writes 500 as a whole. */
+static int setup_slow(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_slow = 33;
+	fx_open(f, 0, 0, DIES);
+	fx_slow = 0;
+	*state = f;
+	return 0;
+}
+
+static bool has(const struct grant *g, uint32_t group)
+{
+	for (uint32_t i = 0; i < g->n; i++)
+		if (g->group[i] == group)
+			return true;
+	return false;
+}
+
+/* Group 3 is three times slower: what is promised is of the seven others, and only who shares gets
+ * it, after all that are free, at its own rate. */
+static void slow_group(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f);
+	struct zone z;
+	struct grant g;
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+
+	begin_request(&q, &d, "a", 701, "reject", NULL);
+	refused(&a, &q, -ERANGE, "at most 700 MiB/s (7 groups x 100 MiB/s)");
+	g = begin_mode(&a, "a", 700, "reject", NULL);
+	assert_int_equal(g.n, 7);
+	assert_false(has(&g, 3));
+	/* all of them are promised: 33 MiB/s are left, and no promise of less */
+	begin_request(&q, &d, "b", 30, "reject", NULL);
+	refused(&b, &q, -EBUSY, "1 groups are needed and 0 are free");
+	g = begin(&b, "b", 100);
+	assert_int_equal(g.n, 1);
+	assert_true(has(&g, 3));
+	assert_true(strstr(g.note, "about 33 MiB/s of 100") != NULL);
+	abort_dump(&b);
+	abort_dump(&a);
+
+	/* A zone in place of a full one: none of the slow group, while others have one. */
+	g = begin_mode(&a, "c", 600, "reject", "dynamic");
+	assert_int_equal(g.n, 6);
+	for (uint32_t i = 0; i < 7; i++) {
+		z = zone_get(&a, g.group[0]);
+		assert_int_not_equal(z.group, 3);
+		fill(f, &z, CAP);
+	}
+	abort_dump(&a);
+
+	/* Who shares gets the quick ones first. */
+	g = begin_mode(&a, "d", 700, NULL, "dynamic");
+	assert_int_equal(g.n, 7);
+	assert_false(has(&g, 3));
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
 static void ceiling_of_the_device(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state), c = client(*state),
@@ -483,6 +546,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(ceiling_of_the_device, setup_ceiling, fx_teardown),
+		cmocka_unit_test_setup_teardown(slow_group, setup_slow, fx_teardown),
 		G(caps_are_told),
 		G(progress_is_shown),
 		O(one_domain_accounts),

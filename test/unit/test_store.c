@@ -163,6 +163,11 @@ static void refusals(void **state)
 	p->zone_group[3] = 4;
 	assert_int_equal(zns_store_set_profile(s, p, NULL), -EINVAL);
 	profile_free(p);
+	p = make_profile(NZ, 4);
+	p->group_write_mibps = calloc(3, sizeof(*p->group_write_mibps));
+	p->n_group_write_mibps = 3;
+	assert_int_equal(zns_store_set_profile(s, p, NULL), -EINVAL);
+	profile_free(p);
 
 	OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &ro, NULL));
 	assert_int_equal(zns_store_commit(ro, ck_init(&k, 2, "a", 6, 0, 4096), NULL), -EROFS);
@@ -686,6 +691,39 @@ static void batch_beside_another(void **state)
 	memdev_close(&m->dev);
 }
 
+/* The rate with which a profile's groups promise most together. */
+static void promised_rates(void **state)
+{
+	static const struct {
+		uint32_t rate[4], promise, groups;
+	} t[] = {
+		{ { 100, 100, 100, 33 }, 100, 3 },  { { 100, 90, 95, 92 }, 90, 4 },
+		{ { 250, 100, 100, 100 }, 100, 4 }, { { 250, 60, 60, 60 }, 250, 1 },
+		{ { 50, 0, 100, 100 }, 100, 3 },    { { 50, 50, 100, 0 }, 50, 4 },
+	};
+	ZnsPb__Profile *p = make_profile(NZ, 4);
+	uint32_t groups;
+
+	assert_int_equal(zns_profile_promise(p, &groups), 100); /* of an older program */
+	assert_int_equal(groups, 4);
+	assert_int_equal(zns_profile_group_mibps(p, 3), 100);
+	p->group_write_mibps = calloc(4, sizeof(*p->group_write_mibps));
+	p->n_group_write_mibps = 4;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
+		memcpy(p->group_write_mibps, t[i].rate, sizeof(t[i].rate));
+		assert_int_equal(zns_profile_promise(p, &groups), t[i].promise);
+		assert_int_equal(groups, t[i].groups);
+	}
+	/* zones that could not be placed are in no promise */
+	p->has_unknown_group = 1;
+	p->unknown_group = 3;
+	memcpy(p->group_write_mibps, t[0].rate, sizeof(t[0].rate));
+	assert_int_equal(zns_profile_promise(p, &groups), 100);
+	assert_int_equal(groups, 3);
+	assert_int_equal(zns_profile_group_mibps(p, 3), 0);
+	profile_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -705,6 +743,7 @@ int main(void)
 		cmocka_unit_test(any_kind),
 		cmocka_unit_test(tombstone_limit),
 		cmocka_unit_test(many_checkpoints),
+		cmocka_unit_test(promised_rates),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

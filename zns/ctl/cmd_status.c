@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 #include "lib/ctl.h"
 #include "zns/crypt.h"
+#include "zns/store.h"
 
 #define RESTORES_SHOWN 5 /* the latest ones; --json has all */
 
@@ -462,11 +463,15 @@ static struct json_object *group_zones(const ZnsPb__Profile *p, uint32_t g)
 static int groups_json(const ZnsPb__Profile *p)
 {
 	struct json_object *j, *list = json_object_new_array(), *o;
+	uint32_t rate, promised;
 
 	j = ctl_json(
 		p,
 		"source zone_write_mibps zone_read_mibps confidence method? scaling? device_write_mibps? "
-		"created=created_ns?:time unknown_zones= groups=");
+		"created=created_ns?:time promise_mibps= promise_groups= unknown_zones= groups=");
+	rate = zns_profile_promise(p, &promised);
+	json_object_object_add(j, "promise_mibps", ctl_j_uint(rate));
+	json_object_object_add(j, "promise_groups", ctl_j_uint(promised));
 	for (size_t i = 0; i < p->n_groups; i++) {
 		if (p->has_unknown_group && p->unknown_group == i)
 			continue;
@@ -474,6 +479,8 @@ static int groups_json(const ZnsPb__Profile *p)
 		if (i < p->n_group_confidence)
 			json_object_object_add(o, "confidence",
 					       json_object_new_double(p->group_confidence[i]));
+		json_object_object_add(o, "write_mibps",
+				       ctl_j_uint(zns_profile_group_mibps(p, (uint32_t)i)));
 		ctl_json_add(o, p->groups[i]->base.descriptor, p->groups[i], "channel");
 		json_object_object_add(o, "zones", group_zones(p, i));
 		json_object_array_add(list, o);
@@ -487,10 +494,14 @@ static int groups_json(const ZnsPb__Profile *p)
 
 static int groups_text(const ZnsPb__Profile *p)
 {
+	uint32_t promised, rate = zns_profile_promise(p, &promised);
 	size_t i, k, n, at;
 
 	printf("source %s, confidence %.2f; one zone: %u MiB/s written, %u MiB/s read\n",
-	       ctl_text(p->source), p->confidence, p->zone_write_mibps, p->zone_read_mibps);
+	       ctl_text(p->source), p->confidence, rate, p->zone_read_mibps);
+	if (promised + !!p->has_unknown_group < p->n_groups)
+		printf("%zu groups are slower, and in no promise\n",
+		       p->n_groups - promised - !!p->has_unknown_group);
 	if (p->method)
 		printf("%s\n", ctl_text(p->method));
 	printf("group  channel  zones\n");

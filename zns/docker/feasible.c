@@ -7,6 +7,7 @@
 #include "runc.h"
 #include "zns/client.h"
 #include "zns/config.h"
+#include "zns/store.h"
 
 static ZnsPb__Response *ask_profile(const struct zns_registered *reg)
 {
@@ -28,7 +29,7 @@ int feasible_qos(const struct docker_settings *s, struct zns_err *err)
 	const char *dev = s->source[DOCKER_DEV] ? s->value[DOCKER_DEV] : NULL;
 	struct zns_registered reg;
 	ZnsPb__Response *r;
-	uint32_t mibps;
+	uint32_t mibps, rate, groups;
 	uint64_t most;
 	int ret = 0;
 
@@ -38,14 +39,15 @@ int feasible_qos(const struct docker_settings *s, struct zns_err *err)
 		return 0;
 	r = ask_profile(&reg);
 	if (r && r->profile) {
-		most = (uint64_t)r->profile->n_groups * r->profile->zone_write_mibps;
+		rate = zns_profile_promise(r->profile, &groups);
+		most = (uint64_t)groups * rate;
 		if (most && mibps > most)
 			ret = zns_fail(
 				err, -ERANGE,
 				"%s zns.qos: %u MiB/s is more than the device has: at most %llu MiB/s "
-				"(%zu groups x %u MiB/s)",
-				s->source[DOCKER_QOS], mibps, (unsigned long long)most,
-				r->profile->n_groups, r->profile->zone_write_mibps);
+				"(%u groups x %u MiB/s)",
+				s->source[DOCKER_QOS], mibps, (unsigned long long)most, groups,
+				rate);
 	}
 	if (r)
 		zns_pb__response__free_unpacked(r, NULL);

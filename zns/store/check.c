@@ -212,6 +212,9 @@ static int check_profile_figures(const ZnsPb__Profile *p, int code, struct zns_e
 		if (check_share("the confidence of a group", (double)p->group_confidence[i], code,
 				err))
 			return code;
+	if (p->n_group_write_mibps && p->n_group_write_mibps != p->n_groups)
+		return zns_fail(err, code, "the profile has %zu groups and the rates of %zu",
+				p->n_groups, p->n_group_write_mibps);
 	return 0;
 }
 

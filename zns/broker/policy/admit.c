@@ -75,6 +75,8 @@ static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 	}
 
 	for (i = 0; i < d->nr_groups; i++) {
+		if (group_slow(d, i))
+			continue;
 		for (k = 0; k < d->groups[i].nr_zones; k++)
 			if (zone_usable(&d->zones[d->groups[i].zones[k]]))
 				break;

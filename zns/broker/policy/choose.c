@@ -44,7 +44,8 @@ static uint32_t order_groups(struct znsd *d, const struct dump_ask *a, struct ch
 		/* A container keeps its groups, even shared ones: all others rank behind them. */
 		if (own && !reserved_by(own, i))
 			gs[i].nr_reservations += OTHERS;
-		if (a->mode != ADM_SHARE && gs[i].nr_leases && !rate_one_domain(d))
+		if (a->mode != ADM_SHARE && !rate_one_domain(d) &&
+		    (gs[i].nr_leases || group_slow(d, i)))
 			gs[i].free_zones = 0;
 	}
 	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, ch->order);
@@ -58,7 +59,8 @@ static uint64_t rate_of(const struct znsd *d, const struct choice *ch, uint32_t 
 	uint32_t i;
 
 	for (i = 0; i < n; i++)
-		sum += ((uint64_t)d->zone_mibps << 16) / (1 + ch->gs[ch->order[i]].nr_reservations);
+		sum += ((uint64_t)zns_min(d->zone_mibps, d->groups[ch->order[i]].mibps) << 16) /
+		       (1 + ch->gs[ch->order[i]].nr_reservations);
 	return (sum + (1 << 15)) >> 16;
 }
 

@@ -13,11 +13,6 @@
  */
 #define MOST 0.95
 
-static double read_mibps(const struct znsd *d)
-{
-	return zns_max(zns_store_profile(d->store)->zone_read_mibps, 1u);
-}
-
 uint32_t promise_rate(const struct lease *l)
 {
 	return lease_admitted(l) ? l->dump.promised_mibps : 0;
@@ -43,10 +38,10 @@ void promises_take(const struct znsd *d, double *room)
 	for (l = d->leases; l; l = l->next) {
 		for (i = 0; lease_promised(l) && i < l->nr_groups; i++)
 			room[l->groups[i]] -= (double)l->dump.qos_mibps / l->nr_groups /
-					      d->zone_mibps;
+					      d->groups[l->groups[i]].mibps;
 		for (i = 0; l->read_mibps && i < l->weigh.nr_parts; i++)
 			room[l->weigh.part[i].group] -= l->read_mibps * l->weigh.part[i].part /
-							read_mibps(d);
+							group_read_mibps(d, l->weigh.part[i].group);
 	}
 }
 
@@ -79,7 +74,8 @@ static uint32_t rate_with(const struct znsd *d, const struct lease *l, const dou
 
 	for (uint32_t i = 0; i < l->weigh.nr_parts; i++) {
 		const struct lease_part *p = &l->weigh.part[i];
-		double rate = zns_max(room[p->group], 0.0) * read_mibps(d) / p->part;
+		double rate = zns_max(room[p->group], 0.0) * group_read_mibps(d, p->group) /
+			      p->part;
 
 		if (rate < least) {
 			least = rate;

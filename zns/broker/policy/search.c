@@ -6,6 +6,7 @@
 #include <string.h>
 #include "policy.h"
 
+#define SLOW (1u << 24) /* ranks behind every group that somebody has reserved */
 #define BAD_DIE 2 /* with this many failed zones in one dump, the die may be bad */
 
 /* Does it write a zone of this group now? Two lanes on one die would halve each other. */
@@ -215,6 +216,9 @@ static uint32_t search_elsewhere(struct znsd *d, const struct wish *w, uint32_t 
 	/* it may continue zones of other containers */
 	for (i = 0; w->l->packed && i < d->nr_zones; i++)
 		gs[d->zones[i].group].free_zones += may_continue(d, w->l, i);
+	/* a promise cannot be kept in a slow group: it comes last */
+	for (i = 0; lease_promised(w->l) && i < d->nr_groups; i++)
+		gs[i].nr_reservations += group_slow(d, i) ? SLOW : 0;
 	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, order);
 	for (int second = 0; second < 2; second++)
 		for (i = 0; i < n && zone == ZNSD_NONE; i++)

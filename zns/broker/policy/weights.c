@@ -84,9 +84,15 @@ double weight_of(const struct lease *l)
 
 /* ---- the cost of each lease's work on each group ---- */
 
-static double per_mib(uint32_t mibps)
+/* Seconds of a group for each MiB. */
+static double writing(const struct znsd *d, uint32_t group)
 {
-	return 1.0 / zns_max(mibps, 1u);
+	return 1.0 / d->groups[group].mibps;
+}
+
+static double reading(const struct znsd *d, uint32_t group)
+{
+	return 1.0 / group_read_mibps(d, group);
 }
 
 static void add_cost(struct table *t, uint32_t group, double cost)
@@ -108,8 +114,6 @@ static void add_item(struct table *t, struct party *p, uint32_t from)
 static void describe(const struct znsd *d, struct table *t, struct party *p)
 {
 	const struct lease *l = p->l;
-	double wr = per_mib(d->zone_mibps),
-	       rd = per_mib(zns_store_profile(d->store)->zone_read_mibps);
 	uint32_t from = t->nr_cost, i;
 
 	p->first = t->nr_items;
@@ -117,21 +121,25 @@ static void describe(const struct znsd *d, struct table *t, struct party *p)
 	switch (l->kind) {
 	case LEASE_RESTORE: /* a restore reads its bytes from the groups where they are */
 		for (i = 0; i < l->weigh.nr_parts; i++)
-			add_cost(t, l->weigh.part[i].group, l->weigh.part[i].part * rd);
+			add_cost(t, l->weigh.part[i].group,
+				 l->weigh.part[i].part * reading(d, l->weigh.part[i].group));
 		if (t->nr_cost > from)
 			add_item(t, p, from);
 		break;
 	case LEASE_COMPACT: /* each byte is read in one group and written in the next */
-		for (i = 0; i < l->compact.nr_at; i++)
+		for (i = 0; i < l->compact.nr_at; i++) {
+			double rd = reading(d, l->compact.at[i]), wr = writing(d, l->compact.at[i]);
+
 			add_cost(t, l->compact.at[i],
 				 l->compact.nr_at == 1 ? (rd + wr) / 2 : (i ? wr : rd) / 2);
+		}
 		if (t->nr_cost > from)
 			add_item(t, p, from);
 		break;
 	default: /* a writer chooses among its groups */
 		for (i = 0; i < l->nr_groups; i++) {
 			from = t->nr_cost;
-			add_cost(t, l->groups[i], wr);
+			add_cost(t, l->groups[i], writing(d, l->groups[i]));
 			add_item(t, p, from);
 		}
 	}

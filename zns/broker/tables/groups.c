@@ -13,6 +13,11 @@ bool reserved_by(const ZnsPb__Reservation *r, uint32_t group)
 	return false;
 }
 
+double group_read_mibps(const struct znsd *d, uint32_t group)
+{
+	return zns_max(zns_store_profile(d->store)->zone_read_mibps, 1u) * group_worth(d, group);
+}
+
 /* Counts groups that were not granted to the dump, but gave it a zone when its own were full. */
 static void count_strays(const struct znsd *d, const struct lease *l, struct zns_group_state *gs)
 {
@@ -40,6 +45,7 @@ void groups_state(const struct znsd *d, const char *container, const struct leas
 
 		gs[i].id = i;
 		gs[i].channel = g->channel;
+		gs[i].worth = group_worth(d, i);
 		gs[i].metadata = g->metadata;
 		gs[i].reserved_io = g->io;
 		for (k = 0; k < g->nr_zones; k++) {

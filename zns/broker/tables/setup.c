@@ -12,19 +12,21 @@ static bool group_unknown(const ZnsPb__Profile *p, uint32_t g)
 static int groups_init(struct znsd *d, struct zns_err *err)
 {
 	const ZnsPb__Profile *p = zns_store_profile(d->store);
-	uint32_t i;
+	uint32_t i, promised;
 
 	if (!p || !p->n_groups || p->n_zone_group != d->nr_zones)
 		return zns_fail(err, -EBADMSG,
 				"%s: its profile does not cover its zones; run `znsctl format %s`",
 				d->reg.path, d->reg.path);
-	d->zone_mibps = p->zone_write_mibps ? p->zone_write_mibps : 1;
+	d->zone_mibps = zns_max(zns_profile_promise(p, &promised), 1u);
 	d->ceiling_mibps = p->n_groups > 1 ? p->device_write_mibps : 0;
 	d->nr_groups = p->n_groups;
 	d->groups = znsd_alloc(d->nr_groups * sizeof(*d->groups));
-	for (i = 0; i < d->nr_groups; i++)
+	for (i = 0; i < d->nr_groups; i++) {
 		d->groups[i].channel = p->groups[i]->has_channel ? (int32_t)p->groups[i]->channel :
 								   -1;
+		d->groups[i].mibps = zns_max(zns_profile_group_mibps(p, i), 1u);
+	}
 	for (i = 0; i < d->nr_zones; i++) {
 		uint32_t g = p->zone_group[i];
 

@@ -53,6 +53,7 @@ struct zn_zone {
 
 struct zn_group {
 	int32_t channel;
+	uint32_t mibps; /* of one zone alone, written */
 	bool metadata;
 	bool io; /* reserved for normal I/O: the data in its zones are not ours to reset */
 	uint32_t next; /* the next search for an empty zone starts here: spreads wear */
@@ -224,7 +225,7 @@ struct znsd {
 	struct zns_registered reg;
 	struct zns_dev *dev;
 	struct zns_store *store;
-	uint32_t zone_mibps;
+	uint32_t zone_mibps; /* that promises are made with: groups below it are in none */
 	uint32_t ceiling_mibps; /* write rate of all groups together; 0: their sum */
 	struct zn_zone *zones;
 	uint32_t nr_zones;
@@ -252,6 +253,17 @@ struct znsd {
 static inline bool on_disk(const struct znsd *d)
 {
 	return zns_geo_is_disk(&d->dev->geo);
+}
+
+/* What a slow group gives, relative to one of those that promises are made with. */
+static inline double group_worth(const struct znsd *d, uint32_t group)
+{
+	return zns_min((double)d->groups[group].mibps / d->zone_mibps, 1.0);
+}
+
+static inline bool group_slow(const struct znsd *d, uint32_t group)
+{
+	return d->groups[group].mibps < d->zone_mibps;
 }
 
 /* log.c; @l: whom it is about, or NULL */
@@ -310,6 +322,8 @@ bool readers_check(struct znsd *d);
 void device_heed(struct znsd *d, const struct zns_err *why);
 
 /* groups.c; @self: a lease to leave out, or NULL */
+/* MiB/s. Only writes of each group are measured: a slow one is taken to read as much slower. */
+double group_read_mibps(const struct znsd *d, uint32_t group);
 void groups_state(const struct znsd *d, const char *container, const struct lease *self,
 		  struct zns_group_state *gs);
 /* note in all dumps that use the group now that it is shared */

@@ -2,6 +2,7 @@
 /* One look at a device. */
 #include <string.h>
 #include "view.h"
+#include "zns/store.h"
 
 const char *const ctl_lease_kinds[4] = { "dump", "restore", "compact", "memory" };
 
@@ -176,7 +177,7 @@ double ctl_view_bandwidth(const struct ctl_view *v)
 	double all = 0;
 
 	for (uint32_t i = 0; i < v->nr_groups; i++)
-		all += v->groups[i].zones && !v->groups[i].unknown ? p->zone_write_mibps : 0;
+		all += v->groups[i].zones ? zns_profile_group_mibps(p, i) : 0;
 	if (p->has_device_write_mibps && p->device_write_mibps)
 		all = zns_min(all, (double)p->device_write_mibps);
 	return all * (double)MIB(1);

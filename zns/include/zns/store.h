@@ -68,6 +68,14 @@ uint32_t zns_store_nr_meta(const struct zns_store *s); /* zones 0 … n-1 are me
 bool zns_store_torn(const struct zns_store *s); /* the log ended in a torn record when opened */
 const ZnsPb__Profile *zns_store_profile(const struct zns_store *s);
 
+/* What one zone of the group is written with alone, MiB/s; 0: the group is the unknown one. */
+uint32_t zns_profile_group_mibps(const ZnsPb__Profile *p, uint32_t group);
+/*
+ * The rate of a zone that promises are made with, MiB/s: that which together with the groups that
+ * have it, *@groups of them, promises most. Slower groups are in no promise.
+ */
+uint32_t zns_profile_promise(const ZnsPb__Profile *p, uint32_t *groups);
+
 /*
  * Records of any kind, by their type in zns/frame.h. Most kinds also have functions of their own
  * below, which say what such a record must fulfil.

@@ -39,6 +39,17 @@ void probe_promise_least(struct probe *p)
 			m->zone_write_mibps = m->group_write_mibps[g];
 }
 
+/* What differs by no more than measurements do is one rate. */
+static void even_out(struct probe *p)
+{
+	struct zns_probe_map *m = p->map;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		if (m->group_write_mibps[g] >= UNEQUAL * p->usual_mibps &&
+		    UNEQUAL * m->group_write_mibps[g] <= p->usual_mibps)
+			m->group_write_mibps[g] = p->usual_mibps;
+}
+
 static int refuse(struct probe *p, const struct zns_probe_drift *d, struct zns_err *err)
 {
 	const struct zns_probe_seen *s = &p->map->seen[ZNS_PROBE_SHARE],
@@ -160,6 +171,8 @@ int probe_check(struct probe *p, struct zns_err *err)
 	if (!ret && !m->one_domain && !wrong(m) && p->load > 1)
 		ret = probe_overlap(p, err);
 	probe_index_free(&x);
+	if (!ret)
+		even_out(p);
 	p->proved = !ret && !m->one_domain && !wrong(m) && m->miss <= PROBE_PASS;
 	if (p->proved)
 		m->right = zns_max(m->right, 1 - PROBE_WRONG_ZONES);

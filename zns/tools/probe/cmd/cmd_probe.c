@@ -231,6 +231,7 @@ static void print_cost(const struct probe_cmd *k)
 static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 {
 	const struct zns_probe_map *m = &k->map;
+	uint32_t promised, promise = zns_profile_promise(p, &promised);
 	struct json_object *unknown;
 
 	if (!k->args.json) {
@@ -245,6 +246,9 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			       m->nr_groups);
 		printf("one zone: %u MiB/s written, %u MiB/s read; confidence %.4f, %u zones unknown; stored\n",
 		       m->zone_write_mibps, m->zone_read_mibps, m->confidence, m->nr_unknown);
+		if (promised + !!p->has_unknown_group < p->n_groups)
+			printf("promises are of %u MiB/s for each of %u groups; the others are slower, and in none\n",
+			       promise, promised);
 		if (m->nr_channels)
 			printf("%u tests of pairs of dies, made once more, agree with the channels, %u do not; confidence in these %.4f\n",
 			       m->channel_tests - m->channel_tests_wrong, m->channel_tests_wrong,

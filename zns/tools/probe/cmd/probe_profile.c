@@ -57,6 +57,7 @@ static int fill(ZnsPb__Profile *p, const struct zns_probe_map *m, const uint32_t
 	p->groups = calloc(m->nr_groups + 1, sizeof(*p->groups));
 	p->group_confidence = calloc(m->nr_groups + 1, sizeof(*p->group_confidence));
 	p->zone_group = calloc(m->nr_zones, sizeof(*p->zone_group));
+	p->group_write_mibps = calloc(m->nr_groups + 1, sizeof(*p->group_write_mibps));
 	snprintf(
 		method, sizeof(method),
 		m->one_domain ?
@@ -65,8 +66,8 @@ static int fill(ZnsPb__Profile *p, const struct zns_probe_map *m, const uint32_t
 		zns_format_size(m->unit, unit, sizeof(unit)), m->scaling);
 	p->method = strdup(method);
 	p->source = strdup(m->one_domain ? "one-domain" : "probe");
-	if (!sum || !n || !p->groups || !p->group_confidence || !p->zone_group || !p->method ||
-	    !p->source)
+	if (!sum || !n || !p->groups || !p->group_confidence || !p->zone_group ||
+	    !p->group_write_mibps || !p->method || !p->source)
 		return -ENOMEM;
 	for (uint32_t z = 0; z < m->nr_zones; z++) {
 		uint32_t g = m->zone_group[z] == ZNS_PROBE_NONE ? m->nr_groups :
@@ -95,6 +96,9 @@ static int fill(ZnsPb__Profile *p, const struct zns_probe_map *m, const uint32_t
 		if (d->has_channel)
 			p->group_confidence[to[g]] *= m->channel_confidence[g];
 	}
+	p->n_group_write_mibps = p->n_groups;
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		p->group_write_mibps[to[g]] = m->group_write_mibps[g];
 	p->has_unknown_group = unknown;
 	p->unknown_group = m->nr_groups;
 	return 0;
@@ -146,6 +150,8 @@ int probe_from_profile(const ZnsPb__Profile *p, struct zns_probe_map *m, struct 
 								  ZNS_PROBE_NONE;
 		if (p->groups[g]->has_channel)
 			channels = zns_max(channels, p->groups[g]->channel + 1);
+		if (g < p->n_group_write_mibps)
+			m->group_write_mibps[g] = p->group_write_mibps[g];
 	}
 	m->nr_channels = channels;
 	m->one_domain = p->n_groups - !!p->has_unknown_group == 1;
