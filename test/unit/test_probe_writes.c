@@ -158,11 +158,52 @@ static void channels_below_dies(void **state)
 	all(c, ZNS_ARRAY_SIZE(c));
 }
 
+/* Each group's rate is kept; a group that became slower is drift, and one that was slow is none. */
+static void rates_of_groups(void **state)
+{
+	static const struct drive_case c = { .zones = 48,
+					     .channels = 2,
+					     .ways = 2,
+					     .write_mibps = 90,
+					     .read_mibps = 400,
+					     .channel_mibps = 800,
+					     .map_seed = 3,
+					     .odd_dies = 1,
+					     .odd_pct = 300,
+					     .zone = MIB(8) };
+	struct zns_probe_params par = { .seed = 4 };
+	struct zns_probe_drift drift;
+	cleanup_free uint32_t *die = NULL;
+	struct zns_dev *d = make(&c, &die);
+	uint32_t slow = 0;
+
+	memset(&map, 0, sizeof(map));
+	assert_ok(zns_probe_run(d, &par, &map, &err));
+	assert_map(die, c.zones, 0, 0);
+	for (uint32_t z = 0; z < c.zones; z++) {
+		uint32_t rate = map.group_write_mibps[map.zone_group[z]];
+
+		assert_in_range(rate, die[z] ? 86 : 28, die[z] ? 92 : 31);
+		slow = die[z] ? slow : map.zone_group[z];
+	}
+	assert_int_equal(map.zone_write_mibps, map.group_write_mibps[slow]);
+	map.written = 0;
+	assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
+	assert_false(drift.rates_changed || drift.sets_wrong);
+	map.group_write_mibps[slow] = 90;
+	map.written = 0;
+	assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
+	assert_true(drift.rates_changed);
+	assert_false(drift.sets_wrong);
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(reads_wait_for_more), T(some_unknown),
-					    T(commands_last), T(channels_below_dies),
-					    T(slow_die_is_no_channel) };
+	const struct CMUnitTest tests[] = { T(reads_wait_for_more),    T(some_unknown),
+					    T(commands_last),          T(channels_below_dies),
+					    T(slow_die_is_no_channel), T(rates_of_groups) };
 
 	if (emu_begin(NULL))
 		return 1;

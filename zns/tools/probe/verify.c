@@ -96,14 +96,38 @@ static bool changed(uint32_t was, uint32_t is)
 	return was && (is < RATE_LOW * was || is > RATE_HIGH * was);
 }
 
+/* The stored rate of a zone is that of the slowest group: is there still one like it? */
+static bool least_changed(const struct zns_probe_map *m, uint32_t usual)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		if (m->group_write_mibps[g])
+			least = zns_min(least, m->group_write_mibps[g]);
+	return changed(m->zone_write_mibps, usual) && changed(m->zone_write_mibps, least);
+}
+
+/* Does a group no longer have the rate that it is promised with? */
+static bool group_slower(const struct zns_probe_map *m, const uint32_t *stored)
+{
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		if (m->group_write_mibps[g] && m->group_write_mibps[g] < RATE_LOW * stored[g])
+			return true;
+	return false;
+}
+
 static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		  struct zns_err *err)
 {
 	struct zns_probe_map now = { 0 }, *m = p->map;
+	cleanup_free uint32_t *stored = calloc(m->nr_groups + 1, sizeof(*stored));
 	int ret = zns_probe_alloc(&now, p->nr);
 
-	if (ret)
-		return zns_fail(err, ret, "no memory for %u zones", p->nr);
+	if (!stored || ret) {
+		zns_probe_fini(&now);
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
+	}
+	memcpy(stored, m->group_write_mibps, m->nr_groups * sizeof(*stored));
 	/* measure the rates into a separate map */
 	p->map = &now;
 	ret = probe_rates(p, err);
@@ -123,6 +147,10 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		return ret;
 	m->phase = ZNS_PROBE_CHECK;
 	ret = test_sets(p, sample, out, err);
+	if (!ret)
+		out->rates_changed = least_changed(m, out->zone_write_mibps) ||
+				     changed(m->zone_read_mibps, out->zone_read_mibps) ||
+				     group_slower(m, stored);
 	m->phase = ZNS_PROBE_CHANNELS;
 	/* of groups that are wrong no channel can be told */
 	if (!ret && m->nr_channels > 1 && !out->sets_wrong) {
