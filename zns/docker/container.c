@@ -222,6 +222,8 @@ int docker_container_read(const struct docker_runtime *rt, const char *bundle, c
 	if (!manager || strcmp(manager, "libpod"))
 		return cri_container(c, rt->state_root, err);
 	copy(c->kind, sizeof(c->kind), "podman");
+	if (podman_bundle(bundle, id))
+		copy(c->bundle, sizeof(c->bundle), bundle);
 	return 0;
 }
 

@@ -49,6 +49,7 @@ struct docker_container {
 	char name[256]; /* Docker's name, podman/NAME, CRI's NAMESPACE/POD/CONTAINER, or the id */
 	char image[256]; /* as given to `docker run`; "": unknown */
 	char root[PATH_MAX]; /* Docker's data root, or podman_root; "": neither, or unknown */
+	char bundle[PATH_MAX]; /* of a Podman container, where podman_bundle() is true; else "" */
 	struct json_object *annotations, *labels, *env; /* of the spec; NULL where absent */
 	struct json_object *spec, *config; /* own the three above */
 };
@@ -136,6 +137,13 @@ uint64_t docker_resident(pid_t pid);
  */
 int docker_read_own(const char *root, const char *id, const char *name, uint8_t **out, size_t *len,
 		    struct zns_err *err);
+/* @c's own directory, and @name in it; "": the directory alone. -ENOENT: no engine keeps one. */
+int docker_own_path(const struct docker_container *c, const char *name, char *out, size_t len);
+/* Where its checkpoints are, each a directory. */
+int docker_checkpoints_path(const struct docker_container *c, char *out, size_t len);
+/* The same of @c, which may be Podman's too. -ENOENT: also where no engine keeps a directory. */
+int docker_read_kept(const struct docker_container *c, const char *name, uint8_t **out, size_t *len,
+		     struct zns_err *err);
 int docker_read_admin(const char *dir, const char *name, size_t max, uint8_t **out, size_t *len,
 		      struct zns_err *err);
 /* A letter or digit, then also _ . and -, as in names of Docker, Podman and Kubernetes. */
@@ -250,6 +258,9 @@ enum podman_call {
 	PODMAN_OTHER, /* Podman's service or another caller: unknown */
 };
 enum podman_call podman_call_of(const char *args, size_t len);
+/* Is @bundle the directory that Podman keeps for container @id as long as it is there:
+ * <graphroot>/<driver>-containers/ID/userdata? */
+bool podman_bundle(const char *bundle, const char *id);
 /* Finds <graphroot>/<driver>-containers. -ENOENT: @bundle is not container @id's, or the images
  * go elsewhere. */
 int podman_root(const char *bundle, const char *id, const char *image_path, char *out, size_t len);
@@ -271,7 +282,7 @@ int docker_restore_log(const char *id, uint8_t **text, size_t *len, struct zns_e
 int docker_remove_dir(const char *dir);
 
 /*
- * resume.c: files in a Docker container's directory, which go with it. The one says with which
+ * resume.c: files in the directory that Docker or Podman keep for a container, which go with it. The one says with which
  * checkpoint it ended, and when that was made: it is there until the container is started again.
  * The other one is the name of the checkpoint for its next start, which a person asked for.
  */
@@ -305,7 +316,7 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 /* Must the next start of @c fail, @s being all that is known of its settings? Its files may be newer
  * than what it asks for, or it has none of its own. */
 bool docker_resume_must(const struct docker_container *c, const struct docker_settings *s);
-/* Does it ask for what only containers of Docker can have? */
+/* Does it ask for what only containers of Docker and Podman can have? */
 bool docker_resume_in_vain(const struct docker_container *c, const struct docker_settings *s);
 /*
  * from.c: the first start of a new container from another one's checkpoint (zns.from, which
@@ -330,6 +341,7 @@ int docker_resume_reserve(const struct docker_container *c, const char *name);
 void docker_resume_unreserve(const struct docker_container *c); /* the dump failed */
 /* The container is started: both files have served. -errno: one of them may come back. */
 int docker_resume_used(const char *root, const char *id);
+int docker_resume_used_by(const struct docker_container *c);
 /*
  * Asks for a resume by the next start: from checkpoint @name, or for NULL from the one that the
  * container ended with. @out is its name. -ENOENT: it ended with none, or has run since.

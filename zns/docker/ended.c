@@ -30,7 +30,9 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 {
 	int ret;
 
-	if (strcmp(k->kind, "docker") || call_has_flag(c, "pre-dump") || !c->image_path)
+	/* Podman's own checkpoint is for its own restore */
+	if ((strcmp(k->kind, "docker") && !(*k->bundle && suspend_is_stop(c))) ||
+	    call_has_flag(c, "pre-dump") || !c->image_path)
 		return 0;
 	suspend_name(c, k, e->name, sizeof(e->name));
 	e->began_ns = zns_now_ns();

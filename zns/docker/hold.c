@@ -369,8 +369,7 @@ static bool ended_with_a_checkpoint(const struct docker_container *k)
 	cleanup_free uint8_t *text = NULL;
 	size_t len;
 
-	return !strcmp(k->kind, "docker") &&
-	       !docker_read_own(k->root, k->id, DOCKER_ENDED_FILE, &text, &len, NULL);
+	return !docker_read_kept(k, DOCKER_ENDED_FILE, &text, &len, NULL);
 }
 
 int hold_create(struct call *c, const struct docker_container *k, bool *held, struct zns_err *err)
@@ -396,7 +395,7 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 	if (docker_resume_in_vain(k, &s))
 		docker_note(
 			k, LOG_WARNING,
-			"zns.suspend, zns.stop and zns.resume are for containers of Docker alone");
+			"zns.suspend, zns.stop and zns.resume are for containers of Docker and Podman alone");
 	if (!ret && !*r.dir) {
 		if (r.lost)
 			docker_note_lost(k);

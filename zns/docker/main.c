@@ -109,10 +109,10 @@ static int add_flags(struct call *c, const struct docker_settings *s, struct zns
 	return ret ? zns_fail(err, ret, "no memory for the arguments") : 0;
 }
 
-/* dockerd and the kubelet have no words for criu's options. */
-static bool by_containerd(const struct docker_container *k)
+/* dockerd and the kubelet have no words for criu's options, and neither has whoever stops and starts. */
+static bool has_no_words(const struct call *c, const struct docker_container *k)
 {
-	return !strcmp(k->kind, "docker") || !strcmp(k->kind, "cri");
+	return !strcmp(k->kind, "docker") || !strcmp(k->kind, "cri") || suspend_is_stop(c);
 }
 
 static void tell_origin(const struct call *c, const struct docker_container *k, bool frozen)
@@ -334,7 +334,9 @@ static enum podman_call called_by_podman(void)
  * is not recorded. */
 static bool is_export(const struct call *c, struct docker_container *k, const char *bundle)
 {
-	enum podman_call call = strcmp(k->kind, "podman") ? PODMAN_OTHER : called_by_podman();
+	enum podman_call call = strcmp(k->kind, "podman") ? PODMAN_OTHER :
+				suspend_is_stop(c)        ? PODMAN_KEPT :
+							    called_by_podman();
 
 	if (call == PODMAN_KEPT &&
 	    podman_root(bundle, k->id, c->image_path, k->root, sizeof(k->root)))
@@ -380,7 +382,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		docker_container_podman(&k, state.init_pid);
 		ret = docker_settings_read(&k, &s, &err);
 	}
-	if (!ret && by_containerd(&k)) /* other callers choose for themselves */
+	if (!ret && has_no_words(c, &k)) /* other callers choose for themselves */
 		ret = add_flags(c, &s, &err);
 	zones = !ret && dump && wants_zones(c, &k, &s, state.bundle);
 	if (zones)
@@ -415,8 +417,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		ended_finish(c, &k, &ended, ret);
 	if (!ret && !dump) {
 		netlock_forget(k.id);
-		if (!strcmp(k.kind, "docker")) /* it runs: `docker start --checkpoint` */
-			docker_resume_used(k.root, k.id);
+		docker_resume_used_by(&k); /* it runs: `docker start --checkpoint` */
 	}
 	if (*conf)
 		unlink(conf);
@@ -462,12 +463,26 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 		ret = feasible_qos(&s, err);
 	if (!ret && s.source[DOCKER_MEMORY])
 		ret = check_memory(&k, &s, err);
+	docker_container_podman(&k, getpid()); /* its parent is conmon, as it is the container's */
 	if (!ret && !strcmp(c->command, "create"))
 		ret = hold_create(c, &k, held, err);
 	if (!ret && !*held && docker_good_id(c->id))
 		netlock_lift(&k);
 	docker_container_fini(&k);
 	return ret;
+}
+
+/* It is started by runc: what it ended with has served. */
+static void use_up(const struct call *c, const char *bundle)
+{
+	struct docker_container k = { .kind = "podman" };
+
+	if (!podman_bundle(bundle, c->id)) {
+		docker_resume_used(c->docker_root, c->id);
+		return;
+	}
+	snprintf(k.bundle, sizeof(k.bundle), "%s", bundle);
+	docker_resume_used_by(&k);
 }
 
 /* Our help comes first, then runc's. --version is runc's alone, since Docker parses it. */
@@ -520,7 +535,7 @@ int main(int argc, char **argv)
 		/* of a restore that was given up there is nothing to start, and its note stays */
 		if (!strcmp(c.command, "start") && docker_good_id(c.id) &&
 		    !docker_state_read(c.root, c.id, &state, &err))
-			docker_resume_used(c.docker_root, c.id);
+			use_up(&c, state.bundle);
 		err.code = 0;
 		if (pause_call(&c) || suspend_kill(&c))
 			return 0;

@@ -43,22 +43,34 @@ enum podman_call podman_call_of(const char *args, size_t len)
 	return call;
 }
 
-int podman_root(const char *bundle, const char *id, const char *image_path, char *out, size_t len)
+/* What @bundle has behind <graphroot>/<driver>-containers; 0: it is none of Podman's. */
+static size_t tail_of(const char *bundle, const char *id)
 {
 	static const char suffix[] = "-containers";
 	size_t n = strlen(bundle), tail;
 	char end[256];
 
 	tail = (size_t)snprintf(end, sizeof(end), "/%s/userdata", id);
-	if (tail >= sizeof(end) || *bundle != '/' || n <= tail || strcmp(bundle + n - tail, end) ||
-	    n - tail >= len)
-		return -ENOENT;
-	if (!image_path || strncmp(image_path, bundle, n) || image_path[n] != '/' ||
-	    !image_path[n + 1] || strchr(image_path + n + 1, '/'))
-		return -ENOENT;
+	if (tail >= sizeof(end) || *bundle != '/' || n <= tail || strcmp(bundle + n - tail, end))
+		return 0;
 	n -= tail;
-	if (n < sizeof(suffix) || strncmp(bundle + n - strlen(suffix), suffix, strlen(suffix)))
+	return n > strlen(suffix) && !strncmp(bundle + n - strlen(suffix), suffix, strlen(suffix)) ?
+		       tail :
+		       0;
+}
+
+bool podman_bundle(const char *bundle, const char *id)
+{
+	return tail_of(bundle, id);
+}
+
+int podman_root(const char *bundle, const char *id, const char *image_path, char *out, size_t len)
+{
+	size_t n = strlen(bundle), tail = tail_of(bundle, id);
+
+	if (!tail || n - tail >= len || !image_path || strncmp(image_path, bundle, n) ||
+	    image_path[n] != '/' || !image_path[n + 1] || strchr(image_path + n + 1, '/'))
 		return -ENOENT;
-	snprintf(out, len, "%.*s", (int)n, bundle);
+	snprintf(out, len, "%.*s", (int)(n - tail), bundle);
 	return 0;
 }

@@ -16,11 +16,9 @@
 #define SHORT_S 10 /* of a life */
 #define LOOK_MS 30000 /* at the container's files, while its start waits */
 
-static int own_path(const struct docker_container *c, const char *name, char *out, size_t len)
+static bool is_kept(const struct docker_container *c)
 {
-	return (size_t)snprintf(out, len, "%s/containers/%s/%s", c->root, c->id, name) < len ?
-		       0 :
-		       -ENAMETOOLONG;
+	return *c->bundle || !strcmp(c->kind, "docker");
 }
 
 /* The first word of a note is a checkpoint's name. -ENOENT: there is no such note. */
@@ -30,7 +28,7 @@ static int read_note(const struct docker_container *c, const char *file, char *n
 	cleanup_free uint8_t *text = NULL;
 	long long at = 0, dumped = 0;
 	size_t n;
-	int ret = docker_read_own(c->root, c->id, file, &text, &n, err);
+	int ret = docker_read_kept(c, file, &text, &n, err);
 
 	if (ret)
 		return ret;
@@ -107,11 +105,16 @@ static int check(const struct docker_container *c, struct docker_resume *r, stru
 	return ret ? zns_wrap(err, "checkpoint %s", r->name) : 0;
 }
 
-/* By Docker's own file: StartedAt has the year 1 until then. */
+/* By Docker's own file: StartedAt has the year 1 until then. Podman's is a database, so only stops and
+ * resumes of ours tell. */
 static bool has_run(const struct docker_container *c)
 {
 	const char *at = zns_json_str(zns_json_get(c->config, "State"), "StartedAt");
+	char path[PATH_MAX];
 
+	if (*c->bundle)
+		return !docker_own_path(c, DOCKER_NOTE_FILE, path, sizeof(path)) &&
+		       !access(path, F_OK);
 	return at && strncmp(at, "0001-", 5);
 }
 
@@ -129,9 +132,8 @@ static int read_ended(const struct docker_container *c, char *name, size_t len,
 /* The container's own directory in the engine's. */
 static int own_dir(const struct docker_container *c, char *out, size_t len, struct zns_err *err)
 {
-	if (own_path(c, "", out, len))
+	if (docker_own_path(c, "", out, len))
 		return zns_fail(err, -ENAMETOOLONG, "the path of its directory is too long");
-	out[strlen(out) - 1] = 0;
 	return 0;
 }
 
@@ -150,7 +152,7 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 		r->or_cold = false;
 		wish = strcmp(r->name, "ended") ? "no" : "ended";
 	}
-	if (own_path(c, "checkpoints", all, sizeof(all)))
+	if (docker_checkpoints_path(c, all, sizeof(all)))
 		return zns_fail(err, -ENAMETOOLONG, "the path of its checkpoints is too long");
 	ended = !strcmp(wish, "ended");
 	if (ended)
@@ -203,9 +205,8 @@ static bool by_itself(const struct docker_settings *s, enum docker_key key)
 
 bool docker_resume_in_vain(const struct docker_container *c, const struct docker_settings *s)
 {
-	return strcmp(c->kind, "docker") &&
-	       (by_itself(s, DOCKER_SUSPEND) || by_itself(s, DOCKER_STOP) ||
-		by_itself(s, DOCKER_RESUME));
+	return !is_kept(c) && (by_itself(s, DOCKER_SUSPEND) || by_itself(s, DOCKER_STOP) ||
+			       by_itself(s, DOCKER_RESUME));
 }
 
 bool docker_resume_must(const struct docker_container *c, const struct docker_settings *s)
@@ -215,7 +216,7 @@ bool docker_resume_must(const struct docker_container *c, const struct docker_se
 
 	if (strcmp(c->kind, "docker"))
 		return false;
-	if (!own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)) && !access(path, F_OK))
+	if (!docker_own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)) && !access(path, F_OK))
 		return true;
 	if (!has_run(c) && s->source[DOCKER_FROM])
 		return !or_cold(s, "");
@@ -230,15 +231,14 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 
 	memset(r, 0, sizeof(*r));
 	r->or_cold = or_cold(s, wish);
-	if (strcmp(c->kind, "docker")) {
+	if (strcmp(c->kind, "docker") && by_itself(s, DOCKER_FROM)) {
 		r->or_cold = or_cold(s, "");
-		return by_itself(s, DOCKER_FROM) ?
-			       zns_fail(err, -EOPNOTSUPP,
-					"zns.from is for containers of Docker alone") :
-			       0;
+		return zns_fail(err, -EOPNOTSUPP, "zns.from is for containers of Docker alone");
 	}
+	if (!is_kept(c))
+		return 0;
 	ret = choose(c, wish, r, err);
-	if (!ret && !*r->dir && !has_run(c) && s->source[DOCKER_FROM]) {
+	if (!ret && !*r->dir && !*c->bundle && !has_run(c) && s->source[DOCKER_FROM]) {
 		if (!s->source[DOCKER_RESUME_ELSE])
 			r->or_cold = false;
 		ret = docker_from(c, s, r, err)  ?:
@@ -267,10 +267,10 @@ int docker_resume_reserve(const struct docker_container *c, const char *name)
 	char path[PATH_MAX], text[300];
 	int n;
 
-	if (strcmp(c->kind, "docker") || !docker_good_word(name))
+	if (!is_kept(c) || !docker_good_word(name))
 		return -EINVAL;
 	n = ended_text(name, &(struct docker_frozen){ 0 }, text, sizeof(text));
-	return own_path(c, RESERVED, path, sizeof(path)) ?:
+	return docker_own_path(c, RESERVED, path, sizeof(path)) ?:
 		       zns_replace_file(AT_FDCWD, path, text, (size_t)n, 0600);
 }
 
@@ -278,7 +278,7 @@ void docker_resume_unreserve(const struct docker_container *c)
 {
 	char path[PATH_MAX];
 
-	if (!own_path(c, RESERVED, path, sizeof(path)))
+	if (!docker_own_path(c, RESERVED, path, sizeof(path)))
 		unlink(path);
 }
 
@@ -290,7 +290,7 @@ static int write_over_reserved(const struct docker_container *c, const char *pat
 	cleanup_close int fd = -1;
 	struct stat st;
 
-	if (own_path(c, RESERVED, reserved, sizeof(reserved)))
+	if (docker_own_path(c, RESERVED, reserved, sizeof(reserved)))
 		return -ENAMETOOLONG;
 	fd = open(reserved, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st))
@@ -308,12 +308,12 @@ int docker_resume_ended(const struct docker_container *c, const char *name,
 	char path[PATH_MAX], text[300];
 	int n;
 
-	if (strcmp(c->kind, "docker") || !docker_good_word(name))
+	if (!is_kept(c) || !docker_good_word(name))
 		return -EINVAL;
 	/* a life that ended with a checkpoint was no crash */
-	if (!own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
+	if (!docker_own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
 		unlink(path);
-	if (own_path(c, DOCKER_ENDED_FILE, path, sizeof(path)))
+	if (docker_own_path(c, DOCKER_ENDED_FILE, path, sizeof(path)))
 		return -ENAMETOOLONG;
 	n = ended_text(name, when, text, sizeof(text));
 	if (!write_over_reserved(c, path, text, (size_t)n))
@@ -322,23 +322,35 @@ int docker_resume_ended(const struct docker_container *c, const char *name,
 	return zns_replace_file(AT_FDCWD, path, text, (size_t)n, 0600);
 }
 
-int docker_resume_used(const char *root, const char *id)
+int docker_resume_used_by(const struct docker_container *c)
 {
 	static const char *const files[] = { DOCKER_ENDED_FILE, DOCKER_RESUME_FILE,
 					     DOCKER_SIGNAL_FILE };
 	char path[PATH_MAX];
 	int ret = 0, one;
 
-	for (size_t i = 0; docker_full_id(id) && i < ZNS_ARRAY_SIZE(files); i++) {
-		if ((size_t)snprintf(path, sizeof(path), "%s/containers/%s/%s",
-				     root ? root : DOCKER_DEFAULT_ROOT, id,
-				     files[i]) >= sizeof(path))
+	for (size_t i = 0; is_kept(c) && i < ZNS_ARRAY_SIZE(files); i++) {
+		if (docker_own_path(c, files[i], path, sizeof(path)))
 			return -ENAMETOOLONG;
 		one = unlink(path) ? -errno : zns_sync_parent(path);
 		if (one && one != -ENOENT && one != -ENOTDIR && !ret)
 			ret = one;
 	}
 	return ret;
+}
+
+int docker_resume_used(const char *root, const char *id)
+{
+	struct docker_container c = { .kind = "docker" };
+
+	root = root ? root : DOCKER_DEFAULT_ROOT;
+	if (!docker_full_id(id))
+		return 0;
+	if (strlen(root) >= sizeof(c.root))
+		return -ENAMETOOLONG;
+	strcpy(c.root, root);
+	strcpy(c.id, id);
+	return docker_resume_used_by(&c);
 }
 
 int docker_resume_ask(const struct docker_container *c, const char *name, char *out, size_t len,
@@ -363,7 +375,7 @@ int docker_resume_ask(const struct docker_container *c, const char *name, char *
 	if (ret)
 		return ret;
 	name = name ? name : "ended";
-	if (own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)))
+	if (docker_own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)))
 		return zns_fail(err, -ENAMETOOLONG, "%s: the path is too long", c->root);
 	ret = zns_replace_file(AT_FDCWD, path, name, strlen(name), 0600);
 	return ret ? zns_fail_sys(err, ret, "%s", path) : 0;
@@ -373,7 +385,7 @@ int docker_stop_by_signal(const struct docker_container *c)
 {
 	char path[PATH_MAX];
 
-	return own_path(c, DOCKER_SIGNAL_FILE, path, sizeof(path)) ?:
+	return docker_own_path(c, DOCKER_SIGNAL_FILE, path, sizeof(path)) ?:
 		       zns_replace_file(AT_FDCWD, path, "", 0, 0600);
 }
 
@@ -381,14 +393,14 @@ bool docker_stops_by_signal(const struct docker_container *c)
 {
 	char path[PATH_MAX];
 
-	return !own_path(c, DOCKER_SIGNAL_FILE, path, sizeof(path)) && !unlink(path);
+	return !docker_own_path(c, DOCKER_SIGNAL_FILE, path, sizeof(path)) && !unlink(path);
 }
 
 void docker_resume_refused(const struct docker_container *c)
 {
 	char path[PATH_MAX];
 
-	if (!strcmp(c->kind, "docker") && !own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)))
+	if (is_kept(c) && !docker_own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)))
 		unlink(path);
 }
 
@@ -398,7 +410,7 @@ static void read_lives(const struct docker_container *c, long long *last, long l
 	size_t n;
 
 	*last = *before = 0;
-	if (!docker_read_own(c->root, c->id, DOCKER_LIVES_FILE, &text, &n, NULL))
+	if (!docker_read_kept(c, DOCKER_LIVES_FILE, &text, &n, NULL))
 		sscanf((char *)text, "%lld %lld", last, before);
 }
 
@@ -409,7 +421,7 @@ void docker_resume_began(const struct docker_container *c, int64_t now_s)
 
 	read_lives(c, &last, &before);
 	snprintf(text, sizeof(text), "%lld %lld\n", (long long)now_s, last);
-	if (!own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
+	if (!docker_own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
 		zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
 }
 
@@ -421,7 +433,7 @@ bool docker_resume_loops(const struct docker_container *c, int64_t now_s)
 	read_lives(c, &last, &before);
 	/* times of before the last boot are later than now */
 	if (!before || before > last || last > now_s || last - before >= SHORT_S ||
-	    now_s - last >= SHORT_S || own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
+	    now_s - last >= SHORT_S || docker_own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
 		return false;
 	unlink(path);
 	return true;
@@ -445,7 +457,7 @@ void docker_note(const struct docker_container *c, int priority, const char *fmt
 	zns_journal_send(&j);
 	n = (int)zns_min((size_t)n, sizeof(line) - 2);
 	strcpy(line + n, "\n");
-	if (!strcmp(c->kind, "docker") && !own_path(c, DOCKER_NOTE_FILE, path, sizeof(path)))
+	if (is_kept(c) && !docker_own_path(c, DOCKER_NOTE_FILE, path, sizeof(path)))
 		zns_replace_file(AT_FDCWD, path, line, strlen(line), 0600);
 }
 
@@ -454,7 +466,7 @@ void docker_note_lost(const struct docker_container *c)
 	static const char *const over[] = { "resumed from ", "stopped with " };
 	cleanup_free uint8_t *text = NULL;
 	size_t n;
-	int ret = docker_read_own(c->root, c->id, DOCKER_NOTE_FILE, &text, &n, NULL);
+	int ret = docker_read_kept(c, DOCKER_NOTE_FILE, &text, &n, NULL);
 	bool lost = ret == -ENOENT; /* in its first life */
 
 	for (size_t i = 0; !ret && i < ZNS_ARRAY_SIZE(over); i++)

@@ -82,6 +82,7 @@ int links_resolve(const char *bundle, struct zns_err *err);
 /* suspend.c: the runtime's kill, as a checkpoint with which the container ends. False: the signal
  * is sent as always. */
 bool suspend_kill(const struct call *c);
+bool suspend_is_stop(const struct call *c); /* is it the checkpoint of such a stop? */
 /* The signal with which an engine stops it. */
 int suspend_signal(const struct docker_container *k);
 /* Held until a stop has ended by checkpoint or by signal, and by a checkpoint that ends the

@@ -186,7 +186,7 @@ static void __attribute__((noreturn)) restore(const struct hold *h)
 /* From here on its files may change: it must not come back to this memory once more. */
 static bool use_up(const struct hold *h)
 {
-	int ret = docker_resume_used(h->k->root, h->k->id);
+	int ret = docker_resume_used_by(h->k);
 
 	if (ret)
 		docker_note(h->k, LOG_ERR, "not resumed, as it could be once more: %s",
@@ -244,9 +244,8 @@ static bool is_removed(const struct hold *h)
 {
 	char path[PATH_MAX];
 
-	return (size_t)snprintf(path, sizeof(path), "%s/containers/%s", h->k->root, h->k->id) <
-		       sizeof(path) &&
-	       access(path, F_OK) && errno == ENOENT;
+	return !docker_own_path(h->k, "", path, sizeof(path)) && access(path, F_OK) &&
+	       errno == ENOENT;
 }
 
 static void answer_all(const struct hold *h, int status)

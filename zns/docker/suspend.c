@@ -23,20 +23,12 @@
 #define OTHER_MS 60000 /* for a checkpoint with which the container ends; it may go on after that */
 #define OTHER_LOOK_MS 100
 
-/* <root>/containers/ID/checkpoints */
-static int all_of(const struct docker_container *k, char *out, size_t len)
-{
-	return (size_t)snprintf(out, len, "%s/containers/%s/checkpoints", k->root, k->id) < len ?
-		       0 :
-		       -ENAMETOOLONG;
-}
-
 void suspend_name(const struct call *c, const struct docker_container *k, char *out, size_t len)
 {
 	char all[PATH_MAX];
 	size_t n;
 
-	if (!strcmp(k->kind, "docker") && c->image_path && !all_of(k, all, sizeof(all)) &&
+	if (c->image_path && !docker_checkpoints_path(k, all, sizeof(all)) &&
 	    !strncmp(c->image_path, all, n = strlen(all)) && c->image_path[n] == '/' &&
 	    !strchr(c->image_path + n + 1, '/'))
 		snprintf(out, len, "%s", c->image_path + n + 1);
@@ -44,10 +36,19 @@ void suspend_name(const struct call *c, const struct docker_container *k, char *
 		docker_pending_checkpoint(k, out, len);
 }
 
-/* Docker's own word is in the image or `docker run --stop-signal`. */
+bool suspend_is_stop(const struct call *c)
+{
+	const char *base = c->image_path ? strrchr(c->image_path, '/') : NULL;
+
+	return base && !strncmp(base + 1, DOCKER_STOP_PREFIX, strlen(DOCKER_STOP_PREFIX));
+}
+
+/* The word of the image or of `docker run --stop-signal`. */
 int suspend_signal(const struct docker_container *k)
 {
-	const char *s = zns_json_str(zns_json_get(k->config, "Config"), "StopSignal");
+	const char *s = *k->bundle ? zns_json_str(k->annotations,
+						  "org.opencontainers.image.stopSignal") :
+				     zns_json_str(zns_json_get(k->config, "Config"), "StopSignal");
 
 	return s && *s ? call_signal(s) : SIGTERM;
 }
@@ -55,7 +56,7 @@ int suspend_signal(const struct docker_container *k)
 int suspend_lock(const struct docker_container *k)
 {
 	char all[PATH_MAX];
-	int fd, ret = all_of(k, all, sizeof(all));
+	int fd, ret = docker_checkpoints_path(k, all, sizeof(all));
 
 	if (ret)
 		return ret;
@@ -75,7 +76,7 @@ static int make_dir(const struct docker_container *k, char *out, size_t len)
 	char all[PATH_MAX], when[32];
 	struct timespec now;
 	struct tm tm;
-	int ret = all_of(k, all, sizeof(all));
+	int ret = docker_checkpoints_path(k, all, sizeof(all));
 
 	if (ret)
 		return ret;
@@ -90,13 +91,15 @@ static int make_dir(const struct docker_container *k, char *out, size_t len)
 
 /* The checkpoint's zones, unless another container has its handle. `znsctl gc` has what fails here.
  */
-static void free_zones(const struct docker_container *k, const ZnsPb__Handle *h)
+static void free_zones(const struct docker_container *k, const ZnsPb__Handle *h, const char *dir)
 {
 	const struct docker_made made = { .root = k->root,
 					  .container_id = k->id,
 					  .checkpoint_name = DOCKER_STOP_PREFIX,
 					  .id = h->checkpoint.data };
 	ProtobufCBinaryData id = h->checkpoint;
+	char root[PATH_MAX];
+	enum docker_life life;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *answer = NULL;
 	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
@@ -104,8 +107,15 @@ static void free_zones(const struct docker_container *k, const ZnsPb__Handle *h)
 	struct zns_broker b;
 	char dev[ZNS_UUID_STR];
 
-	if (h->device.len != ZNS_UUID_LEN || id.len != ZNS_UUID_LEN ||
-	    docker_checkpoint_life(&made, NULL, 0) != DOCKER_GONE ||
+	if (h->device.len != ZNS_UUID_LEN || id.len != ZNS_UUID_LEN)
+		return;
+	if (!*k->bundle)
+		life = docker_checkpoint_life(&made, NULL, 0);
+	else if (!podman_root(k->bundle, k->id, dir, root, sizeof(root)))
+		life = podman_checkpoint_life(root, k->id, id.data, NULL, 0);
+	else
+		life = DOCKER_UNKNOWN;
+	if (life != DOCKER_GONE ||
 	    zns_resolve_device(zns_uuid_format(h->device.data, dev), &reg, NULL) ||
 	    zns_broker_connect(&reg, &b, NULL))
 		return;
@@ -127,7 +137,7 @@ static void drop_others(const struct docker_container *k, const char *kept)
 	DIR *d;
 	int fd;
 
-	if (all_of(k, all, sizeof(all)))
+	if (docker_checkpoints_path(k, all, sizeof(all)))
 		return;
 	d = opendir(all);
 	while (d && (e = readdir(d))) {
@@ -143,7 +153,7 @@ static void drop_others(const struct docker_container *k, const char *kept)
 		docker_remove_dir(path);
 		if (!h)
 			continue;
-		free_zones(k, h);
+		free_zones(k, h, path);
 		zns_pb__handle__free_unpacked(h, NULL);
 	}
 	if (d)
@@ -177,7 +187,7 @@ static bool ended_with(const struct docker_container *k, const char *name)
 	cleanup_free uint8_t *text = NULL;
 	size_t len, n = strlen(name);
 
-	return !docker_read_own(k->root, k->id, DOCKER_ENDED_FILE, &text, &len, NULL) &&
+	return !docker_read_kept(k, DOCKER_ENDED_FILE, &text, &len, NULL) &&
 	       !strncmp((char *)text, name, n) && text[n] == ' ';
 }
 
@@ -300,11 +310,13 @@ bool suspend_kill(const struct call *c)
 	    call_has_flag(c, "a") || docker_state_read(c->root, id, &state, &err) ||
 	    state.init_pid <= 1)
 		return false;
-	if (!docker_container_read(&rt, state.bundle, id, &k, &err) && !strcmp(k.kind, "docker") &&
-	    sig == suspend_signal(&k) && !docker_settings_read(&k, &s, &err) &&
-	    s.source[DOCKER_STOP] && !strcmp(s.value[DOCKER_STOP], "checkpoint") &&
-	    !has_terminal(&k) && !left_out(&k))
+	if (!docker_container_read(&rt, state.bundle, id, &k, &err) &&
+	    (*k.bundle || !strcmp(k.kind, "docker")) && sig == suspend_signal(&k) &&
+	    !docker_settings_read(&k, &s, &err) && s.source[DOCKER_STOP] &&
+	    !strcmp(s.value[DOCKER_STOP], "checkpoint") && !has_terminal(&k) && !left_out(&k)) {
+		docker_container_podman(&k, state.init_pid);
 		done = by_checkpoint(c, &k, &state);
+	}
 	docker_container_fini(&k);
 	return done;
 }

@@ -69,20 +69,80 @@ static int refuse(struct zns_err *err, int ret, const char *path)
 	return zns_fail_sys(err, ret, "%s", path);
 }
 
-int docker_read_own(const char *root, const char *id, const char *name, uint8_t **out, size_t *len,
-		    struct zns_err *err)
+/* The directory @own, and so many above it as @above says, are root's alone. */
+static int open_dir(const char *own, int above)
 {
-	cleanup_close int top = -1, all = -1, dir = -1, fd = -1;
+	char top[PATH_MAX], *names[4];
+	int fd, next;
+
+	if ((size_t)snprintf(top, sizeof(top), "%s", own) >= sizeof(top))
+		return -ENAMETOOLONG;
+	for (int i = above; i--;) {
+		names[i] = strrchr(top, '/');
+		if (!names[i])
+			return -EINVAL;
+		*names[i]++ = 0;
+	}
+	fd = open_own(AT_FDCWD, *top ? top : "/", S_IFDIR);
+	for (int i = 0; fd >= 0 && i < above; i++) {
+		next = open_own(fd, names[i], S_IFDIR);
+		close(fd);
+		fd = next;
+	}
+	return fd;
+}
+
+static int read_in(const char *own, int above, const char *name, uint8_t **out, size_t *len,
+		   struct zns_err *err)
+{
+	cleanup_close int dir = open_dir(own, above), fd = -1;
 	char path[PATH_MAX + 512];
 
-	snprintf(path, sizeof(path), "%s/containers/%s/%s", root, id, name);
-	top = open_own(AT_FDCWD, root, S_IFDIR);
-	all = top < 0 ? top : open_own(top, "containers", S_IFDIR);
-	dir = all < 0 ? all : open_own(all, id, S_IFDIR);
+	snprintf(path, sizeof(path), "%s/%s", own, name);
 	fd = dir < 0 ? dir : open_own(dir, name, S_IFREG);
 	if (fd < 0)
 		return refuse(err, fd, path);
 	return read_fd(fd, JSON_MAX, out, len) ? refuse(err, -EIO, path) : 0;
+}
+
+int docker_own_path(const struct docker_container *c, const char *name, char *out, size_t len)
+{
+	size_t n;
+
+	if (*c->bundle)
+		n = (size_t)snprintf(out, len, "%s", c->bundle);
+	else if (!strcmp(c->kind, "docker"))
+		n = (size_t)snprintf(out, len, "%s/containers/%s", c->root, c->id);
+	else
+		return -ENOENT;
+	if (*name && n < len)
+		n += (size_t)snprintf(out + n, len - n, "/%s", name);
+	return n < len ? 0 : -ENAMETOOLONG;
+}
+
+/* Podman's are where its own checkpoint is. */
+int docker_checkpoints_path(const struct docker_container *c, char *out, size_t len)
+{
+	return docker_own_path(c, *c->bundle ? "" : "checkpoints", out, len);
+}
+
+int docker_read_kept(const struct docker_container *c, const char *name, uint8_t **out, size_t *len,
+		     struct zns_err *err)
+{
+	char own[PATH_MAX];
+	int ret = docker_own_path(c, "", own, sizeof(own));
+
+	return ret ? zns_fail(err, ret, "container %.80s has no directory of its engine", c->id) :
+		     read_in(own, *c->bundle ? 3 : 2, name, out, len, err);
+}
+
+int docker_read_own(const char *root, const char *id, const char *name, uint8_t **out, size_t *len,
+		    struct zns_err *err)
+{
+	char own[PATH_MAX + 256];
+
+	snprintf(own, sizeof(own), "%s/containers/%s", root, id);
+	return read_in(own, 2, name, out, len, err);
 }
 
 int docker_read_admin(const char *dir, const char *name, size_t max, uint8_t **out, size_t *len,

@@ -28,6 +28,7 @@ struct look {
 	const char *top; /* a volume, or the container's own files */
 	const char *inside; /* what the container calls it */
 	bool crosses; /* into what is mounted below it */
+	bool chowned; /* Podman sets the owner of the container's root at each start */
 	dev_t dev;
 	unsigned int depth;
 	const char *names[DEPTH_MAX]; /* of the directories above, from the top on */
@@ -118,7 +119,9 @@ static int check_directory(const struct look *l, int fd, const char *name)
 
 	if (fstat(fd, &st))
 		return unreadable(l, -errno, name);
-	ns = changed_ns(&st);
+	ns = l->chowned && !*name && !strcmp(l->inside, "/") ?
+		     st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec :
+		     changed_ns(&st);
 	if (ns <= l->frozen->at_ns ||
 	    (ns <= l->frozen->dumped_ns && (is_crius(l, name) || has_remap(fd))))
 		return 0;
@@ -305,10 +308,30 @@ static bool is_writable(struct json_object *mount)
 	return type && !strcmp(type, "bind") && !has_option(mount, "ro");
 }
 
+/* Podman has some below its root and some below its run directory. */
+static bool is_podmans(const char *from)
+{
+	static const char above[] = "-containers/", below[] = "/userdata/";
+	const char *id = strstr(from, above);
+	char text[DOCKER_ID_LEN + 1];
+
+	if (!id)
+		return false;
+	id += strlen(above);
+	snprintf(text, sizeof(text), "%s", id);
+	return docker_full_id(text) && !strncmp(id + DOCKER_ID_LEN, below, strlen(below));
+}
+
+static bool keeps_podman(const char *own)
+{
+	return !strcmp(strrchr(own, '/'), "/userdata");
+}
+
 /* Its hosts and resolv.conf, or those of the container whose network it shares. */
 static bool is_engines(const char *from, const char *own)
 {
-	return !strncmp(from, own, (size_t)(strrchr(own, '/') + 1 - own));
+	return keeps_podman(own) ? is_podmans(from) :
+				   !strncmp(from, own, (size_t)(strrchr(own, '/') + 1 - own));
 }
 
 /* The next writable volume from mount *@at on, and where it comes from. NULL: there is none. */
@@ -374,6 +397,7 @@ static int look(struct json_object *spec, const char *own, struct look *l)
 	ret = upper_of(root, upper, sizeof(upper));
 	if (ret)
 		return zns_fail_sys(l->err, ret, "the mount at %s", root);
+	l->chowned = keeps_podman(own);
 	ret = tree(l, *upper ? upper : root, "/", false);
 	while (!ret && (m = next_volume(spec, own, &at, &from)))
 		ret = tree(l, from, zns_json_str(m, "destination"), has_option(m, "rbind"));
