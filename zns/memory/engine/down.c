@@ -117,6 +117,7 @@ static int one(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 	const char *pinned;
 
 	if (!mem_places_read(p, &l)) {
+		guards_leave(p, &l);
 		pinned = mem_places_pinned(p, &l);
 		proc_why(p, "%s", pinned ? pinned : "");
 		if (!pinned) {

@@ -73,6 +73,9 @@ struct proc {
 	bool leaves; /* as shared_proc.leaves */
 	bool uncounted; /* the same; the store has not counted its units yet */
 	struct places known; /* known.c; under `ev` */
+	struct places
+		guarded; /* guards.c: areas with guard pages, as of the last look; the evictor's */
+	uint64_t guards_ns;
 	struct moves *moves; /* the last ones; under `ev` */
 	bool owes; /* one of them may be; the same */
 	struct range own; /* what a stopped thread needed of its memory, the last time */
@@ -395,6 +398,10 @@ void mem_places_free(struct places *l);
 bool mem_places_watched(const struct proc *p);
 /* Why its memory must not be dropped now: NULL, or "pinned memory" and the like. */
 const char *mem_places_pinned(struct proc *p, const struct places *l);
+
+/* --- guards.c --- */
+/* Areas with guard pages leave the list, and stay in memory. */
+void guards_leave(struct proc *p, struct places *l);
 
 /* --- pins.c --- */
 /* A descriptor by which the kernel may have pinned pages of it: "vfio" and the like, or NULL. */

@@ -102,6 +102,7 @@ static void destroy(struct proc *p)
 	pthread_rwlock_destroy(&p->ev);
 	predict_free(&p->predict);
 	mem_places_free(&p->known);
+	mem_places_free(&p->guarded);
 	free(p);
 }
 

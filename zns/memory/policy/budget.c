@@ -121,6 +121,7 @@ static void shrink(struct proc *p, uint64_t want, uint64_t *got, struct round *r
 
 	*r = (struct round){ .p = p, .want = want };
 	if (!mem_places_read(p, &l)) {
+		guards_leave(p, &l);
 		p->m->locked += l.locked;
 		p->m->shared += l.shared;
 		p->m->file += l.file;
