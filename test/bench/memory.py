@@ -39,7 +39,8 @@ class Bench:
         self.stood, self.latencies = [], {}
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('ZNS')}
         self.env.update(ZNS_CONFIG=str(directory / 'etc'), ZNS_RUN=str(directory / 'run'))
-        self.ctl('create', f'emu:{directory}/dev.emu', '--zones', '64', '--zone-size', '32M')
+        # memory has no more than half of the zones, and each of the idle contexts writes up to four
+        self.ctl('create', f'emu:{directory}/dev.emu', '--zones', '256', '--zone-size', '32M')
 
     def ctl(self, *words, ok=True):
         done = subprocess.run([self.args.bin / 'znsctl', *map(str, words)], env=self.env, capture_output=True, text=True, check=False)
