@@ -2,9 +2,11 @@
 /* zns/base without the configuration: errors, sizes, times, UUIDs, hashes, files, programs. */
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <dirent.h>
@@ -14,6 +16,7 @@
 #include "zns/context.h"
 #include "zns/err.h"
 #include "zns/grow.h"
+#include "zns/process.h"
 #include "zns/util.h"
 
 static char dir[128];
@@ -663,6 +666,44 @@ static void context_files(void **state)
 	unsetenv("ZNS_RUN");
 }
 
+#define GENERATIONS 80
+
+/* Each is the parent of the next one, and the last one tells @ready. */
+static void __attribute__((noreturn)) generation(int nr, int ready)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (nr > 1 && !fork())
+		generation(nr - 1, ready);
+	if (nr == 1 && write(ready, "", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+/* They began at about one time, so the sum of these times counts them. */
+static void tree_of_processes(void **state)
+{
+	int ready[2];
+	uint64_t began;
+	pid_t pid;
+	char c;
+
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (!pid)
+		generation(GENERATIONS, ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	began = zns_process_stat(pid, ZNS_PROCESS_BEGAN);
+	assert_int_equal(zns_process_tree(pid, ZNS_PROCESS_BEGAN) / began, 64);
+	assert_true(zns_process_tree(pid, ZNS_PROCESS_PAGES) >
+		    zns_process_stat(pid, ZNS_PROCESS_PAGES));
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(zns_process_tree(pid, ZNS_PROCESS_PAGES), 0);
+	close(ready[0]);
+	close(ready[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -686,6 +727,7 @@ int main(void)
 		cmocka_unit_test(grow),
 		cmocka_unit_test(numbers_and_durations),
 		cmocka_unit_test(find_program),
+		cmocka_unit_test(tree_of_processes),
 		cmocka_unit_test(context_files),
 	};
 

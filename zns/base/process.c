@@ -13,6 +13,7 @@
 #include "zns/util.h"
 
 #define DESCRIPTORS 16384 /* a pager has some thousands; its keeper those of all */
+#define TREE_DEPTH_MAX 64 /* processes */
 #define STACK_BYTES MIB(8) /* if set before the exec, it applies to threads too */
 
 static const struct {
@@ -138,6 +139,25 @@ uint64_t zns_process_stat(pid_t pid, enum zns_process_field field)
 	for (int at = 2; p && at < (int)field; at++)
 		p = strchr(p + 1, ' ');
 	return p && sscanf(p, " %llu", &value) == 1 ? value : 0;
+}
+
+static uint64_t tree(pid_t pid, enum zns_process_field field, unsigned int depth)
+{
+	uint64_t sum = zns_process_stat(pid, field);
+	cleanup_file FILE *c = NULL;
+	char path[64];
+	int child;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	c = depth < TREE_DEPTH_MAX ? fopen(path, "re") : NULL;
+	while (c && fscanf(c, "%d", &child) == 1)
+		sum += tree(child, field, depth + 1);
+	return sum;
+}
+
+uint64_t zns_process_tree(pid_t pid, enum zns_process_field field)
+{
+	return tree(pid, field, 1);
 }
 
 uint64_t zns_process_began(pid_t pid)

@@ -7,28 +7,14 @@
 #include "zns/config.h"
 #include "zns/daemon.h"
 #include "zns/packet.h"
+#include "zns/process.h"
 
 #define READY_MS 60000 /* a pager may start a broker, which waits for dumps to end */
 #define DIR_NAME "memory"
 
 uint64_t docker_resident(pid_t pid)
 {
-	cleanup_file FILE *f = NULL, *c = NULL;
-	unsigned long pages = 0, all = 0;
-	uint64_t sum = 0;
-	char path[64];
-	int child;
-
-	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
-	f = fopen(path, "re");
-	if (!f || fscanf(f, "%lu %lu", &all, &pages) != 2)
-		return 0;
-	sum = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	c = fopen(path, "re");
-	while (c && fscanf(c, "%d", &child) == 1)
-		sum += docker_resident(child);
-	return sum;
+	return zns_process_tree(pid, ZNS_PROCESS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static bool keeps(const char *var, size_t len)

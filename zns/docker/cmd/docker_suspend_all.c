@@ -14,7 +14,6 @@
 #define RATE_BYTES_S MIB(200) /* until one has been measured, and where no bandwidth is asked for */
 #define OVERHEAD_NS 1000000000ull /* of one suspend */
 #define ANSWER_S 5 /* that dockerd may take beyond the time that is left */
-#define DEPTH_MAX 64 /* of a tree of processes: each is an open file */
 
 struct all {
 	struct docker_daemon *d;
@@ -27,19 +26,10 @@ struct all {
 	bool json, failed;
 };
 
-static uint64_t ticks_of(pid_t pid, unsigned depth)
+static uint64_t ticks_of(pid_t pid)
 {
-	uint64_t sum = zns_process_stat(pid, ZNS_PROCESS_USER_TICKS) +
-		       zns_process_stat(pid, ZNS_PROCESS_SYSTEM_TICKS);
-	cleanup_file FILE *c = NULL;
-	char path[64];
-	int child;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	c = depth < DEPTH_MAX ? fopen(path, "re") : NULL;
-	while (c && fscanf(c, "%d", &child) == 1)
-		sum += ticks_of(child, depth + 1);
-	return sum;
+	return zns_process_tree(pid, ZNS_PROCESS_USER_TICKS) +
+	       zns_process_tree(pid, ZNS_PROCESS_SYSTEM_TICKS);
 }
 
 /* Its stop is a checkpoint, so that a start comes back from there. */
@@ -101,10 +91,10 @@ static void sort(struct all *a)
 	if (a->nr < 2)
 		return;
 	for (size_t i = 0; i < a->nr; i++)
-		a->list[i].ticks = ticks_of(a->list[i].pid, 0);
+		a->list[i].ticks = ticks_of(a->list[i].pid);
 	usleep(SAMPLE_MS * 1000);
 	for (size_t i = 0; i < a->nr; i++)
-		a->list[i].idle = ticks_of(a->list[i].pid, 0) - a->list[i].ticks <= IDLE_TICKS;
+		a->list[i].idle = ticks_of(a->list[i].pid) - a->list[i].ticks <= IDLE_TICKS;
 	docker_suspend_order(a->list, a->nr);
 }
 

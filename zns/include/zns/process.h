@@ -50,8 +50,11 @@ enum zns_process_field {
 	ZNS_PROCESS_USER_TICKS = 14,
 	ZNS_PROCESS_SYSTEM_TICKS = 15,
 	ZNS_PROCESS_BEGAN = 22,
+	ZNS_PROCESS_PAGES = 24, /* in DRAM */
 };
 uint64_t zns_process_stat(pid_t pid, enum zns_process_field field);
+/* The sum over a process and its descendants, 64 generations at most: each is an open file. */
+uint64_t zns_process_tree(pid_t pid, enum zns_process_field field);
 /* When a process began, in clock ticks since boot; 0: there is none. With its PID that names it: a
  * PID alone may be another process's by now. */
 uint64_t zns_process_began(pid_t pid);
