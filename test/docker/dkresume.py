@@ -563,57 +563,52 @@ def start_again(d):
 
 @case
 def suspend_daemon_create(d):
-    """dockerd is killed during a create and a start; the next start gets past the shim that stays."""
-    conf = json.loads(d.config.read_text())
-    barrier, reached = d.dir / 'create-barrier', d.dir / 'create-reached'
-    wait = f'{{ touch {reached}; while [ -e {barrier} ]; do sleep 0.1; done; }}\n'
-    for name, word, program in (('before', 'create', BIN / 'zns-runc'), ('within', 'restore', '/usr/sbin/runc')):
+    """dockerd is killed during creates and a start; the next starts get past the shims that stay. One create ends when the next containerd runs."""
+    conf, own = json.loads(d.config.read_text()), {}
+    barrier, reached = ({n: d.dir / f'{what}-{n}' for n in ('before', 'within', 'after')} for what in ('barrier', 'reached'))
+
+    def wait(name, word):
+        return f'[[ " $* " == *" {word} "* && -e {barrier[name]} ]] && {{ touch {reached[name]}; while [ -e {barrier[name]} ]; do sleep 0.1; done; }}\n'
+    for name, text in (('before', f'{wait("before", "create")}exec {BIN}/zns-runc "$@"\n'), ('within', f'{wait("within", "restore")}exec /usr/sbin/runc "$@"\n'),
+                       ('after', f'runc "$@"\nrc=$?\n{wait("after", "restore")}exit $rc\n')):
         script = d.dir / f'runtime-{name}'
-        script.write_text(f'#!/bin/bash\n[[ " $* " == *" {word} "* && -e {barrier} ]] && {wait}exec {program} "$@"\n')
+        script.write_text(f'#!/bin/bash\n{text}')
         script.chmod(0o755)
         own = conf['runtimes']['zns']
         conf['runtimes'][name] = dict(own, path=str(script)) if name == 'before' else dict(own, runtimeArgs=['--zns-runc', str(script), *own['runtimeArgs']])
-    script = d.dir / 'runtime-after'
-    script.write_text(f'#!/bin/bash\nrunc "$@"\nrc=$?\n[[ " $* " == *" restore "* && -e {barrier} ]] && {wait}exit $rc\n')
-    script.chmod(0o755)
-    conf['runtimes']['after'] = dict(own, runtimeArgs=['--zns-runc', str(script), *own['runtimeArgs']])
     d.config.write_text(json.dumps(conf))
     d.stop()
     d.start()
-    for name in ('before', 'within'):
-        was = keeps_secret(d, name, *SUSPEND, runtime=name)
-        d.docker('stop', name)
-        reached.unlink(missing_ok=True)
-        barrier.touch()
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            started = pool.submit(d.docker, 'start', name, check=False)
-            dkdaemon.until('it is reached', reached.exists)
-            d.stop(crash=True)
-            started.result()
-        start_again(d)
-        barrier.unlink()
-        dkdaemon.until('the shim is gone', lambda: not shims(d.id(name)))
-        d.docker('start', name)
-        want('its memory', secret(d, name) == was, note(d, name))
-        nothing_left(d, name)
-        remove(d, name)
-    # dockerd is killed during a start, when the restore goes on: it takes the container that runs then for stopped
-    was = keeps_secret(d, 'going', *SUSPEND, runtime='after')
-    d.docker('stop', 'going')
-    reached.unlink()
-    barrier.touch()
+    was = {name: keeps_secret(d, name, *SUSPEND, runtime=name) for name in barrier}
+    ids = {name: d.id(name) for name in was}
+    d.docker('stop', *was)
+    for name in was:
+        barrier[name].touch()
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        started = pool.submit(d.docker, 'start', 'going', check=False)
-        dkdaemon.until('it is reached', reached.exists)
+        started = [pool.submit(d.docker, 'start', name, check=False) for name in was]
+        dkdaemon.until('all are reached', lambda: all(r.exists() for r in reached.values()))
         d.stop(crash=True)
-        started.result()
-    start_again(d)
-    barrier.unlink()
-    dkdaemon.until('the shim is gone', lambda: not shims(d.id('going')))
-    want('stopped as by a stop', note(d, 'going').startswith('stopped with checkpoint '), note(d, 'going'))
-    d.docker('start', 'going')
-    want('its memory', secret(d, 'going') == was, note(d, 'going'))
-    remove(d, 'going')
+        for s in started:
+            s.result()
+    # the last one goes on with its start: dockerd takes the container that runs then for stopped
+    for name in ('within', 'after'):
+        barrier[name].unlink()
+        dkdaemon.until('the shim is gone', lambda name=name: not shims(ids[name]))
+    containerd = d.dir / 'exec/containerd/containerd.pid'
+    before = containerd.read_text()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        again = pool.submit(start_again, d)
+        dkdaemon.until('the next containerd', lambda: containerd.exists() and containerd.read_text() not in ('', before))
+        barrier['before'].unlink()
+        again.result()
+    dkdaemon.until('the shim is gone', lambda: not shims(ids['before']))
+    want('stopped as by a stop', note(d, 'after').startswith('stopped with checkpoint '), note(d, 'after'))
+    for name in was:
+        d.docker('start', name)
+        want('its memory', secret(d, name) == was[name], name, note(d, name))
+        nothing_left(d, name)
+    remove(d, *was)
+    barrier, reached = barrier['within'], reached['within']
     # the supervisor is killed in place of dockerd: its restore must not outlive it, as the cold start has the same id
     was = keeps_secret(d, 'alone', *SUSPEND, runtime='within')
     ident = d.id('alone')
