@@ -321,6 +321,7 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	zns_session.state = ZNS_DUMP;
 	if (!pre_dump) {
 		zns_cgroup2_open(pid);
+		zns_find_iptables(pid);
 		zns_netlock_choose();
 	}
 	/* criu leaves out clean pages if it has a parent. Only we know where the parent is. */

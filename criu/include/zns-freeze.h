@@ -31,6 +31,11 @@ void zns_cgroup2_close(void);
  * would be empty, but walk through those of the whole machine. */
 bool zns_no_conntrack(void);
 
+/* Before the freeze: which programs list the tables of iptables, for a task with a network namespace of its own. */
+void zns_find_iptables(pid_t pid);
+/* The network namespace that criu is in now has no tables of iptables-legacy: its list would be empty. */
+bool zns_no_tables(bool ipv6);
+
 /* zns-tmpfs.c */
 
 /*

@@ -267,6 +267,30 @@ def network_lock_legacy(scene):
                         ('--network-lock', 'iptables'))
 
 
+@case
+def tables_of_iptables(scene):
+    """Nobody runs iptables-legacy-save in a namespace without tables: that takes milliseconds of the freeze."""
+    if not (legacy := shutil.which('iptables-legacy-save')):
+        raise Skipped('there is no iptables-legacy')
+    scene = scene(size=1)
+    calls, program = scene.dir / 'calls', scene.dir / 'programs' / 'iptables-legacy-save'
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@," >>{calls}\nexec {legacy} "$@"\n')
+    program.chmod(0o755)
+    for tool in ('iptables-save', 'ip6tables-save'):    # of nftables, which criu lists by itself
+        (program.parent / tool).symlink_to(shutil.which(tool.replace('tables', 'tables-nft', 1)) or '/bin/false')
+    env = dict(scene.device.env, PATH=f'{program.parent}:{os.environ["PATH"]}')
+    directory = scene.dir / 'ns'
+    directory.mkdir()
+    task = Task(directory, 'netlo', 'ns')
+    scene.tasks.append(task)
+    task.start().wait_ready()
+    done = scene.dump(task=task, extra=['--leave-running'], env=env)
+    expect('the exit code', done.code, 0)
+    if calls.read_text().split(',')[1:] != ['\n']:
+        raise Failed(f'iptables-legacy-save was called with {calls.read_text().split(",")}')
+
+
 # ---- a tmpfs ----------------------------------------------------------------------------------------------
 
 @case

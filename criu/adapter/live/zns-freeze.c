@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -188,4 +189,38 @@ bool zns_no_conntrack(void)
 		nr = nr_entries(reply, recv(sk, reply, sizeof(reply), 0));
 	close(sk);
 	return !nr;
+}
+
+/* Each program is asked for its version; criu keeps the answer. */
+void zns_find_iptables(pid_t pid)
+{
+	struct stat ours, theirs;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
+	if (stat("/proc/self/ns/net", &ours) || stat(path, &theirs) ||
+	    (ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev))
+		return;
+	get_legacy_iptables_bin(false, false);
+	if (kdat.ipv6)
+		get_legacy_iptables_bin(true, false);
+}
+
+/* iptables-legacy-save lists the tables that this file names, and none if there is no such file. */
+bool zns_no_tables(bool ipv6)
+{
+	const char *path = ipv6 ? "/proc/thread-self/net/ip6_tables_names" :
+				  "/proc/thread-self/net/ip_tables_names";
+	char name;
+	ssize_t len;
+	int fd;
+
+	if (!zns_active() || getenv("CR_IPTABLES")) /* that may be another program */
+		return false;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT;
+	len = read(fd, &name, sizeof(name));
+	close(fd);
+	return !len;
 }
