@@ -122,7 +122,8 @@ static int die_in_resize(void)
 static void killed(void **state)
 {
 	const uint64_t sizes[] = { LARGE, 3 * LARGE, 2 * LARGE, SMALL, SMALL - MIB(10), SMALL };
-	struct zns_dev *d;
+	struct zns_dev *d, *other = NULL;
+	uint32_t beside = 30;
 
 	make_store(SMALL, *state != NULL);
 	d = open_dev();
@@ -136,10 +137,21 @@ static void killed(void **state)
 			before = d->geo.nr_zones;
 			kill_zones = zones_for(d, sizes[i]);
 			zns_dev_close(d);
+			if (*state)
+				other = open_dev();
 			assert_int_equal(in_child(die_in_resize), 0);
+			if (other)
+				assert_ok(put(other, beside, 0, KIB(4), beside));
+			if (other)
+				assert_ok(zns_dev_flush(other, &err));
+			zns_dev_close(other);
 			if (kill_after & 1)
 				lose_power();
 			d = open_dev();
+			if (other)
+				check(d, beside, 0, KIB(4), beside);
+			if (other)
+				assert_ok(zns_dev_reset(d, &beside, 1, &err));
 			assert_int_equal(d->geo.nr_zones, kill_after < 5 ? before : kill_zones);
 			check_data(d);
 			assert_zone(d, d->geo.nr_zones - 1, ZNS_ZONE_EMPTY, 0);
@@ -150,6 +162,7 @@ static void killed(void **state)
 
 struct sizes {
 	uint32_t from, to;
+	uint32_t written; /* zones from 30 on that another process wrote before and after */
 };
 
 static void old_or_new(void *arg, size_t cut)
@@ -161,15 +174,35 @@ static void old_or_new(void *arg, size_t cut)
 	assert_true(nr == s->from || nr == s->to);
 	check_data(d);
 	assert_zone(d, nr - 1, ZNS_ZONE_EMPTY, 0);
+	/* what it flushed in the last round is there, and what a write pointer says is right */
+	for (uint32_t z = 30; z < 30 + s->written; z++) {
+		struct zns_zone zone;
+
+		assert_ok(zns_dev_report(d, z, 1, &zone, &err));
+		assert_true(zone.wp == 0 || zone.wp == KIB(64));
+		assert_true(zone.wp || z >= 30 + s->written - 2);
+		if (zone.wp)
+			check(d, z, 0, KIB(64), z);
+	}
 	zns_dev_close(d);
 }
 
-/* Tables that stay, that go behind the data, that move there, and a smaller store. */
+static void put_beside(struct zns_dev *other, struct sizes *s)
+{
+	if (!other)
+		return;
+	assert_ok(put(other, 30 + s->written, 0, KIB(64), 30 + s->written));
+	assert_ok(zns_dev_flush(other, &err));
+	s->written++;
+}
+
+/* Tables that stay, that go behind the data, that move there, and a smaller store. Tables with room
+ * stay, and another process writes before and after. */
 static void power_cut(void **state)
 {
 	const uint64_t sizes[] = { LARGE, 3 * LARGE, SMALL, SMALL - MIB(10) };
-	struct zns_dev *d;
-	struct sizes s;
+	struct zns_dev *d, *other = NULL;
+	struct sizes s = { 0 };
 
 	make_store(SMALL, *state != NULL);
 	d = open_dev();
@@ -179,9 +212,14 @@ static void power_cut(void **state)
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(sizes); i++) {
 		cuts_begin();
 		d = open_dev();
+		if (*state)
+			other = open_dev();
+		put_beside(other, &s);
 		s.from = d->geo.nr_zones;
 		s.to = zones_for(d, sizes[i]);
 		assert_ok(zns_file_resize(d, s.to, &err));
+		put_beside(other, &s);
+		zns_dev_close(other);
 		zns_dev_close(d);
 		cuts_end(old_or_new, &s);
 	}
@@ -357,6 +395,73 @@ static void catalogue(void **state)
 	free(after);
 }
 
+struct kept {
+	char *text; /* of what was there before */
+	size_t len;
+	uint32_t small, large;
+};
+
+static void catalogue_is_whole(void *arg, size_t cut)
+{
+	const struct kept *k = arg;
+	struct zns_dev *d = open_dev();
+	char *text;
+
+	assert_true(d->geo.nr_zones == k->small || d->geo.nr_zones == k->large);
+	text = text_of(d);
+	assert_memory_equal(text, k->text, k->len);
+	free(text);
+	zns_dev_close(d);
+}
+
+/* As a broker does it: the open store goes on, takes a checkpoint in the new zones, and loses it
+ * before they go. */
+static void catalogue_cut(void **state)
+{
+	struct kept kept = { 0 };
+	struct zns_store *s;
+	ZnsPb__Profile *p;
+	struct zns_dev *d;
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+
+	make_store(SMALL, true);
+	d = open_dev();
+	kept.small = d->geo.nr_zones;
+	kept.large = zones_for(d, LARGE);
+	p = make_profile(kept.small, 1);
+	assert_ok(zns_store_format(d, NULL, p, false, NULL, &err));
+	profile_free(p);
+	s = open_store(d);
+	for (uint32_t n = 0; n < 5; n++) {
+		assert_ok(put(d, 3 + n, 0, KIB(64), n));
+		assert_ok(zns_store_commit(s, ck_init(&k, n, "web", 3 + n, 0, KIB(64)), &err));
+	}
+	zns_store_close(s);
+	kept.text = text_of(d);
+	kept.len = strstr(kept.text, "zone") ? (size_t)(strstr(kept.text, "zone") - kept.text) : 0;
+	zns_dev_close(d);
+	assert_true(kept.len > 100);
+
+	cuts_begin();
+	d = open_dev();
+	s = open_store(d);
+	assert_ok(zns_store_fit(s, kept.large, &err));
+	assert_ok(zns_file_resize(d, kept.large, &err));
+	assert_ok(zns_store_follow(s, &err));
+	assert_ok(put(d, kept.large - 1, 0, KIB(64), 9));
+	assert_ok(zns_store_commit(s, ck_init(&k, 9, "web", kept.large - 1, 0, KIB(64)), &err));
+	id_of(9, id);
+	assert_ok(zns_store_remove(s, id, "test", &err));
+	assert_ok(zns_store_fit(s, kept.small, &err));
+	assert_ok(zns_file_resize(d, kept.small, &err));
+	assert_ok(zns_store_follow(s, &err));
+	zns_store_close(s);
+	zns_dev_close(d);
+	cuts_end(catalogue_is_whole, &kept);
+	free(kept.text);
+}
+
 static int begin_with_room(void **state)
 {
 	int ret = emu_begin(state);
@@ -378,6 +483,7 @@ int main(void)
 		T(power_cut),      WITH_ROOM(power_cut),
 		T(beside_others),  T(refused),
 		T(too_little),     T(catalogue),
+		T(catalogue_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
