@@ -9,13 +9,14 @@ import json
 import re
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import ztlib
 from tools import many_dumps, run_ctl
-from ztlib import Failed, znsctl_of
+from ztlib import Failed, wait_until, znsctl_of
 from ztscene import case_of, expect, suite_main
 
 CASES = {}
@@ -165,6 +166,87 @@ def several(scene):
     dump('three')
     expect('in the other default', in_large(), 2)
     scene.good_restore(images=scene.dir / 'three')
+
+
+class CutCopy:
+    """Copies of one store to a fresh drive each, which an accident ends."""
+
+    def __init__(self, scene):
+        self.scene = on_disk(scene(size=1))
+        self.ids = many_dumps(self.scene, 1)
+        self.scene.task = self.scene.new_task(4)    # it takes more writes, so that some accidents hit it alone
+        self.ids = sorted(self.ids + many_dumps(self.scene, 1))
+        self.source, self.nr = self.scene.device.spec, 0
+
+    def begin(self, **fault):
+        """A copy of the test build; its faults hit it and the drive's broker, not the source's, which runs already."""
+        self.nr += 1
+        self.drive = f'emu:{self.scene.dir}/drive-{self.nr}'
+        self.scene.device.json('create', self.drive, '--zones', '16', '--zone-size', '4M', '--sparse')
+        self.scene.end_broker()
+        run_ctl(self.scene, 0, 'ls', self.source)
+        env = ztlib.controlled(self.scene.device.env, ZNS_EMU_FAULT=','.join(f'{k}={v}' for k, v in fault.items()))
+        return subprocess.Popen([Path(env['ZNS_LIBEXEC']) / 'znsctl', 'copy', self.source, self.drive], env=env,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def look(self, what):
+        """What is there is whole, and the next copy brings the rest. How many were there."""
+        self.scene.end_broker()
+        held = [c['id'] for c in json.loads(run_ctl(self.scene, 0, 'ls', self.drive, '--json'))['checkpoints']]
+        if held:
+            run_ctl(self.scene, 0, 'verify', '--dev', self.drive, '--all')
+        said = json.loads(run_ctl(self.scene, 0, 'copy', self.source, self.drive, '--json'))
+        expect(f'{what}: copied, there, refused', (said['copied'], said['there'], said['refused']), (2 - len(held), len(held), 0))
+        expect(f'{what}: listed', sorted(c['id'] for c in json.loads(run_ctl(self.scene, 0, 'ls', self.drive, '--json'))['checkpoints']), self.ids)
+        run_ctl(self.scene, 0, 'verify', '--dev', self.drive, '--all')
+        expect(f'{what}: fsck', json.loads(run_ctl(self.scene, 0, 'fsck', '--dev', self.drive, '--json'))['problems'], [])
+        run_ctl(self.scene, 0, 'unregister', self.drive)
+        Path(self.drive[4:]).unlink()
+        return len(held)
+
+    def power_cut(self, n, loss):
+        copy = self.begin(**{'cut-after': n, 'loss': loss})
+        code = copy.wait(60)
+        return self.look(f'a cut after {n} writes, loss={loss}, exit {code}')
+
+    def killed(self, n, whom):
+        """Copy or the drive's broker stops itself after so many writes, and never goes on."""
+        copy = self.begin(**{'stop-after': n})
+        stopped = []
+
+        def stands():
+            stopped[:] = [p for p in (copy.pid, *self.scene._ours('znsd')) if ztlib.proc_state(p) == 'T']
+            return stopped or copy.poll() is not None
+
+        while wait_until(stands, 60) and stopped:
+            victim = copy.pid if whom == 'copy' else stopped[0]
+            for pid in (victim, *(p for p in stopped if p != victim)):
+                ztlib.kill(pid, signal.SIGKILL)
+            if victim == copy.pid:
+                break
+            copy.kill()
+        copy.kill()
+        copy.wait()
+        return self.look(f'killed after {n} writes')
+
+
+@case
+def copy_cut(scene):
+    """A copy is killed, or its target loses power, at some of its writes: what is listed is whole, and the next copy completes it."""
+    s = CutCopy(scene)
+    expect('checkpoints there after cuts', [s.power_cut(n, loss) for n, loss in ((1, 'drop'), (9, 'keep'), (24, 'drop'), (1000, 'keep'))], [0, 0, 1, 2])
+    expect('after kills', [s.killed(n, 'copy') for n in (2, 24)], [0, 1])
+
+
+@case.soak('each write of a copy is cut: some minutes')
+def copy_cut_all(scene):
+    """The same at each write, until a copy is whole."""
+    s, n = CutCopy(scene), 1
+    while not all([s.power_cut(n, loss) == 2 for loss in ('drop', 'keep', str(n))]):
+        n += 1
+    print(f'     {n} writes', flush=True)
+    for k in range(1, n + 1):
+        s.killed(k, 'copy' if k % 2 else 'broker')
 
 
 @case
