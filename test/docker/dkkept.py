@@ -2,7 +2,9 @@
 """
 What stays when all dies, when Docker loses it, or drops it, and what the sweep takes: cases of docker.py.
 """
+import json
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -130,6 +132,34 @@ def liveness(d):
         away.rename(d.root / 'containers')
     d.zctl('rm', '--container', 'life', check=False)
     d.zctl('rm', '--container', 'heir', check=False)
+
+
+@case
+def resized(d):
+    """A store on a disk grows and shrinks while a container is checkpointed again and again; docker start finds what an old handle names."""
+    store = f'file:{d.dir}/disk.store'
+    d.zctl('create', store, '--size', '384M', '--rate', '500')
+    d.zctl('register', '--default', store)
+    shells = [Shell(d, name) for name in ('resized', 'beside')]
+    secrets = [s.ask() for s in shells]
+    d.docker('checkpoint', 'create', 'resized', 'old')
+    n, sizes = 0, iter(('512M', '128M', '256M', '96M'))
+    beside = threading.Thread(target=lambda: [json.loads(d.zctl('resize', store, s, '--json').stdout) for s in sizes])
+    beside.start()
+    while beside.is_alive() or not n:
+        d.docker('checkpoint', 'create', '--leave-running', 'beside', f'c{n}')
+        d.docker('checkpoint', 'rm', 'beside', f'c{n}')
+        n += 1
+    beside.join()
+    want('all four', next(sizes, None) is None)
+    want('there', {c['container'] for c in d.zjson('ls', store)['checkpoints']} >= {'resized'}, d.zjson('ls', store))
+    d.docker('checkpoint', 'create', 'beside', 'new')
+    for s, name, secret in zip(shells, ('old', 'new'), secrets):
+        d.docker('start', '--checkpoint', name, s.container)
+        want('it goes on', s.ask() == secret)
+    remove(d, 'resized', 'beside')
+    d.zctl('rm', '--all', store)
+    d.zctl('unregister', store)
 
 
 @case
