@@ -256,7 +256,10 @@ static void refused(void **state)
 		     "no device");
 	assert_int_equal(access("/dev/zns-no-such-disk", F_OK), -1);
 	snprintf(dev_path, sizeof(dev_path), "/dev/shm/zns-test-%d", getpid());
-	assert_fails(zns_emu_create(dev_path, &p, false, &err), -EINVAL, "--volatile");
+	assert_fails(
+		zns_emu_create(dev_path, &p, false, &err), -EINVAL,
+		"is on a tmpfs, in memory, and gone after a reboot: name a file on a disk, or say "
+		"--volatile");
 	assert_int_equal(access(dev_path, F_OK), -1);
 	p.is_volatile = true;
 	assert_ok(zns_emu_create(dev_path, &p, false, &err));

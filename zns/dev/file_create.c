@@ -107,10 +107,11 @@ int file_check_system(int fd, const char *path, bool is_volatile, struct zns_err
 	case RAMFS_MAGIC:
 		return is_volatile ?
 			       0 :
-			       zns_fail(err, -EINVAL,
-					"%s is in memory, and would be gone after a reboot: name "
-					"a file on a disk, or say --volatile",
-					path);
+			       zns_fail(
+				       err, -EINVAL,
+				       "%s is on a tmpfs, in memory, and gone after a reboot: name "
+				       "a file on a disk, or say --volatile",
+				       path);
 	case NFS_SUPER_MAGIC:
 	case CIFS_SUPER_MAGIC:
 	case SMB2_SUPER_MAGIC:
