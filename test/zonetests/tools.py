@@ -499,13 +499,20 @@ def on_terminal(scene, answer, *args):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
 
 
+ENGINE_ID = ''.join(f'{n * 2654435761 % 2**32:08x}' for n in range(1, 9))    # as engines name containers
+
+
 @case
 def lines_fit(scene):
     """On a terminal of 80 columns no line of a listing is longer; elsewhere lines stay whole. A group reads as a number, not as a count."""
     scene = scene(size=1)
-    [ident] = many_dumps(scene, 1, 'a-container-of-usual-length')
-    for command in (['ls', '-v'], ['status'], ['zones', '--table'], ['verify', ident]):
-        code, shown = on_terminal(scene, b'', *command)
+    ident, other = many_dumps(scene, 1, 'a-container-of-usual-length') + many_dumps(scene, 1, ENGINE_ID)
+    run_ctl(scene, 0, 'pin', other)
+    run_ctl(scene, 0, 'retain', ENGINE_ID, '--keep', '3', '--ttl', '7d')
+    run_ctl(scene, 0, 'reserve', ENGINE_ID[::-1], '--groups', '1')
+    for command in ('ls', 'ls -v', 'status', 'zones --table', 'zones', 'verify --all', 'groups', 'retain', 'gc --dry-run', f'show {other}', f'show {ENGINE_ID}',
+                    'compact --dry-run', f'rm --dry-run {ident}'):
+        code, shown = on_terminal(scene, b'', *command.split())
         expect(f'{command}: exit', code, 0)
         lines = [line.rstrip('\r').split('\r')[-1].replace('\x1b[K', '') for line in shown.split('\n')]
         expect(f'{command}: longer lines', [line for line in lines if len(line) > 80], [])

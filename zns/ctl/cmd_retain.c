@@ -22,14 +22,17 @@ char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len)
 static int print_rules(const ZnsPb__Response *ls, bool json)
 {
 	char name[CTL_NAME], text[CTL_RULE];
+	struct ctl_fold fold = { 0 };
 
 	if (json)
 		return ctl_print_list("retentions",
 				      ctl_json_all((void **)ls->retentions, ls->n_retentions,
 						   "container keep:pos ttl_s:pos set=set_ns:time"));
+	ctl_fold_begin(&fold);
 	for (size_t i = 0; i < ls->n_retentions; i++)
 		printf("%-20s  %s\n", ctl_name(ls->retentions[i]->container, name, sizeof(name)),
 		       ctl_rule(ls->retentions[i], text, sizeof(text)));
+	ctl_fold_end(&fold, 4);
 	if (!ls->n_retentions)
 		printf("no rules\n");
 	return CTL_OK;

@@ -8,6 +8,7 @@
 void show_container(const ZnsPb__Checkpoint *const *v, size_t n)
 {
 	char size[16], name[CTL_NAME];
+	struct ctl_fold fold = { 0 };
 	uint64_t bytes = 0;
 	size_t nr = 0;
 
@@ -17,8 +18,10 @@ void show_container(const ZnsPb__Checkpoint *const *v, size_t n)
 		bytes += v[i]->bytes;
 		nr++;
 	}
+	ctl_fold_begin(&fold);
 	printf("%s: %zu checkpoint%s, %s\n", ctl_name(v[0]->container, name, sizeof(name)), nr,
 	       nr == 1 ? "" : "s", zns_format_size(bytes, size, sizeof(size)));
+	ctl_fold_end(&fold, 4);
 }
 
 /* Images that share one line, and the zones they use together. */

@@ -67,6 +67,7 @@ static int weight(char c)
 void ctl_picture(const ZnsPb__Response *r)
 {
 	struct picture p = { .nr_owners = 0 };
+	struct ctl_fold fold = { 0 };
 	uint32_t groups = 0, per_row, per_cell, longest = 0, row, i;
 	cleanup_free uint32_t *count = NULL;
 	cleanup_free char *line = NULL;
@@ -112,10 +113,13 @@ void ctl_picture(const ZnsPb__Response *r)
 		else
 			printf("%4u-%-4u  %s\n", row * per_row, last, line);
 	}
-	printf("\n. empty   # metadata   * being written   ~ to be reset   ! read-only, offline, or a write failed\n");
+	printf("\n. empty   # metadata   * being written   ~ to be reset\n"
+	       "! read-only, offline, or a write failed\n");
+	ctl_fold_begin(&fold);
 	for (i = 0; i < p.nr_owners; i++)
 		printf("%c %s%s", 'a' + i, p.owner[i],
 		       i % 4 == 3 || i + 1 == p.nr_owners ? "\n" : "   ");
+	ctl_fold_end(&fold, 2);
 	if (p.nr_owners)
 		printf("A capital letter: the zone is full.\n");
 }
