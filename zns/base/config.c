@@ -169,19 +169,40 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 }
 
 /* All known keys. A misspelled key is an error: otherwise it would be a setting without effect. */
-static const char *const known_keys[] = {
-	"default-device",      "deadline",           "encrypt-key",
-	"docker-qos",          "docker-admission",   "docker-alloc",
-	"docker-stripe",       "docker-dev",         "docker-live",
-	"docker-criu",         "docker-memory",      "docker-memory-predict",
-	"cri-o-names",         "criu-config-dir",    "restore-others",
-	"keep-tracking",       "memory-dram",        "docker-memory-min",
-	"docker-cgroup",       "docker-weight",      "restore-cache",
-	"docker-network-lock", "docker-ghost-limit", "docker-suspend",
-	"docker-stop",         "docker-resume",      "docker-resume-else",
-	"docker-from",         "docker-from-allow",  "docker-tcp",
-	"docker-stop-order",   "docker-restore-qos", "live"
-};
+static const char *const known_keys[] = { "default-device",
+					  "deadline",
+					  "encrypt-key",
+					  "docker-qos",
+					  "docker-admission",
+					  "docker-alloc",
+					  "docker-stripe",
+					  "docker-dev",
+					  "docker-live",
+					  "docker-criu",
+					  "docker-memory",
+					  "docker-memory-predict",
+					  "cri-o-names",
+					  "criu-config-dir",
+					  "restore-others",
+					  "keep-tracking",
+					  "memory-dram",
+					  "docker-memory-min",
+					  "docker-cgroup",
+					  "docker-weight",
+					  "restore-cache",
+					  "docker-network-lock",
+					  "docker-ghost-limit",
+					  "docker-suspend",
+					  "docker-stop",
+					  "docker-resume",
+					  "docker-resume-else",
+					  "docker-from",
+					  "docker-from-allow",
+					  "docker-tcp",
+					  "docker-stop-order",
+					  "docker-restore-qos",
+					  "live",
+					  "sweep" };
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
 {
@@ -261,13 +282,14 @@ int zns_config_deadline(uint32_t *seconds, struct zns_err *err)
 	return 0;
 }
 
-int zns_config_keep_tracking(uint64_t *seconds, struct zns_err *err)
+static int duration_of(const char *key, uint64_t usual, const char *never, uint64_t *seconds,
+		       struct zns_err *err)
 {
 	char text[32] = "";
 	struct zns_err local = ZNS_ERR_INIT;
-	int ret = zns_config_get("keep-tracking", text, sizeof(text), &local);
+	int ret = zns_config_get(key, text, sizeof(text), &local);
 
-	*seconds = ZNS_KEEP_TRACKING_S;
+	*seconds = usual;
 	if (ret == -ENOENT)
 		return 0;
 	if (ret) {
@@ -275,11 +297,20 @@ int zns_config_keep_tracking(uint64_t *seconds, struct zns_err *err)
 		return ret;
 	}
 	if (zns_parse_duration(text, seconds))
-		return zns_fail(
-			err, -EINVAL,
-			"zns.conf: keep-tracking = %s: give a duration, e.g. 6h, or 0 for not at all",
-			text);
+		return zns_fail(err, -EINVAL,
+				"zns.conf: %s = %s: give a duration, e.g. 6h, or 0 for %s", key,
+				text, never);
 	return 0;
+}
+
+int zns_config_keep_tracking(uint64_t *seconds, struct zns_err *err)
+{
+	return duration_of("keep-tracking", ZNS_KEEP_TRACKING_S, "not at all", seconds, err);
+}
+
+int zns_config_sweep(uint64_t *seconds, struct zns_err *err)
+{
+	return duration_of("sweep", ZNS_SWEEP_S, "never", seconds, err);
 }
 
 int zns_config_restore_cache(uint64_t *bytes, struct zns_err *err)

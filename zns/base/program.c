@@ -49,3 +49,17 @@ int zns_find_program(const char *name, char *out, size_t len)
 		return 0;
 	return zns_own_program(name, out, len);
 }
+
+int zns_find_znsctl(char *out, size_t len)
+{
+	char helper[PATH_MAX];
+	int ret = zns_find_program("znsctl", out, len);
+
+	if (!ret || zns_find_program("zns-helper", helper, sizeof(helper)))
+		return ret;
+	/* installed: PREFIX/libexec/zns-criu/zns-helper and PREFIX/bin/znsctl */
+	*strrchr(helper, '/') = 0;
+	if ((size_t)snprintf(out, len, "%s/../../bin/znsctl", helper) >= len)
+		return -ENAMETOOLONG;
+	return access(out, X_OK) ? -errno : 0;
+}

@@ -15,20 +15,6 @@
 
 #define LIMIT_MS 30000
 
-static int find(char *prog, size_t len)
-{
-	char helper[PATH_MAX];
-	int ret = zns_find_program("znsctl", prog, len);
-
-	if (!ret || zns_find_program("zns-helper", helper, sizeof(helper)))
-		return ret;
-	/* installed: PREFIX/libexec/zns-criu/zns-helper and PREFIX/bin/znsctl */
-	*strrchr(helper, '/') = 0;
-	if ((size_t)snprintf(prog, len, "%s/../../bin/znsctl", helper) >= len)
-		return -ENAMETOOLONG;
-	return access(prog, X_OK) ? -errno : 0;
-}
-
 /* Waits for the program, and kills it if it hangs: somebody waits for admission. */
 static int await(pid_t pid)
 {
@@ -53,7 +39,7 @@ int zns_sweep(const struct zns_registered *reg)
 	char prog[PATH_MAX], id[ZNS_UUID_STR];
 	char *argv[] = { prog, (char *)"gc", (char *)"--dev", id, NULL };
 	posix_spawn_file_actions_t fa;
-	int ret = find(prog, sizeof(prog));
+	int ret = zns_find_znsctl(prog, sizeof(prog));
 	pid_t pid;
 
 	if (ret)

@@ -334,9 +334,11 @@ static void print_text(const struct gc *g)
 	char id[ZNS_UUID_STR], size[16], name[CTL_NAME];
 	int width = ctl_id_width(g->ls);
 	size_t zones = g->nr_zones;
+	struct ctl_fold fold = { 0 };
 	uint64_t bytes;
 	uint32_t nr;
 
+	ctl_fold_begin(&fold);
 	for (size_t i = 0; i < g->nr; i++) {
 		const struct item *it = &g->item[i];
 
@@ -346,6 +348,7 @@ static void print_text(const struct gc *g)
 			       ctl_name(it->c->container, name, sizeof(name)), action(g, it),
 			       ctl_text(it->why));
 	}
+	ctl_fold_end(&fold, 4);
 	bytes = remove_bytes(g, &nr);
 	printf("%u checkpoint%s, %s %s; ", nr, nr == 1 ? "" : "s",
 	       zns_format_size(bytes, size, sizeof(size)),
@@ -417,6 +420,8 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	g.json = args.json;
 	ret = ctl_connect(args.dev, &reg, &g.b, &err);
 	g.disk = !ret && zns_spec_on_disk(reg.path);
+	if (!ret && !g.dry_run)
+		zns_swept_note(reg.uuid);
 	if (!ret)
 		ret = judge(&g, &err);
 	if (!ret)

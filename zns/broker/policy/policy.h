@@ -417,4 +417,8 @@ void finisher_reap(struct znsd *d);
 int reclaim_step(struct znsd *d);
 bool reclaim_pending(const struct znsd *d);
 
+/* gc_due.c: is it time for `znsctl gc`? @last_ns: when the last one began, by zns_mono_ns(); 0: not
+ * known, and it counts from now on (*from_now). @every_s: 0: never. */
+bool gc_due(const struct znsd *d, uint64_t last_ns, uint64_t every_s, bool *from_now);
+
 #endif

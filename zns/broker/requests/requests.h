@@ -43,6 +43,8 @@ struct server {
 	char sock_path[108];
 	uint64_t idle_ns; /* 0: never leave */
 	uint64_t idle_since;
+	pid_t gc_pid; /* of sweeping.c; 0: none runs */
+	uint64_t gc_ns, gc_look_ns; /* when it began; when it was last looked whether one is due */
 };
 
 struct reply {
@@ -91,6 +93,10 @@ void conn_complain(const struct conn *c, const char *what); /* logs @what, not t
 /* server.c */
 int server_listen(struct znsd *d, struct zns_err *err);
 int server_loop(struct znsd *d);
+
+/* sweeping.c: `znsctl gc` by the broker. True: it has begun now. */
+bool sweeping_start(struct znsd *d);
+int sweeping_step(struct znsd *d); /* now and then; milliseconds until the next look */
 
 /* intake.c; @len: of the coming request. False: no room yet, do not read it. */
 bool intake_room(struct znsd *d, struct intake *in, uint32_t len, bool dump);

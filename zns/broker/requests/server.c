@@ -240,8 +240,13 @@ int server_listen(struct znsd *d, struct zns_err *err)
 
 static bool may_leave(struct znsd *d, uint64_t now)
 {
-	return d->server->idle_ns && !d->server->conns && !d->leases &&
-	       now - d->server->idle_since >= d->server->idle_ns && !reclaim_pending(d);
+	if (!d->server->idle_ns || d->server->conns || d->leases ||
+	    now - d->server->idle_since < d->server->idle_ns || reclaim_pending(d))
+		return false;
+	if (!sweeping_start(d))
+		return true;
+	d->server->idle_since = now; /* it comes as a client */
+	return false;
 }
 
 static int least(int a, int b)
@@ -277,6 +282,7 @@ static int time_out(struct znsd *d)
 	ms = least(ms, conns_late(d));
 	ms = least(ms, history_step(d, false));
 	ms = least(ms, hot_idle(d));
+	ms = least(ms, sweeping_step(d));
 	now = zns_mono_ns();
 	/* An answer to a waiter may have found its peer dead. */
 	for (c = d->server->conns; c; c = c->next)
@@ -304,7 +310,7 @@ int server_loop(struct znsd *d)
 	sigaddset(&set, SIGINT);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	sig_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	d->server->idle_since = zns_mono_ns();
+	d->server->idle_since = d->server->gc_look_ns = zns_mono_ns();
 
 	for (;;) {
 		conns_sweep(d);

@@ -38,6 +38,11 @@ int zns_msg_recv_fd(int fd, uint8_t **body, uint32_t *len, int *came, zns_msg_wa
  */
 int zns_broker_path(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, char *out, size_t len);
 
+/* Note that `znsctl gc` has begun on the device, and when it last did, by zns_mono_ns(); 0: not
+ * since the machine was started, as far as is known. */
+void zns_swept_note(const uint8_t device[ZNS_UUID_LEN]);
+uint64_t zns_swept_last(const uint8_t device[ZNS_UUID_LEN]);
+
 /* Make the runtime directory (0700) if need be and check that nobody else can write to it. */
 int zns_broker_run_dir(struct zns_err *err);
 

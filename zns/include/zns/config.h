@@ -87,6 +87,12 @@ int zns_config_deadline(uint32_t *seconds, struct zns_err *err);
  */
 #define ZNS_KEEP_TRACKING_S (6 * 3600)
 int zns_config_keep_tracking(uint64_t *seconds, struct zns_err *err);
+/*
+ * "sweep": seconds after the last `znsctl gc` on a device when its broker runs one itself;
+ * ZNS_SWEEP_S if it is not set, 0: never.
+ */
+#define ZNS_SWEEP_S (3 * 3600)
+int zns_config_sweep(uint64_t *seconds, struct zns_err *err);
 
 /*
  * "restore-cache": bytes of memory that restores of a device share while several read the same

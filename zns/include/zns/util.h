@@ -157,6 +157,8 @@ int zns_sync_parent(const char *path);
  * directory of the running binary, then its ../libexec/zns-criu. 0 or -ENOENT.
  */
 int zns_find_program(const char *name, char *out, size_t len);
+/* znsctl, which may be in PREFIX/bin when the others are in PREFIX/libexec/zns-criu. 0 or -errno */
+int zns_find_znsctl(char *out, size_t len);
 /* the same, but never what the environment says */
 int zns_own_program(const char *name, char *out, size_t len);
 

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * When the broker sweeps by itself: a machine without systemd, or with its timer off, has nobody
+ * else who does. Only what `znsctl gc` could remove is a reason. A timer that runs it each hour
+ * leaves the broker nothing to do, and a dump that runs is not disturbed.
+ */
+#include <string.h>
+#include "policy.h"
+
+/* Is there a checkpoint of a runtime, or a rule? Others are never swept. */
+static bool has_cause(const struct znsd *d)
+{
+	const ZnsPb__Checkpoint *c;
+
+	if (zns_store_retention(d->store, 0))
+		return true;
+	for (size_t i = 0; (c = zns_store_checkpoint(d->store, i)); i++)
+		if (c->origin && c->origin->container_id)
+			return true;
+	return false;
+}
+
+bool gc_due(const struct znsd *d, uint64_t last_ns, uint64_t every_s, bool *from_now)
+{
+	uint64_t now = zns_mono_ns();
+	const struct lease *l;
+
+	/* a file of before the machine's last start says a time that is still to come */
+	*from_now = every_s && (!last_ns || last_ns > now);
+	if (!every_s || *from_now || (now - last_ns) / 1000000000 < every_s)
+		return false;
+	for (l = d->leases; l; l = l->next)
+		if (lease_admitted(l))
+			return false;
+	return has_cause(d);
+}

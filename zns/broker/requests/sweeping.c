@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Runs `znsctl gc`, which alone knows who still needs a checkpoint, when it is due (gc_due.c) and
+ * nobody else does. It is a client like any other: it asks this broker, and nothing here waits.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include "requests.h"
+
+#define LOOK_MS 60000
+#define LIMIT_MS (10 * 60000) /* a gc.d program may hang */
+
+static int start(struct znsd *d)
+{
+	char prog[PATH_MAX], id[ZNS_UUID_STR];
+	char *argv[] = { prog, (char *)"gc", (char *)"--dev", id, NULL };
+	posix_spawn_file_actions_t fa;
+	posix_spawnattr_t at;
+	sigset_t none, usual;
+	int ret = zns_find_znsctl(prog, sizeof(prog));
+
+	if (ret)
+		return ret;
+	zns_uuid_format(d->reg.uuid, id);
+	if (posix_spawn_file_actions_init(&fa))
+		return -ENOMEM;
+	if (posix_spawnattr_init(&at)) {
+		posix_spawn_file_actions_destroy(&fa);
+		return -ENOMEM;
+	}
+	/* what we block and ignore is not for it and the programs that it runs */
+	sigemptyset(&none);
+	sigfillset(&usual);
+	posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	posix_spawnattr_setsigmask(&at, &none);
+	posix_spawnattr_setsigdefault(&at, &usual);
+	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&fa, 1, "/dev/null", O_WRONLY, 0);
+	ret = -posix_spawn(&d->server->gc_pid, prog, &fa, &at, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	posix_spawnattr_destroy(&at);
+	if (ret)
+		d->server->gc_pid = 0;
+	return ret;
+}
+
+static void reap(struct server *s)
+{
+	if (s->gc_pid && zns_mono_ns() - s->gc_ns > LIMIT_MS * 1000000ull)
+		kill(s->gc_pid, SIGKILL);
+	if (s->gc_pid && waitpid(s->gc_pid, NULL, WNOHANG) != 0)
+		s->gc_pid = 0;
+}
+
+bool sweeping_start(struct znsd *d)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct server *s = d->server;
+	uint64_t every_s;
+	bool from_now;
+	int ret;
+
+	s->gc_look_ns = zns_mono_ns();
+	if (s->gc_pid)
+		return false;
+	if (zns_config_sweep(&every_s, &err)) {
+		znsd_warn("%s", err.msg);
+		return false;
+	}
+	if (!gc_due(d, zns_swept_last(d->reg.uuid), every_s, &from_now)) {
+		if (from_now)
+			zns_swept_note(d->reg.uuid);
+		return false;
+	}
+	/* also if it fails: the next time is as far away */
+	zns_swept_note(d->reg.uuid);
+	s->gc_ns = zns_mono_ns();
+	ret = start(d);
+	if (ret)
+		znsd_warn("cannot run `znsctl gc`: %s", strerror(-ret));
+	else
+		znsd_log("no sweep for %llu s: running `znsctl gc`", (unsigned long long)every_s);
+	return !ret;
+}
+
+int sweeping_step(struct znsd *d)
+{
+	struct server *s = d->server;
+	uint64_t now = zns_mono_ns();
+
+	reap(s);
+	if (now - s->gc_look_ns >= LOOK_MS * 1000000ull) {
+		sweeping_start(d);
+		now = s->gc_look_ns;
+	}
+	return LOOK_MS - (int)((now - s->gc_look_ns) / 1000000) + 1;
+}
