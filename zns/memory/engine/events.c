@@ -139,7 +139,7 @@ static void unmapped(struct proc *p, uint64_t start, uint64_t end, void *arg)
  */
 static void end_eviction(struct unit *u)
 {
-	if (STATE(u->word) >= U_WPING && STATE(u->word) <= U_WRITE && !mem_without(RULE_ARRIVED))
+	if (STATE(u->word) >= U_WPING && STATE(u->word) <= U_WRITE)
 		u->word = WORD(U_RES, 0);
 }
 
@@ -359,7 +359,7 @@ void inbox_replay(struct zns_mem *m)
 		bool begun = (in->at & (UNIT - 1)) == i + 1;
 
 		in->tag = i + 1;
-		if (in->msg[i].event && p && !mem_without(RULE_INBOX))
+		if (in->msg[i].event && p)
 			replay(p, &in->msg[i], begun ? in->at & ~(UNIT - 1) : 0);
 		in->msg[i].event = 0;
 	}

@@ -18,7 +18,6 @@ enum mem_rule {
 	RULE_HEIRS = 11, /* memory whose first process has ended may have others */
 	RULE_OWN_AREAS = 12, /* a child has nothing of areas that were not copied */
 	RULE_BIRTH = 15, /* a child's descriptors are safe before it is looked at */
-	RULE_INBOX = 16, /* events that a dead pager had read are not lost */
 	RULE_SLOT = 17, /* descriptors go to the process that they were made for */
 	RULE_OWNER = 18, /* what another userfaultfd has is not evicted */
 	RULE_ONCE = 19, /* a child that has a userfaultfd gets no second one */
@@ -28,7 +27,6 @@ enum mem_rule {
 	RULE_ORDER = 29, /* memory that arrives does not leave with what was there */
 	RULE_OWED = 30, /* nor does it go when the place of what was there is said to be unmapped */
 	RULE_FORK = 31, /* what moved after a fork is at its old place in the child */
-	RULE_ARRIVED = 32, /* what arrives ends the eviction of what it meets */
 	RULE_SAME = 33, /* what is not what was copied stays */
 	RULE_SWAPPED = 36, /* what is in swap is moved, too */
 	RULE_THERE = 35, /* what is known as registered was there then */
