@@ -112,6 +112,32 @@ def probe(scene):
     scene.good_restore()
 
 
+@case
+def slow_die(scene):
+    """A die three times slower than the others is left out of promises, and lowers nobody's."""
+    scene = scene([*PROBED, '--odd-dies', '1', '--odd-time', '300'], size=32)
+    scene.device.needs_emulator('needs a device whose dies are known')
+    dies = scene.device.info['zone_die']
+    run_ctl(scene, 0, 'probe')
+    said = scene.device.json('groups')
+    written = {z['index'] for z in scene.device.zones() if z['wp']}
+    expect('dies of each group', sorted((sorted({dies[z] for z in g['zones']}) for g in said['groups'])), [[d] for d in range(8)])
+    # what has data is placed by reads alone, and those of a slow die do not tell
+    expect('unknown zones with data', (set(said['unknown_zones']) <= written, len(said['unknown_zones']) <= 2), (True, True))
+    slow = next(g['id'] for g in said['groups'] if dies[g['zones'][0]] == 0)
+    rates = {g['id']: g['write_mibps'] for g in said['groups']}
+    rate = said['promise_mibps']
+    expect('rates', (said['promise_groups'], 97 <= rate <= 103, min(v for g, v in rates.items() if g != slow) >= rate,
+                     30 <= rates[slow] <= 35, said['zone_write_mibps'] == rates[slow]), (7, True, True, True, True))
+    expect('drift', scene.device.json('probe', '--verify')['drift'], False)
+    for admission in ('share', 'reject'):
+        scene.failed_dump(rf'at most {7 * rate} MiB/s \(7 groups x {rate} MiB/s\)', qos=str(7 * rate + 1), extra=['--zns-admission', admission])
+    scene.good_dump(qos=str(7 * rate), extra=['--zns-admission', 'reject'])
+    granted = scene.device.checkpoints()[-1]['groups']
+    expect('groups of the dump (several, the slow one)', (len(granted) > 1, slow in granted), (True, False))
+    scene.good_restore()
+
+
 @case.soak('noise in real time: which of its checks finds it first is chance, test_probe_noise has model time')
 def probe_disturbed(scene):
     """Where something hits the whole host all the time, probe says so and the profile stays; nothing is left in a zone."""

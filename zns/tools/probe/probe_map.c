@@ -6,6 +6,8 @@
 
 #include "probe_priv.h"
 
+#define LEFT_OUT 0.05 /* of all zones */
+
 #define UNIT_DEFAULT KIB(192)
 #define SETS 64u /* of several groups, each as large as can be */
 #define FEW_ACTIVE 16u /* zones: then sets are small, and it takes more of them */
@@ -62,10 +64,22 @@ void zns_probe_fini(struct zns_probe_map *m)
 	*m = (struct zns_probe_map){ 0 };
 }
 
+/* Zones with data of others whose reads do not tell, as on a slow die: writes cannot place them.
+ * They are in nobody's promise, so a few of them are nothing against a map that predicted every set
+ * of a full sample. */
+static uint32_t left_out(const struct probe *p)
+{
+	uint32_t n = 0;
+
+	for (uint32_t z = 0; z < p->nr && p->proved; z++)
+		n += p->kind[z] == KIND_DATA && p->map->zone_group[z] == ZNS_PROBE_NONE;
+	return n <= LEFT_OUT * p->nr ? n : 0;
+}
+
 void probe_count(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;
-	uint32_t usable = 0;
+	uint32_t usable = 0, out = left_out(p);
 	double sum = 0;
 
 	m->nr_unknown = 0;
@@ -79,7 +93,7 @@ void probe_count(struct probe *p)
 		if (m->zone_group[z] != ZNS_PROBE_NONE)
 			sum += m->one_domain ? m->zone_confidence[z] : m->right;
 	}
-	usable -= zns_min(usable, m->nr_failed);
+	usable -= zns_min(usable, m->nr_failed + out);
 	m->confidence = usable ? zns_min(sum / usable, 1.0) : 0;
 }
 
