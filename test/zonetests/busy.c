@@ -47,7 +47,7 @@ static void work(void)
 	while (!zt_asked()) {
 		for (int i = 0; i < 200; i++)
 			step(&state);
-		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	}
 }
 

@@ -154,7 +154,7 @@ static void step(void)
 
 int main(int argc, char **argv)
 {
-	struct timespec pause = { .tv_nsec = 50000 };
+	struct timespec pause = { .tv_nsec = 1000000 };
 
 	zt_init(argc, argv);
 	area = zt_mmap((size_t)SLOTS * BLOCK_PAGES * ZT_PAGE);
