@@ -305,7 +305,9 @@ static bool is_writable(struct json_object *mount)
 {
 	const char *type = zns_json_str(mount, "type");
 
-	return type && !strcmp(type, "bind") && !has_option(mount, "ro");
+	/* Docker 25 and later write "rro" for the same wish */
+	return type && !strcmp(type, "bind") && !has_option(mount, "ro") &&
+	       !has_option(mount, "rro");
 }
 
 /* Podman has some below its root and some below its run directory. */
