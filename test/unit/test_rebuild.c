@@ -691,10 +691,10 @@ static void removed_in_the_log(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(removed_in_place), cmocka_unit_test(gone),
-		cmocka_unit_test(gone_amid_moves),  cmocka_unit_test(gone_with_second_lives),
-		cmocka_unit_test(forged_in_memory), cmocka_unit_test(one_byte),
-		cmocka_unit_test(nothing_there),    cmocka_unit_test(damaged_zones),
+		cmocka_unit_test(removed_in_place),   cmocka_unit_test(gone),
+		cmocka_unit_test(gone_amid_moves),    cmocka_unit_test(gone_with_second_lives),
+		cmocka_unit_test(forged_in_memory),   cmocka_unit_test(one_byte),
+		cmocka_unit_test(nothing_there),      cmocka_unit_test(damaged_zones),
 		cmocka_unit_test(removed_in_the_log),
 	};
 

@@ -326,7 +326,7 @@ def stream(scene):
     run_ctl(scene, 0, 'retain', 'errors', '--keep', '4')
     drive = f'emu:{scene.dir}/drive'
     scene.device.json('create', drive, '--zones', '16', '--zone-size', '8M')
-    said, _ = receive(scene, send(scene, source)[0], 0, drive)
+    said, _ = receive(scene, send(scene, source)[0], 0, drive, '--trusted')
     expect('first', (said['received'], said['there'], said['refused'], said['rules'], said['claimed'], said['whole']), (2, 0, 0, 1, 0, True))
     run_ctl(scene, 0, 'register', '--default', source)
     newest = scene.good_dump()
@@ -389,7 +389,7 @@ def torn(scene):
 
 @case
 def stranger(scene):
-    """A stream decides nothing about containers that are known: no rule of it counts, no rule counts its checkpoints; chosen ones come with theirs."""
+    """A stream decides nothing: no rule of it counts, no rule counts its checkpoints, whether the container is known or not; chosen ones come with theirs."""
     scene = on_disk(scene(size=1), '64M')
     many_dumps(scene, 2)
     run_ctl(scene, 0, 'retain', 'errors', '--keep', '1')
@@ -405,6 +405,9 @@ def stranger(scene):
     run_ctl(scene, 0, 'gc', target)
     expect('rule', json.loads(run_ctl(scene, 0, 'retain', target, '--json'))['retentions'][0]['keep'], 2)
     expect('all are there', {c[0] for c in listed(scene, target)}, {*mine, *theirs})
+    new = another(scene, 'new', '64M')
+    said, _ = receive(scene, whole, 0, new)
+    expect('said of a new container', (said['claimed'], said['rules'], said['rules_left']), (len(theirs), 0, 1))
     one = another(scene, 'one', '64M')
     receive(scene, send(scene, target, mine[1])[0], 0, one)
     expect('the chosen one', [c[0] for c in listed(scene, one)], [mine[1]])

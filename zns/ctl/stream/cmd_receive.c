@@ -128,21 +128,13 @@ static int find_key(struct receive *x, struct zns_err *err)
 	return 0;
 }
 
-static bool known_before(const struct receive *x, const char *container)
-{
-	for (size_t i = 0; i < x->target->n_checkpoints; i++)
-		if (!strcmp(x->target->checkpoints[i]->container, container))
-			return true;
-	for (size_t i = 0; i < x->target->n_retentions; i++)
-		if (!strcmp(x->target->retentions[i]->container, container))
-			return true;
-	return false;
-}
-
-/* Nobody here has said that it is of this container: no rule counts it. */
+/*
+ * Whoever wrote the stream chose the container's name, which may be that of a container here, now or
+ * later. So no rule counts the checkpoint.
+ */
 static int claim(struct receive *x, ZnsPb__Checkpoint *c, struct zns_err *err)
 {
-	if (x->trusted || !known_before(x, c->container))
+	if (x->trusted)
 		return 0;
 	if (!c->origin) {
 		c->origin = malloc(sizeof(*c->origin));
@@ -258,7 +250,7 @@ static int take_drop(struct receive *x, struct zns_err *err)
 	return 0;
 }
 
-/* Rules last: one would remove what has just come. */
+/* Rules come last: one would remove checkpoints that have just come. */
 static int take_end(struct receive *x, struct zns_err *err)
 {
 	struct zns_broker b = { .fd = -1 };
@@ -268,7 +260,7 @@ static int take_end(struct receive *x, struct zns_err *err)
 		ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 
 		req.retain = x->in.end->rules[i];
-		if (!x->trusted && known_before(x, req.retain->container)) {
+		if (!x->trusted) {
 			x->rules_left++;
 			continue;
 		}
@@ -353,8 +345,8 @@ static void print(const struct receive *x, bool json)
 	if (x->refused)
 		printf("%u were refused: %s\n", x->refused, x->why);
 	if (x->claimed || x->rules_left)
-		printf("%u of containers that were known here count in no rule, %u rules were left "
-		       "out: --trusted takes a stream of your own as it is\n",
+		printf("%u of them count in no rule, and %u rules were left out: --trusted takes a "
+		       "stream of your own as it is\n",
 		       x->claimed, x->rules_left);
 }
 
@@ -394,7 +386,7 @@ const struct ctl_cmd command_receive = {
 	"the checkpoints of a stream of `znsctl send`, from standard input",
 	"what is there already is left out; each is there once all of it has come\n"
 	"  --trusted       the stream is of a store of yours: its rules replace those that are here, and its checkpoints\n"
-	"                  count in them. Otherwise neither, for containers that are known here already\n"
+	"                  count in them; otherwise neither\n"
 	"  --timeout S     give up when the sender is silent for so long, or sends under 64 KiB/s (60; 0: never)\n" CTL_DEV_HELP,
 	cmd_receive,
 };
