@@ -31,6 +31,7 @@
 #define READ_BESIDE 6u /* zones that are written beside a read */
 #define WRONG_ENOUGH 8u /* sets; then nothing more need be known */
 #define READS 64u
+#define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
 
 struct predict {
 	struct probe_index x;
@@ -120,13 +121,20 @@ static int blame(struct probe *p, struct predict *t, uint32_t group, const uint3
 	return ret;
 }
 
-/* Zones of a group, two by two. */
+/*
+ * Zones of a group, two by two. A group that is two dies passes if no pair has a zone of each: of
+ * six zones of each that happens to one in 46. So in a small group each pair has a zone of the one
+ * before, and no two dies can be told apart from one.
+ */
 static int same_group(struct probe *p, struct predict *t, uint32_t group, struct zns_err *err)
 {
 	uint32_t first = t->x.first[group], n = t->x.first[group + 1] - first;
 	struct zns_probe_seen *s = &p->map->seen[ZNS_PROBE_SHARE];
 
-	for (uint32_t i = 0; n > 1 && i < t->want[group] && s->wrong < WRONG_ENOUGH; i += 2) {
+	bool linked = n <= LINKED;
+
+	for (uint32_t i = 0; n > 1 && i + linked < t->want[group] && s->wrong < WRONG_ENOUGH;
+	     i += linked ? 1 : 2) {
 		uint32_t a = i, b = i + 1 < n ? i + 1 : probe_random(p, n - 1);
 		uint32_t pair[2] = { t->x.zone[first + a], t->x.zone[first + b] };
 		double ratio;
@@ -148,7 +156,7 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 			return ret;
 		right = ratio >= PROBE_SAME && ratio <= PROBE_SAME_MOST;
 		note(s, ratio / 2, right);
-		p->map->zones_predicted += i + 1 < n ? 2 : 1;
+		p->map->zones_predicted += i + 1 < n && !(linked && i) ? 2 : 1;
 		p->apart[group] |= ratio < PROBE_SAME;
 		if (!right)
 			ret = blame(p, t, group, pair, err);
