@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The parts of the gate (`make test`) and of the soak (`make soak`): what each runs, and what it needs of the machine."""
 import os
+import shutil
 from pathlib import Path
 
 from jobs import Job
@@ -8,7 +9,9 @@ from jobs import Job
 REPO = Path(__file__).resolve().parents[2]
 MAKE = ['make', '--no-print-directory']
 CPUS = os.cpu_count() or 1
-SAN = '-fsanitize=address,undefined -fno-sanitize-recover=undefined'
+# gold links a hundred programs in a third of the time that the other linker takes; not every release has it.
+LINKER = ' -fuse-ld=gold' if shutil.which('ld.gold', path='/usr/bin') else ''
+SAN = f'-fsanitize=address,undefined -fno-sanitize-recover=undefined{LINKER}'
 
 # Of each suite of memory contexts the shortest way from end to end; the others: make memory, memory-checkpoint.
 MEMORY = {'memory': 'budget both', 'memcheckpoint': 'volume refused', 'memoryrestore': 'pages refusals'}
