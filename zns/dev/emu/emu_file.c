@@ -64,7 +64,8 @@ int emu_file_whole(struct emu *e, struct zns_err *err)
 			"create the device anew",
 			e->dev.path);
 	total = total_now(e);
-	if ((uint64_t)st.st_size < total)
+	/* it may have grown between the two looks */
+	if ((uint64_t)st.st_size < total && !fstat(e->fd, &st) && (uint64_t)st.st_size < total)
 		return zns_fail(
 			err, -ESTALE,
 			"%s was cut short while it was in use, to %llu bytes of %llu: restore it from a "

@@ -187,6 +187,15 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 	if (ret)
 		return ret;
 	emu_layout_of(&e->p, &e->lay);
+	/*
+	 * A store on a disk whose header does not say where its tables are has them where its number
+	 * of zones puts them. Another process may make it smaller, and they stay where they are.
+	 */
+	if (e->p.log_zones && !e->p.table_off) {
+		e->p.table_off = e->lay.live_off;
+		e->p.table_zones = e->p.nr_zones;
+		e->p.data_off = e->lay.data_off;
+	}
 	e->die_of_zone = calloc(emu_room(e), sizeof(*e->die_of_zone));
 	if (!e->die_of_zone)
 		return zns_fail(err, -ENOMEM, "out of memory");
