@@ -39,8 +39,9 @@ uint32_t zns_profile_promise(const ZnsPb__Profile *p, uint32_t *groups)
 	if (!rate || !p->n_group_write_mibps)
 		return best;
 	qsort(rate, n, sizeof(*rate), highest_first);
-	for (uint32_t i = 0; i < n; i++)
-		if (!i || (uint64_t)rate[i] * (i + 1) >= (uint64_t)best * *groups) {
+	/* of more than half of the groups: one that was measured too fast must not decide */
+	for (uint32_t i = n / 2, first = i; i < n; i++)
+		if (i == first || (uint64_t)rate[i] * (i + 1) >= (uint64_t)best * *groups) {
 			best = rate[i];
 			*groups = i + 1;
 		}
