@@ -71,7 +71,7 @@ bool zone_garbage(const struct znsd *d, uint32_t zone)
 	const struct zn_zone *z = &d->zones[zone];
 
 	if (!zone_usable(z) || z->z.state == ZNS_ZONE_EMPTY || z->writer || z->readers ||
-	    z->finishing)
+	    z->finishing || z->going)
 		return false;
 	if (z->old && !d->readers_clear)
 		return false;
