@@ -8,7 +8,7 @@
 
 #define SMALL_MAX KIB(64) /* of BEGIN, DONE, DROP */
 #define ITEM_MAX MIB(1)
-#define END_MAX MIB(16)
+#define END_MAX MIB(1) /* of rules: a decoded message takes many times as much */
 #define IDS (ZNS_GENERATION_MAX - 1) /* a mask */
 
 /* The buffer has room for a frame with @len bytes. */

@@ -105,7 +105,8 @@ static int refuse(struct receive *x, int ret, struct zns_err *err)
 {
 	zns_save_give_up(&x->v, ret, "it was not received");
 	item_end(x);
-	if (!as_is_goes_on(ret) && ret != -EPROTONOSUPPORT && ret != -EKEYREJECTED)
+	if (!as_is_goes_on(ret) && ret != -EPROTONOSUPPORT && ret != -EKEYREJECTED &&
+	    ret != -ESTALE)
 		return ret;
 	if (!x->refused++)
 		snprintf(x->why, sizeof(x->why), "%s", ctl_text(err->msg));
@@ -130,19 +131,28 @@ static int find_key(struct receive *x, struct zns_err *err)
 
 /*
  * Whoever wrote the stream chose the container's name, which may be that of a container here, now or
- * later. So no rule counts the checkpoint.
+ * later, and the origin, by which engines and the sweep would take it for theirs. So no rule counts
+ * the checkpoint, and of its origin only the kind stays.
  */
 static int claim(struct receive *x, ZnsPb__Checkpoint *c, struct zns_err *err)
 {
+	ZnsPb__Origin *o;
+
 	if (x->trusted)
 		return 0;
-	if (!c->origin) {
-		c->origin = malloc(sizeof(*c->origin));
-		if (!c->origin)
-			return zns_fail(err, -ENOMEM, "no memory for the record");
-		zns_pb__origin__init(c->origin);
+	o = malloc(sizeof(*o));
+	if (!o)
+		return zns_fail(err, -ENOMEM, "no memory for the record");
+	zns_pb__origin__init(o);
+	o->kind = strdup("import");
+	if (!o->kind) {
+		free(o);
+		return zns_fail(err, -ENOMEM, "no memory for the record");
 	}
-	c->origin->has_claimed = c->origin->claimed = true;
+	o->has_claimed = o->claimed = true;
+	if (c->origin)
+		zns_pb__origin__free_unpacked(c->origin, NULL);
+	c->origin = o;
 	x->claimed++;
 	return 0;
 }
@@ -234,7 +244,7 @@ static int take_done(struct receive *x, struct zns_err *err)
 	x->received++;
 	x->bytes += x->v.c->bytes;
 	/* before the connection ends: a rule may be applied then */
-	if (x->in.item->pinned)
+	if (x->in.item->pinned && x->trusted)
 		ret = as_is_pin(&x->s.broker, &x->v.c->id, err);
 	item_end(x);
 	return ret;
