@@ -395,12 +395,13 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	struct compact x = { .s = ZNS_SESSION_INIT, .below = COMPACT_BELOW };
 	struct zns_registered reg;
-	bool judged, compact = false;
+	bool judged, compact = false, no_programs = false;
 	const char *weight = NULL;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_FLAG("dry-run", &g.dry_run),
 					CTL_DURATION("grace", &g.grace_s, 0),
 					CTL_FLAG("compact", &compact),
+					CTL_FLAG("no-programs", &no_programs),
 					CTL_TEXT("weight", &weight),
 					CTL_DURATION("unjoined", &g.unjoined_s, 0),
 					CTL_DEV,
@@ -417,6 +418,8 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 		ctl_fail(cmd, &err);
 		return CTL_USAGE;
 	}
+	if (no_programs)
+		gc_life_without_programs();
 	g.json = args.json;
 	ret = ctl_connect(args.dev, &reg, &g.b, &err);
 	g.disk = !ret && zns_spec_on_disk(reg.path);
@@ -455,13 +458,14 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_gc = {
 	"gc",
-	"[DEV] [--dry-run] [--grace TIME] [--compact [--weight owner|N]] [--unjoined TIME]",
+	"[DEV] [--dry-run] [--grace TIME] [--compact [--weight owner|N]] [--unjoined TIME] [--no-programs]",
 	"sweep what container runtimes left, apply retention, reset garbage zones",
 	"  --grace TIME    remove what a runtime has left only after its owner was missing this long\n"
 	"                  (default 1h; 90, 30m, 12h, 7d)\n"
 	"  --compact       afterwards do what `znsctl compact` does\n"
 	"  --weight WHOSE  with --compact: as there\n"
 	"  --unjoined TIME also remove pages that a page server received this long ago and that nobody joined\n"
+	"  --no-programs   ask no program of gc.d: what only it could tell stays\n"
 	"  --dry-run       only list what and why\n" CTL_DEV_HELP,
 	cmd_gc,
 };

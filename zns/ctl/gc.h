@@ -15,5 +15,7 @@ typedef enum gc_life (*gc_life_fn)(const ZnsPb__Checkpoint *c, char *why, size_t
 
 /* NULL: a sweep never removes checkpoints of this kind ("criu", "import", or an unknown one). */
 gc_life_fn gc_life_of(const char *kind);
+/* From now on no gc.d program is asked: what only it could tell is unknown. */
+void gc_life_without_programs(void);
 
 #endif

@@ -12,12 +12,13 @@
 #include "requests.h"
 
 #define LOOK_MS 60000
-#define LIMIT_MS (10 * 60000) /* a gc.d program may hang */
+#define LIMIT_MS (10 * 60000) /* a device may hang */
 
 static int start(struct znsd *d)
 {
 	char prog[PATH_MAX], id[ZNS_UUID_STR];
-	char *argv[] = { prog, (char *)"gc", (char *)"--dev", id, NULL };
+	/* gc.d programs may need a network and rights that this process has given up */
+	char *argv[] = { prog, (char *)"gc", (char *)"--no-programs", (char *)"--dev", id, NULL };
 	posix_spawn_file_actions_t fa;
 	posix_spawnattr_t at;
 	sigset_t none, usual;
