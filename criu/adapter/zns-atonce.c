@@ -10,6 +10,7 @@
 #include "infect.h"
 #include "kerndat.h"
 #include "log.h"
+#include "mem.h"
 #include "page.h"
 #include "parasite-syscall.h"
 #include "parasite.h"
@@ -40,6 +41,24 @@ static struct parasite_ctl *got_of;
 static bool asked;
 static const VmaEntry *vdso; /* of the task that is asked; NULL: it has none that can be read */
 
+/*
+ * bytes of the parasite's memory; the kernel counts all of it as the task's at once, and of a task that
+ * has reserved terabytes criu's lists have room for gigabytes
+ */
+#define SHARED_MOST (16UL << 20)
+
+/* Does the kernel promise no more memory than there is? Then a task may not have as much left. */
+static bool strict_commit(void)
+{
+	char mode = '2';
+	int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0 && read(fd, &mode, 1) != 1)
+		mode = '2';
+	close_safe(&fd);
+	return mode == '2';
+}
+
 /* Is /proc/PID/map_files to be had? Then the parasite needs no memfd, which takes two calls more. */
 static bool maps_files(void)
 {
@@ -56,7 +75,7 @@ static bool maps_files(void)
 	snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", (long)p, (long)p + PAGE_SIZE);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	/* SELinux has other rules for memory that is no file's */
-	can = fd >= 0 && access("/sys/fs/selinux/enforce", F_OK);
+	can = fd >= 0 && access("/sys/fs/selinux/enforce", F_OK) && !strict_commit();
 	close_safe(&fd);
 	munmap(p, PAGE_SIZE);
 	return can;
@@ -110,7 +129,7 @@ void zns_atonce_prepare(struct infect_ctx *ictx, const struct vm_area_list *vmas
 	got_of = NULL;
 	if (!zns_active())
 		return;
-	if (maps_files())
+	if (dump_pages_args_size((struct vm_area_list *)vmas) <= SHARED_MOST && maps_files())
 		ictx->flags |= INFECT_NO_MEMFD;
 	ictx->flags |= INFECT_ZNS_TRAP;
 	ictx->zns_early = ask;
