@@ -347,6 +347,6 @@ int main(void)
 		T(moved_and_removed),
 	};
 
-	fx_still = true;
+	fx_still = fx_on_disk = true;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
