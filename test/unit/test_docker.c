@@ -609,6 +609,12 @@ static void needed(void **state)
 	put(at("root/containers/" ID_B "/checkpoints/bad/" ZNS_HANDLE_NAME), "garbage");
 	assert_int_equal(life(ID_A, "rmed", 3), DOCKER_UNKNOWN);
 	assert_int_equal(life(ID_A, "one", 1), DOCKER_NEEDED);
+	/* a link is not followed */
+	assert_int_equal(symlink("bad", at("root/containers/" ID_B "/checkpoints/link")), 0);
+	assert_int_equal(docker_remove_dir(at("root/containers/" ID_B "/checkpoints/link")),
+			 -ENOTDIR);
+	assert_int_equal(unlink(at("root/containers/" ID_B "/checkpoints/link")), 0);
+	assert_int_equal(life(ID_A, "rmed", 3), DOCKER_UNKNOWN);
 	assert_int_equal(docker_remove_dir(at("root/containers/" ID_B "/checkpoints/bad")), 0);
 	assert_int_equal(life(ID_A, "rmed", 3), DOCKER_GONE);
 }

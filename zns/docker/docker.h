@@ -278,7 +278,8 @@ int docker_keep_restore_log(const char *id, const char *from);
  * if only one log fits. The caller frees *text. */
 int docker_restore_log(const char *id, uint8_t **text, size_t *len, struct zns_err *err);
 
-/* Removes a directory of handles and plain images without subdirectories. -errno. */
+/* Removes a directory of handles and plain images without subdirectories. -errno; -ENOTDIR: also a
+ * link. */
 int docker_remove_dir(const char *dir);
 
 /*

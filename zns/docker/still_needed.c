@@ -223,12 +223,16 @@ enum docker_life podman_checkpoint_life(const char *root, const char *container_
 
 int docker_remove_dir(const char *dir)
 {
-	DIR *d = opendir(dir);
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), ret = 0;
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
-	int ret = 0;
 
-	if (!d)
-		return -errno;
+	if (!d) {
+		ret = -errno;
+		if (fd >= 0)
+			close(fd);
+		return ret;
+	}
 	while (!ret && (e = readdir(d)))
 		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
 		    unlinkat(dirfd(d), e->d_name, 0) && errno != ENOENT)
