@@ -234,9 +234,16 @@ def suspend(d):
     want('said', note() == 'started cold: it did not end with a checkpoint', note())
     d.exec('sus', 'until [ -e /data/up ]; do sleep 0.1; done')
     secret = d.ask('sus')
+    d.p('container', 'checkpoint', '--leave-running', '--keep', 'sus')
     d.p('stop', '-t', '60', 'sus')
     (d.dir / 'conf/mine').write_text('x')
     d.p('cp', d.dir / 'conf/mine', 'sus:/data/mine')
+    ended = userdata / 'zns-ended'
+    sh('mount', '--bind', ended, ended)     # so it cannot be removed
+    for start in (('container', 'restore', '--keep'), ('start',)):
+        r = d.p(*start, 'sus', check=False)
+        want('it could come back twice', r.returncode and 'its memory could come back once more' in r.stderr and ended.exists(), start, r.stderr)
+    sh('umount', ended)
     d.p('start', 'sus')
     want('files were written since', 'was written after its checkpoint' in note(), note())
     want('cold', d.ask('sus') != secret)
@@ -248,6 +255,77 @@ def suspend(d):
     r = d.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--annotation', 'zns.from=sus/one', 'work', 'true',
             check=False)
     want('zns.from is refused', r.returncode and 'zns.from is for containers of Docker alone' in r.stderr, r.stderr)
+
+
+def hostile_suspend(d):
+    """What a container has in its /dev/shm is no checkpoint, hinders no sweep, and its stop is then the signal. So with an overlay volume."""
+    d.z('rm', '--all')
+    said = SHELL.replace('touch', "trap 'exit 7' TERM; touch")
+
+    def note(name):
+        (f,) = (d.dir / 'root').glob(f'*-containers/{d.p("inspect", "-f", "{{.Id}}", name).stdout.strip()}/userdata/zns-note')
+        return f.read_text().strip()
+
+    def by_signal(name, why):
+        d.p('stop', '-t', '60', name)
+        code = d.p('inspect', '-f', '{{.State.ExitCode}}', name).stdout.strip()
+        want('by its signal', code == '7' and note(name) == f'stopped without a checkpoint: Podman does not keep the files in {why}', note(name), code)
+    d.run('shm', '--annotation', 'zns.stop=checkpoint', '--annotation', 'zns.resume=latest', program=('bash', '-c', said))
+    d.run('gone')
+    d.p('container', 'checkpoint', '--keep', 'gone')
+    (c,) = d.ls()
+    d.p('rm', '-f', 'gone')
+    d.exec('shm', 'echo x | tee /dev/shm/inventory.img > /dev/shm/zns-handle.img')
+    failed = []
+    for part in (lambda: swept(d, c['id'], 'was removed'),
+                 lambda: by_signal('shm', '/dev/shm'),
+                 lambda: forged(d, 'shm'),
+                 lambda: overlaid(d, said, by_signal)):
+        try:
+            part()
+        except Exception as e:
+            failed.append(str(e)[-300:])
+            print(f'    {failed[-1]}', flush=True)
+    want('all of them', not failed, len(failed))
+    d.p('rm', '-f', '-t', '0', 'shm', 'over')
+
+
+def forged(d, name):
+    """Whatever is left where Podman mounts /dev/shm when it starts: zns.resume=latest does not come back from it."""
+    ident = d.p('inspect', '-f', '{{.Id}}', name).stdout.strip()
+    (shm,) = (d.dir / 'root').glob(f'*-containers/{ident}/userdata/shm')
+    sh('mount', '-t', 'tmpfs', '-o', 'mode=1777', 'shm', shm)
+    (shm / 'inventory.img').write_text('x')
+    d.p('start', name)
+    want('it runs', d.p('inspect', '-f', '{{.State.Running}}', name).stdout.strip() == 'true')
+    d.p('kill', name)
+    d.p('wait', name)
+
+
+def overlaid(d, program, by_signal):
+    lower = d.dir / 'lower'
+    lower.mkdir()
+    d.run('over', '--annotation', 'zns.suspend=yes', '-v', f'{lower}:/over:O', program=('bash', '-c', program))
+    by_signal('over', '/over')
+
+
+def mapped(d):
+    """Podman gives userdata to the root of a user namespace: nothing in it is believed or removed, and the container starts."""
+    d.z('rm', '--all')
+    d.dir.chmod(0o711)
+    for name, annotation in (('mapped', ()), ('mapped2', ('--annotation', 'zns.suspend=yes'))):
+        d.run(name, '--uidmap', '0:100000:65536', *annotation)
+        d.p('stop', '-t', '1', name)
+        (userdata,) = (d.dir / 'root').glob(f'*-containers/{d.p("inspect", "-f", "{{.Id}}", name).stdout.strip()}/userdata')
+        left = [f.name for f in userdata.glob('zns-*')]
+        want('another owner, no note and no checkpoint', userdata.stat().st_uid == 100000 and not left, left)
+        d.p('start', name)
+        want('it runs', d.p('inspect', '-f', '{{.State.Running}}', name).stdout.strip() == 'true')
+        d.p('container', 'checkpoint', '--keep', name)
+        want('its own checkpoint is needed', [a for a, _ in gc(d).values()] == ['keep'], gc(d))
+        d.z('rm', '--all')
+        d.p('rm', '-f', '-t', '0', name, check=False)       # fails if Podman's own cleanup has not unmounted its /dev/shm yet
+    d.dir.chmod(0o700)
 
 
 def leave_running(d):
@@ -504,7 +582,7 @@ def main():
     dkdaemon.ferretdb_missing = 'FerretDB is not needed'
     passed = failed = skipped = 0
     with Podman() as d:
-        for fn in (on_zones, on_zones_checkpoint, keep, suspend, leave_running, live, export, plain, errors, reclaim, packed, images, checkpointctl):
+        for fn in (on_zones, on_zones_checkpoint, keep, suspend, hostile_suspend, mapped, leave_running, live, export, plain, errors, reclaim, packed, images, checkpointctl):
             if sys.argv[1:] and fn.__name__ not in sys.argv[1:]:
                 continue
             start = time.monotonic()

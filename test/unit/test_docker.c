@@ -648,6 +648,10 @@ static void podman_needed(void **state)
 				"cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc",
 				3),
 			 DOCKER_GONE);
+	/* what others can write says nothing */
+	put(at(STORE "/" ID_A "/userdata/shm/" ZNS_HANDLE_NAME), "garbage");
+	assert_int_equal(chmod(at(STORE "/" ID_A "/userdata/shm"), 01777), 0);
+	assert_int_equal(podman(at(STORE), ID_A, 3), DOCKER_GONE);
 	/* exported perhaps, no container, no store */
 	assert_int_equal(podman(NULL, ID_A, 3), DOCKER_UNKNOWN);
 	assert_int_equal(podman("", ID_A, 3), DOCKER_UNKNOWN);

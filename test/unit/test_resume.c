@@ -598,6 +598,21 @@ static void other_engines(void **state)
 	}
 }
 
+/* As Docker's: a resume that must not be replaced by a cold start fails the start. */
+static void podman_must(void **state)
+{
+	read_container("\"zns.resume\":\"ended\",\"zns.resume-else\":\"fail\"", NEVER);
+	strcpy(c.kind, "podman");
+	strcpy(c.bundle, at("userdata"));
+	make(c.bundle);
+	assert_false(docker_resume_must(&c, &s)); /* in its first life */
+	put(at("userdata/" DOCKER_NOTE_FILE), "x");
+	assert_true(docker_resume_must(&c, &s));
+	*c.bundle = 0;
+	assert_false(docker_resume_must(&c, &s));
+	docker_container_fini(&c);
+}
+
 static void note(void **state)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -663,6 +678,7 @@ int main(void)
 		cmocka_unit_test(order),
 		cmocka_unit_test(note),
 		cmocka_unit_test(other_engines),
+		cmocka_unit_test(podman_must),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -255,7 +255,7 @@ void docker_container_fini(struct docker_container *c)
 	memset(c, 0, sizeof(*c));
 }
 
-static bool empty_dir(int at, const char *name, int64_t *mtime_ns)
+bool docker_empty_dir(int at, const char *name, int64_t *mtime_ns)
 {
 	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct dirent *e;
@@ -290,7 +290,7 @@ void docker_pending_checkpoint(const struct docker_container *c, char *out, size
 	snprintf(path, sizeof(path), "%s/containers/%s/checkpoints", c->root, c->id);
 	d = opendir(path);
 	while (d && (e = readdir(d))) {
-		if (e->d_name[0] == '.' || !empty_dir(dirfd(d), e->d_name, &t) || t < newest)
+		if (e->d_name[0] == '.' || !docker_empty_dir(dirfd(d), e->d_name, &t) || t < newest)
 			continue;
 		newest = t;
 		snprintf(out, len, "%s", e->d_name);

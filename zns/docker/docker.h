@@ -146,12 +146,17 @@ int docker_read_kept(const struct docker_container *c, const char *name, uint8_t
 		     struct zns_err *err);
 int docker_read_admin(const char *dir, const char *name, size_t max, uint8_t **out, size_t *len,
 		      struct zns_err *err);
+/* Is directory @name in @at root's alone, and on the same file system? The container writes what
+ * Podman mounts for it there. */
+bool docker_only_roots(int at, const char *name);
 /* A letter or digit, then also _ . and -, as in names of Docker, Podman and Kubernetes. */
 bool docker_good_word(const char *s);
 bool docker_full_id(const char *s); /* 64 hex digits */
 /* runc's own rule for container ids, which become parts of paths. */
 bool docker_good_id(const char *id);
 
+/* Has it no entries? False, too, if it cannot be read. *@mtime_ns is set if it can. */
+bool docker_empty_dir(int at, const char *name, int64_t *mtime_ns);
 /* The name of the Docker checkpoint under way: the newest empty directory that dockerd made for
  * one. "": unknown. */
 void docker_pending_checkpoint(const struct docker_container *c, char *out, size_t len);
@@ -258,8 +263,11 @@ enum podman_call {
 	PODMAN_OTHER, /* Podman's service or another caller: unknown */
 };
 enum podman_call podman_call_of(const char *args, size_t len);
-/* Is @bundle the directory that Podman keeps for container @id as long as it is there:
- * <graphroot>/<driver>-containers/ID/userdata? */
+/* The bytes that @bundle has behind <graphroot>/<driver>-containers, if they are /ID/userdata; 0: it
+ * is not the directory that Podman keeps for container @id as long as it is there. */
+size_t podman_tail(const char *bundle, const char *id);
+/* trust.c: is it that directory, and are it and those above it root's alone? With a user namespace
+ * Podman gives it to the container's root. */
 bool podman_bundle(const char *bundle, const char *id);
 /* Finds <graphroot>/<driver>-containers. -ENOENT: @bundle is not container @id's, or the images
  * go elsewhere. */
@@ -386,6 +394,9 @@ int docker_has_files(struct json_object *spec, struct zns_err *err);
 int docker_written_since(struct json_object *spec, const char *own,
 			 const struct docker_frozen *frozen, uint32_t limit_ms,
 			 struct zns_err *err);
+
+/* Where @spec has a mount whose files Podman drops when the container ends; NULL: nowhere. */
+const char *docker_podman_drops(struct json_object *spec);
 
 /* order.c: a container that `docker suspend --all` may suspend. */
 #define DOCKER_STOP_ORDER_DEFAULT 100

@@ -395,7 +395,7 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 	if (docker_resume_in_vain(k, &s))
 		docker_note(
 			k, LOG_WARNING,
-			"zns.suspend, zns.stop and zns.resume are for containers of Docker and Podman alone");
+			"zns.suspend, zns.stop and zns.resume are for containers of Docker, and of Podman without a user namespace, alone");
 	if (!ret && !*r.dir) {
 		if (r.lost)
 			docker_note_lost(k);

@@ -351,6 +351,18 @@ static bool wants_zones(const struct call *c, struct docker_container *k,
 	       !is_export(c, k, bundle);
 }
 
+/* Only Docker says itself when a container was started. */
+static int use_up_podman(const struct docker_container *k, struct zns_err *err)
+{
+	int ret = *k->bundle ? docker_resume_used_by(k) : 0;
+
+	return ret ? zns_fail_sys(err, ret,
+				  "not started, as its memory could come back once more: a note "
+				  "in %s",
+				  k->bundle) :
+		     0;
+}
+
 static int checkpoint_or_restore(struct call *c, bool dump)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -394,6 +406,9 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		ret = tell_restored(&k, &err)          ?:
 			      check_shape(c, &k, &err) ?:
 							 links_resolve(state.bundle, &err);
+	/* one that is held keeps its note until it is started */
+	if (!ret && !dump && !getenv("ZNS_HOLD"))
+		ret = use_up_podman(&k, &err);
 	if (!ret && dump)
 		ret = ended_prepare(c, &k, &state, &ended, &err);
 	if (ret) {
@@ -473,16 +488,16 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 }
 
 /* It is started by runc: what it ended with has served. */
-static void use_up(const struct call *c, const char *bundle)
+static int use_up(const struct call *c, const char *bundle, struct zns_err *err)
 {
 	struct docker_container k = { .kind = "podman" };
 
 	if (!podman_bundle(bundle, c->id)) {
 		docker_resume_used(c->docker_root, c->id);
-		return;
+		return 0;
 	}
 	snprintf(k.bundle, sizeof(k.bundle), "%s", bundle);
-	docker_resume_used_by(&k);
+	return use_up_podman(&k, err);
 }
 
 /* Our help comes first, then runc's. --version is runc's alone, since Docker parses it. */
@@ -534,8 +549,9 @@ int main(int argc, char **argv)
 			return ret ? fail(&c, err.msg) : 0;
 		/* of a restore that was given up there is nothing to start, and its note stays */
 		if (!strcmp(c.command, "start") && docker_good_id(c.id) &&
-		    !docker_state_read(c.root, c.id, &state, &err))
-			use_up(&c, state.bundle);
+		    !docker_state_read(c.root, c.id, &state, &err) &&
+		    use_up(&c, state.bundle, &err))
+			return fail(&c, err.msg);
 		err.code = 0;
 		if (pause_call(&c) || suspend_kill(&c))
 			return 0;

@@ -43,8 +43,7 @@ enum podman_call podman_call_of(const char *args, size_t len)
 	return call;
 }
 
-/* What @bundle has behind <graphroot>/<driver>-containers; 0: it is none of Podman's. */
-static size_t tail_of(const char *bundle, const char *id)
+size_t podman_tail(const char *bundle, const char *id)
 {
 	static const char suffix[] = "-containers";
 	size_t n = strlen(bundle), tail;
@@ -59,14 +58,9 @@ static size_t tail_of(const char *bundle, const char *id)
 		       0;
 }
 
-bool podman_bundle(const char *bundle, const char *id)
-{
-	return tail_of(bundle, id);
-}
-
 int podman_root(const char *bundle, const char *id, const char *image_path, char *out, size_t len)
 {
-	size_t n = strlen(bundle), tail = tail_of(bundle, id);
+	size_t n = strlen(bundle), tail = podman_tail(bundle, id);
 
 	if (!tail || n - tail >= len || !image_path || strncmp(image_path, bundle, n) ||
 	    image_path[n] != '/' || !image_path[n + 1] || strchr(image_path + n + 1, '/'))

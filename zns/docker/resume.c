@@ -56,7 +56,14 @@ static bool made_at(int dir, const char *name, int64_t *ns)
 	return true;
 }
 
-static void find_latest(const char *dir, char *name, size_t len)
+/* The container writes other directories in Podman's, such as that of its /dev/shm. */
+static bool counts(const struct docker_container *c, int all, const char *name)
+{
+	return !*c->bundle || (!strncmp(name, DOCKER_STOP_PREFIX, strlen(DOCKER_STOP_PREFIX)) &&
+			       docker_only_roots(all, name));
+}
+
+static void find_latest(const struct docker_container *c, const char *dir, char *name, size_t len)
 {
 	int64_t newest = INT64_MIN, ns;
 	DIR *d = opendir(dir);
@@ -64,8 +71,8 @@ static void find_latest(const char *dir, char *name, size_t len)
 
 	*name = 0;
 	while (d && (e = readdir(d))) {
-		if (!docker_good_word(e->d_name) || !made_at(dirfd(d), e->d_name, &ns) ||
-		    ns <= newest)
+		if (!docker_good_word(e->d_name) || !counts(c, dirfd(d), e->d_name) ||
+		    !made_at(dirfd(d), e->d_name, &ns) || ns <= newest)
 			continue;
 		newest = ns;
 		snprintf(name, len, "%s", e->d_name);
@@ -141,6 +148,7 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 		  struct zns_err *err)
 {
 	char own[PATH_MAX], all[PATH_MAX];
+	cleanup_close int dir = -1;
 	struct docker_frozen when;
 	bool ended;
 	int ret = read_note(c, DOCKER_RESUME_FILE, r->name, sizeof(r->name), &when, err);
@@ -158,7 +166,7 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 	if (ended)
 		ret = read_ended(c, r->name, sizeof(r->name), &when, err);
 	else if (!r->asked && !strcmp(wish, "latest"))
-		find_latest(all, r->name, sizeof(r->name));
+		find_latest(c, all, r->name, sizeof(r->name));
 	else if (!r->asked && strcmp(wish, "no") && has_run(c))
 		snprintf(r->name, sizeof(r->name), "%s", wish);
 	if (ended && ret == -ENOENT && r->asked)
@@ -172,6 +180,12 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 		return 0;
 	if ((size_t)snprintf(r->dir, sizeof(r->dir), "%s/%s", all, r->name) >= sizeof(r->dir))
 		return zns_fail(err, -ENAMETOOLONG, "the path of checkpoint %s is too long",
+				r->name);
+	dir = open(all, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (!counts(c, dir, r->name))
+		return zns_fail(err, -ENOENT,
+				"%s is no checkpoint " DOCKER_STOP_PREFIX
+				"TIME of it that only root can write",
 				r->name);
 	ret = check(c, r, err);
 	if (!ret && ended)
@@ -214,11 +228,11 @@ bool docker_resume_must(const struct docker_container *c, const struct docker_se
 	const char *wish = s->source[DOCKER_RESUME] ? s->value[DOCKER_RESUME] : "no";
 	char path[PATH_MAX];
 
-	if (strcmp(c->kind, "docker"))
+	if (!is_kept(c))
 		return false;
 	if (!docker_own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)) && !access(path, F_OK))
 		return true;
-	if (!has_run(c) && s->source[DOCKER_FROM])
+	if (!*c->bundle && !has_run(c) && s->source[DOCKER_FROM])
 		return !or_cold(s, "");
 	return has_run(c) && strcmp(wish, "no") && !or_cold(s, wish);
 }

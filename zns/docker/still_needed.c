@@ -28,9 +28,9 @@ static int one_handle(int at, const char *name, uint8_t id[ZNS_UUID_LEN])
 }
 
 /* Handles in the directories right below @dir. @damaged counts unreadable ones: they may belong
- * to any checkpoint. */
-static int each_in(const char *dir, const char *container, docker_handle_fn fn, void *arg,
-		   unsigned *damaged)
+ * to any checkpoint. @shared: containers can write some of these directories, which are left out. */
+static int each_in(const char *dir, bool shared, const char *container, docker_handle_fn fn,
+		   void *arg, unsigned *damaged)
 {
 	char path[PATH_MAX + 512];
 	uint8_t id[ZNS_UUID_LEN];
@@ -42,7 +42,7 @@ static int each_in(const char *dir, const char *container, docker_handle_fn fn, 
 	if (!d)
 		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
 	while (!ret && (e = readdir(d))) {
-		if (e->d_name[0] == '.')
+		if (e->d_name[0] == '.' || (shared && !docker_only_roots(dirfd(d), e->d_name)))
 			continue;
 		switch (one_handle(dirfd(d), e->d_name, id)) {
 		case 0:
@@ -60,7 +60,8 @@ static int each_in(const char *dir, const char *container, docker_handle_fn fn, 
 	return ret;
 }
 
-/* @dir has a directory for each container. Each of these has a directory @sub. */
+/* @dir has a directory for each container. Each of these has a directory @sub; Podman's own files
+ * are in that, too. */
 static int each(const char *dir, const char *sub, docker_handle_fn fn, void *arg, unsigned *damaged)
 {
 	char path[PATH_MAX + 512];
@@ -75,7 +76,7 @@ static int each(const char *dir, const char *sub, docker_handle_fn fn, void *arg
 		if (e->d_name[0] == '.')
 			continue;
 		snprintf(path, sizeof(path), "%s/%s/%s", dir, e->d_name, sub);
-		ret = each_in(path, e->d_name, fn, arg, damaged);
+		ret = each_in(path, !strcmp(sub, "userdata"), e->d_name, fn, arg, damaged);
 	}
 	closedir(d);
 	return ret;

@@ -283,6 +283,19 @@ static bool has_terminal(const struct docker_container *k)
 	return true;
 }
 
+static bool loses_files(const struct docker_container *k)
+{
+	const char *to = *k->bundle ? docker_podman_drops(k->spec) : NULL;
+	char what[200];
+
+	if (!to)
+		return false;
+	docker_note(k, LOG_WARNING,
+		    "stopped without a checkpoint: Podman does not keep the files in %s",
+		    zns_escape(to, what, sizeof(what)));
+	return true;
+}
+
 /* By `znsctl docker suspend --all`, which had no time for it. */
 static bool left_out(const struct docker_container *k)
 {
@@ -313,7 +326,8 @@ bool suspend_kill(const struct call *c)
 	if (!docker_container_read(&rt, state.bundle, id, &k, &err) &&
 	    (*k.bundle || !strcmp(k.kind, "docker")) && sig == suspend_signal(&k) &&
 	    !docker_settings_read(&k, &s, &err) && s.source[DOCKER_STOP] &&
-	    !strcmp(s.value[DOCKER_STOP], "checkpoint") && !has_terminal(&k) && !left_out(&k)) {
+	    !strcmp(s.value[DOCKER_STOP], "checkpoint") && !has_terminal(&k) && !loses_files(&k) &&
+	    !left_out(&k)) {
 		docker_container_podman(&k, state.init_pid);
 		done = by_checkpoint(c, &k, &state);
 	}

@@ -69,6 +69,14 @@ static int refuse(struct zns_err *err, int ret, const char *path)
 	return zns_fail_sys(err, ret, "%s", path);
 }
 
+bool docker_only_roots(int at, const char *name)
+{
+	cleanup_close int fd = open_own(at, name, S_IFDIR);
+	struct stat st, parent;
+
+	return fd >= 0 && !fstat(fd, &st) && !fstat(at, &parent) && st.st_dev == parent.st_dev;
+}
+
 /* The directory @own, and so many above it as @above says, are root's alone. */
 static int open_dir(const char *own, int above)
 {
@@ -90,6 +98,13 @@ static int open_dir(const char *own, int above)
 		fd = next;
 	}
 	return fd;
+}
+
+bool podman_bundle(const char *bundle, const char *id)
+{
+	cleanup_close int fd = podman_tail(bundle, id) ? open_dir(bundle, 3) : -1;
+
+	return fd >= 0;
 }
 
 static int read_in(const char *own, int above, const char *name, uint8_t **out, size_t *len,

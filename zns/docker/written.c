@@ -310,18 +310,66 @@ static bool is_writable(struct json_object *mount)
 	       !has_option(mount, "rro");
 }
 
-/* Podman has some below its root and some below its run directory. */
-static bool is_podmans(const char *from)
+/* What is behind userdata/ in a path of Podman's, which has some below its root and some below its
+ * run directory. NULL: it is not Podman's. */
+static const char *in_userdata(const char *from)
 {
 	static const char above[] = "-containers/", below[] = "/userdata/";
 	const char *id = strstr(from, above);
 	char text[DOCKER_ID_LEN + 1];
 
 	if (!id)
-		return false;
+		return NULL;
 	id += strlen(above);
 	snprintf(text, sizeof(text), "%s", id);
-	return docker_full_id(text) && !strncmp(id + DOCKER_ID_LEN, below, strlen(below));
+	if (!docker_full_id(text) || strncmp(id + DOCKER_ID_LEN, below, strlen(below)))
+		return NULL;
+	return id + DOCKER_ID_LEN + strlen(below);
+}
+
+/* Podman makes these anew for each start. */
+static bool is_podmans(const char *from)
+{
+	static const char *const made[] = {
+		"hosts", "hostname", "resolv.conf", ".containerenv", "secrets", "run/secrets", "shm"
+	};
+	const char *name = in_userdata(from);
+	size_t n;
+
+	for (size_t i = 0; name && i < ZNS_ARRAY_SIZE(made); i++) {
+		n = strlen(made[i]);
+		if (!strncmp(name, made[i], n) && (!name[n] || name[n] == '/'))
+			return true;
+	}
+	return false;
+}
+
+static bool is_dropped(struct json_object *mount)
+{
+	const char *type = zns_json_str(mount, "type"), *from = zns_json_str(mount, "source"),
+		   *name = from ? in_userdata(from) : NULL;
+	int64_t at_ns;
+
+	if (type && !strcmp(type, "overlay")) /* a volume's, by option O */
+		return true;
+	return name && (!strncmp(name, "overlay/", strlen("overlay/")) ||
+			(!strcmp(name, "shm") && !docker_empty_dir(AT_FDCWD, from, &at_ns)));
+}
+
+const char *docker_podman_drops(struct json_object *spec)
+{
+	struct json_object *mounts = zns_json_get(spec, "mounts"), *m;
+	const char *to;
+
+	for (size_t i = 0;
+	     json_object_is_type(mounts, json_type_array) && i < json_object_array_length(mounts);
+	     i++) {
+		m = json_object_array_get_idx(mounts, i);
+		to = zns_json_str(m, "destination");
+		if (is_dropped(m))
+			return to ? to : "a mount";
+	}
+	return NULL;
 }
 
 static bool keeps_podman(const char *own)
