@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
+#include "../../zns/memory/engine/mem.h"
 #include "mem_reach.h"
 
 #define MANY 512U /* pages */
@@ -410,7 +411,6 @@ static void ends_while_handed_over(void **state)
 #define GUARD_REMOVE 103
 #define GUARD_PAGE (1ULL << 58) /* in pagemap */
 #define PRESENT (1ULL << 63)
-#define UNIT_PAGES 16U
 #define GUARDED 4U /* pages of each unit */
 #define STACK_SIZE MIB(32)
 
@@ -544,6 +544,101 @@ static void guarded_area(void **state)
 	play_end(&s);
 }
 
+#define LARGE 4096U /* pages */
+#define HELD 5U /* what they are filled with */
+#define THE_GUARD 32U
+
+/* Whole units of that memory are read when the test says so. */
+static struct {
+	_Atomic bool closed;
+	_Atomic uint32_t waiting;
+} gate;
+
+static int gated_get(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *err)
+{
+	const uint64_t *last = (uint64_t *)((uint8_t *)buf + (UNIT_PAGES - 1) * PAGE);
+	int ret = shelf_get(arg, ref, buf, err);
+
+	if (ret || (*last >> 8 & UINT32_MAX) != HELD)
+		return ret;
+	for (gate.waiting++; gate.closed;)
+		usleep(1000);
+	gate.waiting--;
+	return 0;
+}
+
+static void guard_in_a_large_one(struct talk *t)
+{
+	uint8_t *mem = fresh(LARGE), *gap = fresh(MANY), *other = fresh(MANY);
+
+	mprotect(gap, MANY * PAGE, PROT_NONE); /* else all of it is one area */
+	fill_pages(mem, LARGE, HELD);
+	t->other = (uintptr_t)(mem + THE_GUARD * PAGE);
+	reach(t, 1);
+	madvise(mem + THE_GUARD * PAGE, PAGE, GUARD_INSTALL);
+	for (t->done = 2; t->step < 3; t->ask++)
+		fill_pages(other, MANY, 2); /* more than the budget */
+	for (uint32_t i = 0; i < LARGE; i++)
+		t->wrong += i != THE_GUARD && !page_is((uint64_t *)(mem + i * PAGE), i, HELD);
+	reach(t, 3);
+}
+
+static bool tells_guards(struct play *s)
+{
+	return pages_with(s->pid, s->t->other, 1, GUARD_PAGE) == 1; /* Linux 6.15 */
+}
+
+static size_t queued_of(const struct circle *c, uint64_t start, uint64_t len)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nr; i++)
+		n += c->f[(c->head + i) % c->max].addr - start < len;
+	return n;
+}
+
+static size_t queued_in(struct zns_mem *m, uint64_t start, uint64_t len)
+{
+	size_t n;
+
+	pthread_mutex_lock(&m->queue.lock);
+	n = queued_of(&m->queue.faults, start, len) + queued_of(&m->queue.ahead, start, len);
+	pthread_mutex_unlock(&m->queue.lock);
+	return n;
+}
+
+/* Faults are served while a large area with a guard page comes back, a few units a turn. */
+static void guarded_large_area(void **state)
+{
+	static struct play s;
+	uint32_t rounds;
+	size_t queued;
+
+	gate.closed = true;
+	play_begin(&s, guard_in_a_large_one);
+	s.store.get = gated_get;
+	play_attach(&s);
+	await_bytes_out(&s, 0, LARGE * PAGE / 8 * 7);
+	do_step(&s, 2);
+	if (!tells_guards(&s)) {
+		gate.closed = false;
+		play_end(&s);
+		skip();
+	}
+	for (int i = 0; i < WAIT_S * 100 && gate.waiting < 2; i++)
+		usleep(10000);
+	rounds = s.t->ask;
+	for (int i = 0; i < WAIT_S * 100 && s.t->ask < rounds + 3; i++)
+		usleep(10000);
+	assert_true(s.t->ask >= rounds + 3);
+	assert_int_equal(gate.waiting, 2);
+	queued = queued_in(s.m, s.t->other - THE_GUARD * PAGE, LARGE * PAGE);
+	assert_true(queued > 0 && queued <= 16);
+	gate.closed = false;
+	do_step(&s, 3);
+	play_end(&s);
+}
+
 static void has_a_stack(struct talk *t)
 {
 	uint8_t *stack = fresh(STACK_SIZE / PAGE);
@@ -593,6 +688,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(guarded_meanwhile),
 		cmocka_unit_test(guarded_afterwards),
 		cmocka_unit_test(guarded_area),
+		cmocka_unit_test(guarded_large_area),
 		cmocka_unit_test(guarded_stack),
 	};
 

@@ -103,10 +103,7 @@ static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool remo
 		uint64_t next = a + UNIT;
 
 		if (a % MIB(8) == 0 && end - a > GIB(1)) {
-			off_t at = (off_t)(a / UNIT * sizeof(struct unit));
-			off_t data = lseek(p->table, at, SEEK_DATA);
-
-			next = data < 0 ? end : (uint64_t)data / sizeof(struct unit) * UNIT;
+			next = table_next(p, a, end);
 			if (next > a) {
 				a = next;
 				continue;

@@ -75,7 +75,8 @@ struct proc {
 	struct places known; /* known.c; under `ev` */
 	struct places
 		guarded; /* guards.c: areas with guard pages, as of the last look; the evictor's */
-	uint64_t guards_ns;
+	uint64_t guards_ns, guards_at; /* of the last look; what comes back next */
+	_Atomic uint32_t guards_coming; /* units that are queued for it */
 	struct moves *moves; /* the last ones; under `ev` */
 	bool owes; /* one of them may be; the same */
 	struct range own; /* what a stopped thread needed of its memory, the last time */
@@ -103,6 +104,7 @@ struct fault {
 		FETCH, /* nobody waits for it: these go behind all others */
 		FETCH_COPY, /* the same; a copy is made, the unit stays on its zone */
 		FETCH_STREAM, /* the same, of the last one of a stream instead of a chain */
+		FETCH_GUARDED, /* the same, whatever the budget says (guards.c) */
 		FETCH_RECORD, /* the same; some of the record, whatever the address (active.c) */
 	} kind;
 	uint64_t since_ns;
@@ -233,6 +235,9 @@ struct zns_mem {
 
 /* --- table.c: units --- */
 struct unit *unit_at(struct proc *p, uint64_t addr);
+/* The first unit at or above the one at @addr whose page of the table exists, or @end. To look at
+ * others makes their pages. */
+uint64_t table_next(const struct proc *p, uint64_t addr, uint64_t end);
 struct unit *stray_at(struct proc *p, uint64_t addr); /* NULL: none has that page */
 struct unit *stray_nr(struct proc *p, uint32_t i);
 bool stray_near(struct proc *p, uint64_t start, uint64_t end);
@@ -402,6 +407,8 @@ const char *mem_places_pinned(struct proc *p, const struct places *l);
 /* --- guards.c --- */
 /* Areas with guard pages leave the list, and stay in memory. */
 void guards_leave(struct proc *p, struct places *l);
+void guards_bring(struct proc *p); /* some of what is out of these areas, once a turn */
+void guards_fetch(struct proc *p, uint64_t base, uint8_t *buf); /* FETCH_GUARDED */
 
 /* --- pins.c --- */
 /* A descriptor by which the kernel may have pinned pages of it: "vfio" and the like, or NULL. */

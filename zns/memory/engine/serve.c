@@ -18,6 +18,8 @@ static void answer(struct fault *f, uint8_t *buf)
 		active_fetch(f->p, buf);
 	} else if (f->p->gone) {
 		return;
+	} else if (f->kind == FETCH_GUARDED) {
+		guards_fetch(f->p, base, buf);
 	} else if (f->kind >= FETCH) {
 		ahead_fetch(f->p, base, buf, f->kind);
 	} else if (fault_answer(f, buf)) {

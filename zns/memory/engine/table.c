@@ -29,6 +29,14 @@ struct unit *unit_at(struct proc *p, uint64_t addr)
 	return &p->u[(addr / UNIT) % UNITS];
 }
 
+uint64_t table_next(const struct proc *p, uint64_t addr, uint64_t end)
+{
+	off_t at = (off_t)(addr / UNIT * sizeof(struct unit));
+	off_t data = lseek(p->table, at, SEEK_DATA);
+
+	return data < 0 ? end : (uint64_t)data / sizeof(struct unit) * UNIT;
+}
+
 uint32_t pages_of(uint64_t base, uint64_t start, uint64_t end)
 {
 	uint64_t from = start > base ? (start - base) / PAGE : 0;

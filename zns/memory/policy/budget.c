@@ -241,8 +241,10 @@ static long step(struct zns_mem *m)
 		else if (m->tick_ms == TICK_MAX_MS)
 			m->dry_until_ns = now + DRY_MS * 1000000ULL;
 	}
-	for (unsigned int i = 0; i < nr; i++)
+	for (unsigned int i = 0; i < nr; i++) {
+		guards_bring(list[i]);
 		proc_put(list[i]);
+	}
 	messages = atomic_exchange(&m->messages, false);
 	if (!still || messages)
 		return near ? TICK_MS : messages ? TICK_BUSY_MS : TICK_IDLE_MS;

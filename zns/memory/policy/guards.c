@@ -3,12 +3,15 @@
  * Guard pages come and go without an event (MADV_GUARD_INSTALL, Linux 6.13): where they did while a
  * unit was on its zone, the program would read what it had before in place of zeroes. Who has some
  * in an area is likely to do so there again, so such an area stays in memory, and what is out of it
- * comes back. By the evictor.
+ * comes back: a few units a turn of the evictor, behind all faults, and whatever the budget says,
+ * since what the program would read is wrong until then. All but guards_fetch() by the evictor.
  */
-#include "../engine/mem.h"
+#include "hiber.h"
 #include "zns/grow.h"
 
 #define LOOK_NS 1000000000ULL
+#define COMING_MAX 16U /* units of a process that wait for being read */
+#define LOOKED_AT 65536U /* units of a process in a turn */
 
 static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
@@ -21,16 +24,6 @@ static bool has_guard(const struct proc *p, const struct place *a)
 	static const struct scan_query q = { .mask = IS_GUARD, .returned = IS_GUARD };
 
 	return scan_range(p->pagemap, &q, a->start, a->end, found, NULL) == 1;
-}
-
-static void bring_back(struct proc *p, const struct place *a)
-{
-	for (uint64_t base = a->start / UNIT * UNIT; base < a->end; base += UNIT) {
-		const struct unit *u = unit_at(p, base);
-
-		if (STATE(u->word) == U_ZONE)
-			fault_push(&p->m->queue, p, base, FAULT_LOAD);
-	}
 }
 
 static bool is_guarded(const struct proc *p, const struct place *a)
@@ -50,8 +43,8 @@ static void look(struct proc *p, const struct places *l)
 		if (!has_guard(p, a) || zns_grow(p->guarded.a, p->guarded.nr, p->guarded.max))
 			continue;
 		p->guarded.a[p->guarded.nr++] = *a;
-		bring_back(p, a);
 	}
+	p->guards_at = 0;
 	p->guards_ns = zns_mono_ns();
 }
 
@@ -67,4 +60,45 @@ void guards_leave(struct proc *p, struct places *l)
 		else
 			l->a[nr++] = l->a[i];
 	l->nr = nr;
+}
+
+/* False: the turn has done enough. */
+static bool bring_back(struct proc *p, const struct place *a, unsigned int *looks)
+{
+	uint64_t at = zns_max(a->start / UNIT * UNIT, p->guards_at);
+
+	for (bool first = true; at < a->end; first = false, at += UNIT) {
+		if (first || at % MIB(8) == 0)
+			at = table_next(p, at, a->end);
+		p->guards_at = at;
+		if (!*looks || p->guards_coming >= COMING_MAX)
+			return false;
+		if (at >= a->end)
+			break;
+		--*looks;
+		if (STATE(unit_at(p, at)->word) != U_ZONE)
+			continue;
+		p->guards_coming++;
+		fault_push(&p->m->queue, p, at, FETCH_GUARDED);
+	}
+	p->guards_at = at;
+	return true;
+}
+
+void guards_bring(struct proc *p)
+{
+	unsigned int looks = LOOKED_AT;
+
+	for (size_t i = 0; i < p->guarded.nr && bring_back(p, &p->guarded.a[i], &looks); i++)
+		;
+}
+
+void guards_fetch(struct proc *p, uint64_t base, uint8_t *buf)
+{
+	struct unit *u = unit_at(p, base);
+
+	p->guards_coming--;
+	if (STATE(u->word) == U_ZONE && !p->m->end && hiber_goes_on(p->m, HIBER_AWAKE) &&
+	    !unit_load(p, u, base, buf, true, NULL))
+		p->m->sh->read_units++;
 }
