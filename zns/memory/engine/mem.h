@@ -366,7 +366,8 @@ uint64_t ceiling_room(pid_t pid);
 void ceiling_wait(struct proc *p); /* before memory is charged to it */
 
 /* --- prune.c --- */
-void fork_prune(struct proc *child); /* before it is evicted for the first time */
+/* Before it is evicted for the first time. @as: its files in /proc. */
+void fork_prune(struct proc *child, const struct proc *as);
 
 /* --- events.c --- */
 /* With the lock for writing: these pages are not what the place has. */

@@ -169,7 +169,7 @@ static void christen(struct proc *child, struct proc *as)
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret;
 
-	fork_prune(child);
+	fork_prune(child, as);
 	child->pid = as->pid;
 	ret = proc_open(child, &err);
 	child->sh->pid = child->pid;

@@ -5,6 +5,7 @@
  * their place is its own: it must not be filled from the parent's units when it is registered.
  */
 #include <errno.h>
+#include <time.h>
 
 #include "../engine/mem.h"
 
@@ -15,67 +16,128 @@ static int probe(struct proc *child, void *arg)
 	return mem_uffd_protect(child->uffd, at->start, at->end, false);
 }
 
-static int prune_unit(struct proc *child, struct unit *u, uint64_t base, void *arg)
+/* A look with the lock: no move comes there before what is looked for is forgotten. */
+static int repeat_locked(struct proc *child, int (*once)(struct proc *child, void *arg), void *arg)
 {
-	struct place all = { base, base + UNIT };
-	uint32_t mask = u->pages & 0xffff, gone = 0;
+	int ret;
 
-	if (STATE(u->word) != U_ZONE || fault_repeat(child, probe, &all) != -ENOENT)
+	for (;;) {
+		pthread_rwlock_wrlock(&child->ev);
+		ret = child->gone ? -ESRCH : once(child, arg);
+		pthread_rwlock_unlock(&child->ev);
+		if (ret != -EAGAIN)
+			return ret;
+		/* the reader is about to read why */
+		nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+	}
+}
+
+struct unit_there {
+	struct unit *u;
+	uint64_t base;
+};
+
+static int prune_pages(struct proc *child, void *arg)
+{
+	const struct unit_there *t = arg;
+	struct unit *u = t->u;
+	uint32_t gone = 0;
+
+	/* a stray's slot may have got another one */
+	if (STATE(u->word) != U_ZONE || (u->addr && u->addr != t->base))
 		return 0;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
-		struct place at = { base + i * PAGE, base + (i + 1) * PAGE };
+		struct place at = { t->base + i * PAGE, t->base + (i + 1) * PAGE };
+		int ret = u->pages & 1U << i ? probe(child, &at) : 0;
 
-		if (mask & 1U << i && fault_repeat(child, probe, &at) == -ENOENT)
-			gone |= 1U << i;
+		if (ret == -EAGAIN)
+			return ret;
+		gone |= ret == -ENOENT ? 1U << i : 0;
 	}
-	if (!gone)
-		return 0;
-	pthread_rwlock_wrlock(&child->ev);
-	unit_forget(child, u, gone);
-	pthread_rwlock_unlock(&child->ev);
+	if (gone)
+		unit_forget(child, u, gone);
 	return 0;
 }
 
-/* Its first page alone: protection of a page in memory costs a message, no more. */
-static int probe_first(struct proc *child, void *arg)
+static int prune_unit(struct proc *child, struct unit *u, uint64_t base, void *arg)
 {
-	const struct place *at = arg;
+	struct place all = { base, base + UNIT };
+	struct unit_there t = { u, base };
 
-	return mem_uffd_protect(child->uffd, at->start, at->start + PAGE, true);
+	if (STATE(u->word) == U_ZONE && fault_repeat(child, probe, &all) == -ENOENT)
+		repeat_locked(child, prune_pages, &t);
+	return 0;
 }
 
-static bool nth_known(struct proc *child, size_t i, struct place *at)
+/* Where the first known place at or above @from is; false: there is none. With the lock. */
+static bool next_known(const struct proc *child, uint64_t from, struct place *at)
 {
-	bool is;
+	*at = (struct place){ UINT64_MAX, 0 };
+	for (size_t i = 0; i < child->known.nr; i++) {
+		const struct place *k = &child->known.a[i];
 
-	pthread_rwlock_rdlock(&child->ev);
-	is = i < child->known.nr;
-	if (is)
-		*at = child->known.a[i];
-	pthread_rwlock_unlock(&child->ev);
-	return is;
+		if (k->end > from && zns_max(k->start, from) < at->start)
+			*at = (struct place){ zns_max(k->start, from), k->end };
+	}
+	return at->end != 0;
+}
+
+/* An area is registered as a whole, and so is none of a hole: *@at ends where one of these does. */
+static void cut(const struct areas *all, size_t *i, struct place *at)
+{
+	while (*i < all->nr && all->a[*i].end <= at->start)
+		++*i;
+	if (*i == all->nr)
+		return;
+	at->end = zns_min(at->end,
+			  all->a[*i].start > at->start ? all->a[*i].start : all->a[*i].end);
+}
+
+struct known_at {
+	const struct areas *all;
+	size_t i;
+	uint64_t from;
+};
+
+/*
+ * The next part of what is known. One page of it alone is looked at: protection of a page in memory
+ * costs a message, no more. 1: none is left.
+ */
+static int prune_part(struct proc *child, void *arg)
+{
+	struct known_at *k = arg;
+	struct place at;
+	int ret;
+
+	if (!next_known(child, k->from, &at))
+		return 1;
+	cut(k->all, &k->i, &at);
+	ret = mem_uffd_protect(child->uffd, at.start, at.start + PAGE, true);
+	if (ret == -EAGAIN)
+		return ret;
+	if (ret == -ENOENT)
+		known_gone(child, at.start, at.end);
+	k->from = at.end;
+	return 0;
 }
 
 /* Else memory that comes there would seem to come to where other memory is (order.c). */
-static void prune_known(struct proc *child)
+static void prune_known(struct proc *child, const struct areas *all)
 {
-	struct place at;
+	struct known_at k = { .all = all };
 
-	for (size_t i = 0; nth_known(child, i, &at);) {
-		if (fault_repeat(child, probe_first, &at) != -ENOENT) {
-			i++;
-			continue;
-		}
-		pthread_rwlock_wrlock(&child->ev);
-		known_gone(child, at.start, at.end);
-		pthread_rwlock_unlock(&child->ev);
-	}
+	while (!repeat_locked(child, prune_part, &k))
+		;
 }
 
-void fork_prune(struct proc *child)
+void fork_prune(struct proc *child, const struct proc *as)
 {
+	struct areas all = { 0 };
+
 	if (mem_without(RULE_OWN_AREAS))
 		return;
 	table_each(child, prune_unit, NULL);
-	prune_known(child);
+	if (!areas_read(as->maps, &all, NULL))
+		prune_known(child, &all);
+	areas_free(&all);
 }
