@@ -167,9 +167,12 @@ int probe_check(struct probe *p, struct zns_err *err)
 	int ret = check(p, &x, err);
 	struct zns_probe_map *m = p->map;
 
-	/* what sets of several groups wait for may be a part of their dies */
-	if (!ret && !m->one_domain && !wrong(m) && p->load > 1)
+	/* What sets of several groups wait for may be a part of their dies. The map has passed, so
+	 * it is not refused where the user's budget leaves nothing for this look. */
+	if (!ret && !m->one_domain && !wrong(m) && p->load > 1) {
 		ret = probe_overlap(p, err);
+		ret = ret == -EDQUOT ? 0 : ret;
+	}
 	probe_index_free(&x);
 	if (!ret)
 		even_out(p);
