@@ -71,8 +71,9 @@ const ZnsPb__Profile *zns_store_profile(const struct zns_store *s);
 /* What one zone of the group is written with alone, MiB/s; 0: the group is the unknown one. */
 uint32_t zns_profile_group_mibps(const ZnsPb__Profile *p, uint32_t group);
 /*
- * The rate of a zone that promises are made with, MiB/s: that which together with the groups that
- * have it, *@groups of them, promises most. Slower groups are in no promise.
+ * The rate of a zone that promises are made with, MiB/s: of the rates that more than half of the
+ * groups have, the one that promises most together with them. *@groups: their number. Slower groups
+ * are in no promise.
  */
 uint32_t zns_profile_promise(const ZnsPb__Profile *p, uint32_t *groups);
 
