@@ -285,6 +285,11 @@ def keepers(scene):
     return processes(scene.device.env, b'zns-helper', b'--keep')
 
 
+def helpers_end(scene):
+    """Waits until no helper runs but keepers. One that ends may still be about to start its keeper, which then ends with it."""
+    wait_until(lambda: not [p for p in processes(scene.device.env, b'zns-helper') if p not in keepers(scene)], 20)
+
+
 def nobody_keeps(scene):
     if not wait_until(lambda: not keepers(scene), 20):
         raise Failed(f'keepers are left: {keepers(scene)}')
@@ -426,7 +431,7 @@ def cut_off(chain, victim, extra):
             for pid in victims:
                 ztlib.kill(pid)
             criu.wait()
-        wait_until(lambda: not [p for p in processes(chain.scene.device.env, b'zns-helper') if p not in keepers(chain.scene)], 20)
+        helpers_end(chain.scene)
         if chain.scene.ids() == before:
             shutil.rmtree(images)
             return
@@ -481,6 +486,7 @@ def failing_early(scene):
     failed = chain.try_dump(parent=0, extra=[*RUN_ON, '--zns-live=no', '--freeze-cgroup', '/sys/fs/cgroup/no-such-group'])
     if failed.code == 0:
         raise Failed('a dump succeeded without the cgroup that it was to freeze')
+    helpers_end(scene)
     wait_until(lambda: len(keepers(scene)) == 1, 20)        # its own ends with its helper, a moment later
     expect('keepers', len(keepers(scene)), 1)
     shutil.rmtree(chain.images(1))
