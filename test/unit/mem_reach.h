@@ -163,6 +163,17 @@ static inline void await_bytes_out(struct play *s, pid_t pid, uint64_t bytes)
 			 (unsigned long)bytes_out(s, pid), (unsigned long)bytes);
 }
 
+static inline uint64_t lost_units(struct play *s)
+{
+	ZnsPb__MemoryStatus st;
+	uint64_t n;
+
+	status(s->m, &st);
+	n = st.lost_units;
+	zns_mem_status_free(&st);
+	return n;
+}
+
 static inline void play_detach(struct play *s)
 {
 	if (zns_mem_detach(s->m, &s->err))

@@ -229,6 +229,22 @@ static void removed_beside_a_writer(void **state)
 	assert_int_equal(rebuilt(f), 3);
 }
 
+/* Removes k[1], which a reader of an earlier broker may still read. Closing the result ends that. */
+static int removed_while_read(struct fx *f, struct saved k[3], struct zns_broker *b)
+{
+	int reader;
+
+	three(f, k);
+	*b = client(f);
+	reader = lock_file(f, "readers");
+	kill_broker(b);
+	*b = client(f);
+	rm(b, k[1].id, 1);
+	settle(b);
+	assert_true(footer_stands(f, &k[1]));
+	return reader;
+}
+
 /* What an earlier broker let read, it may still read; who asks does not have to come again. */
 static void removed_after_a_crash(void **state)
 {
@@ -237,14 +253,7 @@ static void removed_after_a_crash(void **state)
 	struct saved k[3];
 	int reader;
 
-	three(f, k);
-	b = client(f);
-	reader = lock_file(f, "readers");
-	kill_broker(&b);
-	b = client(f);
-	rm(&b, k[1].id, 1);
-	settle(&b);
-	assert_true(footer_stands(f, &k[1]));
+	reader = removed_while_read(f, k, &b);
 	close(reader);
 	until((advance(&b, 500), !footer_stands(f, &k[1])));
 	zns_broker_close(&b);
@@ -259,14 +268,7 @@ static void removed_and_left(struct fx *f, bool asked)
 	int reader;
 	REQ(q);
 
-	three(f, k);
-	b = client(f);
-	reader = lock_file(f, "readers");
-	kill_broker(&b);
-	b = client(f);
-	rm(&b, k[1].id, 1);
-	settle(&b);
-	assert_true(footer_stands(f, &k[1]));
+	reader = removed_while_read(f, k, &b);
 	p.fd = pidfd_of(b.broker_pid);
 	q.has_quit = q.quit = 1;
 	if (asked)

@@ -8,24 +8,30 @@
 
 #define MANY 512U /* pages */
 
-/* Its child does not have that memory. */
-static void forks_without(struct talk *t)
+/* Its child does nothing, and ends with step 2. */
+static void has_a_child(struct talk *t)
 {
-	uint8_t *mem = fresh(MANY), *other = fresh(MANY);
-	pid_t child;
+	pid_t child = fork();
 
-	fill_pages(mem, MANY, 1);
-	fill_pages(other, MANY, 1);
-	madvise(mem, MANY * PAGE, MADV_DONTFORK);
-	t->other = (uintptr_t)mem;
-	reach(t, 1);
-	child = fork();
 	if (!child)
 		for (prctl(PR_SET_PDEATHSIG, SIGKILL);;)
 			pause();
 	t->pid = child;
 	reach(t, 2);
 	kill(child, SIGKILL);
+}
+
+/* Its child does not have that memory. */
+static void forks_without(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY), *other = fresh(MANY);
+
+	fill_pages(mem, MANY, 1);
+	fill_pages(other, MANY, 1);
+	madvise(mem, MANY * PAGE, MADV_DONTFORK);
+	t->other = (uintptr_t)mem;
+	reach(t, 1);
+	has_a_child(t);
 	check_pages(t, mem, MANY, 1);
 	check_pages(t, other, MANY, 1);
 	reach(t, 3);
@@ -70,20 +76,13 @@ static void not_forked(void **state)
 static void forks_without_parts(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY);
-	pid_t child;
 
 	fill_pages(mem, MANY, 1);
 	t->other = (uintptr_t)mem;
 	reach(t, 1);
 	madvise(mem, PART * PAGE, MADV_DONTFORK);
 	madvise(mem + 2 * PART * PAGE, PART * PAGE, MADV_DONTFORK);
-	child = fork();
-	if (!child)
-		for (prctl(PR_SET_PDEATHSIG, SIGKILL);;)
-			pause();
-	t->pid = child;
-	reach(t, 2);
-	kill(child, SIGKILL);
+	has_a_child(t);
 	check_pages(t, mem, MANY, 1);
 	reach(t, 3);
 }

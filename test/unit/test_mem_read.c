@@ -6,17 +6,6 @@
 #define UNIT_PAGES 16U
 #define BAD 5U /* page of each unit */
 
-static uint64_t lost_units(struct play *s)
-{
-	ZnsPb__MemoryStatus st;
-	uint64_t n;
-
-	status(s->m, &st);
-	n = st.lost_units;
-	zns_mem_status_free(&st);
-	return n;
-}
-
 static void await_warning(struct play *s, const char *word)
 {
 	bool found = false;

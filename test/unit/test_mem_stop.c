@@ -229,17 +229,6 @@ static __attribute__((unused)) void looks(struct talk *t)
 	reach(t, 2);
 }
 
-static uint64_t lost_units(struct play *s)
-{
-	ZnsPb__MemoryStatus st;
-	uint64_t n;
-
-	status(s->m, &st);
-	n = st.lost_units;
-	zns_mem_status_free(&st);
-	return n;
-}
-
 /* The stop ends all the same, and nothing older is read. */
 static __attribute__((unused)) void not_put_back(void **state)
 {
