@@ -96,27 +96,54 @@ static int open_stream(const char *path)
 	return zns_tee_stream(path, p[1]);
 }
 
-static int open_pages(struct zns_img *zi, enum zw_op op, int level, const char *path)
+/*
+ * Page data go through zns-pages.c only; this descriptor makes any other use fail. A path would
+ * not do: the task may already be in its own empty root.
+ */
+static int pages_fd(struct zns_img *zi)
+{
+	int fd = fcntl(get_service_fd(IMG_FD_OFF), F_DUPFD_CLOEXEC, 0);
+
+	zi->pages = true;
+	return fd < 0 ? -errno : fd;
+}
+
+static int open_pages_for_read(struct zns_img *zi, int level, const char *path)
 {
 	struct zw_reply r;
-	int ret = ask_name(op, level, path, &r, NULL);
+	int ret = ask_name(ZW_OPEN, level, path, &r, NULL);
 
 	if (ret) {
 		if (ret != -ENOENT)
 			zns_pr_err("%s\n", r.msg);
 		return ret;
 	}
-	if (op == ZW_PAGES_OPEN && zns_tee_pages(path))
-		return -EIO;
-	zi->pages = true;
 	zi->id = r.image;
 	zi->size = r.size;
-	/*
-	 * Page data go through zns-pages.c only; this descriptor makes any other use fail. A path
-	 * would not do: the task may already be in its own empty root.
-	 */
-	ret = fcntl(get_service_fd(IMG_FD_OFF), F_DUPFD_CLOEXEC, 0);
-	return ret < 0 ? -errno : ret;
+	return pages_fd(zi);
+}
+
+/*
+ * The tasks are frozen, and each task has such an image: the helper is not asked. What it cannot
+ * do fails the next question. Only the main process comes here, since criu numbers its pages
+ * images in a variable of that process.
+ */
+static int open_pages_for_write(struct zns_img *zi, const char *path)
+{
+	static uint32_t nr_opened;
+	struct zns_msg m = ZNS_MSG(ZW_PAGES_OPEN);
+	int ret;
+
+	zi->id = nr_opened++;
+	m.h.image = zi->id;
+	m.payload = path;
+	m.len = strlen(path) + 1;
+	ret = zns_send(&m);
+	if (ret) {
+		zns_pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
+		return ret;
+	}
+	return zns_tee_pages(path) ? -EIO : pages_fd(zi);
 }
 
 static int open_for_read(int level, const char *path)
@@ -238,9 +265,9 @@ int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsign
 	}
 	zi->read = zns_session.state == ZNS_RESTORE || level > 0;
 	if (zi->read)
-		fd = pages ? open_pages(zi, ZW_OPEN, level, path) : open_for_read(level, path);
+		fd = pages ? open_pages_for_read(zi, level, path) : open_for_read(level, path);
 	else if (pages && !zns_session.receiving)
-		fd = open_pages(zi, ZW_PAGES_OPEN, 0, path);
+		fd = open_pages_for_write(zi, path);
 	else if (pages || type == CR_FD_TMPFS_DEV || type == CR_FD_TMPFS_IMG ||
 		 type == CR_FD_GHOST_FILE)
 		fd = open_stream(path);

@@ -11,7 +11,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 15
+#define ZW_VERSION 16
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -34,7 +34,7 @@ enum zw_op {
 	/* dump */
 	ZW_IMG_FD, /* payload name; fds: memfd with the whole image */
 	ZW_IMG_STREAM, /* payload name; fds: pipe, read until its end */
-	ZW_PAGES_OPEN, /* payload name; fds: reply → image */
+	ZW_PAGES_OPEN, /* image: the number that it gets, 0, 1, …; payload name */
 	/* image, pid, nr; payload zw_iov[nr]: memory that does not change until SEAL is answered */
 	ZW_PAGES_MEM,
 	ZW_PAGES_SEAL, /* image; fds: reply. Answered when all memory has been read */

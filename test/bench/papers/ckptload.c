@@ -184,12 +184,12 @@ static void take_memory(uint64_t len)
 		fail("memory", strerror(errno));
 }
 
-static void send_memory(uint32_t image)
+static void send_memory(void)
 {
 	for (uint64_t at = 0; at < mem_len; at += SEND_BYTES) {
 		struct zw_iov v = { (uintptr_t)mem + at,
 				    zns_min(mem_len - at, (uint64_t)SEND_BYTES) };
-		struct zw_hdr h = { .op = ZW_PAGES_MEM, .image = image, .pid = getpid(), .nr = 1 };
+		struct zw_hdr h = { .op = ZW_PAGES_MEM, .pid = getpid(), .nr = 1 };
 
 		send_msg(&h, &v, sizeof(v), NULL, 0);
 	}
@@ -223,7 +223,6 @@ static int dump(const char *container, const char *mib, const char *qos, const c
 	struct zw_reply r, admitted;
 	uint64_t start, go, sealed, frozen;
 	struct zw_hdr h = { 0 };
-	uint32_t image;
 
 	take_memory(MIB(strtoull(mib, NULL, 10)));
 	for (uint64_t i = 0; i < mem_len / 8; i++)
@@ -235,10 +234,10 @@ static int dump(const char *container, const char *mib, const char *qos, const c
 	start_helper();
 	begin(ZW_DUMP_BEGIN, container, qos, dir, &admitted);
 	go = zns_mono_ns();
-	ask(ZW_PAGES_OPEN, &h, "pages-1.img", sizeof("pages-1.img"), -1, &r);
-	image = r.image;
-	send_memory(image);
-	h = (struct zw_hdr){ .image = image };
+	h.op = ZW_PAGES_OPEN;
+	send_msg(&h, "pages-1.img", sizeof("pages-1.img"), NULL, 0);
+	send_memory();
+	h = (struct zw_hdr){ 0 };
 	ask(ZW_PAGES_SEAL, &h, NULL, 0, -1, &r);
 	sealed = zns_mono_ns();
 	for (unsigned n = 0; n < opt.images; n++)

@@ -236,20 +236,16 @@ static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
 static int pages_open(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const char *name = image_name(p, err);
-	struct zw_reply r = { .kind = ZW_KIND_PAGES };
-	int ret;
 
 	if (!name)
 		return err->code;
-	ret = dump_check(d, err);
-	if (ret)
-		return ret;
+	if (p->h.image != d->nr_pages)
+		return zns_fail(err, -EPROTO, "criu opened pages image %u after %u images",
+				p->h.image, d->nr_pages);
 	if (zns_grow(d->pages, d->nr_pages, d->max_pages))
 		return zns_fail(err, -ENOMEM, "no memory for image %s", name);
 	d->pages[d->nr_pages] = (struct pages){ 0 };
-	snprintf(d->pages[d->nr_pages].name, ZW_NAME, "%s", name);
-	r.image = d->nr_pages++;
-	reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
+	snprintf(d->pages[d->nr_pages++].name, ZW_NAME, "%s", name);
 	return 0;
 }
 
@@ -383,7 +379,7 @@ void dump_packet(struct helper *h, struct packet *p)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct dump *d = h->dump;
-	bool answered = p->h.op == ZW_PAGES_OPEN || p->h.op == ZW_PAGES_SEAL ||
+	bool answered = p->h.op == ZW_PAGES_SEAL ||
 			(p->h.op >= ZW_LIVE_ROUNDS && p->h.op <= ZW_LIVE_FINAL) ||
 			p->h.op == ZW_MEM_BEGIN || p->h.op == ZW_MEM_OWNS;
 	bool reading = p->h.op == ZW_OPEN || p->h.op == ZW_READ;
@@ -397,9 +393,9 @@ void dump_packet(struct helper *h, struct packet *p)
 		ret = image_stream(d, p, &err);
 		break;
 	case ZW_PAGES_OPEN: /* the tasks are frozen */
-		ret = charge_container(h, &err);
+		ret = pages_open(d, p, &err);
 		if (!ret)
-			ret = pages_open(d, p, &err);
+			ret = charge_container(h, &err);
 		break;
 	case ZW_PAGES_MEM:
 		ret = pages_mem(d, p, &err);
