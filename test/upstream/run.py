@@ -134,11 +134,17 @@ def feature_test_children(criu):
     return not left
 
 
-def lazy_stack_page(criu):
-    """A lazy restore of a task whose stack pointer is a multiple of the page size: its memory does not come before it is asked for."""
+STOP = """#!/bin/sh
+[ "$CRTOOLS_SCRIPT_ACTION" = post-restore ] && kill -STOP %(pid)d && sleep 0.1 && kill -CONT %(pid)d && sleep 0.1
+exit 0
+"""
+
+
+def restored_lazily(criu, program, script='#!/bin/sh\n'):
+    """This program is dumped and restored lazily, with a script that can name the daemon: exit codes of both, and the restore's log."""
     with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
         here = Path(directory)
-        task = subprocess.Popen([ZONETESTS.parents[1] / 'build' / 'zonetests' / 'stackedge', '--dir', here], stdin=subprocess.DEVNULL,
+        task = subprocess.Popen([ZONETESTS.parents[1] / 'build' / 'zonetests' / program, '--dir', here], stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         while not (here / 'ready').exists():
             time.sleep(0.01)
@@ -147,13 +153,31 @@ def lazy_stack_page(criu):
         daemon = subprocess.Popen([criu, 'lazy-pages', '-D', here, '-o', 'lazy.log'], stderr=subprocess.DEVNULL)
         while not (here / 'lazy-pages.socket').exists():
             time.sleep(0.01)
-        restored = subprocess.run([criu, 'restore', '-D', here, '-d', '-o', 'restore.log', '-v4', '--lazy-pages'], stderr=subprocess.DEVNULL)
-        skipped = (here / 'restore.log').read_text(errors='replace').count('Lazy restore skips')
-        daemon.kill() if restored.returncode else daemon.wait()
-        if not restored.returncode:
+        action = here / 'action'
+        action.write_text(script % {'pid': daemon.pid} if '%' in script else script)
+        action.chmod(0o700)
+        code = subprocess.run([criu, 'restore', '-D', here, '-d', '-o', 'restore.log', '-v4', '--lazy-pages', '--action-script', action],
+                              stderr=subprocess.DEVNULL).returncode
+        log = (here / 'restore.log').read_text(errors='replace')
+        daemon.kill() if code else daemon.wait()
+        if not code:
             os.kill(task.pid, signal.SIGKILL)
-    print(f'    restore: exit {restored.returncode}, {skipped} runs of pages left to the daemon')
-    return restored.returncode == 0 and skipped > 0
+    return code, daemon.wait(), log
+
+
+def lazy_stack_page(criu):
+    """A lazy restore of a task whose stack pointer is a multiple of the page size: its memory does not come before it is asked for."""
+    code, _, log = restored_lazily(criu, 'stackedge')
+    skipped = log.count('Lazy restore skips')
+    print(f'    restore: exit {code}, {skipped} runs of pages left to the daemon')
+    return code == 0 and skipped > 0
+
+
+def interrupted_poll(criu):
+    """A lazy-pages daemon is stopped and goes on, while it waits for the end of the restore."""
+    code, daemon, _ = restored_lazily(criu, 'bigmem', STOP)
+    print(f'    restore: exit {code}; the daemon: {daemon}')
+    return code == 0 and daemon == 0
 
 
 def tree_in_groups(base):
@@ -211,8 +235,8 @@ def cgroups_walked_once(criu):
     return done.returncode == 0 and roots <= most
 
 
-TESTS = {'cgroups-walked-once': cgroups_walked_once, 'feature-test-children': feature_test_children, 'lazy-stack-page': lazy_stack_page,
-         'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers,
+TESTS = {'cgroups-walked-once': cgroups_walked_once, 'feature-test-children': feature_test_children, 'interrupted-poll': interrupted_poll,
+         'lazy-stack-page': lazy_stack_page, 'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers,
          'window-of-pagemap': window_of_pagemap}
 
 

@@ -219,6 +219,22 @@ def holder_of(scene):
 
 
 @case
+def stopped(scene):
+    """All who bring pages are stopped and go on, as by a debugger or a freezer: pages go on to come."""
+    scene = dumped(scene)
+    daemon = lazy_daemon(scene, scene.images, STILL)
+    lazily(scene, daemon)
+    for pid in (*the_daemon(scene, daemon), *its_helper(scene, daemon), holder_of(scene), scene.broker_pid()):
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: Path(f'/proc/{pid}/stat').read_text().rpartition(') ')[2][0] == 'T', 'a stop')
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: Path(f'/proc/{pid}/stat').read_text().rpartition(') ')[2][0] != 'T', 'the end of a stop')
+    scene.task.verify(signal.SIGUSR1)
+    expect('exit code of the daemon', daemon.end().code, 0)
+    no_holder(scene)
+
+
+@case
 def holder_killed(scene):
     """kill -9 of the holder: the daemon starts another one, which does what the first would have done."""
     scene = dumped(scene)
