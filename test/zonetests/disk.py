@@ -259,7 +259,7 @@ def copy(scene):
     newest = scene.good_dump()
     source = scene.device.spec
     drive = f'emu:{scene.dir}/drive'
-    scene.device.json('create', drive, '--zones', '16', '--zone-size', '8M')
+    scene.device.json('create', drive, '--zones', '8', '--zone-size', '32M')
     would = json.loads(run_ctl(scene, 0, 'copy', source, drive, '--dry-run', '--json'))
     said = json.loads(run_ctl(scene, 0, 'copy', source, drive, '--json'))
     expect('copied', (would['copied'], would['bytes'], said['copied'], said['bytes'], said['refused']),
@@ -274,6 +274,11 @@ def copy(scene):
     expect('rule', (rule['container'], rule['keep']), ('errors', 4))
     again = json.loads(run_ctl(scene, 0, 'copy', source, drive, '--json'))
     expect('again', (again['copied'], again['there']), (0, 3))
+    run_ctl(scene, 0, 'rm', '--dev', drive, first[1])
+    once_more = json.loads(run_ctl(scene, 0, 'copy', source, drive, '--json'))
+    expect('what was removed comes again', (once_more['copied'], once_more['there']), (1, 2))
+    rebuilt = json.loads(run_ctl(scene, 0, 'fsck', '--rebuild', '--force', '--dry-run', drive, '--json'))
+    expect('a rebuild finds', {c['id'] for c in rebuilt['found'] if c['taken']}, {*first, newest})
     run_ctl(scene, 0, 'verify', '--dev', drive, '--all')
     scene.device.json('unregister', source)
     images = scene.dir / 'from-drive'

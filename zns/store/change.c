@@ -197,7 +197,8 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 				zns_uuid_format(id, str));
 	t.id.data = (uint8_t *)id;
 	t.id.len = ZNS_UUID_LEN;
-	t.deleted_ns = zns_now_ns();
+	/* no version that it is of may be later, even if the clock was set back */
+	t.deleted_ns = zns_max(zns_now_ns(), victim->ckpt->moved_ns);
 	t.by = (char *)by;
 	t.container = victim->ckpt->container;
 	t.has_created_ns = 1;

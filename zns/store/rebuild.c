@@ -68,11 +68,13 @@ static bool is_dead(const struct rebuild *b, const uint8_t *id, int64_t created_
 static bool append(struct zns_dead **list, size_t *nr, const uint8_t *id, int64_t created_ns,
 		   int64_t moved_ns)
 {
+	struct zns_dead *d;
+
 	if (zns_grow_by_one(*list, *nr))
 		return false;
-	memcpy((*list)[*nr].id, id, ZNS_UUID_LEN);
-	(*list)[*nr].created_ns = created_ns;
-	(*list)[(*nr)++].moved_ns = moved_ns;
+	d = &(*list)[(*nr)++];
+	*d = (struct zns_dead){ .created_ns = created_ns, .moved_ns = moved_ns };
+	memcpy(d->id, id, ZNS_UUID_LEN);
 	return true;
 }
 
@@ -81,6 +83,17 @@ static bool add_dead(struct rebuild *b, const uint8_t *id, int64_t created_ns, i
 {
 	return !is_dead(b, id, created_ns, moved_ns) &&
 	       append(&b->dead, &b->nr_dead, id, created_ns, moved_ns);
+}
+
+/* No version from before the removal counts. */
+static bool add_removed(struct rebuild *b, const uint8_t *id, int64_t created_ns,
+			int64_t deleted_ns)
+{
+	bool is_new = add_dead(b, id, created_ns, deleted_ns);
+
+	if (is_new)
+		b->dead[b->nr_dead - 1].removed = true;
+	return is_new;
 }
 
 /* Did we leave it out? Then it was not removed, and the tombstone that the state has of it is ours.
@@ -147,7 +160,7 @@ static bool overlaps(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *o)
 
 static int64_t written_ns(const ZnsPb__Checkpoint *c)
 {
-	return c->moved ? zns_max(c->moved_ns, c->created_ns) : c->created_ns;
+	return zns_max(c->moved_ns, c->created_ns);
 }
 
 /* If two checkpoints claim the same bytes, the one that was written or moved later has them. */
@@ -212,10 +225,10 @@ static void check_records(struct rebuild *b)
 }
 
 static const ZnsPb__Tombstone *dead_in_zones(const struct zns_scan *s, const uint8_t *id,
-					     int64_t created_ns)
+					     int64_t created_ns, int64_t moved_ns)
 {
 	for (size_t i = 0; i < s->nr_dead; i++)
-		if (zns_tombstone_of(s->dead[i], id, created_ns))
+		if (zns_tombstone_of(s->dead[i], id, created_ns, moved_ns))
 			return s->dead[i];
 	return NULL;
 }
@@ -254,7 +267,7 @@ static void settle_records(struct rebuild *b)
 
 		if (!e || zns_state_room(&b->s->st, NULL))
 			continue;
-		t = dead_in_zones(sc, e->ckpt->id.data, e->ckpt->created_ns);
+		t = dead_in_zones(sc, e->ckpt->id.data, e->ckpt->created_ns, e->ckpt->moved_ns);
 		whole = has_manifest(b, e->ckpt);
 		for (size_t k = 0; !whole && k < sc->nr; k++)
 			over |= sc->v[k].c && memcmp(sc->v[k].id, e->ckpt->id.data, ZNS_UUID_LEN) &&
@@ -262,7 +275,7 @@ static void settle_records(struct rebuild *b)
 				overlaps(e->ckpt, sc->v[k].c);
 		if (t) {
 			how_removed(t, why, sizeof(why));
-			add_dead(b, e->ckpt->id.data, e->ckpt->created_ns, ZNS_DEAD_ALL);
+			add_removed(b, e->ckpt->id.data, e->ckpt->created_ns, t->deleted_ns);
 			leave_out(b, e, why);
 		} else if (over) {
 			leave_out(b, e, "its zones were written anew");
@@ -360,13 +373,13 @@ static int take_found(struct rebuild *b)
 		const struct zns_ent *dead = zns_state_find_dead(&b->s->st, f->id),
 				     *have = zns_state_find(&b->s->st, f->id);
 		int64_t created_ns = f->c ? f->c->created_ns : ZNS_ANY_LIFE;
+		int64_t moved_ns = f->c ? f->c->moved_ns : 0, have_ns;
 		const ZnsPb__Tombstone *t = dead && !was_left_out(b, f->id) &&
 							    zns_tombstone_of(dead->tomb, f->id,
-									     created_ns) ?
+									     created_ns, moved_ns) ?
 						    dead->tomb :
-						    dead_in_zones(sc, f->id, created_ns);
+						    dead_in_zones(sc, f->id, created_ns, moved_ns);
 		const char *name = f->c ? f->c->container : "?";
-		int64_t moved_ns = f->c ? f->c->moved_ns : 0, have_ns;
 		struct zns_err err = ZNS_ERR_INIT;
 		int ret, later = have && f->c ? zns_version_cmp(f->c, have->ckpt) : 0;
 		bool key_lost = false;
@@ -384,7 +397,7 @@ static int take_found(struct rebuild *b)
 			how_removed(t, why, sizeof(why));
 			if (!have) /* otherwise the checkpoint was imported again later */
 				tell(b, f->id, name, ZNS_FROM_ZONES, false, why);
-			news += add_dead(b, f->id, created_ns, ZNS_DEAD_ALL);
+			news += add_removed(b, f->id, created_ns, t->deleted_ns);
 			continue;
 		}
 		have_ns = have ? have->ckpt->moved_ns : 0; /* which is freed when it is replaced */
@@ -526,9 +539,9 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
 		const struct zns_ent *e = b.s->st.tombstones.v[i];
 
 		if (e && !was_left_out(&b, e->tomb->id.data))
-			add_dead(&b, e->tomb->id.data,
-				 e->tomb->has_created_ns ? e->tomb->created_ns : ZNS_ANY_LIFE,
-				 ZNS_DEAD_ALL);
+			add_removed(&b, e->tomb->id.data,
+				    e->tomb->has_created_ns ? e->tomb->created_ns : ZNS_ANY_LIFE,
+				    e->tomb->deleted_ns);
 	}
 	/* What is left out may have hidden what was written later in its place. Scan again without
 	 * it. */

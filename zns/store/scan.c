@@ -136,13 +136,15 @@ static bool same_life(int64_t a, int64_t b)
 
 bool zns_dead_is(const struct zns_dead *d, const uint8_t *id, int64_t created_ns, int64_t moved_ns)
 {
-	return (d->moved_ns == moved_ns || d->moved_ns == ZNS_DEAD_ALL) &&
+	return (d->moved_ns == moved_ns || (d->removed && moved_ns < d->moved_ns)) &&
 	       same_life(d->created_ns, created_ns) && !memcmp(d->id, id, ZNS_UUID_LEN);
 }
 
-bool zns_tombstone_of(const ZnsPb__Tombstone *t, const uint8_t *id, int64_t created_ns)
+bool zns_tombstone_of(const ZnsPb__Tombstone *t, const uint8_t *id, int64_t created_ns,
+		      int64_t moved_ns)
 {
-	return same_life(t->has_created_ns ? t->created_ns : ZNS_ANY_LIFE, created_ns) &&
+	return moved_ns <= t->deleted_ns &&
+	       same_life(t->has_created_ns ? t->created_ns : ZNS_ANY_LIFE, created_ns) &&
 	       !memcmp(t->id.data, id, ZNS_UUID_LEN);
 }
 
@@ -152,7 +154,7 @@ static bool is_dead(const struct walk *w, const ZnsPb__Checkpoint *c)
 		if (zns_dead_is(&w->p->dead[i], c->id.data, c->created_ns, c->moved_ns))
 			return true;
 	for (size_t i = 0; i < w->out->nr_dead; i++)
-		if (zns_tombstone_of(w->out->dead[i], c->id.data, c->created_ns))
+		if (zns_tombstone_of(w->out->dead[i], c->id.data, c->created_ns, c->moved_ns))
 			return true;
 	return false;
 }
@@ -173,7 +175,7 @@ static bool outdated(const struct walk *w, const ZnsPb__Checkpoint *c)
 	for (size_t i = 0; i < w->out->nr; i++) {
 		const struct zns_found *f = &w->out->v[i];
 
-		if (f->c && is_later(f->c, c))
+		if (f->c && is_later(f->c, c) && !is_dead(w, f->c))
 			return true;
 	}
 	return false;

@@ -44,7 +44,8 @@ int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns
  */
 int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
-	char id[ZNS_UUID_STR];
+	char id[ZNS_UUID_STR], when[32];
+	const ZnsPb__Tombstone *t;
 	const struct lease *l;
 
 	if (!q->has_sealed)
@@ -60,6 +61,13 @@ int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 		if (l->kind == LEASE_DUMP && !memcmp(l->id, q->sealed.data, ZNS_UUID_LEN))
 			return zns_fail(err, -EBUSY, "checkpoint %s is being imported by PID %u",
 					id, l->pid);
+	t = zns_store_find_tombstone(d->store, q->sealed.data);
+	if (t && t->deleted_ns >= zns_now_ns()) /* a rebuild would take it for removed */
+		return zns_fail(err, -EINVAL,
+				"checkpoint %s was removed from %s at %s, which is later than this "
+				"machine's time: set the clock",
+				id, d->reg.path,
+				zns_format_time(t->deleted_ns, when, sizeof(when)));
 	return 0;
 }
 

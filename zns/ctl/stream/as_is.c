@@ -74,7 +74,11 @@ int as_is_write(struct zns_save *v, struct zns_session *to, const char *path,
 	}
 	origin.kind = (char *)"copy";
 	ask.origin = &origin;
-	return zns_save_begin(v, &ask, err);
+	ret = zns_save_begin(v, &ask, err);
+	/* later than a removal of it that the broker knows: no tombstone of that is of this copy */
+	v->c->has_moved_ns = 1;
+	v->c->moved_ns = zns_now_ns();
+	return ret;
 }
 
 int as_is_there(const ZnsPb__Response *target, const char *path, const ZnsPb__Checkpoint *c,

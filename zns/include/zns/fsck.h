@@ -28,10 +28,9 @@ struct zns_scan {
 
 /*
  * A version of a checkpoint whose footer does not count. A compaction that was interrupted leaves a
- * footer too, so the time of the move tells versions apart; 0: never moved. ZNS_DEAD_ALL: no
- * version counts, since the checkpoint was removed.
+ * footer too, so the time of the move tells versions apart; 0: never moved. With @removed the
+ * checkpoint was removed at @moved_ns: no version from before counts.
  */
-#define ZNS_DEAD_ALL INT64_MAX
 /*
  * An encrypted checkpoint may be imported again under the id that it had before its removal
  * (zns/sealed.h). The time of its creation here tells such lives apart. ZNS_ANY_LIFE: not known.
@@ -40,12 +39,15 @@ struct zns_scan {
 struct zns_dead {
 	uint8_t id[ZNS_UUID_LEN];
 	int64_t created_ns, moved_ns;
+	bool removed;
 };
 bool zns_dead_is(const struct zns_dead *d, const uint8_t *id, int64_t created_ns, int64_t moved_ns);
-/* Is @t the tombstone of the checkpoint @id that was created at @created_ns? */
 /* Are these bytes of the zone the checkpoint's, by its record? */
 bool zns_holds_bytes(const ZnsPb__Checkpoint *k, uint32_t zone, uint64_t at, uint64_t len);
-bool zns_tombstone_of(const ZnsPb__Tombstone *t, const uint8_t *id, int64_t created_ns);
+/* Was this version of a checkpoint removed when @t was written? A copy of it that came onto the
+ * device later has the same @created_ns, and the time of its arrival as @moved_ns. */
+bool zns_tombstone_of(const ZnsPb__Tombstone *t, const uint8_t *id, int64_t created_ns,
+		      int64_t moved_ns);
 /* Which of two versions of one checkpoint is the later one: < 0, 0, > 0. */
 int zns_version_cmp(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b);
 
