@@ -393,6 +393,32 @@ def torn(scene):
 
 
 @case
+def unread(scene):
+    """A receiver that stops to read is given up with one line, and the lease goes back; so is one that a signal ends."""
+    scene = on_disk(scene(size=6))
+    many_dumps(scene, 1)
+    znsctl = znsctl_of(scene.cfg, scene.device.env)
+    for how, says in (('time', 'the receiver took nothing for 1 s'), ('signal', 'interrupted by signal 15')):
+        reading, writing = os.pipe()
+        args = [znsctl, 'send', scene.device.spec, '--timeout', '1' if how == 'time' else '0']
+        with subprocess.Popen(args, env=scene.device.env, stdout=writing, stderr=subprocess.PIPE) as sender:
+            os.close(writing)
+            if how == 'signal':
+                if not wait_until(lambda: scene.device.status()['leases'], 20):
+                    raise Failed('it has no lease')
+                sender.terminate()
+            try:
+                errors = sender.communicate(timeout=60)[1].decode()
+            finally:
+                sender.kill()
+        os.close(reading)
+        expect(f'exit code by {how}', (sender.returncode, errors.count('\n')), (1, 1))
+        if says not in errors:
+            raise Failed(f'by {how}: {errors}')
+        expect('leases', scene.device.status()['leases'], [])
+
+
+@case
 def stranger(scene):
     """A stream decides nothing: no rule of it counts, no rule counts its checkpoints, whether the container is known or not; chosen ones come with theirs."""
     scene = on_disk(scene(size=1), '64M')

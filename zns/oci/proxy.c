@@ -82,7 +82,7 @@ static int take_answer(struct ctl_proxy *p, struct json_object **value, int *fd,
 	*value = NULL;
 	*fd = -1;
 	if (ctl_patience_wait(p->patience, p->sock))
-		return ctl_patience_fail(p->patience, "the registry", err);
+		return ctl_patience_fail(p->patience, "the registry sent", err);
 	do
 		n = recvmsg(p->sock, &m, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
@@ -248,7 +248,7 @@ static int read_pipe(const struct ctl_proxy *p, int fd, char *text, size_t max, 
 		ssize_t n;
 
 		if (ctl_patience_wait(p->patience, fd))
-			return ctl_patience_fail(p->patience, "the registry", err);
+			return ctl_patience_fail(p->patience, "the registry sent", err);
 		n = read(fd, text + *len, max - *len);
 		if (n < 0 && errno == EINTR)
 			continue;

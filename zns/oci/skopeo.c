@@ -111,7 +111,7 @@ static int watch(struct skopeo *w, pid_t pid, struct watched *last, struct zns_e
 	patient = ctl_patience_waited(&w->patience, bytes ? now - last->since_ns : 0);
 	ctl_patience_got(&w->patience, bytes - zns_min(bytes, last->bytes));
 	*last = (struct watched){ bytes, now };
-	return patient ? 0 : ctl_patience_fail(&w->patience, "the registry", err);
+	return patient ? 0 : ctl_patience_fail(&w->patience, "the registry sent", err);
 }
 
 /* What a child writes until it ends; the first bytes are kept. A signal to us ends it, and so does

@@ -183,7 +183,8 @@ static int unpack_failed(struct ctl_unpack *u, struct zns_err *err)
 {
 	const char *why = archive_error_string(u->a);
 
-	if (archive_errno(u->a) == ETIMEDOUT && ctl_patience_fail(u->patience, "its source", err))
+	if (archive_errno(u->a) == ETIMEDOUT &&
+	    ctl_patience_fail(u->patience, "its source sent", err))
 		return zns_wrap(err, "%s", u->path);
 	return zns_fail(err, -EBADMSG, "%s is damaged or no tar archive: %s", u->path,
 			why ? why : "it cannot be read");

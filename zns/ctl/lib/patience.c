@@ -2,7 +2,12 @@
 /* See patience.h. */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "ctl.h"
 #include "patience.h"
 #include "zns/util.h"
 
@@ -44,10 +49,67 @@ int ctl_patience_wait(struct ctl_patience *p, int fd)
 	return 0;
 }
 
-int ctl_patience_fail(const struct ctl_patience *p, const char *who, struct zns_err *err)
+static void on_tick(int sig)
+{
+}
+
+/* A write that waits is interrupted each second, in this thread and in no other. */
+static int tick_start(timer_t *t)
+{
+	const struct itimerspec each = { { POLL_MS / 1000, 0 }, { POLL_MS / 1000, 0 } };
+	const struct sigaction sa = { .sa_handler = on_tick }; /* without SA_RESTART */
+	struct sigevent ev = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM };
+
+	ev._sigev_un._tid = gettid();
+	if (sigaction(SIGALRM, &sa, NULL) || timer_create(CLOCK_MONOTONIC, &ev, t))
+		return -errno;
+	if (!timer_settime(*t, 0, &each, NULL))
+		return 0;
+	timer_delete(*t);
+	return -errno;
+}
+
+static int write_ticking(struct ctl_patience *p, int fd, const uint8_t *buf, size_t len,
+			 struct zns_err *err)
+{
+	for (size_t done = 0; done < len;) {
+		uint64_t from = zns_mono_ns();
+		ssize_t n = write(fd, buf + done, len - done);
+		int ret = n < 0 && errno != EINTR ? -errno : ctl_caught(err);
+
+		if (ret)
+			return ret;
+		if (n > 0) {
+			ctl_patience_got(p, (uint64_t)n);
+			done += (size_t)n;
+		}
+		if (!ctl_patience_waited(p, zns_mono_ns() - from) && done < len)
+			return -ETIMEDOUT;
+	}
+	return 0;
+}
+
+int ctl_patience_write(struct ctl_patience *p, int fd, const void *buf, size_t len,
+		       struct zns_err *err)
+{
+	struct stat st;
+	timer_t t;
+	int ret;
+
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode))
+		return zns_write_all(fd, buf, len);
+	ret = tick_start(&t);
+	if (ret)
+		return ret;
+	ret = write_ticking(p, fd, buf, len, err);
+	timer_delete(t);
+	return ret;
+}
+
+int ctl_patience_fail(const struct ctl_patience *p, const char *who_did, struct zns_err *err)
 {
 	return zns_fail(
 		err, -ETIMEDOUT,
-		"%s sent nothing for %llu s, or less than %u KiB/s: given up (--timeout S waits longer)",
-		who, (unsigned long long)p->limit_s, CTL_PATIENCE_RATE >> 10);
+		"%s nothing for %llu s, or less than %u KiB/s: given up (--timeout S waits longer)",
+		who_did, (unsigned long long)p->limit_s, CTL_PATIENCE_RATE >> 10);
 }

@@ -2,8 +2,8 @@
 #ifndef ZNS_CTL_PATIENCE_H
 #define ZNS_CTL_PATIENCE_H
 /*
- * How long a command waits for bytes of a peer, who may stop in the middle. It is a bucket: time
- * spent waiting empties it, and each byte that arrives fills it at CTL_PATIENCE_RATE. A peer that
+ * How long a command waits for a peer, who may stop in the middle to send, or to take. It is a
+ * bucket: time spent waiting empties it, and each byte fills it at CTL_PATIENCE_RATE. A peer that
  * keeps that rate may take for ever. A peer that stops is waited for until the limit, and one that
  * only trickles for little longer. Time that the command itself takes, such as for writes to slow
  * zones, does not count.
@@ -25,7 +25,14 @@ bool ctl_patience_waited(struct ctl_patience *p, uint64_t ns);
 void ctl_patience_got(struct ctl_patience *p, uint64_t bytes);
 /* Waits until @fd can be read or has ended. -ETIMEDOUT: the limit is exceeded. NULL: no limit. */
 int ctl_patience_wait(struct ctl_patience *p, int fd);
-/* The error of -ETIMEDOUT. @who does not send, such as "the registry". */
-int ctl_patience_fail(const struct ctl_patience *p, const char *who, struct zns_err *err);
+/*
+ * Writes all to a descriptor that may be anything; a regular file is waited for without a limit.
+ * -ETIMEDOUT: the limit is exceeded; else what write() says, or -EINTR with a text: ctl_caught().
+ * SIGALRM is taken.
+ */
+int ctl_patience_write(struct ctl_patience *p, int fd, const void *buf, size_t len,
+		       struct zns_err *err);
+/* The error of -ETIMEDOUT. @who_did says who and what, such as "the registry sent". */
+int ctl_patience_fail(const struct ctl_patience *p, const char *who_did, struct zns_err *err);
 
 #endif

@@ -56,7 +56,7 @@ static int await(struct receive *x, struct zns_err *err)
 		if (ret)
 			return ret;
 		if (x->in.last && !ctl_patience_waited(&x->patience, zns_mono_ns() - from))
-			return ctl_patience_fail(&x->patience, "the sender", err);
+			return ctl_patience_fail(&x->patience, "the sender sent", err);
 	}
 }
 

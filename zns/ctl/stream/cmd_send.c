@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* send: checkpoints as they are, as one stream on standard output (zns/stream.h) */
 #include <string.h>
+#include "../lib/patience.h"
 #include "as_is.h"
 #include "zns/chain.h"
 #include "zns/grow.h"
 #include "zns/stream.h"
+
+#define TIMEOUT_S 600
 
 struct send {
 	struct ctl_pick pick;
@@ -13,6 +16,8 @@ struct send {
 	uint8_t (*held)[ZNS_UUID_LEN]; /* what the receiver has, sorted */
 	size_t nr_held, max_held;
 	bool *wanted; /* by place in the list */
+	struct ctl_patience patience;
+	uint64_t timeout_s;
 	struct ctl_progress prog;
 	uint32_t refused;
 	char why[ZNS_ERR_MAX]; /* the first one could not be sent */
@@ -20,9 +25,12 @@ struct send {
 
 static int to_stdout(void *arg, void *buf, size_t len, struct zns_err *err)
 {
-	int ret = zns_write_all(STDOUT_FILENO, buf, len);
+	struct send *x = arg;
+	int ret = ctl_patience_write(&x->patience, STDOUT_FILENO, buf, len, err);
 
-	return ret ? zns_fail_sys(err, ret, "cannot write the stream") : 0;
+	if (ret == -ETIMEDOUT)
+		return ctl_patience_fail(&x->patience, "the receiver took", err);
+	return ret && !err->code ? zns_fail_sys(err, ret, "cannot write the stream") : ret;
 }
 
 /* ---- what is sent ---- */
@@ -181,6 +189,7 @@ static int run(struct send *x, struct zns_err *err)
 	if (ret)
 		return ret;
 	ctl_catch_signals();
+	ctl_patience_start(&x->patience, x->timeout_s);
 	ctl_progress_start(&x->prog, "sending", x->prog.total);
 	ret = zns_stream_start(&x->out, x->pick.reg.uuid, err);
 	for (size_t i = 0; i < ls->n_checkpoints && !ret; i++) {
@@ -202,13 +211,15 @@ static int run(struct send *x, struct zns_err *err)
 
 static int cmd_send(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	struct send x = { .out.io = to_stdout };
+	struct send x = { .out.io = to_stdout, .timeout_s = TIMEOUT_S };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	const struct ctl_opt opts[] = { CTL_PICKS(&x.pick), CTL_TEXT("have", &x.have), CTL_DEV,
+	const struct ctl_opt opts[] = { CTL_PICKS(&x.pick), CTL_TEXT("have", &x.have),
+					CTL_DURATION("timeout", &x.timeout_s, 0), CTL_DEV,
 					CTL_OPTS_END };
 	int ret;
 
+	x.out.arg = &x;
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.json || isatty(STDOUT_FILENO))
@@ -233,11 +244,12 @@ static int cmd_send(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_send = {
 	"send",
-	"[DEV] [" CTL_PICK "] [--have FILE|-]",
+	"[DEV] [" CTL_PICK "] [--have FILE|-] [--timeout S]",
 	"checkpoints as one stream on standard output, as they are",
 	CTL_PICK_HELP
 	"  --have FILE     leave out those whose ids begin lines of FILE, as `znsctl ls -v` of the receiver prints\n"
 	"                  them; - is standard input\n"
+	"  --timeout S     give up when the receiver takes nothing for so long, or under 64 KiB/s (600; 0: never)\n"
 	"  Parents are sent too. `znsctl receive` reads it.\n" CTL_DEV_HELP,
 	cmd_send,
 };
