@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "../../zns/dev/hw_priv.h"
 
@@ -594,6 +598,64 @@ static void durable_writes(void **state)
 	assert_int_equal(f->flushes, 1);
 }
 
+/* A loop device below a file of 1 MiB, or "" where there can be none. It is detached at its last close. */
+static int loop_device(char *node, size_t len)
+{
+	cleanup_close int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC),
+			  file = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	const struct loop_info64 info = { .lo_flags = LO_FLAGS_AUTOCLEAR };
+	int n = control < 0 ? -1 : ioctl(control, LOOP_CTL_GET_FREE), fd;
+
+	*node = 0;
+	if (n < 0 || file < 0 || ftruncate(file, MIB(1)))
+		return -1;
+	snprintf(node, len, "/dev/loop%d", n);
+	fd = open(node, O_RDWR | O_CLOEXEC);
+	if (fd >= 0 && !ioctl(fd, LOOP_SET_FD, file) && !ioctl(fd, LOOP_SET_STATUS64, &info))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Could mkfs have it? */
+static bool is_free(const char *node)
+{
+	int fd = open(node, O_RDWR | O_EXCL | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	else
+		assert_int_equal(errno, EBUSY);
+	return fd >= 0;
+}
+
+/* What a broker has, no mkfs gets, and no writer that does not ask the broker; the device mapper does for a while. */
+static void claimed(void **state)
+{
+	struct hw broker = { 0 }, client = { 0 }, reader = { 0 }, format = { 0 };
+	char node[32];
+	cleanup_close int fd = loop_device(node, sizeof(node));
+
+	if (fd < 0)
+		skip();
+	assert_ok(hw_claim(&format, node, node, 0, &err));
+	assert_true(is_free(node));
+	assert_ok(hw_claim(&broker, node, node, ZNS_DEV_CLAIM, &err));
+	assert_false(is_free(node));
+	assert_fails(hw_claim(&format, node, node, 0, &err), -EBUSY, "served by a broker");
+	assert_ok(hw_claim(&client, node, node, ZNS_DEV_SERVED, &err));
+	assert_ok(hw_claim(&reader, node, node, ZNS_DEV_RDONLY, &err));
+	hw_claim_op(&broker.dev, false);
+	assert_true(is_free(node));
+	hw_claim_op(&client.dev, true); /* it claims nothing: it had no claim */
+	assert_true(is_free(node));
+	hw_claim_op(&broker.dev, true);
+	hw_claim_op(&broker.dev, true);
+	assert_false(is_free(node));
+	hw_unclaim(&broker);
+	assert_true(is_free(node));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -616,6 +678,7 @@ int main(void)
 		T(one_write_per_zone),
 		cmocka_unit_test_setup_teardown(foreign_writer, begin_nvme, end),
 		cmocka_unit_test_setup_teardown(durable_writes, begin_nvme, end),
+		cmocka_unit_test(claimed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

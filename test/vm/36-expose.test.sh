@@ -29,12 +29,19 @@ P
 # One of the other node of this drive.
 end_broker() { pkill -x znsd; while pgrep -x znsd >/dev/null; do sleep 0.1; done; }
 
+# What mkfs does first.
+mkfs_opens() { python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_EXCL)' "$1"; }
+
 expose_tests() {
 	local name=$1 node=$2 block=$3 out dev zones size first n
 	on "$node"
 	title "$name: $node"
 	end_broker
 	check "format" znsctl format "$node" --force --map 'i % 8' --zone-write-bw 20 --zone-read-bw 80
+	check "mkfs may have it while nobody serves it" mkfs_opens "$block"
+	check "a broker serves it" znsctl status "$node"
+	refused "mkfs beside a broker" 'busy' mkfs_opens "$block"
+	refused "format beside a broker of another runtime directory" 'served by a broker' env ZNS_RUN=/tmp/another-run znsctl format "$node" --force --map 'i % 8' --zone-write-bw 20 --zone-read-bw 80
 	refused "nothing is reserved" 'nothing is reserved for db' znsctl reserve "$node" db --expose
 	refused "a name that is none for a device" 'the name becomes a device' znsctl reserve "$node" a/b --groups 1 --expose
 	check "reserve and expose" bash -c "znsctl reserve $node db --groups 2 --expose --json >$RESULTS/made.json"
@@ -60,6 +67,7 @@ expose_tests() {
 	check "release" znsctl release "$node" db
 	check "the device is gone" test ! -e "/sys/block/$out"
 	check "and the kernel's hold on the drive" test -z "$(ls "/sys/block/${block##*/}/holders")"
+	refused "mkfs after it" 'busy' mkfs_opens "$block"
 }
 
 written_zones() { blkzone report "$1" | grep -vc 'wptr 0x000000 '; }

@@ -32,7 +32,8 @@ int zns_session_open(struct zns_session *s, const struct zns_registered *reg, un
 	int ret = zns_session_connect(s, reg, use, err);
 
 	if (!ret)
-		ret = zns_dev_open(reg->path, use & ZNS_WRITES ? 0 : ZNS_DEV_RDONLY, &s->dev, err);
+		ret = zns_dev_open(reg->path, use & ZNS_WRITES ? ZNS_DEV_SERVED : ZNS_DEV_RDONLY,
+				   &s->dev, err);
 	if (ret)
 		zns_session_close(s);
 	return ret;

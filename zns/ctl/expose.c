@@ -143,6 +143,15 @@ static int free_ranges(struct zns_broker *b, const ZnsPb__Reservation *r, struct
 	return *nr ? 0 : zns_fail(err, -ENOSPC, "no zone of these groups is free");
 }
 
+/* The broker has the drive for itself, and so does the device mapper: one after the other. */
+static int unclaim(struct zns_broker *b, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+
+	req.has_unclaim = req.unclaim = 1;
+	return ctl_tell(b, &req, err);
+}
+
 int expose(const struct zns_registered *reg, const char *name, const ZnsPb__Reservation *r,
 	   char *node, size_t len, struct zns_err *err)
 {
@@ -164,9 +173,11 @@ int expose(const struct zns_registered *reg, const char *name, const ZnsPb__Rese
 		if (ret)
 			return ret;
 		ret = free_ranges(&b, r, &range, &nr, err);
-		zns_broker_close(&b);
+		if (!ret)
+			ret = unclaim(&b, err);
 		if (!ret)
 			ret = dm_make(fd, dm_name, uuid, under, range, nr, &dev, err);
+		zns_broker_close(&b);
 		if (ret)
 			return ret;
 	}

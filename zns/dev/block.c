@@ -19,6 +19,7 @@ static void block_close(struct zns_dev *d)
 
 	if (b->fd >= 0)
 		zbd_close(b->fd);
+	hw_unclaim(&b->hw);
 	hw_fini(&b->hw);
 	free(b);
 }
@@ -122,8 +123,9 @@ static int setup(struct block *b, const char *spec, const char *name, dev_t dev,
 
 	b->hw.rdonly = flags & ZNS_DEV_RDONLY;
 	b->nvme = !strncmp(name, "nvme", 4);
-	if (!ret && !b->hw.rdonly)
-		ret = hw_check_unused(spec, spec, err);
+	if (!ret)
+		ret = hw_claim(&b->hw, kernel_node(spec, name, dev, node, sizeof(node)), spec,
+			       flags, err);
 	if (!ret && !b->hw.rdonly)
 		ret = block_queue_ordered(name, err);
 	if (!ret)
@@ -160,7 +162,7 @@ int block_open(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out
 	if (!b)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	b->hw.dev.ops = &block_ops;
-	b->fd = -1;
+	b->fd = b->hw.claim_fd = -1;
 	memcpy(b->hw.dev.path, spec, strlen(spec) + 1);
 	ret = setup(b, spec, name, dev, flags, err);
 	if (ret) {

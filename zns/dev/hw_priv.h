@@ -68,6 +68,8 @@ struct hw {
 	pthread_mutex_t lock; /* for the list below */
 	pthread_cond_t turn;
 	struct hw_turn *writing; /* zones that this process is writing */
+	int claim_fd; /* O_EXCL, or -1 */
+	char claim_node[80]; /* the block device's; "" unless opened with ZNS_DEV_CLAIM */
 };
 
 static inline struct hw *hw_of(struct zns_dev *d)
@@ -122,7 +124,8 @@ int hw_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 #define HW_OPS                                                                        \
 	.report = hw_report, .write = hw_write, .append = hw_append, .read = hw_read, \
 	.reset = hw_reset, .open_zone = hw_open_zone, .close_zone = hw_close_zone,    \
-	.finish = hw_finish, .flush = hw_flush, .write_durable = hw_write_durable
+	.finish = hw_finish, .flush = hw_flush, .write_durable = hw_write_durable,    \
+	.claim = hw_claim_op
 
 /* hw_sysfs.c */
 /* The device's name in the kernel (nvme0n1, ng0n1) and its class ("block", "nvme-generic", …).
@@ -131,9 +134,15 @@ int hw_kernel_name(dev_t dev, bool block, char *name, size_t len, char *class, s
 /* Reads /sys/block/NAME/queue/ATTR: text without its newline, or a number. 0 or -errno */
 int hw_queue_text(const char *name, const char *attr, char *out, size_t len);
 int hw_queue_number(const char *name, const char *attr, uint64_t *out);
-/* -EBUSY if the kernel uses the block device: mounted, or part of another one. @node may not
- * exist. */
-int hw_check_unused(const char *node, const char *shown, struct zns_err *err);
+/*
+ * -EBUSY if another program has the block device for itself: it is mounted, part of another one, or
+ * served by a broker. With ZNS_DEV_CLAIM this handle has it from then on, until hw_unclaim. @node
+ * may not exist. To be called before all else, and for every handle.
+ */
+int hw_claim(struct hw *h, const char *node, const char *shown, unsigned flags,
+	     struct zns_err *err);
+void hw_unclaim(struct hw *h);
+void hw_claim_op(struct zns_dev *d, bool hold); /* zns_dev_claim */
 
 /* The bytes of one command. A buffer that starts inside a page needs one more segment. */
 static inline size_t hw_piece(const struct hw *h, const void *buf, size_t len)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What sysfs tells about a device, and whether the kernel uses it. */
+/* What sysfs tells about a device, and whether another program has it for itself. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -104,31 +104,66 @@ bool zns_dev_exposed(dev_t dev)
 	return nr > 0;
 }
 
-/*
- * A file system, a device mapper or the like holds a block device exclusively. Others may make the
- * same test at this moment, so only a lasting refusal counts. We open for reading: udev gets no
- * event on close.
- */
-int hw_check_unused(const char *node, const char *shown, struct zns_err *err)
+static int try_claim(const char *node)
 {
-	const struct timespec pause = { .tv_nsec = 5 * 1000 * 1000 };
+	return open(node, O_RDONLY | O_EXCL | O_NONBLOCK | O_CLOEXEC);
+}
+
+static bool exposed(const char *node)
+{
 	struct stat st;
 
-	if (!stat(node, &st) && S_ISBLK(st.st_mode) && zns_dev_exposed(st.st_rdev))
+	return !stat(node, &st) && S_ISBLK(st.st_mode) && zns_dev_exposed(st.st_rdev);
+}
+
+/*
+ * A file system, a device mapper, a broker or the like holds a block device exclusively. Others may
+ * make the same test at this moment, so only a lasting refusal counts. We open for reading: udev gets
+ * no event on close.
+ */
+int hw_claim(struct hw *h, const char *node, const char *shown, unsigned flags, struct zns_err *err)
+{
+	const struct timespec pause = { .tv_nsec = 5 * 1000 * 1000 };
+
+	h->claim_fd = -1;
+	if (flags & (ZNS_DEV_RDONLY | ZNS_DEV_SERVED))
+		return 0;
+	if (flags & ZNS_DEV_CLAIM)
+		snprintf(h->claim_node, sizeof(h->claim_node), "%s", node);
+	if (exposed(node))
 		return 0;
 	for (int i = 0; i < CLAIM_TRIES; i++) {
-		int fd = open(node, O_RDONLY | O_EXCL | O_NONBLOCK | O_CLOEXEC);
+		int fd = try_claim(node);
 
-		if (fd >= 0) {
+		if (fd >= 0 && flags & ZNS_DEV_CLAIM)
+			h->claim_fd = fd;
+		else if (fd >= 0)
 			close(fd);
-			return 0;
-		}
-		if (errno != EBUSY)
-			return 0; /* the real open will tell */
+		if (fd >= 0 || errno != EBUSY)
+			return 0; /* the real open will tell of other errors */
 		nanosleep(&pause, NULL);
 	}
 	return zns_fail(
 		err, -EBUSY,
-		"%s is in use by the kernel: mounted, or part of another device (see lsblk); release it first",
+		"%s is in use: mounted, part of another device (see lsblk), or served by a broker that has another runtime directory; release it first",
 		shown);
+}
+
+void hw_unclaim(struct hw *h)
+{
+	if (h->claim_fd >= 0)
+		close(h->claim_fd);
+	h->claim_fd = -1;
+}
+
+void hw_claim_op(struct zns_dev *d, bool hold)
+{
+	struct hw *h = hw_of(d);
+
+	if (!*h->claim_node)
+		return;
+	if (!hold)
+		hw_unclaim(h);
+	else if (h->claim_fd < 0 && !exposed(h->claim_node))
+		h->claim_fd = try_claim(h->claim_node);
 }

@@ -22,6 +22,7 @@ static void nvme_close(struct zns_dev *d)
 	pthread_mutex_destroy(&n->lock);
 	if (n->fd >= 0)
 		close(n->fd);
+	hw_unclaim(&n->hw);
 	hw_fini(&n->hw);
 	free(n);
 }
@@ -152,10 +153,8 @@ static int setup(struct nvme_ns *n, const char *spec, const char *name, unsigned
 	if (!id)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	memset(id, 0, sizeof(*id));
-	if (!(flags & ZNS_DEV_RDONLY)) {
-		snprintf(node, sizeof(node), "/dev/nvme%s", name + strlen("ng"));
-		ret = hw_check_unused(node, spec, err);
-	}
+	snprintf(node, sizeof(node), "/dev/nvme%s", name + strlen("ng"));
+	ret = hw_claim(&n->hw, node, spec, flags, err);
 	if (ret)
 		return ret;
 	n->fd = open(spec, (flags & ZNS_DEV_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC);
@@ -190,7 +189,7 @@ int nvme_open_ns(const char *spec, dev_t dev, unsigned flags, struct zns_dev **o
 	if (!n)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	n->hw.dev.ops = &nvme_ops;
-	n->fd = -1;
+	n->fd = n->hw.claim_fd = -1;
 	pthread_mutex_init(&n->lock, NULL);
 	memcpy(n->hw.dev.path, spec, strlen(spec) + 1);
 	ret = setup(n, spec, name, flags, err);

@@ -30,7 +30,7 @@ int finisher_new(struct znsd *d, struct zns_err *err)
 	struct finisher *f = znsd_alloc(sizeof(*f));
 	int ret;
 
-	ret = zns_dev_open(d->reg.path, 0, &f->dev, err);
+	ret = zns_dev_open(d->reg.path, ZNS_DEV_SERVED, &f->dev, err);
 	if (!ret && pipe2(f->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
 		ret = zns_fail_sys(err, -errno, "cannot make a pipe");
 		zns_dev_close(f->dev);

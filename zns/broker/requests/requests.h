@@ -35,6 +35,7 @@ struct waiter {
 struct server {
 	struct zns_resv resv; /* the drive's reservation, if it has any */
 	struct conn *conns;
+	const struct conn *unclaimer; /* whose device mapper takes the drive now, or NULL */
 	uint32_t nr_conns;
 	struct waiter *waiters;
 	size_t intake_used[2]; /* bytes set aside for requests: [0] of others, [1] of dumps */
@@ -123,6 +124,9 @@ void waiter_drop(struct znsd *d, const struct conn *c);
 
 /* beginning.c */
 int waiters_run(struct znsd *d); /* tries them in order; milliseconds until a deadline, -1: none */
+
+/* manage.c: nothing, unless @c asked for `unclaim` */
+void unclaim_end(struct znsd *d, const struct conn *c);
 
 /* host.c: one machine at a time */
 int host_claim(struct znsd *d, struct zns_err *err); /* -EBUSY: another machine has it */

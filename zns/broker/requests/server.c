@@ -174,6 +174,7 @@ static void conn_close(struct znsd *d, struct conn *c)
 	d->server->out_bytes -= c->out.len;
 	leases_of_conn_lost(d, c, &c->pidfd);
 	resize_end(d, c);
+	unclaim_end(d, c);
 	if (c->committed)
 		retention_apply(d, c->committed);
 	conn_free(c);

@@ -189,7 +189,7 @@ int compact_run(struct compact *x, struct zns_err *err)
 		return 0;
 	zns_dev_close(x->s.dev);
 	x->s.dev = NULL;
-	ret = zns_dev_open(x->s.reg.path, 0, &x->s.dev, err);
+	ret = zns_dev_open(x->s.reg.path, ZNS_DEV_SERVED, &x->s.dev, err);
 	if (!ret) {
 		bucket = zns_bucket_new();
 		if (!bucket)

@@ -240,7 +240,7 @@ static int run(struct defrag *f, struct zns_err *err)
 	zns_bucket_set(bucket, x->rate_mibps);
 	zns_dev_close(x->s.dev);
 	x->s.dev = NULL;
-	ret = zns_dev_open(x->s.reg.path, 0, &x->s.dev, err);
+	ret = zns_dev_open(x->s.reg.path, ZNS_DEV_SERVED, &x->s.dev, err);
 	for (size_t i = 0; i < f->nr; i++)
 		all += f->v[i].plan.bytes;
 	ctl_progress_start(&x->prog, "defragmenting", all);

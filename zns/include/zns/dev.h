@@ -167,6 +167,8 @@ struct zns_dev_ops {
 	int (*scrub)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 	/* See zns_dev_follow. NULL: the device has the zones that it had. */
 	void (*follow)(struct zns_dev *d);
+	/* See zns_dev_claim. NULL: the claim of ZNS_DEV_CLAIM lasts as long as the handle. */
+	void (*claim)(struct zns_dev *d, bool hold);
 	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
 	int (*race)(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 	uint64_t (*now_ns)(struct zns_dev *d);
@@ -184,9 +186,11 @@ struct zns_dev {
 
 enum zns_dev_flags {
 	ZNS_DEV_RDONLY = 1 << 0, /* write, reset … then fail with -EBADF */
-	/* while this handle lives, nobody mounts or claims the plain block device below "file:" or
-	 * "emu:" */
+	/* while this handle lives, nobody mounts, formats or claims the block device: that of a
+	 * zoned drive, or the plain one below "file:" or "emu:" */
 	ZNS_DEV_CLAIM = 1 << 1,
+	/* a broker serves the device, and has claimed it: do not ask whether it is in use */
+	ZNS_DEV_SERVED = 1 << 2,
 };
 
 /* The device mapper's devices that `znsctl reserve --expose` makes have UUIDs that begin so. */
@@ -298,6 +302,16 @@ static inline int zns_dev_take(struct zns_dev *d, uint32_t zone, uint64_t start,
 static inline int zns_dev_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	return d->ops->scrub ? d->ops->scrub(d, zone, err) : 0;
+}
+
+/*
+ * Give back the claim of ZNS_DEV_CLAIM, so that the device mapper can take the drive, or take it
+ * again. While somebody else has the drive nothing happens.
+ */
+static inline void zns_dev_claim(struct zns_dev *d, bool hold)
+{
+	if (d->ops->claim)
+		d->ops->claim(d, hold);
 }
 
 /*

@@ -129,7 +129,7 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
 	/* No lock of readers or writers: the broker knows these zones by the context's own file. */
 	ret = zns_session_connect(&ps->s, &reg, 0, err);
 	if (!ret)
-		ret = zns_dev_open(reg.path, 0, &ps->s.dev, err);
+		ret = zns_dev_open(reg.path, ZNS_DEV_SERVED, &ps->s.dev, err);
 	if (!ret)
 		ret = set_up(ps, err);
 	if (!ret)
