@@ -419,6 +419,29 @@ def unread(scene):
 
 
 @case
+def orphan(scene):
+    """A backup comes back whose container is gone, by a stream or as a copy: no sweep removes it again; one that is needed gets no pin."""
+    scene = on_disk(scene(size=1), '64M')
+    made = scene.dir / 'docker/containers' / ('c0ffee00' * 8) / 'checkpoints'
+    made.mkdir(parents=True)
+    origin = {'ZNS_ORIGIN_KIND': 'docker', 'ZNS_ORIGIN_ID': made.parent.name, 'ZNS_ORIGIN_ROOT': str(scene.dir / 'docker'),
+              'ZNS_ORIGIN_CHECKPOINT': 'cp1'}
+    lost, = many_dumps(scene, 1, 'lost', origin)
+    needed, = many_dumps(scene, 1, 'needed', origin)
+    shutil.copytree(scene.dir / f'many-{scene.calls - 1}', made / 'cp1')
+    whole = send(scene, scene.device.spec)[0]
+    stream, copied = another(scene, 'stream', '64M'), another(scene, 'copied', '64M')
+    said, _ = receive(scene, whole, 0, stream, '--trusted')
+    expect('received', (said['received'], said.get('orphans')), (2, 1))
+    said = json.loads(run_ctl(scene, 0, 'copy', scene.device.spec, copied, '--json'))
+    expect('copied', (said['copied'], said['orphans']), (2, 1))
+    for spec in (stream, copied):
+        run_ctl(scene, 0, 'gc', '--grace', '0', spec)
+        expect('after a sweep', {c['id']: bool(c.get('pinned')) for c in json.loads(run_ctl(scene, 0, 'ls', spec, '--json'))['checkpoints']},
+               {lost: True, needed: False})
+
+
+@case
 def stranger(scene):
     """A stream decides nothing: no rule of it counts, no rule counts its checkpoints, whether the container is known or not; chosen ones come with theirs."""
     scene = on_disk(scene(size=1), '64M')

@@ -13,7 +13,7 @@ struct copy {
 	struct ctl_progress prog;
 	uint8_t *buf;
 	bool dry_run, switches;
-	uint32_t copied, there, refused;
+	uint32_t copied, there, refused, orphans;
 	uint64_t bytes;
 	char why[ZNS_ERR_MAX]; /* the first one could not be copied */
 };
@@ -65,6 +65,10 @@ static int copy_one(struct copy *k, const ZnsPb__Checkpoint *c, struct zns_err *
 		zns_save_give_up(&v, ret, "the copy failed");
 	else
 		k->bytes += v.c->bytes;
+	if (!ret && as_is_orphan(v.c)) {
+		ret = as_is_pin(&to.broker, &v.c->id, err);
+		k->orphans++;
+	}
 	zns_save_end(&v); /* it borrows the manifest */
 	as_is_close(&from);
 	zns_session_close(&to);
@@ -198,7 +202,7 @@ static void print(const struct copy *k, bool json)
 		ctl_print_json(ctl_obj(J("from", (const char *)k->from.path),
 				       J("to", (const char *)k->to.path), J("copied", k->copied),
 				       J("bytes", k->bytes), J("there", k->there),
-				       J("refused", k->refused),
+				       J("refused", k->refused), J("orphans", k->orphans),
 				       J("why", k->refused ? (const char *)k->why : NULL),
 				       JB("dry_run", k->dry_run)));
 		return;
@@ -206,6 +210,9 @@ static void print(const struct copy *k, bool json)
 	printf("%u checkpoint%s, %s %s to %s; %u were there\n", k->copied,
 	       k->copied == 1 ? "" : "s", zns_format_size(k->bytes, size, sizeof(size)),
 	       k->dry_run ? "would be copied" : "copied", k->to.path, k->there);
+	if (k->orphans)
+		printf("%u are pinned: what they were made for is gone, and a sweep would remove them\n",
+		       k->orphans);
 	if (k->refused)
 		printf("%u could not be copied: %s\n", k->refused, k->why);
 }

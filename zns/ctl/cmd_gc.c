@@ -44,22 +44,13 @@ struct gc {
 /* The owner must be found gone twice, at least a grace period apart. */
 static void judge_origin(struct gc *g, struct item *i, int64_t now)
 {
-	const ZnsPb__Origin *o = i->c->origin;
-	gc_life_fn life = o ? gc_life_of(o->kind) : NULL;
-	char host[64] = "", since[32];
+	char since[32];
 	enum gc_life l;
 
-	if (!life)
+	if (!gc_swept(i->c))
 		return;
 	i->swept = true;
-	gethostname(host, sizeof(host) - 1);
-	if (!o->host || strcmp(o->host, host)) {
-		snprintf(i->why, sizeof(i->why),
-			 "made on another host (%.60s): nothing is known here",
-			 o->host ? o->host : "unknown");
-		return;
-	}
-	l = life(i->c, i->why, sizeof(i->why));
+	l = gc_life(i->c, i->why, sizeof(i->why));
 	if (l == GC_NEEDED && i->mark && i->mark->has_gone_ns)
 		i->v = V_UNMARK;
 	if (l != GC_GONE)

@@ -10,11 +10,10 @@
 
 enum gc_life { GC_NEEDED, GC_GONE, GC_UNKNOWN };
 
-/* @why: one line for the user. These functions never remove anything. */
-typedef enum gc_life (*gc_life_fn)(const ZnsPb__Checkpoint *c, char *why, size_t len);
-
-/* NULL: a sweep never removes checkpoints of this kind ("criu", "import", or an unknown one). */
-gc_life_fn gc_life_of(const char *kind);
+/* Does a sweep ever decide about it? Not if its kind is "criu", "import", or an unknown one. */
+bool gc_swept(const ZnsPb__Checkpoint *c);
+/* Of one that is swept. @why: one line for the user. Never removes anything. */
+enum gc_life gc_life(const ZnsPb__Checkpoint *c, char *why, size_t len);
 /* From now on no gc.d program is asked: what only it could tell is unknown. */
 void gc_life_without_programs(void);
 

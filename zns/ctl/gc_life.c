@@ -141,11 +141,14 @@ static enum gc_life podman_life(const ZnsPb__Checkpoint *c, char *why, size_t le
 	return engine_life(c, why, len);
 }
 
-gc_life_fn gc_life_of(const char *kind)
+typedef enum gc_life (*life_fn)(const ZnsPb__Checkpoint *c, char *why, size_t len);
+
+static life_fn life_of(const ZnsPb__Checkpoint *c)
 {
+	const char *kind = c->origin ? c->origin->kind : NULL;
 	static const struct {
 		const char *kind;
-		gc_life_fn life;
+		life_fn life;
 	} kinds[] = { { "docker", engine_life },
 		      { "podman", podman_life },
 		      { "cri", program_life } };
@@ -154,4 +157,22 @@ gc_life_fn gc_life_of(const char *kind)
 		if (!strcmp(kind, kinds[i].kind))
 			return kinds[i].life;
 	return NULL;
+}
+
+bool gc_swept(const ZnsPb__Checkpoint *c)
+{
+	return life_of(c);
+}
+
+enum gc_life gc_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
+{
+	const char *made = c->origin->host;
+	char host[64] = "";
+
+	gethostname(host, sizeof(host) - 1);
+	if (made && !strcmp(made, host))
+		return life_of(c)(c, why, len);
+	snprintf(why, len, "made on another host (%.60s): nothing is known here",
+		 made ? made : "unknown");
+	return GC_UNKNOWN;
 }

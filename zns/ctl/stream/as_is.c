@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* See as_is.h. */
 #include <string.h>
+#include "../gc.h"
 #include "as_is.h"
 #include "zns/chain.h"
 #include "zns/pbcopy.h"
@@ -99,6 +100,13 @@ bool as_is_goes_on(int ret)
 {
 	return ret == -EOPNOTSUPP || ret == -ENOENT || ret == -EEXIST || ret == -EBADMSG ||
 	       ret == -ENOKEY;
+}
+
+bool as_is_orphan(const ZnsPb__Checkpoint *c)
+{
+	char why[ZNS_ERR_MAX];
+
+	return gc_swept(c) && gc_life(c, why, sizeof(why)) == GC_GONE;
 }
 
 int as_is_pin(struct zns_broker *b, const ProtobufCBinaryData *id, struct zns_err *err)

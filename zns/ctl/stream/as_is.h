@@ -38,6 +38,10 @@ int as_is_there(const ZnsPb__Response *target, const char *path, const ZnsPb__Ch
  * no reason to stop. */
 bool as_is_goes_on(int ret);
 
+/* Would a sweep remove it soon, as what was made for something that is gone? Then it is pinned: it
+ * was brought by hand, and that thing did not end after it came. */
+bool as_is_orphan(const ZnsPb__Checkpoint *c);
+
 /* That the checkpoint is gone is no error. */
 int as_is_pin(struct zns_broker *b, const ProtobufCBinaryData *id, struct zns_err *err);
 

@@ -24,7 +24,7 @@ struct receive {
 	uint64_t timeout_s;
 	bool trusted;
 	struct ctl_progress prog;
-	uint32_t received, there, refused, rules, rules_left, claimed;
+	uint32_t received, there, refused, rules, rules_left, claimed, orphans;
 	uint64_t bytes;
 	char why[ZNS_ERR_MAX]; /* the first one was refused */
 	/* The checkpoint that comes; not open: its frames are passed over. */
@@ -244,8 +244,10 @@ static int take_done(struct receive *x, struct zns_err *err)
 	x->received++;
 	x->bytes += x->v.c->bytes;
 	/* before the connection ends: a rule may be applied then */
-	if (x->in.item->pinned && x->trusted)
+	if (x->trusted && (x->in.item->pinned || as_is_orphan(x->v.c))) {
 		ret = as_is_pin(&x->s.broker, &x->v.c->id, err);
+		x->orphans += !x->in.item->pinned;
+	}
 	item_end(x);
 	return ret;
 }
@@ -347,7 +349,7 @@ static void print(const struct receive *x, bool json)
 			J("bytes", x->bytes), J("there", x->there), J("refused", x->refused),
 			J("why", x->refused ? (const char *)x->why : NULL), J("rules", x->rules),
 			J("rules_left", x->rules_left), J("claimed", x->claimed),
-			JB("whole", x->in.end != NULL)));
+			J("orphans", x->orphans), JB("whole", x->in.end != NULL)));
 		return;
 	}
 	printf("%u checkpoint%s, %s received into %s; %u were there\n", x->received,
@@ -355,6 +357,9 @@ static void print(const struct receive *x, bool json)
 	       x->to.path, x->there);
 	if (x->refused)
 		printf("%u were refused: %s\n", x->refused, x->why);
+	if (x->orphans)
+		printf("%u are pinned: what they were made for is gone, and a sweep would remove them\n",
+		       x->orphans);
 	if (x->claimed || x->rules_left)
 		printf("%u of them count in no rule, and %u rules were left out: --trusted takes a "
 		       "stream of your own as it is\n",
