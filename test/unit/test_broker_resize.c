@@ -219,6 +219,41 @@ static void is_given_up(void **state)
 	zns_broker_close(&b);
 }
 
+/* A dump of a program that does not say that it sees the store grow. */
+static void earlier_dump(struct zns_broker *b)
+{
+	uint8_t *in = NULL;
+	uint32_t len;
+	ZnsPb__Response *r;
+	ZnsPb__DumpBegin d;
+	REQ(q);
+
+	begin_request(&q, &d, "web", 0, NULL, NULL);
+	post(b, &q);
+	assert_int_equal(zns_msg_recv(b->fd, &in, &len, NULL, NULL), 0);
+	r = zns_pb__response__unpack(NULL, len, in);
+	free(in);
+	assert_non_null(r);
+	assert_int_equal(r->code, 0);
+	drop(r);
+}
+
+static void waits_for_an_earlier_build(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), r = client(f);
+	uint32_t had = f->dev->geo.nr_zones, large = zones_for(f, LARGE);
+
+	earlier_dump(&a);
+	not_resized(&r, large, -EBUSY, "a program of an earlier build");
+	not_resized(&r, had - 20, -EBUSY, "a program of an earlier build");
+	resized(f, &r, had);
+	zns_broker_close(&a);
+	settle(&r);
+	resized(f, &r, large);
+	zns_broker_close(&r);
+}
+
 static void refused_for_drives(void **state)
 {
 	struct fx *f = *state;
@@ -236,6 +271,7 @@ int main(void)
 		T(shrinks_when_a_dump_has_ended),
 		T(waits_for_a_restore),
 		T(is_given_up),
+		T(waits_for_an_earlier_build),
 		cmocka_unit_test_setup_teardown(refused_for_drives, fx_setup, fx_teardown),
 	};
 

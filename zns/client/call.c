@@ -77,6 +77,7 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 
 	*resp = NULL;
 	req->version = ZNS_BROKER_VERSION;
+	req->has_follows = req->follows = 1;
 	len = zns_pb__request__get_packed_size(req);
 	if (len > ZNS_BROKER_REQ_MAX)
 		return zns_fail(err, -EMSGSIZE,

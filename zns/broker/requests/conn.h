@@ -24,6 +24,7 @@ struct conn {
 	uint64_t moved_ns; /* when it was last served, or took a part of its answer */
 	struct waiter *waiter;
 	char *committed; /* the container whose dump it committed */
+	bool follows; /* its newest request said so */
 	bool dead; /* the loop shall close it */
 	bool hangup; /* to be closed when the answer is sent */
 };

@@ -62,7 +62,8 @@ static bool asked(const ZnsPb__Request *q, const ProtobufCFieldDescriptor *f)
 {
 	const void *at = (const char *)q + f->offset;
 
-	if (f->label == PROTOBUF_C_LABEL_REQUIRED) /* the version */
+	/* the version, and what the sender's build can */
+	if (f->label == PROTOBUF_C_LABEL_REQUIRED || f->offset == offsetof(ZnsPb__Request, follows))
 		return false;
 	if (f->type == PROTOBUF_C_TYPE_BOOL)
 		return *(const protobuf_c_boolean *)((const char *)q + f->quantifier_offset) &&

@@ -241,6 +241,14 @@ int serve_reset(struct znsd *d, const struct call *x, struct reply *rep)
 
 int serve_resize(struct znsd *d, const struct call *x, struct reply *rep)
 {
+	uint32_t pid = x->q->resize->zones == d->nr_zones ? 0 : earlier_client(d);
+
+	if (pid) /* it would write parts of the tables as they were */
+		return zns_fail(
+			&rep->err, -EBUSY,
+			"%s is used by PID %u, a program of an earlier build, which does not "
+			"see its size change: try again when that has ended",
+			d->reg.path, pid);
 	return resize_step(d, x->conn, x->q->resize->zones, &rep->err);
 }
 

@@ -30,6 +30,7 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 		conn_answer(d, c, &rep, zns_fail(&rep.err, -EBADMSG, "the request does not parse"));
 		return;
 	}
+	c->follows = req->follows;
 	ret = dispatch(d, c, req, &rep);
 	if (rep.later) {
 		reply_free(&rep); /* the waiter owns the request now */
@@ -37,6 +38,14 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 	}
 	conn_answer(d, c, &rep, ret);
 	zns_pb__request__free_unpacked(req, NULL);
+}
+
+uint32_t earlier_client(const struct znsd *d)
+{
+	for (const struct conn *c = d->server->conns; c; c = c->next)
+		if (!c->follows && lease_last(d, c))
+			return conn_pid(c);
+	return 0;
 }
 
 /* While too many answers are unread, questions wait. Dumps and restores do not. */
