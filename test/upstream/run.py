@@ -180,6 +180,21 @@ def interrupted_poll(criu):
     return code == 0 and daemon == 0
 
 
+def limit_of_descriptors(criu):
+    """A dump without -o and without CAP_SYS_RESOURCE says nothing."""
+    without = ['setpriv', '--bounding-set', '-sys_resource', '--inh-caps', '-sys_resource']
+    with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
+        pid = sleeper()
+        try:
+            done = subprocess.run([*without, criu, 'dump', '-t', str(pid), '-D', directory, '--leave-running'], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    print(f'    dump: exit {done.returncode}, says: {done.stdout!r}')
+    return done.returncode == 0 and not done.stdout
+
+
 def tree_in_groups(base):
     """A task with children, each in a control group of its own below @base; its pid."""
     ready, tell = os.pipe()
@@ -236,7 +251,8 @@ def cgroups_walked_once(criu):
 
 
 TESTS = {'cgroups-walked-once': cgroups_walked_once, 'feature-test-children': feature_test_children, 'interrupted-poll': interrupted_poll,
-         'lazy-stack-page': lazy_stack_page, 'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers,
+         'lazy-stack-page': lazy_stack_page, 'limit-of-descriptors': limit_of_descriptors, 'read-errors': read_errors,
+         'shared-memory-numbers': shared_memory_numbers,
          'window-of-pagemap': window_of_pagemap}
 
 
