@@ -90,8 +90,8 @@ lint: deps-clang zns test-bin
 	$(Q)scripts/check/format
 	$(Q)for f in zns/stripe/write/*.c; do \
 		clang $(CPPFLAGS) -std=gnu11 -Wthread-safety -Werror=thread-safety -fsyntax-only $$f || exit 1; done
-	$(Q)clang-tidy --quiet $(filter-out %_avx2.c,$(wildcard zns/*/*.c zns/*/*/*.c zns/*/*/*/*.c test/controls/*.c)) -- $(CPPFLAGS) -isystem /usr/include/fuse3 -std=gnu11 2>/dev/null
-	$(Q)[ $$(uname -m) != x86_64 ] || clang-tidy --quiet $(wildcard zns/*/*_avx2.c) -- $(CPPFLAGS) -std=gnu11 -mavx2 2>/dev/null
+	$(Q)clang-tidy --quiet $(filter-out %_avx2.c %_avx512.c,$(wildcard zns/*/*.c zns/*/*/*.c zns/*/*/*/*.c test/controls/*.c)) -- $(CPPFLAGS) -isystem /usr/include/fuse3 -std=gnu11 2>/dev/null
+	$(Q)[ $$(uname -m) != x86_64 ] || clang-tidy --quiet $(wildcard zns/*/*_avx2.c zns/*/*_avx512.c) -- $(CPPFLAGS) -std=gnu11 -mavx2 -mavx512f 2>/dev/null
 
 # --- dumps and restores of real programs -------------------------------------------------------------------------
 # Each is test/zonetests/NAME.py, all its cases. Of restores and rounds `make test` has a part (scripts/test-all); incremental's

@@ -184,7 +184,7 @@ static void put_back(int at, const char *base, int old, unsigned mode)
 {
 	cleanup_free uint8_t *data = NULL;
 	char tmp[ZNS_BASE_MAX];
-	size_t len;
+	size_t len = 0;
 
 	if (old == -ENOENT)
 		unlinkat(at, base, 0);

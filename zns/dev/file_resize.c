@@ -70,11 +70,11 @@ static int plan(struct resize *r, const struct zns_dev *dev, uint32_t nr, struct
 {
 	int ret;
 
+	*r = (struct resize){ .e = emu_of(dev) };
 	if (dev->ops != &file_ops)
 		return zns_fail(err, -EMEDIUMTYPE,
 				"%s is no store on a disk: a drive's size does not change",
 				dev->path);
-	*r = (struct resize){ .e = emu_of(dev) };
 	ret = place(r, nr, err);
 	return ret ? ret : emu_params_check(&r->p, err);
 }
@@ -261,7 +261,8 @@ static int step_give_back(struct resize *r, struct zns_err *err)
 		return 0;
 	if (r->sparse && !in_place(r))
 		emu_io_punch(r->e, old->live_off, old->live_len + old->dur_len);
-	return ftruncate(r->e->fd, r->lay.total) ? 0 : 0;
+	(void)!ftruncate(r->e->fd, r->lay.total);
+	return 0;
 }
 
 static int (*const steps[])(struct resize *r, struct zns_err *err) = {

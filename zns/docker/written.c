@@ -451,6 +451,7 @@ static int look(struct json_object *spec, const char *own, struct look *l)
 	ret = tree(l, *upper ? upper : root, "/", false);
 	while (!ret && (m = next_volume(spec, own, &at, &from)))
 		ret = tree(l, from, zns_json_str(m, "destination"), has_option(m, "rbind"));
+	l->top = NULL;
 	return ret;
 }
 

@@ -278,6 +278,7 @@ static inline int zns_dev_flush_zones(struct zns_dev *d, const uint32_t *zones, 
 static inline int zns_dev_offer(struct zns_dev *d, uint32_t zone, uint64_t *end, uint64_t *turn,
 				struct zns_err *err)
 {
+	*end = *turn = 0;
 	return d->ops->offer ? d->ops->offer(d, zone, end, turn, err) :
 			       zns_fail(err, -EOPNOTSUPP, "%s is no disk", d->path);
 }
