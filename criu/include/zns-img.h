@@ -77,30 +77,30 @@ extern int zns_check_feature(void);
 /* Would a dump as the options ask for it go into zones, and its helper see which pages are written?
  */
 extern bool zns_check_tracks(void);
-#define ZNS_USAGE                                                                                            \
-	"* Zoned storage (see criu-zns(8)):\n"                                                               \
-	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n"              \
-	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n"                       \
-	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n"                                  \
-	"  --zns-weight N        its part beside others on the same groups, 100 (default) to 10000\n"        \
-	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n"           \
-	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n"                \
-	"  --zns-parent ID       parent of an incremental dump, instead of --prev-images-dir\n"              \
-	"  --zns-alloc MODE      static (default) or dynamic\n"                                              \
-	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n"                                \
-	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"                                                   \
-	"  --zns-cgroup WHO      who is charged for its I/O: leave (default: criu's own cgroup), own\n"      \
-	"                        (the cgroup zns-criu), or container (the dumped one; its io.max holds)\n"   \
-	"  --zns-live[=WHEN]     copy memory while the tasks run, freeze them only for the rest: yes, no,\n" \
-	"                        auto (default: if they run on after the dump), or durable: they run on\n"   \
-	"                        after the commit, not before it\n"                                          \
-	"  --zns-live-slow MODE  a task that writes faster: freeze (default) it, or fail\n"                  \
-	"  --zns-record[=S]      lazy-pages: record the pages touched in the first S (10) seconds;\n"        \
-	"                        the next lazy restore brings them first, unless =off is given\n"            \
-	"  --zns-memory SIZE     restore: the tasks begin under a budget of DRAM, like 512M; the rest\n"     \
-	"                        of their memory stays in the checkpoint until it is touched\n"              \
-	"  --zns-separate-metadata\n"                                                                        \
-	"                        other images than pages on a die or channel of their own\n"                 \
+#define ZNS_USAGE                                                                            \
+	"* Zoned storage (see criu-zns(8)):\n"                                               \
+	"  --zns-dev DEV         write images into DEV, see znsctl(8)\n"                     \
+	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n"       \
+	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n"                  \
+	"  --zns-weight N        its part of shared groups, 100 (default) to 10000\n"        \
+	"  --zns-container ID    whose checkpoint it is; groups go by container\n"           \
+	"  --zns-checkpoint ID   restore it; the image directory may be empty\n"             \
+	"  --zns-parent ID       parent of this dump, instead of --prev-images-dir\n"        \
+	"  --zns-alloc MODE      static (default) or dynamic\n"                              \
+	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n"                \
+	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"                                   \
+	"  --zns-cgroup WHO      who is charged for its I/O: leave (criu's cgroup), own\n"   \
+	"                        (the cgroup zns-criu), or container (its io.max holds)\n"   \
+	"  --zns-live[=WHEN]     copy memory while the tasks run, freeze them for the\n"     \
+	"                        rest: yes, no, auto (if they run on after the dump), or\n"  \
+	"                        durable: they run on after the commit, not before it\n"     \
+	"  --zns-live-slow MODE  a task that writes faster: freeze it, or fail\n"            \
+	"  --zns-record[=S]      lazy-pages: record what is touched in the first S (10)\n"   \
+	"                        seconds; the next one brings it first, unless =off\n"       \
+	"  --zns-memory SIZE     restore: the tasks begin under a budget of DRAM, like\n"    \
+	"                        512M; the rest stays on zones until it is touched\n"        \
+	"  --zns-separate-metadata\n"                                                        \
+	"                        other images than pages on a die or channel of their own\n" \
 	"\n"
 
 /*

@@ -35,19 +35,26 @@ def commands_of(usage):
 
 # ---- help and versions ---------------------------------------------------------------------------------
 
+def wide(text):
+    """Its lines that 80 columns are too few for."""
+    return [line for line in text.split('\n') if len(line) > 80]
+
+
 @case
 def helps(scene):
     """-h, --help and `help CMD` of every command say the same, on standard output, with exit code 0; the other programs' too."""
     scene = scene(TINY, size=1)
     usage = run_ctl(scene, 0, '--help')
+    expect('--help: longer lines', wide(usage) + wide(run(scene.cfg.criu, '--help')), [])
     commands = commands_of(usage)
     if not {'ls', 'show', 'rm', 'docker', 'metrics'} <= set(commands):
         raise Failed(f'commands in the usage: {commands}')
     expect('groups of commands', len(re.findall(r'\n\n[A-Z][a-z ]+:\n  ', usage)), 6)
-    docker = commands_of(run_ctl(scene, 0, 'docker', '--help'))
-    for words in [[c] for c in commands] + [['docker', c] for c in docker]:
+    subs = [[c, sub] for c in ('docker', 'memory') for sub in commands_of(run_ctl(scene, 0, c, '--help'))]
+    for words in [[c] for c in commands] + subs:
         said = run_ctl(scene, 0, *words, '--help')
         expect(f'first word of {words} --help', said.split()[0], 'usage:')
+        expect(f'{words} --help: longer lines', wide(said.split('\n', 1)[1]), [])
         expect(f'{words} -h', run_ctl(scene, 0, *words, '-h'), said)
         expect(f'help {words}', run_ctl(scene, 0, 'help', *words), said)
     expect('-h', run_ctl(scene, 0, '-h'), usage)
@@ -61,6 +68,7 @@ def helps(scene):
     env = dict(scene.device.env, PATH=f'{fake}:{os.environ["PATH"]}')
     for name in ('znsd', 'zns-helper', 'zns-mem', 'zns-memkeep', 'zns-runc'):
         said = run(program(scene, name), '--help', env=env)
+        expect(f'{name} --help: longer lines', wide(said), [])
         if name not in said.split('\n')[0]:
             raise Failed(f'{name} --help: {said[:200]}')
         short = run(program(scene, name), '-h', env=env)

@@ -511,7 +511,8 @@ def lines_fit(scene):
     run_ctl(scene, 0, 'retain', ENGINE_ID, '--keep', '3', '--ttl', '7d')
     run_ctl(scene, 0, 'reserve', ENGINE_ID[::-1], '--groups', '1')
     for command in ('ls', 'ls -v', 'status', 'zones --table', 'zones', 'verify --all', 'groups', 'retain', 'gc --dry-run', f'show {other}', f'show {ENGINE_ID}',
-                    'compact --dry-run', f'rm --dry-run {ident}'):
+                    'compact --dry-run', f'rm --dry-run {ident}', 'fsck', 'top --once --interval 1', 'memory status', 'memory top --once --interval 1', 'key show',
+                    'docker stats', 'compact --help', 'key --help', '--help'):
         code, shown = on_terminal(scene, b'', *command.split())
         expect(f'{command}: exit', code, 0)
         lines = [line.rstrip('\r').split('\r')[-1].replace('\x1b[K', '') for line in shown.split('\n')]
@@ -573,12 +574,13 @@ def completion(scene):
         function = {'znsctl': '_znsctl', 'criu-zns': '_criu_zns'}[words[0]]
         text = f'. {script}; COMP_WORDS=("$@"); COMP_CWORD={len(words) - 1}; {function}; printf "%s\\n" "${{COMPREPLY[@]}}"'
         return subprocess.run(['bash', '-c', text, 'bash', *words], env=env, cwd=scene.dir / 'bin', check=True, capture_output=True, text=True).stdout.split('\n')
-    for words, wanted in ((('znsctl', 'st'), ['status']), (('znsctl', 'memory', ''), ['attach', 'detach', 'status']), (('znsctl', 'key', 'ro'), ['rotate']),
+    for words, wanted in ((('znsctl', 'st'), ['status']), (('znsctl', 'key', 'ro'), ['rotate']),
                           (('znsctl', 'rm', ''), [ident, 'web']), (('znsctl', 'rm', ident[:4]), [ident]), (('znsctl', 'gc', '--gr'), ['--grace']),
                           (('znsctl', 'ls', '--container', ''), ['web']), (('criu-zns', 'res'), ['restore']), (('criu-zns', 'dump', '--zns-li'), ['--zns-live']),
                           (('criu-zns', 'restore', '--zns-checkpoint', ''), [ident])):
         got = offered(*words)
         expect(f'lacking after {words}', [w for w in wanted if w not in got], [])
+    expect('after memory', sorted(filter(None, offered('znsctl', 'memory', ''))), ['attach', 'detach', 'hibernate', 'limit', 'status', 'top', 'wake'])
     commands = re.findall('^  ([a-z]+) ', run_ctl(scene, 0, '--help'), re.M)
     expect('commands not offered', set(commands) - set(offered('znsctl', '')), set())
     for command in commands:

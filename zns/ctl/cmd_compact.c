@@ -99,11 +99,13 @@ const struct ctl_cmd command_compact = {
 	"empty zones with little live data by moving it together",
 	"  --below PERCENT empty zones that are live to this part at most (default 25)\n"
 	"  --rate MIBPS    go no faster than this\n"
-	"  --weight owner  do not wait, but take the part of whoever it belongs to (criu-zns(8))\n"
+	"  --weight owner  do not wait, but take the part of whoever it belongs to\n"
+	"                  (criu-zns(8))\n"
 	"  --weight N      do not wait, but take a part of its own, 100 to 10000\n"
 	"  --defrag        instead: move what makes restores slow, where that pays\n"
 	"  --of WHAT       with --defrag: of this container or checkpoint (id) alone\n"
-	"  --no-wait       do not wait for dumps and restores on the same dies, but slow them down\n"
+	"  --no-wait       do not wait for dumps and restores on the same dies, but slow\n"
+	"                  them down\n"
 	"  --dry-run       only list which zones, and how many would be free\n" CTL_DEV_HELP,
 	cmd_compact,
 };

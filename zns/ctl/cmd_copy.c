@@ -247,7 +247,8 @@ const struct ctl_cmd command_copy = {
 	"copy",
 	"DEV DEV2 [--switch] [--dry-run]",
 	"copy all checkpoints to another device, as they are",
-	"ids, names, times, parents, keys, pins and rules stay; what is there already is left out\n"
+	"ids, names, times, parents, keys, pins and rules stay; what is there already is\n"
+	"left out\n"
 	"  --switch        then DEV is forgotten, and handles that name it lead to DEV2\n"
 	"  --dry-run       only say how much\n",
 	cmd_copy,

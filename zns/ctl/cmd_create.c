@@ -423,7 +423,7 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_create = {
 	"create",
 	"file:PATH --size SIZE|emu:PATH [OPTIONS]",
-	"make a store on a disk, or an emulated zoned device, format and register it",
+	"make a store on a disk, or an emulated zoned device",
 	"of file:PATH, a file, partition or volume:\n"
 	"  --size SIZE     as 200G; without it all of a partition or volume\n"
 	"  --preallocate   take all of the space now, instead of with each checkpoint\n"
@@ -437,20 +437,22 @@ const struct ctl_cmd command_create = {
 	"  --map interleaved|permuted:SEED|shared   which die a zone sits on\n"
 	"  --timing on|off         the NAND timing model\n"
 	"  --die-write-bw MIBPS, --die-read-bw MIBPS, --channel-bw MIBPS\n"
-	"  --program-unit SIZE, --buffer-units N, --command-us N, --reset-us N, --controller-bw MIBPS|none,\n"
+	"  --program-unit SIZE, --buffer-units N, --command-us N, --reset-us N,\n"
+	"  --controller-bw MIBPS|none,\n"
 	"  --gc-every SIZE, --gc-stall-ms N       the timing model's other parameters\n"
 	"  --cache SIZE, --cache-bw MIBPS|none    a write cache in front of the dies\n"
-	"  --cache-backed on|off                  by capacitors: a flush does not empty it\n"
-	"  --odd-dies N, --odd-time PERCENT       so many dies take another time than the others\n"
-	"  --planes N                             of a die: they read alone, and program as one\n"
+	"  --cache-backed on|off                  by capacitors: no flush empties it\n"
+	"  --odd-dies N, --odd-time PERCENT       so many dies take another time\n"
+	"  --planes N                             of a die: read alone, program as one\n"
 	"  --small-dies N, --small-zones N        so many dies have that many zones only\n"
 	"  --row N                                zones in a row that are on one die\n"
-	"  --zone-dies N, --zone-step N           a zone lies on so many dies, from each N-th on\n"
-	"  --throttle-after SIZE, --throttle-cool MIBPS, --throttle-time PERCENT   a drive that gets hot\n"
-	"  --prealloc allocated|written|sparse    how the file's space is got; --sparse is short for the last\n"
+	"  --zone-dies N, --zone-step N           dies of a zone, from each N-th on\n"
+	"  --throttle-after SIZE, --throttle-cool MIBPS, --throttle-time PERCENT\n"
+	"                  a drive that gets hot\n"
+	"  --prealloc allocated|written|sparse    the file's space; --sparse: the last\n"
 	"of both:\n"
 	"  --no-format     only create and register\n"
-	"  --encrypt KEYSPEC   its checkpoints will be encrypted: file:PATH or keyring:DESCRIPTION\n"
+	"  --encrypt KEYSPEC   its checkpoints; file:PATH or keyring:DESCRIPTION\n"
 	"  --default       make it the default device\n"
 	"  --force         replace an existing device\n",
 	cmd_create,

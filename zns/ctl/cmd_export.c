@@ -233,12 +233,15 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_export = {
 	"export",
 	"[DEV] ID|DIRECTORY DIR|FILE.tar|FILE.tgz|-|--oci DIR[:TAG] [--flatten] [--decrypt]",
-	"a checkpoint as a plain CRIU image directory, archive of one, or OCI image",
+	"a checkpoint as a plain CRIU image directory, archive or OCI image",
 	"  ID may be the beginning of one, or a directory that holds a handle\n"
-	"  DIR is new or empty; FILE.tgz (or .tar.gz) is compressed; - is a tar archive on standard output\n"
-	"  --flatten       write an incremental checkpoint as if it had been dumped in full\n"
-	"  --oci           an image in an OCI layout, for registries; DIR may have others already. TAG is latest, if not given.\n"
-	"                  Each parent is a layer of its own. An encrypted checkpoint stays encrypted, and needs no key\n"
+	"  DIR is new or empty; FILE.tgz (or .tar.gz) is compressed; - is a tar archive\n"
+	"  on standard output\n"
+	"  --flatten       write an incremental checkpoint as if dumped in full\n"
+	"  --oci           an image in an OCI layout, for registries; DIR may have others\n"
+	"                  already. TAG is latest, if not given. Each parent is a layer\n"
+	"                  of its own. An encrypted checkpoint stays encrypted, and needs\n"
+	"                  no key\n"
 	"  --decrypt       with --oci: as plain images, that other programs read too\n"
 	"  --metadata-only leave out the images of memory pages\n" CTL_DEV_HELP,
 	cmd_export,

@@ -352,11 +352,13 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_flatten = {
 	"flatten",
 	"[DEV] ID|DIRECTORY [--qos MIBPS] [--below PERCENT] [--weight owner|N] [--dry-run]",
-	"write a checkpoint anew without its parents and without superseded copies, under its id",
+	"write a checkpoint anew, without its parents and old copies",
 	"  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n"
-	"  --below PERCENT only if it can be read with less than this part of what its groups could give\n"
-	"  --weight owner  take the part of whoever it belongs to (criu-zns(8)); so without the option\n"
+	"  --below PERCENT only if it can be read with less than this part of what its\n"
+	"                  groups could give\n"
+	"  --weight owner  take the part of whoever it belongs to (criu-zns(8)); so\n"
+	"                  without the option\n"
 	"  --weight N      take a part of its own, 100 to 10000\n"
-	"  --dry-run       only say how fast it can be read, and how much would be written\n" CTL_DEV_HELP,
+	"  --dry-run       only say how fast it can be read, and what would be written\n" CTL_DEV_HELP,
 	cmd_flatten,
 };

@@ -166,11 +166,13 @@ const struct ctl_cmd command_format = {
 	"format",
 	"DEV [OPTIONS]",
 	"write an empty store on a device and register it",
-	"  --map FILE|\"i % N\"     which zones share a die, if the device does not say: a file with one group\n"
-	"                          number per zone, or zone index modulo N\n"
-	"  --zone-write-bw MIBPS|measure, --zone-read-bw MIBPS   the rates of one zone; a real device is measured\n"
-	"                          if they are not given\n"
-	"  --encrypt KEYSPEC   its checkpoints will be encrypted: file:PATH or keyring:DESCRIPTION\n"
+	"  --map FILE|\"i % N\"     which zones share a die, if the device does not say: a\n"
+	"                         file with one group number per zone, or zone index\n"
+	"                         modulo N\n"
+	"  --zone-write-bw MIBPS|measure, --zone-read-bw MIBPS\n"
+	"                          the rates of one zone; a real device is measured if\n"
+	"                          they are not given\n"
+	"  --encrypt KEYSPEC   its checkpoints; file:PATH or keyring:DESCRIPTION\n"
 	"  --default       make it the default device\n"
 	"  --force         even if it holds checkpoints\n",
 	cmd_format,

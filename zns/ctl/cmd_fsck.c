@@ -180,6 +180,7 @@ static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_er
 {
 	size_t problems = json_object_array_length(k->problems);
 	bool bad = problems || (*k->damage && !k->rebuilt), pins = k->lost && k->rebuilt;
+	struct ctl_fold fold;
 
 	if (k->json) {
 		ctl_print_json(
@@ -190,6 +191,7 @@ static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_er
 				J("found", json_object_get(k->found)), J("rebuilt", k->rebuilt),
 				J("pinned", pins ? json_object_get(k->pinned) : NULL)));
 	} else if (!err->code) {
+		ctl_fold_begin(&fold);
 		printf("%s: generation %llu%s, %zu checkpoints, %zu problem%s\n", k->reg.path,
 		       (unsigned long long)k->generation, k->rebuilt ? " (new)" : "",
 		       k->checkpoints, problems, problems == 1 ? "" : "s");
@@ -200,6 +202,7 @@ static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_er
 			say_pins(k);
 		if (k->torn)
 			printf("the log ends in a record that a crash cut off; the broker begins a new generation\n");
+		ctl_fold_end(&fold, 4);
 	}
 	if (err->code)
 		return ctl_fail(cmd, err);
@@ -254,6 +257,7 @@ const struct ctl_cmd command_fsck = {
 	"  --repair        if it is damaged: from its readable records and the zones\n"
 	"  --rebuild       also if it is gone: from the zones\n"
 	"  --force         rebuild one that can be read\n  --dry-run       only say what would be found\n"
-	"  --map FILE|\"i % N\", --zone-write-bw MIBPS, --zone-read-bw MIBPS   as for format, if the profile is lost\n" CTL_DEV_HELP,
+	"  --map FILE|\"i % N\", --zone-write-bw MIBPS, --zone-read-bw MIBPS\n"
+	"                  as for format, if the profile is lost\n" CTL_DEV_HELP,
 	cmd_fsck,
 };

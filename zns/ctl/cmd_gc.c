@@ -450,12 +450,13 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_gc = {
 	"gc",
 	"[DEV] [--dry-run] [--grace TIME] [--compact [--weight owner|N]] [--unjoined TIME] [--no-programs]",
-	"sweep what container runtimes left, apply retention, reset garbage zones",
-	"  --grace TIME    remove what a runtime has left only after its owner was missing this long\n"
-	"                  (default 1h; 90, 30m, 12h, 7d)\n"
+	"sweep what runtimes left, apply retention, reset garbage zones",
+	"  --grace TIME    remove what a runtime has left only after its owner was\n"
+	"                  missing this long (default 1h; 90, 30m, 12h, 7d)\n"
 	"  --compact       afterwards do what `znsctl compact` does\n"
 	"  --weight WHOSE  with --compact: as there\n"
-	"  --unjoined TIME also remove pages that a page server received this long ago and that nobody joined\n"
+	"  --unjoined TIME also remove pages that a page server received this long ago\n"
+	"                  and that nobody joined\n"
 	"  --no-programs   ask no program of gc.d: what only it could tell stays\n"
 	"  --dry-run       only list what and why\n" CTL_DEV_HELP,
 	cmd_gc,

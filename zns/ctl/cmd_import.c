@@ -93,15 +93,19 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_import = {
 	"import",
 	"[DEV] DIR|FILE.tar|FILE.tgz|--oci DIR[:TAG] [OPTIONS]",
-	"a plain CRIU image directory, archive of one, or OCI image becomes a checkpoint on zones",
-	"  --as NAME         whose checkpoint it is (or --container NAME); otherwise the directory's, the archive's or the\n"
-	"                    image's name, and no retention counts it\n"
+	"a checkpoint of a plain CRIU image directory, archive or OCI image",
+	"  --as NAME         whose checkpoint it is (or --container NAME); otherwise the\n"
+	"                    directory's, the archive's or the image's name, and no\n"
+	"                    retention counts it\n"
 	"  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
 	"  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
 	"  --handle NEWDIR   write a handle there, to restore from\n"
-	"  --parent ID       of an incremental dump: the checkpoint that its parent was imported as\n"
-	"  --oci             the image of a tag in an OCI layout, as export --oci or skopeo copy writes it, with its parents\n"
-	"  --join            DIR is a page server's, with the sender's other images copied into it: add these images\n"
-	"                    to the checkpoint that has the pages\n" CTL_DEV_HELP,
+	"  --parent ID       of an incremental dump: the checkpoint that its parent was\n"
+	"                    imported as\n"
+	"  --oci             the image of a tag in an OCI layout, as export --oci or\n"
+	"                    skopeo copy writes it, with its parents\n"
+	"  --join            DIR is a page server's, with the sender's other images\n"
+	"                    copied into it: add these images to the checkpoint that has\n"
+	"                    the pages\n" CTL_DEV_HELP,
 	cmd_import,
 };

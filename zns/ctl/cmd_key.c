@@ -101,6 +101,7 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 	cleanup_answer ZnsPb__Response *ls = NULL;
 	struct zns_registered reg;
 	const uint8_t *which;
+	struct ctl_fold fold;
 	size_t n, other;
 	bool of_host = false;
 	int ret;
@@ -127,6 +128,7 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 				       JB("plain_accepted", reg.plain_ok),
 				       JB("encrypted_only_here", reg.encrypted)));
 	} else {
+		ctl_fold_begin(&fold);
 		printf("device         %s\n", reg.path);
 		printf("new ones       %s%s\n",
 		       *want   ? "encrypted with key " :
@@ -145,6 +147,7 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 		       reg.plain_ok ? ", taken (`znsctl key plain refuse` ends that)" :
 		       reg.encrypted || *want || of_host ? ", refused" :
 							   "");
+		ctl_fold_end(&fold, 0);
 	}
 	zns_master_free(m);
 	return 0;
@@ -468,11 +471,13 @@ const struct ctl_cmd command_key = {
 	"create FILE|show [KEYSPEC] [DEV]|use KEYSPEC [DEV]|off [DEV]|rotate KEYSPEC [DEV]|plain accept|refuse [DEV]",
 	"encryption keys, and which one a device uses for new checkpoints",
 	"  create FILE     a new random key, for root only\n"
-	"  show            the key of a device, or with KEYSPEC (file:PATH or keyring:DESCRIPTION) its fingerprint\n"
+	"  show            the key of a device; with KEYSPEC (file:PATH or\n"
+	"                  keyring:DESCRIPTION) its fingerprint\n"
 	"  use KEYSPEC     from now on the device's new checkpoints are encrypted with it\n"
 	"  off             from now on they are plain\n"
 	"  rotate KEYSPEC  wrap the keys of all checkpoints with another one\n"
-	"  plain WORD      accept: this machine restores checkpoints that are not encrypted, too; refuse: it does not\n" CTL_DEV_HELP,
+	"  plain WORD      accept or refuse: whether this machine restores checkpoints\n"
+	"                  that are not encrypted\n" CTL_DEV_HELP,
 	cmd_key,
 };
 

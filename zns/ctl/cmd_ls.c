@@ -220,8 +220,9 @@ const struct ctl_cmd command_ls = {
 	"[DEV] [" CTL_PICK "] [-v]",
 	"checkpoints",
 	CTL_PICK_HELP
-	"  -v, --verbose   whole ids, zones and groups, the engine's id and image, parents\n"
-	"  Flags: i incremental, m pre-dump (memory only), o pages only, l post-copy (dump --lazy-pages), e encrypted,\n"
-	"  p pinned, d damaged (by verify). MiB/s: asked for/achieved.\n" CTL_DEV_HELP,
+	"  -v, --verbose   whole ids, parents, zones, groups, the engine's id and image\n"
+	"  Flags: i incremental, m pre-dump (memory only), o pages only, l post-copy\n"
+	"  (dump --lazy-pages), e encrypted, p pinned, d damaged (by verify).\n"
+	"  MiB/s: asked for/achieved.\n" CTL_DEV_HELP,
 	cmd_ls,
 };

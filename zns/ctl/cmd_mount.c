@@ -363,7 +363,7 @@ static int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_mount = {
 	"mount",
 	"[DEV] ID|DIRECTORY MOUNTPOINT",
-	"a checkpoint's images as read-only files, for crit and other tools; umount ends it",
+	"a checkpoint's images as read-only files, until umount",
 	"  ID may be the beginning of one, or a directory that holds a handle\n"
 	"  MOUNTPOINT is an empty directory, no link, and none of the system's\n"
 	"  --foreground    stay until it is unmounted\n" CTL_DEV_HELP,

@@ -88,7 +88,7 @@ const struct ctl_cmd command_reserve = {
 	"[DEV] NAME --groups N|--channels N [--expose] | NAME --expose",
 	"keep groups for normal I/O: no dump gets them",
 	"  --groups N      so many groups\n  --channels N    all groups of so many channels\n"
-	"  --expose        their zones as a zoned block device, for a file system or a container\n" CTL_DEV_HELP,
+	"  --expose        their zones as a zoned block device, for a file system\n" CTL_DEV_HELP,
 	cmd_reserve,
 };
 

@@ -241,8 +241,9 @@ static int cmd_resize(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_resize = {
 	"resize",
 	"[DEV] [SIZE] [--wait SECONDS]",
-	"make a store on a disk larger or smaller, with its checkpoints in it",
-	"SIZE, all told, as of create; without it all of a partition or volume; dumps and restores go on\n"
+	"make a store on a disk larger or smaller; its checkpoints stay",
+	"SIZE, all told, as of create; without it all of a partition or volume; dumps\n"
+	"and restores go on\n"
 	"  --wait SECONDS  for those that use what goes (60); the message says which\n"
 	"  --dry-run       only say what it would have, and what would be moved\n" CTL_DEV_HELP,
 	cmd_resize,

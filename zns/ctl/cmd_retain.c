@@ -125,7 +125,7 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_retain = {
 	"retain",
 	"[DEV] [CONTAINER --keep N|--ttl TIME|--off]",
-	"set how many checkpoints of a container stay; without arguments, list the rules",
+	"how many checkpoints of a container stay; alone: list the rules",
 	"  --keep N        keep the newest N\n  --ttl TIME      keep those that are younger than this (90, 30m, 12h, 7d)\n"
 	"  --off           end the rule\n" CTL_DEV_HELP,
 	cmd_retain,

@@ -242,10 +242,10 @@ static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_rm = {
 	"rm",
 	"[DEV] ID...|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all",
-	"remove checkpoints; removing one twice, by its whole id, is no error",
-	CTL_PICK_HELP
-	"  --secure        also erase every copy of their keys on the device; for encrypted checkpoints only\n"
-	"  --yes           do not ask, which --all does on a terminal\n"
-	"  --dry-run       only say what would be removed\n" CTL_DEV_HELP,
+	"remove checkpoints; twice, by the whole id, is no error",
+	CTL_PICK_HELP "  --secure        also erase every copy of their keys on the device; for\n"
+		      "                  encrypted checkpoints only\n"
+		      "  --yes           do not ask, which --all does on a terminal\n"
+		      "  --dry-run       only say what would be removed\n" CTL_DEV_HELP,
 	cmd_rm,
 };

@@ -356,6 +356,7 @@ static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
 {
 	struct handle_info hi = { .h = NULL };
 	char id[ZNS_UUID_STR];
+	struct ctl_fold fold;
 	struct ctl_hold h;
 	int ret = ctl_hold_open(&h, dev, zns_uuid_format(uuid, id), err);
 
@@ -370,10 +371,13 @@ static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
 		return ret;
 	if (handle)
 		check_copies(dir, handle, &hi);
-	if (json)
+	if (json) {
 		ctl_print_json(to_json(h.c, h.answer, h.m, &h.s.reg, &hi));
-	else
+	} else {
+		ctl_fold_begin(&fold);
 		print_text(h.c, ls, h.answer, h.m, &h.s.reg, &hi);
+		ctl_fold_end(&fold, 0);
+	}
 	ctl_hold_close(&h);
 	return 0;
 }
@@ -471,9 +475,9 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_show = {
 	"show",
 	"[DEV] " CTL_PICK " [-v|--layout]",
-	"one checkpoint, its images and where they are; or the tree of a container",
+	"one checkpoint, its images and their places; or a container's tree",
 	CTL_PICK_HELP
 	"  -v, --verbose   of a tree: each image\n"
-	"  --layout        how fast it can be read as it lies, of what its groups could give\n" CTL_DEV_HELP,
+	"  --layout        how fast it can be read as it lies, of what its groups give\n" CTL_DEV_HELP,
 	cmd_show,
 };

@@ -495,8 +495,10 @@ static int groups_json(const ZnsPb__Profile *p)
 static int groups_text(const ZnsPb__Profile *p)
 {
 	uint32_t promised, rate = zns_profile_promise(p, &promised);
+	struct ctl_fold fold;
 	size_t i, k, n, at;
 
+	ctl_fold_begin(&fold);
 	printf("source %s, confidence %.2f; one zone: %u MiB/s written, %u MiB/s read\n",
 	       ctl_text(p->source), p->confidence, rate, p->zone_read_mibps);
 	if (promised + !!p->has_unknown_group < p->n_groups)
@@ -520,6 +522,7 @@ static int groups_text(const ZnsPb__Profile *p)
 				at += (size_t)printf(" %zu", k);
 		printf(n > 12 || at >= 62 ? " … (%zu)\n" : "\n", n);
 	}
+	ctl_fold_end(&fold, 4);
 	return CTL_OK;
 }
 

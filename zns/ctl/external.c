@@ -25,15 +25,12 @@ static int become_oci(const struct ctl_cmd *cmd, int argc, char **argv)
 #define BECOMES(name, brief, run) \
 	const struct ctl_cmd command_##name = { #name, "", brief, "", run }
 
-BECOMES(probe, "find out by measuring which zones share a die or a channel, and how fast a zone is",
-	become);
+BECOMES(probe, "measure which zones share a die or a channel, and their rates", become);
 BECOMES(selftest, "find out whether a drive does what this product needs of it", become);
 BECOMES(docker, "Docker's checkpoints on zones", become);
 BECOMES(memory, "running programs whose unused memory is on zones", become);
 BECOMES(report, "a page of HTML: zones, containers, groups, wear, rates over time", become);
-BECOMES(metrics, "figures of all registered devices and memory contexts, for Prometheus or as JSON",
-	become_report);
-BECOMES(top, "what dumps, restores and memory contexts do just now, and on which groups",
-	become_report);
+BECOMES(metrics, "figures of all devices and memory contexts, for Prometheus", become_report);
+BECOMES(top, "what dumps, restores and memory contexts do just now, and where", become_report);
 BECOMES(push, "send a checkpoint with its parents to a registry, as an OCI image", become_oci);
 BECOMES(pull, "fetch a checkpoint with its parents from a registry", become_oci);

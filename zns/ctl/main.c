@@ -29,9 +29,10 @@ static void usage(FILE *f)
 
 	fprintf(f,
 		"usage: znsctl COMMAND [DEV] [OPTIONS]\n"
-		"The checkpoint store on zoned devices. DEV is file:PATH, /dev/..., zonefs:DIR or emu:PATH, or a registered device's UUID; it may be\n"
-		"left out where $ZNS_DEV or the configuration names it. Every command takes --help (-h) and --json.\n"
-		"A checkpoint's ID may be cut down to its first digits, %d at least, as long as they name only one.\n",
+		"The checkpoint store. DEV is file:PATH, /dev/..., zonefs:DIR or emu:PATH, or a\n"
+		"registered device's UUID; it may be left out where $ZNS_DEV or the configuration\n"
+		"names it. Every command takes --help (-h) and --json. A checkpoint's ID may be\n"
+		"cut down to its first digits, %d at least, as long as they name only one.\n",
 		ZNS_ID_MIN);
 	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++)
 		if (commands[i].group)
@@ -39,8 +40,8 @@ static void usage(FILE *f)
 		else
 			fprintf(f, "  %-12s%s\n", commands[i].cmd->name, commands[i].cmd->brief);
 	fprintf(f,
-		"\n`znsctl help COMMAND` explains one, `znsctl --version` says which build this is, and which formats it knows.\n"
-		"Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
+		"\n`znsctl help COMMAND` explains one, `znsctl --version` says which build this is,\n"
+		"and which formats it knows. Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
 }
 
 /* What it writes, and from which number on it reads. */

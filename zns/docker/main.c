@@ -503,10 +503,11 @@ static int use_up(const struct call *c, const char *bundle, struct zns_err *err)
 /* Our help comes first, then runc's. --version is runc's alone, since Docker parses it. */
 static void own_help(void)
 {
-	printf("zns-runc is runc whose checkpoints are on zones; `znsctl docker install` registers it, see znsctl-docker(8).\n"
+	printf("zns-runc is runc whose checkpoints are on zones; `znsctl docker install`\n"
+	       "registers it, see znsctl-docker(8).\n"
 	       "Its own options come before the command:\n"
 	       "   --zns-config DIR, --zns-run DIR   instead of /etc/zns-criu and /run/zns-criu\n"
-	       "   --zns-runc PATH                   the runc to call; otherwise the first other one in PATH\n"
+	       "   --zns-runc PATH                   the runc to call; else the first in PATH\n"
 	       "   --zns-version                     which build this is\n"
 	       "Everything else is runc's:\n\n");
 	fflush(stdout);

@@ -123,8 +123,8 @@ static void loop(struct helper *h)
 static bool asked(const char *what)
 {
 	if (!strcmp(what, "--help") || !strcmp(what, "-h"))
-		printf("usage: zns-helper\nMoves the data of one dump or restore; criu starts it, on its descriptor %d. It takes no option\n"
-		       "but --help (-h) and --version (-V). See znsd(8).\n",
+		printf("usage: zns-helper\nMoves the data of one dump or restore; criu starts it, on its descriptor %d. It\n"
+		       "takes no option but --help (-h) and --version (-V). See znsd(8).\n",
 		       CRIU_FD);
 	else if (!strcmp(what, "--version") || !strcmp(what, "-V"))
 		printf("zns-helper: ZNS-CRIU %s\n", ZNS_VERSION);

@@ -118,7 +118,8 @@ const struct ctl_cmd oci_cmd_pull = {
 	"pull",
 	"[DEV] docker://REGISTRY/NAME:TAG [OPTIONS] [-- SKOPEO OPTIONS]",
 	"fetch a checkpoint with its parents from a registry",
-	"  --as NAME         whose checkpoint it is (or --container NAME); otherwise what the image says, and no retention counts it\n"
+	"  --as NAME         whose checkpoint it is (or --container NAME); otherwise what\n"
+	"                    the image says, and no retention counts it\n"
 	"  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
 	"  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
 	"  --handle NEWDIR   write a handle there, to restore from\n" SKOPEO_TMP_HELP,

@@ -84,7 +84,8 @@ const struct ctl_cmd oci_cmd_push = {
 	"[DEV] ID|DIRECTORY docker://REGISTRY/NAME:TAG [--flatten] [--decrypt] [-- SKOPEO OPTIONS]",
 	"send a checkpoint with its parents to a registry, as an OCI image",
 	"  What the registry has already, such as a parent's layer, is not sent again\n"
-	"  --flatten       send an incremental checkpoint as if it had been dumped in full\n"
-	"  --decrypt       send an encrypted one in clear, for other programs; otherwise it stays encrypted\n" SKOPEO_TMP_HELP,
+	"  --flatten       send an incremental checkpoint as if dumped in full\n"
+	"  --decrypt       send an encrypted one in clear, for other programs; otherwise\n"
+	"                  it stays encrypted\n" SKOPEO_TMP_HELP,
 	cmd_push,
 };

@@ -38,9 +38,10 @@ const char *skopeo_words(char *text);
 /* An error that says why skopeo cannot be started. */
 int skopeo_not_there(int ret, struct zns_err *err);
 
-#define SKOPEO_TMP_HELP                                                                                                         \
-	"  --timeout S     give up when the registry is silent for so long, or moves under 64 KiB/s (60, push 600; 0: never)\n" \
-	"  --tmp DIR       what must be in files on its way; otherwise $TMPDIR or /var/tmp\n" CTL_DEV_HELP                      \
+#define SKOPEO_TMP_HELP                                                                               \
+	"  --timeout S     give up when the registry is silent for so long, or moves\n"               \
+	"                  under 64 KiB/s (60, push 600; 0: never)\n"                                 \
+	"  --tmp DIR       what must be in files on its way; else $TMPDIR or /var/tmp\n" CTL_DEV_HELP \
 	"  -- …            options of skopeo copy, such as --authfile FILE\n"
 
 #endif

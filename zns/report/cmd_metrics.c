@@ -103,7 +103,7 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd report_cmd_metrics = {
 	"metrics",
 	"[--output FILE]",
-	"figures of all registered devices and memory contexts, for Prometheus or as JSON",
+	"figures of all devices and memory contexts, for Prometheus",
 	"  --output FILE   replace a file, for the node exporter's textfile collector\n",
 	cmd_metrics,
 };

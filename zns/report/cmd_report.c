@@ -120,6 +120,6 @@ const struct ctl_cmd report_cmd_report = {
 	"report",
 	"[DEV] --output FILE",
 	"a page of HTML: zones, containers, groups, wear, rates over time",
-	"  --output FILE   replaced as a whole; without it the page goes to standard output\n" CTL_DEV_HELP,
+	"  --output FILE   replaced as a whole; without it the page goes to stdout\n" CTL_DEV_HELP,
 	cmd_report,
 };

@@ -295,7 +295,7 @@ static int cmd_top(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd report_cmd_top = {
 	"top",
 	"[DEV] [--interval TIME] [--once]",
-	"what dumps, restores and memory contexts do just now, and on which groups",
+	"what dumps, restores and memory contexts do just now, and where",
 	"  --interval TIME looks so often (default 2 s)\n"
 	"  --once          looks twice and ends, as with --json\n" CTL_DEV_HELP,
 	cmd_top,

@@ -12,12 +12,15 @@
 
 static const char usage_text[] =
 	"usage: znsd DEV|UUID [--foreground] [--idle SECONDS]\n"
-	"The broker of one zoned device: grants zones and bandwidth, writes the catalogue, reclaims zones.\n"
-	"It is started by the first program that needs it and leaves when idle.\n"
+	"The broker of one store: grants zones and bandwidth, writes the catalogue,\n"
+	"reclaims zones. It is started by the first program that needs it and leaves\n"
+	"when idle.\n"
 	"\n"
 	"  --foreground    stay in the foreground, log to standard error\n"
-	"  --idle SECONDS  leave after so long without a connection (default 10, or $ZNSD_IDLE_S; 0: never)\n"
-	"  --ready-fd N    say \"ready\" or what is wrong on descriptor N (used by the programs that start it)\n"
+	"  --idle SECONDS  leave after so long without a connection (default 10, or\n"
+	"                  $ZNSD_IDLE_S; 0: never)\n"
+	"  --ready-fd N    say \"ready\" or what is wrong on descriptor N (used by the\n"
+	"                  programs that start it)\n"
 	"  --help, -h      this text\n"
 	"  --version, -V   which build this is\n";
 

@@ -59,6 +59,7 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 	       struct ctl_args *args)
 {
 	const char *letters = "h";
+	struct ctl_fold fold;
 	int c, at = -1;
 
 	for (const struct option *o = opts; o->name; o++)
@@ -85,9 +86,11 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 			return OPT_VERBOSE;
 		case 'h':
 		case OPT_HELP:
+			ctl_fold_begin(&fold);
 			printf("usage: znsctl %s %s\n%s\n\n%s", cmd->name, cmd->args, cmd->brief,
 			       cmd->help);
 			printf("  --json          machine-readable output\n");
+			ctl_fold_end(&fold, 0);
 			args->code = CTL_OK;
 			return -2;
 		case '?':
@@ -295,8 +298,9 @@ void ctl_print_restore(const ZnsPb__RestoreStat *r)
 
 	if (r->has_achieved_mibps)
 		snprintf(got, sizeof(got), "%.0f MiB/s", r->achieved_mibps);
-	printf("%s at %s, from %u zones of %zu groups (%u shared), data phase %.2f s, %s\n",
+	printf("%s at %s, from %u zone%s of %zu group%s (%u shared), data phase %.2f s, %s\n",
 	       zns_format_size(r->bytes, size, sizeof(size)),
-	       zns_format_time(r->ended_ns, when, sizeof(when)), r->nr_zones, r->n_groups,
+	       zns_format_time(r->ended_ns, when, sizeof(when)), r->nr_zones,
+	       r->nr_zones == 1 ? "" : "s", r->n_groups, r->n_groups == 1 ? "" : "s",
 	       r->shared_groups, (double)r->data_us / 1e6, got);
 }

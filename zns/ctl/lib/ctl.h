@@ -51,10 +51,11 @@ enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_VERBOSE, OPT_OWN };
 /* Their text in the help. */
 #define CTL_DEV_HELP "  --dev DEV       the device, if not given as an argument\n"
 #define CTL_PICK "ID|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all"
-#define CTL_PICK_HELP                                                                                             \
-	"  DIRECTORY holds a checkpoint's handle; CONTAINER is its name here, or the engine's name or id of it\n" \
-	"  --container NAME  all of one container\n"                                                              \
-	"  --pattern GLOB  all of containers with such names\n"                                                   \
+#define CTL_PICK_HELP                                                                   \
+	"  DIRECTORY holds a checkpoint's handle; CONTAINER is its name here, or the\n" \
+	"  engine's name or id of it\n"                                                 \
+	"  --container NAME  all of one container\n"                                    \
+	"  --pattern GLOB  all of containers with such names\n"                         \
 	"  --all           all of the device\n"
 #define CTL_END_OPTIONS          \
 	{                        \
@@ -254,15 +255,15 @@ char *ctl_marks(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, char *buf
 int ctl_id_width(const ZnsPb__Response *ls); /* digits that tell the ids apart, at least 8 */
 size_t ctl_room(void); /* columns of the terminal; SIZE_MAX: stdout is none */
 int ctl_print_cut(char *line); /* cuts to the terminal's width, if there is a terminal */
-/* What is printed between begin and end goes on in a new line at the column @indent where it is
- * wider than the terminal. Other outputs get whole lines. */
+/* What is printed between begin and end goes on in a new line at @column where it is wider than
+ * the terminal; 0: below the text of a line like "  KEY   text". Other outputs get whole lines. */
 struct ctl_fold {
 	FILE *terminal;
 	char *text;
 	size_t len;
 };
 void ctl_fold_begin(struct ctl_fold *f);
-void ctl_fold_end(struct ctl_fold *f, int indent);
+void ctl_fold_end(struct ctl_fold *f, int column);
 /* Prints a blank and @word. Starts a new line at @indent if there is no room. *at is the column. */
 void ctl_print_word(const char *word, int indent, int *at);
 

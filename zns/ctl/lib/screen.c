@@ -59,6 +59,7 @@ static int show(const struct ctl_screen *s, const struct ctl_watched *w, const v
 		const void *before, bool live, bool first, struct zns_err *err)
 {
 	cleanup_free char *text = NULL;
+	struct ctl_fold fold;
 	size_t len = 0;
 	FILE *f;
 
@@ -72,10 +73,13 @@ static int show(const struct ctl_screen *s, const struct ctl_watched *w, const v
 	w->text(f, now, before);
 	if (fclose(f))
 		return zns_fail(err, -ENOMEM, "no memory for the screen");
-	if (live)
+	if (live) {
 		paint(text, first);
-	else
-		printf("%s%s", first ? "" : "\n", text);
+		return 0;
+	}
+	ctl_fold_begin(&fold);
+	printf("%s%s", first ? "" : "\n", text);
+	ctl_fold_end(&fold, 4);
 	return 0;
 }
 

@@ -114,7 +114,17 @@ static size_t fitting(const char *s, size_t len, size_t room, size_t least)
 	return len;
 }
 
-void ctl_fold_end(struct ctl_fold *f, int indent)
+/* Where the text of "  KEY   text" begins; four columns in, where that would leave little room. */
+static size_t text_column(const char *s, size_t len, size_t room)
+{
+	size_t lead = strspn(s, " ");
+	const char *gap = lead < len ? memmem(s + lead, len - lead, "  ", 2) : NULL;
+	size_t column = gap ? (size_t)(gap - s) + strspn(gap, " ") : lead + 4;
+
+	return column < room / 2 ? column : lead + 4;
+}
+
+void ctl_fold_end(struct ctl_fold *f, int column)
 {
 	size_t room = ctl_room();
 
@@ -123,15 +133,17 @@ void ctl_fold_end(struct ctl_fold *f, int indent)
 	fclose(stdout);
 	stdout = f->terminal;
 	for (char *s = f->text; s && *s;) {
-		size_t len = strcspn(s, "\n"), n = fitting(s, len, room, (size_t)indent);
+		size_t len = strcspn(s, "\n"),
+		       indent = column ? (size_t)column : text_column(s, len, room),
+		       n = fitting(s, len, room, indent);
 
 		printf("%.*s\n", (int)n, s);
 		for (s += n, len -= n; len; s += n, len -= n) {
 			n = strspn(s, " ");
 			s += n;
 			len -= n;
-			n = fitting(s, len, room - (size_t)indent, 0);
-			printf("%*s%.*s\n", indent, "", (int)n, s);
+			n = fitting(s, len, room - indent, 0);
+			printf("%*s%.*s\n", (int)indent, "", (int)n, s);
 		}
 		s += *s == '\n';
 	}

@@ -401,8 +401,10 @@ const struct ctl_cmd command_receive = {
 	"[DEV] [--trusted] [--timeout S]",
 	"the checkpoints of a stream of `znsctl send`, from standard input",
 	"what is there already is left out; each is there once all of it has come\n"
-	"  --trusted       the stream is of a store of yours: its rules replace those that are here, and its checkpoints\n"
-	"                  count in them; otherwise neither\n"
-	"  --timeout S     give up when the sender is silent for so long, or sends under 64 KiB/s (60; 0: never)\n" CTL_DEV_HELP,
+	"  --trusted       the stream is of a store of yours: its rules replace those\n"
+	"                  that are here, and its checkpoints count in them; otherwise\n"
+	"                  neither\n"
+	"  --timeout S     give up when the sender is silent for so long, or sends under\n"
+	"                  64 KiB/s (60; 0: never)\n" CTL_DEV_HELP,
 	cmd_receive,
 };

@@ -246,10 +246,10 @@ const struct ctl_cmd command_send = {
 	"send",
 	"[DEV] [" CTL_PICK "] [--have FILE|-] [--timeout S]",
 	"checkpoints as one stream on standard output, as they are",
-	CTL_PICK_HELP
-	"  --have FILE     leave out those whose ids begin lines of FILE, as `znsctl ls -v` of the receiver prints\n"
-	"                  them; - is standard input\n"
-	"  --timeout S     give up when the receiver takes nothing for so long, or under 64 KiB/s (600; 0: never)\n"
-	"  Parents are sent too. `znsctl receive` reads it.\n" CTL_DEV_HELP,
+	CTL_PICK_HELP "  --have FILE     leave out those whose ids begin lines of FILE, as the\n"
+		      "                  receiver's `znsctl ls -v` prints; - is standard input\n"
+		      "  --timeout S     give up when the receiver takes nothing for so long,\n"
+		      "                  or under 64 KiB/s (600; 0: never)\n"
+		      "  Parents are sent too. `znsctl receive` reads it.\n" CTL_DEV_HELP,
 	cmd_send,
 };

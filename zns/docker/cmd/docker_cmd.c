@@ -13,7 +13,8 @@ static const struct ctl_cmd commands[] = {
 	{ "docker install", "[OPTIONS]", "register the runtime in Docker's daemon.json",
 	  CONFIG_HELP
 	  "  --runc PATH     the runc to use, if not the first one in the daemon's PATH\n"
-	  "  --data-root DIR Docker's data root, if neither the daemon nor its configuration says so\n" HOST_HELP
+	  "  --data-root DIR Docker's data root, if neither the daemon nor its\n"
+	  "                  configuration says so\n" HOST_HELP
 	  "  --dry-run       only print what the file would be\n",
 	  docker_install },
 	{ "docker uninstall", "[OPTIONS]", "take it out again",
@@ -24,9 +25,9 @@ static const struct ctl_cmd commands[] = {
 	{ "docker checkpoint", "CONTAINER [NAME]",
 	  "wait for admission with the container running, then call Docker",
 	  "  --leave-running the container goes on\n"
-	  "  --admission M   share, wait[=SECONDS] or reject; wait if the container says nothing\n"
-	  "  --keep N        keep N of the checkpoints that have no NAME of their own, and the container "
-	  "running\n" HOST_HELP,
+	  "  --admission M   share, wait[=SECONDS] or reject, if the container says nothing\n"
+	  "  --keep N        keep N of the checkpoints that have no NAME of their own,\n"
+	  "                  and the container running\n" HOST_HELP,
 	  docker_checkpoint },
 	{ "docker recover", "CONTAINER [NAME]",
 	  "start a stopped container from its newest good checkpoint", HOST_HELP, docker_recover },
@@ -36,12 +37,12 @@ static const struct ctl_cmd commands[] = {
 	  "  --within TIME   as many as that time allows; the others end by their signal\n" HOST_HELP,
 	  docker_suspend },
 	{ "docker resume", "CONTAINER [NAME]",
-	  "start a container from the checkpoint it ended with, or from checkpoint NAME", HOST_HELP,
+	  "start a container from the checkpoint it ended with, or from NAME", HOST_HELP,
 	  docker_resume },
 	{ "docker clone", "CONTAINER NAME NEW",
 	  "start a new container from a checkpoint of another one",
-	  "  --image IMAGE   its image; if not given, the container's, with its changed files if it has "
-	  "any\n" HOST_HELP,
+	  "  --image IMAGE   its image; if not given, the container's, with its changed\n"
+	  "                  files if it has any\n" HOST_HELP,
 	  docker_clone },
 	{ "docker schedule", "CONTAINER --every TIME [--keep N]",
 	  "checkpoint a container again and again",
@@ -57,7 +58,7 @@ static const struct ctl_cmd commands[] = {
 	{ "docker live", "[--dev DEV] ID", "does a container still need this checkpoint, and why",
 	  "", docker_live },
 	{ "docker stats", "[CONTAINER]",
-	  "the last checkpoint and restore of each container: size, rate, time frozen", HOST_HELP,
+	  "last checkpoint and restore of each container: size, rate, frozen", HOST_HELP,
 	  docker_stats },
 };
 

@@ -125,6 +125,7 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct json_object *list;
 	char dev[ZNS_UUID_STR];
 	const char *host = NULL; /* every sub-command accepts it; unused here */
+	struct ctl_fold fold;
 	bool head = false;
 	size_t nr = 0, i;
 	int ret;
@@ -136,11 +137,13 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_usage(cmd, "one container at most");
 	ret = zns_registered_list(&regs, &nr, &err);
 	list = json_object_new_array();
+	ctl_fold_begin(&fold);
 	/* An unreachable device does not hide the others. */
 	for (i = 0; !ret && i < nr; i++)
 		if (one_device(zns_uuid_format(regs[i].uuid, dev), args.argc ? args.argv[0] : NULL,
 			       list, args.json, &head, &err))
 			fprintf(stderr, "znsctl docker stats: %s: %s\n", regs[i].path, err.msg);
+	ctl_fold_end(&fold, 4);
 	if (ret) {
 		json_object_put(list);
 		return ctl_fail(cmd, &err);

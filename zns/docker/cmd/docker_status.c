@@ -115,6 +115,7 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct json_object *o = NULL, *limits;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
+	struct ctl_fold fold;
 	bool ready;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_TEXT("config", &l.config), CTL_TEXT("name", &l.name),
@@ -141,10 +142,12 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 		snprintf(l.kernel.why, sizeof(l.kernel.why), "%.150s", err.msg);
 	ready = complete(&l);
 	limits = l.daemon ? docker_limits(l.d.version) : json_object_new_array();
+	ctl_fold_begin(&fold);
+	if (!args.json)
+		print_text(&l, limits);
+	ctl_fold_end(&fold, 15);
 	if (args.json)
 		print_json(&l, limits);
-	else
-		print_text(&l, limits);
 	json_object_put(limits);
 	json_object_put(o);
 	docker_daemon_close(&l.d);

@@ -87,6 +87,7 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 	struct json_object *list = json_object_new_array(), *notes = json_object_new_array();
 	struct zns_err err = ZNS_ERR_INIT;
 	struct memory_kernel k;
+	struct ctl_fold fold;
 	int code = CTL_OK;
 	char **names;
 	size_t nr;
@@ -94,6 +95,7 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 	if (memory_names(&names, &nr, &err))
 		return ctl_fail(cmd, &err);
 	memory_kernel(&k);
+	ctl_fold_begin(&fold);
 	for (size_t i = 0; i < nr; i++) {
 		ZnsPb__MemoryAnswer *r;
 		int ret = memory_status(names[i], &r, &err);
@@ -114,11 +116,13 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 	}
 	memory_names_free(names, nr);
 	memory_notes(json ? notes : NULL);
+	if (!json)
+		kernel_print(&k);
+	ctl_fold_end(&fold, 4);
 	if (json) {
 		ctl_print_json(ctl_obj(J("kernel", kernel_json(&k)), J("contexts", list),
 				       J("not_extended", notes)));
 	} else {
-		kernel_print(&k);
 		json_object_put(list);
 		json_object_put(notes);
 	}
@@ -145,13 +149,14 @@ static int status(const struct ctl_cmd *cmd, int argc, char **argv)
 
 static const struct ctl_cmd subs[] = {
 	{ "memory attach", "PID|CONTAINER --dram SIZE|SHARE% [--idle TIME]",
-	  "keep what a running program does not use on zones; experimental, see memory.md",
-	  "  Memory on zones can be lost: if pager, keeper and holder are killed at once the program\n"
-	  "  reads zeroes; what cannot be read back ends it; what the kernel or a device writes past\n"
-	  "  its page tables may be older bytes afterwards. For programs that can be started anew.\n"
-	  "  --dram SIZE     so much of its memory stays in DRAM: 512M; or 30%, of what it has now\n"
+	  "keep on zones what a program does not use; experimental, see memory.md",
+	  "Memory on zones can be lost: if pager, keeper and holder are killed at once the\n"
+	  "program reads zeroes; what cannot be read back ends it; what the kernel or a\n"
+	  "device writes past its page tables may be older bytes afterwards. For programs\n"
+	  "that can be started anew.\n"
+	  "  --dram SIZE     so much of its memory stays in DRAM: 512M; or 30% of it\n"
 	  "  --idle TIME     hibernate after so long without activity: 10m\n"
-	  "  --dram auto     its part of memory-dram in zns.conf, which all such contexts divide\n"
+	  "  --dram auto     its part of memory-dram in zns.conf, divided among all such\n"
 	  "  --min SIZE      with auto: never less than that; else 16M\n"
 	  "  --qos RATE      write no faster than that, in MiB/s\n"
 	  "  --no-predict    read nothing before it is asked for\n"
@@ -161,7 +166,7 @@ static const struct ctl_cmd subs[] = {
 	{ "memory hibernate", "NAME|PID|CONTAINER [--freeze] [--dram SIZE|SHARE%]",
 	  "all that can go goes to zones; a touch brings back what it touches",
 	  "  --freeze        its cgroup, too: nothing of it runs before the wake\n"
-	  "  --dram SIZE     if it is not attached yet: so much DRAM later; else what it has now\n"
+	  "  --dram SIZE     if it is not attached yet: its DRAM later; else as now\n"
 	  "  --no-wait       return at once\n" CTL_DEV_HELP,
 	  memory_cmd_hibernate },
 	{ "memory wake", "NAME|PID", "read ahead what it touched the last time it was awake", "",

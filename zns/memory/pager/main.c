@@ -219,14 +219,15 @@ static void finish(struct pager *p)
 
 static int usage(FILE *f)
 {
-	fprintf(f,
-		"usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--idle SECONDS] [--no-predict]\n"
-		"               [--auto BYTES [--min BYTES]]\n"
-		"               [--qos MIBPS] [--encrypt] [--ready-fd FD] PID\n"
-		"       zns-mem --restore-fd FD --dev UUID --checkpoint UUID --dram BYTES [--name NAME]\n"
-		"       zns-mem --take-over NAME\n"
-		"Keeps the memory of a process and its descendants under a budget; the rest is on zones.\n"
-		"`znsctl memory`, `criu restore` and zns-memkeep start it. See znsctl(8).\n");
+	fprintf(f, "usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--idle SECONDS]\n"
+		   "               [--no-predict] [--auto BYTES [--min BYTES]]\n"
+		   "               [--qos MIBPS] [--encrypt] [--ready-fd FD] PID\n"
+		   "       zns-mem --restore-fd FD --dev UUID --checkpoint UUID --dram BYTES\n"
+		   "               [--name NAME]\n"
+		   "       zns-mem --take-over NAME\n"
+		   "Keeps the memory of a process and its descendants under a budget; the rest is\n"
+		   "on zones.\n"
+		   "`znsctl memory`, `criu restore` and zns-memkeep start it. See znsctl(8).\n");
 	return f == stdout ? 0 : 2;
 }
 

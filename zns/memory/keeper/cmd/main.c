@@ -195,8 +195,8 @@ static int words(const char *word)
 		return printf("zns-memkeep: ZNS-CRIU %s\n", ZNS_VERSION) < 0;
 	fprintf(help ? stdout : stderr,
 		"usage: zns-memkeep\n"
-		"Keeps the descriptors of memory contexts, and starts the next pager when one dies.\n"
-		"Pagers start it. See znsctl(8).\n");
+		"Keeps the descriptors of memory contexts, and starts the next pager when one\n"
+		"dies. Pagers start it. See znsctl(8).\n");
 	return help ? 0 : 2;
 }
 

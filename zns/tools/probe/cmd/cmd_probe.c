@@ -532,12 +532,14 @@ static int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 static const struct ctl_cmd command = {
 	"probe",
 	"[DEV] [OPTIONS]",
-	"find out by measuring which zones share a die or a channel, and how fast a zone is",
-	"  --verify        only test a sample against what is stored; exit code 1 if it no longer holds\n"
+	"measure which zones share a die or a channel, and their rates",
+	"  --verify        only test a sample against what is stored; exit code 1 if it\n"
+	"                  no longer holds\n"
 	"  --sample N      so many zones (with --verify)\n"
 	"  --resume        go on with an interrupted probe\n"
 	"  --force         store what was found although it is doubted\n"
-	"  --budget SIZE   write at most so much; default: the larger of 1 % of the capacity and 8 units per zone\n"
+	"  --budget SIZE   write at most so much; default: the larger of 1 % of the\n"
+	"                  capacity and 8 units per zone\n"
 	"  --unit SIZE     the drive's program unit; default 192K\n"
 	"  --dry-run       only say what would be done\n" CTL_DEV_HELP,
 	cmd_probe,

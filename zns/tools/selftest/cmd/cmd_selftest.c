@@ -213,7 +213,8 @@ static const struct ctl_cmd command = {
 	"selftest",
 	"DEV [OPTIONS]",
 	"find out whether a drive does what this product needs of it",
-	"  --destroy       all of it: writes to all zones, formats the device; what it holds is lost\n"
+	"  --destroy       all of it: writes to all zones, formats the device; what it\n"
+	"                  holds is lost\n"
 	"  --force         even if it holds checkpoints or something else\n"
 	"  --limit TIME    a check that takes longer has failed (30m)\n"
 	"  --serial        the report has the drive's serial number, too\n",
