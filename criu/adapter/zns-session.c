@@ -309,6 +309,10 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 		return ret;
 	if (zns_live_check(pre_dump))
 		return -1;
+	if (kill(pid, 0) && errno == ESRCH) {
+		pr_err("There is no process %d\n", pid);
+		return -1;
+	}
 	if (!root_is_mounted()) {
 		pr_err("/ is no mount point here, as in a plain chroot, and CRIU cannot dump there: use a container, or "
 		       "pivot_root in a mount namespace of its own\n");

@@ -457,6 +457,19 @@ def bad_values(scene):
 
 
 @case
+def no_process(scene):
+    """A PID that nobody has: one line."""
+    scene = scene(size=1)
+    gone = subprocess.Popen(['true'])
+    gone.wait()
+    done = subprocess.run([scene.cfg.criu, 'dump', '-t', str(gone.pid), '-D', scene.images, *ztlib.zns_options(scene.cfg, 'gone')],
+                          env=scene.device.env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 1 or done.stderr.count('\n') != 1 or f'no process {gone.pid}' not in done.stderr:
+        raise Failed(f'exit {done.returncode}: {done.stderr}')
+    scene.store_as_before()
+
+
+@case
 def auto_dedup(scene):
     """--auto-dedup punches holes in images: not with zones."""
     scene = scene()
