@@ -45,7 +45,6 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 		CTL_TEXT("weight", &weight),
 		CTL_FLAG("defrag", &defrag),
 		CTL_TEXT("of", &what),
-		CTL_FLAG("background", &x.background),
 		CTL_FLAG("no-wait", &x.rude),
 		CTL_DEV,
 		CTL_OPTS_END

@@ -89,9 +89,7 @@ static bool error_line(const char *line, char *out, size_t len, bool *ours)
 	if (!text)
 		return false;
 	text += 3;
-	/* Any machine without CAP_SYS_RESOURCE has the first line. The second is criu's last
-	 * line. Neither is a reason. */
-	if (!strncmp(text, "rlimit: Can't setup", 19) || strstr(text, "FAILED."))
+	if (strstr(text, "FAILED.")) /* criu's last line is no reason */
 		return false;
 	*ours = !strncmp(text, "zns: ", 5);
 	snprintf(out, len, "%s%s", *ours ? "" : "criu: ", text);

@@ -77,7 +77,7 @@ int compact_move(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucke
 		return -ENODATA;
 	for (int n = 0;; n++) {
 		ret = move(&j, c->id.data, err);
-		if ((ret != -ECANCELED && ret != -EBUSY) || n == TRIES || x->background)
+		if ((ret != -ECANCELED && ret != -EBUSY) || n == TRIES)
 			break;
 		j.told = 0;
 		nanosleep(&(struct timespec){ .tv_nsec = RETRY_MS * 1000000l }, NULL);

@@ -17,7 +17,7 @@
 
 struct compact {
 	struct zns_session s; /* the device, and the connection on which the broker is asked */
-	bool dry_run, json, background;
+	bool dry_run, json;
 	bool rude; /* does not wait for others */
 	bool charged; /* by weight, see zns/move.h */
 	uint32_t weight; /* 0: the owners' */
