@@ -120,7 +120,9 @@ static bool has_sharer(long pid, const struct lent *l)
  * begin anew meanwhile, the second time. */
 static bool is_shared(const struct lent *l)
 {
-	return any("/proc", has_sharer, l) || any("/proc", has_sharer, l);
+	bool is = any("/proc", has_sharer, l);
+
+	return is || any("/proc", has_sharer, l);
 }
 
 static bool same_file(int a, int b)

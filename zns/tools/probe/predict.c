@@ -346,7 +346,7 @@ static int one_read(struct probe *p, struct predict *t, uint32_t group, const ui
 		    uint32_t nr, struct zns_err *err)
 {
 	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
-	uint64_t done[PROBE_WRITE_BATCH][2 * PROBE_SET_UNITS], reads[READS];
+	uint64_t done[PROBE_WRITE_BATCH][2 * PROBE_SET_UNITS], reads[READS] = { 0 };
 	uint32_t units = 2 * zns_min(p->set_units, PROBE_SET_UNITS);
 	uint32_t zone = t->x.zone[t->x.first[group]], zones[PROBE_WRITE_BATCH],
 		 pages = zns_max(p->unit / (uint32_t)PROBE_PAGE, 1u);

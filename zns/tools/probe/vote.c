@@ -168,7 +168,7 @@ int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, s
  * burst must be long enough for a slow die's read to differ from a wait for a quick one. */
 static int know_pace(struct probe *p, uint32_t zone, struct zns_err *err)
 {
-	uint64_t ns;
+	uint64_t ns = 0;
 	double pace, reads;
 	int ret;
 
