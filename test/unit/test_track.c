@@ -72,6 +72,32 @@ static void expect(struct tracked *t, const struct event *ev)
 	}
 }
 
+static void happens_in(const struct event *ev, int flow)
+{
+	struct target c = start(process, (void *)(uintptr_t)ev);
+	struct tracked tracked, *t = &tracked;
+
+	heard(&c);
+	track(t, c);
+	round_of(t);
+	if (flow == AGAIN) {
+		freeze(&t->c);
+		verify(t, true);
+		thaw(&t->c);
+	}
+	ask(&t->c, 'a');
+	if (flow == ROUND_BETWEEN)
+		round_of(t);
+	freeze(&t->c);
+	verify(t, false);
+	if (flow != ROUND_BETWEEN)
+		expect(t, ev);
+	zns_track_free(t->k);
+	t->k = NULL;
+	assert_false(smaps_say(t->c.pid, " uw"));
+	untrack(t);
+}
+
 /* With a sanitizer each event goes one of the ways, the next event the next one: each scan looks
  * at terabytes of shadow memory. */
 static void happens(const struct event *ev)
@@ -80,30 +106,8 @@ static void happens(const struct event *ev)
 	const int first = TIMES(10) < 10 ? turn++ % FLOWS : 0,
 		  end = TIMES(10) < 10 ? first + 1 : FLOWS;
 
-	for (int flow = first; flow < end; flow++) {
-		struct target c = start(process, (void *)(uintptr_t)ev);
-		struct tracked tracked, *t = &tracked;
-
-		heard(&c);
-		track(t, c);
-		round_of(t);
-		if (flow == AGAIN) {
-			freeze(&t->c);
-			verify(t, true);
-			thaw(&t->c);
-		}
-		ask(&t->c, 'a');
-		if (flow == ROUND_BETWEEN)
-			round_of(t);
-		freeze(&t->c);
-		verify(t, false);
-		if (flow != ROUND_BETWEEN)
-			expect(t, ev);
-		zns_track_free(t->k);
-		t->k = NULL;
-		assert_false(smaps_say(t->c.pid, " uw"));
-		untrack(t);
-	}
+	for (int flow = first; flow < end; flow++)
+		happens_in(ev, flow);
 }
 
 static void write_one(void)
@@ -144,6 +148,31 @@ static void move_pages_here(void)
 static void moved(void **state)
 {
 	happens(&(struct event){ .act = move_pages_here, .changed = 0xf00, .kept = 0xff });
+}
+
+static void move_apart(void)
+{
+	need(mremap(BASE + 8 * PAGE, 8 * PAGE, 8 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, OTHER) ==
+	     OTHER);
+}
+
+/* The kernel makes one area of both, registered with nobody, and leaves the marks of its pages. */
+static void join_and_write(void)
+{
+	need(mremap(OTHER, 8 * PAGE, 8 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, BASE + 8 * PAGE) ==
+	     BASE + 8 * PAGE);
+	BASE[2 * PAGE] = BASE[10 * PAGE] = 77;
+}
+
+static void joined(void **state)
+{
+	const struct event ev = { .prepare = move_apart,
+				  .act = join_and_write,
+				  .changed = 1 << 2 | 1 << 10 };
+
+	/* a round that registers the area again must not take these pages for clean */
+	happens_in(&ev, ROUND_BETWEEN);
+	happens_in(&ev, AT_ONCE);
 }
 
 static void discard(void)
@@ -560,25 +589,16 @@ static void spans(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(spans),
-		cmocka_unit_test(written),
-		cmocka_unit_test(mapped_anew),
-		cmocka_unit_test(moved),
-		cmocka_unit_test(discarded),
-		cmocka_unit_test(huge_pages),
-		cmocka_unit_test(forked),
-		cmocka_unit_test(not_accessible),
-		cmocka_unit_test(private_file),
-		cmocka_unit_test(stack_and_heap),
-		cmocka_unit_test(new_threads),
-		cmocka_unit_test(reserved),
-		cmocka_unit_test(other_uffd),
-		cmocka_unit_test(guards),
-		cmocka_unit_test(guards_elsewhere),
-		cmocka_unit_test(slow_scan),
-		cmocka_unit_test(from_outside),
-		cmocka_unit_test(executed),
-		cmocka_unit_test(taken_over),
+		cmocka_unit_test(spans),          cmocka_unit_test(written),
+		cmocka_unit_test(mapped_anew),    cmocka_unit_test(moved),
+		cmocka_unit_test(joined),         cmocka_unit_test(discarded),
+		cmocka_unit_test(huge_pages),     cmocka_unit_test(forked),
+		cmocka_unit_test(not_accessible), cmocka_unit_test(private_file),
+		cmocka_unit_test(stack_and_heap), cmocka_unit_test(new_threads),
+		cmocka_unit_test(reserved),       cmocka_unit_test(other_uffd),
+		cmocka_unit_test(guards),         cmocka_unit_test(guards_elsewhere),
+		cmocka_unit_test(slow_scan),      cmocka_unit_test(from_outside),
+		cmocka_unit_test(executed),       cmocka_unit_test(taken_over),
 	};
 
 	return look_at_kernel() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
