@@ -97,7 +97,7 @@ lint: deps-clang zns test-bin
 # Each is test/zonetests/NAME.py, all its cases. Of restores and rounds `make test` has a part (scripts/test-all); incremental's
 # chains are tracked by the helper, in a guest with soft-dirty bits they are a part of test-vm.
 ZONETESTS	:= zonetests errors crit options crypt compact together tools chains oci composed restores \
-		   guard lazyfaults livedump incremental rounds migration firstpages rpc netlock disk hostcalls
+		   guard lazyfaults livedump incremental rounds migration firstpages rpc netlock disk hostcalls transfers
 .PHONY: $(ZONETESTS)
 $(ZONETESTS): all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/$@.py run -a --report $(B)/report/$@

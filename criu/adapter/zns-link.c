@@ -265,8 +265,11 @@ int zns_send(struct zns_msg *m)
 		memcpy(CMSG_DATA(c), m->fd, sizeof(int) * m->nr_fd);
 	}
 	while (sendmsg(sk, &mh, MSG_NOSIGNAL) < 0) {
-		if (errno != EINTR)
-			return -EPIPE;
+		if (errno == EINTR)
+			continue;
+		/* A helper that lacks one message must not commit what the others say. */
+		shutdown(sk, SHUT_RDWR);
+		return -EPIPE;
 	}
 	return 0;
 }

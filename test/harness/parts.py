@@ -79,7 +79,7 @@ def gate(build):
         Job('selftest', ['python3', zonetests, 'selftest', '-j2'], 30),
         suite('zonetests', 120, '--ways', 'plain', 'live-by-id'),
         *(suite(name, 40) for name in 'rates errors admission chains composed guard incremental lazyfaults livedump migration tools oci compact '
-          'together options crypt crit rpc netlock disk hostcalls'.split()),
+          'together options crypt crit rpc netlock disk hostcalls transfers'.split()),
         suite('hostile', 60, program='test/hostile/hostile.py'),
         suite('observe', 60, program='test/observe/observe.py'),
         suite('rounds', 40, cases=ROUNDS),

@@ -9,7 +9,7 @@ from jobs import Job
 
 REPO = Path(__file__).resolve().parents[2]
 # Suites of test/zonetests that have cases of the soak.
-SUITES = ('rates', 'tools')
+SUITES = ('rates', 'tools', 'transfers')
 
 
 @dataclasses.dataclass

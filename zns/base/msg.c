@@ -6,6 +6,12 @@
 #include <sys/socket.h>
 #include "zns/broker.h"
 
+/* After a part of a message nobody knows where the next one begins: the connection is of no use. */
+static int broken(void)
+{
+	return errno == EAGAIN ? -EAGAIN : -EPIPE; /* a limit of time */
+}
+
 static int send_all(int fd, const void *buf, size_t len, zns_msg_wait wait, void *arg)
 {
 	const uint8_t *p = buf;
@@ -25,7 +31,7 @@ static int send_all(int fd, const void *buf, size_t len, zns_msg_wait wait, void
 		if (n < 0) {
 			if (errno == EINTR)
 				continue;
-			return errno == ECONNRESET ? -EPIPE : -errno;
+			return broken();
 		}
 		p += n;
 		len -= n;
@@ -68,9 +74,9 @@ static int recv_all(int fd, void *buf, size_t len, int *came, zns_msg_wait wait,
 		if (ret)
 			return ret;
 		if (n < 0) {
-			if (errno == EINTR)
+			if (errno == EINTR || (errno == EAGAIN && wait))
 				continue;
-			return errno == ECONNRESET ? -EPIPE : -errno;
+			return broken();
 		}
 		if (!n)
 			return -EPIPE;
