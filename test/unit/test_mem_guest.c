@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include "../../zns/memory/engine/mem.h"
 #include "mem_reach.h"
@@ -521,15 +522,20 @@ static void guards_for_long(struct talk *t)
 	reach(t, 3);
 }
 
+static struct proc *proc_of(struct play *s)
+{
+	for (unsigned int k = 0; k < PROCS_MAX; k++)
+		if (s->m->proc[k] && s->m->proc[k]->pid == s->pid)
+			return s->m->proc[k];
+	fail_msg("the pager does not have process %d", s->pid);
+	return NULL;
+}
+
 /* Is no thread of the pager at work on the units of these pages? */
 static bool is_settled(struct play *s, uint64_t at, uint32_t pages)
 {
-	struct proc *p = NULL;
+	struct proc *p = proc_of(s);
 
-	for (unsigned int k = 0; k < PROCS_MAX && !p; k++)
-		if (s->m->proc[k] && s->m->proc[k]->pid == s->pid)
-			p = s->m->proc[k];
-	assert_non_null(p);
 	for (uint64_t end = at + pages * PAGE; at < end; at += UNIT) {
 		unsigned int state = STATE(unit_at(p, at)->word);
 
@@ -560,6 +566,57 @@ static void guarded_area(void **state)
 	}
 	assert_int_equal(there, MANY - 1);
 	do_step(&s, 3);
+	play_end(&s);
+}
+
+/* Page 0 is read, so that its unit comes back; then all of it goes out for other memory. */
+static void read_only(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY), *other = fresh(MANY);
+
+	fill_pages(mem, MANY, 1);
+	t->other = (uintptr_t)mem;
+	reach(t, 1);
+	for (t->done = 2; t->step < 3; usleep(1000))
+		(void)*(volatile uint8_t *)mem;
+	for (t->done = 3; t->step < 4; usleep(1000))
+		fill_pages(other, MANY, 2);
+	for (uint32_t i = 0; i < MANY; i++)
+		t->wrong += !page_is((uint64_t *)(mem + i * PAGE), i, i == 1 ? 9 : 1);
+	reach(t, 4);
+}
+
+static void await_state(struct unit *u, unsigned int state)
+{
+	for (int i = 0; i < WAIT_S * 1000 && STATE(u->word) != state; i++)
+		usleep(1000);
+	assert_int_equal(STATE(u->word), state);
+}
+
+/* A unit kept its place, and is written while its protection is gone, so that nobody is told: it
+ * must not go out by that place, which has the old bytes. */
+static void written_unseen(void **state)
+{
+	static struct play s;
+	uint64_t page[PAGE / sizeof(uint64_t)] = { 0 };
+	struct iovec here = { page, PAGE }, there;
+	struct unit *u;
+
+	play_begin(&s, read_only);
+	play_attach(&s);
+	await_bytes_out(&s, 0, MANY * PAGE / 2);
+	do_step(&s, 2);
+	u = unit_at(proc_of(&s), s.t->other);
+	await_state(u, U_CLEAN);
+	assert_int_equal(mem_uffd_protect(proc_of(&s)->uffd, s.t->other, s.t->other + UNIT, false),
+			 0);
+	page_write(page, 1, 9);
+	there = (struct iovec){ (void *)(uintptr_t)(s.t->other + PAGE), PAGE };
+	assert_int_equal(process_vm_writev(s.pid, &here, 1, &there, 1, 0), PAGE);
+	assert_int_equal(STATE(u->word), U_CLEAN);
+	do_step(&s, 3);
+	await_state(u, U_ZONE);
+	do_step(&s, 4);
 	play_end(&s);
 }
 
@@ -705,6 +762,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(pinned_later),
 		cmocka_unit_test(ends_while_handed_over),
 		cmocka_unit_test(guarded_meanwhile),
+		cmocka_unit_test(written_unseen),
 		cmocka_unit_test(guarded_afterwards),
 #ifndef __SANITIZE_ADDRESS__ /* whose shadow memory is evicted in place of the test's */
 		cmocka_unit_test(guarded_large_area),
