@@ -562,6 +562,62 @@ static void restore_protects(void **state)
 	zns_broker_close(&a);
 }
 
+/* Bytes of a request that the broker reads as an id: fewer than an id has, of a checkpoint that is
+ * there. */
+static void short_ids(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	ZnsPb__Encryption want = ZNS_PB__ENCRYPTION__INIT;
+	ZnsPb__Mark mark = ZNS_PB__MARK__INIT;
+	ProtobufCBinaryData id = { ZNS_UUID_LEN - 1, NULL };
+	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
+	ZnsPb__RestoreBegin rb;
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	struct grant g;
+	struct zone z;
+
+	g = dump(f, &b, "web", KIB(128), &z);
+	id.data = g.id;
+	restore_request(&q, &rb, g.id);
+	rb.checkpoint = id;
+	refused(&b, &q, -EINVAL, "id must have 16 bytes");
+	zns_pb__request__init(&q);
+	q.rm = &rm;
+	rm.by = "test";
+	rm.n_checkpoints = 1;
+	rm.checkpoints = &id;
+	refused(&b, &q, -EINVAL, "id must have 16 bytes");
+	zns_pb__request__init(&q);
+	q.mark = &mark;
+	mark.checkpoint = id;
+	refused(&b, &q, -EINVAL, "id must have 16 bytes");
+	begin_request(&q, &d, "web", 100, "reject", NULL);
+	d.has_parent = 1;
+	d.parent = id;
+	refused(&b, &q, -EINVAL, "id must have 16 bytes");
+	d.has_parent = 0;
+	d.has_join = 1;
+	d.join = id;
+	refused(&b, &q, -EINVAL, "id must have 16 bytes");
+	d.has_join = 0;
+	d.has_flatten = 1;
+	d.flatten = id;
+	refused(&b, &q, -EINVAL, "id must have 16 bytes");
+	d.has_flatten = 0;
+	d.has_key_id = 1;
+	d.key_id = (ProtobufCBinaryData){ 3, g.id };
+	refused(&b, &q, -EINVAL, "key must have");
+	zns_pb__request__init(&q);
+	q.encryption = &want;
+	want.has_key_id = 1;
+	want.key_id = d.key_id;
+	refused(&b, &q, -EINVAL, "key must have");
+	assert_int_equal(nr_checkpoints(&b), 1);
+	zns_broker_close(&b);
+}
+
 static void full_device(void **state)
 {
 	struct fx *f = *state;
@@ -714,6 +770,7 @@ int main(void)
 		T(reject_and_wait),
 		T(normal_io),
 		T(restore_protects),
+		T(short_ids),
 		T(full_device),
 		T(quits),
 		T(leaves_when_idle),

@@ -84,7 +84,7 @@ static void register_and_find(void **state)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct zns_registered r, *list;
-	char spec[300];
+	char spec[300], key[300];
 	struct stat st;
 	size_t nr;
 
@@ -100,6 +100,12 @@ static void register_and_find(void **state)
 	assert_int_equal(zns_registered_by_uuid(uuid_a, &r, &err), 0);
 	assert_string_equal(r.path, spec);
 	assert_memory_equal(r.uuid, uuid_a, ZNS_UUID_LEN);
+	memset(key, 'x', sizeof(key)); /* nothing ends it but what is written there */
+	assert_int_equal(zns_register_key(uuid_a, "file:/root/key", &err), 0);
+	assert_int_equal(zns_registered_key(uuid_a, key, sizeof(key), &err), 0);
+	assert_string_equal(key, "file:/root/key");
+	assert_int_equal(zns_registered_key(uuid_a, key, strlen("file:/root/key"), &err),
+			 -ENAMETOOLONG);
 	/* another spelling of the same path */
 	snprintf(spec, sizeof(spec), "emu:%s/./x/..//a.img", dir);
 	assert_int_equal(zns_registered_by_path(spec, &r, &err), 0);
