@@ -6,7 +6,7 @@ import subprocess
 MOST_UNITS = 6
 # The longest beginning of a path counts. In order: what is quick, or sees most, first.
 SUITES = {
-    'criu': 'guard errors livedump lazyfaults zonetests',
+    'criu': 'guard transfers errors livedump lazyfaults zonetests',
     'criu/adapter/guard/zns-hold.c': 'docker',
     'criu/adapter/lazy/zns-holder.c': 'lazyfaults',
     'criu/adapter/lazy/zns-lazy.c': 'lazyfaults migration',
@@ -19,30 +19,22 @@ SUITES = {
     'zns/client': 'errors crypt',
     'zns/crypt': 'crypt',
     'zns/ctl': 'tools observe compact oci',
+    'zns/ctl/stream': 'disk crypt',
     'zns/dev': 'conformance errors crash',
     'zns/docker': 'docker',
-    'zns/helper': 'errors livedump incremental migration lazyfaults',
+    'zns/helper': 'transfers errors livedump incremental migration lazyfaults',
+    'zns/memory': 'memory memcheckpoint memoryrestore',
+    'zns/memory/ctl': 'memory observe',
     'zns/memory/keeper': 'memory memcheckpoint',
     'zns/memory/policy': 'memory memorypolicy',
-    'zns/memory/engine': 'memory memcheckpoint memoryrestore',
-    'zns/memory/pages': 'memory memcheckpoint memoryrestore',
     'zns/tools/probe': 'tools',
     'zns/tools/selftest': 'conformance tools',
+    'zns/oci': 'oci crypt',
+    'zns/report': 'observe tools',
     'zns/store': 'errors tools crash',
     'zns/stripe': 'errors chains zonetests',
     'zns/track': 'livedump',
 }
-
-
-def tests(tree, build, path):
-    return units(tree, build, path) + suites(path)
-
-
-def runs_programs(tree, unit):
-    """Does a unit program start programs of ours? Then they have to be built, too."""
-    source = tree / 'test' / 'unit' / f'{unit}.c'
-    headers = [source.with_name(h) for h in re.findall(r'#include "(\w+\.h)"', source.read_text())]
-    return any(re.search(r'ZNS_LIBEXEC|zns_find_program', p.read_text()) for p in (source, *headers) if p.exists())
 
 
 def suites(path):
