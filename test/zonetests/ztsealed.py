@@ -324,6 +324,7 @@ def sealed_refused(parts):
     says('is not the one that was encrypted', record(lambda m: image_of(m, lambda i: [(k, bytes(len(v)) if k == 70 else v) for k, v in i])))
     says('Truncated', last(lambda notes, raw: (notes, raw[:len(raw) // 2])), keyed=False)
     says('does not begin with its record', lambda all_: [*all_[:-1], (all_[-1][0], all_[0][1])], keyed=False)
+    says('does not begin with its record', last(lambda notes, raw: (notes, bytes(10240))), keyed=False)     # a layer without files
     says('of another checkpoint', lambda all_: [*all_[:-1], (all_[-1][0], forged_record(all_[-1][1], lambda m: [
         (k, forge.pack(forge.having(forge.unpack(v), 1, b'x' * 16)) if k == 2 else v) for k, v in m]))], keyed=False)
     says("is not its parent's", lambda all_: all_[1:], keyed=False)                 # the oldest is missing
