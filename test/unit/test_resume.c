@@ -573,6 +573,11 @@ static void lives(void **state)
 	docker_resume_began(&c, 2000);
 	docker_resume_began(&c, 2010);
 	assert_false(docker_resume_loops(&c, 2011));
+	/* two in a second */
+	docker_resume_began(&c, 3000);
+	docker_resume_began(&c, 3000);
+	assert_true(docker_resume_loops(&c, 3000));
+	docker_resume_began(&c, 2010);
 	/* a life that ended with a checkpoint was no crash */
 	docker_resume_began(&c, 2011);
 	assert_int_equal(docker_resume_ended(&c, "one", now()), 0);
