@@ -47,14 +47,19 @@ static void spoil(struct zns_probe_map *m, enum spoil how, uint64_t *s)
 	static const double wrong[SPOILS] = {
 		[PAIRS_1] = 0.01, [PAIRS_2] = 0.02, [PAIRS_5] = 0.05, [PAIRS_20] = 0.2
 	};
-	uint32_t last = m->nr_groups - 1;
+	uint32_t last = m->nr_groups - 1, of[DRIVE_DIES] = { 0 }, parts = 0;
+
+	for (uint32_t z = 0; z < m->nr_zones; z++)
+		of[m->zone_group[z]]++;
+	while (of[parts] < 2) /* one zone has no parts */
+		parts++;
 
 	move(m, how == ONE_ZONE ? 1 : (uint32_t)ceil(m->nr_zones * wrong[how] / 2), s);
 	for (uint32_t z = 0, turn = 0; z < m->nr_zones; z++) {
 		if (how == MERGED && m->zone_group[z] == last)
 			m->zone_group[z] = 0;
-		else if (how == SPLIT && m->zone_group[z] == 0)
-			m->zone_group[z] = turn++ % 2 ? last + 1 : 0;
+		else if (how == SPLIT && m->zone_group[z] == parts)
+			m->zone_group[z] = turn++ % 2 ? last + 1 : parts;
 	}
 	m->nr_groups += how == SPLIT ? 1 : how == MERGED ? -1 : 0;
 }
