@@ -9,8 +9,8 @@
 #define ZONES 24u /* tried, one of each group first */
 #define CENTRES 8u /* zones that all others are tried with, and so many more once there is a case */
 #define CASES 2u /* with different centres: one may be a bad moment */
-#define PARTNERS 10u
-#define SETS 400u /* of two zones: what the default budget grows by */
+#define PARTNERS 4u /* that all others which share with the centre are tried with */
+#define SETS 600u /* of two zones: what the default budget grows by */
 #define TRIES 2u
 #define ROUNDS 4u /* a case is tried again so often, and may fail once */
 
@@ -97,7 +97,7 @@ static int look(struct probe *p, struct trial *t, uint32_t centre, uint32_t with
 	uint32_t partner[PARTNERS], nr = 0;
 
 	with[0] = ZONES;
-	for (uint32_t i = 0; i < t->nr && nr < PARTNERS; i++) {
+	for (uint32_t i = 0; i < t->nr; i++) {
 		enum relation r;
 		int ret = i == centre ? 0 : relate(p, t, centre, i, &r, err);
 
@@ -115,7 +115,8 @@ static int look(struct probe *p, struct trial *t, uint32_t centre, uint32_t with
 			with[1] = i;
 			return 0;
 		}
-		partner[nr++] = i;
+		if (nr < PARTNERS)
+			partner[nr++] = i;
 	}
 	return 0;
 }
