@@ -70,15 +70,28 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 	return 0;
 }
 
+/* Groups that share something slow are stored with what is left of their rate: so many times as long
+ * may a set of them take. */
+static double stored_load(const struct zns_probe_map *m, const uint32_t *stored)
+{
+	double load = PROBE_UNTOLD;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		if (stored[g] && m->group_write_mibps[g])
+			load = zns_min(load, (double)m->group_write_mibps[g] / stored[g]);
+	return load < PROBE_UNTOLD ? zns_max(load, 1.0) : 1;
+}
+
 /* The test by which a map is stored. */
-static int test_sets(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
-		     struct zns_err *err)
+static int test_sets(struct probe *p, const uint32_t *stored, uint32_t sample,
+		     struct zns_probe_drift *out, struct zns_err *err)
 {
 	struct probe_index x = { 0 };
 	int ret = probe_index_build(p, &x, err);
 
 	if (!ret)
 		ret = probe_group_times(p, &x, err);
+	p->load = stored_load(p->map, stored);
 	if (!ret)
 		ret = probe_predict(p, sample, out, err);
 	probe_index_free(&x);
@@ -97,14 +110,14 @@ static bool changed(uint32_t was, uint32_t is)
 }
 
 /* The stored rate of a zone is that of the slowest group: is there still one like it? */
-static bool least_changed(const struct zns_probe_map *m, uint32_t usual)
+static bool least_changed(const struct zns_probe_map *m, uint32_t usual, double load)
 {
-	uint32_t least = UINT32_MAX;
+	uint32_t least = UINT32_MAX, promised = (uint32_t)zns_min(load * m->zone_write_mibps, 1e9);
 
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		if (m->group_write_mibps[g])
 			least = zns_min(least, m->group_write_mibps[g]);
-	return changed(m->zone_write_mibps, usual) && changed(m->zone_write_mibps, least);
+	return changed(promised, usual) && changed(promised, least);
 }
 
 /* Does a group no longer have the rate that it is promised with? */
@@ -146,9 +159,9 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 	if (ret || out->domain_changed)
 		return ret;
 	m->phase = ZNS_PROBE_CHECK;
-	ret = test_sets(p, sample, out, err);
+	ret = test_sets(p, stored, sample, out, err);
 	if (!ret)
-		out->rates_changed = least_changed(m, out->zone_write_mibps) ||
+		out->rates_changed = least_changed(m, out->zone_write_mibps, p->load) ||
 				     changed(m->zone_read_mibps, out->zone_read_mibps) ||
 				     group_slower(m, stored);
 	m->phase = ZNS_PROBE_CHANNELS;
