@@ -62,7 +62,8 @@ static void assert_all_empty(struct zns_dev *d)
 static void assert_cheap(struct zns_dev *d)
 {
 	assert_true(map.written > 0);
-	assert_true(map.written <= zns_probe_budget(&d->geo, map.unit));
+	/* sets of groups that share something slow are tried again, longer */
+	assert_true(map.written <= zns_probe_budget(&d->geo, map.unit) * (map.load > 1 ? 2 : 1));
 	assert_true(map.device_ns > 0 && map.reads > 0 && map.resets > 0);
 }
 

@@ -11,14 +11,25 @@
 #define ENOUGH 1.04 /* times as long as the slowest of them alone */
 #define BELOW 0.93 /* of the sum: less is slower; measurements are good to a few per cent */
 
-/* Picks an empty zone of each group. */
+/* Are most groups notably quicker? Beside such a group they would have to be written for long. */
+static bool is_slow(const struct probe *p, uint32_t group)
+{
+	uint32_t quicker = 0;
+
+	for (uint32_t g = 0; g < p->map->nr_groups; g++)
+		quicker += p->group_ns[g] > 0 &&
+			   p->group_ns[g] * PROBE_ONE_RATE < p->group_ns[group];
+	return quicker * 2 > p->map->nr_groups;
+}
+
+/* Picks an empty zone of each group, but for slow ones. */
 static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
 {
 	const struct zns_probe_map *m = p->map;
 	uint32_t n = 0, from = probe_random(p, p->nr);
 
 	for (uint32_t g = 0; g < m->nr_groups && n < most; g++) {
-		for (uint32_t k = 0; k < p->nr; k++) {
+		for (uint32_t k = is_slow(p, g) ? p->nr : 0; k < p->nr; k++) {
 			uint32_t z = (from + k) % p->nr;
 
 			if (m->zone_group[z] != g || !probe_can_write(p, z))
@@ -30,48 +41,66 @@ static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
 	return n;
 }
 
+/* Units of each zone, so that all take as long as the slowest with @each. Returns its time alone; *sum:
+ * what all would have together. */
+static double share_out(const struct probe *p, const uint32_t *zones, uint32_t n, uint32_t each,
+			uint32_t *units, double *sum)
+{
+	uint32_t fit = p->d->geo.zone_capacity / p->unit;
+	double slowest = 0;
+
+	*sum = 0;
+	for (uint32_t k = 0; k < n; k++)
+		slowest = zns_max(slowest, p->group_ns[p->map->zone_group[zones[k]]]);
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t g = p->map->zone_group[zones[k]];
+
+		units[k] = each;
+		if (p->group_ns[g] > 0)
+			units[k] = zns_min((uint32_t)(each * slowest / p->group_ns[g]), fit);
+		*sum += p->map->group_write_mibps[g];
+	}
+	return slowest * each / p->set_units;
+}
+
 int probe_ceiling(struct probe *p, struct zns_err *err)
 {
-	uint32_t zones[PROBE_WRITE_BATCH],
-		n = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH), each, rounds;
-	const uint32_t least = p->set_units;
-	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
-	double best = PROBE_UNTOLD, all = 0;
+	uint32_t zones[PROBE_WRITE_BATCH], units[PROBE_WRITE_BATCH],
+		n = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH), each, rounds,
+		most = zns_min((uint64_t)LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit, all = 0;
+	double best = PROBE_UNTOLD, together = 0, sum, slowest;
 
 	p->map->device_write_mibps = 0;
-	n = zns_min(zns_min(n, p->map->nr_groups),
-		    (uint32_t)zns_min(left / least, (uint64_t)UINT32_MAX));
+	n = pick_all(p, n, zones);
 	if (n < 2)
 		return 0;
-	rounds = (uint32_t)zns_min(left / n / least, (uint64_t)ROUNDS) + 1;
-	each = least;
+	share_out(p, zones, n, p->set_units, units, &sum);
+	for (uint32_t k = 0; k < n; k++)
+		all += units[k];
+	rounds = (uint32_t)zns_min(left / all, (uint64_t)ROUNDS + 1);
+	each = p->set_units;
 	/* a short look is enough where the sum is reached */
 	for (uint32_t i = 0; i < rounds && best > ENOUGH; i++) {
-		double ns, slowest = 0, sum = 0;
+		double ns;
 		int ret;
 
 		if (pick_all(p, n, zones) < n)
 			break;
-		ret = probe_write_set(p, zones, n, each, &ns, err);
+		slowest = share_out(p, zones, n, each, units, &sum);
+		ret = probe_write_units(p, zones, units, n, &ns, err);
 		if (ret)
 			return ret;
-		for (uint32_t k = 0; k < n; k++) {
-			uint32_t g = p->map->zone_group[zones[k]];
-
-			slowest = zns_max(slowest, p->group_ns[g] * each / p->set_units);
-			sum += p->map->group_write_mibps[g];
-		}
-		each = (uint32_t)zns_min(zns_min(left / n / rounds, (uint64_t)LONG_UNITS),
-					 p->d->geo.zone_capacity / p->unit);
-		each = zns_max(each, least);
+		each = (uint32_t)zns_min(left * p->set_units / all / rounds, (uint64_t)most);
+		each = zns_max(each, p->set_units);
 		/* what all have beside the slowest of them, which sets the time */
 		if (ns / slowest < best) {
 			best = ns / slowest;
-			all = sum;
+			together = sum;
 		}
 		probe_tick(p, i + 1, rounds);
 	}
-	if (all > 0 && best * BELOW > 1)
-		p->map->device_write_mibps = (uint32_t)(all / best);
+	if (together > 0 && best * BELOW > 1)
+		p->map->device_write_mibps = (uint32_t)(together / best);
 	return 0;
 }

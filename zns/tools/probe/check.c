@@ -5,6 +5,7 @@
 
 #include "probe_priv.h"
 
+#define SPLITS 2u
 #define UNEQUAL 0.93 /* of a zone's rate: a group below it sets the rate that is promised */
 
 static uint32_t wrong(const struct zns_probe_map *m)
@@ -82,6 +83,8 @@ static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drif
 {
 	int ret = probe_index_build(p, x, err);
 
+	if (!ret && !p->map->one_domain)
+		ret = probe_set_length(p, x, err);
 	if (!ret)
 		ret = probe_group_times(p, x, err);
 	if (!ret && !p->map->one_domain)
@@ -99,14 +102,19 @@ static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drif
 static int predict_all(struct probe *p, struct probe_index *x, struct zns_probe_drift *d,
 		       struct zns_err *err)
 {
+	uint64_t before = p->map->written;
 	bool again;
 	int ret = predict(p, x, d, err);
 
 	if (ret || p->map->one_domain)
 		return ret;
+	before = p->map->written - before;
 	ret = probe_loaded(p, x, d, &again, err);
 	if (ret || !again)
 		return ret;
+	/* the default budget is for one prediction */
+	if (!p->par->budget)
+		p->budget += before;
 	*d = (struct zns_probe_drift){ 0 };
 	ret = predict(p, x, d, err);
 	return ret ? ret : probe_loaded(p, x, d, &again, err);
@@ -145,14 +153,17 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 		return ret;
 	if (p->map->one_domain)
 		return longer_sets(p, x, &d, err);
-	if (!ret && p->map->seen[ZNS_PROBE_SHARE].wrong) {
+	/* a group that is several dies, of which one is in two groups, takes two rounds */
+	for (uint32_t k = 0; k < SPLITS && !ret && p->map->seen[ZNS_PROBE_SHARE].wrong; k++) {
+		uint32_t groups = p->map->nr_groups;
+
 		ret = probe_index_build(p, x, err);
 		if (!ret)
 			ret = probe_split_groups(p, x, err);
 		if (ret)
 			return ret;
-	}
-	if (!ret && p->map->nr_split) {
+		if (p->map->nr_groups == groups)
+			break;
 		d = (struct zns_probe_drift){ 0 };
 		ret = predict_all(p, x, &d, err);
 		if ((ret && ret != -EDQUOT) || !wrong(p->map))
@@ -171,6 +182,10 @@ int probe_check(struct probe *p, struct zns_err *err)
 	 * it is not refused where the user's budget leaves nothing for this look. */
 	if (!ret && !m->one_domain && !wrong(m) && p->load > 1) {
 		ret = probe_overlap(p, err);
+		ret = ret == -EDQUOT ? 0 : ret;
+	}
+	if (!ret && !m->one_domain && !wrong(m)) {
+		ret = probe_crowd(p, err);
 		ret = ret == -EDQUOT ? 0 : ret;
 	}
 	probe_index_free(&x);

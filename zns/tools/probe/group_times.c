@@ -9,9 +9,50 @@
 #include "probe_priv.h"
 
 #define TRIES 3u
+#define TWICE 1.7 /* times as long takes twice as much, or nobody would see that a set waits */
+#define LENGTH_ZONES 2u
 #define SHRINK_TRIES 1u /* once it is known that some wait */
 #define BLOCK 4u /* groups; those of two blocks are written together */
 #define ALIKE 1.15 /* times of one group */
+
+/* The best of several times of a set of one zone. */
+static int best_of(struct probe *p, uint32_t zone, uint32_t units, double *ns, struct zns_err *err)
+{
+	*ns = PROBE_UNTOLD * 1e9;
+	for (uint32_t i = 0; i < TRIES; i++) {
+		double now;
+		int ret = probe_write_set(p, &zone, 1, units, &now, err);
+
+		if (ret)
+			return ret;
+		*ns = zns_min(*ns, now);
+	}
+	return 0;
+}
+
+int probe_set_length(struct probe *p, const struct probe_index *x, struct zns_err *err)
+{
+	uint32_t all = x->first[p->map->nr_groups],
+		 most = zns_min((uint64_t)PROBE_LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+
+	for (uint32_t i = 0; i < LENGTH_ZONES && all && 2 * p->set_units <= most; i++) {
+		uint32_t zone = x->zone[probe_random(p, all)];
+		double once, twice;
+		int ret = best_of(p, zone, p->set_units, &once, err);
+
+		if (!ret)
+			ret = best_of(p, zone, 2 * p->set_units, &twice, err);
+		if (ret)
+			return ret;
+		if (twice >= TWICE * once)
+			continue;
+		/* pairs of all zones become longer */
+		if (!p->par->budget)
+			p->budget += (uint64_t)2 * all * (most - p->set_units) * p->unit;
+		p->set_units = most;
+	}
+	return 0;
+}
 
 int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_err *err)
 {

@@ -37,8 +37,17 @@ static int set_length(struct probe *p, const struct probe_index *x, uint32_t uni
 
 static int predict_again(struct probe *p, struct zns_probe_drift *d, struct zns_err *err)
 {
+	uint64_t budget = p->budget, before = p->map->written;
+	int ret;
+
 	*d = (struct zns_probe_drift){ 0 };
-	return probe_predict_apart(p, d, err);
+	/* the default budget is for one prediction */
+	if (!p->par->budget)
+		p->budget = UINT64_MAX;
+	ret = probe_predict_apart(p, d, err);
+	if (!p->par->budget)
+		p->budget = budget + p->map->written - before;
+	return ret;
 }
 
 /* Lowers the promise until it holds in each set that is tried. */
@@ -85,7 +94,11 @@ int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift 
 	*again = joined;
 	if (ret || joined)
 		return ret;
-	if (most > units)
+	/* what was seen is of other times: a drive may have become hot since */
+	if (most > units) {
 		ret = set_length(p, x, most, err);
+		if (!ret)
+			ret = predict_again(p, d, err);
+	}
 	return ret ? ret : lower(p, d, err);
 }

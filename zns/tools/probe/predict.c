@@ -25,19 +25,26 @@
 
 #define TRIES 6u
 #define FEW_TRIES 2u /* once it is known that some wait */
+#define ALONE_TRIES 3u
 #define QUIET 0.3 /* of a unit's program: reads that wait longer wait for writes */
 #define SETS_LEAST 4u /* of several groups, with each group */
+#define CEILING_SETS 40u
 #define READ_SETS 3u
 #define READ_BESIDE 6u /* zones that are written beside a read */
 #define WRONG_ENOUGH 8u /* sets; then nothing more need be known */
 #define READS 64u
+#define PROMISED 0.95 /* of what all groups together get */
 #define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
+#define LONGER 0.7 /* of the time of the slowest group of a set: as long are all written at least */
+#define TIMES_MOST 8u /* set_units that a zone of a quick group is written */
+#define ALIKE 1.15 /* times of one group */
 
 struct predict {
 	struct probe_index x;
 	uint32_t *want; /* by group: zones of the sample */
 	uint32_t *order, nr; /* groups with zones */
 	struct zns_probe_drift *out;
+	double *long_ns; /* by group and times: of a zone alone that is written so often; 0: not known */
 	uint32_t most; /* groups in a set */
 	bool once_more; /* it is known that some wait, and only how long is asked */
 	uint32_t pairs[WRONG_ENOUGH][2], nr_pairs; /* groups that are one */
@@ -51,14 +58,15 @@ static void note(struct zns_probe_seen *s, double ratio, bool right)
 	s->wrong += !right;
 }
 
-/* Written together, relative to @alone; the best of several times, until it is as it should be. */
-static int try_set(struct probe *p, const uint32_t *zones, uint32_t nr, double alone, double high,
-		   uint32_t tries, double *ratio, struct zns_err *err)
+/* Written together, each @times set_units (NULL: once), relative to @alone; the best of several
+ * tries, until it is as it should be. */
+static int try_set(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
+		   double alone, double high, uint32_t tries, double *ratio, struct zns_err *err)
 {
 	double ns, best = 0;
 
 	for (uint32_t k = 0; k < tries; k++) {
-		int ret = probe_write_set(p, zones, nr, p->set_units, &ns, err);
+		int ret = probe_write_times(p, zones, times, nr, &ns, err);
 
 		if (ret)
 			return ret;
@@ -72,19 +80,83 @@ static int try_set(struct probe *p, const uint32_t *zones, uint32_t nr, double a
 	return 0;
 }
 
+/* How often a zone is written while one that takes @slowest is written once: a quick one as long as
+ * that, since beside a slow zone nobody would see that quick ones wait. */
+static uint32_t how_often(const struct probe *p, double ns, double slowest)
+{
+	uint32_t fit = (uint32_t)(p->d->geo.zone_capacity / p->unit / p->set_units),
+		 times = ns > 0 ? (uint32_t)ceil(LONGER * slowest / ns) : 1;
+
+	return zns_max(zns_min(times, zns_min(fit, TIMES_MOST)), 1u);
+}
+
+/* The time of a zone that is written so often alone: the better of two that agree. */
+static int alone_for(struct probe *p, uint32_t zone, uint32_t times, double *ns,
+		     struct zns_err *err)
+{
+	double now;
+
+	*ns = 0;
+	for (uint32_t k = 0; k < ALONE_TRIES; k++) {
+		int ret = probe_write_times(p, &zone, &times, 1, &now, err);
+		bool agrees = k && now <= ALIKE * *ns && *ns <= ALIKE * now;
+
+		if (ret)
+			return ret;
+		*ns = k ? zns_min(*ns, now) : now;
+		if (agrees)
+			break;
+	}
+	return 0;
+}
+
 /* Do both wait for each other? */
 static int waits(struct probe *p, uint32_t a, uint32_t b, bool *yes, struct zns_err *err)
 {
 	const uint32_t pair[2] = { a, b };
-	double ns[2] = { 0 }, both = 0;
+	uint32_t times[2];
+	double ns[2] = { 0 }, slowest, both = 0;
 	int ret = 0;
 
 	for (uint32_t i = 0; !ret && i < 2; i++)
 		ret = probe_write_set(p, &pair[i], 1, p->set_units, &ns[i], err);
+	slowest = zns_max(ns[0], ns[1]);
+	for (uint32_t i = 0; !ret && i < 2; i++) {
+		times[i] = how_often(p, ns[i], slowest);
+		if (times[i] > 1)
+			ret = alone_for(p, pair[i], times[i], &ns[i], err);
+	}
 	if (!ret)
-		ret = try_set(p, pair, 2, zns_max(ns[0], ns[1]), PROBE_APART, TRIES, &both, err);
+		ret = try_set(p, pair, times, 2, zns_max(ns[0], ns[1]), PROBE_APART, TRIES, &both,
+			      err);
 	*yes = both >= PROBE_SAME;
 	return ret;
+}
+
+/* Zones of several groups together: all of them take about the time of the slowest. */
+static int try_groups(struct probe *p, struct predict *t, const uint32_t *zones, uint32_t nr,
+		      uint32_t tries, double *ratio, struct zns_err *err)
+{
+	uint32_t times[PROBE_WRITE_BATCH];
+	double slowest = 0, alone = 0;
+
+	for (uint32_t i = 0; i < nr; i++)
+		slowest = zns_max(slowest, p->group_ns[p->map->zone_group[zones[i]]]);
+	for (uint32_t i = 0; i < nr; i++) {
+		uint32_t g = p->map->zone_group[zones[i]];
+		double *ns = &t->long_ns[(size_t)g * TIMES_MOST];
+
+		times[i] = how_often(p, p->group_ns[g], slowest);
+		ns += times[i] - 1;
+		if (times[i] > 1 && !(*ns > 0)) {
+			int ret = alone_for(p, zones[i], times[i], ns, err);
+
+			if (ret)
+				return ret;
+		}
+		alone = zns_max(alone, times[i] > 1 ? *ns : p->group_ns[g]);
+	}
+	return try_set(p, zones, times, nr, alone * p->load, PROBE_APART, tries, ratio, err);
 }
 
 static void moved(struct predict *t, uint32_t zone)
@@ -138,10 +210,17 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 		uint32_t a = i, b = i + 1 < n ? i + 1 : probe_random(p, n - 1);
 		uint32_t pair[2] = { t->x.zone[first + a], t->x.zone[first + b] };
 		double ratio;
-		int ret = try_set(p, pair, 2, p->group_ns[group], PROBE_SAME_MOST, TRIES, &ratio,
-				  err);
+		int ret = try_set(p, pair, NULL, 2, p->group_ns[group], PROBE_SAME_MOST, TRIES,
+				  &ratio, err);
 		bool right;
 
+		/* zones that are slower alone, too, are on another die */
+		for (uint32_t k = 0; !ret && ratio > PROBE_SAME_MOST && k < 2; k++) {
+			double ns;
+
+			ret = alone_for(p, pair[k], 1, &ns, err);
+			p->apart[group] |= !ret && ns > PROBE_ONE_RATE * p->group_ns[group];
+		}
 		/* or was its time alone that of a bad moment? */
 		for (uint32_t k = 0; !ret && ratio < PROBE_SAME && k < 2; k++) {
 			double ns;
@@ -168,7 +247,8 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 }
 
 /* Leaves zones out while the rest still waits. */
-static int narrow(struct probe *p, uint32_t *zones, uint32_t *nr, double alone, struct zns_err *err)
+static int narrow(struct probe *p, struct predict *t, uint32_t *zones, uint32_t *nr,
+		  struct zns_err *err)
 {
 	for (uint32_t i = 0; i<*nr && * nr> 2;) {
 		/* a half at first, then one after the other */
@@ -184,7 +264,7 @@ static int narrow(struct probe *p, uint32_t *zones, uint32_t *nr, double alone, 
 			for (uint32_t k = n = 0; k < *nr; k++)
 				if (k < from || k >= from + cut + (again == 1 ? *nr % 2 : 0))
 					rest[n++] = zones[k];
-			ret = try_set(p, rest, n, alone, PROBE_APART, FEW_TRIES, &ratio, err);
+			ret = try_groups(p, t, rest, n, FEW_TRIES, &ratio, err);
 			if (ret)
 				return ret;
 			if (ratio > PROBE_APART)
@@ -203,12 +283,12 @@ static int narrow(struct probe *p, uint32_t *zones, uint32_t *nr, double alone, 
 /* Zones of several groups that are said to be independent wait for each other: because two groups
  * are one, or a zone is elsewhere, or all wait for something that they share. */
 static int find_joined(struct probe *p, struct predict *t, uint32_t *zones, uint32_t nr,
-		       double alone, struct zns_err *err)
+		       struct zns_err *err)
 {
 	struct zns_probe_drift *o = t->out;
 	bool yes = false, others = false;
 	uint32_t g[2], mate[2];
-	int ret = narrow(p, zones, &nr, alone, err);
+	int ret = narrow(p, t, zones, &nr, err);
 
 	if (!ret && nr == 2)
 		ret = waits(p, zones[0], zones[1], &yes, err);
@@ -243,13 +323,32 @@ static int find_joined(struct probe *p, struct predict *t, uint32_t *zones, uint
 	return 0;
 }
 
-/* One zone of each of @nr groups. */
+static void note_crowd(struct probe *p, const uint32_t *zones, uint32_t nr, double ratio)
+{
+	struct probe_crowd *c = &p->crowd[0];
+
+	for (uint32_t i = 1; i < PROBE_CROWDS; i++)
+		if (!p->crowd[i].nr || (c->nr && p->crowd[i].ratio < c->ratio))
+			c = &p->crowd[i];
+	if (c->nr && c->ratio >= ratio)
+		return;
+	*c = (struct probe_crowd){ .nr = nr, .ratio = ratio };
+	memcpy(c->zone, zones, nr * sizeof(*zones));
+}
+
+/* Of what all groups together get: so much is promised at most. */
+static double may_be_promised(const struct zns_probe_map *m)
+{
+	return PROMISED * m->device_write_mibps;
+}
+
+/* One zone of each of @nr groups, or of as many as may be promised at once. */
 static int apart(struct probe *p, struct predict *t, const uint32_t *groups, uint32_t nr,
-		 uint32_t turn, struct zns_err *err)
+		 uint32_t turn, double *ratio, struct zns_err *err)
 {
 	struct zns_probe_seen *s = &p->map->seen[ZNS_PROBE_APART];
 	uint32_t zones[PROBE_WRITE_BATCH];
-	double alone = 0, ratio;
+	double sum = 0;
 	bool right;
 	int ret;
 
@@ -257,86 +356,71 @@ static int apart(struct probe *p, struct predict *t, const uint32_t *groups, uin
 		uint32_t first = t->x.first[groups[i]], n = t->x.first[groups[i] + 1] - first;
 
 		zones[i] = t->x.zone[first + turn % n];
-		alone = zns_max(alone, p->group_ns[groups[i]] * p->load);
+		sum += p->map->group_write_mibps[groups[i]];
+		if (i >= 2 && p->map->device_write_mibps && sum > may_be_promised(p->map))
+			nr = i;
 	}
-	ret = try_set(p, zones, nr, alone, PROBE_APART, t->once_more ? FEW_TRIES : TRIES, &ratio,
-		      err);
-	right = ratio <= PROBE_APART;
+	ret = try_groups(p, t, zones, nr, t->once_more ? FEW_TRIES : TRIES, ratio, err);
+	right = *ratio <= PROBE_APART;
 	if (ret)
 		return ret;
-	note(s, ratio, right);
+	note(s, *ratio, right);
+	if (right)
+		note_crowd(p, zones, nr, *ratio);
 	return right || t->once_more || t->out->groups_joined + t->out->waits_together > 3 ?
 		       0 :
-		       find_joined(p, t, zones, nr, alone, err);
+		       find_joined(p, t, zones, nr, err);
 }
 
-/* Groups of a set are near each other in time: beside a slow one nobody would see that quick ones
- * wait. @from: its first one, of those sorted by time. */
-static uint32_t near(const struct probe *p, const struct predict *t, uint32_t from, uint32_t *out)
+/* The set that took longest, with another one in place of one of its groups: those that share a
+ * channel seldom meet by chance. */
+static void swap_one(struct probe *p, const uint32_t *worst, uint32_t *groups, uint32_t n,
+		     uint32_t q)
 {
-	uint32_t n = 0;
+	uint32_t out = probe_random(p, q), in = q + probe_random(p, n - q), g;
 
-	for (uint32_t i = from; i < t->nr; i++)
-		if (p->group_ns[t->order[i]] <= PROBE_ONE_RATE * p->group_ns[t->order[from]])
-			out[n++] = t->order[i];
-	return n;
+	memcpy(groups, worst, n * sizeof(*groups));
+	g = groups[out];
+	groups[out] = groups[in];
+	groups[in] = g;
 }
 
-static int sets_of(struct probe *p, struct predict *t, uint32_t *groups, uint32_t n,
-		   struct zns_err *err)
+static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
 {
-	uint32_t turns = 0, sets, q = zns_min(n, t->most);
+	uint32_t *groups = t->order, n = t->nr, turns = 0, sets, q = zns_min(n, t->most);
+	cleanup_free uint32_t *worst = calloc(n + 1, sizeof(*worst));
+	double longest = 0, ratio;
 	int ret = 0;
 
 	if (q < 2)
 		return 0;
+	if (!worst)
+		return zns_fail(err, -ENOMEM, "no memory for %u groups", n);
 	for (uint32_t i = 0; i < n; i++)
 		turns = zns_max(turns, t->want[groups[i]]);
 	sets = q < n ? (uint32_t)ceil(log(PROBE_PASS) / log1p(-(double)q * q / ((double)n * n))) :
 		       1;
 	/* pairs of a group try each zone; these sets only some, so that bad moments count little */
 	sets = zns_max(sets, zns_min(turns, SETS_LEAST) * ((n + q - 1) / q));
+	/* what limits all may be channels: then some sets of a few groups wait, and most do not */
+	if (q < n && p->map->device_write_mibps)
+		sets = zns_max(sets, CEILING_SETS);
 	p->map->sets_needed += sets;
 	for (uint32_t k = 0, enough = t->once_more ? FEW_TRIES : WRONG_ENOUGH;
 	     !ret && k < sets && p->map->seen[ZNS_PROBE_APART].wrong < enough; k++) {
 		/* mostly as many as can be; now and then a few, as for a small dump */
 		uint32_t size = k % 8 == 7 ? 2 + probe_random(p, q - 1) : q;
 
-		if (size < n)
+		if (q < n && size == q && k * 2 > sets)
+			swap_one(p, worst, groups, n, q);
+		else if (size < n)
 			probe_shuffle(p, groups, n);
-		ret = apart(p, t, groups, size, q < n ? k / ((n + q - 1) / q) : k, err);
+		ret = apart(p, t, groups, size, q < n ? k / ((n + q - 1) / q) : k, &ratio, err);
+		if (!ret && size == q && ratio > longest) {
+			longest = ratio;
+			memcpy(worst, groups, n * sizeof(*worst));
+		}
 		probe_tick(p, k + 1, sets);
-	}
-	return ret;
-}
-
-static int by_time(const void *a, const void *b, void *arg)
-{
-	const double *ns = arg;
-	double x = ns[*(const uint32_t *)a], y = ns[*(const uint32_t *)b];
-
-	return (x > y) - (x < y);
-}
-
-static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
-{
-	cleanup_free uint32_t *groups = calloc(t->nr + 1, sizeof(*groups));
-	double was = 0;
-	int ret = 0;
-
-	if (!groups)
-		return zns_fail(err, -ENOMEM, "no memory for %u groups", t->nr);
-	qsort_r(t->order, t->nr, sizeof(*t->order), by_time, p->group_ns);
-	for (uint32_t from = 0, done = 0; !ret && from < t->nr && done < t->nr; from++) {
-		double least = p->group_ns[t->order[from]];
-		uint32_t n;
-
-		if (least <= PROBE_APART * was)
-			continue;
-		was = least;
-		n = near(p, t, from, groups);
-		done = from + n;
-		ret = sets_of(p, t, groups, n, err);
 	}
 	return ret;
 }
@@ -430,19 +514,24 @@ static int begin(struct probe *p, struct predict *t, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
 	int ret = probe_index_build(p, &t->x, err);
+	double sum = 0;
 
 	t->want = calloc(m->nr_groups + 1, sizeof(*t->want));
 	t->order = calloc(m->nr_groups + 1, sizeof(*t->order));
-	if (!ret && (!t->want || !t->order))
+	t->long_ns = calloc((size_t)m->nr_groups * TIMES_MOST + 1, sizeof(*t->long_ns));
+	if (!ret && (!t->want || !t->order || !t->long_ns))
 		return zns_fail(err, -ENOMEM, "no memory for %u groups", m->nr_groups);
 	for (uint32_t g = 0; !ret && g < m->nr_groups; g++)
 		if (t->x.first[g + 1] > t->x.first[g])
 			t->order[t->nr++] = g;
+	memset(p->crowd, 0, sizeof(p->crowd));
 	t->most = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH);
+	for (uint32_t i = 0; !ret && i < t->nr; i++)
+		sum += m->group_write_mibps[t->order[i]];
 	/* what all groups together cannot have nobody is promised; but two must be independent */
-	if (m->device_write_mibps && m->zone_write_mibps)
-		t->most = zns_min(
-			t->most, zns_max(m->device_write_mibps * 9 / 10 / m->zone_write_mibps, 2u));
+	if (m->device_write_mibps && sum > 0)
+		t->most = zns_min(t->most,
+				  zns_max((uint32_t)(may_be_promised(m) * t->nr / sum), 2u));
 	return ret;
 }
 
@@ -494,6 +583,7 @@ static int end(struct probe *p, struct predict *t, int ret, struct zns_err *err)
 	probe_index_free(&t->x);
 	free(t->want);
 	free(t->order);
+	free(t->long_ns);
 	return ret;
 }
 

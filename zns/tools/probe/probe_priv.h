@@ -9,11 +9,19 @@
 #define PROBE_BURST_MAX 128u
 #define PROBE_SET_MAX 32u /* pivots tried at once */
 #define PROBE_PASSES 16u
+#define PROBE_WRITE_BATCH 32u
+#define PROBE_CROWDS 2u
 
 enum zone_kind {
 	KIND_NO, /* unusable: offline, conventional, untouchable, failed */
 	KIND_EMPTY, /* we may write and reset it */
 	KIND_DATA, /* somebody's data: we may read it */
+};
+
+/* a set of several groups, and its time relative to the slowest of them alone */
+struct probe_crowd {
+	uint32_t zone[PROBE_WRITE_BATCH], nr;
+	double ratio;
 };
 
 struct probe {
@@ -49,6 +57,7 @@ struct probe {
 	uint32_t retests_untold;
 	/* check.c: every set of a full sample was as predicted */
 	bool proved;
+	struct probe_crowd crowd[PROBE_CROWDS]; /* predict.c: those that took longest */
 	/* dies.c */
 	bool *given_up;
 	uint8_t *unsure; /* by zone: how often it could not be told */
@@ -76,7 +85,6 @@ struct probe {
 };
 
 /* live.c */
-#define PROBE_WRITE_BATCH 32u
 int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_params *par,
 		struct zns_probe_map *map, struct zns_err *err);
 /* the length of a write, from now on */
@@ -147,6 +155,12 @@ int probe_write_set(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_
 		    struct zns_err *err);
 int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
 		      double *ns, struct zns_err *err);
+/* The same with set_units for each zone, so often as @times says by zone; NULL: once. */
+int probe_write_times(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
+		      double *ns, struct zns_err *err);
+/* with so many units for each zone */
+int probe_write_units(struct probe *p, const uint32_t *zones, const uint32_t *units, uint32_t nr,
+		      double *ns, struct zns_err *err);
 double probe_set_mibps(const struct probe *p, uint32_t nr, uint32_t count, double ns);
 static inline bool probe_can_write(const struct probe *p, uint32_t zone)
 {
@@ -160,7 +174,9 @@ int probe_index_build(struct probe *p, struct probe_index *x, struct zns_err *er
 void probe_index_free(struct probe_index *x);
 void probe_shuffle(struct probe *p, uint32_t *v, uint32_t n);
 
-/* group_times.c */
+/* group_times.c: sets become long where a short one is mostly latency, or does not come round all
+ * dies that a zone lies on */
+int probe_set_length(struct probe *p, const struct probe_index *x, struct zns_err *err);
 int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_err *err);
 /* joins groups that are one when they are written; builds no new index */
 int probe_join_groups(struct probe *p, const struct probe_index *x, struct zns_err *err);
@@ -186,6 +202,8 @@ int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift 
 		 struct zns_err *err);
 /* overlap.c: -EAGAIN if zones lie on several dies each, and share some of them */
 int probe_overlap(struct probe *p, struct zns_err *err);
+/* crowd.c: lowers promises that do not hold while all groups of a set are written */
+int probe_crowd(struct probe *p, struct zns_err *err);
 /* check.c: a promise must hold in each group */
 void probe_promise_least(struct probe *p);
 

@@ -153,7 +153,7 @@ int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_
 			ret = split(p, x, g, err);
 	if (m->nr_groups == nr)
 		return ret;
-	m->nr_split = m->nr_groups - nr;
+	m->nr_split += m->nr_groups - nr;
 	probe_doubt_channels(p, "dies read as one, and write independently");
 	probe_forget_channels(m);
 	return ret;

@@ -89,6 +89,8 @@ static int test_sets(struct probe *p, const uint32_t *stored, uint32_t sample,
 	struct probe_index x = { 0 };
 	int ret = probe_index_build(p, &x, err);
 
+	if (!ret && !p->map->one_domain)
+		ret = probe_set_length(p, &x, err);
 	if (!ret)
 		ret = probe_group_times(p, &x, err);
 	p->load = stored_load(p->map, stored);

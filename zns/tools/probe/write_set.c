@@ -9,35 +9,48 @@
 
 #include "probe_priv.h"
 
-void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones, uint32_t nr,
-		      uint32_t count, uint64_t *done_ns)
+static void fill_race(struct probe *p, struct zns_race *r, const uint32_t *zones,
+		      const uint32_t *times, uint32_t nr, uint32_t units, uint64_t *done_ns)
 {
 	for (uint32_t i = 0; i < nr; i++) {
+		uint32_t count = units * (times ? times[i] : 1);
+
 		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
 		r[i] = (struct zns_race){ .write = true,
 					  .zone = zones[i],
 					  .len = p->unit,
 					  .count = count,
 					  .buf = p->wbuf + (size_t)i * p->unit,
-					  .done_ns = done_ns + (size_t)i * count };
+					  .done_ns = done_ns };
+		done_ns += count;
 		probe_mark(p, zones[i], count);
 	}
 }
 
-int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
-		      double *ns, struct zns_err *err)
+void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones, uint32_t nr,
+		      uint32_t count, uint64_t *done_ns)
+{
+	fill_race(p, r, zones, NULL, nr, count, done_ns);
+}
+
+/* @times: by zone, so often @units; NULL: once each. */
+static int write_timed(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
+		       uint32_t units, double *ns, struct zns_err *err)
 {
 	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
-	cleanup_free uint64_t *done = calloc((size_t)nr * count, sizeof(*done));
-	uint64_t start;
+	cleanup_free uint64_t *done = NULL;
+	uint64_t start, all = 0;
 	int ret;
 
+	for (uint32_t i = 0; i < nr; i++)
+		all += (uint64_t)units * (times ? times[i] : 1);
+	done = calloc(all, sizeof(*done));
 	if (!done)
 		return zns_fail(err, -ENOMEM, "no memory for %u clients", nr);
-	ret = probe_spend(p, (uint64_t)nr * count * p->unit, err);
+	ret = probe_spend(p, all * p->unit, err);
 	if (ret)
 		return ret;
-	probe_write_race(p, r, zones, nr, count, done);
+	fill_race(p, r, zones, times, nr, units, done);
 	start = zns_dev_now_ns(p->d);
 	ret = probe_race(p, r, nr, err);
 	p->accept_ns = zns_max(zns_dev_now_ns(p->d) - start, UINT64_C(1));
@@ -45,6 +58,28 @@ int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint3
 		ret = zns_dev_flush(p->d, err);
 	*ns = zns_max(zns_dev_now_ns(p->d) - start, UINT64_C(1));
 	return ret;
+}
+
+int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
+		      double *ns, struct zns_err *err)
+{
+	return write_timed(p, zones, NULL, nr, count, ns, err);
+}
+
+int probe_write_times(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
+		      double *ns, struct zns_err *err)
+{
+	int ret = write_timed(p, zones, times, nr, p->set_units, ns, err);
+
+	return ret ? ret : probe_drop(p, zones, nr, err);
+}
+
+int probe_write_units(struct probe *p, const uint32_t *zones, const uint32_t *units, uint32_t nr,
+		      double *ns, struct zns_err *err)
+{
+	int ret = write_timed(p, zones, units, nr, 1, ns, err);
+
+	return ret ? ret : probe_drop(p, zones, nr, err);
 }
 
 int probe_write_set(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count, double *ns,
