@@ -234,6 +234,31 @@ static void promises_hold(void **state)
 	}
 }
 
+/* A drive that gets hot is refused by that name. */
+static void gets_hot(void **state)
+{
+	static const struct drive_case c = { .zones = 96,
+					     .channels = 4,
+					     .ways = 4,
+					     .write_mibps = 100,
+					     .read_mibps = 400,
+					     .channel_mibps = 800,
+					     .map_seed = 2,
+					     .heat_mib = 64,
+					     .cool_mibps = 100,
+					     .throttle_pct = 200,
+					     .zone = MIB(16) };
+	struct zns_probe_params par = { .seed = 1 };
+	cleanup_free uint32_t *die = NULL;
+	struct zns_dev *d = make(&c, &die);
+
+	memset(&map, 0, sizeof(map));
+	assert_fails(zns_probe_run(d, &par, &map, &err), -EAGAIN, "the device's rate changes");
+	assert_says("right after much was written");
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+}
+
 /* Each group's rate is kept; a group that became slower is drift, and one that was slow is none. */
 static void rates_of_groups(void **state)
 {
@@ -280,7 +305,7 @@ int main(void)
 	const struct CMUnitTest tests[] = { T(reads_wait_for_more),    T(some_unknown),
 					    T(commands_last),          T(channels_below_dies),
 					    T(slow_die_is_no_channel), T(rates_of_groups),
-					    T(promises_hold) };
+					    T(promises_hold),          T(gets_hot) };
 
 	if (emu_begin(NULL))
 		return 1;

@@ -98,7 +98,7 @@ static int refused(struct probe *p, int ret, struct zns_err *err)
 	struct zns_err why = ZNS_ERR_INIT;
 
 	if ((ret != -EAGAIN && ret != -EDQUOT) || p->map->phase == ZNS_PROBE_CALIBRATE ||
-	    probe_overlap(p, &why) != -EAGAIN)
+	    (probe_overlap(p, &why) != -EAGAIN && probe_throttled(p, &why) != -EAGAIN))
 		return ret;
 	return zns_fail(err, -EAGAIN, "%s", why.msg);
 }
