@@ -317,7 +317,6 @@ static void one_domain_restore(void **state)
 	g = dump(f, &a, "a", KIB(64), &z);
 	restore_request(&q, &rb, g.id);
 	r = ask(&b, &q);
-	assert_true(r->one_domain);
 	assert_int_equal(r->rate_mibps, 0);
 	drop(r);
 	begin_capped(&a, "a", 60, 0, "share", NULL);

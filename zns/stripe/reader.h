@@ -142,8 +142,6 @@ struct zns_reader {
 	struct cached *cache;
 	uint8_t *buffers;
 	uint32_t nr_cache;
-	/* reads at the device at a time, and how many there are now; depth 0: as many as workers */
-	uint32_t depth, in_flight;
 	uint64_t clock, nr_loads;
 	pthread_t *thread;
 	uint32_t nr_threads;

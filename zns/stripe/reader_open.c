@@ -145,7 +145,6 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 	ret = images_init(r, level, nr, err);
 	bytes = ret ? 0 : bytes_of(r);
 	workers = p->workers ? p->workers : choose_workers(r, bytes);
-	r->depth = p->depth;
 	r->nr_cache = 2 * workers;
 	if (p->cache_units)
 		r->nr_cache = zns_max(p->cache_units, workers);

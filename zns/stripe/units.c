@@ -196,13 +196,9 @@ static int load(struct zns_reader *r, struct cached *c, const struct zns_rimage 
 	c->stamp = ++r->clock;
 	c->load = ++r->nr_loads;
 	c->fresh = false;
-	while (r->depth && r->in_flight >= r->depth)
-		pthread_cond_wait(&r->change, &r->lock);
-	r->in_flight++;
 	pthread_mutex_unlock(&r->lock);
 	ret = fetch(r, c, err);
 	pthread_mutex_lock(&r->lock);
-	r->in_flight--;
 	c->state = ret ? UNIT_IDLE : UNIT_READY;
 	if (ret) {
 		c->users = 0;

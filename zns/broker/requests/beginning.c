@@ -215,9 +215,8 @@ int serve_restore_begin(struct znsd *d, const struct call *x, struct reply *rep)
 	if (q->hot && conn_ours(x->conn) && hot_begin(d, l, chain.v[0], !q->half))
 		tell_hot(d, l, rep);
 	reply_chain(rep, &chain);
-	rep->r.has_rate_mibps = rep->r.has_one_domain = 1;
+	rep->r.has_rate_mibps = 1;
 	rep->r.rate_mibps = rate_limit(d, l);
-	rep->r.one_domain = rate_one_domain(d);
 	rep->r.restore = restore_of(d, l->container);
 	rep->r.first_pages = (ZnsPb__FirstPages *)zns_store_find_first(d->store,
 								       q->checkpoint.data);

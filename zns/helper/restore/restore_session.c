@@ -13,8 +13,6 @@
 
 static struct helper *self; /* for answers that come from the reader's threads */
 #define BROKER_LIMIT_MS 10000 /* the broker only hears of progress: the restore can do without */
-/* reads at once that keep a drive busy if each zone uses all of it */
-#define ONE_DOMAIN_DEPTH 2
 
 static int from_handle(struct helper *h, const struct zw_begin *b, struct restore *r,
 		       struct zns_registered *reg, uint8_t *id, char *warn, size_t warn_len,
@@ -66,7 +64,6 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 		snprintf(warn, warn_len, "%s", resp->promise_note);
 	zns_bucket_cap(h->bucket, h->cap_mibps);
 	helper_set_rate(h, resp->rate_mibps);
-	p.depth = resp->one_domain ? ONE_DOMAIN_DEPTH : 0;
 	/* A user may write the handle. The id alone must not open another user's process. */
 	if (r->handle)
 		ret = zns_handle_agrees(r->handle, resp->checkpoints[0], err);

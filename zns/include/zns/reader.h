@@ -39,7 +39,6 @@ struct zns_reader_params {
 	/* threads; 0 = two for each zone of the widest stripe, at least 8, as memory allows */
 	uint32_t workers;
 	uint32_t cache_units; /* 0 = twice the workers, as memory allows */
-	uint32_t depth; /* reads at the device at once; 0 = one for each worker */
 };
 
 /* @m (checked by zns_manifest_check) is borrowed for the reader's life. */
