@@ -201,6 +201,32 @@ static void small_reads_overtake(void **state)
 	drop_checkpoint();
 }
 
+/* No worker waits for another one's read. One zone is enough: it may be a part of a fast disk. */
+static void each_worker_reads(void **state)
+{
+	struct zns_reader *rd;
+	struct iovec v;
+	struct proxy p;
+	void *big;
+
+	make_checkpoint(KIB(64), 1, false);
+	big = malloc(im[9].len);
+	proxy_init(&p, rig.d);
+	atomic_store(&p.reads.room, 0);
+	rig.d = &p.dev;
+	rd = rig_reader(&rig, 0, 0);
+	v = (struct iovec){ big, im[9].len };
+	zns_rimage_read_task(zns_reader_image(rd, 9), 0, ZNS_TASK(getpid()), &v, 1, on_done,
+			     done_new());
+	until(atomic_load(&p.reads.waiting) == 8);
+	atomic_store(&p.reads.room, OPEN);
+	assert_int_equal(done_wait(&done_sync, 1), 0);
+	zns_reader_free(rd);
+	rig.d = p.inner;
+	free(big);
+	drop_checkpoint();
+}
+
 /* --- the list of images --- */
 
 static void looking_up(void **state)
@@ -237,6 +263,7 @@ int main(void)
 		T(concurrent_readers),
 		T(pages_come_from_the_cache),
 		T(small_reads_overtake),
+		T(each_worker_reads),
 		T(looking_up),
 	};
 
