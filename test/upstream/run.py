@@ -134,6 +134,31 @@ def feature_test_children(criu):
     return not left
 
 
+def killed_task(criu):
+    """A task with threads is killed before criu's Nth wait for it, some of which are for its main thread: no dump waits for ever."""
+    with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
+        here = Path(directory)
+        lib = here / 'killwait.so'
+        subprocess.run(['gcc', '-shared', '-fPIC', '-o', lib, ZONETESTS / 'preload' / 'killwait.c', '-ldl'], check=True)
+        for nth in range(1, 16):
+            images = here / str(nth)
+            images.mkdir()
+            task = subprocess.Popen([ZONETESTS.parents[1] / 'build' / 'zonetests' / 'threads', '--dir', images], stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            while not (images / 'ready').exists():
+                time.sleep(0.01)
+            try:
+                subprocess.run([criu, 'dump', '-t', str(task.pid), '-D', images, '--leave-running'], stderr=subprocess.DEVNULL, timeout=20,
+                               env=dict(os.environ, LD_PRELOAD=str(lib), KILL_WAIT=f'{nth} {task.pid}'))
+            except subprocess.TimeoutExpired:
+                print(f'    killed before wait {nth}: the dump does not end')
+                return False
+            finally:
+                task.kill()
+                task.wait()
+    return True
+
+
 STOP = """#!/bin/sh
 [ "$CRTOOLS_SCRIPT_ACTION" = post-restore ] && kill -STOP %(pid)d && sleep 0.1 && kill -CONT %(pid)d && sleep 0.1
 exit 0
@@ -251,7 +276,7 @@ def cgroups_walked_once(criu):
 
 
 TESTS = {'cgroups-walked-once': cgroups_walked_once, 'feature-test-children': feature_test_children, 'interrupted-poll': interrupted_poll,
-         'lazy-stack-page': lazy_stack_page, 'limit-of-descriptors': limit_of_descriptors, 'read-errors': read_errors,
+         'killed-task': killed_task, 'lazy-stack-page': lazy_stack_page, 'limit-of-descriptors': limit_of_descriptors, 'read-errors': read_errors,
          'shared-memory-numbers': shared_memory_numbers,
          'window-of-pagemap': window_of_pagemap}
 

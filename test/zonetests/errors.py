@@ -21,7 +21,7 @@ from pathlib import Path
 import ztlib
 from ztfuse import SlowFile
 from ztlib import Failed, HANDLE, Skipped, alive, wait_until
-from ztscene import FOUR_DIES, SIX_OPEN, TINY, case_of, run_ctl, suite_main
+from ztscene import FOUR_DIES, SIX_OPEN, TINY, case_of, expect, run_ctl, suite_main
 
 UUID = r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 CASES = {}
@@ -297,6 +297,45 @@ def restore_interrupted(scene):
         raise Failed('a process is left of a restore that was interrupted')
     scene.no_helpers()
     scene.good_restore()
+
+
+@case
+def kill_task(scene):
+    """kill -9 of a task with threads whenever criu waits for it, in a dump and in a restore: criu ends, and nothing is left."""
+    scene = scene(size=1)
+    lib = scene.dir / 'killwait.so'
+    subprocess.run(['gcc', '-shared', '-fPIC', '-o', lib, Path(__file__).with_name('preload') / 'killwait.c', '-ldl'], check=True)
+
+    def killed(nth, pid, args, log):
+        env = dict(scene.device.env, LD_PRELOAD=str(lib), KILL_WAIT=f'{nth} {pid}')
+        with open(f'{log}.stderr', 'ab') as err:
+            criu = subprocess.Popen([scene.cfg.criu, *args], env=env, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
+        done = scene.end_of((criu, log))
+        if not done.lines('killed before wait'):
+            return False
+        if done.code <= 0:
+            raise Failed(f'wait {nth}: exit {done.code}')
+        if not wait_until(lambda: not alive(pid), 60):
+            raise Failed(f'wait {nth}: the task is left')
+        scene.no_helpers()
+        expect(f'wait {nth}: leases', scene.device.status().get('leases', []), [])
+        scene.store_as_before()
+        return True
+
+    # threads are reported before their process, and the first process of a PID namespace ends after all others
+    for flavour, program in (('h', 'threads'), ('ns', 'cowtree')):
+        for nth in range(1, 16, 2):
+            task, images, log = scene.new_task(program=program, flavour=flavour), scene.dir / f'images-{program}-{nth}', scene.log()
+            images.mkdir()
+            args = ztlib.dump_args(scene.cfg, task, images, log, 'errors', ('--zns-live=no', '--leave-running'))
+            if not killed(nth, task.pid, args, log):
+                raise Failed(f'a dump of {program} has no wait {nth}')
+    scene.task = scene.new_task(program='threads')
+    scene.good_dump()
+    scene.remember()
+    for nth in (3, 10, 29):     # for the main thread: when it is seized, when it is caught, and in its last system call
+        if not killed(nth, scene.task.pid, ztlib.restore_args(scene.task, scene.images, log := scene.log()), log):
+            raise Failed(f'a restore has no wait {nth}')
 
 
 @case

@@ -124,10 +124,10 @@ class Scene:
         self.images.mkdir()
         self.remember()
 
-    def new_task(self, size=32, program='bigmem'):
+    def new_task(self, size=32, program='bigmem', flavour='h'):
         directory = self.dir / f'task-{len(self.tasks)}'
         directory.mkdir()
-        task = Task(directory, program, args=['--size', str(size)] * (program in ('bigmem', 'lazyfork', 'rewrite')), wait=max(60, self.cfg.timeout))
+        task = Task(directory, program, flavour, args=['--size', str(size)] * (program in ('bigmem', 'lazyfork', 'rewrite')), wait=max(60, self.cfg.timeout))
         self.tasks.append(task)
         return task.start().wait_ready()
 

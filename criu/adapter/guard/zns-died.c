@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
+
+#include <compel/infect.h>
 
 #include "log.h"
 #include "pstree.h"
@@ -74,14 +75,6 @@ void zns_restore_failed(void)
 	zns_stop_restore_failed();
 }
 
-/* Children and traced ones of others tell this; one that was waited for has died, too. */
-static bool has_died(pid_t pid)
-{
-	siginfo_t info = {};
-
-	return waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) || info.si_pid;
-}
-
 int zns_wait_stage(futex_t *left)
 {
 	struct timespec look = { .tv_nsec = LOOK_MS * 1000000 };
@@ -94,7 +87,7 @@ int zns_wait_stage(futex_t *left)
 			continue;
 		for_each_pstree_item(item)
 		{
-			if (!task_alive(item) || !has_died(item->pid->real))
+			if (!task_alive(item) || !compel_is_exiting(item->pid->real))
 				continue;
 			pr_err("Task %d was killed while it was restored\n", vpid(item));
 			return -1;
