@@ -59,6 +59,7 @@ class Podman:
         rt = self.dir / 'zns'
         rt.write_text(f'#!/bin/sh\nexec {BIN}/zns-runc --zns-config {self.dir}/conf --zns-run {self.dir}/run "$@"\n')
         rt.chmod(0o755)
+        self.runtime_file = rt
         return rt
 
     def __exit__(self, *exc):
@@ -252,9 +253,34 @@ def suspend(d):
     want('needed', gc(d)[last][0] == 'keep', gc(d))
     d.p('rm', '-f', 'sus')
     swept(d, last, 'was removed')
+    started_without(d)
     r = d.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--annotation', 'zns.from=sus/one', 'work', 'true',
             check=False)
     want('zns.from is refused', r.returncode and 'zns.from is for containers of Docker alone' in r.stderr, r.stderr)
+
+
+def started_without(d):
+    """A container that changes no file: after a create that nobody started it resumes, after a start by runc alone it does not."""
+    d.run('sus', '--annotation', 'zns.suspend=yes', '--tmpfs', '/data')
+    userdata = next((d.dir / 'root').glob('*-containers/*/userdata/config.json')).parent
+    secret = d.ask('sus')
+    d.p('stop', '-t', '60', 'sus')
+    d.p('init', 'sus')
+    d.p('stop', 'sus')
+    d.p('start', 'sus')
+    want('memory', d.ask('sus') == secret, (userdata / 'zns-note').read_text())
+    d.p('stop', '-t', '60', 'sus')
+    ours = d.runtime_file.read_text()
+    d.runtime_file.write_text(f'#!/bin/sh\nexec {Stock.path} "$@"\n')
+    d.p('start', 'sus')
+    d.p('kill', 'sus')
+    d.p('wait', 'sus')
+    d.runtime_file.write_text(ours)
+    want('noted', (userdata / 'zns-ended').exists())
+    d.p('start', 'sus')
+    said = (userdata / 'zns-note').read_text().strip()
+    want('cold', said == 'started cold: it did not end with a checkpoint' and d.ask('sus') != secret, said)
+    d.p('rm', '-f', 'sus')
 
 
 def hostile_suspend(d):

@@ -50,6 +50,7 @@ struct docker_container {
 	char image[256]; /* as given to `docker run`; "": unknown */
 	char root[PATH_MAX]; /* Docker's data root, or podman_root; "": neither, or unknown */
 	char bundle[PATH_MAX]; /* of a Podman container, where podman_bundle() is true; else "" */
+	const char *pid_file; /* in a create: where the last runtime that created it left its PID */
 	struct json_object *annotations, *labels, *env; /* of the spec; NULL where absent */
 	struct json_object *spec, *config; /* own the three above */
 };

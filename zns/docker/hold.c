@@ -136,6 +136,8 @@ static int begin(struct hold *h, struct zns_err *err)
 			ret = zns_fail(err, -EIO, "the restore %s", n ? "stands still" : "ended");
 	} else if (h->c->pid_file) {
 		ret = zns_replace_file(AT_FDCWD, h->c->pid_file, pid_text, (size_t)n, 0644);
+		/* until the start it has run no further: resume.c */
+		utimensat(AT_FDCWD, h->c->pid_file, (struct timespec[2]){ 0 }, 0);
 		if (ret) {
 			kill(pid, SIGKILL);
 			waitpid(pid, NULL, 0);

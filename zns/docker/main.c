@@ -479,6 +479,7 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 	if (!ret && s.source[DOCKER_MEMORY])
 		ret = check_memory(&k, &s, err);
 	docker_container_podman(&k, getpid()); /* its parent is conmon, as it is the container's */
+	k.pid_file = c->pid_file;
 	if (!ret && !strcmp(c->command, "create"))
 		ret = hold_create(c, &k, held, err);
 	if (!ret && !*held && docker_good_id(c->id))

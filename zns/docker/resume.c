@@ -125,13 +125,23 @@ static bool has_run(const struct docker_container *c)
 	return at && strncmp(at, "0001-", 5);
 }
 
+/* Podman says nowhere when it started a container, but keeps what the runtime wrote in the last
+ * create. A create that held a restore has made that old. */
+static bool created_since(const struct docker_container *c, int64_t since_ns)
+{
+	struct stat st;
+
+	return *c->bundle && c->pid_file && !lstat(c->pid_file, &st) &&
+	       st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec > since_ns;
+}
+
 /* -ENOENT: with none, or it was started since: also by a runtime that does not know the note. */
 static int read_ended(const struct docker_container *c, char *name, size_t len,
 		      struct docker_frozen *when, struct zns_err *err)
 {
 	int ret = read_note(c, DOCKER_ENDED_FILE, name, len, when, err);
 
-	if (!ret && docker_started_since(c->config, when->at_ns))
+	if (!ret && (docker_started_since(c->config, when->at_ns) || created_since(c, when->at_ns)))
 		return zns_fail(err, -ENOENT, "container %s was started since", c->name);
 	return ret;
 }
