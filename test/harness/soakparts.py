@@ -40,7 +40,6 @@ def unit_jobs(build):
         yield SoakJob(source.stem, 'races that cannot be forced', [f'{build}/test/{source.stem}'], env={**libexec, 'SOAK_SEED': '{seed}'})
     for name in parts.CHANCE_UNITS:
         yield SoakJob(name, 'memory that moves beside a running program', [f'{build}/test/{name}'], env=libexec)
-    yield SoakJob('guarded', 'guard pages that come and go in an area that has some', [f'{build}/test/test_mem_guest', 'guarded_area'], env=libexec)
     yield SoakJob('unread', 'an event that nobody reads for nine seconds, while a page is put back', [f'{build}/test/test_mem_stop', 'unread'], env=libexec)
     yield SoakJob('swapped', 'pages in swap, of which the machine gets a file', [f'{build}/test/test_mem_stop', 'swapped'], env=libexec)
     gate = sorted({p.stem for p in (REPO / 'test' / 'unit').glob('test_*.c')} - set(parts.CHANCE_UNITS))

@@ -145,6 +145,8 @@ int sealed_has(struct dump *d, pid_t pid, bool *has, struct zns_err *err)
 
 struct look {
 	struct zns_spans there, content; /* zeroes are no content */
+	/* Protected and swapped; or, if the pager says that a page is on its zone, a marker there. */
+	struct zns_spans maybe;
 };
 
 static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
@@ -153,6 +155,8 @@ static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 
 	if (categories & (IS_FILE | IS_GUARD))
 		return 0;
+	if (!(categories & (IS_PRESENT | IS_WRITTEN)))
+		return zns_spans_add(&k->maybe, start, end);
 	if (zns_spans_add(&k->there, start, end))
 		return -ENOMEM;
 	return categories & IS_ZERO ? 0 : zns_spans_add(&k->content, start, end);
@@ -161,8 +165,8 @@ static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 static int look(pid_t pid, const struct zns_spans *area, struct look *k, struct zns_err *err)
 {
 	struct scan_query q = { .anyof = IS_PRESENT | IS_SWAPPED,
-				.returned = IS_PRESENT | IS_SWAPPED | IS_FILE | IS_GUARD |
-					    IS_ZERO };
+				.returned = IS_PRESENT | IS_SWAPPED | IS_FILE | IS_GUARD | IS_ZERO |
+					    IS_WRITTEN };
 	cleanup_close int fd = -1;
 	char path[48];
 	int ret = 0;
@@ -186,7 +190,7 @@ static int look(pid_t pid, const struct zns_spans *area, struct look *k, struct 
  * comes before the last one there, @batch goes to @t->places first.
  */
 static int add_pages(struct live_task *t, struct places *batch, const struct zns_seal_unit *u,
-		     uint64_t at, struct zns_spans *clean)
+		     uint64_t at, struct zns_spans *clean, struct zns_spans *out)
 {
 	uint32_t mask = u->mask | u->clean;
 
@@ -203,20 +207,20 @@ static int add_pages(struct live_task *t, struct places *batch, const struct zns
 		}
 		if (places_append(batch, (struct place){ addr, PAGE, at + i * PAGE, LIVE_SEALED }))
 			return -ENOMEM;
-		if (u->clean >> i & 1 && zns_spans_add(clean, addr, addr + PAGE))
+		if (zns_spans_add(u->clean >> i & 1 ? clean : out, addr, addr + PAGE))
 			return -ENOMEM;
 	}
 	return 0;
 }
 
 static int take_units(struct sealed *m, struct live_task *t, const struct zns_seal_unit *u,
-		      size_t nr, struct zns_spans *clean)
+		      size_t nr, struct zns_spans *clean, struct zns_spans *out)
 {
 	struct places batch = { 0 };
 	int ret = 0;
 
 	for (size_t n = 0; n < nr && !ret; n++) {
-		ret = add_pages(t, &batch, &u[n], m->nr * UNIT, clean);
+		ret = add_pages(t, &batch, &u[n], m->nr * UNIT, clean, out);
 		if (!ret)
 			ret = zns_grow(m->unit, m->nr, m->max);
 		if (ret)
@@ -228,6 +232,20 @@ static int take_units(struct sealed *m, struct live_task *t, const struct zns_se
 	if (!ret)
 		ret = places_put(&t->places, batch.p, batch.nr);
 	places_free(&batch);
+	return ret;
+}
+
+/* What is swapped is there, as what is present. */
+static int add_swapped(struct look *k, const struct zns_spans *out)
+{
+	struct zns_spans swapped = { 0 };
+	int ret = zns_spans_without(&k->maybe, out, &swapped);
+
+	if (!ret)
+		ret = zns_spans_join(&k->there, &swapped);
+	if (!ret)
+		ret = zns_spans_join(&k->content, &swapped);
+	zns_spans_free(&swapped);
 	return ret;
 }
 
@@ -254,7 +272,7 @@ int sealed_rest(struct sealed *m, struct live_task *t, const struct live_areas *
 		struct zns_spans *rest, struct zns_err *err)
 {
 	cleanup_free struct zns_seal_unit *u = NULL;
-	struct zns_spans clean = { 0 };
+	struct zns_spans clean = { 0 }, out = { 0 };
 	struct look k = { 0 };
 	size_t nr;
 	/*
@@ -265,9 +283,12 @@ int sealed_rest(struct sealed *m, struct live_task *t, const struct live_areas *
 
 	if (!ret)
 		ret = look(t->pid, &a->all, &k, err);
-	if (!ret && (take_units(m, t, u, nr, &clean) || divide(t, a, &k, &clean, rest)))
+	if (!ret && (take_units(m, t, u, nr, &clean, &out) || add_swapped(&k, &out) ||
+		     divide(t, a, &k, &clean, rest)))
 		ret = zns_fail(err, -ENOMEM, "no memory for the places of pages");
 	zns_spans_free(&clean);
+	zns_spans_free(&out);
+	zns_spans_free(&k.maybe);
 	zns_spans_free(&k.there);
 	zns_spans_free(&k.content);
 	return ret;

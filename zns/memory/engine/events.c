@@ -164,6 +164,7 @@ static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t m
 	if (!p->uncounted)
 		st->hold(st->arg, ref);
 	unit_note(p, to, &ref);
+	unit_set_marked(p, to, unit_is_marked(p, u) && !to->addr);
 	to->pages = mask;
 	to->word = WORD(U_ZONE, ref.place);
 	if (to->addr && served)
@@ -220,6 +221,7 @@ static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 		return 0;
 	}
 	unit_note(child, c, &ref);
+	unit_set_marked(child, c, unit_is_marked(p, u) && !u->addr);
 	c->pages = u->pages & 0xffff;
 	c->addr = u->addr;
 	c->word = WORD(STATE(word) == U_CLEAN ? U_CLEAN : U_ZONE, ref.place);

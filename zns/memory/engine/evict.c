@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "going.h"
@@ -15,22 +14,6 @@
 #define GOING_MS 10000U
 #define FROZEN "it is frozen or stopped, and drops nothing"
 #define STOP_MS 1000U /* for a stop, all that is tried for one included */
-
-static void nap(void)
-{
-	nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
-}
-
-static int protect_once(struct proc *p, const struct victim *v, bool on)
-{
-	int ret = -ESRCH;
-
-	pthread_rwlock_rdlock(&p->ev);
-	if (!p->gone)
-		ret = mem_uffd_protect(p->uffd, v->start, v->end, on);
-	pthread_rwlock_unlock(&p->ev);
-	return ret;
-}
 
 /*
  * The whole area, not a part: that would be an area of its own for the kernel, and mremap() of both
@@ -54,15 +37,6 @@ static int enlist(struct proc *p, const struct victim *v, unsigned int nr, struc
 			ret = -ESTALE; /* the next turn finds it where it is */
 	mem_reached(REACHED_AREA);
 	return ret ? ret : dropping_from(p, area);
-}
-
-static int protect(struct proc *p, const struct victim *v)
-{
-	int ret;
-
-	while ((ret = protect_once(p, v, true)) == -EAGAIN)
-		nap();
-	return ret;
 }
 
 /* A unit that we still have goes back; its threads are woken. */
@@ -93,6 +67,29 @@ static bool look(const struct proc *p, struct victim *v, bool *protected)
 		} else if (entry[i] >> 62 & 1) /* swapped: the kernel evicts it already */
 			return false;
 	return v->mask;
+}
+
+static int protect_once(struct proc *p, void *arg)
+{
+	const struct range *r = arg;
+
+	return mem_uffd_protect(p->uffd, r->start, r->end, true);
+}
+
+/*
+ * The pages that are there. A hole would get a marker. Pages that come later come by a fault, which
+ * ends the eviction.
+ */
+static int protect(struct proc *p, struct victim *v)
+{
+	uint32_t pages;
+	struct range r;
+	bool protected;
+	int ret = look(p, v, &protected) ? 0 : -ENOENT;
+
+	for (pages = v->mask; !ret && next_run(&pages, v->base, &r);)
+		ret = fault_repeat(p, protect_once, &r);
+	return ret;
 }
 
 /*

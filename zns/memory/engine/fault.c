@@ -110,18 +110,24 @@ static bool take(struct proc *p, struct unit *u)
 }
 
 /* The rest of the memory may be read, but not these pages of the unit. */
-static void give_up(struct proc *p, uint64_t base, uint32_t mask, struct zns_err *err)
+static void give_up(struct proc *p, struct unit *u, uint64_t base, uint32_t mask,
+		    struct zns_err *err)
 {
 	int ret = 0;
 
 	p->m->sh->lost_units++;
 	mem_warn(p->m, "process %d: %d pages of its memory cannot be read: %s", p->pid,
 		 __builtin_popcount(mask), err->msg);
+	unit_set_marked(p, u, false);
 	for (unsigned int i = 0; i < UNIT_PAGES && !ret; i++) {
+		uint64_t at = base + i * PAGE;
+
 		if (!(mask & 1U << i))
 			continue;
-		do {
-			ret = mem_uffd_poison(p->uffd, base + i * PAGE, base + (i + 1) * PAGE);
+		do { /* where a marker is nothing can be put */
+			ret = mem_uffd_protect(p->uffd, at, at + PAGE, false);
+			if (!ret)
+				ret = mem_uffd_poison(p->uffd, at, at + PAGE);
 		} while (ret == -EAGAIN && (nap(20), true));
 		if (ret == -EEXIST || ret == -ENOENT || ret == -ESRCH)
 			ret = 0; /* it has been written since, or is gone */
@@ -141,6 +147,29 @@ struct filling {
 	bool keep; /* the place, too: all pages were copied, and protected at the same instant */
 };
 
+/*
+ * A child that is not recognised yet has no page table that we can read. Where a marker is, the
+ * kernel puts no zeroes, so each of @pages that gets them was removed by guard pages.
+ */
+static int look(struct proc *p, const struct filling *f, uint32_t pages, struct unit_pages *is)
+{
+	int ret = present_look(p, f->u, f->base, is);
+	uint64_t done;
+
+	if (ret || p->pagemap >= 0 || !unit_is_marked(p, f->u))
+		return ret;
+	pages &= f->u->pages & ~f->done;
+	for (unsigned int i = 0; i < UNIT_PAGES && ret != -EAGAIN; i++) {
+		uint64_t at = f->base + i * PAGE;
+
+		if (!(pages >> i & 1))
+			continue;
+		ret = mem_uffd_zero(p->uffd, at, at + PAGE, &done);
+		is->removed |= ret ? 0 : 1U << i;
+	}
+	return ret == -EAGAIN ? ret : 0;
+}
+
 /* Copies what is still wanted; then the unit is RES, or CLEAN. */
 static int fill(struct proc *p, void *arg)
 {
@@ -149,15 +178,18 @@ static int fill(struct proc *p, void *arg)
 	uint64_t to = WORD(U_RES, 0);
 	unsigned int i = 0;
 
-	uint32_t there = present_markers(p, f->base) & f->u->pages;
+	struct unit_pages is;
 
 	if (f->u->word != f->word)
 		return -ESTALE;
-	f->done |= there; /* they are the truth, and a copy would take the place of a guard page */
-	f->keep &= !there;
-	met |= there != 0;
+	if (look(p, f, UINT16_MAX, &is))
+		return -EAGAIN;
+	/* they are the truth, and a copy would take the place of a guard page */
+	is.other |= is.removed & ~f->done;
+	f->keep &= !is.other;
+	met |= is.other != 0;
 	while (i < UNIT_PAGES) {
-		uint32_t want = (f->u->pages & 0xffff & ~f->done) >> i;
+		uint32_t want = (f->u->pages & 0xffff & ~f->done & ~is.other) >> i;
 		unsigned int n = 0;
 		uint64_t done, at = f->base + i * PAGE;
 		int ret;
@@ -184,6 +216,10 @@ static int fill(struct proc *p, void *arg)
 		to = WORD(U_CLEAN, PLACE(f->word));
 	} else {
 		f->keep = false;
+		if (f->u->addr) { /* other units may be beside it in its 64 KiB */
+			unit_set_marked(p, unit_at(p, f->base), false);
+			unit_set_marked(p, unit_at(p, f->base + UNIT - 1), false);
+		}
 		if ((met || protect) &&
 		    mem_uffd_protect(p->uffd, f->base, f->base + UNIT, false) == -EAGAIN)
 			return -EAGAIN;
@@ -214,13 +250,15 @@ static int fill_first(struct proc *p, void *arg)
 {
 	struct first *g = arg;
 	struct filling *f = g->f;
+	struct unit_pages is;
 	uint64_t done;
 	int ret;
 
 	if (f->u->word != f->word || !(f->u->pages & g->bit))
 		return -ESTALE;
-	if (present_markers(p, f->base) & g->bit)
-		return -EEXIST;
+	ret = look(p, f, g->bit, &is);
+	if (ret || (is.other | is.removed) & g->bit)
+		return ret ? ret : -EEXIST;
 	ret = mem_uffd_copy(p->uffd, g->addr, f->buf, PAGE, f->keep && !mem_without(RULE_CLEAN),
 			    &done);
 	if (!ret)
@@ -327,7 +365,7 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 		return ret;
 	}
 	if (bad) {
-		give_up(p, base, bad, &err);
+		give_up(p, u, base, bad, &err);
 		u->pages &= ~bad;
 		f.keep = false;
 	}

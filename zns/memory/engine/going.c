@@ -19,7 +19,8 @@
 #include "going.h"
 
 #define PRESENT (1ULL << 63) /* in pagemap */
-#define THERE (3ULL << 62) /* present, or swapped */
+#define SWAPPED (1ULL << 62) /* or a marker */
+#define THERE (PRESENT | SWAPPED)
 #define PROTECTED (1ULL << 57)
 #define EXCLUSIVE (1ULL << 56) /* no other process has it; never set of a swapped one */
 #define BACK_TRIES 5000U
@@ -75,6 +76,7 @@ static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 	v->out = p->gone || v->u->word != old;
 	if (!v->out) { /* it may become RES until the exchange, but no other's */
 		unit_note(p, v->u, &ref);
+		unit_set_marked(p, v->u, false);
 		v->u->addr = 0;
 		v->u->pages = v->mask;
 		v->out = !atomic_compare_exchange_strong(&v->u->word, &old,
@@ -163,21 +165,6 @@ static uint32_t look(const struct proc *p, uint64_t at, uint32_t *exclusive)
 static uint32_t look_at(const struct proc *p, const struct victim *v, uint32_t *exclusive)
 {
 	return look(p, v->base, exclusive) & pages_of(v->base, v->start, v->end);
-}
-
-/* The next run of pages in @pages; false: there is none. */
-static bool next_run(uint32_t *pages, uint64_t base, struct range *r)
-{
-	unsigned int from, n = 0;
-
-	if (!*pages)
-		return false;
-	from = (unsigned int)__builtin_ctz(*pages);
-	while (*pages >> (from + n) & 1)
-		n++;
-	*pages &= ~(((1U << n) - 1) << from);
-	*r = (struct range){ base + from * PAGE, base + (from + n) * PAGE };
-	return true;
 }
 
 /*
@@ -398,14 +385,14 @@ static void drop_rest(struct work *w)
  * that is dead, it or its successor may have read of a removal and not noted it: the note takes it
  * for ours as long as the table says so. Each of them is told of, so none is left over.
  */
-static void end_of_stop(struct going *g)
+static bool end_of_stop(struct going *g)
 {
 	bool locked = lock_in_stop(g->p);
 
 	if (!locked || stop_orphaned(g->p)) {
 		if (locked)
 			pthread_rwlock_unlock(&g->p->ev);
-		return;
+		return false;
 	}
 	for (unsigned int i = 0; i < g->b.nr; i++) {
 		struct victim *v = &g->b.v[i];
@@ -417,6 +404,43 @@ static void end_of_stop(struct going *g)
 		v->u->pages &= v->mask & ~v->left;
 	}
 	pthread_rwlock_unlock(&g->p->ev);
+	return true;
+}
+
+/* True: all of @pages have a marker. */
+static bool mark(struct work *w, uint64_t base, uint32_t pages)
+{
+	const struct proc *p = w->g->p;
+	uint64_t entry[UNIT_PAGES];
+	uint32_t left = pages, marked = 0;
+	struct range r;
+	int ret = 0;
+
+	while (!ret && next_run(&left, base, &r)) {
+		do {
+			ret = mem_uffd_protect(p->uffd, r.start, r.end, true);
+		} while (try_later(w, ret));
+	}
+	if (ret ||
+	    zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))
+		return false;
+	for (unsigned int i = 0; i < UNIT_PAGES; i++)
+		marked |= (entry[i] & (THERE | PROTECTED)) == (SWAPPED | PROTECTED) ? 1U << i : 0;
+	return pages && (marked & pages) == pages;
+}
+
+/*
+ * Guard pages that come and go while a unit is on its zone raise no event. They take the markers
+ * away, so that it is seen when the unit comes back.
+ */
+static void mark_all(struct work *w)
+{
+	for (unsigned int i = 0; i < w->g->b.nr && !mem_without(RULE_MARKED); i++) {
+		struct victim *v = &w->g->b.v[i];
+
+		if (is_going(v) && mark(w, v->base, v->u->pages & 0xffff))
+			unit_set_marked(w->g->p, v->u, true);
+	}
 }
 
 int going_go(void *arg, struct zns_guest *guest, const struct range *own, bool *begun)
@@ -441,6 +465,7 @@ int going_go(void *arg, struct zns_guest *guest, const struct range *own, bool *
 	drop_rest(&w);
 	if (w.moves)
 		move_end(&w.scratch);
-	end_of_stop(w.g);
+	if (end_of_stop(w.g))
+		mark_all(&w);
 	return 0;
 }

@@ -63,6 +63,7 @@ struct proc {
 	int pidfd, uffd, maps, pagemap, mem, table; /* mem: /proc/PID/mem */
 	struct unit *u; /* of the whole address space; then the strays */
 	struct unit_check *checks; /* of each of these */
+	_Atomic uint64_t *marks; /* a bit for each of these: unit_set_marked() */
 	_Atomic uint32_t nr_strays; /* slots that may be in use */
 	pthread_rwlock_t ev;
 	_Atomic int refs;
@@ -248,12 +249,21 @@ void unit_note(struct proc *p, struct unit *u, const struct zns_pages_ref *ref);
 bool unit_move(struct unit *u, enum unit_state from, enum unit_state to); /* without a place */
 /* From CLEAN, and its place is given up. Its pages stay protected, which costs a message. */
 bool unit_unkeep(struct proc *p, struct unit *u, enum unit_state to);
+/*
+ * A unit on its zone is marked if each page that is to come from there (u->pages) had a marker of
+ * write protection in the page table when it went out. The kernel keeps a marker until the page
+ * comes back or is removed. It reports all removals but those by guard pages.
+ */
+void unit_set_marked(const struct proc *p, const struct unit *u, bool marked);
+bool unit_is_marked(const struct proc *p, const struct unit *u);
 void unit_stamp(struct unit *u);
 /* It is in memory, and was used or read back within the last @ms. */
 bool unit_came_lately(const struct unit *u, uint32_t ms);
 uint32_t now_ms(void);
 /* Pages of the unit beginning at @base that lie in the range, as bits. */
 uint32_t pages_of(uint64_t base, uint64_t start, uint64_t end);
+/* The next run of pages in @pages, which is taken out of them; false: there is none. */
+bool next_run(uint32_t *pages, uint64_t base, struct range *r);
 int table_make(int *fd);
 int table_map(struct proc *p);
 void table_unmap(struct proc *p);
@@ -422,8 +432,16 @@ bool same_memory(const struct proc *p);
 /* --- present.c --- */
 /* Pages that are there, in ascending order, as scan_range() tells them. */
 int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg);
-/* Pages of 16, as bits, that are not there and not nothing: swapped, or guard pages. */
-uint32_t present_markers(const struct proc *p, uint64_t base);
+/* How the page table has the pages of a unit on its zone, as bits. */
+struct unit_pages {
+	uint32_t other; /* swapped, or guard pages: what was on the zone is not theirs */
+	uint32_t removed; /* guard pages took their place, and are gone */
+};
+/*
+ * Under the lock of events. -EAGAIN: an event is unread, so nobody can say what was removed. If the
+ * page table cannot be read, no page is in either.
+ */
+int present_look(const struct proc *p, const struct unit *u, uint64_t base, struct unit_pages *is);
 bool present_is_guard(const struct proc *p, uint64_t addr);
 bool present_is_hole(const struct proc *p, uint64_t addr); /* for sure */
 

@@ -29,6 +29,7 @@ enum mem_rule {
 	RULE_FORK = 31, /* what moved after a fork is at its old place in the child */
 	RULE_SAME = 33, /* what is not what was copied stays */
 	RULE_SWAPPED = 36, /* what is in swap is moved, too */
+	RULE_MARKED = 37, /* what guard pages removed is zeroes afterwards */
 	RULE_THERE = 35, /* what is known as registered was there then */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };

@@ -133,11 +133,14 @@ static int list_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	struct listing *l = arg;
 	uint64_t word = u->word;
 	struct zns_mem_unit one = { .addr = base, .ref = unit_ref(p, u, word) };
+	struct unit_pages is = { 0 };
 
 	if (!HAS_PLACE(word))
 		return 0;
 	if (STATE(word) == U_CLEAN)
 		one.clean = clean_pages(p, base, u->pages & 0xffff);
+	else if (!present_look(p, u, base, &is))
+		one.mask = (uint16_t)(u->pages & ~(is.other | is.removed));
 	else
 		one.mask = (uint16_t)u->pages;
 	if (!one.mask && !one.clean)

@@ -4,7 +4,7 @@
  * a sparse memfd. A page of it is there when a unit in its 8 MiB was ever looked at. Behind it are
  * strays: units that mremap() moved to an address that is no multiple of 64 KiB. They are read back
  * soon. Behind all of them is what their content is checked with, so that who looks through many
- * units touches little memory. The last thing in it is what moved.
+ * touch little memory. Then there is a bit for each unit (unit_set_marked()), and last what moved.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -15,7 +15,8 @@
 #define UNITS (1ULL << (47 - 16))
 #define TABLE ((UNITS + STRAYS_MAX) * sizeof(struct unit)) /* bytes, of address space */
 #define CHECKS ((UNITS + STRAYS_MAX) * sizeof(struct unit_check)) /* behind it */
-#define ALL (TABLE + CHECKS + sizeof(struct moves))
+#define MARKS ((UNITS + STRAYS_MAX) / 8) /* bytes */
+#define ALL (TABLE + CHECKS + MARKS + sizeof(struct moves))
 
 uint32_t now_ms(void)
 {
@@ -44,6 +45,20 @@ uint32_t pages_of(uint64_t base, uint64_t start, uint64_t end)
 
 	to = zns_min(to, (uint64_t)UNIT_PAGES);
 	return from >= to ? 0 : ((1U << to) - 1) & ~((1U << from) - 1);
+}
+
+bool next_run(uint32_t *pages, uint64_t base, struct range *r)
+{
+	unsigned int from, n = 0;
+
+	if (!*pages)
+		return false;
+	from = (unsigned int)__builtin_ctz(*pages);
+	while (*pages >> (from + n) & 1)
+		n++;
+	*pages &= ~(((1U << n) - 1) << from);
+	*r = (struct range){ base + from * PAGE, base + (from + n) * PAGE };
+	return true;
 }
 
 struct unit *stray_nr(struct proc *p, uint32_t i)
@@ -135,6 +150,33 @@ bool unit_unkeep(struct proc *p, struct unit *u, enum unit_state to)
 	return true;
 }
 
+static uint64_t mark_bit(const struct proc *p, const struct unit *u, _Atomic uint64_t **word)
+{
+	uint64_t nr = (uint64_t)(u - p->u);
+
+	*word = &p->marks[nr / 64];
+	return 1ULL << nr % 64;
+}
+
+void unit_set_marked(const struct proc *p, const struct unit *u, bool marked)
+{
+	_Atomic uint64_t *word;
+	uint64_t bit = mark_bit(p, u, &word);
+
+	if (marked)
+		*word |= bit;
+	else if (*word & bit)
+		*word &= ~bit;
+}
+
+bool unit_is_marked(const struct proc *p, const struct unit *u)
+{
+	_Atomic uint64_t *word;
+	uint64_t bit = mark_bit(p, u, &word);
+
+	return *word & bit;
+}
+
 void unit_stamp(struct unit *u)
 {
 	u->stamp = now_ms();
@@ -162,7 +204,8 @@ int table_map(struct proc *p)
 	madvise(at, ALL, MADV_DONTDUMP);
 	p->u = at;
 	p->checks = (struct unit_check *)(p->u + UNITS + STRAYS_MAX);
-	p->moves = (struct moves *)(p->checks + UNITS + STRAYS_MAX);
+	p->marks = (_Atomic uint64_t *)(p->checks + UNITS + STRAYS_MAX);
+	p->moves = (struct moves *)(p->marks + MARKS / sizeof(*p->marks));
 	return 0;
 }
 

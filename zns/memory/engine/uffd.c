@@ -3,8 +3,12 @@
 #include <errno.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 
 #include "mem.h"
+
+#define GUARD_INSTALL 102 /* MADV_, Linux 6.13 */
+#define WP_UNPOPULATED (1ULL << 13) /* UFFD_FEATURE_, Linux 6.4 */
 
 /* Linux 6.6; the names are ours */
 struct poison_arg {
@@ -14,15 +18,23 @@ struct poison_arg {
 };
 #define POISON_IOCTL _IOWR(UFFDIO, 0x08, struct poison_arg)
 
-int mem_uffd_begin(int uffd)
+static int begin(int uffd, uint64_t more)
 {
 	struct uffdio_api api = { .api = UFFD_API,
 				  .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP |
 					      UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP |
-					      UFFD_FEATURE_EVENT_REMOVE |
-					      UFFD_FEATURE_EVENT_UNMAP };
+					      UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP |
+					      more };
 
 	return ioctl(uffd, UFFDIO_API, &api) ? -errno : 0;
+}
+
+/* Older kernels have no guard pages, and need no markers. */
+int mem_uffd_begin(int uffd)
+{
+	bool has_guards = !madvise(NULL, 0, GUARD_INSTALL);
+
+	return has_guards && !begin(uffd, WP_UNPOPULATED) ? 0 : begin(uffd, 0);
 }
 
 int mem_uffd_register(int uffd, uint64_t start, uint64_t end)

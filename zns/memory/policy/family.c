@@ -103,10 +103,15 @@ static int try_page(struct proc *child, const struct proc *as, uint64_t addr)
  */
 static int try_missing(struct proc *child, const struct proc *as, uint64_t addr)
 {
-	int ret = entry_of(as, addr) ? -ENOENT : mem_uffd_poison(child->uffd, addr, addr + PAGE);
+	uint64_t e = entry_of(as, addr);
+	int ret = e && (e & (MARKED | PROTECTED)) != (MARKED | PROTECTED) ? -ENOENT : 0;
 
+	if (!ret) /* where a marker of protection is nothing can be put */
+		ret = mem_uffd_protect(child->uffd, addr, addr + PAGE, false);
+	if (!ret)
+		ret = mem_uffd_poison(child->uffd, addr, addr + PAGE);
 	/* another process may have touched its own page at the same moment: that is present then */
-	return ret ? ret : (entry_of(as, addr) & (MARKED | PRESENT)) == MARKED;
+	return ret ? ret : (entry_of(as, addr) & (MARKED | PRESENT | PROTECTED)) == MARKED;
 }
 
 struct trial {

@@ -6,7 +6,9 @@
 #include "../engine/mem.h"
 
 #define ENTRIES 4096U /* read at once */
+#define PRESENT (1ULL << 63)
 #define SWAPPED (1ULL << 62) /* or a marker of the kernel's, such as that of a guard page */
+#define PROTECTED (1ULL << 57)
 #define GUARD (1ULL << 58) /* Linux 6.15 */
 
 static int by_reading(const struct proc *p, uint64_t start, uint64_t end, scan_found found,
@@ -35,16 +37,24 @@ static int by_reading(const struct proc *p, uint64_t start, uint64_t end, scan_f
 	return in && !ret ? found(arg, from, end, IS_PRESENT) : ret;
 }
 
-uint32_t present_markers(const struct proc *p, uint64_t base)
+int present_look(const struct proc *p, const struct unit *u, uint64_t base, struct unit_pages *is)
 {
 	uint64_t entry[UNIT_PAGES];
-	uint32_t pages = 0;
 
+	*is = (struct unit_pages){ 0 };
 	if (zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))
 		return 0;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++)
-		pages |= entry[i] & SWAPPED ? 1U << i : 0;
-	return pages;
+		if (!(u->pages >> i & 1))
+			continue;
+		else if ((entry[i] & (SWAPPED | PROTECTED)) == SWAPPED)
+			is->other |= 1U << i;
+		else if (!(entry[i] & (PRESENT | SWAPPED)))
+			is->removed |= 1U << i;
+	/* whoever lifts protection there says so before: see unit_set_marked() */
+	if (!unit_is_marked(p, u))
+		is->removed = 0;
+	return is->removed && mem_uffd_changes(p->uffd) ? -EAGAIN : 0;
 }
 
 bool present_is_hole(const struct proc *p, uint64_t addr)

@@ -13,7 +13,7 @@ static int probe(struct proc *child, void *arg)
 {
 	const struct place *at = arg;
 
-	return mem_uffd_protect(child->uffd, at->start, at->end, false);
+	return mem_uffd_protect(child->uffd, at->start, at->end, true); /* markers stay */
 }
 
 /* A look with the lock: no move comes there before what is looked for is forgotten. */
