@@ -869,6 +869,115 @@ static __attribute__((unused)) void guarded_large_area(void **state)
 	play_end(&s);
 }
 
+/* ---- three mremap() at one place, of which none has returned ---- */
+
+#define APART (2 * MANY * PAGE) /* from one of these places to the next */
+
+static _Atomic uint32_t turn;
+
+/* Thread @nr moves what is at a place to another. */
+static void *moves_one(void *arg)
+{
+	static const unsigned int way[3][2] = { { 0, 2 }, { 1, 0 }, { 0, 3 } };
+	uint32_t nr = (uint32_t)(uintptr_t)arg % UNIT;
+	uint8_t *at = (uint8_t *)((uintptr_t)arg - nr);
+
+	while (turn <= nr)
+		usleep(1000);
+	mremap(at + way[nr][0] * APART, MANY * PAGE, MANY * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+	       at + way[nr][1] * APART);
+	return NULL;
+}
+
+static bool is_mapped(uint8_t *at)
+{
+	unsigned char vec;
+
+	return !mincore(at, PAGE, &vec);
+}
+
+static void two_leave_one_place(struct talk *t)
+{
+	uint8_t *all = mmap(NULL, 5 * APART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t thread[3];
+
+	all += 4 * UNIT - (uintptr_t)all % UNIT; /* else it looks like a stack above its guard */
+	for (unsigned int i = 0; i < 2; i++) {
+		mprotect(all + i * APART, MANY * PAGE, PROT_READ | PROT_WRITE);
+		fill_pages(all + i * APART, MANY, 1 + i);
+	}
+	for (uint32_t nr = 0; nr < 3; nr++)
+		pthread_create(&thread[nr], NULL, moves_one, all + nr);
+	t->other = (uintptr_t)all;
+	reach(t, 1);
+	for (unsigned int i = 0; i < 2 && t->ask; i++) /* a part of both comes back */
+		check_pages(t, all + i * APART, MANY / 2, 1 + i);
+	reach(t, 2);
+	for (uint32_t nr = 0; nr < 3; nr++) {
+		turn = nr + 1;
+		while (is_mapped(all + (nr == 1 ? APART : 0)))
+			usleep(1000);
+	}
+	reach(t, 3);
+	for (uint32_t nr = 0; nr < 3; nr++)
+		pthread_join(thread[nr], NULL);
+	/* either call may have been the first */
+	all += 2 * APART;
+	for (uint32_t i = 0, seq = page_is((uint64_t *)all, 0, 1) ? 1 : 2; i < MANY; i++) {
+		t->wrong += !page_is((uint64_t *)(all + i * PAGE), i, seq);
+		t->wrong += !page_is((uint64_t *)(all + APART + i * PAGE), i, 3 - seq);
+	}
+	reach(t, 4);
+}
+
+/* The reader hears of all three at once. */
+static void three_moves(struct play *s, bool partly)
+{
+	struct proc *p = NULL;
+
+	play_begin(s, two_leave_one_place);
+	s->t->ask = partly;
+	play_attach(s);
+	await_all_out(s);
+	for (int i = 0; i < WAIT_S * 100 && pages_with(s->pid, s->t->other + APART, MANY, PRESENT);
+	     i++)
+		usleep(10000);
+	zns_mem_pause(s->m, true);
+	do_step(s, 2);
+	for (unsigned int k = 0; k < PROCS_MAX && !p; k++)
+		if (s->m->proc[k] && s->m->proc[k]->pid == s->pid)
+			p = s->m->proc[k];
+	assert_non_null(p);
+	pthread_rwlock_rdlock(&p->ev);
+	do_step(s, 3);
+	pthread_rwlock_unlock(&p->ev);
+}
+
+static void three_moves_of_all(void **state)
+{
+	static struct play s;
+
+	three_moves(&s, false);
+	do_step(&s, 4);
+	zns_mem_pause(s.m, false);
+	play_end(&s);
+}
+
+/* Nobody can say to which of them the rest belongs: it ends, and reads nothing. */
+static void three_moves_of_parts(void **state)
+{
+	static struct play s;
+
+	three_moves(&s, true);
+	tell(&s, 4);
+	for (int i = 0; i < WAIT_S * 100 && !program_ended(&s) && s.t->done < 4; i++)
+		usleep(10000);
+	assert_true(program_ended(&s));
+	assert_int_equal(s.t->wrong, 0);
+	zns_mem_pause(s.m, false);
+	play_end(&s);
+}
+
 static void has_a_stack(struct talk *t)
 {
 	uint8_t *stack = fresh(STACK_SIZE / PAGE);
@@ -927,6 +1036,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(guarded_while_read),
 #endif
 		cmocka_unit_test(guarded_stack),
+		cmocka_unit_test(three_moves_of_all),
+		cmocka_unit_test(three_moves_of_parts),
 	};
 
 	if (argc > 1)

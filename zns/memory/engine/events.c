@@ -5,8 +5,10 @@
  */
 #include <errno.h>
 #include <linux/userfaultfd.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../policy/birth.h"
@@ -448,6 +450,14 @@ static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *f
 	return nr;
 }
 
+/* Better than bytes of other memory, of which it would not know. */
+static void end_unsure(struct proc *p)
+{
+	mem_warn(p->m, "process %d is ended: two of its memories left one place at once", p->pid);
+	if (p->pid)
+		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+}
+
 /* True: there was one fault and nothing else, which is the caller's. */
 static bool serve(struct proc *p, struct fault *own)
 {
@@ -478,6 +488,8 @@ static bool serve(struct proc *p, struct fault *own)
 	}
 	nr = receive_late(p, nr, fork);
 	nr = receive_missing(p, nr, fork);
+	if (order_is_unsure(p, msg, nr))
+		end_unsure(p);
 	while ((i = order_next(p, msg, nr)) < nr) {
 		in->tag = i + 1;
 		in->at = in->tag;

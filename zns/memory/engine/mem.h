@@ -488,6 +488,8 @@ void order_unmapped(struct proc *p, uint64_t start, uint64_t end,
 		    void *arg);
 /* Of @msg, where done ones have no event: the next one; @nr: none is left. */
 unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsigned int nr);
+/* Nobody can say which of two memories is where. */
+bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned int nr);
 /* Was there an event before one of these that is not among them? */
 bool order_is_missing(const struct proc *p, const struct uffd_msg *msg, unsigned int nr);
 /* Until there may be more to read; false: there is not. */

@@ -226,6 +226,54 @@ static bool may_be(const struct proc *p, const struct uffd_msg *m)
 	return true;
 }
 
+/* Is any page of what moved in memory? */
+static bool is_partly_there(const struct proc *p, const struct uffd_msg *m)
+{
+	struct place to = to_of(m);
+	uint64_t entry[UNIT_PAGES];
+
+	for (uint64_t a = to.start; a < to.end; a += sizeof(entry) / sizeof(*entry) * PAGE) {
+		uint64_t n = zns_min((to.end - a) / PAGE, (uint64_t)UNIT_PAGES);
+
+		if (zns_pread_all(p->pagemap, entry, n * sizeof(*entry),
+				  (off_t)(a / PAGE * sizeof(*entry))))
+			return false;
+		while (n--)
+			if (entry[n] & PRESENT)
+				return true;
+	}
+	return false;
+}
+
+static bool is_out(const struct proc *p, struct place at)
+{
+	for (uint64_t a = at.start; p->u && a < at.end; a += UNIT)
+		if (ON_ZONE(unit_at((struct proc *)p, a)->word))
+			return true;
+	return false;
+}
+
+/*
+ * Two memories have left one place, and each may be the one that the table has there: a third
+ * thread's mremap() brought the second one, and has not returned. Where both are on zones as a
+ * whole either order is one in which the calls may have been done. Where a part is in memory the
+ * rest belongs to it, and nobody can say which.
+ */
+bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
+{
+	for (unsigned int i = 0; i < nr; i++)
+		for (unsigned int k = i + 1; k < nr; k++) {
+			struct place a = from_of(&msg[i]), b = from_of(&msg[k]);
+
+			if (to_of(&msg[i]).end && to_of(&msg[k]).end && a.start < b.end &&
+			    b.start < a.end && is_out(p, a) && may_be(p, &msg[i]) &&
+			    may_be(p, &msg[k]) &&
+			    (is_partly_there(p, &msg[i]) || is_partly_there(p, &msg[k])))
+				return true;
+		}
+	return false;
+}
+
 /* One of the others that came before it, or @nr. */
 static unsigned int before(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			   unsigned int i)
