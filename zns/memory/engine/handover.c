@@ -133,7 +133,7 @@ static int make_proc(struct zns_mem *m, pid_t pid, const int *fds, struct proc *
 	*out = p;
 	if (table_map(p))
 		return zns_fail(err, -EPROTO, "a table of a memory context cannot be mapped");
-	p->owes = true;
+	p->has_pending_moves = true;
 	if (table_each(p, count_strays, NULL))
 		return zns_fail(err, -EPROTO, "a table of a memory context cannot be read");
 	return 0;

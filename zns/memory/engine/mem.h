@@ -72,14 +72,15 @@ struct proc {
 	_Atomic bool evicts;
 	uint64_t fork_nr; /* as shared_proc.birth */
 	bool leaves; /* as shared_proc.leaves */
-	bool uncounted; /* the same; the store has not counted its units yet */
+	bool uncounted; /* a child that leaves, whose units the store has not counted yet */
 	struct places known; /* known.c; under `ev` */
 	struct places
 		guarded; /* guards.c: areas with guard pages, as of the last look; the evictor's */
 	uint64_t guards_ns, guards_at; /* of the last look; what comes back next */
 	_Atomic uint32_t guards_coming; /* units that are queued for it */
 	struct moves *moves; /* the last ones; under `ev` */
-	bool owes; /* one of them may be; the same */
+	bool has_pending_moves; /* at least one of them may still be owed its second event;
+				 * under `ev` */
 	struct range own; /* what a stopped thread needed of its memory, the last time */
 	struct going *rest; /* an eviction that the process does not finish */
 	uint64_t again_ns; /* when a stop is tried again; 0: it is not put off */
@@ -102,11 +103,12 @@ struct fault {
 		FAULT_WRITE,
 		FAULT_LOAD,
 		FAULT_STRAY,
-		FETCH, /* nobody waits for it: these go behind all others */
-		FETCH_COPY, /* the same; a copy is made, the unit stays on its zone */
-		FETCH_STREAM, /* the same, of the last one of a stream instead of a chain */
-		FETCH_GUARDED, /* the same, whatever the budget says (guards.c) */
-		FETCH_RECORD, /* the same; some of the record, whatever the address (active.c) */
+		/* nobody waits for these: they go behind all others */
+		FETCH, /* a unit of a chain or a stream (ahead.c) */
+		FETCH_COPY, /* a copy of the chain's last unit, which stays on its zone */
+		FETCH_STREAM, /* a copy of the stream's last unit, which stays on its zone */
+		FETCH_GUARDED, /* a unit of an area with guard pages, beyond the budget if need be */
+		FETCH_RECORD, /* some units of the record; the address means nothing (active.c) */
 	} kind;
 	uint64_t since_ns;
 };

@@ -31,17 +31,17 @@ void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 	m->len = len;
 	m->owed = !mem_without(RULE_OWED);
 	all->nr++;
-	p->owes = true;
+	p->has_pending_moves = true;
 }
 
 /* Where nothing is on its way, nothing is owed: mremap() with MREMAP_DONTUNMAP unmaps nothing. */
 void order_look(struct proc *p)
 {
-	if (!p->owes || mem_uffd_changes(p->uffd))
+	if (!p->has_pending_moves || mem_uffd_changes(p->uffd))
 		return;
 	for (unsigned int i = 0; i < MOVES_KEPT; i++)
 		p->moves->move[i].owed = 0;
-	p->owes = false;
+	p->has_pending_moves = false;
 }
 
 const struct move *order_move(const struct proc *p, uint32_t n)
