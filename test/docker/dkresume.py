@@ -395,7 +395,7 @@ def supervisor(ident):
 
 
 def children(pid):
-    return [int(c) for c in Path(f'/proc/{pid}/task/{pid}/children').read_text().split()]
+    return [int(c) for t in Path(f'/proc/{pid}/task').iterdir() for c in (t / 'children').read_text().split()]
 
 
 def start_alone(d, ident, pid, start):
@@ -607,6 +607,7 @@ def suspend_daemon_create(d):
         d.docker('start', name)
         want('its memory', secret(d, name) == was[name], name, note(d, name))
         nothing_left(d, name)
+    start_of_dead_shim(d, was['after'], barrier['after'], reached['after'])
     remove(d, *was)
     barrier, reached = barrier['within'], reached['within']
     # the supervisor is killed in place of dockerd: its restore must not outlive it, as the cold start has the same id
@@ -625,6 +626,35 @@ def suspend_daemon_create(d):
     barrier.unlink()
     want('cold', secret(d, 'alone') != was and note(d, 'alone') == 'started cold: the restore ended', note(d, 'alone'))
     remove(d, 'alone')
+
+
+def start_of_dead_shim(d, was, barrier, reached):
+    """A start whose shim is killed goes on only after the next start: it leaves that one's container alone."""
+    ident = d.id('after')
+    d.docker('stop', 'after')
+    reached.unlink()
+    barrier.touch()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        started = pool.submit(d.docker, 'start', 'after', check=False)
+        try:
+            dkdaemon.until('it is reached', reached.exists)
+            (shim,) = shims(ident)      # below it Docker's script, and the start itself, whose watcher has its words, too
+            ((pid,),) = [children(c) for c in children(int(shim)) if words(Path(f'/proc/{c}'))[:1] == [b'/bin/sh']]
+            os.kill(pid, signal.SIGSTOP)
+            os.kill(int(shim), 9)
+            want('no start', started.result().returncode)
+        finally:
+            barrier.unlink()
+    d.docker('start', 'after')
+    cold = secret(d, 'after')
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        pass
+    dkdaemon.until('the first start has ended', lambda: not words(Path(f'/proc/{pid}')))
+    want('cold', cold != was and note(d, 'after').startswith('started cold: '), note(d, 'after'))
+    want('it runs on', d.running('after') and secret(d, 'after') == cold)
+    nothing_left(d, 'after')
 
 
 def shims(ident):

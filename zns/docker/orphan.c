@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A create or a start whose engine was killed. dockerd takes its containerd along, and the shim
+ * A create or a start whose engine was killed, or whose shim. dockerd takes its containerd along, and the shim
  * stays: with no task, or with one that nobody will start, or with one that runs and that dockerd
  * takes for stopped. Each later start fails ("task already exists", "id already in use"). Without
  * the shim containerd forgets the task.
@@ -121,14 +121,6 @@ static pid_t shim_of(const char *id)
 	return 0;
 }
 
-static void wait_for(int process)
-{
-	struct pollfd p = { process, POLLIN, 0 };
-
-	while (poll(&p, 1, -1) < 0 && errno == EINTR)
-		;
-}
-
 static bool has_ended(int process)
 {
 	struct pollfd p = { process, POLLIN, 0 };
@@ -174,18 +166,25 @@ static void stop(const struct call *c)
 		poll(&p, 1, STOP_MS);
 }
 
-/* @engine < 0: it has ended. */
+/*
+ * @engine < 0: it has ended. A call that has lost its shim is ended: at its own end, which may be much
+ * later, it would remove the container of the next start, which has the same id.
+ */
 static void watch(const struct call *c, int self, int engine, int shim)
 {
-	struct pollfd p[] = { { self, POLLIN, 0 }, { engine, POLLIN, 0 } };
+	struct pollfd p[] = { { self, POLLIN, 0 }, { shim, POLLIN, 0 }, { engine, POLLIN, 0 } };
 
-	if (engine >= 0)
-		while (poll(p, ZNS_ARRAY_SIZE(p), -1) < 0 && errno == EINTR)
-			;
-	if (engine >= 0 && !has_ended(engine))
-		return;
-	wait_for(self);
-	if (has_ended(shim)) /* containerd has seen it, and another dockerd may create it again */
+	while (!has_ended(self)) {
+		poll(p, ZNS_ARRAY_SIZE(p), -1);
+		if (has_ended(shim)) {
+			syscall(SYS_pidfd_send_signal, self, SIGKILL, NULL, 0);
+			return;
+		}
+		if (engine >= 0 && has_ended(engine))
+			p[2].fd = engine = -1;
+	}
+	if (engine >= 0 ||
+	    has_ended(shim)) /* containerd has seen it, and another dockerd may create it again */
 		return;
 	if (!strcmp(c->command, "start"))
 		stop(c);
