@@ -141,6 +141,8 @@ class Soak:
     def start(self, kind):
         name = self.work.container
         self.disturbed('start', kind, 'start')
+        if kind == 'dockerd':       # killed in its start: until the runtime has stopped the container each start says "id already in use"
+            until('its shim is gone', lambda: self.d.running(name) or not shims(self.ident))
         for _ in range(3):
             if self.d.running(name):
                 return
