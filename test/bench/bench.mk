@@ -3,7 +3,7 @@
 
 FIO_SRC		:= $(B)/fio-src
 VTIME_SRC	:= test/bench/vtime
-PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(filter-out %_none.c,$(foreach d,base dev store,$(wildcard zns/$(d)/*.c))) zns/crypt/record.c \
+PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(filter-out %_none.c,$(foreach d,base dev dev/emu store,$(wildcard zns/$(d)/*.c))) zns/crypt/record.c \
 		   $(wildcard test/controls/*.c)) \
 		   $(patsubst $(GEN)/%.c,$(B)/pic/gen/%.o,$(PROTO_C))
 SHARE_BIN	:= $(foreach v,plain parts choice gain,$(B)/bench/share-$(v)/znsd)

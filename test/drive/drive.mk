@@ -2,7 +2,7 @@
 # Modelled drives for guests: an nbdkit plugin.
 
 DRIVE_SO	:= $(B)/test/drive.so
-DRIVE_OBJ	:= $(filter-out %/track.o,$(filter $(B)/pic/zns/base/% $(B)/pic/zns/dev/% $(B)/pic/test/controls/% $(B)/pic/gen/%,$(PIC_OBJ)))
+DRIVE_OBJ	:= $(filter-out %/track.o %/nonces.o,$(filter $(B)/pic/zns/base/% $(B)/pic/zns/dev/% $(B)/pic/test/controls/% $(B)/pic/gen/%,$(PIC_OBJ)))
 
 .PHONY: drive drive-selftest
 drive: deps-vm
