@@ -49,6 +49,8 @@ def install(d):
     want('a bad file stays', f.read_text() == '{"a": 1,}')
     f.write_text('{"runtimes": 3}')
     d.refused(d.zctl, 'docker', 'install', '--config', f, line='"runtimes" is not an object')
+    for name in 'runc', 'a/b', '../x', 'a b':
+        d.refused(d.zctl, 'docker', 'install', '--config', f, '--name', name, line="cannot be a runtime's name")
     new = d.dir / 'none' / 'daemon.json'
     d.zctl('docker', 'install', '--config', new)
     want('made', json.loads(new.read_text())['experimental'] is True)

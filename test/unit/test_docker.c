@@ -274,6 +274,9 @@ static void memory_auto(const struct docker_container *c)
 		const char *says;
 	} v[] = {
 		{ "", "", 0, 0, -ENOENT, "no memory-dram" },
+		{ "memory-dram = 0%\n", "", 0, 0, -EINVAL, "1% to 100%" },
+		{ "memory-dram = 101%\n", "", 0, 0, -EINVAL, "1% to 100%" },
+		{ "memory-dram = x%\n", "", 0, 0, -EINVAL, "1% to 100%" },
 		{ "memory-dram = 64M\n", "", 0, MIB(16), 0, NULL },
 		{ "memory-dram = 64M\n", "", MIB(3), MIB(3), 0, NULL },
 		{ "memory-dram = 64M\n", "", MIB(65), 0, -EINVAL, "above memory-dram of 64 MiB" },

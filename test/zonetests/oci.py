@@ -205,6 +205,13 @@ def refused(scene):
     if 'not empty and no OCI layout' not in parts.ctl(1, 'export', '--oci', parts.ids[0], str(full)):
         raise Failed('a directory with other files was taken')
     expect('its files', os.listdir(full), ['mine'])
+    layout = parts.chain.dir / 'list'
+    parts.ctl(0, 'export', '--oci', parts.ids[0], str(layout))
+    for index in '[]', '3', 'null':
+        (layout / 'index.json').write_text(index)
+        if 'no index of images' not in parts.ctl(1, 'export', '--oci', parts.ids[0], str(layout)):
+            raise Failed(f'an index that is {index} was taken')
+        expect('the index', (layout / 'index.json').read_text(), index)
     run_ctl(parts.scene, 2, 'import', '--oci', str(full), '--parent', parts.ids[0])
     run_ctl(parts.scene, 2, 'export', '--oci', parts.ids[0], str(full / 'x'), '--metadata-only')
 
