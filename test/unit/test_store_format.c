@@ -184,21 +184,47 @@ static void bad_meta_zones(void **state)
 	memdev_close(&m->dev);
 }
 
-/* A read-only zone cannot be cleared by format: the new store must still win. */
-static void format_beside_stuck_zone(void **state)
+/* Dumps that come and go until the catalogue has this generation. */
+static struct zns_store *at_generation(struct memdev *m, uint64_t generation)
 {
-	struct memdev *m = formatted(8, KIB(64), 4096);
-	ZnsPb__Profile *p = make_profile(8, 4);
 	struct zns_store *s = open_rw(m);
 	struct ck k;
 
-	for (unsigned n = 0; zns_store_generation(s) < 3; n++) {
+	for (unsigned n = 0; zns_store_generation(s) < generation; n++) {
 		uint8_t id[ZNS_UUID_LEN];
 
 		OK(zns_store_commit(s, ck_init(&k, n, "a", 5, 0, 4096), NULL));
 		id_of(n, id);
 		OK(zns_store_remove(s, id, "gc", NULL));
 	}
+	return s;
+}
+
+/* Each zone with a catalogue has lost all but its first block: that is no empty store. */
+static void no_generation_is_complete(void **state)
+{
+	struct memdev *m = formatted(8, KIB(64), 4096);
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_store *s = at_generation(m, 3);
+
+	zns_store_close(s);
+	for (uint32_t z = 0; z < 8; z++)
+		m->z[z].wp = zns_min(m->z[z].wp, (uint64_t)4096);
+	s = NULL;
+	assert_int_equal(zns_store_open(&m->dev, 0, &s, &err), -EBADMSG);
+	assert_non_null(strstr(err.msg, "no generation of the catalogue is complete"));
+	assert_null(s);
+	memdev_close(&m->dev);
+}
+
+/* A read-only zone cannot be cleared by format: the new store must still win. */
+static void format_beside_stuck_zone(void **state)
+{
+	struct memdev *m = formatted(8, KIB(64), 4096);
+	ZnsPb__Profile *p = make_profile(8, 4);
+	struct zns_store *s = at_generation(m, 3);
+	struct ck k;
+
 	OK(zns_store_commit(s, ck_init(&k, 9999, "a", 5, 0, 4096), NULL));
 	zns_store_close(s);
 	m->z[2].forced = ZNS_ZONE_READ_ONLY; /* generation 3 */
@@ -231,6 +257,7 @@ int main(void)
 		cmocka_unit_test(meta_zone_count),
 		cmocka_unit_test(conventional_zones),
 		cmocka_unit_test(bad_meta_zones),
+		cmocka_unit_test(no_generation_is_complete),
 		cmocka_unit_test(format_beside_stuck_zone),
 		cmocka_unit_test(other_geometry),
 	};
