@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <cmocka.h>
+#include <unistd.h>
 #include "../../zns/ctl/lib/ctl.h"
 
 static uint8_t id[ZNS_UUID_LEN] = { 1, 2, 3 }, key[8] = { 0xab };
@@ -54,6 +55,64 @@ static void fields(void **state)
 	   "{\"frozen_us\":0,\"origin\":{\"host\":\"h\"},\"key\":\"ab00000000000000\",\"crypt\":true}");
 	is(ctl_json(&c, "groups both={bytes n=page_bytes} zones{zone}"),
 	   "{\"groups\":[3,5],\"both\":{\"bytes\":7,\"n\":0},\"zones\":[{\"zone\":4}]}");
+}
+
+/* What `ls --json` prints of @c, into @text. */
+static void listed(const ZnsPb__Checkpoint *c, size_t n, char *text, size_t len)
+{
+	FILE *to = tmpfile();
+	int out = dup(STDOUT_FILENO);
+	struct ctl_list l;
+
+	fflush(stdout);
+	dup2(fileno(to), STDOUT_FILENO);
+	ctl_list_begin(&l, "all");
+	for (size_t i = 0; i < n; i++)
+		ctl_list_add(&l, c, ctl_checkpoint_fields, "pinned", true, "damaged", false, NULL);
+	ctl_list_end(&l);
+	fflush(stdout);
+	dup2(out, STDOUT_FILENO);
+	close(out);
+	rewind(to);
+	text[fread(text, 1, len - 1, to)] = 0;
+	fclose(to);
+}
+
+/* A list has the members that a single one has, and a terminal obeys nothing of it. */
+static void list(void **state)
+{
+	static char text[65536];
+	ZnsPb__Checkpoint c = ZNS_PB__CHECKPOINT__INIT;
+	ZnsPb__ZoneUse u[3] = { ZNS_PB__ZONE_USE__INIT, ZNS_PB__ZONE_USE__INIT,
+				ZNS_PB__ZONE_USE__INIT },
+		       *uses[] = { &u[0], &u[1], &u[2] };
+	struct json_object *all, *one, *first;
+
+	u[2].zone = 9;
+	c.zones = uses;
+	c.n_zones = 3;
+	c.id = (ProtobufCBinaryData){ sizeof(id), id };
+	c.container = (char *)"/\"\\\b\n\t\x1f\x7f\xc2\x85\xff\xe2\x80\xae\xc3\xa4";
+	c.created_ns = INT64_MIN;
+	c.bytes = 12345678901234;
+	c.has_qos_achieved_mibps = 1;
+	c.qos_achieved_mibps = 1.5;
+	listed(&c, 2, text, sizeof(text));
+	assert_non_null(strstr(
+		text,
+		"\"container\": \"/\\\"\\\\\\b\\n\\t\\u001f\\u007f\\u0085\\ufffd\\u202e\xc3\xa4\",\n"));
+	all = json_tokener_parse(text);
+	assert_int_equal(json_object_array_length(json_object_object_get(all, "all")), 2);
+	first = json_object_array_get_idx(json_object_object_get(all, "all"), 0);
+	c.container = (char *)json_object_get_string(json_object_object_get(first, "container"));
+	one = ctl_json_checkpoint(&c);
+	json_object_object_add(one, "pinned", json_object_new_boolean(1));
+	json_object_object_add(one, "damaged", json_object_new_boolean(0));
+	assert_string_equal(json_object_to_json_string(first), json_object_to_json_string(one));
+	json_object_put(one);
+	json_object_put(all);
+	listed(&c, 0, text, sizeof(text));
+	assert_string_equal(text, "{\n  \"all\": []\n}\n");
 }
 
 /* Nothing of it is there, as of a device that does not answer. */
@@ -185,9 +244,10 @@ static void options(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fields), cmocka_unit_test(no_message),
-		cmocka_unit_test(lines),  cmocka_unit_test(expressions),
-		cmocka_unit_test(table),  cmocka_unit_test(options),
+		cmocka_unit_test(fields),      cmocka_unit_test(list),
+		cmocka_unit_test(no_message),  cmocka_unit_test(lines),
+		cmocka_unit_test(expressions), cmocka_unit_test(table),
+		cmocka_unit_test(options),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

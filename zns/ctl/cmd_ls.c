@@ -159,7 +159,6 @@ static void print_all(const struct ctl_pick *p, bool all)
 
 static void print_json(const struct ctl_pick *p)
 {
-	struct json_object *j;
 	struct ctl_list list;
 	size_t k = 0;
 
@@ -169,10 +168,8 @@ static void print_json(const struct ctl_pick *p)
 
 		if (!wanted(p, &k, c))
 			continue;
-		j = ctl_json_checkpoint(c);
-		json_object_object_add(j, "pinned", ctl_j_bool(ctl_pinned(p->ls, c)));
-		json_object_object_add(j, "damaged", ctl_j_bool(ctl_damaged(p->ls, c)));
-		ctl_list_add(&list, j);
+		ctl_list_add(&list, c, ctl_checkpoint_fields, "pinned", ctl_pinned(p->ls, c),
+			     "damaged", ctl_damaged(p->ls, c), NULL);
 	}
 	ctl_list_end(&list);
 }

@@ -21,7 +21,8 @@
  *   name{x y}      of a message, or of each of several: these members
  *   key={x y}      an object of these members of the same message
  *   name:time      nanoseconds as a time; :state a zone's state; :pos null if 0; :set whether it is
- * there
+ * there; :zones of zone_use messages the numbers of the zones; :pages of a checkpoint's pages_only
+ * its state
  *
  * UUIDs and fingerprints of keys are bytes, and become text. @m may be NULL for ctl_json_add: then
  * nothing is there. @fields must stay as it is until the program ends: it is parsed once.
@@ -62,13 +63,17 @@ struct json_object *ctl_json_zones(const ZnsPb__Status *s); /* how many zones ar
 int ctl_print_json(struct json_object *o);
 int ctl_print_list(const char *key, struct json_object *list); /* as the only member of an object */
 void ctl_write_json(FILE *f, struct json_object *o);
-/* As ctl_print_list, one element at a time: a long list is not kept in memory. */
+/* print_fields.c: as ctl_print_list, one message at a time and without objects of the library: a long
+ * list is quick, and not kept in memory. Nothing else may print between begin and end. */
 struct ctl_list {
 	size_t nr;
+	struct out *out;
 };
 void ctl_list_begin(struct ctl_list *l, const char *key);
-void ctl_list_add(struct ctl_list *l, struct json_object *o); /* prints and frees */
-void ctl_list_end(const struct ctl_list *l);
+/* Behind the members that @fields names come pairs of a name and a bool, and NULL. */
+void ctl_list_add(struct ctl_list *l, const void *m, const char *fields, const char *flag, ...)
+	__attribute__((sentinel));
+void ctl_list_end(struct ctl_list *l);
 
 /* print_table.c: a table from a list of columns. */
 #define CTL_COLUMNS_END             \

@@ -3,6 +3,7 @@
  * terminal. */
 #include <string.h>
 #include "ctl.h"
+#include "print_priv.h"
 
 struct json_object *ctl_j_text(const char *s)
 {
@@ -91,87 +92,55 @@ struct json_object *ctl_json_zones(const ZnsPb__Status *s)
 	return j;
 }
 
-/* Writes one character, escaped if needed. Returns its length in bytes. */
-static size_t put_character(FILE *f, const char *s)
+size_t print_character(const char *s, char out[8])
 {
 	size_t n = 1;
-	char one[5] = "";
 
 	if (*s == 0x7f)
-		return fprintf(f, "\\u007f"), 1;
+		return strcpy(out, "\\u007f"), 1;
 	while (n < 4 && ((unsigned char)s[n] & 0xc0) == 0x80)
 		n++;
-	memcpy(one, s, n);
-	if (zns_is_printable(one)) {
-		fputs(one, f);
+	snprintf(out, 8, "%.*s", (int)n, s);
+	if (zns_is_printable(out))
 		return n;
-	}
 	/* C1 and similar characters are two or three bytes of valid UTF-8. Invalid bytes are
 	 * replaced one by one. */
 	if (n == 2 && (unsigned char)s[0] == 0xc2)
-		fprintf(f, "\\u%04x", (unsigned char)s[1]);
+		snprintf(out, 8, "\\u%04x", (unsigned char)s[1]);
 	else if (n == 3 && (unsigned char)s[0] >= 0xe2 && (unsigned char)s[0] != 0xed)
-		fprintf(f, "\\u%04x", (s[0] & 0xf) << 12 | (s[1] & 0x3f) << 6 | (s[2] & 0x3f));
+		snprintf(out, 8, "\\u%04x",
+			 (s[0] & 0xf) << 12 | (s[1] & 0x3f) << 6 | (s[2] & 0x3f));
 	else
-		return fprintf(f, "\\ufffd"), 1;
+		return strcpy(out, "\\ufffd"), 1;
 	return n;
 }
 
 /* The library escapes only as JSON demands. It passes on invalid UTF-8 and what a terminal would
- * obey. Lines after the first begin with @indent. */
-static void put_json(FILE *f, const char *s, const char *indent)
+ * obey. */
+static void put_json(FILE *f, const char *s)
 {
-	size_t deep = strlen(indent);
-
 	for (; *s; s++) {
 		const char *end = s;
 
-		while (*end && *end != '\n' && (unsigned char)*end < 0x7f)
+		char esc[8];
+
+		while (*end && (unsigned char)*end < 0x7f)
 			end++;
 		fwrite_unlocked(s, 1, (size_t)(end - s), f);
 		if (!*end)
 			break;
-		if (*end == '\n') {
-			putc_unlocked('\n', f);
-			fwrite_unlocked(indent, 1, deep, f);
-			s = end;
-		} else {
-			s = end + put_character(f, end) - 1;
-		}
+		s = end + print_character(end, esc) - 1;
+		fputs(esc, f);
 	}
-}
-
-static void put_object(FILE *f, struct json_object *o, const char *indent)
-{
-	put_json(f,
-		 json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-							   JSON_C_TO_STRING_SPACED |
-							   JSON_C_TO_STRING_NOSLASHESCAPE),
-		 indent);
-	json_object_put(o);
 }
 
 void ctl_write_json(FILE *f, struct json_object *o)
 {
-	put_object(f, o, "");
+	put_json(f, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+							      JSON_C_TO_STRING_SPACED |
+							      JSON_C_TO_STRING_NOSLASHESCAPE));
 	fputc('\n', f);
-}
-
-void ctl_list_begin(struct ctl_list *l, const char *key)
-{
-	l->nr = 0;
-	printf("{\n  \"%s\": [", key);
-}
-
-void ctl_list_add(struct ctl_list *l, struct json_object *o)
-{
-	fputs(l->nr++ ? ",\n    " : "\n    ", stdout);
-	put_object(stdout, o, "    ");
-}
-
-void ctl_list_end(const struct ctl_list *l)
-{
-	fputs(l->nr ? "\n  ]\n}\n" : "]\n}\n", stdout);
+	json_object_put(o);
 }
 
 int ctl_print_json(struct json_object *o)

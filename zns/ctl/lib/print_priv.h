@@ -12,4 +12,7 @@ bool print_present(const ProtobufCFieldDescriptor *f, const char *m);
 /* the value of an integer or bool */
 int64_t print_number(const ProtobufCFieldDescriptor *f, const char *p);
 
+/* Writes the first character of @s, escaped if a terminal would obey it. Returns its length in @s. */
+size_t print_character(const char *s, char out[8]);
+
 #endif
