@@ -5,9 +5,9 @@
 
 #define HOUR 3600000u /* ms */
 
-/* A broker whose znsctl only notes that it was run. It takes the one beside itself, whatever the
- * environment says. */
-static void fake_znsctl(struct fx *f)
+/* A broker whose znsctl only notes that it was run, and does @then. It takes the one beside itself,
+ * whatever the environment says. */
+static void fake_znsctl(struct fx *f, const char *then)
 {
 	char dir[300], to[PATH_MAX], command[2 * PATH_MAX];
 	FILE *file;
@@ -19,7 +19,8 @@ static void fake_znsctl(struct fx *f)
 	snprintf(to, sizeof(to), "%s/znsctl", dir);
 	file = fopen(to, "w");
 	assert_non_null(file);
-	fprintf(file, "#!/bin/sh\necho \"$*\" >>%s/ran\n", f->dir);
+	fprintf(file, "#!/bin/sh\necho $$ >%s/pid\necho \"$*\" >>%s/ran\n%s\n", f->dir, f->dir,
+		then);
 	assert_int_equal(fclose(file), 0);
 	assert_int_equal(chmod(to, 0700), 0);
 	setenv("ZNS_LIBEXEC", dir, 1);
@@ -67,7 +68,7 @@ static void rarely(void **state)
 	struct fx *f = *state;
 	struct zns_broker b;
 
-	fake_znsctl(f);
+	fake_znsctl(f, "");
 	b = client(f);
 	pass(&b, 4 * HOUR); /* it counts from here */
 	pass(&b, 4 * HOUR); /* but there is nothing that could go */
@@ -98,7 +99,7 @@ static void after_the_dump(void **state)
 	ZnsPb__DumpBegin m;
 	REQ(q);
 
-	fake_znsctl(f);
+	fake_znsctl(f, "");
 	b = client(f);
 	rule(&b);
 	pass(&b, 0);
@@ -119,7 +120,7 @@ static void never(void **state)
 	struct zns_broker b;
 	struct zns_err err;
 
-	fake_znsctl(f);
+	fake_znsctl(f, "");
 	assert_int_equal(zns_config_set("sweep", "0", &err), 0);
 	b = client(f);
 	rule(&b);
@@ -129,12 +130,46 @@ static void never(void **state)
 	zns_broker_close(&b);
 }
 
+/* It is ended when its broker leaves: it would start the next one. */
+static void ends_with_its_broker(void **state)
+{
+	struct fx *f = *state;
+	struct pollfd p = { .events = POLLIN };
+	struct zns_broker b;
+	char path[300];
+	int pid = 0;
+	FILE *file;
+	REQ(q);
+
+	fake_znsctl(f, "exec sleep 1000");
+	b = client(f);
+	rule(&b);
+	pass(&b, 0);
+	pass(&b, 4 * HOUR);
+	until((pass(&b, 0), ran(f) == 1));
+	snprintf(path, sizeof(path), "%s/pid", f->dir);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%d", &pid), 1);
+	fclose(file);
+	p.fd = pidfd_of(pid);
+	q.has_quit = q.quit = 1;
+	drop(ask(&b, &q));
+	zns_broker_close(&b);
+	if (poll(&p, 1, 30000) != 1) {
+		kill(pid, SIGKILL);
+		fail_msg("gc runs on");
+	}
+	close(p.fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(rarely, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(after_the_dump, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(never, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(ends_with_its_broker, fx_setup, fx_teardown),
 	};
 
 	fx_still = true;

@@ -99,6 +99,7 @@ uint32_t earlier_client(const struct znsd *d);
 
 /* sweeping.c: `znsctl gc` by the broker. True: it has begun now. */
 bool sweeping_start(struct znsd *d);
+void sweeping_end(struct znsd *d); /* the broker leaves: `znsctl gc` would start another one */
 int sweeping_step(struct znsd *d); /* now and then; milliseconds until the next look */
 
 /* intake.c; @len: of the coming request. False: no room yet, do not read it. */

@@ -232,6 +232,7 @@ static void unreserve(struct znsd *d)
 /* Does what a good end needs. The kernel takes back the rest. */
 void server_stop(struct znsd *d)
 {
+	sweeping_end(d);
 	if (d->server->listen_fd >= 0) {
 		/* The socket is ours: we hold the broker lock. A client that comes now finds nobody
 		 * and starts the next broker. */

@@ -88,6 +88,13 @@ bool sweeping_start(struct znsd *d)
 	return !ret;
 }
 
+void sweeping_end(struct znsd *d)
+{
+	reap(d->server);
+	if (d->server->gc_pid)
+		kill(d->server->gc_pid, SIGTERM);
+}
+
 int sweeping_step(struct znsd *d)
 {
 	struct server *s = d->server;
