@@ -59,6 +59,8 @@ def soak(build):
                '--report', f'{build}/report/soak/livecontrols'),
         python('lazysoak', 'lazy restores that lose what they need at a random moment', 'test/zonetests/lazysoak.py', '--runs', '100',
                '--seed', '{seed}'),
+        python('walk', 'a random walk over all that one does with checkpoints, beside a model', 'test/zonetests/walk.py', 'run', '--soak',
+               env={'SOAK_SEED': '{seed}', 'WALK_STEPS': '150'}),
         python('areas', 'areas of programs that people run, before a dump and after its restore', 'test/zonetests/areas.py', '--report',
                f'{build}/report/soak/areas', limit_s=1800),
         python('docker-ferretdb', 'containers with FerretDB, which has to be built', 'test/docker/docker.py', 'run', 'work-ferretdb', 'five-at-once'),
