@@ -145,10 +145,13 @@ static int longer_sets(struct probe *p, struct probe_index *x, struct zns_probe_
 static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 {
 	struct zns_probe_drift d = { 0 };
+	uint64_t spent;
 	int ret;
 
 	p->usual_mibps = p->map->zone_write_mibps;
+	spent = p->map->written;
 	ret = predict_all(p, x, &d, err);
+	spent = p->map->written - spent;
 	if ((ret && ret != -EDQUOT) || !wrong(p->map))
 		return ret;
 	if (p->map->one_domain)
@@ -160,10 +163,16 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 		ret = probe_index_build(p, x, err);
 		if (!ret)
 			ret = probe_split_groups(p, x, err);
+		/* the default budget is enough, unless times change */
+		if (ret == -EDQUOT && !p->par->budget)
+			break;
 		if (ret)
 			return ret;
 		if (p->map->nr_groups == groups)
 			break;
+		/* the default budget is for one prediction */
+		if (!p->par->budget)
+			p->budget += spent;
 		d = (struct zns_probe_drift){ 0 };
 		ret = predict_all(p, x, &d, err);
 		if ((ret && ret != -EDQUOT) || !wrong(p->map))

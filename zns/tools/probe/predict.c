@@ -193,6 +193,30 @@ static int blame(struct probe *p, struct predict *t, uint32_t group, const uint3
 	return ret;
 }
 
+/* A zone of a slower die beside any zone of this group takes as long as two that share. Alone it shows:
+ * zones of one die take one time. */
+static int own_times(struct probe *p, struct predict *t, uint32_t group, const uint32_t *zones,
+		     uint32_t nr, bool *right, struct zns_err *err)
+{
+	for (uint32_t i = 0; i < nr; i++) {
+		double ns = PROBE_UNTOLD * 1e9, now;
+
+		for (uint32_t k = 0; k < TRIES && ns > PROBE_ONE_RATE * p->group_ns[group]; k++) {
+			int ret = probe_write_set(p, &zones[i], 1, p->set_units, &now, err);
+
+			if (ret)
+				return ret;
+			ns = zns_min(ns, now);
+		}
+		if (ns <= PROBE_ONE_RATE * p->group_ns[group])
+			continue;
+		*right = false;
+		p->apart[group] = true;
+		moved(t, zones[i]);
+	}
+	return 0;
+}
+
 /*
  * Zones of a group, two by two. A group that is two dies passes if no pair has a zone of each: of
  * six zones of each that happens to one in 46. So in a small group each pair has a zone of the one
@@ -212,7 +236,7 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 		double ratio;
 		int ret = try_set(p, pair, NULL, 2, p->group_ns[group], PROBE_SAME_MOST, TRIES,
 				  &ratio, err);
-		bool right;
+		bool right, paired;
 
 		/* zones that are slower alone, too, are on another die */
 		for (uint32_t k = 0; !ret && ratio > PROBE_SAME_MOST && k < 2; k++) {
@@ -233,11 +257,16 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 		}
 		if (ret)
 			return ret;
-		right = ratio >= PROBE_SAME && ratio <= PROBE_SAME_MOST;
+		right = paired = ratio >= PROBE_SAME && ratio <= PROBE_SAME_MOST;
+		if (paired)
+			ret = own_times(p, t, group, pair + (linked && i), 2 - (linked && i),
+					&right, err);
+		if (ret)
+			return ret;
 		note(s, ratio / 2, right);
 		p->map->zones_predicted += i + 1 < n && !(linked && i) ? 2 : 1;
 		p->apart[group] |= ratio < PROBE_SAME;
-		if (!right)
+		if (!paired)
 			ret = blame(p, t, group, pair, err);
 		if (ret)
 			return ret;
