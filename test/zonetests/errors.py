@@ -315,10 +315,11 @@ def kill_task(scene):
             return False
         if done.code <= 0:
             raise Failed(f'wait {nth}: exit {done.code}')
-        if not wait_until(lambda: not alive(pid), 60):
+        if pid and not wait_until(lambda: not alive(pid), 60):
             raise Failed(f'wait {nth}: the task is left')
         scene.no_helpers()
-        expect(f'wait {nth}: leases', scene.device.status().get('leases', []), [])
+        if not wait_until(lambda: not scene.device.status().get('leases'), 60):
+            raise Failed(f'wait {nth}: a lease is left')
         scene.store_as_before()
         return True
 
@@ -336,6 +337,12 @@ def kill_task(scene):
     for nth in (3, 10, 29):     # for the main thread: when it is seized, when it is caught, and in its last system call
         if not killed(nth, scene.task.pid, ztlib.restore_args(scene.task, scene.images, log := scene.log()), log):
             raise Failed(f'a restore has no wait {nth}')
+    scene.task = scene.new_task(program='cowtree', flavour='ns')
+    scene.good_dump()
+    scene.remember()
+    for nth in (3, 6):
+        if not killed(nth, 0, ztlib.restore_args(scene.task, scene.images, log := scene.log()), log):
+            raise Failed(f'a restore of a namespace has no wait {nth}')
 
 
 @case

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Preloaded: right before the Nth wait4() process PID is killed, and all of its threads are on their
- * way out (KILL_WAIT="N PID"). A wait that is repeated because it found nothing is one wait.
+ * way out (KILL_WAIT="N PID"; 0: our child that is the first process of a PID namespace). A wait that
+ * is repeated because it found nothing is one wait.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -51,6 +52,31 @@ static bool all_have_ended(pid_t pid)
 	return ended;
 }
 
+static pid_t init_of_ours(void)
+{
+	char path[64], line[256], *last;
+	pid_t found = 0;
+	FILE *list, *f;
+	int child;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	list = fopen(path, "r");
+	while (list && !found && fscanf(list, "%d", &child) == 1) {
+		snprintf(path, sizeof(path), "/proc/%d/status", child);
+		f = fopen(path, "r");
+		while (f && fgets(line, sizeof(line), f)) {
+			last = strrchr(line, '\t');
+			if (!strncmp(line, "NSpid:", 6) && last && !strcmp(last, "\t1\n"))
+				found = child;
+		}
+		if (f)
+			fclose(f);
+	}
+	if (list)
+		fclose(list);
+	return found;
+}
+
 pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
 {
 	static pid_t (*next)(pid_t, int *, int, struct rusage *);
@@ -63,6 +89,12 @@ pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
 	if (!next)
 		next = dlsym(RTLD_NEXT, "wait4");
 	if (rule && sscanf(rule, "%d %d", &nth, &victim) == 2 && !again && ++seen == nth) {
+		if (!victim)
+			victim = init_of_ours();
+		if (!victim) {
+			dprintf(STDERR_FILENO, "no first process of a PID namespace\n");
+			_exit(99);
+		}
 		kill(victim, SIGKILL);
 		while (!all_have_ended(victim))
 			usleep(1000);

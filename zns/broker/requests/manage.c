@@ -2,6 +2,7 @@
 /* Requests of an administrator: remove, reserve, release, reset, rules and marks, keys, quit. */
 #include <string.h>
 #include "zns/crypt.h"
+#include "conn.h"
 #include "table.h"
 
 static ZnsPb__Tombstone *copy_tombstone(struct reply *rep, const ZnsPb__Tombstone *t)
@@ -236,6 +237,15 @@ int serve_reset(struct znsd *d, const struct call *x, struct reply *rep)
 	rep->r.reset_zones = reply_alloc(rep, n * sizeof(*list));
 	memcpy(rep->r.reset_zones, list, n * sizeof(*list));
 	d->freed = true;
+	return 0;
+}
+
+/* PID of a client with a lease whose build does not see a store grow or shrink; 0: there is none */
+static uint32_t earlier_client(const struct znsd *d)
+{
+	for (const struct conn *c = d->server->conns; c; c = c->next)
+		if (!c->follows && lease_last(d, c))
+			return conn_pid(c);
 	return 0;
 }
 

@@ -94,8 +94,6 @@ void conn_complain(const struct conn *c, const char *what); /* logs @what, not t
 /* server.c */
 int server_listen(struct znsd *d, struct zns_err *err);
 int server_loop(struct znsd *d);
-/* PID of a client with a lease whose build does not see a store grow or shrink; 0: there is none */
-uint32_t earlier_client(const struct znsd *d);
 
 /* sweeping.c: `znsctl gc` by the broker. True: it has begun now. */
 bool sweeping_start(struct znsd *d);

@@ -40,14 +40,6 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 	zns_pb__request__free_unpacked(req, NULL);
 }
 
-uint32_t earlier_client(const struct znsd *d)
-{
-	for (const struct conn *c = d->server->conns; c; c = c->next)
-		if (!c->follows && lease_last(d, c))
-			return conn_pid(c);
-	return 0;
-}
-
 /* While too many answers are unread, questions wait. Dumps and restores do not. */
 static bool may_ask(const struct znsd *d, const struct conn *c)
 {
