@@ -412,6 +412,7 @@ static void ends_while_handed_over(void **state)
 #define GUARD_REMOVE 103
 #define GUARD_PAGE (1ULL << 58) /* in pagemap */
 #define PRESENT (1ULL << 63)
+#define SOFT_DIRTY (1ULL << 55)
 #define GUARDED 4U /* pages of each unit */
 #define STACK_SIZE MIB(32)
 
@@ -602,6 +603,68 @@ static void guarded_in_a_child(void **state)
 	guards_play(guards_in_a_child, 2);
 }
 
+/* A child's guard pages come and go before it is recognised; then it touches what they covered. */
+static void guards_in_a_late_child(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY);
+	pid_t child;
+
+	for (uint32_t i = 0; i < MANY; i++) /* each fourth one is a hole */
+		if (i % 4 != 3)
+			page_write((uint64_t *)(mem + i * PAGE), i, 1);
+	t->ask = madvise(fresh(1), PAGE, GUARD_INSTALL) != 0;
+	t->other = (uintptr_t)mem;
+	reach(t, 1);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (uint8_t *u = mem; u < mem + MANY * PAGE; u += UNIT_PAGES * PAGE) {
+			madvise(u, PAGE, GUARD_INSTALL);
+			madvise(u, PAGE, GUARD_REMOVE);
+		}
+		t->done = 2;
+		while (t->step < 3)
+			usleep(1000);
+		for (uint32_t i = 0; i < MANY; i++)
+			t->wrong += !page_is((uint64_t *)(mem + i * PAGE), i,
+					     i % UNIT_PAGES && i % 4 != 3);
+		_exit(0);
+	}
+	t->pid = child;
+	wait(NULL);
+	reach(t, 3);
+}
+
+static void await_recognised(struct play *s)
+{
+	for (int i = 0; i < WAIT_S * 100; i++, usleep(10000))
+		for (unsigned int k = 0; k < PROCS_MAX; k++)
+			if (s->m->proc[k] && s->m->proc[k]->pid == s->t->pid &&
+			    s->m->proc[k]->pagemap >= 0)
+				return;
+	fail_msg("the child is not recognised");
+}
+
+/* Whoever recognises it must not put markers where guard pages took them. */
+static void guarded_before_recognised(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, guards_in_a_late_child);
+	if (s.t->ask) {
+		play_end(&s);
+		skip();
+	}
+	play_attach(&s);
+	await_all_out(&s);
+	do_step(&s, 2);
+	await_recognised(&s);
+	assert_int_equal(pages_with(s.t->pid, s.t->other, MANY, UINT64_MAX & ~SOFT_DIRTY),
+			 MANY / UNIT_PAGES * 11);
+	do_step(&s, 3);
+	play_end(&s);
+}
+
 static void guarded_and_moved(void **state)
 {
 	guards_play(guards_where_it_moved, 3);
@@ -721,6 +784,47 @@ static void written_unseen(void **state)
 	do_step(&s, 3);
 	await_state(u, U_ZONE);
 	do_step(&s, 4);
+	play_end(&s);
+}
+
+/* Page 0 of a unit that came back and kept its place goes by guard pages. */
+static void guards_the_first(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY);
+
+	fill_pages(mem, MANY, 1);
+	t->ask = madvise(fresh(1), PAGE, GUARD_INSTALL) != 0;
+	t->other = (uintptr_t)mem;
+	reach(t, 1);
+	t->wrong += !page_is((uint64_t *)(mem + PAGE), 1, 1);
+	reach(t, 2);
+	madvise(mem, PAGE, GUARD_INSTALL);
+	madvise(mem, PAGE, GUARD_REMOVE);
+	reach(t, 3);
+	t->wrong += !page_is((uint64_t *)mem, 0, 0);
+	reach(t, 4);
+}
+
+/* A marker in the place of a page of a unit in memory: whoever touches it gets zeroes. */
+static void marked_without_a_page(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, guards_the_first);
+	if (s.t->ask) {
+		play_end(&s);
+		skip();
+	}
+	play_attach(&s);
+	await_all_out(&s);
+	zns_mem_pause(s.m, true);
+	do_step(&s, 2);
+	await_state(unit_at(proc_of(&s), s.t->other), U_CLEAN);
+	do_step(&s, 3);
+	assert_int_equal(mem_uffd_protect(proc_of(&s)->uffd, s.t->other, s.t->other + PAGE, true),
+			 0);
+	do_step(&s, 4);
+	zns_mem_pause(s.m, false);
 	play_end(&s);
 }
 
@@ -1029,6 +1133,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(guarded_afterwards),
 		cmocka_unit_test(guarded_unseen),
 		cmocka_unit_test(guarded_in_a_child),
+		cmocka_unit_test(guarded_before_recognised),
+		cmocka_unit_test(marked_without_a_page),
 		cmocka_unit_test(guarded_and_moved),
 		cmocka_unit_test(guarded_area),
 #ifndef __SANITIZE_ADDRESS__ /* whose shadow memory is evicted in place of the test's */

@@ -281,6 +281,8 @@ int mem_uffd_protect(int uffd, uint64_t start, uint64_t end, bool on);
 /* *@done, here and below: bytes; with an error, too */
 int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool protect,
 		  uint64_t *done);
+/* Is all of it in one area that is registered? -ENOENT: it is not. Nothing is changed. */
+int mem_uffd_has(int uffd, uint64_t start, uint64_t end);
 int mem_uffd_zero(int uffd, uint64_t start, uint64_t end, uint64_t *done);
 int mem_uffd_poison(int uffd, uint64_t start, uint64_t end);
 void mem_uffd_wake(int uffd, uint64_t start, uint64_t end);
@@ -445,7 +447,8 @@ struct unit_pages {
  */
 int present_look(const struct proc *p, const struct unit *u, uint64_t base, struct unit_pages *is);
 bool present_is_guard(const struct proc *p, uint64_t addr);
-bool present_is_hole(const struct proc *p, uint64_t addr); /* for sure */
+/* A page in swap that is protected looks like a hole with a marker, and counts as one. */
+bool present_is_hole(const struct proc *p, uint64_t addr);
 
 /* --- stop.c: pages go by calls of a thread of the process, while all of them stand still --- */
 struct zns_guest;

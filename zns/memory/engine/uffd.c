@@ -93,6 +93,25 @@ int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool pr
 	return ret && *done ? 0 : unless_moved(uffd, ret);
 }
 
+/*
+ * A copy from where nothing can be read fails after the kernel has found the area, and before it
+ * changes anything. Protection would put a marker where no page is.
+ */
+int mem_uffd_has(int uffd, uint64_t start, uint64_t end)
+{
+	void *none = mmap(NULL, end - start, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t done;
+	int ret;
+
+	if (none == MAP_FAILED)
+		return -ENOMEM;
+	ret = mem_uffd_copy(uffd, start, none, end - start, true, &done);
+	munmap(none, end - start);
+	if (ret == -EINVAL) /* it is another's, who has no write protection */
+		ret = -ENOENT;
+	return ret == -EFAULT || ret == -EEXIST ? 0 : ret;
+}
+
 int mem_uffd_zero(int uffd, uint64_t start, uint64_t end, uint64_t *done)
 {
 	struct uffdio_zeropage z = { .range = { .start = start, .len = end - start } };

@@ -59,7 +59,7 @@ static bool child_has(const struct proc *child, const struct proc *p, uint32_t n
 			return false;
 	}
 	return !known_within(child, page, page + PAGE) &&
-	       !mem_uffd_protect(child->uffd, page, page + PAGE, true);
+	       !mem_uffd_has(child->uffd, page, page + PAGE);
 }
 
 /*

@@ -10,6 +10,7 @@
 #define SWAPPED (1ULL << 62) /* or a marker of the kernel's, such as that of a guard page */
 #define PROTECTED (1ULL << 57)
 #define GUARD (1ULL << 58) /* Linux 6.15 */
+#define MARKER (SWAPPED | PROTECTED) /* or a page in swap that was protected */
 
 static int by_reading(const struct proc *p, uint64_t start, uint64_t end, scan_found found,
 		      void *arg)
@@ -63,7 +64,7 @@ bool present_is_hole(const struct proc *p, uint64_t addr)
 
 	return !zns_pread_all(p->pagemap, &entry, sizeof(entry),
 			      (off_t)(addr / PAGE * sizeof(entry))) &&
-	       !(entry >> 62);
+	       (!(entry >> 62) || (entry & (PRESENT | SWAPPED | PROTECTED)) == MARKER);
 }
 
 bool present_is_guard(const struct proc *p, uint64_t addr)

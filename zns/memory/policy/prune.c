@@ -13,7 +13,7 @@ static int probe(struct proc *child, void *arg)
 {
 	const struct place *at = arg;
 
-	return mem_uffd_protect(child->uffd, at->start, at->end, true); /* markers stay */
+	return mem_uffd_has(child->uffd, at->start, at->end);
 }
 
 /* A look with the lock: no move comes there before what is looked for is forgotten. */
@@ -100,8 +100,7 @@ struct known_at {
 };
 
 /*
- * The next part of what is known. One page of it alone is looked at: protection of a page in memory
- * costs a message, no more. 1: none is left.
+ * The next part of what is known, of which one page is looked at. 1: none is left.
  */
 static int prune_part(struct proc *child, void *arg)
 {
@@ -112,7 +111,7 @@ static int prune_part(struct proc *child, void *arg)
 	if (!next_known(child, k->from, &at))
 		return 1;
 	cut(k->all, &k->i, &at);
-	ret = mem_uffd_protect(child->uffd, at.start, at.start + PAGE, true);
+	ret = mem_uffd_has(child->uffd, at.start, at.start + PAGE);
 	if (ret == -EAGAIN)
 		return ret;
 	if (ret == -ENOENT)
