@@ -141,6 +141,7 @@ static void order(void **state)
 	struct proc p = { .maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC),
 			  .pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC) };
 	static struct unit unit[UNITS];
+	static _Atomic uint64_t marks[UNITS];
 
 	assert_ptr_not_equal(all, MAP_FAILED);
 	known_again(&p, y);
@@ -160,11 +161,151 @@ static void order(void **state)
 	*(volatile uint8_t *)(uintptr_t)z = 1;
 	unit[0] = (struct unit){ .word = WORD(U_ZONE, 1), .pages = 1 };
 	p.u = unit - y / UNIT_SIZE;
+	p.marks = marks - y / UNIT_SIZE / 64;
 	in_order(&p, left_again, 3, (unsigned int[]){ 2, 0, 1 });
 	mem_places_free(&p.known);
 	close(p.maps);
 	close(p.pagemap);
 	munmap(all, 6 * AREA);
+}
+
+#define THERE (1ULL << 63) /* in pagemap */
+#define IN_SWAP (1ULL << 62)
+#define MARKER (IN_SWAP | 1ULL << 57)
+
+/* The entries of a page table that is a file. */
+static void set_pages(const struct proc *p, uint64_t at, uint32_t pages, uint64_t entry)
+{
+	for (; pages; pages >>= 1, at += UNIT_SIZE / UNIT_PAGES)
+		if (pages & 1)
+			assert_int_equal(pwrite(p->pagemap, &entry, sizeof(entry),
+						(off_t)(at / PAGE * sizeof(entry))),
+					 sizeof(entry));
+}
+
+static void be_out(struct proc *p, uint64_t at, uint32_t pages)
+{
+	*unit_at(p, at) = (struct unit){ .word = WORD(U_ZONE, 1), .pages = pages };
+	unit_set_marked(p, unit_at(p, at), true);
+}
+
+#define P0 (64 * UNIT_SIZE)
+#define P1 (P0 + 128 * UNIT_SIZE)
+#define P2 (P1 + 128 * UNIT_SIZE)
+#define P3 (P2 + 128 * UNIT_SIZE)
+#define EVEN 0x5555U
+#define ALL 0xffffU
+
+static void rivals_begin(struct proc *p, uint64_t from)
+{
+	*p = (struct proc){ .maps = -1, .pagemap = memfd_create("pagemap", 0), .uffd = -1 };
+	assert_int_equal(ftruncate(p->pagemap, GIB(1)), 0);
+	assert_int_equal(table_make(&p->table), 0);
+	assert_int_equal(table_map(p), 0);
+	known_add(p, (struct place){ from, from + AREA });
+	known_add(p, (struct place){ from + P1 - P0, from + P1 - P0 + AREA });
+}
+
+static void rivals_end(struct proc *p)
+{
+	mem_places_free(&p->known);
+	table_unmap(p);
+	close(p->table);
+	close(p->pagemap);
+}
+
+/* Which of them took away what is in the table? Each is told of first in its turn. */
+static void goes_to(struct proc *p, uint64_t from, uint64_t to, uint64_t other)
+{
+	struct uffd_msg msg[] = { moved(from, to), moved(from + P1 - P0, from),
+				  moved(from, other) };
+	struct uffd_msg late[] = { msg[2], msg[1], msg[0] };
+
+	assert_false(order_is_unsure(p, msg, 3));
+	assert_int_equal(order_next(p, msg, 3), 0);
+	assert_false(order_is_unsure(p, late, 3));
+	assert_int_equal(order_next(p, late, 3), 2);
+}
+
+static void is_unsure(struct proc *p, uint64_t from)
+{
+	struct uffd_msg msg[] = { moved(from, P2), moved(from + P1 - P0, from), moved(from, P3) };
+
+	assert_true(order_is_unsure(p, msg, 3));
+}
+
+/* A memory whose pages are all on zones, and one that has holes between them. */
+static void rivals_with_holes(void **state)
+{
+	struct proc p;
+
+	rivals_begin(&p, P0);
+	be_out(&p, P0, ALL);
+	be_out(&p, P1, EVEN);
+	set_pages(&p, P2, ALL, MARKER);
+	set_pages(&p, P3, EVEN, MARKER);
+	goes_to(&p, P0, P2, P3);
+	be_out(&p, P0, EVEN);
+	goes_to(&p, P0, P3, P2);
+	/* guard pages came and went in both: neither is what the table has */
+	set_pages(&p, P3, 1, 0);
+	set_pages(&p, P2, 1, 0);
+	is_unsure(&p, P0);
+	rivals_end(&p);
+}
+
+/* No multiple of 64 KiB: only the last unit is out, of which a part is in the area. */
+static void rivals_unaligned(void **state)
+{
+	uint64_t from = P0 + UNIT_SIZE - PAGE, last = from + AREA - (UNIT_SIZE - PAGE);
+	struct proc p;
+
+	rivals_begin(&p, from);
+	be_out(&p, last, 0x7fff);
+	set_pages(&p, P2 + (last - from), 0x7fff, MARKER);
+	set_pages(&p, P3 + (last - from), 0x7fff, THERE);
+	goes_to(&p, from, P2, P3);
+	set_pages(&p, P3 + (last - from), 0x7fff, MARKER);
+	set_pages(&p, P3, 1, THERE);
+	is_unsure(&p, from);
+	rivals_end(&p);
+}
+
+static void stray_rivals(void **state)
+{
+	struct unit *s;
+	struct proc p;
+
+	rivals_begin(&p, P0);
+	s = stray_new(&p, P0 + PAGE);
+	s->pages = ALL;
+	s->word = WORD(U_ZONE, 1);
+	set_pages(&p, P2 + PAGE, ALL, MARKER);
+	set_pages(&p, P3 + PAGE, ALL, THERE);
+	goes_to(&p, P0, P2, P3);
+	set_pages(&p, P3 + PAGE, ALL, MARKER);
+	set_pages(&p, P3, 1, THERE);
+	is_unsure(&p, P0);
+	rivals_end(&p);
+}
+
+/* What is in swap is in memory, and what cannot be read may be. */
+static void rivals_in_swap(void **state)
+{
+	struct uffd_msg msg[] = { moved(P0, P2), moved(P1, P0), moved(P0, P3) };
+	struct proc p;
+
+	rivals_begin(&p, P0);
+	be_out(&p, P0, EVEN);
+	set_pages(&p, P2, EVEN, MARKER);
+	set_pages(&p, P3, EVEN, MARKER);
+	assert_false(order_is_unsure(&p, msg, 3));
+	set_pages(&p, P3 + PAGE, 1, IN_SWAP);
+	is_unsure(&p, P0);
+	set_pages(&p, P3 + PAGE, 1, 0);
+	assert_int_equal(ftruncate(p.pagemap, 0), 0);
+	is_unsure(&p, P0);
+	rivals_end(&p);
 }
 
 /* ---- a program that has activations ---- */
@@ -419,11 +560,18 @@ static __attribute__((unused)) void recording(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(chain),      cmocka_unit_test(chain_grows),
-		cmocka_unit_test(guesses),    cmocka_unit_test(order),
+		cmocka_unit_test(chain),
+		cmocka_unit_test(chain_grows),
+		cmocka_unit_test(guesses),
+		cmocka_unit_test(order),
+		cmocka_unit_test(rivals_with_holes),
+		cmocka_unit_test(rivals_unaligned),
+		cmocka_unit_test(stray_rivals),
+		cmocka_unit_test(rivals_in_swap),
 #ifndef __SANITIZE_ADDRESS__ /* the second activation finds its units in memory there; why is open \
 			      */
-		cmocka_unit_test(predicting), cmocka_unit_test(streaming),
+		cmocka_unit_test(predicting),
+		cmocka_unit_test(streaming),
 		cmocka_unit_test(recording),
 #endif
 	};

@@ -15,6 +15,8 @@
 
 #define ORDER_MS 1000U /* for a thread to get its processor back */
 #define PRESENT (1ULL << 63) /* in pagemap */
+#define SWAPPED (1ULL << 62) /* or a marker */
+#define MARKER (SWAPPED | 1ULL << 57) /* of write protection, or a page in swap that has it */
 
 void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 {
@@ -141,6 +143,11 @@ static bool is_same(struct place a, struct place b)
 	return a.end && a.start == b.start && a.end == b.end;
 }
 
+static bool overlap(struct place a, struct place b)
+{
+	return a.start < b.end && b.start < a.end;
+}
+
 static bool is_mapped(const struct proc *p, struct place at)
 {
 	struct areas all = { 0 };
@@ -202,31 +209,75 @@ static bool is_before(const struct proc *p, const struct uffd_msg *msg, unsigned
 	return start < end && known_within(p, start, end) && !is_free(p, msg, nr, first, then);
 }
 
-/*
- * May this have moved what is in the table there? Pages of it that are on zones are not present
- * where it is now: whoever touched one waits.
- */
-static bool may_be(const struct proc *p, const struct uffd_msg *m)
+enum suits { DENIED, MAY_BE, FITS };
+
+/* Did another one of @msg change the place to which @i moved? */
+static bool is_disturbed(const struct uffd_msg *msg, unsigned int nr, unsigned int i)
 {
-	struct place from = from_of(m), to = to_of(m);
-	uint64_t entry[UNIT_PAGES];
+	struct place to = to_of(&msg[i]);
 
-	for (uint64_t a = from.start; p->u && to.end && a + UNIT <= from.end; a += UNIT) {
-		const struct unit *u = unit_at((struct proc *)p, a);
-		uint64_t at = to.start + (a - from.start);
-
-		if (a % UNIT || !ON_ZONE(u->word) ||
-		    zns_pread_all(p->pagemap, entry, sizeof(entry),
-				  (off_t)(at / PAGE * sizeof(*entry))))
-			continue;
-		for (unsigned int i = 0; i < UNIT_PAGES; i++)
-			if (u->pages >> i & 1 && entry[i] & PRESENT)
-				return false;
-	}
-	return true;
+	for (unsigned int k = 0; k < nr; k++)
+		if (k != i && (overlap(from_of(&msg[k]), to) || overlap(to_of(&msg[k]), to)))
+			return true;
+	return false;
 }
 
-/* Is any page of what moved in memory? */
+/*
+ * What the page table has where @m brought the pages of @u, of which the first is at @base. A page
+ * that is to come from a zone is not in memory: whoever touched it waits. If the unit is marked, it
+ * has a marker. Nothing else has one, but for strays, of which that is not known.
+ */
+static enum suits unit_suits(struct proc *p, const struct uffd_msg *m, const struct unit *u,
+			     uint64_t base)
+{
+	struct place from = from_of(m);
+	uint64_t start = zns_max(base, from.start), end = zns_min(base + UNIT, from.end);
+	uint64_t entry[UNIT_PAGES], at = to_of(m).start + (start - from.start);
+	uint32_t out = ON_ZONE(u->word) ? u->pages & 0xffff : 0;
+	bool marked = out && !u->addr && unit_is_marked(p, u);
+	bool alone = !u->addr && !stray_near(p, base, base + UNIT);
+	enum suits suits = FITS;
+
+	if (start >= end || zns_pread_all(p->pagemap, entry, (end - start) / PAGE * sizeof(*entry),
+					  (off_t)(at / PAGE * sizeof(*entry))))
+		return start >= end ? FITS : MAY_BE;
+	for (uint64_t i = 0; i < (end - start) / PAGE; i++) {
+		bool is_out = out >> ((start - base) / PAGE + i) & 1;
+		bool has_marker = (entry[i] & (PRESENT | MARKER)) == MARKER;
+
+		if (is_out && entry[i] & PRESENT)
+			return DENIED;
+		if ((marked && is_out && !has_marker) ||
+		    (alone && has_marker && !(marked && is_out)))
+			suits = MAY_BE;
+	}
+	return suits;
+}
+
+/* May this have moved what is in the table there? */
+static enum suits suits(const struct proc *q, const struct uffd_msg *msg, unsigned int nr,
+			unsigned int i)
+{
+	struct proc *p = (struct proc *)q;
+	struct place from = from_of(&msg[i]);
+	enum suits ret = FITS;
+
+	if (!p->u || !to_of(&msg[i]).end)
+		return FITS;
+	if (is_disturbed(msg, nr, i))
+		return MAY_BE;
+	for (uint64_t a = from.start / UNIT * UNIT; a < from.end && ret; a += UNIT)
+		ret = zns_min(ret, unit_suits(p, &msg[i], unit_at(p, a), a));
+	for (uint32_t k = 0, strays = p->nr_strays; k < strays && ret; k++) {
+		const struct unit *s = stray_nr(p, k);
+
+		if (ON_ZONE(s->word))
+			ret = zns_min(ret, unit_suits(p, &msg[i], s, s->addr));
+	}
+	return ret;
+}
+
+/* Is any page of what moved in memory, or nobody knows? */
 static bool is_partly_there(const struct proc *p, const struct uffd_msg *m)
 {
 	struct place to = to_of(m);
@@ -237,9 +288,9 @@ static bool is_partly_there(const struct proc *p, const struct uffd_msg *m)
 
 		if (zns_pread_all(p->pagemap, entry, n * sizeof(*entry),
 				  (off_t)(a / PAGE * sizeof(*entry))))
-			return false;
+			return true;
 		while (n--)
-			if (entry[n] & PRESENT)
+			if (entry[n] & PRESENT || (entry[n] & MARKER) == SWAPPED)
 				return true;
 	}
 	return false;
@@ -247,31 +298,53 @@ static bool is_partly_there(const struct proc *p, const struct uffd_msg *m)
 
 static bool is_out(const struct proc *p, struct place at)
 {
-	for (uint64_t a = at.start; p->u && a < at.end; a += UNIT)
+	for (uint64_t a = at.start / UNIT * UNIT; p->u && a < at.end; a += UNIT)
 		if (ON_ZONE(unit_at((struct proc *)p, a)->word))
 			return true;
-	return false;
+	return p->u && stray_near((struct proc *)p, at.start, at.end);
+}
+
+/* Did both of them move memory away from one place, some of which is on zones? */
+static bool are_rivals(const struct proc *p, const struct uffd_msg *a, const struct uffd_msg *b)
+{
+	return to_of(a).end && to_of(b).end && overlap(from_of(a), from_of(b)) &&
+	       is_out(p, from_of(a));
 }
 
 /*
  * Two memories have left one place, and each may be the one that the table has there: a third
  * thread's mremap() brought the second one, and has not returned. Where both are on zones as a
- * whole either order is one in which the calls may have been done. Where a part is in memory the
- * rest belongs to it, and nobody can say which.
+ * whole, and the markers of one of them are those of the table, either order is one in which the
+ * calls may have been done. Where a part is in memory the rest belongs to it, and nobody can say
+ * which.
  */
 bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
 {
 	for (unsigned int i = 0; i < nr; i++)
 		for (unsigned int k = i + 1; k < nr; k++) {
-			struct place a = from_of(&msg[i]), b = from_of(&msg[k]);
+			enum suits a, b;
 
-			if (to_of(&msg[i]).end && to_of(&msg[k]).end && a.start < b.end &&
-			    b.start < a.end && is_out(p, a) && may_be(p, &msg[i]) &&
-			    may_be(p, &msg[k]) &&
-			    (is_partly_there(p, &msg[i]) || is_partly_there(p, &msg[k])))
+			if (!are_rivals(p, &msg[i], &msg[k]))
+				continue;
+			a = suits(p, msg, nr, i);
+			b = suits(p, msg, nr, k);
+			if (a && b &&
+			    ((a < FITS && b < FITS) || is_partly_there(p, &msg[i]) ||
+			     is_partly_there(p, &msg[k])))
 				return true;
 		}
 	return false;
+}
+
+/* Another one that moved what is in the table there, if @i did not: it comes first. */
+static unsigned int rival(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+			  unsigned int i)
+{
+	for (unsigned int k = 0; k < nr; k++)
+		if (k != i && are_rivals(p, &msg[i], &msg[k]) &&
+		    suits(p, msg, nr, k) > suits(p, msg, nr, i))
+			return k;
+	return i;
 }
 
 /* One of the others that came before it, or @nr. */
@@ -283,7 +356,7 @@ static unsigned int before(const struct proc *p, const struct uffd_msg *msg, uns
 	for (unsigned int k = 0; k < nr; k++) {
 		if (k == i || !msg[k].event || !is_before(p, msg, nr, k, i))
 			continue;
-		if (may_be(p, &msg[k]))
+		if (suits(p, msg, nr, k))
 			return k;
 		found = zns_min(found, k);
 	}
@@ -299,6 +372,8 @@ unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsign
 	for (unsigned int n = 0; i < nr && n < nr && !mem_without(RULE_ORDER); n++) {
 		k = before(p, msg, nr, i);
 		if (k == nr)
+			k = rival(p, msg, nr, i);
+		if (k == i)
 			break;
 		i = k;
 	}
