@@ -828,6 +828,51 @@ static void marked_without_a_page(void **state)
 	play_end(&s);
 }
 
+#define LOST 1U /* page of each unit that cannot be read */
+#define UNGUARDED 5U /* page of each unit that guard pages removed */
+
+/* Of the first half of the units the page that cannot be read was removed, too. */
+static void guards_beside_lost(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY + UNIT_PAGES);
+
+	mem += UNIT - (uintptr_t)mem % UNIT;
+	fill_pages(mem, MANY, 1);
+	t->ask = madvise(fresh(1), PAGE, GUARD_INSTALL) != 0;
+	t->other = (uintptr_t)mem;
+	reach(t, 1);
+	for (uint32_t i = 0; i < MANY; i++)
+		if (i % UNIT_PAGES == UNGUARDED || (i % UNIT_PAGES == LOST && i < MANY / 2)) {
+			madvise(mem + i * PAGE, PAGE, GUARD_INSTALL);
+			madvise(mem + i * PAGE, PAGE, GUARD_REMOVE);
+		}
+	for (uint32_t i = 0; i < MANY; i++)
+		if (i % UNIT_PAGES != LOST || i < MANY / 2)
+			t->wrong += !page_is((uint64_t *)(mem + i * PAGE), i,
+					     i % UNIT_PAGES != UNGUARDED && i % UNIT_PAGES != LOST);
+	reach(t, 2);
+}
+
+/* A page that is lost takes nothing along of what is known of the others. */
+static void guarded_beside_lost(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, guards_beside_lost);
+	if (s.t->ask || s.shelves.made) {
+		play_end(&s);
+		skip();
+	}
+	play_attach(&s);
+	await_all_out(&s);
+	zns_mem_pause(s.m, true);
+	s.shelves.s->bad_piece = LOST + 1;
+	do_step(&s, 2);
+	assert_true(lost_units(&s) > 0);
+	s.shelves.s->bad_piece = 0;
+	play_end(&s);
+}
+
 #define LARGE 4096U /* pages */
 #define HELD 5U /* what they are filled with */
 #define THE_GUARD 32U
@@ -898,6 +943,50 @@ static __attribute__((unused)) void guarded_while_read(void **state)
 	do_step(&s, 3);
 	gate.closed = false;
 	do_step(&s, 4);
+	play_end(&s);
+}
+
+/* The second half of a unit goes, and half of another one comes there. */
+static void guards_beside_a_stray(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY + UNIT_PAGES), *half;
+
+	mem += UNIT - (uintptr_t)mem % UNIT;
+	half = mem + UNIT / 2;
+	fill_pages(mem, MANY, HELD);
+	t->ask = madvise(fresh(1), PAGE, GUARD_INSTALL) != 0;
+	t->other = (uintptr_t)mem;
+	reach(t, 1);
+	mremap(mem + MIB(1), UNIT / 2, UNIT / 2, MREMAP_MAYMOVE | MREMAP_FIXED, half);
+	madvise(half, PAGE, GUARD_INSTALL);
+	madvise(mem + PAGE, PAGE, GUARD_INSTALL);
+	madvise(mem + PAGE, PAGE, GUARD_REMOVE);
+	reach(t, 2);
+	t->wrong += !page_is((uint64_t *)(half + PAGE), MIB(1) / PAGE + 1, HELD);
+	t->wrong += !page_is((uint64_t *)mem, 0, HELD);
+	t->wrong += !page_is((uint64_t *)(mem + PAGE), 1, 0);
+	reach(t, 3);
+}
+
+/* Memory that comes back takes no markers of what lies beside it in its 64 KiB. */
+static __attribute__((unused)) void guarded_beside_a_stray(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, guards_beside_a_stray);
+	s.store.get = gated_get;
+	play_attach(&s);
+	if (s.t->ask) {
+		play_end(&s);
+		skip();
+	}
+	await_all_out(&s);
+	zns_mem_pause(s.m, true);
+	gate.closed = true;
+	do_step(&s, 2);
+	gate.closed = false;
+	do_step(&s, 3);
+	zns_mem_pause(s.m, false);
 	play_end(&s);
 }
 
@@ -1135,11 +1224,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(guarded_in_a_child),
 		cmocka_unit_test(guarded_before_recognised),
 		cmocka_unit_test(marked_without_a_page),
+		cmocka_unit_test(guarded_beside_lost),
 		cmocka_unit_test(guarded_and_moved),
 		cmocka_unit_test(guarded_area),
 #ifndef __SANITIZE_ADDRESS__ /* whose shadow memory is evicted in place of the test's */
 		cmocka_unit_test(guarded_large_area),
 		cmocka_unit_test(guarded_while_read),
+		cmocka_unit_test(guarded_beside_a_stray),
 #endif
 		cmocka_unit_test(guarded_stack),
 		cmocka_unit_test(three_moves_of_all),

@@ -109,8 +109,43 @@ static bool take(struct proc *p, struct unit *u)
 	return true;
 }
 
+struct lost {
+	struct unit *u;
+	uint64_t base, word;
+	unsigned int nr; /* of the page */
+};
+
+/* What guard pages removed is not lost: it is zeroes. */
+static int poison(struct proc *p, void *arg)
+{
+	const struct lost *l = arg;
+	uint64_t at = l->base + l->nr * PAGE;
+	struct unit_pages is;
+	uint32_t bit = 1U << l->nr;
+	int ret;
+
+	if (l->u->word != l->word || !(l->u->pages & bit))
+		return 0;
+	if (present_look(p, p->pagemap, l->u, l->base, &is))
+		return -EAGAIN;
+	l->u->pages &= ~bit; /* before its marker goes: see unit_set_marked() */
+	if ((is.other | is.removed) & bit)
+		return 0;
+	/* where a marker is nothing can be put */
+	ret = mem_uffd_protect(p->uffd, at, at + PAGE, false);
+	if (ret)
+		goto out;
+	ret = mem_uffd_poison(p->uffd, at, at + PAGE);
+	if (ret == -EAGAIN)
+		unit_set_marked(p, l->u, false);
+out:
+	if (ret == -EAGAIN) /* it may move */
+		l->u->pages |= bit;
+	return ret;
+}
+
 /* The rest of the memory may be read, but not these pages of the unit. */
-static void give_up(struct proc *p, struct unit *u, uint64_t base, uint32_t mask,
+static void give_up(struct proc *p, struct unit *u, uint64_t base, uint64_t word, uint32_t mask,
 		    struct zns_err *err)
 {
 	int ret = 0;
@@ -118,17 +153,12 @@ static void give_up(struct proc *p, struct unit *u, uint64_t base, uint32_t mask
 	p->m->sh->lost_units++;
 	mem_warn(p->m, "process %d: %d pages of its memory cannot be read: %s", p->pid,
 		 __builtin_popcount(mask), err->msg);
-	unit_set_marked(p, u, false);
 	for (unsigned int i = 0; i < UNIT_PAGES && !ret; i++) {
-		uint64_t at = base + i * PAGE;
+		struct lost l = { u, base, word, i };
 
 		if (!(mask & 1U << i))
 			continue;
-		do { /* where a marker is nothing can be put */
-			ret = mem_uffd_protect(p->uffd, at, at + PAGE, false);
-			if (!ret)
-				ret = mem_uffd_poison(p->uffd, at, at + PAGE);
-		} while (ret == -EAGAIN && (nap(20), true));
+		ret = fault_repeat(p, poison, &l);
 		if (ret == -EEXIST || ret == -ENOENT || ret == -ESRCH)
 			ret = 0; /* it has been written since, or is gone */
 	}
@@ -153,10 +183,11 @@ struct filling {
  */
 static int look(struct proc *p, const struct filling *f, uint32_t pages, struct unit_pages *is)
 {
-	int ret = present_look(p, f->u, f->base, is);
+	int pagemap = p->pagemap; /* it may be recognised meanwhile */
+	int ret = present_look(p, pagemap, f->u, f->base, is);
 	uint64_t done;
 
-	if (ret || p->pagemap >= 0 || !unit_is_marked(p, f->u))
+	if (ret || pagemap >= 0 || !unit_is_marked(p, f->u))
 		return ret;
 	pages &= f->u->pages & ~f->done;
 	for (unsigned int i = 0; i < UNIT_PAGES && ret != -EAGAIN; i++) {
@@ -177,8 +208,9 @@ static int fill(struct proc *p, void *arg)
 	bool protect = f->keep && !mem_without(RULE_CLEAN), met = false;
 	uint64_t to = WORD(U_RES, 0);
 	unsigned int i = 0;
-
 	struct unit_pages is;
+	struct range r;
+	uint32_t left;
 
 	if (f->u->word != f->word)
 		return -ESTALE;
@@ -216,13 +248,11 @@ static int fill(struct proc *p, void *arg)
 		to = WORD(U_CLEAN, PLACE(f->word));
 	} else {
 		f->keep = false;
-		if (f->u->addr) { /* other units may be beside it in its 64 KiB */
-			unit_set_marked(p, unit_at(p, f->base), false);
-			unit_set_marked(p, unit_at(p, f->base + UNIT - 1), false);
-		}
-		if ((met || protect) &&
-		    mem_uffd_protect(p->uffd, f->base, f->base + UNIT, false) == -EAGAIN)
-			return -EAGAIN;
+		/* other units may be beside a stray in its 64 KiB, and keep their markers */
+		left = f->u->addr ? f->u->pages & 0xffff : UINT16_MAX;
+		while ((met || protect) && next_run(&left, f->base, &r))
+			if (mem_uffd_protect(p->uffd, r.start, r.end, false) == -EAGAIN)
+				return -EAGAIN;
 		f->u->pages &= ~0xffffU;
 	}
 	return atomic_compare_exchange_strong(&f->u->word, &f->word, to) ? 0 : -ESTALE;
@@ -365,7 +395,7 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 		return ret;
 	}
 	if (bad) {
-		give_up(p, u, base, bad, &err);
+		give_up(p, u, base, f.word, bad, &err);
 		u->pages &= ~bad;
 		f.keep = false;
 	}

@@ -254,7 +254,7 @@ bool unit_unkeep(struct proc *p, struct unit *u, enum unit_state to);
 /*
  * A unit on its zone is marked if each page that is to come from there (u->pages) had a marker of
  * write protection in the page table when it went out. The kernel keeps a marker until the page
- * comes back or is removed. It reports all removals but those by guard pages.
+ * comes back or is removed, and beyond MADV_FREE. It reports all removals but those by guard pages.
  */
 void unit_set_marked(const struct proc *p, const struct unit *u, bool marked);
 bool unit_is_marked(const struct proc *p, const struct unit *u);
@@ -445,7 +445,8 @@ struct unit_pages {
  * Under the lock of events. -EAGAIN: an event is unread, so nobody can say what was removed. If the
  * page table cannot be read, no page is in either.
  */
-int present_look(const struct proc *p, const struct unit *u, uint64_t base, struct unit_pages *is);
+int present_look(const struct proc *p, int pagemap, const struct unit *u, uint64_t base,
+		 struct unit_pages *is);
 bool present_is_guard(const struct proc *p, uint64_t addr);
 /* A page in swap that is protected looks like a hole with a marker, and counts as one. */
 bool present_is_hole(const struct proc *p, uint64_t addr);

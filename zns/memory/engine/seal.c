@@ -139,7 +139,7 @@ static int list_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 		return 0;
 	if (STATE(word) == U_CLEAN)
 		one.clean = clean_pages(p, base, u->pages & 0xffff);
-	else if (!present_look(p, u, base, &is))
+	else if (!present_look(p, p->pagemap, u, base, &is))
 		one.mask = (uint16_t)(u->pages & ~(is.other | is.removed));
 	else
 		one.mask = (uint16_t)u->pages;

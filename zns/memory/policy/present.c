@@ -38,12 +38,13 @@ static int by_reading(const struct proc *p, uint64_t start, uint64_t end, scan_f
 	return in && !ret ? found(arg, from, end, IS_PRESENT) : ret;
 }
 
-int present_look(const struct proc *p, const struct unit *u, uint64_t base, struct unit_pages *is)
+int present_look(const struct proc *p, int pagemap, const struct unit *u, uint64_t base,
+		 struct unit_pages *is)
 {
 	uint64_t entry[UNIT_PAGES];
 
 	*is = (struct unit_pages){ 0 };
-	if (zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))
+	if (zns_pread_all(pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))
 		return 0;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++)
 		if (!(u->pages >> i & 1))
@@ -52,7 +53,8 @@ int present_look(const struct proc *p, const struct unit *u, uint64_t base, stru
 			is->other |= 1U << i;
 		else if (!(entry[i] & (PRESENT | SWAPPED)))
 			is->removed |= 1U << i;
-	/* whoever lifts protection there says so before: see unit_set_marked() */
+	/* Whoever lifts a marker takes the unit's mark, or the page from u->pages, before. So the mark
+	 * proves something only if the page table was read first. */
 	if (!unit_is_marked(p, u))
 		is->removed = 0;
 	return is->removed && mem_uffd_changes(p->uffd) ? -EAGAIN : 0;
