@@ -419,7 +419,7 @@ static bool mark(struct work *w, uint64_t base, uint32_t pages)
 	while (!ret && next_run(&left, base, &r)) {
 		do {
 			ret = mem_uffd_protect(p->uffd, r.start, r.end, true);
-		} while (try_later(w, ret));
+		} while (ret == -EAGAIN && try_later(w, ret));
 	}
 	if (ret ||
 	    zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))

@@ -3,8 +3,9 @@
  * The table of a process: a struct unit for each 64 KiB of its address space, found by address, in
  * a sparse memfd. A page of it is there when a unit in its 8 MiB was ever looked at. Behind it are
  * strays: units that mremap() moved to an address that is no multiple of 64 KiB. They are read back
- * soon. Behind all of them is what their content is checked with, so that who looks through many
- * touch little memory. Then there is a bit for each unit (unit_set_marked()), and last what moved.
+ * soon. Behind the strays is what the units' content is checked with, so that a look through many
+ * units touches little memory. Then comes a bit for each unit (unit_set_marked()), and last what
+ * moved.
  */
 #include <string.h>
 #include <sys/mman.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Guard pages come and go without an event (MADV_GUARD_INSTALL, Linux 6.13): where they did while a
- * unit was on its zone, the program would read what it had before in place of zeroes. Who has some
- * in an area is likely to do so there again, so such an area stays in memory, and what is out of it
- * comes back: a few units a turn of the evictor, behind all faults, and whatever the budget says,
- * since what the program would read is wrong until then. All but guards_fetch() by the evictor.
+ * Guard pages come and go without an event (MADV_GUARD_INSTALL, Linux 6.13). Markers show those that
+ * came and went (unit_set_marked()). But up to Linux 6.18 UFFDIO_COPY takes the place of a guard page
+ * that the program installs after the pager has looked at the page table. A program that has guard
+ * pages in an area is likely to install more there, so such an area stays in memory, and its units
+ * on zones come back: a few a turn of the evictor, behind all faults, and beyond the budget if need
+ * be. The evictor calls all of these but guards_fetch().
  */
 #include "hiber.h"
 #include "zns/grow.h"
