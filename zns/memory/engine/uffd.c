@@ -2,6 +2,7 @@
 /* The calls of a userfaultfd with synchronous write protection and all events. */
 #include <errno.h>
 #include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
@@ -97,16 +98,23 @@ int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool pr
  * A copy from where nothing can be read fails after the kernel has found the area, and before it
  * changes anything. Protection would put a marker where no page is.
  */
+static void *unreadable;
+
+static void map_unreadable(void)
+{
+	unreadable = mmap(NULL, UNIT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
 int mem_uffd_has(int uffd, uint64_t start, uint64_t end)
 {
-	void *none = mmap(NULL, end - start, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	uint64_t done;
 	int ret;
 
-	if (none == MAP_FAILED)
+	pthread_once(&once, map_unreadable);
+	if (unreadable == MAP_FAILED)
 		return -ENOMEM;
-	ret = mem_uffd_copy(uffd, start, none, end - start, true, &done);
-	munmap(none, end - start);
+	ret = mem_uffd_copy(uffd, start, unreadable, end - start, true, &done);
 	if (ret == -EINVAL) /* it is another's, who has no write protection */
 		ret = -ENOENT;
 	return ret == -EFAULT || ret == -EEXIST ? 0 : ret;

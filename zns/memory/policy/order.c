@@ -16,7 +16,8 @@
 #define ORDER_MS 1000U /* for a thread to get its processor back */
 #define PRESENT (1ULL << 63) /* in pagemap */
 #define SWAPPED (1ULL << 62) /* or a marker */
-#define MARKER (SWAPPED | 1ULL << 57) /* of write protection, or a page in swap that has it */
+#define PROTECTED (1ULL << 57)
+#define MARKER (SWAPPED | PROTECTED) /* or a page in swap that was protected */
 
 void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 {
@@ -245,8 +246,12 @@ static enum suits unit_suits(struct proc *p, const struct uffd_msg *m, const str
 		bool is_out = out >> ((start - base) / PAGE + i) & 1;
 		bool has_marker = (entry[i] & (PRESENT | MARKER)) == MARKER;
 
-		if (is_out && entry[i] & PRESENT)
-			return DENIED;
+		if (is_out && entry[i] & PRESENT) {
+			if (STATE(u->word) == U_ZONE && !(entry[i] & PROTECTED))
+				return DENIED;
+			suits = MAY_BE; /* a fill that is not at its end, or failed, puts pages, too */
+			continue;
+		}
 		if ((marked && is_out && !has_marker) ||
 		    (alone && has_marker && !(marked && is_out)))
 			suits = MAY_BE;
