@@ -254,6 +254,9 @@ static void times(void **state)
 	b = zns_mono_ns();
 	assert_true(b >= a);
 	assert_true(zns_now_ns() > INT64_C(1600000000000000000));
+	assert_true(zns_now_after(0) > INT64_C(1600000000000000000));
+	assert_true(zns_now_after(INT64_MAX - 5) == INT64_MAX - 4);
+	assert_true(zns_now_after(INT64_MAX) == INT64_MAX);
 }
 
 static void uuids(void **state)

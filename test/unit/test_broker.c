@@ -72,6 +72,47 @@ static void dump_ls_rm(void **state)
 	zns_broker_close(&b);
 }
 
+/* The clock was ahead when it was removed: a copy that comes again is told, and is later. */
+static void comes_again_after_a_clock_ahead(void **state)
+{
+	struct fx *f = *state;
+	const int64_t ahead = zns_now_ns() + INT64_C(3600000000000);
+	struct zns_broker b = client(f);
+	struct grant g = begin(&b, "web", 0), again;
+	struct zone z = zone_get(&b, g.group[0]);
+	ZnsPb__DumpBegin d;
+	ZnsPb__Response *r;
+	struct record k;
+	REQ(q);
+	REQ(c);
+
+	fill(f, &z, KIB(64));
+	record(&k, &g, &z, 1);
+	k.c.created_ns = ahead;
+	c.commit = &k.c;
+	drop(ask(&b, &c));
+	rm(&b, g.id, 1);
+
+	begin_request(&q, &d, "web", 0, NULL, NULL);
+	d.has_sealed = 1;
+	d.sealed = (ProtobufCBinaryData){ ZNS_UUID_LEN, g.id };
+	r = ask(&b, &q);
+	again = grant_of(r, "web");
+	assert_memory_equal(again.id, g.id, ZNS_UUID_LEN);
+	assert_true(r->dump->deleted_ns >= ahead);
+	drop(r);
+	z = zone_get(&b, again.group[0]);
+	fill(f, &z, KIB(64));
+	record(&k, &again, &z, 1);
+	c.commit = &k.c;
+	k.c.has_moved_ns = 1;
+	k.c.moved_ns = ahead;
+	refused(&b, &c, -EINVAL, "not later than the removal");
+	k.c.moved_ns = zns_now_after(ahead);
+	drop(ask(&b, &c));
+	zns_broker_close(&b);
+}
+
 static void parked_zone_is_continued(void **state)
 {
 	struct fx *f = *state;
@@ -761,6 +802,7 @@ int main(void)
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
 		T(dump_ls_rm),
+		T(comes_again_after_a_clock_ahead),
 		T(parked_zone_is_continued),
 		T(abort_gives_back),
 		T(bad_requests),

@@ -384,6 +384,25 @@ static void any_kind(void **state)
 	memdev_close(&m->dev);
 }
 
+/* The clock was ahead when it was written: its removal is not earlier, or a rebuild finds it again. */
+static void removed_before_it_was_made(void **state)
+{
+	const int64_t ahead = INT64_MAX - 1000;
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s;
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+
+	OK(zns_store_open(&m->dev, 0, &s, NULL));
+	ck_init(&k, 1, "redis", 5, 0, 8192)->created_ns = ahead;
+	OK(zns_store_commit(s, &k.c, NULL));
+	id_of(1, id);
+	OK(zns_store_remove(s, id, "znsctl rm", NULL));
+	assert_true(zns_store_find_tombstone(s, id)->deleted_ns >= ahead);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
 static void tombstone_limit(void **state)
 {
 	struct memdev *m = formatted(8, MIB(1), 512); /* 2048 records a zone */
@@ -742,6 +761,7 @@ int main(void)
 		cmocka_unit_test(moves),
 		cmocka_unit_test(any_kind),
 		cmocka_unit_test(tombstone_limit),
+		cmocka_unit_test(removed_before_it_was_made),
 		cmocka_unit_test(many_checkpoints),
 		cmocka_unit_test(promised_rates),
 	};

@@ -25,3 +25,8 @@ int64_t zns_now_ns(void)
 	clock_gettime(CLOCK_REALTIME, &ts);
 	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
 }
+
+int64_t zns_now_after(int64_t ns)
+{
+	return zns_max(zns_now_ns(), ns < INT64_MAX ? ns + 1 : ns);
+}

@@ -172,7 +172,7 @@ static int begin(struct flatten *x, struct zns_err *err)
 	drop_places(c);
 	c->has_moved = c->has_moved_ns = 1;
 	c->moved++;
-	c->moved_ns = zns_now_ns();
+	c->moved_ns = zns_now_after(zns_max(c->moved_ns, c->created_ns));
 	return 0;
 }
 

@@ -198,7 +198,8 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 	t.id.data = (uint8_t *)id;
 	t.id.len = ZNS_UUID_LEN;
 	/* no version that it is of may be later, even if the clock was set back */
-	t.deleted_ns = zns_max(zns_now_ns(), victim->ckpt->moved_ns);
+	t.deleted_ns = zns_max(zns_now_ns(),
+			       zns_max(victim->ckpt->moved_ns, victim->ckpt->created_ns));
 	t.by = (char *)by;
 	t.container = victim->ckpt->container;
 	t.has_created_ns = 1;

@@ -206,6 +206,7 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 	const ZnsPb__ExtentRef *m = k->manifest;
 	const ZnsPb__Checkpoint *old = l->kind == LEASE_IMPORT ? zns_store_find(d->store, l->id) :
 								 NULL;
+	const ZnsPb__Tombstone *t = zns_store_find_tombstone(d->store, l->id);
 	bool manifest_in = false;
 	size_t i;
 
@@ -213,6 +214,10 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 		return err->code;
 	if (k->id.len != ZNS_UUID_LEN || memcmp(k->id.data, l->id, ZNS_UUID_LEN))
 		return zns_fail(err, -EINVAL, "commit: not the checkpoint that was granted");
+	if (l->kind == LEASE_DUMP && t && k->moved_ns <= t->deleted_ns)
+		return zns_fail(
+			err, -EINVAL,
+			"commit: the record is not later than the removal of its checkpoint");
 	if (strcmp(k->container, l->container))
 		return zns_fail(err, -EINVAL, "commit: the record names another container");
 	if (k->has_parent != l->dump.has_parent ||

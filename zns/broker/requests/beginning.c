@@ -20,6 +20,7 @@ static ZnsPb__GrantedGroup *granted(struct reply *rep, uint32_t group, uint32_t 
 static void tell(struct znsd *d, const struct lease *l, const char *note, struct reply *rep)
 {
 	struct chain chain = { .v = NULL };
+	const ZnsPb__Tombstone *t = zns_store_find_tombstone(d->store, l->id);
 	ZnsPb__DumpGrant *g = reply_alloc(rep, sizeof(*g));
 	/* on a disk all streams are of its one group */
 	uint32_t i, pages = on_disk(d) ? l->dump.width : l->nr_groups - l->dump.nr_meta;
@@ -35,6 +36,8 @@ static void tell(struct znsd *d, const struct lease *l, const char *note, struct
 	g->has_rate_mibps = g->has_one_domain = 1;
 	g->rate_mibps = rate_limit(d, l);
 	g->one_domain = rate_one_domain(d);
+	g->has_deleted_ns = t != NULL;
+	g->deleted_ns = t ? t->deleted_ns : 0;
 	g->n_groups = pages;
 	g->groups = reply_alloc(rep, pages * sizeof(*g->groups));
 	g->n_metadata_groups = l->dump.nr_meta;

@@ -71,6 +71,7 @@ char *zns_format_size(uint64_t bytes, char *buf, size_t len);
 /* RFC 3339 in UTC with seconds, e.g. 2026-11-20T23:07:00Z; @buf at least 32 bytes. */
 char *zns_format_time(int64_t unix_ns, char *buf, size_t len);
 int64_t zns_now_ns(void); /* CLOCK_REALTIME, nanoseconds */
+int64_t zns_now_after(int64_t ns); /* the same, but later than @ns if the clock was set back */
 uint64_t zns_mono_ns(void); /* CLOCK_MONOTONIC, nanoseconds */
 
 /*
