@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include <openssl/evp.h>
 
@@ -163,13 +165,43 @@ static void patience(void **state)
 	assert_true(ctl_patience_waited(&p, UINT64_MAX));
 }
 
+/* Time in which the command was stopped itself is not the peer's. */
+static void stopped_itself(void **state)
+{
+	struct ctl_patience p;
+
+	ctl_patience_start(&p, 10);
+	for (int i = 0; i < 4; i++)
+		assert_true(ctl_patience_ticked(&p, zns_mono_ns() - 1000 * SECOND));
+	assert_false(ctl_patience_ticked(&p, zns_mono_ns() - 1000 * SECOND));
+}
+
+/* Without the signal a write would wait for ever. */
+static void signal_was_blocked(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_patience p;
+	sigset_t alarm, now;
+	int to[2];
+
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	assert_int_equal(sigprocmask(SIG_BLOCK, &alarm, NULL), 0);
+	assert_int_equal(pipe(to), 0);
+	ctl_patience_start(&p, 60);
+	assert_int_equal(ctl_patience_write(&p, to[1], "x", 1, &err), 0);
+	assert_int_equal(sigprocmask(SIG_BLOCK, NULL, &now), 0);
+	assert_false(sigismember(&now, SIGALRM));
+	close(to[0]);
+	close(to[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pieces),
-		cmocka_unit_test(taker_leaves),
-		cmocka_unit_test(digests),
-		cmocka_unit_test(patience),
+		cmocka_unit_test(pieces),         cmocka_unit_test(taker_leaves),
+		cmocka_unit_test(digests),        cmocka_unit_test(patience),
+		cmocka_unit_test(stopped_itself), cmocka_unit_test(signal_was_blocked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

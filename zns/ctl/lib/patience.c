@@ -13,6 +13,7 @@
 
 #define POLL_MS 1000
 #define NS 1000000000ULL
+#define TICK_MAX (2 * POLL_MS * NS / 1000)
 #define NS_MAX (100000 * NS) /* of one wait: no overflow */
 
 void ctl_patience_start(struct ctl_patience *p, uint64_t limit_s)
@@ -29,6 +30,11 @@ bool ctl_patience_waited(struct ctl_patience *p, uint64_t ns)
 	return !p->limit_s || p->left;
 }
 
+bool ctl_patience_ticked(struct ctl_patience *p, uint64_t from_ns)
+{
+	return ctl_patience_waited(p, zns_min(zns_mono_ns() - from_ns, TICK_MAX));
+}
+
 void ctl_patience_got(struct ctl_patience *p, uint64_t bytes)
 {
 	p->left += zns_min(p->full - p->left, bytes);
@@ -43,7 +49,7 @@ int ctl_patience_wait(struct ctl_patience *p, int fd)
 
 		if (poll(&f, 1, POLL_MS) > 0)
 			return 0;
-		if (!ctl_patience_waited(p, zns_mono_ns() - from))
+		if (!ctl_patience_ticked(p, from))
 			return -ETIMEDOUT;
 	}
 	return 0;
@@ -60,8 +66,14 @@ static int tick_start(timer_t *t)
 	const struct sigaction sa = { .sa_handler = on_tick }; /* without SA_RESTART */
 	struct sigevent ev = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM };
 
+	sigset_t alarm;
+
 	ev._sigev_un._tid = gettid();
-	if (sigaction(SIGALRM, &sa, NULL) || timer_create(CLOCK_MONOTONIC, &ev, t))
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	/* a parent may have left it blocked */
+	if (sigaction(SIGALRM, &sa, NULL) || pthread_sigmask(SIG_UNBLOCK, &alarm, NULL) ||
+	    timer_create(CLOCK_MONOTONIC, &ev, t))
 		return -errno;
 	if (!timer_settime(*t, 0, &each, NULL))
 		return 0;
@@ -75,7 +87,7 @@ static int write_ticking(struct ctl_patience *p, int fd, const uint8_t *buf, siz
 	for (size_t done = 0; done < len;) {
 		uint64_t from = zns_mono_ns();
 		ssize_t n = write(fd, buf + done, len - done);
-		int ret = n < 0 && errno != EINTR ? -errno : ctl_caught(err);
+		int ret = !n ? -EIO : n < 0 && errno != EINTR ? -errno : ctl_caught(err);
 
 		if (ret)
 			return ret;
@@ -83,7 +95,7 @@ static int write_ticking(struct ctl_patience *p, int fd, const uint8_t *buf, siz
 			ctl_patience_got(p, (uint64_t)n);
 			done += (size_t)n;
 		}
-		if (!ctl_patience_waited(p, zns_mono_ns() - from) && done < len)
+		if (!ctl_patience_ticked(p, from) && done < len)
 			return -ETIMEDOUT;
 	}
 	return 0;

@@ -22,13 +22,16 @@ struct ctl_patience {
 void ctl_patience_start(struct ctl_patience *p, uint64_t limit_s);
 /* Add a time of waiting. False: the limit is exceeded. */
 bool ctl_patience_waited(struct ctl_patience *p, uint64_t ns);
+/* Add the time since @from_ns (zns_mono_ns), after a wait of a second at most: what is far more was
+ * a time in which this process was stopped itself. */
+bool ctl_patience_ticked(struct ctl_patience *p, uint64_t from_ns);
 void ctl_patience_got(struct ctl_patience *p, uint64_t bytes);
 /* Waits until @fd can be read or has ended. -ETIMEDOUT: the limit is exceeded. NULL: no limit. */
 int ctl_patience_wait(struct ctl_patience *p, int fd);
 /*
  * Writes all to a descriptor that may be anything; a regular file is waited for without a limit.
  * -ETIMEDOUT: the limit is exceeded; else what write() says, or -EINTR with a text: ctl_caught().
- * SIGALRM is taken.
+ * SIGALRM is taken, and unblocked.
  */
 int ctl_patience_write(struct ctl_patience *p, int fd, const void *buf, size_t len,
 		       struct zns_err *err);

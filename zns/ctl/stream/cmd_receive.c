@@ -55,7 +55,7 @@ static int await(struct receive *x, struct zns_err *err)
 		ret = ctl_caught(err);
 		if (ret)
 			return ret;
-		if (x->in.last && !ctl_patience_waited(&x->patience, zns_mono_ns() - from))
+		if (x->in.last && !ctl_patience_ticked(&x->patience, from))
 			return ctl_patience_fail(&x->patience, "the sender sent", err);
 	}
 }
