@@ -65,12 +65,13 @@ static int copy_one(struct copy *k, const ZnsPb__Checkpoint *c, struct zns_err *
 		zns_save_give_up(&v, ret, "the copy failed");
 	else
 		k->bytes += v.c->bytes;
-	if (!ret && as_is_orphan(v.c)) {
-		ret = as_is_pin(&to.broker, &v.c->id, err);
-		k->orphans++;
-	}
 	zns_save_end(&v); /* it borrows the manifest */
 	as_is_close(&from);
+	/* before the connection ends: a rule may be applied then */
+	if (!ret && as_is_orphan(c)) {
+		ret = as_is_pin(&to.broker, &c->id, err);
+		k->orphans++;
+	}
 	zns_session_close(&to);
 	return ret;
 }

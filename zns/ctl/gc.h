@@ -14,6 +14,8 @@ enum gc_life { GC_NEEDED, GC_GONE, GC_UNKNOWN };
 bool gc_swept(const ZnsPb__Checkpoint *c);
 /* Of one that is swept. @why: one line for the user. Never removes anything. */
 enum gc_life gc_life(const ZnsPb__Checkpoint *c, char *why, size_t len);
+/* From now on a program that is asked and gives no answer in this time is killed: it is unknown. */
+void gc_life_within(int ms);
 /* From now on no gc.d program is asked: what only it could tell is unknown. */
 void gc_life_without_programs(void);
 

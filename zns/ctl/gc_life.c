@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include "gc.h"
 
@@ -13,6 +16,29 @@ static enum gc_life say(enum gc_life l, char *why, size_t len, const char *what)
 {
 	snprintf(why, len, "%s", what);
 	return l;
+}
+
+static int limit_ms = -1;
+
+void gc_life_within(int ms)
+{
+	limit_ms = ms;
+}
+
+/* Waits for the end of a program, and ends it at the limit. -ETIME: that is why it ended. */
+static int reap(pid_t pid, int *status)
+{
+	cleanup_close int fd = limit_ms < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd f = { .fd = fd, .events = POLLIN };
+	bool late = limit_ms >= 0 && (fd < 0 || poll(&f, 1, limit_ms) != 1);
+	pid_t got;
+
+	if (late)
+		kill(pid, SIGKILL);
+	do
+		got = waitpid(pid, status, 0);
+	while (got < 0 && errno == EINTR);
+	return late ? -ETIME : got == pid ? 0 : -ECHILD;
 }
 
 /* "gone why", as `znsctl-docker life` prints it. */
@@ -53,8 +79,7 @@ static enum gc_life engine_life(const ZnsPb__Checkpoint *c, char *why, size_t le
 			 created,
 			 NULL };
 	posix_spawn_file_actions_t fa;
-	enum gc_life l;
-	int to[2], ret;
+	int to[2], ret, status;
 	pid_t pid;
 
 	snprintf(created, sizeof(created), "%lld", (long long)c->created_ns);
@@ -69,10 +94,12 @@ static enum gc_life engine_life(const ZnsPb__Checkpoint *c, char *why, size_t le
 	ret = posix_spawn(&pid, path, &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
 	close(to[1]);
-	l = read_answer(to[0], why, len); /* closes it */
+	/* its one line fits into the pipe */
+	ret = ret ? -ret : reap(pid, &status);
 	if (!ret)
-		waitpid(pid, NULL, 0);
-	return l;
+		return read_answer(to[0], why, len); /* closes it */
+	close(to[0]);
+	return say(GC_UNKNOWN, why, len, "znsctl-docker cannot tell in time");
 }
 
 static int program_path(const char *kind, char *path, size_t len, struct stat *st)
@@ -122,8 +149,7 @@ static enum gc_life program_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 	posix_spawn_file_actions_addopen(&fa, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
 	status = posix_spawn(&pid, path, &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
-	if (status || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) ||
-	    WEXITSTATUS(status) > 1)
+	if (status || reap(pid, &status) || !WIFEXITED(status) || WEXITSTATUS(status) > 1)
 		return say(GC_UNKNOWN, why, len, "its gc.d program cannot tell");
 	return WEXITSTATUS(status) ?
 		       say(GC_GONE, why, len, "its gc.d program says that it is gone") :

@@ -7,6 +7,8 @@
 #include "zns/pbcopy.h"
 #include "zns/sealed.h"
 
+#define ORPHAN_MS 5000 /* the target is locked meanwhile */
+
 int as_is_open(struct as_is *a, const char *path, const uint8_t *id, struct zns_err *err)
 {
 	const struct zns_reader_params p = { .sealed = true };
@@ -108,6 +110,7 @@ bool as_is_orphan(const ZnsPb__Checkpoint *c)
 {
 	char why[ZNS_ERR_MAX];
 
+	gc_life_within(ORPHAN_MS);
 	return gc_swept(c) && gc_life(c, why, sizeof(why)) == GC_GONE;
 }
 
