@@ -89,7 +89,8 @@ static bool error_line(const char *line, char *out, size_t len, bool *ours)
 	if (!text)
 		return false;
 	text += 3;
-	if (strstr(text, "FAILED.")) /* criu's last line is no reason */
+	/* Neither is a reason: the first is of any user namespace, the other is criu's last line. */
+	if (!strncmp(text, "rlimit: Can't setup", 19) || strstr(text, "FAILED."))
 		return false;
 	*ours = !strncmp(text, "zns: ", 5);
 	snprintf(out, len, "%s%s", *ours ? "" : "criu: ", text);
