@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 	if (!ret)
 		ret = zns_session_open(&s, &reg, ZNS_WRITES, &err);
 	if (!ret)
-		ret = zns_dev_open(reg.path, 0, &dev, &err);
+		ret = zns_dev_open(reg.path, ZNS_DEV_SERVED, &dev, &err);
 	if (!ret)
 		ret = zns_broker_resolve_id(&s.broker, argv[2], id, &err);
 	req.has_profile = req.profile = 1;
