@@ -89,11 +89,13 @@ static bool add_dead(struct rebuild *b, const uint8_t *id, int64_t created_ns, i
 static bool add_removed(struct rebuild *b, const uint8_t *id, int64_t created_ns,
 			int64_t deleted_ns)
 {
-	bool is_new = add_dead(b, id, created_ns, deleted_ns);
-
-	if (is_new)
-		b->dead[b->nr_dead - 1].removed = true;
-	return is_new;
+	for (size_t i = 0; i < b->nr_dead; i++)
+		if (b->dead[i].removed && zns_dead_is(&b->dead[i], id, created_ns, deleted_ns))
+			return false;
+	if (!append(&b->dead, &b->nr_dead, id, created_ns, deleted_ns))
+		return false;
+	b->dead[b->nr_dead - 1].removed = true;
+	return true;
 }
 
 /* Did we leave it out? Then it was not removed, and the tombstone that the state has of it is ours.
