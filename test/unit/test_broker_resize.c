@@ -254,6 +254,28 @@ static void waits_for_an_earlier_build(void **state)
 	zns_broker_close(&r);
 }
 
+/* One that waits to be admitted has opened the device already. */
+static void waits_for_an_earlier_build_in_the_queue(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f), r = client(f);
+	uint32_t large = zones_for(f, LARGE);
+	ZnsPb__DumpBegin d;
+	REQ(q);
+
+	begin(&a, "db", 900);
+	begin_request(&q, &d, "web", 900, "wait", NULL);
+	post(&b, &q);
+	until(nr_waiting(&r) == 1);
+	not_resized(&r, large, -EBUSY, "a program of an earlier build");
+	assert_int_equal(nr_waiting(&r), 1);
+	zns_broker_close(&b);
+	settle(&r);
+	resized(f, &r, large);
+	zns_broker_close(&a);
+	zns_broker_close(&r);
+}
+
 static void refused_for_drives(void **state)
 {
 	struct fx *f = *state;
@@ -272,6 +294,7 @@ int main(void)
 		T(waits_for_a_restore),
 		T(is_given_up),
 		T(waits_for_an_earlier_build),
+		T(waits_for_an_earlier_build_in_the_queue),
 		cmocka_unit_test_setup_teardown(refused_for_drives, fx_setup, fx_teardown),
 	};
 

@@ -244,7 +244,7 @@ int serve_reset(struct znsd *d, const struct call *x, struct reply *rep)
 static uint32_t earlier_client(const struct znsd *d)
 {
 	for (const struct conn *c = d->server->conns; c; c = c->next)
-		if (!c->follows && lease_last(d, c))
+		if (!c->follows && (c->waiter || lease_last(d, c)))
 			return conn_pid(c);
 	return 0;
 }
