@@ -635,6 +635,7 @@ static void claimed(void **state)
 	struct hw broker = { 0 }, client = { 0 }, reader = { 0 }, format = { 0 };
 	char node[32];
 	cleanup_close int fd = loop_device(node, sizeof(node));
+	int mkfs;
 
 	if (fd < 0)
 		skip();
@@ -645,12 +646,17 @@ static void claimed(void **state)
 	assert_fails(hw_claim(&format, node, node, 0, &err), -EBUSY, "served by a broker");
 	assert_ok(hw_claim(&client, node, node, ZNS_DEV_SERVED, &err));
 	assert_ok(hw_claim(&reader, node, node, ZNS_DEV_RDONLY, &err));
-	hw_claim_op(&broker.dev, false);
+	assert_int_equal(hw_claim_op(&broker.dev, false), 0);
 	assert_true(is_free(node));
-	hw_claim_op(&client.dev, true); /* it claims nothing: it had no claim */
+	assert_int_equal(hw_claim_op(&client.dev, true),
+			 0); /* it claims nothing: it had no claim */
 	assert_true(is_free(node));
-	hw_claim_op(&broker.dev, true);
-	hw_claim_op(&broker.dev, true);
+	mkfs = open(node, O_RDWR | O_EXCL | O_CLOEXEC);
+	assert_true(mkfs >= 0);
+	assert_int_equal(hw_claim_op(&broker.dev, true), -EBUSY);
+	close(mkfs);
+	assert_int_equal(hw_claim_op(&broker.dev, true), 0);
+	assert_int_equal(hw_claim_op(&broker.dev, true), 0);
 	assert_false(is_free(node));
 	hw_unclaim(&broker);
 	assert_true(is_free(node));

@@ -142,7 +142,7 @@ int hw_queue_number(const char *name, const char *attr, uint64_t *out);
 int hw_claim(struct hw *h, const char *node, const char *shown, unsigned flags,
 	     struct zns_err *err);
 void hw_unclaim(struct hw *h);
-void hw_claim_op(struct zns_dev *d, bool hold); /* zns_dev_claim */
+int hw_claim_op(struct zns_dev *d, bool hold); /* zns_dev_claim */
 
 /* The bytes of one command. A buffer that starts inside a page needs one more segment. */
 static inline size_t hw_piece(const struct hw *h, const void *buf, size_t len)

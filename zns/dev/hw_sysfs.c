@@ -156,14 +156,16 @@ void hw_unclaim(struct hw *h)
 	h->claim_fd = -1;
 }
 
-void hw_claim_op(struct zns_dev *d, bool hold)
+int hw_claim_op(struct zns_dev *d, bool hold)
 {
 	struct hw *h = hw_of(d);
 
-	if (!*h->claim_node)
-		return;
 	if (!hold)
 		hw_unclaim(h);
-	else if (h->claim_fd < 0 && !exposed(h->claim_node))
-		h->claim_fd = try_claim(h->claim_node);
+	if (!*h->claim_node || !hold || h->claim_fd >= 0)
+		return 0;
+	if (exposed(h->claim_node))
+		return -EAGAIN;
+	h->claim_fd = try_claim(h->claim_node);
+	return h->claim_fd < 0 ? -errno : 0;
 }

@@ -25,6 +25,7 @@ struct conn {
 	struct waiter *waiter;
 	char *committed; /* the container whose dump it committed */
 	bool follows; /* its newest request said so */
+	bool takes; /* the drive: it asked for `unclaim` */
 	bool dead; /* the loop shall close it */
 	bool hangup; /* to be closed when the answer is sent */
 };

@@ -137,23 +137,15 @@ int serve_reserve(struct znsd *d, const struct call *x, struct reply *rep)
 
 int serve_release(struct znsd *d, const struct call *x, struct reply *rep)
 {
-	zns_dev_claim(d->dev, true); /* its device of the device mapper is gone by now */
+	d->server->claim_ns = 0; /* its device of the device mapper is gone by now */
 	return reservation_release(d, x->q->release, &rep->err);
 }
 
 int serve_unclaim(struct znsd *d, const struct call *x, struct reply *rep)
 {
-	zns_dev_claim(d->dev, false);
-	d->server->unclaimer = x->conn;
-	return 0;
-}
-
-void unclaim_end(struct znsd *d, const struct conn *c)
-{
-	if (d->server->unclaimer != c)
-		return;
-	d->server->unclaimer = NULL;
-	zns_dev_claim(d->dev, true);
+	x->conn->takes = true;
+	d->server->claim_ns = 0;
+	return zns_dev_claim(d->dev, false);
 }
 
 static const struct lease *reader_of(const struct znsd *d, uint32_t zone)

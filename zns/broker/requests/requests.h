@@ -35,7 +35,8 @@ struct waiter {
 struct server {
 	struct zns_resv resv; /* the drive's reservation, if it has any */
 	struct conn *conns;
-	const struct conn *unclaimer; /* whose device mapper takes the drive now, or NULL */
+	uint64_t claim_ns; /* when the drive is claimed again; UINT64_MAX: we have it */
+	bool claim_told; /* that somebody else has it */
 	uint32_t nr_conns;
 	struct waiter *waiters;
 	size_t intake_used[2]; /* bytes set aside for requests: [0] of others, [1] of dumps */
@@ -125,9 +126,6 @@ void waiter_drop(struct znsd *d, const struct conn *c);
 
 /* beginning.c */
 int waiters_run(struct znsd *d); /* tries them in order; milliseconds until a deadline, -1: none */
-
-/* manage.c: nothing, unless @c asked for `unclaim` */
-void unclaim_end(struct znsd *d, const struct conn *c);
 
 /* host.c: one machine at a time */
 int host_claim(struct znsd *d, struct zns_err *err); /* -EBUSY: another machine has it */

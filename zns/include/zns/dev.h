@@ -168,7 +168,7 @@ struct zns_dev_ops {
 	/* See zns_dev_follow. NULL: the device has the zones that it had. */
 	void (*follow)(struct zns_dev *d);
 	/* See zns_dev_claim. NULL: the claim of ZNS_DEV_CLAIM lasts as long as the handle. */
-	void (*claim)(struct zns_dev *d, bool hold);
+	int (*claim)(struct zns_dev *d, bool hold);
 	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
 	int (*race)(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 	uint64_t (*now_ns)(struct zns_dev *d);
@@ -307,12 +307,11 @@ static inline int zns_dev_scrub(struct zns_dev *d, uint32_t zone, struct zns_err
 
 /*
  * Give back the claim of ZNS_DEV_CLAIM, so that the device mapper can take the drive, or take it
- * again. While somebody else has the drive nothing happens.
+ * again. -EAGAIN: the device mapper still has it; -EBUSY: somebody else.
  */
-static inline void zns_dev_claim(struct zns_dev *d, bool hold)
+static inline int zns_dev_claim(struct zns_dev *d, bool hold)
 {
-	if (d->ops->claim)
-		d->ops->claim(d, hold);
+	return d->ops->claim ? d->ops->claim(d, hold) : 0;
 }
 
 /*
