@@ -442,6 +442,19 @@ def orphan(scene):
 
 
 @case
+def silent_judge(scene):
+    """The administrator's program that shall say whether a container is gone says nothing: a copy does not wait for it."""
+    scene = on_disk(scene(size=1), '64M')
+    many_dumps(scene, 1, 'web', {'ZNS_ORIGIN_KIND': 'cri', 'ZNS_ORIGIN_ID': 'c0ffee00'})
+    program = Path(scene.device.env['ZNS_CONFIG']) / 'gc.d' / 'cri'
+    program.parent.mkdir()
+    program.write_text(f'#!{sys.executable}\nimport time\nopen(__file__ + ".asked", "w")\ntime.sleep(30)\nraise SystemExit(1)\n')
+    program.chmod(0o755)
+    said = json.loads(run_ctl(scene, 0, 'copy', scene.device.spec, another(scene, 'copied', '64M'), '--json'))
+    expect('copied', (said['copied'], said['orphans'], Path(f'{program}.asked').exists()), (1, 0, True))
+
+
+@case
 def stranger(scene):
     """A stream decides nothing: no rule of it counts, no rule counts its checkpoints, whether the container is known or not; chosen ones come with theirs."""
     scene = on_disk(scene(size=1), '64M')
