@@ -21,6 +21,7 @@ struct drive {
 	struct zns_dev dev;
 	uint32_t dies, channels, read_die[DRIVE_ZONES], write_die[DRIVE_ZONES];
 	bool wanders; /* each write goes to any die */
+	bool odd_slow; /* a write to a zone of an odd number takes half as long again */
 	/* a zone's stripes of 192 KiB take turns over so many dies, from its own on; those of
 	 * @rows lie on the same ones as others */
 	uint32_t stripe;
@@ -172,7 +173,10 @@ static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uin
 	slot = &v->ends[z][v->units[z]++ % 2];
 	*due = zns_max(*due, *slot) + 9000;
 	*busy = zns_max(*busy, *due);
-	*busy += drive_hot(v, *busy, drive_noise(v, r[i].len * UINT64_C(10)));
+	ns = r[i].len * UINT64_C(10);
+	if (v->odd_slow && z % 2)
+		ns += ns / 2;
+	*busy += drive_hot(v, *busy, drive_noise(v, ns));
 	*slot = *busy;
 	return 0;
 }

@@ -59,6 +59,24 @@ static void writes_disturbed(void **state)
 	zns_dev_close(&v->dev);
 }
 
+/* Groups of the reads hold slow zones and quick ones. That is no drive that gets hot. */
+static void slow_zones_are_not_hot(void **state)
+{
+	for (uint32_t seed = 1; seed <= 4; seed++) {
+		struct drive *v = drive_new(48, 8, 4, 0, 3);
+		struct zns_probe_params par = { .seed = seed };
+
+		v->wanders = v->odd_slow = true;
+		v->state[7] = ZNS_ZONE_FULL; /* can be placed by reads only */
+		v->wp[7] = v->dev.geo.zone_capacity;
+		memset(&map, 0, sizeof(map));
+		assert_int_equal(zns_probe_run(&v->dev, &par, &map, &err), -EAGAIN);
+		assert_null(strstr(err.msg, "right after much was written"));
+		zns_probe_fini(&map);
+		zns_dev_close(&v->dev);
+	}
+}
+
 /* A zone lies on two dies. Where two zones share both or none, groups are pairs of dies. Where zones
  * share one of their dies with others, no groups describe that, and the refusal says so. */
 static void zones_on_two_dies(void **state)
@@ -375,17 +393,12 @@ static void few_active(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(all_reads_wait),
-					    T(nothing_tells),
-					    T(zones_on_two_dies),
-					    T(throttled),
-					    T(writes_disturbed),
-					    T(doubted),
-					    T(verify),
-					    T(verify_finds_one),
-					    T(host_stops),
-					    T(channels_of_noise),
-					    T(channels_tested),
+	const struct CMUnitTest tests[] = { T(all_reads_wait),    T(nothing_tells),
+					    T(zones_on_two_dies), T(throttled),
+					    T(writes_disturbed),  T(slow_zones_are_not_hot),
+					    T(doubted),           T(verify),
+					    T(verify_finds_one),  T(host_stops),
+					    T(channels_of_noise), T(channels_tested),
 					    T(few_active) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,6 +54,14 @@ int probe_set_length(struct probe *p, const struct probe_index *x, struct zns_er
 	return 0;
 }
 
+static void note_quickest(struct probe *p, uint32_t zone, double ns)
+{
+	struct probe_alone *q = &p->quickest;
+
+	if (!q->units || ns * q->units < q->ns * p->set_units)
+		*q = (struct probe_alone){ .zone = zone, .units = p->set_units, .ns = ns };
+}
+
 int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -70,6 +78,7 @@ int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_e
 
 			if (ret)
 				return ret;
+			note_quickest(p, z, ns);
 			next = i && ns > least ? ns : i ? least : ns;
 			least = !i || ns < least ? ns : least;
 			/* two that agree are enough */

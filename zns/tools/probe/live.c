@@ -123,6 +123,7 @@ int probe_set_unit(struct probe *p, uint32_t unit, struct zns_err *err)
 	free(p->rbuf);
 	p->wbuf = p->rbuf = NULL;
 	p->unit = p->map->unit = unit;
+	p->quickest.units = 0;
 	p->set_units = zns_min(zns_max((uint32_t)(SET_BYTES / unit), 2u), PROBE_SET_UNITS);
 	if (posix_memalign((void **)&p->wbuf, align, (size_t)PROBE_WRITE_BATCH * unit) ||
 	    posix_memalign((void **)&p->rbuf, align,

@@ -24,6 +24,12 @@ struct probe_crowd {
 	double ratio;
 };
 
+/* how long one zone alone took */
+struct probe_alone {
+	uint32_t zone, units; /* 0 units: not measured */
+	double ns;
+};
+
 struct probe {
 	struct zns_dev *d;
 	const struct zns_probe_params *par;
@@ -71,6 +77,7 @@ struct probe {
 	uint32_t usual_mibps; /* of a zone alone, before groups were looked at */
 	uint64_t accept_ns; /* of the last set: until all was accepted */
 	double *group_ns; /* by group: the time of a set of one zone; 0: not known */
+	struct probe_alone quickest; /* the shortest time for each unit behind group_ns */
 	bool *apart; /* by group: zones of it are independent when they are written */
 	bool *joined; /* by group: it is another one, too */
 	/* channels.c */

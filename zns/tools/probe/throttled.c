@@ -11,46 +11,83 @@
 #define FIRST 3u /* times alone right after it: the best one counts */
 #define LATER 8u /* times alone after these */
 
-/* Writes as much at once as the drive takes. */
-static int heat(struct probe *p, struct zns_err *err)
+/* As much as the drive takes at once: @units of each of @n zones. */
+struct set {
+	uint32_t n, units;
+};
+
+static struct set largest(const struct probe *p)
 {
-	uint32_t zones[PROBE_WRITE_BATCH],
-		most = zns_min(p->room, p->open_room),
-		n = probe_pick_empty(p, zones, zns_min(most, PROBE_WRITE_BATCH)),
-		units = (uint32_t)zns_min((uint64_t)PROBE_LONG_UNITS,
-					  p->d->geo.zone_capacity / p->unit);
+	uint32_t most = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH), empty = 0;
+
+	for (uint32_t z = 0; z < p->nr && empty < most; z++)
+		empty += probe_can_write(p, z);
+	return (struct set){ .n = empty,
+			     .units = (uint32_t)zns_min((uint64_t)PROBE_LONG_UNITS,
+							p->d->geo.zone_capacity / p->unit) };
+}
+
+static int heat(struct probe *p, const struct set *s, uint64_t bytes, struct zns_err *err)
+{
+	uint32_t zones[PROBE_WRITE_BATCH], n = probe_pick_empty(p, zones, s->n);
 	double ns;
 	int ret = 0;
 
-	for (uint64_t done = 0; !ret && n && done < HEAT; done += (uint64_t)n * units * p->unit)
-		ret = probe_write_set(p, zones, n, units, &ns, err);
+	for (uint64_t done = 0; !ret && n && done < bytes; done += (uint64_t)n * s->units * p->unit)
+		ret = probe_write_set(p, zones, n, s->units, &ns, err);
 	return ret;
 }
 
+/* The best of @times times of the zone alone. */
+static int alone(struct probe *p, const struct probe_alone *z, uint32_t times, double *best,
+		 struct zns_err *err)
+{
+	int ret = 0;
+
+	*best = PROBE_UNTOLD * 1e9;
+	for (uint32_t i = 0; !ret && i < times; i++) {
+		double ns;
+
+		ret = probe_write_set(p, &z->zone, 1, z->units, &ns, err);
+		if (!ret)
+			*best = zns_min(*best, ns);
+	}
+	return ret;
+}
+
+/* All times are of one zone and of one length: another zone may be on a slower die. A drive that is
+ * hot already may stay so, but it was cool when the zone's quickest time was measured. */
 int probe_throttled(struct probe *p, struct zns_err *err)
 {
-	uint32_t zone, group;
+	struct probe_alone z = p->quickest;
+	const struct set s = largest(p);
+	uint64_t set = (uint64_t)s.n * s.units * p->unit, bytes;
 	double hot = 0, quick;
 	int ret = 0;
 
-	if (!probe_pick_empty(p, &zone, 1) || !p->set_units)
+	if (!z.units || !probe_can_write(p, z.zone) || p->have[z.zone])
+		z = (struct probe_alone){ .units = p->set_units };
+	if (!set || (!(z.ns > 0) && !probe_pick_empty(p, &z.zone, 1)))
 		return 0;
+	bytes = zns_align_up(HEAT, set);
 	if (!p->par->budget)
-		p->budget += ROUNDS * (HEAT + (FIRST + LATER) * p->set_units * p->unit) + HEAT;
-	group = p->map->zone_group[zone];
-	quick = group != ZNS_PROBE_NONE && p->group_ns[group] > 0 ? p->group_ns[group] :
-								    PROBE_UNTOLD * 1e9;
+		p->budget += ROUNDS * bytes +
+			     (uint64_t)(FIRST + ROUNDS * (FIRST + LATER)) * z.units * p->unit;
+	if (!(z.ns > 0))
+		ret = alone(p, &z, FIRST, &z.ns, err);
+	quick = z.ns;
 	for (uint32_t k = 0; !ret && k < ROUNDS; k++) {
-		double first = 0, ns;
+		double first, later;
 
-		ret = heat(p, err);
-		for (uint32_t i = 0; !ret && i < FIRST + LATER; i++) {
-			ret = probe_write_set(p, &zone, 1, p->set_units, &ns, err);
-			if (i < FIRST)
-				first = i ? zns_min(first, ns) : ns;
-			quick = zns_min(quick, ns);
-		}
+		ret = heat(p, &s, bytes, err);
+		if (!ret)
+			ret = alone(p, &z, FIRST, &first, err);
+		if (!ret)
+			ret = alone(p, &z, LATER, &later, err);
+		if (ret)
+			break;
 		hot = k ? zns_min(hot, first) : first;
+		quick = zns_min(quick, zns_min(first, later));
 	}
 	if (ret || hot < PROBE_ONE_RATE * quick)
 		return ret;
