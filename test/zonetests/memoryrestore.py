@@ -87,12 +87,14 @@ class Restored:
         return self.log.read_text()
 
     def alive(self):
+        """A zombie that is ours to collect, or criu's that is about to end, has its PID still, which the next restore wants."""
         try:
             os.waitpid(self.pid, os.WNOHANG)
         except OSError:
             pass
         try:
-            return Path(f'/proc/{self.pid}/stat').read_text().rsplit(')', 1)[1].split()[0] != 'Z'
+            state, parent = Path(f'/proc/{self.pid}/stat').read_text().rsplit(')', 1)[1].split()[:2]
+            return state != 'Z' or int(parent) == os.getpid() or Path(f'/proc/{parent}/comm').read_text() == 'criu\n'
         except OSError:
             return False
 
