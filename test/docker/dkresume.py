@@ -604,7 +604,7 @@ def suspend_daemon_create(d):
     dkdaemon.until('the shim is gone', lambda: not shims(ids['before']))
     want('stopped as by a stop', note(d, 'after').startswith('stopped with checkpoint '), note(d, 'after'))
     for name in was:
-        d.docker('start', name)
+        start_when_forgotten(d, name)
         want('its memory', secret(d, name) == was[name], name, note(d, name))
         nothing_left(d, name)
     start_of_dead_shim(d, was['after'], barrier['after'], reached['after'])
@@ -628,6 +628,17 @@ def suspend_daemon_create(d):
     remove(d, 'alone')
 
 
+def start_when_forgotten(d, name):
+    """containerd refuses a start until it has cleaned up after the shim that is dead."""
+    done = []
+
+    def tried():
+        done.append(d.docker('start', name, check=False))
+        return 'already exists' not in done[-1].stderr
+    dkdaemon.until('containerd has forgotten the task', tried)
+    want('it starts', not done[-1].returncode, done[-1].stderr)
+
+
 def start_of_dead_shim(d, was, barrier, reached):
     """A start whose shim is killed goes on only after the next start: it leaves that one's container alone."""
     ident = d.id('after')
@@ -645,7 +656,7 @@ def start_of_dead_shim(d, was, barrier, reached):
             want('no start', started.result().returncode)
         finally:
             barrier.unlink()
-    d.docker('start', 'after')
+    start_when_forgotten(d, 'after')
     cold = secret(d, 'after')
     try:
         os.kill(pid, signal.SIGCONT)
