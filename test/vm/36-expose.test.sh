@@ -41,7 +41,7 @@ expose_tests() {
 	check "mkfs may have it while nobody serves it" mkfs_opens "$block"
 	check "a broker serves it" znsctl status "$node"
 	refused "mkfs beside a broker" 'busy' mkfs_opens "$block"
-	refused "format beside a broker of another runtime directory" 'served by a broker' env ZNS_RUN=/tmp/another-run znsctl format "$node" --force --map 'i % 8' --zone-write-bw 20 --zone-read-bw 80
+	refused "format beside a broker of another runtime directory" 'in use by another broker' env ZNS_RUN=/tmp/another-run znsctl format "$node" --force --map 'i % 8' --zone-write-bw 20 --zone-read-bw 80
 	refused "nothing is reserved" 'nothing is reserved for db' znsctl reserve "$node" db --expose
 	refused "a name that is none for a device" 'the name becomes a device' znsctl reserve "$node" a/b --groups 1 --expose
 	check "reserve and expose" bash -c "znsctl reserve $node db --groups 2 --expose --json >$RESULTS/made.json"
