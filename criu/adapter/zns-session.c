@@ -379,6 +379,8 @@ int zns_dump_freeze(void)
 	if (zns_mem_begin(root) || zns_guard_tree(root, pre_dumps) ||
 	    (opts.use_page_server ? zns_send_begin(pre_dumps) : zns_live_rounds(zns_opts.pre_dump)))
 		return -1;
+	if (zns_opts.live & ZW_LIVE_ON)
+		zns_cpus_awake();
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
 	/* criu's own limit, for stopping the tasks, gets the time that admission left. */
 	if (zns_session.state == ZNS_DUMP && zns_opts.timeout_s)
@@ -500,6 +502,7 @@ int zns_dump_commit(int failed)
 
 int zns_live_commit(int failed)
 {
+	zns_cpus_may_sleep();
 	if (!late || failed)
 		return failed;
 	zns_dump_thaw();

@@ -314,6 +314,23 @@ def switches(scene):
 
 
 @case
+def awake(scene):
+    """No CPU sleeps deeply while the tasks of a live dump are frozen; an ordinary dump, which takes longer, does not ask for that."""
+    if not os.access('/dev/cpu_dma_latency', os.W_OK):
+        raise Skipped('no /dev/cpu_dma_latency')
+    scene = scene(size=1)
+    look = scene.dir / 'look'
+    look.write_text('#!/bin/sh\n[ "$CRTOOLS_SCRIPT_ACTION" != post-dump ] || '
+                    f'ls -l /proc/$PPID/fd | grep -c cpu_dma_latency >{scene.dir}/held\nexit 0\n')
+    look.chmod(0o755)
+    for live, held in ('--zns-live=yes', '1'), ('--zns-live=no', '0'):
+        images = scene.dir / f'images{live}'
+        images.mkdir()
+        scene.good_dump(extra=[live, '--leave-running', '--action-script', look], images=images)
+        expect(f'{live}: requests', (scene.dir / 'held').read_text().strip(), held)
+
+
+@case
 def refused(scene):
     """Bad values and impossible combinations: one line, and nothing happens."""
     scene = scene(size=8)
