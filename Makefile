@@ -140,7 +140,7 @@ zns: $(PROGRAMS)
 $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: images/%.proto $(wildcard images/*.proto) | $(B)/.deps
 	@mkdir -p $(GEN)
 	$(call say,PROTO   $<)
-	$(Q)protoc-c --proto_path=images --c_out=$(GEN) $<
+	$(Q)protoc --proto_path=images --c_out=$(GEN) $<
 
 $(GEN)/%.o: $(GEN)/%.c | $(PROTO_C)
 	$(Q)$(CC) $(CPPFLAGS) $(OPT) $(SAN) -c -o $@ $<
