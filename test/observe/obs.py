@@ -24,8 +24,11 @@ def unpacked(*packages):
 
 
 def of_prometheus(program):
-    """The package would start a server."""
-    return shutil.which(program) or str(unpacked('prometheus') / 'usr/bin' / program)
+    """The package would start a server. Debian 12 has promtool in it, Debian 13 in a package of its own."""
+    if shutil.which(program):
+        return shutil.which(program)
+    at = unpacked('prometheus') / 'usr/bin' / program
+    return str(at if at.exists() else unpacked(program) / 'usr/bin' / program)
 
 
 def checked(text):
