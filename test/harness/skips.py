@@ -34,6 +34,11 @@ def no_fuse():
     return False
 
 
+def no_cpu_latency():
+    """Is this a root without the device by which CPUs are kept awake?"""
+    return not os.access('/dev/cpu_dma_latency', os.W_OK)
+
+
 def no_keyring():
     sys_add_key, of_process = 248, -2
     libc = ctypes.CDLL(None, use_errno=True)
