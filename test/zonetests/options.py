@@ -213,10 +213,11 @@ def locked_and_unlocked(scene, env, name, sign, extra):
     task = Task(directory, 'netlo', 'ns')
     scene.tasks.append(task)
     task.start().wait_ready()
-    # While it is locked: the script runs inside the freeze, before criu unlocks.
+    # While it is locked: the script runs inside the freeze, before criu unlocks. criu closes a script's input, and a pidfd with
+    # that number, 0, is none to nsenter 2.41, which then enters nothing.
     seen = scene.dir / 'seen'
     look = script(scene, 'look', '[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0',
-                  f'nsenter -t $CRTOOLS_INIT_PID -n sh -c "iptables-save; nft list ruleset" >{seen}')
+                  f'nsenter -t $CRTOOLS_INIT_PID -n sh -c "iptables-save; nft list ruleset" </dev/null >{seen}')
     images = scene.dir / f'{name}-images'
     for end in ('--leave-running', None):
         images.mkdir()
