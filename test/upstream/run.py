@@ -159,22 +159,42 @@ def killed_task(criu):
     return True
 
 
+def ended_threads(criu):
+    """A task with threads is killed before the wait in which its restorer is unmapped: criu does not crash."""
+    last = 46
+    with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
+        here = Path(directory)
+        lib = here / 'killwait.so'
+        subprocess.run(['gcc', '-shared', '-fPIC', '-o', lib, ZONETESTS / 'preload' / 'killwait.c', '-ldl'], check=True)
+        task = dumped(criu, 'threads', here)
+        done = subprocess.run([criu, 'restore', '-D', here, '-d', '-o', 'restore.log'], stderr=subprocess.PIPE, text=True, timeout=60,
+                              env=dict(os.environ, LD_PRELOAD=str(lib), KILL_WAIT=f'{last} {task}'))
+        print(f'    {done.stderr.strip()}: exit {done.returncode}')
+        return done.returncode == 1 and f'killed before wait {last}' in done.stderr
+
+
 STOP = """#!/bin/sh
 [ "$CRTOOLS_SCRIPT_ACTION" = post-restore ] && kill -STOP %(pid)d && sleep 0.1 && kill -CONT %(pid)d && sleep 0.1
 exit 0
 """
 
 
+def dumped(criu, program, here):
+    """The pid of this program, which was dumped into this directory."""
+    task = subprocess.Popen([ZONETESTS.parents[1] / 'build' / 'zonetests' / program, '--dir', here], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while not (here / 'ready').exists():
+        time.sleep(0.01)
+    subprocess.run([criu, 'dump', '-t', str(task.pid), '-D', here, '-o', 'dump.log'], check=True, stderr=subprocess.DEVNULL)
+    task.wait()
+    return task.pid
+
+
 def restored_lazily(criu, program, script='#!/bin/sh\n'):
     """This program is dumped and restored lazily, with a script that can name the daemon: exit codes of both, and the restore's log."""
     with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
         here = Path(directory)
-        task = subprocess.Popen([ZONETESTS.parents[1] / 'build' / 'zonetests' / program, '--dir', here], stdin=subprocess.DEVNULL,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-        while not (here / 'ready').exists():
-            time.sleep(0.01)
-        subprocess.run([criu, 'dump', '-t', str(task.pid), '-D', here, '-o', 'dump.log'], check=True, stderr=subprocess.DEVNULL)
-        task.wait()
+        task = dumped(criu, program, here)
         daemon = subprocess.Popen([criu, 'lazy-pages', '-D', here, '-o', 'lazy.log'], stderr=subprocess.DEVNULL)
         while not (here / 'lazy-pages.socket').exists():
             time.sleep(0.01)
@@ -186,7 +206,7 @@ def restored_lazily(criu, program, script='#!/bin/sh\n'):
         log = (here / 'restore.log').read_text(errors='replace')
         daemon.kill() if code else daemon.wait()
         if not code:
-            os.kill(task.pid, signal.SIGKILL)
+            os.kill(task, signal.SIGKILL)
     return code, daemon.wait(), log
 
 
@@ -275,9 +295,9 @@ def cgroups_walked_once(criu):
     return done.returncode == 0 and roots <= most
 
 
-TESTS = {'cgroups-walked-once': cgroups_walked_once, 'feature-test-children': feature_test_children, 'interrupted-poll': interrupted_poll,
-         'killed-task': killed_task, 'lazy-stack-page': lazy_stack_page, 'limit-of-descriptors': limit_of_descriptors, 'read-errors': read_errors,
-         'shared-memory-numbers': shared_memory_numbers,
+TESTS = {'cgroups-walked-once': cgroups_walked_once, 'ended-threads': ended_threads, 'feature-test-children': feature_test_children,
+         'interrupted-poll': interrupted_poll, 'killed-task': killed_task, 'lazy-stack-page': lazy_stack_page,
+         'limit-of-descriptors': limit_of_descriptors, 'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers,
          'window-of-pagemap': window_of_pagemap}
 
 

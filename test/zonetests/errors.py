@@ -334,7 +334,7 @@ def kill_task(scene):
     scene.task = scene.new_task(program='threads')
     scene.good_dump()
     scene.remember()
-    for nth in (3, 10, 29):     # for the main thread: when it is seized, when it is caught, and in its last system call
+    for nth in (3, 10, 29, 46):     # for the main thread: seized, caught, in its last system call; for any: when the restorer is unmapped
         if not killed(nth, scene.task.pid, ztlib.restore_args(scene.task, scene.images, log := scene.log()), log):
             raise Failed(f'a restore has no wait {nth}')
     scene.task = scene.new_task(program='cowtree', flavour='ns')
