@@ -22,6 +22,7 @@
 #include "zns-bundle.h"
 #include "zns-extend.h"
 #include "zns-files.h"
+#include "zns-awake.h"
 #include "zns-freeze.h"
 #include "zns-guard.h"
 #include "zns-img.h"
@@ -380,7 +381,7 @@ int zns_dump_freeze(void)
 	    (opts.use_page_server ? zns_send_begin(pre_dumps) : zns_live_rounds(zns_opts.pre_dump)))
 		return -1;
 	if (zns_opts.live & ZW_LIVE_ON)
-		zns_cpus_awake();
+		zns_cpus_awake(0);
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
 	/* criu's own limit, for stopping the tasks, gets the time that admission left. */
 	if (zns_session.state == ZNS_DUMP && zns_opts.timeout_s)

@@ -21,12 +21,6 @@ void zns_dump_frozen(void);
 /* The dump is complete: writes the time behind it. In between criu has written to the tasks' files:
  * to directories where it mounts something, and to those where it makes a link_remap.N. */
 void zns_dump_taken(void);
-/*
- * While the tasks of a live dump are frozen, no CPU sleeps deeply (/dev/cpu_dma_latency): criu and each task wake each other
- * a dozen times, and a CPU that slept takes longer to wake than their work. Who may not ask for that does without.
- */
-void zns_cpus_awake(void);
-void zns_cpus_may_sleep(void);
 /* Before the freeze: mounts what a dump of cgroups mounts. */
 void zns_cgroup2_open(pid_t pid);
 /* A descriptor of cgroup v2's root, the caller's to close. -1: mount it yourself. */

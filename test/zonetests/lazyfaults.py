@@ -120,6 +120,28 @@ def live_checkpoint(scene):
 
 
 @case
+def awake(scene):
+    """CPUs do not sleep from the moment in which the tasks run, but not for long: the daemon lets them while most pages lack."""
+    if not os.access('/dev/cpu_dma_latency', os.W_OK):
+        raise Skipped('no /dev/cpu_dma_latency')
+    scene = dumped(scene)
+    daemon = lazy_daemon(scene, scene.images, STILL)
+
+    def asks():
+        directory = Path(f'/proc/{daemon.proc.pid}/fd')
+        return any(os.readlink(directory / fd) == '/dev/cpu_dma_latency' for fd in os.listdir(directory))
+
+    expect('CPUs are kept awake before the restore', asks(), False)
+    restore = begin(scene, scene.task, scene.images)
+    until(asks, 'CPUs that are kept awake')
+    expect('exit code of the restore', scene.end_of(restore).code, 0)
+    until(lambda: not asks(), 'CPUs that may sleep')
+    expect('the daemon has ended', daemon.proc.poll(), None)
+    daemon.stop()
+    no_holder(scene)
+
+
+@case
 def nothing_lazy(scene):
     """No page of what a page server received from a tracked task is lazy. That the daemon has nothing to do is no failure."""
     scene = scene(size=8)

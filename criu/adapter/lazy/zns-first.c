@@ -20,6 +20,7 @@
 #include "pagemap.h"
 #include "util.h"
 #include "xmalloc.h"
+#include "zns-awake.h"
 #include "zns-extend.h"
 #include "zns-img.h"
 #include "zns-lazy.h"
@@ -33,6 +34,8 @@
 
 /* The tasks of a restore wait no longer for their first pages. */
 #define WAIT_MS 1000
+/* For so long CPUs stay awake, since each fault wakes three processes. All pages may take hours. */
+#define AWAKE_MS 10000
 
 struct range { /* addresses of the image; end > start */
 	unsigned long start, end;
@@ -265,6 +268,8 @@ void zns_lazy_finished(int sk)
 {
 	first.since_us = zns_now_us();
 	first.waiter = dup(sk);
+	if (zns_active() && !zns_extends())
+		zns_cpus_awake(AWAKE_MS);
 	if (!zns_extends())
 		tell(); /* the holder has all userfaultfds */
 	else if (zns_extend_listen(sk))

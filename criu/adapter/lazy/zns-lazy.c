@@ -22,6 +22,7 @@
 #include "pagemap.h"
 #include "servicefd.h"
 #include "util.h"
+#include "zns-awake.h"
 #include "zns-extend.h"
 #include "zns-gate.h"
 #include "zns-img.h"
@@ -376,7 +377,7 @@ bool zns_lazy_turn(struct page_read *pr, bool stock)
 	return lazy.asked = true;
 }
 
-int zns_lazy_timeout(int stock)
+static int timeout(int stock)
 {
 	bool asked = lazy.asked, paced = lazy.paced;
 	int hold;
@@ -395,6 +396,11 @@ int zns_lazy_timeout(int stock)
 	if (paced && lazy.nr[BACKGROUND] < BIG)
 		return 1; /* ms */
 	return under_way() ? -1 : stock;
+}
+
+int zns_lazy_timeout(int stock)
+{
+	return zns_cpus_timeout(timeout(stock));
 }
 
 void zns_lazy_end(int ret)

@@ -7,7 +7,6 @@
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 #include <linux/netlink.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,6 @@
 #define NS_PER_S 1000000000ll
 
 static int cgroup2 = -1; /* a mount that is nowhere */
-static int awake = -1; /* a request that ends with its descriptor */
 
 /* The text of a file fits if it has the word at all. */
 static bool says(int fd, const char *word)
@@ -95,22 +93,6 @@ void zns_dump_frozen(void)
 void zns_dump_taken(void)
 {
 	note_time(O_APPEND);
-}
-
-void zns_cpus_awake(void)
-{
-	const int32_t longest_us = 0;
-
-	awake = open("/dev/cpu_dma_latency", O_WRONLY | O_CLOEXEC);
-	if (awake >= 0 && write(awake, &longest_us, sizeof(longest_us)) == sizeof(longest_us))
-		return;
-	pr_debug("CPUs may sleep in the freeze: /dev/cpu_dma_latency: %s\n", strerror(errno));
-	zns_cpus_may_sleep();
-}
-
-void zns_cpus_may_sleep(void)
-{
-	close_safe(&awake);
 }
 
 /* criu looks into cgroups only for a task that is in others than criu itself. */
