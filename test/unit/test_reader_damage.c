@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/uio.h>
 #include "reader_fixture.h"
+#include "until.h"
 
 /* One bit of one unit: a read of everything fails, and not a byte of that unit is delivered. */
 static void check_damage(uint32_t n, uint64_t k)
@@ -130,6 +131,106 @@ static void faults_deliver(void **state)
 		zns_reader_free(rd);
 		drop_checkpoint();
 	}
+}
+
+/* A device whose long reads take as long as the test wants. */
+static struct {
+	const struct zns_dev_ops *was;
+	pthread_mutex_t lock;
+	pthread_cond_t change;
+	uint32_t inside; /* long reads under way */
+	bool held;
+} slow = { .lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER };
+
+static int slow_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+		     struct zns_err *e)
+{
+	pthread_mutex_lock(&slow.lock);
+	if (len > KIB(64)) {
+		slow.inside++;
+		pthread_cond_broadcast(&slow.change);
+		while (slow.held)
+			pthread_cond_wait(&slow.change, &slow.lock);
+		slow.inside--;
+	}
+	pthread_mutex_unlock(&slow.lock);
+	return slow.was->read(d, zone, off, buf, len, e);
+}
+
+static uint32_t reads_held(void)
+{
+	uint32_t nr;
+
+	pthread_mutex_lock(&slow.lock);
+	nr = slow.inside;
+	pthread_mutex_unlock(&slow.lock);
+	return nr;
+}
+
+static unsigned ended(struct done *d)
+{
+	unsigned nr;
+
+	pthread_mutex_lock(&d->lock);
+	nr = d->nr;
+	pthread_mutex_unlock(&d->lock);
+	return nr;
+}
+
+static void release_reads(void)
+{
+	pthread_mutex_lock(&slow.lock);
+	slow.held = false;
+	pthread_cond_broadcast(&slow.change);
+	pthread_mutex_unlock(&slow.lock);
+}
+
+/* No fault waits for the background: not one read of it ends before they do. */
+static void faults_before_background(void **state)
+{
+	enum { WORKERS = 4, UNITS = 19 };
+	const uint32_t unit = KIB(512);
+	struct zns_dev_ops ops;
+	struct done fills = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, "" };
+	cleanup_free uint8_t *got = calloc(UNITS, unit), *want = malloc((size_t)UNITS * unit);
+	uint8_t page[4096];
+	struct zns_reader *rd;
+	struct zns_rimage *i;
+
+	make_checkpoint(unit, 2, false);
+	fill(want, 0, (size_t)UNITS * unit, im[9].seed);
+	slow.was = rig.d->ops;
+	ops = *slow.was;
+	ops.read = slow_read;
+	rig.d->ops = &ops;
+	slow.held = true;
+	rd = rig_reader(&rig, WORKERS, WORKERS); /* and no more buffers */
+	i = zns_reader_find(rd, im[9].name);
+	for (size_t k = 0; k < UNITS; k++) {
+		struct iovec v = { got + k * unit, unit };
+
+		zns_rimage_read_lazy(i, k * unit, ZNS_TASK(getpid()), &v, ZNS_READ_BACKGROUND,
+				     on_done, &fills);
+	}
+	until(reads_held() >= WORKERS - 1);
+	for (uint64_t k = 0; k < UNITS; k++) /* also of units that are being read */
+		for (size_t w = 1; w < ZNS_ARRAY_SIZE(lazy_ways); w++) {
+			struct iovec v = { page, sizeof(page) };
+
+			zns_rimage_read_lazy(i, k * unit, ZNS_TASK(getpid()), &v, lazy_ways[w],
+					     on_done, done_new());
+			until(ended(&done_sync));
+			assert_int_equal(done_sync.code, 0);
+			assert_memory_equal(page, want + k * unit, sizeof(page));
+		}
+	assert_int_equal(reads_held(), WORKERS - 1);
+	assert_int_equal(ended(&fills), 0);
+	release_reads();
+	assert_int_equal(done_wait(&fills, UNITS), 0);
+	assert_memory_equal(got, want, (size_t)UNITS * unit);
+	zns_reader_free(rd);
+	rig.d->ops = slow.was;
+	drop_checkpoint();
 }
 
 /*
@@ -330,9 +431,9 @@ static void device_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(every_unit_damaged),  T(units_of_parts),      T(faults_deliver),
-		T(faults_verify_pages), T(pieces_of_version_1), T(wrong_piece_sum),
-		T(verifying),           T(device_errors),
+		T(every_unit_damaged),       T(units_of_parts),      T(faults_deliver),
+		T(faults_verify_pages),      T(pieces_of_version_1), T(wrong_piece_sum),
+		T(faults_before_background), T(verifying),           T(device_errors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

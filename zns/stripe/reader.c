@@ -132,6 +132,14 @@ static void queue_add(struct zns_reader *r, struct request *q)
 		pthread_cond_signal(&r->work);
 }
 
+/* May a worker take from the queue? One is kept from the background, and a buffer with it, so that a
+ * fault never waits for what nobody waits for. Lock held. */
+static bool may_take(const struct zns_reader *r)
+{
+	return r->queue && (!r->queue->first->background || r->nr_threads == 1 ||
+			    r->nr_background < r->nr_threads - 1);
+}
+
 static struct request *take_urgent(struct zns_reader *r, uint64_t *n)
 {
 	struct request *q = r->urgent;
@@ -141,7 +149,7 @@ static struct request *take_urgent(struct zns_reader *r, uint64_t *n)
 		r->urgent = q->link;
 	if (!r->urgent)
 		r->urgent_tail = &r->urgent;
-	else
+	if (r->urgent || may_take(r))
 		pthread_cond_signal(&r->work);
 	return q;
 }
@@ -249,20 +257,24 @@ void *reader_worker(void *arg)
 	pthread_mutex_lock(&r->lock);
 	for (;;) {
 		struct request *q;
+		bool background;
 		uint64_t n;
 
-		while (!r->urgent && !r->queue && !r->ahead && !r->stop)
+		while (!r->urgent && !may_take(r) && !r->ahead && !r->stop)
 			pthread_cond_wait(&r->work, &r->lock);
-		if (!r->urgent && !r->queue && r->ahead && !r->stop) {
+		if (!r->urgent && !may_take(r)) {
+			if (r->stop)
+				break;
 			run_ahead(r);
 			continue;
 		}
-		if (!r->urgent && !r->queue)
-			break;
 		q = r->urgent ? take_urgent(r, &n) : queue_take(r, &n);
+		background = q->background;
+		r->nr_background += background;
 		pthread_mutex_unlock(&r->lock);
 		run(r, q, n);
 		pthread_mutex_lock(&r->lock);
+		r->nr_background -= background;
 	}
 	pthread_mutex_unlock(&r->lock);
 	return NULL;
@@ -380,6 +392,7 @@ void raw_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
 	q->urgent = how == ZNS_READ_FAULT || how == ZNS_READ_FAULT_HERE;
 	q->here = how == ZNS_READ_FAULT_HERE;
 	q->no_ahead = how != ZNS_READ_ORDERLY;
+	q->background = how == ZNS_READ_BACKGROUND;
 	q->fd = -1;
 	q->nr = nr;
 	q->done = done;
@@ -403,6 +416,7 @@ void raw_read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part 
 	q->task = task;
 	q->fd = -1;
 	q->no_ahead = how != ZNS_READ_ORDERLY;
+	q->background = how == ZNS_READ_BACKGROUND;
 	q->part = part;
 	q->nr_parts = nr;
 	q->done = done;

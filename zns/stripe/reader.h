@@ -81,6 +81,7 @@ struct request {
 	bool urgent;
 	bool here; /* the caller's own thread does the reading */
 	bool no_ahead; /* do not read ahead: the caller says itself what it will want */
+	bool background; /* nobody waits for it */
 	/* set for verification: it is called for each unit, and nothing is delivered */
 	zns_unit_checked checked;
 	zns_read_done done;
@@ -144,7 +145,7 @@ struct zns_reader {
 	uint32_t nr_cache;
 	uint64_t clock, nr_loads;
 	pthread_t *thread;
-	uint32_t nr_threads;
+	uint32_t nr_threads, nr_background; /* nr_background: threads at such a request */
 	uint64_t bytes, first_ns, last_ns;
 	_Atomic uint64_t shared; /* bytes */
 };

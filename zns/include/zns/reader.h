@@ -95,7 +95,8 @@ void zns_rimage_read_parts(struct zns_rimage *i, struct zns_task task, struct zn
 /*
  * As zns_rimage_read_task, for lazy restores: the task runs while its memory is filled. Nothing is
  * read ahead, since the caller knows what it will ask for next. A request for a fault goes before
- * all others. Where the image has checksums of pieces (zns/layout.h), faults and the background
+ * all others, and does not wait for one of the background that is being read: a worker is kept free
+ * of those. Where the image has checksums of pieces (zns/layout.h), faults and the background
  * read those of a unit that they ask for, if they are less than half of it.
  */
 enum zns_read_how {
