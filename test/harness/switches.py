@@ -158,7 +158,17 @@ def one_each(split, old, news):
 
 def declared(text):
     found = DECLARES.match(text)
-    return found and not found[1].split()[0] in NO_TYPE and found.groups()
+    return found and found[1].split()[0] not in NO_TYPE and not declares_more(found[2]) and found.groups()
+
+
+def declares_more(value):
+    """Does another declaration follow the value, behind a comma?"""
+    depth = 0
+    for c in masked(value):
+        depth += {'(': 1, '[': 1, '{': 1, ')': -1, ']': -1, '}': -1}.get(c, 0)
+        if c == ',' and not depth:
+            return True
+    return False
 
 
 def switched(old, news):
