@@ -44,10 +44,9 @@ $(B)/test/test_crypt: WRAP = -Wl,--wrap=munmap,--wrap=aead_seal
 NOMEM_WRAP	:= malloc calloc realloc aligned_alloc strdup posix_memalign
 $(B)/test/test_nomem: WRAP = $(NOMEM_WRAP:%=-Wl,--wrap=%)
 
-# The helper; test_send.c has one of its files in itself.
-SEND_OBJ	:= $(filter-out %/main.o %/dump/send.o,$(HELPER_OBJ))
-$(B)/test/test_send $(CORE)/test/test_send: $(SEND_OBJ)
-$(B)/test/test_send $(CORE)/test/test_send: MORE_OBJ = $(SEND_OBJ)
+# The helper; these have one of its files in themselves.
+$(foreach t,commit send,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: $(filter-out %/main.o %/dump/$t.o,$(HELPER_OBJ))))
+$(foreach t,commit send,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: MORE_OBJ = $(filter-out %/main.o %/dump/$t.o,$(HELPER_OBJ))))
 
 # The core's tests, linked without the packages (make core). The others are of a package.
 PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_seal test_docker test_compare test_resume test_probe% test_flow test_print
