@@ -218,9 +218,10 @@ static int call_flock(void)
 	return of(flock(fd, LOCK_EX));
 }
 
+/* The last stop has ended before the call is back in its wait: nobody is woken until then. */
 static void wake_futex(pid_t pid)
 {
-	syscall(SYS_futex, &sh->word, FUTEX_WAKE, 1, NULL, NULL, 0);
+	until(syscall(SYS_futex, &sh->word, FUTEX_WAKE, 1, NULL, NULL, 0) == 1);
 }
 
 static void wake_pipe(pid_t pid)
