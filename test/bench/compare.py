@@ -473,7 +473,7 @@ def machine_facts(directory):
         'cores': os.cpu_count(),
         'cpu': cpu.group(1) if cpu else platform.machine(),
         'memory_gib': round(int(memory.group(1)) / 2**20, 1),
-        'kernel': platform.release(),
+        'kernel': kept.kernel(),
         'file_system': ' '.join(first_line(['findmnt', '-n', '-o', 'FSTYPE,OPTIONS', '-T', directory]).split()),
         'load_at_start': os.getloadavg()[0],
     }

@@ -224,7 +224,7 @@ def main():
                     print(f'round {i + 1} {runtime}: ' + ', '.join(
                         f'{o} {b.values[runtime, o]["wall_s"][-1]:.2f} s' for o in OPS), flush=True)
                 b.live_round()
-    print(f'\n{args.mib} MiB container, {args.rounds} alternating rounds, medians; kernel {platform.release()}, '
+    print(f'\n{args.mib} MiB container, {args.rounds} alternating rounds, medians; kernel {kept.kernel()}, '
           f'load {os.getloadavg()[0]:.1f}')
     print(f'{"":16}{"":10}' + ''.join(f'{w:>18}' for w in WHAT))
     out = {}

@@ -17,6 +17,11 @@ def name_of(*words):
     return re.sub('[^a-z0-9]+', '_', '_'.join(map(str, words)).lower()).strip('_')
 
 
+def kernel():
+    """Its version, without what a distribution or a host adds to the name."""
+    return platform.release().split('-')[0]
+
+
 def keep(directory, command, figures, raw, text, load=None):
     """
     command: that runs it. figures: {name_of(…): number}. raw: all that was measured; None: the cells are there. text: the report. load: before
@@ -28,4 +33,4 @@ def keep(directory, command, figures, raw, text, load=None):
     (directory / 'report.md').write_text(text)
     (directory / 'results.json').write_text(json.dumps({
         'checks': [], 'cells': {'all': sorted(p.stem for p in (directory / 'cells').glob('*.json'))}, 'command': command, 'date': time.strftime('%Y-%m-%d'), 'load': [LOAD if load is None else load, os.getloadavg()[0]],
-        'machine': f'{os.cpu_count()} cores, Linux {platform.release()}', 'figures': figures}, indent=1) + '\n')
+        'machine': f'{os.cpu_count()} cores, Linux {kernel()}', 'figures': figures}, indent=1) + '\n')
