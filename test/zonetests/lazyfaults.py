@@ -257,6 +257,30 @@ def stopped(scene):
 
 
 @case
+def moved(scene):
+    """Memory moves while several faults upon it wait for the helper: each page comes to where it is by then."""
+    scene = dumped(scene, program='moves', size=1)
+    scene.patient()
+    daemon = lazy_daemon(scene, scene.images, STILL)
+    lazily(scene, daemon)
+
+    def seen(lines, what):
+        until(lambda: len(Outcome(0, daemon.log).lines(what)) >= lines, f'{lines} lines of {what}')
+
+    for pid in its_helper(scene, daemon):
+        os.kill(pid, signal.SIGSTOP)
+    scene.task.verify(signal.SIGUSR1)
+    seen(7, '#PF at')       # of 8 blocks; a piece of the first one came unasked
+    os.kill(scene.task.pid, signal.SIGUSR1)
+    seen(8, 'REMAP: ')
+    for pid in its_helper(scene, daemon):
+        os.kill(pid, signal.SIGCONT)
+    scene.task.verify(signal.SIGUSR1)
+    expect('exit code of the daemon', daemon.end().code, 0)
+    no_holder(scene)
+
+
+@case
 def holder_killed(scene):
     """kill -9 of the holder: the daemon starts another one, which does what the first would have done."""
     scene = dumped(scene)
