@@ -111,10 +111,10 @@ def liveness(d):
     """checkpoint rm, rm, clones, --checkpoint-dir and a data root that is away: free, or kept, as they should be."""
     Shell(d, 'life')
     d.docker('checkpoint', 'create', '--leave-running', 'life', 'aa')
-    d.create_again('life', 'bb')
+    d.docker('checkpoint', 'create', '--leave-running', 'life', 'bb')
     elsewhere = d.dir / 'elsewhere'
     elsewhere.mkdir()
-    d.create_again('life', 'cc', '--checkpoint-dir', elsewhere)
+    d.docker('checkpoint', 'create', '--leave-running', '--checkpoint-dir', elsewhere, 'life', 'cc')
     a, b, c = d.checkpoints('life')
     want('all needed', [life(d, x) for x in (a, b)] == ['needed', 'needed'])
     want('elsewhere is not known', life(d, c) == 'unknown', life(d, c))
@@ -168,7 +168,7 @@ def sweep(d):
     """znsctl gc removes what Docker dropped, after its grace period, and nothing else."""
     Shell(d, 'gc')
     for name in ('aa', 'bb'):
-        d.create_again('gc', name)
+        d.docker('checkpoint', 'create', '--leave-running', 'gc', name)
     a, b = d.checkpoints('gc')
     d.docker('checkpoint', 'rm', 'gc', 'aa')
     d.zctl('gc')                                   # too young for the default grace period

@@ -87,7 +87,7 @@ def live(d):
     # the directory is elsewhere: whose pause it is cannot be known, so it is a real one
     elsewhere = d.dir / 'elsewhere-live'
     elsewhere.mkdir()
-    d.create_again('live', 'three', '--checkpoint-dir', elsewhere)
+    d.docker('checkpoint', 'create', '--leave-running', '--checkpoint-dir', elsewhere, 'live', 'three')
     want('a plain dump', not d.checkpoints('live')[-1].get('live'))
     goes_on(d, 'live')
     w.told()
@@ -104,7 +104,7 @@ def live_durable(d):
         for label, is_live in (('durable', True), ('no', False), (None, True)):
             w = Shell(d, 'lasting', ['--label', f'zns.live={label}'] if label else [])
             w.remember()
-            d.create_again('lasting', 'one')
+            d.docker('checkpoint', 'create', '--leave-running', 'lasting', 'one')
             want(f'live: {label}', bool(d.checkpoints('lasting')[-1].get('live')) == is_live, d.checkpoints('lasting')[-1])
             goes_on(d, 'lasting')
             d.docker('kill', 'lasting')
@@ -147,7 +147,7 @@ def live_paused(d):
     d.docker('unpause', 'still')
     goes_on(d, 'still')
     w.verify()
-    d.create_again('still', 'two')
+    d.docker('checkpoint', 'create', '--leave-running', 'still', 'two')
     want('live', d.checkpoints('still')[-1]['live'])
     goes_on(d, 'still')
     remove(d, 'still')
@@ -287,7 +287,7 @@ def live_fails(d):
         goes_on(d, 'breaks')
         w.told()
     d.zctl('rm', '--container', 'breaks', check=False)
-    d.create_again('breaks', 'good')
+    d.docker('checkpoint', 'create', '--leave-running', 'breaks', 'good')
     d.docker('kill', 'breaks')
     d.docker('start', '--checkpoint', 'good', 'breaks')
     w.verify()

@@ -326,7 +326,7 @@ def twice(d):
     w.remember()
     d.docker('checkpoint', 'create', '--leave-running', 'two', 'aa')
     want('runs on', d.running('two'))
-    d.create_again('two', 'bb')
+    d.docker('checkpoint', 'create', '--leave-running', 'two', 'bb')
     d.docker('kill', 'two')
     for name in ('aa', 'bb', 'aa', 'aa', 'bb'):
         d.docker('start', '--checkpoint', name, 'two')
@@ -377,7 +377,7 @@ def schedule(d):
     want('two kept on the device', len(d.checkpoints('cron')) == 2)
     names_left = sorted(p.name for p in (d.root / 'containers' / d.id('cron') / 'checkpoints').iterdir())
     want('and with Docker', names_left == sorted(out[-2:]), names_left)
-    d.create_again('cron', 'mine')
+    d.docker('checkpoint', 'create', '--leave-running', 'cron', 'mine')
     d.refused(d.zctl, 'docker', 'recover', 'cron', line='runs: stop it first')
     d.docker('kill', 'cron')                                     # the crash
     newest = d.checkpoints('cron')[-1]
@@ -460,7 +460,7 @@ def schedule_cycles(d):
         out.seek(0)
         said = out.read()
         out.close()
-    # containerd may still have the one before on a busy machine (create_again); the loop says so and goes on
+    # containerd may still have the one before on a busy machine (moby#42900); the loop says so and goes on
     failed = [l for l in said.splitlines() if l.startswith('znsctl')]
     want('the loop ended well', loop.returncode == bool(failed) and all('already exists' in l for l in failed), said[-300:])
     want('all others were made', len(said.splitlines()) == n and len(failed) <= n / 5, said[-300:])
