@@ -240,8 +240,11 @@ def execs(d):
             print(f'     {name}: {ck.communicate(timeout=60 * dkdaemon.SLOW)[1].strip()[-150:] or "is made"}', flush=True)
             said = e.communicate(timeout=60 * dkdaemon.SLOW)[1]
         except subprocess.TimeoutExpired:
+            how = 'frozen' if is_frozen(at) else 'not frozen'
+            stand = [Path(f'/proc/{pid}/stat').read_text().split(') ')[0] + ' ' + Path(f'/proc/{pid}/wchan').read_text()
+                     for pid in (at / 'cgroup.procs').read_text().split()]
             thaw(at)
-            raise Failed(f'{name}: hangs with its cgroup frozen')
+            raise Failed(f'{name}: hangs; its cgroup is {how}, left out: {mark.exists()}, in it: {", ".join(stand)}')
         want('the exec ends well', not e.returncode, said)
         goes_on(d, name)
         w.verify()
