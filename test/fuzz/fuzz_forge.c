@@ -106,7 +106,7 @@ static void put_manifest(struct forged *x, uint32_t zone, const uint8_t *payload
 
 	if (!man)
 		return;
-	if (!zns_manifest_pack(man, FORGE_BLOCK, zone, z->wp, UINT64_MAX, &buf, &n, &ref, NULL) &&
+	if (!zns_manifest_pack(man, FORGE_BLOCK, zone, z->wp, &buf, &n, &ref, NULL) &&
 	    n <= room(x->m, zone)) {
 		memcpy(z->data + z->wp, buf, n);
 		z->wp += n;

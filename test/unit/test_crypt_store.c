@@ -388,7 +388,7 @@ static void impossible_records(void **state)
 	/* From a manifest it could not be erased. */
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, e.k.id };
 	m.checkpoint = &e.k.c;
-	assert_fails(zns_manifest_pack(&m, 4096, 4, 0, UINT64_MAX, &buf, &len, &ref, &err), -EINVAL,
+	assert_fails(zns_manifest_pack(&m, 4096, 4, 0, &buf, &len, &ref, &err), -EINVAL,
 		     "has a wrapped key");
 	zns_store_close(s);
 	zns_dev_close(d);

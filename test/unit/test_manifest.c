@@ -78,14 +78,13 @@ static void man_init(struct man *a)
 
 /* Write @a to the device at @start of @zone and make a record for it. */
 static void put_manifest(struct memdev *m, struct man *a, uint32_t zone, uint64_t start,
-			 uint64_t prev, struct ck *k, size_t *len_out)
+			 struct ck *k, size_t *len_out)
 {
 	uint8_t *buf;
 	size_t len;
 
 	ck_init(k, 7, "redis", zone, 0, CAP);
-	OK(zns_manifest_pack(&a->m, m->dev.geo.block_size, zone, start, prev, &buf, &len, &k->ref,
-			     NULL));
+	OK(zns_manifest_pack(&a->m, m->dev.geo.block_size, zone, start, &buf, &len, &k->ref, NULL));
 	assert_int_equal((uintptr_t)buf % 4096, 0);
 	assert_int_equal(len % m->dev.geo.block_size, 0);
 	assert_int_equal(len,
@@ -112,7 +111,7 @@ static void version(void **state)
 		man_init(&a);
 		a.img[2].has_piece = v == ZNS_MANIFEST_VERSION;
 		a.img[2].piece = ZNS_PIECE;
-		OK(zns_manifest_pack(&a.m, 4096, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL));
+		OK(zns_manifest_pack(&a.m, 4096, 4, 0, &buf, &len, &ref, NULL));
 		assert_int_equal(buf[10], v);
 		assert_int_equal(buf[len - 4096 + 10], ZNS_FRAME_VERSION); /* the footer */
 		free(buf);
@@ -132,7 +131,7 @@ static void round_trip(void **state)
 		size_t len, len2;
 
 		man_init(&a);
-		put_manifest(m, &a, 4, 0, UINT64_MAX, &k, &len);
+		put_manifest(m, &a, 4, 0, &k, &len);
 		OK(zns_manifest_read(&m->dev, &k.c, &r, NULL));
 		assert_int_equal(r->n_images, 3);
 		assert_string_equal(r->images[0]->name, "pages-1.img");
@@ -149,15 +148,14 @@ static void round_trip(void **state)
 		assert_int_equal(f->manifest_start, 0);
 		assert_int_equal(f->manifest_len, k.ref.len);
 		assert_true(f->manifest_hash == k.ref.hash);
-		assert_false(f->has_prev_footer);
 		zns_pb__footer__free_unpacked(f, NULL);
 
-		/* A second one behind it points back. */
-		put_manifest(m, &a, 4, len, len - blocks[b], &k, &len2);
+		/* a second one behind it */
+		put_manifest(m, &a, 4, len, &k, &len2);
 		OK(zns_manifest_read(&m->dev, &k.c, &r, NULL));
 		zns_pb__manifest__free_unpacked(r, NULL);
 		OK(zns_footer_read(&m->dev, 4, len + len2 - blocks[b], &f, NULL));
-		assert_true(f->has_prev_footer && f->prev_footer == len - blocks[b]);
+		assert_int_equal(f->manifest_start, len);
 		zns_pb__footer__free_unpacked(f, NULL);
 		/* the manifest */
 		assert_int_equal(zns_footer_read(&m->dev, 4, 0, &f, NULL), -ENODATA);
@@ -181,7 +179,7 @@ static void every_byte(void **state)
 	struct ck k;
 
 	man_init(&a);
-	put_manifest(m, &a, 4, 0, UINT64_MAX, &k, NULL);
+	put_manifest(m, &a, 4, 0, &k, NULL);
 	for (uint64_t i = 0; i < k.ref.len; i++) {
 		uint8_t *cut = malloc(i ? i : 1);
 
@@ -207,7 +205,7 @@ static void wrong_reference(void **state)
 	struct ck k, good;
 
 	man_init(&a);
-	put_manifest(m, &a, 4, 0, UINT64_MAX, &good, NULL);
+	put_manifest(m, &a, 4, 0, &good, NULL);
 	for (int what = 0; what < 14; what++) {
 		k = good;
 		k.c.manifest = &k.ref;
@@ -559,13 +557,10 @@ static void pack_refusals(void **state)
 	struct man a;
 
 	man_init(&a);
-	assert_int_equal(zns_manifest_pack(&a.m, 0, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL),
-			 -EINVAL);
-	assert_int_equal(zns_manifest_pack(&a.m, 64, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL),
-			 -EINVAL);
+	assert_int_equal(zns_manifest_pack(&a.m, 0, 4, 0, &buf, &len, &ref, NULL), -EINVAL);
+	assert_int_equal(zns_manifest_pack(&a.m, 64, 4, 0, &buf, &len, &ref, NULL), -EINVAL);
 	a.k.c.id.len = 4;
-	assert_int_equal(zns_manifest_pack(&a.m, 4096, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL),
-			 -EINVAL);
+	assert_int_equal(zns_manifest_pack(&a.m, 4096, 4, 0, &buf, &len, &ref, NULL), -EINVAL);
 }
 
 /* Together with the store: what the catalogue returns leads to the manifest. */
@@ -580,7 +575,7 @@ static void through_the_store(void **state)
 
 	OK(zns_store_format(&m->dev, NULL, p, false, NULL, NULL));
 	man_init(&a);
-	put_manifest(m, &a, 6, 0, UINT64_MAX, &k, NULL);
+	put_manifest(m, &a, 6, 0, &k, NULL);
 	OK(zns_store_open(&m->dev, 0, &s, NULL));
 	OK(zns_store_commit(s, &k.c, NULL));
 	zns_store_close(s);

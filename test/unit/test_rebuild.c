@@ -155,7 +155,7 @@ static void commit(struct world *w)
 	for (k = 0; k < c.n_zones && use[k].zone != zone; k++)
 		;
 	start = w->m->z[zone].wp;
-	OK(zns_manifest_pack(&m, w->block, zone, start, UINT64_MAX, &buf, &len, &ref, NULL));
+	OK(zns_manifest_pack(&m, w->block, zone, start, &buf, &len, &ref, NULL));
 	put(w, zone, buf, len);
 	free(buf);
 	if (k == c.n_zones) {
@@ -225,8 +225,7 @@ static void move_one(struct world *w)
 	c.moved_ns = tick(w);
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)zns_store_uuid(w->s) };
 	m.checkpoint = &c;
-	OK(zns_manifest_pack(&m, w->block, zone, w->m->z[zone].wp, UINT64_MAX, &buf, &len, &ref,
-			     NULL));
+	OK(zns_manifest_pack(&m, w->block, zone, w->m->z[zone].wp, &buf, &len, &ref, NULL));
 	put(w, zone, buf, len);
 	free(buf);
 	/* Alone it joins what ends there, as a rebuild does. */
@@ -476,8 +475,7 @@ static void put_ending(struct world *w, ZnsPb__Checkpoint *c, uint32_t zone, uin
 	c->n_zones = 1;
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)zns_store_uuid(w->s) };
 	m.checkpoint = c;
-	OK(zns_manifest_pack(&m, w->block, zone, w->m->z[zone].wp, UINT64_MAX, &buf, &len, ref,
-			     NULL));
+	OK(zns_manifest_pack(&m, w->block, zone, w->m->z[zone].wp, &buf, &len, ref, NULL));
 	put(w, zone, buf, len);
 	free(buf);
 	use->len += len;

@@ -17,8 +17,7 @@ static uint16_t version_of(const ZnsPb__Manifest *m)
 }
 
 int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uint64_t start,
-		      uint64_t prev_footer, uint8_t **out, size_t *padded_len,
-		      ZnsPb__ExtentRef *ref, struct zns_err *err)
+		      uint8_t **out, size_t *padded_len, ZnsPb__ExtentRef *ref, struct zns_err *err)
 {
 	size_t n = zns_pb__manifest__get_packed_size(m), padded, total, fn;
 	struct zns_frame f = { .type = ZNS_FRAME_MANIFEST, .version = version_of(m) };
@@ -54,8 +53,6 @@ int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uin
 	foot.manifest_start = start;
 	foot.manifest_len = ref->len;
 	foot.manifest_hash = ref->hash;
-	foot.has_prev_footer = prev_footer != UINT64_MAX;
-	foot.prev_footer = foot.has_prev_footer ? prev_footer : 0;
 	fn = zns_pb__footer__get_packed_size(&foot);
 	if (zns_frame_size(fn, 1) > block) {
 		free(buf);
@@ -225,13 +222,12 @@ int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Foo
 	foot = zns_pb__footer__unpack(NULL, f.len, f.payload);
 	if (!foot)
 		return zns_fail(err, -EBADMSG, "footer cannot be decoded");
-	/* A footer stands right behind its manifest and knows only what is before it. */
+	/* A footer stands right behind its manifest. */
 	end = foot->manifest_start > off || foot->manifest_len > off - foot->manifest_start ?
 		      UINT64_MAX :
 		      foot->manifest_start + zns_align_up(foot->manifest_len, geo->block_size);
 	if (foot->checkpoint.len != ZNS_UUID_LEN || foot->zone != zone || end != off ||
-	    foot->manifest_len <= ZNS_FRAME_HDR ||
-	    (foot->has_prev_footer && foot->prev_footer >= foot->manifest_start)) {
+	    foot->manifest_len <= ZNS_FRAME_HDR) {
 		zns_pb__footer__free_unpacked(foot, NULL);
 		return zns_fail(err, -EBADMSG,
 				"footer at byte %llu of zone %u has impossible values",

@@ -411,8 +411,7 @@ static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err 
 		ret = get_slot(v, v->nr_slots ? slot(v)->from : group, need, err);
 		s = ret ? NULL : slot(v);
 		if (s)
-			ret = zns_manifest_pack(v->m, block, s->zone, s->wp, UINT64_MAX, &buf, &len,
-						ref, err);
+			ret = zns_manifest_pack(v->m, block, s->zone, s->wp, &buf, &len, ref, err);
 		c->manifest = ref;
 	}
 	v->m->checkpoint = had;

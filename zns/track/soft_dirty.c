@@ -131,14 +131,11 @@ static int arm(struct tracer *tr, pid_t tid, void *arg)
 
 	if (ret)
 		return ret;
-	t->stat.tracked = t->stat.untracked = 0;
 	for (size_t i = 0; i < t->areas.nr && !ret; i++) {
 		const struct area *a = &t->areas.a[i];
 
-		if (a->may) {
-			t->stat.tracked += a->end - a->start;
+		if (a->may)
 			ret = scan(t, a->start, a->end, to_copy, r->copy);
-		}
 	}
 	return ret ? ret : soft_clear(t);
 }
@@ -153,7 +150,6 @@ int soft_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err)
 		ret = threads_alone(t->pid, 1000, err);
 	if (!ret)
 		ret = threads_stopped(&tr, THREADS_LIMIT_MS, arm, &r, err);
-	t->stat.stop_ns = tr.stop_ns;
 	return ret;
 }
 
@@ -181,11 +177,9 @@ int soft_part(struct part *p, const struct area *a, uint64_t start, uint64_t end
 	int ret;
 
 	p->at = start;
-	if (a->may) {
-		p->t->stat.tracked += end - start;
+	if (a->may)
 		ret = scan(p->t, start, end, to_final, p);
-	} else { /* no round has looked at it */
+	else /* no round has looked at it */
 		ret = scan(p->t, start, end, to_present, p->present);
-	}
 	return ret ? ret : zns_spans_add(p->stale, p->at, end);
 }

@@ -146,7 +146,6 @@ int zns_track_new(pid_t pid, const struct zns_track_kernel *k, struct zns_track 
 					     "the userfaultfd of process %d cannot be used", pid);
 		}
 	}
-	t->stat.stop_ns = tr.stop_ns;
 	if (ret)
 		drop(t);
 	else
@@ -209,10 +208,8 @@ int zns_track_barrier(struct zns_track *t, struct zns_err *err)
 	int ret = ended(t) ? tracer_fail(-ESRCH, t->pid, err) : 0;
 
 	/* soft-dirty: all threads were stopped at once when it was armed */
-	if (!ret && t->k.tracker == ZNS_TRACKER_UFFD && !track_breaks(TRACK_BARRIER)) {
+	if (!ret && t->k.tracker == ZNS_TRACKER_UFFD && !track_breaks(TRACK_BARRIER))
 		ret = threads_barrier(&tr, err);
-		t->stat.stop_ns = tr.stop_ns;
-	}
 	if (!ret)
 		ret = threads_alone(t->pid, 1000, err);
 	/* asynchronous I/O that began before the protection is still there to be seen */
@@ -324,7 +321,6 @@ int zns_track_final(struct zns_track *t, const struct zns_span *area, size_t nr,
 	zns_spans_clear(stale);
 	zns_spans_clear(present);
 	zns_spans_clear(guards);
-	t->stat.tracked = t->stat.untracked = 0;
 	if (!t->lost && (track_areas(t, NULL) || (t->adopted && !is_its_memory(t))))
 		t->lost = true;
 	p.again = again && !t->lost;
@@ -374,9 +370,4 @@ void zns_track_leave(struct zns_track *t)
 {
 	if (t)
 		drop(t);
-}
-
-void zns_track_stat(const struct zns_track *t, struct zns_track_stat *st)
-{
-	*st = t->stat;
 }

@@ -20,7 +20,6 @@ struct zns_track {
 	struct areas areas; /* as read last */
 	struct zns_spans tracked; /* by the last arm */
 	struct zns_spans found; /* what was found in the area that is being scanned */
-	struct zns_track_stat stat;
 };
 
 /* Reads t->areas. -ESRCH: gone or another program; -ENOTSUP: asynchronous I/O. */

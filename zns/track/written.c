@@ -115,13 +115,8 @@ static int take(struct zns_track *t, const struct area *a)
 		ret = a->registered ? 0 : take_new(t, a);
 	if (ret == -ESRCH)
 		return ret;
-	if (!ret) {
-		t->stat.tracked += a->end - a->start;
-		return zns_spans_add(&t->tracked, a->start, a->end);
-	}
 	/* areas that we may not register stay untracked, and stale */
-	t->stat.untracked += a->may ? a->end - a->start : 0;
-	return 0;
+	return ret ? 0 : zns_spans_add(&t->tracked, a->start, a->end);
 }
 
 /* The areas may have changed since they were read. What is not registered, the kernel leaves out.
@@ -148,7 +143,6 @@ int uffd_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err)
 	if (ret)
 		return ret;
 	zns_spans_clear(&t->tracked);
-	t->stat.tracked = t->stat.untracked = 0;
 	ret = look_at_areas(t);
 	for (size_t i = 0; i < t->areas.nr && !ret; i++)
 		ret = take(t, &t->areas.a[i]);
@@ -272,14 +266,12 @@ int uffd_part(struct part *f, const struct area *a, uint64_t start, uint64_t end
 	int ret;
 
 	if (is_tracked(f, a, start)) {
-		t->stat.tracked += end - start;
 		ret = zns_spans_add(&t->tracked, start, end);
 		if (ret)
 			return ret;
 		return a->file || !t->k.holes ? scan_all(f, start, end, a->file) :
 						scan_written(f, start, end);
 	}
-	t->stat.untracked += a->may ? end - start : 0;
 	ret = zns_spans_add(f->stale, start, end);
 	return ret ? ret : scan_range(t->pagemap, &q, start, end, stale_found, f);
 }

@@ -63,8 +63,8 @@ struct dump_ask {
 	uint32_t most; /* zones that a dump of this size can use */
 	uint32_t cap_mibps; /* the cap that the dump asked for; 0: none */
 	uint32_t weight; /* 0: none was asked for */
-	/* own_class: the weight is that of background work, for which the ceilings of tenants do
-	 * not hold */
+	/* own_class: it has a weight of its own, that of background work (sharing.md, "Weights"),
+	 * and the ceilings of tenants do not hold */
 	bool flatten, own_class;
 	struct zns_tenant tenant;
 	const uint8_t *join; /* the checkpoint that it joins; NULL: it makes a new one */

@@ -224,13 +224,12 @@ int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Ma
  * The bytes to write for a manifest at @start of @zone: the ZNS_FRAME_MANIFEST frame padded to
  * blocks, and one more block, the footer (ZNS_FRAME_FOOTER, message `footer`) by which fsck finds
  * the manifest without the log (zns/fsck.h).
- * @prev_footer: offset of the footer before this one in the zone, UINT64_MAX if none. *out is
- * page-aligned, ends with free(); *padded_len is all of it. @ref is the frame alone: start, its
- * bytes without padding, their hash.
+ * *out is page-aligned, ends with free(); *padded_len is all of it. @ref is the frame alone: start,
+ * its bytes without padding, their hash.
  */
 int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uint64_t start,
-		      uint64_t prev_footer, uint8_t **out, size_t *padded_len,
-		      ZnsPb__ExtentRef *ref, struct zns_err *err);
+		      uint8_t **out, size_t *padded_len, ZnsPb__ExtentRef *ref,
+		      struct zns_err *err);
 
 /* The footer in the block at @off; free with zns_pb__footer__free_unpacked. -ENODATA: none there;
  * -EBADMSG: damaged. */

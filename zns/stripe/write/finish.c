@@ -137,7 +137,7 @@ static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__Exten
 	writer_unlock(w);
 	if (ret)
 		return ret;
-	ret = zns_manifest_pack(m, block, wz->slot.zone, off, UINT64_MAX, &buf, &len, ref, err);
+	ret = zns_manifest_pack(m, block, wz->slot.zone, off, &buf, &len, ref, err);
 	if (ret)
 		return ret;
 	if (len != need)

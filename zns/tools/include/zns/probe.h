@@ -6,16 +6,21 @@
  * Everything is learnt through zns/dev.h: when zones are read and written at the same time, those
  * that share something wait for each other.
  *
- *   dies      One zone gets a burst of small reads while others are read once. A zone that has to
- * wait is on its die. Every zone is tested like that against one zone of every die (its pivot), and
- * at least twice against the one it belongs to, beside zones that must not wait. Where the map is
- * regular, the right pivot is only tried first. channels  Two dies are read by a whole unit at
- * once. What they lose against one alone falls into two classes. Measured once more, they must be
- * two classes again, divided in the same way. again     Zones at random are tested against others
- * of all groups. This tells how right the map is, and whether it is given out. domain    If zones
- * that are written together get no more than one alone, they are one domain. predict   Sets of
- * zones are written: two of a group, one of each of many groups. The map is given out if each set
- * took as long as the map says.
+ * Dies: one zone gets a burst of small reads while others are read once. A zone that has to wait is
+ * on its die. Every zone is tested like that against one zone of every die (its pivot), and at least
+ * twice against the pivot of its own die, beside zones that must not wait. Where the map is regular,
+ * the pivot that it suggests is tried first, and no test is left out.
+ *
+ * Channels: two dies are read by a whole unit at once. What they lose against one alone falls into
+ * two classes. Measured once more, they must be two classes again, divided in the same way.
+ *
+ * Again: random zones are tested against others of all groups. The share of wrong answers decides
+ * whether the map is given out.
+ *
+ * Domain: if zones that are written together get no more than one alone, they are one domain.
+ *
+ * Predict: sets of zones are written, two of a group or one of each of many groups. The map is given
+ * out if each set took as long as the map says.
  *
  * Only empty zones are written, one unit each as a rule, and reset afterwards; never more of them
  * at a time than the open and active limits allow; none is finished. Zones with data are only read.

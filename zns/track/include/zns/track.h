@@ -149,12 +149,4 @@ int zns_track_content(pid_t pid, const struct zns_span *area, size_t nr, struct 
 /* Stop tracking, in small steps, so that the process does not notice. */
 void zns_track_free(struct zns_track *t);
 
-/* What the last arm or final left untracked, though private: areas with a userfaultfd of the
- * process's own, huge pages of hugetlbfs, devices. */
-struct zns_track_stat {
-	uint64_t tracked, untracked; /* bytes of address space */
-	uint64_t stop_ns; /* longest stop of a thread in the last new, arm or barrier */
-};
-void zns_track_stat(const struct zns_track *t, struct zns_track_stat *st);
-
 #endif
