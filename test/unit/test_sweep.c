@@ -130,10 +130,9 @@ static void never(void **state)
 	zns_broker_close(&b);
 }
 
-/* It is ended when its broker leaves: it would start the next one. */
-static void ends_with_its_broker(void **state)
+/* It is ended with its broker: it would start the next one. */
+static void ends_with_its_broker(struct fx *f, bool killed)
 {
-	struct fx *f = *state;
 	struct pollfd p = { .events = POLLIN };
 	struct zns_broker b;
 	char path[300];
@@ -154,7 +153,10 @@ static void ends_with_its_broker(void **state)
 	fclose(file);
 	p.fd = pidfd_of(pid);
 	q.has_quit = q.quit = 1;
-	drop(ask(&b, &q));
+	if (killed)
+		assert_int_equal(kill((pid_t)b.broker_pid, SIGKILL), 0);
+	else
+		drop(ask(&b, &q));
 	zns_broker_close(&b);
 	if (poll(&p, 1, 30000) != 1) {
 		kill(pid, SIGKILL);
@@ -163,13 +165,24 @@ static void ends_with_its_broker(void **state)
 	close(p.fd);
 }
 
+static void broker_leaves(void **state)
+{
+	ends_with_its_broker(*state, false);
+}
+
+static void broker_is_killed(void **state)
+{
+	ends_with_its_broker(*state, true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(rarely, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(after_the_dump, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(never, fx_setup, fx_teardown),
-		cmocka_unit_test_setup_teardown(ends_with_its_broker, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(broker_leaves, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(broker_is_killed, fx_setup, fx_teardown),
 	};
 
 	fx_still = true;

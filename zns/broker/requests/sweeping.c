@@ -6,47 +6,53 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include "requests.h"
 
 #define LOOK_MS 60000
 #define LIMIT_MS (10 * 60000) /* a device may hang */
+
+/*
+ * Runs in the child of a process with threads: only calls that are safe there. The kernel ends the
+ * program with this broker, however the broker ends: the program would start the next one.
+ */
+static void __attribute__((noreturn)) run_gc(char *const argv[], pid_t broker)
+{
+	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int out = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	sigset_t none;
+
+	sigemptyset(&none);
+	for (int s = 1; s < NSIG; s++) /* what we ignore is not for it */
+		signal(s, SIG_DFL);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker || in < 0 || out < 0 ||
+	    dup2(in, 0) < 0 || dup2(out, 1) < 0 || sigprocmask(SIG_SETMASK, &none, NULL))
+		_exit(1);
+	execve(argv[0], argv, environ);
+	_exit(127);
+}
 
 static int start(struct znsd *d)
 {
 	char prog[PATH_MAX], id[ZNS_UUID_STR];
 	/* gc.d programs may need a network and rights that this process has given up */
 	char *argv[] = { prog, (char *)"gc", (char *)"--no-programs", (char *)"--dev", id, NULL };
-	posix_spawn_file_actions_t fa;
-	posix_spawnattr_t at;
-	sigset_t none, usual;
 	int ret = zns_find_znsctl(prog, sizeof(prog));
+	pid_t broker = getpid(), pid;
 
 	if (ret)
 		return ret;
 	zns_uuid_format(d->reg.uuid, id);
-	if (posix_spawn_file_actions_init(&fa))
-		return -ENOMEM;
-	if (posix_spawnattr_init(&at)) {
-		posix_spawn_file_actions_destroy(&fa);
-		return -ENOMEM;
-	}
-	/* what we block and ignore is not for it and the programs that it runs */
-	sigemptyset(&none);
-	sigfillset(&usual);
-	posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	posix_spawnattr_setsigmask(&at, &none);
-	posix_spawnattr_setsigdefault(&at, &usual);
-	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_addopen(&fa, 1, "/dev/null", O_WRONLY, 0);
-	ret = -posix_spawn(&d->server->gc_pid, prog, &fa, &at, argv, environ);
-	posix_spawn_file_actions_destroy(&fa);
-	posix_spawnattr_destroy(&at);
-	if (ret)
-		d->server->gc_pid = 0;
-	return ret;
+	pid = fork();
+	if (!pid)
+		run_gc(argv, broker);
+	if (pid < 0)
+		return -errno;
+	d->server->gc_pid = pid;
+	return 0;
 }
 
 static void reap(struct server *s)
