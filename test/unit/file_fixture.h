@@ -68,8 +68,8 @@ static inline int save_pages(struct fx *f, const char *container, uint32_t qos, 
 	good(zns_session_open(&s, &f->reg, ZNS_WRITES, err), err);
 	q.container = (char *)container;
 	q.qos_mibps = qos;
-	q.has_expected_bytes = 1;
-	q.expected_bytes = bytes;
+	q.has_expected_bytes = q.has_least_bytes = 1;
+	q.expected_bytes = q.least_bytes = bytes;
 	ret = zns_save_begin(&v, &q, err);
 	if (!ret)
 		ret = put_pages(&v, bytes, err);

@@ -140,17 +140,6 @@ static int new_record(struct zns_save *v, const ZnsPb__DumpBegin *ask, struct zn
 	return 0;
 }
 
-/* The stripe unit of a checkpoint that is written into the places of removed ones. The rest of
- * each place that is shorter than a unit is lost, about 1/30. */
-static uint32_t small_unit(uint64_t expected)
-{
-	uint32_t unit = ZNS_STRIPE_UNIT_MIN;
-
-	while (unit > ZNS_UNIT_LEAST && unit > expected / 16)
-		unit /= 2;
-	return unit;
-}
-
 static int new_writer(struct zns_save *v, const struct zns_crypt *crypt, uint64_t expected,
 		      struct zns_writer **out, struct zns_err *err)
 {
@@ -178,7 +167,7 @@ static int new_writer(struct zns_save *v, const struct zns_crypt *crypt, uint64_
 	if (g->n_metadata_groups)
 		p.metadata_group = &g->metadata_groups[0]->group;
 	if (!p.unit && g->packed && zns_geo_is_disk(&v->s->dev->geo))
-		p.unit = small_unit(expected);
+		p.unit = zns_unit_small(expected);
 	if (!p.unit)
 		p.unit = zns_writer_unit(&v->s->dev->geo, p.nr_groups);
 	return zns_writer_new(&p, out, err);

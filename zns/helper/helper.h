@@ -163,10 +163,12 @@ const char *origin_admission(const char *asked); /* shortens the wait of a froze
  * caller frees *@out.
  */
 uint32_t task_tree(pid_t root, pid_t **out);
-/* The estimated size in bytes of a dump of that tree, and the user that a task runs as. */
-uint64_t task_tree_bytes(pid_t pid);
+/* The estimated size in bytes of a dump of that tree. *@least: what it writes at least, unless a
+ * parent or a memory context has it. */
+uint64_t task_tree_bytes(pid_t pid, uint64_t *least);
 /* memory of a task in bytes; @shared: only what is not private */
 uint64_t task_bytes(pid_t pid, bool shared);
+/* the user that a task runs as */
 int task_uid(pid_t pid, uint32_t *uid);
 
 #endif

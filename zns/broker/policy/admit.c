@@ -2,6 +2,7 @@
 /* Admission of a dump: its request, the ceilings, the reservation, the lease. */
 #include <string.h>
 #include "policy.h"
+#include "zns/layout.h"
 
 #define WAIT_S 60
 #define SMALL_UNITS 16 /* units for each zone: a dump with fewer is given fewer zones */
@@ -357,6 +358,22 @@ int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, str
 	return ret;
 }
 
+/*
+ * Refuses what cannot fit on a disk, before it is written and then refused. Pages that a memory
+ * context has on zones are not written again, so next to one nothing is known.
+ */
+static int check_fits(const struct znsd *d, const ZnsPb__DumpBegin *q, const struct dump_ask *a,
+		      struct zns_err *err)
+{
+	uint64_t unit = q->has_sealed ? ZNS_UNIT_LEAST : zns_unit_small(a->expected);
+	char size[16];
+
+	if (!on_disk(d) || yielding_zones(d) || space_can_hold(d, q->least_bytes, unit))
+		return 0;
+	device_full(d, err);
+	return zns_wrap(err, "no room for %s", zns_format_size(q->least_bytes, size, sizeof(size)));
+}
+
 int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, struct dump_ask *a,
 	  struct admitted *out, struct zns_err *err)
 {
@@ -371,6 +388,8 @@ int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, s
 	ret = ask_check(d, q, a, err);
 	if (!ret && q->sweeps && on_disk(d) && a->expected > free_bytes(d))
 		ret = device_full(d, err);
+	if (!ret)
+		ret = check_fits(d, q, a, err);
 	if (!ret)
 		ret = choose_groups(d, a, &ch, err);
 	out->room = ch.room;

@@ -183,6 +183,9 @@ bool space_usable(const struct znsd *d, uint32_t zone);
 uint64_t space_in(const struct znsd *d, uint32_t zone); /* bytes */
 /* for a dump that needs @want and is told nothing else: in pieces that it can use */
 uint64_t space_for_small(struct znsd *d);
+/* Could a dump that writes @unit bytes in one run ever write so many, if all other dumps and restores
+ * ended now? */
+bool space_can_hold(const struct znsd *d, uint64_t bytes, uint64_t unit);
 /*
  * The smallest place that takes @rest bytes. Without one the largest, if it takes @run. A dump has
  * no two places in a zone; @w may be NULL. false: none.

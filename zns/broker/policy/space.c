@@ -103,6 +103,30 @@ uint64_t space_for_small(struct znsd *d)
 	return sum;
 }
 
+/* The most that one dump may get of a zone: it takes one place in each. */
+static uint64_t most_of(const struct znsd *d, uint32_t zone, uint64_t unit)
+{
+	cleanup_free struct zns_range *r = NULL;
+	uint64_t most = 0;
+	size_t n;
+
+	if (!zone_usable(&d->zones[zone]) || !zone_live(d, zone))
+		return zone_usable(&d->zones[zone]) ? d->zones[zone].z.capacity : 0;
+	n = zone_packed(d, zone) && space_in(d, zone) >= unit ? places(d, zone, &r) : 0;
+	for (size_t k = 0; k < n; k++)
+		most = zns_max(most, zns_align_down(r[k].end - r[k].start, unit));
+	return most;
+}
+
+bool space_can_hold(const struct znsd *d, uint64_t bytes, uint64_t unit)
+{
+	uint64_t sum = unit; /* the short last unit of an image goes where no other does */
+
+	for (uint32_t i = 0; i < d->nr_zones && sum < bytes; i++)
+		sum += most_of(d, i, unit);
+	return sum >= bytes;
+}
+
 bool space_give(struct znsd *d, struct lease *l, const struct space *s)
 {
 	struct zns_err err = ZNS_ERR_INIT;

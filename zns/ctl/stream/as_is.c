@@ -46,6 +46,16 @@ static ZnsPb__Checkpoint *bare_record(const ZnsPb__Checkpoint *from, struct zns_
 	return (ZnsPb__Checkpoint *)zns_pb_copy(&c.base, err);
 }
 
+/* Of its images, as they stand in units. */
+static uint64_t bytes_of(const ZnsPb__Manifest *m)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < m->n_images; i++)
+		sum += m->images[i]->map ? 0 : m->images[i]->size;
+	return sum;
+}
+
 int as_is_write(struct zns_save *v, struct zns_session *to, const char *path,
 		const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
@@ -65,8 +75,9 @@ int as_is_write(struct zns_save *v, struct zns_session *to, const char *path,
 	if (!v->c)
 		return -ENOMEM;
 	ask.container = c->container;
-	ask.has_expected_bytes = 1;
+	ask.has_expected_bytes = ask.has_least_bytes = 1;
 	ask.expected_bytes = c->bytes;
+	ask.least_bytes = bytes_of(m);
 	ask.has_parent = c->has_parent;
 	ask.parent = c->parent;
 	ask.has_sealed = 1;

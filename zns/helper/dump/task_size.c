@@ -12,23 +12,27 @@
 /* descriptors of a tree that are looked at: each takes a microsecond or two */
 #define LOOKS_MAX 8192u
 
-/* The sum of those lines of /proc/PID/status that become pages in an image. */
-static uint64_t status_bytes(pid_t pid, bool shared)
+/* Bytes of a task that become pages in an image. */
+struct resident {
+	uint64_t shared, own;
+};
+
+static struct resident read_status(pid_t pid)
 {
 	static const char *const keys[] = { "RssShmem:", "HugetlbPages:", "RssAnon:", "VmSwap:" };
-	size_t nr = shared ? 2 : ZNS_ARRAY_SIZE(keys);
-	unsigned long long kb, sum = 0;
+	struct resident r = { 0, 0 };
 	cleanup_file FILE *f = NULL;
+	unsigned long long kb;
 	char path[64], line[256];
 
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
-		for (size_t i = 0; i < nr; i++)
+		for (size_t i = 0; i < ZNS_ARRAY_SIZE(keys); i++)
 			if (!strncmp(line, keys[i], strlen(keys[i])) &&
 			    sscanf(line + strlen(keys[i]), "%llu", &kb) == 1)
-				sum += kb;
-	return sum * 1024;
+				*(i < 2 ? &r.shared : &r.own) += kb * 1024;
+	return r;
 }
 
 static void add_children(pid_t pid, const char *tid, pid_t **list, uint32_t *nr, uint32_t *max)
@@ -81,7 +85,9 @@ uint32_t task_tree(pid_t root, pid_t **out)
 
 uint64_t task_bytes(pid_t pid, bool shared)
 {
-	return status_bytes(pid, shared) + PER_TASK;
+	struct resident r = read_status(pid);
+
+	return r.shared + (shared ? 0 : r.own) + PER_TASK;
 }
 
 /* Files without a name: memfds and deleted files. The dump has their pages, mapped or not. */
@@ -132,19 +138,22 @@ static void add_nameless(pid_t pid, struct nameless *o)
 		closedir(dir);
 }
 
-uint64_t task_tree_bytes(pid_t pid)
+uint64_t task_tree_bytes(pid_t pid, uint64_t *least)
 {
 	cleanup_free pid_t *list = NULL;
 	uint32_t nr = task_tree(pid, &list);
 	struct nameless o = { .v = NULL };
 	uint64_t sum = 0, mapped = 0;
 
+	*least = 0;
 	for (uint32_t n = 0; n < nr; n++) {
-		sum += task_bytes(list[n], false);
+		struct resident r = read_status(list[n]);
+
+		sum += r.shared + r.own + PER_TASK;
+		mapped += r.shared; /* of nameless files as well */
+		*least = zns_max(*least, r.own); /* two tasks may have one memory (vfork) */
 		add_nameless(list[n], &o);
 	}
-	for (uint32_t n = 0; n < nr && o.bytes; n++)
-		mapped += status_bytes(list[n], true); /* and counted by that */
 	free(o.v);
 	return sum + o.bytes - zns_min(o.bytes, mapped);
 }

@@ -19,6 +19,16 @@
 #define ZNS_STRIPE_UNIT_MIN KIB(64) /* that can be asked for (design.md §4) */
 /* Small checkpoints on a disk have smaller ones, which fit where others were removed. */
 #define ZNS_UNIT_LEAST KIB(16)
+/* The unit of a checkpoint of about @bytes that is written into the places of removed ones. The rest
+ * of each place that is shorter than a unit is lost, about 1/30. */
+static inline uint32_t zns_unit_small(uint64_t bytes)
+{
+	uint32_t unit = ZNS_STRIPE_UNIT_MIN;
+
+	while (unit > ZNS_UNIT_LEAST && unit > bytes / 16)
+		unit /= 2;
+	return unit;
+}
 #define ZNS_STRIPE_UNIT_MAX MIB(4)
 /*
  * Each piece of an image of pages has a checksum, so that a page fault reads one page and not a
