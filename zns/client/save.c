@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "zns/layout.h"
+#include "zns/store.h"
 #include "sweep.h"
 #include "zns/save.h"
 
@@ -289,6 +290,8 @@ int zns_save_finish(struct zns_save *v, struct zns_err *err)
 		ret = zns_crypt_former_macs(v->former_crypt, v->former, &m.former_macs,
 					    &m.n_former_macs, err);
 	}
+	if (v->former || v->sealed)
+		zns_record_newer(v->c, v->former, v->grant->deleted_ns);
 	if (v->sealed) {
 		m.former_macs = v->sealed->former_macs;
 		m.n_former_macs = v->sealed->n_former_macs;

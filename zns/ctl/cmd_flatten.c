@@ -170,9 +170,6 @@ static int begin(struct flatten *x, struct zns_err *err)
 		return ret;
 	zns_bucket_set(x->v.bucket, x->v.grant->rate_mibps);
 	drop_places(c);
-	c->has_moved = c->has_moved_ns = 1;
-	c->moved++;
-	c->moved_ns = zns_now_after(zns_max(c->moved_ns, c->created_ns));
 	return 0;
 }
 

@@ -242,9 +242,6 @@ static int describe(struct sealed *z, struct zns_err *err)
 	c->post_copy = from->post_copy;
 	c->has_parent_bytes = from->has_parent_bytes;
 	c->parent_bytes = from->parent_bytes;
-	/* later than its removal, as a copy's (ctl/stream/as_is.c) */
-	c->has_moved_ns = 1;
-	c->moved_ns = zns_now_after(zns_max(c->created_ns, z->x->v.grant->deleted_ns));
 	c->origin->has_claimed = c->origin->claimed = !z->x->named;
 	c->origin->image_dir = strdup(realpath(z->x->path, path) ? path : z->x->path);
 	return c->origin->image_dir ? 0 : zns_fail(err, -ENOMEM, "no memory for the record");

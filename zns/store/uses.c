@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The list of zones in a checkpoint's record. */
+/* What changes in a checkpoint's record: its list of zones, and its version. */
 #include <string.h>
 #include "zns/grow.h"
 #include "zns/store.h"
@@ -47,4 +47,12 @@ int zns_use_cmp(const void *pa, const void *pb)
 	if (a->zone != b->zone)
 		return a->zone < b->zone ? -1 : 1;
 	return a->start < b->start ? -1 : a->start > b->start;
+}
+
+void zns_record_newer(ZnsPb__Checkpoint *c, bool moved, int64_t deleted_ns)
+{
+	c->has_moved = moved;
+	c->moved += moved;
+	c->has_moved_ns = 1;
+	c->moved_ns = zns_now_after(zns_max(deleted_ns, zns_max(c->moved_ns, c->created_ns)));
 }

@@ -349,9 +349,7 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 		free(c->crypt->wrapped.data);
 		c->crypt->key_id = c->crypt->wrapped = (ProtobufCBinaryData){ 0, NULL };
 	}
-	c->has_moved = c->has_moved_ns = 1;
-	c->moved++;
-	c->moved_ns = zns_now_after(zns_max(c->moved_ns, c->created_ns));
+	zns_record_newer(c, true, 0);
 	keep_uses(v, c);
 	ret = note_manifest(c, v->p->c->manifest->zone, err);
 	for (size_t i = 0; i < v->nr_slots && !ret; i++)

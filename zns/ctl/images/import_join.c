@@ -85,10 +85,6 @@ ZnsPb__Checkpoint *import_join_record(const struct import *x)
 
 	if (!c)
 		return NULL;
-	/* For the store this is a new version of the same checkpoint, as after a move. */
-	c->has_moved = c->has_moved_ns = 1;
-	c->moved++;
-	c->moved_ns = zns_now_after(zns_max(c->moved_ns, c->created_ns));
 	if (note_footer(c)) {
 		zns_pb__checkpoint__free_unpacked(c, NULL);
 		return NULL;

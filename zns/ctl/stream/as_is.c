@@ -88,13 +88,7 @@ int as_is_write(struct zns_save *v, struct zns_session *to, const char *path,
 	}
 	origin.kind = (char *)"copy";
 	ask.origin = &origin;
-	ret = zns_save_begin(v, &ask, err);
-	if (ret)
-		return ret;
-	/* later than a removal of it that the broker knows: no tombstone of that is of this copy */
-	v->c->has_moved_ns = 1;
-	v->c->moved_ns = zns_now_after(zns_max(v->c->created_ns, v->grant->deleted_ns));
-	return 0;
+	return zns_save_begin(v, &ask, err);
 }
 
 int as_is_there(const ZnsPb__Response *target, const char *path, const ZnsPb__Checkpoint *c,

@@ -89,7 +89,7 @@ int zns_save_anew(struct zns_save *v, uint64_t expected, pthread_mutex_t *lock, 
 		  struct zns_err *err);
 
 /* Wait until all is written, then write manifest and footer. Fills in the record's places, sizes,
- * key and, of a new one, rate. */
+ * key and, of a new one, rate, or of one with @former or @sealed, the time of this version. */
 int zns_save_finish(struct zns_save *v, struct zns_err *err);
 /* Flush: after this the data and the manifest survive a power cut. */
 int zns_save_durable(struct zns_save *v, struct zns_err *err);

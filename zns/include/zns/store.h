@@ -96,6 +96,9 @@ int zns_use_add_memory(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t len, const 
 bool zns_use_shares(const ZnsPb__ZoneUse *a, const ZnsPb__ZoneUse *b);
 /* For qsort: by zone, then by place in it. */
 int zns_use_cmp(const void *, const void *);
+/* Makes a record one of a newer version of its checkpoint, which was @moved on its device or comes
+ * from elsewhere. @deleted_ns: no tombstone of that time is of it; 0: there is none. */
+void zns_record_newer(ZnsPb__Checkpoint *c, bool moved, int64_t deleted_ns);
 
 size_t zns_store_nr_checkpoints(const struct zns_store *s);
 /* in order of commit */
