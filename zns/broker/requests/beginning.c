@@ -33,9 +33,8 @@ static void tell(struct znsd *d, const struct lease *l, const char *note, struct
 	g->has_packed = g->packed = l->packed;
 	g->has_max_rate_mibps = l->dump.max_rate_mibps > 0;
 	g->max_rate_mibps = l->dump.max_rate_mibps;
-	g->has_rate_mibps = g->has_one_domain = 1;
+	g->has_rate_mibps = 1;
 	g->rate_mibps = rate_limit(d, l);
-	g->one_domain = rate_one_domain(d);
 	g->has_deleted_ns = t != NULL;
 	g->deleted_ns = t ? t->deleted_ns : 0;
 	g->n_groups = pages;
