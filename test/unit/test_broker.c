@@ -797,6 +797,43 @@ static void unknown_group(void **state)
 	zns_broker_close(&b);
 }
 
+/* A stranger's checkpoint is built on a stranger's: it would keep one that a rule counts for ever. */
+static void strangers_parent(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	ZnsPb__Origin o = ZNS_PB__ORIGIN__INIT;
+	struct grant own, strange;
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	struct record k;
+	struct zone z;
+
+	own = dump(f, &b, "web", KIB(128), &z);
+	o.has_claimed = o.claimed = 1;
+	strange = begin(&b, "web", 0);
+	z = zone_get(&b, strange.group[0]);
+	fill(f, &z, KIB(128));
+	record(&k, &strange, &z, 1);
+	k.c.origin = &o;
+	zns_pb__request__init(&q);
+	q.commit = &k.c;
+	drop(ask(&b, &q));
+	begin_request(&q, &d, "web", 0, "reject", NULL);
+	d.origin = &o;
+	d.has_parent = 1;
+	d.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, own.id };
+	refused(&b, &q, -EPERM, "which no rule could remove any more");
+	d.parent.data = strange.id;
+	drop(ask(&b, &q));
+	abort_dump(&b);
+	o.claimed = 0;
+	d.parent.data = own.id;
+	drop(ask(&b, &q));
+	abort_dump(&b);
+	zns_broker_close(&b);
+}
+
 int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
@@ -807,6 +844,7 @@ int main(void)
 		T(abort_gives_back),
 		T(bad_requests),
 		T(commit_is_checked),
+		T(strangers_parent),
 		T(move_is_checked),
 		T(sharing),
 		T(reject_and_wait),

@@ -389,6 +389,33 @@ def copied_encrypted(scene):
 
 
 @case
+def received(scene):
+    """receive: a stranger's stream builds on what came in one, and not on a checkpoint that rules count, which would stay for ever."""
+    parts = Parts(scene(ROOM, 1))
+    scene = parts.scene
+
+    def receive(code, store, ids, *args):
+        whole = subprocess.run([scene.cfg.znsctl, 'send', scene.device.spec, *ids], env=scene.device.env, capture_output=True, check=True)
+        done = subprocess.run([scene.cfg.znsctl, 'receive', store, *args, '--json'], env=scene.device.env, input=whole.stdout,
+                              capture_output=True)
+        said = json.loads(done.stdout)
+        expect(f'receive {args}: {done.stderr.decode()} {said}', done.returncode, code)
+        return said
+
+    own, strange = (f'file:{scene.dir}/{name}' for name in ('own', 'strange'))
+    for store in own, strange:
+        scene.device.json('create', store, '--size', '256M', '--rate', '500')
+    first = parts.ids[-1]
+    for store, args, code in (own, ['--trusted'], 1), (strange, [], 0):
+        expect('the full one', receive(0, store, [first], *args)['received'], 1)
+        said = receive(code, store, [])
+        expect('the others', (said['received'], said['refused']), (0, LEVELS - 1) if code else (LEVELS - 1, 0))
+        if code and f'built on checkpoint {first}, which no rule could remove' not in said['why']:
+            raise Failed(said['why'])
+    expect('as it is trusted', receive(0, own, [], '--trusted')['received'], LEVELS - 1)
+
+
+@case
 def exported(scene):
     """export as a chain of plain directories, as one flat one, and both as archives; plain CRIU restores each."""
     parts = Parts(scene(ROOM, 1))

@@ -56,7 +56,7 @@ static int copy_one(struct copy *k, const ZnsPb__Checkpoint *c, struct zns_err *
 	int ret = as_is_open(&from, k->from.path, c->id.data, err);
 
 	if (!ret)
-		ret = as_is_write(&v, &to, k->to.path, from.m, from.c, err);
+		ret = as_is_write(&v, &to, k->to.path, from.m, from.c, false, err);
 	if (!ret)
 		ret = write_images(k, &from, &v, err);
 	if (!ret)

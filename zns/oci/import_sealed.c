@@ -175,6 +175,7 @@ static int begin(struct sealed *z, struct zns_err *err)
 	ask.key_id = c->crypt->key_id;
 	ask.sealed = c->id;
 	origin.kind = (char *)"import";
+	origin.has_claimed = origin.claimed = !x->named;
 	ask.origin = &origin;
 	ret = zns_save_begin(&x->v, &ask, err);
 	if (!ret && x->v.grant->note)

@@ -39,7 +39,8 @@ int import_there(const struct import *x, const struct ctl_oci_layer *l, const ch
 	for (size_t i = 0; !ret && i < ls->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
 
-		if (came_in(c, sha) && is_parent(c, parent) &&
+		/* one that was named belongs to its container, and no stranger is built on it */
+		if (came_in(c, sha) && (x->named || c->origin->claimed) && is_parent(c, parent) &&
 		    !strcmp(c->container, x->container)) {
 			memcpy(id, c->id.data, ZNS_UUID_LEN);
 			ret = 1;

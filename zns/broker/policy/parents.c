@@ -65,9 +65,12 @@ int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out
 	return 0;
 }
 
+/* What nobody here has named may come from anybody, and no rule removes it. So it is built on nothing
+ * that a rule counts: that would stay as well. */
 int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k;
+	char id[ZNS_UUID_STR];
 	struct chain chain;
 	int ret;
 
@@ -80,6 +83,12 @@ int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 		checkpoint_absent(d, &q->parent, "checkpoint", err);
 		return zns_wrap(err, "no such parent, dump without one");
 	}
+	if (q->origin && q->origin->claimed && !(k->origin && k->origin->claimed))
+		return zns_fail(
+			err, -EPERM,
+			"it is built on checkpoint %s, which no rule could remove any more: an import has to "
+			"name the container (--as), a stream has to be --trusted",
+			zns_uuid_format(q->parent.data, id));
 	ret = chain_of(d, k, &chain, err);
 	if (!ret && chain.nr + 1 > ZNS_CHAIN_MAX)
 		ret = zns_fail(

@@ -37,6 +37,8 @@ static int begin(struct import *x, struct zns_err *err)
 	if (x->has_parent)
 		ask.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->parent };
 	origin.kind = (char *)"import";
+	/* who gives --parent may; a link in the directory is its writer's */
+	origin.has_claimed = origin.claimed = !x->named && !x->parent_id;
 	ask.origin = &origin;
 	x->v.sweeps = true;
 	ask.has_join = x->join;

@@ -57,7 +57,8 @@ static uint64_t bytes_of(const ZnsPb__Manifest *m)
 }
 
 int as_is_write(struct zns_save *v, struct zns_session *to, const char *path,
-		const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err)
+		const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, bool claimed,
+		struct zns_err *err)
 {
 	ZnsPb__DumpBegin ask = ZNS_PB__DUMP_BEGIN__INIT;
 	ZnsPb__Origin origin = ZNS_PB__ORIGIN__INIT;
@@ -87,6 +88,7 @@ int as_is_write(struct zns_save *v, struct zns_session *to, const char *path,
 		ask.key_id = m->checkpoint->crypt->key_id;
 	}
 	origin.kind = (char *)"copy";
+	origin.has_claimed = origin.claimed = claimed;
 	ask.origin = &origin;
 	return zns_save_begin(v, &ask, err);
 }

@@ -27,9 +27,10 @@ int as_is_open(struct as_is *a, const char *path, const uint8_t *id, struct zns_
 void as_is_close(struct as_is *a);
 
 /* Connects to @path and begins to write @m, which is borrowed until zns_save_end, with the record
- * @c. @v->proof may be set. */
+ * @c. @v->proof may be set. @claimed: nobody here has named its container. */
 int as_is_write(struct zns_save *v, struct zns_session *to, const char *path,
-		const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err);
+		const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, bool claimed,
+		struct zns_err *err);
 
 /* Is @c among those of @target, the device @path? 1: yes. -EEXIST: another one with its id is. */
 int as_is_there(const ZnsPb__Response *target, const char *path, const ZnsPb__Checkpoint *c,

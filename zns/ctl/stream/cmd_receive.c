@@ -105,8 +105,8 @@ static int refuse(struct receive *x, int ret, struct zns_err *err)
 {
 	zns_save_give_up(&x->v, ret, "it was not received");
 	item_end(x);
-	if (!as_is_goes_on(ret) && ret != -EPROTONOSUPPORT && ret != -EKEYREJECTED &&
-	    ret != -ESTALE)
+	if (!as_is_goes_on(ret) && ret != -EPROTONOSUPPORT && ret != -EPERM &&
+	    ret != -EKEYREJECTED && ret != -ESTALE)
 		return ret;
 	if (!x->refused++)
 		snprintf(x->why, sizeof(x->why), "%s", ctl_text(err->msg));
@@ -177,7 +177,8 @@ static int take_images(struct receive *x, struct zns_err *err)
 		ret = find_key(x, err);
 	x->v.proof = x->proof;
 	if (!ret)
-		ret = as_is_write(&x->v, &x->s, x->to.path, x->m, x->in.item->record, err);
+		ret = as_is_write(&x->v, &x->s, x->to.path, x->m, x->in.item->record, !x->trusted,
+				  err);
 	if (!ret)
 		ret = claim(x, x->v.c, err);
 	x->prog.total += x->in.item->record->bytes;
