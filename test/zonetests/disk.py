@@ -51,6 +51,9 @@ def resize(scene):
     run_ctl(scene, 0, 'verify', '--all')
     expect('fsck', json.loads(run_ctl(scene, 0, 'fsck', '--json'))['problems'], [])
     scene.good_restore()
+    said = run_ctl(scene, 1, 'resize', '16M')
+    if 'there is no room to move' not in said or 'zone' in said.replace('zonetests', ''):
+        raise Failed(f'too small: {said}')
     run_ctl(scene, 0, 'rm', *ids)
     many_dumps(scene, 1)
     run_ctl(scene, 2, 'resize', 'large')

@@ -72,6 +72,7 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 			  .need = zns_max(q->need, (uint64_t)1),
 			  .below = q->below,
 			  .spares = true };
+	char size[16];
 	int ret;
 
 	if (q->group >= d->nr_groups || q->need > d->dev->geo.zone_capacity)
@@ -83,6 +84,9 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 	for (uint32_t i = 0; i < l->nr_zones; i++)
 		zones_refresh(d, l->zones[i].zone, 1, NULL);
 	*zone = zone_search(d, &w, q->group);
+	if (*zone == ZNSD_NONE && on_disk(d))
+		return zns_fail(err, -ENOSPC, "there is no room to move %s of %s to",
+				zns_format_size(q->need, size, sizeof(size)), l->container);
 	if (*zone == ZNSD_NONE)
 		return zns_fail(err, -ENOSPC,
 				"no zone is free to move %llu bytes of %s out of group %u",
