@@ -473,6 +473,82 @@ static void reads_are_capped(void **state)
 	}
 }
 
+/*
+ * A lazy restore under a cap: a fault does not wait for the bytes that the background has come for
+ * before it, and both together keep to the cap.
+ */
+static void fault_beside_fill(size_t len)
+{
+	static const enum zns_read_how how[] = { ZNS_READ_FAULT_HERE, ZNS_READ_FAULT };
+	const uint32_t cap = 50; /* MiB/s */
+	const uint64_t unit = KIB(512), units = 100, faults = 25;
+	struct zns_emu_params p = device(MIB(16));
+	struct gate fill = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0 };
+	struct gate fault = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0 };
+	struct zns_reader_params rp = { 0 };
+	uint64_t start, worst = 0, sum = 0;
+	struct zns_reader *rd;
+	struct zns_rimage *i;
+	cleanup_free uint8_t *pages = malloc(len);
+	double rate;
+	struct rig r;
+
+	rig_init(&r, &p, 5);
+	rig_start(&r);
+	feed_pages(&r, "pages-1.img", units * unit, sizeof(mem));
+	rig_finish(&r);
+	assert_ok(zns_manifest_read(r.d, r.c, &r.m, &err));
+	vt_sleep_until(vt.now_ns + 1000000000);
+	r.v.max_log = 1 << 16;
+	r.v.log = calloc(r.v.max_log, sizeof(*r.v.log));
+	rp.dev = r.d;
+	rp.bucket = r.bucket = zns_bucket_new();
+	zns_bucket_set(r.bucket, cap);
+	assert_ok(zns_reader_new(&rp, r.m, &rd, &err));
+	i = zns_reader_find(rd, "pages-1.img");
+	start = vt.now_ns;
+	for (uint64_t k = 0; k < units; k++) {
+		struct iovec v = { mem, unit };
+
+		fill.running++;
+		zns_rimage_read_lazy(i, k * unit, ZNS_TASK(getpid()), &v, ZNS_READ_BACKGROUND,
+				     on_done, &fill);
+	}
+	for (uint64_t n = 0; n < faults; n++) {
+		struct iovec v = { pages, len };
+		uint64_t at;
+
+		vt_sleep_until(vt.now_ns + 3000000);
+		at = vt.now_ns;
+		fault.running++;
+		zns_rimage_read_lazy(i, (units - 1 - n) * unit, ZNS_TASK(getpid()), &v, how[n % 2],
+				     on_done, &fault);
+		gate_wait(&fault, 0);
+		worst = zns_max(worst, vt.now_ns - at);
+	}
+	assert_true(fill.running > 0);
+	gate_wait(&fill, 0);
+	for (size_t n = 0; n < r.v.nr_log; n++)
+		sum += r.v.log[n].len;
+	rate = (double)sum / (double)MIB(1) / ((double)(vt.now_ns - start) / 1e9);
+	print_message(
+		"faults of %zu KiB beside a fill, cap %u MiB/s: %.1f MiB/s, the slowest fault %.2f ms\n",
+		len / KIB(1), cap, rate, (double)worst / 1e6);
+	assert_true(rate <= 1.02 * cap && rate >= 0.98 * cap);
+	check_even(&r.v, cap, 100000000);
+	/* what its own bytes cost, and less than one take of the fill, which is 5 ms */
+	assert_true(worst < len * 1000000000 / MIB(cap) + 3000000);
+	zns_reader_free(rd);
+	rig_drop(&r);
+}
+
+/* Pieces of a unit, and a whole unit. */
+static void faults_before_fill(void **state)
+{
+	fault_beside_fill(KIB(64));
+	fault_beside_fill(KIB(512));
+}
+
 /* --- one domain --- */
 
 /* A large-zone drive: one zone and one write at a time give all of it. */
@@ -538,9 +614,9 @@ static void pass(struct zns_bucket *b, uint64_t device, uint64_t shared)
 {
 	for (uint64_t n = 0; n < zns_max(device, shared); n += KIB(64)) {
 		if (n < device)
-			zns_bucket_take(b, KIB(64));
+			zns_bucket_take(b, KIB(64), false);
 		if (n < shared)
-			zns_bucket_take_shared(b, KIB(64));
+			zns_bucket_take_shared(b, KIB(64), false);
 	}
 }
 
@@ -809,10 +885,10 @@ static void lanes_are_gained(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(writer_scales),       T(runs_are_alike),   T(reader_scales),
-		T(caps_hold),           T(caps_change),      T(reads_are_capped),
-		T(shared_bytes),        T(one_domain_alone), T(one_domain_shared),
-		T(sharing_is_followed), T(lanes_are_gained),
+		T(writer_scales),      T(runs_are_alike),      T(reader_scales),
+		T(caps_hold),          T(caps_change),         T(reads_are_capped),
+		T(faults_before_fill), T(shared_bytes),        T(one_domain_alone),
+		T(one_domain_shared),  T(sharing_is_followed), T(lanes_are_gained),
 	};
 
 	alarm(600);

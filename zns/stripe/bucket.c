@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * The token bucket as a schedule: each take gets the time at which the rate has earned it, and
- * sleeps until then. Times are absolute, so a late wake-up is not lost.
+ * sleeps until then. Times are absolute, so a late wake-up is not lost. An urgent take gets the
+ * time right after what has passed, and all that wait move back by its cost.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,6 +20,16 @@ struct limit {
 	uint32_t mibps;
 	/* everything that was taken so far is earned at this time; 0: nothing was taken */
 	uint64_t earned_ns;
+	/* what has passed, and all urgent takes, are earned at this time; 0: there are none */
+	uint64_t passed_ns;
+	uint64_t urgent_ns; /* the cost of all urgent takes so far */
+};
+
+/* One take's place in the schedule of one limit. It moves back by urgent takes that come later. */
+struct turn {
+	uint64_t due_ns; /* 0: it need not wait */
+	uint64_t urgent_ns; /* the limit's, when the take came */
+	bool urgent;
 };
 
 struct zns_bucket {
@@ -53,7 +64,7 @@ static void set(struct zns_bucket *b, struct limit *l, uint32_t mibps)
 {
 	pthread_mutex_lock(&b->lock);
 	if (l->mibps != mibps && !l->mibps)
-		l->earned_ns = 0; /* nothing was counted without a limit */
+		l->earned_ns = l->passed_ns = 0; /* nothing was counted without a limit */
 	l->mibps = mibps;
 	pthread_mutex_unlock(&b->lock);
 }
@@ -96,50 +107,68 @@ size_t zns_bucket_slice(struct zns_bucket *b)
 		       SIZE_MAX;
 }
 
-/* Returns the time at which the limit will have earned @bytes more; 0: it has already. */
-static uint64_t earn(struct limit *l, uint64_t now, size_t bytes)
+static struct turn earn(struct limit *l, uint64_t now, size_t bytes, bool urgent)
 {
-	uint64_t rate = MIB(l->mibps), burst_ns, from;
+	uint64_t rate = MIB(l->mibps), after = urgent ? l->passed_ns : l->earned_ns;
+	uint64_t burst_ns, cost_ns, from;
 
-	if (!rate)
-		return 0;
+	if (!rate || !bytes)
+		return (struct turn){ 0 };
 	burst_ns = zns_max((uint64_t)BURST_NS, SLICE_MIN * SECOND / rate);
-	from = l->earned_ns ? zns_max(l->earned_ns, now - zns_min(now, burst_ns)) : now;
-	l->earned_ns = from + (uint64_t)((unsigned __int128)bytes * SECOND / rate);
-	return l->earned_ns;
+	cost_ns = (uint64_t)((unsigned __int128)bytes * SECOND / rate);
+	from = after ? zns_max(after, now - zns_min(now, burst_ns)) : now;
+	l->earned_ns = zns_max(l->earned_ns, from) + cost_ns;
+	if (urgent) {
+		l->passed_ns = from + cost_ns;
+		l->urgent_ns += cost_ns;
+	}
+	return (struct turn){ from + cost_ns, l->urgent_ns, urgent };
+}
+
+static uint64_t due(const struct limit *l, const struct turn *t)
+{
+	return t->due_ns && !t->urgent ? t->due_ns + l->urgent_ns - t->urgent_ns : t->due_ns;
 }
 
 static void wait_until(struct zns_bucket *b, uint64_t ns)
 {
 	struct timespec ts = { .tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND) };
 
-	while (ns && !b->stop &&
-	       !pthread_cond_clockwait(&b->stopped, &b->lock, CLOCK_MONOTONIC, &ts))
+	while (!b->stop && !pthread_cond_clockwait(&b->stopped, &b->lock, CLOCK_MONOTONIC, &ts))
 		;
 }
 
-void zns_bucket_take(struct zns_bucket *b, size_t bytes)
+static void pass(struct zns_bucket *b, size_t bytes, size_t device_bytes, bool urgent)
 {
-	uint64_t now, device, all;
+	uint64_t now, waited = 0, until;
+	struct turn device, all;
 
-	if (!b)
-		return;
 	pthread_mutex_lock(&b->lock);
 	now = zns_mono_ns();
-	device = earn(&b->device, now, bytes);
-	all = earn(&b->all, now, bytes);
-	wait_until(b, zns_max(device, all));
-	b->passed += bytes;
+	device = earn(&b->device, now, device_bytes, urgent);
+	all = earn(&b->all, now, bytes, urgent);
+	/* an urgent take may have moved it meanwhile */
+	while ((until = zns_max(due(&b->device, &device), due(&b->all, &all))) > waited &&
+	       !b->stop) {
+		wait_until(b, until);
+		waited = until;
+	}
+	b->device.passed_ns = zns_max(b->device.passed_ns, due(&b->device, &device));
+	b->all.passed_ns = zns_max(b->all.passed_ns, due(&b->all, &all));
+	b->passed += device_bytes;
 	pthread_mutex_unlock(&b->lock);
 }
 
-void zns_bucket_take_shared(struct zns_bucket *b, size_t bytes)
+void zns_bucket_take(struct zns_bucket *b, size_t bytes, bool urgent)
 {
-	if (!b)
-		return;
-	pthread_mutex_lock(&b->lock);
-	wait_until(b, earn(&b->all, zns_mono_ns(), bytes));
-	pthread_mutex_unlock(&b->lock);
+	if (b)
+		pass(b, bytes, bytes, urgent);
+}
+
+void zns_bucket_take_shared(struct zns_bucket *b, size_t bytes, bool urgent)
+{
+	if (b)
+		pass(b, bytes, 0, urgent);
 }
 
 void zns_bucket_stop(struct zns_bucket *b)

@@ -19,11 +19,12 @@ struct hot_read {
 
 /* Pays in the steps of plain reads, since a page fault must not wait until the bucket has earned
  * a whole unit. */
-static void pay(struct zns_bucket *b, size_t len, void (*take)(struct zns_bucket *b, size_t bytes))
+static void pay(struct zns_bucket *b, const struct cached *c, size_t len,
+		void (*take)(struct zns_bucket *b, size_t bytes, bool urgent))
 {
 	for (size_t n; len; len -= n) {
 		n = zns_min(len, zns_bucket_slice(b));
-		take(b, n);
+		take(b, n, c->urgent);
 	}
 }
 
@@ -51,7 +52,7 @@ static bool had(struct hot_read *h, enum zns_hot_got got)
 
 static int bring(struct hot_read *h, bool others, uint64_t from, uint64_t to, struct zns_err *err)
 {
-	int ret = transfer_read(h->r->dev, NULL, h->u.zone, from, h->c->buf, to - from, err);
+	int ret = transfer_read(h->r->dev, NULL, false, h->u.zone, from, h->c->buf, to - from, err);
 
 	if (others)
 		zns_hot_put(h->r->hot, &h->u, &h->at, ret ? NULL : h->bytes);
@@ -72,12 +73,12 @@ int hot_unit(struct zns_reader *r, struct cached *c, const struct zns_place *p, 
 				     .len = unit_len(c->img, c->k),
 				     .sum = pb->csums[c->k] };
 	if (had(&h, zns_hot_get(r->hot, &h.u, h.bytes, false, &h.at))) {
-		pay(r->bucket, h.u.len, zns_bucket_take_shared);
+		pay(r->bucket, c, h.u.len, zns_bucket_take_shared);
 		return 0;
 	}
 	/* Pays before other restores begin to wait for this read: this reader's rate must not
 	 * slow theirs. */
-	pay(r->bucket, to - from, zns_bucket_take);
+	pay(r->bucket, c, to - from, zns_bucket_take);
 	got = zns_hot_get(r->hot, &h.u, h.bytes, true, &h.at);
 	if (had(&h, got))
 		return 0;

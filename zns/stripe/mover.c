@@ -180,8 +180,8 @@ static int copy_batch(struct mover *v, const struct mover_piece *pc, uint64_t fr
 	if (!ret)
 		ret = room_for_batch(v, to - from, err);
 	if (!ret)
-		ret = transfer_read(v->p->dev, v->p->bucket, pc->zone, from, v->buf, to - from,
-				    err);
+		ret = transfer_read(v->p->dev, v->p->bucket, false, pc->zone, from, v->buf,
+				    to - from, err);
 	for (size_t i = first; i < first + nr && !ret; i++) {
 		const struct mover_unit *u = &v->units[i];
 

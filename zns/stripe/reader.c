@@ -52,7 +52,8 @@ static struct cached *get_part(struct zns_reader *r, const struct request *q, ui
 {
 	uint64_t start = k * q->img->pb->unit, from = zns_max(start, q->off) - start;
 
-	return unit_get_part(r, q->img, k, (uint32_t)from, (uint32_t)(from + unit_part(q, k)), err);
+	return unit_get_part(r, q->img, k, (uint32_t)from, (uint32_t)(from + unit_part(q, k)),
+			     q->urgent, err);
 }
 
 /* Does the request read only the bytes that it needs of a unit? A page fault does. The
@@ -77,7 +78,8 @@ static void run(struct zns_reader *r, struct request *q, uint64_t n)
 	pthread_mutex_lock(&r->lock);
 	ret = q->err.code;
 	if (!ret) {
-		c = takes_part(r, q, k) ? get_part(r, q, k, &err) : unit_get(r, q->img, k, &err);
+		c = takes_part(r, q, k) ? get_part(r, q, k, &err) :
+					  unit_get(r, q->img, k, q->urgent, &err);
 		ret = c ? 0 : err.code;
 	}
 	pthread_mutex_unlock(&r->lock);

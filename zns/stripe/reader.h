@@ -43,6 +43,7 @@ struct cached {
 	enum unit_state state;
 	uint32_t users;
 	bool fresh; /* it was read ahead, and no request has asked for it yet */
+	bool urgent; /* a page fault reads it */
 	uint64_t stamp; /* time of its last use, as a counter */
 	uint64_t load; /* number of the read that brought it */
 	/* the unit and two blocks of slack, since packed images do not start on the block grid */
@@ -166,8 +167,8 @@ int hot_unit(struct zns_reader *r, struct cached *c, const struct zns_place *p, 
 /* Finds the place of unit @k of an image. -EBADMSG: the manifest names none. */
 int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p);
 /* Reads a unit into the cache, or waits until another thread has read it. Returns it with a
- * reference. Lock held. */
-struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
+ * reference. @urgent: before all others at the token bucket. Lock held. */
+struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, bool urgent,
 			struct zns_err *err);
 /*
  * As unit_get(), for the bytes [from, to) of the unit. If the manifest has checksums of pieces,
@@ -175,7 +176,7 @@ struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64
  * of the unit is missing.
  */
 struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
-			     uint32_t from, uint32_t to, struct zns_err *err);
+			     uint32_t from, uint32_t to, bool urgent, struct zns_err *err);
 /* Reads a unit into the cache before somebody asks for it, unless a thread has or reads it
  * already or no buffer is free. Errors are dropped. Lock held. */
 void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k);

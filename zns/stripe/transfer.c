@@ -12,15 +12,15 @@ static size_t command_bytes(const struct zns_dev *dev, struct zns_bucket *bucket
 	return zns_max(zns_align_down(most, block), block);
 }
 
-int transfer_read(struct zns_dev *dev, struct zns_bucket *bucket, uint32_t zone, uint64_t off,
-		  uint8_t *buf, size_t len, struct zns_err *err)
+int transfer_read(struct zns_dev *dev, struct zns_bucket *bucket, bool urgent, uint32_t zone,
+		  uint64_t off, uint8_t *buf, size_t len, struct zns_err *err)
 {
 	size_t max = command_bytes(dev, bucket, len), n;
 	int ret = 0;
 
 	for (size_t done = 0; done < len && !ret; done += n) {
 		n = zns_min(max, len - done);
-		zns_bucket_take(bucket, n);
+		zns_bucket_take(bucket, n, urgent);
 		ret = zns_dev_read(dev, zone, off + done, buf + done, n, err);
 	}
 	return ret;
@@ -36,7 +36,7 @@ int transfer_write(struct zns_dev *dev, struct zns_bucket *bucket, size_t most, 
 		uint64_t start;
 
 		n = zns_min(max, len - done);
-		zns_bucket_take(bucket, n);
+		zns_bucket_take(bucket, n, false);
 		start = zns_mono_ns();
 		ret = zns_dev_write(dev, zone, off + done, buf + done, n, err);
 		if (ns)

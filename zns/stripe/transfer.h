@@ -11,9 +11,9 @@
 #include "zns/bucket.h"
 #include "zns/dev.h"
 
-/* @bucket: pays for every byte before it moves; NULL: no rate */
-int transfer_read(struct zns_dev *dev, struct zns_bucket *bucket, uint32_t zone, uint64_t off,
-		  uint8_t *buf, size_t len, struct zns_err *err);
+/* @bucket: pays for every byte before it moves; NULL: no rate. @urgent: goes before others there */
+int transfer_read(struct zns_dev *dev, struct zns_bucket *bucket, bool urgent, uint32_t zone,
+		  uint64_t off, uint8_t *buf, size_t len, struct zns_err *err);
 /* @most: bytes of one command; 0: as many as the device takes. @ns: unless NULL, the time that
  * the device took is added to it, without the time that the bucket waited. */
 int transfer_write(struct zns_dev *dev, struct zns_bucket *bucket, size_t most, uint32_t zone,

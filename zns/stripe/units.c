@@ -29,9 +29,11 @@ struct span {
 	uint64_t from, to; /* the whole blocks around the bytes that are read */
 };
 
-static int read_span(struct zns_reader *r, const struct span *s, uint8_t *buf, struct zns_err *err)
+static int read_span(struct zns_reader *r, const struct cached *c, const struct span *s,
+		     uint64_t at, struct zns_err *err)
 {
-	return transfer_read(r->dev, r->bucket, s->zone, s->from, buf, s->to - s->from, err);
+	return transfer_read(r->dev, r->bucket, c->urgent, s->zone, s->from, c->buf + at,
+			     s->to - s->from, err);
 }
 
 /* Says why a unit is wrong. The tag of an encrypted unit did not fit; its checksum, which covers
@@ -43,7 +45,7 @@ static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s
 	uint32_t len = unit_len(i, c->k);
 	unsigned long long start = c->k * i->pb->unit;
 
-	if (i->crypt && i->pb->has_tags && !read_span(r, s, c->buf, err) &&
+	if (i->crypt && i->pb->has_tags && !read_span(r, c, s, 0, err) &&
 	    zns_unit_csum(i->pb, c->buf + c->skip, len) == i->pb->csums[c->k])
 		return zns_fail(
 			err, -EBADMSG,
@@ -78,7 +80,7 @@ static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 		return bad_unit(r, c, &s, err);
 	if (ret != -EAGAIN)
 		return ret ? zns_wrap(err, "image %s", i->pb->name) : 0;
-	ret = read_span(r, &s, c->buf, err);
+	ret = read_span(r, c, &s, 0, err);
 	if (ret)
 		return zns_wrap(err, "image %s", i->pb->name);
 	ret = transform_in(i->crypt, i->memory, i->pb, i->place, c->k, c->buf + c->skip, len, err);
@@ -120,7 +122,7 @@ static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns
 		 from = zns_align_down(first * piece, zns_max(geo->block_size, geo->mem_align)),
 		 to = zns_min((last + 1) * piece, (uint64_t)unit_len(i, c->k));
 	struct span s = { p->zone, p->off + from, zns_align_up(p->off + to, geo->block_size) };
-	int ret = read_span(r, &s, c->buf + from, err);
+	int ret = read_span(r, c, &s, from, err);
 
 	c->skip = 0;
 	if (ret)
@@ -185,7 +187,7 @@ static struct cached *look_up(struct zns_reader *r, const struct zns_rimage *i, 
 /* Reads a unit into the buffer @c and returns it with a reference. Called with the lock, which
  * it drops while it reads. */
 static int load(struct zns_reader *r, struct cached *c, const struct zns_rimage *i, uint64_t k,
-		struct zns_err *err)
+		bool urgent, struct zns_err *err)
 {
 	int ret;
 
@@ -196,6 +198,7 @@ static int load(struct zns_reader *r, struct cached *c, const struct zns_rimage 
 	c->stamp = ++r->clock;
 	c->load = ++r->nr_loads;
 	c->fresh = false;
+	c->urgent = urgent;
 	pthread_mutex_unlock(&r->lock);
 	ret = fetch(r, c, err);
 	pthread_mutex_lock(&r->lock);
@@ -208,7 +211,7 @@ static int load(struct zns_reader *r, struct cached *c, const struct zns_rimage 
 	return ret;
 }
 
-struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
+struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, bool urgent,
 			struct zns_err *err)
 {
 	for (;;) {
@@ -221,14 +224,14 @@ struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64
 			return c;
 		}
 		if (!c && old)
-			return load(r, old, i, k, err) ? NULL : old;
+			return load(r, old, i, k, urgent, err) ? NULL : old;
 		/* the unit is being read, or every buffer is in use */
 		pthread_cond_wait(&r->change, &r->lock);
 	}
 }
 
 struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
-			     uint32_t from, uint32_t to, struct zns_err *err)
+			     uint32_t from, uint32_t to, bool urgent, struct zns_err *err)
 {
 	uint32_t piece = piece_size(i->pb), first = from / piece, last = (to - 1) / piece;
 	struct cached *old, *c = look_up(r, i, k, true, &old);
@@ -238,16 +241,17 @@ struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, u
 	/* Does not wait for a whole unit that is being read. But if most of the unit is wanted,
 	 * it reads all of it: the rest will be wanted, too. */
 	if (c ? c->state == UNIT_READY : !old)
-		return unit_get(r, i, k, err);
+		return unit_get(r, i, k, urgent, err);
 	if (c)
 		look_up(r, NULL, UINT64_MAX, true, &old); /* asks for a free buffer only */
 	if (!old || (last - first + 1) * 2 * piece > unit_len(i, k) || !has_pieces(r, i, k, to, &p))
-		return unit_get(r, i, k, err);
+		return unit_get(r, i, k, urgent, err);
 	old->img = NULL;
 	old->k = k;
 	old->state = UNIT_LOADING;
 	old->users = 1;
 	old->fresh = false;
+	old->urgent = urgent;
 	pthread_mutex_unlock(&r->lock);
 	ret = fetch_pieces(r, old, i, &p, first, last, err);
 	pthread_mutex_lock(&r->lock);
@@ -265,7 +269,7 @@ void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k)
 	struct cached *old, *c = look_up(r, i, k, false, &old);
 	struct zns_err err;
 
-	if (c || !old || load(r, old, i, k, &err))
+	if (c || !old || load(r, old, i, k, false, &err))
 		return;
 	old->fresh = true;
 	old->users--;

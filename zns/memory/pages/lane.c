@@ -105,7 +105,7 @@ static int write_chunk(struct lane *l, struct zns_err *err)
 			      pages_place(l->zone, (uint32_t)(l->wp / ZNS_PAGES_UNIT) + i), err);
 	if (ret)
 		return -EBADF; /* of all zones alike */
-	zns_bucket_take(ps->bucket, len);
+	zns_bucket_take(ps->bucket, len, false);
 	after_reads(l);
 	ret = zns_dev_write(ps->s.dev, l->zone, l->wp, from, len, err);
 	if (ret)

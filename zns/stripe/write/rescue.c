@@ -178,7 +178,7 @@ int rescue_fetch(struct zns_writer *w, uint32_t zone, const struct piece *p, siz
 	bool read;
 
 	rescue_run(w, p, nr, &off, &len);
-	read = !transfer_read(w->dev, NULL, zone, off, buf, len, NULL);
+	read = !transfer_read(w->dev, NULL, false, zone, off, buf, len, NULL);
 	if (!read)
 		memset(buf, 0, len);
 	for (size_t i = 0; i < nr; i++) {
