@@ -377,6 +377,24 @@ def killed_at_the_end(scene):
     scene.good_restore()
 
 
+@case
+def restore_awake(scene):
+    """The helper keeps CPUs awake while tasks are restored; when they run, nobody does."""
+    if not os.access('/dev/cpu_dma_latency', os.W_OK):
+        raise Skipped('no /dev/cpu_dma_latency')
+    scene = scene()
+    scene.good_dump()
+    look = script(scene, 'look', '[ "$CRTOOLS_SCRIPT_ACTION" = post-restore ] || exit 0',
+                  f'for p in $(grep -lzxF "ZNS_RUN={scene.device.env["ZNS_RUN"]}" /proc/[0-9]*/environ 2>/dev/null); do',
+                  f'ls -l ${{p%environ}}fd; done | grep -c cpu_dma_latency >{scene.dir}/held; exit 0')
+    scene.good_restore(extra=['--action-script', look])
+    expect('requests while tasks are restored', (scene.dir / 'held').read_text().strip(), '1')
+    scene.no_helpers()
+    for fd in Path(f'/proc/{scene.task.pid}/fd').iterdir():
+        if os.readlink(fd) == '/dev/cpu_dma_latency':
+            raise Failed('the restored task keeps CPUs awake')
+
+
 # ---- what becomes of the tasks -------------------------------------------------------------------------
 
 @case

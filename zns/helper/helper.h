@@ -85,6 +85,15 @@ void charge_end(struct helper *h);
 
 void beat_start(void); /* beat.c: from now on the helper tells criu that it lives */
 
+/*
+ * awake.c: idle CPUs do not sleep from begin to end, for 10 s at most; nothing if this process may
+ * not ask for that. The tasks of a restore, criu and the helper wake each other many times. timeout:
+ * how long the helper's loop may wait, in ms; -1: for ever. It ends what has lasted its time.
+ */
+void awake_begin(uint64_t now_ns); /* CLOCK_MONOTONIC */
+int awake_timeout(uint64_t now_ns);
+void awake_end(void);
+
 /* dump_session.c, images.c */
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void dump_packet(struct helper *h, struct packet *p);

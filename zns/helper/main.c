@@ -92,7 +92,7 @@ static void loop(struct helper *h)
 					{ .fd = h->fills, .events = POLLIN },
 					{ .fd = h->criu, .events = POLLIN } };
 
-		if (poll(pfd, ZNS_ARRAY_SIZE(pfd), -1) < 0) {
+		if (poll(pfd, ZNS_ARRAY_SIZE(pfd), awake_timeout(zns_mono_ns())) < 0) {
 			if (errno == EINTR)
 				continue;
 			return;

@@ -180,6 +180,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	h->restore = r;
 	if (b->record)
 		first_begin();
+	if (p->h.nr) /* criu itself, no daemon that waits for it */
+		awake_begin(zns_mono_ns());
 	reply_send(p->fd[0], &reply, bundle);
 	return 0;
 }
@@ -274,6 +276,7 @@ static void done(struct helper *h, struct packet *p)
 	struct work w;
 	double achieved_mibps;
 
+	awake_end();
 	progress_stop(h, NULL);
 	work_done(h, &w);
 	achieved_mibps = zns_rate_mibps(w.bytes, w.data_us);
