@@ -275,6 +275,24 @@ static void promised_restore(struct zns_broker *b, struct grant *g, uint32_t qos
 	drop(r);
 }
 
+/* criu restore --lazy-pages and its daemon may both say the rate: it is promised once, to the daemon. */
+static void lazy_restore_is_promised_once(void **state)
+{
+	struct zns_broker criu = client(*state), daemon = client(*state);
+	struct grant wide = store(*state, "wide", 800);
+	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
+	REQ(q);
+
+	rb.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, wide.id };
+	rb.has_qos_mibps = rb.has_half = rb.half = 1;
+	rb.qos_mibps = 3000;
+	q.restore_begin = &rb;
+	drop(ask(&criu, &q));
+	promised_restore(&daemon, &wide, 3000, NULL);
+	zns_broker_close(&criu);
+	zns_broker_close(&daemon);
+}
+
 static void not_promised(struct zns_broker *b, struct grant *g, uint32_t qos, const char *admission,
 			 int code, const char *part)
 {
@@ -576,6 +594,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(idle_share_is_given_away, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(bad_weights, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(restores_are_told, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(lazy_restore_is_promised_once, fx_setup,
+						fx_teardown),
 		cmocka_unit_test_setup_teardown(restores_have_promises, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(tenants_give_weights, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(a_ceiling_says_nothing, fx_setup, fx_teardown),
