@@ -56,7 +56,7 @@ ZNSD_OBJ	:= $(call objs,$(wildcard zns/broker/*/*.c zns/memory/broker/*.c))
 # They register what they serve: nothing names a symbol of theirs, so an archive would leave them out.
 ZNSD_MEMORY_OBJ	:= $(call objs,$(wildcard zns/memory/broker/*.c))
 # What zns-runc and znsctl share is all of zns/docker but these files of the wrapper's own.
-RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c ended.c extend.c feasible.c hold.c links.c netlock.c orphan.c pause.c report.c supervise.c suspend.c)
+RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c ended.c extend.c feasible.c hold.c links.c netlock.c orphan.c pause.c report.c supervise.c suspend.c terminal.c)
 DOCKER_OBJ	:= $(call objs,$(filter-out $(RUNC_SRC),$(wildcard zns/docker/*.c)))
 RUNC_OBJ	:= $(call objs,$(RUNC_SRC))
 # Commands of packages are programs that znsctl becomes: znsctl-report, znsctl-memory and others.

@@ -3,11 +3,18 @@
 `docker stop` suspends and `docker start` resumes: cases of docker.py.
 """
 import concurrent.futures
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import re
 import shutil
 import signal
+import struct
 import subprocess
+import termios
+import time
 from pathlib import Path
 
 import dkdaemon
@@ -757,9 +764,83 @@ def suspend_all(d):
     remove(d, *was, 'plain')
 
 
+# Counts the lines that it is sent, and says how large its terminal is.
+LINES = 'stty -echo; n=0; while read -r line; do n=$((n+1)); echo "$n $line $(stty size)"; done'
+
+
+@contextlib.contextmanager
+def attached(d, name, rows):
+    """Our side of a terminal on which somebody attaches to the container."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', rows, 90, 0, 0))
+    client = subprocess.Popen([dkdaemon.DOCKER, 'attach', name], env=d.env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    try:
+        with open(ours, 'r+b', buffering=0) as f:
+            yield f
+    finally:
+        client.kill()
+        client.wait()
+
+
+def answer(d, name, rows):
+    """The number of the first line that LINES answered on a terminal of so many rows."""
+    with attached(d, name, rows) as f:
+        os.set_blocking(f.fileno(), False)
+        said = b''
+
+        def answered():
+            nonlocal said
+            f.write(b'hello\n')
+            said += f.read(65536) or b''
+            return re.search(rf'(\d+) hello {rows} 90\r\n', said.decode())
+        return int(dkdaemon.until('an answer', answered)[1])
+
+
+def flood(d, name, number):
+    """Types lines without a pause: the numbers of those that LINES answered."""
+    said = b''
+    with attached(d, name, 40) as f, concurrent.futures.ThreadPoolExecutor() as pool:
+        typed = pool.submit(lambda: [f.write(b'y' * 299 + b'\n') for _ in range(number)] + [f.write(b'end\n')])
+        while b' end ' not in said:
+            said += f.read(65536)
+        typed.result()
+    return [int(n) for n in re.findall(rb'(\d+) y{299} ', said)]
+
+
+def relays():
+    return [p.name for p in Path('/proc').glob('[0-9]*') if b'create' in words(p) and (p / 'comm').read_text() == 'zns-terminal\n']
+
+
+@case
+def suspend_terminal(d):
+    """A terminal comes back: what is typed and said passes, in any amount, and its size; nothing of it outlives the container."""
+    before = relays()
+    d.run('tty', 'bash', '-c', LINES, options=('-t', '-i', *SUSPEND))
+    count = answer(d, 'tty', 30)
+    for rows in (31, 32):
+        d.docker('stop', 'tty')
+        want('stopped with a checkpoint', note(d, 'tty').startswith('stopped with checkpoint'), note(d, 'tty'))
+        want('no relay', relays() == before)
+        d.docker('start', 'tty')
+        want('resumed', note(d, 'tty').startswith('resumed from'), note(d, 'tty'))
+        last, count = count, answer(d, 'tty', rows)
+        want('counts on', count > last, last, count)
+        want('a relay', len(relays()) == len(before) + 1, relays())
+    said = flood(d, 'tty', 100)
+    want('each line once', said == list(range(said[0], said[0] + 100)), said)
+    d.docker('stop', 'tty')
+    d.zctl('rm', '--container', 'tty')
+    d.docker('start', 'tty')
+    want('cold', note(d, 'tty').startswith('started cold: '), note(d, 'tty'))
+    want('counts anew', answer(d, 'tty', 33) < count)
+    remove(d, 'tty')
+    dkdaemon.until('no relay', lambda: relays() == before)
+
+
 @case
 def suspend_shapes(d):
-    """A mount whose source is a symbolic link comes back, also by Docker's own start. A terminal does not: its stop stays a signal, and so does SIGKILL."""
+    """A mount whose source is a symbolic link comes back, also by Docker's own start. SIGKILL is no stop."""
     link = d.dir / 'link'
     (d.dir / 'target').write_text('the target\n')
     link.symlink_to('target')
@@ -772,10 +853,6 @@ def suspend_shapes(d):
     d.docker('start', '--checkpoint', 'one', 'linked')
     want('its memory', secret(d, 'linked') == was)
     remove(d, 'linked')
-    keeps_secret(d, 'tty', *SUSPEND, '-t')
-    d.docker('stop', '-t', '0', 'tty')
-    want('not by a checkpoint', not d.checkpoints('tty') and 'with a terminal' in note(d, 'tty'), note(d, 'tty'))
-    remove(d, 'tty')
     keeps_secret(d, 'kills', *SUSPEND, '--stop-signal', 'KILL')
     d.docker('kill', 'kills')
     want('SIGKILL is what it is', not d.checkpoints('kills'))

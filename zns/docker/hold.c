@@ -35,20 +35,22 @@ static int paths(struct hold *h, const char *id, struct zns_err *err)
 
 	if (!ret)
 		ret = docker_run_path(id, SOCKET ".log", h->log, sizeof(h->log), err);
+	if (!ret)
+		ret = docker_run_path(id, SOCKET ".tty", h->tty, sizeof(h->tty), err);
 	return ret ? ret : docker_run_path(id, SOCKET ".work", h->work, sizeof(h->work), err);
 }
 
 /* ---- create ---- */
 
-static int listen_at(struct hold *h, struct zns_err *err)
+static int listen_at(const char *path, int type, struct zns_err *err)
 {
-	const char *name = strrchr(h->socket, '/') + 1;
+	const char *name = strrchr(path, '/') + 1;
 	cleanup_close int dir = zns_run_subdir("docker", err);
 	int sk, ret;
 
 	if (dir < 0)
 		return dir;
-	sk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	sk = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 	ret = sk < 0 ? -errno : zns_run_bind(sk, dir, name);
 	if (!ret && listen(sk, 8))
 		ret = -errno;
@@ -56,7 +58,18 @@ static int listen_at(struct hold *h, struct zns_err *err)
 		return sk;
 	if (sk >= 0)
 		close(sk);
-	return zns_fail_sys(err, ret, "%s", h->socket);
+	return zns_fail_sys(err, ret, "%s", path);
+}
+
+/* What is made of a terminal is closed when this process ends or becomes runc. */
+static int prepare_terminal(struct hold *h, struct zns_err *err)
+{
+	int ret = terminal_make(h, err);
+
+	if (ret)
+		return ret;
+	h->console = listen_at(h->tty, SOCK_STREAM, err);
+	return h->console < 0 ? h->console : 0;
 }
 
 /*
@@ -90,9 +103,22 @@ static ssize_t await_pid(const struct hold *h, int from, char *pid_text, size_t 
 	return n;
 }
 
+static int write_pid(const struct hold *h, const char *pid_text, size_t len, struct zns_err *err)
+{
+	const char *path = h->c->pid_file;
+	int ret = path ? zns_replace_file(AT_FDCWD, path, pid_text, len, 0644) : 0;
+
+	if (ret)
+		return zns_fail_sys(err, ret, "%s", path);
+	/* until the start it has run no further: resume.c */
+	if (path)
+		utimensat(AT_FDCWD, path, (struct timespec[2]){ 0 }, 0);
+	return 0;
+}
+
 static int begin(struct hold *h, struct zns_err *err)
 {
-	cleanup_close int listener = listen_at(h, err), from = -1, to = -1;
+	cleanup_close int listener = listen_at(h->socket, SOCK_SEQPACKET, err), from = -1, to = -1;
 	char pid_text[16] = "", why[ZNS_ERR_MAX];
 	bool had = hold_runc_has(h);
 	int ends[2], ret = 0, status = 0;
@@ -101,6 +127,10 @@ static int begin(struct hold *h, struct zns_err *err)
 
 	if (listener < 0)
 		return listener;
+	if (h->c->console && (ret = prepare_terminal(h, err))) {
+		hold_forget(h);
+		return ret;
+	}
 	if (pipe2(ends, O_CLOEXEC))
 		return zns_fail_sys(err, -errno, "pipe");
 	from = ends[0];
@@ -134,14 +164,14 @@ static int begin(struct hold *h, struct zns_err *err)
 			ret = zns_fail(err, -EIO, "%s", why);
 		else
 			ret = zns_fail(err, -EIO, "the restore %s", n ? "stands still" : "ended");
-	} else if (h->c->pid_file) {
-		ret = zns_replace_file(AT_FDCWD, h->c->pid_file, pid_text, (size_t)n, 0644);
-		/* until the start it has run no further: resume.c */
-		utimensat(AT_FDCWD, h->c->pid_file, (struct timespec[2]){ 0 }, 0);
+	} else {
+		ret = write_pid(h, pid_text, (size_t)n, err);
+		if (!ret &&
+		    h->c->console) /* last: the engine takes one, and a cold start gives its own */
+			ret = terminal_give(h, err);
 		if (ret) {
 			kill(pid, SIGKILL);
 			waitpid(pid, NULL, 0);
-			zns_fail_sys(err, ret, "%s", h->c->pid_file);
 		}
 	}
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
@@ -154,13 +184,19 @@ static int hold(struct call *c, const struct docker_container *k, const struct d
 		struct zns_err *err)
 {
 	const char *host = zns_json_str(k->spec, "hostname");
-	struct hold h = { .c = c, .k = k, .r = r, .criu = -1, .asker = -1, .killer = -1 };
+	struct hold h = { .c = c,
+			  .k = k,
+			  .r = r,
+			  .criu = -1,
+			  .asker = -1,
+			  .killer = -1,
+			  .master = -1,
+			  .slave = -1,
+			  .console = -1 };
 	int ret = paths(&h, c->id, err);
 
 	if (ret)
 		return ret;
-	if (c->console)
-		return zns_fail(err, -EOPNOTSUPP, "containers with a terminal are not resumed");
 	if (!r->asked && docker_resume_loops(k, hold_since_boot()))
 		return zns_fail(err, -ELOOP,
 				"it was resumed twice and ended within 10 s each time");

@@ -12,15 +12,23 @@ struct hold {
 	const struct call *c;
 	const struct docker_container *k;
 	const struct docker_resume *r;
-	char socket[PATH_MAX], log[PATH_MAX], work[PATH_MAX]; /* paths in the run directory */
+	/* paths in the run directory */
+	char socket[PATH_MAX], log[PATH_MAX], work[PATH_MAX], tty[PATH_MAX];
 	char bundle[PATH_MAX], host[256];
 	int listener, ready, criu, asker, killer;
 	int restore; /* a pidfd */
+	/* of a container with a terminal: the pair of ours, and where runc sends the real one to */
+	int master, slave, console;
 	pid_t init;
 };
 
 /* supervise.c: the parent of the restore, until it has ended. */
 void __attribute__((noreturn)) supervise(struct hold *h);
+/* terminal.c: makes the pair; gives its master to the engine; begins the process that copies, which
+ * is a child of the caller's. */
+int terminal_make(struct hold *h, struct zns_err *err);
+int terminal_give(const struct hold *h, struct zns_err *err);
+void terminal_relay(const struct hold *h);
 /* Ends process @pid and all below it; @pid may be a child of the caller's, which stays to be waited
  * for. */
 void hold_kill_all(pid_t pid);

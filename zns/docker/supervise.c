@@ -51,6 +51,7 @@ void hold_forget(const struct hold *h)
 	undo_mounts(h->work);
 	unlink(h->socket);
 	unlink(h->log);
+	unlink(h->tty);
 	docker_remove_dir(h->work);
 }
 
@@ -158,20 +159,25 @@ void hold_kill_session(pid_t sid)
  * made. */
 static void __attribute__((noreturn)) restore(const struct hold *h)
 {
-	const char *const words[] = { "restore",
-				      "--detach",
-				      "--no-subreaper",
-				      "--bundle",
-				      h->bundle,
-				      "--image-path",
-				      h->r->dir,
-				      "--work-path",
-				      h->work,
-				      call_has_flag(h->c, "no-pivot") ? "--no-pivot" : h->c->id,
-				      call_has_flag(h->c, "no-pivot") ? h->c->id : NULL,
-				      NULL };
-	char **argv = call_again(h->c, h->log, words);
+	const char *words[16] = { "restore",  "--detach",    "--no-subreaper",
+				  "--bundle", h->bundle,     "--image-path",
+				  h->r->dir,  "--work-path", h->work };
+	char **argv, console[PATH_MAX];
+	int n = 9, dir;
 
+	if (call_has_flag(h->c, "no-pivot"))
+		words[n++] = "--no-pivot";
+	if (h->c->console) {
+		/* a path that an address has room for; runc inherits the descriptor */
+		dir = zns_run_subdir("docker", NULL);
+		fcntl(dir, F_SETFD, 0);
+		snprintf(console, sizeof(console), "/proc/self/fd/%d%s", dir, strrchr(h->tty, '/'));
+		words[n++] = "--console-socket";
+		words[n++] = console;
+		call_null_stdio(); /* containerd reads create's to their end */
+	}
+	words[n] = h->c->id;
+	argv = call_again(h->c, h->log, words);
 	setenv("ZNS_HOLD", h->socket, 1);
 	/* the helper gives another container's memory to nobody whom root does not allow it */
 	if (*h->r->from)
@@ -274,6 +280,12 @@ void supervise(struct hold *h)
 	p[RESTORE].fd = h->restore = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 	if (p[RESTORE].fd < 0)
 		_exit(1);
+	if (h->c->console) {
+		terminal_relay(h);
+		close(zns_take_fd(&h->master));
+		close(zns_take_fd(&h->slave));
+		close(zns_take_fd(&h->console));
+	}
 	for (;;) {
 		if (poll(p, ZNS_ARRAY_SIZE(p), h->criu >= 0 ? LOOK_MS : -1) < 0 && errno != EINTR)
 			_exit(1);

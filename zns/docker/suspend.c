@@ -271,18 +271,6 @@ static bool by_checkpoint(const struct call *c, const struct docker_container *k
 	return done;
 }
 
-/* A resume has no terminal to give to it, and a memory that is lost is worse than a signal. */
-static bool has_terminal(const struct docker_container *k)
-{
-	struct json_object *t = zns_json_get(zns_json_get(k->spec, "process"), "terminal");
-
-	if (!json_object_get_boolean(t))
-		return false;
-	docker_note(k, LOG_WARNING,
-		    "stopped without a checkpoint: containers with a terminal are not resumed");
-	return true;
-}
-
 static bool loses_files(const struct docker_container *k)
 {
 	const char *to = *k->bundle ? docker_podman_drops(k->spec) : NULL;
@@ -326,8 +314,7 @@ bool suspend_kill(const struct call *c)
 	if (!docker_container_read(&rt, state.bundle, id, &k, &err) &&
 	    (*k.bundle || !strcmp(k.kind, "docker")) && sig == suspend_signal(&k) &&
 	    !docker_settings_read(&k, &s, &err) && s.source[DOCKER_STOP] &&
-	    !strcmp(s.value[DOCKER_STOP], "checkpoint") && !has_terminal(&k) && !loses_files(&k) &&
-	    !left_out(&k)) {
+	    !strcmp(s.value[DOCKER_STOP], "checkpoint") && !loses_files(&k) && !left_out(&k)) {
 		docker_container_podman(&k, state.init_pid);
 		done = by_checkpoint(c, &k, &state);
 	}
