@@ -254,6 +254,13 @@ def suspend(d):
     d.p('rm', '-f', 'sus')
     swept(d, last, 'was removed')
     started_without(d)
+    d.run('tty', '-t', '--annotation', 'zns.suspend=yes')
+    secret = d.ask('tty')
+    d.p('stop', '-t', '60', 'tty')
+    d.p('start', 'tty')
+    want('memory', d.ask('tty') == secret)
+    want('a terminal', d.exec('tty', 'readlink /proc/1/fd/1').startswith('/dev/pts/'))
+    d.p('rm', '-f', 'tty')
     r = d.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--annotation', 'zns.from=sus/one', 'work', 'true',
             check=False)
     want('zns.from is refused', r.returncode and 'zns.from is for containers of Docker alone' in r.stderr, r.stderr)
