@@ -489,7 +489,7 @@ static void guarded_afterwards(void **state)
 /* How many of these pages have one of these bits in pagemap. */
 static unsigned int pages_with(pid_t pid, uint64_t at, unsigned int pages, uint64_t bits)
 {
-	uint64_t entry[MANY];
+	uint64_t entry[4 * MANY];
 	unsigned int n = 0;
 	char path[64];
 	int fd;
@@ -1089,56 +1089,124 @@ static bool is_mapped(uint8_t *at)
 	return !mincore(at, PAGE, &vec);
 }
 
+/* What else there is, in talk.ask. */
+enum { PARTLY = 1, WITH_A_FORK = 2, IN_A_CHILD = 4 };
+
+static _Atomic pid_t forker;
+
+/* Either call may have been the first. */
+static void check_places(struct talk *t, const uint8_t *at)
+{
+	for (uint32_t i = 0, seq = page_is((const uint64_t *)at, 0, 1) ? 1 : 2; i < MANY; i++) {
+		t->wrong += !page_is((const uint64_t *)(at + i * PAGE), i, seq);
+		t->wrong += !page_is((const uint64_t *)(at + APART + i * PAGE), i, 3 - seq);
+	}
+}
+
+static struct talk *talk;
+
+/* A call: the C library would look at its heap. */
+static void *forks_last(void *all)
+{
+	forker = gettid();
+	while (turn <= 3)
+		usleep(1000);
+	if (!syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)) {
+		talk->pid = getpid();
+		check_places(talk, (uint8_t *)all + 2 * APART);
+		talk->done = 6;
+		for (;;)
+			pause();
+	}
+	return NULL;
+}
+
+/* Until it waits for the reader of its event; where the kernel does not say, for some time. */
+static void await_event(pid_t tid)
+{
+	char path[64], text[64] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/wchan", tid);
+	for (int i = 0; i < 1000 && !strstr(text, "userfaultfd"); i++) {
+		usleep(1000);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (read(fd, text, sizeof(text) - 1) < 0)
+			_exit(9);
+		close(fd);
+	}
+}
+
+/* In the parent, whose child does it. */
+static void await_child(struct talk *t, pid_t child)
+{
+	int status;
+
+	if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status))
+		t->wrong++;
+	reach(t, 5);
+}
+
 static void two_leave_one_place(struct talk *t)
 {
 	uint8_t *all = mmap(NULL, 5 * APART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	pthread_t thread[3];
+	pthread_t thread[4];
+	pid_t child;
 
 	all += 4 * UNIT - (uintptr_t)all % UNIT; /* else it looks like a stack above its guard */
+	talk = t;
 	for (unsigned int i = 0; i < 2; i++) {
 		mprotect(all + i * APART, MANY * PAGE, PROT_READ | PROT_WRITE);
 		fill_pages(all + i * APART, MANY, 1 + i);
 	}
-	for (uint32_t nr = 0; nr < 3; nr++)
-		pthread_create(&thread[nr], NULL, moves_one, all + nr);
 	t->other = (uintptr_t)all;
 	reach(t, 1);
-	for (unsigned int i = 0; i < 2 && t->ask; i++) /* a part of both comes back */
+	for (unsigned int i = 0; i < 2 && t->ask & PARTLY; i++) /* a part of both comes back */
 		check_pages(t, all + i * APART, MANY / 2, 1 + i);
+	child = t->ask & IN_A_CHILD ? fork() : 0;
+	if (child)
+		await_child(t, child);
+	if (t->ask & IN_A_CHILD)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (uint32_t nr = 0; nr < 3; nr++)
+		pthread_create(&thread[nr], NULL, moves_one, all + nr);
+	if (t->ask & WITH_A_FORK)
+		pthread_create(&thread[3], NULL, forks_last, all);
+	while (t->ask & WITH_A_FORK && !forker)
+		usleep(1000);
 	reach(t, 2);
 	for (uint32_t nr = 0; nr < 3; nr++) {
 		turn = nr + 1;
 		while (is_mapped(all + (nr == 1 ? APART : 0)))
 			usleep(1000);
 	}
+	if (t->ask & WITH_A_FORK) {
+		turn = 4;
+		await_event(forker);
+	}
 	reach(t, 3);
 	for (uint32_t nr = 0; nr < 3; nr++)
 		pthread_join(thread[nr], NULL);
-	/* either call may have been the first */
-	all += 2 * APART;
-	for (uint32_t i = 0, seq = page_is((uint64_t *)all, 0, 1) ? 1 : 2; i < MANY; i++) {
-		t->wrong += !page_is((uint64_t *)(all + i * PAGE), i, seq);
-		t->wrong += !page_is((uint64_t *)(all + APART + i * PAGE), i, 3 - seq);
-	}
+	check_places(t, all + 2 * APART);
 	reach(t, 4);
 }
 
-/* The reader hears of all three at once. */
-static void three_moves(struct play *s, bool partly)
+/* The reader hears at once of all that @program, or a child that is not recognised, does. */
+static void moves_at_once(struct play *s, void (*program)(struct talk *t), uint32_t ask)
 {
 	struct proc *p = NULL;
 
-	play_begin(s, two_leave_one_place);
-	s->t->ask = partly;
+	turn = 0;
+	play_begin(s, program);
+	s->t->ask = ask;
 	play_attach(s);
-	await_all_out(s);
-	for (int i = 0; i < WAIT_S * 100 && pages_with(s->pid, s->t->other + APART, MANY, PRESENT);
-	     i++)
+	for (int i = 0; i < WAIT_S * 100 && pages_with(s->pid, s->t->other, 4 * MANY, PRESENT); i++)
 		usleep(10000);
+	assert_int_equal(pages_with(s->pid, s->t->other, 4 * MANY, PRESENT), 0);
 	zns_mem_pause(s->m, true);
 	do_step(s, 2);
 	for (unsigned int k = 0; k < PROCS_MAX && !p; k++)
-		if (s->m->proc[k] && s->m->proc[k]->pid == s->pid)
+		if (s->m->proc[k] && s->m->proc[k]->pid == (ask & IN_A_CHILD ? 0 : s->pid))
 			p = s->m->proc[k];
 	assert_non_null(p);
 	pthread_rwlock_rdlock(&p->ev);
@@ -1150,7 +1218,7 @@ static void three_moves_of_all(void **state)
 {
 	static struct play s;
 
-	three_moves(&s, false);
+	moves_at_once(&s, two_leave_one_place, 0);
 	do_step(&s, 4);
 	zns_mem_pause(s.m, false);
 	play_end(&s);
@@ -1161,13 +1229,69 @@ static void three_moves_of_parts(void **state)
 {
 	static struct play s;
 
-	three_moves(&s, true);
+	moves_at_once(&s, two_leave_one_place, PARTLY);
 	tell(&s, 4);
 	for (int i = 0; i < WAIT_S * 100 && !program_ended(&s) && s.t->done < 4; i++)
 		usleep(10000);
 	assert_true(program_ended(&s));
 	assert_int_equal(s.t->wrong, 0);
 	zns_mem_pause(s.m, false);
+	play_end(&s);
+}
+
+static bool any_doomed(const struct zns_mem *m)
+{
+	for (unsigned int i = 0; i < PROCS_MAX; i++)
+		if (m->sh->proc[i].used && m->sh->proc[i].doomed)
+			return true;
+	return false;
+}
+
+/* So does a child that it forks in that moment. False: the kernel ended it before it had one. */
+static bool ends_with_its_child(void)
+{
+	static struct play s;
+	int status = 0;
+	pid_t ended = 0;
+
+	moves_at_once(&s, two_leave_one_place, PARTLY | WITH_A_FORK);
+	tell(&s, 4);
+	zns_mem_pause(s.m, false);
+	for (int i = 0; i < WAIT_S * 100 && s.t->done < 6 && !ended; i++) {
+		usleep(10000);
+		if (!program_ended(&s) || any_doomed(s.m))
+			continue;
+		if (!s.t->pid)
+			break;
+		ended = zns_max(waitpid(s.t->pid, &status, WNOHANG), 0);
+	}
+	if (!ended && s.t->pid)
+		kill(s.t->pid, SIGKILL);
+	assert_int_equal(s.t->done, 3);
+	assert_true(!s.t->pid || (ended && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+	play_end(&s);
+	return ended;
+}
+
+static void three_moves_and_a_fork(void **state)
+{
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	for (int k = 0; k < 20 && !ends_with_its_child(); k++)
+		;
+	prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+/* And a child that has no name yet. */
+static void three_moves_of_a_child(void **state)
+{
+	static struct play s;
+
+	moves_at_once(&s, two_leave_one_place, PARTLY | IN_A_CHILD);
+	tell(&s, 4);
+	zns_mem_pause(s.m, false);
+	for (int i = 0; i < WAIT_S * 100 && s.t->done == 3; i++)
+		usleep(10000);
+	assert_int_equal(s.t->done, 5);
 	play_end(&s);
 }
 
@@ -1235,6 +1359,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(guarded_stack),
 		cmocka_unit_test(three_moves_of_all),
 		cmocka_unit_test(three_moves_of_parts),
+		cmocka_unit_test(three_moves_and_a_fork),
+		cmocka_unit_test(three_moves_of_a_child),
 	};
 
 	if (argc > 1)

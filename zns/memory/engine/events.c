@@ -450,12 +450,26 @@ static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *f
 	return nr;
 }
 
-/* Better than bytes of other memory, of which it would not know. */
-static void end_unsure(struct proc *p)
+/*
+ * Better than bytes of other memory, of which it would not know. A child that it has forked
+ * meanwhile is ended, too, and a child without a name when it has been found.
+ */
+static void end_unsure(struct proc *p, unsigned int nr, const uint64_t *fork)
 {
+	struct uffd_msg *msg = p->m->sh->inbox.msg;
+
 	mem_warn(p->m, "process %d is ended: two of its memories left one place at once", p->pid);
-	if (p->pid)
+	for (unsigned int i = 0; i < nr; i++)
+		if (msg[i].event == UFFD_EVENT_FORK) {
+			birth_doom(p->m, fork[i], (int)msg[i].arg.fork.ufd);
+			msg[i].event = 0;
+		}
+	if (p->pid) {
 		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+		return;
+	}
+	reader_unwatch(p->m, p);
+	p->sh->doomed = 1;
 }
 
 /* True: there was one fault and nothing else, which is the caller's. */
@@ -489,7 +503,7 @@ static bool serve(struct proc *p, struct fault *own)
 	nr = receive_late(p, nr, fork);
 	nr = receive_missing(p, nr, fork);
 	if (order_is_unsure(p, msg, nr))
-		end_unsure(p);
+		end_unsure(p, nr, fork);
 	while ((i = order_next(p, msg, nr)) < nr) {
 		in->tag = i + 1;
 		in->at = in->tag;

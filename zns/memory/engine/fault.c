@@ -34,7 +34,8 @@ int fault_repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *a
 	}
 	for (;;) {
 		pthread_rwlock_rdlock(&p->ev);
-		ret = p->gone ? -ESRCH : once(p, arg);
+		/* a process that is to end waits until it does */
+		ret = p->gone || p->sh->doomed ? -ESRCH : once(p, arg);
 		pthread_rwlock_unlock(&p->ev);
 		if (ret != -EAGAIN)
 			return ret;

@@ -34,7 +34,8 @@ struct shared_proc {
 	_Atomic uint32_t used; /* 1: this slot has a process */
 	int32_t pid; /* 0: a child that we have not recognised yet */
 	_Atomic int32_t tracer; /* our process that holds a thread of it right now, or 0 */
-	_Atomic uint32_t doomed; /* 1: a child that has lost its units (birth.c) */
+	_Atomic uint32_t doomed; /* 1: a child without a PID, to be ended when it is found: nobody
+				  * knows where its units are (birth.c, events.c) */
 	_Atomic uint32_t leaves; /* 1: a child for which there is no place */
 	_Atomic uint64_t birth; /* number of its fork; 0: it was attached */
 	_Atomic uint64_t serial; /* of this process: a slot has one after the other */

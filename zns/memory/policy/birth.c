@@ -136,8 +136,8 @@ void birth_doom(struct zns_mem *m, uint64_t nr, int uffd)
 	p->sh->doomed = 1;
 	birth_table(p);
 	m->sh->lost_units++;
-	proc_why(p, "a child that is lost: its pager died while it was forked");
-	mem_warn(m, "a child is lost, since the pager died while it was forked");
+	proc_why(p, "a child that is lost: where its memory is on zones is not known");
+	mem_warn(m, "a child is lost: where its memory is on zones is not known");
 }
 
 /* -1: none has this child. */

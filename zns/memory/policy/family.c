@@ -162,7 +162,7 @@ static bool is_same(struct proc *child, struct proc *as)
 /* It would wait for ever for what is lost. */
 static void end_doomed(struct proc *child, const struct proc *as)
 {
-	mem_warn(child->m, "process %d is lost: it was forked right before the pager died",
+	mem_warn(child->m, "process %d is ended: where its memory is on zones is not known",
 		 as->pid);
 	syscall(SYS_pidfd_send_signal, as->pidfd, SIGKILL, NULL, 0);
 	proc_forget(child);
