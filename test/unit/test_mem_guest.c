@@ -1191,6 +1191,59 @@ static void two_leave_one_place(struct talk *t)
 	reach(t, 4);
 }
 
+/* Thread 0 moves the second half away; thread 1's first half grows to there, and moves as well. */
+static void *grows(void *arg)
+{
+	uint32_t nr = (uint32_t)(uintptr_t)arg % UNIT;
+	uint8_t *at = (uint8_t *)((uintptr_t)arg - nr);
+
+	while (turn <= nr)
+		usleep(1000);
+	if (!nr) {
+		mremap(at + MANY * PAGE, MANY * PAGE, MANY * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+		       at + 2 * APART);
+		return NULL;
+	}
+	mremap(at, MANY * PAGE, APART, 0);
+	mremap(at, APART, APART, MREMAP_MAYMOVE | MREMAP_FIXED, at + 3 * APART);
+	return NULL;
+}
+
+static void one_grows(struct talk *t)
+{
+	uint8_t *all = mmap(NULL, 5 * APART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t thread[2];
+
+	all += 4 * UNIT - (uintptr_t)all % UNIT; /* else it looks like a stack above its guard */
+	mprotect(all, APART, PROT_READ | PROT_WRITE);
+	fill_pages(all, 2 * MANY, 1);
+	for (uint32_t nr = 0; nr < 2; nr++)
+		pthread_create(&thread[nr], NULL, grows, all + nr);
+	t->other = (uintptr_t)all;
+	reach(t, 1);
+	if (t->ask & PARTLY)
+		check_pages(t, all, MANY / 2, 1);
+	for (uint32_t i = MANY; i < 3 * MANY / 2 && t->ask & PARTLY; i++)
+		t->wrong += !page_is((uint64_t *)(all + i * PAGE), i, 1);
+	reach(t, 2);
+	for (uint32_t nr = 0; nr < 2; nr++) {
+		turn = nr + 1;
+		while (is_mapped(all + (nr ? 0 : MANY * PAGE)))
+			usleep(1000);
+	}
+	reach(t, 3);
+	for (uint32_t nr = 0; nr < 2; nr++)
+		pthread_join(thread[nr], NULL);
+	for (uint32_t i = 0; i < 2 * MANY; i++) {
+		uint8_t *at = all + 3 * APART + i * PAGE;
+
+		t->wrong += !page_is((uint64_t *)at, i, i < MANY);
+		if (i >= MANY)
+			t->wrong += !page_is((uint64_t *)(at - APART - MANY * PAGE), i, 1);
+	}
+	reach(t, 4);
+}
+
 /* The reader hears at once of all that @program, or a child that is not recognised, does. */
 static void moves_at_once(struct play *s, void (*program)(struct talk *t), uint32_t ask)
 {
@@ -1295,6 +1348,19 @@ static void three_moves_of_a_child(void **state)
 	play_end(&s);
 }
 
+/* Two neighbours that grow: no other memory has come to where the first one was. */
+static void a_neighbour_grows(void **state)
+{
+	static struct play s;
+
+	for (int partly = 0; partly < 2; partly++) {
+		moves_at_once(&s, one_grows, partly ? PARTLY : 0);
+		do_step(&s, 4);
+		zns_mem_pause(s.m, false);
+		play_end(&s);
+	}
+}
+
 static void has_a_stack(struct talk *t)
 {
 	uint8_t *stack = fresh(STACK_SIZE / PAGE);
@@ -1361,6 +1427,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(three_moves_of_parts),
 		cmocka_unit_test(three_moves_and_a_fork),
 		cmocka_unit_test(three_moves_of_a_child),
+		cmocka_unit_test(a_neighbour_grows),
 	};
 
 	if (argc > 1)

@@ -139,9 +139,8 @@ static void order(void **state)
 	struct uffd_msg came_again[] = { moved(x, y), moved(y, z), moved(q, y) };
 	struct uffd_msg left_again[] = { moved(x, y), moved(y, z), moved(y, v) };
 	struct proc p = { .maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC),
-			  .pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC) };
-	static struct unit unit[UNITS];
-	static _Atomic uint64_t marks[UNITS];
+			  .pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC),
+			  .uffd = -1 };
 
 	assert_ptr_not_equal(all, MAP_FAILED);
 	known_again(&p, y);
@@ -159,11 +158,13 @@ static void order(void **state)
 	known_again(&p, y);
 	/* who has a page where the one that was there has it on a zone is another one */
 	*(volatile uint8_t *)(uintptr_t)z = 1;
-	unit[0] = (struct unit){ .word = WORD(U_ZONE, 1), .pages = 1 };
-	p.u = unit - y / UNIT_SIZE;
-	p.marks = marks - y / UNIT_SIZE / 64;
+	assert_int_equal(table_make(&p.table), 0);
+	assert_int_equal(table_map(&p), 0);
+	*unit_at(&p, y) = (struct unit){ .word = WORD(U_ZONE, 1), .pages = 1 };
 	in_order(&p, left_again, 3, (unsigned int[]){ 2, 0, 1 });
 	mem_places_free(&p.known);
+	table_unmap(&p);
+	close(p.table);
 	close(p.maps);
 	close(p.pagemap);
 	munmap(all, 6 * AREA);
@@ -305,6 +306,41 @@ static void rivals_in_swap(void **state)
 	set_pages(&p, P3 + PAGE, 1, 0);
 	assert_int_equal(ftruncate(p.pagemap, 0), 0);
 	is_unsure(&p, P0);
+	rivals_end(&p);
+}
+
+/* The second half of what moves to P3 has grown to where that was what moves to P2. */
+static void grown(struct proc *p)
+{
+	struct uffd_msg msg[] = { moved(P0, P2), moved(P0 - AREA / 2, P3) };
+	struct uffd_msg late[] = { msg[1], msg[0] };
+
+	assert_false(order_is_unsure(p, msg, 2));
+	assert_int_equal(order_next(p, msg, 2), 0);
+	assert_int_equal(order_next(p, late, 2), 1);
+}
+
+static void rival_that_grew(void **state)
+{
+	struct uffd_msg msg[] = { moved(P0, P2), moved(P0 - AREA / 2, P3) };
+	struct proc p;
+
+	rivals_begin(&p, P0);
+	be_out(&p, P0, EVEN);
+	set_pages(&p, P2, EVEN, MARKER);
+	set_pages(&p, P2 + PAGE, 1, THERE);
+	set_pages(&p, P3, ALL, THERE); /* its own half */
+	grown(&p);
+	/* memory that has no markers */
+	unit_set_marked(&p, unit_at(&p, P0), false);
+	set_pages(&p, P2, EVEN, 0);
+	grown(&p);
+	set_pages(&p, P2 + PAGE, 1, 0);
+	grown(&p);
+	/* both have a page there: nobody knows how */
+	set_pages(&p, P2 + PAGE, 1, THERE);
+	set_pages(&p, P3 + AREA / 2 + PAGE, 1, THERE);
+	assert_true(order_is_unsure(&p, msg, 2));
 	rivals_end(&p);
 }
 
@@ -568,6 +604,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(rivals_unaligned),
 		cmocka_unit_test(stray_rivals),
 		cmocka_unit_test(rivals_in_swap),
+		cmocka_unit_test(rival_that_grew),
 #ifndef __SANITIZE_ADDRESS__ /* the second activation finds its units in memory there; why is open \
 			      */
 		cmocka_unit_test(predicting),

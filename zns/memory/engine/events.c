@@ -99,22 +99,13 @@ static void forget_unit(struct proc *p, uint64_t a, uint32_t mask, bool removal)
 static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal, uint64_t from)
 {
 	uint32_t nr = p->nr_strays;
+	uint64_t a = zns_max(start / UNIT * UNIT, from);
+	bool each = removal && end - start <= GIB(1); /* note_going() */
 
 	/* also when terabytes of holes are unmapped: only pages of the table that exist are read */
-	for (uint64_t a = zns_max(start / UNIT * UNIT, from); a < end;) {
-		uint64_t next = a + UNIT;
-
-		if (a % MIB(8) == 0 && end - a > GIB(1)) {
-			next = table_next(p, a, end);
-			if (next > a) {
-				a = next;
-				continue;
-			}
-			next = a + UNIT;
-		}
+	for (a = each ? a : table_next(p, a, end); a < end;
+	     a = each ? a + UNIT : table_step(p, a, end))
 		forget_unit(p, a, pages_of(a, start, end), removal);
-		a = next;
-	}
 	for (uint32_t i = 0; i < nr; i++) {
 		struct unit *s = stray_nr(p, i);
 		uint32_t mask = pages_of(s->addr, start, end);
@@ -179,7 +170,8 @@ static void move_units(struct proc *p, uint64_t from, uint64_t to, uint64_t len,
 	uint64_t end = from + len, delta = to - from;
 	uint32_t nr = p->nr_strays;
 
-	for (uint64_t a = from / UNIT * UNIT; a < end; a += UNIT) {
+	for (uint64_t a = table_next(p, from / UNIT * UNIT, end); a < end;
+	     a = table_step(p, a, end)) {
 		struct unit *u = unit_at(p, a);
 
 		if (ON_ZONE(u->word))

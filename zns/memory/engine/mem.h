@@ -241,6 +241,7 @@ struct unit *unit_at(struct proc *p, uint64_t addr);
 /* The first unit at or above the one at @addr whose page of the table exists, or @end. To look at
  * others makes their pages. */
 uint64_t table_next(const struct proc *p, uint64_t addr, uint64_t end);
+uint64_t table_step(const struct proc *p, uint64_t addr, uint64_t end); /* the next one */
 struct unit *stray_at(struct proc *p, uint64_t addr); /* NULL: none has that page */
 struct unit *stray_nr(struct proc *p, uint32_t i);
 bool stray_near(struct proc *p, uint64_t start, uint64_t end);

@@ -39,6 +39,11 @@ uint64_t table_next(const struct proc *p, uint64_t addr, uint64_t end)
 	return data < 0 ? end : (uint64_t)data / sizeof(struct unit) * UNIT;
 }
 
+uint64_t table_step(const struct proc *p, uint64_t addr, uint64_t end)
+{
+	return (addr + UNIT) % MIB(8) ? addr + UNIT : table_next(p, addr + UNIT, end);
+}
+
 uint32_t pages_of(uint64_t base, uint64_t start, uint64_t end)
 {
 	uint64_t from = start > base ? (start - base) / PAGE : 0;

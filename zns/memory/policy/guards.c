@@ -66,16 +66,10 @@ void guards_leave(struct proc *p, struct places *l)
 /* False: the turn has done enough. */
 static bool bring_back(struct proc *p, const struct place *a, unsigned int *looks)
 {
-	uint64_t at = zns_max(a->start / UNIT * UNIT, p->guards_at);
+	uint64_t at = table_next(p, zns_max(a->start / UNIT * UNIT, p->guards_at), a->end);
 
-	for (bool first = true; at < a->end; first = false, at += UNIT) {
-		if (first || at % MIB(8) == 0)
-			at = table_next(p, at, a->end);
-		p->guards_at = at;
-		if (!*looks || p->guards_coming >= COMING_MAX)
-			return false;
-		if (at >= a->end)
-			break;
+	for (; at < a->end && *looks && p->guards_coming < COMING_MAX;
+	     at = table_step(p, at, a->end)) {
 		--*looks;
 		if (STATE(unit_at(p, at)->word) != U_ZONE)
 			continue;
@@ -83,7 +77,7 @@ static bool bring_back(struct proc *p, const struct place *a, unsigned int *look
 		fault_push(&p->m->queue, p, at, FETCH_GUARDED);
 	}
 	p->guards_at = at;
-	return true;
+	return at >= a->end;
 }
 
 void guards_bring(struct proc *p)

@@ -18,6 +18,7 @@
 #define SWAPPED (1ULL << 62) /* or a marker */
 #define PROTECTED (1ULL << 57)
 #define MARKER (SWAPPED | PROTECTED) /* or a page in swap that was protected */
+#define PART MIB(8) /* whose entries are read at once; a page of the table of units is of as much */
 
 void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 {
@@ -212,6 +213,14 @@ static bool is_before(const struct proc *p, const struct uffd_msg *msg, unsigned
 
 enum suits { DENIED, MAY_BE, FITS };
 
+/* What the page table has where a move brought the pages of a place. */
+struct found {
+	enum suits suits; /* may these be the pages that the table of units has there? */
+	bool partly; /* a page is in memory, or nobody knows */
+	bool nothing; /* there are holes alone */
+	bool marked; /* a page has the marker that it should have */
+};
+
 /* Did another one of @msg change the place to which @i moved? */
 static bool is_disturbed(const struct uffd_msg *msg, unsigned int nr, unsigned int i)
 {
@@ -224,120 +233,166 @@ static bool is_disturbed(const struct uffd_msg *msg, unsigned int nr, unsigned i
 }
 
 /*
- * What the page table has where @m brought the pages of @u, of which the first is at @base. A page
- * that is to come from a zone is not in memory: whoever touched it waits. If the unit is marked, it
- * has a marker. Nothing else has one, but for strays, of which that is not known.
+ * The pages @at of @u, of which the first is at @base, by their entries. A page that is to come
+ * from a zone is not in memory: whoever touched it waits. If the unit is marked, it has a marker.
+ * Nothing else has one, but for strays, of which that is not known.
  */
-static enum suits unit_suits(struct proc *p, const struct uffd_msg *m, const struct unit *u,
-			     uint64_t base)
+static void look_at_unit(struct proc *p, const struct unit *u, uint64_t base, struct place at,
+			 const uint64_t *entry, struct found *f)
 {
-	struct place from = from_of(m);
-	uint64_t start = zns_max(base, from.start), end = zns_min(base + UNIT, from.end);
-	uint64_t entry[UNIT_PAGES], at = to_of(m).start + (start - from.start);
 	uint32_t out = ON_ZONE(u->word) ? u->pages & 0xffff : 0;
-	bool marked = out && !u->addr && unit_is_marked(p, u);
-	bool alone = !u->addr && !stray_near(p, base, base + UNIT);
-	enum suits suits = FITS;
+	bool is_marked = out && !u->addr && unit_is_marked(p, u);
 
-	if (start >= end || zns_pread_all(p->pagemap, entry, (end - start) / PAGE * sizeof(*entry),
-					  (off_t)(at / PAGE * sizeof(*entry))))
-		return start >= end ? FITS : MAY_BE;
-	for (uint64_t i = 0; i < (end - start) / PAGE; i++) {
-		bool is_out = out >> ((start - base) / PAGE + i) & 1;
-		bool has_marker = (entry[i] & (PRESENT | MARKER)) == MARKER;
+	for (uint64_t a = at.start; a < at.end; a += PAGE, entry++) {
+		bool is_out = out >> ((a - base) / PAGE) & 1;
+		bool has_marker = (*entry & (PRESENT | MARKER)) == MARKER;
 
-		if (is_out && entry[i] & PRESENT) {
-			if (STATE(u->word) == U_ZONE && !(entry[i] & PROTECTED))
-				return DENIED;
-			suits = MAY_BE; /* a fill that is not at its end, or failed, puts pages, too */
-			continue;
-		}
-		if ((marked && is_out && !has_marker) ||
-		    (alone && has_marker && !(marked && is_out)))
-			suits = MAY_BE;
+		f->partly |= *entry & PRESENT || (*entry & MARKER) == SWAPPED;
+		f->nothing &= !(*entry & (PRESENT | SWAPPED));
+		f->marked |= is_marked && is_out && has_marker;
+		/* a fill that is not at its end, or failed, puts pages, too: these are protected */
+		if (is_out && *entry & PRESENT)
+			f->suits = zns_min(f->suits,
+					   STATE(u->word) == U_ZONE && !(*entry & PROTECTED) ?
+						   DENIED :
+						   MAY_BE);
+		else if (f->suits == FITS && has_marker != (is_marked && is_out) &&
+			 (!has_marker || (!u->addr && !stray_near(p, base, base + UNIT))))
+			f->suits = MAY_BE;
 	}
-	return suits;
 }
 
-/* May this have moved what is in the table there? */
-static enum suits suits(const struct proc *q, const struct uffd_msg *msg, unsigned int nr,
-			unsigned int i)
+/* Those of @at that are less than so far from @from. */
+static struct place within(struct place at, uint64_t from, uint64_t len)
 {
-	struct proc *p = (struct proc *)q;
-	struct place from = from_of(&msg[i]);
-	enum suits ret = FITS;
-
-	if (!p->u || !to_of(&msg[i]).end)
-		return FITS;
-	if (is_disturbed(msg, nr, i))
-		return MAY_BE;
-	for (uint64_t a = from.start / UNIT * UNIT; a < from.end && ret; a += UNIT)
-		ret = zns_min(ret, unit_suits(p, &msg[i], unit_at(p, a), a));
-	for (uint32_t k = 0, strays = p->nr_strays; k < strays && ret; k++) {
-		const struct unit *s = stray_nr(p, k);
-
-		if (ON_ZONE(s->word))
-			ret = zns_min(ret, unit_suits(p, &msg[i], s, s->addr));
-	}
-	return ret;
+	return (struct place){ zns_max(at.start, from), zns_min(at.end, from + len) };
 }
 
-/* Is any page of what moved in memory, or nobody knows? */
-static bool is_partly_there(const struct proc *p, const struct uffd_msg *m)
+static int read_entries(const struct proc *p, const struct uffd_msg *m, struct place at,
+			uint64_t *entry)
 {
-	struct place to = to_of(m);
+	uint64_t there = at.start - from_of(m).start + to_of(m).start;
+
+	return zns_pread_all(p->pagemap, entry, (at.end - at.start) / PAGE * sizeof(*entry),
+			     (off_t)(there / PAGE * sizeof(*entry)));
+}
+
+/* A part of the pages that @m moved; the table has no page for units that nobody looked at. */
+static int look_at_part(struct proc *p, const struct uffd_msg *m, struct place part,
+			struct found *f)
+{
+	static const struct unit none;
+	uint64_t entry[PART / PAGE];
+	bool is_known = table_next(p, part.start / UNIT * UNIT, part.end) < part.end;
+
+	if (read_entries(p, m, part, entry))
+		return -ESRCH;
+	for (uint64_t a = part.start / UNIT * UNIT; a < part.end; a += UNIT) {
+		struct place at = within(part, a, UNIT);
+
+		look_at_unit(p, is_known ? unit_at(p, a) : &none, a, at,
+			     entry + (at.start - part.start) / PAGE, f);
+	}
+	return 0;
+}
+
+static int look_at_stray(struct proc *p, const struct uffd_msg *m, const struct unit *s,
+			 struct place all, struct found *f)
+{
+	struct place at = within(all, s->addr, UNIT);
 	uint64_t entry[UNIT_PAGES];
 
-	for (uint64_t a = to.start; a < to.end; a += sizeof(entry) / sizeof(*entry) * PAGE) {
-		uint64_t n = zns_min((to.end - a) / PAGE, (uint64_t)UNIT_PAGES);
-
-		if (zns_pread_all(p->pagemap, entry, n * sizeof(*entry),
-				  (off_t)(a / PAGE * sizeof(*entry))))
-			return true;
-		while (n--)
-			if (entry[n] & PRESENT || (entry[n] & MARKER) == SWAPPED)
-				return true;
-	}
-	return false;
+	if (!ON_ZONE(s->word) || at.start >= at.end)
+		return 0;
+	if (read_entries(p, m, at, entry))
+		return -ESRCH;
+	look_at_unit(p, s, s->addr, at, entry, f);
+	return 0;
 }
 
-static bool is_out(const struct proc *p, struct place at)
+/* What of the pages @at is where @i moved them. */
+static struct found look(const struct proc *q, const struct uffd_msg *msg, unsigned int nr,
+			 unsigned int i, struct place at)
 {
-	for (uint64_t a = at.start / UNIT * UNIT; p->u && a < at.end; a += UNIT)
-		if (ON_ZONE(unit_at((struct proc *)p, a)->word))
-			return true;
-	return p->u && stray_near((struct proc *)p, at.start, at.end);
+	struct proc *p = (struct proc *)q;
+	struct found f = { .suits = FITS, .nothing = true };
+	int ret = is_disturbed(msg, nr, i) ? -EBUSY : 0;
+
+	for (uint64_t a = at.start / PART * PART; !ret && a < at.end && f.suits; a += PART)
+		ret = look_at_part(p, &msg[i], within(at, a, PART), &f);
+	for (uint32_t k = 0, strays = p->nr_strays; !ret && k < strays && f.suits; k++)
+		ret = look_at_stray(p, &msg[i], stray_nr(p, k), at, &f);
+	return ret ? (struct found){ .suits = MAY_BE, .partly = true } : f;
 }
 
-/* Did both of them move memory away from one place, some of which is on zones? */
-static bool are_rivals(const struct proc *p, const struct uffd_msg *a, const struct uffd_msg *b)
+static bool is_out(struct proc *p, struct place at)
 {
-	return to_of(a).end && to_of(b).end && overlap(from_of(a), from_of(b)) &&
-	       is_out(p, from_of(a));
+	for (uint64_t a = table_next(p, at.start / UNIT * UNIT, at.end); a < at.end;
+	     a = table_step(p, a, at.end))
+		if (ON_ZONE(unit_at(p, a)->word))
+			return true;
+	return stray_near(p, at.start, at.end);
 }
 
-/*
- * Two memories have left one place, and each may be the one that the table has there: a third
- * thread's mremap() brought the second one, and has not returned. Where both are on zones as a
- * whole, and the markers of one of them are those of the table, either order is one in which the
- * calls may have been done. Where a part is in memory the rest belongs to it, and nobody can say
- * which.
- */
-bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
+/* Did both move the same pages away (@both), of which some are on zones? */
+static bool are_rivals(const struct proc *p, const struct uffd_msg *a, const struct uffd_msg *b,
+		       struct place *both)
+{
+	struct place from = from_of(b);
+
+	*both = within(from_of(a), from.start, from.end - from.start);
+	return p->u && to_of(a).end && to_of(b).end && both->start < both->end &&
+	       is_out((struct proc *)p, *both);
+}
+
+/* Has memory come to @at by a move that is not told of yet, or by one of @msg? */
+static bool may_have_come(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+			  struct place at)
 {
 	for (unsigned int i = 0; i < nr; i++)
-		for (unsigned int k = i + 1; k < nr; k++) {
-			enum suits a, b;
+		if (overlap(to_of(&msg[i]), at))
+			return true;
+	return mem_uffd_changes(p->uffd);
+}
 
-			if (!are_rivals(p, &msg[i], &msg[k]))
-				continue;
-			a = suits(p, msg, nr, i);
-			b = suits(p, msg, nr, k);
-			if (a && b &&
-			    ((a < FITS && b < FITS) || is_partly_there(p, &msg[i]) ||
-			     is_partly_there(p, &msg[k])))
+enum verdict { EITHER, THIS, THAT, NOBODY_KNOWS };
+
+/*
+ * Two memories have left one place, and each may be the one that the table has there. If none was
+ * moved to there in between, the later one has grown into the place, or was left empty there
+ * (MREMAP_DONTUNMAP): it has nothing there before the reader has heard of the first one. Else a
+ * third thread's mremap() has brought the second memory, and has not returned. Where both are on
+ * zones as a whole, and the markers of one of them are those of the table, either order is one in
+ * which the calls may have been done. Where a part is in memory the rest belongs to it, and nobody
+ * can say which.
+ */
+static enum verdict first_of(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+			     unsigned int i, unsigned int k, struct place both)
+{
+	struct found a = look(p, msg, nr, i, both), b = look(p, msg, nr, k, both);
+	bool came = may_have_come(p, msg, nr, both);
+
+	if (b.nothing && !a.nothing && (!came || (a.suits == FITS && a.marked)))
+		return THIS;
+	if (a.nothing && !b.nothing && (!came || (b.suits == FITS && b.marked)))
+		return THAT;
+	if (a.suits && b.suits && ((a.suits < FITS && b.suits < FITS) || a.partly || b.partly))
+		return NOBODY_KNOWS;
+	/* an area grows to above, so one that begins below the other one has grown */
+	if (a.nothing && b.nothing && !came && from_of(&msg[i]).start < from_of(&msg[k]).start)
+		return THAT;
+	return a.suits == b.suits ? EITHER : a.suits > b.suits ? THIS : THAT;
+}
+
+bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
+{
+	struct place both;
+
+	for (unsigned int i = 0; i < nr; i++)
+		for (unsigned int k = i + 1; k < nr; k++)
+			if (are_rivals(p, &msg[i], &msg[k], &both) &&
+			    first_of(p, msg, nr, i, k, both) == NOBODY_KNOWS)
 				return true;
-		}
 	return false;
 }
 
@@ -345,11 +400,19 @@ bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned 
 static unsigned int rival(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			  unsigned int i)
 {
+	struct place both;
+
 	for (unsigned int k = 0; k < nr; k++)
-		if (k != i && are_rivals(p, &msg[i], &msg[k]) &&
-		    suits(p, msg, nr, k) > suits(p, msg, nr, i))
+		if (k != i && are_rivals(p, &msg[i], &msg[k], &both) &&
+		    first_of(p, msg, nr, i, k, both) == THAT)
 			return k;
 	return i;
+}
+
+static bool is_denied(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+		      unsigned int i)
+{
+	return p->u && to_of(&msg[i]).end && !look(p, msg, nr, i, from_of(&msg[i])).suits;
 }
 
 /* One of the others that came before it, or @nr. */
@@ -361,9 +424,8 @@ static unsigned int before(const struct proc *p, const struct uffd_msg *msg, uns
 	for (unsigned int k = 0; k < nr; k++) {
 		if (k == i || !msg[k].event || !is_before(p, msg, nr, k, i))
 			continue;
-		if (suits(p, msg, nr, k))
-			return k;
-		found = zns_min(found, k);
+		if (found == nr || (is_denied(p, msg, nr, found) && !is_denied(p, msg, nr, k)))
+			found = k;
 	}
 	return found;
 }
@@ -391,13 +453,15 @@ unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsign
  */
 bool order_is_missing(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
 {
+	if (mem_without(RULE_ORDER))
+		return false;
 	for (unsigned int i = 0; i < nr; i++) {
 		struct place to = to_of(&msg[i]);
 
 		if (to.end && known_within(p, to.start, to.end) && before(p, msg, nr, i) == nr)
-			return !mem_without(RULE_ORDER);
+			return true;
 	}
-	return false;
+	return order_is_unsure(p, msg, nr);
 }
 
 bool order_wait(const struct proc *p, uint64_t since_ns)
