@@ -411,7 +411,6 @@ static void ends_while_handed_over(void **state)
 #define GUARD_INSTALL 102 /* MADV_ of Linux */
 #define GUARD_REMOVE 103
 #define GUARD_PAGE (1ULL << 58) /* in pagemap */
-#define PRESENT (1ULL << 63)
 #define SOFT_DIRTY (1ULL << 55)
 #define GUARDED 4U /* pages of each unit */
 #define STACK_SIZE MIB(32)

@@ -170,10 +170,6 @@ static void order(void **state)
 	munmap(all, 6 * AREA);
 }
 
-#define THERE (1ULL << 63) /* in pagemap */
-#define IN_SWAP (1ULL << 62)
-#define MARKER (IN_SWAP | 1ULL << 57)
-
 /* The entries of a page table that is a file. */
 static void set_pages(const struct proc *p, uint64_t at, uint32_t pages, uint64_t entry)
 {
@@ -264,10 +260,10 @@ static void rivals_unaligned(void **state)
 	rivals_begin(&p, from);
 	be_out(&p, last, 0x7fff);
 	set_pages(&p, P2 + (last - from), 0x7fff, MARKER);
-	set_pages(&p, P3 + (last - from), 0x7fff, THERE);
+	set_pages(&p, P3 + (last - from), 0x7fff, PRESENT);
 	goes_to(&p, from, P2, P3);
 	set_pages(&p, P3 + (last - from), 0x7fff, MARKER);
-	set_pages(&p, P3, 1, THERE);
+	set_pages(&p, P3, 1, PRESENT);
 	is_unsure(&p, from);
 	rivals_end(&p);
 }
@@ -282,10 +278,10 @@ static void stray_rivals(void **state)
 	s->pages = ALL;
 	s->word = WORD(U_ZONE, 1);
 	set_pages(&p, P2 + PAGE, ALL, MARKER);
-	set_pages(&p, P3 + PAGE, ALL, THERE);
+	set_pages(&p, P3 + PAGE, ALL, PRESENT);
 	goes_to(&p, P0, P2, P3);
 	set_pages(&p, P3 + PAGE, ALL, MARKER);
-	set_pages(&p, P3, 1, THERE);
+	set_pages(&p, P3, 1, PRESENT);
 	is_unsure(&p, P0);
 	rivals_end(&p);
 }
@@ -301,7 +297,7 @@ static void rivals_in_swap(void **state)
 	set_pages(&p, P2, EVEN, MARKER);
 	set_pages(&p, P3, EVEN, MARKER);
 	assert_false(order_is_unsure(&p, msg, 3));
-	set_pages(&p, P3 + PAGE, 1, IN_SWAP);
+	set_pages(&p, P3 + PAGE, 1, SWAPPED);
 	is_unsure(&p, P0);
 	set_pages(&p, P3 + PAGE, 1, 0);
 	assert_int_equal(ftruncate(p.pagemap, 0), 0);
@@ -328,8 +324,8 @@ static void rival_that_grew(void **state)
 	rivals_begin(&p, P0);
 	be_out(&p, P0, EVEN);
 	set_pages(&p, P2, EVEN, MARKER);
-	set_pages(&p, P2 + PAGE, 1, THERE);
-	set_pages(&p, P3, ALL, THERE); /* its own half */
+	set_pages(&p, P2 + PAGE, 1, PRESENT);
+	set_pages(&p, P3, ALL, PRESENT); /* its own half */
 	grown(&p);
 	/* memory that has no markers */
 	unit_set_marked(&p, unit_at(&p, P0), false);
@@ -338,8 +334,8 @@ static void rival_that_grew(void **state)
 	set_pages(&p, P2 + PAGE, 1, 0);
 	grown(&p);
 	/* both have a page there: nobody knows how */
-	set_pages(&p, P2 + PAGE, 1, THERE);
-	set_pages(&p, P3 + AREA / 2 + PAGE, 1, THERE);
+	set_pages(&p, P2 + PAGE, 1, PRESENT);
+	set_pages(&p, P3 + AREA / 2 + PAGE, 1, PRESENT);
 	assert_true(order_is_unsure(&p, msg, 2));
 	rivals_end(&p);
 }

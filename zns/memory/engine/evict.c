@@ -57,14 +57,13 @@ static bool look(const struct proc *p, struct victim *v, bool *protected)
 
 	v->mask = 0;
 	*protected = true;
-	if (zns_pread_all(p->pagemap, entry, nr * sizeof(*entry),
-			  (off_t)(v->start / PAGE * sizeof(*entry))))
+	if (present_entries(p->pagemap, v->start, nr, entry))
 		return false;
 	for (unsigned int i = 0; i < nr; i++)
-		if (entry[i] >> 63) {
+		if (entry[i] & PRESENT) {
 			v->mask |= 1U << (first + i);
-			*protected &= entry[i] >> 57 & 1;
-		} else if (entry[i] >> 62 & 1) /* swapped: the kernel evicts it already */
+			*protected &= (entry[i] & PROTECTED) != 0;
+		} else if (entry[i] & SWAPPED) /* swapped: the kernel evicts it already */
 			return false;
 	return v->mask;
 }

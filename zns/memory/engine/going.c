@@ -18,11 +18,7 @@
 
 #include "going.h"
 
-#define PRESENT (1ULL << 63) /* in pagemap */
-#define SWAPPED (1ULL << 62) /* or a marker */
 #define THERE (PRESENT | SWAPPED)
-#define PROTECTED (1ULL << 57)
-#define EXCLUSIVE (1ULL << 56) /* no other process has it; never set of a swapped one */
 #define BACK_TRIES 5000U
 #define BACK_NAP_MS 1 /* between two of them */
 #ifndef MADV_POPULATE_WRITE
@@ -96,8 +92,7 @@ static bool is_whole(const struct proc *p, const struct victim *v)
 	uint64_t entry[UNIT_PAGES];
 	uint32_t there = 0, open = 0, part = pages_of(v->base, v->start, v->end);
 
-	if (zns_pread_all(p->pagemap, entry, sizeof(entry),
-			  (off_t)(v->base / PAGE * sizeof(*entry))))
+	if (present_entries(p->pagemap, v->base, UNIT_PAGES, entry))
 		return false;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
 		there |= entry[i] & THERE ? 1U << i : 0;
@@ -151,7 +146,7 @@ static uint32_t look(const struct proc *p, uint64_t at, uint32_t *exclusive)
 	uint32_t there = 0;
 
 	*exclusive = 0;
-	if (zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(at / PAGE * sizeof(*entry))))
+	if (present_entries(p->pagemap, at, UNIT_PAGES, entry))
 		return 0;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
 		there |= entry[i] & THERE ? 1U << i : 0;
@@ -421,11 +416,10 @@ static bool mark(struct work *w, uint64_t base, uint32_t pages)
 			ret = mem_uffd_protect(p->uffd, r.start, r.end, true);
 		} while (ret == -EAGAIN && try_later(w, ret));
 	}
-	if (ret ||
-	    zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))
+	if (ret || present_entries(p->pagemap, base, UNIT_PAGES, entry))
 		return false;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++)
-		marked |= (entry[i] & (THERE | PROTECTED)) == (SWAPPED | PROTECTED) ? 1U << i : 0;
+		marked |= (entry[i] & (PRESENT | MARKER)) == MARKER ? 1U << i : 0;
 	return pages && (marked & pages) == pages;
 }
 

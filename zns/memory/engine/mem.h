@@ -436,6 +436,15 @@ const char *pins_of(struct proc *p);
 bool same_memory(const struct proc *p);
 
 /* --- present.c --- */
+/* Bits of a page's entry in /proc/PID/pagemap. */
+#define PRESENT (1ULL << 63)
+#define SWAPPED (1ULL << 62) /* or a marker of the kernel's, such as that of a guard page */
+#define GUARD (1ULL << 58) /* Linux 6.15 */
+#define PROTECTED (1ULL << 57)
+#define EXCLUSIVE (1ULL << 56) /* no other process has it; never set of a swapped one */
+#define MARKER (SWAPPED | PROTECTED) /* or a page in swap that was protected */
+/* The entries of @nr pages, the first of which is at @addr. */
+int present_entries(int pagemap, uint64_t addr, uint64_t nr, uint64_t *entry);
 /* Pages that are there, in ascending order, as scan_range() tells them. */
 int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg);
 /* How the page table has the pages of a unit on its zone, as bits. */

@@ -11,8 +11,6 @@
 #include "zns/grow.h"
 
 #define PAUSE_MAX_MS 10000 /* of an eviction that is half way: the store waits for dumps */
-#define PRESENT (1ULL << 63) /* in pagemap */
-#define PROTECTED (1ULL << 57)
 
 static void nap(void)
 {
@@ -120,7 +118,7 @@ static uint16_t clean_pages(const struct proc *p, uint64_t base, uint32_t mask)
 	uint64_t entry[UNIT_PAGES];
 	uint16_t clean = 0;
 
-	if (zns_pread_all(p->pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))
+	if (present_entries(p->pagemap, base, UNIT_PAGES, entry))
 		return 0;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++)
 		if (mask & 1U << i && (entry[i] & (PRESENT | PROTECTED)) == (PRESENT | PROTECTED))

@@ -17,9 +17,6 @@
 
 #define PIDS_MAX 1024U
 #define KCMP_SAME_VM 1
-#define PROTECTED (1ULL << 57) /* in pagemap */
-#define MARKED (1ULL << 62) /* neither present nor missing */
-#define PRESENT (1ULL << 63)
 #define PAGES_TRIED 4096U
 #define FULL "a context has at most %u processes"
 
@@ -77,7 +74,7 @@ static uint64_t entry_of(const struct proc *p, uint64_t addr)
 {
 	uint64_t e = 0;
 
-	return zns_pread_all(p->pagemap, &e, sizeof(e), (off_t)(addr / PAGE * sizeof(e))) ? 0 : e;
+	return present_entries(p->pagemap, addr, 1, &e) ? 0 : e;
 }
 
 /* Does the userfaultfd of @child protect this page of @as? 1, 0; -errno: it cannot be tried. */
@@ -104,14 +101,14 @@ static int try_page(struct proc *child, const struct proc *as, uint64_t addr)
 static int try_missing(struct proc *child, const struct proc *as, uint64_t addr)
 {
 	uint64_t e = entry_of(as, addr);
-	int ret = e && (e & (MARKED | PROTECTED)) != (MARKED | PROTECTED) ? -ENOENT : 0;
+	int ret = e && (e & MARKER) != MARKER ? -ENOENT : 0;
 
 	if (!ret) /* where a marker of protection is nothing can be put */
 		ret = mem_uffd_protect(child->uffd, addr, addr + PAGE, false);
 	if (!ret)
 		ret = mem_uffd_poison(child->uffd, addr, addr + PAGE);
 	/* another process may have touched its own page at the same moment: that is present then */
-	return ret ? ret : (entry_of(as, addr) & (MARKED | PRESENT | PROTECTED)) == MARKED;
+	return ret ? ret : (entry_of(as, addr) & (PRESENT | MARKER)) == SWAPPED;
 }
 
 struct trial {

@@ -14,10 +14,6 @@
 #include "../engine/mem.h"
 
 #define ORDER_MS 1000U /* for a thread to get its processor back */
-#define PRESENT (1ULL << 63) /* in pagemap */
-#define SWAPPED (1ULL << 62) /* or a marker */
-#define PROTECTED (1ULL << 57)
-#define MARKER (SWAPPED | PROTECTED) /* or a page in swap that was protected */
 #define PART MIB(8) /* whose entries are read at once; a page of the table of units is of as much */
 
 void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
@@ -273,8 +269,7 @@ static int read_entries(const struct proc *p, const struct uffd_msg *m, struct p
 {
 	uint64_t there = at.start - from_of(m).start + to_of(m).start;
 
-	return zns_pread_all(p->pagemap, entry, (at.end - at.start) / PAGE * sizeof(*entry),
-			     (off_t)(there / PAGE * sizeof(*entry)));
+	return present_entries(p->pagemap, there, (at.end - at.start) / PAGE, entry);
 }
 
 /* A part of the pages that @m moved; the table has no page for units that nobody looked at. */

@@ -6,11 +6,12 @@
 #include "../engine/mem.h"
 
 #define ENTRIES 4096U /* read at once */
-#define PRESENT (1ULL << 63)
-#define SWAPPED (1ULL << 62) /* or a marker of the kernel's, such as that of a guard page */
-#define PROTECTED (1ULL << 57)
-#define GUARD (1ULL << 58) /* Linux 6.15 */
-#define MARKER (SWAPPED | PROTECTED) /* or a page in swap that was protected */
+
+int present_entries(int pagemap, uint64_t addr, uint64_t nr, uint64_t *entry)
+{
+	return zns_pread_all(pagemap, entry, nr * sizeof(*entry),
+			     (off_t)(addr / PAGE * sizeof(*entry)));
+}
 
 static int by_reading(const struct proc *p, uint64_t start, uint64_t end, scan_found found,
 		      void *arg)
@@ -22,8 +23,7 @@ static int by_reading(const struct proc *p, uint64_t start, uint64_t end, scan_f
 	for (uint64_t at = start; at < end && !ret;) {
 		uint64_t n = zns_min((end - at) / PAGE, (uint64_t)ENTRIES);
 
-		if (zns_pread_all(p->pagemap, entry, n * sizeof(*entry),
-				  (off_t)(at / PAGE * sizeof(*entry))))
+		if (present_entries(p->pagemap, at, n, entry))
 			return -ESRCH;
 		for (uint64_t i = 0; i < n && !ret; i++, at += PAGE) {
 			bool is = entry[i] >> 63;
@@ -44,7 +44,7 @@ int present_look(const struct proc *p, int pagemap, const struct unit *u, uint64
 	uint64_t entry[UNIT_PAGES];
 
 	*is = (struct unit_pages){ 0 };
-	if (zns_pread_all(pagemap, entry, sizeof(entry), (off_t)(base / PAGE * sizeof(*entry))))
+	if (present_entries(pagemap, base, UNIT_PAGES, entry))
 		return 0;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++)
 		if (!(u->pages >> i & 1))
@@ -64,8 +64,7 @@ bool present_is_hole(const struct proc *p, uint64_t addr)
 {
 	uint64_t entry;
 
-	return !zns_pread_all(p->pagemap, &entry, sizeof(entry),
-			      (off_t)(addr / PAGE * sizeof(entry))) &&
+	return !present_entries(p->pagemap, addr, 1, &entry) &&
 	       (!(entry >> 62) || (entry & (PRESENT | SWAPPED | PROTECTED)) == MARKER);
 }
 
@@ -73,9 +72,7 @@ bool present_is_guard(const struct proc *p, uint64_t addr)
 {
 	uint64_t entry;
 
-	return !zns_pread_all(p->pagemap, &entry, sizeof(entry),
-			      (off_t)(addr / PAGE * sizeof(entry))) &&
-	       entry & GUARD;
+	return !present_entries(p->pagemap, addr, 1, &entry) && entry & GUARD;
 }
 
 int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg)
