@@ -258,7 +258,7 @@ static void look_at_unit(struct proc *p, const struct unit *u, uint64_t base, st
 	}
 }
 
-/* Those of @at that are less than so far from @from. */
+/* The part of @at that lies in the @len bytes from @from on. */
 static struct place within(struct place at, uint64_t from, uint64_t len)
 {
 	return (struct place){ zns_max(at.start, from), zns_min(at.end, from + len) };
@@ -305,7 +305,7 @@ static int look_at_stray(struct proc *p, const struct uffd_msg *m, const struct 
 	return 0;
 }
 
-/* What of the pages @at is where @i moved them. */
+/* What the page table has where @i moved the pages @at. */
 static struct found look(const struct proc *q, const struct uffd_msg *msg, unsigned int nr,
 			 unsigned int i, struct place at)
 {
