@@ -159,6 +159,35 @@ def killed_task(criu):
     return True
 
 
+def stopped_and_frozen(criu):
+    """A stopped task in a freezer of cgroup v1 does not let a dump wait for ever."""
+    group = Path('/sys/fs/cgroup/freezer') / f'upstream-{os.getpid()}'
+    group.mkdir()
+    state = group / 'freezer.state'
+    tasks = [subprocess.Popen(['sleep', '1000'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              start_new_session=True) for _ in range(2)]
+    for t in tasks:
+        (group / 'cgroup.procs').write_text(str(t.pid))
+    os.kill(tasks[1].pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, tasks[1].pid, os.WSTOPPED | os.WNOWAIT)
+    with tempfile.TemporaryDirectory(prefix='upstream-') as images:
+        dump = subprocess.Popen([criu, 'dump', '-t', str(tasks[0].pid), '-D', images, '--freeze-cgroup', group, '--leave-running'],
+                                stderr=subprocess.DEVNULL)
+        try:
+            got = dump.wait(20) == 0
+        except subprocess.TimeoutExpired:
+            print(f'    the dump does not end, and the cgroup is {state.read_text().strip()}')
+            got = False
+        state.write_text('THAWED')      # or it cannot even be killed
+        dump.kill()
+        dump.wait()
+    for t in tasks:
+        t.kill()
+        t.wait()
+    group.rmdir()
+    return got
+
+
 def ended_threads(criu):
     """A task with threads is killed before the wait in which its restorer is unmapped: criu does not crash."""
     last = 46
@@ -298,6 +327,7 @@ def cgroups_walked_once(criu):
 TESTS = {'cgroups-walked-once': cgroups_walked_once, 'ended-threads': ended_threads, 'feature-test-children': feature_test_children,
          'interrupted-poll': interrupted_poll, 'killed-task': killed_task, 'lazy-stack-page': lazy_stack_page,
          'limit-of-descriptors': limit_of_descriptors, 'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers,
+         'stopped-and-frozen': stopped_and_frozen,
          'window-of-pagemap': window_of_pagemap}
 
 

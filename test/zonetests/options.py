@@ -160,6 +160,9 @@ def freezer(scene, version):
     Cgroup.mounted(version)
     scene = scene(size=64)
     group = Cgroup(version, scene.task)
+    beside = subprocess.Popen(['sleep', '1000'])
+    (group.path / 'cgroup.procs').write_text(str(beside.pid))
+    beside.send_signal(signal.SIGSTOP)
     option = ['--freeze-cgroup', group.path, '--manage-cgroups=ignore']
     try:
         for before in (False, True):
@@ -180,13 +183,17 @@ def freezer(scene, version):
             scene.store_as_before()
         scene.good_dump(extra=option)
         scene.good_restore()
+        expect('state of the stopped process', Path(f'/proc/{beside.pid}/stat').read_text().rpartition(') ')[2][0], 'T')
     finally:
+        group.freeze(False)
+        beside.kill()
+        beside.wait()
         group.close()
 
 
 @case
 def freeze_cgroup_v1(scene):
-    """--freeze-cgroup with a freezer of version 1: its state is as before, after dumps that fail too."""
+    """--freeze-cgroup with a freezer of version 1, and a stopped process in it: its state is as before, after dumps that fail too."""
     freezer(scene, 1)
 
 
