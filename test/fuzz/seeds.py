@@ -88,6 +88,11 @@ def checkpoint(number, uses, more=b''):
         field(6, 0) + uses + more
 
 
+def profile(more):
+    return field(1, b'probe') + field(2, 100) + field(3, 100) + field(4, 1.0) + field(5, field(1, 0)) + field(5, field(1, 1)) + \
+        field(6, bytes([0, 1] * 4)) + more
+
+
 def manifest(number, uses, more=b''):
     return field(1, b'forged device 1\0') + field(2, checkpoint(number, uses, more))
 
@@ -118,6 +123,10 @@ def forged():
                                                                  field(16, bytes([3 - n]) * 16))) for n in (1, 2)),
         'own-parent': b'\0' + piece(RECORD, 0, 3, checkpoint(1, use(3, 0, BLOCK), place(3, 0) + field(16, b'\1' * 16))),
         'no-number': b'\0' + piece(RECORD, 0, 3, checkpoint(1, use(3, 0, BLOCK), place(3, 0) + field(10, float('nan')))),
+        # Figures of a probe: one rate of reading for two groups, a load that is no number.
+        'profile-reads': b'\0' + piece(RECORD, 0, 2, profile(field(62, bytes([100])))),
+        'profile-load': b'\0' + piece(RECORD, 0, 2, profile(field(62, bytes([100, 90])) + field(63, float('nan')))),
+        'profile': b'\0' + piece(RECORD, 0, 2, profile(field(62, bytes([100, 90])) + field(63, 1.2))),
         'says-where-it-is': b'\1' + fill + piece(UNRECORDED, 0, 0, manifest(1, use(3, 0, BLOCK), place(3, 0))),
     }
     return found

@@ -79,6 +79,7 @@ def profiles(f):
         'zone in group 2^31': having(f, 6, zones[:-1] + varint(1 << 31)),
         'unknown group 77': having(f, 11, 77), 'confidence of one group': having(f, 10, Fixed(bytes(4))) + [(10, Fixed(bytes(4)))] * 70,
         'scaling that is no number': having(f, 13, double(float('nan'))),
+        'load that is no number': having(f, 63, double(float('nan'))), 'reads of 99 groups': having(f, 62, packed(*[0] * 99)),
     }
 
 

@@ -168,6 +168,16 @@ static void refusals(void **state)
 	p->n_group_write_mibps = 3;
 	assert_int_equal(zns_store_set_profile(s, p, NULL), -EINVAL);
 	profile_free(p);
+	p = make_profile(NZ, 4);
+	p->group_read_mibps = calloc(5, sizeof(*p->group_read_mibps));
+	p->n_group_read_mibps = 5;
+	assert_int_equal(zns_store_set_profile(s, p, NULL), -EINVAL);
+	profile_free(p);
+	p = make_profile(NZ, 4);
+	p->has_load = true;
+	p->load = NAN;
+	assert_int_equal(zns_store_set_profile(s, p, NULL), -EINVAL);
+	profile_free(p);
 
 	OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &ro, NULL));
 	assert_int_equal(zns_store_commit(ro, ck_init(&k, 2, "a", 6, 0, 4096), NULL), -EROFS);

@@ -481,6 +481,8 @@ static int groups_json(const ZnsPb__Profile *p)
 					       json_object_new_double(p->group_confidence[i]));
 		json_object_object_add(o, "write_mibps",
 				       ctl_j_uint(zns_profile_group_mibps(p, (uint32_t)i)));
+		if (i < p->n_group_read_mibps && p->group_read_mibps[i])
+			json_object_object_add(o, "read_mibps", ctl_j_uint(p->group_read_mibps[i]));
 		ctl_json_add(o, p->groups[i]->base.descriptor, p->groups[i], "channel");
 		json_object_object_add(o, "zones", group_zones(p, i));
 		json_object_array_add(list, o);

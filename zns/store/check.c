@@ -203,6 +203,7 @@ static int check_profile_figures(const ZnsPb__Profile *p, int code, struct zns_e
 {
 	if (check_share("the confidence of the profile", p->confidence, code, err) ||
 	    check_share("the scaling of the profile", p->scaling, code, err) ||
+	    check_share("the load of the profile", p->load, code, err) ||
 	    check_text("the method of the profile", p->method, code, err))
 		return code;
 	if (p->n_group_confidence && p->n_group_confidence != p->n_groups)
@@ -215,6 +216,9 @@ static int check_profile_figures(const ZnsPb__Profile *p, int code, struct zns_e
 	if (p->n_group_write_mibps && p->n_group_write_mibps != p->n_groups)
 		return zns_fail(err, code, "the profile has %zu groups and the rates of %zu",
 				p->n_groups, p->n_group_write_mibps);
+	if (p->n_group_read_mibps && p->n_group_read_mibps != p->n_groups)
+		return zns_fail(err, code, "the profile has %zu groups and the read rates of %zu",
+				p->n_groups, p->n_group_read_mibps);
 	return 0;
 }
 

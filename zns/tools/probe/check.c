@@ -181,6 +181,19 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 	return refuse(p, &d, err);
 }
 
+static int read_rates(struct probe *p, struct probe_index *x, struct zns_err *err)
+{
+	int ret = probe_index_build(p, x, err);
+	uint32_t usual;
+
+	if (!ret)
+		ret = probe_group_reads(p, x, err);
+	usual = probe_usual_read(p->map);
+	if (!ret && usual)
+		p->map->zone_read_mibps = usual;
+	return ret;
+}
+
 int probe_check(struct probe *p, struct zns_err *err)
 {
 	struct probe_index x = { 0 };
@@ -197,9 +210,14 @@ int probe_check(struct probe *p, struct zns_err *err)
 		ret = probe_crowd(p, err);
 		ret = ret == -EDQUOT ? 0 : ret;
 	}
+	if (!ret && !wrong(m)) {
+		ret = read_rates(p, &x, err);
+		ret = ret == -EDQUOT ? 0 : ret;
+	}
 	probe_index_free(&x);
 	if (!ret)
 		even_out(p);
+	m->load = zns_max(m->load, 1.0);
 	p->proved = !ret && !m->one_domain && !wrong(m) && m->miss <= PROBE_PASS;
 	if (p->proved)
 		m->right = zns_max(m->right, 1 - PROBE_WRONG_ZONES);

@@ -39,11 +39,12 @@ int zns_probe_alloc(struct zns_probe_map *m, uint32_t nr)
 	m->zone_confidence = calloc(nr, sizeof(*m->zone_confidence));
 	m->pivot = calloc(nr, sizeof(*m->pivot));
 	m->group_write_mibps = calloc(nr, sizeof(*m->group_write_mibps));
+	m->group_read_mibps = calloc(nr, sizeof(*m->group_read_mibps));
 	m->group_channel = calloc(nr, sizeof(*m->group_channel));
 	m->channel_confidence = calloc(nr, sizeof(*m->channel_confidence));
 	m->tested = calloc(nr, sizeof(*m->tested));
 	if (!m->zone_group || !m->zone_confidence || !m->pivot || !m->group_write_mibps ||
-	    !m->group_channel || !m->channel_confidence || !m->tested) {
+	    !m->group_read_mibps || !m->group_channel || !m->channel_confidence || !m->tested) {
 		zns_probe_fini(m);
 		return -ENOMEM;
 	}
@@ -58,6 +59,7 @@ void zns_probe_fini(struct zns_probe_map *m)
 	free(m->zone_confidence);
 	free(m->pivot);
 	free(m->group_write_mibps);
+	free(m->group_read_mibps);
 	free(m->group_channel);
 	free(m->channel_confidence);
 	free(m->tested);
@@ -104,10 +106,10 @@ int probe_number_groups(struct zns_probe_map *m, struct zns_err *err)
 	cleanup_free uint32_t *to = malloc(n * sizeof(*to)), *pivot = calloc(n, sizeof(*pivot)),
 			      *channel = calloc(n, sizeof(*channel)),
 			      *to_channel = malloc(n * sizeof(*to_channel)),
-			      *rate = calloc(n, sizeof(*rate));
+			      *rate = calloc(n, sizeof(*rate)), *read = calloc(n, sizeof(*read));
 	cleanup_free float *sure = calloc(n, sizeof(*sure));
 
-	if (!to || !pivot || !channel || !sure || !to_channel || !rate)
+	if (!to || !pivot || !channel || !sure || !to_channel || !rate || !read)
 		return zns_fail(err, -ENOMEM, "no memory for %u groups", n);
 	memset(to, 0xff, n * sizeof(*to));
 	memset(to_channel, 0xff, n * sizeof(*to_channel));
@@ -125,6 +127,7 @@ int probe_number_groups(struct zns_probe_map *m, struct zns_err *err)
 		channel[to[g]] = m->group_channel[g];
 		sure[to[g]] = m->channel_confidence[g];
 		rate[to[g]] = m->group_write_mibps[g];
+		read[to[g]] = m->group_read_mibps[g];
 	}
 	next = 0;
 	for (uint32_t g = 0; g < n; g++) {
@@ -138,5 +141,6 @@ int probe_number_groups(struct zns_probe_map *m, struct zns_err *err)
 	memcpy(m->group_channel, channel, n * sizeof(*channel));
 	memcpy(m->channel_confidence, sure, n * sizeof(*sure));
 	memcpy(m->group_write_mibps, rate, n * sizeof(*rate));
+	memcpy(m->group_read_mibps, read, n * sizeof(*read));
 	return 0;
 }

@@ -192,6 +192,10 @@ int probe_join_groups(struct probe *p, const struct probe_index *x, struct zns_e
 int probe_join_pairs(struct probe *p, const struct probe_index *x, uint32_t *joined,
 		     struct zns_err *err);
 
+/* group_reads.c: sets the map's group_read_mibps; the median of those that are not 0, or 0 */
+int probe_group_reads(struct probe *p, const struct probe_index *x, struct zns_err *err);
+uint32_t probe_usual_read(const struct zns_probe_map *m);
+
 /* split.c: places the zones of groups that are several when they are written; or all zones */
 int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_err *err);
 int probe_place_by_writes(struct probe *p, struct zns_err *err);

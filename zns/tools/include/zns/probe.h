@@ -93,6 +93,7 @@ struct zns_probe_map {
 	float *zone_confidence; /* chance that it is right, 0 to 1; never more than @right */
 	uint32_t *pivot; /* by group: the zone that stands for it */
 	uint32_t *group_write_mibps; /* by group: sustained, of one zone alone; 0: not known */
+	uint32_t *group_read_mibps; /* by group: of one zone alone; 0: not known */
 	uint32_t *group_channel; /* by group; ZNS_PROBE_NONE */
 	float *channel_confidence; /* by group */
 	uint32_t nr_unknown; /* zones that can be used, or failed in this run, without a group */
@@ -129,7 +130,8 @@ struct zns_probe_map {
 	uint32_t nr_split; /* groups that the reads took for one with others */
 	uint32_t nr_joined; /* groups of the reads that are one with others when they are written */
 	/* times as long as alone that groups take together where something that they share, such as
-	 * a channel, is slower than they; the rates above are what is left then. 1 or 0: none */
+	 * a channel, is slower than they; the rates above are what is left then. 1: none, 0: not
+	 * known, as from a profile of an older program */
 	double load;
 	double scaling; /* what up to 8 zones written together get, as a multiple of one alone */
 	/* zones of all groups together, where that is notably less than their sum; else 0 */
@@ -190,7 +192,7 @@ struct zns_probe_drift {
 
 /*
  * Test @sample zones (0: max(64, twelve for each group), as the budget allows) of @map, of which
- * only one_domain, groups, channels and rates are looked at: one zone of each group against those
+ * only one_domain, groups, channels, rates and load are looked at: one zone of each group against those
  * of all others, and the others of a group, as many for each, against their own group's and all
  * others'. As far as so many zones may be active; else in parts. Drift is no error. Same rules and
  * errors as zns_probe_run; @map's counters are set.

@@ -305,6 +305,7 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			  m->channel_loss > 0 ? ctl_j_double(m->channel_loss) : NULL),
 			J("channel_doubt", m->channel_doubt[0] ? m->channel_doubt : NULL),
 			J("group_write_mibps", ctl_json_u32s(m->group_write_mibps, m->nr_groups)),
+			J("group_read_mibps", ctl_json_u32s(m->group_read_mibps, m->nr_groups)),
 			J("cached_write_mibps",
 			  m->cache_mib ? ctl_j_int(m->cached_write_mibps) : NULL),
 			J("cache_mib", m->cache_mib), J("groups_joined", m->nr_joined),

@@ -58,6 +58,7 @@ static int fill(ZnsPb__Profile *p, const struct zns_probe_map *m, const uint32_t
 	p->group_confidence = calloc(m->nr_groups + 1, sizeof(*p->group_confidence));
 	p->zone_group = calloc(m->nr_zones, sizeof(*p->zone_group));
 	p->group_write_mibps = calloc(m->nr_groups + 1, sizeof(*p->group_write_mibps));
+	p->group_read_mibps = calloc(m->nr_groups + 1, sizeof(*p->group_read_mibps));
 	snprintf(
 		method, sizeof(method),
 		m->one_domain ?
@@ -67,7 +68,7 @@ static int fill(ZnsPb__Profile *p, const struct zns_probe_map *m, const uint32_t
 	p->method = strdup(method);
 	p->source = strdup(m->one_domain ? "one-domain" : "probe");
 	if (!sum || !n || !p->groups || !p->group_confidence || !p->zone_group ||
-	    !p->group_write_mibps || !p->method || !p->source)
+	    !p->group_write_mibps || !p->group_read_mibps || !p->method || !p->source)
 		return -ENOMEM;
 	for (uint32_t z = 0; z < m->nr_zones; z++) {
 		uint32_t g = m->zone_group[z] == ZNS_PROBE_NONE ? m->nr_groups :
@@ -96,9 +97,11 @@ static int fill(ZnsPb__Profile *p, const struct zns_probe_map *m, const uint32_t
 		if (d->has_channel)
 			p->group_confidence[to[g]] *= m->channel_confidence[g];
 	}
-	p->n_group_write_mibps = p->n_groups;
-	for (uint32_t g = 0; g < m->nr_groups; g++)
+	p->n_group_write_mibps = p->n_group_read_mibps = p->n_groups;
+	for (uint32_t g = 0; g < m->nr_groups; g++) {
 		p->group_write_mibps[to[g]] = m->group_write_mibps[g];
+		p->group_read_mibps[to[g]] = m->group_read_mibps[g];
+	}
 	p->has_unknown_group = unknown;
 	p->unknown_group = m->nr_groups;
 	return 0;
@@ -127,6 +130,8 @@ int probe_to_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old, Z
 	p->scaling = m->scaling;
 	p->has_device_write_mibps = m->device_write_mibps > 0;
 	p->device_write_mibps = m->device_write_mibps;
+	p->has_load = 1;
+	p->load = zns_max(m->load, 1.0);
 	p->has_created_ns = 1;
 	p->created_ns = zns_now_ns();
 	*out = p;
@@ -152,9 +157,12 @@ int probe_from_profile(const ZnsPb__Profile *p, struct zns_probe_map *m, struct 
 			channels = zns_max(channels, p->groups[g]->channel + 1);
 		if (g < p->n_group_write_mibps)
 			m->group_write_mibps[g] = p->group_write_mibps[g];
+		if (g < p->n_group_read_mibps)
+			m->group_read_mibps[g] = p->group_read_mibps[g];
 	}
 	m->nr_channels = channels;
 	m->one_domain = p->n_groups - !!p->has_unknown_group == 1;
+	m->load = p->has_load ? p->load : 0;
 	m->zone_write_mibps = p->zone_write_mibps;
 	m->zone_read_mibps = p->zone_read_mibps;
 	m->device_write_mibps = p->has_device_write_mibps ? p->device_write_mibps : 0;
