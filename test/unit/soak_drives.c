@@ -10,6 +10,7 @@
  *   soak_drives rows [TEXT]           the drives that are named here, or those with the text
  *   soak_drives random [N [SEED]]     N drives, from this seed on
  *   soak_drives power [N [SEED]]      wrong maps of right drives, handed to the check of a map
+ *   soak_drives again [N [SEED]]      right maps, checked on the drive they are of, and on others
  *   soak_drives kill [N [SEED]]       N probes that are killed at any moment, then continued
  */
 #include <math.h>
@@ -608,6 +609,74 @@ static int power(uint64_t n, uint64_t first)
 	return bad;
 }
 
+/* What has become of a drive since it was probed. */
+static const struct change {
+	const char *drive, *now;
+	uint32_t channels, ways, write_mibps, channel_mibps, odd_pct;
+	uint32_t write_pct, read_pct; /* of what it was */
+	bool changed;
+} changes[] = {
+	{ "a die of eight takes 3 times as long", "as it was", 4, 2, 100, 800, 300, 100, 100,
+	  false },
+	{ "a die of eight takes 3 times as long", "slower by a third", 4, 2, 100, 800, 300, 67, 67,
+	  true },
+	{ "eight dies", "as it was", 4, 2, 100, 800, 0, 100, 100, false },
+	{ "eight dies", "written half as fast again", 4, 2, 100, 800, 0, 150, 100, true },
+	{ "eight dies", "read half as fast again", 4, 2, 100, 800, 0, 100, 150, true },
+	{ "eight dies", "read slower by a third", 4, 2, 100, 800, 0, 100, 67, true },
+	{ "three dies of 150 on a channel of 200", "as it was", 4, 3, 150, 200, 0, 100, 100,
+	  false },
+};
+
+/* -1: not probed, or not verified. Else whether the check says that something changed. */
+static int said_changed(const struct change *c, uint64_t seed)
+{
+	struct zns_emu_params p = base(48, c->channels, c->ways);
+	const struct zns_emu_noise n = { .jitter_pct = 4, .seed = seed };
+	struct zns_probe_params par = { .seed = seed };
+	struct zns_probe_drift d = { 0 };
+	struct zns_probe_map m = { 0 };
+	cleanup_free uint32_t *die = NULL, *same = NULL;
+	struct zns_dev *dev;
+	int rc;
+
+	p.map_seed = seed;
+	p.die_write_mibps = c->write_mibps;
+	p.channel_mibps = c->channel_mibps;
+	p.odd_dies = c->odd_pct ? 1 : 0;
+	p.odd_pct = c->odd_pct;
+	dev = make(&p, &n, &die);
+	rc = zns_probe_run(dev, &par, &m, &err);
+	zns_dev_close(dev);
+	p.die_write_mibps = p.die_write_mibps * c->write_pct / 100;
+	p.die_read_mibps = p.die_read_mibps * c->read_pct / 100;
+	dev = make(&p, &n, &same);
+	par.seed = seed + 1000000;
+	m.written = 0;
+	if (!rc)
+		rc = zns_probe_verify(dev, &par, &m, 0, &d, &err);
+	zns_probe_fini(&m);
+	zns_dev_close(dev);
+	return rc ? -1 : d.rates_changed || d.sets_wrong || d.domain_changed || d.channels_moved;
+}
+
+static int again(uint64_t n, uint64_t first)
+{
+	int bad = 0;
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(changes); i++) {
+		uint32_t count[3] = { 0 };
+
+		for (uint64_t seed = first; seed < first + n; seed++)
+			count[said_changed(&changes[i], seed) + 1]++;
+		printf("{\"drive\":\"%s\",\"now\":\"%s\",\"changed\":%u,\"same\":%u,\"refused\":%u}\n",
+		       changes[i].drive, changes[i].now, count[2], count[1], count[0]);
+		fflush(stdout);
+		bad |= count[0] || count[changes[i].changed ? 1 : 2];
+	}
+	return bad;
+}
+
 static struct zns_dev_ops until_killed;
 static const struct zns_dev_ops *whole;
 static uint64_t races, races_left;
@@ -723,6 +792,7 @@ int main(int argc, char **argv)
 	rc = !strcmp(what, "rows")   ? rows(argc > 2 ? argv[2] : NULL) :
 	     !strcmp(what, "random") ? drawn(n, first) :
 	     !strcmp(what, "power")  ? power(n, first) :
+	     !strcmp(what, "again")  ? again(n, first) :
 	     !strcmp(what, "kill")   ? kills(n, first) :
 				       2;
 	return emu_end(NULL) ? 2 : rc;

@@ -89,6 +89,13 @@ static void probe(const struct drive_case *c)
 		    zns_probe_budget(&d->geo, zns_probe_unit(&d->geo, 0)) * (c->loaded ? 2 : 1));
 	for (uint32_t z = 0; z < c->zones; z++)
 		assert_zone(d, z, ZNS_ZONE_EMPTY, 0);
+	if (c->shared) {
+		struct zns_probe_drift drift;
+
+		map.written = 0;
+		assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
+		assert_false(drift.domain_changed || drift.sets_wrong || drift.rates_changed);
+	}
 	if (c->loaded) { /* what comes last, when the map has passed, has no budget */
 		par.budget = map.written - MIB(1);
 		zns_probe_fini(&map);
@@ -292,9 +299,21 @@ static void rates_of_groups(void **state)
 		slow = die[z] ? slow : map.zone_group[z];
 	}
 	assert_int_equal(map.zone_write_mibps, map.group_write_mibps[slow]);
+	assert_in_range(map.zone_read_mibps, 375, 415);
+	assert_in_range(map.group_read_mibps[slow], 120, 140);
+	/* which zones are tried is nothing to the verdict */
+	for (uint32_t k = 0; k < 8; k++) {
+		par.seed = zns_hash(&k, sizeof(k));
+		map.written = 0;
+		assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
+		assert_false(drift.rates_changed || drift.sets_wrong || drift.domain_changed);
+	}
+	/* an older program stored the median of some zones */
+	memset(map.group_read_mibps, 0, map.nr_groups * sizeof(*map.group_read_mibps));
+	map.zone_read_mibps = 266;
 	map.written = 0;
 	assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
-	assert_false(drift.rates_changed || drift.sets_wrong);
+	assert_false(drift.rates_changed);
 	map.group_write_mibps[slow] = 90;
 	map.written = 0;
 	assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
@@ -304,12 +323,49 @@ static void rates_of_groups(void **state)
 	zns_dev_close(d);
 }
 
+/* A drive that became quicker is none that had less of its rate while others wrote. */
+static void quicker_is_drift(void **state)
+{
+	struct drive_case c = { .zones = 48,
+				.channels = 2,
+				.ways = 2,
+				.write_mibps = 90,
+				.read_mibps = 400,
+				.channel_mibps = 800,
+				.map_seed = 3,
+				.zone = MIB(8) };
+	struct zns_probe_params par = { .seed = 4 };
+	struct zns_probe_drift drift;
+	cleanup_free uint32_t *die = NULL, *same = NULL;
+	struct zns_dev *d = make(&c, &die);
+
+	memset(&map, 0, sizeof(map));
+	assert_ok(zns_probe_run(d, &par, &map, &err));
+	zns_dev_close(d);
+	assert_true(map.load == 1);
+	c.write_mibps = 135;
+	d = make(&c, &same);
+	for (uint32_t older = 0; older < 2; older++) {
+		map.load = older ? 0 : 1;
+		for (uint32_t g = 0; g < map.nr_groups; g++)
+			map.group_write_mibps[g] = map.zone_write_mibps;
+		map.written = 0;
+		assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
+		assert_int_equal(drift.sets_wrong, 0);
+		/* an older program did not store which of both it is */
+		assert_int_equal(drift.rates_changed, !older);
+	}
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(reads_wait_for_more),    T(some_unknown),
 					    T(commands_last),          T(channels_below_dies),
 					    T(slow_die_is_no_channel), T(rates_of_groups),
-					    T(promises_hold),          T(gets_hot) };
+					    T(promises_hold),          T(gets_hot),
+					    T(quicker_is_drift) };
 
 	if (emu_begin(NULL))
 		return 1;

@@ -112,7 +112,7 @@ def probe(scene):
     scene.good_restore()
 
 
-@case.soak('which zones --verify takes a rate from is chance: where two of its four lie on the slow die, one time in 15, it says that the rates changed')
+@case
 def slow_die(scene):
     """A die three times slower than the others is left out of promises, and lowers nobody's."""
     scene = scene([*PROBED, '--odd-dies', '1', '--odd-time', '300'], size=32)

@@ -70,12 +70,20 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 	return 0;
 }
 
+/* The rates of groups as the profile has them. The map's own become those of now. */
+struct stored {
+	uint32_t *write, *read;
+};
+
 /* Groups that share something slow are stored with what is left of their rate: so many times as long
- * may a set of them take. */
+ * may a set of them take. Older programs did not store this. Then the rates of now tell it, as if no
+ * drive became quicker. */
 static double stored_load(const struct zns_probe_map *m, const uint32_t *stored)
 {
 	double load = PROBE_UNTOLD;
 
+	if (m->load >= 1)
+		return m->load;
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		if (stored[g] && m->group_write_mibps[g])
 			load = zns_min(load, (double)m->group_write_mibps[g] / stored[g]);
@@ -83,19 +91,25 @@ static double stored_load(const struct zns_probe_map *m, const uint32_t *stored)
 }
 
 /* The test by which a map is stored. */
-static int test_sets(struct probe *p, const uint32_t *stored, uint32_t sample,
+static int test_sets(struct probe *p, const struct stored *stored, uint32_t sample,
 		     struct zns_probe_drift *out, struct zns_err *err)
 {
 	struct probe_index x = { 0 };
 	int ret = probe_index_build(p, &x, err);
 
-	if (!ret && !p->map->one_domain)
+	/* one domain may have shown in long sets only, when it was stored */
+	if (p->map->one_domain)
+		p->set_units = zns_min((uint64_t)PROBE_LONG_UNITS,
+				       p->d->geo.zone_capacity / p->unit);
+	else if (!ret)
 		ret = probe_set_length(p, &x, err);
 	if (!ret)
 		ret = probe_group_times(p, &x, err);
-	p->load = stored_load(p->map, stored);
+	p->load = stored_load(p->map, stored->write);
 	if (!ret)
 		ret = probe_predict(p, sample, out, err);
+	if (!ret)
+		ret = probe_group_reads(p, &x, err);
 	probe_index_free(&x);
 	for (int i = 0; !ret && i < ZNS_PROBE_CLAIMS; i++) {
 		out->sets_checked += p->map->seen[i].sets;
@@ -122,50 +136,81 @@ static bool least_changed(const struct zns_probe_map *m, uint32_t usual, double 
 	return changed(promised, usual) && changed(promised, least);
 }
 
-/* Does a group no longer have the rate that it is promised with? */
-static bool group_slower(const struct zns_probe_map *m, const uint32_t *stored)
+/* Is one of @nr groups slower than @load times what it was? */
+static bool slower(const uint32_t *now, const uint32_t *was, uint32_t nr, double load)
 {
-	for (uint32_t g = 0; g < m->nr_groups; g++)
-		if (m->group_write_mibps[g] && m->group_write_mibps[g] < RATE_LOW * stored[g])
+	for (uint32_t g = 0; g < nr; g++)
+		if (now[g] && now[g] < RATE_LOW * load * was[g])
 			return true;
 	return false;
+}
+
+/* Older programs stored no rates of groups but the median of four zones at random, which is anything
+ * between the slowest and the quickest group. */
+static bool read_changed(const struct zns_probe_map *m, const uint32_t *stored, uint32_t usual)
+{
+	uint32_t low = UINT32_MAX, high = 0, known = 0;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++) {
+		known += stored[g] > 0;
+		high = zns_max(high, m->group_read_mibps[g]);
+		if (m->group_read_mibps[g])
+			low = zns_min(low, m->group_read_mibps[g]);
+	}
+	if (!known)
+		return m->zone_read_mibps && high &&
+		       (high < RATE_LOW * m->zone_read_mibps ||
+			low > RATE_HIGH * m->zone_read_mibps);
+	return changed(m->zone_read_mibps, usual) ||
+	       slower(m->group_read_mibps, stored, m->nr_groups, 1);
 }
 
 static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		  struct zns_err *err)
 {
 	struct zns_probe_map now = { 0 }, *m = p->map;
-	cleanup_free uint32_t *stored = calloc(m->nr_groups + 1, sizeof(*stored));
+	cleanup_free uint32_t *write = calloc(m->nr_groups + 1, sizeof(*write)),
+			      *read = calloc(m->nr_groups + 1, sizeof(*read));
 	int ret = zns_probe_alloc(&now, p->nr);
+	bool one_domain;
 
-	if (!stored || ret) {
+	if (!write || !read || ret) {
 		zns_probe_fini(&now);
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
 	}
-	memcpy(stored, m->group_write_mibps, m->nr_groups * sizeof(*stored));
+	memcpy(write, m->group_write_mibps, m->nr_groups * sizeof(*write));
+	memcpy(read, m->group_read_mibps, m->nr_groups * sizeof(*read));
 	/* measure the rates into a separate map */
 	p->map = &now;
 	ret = probe_rates(p, err);
+	/* one domain may have shown in long commands only, when it was stored */
+	if (!ret && m->one_domain && !now.one_domain)
+		ret = probe_long_writes(p, err);
 	p->map = m;
 	m->written += now.written;
 	m->resets += now.resets;
 	m->reads += now.reads;
 	m->read_bytes += now.read_bytes;
 	out->scaling = now.scaling;
-	out->domain_changed = now.one_domain != m->one_domain;
 	out->zone_write_mibps = now.zone_write_mibps;
 	out->zone_read_mibps = now.zone_read_mibps;
+	one_domain = now.one_domain;
+	out->domain_changed = m->one_domain && !one_domain;
 	out->rates_changed = changed(m->zone_write_mibps, now.zone_write_mibps) ||
 			     changed(m->zone_read_mibps, now.zone_read_mibps);
 	zns_probe_fini(&now);
 	if (ret || out->domain_changed)
 		return ret;
 	m->phase = ZNS_PROBE_CHECK;
-	ret = test_sets(p, stored, sample, out, err);
-	if (!ret)
+	ret = test_sets(p, &(struct stored){ write, read }, sample, out, err);
+	/* zones at random may all wait for a slow die: sets of the map's groups must wait, too */
+	out->domain_changed |= one_domain && !m->one_domain && out->sets_wrong;
+	if (!ret) {
+		out->zone_read_mibps = probe_usual_read(m);
 		out->rates_changed = least_changed(m, out->zone_write_mibps, p->load) ||
-				     changed(m->zone_read_mibps, out->zone_read_mibps) ||
-				     group_slower(m, stored);
+				     read_changed(m, read, out->zone_read_mibps) ||
+				     slower(m->group_write_mibps, write, m->nr_groups, p->load);
+	}
 	m->phase = ZNS_PROBE_CHANNELS;
 	/* of groups that are wrong no channel can be told */
 	if (!ret && m->nr_channels > 1 && !out->sets_wrong) {
