@@ -6,7 +6,8 @@ struct drive_case {
 	const char *name;
 	uint32_t zones, channels, ways, write_mibps, read_mibps, channel_mibps, map_seed;
 	uint32_t command_us, unit_kib, cache_mib, odd_dies, odd_pct, small_zones, active, row;
-	uint32_t zone_dies, zone_step, heat_mib, cool_mibps, throttle_pct;
+	uint32_t zone_dies, zone_step, heat_mib, cool_mibps, throttle_pct, gc_every_mib,
+		gc_stall_ms;
 	uint64_t zone, seed;
 	uint32_t controller_mibps;
 	bool shared, interleaved, loaded;
@@ -40,6 +41,8 @@ static struct zns_dev *make(const struct drive_case *c, uint32_t **die)
 	p.heat_mib = c->heat_mib;
 	p.cool_mibps = c->cool_mibps;
 	p.throttle_pct = c->throttle_pct;
+	p.gc_every_mib = c->gc_every_mib;
+	p.gc_stall_ms = c->gc_stall_ms;
 	p.map = c->shared      ? ZNS_EMU_MAP_SHARED :
 		c->interleaved ? ZNS_EMU_MAP_INTERLEAVED :
 				 ZNS_EMU_MAP_PERMUTED;
@@ -224,6 +227,10 @@ static void promises_hold(void **state)
 		  .ways = 2, .write_mibps = 100, .read_mibps = 400, .channel_mibps = 400,
 		  .odd_dies = 1, .odd_pct = 140, .row = 32, .active = 8, .zone_dies = 3,
 		  .zone_step = 2, .zone = MIB(16), .map_seed = 450116, .seed = 1309 },
+		{ "all stall for 30 ms each 64 MiB", .zones = 64, .channels = 4, .ways = 2,
+		  .write_mibps = 100, .read_mibps = 400, .channel_mibps = 800, .map_seed = 2,
+		  .controller_mibps = 3200, .gc_every_mib = 64, .gc_stall_ms = 30, .zone = MIB(16),
+		  .seed = 1 },
 	};
 
 	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(c); i++) {

@@ -215,7 +215,8 @@ int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift 
 int probe_overlap(struct probe *p, struct zns_err *err);
 /* throttled.c: -EAGAIN if the drive's rate falls when much is written */
 int probe_throttled(struct probe *p, struct zns_err *err);
-/* crowd.c: lowers promises that do not hold while all groups of a set are written */
+/* crowd.c: lowers promises that do not hold while all groups of a set are written, or because the
+ * whole device stalls now and then */
 int probe_crowd(struct probe *p, struct zns_err *err);
 /* check.c: a promise must hold in each group */
 void probe_promise_least(struct probe *p);

@@ -130,7 +130,7 @@ struct zns_probe_map {
 	uint32_t nr_split; /* groups that the reads took for one with others */
 	uint32_t nr_joined; /* groups of the reads that are one with others when they are written */
 	/* times as long as alone that groups take together where something that they share, such as
-	 * a channel, is slower than they; the rates above are what is left then. 1: none, 0: not
+	 * a channel, is slower than they, or stalls; the rates above are what is left then. 1: none, 0: not
 	 * known, as from a profile of an older program */
 	double load;
 	double scaling; /* what up to 8 zones written together get, as a multiple of one alone */

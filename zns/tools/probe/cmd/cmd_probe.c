@@ -258,7 +258,7 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			       m->retests - m->retests_wrong, m->retests_wrong, 100 * m->spoiled);
 		print_predictions(m);
 		if (m->load > 1)
-			printf("groups together take up to %.2f times as long as one alone: what they share, such as a channel, is slower than they; a zone's rate is what is left then\n",
+			printf("groups together take up to %.2f times as long as one alone: what they share, such as a channel, is slower than they, or stalls; a zone's rate is what is left then\n",
 			       m->load);
 		if (m->nr_joined)
 			printf("%u groups of the reads are one with others when they are written\n",
