@@ -25,18 +25,13 @@ static bool is_slow(const struct probe *p, uint32_t group)
 /* Picks an empty zone of each group, but for slow ones. */
 static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
 {
-	const struct zns_probe_map *m = p->map;
 	uint32_t n = 0, from = probe_random(p, p->nr);
 
-	for (uint32_t g = 0; g < m->nr_groups && n < most; g++) {
-		for (uint32_t k = is_slow(p, g) ? p->nr : 0; k < p->nr; k++) {
-			uint32_t z = (from + k) % p->nr;
+	for (uint32_t g = 0; g < p->map->nr_groups && n < most; g++) {
+		uint32_t zone = is_slow(p, g) ? ZNS_PROBE_NONE : probe_zone_of(p, g, from);
 
-			if (m->zone_group[z] != g || !probe_can_write(p, z))
-				continue;
-			zones[n++] = z;
-			break;
-		}
+		if (zone != ZNS_PROBE_NONE)
+			zones[n++] = zone;
 	}
 	return n;
 }

@@ -84,9 +84,8 @@ static int look(struct probe *p, struct zns_err *err)
 	ret = zns_dev_report(p->d, 0, p->nr, zones, err);
 	for (uint32_t i = 0; !ret && i < p->nr; i++) {
 		struct zns_zone *z = &zones[i];
-		bool hands_off = p->par->untouchable && p->par->untouchable[i];
 
-		if (!hands_off && is_leftover(p->d, z, p->rbuf)) {
+		if (is_leftover(p->d, z, p->rbuf)) {
 			ret = zns_dev_reset(p->d, &i, 1, err);
 			z->state = ZNS_ZONE_EMPTY;
 			z->wp = 0;
@@ -96,7 +95,7 @@ static int look(struct probe *p, struct zns_err *err)
 		open += zns_zone_is_open(z->state);
 		p->typical[i] = z->capacity >= g->zone_capacity;
 		p->readable[i] = zns_min(zns_align_down(z->wp, g->block_size), p->unit);
-		if (hands_off || z->conventional || z->state == ZNS_ZONE_OFFLINE)
+		if (z->conventional || z->state == ZNS_ZONE_OFFLINE)
 			p->kind[i] = KIND_NO;
 		else if (z->state == ZNS_ZONE_EMPTY)
 			p->kind[i] = z->capacity >= p->unit ? KIND_EMPTY : KIND_NO;

@@ -33,18 +33,12 @@ static bool listed(const struct trial *t, uint32_t zone)
 /* One zone of each group, then any. */
 static void pick(struct probe *p, struct trial *t)
 {
-	const struct zns_probe_map *m = p->map;
 	uint32_t any[ZONES], n = probe_pick_empty(p, any, ZONES), from = probe_random(p, p->nr);
 
-	for (uint32_t g = 0; g < m->nr_groups && t->nr < ZONES; g++)
-		for (uint32_t k = 0; k < p->nr; k++) {
-			uint32_t z = (from + k) % p->nr;
-
-			if (m->zone_group[z] != g || !probe_can_write(p, z))
-				continue;
-			t->zone[t->nr++] = z;
-			break;
-		}
+	for (uint32_t g = 0; g < p->map->nr_groups && t->nr < ZONES; g++) {
+		t->zone[t->nr] = probe_zone_of(p, g, from);
+		t->nr += t->zone[t->nr] != ZNS_PROBE_NONE;
+	}
 	for (uint32_t i = 0; i < n && t->nr < ZONES; i++)
 		if (!listed(t, any[i]))
 			t->zone[t->nr++] = any[i];

@@ -13,7 +13,7 @@
 #define PROBE_CROWDS 2u
 
 enum zone_kind {
-	KIND_NO, /* unusable: offline, conventional, untouchable, failed */
+	KIND_NO, /* unusable: offline, conventional, failed */
 	KIND_EMPTY, /* we may write and reset it */
 	KIND_DATA, /* somebody's data: we may read it */
 };
@@ -180,6 +180,8 @@ struct probe_index {
 int probe_index_build(struct probe *p, struct probe_index *x, struct zns_err *err);
 void probe_index_free(struct probe_index *x);
 void probe_shuffle(struct probe *p, uint32_t *v, uint32_t n);
+/* the first zone of a group, from @from on and round, that can be written; ZNS_PROBE_NONE */
+uint32_t probe_zone_of(const struct probe *p, uint32_t group, uint32_t from);
 
 /* group_times.c: sets become long where a short one is mostly latency, or does not come round all
  * dies that a zone lies on */
@@ -223,11 +225,6 @@ void probe_promise_least(struct probe *p);
 
 /* retest.c */
 int probe_retest(struct probe *p, struct zns_err *err);
-uint32_t probe_retest_units(const struct probe *p); /* units that it writes */
-/* Is @zone on the die of @own (or ZNS_PROBE_NONE) and on no die of @others? 1 or 0; -1: cannot
- * be told. @late: room for @nr. */
-int probe_is_placed(struct probe *p, uint32_t zone, uint32_t own, const uint32_t *others,
-		    uint32_t nr, uint32_t *late, int *right, struct zns_err *err);
 
 /* judge.c: notes a reason against the map. The first reason is kept. */
 void probe_doubt(struct probe *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

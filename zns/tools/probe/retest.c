@@ -100,8 +100,10 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 	return ret ? ret : probe_need(p, t->wave, t->nr_wave, err);
 }
 
-int probe_is_placed(struct probe *p, uint32_t zone, uint32_t own, const uint32_t *others,
-		    uint32_t nr, uint32_t *late, int *right, struct zns_err *err)
+/* Is @zone on the die of @own (or ZNS_PROBE_NONE) and on no die of @others? 1 or 0; -1: cannot
+ * be told. @late: room for @nr. */
+static int is_placed(struct probe *p, uint32_t zone, uint32_t own, const uint32_t *others,
+		     uint32_t nr, uint32_t *late, int *right, struct zns_err *err)
 {
 	uint32_t nr_late;
 	int ret = 0, same;
@@ -136,7 +138,7 @@ static int one_test(struct probe *p, struct retest *t, uint32_t zone, int *right
 		if (t->reps[i] != zone && p->map->zone_group[t->reps[i]] != group &&
 		    p->kind[t->reps[i]] != KIND_NO)
 			t->list[n++] = t->reps[i];
-	return probe_is_placed(p, zone, own, t->list, n, t->late, right, err);
+	return is_placed(p, zone, own, t->list, n, t->late, right, err);
 }
 
 static int one_round(struct probe *p, struct retest *t, uint32_t tests, uint32_t total,
@@ -169,13 +171,6 @@ static uint32_t plan(const struct probe *p, uint32_t *each)
 
 	*each = reps + wave;
 	return zns_min(zns_max(zns_min(p->nr, SAMPLE) / zns_max(wave, 1u), ROUNDS_MIN), ROUNDS_MAX);
-}
-
-uint32_t probe_retest_units(const struct probe *p)
-{
-	uint32_t each, rounds = plan(p, &each);
-
-	return zns_min(rounds * each, p->room < p->nr ? UINT32_MAX : p->nr);
 }
 
 static int all(struct probe *p, struct retest *t, struct zns_err *err)

@@ -153,7 +153,6 @@ int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_
 			ret = split(p, x, g, err);
 	if (m->nr_groups == nr)
 		return ret;
-	m->nr_split += m->nr_groups - nr;
 	probe_doubt_channels(p, "dies read as one, and write independently");
 	probe_forget_channels(m);
 	return ret;
@@ -226,7 +225,6 @@ int probe_place_by_writes(struct probe *p, struct zns_err *err)
 	probe_index_free(&x);
 	if (ret)
 		return ret;
-	m->nr_split = m->nr_groups - 1;
 	probe_doubt_channels(p, "reads do not tell dies apart, so they tell nothing of channels");
 	return 0;
 }

@@ -124,6 +124,17 @@ int probe_index_build(struct probe *p, struct probe_index *x, struct zns_err *er
 	return 0;
 }
 
+uint32_t probe_zone_of(const struct probe *p, uint32_t group, uint32_t from)
+{
+	for (uint32_t k = 0; k < p->nr; k++) {
+		uint32_t z = (from + k) % p->nr;
+
+		if (p->map->zone_group[z] == group && probe_can_write(p, z))
+			return z;
+	}
+	return ZNS_PROBE_NONE;
+}
+
 void probe_index_free(struct probe_index *x)
 {
 	free(x->zone);

@@ -57,9 +57,6 @@ struct zns_probe_params {
 	/* most bytes to write, in all; 0: max(1 % of the capacity, 8 units per zone) */
 	uint64_t budget;
 	uint64_t seed; /* of which zones are picked for samples */
-	/* Zones that must not be touched at all, nr_zones entries; NULL: none. They stay unknown.
-	 */
-	const bool *untouchable;
 	double least; /* a map with less confidence is an error; 0: 0.99 */
 	/* a doubtful map is no error: zns_probe_map.doubt says what speaks against it */
 	bool force;
@@ -127,7 +124,6 @@ struct zns_probe_map {
 	struct zns_probe_seen seen[ZNS_PROBE_CLAIMS];
 	double miss; /* chance that such a sample misses every wrong zone of a map with 1 % of its
 			pairs wrong */
-	uint32_t nr_split; /* groups that the reads took for one with others */
 	uint32_t nr_joined; /* groups of the reads that are one with others when they are written */
 	/* times as long as alone that groups take together where something that they share, such as
 	 * a channel, is slower than they, or stalls; the rates above are what is left then. 1: none, 0: not
