@@ -143,6 +143,10 @@ static void some_unknown(void **state)
 		  .write_mibps = 40, .read_mibps = 800, .channel_mibps = 200, .map_seed = 6,
 		  .cache_mib = 6, .odd_dies = 1, .odd_pct = 400, .active = 32, .zone = MIB(16),
 		  .seed = 3 },
+		{ "two quick dies behind slow channels, units of 1M", .zones = 236, .channels = 5,
+		  .ways = 2, .write_mibps = 150, .read_mibps = 400, .channel_mibps = 400,
+		  .map_seed = 829935, .unit_kib = 1024, .command_us = 50, .odd_dies = 2,
+		  .odd_pct = 40, .active = 14, .zone = MIB(16), .seed = 3268 },
 	};
 
 	all(c, ZNS_ARRAY_SIZE(c));

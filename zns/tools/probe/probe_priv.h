@@ -64,6 +64,7 @@ struct probe {
 	/* check.c: every set of a full sample was as predicted */
 	bool proved;
 	struct probe_crowd crowd[PROBE_CROWDS]; /* predict.c: those that took longest */
+	bool between; /* split.c: a pair took no time that tells whether its zones share */
 	/* dies.c */
 	bool *given_up;
 	uint8_t *unsure; /* by zone: how often it could not be told */

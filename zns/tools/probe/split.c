@@ -29,6 +29,7 @@ static int share(struct probe *p, uint32_t a, uint32_t b, double alone, bool *ye
 		if (ret)
 			return ret;
 		*yes = ns >= PROBE_SAME * alone;
+		p->between |= ns > PROBE_APART * alone && !*yes;
 		/* a quiet measurement needs no second one */
 		if (ns <= PROBE_SAME_MOST * alone)
 			break;
@@ -97,7 +98,8 @@ static int independent(struct probe *p, const uint32_t *pivot, const double *alo
 		n, ns / slowest);
 }
 
-static int split(struct probe *p, const struct probe_index *x, uint32_t group, struct zns_err *err)
+static int split_once(struct probe *p, const struct probe_index *x, uint32_t group,
+		      struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
 	uint32_t pivot[PIVOTS], to[PIVOTS], nr = 0;
@@ -134,6 +136,40 @@ static int split(struct probe *p, const struct probe_index *x, uint32_t group, s
 		probe_tick(p, i - x->first[group], x->first[group + 1] - x->first[group]);
 	}
 	return 0;
+}
+
+/* A pair that takes longer than independent zones and less than zones of one die tells nothing: what
+ * fills and empties a large program unit is most of its time. Can all pairs become longer? */
+static bool lengthen(struct probe *p, uint64_t spent)
+{
+	uint32_t most = zns_min((uint64_t)PROBE_LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+
+	if (!p->between || most <= p->set_units)
+		return false;
+	/* the default budget is for short ones */
+	if (!p->par->budget)
+		p->budget += spent * most / p->set_units;
+	p->set_units = most;
+	return true;
+}
+
+static int split(struct probe *p, const struct probe_index *x, uint32_t group, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	uint32_t groups = m->nr_groups;
+	uint64_t before = m->written;
+	int ret;
+
+	p->between = false;
+	ret = split_once(p, x, group, err);
+	if ((ret && ret != -EAGAIN) || !lengthen(p, m->written - before))
+		return ret;
+	if (err)
+		*err = (struct zns_err)ZNS_ERR_INIT;
+	m->nr_groups = groups;
+	for (uint32_t i = x->first[group]; i < x->first[group + 1]; i++)
+		m->zone_group[x->zone[i]] = group;
+	return split_once(p, x, group, err);
 }
 
 int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_err *err)
@@ -190,21 +226,49 @@ static int place(struct probe *p, const struct probe_index *x, uint32_t zone, st
 	return 0;
 }
 
-int probe_place_unknown(struct probe *p, struct probe_index *x, struct zns_err *err)
+/* Places the zones that are @unknown. */
+static int place_all(struct probe *p, struct probe_index *x, const bool *unknown,
+		     struct zns_err *err)
 {
-	bool placed = false;
 	int ret = 0;
 
 	for (uint32_t z = 0; !ret && z < p->nr; z++) {
-		if (p->map->zone_group[z] != ZNS_PROBE_NONE || !probe_can_write(p, z))
+		if (!unknown[z])
 			continue;
 		ret = place(p, x, z, err);
-		placed = true;
 		/* a new group is one for the next zone, too */
 		if (!ret && p->map->zone_group[z] >= p->map->nr_groups - 1)
 			ret = probe_index_build(p, x, err);
 	}
-	return ret || !placed ? ret : probe_index_build(p, x, err);
+	return ret ? ret : probe_index_build(p, x, err);
+}
+
+int probe_place_unknown(struct probe *p, struct probe_index *x, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	cleanup_free bool *unknown = calloc(p->nr, sizeof(*unknown));
+	uint32_t groups = m->nr_groups, n = 0;
+	uint64_t before = m->written;
+	int ret;
+
+	if (!unknown)
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
+	for (uint32_t z = 0; z < p->nr; z++) {
+		unknown[z] = m->zone_group[z] == ZNS_PROBE_NONE && probe_can_write(p, z);
+		n += unknown[z];
+	}
+	p->between = false;
+	ret = n ? place_all(p, x, unknown, err) : 0;
+	if (ret || !lengthen(p, m->written - before))
+		return ret;
+	m->nr_groups = groups;
+	for (uint32_t z = 0; z < p->nr; z++)
+		if (unknown[z])
+			m->zone_group[z] = ZNS_PROBE_NONE;
+	ret = probe_index_build(p, x, err);
+	if (!ret)
+		ret = probe_group_times(p, x, err);
+	return ret ? ret : place_all(p, x, unknown, err);
 }
 
 int probe_place_by_writes(struct probe *p, struct zns_err *err)
