@@ -678,6 +678,21 @@ static void lying_runs(void **state)
 	}
 }
 
+/* Twice 2^63 bytes and a page: as 64 bits, that is a page. */
+static void runs_beyond_64_bits(void **state)
+{
+#define HALF "\x80\x80\x80\x80\x80\x80\x80\x04" /* 2^51 pages */
+#define BACK "\xff\xff\xff\xff\xff\xff\xff\x07" /* as far back */
+	static const char runs[] = HALF "\x00\x00" HALF "\x00" BACK "\x01\x00" BACK;
+	struct lie a;
+	uint32_t nr;
+
+	lie_init(&a, runs, sizeof(runs) - 1);
+	a.img[0].size = UINT64_C(1) << 63;
+	a.img[2].size = PAGE;
+	assert_fails(zns_map_check(&a.m, 2, 9, &nr, &err), -EBADMSG, "leaves that or the image");
+}
+
 /* No more runs than a reader has memory for, in all maps together. */
 static void too_many_runs(void **state)
 {
@@ -756,8 +771,11 @@ static void there_and_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(every_way), T(in_the_manifest), T(damage),        T(refused),        T(sealed),
-		T(lies),      T(lying_runs),      T(too_many_runs), T(there_and_back),
+		T(every_way),     T(in_the_manifest),
+		T(damage),        T(refused),
+		T(sealed),        T(lies),
+		T(lying_runs),    T(runs_beyond_64_bits),
+		T(too_many_runs), T(there_and_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include "store_fixture.h"
 #include "zns/crypt.h"
 #include "zns/fsck.h"
+#include "zns/sealed.h"
 
 #define NZ 16
 #define GROUPS 4
@@ -367,7 +368,7 @@ static void impossible_records(void **state)
 {
 	struct zns_dev *d = formatted();
 	struct zns_store *s = open_store(d);
-	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
+	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT, *parsed;
 	ZnsPb__ExtentRef ref;
 	uint8_t *buf = NULL;
 	struct ek e;
@@ -390,6 +391,12 @@ static void impossible_records(void **state)
 	m.checkpoint = &e.k.c;
 	assert_fails(zns_manifest_pack(&m, 4096, 4, 0, &buf, &len, &ref, &err), -EINVAL,
 		     "has a wrapped key");
+	/* A layer that says to be of an encrypted checkpoint, and is of a plain one. */
+	e.k.c.crypt = NULL;
+	assert_ok(zns_sealed_pack(&m, &buf, &len, &err));
+	assert_fails(zns_sealed_parse(buf, len, &d->geo, false, &parsed, &err), -EBADMSG,
+		     "no encrypted checkpoint");
+	free(buf);
 	zns_store_close(s);
 	zns_dev_close(d);
 }

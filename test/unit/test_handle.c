@@ -273,6 +273,24 @@ static void impossible(void **state)
 	assert_false(zns_handle_present(d->fd));
 }
 
+static void too_long(void **state)
+{
+	static ZnsPb__HandleCopy c = ZNS_PB__HANDLE_COPY__INIT, *many[3000];
+	static char name[201];
+	struct dir *d = *state;
+	ZnsPb__Handle h;
+
+	init(&h);
+	memset(name, 'x', sizeof(name) - 1);
+	c.name = name;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(many); i++)
+		many[i] = &c;
+	h.copies = many;
+	h.n_copies = ZNS_ARRAY_SIZE(many);
+	assert_int_equal(zns_handle_write(d->fd, &h, NULL), -EINVAL);
+	assert_false(zns_handle_present(d->fd));
+}
+
 static void copies_together(void **state)
 {
 	struct dir *d = *state;
@@ -353,6 +371,7 @@ int main(void)
 		T(failed_fsync_of_directory),
 		T(damage),
 		T(impossible),
+		T(too_long),
 		T(copies_together),
 		T(check_copies),
 		T(many_bad_copies),

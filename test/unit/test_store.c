@@ -117,6 +117,9 @@ static void refusals(void **state)
 	ck_init(&k, 2, "a", 6, 0, 4096);
 	k.group = 4;
 	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	k.c.groups = (uint32_t[]){ 0, 1, 2, 3, 0 }; /* more than there are */
+	k.c.n_groups = 5;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
 	ck_init(&k, 2, "a", 6, 0, 4096);
 	k.c.has_parent = 1;
 	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);

@@ -106,6 +106,25 @@ static void meta_zone_count(void **state)
 	assert_int_equal(zns_store_meta_zones(&g), 0);
 }
 
+/* No zone would be left for data. */
+static void too_small(void **state)
+{
+	for (uint32_t nr = 1; nr <= 4; nr++) {
+		struct memdev *m = memdev_new(nr, CAP, 4096);
+		ZnsPb__Profile *p = make_profile(nr, 1);
+
+		for (m->conventional = 0; m->conventional <= nr; m->conventional++) {
+			bool fits = nr - m->conventional > zns_store_meta_zones(&m->dev.geo) &&
+				    zns_store_meta_zones(&m->dev.geo) >= 2;
+
+			assert_int_equal(!zns_store_format(&m->dev, NULL, p, true, NULL, NULL),
+					 fits);
+		}
+		profile_free(p);
+		memdev_close(&m->dev);
+	}
+}
+
 static void conventional_zones(void **state)
 {
 	struct memdev *m = memdev_new(NZ, CAP, 4096);
@@ -255,6 +274,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(format_rules),
 		cmocka_unit_test(meta_zone_count),
+		cmocka_unit_test(too_small),
 		cmocka_unit_test(conventional_zones),
 		cmocka_unit_test(bad_meta_zones),
 		cmocka_unit_test(no_generation_is_complete),
