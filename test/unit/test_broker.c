@@ -172,6 +172,30 @@ static void abort_gives_back(void **state)
 	zns_broker_close(&b);
 }
 
+/* What the newest dump asked for is what its container keeps, also in the groups that it had. */
+static void reservation_has_the_newest_qos(void **state)
+{
+	static const uint32_t qos[] = { 60, 100, 80 };
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	ZnsPb__Response *r;
+	struct grant g;
+	struct zone z;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(qos); i++) {
+		g = begin(&b, "web", qos[i]);
+		z = zone_get(&b, g.group[0]);
+		fill(f, &z, KIB(64));
+		commit(&b, &g, &z, 1);
+		r = status(&b);
+		assert_int_equal(r->status->n_reservations, 1);
+		assert_int_equal(r->status->reservations[0]->n_groups, 1);
+		assert_int_equal(r->status->reservations[0]->qos_mibps, qos[i]);
+		drop(r);
+	}
+	zns_broker_close(&b);
+}
+
 static void bad_requests(void **state)
 {
 	struct fx *f = *state;
@@ -713,6 +737,29 @@ static void quits(void **state)
 	zns_broker_close(&c);
 }
 
+/* A signal ends it as `quit` does: another machine may have the store. */
+static void asked_to_end(void **state)
+{
+	static const int sig[] = { SIGTERM, SIGINT };
+	struct fx *f = *state;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(sig); i++) {
+		struct zns_broker b = client(f);
+		struct pollfd p = { .fd = pidfd_of(b.broker_pid), .events = POLLIN };
+		struct zns_store *s;
+		struct zone z;
+
+		dump(f, &b, "web", KIB(64), &z);
+		assert_int_equal(kill((pid_t)b.broker_pid, sig[i]), 0);
+		assert_int_equal(poll(&p, 1, 60000), 1);
+		close(p.fd);
+		zns_broker_close(&b);
+		assert_int_equal(zns_store_open(f->dev, ZNS_STORE_RDONLY, &s, NULL), 0);
+		assert_true(zns_store_mount(s)->released);
+		zns_store_close(s);
+	}
+}
+
 static void leaves_when_idle(void **state)
 {
 	struct fx *f = *state;
@@ -852,7 +899,9 @@ int main(void)
 		T(restore_protects),
 		T(short_ids),
 		T(full_device),
+		T(reservation_has_the_newest_qos),
 		T(quits),
+		T(asked_to_end),
 		T(leaves_when_idle),
 		T(unknown_group),
 		T(comes_while_it_leaves),

@@ -201,6 +201,31 @@ static void waits_for_a_restore(void **state)
 	zns_broker_close(&r);
 }
 
+/* The very first zone behind the end to come is one of those that nobody gets any more. */
+static void end_is_exact(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f), r = client(f);
+	uint32_t had = f->dev->geo.nr_zones;
+	struct grant g;
+	struct zone z;
+
+	g = begin_behind(&a, "web", had - 2, &z);
+	fill(f, &z, KIB(256));
+	commit(&a, &g, &z, 1);
+	begin_behind(&b, "db", had - 20, &z);
+	while (z.zone >= had - 2) {
+		abort_dump(&b);
+		begin_behind(&b, "db", had - 20, &z);
+	}
+	/* the next zone would be the one behind it */
+	not_resized(&r, z.zone + 1, -ENOTEMPTY, "behind the new end");
+	assert_in_range(zone_get(&b, 0).zone, 3, z.zone);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+	zns_broker_close(&r);
+}
+
 /* A resize whose command has gone leaves nothing behind. */
 static void is_given_up(void **state)
 {
@@ -293,6 +318,7 @@ int main(void)
 		T(shrinks_when_a_dump_has_ended),
 		T(waits_for_a_restore),
 		T(is_given_up),
+		T(end_is_exact),
 		T(waits_for_an_earlier_build),
 		T(waits_for_an_earlier_build_in_the_queue),
 		cmocka_unit_test_setup_teardown(refused_for_drives, fx_setup, fx_teardown),
