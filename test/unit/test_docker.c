@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "../../zns/docker/runc.h"
+#include "../../zns/docker/report.c"
 #include "zns/config.h"
 #include "zns/handle.h"
 
@@ -759,9 +759,36 @@ static void unit_of_a_schedule(void **state)
 	unsetenv("ZNS_RUN");
 }
 
+/* The reason is the first error of ours, or else criu's first one. */
+static void reason_in_the_log(void **state)
+{
+	static const struct {
+		const char *log, *reason;
+	} t[] = {
+		{ "", NULL },
+		{ "(00.01) Warn  (a.c:1): b\n", NULL },
+		{ "(00.01) Error (a.c:1): b", "criu: b" },
+		{ "(00.01) Error (a.c:1): b\n(00.02) Error (a.c:1): c\n", "criu: b" },
+		{ "(00.01) Error (a.c:1): b\n(00.02) Error (z.c:1): zns: d\nx", "zns: d" },
+	};
+	const struct call c = { .image_path = top };
+	const struct timespec begin = { 0 }, later = { .tv_sec = INT64_MAX };
+	char out[256];
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
+		put(at("dump.log"), t[i].log);
+		assert_int_equal(report_find(&c, "dump.log", &begin, out, sizeof(out)),
+				 t[i].reason ? 0 : -ENOENT);
+		if (t[i].reason)
+			assert_string_equal(out, t[i].reason);
+		assert_int_equal(report_find(&c, "dump.log", &later, out, sizeof(out)), -ENOENT);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reason_in_the_log),
 		cmocka_unit_test(container),
 		cmocka_unit_test(bad_json),
 		cmocka_unit_test(order),

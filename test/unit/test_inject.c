@@ -271,12 +271,31 @@ static void asked_again(void **state)
 	close(p[1]);
 }
 
+/* The file's name is longer than that of any descriptor that is asked for. */
+static void name_of_a_descriptor(void **state)
+{
+	char path[128];
+	int self = (int)syscall(SYS_pidfd_open, getpid(), 0), fd, got;
+
+	snprintf(path, sizeof(path), "%s/%080d", dir, 1);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(self >= 0 && fd >= 0);
+	assert_int_equal(zns_fetch_fd(self, fd, "anon_inode:[userfaultfd]"), -EBADF);
+	got = zns_fetch_fd(self, fd, dir);
+	assert_true(got >= 0);
+	close(got);
+	close(fd);
+	close(self);
+	unlink(path);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(another_number), cmocka_unit_test(other_arguments),
-		cmocka_unit_test(another_table),  cmocka_unit_test(code_that_nobody_brings),
-		cmocka_unit_test(left_behind),    cmocka_unit_test(asked_again),
+		cmocka_unit_test(another_number),       cmocka_unit_test(other_arguments),
+		cmocka_unit_test(another_table),        cmocka_unit_test(code_that_nobody_brings),
+		cmocka_unit_test(left_behind),          cmocka_unit_test(asked_again),
+		cmocka_unit_test(name_of_a_descriptor),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include <unistd.h>
-#include "../../zns/ctl/lib/ctl.h"
+#include "../../zns/ctl/show_tree.c"
 
 static uint8_t id[ZNS_UUID_LEN] = { 1, 2, 3 }, key[8] = { 0xab };
 
@@ -57,25 +57,59 @@ static void fields(void **state)
 	   "{\"groups\":[3,5],\"both\":{\"bytes\":7,\"n\":0},\"zones\":[{\"zone\":4}]}");
 }
 
+static FILE *printed;
+static int stdout_fd;
+
+static void print_begin(void)
+{
+	printed = tmpfile();
+	stdout_fd = dup(STDOUT_FILENO);
+	fflush(stdout);
+	dup2(fileno(printed), STDOUT_FILENO);
+}
+
+/* What was printed since. */
+static void print_end(char *text, size_t len)
+{
+	fflush(stdout);
+	dup2(stdout_fd, STDOUT_FILENO);
+	close(stdout_fd);
+	rewind(printed);
+	text[fread(text, 1, len - 1, printed)] = 0;
+	fclose(printed);
+}
+
 /* What `ls --json` prints of @c, into @text. */
 static void listed(const ZnsPb__Checkpoint *c, size_t n, char *text, size_t len)
 {
-	FILE *to = tmpfile();
-	int out = dup(STDOUT_FILENO);
 	struct ctl_list l;
 
-	fflush(stdout);
-	dup2(fileno(to), STDOUT_FILENO);
+	print_begin();
 	ctl_list_begin(&l, "all");
 	for (size_t i = 0; i < n; i++)
 		ctl_list_add(&l, c, ctl_checkpoint_fields, "pinned", true, "damaged", false, NULL);
 	ctl_list_end(&l);
-	fflush(stdout);
-	dup2(out, STDOUT_FILENO);
-	close(out);
-	rewind(to);
-	text[fread(text, 1, len - 1, to)] = 0;
-	fclose(to);
+	print_end(text, len);
+}
+
+/* The sum of a container's checkpoints, in a list that ends where its memory does. */
+static void sum_of_a_container(void **state)
+{
+	ZnsPb__Checkpoint c[3];
+	const ZnsPb__Checkpoint **v = calloc(ZNS_ARRAY_SIZE(c), sizeof(*v));
+	char text[200];
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(c); i++) {
+		zns_pb__checkpoint__init(&c[i]);
+		c[i].container = (char *)(i == 1 ? "db" : "web");
+		c[i].bytes = KIB(4) << i;
+		v[i] = &c[i];
+	}
+	print_begin();
+	show_container(v, ZNS_ARRAY_SIZE(c));
+	print_end(text, sizeof(text));
+	assert_string_equal(text, "web: 2 checkpoints, 20.0 KiB\n");
+	free(v);
 }
 
 /* A list has the members that a single one has, and a terminal obeys nothing of it. */
@@ -244,10 +278,10 @@ static void options(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fields),      cmocka_unit_test(list),
-		cmocka_unit_test(no_message),  cmocka_unit_test(lines),
-		cmocka_unit_test(expressions), cmocka_unit_test(table),
-		cmocka_unit_test(options),
+		cmocka_unit_test(fields), cmocka_unit_test(sum_of_a_container),
+		cmocka_unit_test(list),   cmocka_unit_test(no_message),
+		cmocka_unit_test(lines),  cmocka_unit_test(expressions),
+		cmocka_unit_test(table),  cmocka_unit_test(options),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
