@@ -3,6 +3,7 @@
 #include <mntent.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "zns/cgroup_io.h"
 #include "zns/daemon.h"
 #include "zns/process.h"
 #include "zns/util.h"
@@ -161,9 +163,37 @@ static void escapes(void **state)
 				in_group(group, body[b]);
 }
 
+/* Zombies are in no list of members, whatever group they name. */
+static void named_but_no_member(void **state)
+{
+	struct zns_cgroup_io c;
+	struct zns_err err = ZNS_ERR_INIT;
+	siginfo_t info;
+	pid_t pid = fork();
+
+	if (!pid) {
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOWAIT), 0);
+	if (zns_cgroup_io_find(&c, pid, &err)) {
+		print_message("%s\n", err.msg);
+		kill(pid, SIGKILL);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		skip();
+	}
+	zns_cgroup_io_close(&c);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(zns_cgroup_io_find(&c, pid, &err), -ESRCH);
+	assert_int_equal(c.there, -1);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(named_but_no_member),
 		cmocka_unit_test(born_in_the_root_group),
 		cmocka_unit_test(escapes),
 	};

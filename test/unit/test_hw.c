@@ -479,6 +479,12 @@ static void conventional(void **state)
 	assert_fails(zns_dev_finish(d, 1, &err), -EINVAL, "conventional");
 	assert_fails(zns_dev_open_zone(d, 1, &err), -EINVAL, "conventional");
 	assert_int_equal(f->writes + f->reads, 0);
+	for (uint32_t i = 0; i < NR; i++) /* no zone has a capacity: as large as a zone */
+		f->z[i].state = ZNS_ZONE_OFFLINE;
+	f->reports = 0;
+	assert_ok(hw_typical_capacity(&f->hw, &err));
+	assert_int_equal(d->geo.zone_capacity, SIZE);
+	assert_int_equal(f->reports, 2);
 }
 
 /* Without an append of its own: a report, a write, and again when somebody was faster. */
