@@ -14,10 +14,12 @@ $(B)/test/test_docker $(B)/test/test_compare $(B)/test/test_resume: $(B)/test/%:
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) -MMD -MP -MF $@.d -o $@ $< $(DOCKER_OBJ) $(TEST_LIB) $(LDLIBS) -lcmocka
 
+# Unlocking without the lock: test/controls/locks.c.
+LOCK_WRAP	:= -Wl,--wrap=pthread_mutex_unlock,--wrap=pthread_cond_wait
 $(B)/test/%: test/unit/%.c $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(MORE_OBJ) $(TEST_LIB) $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) $(WRAP) $(LOCK_WRAP) -MMD -MP -MF $@.d -o $@ $< $(MORE_OBJ) $(TEST_LIB) $(LDLIBS) -lcmocka
 
 # Programs that run threads in virtual time: test/unit/vtime.h has what these calls become.
 VTIME_WRAP	:= zns_mono_ns zns_hash zns_hash_pieces pthread_create pthread_join pthread_cond_wait \
