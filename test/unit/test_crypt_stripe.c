@@ -473,6 +473,7 @@ static void named_memory(void **state)
 	struct zns_reader_params p = { .workers = 1 };
 	struct zns_reader *rd;
 	ZnsPb__Image *pb = NULL;
+	uint64_t bytes = 0;
 	uint32_t nr = 0;
 	off_t at;
 
@@ -501,6 +502,9 @@ static void named_memory(void **state)
 			pb = rig.m->images[nr = (uint32_t)n];
 	assert_non_null(pb);
 	assert_int_equal(pb->nonces.len, N * ZNS_MEMORY_NONCE);
+	for (size_t n = 0; n < rig.m->n_images; n++)
+		bytes += rig.m->images[n]->size;
+	assert_true(rig.c->memory_bytes == N * LEN && rig.c->bytes == bytes);
 	rd = rig_reader(&rig, 2, 0);
 	img = zns_reader_image(rd, nr);
 	assert_ok(zns_rimage_read(img, 0, buf, N * LEN, &err));

@@ -291,6 +291,23 @@ static void rows_and_small_dies(void **state)
 		assert_int_equal(count[i], i ? 5 : 1);
 }
 
+/* A map is drawn anew at each open, so the draw of a seed must stay what it was. */
+static void draws_stay(void **state)
+{
+	struct zns_emu_params p = small();
+	uint32_t die[16];
+	char text[17] = { 0 };
+
+	p.map = ZNS_EMU_MAP_PERMUTED;
+	p.map_seed = 42;
+	p.small_dies = 1;
+	p.small_zones = 1;
+	emu_map_build(&p, die);
+	for (uint32_t z = 0; z < 16; z++)
+		text[z] = (char)('0' + die[z]);
+	assert_string_equal(text, "2031231123211332");
+}
+
 /* Every chunk holds every die once, also on large maps with a part of a chunk at the end. */
 static void permuted_is_balanced(void **state)
 {
@@ -328,6 +345,7 @@ int main(void)
 		T(maps),
 		T(permuted_is_balanced),
 		T(rows_and_small_dies),
+		T(draws_stay),
 	};
 
 	return cmocka_run_group_tests_name("emu-params", tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What is evicted and what is fetched ahead: the arithmetic, and a pager with a program that comes
  * back to the same memory in the same order. */
+#include <sys/resource.h>
+#include "../../zns/memory/engine/hold.h"
 #include "../../zns/memory/engine/mem.h"
 #include "mem_reach.h"
 
@@ -589,9 +591,27 @@ static __attribute__((unused)) void recording(void **state)
 	assert_true(k < 5);
 }
 
+/* A pager whose holder cannot begin says so: without one its memory would die with it. */
+static void no_holder(void **state)
+{
+	static struct zns_mem m;
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct rlimit none = { 0 };
+
+		_exit(setrlimit(RLIMIT_AS, &none) || hold_start(&m) != -ENOMEM ||
+		      setrlimit(RLIMIT_NOFILE, &none) || hold_start(&m) != -EMFILE);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_holder),
 		cmocka_unit_test(chain),
 		cmocka_unit_test(chain_grows),
 		cmocka_unit_test(guesses),

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include "stripe_fixture.h"
 #include "vtime.h"
+#include "../../zns/stripe/write/weights.c"
 
 #define AREA MIB(24)
 #define FAST_NS 300000
@@ -133,13 +134,32 @@ static void small_zones(void **state)
 	run(8, MIB(1) + KIB(320), true, false);
 }
 
+/*
+ * Of two lanes one is saturated. The other one counts as fast as that, unless something else holds
+ * both of them up: a bucket that has a rate.
+ */
+static void unsaturated_lane(void **state)
+{
+	struct lane l[2] = { { .ns_per_byte = 10, .row = 0xf }, { .ns_per_byte = 5 } };
+	struct zns_writer w = { .lanes = { .v = l, .nr = 2 }, .zone_mibps = 1000 };
+	double rate[2], chance;
+
+	for (uint32_t mibps = 0; mibps < 3; mibps++) {
+		if (mibps)
+			zns_bucket_set(w.bucket, mibps - 1);
+		assert_true(rates(&w, rate, &chance));
+		assert_true(rate[0] == 0.1 && rate[1] == (mibps < 2 ? 0.1 : 0.2));
+		if (!mibps)
+			w.bucket = zns_bucket_new();
+	}
+	zns_bucket_free(w.bucket);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(one_slow_lane),
-		T(slow_ones_in_turn),
-		T(beside_small_images),
-		T(small_zones),
+		T(one_slow_lane), T(slow_ones_in_turn), T(beside_small_images),
+		T(small_zones),   T(unsaturated_lane),
 	};
 	int rc;
 
