@@ -47,7 +47,7 @@ static bool need_us(struct zns_mem *m, bool end)
 		if (!p || mem_uffd_dead(p->uffd) || !table_each(p, is_out, NULL))
 			continue;
 		left = true;
-		if (end && p->pidfd >= 0)
+		if (end)
 			syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
 	}
 	return left;
