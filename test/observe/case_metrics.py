@@ -87,7 +87,9 @@ def counters(scene):
 def paging(scene):
     """A memory context in metrics and top: its budget and what it did, promtool content; its bytes in the device's counters."""
     scene = scene(FAST, size=64)
-    if scene.device.json('memory', 'status')['kernel']['missing']:
+    kernel = scene.device.json('memory', 'status')['kernel']
+    expect('/dev/userfaultfd', '/dev/userfaultfd' in [one['what'] for one in kernel['lacks']], not Path('/dev/userfaultfd').exists())
+    if kernel['missing']:
         run_ctl(scene, 1, 'memory', 'attach', str(scene.task.pid), '--dram', '16M')
         return
     run_ctl(scene, 0, 'memory', 'attach', str(scene.task.pid), '--dram', '16M')

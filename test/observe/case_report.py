@@ -45,6 +45,8 @@ def report_figures(scene):
         own = [z for z in zones if z['group'] == group['group'] and z['owner'] not in ('(metadata)', '(conventional)')]
         expect(f'group {group["group"]}', (row['live'], row['filled'], int(row['zones']), int(row['resets']), row['written in all']),
                (sum(z['live'] for z in own), sum(z['wp'] for z in own), len(own), group['resets_total'], group['written_bytes_total']))
+    card = page.texts[page.texts.index('Bandwidth to promise') + 1]
+    expect('the bandwidth to promise', re.fullmatch(r'\d+ MiB/s', card) is not None, True)
     cells = [t for t in page.texts if re.match(r'zone \d+: ', t)]
     expect('cells', len(cells), len(zones))
     rows = page.table('until', 'seconds', 'dumps')

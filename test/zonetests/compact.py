@@ -91,7 +91,8 @@ def nothing_scattered(scene):
     if not all(c['short_units'] and c['page_bytes'] > c['read_bytes'] and abs(c['of_best'] * c['page_bytes'] / c['read_bytes'] - 1) < 0.001
                for c in shown):
         raise Failed(f'what small images cost is not in it: {shown}')
-    run_ctl(scene, 1, 'compact', '--defrag', '--of', 'nobody')
+    if 'nobody' not in run_ctl(scene, 1, 'compact', '--defrag', '--of', 'nobody'):
+        raise Failed('compact --defrag does not say that nobody has no checkpoint')
     run_ctl(scene, 2, 'compact', '--of', ids[0])
     run_ctl(scene, 2, 'compact', '--weight', '99')
     run_ctl(scene, 2, 'gc', '--compact', '--weight', '99')

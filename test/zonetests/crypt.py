@@ -326,8 +326,10 @@ def plain_refused(scene):
     scene = scene(size=1)
     ident = scene.good_dump()
     spec, _ = new_key(scene)
-    run_ctl(scene, 0, 'key', 'use', spec)
+    if 'is not encrypted, and will not be restored' not in scene.device.ctl('key', 'use', spec).stderr:
+        raise Failed('key use does not say that a plain checkpoint will not be restored')
     run_ctl(scene, 0, 'key', 'plain', 'accept')
+    expect('nothing to note', scene.device.ctl('key', 'use', spec).stderr, '')
     run_ctl(scene, 0, 'verify', ident)
     run_ctl(scene, 0, 'key', 'plain', 'refuse')
     said = run_ctl(scene, 1, 'verify', ident)

@@ -35,6 +35,8 @@ def arguments(scene):
                  ['rm', '--container', ''], ['rm', '--pattern='], ['rm', ''], ['rm', before, ''], ['verify', ''], ['release', ''],
                  ['reset', '', '--all-garbage'], ['retain', '', '--off'], ['docker', 'checkpoint', '']):
         one_line(f'znsctl {args}', run_ctl(scene, 2, *args), 'empty')
+    one_line('two devices', run_ctl(scene, 2, 'key', 'show', scene.device.spec, scene.device.spec), 'one argument too many')
+    expect('no schedule', run_ctl(scene, 0, 'docker', 'unschedule', 'nobody'), 'container nobody has no schedule\n')
     expect('checkpoints', scene.ids(), [before])
     long = 'x' * 10000
     one_line('a long target', run_ctl(scene, 1, 'export', before, long), 'File name too long')
