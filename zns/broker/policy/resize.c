@@ -114,7 +114,7 @@ int resize_step(struct znsd *d, const struct conn *who, uint32_t nr, struct zns_
 	ret = check_users(d, nr, err);
 	if (!ret)
 		ret = check_data(d, nr, err);
-	if (!ret && nr != d->nr_zones)
+	if (!ret)
 		ret = change(d, nr, err);
 	if (!ret)
 		resize_end(d, who);

@@ -43,7 +43,7 @@ static bool is_leftover(struct zns_dev *d, const struct zns_zone *z, void *buf)
 {
 	const struct unit_head *h = buf;
 
-	if (!zns_zone_is_active(z->state) || z->conventional)
+	if (!zns_zone_is_active(z->state))
 		return false;
 	if (!z->wp)
 		return true; /* opened, but never written */
