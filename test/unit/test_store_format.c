@@ -236,6 +236,20 @@ static void no_generation_is_complete(void **state)
 	memdev_close(&m->dev);
 }
 
+/* What was written to a zone that is offline now can be had by nobody. */
+static void format_beside_offline_zone(void **state)
+{
+	struct memdev *m = memdev_new(NZ, CAP, 4096);
+	ZnsPb__Profile *p = make_profile(NZ, 4);
+
+	m->z[1].wp = 8192;
+	assert_int_equal(zns_store_format(&m->dev, NULL, p, false, NULL, NULL), -EEXIST);
+	m->z[1].forced = ZNS_ZONE_OFFLINE;
+	OK(zns_store_format(&m->dev, NULL, p, false, NULL, NULL));
+	profile_free(p);
+	memdev_close(&m->dev);
+}
+
 /* A read-only zone cannot be cleared by format: the new store must still win. */
 static void format_beside_stuck_zone(void **state)
 {
@@ -278,6 +292,7 @@ int main(void)
 		cmocka_unit_test(conventional_zones),
 		cmocka_unit_test(bad_meta_zones),
 		cmocka_unit_test(no_generation_is_complete),
+		cmocka_unit_test(format_beside_offline_zone),
 		cmocka_unit_test(format_beside_stuck_zone),
 		cmocka_unit_test(other_geometry),
 	};
