@@ -9,9 +9,16 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
+#include "../../zns/helper/keeper/keep_take.c"
 #include "../../zns/helper/keeper/keep_wire.c"
 #include "../../zns/helper/keeper/keeper.c"
 #include "pair.h"
+
+/* of the dump, whose keepers are not looked for here */
+uint32_t task_tree(pid_t root, pid_t **out)
+{
+	return 0;
+}
 
 static char dir[] = "/tmp/test-keep-XXXXXX";
 
@@ -268,6 +275,32 @@ static void impossible_sets(void **state)
 	}
 }
 
+/* Who takes a set over gets all of it, or nothing. */
+static void sets_that_end_early(void **state)
+{
+	static const uint32_t then[] = { KEEP_TASK, KEEP_READY, 0 }; /* 0: it hangs up */
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(then); i++) {
+		struct keep_packet p = { .op = KEEP_SET, .nr = 2 }, task = task_packet(), set;
+		struct live_keep taken = { 0 };
+		int ret;
+
+		assert_int_equal(keep_send(sk[0], &p), 0);
+		assert_int_equal(keep_send(sk[0], &task), 0);
+		p.op = then[i];
+		if (then[i])
+			assert_int_equal(keep_send(sk[0], then[i] == KEEP_TASK ? &task : &p), 0);
+		close(sk[0]);
+		ret = receive_set(sk[1], &set, &taken);
+		assert_int_equal(ret, then[i] == KEEP_TASK ? 0 : -EPROTO);
+		assert_int_equal(taken.nr, then[i] == KEEP_TASK ? 2 : 1);
+		clear(&taken);
+		keep_close(&task);
+		close(sk[1]);
+		assert_int_equal(begin_pair(NULL), 0);
+	}
+}
+
 static void others_get_nothing(void **state)
 {
 	struct kept c;
@@ -306,8 +339,9 @@ static void others_get_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(packets),    T(lengths_and_versions), T(lists_of_pages),  T(greets_one),
-		T(time_is_up), T(changed_is_final),     T(impossible_sets), T(others_get_nothing),
+		T(packets),         T(lengths_and_versions), T(lists_of_pages),
+		T(greets_one),      T(time_is_up),           T(changed_is_final),
+		T(impossible_sets), T(others_get_nothing),   T(sets_that_end_early),
 	};
 	char cmd[64];
 	int ret;

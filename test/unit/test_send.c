@@ -98,7 +98,7 @@ static int ask(struct packet *p)
 		send_packet(&helper, p);
 	else if (send_begin(&helper, p, &err))
 		fail_msg("%s", err.msg);
-	assert_int_equal(recvmsg(sk[0], &m, MSG_CMSG_CLOEXEC), sizeof(reply));
+	assert_int_equal(recvmsg(sk[0], &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT), sizeof(reply));
 	if (m.msg_controllen && CMSG_FIRSTHDR(&m))
 		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
 	close(sk[0]);
@@ -227,11 +227,32 @@ static void unreadable_in_the_freeze(void **state)
 	end();
 }
 
+/* Pages behind the last chunk, and of a task whose pages have all been sent. */
+static void asked_at_a_wrong_time(void **state)
+{
+	struct packet p = request(ZW_SEND_PAGES);
+
+	task_begin();
+	begin(0);
+	freeze_and_list();
+	p.h.pid = task;
+	p.h.image = ZW_CHUNKS;
+	ask(&p);
+	assert_int_equal(reply.code, -EPROTO);
+	assert_true(fetch_all() == ~0ULL);
+	assert_int_equal(reply.code, 0);
+	p = request(ZW_SEND_PAGES);
+	ask(&p);
+	assert_int_equal(reply.code, -EPROTO);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unmapped_after_the_freeze),
 		cmocka_unit_test(unreadable_in_the_freeze),
+		cmocka_unit_test(asked_at_a_wrong_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ static void clear(struct live_keep *k)
 }
 
 /* Receives all that a keeper has. 0, -EBUSY or another error. */
-static int receive(int sk, struct keep_packet *set, struct live_keep *k)
+static int receive_set(int sk, struct keep_packet *set, struct live_keep *k)
 {
 	int ret = keep_recv(sk, set);
 
@@ -110,7 +110,7 @@ static void look_at(struct live *l, int dir, const char *name, const pid_t *pid,
 
 	if (sk < 0)
 		return;
-	ret = receive(sk, &set, &one);
+	ret = receive_set(sk, &set, &one);
 	ours = !ret && l->track && k->has_parent && k->parent < 0 &&
 	       !memcmp(set.id, k->of, ZNS_UUID_LEN);
 	if (ours) {
