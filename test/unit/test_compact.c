@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "zns/compact.h"
+#include "zns/mover.h"
 #include "zns/util.h"
 
 #define CAP MIB(100)
@@ -161,12 +162,33 @@ static void many(void **state)
 	assert_int_equal(p.nr, 0);
 }
 
+/* A checkpoint that has nothing in the zones to be emptied is left as it is. */
+static void nothing_to_move(void **state)
+{
+	ZnsPb__ZoneUse use = ZNS_PB__ZONE_USE__INIT, *uses[] = { &use };
+	ZnsPb__Checkpoint c = ZNS_PB__CHECKPOINT__INIT, *out = NULL;
+	const uint32_t victims[] = { 4, 6 };
+	const struct zns_mover_params p = { .c = &c, .victims = victims, .nr_victims = 2 };
+	struct zns_err err = ZNS_ERR_INIT;
+	uint64_t bytes = 1;
+
+	use.zone = 5;
+	c.zones = uses;
+	c.n_zones = 1;
+	assert_int_equal(zns_mover_run(&p, &out, &bytes, &err), -ENODATA);
+	assert_true(!out && !bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(two_into_one),         cmocka_unit_test(nothing_to_win),
-		cmocka_unit_test(into_what_is_there),   cmocka_unit_test(a_full_device),
-		cmocka_unit_test(what_is_in_use_stays), cmocka_unit_test(many),
+		cmocka_unit_test(nothing_to_move),
+		cmocka_unit_test(two_into_one),
+		cmocka_unit_test(nothing_to_win),
+		cmocka_unit_test(into_what_is_there),
+		cmocka_unit_test(a_full_device),
+		cmocka_unit_test(what_is_in_use_stays),
+		cmocka_unit_test(many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

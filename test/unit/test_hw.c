@@ -13,8 +13,10 @@
 #include <fcntl.h>
 #include <linux/loop.h>
 #include <sys/ioctl.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "../../zns/dev/backends.h"
 #include "../../zns/dev/hw_priv.h"
 
 #define NR 16
@@ -668,6 +670,15 @@ static void claimed(void **state)
 	assert_true(is_free(node));
 }
 
+/* No kernel has this device, so nothing can say what it is. */
+static void unknown_device(void **state)
+{
+	struct zns_dev *out;
+
+	assert_fails(nvme_open_ns("/dev/ng9n9", makedev(4095, 1048575), 0, &out, &err), -ENODEV,
+		     "its kind is not known");
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -691,6 +702,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(foreign_writer, begin_nvme, end),
 		cmocka_unit_test_setup_teardown(durable_writes, begin_nvme, end),
 		cmocka_unit_test(claimed),
+		cmocka_unit_test(unknown_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../../zns/broker/requests/host.c"
 #include "fake_drive.h"
 #include "zns/reserve.h"
 #include "zns/util.h"
@@ -126,6 +127,31 @@ static void one_host(void **state)
 	OK(zns_resv_leave(&a, NULL));
 	OK(zns_resv_take(&b, false, NULL, NULL));
 	assert_true(look(&b).ours && look(&a).held && !look(&a).ours);
+}
+
+void znsd_say(int priority, const struct lease *l, const char *fmt, ...)
+{
+}
+
+void device_heed(struct znsd *d, const struct zns_err *why)
+{
+}
+
+/* A broker has the drive before it serves anybody; that of another host does not begin. */
+static void broker_takes_it(void **state)
+{
+	struct server s[2] = { 0 };
+	struct znsd d[2] = { { .dev = &hosts[0], .server = &s[0] },
+			     { .dev = &hosts[1], .server = &s[1] } };
+	struct zns_err err = ZNS_ERR_INIT;
+
+	OK(reserve(&d[0], one, NULL, &err));
+	assert_true(look(&s[0].resv).ours);
+	assert_int_equal(reserve(&d[1], two, NULL, &err), -EBUSY);
+	host_unreserve(&d[1]);
+	host_unreserve(&d[0]);
+	OK(reserve(&d[1], two, NULL, &err));
+	assert_true(look(&s[1].resv).ours);
 }
 
 /* After a crash, with the same host identifier or, after a reboot, another one. */
@@ -302,6 +328,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(not_offered, setup),
 		cmocka_unit_test_setup(one_host, setup),
+		cmocka_unit_test_setup(broker_takes_it, setup),
 		cmocka_unit_test_setup(same_machine, setup),
 		cmocka_unit_test_setup(take_over, setup),
 		cmocka_unit_test_setup(held_by_all, setup),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The store: what it remembers, how it rolls, what it refuses. Crashes: test_store_crash.c. */
 #include <math.h>
+#include "../../zns/store/store_int.h"
 #include "store_open.h"
 
 static void every_operation_reopens(void **state)
@@ -335,6 +336,7 @@ static void full_catalogue(void **state)
 	struct zns_err err = ZNS_ERR_INIT;
 	unsigned n, round, nr = 0;
 	uint8_t id[ZNS_UUID_LEN];
+	uint64_t left;
 	struct ck k;
 
 	for (round = 0; round < 5; round++) {
@@ -349,6 +351,10 @@ static void full_catalogue(void **state)
 			}
 		}
 		assert_in_range(n, 8, 15);
+		left = s->min_cap - zns_store_snapshot_bytes(s) -
+		       zns_frame_size(3 * (ZNS_NAME_LEN_MAX + 8), 4096); /* for what removes */
+		OK(zns_store_may_grow(s, left, NULL));
+		assert_int_equal(zns_store_may_grow(s, left + 1, NULL), -ENOSPC);
 		assert_true(!round || n == nr);
 		nr = n;
 		s = reopened(m, s);
