@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "../../zns/memory/pager/control.c"
 #include "../../zns/memory/policy/lines.h"
 #include "zns/util.h"
 
@@ -230,6 +231,34 @@ static void not_ours(void **state)
 	close(dir);
 }
 
+int seal_open(struct pager *p, struct zns_err *err)
+{
+	return 0;
+}
+
+void seal_close(struct pager *p)
+{
+}
+
+/* A budget that nobody can work with is refused, also by a pager whose caller did not look. */
+static void least_budget(void **state)
+{
+	static const uint64_t dram[] = { 0, 1, MIB(1) - 1 };
+	ZnsPb__MemoryRequest q = ZNS_PB__MEMORY_REQUEST__INIT;
+	ZnsPb__MemoryAnswer a = ZNS_PB__MEMORY_ANSWER__INIT;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct pager p = { 0 };
+	ZnsPb__MemoryStatus st;
+
+	q.op = ZNS_PB__MEMORY_OP__MEMORY_LIMIT;
+	assert_int_equal(act(&p, &q, &a, &st, &err), -EINVAL);
+	q.has_dram = 1;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(dram); i++) {
+		q.dram = dram[i];
+		assert_int_equal(act(&p, &q, &a, &st, &err), -EINVAL);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,7 +266,7 @@ int main(void)
 		cmocka_unit_test(minima),   cmocka_unit_test(brake),
 		cmocka_unit_test(pressure), cmocka_unit_test(steps),
 		cmocka_unit_test(absurd),   cmocka_unit_test(table),
-		cmocka_unit_test(not_ours),
+		cmocka_unit_test(not_ours), cmocka_unit_test(least_budget),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

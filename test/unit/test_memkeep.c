@@ -22,6 +22,7 @@
 #include <time.h>
 #include <cmocka.h>
 #include "../../zns/memory/keeper/wire.h"
+#include "../../zns/memory/pager/seal.c"
 #include "zns/memkeep.h"
 #include "zns/packet.h"
 #include "until.h"
@@ -480,9 +481,38 @@ static void places(void **state)
 	assert_true(ends(keeper));
 }
 
+/* ---- a dump that asks a pager ---- */
+
+bool control_is_root(int sk)
+{
+	return true;
+}
+
+/* Packets that are too short or too long are no requests, whatever the packet before them was. */
+static void malformed_requests(void **state)
+{
+	static struct packet q = { .ask = { .op = ZNS_SEAL_BEGIN } };
+	struct pager p = { 0 };
+	struct zns_seal_answer a;
+	int sk[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk), 0);
+	for (size_t len = 1; len < sizeof(q); len++) {
+		q.ask.nr = len < sizeof(q.ask) ? 0 : len == sizeof(q.ask) ? 1 : UINT32_MAX;
+		assert_int_equal(send(sk[0], &q, len, 0), (ssize_t)len);
+		assert_int_equal(answer(&p, sk[1], &a, true), 0);
+		assert_int_equal(a.code, -EPROTO);
+		assert_int_equal(recv(sk[0], &a, sizeof(a), 0), sizeof(a));
+		assert_int_equal(a.code, -EPROTO);
+	}
+	close(sk[0]);
+	close(sk[1]);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(malformed_requests),
 		cmocka_unit_test_setup_teardown(names, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_successor_gets_all, setup, teardown),
 		cmocka_unit_test_setup_teardown(successors_die_too, setup, teardown),
