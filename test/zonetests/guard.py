@@ -267,6 +267,15 @@ def traced(scene):
 
 
 @case
+def traced_by_a_pager(scene):
+    """A pager lets go of its program by itself: the guard does not refuse it. This one never does, which criu finds out."""
+    scene = new_task(scene(size=1), 'refused', 'paged')
+    done = scene.dump()
+    expect('the guard', (done.code, done.lines('is traced by process')), (1, []))
+    released(scene)
+
+
+@case
 def waits_in_vfork(scene):
     """A process in vfork(), which no signal stops, is refused and nobody is kept waiting; it is given some seconds."""
     refuse_each(scene, {'vfork': r'\(refused\) waits in vfork\(\)'}, KINDS[3:])

@@ -102,7 +102,7 @@ static void outside(int ns)
 }
 
 /* By a process that is none of the tree. */
-static void traced(void)
+static void traced(const char *by)
 {
 	pid_t us = getpid(), child;
 	int fds[2];
@@ -115,6 +115,7 @@ static void traced(void)
 
 		if (!tracer) {
 			ZT_SYS(setsid());
+			prctl(PR_SET_NAME, by);
 			ZT_SYS(ptrace(PTRACE_SEIZE, us, NULL, NULL));
 			tracer = getpid();
 			zt_write_all(fds[1], &tracer, sizeof(tracer));
@@ -229,7 +230,9 @@ static void set_up(const char *mode)
 	} else if (!strncmp(mode, "inside-", 7)) {
 		child_elsewhere(ns_of(dash + 1), -1);
 	} else if (!strcmp(mode, "traced")) {
-		traced();
+		traced("refused");
+	} else if (!strcmp(mode, "paged")) {
+		traced("zns-mem");
 	} else if (!strcmp(mode, "vfork")) {
 		in_vfork();
 	} else {
