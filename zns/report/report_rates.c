@@ -47,8 +47,9 @@ static void frame(struct svg_plot *p, int64_t from, int64_t to, double top)
 	*p = (struct svg_plot){
 		.x = 52, .y = 28, .w = WIDE - 86, .h = PLOT_H, .from = from, .to = to
 	};
-	while (p->top < top || p->top <= 0)
+	do
 		p->top += step;
+	while (p->top < top);
 }
 
 /* A column for each sample; at least as wide as can be seen. */
