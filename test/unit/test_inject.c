@@ -17,6 +17,17 @@
 #include <sys/user.h>
 
 #include "track_fixture.h"
+
+static unsigned int nr_scans;
+
+static int counted(int fd, unsigned long request, void *arg)
+{
+	nr_scans++;
+	return ioctl(fd, request, arg);
+}
+#define ioctl counted
+#include "../../zns/track/scan.c"
+#undef ioctl
 #include "zns/apart.h"
 #include "zns/inject.h"
 
@@ -271,6 +282,29 @@ static void asked_again(void **state)
 	close(p[1]);
 }
 
+static int nothing(void *arg, uint64_t start, uint64_t end, uint64_t categories)
+{
+	return 0;
+}
+
+/* A process may have terabytes of nothing, which take it some steps only. */
+static void steps_over_holes(void **state)
+{
+	const struct scan_query q = { .mask = IS_WRITTEN, .returned = IS_WRITTEN, .step = MIB(1) };
+	uint64_t len = GIB(64);
+	void *hole = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC), ret;
+
+	assert_true(hole != MAP_FAILED && fd >= 0);
+	ret = scan_range(fd, &q, (uintptr_t)hole, (uintptr_t)hole + len, nothing, NULL);
+	munmap(hole, len);
+	close(fd);
+	if (ret == -ENOTTY)
+		skip(); /* before Linux 6.7 */
+	assert_int_equal(ret, 0);
+	assert_in_range(nr_scans, 1, 100);
+}
+
 /* The file's name is longer than that of any descriptor that is asked for. */
 static void name_of_a_descriptor(void **state)
 {
@@ -295,7 +329,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(another_number),       cmocka_unit_test(other_arguments),
 		cmocka_unit_test(another_table),        cmocka_unit_test(code_that_nobody_brings),
 		cmocka_unit_test(left_behind),          cmocka_unit_test(asked_again),
-		cmocka_unit_test(name_of_a_descriptor),
+		cmocka_unit_test(name_of_a_descriptor), cmocka_unit_test(steps_over_holes),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

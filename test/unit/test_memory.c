@@ -440,6 +440,7 @@ static void a_running_dump_keeps_its_room(void **state)
 		ret = put_says(ps, b[n], NULL);
 	}
 	assert_int_equal(ret, -ENOSPC);
+	assert_int_equal(n - 1, ZONES - META - wanted); /* and the context has all else */
 	for (uint32_t i = 0; i < wanted; i++) {
 		struct zone z = zone_get(&d, g.group[i % g.n]);
 

@@ -4,6 +4,7 @@
  * byte comes back. How much it helps is test_rates' matter. Time is virtual.
  */
 #include <pthread.h>
+#include "../../zns/stripe/write/workers.c"
 #include "stripe_fixture.h"
 #include "vtime.h"
 #include "../../zns/stripe/write/weights.c"
@@ -155,11 +156,24 @@ static void unsaturated_lane(void **state)
 	zns_bucket_free(w.bucket);
 }
 
+/* No more workers than units are expected, the last of which may be shorter, and two at least. */
+static void workers_for_units(void **state)
+{
+	struct zns_writer_params p = { .unit = KIB(256), .nr_groups = 8 };
+	uint32_t most = choose_workers(&p);
+
+	assert_true(most > 4);
+	for (uint32_t nr = 0; nr < 2 * most; nr++) {
+		p.expected = (uint64_t)nr * p.unit + 1;
+		assert_int_equal(choose_workers(&p), zns_min(zns_max(nr + 1, 2u), most));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(one_slow_lane), T(slow_ones_in_turn), T(beside_small_images),
-		T(small_zones),   T(unsaturated_lane),
+		T(small_zones),   T(unsaturated_lane),  T(workers_for_units),
 	};
 	int rc;
 
