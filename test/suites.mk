@@ -6,11 +6,13 @@
 
 # The gate: what decides about a change.
 test: deps deps-docker
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin rpc-clients $(GATE_PROGRAMS)
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin rpc-clients gate-programs
 	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -s -C test/zonetests -j$$(nproc)
 	$(Q)scripts/test-all $(B)
 # What parts of the gate would build themselves, which side by side they must not.
 GATE_PROGRAMS	= $(B)/bench/scatter $(B)/test/dev_conform $(B)/test/crash $(CLIENTS)/plugin/testplugin.so
+.PHONY: gate-programs
+gate-programs: $(GATE_PROGRAMS)
 
 # The hunt: what is random, by seed, until MINUTES are over. It decides about nothing.
 .PHONY: soak

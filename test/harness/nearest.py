@@ -12,6 +12,7 @@ SUITES = {
     'criu/adapter/lazy/zns-lazy.c': 'lazyfaults migration',
     'criu/adapter/net/zns-netlock.c': 'netlock',
     'criu/adapter/net/zns-netwatch.c': 'netlock',
+    'criu/adapter/zns-extend.c': 'memoryrestore',
     'criu/adapter/zns-settings.c': 'zonetests',
     'zns/alloc': 'rates admission compact',
     'zns/base': 'tools options hostile',
@@ -19,10 +20,12 @@ SUITES = {
     'zns/client': 'errors crypt',
     'zns/crypt': 'crypt',
     'zns/ctl': 'tools observe compact oci',
+    'zns/ctl/cmd_resize.c': 'disk',
     'zns/ctl/stream': 'disk crypt',
     'zns/dev': 'conformance errors crash',
     'zns/docker': 'docker',
     'zns/helper': 'transfers errors livedump incremental migration lazyfaults',
+    'zns/helper/restore': 'transfers errors lazyfaults memoryrestore',
     'zns/memory': 'memory memcheckpoint memoryrestore',
     'zns/memory/ctl': 'memory observe',
     'zns/memory/keeper': 'memory memcheckpoint',
@@ -32,6 +35,7 @@ SUITES = {
     'zns/oci': 'oci crypt',
     'zns/report': 'observe tools',
     'zns/store': 'errors tools crash',
+    'zns/store/rebuild.c': 'crypt errors tools crash',
     'zns/stripe': 'errors chains zonetests',
     'zns/track': 'livedump',
 }
@@ -49,7 +53,7 @@ def units(tree, build, path):
     programs = sorted((tree / 'test' / 'unit').glob('test_*.c'))
     called = {p.stem: sum(bool(re.search(rf'\b{f}\b', p.read_text())) for f in functions) for p in programs}
     direct = sorted((n for n in called if called[n]), key=lambda n: -called[n])
-    linked = [p.stem for p in programs if p.stem not in direct and _links(tree / build / 'test' / p.stem, functions)]
+    linked = [p.stem for p in programs if p.stem not in direct and _links(tree / build, p.stem, functions)]
     folder = path.split('/')[-2]
     linked.sort(key=lambda n: folder not in n)
     return (direct + _start_broker(programs, path) + linked)[:MOST_UNITS]
@@ -64,8 +68,9 @@ def _start_broker(programs, path):
     return sorted((n for n in sources if 'broker_fixture.h"' in sources[n]), key=lambda n: (-sources[n].count(word), n != 'test_broker'))
 
 
-def _links(program, functions):
-    if not program.exists():
+def _links(build, name, functions):
+    program = next((p for p in (build / 'test' / name, build / 'asan' / 'test' / name) if p.exists()), None)
+    if not program:
         return False
     names = subprocess.run(['nm', '--defined-only', program], stdout=subprocess.PIPE, text=True).stdout
     return bool(functions & {line.split()[-1] for line in names.splitlines()})
