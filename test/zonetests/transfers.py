@@ -62,7 +62,7 @@ class Transfers:
 
 def said(done, program):
     """Not killed, and an error line: of ours, unless a transfer of criu's own may have failed."""
-    if done.code < 0 or not any(program == 'criu' or 'zns' in line.lower() for line in done.errors()):
+    if done.code < 0 or not any(program == 'criu' or 'zns: ' in line for line in done.errors()):
         raise Failed(f'no line of ours: {" | ".join(done.errors()[-3:])}')
 
 
