@@ -373,25 +373,25 @@ static void move_is_checked(void **state)
 	record(&k, &g, &to, 1);
 	refused(&db, &q, -EINVAL, "no compaction has begun");
 	record(&k, &h, &to, 1);
-	refused(&mover, &q, -EINVAL, "not the checkpoint that was asked for");
+	refused(&mover, &q, -EINVAL, "of another checkpoint than was asked for");
 	record(&k, &g, &to, 1);
 	k.c.n_zones = 0;
-	refused(&mover, &q, -EINVAL, "without zones");
+	refused(&mover, &q, -EINVAL, "has no zones");
 	record(&k, &g, &other, 1); /* somebody else's */
-	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
 	record(&k, &g, &to, 1);
 	k.use[0].len += 4096; /* more than is there */
-	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
 	k.use[0].len = UINT64_MAX;
-	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
 	k.use[0].len = 0;
-	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
 	record(&k, &g, &to, 1);
 	k.use[0].zone = UINT32_MAX;
-	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
 	record(&k, &g, &z, 1);
 	k.use[0].len += 4096; /* more than it had */
-	refused(&mover, &q, -EINVAL, "neither the checkpoint's nor");
+	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
 	record(&k, &g, &to, 1);
 	k.use[1] = k.use[0]; /* twice */
 	k.up[1] = &k.use[1];

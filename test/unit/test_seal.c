@@ -333,12 +333,12 @@ static void what_may_not_be_named(void **state)
 	z = zone_get(&k, g.group[0]);
 	fill(f, &z, KIB(128));
 	q = name_units(n, &c, b, &g, &z);
-	refused(&k, &q, -EINVAL, "has no memory that this dump may name");
+	refused(&k, &q, -EINVAL, "holds no memory that this dump may refer to");
 	seal(&k, other.id);
-	refused(&k, &q, -EINVAL, "has no memory that this dump may name");
+	refused(&k, &q, -EINVAL, "holds no memory that this dump may refer to");
 	seal(&k, c.id);
 	memcpy(n->id, other.id, ZNS_UUID_LEN);
-	refused(&k, &q, -EINVAL, "has no memory that this dump may name");
+	refused(&k, &q, -EINVAL, "holds no memory that this dump may refer to");
 	memcpy(n->id, c.id, ZNS_UUID_LEN);
 	n->k.use[1].len += MIB(1);
 	refused(&k, &q, -EINVAL, "are not what the context wrote");

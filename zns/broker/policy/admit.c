@@ -102,7 +102,7 @@ static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 	if (a->separate && a->mode != ADM_SHARE && a->needed + 1 > bound)
 		return zns_fail(
 			err, -ERANGE,
-			"QoS of %u MiB/s and metadata images apart need %u groups, %s can promise %u (%s)",
+			"QoS of %u MiB/s with a separate group for metadata images needs %u groups, %s can promise %u (%s)",
 			a->qos, a->needed + 1, d->reg.path, bound,
 			budget < groups ? "open zones" : "groups");
 	return 0;

@@ -211,7 +211,7 @@ static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *n
 	}
 	return zns_fail(
 		err, -EINVAL,
-		"compaction: bytes %llu+%llu of zone %u are neither the checkpoint's nor were they written",
+		"compaction: bytes %llu+%llu of zone %u neither belong to the checkpoint nor were written by this compaction",
 		(unsigned long long)u->start, (unsigned long long)u->len, u->zone);
 }
 
@@ -225,7 +225,7 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 	    memcmp(q->id.data, l->id, ZNS_UUID_LEN))
 		return zns_fail(
 			err, -EINVAL,
-			"compaction: not the checkpoint that was asked for, or without zones");
+			"compaction: the record is of another checkpoint than was asked for, or has no zones");
 	for (size_t i = 0; i < q->n_zones; i++) {
 		const ZnsPb__ZoneUse *u = q->zones[i], *prev = i ? q->zones[i - 1] : NULL;
 

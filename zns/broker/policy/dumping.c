@@ -189,13 +189,16 @@ static int check_joined(const struct lease *l, const ZnsPb__Checkpoint *k,
 	if (l->kind != LEASE_IMPORT)
 		return 0;
 	if (k->pages_only)
-		return zns_fail(err, -EINVAL, "commit: checkpoint %s has pages only as before",
-				zns_uuid_format(l->id, id));
+		return zns_fail(
+			err, -EINVAL,
+			"commit: checkpoint %s still has pages only, so the join added nothing",
+			zns_uuid_format(l->id, id));
 	for (i = 0; i < old->n_zones; i++)
 		if (!has_use(k, old->zones[i]))
-			return zns_fail(err, -EINVAL,
-					"commit: checkpoint %s loses bytes of zone %u",
-					zns_uuid_format(l->id, id), old->zones[i]->zone);
+			return zns_fail(
+				err, -EINVAL,
+				"commit: the new record of checkpoint %s lacks bytes of zone %u that the old one has",
+				zns_uuid_format(l->id, id), old->zones[i]->zone);
 	return 0;
 }
 

@@ -51,9 +51,10 @@ int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 	if (!q->has_sealed)
 		return 0;
 	if (q->sealed.len != ZNS_UUID_LEN || q->has_join || q->has_flatten)
-		return zns_fail(err, -EINVAL,
-				"dump: an id of %d bytes, and neither join nor flatten",
-				ZNS_UUID_LEN);
+		return zns_fail(
+			err, -EINVAL,
+			"dump: an imported checkpoint has an id of %d bytes, and cannot join or flatten another",
+			ZNS_UUID_LEN);
 	zns_uuid_format(q->sealed.data, id);
 	if (zns_store_find(d->store, q->sealed.data))
 		return zns_fail(err, -EEXIST, "checkpoint %s is on %s already", id, d->reg.path);
@@ -63,9 +64,10 @@ int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 					id, l->pid);
 	t = zns_store_find_tombstone(d->store, q->sealed.data);
 	if (t && t->deleted_ns >= INT64_MAX - 1) /* no record can be later */
-		return zns_fail(err, -EOPNOTSUPP,
-				"checkpoint %s was removed from %s at the end of time", id,
-				d->reg.path);
+		return zns_fail(
+			err, -EOPNOTSUPP,
+			"checkpoint %s was removed from %s with the last possible time stamp, so no later record of it can be written",
+			id, d->reg.path);
 	return 0;
 }
 
@@ -121,8 +123,7 @@ static int shared_key(const struct znsd *d, const ZnsPb__Rm *q, const ZnsPb__Che
 	if (l)
 		return zns_fail(
 			err, -EBUSY,
-			"checkpoint %s has units of memory context %s, which lives, and its "
-			"next checkpoint would have their key again: `znsctl memory detach` "
+			"checkpoint %s has units of memory context %s, which still runs: that context's next checkpoint would contain the same key: `znsctl memory detach` "
 			"it first",
 			zns_uuid_format(k->id.data, a), l->container);
 	for (size_t i = 0; i < zns_store_nr_checkpoints(d->store); i++) {

@@ -108,7 +108,10 @@ int resize_step(struct znsd *d, const struct conn *who, uint32_t nr, struct zns_
 	if (d->policy->resizer && d->policy->resizer != who)
 		return zns_fail(err, -EBUSY, "%s is being resized by another command", d->reg.path);
 	if (!zns_file_resizes_in_place(d->dev, nr))
-		return zns_fail(err, -EXDEV, "%s: its tables move with that size", d->reg.path);
+		return zns_fail(
+			err, -EXDEV,
+			"%s: that size moves its zone tables, which is not possible while it is in use",
+			d->reg.path);
 	d->policy->resizer = who;
 	mark(d, nr);
 	ret = check_users(d, nr, err);

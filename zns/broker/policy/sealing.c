@@ -30,8 +30,7 @@ int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, s
 	if (m && dump->dump.encrypted != m->yields.encrypted)
 		return zns_fail(
 			err, -EOPNOTSUPP,
-			"one of both is encrypted and the other is not, this checkpoint and "
-			"the program's memory on zones: `znsctl memory detach` it first");
+			"only one of this checkpoint and the program's memory on zones is encrypted: `znsctl memory detach` the program first");
 	if (!m)
 		return zns_fail(
 			err, -ENOENT,
@@ -64,7 +63,8 @@ int seal_check(const struct znsd *d, const struct lease *dump, const ZnsPb__Zone
 
 	if (!l || u->memory.len != ZNS_UUID_LEN || memcmp(u->memory.data, l->id, ZNS_UUID_LEN))
 		return zns_fail(err, -EINVAL,
-				"commit: zone %u has no memory that this dump may name", u->zone);
+				"commit: zone %u holds no memory that this dump may refer to",
+				u->zone);
 	if (d->zones[u->zone].z.state == ZNS_ZONE_OFFLINE)
 		return zns_fail(err, -ENXIO, "commit: zone %u turned offline", u->zone);
 	if (u->start || !u->len || u->len > d->zones[u->zone].z.wp)
