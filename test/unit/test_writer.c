@@ -649,12 +649,13 @@ static void misuse(void **state)
 			break;
 		case 4:
 			assert_ok(zns_wimage_mem(i, getpid(), &v, 1, &err));
-			assert_fails(zns_wimage_data(i, &byte, 1, &err), -EINVAL, "cannot follow");
+			assert_fails(zns_wimage_data(i, &byte, 1, &err), -EINVAL,
+				     "cannot be appended");
 			break;
 		default:
 			assert_ok(zns_wimage_mem(i, getpid(), &v, 1, &err));
 			assert_fails(zns_wimage_mem(i, getpid() + 1, &v, 1, &err), -EINVAL,
-				     "cannot follow");
+				     "cannot be appended");
 		}
 		/* an image that lacks bytes can never be committed */
 		assert_int_equal(zns_writer_error(r.w, &e), what ? -EINVAL : -EBUSY);

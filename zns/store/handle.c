@@ -46,7 +46,8 @@ int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct
 	int ret;
 
 	if (len > ZNS_HANDLE_MAX)
-		return zns_fail(err, -EBADMSG, "this is no handle: it has %zu bytes", len);
+		return zns_fail(err, -EBADMSG,
+				"this is not a handle: %zu bytes are too long for one", len);
 	ret = zns_frame_parse(buf, len, &f, err);
 	if (ret == -ENODATA)
 		return zns_fail(err, -EBADMSG, "not a handle");

@@ -22,10 +22,10 @@ static int check_kind(const ZnsPb__Manifest *m, const char *what, struct zns_err
 {
 	for (size_t i = 0; i < m->n_images; i++)
 		if (m->images[i]->has_memory_key)
-			return zns_fail(err, -EOPNOTSUPP,
-					"%s has memory of a running program under that one's key: "
-					"`znsctl flatten` it first",
-					what);
+			return zns_fail(
+				err, -EOPNOTSUPP,
+				"%s has a program's memory that is encrypted with the program's own key: `znsctl flatten` it first",
+				what);
 	if (!zns_sealed_unit(m))
 		return zns_fail(
 			err, -EOPNOTSUPP,
@@ -118,9 +118,9 @@ int zns_sealed_pack(const ZnsPb__Manifest *m, uint8_t **out, size_t *len, struct
 	b.checkpoint = &c;
 	b.images = list;
 	if (zns_pb__manifest__get_packed_size(&b) > ZNS_SEALED_MAX - ZNS_FRAME_HDR)
-		return zns_fail(err, -EFBIG,
-				"a checkpoint with so many units cannot leave as it is: send it "
-				"with --decrypt");
+		return zns_fail(
+			err, -EFBIG,
+			"a checkpoint with so many units cannot be sent encrypted: send it with --decrypt");
 	*out = pack(&b, len);
 	return *out ? 0 : zns_fail(err, -ENOMEM, "no memory for a manifest");
 }
@@ -131,10 +131,12 @@ static int check_bare(const ZnsPb__Checkpoint *c, bool plain, struct zns_err *er
 	    (c->has_parent && !memcmp(c->parent.data, c->id.data, ZNS_UUID_LEN)))
 		return zns_fail(err, -EBADMSG, "its record has an impossible id or parent");
 	if (c->crypt ? c->crypt->has_key_id || c->crypt->has_wrapped : !plain)
-		return zns_fail(err, -EBADMSG, "its record is of no encrypted checkpoint");
+		return zns_fail(err, -EBADMSG, "its record is not of an encrypted checkpoint");
 	if (*c->container || c->n_zones || c->n_groups || c->n_metadata_groups || c->manifest ||
 	    c->origin || c->live || c->pages_only || c->moved || c->memory_bytes)
-		return zns_fail(err, -EBADMSG, "its record has fields that do not leave a device");
+		return zns_fail(
+			err, -EBADMSG,
+			"its record has fields that are valid only on the device that wrote it");
 	return 0;
 }
 
@@ -164,7 +166,7 @@ static int check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, bool 
 	if (!ret && (m->device.len || !m->has_seal != !m->checkpoint->crypt))
 		ret = zns_fail(
 			err, -EBADMSG,
-			"its record has no seal, or names places on a device, which none that left it does");
+			"its record has no seal, or names places on a device, which no sent checkpoint has");
 	if (!ret)
 		ret = check_kind(m, "the checkpoint", err);
 	if (!ret && (unit < ZNS_UNIT_LEAST || unit > ZNS_STRIPE_UNIT_MAX || unit % 4096))

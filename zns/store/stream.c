@@ -131,7 +131,7 @@ int zns_stream_put(struct zns_stream *s, const ZnsPb__Checkpoint *record, const 
 		ret = zns_sealed_pack(m, &images, &len, err);
 	if (!ret && len > zns_sealed_most(c.bytes))
 		ret = zns_fail(err, -EFBIG,
-			       "the checkpoint has too many small images to leave as it is");
+			       "the checkpoint has too many small images to be sent as it is");
 	if (!ret)
 		ret = reserve(s, zns_max(len, (size_t)ZNS_STREAM_DATA), err);
 	if (ret)
@@ -249,9 +249,10 @@ static int read_header(struct zns_stream *s, uint64_t *len, struct zns_err *err)
 	if (!*len)
 		return zns_fail(err, -EBADMSG, "the stream is damaged after %llu frames",
 				(unsigned long long)s->seq);
-	return zns_fail(err, -EBADMSG,
-			"the stream has a frame of type %u and %llu bytes where none may be", type,
-			(unsigned long long)*len);
+	return zns_fail(
+		err, -EBADMSG,
+		"the stream has a frame of type %u and %llu bytes where no such frame may be", type,
+		(unsigned long long)*len);
 }
 
 static int read_frame(struct zns_stream *s, struct zns_err *err)
@@ -271,10 +272,10 @@ static int read_frame(struct zns_stream *s, struct zns_err *err)
 	if (!s->last)
 		s->id = s->f.generation;
 	if (s->f.generation != s->id || s->f.seq != s->seq)
-		return zns_fail(err, -EBADMSG,
-				"a frame of the stream is missing, twice there or of another "
-				"stream, after %llu frames",
-				(unsigned long long)s->seq);
+		return zns_fail(
+			err, -EBADMSG,
+			"a frame of the stream is missing, repeated or from another stream, after %llu frames",
+			(unsigned long long)s->seq);
 	return 0;
 }
 

@@ -27,7 +27,7 @@ static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, si
 			skip = 0;
 		}
 		if (!nr) /* cannot happen: a request is as long as its iovecs together */
-			return zns_fail(err, -EFAULT, "a read of task %d has no place to go",
+			return zns_fail(err, -EFAULT, "a read for task %d has no destination",
 					q->task.pid);
 		local = (struct iovec){ buf, sum };
 		ret = zns_task_write(q->task, &local, 1, remote, nr, sum, err);

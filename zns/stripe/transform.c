@@ -46,7 +46,7 @@ int transform_in(const struct zns_crypt *c, const struct zns_memory_key *m, cons
 					   pb->tags.data + unit * ZNS_TAG_BYTES, err);
 	return zns_unit_csum(pb, buf, len) == pb->csums[unit] ?
 		       0 :
-		       zns_fail(err, -EBADMSG, "image %s: checksum", pb->name);
+		       zns_fail(err, -EBADMSG, "image %s: checksum does not match", pb->name);
 }
 
 int may_deliver(const struct zns_crypt *c, const ZnsPb__Image *pb, struct zns_err *err)

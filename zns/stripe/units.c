@@ -73,8 +73,9 @@ static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 	s = (struct span){ p.zone, zns_align_down(p.off, block), zns_align_up(p.off + len, block) };
 	c->skip = p.off - s.from;
 	if (s.to - s.from > r->buf_len)
-		return zns_fail(err, -EBADMSG, "image %s: unit %llu is too large", i->pb->name,
-				(unsigned long long)c->k);
+		return zns_fail(err, -EBADMSG,
+				"image %s: unit %llu is larger than the reader's buffer",
+				i->pb->name, (unsigned long long)c->k);
 	ret = r->hot ? hot_unit(r, c, &p, s.from, s.to, err) : -EAGAIN;
 	if (ret == -EBADMSG)
 		return bad_unit(r, c, &s, err);

@@ -6,10 +6,11 @@ NEEDS_LOCK static int check_from(const struct zns_writer *w, struct zns_wimage *
 				 uint32_t nr, const char *name, struct zns_err *err)
 {
 	if (!nr || nr > ZNS_MAP_FROM_MAX)
-		return zns_fail(err, -EINVAL, "image %s: composed of %u images", name, nr);
+		return zns_fail(err, -EINVAL, "image %s: composed of %u images, not 1 to 4096",
+				name, nr);
 	for (uint32_t n = 0; n < nr; n++)
 		if (from[n]->w != w || !from[n]->sealed || !from[n]->pb.part || from[n]->pb.map)
-			return zns_fail(err, -EINVAL, "image %s: %s is no part that has ended",
+			return zns_fail(err, -EINVAL, "image %s: %s is not a complete part of it",
 					name, from[n]->pb.name);
 	return 0;
 }
@@ -23,10 +24,11 @@ NEEDS_LOCK static int check_runs(struct zns_wimage *const *from, uint32_t nr_fro
 		if (run[n].source >= nr_from ||
 		    !zns_map_run_fits(&run[n], from[run[n].source]->pb.size) ||
 		    run[n].len > UINT64_MAX - *size)
-			return zns_fail(err, -EINVAL,
-					"image %s: run %zu (%llu+%llu of part %u) is not in it",
-					name, n, (unsigned long long)run[n].at,
-					(unsigned long long)run[n].len, run[n].source);
+			return zns_fail(
+				err, -EINVAL,
+				"image %s: run %zu (%llu+%llu of part %u) is outside the part",
+				name, n, (unsigned long long)run[n].at,
+				(unsigned long long)run[n].len, run[n].source);
 		*size += run[n].len;
 	}
 	return 0;

@@ -52,7 +52,8 @@ static struct job *mem_job(struct zns_wimage *i, pid_t pid, struct zns_err *err)
 		i->ungathered++;
 	}
 	if (i->open->data || i->open->pid != pid) {
-		zns_fail(err, -EINVAL, "image %s: memory of task %d cannot follow what it holds",
+		zns_fail(err, -EINVAL,
+			 "image %s: memory of task %d cannot be appended to its present data",
 			 i->pb.name, pid);
 		return NULL;
 	}
@@ -125,7 +126,8 @@ static struct job *data_job(struct zns_wimage *i, struct zns_err *err)
 		i->open = j;
 	}
 	if (!i->open->data) {
-		zns_fail(err, -EINVAL, "image %s: bytes cannot follow task memory", i->pb.name);
+		zns_fail(err, -EINVAL, "image %s: bytes cannot be appended to task memory",
+			 i->pb.name);
 		return NULL;
 	}
 	return i->open;

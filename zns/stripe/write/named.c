@@ -17,7 +17,7 @@ static int check_units(const struct zns_writer *w, const struct zns_named *u, si
 		    (n && (u[n].zone < u[n - 1].zone ||
 			   (u[n].zone == u[n - 1].zone && u[n].off <= u[n - 1].off))))
 			return zns_fail(err, -EINVAL,
-					"unit %zu, at byte %llu of zone %u, cannot be", n,
+					"unit %zu, at byte %llu of zone %u: impossible place", n,
 					(unsigned long long)u[n].off, u[n].zone);
 	return 0;
 }

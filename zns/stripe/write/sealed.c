@@ -31,7 +31,7 @@ int image_outgoing(const struct zns_wimage *i, uint64_t k, uint8_t *buf, size_t 
 				     len, tag, err);
 	if (k >= like->n_csums || zns_unit_csum(like, buf, len) != like->csums[k])
 		return zns_fail(err, -EBADMSG,
-				"image %s: unit %llu is not the one that its record speaks of",
+				"image %s: unit %llu does not match the checkpoint's record",
 				like->name, (unsigned long long)k);
 	return i->w->proof ? prove(i, k, buf, len, err) : 0;
 }
