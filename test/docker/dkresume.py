@@ -333,7 +333,7 @@ def from_another(d):
         refused('kid-0', 'the container differs from warm in its program\'s arguments', ident, program=SECRET + '\n')
         make('kid-0', 'warm/one', verb=('create',))
         d.docker('cp', rules, 'kid-0:/usr/lib/x.so')
-        d.refused(d.docker, 'start', 'kid-0', line='x.so is no file of its image')
+        d.refused(d.docker, 'start', 'kid-0', line="x.so is not a file of the container's image")
         rules.write_text(rules.read_text() + 'broken\n')
         d.refused(d.docker, 'start', 'kid-0', line='"broken" is not KEY=VALUE')
         rules.write_text(rules.read_text().replace('broken\n', ''))
@@ -359,7 +359,7 @@ def from_another(d):
                 d.docker('start', 'kid-0')
                 want('its memory', secret(d, 'kid-0') == bound, note(d, 'kid-0'))
             else:
-                d.refused(d.docker, 'start', 'kid-0', line='rules is no file of its image')
+                d.refused(d.docker, 'start', 'kid-0', line="rules is not a file of the container's image")
             remove(d, 'kid-0')
         remove(d, 'bound')
         kids = [f'kid-{i}' for i in range(5)]
@@ -746,7 +746,7 @@ def suspend_all(d):
     """Before a shutdown: what its time does not allow is stopped by its signal, all else is suspended in order; others are left alone."""
     was = {name: keeps_secret(d, name, *SUSPEND, '--label', f'zns.stop-order={order}') for name, order in (('second', 2), ('first', 1))}
     d.run('plain', 'sleep', '1000')
-    d.refused(d.zctl, 'docker', 'suspend', '--within', '5', line='--within is of --all')
+    d.refused(d.zctl, 'docker', 'suspend', '--within', '5', line='--within works only with --all')
     d.refused(d.docker, 'run', '--runtime', 'zns', '--network', 'none', '--rm', '--label', 'zns.stop-order=x', 'work', 'true', line='is no number of 0 to')
     said = d.zjson('docker', 'suspend', '--all', '--within', '0')['containers']
     want('no time', [(c['container'], c['checkpoint']) for c in said] == [('first', ''), ('second', '')] and '0.0 s are left' in said[0]['why'], said)

@@ -243,7 +243,7 @@ def suspend(d):
     sh('mount', '--bind', ended, ended)     # so it cannot be removed
     for start in (('container', 'restore', '--keep'), ('start',)):
         r = d.p(*start, 'sus', check=False)
-        want('it could come back twice', r.returncode and 'its memory could come back once more' in r.stderr and ended.exists(), start, r.stderr)
+        want('it could come back twice', r.returncode and 'its memory could be restored a second time' in r.stderr and ended.exists(), start, r.stderr)
     sh('umount', ended)
     d.p('start', 'sus')
     want('files were written since', 'was written after its checkpoint' in note(), note())

@@ -42,7 +42,7 @@ def crio(ns='shop', pod='web', name='app'):
 
 @case
 def cri_annotations(scene):
-    """containerd's CRI: what is no name of Kubernetes is refused in one line, and nothing is started."""
+    """containerd's CRI: what is not a valid name in Kubernetes is refused in one line, and nothing is started."""
     scene = scene(TINY, size=1)
     e = Engine(scene, 'state/k8s.io')
     e.spec['annotations'] = cri()
@@ -53,7 +53,7 @@ def cri_annotations(scene):
             if '\0' in bad:     # no name at all: the id stays
                 e.named(bad, ID)
             else:
-                e.refused(bad, says='is no name of Kubernetes')
+                e.refused(bad, says='is not a valid name in Kubernetes')
             tried(f'{part} {bad!r}')
     e.spec['annotations'] = cri(pod='x' * 300)
     e.named('too long', ID)
@@ -98,7 +98,7 @@ def cri_elsewhere(scene):
     e.named('allowed', 'shop/web/app')
     for bad in EVIL[:8] + STRANGE[:8]:
         e.spec['annotations'] = crio(pod=bad)
-        e.refused(bad, says='is no name of Kubernetes')
+        e.refused(bad, says='is not a valid name in Kubernetes')
         tried(f'CRI-O {bad!r}')
     conf.write_text(kept)
 
@@ -169,11 +169,11 @@ def docker_files(scene):
         if '\0' in name:
             e.named(name, ID)
         else:
-            e.refused(name, says='none that Docker gives')
+            e.refused(name, says='not one that Docker allows')
         tried(f'name {name!r}')
     for cid in (OTHER, '', None, 5, ID[:-1], ID + 'a', ID.upper()):
         e.config(ID=cid)
-        e.refused(cid, says='of another container')
+        e.refused(cid, says='describes another container')
         tried(f'ID {cid!r}')
     for text in ('', '{', '[]', '{"ID": 3}', '{"ID": "' + ID + '"} x'):
         e.config().write_text(text)
@@ -206,7 +206,7 @@ def docker_files(scene):
     for what, act in spoil.items():
         e = engine()
         act(e, e.config(Name='/' + VICTIM))
-        e.refused(what, says='is not believed')
+        e.refused(what, says='was not used')
         tried(what)
 
 

@@ -263,7 +263,9 @@ static void files_in_time(void **state)
 	put(at("volume/new"), "x");
 	read_container("", RAN);
 	assert_int_equal(docker_written_since(c.spec, "/none/x", &later, 0, &err), -ETIMEDOUT);
-	assert_non_null(strstr(err.msg, "it takes more than 0 ms to see whether its files were"));
+	assert_non_null(
+		strstr(err.msg,
+		       "checking whether the container's files were written takes more than 0 ms"));
 	assert_int_equal(docker_written_since(c.spec, "/none/x", &later, 600000, &err), 0);
 	docker_container_fini(&c);
 }
@@ -552,7 +554,7 @@ static void from_own_files(void **state)
 	assert_int_equal(docker_has_files(c.spec, &err), 0);
 	assert_int_equal(symlink("x", at("files/lib/libc.so")), 0);
 	assert_int_equal(docker_has_files(c.spec, &err), -EEXIST);
-	assert_non_null(strstr(err.msg, "libc.so is no file of its image"));
+	assert_non_null(strstr(err.msg, "libc.so is not a file of the container's image"));
 	docker_container_fini(&c);
 	assert_int_equal(umount(at("files")), 0);
 	assert_int_equal(umount(at("layers")), 0);

@@ -51,7 +51,7 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 	int ret;
 
 	if (!docker_full_id(c->id) || strlen(root) >= sizeof(c->root))
-		return zns_fail(err, -ENOENT, "container %.80s is none of Docker's", c->id);
+		return zns_fail(err, -ENOENT, "container %.80s does not belong to Docker", c->id);
 	ret = read_own(root, c->id, "config.v2.json", &c->config, err);
 	if (ret)
 		return ret;
@@ -59,7 +59,7 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 	if (!id || strcmp(id, c->id))
 		return zns_fail(
 			err, -EPERM,
-			"%s/containers/%s/config.v2.json is of another container: it is not believed",
+			"%s/containers/%s/config.v2.json describes another container, so it was not used",
 			root, c->id);
 	conf = zns_json_get(c->config, "Config");
 	copy(c->kind, sizeof(c->kind), "docker");
@@ -73,7 +73,7 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 		if (!docker_good_word(name))
 			return zns_fail(
 				err, -EINVAL,
-				"the name of container %.12s in Docker's files is none that Docker gives",
+				"the name of container %.12s in Docker's files is not one that Docker allows",
 				c->id);
 		copy(c->name, sizeof(c->name), name);
 	}
@@ -150,7 +150,7 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 		if (!docker_good_word(v[i]))
 			return zns_fail(
 				err, -EINVAL,
-				"annotation %s is no name of Kubernetes: letters, digits, _ . -",
+				"annotation %s is not a valid name in Kubernetes: letters, digits, _ . -",
 				key[i]);
 		len += strlen(v[i]);
 	}

@@ -41,7 +41,9 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 		return zns_fail_sys(err, -errno, "%s", c->image_path);
 	ret = docker_shape_write(c->image_path, state->bundle);
 	if (ret)
-		return zns_fail_sys(err, ret, "the note about its rights in %s", c->image_path);
+		return zns_fail_sys(err, ret,
+				    "cannot write the note about the container's rights in %s",
+				    c->image_path);
 	if (call_has_flag(c, "leave-running") || !docker_good_word(e->name)) {
 		*e->name = 0;
 		return 0;
@@ -49,7 +51,10 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 	e->lock = suspend_lock(k);
 	ret = docker_resume_reserve(k, e->name);
 	if (ret)
-		return zns_fail_sys(err, ret, "the note that it ends with checkpoint %s", e->name);
+		return zns_fail_sys(
+			err, ret,
+			"cannot write the note that the container ends with checkpoint %s",
+			e->name);
 	e->init = state->init_pid > 1 ? (int)syscall(SYS_pidfd_open, state->init_pid, 0) : -1;
 	return make_note(k, e, err);
 }

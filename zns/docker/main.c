@@ -356,10 +356,10 @@ static int use_up_podman(const struct docker_container *k, struct zns_err *err)
 {
 	int ret = *k->bundle ? docker_resume_used_by(k) : 0;
 
-	return ret ? zns_fail_sys(err, ret,
-				  "not started, as its memory could come back once more: a note "
-				  "in %s",
-				  k->bundle) :
+	return ret ? zns_fail_sys(
+			     err, ret,
+			     "not started, since its memory could be restored a second time: cannot write a note in %s",
+			     k->bundle) :
 		     0;
 }
 
@@ -449,7 +449,7 @@ static int check_memory(const struct docker_container *k, struct docker_settings
 	int ret = docker_memory_parse(s->value[DOCKER_MEMORY], "zns.memory", &m, err);
 
 	if (!ret && m.wanted && s->source[DOCKER_DEV] && !strcmp(s->value[DOCKER_DEV], "none"))
-		ret = zns_fail(err, -EINVAL, "zns.memory wants zones, and zns.dev is none");
+		ret = zns_fail(err, -EINVAL, "zns.memory needs zones, but zns.dev is none");
 	if (!ret && s->source[DOCKER_MEMORY_MIN])
 		zns_parse_size(s->value[DOCKER_MEMORY_MIN], &m.min);
 	if (!ret && m.wanted)

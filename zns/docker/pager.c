@@ -83,6 +83,7 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 	argv[n] = pid;
 	if ((size_t)snprintf(log, sizeof(log), "%s/" DIR_NAME "/%s.log", zns_run_dir(), p->name) >=
 	    sizeof(log))
-		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s", zns_run_dir());
+		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: its name is too long",
+				zns_run_dir());
 	return zns_daemon_start(&d, err);
 }

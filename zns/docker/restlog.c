@@ -87,7 +87,8 @@ int docker_restore_log(const char *id, uint8_t **text, size_t *len, struct zns_e
 	}
 	ret = nr > 1 ? -EEXIST : zns_read_file(AT_FDCWD, path, LOG_MAX + 1, text, len);
 	if (ret == -EEXIST)
-		return zns_fail(err, ret, "several containers' ids begin with %s: give more of it",
+		return zns_fail(err, ret,
+				"the ids of several containers begin with %s: give more digits",
 				id);
 	if (ret == -ENOENT)
 		return zns_fail(

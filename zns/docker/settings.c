@@ -448,7 +448,7 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 		if (is_admins((int)i))
 			return zns_fail(
 				err, -EPERM,
-				"%s zns.%s is the administrator's to say, in docker.rules or zns.conf",
+				"%s zns.%s can be set only by the administrator, in docker.rules or zns.conf",
 				what, docker_key_name[i]);
 		if (i == DOCKER_NR_KEYS)
 			return zns_fail(

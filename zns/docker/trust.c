@@ -63,8 +63,7 @@ static int refuse(struct zns_err *err, int ret, const char *path)
 	if (ret == -EPERM)
 		return zns_fail(
 			err, ret,
-			"%s is a link, or somebody else than root may write it or its directory: it is not "
-			"believed",
+			"%s is a link, or somebody else than root may write it or its directory, so it was not used",
 			path);
 	return zns_fail_sys(err, ret, "%s", path);
 }

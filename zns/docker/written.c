@@ -138,22 +138,24 @@ static bool has_none(const struct dirent *e)
 static int may_look(struct look *l)
 {
 	if (!l->left--)
-		return zns_fail(l->err, -E2BIG, "it has more than %u files to look at", FILES_MAX);
+		return zns_fail(l->err, -E2BIG, "the container has more than %u files to check",
+				FILES_MAX);
 	if (zns_mono_ns() < l->until_ns)
 		return 0;
-	return zns_fail(l->err, -ETIMEDOUT,
-			"it takes more than %u ms to see whether its files were written "
-			"(%zu were looked at)",
-			l->limit_ms, FILES_MAX - l->left - 1);
+	return zns_fail(
+		l->err, -ETIMEDOUT,
+		"checking whether the container's files were written takes more than %u ms (%zu were checked)",
+		l->limit_ms, FILES_MAX - l->left - 1);
 }
 
 static int not_its_images(const struct look *l, const char *name)
 {
 	char text[300];
 
-	return zns_fail(l->err, -EEXIST,
-			"zns.from: %s is no file of its image, as `docker cp` puts there",
-			place(l, name, text, sizeof(text)));
+	return zns_fail(
+		l->err, -EEXIST,
+		"zns.from: %s is not a file of the container's image (did `docker cp` put it there?)",
+		place(l, name, text, sizeof(text)));
 }
 
 /* Is @name, in the directory that is looked at, @to inside the container? */
@@ -428,9 +430,9 @@ int docker_has_files(struct json_object *spec, struct zns_err *err)
 	if (ret)
 		return zns_fail_sys(err, ret, "the mount of its root");
 	if (!*upper)
-		return zns_fail(err, -EOPNOTSUPP,
-				"zns.from: its root is no overlay, so nobody knows whether its "
-				"files are those of its image");
+		return zns_fail(
+			err, -EOPNOTSUPP,
+			"zns.from: the container's root is not an overlay, so its files cannot be compared with those of its image");
 	return tree(&l, upper, "/", false);
 }
 
@@ -495,7 +497,7 @@ int docker_written_since(struct json_object *spec, const char *own,
 	pid_t pid;
 
 	if (r == MAP_FAILED)
-		return zns_fail(err, -ENOMEM, "no memory to look at its files");
+		return zns_fail(err, -ENOMEM, "no memory to check the container's files");
 	l.err = &r->err;
 	l.now = r->now;
 	pid = fork();
@@ -509,15 +511,15 @@ int docker_written_since(struct json_object *spec, const char *own,
 		if (err && ret)
 			*err = r->err;
 		if (!r->done)
-			zns_fail(err, ret, "the look at its files ended too early");
+			zns_fail(err, ret, "the check of the container's files ended too early");
 	} else if (ret) {
-		zns_fail_sys(err, ret, "a process that looks at its files");
+		zns_fail_sys(err, ret, "cannot start a process that checks the container's files");
 	} else { /* not waited for: nothing ends it while the kernel waits for an answer */
 		kill(pid, SIGKILL);
-		ret = zns_fail(err, -ETIMEDOUT,
-			       "it takes more than %u ms to see whether its files were written: "
-			       "%s does not answer",
-			       limit_ms, zns_escape(r->now, what, sizeof(what)));
+		ret = zns_fail(
+			err, -ETIMEDOUT,
+			"checking whether the container's files were written takes more than %u ms: %s does not answer",
+			limit_ms, zns_escape(r->now, what, sizeof(what)));
 	}
 	if (p.fd >= 0)
 		close(p.fd);

@@ -108,7 +108,8 @@ static int both(const struct ctl_cmd *cmd, int argc, char **argv, bool start)
 		return args.code;
 	if (all || within_s != NO_LIMIT) {
 		if (!all || args.argc)
-			return ctl_usage(cmd, "--within is of --all, which wants no container");
+			return ctl_usage(
+				cmd, "--within works only with --all, which takes no container");
 		ret = docker_daemon_open(&d, host, &err) ?:
 			      docker_suspend_all(&d, args.json, within_s != NO_LIMIT, within_s,
 						 &err);

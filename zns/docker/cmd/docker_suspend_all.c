@@ -130,7 +130,8 @@ static void leave(struct all *a, const struct docker_target *t, const struct doc
 	int ret = docker_stop_by_signal(&t->c);
 
 	if (ret) {
-		fprintf(stderr, "znsctl docker suspend: %s: its next stop is no signal: %s\n",
+		fprintf(stderr,
+			"znsctl docker suspend: %s: cannot be set to stop by its signal the next time: %s\n",
 			o->name, strerror(-ret));
 		a->failed = true;
 	}
