@@ -52,7 +52,7 @@ expose_tests() {
 	n=$(wc -w <<<"$zones")
 	check "it has their zones, $n" test "$(blkzone report "$dev" | wc -l)" = "$n"
 	check "again: the same device" test "$(znsctl reserve "$node" db --expose | sed 's/.*, as //')" = "$dev"
-	refused "format while it is there" 'zones of it are a device of their own' znsctl format "$node" --force --map 'i % 8' --zone-write-bw 20 --zone-read-bw 80
+	refused "format while it is there" 'zones are exposed as another device' znsctl format "$node" --force --map 'i % 8' --zone-write-bw 20 --zone-read-bw 80
 	check "write its first zone" dd if=/dev/urandom of="$dev" bs=64K count=4 oflag=direct conv=notrunc status=none
 	size=$(zone_size "${block##*/}")
 	first=${zones%% *}

@@ -183,8 +183,8 @@ def refused(scene):
 
     says('no OCI layout', 'nothing', lambda lay: None)
     says('no image with the tag', 'another-tag', exported, ':y')
-    says('are not its own', 'flipped', lambda lay: hurt(lay, 0, flip))
-    says('are not its own', 'flipped-newest', lambda lay: hurt(lay, LEVELS - 1, flip))
+    says('does not match its digest', 'flipped', lambda lay: hurt(lay, 0, flip))
+    says('does not match its digest', 'flipped-newest', lambda lay: hurt(lay, LEVELS - 1, flip))
     says('bytes instead of', 'short', lambda lay: hurt(lay, 1, lambda p: os.truncate(p, 1000)))
     says('link', 'a-link', lambda lay: hurt(lay, 0, link))
     says('sha256', 'leads-out', lambda lay: lay.tell([{'mediaType': TAR, 'digest': 'sha256:../../../etc/passwd', 'size': 1}]))

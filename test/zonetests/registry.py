@@ -140,7 +140,7 @@ def damaged(scene):
                 data.seek(-1, os.SEEK_CUR)
                 data.write(bytes([byte ^ 1]))
             said = parts.ctl(1, *again)
-            if 'are not its own' not in said and 'skopeo failed' not in said:
+            if 'does not match its digest' not in said and 'skopeo failed' not in said:
                 raise Failed(f'a damaged layer: {said}')
             expect('checkpoints', parts.left(), before)
             with open(layer, 'r+b') as data:
@@ -164,7 +164,7 @@ def no_room(scene):
         fetched(parts, tmp, registry, 'web:x')
         big = parts.chain.dir / 'big'
         big.mkdir()
-        for where, code, says in ((tmp, 1, 'No space left'), (big, 0, 'goes by')):
+        for where, code, says in ((tmp, 1, 'No space left'), (big, 0, 'is written to')):
             done = subprocess.run([*unprivileged, 'push', parts.ids[0], registry.name('web:y'), '--tmp', where, *PLAIN_PUSH], env=parts.device.env,
                                   capture_output=True, text=True, check=False, timeout=300)
             expect(f'exit code: {done.stderr}', done.returncode, code)
@@ -174,7 +174,7 @@ def no_room(scene):
         fetched(parts, tmp, registry, 'web:y')
         expect('the same image', digest_of(registry, 'web:x'), digest_of(registry, 'web:y'))
         flat = parts.ctl(0, 'push', parts.ids[0], registry.name('web:flat'), '--flatten', *room, *PLAIN_PUSH)
-        expect('what it says', 'goes by' in flat, False)
+        expect('what it says', 'is written to' in flat, False)
         fetched(parts, tmp, registry, 'web:flat')
 
 

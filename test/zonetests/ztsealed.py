@@ -318,8 +318,8 @@ def sealed_refused(parts):
         return [(all_[0][0], out.getvalue()), *all_[1:]]
 
     bit = last(lambda notes, raw: (notes, patched(raw, pages, 5)))
-    says('is not the one that its record speaks of', bit, keyed=False)
-    says('is not the one that its record speaks of', swapped, keyed=False)
+    says("does not match the checkpoint's record", bit, keyed=False)
+    says("does not match the checkpoint's record", swapped, keyed=False)
     says('is not what was encrypted', last(mended))
     says('is not the one that was encrypted', record(lambda m: image_of(m, lambda i: [(k, bytes(len(v)) if k == 70 else v) for k, v in i])))
     says('Truncated', last(lambda notes, raw: (notes, raw[:len(raw) // 2])), keyed=False)
@@ -327,9 +327,9 @@ def sealed_refused(parts):
     says('does not begin with its record', last(lambda notes, raw: (notes, bytes(10240))), keyed=False)     # a layer without files
     says('of another checkpoint', lambda all_: [*all_[:-1], (all_[-1][0], forged_record(all_[-1][1], lambda m: [
         (k, forge.pack(forge.having(forge.unpack(v), 1, b'x' * 16)) if k == 2 else v) for k, v in m]))], keyed=False)
-    says("is not its parent's", lambda all_: all_[1:], keyed=False)                 # the oldest is missing
-    says("is not its parent's", lambda all_: [all_[0], *all_[2:]], keyed=False)     # one in the middle: rolled back
-    says("is not its parent's", lambda all_: [(dict(twin_layer[0]['annotations']), twin_layer[1]), *all_[1:]], keyed=False)
+    says('is not the layer of its parent', lambda all_: all_[1:], keyed=False)                 # the oldest is missing
+    says('is not the layer of its parent', lambda all_: [all_[0], *all_[2:]], keyed=False)     # one in the middle: rolled back
+    says('is not the layer of its parent', lambda all_: [(dict(twin_layer[0]['annotations']), twin_layer[1]), *all_[1:]], keyed=False)
     says('of another version', last(lambda notes, raw: ({**notes, SEAL: '00' * 16}, raw)), keyed=False)
     says('wrapped key', last(lambda notes, raw: ({**notes, KEY: twin_layer[0]['annotations'][KEY]}, raw)))
     says('wrapped key', last(lambda notes, raw: ({**notes, KEY: notes[KEY][:-1] + ('0' if notes[KEY][-1] != '0' else '1')}, raw)))
@@ -341,8 +341,8 @@ def sealed_refused(parts):
     # records that nobody wrote
     says('no seal', record(lambda m: [(k, v) for k, v in m if k != 70]), keyed=False)
     says('stripe unit', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 17, 12345)) if k == 2 else v) for k, v in m]), keyed=False)
-    says('do not leave a device', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 2, b'web')) if k == 2 else v) for k, v in m]), keyed=False)
-    says('no encrypted checkpoint', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 70)) if k == 2 else v) for k, v in m]), keyed=False)
+    says('valid only on the device', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 2, b'web')) if k == 2 else v) for k, v in m]), keyed=False)
+    says('not of an encrypted checkpoint', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 70)) if k == 2 else v) for k, v in m]), keyed=False)
     says('is too long', record(lambda m: [*m, (999, bytes(40 << 20))]), keyed=False)
     says('a newer one wrote it', record(lambda m: image_of(m, lambda i: [*i, (999, 1)])), keyed=False)
     says('has a place', record(lambda m: image_of(m, lambda i: [*i, (4, [(1, 0), (2, 4096), (3, [(1, 5), (2, 0)])])])), keyed=False)

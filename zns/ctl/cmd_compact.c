@@ -61,7 +61,9 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 		return CTL_USAGE;
 	x.json = args.json;
 	if (what && !defrag) {
-		zns_fail(&err, -EINVAL, "--of is for --defrag: other compaction is of zones");
+		zns_fail(
+			&err, -EINVAL,
+			"--of works only with --defrag: other compaction goes by zones, not by containers");
 		ctl_fail(cmd, &err);
 		return CTL_USAGE;
 	}

@@ -203,7 +203,8 @@ int export_command(const struct ctl_cmd *cmd, int argc, char **argv, struct expo
 			"an image without memory pages restores nothing: leave out --oci or --metadata-only");
 	if (x->decrypt && !oci)
 		return ctl_usage(
-			cmd, "only --oci keeps what is encrypted: without it, leave out --decrypt");
+			cmd,
+			"every export without --oci decrypts: leave out --decrypt, or add --oci");
 	x->to_stdout = !oci && !strcmp(x->target, "-");
 	x->packed = x->to_stdout || ctl_archive_name(x->target);
 	if (x->to_stdout && (args.json || isatty(STDOUT_FILENO)))

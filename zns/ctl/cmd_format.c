@@ -261,8 +261,7 @@ static int check_twin(const uint8_t *uuid, const char *path, struct zns_register
 	    !memcmp(there, uuid, ZNS_UUID_LEN))
 		return zns_fail(
 			err, -EEXIST,
-			"%s is a copy of %s, which is registered: both are store %s. If the copy "
-			"shall be used from now on: `znsctl unregister %s` first",
+			"%s is a copy of %s, which is registered: both are store %s. To use the copy from now on: `znsctl unregister %s` first",
 			path, was->path, zns_uuid_format(uuid, id), was->path);
 	return ctl_ask_to_leave(was, err);
 }

@@ -403,8 +403,9 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_only_dev(cmd, &args))
 		return CTL_USAGE;
 	if (weight && !compact)
-		return ctl_usage(cmd,
-				 "--weight says whose part --compact takes: it goes with that");
+		return ctl_usage(
+			cmd,
+			"--weight works only with --compact: it sets the share of bandwidth that compaction takes");
 	if (compact_weight(&x, weight, &err)) {
 		ctl_fail(cmd, &err);
 		return CTL_USAGE;

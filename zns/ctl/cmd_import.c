@@ -61,12 +61,12 @@ int import_command(const struct ctl_cmd *cmd, int argc, char **argv,
 	if (x.join && (handle || x.container[0]))
 		return ctl_usage(
 			cmd,
-			"--join goes to the checkpoint that the directory's handle names: no --handle, no --container");
+			"--join adds to the checkpoint that the directory's handle names: leave out --handle and --container");
 	x.path = args.argv[0];
 	if (oci && (x.join || x.parent_id))
 		return ctl_usage(
 			cmd,
-			"an OCI image has its parents with it: leave out --join and --parent, or --oci");
+			"an OCI image contains its parents: leave out --join and --parent, or --oci");
 	if (x.join && ctl_archive_name(x.path) && !ctl_is_dir(x.path))
 		return ctl_usage(cmd,
 				 "--join takes the directory that has the handle, not an archive");

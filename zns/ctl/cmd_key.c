@@ -179,8 +179,7 @@ static void note_plain(const struct key_args *a, const struct zns_registered *re
 		n += !ls->checkpoints[i]->crypt;
 	if (n && !reg->plain_ok)
 		fprintf(stderr,
-			"%s: note: %zu checkpoint%s on it %s not encrypted, and will not be restored; to take them all the same: "
-			"znsctl key plain accept\n",
+			"%s: note: %zu checkpoint%s on it %s not encrypted, and will not be restored; to accept them anyway: znsctl key plain accept\n",
 			a->cmd->name, n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
 }
 
@@ -340,7 +339,7 @@ static int send_rekey(const struct key_args *a, struct zns_broker *b, ZnsPb__Rek
 		return ret;
 	if (r->note)
 		fprintf(stderr,
-			"%s: note: copies of the keys as they were wrapped before stay: %s\n",
+			"%s: note: keys wrapped by the old key may still be on the device: %s\n",
 			a->cmd->name, ctl_text(r->note));
 	zns_pb__response__free_unpacked(r, NULL);
 	return 0;

@@ -423,7 +423,8 @@ static int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!all && !args.dev && args.argc == 1)
 		args.dev = *args.argv++, args.argc--;
 	if (args.argc || (all && args.dev))
-		return ctl_usage(cmd, all ? "--all stands alone" : "give one device at most");
+		return ctl_usage(cmd, all ? "--all shows every device: leave out the device" :
+					    "give one device at most");
 	if (all)
 		return status_all(cmd, args.json);
 	req.has_status = req.status = 1;

@@ -367,7 +367,8 @@ static void remember(struct zns_session *s, const struct totals *t, const struct
 	m.damaged_ns = damaged ? zns_now_ns() : 0;
 	req.mark = &m;
 	if (ctl_tell(&s->broker, &req, &err) && err.code != -ENOENT)
-		fprintf(stderr, "znsctl verify: `znsctl status` will not say it: %s\n", err.msg);
+		fprintf(stderr, "znsctl verify: `znsctl status` will not show this result: %s\n",
+			err.msg);
 }
 
 /* A checkpoint that was removed meanwhile is no damage. Each one has its own connection, so that

@@ -80,9 +80,10 @@ int expose_none(const char *path, struct zns_err *err)
 
 	if (below(path, &dev, &none) || !zns_dev_exposed(dev))
 		return 0;
-	return zns_fail(err, -EBUSY,
-			"%s: zones of it are a device of their own (see lsblk): release it first",
-			path);
+	return zns_fail(
+		err, -EBUSY,
+		"%s: some of its zones are exposed as another device (see lsblk): release that first",
+		path);
 }
 
 static bool is_in(const ZnsPb__Reservation *r, uint32_t group)

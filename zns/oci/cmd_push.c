@@ -25,8 +25,8 @@ static int send_it(struct export_oci *e, struct skopeo *w, bool silent, struct z
 	if (!ret && !export_serve_begin(e, dir, &serve, &why))
 		e->elsewhere = "../../../" LAYERS;
 	else if (!ret)
-		fprintf(stderr, "znsctl push: %s: the whole image goes by %s first\n", why.msg,
-			ctl_text(w->tmp));
+		fprintf(stderr, "znsctl push: %s: so the whole image is written to %s first\n",
+			why.msg, ctl_text(w->tmp));
 	ctl_progress_start(&x->prog, "push: digests", x->prog.total);
 	if (!ret)
 		ret = export_to_oci(e, err);

@@ -88,7 +88,8 @@ static int check_place(const struct sealed *z, const char *parent, struct zns_er
 		return zns_fail(err, -EBADMSG, "its record is of another checkpoint than %s",
 				z->layer->id);
 	if (!is_id(c->has_parent, &c->parent, parent))
-		return zns_fail(err, -EBADMSG, "the layer before that of %s is not its parent's",
+		return zns_fail(err, -EBADMSG,
+				"the layer before that of %s is not the layer of its parent",
 				z->layer->id);
 	if (memcmp(z->m->seal.data, z->layer->seal, sizeof(z->layer->seal)) != 0)
 		return zns_fail(err, -EBADMSG, "its record is of another version of %s",
@@ -196,9 +197,10 @@ static int read_image(struct sealed *z, const ZnsPb__Image *pb, struct zns_err *
 	if (more < 0)
 		return more;
 	if (!more || (pb->size && (e.link || e.size != pb->size || strcmp(e.name, pb->name) != 0)))
-		return zns_fail(err, -EBADMSG,
-				"the layer of %s has not image %s where its record has it",
-				z->layer->id, pb->name);
+		return zns_fail(
+			err, -EBADMSG,
+			"the layer of %s does not have image %s at the place that its record says",
+			z->layer->id, pb->name);
 	for (uint64_t off = 0; off < pb->size && !ret; off += CHUNK) {
 		size_t len = zns_min(CHUNK, pb->size - off);
 
@@ -224,7 +226,8 @@ static int read_images(struct sealed *z, struct zns_err *err)
 	if (!ret)
 		ret = ctl_unpack_next(z->u, &e, err);
 	if (ret > 0)
-		ret = zns_fail(err, -EBADMSG, "the layer of %s has more than its record speaks of",
+		ret = zns_fail(err, -EBADMSG,
+			       "the layer of %s has data beyond what its record lists",
 			       z->layer->id);
 	if (!ret)
 		ret = ctl_unpack_rest(z->u, err);
@@ -302,7 +305,7 @@ int import_sealed_run(struct import *x, const struct ctl_oci_layer *l, const cha
 	ret = run(&z, parent, spec, handle, err);
 	if (!ret && newest && z.no_key.code)
 		fprintf(stderr,
-			"znsctl import: note: it is here, but nobody has checked that it is authentic: %s\n",
+			"znsctl import: note: the checkpoint was imported, but its authenticity was not checked: %s\n",
 			z.no_key.msg);
 	ctl_unpack_close(z.u);
 	zns_writer_free(x->v.w); /* it borrows the manifest and the key */

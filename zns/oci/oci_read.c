@@ -83,7 +83,7 @@ int ctl_oci_check_end(struct ctl_oci_check *c, struct zns_err *err)
 	c->sha = NULL;
 	if (c->bytes == c->layer->size && !strcmp(digest, c->layer->digest))
 		return 0;
-	return zns_fail(err, -EBADMSG, "the bytes of %s are not its own: copy the image anew",
+	return zns_fail(err, -EBADMSG, "%s does not match its digest: copy the image anew",
 			c->layer->digest);
 }
 

@@ -278,8 +278,8 @@ static int check_path(const struct ctl_unpack *u, const char *name, struct zns_e
 	for (const char *p = name; *p; p += strcspn(p, "/"), p += *p == '/')
 		if (p[0] == '.' && p[1] == '.' && (!p[2] || p[2] == '/'))
 			return zns_fail(err, -EBADMSG,
-					"%s holds \"%s\", which leads out of a directory", u->path,
-					name);
+					"%s holds \"%s\", which leads outside of the directory",
+					u->path, name);
 	for (const char *p = name; *p; p++)
 		if (*p < ' ' || *p > '~')
 			return zns_fail(err, -EBADMSG,

@@ -122,6 +122,6 @@ int ctl_patience_fail(const struct ctl_patience *p, const char *who_did, struct 
 {
 	return zns_fail(
 		err, -ETIMEDOUT,
-		"%s nothing for %llu s, or less than %u KiB/s: given up (--timeout S waits longer)",
+		"%s nothing for %llu s, or less than %u KiB/s, so the transfer was stopped (--timeout S waits longer)",
 		who_did, (unsigned long long)p->limit_s, CTL_PATIENCE_RATE >> 10);
 }

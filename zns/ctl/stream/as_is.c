@@ -103,7 +103,7 @@ int as_is_there(const ZnsPb__Response *target, const char *path, const ZnsPb__Ch
 		return 0;
 	if (t->created_ns == c->created_ns && !strcmp(t->container, c->container))
 		return 1;
-	return zns_fail(err, -EEXIST, "%s has another checkpoint %s", path,
+	return zns_fail(err, -EEXIST, "%s has a different checkpoint with the id %s", path,
 			zns_uuid_format(c->id.data, id));
 }
 
