@@ -131,7 +131,8 @@ static int get(struct zns_resv *r, const struct resv_report *rep, const struct r
 	if (now.held && !now.ours)
 		return refuse(r, now.key, peer, err);
 	if (!now.held && !got)
-		zns_fail(&why, -EIO, "the drive says it is, and reports that it is not");
+		zns_fail(&why, -EIO,
+			 "the drive accepted the reservation, but its report does not show it");
 	return now.held ? 0 : failed(r, &why, err);
 }
 

@@ -89,9 +89,10 @@ int emu_model_enter(struct emu *e, struct zns_err *err)
 int emu_model_ask(struct emu *e, struct zns_err *err)
 {
 	if (e->fd_rdonly)
-		return zns_fail(err, -EBADF,
-				"%s: no right to write, so no share in its timing model",
-				e->dev.path);
+		return zns_fail(
+			err, -EBADF,
+			"%s is open for reading only, but its timing model needs write access",
+			e->dev.path);
 	if (!e->model)
 		return zns_fail(err, -EINVAL, "%s has no timing model: create it with --timing on",
 				e->dev.path);

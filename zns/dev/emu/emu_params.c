@@ -76,8 +76,8 @@ static int check_tables(const struct zns_emu_params *p, struct zns_err *err)
 		if (lay.dur_off + lay.dur_len <= lay.data_off || lay.live_off >= lay.data_end)
 			return 0;
 	}
-	return zns_fail(err, -EINVAL, "tables for %u zones at %llu", p->table_zones,
-			(unsigned long long)p->table_off);
+	return zns_fail(err, -EINVAL, "zone tables for %u zones at byte %llu: impossible place",
+			p->table_zones, (unsigned long long)p->table_off);
 }
 
 /* Which zones a die has. */
@@ -88,14 +88,14 @@ static int check_places(const struct zns_emu_params *p, struct zns_err *err)
 	    (p->map == ZNS_EMU_MAP_SHARED && (p->small_dies || p->row)) || p->row > p->nr_zones)
 		return zns_fail(
 			err, -EINVAL,
-			"%u small dies of %u, %u zones on each, %u zones in a row: a die at least is not small, and a shared map has neither",
+			"%u small dies of %u, %u zones on each, %u zones in a row: at least one die must have the full number, and a shared map can have neither",
 			p->small_dies, p->channels * p->ways, p->small_zones, p->row);
 	if (p->zone_dies > zns_min(p->channels * p->ways, EMU_MAX_BUFFER_UNITS) ||
 	    p->zone_step > p->zone_dies ||
 	    (p->zone_dies && (p->small_dies || p->map == ZNS_EMU_MAP_SHARED)))
 		return zns_fail(
 			err, -EINVAL,
-			"zones on %u of %u dies each, from each %u-th one on: at most 4 of them, at steps no longer than that; neither with a shared map nor with small dies",
+			"zones striped over %u of %u dies, starting at every %u-th die: at most 4 dies, the step no larger than their number, and not with a shared map or small dies",
 			p->zone_dies, p->channels * p->ways, p->zone_step);
 	return 0;
 }
@@ -109,8 +109,10 @@ static int check_file(const struct zns_emu_params *p, struct zns_err *err)
 	if (p->log_capacity < p->zone_capacity || p->log_capacity > GIB(4) ||
 	    p->log_capacity % p->block_size ||
 	    (p->log_block && (p->log_block < 512 || p->block_size % p->log_block)))
-		return zns_fail(err, -EINVAL, "zones for the log of %llu bytes",
-				(unsigned long long)p->log_capacity);
+		return zns_fail(
+			err, -EINVAL,
+			"zones for the log of %llu bytes: must hold at least a zone's capacity, at most 4 GiB, in whole blocks",
+			(unsigned long long)p->log_capacity);
 	if (p->timing || p->max_open || p->max_active || p->map != ZNS_EMU_MAP_SHARED ||
 	    p->zone_size != p->zone_capacity)
 		return zns_fail(err, -EINVAL, "an ordinary disk has neither dies nor limits");
