@@ -235,8 +235,7 @@ static int want_dump(void)
 		return -1;
 	}
 	if (zns_opts_given)
-		pr_warn("With --page-server the pages go there, and the zns options mean nothing here: all other images become "
-			"plain files\n");
+		pr_warn("With --page-server the pages go to the page server, and the zns options have no effect here: all other images become plain files\n");
 	return 0;
 }
 

@@ -284,7 +284,7 @@ int zns_tmpfs_end(int ret)
 		return ret;
 	close(storing.pipe);
 	if (waitpid(storing.pid, &status, 0) != storing.pid || status) {
-		pr_err("The archive of a tmpfs cannot be stored\n");
+		pr_err("Can't store the archive of a tmpfs\n");
 		ret = -1;
 	}
 	storing.pid = 0;

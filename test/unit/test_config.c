@@ -124,7 +124,7 @@ static void register_and_find(void **state)
 	assert_int_equal(zns_registered_by_path("/dev/nosuch", &r, &err), -ENOENT);
 	assert_says(err, "no such device node");
 	assert_int_equal(zns_registered_by_path("shop", &r, &err), -ENOENT);
-	assert_says(err, "shop is no device");
+	assert_says(err, "shop is not a device");
 
 	snprintf(spec, sizeof(spec), "emu:%s/b.img", dir);
 	assert_int_equal(zns_register(uuid_b, spec, &err), 0);

@@ -157,7 +157,7 @@ def a_name_for_a_device(s):
     ident = s.scene.ids()[0]
     for command in (['status'], ['zones'], ['gc'], ['groups'], ['compact'], ['fsck'], ['key', 'show']):
         said = s.ctl(*command, 'shop').stderr
-        if 'is no device' not in said and 'neither a device nor a KEYSPEC' not in said or re.search('znsctl (register|format|create)', said):
+        if 'is not a device' not in said and 'neither a device nor a KEYSPEC' not in said or re.search('znsctl (register|format|create)', said):
             raise Failed(f'{command} shop says: {said}')
     s.good('status', '--all')
     s.good('ls', 'errors')

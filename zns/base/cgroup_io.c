@@ -76,8 +76,7 @@ static int find_tree(struct tree *t, struct zns_err *err)
 	while (f && fgets(line, sizeof(line), f))
 		if (try_mount(line, t))
 			return 0;
-	return zns_fail(err, -EOPNOTSUPP,
-			"no cgroup hierarchy with the controller of I/O is mounted here");
+	return zns_fail(err, -EOPNOTSUPP, "no cgroup hierarchy with the io controller is mounted");
 }
 
 /* The line of /proc/PID/cgroup that is about @t, without its end: a path, or NULL. */

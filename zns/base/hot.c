@@ -112,8 +112,7 @@ static int check_shape(const struct zns_hot_shape *s, struct zns_err *err)
 {
 	if (s->nr_slots && !(s->nr_slots % WAYS) && s->slot_bytes && !(s->slot_bytes % 4096))
 		return 0;
-	return zns_fail(err, -EINVAL,
-			"%u slots of %u bytes cannot be the memory that restores share",
+	return zns_fail(err, -EINVAL, "impossible cache of shared units: %u slots of %u bytes",
 			s->nr_slots, s->slot_bytes);
 }
 

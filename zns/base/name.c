@@ -75,6 +75,6 @@ int zns_check_memory(const char *name, struct zns_err *err)
 
 	if (!ret && (*name == '.' || strchr(name, '/')))
 		ret = zns_fail(err, -EINVAL,
-			       "a memory context's name has no / and does not begin with a dot");
+			       "a memory context's name may not have a / or begin with a dot");
 	return ret;
 }

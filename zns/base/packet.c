@@ -99,7 +99,8 @@ int zns_run_subdir(const char *sub, struct zns_err *err)
 	if (ret)
 		return ret;
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", zns_run_dir(), sub) >= sizeof(path))
-		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s", zns_run_dir());
+		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: its name is too long",
+				zns_run_dir());
 	if (mkdir(path, 0700) && errno != EEXIST)
 		return zns_fail_sys(err, -errno, "cannot make %s", path);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -371,7 +371,7 @@ static int unknown_path(const char *spec, const char *canon, struct zns_err *err
 	if (!emu && !node)
 		return zns_fail(
 			err, -ENOENT,
-			"%s is no device: that is file:PATH, emu:PATH, zonefs:DIR, /dev/… or the UUID of a registered one; `znsctl status "
+			"%s is not a device: give file:PATH, emu:PATH, zonefs:DIR, /dev/… or the UUID of a registered one; `znsctl status "
 			"--all` lists them",
 			spec);
 	if (!there && emu)

@@ -203,7 +203,7 @@ int zns_memory_seal(struct zns_memory_key *k, uint8_t nonce[ZNS_MEMORY_NONCE], u
 
 	if (k->fd < 0)
 		return zns_fail(err, -EPERM,
-				"the key of a memory context in a checkpoint only decrypts");
+				"a memory context's key from a checkpoint can only decrypt");
 	for (int i = 0; i < 4; i++)
 		nonce[i] = (uint8_t)(k->writer >> 8 * i);
 	for (int i = 0; i < 8; i++)

@@ -95,6 +95,6 @@ void zns_stop_restore_end(void)
 void zns_stop_restore_failed(void)
 {
 	if (ended_by)
-		pr_err("Interrupted (%s): the tasks that were made are killed, and the checkpoint stays\n",
+		pr_err("Interrupted (%s): the restored tasks are killed, and the checkpoint stays\n",
 		       strsignal(ended_by));
 }

@@ -44,7 +44,8 @@ static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zn
 		if (err)
 			h->broker_err = *err;
 		else
-			zns_fail(&h->broker_err, ret, "the broker (PID %u) did not answer before",
+			zns_fail(&h->broker_err, ret,
+				 "the broker (PID %u) did not answer an earlier request",
 				 h->s.broker.broker_pid);
 	}
 	pthread_mutex_unlock(&h->broker_lock);

@@ -128,8 +128,7 @@ int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err)
 		return 0;
 	return zns_fail(
 		err, -EPERM,
-		"checkpoint %s is of container %.100s%s%.12s, not of %.100s: `znsctl docker clone` makes a "
-		"container that may have it, restore-others = yes in zns.conf lets all have all",
+		"checkpoint %s is of container %.100s%s%.12s, not of %.100s: `znsctl docker clone` makes a container that may restore it; restore-others = yes in zns.conf lets every container restore every checkpoint",
 		text, c->container, of ? ", id " : "", of ? of : "", name);
 }
 

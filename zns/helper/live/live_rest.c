@@ -128,7 +128,8 @@ bool live_is_tracked(struct live *l, struct live_task *t, const char *pagemap)
 		live_keep_changed(l);
 		zns_track_free(t->track);
 		t->track = NULL;
-		zns_fail(&t->why, -ESTALE, "the parent has its pages under another name");
+		zns_fail(&t->why, -ESTALE,
+			 "the parent stores this task's pages under another image name");
 	}
 	return t && t->track;
 }

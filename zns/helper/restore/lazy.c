@@ -39,7 +39,7 @@ int lazy_gate(struct helper *h, struct packet *p, struct zns_err *err)
 	void *mem = MAP_FAILED;
 
 	if (p->nr_fd != 2 || gate || fstat(p->fd[1], &st) || st.st_size < (off_t)sizeof(*gate))
-		return zns_fail(err, -EPROTO, "criu sent no gate");
+		return zns_fail(err, -EPROTO, "criu sent no memory for the gate of lazy faults");
 	mem = mmap(NULL, sizeof(*gate), PROT_READ | PROT_WRITE, MAP_SHARED, p->fd[1], 0);
 	if (mem == MAP_FAILED)
 		return zns_fail_sys(err, -errno, "no memory for a lazy restore");
