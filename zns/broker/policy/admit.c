@@ -207,10 +207,8 @@ static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *
 	l->dump.weights = znsd_alloc(l->nr_groups * sizeof(*l->dump.weights));
 	for (i = 0; i < l->nr_groups; i++)
 		l->dump.weights[i] = 1;
-	/*
-	 * Admitted without sharing: no other lease uses these groups now, even if another container
-	 * has reserved them.
-	 */
+	/* Was the dump admitted without sharing? True if no other lease uses these groups now, even
+	 * if another container has reserved them. */
 	if (a->mode == ADM_SHARE)
 		zns_alloc_weights(ch->gs, ch->order, l->nr_groups - ch->nr_meta, l->dump.weights);
 	for (i = 0; i < l->nr_groups; i++)
@@ -249,7 +247,8 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	l->dump.expected = a->expected;
 	l->dump.most = a->most;
 	l->dump.waits_ns =
-		zns_mono_ns(); /* it counts as waiting until its writer reports progress */
+		/* a new dump counts as waiting for its zones until its writer reports progress */
+		zns_mono_ns();
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
 	take_groups(d, l, a, ch);

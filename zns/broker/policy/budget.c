@@ -122,7 +122,8 @@ uint32_t pack_leases(const struct znsd *d)
 	return n;
 }
 
-/* A burst of small dumps must neither take every zone nor leave hundreds of zones partly filled. */
+/* The limit is a compromise: a burst of small dumps must not take every zone, and must not leave
+ * hundreds of zones partly filled. */
 uint32_t pack_limit(struct znsd *d)
 {
 	return zns_max(1u, zns_min(zns_max(d->nr_groups, on_disk(d) ? DISK_PACKS : PACKS_MIN),

@@ -41,7 +41,8 @@ static uint32_t order_groups(struct znsd *d, const struct dump_ask *a, struct ch
 
 	memcpy(gs, ch->gs, d->nr_groups * sizeof(*gs));
 	for (i = 0; i < d->nr_groups; i++) {
-		/* A container keeps its groups, even shared ones: all others rank behind them. */
+		/* A container keeps its own groups, even shared ones: all other groups rank behind
+		 * them. */
 		if (own && !reserved_by(own, i))
 			gs[i].nr_reservations += OTHERS;
 		if (a->mode != ADM_SHARE && !rate_one_domain(d) &&
@@ -132,10 +133,8 @@ static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *
 	return check_active(d, ch, 1, ch->pack_zone != ZNSD_NONE);
 }
 
-/*
- * A small dump on a disk gets a place that holds all of it. If there is none, it gets places one by
- * one as it writes.
- */
+/* A small dump on a disk gets one place that holds all of it. If there is none, it gets places one
+ * by one as it writes. */
 static int choose_small_on_disk(struct znsd *d, const struct dump_ask *a, struct choice *ch,
 				uint32_t found)
 {
@@ -154,7 +153,7 @@ static int choose_small_on_disk(struct znsd *d, const struct dump_ask *a, struct
 	return 0;
 }
 
-/* Without sharing a dump gets all that it asks for, or nothing now. */
+/* Without sharing, a dump is granted all that it asks for, or is not admitted now. */
 static int choose_strict(struct znsd *d, const struct dump_ask *a, struct choice *ch,
 			 uint32_t found, uint32_t left)
 {
@@ -376,7 +375,7 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 	groups_state(d, a->container, NULL, ch->gs);
 	found = order_groups(d, a, ch);
 	if (a->small && on_disk(d)) {
-		room = 1; /* it may go between others */
+		room = 1; /* a small dump may fit between other checkpoints */
 	} else if (a->small) {
 		for (i = 0; i < d->nr_zones && !room; i++)
 			room += zone_parked_pack(d, i, a->min_room);

@@ -65,7 +65,9 @@ static void note_done(struct znsd *d, struct lease *l, const uint32_t *zones, si
 int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, uint32_t *zone,
 		 struct zns_err *err)
 {
-	/* With a need of 0 the search would be that for a dump, which may have more zones. */
+	/*
+	 * With a need of 0 the search would follow the rules for a dump, which may have more zones.
+	 */
 	struct wish w = { .l = l,
 			  .not_zones = q->not_zones,
 			  .nr_not = q->n_not_zones,
@@ -91,7 +93,8 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 		return zns_fail(err, -ENOSPC,
 				"no zone is free to move %llu bytes of %s out of group %u",
 				(unsigned long long)q->need, l->container, q->group);
-	/* It may open one more zone only if no dump was promised that place. */
+	/* A compaction opens one more zone only if that place within the limit of open zones is not
+	 * promised to a dump. */
 	if (budget_used(d) >= budget_total(d))
 		return zns_fail(err, -EBUSY, "all %u zones that %s may have open are in use",
 				budget_total(d), d->reg.path);
@@ -287,7 +290,7 @@ int compact_commit(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *q, 
 		ret = check_record(d, l, now, q, err);
 	if (ret)
 		return ret;
-	/* Only the places come from the client. Everything else stays as it was. */
+	/* Only the zone uses come from the client. All other fields stay as they were. */
 	k.zones = q->zones;
 	k.n_zones = q->n_zones;
 	k.manifest = q->manifest;

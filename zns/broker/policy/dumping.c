@@ -58,7 +58,7 @@ static bool may_ask(const struct znsd *d, const struct lease *l, uint32_t group)
 	return false;
 }
 
-/* Takes the pack zone that came with the admission. */
+/* Takes the pack zone that was granted with the admission. */
 static uint32_t claimed_zone(const struct znsd *d, const struct wish *w, uint32_t group)
 {
 	uint32_t zone = w->l->dump.claimed;

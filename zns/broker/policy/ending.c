@@ -23,7 +23,7 @@ static void let_go(struct znsd *d, struct lease *l)
 			z->readers--;
 			continue;
 		}
-		/* a late write to the zone fails, or goes where nobody reads */
+		/* a late write to the zone fails, or goes to a place that is not read */
 		if (l->zones[i].turn)
 			zns_dev_offer(d->dev, zone, &end, &turn, NULL);
 		z->writer = NULL;

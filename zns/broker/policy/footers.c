@@ -15,7 +15,7 @@
 struct old_footer {
 	uint8_t id[ZNS_UUID_LEN];
 	ZnsPb__ExtentRef manifest;
-	uint8_t *block; /* what is written over it */
+	uint8_t *block; /* the block that is written over the footer */
 };
 
 static uint64_t place_of(const struct znsd *d, const ZnsPb__ExtentRef *manifest)

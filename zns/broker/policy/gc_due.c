@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * When the broker sweeps by itself: a machine without systemd, or with its timer off, has nobody
- * else who does. Only what `znsctl gc` could remove is a reason. A timer that runs it each hour
- * leaves the broker nothing to do, and a dump that runs is not disturbed.
- */
+/* When the broker runs `znsctl gc` by itself: on a machine without systemd, or with the timer off,
+ * no other program does. The broker starts it only if there is something that it could remove and
+ * no dump runs. If a timer runs it each hour, the broker has nothing to do. */
 #include <string.h>
 #include "policy.h"
 
@@ -25,7 +23,7 @@ bool gc_due(const struct znsd *d, uint64_t last_ns, uint64_t every_s, bool *from
 	uint64_t now = zns_mono_ns();
 	const struct lease *l;
 
-	/* a file of before the machine's last start says a time that is still to come */
+	/* a time stamp from before the last boot may lie in the future */
 	*from_now = every_s && (!last_ns || last_ns > now);
 	if (!every_s || *from_now || (now - last_ns) / 1000000000 < every_s)
 		return false;

@@ -88,7 +88,7 @@ static void note_writers(const struct lease *l, const struct zns_sharer *s, uint
 }
 
 /* Gives the lease a zone of @group, never of another group. The caller has checked the limits.
- * ZNSD_NONE: there is none. */
+ * ZNSD_NONE: the group has no zone to give. */
 static uint32_t gain_zone(struct znsd *d, struct lease *l, uint32_t group)
 {
 	uint32_t zone = ZNSD_NONE;

@@ -13,7 +13,7 @@
 
 struct hot_use {
 	uint32_t readers; /* restores that share */
-	uint64_t last_ns; /* when one began or ended; 0: never */
+	uint64_t last_ns; /* when a restore last began or ended; 0: never */
 	uint32_t resets; /* resets of the zone at that time */
 };
 
@@ -21,7 +21,7 @@ struct hot_policy {
 	struct hot_use *zone;
 	uint32_t leases, owner;
 	uint64_t last_ns;
-	/* when memory or configuration was refused; the next try waits */
+	/* when memory or configuration was last refused; the next try is delayed */
 	uint64_t refused_ns;
 };
 
@@ -38,7 +38,7 @@ static int make(struct znsd *d, const ZnsPb__Checkpoint *k, struct zns_err *err)
 	s.slot_bytes = (uint32_t)zns_align_up(zns_min(s.slot_bytes, ZNS_STRIPE_UNIT_MAX), 4096);
 	s.nr_slots = zns_hot_slots(bytes, s.slot_bytes);
 	if (!s.nr_slots)
-		return -ENOENT; /* none is wanted */
+		return -ENOENT; /* the configuration disables it */
 	ret = zns_hot_new(&s, &d->hot, err);
 	if (ret)
 		return ret;

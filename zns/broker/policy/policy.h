@@ -15,18 +15,22 @@ struct finisher;
 struct policy {
 	struct finisher *finisher; /* NULL: zones are finished in the loop */
 	uint64_t finish_ns; /* time of the last finish in the background */
-	uint32_t room_wanted; /* parked zones to finish for a waiter */
+	uint32_t room_wanted; /* how many parked zones to finish for a waiting dump */
 	bool compact_yield; /* a dump needs zones that compactions write: these must end */
 	uint32_t io_zones; /* active zones of normal I/O, as of io_ns */
 	uint64_t io_ns;
-	uint32_t nr_waiting; /* dumps that wait for admission; the storey above counts them */
+	uint32_t nr_waiting; /* dumps that wait for admission; the requests layer counts them */
 	uint8_t *held; /* groups that the first waiter will get; NULL: none waits */
-	struct hot_policy *hot; /* private to hot.c; NULL: no restore has asked yet */
+	struct hot_policy *hot; /* private to hot.c; NULL: no restore has used it yet */
 	struct old_footer
 		*footers; /* on a disk: that wait to be written over; private to footers.c */
 	uint32_t nr_footers, max_footers;
-	const struct conn *resizer; /* whose resize waits for users of the zones that go, or NULL */
-	uint64_t weighed_ns; /* when shares by weight were found last; 0: weights do not count */
+	/*
+	 * the connection whose resize waits until no lease uses zones behind the new end, or NULL
+	 */
+	const struct conn *resizer;
+	/* when shares by weight were last computed; 0: weights are not in use */
+	uint64_t weighed_ns;
 };
 
 /*
@@ -53,7 +57,7 @@ enum admission_mode { ADM_SHARE, ADM_WAIT, ADM_REJECT };
 /* The checked request of a dump. */
 struct dump_ask {
 	const char *container;
-	uint32_t qos, needed; /* needed: zones for the QoS when nothing is shared */
+	uint32_t qos, needed; /* needed: groups for the QoS if nothing is shared */
 	uint32_t uid;
 	bool dynamic, separate, small;
 	enum admission_mode mode;
@@ -82,11 +86,11 @@ struct choice {
 	/* groups for pages, best first, `width` of them; then those for metadata */
 	uint32_t *order;
 	uint32_t width, nr_meta;
-	uint32_t pack_zone; /* the pack zone to continue; ZNSD_NONE: an empty zone */
-	struct space space; /* of it, on a disk */
-	uint32_t promise; /* MiB/s kept for it, on a drive that is one domain */
+	uint32_t pack_zone; /* the pack zone to continue; ZNSD_NONE: start in an empty zone */
+	struct space space; /* on a disk: the place within the pack zone */
+	uint32_t promise; /* MiB/s reserved for it, on a drive whose zones share one domain */
 	bool packed;
-	bool room; /* room comes soon: zones are being finished or reset */
+	bool room; /* more room is expected soon: zones are being finished or reset */
 	char note[256]; /* share mode: why it is less than asked */
 	char why[256]; /* contention: why not now */
 };
@@ -102,7 +106,7 @@ struct admitted {
 int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *err);
 int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, struct dump_ask *a,
 	  struct admitted *out, struct zns_err *err);
-/* Gives @who the lease that the ticket in @q names; NULL: there is none. */
+/* Gives @who the lease that the ticket in @q names; NULL: no lease has this ticket. */
 struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q,
 			      const struct dump_ask *a);
 
@@ -115,7 +119,7 @@ void choose_release(struct znsd *d);
 const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dump_ask *a);
 
 /* reservations.c */
-/* drops a reservation that nothing needs any more */
+/* removes a reservation that is not needed any more */
 void reservation_settle(struct znsd *d, const char *container);
 void reservation_renew(struct znsd *d, const char *container);
 int reservation_extend(struct znsd *d, const struct dump_ask *a, const struct choice *ch,
@@ -131,7 +135,7 @@ struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *l, uint3
 /* budget.c: the limits of the device and of the administrator. */
 /* data zones that may be written at once; UINT32_MAX: no limit */
 uint32_t budget_device(struct znsd *d);
-uint32_t budget_total(struct znsd *d); /* the same, without the zones of normal I/O */
+uint32_t budget_total(struct znsd *d); /* like budget_device(), without the zones of normal I/O */
 uint32_t budget_used(const struct znsd *d);
 /* groups left to a tenant; UINT32_MAX: no limit */
 uint32_t budget_tenant_groups(const struct znsd *d, const struct zns_tenant *t);
@@ -149,11 +153,12 @@ uint32_t park_limit(struct znsd *d); /* zones that may be parked; UINT32_MAX: an
 bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone);
 /* Makes room for one more active zone. @gently: resets only what nobody needs. */
 int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err);
-/* -ENOSPC, and who has the room */
+/* Returns -ENOSPC; the text says which containers use the room. */
 int device_full(const struct znsd *d, struct zns_err *err);
 /* bytes that can be written without removing or compacting anything */
 uint64_t free_bytes(const struct znsd *d);
-void room_want(struct znsd *d, uint32_t zones); /* asks for finishes in the background */
+/* asks the background finisher for this many zones */
+void room_want(struct znsd *d, uint32_t zones);
 
 /* search.c: the zone to write next; ZNSD_NONE: none */
 struct wish {
@@ -162,13 +167,13 @@ struct wish {
 	size_t nr_not;
 	/* bytes that must fit, for a compaction. 0: a dump, which can use any room */
 	uint64_t need;
-	uint32_t below; /* only zones before this one; 0: all */
-	bool spares; /* leaves as many empty zones as running dumps may need */
+	uint32_t below; /* search only below this zone; 0: everywhere */
+	bool spares; /* leave as many empty zones as running dumps may need */
 	bool suspects; /* accepts zones where a write failed */
 	uint64_t run; /* bytes that a small dump on a disk writes next, in one run */
 	struct space *space; /* to it: where it may, if this is not an empty zone */
 };
-/* find a zone in @group, or else in another group */
+/* finds a zone in @group, or else in another group */
 uint32_t zone_search(struct znsd *d, struct wish *w, uint32_t group);
 /* find a zone in @group only */
 uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group);
@@ -181,15 +186,14 @@ bool zone_excluded(const struct znsd *d, const struct wish *w, uint32_t zone);
 /* space.c: what removed checkpoints left between small ones on a disk */
 bool space_usable(const struct znsd *d, uint32_t zone);
 uint64_t space_in(const struct znsd *d, uint32_t zone); /* bytes */
-/* for a dump that needs @want and is told nothing else: in pieces that it can use */
+/* bytes that a small dump could write now, in pieces of useful size */
 uint64_t space_for_small(struct znsd *d);
-/* Could a dump that writes @unit bytes in one run ever write so many, if all other dumps and restores
+/* Could a dump that writes @unit bytes in one run ever write @bytes, if all other dumps and restores
  * ended now? */
 bool space_can_hold(const struct znsd *d, uint64_t bytes, uint64_t unit);
-/*
- * The smallest place that takes @rest bytes. Without one the largest, if it takes @run. A dump has
- * no two places in a zone; @w may be NULL. false: none.
- */
+/* Finds the smallest place that holds @rest bytes; if there is none, the largest, provided it holds
+ * @run. A dump never has two places in one zone; @w may be NULL. Returns false if there is no such
+ * place. */
 bool space_find(struct znsd *d, const struct wish *w, uint64_t run, uint64_t rest,
 		struct space *out);
 /* The lease gets it. false: the device refuses. */
@@ -203,13 +207,12 @@ int dump_room(struct znsd *d, struct lease *l, uint64_t *out, struct zns_err *er
 /* the lease stays until lease_end() */
 int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zns_err *err);
 
-/*
- * resize.c: the store has @nr zones if nothing is behind the new end. Until then, or until
- * resize_end(), no zone there is given out. -EBUSY: a lease that is named is in the way;
- * -ENOTEMPTY: checkpoints are; -EXDEV: the tables would move.
- */
+/* resize.c: sets the number of zones to @nr if nothing uses zones behind the new end. Until then,
+ * or until resize_end(), no zone there is given out. -EBUSY: the lease in @err uses such a zone;
+ * -ENOTEMPTY: checkpoints do; -EXDEV: the zone tables would move. */
 int resize_step(struct znsd *d, const struct conn *who, uint32_t nr, struct zns_err *err);
-void resize_end(struct znsd *d, const struct conn *who); /* without a resize of @who: nothing */
+/* does nothing if @who has no resize under way */
+void resize_end(struct znsd *d, const struct conn *who);
 
 /* replace.c: @k replaces a checkpoint's record; the lease says which and how. Check first. */
 int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k,
@@ -228,7 +231,10 @@ struct chain;
  */
 bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k, bool counts);
 void hot_end(struct znsd *d, struct lease *l);
-int hot_idle(struct znsd *d); /* drops it if nobody needs it; milliseconds to the next look, -1 */
+/*
+ * frees the shared memory if it is not needed; returns milliseconds until the next look, -1: none
+ */
+int hot_idle(struct znsd *d);
 void hot_fini(struct znsd *d);
 
 int read_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryData *id,
@@ -247,17 +253,18 @@ int compact_commit(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *q,
 bool group_at_work(const struct znsd *d, uint32_t group, enum lease_kind for_whom);
 
 /* yielding.c: leases of packages (tables.h) */
-void yielding_register(const struct yielding *ops); /* before the broker starts */
-void yielding_adopt(struct znsd *d); /* before anything is reset or granted */
-bool yielding_lives(const struct znsd *d); /* there is one at least */
+void yielding_register(const struct yielding *ops); /* called before the broker starts */
+void yielding_adopt(struct znsd *d); /* called before any zone is reset or granted */
+bool yielding_lives(const struct znsd *d); /* is there at least one yielding lease? */
 struct lease *yielding_find(const struct znsd *d, const uint8_t *id);
-uint32_t yielding_zones(const struct znsd *d); /* that they have, all together */
+/* how many zones all yielding leases have together */
+uint32_t yielding_zones(const struct znsd *d);
 #define YIELDING_MOST_MAX 160 /* bytes */
-/* The lease with most of them, and its name as a part of a sentence; NULL: there is none. */
+/* The yielding lease with most zones, and its name as a part of a sentence; NULL: there is none. */
 const struct lease *yielding_most(const struct znsd *d, char out[YIELDING_MOST_MAX]);
-/* A zone that such a lease writes no more, and that is still active. */
+/* A zone that a yielding lease has finished writing, and that is still active. */
 bool yielding_to_finish(const struct znsd *d, uint32_t zone);
-/* The lease that reads this checkpoint, or one that is built on it; NULL: none. */
+/* The yielding lease that reads this checkpoint, or one that has it as a parent; NULL: none. */
 const struct lease *yielding_in(const struct znsd *d, const uint8_t *id);
 /* May it be removed, or stand elsewhere? -EBUSY: a lease reads it. */
 int yielding_allows(const struct znsd *d, const uint8_t *id, struct zns_err *err);
@@ -278,7 +285,7 @@ int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err);
 /* The part of a QoS that a drive of one domain can still promise. -EBUSY: too little, with the
  * reason in @why. */
 int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char *why, size_t len);
-/* the lease's limit now, MiB/s; 0: none */
+/* the lease's present limit, MiB/s; 0: no limit */
 uint32_t rate_limit(struct znsd *d, const struct lease *l);
 /* progress, from its helper */
 void rate_note(struct znsd *d, struct lease *l, uint64_t bytes, uint64_t total);
@@ -287,13 +294,15 @@ void rate_note(struct znsd *d, struct lease *l, uint64_t bytes, uint64_t total);
 /* MiB/s that a drive of one domain promised to a dump, and to all of them */
 uint32_t promise_rate(const struct lease *l);
 uint32_t promises_rate(const struct znsd *d);
-/* Promises of restores. What all promises leave of @room, for each group a part of its
- * time; is a restore's on @group; are there others than @l's. */
+/* Promises to restores. promises_take: what all promises leave of @room, where each group has a
+ * part of its time; then: is a restore promised time on @group, and are there promises to other
+ * leases than @l? */
 void promises_take(const struct znsd *d, double *room);
 bool promise_on(const struct znsd *d, uint32_t group);
 bool promises_meet(const struct znsd *d, const struct lease *l);
-/* What @l is promised; @note: empty, or why it is less than it asked for. -EBUSY: others are
- * promised what it needs, -ERANGE: it cannot be had, -EDQUOT: it is above the tenant's ceiling. */
+/* What @l is promised; @note: empty, or why this is less than it asked for. -EBUSY: what it needs
+ * is promised to others; -ERANGE: more than the device can give; -EDQUOT: above the tenant's
+ * ceiling. */
 int promise_admit(struct znsd *d, struct lease *l, const ZnsPb__RestoreBegin *q, char *note,
 		  size_t len, struct zns_err *err);
 
@@ -301,15 +310,16 @@ int promise_admit(struct znsd *d, struct lease *l, const ZnsPb__RestoreBegin *q,
 /* does any lease ask for a weight, or is one a restore with a promise? */
 bool weights_count(const struct znsd *d);
 double weight_of(const struct lease *l); /* 1 for the default weight */
-/* Its share of the groups where it meets others, MiB/s; 0: no limit by weight. */
+/* The lease's share of the groups that it shares with others, MiB/s; 0: no limit by weight. */
 uint32_t weight_limit(struct znsd *d, const struct lease *l);
 void weight_note(struct lease *l, uint64_t bytes); /* note progress, as rate_note does */
 void weight_reader(struct znsd *d, struct lease *l, const struct chain *chain);
-uint32_t weight_of_record(const ZnsPb__Checkpoint *k); /* weight in the record; 0: it has none */
-/* -EINVAL: out of range; 0 means that none was asked for, and is allowed */
+/* weight in the record; 0: the record has none */
+uint32_t weight_of_record(const ZnsPb__Checkpoint *k);
+/* -EINVAL: out of range; 0 means that no weight was asked for, and is allowed */
 int weight_check(uint32_t weight, struct zns_err *err);
-/* What tenants.conf makes of a weight (0: not said) for a dump whose rule is @t, and for what is
- * not admitted: it gets the ceiling. */
+/* The weight that applies under tenants.conf (@weight 0: not given), for a dump whose rule is @t
+ * and for other leases: it is cut to the ceiling. */
 uint32_t weight_under(const struct zns_tenant *t, uint32_t weight);
 uint32_t weight_of_tenant(const char *container, uint32_t weight);
 
@@ -318,7 +328,7 @@ struct group_writers {
 	uint32_t group, writers;
 };
 struct growth {
-	bool shares; /* false: the other members mean nothing */
+	bool shares; /* false: the other members are not set */
 	bool again; /* the client shall ask again within again_ms */
 	uint32_t again_ms;
 	uint32_t limit_mibps; /* 0: none */
@@ -335,7 +345,8 @@ void growth_fini(struct growth *g);
 
 /* device_ceiling.c: a device that writes less than the sum of its groups */
 uint32_t ceiling_left(const struct znsd *d); /* MiB/s not promised yet; UINT32_MAX: no ceiling */
-uint32_t ceiling_limit(const struct znsd *d, const struct lease *l); /* MiB/s for a dump; 0: none */
+/* the dump's limit in MiB/s; 0: no limit */
+uint32_t ceiling_limit(const struct znsd *d, const struct lease *l);
 /* the rest for dumps that share, in zones' worth; 0: no ceiling */
 double ceiling_share(const struct znsd *d);
 
@@ -344,13 +355,11 @@ struct chain {
 	const ZnsPb__Checkpoint **v; /* a checkpoint, then its parents; to be freed */
 	size_t nr;
 };
-/* -ESTALE: it was removed, @err says when and by whom; -ENOENT. */
+/* -ESTALE: the checkpoint was removed, @err says when and by whom; -ENOENT: there never was one. */
 int checkpoint_absent(const struct znsd *d, const ProtobufCBinaryData *q, const char *what,
 		      struct zns_err *err);
-/*
- * Find the records of @k and its parents. -ESTALE, -ENOENT: one is missing; -E2BIG: there are too
- * many.
- */
+/* Finds the records of @k and its parents. -ESTALE, -ENOENT: a record is missing; -E2BIG: the chain
+ * is too long. */
 int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out,
 	     struct zns_err *err);
 int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
@@ -367,9 +376,10 @@ void parents_last(const struct znsd *d, ProtobufCBinaryData *ids, size_t nr);
 
 /* removal.c */
 struct grave {
-	ZnsPb__Tombstone *t; /* a copy of its tombstone; NULL: the store keeps none */
+	ZnsPb__Tombstone *t; /* a copy of the checkpoint's tombstone; NULL: the store keeps none */
 	uint32_t *zones, nr; /* zones with a footer of the checkpoint; on a disk none */
-	/* on a disk: before its footer, which is in what is the checkpoint's; NULL: it is not */
+	/* on a disk: the manifest, which stands right before the footer; NULL: the footer is
+	 * outside of the checkpoint's own bytes */
 	ZnsPb__ExtentRef *manifest;
 };
 int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g,
@@ -379,11 +389,12 @@ void bury(struct znsd *d, struct grave *g);
 void grave_free(struct znsd *d, struct grave *g);
 
 /* footers.c: on a disk */
-/* The footer behind @manifest is of no use any more. @t: NULL, or what takes its place. Both are
+/* The footer behind @manifest is obsolete. @t: what is written over it, or NULL. Both arguments are
  * copied. */
 void footer_gone(struct znsd *d, const uint8_t *id, const ZnsPb__ExtentRef *manifest,
 		 const ZnsPb__Tombstone *t);
-/* Those that had to wait. @leaves: the broker does, and only who writes is waited for. */
+/* Writes the tombstones that had to wait. @leaves: the broker is about to end, and only zones that
+ * are being written are waited for. */
 void footers_step(struct znsd *d, bool leaves);
 void footers_fini(struct znsd *d);
 
@@ -391,27 +402,29 @@ void footers_fini(struct znsd *d);
 bool checkpoint_pinned(const struct znsd *d, const uint8_t *id);
 void retention_apply(struct znsd *d, const char *container);
 
-/* encryption.c: the encryption that the device wants for new checkpoints; NULL: none */
+/* encryption.c: the encryption that the device requires of new checkpoints; NULL: none */
 const ZnsPb__Encryption *wanted_encryption(const struct znsd *d);
 int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
 int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
-/* Is the record encrypted as its dump_begin said? */
+/* Is the record encrypted as its dump_begin announced? */
 int encryption_check_record(const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err);
 void encryption_note(struct lease *l, const ZnsPb__DumpBegin *q);
 int secure_check(const struct znsd *d, const ZnsPb__Rm *q, const uint8_t *id, struct zns_err *err);
 
 /* ending.c */
 void lease_end(struct znsd *d, struct lease *l);
-/* Take all zones from a dump that goes on and gets others. */
+/* Takes all zones from a dump that continues with other zones. */
 void lease_give_back(struct znsd *d, struct lease *l);
-/* *@pidfd is of the client's process; -1 once a lease has taken it. */
+/* *@pidfd refers to the client's process; -1 once a lease has taken it. */
 void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd);
-int leases_reap(struct znsd *d); /* ends dying leases; milliseconds until the next look, -1: none */
+/* ends leases whose client has died; returns milliseconds until the next look, -1: none */
+int leases_reap(struct znsd *d);
 
 /* finisher.c: finishes zones in threads of its own. All other state belongs to the loop. */
 int finisher_new(struct znsd *d, struct zns_err *err);
 void finisher_free(struct znsd *d); /* waits for running threads */
-int finisher_fd(const struct znsd *d); /* when readable, call finisher_reap; -1: none */
+/* when it is readable, call finisher_reap; -1: no finisher runs */
+int finisher_fd(const struct znsd *d);
 uint32_t finisher_running(const struct znsd *d);
 bool finisher_start(struct znsd *d, uint32_t zone); /* false: enough run already */
 void finisher_reap(struct znsd *d);

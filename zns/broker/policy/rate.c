@@ -44,7 +44,7 @@ static uint32_t least_of(uint32_t a, uint32_t b)
 	return a && b ? zns_min(a, b) : a + b;
 }
 
-/* The tighter of its own cap and the administrator's ceiling; 0: neither. */
+/* The smaller of the lease's own cap and the administrator's ceiling; 0: neither is set. */
 static uint32_t cap_of(const struct lease *l)
 {
 	if (!lease_admitted(l))
@@ -52,10 +52,8 @@ static uint32_t cap_of(const struct lease *l)
 	return least_of(l->dump.cap_mibps, l->dump.max_rate_mibps);
 }
 
-/*
- * Every lease gets an equal part of the rate that promises leave. What a cap leaves unused goes to
- * the others.
- */
+/* All leases get equal parts of the rate that is not promised. What a cap leaves unused goes to the
+ * others. */
 static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 {
 	uint32_t share = 0, before, n;
@@ -94,7 +92,7 @@ uint32_t rate_limit(struct znsd *d, const struct lease *l)
 		 least = zns_max(1u, d->zone_mibps / 200);
 	uint32_t ceiling = ceiling_limit(d, l), share = weight_limit(d, l);
 
-	/* where another restore has a promise, this one takes no more than its own */
+	/* where another restore has a promise, this one is limited to its own promise */
 	if (l->read_mibps)
 		return least_of(cap, promises_meet(d, l) ? l->read_mibps : 0);
 	if (ceiling)

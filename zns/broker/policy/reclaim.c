@@ -17,7 +17,7 @@ static bool old_garbage(const struct znsd *d)
 	return false;
 }
 
-/* Returns true if there is more to do at once. */
+/* Returns true if there is more to do now. */
 static bool sweep_step(struct znsd *d, bool *retry)
 {
 	uint32_t batch[ZNSD_RESET_BATCH], n = 0, i;
@@ -36,10 +36,8 @@ static bool sweep_step(struct znsd *d, bool *retry)
 	return n > 0;
 }
 
-/*
- * Finds a parked zone to finish. First a zone whose tail is too small to be used: it would stay
- * active for ever. Else any parked zone over the limit.
- */
+/* Finds a parked zone to finish. First choice: a zone whose tail is too small to be used, which
+ * would stay active for ever. Second: any parked zone above the limit. */
 static bool to_finish(struct znsd *d, uint32_t *zone)
 {
 	uint64_t now = zns_mono_ns(), tail = tail_min(d);
@@ -75,7 +73,7 @@ static bool dumps_run(const struct znsd *d)
 	return false;
 }
 
-/* Milliseconds until the next step, -1: nothing to finish. */
+/* Returns milliseconds until the next step, -1: there is nothing to finish. */
 static int park_step(struct znsd *d)
 {
 	uint64_t pace = 1000000ull *

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A removal is a record of the log. If the log is lost, a rebuild finds the checkpoint's footer
- * again, as long as its zone holds live data. So a copy of the tombstone is written too: into the
- * same zone if that has room, since one reset then takes both; else into any zone that nobody
- * writes. On a disk it takes the footer's place. The copy is best effort: nobody waits until it is
+ * again, as long as its zone holds live data. So a copy of the tombstone is written as well: into
+ * the same zone if it has room, since one reset then erases both; else into any zone without a
+ * writer. On a disk the copy takes the footer's place. It is best effort: nothing waits until it is
  * durable.
  */
 #include <string.h>
@@ -63,10 +63,7 @@ static uint32_t *bury_zones(const struct znsd *d, const ZnsPb__Checkpoint *k, ui
 	return zones;
 }
 
-/*
- * The extent before the footer. NULL: the footer lies outside what the record says is the
- * checkpoint's.
- */
+/* The extent before the footer. NULL: the footer lies outside of the checkpoint's bytes. */
 static ZnsPb__ExtentRef *manifest_of(const struct znsd *d, const ZnsPb__Checkpoint *k)
 {
 	uint64_t block = d->dev->geo.block_size,

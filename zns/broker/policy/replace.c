@@ -89,7 +89,7 @@ int record_replace(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoin
 	ZnsPb__Checkpoint next = *k;
 	int ret;
 
-	/* an import keeps all data, and the new manifest names them */
+	/* an import keeps all data, and the new manifest refers to them */
 	if (l->kind != LEASE_IMPORT) {
 		next.n_old_manifests = 0;
 		if (!on_disk(d)) /* there no footer stays */

@@ -28,10 +28,8 @@ void reservation_settle(struct znsd *d, const char *container)
 		znsd_warn("releasing the reservation of %s: %s", container, err.msg);
 }
 
-/*
- * The store drops a reservation with the container's last checkpoint. A running dump keeps its
- * groups all the same.
- */
+/* The store drops a reservation with the container's last checkpoint. A running dump still keeps
+ * its groups. */
 void reservation_renew(struct znsd *d, const char *container)
 {
 	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;

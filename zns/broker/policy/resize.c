@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * A store on a disk becomes larger or smaller while dumps and restores run. Zones behind an end
- * that is to come are given to nobody; who has some keeps them until it ends. Then the store, its
- * file and the tables change at once.
- */
+/* A store on a disk becomes larger or smaller while dumps and restores run. Zones behind the new
+ * end are not given out any more; a lease that has some keeps them until it ends. Then the store,
+ * its file and the tables change in one step. */
 #include "policy.h"
 
 static void mark(struct znsd *d, uint32_t end)
@@ -12,7 +10,7 @@ static void mark(struct znsd *d, uint32_t end)
 		d->zones[i].going = i >= end;
 }
 
-/* Who uses zones from @first on? */
+/* The lease that uses zones from @first on; NULL: none. */
 static const struct lease *user(const struct znsd *d, uint32_t first)
 {
 	for (const struct lease *l = d->leases; l; l = l->next)
@@ -34,7 +32,7 @@ static int refuse_user(const struct znsd *d, const struct lease *l, struct zns_e
 			l->container, l->pid, lease_writes(l) ? "writes" : "reads", d->reg.path);
 }
 
-/* Memory contexts keep a list of all zones, so none may be there at all. */
+/* Memory contexts keep a list of all zones, so a resize waits until there are no contexts. */
 static int check_users(struct znsd *d, uint32_t nr, struct zns_err *err)
 {
 	const struct lease *l;
@@ -77,7 +75,8 @@ static int change(struct znsd *d, uint32_t nr, struct zns_err *err)
 
 	if (!ret)
 		ret = zns_file_resize(d->dev, nr, err);
-	if (d->dev->geo.nr_zones == had) /* else it has happened, whatever failed then */
+	/* otherwise the size has changed, even if a later step failed */
+	if (d->dev->geo.nr_zones == had)
 		return ret;
 	for (uint32_t i = nr; d->hot && i < had; i++)
 		zns_hot_forget_zone(d->hot, i);

@@ -202,7 +202,7 @@ static bool has_child(const struct znsd *d, const uint8_t *id)
 	return false;
 }
 
-/* The oldest checkpoint that `rm` would remove; NULL: there is none. */
+/* The oldest checkpoint that `rm` would remove; NULL: all are pinned or parents. */
 static const ZnsPb__Checkpoint *oldest(const struct znsd *d)
 {
 	const ZnsPb__Checkpoint *k;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Finds the next zone for a dump or a compaction: a zone that its data may continue, else an empty
- * one. The group that was asked for comes before the others.
- */
+/* Finds the next zone for a dump or a compaction: a partly filled zone that its data may continue,
+ * else an empty one. The group that was asked for comes before the others. */
 #include <string.h>
 #include "policy.h"
 
-#define SLOW (1u << 24) /* ranks behind every group that somebody has reserved */
+#define SLOW (1u << 24) /* ranks behind every group that a container has reserved */
 #define BAD_DIE 2 /* with this many failed zones in one dump, the die may be bad */
 
 /* Does it write a zone of this group now? Two lanes on one die would halve each other. */
@@ -114,7 +112,7 @@ static uint32_t reset_garbage(struct znsd *d, const struct zn_group *g)
 	return zones_reset(d, batch, n, NULL);
 }
 
-/* The bytes that a dump will still write, if it writes more zones than it has; else 0. */
+/* How many bytes the dump will still write to zones that it does not have yet; 0: none. */
 static uint64_t rest_of(const struct znsd *d, const struct lease *l)
 {
 	uint64_t room = 0, all = lease_admitted(l) ? l->dump.expected : 0;
@@ -124,11 +122,8 @@ static uint64_t rest_of(const struct znsd *d, const struct lease *l)
 	return all > room ? all - room : 0;
 }
 
-/*
- * A zone for a small dump on a disk. What is left of the dump goes where something was removed, if
- * one place holds all of it. Else the dump fills an empty zone, and in a full store whatever places
- * there are.
- */
+/* Finds a zone for a small dump on a disk: the place of a removed checkpoint, if one place holds
+ * all that is left of the dump; else an empty zone; in a full store any places. */
 static uint32_t find_on_disk(struct znsd *d, const struct wish *w, struct zn_group *g)
 {
 	uint64_t run = zns_max(w->run, (uint64_t)d->dev->geo.block_size),
@@ -147,10 +142,8 @@ static uint32_t find_on_disk(struct znsd *d, const struct wish *w, struct zn_gro
 	return s.zone;
 }
 
-/*
- * Are there more empty zones than the running dumps need? They need room for what they said they
- * would write, and one zone for each that they write at once.
- */
+/* Are there more empty zones than the running dumps need? They need room for the bytes that they
+ * announced, and one zone for each that they write at the same time. */
 static bool empty_to_spare(const struct znsd *d)
 {
 	const uint64_t each = zns_max(d->dev->geo.zone_capacity, UINT64_C(1));
@@ -175,7 +168,8 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 		return ZNSD_NONE;
 	if (on_disk(d) && w->l->packed && !w->need)
 		return find_on_disk(d, w, g);
-	/* This small dump got no pack zone with its admission, because none had room for it. */
+	/* This small dump got no pack zone with its admission, because no pack zone had room for
+	 * it. */
 	if (!w->need && w->l->packed && !w->l->nr_zones)
 		zone = find_empty(d, w, g);
 	if (zone == ZNSD_NONE)
@@ -202,10 +196,7 @@ static bool suits(const struct znsd *d, const struct wish *w, const struct zns_g
 			reserved_by(zns_store_find_reservation(d->store, w->l->container), g->id);
 }
 
-/*
- * Takes the other group with the fewest reservations. Never takes a group that was promised to
- * another dump.
- */
+/* Takes the group with the fewest reservations, never one that was promised to another dump. */
 static uint32_t search_elsewhere(struct znsd *d, const struct wish *w, uint32_t group)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
@@ -213,10 +204,10 @@ static uint32_t search_elsewhere(struct znsd *d, const struct wish *w, uint32_t 
 	uint32_t zone = ZNSD_NONE, n, i;
 
 	groups_state(d, w->l->container, w->l, gs);
-	/* it may continue zones of other containers */
+	/* a small dump may continue zones of other containers */
 	for (i = 0; w->l->packed && i < d->nr_zones; i++)
 		gs[d->zones[i].group].free_zones += may_continue(d, w->l, i);
-	/* a promise cannot be kept in a slow group: it comes last */
+	/* a slow group cannot keep a promise: such groups come last */
 	for (i = 0; lease_promised(w->l) && i < d->nr_groups; i++)
 		gs[i].nr_reservations += group_slow(d, i) ? SLOW : 0;
 	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, order);

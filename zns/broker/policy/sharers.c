@@ -25,7 +25,8 @@ struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, ui
 		if (l == self)
 			*at = *nr;
 		want = (double)l->dump.qos_mibps / d->zone_mibps;
-		/* Never more than the dump may have: a small or a capped dump lacks nothing. */
+		/* Never more than the dump is allowed: a small or capped dump does not count as
+		 * short of bandwidth. */
 		want = zns_min(want, (double)zns_max(l->nr_groups, l->dump.most));
 		if (l->dump.max_groups)
 			want = zns_min(want, (double)l->dump.max_groups);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What removed checkpoints left between small ones. On a disk it can be written anew, so nothing is
- * moved to make room, and a store of small checkpoints gets as full as one of large ones. A small
- * dump gets the smallest place that takes all of it, else an empty zone, else the largest places.
+ * Reuses the places that removed checkpoints left between small ones. On a disk they can be written
+ * again, so no data are moved to make room, and a store of small checkpoints gets as full as one of
+ * large ones. A small dump gets the smallest place that holds all of it, else an empty zone, else
+ * the largest places.
  */
 #include <stdlib.h>
 #include "policy.h"
@@ -34,7 +35,7 @@ static int cmp_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* The places of a zone, in order. The caller frees *@out. */
+/* Lists the free places of a zone in order. The caller frees *@out. */
 static size_t places(const struct znsd *d, uint32_t zone, struct zns_range **out)
 {
 	size_t nr = zns_store_zone_ranges(d->store, zone, NULL, 0), n = 0, i;

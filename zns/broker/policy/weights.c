@@ -18,23 +18,21 @@
 #define GROWS 1.25
 /* a lease that has reported no progress this long after its begin does not take part */
 #define SILENT_NS 1000000000u
-/*
- * The part of a group's time that is divided. What is left keeps the queues short, so a request's
- * position in a queue does not matter.
- */
+/* The part of a group's time that is divided. The rest keeps the queues short, so that a request's
+ * position in a queue does not matter. */
 #define FULL 0.99
 /* used in place of FULL while a new lease has no limit yet and fills the queues */
 #define DRAINS 0.9
 #define BEGINS 3u /* windows during which a lease counts as new */
-#define LEAST 0.02 /* of a group's time that promises leave to all others */
+#define LEAST 0.02 /* part of a group's time that promises leave to all other leases */
 
 /* A lease that takes part in the distribution by weight. */
 struct party {
 	struct lease *l;
 	double weight;
-	uint32_t first, nr; /* its items */
-	uint32_t from, until; /* its costs */
-	bool meets; /* another tenant uses one of its groups */
+	uint32_t first, nr; /* its items: index of the first, and their number */
+	uint32_t from, until; /* its costs: first index, and the one behind the last */
+	bool meets; /* true if another tenant uses one of its groups */
 };
 
 struct table {
@@ -146,7 +144,7 @@ static void describe(const struct znsd *d, struct table *t, struct party *p)
 	p->until = t->nr_cost;
 }
 
-/* ---- who is whom ---- */
+/* ---- which leases belong to one tenant ---- */
 
 static bool same_tenant(const struct lease *a, const struct lease *b)
 {
@@ -283,10 +281,8 @@ static void weigh(struct znsd *d)
 	for (i = 0; i < t.nr; i++)
 		if (t.p[i].meets)
 			t.p[i].l->weigh.next = rate_in(&t, &t.p[i]);
-	/*
-	 * A lease that needs less may still go up to its part at once: its limit is not computed
-	 * from what it used.
-	 */
+	/* A lease that needs less may still reach its part at once: its limit is not computed from
+	 * its past use. */
 	for (i = 0; i < t.nr; i++) {
 		if (!t.p[i].meets || !need_of(t.p[i].l))
 			continue;

@@ -17,7 +17,7 @@ static void *beat(void *arg)
 
 	for (;;) {
 		++*count;
-		/* real time, under a virtual clock too (test/bench/vtime) */
+		/* a wait in real time, even under a virtual clock (test/bench/vtime) */
 		poll(NULL, 0, ZNS_ALIVE_MS);
 	}
 	return NULL;

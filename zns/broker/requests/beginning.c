@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Begins a dump or a restore. A dump that cannot be admitted at once waits (waiters.c). In each of
- * the two queues only the first waiter may go: it is admitted or refused, or keeps the others
- * behind it.
- */
+/* Begins a dump or a restore. A dump that cannot be admitted at once waits (waiters.c). Each of the
+ * two queues is strictly ordered: its first waiter is admitted or refused, and until then all
+ * others in it wait. */
 #include <string.h>
 #include "table.h"
 
@@ -51,7 +49,7 @@ static void tell(struct znsd *d, const struct lease *l, const char *note, struct
 		g->note = reply_printf(rep, "%s", note);
 	if (l->dump.has_parent &&
 	    chain_of(d, zns_store_find(d->store, l->dump.parent), &chain, NULL))
-		chain.nr = 0; /* it was checked just now */
+		chain.nr = 0; /* this was checked above */
 	reply_chain(rep, &chain);
 }
 
@@ -88,7 +86,7 @@ static int try_dump_begin(struct znsd *d, const struct call *x, struct reply *re
 		tell(d, l, "", rep);
 		return 0;
 	}
-	/* First come, first served: no newcomer overtakes a waiter of the same queue. */
+	/* First come, first served: a new request does not overtake a waiter of the same queue. */
 	share = a.mode == ADM_SHARE;
 	before = waiters_before(d, share);
 	if (before)
@@ -121,7 +119,7 @@ static void waiter_answer(struct znsd *d, struct waiter *w, struct reply *rep, i
 	conn_answer(d, c, rep, code);
 }
 
-/* Admits all waiters that can go now, in order. */
+/* Admits all waiters that can be admitted now, in order. */
 static void admit_all(struct znsd *d)
 {
 	bool blocked[2] = { false, false }; /* by waiter.share */

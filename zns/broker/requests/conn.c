@@ -55,7 +55,7 @@ void conn_set_waiter(struct conn *c, struct waiter *w)
 	c->waiter = w;
 }
 
-/* The first piece takes the descriptor with it. */
+/* The first piece carries the descriptor. */
 static ssize_t send_piece(struct conn *c)
 {
 	union {

@@ -19,13 +19,13 @@ struct conn {
 	struct ucred cred;
 	struct buf in, out;
 	size_t out_at;
-	int out_fd; /* a descriptor that goes with the first byte of @out; -1: none */
+	int out_fd; /* a descriptor that is sent with the first byte of @out; -1: none */
 	struct intake intake;
 	uint64_t moved_ns; /* when it was last served, or took a part of its answer */
 	struct waiter *waiter;
 	char *committed; /* the container whose dump it committed */
-	bool follows; /* its newest request said so */
-	bool takes; /* the drive: it asked for `unclaim` */
+	bool follows; /* set by its newest request: this client follows resizes of the store */
+	bool takes; /* the client asked for `unclaim` and may open the drive */
 	bool dead; /* the loop shall close it */
 	bool hangup; /* to be closed when the answer is sent */
 };

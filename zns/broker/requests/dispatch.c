@@ -71,7 +71,7 @@ static bool asked(const ZnsPb__Request *q, const ProtobufCFieldDescriptor *f)
 	return *(void *const *)at != NULL;
 }
 
-/* Returns the number of things that the request asks for; *@what: the last of them. */
+/* Returns how many members the request has set; *@what: the last of them. */
 static int count_asked(const ZnsPb__Request *q, const char **what)
 {
 	const ProtobufCMessageDescriptor *m = q->base.descriptor;

@@ -8,7 +8,8 @@
 #include "requests.h"
 
 #define SMALL KIB(4)
-#define OF_DUMPS MIB(64) /* eight of the largest; a manifest's record has some hundred bytes */
+/* room for eight of the largest; the record in a manifest has some hundred bytes */
+#define OF_DUMPS MIB(64)
 
 static size_t *used_of(struct znsd *d, bool dump)
 {

@@ -50,7 +50,7 @@ static int usage(const char *what)
 	return 2;
 }
 
-/* 0: go on; else the exit code + 1. */
+/* Returns 0 to go on; else the exit code + 1. */
 static int parse_options(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
@@ -197,10 +197,10 @@ int main(int argc, char **argv)
 		ret = server_start(&d, o.spec, &err);
 	if (ret) {
 		/* After a start from a shell the parent prints the error; after a start by a
-		 * client, the client. */
+		 * client, the client prints it. */
 		if (o.ready_fd < 0)
 			fprintf(stderr, "znsd: %s\n", err.msg);
-		/* First let go of the locks: the client may try again at once. */
+		/* Releases the locks first: the client may retry at once. */
 		server_stop(&d);
 		say(o.ready_fd, ret, err.msg);
 		return 1;

@@ -18,7 +18,9 @@ static ZnsPb__Tombstone *copy_tombstone(struct reply *rep, const ZnsPb__Tombston
 	return c;
 }
 
-/* Refuses the whole request if it is already known that one of them cannot be removed. */
+/*
+ * Refuses the whole request if it is already known that one of the checkpoints cannot be removed.
+ */
 static int check_rm(const struct znsd *d, const ZnsPb__Rm *q, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
@@ -90,18 +92,18 @@ int serve_rm(struct znsd *d, const struct call *x, struct reply *rep)
 		d->lost = d->quit = true;
 		ret = end.code;
 	}
-	/* Only when all are removed: most zones hold nothing then. */
+	/* Sweeps only after all are removed: only then are most zones empty. */
 	for (i = 0; i < nr; i++)
 		(undone ? grave_free : bury)(d, &graves[i]);
 	d->freed = true;
-	/* Even if all were removed earlier: that may have been without --secure, or a crash came
-	 * between. */
+	/* Erases also if all were removed earlier: that may have been without --secure, or a crash
+	 * came in between. */
 	if (!ret && q->secure && zns_store_erase(d->store, &rep->err))
 		return zns_wrap(&rep->err, "removed, but not erased");
 	return ret;
 }
 
-/* For a dry run: judged as by serve_rm(). */
+/* For a dry run: the same checks as in serve_rm(). */
 int serve_rm_check(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	const ZnsPb__Rm *q = x->q->rm_check;
@@ -137,7 +139,7 @@ int serve_reserve(struct znsd *d, const struct call *x, struct reply *rep)
 
 int serve_release(struct znsd *d, const struct call *x, struct reply *rep)
 {
-	d->server->claim_ns = 0; /* its device of the device mapper is gone by now */
+	d->server->claim_ns = 0; /* the device mapper's device is gone by now */
 	return reservation_release(d, x->q->release, &rep->err);
 }
 
@@ -232,7 +234,8 @@ int serve_reset(struct znsd *d, const struct call *x, struct reply *rep)
 	return 0;
 }
 
-/* PID of a client with a lease whose build does not see a store grow or shrink; 0: there is none */
+/* PID of a client with a lease whose build does not notice that a store changes its size; 0: there
+ * is none */
 static uint32_t earlier_client(const struct znsd *d)
 {
 	for (const struct conn *c = d->server->conns; c; c = c->next)
@@ -245,7 +248,7 @@ int serve_resize(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	uint32_t pid = x->q->resize->zones == d->nr_zones ? 0 : earlier_client(d);
 
-	if (pid) /* it would write parts of the tables as they were */
+	if (pid) /* it would write back parts of the old tables */
 		return zns_fail(
 			&rep->err, -EBUSY,
 			"%s is used by PID %u, a program of an earlier build, which does not "
@@ -299,7 +302,7 @@ int serve_first_pages(struct znsd *d, const struct call *x, struct reply *rep)
 	    memcmp(x->l->id, q->checkpoint.data, ZNS_UUID_LEN))
 		return zns_fail(&rep->err, -EPERM,
 				"first pages are recorded by a restore of their checkpoint");
-	/* It may have been removed while it was restored. */
+	/* The checkpoint may have been removed while it was restored. */
 	if (!zns_store_find(d->store, q->checkpoint.data))
 		return zns_fail(&rep->err, -ENOENT, "%s has no checkpoint %s", d->reg.path,
 				zns_uuid_format(q->checkpoint.data, id));
@@ -315,7 +318,7 @@ int serve_encryption(struct znsd *d, const struct call *x, struct reply *rep)
 	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
 		return zns_fail(&rep->err, -EINVAL, "the fingerprint of a key must have %d bytes",
 				ZNS_KEY_ID_BYTES);
-	rep->r.encryption = NULL; /* its target goes */
+	rep->r.encryption = NULL; /* the reply must not point to a record that is replaced */
 	if (zns_store_set_encryption(d->store, q, &rep->err))
 		return rep->err.code;
 	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
@@ -328,12 +331,13 @@ int serve_rekey(struct znsd *d, const struct call *x, struct reply *rep)
 	bool done;
 	int ret;
 
-	for (l = d->leases; l; l = l->next) /* its record would bring a key wrapped the old way */
+	/* its record would bring a key that is wrapped with the old master key */
+	for (l = d->leases; l; l = l->next)
 		if (lease_admitted(l) && l->dump.encrypted)
 			return zns_fail(&rep->err, -EBUSY,
 					"an encrypted dump of %s is running (PID %u)", l->container,
 					l->pid);
-	rep->r.encryption = NULL; /* its target may go */
+	rep->r.encryption = NULL; /* the reply must not point to a record that may be replaced */
 	ret = zns_store_rekey(d->store, x->q->rekey, &done, &rep->err);
 	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
 	if (ret && done) {

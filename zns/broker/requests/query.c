@@ -46,7 +46,7 @@ static void status_zones(const struct znsd *d, ZnsPb__Status *s)
 			s->bytes_free += z->z.capacity;
 		else if (zone_parked(d, i))
 			s->bytes_free += z->z.capacity - z->z.wp;
-		/* The data of a running dump are not waste yet. */
+		/* The data of a running dump do not count as garbage. */
 		if (!z->writer && z->z.wp > live && !(on_disk(d) && space_usable(d, i)) &&
 		    (!d->groups[z->group].io || z->ours))
 			s->bytes_wasted += z->z.wp - live;
@@ -174,7 +174,7 @@ static ZnsPb__HostReservation *status_host(struct znsd *d, struct reply *rep)
 
 #define SCATTERED_SHOWN 8
 #define SCATTERED_BELOW 0.9
-#define SCATTERED_BYTES MIB(64) /* a restore of less takes no time that matters */
+#define SCATTERED_BYTES MIB(64) /* smaller checkpoints are restored quickly wherever they lie */
 
 /* Groups that its rate needs. Moves may leave it in fewer: two lanes in one. */
 static uint32_t width_wanted(struct znsd *d, const ZnsPb__Checkpoint *c)
@@ -214,7 +214,7 @@ static double rate_bound(struct znsd *d, const ZnsPb__Checkpoint *c, uint64_t *i
 	return most && nr ? zns_min((double)all / nr / (double)most, 1.0) : 0;
 }
 
-/* The slowest first; the fastest goes where there are too many. */
+/* Slowest first; the fastest are dropped if there are too many lines. */
 static void add_scattered(ZnsPb__Status *s, ZnsPb__Scattered *line)
 {
 	size_t at = s->n_scattered;

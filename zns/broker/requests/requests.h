@@ -14,18 +14,18 @@
 
 /* An incoming request; see intake.c. */
 struct intake {
-	size_t room; /* bytes set aside for it; 0: none needed, or none free yet */
-	bool dump; /* takes room of dumps */
-	bool served; /* it waits for admission and keeps its room */
-	uint64_t since_ns; /* when the wait for its rest began; 0: no wait now */
+	size_t room; /* bytes reserved for it; 0: none needed, or none free yet */
+	bool dump; /* takes room from the part for dumps */
+	bool served; /* the request waits for admission and keeps its room */
+	uint64_t since_ns; /* when the wait for the rest of the request began; 0: not waiting */
 };
 
-/* A dump_begin that waits for admission. Its connection takes no other request meanwhile. */
+/* A dump_begin that waits for admission. Its connection serves no other request meanwhile. */
 struct waiter {
 	struct waiter *next;
 	struct conn *conn;
 	ZnsPb__Request *req;
-	/* it waits for any zone, not for groups of its own: such dumps have a queue of their own */
+	/* waits for any zone, not for groups of its own: such dumps have a separate queue */
 	bool share;
 	char why[ZNS_ERR_MAX]; /* the last try's reason */
 	uint64_t deadline; /* zns_mono_ns */
@@ -35,18 +35,19 @@ struct waiter {
 struct server {
 	struct zns_resv resv; /* the drive's reservation, if it has any */
 	struct conn *conns;
-	uint64_t claim_ns; /* when the drive is claimed again; UINT64_MAX: we have it */
-	bool claim_told; /* that somebody else has it */
+	uint64_t claim_ns; /* when to claim the drive again; UINT64_MAX: it is claimed */
+	bool claim_told; /* the log says already that another program has it */
 	uint32_t nr_conns;
 	struct waiter *waiters;
-	size_t intake_used[2]; /* bytes set aside for requests: [0] of others, [1] of dumps */
+	size_t intake_used[2]; /* bytes reserved for requests: [0] others, [1] dumps */
 	size_t out_bytes; /* bytes of all answers not sent yet */
 	int lock_fd, dev_lock_fd, listen_fd;
 	char sock_path[108];
 	uint64_t idle_ns; /* 0: never leave */
 	uint64_t idle_since;
-	pid_t gc_pid; /* of sweeping.c; 0: none runs */
-	uint64_t gc_ns, gc_look_ns; /* when it began; when it was last looked whether one is due */
+	pid_t gc_pid; /* PID of the `znsctl gc` that sweeping.c started; 0: none runs */
+	/* when it began; when the broker last checked whether one is due */
+	uint64_t gc_ns, gc_look_ns;
 };
 
 struct reply {
@@ -54,8 +55,8 @@ struct reply {
 	struct zns_err err;
 	bool later; /* the request waits: no answer now */
 	bool hangup; /* close the connection after the answer */
-	int fd; /* a descriptor that goes with it, the broker's; -1: none */
-	void **mem; /* freed after packing */
+	int fd; /* a descriptor that is sent with the reply, owned by the broker; -1: none */
+	void **mem; /* memory to free after the reply is packed */
 	size_t nr_mem, max_mem;
 };
 
@@ -63,14 +64,14 @@ struct reply {
 struct call {
 	struct conn *conn;
 	ZnsPb__Request *q;
-	const char *name; /* of the request */
+	const char *name; /* name of the request */
 	struct lease *l; /* the connection's lease, of the kind that the request needs */
 };
 
 /* reply.c */
 void reply_init(struct reply *rep);
 void *reply_alloc(struct reply *rep, size_t len);
-void reply_keep(struct reply *rep, void *p); /* freed with it */
+void reply_keep(struct reply *rep, void *p); /* @p is freed with the reply */
 char *reply_printf(struct reply *rep, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void reply_free(struct reply *rep);
 /* the grant of @zone as it is now */
@@ -90,7 +91,7 @@ bool conn_left(const struct conn *c); /* true: the peer closed it during its req
 /* remember to apply the retention of @container when the connection ends */
 void conn_committed(struct conn *c, const char *container);
 void conn_set_waiter(struct conn *c, struct waiter *w);
-void conn_complain(const struct conn *c, const char *what); /* logs @what, not too often */
+void conn_complain(const struct conn *c, const char *what); /* logs @what, at a limited rate */
 
 /* server.c */
 int server_listen(struct znsd *d, struct zns_err *err);
@@ -98,10 +99,11 @@ int server_loop(struct znsd *d);
 
 /* sweeping.c: `znsctl gc` by the broker. True: it has begun now. */
 bool sweeping_start(struct znsd *d);
-void sweeping_end(struct znsd *d); /* the broker leaves: `znsctl gc` would start another one */
+void sweeping_end(struct znsd *d); /* the broker ends: `znsctl gc` would start a new broker */
 int sweeping_step(struct znsd *d); /* now and then; milliseconds until the next look */
 
-/* intake.c; @len: of the coming request. False: no room yet, do not read it. */
+/* intake.c: reserves room for a request of @len bytes. False: there is no room yet, so do not read
+ * it. */
 bool intake_room(struct znsd *d, struct intake *in, uint32_t len, bool dump);
 void intake_end(struct znsd *d, struct intake *in);
 
@@ -110,7 +112,7 @@ int dispatch_check(struct zns_err *err); /* every handler is of a request */
 /* Requests of a package: before the broker starts. */
 struct request_kind {
 	const char *name; /* the member of zns_pb.request */
-	/* finds x->l, which the request needs; NULL: it needs none */
+	/* finds x->l, the lease that the request needs; NULL: it needs none */
 	int (*find)(const struct znsd *d, struct call *x, struct zns_err *err);
 	int (*serve)(struct znsd *d, const struct call *x, struct reply *rep);
 };
@@ -121,17 +123,20 @@ int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *re
 void waiter_add(struct znsd *d, const struct call *x, const struct dump_ask *a,
 		const struct zns_err *why);
 uint32_t waiters_before(const struct znsd *d, bool share); /* how many wait in that queue */
-void waiter_end(struct znsd *d, struct waiter *w); /* frees its request too */
+void waiter_end(struct znsd *d, struct waiter *w); /* frees its request as well */
 void waiter_drop(struct znsd *d, const struct conn *c);
 
 /* beginning.c */
-int waiters_run(struct znsd *d); /* tries them in order; milliseconds until a deadline, -1: none */
+/* tries to admit them in order; returns milliseconds until a deadline, -1: none */
+int waiters_run(struct znsd *d);
 
 /* host.c: one machine at a time */
-int host_claim(struct znsd *d, struct zns_err *err); /* -EBUSY: another machine has it */
+/* -EBUSY: another machine has reserved the device */
+int host_claim(struct znsd *d, struct zns_err *err);
 void host_release(struct znsd *d);
 void host_unreserve(struct znsd *d); /* call last, before the device is closed */
-void host_look(struct znsd *d, struct zns_resv_state *now); /* finds who has reserved the device */
+/* finds which host has reserved the device */
+void host_look(struct znsd *d, struct zns_resv_state *now);
 
 /* alive.c */
 int alive_start(const struct znsd *d, struct zns_err *err);

@@ -2,7 +2,8 @@
 /* Requests of a running dump or restore, and its end. */
 #include "table.h"
 
-#define WEIGH_MS 50u /* shares by weight follow those who come and go within this time */
+/* shares by weight are computed again within this time after a lease begins or ends */
+#define WEIGH_MS 50u
 
 static void tell_growth(const struct znsd *d, const struct growth *g, struct reply *rep)
 {
@@ -77,7 +78,7 @@ int serve_dump_room(struct znsd *d, const struct call *x, struct reply *rep)
 	return dump_room(d, x->l, &rep->r.room, &rep->err);
 }
 
-/* On failure the lease stays, until the client aborts or goes. */
+/* On failure the lease stays until the client aborts or disconnects. */
 int serve_commit(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	int ret;

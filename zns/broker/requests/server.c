@@ -12,10 +12,10 @@
 #include <sys/un.h>
 #include "conn.h"
 
-#define PEER_MS 10000 /* for a peer to finish its request, or to take its answer */
-#define OUT_MAX MIB(64) /* answers that nobody has read yet; above it questions wait */
+#define PEER_MS 10000 /* limit for a peer to finish its request, or to read its answer */
+#define OUT_MAX MIB(64) /* bytes of unread answers; above this, query requests wait */
 #define CLAIM_MS 10000 /* between tries to have the drive again */
-#define ACCEPT_RETRY_MS 100 /* wait when no descriptor is left for a connection */
+#define ACCEPT_RETRY_MS 100 /* pause when no descriptor is left for a new connection */
 
 static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, uint32_t len)
 {
@@ -47,7 +47,7 @@ static bool may_ask(const struct znsd *d, const struct conn *c)
 	return d->server->out_bytes < OUT_MAX || lease_last(d, c);
 }
 
-/* Serves the complete messages in the buffer; true: there was one. */
+/* Serves the complete messages in the buffer; returns true if there was one. */
 static bool conn_serve(struct znsd *d, struct conn *c)
 {
 	size_t at = 0;
@@ -116,8 +116,8 @@ static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 	return wants;
 }
 
-/* Ends peers that are late with a request or an answer. Milliseconds until the next may be late,
- * -1: none. */
+/* Closes connections that exceed the time for a request or an answer. Returns milliseconds until
+ * the next one may, -1: none. */
 static int conns_late(struct znsd *d)
 {
 	uint64_t now = zns_mono_ns(), limit = PEER_MS * 1000000ull, next = UINT64_MAX;
@@ -150,7 +150,7 @@ static int conns_late(struct znsd *d)
 
 static void conn_close(struct znsd *d, struct conn *c);
 
-/* All places are taken: closes the peer that has been silent longest, if it holds nothing and waits
+/* All connections are in use: closes the one that has been silent longest, if it holds and waits
  * for nothing. */
 static bool conn_displace(struct znsd *d)
 {
@@ -247,7 +247,7 @@ static bool may_leave(struct znsd *d, uint64_t now)
 		return false;
 	if (!sweeping_start(d))
 		return true;
-	d->server->idle_since = now; /* it comes as a client */
+	d->server->idle_since = now; /* the sweeping program connects as a client */
 	return false;
 }
 
@@ -266,8 +266,8 @@ static bool answers_pending(const struct znsd *d)
 	return false;
 }
 
-/* Without the claim any program could write to the drive. Milliseconds until the next try, -1: none.
- */
+/* Claims the drive: without the claim any program could write to it. Returns milliseconds until the
+ * next try, -1: none. */
 static int claim_step(struct znsd *d)
 {
 	struct server *s = d->server;
@@ -296,7 +296,8 @@ static int time_out(struct znsd *d)
 	uint64_t now;
 	int ms;
 
-	/* Memory may be ahead of the device: nothing is granted, reset or written anew any more. */
+	/* The catalogue in memory may be newer than the one on the device: nothing is granted,
+	 * reset or written over any more. */
 	if (d->lost)
 		return 10;
 	/* In this order: leases that end leave room for waiters, and then garbage. */
@@ -396,7 +397,7 @@ int server_loop(struct znsd *d)
 		}
 		if (fds[2].revents)
 			finisher_reap(d);
-		/* After the others: `who` has no place for a new one. */
+		/* After the other connections: `who` has no entry for a new one. */
 		if (fds[0].revents && !accept_one(d))
 			accept_at = zns_mono_ns() + ACCEPT_RETRY_MS * 1000000ull;
 	}

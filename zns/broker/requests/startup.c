@@ -17,7 +17,7 @@
 /* A leaving or dying broker still holds its locks for a moment. */
 #define LEAVING_MS 5000
 #define DEVICE_MS 500
-#define MARKED_MS 1000 /* until a context that ends has let go of its device */
+#define MARKED_MS 1000 /* limit for an ending context to release its device */
 
 static int open_lock(const struct znsd *d, const char *suffix, struct zns_err *err)
 {
@@ -209,11 +209,9 @@ static void close_open_zones(struct znsd *d)
 		znsd_warn("%s", err.msg);
 }
 
-/*
- * Writers of interrupted dumps may have writes under way. No other host may come in before these
- * end. A failed start gives back only what it took itself; the next broker of this host deals with
- * the rest.
- */
+/* Writers of interrupted dumps may have writes under way. No other host may take the device before
+ * these end. A failed start releases only what it acquired itself; the next broker of this host
+ * releases the rest. */
 static void unreserve(struct znsd *d)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -234,8 +232,8 @@ void server_stop(struct znsd *d)
 {
 	sweeping_end(d);
 	if (d->server->listen_fd >= 0) {
-		/* The socket is ours: we hold the broker lock. A client that comes now finds nobody
-		 * and starts the next broker. */
+		/* We hold the broker lock, so the socket is ours. A client that connects now finds
+		 * no broker and starts the next one. */
 		unlink(d->server->sock_path);
 		close(d->server->listen_fd);
 	}

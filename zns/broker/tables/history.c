@@ -18,7 +18,7 @@ static void own(ProtobufCMessage *m)
 	m->unknown_fields = NULL;
 }
 
-/* All its members are such numbers. */
+/* All members of the message are such counters, so they are indexed like an array. */
 static uint64_t *count(ZnsPb__LoadCounts *c, unsigned i)
 {
 	return (uint64_t *)((char *)c + zns_pb__load_counts__descriptor.fields[i].offset);
@@ -108,7 +108,7 @@ static void keep(struct znsd *d)
 	d->history.changed = false;
 }
 
-/* What was counted since @before. */
+/* The counts since @before. */
 static ZnsPb__LoadCounts *difference(struct load_history *h)
 {
 	ZnsPb__LoadCounts *c = znsd_alloc(sizeof(*c));

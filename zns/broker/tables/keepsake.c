@@ -23,7 +23,7 @@ ProtobufCMessage *keepsake_load(const struct znsd *d, const char *suffix,
 		return NULL;
 	if (!ret)
 		m = protobuf_c_message_unpack(what, NULL, len, buf);
-	if (!m) /* only figures: the next ones go into a new file */
+	if (!m) /* these are statistics only: the next ones are written to a new file */
 		znsd_warn("%s cannot be read: earlier figures are lost", path);
 	return m;
 }

@@ -100,7 +100,7 @@ uint32_t lease_unfull(const struct znsd *d, const struct lease *l)
 	return n;
 }
 
-/* The new group goes behind those for pages, before those for metadata images. */
+/* Inserts the new group behind the groups for pages and before those for metadata images. */
 void lease_gain_group(struct lease *l, uint32_t group)
 {
 	uint32_t at = l->nr_groups - l->dump.nr_meta, *groups, *weights;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the broker says: a line of its log, and a record of the journal with the same in fields. */
+/*
+ * The broker's messages: a line of its log, and a journal record with the same contents in fields.
+ */
 #include <string.h>
 #include "zns/journal.h"
 #include "tables.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "tables.h"
 
-#define RESTORES_MAX 256 /* containers; the oldest is forgotten */
+#define RESTORES_MAX 256 /* number of containers; the oldest entry is dropped */
 
 void restores_load(struct znsd *d)
 {
@@ -31,7 +31,7 @@ ZnsPb__RestoreStat *restore_of(const struct znsd *d, const char *container)
 	return NULL;
 }
 
-/* Takes entry @i out of the list. */
+/* Removes entry @i from the list. */
 static void forget(ZnsPb__RestoreLog *log, size_t i)
 {
 	zns_pb__restore_stat__free_unpacked(log->restores[i], NULL);
@@ -66,7 +66,7 @@ static void add(struct znsd *d, ZnsPb__RestoreStat *s)
 	list[log->n_restores++] = s;
 }
 
-/* Groups of @l that another container has reserved, or that another lease uses now. */
+/* How many groups of @l another container has reserved, or another lease uses now. */
 static uint32_t shared_now(const struct znsd *d, const struct lease *l)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));

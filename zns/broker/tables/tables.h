@@ -33,27 +33,27 @@ struct server;
 struct znsd;
 
 struct zn_zone {
-	struct zns_zone z; /* as last reported; stale while somebody writes */
+	struct zns_zone z; /* as last reported; outdated while the zone is being written */
 	uint32_t group;
 	bool meta;
-	bool old; /* holds data from before this broker, which may have unknown readers */
-	/* its data are a dump's, even if its group is reserved for normal I/O now */
+	bool old; /* holds data from before this broker started, which unknown processes may read */
+	/* its data were written by dumps, even if its group is reserved for normal I/O now */
 	bool ours;
 	bool finishing; /* the finisher is at work on it */
 	uint32_t readers; /* restore leases */
-	uint32_t resets; /* that this broker has begun */
+	uint32_t resets; /* resets that this broker has issued */
 	struct lease *writer;
 	uint64_t stamp; /* time of parking, to find the least recently used */
 	uint64_t retry_ns; /* no reset or finish before this: the last one failed */
-	/* its last write failed; given out only if there is no other */
+	/* its last write failed; granted only if there is no other zone */
 	bool suspect;
-	bool going; /* behind the end that a resize wants: given to nobody */
-	bool no_reuse; /* the device did not offer what was removed of it */
+	bool going; /* behind the end that a resize asks for: not granted any more */
+	bool no_reuse; /* the device could not make its free places writable */
 };
 
 struct zn_group {
 	int32_t channel;
-	uint32_t mibps; /* of one zone alone, written */
+	uint32_t mibps; /* measured write rate of one zone alone */
 	bool metadata;
 	bool io; /* reserved for normal I/O: the data in its zones are not ours to reset */
 	uint32_t next; /* the next search for an empty zone starts here: spreads wear */
@@ -63,7 +63,8 @@ struct zn_group {
 
 struct lease_zone {
 	uint32_t zone;
-	uint64_t start, end; /* what it may write: from the write pointer when granted */
+	/* the range that it may write: from the write pointer at the time of the grant */
+	uint64_t start, end;
 	uint64_t turn; /* on a disk: it writes what removed checkpoints had; 0: it does not */
 	uint64_t committed; /* scratch of commit: end of the last use seen */
 	bool bad; /* the writer reported it as bad */
@@ -74,9 +75,9 @@ enum lease_kind {
 	LEASE_DUMP,
 	LEASE_IMPORT, /* completes the checkpoint of pages only that has its id */
 	LEASE_FLATTEN, /* replaces a checkpoint by one without a parent and composed images */
-	LEASE_YIELDING, /* a package's (struct yielding): gives way to all others */
+	LEASE_YIELDING, /* a package's lease (struct yielding): gives way to all others */
 	LEASE_COMPACT, /* moves a checkpoint: the zones that it writes */
-	LEASE_SOURCE, /* the same move: the zones that it reads */
+	LEASE_SOURCE, /* the part of the same move that reads: the zones that it reads */
 	LEASE_SEAL, /* a dump, beside its own lease: a yielding lease's zones that it will name */
 	LEASE_RESTORE,
 };
@@ -84,28 +85,35 @@ enum lease_kind {
 /* The terms of an admitted dump, import or flattening, and its state. */
 struct lease_dump {
 	uint32_t qos_mibps;
-	uint32_t cap_mibps; /* its own limit; 0: none */
+	uint32_t cap_mibps; /* the limit that it asked for; 0: none */
 	uint32_t promised_mibps; /* one domain only: the part of the QoS that is kept for it */
-	bool dynamic; /* without a reservation */
-	bool promised; /* admitted without sharing: nobody else gets its groups meanwhile */
-	bool grows; /* its writer takes more groups while it works */
-	bool has_parent; /* it is incremental: that checkpoint stays */
+	bool dynamic; /* allocates without a reservation */
+	/* admitted without sharing: its groups are not granted to others meanwhile */
+	bool promised;
+	bool grows; /* its writer uses more groups while it works */
+	bool has_parent; /* the dump is incremental: its parent must stay */
 	bool encrypted; /* its checkpoint will be encrypted with the key of this fingerprint */
 	uint8_t parent[ZNS_UUID_LEN];
 	uint8_t key_id[8];
 	uint32_t moved; /* import, flattening: the checkpoint's version when it began */
-	uint32_t *weights, nr_meta; /* of its groups, as granted: repeated to a new holder */
-	uint32_t *shared, nr_shared, max_shared; /* groups that others also had at some time */
-	/* a pack zone granted but not yet asked for by the writer; ZNSD_NONE: none */
+	/* weights of its groups as granted: repeated to a client that takes the lease over */
+	uint32_t *weights, nr_meta;
+	/* groups that it has shared with others at some time */
+	uint32_t *shared, nr_shared, max_shared;
+	/*
+	 * a pack zone that was granted, and that the writer has not asked for yet; ZNSD_NONE: none
+	 */
 	uint32_t claimed;
 	uint32_t min_room; /* bytes: the writer cannot use less */
-	uint64_t expected; /* bytes, as it said; 0: it did not */
-	uint32_t width; /* zones that it may write at once, guaranteed */
+	uint64_t expected; /* bytes that it announced; 0: it announced none */
+	uint32_t width; /* how many zones it may write at the same time, guaranteed */
 	uint32_t most; /* zones that a dump of its size can use */
-	/* groups gained later, not reserved; they stand before those for metadata images */
+	/* groups that it gained later, without a reservation; in the list they stand before those
+	 * for metadata images */
 	uint32_t nr_gained;
-	uint64_t waits_ns; /* when it last reported to wait for its zones; 0: never */
-	char *tenant; /* the rule of tenants.conf that applies, or NULL; and its limits, 0: none */
+	uint64_t waits_ns; /* when it last reported that it waits for its zones; 0: never */
+	/* the rule of tenants.conf that applies, or NULL; and the rule's limits, 0: none */
+	char *tenant;
 	uint32_t max_rate_mibps, max_groups, total_groups;
 };
 
@@ -114,8 +122,8 @@ struct lease_weigh {
 	bool met, reports, known;
 	uint64_t ns, bytes; /* time and bytes at the beginning of the present window */
 	uint32_t windows;
-	double used, limit, next; /* MiB/s; limit 0: none */
-	/* what part of a reader's bytes lies in a group */
+	double used, limit, next; /* MiB/s; a limit of 0: none */
+	/* which part of a reader's bytes lies in a group */
 	struct lease_part {
 		uint32_t group;
 		double part;
@@ -124,18 +132,20 @@ struct lease_weigh {
 };
 
 /*
- * Leases of a package. They write zones of their own, give way to dumps and restores, and live with
- * or without a connection, for as long as the package says. A package registers one table of these
- * (policy/yielding.c) and its requests (requests/dispatch.c); the broker knows nothing else of it.
+ * Leases of a package. They write zones of their own, give way to dumps and restores, and exist
+ * with or without a connection, until the package ends them. A package registers one table of these
+ * functions (policy/yielding.c) and its requests (requests/dispatch.c); the broker knows nothing
+ * else about it.
  */
 struct yielding {
-	const char *kind; /* in the status, the log and in errors */
-	const char *id_field; /* of the journal: what the lease's id is */
-	const char *what; /* that it has on zones: "memory of running programs" */
-	const char *command; /* that gives its zones back */
-	bool (*over)(struct lease *l); /* nobody holds it any more */
-	void (*unheld)(struct lease *l); /* its connection has ended: look again soon */
-	void (*ended)(struct znsd *d, struct lease *l); /* before its zones are given back */
+	const char *kind; /* shown in the status, the log and errors */
+	const char *id_field; /* field of the journal that has the lease's id */
+	/* what such leases have on zones, for messages: "memory of running programs" */
+	const char *what;
+	const char *command; /* the command that releases their zones, for messages */
+	bool (*over)(struct lease *l); /* true if no process holds the lease any more */
+	void (*unheld)(struct lease *l); /* its connection has ended: check again soon */
+	void (*ended)(struct znsd *d, struct lease *l); /* called before its zones are released */
 	void (*free)(struct lease *l); /* what yields.own has */
 	bool (*origin)(const struct lease *l, uint8_t *id); /* the checkpoint that it reads, if any
 							     */
@@ -148,7 +158,7 @@ struct yielding {
 struct lease_yielding {
 	const struct yielding *ops;
 	void *own; /* the package's */
-	bool encrypted; /* what it writes */
+	bool encrypted; /* its data are encrypted */
 	uint64_t worked_ns; /* when it last reported reads or writes */
 };
 
@@ -156,7 +166,7 @@ struct lease {
 	struct lease *next;
 	enum lease_kind kind;
 	struct conn *conn; /* NULL: lost */
-	/* after a lost connection its writer's process may live until then; 0: not lost */
+	/* after a lost connection: its writer's process may live until then; 0: not lost */
 	uint64_t dying_until;
 	int pidfd; /* -1: none */
 	uint32_t pid;
@@ -166,22 +176,23 @@ struct lease {
 	uint64_t bytes, total; /* from the helper's last report */
 	uint64_t seen_ns, seen_bytes;
 	double mibps; /* rate between the last two reports */
-	uint32_t hot; /* its number in memory shared by restores; 0: it has none */
-	bool hot_counts; /* it counts as one more restore of its zones */
+	uint32_t hot; /* its number in the memory that restores share; 0: it has none */
+	bool hot_counts; /* counts as one more restore of its zones */
 	uint32_t weight; /* the weight that was asked for; 0: none */
 	bool own_class; /* the weight is not its tenant's, but a class's of moves */
 	struct lease_weigh weigh;
-	uint32_t read_mibps; /* of a restore: what it is promised; 0: nothing */
-	uint32_t *groups, nr_groups; /* of a dump: groups for metadata images come last */
+	uint32_t read_mibps; /* of a restore: MiB/s that it was promised; 0: none */
+	/* of a dump: its groups; those for metadata images come last */
+	uint32_t *groups, nr_groups;
 	struct lease_zone *zones; /* zones that it writes or protects */
 	uint32_t nr_zones, max_zones;
-	bool packed; /* it holds small checkpoints: its zones are pack zones */
-	bool ended_well; /* committed, or its helper said that it is done */
+	bool packed; /* it writes small checkpoints: its zones are pack zones */
+	bool ended_well; /* committed, or its helper reported that it is done */
 	union {
 		struct lease_dump dump; /* LEASE_DUMP, LEASE_IMPORT, LEASE_FLATTEN */
 		struct {
 			uint32_t moved; /* the checkpoint's version when it began */
-			bool charged; /* by weight, instead of giving way to all */
+			bool charged; /* shares by weight, instead of giving way to all others */
 			uint32_t at[2], nr_at; /* groups that it reads and writes now */
 		} compact; /* LEASE_COMPACT */
 		struct lease_yielding yields; /* LEASE_YIELDING */
@@ -213,19 +224,21 @@ static inline bool lease_promised(const struct lease *l)
 /* history.c: what happened, for whoever draws it. */
 struct load_history {
 	int64_t since_ns;
-	ZnsPb__LoadCounts all, before; /* before: when the present sample began */
-	uint64_t began_ns; /* of the present sample; 0: nothing has happened since the last one */
+	ZnsPb__LoadCounts all, before; /* before: the counts when the present sample began */
+	/* when the present sample began; 0: nothing has been counted since the last one */
+	uint64_t began_ns;
 	ZnsPb__LoadSample **samples; /* oldest first */
 	size_t nr_samples;
-	ZnsPb__GroupLoad *groups; /* NULL: none yet */
-	bool changed; /* a group's figures, since they were kept */
+	ZnsPb__GroupLoad *groups; /* NULL: no sample yet */
+	bool changed; /* a group's figures have changed since they were last stored */
 };
 
 struct znsd {
 	struct zns_registered reg;
 	struct zns_dev *dev;
 	struct zns_store *store;
-	uint32_t zone_mibps; /* that promises are made with: groups below it are in none */
+	/* the rate that promises are based on: a slower group is part of no promise */
+	uint32_t zone_mibps;
 	uint32_t ceiling_mibps; /* write rate of all groups together; 0: their sum */
 	struct zn_zone *zones;
 	uint32_t nr_zones;
@@ -239,23 +252,23 @@ struct znsd {
 	int readers_fd;
 	/* Changes that the storeys above act on. */
 	bool sweep; /* some zone may be garbage */
-	bool park_check; /* too many zones may be parked */
+	bool park_check; /* check whether too many zones are parked */
 	bool freed; /* zones, groups or limits were freed: a waiter may be admitted */
 	bool quit;
 	bool lost; /* another host has reserved the device */
-	struct zns_hot *hot; /* memory that restores share; NULL: none now */
+	struct zns_hot *hot; /* memory that restores share; NULL: none at present */
 	struct zns_hot_shape hot_shape;
 	struct policy *policy; /* private to the storeys above */
 	struct server *server;
 };
 
-/* An ordinary disk: one domain, and nobody owns a part of it. */
+/* An ordinary disk: one domain, in which no container owns groups. */
 static inline bool on_disk(const struct znsd *d)
 {
 	return zns_geo_is_disk(&d->dev->geo);
 }
 
-/* What a slow group gives, relative to one of those that promises are made with. */
+/* The rate of a slow group relative to the groups that promises are based on. */
 static inline double group_worth(const struct znsd *d, uint32_t group)
 {
 	return zns_min((double)d->groups[group].mibps / d->zone_mibps, 1.0);
@@ -266,15 +279,17 @@ static inline bool group_slow(const struct znsd *d, uint32_t group)
 	return d->groups[group].mibps < d->zone_mibps;
 }
 
-/* log.c; @l: whom it is about, or NULL */
-void znsd_log_device(const struct zns_registered *reg); /* from now on the journal is told, too */
+/* log.c; @l: the lease that the message is about, or NULL */
+/* from now on messages go to the journal as well */
+void znsd_log_device(const struct zns_registered *reg);
 void znsd_say(int priority, const struct lease *l, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 #define znsd_log(...) znsd_say(LOG_INFO, NULL, __VA_ARGS__)
 #define znsd_warn(...) znsd_say(LOG_WARNING, NULL, __VA_ARGS__)
 
 /* util.c */
-void *znsd_alloc(size_t len); /* zeroed; without memory the broker ends, the next one recovers */
+/* zeroed; if memory runs out the broker exits, and the next one recovers */
+void *znsd_alloc(size_t len);
 char *znsd_strdup(const char *s);
 void znsd_enough(int ret); /* ends the broker if @ret is -ENOMEM */
 /* Makes room for one more, see zns/grow.h. */
@@ -288,7 +303,7 @@ void tables_fini(struct znsd *d);
 
 /* zone_table.c: the state of each zone, and its possible uses */
 uint64_t zone_live(const struct znsd *d, uint32_t zone);
-bool zone_usable(const struct zn_zone *z); /* a data zone that takes writes */
+bool zone_usable(const struct zn_zone *z); /* a data zone that can be written */
 bool zone_empty(const struct znsd *d, uint32_t zone); /* empty, and can be granted as it is */
 bool zone_parked(const struct znsd *d, uint32_t zone);
 /* all live data there are of small checkpoints */
@@ -299,36 +314,38 @@ bool zone_parked_pack(const struct znsd *d, uint32_t zone, uint32_t min_room);
 bool zone_garbage(const struct znsd *d, uint32_t zone);
 /* call before @k is removed or moved */
 void zones_note_ours(struct znsd *d, const ZnsPb__Checkpoint *k);
-uint32_t zones_active(const struct znsd *d); /* data zones, those granted and not full included */
+/* how many data zones are active, including those that are granted and not full */
+uint32_t zones_active(const struct znsd *d);
 /* active without a writer: parked, or garbage not reset yet */
 uint32_t zones_idle_active(const struct znsd *d);
 uint32_t zones_parked(const struct znsd *d);
-/* bytes; a zone with less room is not kept to be continued */
+/* in bytes; a zone with less room than this is not kept to be continued */
 uint64_t tail_min(const struct znsd *d);
 
 /* zone_ops.c: changes the device's zones and updates the table */
 int zones_refresh(struct znsd *d, uint32_t first, uint32_t nr, struct zns_err *err);
-void zone_close(struct znsd *d, uint32_t zone); /* if it is open; logs errors */
-/* its writer is gone: closes it, parks it, or leaves it to the sweep */
+/* does nothing if the zone is not open; logs errors */
+void zone_close(struct znsd *d, uint32_t zone);
+/* its writer is gone: the zone is closed, parked, or left to the sweep */
 void zone_settle(struct znsd *d, uint32_t zone);
 uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 int zone_finish(struct znsd *d, uint32_t zone, struct zns_err *err);
-/* the zone was finished; called before the next report */
+/* to be called when the zone was finished, before the next report */
 void zone_filled(struct znsd *d, uint32_t zone);
-/* zones that the log keeps open, or active; at least 1 */
+/* how many zones the log keeps open, or active; at least 1 */
 uint32_t meta_zones(struct znsd *d, bool open);
 bool readers_check(struct znsd *d);
-/* notes a lost device if the error says so */
+/* marks the device as lost if the error says so */
 void device_heed(struct znsd *d, const struct zns_err *why);
 
-/* groups.c; @self: a lease to leave out, or NULL */
+/* groups.c; @self: a lease that is left out, or NULL */
 /* MiB/s. Only writes of each group are measured: a slow one is taken to read as much slower. */
 double group_read_mibps(const struct znsd *d, uint32_t group);
 void groups_state(const struct znsd *d, const char *container, const struct lease *self,
 		  struct zns_group_state *gs);
 /* note in all dumps that use the group now that it is shared */
 void groups_mark_shared(struct znsd *d, struct lease *l, uint32_t group);
-void groups_io_refresh(struct znsd *d); /* after a change of reservations */
+void groups_io_refresh(struct znsd *d); /* to be called after a change of reservations */
 const char *groups_holders(const struct znsd *d, const char *container, char *buf, size_t len);
 bool reserved_by(const ZnsPb__Reservation *r, uint32_t group);
 
@@ -339,7 +356,7 @@ struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, enum lease
 struct lease *lease_of(const struct znsd *d, const struct conn *c);
 /* the connection's last lease of any kind but LEASE_SEAL, or NULL */
 struct lease *lease_last(const struct znsd *d, const struct conn *c);
-void lease_zone_drop(struct znsd *d, struct lease *l, uint32_t zone); /* of a lease that writes */
+void lease_zone_drop(struct znsd *d, struct lease *l, uint32_t zone); /* of a writing lease */
 struct lease_zone *lease_zone_find(const struct lease *l, uint32_t zone);
 void lease_zone_add(struct znsd *d, struct lease *l, uint32_t zone, uint64_t start);
 bool lease_has_group(const struct lease *l, uint32_t group);
@@ -347,7 +364,7 @@ void lease_gain_group(struct lease *l, uint32_t group); /* one more group, witho
 uint32_t lease_unfull(const struct znsd *d, const struct lease *l);
 /* number of zones that compactions and yielding leases write now: dumps can have them */
 uint32_t leases_yielding(const struct znsd *d);
-void lease_unlink(struct znsd *d, struct lease *l); /* takes it out of the list */
+void lease_unlink(struct znsd *d, struct lease *l); /* removes it from the list */
 void lease_free(struct lease *l);
 void leases_forget(struct znsd *d); /* called at the end of the process */
 
@@ -360,19 +377,21 @@ void keepsake_save(const struct znsd *d, const char *suffix, const ProtobufCMess
 /* history.c */
 void history_load(struct znsd *d); /* after tables_init */
 void history_free(struct znsd *d);
-/* Ends the present sample if it is long enough, or at once with @leave. Milliseconds until then,
- * -1: nothing to do. */
+/* Ends the present sample if it is long enough, or, with @leave, at once. Returns milliseconds
+ * until its end, -1: nothing to do. */
 int history_step(struct znsd *d, bool leave);
-/* In the form in which it is kept and told. The caller frees *groups. */
+/* Converts to the form that is stored and sent. The caller frees *groups. */
 void history_tell(const struct znsd *d, ZnsPb__History *h, ZnsPb__GroupLoad ***groups);
 void history_moved(struct znsd *d, const struct lease *l, uint64_t bytes); /* until now */
-void history_zone(struct znsd *d, uint32_t zone, const struct zns_zone *now); /* of a report */
+/* counts what a report shows */
+void history_zone(struct znsd *d, uint32_t zone, const struct zns_zone *now);
 void history_reset(struct znsd *d, uint32_t zone);
 
 /* restores.c: the last restore of each container */
 void restores_load(struct znsd *d);
 void restores_free(struct znsd *d);
-ZnsPb__RestoreStat *restore_of(const struct znsd *d, const char *container); /* NULL: none known */
+/* NULL: this container's restores are not known */
+ZnsPb__RestoreStat *restore_of(const struct znsd *d, const char *container);
 ZnsPb__RestoreStat *restore_remember(struct znsd *d, const struct lease *l,
 				     const ZnsPb__Progress *q);
 

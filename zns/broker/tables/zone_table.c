@@ -81,7 +81,8 @@ bool zone_garbage(const struct znsd *d, uint32_t zone)
 	return !zone_live(d, zone);
 }
 
-/* Its group may become reserved for normal I/O. The broker must still reset these zones. */
+/* Marks zones that dumps wrote. Their group may become reserved for normal I/O, and the broker must
+ * still reset them. */
 void zones_note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
 {
 	size_t i;
