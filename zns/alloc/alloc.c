@@ -18,10 +18,10 @@ uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps)
 
 struct rank {
 	uint32_t reservations;
-	uint32_t leased; /* any live lease counts the same */
+	uint32_t leased; /* number of live leases on it, each counted alike */
 	double worth;
 	uint32_t io; /* groups on its channel that are reserved for normal I/O */
-	uint32_t channel; /* groups of this pick on its channel */
+	uint32_t channel; /* how many groups of this pick are on its channel */
 	uint32_t metadata;
 	uint64_t neighbours; /* reservations on its channel */
 	uint32_t id;
@@ -100,8 +100,8 @@ static uint64_t busy(const struct zns_group_state *g)
 	return 2 * (uint64_t)g->nr_reservations + (g->nr_leases > 0);
 }
 
-/* Takes the first @width of @order except @meta; with @channel none on its channel. Returns their
- * number; *@cost: their cost. */
+/* Takes the first @width groups of @order, except @meta and, with @channel, except groups on
+ * @meta's channel. Returns how many it took; *@cost: their total cost. */
 static uint32_t beside(const struct zns_group_state *groups, const uint32_t *order, uint32_t found,
 		       uint32_t width, uint32_t meta, bool channel, uint32_t *out, uint64_t *cost)
 {
@@ -130,11 +130,9 @@ enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint3
 	uint64_t best = UINT64_MAX, cost;
 	uint32_t pass, i, n, most = 0;
 
-	/*
-	 * Prefers most groups for pages, then the least cost. A separate channel wins if it costs
-	 * no more. Of equals the last in order is taken, since the pages can use the best ones
-	 * better.
-	 */
+	/* Prefers the choice with most groups for pages, then the one with the least cost. A
+	 * separate channel wins if it costs no more. Of choices that are equal the last in order is
+	 * taken, so that the best groups are left for pages. */
 	for (pass = 0; pass < 2; pass++) {
 		for (i = 0; i < found && found > 1; i++) {
 			bool channel = pass == 1;
@@ -161,7 +159,7 @@ enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint3
 	return apart;
 }
 
-/* In 1/1024, at least one of them. */
+/* The group's rate relative to the others', in 1/1024; at least 1/1024. */
 static uint64_t worth_of(const struct zns_group_state *g)
 {
 	return (uint64_t)zns_max(zns_group_worth(g) * 1024, 1.0);

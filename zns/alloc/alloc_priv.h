@@ -5,8 +5,8 @@
 #include "zns/alloc.h"
 
 struct party {
-	/* fair: its share, in zones' worth; rate: what it gets now, by weight, from each of its
-	 * groups */
+	/* fair: its fair share, in units of a zone's rate; rate: what it gets now, by weight, from
+	 * each of its groups */
 	double fair, rate;
 };
 

@@ -98,7 +98,8 @@ static int plan_set(const struct cand *c, uint32_t nr, uint32_t percent, bool ha
 	return 0;
 }
 
-/* Looks in its own group, or anywhere: the broker decides whether another group will do. */
+/* Looks for a zone in the data's own group, or in any group: the broker decides whether another
+ * group is allowed. */
 static bool any_empty(const struct zns_compact_zone *z, uint32_t nr)
 {
 	for (uint32_t i = 0; i < nr; i++)

@@ -12,7 +12,8 @@
 #define LESS 0.97 /* of its fair share: a dump that has less gains groups … */
 #define SPARED 0.98 /* … whose writers keep this much, or more than it has itself */
 #define LACK 0.90 /* of its fair share: while a dump has less than this … */
-#define LIMIT 1.02 /* … those that could have more are held to this */
+/* and dumps that could have more than their share are limited to this multiple of it */
+#define LIMIT 1.02
 #define WORTH 0.02 /* zones' worth: no group is gained for less */
 #define ROUNDS 6
 
@@ -52,8 +53,8 @@ static void fill(struct part *p, uint32_t nr)
 			p[i].gets = left / heavy * p[i].weight;
 }
 
-/* The rate of each dump if it goes no faster than @limit (0: none). A limited dump takes less of
- * all its groups alike. */
+/* The rate of each dump if no dump goes faster than @limit (0: no limit). A limited dump takes less
+ * of each of its groups, by the same factor. */
 static int shares(const struct spread *s, uint32_t nr, const double *limit, double *rate)
 {
 	cleanup_free uint32_t *first = calloc(nr + 2, sizeof(*first));
@@ -117,8 +118,8 @@ static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_
 	return best;
 }
 
-/* A gain may make nobody poorer than the dump that gains. So gains come to an end, in any order of
- * the dumps. */
+/* A gain must not leave any dump with less than the gaining dump has. So gains come to an end, in
+ * any order of the dumps. */
 static bool suits(const struct spread *s, uint32_t self, const double *now, const double *then)
 {
 	double level = zns_min(SPARED, then[self] / s->party[self].fair);

@@ -34,8 +34,9 @@ size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t 
 	return due;
 }
 
-/* A checkpoint of pages only belongs to a migration that is not over: no rule applies to it. One
- * whose image alone says whose it is would push out the container's own. */
+/* No rule applies to a checkpoint that has pages only: it belongs to a migration that is not over.
+ * Nor does one apply to a checkpoint whose container is named only by its imported image: it would
+ * push out the container's own checkpoints. */
 static bool ruled(const ZnsPb__Retention *rule, const ZnsPb__Checkpoint *c)
 {
 	return !c->pages_only && !(c->origin && c->origin->claimed) &&

@@ -97,7 +97,8 @@ static uint32_t targets(const struct search *x, uint32_t from, uint64_t bytes, u
 	return n;
 }
 
-/* The move with the most bandwidth for a byte. Its gain for each byte; 0: none wins anything. */
+/* The move that gains most bandwidth for each byte moved. Returns the gain for each byte; 0: no
+ * move gains anything. */
 static double best_move(const struct search *x, double now, uint64_t left,
 			struct zns_scatter_move *best)
 {

@@ -10,7 +10,7 @@
 #include "zns/util.h"
 
 /* Documentation/inside/sharing.md has the reasons, and measures other values. */
-/* of its fair share: a dump that keeps this much is not spared any further */
+/* a dump that keeps this part of its fair share may lose more of its groups' time to others */
 #define CONTENT 0.96
 #define ENOUGH 0.998 /* sums of parts are not exact */
 
@@ -18,7 +18,7 @@ struct claim {
 	double want, weight;
 };
 
-/* By what they want for each part of their weight. */
+/* Orders claims by what they want for each unit of weight. */
 static int cmp_claim(const void *a, const void *b)
 {
 	const struct claim *x = a, *y = b;
@@ -88,14 +88,14 @@ struct offer {
 	double content, rest; /* spread_poorest: limited to CONTENT, and unlimited */
 };
 
-/* Free groups come first, then groups where nobody falls below CONTENT, in the usual order, then
- * groups with the most left. */
+/* Free groups come first, then groups where no dump falls below CONTENT, in the usual order, then
+ * groups with the most bandwidth left. */
 static bool better(const struct offer *a, const struct offer *b)
 {
 	if (a->taken != b->taken)
 		return b->taken;
 	if (!a->taken)
-		return false; /* they keep their order */
+		return false; /* equal offers keep their order */
 	if (a->content > b->content + 1e-9 || b->content > a->content + 1e-9)
 		return a->content > b->content;
 	if (a->reservations != b->reservations)

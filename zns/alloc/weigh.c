@@ -6,7 +6,8 @@
 #define ALMOST 1e-9
 
 struct state {
-	double level_per_mibps; /* its level at 1 MiB/s: the dearest cost, by its weight */
+	/* how much its level rises for each MiB/s: its dearest cost, divided by its weight */
+	double level_per_mibps;
 	bool still; /* its rate is final */
 };
 
@@ -87,7 +88,7 @@ int zns_alloc_weigh(struct zns_weighed *v, uint32_t nr, const double *capacity, 
 			}
 		}
 		if (left == before)
-			break; /* nothing bounds them */
+			break; /* no limit applies to the parties that are left */
 		for (i = 0; i < nr_res; i++) {
 			room[i] = capacity[i];
 			slope[i] = 0;

@@ -20,8 +20,8 @@ struct zns_group_state {
 	bool reserved_io; /* reserved for normal I/O: never given to a dump */
 	/* a dump runs there that was admitted without sharing: never given to another */
 	bool promised;
-	/* its rate, relative to that of the others; 0 counts as 1. Below 1 it is given out after
-	 * all others that are as free */
+	/* the group's rate relative to the other groups'; 0 counts as 1. A group below 1 is chosen
+	 * after all others that are equally free */
 	double worth;
 };
 
@@ -43,21 +43,19 @@ uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps);
 uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint32_t width,
 			uint32_t *out);
 
-/* A dump that runs, on groups that others may come to share. */
+/* A running dump, on groups that other dumps may come to share. */
 struct zns_sharer {
 	const uint32_t *groups; /* indices; borrowed */
 	uint32_t nr_groups;
-	double want; /* what it asked for, in zones' worth */
+	double want; /* the rate that it asked for, in units of a zone's rate */
 	double weight; /* relative to the others'; 0 counts as 1, the default */
-	bool grows; /* it can gain groups; else it never gets more than those it has */
-	bool waits; /* its groups are what it waits for, not its tasks' memory or a processor */
+	bool grows; /* it can gain groups; otherwise it keeps the groups that it has */
+	bool waits; /* its bottleneck is its groups, not its tasks' memory or a processor */
 };
 
-/*
- * The level of max-min fair shares: everybody gets what it wants, but no more than this level times
- * its weight (@weights NULL: 1 each). A level above all of @wants says that there is enough for
- * everybody.
- */
+/* The level of max-min fair shares: each dump gets what it wants, but no more than this level times
+ * its weight (@weights NULL: 1 each). A level above all of @wants means that there is enough for
+ * all. */
 double zns_alloc_fair(const double *wants, const double *weights, uint32_t nr, double capacity);
 
 /*
@@ -101,7 +99,7 @@ struct zns_weighed {
 	const double *cost;
 	uint32_t nr;
 	double weight; /* more than 0 */
-	double most; /* MiB/s that it can use; 0: whatever it gets */
+	double most; /* MiB/s that it can use; 0: no limit */
 	double rate; /* the result, MiB/s */
 };
 

@@ -16,24 +16,28 @@ struct zns_compact_zone {
 	/* bytes to be written when it is emptied, beside the live ones: new manifests */
 	uint64_t extra;
 	bool empty; /* anybody may write it */
-	bool parked; /* its owner may go on writing it */
-	bool fixed; /* leave it alone: neither empty it nor write it */
+	bool parked; /* its container's next dump may continue to write it */
+	bool fixed; /* excluded: it is neither emptied nor written */
 };
 
 struct zns_compact_group { /* one for each group and owner where something can be won */
 	uint32_t group, owner;
-	uint32_t *victims, nr; /* indices into the table; the one with least live data first */
-	/* empty zones that the data need beside the partly filled ones; nr - taken zones are won */
+	/*
+	 * indices into the table of zones to empty; the zone with the least live data comes first
+	 */
+	uint32_t *victims, nr;
+	/* how many empty zones the data need besides the partly filled ones; nr - taken zones are
+	 * gained */
 	uint32_t taken;
 	uint64_t live; /* bytes to be moved */
-	uint64_t dead; /* bytes that count as used and hold nothing */
+	uint64_t dead; /* bytes below the write pointers that hold no live data */
 	bool blocked; /* nowhere to begin: no empty zone, and none partly filled with room */
 };
 
 struct zns_compact_plan {
 	struct zns_compact_group *v;
 	uint32_t nr;
-	uint32_t freed; /* zones, together; without blocked ones */
+	uint32_t freed; /* how many zones a compaction frees in all, without the blocked ones */
 	uint64_t live;
 };
 

@@ -28,12 +28,13 @@ struct zns_retained {
 size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t ttl_s,
 		     int64_t now_ns);
 
-/* One of all checkpoints of a device. */
+/* One checkpoint in the list of all checkpoints of a device. */
 struct zns_ruled {
 	const ZnsPb__Checkpoint *c;
 	bool pinned;
 	bool in_use; /* a dump that runs is built on it */
-	/* out, as above; of other containers, and of what has pages only, neither */
+	/* results: due, a rule removes it; held, a rule keeps it. Both are false for other
+	 * containers' checkpoints and for those that have pages only */
 	bool due, held;
 };
 

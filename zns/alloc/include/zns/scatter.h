@@ -18,7 +18,7 @@ struct zns_scatter_unit {
 
 struct zns_scatter_zone {
 	uint32_t zone, group;
-	uint64_t bytes; /* of the checkpoint, in it */
+	uint64_t bytes; /* how many bytes of the checkpoint are in this zone */
 	bool fixed; /* stays where it is */
 };
 
@@ -27,8 +27,8 @@ struct zns_scatter {
 	uint64_t nr_units;
 	const struct zns_scatter_zone *zones;
 	uint32_t nr_zones, nr_groups;
-	uint32_t width; /* groups that it could be read from at once */
-	uint32_t depth; /* units that are read at once */
+	uint32_t width; /* how many groups it could be read from at once */
+	uint32_t depth; /* how many units are read at once */
 };
 
 /* Bytes of all units. */
