@@ -48,7 +48,7 @@ static void run(struct zns_apart_memory *m, int fd, int end, zns_apart_work work
 	_exit(0);
 }
 
-/* It is nobody's child of ours: who waits for children does not meet it. */
+/* The new process is not our child, so that code which waits for children does not see it. */
 static int start(struct zns_apart_process *a, int fd, int end, zns_apart_work work, void *arg)
 {
 	pid_t pid = fork();

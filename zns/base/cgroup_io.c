@@ -96,10 +96,8 @@ static char *line_of(char *text, const struct tree *t)
 	return NULL;
 }
 
-/*
- * One name at a time, and never through a link. Whoever owns a group may freeze and kill what is in
- * it, and throttle it for ever; so all of them must be root's.
- */
+/* Opens one path component at a time and follows no link. The owner of a cgroup may freeze and kill
+ * what is in it, and throttle it for ever, so each cgroup on the path must be root's. */
 static int walk(const struct tree *t, char *path, bool roots, int *out, struct zns_err *err)
 {
 	cleanup_close int at = fcntl(t->root, F_DUPFD_CLOEXEC, 0);
@@ -181,7 +179,8 @@ static int group_of(const struct tree *t, pid_t pid, bool roots, int *procs, str
 	return 0;
 }
 
-/* Made if it is not there, and left: its limits are the administrator's. */
+/* Creates the cgroup if it does not exist, and leaves it there afterwards: its limits are the
+ * administrator's. */
 static int own_group(const struct tree *t, int *procs, struct zns_err *err)
 {
 	cleanup_close int dir = -1;
@@ -244,7 +243,7 @@ void zns_cgroup_io_close(struct zns_cgroup_io *c)
 
 void zns_cgroup_io_leave(struct zns_cgroup_io *c)
 {
-	/* It may have gone, or may have no place for processes any more. */
+	/* The cgroup may be gone, or may not take processes any more. */
 	if (c->home >= 0 && write(c->home, "0", 1) != 1)
 		zns_cgroup_escape();
 	zns_cgroup_io_close(c);

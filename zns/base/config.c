@@ -147,7 +147,7 @@ static int conf_path(char *out, size_t len, struct zns_err *err)
 	return 0;
 }
 
-/* Without a file *text stays NULL. */
+/* If there is no file, *text is NULL. */
 static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_err *err)
 {
 	int ret = zns_read_file(AT_FDCWD, path, CONF_MAX, text, len);
@@ -212,7 +212,7 @@ static int unknown(const char *key, const char *path, unsigned line, struct zns_
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys); i++)
 		if (!strcmp(key, known_keys[i]))
 			return 0;
-	/* Those of containers would fill the line. */
+	/* The keys of containers (docker-KEY) would fill the line, so they are left out. */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys) && n < sizeof(list); i++)
 		if (strncmp(known_keys[i], "docker-", 7))
 			n += (size_t)snprintf(list + n, sizeof(list) - n, "%s, ", known_keys[i]);

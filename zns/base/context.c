@@ -11,7 +11,7 @@
 
 #define MAGIC "ZNSMEMC1"
 #define INFIX ".memory-" /* between the device's UUID and the context's */
-#define MARK (1LL << 62) /* the byte of the device that is locked; nothing is there */
+#define MARK (1LL << 62) /* offset of the byte that is locked on the device; no data are there */
 
 /* On tmpfs, of this machine and this build: host order will do. */
 struct head {

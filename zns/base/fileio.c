@@ -70,7 +70,7 @@ int zns_std_fds(void)
 	int fd;
 
 	do {
-		/* the lowest free number; like these, it stays open over exec */
+		/* the lowest free number; like the standard descriptors, it stays open over exec */
 		fd = open("/dev/null", O_RDONLY);
 		if (fd < 0)
 			return -errno;
@@ -162,7 +162,8 @@ int zns_sync_parent(const char *path)
 	return fd < 0 ? -errno : zns_sync_dir(fd);
 }
 
-/* @tmp: its name, for the caller who renames it. No file of that name is left after an error. */
+/* Writes a temporary file; its name is returned in @tmp, for the caller who renames it. After an
+ * error no file of that name is left. */
 static int write_temp(int at, const char *base, const void *data, size_t len, unsigned mode,
 		      char tmp[ZNS_BASE_MAX])
 {

@@ -13,7 +13,7 @@ static inline uint64_t hash_whole(const void *data, size_t len)
 	return XXH3_64bits(data, len);
 }
 
-/* Takes turns, so that memory is read once. */
+/* Hashes the whole and the pieces alternately, so that memory is read once. */
 static inline uint64_t hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out)
 {
 	XXH3_state_t all;

@@ -27,8 +27,9 @@
 #include "zns/util.h"
 
 #define WAYS 16 /* slots in which a unit can be */
-#define LATE_MAX 16 /* waits in vain, and wrong units, after which we do without */
-#define TRIES 64 /* tries, since others change the slots while we look */
+/* so many waits in vain, or wrong units, and shared units are not used any more */
+#define LATE_MAX 16
+#define TRIES 64 /* how often a lookup is repeated if other processes change the slots meanwhile */
 #define WAIT_NS (ZNS_HOT_WAIT_MS * UINT64_C(1000000))
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
@@ -234,7 +235,8 @@ static off_t bytes_at(const struct zns_hot *h, uint32_t slot)
 	return (off_t)(h->head_bytes + (uint64_t)slot * h->shape.slot_bytes);
 }
 
-/* The unit's slot, or UINT32_MAX; then *victim is the one to use for it, or UINT32_MAX. */
+/* Returns the unit's slot, or UINT32_MAX; then *victim is the slot to use for the unit, or
+ * UINT32_MAX. */
 static uint32_t look_up(const struct zns_hot *h, uint64_t name, uint64_t now, uint64_t *word,
 			uint32_t *victim)
 {
@@ -339,7 +341,7 @@ void zns_hot_put(struct zns_hot *h, const struct zns_hot_unit *u, const struct z
 	uint64_t next = next_word(at->word, ready ? at->word : 0, ready ? READY : EMPTY);
 
 	if (!change(s, at->word, next))
-		return; /* it was taken away meanwhile */
+		return; /* another process took the slot meanwhile */
 	if (ready)
 		atomic_fetch_add_explicit(&h->head->filled, 1, memory_order_relaxed);
 	wake(s);

@@ -59,7 +59,7 @@ const char *zns_json_str(struct json_object *o, const char *key)
 {
 	struct json_object *v = zns_json_get(o, key);
 
-	/* With a NUL inside it would look like another string. */
+	/* A string with a NUL inside it would look like a shorter one. */
 	return v && json_object_is_type(v, json_type_string) &&
 			       strlen(json_object_get_string(v)) ==
 				       (size_t)json_object_get_string_len(v) ?

@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 #include "zns/broker.h"
 
-/* After a part of a message nobody knows where the next one begins: the connection is of no use. */
+/*
+ * After an incomplete message the start of the next one is unknown: the connection must be closed.
+ */
 static int broken(void)
 {
 	return errno == EAGAIN ? -EAGAIN : -EPIPE; /* a limit of time */
@@ -39,7 +41,7 @@ static int send_all(int fd, const void *buf, size_t len, zns_msg_wait wait, void
 	return 0;
 }
 
-/* As read(), and a descriptor that comes with the bytes. */
+/* Like read(), and also takes a descriptor that comes with the bytes. */
 static ssize_t read_with_fd(int fd, void *buf, size_t len, int *came)
 {
 	union {

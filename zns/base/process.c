@@ -12,9 +12,10 @@
 #include "zns/process.h"
 #include "zns/util.h"
 
-#define DESCRIPTORS 16384 /* a pager has some thousands; its keeper those of all */
+/* a pager holds some thousands of descriptors; its keeper holds those of all pagers */
+#define DESCRIPTORS 16384
 #define TREE_DEPTH_MAX 64 /* processes */
-#define STACK_BYTES MIB(8) /* if set before the exec, it applies to threads too */
+#define STACK_BYTES MIB(8) /* a limit set before the exec applies to threads too */
 
 static const struct {
 	int which;
@@ -60,8 +61,8 @@ static void reset_limits(void)
 	struct rlimit r;
 
 	zns_process_raise_limits();
-	/* With CAP_SYS_RESOURCE, raise hard limits too. The kernel limits descriptors, and
-	 * theirs is high enough. */
+	/* With CAP_SYS_RESOURCE, hard limits are raised too. The kernel bounds RLIMIT_NOFILE by a
+	 * value that is high enough. */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(limits); i++)
 		if (limits[i].least == RLIM_INFINITY || limits[i].which == RLIMIT_AS ||
 		    limits[i].which == RLIMIT_DATA)

@@ -10,7 +10,7 @@
 #include "zns/grow.h"
 
 #define ENTRY_MAX 4096
-#define SUCCESSORS 16 /* so often a store may have been handed over */
+#define SUCCESSORS 16 /* a store may have been replaced by a successor so many times */
 
 static int entry_path(const char *uuid, char *out, struct zns_err *err)
 {
@@ -81,7 +81,7 @@ static int read_entry_at(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered
 	if (ret || !found || !good_path(found) || (encrypted && strcmp(encrypted, "only")) ||
 	    (plain && strcmp(plain, "accept")))
 		goto bad;
-	memmove(out->uuid, uuid, ZNS_UUID_LEN); /* they may be the same */
+	memmove(out->uuid, uuid, ZNS_UUID_LEN); /* source and destination may be the same */
 	memset(out->path, 0, sizeof(out->path));
 	out->encrypted = encrypted;
 	out->plain_ok = plain;
@@ -234,7 +234,7 @@ int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_e
 		if (ret && ret != -ENOENT)
 			return ret;
 	}
-	/* the same device keeps what the entry says about its key */
+	/* a new entry of the same device keeps the old entry's key */
 	ret = read_entry_key(uuid, &old, &key, err);
 	if (ret && ret != -ENOENT)
 		return ret;

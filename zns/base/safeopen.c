@@ -43,7 +43,7 @@ static int open_beneath(int dirfd, const char *name, int flags)
 	if (!plain_name(name))
 		return -EINVAL;
 	fd = try_openat2(dirfd, name, (uint64_t)flags, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
-	if (fd == -ENOSYS) { /* for one plain name O_NOFOLLOW is as good */
+	if (fd == -ENOSYS) { /* for a path of one component O_NOFOLLOW is as good as openat2() */
 		fd = openat(dirfd, name, flags);
 		if (fd < 0)
 			fd = -errno;
@@ -255,7 +255,9 @@ int zns_make_temp(int dirfd, const char *base, char tmp[ZNS_BASE_MAX])
 	for (int tries = 0;; tries++) {
 		if (getrandom(&rnd, sizeof(rnd), 0) != sizeof(rnd))
 			return -EAGAIN;
-		/* cut to fit; hidden, so that readers skip it */
+		/*
+		 * cut to fit; begins with a dot, so that programs which list the directory skip it
+		 */
 		snprintf(tmp, ZNS_BASE_MAX, ".%.200s.%016llx", base, (unsigned long long)rnd);
 		fd = zns_make_file(dirfd, tmp);
 		if (fd != -EEXIST || tries == 16)

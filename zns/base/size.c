@@ -71,7 +71,7 @@ int zns_parse_duration(const char *s, uint64_t *out_s)
 	return 0;
 }
 
-/* ".5": at most three digits behind the point. Thousandths. */
+/* ".5": at most three digits behind the point. The result is in thousandths. */
 static int parse_fraction(const char **s, uint32_t *thousandths)
 {
 	uint32_t each = 100;

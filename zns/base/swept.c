@@ -20,8 +20,7 @@ void zns_swept_note(const uint8_t device[ZNS_UUID_LEN])
 	snprintf(text, sizeof(text), "%020llu", (unsigned long long)zns_mono_ns());
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd >= 0)
-		zns_write_all(fd, text,
-			      strlen(text)); /* of a file that is lost the next one is made */
+		zns_write_all(fd, text, strlen(text)); /* the next sweep repairs a failed write */
 }
 
 uint64_t zns_swept_last(const uint8_t device[ZNS_UUID_LEN])

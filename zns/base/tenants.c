@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* tenants.conf: the limits of a tenant, whatever its containers ask for, and the weight of those
- * that ask for none. */
+/* tenants.conf: limits that hold for a tenant whatever its containers ask for, and the weight of
+ * containers that ask for none. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <fnmatch.h>

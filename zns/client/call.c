@@ -30,14 +30,14 @@ static bool shows_nothing(struct call *c)
 		c->silent_ms = 0;
 		return false;
 	}
-	/* the look may have taken less time, but then limit_ms ends the call first */
+	/* the poll may have been shorter, but then limit_ms ends the call first */
 	c->silent_ms += ZNS_ALIVE_MS;
 	return c->silent_ms >= c->b->deadline_s * 1000 &&
 	       now - c->silent_ns >= c->b->deadline_s * 1000000000ull;
 }
 
-/* Waits for the answer as long as the broker lives and the caller wants it, since an admission
- * may take long. */
+/* Waits for the answer as long as the broker lives and the caller does not cancel, since an
+ * admission may take long. */
 static int wait_ready(void *arg, short events)
 {
 	struct call *c = arg;

@@ -36,7 +36,8 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "cannot make a socket");
-	limit_time(fd, zns_hello_limit_ms()); /* connect(2) waits, too, while many others connect */
+	/* connect(2) blocks, too, while many other clients connect */
+	limit_time(fd, zns_hello_limit_ms());
 	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
 		if (errno == EINTR)
 			continue;
@@ -131,7 +132,7 @@ static int start_and_connect(const struct zns_registered *dev, struct zns_broker
 			zns_flock_holder(lock), dev->path, LOCK_WAIT_MS / 1000);
 	if (ret)
 		return zns_fail_sys(err, ret, "%s", path);
-	/* whoever held the lock before may have started the broker */
+	/* the previous holder of the lock may have started the broker */
 	ret = zns_broker_connect_running(dev, b, err);
 	if (ret != -ENOENT)
 		return ret;
@@ -166,7 +167,7 @@ void zns_broker_close(struct zns_broker *b)
 {
 	if (b->fd >= 0)
 		close(b->fd);
-	if (b->fd >= 0 && b->alive_fd >= 0) /* neither is set if there is no connection */
+	if (b->fd >= 0 && b->alive_fd >= 0) /* if there is no connection, alive_fd is not set */
 		close(b->alive_fd);
 	b->fd = b->alive_fd = -1;
 }

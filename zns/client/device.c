@@ -42,7 +42,7 @@ int zns_device_for_dump(const char *spec, struct zns_registered *out, struct zns
 
 	if (ret != -ENODEV || is_named(spec) || zns_registered_list(&list, &nr, NULL) || nr < 2)
 		return ret;
-	/* a device that is not there does not hide the others */
+	/* a missing device does not hide the others */
 	for (size_t i = 0; i < nr; i++) {
 		if (ask_free(&list[i], &here, &e) || (ret == 0 && here <= most))
 			continue;

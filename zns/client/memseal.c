@@ -12,8 +12,8 @@
 #include "zns/util.h"
 
 #define DIR_NAME "memory"
-#define BEGIN_S 30 /* seconds; an eviction that is under way ends first */
-#define ASK_S 10 /* seconds; shorter, since the tasks may be frozen */
+#define BEGIN_S 30 /* seconds; an eviction under way is completed first */
+#define ASK_S 10 /* seconds; shorter than BEGIN_S, since the tasks may be frozen */
 #define UNIT 65536ULL
 #define PAGE 4096ULL
 #define ADDRESSES (1ULL << 47)
@@ -112,7 +112,7 @@ static int keep(struct zns_memseal **out, int *sk, const char *name,
 	return 0;
 }
 
-/* Tries the pager behind one socket of the directory. */
+/* Asks the pager behind one socket of the directory. */
 static int try(int dir, char *file, const pid_t *pid, uint32_t nr, struct zns_memseal **out,
 	       struct zns_err *err)
 {

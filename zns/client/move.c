@@ -48,8 +48,8 @@ static void set_rate(const struct zns_move *m, uint32_t told)
 								  told + m->rate_mibps);
 }
 
-/* Asks the broker, and returns when nobody else works in the zones that @q names, or after
- * @patience_ms. @defer: do not wait, return -EAGAIN at once. */
+/* Asks the broker until nobody else works in the zones of @q, or until @patience_ms has passed.
+ * @defer: returns -EAGAIN instead of waiting. */
 static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, bool defer,
 	       struct zns_err *err)
 {
@@ -80,7 +80,7 @@ static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, 
 	return ret;
 }
 
-/* Dumps and restores go first: waits while any of them works in these groups or their channels. */
+/* Dumps and restores have priority: waits while any of them uses these groups or their channels. */
 static int step(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes, struct zns_err *err)
 {
 	struct zns_move *m = arg;

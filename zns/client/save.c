@@ -217,7 +217,7 @@ int zns_save_room(struct zns_save *v, uint64_t *out, struct zns_err *err)
 }
 
 /* Makes a key for another writer of the same checkpoint. Its units have the same numbers as the
- * first one's, so with the same key nonces would be used twice. */
+ * first writer's, so the same key would use nonces twice. */
 static int new_key(struct zns_save *v, struct zns_crypt **out, struct zns_err *err)
 {
 	int ret = zns_save_key(v, err);
@@ -283,7 +283,8 @@ int zns_save_finish(struct zns_save *v, struct zns_err *err)
 	zns_pb__extent_ref__init(ref);
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, v->s->reg.uuid };
 	m.checkpoint = v->c;
-	if (!v->former && !v->keeps_record) { /* otherwise time and rate stay those of the dump */
+	/* otherwise time and rate are those of the original dump */
+	if (!v->former && !v->keeps_record) {
 		v->c->created_ns = zns_now_ns();
 		zns_writer_rate(v->w, v->c);
 	} else if (v->former && v->crypt) {
@@ -325,7 +326,7 @@ int zns_save_commit(struct zns_save *v, struct zns_err *err)
 				zns_uuid_format(v->id, id));
 	if (ret)
 		return ret;
-	if (resp->has_shared_groups) /* other dumps joined this one's groups meanwhile */
+	if (resp->has_shared_groups) /* other dumps were given this dump's groups meanwhile */
 		v->c->shared_groups = resp->shared_groups;
 	zns_pb__response__free_unpacked(resp, NULL);
 	return 0;
@@ -393,7 +394,7 @@ void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err)
 	rm.checkpoints = &id;
 	rm.by = (char *)by;
 	req.rm = &rm;
-	/* if this fails, the checkpoint only takes room until it is removed */
+	/* if this fails, the checkpoint takes room until it is removed, and does no other harm */
 	if (zns_session_tell(v->s, &req, NULL))
 		zns_wrap(err, "checkpoint %s stays without a handle, `znsctl rm` removes it",
 			 zns_uuid_format(v->id, text));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Removes what is certainly garbage by running `znsctl gc`, which alone knows who still needs a
- * checkpoint. */
+/* Removes what is certainly garbage by running `znsctl gc`: only that program can find which
+ * checkpoints are still needed. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>

@@ -19,11 +19,12 @@ struct zns_crypt {
 	EVP_CIPHER *cipher;
 };
 
-/* secret.c: whole pages, locked, without core dump and fork; wiped before they go. */
+/* secret.c: memory in whole pages, locked, excluded from core dumps and forks; wiped before it is
+ * freed. */
 void *secret_alloc(size_t len, struct zns_err *err);
 void secret_free(void *p, size_t len);
 
-/* key.c: takes the master's 32 bytes; the caller wipes them. */
+/* key.c: makes a master key from 32 bytes; the caller wipes them. */
 int master_from_bytes(const uint8_t raw[ZNS_KEY_BYTES], struct zns_master **out,
 		      struct zns_err *err);
 /* Raw or hexadecimal, as a key file has it; -EINVAL. */

@@ -46,8 +46,8 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want,
 	*out = NULL;
 	if (!want) {
 		/*
-		 * The device does not ask for encryption, or was made to forget that it did. A key
-		 * for all of this machine, or an entry that says so, still asks for it.
+		 * The device does not ask for encryption, or an attacker removed that from its
+		 * catalogue. A key for the whole machine, or a registry entry, still requires it.
 		 */
 		ret = zns_key_spec_of(reg, spec, sizeof(spec), &of_host, &e);
 		if (!reg->encrypted && (ret == -ENOKEY || (!ret && !of_host)))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Handles of encrypted checkpoints. An attacker who can write the device can put another checkpoint
- * under an id, with right checksums. A handle is stored elsewhere and identifies its checkpoint by
- * a MAC. The MAC's key is derived from the checkpoint's own key. So it survives a rotation of the
- * master key, which only wraps that key anew, and moves, which change neither key nor seal. A
- * version with another key or other images (flattened, joined) carries the MACs of earlier versions
- * under its own seal, so older handles stay good.
+ * with right checksums under an id. A handle is stored elsewhere and identifies its checkpoint by a
+ * MAC. The MAC's key is derived from the checkpoint's own key. So it survives a rotation of the
+ * master key, which only wraps the checkpoint's key anew, and moves, which change neither the key
+ * nor the seal. A version with another key or other images (flattened, joined) carries the MACs of
+ * earlier versions under its own seal, so older handles remain valid.
  */
 #include <string.h>
 #include <openssl/crypto.h>

@@ -17,12 +17,12 @@
 
 static const char unit_label[] = "zns-criu memory 1", key_label[] = "zns-criu 1 memory key";
 
-/* The same for all pagers of the context. */
+/* One key, shared by all pagers of the context. */
 struct shared_key {
 	char magic[8];
 	uint8_t context[ZNS_UUID_LEN];
 	uint8_t key[ZNS_KEY_BYTES];
-	_Atomic uint32_t writers; /* that had it so far */
+	_Atomic uint32_t writers; /* how many writers have used this key so far */
 };
 
 struct zns_memory_key {
@@ -73,7 +73,7 @@ static struct zns_memory_key *blank(struct zns_err *err)
 	return NULL;
 }
 
-/* It stays mapped, and so in memory, as long as the key is used. */
+/* The page stays mapped, and so locked in memory, as long as the key is used. */
 static int map(struct zns_memory_key *k, struct zns_err *err)
 {
 	struct statfs fs;
@@ -180,7 +180,7 @@ void zns_memory_key_free(struct zns_memory_key *k)
 	if (k->fd < 0)
 		secret_free(k->s, sizeof(*k->s));
 	else if (k->s)
-		munmap(k->s, LEN); /* others have it, too */
+		munmap(k->s, LEN); /* other processes hold the key, too */
 	if (k->fd >= 0)
 		close(k->fd);
 	EVP_CIPHER_free(k->cipher);
