@@ -92,7 +92,7 @@ static int open_zbd(struct block *b, const char *spec, struct zbd_info *info, st
 	}
 	if (b->fd < ZBD_TABLE)
 		return 0;
-	/* libzbd has written beyond its table; we can only report it */
+	/* libzbd has already written beyond its table; this can only be reported */
 	ret = zns_fail(err, -EMFILE, "%s: opened as descriptor %d, which libzbd has no room for",
 		       spec, b->fd);
 	close(b->fd);

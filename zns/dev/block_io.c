@@ -12,7 +12,7 @@
 
 int block_fail(int code, struct zns_err *why)
 {
-	/* The two limits have their own errnos. The other errnos tell nothing about zones. */
+	/* The two limits have their own errnos. Other errnos say nothing about the zone's state. */
 	if (code == -ETOOMANYREFS || code == -EOVERFLOW || code == -ENOMEM)
 		return zns_fail(why, code, "%s", strerror(-code));
 	if (code == -EBADE)

@@ -16,7 +16,7 @@ struct block {
 };
 
 /* block.c */
-/* libzbd has room for another descriptor; -EMFILE */
+/* Checks that libzbd has room for another descriptor; -EMFILE */
 int block_check_descriptors(const char *spec, struct zns_err *err);
 
 /* block_queue.c */
@@ -31,7 +31,8 @@ int block_queue_ordered(const char *name, struct zns_err *err);
 /* @nr zones from the drive's zone @at on, as those from @first on. @size: of a zone. */
 int block_report_run(int fd, uint64_t size, uint32_t at, uint32_t first, uint32_t nr,
 		     struct zns_zone *out, struct zns_err *why);
-/* All of it. 0, -errno, or 1: the end came before. @flags: of pwritev2(). */
+/* Transfers all of it. 0, -errno, or 1: the end of the device came before. @flags: those of
+ * pwritev2(). */
 int block_move(int fd, bool write, int flags, uint64_t pos, void *buf, size_t len);
 int block_fail(int code, struct zns_err *why); /* the errors of struct hw_raw, from an errno */
 extern const struct hw_raw block_raw;

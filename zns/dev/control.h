@@ -11,7 +11,7 @@
 struct emu;
 struct emu_cal;
 
-/* called when the rest of the device is open */
+/* called when all other parts of the device are open */
 int emu_control_open(struct emu *e, struct zns_err *err);
 void emu_control_close(struct emu *e); /* also for one that failed to open */
 bool emu_stores_nothing(const struct emu *e);
@@ -27,9 +27,10 @@ void emu_fault_after_write(struct emu *e, uint32_t zone);
 
 /* Stretches or shortens a duration. Between enter and leave of the model. */
 uint64_t emu_noise(struct emu *e, uint64_t ns);
-/* without a stall: a command occupies nothing */
+/* called if no stall applies: a command then occupies no resource */
 uint64_t emu_noise_command(struct emu *e, uint64_t ns);
-uint64_t emu_noise_seen(struct emu *e, uint64_t done); /* when the host notices it */
+/* returns when the host notices the completion */
+uint64_t emu_noise_seen(struct emu *e, uint64_t done);
 /* books garbage collections up to @at and a little beyond */
 void emu_noise_collect(struct emu *e, uint64_t at);
 void emu_noise_erase(struct emu *e, struct emu_cal *die, uint64_t from);

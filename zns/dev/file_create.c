@@ -15,7 +15,7 @@
 #define SMB2_SUPER_MAGIC 0xfe534d42
 #endif
 
-#define ZONES 65536u /* about so many, where zones of ZONE_MIN to ZONE_MAX allow it */
+#define ZONES 65536u /* the aimed-at number, as far as zones of ZONE_MIN to ZONE_MAX allow it */
 #define ZONE_MIN MIB(1)
 #define ZONE_MAX MIB(64)
 #define SIZE_MIN MIB(64)
@@ -43,7 +43,7 @@ static uint64_t zone_size_for(uint64_t size)
 
 /* A store grows to four times its size without moving its tables, and a small one to some GiB. */
 #define ROOM_TIMES 4u
-#define ROOM_MIN 8192u /* as many as fit into the first MiB, about */
+#define ROOM_MIN 8192u /* about as many as fit into the first MiB */
 
 static void leave_room(struct zns_emu_params *p)
 {
@@ -76,7 +76,7 @@ int zns_file_params(uint64_t size, struct zns_emu_params *p, struct zns_err *err
 		.ways = 1,
 		.map = ZNS_EMU_MAP_SHARED,
 		.prealloc = ZNS_EMU_SPARSE,
-		/* in the header for the sake of its format; the profile has what was measured */
+		/* required by the header's format; the profile has the measured rate */
 		.die_write_mibps = 1,
 		.die_read_mibps = 1,
 		.channel_mibps = 1,

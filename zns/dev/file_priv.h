@@ -9,15 +9,13 @@
  * network. */
 int file_check_system(int fd, const char *path, bool is_volatile, struct zns_err *err);
 
-/*
- * btrfs would take new space for each write, and have none for a write in place when it is full.
- * Only an empty file can be told. Best effort: elsewhere there is nothing to tell.
- */
+/* btrfs would allocate new space for each write, and could not write in place when it is full. The
+ * flag can be set only while the file is empty. Best effort: other file systems do not need it. */
 void file_no_copy_on_write(int fd);
 
 /* signature.c: a file system or the like that blkid knows; @text: its type and label. */
 bool file_foreign(int fd, char *text, size_t len);
-int file_wipe_foreign(int fd); /* all of them; -EIO */
+int file_wipe_foreign(int fd); /* wipes all foreign signatures; -EIO */
 
 /* zns_file_resize(), ended after so many of its steps: what a crash leaves. */
 #define FILE_RESIZE_STEPS 7

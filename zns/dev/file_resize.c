@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Makes a store on an ordinary disk larger or smaller. Each step is durable before the next one
- * begins, and one write of the header is the change: with the old header the store has its old
- * zones, whatever was done before. Tables that must move go where neither the old tables nor data
- * are, and nobody else may have the store open then. Where they stay, others go on with it, and the
- * live area says the new number.
+ * begins, and one write of the header makes the change: with the old header the store has its old
+ * zones, whatever steps were done before. Tables that must move are written where neither the old
+ * tables nor data are, and then no other process may have the store open. If the tables stay in
+ * place, other processes may continue to use the store, and the live area announces the new number
+ * of zones.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 struct resize {
 	struct emu *e;
-	struct zns_emu_params p; /* after the change */
+	struct zns_emu_params p; /* the parameters after the change */
 	struct emu_layout lay;
 	bool sparse;
 };
@@ -31,7 +32,7 @@ static bool overlap(uint64_t a, uint64_t a_end, uint64_t b, uint64_t b_end)
 	return a < b_end && b < a_end;
 }
 
-/* Where the tables will be. */
+/* Computes where the tables will be. */
 static int place(struct resize *r, uint32_t nr, struct zns_err *err)
 {
 	const struct emu_layout *old = &r->e->lay;
@@ -117,7 +118,7 @@ bool zns_file_resizes_in_place(const struct zns_dev *dev, uint32_t nr_zones)
 	return !plan(&r, dev, nr_zones, &err) && in_place(&r);
 }
 
-/* Another user may have written until now. */
+/* Flushes first: another process may have written until now. */
 static int step_flush(struct resize *r, struct zns_err *err)
 {
 	return emu_flush(&r->e->dev, err);
@@ -209,7 +210,7 @@ static int step_tables(struct resize *r, struct zns_err *err)
 {
 	int ret;
 
-	/* until the header says so, the zones at the end are not gone */
+	/* until the new header is written, the zones at the end still exist */
 	if (in_place(r))
 		return r->p.nr_zones > r->e->p.nr_zones ? add_zones(r, err) : 0;
 	/* The whole live area: no fault on the mapping may want a block of a full disk. */
@@ -221,7 +222,7 @@ static int step_tables(struct resize *r, struct zns_err *err)
 	return write_entries(r, 0, err);
 }
 
-/* The live tables are those of the old place: the next opener makes them anew. */
+/* Invalidates the live tables at the old place: the next opener rebuilds them. */
 static int step_forget(struct resize *r, struct zns_err *err)
 {
 	if (!in_place(r))
@@ -237,7 +238,7 @@ static int step_header(struct resize *r, struct zns_err *err)
 		     emu_sync(r->e, err);
 }
 
-/* Those who have it open notice that before the file is cut. */
+/* Announces the new size, so that other users notice it before the file is cut. */
 static int step_tell(struct resize *r, struct zns_err *err)
 {
 	struct emu *e = r->e;
@@ -252,7 +253,7 @@ static int step_tell(struct resize *r, struct zns_err *err)
 	return 0;
 }
 
-/* All of it may fail: the store has its size already. */
+/* All steps here may fail: the store has its new size already. */
 static int step_give_back(struct resize *r, struct zns_err *err)
 {
 	const struct emu_layout *old = &r->e->lay;

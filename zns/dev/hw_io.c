@@ -31,7 +31,7 @@ static int check_transfer(struct hw *h, const char *what, uint32_t zone, uint64_
 	return 0;
 }
 
-/* May @len bytes be written at @off of this zone now? */
+/* Is a write of @len bytes at @off of this zone allowed now? */
 static int check_write(const struct zns_zone *z, uint64_t off, size_t len, struct zns_err *err)
 {
 	int ret = hw_refuses(z, err);
@@ -51,8 +51,8 @@ static int check_write(const struct zns_zone *z, uint64_t off, size_t len, struc
 	return 0;
 }
 
-/* The device refused a write. *again: the zone is fine, but the kernel's view of it was old:
- * another process wrote through another node. The report has refreshed it. */
+/* Called when the device refused a write. *again: the zone is fine, but the kernel's view of it was
+ * old, since another process wrote through another node. The report has refreshed that view. */
 static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len,
 			 const struct zns_err *why, bool *again, struct zns_err *err)
 {
@@ -212,7 +212,7 @@ int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uin
 		*off = z.wp;
 		if (len)
 			ret = put(h, zone, z.wp, buf, len, false, off, &done, err);
-		/* Another writer was faster. None of our data is written yet. */
+		/* Another process wrote first. None of our data is written yet. */
 		if (ret != -EIO || done || !hw_cached(h, zone, &z) || z.wp == *off)
 			break;
 	}
@@ -220,7 +220,7 @@ int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uin
 	return ret;
 }
 
-/* How far reads may go, as far as the device tells. */
+/* The end of what can be read, as the device reports it. */
 static uint64_t readable(const struct zns_zone *z)
 {
 	return z->state == ZNS_ZONE_FULL || z->state == ZNS_ZONE_READ_ONLY ? z->capacity : z->wp;

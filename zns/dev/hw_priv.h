@@ -65,11 +65,11 @@ struct hw {
 	const struct hw_raw *raw;
 	bool rdonly;
 	struct hw_zone *zones;
-	pthread_mutex_t lock; /* for the list below */
+	pthread_mutex_t lock; /* protects the list below */
 	pthread_cond_t turn;
 	struct hw_turn *writing; /* zones that this process is writing */
 	int claim_fd; /* O_EXCL, or -1 */
-	char claim_node[80]; /* the block device's; "" unless opened with ZNS_DEV_CLAIM */
+	char claim_node[80]; /* name of the block device; "" unless opened with ZNS_DEV_CLAIM */
 };
 
 static inline struct hw *hw_of(struct zns_dev *d)
@@ -87,7 +87,7 @@ uint32_t hw_transfer_limit(uint64_t bytes); /* largest power of two in it, at mo
 int hw_check_writable(struct hw *h, struct zns_err *err);
 int hw_check_zone(struct hw *h, uint32_t zone, struct zns_err *err);
 bool hw_cached(struct hw *h, uint32_t zone, struct zns_zone *out);
-/* asks the device */
+/* asks the device, not the cache */
 int hw_look(struct hw *h, uint32_t zone, struct zns_zone *out, struct zns_err *err);
 void hw_forget(struct hw *h, uint32_t zone);
 /* What kind and state of the zone forbid to a writer: 0, -EINVAL (conventional), -ENOSPC, -EROFS

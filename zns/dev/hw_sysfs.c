@@ -77,7 +77,7 @@ int hw_queue_number(const char *name, const char *attr, uint64_t *out)
 	return 0;
 }
 
-/* Whoever holds a block device exclusively keeps out all others, so nothing else uses it then. */
+/* If a program has opened the block device exclusively, no other program can use it then. */
 bool zns_dev_exposed(dev_t dev)
 {
 	char path[96], file[400], text[64];

@@ -117,7 +117,7 @@ static int explain_reset(struct hw *h, uint32_t first, uint32_t nr, const struct
 	for (uint32_t i = 0; i < nr; i++)
 		if (hw_look(h, first + i, &z, NULL) || z.state != ZNS_ZONE_EMPTY)
 			return explain(h, HW_RESET, first + i, why, err);
-	return 0; /* all are empty, as wanted */
+	return 0; /* all are empty, as the caller asked */
 }
 
 static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struct zns_err *err)
@@ -127,7 +127,7 @@ static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struc
 
 	if (!z)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
-	/* All or nothing, as far as we can know before. */
+	/* All zones are checked before the first change, as far as that can be known. */
 	for (uint32_t i = 0, n; i < nr; i += n) {
 		n = run_of(sorted + i, nr - i);
 		ret = hw_report(&h->dev, sorted[i], n, z + i, err);

@@ -11,7 +11,7 @@
 
 /* unit of MDTS and ZASL: the controller's smallest page, at least 4 KiB */
 #define MPSMIN_SHIFT 12
-#define SEGMENTS 127u /* of one command, if the block layer does not tell */
+#define SEGMENTS 127u /* used for one command, if the block layer does not report its limit */
 #define NO_LIMIT UINT32_MAX
 
 static void nvme_close(struct zns_dev *d)

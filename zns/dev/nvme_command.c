@@ -154,7 +154,7 @@ static int run_ring(struct nvme_ns *n, struct nvme_command *c)
 	do
 		ret = io_uring_submit(&r->ring);
 	while (ret == -EINTR);
-	if (ret != 1) { /* not taken; it ends with the ring */
+	if (ret != 1) { /* the command was not accepted; it ends when the ring is closed */
 		ring_free(r);
 		return -2;
 	}

@@ -120,7 +120,8 @@ static int nvme_append_at(struct hw *h, uint32_t zone, const void *buf, size_t l
 	return append_with(h, 0, zone, buf, len, off, why);
 }
 
-/* An append goes to the write pointer. That is our place, unless somebody else has written. */
+/* An append is written at the write pointer. That is the place we want, unless another process has
+ * written there. */
 static int write_with(struct hw *h, uint32_t flags, uint32_t zone, uint64_t off, const void *buf,
 		      size_t len, struct zns_err *why)
 {

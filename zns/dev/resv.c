@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Only one host may write: takes, keeps and returns an NVMe reservation (zns/reserve.h). */
+/* Only one host may write: acquires, keeps and releases an NVMe reservation (zns/reserve.h). */
 #include <string.h>
 
 #include "resv_priv.h"
@@ -110,7 +110,7 @@ static uint8_t best_type(const struct zns_resv *r)
 	return r->types & 1 << RESV_WRITE_EXCLUSIVE ? RESV_WRITE_EXCLUSIVE : RESV_WRITE_REGISTRANTS;
 }
 
-/* This host is registered. *holder: the present holder, or NULL. */
+/* Called when this host is registered. *holder: the present holder, or NULL. */
 static int get(struct zns_resv *r, const struct resv_report *rep, const struct resv_host *holder,
 	       const struct zns_resv_peer *peer, struct zns_err *err)
 {
@@ -124,7 +124,8 @@ static int get(struct zns_resv *r, const struct resv_report *rep, const struct r
 		       resv_acquire(r, r->type, r->key, &why);
 	if (got && got != -EBADE)
 		return failed(r, &why, err);
-	/* Another host may have been faster: look at the result, not at the request. */
+	/* Another host may have acquired it first: the report decides, not the success of the
+	 * command. */
 	ret = zns_resv_look(r, &now, err);
 	if (ret)
 		return ret;

@@ -104,7 +104,7 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 		return 0;
 	ret = report_once(r, buf, REPORT_MIN);
 	if (ret > 0 && (ret & STATUS_MASK) == NVME_SC_HOSTID_FORMAT) {
-		r->extended = !r->extended; /* the drive wants the other length */
+		r->extended = !r->extended; /* the drive expects identifiers of the other length */
 		ret = report_once(r, buf, REPORT_MIN);
 	}
 	if (refused(ret))
@@ -227,7 +227,7 @@ int resv_acquire(const struct zns_resv *r, uint8_t type, uint64_t key, struct zn
 	return acquire(r, NVME_RESERVATION_RACQA_ACQUIRE, type, key, 0, err);
 }
 
-/* Also asks to abort the other host's running commands. Not every drive can do that. */
+/* Also asks the drive to abort the other host's running commands, which not every drive can do. */
 int resv_preempt(const struct zns_resv *r, uint8_t type, uint64_t key, uint64_t other,
 		 struct zns_err *err)
 {

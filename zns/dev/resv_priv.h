@@ -18,7 +18,7 @@ struct resv_host {
 };
 
 struct resv_report {
-	uint8_t type; /* 0: nobody holds it */
+	uint8_t type; /* 0: there is no holder */
 	uint32_t nr;
 	struct resv_host *hosts; /* one for each controller of each registered host; free() it */
 };

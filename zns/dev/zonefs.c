@@ -67,7 +67,7 @@ static int read_files(struct zonefs *f, const char *path, struct zns_err *err)
 
 	if (fstat(f->dir, &st))
 		return zns_fail_sys(err, -errno, "%s", path);
-	/* zonefs says how many files a directory has by its size */
+	/* the size of a zonefs directory is its number of files */
 	if (st.st_size < 1 || st.st_size > UINT32_MAX)
 		return zns_fail(err, -EMEDIUMTYPE, "%s has no sequential zones", path);
 	g->nr_zones = (uint32_t)st.st_size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* zonefs: one file per zone, opened for each command: a drive may have more zones than a process
- * may have descriptors. */
+/* zonefs: one file per zone. A file is opened for each command, since a drive may have more zones
+ * than a process may have descriptors. */
 #include <fcntl.h>
 #include <linux/blkzoned.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The write cache of the timing model: how much of it is taken, and when there is room again. */
+/* The write cache of the timing model: how full it is, and when room is free again. */
 #include "emu_priv.h"
 
 uint32_t emu_cache_units(const struct zns_emu_params *p)
@@ -17,7 +17,7 @@ static void swap(uint64_t *a, uint64_t *b)
 	*b = x;
 }
 
-/* Takes the earliest end out of the heap. */
+/* Removes the earliest end time from the heap. */
 static uint64_t pop(struct emu_cache *c)
 {
 	uint64_t first = c->end_ns[0];

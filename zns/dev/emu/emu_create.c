@@ -13,7 +13,7 @@
 struct target {
 	const char *path;
 	int fd;
-	bool fresh; /* we made the file; removed on failure */
+	bool fresh; /* this process created the file; it is removed on failure */
 	bool block;
 	uint64_t old_size;
 };
@@ -131,7 +131,7 @@ static int may_overwrite(const struct target *t, bool force, struct zns_err *err
 	return 0;
 }
 
-/* Asks first how many zones fit: filling the file system would hurt others. */
+/* Checks first how many zones fit: filling the file system would hurt its other users. */
 static int too_large(const struct target *t, const struct zns_emu_params *p,
 		     const struct emu_layout *lay, uint64_t have, struct zns_err *err)
 {
@@ -177,7 +177,7 @@ static int allocate_store(const struct target *t, const struct zns_emu_params *p
 		file_no_copy_on_write(t->fd);
 	if (!fstatfs(t->fd, &fs) && (uint64_t)fs.f_bavail * fs.f_bsize + t->old_size < now)
 		return no_room(t, now, (uint64_t)fs.f_bavail * fs.f_bsize, err);
-	/* what an older store had there goes back */
+	/* gives the blocks of an older store there back to the file system */
 	if (ftruncate(t->fd, 0) || ftruncate(t->fd, lay->total))
 		return zns_fail_sys(err, -errno, "cannot give %s its size", t->path);
 	if (p->prealloc == ZNS_EMU_SPARSE)
@@ -311,8 +311,8 @@ static int create_in(const struct target *t, const struct zns_emu_params *p,
 		return zns_fail(err, ret, "%s is in use by another process: end that first",
 				t->path);
 	ret = may_overwrite(t, force, err);
-	/* It will hold the memory of other people's programs. So the mode must not depend on the
-	 * umask or its maker. */
+	/* The file will hold the memory of other people's programs. So its mode must not depend on
+	 * the umask or on who creates it. */
 	if (!ret && !t->block && fchmod(t->fd, 0600))
 		ret = zns_fail_sys(err, -errno, "cannot make %s readable by its owner alone",
 				   t->path);

@@ -11,7 +11,7 @@ static uint64_t zone_pos(const struct emu *e, uint32_t zone, uint64_t off)
 	return emu_zone_pos(e, zone) + off;
 }
 
-/* Want of memory says nothing about the zone: -EIO would have it replaced. */
+/* Lack of memory says nothing about the zone: with -EIO the caller would replace the zone. */
 static int host_error(int code)
 {
 	return code == -ENOMEM ? code : -EIO;
@@ -142,8 +142,8 @@ int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, ui
 	return do_write(emu_of(d), zone, APPEND, buf, len, off, err);
 }
 
-/* Takes no lock: data below a write pointer does not change until a reset, and nobody resets a
- * zone with readers. */
+/* Takes no lock: data below a write pointer does not change until a reset, and zones with readers
+ * are not reset. */
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached,
 		uint64_t issue, uint64_t *done, struct zns_err *err)
 {
@@ -211,7 +211,7 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	if (ret)
 		return ret;
 	wp = emu_load(&e->live[zone].wp);
-	/* a log's zone keeps its blocks */
+	/* zones of the log keep their blocks */
 	ret = wp < emu_capacity(e, zone) ?
 		      emu_io_zero(e, zone_pos(e, zone, wp), emu_capacity(e, zone) - wp,
 				  zone < e->p.log_zones) :

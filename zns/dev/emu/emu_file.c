@@ -22,7 +22,7 @@ void emu_set_zones(struct emu *e, uint32_t nr_zones)
 	emu_layout_of(&e->p, &e->lay);
 }
 
-/* As whoever resized the store has told the others. */
+/* The number of zones that the process which resized the store has announced. */
 static uint32_t zones_now(const struct emu *e)
 {
 	uint32_t nr = emu_load(&e->head->nr_zones);
@@ -64,7 +64,7 @@ int emu_file_whole(struct emu *e, struct zns_err *err)
 			"create the device anew",
 			e->dev.path);
 	total = total_now(e);
-	/* it may have grown between the two looks */
+	/* the file may have grown between the two checks */
 	if ((uint64_t)st.st_size < total && !fstat(e->fd, &st) && (uint64_t)st.st_size < total)
 		return zns_fail(
 			err, -ESTALE,
@@ -83,7 +83,7 @@ int emu_file_ours(struct emu *e, struct zns_err *err)
 		return ret;
 	if (fstat(e->fd, &ours))
 		return zns_fail_sys(err, -errno, "%s", e->dev.path);
-	/* If we may not look at the path, we know nothing and accept it. */
+	/* If we have no permission to look at the path, it is accepted as it is. */
 	if (stat(path_of(e), &named) ? errno != ENOENT && errno != ENOTDIR :
 				       named.st_dev == ours.st_dev && named.st_ino == ours.st_ino)
 		return 0;

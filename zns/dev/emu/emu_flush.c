@@ -5,8 +5,8 @@
 
 #include "emu_priv.h"
 
-/* Others may have flushed or reset meanwhile. This must not undo it: an entry only moves
- * forward. */
+/* Other processes may have flushed or reset zones meanwhile. This change must not undo theirs: an
+ * entry only moves forward. */
 static size_t still_ahead(struct emu *e, struct emu_change *ch, size_t nr)
 {
 	size_t kept = 0;

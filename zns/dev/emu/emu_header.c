@@ -173,7 +173,7 @@ static bool is_file_format(const struct emu_header *h)
 	return h->version == ZNS_FILE_FORMAT || h->version == ZNS_FILE_FORMAT_BLOCKS;
 }
 
-/* An error that says what @spec holds instead of an emulated device of this kind. */
+/* Returns an error that says what @spec holds instead of an emulated device of this kind. */
 static int not_ours(int fd, const char *spec, bool file, const struct emu_header *h, bool read,
 		    struct zns_err *err)
 {

@@ -49,7 +49,7 @@ void emu_io_open(struct emu *e, const char *path)
 	if (e->dfd < 0)
 		return; /* tmpfs and others: the page cache is enough */
 	if (fstat(e->fd, &a) || fstat(e->dfd, &b) || a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
-		close(e->dfd); /* renamed meanwhile: another file */
+		close(e->dfd); /* the path was replaced meanwhile by another file */
 		e->dfd = -1;
 		return;
 	}
@@ -100,7 +100,8 @@ static int io(struct emu *e, uint64_t pos, void *buf, size_t len, bool write)
 				n = transfer_bounced(e, pos, buf, whole, write);
 			else
 				n = transfer(e->dfd, pos, buf, whole, write);
-			if (n == -EINVAL) { /* it opens with O_DIRECT but does not support it */
+			/* the file opens with O_DIRECT, but reads and writes with it fail */
+			if (n == -EINVAL) {
 				atomic_store(&e->direct, false);
 				continue;
 			}

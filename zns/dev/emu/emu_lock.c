@@ -44,7 +44,7 @@ void emu_unlock_init(int fd)
 	ofd_lock(fd, F_UNLCK, BYTE_INIT, 1, false);
 }
 
-/* This never waits for long: an exclusive holder also holds the init lock. */
+/* This wait is short: an exclusive holder also holds the init lock. */
 int emu_presence_share(int fd, struct zns_err *err)
 {
 	int ret = ofd_lock(fd, F_RDLCK, BYTE_PRESENCE, 1, true);

@@ -9,19 +9,19 @@
 
 #include "emu_priv.h"
 
-#define PAGE KIB(16) /* a die reads this much at once */
+#define PAGE KIB(16) /* a die reads so many bytes in one operation */
 
 uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps)
 {
 	return (unsigned __int128)bytes * 1000000000u / (mibps << 20);
 }
 
-/* The die and channel of a zone's unit; with a shared map, all of them as one. */
+/* The die and channel of a zone's unit; a shared map has one for the whole device. */
 struct lane {
 	struct emu_cal *die, *plane, *channel;
-	uint32_t planes, step; /* of the die; the distance of their calendars */
+	uint32_t planes, step; /* planes of the die; step: the distance of their calendars */
 	uint64_t write_mibps, read_mibps, channel_mibps;
-	uint32_t pct; /* of the usual time */
+	uint32_t pct; /* its times in percent of the usual ones */
 };
 
 static struct lane lane_of(struct emu *e, uint32_t zone, uint64_t unit, uint64_t now)
@@ -49,7 +49,7 @@ static struct lane lane_of(struct emu *e, uint32_t zone, uint64_t unit, uint64_t
 	return l;
 }
 
-/* Programs or erases: takes all planes. */
+/* Books a program or an erase, which occupies all planes. */
 static uint64_t book_die(const struct lane *l, uint64_t ready, uint64_t ns)
 {
 	return emu_cal_book_all(l->die, l->planes, l->step, ready, ns);
@@ -276,7 +276,7 @@ static uint64_t do_flush(struct emu *e, uint64_t at)
 	return done;
 }
 
-/* Pads what is left of a zone, and each of its dies has an equal part of that. */
+/* Pads the rest of a zone; each of its dies takes an equal part of the padding. */
 static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
 {
 	struct emu_model_zone *z = &e->model_zone[zone];

@@ -66,7 +66,7 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 	return 0;
 }
 
-/* The init lock is held. Another opener with a different boot id is on another machine. */
+/* Called with the init lock held. An opener with a different boot id is on another machine. */
 static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *err)
 {
 	int ret = emu_presence_wait_alone(e->fd);
@@ -128,7 +128,7 @@ static int attach(struct emu *e, struct zns_err *err)
 	}
 	if (!e->fd_rdonly)
 		return rebuild_alone(e, boot_id, err);
-	/* Without permission to write: a private view, valid until somebody else writes. */
+	/* Without permission to write: a private mapping, valid until another process writes. */
 	ret = map_live(e, true, err);
 	return ret ? ret : emu_table_rebuild(e, err);
 }

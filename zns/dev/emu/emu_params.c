@@ -13,7 +13,7 @@ static int check_mibps(const char *what, uint32_t v, bool needed, struct zns_err
 	return 0;
 }
 
-/* Only for the timing model; unused without it. */
+/* Checks the parameters of the timing model, which are not used without it. */
 static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 {
 	int ret = check_mibps("controller bandwidth", p->controller_mibps, false, err);
@@ -100,7 +100,7 @@ static int check_places(const struct zns_emu_params *p, struct zns_err *err)
 	return 0;
 }
 
-/* A store on an ordinary disk: nothing is modelled. */
+/* Checks a store on an ordinary disk, for which no drive is modelled. */
 static int check_file(const struct zns_emu_params *p, struct zns_err *err)
 {
 	if (p->log_zones < 2 || p->log_zones >= p->nr_zones || p->log_zones > 16)
@@ -195,8 +195,8 @@ static void permute(const struct zns_emu_params *p, uint32_t *die_of_zone)
 	}
 }
 
-/* Small dies keep some of their zones, drawn from the seed; the others are dealt out to the rest.
- */
+/* Small dies keep some of their zones, drawn by the seed; their other zones are distributed to the
+ * other dies. */
 static void make_small(const struct zns_emu_params *p, uint32_t *die_of_zone)
 {
 	uint32_t dies = p->channels * p->ways, next = 0;
@@ -227,7 +227,7 @@ void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone)
 	else
 		for (uint32_t z = 0; z < p->nr_zones; z++)
 			die_of_zone[z] = p->map == ZNS_EMU_MAP_SHARED ? 0 : z % dies;
-	/* from the end: what is behind has been used */
+	/* backwards, so that no entry is overwritten before it is used */
 	for (uint32_t z = p->nr_zones; p->row > 1 && z--;)
 		die_of_zone[z] = die_of_zone[z / p->row];
 	make_small(p, die_of_zone);

@@ -31,7 +31,7 @@
 #include "zns/emu.h"
 
 #define EMU_MAGIC UINT64_C(0x3130564544534e5a) /* "ZNSDEV01", little-endian */
-#define EMU_BLOCK 4096u /* of header and durable table */
+#define EMU_BLOCK 4096u /* size of the header and of a block of the durable table */
 #define EMU_LIVE_OFF 65536u /* 64 KiB: page-aligned with every page size */
 #define EMU_DATA_ALIGN MIB(1)
 #define EMU_MAX_ZONES (1u << 20)
@@ -51,29 +51,29 @@ struct emu_header {
 	uint32_t die_write_mibps, die_read_mibps, channel_mibps;
 	uint32_t program_unit, buffer_units, command_us, reset_us, controller_mibps, gc_every_mib,
 		gc_stall_ms;
-	uint64_t data_off, total; /* redundant: refuses a device with another layout */
-	uint64_t hash; /* of everything above */
+	uint64_t data_off, total; /* redundant: a device whose layout differs is refused */
+	uint64_t hash; /* hash of all fields above */
 };
 
-/* Behind the header of a store on an ordinary disk. */
+/* Follows the header of a store on an ordinary disk. */
 struct emu_header_file {
 	uint64_t log_capacity;
 	uint32_t log_zones, log_block;
-	uint64_t hash; /* of the header's hash and the fields above */
+	uint64_t hash; /* hash of the header's hash and the fields above */
 };
 
-/* Behind both, if a resize moved the tables or left room in them. */
+/* Follows both headers, if a resize moved the tables or left room in them. */
 struct emu_header_tables {
-	uint64_t table_off; /* of the live area; the other tables follow it */
-	uint32_t table_zones, zero; /* they have room for so many */
-	uint64_t hash; /* of the hash before and the fields above */
+	uint64_t table_off; /* offset of the live area; the other tables follow it */
+	uint32_t table_zones, zero; /* for how many zones the tables have room */
+	uint64_t hash; /* hash of the previous hash and the fields above */
 };
 
-/* Behind the header of an emulated drive, if one of these is not 0. */
+/* Follows the header of an emulated drive, if one of these fields is not 0. */
 struct emu_header_more {
 	uint32_t cache_mib, cache_mibps, odd_dies, odd_pct, planes, small_dies, small_zones, row;
 	uint32_t cache_backed, zone_dies, zone_step, heat_mib, cool_mibps, throttle_pct, zero[2];
-	uint64_t hash; /* of the header's hash and the fields above */
+	uint64_t hash; /* hash of the header's hash and the fields above */
 };
 _Static_assert(sizeof(struct emu_header_more) == 72, "header format");
 
@@ -85,13 +85,13 @@ _Static_assert(sizeof(struct emu_header_more) == 72, "header format");
 
 /* 32 bytes, so that none straddles a sector: a torn write leaves each entry old or new. */
 struct emu_entry {
-	uint64_t wp; /* bytes written; kept when the zone is finished */
+	uint64_t wp; /* bytes written; a finish does not change it */
 	uint64_t gen; /* counts resets */
 	uint32_t flags; /* EMU_F_* */
-	uint32_t state; /* live only: EMPTY, IMP_OPEN, EXP_OPEN or CLOSED; see emu_state() */
+	uint32_t state; /* live table only: EMPTY, IMP_OPEN, EXP_OPEN or CLOSED; see emu_state() */
 	union {
 		uint64_t check; /* durable: hash of the fields above and the zone's number */
-		uint64_t turn; /* live: counts offers of what was removed, and resets */
+		uint64_t turn; /* live table only: counts resets, and offers of removed places */
 	};
 };
 _Static_assert(sizeof(struct emu_entry) == 32, "durable table format");
@@ -102,8 +102,9 @@ struct emu_live_head {
 	/* separate cache lines: every write increments the first */
 	uint64_t change_seq __attribute__((aligned(64)));
 	uint64_t durable_seq __attribute__((aligned(64))); /* changes up to here are flushed */
-	uint64_t of_tests[8] __attribute__((aligned(64))); /* for test/controls; else 0 */
-	/* of a store on a disk: as the header says, for those who opened it before a resize */
+	uint64_t of_tests[8] __attribute__((aligned(64))); /* used by test/controls only; else 0 */
+	/* of a store on a disk: its number of zones now, for processes that opened it before a
+	 * resize */
 	uint32_t nr_zones __attribute__((aligned(64)));
 };
 
@@ -115,7 +116,7 @@ struct emu_period {
 /* The busy times of a die, a channel or the controller, in model time, and its counters. */
 struct emu_cal {
 	uint32_t nr, zero;
-	uint64_t floor_ns; /* nothing starts earlier */
+	uint64_t floor_ns; /* no operation starts before this time */
 	uint64_t busy_ns, written, read;
 	struct emu_period busy[EMU_CAL_PERIODS]; /* ascending, with gaps */
 };
@@ -124,7 +125,7 @@ struct emu_cal {
 struct emu_model_zone {
 	/* when unit k is programmed: slot k % buffer_units */
 	uint64_t end_ns[EMU_MAX_BUFFER_UNITS];
-	uint64_t accept_ns; /* when the last byte was accepted */
+	uint64_t accept_ns; /* when the last byte was accepted into the buffer */
 	uint64_t flush_ns; /* when the last incomplete unit was programmed */
 	uint32_t units; /* full units so far */
 	/* bytes of the incomplete unit, and how many of them a flush programmed */
@@ -137,7 +138,8 @@ struct emu_model {
 	uint64_t origin_ns; /* CLOCK_MONOTONIC at model time 0 */
 	uint64_t clock_ns;
 	uint64_t since_gc, stalls;
-	uint32_t broken, zero; /* broken: somebody is inside, or died there */
+	/* broken: a process is changing the model now, or died while it did */
+	uint32_t broken, zero;
 	struct emu_cal controller;
 };
 
@@ -150,8 +152,8 @@ struct emu_cache {
 
 /* How warm the dies are together. */
 struct emu_heat {
-	uint64_t bytes, at_ns; /* programmed and not cooled down yet, at that time */
-	uint32_t hot, times; /* throttled now; how often it began */
+	uint64_t bytes, at_ns; /* bytes: programmed and not cooled down yet, as of at_ns */
+	uint32_t hot, times; /* hot: throttled now; times: how often throttling began */
 };
 
 struct emu_layout {
@@ -166,7 +168,7 @@ struct emu {
 	struct zns_emu_params p;
 	struct emu_layout lay;
 	uint8_t uuid[ZNS_UUID_LEN];
-	bool rdonly; /* the caller asked for reading only */
+	bool rdonly; /* the caller asked to open it for reading only */
 	bool fd_rdonly; /* no write permission: no locks, no healing */
 	int fd; /* uses the page cache; carries the locks */
 	int dfd; /* O_DIRECT, or -1 */
@@ -184,13 +186,14 @@ struct emu {
 	struct emu_cal *die_cal, *channel_cal;
 	struct emu_cache *cache; /* NULL: none */
 	struct emu_heat *heat; /* NULL: it is never throttled */
-	const struct emu_clock *clock; /* NULL: the wall clock; see zns_emu_set_clock() */
+	const struct emu_clock *clock; /* NULL: the real clock; see zns_emu_set_clock() */
 	uint64_t thread_start_ns, serial;
 	uint32_t *die_of_zone;
 	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
-	struct emu_control *control; /* for a test build; else NULL */
-	struct file_place *taken; /* file_reuse.c: of each zone; NULL: none yet */
-	atomic_bool sync_failed; /* since then the content of the disk is unknown */
+	struct emu_control *control; /* set by a test build; else NULL */
+	struct file_place *taken; /* file_reuse.c: one for each zone; NULL: no place is taken yet */
+	/* a sync has failed: from then on the content of the disk is unknown */
+	atomic_bool sync_failed;
 };
 
 static inline struct emu *emu_of(const struct zns_dev *d)
@@ -208,7 +211,7 @@ static inline uint32_t emu_block(const struct emu *e, uint32_t zone)
 	return zone < e->p.log_zones && e->p.log_block ? e->p.log_block : e->p.block_size;
 }
 
-/* Where the zone's first byte is in the file. */
+/* Position of the zone's first byte in the file. */
 static inline uint64_t emu_zone_pos(const struct emu *e, uint32_t zone)
 {
 	uint32_t logs = zone < e->p.log_zones ? zone : e->p.log_zones;
@@ -216,7 +219,7 @@ static inline uint64_t emu_zone_pos(const struct emu *e, uint32_t zone)
 	return e->lay.data_off + e->lay.log_stride * logs + e->lay.stride * (zone - logs);
 }
 
-/* The tables have room for so many zones; those behind nr_zones mean nothing. */
+/* For how many zones the tables have room; entries behind nr_zones have no meaning. */
 static inline uint32_t emu_room(const struct emu *e)
 {
 	return e->p.table_off ? e->p.table_zones : e->p.nr_zones;
@@ -257,23 +260,23 @@ uint64_t emu_random(uint64_t *state);
 /* emu_header.c */
 void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay);
 int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN]);
-/* @spec is "emu:PATH" or "file:PATH"; the file must be what it says. */
+/* @spec is "emu:PATH" or "file:PATH"; the file's kind must agree with it. */
 int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
 		    struct zns_err *err);
 bool emu_header_present(int fd); /* checks the magic only */
 
-/* emu_create.c: through the page cache; 0 or -errno */
+/* emu_create.c: writes through the page cache; 0 or -errno */
 int emu_write_zeroes(int fd, uint64_t pos, uint64_t len);
 
-/* emu_lock.c: the process-wide locks take a bare fd, before there is a device */
+/* emu_lock.c: the process-wide locks work on a bare fd, before there is a struct emu */
 /* held while a device is opened, made or cut */
 int emu_lock_init(int fd, bool write, struct zns_err *err);
 void emu_unlock_init(int fd);
 /* a lock that every program holds that has the device open */
 int emu_presence_share(int fd, struct zns_err *err);
 int emu_presence_try_alone(int fd); /* 0, or -EBUSY without a change */
-int emu_presence_wait_alone(int fd); /* the same, waiting at most 3 s */
-/* for emu_hold.c alone */
+int emu_presence_wait_alone(int fd); /* like emu_presence_try_alone(), but waits at most 3 s */
+/* to be called by emu_hold.c only */
 int emu_zone_lock_bare(struct emu *e, uint32_t zone, struct zns_err *err);
 void emu_zone_unlock(struct emu *e, uint32_t zone);
 /* @zones ascending, without duplicates */
@@ -292,8 +295,10 @@ struct emu_change {
 	struct emu_entry to;
 };
 void emu_durable_seal(struct emu_entry *en, uint32_t zone); /* fills in .check */
-int emu_table_rebuild(struct emu *e, struct zns_err *err); /* live := durable; caller is alone */
-int emu_table_is_stale(struct emu *e, struct zns_err *err); /* 1: live is behind durable */
+/* copies the durable table to the live one; no other process may have the device open */
+int emu_table_rebuild(struct emu *e, struct zns_err *err);
+/* 1: the live table is older than the durable one */
+int emu_table_is_stale(struct emu *e, struct zns_err *err);
 int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err); /* zone lock held */
 void emu_live_reset(struct emu *e, uint32_t zone); /* live := empty, of mirror's generation */
 /* Write entries, sync, note them in the mirror. @ch ascending; durable lock held. */
@@ -348,7 +353,8 @@ int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, si
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached,
 		uint64_t issue, uint64_t *done, struct zns_err *err);
 
-/* frees the host's blocks of the empty ones of these zones, if the file is sparse; ascending */
+/* frees the host's blocks of those zones that are empty, if the file is sparse; zones in ascending
+ * order */
 void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr);
 
 /* emu_race.c */
@@ -375,47 +381,49 @@ int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len);
 /* frees the space where possible, unless @keep */
 int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len, bool keep);
 
-/* emu_file.c: the host's file, which others may change */
-/* it exists and has its full length; else -ESTALE */
+/* emu_file.c: checks of the host's file, which other programs may change */
+/* checks that the file exists and has its full length; else -ESTALE */
 int emu_file_whole(struct emu *e, struct zns_err *err);
 /* also checks that the path still leads to the same file */
 int emu_file_ours(struct emu *e, struct zns_err *err);
 int emu_file_no_room(struct emu *e, struct zns_err *err); /* -EDQUOT */
 bool emu_file_is_sparse(const struct emu *e);
-void emu_set_zones(struct emu *e, uint32_t nr_zones); /* the store has so many from now on */
+/* from now on the store has this many zones */
+void emu_set_zones(struct emu *e, uint32_t nr_zones);
 void emu_follow(struct zns_dev *d);
 
 /* emu_cal.c */
-/* a command is issued @now: what ended before is forgotten, if there is much of it */
+/* called when a command is issued @now: drops entries that end before, if there are many */
 void emu_cal_pass(struct emu_cal *c, uint64_t now);
 /* returns the start, at @ready or later */
 uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);
-/* the same for all of @nr, @step apart, at the same time */
+/* books the same duration in all of @nr calendars, @step apart, at one time */
 uint64_t emu_cal_book_all(struct emu_cal *c, uint32_t nr, uint32_t step, uint64_t ready,
 			  uint64_t ns);
 uint64_t emu_cal_idle_from(const struct emu_cal *c);
-void emu_cal_clear(struct emu_cal *c); /* keeps the counters */
+void emu_cal_clear(struct emu_cal *c); /* clears the calendar, but not its counters */
 
 /* emu_cache.c */
 uint32_t emu_cache_units(const struct zns_emu_params *p);
-/* when there is room for one unit more, at @at or later */
+/* the time, at or after @at, when the cache has room for one unit more */
 uint64_t emu_cache_accept(struct emu *e, uint64_t at);
 void emu_cache_hold(struct emu *e, uint64_t end); /* a unit, until it is programmed */
 void emu_cache_clear(struct emu *e);
 
 /* emu_heat.c */
-void emu_heat_add(struct emu *e, uint64_t bytes); /* they are programmed */
-uint32_t emu_heat_pct(struct emu *e, uint64_t now); /* of the usual time */
+void emu_heat_add(struct emu *e, uint64_t bytes); /* records programmed bytes */
+/* the present times in percent of the usual ones */
+uint32_t emu_heat_pct(struct emu *e, uint64_t now);
 void emu_heat_clear(struct emu *e);
 
 /* emu_model.c: call all of these between enter and leave */
 uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps);
 int emu_model_enter(struct emu *e, struct zns_err *err);
-/* the same for a device that may have no model */
+/* like emu_model_enter(), for a device that may have no model */
 int emu_model_ask(struct emu *e, struct zns_err *err);
 void emu_model_leave(struct emu *e);
 void emu_model_idle(struct emu *e); /* after a power cut: drops all queued work */
-/* @off: where a read begins; else of no account */
+/* @off: where a read begins; ignored for other operations */
 uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t off,
 		       uint64_t bytes, uint64_t issue);
 
@@ -434,7 +442,7 @@ struct emu_clock {
 	uint64_t (*issue)(struct emu *e);
 	void (*wait)(struct emu *e, uint64_t done);
 };
-uint64_t *emu_thread_clock(struct emu *e); /* for the calling thread */
+uint64_t *emu_thread_clock(struct emu *e); /* the clock of the calling thread */
 
 /* emu_open.c */
 int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err); /* -EMEDIUMTYPE */

@@ -56,8 +56,8 @@ int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err)
 	}
 }
 
-/* Called with the zone locked. Counts anew each time over all processes: a killed one could
- * leave a counter wrong. */
+/* Called with the zone locked. Counts over all processes each time: a stored counter would be wrong
+ * after a process was killed. */
 static int check_limits(struct emu *e, uint32_t zone, enum zns_zone_state from, struct zns_err *err)
 {
 	uint32_t open = 0, active = 0;

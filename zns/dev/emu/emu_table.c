@@ -113,8 +113,9 @@ void emu_live_reset(struct emu *e, uint32_t zone)
 	emu_store(&live->gen, emu_load(&e->mirror[zone].gen));
 }
 
-/* Completes a reset that died or failed half-way; a running one holds the zone's lock. Usually
- * there is nothing to do. It is decided here, before anybody relies on either outcome. */
+/* Completes a reset whose process died or that failed half-way; a running reset holds the zone's
+ * lock. Usually there is nothing to do. It is done before any other operation can see one of the
+ * two states. */
 int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 {
 	struct emu_entry *mirror = &e->mirror[zone];
@@ -122,7 +123,7 @@ int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 	int ret;
 
 	if (emu_load(&e->live[zone].gen) < emu_load(&mirror->gen)) {
-		emu_live_reset(e, zone); /* it is on the disk */
+		emu_live_reset(e, zone); /* the reset is already durable */
 		__atomic_fetch_and(&mirror->flags, ~EMU_F_PENDING, __ATOMIC_ACQ_REL);
 		return 0;
 	}
@@ -160,7 +161,8 @@ int emu_sync(struct emu *e, struct zns_err *err)
 			continue;
 		/* The kernel reports a lost page once. A later success proves nothing. */
 		atomic_store(&e->sync_failed, true);
-		if (ret == -ENOSPC || ret == -EDQUOT) /* the file system allocates this late */
+		/* the file system allocates blocks only now */
+		if (ret == -ENOSPC || ret == -EDQUOT)
 			return emu_file_no_room(e, err);
 		return zns_fail_sys(err, -EIO, "%s: cannot sync (%s)", e->dev.path, strerror(-ret));
 	}

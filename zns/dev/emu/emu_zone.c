@@ -14,8 +14,8 @@ static void fill(const struct emu *e, uint32_t zone, struct zns_zone *out)
 	out->state = emu_state(e, en);
 	out->capacity = emu_capacity(e, zone);
 	out->wp = emu_load(&en->wp);
-	/* a killed reset left it half-way: show a reset zone; the next holder of its lock
-	 * completes it */
+	/* a killed reset left the zone half-way: show it as reset; the next holder of its lock
+	 * completes the reset */
 	if (emu_load(&en->gen) < emu_load(&e->mirror[zone].gen)) {
 		out->wp = 0;
 		out->state = ZNS_ZONE_EMPTY;
@@ -24,7 +24,7 @@ static void fill(const struct emu *e, uint32_t zone, struct zns_zone *out)
 		out->wp = out->capacity;
 	else if (out->wp == out->capacity && out->state != ZNS_ZONE_READ_ONLY &&
 		 out->state != ZNS_ZONE_OFFLINE)
-		out->state = ZNS_ZONE_FULL; /* it filled up between the two loads */
+		out->state = ZNS_ZONE_FULL; /* the zone became full between the two loads */
 }
 
 int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
