@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * Are we still the only writer? A second one moves a write pointer of the metadata zones, and we
- * look at all of them before each change. Two writers of one zone would be noticed by the device; a
- * roll-over into another zone would not.
- */
+/* Is this process still the only writer? A second writer moves a write pointer of the metadata
+ * zones, so all of them are checked before each change. Two writers of one zone would be noticed by
+ * the device; a roll-over into another zone would not. */
 #include "store_int.h"
 
 void zns_store_remember(struct zns_store *s)

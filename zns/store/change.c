@@ -4,7 +4,7 @@
 #include "kinds.h"
 #include "zns/pbcopy.h"
 
-#define FIRST_SHARE 8u /* at most this part of the catalogue is first pages */
+#define FIRST_SHARE 8u /* first pages may take at most this part of the catalogue */
 
 /* Room that must stay beside every snapshot, so that removing something is always possible. */
 static uint64_t slack(const struct zns_store *s)
@@ -33,12 +33,11 @@ int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err 
 /* What a write that failed leaves. Returns @ret. */
 static int not_written(struct zns_store *s, int ret, struct zns_err *err)
 {
-	/*
-	 * The record may stand on the device although the caller is told that it failed. A new
-	 * generation without it settles that; if this fails too, the next change tries again first.
-	 */
-	if (ret == -EBADE) /* the device is another host's now: nothing of ours gets there any more
-			    */
+	/* The record may be on the device although the caller is told that it failed. A new
+	 * generation without it settles that; if writing this fails too, the next change tries
+	 * again first. */
+	/* another host has reserved the device now: our writes do not reach it any more */
+	if (ret == -EBADE)
 		return zns_store_lost(s, ret);
 	zns_wrap(err, "cannot write metadata zone %u", s->log.zone);
 	s->need_roll = true;
@@ -103,7 +102,7 @@ int zns_store_batch_end(struct zns_store *s, struct zns_err *err)
 	if (!ret)
 		return 0;
 	ret = not_written(s, ret, err);
-	/* else a new generation has them */
+	/* otherwise the new generation contains the changes */
 	return ret == -EBADE || s->need_roll ? ret : 0;
 }
 
@@ -174,7 +173,7 @@ int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_e
 {
 	const struct zns_ent *old = c->id.len == ZNS_UUID_LEN ? zns_state_find(&s->st, c->id.data) :
 								NULL;
-	/* of which the second stands already */
+	/* the second of these is on the device already */
 	uint64_t rec = whole(s, &c->base) + zns_state_key_rec(&s->st, c);
 
 	return change(s, ZNS_FRAME_MOVED, &c->base, old && rec > old->rec ? rec - old->rec : 0,
@@ -293,7 +292,7 @@ int zns_store_claim_now(struct zns_store *s, struct zns_err *err)
 
 	if (!e)
 		return 0;
-	s->claim = NULL; /* else it would be written twice */
+	s->claim = NULL; /* otherwise the claim would be written twice */
 	ret = append(s, ZNS_FRAME_MOUNT, e->msg, NULL, err);
 	if (ret)
 		s->claim = e;
@@ -307,7 +306,7 @@ int zns_store_unclaim(struct zns_store *s, struct zns_err *err)
 	const ZnsPb__Mount *have = zns_newest(&s->st.mount);
 	ZnsPb__Mount m;
 
-	if (s->claim) { /* nothing was changed, so nothing was claimed */
+	if (s->claim) { /* without a change the claim was not written */
 		zns_ent_free(s->claim);
 		s->claim = NULL;
 		return 0;

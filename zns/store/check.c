@@ -6,7 +6,7 @@
 #include "zns/crypt.h"
 
 #define SHA256_BYTES 32
-#define TEXT_MAX 4096 /* of an origin: paths, names of images */
+#define TEXT_MAX 4096 /* for texts of an origin: paths, names of images */
 
 int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len,
 		    int code, struct zns_err *err)
@@ -77,7 +77,7 @@ static int check_uses(const struct zns_limits *l, const ZnsPb__Checkpoint *c, in
 	return 0;
 }
 
-/* INT64_MAX stands for "all times" (zns/fsck.h). */
+/* INT64_MAX means "all times" (zns/fsck.h). */
 static int check_time(const char *what, int64_t ns, int code, struct zns_err *err)
 {
 	return ns >= 0 && ns < INT64_MAX ?
@@ -237,7 +237,7 @@ int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int c
 		if (p->zone_group[i] >= p->n_groups)
 			return zns_fail(err, code, "the profile puts zone %zu into group %u of %zu",
 					i, p->zone_group[i], p->n_groups);
-	/* Channels are indices of tables, so they are bounded too. */
+	/* Channels are used as indices of tables, so their values are bounded too. */
 	for (size_t i = 0; i < p->n_groups; i++)
 		if (p->groups[i]->has_channel && p->groups[i]->channel >= l->nr_zones)
 			return zns_fail(err, code, "the profile puts group %zu on channel %u", i,

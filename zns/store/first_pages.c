@@ -10,7 +10,8 @@
 
 static const char label[] = "zns-criu first pages 1";
 
-/* A sealed list has its own length in front, and zeros behind: its size tells little. */
+/* An encrypted list begins with its own length and is padded with zeros, so that its size says
+ * little. */
 #define LENGTH_BYTES 4
 #define SEALED_STEP KIB(4)
 
@@ -194,8 +195,8 @@ int zns_first_unpack(const ZnsPb__FirstPages *f, const struct zns_crypt *c,
 	*nr = 0;
 	if (f->runs.len > ZNS_FIRST_MAX)
 		return zns_fail(err, -EBADMSG, "it is too long");
-	/* An encrypted checkpoint takes none that anybody could have written, and a plain one has
-	 * none that is sealed. */
+	/* An encrypted checkpoint accepts only encrypted lists, since anybody could have written a
+	 * plain one; a plain checkpoint has no encrypted list. */
 	if (sealed != (c != NULL))
 		return zns_fail(err, -EBADMSG,
 				sealed ? "it is encrypted, and the checkpoint is not" :

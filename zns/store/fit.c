@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Would the catalogue go on with another number of zones? */
+/* Can the catalogue be kept with another number of zones? */
 #include "store_int.h"
 
 static int refuse_live(const struct zns_store *s, uint32_t nr_zones, struct zns_err *err)
@@ -61,7 +61,7 @@ int zns_store_follow(struct zns_store *s, struct zns_err *err)
 
 	if (!ret)
 		ret = zns_store_fit_profile(&s->st, s->dev->geo.nr_zones, err);
-	/* a log that names the old number is right, too, so this may fail until the next change */
+	/* a log with the old number is valid, too, so this may fail; the next change tries again */
 	if (!ret && zns_store_roll(s, 0, NULL))
 		s->need_roll = true;
 	return ret;

@@ -83,7 +83,7 @@ void zns_frame_pack(const struct zns_frame *f, size_t align, uint8_t *out)
 {
 	size_t end = ZNS_FRAME_HDR + (size_t)f->len;
 
-	/* The payload may already stand in its place. */
+	/* The payload may already be in its place in the buffer. */
 	if (f->len)
 		memmove(out + ZNS_FRAME_HDR, f->payload, f->len);
 	memset(out, 0, ZNS_FRAME_HDR);

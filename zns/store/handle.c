@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The handle file: one ZNS_FRAME_HANDLE frame and nothing behind it. It travels, so everything in
- * it is checked. */
+/* The handle file: one ZNS_FRAME_HANDLE frame and nothing behind it. It is copied between machines,
+ * so all its fields are checked. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -78,10 +78,8 @@ bool zns_handle_present(int dirfd)
 	return !fstatat(dirfd, ZNS_HANDLE_NAME, &st, AT_SYMLINK_NOFOLLOW);
 }
 
-/*
- * The directory may be on anybody's file system, which may not answer: then what reads there is
- * left (zns/apart.h).
- */
+/* The directory may be on a file system that its user controls and that does not answer: so a child
+ * process reads it, and is abandoned after a time limit (zns/apart.h). */
 static int apart(zns_apart_work work, int dirfd, void *arg, void *out, size_t len,
 		 struct zns_err *err)
 {
@@ -153,7 +151,7 @@ int zns_handle_agrees(const ZnsPb__Handle *h, const ZnsPb__Checkpoint *c, struct
 	if (h->checkpoint.len == c->id.len && !memcmp(h->checkpoint.data, c->id.data, c->id.len) &&
 	    !strcmp(h->container, c->container) && h->created_ns == c->created_ns)
 		return 0;
-	/* The message does not quote the record: somebody who has changed the handle must not learn
+	/* The message does not quote the record: a user who has forged the handle must not learn
 	 * from it. */
 	return zns_fail(
 		err, -EXDEV,

@@ -53,7 +53,7 @@ int zns_map_open(struct zns_map_reader *r, const ZnsPb__ImageMap *map, struct zn
 {
 	const uint8_t *p = map->runs.data;
 
-	/* a message may have no bytes, and nowhere */
+	/* an empty message may have a NULL pointer */
 	*r = (struct zns_map_reader){ .p = p,
 				      .end = map->runs.len ? p + map->runs.len : p,
 				      .nr_from = (uint32_t)map->n_from };

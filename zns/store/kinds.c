@@ -73,7 +73,7 @@ static int check_tombstone(const void *m, const struct zns_limits *l, int code, 
 	return zns_check_tombstone(m, code, err);
 }
 
-/* ---- fits what is there ---- */
+/* ---- does the record fit the present state ---- */
 
 static int may_add(struct zns_state *st, const void *m, bool snapshot, int code,
 		   struct zns_err *err)
@@ -139,7 +139,7 @@ static int may_release(struct zns_state *st, const void *m, bool snapshot, int c
 		       zns_fail(err, code, "release of a reservation that is not there");
 }
 
-/* ---- what it changes; most of it is in state.c ---- */
+/* ---- how the record changes the state; most of it is in state.c ---- */
 
 static void apply_release(struct zns_state *st, struct zns_ent *e)
 {
@@ -180,7 +180,7 @@ void zns_crypt_inherit(ZnsPb__Checkpoint *c, ZnsPb__Checkpoint *from)
 	c->crypt = key;
 }
 
-/* Of two versions the one that was moved later counts. A snapshot may be the first to know of a
+/* Of two versions the one with the later move is used. A snapshot may be the first record of a
  * move. */
 static int salvage_checkpoint(struct zns_state *st, ProtobufCMessage *msg, struct zns_salvage *r)
 {
@@ -204,7 +204,7 @@ static int salvage_checkpoint(struct zns_state *st, ProtobufCMessage *msg, struc
 	return enter(st, zns_kind_of(ZNS_FRAME_MOVED), msg);
 }
 
-/* Its checkpoint may come from a footer later, or not at all. */
+/* The checkpoint of this tombstone may be found later by its footer, or not at all. */
 static int salvage_tombstone(struct zns_state *st, ProtobufCMessage *msg, struct zns_salvage *r)
 {
 	return enter(st, zns_kind_of(ZNS_FRAME_TOMBSTONE), msg);
@@ -220,7 +220,7 @@ static int salvage_key(struct zns_state *st, ProtobufCMessage *msg, struct zns_s
 	return 0;
 }
 
-/* Its checkpoint may come from a footer later. */
+/* The checkpoint of this mark may be found later by its footer. */
 static int salvage_mark(struct zns_state *st, ProtobufCMessage *msg, struct zns_salvage *r)
 {
 	if (zns_grow_by_one(r->marks, r->nr_marks)) {
@@ -236,7 +236,7 @@ static int salvage_mark(struct zns_state *st, ProtobufCMessage *msg, struct zns_
 #define IN(member) offsetof(struct zns_state, member)
 #define OF(message) offsetof(message, container)
 
-/* In the order of a snapshot: what a record refers to stands before it. */
+/* In the order of a snapshot: a record comes after all records that it refers to. */
 static const struct zns_kind kinds[] = {
 	/* type, name, message, its list, whose it is, check, may, apply, salvage */
 	{ ZNS_FRAME_PROFILE, "profile", &zns_pb__profile__descriptor, IN(profile), ZNS_NOWHERE,
@@ -286,7 +286,7 @@ const struct zns_list *zns_kind_list(const struct zns_kind *k, const struct zns_
 					(const struct zns_list *)((const char *)st + k->list);
 }
 
-/* ---- what is done with any of them ---- */
+/* ---- operations on records of every kind ---- */
 
 int zns_record_decode(const struct zns_kind *k, const uint8_t *payload, size_t len,
 		      const struct zns_limits *l, ProtobufCMessage **out, struct zns_err *err)

@@ -17,17 +17,18 @@ struct zns_kind {
 	uint16_t type; /* enum zns_frame_type */
 	const char *name; /* in messages */
 	const ProtobufCMessageDescriptor *desc;
-	/* offset of its list in struct zns_state, which a snapshot repeats; ZNS_NOWHERE: none */
+	/* offset in struct zns_state of its list, which a snapshot writes out; ZNS_NOWHERE: it has
+	 * none */
 	size_t list;
-	/* offset in the message of the name of its container; ZNS_NOWHERE: none */
+	/* offset in the message of its container's name; ZNS_NOWHERE: it has none */
 	size_t container;
-	/* Can this be, by itself? @code is the error that says no: -EINVAL for what a caller gives,
-	 * -EBADMSG for what was read. */
+	/* Is the message valid by itself? @code is the error to return if not: -EINVAL for what a
+	 * caller passes, -EBADMSG for what was read. */
 	int (*check)(const void *msg, const struct zns_limits *l, int code, struct zns_err *err);
 	/* Does the record fit the catalogue? NULL: always. @snapshot: it is part of a snapshot. */
 	int (*may)(struct zns_state *st, const void *msg, bool snapshot, int code,
 		   struct zns_err *err);
-	/* Takes over @e. Cannot fail, given zns_state_room(). */
+	/* Takes ownership of @e. Cannot fail after a successful zns_state_room(). */
 	void (*apply)(struct zns_state *st, struct zns_ent *e);
 	/*
 	 * Records before it may be missing. Takes over @msg, which was checked. NULL: it is applied
@@ -36,22 +37,23 @@ struct zns_kind {
 	int (*salvage)(struct zns_state *st, ProtobufCMessage *msg, struct zns_salvage *r);
 };
 
-/* Row @i, in the order that a snapshot has; NULL: there are no more. */
+/* Row @i, in the order of a snapshot; NULL: @i is beyond the last row. */
 const struct zns_kind *zns_kind_at(size_t i);
-const struct zns_kind *zns_kind_of(uint16_t type); /* NULL: no such kind */
+const struct zns_kind *zns_kind_of(uint16_t type); /* NULL: unknown type */
 /* NULL: none */
 const struct zns_list *zns_kind_list(const struct zns_kind *k, const struct zns_state *st);
 
 /* The message, decoded and checked by itself. -EBADMSG, or -ENOMEM. */
 int zns_record_decode(const struct zns_kind *k, const uint8_t *payload, size_t len,
 		      const struct zns_limits *l, ProtobufCMessage **out, struct zns_err *err);
-/* An entry for the catalogue; takes over @msg, also on failure (NULL). */
+/* Makes an entry for the catalogue; takes ownership of @msg, also on failure (NULL). */
 struct zns_ent *zns_record_ent(struct zns_state *st, const struct zns_kind *k,
 			       ProtobufCMessage *msg, struct zns_err *err);
 /* Put a record into the catalogue, given zns_state_room(). -EBADMSG: @err names the record. */
 int zns_record_apply(struct zns_state *st, const struct zns_frame *f, bool snapshot,
 		     struct zns_err *err);
-/* The same, as far as it makes sense. An unknown or damaged record is left out. -ENOMEM. */
+/* Like zns_record_apply, as far as it makes sense: an unknown or damaged record is skipped.
+ * -ENOMEM. */
 int zns_record_salvage(struct zns_state *st, const struct zns_frame *f, struct zns_salvage *r);
 /* Put a copy of a caller's message into the catalogue. -EINVAL, or what the kind's checks say. */
 int zns_record_set(struct zns_state *st, uint16_t type, const ProtobufCMessage *msg,

@@ -36,8 +36,8 @@ int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *bu
 
 /* ---- writer ---- */
 
-/* Writing never fills a log's zone, since the write pointer of a full zone says nothing (replay.c).
- */
+/* The log never fills a zone completely, since the write pointer of a full zone says nothing
+ * (replay.c). */
 uint64_t zns_log_room(const struct zns_dev *dev, uint64_t zone_capacity)
 {
 	uint64_t block = zns_geo_log_block(&dev->geo), cap = zns_align_down(zone_capacity, block);
@@ -118,7 +118,7 @@ int zns_log_write_durable(struct zns_log *l, struct zns_err *err)
 	size_t len = l->fill;
 	int ret;
 
-	/* Durable is only the one command. */
+	/* Only this one command is made durable. */
 	if (len > max_io(l->dev) || l->volatile_tail) {
 		ret = zns_log_write(l, err);
 		if (!ret)
@@ -176,7 +176,7 @@ static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err
 	len = zns_align_down(len, block);
 	ret = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
 	if (ret == -ENODATA && len > zns_align_up(off - start + n, block)) {
-		/* The write pointer was wrong. Read only what is needed. */
+		/* The write pointer was wrong. Reads only what is needed. */
 		len = zns_align_up(off - start + n, block);
 		ret = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
 	}
@@ -187,10 +187,8 @@ static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err
 	return 0;
 }
 
-/*
- * A whole good frame at @off: 1; 0 none, and *why: -ENODATA no header, -EMSGSIZE cut off, -EBADMSG
- * damaged; else an error of the device, or -EPROTONOSUPPORT.
- */
+/* Is there a whole good frame at @off? 1: yes; 0: no, and *why is -ENODATA (no header), -EMSGSIZE
+ * (cut off) or -EBADMSG (damaged). Else an error of the device, or -EPROTONOSUPPORT. */
 static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f, int *why,
 		    struct zns_err *err)
 {

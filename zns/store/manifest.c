@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The manifest in a data zone, and the footer behind it. */
+/* Reads and writes the manifest in a data zone, and the footer behind it. */
 #include <string.h>
 #include "store_int.h"
 #include "zns/pbcopy.h"
@@ -24,7 +24,7 @@ int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uin
 	ZnsPb__Footer foot = ZNS_PB__FOOTER__INIT;
 	uint8_t *buf;
 
-	/* it could never be erased from there */
+	/* a key in a data zone could never be erased */
 	if (m->checkpoint->crypt && m->checkpoint->crypt->has_wrapped)
 		return zns_fail(err, -EINVAL,
 				"the manifest has a wrapped key, which belongs into the log alone");
@@ -121,7 +121,7 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 
 	if (!ref)
 		return zns_fail(err, -EBADMSG, "the record names no manifest");
-	/* Before anything is allocated for it. */
+	/* Checked before memory for it is allocated. */
 	ret = zns_check_range(&lim, ref->zone, ref->start, ref->len, -EBADMSG, err);
 	if (ret)
 		return ret;
@@ -153,11 +153,9 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 	return 0;
 }
 
-/*
- * The manifest says that there is a key, and the record has it. If only the record speaks of
- * encryption, the manifest is of another checkpoint. If only the manifest does, no key is known,
- * and nothing can be read.
- */
+/* The manifest says that there is a key, and the record contains it. If only the record mentions
+ * encryption, the manifest belongs to another checkpoint. If only the manifest does, no key is
+ * known, and the data cannot be read. */
 static int join_key(const ZnsPb__Checkpoint *c, ZnsPb__Manifest *m, struct zns_err *err)
 {
 	ZnsPb__CheckpointKey *k;

@@ -15,8 +15,8 @@ struct ctx {
 	uint64_t block;
 	uint64_t device_bytes;
 	bool encrypted;
-	bool placed; /* false: its images have no places yet */
-	uint32_t runs_left; /* how many runs the maps not checked yet may have together */
+	bool placed; /* false: its images have no places on the device yet */
+	uint32_t runs_left; /* how many runs the maps that are not checked yet may have in all */
 	struct zns_err *err;
 };
 
@@ -32,7 +32,7 @@ static int check_pieces(const ZnsPb__Image *i, const struct ctx *c)
 
 	if (!i->has_piece && !i->has_piece_sums && !nr)
 		return 0;
-	if (c->encrypted) /* what is authentic is a whole unit */
+	if (c->encrypted) /* only whole units are authenticated */
 		return zns_fail(c->err, -EBADMSG,
 				"image %s: checksums of pieces of encrypted units", i->name);
 	if (i->has_piece && (piece < ZNS_PIECE || piece > ZNS_PIECE_MAX || (piece & (piece - 1))))
@@ -64,7 +64,7 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 		return zns_fail(c->err, -EBADMSG,
 				"image %s: %zu checksums for %llu bytes in units of %llu", i->name,
 				i->n_csums, (unsigned long long)i->size, (unsigned long long)unit);
-	/* It is part of a nonce: the sum with a unit's number must not wrap. */
+	/* unit_base is part of a nonce: its sum with a unit's number must not wrap. */
 	if (i->has_unit_base && (!c->encrypted || i->unit_base > UINT64_MAX - i->n_csums))
 		return zns_fail(c->err, -EBADMSG,
 				"image %s: an impossible base of its units' numbers", i->name);
@@ -93,7 +93,7 @@ static int check_memory(const ZnsPb__Image *i, const struct ctx *c)
 	return 0;
 }
 
-/* The bytes that each extent takes must lie in its zone. */
+/* Checks that the bytes which each extent takes are within its zone. */
 static int check_extents(const ZnsPb__Image *i, const ZnsPb__Segment *s, const struct ctx *c)
 {
 	uint64_t units = s->len / i->unit + (s->len % i->unit != 0), bytes, tail = s->len % i->unit;
@@ -150,7 +150,7 @@ static int check_segment(const ZnsPb__Image *i, size_t nr, uint64_t off, const s
 	return check_extents(i, s, c);
 }
 
-/* What has no place of its own. */
+/* Checks an image without a place of its own. */
 static int check_composed(const ZnsPb__Manifest *m, size_t n, struct ctx *c)
 {
 	const ZnsPb__Image *i = m->images[n];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which zones the log may use, and what is in them. */
+/* Decides which zones the log may use, and reads what is in them. */
 #include "store_int.h"
 
 bool zns_meta_usable(const struct zns_zone *z)
@@ -25,7 +25,7 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 	int ret;
 
 	do {
-		/* a disk has none; its number of zones may be one that it will have */
+		/* a disk has no such limit; its number of zones may be the one after a resize */
 		got = zns_geo_is_disk(&dev->geo) ?
 			      0 :
 			      zns_min((uint32_t)ZNS_ARRAY_SIZE(z), total - lead);
@@ -35,7 +35,7 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 		for (i = 0; i < got && z[i].conventional; i++)
 			lead++;
 	} while (got && i == got);
-	/* Rolling takes two zones; data at least one. */
+	/* A roll-over takes two zones, and data need at least one. */
 	if (n < 2 || lead >= total || n >= total - lead)
 		return zns_fail(err, -ENOMEDIUM, "%s is too small for a store: %u sequential zones",
 				dev->path, total - lead);

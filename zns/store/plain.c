@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include "zns/handle.h"
 
-/* The number in PREFIX-N.img; 0: not such a name. */
+/* The number in PREFIX-N.img; 0: the name does not have this form. */
 static unsigned long number_in(const char *name, const char *prefix)
 {
 	size_t len = strlen(prefix);

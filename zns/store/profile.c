@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a profile says of rates. One slow die must not lower what all others are promised. */
+/* What a profile says about rates. One slow die must not lower the rate that is promised on all
+ * others. */
 #include <stdlib.h>
 #include "zns/store.h"
 #include "zns/util.h"
@@ -39,7 +40,8 @@ uint32_t zns_profile_promise(const ZnsPb__Profile *p, uint32_t *groups)
 	if (!rate || !p->n_group_write_mibps)
 		return best;
 	qsort(rate, n, sizeof(*rate), highest_first);
-	/* of more than half of the groups: one that was measured too fast must not decide */
+	/* the rate of more than half of the groups: a single group that was measured too fast must
+	 * not decide */
 	for (uint32_t i = n / 2, first = i; i < n; i++)
 		if (i == first || (uint64_t)rate[i] * (i + 1) >= (uint64_t)best * *groups) {
 			best = rate[i];

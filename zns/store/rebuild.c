@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Write a new generation of the catalogue, from what is left of the old one and from the footers in
- * the data zones. */
+/* Writes a new generation of the catalogue, from the readable records of the old one and from the
+ * footers in the data zones. */
 #include <string.h>
 #include "kinds.h"
 #include "salvage.h"
@@ -18,16 +18,17 @@ struct verdict {
 struct rebuild {
 	const struct zns_salvage *sv;
 	const struct zns_rebuild_params *p;
-	/* one for each checkpoint; the last word counts, and is told at the end */
+	/* one for each checkpoint; the last verdict is the one that is reported at the end */
 	struct verdict *verdict;
 	size_t nr_verdicts;
-	/* found, but not taken; the scan does not step over what these claim */
+	/* checkpoints that were found and not accepted; the scan does not skip the bytes that they
+	 * claim */
 	struct zns_dead *dead;
 	size_t nr_dead;
 	/* records of the log that were left out; a later version may still be found */
 	struct zns_dead *left;
 	size_t nr_left;
-	/* copies of those of them that are encrypted: a later version has the same key */
+	/* copies of those records in `left` that are encrypted: a later version has the same key */
 	ZnsPb__Checkpoint **keys;
 	size_t nr_keys;
 	struct zns_rebuild_result *r;
@@ -45,7 +46,7 @@ static void tell(struct rebuild *b, const uint8_t *id, const char *container,
 		;
 	if (i == b->nr_verdicts) {
 		if (zns_grow_by_one(b->verdict, i))
-			return; /* nobody is told, nothing else */
+			return; /* then only the report is lost */
 		b->nr_verdicts++;
 		memcpy(b->verdict[i].id, id, ZNS_UUID_LEN);
 		b->verdict[i].from = from;
@@ -165,7 +166,7 @@ static int64_t written_ns(const ZnsPb__Checkpoint *c)
 	return zns_max(c->moved_ns, c->created_ns);
 }
 
-/* If two checkpoints claim the same bytes, the one that was written or moved later has them. */
+/* If two checkpoints claim the same bytes, the one that was written or moved last owns them. */
 static bool overwritten(const struct rebuild *b, const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	const struct zns_list *l = &b->s->st.checkpoints;
@@ -192,7 +193,7 @@ static void keep_key(struct rebuild *b, const ZnsPb__Checkpoint *c)
 	b->nr_keys += b->keys[b->nr_keys] != NULL;
 }
 
-/* Take a record out. The others stay in their places until the list is compacted. */
+/* Takes a record out. The other records keep their places until the list is compacted. */
 static void leave_out(struct rebuild *b, struct zns_ent *e, const char *why)
 {
 	cleanup_free char *name = strdup(e->ckpt->container);
@@ -289,7 +290,7 @@ static void settle_records(struct rebuild *b)
 	zns_state_compact(&b->s->st);
 }
 
-/* Put what was found into the state. An error says why it was not taken. */
+/* Puts a checkpoint that was found into the state. An error says why it was not accepted. */
 static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, struct zns_err *err)
 {
 	struct zns_state *st = &b->s->st;
@@ -358,7 +359,7 @@ static int cmp_found(const void *pa, const void *pb)
 
 	if (x != y)
 		return x < y ? -1 : 1;
-	/* Of one checkpoint, the version that was moved last comes first. */
+	/* Of several versions of one checkpoint, the one with the latest move comes first. */
 	return a->c && b->c ? zns_version_cmp(b->c, a->c) : 0;
 }
 
@@ -388,7 +389,7 @@ static int take_found(struct rebuild *b)
 		char why[200];
 
 		if (have && later <= 0) {
-			/* It is from before a move: something else may stand there now. */
+			/* This version is older than a move: its place may hold other data now. */
 			if (later < 0)
 				news += add_dead(b, f->id, created_ns, moved_ns);
 			continue;
@@ -406,8 +407,7 @@ static int take_found(struct rebuild *b)
 		ret = take(b, f, &key_lost, &err);
 		if (ret == -ENOMEM)
 			return ret;
-		/* If an earlier version is good, that one stays, and so does what was said of it.
-		 */
+		/* If an earlier version is good, it stays, and so does the verdict on it. */
 		if (!ret || !have)
 			tell(b, f->id, name, ZNS_FROM_ZONES, !ret,
 			     ret      ? err.msg :
@@ -472,7 +472,7 @@ static int cmp_commit(const void *pa, const void *pb)
 	return a->created_ns < b->created_ns ? -1 : a->created_ns > b->created_ns;
 }
 
-/* In the order of their commits again. */
+/* Restores the order of the commits. */
 static void sort_checkpoints(struct zns_list *l)
 {
 	if (l->nr)
@@ -497,7 +497,7 @@ static int scan(struct rebuild *b, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", l->nr);
 	zns_scan_free(&b->r->scan);
 	for (size_t i = 0; i < l->nr; i++)
-		if (has_manifest(b, l->v[i]->ckpt)) /* otherwise newer data may stand there */
+		if (has_manifest(b, l->v[i]->ckpt)) /* otherwise newer data may be in that place */
 			known[n++] = l->v[i]->ckpt;
 	p.known = known;
 	p.nr_known = n;
@@ -545,8 +545,8 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
 				    e->tomb->has_created_ns ? e->tomb->created_ns : ZNS_ANY_LIFE,
 				    e->tomb->deleted_ns);
 	}
-	/* What is left out may have hidden what was written later in its place. Scan again without
-	 * it. */
+	/* A record that is left out may have hidden what was written later in its place. So the
+	 * scan is repeated without it. */
 	while (!ret) {
 		ret = scan(&b, err);
 		if (!ret)

@@ -16,7 +16,9 @@ struct cand {
 	ZnsPb__Superblock *sb;
 };
 
-/* A superblock that is whole but says what cannot be. It matters only if nothing newer is there. */
+/*
+ * A superblock that is whole but has impossible values. It matters only if no newer one is found.
+ */
 struct bad_superblock {
 	int ret;
 	uint64_t generation;
@@ -137,7 +139,8 @@ static void replay_fini(struct replay *rp)
 
 /* ---- all zones ---- */
 
-/* 1: a superblock; 0: none, or @bad. *ghost: highest generation of records without one. */
+/* Returns 1: a superblock was read; 0: there is none, or it is in @bad. *ghost: the highest
+ * generation of records without a superblock. */
 static int read_superblock(struct zns_store *s, struct cand *c, uint64_t *ghost,
 			   struct bad_superblock *bad, struct zns_err *err)
 {

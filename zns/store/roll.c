@@ -24,7 +24,7 @@ uint64_t zns_store_snapshot_bytes(const struct zns_store *s)
 	for (size_t i = 0; (k = zns_kind_at(i)); i++)
 		if (zns_kind_list(k, st) && k->type != ZNS_FRAME_TOMBSTONE)
 			sum += zns_kind_list(k, st)->bytes;
-	/* The claim will take the place of the mount record that is there. */
+	/* The claim will replace the present mount record. */
 	return sum + (claim > st->mount.bytes ? claim - st->mount.bytes : 0);
 }
 
@@ -77,7 +77,7 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 		else if (k->type == ZNS_FRAME_KEY)
 			ret = put_keys(l, &s->st.checkpoints, err);
 	}
-	end.nr_records = l->seq - 1; /* without the superblock */
+	end.nr_records = l->seq - 1; /* without counting the superblock */
 	if (!ret)
 		ret = zns_log_put(l, ZNS_FRAME_SNAPSHOT_END, &end.base, err);
 	if (!ret)
@@ -102,8 +102,8 @@ static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32
 			err, -ENOSPC,
 			"a metadata zone holds %llu bytes, the catalogue needs %llu: remove checkpoints",
 			(unsigned long long)cap, (unsigned long long)fixed);
-	/* Half of what is left is for the log: a zone full of tombstones would roll at every
-	 * change. */
+	/* Half of the room that is left is for the log: a zone full of tombstones would cause a
+	 * roll-over at every change. */
 	drop = tombstones_to_drop(&s->st, (cap - fixed) / 2);
 	zns_log_init(&l, s->dev, z->index, z->capacity, ++s->max_generation);
 	if (z->state != ZNS_ZONE_EMPTY)
@@ -121,11 +121,9 @@ static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32
 	return 0;
 }
 
-/*
- * Metadata should hold one active zone, not all of them. Generations older than the one before are
- * of no use, so they are reset. The one before is finished if little padding is enough. All of this
- * may fail: the next roll resets what it needs.
- */
+/* Metadata should hold one active zone, not all of them. Generations before the previous one are
+ * obsolete, so their zones are reset. The zone of the previous one is finished if little padding is
+ * enough. All of this may fail: the next roll-over resets the zones that it needs. */
 static void retire(struct zns_store *s, uint32_t previous)
 {
 	uint32_t n = s->nr_meta - s->first_meta, nr = 0;
@@ -191,7 +189,7 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 			skipped[nr_skipped++] = zones[i].index;
 	if (s->log.dev && old >= s->first_meta && zns_meta_usable(&zones[old - s->first_meta]))
 		step_out(s, &zones[old - s->first_meta]);
-	/* Without a log yet (format): from the first one. */
+	/* If there is no log yet (format), starts at the first zone. */
 	for (k = s->log.dev ? 1 : 0; k < n; k++) {
 		i = s->log.dev ? (old - s->first_meta + k) % n : k;
 		if (!zns_meta_usable(&zones[i]))

@@ -8,7 +8,8 @@ struct zns_salvage {
 	bool has_uuid, has_profile;
 	uint64_t newest_generation;
 	uint32_t newest_zone; /* UINT32_MAX: no record anywhere */
-	ZnsPb__KeyLine **keys; /* of checkpoints whose own record may be lost; the newest last */
+	/* keys of checkpoints whose own record may be lost; the newest comes last */
+	ZnsPb__KeyLine **keys;
 	size_t nr_keys;
 	ZnsPb__Mark **marks; /* likewise, in their order */
 	size_t nr_marks;
@@ -18,10 +19,10 @@ struct zns_salvage {
  */
 int zns_salvage_log(struct zns_store *s, struct zns_salvage *r, struct zns_err *err);
 
-/* Of checkpoints that are in the state now. */
+/* Only for checkpoints that are in the state now. */
 void zns_salvage_marks(const struct zns_salvage *r, struct zns_state *st);
 void zns_salvage_fini(struct zns_salvage *r);
-/* The wrapped key of a checkpoint, if a record of it survived; else NULL. */
+/* The wrapped key of a checkpoint, if a record with it survived; else NULL. */
 const ZnsPb__CheckpointKey *zns_salvage_key(const struct zns_salvage *r,
 					    const uint8_t id[ZNS_UUID_LEN]);
 

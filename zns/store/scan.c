@@ -21,7 +21,7 @@ struct zwalk {
 	uint64_t at; /* bytes below it are still to be explained */
 	uint64_t cap;
 	struct use *uses;
-	bool dead; /* block below is neither known nor a footer */
+	bool dead; /* the block below belongs to no known checkpoint, and is no footer */
 	bool stuck; /* cannot be read */
 };
 
@@ -69,7 +69,7 @@ static const uint8_t *block_before(struct walk *w, uint32_t zone, uint64_t end, 
 
 		from = zns_align_up(from, w->block);
 		w->buf_zone = UINT32_MAX;
-		/* One bad block must not hide the others. */
+		/* One unreadable block must not hide the others. */
 		if (zns_store_read(w->dev, zone, from, w->buf, end - from, NULL)) {
 			from = off;
 			if (zns_store_read(w->dev, zone, from, w->buf, end - from, NULL))
@@ -159,14 +159,14 @@ static bool is_dead(const struct walk *w, const ZnsPb__Checkpoint *c)
 	return false;
 }
 
-/* Is it a later version of the same? */
+/* Is @k a later version of this checkpoint? */
 static bool is_later(const ZnsPb__Checkpoint *k, const ZnsPb__Checkpoint *c)
 {
 	return !memcmp(k->id.data, c->id.data, ZNS_UUID_LEN) && k->created_ns == c->created_ns &&
 	       zns_version_cmp(k, c) > 0;
 }
 
-/* A later version is known: where this one stood may be written anew. */
+/* A later version is known: the place of this one may have been written again. */
 static bool outdated(const struct walk *w, const ZnsPb__Checkpoint *c)
 {
 	for (size_t i = 0; i < w->p->nr_known; i++)
@@ -203,7 +203,7 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 	ask.container = (char *)"";
 	ask.manifest = &ref;
 	if (zns_manifest_read(w->dev, &ask, &m, &n->why)) {
-		/* on a disk another checkpoint may stand where its manifest was */
+		/* on a disk another checkpoint may have taken the place of its manifest */
 		uint64_t start = zns_geo_is_disk(&w->dev->geo) ? footer : f->manifest_start;
 
 		return add_use(w, f->zone, start, footer + w->block - start);
@@ -250,11 +250,9 @@ static int take_tombstone(struct walk *w, const struct zns_frame *f, struct zns_
 	return 0;
 }
 
-/*
- * A record that is known. On a disk its place may have been given to others since, whose records
- * are lost: then its footer is gone, and what stands there is looked at block by block. So is a
- * tombstone in the footer's place.
- */
+/* Accepts a known record. On a disk its place may have been given to other checkpoints since, whose
+ * records are lost: then its footer is gone, and the bytes there are examined block by block. The
+ * same holds for a tombstone in the footer's place. */
 static int take_known(struct walk *w, const ZnsPb__Checkpoint *k)
 {
 	uint64_t at = k->manifest->start + zns_align_up(k->manifest->len, (uint64_t)w->block);
@@ -273,7 +271,8 @@ static int take_known(struct walk *w, const ZnsPb__Checkpoint *k)
 	return own ? add_uses(w, k) : 0;
 }
 
-/* 1: the block that ends at z->at is a footer or a tombstone, taken; 0: neither. */
+/* Returns 1: the block that ends at z->at is a footer or a tombstone, and was taken; 0: it is
+ * neither. */
 static int look(struct walk *w, uint32_t zone, bool piece, struct zns_err *err)
 {
 	struct zwalk *z = &w->z[zone];
@@ -346,7 +345,7 @@ static int search(struct walk *w, uint32_t zone, struct zns_err *err)
 
 		if (ret)
 			return ret < 0 ? ret : 0;
-		if (z->stuck) { /* go on below it */
+		if (z->stuck) { /* continue below it */
 			z->stuck = false;
 			w->out->unreadable++;
 		}
@@ -372,8 +371,8 @@ static int run(struct walk *w, struct zns_err *err)
 					return ret;
 			}
 		} while (moved);
-		/* Zones take turns: a footer found in one zone may explain what another zone is
-		 * full of. */
+		/* Zones are examined in turns: a footer in one zone may explain the contents of
+		 * another. */
 		for (i = w->nr_meta; i < nr; i++) {
 			if (!w->z[i].at)
 				continue;

@@ -140,7 +140,9 @@ static int check_bare(const ZnsPb__Checkpoint *c, bool plain, struct zns_err *er
 	return 0;
 }
 
-/* What a later version added would be lost on the way, and the seal would not be right any more. */
+/*
+ * Fields that a later version added would be lost on the way, and the seal would not fit any more.
+ */
 static bool is_known(const ZnsPb__Manifest *m)
 {
 	bool known = !m->base.n_unknown_fields && !m->checkpoint->base.n_unknown_fields &&

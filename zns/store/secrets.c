@@ -122,7 +122,7 @@ static void swap_keys(const struct zns_list *l, ZnsPb__CheckpointKey **keys)
 		}
 }
 
-/* Copies of the new wrapped keys, each at the place of its checkpoint in the list; NULL where there
+/* Copies of the new wrapped keys, each at the index of its checkpoint in the list; NULL where there
  * is no key. */
 static int copy_keys(const struct zns_list *l, const ZnsPb__Rekey *q, ZnsPb__CheckpointKey **keys,
 		     struct zns_err *err)

@@ -116,7 +116,7 @@ int zns_state_follow(struct zns_state *st, uint32_t nr, struct zns_err *err)
 {
 	uint32_t had = st->lim.nr_zones;
 
-	/* What is longer than it must be does no harm. */
+	/* An array that is longer than needed does no harm. */
 	if (nr > had && (!array_follow(&st->live, had, nr, sizeof(*st->live)) ||
 			 !array_follow(&st->zone_owner, had, nr, sizeof(*st->zone_owner)) ||
 			 !array_follow(&st->zone_shared, had, nr, sizeof(*st->zone_shared)) ||
@@ -231,7 +231,9 @@ void zns_state_compact(struct zns_state *st)
 
 /* ---- checkpoints and zones ---- */
 
-/* The bytes that count alone, and not what others may name too. */
+/*
+ * Adds only bytes that belong to this checkpoint alone, not those that others may refer to as well.
+ */
 static void add_live(struct zns_state *st, const ZnsPb__Checkpoint *c, bool add)
 {
 	for (size_t i = 0; i < c->n_zones; i++) {
@@ -268,7 +270,7 @@ static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, stru
 	return ret;
 }
 
-/* A walk from child to parent must come to an end. */
+/* A walk from child to parent must end. */
 static int no_circle(const struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
 		     struct zns_err *err)
 {
@@ -402,7 +404,7 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
 	struct zns_ent *t = zns_state_find_dead(st, c->id.data);
 
 	if (t)
-		tomb_del(st, t); /* imported again under its old id */
+		tomb_del(st, t); /* the checkpoint was imported again under its old id */
 	e->hash = zns_hash(c->id.data, ZNS_UUID_LEN);
 	zns_map_add(&st->by_id, e->hash, e);
 	zns_list_add(&st->checkpoints, e);
@@ -410,8 +412,8 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
 	zones_add(st, e);
 }
 
-/* A zone of several containers has lost one of them. The latest checkpoint that is left tells the
- * owner. */
+/* A zone that several containers use has lost one of them. The latest checkpoint that is left
+ * decides who owns it. */
 static void zone_find_owner(struct zns_state *st, uint32_t zone)
 {
 	const struct zns_zone_place *p = st->places[zone], *last = p;
@@ -425,7 +427,7 @@ static void zone_find_owner(struct zns_state *st, uint32_t zone)
 	st->zone_owner[zone] = last ? last->ent->owner : NULL;
 }
 
-/* The longest that is left. */
+/* Finds the longest use that is left. */
 static void zone_find_sealed(struct zns_state *st, uint32_t zone)
 {
 	st->sealed[zone] = NULL;
@@ -511,7 +513,7 @@ void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
 	if (e->first)
 		zns_list_del(&st->firsts, e->first);
 	zns_ent_free(e);
-	/* A reservation that nobody asked for by name ends with the container's last checkpoint. */
+	/* A reservation that was made implicitly ends with the container's last checkpoint. */
 	if (!--o->nr_checkpoints && o->reservation && !o->reservation->resv->explicit_)
 		zns_state_release(st, o);
 	else
@@ -607,7 +609,7 @@ void zns_state_set_profile(struct zns_state *st, struct zns_ent *e)
 
 	zns_ent_free(zns_list_swap(&st->profile, e));
 	st->lim.nr_groups = ((ZnsPb__Profile *)e->msg)->n_groups;
-	/* A reservation of groups that are no more means nothing. */
+	/* A reservation of groups that do not exist any more has no effect. */
 	for (size_t i = 0; i < l->nr; i++)
 		if (l->v[i] && zns_check_reservation(l->v[i]->resv, &st->lim, -EINVAL, NULL))
 			zns_state_release(st, l->v[i]->owner);

@@ -6,9 +6,10 @@
 #include "zns/pbcopy.h"
 #include "zns/stream.h"
 
-#define SMALL_MAX KIB(64) /* of BEGIN, DONE, DROP */
+#define SMALL_MAX KIB(64) /* largest frame BEGIN, DONE or DROP */
 #define ITEM_MAX MIB(1)
-#define END_MAX MIB(1) /* of rules: a decoded message takes many times as much */
+/* largest frame of rules: a decoded message takes many times as much memory */
+#define END_MAX MIB(1)
 #define IDS (ZNS_GENERATION_MAX - 1) /* a mask */
 
 /* The buffer has room for a frame with @len bytes. */
@@ -199,7 +200,7 @@ static size_t most(const struct zns_stream *s, uint16_t type)
 	}
 }
 
-/* May a frame of this type follow? */
+/* May a frame of this type come next? */
 static bool in_order(const struct zns_stream *s, uint16_t type)
 {
 	bool open = s->last == ZNS_FRAME_STREAM_IMAGES || s->last == ZNS_FRAME_STREAM_DATA;
@@ -231,7 +232,7 @@ static int cut_off(const struct zns_stream *s, bool begun, int ret, struct zns_e
 		       zns_fail(err, -ENODATA, "nothing came: the sender has failed");
 }
 
-/* The header says what comes, and how long it is. */
+/* Reads the header, which says the type and the length of the frame. */
 static int read_header(struct zns_stream *s, uint64_t *len, struct zns_err *err)
 {
 	uint16_t type = 0;
@@ -361,7 +362,7 @@ static bool agree(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b)
 	       (!a->crypt || a->crypt->cipher == b->crypt->cipher);
 }
 
-/* The record's key comes into the manifest, as zns_manifest_read does it. */
+/* Moves the record's key into the manifest, as zns_manifest_read does. */
 static int put_key(ZnsPb__Checkpoint *to, const ZnsPb__Checkpoint *from, struct zns_err *err)
 {
 	ZnsPb__CheckpointKey *key;
