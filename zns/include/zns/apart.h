@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Runs in a process of its own. @fd is its only descriptor but one; it prints nothing. */
+/* Runs in a process of its own. It has no descriptor but @fd and the one for its result, and prints
+ * nothing. */
 typedef int (*zns_apart_work)(int fd, void *arg, void *out);
 
 /*
@@ -30,10 +31,10 @@ struct zns_apart_process {
 	void *shared;
 };
 
-/* 0, or -errno: there is none. */
+/* 0, or -errno: no process was started. */
 int zns_apart_begin(struct zns_apart_process *a, zns_apart_work work, int fd, void *arg,
 		    size_t len);
-/* As zns_apart. After -ETIMEDOUT or -EIO only zns_apart_end() is left. */
+/* Like zns_apart. After -ETIMEDOUT or -EIO only zns_apart_end() may be called. */
 int zns_apart_ask(struct zns_apart_process *a, uint32_t limit_ms);
 void zns_apart_end(struct zns_apart_process *a);
 

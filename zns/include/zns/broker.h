@@ -25,8 +25,8 @@
 typedef int (*zns_msg_wait)(void *arg, short events);
 int zns_msg_send(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wait, void *arg);
 int zns_msg_recv(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg);
-/* On a socket: *came (-1, or one that is closed) becomes a descriptor that came with the message.
- */
+/* Receives on a socket: *came (-1, or a descriptor that is closed first) becomes the descriptor
+ * that came with the message. */
 int zns_msg_recv_fd(int fd, uint8_t **body, uint32_t *len, int *came, zns_msg_wait wait, void *arg);
 
 /*
@@ -43,7 +43,8 @@ int zns_broker_path(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, char *
 void zns_swept_note(const uint8_t device[ZNS_UUID_LEN]);
 uint64_t zns_swept_last(const uint8_t device[ZNS_UUID_LEN]);
 
-/* Make the runtime directory (0700) if need be and check that nobody else can write to it. */
+/* Creates the runtime directory (0700) if it does not exist, and checks that no other user can
+ * write to it. */
 int zns_broker_run_dir(struct zns_err *err);
 
 /*
@@ -53,7 +54,7 @@ int zns_broker_run_dir(struct zns_err *err);
 int zns_broker_lock_device(const char *dev_path, unsigned wait_ms, int *fd_out,
 			   struct zns_err *err);
 
-/* flock(LOCK_EX) with a bounded wait; -EBUSY when it stays taken. */
+/* flock(LOCK_EX) with a bounded wait; -EBUSY if it stays locked. */
 int zns_flock_wait(int fd, unsigned wait_ms);
 /*
  * Hold "UUID.readers" or "UUID.writers" shared, after connecting: no new broker resets what we

@@ -14,17 +14,17 @@
 
 struct zns_bucket;
 
-struct zns_bucket *zns_bucket_new(void); /* without a limit; NULL: no memory */
-void zns_bucket_free(struct zns_bucket *b); /* NULL is fine; nobody may be in it */
+struct zns_bucket *zns_bucket_new(void); /* a bucket without a limit; NULL: no memory */
+void zns_bucket_free(struct zns_bucket *b); /* NULL is fine; no thread may wait in it */
 
-/* 0: no limit. Counts for takes from now on. A take under way waits a tenth of a second longer at
- * most. */
+/* 0: no limit. Applies to takes from now on. A take under way waits at most a tenth of a second
+ * longer. */
 void zns_bucket_set(struct zns_bucket *b, uint32_t mibps);
-uint32_t zns_bucket_rate(struct zns_bucket *b); /* MiB/s; 0: no limit */
-/* A second limit, for these bytes and those of zns_bucket_take_shared together. 0: none. */
+uint32_t zns_bucket_rate(struct zns_bucket *b); /* the limit in MiB/s; 0: none */
+/* A second limit, for these bytes together with those of zns_bucket_take_shared. 0: none. */
 void zns_bucket_cap(struct zns_bucket *b, uint32_t mibps);
 
-/* Take at most this at once, so that the rate is even: 5 ms of it, 64 KiB at least. SIZE_MAX: no
+/* The most to take at once for an even rate: 5 ms of the limit, at least 64 KiB. SIZE_MAX: no
  * limit. */
 size_t zns_bucket_slice(struct zns_bucket *b);
 
@@ -38,7 +38,7 @@ void zns_bucket_take(struct zns_bucket *b, size_t bytes, bool urgent);
  * they do not count as passed. */
 void zns_bucket_take_shared(struct zns_bucket *b, size_t bytes, bool urgent);
 
-/* Wake all takers, and let nobody wait any more: something else has failed. */
+/* Wakes all takers, and makes all later takes return at once: for use after an error elsewhere. */
 void zns_bucket_stop(struct zns_bucket *b);
 
 #endif

@@ -11,10 +11,11 @@
 #include "zns/err.h"
 #include "zns/process.h"
 
-#define ZNS_CGROUP_OWN "zns-criu" /* at the root of the hierarchy */
+#define ZNS_CGROUP_OWN "zns-criu" /* name of the cgroup at the root of the hierarchy */
 
 struct zns_cgroup_io {
-	int home, there; /* their files cgroup.procs; -1: none */
+	/* home, there: open cgroup.procs of the old and of the new cgroup; -1: none */
+	int home, there;
 };
 #define ZNS_CGROUP_IO_NONE              \
 	{                               \
@@ -23,7 +24,7 @@ struct zns_cgroup_io {
 
 /* Finds the group of process @pid, or our own one if it is 0, and the one that we are in. */
 int zns_cgroup_io_find(struct zns_cgroup_io *c, pid_t pid, struct zns_err *err);
-/* All threads of this process. */
+/* Moves all threads of this process. */
 int zns_cgroup_io_enter(const struct zns_cgroup_io *c, struct zns_err *err);
 /* Back, and closed. */
 void zns_cgroup_io_leave(struct zns_cgroup_io *c);

@@ -19,16 +19,18 @@ const char *zns_run_dir(void);
 struct zns_registered {
 	uint8_t uuid[ZNS_UUID_LEN];
 	char path[256]; /* "emu:/…" or "/dev/…" */
-	bool encrypted; /* only encrypted checkpoints are taken, whatever the device itself says */
-	bool plain_ok; /* plain ones are taken all the same: the administrator said so */
+	/* only encrypted checkpoints are accepted, whatever the device's own catalogue says */
+	bool encrypted;
+	/* plain checkpoints are accepted nevertheless: the administrator has allowed it */
+	bool plain_ok;
 };
 
-/* Add or replace the entry uuid → path; its key stays. Other entries of that path go. Creates the
- * directories, 0700. */
+/* Adds or replaces the entry uuid → path; an existing entry keeps its key. Other entries with that
+ * path are removed. Creates the directories with mode 0700. */
 int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *path, struct zns_err *err);
 int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err);
-/* Read, and write (NULL: remove), the KEYSPEC of a registered device. -ENOENT: it has none; there
- * is no message then. */
+/* Reads, or writes (NULL: removes), the KEYSPEC of a registered device. -ENOENT: it has none; @err
+ * has no text then. */
 int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len,
 		       struct zns_err *err);
 int zns_register_key(const uint8_t uuid[ZNS_UUID_LEN], const char *spec, struct zns_err *err);
@@ -39,23 +41,20 @@ int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plai
 /* -ENOENT: not registered on this machine (the message names the UUID and the remedy). */
 int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out,
 			   struct zns_err *err);
-/*
- * Requests for the store @uuid go to @successor from now on, which has a copy of its checkpoints;
- * handles may name either store. Registering @uuid anew, or unregistering it, ends this.
- */
+/* From now on requests for the store @uuid go to @successor, which has copies of its checkpoints;
+ * handles may name either store. Ends when @uuid is registered again or unregistered. */
 int zns_register_successor(const uint8_t uuid[ZNS_UUID_LEN], const uint8_t successor[ZNS_UUID_LEN],
 			   struct zns_err *err);
-/* Is @uuid this store, or one whose successor it is? */
+/* Is @uuid this store, or one that this store succeeds? */
 bool zns_is_store(const uint8_t uuid[ZNS_UUID_LEN], const struct zns_registered *reg);
 /* By the path as given on the command line (both made canonical). -ENOENT likewise. */
 int zns_registered_by_path(const char *path, struct zns_registered *out, struct zns_err *err);
-/* All of them, malloc'ed, owned by the caller. */
+/* All registered devices, malloc'ed, owned by the caller. */
 int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err *err);
 
-/*
- * Which device a command means: @spec if given (path or UUID), else $ZNS_DEV, else default-device,
- * else the only registered one. It must be registered. -ENODEV with the remedy in @err.
- */
+/* Finds the device that a command means: @spec if given (path or UUID), else $ZNS_DEV, else
+ * default-device, else the only registered one. It must be registered. -ENODEV, with the remedy in
+ * @err. */
 int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_err *err);
 
 /*
@@ -75,10 +74,8 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 /* Value of @key in zns.conf into @out. -ENOENT: not set. -EINVAL: the file has a line that is no
  * "key = value", or a key that is not known. */
 int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err);
-/*
- * "deadline": seconds without a sign of life after which one process gives up another one;
- * ZNS_DEADLINE_S if it is not set, 0: never.
- */
+/* "deadline": seconds without a sign of life after which one process gives up waiting for another;
+ * ZNS_DEADLINE_S if it is not set, 0: never. */
 #define ZNS_DEADLINE_S 10
 int zns_config_deadline(uint32_t *seconds, struct zns_err *err);
 /*
@@ -119,15 +116,17 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err);
 
 struct zns_tenant {
 	char who[512]; /* the rule's "name PATTERN" or "uid N"; empty: no rule applies */
-	unsigned line; /* of the rule in tenants.conf */
+	unsigned line; /* line of the rule in tenants.conf */
 	uint32_t max_qos_mibps, max_groups;
-	uint32_t max_weight; /* of one dump or restore */
-	uint32_t weight; /* of a dump or restore that asks for none; never above max_weight */
+	uint32_t max_weight; /* highest weight of one dump or restore */
+	/* weight of a dump or restore that asks for none; never above max_weight */
+	uint32_t weight;
 	uint32_t total_qos_mibps, total_groups;
-	/* of memory contexts: bytes on zones, of one and of all under the rule; MiB/s that one
-	 * writes */
+	/* for memory contexts: bytes on zones of one context, and of all contexts under the rule;
+	 * MiB/s that one context writes */
 	uint64_t max_memory, total_memory;
-	uint64_t max_memory_min; /* bytes of DRAM that one may be sure of, with zns.memory=auto */
+	/* most bytes of DRAM that one context may be guaranteed, with zns.memory=auto */
+	uint64_t max_memory_min;
 	uint32_t memory_mibps;
 };
 
@@ -136,11 +135,9 @@ struct zns_tenant {
 int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out,
 		    struct zns_err *err);
 
-/*
- * zns_machine_id: who this machine is, 32 hexadecimal digits. $ZNS_CONFIG/machine-id counts, then
- * /etc/machine-id; where neither is there, an id is drawn and stored in the former. zns_boot_id:
- * which boot of its kernel this is, a UUID.
- */
+/* zns_machine_id: the identity of this machine, 32 hexadecimal digits: from $ZNS_CONFIG/machine-id,
+ * else from /etc/machine-id; if neither exists, a random id is stored in the former. zns_boot_id: a
+ * UUID that the kernel makes for each boot. */
 #define ZNS_MACHINE_STR 33
 int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err);
 int zns_boot_id(char out[ZNS_UUID_STR], struct zns_err *err);

@@ -18,10 +18,10 @@ struct zns_context {
 	uint8_t id[ZNS_UUID_LEN];
 	uint8_t device[ZNS_UUID_LEN];
 	char container[ZNS_NAME_MAX + 1];
-	/* The checkpoint in which some of its memory still is; all zero: none. Broker and tools
-	 * leave it, and what it is built on, where they are. */
+	/* The checkpoint in which a part of the context's memory still is; all zero: none. Broker
+	 * and tools neither move nor remove it or its parents. */
 	uint8_t origin[ZNS_UUID_LEN];
-	bool encrypted; /* what it has on zones */
+	bool encrypted; /* its memory on zones is encrypted */
 };
 
 int zns_context_path(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UUID_LEN], char *out,
@@ -31,11 +31,11 @@ int zns_context_path(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UU
 int zns_context_create(const struct zns_context *c, uint32_t nr_zones, int *fd_out,
 		       struct zns_err *err);
 
-/* What the file says; anything but a whole file of ours with @nr_zones is refused (-EBADMSG). 0:
- * any number of zones. */
+/* Reads the file; it is refused (-EBADMSG) unless it is a whole file of this format with @nr_zones.
+ * 0: any number of zones. */
 int zns_context_read(int fd, uint32_t nr_zones, struct zns_context *out, struct zns_err *err);
 
-/* Opens the file of a context, for the broker. -ESTALE: there is none. */
+/* Opens the file of a context, for the broker. -ESTALE: the context has ended. */
 int zns_context_open(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UUID_LEN],
 		     uint32_t nr_zones, struct zns_context *out, int *fd_out, struct zns_err *err);
 
@@ -44,21 +44,19 @@ int zns_context_open(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UU
 int zns_context_each(const uint8_t device[ZNS_UUID_LEN],
 		     int (*fn)(void *arg, const uint8_t id[ZNS_UUID_LEN]), void *arg);
 
-/* Does anybody hold the lock? @fd: of zns_context_open(), which holds none. */
+/* Does any process hold the lock? @fd: from zns_context_open(), which does not lock. */
 bool zns_context_alive(int fd);
 
 /* Has the context the zone? Negative: -errno. */
 int zns_context_has(int fd, uint32_t zone);
 int zns_context_set(int fd, uint32_t zone, bool has);
 
-/*
- * A mark on the device itself, for brokers that have another runtime directory: it is there as long
- * as *@fd_out is open.
- */
+/* Sets a mark on the device itself, for brokers with another runtime directory: it lasts as long as
+ * *@fd_out is open. */
 int zns_context_mark(const char *dev_path, int *fd_out, struct zns_err *err);
 bool zns_context_marked(int dev_fd); /* @dev_fd: open, without a mark */
 
-/* For the context's own process. NULL: none. Holds from the moment in which it returns. */
+/* To be called by the context's own process. NULL: no origin. Takes effect before it returns. */
 int zns_context_set_origin(int fd, const uint8_t origin[ZNS_UUID_LEN]);
 
 #endif

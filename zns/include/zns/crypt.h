@@ -30,12 +30,12 @@
 
 #define ZNS_CIPHER_AES_256_GCM 1 /* checkpoint_key.cipher */
 #define ZNS_KEY_BYTES 32
-#define ZNS_KEY_ID_BYTES 8 /* of a fingerprint */
+#define ZNS_KEY_ID_BYTES 8 /* size of a fingerprint */
 #define ZNS_KEY_ID_STR (2 * ZNS_KEY_ID_BYTES + 1)
-#define ZNS_TAG_BYTES 16 /* of one unit */
+#define ZNS_TAG_BYTES 16 /* size of one unit's tag */
 #define ZNS_WRAPPED_BYTES 60 /* nonce 12, encrypted key 32, tag 16 */
-#define ZNS_MAC_BYTES 32 /* of a handle */
-#define ZNS_FORMER_MACS_MAX 64 /* of one manifest */
+#define ZNS_MAC_BYTES 32 /* size of a handle's MAC */
+#define ZNS_FORMER_MACS_MAX 64 /* most MACs of earlier versions in one manifest */
 
 /* --- master keys (key.c, keyring.c) --- */
 struct zns_master;
@@ -48,23 +48,20 @@ char *zns_key_id_format(const uint8_t id[ZNS_KEY_ID_BYTES], char out[ZNS_KEY_ID_
 /* A new random key in a new file, 0600, durable. -EEXIST: something is there already. */
 int zns_master_create(const char *path, struct zns_err *err);
 
-/* Is it a KEYSPEC at all? The file or key need not exist. "file:" paths come out absolute. */
+/* Does @spec have the form of a KEYSPEC? The file or key need not exist. "file:" paths become
+ * absolute. */
 int zns_key_spec_check(const char *spec, char *out, size_t len, struct zns_err *err);
 
-/* --- which key a device's checkpoints take (device.c) --- */
+/* --- which key encrypts a device's checkpoints (device.c) --- */
 
-/*
- * The KEYSPEC for @reg: that of its entry in devices.d ("key = …"), else "encrypt-key" of zns.conf.
- * -ENOKEY: neither. *of_host: zns.conf has one, which also asks for new checkpoints of this machine
- * to be encrypted.
- */
+/* The KEYSPEC for @reg: from its entry in devices.d ("key = …"), else "encrypt-key" of zns.conf.
+ * -ENOKEY: neither is set. *of_host: zns.conf has one, which also requires that new checkpoints of
+ * this machine are encrypted. */
 int zns_key_spec_of(const struct zns_registered *reg, char *out, size_t len, bool *of_host,
 		    struct zns_err *err);
 
-/*
- * What to encrypt a new checkpoint on @reg with. @want: the key that the device asks for, NULL:
- * none. *out is NULL if neither the device nor zns.conf wants encryption.
- */
+/* Finds the key to encrypt a new checkpoint on @reg with. @want: the key that the device requires,
+ * NULL: none. *out is NULL if neither the device nor zns.conf requires encryption. */
 int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want,
 			struct zns_master **out, struct zns_err *err);
 
@@ -76,8 +73,9 @@ int zns_encryption_wanted(const struct zns_registered *reg, bool wanted, struct 
 
 /*
  * May a checkpoint be plain? -EPERM: zns.conf, this machine's entry of the device or the device
- * itself (@wanted) asks for encryption, so somebody may have put it in the place of an encrypted
- * one. 0: nobody asks, or the administrator takes plain ones (`znsctl key plain accept`).
+ * itself (@wanted) requires encryption, so the plain checkpoint may be a forgery in place of an
+ * encrypted one. 0: none of them does, or the administrator accepts plain ones (`znsctl key plain
+ * accept`).
  */
 int zns_plain_refused(const struct zns_registered *reg, bool wanted, const uint8_t id[ZNS_UUID_LEN],
 		      struct zns_err *err);
@@ -120,10 +118,8 @@ int zns_crypt_open_unit(const struct zns_crypt *c, uint32_t image, const char *n
 int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 			    uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
 
-/*
- * What ties a handle to one encrypted checkpoint (handle_mac.c). @record: whose container and time
- * the handle says. @seal: of the manifest, ZNS_TAG_BYTES.
- */
+/* The MAC that binds a handle to one encrypted checkpoint (handle_mac.c). @record: has the
+ * container and the time that the handle names. @seal: the manifest's seal, ZNS_TAG_BYTES. */
 int zns_crypt_handle_mac(const struct zns_crypt *c, const ZnsPb__Checkpoint *record,
 			 const uint8_t *seal, uint8_t mac[ZNS_MAC_BYTES], struct zns_err *err);
 struct zns_handle_seal {
@@ -135,16 +131,13 @@ struct zns_handle_seal {
 int zns_crypt_seal_handle(const struct zns_crypt *c, const ZnsPb__Checkpoint *record,
 			  const uint8_t *seal, ZnsPb__Handle *h, struct zns_handle_seal *s,
 			  struct zns_err *err);
-/*
- * As zns_crypt_seal_handle, where the checkpoint's key is not at hand: the handle then only says
- * that the checkpoint is encrypted, so that a plain one is not taken for it. @k: from its record.
- */
+/* Like zns_crypt_seal_handle, for callers without the checkpoint's key: the handle then says only
+ * that the checkpoint is encrypted, so that a plain one is not accepted in its place. @k: the key
+ * from its record. */
 void zns_crypt_name_key(const ZnsPb__CheckpointKey *k, ZnsPb__Handle *h, struct zns_handle_seal *s);
-/*
- * Is the checkpoint @m the one that @h was written for, or a later version of it? -EBADMSG: it is
- * another one, or it is plain. @c is its key. Without it (NULL) two encrypted checkpoints cannot be
- * told apart.
- */
+/* Was the handle @h written for the checkpoint @m, or for an earlier version of it? -EBADMSG: it
+ * was not, or the checkpoint is plain. @c is the checkpoint's key; without it (NULL) two encrypted
+ * checkpoints cannot be told apart. */
 int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h,
 			   const ZnsPb__Manifest *m, struct zns_err *err);
 /*
@@ -171,7 +164,7 @@ int zns_crypt_seal_note(const struct zns_crypt *c, const char *label, uint8_t *n
 int zns_crypt_open_note(const struct zns_crypt *c, const char *label, uint8_t *note, size_t len,
 			struct zns_err *err);
 
-/* The same key wrapped with another master. *out is malloc'ed
+/* The same key, wrapped with another master key. *out is malloc'ed
  * (zns_pb__checkpoint_key__free_unpacked). */
 int zns_crypt_rewrap(const struct zns_master *from, const struct zns_master *to,
 		     const uint8_t id[ZNS_UUID_LEN], const ZnsPb__CheckpointKey *k,
@@ -180,8 +173,8 @@ int zns_crypt_rewrap(const struct zns_master *from, const struct zns_master *to,
 /* Are the lengths in a record's wrapped key possible ones? Needs no key. */
 bool zns_crypt_record_sane(const ZnsPb__CheckpointKey *k);
 
-/* This process is about to hold keys and plain data: no core dumps, no tracing, no swap as far as
- * it may. */
+/* To be called before the process holds keys and plain data: forbids core dumps and tracing, and
+ * swap as far as its limits allow. */
 void zns_crypt_harden(void);
 
 #endif

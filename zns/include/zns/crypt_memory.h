@@ -42,7 +42,7 @@ int zns_memory_open(const struct zns_memory_key *k, const uint8_t nonce[ZNS_MEMO
 		    uint8_t *buf, size_t len, const uint8_t tag[ZNS_TAG_BYTES],
 		    struct zns_err *err);
 
-/* For a checkpoint that has the key @c. What comes out of one opens units, and seals none. */
+/* Wraps the key for a checkpoint that has the key @c. The result can only decrypt units. */
 int zns_memory_key_put(const struct zns_memory_key *k, const struct zns_crypt *c,
 		       uint8_t out[ZNS_MEMORY_SEALED], struct zns_err *err);
 int zns_memory_key_get(const struct zns_crypt *c, const uint8_t *sealed, size_t len,

@@ -54,8 +54,8 @@
 
 enum zns_zone_state {
 	ZNS_ZONE_EMPTY = 0,
-	ZNS_ZONE_IMP_OPEN, /* opened by a write */
-	ZNS_ZONE_EXP_OPEN, /* opened by command */
+	ZNS_ZONE_IMP_OPEN, /* opened implicitly, by a write */
+	ZNS_ZONE_EXP_OPEN, /* opened explicitly, by a command */
 	ZNS_ZONE_CLOSED, /* active, not open */
 	ZNS_ZONE_FULL,
 	ZNS_ZONE_READ_ONLY,
@@ -87,20 +87,19 @@ struct zns_geometry {
 	uint32_t nr_zones;
 	uint32_t block_size; /* logical block, bytes: granularity of every transfer */
 	uint64_t zone_size; /* address distance between zones */
-	uint64_t zone_capacity; /* of a typical zone; struct zns_zone has each zone's own */
+	/* capacity of a typical zone; struct zns_zone has each zone's own */
+	uint64_t zone_capacity;
 	/* leading conventional zones, as far as a report or two show them */
 	uint32_t nr_conventional;
 	uint32_t max_open; /* 0 = no limit */
 	uint32_t max_active; /* 0 = no limit */
 	uint32_t max_io_bytes; /* largest single transfer that is not split by the kernel */
 	uint32_t mem_align; /* required alignment of buffers, bytes */
-	/*
-	 * For an ordinary disk: how many zones its log has, each of them larger than the other
+	/* For an ordinary disk: how many zones its log has; each of these is larger than the other
 	 * zones. The other zones of a disk are small units of space, which share no die. 0 for all
-	 * other devices.
-	 */
+	 * other devices. */
 	uint32_t log_zones;
-	uint32_t log_block; /* granularity of transfers there; 0: block_size */
+	uint32_t log_block; /* granularity of transfers in the log's zones; 0: block_size */
 };
 
 static inline uint32_t zns_geo_log_block(const struct zns_geometry *g)
@@ -126,7 +125,7 @@ struct zns_race {
 	uint64_t off;
 	uint32_t len, count;
 	uint32_t step; /* bytes; 0, and for writes: @len */
-	/* @len bytes, the same for every command; no two clients share one they read into */
+	/* @len bytes, used by every command; two clients must not read into the same buffer */
 	void *buf;
 	/* out, @count values: when each command was complete, from the common start */
 	uint64_t *done_ns;
@@ -163,7 +162,7 @@ struct zns_dev_ops {
 		     struct zns_err *err);
 	int (*take)(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end, uint64_t turn,
 		    struct zns_err *err);
-	/* See zns_dev_scrub. NULL: nothing to do. */
+	/* See zns_dev_scrub. NULL: there is nothing to do. */
 	int (*scrub)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 	/* See zns_dev_follow. NULL: the device has the zones that it had. */
 	void (*follow)(struct zns_dev *d);
@@ -172,8 +171,9 @@ struct zns_dev_ops {
 	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
 	int (*race)(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 	uint64_t (*now_ns)(struct zns_dev *d);
-	/* A descriptor that takes NVMe commands for this namespace; stays the device's. NULL or -1:
-	 * none. */
+	/*
+	 * A descriptor for NVMe commands to this namespace; the device owns it. NULL or -1: none.
+	 */
 	int (*nvme_fd)(struct zns_dev *d);
 };
 
@@ -181,7 +181,7 @@ struct zns_dev_ops {
 struct zns_dev {
 	const struct zns_dev_ops *ops;
 	struct zns_geometry geo;
-	char path[256]; /* as given to zns_dev_open, "emu:" included */
+	char path[256]; /* as given to zns_dev_open, including "emu:" */
 };
 
 enum zns_dev_flags {
@@ -195,7 +195,7 @@ enum zns_dev_flags {
 
 /* The device mapper's devices that `znsctl reserve --expose` makes have UUIDs that begin so. */
 #define ZNS_EXPOSED_UUID "ZNSCRIU-"
-/* Is this block device part of such devices, and of nothing else? */
+/* Is this block device part of exposed devices only? */
 bool zns_dev_exposed(dev_t dev);
 
 /* Names of the drive behind @spec, from sysfs, which is mounted at @sys. "": not known, or no
@@ -220,7 +220,8 @@ void zns_dev_close(struct zns_dev *dev); /* NULL is fine */
  * thread for each client (some 10 us of skew).
  */
 int zns_dev_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
-uint64_t zns_dev_now_ns(struct zns_dev *d); /* of the same clock; only differences mean anything */
+/* time of the same clock; only differences are meaningful */
+uint64_t zns_dev_now_ns(struct zns_dev *d);
 
 #define zns_dev_write(d, ...) ((d)->ops->write((d), __VA_ARGS__))
 #define zns_dev_append(d, ...) ((d)->ops->append((d), __VA_ARGS__))
@@ -233,10 +234,10 @@ uint64_t zns_dev_now_ns(struct zns_dev *d); /* of the same clock; only differenc
 #define zns_dev_flush(d, err) ((d)->ops->flush((d), (err)))
 
 /*
- * A write that survives a power cut once it has returned (force unit access). What was written
- * before, to this zone or others, need not survive. A flush would make every zone wait for its
- * buffer, and take time of the dies that others write; this takes time of one die. A backend that
- * has no such write does a write and a flush.
+ * A write that survives a power cut once it has returned (force unit access). Earlier writes, to
+ * this zone or others, need not survive. A flush would make every zone wait for its buffer, and
+ * take time of dies that others write; this write takes time of one die. A backend without such a
+ * command does a write and a flush.
  */
 static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off,
 					const void *buf, size_t len, struct zns_err *err)
@@ -283,11 +284,9 @@ static inline int zns_dev_offer(struct zns_dev *d, uint32_t zone, uint64_t *end,
 			       zns_fail(err, -EOPNOTSUPP, "%s is no disk", d->path);
 }
 
-/*
- * Takes what another process, or the same, has offered: from now on zns_dev_write takes offsets
- * from @start up to @end through this handle, also beyond the write pointer, which goes along. A
- * handle has one such place of each zone. Not beside a write to the same zone.
- */
+/* Uses a place that another process, or this one, has offered: from now on zns_dev_write accepts
+ * offsets from @start up to @end through this handle, also beyond the write pointer, which moves
+ * along. A handle has one such place in each zone. Must not run while the same zone is written. */
 static inline int zns_dev_take(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end,
 			       uint64_t turn, struct zns_err *err)
 {
@@ -295,29 +294,23 @@ static inline int zns_dev_take(struct zns_dev *d, uint32_t zone, uint64_t start,
 			      zns_fail(err, -EOPNOTSUPP, "%s is no disk", d->path);
 }
 
-/*
- * Erase what a reset left behind the zone's write pointer, as far as that is in reach. The
- * emulator's file has zeroes there then, durable with the next flush. A real device gives such
- * bytes to nobody; what its flash still holds is not known.
- */
+/* Erases what a reset left behind the zone's write pointer, as far as the host can reach it. The
+ * emulator's file then has zeroes there, durable with the next flush. A real device never returns
+ * such bytes; what its flash still holds is not known. */
 static inline int zns_dev_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	return d->ops->scrub ? d->ops->scrub(d, zone, err) : 0;
 }
 
-/*
- * Give back the claim of ZNS_DEV_CLAIM, so that the device mapper can take the drive, or take it
- * again. -EAGAIN: the device mapper still has it; -EBUSY: somebody else.
- */
+/* Releases the claim of ZNS_DEV_CLAIM, so that the device mapper can use the drive, or claims it
+ * again. -EAGAIN: the device mapper still uses it; -EBUSY: another program does. */
 static inline int zns_dev_claim(struct zns_dev *d, bool hold)
 {
 	return d->ops->claim ? d->ops->claim(d, hold) : 0;
 }
 
-/*
- * Another process may have given a store on an ordinary disk more zones, or fewer. From now on
- * geo.nr_zones is what the store has. Costs nothing.
- */
+/* Another process may have given a store on an ordinary disk more zones, or fewer. Updates
+ * geo.nr_zones. Costs nothing. */
 static inline void zns_dev_follow(struct zns_dev *d)
 {
 	if (d->ops->follow)

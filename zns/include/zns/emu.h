@@ -17,9 +17,9 @@
 /* Of an emulated drive's file, the only one that is read. 1: of the timing model it had only the
  * bandwidths */
 #define ZNS_EMU_FORMAT 2
-/* Of a store on an ordinary disk ("file:PATH"): the same parts, and a header that is longer */
+/* format of a store on an ordinary disk ("file:PATH"): the same parts, with a longer header */
 #define ZNS_FILE_FORMAT 3
-#define ZNS_FILE_FORMAT_BLOCKS 4 /* with a log_block */
+#define ZNS_FILE_FORMAT_BLOCKS 4 /* format of such a store with a log_block */
 
 enum zns_emu_map {
 	ZNS_EMU_MAP_INTERLEAVED, /* zone i on die i mod dies, channel first */
@@ -28,8 +28,8 @@ enum zns_emu_map {
 };
 
 enum zns_emu_prealloc {
-	/* space is reserved; the file system takes longer for the first write of a place than for
-	   others */
+	/* space is reserved; the file system takes longer for the first write to a place than for
+	 * later ones */
 	ZNS_EMU_ALLOCATED,
 	/* space is reserved and written with zeroes: every write has the disk's speed */
 	ZNS_EMU_WRITTEN,
@@ -45,46 +45,50 @@ struct zns_emu_params {
 	uint32_t max_open, max_active; /* 0 = no limit */
 	uint32_t channels, ways; /* dies = channels * ways */
 	enum zns_emu_map map;
-	uint64_t map_seed; /* for ZNS_EMU_MAP_PERMUTED, and for the zones of small dies */
-	enum zns_emu_prealloc prealloc; /* of zns_emu_create only; not kept */
-	/* a store on an ordinary disk has so many zones for the log, in front; 0: an emulated drive
-	 */
+	uint64_t map_seed; /* for ZNS_EMU_MAP_PERMUTED, and to draw the zones of small dies */
+	enum zns_emu_prealloc prealloc; /* used by zns_emu_create only; not stored */
+	/* a store on an ordinary disk: how many zones at its start are for the log; 0: an emulated
+	 * drive */
 	uint32_t log_zones;
-	uint64_t log_capacity; /* bytes of each of them */
-	uint32_t log_block; /* granularity of writes there; 0: block_size */
+	uint64_t log_capacity; /* size of each of them in bytes */
+	uint32_t log_block; /* granularity of writes to them; 0: block_size */
 	/* Of a store that was resized; else 0, and the tables are in front, as long as the zones
 	 * need. Where the data begin, where the tables are, and how many zones these have room for.
 	 */
 	uint64_t data_off, table_off;
 	uint32_t table_zones;
-	bool is_volatile; /* of zns_emu_create only: memory below is as good as a disk */
-	/* the timing model; all of it is of no account while timing is off */
+	bool is_volatile; /* used by zns_emu_create only: a file in memory (tmpfs) is accepted */
+	/* the timing model; all fields below are ignored if timing is false */
 	bool timing;
 	uint32_t die_write_mibps, die_read_mibps, channel_mibps;
 	uint32_t program_unit; /* bytes a die programs at once */
 	uint32_t buffer_units; /* write buffer of a zone, in program units: 1 to 4 */
-	uint32_t command_us; /* latency of every command; occupies nothing */
+	uint32_t command_us; /* latency of every command; it occupies no die */
 	uint32_t reset_us; /* the die is busy so long with erasing a zone that has data */
 	uint32_t controller_mibps; /* all reads and writes together, in one queue; 0 = no limit */
-	/* garbage collection: the controller stops so long after so much written; 0 = never */
+	/* garbage collection: after each gc_every_mib of writes the controller stops for
+	 * gc_stall_ms; 0 = never */
 	uint32_t gc_every_mib, gc_stall_ms;
 	/* A write cache in front of all dies: accepts this much more than the dies have programmed,
 	 * and passes it on at cache_mibps at most (0: as fast as the dies take it). 0: none. */
 	uint32_t cache_mib, cache_mibps;
 	bool cache_backed; /* by capacitors: a flush does not wait for the dies */
-	/* the first odd_dies dies take odd_pct hundredths of the others' time to read and to
+	/* the first odd_dies dies need odd_pct percent of the other dies' time to read and to
 	 * program; 0 dies: all are alike */
 	uint32_t odd_dies, odd_pct;
-	/* of each die; a zone is on one of them. They read alone, and program as one. 0: one */
+	/* planes of each die; a zone is on one of them. They read independently, and program
+	 * together. 0: one */
 	uint32_t planes;
-	/* the first small_dies dies have no more than small_zones zones each; 0: all have as many
-	 */
+	/* the first small_dies dies have at most small_zones zones each; 0: all have the same
+	 * number */
 	uint32_t small_dies, small_zones;
-	uint32_t row; /* so many zones in a row are on one die; 0: one. Not with a shared map */
-	/* A zone lies on so many dies, at most 4, one behind the other, and its program units take turns. 0: on
-	 * one. Each zone begins at a multiple of zone_step: zones with the same first die share all
-	 * first die share all of their dies, and others share some where zone_step is less than
-	 * zone_dies. Neither with a shared map nor with small dies */
+	uint32_t row; /* how many consecutive zones are on one die; 0: one. Not with a shared map */
+	/*
+	 * A zone is striped over this many consecutive dies, at most 4; its program units go to
+	 * them in turn. 0: one die. Each zone begins at a multiple of zone_step: zones with the
+	 * same first die share all of their dies; zones with different first dies share some if
+	 * zone_step is less than zone_dies. Not with a shared map or small dies
+	 */
 	uint32_t zone_dies, zone_step;
 	/* Throttling: each MiB that is programmed heats, and cool_mibps of them cool down in a
 	 * second. From heat_mib on all dies take throttle_pct hundredths of their time, until half
@@ -96,11 +100,9 @@ struct zns_emu_params {
  * open zones but 32 active. */
 void zns_emu_default_params(struct zns_emu_params *p);
 
-/*
- * Named presets, with as many zones as the drive they stand for: "default", "paper-conf",
- * "paper-draft", "paper-draft-18", "large-zone", "small-zone", "conventional"; "paper" is
- * "paper-conf". -ENOENT for an unknown name, with the known ones in @err.
- */
+/* Named presets, with as many zones as the real drive has: "default", "paper-conf", "paper-draft",
+ * "paper-draft-18", "large-zone", "small-zone", "conventional"; "paper" is "paper-conf". -ENOENT
+ * for an unknown name, with the known ones in @err. */
 int zns_emu_profile(const char *name, struct zns_emu_params *p, struct zns_err *err);
 
 /*
@@ -109,11 +111,9 @@ int zns_emu_profile(const char *name, struct zns_emu_params *p, struct zns_err *
  */
 int zns_file_params(uint64_t size, struct zns_emu_params *p, struct zns_err *err);
 
-/*
- * How many zones an open store on an ordinary disk has if it takes @size bytes, all told. The zones
- * keep their size. -EINVAL: too small, or so near to the size that it has that its tables could not
- * be moved safely; -EFBIG: too large; -EMEDIUMTYPE: no such store.
- */
+/* How many zones an open store on an ordinary disk has if its whole file takes @size bytes. The
+ * zones keep their size. -EINVAL: too small, or so near to the present size that its tables could
+ * not be moved safely; -EFBIG: too large; -EMEDIUMTYPE: not such a store. */
 int zns_file_zones_for(const struct zns_dev *dev, uint64_t size, uint32_t *nr, struct zns_err *err);
 
 /*
@@ -180,8 +180,8 @@ bool zns_emu_zones_overlap(const struct zns_emu_params *p);
 enum zns_emu_op {
 	ZNS_EMU_OP_WRITE, /* bytes: written */
 	ZNS_EMU_OP_READ, /* bytes: read */
-	ZNS_EMU_OP_RESET, /* bytes: what the zone holds; 0 = nothing to erase */
-	ZNS_EMU_OP_FINISH, /* bytes: what is padded */
+	ZNS_EMU_OP_RESET, /* bytes: how much the zone holds; 0 = nothing to erase */
+	ZNS_EMU_OP_FINISH, /* bytes: how much is padded */
 	ZNS_EMU_OP_FLUSH, /* zone and bytes of no account */
 	/* what a durable write costs beside the write; bytes of no account */
 	ZNS_EMU_OP_FLUSH_ZONE,

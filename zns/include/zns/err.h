@@ -16,7 +16,7 @@
 #define ZNS_ERR_MAX 512
 
 struct zns_err {
-	int code; /* negative errno, 0 while nothing failed */
+	int code; /* negative errno; 0 if nothing failed */
 	char msg[ZNS_ERR_MAX]; /* one line, no newline at the end */
 };
 
@@ -29,11 +29,11 @@ struct zns_err {
 int zns_fail(struct zns_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* As zns_fail, with ": strerror(-code)" appended. */
+/* Like zns_fail, with ": strerror(-code)" appended. */
 int zns_fail_sys(struct zns_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Put "context: " in front of what is recorded; returns err->code (or -EIO if @err is NULL). */
+/* Puts "context: " in front of the recorded text; returns err->code (or -EIO if @err is NULL). */
 int zns_wrap(struct zns_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -12,7 +12,7 @@
 
 #define ZNS_FRAME_MAGIC 0x3155495243534e5aull /* "ZNSCRIU1" as bytes on the device */
 #define ZNS_FRAME_VERSION 1
-/* of a manifest whose images have checksums of pieces (ZnsPb__Image.piece) */
+/* version of a manifest whose images have checksums of pieces (ZnsPb__Image.piece) */
 #define ZNS_MANIFEST_VERSION 2
 #define ZNS_FRAME_HDR 48
 /* more than a device lives to see: nothing that counts on from there wraps */

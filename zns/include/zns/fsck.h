@@ -9,11 +9,11 @@
 
 /* A checkpoint whose footer was found in a data zone. */
 struct zns_found {
-	ZnsPb__Checkpoint *c; /* as its record would be; NULL if the manifest is damaged */
+	ZnsPb__Checkpoint *c; /* what its record would be; NULL if the manifest is damaged */
 	uint8_t id[ZNS_UUID_LEN];
-	uint32_t zone; /* of the footer */
-	uint64_t footer; /* its offset, bytes */
-	struct zns_err why; /* code 0, or what is wrong with the manifest */
+	uint32_t zone; /* zone of the footer */
+	uint64_t footer; /* offset of the footer in the zone, bytes */
+	struct zns_err why; /* code 0: the manifest is good; else what is wrong with it */
 };
 
 struct zns_scan {
@@ -22,7 +22,7 @@ struct zns_scan {
 	ZnsPb__Tombstone **dead; /* copies of tombstones in data zones */
 	size_t nr_dead;
 	uint32_t zones; /* looked at */
-	uint32_t unreadable; /* that could not be read to their beginning */
+	uint32_t unreadable; /* how many zones could not be read to their beginning */
 	uint64_t bytes; /* read to find footers */
 };
 
@@ -44,8 +44,8 @@ struct zns_dead {
 bool zns_dead_is(const struct zns_dead *d, const uint8_t *id, int64_t created_ns, int64_t moved_ns);
 /* Are these bytes of the zone the checkpoint's, by its record? */
 bool zns_holds_bytes(const ZnsPb__Checkpoint *k, uint32_t zone, uint64_t at, uint64_t len);
-/* Was this version of a checkpoint removed when @t was written? A copy of it that came onto the
- * device later has the same @created_ns, and the time of its arrival as @moved_ns. */
+/* Is this version of a checkpoint the one that @t says was removed? A copy of it that came onto the
+ * device later has the same @created_ns, and its time of arrival as @moved_ns. */
 bool zns_tombstone_of(const ZnsPb__Tombstone *t, const uint8_t *id, int64_t created_ns,
 		      int64_t moved_ns);
 /* Which of two versions of one checkpoint is the later one: < 0, 0, > 0. */
@@ -74,10 +74,11 @@ enum zns_rebuild_source { ZNS_FROM_LOG, ZNS_FROM_ZONES };
 
 struct zns_rebuild_params {
 	bool dry_run;
-	/* this machine; a store that another one has is refused. NULL: do not ask */
+	/* this machine; a store that another machine has mounted is refused. NULL: not checked */
 	const ZnsPb__Mount *self;
-	const uint8_t *uuid; /* the store's UUID, if nothing on the device tells it; may be NULL */
-	const ZnsPb__Profile *profile; /* taken if none is readable */
+	/* the store's UUID, used if nothing on the device has it; may be NULL */
+	const uint8_t *uuid;
+	const ZnsPb__Profile *profile; /* used if the device has no readable one */
 	/* Are all data of a checkpoint intact that only its footer vouches for? 0: take it. @m was
 	 * checked. */
 	int (*intact)(void *arg, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m,
@@ -90,7 +91,7 @@ struct zns_rebuild_params {
 };
 
 struct zns_rebuild_result {
-	uint64_t generation; /* the new one, or the one that would be written */
+	uint64_t generation; /* generation that was written, or would be */
 	uint32_t records; /* good ones in metadata zones */
 	/* blocks of metadata zones, below write pointers, that are in no good record */
 	uint32_t damaged_blocks;
@@ -99,11 +100,9 @@ struct zns_rebuild_result {
 	struct zns_scan scan; /* zns_scan_free */
 };
 
-/*
- * Write a new generation from what can still be read: good records of every metadata zone in order
+/* Writes a new generation from what is still readable: good records of every metadata zone in order
  * of generation and number, and footers. Nothing else on the device is changed. -ENOMEDIUM: nothing
- * on it is of a store.
- */
+ * on the device belongs to a store. */
 int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
 		struct zns_rebuild_result *r, struct zns_err *err);
 

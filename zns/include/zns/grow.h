@@ -2,9 +2,9 @@
 #ifndef ZNS_GROW_H
 #define ZNS_GROW_H
 /*
- * Arrays that grow. Both macros make room for one more element behind the @nr that are there, and
- * give 0 or -ENOMEM. On failure the array stays as it was. A size that overflows is a failure, and
- * so is a count that the type of @max cannot hold.
+ * Arrays that grow. Both macros make room for one more element behind the present @nr, and give 0
+ * or -ENOMEM. On failure the array is unchanged. A size that overflows, or a count that does not
+ * fit the type of @max, is a failure.
  *
  *	struct { struct thing *v; size_t nr, max; } l;
  *
@@ -19,7 +19,7 @@
  * when it is used up. */
 #define zns_grow(v, nr, max) zns_grow_to(v, (size_t)(nr) + 1, max)
 
-/* The same for @want elements in all. */
+/* Like zns_grow, for @want elements in all. */
 #define zns_grow_to(v, want, max)                                                     \
 	({                                                                            \
 		size_t room_ = (max), bound_ = (size_t)(__typeof__(max))-1;           \
@@ -31,7 +31,7 @@
 		p_ ? 0 : -ENOMEM;                                                     \
 	})
 
-/* For an array that has no @max, such as that of a decoded message: room for exactly one more. */
+/* For an array without a @max, such as that of a decoded message: room for exactly one more. */
 #define zns_grow_by_one(v, nr)                                                  \
 	({                                                                      \
 		void *p_ = zns_grow_exact((v), (size_t)(nr) + 1, sizeof(*(v))); \

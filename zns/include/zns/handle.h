@@ -14,16 +14,16 @@
 #define ZNS_HANDLE_NAME "zns-handle.img"
 #define ZNS_HANDLE_MAX KIB(256) /* larger is not a handle */
 #define ZNS_HANDLE_COPY_MAX KIB(64) /* one plain copy */
-#define ZNS_HANDLE_COPIES_MAX MIB(1) /* all of them */
+#define ZNS_HANDLE_COPIES_MAX MIB(1) /* of all copies together */
 
-/* true if @dirfd has a handle (says nothing of its health). */
+/* true if @dirfd has a handle, even a damaged one. */
 bool zns_handle_present(int dirfd);
 
-/* Read and check; free with zns_pb__handle__free_unpacked. -ENOENT none; -EBADMSG damaged or not a
- * handle. */
+/* Reads and checks a handle; free with zns_pb__handle__free_unpacked. -ENOENT: there is none;
+ * -EBADMSG: damaged or not a handle. */
 int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err);
 
-/* The same from a buffer that holds the whole file. */
+/* Like zns_handle_read, from a buffer that has the whole file. */
 int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct zns_err *err);
 
 /* Fill in what a handle repeats of the record, for people and tools. Strings stay the record's. */
@@ -46,10 +46,8 @@ int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
  */
 int zns_handle_check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
 
-/*
- * The checkpoint of @m has pages only. Are the other images in @dirfd, and of the same dump?
- * -ENOENT: they have not come yet. -EXDEV: some are missing, or they are of another dump.
- */
+/* The checkpoint of @m has pages only. Are the other images in @dirfd, and from the same dump?
+ * -ENOENT: they have not come yet. -EXDEV: some are missing, or are from another dump. */
 int zns_plain_check(int dirfd, const ZnsPb__Manifest *m, struct zns_err *err);
 
 #endif

@@ -14,33 +14,33 @@
 #include "zns-record.pb-c.h"
 
 #define ZNS_MAP_PAGE 4096u /* runs count in it, whatever the machine's page */
-#define ZNS_MAP_FROM_MAX 4096 /* images that one is composed of */
-#define ZNS_MAP_RUNS_MAX (1u << 24) /* of a manifest: a reader has 16 bytes for each */
+#define ZNS_MAP_FROM_MAX 4096 /* most images that one image is composed of */
+#define ZNS_MAP_RUNS_MAX (1u << 24) /* most runs of a manifest: a reader needs 16 bytes for each */
 
 /* Bytes, all multiples of ZNS_MAP_PAGE. */
 struct zns_image_run {
 	uint64_t len;
 	uint32_t source; /* index in from[] */
-	uint64_t at; /* in the source */
+	uint64_t at; /* offset in the source */
 };
 
-/* Goes through the runs of a map. */
+/* Iterates over the runs of a map. */
 struct zns_map_reader {
 	const uint8_t *p, *end;
 	uint32_t nr_from;
-	uint64_t *last; /* of each source: where its last run ended, pages */
+	uint64_t *last; /* for each source: where its last run ended, in pages */
 };
 
 int zns_map_open(struct zns_map_reader *r, const ZnsPb__ImageMap *map, struct zns_err *err);
-/* 1: *run is the next one; 0: there are no more; -EBADMSG: no map. No sum of a run overflows. */
+/* 1: *run is the next run; 0: there are no more; -EBADMSG: the map is damaged. No sum of a run's
+ * fields overflows. */
 int zns_map_next(struct zns_map_reader *r, struct zns_image_run *run);
 void zns_map_close(struct zns_map_reader *r);
-uint32_t zns_map_runs(const ZnsPb__ImageMap *map); /* of a checked map; 0 also without memory */
+/* number of runs of a checked map; 0 also if there is no memory */
+uint32_t zns_map_runs(const ZnsPb__ImageMap *map);
 
-/*
- * The runs as a map has them; neighbours become one. *out is malloc'ed, *nr: how many they are
- * there. They must have passed zns_map_run_fits. -E2BIG: more than a manifest takes.
- */
+/* Encodes runs as a map; adjacent runs are merged. *out is malloc'ed, *nr: its number of runs. The
+ * runs must have passed zns_map_run_fits. -E2BIG: more than a manifest may have. */
 int zns_map_pack(const struct zns_image_run *run, size_t nr, uint32_t nr_from, uint8_t **out,
 		 size_t *len, uint32_t *nr_out, struct zns_err *err);
 /* Does the run consist of whole pages, inside an image of @size bytes? */

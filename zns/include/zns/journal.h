@@ -12,7 +12,7 @@
 #include <syslog.h>
 
 #define ZNS_JOURNAL_SOCKET "/run/systemd/journal/socket"
-#define ZNS_JOURNAL_MAX 16384 /* bytes of a record; a field that does not fit is left out */
+#define ZNS_JOURNAL_MAX 16384 /* size of a record in bytes; a field that does not fit is left out */
 
 struct zns_journal {
 	size_t len;
@@ -25,9 +25,9 @@ void zns_journal_begin(struct zns_journal *j, const char *program, int priority,
 /* @name: capitals, digits and _. A value may hold anything. NULL or "": no field. */
 void zns_journal_text(struct zns_journal *j, const char *name, const char *value);
 void zns_journal_number(struct zns_journal *j, const char *name, uint64_t value);
-/* 0, or -errno: no journal is here, or it takes nothing now. */
+/* 0, or -errno: there is no journal, or it does not accept records now. */
 int zns_journal_send(const struct zns_journal *j);
-/* Is this descriptor the journal's, as systemd says in $JOURNAL_STREAM? */
+/* Is this descriptor connected to the journal, as systemd says in $JOURNAL_STREAM? */
 bool zns_journal_owns(int fd);
 
 #endif

@@ -16,7 +16,7 @@
 
 #define ZNS_STRIPE_MAX_WIDTH 256 /* extents of one segment */
 #define ZNS_STRIPE_MAX_WEIGHT 16
-#define ZNS_STRIPE_UNIT_MIN KIB(64) /* that can be asked for (design.md §4) */
+#define ZNS_STRIPE_UNIT_MIN KIB(64) /* limits of what can be asked for (design.md §4) */
 /* Small checkpoints on a disk have smaller ones, which fit where others were removed. */
 #define ZNS_UNIT_LEAST KIB(16)
 /* The unit of a checkpoint of about @bytes that is written into the places of removed ones. The rest
@@ -40,7 +40,7 @@ static inline uint32_t zns_unit_small(uint64_t bytes)
 #define ZNS_PIECE_V1 KIB(64) /* of a manifest of version 1, and a unit of a memory context */
 #define ZNS_SUM_BYTES 4
 #define ZNS_SUMS_MAX (1u << 24)
-#define ZNS_STRIPE_UNIT_DEFAULT KIB(512) /* the most the default shall be; see zns_stripe_unit */
+#define ZNS_STRIPE_UNIT_DEFAULT KIB(512) /* the largest default; see zns_stripe_unit */
 
 /*
  * The order in which one turn visits the extents: @turn gets sum(weights) extent indices.
@@ -60,15 +60,15 @@ uint32_t zns_stripe_unit(const struct zns_geometry *geo);
 struct zns_place {
 	uint32_t extent; /* index into the segment's extents */
 	uint32_t zone;
-	uint64_t off; /* in the zone, bytes */
+	uint64_t off; /* offset in the zone, bytes */
 };
 
-/* A segment made ready for look-ups; caller's storage, freed with zns_seg_fini. */
+/* A segment prepared for look-ups; the caller provides the memory; free with zns_seg_fini. */
 struct zns_seg {
-	uint64_t off, len; /* in the image, bytes; off is a multiple of unit */
+	uint64_t off, len; /* in the image, in bytes; off is a multiple of unit */
 	uint32_t unit; /* bytes */
 	uint32_t nr; /* extents */
-	uint32_t slots; /* of a turn */
+	uint32_t slots; /* number of slots of one turn */
 	uint16_t *turn; /* slot → extent */
 	uint16_t *rank; /* slot → how many earlier slots of the turn went to the same extent */
 	uint32_t *zone;
@@ -79,7 +79,7 @@ struct zns_seg {
 int zns_seg_init(struct zns_seg *s, const ZnsPb__Segment *pb, uint32_t unit, struct zns_err *err);
 void zns_seg_fini(struct zns_seg *s);
 
-/* Where unit @k of the segment stands (k counts from the segment's start). */
+/* Finds the place of unit @k of the segment (k counts from the segment's start). */
 void zns_seg_place(const struct zns_seg *s, uint64_t k, struct zns_place *out);
 
 /* The checksum of a unit of @i, as ZnsPb__Image.csums has it. */
@@ -91,7 +91,7 @@ uint64_t zns_pieces_csum(const void *unit, size_t len, uint32_t piece, uint8_t *
 /* A piece's checksum, as ZnsPb__Image.piece_sums has it. */
 void zns_piece_sum(const void *piece, size_t len, uint8_t sum[ZNS_SUM_BYTES]);
 
-/* How many of the segment's first @units units extent @e takes. */
+/* How many of the segment's first @units units lie in extent @e. */
 uint64_t zns_seg_units_of(const struct zns_seg *s, uint32_t e, uint64_t units);
 
 /* The most units a segment with these weights can take when extent e has room for room_units[e]. */

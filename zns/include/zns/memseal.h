@@ -14,14 +14,15 @@
 #include "zns/err.h"
 
 #define ZNS_SEAL_SUFFIX ".seal"
-#define ZNS_SEAL_PIDS_MAX 8192u /* of a tree; a context has far fewer */
+#define ZNS_SEAL_PIDS_MAX 8192u /* most processes of a tree; a context has far fewer */
 
 enum zns_seal_op {
-	ZNS_SEAL_BEGIN = 1, /* int32_t pid[nr] follow: is one of them yours? Then begin */
+	/* int32_t pid[nr] follow: asks whether one of them is the pager's, and begins */
+	ZNS_SEAL_BEGIN = 1,
 	/* the units of @pid, which is frozen; answered with a memfd of struct zns_seal_unit */
 	ZNS_SEAL_UNITS,
-	/* answered with a descriptor of the context's key (zns/crypt_memory.h); without one: its
-	 * memory on zones is not encrypted */
+	/* answered with a descriptor of the context's key (zns/crypt_memory.h), or without one if
+	 * its memory on zones is not encrypted */
 	ZNS_SEAL_KEY,
 	ZNS_SEAL_OWNS, /* @pid, @start, @end: does your userfaultfd have this area? */
 };
@@ -34,7 +35,7 @@ struct zns_seal_ask {
 };
 
 struct zns_seal_answer {
-	int32_t code; /* 0 or -errno; -ENOENT: it is not mine */
+	int32_t code; /* 0 or -errno; -ENOENT: the process belongs to another context */
 	uint32_t nr; /* of units */
 	uint8_t context[16], device[16]; /* to ZNS_SEAL_BEGIN */
 	char msg[256];
@@ -42,20 +43,20 @@ struct zns_seal_answer {
 
 /* 64 KiB of a process that have a place. The memfd has F_SEAL_WRITE. */
 struct zns_seal_unit {
-	uint64_t addr; /* of its first page */
-	uint64_t off, hash; /* its place, and XXH3-64 of what is there */
+	uint64_t addr; /* address of its first page */
+	uint64_t off, hash; /* off: offset in the zone; hash: XXH3-64 of the bytes on the device */
 	uint32_t zone;
 	/* pages, the first one is bit 0. @mask: are there, unless the process has the page in
 	 * memory. @clean: has it in memory, and it is the same */
 	uint16_t mask, clean;
-	uint8_t nonce[12], tag[16]; /* encrypted: what it opens with */
+	uint8_t nonce[12], tag[16]; /* if encrypted: nonce and tag for decryption */
 	uint32_t pad;
 };
 
 struct zns_memseal;
 
-/* Find the context of these processes, and begin. *@out is NULL if they are in none. -EBUSY:
- * another dump of the context is running. */
+/* Finds the context of these processes, and begins. *@out is NULL if they belong to no context.
+ * -EBUSY: another dump of the context is running. */
 int zns_memseal_begin(const pid_t *pid, uint32_t nr, struct zns_memseal **out, struct zns_err *err);
 const uint8_t *zns_memseal_context(const struct zns_memseal *s);
 const uint8_t *zns_memseal_device(const struct zns_memseal *s);
@@ -65,13 +66,13 @@ int zns_memseal_units(struct zns_memseal *s, pid_t pid, struct zns_seal_unit **o
 		      struct zns_err *err);
 /* *@fd is the caller's; -1: what the context has on zones is in clear. */
 int zns_memseal_key(struct zns_memseal *s, int *fd, struct zns_err *err);
-/* Is the userfaultfd of this area the pager's? For an empty area: is the process of the context? 0:
- * yes; -ENOENT: no. */
+/* Does the userfaultfd of this area belong to the pager? For an empty area: does the process belong
+ * to the context? 0: yes; -ENOENT: no. */
 int zns_memseal_owns(struct zns_memseal *s, pid_t pid, uint64_t start, uint64_t end,
 		     struct zns_err *err);
 void zns_memseal_end(struct zns_memseal *s); /* NULL is fine */
 
-/* Is a list that came from a pager possible: in order, without overlaps, in range? */
+/* Is a list that a pager sent possible: in order, without overlaps, in range? */
 bool zns_memseal_sane(const struct zns_seal_unit *u, size_t nr);
 
 #endif

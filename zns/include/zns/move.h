@@ -11,42 +11,46 @@
 #include "zns/session.h"
 
 struct zns_move {
-	/* The caller's; borrowed. */
+	/* Set by the caller, who keeps owning what these point to. */
 	struct zns_session *s; /* connected with ZNS_WRITES; it need not have the device open */
 	struct zns_dev *dev; /* open for writing */
-	struct zns_bucket *bucket; /* NULL: no limit, and nothing by weight */
-	uint32_t rate_mibps; /* the bucket's, at most; 0: no limit. Reads and writes count */
+	struct zns_bucket *bucket; /* NULL: no limit, and no sharing by weight */
+	/* the highest rate of the bucket, MiB/s; 0: no limit. Reads and writes both count */
+	uint32_t rate_mibps;
 	/* share groups by weight instead of waiting for dumps and restores */
 	bool charged;
-	uint32_t weight; /* if @charged: its own weight; 0: that of the checkpoint's container */
-	const uint32_t *victims; /* zones to be emptied of this checkpoint */
+	/* if @charged: its own weight; 0: the weight of the checkpoint's container */
+	uint32_t weight;
+	const uint32_t *victims; /* zones to be emptied of this checkpoint's data */
 	uint32_t nr_victims;
-	uint32_t below; /* to zones before this one; 0: to any */
-	const uint32_t *to_group; /* see zns/mover.h; NULL: they stay in their groups */
-	const uint32_t *zone_group; /* of every zone */
-	bool *written; /* by zone: true where something was moved to; NULL: nobody asks */
+	uint32_t below; /* move only to zones below this one; 0: to any zone */
+	const uint32_t *to_group; /* see zns/mover.h; NULL: data stay in their groups */
+	const uint32_t *zone_group; /* the group of every zone */
+	bool *written; /* by zone: set to true if data were moved to it; NULL: not needed */
 	uint64_t total; /* bytes to be moved, to show the progress */
 	bool rude; /* do not wait for dumps and restores */
-	bool defer; /* -EAGAIN instead of waiting, as long as nothing was moved */
-	/* moved so far; also now and then while it waits. NULL: nobody */
+	bool defer; /* return -EAGAIN instead of waiting, as long as nothing was moved */
+	/* called with the bytes moved so far, also from time to time during a wait. NULL: not
+	 * called */
 	void (*tell)(void *arg, uint64_t bytes);
 	void *arg;
-	/* What became of it. */
+	/* Results. */
 	uint64_t bytes; /* moved so far; after zns_move_copy: written, with the manifest */
 	uint64_t waited_ns;
-	ZnsPb__Response *answer; /* with the record as it is */
+	ZnsPb__Response *answer; /* contains the record as it is now */
 	ZnsPb__Checkpoint *next; /* the new one */
 };
 
 /*
- * Lease @id and copy. -EBUSY, -ENOSPC, -ECANCELED: not now; -ENODATA: it has nothing in the
- * victims; -ESTALE, -ENOENT: it was removed; -EBADMSG: damaged; -EAGAIN: see @defer.
+ * Takes a lease on @id and copies. -EBUSY, -ENOSPC, -ECANCELED: not possible now; -ENODATA: it has
+ * no data in the victims; -ESTALE, -ENOENT: it was removed; -EBADMSG: damaged; -EAGAIN: see @defer.
  */
 int zns_move_copy(struct zns_move *m, const uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
 /* A device that can only be flushed whole is flushed when nobody dumps, but not never. */
 int zns_move_durable(struct zns_move *m, struct zns_err *err);
 int zns_move_commit(struct zns_move *m, struct zns_err *err);
-/* After a failure: nothing is written any more, the new zones may go back at once. */
+/* To be called after a failure: no more writes are under way, so the new zones may be released at
+ * once. */
 void zns_move_abort(struct zns_move *m);
 void zns_move_end(struct zns_move *m); /* the session stays */
 

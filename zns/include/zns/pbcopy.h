@@ -5,8 +5,8 @@
 
 struct zns_err;
 
-/* A deep copy of any message; free it like one that was unpacked. NULL: no memory; @err (may be
- * NULL) says so. */
+/* A deep copy of any message; free it like an unpacked one. NULL: no memory; @err (may be NULL) has
+ * the text. */
 void *zns_pb_copy(const ProtobufCMessage *msg, struct zns_err *err);
 
 #endif

@@ -44,7 +44,7 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err);
  * thread is started. */
 void zns_process_no_network(void);
 
-/* A number of /proc/PID/stat, by its place there (proc(5)); 0: there is no such process. */
+/* A number from /proc/PID/stat, by its position (proc(5)); 0: the process does not exist. */
 enum zns_process_field {
 	ZNS_PROCESS_PARENT = 4,
 	ZNS_PROCESS_USER_TICKS = 14,
@@ -55,14 +55,15 @@ enum zns_process_field {
 uint64_t zns_process_stat(pid_t pid, enum zns_process_field field);
 /* The sum over a process and its descendants, 64 generations at most: each is an open file. */
 uint64_t zns_process_tree(pid_t pid, enum zns_process_field field);
-/* When a process began, in clock ticks since boot; 0: there is none. With its PID that names it: a
- * PID alone may be another process's by now. */
+/* When a process began, in clock ticks since boot; 0: it does not exist. PID and start time
+ * together identify a process: the PID alone may have been reused. */
 uint64_t zns_process_began(pid_t pid);
 
 /* Moves this process to the root of every cgroup hierarchy. False: it is still in a group of at
  * least one of them. With a second thread it takes milliseconds. */
 bool zns_cgroup_escape(void);
-/* The root group of cgroup version 2, for CLONE_INTO_CGROUP. -1: we are in it, or there is none. */
+/* A descriptor of the root group of cgroup version 2, for CLONE_INTO_CGROUP. -1: this process is in
+ * it already, or it does not exist. */
 int zns_cgroup_root(void);
 
 #endif

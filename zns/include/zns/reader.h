@@ -3,11 +3,11 @@
 #define ZNS_READER_H
 /*
  * The striping reader of one restore (design.md §3): reads whole checksum units from many zones at
- * once, verifies each, then hands over the bytes asked for. Nothing unverified ever leaves it.
- *
- * Threads: it runs its own workers; requests may come from several threads. A unit of which only a
- * part was asked for stays in a small cache, so that reading page by page does not fetch it again.
- * When an image is read in order, a little at a time, the reader reads the following units ahead.
+ * once, verifies each, then delivers the requested bytes. Unverified bytes are never delivered.
+ * Threads: it runs its own workers; requests may come from several threads. If only a part of a
+ * unit was requested, the unit stays in a small cache, so that reading page by page does not fetch
+ * it again. When an image is read in order, a little at a time, the reader reads the following
+ * units ahead.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,13 +29,13 @@ struct zns_reader_params {
 	/* Borrowed (zns_crypt_of). Without it an encrypted checkpoint can be verified by its
 	 * checksums, not read (-ENOKEY). */
 	const struct zns_crypt *crypt;
-	/* Borrowed. Every byte from the device is taken from it, and bytes from @hot from its
-	 * second limit (zns_bucket_cap). NULL: no limit */
+	/* Borrowed. All bytes that are read from the device are taken from it, and bytes from @hot
+	 * from its second limit (zns_bucket_cap). NULL: no limit */
 	struct zns_bucket *bucket;
 	/* hand out encrypted units as they are on the device, verified by checksum; no key is
 	 * used */
 	bool sealed;
-	struct zns_hot *hot; /* borrowed: memory shared with other restores; NULL: none */
+	struct zns_hot *hot; /* borrowed: memory that is shared with other restores; NULL: none */
 	/* threads; 0 = two for each zone of the widest stripe, at least 8, as memory allows */
 	uint32_t workers;
 	uint32_t cache_units; /* 0 = twice the workers, as memory allows */
@@ -48,16 +48,14 @@ void zns_reader_free(struct zns_reader *r); /* waits for running requests; NULL 
 
 /* The images of several manifests, those of @level[0] first. @p->crypt is not looked at. */
 struct zns_reader_level {
-	const ZnsPb__Manifest *m; /* as @m above */
-	const struct zns_crypt *crypt; /* borrowed; NULL: none, or no key */
+	const ZnsPb__Manifest *m; /* like @m above */
+	const struct zns_crypt *crypt; /* borrowed; NULL: not encrypted, or the key is not known */
 };
 int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_reader_level *level,
 			  uint32_t nr, struct zns_reader **out, struct zns_err *err);
 
-/*
- * Composed images (zns/image_map.h) are read as all others. Their parts have no name here: only
- * zns_reader_image() finds them.
- */
+/* Composed images (zns/image_map.h) are read like all others. Their parts cannot be found by name:
+ * only zns_reader_image() returns them. */
 
 /* NULL: no such image. The index counts the images of all levels, in the order of levels and
  * manifests. */
@@ -86,23 +84,23 @@ void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, struct zns_task ta
  * and no unit that holds none. Parts of a composed image may come in any order.
  */
 struct zns_part {
-	uint64_t off, len; /* bytes; len > 0 */
+	uint64_t off, len; /* in bytes; len > 0 */
 	void *to;
 };
 void zns_rimage_read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part *part,
 			   size_t nr, zns_read_done done, void *arg);
 
 /*
- * As zns_rimage_read_task, for lazy restores: the task runs while its memory is filled. Nothing is
- * read ahead, since the caller knows what it will ask for next. A request for a fault goes before
- * all others, and does not wait for one of the background that is being read: a worker is kept free
- * of those. Where the image has checksums of pieces (zns/layout.h), faults and the background
- * read those of a unit that they ask for, if they are less than half of it.
+ * Like zns_rimage_read_task, for lazy restores: the task runs while its memory is filled. Nothing
+ * is read ahead, since the caller knows what it will request next. A request for a fault has
+ * priority over all others, and does not wait for a background read that is under way: one worker
+ * is kept free of those. If the image has checksums of pieces (zns/layout.h), a fault or background
+ * request that wants less than half of a unit reads only those pieces.
  */
 enum zns_read_how {
-	ZNS_READ_ORDERLY, /* as zns_rimage_read_task does */
-	ZNS_READ_BACKGROUND, /* nobody waits for it */
-	ZNS_READ_FAULT, /* a task waits; a worker reads */
+	ZNS_READ_ORDERLY, /* as in zns_rimage_read_task */
+	ZNS_READ_BACKGROUND, /* low priority: no task waits for it */
+	ZNS_READ_FAULT, /* a task waits; a worker does the read */
 	/* a task waits; this thread reads, and @done was called when the call returns */
 	ZNS_READ_FAULT_HERE,
 };
@@ -120,9 +118,9 @@ int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, s
  */
 struct zns_unit_check {
 	const struct zns_rimage *image;
-	uint64_t off; /* of the unit in the image, bytes */
+	uint64_t off; /* offset of the unit in the image, bytes */
 	uint32_t len; /* bytes */
-	uint32_t zone; /* where it stands; UINT32_MAX: the manifest has no place for it */
+	uint32_t zone; /* zone that holds it; UINT32_MAX: the manifest has no place for it */
 	uint64_t zone_off; /* bytes */
 	const struct zns_err *err; /* code 0: intact; -EBADMSG: damaged; else the device's error */
 };

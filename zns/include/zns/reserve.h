@@ -28,53 +28,53 @@
  * the open device. */
 struct zns_resv {
 	struct zns_dev *dev;
-	bool offered; /* if not, every call below does nothing and succeeds */
-	/* why reservations that the drive has cannot be used, for a log; else empty */
+	/* false: reservations are not available, and every call below succeeds without effect */
+	bool offered;
+	/* why the drive's reservations cannot be used, for a log; else empty */
 	char why[160];
 	int fd;
 	uint32_t nsid;
-	bool extended; /* host identifiers of 16 bytes, else 8 */
-	bool persist; /* survives a power loss of the drive, if wanted */
+	bool extended; /* host identifiers have 16 bytes, else 8 */
+	bool persist; /* the reservation survives a power loss of the drive, if wanted */
 	uint8_t types; /* bit n: type n (1 to 6) */
 	uint8_t host[ZNS_HOST_ID_LEN];
-	uint64_t own_key; /* of this machine */
+	uint64_t own_key; /* key of this machine */
 	/* From zns_resv_take on: */
 	bool held;
-	bool fresh; /* it was not this host's before */
+	bool fresh; /* this host did not hold it before */
 	/* what this host is registered with: own_key, unless other software came first */
 	uint64_t key;
 	uint8_t type;
 };
 
-/* What the drive says now. */
+/* The present state, as the drive reports it. */
 struct zns_resv_state {
 	bool held, ours;
-	uint8_t type; /* 1 to 6; 0: not held */
+	uint8_t type; /* 1 to 6; 0: no reservation is held */
 	uint64_t key; /* the holder's */
 };
 
-/* Who the holder might be, for messages: what the mount record says of the last machine. NULL:
- * nothing known. */
+/* A hint who the holder might be, for messages: the last machine according to the mount record.
+ * NULL: not known. */
 struct zns_resv_peer {
 	const char *machine, *host;
 };
 
-/* Ask what @dev offers; 0 also where that is nothing. @machine: this machine's id. */
+/* Asks what @dev supports; returns 0 also if it supports no reservations. @machine: this machine's
+ * id. */
 int zns_resv_open(struct zns_dev *dev, const char *machine, struct zns_resv *r,
 		  struct zns_err *err);
 
 int zns_resv_look(const struct zns_resv *r, struct zns_resv_state *out, struct zns_err *err);
 
-/*
- * Make it this host's. -EBUSY: another host has it. With @take_over that host loses its
- * registration instead, and its commands under way are aborted. An existing reservation of this
- * host stays as it is.
- */
+/* Acquires the reservation for this host. -EBUSY: another host holds it. With @take_over that host
+ * loses its registration, and its commands under way are aborted. An existing reservation of this
+ * host stays. */
 int zns_resv_take(struct zns_resv *r, bool take_over, const struct zns_resv_peer *peer,
 		  struct zns_err *err);
 
-/* Give it back, unless other software on this host made it. Nothing happens if it is not held (any
- * more). */
+/* Releases the reservation, unless other software on this host made it. Does nothing if it is not
+ * held (any more). */
 int zns_resv_leave(struct zns_resv *r, struct zns_err *err);
 
 uint64_t zns_resv_key(const char *machine);

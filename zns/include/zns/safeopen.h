@@ -15,11 +15,9 @@
 
 #define ZNS_BASE_MAX 256 /* a name in a directory, with the NUL */
 
-/*
- * A regular file in @dirfd, for reading; @st tells of it. Its descriptor, or -errno: -ELOOP a link,
- * -EISDIR, -EINVAL any other kind, -EAGAIN leased by somebody, -ENOENT. zns_open_why() has words
- * for all of them.
- */
+/* Opens a regular file in @dirfd for reading; @st is its state. Returns its descriptor, or -errno:
+ * -ELOOP: a link; -EISDIR; -EINVAL: any other kind; -EAGAIN: another process has a lease on it;
+ * -ENOENT. zns_open_why() explains each of them. */
 int zns_open_file(int dirfd, const char *name, struct stat *st);
 const char *zns_open_why(int code); /* static, or strerror's */
 
@@ -60,7 +58,7 @@ int zns_put_file(int dirfd, const char *name, const void *data, size_t len);
 /* rename in one directory, but -EEXIST rather than in place of something. */
 int zns_rename_new(int dirfd, const char *from, const char *to);
 
-/* flock that gives up: -ETIMEDOUT if somebody else keeps the lock for longer than @ms. */
+/* flock with a time limit: -ETIMEDOUT if another process keeps the lock for longer than @ms. */
 int zns_flock(int fd, int how, unsigned ms);
 
 #endif

@@ -30,11 +30,11 @@
 #include "zns/writer.h"
 
 struct zns_save {
-	/* The caller's, before zns_save_begin; borrowed. */
+	/* Set by the caller before zns_save_begin, who keeps owning what these point to. */
 	struct zns_session *s; /* opened with ZNS_WRITES */
-	struct zns_bucket *bucket; /* every byte written pays; NULL: no limit */
-	uint32_t unit; /* stripe unit, bytes; 0: what suits device and width */
-	uint32_t workers; /* threads; 0: chosen */
+	struct zns_bucket *bucket; /* every byte written is taken from it; NULL: no limit */
+	uint32_t unit; /* stripe unit, bytes; 0: chosen for the device and the width */
+	uint32_t workers; /* number of threads; 0: chosen */
 	/* if there is no room: run `znsctl gc`, and ask once more */
 	bool sweeps;
 	/* The version of the checkpoint that this one replaces under its id, and that version's
@@ -47,17 +47,19 @@ struct zns_save {
 	const ZnsPb__Manifest *sealed;
 	const struct zns_crypt *proof;
 	bool keeps_record; /* with @sealed: @c was set before, and has time and rate already */
-	/* Owned from here on. A caller may set them before zns_save_begin. */
+	/* Owned by this struct. A caller may set them before zns_save_begin. */
 	struct zns_master *master; /* until the checkpoint's own key is wrapped; NULL: plain */
 	/* the checkpoint's key; set before: it is used, and ask->key_id is the caller's */
 	struct zns_crypt *crypt;
-	ZnsPb__Checkpoint *c; /* the record; set before: that of @former, without places */
+	/* the record; if the caller does not set it, that of @former without its places */
+	ZnsPb__Checkpoint *c;
 	/* From zns_save_begin on. */
-	ZnsPb__Response *answer; /* with the parents' records, of an incremental one */
+	/* the grant; for an incremental checkpoint with the parents' records */
+	ZnsPb__Response *answer;
 	const ZnsPb__DumpGrant *grant; /* in it */
 	struct zns_writer *w;
 	uint8_t id[ZNS_UUID_LEN];
-	uint32_t asked; /* how often zones were asked for */
+	uint32_t asked; /* how many times zones were requested */
 	ZnsPb__HandleCopy *copies; /* zns_save_copy */
 	size_t nr_copies;
 };
@@ -67,18 +69,18 @@ struct zns_save {
 int zns_save_key(struct zns_save *v, struct zns_err *err);
 
 /*
- * Ask for admission, with key and room added to @ask, and make the writer and, unless there is one,
- * the record. The record says what @ask and the grant say, and the host; the caller adds what else
- * it knows, before zns_save_finish. May wait, as
- * @ask->admission says. -EBUSY, -ENOSPC and others: the broker's reason.
+ * Asks for admission, with key and room added to @ask, and makes the writer and, unless the caller
+ * has set one, the record. The record then has what @ask and the grant say, and the host; the
+ * caller adds other fields before zns_save_finish. May wait, as @ask->admission says. -EBUSY,
+ * -ENOSPC and others: the broker's reason.
  */
 int zns_save_begin(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *err);
 
-/* Take an answer to the request `progress`: who else writes, and zones that the dump gains. Returns
- * how many of the gained zones it uses. Any thread. */
+/* Processes an answer to the request `progress`: which other writers share the groups, and zones
+ * that the dump gains. Returns how many of the gained zones it uses. Any thread. */
 uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r);
 
-/* *out: bytes that this checkpoint could still write, if nobody else asked for zones. */
+/* *out: how many bytes this checkpoint could still write, if no other dump asked for zones. */
 int zns_save_room(struct zns_save *v, uint64_t *out, struct zns_err *err);
 /*
  * Drop all that was written, and begin with a new writer; the lease stays. @lock is held while v->w
@@ -98,7 +100,9 @@ int zns_save_durable(struct zns_save *v, struct zns_err *err);
  * meanwhile; zns_save_settle finds out whether the checkpoint exists. -ETIMEDOUT: it is not known.
  */
 int zns_save_commit(struct zns_save *v, struct zns_err *err);
-/* After -EPIPE: start the next broker and ask it. 0: it is there. */
+/*
+ * To be called after -EPIPE: starts the next broker and asks it. 0: the checkpoint was committed.
+ */
 int zns_save_settle(struct zns_save *v, struct zns_err *err);
 /* zns_save_finish, durable, commit and settle in a row. */
 int zns_save_publish(struct zns_save *v, struct zns_err *err);
@@ -109,7 +113,8 @@ int zns_save_copy(struct zns_save *v, const char *name, uint64_t size, uint64_t 
 		  struct zns_err *err);
 /* The handle of a committed checkpoint, written durably into @dirfd. */
 int zns_save_handle(struct zns_save *v, int dirfd, struct zns_err *err);
-/* Remove what was committed; @by, for its tombstone. If that fails too, @err's line gets longer. */
+/* Removes a committed checkpoint; @by is recorded in its tombstone. If the removal fails too, its
+ * reason is added to @err's text. */
 void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err);
 /* Drop a checkpoint that is not committed, at once: its zones and its parents are free again. */
 void zns_save_give_up(struct zns_save *v, int why, const char *text);

@@ -24,7 +24,8 @@
 #include "zns/util.h"
 #include "zns-record.pb-c.h"
 
-#define ZNS_STORE_FORMAT 1 /* of the superblock: what is written, and the newest that is read */
+/* format in the superblock: the one that is written, and the newest that is read */
+#define ZNS_STORE_FORMAT 1
 #define ZNS_META_ZONES_MIN 3
 #define ZNS_FIRST_MAX (64u << 10) /* bytes of a list of first pages */
 #define ZNS_TOMBSTONES_MAX 1024 /* the oldest are forgotten at roll-over */
@@ -59,7 +60,7 @@ void zns_store_close(struct zns_store *s); /* does not close the device */
  * would not fit.
  */
 int zns_store_fit(struct zns_store *s, uint32_t nr_zones, struct zns_err *err);
-/* The device has another number of zones now: an open store goes on with that. -ENOMEM: close it. */
+/* The device has another number of zones now: updates an open store. -ENOMEM: close it. */
 int zns_store_follow(struct zns_store *s, struct zns_err *err);
 
 const uint8_t *zns_store_uuid(const struct zns_store *s);
@@ -81,20 +82,21 @@ uint32_t zns_profile_promise(const ZnsPb__Profile *p, uint32_t *groups);
  * Records of any kind, by their type in zns/frame.h. Most kinds also have functions of their own
  * below, which say what such a record must fulfil.
  */
-/* Record @i of a kind that the catalogue keeps; NULL: there are no more, or no such kind. */
+/* Record @i of a kind that the catalogue keeps; NULL: @i is beyond the last one, or the kind is
+ * unknown. */
 const ProtobufCMessage *zns_store_record(const struct zns_store *s, uint16_t type, size_t i);
 /* Durable when it returns. -EINVAL: no such kind, or impossible values. -ENOSPC: the catalogue is
  * full. */
 int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg,
 		  struct zns_err *err);
 
-/* uses.c: one more zone in a checkpoint's record; -ENOMEM. */
+/* uses.c: adds a zone to a checkpoint's record; -ENOMEM. */
 int zns_use_add(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len);
-/* The first @len bytes of a zone of that memory context. */
+/* Adds the first @len bytes of a zone of that memory context. */
 int zns_use_add_memory(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t len, const uint8_t *context);
-/* May two checkpoints name the same bytes by these? */
+/* May these uses of two checkpoints refer to the same bytes? */
 bool zns_use_shares(const ZnsPb__ZoneUse *a, const ZnsPb__ZoneUse *b);
-/* For qsort: by zone, then by place in it. */
+/* For qsort: by zone, then by offset. */
 int zns_use_cmp(const void *, const void *);
 /* Makes a record one of a newer version of its checkpoint, which was @moved on its device or comes
  * from elsewhere. @deleted_ns: no tombstone of that time is of it; 0: there is none. */
@@ -113,7 +115,7 @@ const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s,
 
 /* Bytes of committed checkpoints in one zone (0: the zone may be reset). */
 uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone);
-/* The longest use of the zone that is memory of a context; NULL: none. */
+/* The longest use of the zone for memory of a context; NULL: none. */
 const ZnsPb__ZoneUse *zns_store_zone_memory(const struct zns_store *s, uint32_t zone);
 /* Bytes in the zone of committed checkpoints that are marked `packed`. */
 uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone);
@@ -123,24 +125,22 @@ struct zns_range {
 };
 size_t zns_store_zone_ranges(const struct zns_store *s, uint32_t zone, struct zns_range *out,
 			     size_t max);
-/* The container that owns the zone's live bytes, or NULL; of several containers the one that wrote
- * last. */
+/* The container that owns the zone's live bytes, or NULL; of several containers the last one that
+ * wrote. */
 const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone);
 
-/* Rules and marks; NULL: none. */
+/* Retention rules and marks; NULL: none. */
 size_t zns_store_nr_retentions(const struct zns_store *s);
 const ZnsPb__Retention *zns_store_retention(const struct zns_store *s, size_t i);
 const ZnsPb__Retention *zns_store_find_retention(const struct zns_store *s, const char *container);
 size_t zns_store_nr_marks(const struct zns_store *s);
 const ZnsPb__Mark *zns_store_mark(const struct zns_store *s, size_t i);
 const ZnsPb__Mark *zns_store_find_mark(const struct zns_store *s, const uint8_t *id);
-/* What a lazy restore recorded (zns/first_pages.h); NULL: nothing. */
+/* The first pages that a lazy restore recorded (zns/first_pages.h); NULL: none. */
 const ZnsPb__FirstPages *zns_store_find_first(const struct zns_store *s, const uint8_t *id);
 
-/*
- * Each of these appends a record, flushes the device and returns only when it is durable; on
- * failure the state in memory is what it was. The messages are copied.
- */
+/* Each of these functions appends a record, flushes the device and returns only when the record is
+ * durable; on failure the state in memory is unchanged. The messages are copied. */
 /*
  * -EEXIST: that id. -ENOSPC: the catalogue would not fit a metadata zone. -EINVAL: zones or groups
  * out of range, more live bytes than a zone has, or a manifest outside the zone uses.
@@ -154,11 +154,9 @@ int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns
  *   -EINVAL  @c differs from the record in more than places; or as for a commit
  */
 int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
-/*
- * Changes from here to the end are one write, instead of one each. Until that returned none of them
- * is durable, though the catalogue in memory has them. If it fails with anything but 0, they may or
- * may not stand on the device: open the store anew.
- */
+/* Changes between here and zns_store_batch_end are written together. Until that function has
+ * returned, none of them is durable, although the catalogue in memory has them. If it fails, they
+ * may or may not be on the device: open the store anew. */
 void zns_store_batch_begin(struct zns_store *s);
 int zns_store_batch_end(struct zns_store *s, struct zns_err *err);
 /* -ENOENT */
@@ -171,7 +169,7 @@ int zns_store_release(struct zns_store *s, const char *container, struct zns_err
  * (-ENOENT). */
 int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_err *err);
 int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err *err);
-/* Adds, replaces or, with no runs, ends what is recorded of a checkpoint that is there. -ENOSPC:
+/* Adds, replaces or, with no runs, removes the first pages of an existing checkpoint. -ENOSPC:
  * other records need the room. */
 int zns_store_set_first(struct zns_store *s, const ZnsPb__FirstPages *f, struct zns_err *err);
 /* Reservations that name groups which the new profile lacks are dropped. */
@@ -203,11 +201,11 @@ int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, stru
 struct zns_mount_names {
 	char machine[ZNS_MACHINE_STR], boot[ZNS_UUID_STR], host[256];
 };
-/* this machine; @m points into @n */
+/* fills @m for this machine; @m points into @n */
 int zns_mount_self(ZnsPb__Mount *m, struct zns_mount_names *n, struct zns_err *err);
 const ZnsPb__Mount *zns_store_mount(const struct zns_store *s); /* NULL: never claimed */
-/* -EBUSY: another machine than @machine has the store and did not release it; @err says what to do.
- */
+/* -EBUSY: another machine than @machine has mounted the store and did not release it; @err says
+ * what to do. */
 int zns_store_mine(const struct zns_store *s, const char *machine, struct zns_err *err);
 int zns_store_claim(struct zns_store *s, const ZnsPb__Mount *m, struct zns_err *err);
 /* writes a claim that waits for a change */
@@ -234,8 +232,8 @@ int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uin
 		      uint8_t **out, size_t *padded_len, ZnsPb__ExtentRef *ref,
 		      struct zns_err *err);
 
-/* The footer in the block at @off; free with zns_pb__footer__free_unpacked. -ENODATA: none there;
- * -EBADMSG: damaged. */
+/* Reads the footer in the block at @off; free with zns_pb__footer__free_unpacked. -ENODATA: there
+ * is none; -EBADMSG: damaged. */
 int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Footer **out,
 		    struct zns_err *err);
 
@@ -243,10 +241,8 @@ int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Foo
 int zns_manifest_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo,
 		       ZnsPb__Manifest **out, struct zns_err *err);
 
-/*
- * For tools that check more than a reader does: is the footer behind the manifest of @c there, and
- * does it say the same? -EBADMSG: it does not; @err names zone and offset. Else the device's error.
- */
+/* For tools that check more than a reader does: does the footer behind the manifest of @c exist and
+ * agree with @c? -EBADMSG: no; @err names zone and offset. Else the device's error. */
 int zns_footer_check(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct zns_err *err);
 /*
  * Do record and manifest agree? Id, container and sizes must be the same, and every byte of every
@@ -255,8 +251,8 @@ int zns_footer_check(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct zns
  */
 int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
-/* Check a manifest that comes from a device: zones and offsets are in range, the number of
- * checksums is right, segments have no gaps. -EBADMSG: one of these does not hold. */
+/* Checks a manifest from a device: zones and offsets are in range, the number of checksums is
+ * right, segments have no gaps. -EBADMSG: one of these is violated. */
 int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 		       struct zns_err *err);
 

@@ -15,7 +15,7 @@
 #include "zns/frame.h"
 #include "zns/sealed.h"
 
-#define ZNS_STREAM_DATA MIB(4) /* at most so many bytes of images in a frame */
+#define ZNS_STREAM_DATA MIB(4) /* most bytes of images in one frame */
 
 /* Moves all of @len bytes, or fails. A reader's -ENODATA: the stream has ended before the first of
  * them. */
@@ -25,7 +25,7 @@ struct zns_stream {
 	/* The caller's. */
 	zns_stream_io io;
 	void *arg;
-	/* The rest is the stream's; a caller may read it. */
+	/* Private to the stream; a caller may read them. */
 	uint64_t id, seq, hash;
 	uint32_t items;
 	uint16_t last; /* the frame before */
@@ -63,10 +63,11 @@ int zns_stream_finish(struct zns_stream *s, ZnsPb__Retention *const *rules, size
  */
 int zns_stream_next(struct zns_stream *s, struct zns_err *err);
 /*
- * After a frame IMAGES: the manifest of s->item, with the key that its record has, as a writer of
- * sealed checkpoints wants it (zns/writer.h). Free with zns_pb__manifest__free_unpacked. -EBADMSG:
- * nobody sends such a one. -EOPNOTSUPP, -ENOSPC, -EPROTONOSUPPORT: it does not fit a device of
- * @geo, or this program. After any of them the stream can be read on.
+ * After a frame IMAGES: returns the manifest of s->item, with the key from its record, in the form
+ * that a writer of sealed checkpoints takes (zns/writer.h). Free with
+ * zns_pb__manifest__free_unpacked. -EBADMSG: no sender makes such a manifest. -EOPNOTSUPP, -ENOSPC,
+ * -EPROTONOSUPPORT: it does not fit a device with geometry @geo, or this program. After any of
+ * these errors the rest of the stream can still be read.
  */
 int zns_stream_images(struct zns_stream *s, const struct zns_geometry *geo, ZnsPb__Manifest **out,
 		      struct zns_err *err);

@@ -42,7 +42,7 @@ static inline void zns_cleanup_filep(FILE **f)
 	if (*f)
 		fclose(*f);
 }
-/* A variable with one of these frees or closes what it holds at the end of its scope. */
+/* A variable with one of these attributes is freed or closed at the end of its scope. */
 #define cleanup_free __attribute__((cleanup(zns_cleanup_freep)))
 #define cleanup_close __attribute__((cleanup(zns_cleanup_closep)))
 #define cleanup_file __attribute__((cleanup(zns_cleanup_filep)))
@@ -55,14 +55,14 @@ int zns_parse_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
 /* A duration: "90", "90s", "15m", "12h", "30d", "2w"; a bare number is seconds. At most what
  * nanoseconds can say. */
 int zns_parse_duration(const char *s, uint64_t *out_s);
-/* in the largest of these units that leaves no rest */
+/* in the largest unit that divides the duration */
 char *zns_format_duration(uint64_t s, char *buf, size_t len);
 /* A size, as people write it or as zns_format_size does: "64K", "64KiB", "1.5 MiB", "12 B" (powers
  * of 1024); a bare number is bytes. */
 int zns_parse_size(const char *s, uint64_t *out_bytes);
 
-/* A bandwidth: "500", "500MiB/s", "2GiB/s", "512KiB/s"; a bare number is MiB/s. More than 0;
- * rounded up to whole MiB/s. */
+/* Parses a bandwidth: "500", "500MiB/s", "2GiB/s", "512KiB/s"; a bare number is in MiB/s. More than
+ * 0; rounded up to whole MiB/s. */
 int zns_parse_mibps(const char *s, uint32_t *out_mibps);
 
 /* "447.0 MiB" and the like into @buf (at least 16 bytes); returns @buf. */
@@ -81,17 +81,16 @@ uint64_t zns_mono_ns(void); /* CLOCK_MONOTONIC, nanoseconds */
 #define ZNS_NAME_MAX 200
 struct zns_err;
 int zns_check_container(const char *name, struct zns_err *err);
-/* A memory context's: the same without /, and no . at its beginning. It is a file's name with a
- * suffix; names that have none of these suffixes are free for others in that directory. */
+/* A memory context's name: the same rules, and in addition no / and no leading dot. The name and a
+ * suffix form a file's name; without one of these suffixes, names in that directory are free for
+ * other uses. */
 int zns_check_memory(const char *name, struct zns_err *err);
 /* Length of the printable UTF-8 character that @s begins with, 0 if it is none. */
 int zns_printable(const char *s);
 
-/*
- * Text that somebody else chose, for a terminal or a log. zns_clean changes it in place: control
- * characters become blanks, other bytes that are no printable UTF-8 become ?. zns_escape writes it
- * to @buf, with such bytes and backslashes as \xHH; what does not fit is left out.
- */
+/* Makes text from another user fit for a terminal or a log. zns_clean changes it in place: control
+ * characters become blanks, other bytes that are not printable UTF-8 become ?. zns_escape writes it
+ * to @buf, with such bytes and backslashes as \xHH; what does not fit is left out. */
 char *zns_clean(char *s);
 bool zns_is_printable(const char *s);
 char *zns_escape(const char *s, char *buf, size_t len);
@@ -122,11 +121,9 @@ int zns_pread_all(int fd, void *buf, size_t len, off_t off);
 int zns_pwrite_all(int fd, const void *buf, size_t len, off_t off);
 int zns_write_all(int fd, const void *buf, size_t len);
 
-/*
- * Programs call this first. Those of the descriptors 0, 1 and 2 that are closed become /dev/null,
- * for reading only. Else a device or socket opened next would get such a number, and what is
- * printed would be written to it. -errno.
- */
+/* To be called first by programs. Closed descriptors among 0, 1 and 2 are opened on /dev/null, for
+ * reading only. Otherwise a device or socket that is opened next would get such a number, and
+ * output would be written to it. -errno. */
 int zns_std_fds(void);
 
 /*
@@ -135,8 +132,8 @@ int zns_std_fds(void);
  * -EFBIG if larger, else -errno.
  */
 int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len);
-/* The same for an open file, and for a plain name in a directory that others may write (safeopen.h
- * follows no link). */
+/* Like zns_read_file, for an open file, and for a plain name in a directory that others may write
+ * to (safeopen.h follows no link). */
 int zns_read_fd(int fd, size_t max, uint8_t **out, size_t *out_len);
 int zns_read_plain(int dirfd, const char *name, size_t max, uint8_t **out, size_t *out_len);
 
@@ -150,7 +147,7 @@ int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, 
 /* fsync of a directory. Some file systems (gocryptfs, other FUSE ones) have none: to them a name is
  * as durable as they make it, and that is no error. 0 or -errno. */
 int zns_sync_dir(int fd);
-/* The same for the directory that @path stands in: its name is then durable. 0 or -errno. */
+/* Syncs the directory that contains @path: a new name is then durable. 0 or -errno. */
 int zns_sync_parent(const char *path);
 
 /*
@@ -160,7 +157,7 @@ int zns_sync_parent(const char *path);
 int zns_find_program(const char *name, char *out, size_t len);
 /* znsctl, which may be in PREFIX/bin when the others are in PREFIX/libexec/zns-criu. 0 or -errno */
 int zns_find_znsctl(char *out, size_t len);
-/* the same, but never what the environment says */
+/* like zns_program, but ignores the environment */
 int zns_own_program(const char *name, char *out, size_t len);
 
 #endif

@@ -36,21 +36,21 @@ struct zns_zone_slot {
 
 struct zns_crypt;
 
-/* What the writer asks of zone_get(). */
+/* What the writer asks for in zone_get(). */
 struct zns_zone_wish {
 	uint32_t group;
-	uint64_t need; /* bytes that come next, in one run */
+	uint64_t need; /* bytes that are written next, in one run */
 	/* zones that will not be written again and have no write in flight; each named once */
 	const uint32_t *done;
 	uint32_t nr_done;
-	/* all zones that failed in this dump so far; never give one of them again */
+	/* all zones that failed in this dump so far; none of them may be given again */
 	const uint32_t *bad;
 	uint32_t nr_bad;
 };
 
 struct zns_writer_params {
 	struct zns_dev *dev; /* borrowed */
-	/* borrowed (zns/crypt.h); what is written is encrypted. NULL: plain */
+	/* borrowed (zns/crypt.h); the images are encrypted with it. NULL: plain */
 	const struct zns_crypt *crypt;
 	/*
 	 * Borrowed. The manifest of a checkpoint that comes from elsewhere and is written as it is
@@ -58,18 +58,19 @@ struct zns_writer_params {
 	 * written, by zns_writer_sealed; crypt is NULL. NULL: a checkpoint that is made here.
 	 */
 	const ZnsPb__Manifest *sealed;
-	/* borrowed; the key of @sealed, by which each unit must be authentic. NULL: no key */
+	/* borrowed; the key of @sealed, with which each unit is authenticated. NULL: no key */
 	const struct zns_crypt *proof;
-	struct zns_bucket *bucket; /* borrowed; every byte written pays. NULL: no limit */
+	/* borrowed; every byte written is taken from it. NULL: no limit */
+	struct zns_bucket *bucket;
 	uint32_t unit; /* stripe unit, bytes, a multiple of the block size */
-	uint32_t workers; /* threads; 0 = chosen by width and unit */
+	uint32_t workers; /* number of threads; 0 = chosen by width and unit */
 	/* bytes, about: little needs few threads and small pages; 0: not known */
 	uint64_t expected;
 	uint32_t nr_groups; /* the stripe's width */
-	uint32_t zone_mibps; /* about what one zone takes alone; 0: not known */
+	uint32_t zone_mibps; /* approximate write rate of one zone alone; 0: not known */
 	const uint32_t *groups; /* copied */
 	const uint32_t *weights;
-	/* if not NULL: the manifest and all images but pages go there only */
+	/* if not NULL: the manifest and all images except pages are written only to this group */
 	const uint32_t *metadata_group;
 	/*
 	 * Get a zone. Threads that feed images call it, never two at once; it may block. -EBUSY:
@@ -83,18 +84,18 @@ struct zns_writer_params {
 
 struct zns_writer_stats {
 	uint64_t bytes; /* payload of all images */
-	uint64_t page_bytes; /* of them in images opened with `pages` */
-	/* payload that is on the device; a packed image counts when its unit is there */
+	uint64_t page_bytes; /* how many of them are in images opened with `pages` */
+	/* payload bytes that are on the device; a packed image counts when its unit is there */
 	uint64_t written;
 	/* CLOCK_MONOTONIC; 0 before the first page data is handed to the bucket or device */
 	uint64_t first_submit_ns;
 	uint64_t last_complete_ns;
 	uint32_t nr_images; /* so far */
-	uint32_t nr_zones; /* used so far */
+	uint32_t nr_zones; /* how many were used so far */
 	uint32_t nr_reweighed; /* how often zones of the stripe got other weights */
-	uint32_t nr_gained; /* zones that came into the stripe while it was written */
+	uint32_t nr_gained; /* how many zones joined the stripe while it was written */
 	uint32_t nr_bad; /* how many of nr_zones failed */
-	char bad[160]; /* which, and why, for people; "" if none */
+	char bad[160]; /* for people: which zones failed, and why; "" if none */
 };
 
 struct zns_writer;
@@ -120,18 +121,19 @@ int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct 
  */
 int zns_writer_sealed(struct zns_writer *w, struct zns_wimage **out, struct zns_err *err);
 
-/* This image is a file that somebody else wrote into the image directory; a restore puts it back.
- * Call it before seal. */
+/* Marks this image as a file that another program wrote into the image directory; a restore puts it
+ * back. To be called before seal. */
 void zns_wimage_set_beside(struct zns_wimage *i);
 
-/* This image is raw material for zns_writer_compose, and no tool shows it. Call it before seal. */
+/* Marks this image as raw material for zns_writer_compose; tools do not show it. To be called
+ * before seal. */
 void zns_wimage_set_part(struct zns_wimage *i);
 
 /*
- * An image that consists of runs of sealed parts, one after the other. Nothing of it is written but
- * a map in the manifest. Other images may be composed of the same bytes, and what is in none costs
- * only its room. Names as for zns_writer_image. -EINVAL: no parts, or runs that leave them; -E2BIG:
- * too many runs. After either the dump may go on without the image.
+ * Makes an image that consists of runs of sealed parts, one after the other. Only a map in the
+ * manifest is written for it. Other images may use the same bytes, and bytes that no image uses
+ * cost only their room. Names as for zns_writer_image. -EINVAL: no parts, or runs outside of them;
+ * -E2BIG: too many runs. After either error the dump may continue without the image.
  */
 int zns_writer_compose(struct zns_writer *w, const char *name, struct zns_wimage *const *from,
 		       uint32_t nr_from, const struct zns_image_run *run, size_t nr,
@@ -146,10 +148,10 @@ struct zns_named {
 };
 
 /*
- * A part (zns_wimage_set_part) that consists of units which stand on the device already: they are
- * neither read nor written. @u is in order of zones and offsets, without duplicates. The record
- * names the zones as memory of @context. @key: the context's key; NULL: the units are in clear. At
- * most once in a dump. -EOPNOTSUPP: of units and checkpoint one is encrypted and the other is not.
+ * Makes a part (zns_wimage_set_part) of units that are on the device already: they are neither read
+ * nor written. @u is in order of zones and offsets, without duplicates. The record names the zones
+ * as memory of @context. @key: the context's key; NULL: the units are not encrypted. At most once
+ * in a dump. -EOPNOTSUPP: of units and checkpoint only one is encrypted.
  */
 struct zns_memory_key;
 int zns_writer_named(struct zns_writer *w, const char *name, const uint8_t *context,
@@ -165,16 +167,16 @@ int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uin
 		   struct zns_err *err);
 
 /*
- * Areas of the task's memory that the kernel writes although the task is frozen: a thread's rseq
- * area. Name them before zns_wimage_mem of that memory. If a unit with such an area is read again,
- * the area has the bytes of the first time. -ENOMEM: such a unit cannot be read again; all else
- * works. Any thread.
+ * Announces areas of the task's memory that the kernel writes although the task is frozen: a
+ * thread's rseq area. To be called before zns_wimage_mem of that memory. If a unit with such an
+ * area is read again, the area gets the bytes of the first read. -ENOMEM: such a unit cannot be
+ * read again; all else works. Any thread.
  */
 int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr);
-/* Is any such area in [@at, @at + @len)? */
+/* Is there any such area in [@at, @at + @len)? */
 bool zns_writer_is_unsteady(struct zns_writer *w, pid_t pid, uintptr_t at, size_t len);
 
-/* Append @len bytes; copied before it returns. */
+/* Appends @len bytes; they are copied before it returns. */
 int zns_wimage_data(struct zns_wimage *i, const void *buf, size_t len, struct zns_err *err);
 
 /*
@@ -191,7 +193,7 @@ int zns_wimage_from_fd(struct zns_wimage *i, int fd, struct zns_err *err);
 /* Return when every byte of task memory given so far has been read (not necessarily written). */
 int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err);
 
-/* No more data. Asynchronous; the image may not be used after it. */
+/* Ends the image. Asynchronous; the image must not be used afterwards. */
 int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err);
 
 /*
@@ -212,7 +214,7 @@ int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const Zns
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref,
 		      struct zns_err *err);
 
-/* After zns_writer_finish with a key: the seal of the manifest, ZNS_TAG_BYTES. */
+/* After zns_writer_finish with a key: returns the manifest's seal, ZNS_TAG_BYTES. */
 const uint8_t *zns_writer_seal(const struct zns_writer *w);
 
 /* Note in the checkpoint's record how long data were written so far, and how fast. */
@@ -249,17 +251,13 @@ uint32_t zns_writer_wants(struct zns_writer *w, bool *waits);
 int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint32_t writers,
 		    struct zns_err *err);
 
-/*
- * @crowded: write in short commands from now on, since others write to the same dies, or the broker
- * writes its log there, and each of them waits behind our commands. Any thread, any time.
- */
+/* @crowded: from now on, write in short commands, since others write to the same dies, or the
+ * broker writes its log there, and each of them waits behind our commands. Any thread, any time. */
 void zns_writer_crowded(struct zns_writer *w, bool crowded);
 
-/*
- * @writers write to zones of @group now, this one included. The writer assumes at once that its
- * zone there gets an equal part of zns_writer_params.zone_mibps, until its own writes say more. Any
- * thread, any time.
- */
+/* @writers writers use zones of @group now, including this one. The writer assumes at once that its
+ * zone there gets an equal part of zns_writer_params.zone_mibps, until it has measured its own
+ * writes. Any thread, any time. */
 void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers);
 
 void zns_writer_stats_get(struct zns_writer *w, struct zns_writer_stats *out);
