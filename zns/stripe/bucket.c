@@ -18,7 +18,7 @@
 
 struct limit {
 	uint32_t mibps;
-	/* everything that was taken so far is earned at this time; 0: nothing was taken */
+	/* until this time everything that was taken so far is paid for; 0: nothing was taken */
 	uint64_t earned_ns;
 	/* what has passed, and all urgent takes, are earned at this time; 0: there are none */
 	uint64_t passed_ns;

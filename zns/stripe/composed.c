@@ -25,10 +25,10 @@ struct job {
 	const struct runs *r;
 	struct zns_task task; /* pid 0: the destination is this process's own memory */
 	enum zns_read_how how;
-	/* the parts of the image that the caller wants; owned; in any order */
+	/* the parts of the image that the caller wants, in any order; owned by this struct */
 	struct zns_part *part;
 	size_t nr, next; /* next: the first part that has not been requested completely */
-	uint64_t used; /* bytes of that part that have been requested */
+	uint64_t used; /* how many bytes of that part have been requested */
 	zns_read_done done;
 	void *arg;
 	pthread_mutex_t lock;
@@ -58,7 +58,7 @@ static int add_part(struct wish *w, uint64_t at, uint64_t len, void *to)
 static int collect(struct job *j, struct wish *wish)
 {
 	const struct runs *r = j->r;
-	size_t n = r->nr; /* the current run; r->nr: none yet */
+	size_t n = r->nr; /* the current run; r->nr: none is selected yet */
 
 	for (size_t parts = 0; j->next < j->nr && parts < PARTS_MAX; parts++) {
 		const struct zns_part *p = &j->part[j->next];

@@ -6,7 +6,7 @@
 
 #define RANGES 64 /* most ranges written by one system call */
 
-/* Copies @len bytes to the task; @skip is where they stand in the request's range. */
+/* Copies @len bytes to the task; @skip is their offset in the request's range. */
 static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, size_t len,
 			struct zns_err *err)
 {

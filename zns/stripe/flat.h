@@ -6,7 +6,7 @@
 #include "zns/flat.h"
 
 struct flat_image {
-	/* the image as the checkpoint holds it, if neither bytes nor runs is set */
+	/* the stored image, used if neither bytes nor runs is set */
 	struct zns_rimage *raw;
 	uint8_t *bytes; /* a pagemap that flat.c wrote */
 	/* a pages image put together from several levels; sources are numbered by level */

@@ -35,7 +35,7 @@ static int verify(const struct hot_read *h, struct zns_err *err)
 	return transform_in(i->crypt, i->memory, i->pb, i->place, h->c->k, h->bytes, h->u.len, err);
 }
 
-/* Takes what another restore has read. False: there is nothing, or it does not verify. */
+/* Uses a unit that another restore has read. False: there is none, or it does not verify. */
 static bool had(struct hot_read *h, enum zns_hot_got got)
 {
 	struct zns_err why = ZNS_ERR_INIT;

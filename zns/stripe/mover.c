@@ -252,8 +252,8 @@ static const struct mover_piece *piece_of(const struct mover *v, uint32_t zone, 
 	return NULL;
 }
 
-/* Points the extents to the new places. An extent without any unit keeps its place: nothing
- * needs to stand there. */
+/* Points the extents to the new places. An extent without any unit keeps its place, since nothing
+ * is stored for it. */
 static void point_extents(struct mover *v)
 {
 	for (size_t i = 0; i < v->m->n_images; i++)

@@ -17,12 +17,12 @@ struct mover_unit {
 struct mover_piece { /* a run of blocks of a victim zone without a gap */
 	uint32_t zone, to_zone;
 	uint64_t start, end, to_start;
-	size_t first, nr; /* its units */
+	size_t first, nr; /* index of its first unit, and the number of its units */
 };
 
-struct mover_slot { /* a zone that the move writes to; writes go to the last one only */
+struct mover_slot { /* a zone that the move writes to; only the last one of the list is written */
 	uint32_t zone, group;
-	uint32_t from; /* group whose data asked for this zone */
+	uint32_t from; /* the group whose data this zone was requested for */
 	uint64_t start, wp, capacity;
 };
 

@@ -6,7 +6,7 @@
 #include "zns/util.h"
 #include "zns/grow.h"
 
-#define MAGIC_COMMON 0x54564319u /* goes before the image's own number */
+#define MAGIC_COMMON 0x54564319u /* precedes the image's own magic number */
 
 uint64_t pagemap_pages(const ZnsPb__PagemapEntry *e)
 {

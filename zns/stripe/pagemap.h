@@ -15,7 +15,7 @@
 struct pagemap {
 	uint32_t pages_id;
 	ZnsPb__PagemapEntry **e;
-	/* of each entry: byte offset of its pages in the pages image; set only if they are
+	/* for each entry: byte offset of its pages in the pages image; set only if its pages are
 	 * present */
 	uint64_t *off;
 	size_t nr, max_e, max_off;

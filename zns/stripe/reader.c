@@ -5,7 +5,7 @@
 #include <string.h>
 #include "reader.h"
 
-/* a request of at most so many bytes is taken as one that somebody waits for */
+/* requests up to this size are assumed to be waited for, and cause reading ahead */
 #define AHEAD_REQUEST MIB(2)
 
 /* Tells the caller of a verifying request whether unit @k is right. */
@@ -34,7 +34,7 @@ static void request_end(struct request *q)
 	free(q);
 }
 
-/* The @n-th unit of a request, and how much of it the request wants. */
+/* The number of the @n-th unit of a request, and how much of it the request wants. */
 static uint64_t unit_of(const struct request *q, uint64_t n)
 {
 	return q->part ? q->wanted[n].k : n;
@@ -134,8 +134,8 @@ static void queue_add(struct zns_reader *r, struct request *q)
 		pthread_cond_signal(&r->work);
 }
 
-/* May a worker take from the queue? One is kept from the background, and a buffer with it, so that a
- * fault never waits for what nobody waits for. Lock held. */
+/* May a worker take a request from the queue? One worker and one buffer are kept from background
+ * requests, so that a fault never waits for them. Lock held. */
 static bool may_take(const struct zns_reader *r)
 {
 	return r->queue && (!r->queue->first->background || r->nr_threads == 1 ||
@@ -157,10 +157,10 @@ static struct request *take_urgent(struct zns_reader *r, uint64_t *n)
 }
 
 /*
- * Images take turns, unit by unit, so that a page for one task does not wait for another task's
- * gigabytes. Requests of one image are served in order, so that its units go round the zones of the
- * stripe. If requests of one size took turns, all of them would be at the same zone at a time
- * (test_rates). What is left of a failed request is skipped.
+ * Images are served in turns, unit by unit, so that a page for one task does not wait for another
+ * task's gigabytes. Requests of one image are served in order, so that its units use the zones of
+ * the stripe in turn. If requests of the same size were served in turns, all of them would use one
+ * zone at a time (test_rates). The rest of a failed request is skipped.
  */
 static struct request *queue_take(struct zns_reader *r, uint64_t *n)
 {
@@ -198,7 +198,7 @@ static void ahead_add(struct zns_reader *r, struct zns_rimage *i)
 	pthread_cond_broadcast(&r->work);
 }
 
-/* Reads one unit that no request has asked for yet. */
+/* Reads one unit ahead. */
 static void run_ahead(struct zns_reader *r)
 {
 	struct zns_rimage *i = r->ahead;

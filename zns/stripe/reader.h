@@ -15,24 +15,25 @@ struct zns_rimage {
 	const ZnsPb__Image *pb;
 	/* NULL: the checkpoint is not encrypted, or its key is not known */
 	const struct zns_crypt *crypt;
-	/* the key of units that a memory context wrote; NULL: there are none, or no key is known */
+	/* the key of units that a memory context wrote; NULL: there are no such units, or the key
+	 * is not known */
 	struct zns_memory_key *memory;
 	uint32_t index, level;
 	uint32_t place; /* index of the image in its own manifest */
 	struct zns_seg *seg;
-	struct runs *runs; /* of a composed image; NULL: the image has units of its own */
+	struct runs *runs; /* set for a composed image; NULL: the image has units of its own */
 	/* requests that still have units to hand out, in order of arrival */
 	struct request *first, **last;
 	struct zns_rimage *link; /* the next image in the reader's queue */
-	/* for reading ahead, when somebody reads in order and waits for each read */
+	/* for reading ahead, when the image is read in order and each read is waited for */
 	uint64_t expected; /* the unit after the last one asked for */
-	uint64_t ahead, ahead_end; /* the units to read before somebody asks for them */
+	uint64_t ahead, ahead_end; /* range of units to read ahead */
 	uint32_t ahead_depth; /* how many units to read ahead; grows while the guesses are right */
 	bool ahead_queued;
 	struct zns_rimage *ahead_next;
 };
 
-#define READER_STREAMS 8 /* how many readers in order are told apart */
+#define READER_STREAMS 8 /* how many sequential readers can be told apart */
 
 enum unit_state { UNIT_IDLE, UNIT_LOADING, UNIT_READY };
 
@@ -81,8 +82,8 @@ struct request {
 	/* goes before all other requests, and reads only the bytes it needs of a unit */
 	bool urgent;
 	bool here; /* the caller's own thread does the reading */
-	bool no_ahead; /* do not read ahead: the caller says itself what it will want */
-	bool background; /* nobody waits for it */
+	bool no_ahead; /* do not read ahead: the caller announces itself what it will want */
+	bool background; /* low priority: no task waits for it */
 	/* set for verification: it is called for each unit, and nothing is delivered */
 	zns_unit_checked checked;
 	zns_read_done done;
@@ -105,7 +106,7 @@ void raw_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
 void raw_read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part *part, size_t nr,
 		    enum zns_read_how how, zns_read_done done, void *arg);
 int raw_read(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd,
-	     struct zns_err *err); /* to @buf, or to the same place of @fd */
+	     struct zns_err *err); /* into @buf, or to the same offset of @fd */
 
 /* For a caller that waits for its read: give zns_read_done read_woken and this as its argument;
  * read_await() waits, ends the wait and returns the read's error. */
@@ -135,10 +136,10 @@ struct zns_reader {
 	pthread_cond_t work, change;
 	bool stop;
 	struct request *urgent, **urgent_tail; /* in order of arrival */
-	struct zns_rimage *queue, **tail; /* images that have requests; they take turns */
+	struct zns_rimage *queue, **tail; /* images that have requests; served in turns */
 	/* images with units to read ahead, for workers that have nothing else to do */
 	struct zns_rimage *ahead, **ahead_tail;
-	/* images that small requests came for, the latest first */
+	/* the images with the most recent small requests, latest first */
 	const struct zns_rimage *recent[READER_STREAMS];
 	uint32_t nr_recent;
 	struct cached *cache;
@@ -146,7 +147,8 @@ struct zns_reader {
 	uint32_t nr_cache;
 	uint64_t clock, nr_loads;
 	pthread_t *thread;
-	uint32_t nr_threads, nr_background; /* nr_background: threads at such a request */
+	/* nr_background: how many threads serve a background request now */
+	uint32_t nr_threads, nr_background;
 	uint64_t bytes, first_ns, last_ns;
 	_Atomic uint64_t shared; /* bytes */
 };

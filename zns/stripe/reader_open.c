@@ -36,8 +36,8 @@ static int image_init(struct zns_reader *r, uint32_t n, const ZnsPb__Image *pb, 
 	return ret;
 }
 
-/* Sets up a composed image. Its sources are images of the same level, and @first is the first of
- * those. */
+/* Sets up a composed image. Its sources are images of the same level; @first is that level's first
+ * image. */
 static int composed_init(struct zns_rimage *i, uint32_t first, struct zns_err *err)
 {
 	const ZnsPb__ImageMap *map = i->pb->map;
@@ -169,7 +169,7 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 		ret = -pthread_create(&r->thread[r->nr_threads], NULL, reader_worker, r);
 		if (!ret)
 			continue;
-		if (r->nr_threads >= 2) /* fewer threads than wanted only make it slower */
+		if (r->nr_threads >= 2) /* with fewer threads than wanted it is only slower */
 			ret = 0;
 		else
 			zns_fail_sys(err, ret, "cannot start a worker");

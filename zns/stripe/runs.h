@@ -19,7 +19,7 @@ struct run {
 
 struct runs {
 	const char *name; /* name of the image that is put together; borrowed */
-	/* the source images by their number; only those that a run names are set */
+	/* the source images by their number; only those that a run refers to are set */
 	struct zns_rimage **from;
 	uint32_t nr_from;
 	struct run *run;

@@ -115,7 +115,7 @@ static int install(struct zns_task task, const struct iovec *remote, const char 
 			done = 0;
 			continue;
 		}
-		if (ret) { /* the range is not one of whole pages */
+		if (ret) { /* the range does not consist of whole pages */
 			uncover(task.uffd, to, left);
 			return write_plainly(task.pid, to, from, left);
 		}
@@ -126,7 +126,7 @@ static int install(struct zns_task task, const struct iovec *remote, const char 
 
 /* ---- a task that runs ---- */
 
-/* bytes of one copy: an event of the task waits no longer than that takes */
+/* bytes of one copy: an event of the task waits at most for one copy */
 #define AT_ONCE KIB(64)
 
 /* *done: the bytes that were copied, from the front. -ESTALE: the task or the area is gone. */

@@ -21,7 +21,7 @@ int transform_out(const struct zns_crypt *c, uint32_t image, const char *name, u
 		  uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
 /* Keeps a unit's tag for the manifest. Call with the writer's lock. 0 or -ENOMEM. */
 int transform_keep(ZnsPb__Image *pb, size_t *max, uint64_t unit, const uint8_t tag[ZNS_TAG_BYTES]);
-/* Called at the writer's end: puts into the manifest and its record what they say of the key. */
+/* Called when the writer ends: puts information about the key into the manifest and its record. */
 int transform_seal(const struct zns_crypt *c, ZnsPb__Manifest *m, uint8_t seal[ZNS_TAG_BYTES],
 		   struct zns_err *err);
 

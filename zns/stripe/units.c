@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Checksum units in memory: fetched, verified, kept for a while. */
+/* Checksum units in memory: fetched, verified, and cached for a while. */
 #include <string.h>
 #include "reader.h"
 #include "transfer.h"
@@ -36,8 +36,8 @@ static int read_span(struct zns_reader *r, const struct cached *c, const struct 
 			     s->to - s->from, err);
 }
 
-/* Says why a unit is wrong. The tag of an encrypted unit did not fit; its checksum, which covers
- * the bytes on the device, tells whether they are damaged or were changed by somebody. */
+/* Says why a unit is wrong. The tag of an encrypted unit did not match; its checksum, which covers
+ * the bytes on the device, tells whether they are damaged or were changed on purpose. */
 static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s,
 		    struct zns_err *err)
 {
@@ -154,8 +154,8 @@ static bool has_pieces(const struct zns_reader *r, const struct zns_rimage *i, u
 	       !(p->off % r->dev->geo.block_size);
 }
 
-/* Was the unit read ahead and not asked for yet? Such a unit may be replaced, since a wrong
- * guess must not hold a buffer for ever. */
+/* Was the unit read ahead and not requested yet? Such a unit may be replaced, since a wrong guess
+ * must not hold a buffer for ever. */
 static bool awaited(const struct zns_reader *r, const struct cached *c)
 {
 	return c->fresh && r->nr_loads - c->load < 4 * r->nr_cache;
@@ -239,12 +239,12 @@ struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, u
 	struct zns_place p;
 	int ret;
 
-	/* Does not wait for a whole unit that is being read. But if most of the unit is wanted,
-	 * it reads all of it: the rest will be wanted, too. */
+	/* Does not wait for a whole unit that is being read. But if most of the unit is wanted, it
+	 * reads the whole unit: the rest will probably be wanted, too. */
 	if (c ? c->state == UNIT_READY : !old)
 		return unit_get(r, i, k, urgent, err);
 	if (c)
-		look_up(r, NULL, UINT64_MAX, true, &old); /* asks for a free buffer only */
+		look_up(r, NULL, UINT64_MAX, true, &old); /* only looks for a free buffer */
 	if (!old || (last - first + 1) * 2 * piece > unit_len(i, k) || !has_pieces(r, i, k, to, &p))
 		return unit_get(r, i, k, urgent, err);
 	old->img = NULL;
@@ -274,5 +274,5 @@ void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k)
 		return;
 	old->fresh = true;
 	old->users--;
-	pthread_cond_broadcast(&r->change); /* somebody may wait for a buffer */
+	pthread_cond_broadcast(&r->change); /* another thread may wait for a buffer */
 }

@@ -23,7 +23,7 @@ struct zns_wimage {
 	uint64_t nr_units; /* units that were given to the queue */
 	uint32_t ungathered; /* units whose task memory has not been read yet */
 	struct job *open; /* the unit being filled; only the thread that feeds the image uses it */
-	ZnsPb__Image pb; /* what the manifest says of it */
+	ZnsPb__Image pb; /* its entry in the manifest */
 	size_t max_segments, max_csums, max_tags, max_sums;
 	struct source **source; /* where each unit's bytes came from (rescue.h); NULL: not kept */
 	size_t max_sources;
@@ -57,7 +57,7 @@ struct images {
 /* NULL: no memory. */
 ZnsPb__Segment *image_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents)
 	NEEDS_LOCK;
-/* takes the places of all bytes from @size on away */
+/* removes the places of all bytes from offset @size on */
 void image_cut(struct zns_wimage *i, uint64_t size) NEEDS_LOCK;
 /* @tag: filled in by transform_out(); not used without a key. -ENOMEM. */
 int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum,

@@ -24,7 +24,8 @@ struct lane {
 	uint64_t run_ns, run_bytes;
 	double ns_per_byte, deviation, last; /* last: the latest sample */
 	uint64_t end_ns; /* time at which the last write ended */
-	uint32_t writers; /* writers in the lane's group, as the broker said; 0: it has not said */
+	/* how many writers use the lane's group, according to the broker; 0: not known */
+	uint32_t writers;
 	/* a bit for each of the last writes, the newest lowest: the write began when the one
 	 * before it ended */
 	uint8_t row;
@@ -35,10 +36,11 @@ struct lanes {
 	 * them */
 	struct lane *v;
 	uint32_t nr;
-	/* the lane for everything but pages, behind the others; NULL: it shares theirs */
+	/* the lane for images other than pages, behind the other lanes; NULL: they use the lanes of
+	 * pages */
 	struct lane *meta;
-	/* somebody is placing a unit and may wait with the lock dropped; others wait until he
-	 * is done */
+	/* a thread is placing a unit and may wait with the lock dropped; other threads wait until
+	 * it is done */
 	bool placing;
 };
 
@@ -58,11 +60,11 @@ struct current {
 int lanes_place(struct zns_writer *w, struct job *j, uint64_t hint_units) NEEDS_LOCK;
 int lanes_place_run(struct zns_writer *w, uint64_t len, struct wzone **wz, uint64_t *off)
 	NEEDS_LOCK;
-/* Between placing_begin() and placing_end() nobody else places a unit. placing_begin() drops the
- * lock while it waits. */
+/* Between placing_begin() and placing_end() no other thread places a unit. placing_begin() drops
+ * the lock while it waits. */
 void placing_begin(struct zns_writer *w) NEEDS_LOCK;
 void placing_end(struct zns_writer *w) NEEDS_LOCK;
-/* as lanes_place(), for a caller between placing_begin() and placing_end() */
+/* like lanes_place(), for a caller between placing_begin() and placing_end() */
 int lanes_place_again(struct zns_writer *w, struct job *j, uint64_t hint_units) NEEDS_LOCK;
 void lanes_end_segment(struct zns_writer *w) NEEDS_LOCK; /* the next unit begins a new one */
 

@@ -24,7 +24,7 @@
 struct ZNS_TSA(capability("mutex")) writer_lock_role {
 	int unused;
 };
-/* a name for the analysis; defined nowhere, used by no code */
+/* a name for the analysis; it has no definition, and no code uses it */
 extern struct writer_lock_role writer_held;
 
 #define GUARDED ZNS_TSA(guarded_by(writer_held))

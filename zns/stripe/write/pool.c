@@ -14,11 +14,9 @@ struct slab {
 	struct slab *next;
 };
 
-/*
- * Units come from slabs of whole huge pages: a direct write of a megabyte then pins one page, not
- * 256 (a third of the write's CPU time; test/bench/compare.py). To clear three of them takes as
- * long as all else of a small dump.
- */
+/* Units come from slabs of whole huge pages: a direct write of a megabyte then pins one page, not
+ * 256 (a third of the write's CPU time; test/bench/compare.py). Clearing three such pages takes as
+ * long as all else in a small dump. */
 static int slab_add(struct pool *p)
 {
 	size_t step = zns_align_up(p->unit, zns_max((size_t)4096, p->align)),

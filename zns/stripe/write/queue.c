@@ -55,11 +55,9 @@ void queue_tell_room(struct zns_writer *w)
 		pthread_cond_broadcast(&w->room);
 }
 
-/*
- * The next unit: the oldest one of a lane that has nothing to do; else, as long as hands are left
- * for all lanes, of one that has the least, to be read and hashed ahead. So a slow zone never has
- * all the hands.
- */
+/* Chooses the next unit: the oldest unit of a lane that no worker serves; else, as long as workers
+ * are left for all lanes, one of the lane with the fewest, to be read and hashed ahead. So a slow
+ * zone never occupies all workers. */
 struct job *queue_take(struct zns_writer *w)
 {
 	struct job **best = NULL, *j;

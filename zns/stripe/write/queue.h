@@ -22,7 +22,7 @@ struct job {
 	struct lane *lane;
 	uint64_t off; /* byte offset in the zone */
 	uint8_t *data; /* the bytes, owned; NULL: they are in the memory of a task */
-	bool counted; /* it counts in nr_data */
+	bool counted; /* it is counted in nr_data */
 	/* the bytes are in the form in which they go to the device; checksum and tag below
 	 * are of that form */
 	bool ready;

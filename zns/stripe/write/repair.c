@@ -165,9 +165,10 @@ NEEDS_LOCK static int copy(struct zns_writer *w, uint32_t zone, uint64_t x, cons
 }
 
 /*
- * A zone for data that must leave another one, which had @lane (NULL: none); nothing is being
- * written now. A zone of its own is best. If the limits allow none, take the rest of a lane's zone.
- * If none has room, the lanes give theirs up; then ask again.
+ * Finds a zone for data that must leave another zone, which belonged to @lane (NULL: none); nothing
+ * is being written now. A separate zone is best. If the limits allow none, it takes the rest of a
+ * lane's zone. If no lane's zone has room, the lanes give their zones up, and the caller asks
+ * again.
  */
 NEEDS_LOCK static struct wzone *target(struct zns_writer *w, uint32_t group, uint64_t need,
 				       struct lane *lane, bool own)

@@ -38,8 +38,8 @@ int rescue_list(struct zns_writer *w, uint32_t zone, uint64_t from, uint64_t to,
 size_t rescue_run(const struct zns_writer *w, const struct piece *p, size_t nr, uint64_t *off,
 		  uint64_t *len);
 /*
- * A run of pieces into @buf, every one verified: from the zone; with @again also from the source.
- * Nothing is placed or written meanwhile, so it reads what the lock guards without it.
+ * Reads a run of pieces into @buf, and verifies each: from the zone; with @again also from the
+ * source. Meanwhile nothing is placed or written, so it may read guarded members without the lock.
  */
 int rescue_fetch(struct zns_writer *w, uint32_t zone, const struct piece *p, size_t nr, bool again,
 		 uint8_t *buf, struct zns_err *err) NO_LOCK;

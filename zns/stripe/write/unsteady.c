@@ -55,7 +55,7 @@ bool zns_writer_is_unsteady(struct zns_writer *w, pid_t pid, uintptr_t at, size_
 	return is;
 }
 
-/* Where area @a stands in the unit's bytes. NULL: not in it, or not as a whole. */
+/* Returns where area @a is in the unit's bytes. NULL: it is not in them, or only in part. */
 static uint8_t *find(const struct area *a, const struct iovec *iov, uint32_t nr, uint8_t *buf)
 {
 	for (uint32_t i = 0; i < nr; buf += iov[i++].iov_len) {

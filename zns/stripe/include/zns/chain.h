@@ -9,7 +9,8 @@
 #include "zns/config.h"
 #include "zns/reader.h"
 
-#define ZNS_CHAIN_MAX 256 /* checkpoints; a restore has as many pagemaps of each task in memory */
+/* most checkpoints in a chain; for each of them a restore has a pagemap of each task in memory */
+#define ZNS_CHAIN_MAX 256
 
 struct zns_chain;
 
@@ -29,7 +30,7 @@ uint32_t zns_chain_levels(const struct zns_chain *c);
 const ZnsPb__Manifest *zns_chain_manifest(const struct zns_chain *c, uint32_t level);
 /* NULL: not encrypted */
 const struct zns_crypt *zns_chain_crypt(const struct zns_chain *c, uint32_t level);
-/* its images are those of all levels */
+/* a reader of the images of all levels */
 struct zns_reader *zns_chain_reader(const struct zns_chain *c);
 /* NULL: no such level or image. */
 struct zns_rimage *zns_chain_find(const struct zns_chain *c, uint32_t level, const char *name);

@@ -23,8 +23,8 @@ void zns_flat_free(struct zns_flat *f); /* NULL is fine */
 uint32_t zns_flat_images(const struct zns_flat *f);
 const char *zns_flat_name(const struct zns_flat *f, uint32_t n);
 uint64_t zns_flat_size(const struct zns_flat *f, uint32_t n); /* bytes */
-uint64_t zns_flat_bytes(const struct zns_flat *f); /* of all but parts */
-/* it is put together: the checkpoint has it in another form */
+uint64_t zns_flat_bytes(const struct zns_flat *f); /* total size of all images except parts */
+/* true if the image is assembled: the checkpoint stores it in another form */
 bool zns_flat_is(const struct zns_flat *f, uint32_t n);
 /*
  * Where image @n is read from, in order: @piece gets [off, off + len) of image @place in the
@@ -40,11 +40,11 @@ int zns_flat_walk(const struct zns_flat *f, uint32_t n, zns_flat_piece piece, vo
  */
 void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, struct zns_task task,
 			const struct iovec *iov, uint32_t nr, zns_read_done done, void *arg);
-/* The same as zns_rimage_read_lazy does. */
+/* Like zns_rimage_read_lazy. */
 void zns_flat_read_lazy(struct zns_flat *f, uint32_t n, uint64_t off, struct zns_task task,
 			const struct iovec *iov, enum zns_read_how how, zns_read_done done,
 			void *arg);
-/* Read [off, off + len), all of it; -ENODATA: beyond the image. */
+/* Reads all of [off, off + len); -ENODATA: beyond the image's end. */
 int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_t len,
 		  struct zns_err *err);
 

@@ -16,32 +16,30 @@
 
 struct zns_mover_params {
 	struct zns_dev *dev; /* borrowed, writable */
-	/* borrowed; every byte read and every byte written pays. NULL: no limit */
+	/* borrowed; every byte read and written is taken from it. NULL: no limit */
 	struct zns_bucket *bucket;
-	/* the record as it is now; the caller keeps its zones from being reset */
+	/* the present record; the caller protects its zones from resets */
 	const ZnsPb__Checkpoint *c;
 	const uint32_t *victims; /* zones to be emptied */
 	uint32_t nr_victims;
-	/* for each victim the group to move to, and to no other. NULL: they stay in their groups,
-	 * if there is room */
+	/* for each victim the only group to move to. NULL: data stay in their groups, if there is
+	 * room */
 	const uint32_t *to_group;
 	const uint32_t *zone_group; /* group of every zone */
-	/* Get a zone with room for @need bytes, of @group if there is one. The zones @done are not
+	/* Gets a zone with room for @need bytes, in @group if possible. The zones @done are not
 	 * written any more. */
 	int (*zone_get)(void *arg, uint32_t group, uint64_t need, const uint32_t *done,
 			uint32_t nr_done, struct zns_zone_slot *out, struct zns_err *err);
-	/* Called before every transfer; it touches @groups. Returns when it may be done. @bytes:
-	 * moved so far. Not 0: stop. */
+	/* Called before every transfer, with the @groups that it uses. Returns when the transfer
+	 * may begin. @bytes: moved so far. A result other than 0 stops the move. */
 	int (*step)(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes,
 		    struct zns_err *err);
 	void *arg;
 };
 
-/*
- * Copies, writes the manifest, and reads it back; does not flush. *out is the record to commit
- * after zns_mover_durable (zns_pb__checkpoint__free_unpacked); *bytes is what was written.
- * -EBADMSG: damaged, nothing is moved. -ENODATA: the checkpoint has nothing in the victims.
- */
+/* Copies, writes the manifest, and reads it back; does not flush. *out is the record to commit
+ * after zns_mover_durable (zns_pb__checkpoint__free_unpacked); *bytes is how much was written.
+ * -EBADMSG: damaged, nothing is moved. -ENODATA: the checkpoint has no data in the victims. */
 int zns_mover_run(const struct zns_mover_params *p, ZnsPb__Checkpoint **out, uint64_t *bytes,
 		  struct zns_err *err);
 

@@ -14,7 +14,7 @@ struct zns_pagemap_run {
 	bool lazy; /* a lazy restore may bring it when the task runs */
 };
 
-/* The entries as they stand behind an image's head. *@out is malloc'ed, the caller's. -ENOMEM. */
+/* The entries as they follow an image's head. The caller owns the malloc'ed *@out. -ENOMEM. */
 int zns_pagemap_entries(const struct zns_pagemap_run *run, size_t nr, uint8_t **out, size_t *len,
 			struct zns_err *err);
 
