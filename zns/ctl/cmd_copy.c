@@ -9,7 +9,7 @@
 
 struct copy {
 	struct zns_registered from, to;
-	ZnsPb__Response *source, *target; /* what is on them */
+	ZnsPb__Response *source, *target; /* the checkpoints on the two devices */
 	struct ctl_progress prog;
 	uint8_t *buf;
 	bool dry_run, switches;
@@ -65,9 +65,9 @@ static int copy_one(struct copy *k, const ZnsPb__Checkpoint *c, struct zns_err *
 		zns_save_give_up(&v, ret, "the copy failed");
 	else
 		k->bytes += v.c->bytes;
-	zns_save_end(&v); /* it borrows the manifest */
+	zns_save_end(&v); /* the writer borrows the manifest, so it ends first */
 	as_is_close(&from);
-	/* before the connection ends: a rule may be applied then */
+	/* done before the connection ends: a retention rule may be applied then */
 	if (!ret && as_is_orphan(c)) {
 		ret = as_is_pin(&to.broker, &c->id, err);
 		k->orphans++;

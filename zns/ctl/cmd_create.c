@@ -148,11 +148,12 @@ static int set_param(struct zns_emu_params *p, const struct param *q, const char
 struct create {
 	const char *profile;
 	bool format, dflt, force, capacity_set;
-	/* of a store on a disk */
+	/* options for a store on a disk */
 	bool disk, preallocate, is_volatile;
 	uint64_t size;
 	uint32_t write_mibps, read_mibps; /* 0: measured */
-	const char *of_emu, *of_disk; /* options that only one of the two kinds of device has */
+	/* options that only an emulated device, or only a store on a disk, has */
+	const char *of_emu, *of_disk;
 	char path[256];
 	uint8_t uuid[ZNS_UUID_LEN];
 	struct ctl_encrypt encrypt;
@@ -209,7 +210,7 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 		return ret;
 	ret = fill(k, die, err);
 	if (ret && !there)
-		unlink(file); /* else the next try would find it in its way */
+		unlink(file); /* otherwise the next attempt would be refused because of this file */
 	return ret;
 }
 
@@ -281,7 +282,7 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 			   J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
 }
 
-/* Without --size a store takes all of a partition or volume. */
+/* Without --size a store takes the whole partition or volume. */
 static int size_of(const char *path, uint64_t *size, struct zns_err *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -20,16 +20,16 @@ struct flatten {
 	struct zns_save v;
 	struct zns_chain *chain;
 	struct zns_flat *flat;
-	ZnsPb__Handle *handle; /* of the directory on the command line, or NULL */
-	/* how the checkpoint can be read now; only if an option asks for it */
+	ZnsPb__Handle *handle; /* the handle in the directory on the command line, or NULL */
+	/* how the checkpoint can be read now; set only if an option needs it */
 	struct layout layout;
 	bool dry_run, fast_enough;
 	/* no parent and no superseded copies: only the places of its data can become better */
 	bool plain;
 	uint32_t below; /* per cent of the rate that its groups could give; 0: always flatten */
 	uint32_t qos_mibps;
-	uint32_t weight; /* weight of a class of its own; 0: that of the checkpoint's owner */
-	uint64_t done, tell_ns; /* bytes; when it tells the broker next */
+	uint32_t weight; /* weight of a separate class; 0: the weight of the checkpoint's owner */
+	uint64_t done, tell_ns; /* bytes done; when to tell the broker next */
 	struct ctl_progress prog;
 };
 
@@ -58,7 +58,7 @@ static int is_of_use(struct flatten *x, const ZnsPb__Checkpoint *c, struct zns_e
 			"it is whole already; `--below PERCENT` writes it anew if it is read slowly");
 }
 
-/* Shall the checkpoint be written anew? Its present layout decides. */
+/* Is it worth writing the checkpoint anew? Decided by its present layout. */
 static int look(struct flatten *x, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;

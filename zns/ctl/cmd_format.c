@@ -240,11 +240,9 @@ static bool same_file(const char *a, const char *b)
 				     x.st_dev == y.st_dev && x.st_ino == y.st_ino);
 }
 
-/*
- * A store in a file is easily copied, and the copy has the same UUID. The copy must not take the
- * place of the first store, whose checkpoints go on. If the store was moved, the broker still knows
- * its old name. Two device nodes of one drive are the same store.
- */
+/* A store in a file is easily copied, and the copy has the same UUID. The copy must not replace the
+ * first store, which is still in use. If the store was moved, the broker still knows its old name.
+ * Two device nodes of one drive are the same store. */
 static int check_twin(const uint8_t *uuid, const char *path, struct zns_registered *was,
 		      struct zns_err *err)
 {

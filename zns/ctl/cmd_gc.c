@@ -37,8 +37,8 @@ struct gc {
 	uint32_t *zones;
 	size_t nr_zones;
 	bool disk;
-	uint64_t unit; /* of an ordinary disk: the bytes of one zone */
-	const struct compact *compacted; /* NULL: not asked for or not done */
+	uint64_t unit; /* of an ordinary disk: size of a zone in bytes */
+	const struct compact *compacted; /* NULL: compaction was not requested or not done */
 };
 
 /* The owner must be found gone twice, at least a grace period apart. */
@@ -100,7 +100,7 @@ static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 	}
 }
 
-/* A checkpoint that stays keeps its parents. Children come after their parents in the list. */
+/* A checkpoint that stays also keeps its parents. Children come after their parents in the list. */
 static void keep_parents(struct gc *g)
 {
 	char id[ZNS_UUID_STR];
@@ -182,7 +182,7 @@ static int remove_item(struct gc *g, struct item *i, struct zns_err *err)
 	return ctl_tell(&g->b, &req, err);
 }
 
-/* One request each: if one was pinned meanwhile, the rest still goes. */
+/* One request for each checkpoint: if one was pinned meanwhile, the others are still removed. */
 static int apply(struct gc *g, struct zns_err *err)
 {
 	int first = 0;
@@ -223,8 +223,9 @@ static bool is_garbage(const ZnsPb__ZoneLine *z)
 	       z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
 }
 
-/* Counts zones that are garbage now, and zones whose live data all belongs to checkpoints that
- * go. This comes before the removal: the broker itself resets many of them after it. */
+/* Counts zones that are garbage now, and zones whose live data belong only to checkpoints that are
+ * to be removed. This is done before the removal, after which the broker itself resets many of
+ * them. */
 static int find_zones(struct gc *g, struct zns_err *err)
 {
 	cleanup_free uint64_t *goes = NULL;
@@ -262,7 +263,8 @@ static int find_zones(struct gc *g, struct zns_err *err)
 	return goes && g->zones ? 0 : zns_fail(err, -ENOMEM, "no memory for a list of zones");
 }
 
-/* These zones were not reset: a restore reads them, or their checkpoint could not be removed. */
+/* Lists the zones that were not reset: a restore reads them, or their checkpoint could not be
+ * removed. */
 static int reset_garbage(struct gc *g, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;

@@ -63,7 +63,7 @@ static int key_create(const struct key_args *a, struct zns_err *err)
 	if (ret)
 		return ret;
 	ret = zns_master_load(spec, &m, err);
-	if (ret) { /* nobody has it yet */
+	if (ret) { /* no checkpoint uses the new key file yet */
 		unlink(spec + 5);
 		return ret;
 	}
@@ -308,7 +308,7 @@ static int rewrap(const struct zns_master *from, const struct zns_master *to,
 			return zns_fail(err, -ENOMEM, "no memory for wrapped keys");
 		zns_pb__key_line__init(l);
 		q->lines[q->n_lines++] = l;
-		l->checkpoint = c->id; /* owned by the answer */
+		l->checkpoint = c->id; /* owned by the broker's answer */
 		ret = zns_crypt_rewrap(from, to, c->id.data, c->crypt, &l->crypt, err);
 		if (ret)
 			return ret;
@@ -446,7 +446,7 @@ static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_usage(cmd,
 				 "the first argument is create, show, use, off, rotate or plain");
 	zns_crypt_harden();
-	/* these verbs take an argument of their own first */
+	/* these two commands take an argument of their own first */
 	if (v->run == key_create || v->run == key_plain) {
 		a.word = args.argc > 1 ? args.argv[1] : "";
 		args.argc--;

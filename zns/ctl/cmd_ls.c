@@ -89,7 +89,7 @@ static const struct ctl_column wide[] = {
 	{ "container", 0, NULL, wide_name }, CTL_COLUMNS_END,
 };
 
-/* For an ordinary disk: the columns without zones, which tell a user nothing there. */
+/* For an ordinary disk: without the columns of zones, which mean nothing to its user. */
 static const struct ctl_column of_disk[] = {
 	{ "id", -36, "id", NULL },
 	{ "created", -20, "created_ns:time", NULL },
@@ -101,7 +101,7 @@ static const struct ctl_column of_disk[] = {
 };
 
 #define FIRST 3 /* columns of the first line of two */
-#define TWO_LINES 110 /* below so many columns a row of -v takes two */
+#define TWO_LINES 110 /* in a terminal narrower than this, each entry of -v takes two lines */
 
 static void print_wide(const struct ctl_column *c, const void *row, const void *arg)
 {
@@ -174,8 +174,8 @@ static void print_json(const struct ctl_pick *p)
 	ctl_list_end(&list);
 }
 
-/* Other commands send the whole id of a removed checkpoint to the broker, which knows when it
- * went. ls has nothing to list. */
+/* Other commands send the whole id of a removed checkpoint to the broker, which knows when it was
+ * removed. ls has nothing to list for it. */
 static int all_listed(const struct ctl_pick *p, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];

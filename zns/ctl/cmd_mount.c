@@ -196,7 +196,7 @@ static int find_place(const char *arg, struct place *p, struct zns_err *err)
 	if (p->dir < 0)
 		return zns_fail_sys(err, p->dir, "%s", arg);
 	ret = kernels_name(p->dir, p->path, sizeof(p->path), err);
-	if (!ret && of_the_system(p->path)) /* the name may mean another directory by now */
+	if (!ret && of_the_system(p->path)) /* the name may refer to another directory by now */
 		return zns_fail(err, -EPERM,
 				"%s belongs to the system: name an empty directory of your own",
 				p->path);
@@ -242,7 +242,7 @@ static void unmount(const struct place *p)
 	close(fd);
 }
 
-/* Serves until unmounted. Writes to @ready once mounted; -1: nobody waits. */
+/* Serves until unmounted. Writes to @ready once mounted; -1: nobody waits for that. */
 static int serve(const struct place *p, int ready, struct zns_err *err)
 {
 	char *argv[] = {

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "expose.h"
 
-/* The reservation that @name has already; NULL: none. */
+/* The existing reservation of @name; NULL: none. */
 static const ZnsPb__Reservation *reserved(const char *dev, const char *name, ZnsPb__Response **st,
 					  struct zns_err *err)
 {

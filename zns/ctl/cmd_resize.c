@@ -19,9 +19,9 @@ struct resize {
 };
 
 #define WAIT_S 60
-#define LOOK_MS 100 /* between two looks whether all have left what goes */
+#define LOOK_MS 100 /* interval between checks whether the zones behind the new end are unused */
 
-/* Without a size the store takes all of a partition or volume. */
+/* Without a size the store takes the whole partition or volume. */
 static int size_of_disk(const char *path, uint64_t *size, struct zns_err *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -66,7 +66,9 @@ static bool waits(const struct resize *k)
 	return true;
 }
 
-/* Moves the data behind the new end to the front. -ENOSPC: not all of it, as @err says. */
+/*
+ * Moves the data behind the new end to the front. -ENOSPC: not all could be moved; @err says why.
+ */
 static int move_tail(struct resize *k, struct zns_err *err)
 {
 	/* beside dumps by weight: who runs without a pause would keep it waiting for ever */
@@ -80,11 +82,9 @@ static int move_tail(struct resize *k, struct zns_err *err)
 	return ret;
 }
 
-/*
- * The broker changes the store, once nothing is behind the new end. It names the dump or restore
- * that is, and gives nobody more there while we wait. Twice in a row no byte moved, and no dump is
- * in the way: then none will.
- */
+/* The broker resizes the store as soon as nothing is behind the new end. It names the dump or
+ * restore that is in the way, and grants no zones there while we wait. If twice in a row nothing
+ * was moved and no dump is in the way, moving more will not help. */
 static int beside_others(struct resize *k, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -134,7 +134,7 @@ static int check_store(const struct resize *k, struct zns_dev *dev, struct zns_e
 	return ret;
 }
 
-/* Its tables move, so nobody else may have the store. */
+/* The tables move, so no other program may have the store open. */
 static int alone(const struct resize *k, struct zns_err *err)
 {
 	struct zns_dev *dev = NULL;

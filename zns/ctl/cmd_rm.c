@@ -7,18 +7,19 @@
 
 struct listed {
 	const uint8_t *id;
-	size_t at; /* in the list of checkpoints */
+	size_t at; /* index in the list of checkpoints */
 };
 
 struct rm {
 	struct ctl_pick p;
 	struct listed *by_id; /* all listed ones */
 	size_t nr_listed;
-	bool *goes, *needed; /* of each listed one */
-	ProtobufCBinaryData *ids; /* what is asked of the broker */
+	/* by index in that list: goes, it is to be removed; needed, a child needs it */
+	bool *goes, *needed;
+	ProtobufCBinaryData *ids; /* the ids that are sent to the broker */
 	size_t nr;
-	size_t pinned; /* skipped: pinned and not named by id */
-	size_t parents; /* skipped: a child that stays needs them */
+	size_t pinned; /* number skipped because they are pinned and not named by id */
+	size_t parents; /* number skipped because a child that stays needs them */
 	bool dry_run, secure, yes;
 };
 
@@ -58,10 +59,8 @@ static void stay(struct rm *m, size_t i)
 		*parent = true;
 }
 
-/*
- * Skips pinned checkpoints, and parents of those that stay. Goes from the newest to the oldest, so
- * one pass finds all of them.
- */
+/* Skips pinned checkpoints, and parents of checkpoints that stay. One pass from the newest to the
+ * oldest finds all of them. */
 static void keep_some(struct rm *m)
 {
 	const ZnsPb__Response *ls = m->p.ls;
@@ -81,10 +80,8 @@ static void keep_some(struct rm *m)
 	}
 }
 
-/*
- * Newest first, so that children go before their parents. Ids that are not there any more come
- * last. An id names exactly one checkpoint: it is an error if that one cannot go.
- */
+/* Newest first, so that children are removed before their parents. Ids without a checkpoint come
+ * last. An id names exactly one checkpoint: it is an error if that one cannot be removed. */
 static int choose(struct rm *m, struct zns_err *err)
 {
 	const struct ctl_pick *p = &m->p;
@@ -148,10 +145,9 @@ static int print(const struct ctl_args *args, const struct rm *p, struct json_ob
 	return CTL_OK;
 }
 
-/*
- * The broker completes one request before it serves others. A small batch keeps running dumps from
- * waiting long. A dry run asks for all at once: no child goes before its parent.
- */
+/* The broker completes one request before it serves others. A small batch keeps running dumps from
+ * waiting long. A dry run sends all ids at once, since children are not really removed before their
+ * parents. */
 
 static int remove_picked(struct rm *m, struct json_object *list, struct zns_err *err)
 {

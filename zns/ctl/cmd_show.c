@@ -12,7 +12,7 @@
 #include "zns/store.h"
 
 struct handle_info {
-	const ZnsPb__Handle *h; /* NULL: none given */
+	const ZnsPb__Handle *h; /* NULL: no handle was given */
 	int differ; /* copies that differ */
 	struct zns_err which;
 };
@@ -33,7 +33,7 @@ static const char places[] = "zone_uses=zones{zone start len} manifest?{zone sta
 static const char image[] =
 	"name beside! part! size unit segments{off len extents{zone start weight!}}";
 
-/* A composed image has no places; instead it says what it consists of. */
+/* A composed image has no place of its own; its parts are shown instead. */
 static struct json_object *image_json(const ZnsPb__Manifest *m, const ZnsPb__Image *im)
 {
 	struct json_object *j = ctl_json(im, image), *from;

@@ -7,7 +7,7 @@
 #include "zns/crypt.h"
 #include "zns/store.h"
 
-#define RESTORES_SHOWN 5 /* the latest ones; --json has all */
+#define RESTORES_SHOWN 5 /* how many of the latest restores are shown; --json shows all */
 
 static const char status_fields[] =
 	"device path geometry={zones=nr_zones zone_size zone_capacity block_size metadata_zones!} limits={max_open max_active} "
@@ -19,10 +19,10 @@ static const char status_fields[] =
 static const char reservation_fields[] = "container groups kind= qos_mibps created=created_ns:time";
 static const char lease_fields[] =
 	"kind pid container groups qos_mibps since=since_ns:time bytes total:pos mibps limit_mibps=rate_mibps:pos qos_max_mibps:pos weight:pos";
-/* of a dump */
+/* fields of a dump */
 static const char detail_fields[] = "width promised packed shared_groups gained_groups! tenant";
 
-/* of a memory context */
+/* fields of a memory context */
 static const char memory_fields[] = "context live dead read zones connected";
 
 static struct json_object *json_reservations(const ZnsPb__Status *s)
@@ -80,10 +80,8 @@ static const char *tenants_error(struct zns_err *err)
 	return zns_tenant_find("", -1, &t, err) ? err->msg : NULL;
 }
 
-/*
- * The measured rate of the last restore, if that was of this checkpoint and this version of it; 0:
- * not known.
- */
+/* The measured rate of the last restore, if it was of this version of this checkpoint; 0: not
+ * known. */
 static double measured(const ZnsPb__Status *s, const ZnsPb__Scattered *of)
 {
 	for (size_t i = 0; i < s->n_restores; i++) {

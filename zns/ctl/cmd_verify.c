@@ -30,7 +30,7 @@ struct verdict {
 	const ZnsPb__Checkpoint *c;
 	struct json_object *damage; /* array of objects */
 	uint64_t units, bad_units;
-	bool wrong_handle; /* at least one of the damages is in the directory */
+	bool wrong_handle; /* some of the damage is in the directory on the command line */
 	double seconds;
 	/* why authenticity could not be checked; code 0: it was checked, or the checkpoint is
 	 * plain */
@@ -39,7 +39,7 @@ struct verdict {
 
 struct totals {
 	struct json_object *list;
-	/* checkpoints that were judged; parents come before their children */
+	/* checkpoints with their verdict; parents come before their children */
 	struct judged {
 		uint8_t id[ZNS_UUID_LEN];
 		bool intact;
@@ -49,8 +49,8 @@ struct totals {
 	uint32_t checkpoints, damaged;
 	int id_width;
 	bool json;
-	const ZnsPb__Response *ls; /* what was known before */
-	const ZnsPb__Handle *handle; /* of the directory on the command line, or NULL */
+	const ZnsPb__Response *ls; /* what the catalogue said before */
+	const ZnsPb__Handle *handle; /* the handle in the directory on the command line, or NULL */
 };
 
 static void add_damage(struct verdict *v, const char *image, bool placed, uint32_t zone,
@@ -371,8 +371,8 @@ static void remember(struct zns_session *s, const struct totals *t, const struct
 			err.msg);
 }
 
-/* A checkpoint that was removed meanwhile is no damage. Each one has its own connection, so that
- * its lease ends with it. */
+/* A checkpoint that was removed meanwhile is not damaged. Each checkpoint has its own connection,
+ * so that its lease ends with it. */
 static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, struct ctl_progress *p,
 		     struct totals *t, struct zns_err *err)
 {

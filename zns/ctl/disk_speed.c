@@ -13,11 +13,11 @@
 
 struct run {
 	struct zns_dev *dev;
-	const uint32_t *zones; /* empty ones; written ones when it reads */
+	const uint32_t *zones; /* empty zones for writing; written zones for reading */
 	uint32_t nr;
 	uint64_t end_ns;
 	void *buf[STREAMS];
-	uint32_t next; /* into @zones; atomic */
+	uint32_t next; /* next index into @zones; atomic */
 	bool write;
 };
 

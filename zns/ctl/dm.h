@@ -14,7 +14,7 @@ struct dm_range {
 
 /* The control device: a descriptor, or -EOPNOTSUPP with a remedy. */
 int dm_open(struct zns_err *err);
-/* Is there a device with this uuid? Then its number. */
+/* Finds the device with this uuid, and its number. */
 bool dm_find(int fd, const char *uuid, dev_t *dev);
 int dm_make(int fd, const char *name, const char *uuid, dev_t below, const struct dm_range *range,
 	    size_t nr, dev_t *dev, struct zns_err *err);

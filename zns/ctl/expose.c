@@ -94,7 +94,7 @@ static bool is_in(const ZnsPb__Reservation *r, uint32_t group)
 	return false;
 }
 
-/* The zones in order, with neighbours joined into one range. */
+/* Returns the zones in order, with adjacent ones joined into ranges. */
 static size_t ranges(const ZnsPb__Response *zones, const ZnsPb__Reservation *r, uint64_t size,
 		     struct dm_range *out)
 {

@@ -10,7 +10,8 @@
 /* -EOPNOTSUPP, in one line, if @reg is no zoned block device of the kernel, or if there is no
  * device mapper. */
 int expose_check(const struct zns_registered *reg, const char *name, struct zns_err *err);
-/* All zones of these groups without live data. *@node: of the device; it may have been there. */
+/* Exposes all zones of these groups without live data. *@node: the block device; it may have
+ * existed already. */
 int expose(const struct zns_registered *reg, const char *name, const ZnsPb__Reservation *r,
 	   char *node, size_t len, struct zns_err *err);
 /* -EBUSY if zones of the device are exposed. @path: the device, which need not be formatted. */

@@ -14,7 +14,7 @@ struct fsck {
 	struct zns_dev *dev;
 	struct zns_resv resv;
 	struct json_object *problems; /* array */
-	struct json_object *found; /* array: what a rebuild took, and what it did not take */
+	struct json_object *found; /* array: what a rebuild accepted and what it left out */
 	/* array of ids: what is pinned now, if records of the catalogue were lost */
 	struct json_object *pinned;
 	bool lost; /* a rebuild found blocks of the log that are no records any more */

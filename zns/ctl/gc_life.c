@@ -59,10 +59,8 @@ static enum gc_life read_answer(int fd, char *why, size_t len)
 	return say(GC_UNKNOWN, why, len, "znsctl-docker cannot tell");
 }
 
-/*
- * Asks the package of the engine, which knows the engine's directories. Its program is installed
- * beside this one.
- */
+/* Asks the engine's package, which knows the engine's directories. Its program is installed next to
+ * this one. */
 static enum gc_life engine_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	const ZnsPb__Origin *o = c->origin;
@@ -94,7 +92,7 @@ static enum gc_life engine_life(const ZnsPb__Checkpoint *c, char *why, size_t le
 	ret = posix_spawn(&pid, path, &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
 	close(to[1]);
-	/* its one line fits into the pipe */
+	/* its answer is one line, which fits into the pipe */
 	ret = ret ? -ret : reap(pid, &status);
 	if (!ret)
 		return read_answer(to[0], why, len); /* closes it */

@@ -17,7 +17,7 @@
 #define GROUP(title) { title, NULL },
 #define COMMAND(name) { NULL, &command_##name },
 static const struct {
-	const char *group; /* the title of those that follow, or NULL */
+	const char *group; /* title of the group of commands that follow, or NULL */
 	const struct ctl_cmd *cmd;
 } commands[] = {
 #include "commands.h"
@@ -44,7 +44,7 @@ static void usage(FILE *f)
 		"and which formats it knows. Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
 }
 
-/* What it writes, and from which number on it reads. */
+/* The format version that is written, and the oldest that can be read. */
 static const struct {
 	const char *key, *name;
 	int oldest, writes;

@@ -5,7 +5,7 @@
 #include "lib/ctl.h"
 
 #define TRANSFER KIB(512)
-#define LENGTH MIB(64) /* at most; the drive's buffer is much smaller */
+#define LENGTH MIB(64) /* the most to write; a drive's buffer is much smaller */
 #define WARM_UP 4 /* the first quarter is not counted: the buffer fills */
 
 static int pick_empty(struct zns_dev *dev, uint32_t *zone, uint64_t *capacity, struct zns_err *err)
@@ -43,7 +43,7 @@ static void fill(uint8_t *buf, size_t len)
 	}
 }
 
-/* One transfer after the other, as a dump writes a zone. */
+/* Transfers are issued one after the other, as a dump writes a zone. */
 static int rate(struct zns_dev *dev, struct zns_race *r, uint64_t *done_ns, uint32_t *mibps,
 		struct zns_err *err)
 {

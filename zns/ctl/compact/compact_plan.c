@@ -120,7 +120,7 @@ static void print_group(const struct compact *x, const struct zns_compact_group 
 	       g->taken);
 }
 
-/* Of an ordinary disk the bytes are printed, since its zones tell a user nothing. */
+/* For an ordinary disk, bytes are printed, since zones mean nothing to its user. */
 static const char *room(const struct compact *x, uint32_t zones, char *buf, size_t len)
 {
 	char size[16];

@@ -94,8 +94,8 @@ static bool uses_zone(const ZnsPb__Checkpoint *c, uint32_t zone)
 	return false;
 }
 
-/* Counts the outcome of one checkpoint. -EAGAIN: try later. 0: go on. Another error ends
- * everything. */
+/* Counts the outcome for one checkpoint. -EAGAIN: try later. 0: continue. Any other error ends the
+ * whole run. */
 static int account(struct compact *x, int ret, const struct zns_err *e)
 {
 	switch (ret) {
@@ -116,7 +116,7 @@ static int account(struct compact *x, int ret, const struct zns_err *e)
 			snprintf(x->why, sizeof(x->why), "%s", e->msg);
 		return 0;
 	}
-	return ret; /* neither waiting nor space would help */
+	return ret; /* neither waiting nor more space would help */
 }
 
 /*

@@ -18,7 +18,7 @@
 struct compact {
 	struct zns_session s; /* the device, and the connection on which the broker is asked */
 	bool dry_run, json;
-	bool rude; /* does not wait for others */
+	bool rude; /* does not give way to dumps and restores */
 	bool charged; /* by weight, see zns/move.h */
 	uint32_t weight; /* 0: the owners' */
 	uint32_t below; /* per cent */
@@ -31,20 +31,19 @@ struct compact {
 	uint32_t *victims, nr_victims; /* victims of the plan that are not blocked */
 	struct ctl_progress prog;
 	uint64_t moved_bytes, waited_ns;
-	/* checkpoints: moved, removed meanwhile, not movable now */
+	/* numbers of checkpoints: moved, removed meanwhile, not movable now */
 	uint32_t moved, gone, given_up;
 	bool *emptied; /* by zone: it is empty after the plan */
 	bool *written; /* by zone: received moved data */
-	uint32_t freed; /* empty zones gained, without what others took or gave back meanwhile */
+	/* empty zones gained, not counting those that others took or released meanwhile */
+	uint32_t freed;
 	char why[ZNS_ERR_MAX]; /* why the first checkpoint could not be moved */
 };
 
-/* A number, or 0 for "owner" and NULL. -EINVAL: neither. */
+/* Parses a weight; 0 for "owner" and NULL. -EINVAL: none of these. */
 int weight_option(const char *text, uint32_t *weight, struct zns_err *err);
-/*
- * --weight owner: the moves have the weight of the data's owner. A number: they are a class with
- * this weight. NULL: they give way to all others. -EINVAL: none of these.
- */
+/* --weight owner: the moves have the weight of the data's owner. A number: they are a class with
+ * this weight. NULL: they give way to all others. -EINVAL: none of these. */
 int compact_weight(struct compact *x, const char *text, struct zns_err *err);
 int compact_plan(struct compact *x, struct zns_err *err);
 int compact_run(struct compact *x, struct zns_err *err);

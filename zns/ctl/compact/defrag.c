@@ -11,7 +11,7 @@ struct one {
 	const ZnsPb__Checkpoint *c;
 	struct zns_scatter_plan plan;
 	struct layout l;
-	double worth; /* of the bandwidth, for each part of the bytes */
+	double worth; /* bandwidth gained for each byte moved */
 	bool moved;
 };
 
@@ -65,7 +65,7 @@ static int look(struct defrag *f, struct zns_err *err)
 	return 0;
 }
 
-/* Takes out groups that another container has reserved: nothing is written there. */
+/* Removes groups that another container has reserved from the list: nothing is written there. */
 static void leave_reserved(const struct defrag *f, const char *container, uint64_t *room)
 {
 	const ZnsPb__Status *s = f->status->status;
@@ -126,10 +126,8 @@ static int plan_one(const struct defrag *f, struct one *o, struct zns_err *err)
 	return 0;
 }
 
-/*
- * The checkpoint was removed, moved or damaged meanwhile (`verify` tells which). The moves of
- * others go on.
- */
+/* The checkpoint was removed, moved or damaged meanwhile (`verify` tells which). The moves of other
+ * checkpoints continue. */
 static void pass_over(struct compact *x, const struct one *o, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];

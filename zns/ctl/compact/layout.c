@@ -11,9 +11,9 @@
 #include "zns/image_map.h"
 #include "zns/layout.h"
 
-#define SHORT KIB(64) /* bytes; reading a smaller unit takes a whole command for little data */
+#define SHORT KIB(64) /* bytes; a smaller unit costs a whole read command for little data */
 #define PAGE KIB(16) /* bytes of a flash page: a die reads whole pages, like the emulator's */
-#define DEPTH_MIN 8u /* as a reader has workers (zns/stripe/reader_open.c) … */
+#define DEPTH_MIN 8u /* at least as many as a reader has workers (zns/stripe/reader_open.c) */
 #define DEPTH_MAX 64u
 #define DEPTH_BYTES MIB(20) /* … and buffers for them */
 
@@ -116,10 +116,8 @@ static int end(struct build *b, int ret)
 	out->s.units = out->units;
 	out->s.zones = out->zones;
 	out->s.nr_groups = (uint32_t)b->p->n_groups;
-	/*
-	 * As many groups as it is in, or was written to at once if those were more: two lanes may
-	 * have come together on one die.
-	 */
+	/* The number of groups with its data, or of groups that it was written to at once if there
+	 * were more: two lanes may have moved to one die. */
 	out->s.width = zns_min(zns_max(out->groups, b->widest), out->s.nr_groups);
 	out->s.depth = zns_min(zns_min(zns_max(DEPTH_MIN, 2 * b->widest), DEPTH_MAX),
 			       zns_max((uint32_t)(DEPTH_BYTES / b->unit), 2u));
@@ -166,7 +164,7 @@ int layout_of(const ZnsPb__Manifest *m, const ZnsPb__Profile *p, struct layout *
 
 /* One image of one level. */
 struct source {
-	struct zns_seg *seg; /* NULL: not looked at yet */
+	struct zns_seg *seg; /* NULL: not prepared yet */
 	uint8_t *seen; /* a bit for each unit: it is in the list */
 };
 
@@ -194,10 +192,8 @@ static int look(struct walk *w, const ZnsPb__Image *img, struct source *s)
 	return ret;
 }
 
-/*
- * A unit is read whole, since its checksum covers all of it. It counts once, as if the cache kept
- * it.
- */
+/* A unit is read whole, since its checksum covers all of it. It counts once, as if the cache always
+ * kept it. */
 static int add_piece(void *arg, uint32_t level, uint32_t place, uint64_t off, uint64_t len)
 {
 	struct walk *w = arg;
@@ -269,7 +265,7 @@ int layout_of_chain(const struct zns_chain *c, const struct zns_flat *f, const Z
 	if (ret)
 		return ret;
 	out->parents = zns_chain_levels(c) - 1;
-	/* the rate counts bytes that a restore wants, not those that are read with them */
+	/* the rate counts bytes that a restore wants, not those that are read along with them */
 	if (out->read_bytes > out->wanted_bytes)
 		out->rate *= (double)out->wanted_bytes / (double)out->read_bytes;
 	return 0;

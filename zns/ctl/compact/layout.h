@@ -17,11 +17,11 @@ struct layout {
 	uint64_t short_bytes;
 	/* bytes of the flash pages that its units touch: a die reads whole pages */
 	uint64_t page_bytes;
-	uint64_t runs, run_bytes; /* of composed images */
+	uint64_t runs, run_bytes; /* number and bytes of the runs of composed images */
 	uint64_t superseded; /* bytes that composed images do not use */
 	uint64_t read_bytes, wanted_bytes; /* units are read whole, also for a page */
-	uint32_t parents; /* that are read with it */
-	uint32_t groups; /* number of groups that have data of it */
+	uint32_t parents; /* how many parents are read with it */
+	uint32_t groups; /* number of groups that hold its data */
 	/* predicted rate, as a part of what its groups could give with long units: 1 is the best */
 	double rate;
 	uint32_t read_mibps; /* read rate of one group */

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "layout.h"
 
-/* The rate that was measured with this version of the checkpoint; 0: none was. */
+/* The rate that was measured with this version of the checkpoint; 0: not measured. */
 static double measured(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last)
 {
 	bool same = last && last->checkpoint.len == c->id.len &&

@@ -8,8 +8,9 @@
 #include "../lib/outdir.h"
 #include "zns/flat.h"
 
-#define EXPORT_CHUNK MIB(16) /* between two progress reports; also an archive's buffer */
-#define EXPORT_PARENTS "parents" /* in it a directory for each parent of an exported chain */
+/* bytes between two progress reports; also the size of an archive's buffer */
+#define EXPORT_CHUNK MIB(16)
+#define EXPORT_PARENTS "parents" /* contains a directory for each parent of an exported chain */
 
 struct export_form;
 struct export
@@ -25,7 +26,7 @@ struct export
 	/* the checkpoint is encrypted, and its bytes are exported as they are on the device */
 	bool sealed;
 	uint32_t done; /* images written so far */
-	uint64_t bytes; /* bytes of these images */
+	uint64_t bytes; /* size of these images in bytes */
 	const struct export_form *form; /* NULL: a directory or an archive */
 };
 
@@ -33,10 +34,11 @@ struct export
 struct export_form {
 	/* Is it encrypted, and can all of its chain be sent as it is? Sets x->prog.total. */
 	int (*sealed)(struct export *x, struct zns_err *err);
-	const char *(*folder)(const struct export *x); /* that holds the levels' directories */
+	/* directory that contains the levels' directories */
+	const char *(*folder)(const struct export *x);
 	int (*write)(struct export *x, struct zns_err *err);
-	const char *(*digest)(const struct export *x); /* of what was written */
-	void (*advise)(const struct export *x); /* prints a line for who asked for it */
+	const char *(*digest)(const struct export *x); /* digest of what was written */
+	void (*advise)(const struct export *x); /* prints a line of advice for the user */
 };
 
 /* cmd_export.c: the command. @x has its form, and is empty otherwise. */
@@ -45,7 +47,7 @@ extern const struct ctl_cmd command_export;
 
 /* The chain of a checkpoint that is held, and all that its options want. */
 int export_begin(struct export *x, struct zns_err *err);
-void export_end(struct export *x); /* in any state */
+void export_end(struct export *x); /* may be called in any state */
 
 void export_id(const struct export *x, uint32_t level, char id[ZNS_UUID_STR]);
 /* The number of directories to write. */
@@ -59,10 +61,8 @@ int export_read(struct export *x, uint32_t level, uint32_t image, uint64_t off, 
  * memory pages: crit and checkpointctl read only pagemaps.
  */
 bool export_leaves_out(const struct export *x, uint32_t level, uint32_t image);
-/*
- * Where the images of a level go, with a slash at the end. A form has a directory for each level
- * whatever other levels are exported, so a level always has the same bytes.
- */
+/* The directory for the images of a level, with a slash at the end. Every level has its own
+ * directory, whichever other levels are exported, so a level always has the same bytes. */
 void export_prefix(const struct export *x, uint32_t level, char *out, size_t len);
 /* Text of the link `parent` in a level's directory. false: the level has no parent. */
 bool export_link(const struct export *x, uint32_t level, char *out, size_t len);

@@ -17,7 +17,7 @@
 struct import_file {
 	char *name;
 	uint64_t size;
-	struct stat st; /* for a file of a directory */
+	struct stat st; /* set for a file of a directory */
 	/* a small image as it was written to the device, for the copy beside the handle */
 	uint8_t *copy;
 };
@@ -26,7 +26,9 @@ struct import_file {
 struct import_stream {
 	int fd;
 	uint64_t bytes;
-	/* sees all of them; in the end says whether they are right, before anything is durable */
+	/*
+	 * called with all data of the images; at the end it checks them, before anything is durable
+	 */
 	void (*seen)(void *arg, const void *buf, size_t len);
 	int (*right)(void *arg, struct zns_err *err);
 	void *arg;
@@ -39,8 +41,8 @@ struct import {
 	int dir; /* -1: an archive, */
 	int archive; /* or -1 */
 	const struct import_stream *stream; /* or NULL */
-	const char *inside; /* the directory in the archive that counts; NULL: its top */
-	const uint8_t *layer; /* SHA-256 of the layer that it is; NULL: none */
+	const char *inside; /* the directory in the archive that has the images; NULL: its top */
+	const uint8_t *layer; /* SHA-256 of the layer that is imported; NULL: none */
 	bool empty; /* the archive has no checkpoint there */
 	struct stat archive_st;
 	struct import_file *files;
@@ -60,7 +62,8 @@ struct import {
 	uint8_t *buf; /* for import_image */
 	uint64_t copies; /* bytes of all copies */
 	uint32_t nr_copies;
-	/* import_sealed.c: the images stay encrypted; a key has authenticated them */
+	/* import_sealed.c: sealed, the images stay encrypted; authentic, a key has authenticated
+	 * them */
 	bool sealed, authentic;
 	bool join; /* join the checkpoint of pages only that the directory's handle names: */
 	ZnsPb__Handle *old_handle;
@@ -75,17 +78,18 @@ struct import {
 		.handle = CTL_OUTDIR_INIT                                       \
 	}
 
-#define IMPORT_COPIES_MAX 2000 /* as for a dump */
+#define IMPORT_COPIES_MAX 2000 /* the same limit as for a dump */
 #define IMPORT_INVENTORY_MAGIC 0x58313116u
 bool import_is_image(const char *name);
-/* --container or --as, which are the same; 0 or CTL_USAGE. */
+/* Takes the name from --container or --as, which are equivalent; 0 or CTL_USAGE. */
 int import_name(const struct ctl_cmd *cmd, struct import *x, const char *given);
-/* With a parent it is an incremental dump. The parent comes from @linked, --parent, or both. */
+/* With a parent it is imported as an incremental dump. The parent comes from @linked, --parent, or
+ * both. */
 int import_parent(struct import *x, bool linked, struct zns_err *err);
 
 /* Lists the images in x->path. Refuses anything but a whole plain checkpoint. */
 int import_scan(struct import *x, struct zns_err *err);
-/* Lists the images in x->dir without those of @without (NULL: all). */
+/* Lists the images in x->dir except those in @without (NULL: lists all). */
 int import_list(struct import *x, const ZnsPb__Manifest *without, struct zns_err *err);
 /* Adds a file and copies its name. */
 int import_add(struct import *x, const char *name, uint64_t size, const struct stat *st,
@@ -96,15 +100,15 @@ int import_read_dir(struct import *x, struct zns_err *err);
 typedef int (*import_get)(void *arg, uint8_t *buf, size_t len, uint64_t off, struct zns_err *err);
 int import_image(struct import *x, struct import_file *f, import_get get, void *arg,
 		 struct zns_err *err);
-/* Writes the copies of small images; the handle will list them. */
+/* Writes plain copies of small images, which the handle will list. */
 int import_write_copies(struct import *x, struct zns_err *err);
 void import_undo_copies(const struct import *x);
 void import_fini(struct import *x);
 
-/* import_archive.c: the same for an archive: list, then read. */
+/* import_archive.c: the same steps for an archive: list, then read. */
 int import_archive_scan(struct import *x, struct zns_err *err);
 int import_read_archive(struct import *x, struct zns_err *err);
-/* For a stream: nothing is listed beforehand, and errors are found on the way. */
+/* For a stream, which cannot be listed beforehand: errors are found while it is read. */
 void import_stream_begin(struct import *x);
 int import_read_stream(struct import *x, struct zns_err *err);
 
@@ -120,7 +124,7 @@ struct import_source {
 	const struct import *(*newest)(const void *found); /* after success */
 	void (*end)(void *found); /* NULL is fine */
 };
-/* cmd_import.c: the command; @oci: what --oci means, or NULL. */
+/* cmd_import.c: the command; @oci: the function for --oci, or NULL. */
 int import_command(const struct ctl_cmd *cmd, int argc, char **argv,
 		   const struct import_source *oci);
 extern const struct ctl_cmd command_import;

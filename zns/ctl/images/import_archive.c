@@ -45,7 +45,7 @@ static int check_inventory(struct import *x, struct ctl_unpack *u, const struct 
 	return ret ? ret : is_inventory(x, b, err);
 }
 
-/* 1: an image, which is listed now; 0: it is skipped. */
+/* Returns 1: an image, which was added to the list; 0: the entry is skipped. */
 static int list_one(struct import *x, const struct ctl_entry *e, struct found *f,
 		    struct zns_err *err)
 {
@@ -74,10 +74,8 @@ static int cmp_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/*
- * Refuses two files of one name, since programs differ in which of them they unpack. Keeps the
- * order of the files.
- */
+/* Refuses two files with one name, since programs differ in which of them they unpack. Keeps the
+ * order of the files. */
 static int check_twice(const struct import *x, struct zns_err *err)
 {
 	cleanup_free char **name = calloc(x->nr_files + 1, sizeof(*name));
@@ -197,7 +195,7 @@ static int take_one(struct import *x, struct ctl_unpack *u, const struct ctl_ent
 
 	if (ret <= 0)
 		return ret;
-	x->prog.total -= e->size; /* they are bytes of the stream */
+	x->prog.total -= e->size; /* these bytes are counted with the stream */
 	return import_image(x, &x->files[x->nr_files - 1], from_stream, &c, err);
 }
 

@@ -49,7 +49,7 @@ struct ctl_pack {
 	const char *path;
 	int64_t mtime_s;
 	int fd;
-	bool gave_up; /* nothing more may be written */
+	bool gave_up; /* no more writes are allowed */
 	int (*tee)(void *arg, const void *buf, size_t len);
 	void *tee_arg;
 };
@@ -96,7 +96,8 @@ int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **o
 	if (!p->a || !p->e)
 		return zns_fail(err, -ENOMEM, "no memory for the archive");
 	bad = archive_write_set_format_pax_restricted(p->a); /* plain ustar where that is enough */
-	/* Pages are large, so speed comes before size. The same input gives the same bytes. */
+	/* Pages are large, so speed is preferred to size. The same input always gives the same
+	 * bytes. */
 	if (!bad && compressed(path))
 		bad = archive_write_add_filter_gzip(p->a) ||
 		      archive_write_set_options(p->a, "gzip:compression-level=1,gzip:!timestamp");

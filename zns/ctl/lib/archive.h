@@ -13,13 +13,13 @@
 
 /* Does the name end in .tar, .tgz or .tar.gz? */
 bool ctl_archive_name(const char *path);
-/* The length of a path without such an ending. */
+/* The length of a path without an archive's suffix. */
 size_t ctl_archive_stem(const char *path);
 
 /* ---- writing: regular files, mode 0600, owner root ---- */
 struct ctl_pack;
-/* The ending of @path decides about compression; "-" means none. Files get the time @mtime_s. @fd:
- * -1: only ctl_pack_tee() gets it. */
+/* The suffix of @path decides about compression; "-" means none. Files get the time @mtime_s. @fd:
+ * -1: only ctl_pack_tee() gets the data. */
 int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **out,
 		  struct zns_err *err);
 /* Follow it with exactly @size bytes of ctl_pack_data. */
@@ -37,7 +37,7 @@ int ctl_pack_close(struct ctl_pack *p, int ret, struct zns_err *err);
 /* ---- reading, from front to back ---- */
 struct ctl_unpack;
 struct ctl_entry {
-	const char *name; /* without a directory; valid until the next entry */
+	const char *name; /* without its directory; valid until the next entry */
 	uint64_t size;
 	bool link; /* a symbolic link; its target is not known */
 };
@@ -48,7 +48,7 @@ int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zn
 int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const void *buf, size_t len),
 		      void *arg, struct ctl_patience *patience, struct ctl_unpack **out,
 		      struct zns_err *err);
-/* Reads what follows the archive's end, which @tee sees too. */
+/* Reads the bytes behind the archive's end, so that @tee sees them too. */
 int ctl_unpack_rest(struct ctl_unpack *u, struct zns_err *err);
 /*
  * From here on only entries in @dir count, as if it were the top level. @dir ends with a slash, and

@@ -15,7 +15,7 @@ int ctl_begin(void)
 	return zns_std_fds();
 }
 
-/* A truncated answer must not look complete: the exit code says so. A reader that left early,
+/* A truncated answer must not look complete, so the exit code tells. A reader that ended early,
  * such as head, needs no message. */
 int ctl_end(const char *name, int code)
 {

@@ -20,7 +20,7 @@ enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2 };
 
 struct ctl_cmd {
 	const char *name;
-	const char *args; /* for the usage line */
+	const char *args; /* arguments for the usage line */
 	const char *brief; /* one line, for the list of commands */
 	const char *help; /* its options, one line each */
 	int (*run)(const struct ctl_cmd *cmd, int argc, char **argv);
@@ -34,7 +34,7 @@ int ctl_end(const char *name, int code);
 /* program.c: znsctl becomes a program that is installed with it. Returns the exit code, if it
  * cannot. */
 int ctl_become(const struct ctl_cmd *cmd, const char *program, char **argv);
-/* The main function of such a program, which has these commands. */
+/* The main function of a program that has these commands. */
 int ctl_program(const struct ctl_cmd *const *commands, size_t nr, int argc, char **argv);
 
 /* Options that every command has, and their values in struct option. */
@@ -48,7 +48,7 @@ enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_VERBOSE, OPT_OWN };
 	{                                               \
 		"dev", required_argument, NULL, OPT_DEV \
 	}
-/* Their text in the help. */
+/* Help texts of these options. */
 #define CTL_DEV_HELP "  --dev DEV       the device, if not given as an argument\n"
 #define CTL_PICK "ID|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all"
 #define CTL_PICK_HELP                                                                   \
@@ -154,7 +154,8 @@ int ctl_oom(const struct ctl_cmd *cmd);
 /* Resolves @spec and connects to the broker, or starts it. */
 int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b,
 		struct zns_err *err);
-/* Resolves, connects, asks, disconnects. @resp NULL: the answer is not needed. */
+/* Resolves the device, connects, sends one request, and disconnects. @resp NULL: the answer is not
+ * needed. */
 int ctl_call(const char *spec, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
 /* all checkpoints of the device */
 int ctl_list(const char *spec, ZnsPb__Response **ls, struct zns_err *err);
@@ -167,20 +168,20 @@ static inline void ctl_free_answer(ZnsPb__Response **r)
 }
 #define cleanup_answer __attribute__((cleanup(ctl_free_answer)))
 
-/* A running broker of it leaves. -EBUSY: it has leases. */
+/* Asks a running broker of the device to exit. -EBUSY: it has leases. */
 int ctl_ask_to_leave(const struct zns_registered *reg, struct zns_err *err);
-/* For commands that need the device alone: asks a running broker to leave, then takes the device
- * lock. -EBUSY if the broker has leases. Close *lock_fd to unlock. */
+/* For commands that need the device exclusively: asks a running broker to exit, then takes the
+ * device lock. -EBUSY if the broker has leases. Close *lock_fd to unlock. */
 int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err);
-/* For commands that then write the device: takes the drive's reservation if it has them. Call
- * zns_resv_leave before closing the device. */
+/* For commands that then write to the device: takes the drive's reservation if the drive supports
+ * them. Call zns_resv_leave before closing the device. */
 int ctl_reserve(struct zns_dev *dev, bool take_over, struct zns_resv *r, struct zns_err *err);
 
 /* hold.c: a new session on the device that @spec means. @use: enum zns_session_use. */
 int ctl_session_open(struct zns_session *s, const char *spec, unsigned use, struct zns_err *err);
 int ctl_ls(struct zns_broker *b, ZnsPb__Response **out, struct zns_err *err);
 bool ctl_is_dir(const char *path);
-/* The next child of @c in @ls after *at; NULL: no more. *at starts at 0. */
+/* The next child of @c in @ls after *at; NULL: there are no more. *at starts at 0. */
 const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c,
 					size_t *at);
 /* Reads the handle in @dir. *fd is the directory, which the caller closes; @fd may be NULL. */
@@ -195,9 +196,9 @@ struct ctl_hold {
 	ZnsPb__Response *answer;
 	const ZnsPb__Checkpoint *c;
 	ZnsPb__Manifest *m;
-	/* of the directory on the command line, or NULL; agrees with the record */
+	/* the handle in the directory on the command line, or NULL; it agrees with the record */
 	ZnsPb__Handle *handle;
-	struct zns_crypt *crypt; /* set by ctl_hold_key; NULL: plain, or not loaded */
+	struct zns_crypt *crypt; /* set by ctl_hold_key; NULL: not encrypted, or not loaded */
 };
 int ctl_hold_open(struct ctl_hold *h, const char *spec, const char *what, struct zns_err *err);
 void ctl_hold_close(struct ctl_hold *h);
@@ -216,12 +217,13 @@ struct ctl_pick {
 	bool all;
 	int argc;
 	char **argv;
-	ZnsPb__Handle **handle; /* by argument; NULL: not a directory with a handle */
+	/* by argument; NULL: the argument is not a directory with a handle */
+	ZnsPb__Handle **handle;
 	/* why a directory has no handle; its name may also be a container's */
 	struct zns_err not_dir;
 	char dev[ZNS_UUID_STR];
 	struct zns_registered reg;
-	/* a command that uses its own connections later may close it */
+	/* a command that opens its own connections later may close it */
 	struct zns_broker broker;
 	/* set by a command that needs no list for whole ids: @ls is then empty */
 	bool ids_suffice;
@@ -253,7 +255,7 @@ const char *ctl_name(const char *name, char *buf, size_t len);
 /* "  pre-dump  pinned  DAMAGED": remarks for the end of a checkpoint's line. */
 char *ctl_marks(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, char *buf, size_t len);
 int ctl_id_width(const ZnsPb__Response *ls); /* digits that tell the ids apart, at least 8 */
-size_t ctl_room(void); /* columns of the terminal; SIZE_MAX: stdout is none */
+size_t ctl_room(void); /* columns of the terminal; SIZE_MAX: stdout is not a terminal */
 int ctl_print_cut(char *line); /* cuts to the terminal's width, if there is a terminal */
 /* What is printed between begin and end goes on in a new line at @column where it is wider than
  * the terminal; 0: below the text of a line like "  KEY   text". Other outputs get whole lines. */
@@ -282,7 +284,7 @@ struct ctl_progress {
 };
 void ctl_progress_start(struct ctl_progress *p, const char *what, uint64_t total);
 void ctl_progress_add(struct ctl_progress *p, uint64_t bytes);
-double ctl_progress_end(struct ctl_progress *p); /* wipes the line; seconds */
+double ctl_progress_end(struct ctl_progress *p); /* erases the line; returns seconds */
 
 /* Counts the zones in a state. The user sees both kinds of open as one. */
 uint32_t ctl_zones_in(const ZnsPb__Status *s, enum zns_zone_state state);

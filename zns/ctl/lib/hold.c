@@ -140,7 +140,7 @@ int ctl_hold_open(struct ctl_hold *h, const char *spec, const char *what, struct
 	}
 	if (!ret)
 		ret = zns_manifest_read(h->s.dev, h->c, &h->m, err);
-	/* only notes whether it is encrypted; ctl_hold_key() loads the key */
+	/* only notes whether the checkpoint is encrypted; ctl_hold_key() loads the key */
 	if (!ret && h->handle)
 		ret = zns_crypt_check_handle(NULL, h->handle, h->m, err);
 	if (ret)

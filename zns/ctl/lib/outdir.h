@@ -8,10 +8,10 @@
 #include "zns/safeopen.h"
 
 struct ctl_outdir {
-	const char *path; /* as given, for messages */
+	const char *path; /* as the user gave it, for messages */
 	char base[ZNS_BASE_MAX];
 	int parent, dir; /* -1: not open */
-	bool made; /* we made it; removed on failure */
+	bool made; /* this process created it; removed on failure */
 };
 
 #define CTL_OUTDIR_INIT                 \

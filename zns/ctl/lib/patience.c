@@ -71,7 +71,7 @@ static int tick_start(timer_t *t)
 	ev._sigev_un._tid = gettid();
 	sigemptyset(&alarm);
 	sigaddset(&alarm, SIGALRM);
-	/* a parent may have left it blocked */
+	/* a parent process may have blocked the signal */
 	if (sigaction(SIGALRM, &sa, NULL) || pthread_sigmask(SIG_UNBLOCK, &alarm, NULL) ||
 	    timer_create(CLOCK_MONOTONIC, &ev, t))
 		return -errno;

@@ -28,14 +28,12 @@ bool ctl_patience_ticked(struct ctl_patience *p, uint64_t from_ns);
 void ctl_patience_got(struct ctl_patience *p, uint64_t bytes);
 /* Waits until @fd can be read or has ended. -ETIMEDOUT: the limit is exceeded. NULL: no limit. */
 int ctl_patience_wait(struct ctl_patience *p, int fd);
-/*
- * Writes all to a descriptor that may be anything; a regular file is waited for without a limit.
- * -ETIMEDOUT: the limit is exceeded; else what write() says, or -EINTR with a text: ctl_caught().
- * SIGALRM is taken, and unblocked.
- */
+/* Writes all bytes to a descriptor of any kind; for a regular file there is no limit. -ETIMEDOUT:
+ * the limit is exceeded; else the error of write(), or -EINTR with a text: ctl_caught(). Uses
+ * SIGALRM, and unblocks it. */
 int ctl_patience_write(struct ctl_patience *p, int fd, const void *buf, size_t len,
 		       struct zns_err *err);
-/* The error of -ETIMEDOUT. @who_did says who and what, such as "the registry sent". */
+/* Makes the error text for -ETIMEDOUT. @who_did: subject and verb, such as "the registry sent". */
 int ctl_patience_fail(const struct ctl_patience *p, const char *who_did, struct zns_err *err);
 
 #endif

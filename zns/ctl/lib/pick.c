@@ -84,8 +84,8 @@ static int by_handle(const ZnsPb__Response *ls, const char *dir, const ZnsPb__Ha
 	if (!zns_is_store(h->device.data, &p->reg))
 		return zns_fail(err, -EXDEV, "%s: its handle is of another device, %s", dir,
 				zns_uuid_format(h->device.data, id));
-	/* Users can write handles: one may carry the id of somebody else's checkpoint. It is not
-	 * accepted as its handle. */
+	/* Users can write handles: a forged one may have the id of another user's checkpoint. It is
+	 * not accepted as that checkpoint's handle. */
 	if (c && zns_handle_agrees(h, c, err))
 		return zns_wrap(err, "%s", dir);
 	add(p, h->checkpoint.data);
@@ -162,7 +162,7 @@ static int pick(struct ctl_pick *p, struct zns_err *err)
 		if (c->id.len == ZNS_UUID_LEN &&
 		    (p->all || (p->container && ctl_is_of(c, p->container)) ||
 		     (p->pattern && !fnmatch(p->pattern, c->container, 0))))
-			/* no arguments: no id is there twice */
+			/* without arguments: every id occurs once */
 			memcpy(p->ids[p->nr++], c->id.data, ZNS_UUID_LEN);
 	}
 	if (!ret && p->container && !p->nr)

@@ -52,7 +52,7 @@ static char symbol(struct picture *p, const ZnsPb__ZoneLine *z)
 		n = letter(p, z->owner);
 		if (n < 0)
 			return '+';
-		/* Capital: full. Small: has room for more of the same owner. */
+		/* Capital letter: full. Small letter: has room for more data of the same owner. */
 		return (z->state == ZNS_ZONE_FULL ? 'A' : 'a') + n;
 	}
 	return z->state == ZNS_ZONE_EMPTY ? '.' : '~';

@@ -56,21 +56,22 @@ struct json_object *ctl_j_double(double v);
 struct json_object *ctl_json_time(int64_t ns);
 struct json_object *ctl_json_uuid(const uint8_t *id);
 struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr);
-struct json_object *ctl_json_leases(const ZnsPb__Status *s); /* as status has them */
+struct json_object *ctl_json_leases(const ZnsPb__Status *s); /* in the form that status prints */
 struct json_object *ctl_json_zones(const ZnsPb__Status *s); /* how many zones are in each state */
 
 /* Prints and frees. Returns CTL_OK. */
 int ctl_print_json(struct json_object *o);
 int ctl_print_list(const char *key, struct json_object *list); /* as the only member of an object */
 void ctl_write_json(FILE *f, struct json_object *o);
-/* print_fields.c: as ctl_print_list, one message at a time and without objects of the library: a long
- * list is quick, and not kept in memory. Nothing else may print between begin and end. */
+/* print_fields.c: like ctl_print_list, but one message at a time and without json-c objects: a long
+ * list is printed quickly, and not kept in memory. Nothing else may be printed between begin and
+ * end. */
 struct ctl_list {
 	size_t nr;
 	struct out *out;
 };
 void ctl_list_begin(struct ctl_list *l, const char *key);
-/* Behind the members that @fields names come pairs of a name and a bool, and NULL. */
+/* The members that @fields names are followed by pairs of a name and a bool; NULL ends them. */
 void ctl_list_add(struct ctl_list *l, const void *m, const char *fields, const char *flag, ...)
 	__attribute__((sentinel));
 void ctl_list_end(struct ctl_list *l);
@@ -82,7 +83,7 @@ void ctl_list_end(struct ctl_list *l);
 	}
 struct ctl_column {
 	const char *heading;
-	int width; /* negative: flush left; 0: the last one, as long as it is */
+	int width; /* negative: aligned left; 0: the last column, of any width */
 	/* A field of the row's message, with :size, :time, :state or :name (one word of a
 	 * table). NULL: use @cell. */
 	const char *field;

@@ -30,8 +30,8 @@ struct place {
 struct word {
 	char key[48], path[64], how[8];
 	char need; /* '?' or '!' */
-	const char *inner; /* after the brace; NULL: none */
-	struct place at; /* of the path, if there is one */
+	const char *inner; /* text after the brace; NULL: none */
+	struct place at; /* the field at the end of the path, if the message has it */
 };
 
 /* A field list is parsed once for each kind of message: a long list has thousands of them. Plans
@@ -93,7 +93,7 @@ static struct place place_of(const ProtobufCMessageDescriptor *d, const char *pa
 	}
 }
 
-/* The message that has the field; NULL: it is absent. */
+/* The message that has the field; NULL: the path leads to an absent one. */
 static const char *follow(const struct place *p, const char *m)
 {
 	for (unsigned i = 0; m && i < p->nr; i++)
@@ -259,7 +259,7 @@ static void put_bytes(struct out *o, const ProtobufCBinaryData *b)
 						 NULL);
 }
 
-/* Before an element of a list or an object. */
+/* Starts a line before an element of a list or an object. */
 static void put_line(struct out *o, unsigned depth, bool first)
 {
 	static const char spaces[] = "                                ";
@@ -324,7 +324,7 @@ static void put_one(struct out *o, const ProtobufCFieldDescriptor *f, const char
 		put_number(o, v);
 }
 
-/* Only the zones of zone_use messages, one after the other; each once. */
+/* Prints only the zones of zone_use messages, one after the other; each zone once. */
 static bool is_again(char *const *list, size_t i)
 {
 	return i && ((const ZnsPb__ZoneUse *)list[i])->zone ==
@@ -375,7 +375,7 @@ static void put_member(struct out *o, const struct word *w, const ProtobufCMessa
 		puts_to(o, "null");
 }
 
-/* False: there was none. */
+/* Returns false if there was no member. */
 static bool put_members(struct out *o, const ProtobufCMessageDescriptor *d, const void *m,
 			const char *fields, unsigned depth)
 {
@@ -397,7 +397,7 @@ static bool put_members(struct out *o, const ProtobufCMessageDescriptor *d, cons
 	return any;
 }
 
-/* ---- what is made of it ---- */
+/* ---- functions of print.h ---- */
 
 static struct json_object *parsed(const ProtobufCMessageDescriptor *d, const void *m,
 				  const char *fields)

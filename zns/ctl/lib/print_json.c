@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* JSON that comes from no message, and the output of JSON: its text must mean nothing to a
- * terminal. */
+/* JSON that does not come from a message, and the output of JSON: control characters in its text
+ * are escaped for terminals. */
 #include <string.h>
 #include "ctl.h"
 #include "print_priv.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A screen that shows one look after the other. */
+/* A screen that is refreshed with each look. */
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>

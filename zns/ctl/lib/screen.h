@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_SCREEN_H
 #define ZNS_CTL_SCREEN_H
-/*
- * Shared by commands that look repeatedly: on a terminal a look replaces the one before, elsewhere
- * it follows it.
- */
+/* For commands that look repeatedly: on a terminal a look replaces the previous one, elsewhere it
+ * is appended. */
 #include <json.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,11 +11,11 @@
 
 struct ctl_screen {
 	uint64_t interval_s;
-	bool once, json; /* JSON is told once */
+	bool once, json; /* once: print one look; json: as JSON */
 };
 
 struct ctl_watched {
-	size_t size; /* of a look */
+	size_t size; /* size of one look */
 	int (*take)(void *look, void *arg, struct zns_err *err);
 	void (*drop)(void *look);
 	/*
@@ -28,7 +26,7 @@ struct ctl_watched {
 	struct json_object *(*json)(const void *now, const void *before);
 };
 
-/* Shows looks until a signal ends it, or nobody reads the output any more. */
+/* Shows looks until a signal ends it, or the reader of the output has closed it. */
 int ctl_watch(const struct ctl_screen *s, const struct ctl_watched *w, void *arg,
 	      struct zns_err *err);
 

@@ -11,7 +11,7 @@
 const char *ctl_name(const char *name, char *buf, size_t len)
 {
 	const char *s = ctl_text(name);
-	bool escaped = s != name; /* these backslashes are not its own */
+	bool escaped = s != name; /* the backslashes come from escaping, not from the name */
 	size_t n = 0;
 
 	if (*s && !strpbrk(s, " \"\\")) {
@@ -72,7 +72,7 @@ size_t ctl_room(void)
 	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col > 20 ? w.ws_col : COLUMNS;
 }
 
-/* Cuts a line that is too wide for a terminal. Other outputs get all of it. */
+/* Cuts a line that is too wide for a terminal. Other outputs get the whole line. */
 int ctl_print_cut(char *line)
 {
 	size_t room = ctl_room(), n = 0;
@@ -98,7 +98,8 @@ void ctl_fold_begin(struct ctl_fold *f)
 		stdout = to;
 }
 
-/* The end of what fits into @room columns: a blank, if one lies behind the column @least. */
+/* The end of the part that fits into @room columns: at a blank, if there is one behind the column
+ * @least. */
 static size_t fitting(const char *s, size_t len, size_t room, size_t least)
 {
 	size_t blank = 0, n = 0;
@@ -114,7 +115,8 @@ static size_t fitting(const char *s, size_t len, size_t room, size_t least)
 	return len;
 }
 
-/* Where the text of "  KEY   text" begins; four columns in, where that would leave little room. */
+/* The column where the text of " KEY text" begins; four columns from the left if little room would
+ * be left. */
 static size_t text_column(const char *s, size_t len, size_t room)
 {
 	size_t lead = strspn(s, " ");

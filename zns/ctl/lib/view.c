@@ -97,7 +97,7 @@ static int find_groups(struct ctl_view *v)
 	return 0;
 }
 
-/* Does the answer have all that was asked for? */
+/* Does the answer have all parts that were requested? */
 static bool whole(const struct ctl_view *v, unsigned what)
 {
 	return (!(what & VIEW_STATUS) || v->status->status) &&

@@ -10,26 +10,26 @@
 enum {
 	VIEW_STATUS = 1,
 	VIEW_LS = 2,
-	VIEW_ZONES = 4, /* the groups too; wants VIEW_STATUS and VIEW_PROFILE */
+	VIEW_ZONES = 4, /* the groups as well; needs VIEW_STATUS and VIEW_PROFILE */
 	VIEW_PROFILE = 8,
 	VIEW_HISTORY = 16
 };
 
-/* Data zones, those of metadata left out, but for `written_total` and `resets`. */
+/* Counts data zones only, without metadata zones, except for `written_total` and `resets`. */
 struct ctl_group {
 	int32_t channel; /* -1: not known */
-	bool unknown; /* of the zones that a probe could not place */
+	bool unknown; /* the group of zones that a probe could not place */
 	uint32_t zones, empty;
 	uint64_t capacity, written, live; /* bytes */
 	uint32_t leases[4]; /* by kind, that use it now */
-	uint64_t written_total, resets; /* since counting began */
+	uint64_t written_total, resets; /* since the broker began to count */
 };
 
 struct ctl_view {
 	struct zns_registered reg;
 	char id[ZNS_UUID_STR];
 	struct zns_broker broker;
-	struct zns_err away; /* why the broker could not be asked; code 0: it could */
+	struct zns_err away; /* why the broker could not be asked; code 0: it answered */
 	ZnsPb__Response *status, *ls, *zones, *profile, *history;
 	struct ctl_group *groups;
 	uint32_t nr_groups;
@@ -41,13 +41,13 @@ extern const char *const ctl_lease_kinds[4];
 	"dumps dumps_failed dumps_refused restores restores_unfinished dump_bytes restore_bytes " \
 	"compact_bytes memory_written memory_read zone_failures"
 
-/* Connects; a failure goes to v->away. */
+/* Connects; a failure is recorded in v->away. */
 void ctl_view_open(const struct zns_registered *reg, struct ctl_view *v);
-/* Asks for @what. A failure goes to v->away, and no answer is kept then. */
+/* Asks for @what. A failure is recorded in v->away, and no answer is kept then. */
 void ctl_view_ask(struct ctl_view *v, unsigned what);
 void ctl_view_hang_up(struct ctl_view *v); /* the answers stay */
 void ctl_view_close(struct ctl_view *v);
-/* All registered devices, or the one that @spec means; to be freed. */
+/* All registered devices, or the one that @spec names; the caller frees the list. */
 int ctl_view_devices(const char *spec, struct zns_registered **regs, size_t *nr,
 		     struct zns_err *err);
 static inline bool ctl_view_up(const struct ctl_view *v)

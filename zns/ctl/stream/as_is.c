@@ -7,7 +7,7 @@
 #include "zns/pbcopy.h"
 #include "zns/sealed.h"
 
-#define ORPHAN_MS 5000 /* the target is locked meanwhile */
+#define ORPHAN_MS 5000 /* the target is locked during this time */
 
 int as_is_open(struct as_is *a, const char *path, const uint8_t *id, struct zns_err *err)
 {
@@ -33,7 +33,7 @@ void as_is_close(struct as_is *a)
 	zns_session_close(&a->s);
 }
 
-/* The record without its places: they will be others. */
+/* The record without its places, which will be different. */
 static ZnsPb__Checkpoint *bare_record(const ZnsPb__Checkpoint *from, struct zns_err *err)
 {
 	ZnsPb__Checkpoint c = *from;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_AS_IS_H
 #define ZNS_CTL_AS_IS_H
-/*
- * What copy, send and receive share: a checkpoint goes from one device to another as it is. Ids,
- * names, times, rates, origins, parents and keys stay: what is written is what stands on the
- * device, unit by unit, with its checksums.
- */
+/* Shared by copy, send and receive: a checkpoint goes from one device to another unchanged. Ids,
+ * names, times, rates, origins, parents and keys stay: the units are written as they are on the
+ * source device, with their checksums. */
 #include "../lib/ctl.h"
 #include "zns/save.h"
 
@@ -32,18 +30,19 @@ int as_is_write(struct zns_save *v, struct zns_session *to, const char *path,
 		const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, bool claimed,
 		struct zns_err *err);
 
-/* Is @c among those of @target, the device @path? 1: yes. -EEXIST: another one with its id is. */
+/* Is @c already among the checkpoints of @target, the device @path? 1: yes. -EEXIST: a different
+ * checkpoint has its id. */
 int as_is_there(const ZnsPb__Response *target, const char *path, const ZnsPb__Checkpoint *c,
 		struct zns_err *err);
-/* Did one checkpoint fail alone? What others do to it meanwhile, or what cannot leave or come, is
- * no reason to stop. */
+/* Did only this checkpoint fail? If it was changed meanwhile, or cannot be sent or received, the
+ * transfer of the others goes on. */
 bool as_is_goes_on(int ret);
 
 /* Would a sweep remove it soon, as what was made for something that is gone? Then it is pinned: it
  * was brought by hand, and that thing did not end after it came. */
 bool as_is_orphan(const ZnsPb__Checkpoint *c);
 
-/* That the checkpoint is gone is no error. */
+/* Pins the checkpoint. It is not an error if the checkpoint is gone. */
 int as_is_pin(struct zns_broker *b, const ProtobufCBinaryData *id, struct zns_err *err);
 
 #endif

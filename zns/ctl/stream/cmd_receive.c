@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * receive: the checkpoints of a stream (zns/stream.h) come onto a device, as they are. Each is
- * there when all of it has come, and not before. The stream may be anybody's: it decides nothing
- * about what is there already, unless --trusted says that it may.
- */
+/* receive: writes the checkpoints of a stream (zns/stream.h) to a device, unchanged. Each
+ * checkpoint becomes visible when all of it has come, and not before. The stream may come from
+ * anybody: it changes nothing that is on the device already, unless --trusted allows it. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +16,7 @@
 struct receive {
 	struct zns_registered to;
 	struct zns_geometry geo;
-	ZnsPb__Response *target; /* what was there before */
+	ZnsPb__Response *target; /* the checkpoints that were on the device before */
 	struct zns_stream in;
 	struct ctl_patience patience;
 	uint64_t timeout_s;
@@ -27,21 +25,21 @@ struct receive {
 	uint32_t received, there, refused, rules, rules_left, claimed, orphans;
 	uint64_t bytes;
 	char why[ZNS_ERR_MAX]; /* the first one was refused */
-	/* The checkpoint that comes; not open: its frames are passed over. */
+	/* The checkpoint that is being received; not open: its frames are skipped. */
 	bool open;
 	struct zns_session s;
 	struct zns_save v;
 	ZnsPb__Manifest *m;
 	struct zns_crypt *proof;
-	struct zns_wimage *image; /* NULL: none is open */
-	uint64_t left; /* bytes that @image still wants */
+	struct zns_wimage *image; /* NULL: no image is open */
+	uint64_t left; /* how many bytes of @image are still to come */
 	uint32_t next; /* the image after it */
 };
 
 /* ---- the stream ---- */
 
-/* Waits for bytes, for as long as the sender may take. Before the first of them nobody knows when
- * it begins. */
+/* Waits for bytes, as long as the limit for the sender allows. Before the first byte there is no
+ * limit. */
 static int await(struct receive *x, struct zns_err *err)
 {
 	struct pollfd f = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -88,7 +86,7 @@ static int from_stdin(void *arg, void *buf, size_t len, struct zns_err *err)
 
 static void item_end(struct receive *x)
 {
-	zns_save_end(&x->v); /* it borrows the manifest and the key */
+	zns_save_end(&x->v); /* the writer borrows the manifest and the key, so it ends first */
 	zns_session_close(&x->s);
 	zns_crypt_free(x->proof);
 	if (x->m)
@@ -100,7 +98,7 @@ static void item_end(struct receive *x)
 	x->open = false;
 }
 
-/* This one does not come. 0: the others may. */
+/* Skips this checkpoint. Returns 0 if the others may still be received. */
 static int refuse(struct receive *x, int ret, struct zns_err *err)
 {
 	zns_save_give_up(&x->v, ret, "it was not received");
@@ -244,7 +242,7 @@ static int take_done(struct receive *x, struct zns_err *err)
 		return refuse(x, ret, err);
 	x->received++;
 	x->bytes += x->v.c->bytes;
-	/* before the connection ends: a rule may be applied then */
+	/* done before the connection ends: a retention rule may be applied then */
 	if (x->trusted && (x->in.item->pinned || as_is_orphan(x->v.c))) {
 		ret = as_is_pin(&x->s.broker, &x->v.c->id, err);
 		x->orphans += !x->in.item->pinned;
@@ -263,7 +261,7 @@ static int take_drop(struct receive *x, struct zns_err *err)
 	return 0;
 }
 
-/* Rules come last: one would remove checkpoints that have just come. */
+/* Rules are applied last: a rule would remove checkpoints that have just been received. */
 static int take_end(struct receive *x, struct zns_err *err)
 {
 	struct zns_broker b = { .fd = -1 };

@@ -33,7 +33,7 @@ static int to_stdout(void *arg, void *buf, size_t len, struct zns_err *err)
 	return ret && !err->code ? zns_fail_sys(err, ret, "cannot write the stream") : ret;
 }
 
-/* ---- what is sent ---- */
+/* ---- choosing what is sent ---- */
 
 static int by_id(const void *a, const void *b)
 {
@@ -80,8 +80,8 @@ static bool want(struct send *x, const uint8_t *id)
 	return false;
 }
 
-/* Those that were chosen, with their parents, which come first in the list; but for those that are
- * held. */
+/* Chooses the selected checkpoints and their parents, which come first in the list; except those
+ * that the receiver has. */
 static int choose(struct send *x, struct zns_err *err)
 {
 	const ZnsPb__Response *ls = x->pick.ls;
@@ -137,7 +137,7 @@ static void refuse(struct send *x, const struct zns_err *why)
 		snprintf(x->why, sizeof(x->why), "%s", why->msg);
 }
 
-/* @why: this one cannot be sent, but others can. */
+/* @why: the reason if only this checkpoint cannot be sent. */
 static int send_one(struct send *x, const ZnsPb__Checkpoint *c, struct zns_err *why,
 		    struct zns_err *err)
 {
@@ -229,7 +229,7 @@ static int cmd_send(const struct ctl_cmd *cmd, int argc, char **argv)
 	x.pick.all |= !args.argc && !x.pick.container && !x.pick.pattern;
 	ret = ctl_pick_open(cmd, &args, &x.pick, INT32_MAX);
 	if (!ret) {
-		zns_broker_close(&x.pick.broker); /* it serves us anew for each checkpoint */
+		zns_broker_close(&x.pick.broker); /* each checkpoint opens a new connection */
 		ret = run(&x, &err) ? ctl_fail(cmd, &err) : CTL_OK;
 		if (x.refused)
 			fprintf(stderr, "znsctl send: %u could not be sent: %s\n", x.refused,
