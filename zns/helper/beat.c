@@ -22,7 +22,7 @@ static void *run(void *arg)
 	zns_process_keep_caps(NULL, 0, NULL);
 	while (write(ZW_BEAT_FD, &deadline_s, sizeof(deadline_s)) > 0 || errno == EAGAIN ||
 	       errno == EINTR)
-		/* real time, under a virtual clock too (test/bench/vtime) */
+		/* a wait in real time, even under a virtual clock (test/bench/vtime) */
 		poll(NULL, 0, ZNS_ALIVE_MS);
 	return NULL;
 }

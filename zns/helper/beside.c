@@ -24,7 +24,7 @@ struct put {
 
 static struct put *put; /* the files that were missing; removed at the end */
 
-/* 1: the directory has a file with the same bytes; 0: it has none. */
+/* Returns 1: the directory has a file with the same bytes; 0: it has none. */
 static int there(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
 	uint64_t size = zns_rimage_size(i);

@@ -22,7 +22,7 @@ static bool made_by_root(const char *line, const char *end)
 		return false;
 	if (!strncmp(name + 1, "name=", 5))
 		name += 5;
-	end += strcspn(end, "/\n"); /* of the directory whose name it is in */
+	end += strcspn(end, "/\n"); /* of the path component that contains it */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(base); i++) {
 		snprintf(at, sizeof(at), "%s%s%.*s%.*s", base[i], path > name + 1 ? "/" : "",
 			 (int)(path - name - 1), name + 1, (int)(end - path - 1), path + 1);
@@ -48,7 +48,7 @@ int cgroup_container_id(pid_t pid, char *out, size_t len)
 			while (isxdigit((unsigned char)p[n]) && !isupper((unsigned char)p[n]))
 				n++;
 			if (n == 64 && made_by_root(line, p))
-				id = p; /* of nested containers the innermost comes last */
+				id = p; /* with nested containers the innermost id comes last */
 			if (n)
 				p += n - 1;
 		}

@@ -15,9 +15,9 @@
 #include "zns/process.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* criu has asked for the commit, and the broker gets it now; protected by lock */
+/* criu has asked for the commit, and the request goes to the broker now; protected by lock */
 static bool asked;
-static bool over; /* it is committed; protected by lock */
+static bool over; /* the dump is committed; protected by lock */
 static int stopped = -1; /* an eventfd that SIGTERM fills */
 
 /*
@@ -40,8 +40,8 @@ static void end_early(struct helper *h, bool criu_ended, const struct zns_err *e
 	pthread_mutex_unlock(&lock);
 	if (d)
 		dump_fail(d, err);
-	/* No thread waits for the broker any longer. The broker takes back what it granted. */
-	if (first && h->s.writers >= 0) /* it is connected */
+	/* Ends all waits for the broker. The broker takes back what it has granted. */
+	if (first && h->s.writers >= 0) /* only if there is a connection */
 		shutdown(h->s.broker.fd, SHUT_RDWR);
 }
 
@@ -87,7 +87,7 @@ static void on_stop(int signo)
 	int saved = errno;
 
 	if (write(stopped, &one, sizeof(one)) < 0) {
-		/* the eventfd is full: the thread has been told before */
+		/* the eventfd is full: the thread was woken before */
 	}
 	errno = saved;
 }

@@ -23,14 +23,17 @@ struct packet {
 
 struct helper {
 	int sk; /* the socket to criu */
-	int criu; /* a pidfd of the process whose end ends the dump or restore; -1: none */
+	int criu; /* a pidfd of the process whose exit ends the dump or restore; -1: none */
 	int dir; /* image directory, -1 before begin */
 	/* one request at a time: threads for zones and progress share the connection */
 	struct zns_session s;
 	pthread_mutex_t broker_lock;
-	bool broker_lost; /* a late answer may still come, and must not be taken for another one */
+	/*
+	 * a request has timed out: its late answer must not be taken for the answer to another one
+	 */
+	bool broker_lost;
 	struct zns_err broker_err; /* the reason */
-	uint32_t cap_mibps; /* --zns-qos-max; 0: none */
+	uint32_t cap_mibps; /* --zns-qos-max; 0: not given */
 	uint32_t weight; /* --zns-weight; 0: not given */
 	struct zns_cgroup_io charged; /* --zns-cgroup */
 	bool charge_later; /* the container's cgroup is entered when the tasks are frozen */
@@ -39,10 +42,10 @@ struct helper {
 	bool journaled; /* the journal has a record of how it ended */
 	uint32_t timeout_s; /* seconds for the whole dump; 0: no limit */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
-	/* it was ended early: the broker's connection is shut, and nothing is committed */
+	/* the dump was ended early: the broker's connection is shut, and nothing is committed */
 	bool late;
 	struct zns_err late_err; /* the reason */
-	struct zns_chain *chain; /* the checkpoint and its parents; in a dump only the parents */
+	struct zns_chain *chain; /* the checkpoint and its parents; in a dump the parents only */
 	struct dump *dump;
 	struct restore *restore;
 	struct send *send;
@@ -50,18 +53,20 @@ struct helper {
 };
 
 /* wire.c */
-int packet_recv(int sk, struct packet *p); /* 1: a packet, 0: the other side is gone, -errno */
+/* 1: a packet, 0: the peer has closed the socket, -errno */
+int packet_recv(int sk, struct packet *p);
 void packet_close_fds(struct packet *p);
 int packet_take_fd(struct packet *p, uint32_t n);
-/* @fd < 0: none. The caller keeps both descriptors. */
+/* @fd < 0: without a descriptor. The caller keeps both descriptors. */
 void reply_send(int reply_sk, const struct zw_reply *r, int fd);
 void reply_error(int reply_sk, const struct zns_err *err);
-/* the payload as a NUL-terminated string, NULL if it is none */
+/* the payload as a NUL-terminated string, NULL if it is not one */
 const char *packet_text(struct packet *p);
 const struct zw_begin *packet_begin(const struct packet *p); /* NULL: an impossible message */
-/* Takes over the descriptors that zw_begin.progress names; -1: none. */
+/* Takes ownership of the descriptors that zw_begin.progress names; -1: none. */
 void packet_progress(struct packet *p, const struct zw_begin *b, int *tty, int *json);
-const struct zw_iov *packet_iov(const struct packet *p); /* h.nr of them, NULL if they do not fit */
+/* an array of h.nr elements, NULL if the payload is too short */
+const struct zw_iov *packet_iov(const struct packet *p);
 
 struct dump;
 /* attach.c: finds the device, connects to the broker, opens the device, takes the life lock.
@@ -98,7 +103,7 @@ void awake_end(void);
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void dump_packet(struct helper *h, struct packet *p);
 void dump_broker_gone(struct helper *h);
-void dump_end(struct helper *h); /* criu has ended; an uncommitted dump is dropped */
+void dump_end(struct helper *h); /* called when criu has exited; an uncommitted dump is dropped */
 
 /* send.c: a dump to a page server */
 int send_begin(struct helper *h, struct packet *p, struct zns_err *err);
@@ -156,13 +161,14 @@ int check_device(struct helper *h, struct packet *p, struct zns_err *err);
 /* container_id.c: the container id in a task's cgroup path (64 hex digits), or -ENOENT. */
 int cgroup_container_id(pid_t pid, char *out, size_t len);
 
-/* origin.c: fills in what the environment says; 0 or -ENOMEM. */
+/* origin.c: fills in the fields that come from the environment; 0 or -ENOMEM. */
 int origin_fill(ZnsPb__Origin *o);
 bool origin_ticket(uint8_t id[ZNS_UUID_LEN]); /* the ticket of an earlier admission */
-/* The end of criu's log so far, in a memfd; -1: none to keep. */
+/* The end of criu's present log, in a memfd; -1: there is no log. */
 int origin_log(void);
 #define ORIGIN_FDS "descriptors.json" /* the pipes that runc must open again */
-int origin_fds(int dir); /* a memfd with runc's list of pipes that it must open again; -1: none */
+/* a memfd with runc's list of pipes that it must open again; -1: there is none */
+int origin_fds(int dir);
 /* May the restored container (zns-runc names it) have the checkpoint? -EPERM. */
 int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err);
 const char *origin_admission(const char *asked); /* shortens the wait of a frozen container */

@@ -59,7 +59,7 @@ void journal_end(const struct helper *h, const struct progress_params *p, const 
 	begin(&j, h, how->ok ? LOG_INFO : LOG_ERR, zns_clean(text), p->op, p->container);
 	zns_journal_text(&j, "ZNS_RESULT", how->ok ? "done" : "failed");
 	figures(&j, p, w, how);
-	zns_journal_send(&j); /* without a journal there is nowhere to write */
+	zns_journal_send(&j); /* the journal is the only place to report this */
 }
 
 void journal_refused(const struct helper *h, const char *op, const char *container,

@@ -7,7 +7,7 @@
 
 void journal_end(const struct helper *h, const struct progress_params *p, const struct work *w,
 		 const struct outcome *how);
-/* For a dump or restore that failed before it had begun. */
+/* For a dump or restore that was refused before it began. */
 void journal_refused(const struct helper *h, const char *op, const char *container,
 		     const struct zns_err *err);
 

@@ -27,10 +27,8 @@
  */
 static int follow(struct helper *h, const struct packet *p)
 {
-	/*
-	 * the maker of the socket, not the sender of the packet: it may have sent before the helper
-	 * asked for senders
-	 */
+	/* credentials of the process that made the socket, not of the packet's sender, which may
+	 * have sent before the helper enabled SO_PASSCRED */
 	struct ucred made;
 	socklen_t len = sizeof(made);
 
@@ -119,7 +117,7 @@ static void loop(struct helper *h)
 	}
 }
 
-/* For a user who runs the program by hand: tells its purpose. */
+/* For a user who runs the program by hand: prints what it is for. */
 static bool asked(const char *what)
 {
 	if (!strcmp(what, "--help") || !strcmp(what, "-h"))
@@ -161,11 +159,12 @@ int main(int argc, char **argv)
 		return 1;
 	zns_process_raise_limits(); /* every unanswered read holds a descriptor */
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a write fails with an error instead of ending the helper */
+	/* a failed write returns an error instead of killing the helper */
+	signal(SIGXFSZ, SIG_IGN);
 	prctl(PR_SET_DUMPABLE, 0); /* the helper's buffers hold memory of other tasks */
 	zns_process_no_network();
-	/* A container is not charged for our memory and I/O. As long as there is one thread, this
-	 * takes no time (hooks.md). */
+	/* Leaves the cgroup so that a container is not charged for our memory and I/O. As long as
+	 * there is one thread, this takes no time (hooks.md). */
 	if (argc == 2 && !strcmp(argv[1], ZW_LEAVE_CGROUP))
 		zns_cgroup_escape();
 	beat_start();

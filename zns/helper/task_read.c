@@ -50,7 +50,7 @@ static int answer(int fd, void *arg, void *out)
 	return 0;
 }
 
-/* Copies as many ranges as fit into one question. */
+/* Copies as many ranges as fit into one request. */
 static void put(struct question *q, pid_t pid, const struct iovec *v, uint32_t nr)
 {
 	size_t sum = 0;

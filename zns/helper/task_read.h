@@ -22,10 +22,8 @@ struct task_reader {
  * Returns the number of bytes read, fewer where a page is gone, or -errno.
  */
 ssize_t task_read(pid_t pid, const struct iovec *v, uint32_t nr, uint8_t *buf);
-/*
- * As task_read(), for a running task. -ETIMEDOUT: a page did not arrive, and the child process was
- * left behind.
- */
+/* Like task_read(), for a running task. -ETIMEDOUT: a page did not arrive, and the child process
+ * was abandoned. */
 ssize_t task_read_apart(struct task_reader *r, pid_t pid, const struct iovec *v, uint32_t nr,
 			uint8_t *buf);
 void task_reader_end(struct task_reader *r);

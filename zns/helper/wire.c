@@ -32,7 +32,7 @@ int packet_recv(int sk, struct packet *p)
 		if (c->cmsg_type == SCM_RIGHTS) {
 			size_t nr = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
-			/* the buffer's padding has room for one descriptor too many */
+			/* the padding of the buffer has room for one descriptor too many */
 			for (size_t i = 0; i < nr; i++) {
 				int fd;
 
@@ -105,7 +105,7 @@ void reply_send(int reply_sk, const struct zw_reply *answer, int fd)
 		c->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(c), &fd, sizeof(int));
 	}
-	/* The process that asked may have ended: then nobody waits for this answer. */
+	/* The process that asked may have exited; then the answer is dropped. */
 	while (sendmsg(reply_sk, &m, MSG_NOSIGNAL) < 0 && errno == EINTR)
 		;
 }

@@ -13,7 +13,7 @@
 
 #define TICK_NS 100000000u /* a changed rate is noticed within this time */
 #define SHOW_NS 500000000u /* between two lines */
-#define SILENT_NS 1000000000u /* ms; work that ends sooner shows nothing on a terminal */
+#define SILENT_NS 1000000000u /* ms; shorter work shows nothing on a terminal */
 #define CLEAR "\r\033[K"
 #define LAST_LINE_MS 1000 /* ms to wait for a reader to make room for the last JSON line */
 
@@ -65,7 +65,7 @@ static void sample(struct progress *g, struct work *w)
 	g->at_bytes = w->bytes;
 }
 
-/* Seconds left; negative: unknown. */
+/* Estimated seconds left; negative: unknown. */
 static double left(const struct progress *g, const struct work *w)
 {
 	if (!g->total || g->mibps <= 0 || w->bytes >= g->total)
@@ -129,7 +129,7 @@ static void show_end(const struct progress *g, const struct work *w, const struc
 	put(g->p.tty, line, (size_t)n, 0);
 }
 
-/* With one digit after the point: 17 digits would mean nothing. */
+/* With one decimal: 17 digits would suggest a precision that is not there. */
 static struct json_object *json_figure(double v)
 {
 	char text[32];

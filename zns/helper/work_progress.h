@@ -24,15 +24,16 @@ struct progress_params {
 	const char *op; /* "dump" or "restore" */
 	const char *container;
 	uint8_t checkpoint[ZNS_UUID_LEN];
-	uint32_t qos_mibps; /* the requested rate; 0: none */
-	uint64_t total; /* bytes; 0: not known */
+	uint32_t qos_mibps; /* the requested rate; 0: none was requested */
+	uint64_t total; /* in bytes; 0: not known */
 	bool guess; /* total is an estimate */
-	int tty, json; /* descriptors, taken over; -1: none */
+	int tty, json; /* descriptors that it owns; -1: none */
 	void (*get)(void *arg, struct work *out);
-	uint32_t (*wants)(void *arg, bool *waits); /* see zns_writer_wants; NULL: wants none */
-	/* gets the other writers, and gained zones */
+	/* see zns_writer_wants; NULL: no more zones are wanted */
+	uint32_t (*wants)(void *arg, bool *waits);
+	/* called with the other writers and the gained zones */
 	void (*told)(void *arg, const ZnsPb__Response *r);
-	/* called when the broker has shown no life for its deadline; may be NULL */
+	/* called when the broker has shown no sign of life until its deadline; may be NULL */
 	void (*dead)(void *arg, const struct zns_err *err);
 	void *arg;
 };
@@ -43,7 +44,7 @@ int progress_start(struct helper *h, const struct progress_params *p, struct zns
 struct outcome {
 	bool ok;
 	const char *error; /* !ok */
-	double achieved_mibps; /* 0: too short to rate */
+	double achieved_mibps; /* 0: the work was too short to measure a rate */
 	uint64_t frozen_us; /* dump */
 	uint32_t zones, groups, shared_groups;
 };

@@ -19,7 +19,7 @@ struct reading {
 	pthread_cond_t idle;
 	uint32_t left;
 	struct piece *piece;
-	struct zns_err err; /* of the first unreadable image */
+	struct zns_err err; /* error of the first image that could not be read */
 };
 
 struct piece {
@@ -127,10 +127,8 @@ static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, str
 			continue;
 		memcpy(p->entry.name, name, strlen(name) + 1);
 		nr++;
-		/*
-		 * Left out of the bundle: images composed from those of parents, archives that go
-		 * through a pipe, files of plugins.
-		 */
+		/* Not in the bundle: images composed from parents' images, archives that are read
+		 * through a pipe, files of plugins. */
 		if (m->images[n]->beside || !strstr(name, ".img") || !strncmp(name, "tmpfs-", 6) ||
 		    (flat && n < zns_flat_images(flat) && zns_flat_is(flat, n)))
 			continue;

@@ -18,7 +18,7 @@ static void join_streams(struct dump *d)
 	}
 }
 
-/* Fills in those fields of the record that neither the request nor the grant brought. */
+/* Fills in the fields of the record that neither the request nor the grant has set. */
 static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = d->v.c;
@@ -154,7 +154,10 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	if (!ret)
 		ret = zns_save_durable(&d->v, err);
 	if (!ret)
-		ret = dump_check(d, err); /* --timeout: after this the dump can no longer be late */
+		/*
+		 * --timeout applies until here: after this check the dump cannot be late any more
+		 */
+		ret = dump_check(d, err);
 	if (!ret)
 		ret = deadline_asked(d->h, err);
 	if (!ret)

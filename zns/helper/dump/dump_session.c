@@ -42,7 +42,7 @@ static int container_name(struct dump *d, const struct zw_begin *b, struct zns_e
 
 static int parse_options(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 {
-	uint64_t unit = 0; /* none asked for */
+	uint64_t unit = 0; /* 0: no stripe unit was requested */
 
 	if (b->qos[0] && zns_parse_mibps(b->qos, &d->qos_mibps))
 		return zns_fail(err, -EINVAL,
@@ -286,7 +286,7 @@ void dump_fail(struct dump *d, const struct zns_err *err)
 	pthread_mutex_lock(&d->lock);
 	if (!d->err.code)
 		d->err = *err;
-	/* nothing that was written will be committed */
+	/* nothing that was written is committed */
 	zns_writer_cancel(d->v.w, err->code, err->msg);
 	pthread_mutex_unlock(&d->lock);
 	progress_hush(d->h);
@@ -300,7 +300,7 @@ int dump_anew(struct dump *d, uint64_t *room, struct zns_err *err)
 	d->anew = true;
 	pthread_mutex_unlock(&d->lock);
 	ret = zns_save_anew(&d->v, d->expected, &d->lock, room, err);
-	/* an error that came meanwhile may have hit the old writer */
+	/* an error that came meanwhile may have been recorded by the old writer */
 	return ret ? ret : dump_check(d, err);
 }
 
@@ -329,6 +329,6 @@ void dump_end(struct helper *h)
 	live_end(h->dump->live);
 	sealed_end(h->dump);
 	dump_check(h->dump, &err);
-	/* no line after a commit, which printed its own */
+	/* after a commit, which printed its own line, nothing is printed */
 	progress_stop(h, &(struct outcome){ .error = err.msg });
 }

@@ -12,7 +12,7 @@ struct copy {
 	char name[ZW_NAME];
 	uint8_t *data;
 	size_t len;
-	bool beside; /* the file is there already */
+	bool beside; /* the image directory has the file already */
 	struct copy *next;
 };
 
@@ -47,8 +47,8 @@ struct dump {
 	struct zns_save v;
 	char container[ZW_STR];
 	uint32_t qos_mibps;
-	bool pages_only; /* for a page server */
-	bool post_copy; /* the lazy pages do not come */
+	bool pages_only; /* the dump of a page server: it has pages only */
+	bool post_copy; /* the lazy pages will not be sent */
 	bool has_parent, pre_dump;
 	pid_t pid; /* PID of the root of the dumped tree */
 	/* set for --zns-live, and for a dump that uses trackers without it; else NULL */
@@ -62,13 +62,14 @@ struct dump {
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;
 	struct copy *copies, **copies_tail;
-	struct copying *copying; /* copies under way into the image directory; NULL: none */
+	/* copies into the image directory that are under way; NULL: none */
+	struct copying *copying;
 	struct taken *taken;
 	uint32_t nr_copies;
 	size_t copies_len;
-	pthread_mutex_t lock; /* of err and v.w */
+	pthread_mutex_t lock; /* protects err and v.w */
 	struct zns_err err; /* an error outside the writer; later errors do not replace it */
-	bool anew; /* v.w is not the first writer any more, and is given no more zones */
+	bool anew; /* v.w was replaced by a new writer, which is given no more zones */
 };
 
 void dump_fail(struct dump *d, const struct zns_err *err);

@@ -10,9 +10,8 @@
 #include "zns/handle.h"
 #include "zns/pagemap.h"
 
-/*
- * images; the handle lists the copies, and a tree of thousands of processes would make it too large
- */
+/* largest number of images that are copied; the handle lists the copies, and a tree of thousands of
+ * processes would make it too large */
 #define COPIES_MAX 2000
 #define FILE_PIECE MIB(1)
 
@@ -249,7 +248,7 @@ static int pages_open(struct dump *d, struct packet *p, struct zns_err *err)
 	return 0;
 }
 
-/* The image that criu speaks of, for writing. NULL: @err says why. */
+/* The image that the request names, for writing. NULL: @err says why not. */
 static struct zns_wimage *pages_image(struct dump *d, uint32_t image, struct zns_err *err)
 {
 	struct pages *g = image < d->nr_pages ? &d->pages[image] : NULL;
@@ -292,12 +291,12 @@ static int pages_unsteady(struct dump *d, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -EPROTO, "criu sent an impossible list of rseq areas");
 	for (uint32_t i = 0; i < p->h.nr; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
-	/* without this list the dump still works, unless a zone fails */
+	/* without this list the dump works unless a zone fails */
 	zns_writer_unsteady(d->v.w, p->h.pid, iov, p->h.nr);
 	return 0;
 }
 
-/* As stream_run(), but criu says when the image is complete. */
+/* Like stream_run(), but criu says when the image is complete. */
 static void *pages_run(void *arg)
 {
 	struct stream *s = arg;

@@ -145,7 +145,8 @@ int sealed_has(struct dump *d, pid_t pid, bool *has, struct zns_err *err)
 
 struct look {
 	struct zns_spans there, content; /* zeroes are no content */
-	/* Protected and swapped; or, if the pager says that a page is on its zone, a marker there. */
+	/* Pages that are protected and swapped, or whose place has only a marker because the pager
+	 * has them on a zone. */
 	struct zns_spans maybe;
 };
 
@@ -235,7 +236,7 @@ static int take_units(struct sealed *m, struct live_task *t, const struct zns_se
 	return ret;
 }
 
-/* What is swapped is there, as what is present. */
+/* Treats swapped pages like present ones. */
 static int add_swapped(struct look *k, const struct zns_spans *out)
 {
 	struct zns_spans swapped = { 0 };
@@ -275,10 +276,8 @@ int sealed_rest(struct sealed *m, struct live_task *t, const struct live_areas *
 	struct zns_spans clean = { 0 }, out = { 0 };
 	struct look k = { 0 };
 	size_t nr;
-	/*
-	 * Ask the pager before the page tables: a page that comes back in between is found in both
-	 * places, and both are right.
-	 */
+	/* Asks the pager before it reads the page tables: a page that comes back in between is
+	 * found in both, and both are right. */
 	int ret = zns_memseal_units(m->seal, t->pid, &u, &nr, err);
 
 	if (!ret)
@@ -306,7 +305,7 @@ static int by_place(const void *a, const void *b, void *arg)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-/* Units that no place names any more are left out: all their pages were in memory as well. */
+/* Leaves out units that no place refers to any more: all of their pages were in memory as well. */
 static void mark_used(const struct live *l, uint8_t *used)
 {
 	for (size_t n = 0; n < l->nr_tasks; n++)

@@ -23,10 +23,11 @@ struct zns_wimage;
 int sealed_begin(struct dump *d, struct packet *p, struct zns_err *err);
 int sealed_owns(struct dump *d, struct packet *p, struct zns_err *err);
 int sealed_has(struct dump *d, pid_t pid, bool *has, struct zns_err *err);
-/* For a frozen task: *@rest has to be copied, and @t's places name what is on zones. */
+/* For a frozen task: fills @rest with what has to be copied, and adds what is on zones to @t's
+ * places. */
 int sealed_rest(struct sealed *m, struct live_task *t, const struct live_areas *a,
 		struct zns_spans *rest, struct zns_err *err);
-/* After the last task: makes the image of all units. */
+/* Called after the last task: makes the image of all units. */
 int sealed_name(struct dump *d, struct zns_err *err);
 struct zns_wimage *sealed_image(struct sealed *m); /* NULL: none */
 
@@ -36,7 +37,7 @@ struct runs {
 };
 int sealed_add(struct runs *r, uint64_t len, uint32_t source, uint64_t at); /* -ENOMEM */
 int sealed_runs(const struct sealed *m, const struct place *p, uint32_t source, struct runs *r);
-/* The pager goes on. */
+/* Lets the pager continue. */
 void sealed_end(struct dump *d);
 
 #endif

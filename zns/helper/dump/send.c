@@ -20,7 +20,7 @@ _Static_assert(ZW_ID == ZNS_UUID_LEN, "ids are UUIDs");
 struct send {
 	struct live l;
 	bool late; /* read while the tasks run */
-	struct zw_chunk *chunk; /* ZW_CHUNKS of them, shared with criu */
+	struct zw_chunk *chunk; /* array of ZW_CHUNKS chunks, shared with criu */
 	/* the task that is being sent, and which of its pages still have to be */
 	pid_t pid;
 	struct zw_run *run;
@@ -47,10 +47,8 @@ static int drop_rights(struct zns_err *err)
 	return zns_process_keep_caps(keep, ZNS_ARRAY_SIZE(keep), err);
 }
 
-/*
- * Protects pages before the freeze, so that little is left to protect in it. Nothing is read yet:
- * the task may write until the freeze.
- */
+/* Protects pages before the freeze, so that few are left to protect during it. Nothing is read yet:
+ * the task may write until the freeze. */
 static int protect(struct live_task *t, struct zns_err *err)
 {
 	struct zns_spans copy = { 0 };
@@ -304,8 +302,8 @@ static uint32_t next_ranges(const struct filling *f, struct iovec *v, size_t *en
 	return nr;
 }
 
-/* The next page cannot be read with the others. One that a running task has unmapped is left out.
- */
+/* The next page cannot be read together with others. If a running task has unmapped it, it is left
+ * out. */
 static int odd_page(struct filling *f, struct zns_err *err)
 {
 	struct zw_run *r = &f->s->run[f->s->at];
@@ -366,7 +364,7 @@ static int end_task(struct send *s, struct live_task *t, struct zns_err *err)
 	struct zns_spans sent = { 0 }, known = { 0 };
 	int ret = 0;
 
-	if (!s->l.again) { /* no keeper wants to know */
+	if (!s->l.again) { /* no keeper uses the result */
 		s->pid = 0;
 		t->final = true;
 		return 0;

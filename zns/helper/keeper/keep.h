@@ -26,14 +26,12 @@ enum keep_op {
 	KEEP_SET = 1,
 	KEEP_TASK, /* descriptors: enum zns_track_fd, and a memfd with struct keep_pages */
 	KEEP_READY,
-	KEEP_BUSY, /* somebody else has them */
+	KEEP_BUSY, /* another process has the trackers */
 	/* to the keeper */
-	/*
-	 * pages are protected anew for a dump that is not committed: the keeper must not go back to
-	 * its state
-	 */
+	/* pages were protected anew for a dump that is not committed: the keeper must not return to
+	 * its old state */
 	KEEP_CHANGED,
-	KEEP_TAKEN, /* another keeper has them: leave */
+	KEEP_TAKEN, /* another keeper has the trackers: exit */
 	KEEP_DROP, /* the trackers are not needed any more: end the protection, and exit */
 };
 
@@ -45,7 +43,7 @@ struct keep_packet {
 	uint32_t nr; /* number of tasks */
 	uint32_t pad;
 	uint64_t limit_s;
-	uint8_t id[ZNS_UUID_LEN]; /* of the checkpoint */
+	uint8_t id[ZNS_UUID_LEN]; /* id of the checkpoint */
 	/* not sent */
 	int fd[KEEP_FDS];
 	uint32_t nr_fd;
@@ -55,12 +53,13 @@ struct keep_packet {
  * [nr_areas] follow. */
 struct keep_pages {
 	uint64_t nr, nr_areas;
-	char pagemap[64]; /* their image */
+	char pagemap[64]; /* name of the image with their entries */
 };
 
 /* keep_wire.c */
 int keep_send(int sk, struct keep_packet *p);
-/* 1: a packet; 0: the other side has ended; or -errno. The caller owns the descriptors. */
+/* Returns 1: a packet; 0: the peer has closed the socket; or -errno. The caller owns the
+ * descriptors. */
 int keep_recv(int sk, struct keep_packet *p);
 void keep_close(struct keep_packet *p);
 /* Reads the memfd of a KEEP_TASK. -EPROTO: impossible lengths, or lists that are out of order. */

@@ -31,7 +31,7 @@ static void __attribute__((noreturn)) child(int sk, int null, char *const env[])
 	_exit(127);
 }
 
-/* The keeper is started before the commit. It waits for the commit, and ends if there is none. */
+/* The keeper is started before the commit. It waits for the commit, and exits if none comes. */
 static int start_keeper(int *out)
 {
 	cleanup_close int null = open("/dev/null", O_RDWR | O_CLOEXEC);

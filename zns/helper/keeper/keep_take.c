@@ -23,14 +23,14 @@ static int connect_to(int dir, const char *name)
 	keep_address(dir, name, &a);
 	if (!connect(sk, (struct sockaddr *)&a, sizeof(a)))
 		return sk;
-	/* killed: its name is left */
+	/* a killed keeper leaves its socket's name behind */
 	if (errno == ECONNREFUSED)
 		unlinkat(dir, name, 0);
 	close(sk);
 	return -ECONNREFUSED;
 }
 
-/* The process's number here; -1: it has ended. */
+/* The PID of the process in our namespace; -1: it has exited. */
 static pid_t pid_of(int pidfd)
 {
 	cleanup_file FILE *f = NULL;
@@ -181,7 +181,7 @@ bool live_keep_claim(struct live *l, struct live_task *t)
 		zns_track_free(t->track);
 		t->track = NULL;
 	}
-	/* the task has ended or runs another program, whose memory has no tracker yet */
+	/* the task has exited or runs another program, whose memory has no tracker yet */
 	keep_close(p);
 	t->why = (struct zns_err)ZNS_ERR_INIT;
 	return false;
@@ -194,7 +194,7 @@ void live_keep_changed(struct live *l)
 	if (l->keep.parent < 0 || l->keep.changed)
 		return;
 	l->keep.changed = true;
-	/* if the keeper has ended, nobody can take the trackers from it either */
+	/* if the keeper has died, no other dump can take the trackers from it either */
 	keep_send(l->keep.parent, &p);
 }
 

@@ -18,7 +18,7 @@
 
 static struct {
 	struct keep_packet set, *task;
-	uint32_t nr; /* those of its tasks that have not ended */
+	uint32_t nr; /* how many of its tasks still run */
 	int dir, listen;
 	char name[64];
 	dev_t dev; /* the socket, as we made it */
@@ -33,7 +33,7 @@ static int receive(void)
 	if (keep_recv(KEEP_FD, &k.set) != 1 || k.set.op != KEEP_SET || !k.set.nr ||
 	    k.set.nr > KEEP_TASKS_MAX)
 		return -EPROTO;
-	keep_timeouts(KEEP_FD); /* the first packet comes at the end of the dump */
+	keep_timeouts(KEEP_FD); /* the first packet comes only at the end of the dump */
 	k.task = calloc(k.set.nr, sizeof(*k.task));
 	if (!k.task)
 		return -ENOMEM;
@@ -78,7 +78,7 @@ static void end_tracking(void)
 	const struct zns_track_kernel kernel = { .tracker = ZNS_TRACKER_UFFD };
 	struct zns_track *t;
 
-	unlink_name(); /* nobody shall come now */
+	unlink_name(); /* no more clients are accepted */
 	for (uint32_t n = 0; n < k.nr; n++)
 		if (!zns_track_adopt(0, &kernel, k.task[n].fd, &t, NULL))
 			zns_track_free(t);
@@ -116,7 +116,7 @@ static void greet(void)
 	k.changed = false;
 }
 
-/* Reads a packet. True: the trackers are not needed any more. */
+/* Reads a packet. Returns true if the trackers are not needed any more. */
 static bool client_said(void)
 {
 	struct keep_packet p;
@@ -135,7 +135,7 @@ static bool client_said(void)
 	 */
 	if (ret == 1 || k.changed) {
 		end_tracking();
-		return true; /* the exit of this process is the answer to KEEP_DROP */
+		return true; /* the exit of this process answers KEEP_DROP */
 	}
 	close(k.client);
 	k.client = -1;

@@ -14,13 +14,14 @@
 #include "zns/track.h"
 
 #define LIVE_ROUNDS_MAX 16
-/* the freeze copies its rest into this much memory; more is written to the device meanwhile */
+/* the rest that is copied during the freeze fits into this much memory; beyond that it is written
+ * to the device during the freeze */
 #define LIVE_STAGE_BYTES MIB(128)
 /* a round that copied no more than this is the last one: 20 ms of a freeze */
 #define LIVE_ENOUGH_BYTES MIB(16)
 #define LIVE_NO_IMAGE UINT32_MAX
 
-/* What /proc/PID/smaps said (live_maps.c). */
+/* The contents of /proc/PID/smaps (live_maps.c). */
 struct live_maps {
 	char *text;
 	struct live_area *area;
@@ -38,18 +39,18 @@ struct live_task {
 	struct zns_spans pending;
 	struct zns_spans parent; /* pages that the parent has, and that were not written since */
 	char parents_pagemap[ZW_NAME]; /* the image where it has them */
-	struct zns_spans areas, parents_areas; /* areas of this dump, and those of the parent */
+	struct zns_spans areas, parents_areas; /* areas of this dump, and of the parent */
 	bool memory; /* a pager tells what is on zones: the task is not tracked */
-	bool kept; /* its tracker is that of the parent */
-	bool seen; /* in this round */
+	bool kept; /* its tracker was taken over from the parent's dump */
+	bool seen; /* it was found in this round */
 	struct zns_spans send; /* pages to be sent to a page server */
 	struct live_maps before, frozen; /* the freeze */
-	size_t text_bytes; /* of the second */
+	size_t text_bytes; /* length of the second text */
 	/* from the freeze on */
 	bool final;
-	uint32_t image; /* of its pages, in dump.pages */
+	uint32_t image; /* number of its pages image in dump.pages */
 	char pagemap[ZW_NAME];
-	uint8_t *entries; /* entries of its pagemap; NULL once they are in the image */
+	uint8_t *entries; /* entries of its pagemap; NULL once they were written */
 	size_t entries_len;
 	uint64_t bytes, parent_bytes;
 };
@@ -63,33 +64,31 @@ struct live {
 	struct zns_track_kernel kernel;
 	pid_t root;
 	bool slow_fails, not_converging;
-	/*
-	 * Why the rounds' copies were given up, so that all memory is copied in the freeze; NULL:
-	 * they were not.
-	 */
+	/* Why the copies of the rounds were given up, so that all memory is copied in the freeze;
+	 * NULL: they are in use. */
 	const char *gave_up;
 	uint64_t given_up; /* bytes */
 	uint64_t room; /* bytes that the dump could write before the first round */
 	uint64_t left; /* bytes that were written again during the last round, as far as known */
-	bool wanted; /* the dump is live; false: its tasks are only tracked */
-	bool durable; /* zns.conf says that it commits before the thaw */
+	bool wanted; /* true: a live dump; false: its tasks are only tracked */
+	bool durable; /* zns.conf requires the commit before the thaw */
 	bool track; /* leave to the parent the pages that it has */
 	bool again; /* protect pages again in the freeze, for the next dump */
 	struct live_keep keep;
 	struct live_task *task;
 	size_t nr_tasks, max_tasks;
-	/* Each round's copies are an image; the one of the freeze is the last. */
+	/* The copies of each round are an image; the last one is that of the freeze. */
 	struct zns_wimage *part[LIVE_ROUNDS_MAX + 1];
 	uint32_t nr_parts;
-	uint64_t at; /* bytes in the last part, with those that are staged */
+	uint64_t at; /* size of the last part in bytes, with the staged bytes */
 	struct live_round round[LIVE_ROUNDS_MAX];
 	uint32_t nr_rounds;
 	uint8_t *stage; /* LIVE_STAGE_BYTES of addresses */
 	size_t staged; /* bytes */
-	bool direct; /* copies go to the writer at once, since there is no stage or it is full */
+	bool direct; /* copies go directly to the writer, since there is no stage or it is full */
 	uint64_t frozen_bytes, shared_bytes;
-	struct task_reader reader; /* of the rounds */
-	struct live_verify *verify; /* NULL: nobody asked for it */
+	struct task_reader reader; /* used by the rounds */
+	struct live_verify *verify; /* NULL: verification was not requested */
 	bool frozen;
 };
 
@@ -165,7 +164,8 @@ void live_maps_free(struct live_maps *m);
 
 /* live_verify.c */
 void live_verify_begin(struct live *l);
-int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len); /* of the last part */
+/* for data of the last part */
+int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len);
 void live_verify_anew(struct live *l); /* all parts are gone */
 int live_verify(struct live *l, const struct live_task *t, const struct zns_spans *all,
 		const struct zns_spans *whole, struct zns_err *err);
@@ -174,8 +174,9 @@ void live_verify_end(struct live *l);
 
 /* live_finish.c: after the thaw, before the manifest. */
 int live_finish(struct dump *d, struct zns_err *err);
-int live_describe(const struct dump *d, ZnsPb__Checkpoint *c); /* for the record; 0 or -ENOMEM */
-/* Lets the tasks go. */
+/* adds what the record says of the rounds; 0 or -ENOMEM */
+int live_describe(const struct dump *d, ZnsPb__Checkpoint *c);
+/* Stops tracking the tasks. */
 void live_end(struct live *l);
 
 #endif

@@ -76,7 +76,7 @@ static void give_up(struct copying *k, int ret)
 	k->c.n = k->c.s->nr;
 }
 
-/* Fills @buf as far as it can; *filled: bytes. */
+/* Fills @buf as far as possible; *filled: bytes. */
 static int fill(struct copying *k, uint8_t *buf, size_t room, uint64_t at, size_t *filled)
 {
 	struct iovec remote[TASK_READ_IOVS];
@@ -147,7 +147,7 @@ int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, st
 	int ret = 0;
 
 	k.c = (struct cursor){ s, 0, s->nr ? s->s[0].start : 0 };
-	zns_spans_free(&t->pending); /* they are in @s */
+	zns_spans_free(&t->pending); /* they are in @s now */
 	/* Pages that cannot be read now must not be taken from an older copy. */
 	if (places_drop(&t->places, s->s, s->nr))
 		ret = zns_fail(err, -ENOMEM, "no memory for the places of pages");

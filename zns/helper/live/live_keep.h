@@ -15,13 +15,14 @@ struct live_keep {
 	uint8_t id[ZNS_UUID_LEN], of[ZNS_UUID_LEN]; /* the new checkpoint, and its parent */
 	bool has_parent;
 	int parent; /* socket to the keeper of the parent; -1: none */
-	bool changed; /* the keeper knows that this dump protects pages anew */
-	struct keep_packet *task; /* the keeper's tasks that no task of this dump has claimed yet */
+	bool changed; /* the keeper was told that this dump protects pages anew */
+	/* the keeper's tasks that were not matched with a task of this dump yet */
+	struct keep_packet *task;
 	pid_t *pid; /* PIDs of these tasks */
 	uint32_t nr;
 	int next; /* socket to the keeper of this dump; -1: none */
 	uint64_t limit_s;
-	char why[160]; /* why there are no trackers of the parent; empty: there are */
+	char why[160]; /* why the parent's trackers are not available; empty: they are */
 };
 
 /*
@@ -29,7 +30,8 @@ struct live_keep {
  * end: a task can have one at a time. @keep: start a keeper for this dump.
  */
 void live_keep_begin(struct live *l, bool keep);
-/* The task's tracker from the parent's keeper, and what the parent has. False: there is none. */
+/* Takes the task's tracker from the parent's keeper, and the list of what the parent has. False:
+ * there is none. */
 bool live_keep_claim(struct live *l, struct live_task *t);
 /* Call before pages are protected: the parent's keeper does not take its trackers back. */
 void live_keep_changed(struct live *l);

@@ -46,7 +46,7 @@ static int add_line(struct live_maps *m, const char *s, size_t len)
 	return 0;
 }
 
-/* All of it, in pieces. */
+/* Reads the whole file in pieces. */
 static int read_smaps(const char *path, char **text)
 {
 	char piece[ZNS_SMAPS_PIECE];
@@ -90,7 +90,7 @@ void live_maps_free(struct live_maps *m)
 	*m = (struct live_maps){ 0 };
 }
 
-/* Finds the area with the same line, from *@at on; lines are in order of addresses. */
+/* Finds the area with the same line, starting at *@at; lines are in order of addresses. */
 static const struct live_area *same_area(const struct live_maps *m, size_t *at,
 					 const struct live_area *a)
 {
@@ -104,7 +104,7 @@ static const struct live_area *same_area(const struct live_maps *m, size_t *at,
 void live_maps_before(struct live_task *t)
 {
 	live_maps_free(&t->before);
-	read_maps(&t->before, t->pid, "smaps"); /* without it criu reads smaps itself */
+	read_maps(&t->before, t->pid, "smaps"); /* if this fails, criu reads smaps itself */
 }
 
 static int write_maps(struct live_task *t, int fd)
@@ -175,7 +175,7 @@ static bool may_differ(const char *flag)
 	return false;
 }
 
-/* Words that only one of the two has are a difference. */
+/* A word that only one of the two texts has counts as a difference. */
 static bool same_flags(const char *a, const char *b)
 {
 	for (const char *s = a; *s;) {
@@ -200,7 +200,8 @@ int live_maps_check(struct live_task *t, struct zns_err *err)
 	size_t at = 0;
 	int ret = 0;
 
-	if (!t->frozen.nr || read_maps(&after, t->pid, "smaps")) /* it has ended meanwhile */
+	/* the task may have exited meanwhile */
+	if (!t->frozen.nr || read_maps(&after, t->pid, "smaps"))
 		return 0;
 	for (size_t n = 0; n < t->frozen.nr && !ret; n++) {
 		const struct live_area *f = &t->frozen.area[n], *a = same_area(&after, &at, f);

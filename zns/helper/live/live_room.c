@@ -13,10 +13,8 @@
 static const char no_room[] = "the device has no room for copies of rounds";
 static const char lost[] = "a zone failed and lost copies of rounds";
 
-/*
- * Why a round's failure does not fail the dump; NULL: it does. The writer must have failed, and
- * nothing else.
- */
+/* Returns why a failure of a round does not fail the whole dump; NULL: it does. Only the writer may
+ * have failed, and nothing else. */
 const char *live_hopeless(struct live *l)
 {
 	struct dump *d = l->d;
@@ -33,7 +31,7 @@ const char *live_hopeless(struct live *l)
 	return code == -ENOSPC || code == -EBUSY ? no_room : NULL;
 }
 
-/* Gives up the copies of the task's pages. Its tracker goes on. */
+/* Gives up the copies of the task's pages. Its tracker continues. */
 static int owe_all(struct live_task *t)
 {
 	int ret = 0;
@@ -108,7 +106,7 @@ int live_give_up(struct live *l, const char *why, struct zns_err *err)
 	return 0;
 }
 
-/* Other dumps may take zones meanwhile, as with any dump. */
+/* Other dumps may still take zones after the check, as with any dump. */
 int live_check_room(struct live *l, struct zns_err *err)
 {
 	uint64_t need = untracked(l) + 2 * l->left + SPARE;

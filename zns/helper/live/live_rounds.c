@@ -9,9 +9,8 @@
 #include <sys/mman.h>
 #include "live.h"
 
-/*
- * If more than this part of a round was written again meanwhile, another round makes no progress.
- */
+/* If more than this part of a round's pages was written again meanwhile, another round makes no
+ * progress. */
 #define PROGRESS_PERCENT 80
 
 static int criu_lives(struct live *l, struct zns_err *err)
@@ -66,7 +65,7 @@ static int owe(struct live *l, const struct zns_spans *copy, struct zns_err *err
 	return 0;
 }
 
-/* Would this round copy as much as the one before? */
+/* Would this round copy as much as the previous one? */
 static bool stands_still(struct live *l, const struct zns_spans *copy)
 {
 	uint64_t last = l->nr_rounds ? l->round[l->nr_rounds - 1].bytes : UINT64_MAX;
@@ -161,7 +160,7 @@ static uint64_t paged_bytes(const struct live *l)
 	return sum;
 }
 
-/* The bytes of the last round; 0: there is none. */
+/* Size of the last round in bytes; 0: there was none. */
 static uint64_t last_bytes(const struct live *l)
 {
 	return l->nr_rounds ? l->round[l->nr_rounds - 1].bytes : 0;
@@ -260,10 +259,8 @@ static int prepare(struct live *l, uint32_t how, struct zns_err *err)
 	/* Reading smaps takes time, so the last round comes after it. */
 	for (size_t n = 0; n < l->nr_tasks && how & ZW_ROUNDS_SMAPS && !ret; n++)
 		live_maps_before(&l->task[n]);
-	/*
-	 * A dump that commits in the freeze also writes in it, so its copies go to the writer at
-	 * once.
-	 */
+	/* A dump that commits during the freeze also writes during it, so its copies go directly to
+	 * the writer. */
 	l->direct = !l->wanted && l->kernel.tracker == ZNS_TRACKER_NONE;
 	if (!ret && !l->direct)
 		ret = make_stage(l,
@@ -311,7 +308,7 @@ int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
 	if (!tracks || l->kernel.tracker == ZNS_TRACKER_NONE ||
 	    (!wanted && l->kernel.tracker != ZNS_TRACKER_UFFD)) {
 		l->kernel.tracker = ZNS_TRACKER_NONE;
-		if (d->sealed) { /* the task's pager tells what has to be copied */
+		if (d->sealed) { /* the task's pager knows what has to be copied */
 			ret = prepare(l, 0, err);
 			if (ret)
 				return ret;

@@ -17,7 +17,7 @@ static void forget(struct live *l, size_t n)
 {
 	struct live_task *t = &l->task[n];
 
-	/* no page was protected anew, so the task's keeper keeps the tracker */
+	/* no page was protected anew, so the keeper can keep the tracker */
 	if (t->kept && !l->keep.changed)
 		zns_track_leave(t->track);
 	else

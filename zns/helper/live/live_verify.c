@@ -20,7 +20,7 @@
 #define GRAIN 32u
 
 struct live_verify {
-	/* of each part, the hash of each of its grains */
+	/* for each part, the hash of each of its grains */
 	struct {
 		uint32_t *hash;
 		size_t nr, max;
@@ -63,7 +63,7 @@ static void complain(struct live_verify *v, uint64_t *count, uint64_t vaddr)
 	++*count;
 }
 
-/* These bytes differ. */
+/* These bytes are allowed to differ. */
 static bool may_differ(const struct live *l, const struct live_task *t, uint64_t vaddr)
 {
 	return zns_writer_is_unsteady(l->d->v.w, t->pid, (uintptr_t)vaddr, GRAIN);

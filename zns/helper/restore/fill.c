@@ -14,8 +14,8 @@
 #include "../work_progress.h"
 #include "zns/flat.h"
 
-#define CHUNK ZW_MAX_IOV /* places handled at once */
-#define UNDER_WAY 64 /* requests; each has its addresses */
+#define CHUNK ZW_MAX_IOV /* number of places handled at once */
+#define UNDER_WAY 64 /* most requests under way; each has its own addresses */
 #define MAX_PLACES (1u << 26) /* pages of 256 GiB */
 
 struct fill {
@@ -25,7 +25,7 @@ struct fill {
 	int reply, list;
 	uint32_t nr;
 	struct zns_task task;
-	uint64_t room; /* so many more places may be covered */
+	uint64_t room; /* how many more places may be covered */
 	pthread_mutex_t lock;
 	pthread_cond_t less;
 	uint32_t under_way;
@@ -142,7 +142,8 @@ static int fill_all(struct fill *f, struct zns_err *err)
 			ret = fill_chunk(f, v, n);
 	}
 	wait_below(f, 0);
-	/* Nobody else has it: this uncovers all places, and the task may go on. */
+	/* No other process has the descriptor: closing it uncovers all places, and the task may
+	 * continue. */
 	if (f->task.uffd >= 0)
 		close(f->task.uffd);
 	f->task.uffd = -1;
@@ -151,7 +152,7 @@ static int fill_all(struct fill *f, struct zns_err *err)
 	return f->err.code ? f->err.code : ret;
 }
 
-/* The restorer blob has asked for its pages, or is gone. */
+/* Waits until the restorer blob asks for its pages, or dies. */
 static void *fill_run(void *arg)
 {
 	struct fill *f = arg;
@@ -163,7 +164,7 @@ static void *fill_run(void *arg)
 	do {
 		n = recv(f->reply, &go, sizeof(go), 0);
 	} while (n < 0 && errno == EINTR);
-	if (n == sizeof(go)) { /* else the blob is gone */
+	if (n == sizeof(go)) { /* otherwise the blob has died */
 		if (fill_all(f, &err)) {
 			progress_hush(f->h);
 			reply_error(f->reply, &err);

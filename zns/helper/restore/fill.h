@@ -23,8 +23,8 @@ int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struc
 	       struct zns_err *err);
 /* h->fills is readable: starts a thread for each task that asked. The thread answers the task. */
 void fill_ready(struct helper *h);
-/* Covers those of these ranges (zns/task.h) where something is gained. false: there is none, or the
- * task has no userfaultfd. */
+/* Covers those ranges (zns/task.h) for which it is worth it. false: none, or the task has no
+ * userfaultfd. */
 bool fill_covers(struct zns_task task, const struct iovec *iov, uint32_t nr);
 
 #endif

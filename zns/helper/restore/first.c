@@ -12,8 +12,9 @@
 #include "zns/flat.h"
 #include "zns/grow.h"
 
-#define RUNS_MAX (1u << 15) /* noted; a record takes fewer of them */
-/* So much comes in the order of its touches. What is within comes in the order of the device. */
+#define RUNS_MAX (1u << 15) /* most runs noted; a record takes fewer */
+/* Up to this size pages are read in the order of their first touches. Within it they are read in
+ * the order of the device. */
 #define BATCH MIB(64)
 
 struct note {
@@ -80,7 +81,7 @@ static int store(struct helper *h, const struct zns_first_run *run, size_t nr, s
 	*kept = 0;
 	f.checkpoint = zns_chain_manifest(h->chain, 0)->checkpoint->id;
 	f.has_sealed = f.sealed = c != NULL;
-	if (nr) /* else what was recorded before ends */
+	if (nr) /* otherwise the earlier record is removed */
 		ret = zns_first_pack(run, nr, c, &list, &f.runs.len, kept, err);
 	f.runs.data = list;
 	req.first_pages = &f;
@@ -216,7 +217,8 @@ static int in_order(struct zw_first *v, size_t nr, struct list *out, struct zns_
 	return 0;
 }
 
-/* Finds the images. A record is somebody's claim: nothing of it is used if it does not fit. */
+/* Finds the images. Anybody may have written a record: it is not used at all if any part does not
+ * fit. */
 static int resolve(const struct helper *h, const struct zns_flat *flat,
 		   const struct zns_first_run *run, size_t *nr, struct zw_first *v,
 		   struct zns_err *err)
@@ -282,7 +284,7 @@ static int list_memfd(const struct list *l, struct zns_err *err)
 	return zns_fail_sys(err, ret, "no memory for it");
 }
 
-/* Without the record the restore is as it was before there were any: nothing here fails it. */
+/* Without a record the restore works as usual, so errors here do not fail it. */
 static void answer_list(struct helper *h, struct packet *p, const struct zns_flat *flat,
 			const ZnsPb__FirstPages *recorded)
 {

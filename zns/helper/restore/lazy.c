@@ -18,7 +18,7 @@
 #include "zns/flat.h"
 #include "zns/reader.h"
 
-static struct helper *self; /* for answers that come from the reader's threads */
+static struct helper *self; /* for answers sent by the reader's threads */
 static struct zw_gate *gate;
 
 #define PAGE 4096u
@@ -27,9 +27,9 @@ struct lazy_read {
 	struct zns_running running;
 	int reply, uffd;
 	uint32_t number;
-	_Atomic uint32_t parts; /* not done yet */
+	_Atomic uint32_t parts; /* number of parts that are not done yet */
 	_Atomic bool failed;
-	struct zns_err err; /* the first one; of the part that has set `failed` */
+	struct zns_err err; /* the first error; set by the part that has set `failed` */
 };
 
 int lazy_gate(struct helper *h, struct packet *p, struct zns_err *err)
@@ -50,7 +50,7 @@ int lazy_gate(struct helper *h, struct packet *p, struct zns_err *err)
 
 static bool enter(struct zns_running *running)
 {
-	struct lazy_read *l = (struct lazy_read *)running; /* its first member */
+	struct lazy_read *l = (struct lazy_read *)running; /* `running` is its first member */
 
 	return zw_gate_enter(gate, l->number, self->sk);
 }
@@ -80,7 +80,7 @@ static void fetch_done(void *arg, const struct zns_err *err)
 		snprintf(r.msg, sizeof(r.msg), "%s", err->msg);
 	}
 	if (l->uffd >= 0)
-		close(l->uffd); /* before the daemon lets go of the task */
+		close(l->uffd); /* closed before the daemon releases the task */
 	reply_send(l->reply, &r, -1);
 	close(l->reply);
 	free(l);

@@ -6,7 +6,7 @@
 #include "restore_session.h"
 
 #define WAIT_S 60
-#define ASK_MS 100 /* while it waits for others' promises to end */
+#define ASK_MS 100 /* interval of the retries while it waits for others' promises to end */
 
 /* What the restore is to be promised, from criu's options. @wait_s: how long it may wait for it. */
 static int ask_for(struct helper *h, const struct zw_begin *b, uint64_t *wait_s,

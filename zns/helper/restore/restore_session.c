@@ -11,8 +11,9 @@
 #include "zns/image_map.h"
 #include "zns/reader.h"
 
-static struct helper *self; /* for answers that come from the reader's threads */
-#define BROKER_LIMIT_MS 10000 /* the broker only hears of progress: the restore can do without */
+static struct helper *self; /* for answers sent by the reader's threads */
+/* the broker is only informed of progress: the restore does not depend on it */
+#define BROKER_LIMIT_MS 10000
 
 static int from_handle(struct helper *h, const struct zw_begin *b, struct restore *r,
 		       struct zns_registered *reg, uint8_t *id, char *warn, size_t warn_len,
@@ -196,7 +197,7 @@ static void read_done(void *arg, const struct zns_err *err)
 	struct zw_reply r = { 0 };
 
 	if (a->uffd >= 0)
-		close(a->uffd); /* before the task hears that it may look */
+		close(a->uffd); /* closed before the task may touch the memory */
 	if (err->code) {
 		progress_hush(self);
 		reply_error(a->reply, err);
@@ -258,8 +259,8 @@ static int fill(struct helper *h, struct packet *p, struct zns_err *err)
 		     zns_fail(err, -EPROTO, "criu asked for an image that it never opened");
 }
 
-/* Every task is restored: the broker keeps the figures, criu logs them. Without a broker nobody
- * keeps them. */
+/* Every task is restored: reports the figures to the broker, which stores them, and to criu, which
+ * logs them. Without a broker they are only logged. */
 static void done(struct helper *h, struct packet *p)
 {
 	const ZnsPb__Checkpoint *c = h->restore->c;
@@ -297,7 +298,7 @@ static void done(struct helper *h, struct packet *p)
 		snprintf(parents, sizeof(parents), " and %u parent%s", levels - 1,
 			 levels > 2 ? "s" : "");
 	got_shared = zns_min(zns_reader_shared(zns_chain_reader(h->chain)), w.bytes);
-	if (got_shared) /* whole units; of some only a part was wanted */
+	if (got_shared) /* in whole units, although only a part of some was wanted */
 		snprintf(shared_text, sizeof(shared_text), ", %s of it read by other restores,",
 			 zns_format_size(got_shared, part, sizeof(part)));
 	snprintf(
@@ -339,7 +340,7 @@ void restore_packet(struct helper *h, struct packet *p)
 	struct zns_err err = ZNS_ERR_INIT;
 
 	if (!p->nr_fd)
-		return; /* nobody would get the answer */
+		return; /* there is nobody to receive the answer */
 	if (p->h.op == ZW_DONE)
 		done(h, p);
 	else if (p->h.op == ZW_FIRST ?

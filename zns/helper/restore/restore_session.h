@@ -10,7 +10,7 @@ struct restore {
 	const ZnsPb__Checkpoint *c;
 	/* for an incremental checkpoint: criu sees it as one dumped in full */
 	struct zns_flat *flat;
-	ZnsPb__FirstPages *first; /* what is recorded of it, or NULL */
+	ZnsPb__FirstPages *first; /* recorded first pages, or NULL */
 };
 
 /* Waits for admission, if criu's options say so: -EBUSY, -ETIMEDOUT, -EDQUOT: no promise.
