@@ -47,6 +47,6 @@ struct scan_arg {
 #define PME_SWAP (1ULL << 62)
 #define PME_PRESENT (1ULL << 63)
 
-#define TRACK_PAGE 4096ULL /* bytes; zns/track is for x86_64 alone */
+#define TRACK_PAGE 4096ULL /* bytes; zns/track supports x86_64 only */
 
 #endif

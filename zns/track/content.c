@@ -12,7 +12,7 @@ static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 	return categories & (IS_FILE | IS_GUARD) ? 0 : zns_spans_add(arg, start, end);
 }
 
-/* Before Linux 6.7: page by page. */
+/* Before Linux 6.7: reads the entries page by page. */
 static int read_entries(int pagemap, const struct zns_span *area, struct zns_spans *out)
 {
 	uint64_t e[512];

@@ -11,7 +11,7 @@
 #include "track_int.h"
 #include "zns/util.h"
 
-#define CHUNK_MIN MIB(128) /* bytes: 50 us, about what it takes to start a thread */
+#define CHUNK_MIN MIB(128) /* bytes: takes 50 us, about as long as starting a thread */
 #define CHUNKS_MAX 64
 #define THREADS_MAX 4
 
@@ -70,7 +70,7 @@ int fast_written(int pagemap, uint64_t start, uint64_t end, struct zns_spans *fo
 		return scan(pagemap, start, end, found);
 	f.chunk = zns_align_up(zns_max((end - start) / CHUNKS_MAX, CHUNK_MIN), CHUNK_MIN);
 	while (nr < others && !pthread_create(&thread[nr], NULL, take_chunks, &f))
-		nr++; /* without them it is only slower */
+		nr++; /* without more threads it is only slower */
 	take_chunks(&f);
 	for (uint32_t n = 0; n < nr; n++)
 		pthread_join(thread[n], NULL);

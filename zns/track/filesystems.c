@@ -61,7 +61,7 @@ static bool look(const char *mounts, bool ours, uint32_t major, uint32_t minor, 
 	return found;
 }
 
-/* Where the kernel keeps memfds and shared memory; no process has it mounted. */
+/* Is this the file system of memfds and shared memory? No process has it mounted. */
 static bool is_memory(uint32_t major, uint32_t minor)
 {
 	cleanup_close int fd = zns_memfd("zns-look");

@@ -43,19 +43,19 @@
 #define REQUEST_GET_MASK ((enum __ptrace_request)0x420a) /* PTRACE_GETSIGMASK */
 #define REQUEST_SET_MASK ((enum __ptrace_request)0x420b) /* PTRACE_SETSIGMASK */
 #define USER_CS 0x33 /* value of the register CS in 64-bit code */
-#define CALL_MS 500 /* until a call that a frozen thread does not make is given up */
+#define CALL_MS 500 /* a call that a frozen thread does not make is abandoned after this time */
 #define TRIES 100 /* stops, until one is outside of a restartable sequence */
 #define SEARCH_MAX (4U << 20) /* bytes of code that are looked through */
 #define SEARCH_MS 5000
 #define PAGE 4096U
-#define PAGE_PRESENT (1ULL << 63) /* of an entry of /proc/PID/pagemap */
+#define PAGE_PRESENT (1ULL << 63) /* bit of an entry of /proc/PID/pagemap */
 
 struct zns_guest {
 	struct tracer *t;
 	pid_t tid;
 	struct user_regs_struct old;
 	uint64_t mask, insn; /* insn: address of a `syscall` instruction */
-	bool filtered; /* it has a seccomp filter */
+	bool filtered; /* the thread has a seccomp filter */
 };
 
 struct job {
@@ -193,11 +193,9 @@ void zns_guest_rseq(const struct zns_guest *g, uint64_t *start, uint64_t *end)
 	*end = conf.pointer ? conf.pointer + conf.size : 0;
 }
 
-/*
- * A restartable sequence that is left for our system call would go on afterwards, on another
- * processor perhaps: the kernel looks at the instruction pointer when the thread runs next, and
- * finds ours.
- */
+/* If a restartable sequence is interrupted by our system call, it would continue afterwards,
+ * perhaps on another CPU: the kernel checks the instruction pointer when the thread runs next, and
+ * finds ours. */
 static bool in_sequence(pid_t tid, const struct user_regs_struct *r)
 {
 	struct rseq_conf conf = rseq_of(tid);
@@ -238,7 +236,7 @@ static bool has_filter(pid_t tid)
 	return p && p[10] != '0';
 }
 
-/* Without CAP_SYS_ADMIN a filter stays as it is, and may kill. */
+/* Without CAP_SYS_ADMIN a filter cannot be suspended, and may kill the thread. */
 static int try_filter(struct zns_guest *g)
 {
 	g->filtered = has_filter(g->tid);
@@ -247,7 +245,8 @@ static int try_filter(struct zns_guest *g)
 	return tracer_no_seccomp(g->tid, true) || tracer_no_seccomp(g->tid, false) ? -EACCES : 0;
 }
 
-/* It stands still, as all others do: may it be lent? -EAGAIN: not where it stands. */
+/* The thread is stopped, as all others are: can it be used for our call? -EAGAIN: not at its
+ * present place. */
 static int borrow(struct zns_guest *g)
 {
 	const uint64_t all = ~0ULL;
@@ -267,11 +266,9 @@ static int borrow(struct zns_guest *g)
 	return ret;
 }
 
-/*
- * Go on to the next entry or exit of a system call. Only SIGSTOP can come between, and a group
- * stop. A thread that is frozen can be stopped, but never comes to the entry: there, and only
- * there, it is given up.
- */
+/* Continues to the next entry or exit of a system call. Only SIGSTOP and a group stop can come in
+ * between. A frozen thread can be stopped, but never reaches the entry: only there the wait is
+ * given up. */
 static int to_syscall_stop(struct zns_guest *g, bool entry)
 {
 	int status, ret, sig = 0;
@@ -285,8 +282,8 @@ static int to_syscall_stop(struct zns_guest *g, bool entry)
 			ret = tracer_wait(g->t, g->tid, &who, &status);
 			if (ret == -ETIMEDOUT && entry && !late)
 				late = !ptrace(PTRACE_INTERRUPT, g->tid, NULL, NULL);
-		} while (ret == -EINTR || ret == -ETIMEDOUT); /* it runs our call: never leave it
-								 like this */
+			/* while the thread runs our call it must not be left */
+		} while (ret == -EINTR || ret == -ETIMEDOUT);
 		if (ret)
 			return ret == -ECHILD ? -ESRCH : ret;
 		if (!WIFSTOPPED(status))
@@ -309,7 +306,7 @@ static void set_args(struct user_regs_struct *r, const uint64_t arg[6])
 	r->r9 = arg[5];
 }
 
-/* At the entry: this call it is, and no other one. */
+/* At the entry: replaces the system call and its arguments by ours. */
 static int dictate(struct zns_guest *g, long nr, const uint64_t arg[6])
 {
 	struct __ptrace_syscall_info info = { 0 };
@@ -336,7 +333,7 @@ int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *re
 
 	r.rip = g->insn;
 	r.rax = (unsigned long long)nr;
-	r.orig_rax = ~0ULL; /* nothing to restart */
+	r.orig_rax = ~0ULL; /* no system call is to be restarted */
 	set_args(&r, arg);
 	ret = set_regs(g->tid, &r);
 	g->t->deadline_ns = zns_mono_ns() + CALL_MS * 1000000ULL;
@@ -346,7 +343,7 @@ int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *re
 		refused = dictate(g, nr, arg);
 	if (refused &&
 	    ptrace(PTRACE_POKEUSER, g->tid, offsetof(struct user_regs_struct, orig_rax), -1L))
-		ret = -errno; /* it is gone: it has made no call */
+		ret = -errno; /* the thread has died: it has not made the call */
 	if (!ret)
 		ret = to_syscall_stop(g, false);
 	if (!ret && g->filtered)
@@ -407,7 +404,7 @@ static int inject(struct tracer *t, struct job *j, unsigned int limit_ms, struct
 	int ret = threads_stopped(t, limit_ms, work, j, err);
 
 	for (int i = 0; i < TRIES && ret == -EAGAIN && !j->lent; i++) {
-		/* let it come out of there */
+		/* gives the thread time to leave the sequence */
 		nanosleep(&(struct timespec){ .tv_nsec = 20000 + i * 5000L }, NULL);
 		ret = threads_stopped(t, limit_ms, work, j, err);
 	}
@@ -469,7 +466,7 @@ int zns_fetch_fd(int pidfd, long remote, const char *kind)
 
 	if (fd < 0)
 		return -errno;
-	/* another thread may have put something else there */
+	/* another thread may have replaced the file meanwhile */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	n = readlink(path, link, sizeof(link) - 1);
 	link[n > 0 ? n : 0] = '\0';

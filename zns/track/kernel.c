@@ -140,7 +140,7 @@ static const char *try_uffd(struct trial *t, struct zns_track_kernel *k)
 	return NULL;
 }
 
-/* When mremap() moves whole page tables, Linux 6.1 does not mark the pages, nor the area. */
+/* When mremap() moves whole page tables, Linux 6.1 marks neither the pages nor the area. */
 static bool try_moves(struct trial *t)
 {
 	char *from = t->at, *to = t->at + HUGE;
@@ -154,8 +154,8 @@ static bool try_moves(struct trial *t)
 	       pagemap_entry(t, to) & PME_SOFT_DIRTY;
 }
 
-/* A new area is soft-dirty at once, where the kernel knows that at all. Page numbers are for
- * CAP_SYS_ADMIN only. */
+/* A new area is soft-dirty at once, if the kernel supports soft-dirty at all. Page frame numbers
+ * are visible with CAP_SYS_ADMIN only. */
 static void try_soft_dirty(struct trial *t, struct zns_track_kernel *k)
 {
 	char *untouched = t->at + 5 * TRACK_PAGE;

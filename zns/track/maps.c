@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Reads /proc/PID/maps. Names of files are the process's choice: nothing but classes is taken from
- * them. */
+/* Reads /proc/PID/maps. The process chooses names of files, so nothing but the kind of an area is
+ * derived from them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static bool begins(const char *s, const char *with)
 	return !strncmp(s, with, strlen(with));
 }
 
-/* What is not plain memory of the process, though private. */
+/* Private areas that are not plain memory of the process. */
 static bool special(const char *name)
 {
 	if (name[0] == '[') /* [vdso], [vvar], [vsyscall], [uprobes] and what there will be */

@@ -10,12 +10,12 @@
 struct area {
 	uint64_t start, end;
 	bool may; /* private memory of a kind that can be tracked */
-	bool file; /* of a file: a page is its own only once it was written */
+	bool file; /* a mapped file: a page belongs to the process only once it was written */
 	bool exec, vdso;
 	bool writable, shared, stack;
-	bool none; /* no access at all */
-	uint32_t major, minor; /* of the file system */
-	bool registered; /* with a userfaultfd, as was seen before it was registered anew */
+	bool none; /* mapped without any access */
+	uint32_t major, minor; /* device numbers of the file system */
+	bool registered; /* a userfaultfd covered it before it was registered anew */
 };
 
 struct areas {

@@ -19,7 +19,7 @@ int places_append(struct places *l, struct place one)
 	return 0;
 }
 
-/* Takes @len bytes off the front. */
+/* Removes @len bytes from the front. */
 static void shorten(struct place *p, uint64_t len)
 {
 	p->vaddr += len;
@@ -55,7 +55,8 @@ static void skip_before(struct place **at, const struct place *stop, uint64_t en
 	}
 }
 
-/* The next part of @from behind @at, by address: [start, end) of it is replaced. */
+/* Returns the next part of @from behind @at, in order of addresses: its range [start, end) is to be
+ * replaced. */
 typedef bool (*next_part)(const void *from, size_t n, struct place *out);
 
 static int overlay(struct places *l, const void *from, size_t nr, next_part next)

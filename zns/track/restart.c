@@ -15,7 +15,7 @@
  * it is EINTR. */
 #define ERESTARTNOHAND 514
 
-/* Did it wait without a limit of time, and change nothing? Then it may begin anew. */
+/* Did the system call wait without a timeout, and change nothing? Then it may be restarted. */
 static bool waits_for_ever(const struct user_regs_struct *r)
 {
 	switch (r->orig_rax) {

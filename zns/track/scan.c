@@ -6,13 +6,11 @@
 #include "zns/track_control.h"
 #include "zns/util.h"
 
-/*
- * As many as the kernel collects before it copies them out; 12 KiB of stack. With room for more it
- * goes on, but leaves walk_end where it paused first: what it has reported already would be scanned
- * again.
- */
+/* As many as the kernel collects before it copies them out; 12 KiB of stack. With room for more the
+ * kernel continues, but leaves walk_end where it paused first: regions that it has reported already
+ * would be scanned again. */
 #define REGIONS 512
-#define STEP_MAX GIB(4) /* 12 ms, if all of it is there and does not match */
+#define STEP_MAX GIB(4) /* takes 12 ms, if all pages are present and none matches */
 
 int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t end,
 	       scan_found found, void *arg)
@@ -37,7 +35,7 @@ int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t
 
 		if (n < 0)
 			return -errno;
-		/* not in what the verifier asks */
+		/* does not apply to the verifier's query */
 		if (a.walk_end < stop && q->returned & IS_WRITTEN && track_breaks(TRACK_VECTOR))
 			n = 0;
 		for (int i = 0; i < n && !ret; i++)

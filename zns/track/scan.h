@@ -6,13 +6,13 @@
 #include <stdint.h>
 #include "abi.h"
 
-/* A page matches if it has all of @mask (but none of those in @inverted) and, if that is not 0, one
- * of @anyof. Reported are its categories in @returned. */
+/* A page matches if it has all categories of @mask (for those in @inverted: has them not) and, if
+ * @anyof is not 0, one of @anyof. The categories in @returned are reported. */
 struct scan_query {
 	uint64_t mask, inverted, anyof, returned;
-	bool protect; /* what matches, at the same instant */
-	uint64_t step; /* bytes for one call, a power of two; the process cannot map memory
-			  meanwhile */
+	bool protect; /* write-protects matching pages atomically */
+	/* bytes for one call, a power of two; the process cannot map memory during a call */
+	uint64_t step;
 };
 
 typedef int (*scan_found)(void *arg, uint64_t start, uint64_t end, uint64_t categories);

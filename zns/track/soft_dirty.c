@@ -18,7 +18,7 @@
 #include "track_int.h"
 #include "zns/util.h"
 
-#define ENTRIES 2048 /* of pagemap, read at once; 16 KiB of stack */
+#define ENTRIES 2048 /* entries of pagemap that are read at once; 16 KiB of stack */
 #define HUGE_PAGES 512ULL /* pages in a huge one */
 #define KPF_ZERO (1ULL << 24) /* /proc/kpageflags: the zero page, small or huge */
 
@@ -41,7 +41,7 @@ int soft_clear(struct zns_track *t)
 
 struct zero {
 	const struct zns_track *t;
-	uint64_t from; /* physical page number of a huge zero page seen last; 0: none */
+	uint64_t from; /* physical page number of the last huge zero page seen; 0: none */
 };
 
 /* A page of zeroes that nobody has written. A huge one begins at a multiple of its size, in memory
@@ -118,11 +118,9 @@ static int to_copy(void *arg, uint64_t start, uint64_t end, bool dirty)
 	return dirty ? zns_spans_add(arg, start, end) : 0;
 }
 
-/*
- * While all threads are stopped. It does allocate memory: the areas must be those that are there
- * now. So who kills just this child may leave us with a lock that is held; whoever waits for us
- * must have a limit of time.
- */
+/* Runs while all threads are stopped. It allocates memory, since the list must have the present
+ * areas. So if this child alone is killed, a lock may stay locked; a wait for us must have a time
+ * limit. */
 static int arm(struct tracer *tr, pid_t tid, void *arg)
 {
 	struct round *r = arg;

@@ -13,13 +13,13 @@
 #include "zns/util.h"
 
 #define TID_MAX (1U << 22) /* the kernel's PID_MAX_LIMIT */
-#define BATCH 16 /* threads asked to stop before one is waited for */
+#define BATCH 16 /* threads that are asked to stop before the first one is waited for */
 #define KCMP_SAME_VM 1
 
 struct pass {
 	struct tracer *t;
 	uint64_t *seen; /* a bit for each thread id */
-	bool hold; /* they stay stopped */
+	bool hold; /* the threads stay stopped */
 	int dir;
 	unsigned int nr; /* number of threads that were asked to stop */
 	struct {
@@ -58,11 +58,11 @@ static void done(struct pass *p, unsigned int i, bool stopped)
 		p->t->stop_ns = zns_max(p->t->stop_ns, ns);
 	}
 	if (!stopped && p->hold)
-		unmark(p, p->asked[i].tid); /* there is nothing to release */
+		unmark(p, p->asked[i].tid); /* there is no thread to release */
 	p->asked[i] = p->asked[--p->nr];
 }
 
-/* Wait until at most @max have not stopped yet. */
+/* Waits until at most @max threads have not stopped yet. */
 static int collect(struct pass *p, unsigned int max)
 {
 	while (p->nr > max) {
@@ -84,8 +84,8 @@ static int collect(struct pass *p, unsigned int max)
 			;
 		if (e != TRACER_OTHER && i < p->nr)
 			done(p, i, e == TRACER_STOPPED);
-		else if (e == TRACER_STOPPED) /* it has executed a program, and got another id by
-						 that */
+		/* the thread has executed a program, and has a new id because of that */
+		else if (e == TRACER_STOPPED)
 			tracer_release(who);
 	}
 	return 0;
@@ -128,8 +128,7 @@ static long nr_threads(int dir)
 	return p ? strtol(p + 10, NULL, 10) : 0;
 }
 
-/* One reading of the list. It may miss threads when others end. *@more: another reading is wanted.
- */
+/* Reads the list once. It may miss threads while others exit. *@more: it must be read again. */
 static int read_list(struct pass *p, bool *more)
 {
 	char buf[16384] __attribute__((aligned(8)));

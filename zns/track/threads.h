@@ -8,8 +8,8 @@
 
 /* Every thread that is there now has been in a ptrace stop, or is gone. */
 int threads_barrier(struct tracer *t, struct zns_err *err);
-/* Run @work while all threads are stopped; @tid is one of them, the first one if it is there.
- * Threads of the kernel's go on. */
+/* Runs @work while all threads are stopped; @tid is one of them, the first one if it still exists.
+ * Kernel threads continue. */
 int threads_stopped(struct tracer *t, unsigned int limit_ms,
 		    int (*work)(struct tracer *t, pid_t tid, void *arg), void *arg,
 		    struct zns_err *err);

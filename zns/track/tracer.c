@@ -54,7 +54,7 @@ static int child(void *arg)
 
 	start_ticks();
 	r->ret = r->work(r->t, r->arg);
-	return 0; /* the end of a tracer detaches all that is left */
+	return 0; /* when a tracer exits, all its remaining threads are detached */
 }
 
 int tracer_run(struct tracer *t, unsigned int limit_ms, int (*work)(struct tracer *t, void *arg),
@@ -72,7 +72,7 @@ int tracer_run(struct tracer *t, unsigned int limit_ms, int (*work)(struct trace
 	t->stop_ns = 0;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	/* no exit signal: nobody's waitpid(-1) finds it */
+	/* without an exit signal, so that waitpid(-1) elsewhere does not find it */
 	pid = clone(child, stack + STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_FS, &r);
 	ret = pid < 0 ? -errno : 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -182,7 +182,7 @@ enum tracer_event tracer_event(pid_t tid, int status)
 		return TRACER_GONE;
 	if (status >> 16 == PTRACE_EVENT_STOP)
 		return TRACER_STOPPED;
-	/* a signal was on its way already: it goes on, and the stop is still asked for */
+	/* another signal arrived first: it is delivered, and the stop is still pending */
 	ptrace(PTRACE_CONT, tid, NULL, (long)(status >> 16 ? 0 : WSTOPSIG(status)));
 	return TRACER_OTHER;
 }

@@ -32,16 +32,17 @@ int tracer_run(struct tracer *t, unsigned int limit_ms, int (*work)(struct trace
 
 /* Begin to trace a thread, and ask it to stop. -ESRCH: gone, -EBUSY: traced, -EPERM. */
 int tracer_seize(pid_t tid);
-/* Wait until it stands where a signal could be delivered, but none is. -ESRCH, -ETIMEDOUT. */
+/* Waits until the thread is at a place where a signal could be delivered, with none pending.
+ * -ESRCH, -ETIMEDOUT. */
 int tracer_wait_stop(struct tracer *t, pid_t tid);
 /* The status of any thread or, if @tid is not -1, of that one. -ESRCH: it has ended, and will not
  * be reported before its other threads are. -ETIMEDOUT, -EINTR (look around, and ask again). */
 int tracer_wait(struct tracer *t, pid_t tid, pid_t *who, int *status);
 /* What a status means for a thread that is to stop. */
 enum tracer_event { TRACER_STOPPED, TRACER_GONE, TRACER_OTHER };
-/* TRACER_OTHER: a signal came first; it was passed on, wait again. */
+/* TRACER_OTHER: another signal came first; it was delivered, wait again. */
 enum tracer_event tracer_event(pid_t tid, int status);
-/* Let it run, as if nothing had happened. */
+/* Lets the thread continue as if nothing had happened. */
 void tracer_release(pid_t tid);
 /* The beginning of /proc/@tid/@file as text, without memory of the heap. -ESRCH: it cannot be read.
  */
@@ -49,10 +50,11 @@ int tracer_proc(pid_t tid, const char *file, char *buf, size_t len);
 bool tracer_is_dead(pid_t tid); /* a zombie, or gone */
 /* Is it a thread of the kernel, as of an io_uring, which never runs the program's code? */
 bool tracer_is_kernels(pid_t tid);
-/* Of one that stands still: its seccomp filter is not asked while @on. -EPERM: no CAP_SYS_ADMIN. */
+/* For a stopped thread: its seccomp filter is suspended while @on. -EPERM: CAP_SYS_ADMIN is
+ * missing. */
 int tracer_no_seccomp(pid_t tid, bool on);
 
-/* Why a call of this failed, for a process. */
+/* Makes the error text for a failed call of this file on a process. */
 int tracer_fail(int code, pid_t pid, struct zns_err *err);
 
 #endif

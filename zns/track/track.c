@@ -23,7 +23,7 @@ static int open_proc(pid_t pid, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-/* A process that ended; its PID may be another one's by now. */
+/* Has the process exited? Its PID may have been reused. */
 static bool ended(const struct zns_track *t)
 {
 	struct pollfd p = { .fd = t->pidfd, .events = POLLIN };
@@ -56,8 +56,8 @@ int track_areas(struct zns_track *t, struct zns_err *err)
 	if (t->areas.async)
 		return zns_fail(err, -ENOTSUP, "process %d uses %s, whose writes are not seen",
 				t->pid, t->areas.async);
-	/* A page that is discarded keeps its mark there, looks as if it were swapped, and reading
-	 * it asks for the file's. */
+	/* A discarded page keeps its mark in the page table and looks swapped; reading it reads the
+	 * file's page. */
 	for (size_t i = 0; i < t->areas.nr; i++) {
 		struct area *a = &t->areas.a[i];
 
@@ -218,8 +218,8 @@ int zns_track_barrier(struct zns_track *t, struct zns_err *err)
 	return ret;
 }
 
-/* Nothing is known about any page: all is stale, and what is present is that of the process's
- * memory now. */
+/* Nothing is known about any page: all pages are stale, and present pages belong to the process's
+ * memory of now. */
 static int look_anew(struct zns_track *t, struct zns_err *err)
 {
 	int maps = open_proc(t->pid, "maps"), pagemap = open_proc(t->pid, "pagemap");
@@ -237,10 +237,9 @@ static int look_anew(struct zns_track *t, struct zns_err *err)
 	return areas_read(t->maps, &t->areas, err);
 }
 
-/*
- * A tracker that nobody used for a while: is the memory that it knows still that of the process? It
- * may have executed a program while another process shared its memory. Frozen.
- */
+/* The tracker was not used for a while: is the memory that it tracks still that of the process? The
+ * process may have executed a program while another process shared its memory. Called while it is
+ * frozen. */
 static bool is_its_memory(struct zns_track *t)
 {
 	cleanup_close int maps = open_proc(t->pid, "maps");
@@ -300,7 +299,7 @@ static int scan_areas(struct part *p, const struct zns_span *area, size_t nr)
 			uint64_t start = zns_max(at, l->a[k].start),
 				 end = zns_min(area[i].end, l->a[k].end);
 
-			ret = zns_spans_add(p->stale, at, start); /* nothing is there */
+			ret = zns_spans_add(p->stale, at, start); /* nothing is mapped there */
 			if (!ret)
 				ret = scan_part(p, &l->a[k], start, end);
 			at = end;

@@ -8,13 +8,13 @@
 
 #define UFFD_FLAGS (O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY)
 
-/* Its first call: no events, so nothing ever waits for us. -errno. */
+/* The first call on it: enables no events, so the process never waits for us. -errno. */
 int uffd_begin(int uffd, uint64_t features);
 /* -EBUSY: another userfaultfd has it. -EOPNOTSUPP: huge pages of hugetlbfs. May be repeated. */
 int uffd_register(int uffd, uint64_t start, uint64_t end);
 /* Lift the protection: the pages count as written. */
 int uffd_unprotect(int uffd, uint64_t start, uint64_t end);
-/* Forgets the protection, too. */
+/* Removes the write protection, too. */
 int uffd_unregister(int uffd, uint64_t start, uint64_t end);
 
 #endif

@@ -17,7 +17,7 @@
 
 #define ARM_STEP MIB(32) /* a quarter of a millisecond */
 #define END_STEP MIB(8)
-/* Bytes of clean pages between stale ones that are looked at once more rather than skipped by
+/* A gap of so many bytes of clean pages between stale ones is copied again rather than skipped with
  * another call. */
 #define SKIP MIB(1)
 
@@ -37,7 +37,7 @@ static struct scan_query own_content(const struct zns_track *t, bool file)
 				    .returned = IS_WRITTEN | (t->k.guards ? IS_GUARD : 0) };
 }
 
-/* What is to be protected. */
+/* The query for pages that are to be protected. */
 static struct scan_query written_content(const struct zns_track *t, bool file)
 {
 	struct scan_query q = own_content(t, file);
@@ -100,7 +100,7 @@ static int take_new(struct zns_track *t, const struct area *a)
 	if (ret)
 		return ret;
 	ret = scan_range(t->pagemap, &marked, a->start, a->end, unprotect_found, &t->uffd);
-	if (ret) /* it has changed meanwhile */
+	if (ret) /* the area has changed meanwhile */
 		uffd_unregister(t->uffd, a->start, a->end);
 	return ret;
 }
@@ -119,8 +119,7 @@ static int take(struct zns_track *t, const struct area *a)
 	return ret ? 0 : zns_spans_add(&t->tracked, a->start, a->end);
 }
 
-/* The areas may have changed since they were read. What is not registered, the kernel leaves out.
- */
+/* The areas may have changed since they were read. The kernel skips what is not registered. */
 static int protect(struct zns_track *t, struct zns_spans *copy)
 {
 	int ret = 0;
@@ -162,10 +161,8 @@ static int own_found(void *arg, uint64_t start, uint64_t end, uint64_t categorie
 
 	if (categories & IS_GUARD)
 		return zns_spans_add(f->guards, start, end);
-	/*
-	 * Of a protected page that was discarded, such a mapping keeps the protection alone, which
-	 * looks as if it were swapped. So what is swapped is copied once more.
-	 */
+	/* A protected page that was discarded leaves only the protection in such a mapping, and
+	 * looks swapped. So swapped pages are copied once more. */
 	if (!(categories & IS_WRITTEN) && categories & IS_PRESENT) {
 		ret = zns_spans_add(f->stale, f->at, start);
 		f->at = zns_max(f->at, end);
@@ -245,16 +242,16 @@ int uffd_look(struct zns_track *t)
 	return t->lost ? 0 : look_at_areas(t);
 }
 
-/* Did a round register it, and is it ours still? What is new may be left alone if no dump follows.
- */
+/* Was it registered by an earlier round, and is it still ours? New areas may be left alone if no
+ * dump follows. */
 static bool is_tracked(struct part *f, const struct area *a, uint64_t start)
 {
 	struct zns_track *t = f->t;
 
 	if (!a->may || t->lost)
 		return false;
-	if (a->registered && zns_spans_has(&t->tracked, start)) /* frozen: nothing has changed since
-								   that was seen */
+	/* frozen: nothing has changed since that was read */
+	if (a->registered && zns_spans_has(&t->tracked, start))
 		return !uffd_register(t->uffd, a->start, a->end);
 	return f->again && !take_new(t, a);
 }
@@ -283,8 +280,8 @@ struct end {
 	uint64_t from, done; /* [from, done) is passed, but still registered */
 };
 
-/* Memory is given back in pieces with little content, since nobody can map memory or change areas
- * meanwhile. */
+/* Memory is unmapped in pieces with little content, since the process can map no memory and change
+ * no areas meanwhile. */
 static int end_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
 	struct end *e = arg;
@@ -316,7 +313,9 @@ void uffd_end(struct zns_track *t)
 		if (!a->may)
 			continue;
 		scan_range(t->pagemap, &q, a->start, a->end, end_found, &e);
-		/* all of it once more: a part of it may have been refused, for want of memory */
+		/*
+		 * unregisters the whole range once more: a part may have failed for lack of memory
+		 */
 		uffd_unregister(t->uffd, e.from, a->end);
 		uffd_unregister(t->uffd, a->start, a->end);
 	}

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_INJECT_H
 #define ZNS_INJECT_H
-/*
- * System calls in a process that does not notice: its threads are stopped by ptrace, one makes them
- * for us, and they go on. x86_64 only. Any thread of ours may call; it waits meanwhile.
- */
+/* Makes system calls in another process without its knowledge: its threads are stopped by ptrace,
+ * one of them makes the calls, and all continue. x86_64 only. Any thread of ours may call; it
+ * blocks meanwhile. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -33,8 +32,8 @@ int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *re
  * @body. */
 void zns_guest_tick(struct zns_guest *g, void (*tick)(void *arg), void *arg);
 
-/* For @body: where the kernel writes to the thread's memory whenever it runs (rseq); 0: nowhere.
- * Who makes the thread wait for that memory waits for ever. */
+/* For use in @body: the area of the thread's memory that the kernel writes whenever the thread runs
+ * (rseq); 0: none. If the thread waits for a page of that area, it waits for ever. */
 void zns_guest_rseq(const struct zns_guest *g, uint64_t *start, uint64_t *end);
 
 /* A descriptor of another process, -errno. -EBADF: /proc/self/fd calls it something that does not

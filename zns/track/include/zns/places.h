@@ -12,17 +12,18 @@ struct place {
 };
 
 struct places {
-	struct place *p; /* by address, none overlap */
+	struct place *p; /* in order of addresses, without overlaps */
 	size_t nr, max;
 };
 
-/* These copies are newer than all before. @more is in order of addresses. -ENOMEM: as it was. */
+/* Adds copies that replace all earlier ones of the same addresses. @more is in order of addresses.
+ * -ENOMEM: nothing has changed. */
 int places_put(struct places *l, const struct place *more, size_t nr);
-/* Forgets the copies of these pages. @s is in order of addresses. */
+/* Removes the copies of these pages. @s is in order of addresses. */
 int places_drop(struct places *l, const struct zns_span *s, size_t nr);
-/* Forgets all others. */
+/* Removes the copies of all other pages. */
 int places_keep(struct places *l, const struct zns_span *s, size_t nr);
-/* Puts @one behind the last one, or makes it a part of that. */
+/* Appends @one, or merges it with the last entry. */
 int places_append(struct places *l, struct place one);
 void places_free(struct places *l);
 

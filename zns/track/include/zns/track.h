@@ -32,7 +32,7 @@ struct zns_span {
 	uint64_t start, end;
 };
 
-/* Sorted, disjoint, neighbours merged. {0} is an empty one. */
+/* Sorted, disjoint, adjacent ones merged. {0} is an empty list. */
 struct zns_spans {
 	struct zns_span *s;
 	size_t nr, max;
@@ -42,7 +42,8 @@ struct zns_spans {
 int zns_spans_add(struct zns_spans *l, uint64_t start, uint64_t end);
 /* Add all of @more. */
 int zns_spans_join(struct zns_spans *l, const struct zns_spans *more);
-/* @out (emptied first; neither a nor b) = pages in both; pages of @a that are not in @b. */
+/* Fills @out (emptied first; it must not be a or b): _both, pages in both; _without, pages of @a that
+ * are not in @b. */
 int zns_spans_both(const struct zns_spans *a, const struct zns_spans *b, struct zns_spans *out);
 int zns_spans_without(const struct zns_spans *a, const struct zns_spans *b, struct zns_spans *out);
 bool zns_spans_has(const struct zns_spans *l, uint64_t addr);
@@ -62,8 +63,9 @@ struct zns_track_kernel {
 	bool holes; /* discarded huge pages and page tables are reported as written */
 	bool guards; /* PAGEMAP_SCAN tells guard pages */
 	uint64_t features; /* of userfaultfd */
-	uint64_t zero_pfn; /* of the page that all untouched memory is, for soft-dirty */
-	char why[160]; /* why there is no better tracker; empty for ZNS_TRACKER_UFFD */
+	/* page frame of the zero page, which all untouched memory maps, for soft-dirty */
+	uint64_t zero_pfn;
+	char why[160]; /* why no better tracker is available; empty for ZNS_TRACKER_UFFD */
 };
 
 /* ZNS_TRACKER_NONE is no error. */
@@ -86,11 +88,9 @@ struct zns_track;
 int zns_track_new(pid_t pid, const struct zns_track_kernel *k, struct zns_track **out,
 		  struct zns_err *err);
 
-/*
- * The descriptors that a tracker consists of. Another process that has copies of them can continue
- * the tracker. They name the process and its memory, so a process that reuses the PID is not taken
- * for it, nor a program that the process executed.
- */
+/* The descriptors of a tracker. Another process that has copies of them can continue the tracker.
+ * They refer to the process and its memory, so another process with the same PID is not mistaken
+ * for it, nor a program that the process has executed. */
 enum zns_track_fd {
 	ZNS_TRACK_PIDFD,
 	ZNS_TRACK_MAPS,
@@ -98,7 +98,7 @@ enum zns_track_fd {
 	ZNS_TRACK_UFFD,
 	ZNS_TRACK_FDS,
 };
-/* The descriptors, which stay the tracker's. -ESRCH: the process is gone or executed a program;
+/* The descriptors, still owned by the tracker. -ESRCH: the process is gone or executed a program;
  * -ENOTSUP: this kind of tracker has none. */
 int zns_track_fds(const struct zns_track *t, int fd[ZNS_TRACK_FDS]);
 /*

@@ -10,8 +10,8 @@
 enum track_rule {
 	TRACK_BARRIER, /* threads are seen in a stop between protecting and copying */
 	TRACK_ASYNC, /* a process with asynchronous I/O is not tracked */
-	TRACK_SHARED, /* nor is shared memory */
-	TRACK_VECTOR, /* what a scan has found is kept when it goes on */
+	TRACK_SHARED, /* shared memory is not tracked either */
+	TRACK_VECTOR, /* results of a scan are kept when it continues */
 	TRACK_HOLES, /* a kernel that does not report discarded memory is found out */
 	TRACK_RULES,
 };
@@ -20,7 +20,7 @@ bool track_breaks(enum track_rule rule);
 /* A kernel with that fault is imitated, and it would not report this as written. */
 bool track_hides(int pagemap, uint64_t start, uint64_t end);
 
-/* Without TRACK_SHARED: shared memory of the process is like any other. */
+/* Without TRACK_SHARED: adds shared memory of the process to the areas. */
 int track_more_areas(pid_t pid, struct zns_spans *all);
 
 #endif
