@@ -7,8 +7,8 @@
 #include "runc.h"
 #include "zns/handle.h"
 
-/* The value in "-name V", "--name V" or "--name=V"; NULL: another word. *used: how many words it
- * took. */
+/* The value in "-name V", "--name V" or "--name=V"; NULL: the word is not this option. *used: how
+ * many words it took. */
 static const char *option(char **argv, int left, const char *name, int *used)
 {
 	const char *s = argv[0];
@@ -172,8 +172,8 @@ const char *call_killed(const struct call *c, int *sig)
 
 void call_null_stdio(void)
 {
-	int null = open("/dev/null", O_RDWR); /* may become one of the three, which stay over exec
-					       */
+	/* the descriptor may be 0, 1 or 2, which stay open over exec */
+	int null = open("/dev/null", O_RDWR);
 
 	for (int fd = 0; fd < 3 && null >= 0; fd++)
 		dup2(null, fd);

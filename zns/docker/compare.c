@@ -104,7 +104,7 @@ static bool same(struct json_object *a, struct json_object *b)
 	return true;
 }
 
-/* The element of @array whose member @key is @value. NULL: there is none, or several. */
+/* The element of @array whose member @key is @value. NULL: there is none, or more than one. */
 static struct json_object *find(struct json_object *array, const char *key, const char *value)
 {
 	struct json_object *found = NULL;
@@ -138,7 +138,7 @@ static int compare_namespaces(struct json_object *a, struct json_object *b, stru
 		const char *type = zns_json_str(one, "type");
 
 		other = type ? find(b, "type", type) : NULL;
-		/* one of its own, or one that exists already: which one may differ */
+		/* a new or an existing namespace: which existing one may differ */
 		if (!other || !zns_json_str(one, "path") != !zns_json_str(other, "path"))
 			return differs(err, "namespace", type ? type : "");
 	}
@@ -171,7 +171,7 @@ int docker_compare(struct json_object *was, struct json_object *now, struct zns_
 		if (!same(at(was, members[i].path), at(now, members[i].path)))
 			return differs(err, members[i].what, "");
 	ret = compare_namespaces(at(was, "linux.namespaces"), at(now, "linux.namespaces"), err);
-	if (!ret) /* and those that only the new one has */
+	if (!ret) /* and the elements that only the new one has */
 		ret = compare_namespaces(at(now, "linux.namespaces"), at(was, "linux.namespaces"),
 					 err);
 	if (!ret)

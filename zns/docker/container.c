@@ -8,7 +8,7 @@
 #include "zns/config.h"
 #include "zns/process.h"
 
-/* A long value becomes "": the beginning of it may be another container's. */
+/* A value that is too long becomes "": a prefix of it may be another container's name. */
 static void copy(char *out, size_t len, const char *s)
 {
 	snprintf(out, len, "%s", s && strlen(s) < len ? s : "");
@@ -111,7 +111,7 @@ static void podman_name(struct docker_container *c, int init_pid)
 		if (ours && docker_good_word(next) &&
 		    strlen(next) + strlen("podman/") <= ZNS_NAME_MAX)
 			snprintf(c->name, sizeof(c->name), "podman/%.200s", next);
-		return; /* only the first one counts; the user may have written the later words */
+		return; /* only the first one is used; the user may have written the later ones */
 	}
 }
 
@@ -154,14 +154,14 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 				key[i]);
 		len += strlen(v[i]);
 	}
-	/* a cut name could be another container's */
+	/* a truncated name could be another container's */
 	if (len <= ZNS_NAME_MAX)
 		snprintf(c->name, sizeof(c->name), "%s/%s/%s", v[0], v[1], v[2]);
 	return 0;
 }
 
-/* CRI-O lets a pod's annotations and labels replace its own. They prove nothing unless it is
- * configured to keep the pod's away. */
+/* CRI-O lets a pod's annotations and labels replace its own. They can be trusted only if it is
+ * configured to prevent that. */
 static int crio_names(bool *yes, struct zns_err *err)
 {
 	char value[8];
@@ -179,8 +179,8 @@ static int cri_container(struct docker_container *c, const char *state_root, str
 {
 	const char *base = state_root ? strrchr(state_root, '/') : NULL;
 	const char *manager = zns_json_str(c->annotations, "io.container.manager");
-	/* containerd puts its CRI's containers into this directory. That is its own word;
-	 * anybody can write annotations. */
+	/* containerd itself chooses this directory for its CRI's containers, whereas any user can
+	 * set annotations. */
 	const struct cri *cri = base && !strcmp(base, "/k8s.io") ? &by_containerd : &by_crio;
 	bool named = true;
 	int ret = 0;

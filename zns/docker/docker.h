@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_DOCKER_H
 #define ZNS_DOCKER_H
-/*
- * Shared by the runtime wrapper (zns-runc) and `znsctl docker`: what a container is, what it asks
- * for, and whether one of its checkpoints is still needed. Nothing here prints. Nothing is thread-
- * safe.
- */
+/* Shared by the runtime wrapper (zns-runc) and `znsctl docker`: describes a container and its
+ * settings, and decides whether one of its checkpoints is still needed. Nothing here prints.
+ * Nothing is thread-safe. */
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,15 +45,18 @@ struct docker_container {
 	char kind[16]; /* "docker", "podman", "cri"; "runc" if unknown */
 	char id[128];
 	char name[256]; /* Docker's name, podman/NAME, CRI's NAMESPACE/POD/CONTAINER, or the id */
-	char image[256]; /* as given to `docker run`; "": unknown */
-	char root[PATH_MAX]; /* Docker's data root, or podman_root; "": neither, or unknown */
-	char bundle[PATH_MAX]; /* of a Podman container, where podman_bundle() is true; else "" */
-	const char *pid_file; /* in a create: where the last runtime that created it left its PID */
-	struct json_object *annotations, *labels, *env; /* of the spec; NULL where absent */
+	char image[256]; /* as given to `docker run`; "": not known */
+	char root[PATH_MAX]; /* Docker's data root, or podman_root; "": neither, or not known */
+	/* bundle of a Podman container for which podman_bundle() is true; else "" */
+	char bundle[PATH_MAX];
+	const char *pid_file; /* in a create: the PID file of the runtime that created it last */
+	struct json_object *annotations, *labels, *env; /* from the spec; NULL if absent */
 	struct json_object *spec, *config; /* own the three above */
 };
 
-/* What the runtime's installer or caller told it. The container's creator chooses none of it. */
+/*
+ * What the runtime's installer or caller has set. The container's creator cannot choose any of it.
+ */
 struct docker_runtime {
 	const char *docker_root; /* --zns-docker-root; NULL: DOCKER_DEFAULT_ROOT */
 	const char *state_root; /* runc's --root; NULL: not given */
@@ -65,7 +66,7 @@ struct docker_runtime {
  * but cannot be trusted. -EINVAL: an impossible name. */
 int docker_container_read(const struct docker_runtime *rt, const char *bundle, const char *id,
 			  struct docker_container *c, struct zns_err *err);
-/* Sets the name of a Podman container. @init_pid: its first process; 0: none. */
+/* Finds the name of a Podman container. @init_pid: its first process; 0: none. */
 void docker_container_podman(struct docker_container *c, int init_pid);
 /* Docker's own description alone, for `znsctl docker`: <root>/containers/<id>. */
 int docker_container_read_root(const char *root, const char *id, struct docker_container *c,
@@ -77,8 +78,9 @@ bool docker_image_fits(const struct docker_container *c, const char *pattern);
 /* state.c: what runc or crun remembers of a running container. */
 struct docker_state {
 	char bundle[PATH_MAX];
-	int init_pid; /* of its first process; 0: unknown */
-	uint64_t init_start; /* when that began, in clock ticks since boot; 0: unknown */
+	int init_pid; /* PID of its first process; 0: not known */
+	/* start time of that process in clock ticks since boot; 0: not known */
+	uint64_t init_start;
 	bool frozen; /* by runc pause, or with a cgroup above it */
 };
 /* @root: the runtime's --root; NULL: its default. @id must be a good one (docker_good_id). */
@@ -90,8 +92,8 @@ bool docker_cgroup_frozen(struct json_object *paths);
 /* running.c: a running container of Docker or Podman, by its name or id. -ENOENT, -ESRCH: it does
  * not run. */
 struct docker_running {
-	int pid; /* its first process */
-	char name[256]; /* as the engine says, or as given */
+	int pid; /* PID of its first process */
+	char name[256]; /* as the engine or the caller gives it */
 };
 int docker_running(const char *name, struct docker_running *r, struct zns_err *err);
 
@@ -99,14 +101,15 @@ int docker_running(const char *name, struct docker_running *r, struct zns_err *e
 #define DOCKER_MEMORY_NEVER "never" /* a rule's: the container must not ask */
 struct docker_memory {
 	bool wanted;
-	uint64_t dram, percent, idle_s; /* bytes; of its limit, or of the machine's */
+	/* dram: bytes; percent: of its limit, or of the machine's memory */
+	uint64_t dram, percent, idle_s;
 	bool machine; /* auto: its part of @total, and at least @min */
-	uint64_t total, min; /* bytes; min 0: not said */
+	uint64_t total, min; /* in bytes; min 0: not set */
 };
-#define DOCKER_MEMORY_MIN_BYTES MIB(16) /* of auto, unless somebody says another one */
+#define DOCKER_MEMORY_MIN_BYTES MIB(16) /* the default of `auto` */
 int docker_memory_parse(const char *value, const char *where, struct docker_memory *m,
 			struct zns_err *err);
-/* What `memory-dram` in zns.conf says. -ENOENT: nothing. */
+/* The value of `memory-dram` in zns.conf. -ENOENT: not set. */
 int docker_memory_total(uint64_t *total, struct zns_err *err);
 /* Makes @m->dram the bytes that this container means; of auto, @m->total and @m->min. -EINVAL: more
  * than its limit; -EPERM: a minimum above the ceiling in tenants.conf. */
@@ -117,14 +120,14 @@ void docker_memory_name(const struct docker_container *c, char *out, size_t len)
 
 /* pager.c: the pager of a memory context, ready when this returns. */
 struct docker_pager {
-	const char *name, *dev; /* of the context; dev NULL: the only one */
+	const char *name, *dev; /* of the context; dev NULL: the only device */
 	pid_t pid; /* the first process */
-	uint64_t began; /* zns_process_began() of it; 0: not known */
-	uint64_t dram, idle_s; /* bytes; 0: it never hibernates by itself */
-	uint32_t qos_mibps; /* its writes are no faster; 0: no limit */
-	bool no_predict; /* nothing is read before it is asked for */
+	uint64_t began; /* zns_process_began() of that process; 0: not known */
+	uint64_t dram, idle_s; /* bytes; idle_s 0: it does not hibernate by itself */
+	uint32_t qos_mibps; /* limit of its write rate; 0: no limit */
+	bool no_predict; /* no pages are prefetched */
 	bool encrypt; /* also where checkpoints are not */
-	/* The budget is its part of so much, and at least so much; 0: it is fixed. */
+	/* The budget is its part of `total`, and at least `min`; 0: the budget is fixed. */
 	uint64_t total, min;
 };
 int docker_pager_start(const struct docker_pager *p, struct zns_err *err);
@@ -138,11 +141,13 @@ uint64_t docker_resident(pid_t pid);
  */
 int docker_read_own(const char *root, const char *id, const char *name, uint8_t **out, size_t *len,
 		    struct zns_err *err);
-/* @c's own directory, and @name in it; "": the directory alone. -ENOENT: no engine keeps one. */
+/* Path of @name in the engine's directory of @c; "": of the directory itself. -ENOENT: no engine
+ * has a directory for it. */
 int docker_own_path(const struct docker_container *c, const char *name, char *out, size_t len);
-/* Where its checkpoints are, each a directory. */
+/* The directory of its checkpoints, each of which is a directory. */
 int docker_checkpoints_path(const struct docker_container *c, char *out, size_t len);
-/* The same of @c, which may be Podman's too. -ENOENT: also where no engine keeps a directory. */
+/* Like read_own for @c, which may also be Podman's. -ENOENT: also if no engine has a directory for
+ * it. */
 int docker_read_kept(const struct docker_container *c, const char *name, uint8_t **out, size_t *len,
 		     struct zns_err *err);
 int docker_read_admin(const char *dir, const char *name, size_t max, uint8_t **out, size_t *len,
@@ -168,13 +173,13 @@ void docker_pending_checkpoint(const struct docker_container *c, char *out, size
  */
 int docker_compare(struct json_object *was, struct json_object *now, struct zns_err *err);
 
-/* What one container asks for. source NULL: nothing is asked for. */
+/* The settings of one container. source NULL: not set. */
 enum docker_key {
 	DOCKER_QOS,
 	DOCKER_ADMISSION,
 	DOCKER_ALLOC,
 	DOCKER_STRIPE,
-	DOCKER_DEV, /* this one and the next: no variable sets them */
+	DOCKER_DEV, /* this one and the next cannot be set by environment variables */
 	DOCKER_WEIGHT,
 	DOCKER_CGROUP, /* the administrator's: rules, defaults, criu's configuration */
 	DOCKER_LIVE,
@@ -184,14 +189,14 @@ enum docker_key {
 	DOCKER_MEMORY_PREDICT,
 	DOCKER_MEMORY_MIN,
 	DOCKER_GHOST_LIMIT, /* --ghost-limit of criu itself */
-	DOCKER_SUSPEND, /* what docker_settings_read makes of it is in the next three */
+	DOCKER_SUSPEND, /* docker_settings_read sets the next three from this one */
 	DOCKER_STOP,
 	DOCKER_RESUME,
 	DOCKER_RESUME_ELSE,
 	DOCKER_FROM,
 	DOCKER_FROM_ALLOW, /* the administrator's, as DOCKER_CGROUP */
-	DOCKER_TCP, /* open connections; without it they are DOCKER_CRIU's */
-	DOCKER_STOP_ORDER, /* of `docker suspend --all` */
+	DOCKER_TCP, /* how to treat open connections; if not set, the flags in DOCKER_CRIU apply */
+	DOCKER_STOP_ORDER, /* used by `docker suspend --all` */
 	DOCKER_RESTORE_QOS, /* --zns-qos of a restore */
 	DOCKER_NR_KEYS
 };
@@ -206,7 +211,8 @@ struct docker_settings {
 /* "qos", … "criu" is a list of flags that runc knows and Docker does not pass. The others are
  * options of criu. */
 extern const char *const docker_key_name[DOCKER_NR_KEYS];
-extern const char *const docker_flags[]; /* flags that DOCKER_CRIU may name; NULL ends it */
+/* flags that DOCKER_CRIU may contain; NULL ends the list */
+extern const char *const docker_flags[];
 
 /*
  * The places in order: the file of annotation org.criu.config, annotation zns.KEY, label zns.KEY,
@@ -222,13 +228,13 @@ int docker_settings_own(const struct docker_container *c, struct docker_settings
 int docker_settings_known(const struct docker_container *c, struct zns_err *err);
 /* Whatever becomes of its tasks. */
 bool docker_wants_live(const struct docker_settings *s);
-/* rules.c: fills settings that are not set yet. */
+/* rules.c: fills in settings that are not set yet. */
 int docker_rules(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);
 /* -EINVAL names @where. */
 int docker_setting_check(enum docker_key key, const char *value, const char *where,
 			 struct zns_err *err);
 
-/* <run dir>/docker/<id>.<suffix>; makes the directory. */
+/* <run dir>/docker/<id>.<suffix>; creates the directory. */
 int docker_run_path(const char *id, const char *suffix, char *out, size_t len, struct zns_err *err);
 
 /*
@@ -251,8 +257,9 @@ enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, 
 /* Was a container started after @since_ns, by its config.v2.json? No, if that does not say. */
 bool docker_started_since(struct json_object *config, int64_t since_ns);
 
-/* The same for Podman. @root is <graphroot>/<driver>-containers, from podman_root. NULL or "":
- * it may have been exported with its handle, so UNKNOWN. */
+/* Like docker_checkpoint_life, for Podman. @root is <graphroot>/<driver>-containers, from
+ * podman_root. If it is NULL or "", the checkpoint may have been exported with its handle, so the
+ * result is UNKNOWN. */
 enum docker_life podman_checkpoint_life(const char *root, const char *container_id,
 					const uint8_t id[ZNS_UUID_LEN], char *why, size_t len);
 
@@ -261,11 +268,12 @@ enum docker_life podman_checkpoint_life(const char *root, const char *container_
 enum podman_call {
 	PODMAN_KEPT, /* `podman container checkpoint`: its directory stays */
 	PODMAN_EXPORTED, /* the directory is packed into a file or an image */
-	PODMAN_OTHER, /* Podman's service or another caller: unknown */
+	PODMAN_OTHER, /* called by Podman's service or another program: not known */
 };
 enum podman_call podman_call_of(const char *args, size_t len);
-/* The bytes that @bundle has behind <graphroot>/<driver>-containers, if they are /ID/userdata; 0: it
- * is not the directory that Podman keeps for container @id as long as it is there. */
+/* The length of the part of @bundle behind <graphroot>/<driver>-containers, if that part is
+ * /ID/userdata; 0: it is not the directory that Podman keeps for container @id during its whole
+ * life. */
 size_t podman_tail(const char *bundle, const char *id);
 /* trust.c: is it that directory, and are it and those above it root's alone? With a user namespace
  * Podman gives it to the container's root. */
@@ -291,16 +299,14 @@ int docker_restore_log(const char *id, uint8_t **text, size_t *len, struct zns_e
  * link. */
 int docker_remove_dir(const char *dir);
 
-/*
- * resume.c: files in the directory that Docker or Podman keep for a container, which go with it. The one says with which
- * checkpoint it ended, and when that was made: it is there until the container is started again.
- * The other one is the name of the checkpoint for its next start, which a person asked for.
- */
+/* resume.c: files in the directory that Docker or Podman keep for a container, and remove with it.
+ * The first names the checkpoint with which it ended, and its time: it exists until the container
+ * is started again. The second names the checkpoint for its next start, as a user has requested. */
 #define DOCKER_ENDED_FILE "zns-ended"
 #define DOCKER_RESUME_FILE "zns-resume"
-/* Its next stop is its signal, whatever zns.stop says. */
+/* If it exists, the next stop sends the signal, whatever zns.stop says. */
 #define DOCKER_SIGNAL_FILE "zns-signal"
-/* How the last start or stop by checkpoint went: one line. */
+/* The result of the last start or stop by checkpoint, in one line. */
 #define DOCKER_NOTE_FILE "zns-note"
 /* When it was resumed the last two times, in seconds since boot. */
 #define DOCKER_LIVES_FILE "zns-lives"
@@ -310,21 +316,19 @@ int docker_remove_dir(const char *dir);
 #define DOCKER_STOP_PREFIX "zns-stop-"
 
 struct docker_resume {
-	char from[ZNS_UUID_STR]; /* the checkpoint is another container's, and has this id */
-	char dir[PATH_MAX]; /* of the checkpoint that the next start comes back from; "": cold */
-	char name[600]; /* of another container's CONTAINER/NAME */
+	char from[ZNS_UUID_STR]; /* the checkpoint belongs to another container, and has this id */
+	char dir[PATH_MAX]; /* directory of the checkpoint for the next start; "": a cold start */
+	char name[600]; /* for another container's checkpoint: CONTAINER/NAME */
 	bool asked; /* by DOCKER_RESUME_FILE */
 	bool or_cold; /* a cold start if it cannot be restored */
-	bool lost; /* it was to end with a checkpoint, has run, and did not */
+	bool lost; /* it was to end with a checkpoint, but ran and ended without one */
 };
-/*
- * What the next start of @c shall come back from. An error says why it cannot be restored; @r's
- * or_cold tells what follows.
- */
+/* Decides from what the next start of @c resumes. An error says why it cannot be restored; then
+ * @r's or_cold tells whether it starts cold. */
 int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,
 			 struct docker_resume *r, struct zns_err *err);
-/* Must the next start of @c fail, @s being all that is known of its settings? Its files may be newer
- * than what it asks for, or it has none of its own. */
+/* Must the next start of @c fail, if @s is all that is known of its settings? Its files may be
+ * newer than the checkpoint that it would resume from, or it has no checkpoint of its own. */
 bool docker_resume_must(const struct docker_container *c, const struct docker_settings *s);
 /* Does it ask for what only containers of Docker and Podman can have? */
 bool docker_resume_in_vain(const struct docker_container *c, const struct docker_settings *s);
@@ -349,13 +353,13 @@ int docker_resume_ended(const struct docker_container *c, const char *name,
 /* Before the dump. -errno: the note could not be written, as on a full disk. */
 int docker_resume_reserve(const struct docker_container *c, const char *name);
 void docker_resume_unreserve(const struct docker_container *c); /* the dump failed */
-/* The container is started: both files have served. -errno: one of them may come back. */
+/*
+ * Called when the container is started: removes both files. -errno: one of them may still be used.
+ */
 int docker_resume_used(const char *root, const char *id);
 int docker_resume_used_by(const struct docker_container *c);
-/*
- * Asks for a resume by the next start: from checkpoint @name, or for NULL from the one that the
- * container ended with. @out is its name. -ENOENT: it ended with none, or has run since.
- */
+/* Requests that the next start resumes from checkpoint @name, or, if NULL, from the one that the
+ * container ended with. @out is its name. -ENOENT: it did not end with one, or has run since. */
 int docker_resume_ask(const struct docker_container *c, const char *name, char *out, size_t len,
 		      struct zns_err *err);
 /* Writes DOCKER_SIGNAL_FILE. -errno. */
@@ -396,27 +400,27 @@ int docker_written_since(struct json_object *spec, const char *own,
 			 const struct docker_frozen *frozen, uint32_t limit_ms,
 			 struct zns_err *err);
 
-/* Where @spec has a mount whose files Podman drops when the container ends; NULL: nowhere. */
+/* A mount of @spec whose files Podman drops when the container ends; NULL: none. */
 const char *docker_podman_drops(struct json_object *spec);
 
 /* order.c: a container that `docker suspend --all` may suspend. */
 #define DOCKER_STOP_ORDER_DEFAULT 100
 struct docker_candidate {
 	char id[128], name[256];
-	pid_t pid; /* its first process */
+	pid_t pid; /* PID of its first process */
 	unsigned long order; /* zns.stop-order: the least is first */
 	bool idle;
 	uint64_t bytes; /* in DRAM */
-	uint64_t rate; /* bytes/s, by zns.qos; 0: not said */
-	uint64_t ticks; /* of processors, since it began */
+	uint64_t rate; /* bytes/s, from zns.qos; 0: not set */
+	uint64_t ticks; /* CPU time since it began, in ticks */
 };
-/* By order; among equals the idle ones first, and of these the largest. */
+/* Sorts by stop order; within one order, idle containers come first, and the largest of these. */
 void docker_suspend_order(struct docker_candidate *list, size_t nr);
 
 /* api.c: dockerd's HTTP interface over its UNIX socket. */
 struct docker_api {
 	char socket[108]; /* --host, $DOCKER_HOST, or /var/run/docker.sock */
-	unsigned limit_s; /* within which an answer comes, in seconds; 0: none */
+	unsigned limit_s; /* limit for an answer, in seconds; 0: none */
 };
 
 int docker_api_init(struct docker_api *a, const char *host, struct zns_err *err);

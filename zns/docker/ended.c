@@ -30,7 +30,7 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 {
 	int ret;
 
-	/* Podman's own checkpoint is for its own restore */
+	/* Podman's own checkpoint command is followed by its own restore */
 	if ((strcmp(k->kind, "docker") && !(*k->bundle && suspend_is_stop(c))) ||
 	    call_has_flag(c, "pre-dump") || !c->image_path)
 		return 0;

@@ -48,7 +48,7 @@ static bool program_of(int pid, struct stat *st)
 	return !stat(path, st);
 }
 
-/* It has the pod's annotations, and holds its namespaces alone. */
+/* A pod's sandbox has the pod's annotations, and runs only to hold its namespaces. */
 static bool is_sandbox(const struct docker_container *k)
 {
 	static const char *const keys[] = { "io.kubernetes.cri.container-type",
@@ -63,7 +63,7 @@ static bool is_sandbox(const struct docker_container *k)
 	return false;
 }
 
-/* Nobody, if the PID that the runtime noted is another process's by now. */
+/* Sets no process if the PID that the runtime noted was reused. */
 static void first_process(struct wants_memory *w, const struct docker_state *s)
 {
 	w->began = s->init_pid > 1 ? zns_process_began(s->init_pid) : 0;
@@ -103,14 +103,14 @@ bool extend_wanted(const struct call *c, struct wants_memory *w)
 	if (!ret && set.source[DOCKER_DEV])
 		snprintf(w->dev, sizeof(w->dev), "%s", set.value[DOCKER_DEV]);
 	docker_container_fini(&k);
-	if (ret && ret != -ENOENT) /* it is started all the same */
+	if (ret && ret != -ENOENT) /* the container is started nevertheless */
 		note(w, err.msg);
 	first_process(w, &s);
 	program_of(w->pid, &w->before);
 	return !ret && w->m.wanted && w->pid > 1;
 }
 
-/* Until the container's own program runs: what is extended before that ends with the exec. */
+/* Waits until the container's own program runs: an attach before that would end with the exec. */
 static bool await_program(const struct wants_memory *w)
 {
 	struct stat now;
@@ -122,7 +122,7 @@ static bool await_program(const struct wants_memory *w)
 			return true;
 		nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
 	}
-	return true; /* perhaps it is the same */
+	return true; /* it may be the same program */
 }
 
 static void __attribute__((noreturn))
@@ -168,7 +168,7 @@ void extend_begin(const struct call *c, struct wants_memory *w, bool restored)
 	pid_t pid = fork();
 
 	if (!pid) {
-		/* twice, so that nobody here has a child to wait for */
+		/* forks twice, so that no process here has a child to wait for */
 		if (fork())
 			_exit(0);
 		attach(c, w, restored);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Could the device ever give the bandwidth that a container asks for? Its groups together are the
- * bound. Who cannot be asked now refuses at the checkpoint.
- */
+/* Could the device ever give the bandwidth that a container requests? The limit is the sum of its
+ * groups. If the device cannot be asked now, the check is left to the checkpoint. */
 #include <string.h>
 #include "runc.h"
 #include "zns/client.h"
@@ -35,7 +33,7 @@ int feasible_qos(const struct docker_settings *s, struct zns_err *err)
 
 	if (!s->source[DOCKER_QOS] || zns_parse_mibps(s->value[DOCKER_QOS], &mibps) ||
 	    (dev && !strcmp(dev, "none")) || zns_resolve_device(dev, &reg, NULL) ||
-	    zns_spec_on_disk(reg.path)) /* who shares a disk gets what there is */
+	    zns_spec_on_disk(reg.path)) /* on a shared disk there is no promise to check */
 		return 0;
 	r = ask_profile(&reg);
 	if (r && r->profile) {

@@ -33,14 +33,13 @@ struct search {
 	const struct docker_container *c;
 	const struct docker_settings *s;
 	struct docker_resume *r;
-	const char *differs; /* in what @c does from the owner of one that it may have */
+	/* in which property @c differs from the owner of an allowed checkpoint */
+	const char *differs;
 	char owner[sizeof(((struct docker_container *)0)->name)];
 };
 
-/*
- * By the engine's own description of both. Another image has other files below the same memory, and
- * its creator chose them.
- */
+/* Compares the engine's own descriptions of both. Another image has other files below the same
+ * memory, and its creator chose them. */
 static const char *difference(const struct docker_container *was,
 			      const struct docker_container *now)
 {
@@ -59,7 +58,8 @@ static const char *difference(const struct docker_container *was,
 	return NULL;
 }
 
-/* Clones have the handle, too: one of its owners must be allowed and fit, whichever comes first. */
+/* Clones have the handle, too: one of the owners must be allowed and match; the first one found is
+ * enough. */
 static int is_wanted(void *arg, const char *container_id, const char *name, const char *dir,
 		     const uint8_t id[ZNS_UUID_LEN])
 {
@@ -69,7 +69,7 @@ static int is_wanted(void *arg, const char *container_id, const char *name, cons
 	struct docker_container c;
 	bool found = false;
 
-	/* of a container whose description cannot be trusted nothing is known */
+	/* a container without a trusted description is skipped */
 	if (!docker_container_read_root(f->c->root, container_id, &c, NULL)) {
 		snprintf(full, sizeof(full), "%s/%s", c.name, name);
 		if ((!strcmp(wanted, full) || !strcmp(wanted, zns_uuid_format(id, text))) &&

@@ -16,7 +16,7 @@ static const char *digits(const char *id)
 	return !strncmp(id, ALGORITHM, strlen(ALGORITHM)) ? id + strlen(ALGORITHM) : id;
 }
 
-/* The id of its image, if that was given; else NULL. */
+/* The id of its image, if the user gave an id; else NULL. */
 static const char *given_by_id(const struct docker_container *c)
 {
 	const char *id = c->config ? zns_json_str(c->config, "Image") : NULL;

@@ -17,8 +17,8 @@
 #include "zns/config.h"
 #include "zns/handle.h"
 
-/* The value of criu's option. NULL: nobody said. Rounds need tasks that run, and criu refuses live
- * dumps with these flags. */
+/* The value of criu's option. NULL: not set. Rounds need running tasks, and criu refuses live dumps
+ * with these flags. */
 static const char *live_value(const struct call *c, const struct docker_settings *s, bool frozen)
 {
 	if (frozen || call_has_flag(c, "pre-dump") || call_has_flag(c, "lazy-pages"))
@@ -42,7 +42,7 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	size_t n;
 	int key, ret;
 
-	ret = zns_check_container(k->name, err); /* it is written between quotes */
+	ret = zns_check_container(k->name, err); /* the name is written between quotes */
 	if (!ret)
 		ret = docker_run_path(k->id, "conf", path, len, err);
 	if (ret)
@@ -161,7 +161,8 @@ static int tell_restored(const struct docker_container *k, struct zns_err *err)
 	else if (!strcmp(k->kind, "docker") &&
 		 !docker_read_own(k->root, k->id, DOCKER_CLONE_FILE, &clone, &len, NULL))
 		setenv(ZNS_RESTORE_ALLOW, (char *)clone, 1);
-	else if (!getenv("ZNS_HOLD")) /* else it is of zns.from, and for this restore alone */
+	/* otherwise it comes from zns.from, and applies to this restore only */
+	else if (!getenv("ZNS_HOLD"))
 		unsetenv(ZNS_RESTORE_ALLOW);
 	setenv(ZNS_RESTORE_ID, k->id, 1);
 	setenv(ZNS_RESTORE_NAME, k->name, 1);
@@ -198,7 +199,7 @@ static void make_unique(const char *dir)
 		close(fd);
 }
 
-/* For the next start: sets a new time on one of its files. */
+/* For the next start: changes the time of one of its files. */
 static int touch(void *arg, const char *container, const char *name, const char *dir,
 		 const uint8_t id[ZNS_UUID_LEN])
 {
@@ -220,7 +221,7 @@ static void after_restore(const struct call *c, const struct docker_container *k
 	if (k->root[0] && h->checkpoint.len == ZNS_UUID_LEN)
 		docker_each_handle(k->root, touch, h->checkpoint.data);
 	zns_pb__handle__free_unpacked(h, NULL);
-	/* containerd always leaves it behind, and nobody reads it again. */
+	/* containerd always leaves it behind, and no program reads it again. */
 	if (is_temporary(c->image_path))
 		docker_remove_dir(c->image_path);
 }
@@ -239,7 +240,7 @@ static void show_output(int out, const char *line)
 			break;
 }
 
-/* Kept for failed restores too. Without zones it is not our business. */
+/* Keeps the log for failed restores too. Does nothing without zones. */
 static void keep_log(const struct call *c, const struct docker_container *k)
 {
 	const char *dir = c->work_path ? c->work_path : c->image_path;
@@ -406,7 +407,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		ret = tell_restored(&k, &err)          ?:
 			      check_shape(c, &k, &err) ?:
 							 links_resolve(state.bundle, &err);
-	/* one that is held keeps its note until it is started */
+	/* the note of a held container stays until it is started */
 	if (!ret && !dump && !getenv("ZNS_HOLD"))
 		ret = use_up_podman(&k, &err);
 	if (!ret && dump)
@@ -432,7 +433,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		ended_finish(c, &k, &ended, ret);
 	if (!ret && !dump) {
 		netlock_forget(k.id);
-		docker_resume_used_by(&k); /* it runs: `docker start --checkpoint` */
+		docker_resume_used_by(&k); /* the container runs: `docker start --checkpoint` */
 	}
 	if (*conf)
 		unlink(conf);
@@ -478,7 +479,8 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 		ret = feasible_qos(&s, err);
 	if (!ret && s.source[DOCKER_MEMORY])
 		ret = check_memory(&k, &s, err);
-	docker_container_podman(&k, getpid()); /* its parent is conmon, as it is the container's */
+	/* the parent of this process is conmon, as is the container's */
+	docker_container_podman(&k, getpid());
 	k.pid_file = c->pid_file;
 	if (!ret && !strcmp(c->command, "create"))
 		ret = hold_create(c, &k, held, err);
@@ -488,7 +490,7 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 	return ret;
 }
 
-/* It is started by runc: what it ended with has served. */
+/* The container was started by runc, so the checkpoint that it ended with is not used again. */
 static int use_up(const struct call *c, const char *bundle, struct zns_err *err)
 {
 	struct docker_container k = { .kind = "podman" };
@@ -549,7 +551,7 @@ int main(int argc, char **argv)
 		ret = hold_call(&c, &err);
 		if (ret != -ENOENT)
 			return ret ? fail(&c, err.msg) : 0;
-		/* of a restore that was given up there is nothing to start, and its note stays */
+		/* after an abandoned restore there is no container to start, and its note stays */
 		if (!strcmp(c.command, "start") && docker_good_id(c.id) &&
 		    !docker_state_read(c.root, c.id, &state, &err) &&
 		    use_up(&c, state.bundle, &err))

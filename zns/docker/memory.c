@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* zns.memory: what a container asks for, and what that is for this one. */
+/* zns.memory: what a container requests, and which budget that gives for this container. */
 #include <string.h>
 #include <sys/sysinfo.h>
 #include "docker.h"
@@ -8,7 +8,8 @@
 #define DRAM_MIN MIB(1)
 #define IDLE_MIN_S 1
 #define IDLE_MAX_S (365 * 86400ULL)
-#define NO_BUDGET_PCT 90 /* of its limit: what comes back is charged as it comes */
+/* percent of its limit: restored memory is charged to the container as it comes */
+#define NO_BUDGET_PCT 90
 
 static int bad(const char *value, const char *where, struct zns_err *err)
 {
@@ -19,7 +20,7 @@ static int bad(const char *value, const char *where, struct zns_err *err)
 		where, value);
 }
 
-/* One of the words. */
+/* Parses one of the words. */
 static bool word(const char *w, struct docker_memory *m)
 {
 	size_t len = strlen(w);
@@ -99,7 +100,7 @@ int docker_memory_total(uint64_t *total, struct zns_err *err)
 	return 0;
 }
 
-/* Who asks for a minimum takes it from all others, so there is a ceiling for that. */
+/* A minimum is taken from all other contexts, so it has a ceiling. */
 static int least(const struct docker_container *c, struct docker_memory *m, uint64_t limit,
 		 struct zns_err *err)
 {
@@ -143,7 +144,7 @@ int docker_memory_size(const struct docker_container *c, struct docker_memory *m
 
 		if (!ret)
 			ret = least(c, m, limit, err);
-		m->dram = m->min; /* until its pager has looked at the others */
+		m->dram = m->min; /* valid until its pager has counted the others */
 		return ret;
 	}
 	if (m->dram && limit && m->dram > limit)

@@ -38,7 +38,7 @@ void netlock_forget(const char *id)
 		unlink(path);
 }
 
-/* The namespace that a bundle names; "": a new one; NULL: the host's. */
+/* The network namespace that a bundle names; "": a new one; NULL: the host's. */
 static const char *network_of(const struct docker_container *k)
 {
 	struct json_object *all = zns_json_get(zns_json_get(k->spec, "linux"), "namespaces"), *ns;
@@ -57,7 +57,7 @@ static const char *network_of(const struct docker_container *k)
 	return NULL;
 }
 
-/* A batch of one deletion, as the kernel wants it. */
+/* A batch with one deletion, in the kernel's format. */
 static int delete_table(const char *table)
 {
 	struct msg {
@@ -95,7 +95,7 @@ static int delete_table(const char *table)
 	return answer.e.error;
 }
 
-/* In a child, since we would not come back from the namespace in every case. */
+/* Runs in a child, since a return from the namespace might fail. */
 static void lift(const char *network, const char *table)
 {
 	pid_t pid = *table ? fork() : -1;
@@ -121,7 +121,7 @@ void netlock_lift(const struct docker_container *k)
 	snprintf(name, sizeof(name), "%s." NOTE, k->id);
 	if (docker_read_admin(dir, name, TABLE_MAX - 1, &table, &len, NULL))
 		return;
-	/* the namespace of its own has gone with it */
+	/* its own namespace is gone, and the table with it */
 	if (!strncmp((char *)table, "CRIU-", 5) && !(network && !*network))
 		lift(network, (char *)table);
 	netlock_forget(k->id);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "docker.h"
 
-/* Those that do nothing lose nothing by waiting, and the largest would take longest to fill again. */
+/* Idle containers lose nothing by waiting, and large ones would take longest to fill again. */
 static int before(const void *x, const void *y)
 {
 	const struct docker_candidate *a = x, *b = y;

@@ -20,7 +20,7 @@
 
 #define ARGS_MAX 65536
 #define ABOVE_MAX 3 /* processes */
-#define STOP_MS 10000 /* as Docker gives a container */
+#define STOP_MS 10000 /* Docker's default for a container */
 
 static int open_process(pid_t pid)
 {
@@ -50,7 +50,7 @@ static bool has_open(int pid, const char *path)
 	return found;
 }
 
-/* It may be one of another PID namespace, which no list of locks has here. */
+/* The lock may be held in another PID namespace, which /proc/locks does not show here. */
 static bool nobody_holds(const char *path)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -58,7 +58,8 @@ static bool nobody_holds(const char *path)
 	return fd >= 0 && !flock(fd, LOCK_SH | LOCK_NB);
 }
 
-/* It has a file below its root locked as long as it lives. -ESRCH: nobody has; -errno: not known. */
+/* The engine locks a file below its root as long as it lives. -ESRCH: no process has it locked;
+ * -errno: not known. */
 static int engine_pid(const char *root)
 {
 	cleanup_file FILE *f = fopen("/proc/locks", "re");
@@ -108,7 +109,7 @@ static bool is_shim(pid_t pid, const char *id)
 	return ours;
 }
 
-/* The shim of this container alone, above the caller: Docker calls a runtime that has arguments by
+/* The shim of this container only, above the caller: Docker calls a runtime with arguments through
  * a script. 0: there is none. */
 static pid_t shim_of(const char *id)
 {
@@ -143,7 +144,7 @@ static void run_kill(const struct call *c, const char *signal)
 	free(argv);
 }
 
-/* As `docker stop` would: by a checkpoint, if it asks for that. */
+/* Stops like `docker stop`: by a checkpoint, if the container requests that. */
 static void stop(const struct call *c)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
@@ -184,7 +185,8 @@ static void watch(const struct call *c, int self, int engine, int shim)
 			p[2].fd = engine = -1;
 	}
 	if (engine >= 0 ||
-	    has_ended(shim)) /* containerd has seen it, and another dockerd may create it again */
+	    /* containerd knows that it ended, and another dockerd may create it again */
+	    has_ended(shim))
 		return;
 	if (!strcmp(c->command, "start"))
 		stop(c);
@@ -215,7 +217,7 @@ void orphan_watch(const struct call *c)
 			 open_process(engine_is);
 	pid = self < 0 || shim < 0 || !is_shim(parent, c->id) ? -1 : fork();
 	if (!pid) {
-		if (fork()) /* a child of the shim, who waits for all of its */
+		if (fork()) /* a child of the shim, which waits for all of its children */
 			_exit(0);
 		call_null_stdio();
 		watch(c, self, engine, shim);

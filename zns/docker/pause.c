@@ -40,7 +40,8 @@ static bool checkpoint_begins(const struct docker_container *k)
 	return age >= -1 && age <= FRESH_S;
 }
 
-/* Whose pause was left out. A container that is started again has another first process. */
+/* Names the container whose pause was left out. A container that is started again has another first
+ * process. */
 static void mark_text(const struct docker_state *s, char *out, size_t len)
 {
 	snprintf(out, len, "%d %" PRIu64 "\n", s->init_pid, s->init_start);
@@ -99,7 +100,7 @@ bool pause_call(const struct call *c)
 	       s.init_pid > 0 && s.init_start;
 	if (done && resume)
 		done = was_left_out(c, &s);
-	/* Whatever comes now, an older mark is of no use any more. */
+	/* An older mark is obsolete in every case. */
 	forget(c);
 	return done && (resume || leaves_out(c, &s));
 }

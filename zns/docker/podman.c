@@ -18,7 +18,7 @@ static bool packs(const char *word)
 	}
 	if (word[0] != '-' || word[1] == '-')
 		return false;
-	/* "-e FILE", "-eFILE", "-kRe FILE"; -c takes the rest as its value */
+	/* "-e FILE", "-eFILE", "-kRe FILE"; the rest of a word after -c is its value */
 	for (word++; *word && *word != 'c' && *word != '='; word++)
 		if (*word == 'e')
 			return true;

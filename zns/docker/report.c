@@ -11,8 +11,9 @@
 
 #define LOG_TAIL MIB(1)
 
-/* The container's creator may have written parts of it: keep one line and nothing that a
- * terminal obeys. */
+/*
+ * The container's creator may have written parts of it: keeps one line, without control characters.
+ */
 static void tame(const char *line, char *out, size_t len)
 {
 	size_t n = 0;
@@ -61,7 +62,7 @@ void report_line(const struct call *c, const char *text)
 	json_object_put(j);
 }
 
-/* criu names its option. Docker and CRI need our label instead. */
+/* criu's text names criu's option. For Docker and CRI our label is named instead. */
 static void add_label(const char *text, char *out, size_t len)
 {
 	size_t n = strlen(out);
@@ -89,7 +90,8 @@ static bool error_line(const char *line, char *out, size_t len, bool *ours)
 	if (!text)
 		return false;
 	text += 3;
-	/* Neither is a reason: the first is of any user namespace, the other is criu's last line. */
+	/* Neither line is a reason: the first appears in any user namespace, the other is criu's
+	 * last line. */
 	if (!strncmp(text, "rlimit: Can't setup", 19) || strstr(text, "FAILED."))
 		return false;
 	*ours = !strncmp(text, "zns: ", 5);

@@ -23,47 +23,47 @@ int call_parse(int argc, char **argv, struct call *c, struct zns_err *err);
 /* Adds the flag "--NAME" to runc's command, unless it is there. -ENOMEM. */
 int call_add_flag(struct call *c, const char *name);
 bool call_has_flag(const struct call *c, const char *name);
-/* Of `kill [--all] ID [SIGNAL]`: the id, and the signal if @sig is not NULL. NULL: another
- * command. */
+/* Parses `kill [--all] ID [SIGNAL]`: returns the id, and the signal if @sig is not NULL. NULL:
+ * another command. */
 const char *call_killed(const struct call *c, int *sig);
-/* The number of a signal, as a name with or without SIG, or a number; 0: there is none. */
+/* Parses a signal's name, with or without SIG, or its number; 0: unknown. */
 int call_signal(const char *name);
 /* The command line that calls this program again: for the same runc, root and configuration, with
  * @words (NULL ends them) as its command, and its log in JSON at @log. NULL: no memory. */
 char **call_again(const struct call *c, const char *log, const char *const *words);
-void call_null_stdio(void); /* what is read and written from now on is nothing */
-/* The last error in such a log. False: there is none. */
+void call_null_stdio(void); /* opens 0, 1 and 2 on /dev/null */
+/* The last error in criu's log. False: there is none. */
 bool call_last_error(const char *log, char *out, size_t len);
-bool call_has_handle(const char *dir); /* of a checkpoint that is committed */
+/* true if the directory has the handle of a committed checkpoint */
+bool call_has_handle(const char *dir);
 int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err);
 
 /* pause.c: for commands pause, resume and delete. True: it is done, runc is not called. */
 bool pause_call(const struct call *c);
 
 /* netlock.c: a checkpoint leaves its TCP connections locked. */
-void netlock_tell(const char *id); /* for criu: where it notes that */
-void netlock_forget(const char *id); /* it has been restored */
-void netlock_lift(const struct docker_container *k); /* it is created afresh */
+void netlock_tell(const char *id); /* for criu: where to note its lock */
+void netlock_forget(const char *id); /* to be called after the restore */
+/* to be called when the container is created afresh */
+void netlock_lift(const struct docker_container *k);
 
 /* extend.c: containers with zns.memory. */
 struct wants_memory {
 	char id[128], name[256], dev[DOCKER_SETTING_MAX];
 	struct docker_memory m;
 	bool no_predict;
-	int pid; /* its first process */
-	uint64_t began; /* zns_process_began() of that */
+	int pid; /* PID of its first process */
+	uint64_t began; /* zns_process_began() of that process */
 	struct stat before; /* the program that it is before the start */
 };
-/* For a container that has been created. What is wrong with its wish is noted. */
+/* For a container that has been created. Problems with its setting are noted. */
 bool extend_wanted(const struct call *c, struct wants_memory *w);
-int extend_start(struct call *c, struct wants_memory *w); /* runs runc; its exit code */
+int extend_start(struct call *c, struct wants_memory *w); /* runs runc; returns its exit code */
 void extend_begin(const struct call *c, struct wants_memory *w, bool restored);
 void extend_forget(const struct call *c); /* the note about a container that is deleted */
 
-/*
- * hold.c: a container that comes back from a checkpoint in its ordinary create and start. *@held:
- * create is done, and the restore waits for start. Else create goes on with runc.
- */
+/* hold.c: restores a container within its ordinary create and start. *@held: create is done, and
+ * the restore waits for start. Else create continues with runc. */
 int hold_create(struct call *c, const struct docker_container *k, bool *held, struct zns_err *err);
 /* A command for a container that is held: 0, or its error. -ENOENT: it is not held. */
 int hold_call(const struct call *c, struct zns_err *err);
@@ -72,8 +72,8 @@ int hold_call(const struct call *c, struct zns_err *err);
  * container's shim is killed, as no later start would get past it; of a start, when the container
  * has been stopped. */
 void orphan_watch(const struct call *c);
-/* A pidfd of the dockerd that has called; when it is gone nobody will call start. -errno: not
- * known, or (-ESRCH) gone. */
+/* A pidfd of the dockerd that is the caller; when it exits, nobody will call start. -errno: not
+ * known, or (-ESRCH) it has exited. */
 int orphan_engine(const char *root);
 
 /* links.c: before a restore, sources of mounts that are symbolic links become their targets. */
@@ -82,7 +82,7 @@ int links_resolve(const char *bundle, struct zns_err *err);
 /* suspend.c: the runtime's kill, as a checkpoint with which the container ends. False: the signal
  * is sent as always. */
 bool suspend_kill(const struct call *c);
-bool suspend_is_stop(const struct call *c); /* is it the checkpoint of such a stop? */
+bool suspend_is_stop(const struct call *c); /* is this the checkpoint of such a stop? */
 /* The signal with which an engine stops it. */
 int suspend_signal(const struct docker_container *k);
 /* Held until a stop has ended by checkpoint or by signal, and by a checkpoint that ends the
@@ -92,19 +92,19 @@ int suspend_lock(const struct docker_container *k);
  * has made. "": not known. */
 void suspend_name(const struct call *c, const struct docker_container *k, char *out, size_t len);
 
-/* ended.c: what a later start has to know of a dump. */
+/* ended.c: what a later start must know about a dump. */
 struct ended {
-	char name[256]; /* of the checkpoint; "": it leaves the container running, or is no Docker's
-			 */
+	/* name of the checkpoint; "": it leaves the container running, or it is not Docker's */
+	char name[256];
 	char frozen[PATH_MAX]; /* the file in which criu notes when the tasks were frozen */
 	long long began_ns; /* before that */
 	int init; /* a pidfd */
-	int lock; /* of suspend_lock(); the stop that calls this has it already */
+	int lock; /* of suspend_lock(); -1 if the calling stop holds it already */
 };
 /* Before the dump: all that needs space on the disk. An error fails the dump. */
 int ended_prepare(const struct call *c, const struct docker_container *k,
 		  const struct docker_state *state, struct ended *e, struct zns_err *err);
-/* After runc has ended with exit code @failed. */
+/* To be called after runc has ended with exit code @failed. */
 void ended_finish(const struct call *c, const struct docker_container *k, struct ended *e,
 		  int failed);
 

@@ -249,8 +249,8 @@ static int take_own(const struct docker_container *c, struct docker_settings *s,
 	snprintf(where, sizeof(where), "label %s", name);
 	if (!ret)
 		ret = take(s, key, zns_json_str(c->labels, name), "label", where, err);
-	/* Some settings are only for the person who starts the container. An image brings its
-	 * own variables. */
+	/* Some settings are only for the person who starts the container, whereas an image brings
+	 * its own variables. */
 	v = key >= DOCKER_DEV ? NULL : env_value(c->env, var);
 	snprintf(where, sizeof(where), "variable %s", var);
 	return ret ? ret : take(s, key, v, "environment", where, err);
@@ -313,7 +313,7 @@ static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *l
 		s->criu_config, zns_config_dir());
 }
 
-/* criu's option takes its value in the same word, or none. */
+/* criu's option takes a value only in the same word. */
 static void take_live(struct docker_settings *s, const char *word)
 {
 	const char *value = strncmp(word, "zns-live=", 9) ? "yes" : word + 9;
@@ -377,7 +377,7 @@ bool docker_wants_live(const struct docker_settings *s)
 	       strcmp(s->value[DOCKER_LIVE], "auto");
 }
 
-/* zns.suspend says for both directions what nothing else has said. */
+/* zns.suspend sets both directions, except those that are set already. */
 static void take_suspend(struct docker_settings *s)
 {
 	static const struct {
@@ -482,7 +482,7 @@ int docker_settings_read(const struct docker_container *c, struct docker_setting
 		take_suspend(s);
 	if (!strcmp(c->kind, "cri"))
 		s->source[DOCKER_LIVE] = NULL; /* a rule or a default is not meant for it */
-	err->code = ret; /* a default that is not set left its text */
+	err->code = ret; /* a default that is not set has left its error text */
 	return ret;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "docker.h"
 
-/* crun's: <root>/ID/status. -ENOENT: crun has no such container. */
+/* crun's state: <root>/ID/status. -ENOENT: crun has no such container. */
 static int of_crun(const char *root, const char *id, struct docker_state *s, struct zns_err *err)
 {
 	struct json_object *state;

@@ -60,8 +60,8 @@ static int each_in(const char *dir, bool shared, const char *container, docker_h
 	return ret;
 }
 
-/* @dir has a directory for each container. Each of these has a directory @sub; Podman's own files
- * are in that, too. */
+/* @dir has a directory for each container. Each of these has a directory @sub, which has Podman's
+ * own files as well. */
 static int each(const char *dir, const char *sub, docker_handle_fn fn, void *arg, unsigned *damaged)
 {
 	char path[PATH_MAX + 512];
@@ -189,7 +189,7 @@ enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, 
 			"container %.12s ended with it and was not started since, but Docker does not "
 			"have it: znsctl docker recover%s",
 			m->container_id, "");
-	/* It was made with --checkpoint-dir or moved by hand, so its handle never was below the
+	/* It was made with --checkpoint-dir or moved by hand, so its handle was never below the
 	 * data root. */
 	if (!m->checkpoint_name || !*m->checkpoint_name)
 		return say(DOCKER_UNKNOWN, why, len,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * The parent of a held restore. It tells create when the restore waits, takes the orders of start,
- * kill and delete, and gives up when nobody can give one any more: hold.c has the packets.
- */
+/* The parent of a held restore. It tells create when the restore waits, receives the orders of
+ * start, kill and delete, and gives up when no process can give an order any more: hold.c describes
+ * the packets. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +16,7 @@
 #include "hold.h"
 #include "zns/packet.h"
 
-#define TALK_S 10 /* for one packet of somebody who has connected */
+#define TALK_S 10 /* seconds for one packet of a connected client */
 #define LOOK_MS 2000 /* between two looks whether the container is still there */
 
 int64_t hold_since_boot(void)
@@ -134,7 +133,7 @@ void hold_kill_all(pid_t pid)
 		kill(all[--nr], SIGKILL);
 }
 
-/* One of @sid that still runs is counted. */
+/* Counts the processes of session @sid that still run, and kills them. */
 static size_t kill_session(pid_t sid)
 {
 	pid_t child[KILL_MAX];
@@ -155,7 +154,7 @@ void hold_kill_session(pid_t sid)
 		usleep(KILL_LOOK_MS * 1000);
 }
 
-/* If the supervisor is killed criu finds its socket closed and gives up, and runc removes what it
+/* If the supervisor is killed, criu finds its socket closed and gives up, and runc removes what it
  * made. */
 static void __attribute__((noreturn)) restore(const struct hold *h)
 {
@@ -179,7 +178,7 @@ static void __attribute__((noreturn)) restore(const struct hold *h)
 	words[n] = h->c->id;
 	argv = call_again(h->c, h->log, words);
 	setenv("ZNS_HOLD", h->socket, 1);
-	/* the helper gives another container's memory to nobody whom root does not allow it */
+	/* the helper gives another container's memory only to containers that root allows */
 	if (*h->r->from)
 		setenv(ZNS_RESTORE_ALLOW, h->r->from, 1);
 	else
@@ -189,7 +188,8 @@ static void __attribute__((noreturn)) restore(const struct hold *h)
 	_exit(127);
 }
 
-/* From here on its files may change: it must not come back to this memory once more. */
+/* From here on the container's files may change, so it must not be restored from this checkpoint
+ * again. */
 static bool use_up(const struct hold *h)
 {
 	int ret = docker_resume_used_by(h->k);
@@ -200,7 +200,7 @@ static bool use_up(const struct hold *h)
 	return !ret;
 }
 
-/* One packet of somebody who has connected. */
+/* Reads one packet of a connected client. */
 static void hear(struct hold *h, pid_t pid, bool over, int status)
 {
 	char buf[HOLD_PACKET_MAX], answer[HOLD_PACKET_MAX];
@@ -228,7 +228,7 @@ static void hear(struct hold *h, pid_t pid, bool over, int status)
 		close(fd);
 		_exit(0);
 	} else if (*buf == 'x' && (h->asker >= 0 || h->ready >= 0) && h->killer < 0) {
-		/* create or start is under way, and may take for ever */
+		/* create or start is running, and may never end */
 		h->killer = fd;
 		hold_kill_all(pid);
 		return;
@@ -245,7 +245,8 @@ static void hear(struct hold *h, pid_t pid, bool over, int status)
 	close(fd);
 }
 
-/* Its engine was killed after create, and the container removed: nobody will start or delete it. */
+/* Its engine was killed after create, and the container removed: it will never be started or
+ * deleted. */
 static bool is_removed(const struct hold *h)
 {
 	char path[PATH_MAX];

@@ -20,7 +20,8 @@
 #include "zns/config.h"
 #include "zns/handle.h"
 
-#define OTHER_MS 60000 /* for a checkpoint with which the container ends; it may go on after that */
+/* limit for a checkpoint with which the container ends; the checkpoint may continue afterwards */
+#define OTHER_MS 60000
 #define OTHER_LOOK_MS 100
 
 void suspend_name(const struct call *c, const struct docker_container *k, char *out, size_t len)
@@ -128,7 +129,7 @@ static void free_zones(const struct docker_container *k, const ZnsPb__Handle *h,
 	zns_broker_close(&b);
 }
 
-/* Earlier ones fit no files any more. */
+/* Earlier checkpoints do not match the files any more. */
 static void drop_others(const struct docker_container *k, const char *kept)
 {
 	char all[PATH_MAX], path[PATH_MAX + 300];
@@ -215,7 +216,7 @@ static bool make(const struct call *c, const struct docker_container *k)
 		call_last_error(log, why, sizeof(why));
 	done = !ret || ended_with(k, name);
 	if (!ret && !ended_with(k, name)) {
-		/* ended.c has said why the next start does not resume, and how somebody can */
+		/* ended.c has reported why the next start does not resume, and what to do */
 	} else if (done) {
 		if (!ret)
 			docker_note(k, LOG_INFO, "stopped with checkpoint %s", name);
@@ -225,7 +226,7 @@ static bool make(const struct call *c, const struct docker_container *k)
 		drop_others(k, dir);
 	} else {
 		docker_note(k, LOG_WARNING, "stopped without a checkpoint: %s", why);
-		/* one that is committed has a memory that somebody may want */
+		/* a committed checkpoint has memory that may still be wanted */
 		if (!call_has_handle(dir))
 			docker_remove_dir(dir);
 	}

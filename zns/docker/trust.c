@@ -76,7 +76,7 @@ bool docker_only_roots(int at, const char *name)
 	return fd >= 0 && !fstat(fd, &st) && !fstat(at, &parent) && st.st_dev == parent.st_dev;
 }
 
-/* The directory @own, and so many above it as @above says, are root's alone. */
+/* Opens the directory @own; it and @above directories above it must be writable by root only. */
 static int open_dir(const char *own, int above)
 {
 	char top[PATH_MAX], *names[4];
@@ -134,7 +134,7 @@ int docker_own_path(const struct docker_container *c, const char *name, char *ou
 	return n < len ? 0 : -ENAMETOOLONG;
 }
 
-/* Podman's are where its own checkpoint is. */
+/* Podman keeps them in the directory of its own checkpoint. */
 int docker_checkpoints_path(const struct docker_container *c, char *out, size_t len)
 {
 	return docker_own_path(c, *c->bundle ? "" : "checkpoints", out, len);

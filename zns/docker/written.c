@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * A container's memory fits its files only as they were at the dump. Times of change (ctime) tell
- * whether somebody has written since: nobody but the kernel sets them.
- */
+/* A container's memory fits its files only as they were at the dump. Change times (ctime) tell
+ * whether they were written since: only the kernel sets them. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +14,7 @@
 #include "docker.h"
 
 #define FILES_MAX 1000000 /* looked at */
-#define DEPTH_MAX 200 /* of directories: each is a descriptor */
+#define DEPTH_MAX 200 /* nested directories: each takes a descriptor */
 #define NOW_MAX 200
 #define GRACE_MS 1000 /* for the process that looks to say itself that its time is over */
 
@@ -27,13 +25,13 @@
 struct look {
 	const char *top; /* a volume, or the container's own files */
 	const char *inside; /* what the container calls it */
-	bool crosses; /* into what is mounted below it */
+	bool crosses; /* also descends into mounts below it */
 	bool chowned; /* Podman sets the owner of the container's root at each start */
 	dev_t dev;
 	unsigned int depth;
-	const char *names[DEPTH_MAX]; /* of the directories above, from the top on */
-	const struct docker_frozen *frozen; /* NULL: no file may be there, but for those below */
-	struct json_object *mounts; /* whose places are made before a restore, which may fail */
+	const char *names[DEPTH_MAX]; /* names of the directories above, from the top on */
+	const struct docker_frozen *frozen; /* NULL: no file may exist, except the mounts below */
+	struct json_object *mounts; /* mount points are created before a restore, which may fail */
 	size_t left;
 	uint64_t until_ns; /* of CLOCK_MONOTONIC */
 	uint32_t limit_ms;
@@ -128,7 +126,7 @@ static int check_directory(const struct look *l, int fd, const char *name)
 	return written(l, name);
 }
 
-/* What has no contents, if the file system says so with the name. */
+/* An entry without contents, if the file system reports types with names. */
 static bool has_none(const struct dirent *e)
 {
 	return e->d_type != DT_REG && e->d_type != DT_DIR && e->d_type != DT_UNKNOWN;
@@ -172,7 +170,7 @@ static bool is_place(const struct look *l, const char *name, const char *to)
 	return !*to;
 }
 
-/* The container never sees what it has: a mount covers it. */
+/* Is it hidden from the container by a mount? */
 static bool is_mount_point(const struct look *l, const struct dirent *e)
 {
 	bool found = false;
@@ -307,7 +305,7 @@ static bool is_writable(struct json_object *mount)
 {
 	const char *type = zns_json_str(mount, "type");
 
-	/* Docker 25 and later write "rro" for the same wish */
+	/* Docker 25 and later write "rro" for the same option */
 	return type && !strcmp(type, "bind") && !has_option(mount, "ro") &&
 	       !has_option(mount, "rro");
 }
@@ -329,7 +327,7 @@ static const char *in_userdata(const char *from)
 	return id + DOCKER_ID_LEN + strlen(below);
 }
 
-/* Podman makes these anew for each start. */
+/* Podman creates these anew for each start. */
 static bool is_podmans(const char *from)
 {
 	static const char *const made[] = {
@@ -379,14 +377,14 @@ static bool keeps_podman(const char *own)
 	return !strcmp(strrchr(own, '/'), "/userdata");
 }
 
-/* Its hosts and resolv.conf, or those of the container whose network it shares. */
+/* The engine's hosts and resolv.conf of this container, or of the one whose network it shares. */
 static bool is_engines(const char *from, const char *own)
 {
 	return keeps_podman(own) ? is_podmans(from) :
 				   !strncmp(from, own, (size_t)(strrchr(own, '/') + 1 - own));
 }
 
-/* The next writable volume from mount *@at on, and where it comes from. NULL: there is none. */
+/* The next writable volume from mount *@at on, and its source. NULL: there are no more. */
 static struct json_object *next_volume(struct json_object *spec, const char *own, size_t *at,
 				       const char **from)
 {
@@ -457,7 +455,7 @@ static int look(struct json_object *spec, const char *own, struct look *l)
 	return ret;
 }
 
-/* What the process that looks tells the one that waits. */
+/* The result of the checking process, for the waiting one. */
 struct report {
 	bool done;
 	int ret;
@@ -465,7 +463,7 @@ struct report {
 	char now[NOW_MAX];
 };
 
-/* It may stay for as long as a server of files is away: it holds nothing that anybody waits for. */
+/* It may hang as long as a file server is away: it holds no resource that others need. */
 static void __attribute__((noreturn))
 look_alone(struct json_object *spec, const char *own, struct look *l, struct report *r)
 {

@@ -45,7 +45,7 @@ static int copy_dir(const char *from, const char *to, struct zns_err *err)
 #define CLONE_REPO "zns-clone"
 
 /* Removes images of clones that no container uses any more. Docker refuses to remove the others.
- * Only these images have such names. */
+ * The prefix of their names is used for nothing else. */
 static void prune_images(const struct docker_daemon *d)
 {
 	struct json_object *list = NULL, *tags;
@@ -89,7 +89,7 @@ static int name_is_free(const struct docker_daemon *d, const char *name, struct 
 	ret = docker_api_call(&d->api, "GET", path, NULL, &o, &none);
 	if (ret)
 		return ret == -ENOENT ? 0 : zns_fail(err, ret, "%s", none.msg);
-	/* the given name may be the beginning of another container's id */
+	/* the given name may be a prefix of another container's id */
 	has = zns_json_str(o, "Name");
 	taken = has && *has == '/' && !strcmp(has + 1, name);
 	json_object_put(o);
@@ -97,8 +97,9 @@ static int name_is_free(const struct docker_daemon *d, const char *name, struct 
 		       0;
 }
 
-/* One at a time: until the container exists, another call would think that nobody uses its
- * image. */
+/*
+ * One clone at a time: until its container exists, another call would remove its image as unused.
+ */
 static int lock_images(struct zns_err *err)
 {
 	char path[PATH_MAX];
@@ -203,7 +204,7 @@ static int start_clone(const struct docker_daemon *d, const struct docker_target
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot write %s", path);
 	snprintf(path, sizeof(path), "%s/containers/%s/checkpoints/%s", d->root, id, e->name);
-	/* Its archive must differ from the original's: containerd may still hold that one. */
+	/* Its archive must differ from the original's, which containerd may still hold. */
 	strncat(path, "/descriptors.json", sizeof(path) - strlen(path) - 1);
 	utimensat(AT_FDCWD, path, NULL, 0);
 	return docker_start_from(d, t, id, e->name, err);
@@ -222,7 +223,7 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 
 	if (!docker_good_name(name))
 		return zns_fail(err, -EINVAL, "\"%.60s\" cannot be a container's name", name);
-	ret = name_is_free(d, name, err); /* before anything is made */
+	ret = name_is_free(d, name, err); /* checked before anything is created */
 	if (ret)
 		return ret;
 	ret = docker_entries(&t->c, &list, &nr, err);
@@ -247,7 +248,7 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 		ret = create(d, t, image, name, id, len, err);
 	if (!ret) {
 		ret = start_clone(d, t, id, &list[i], err);
-		if (ret) { /* leaves nothing half-made */
+		if (ret) { /* removes what was half made */
 			snprintf(path, sizeof(path), "/containers/%s?force=1", id);
 			docker_api_call(&d->api, "DELETE", path, NULL, NULL, &ignored);
 		}

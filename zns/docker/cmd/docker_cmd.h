@@ -20,7 +20,7 @@ int docker_resume(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_unschedule(const struct ctl_cmd *cmd, int argc, char **argv);
-int docker_life(int argc, char **argv); /* what `znsctl gc` asks */
+int docker_life(int argc, char **argv); /* for `znsctl gc`: is a checkpoint still needed? */
 int docker_live(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_logs(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv);
@@ -29,7 +29,7 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv);
 struct docker_daemon {
 	struct docker_api api;
 	char version[64];
-	char root[PATH_MAX]; /* its data root */
+	char root[PATH_MAX]; /* the data root of the daemon */
 	bool experimental;
 	struct json_object *info; /* answer of GET /info */
 };
@@ -75,7 +75,7 @@ struct docker_entry {
 	uint8_t id[ZNS_UUID_LEN], device[ZNS_UUID_LEN];
 	int64_t created_ns;
 	uint64_t bytes;
-	bool lost; /* Docker has lost it: @dir must be made anew */
+	bool lost; /* Docker does not list it any more: @dir must be created again */
 };
 
 int docker_entries(const struct docker_container *c, struct docker_entry **out, size_t *nr,
@@ -83,12 +83,13 @@ int docker_entries(const struct docker_container *c, struct docker_entry **out, 
 /* Is it in the catalogue of a registered device? 0, or -errno with the reason. */
 int docker_entry_check(const struct docker_entry *e, struct zns_err *err);
 /* Removes the oldest checkpoints whose names begin with @prefix, and their data, until @keep are
- * left beside @spare (NULL: none). @spare stays whatever its time says: clocks are set back. */
+ * left besides @spare (NULL: none). @spare stays whatever its time stamp says, since clocks can be
+ * set back. */
 int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c,
 		    const char *prefix, const char *spare, unsigned keep, struct zns_err *err);
 
-/* docker_lost.c: adds the checkpoints of container @k that the catalogues have and @list lacks.
- * @wanted: only this name; NULL: all. */
+/* docker_lost.c: adds the checkpoints of container @k that are in the catalogues and missing in
+ * @list. @wanted: only this name; NULL: all. */
 int docker_lost(const struct docker_container *k, const char *wanted, struct docker_entry **list,
 		size_t *nr, struct zns_err *err);
 /* Makes @e's directory, so that Docker can start from it. */
@@ -114,7 +115,7 @@ int docker_suspend_all(struct docker_daemon *d, bool json, bool limited, uint64_
 /* docker_checkpoint.c */
 struct docker_ask {
 	const char *name; /* name of the checkpoint */
-	const char *admission; /* NULL: take the container's setting */
+	const char *admission; /* NULL: use the container's setting */
 	bool exit; /* the container ends afterwards */
 };
 

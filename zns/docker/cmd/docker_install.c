@@ -109,8 +109,8 @@ static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
 	return r;
 }
 
-/* Finds the daemon's directory of containers. The option comes first. Then the running daemon is
- * asked, if it uses this file: it knows its own command line. Then the file counts. */
+/* Finds the daemon's directory of containers. The option has priority. Then the running daemon is
+ * asked, if it uses this file: it knows its own command line. Else the file decides. */
 static int find_root(struct edit *e, struct zns_err *err)
 {
 	const char *in_file = zns_json_str(e->o, "data-root"), *root = e->data_root;
@@ -197,7 +197,7 @@ static int save(struct edit *e, bool backup, struct zns_err *err)
 			 e->path);
 		if (*dir && mkdir(dir, 0755) && errno != EEXIST)
 			return zns_fail_sys(err, -errno, "cannot make %s", dir);
-		/* for `uninstall`, which reads in it that nothing was there */
+		/* for `uninstall`, which learns from it that there was no file */
 		ret = backup ? zns_replace_file(AT_FDCWD, e->backup, "{}\n", 3, e->mode) : 0;
 		if (ret)
 			return zns_fail_sys(err, ret, "cannot write %s", e->backup);

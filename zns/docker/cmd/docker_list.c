@@ -69,7 +69,7 @@ int docker_entries(const struct docker_container *k, struct docker_entry **out, 
 	return 0;
 }
 
-/* Asks the broker for one id, with a restore lease that ends at once. */
+/* Asks the broker for one id, with a restore lease that is released at once. */
 int docker_entry_check(const struct docker_entry *e, struct zns_err *err)
 {
 	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
@@ -110,7 +110,7 @@ int docker_thin_out(const struct docker_daemon *d, const struct docker_container
 			continue;
 		snprintf(path, sizeof(path), "/containers/%s/checkpoints/%s", c->id, list[i].name);
 		ret = docker_api_call(&d->api, "DELETE", path, NULL, NULL, err);
-		/* A clone may hold the same checkpoint. */
+		/* A clone may refer to the same checkpoint. */
 		m = (struct docker_made){ .root = c->root,
 					  .container_id = c->id,
 					  .checkpoint_name = list[i].name,

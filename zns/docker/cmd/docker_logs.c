@@ -66,8 +66,8 @@ static int show(struct ctl_hold *h, struct zns_err *err)
 	return ret;
 }
 
-/* A restored container, such as a clone, may have no checkpoint. Then ask Docker for its name,
- * or take it as an id. */
+/* A restored container, such as a clone, may have no checkpoint. Then Docker is asked for its name,
+ * or the name is taken as an id. */
 static int show_restore(const struct ctl_args *args, const char *host, struct zns_err *err)
 {
 	struct zns_err ignored = ZNS_ERR_INIT;

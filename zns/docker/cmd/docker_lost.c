@@ -11,7 +11,7 @@
 #include "zns/crypt.h"
 #include "zns/handle.h"
 
-#define FDS_NAME "descriptors.json" /* of runc; zns/helper/dump/origin.c keeps it */
+#define FDS_NAME "descriptors.json" /* runc's file; zns/helper/dump/origin.c stores it */
 #define FDS_MAX KIB(64)
 
 static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)
@@ -22,8 +22,8 @@ static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)
 	return false;
 }
 
-/* With a name: any checkpoint of that name. Without: only one that ended the container, if it
- * was not started again. */
+/* With a name: is it a checkpoint of that name? Without: did it end the container, and was the
+ * container not started since? */
 static bool is_lost(const ZnsPb__Checkpoint *c, const struct docker_container *k,
 		    const char *wanted)
 {
@@ -78,7 +78,7 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 		cleanup_answer ZnsPb__Response *r = NULL;
 		char dev[ZNS_UUID_STR];
 
-		/* other devices may have it */
+		/* other devices may have the checkpoint */
 		if (ctl_list(zns_uuid_format(reg[i].uuid, dev), &r, &away)) {
 			fprintf(stderr, "znsctl docker recover: %s was not looked at: %s\n",
 				reg[i].path, away.msg);

@@ -6,7 +6,7 @@
 
 struct row {
 	const ZnsPb__Checkpoint *last;
-	const ZnsPb__RestoreStat *restore; /* NULL: none is known */
+	const ZnsPb__RestoreStat *restore; /* NULL: no restore is known */
 	size_t nr;
 	uint64_t bytes;
 };

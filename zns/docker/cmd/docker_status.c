@@ -16,7 +16,7 @@ struct look {
 	struct zns_track_kernel kernel; /* for live dumps */
 };
 
-/* Where the runtime looks for containers. NULL: it is not registered. */
+/* The directory in which the runtime looks for containers. NULL: the runtime is not registered. */
 static const char *root_of(struct json_object *runtime)
 {
 	struct json_object *args = zns_json_get(runtime, "runtimeArgs");

@@ -11,7 +11,7 @@ static const char *restart_policy(const struct docker_target *t)
 	return name && *name && strcmp(name, "no") ? name : NULL;
 }
 
-/* @policy NULL: none. */
+/* @policy NULL: no restart policy. */
 static int set_policy(const struct docker_daemon *d, const struct docker_target *t,
 		      struct json_object *policy, struct zns_err *err)
 {
@@ -26,8 +26,8 @@ static int set_policy(const struct docker_daemon *d, const struct docker_target 
 	return ret;
 }
 
-/* A restart policy would take the end for a crash. Nobody else sets it again, so Ctrl-C does not
- * end us before that. */
+/* A restart policy would take the container's end for a crash, so it is removed and set again. No
+ * other program sets it again, so Ctrl-C does not end this one before that. */
 int docker_suspend_one(const struct docker_daemon *d, const struct docker_target *t,
 		       const char *name, const char *admission, struct zns_err *err)
 {
@@ -53,7 +53,8 @@ int docker_suspend_one(const struct docker_daemon *d, const struct docker_target
 	return ret ? ret : docker_thin_out(d, &t->c, DOCKER_STOP_PREFIX, name, 0, err);
 }
 
-/* dockerd starts it with its own start, for which `docker suspend` asks nothing. */
+/* Will dockerd's next start begin the container cold? That start follows the restart policy, and
+ * `docker suspend` requests no resume for it. */
 static bool starts_cold(const struct docker_target *t)
 {
 	struct zns_err err = ZNS_ERR_INIT;

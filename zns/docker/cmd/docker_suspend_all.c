@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * docker suspend --all: before a shutdown, as many containers as its time allows. The others are
- * left to the engine, whose stop then is their signal: a checkpoint that it kills in its middle
- * would leave them neither memory nor a clean end.
- */
+/* docker suspend --all: before a shutdown, suspends as many containers as the time allows. The
+ * others are left to the engine, which stops them by a signal: a checkpoint killed half-way would
+ * leave them neither memory nor a clean end. */
 #include <fcntl.h>
 #include <string.h>
 #include "docker_cmd.h"
 #include "zns/process.h"
 
 #define SAMPLE_MS 500
-#define IDLE_TICKS 2 /* of a processor, in SAMPLE_MS: 4 % with 100 a second */
-#define RATE_BYTES_S MIB(200) /* until one has been measured, and where no bandwidth is asked for */
-#define OVERHEAD_NS 1000000000ull /* of one suspend */
-#define ANSWER_S 5 /* that dockerd may take beyond the time that is left */
+#define IDLE_TICKS 2 /* ticks of CPU time within SAMPLE_MS: 4 % with 100 ticks a second */
+#define RATE_BYTES_S MIB(200) /* assumed until a rate was measured, if no bandwidth is requested */
+#define OVERHEAD_NS 1000000000ull /* fixed cost of one suspend */
+#define ANSWER_S 5 /* seconds that dockerd may need beyond the time that is left */
 
 struct all {
 	struct docker_daemon *d;
 	struct docker_candidate *list;
 	size_t nr;
-	uint64_t until_ns; /* of CLOCK_MONOTONIC; UINT64_MAX: no limit */
+	uint64_t until_ns; /* time of CLOCK_MONOTONIC; UINT64_MAX: no limit */
 	bool limited;
-	uint64_t bytes, took_ns; /* of those that are suspended by now */
+	uint64_t bytes, took_ns; /* of the containers that are suspended already */
 	struct json_object *said;
 	bool json, failed;
 };
@@ -32,7 +30,7 @@ static uint64_t ticks_of(pid_t pid)
 	       zns_process_tree(pid, ZNS_PROCESS_SYSTEM_TICKS);
 }
 
-/* Its stop is a checkpoint, so that a start comes back from there. */
+/* Is it a container whose stop is a checkpoint, from which a start resumes? */
 static bool is_candidate(struct docker_daemon *d, const struct docker_target *t,
 			 struct docker_candidate *o)
 {
@@ -72,7 +70,7 @@ static int find(struct all *a, struct zns_err *err)
 		struct zns_err ignored = ZNS_ERR_INIT;
 		struct docker_target t = { 0 };
 
-		/* one that has ended meanwhile needs nothing */
+		/* a container that has ended meanwhile is skipped */
 		if (id && !docker_target_open(a->d, id, &t, &ignored) &&
 		    is_candidate(a->d, &t, &a->list[a->nr])) {
 			/* whatever ends this program, the engine's stop is theirs */
