@@ -11,7 +11,7 @@
 #include "proxy.h"
 #include "skopeo.h"
 
-/* Of docker://REGISTRY/PATH/NAME:TAG: NAME. */
+/* From docker://REGISTRY/PATH/NAME:TAG it takes NAME. */
 static void name_it(struct import *x, const char *registry)
 {
 	const char *slash = strrchr(registry, '/'), *name = slash ? slash + 1 : registry;
@@ -39,7 +39,8 @@ static int through_layout(struct skopeo *w, struct import *x, const char *spec, 
 	return ret;
 }
 
-/* -ENODATA: no layer of ours is there; -ENOTSUP: skopeo cannot do it. Nothing was done then. */
+/* -ENODATA: no layer was made by us; -ENOTSUP: this skopeo cannot do it. In both cases nothing was
+ * done. */
 static int straight(struct skopeo *w, struct import *x, const char *spec, const char *handle,
 		    struct import_levels **levels, struct zns_err *err)
 {

@@ -35,7 +35,7 @@ static int send_it(struct export_oci *e, struct skopeo *w, bool silent, struct z
 	if (!ret)
 		ret = skopeo_copy(w, from, (char *)w->registry, silent, err);
 	served = export_serve_end(serve, &why);
-	if (ret && served) /* it knows better than who read from it */
+	if (ret && served) /* the writer's error is more precise than the reader's */
 		*err = why;
 	export_oci_end(e);
 	return ret;

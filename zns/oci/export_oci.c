@@ -22,7 +22,7 @@ int export_layer(struct export *x, int fd, uint32_t level, bool link,
 {
 	char id[ZNS_UUID_STR], to[128];
 	struct ctl_pack *p = NULL;
-	/* what is sealed is the same on every device, whenever it came there */
+	/* a sealed layer is the same on every device, whenever it was copied there */
 	int64_t created = x->sealed ? 0 : export_level(x, level)->checkpoint->created_ns;
 	int ret = ctl_pack_open(fd, "-", created / 1000000000, &p, err);
 
@@ -85,7 +85,7 @@ int export_to_oci(struct export_oci *e, struct zns_err *err)
 
 	for (uint32_t l = ret ? 0 : export_levels(x); l-- > 0 && !ret;)
 		ret = layer(e, o, l, false, buf, err);
-	if (!ret && !x->sealed) /* there is nothing in a sealed one that criu could take */
+	if (!ret && !x->sealed) /* a sealed layer has no images that criu could read */
 		ret = layer(e, o, 0, true, buf, err);
 	if (!ret)
 		ret = ctl_oci_publish(o, x->h.c->container, origin ? origin->kind : NULL,

@@ -11,14 +11,14 @@ struct export_layer {
 	char digest[CTL_OCI_DIGEST];
 	uint64_t size;
 	uint32_t level;
-	bool link; /* to the newest checkpoint, and nothing else */
+	bool link; /* has only a link to the newest checkpoint */
 };
 
 struct export_oci {
 	struct export x; /* first */
-	char digest[CTL_OCI_DIGEST]; /* of the image */
-	/* Not NULL: the layers are links to files of this directory, which are not written; @layers
-	 * says what they are. */
+	char digest[CTL_OCI_DIGEST]; /* digest of the image */
+	/* Not NULL: the layers are links into this directory, and are not written; @layers
+	 * describes them. */
 	const char *elsewhere;
 	struct export_layer *layers;
 	size_t nr_layers, max_layers;
@@ -28,11 +28,11 @@ extern const struct export_form export_oci_form;
 	{                                                                \
 		.x = {.out = CTL_OUTDIR_INIT, .form = &export_oci_form } \
 	}
-void export_oci_end(struct export_oci *e); /* in any state */
+void export_oci_end(struct export_oci *e); /* may be called in any state */
 
 /* export_sealed.c: is it one, and can all of its chain be sent as it is? */
 int export_is_sealed(struct export *x, struct zns_err *err);
-/* The layer of a level, but for its directories. */
+/* Writes a level's layer without its directories. */
 int export_sealed_level(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
 			struct zns_err *err);
 int export_sealed_end(const struct export *x, struct ctl_oci *o, uint32_t level,

@@ -16,18 +16,17 @@
 #define SKIP_BYTES KIB(64)
 
 struct export_serve {
-	struct export_oci *x; /* whose layers these are */
+	struct export_oci *x; /* the export whose layers are served */
 	char dir[PATH_MAX];
 	struct fuse *fuse;
 	bool mounted, running;
 	pthread_t loop;
 	struct stream *streams; /* the loop's */
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	struct zns_err err; /* the first that a reader met */
 };
 
-/* A layer that somebody has open: a thread makes its bytes, and a buffer has those that are next.
- */
+/* A layer that is open: a thread produces its bytes, and a buffer has the next ones. */
 struct stream {
 	struct export_serve *serve;
 	struct stream *next;
@@ -64,7 +63,7 @@ static void *make(void *arg)
 				     &err) :
 			zns_fail(&err, -ENOMEM, "no memory for a buffer");
 
-	/* -EPIPE: the reader has left, or goes back */
+	/* -EPIPE: the reader has closed the file, or reads from an earlier offset */
 	if (ret && ret != -EPIPE)
 		note(t->serve, &err);
 	ctl_flow_end(t->flow);
@@ -79,7 +78,7 @@ static int start(struct stream *t)
 	if (!t->flow)
 		return -ENOMEM;
 	t->pos = 0;
-	/* what is counted in it is this thread's */
+	/* its counters belong to this thread */
 	t->x = t->serve->x->x;
 	ctl_progress_start(&t->x.prog, "push", 0);
 	t->x.prog.tty = false;
@@ -131,7 +130,7 @@ static struct export_serve *serve_of(void)
 	return fuse_get_context()->private_data;
 }
 
-/* -1: there is none. */
+/* -1: there is no such file. */
 static ssize_t find(const struct export_oci *x, const char *path)
 {
 	for (size_t i = 0; *path == '/' && i < x->nr_layers; i++)
@@ -173,7 +172,7 @@ static int serve_open(const char *path, struct fuse_file_info *fi)
 	t->next = s->streams;
 	s->streams = t;
 	fi->fh = (uint64_t)(uintptr_t)t;
-	fi->direct_io = 1; /* in order, and in nobody's page cache */
+	fi->direct_io = 1; /* read in order, and not kept in the page cache */
 	return 0;
 }
 
@@ -212,7 +211,7 @@ static int serve_release(const char *path, struct fuse_file_info *fi)
 	return 0;
 }
 
-/* As if there were none; but libfuse would lose the handle then. */
+/* Acts as if poll were not implemented; but without this function libfuse would lose the handle. */
 static int serve_poll(const char *path, struct fuse_file_info *fi, struct fuse_pollhandle *ph,
 		      unsigned *events)
 {
@@ -241,7 +240,7 @@ static void *loop(void *arg)
 {
 	const struct export_serve *s = arg;
 
-	/* one thread: a copy takes less time than to wake another one for it */
+	/* one thread: copying takes less time than waking another one */
 	fuse_loop(s->fuse);
 	return NULL;
 }
@@ -270,7 +269,7 @@ static int mount_it(struct export_serve *s, struct zns_err *err)
 
 	s->fuse = fuse_new(&args, &operations, sizeof(operations), s);
 	fuse_opt_free_args(&args);
-	s->mounted = s->fuse && !fuse_mount(s->fuse, s->dir); /* libfuse says what it lacks */
+	s->mounted = s->fuse && !fuse_mount(s->fuse, s->dir); /* libfuse prints what it lacks */
 	if (!s->mounted)
 		return zns_fail(err, -ENOTSUP, "cannot mount on %s", s->dir);
 	ret = -pthread_create(&s->loop, NULL, loop, s);
@@ -300,7 +299,7 @@ int export_serve_end(struct export_serve *s, struct zns_err *err)
 
 	if (!s)
 		return 0;
-	if (s->mounted) /* forced: no reader has a part in when the loop ends */
+	if (s->mounted) /* a forced unmount: no reader is needed for the loop to end */
 		umount2(s->dir, MNT_FORCE | MNT_DETACH);
 	if (s->running)
 		pthread_join(s->loop, NULL);
@@ -308,7 +307,7 @@ int export_serve_end(struct export_serve *s, struct zns_err *err)
 		fuse_unmount(s->fuse);
 	if (s->fuse)
 		fuse_destroy(s->fuse);
-	while ((t = s->streams)) { /* a forced end tells nobody of what was open */
+	while ((t = s->streams)) { /* after a forced unmount, open files are not released */
 		s->streams = t->next;
 		end_stream(t);
 	}

@@ -17,7 +17,8 @@ struct export_serve;
  */
 int export_serve_begin(struct export_oci *x, const char *dir, struct export_serve **out,
 		       struct zns_err *err);
-/* Nobody reads any more. Why a reader got an error, if one did. Frees; NULL is fine. */
+/* To be called when there are no more readers. Returns why a reader got an error, if one did. Frees
+ * @s; NULL is fine. */
 int export_serve_end(struct export_serve *s, struct zns_err *err);
 
 #endif

@@ -10,7 +10,7 @@
 struct ctl_flow {
 	uint8_t *ring;
 	size_t size; /* bytes */
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t more, room;
 	uint64_t put, taken; /* bytes so far */
 	bool ended, left;
@@ -45,7 +45,7 @@ void ctl_flow_free(struct ctl_flow *f)
 	free(f);
 }
 
-/* Nobody is woken for less, unless less is all there is to do. */
+/* A sleeping thread is woken only for this many bytes, or if fewer are left. */
 static size_t part(const struct ctl_flow *f, size_t len)
 {
 	return zns_min(len, f->size / 4);
@@ -61,7 +61,7 @@ static size_t room(const struct ctl_flow *f)
 	return f->size - used(f);
 }
 
-/* What lies behind each other in the ring, from @at on. */
+/* How many bytes are contiguous in the ring, from @at on. */
 static size_t in_one(const struct ctl_flow *f, uint64_t at, size_t len)
 {
 	return zns_min(len, f->size - (size_t)(at % f->size));

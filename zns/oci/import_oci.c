@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Import of an OCI image (oci.h): of ours, a checkpoint for each layer that is one's, sealed ones
- * under the ids that they have; of others (Podman, checkpointctl), the layer that has a directory
- * `checkpoint`. All of them or none: what came first is removed if a later one fails. Parents that
- * are there already are not fetched, and stay.
+ * Import of an OCI image (oci.h). From our images: a checkpoint from each layer that has one, and
+ * sealed ones keep their ids. From other images (Podman, checkpointctl): the layer with a directory
+ * `checkpoint`. Either all layers are imported or none: earlier ones are removed if a later one
+ * fails. Parents that exist on the device are not fetched.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -19,14 +19,14 @@ struct level {
 	uint8_t sha[CTL_OCI_SHA_BYTES]; /* the same */
 	struct import_stream stream; /* the same */
 	struct ctl_oci_check check;
-	bool there; /* on the device already: nothing was done */
-	const struct ctl_oci_source *from; /* NULL: the layer is a file, whose digest was compared
-					    */
+	bool there; /* on the device already: nothing was imported */
+	/* NULL: the layer is a file, whose digest was compared */
+	const struct ctl_oci_source *from;
 };
 
 struct import_levels {
 	struct level *l; /* the newest last */
-	size_t nr, done; /* of them, imports that were begun */
+	size_t nr, done; /* nr: number of layers; done: imports that were begun */
 };
 
 static int right(void *arg, struct zns_err *err)
@@ -44,7 +44,7 @@ static void seen(void *arg, const void *buf, size_t len)
 	ctl_oci_check_add(&((struct level *)arg)->check, buf, len);
 }
 
-/* Of ours: read once; its digest is compared before the checkpoint is durable. */
+/* For our layers: each is read once; its digest is compared before the checkpoint is durable. */
 static int open_stream(struct level *l, const struct import *model, struct zns_err *err)
 {
 	int ret = ctl_oci_check_begin(&l->check, l->layer, err);
@@ -66,7 +66,7 @@ static int open_stream(struct level *l, const struct import *model, struct zns_e
 	return ret;
 }
 
-/* A layer that ended too early: who sent it knows why. */
+/* A layer ended too early: the source may know the reason. */
 static void ask_source(const struct level *l, struct zns_err *err)
 {
 	struct pollfd p = { .fd = l->stream.fd, .events = POLLIN };
@@ -75,7 +75,7 @@ static void ask_source(const struct level *l, struct zns_err *err)
 	if (!l->from || !l->from->end || l->check.bytes >= l->layer->size)
 		return;
 	if (poll(&p, 1, 0) != 1 || p.revents != POLLHUP)
-		return; /* there is more: what is wrong with it is ours to say */
+		return; /* there is more data, so the error is about its contents */
 	if (!l->from->end(l->from->arg, &why))
 		return;
 	zns_wrap(&why, "%s", l->x.path);
@@ -92,7 +92,7 @@ static void close_stream(struct level *l)
 	ctl_oci_check_drop(&l->check);
 }
 
-/* A layer of a stranger's, whose digest is right. */
+/* For a layer of another program; its digest is right. */
 static int open_level(struct level *l, const struct import *model, const struct ctl_oci_image *i,
 		      struct zns_err *err)
 {
@@ -103,7 +103,7 @@ static int open_level(struct level *l, const struct import *model, const struct 
 	return l->x.archive < 0 ? zns_wrap(err, "%s", model->path) : 0;
 }
 
-/* Whose image it is, if nobody said: the annotation's, else the directory's name. */
+/* Names the container, if the user did not: by the annotation, else by the directory's name. */
 static void name_it(struct import *x, const struct ctl_oci_image *i)
 {
 	const char *end = x->path + strcspn(x->path, ":"), *base = end;
@@ -160,7 +160,8 @@ static int find_foreign(struct level *l, const struct import *model, const struc
 	int ret = 0;
 
 	strcpy(l->inside, FOREIGN);
-	for (size_t k = i->nr; !ret && k-- > 0;) { /* what is above hides what is below */
+	/* files of upper layers hide those of lower ones */
+	for (size_t k = i->nr; !ret && k-- > 0;) {
 		l->layer = &i->layers[k];
 		ret = has_one(l, model, i, err);
 	}
@@ -317,7 +318,7 @@ const struct import *import_oci_last(const struct import_levels *v)
 void import_oci_end(struct import_levels *v)
 {
 	for (size_t k = v ? v->done : 0; k-- > 0;)
-		if (v->l[k].x.v.s) /* it was begun */
+		if (v->l[k].x.v.s) /* the import was begun */
 			import_end(&v->l[k].x);
 	if (v)
 		free(v->l);

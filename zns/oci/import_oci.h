@@ -11,11 +11,11 @@
  */
 int import_sealed_run(struct import *x, const struct ctl_oci_layer *l, const char *parent,
 		      bool newest, const char *spec, const char *handle, struct zns_err *err);
-/* Has the device the same checkpoint already? 1 yes, 0 no; -EEXIST: it has another version. */
+/* Does the device have this checkpoint already? 1 yes, 0 no; -EEXIST: it has another version. */
 int import_sealed_there(const struct ctl_oci_layer *l, const char *spec, struct zns_err *err);
 
-/* import_there.c: has the device a checkpoint of this container and parent (NULL: none) that came
- * in this layer? 1 yes, *id; 0 no. */
+/* import_there.c: does the device have a checkpoint of this container and parent (NULL: none) that
+ * was imported from this layer? 1 yes, *id; 0 no. */
 int import_there(const struct import *x, const struct ctl_oci_layer *l, const char *parent,
 		 const char *spec, uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
 
@@ -26,7 +26,7 @@ int import_there(const struct import *x, const struct ctl_oci_layer *l, const ch
 struct import_levels;
 int import_oci(const struct import *model, const char *spec, const char *handle,
 	       struct import_levels **out, struct zns_err *err);
-/* The same of an image whose layers come from @from; -ENODATA: none of them is a checkpoint of
+/* Like import_oci, for an image whose layers come from @from; -ENODATA: no layer is a checkpoint of
  * ours. */
 int import_oci_from(const struct import *model, const struct ctl_oci_image *i,
 		    const struct ctl_oci_source *from, const char *spec, const char *handle,

@@ -25,7 +25,7 @@ struct sealed {
 	struct zns_err no_key; /* why */
 };
 
-/* ---- what is on the device ---- */
+/* ---- what is on the device already ---- */
 
 static int same_there(struct zns_session *s, const ZnsPb__Checkpoint *c,
 		      const struct ctl_oci_layer *l, struct zns_err *err)
@@ -308,7 +308,7 @@ int import_sealed_run(struct import *x, const struct ctl_oci_layer *l, const cha
 			"znsctl import: note: the checkpoint was imported, but its authenticity was not checked: %s\n",
 			z.no_key.msg);
 	ctl_unpack_close(z.u);
-	zns_writer_free(x->v.w); /* it borrows the manifest and the key */
+	zns_writer_free(x->v.w); /* the writer borrows the manifest and the key, so it ends first */
 	x->v.w = NULL;
 	x->v.sealed = NULL;
 	x->v.proof = NULL;

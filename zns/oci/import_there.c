@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Layers that need not be fetched: a checkpoint that came in the same one is on the device already,
- * of an image of the same chain, or of an import that was killed in its middle. What is in a
- * checkpoint stays what its layer was; a flattening takes its parent away, so it is no match then.
+ * Finds layers that need not be fetched: a checkpoint that was imported from the same layer is on
+ * the device already, from an image of the same chain, or from an import that was killed half-way.
+ * A checkpoint's data stay those of its layer; a flattening removes its parent, so it does not
+ * match any more.
  */
 #include <string.h>
 #include "import_oci.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* See oci.h. The layout may come from anybody: what it says is checked before it is used. */
+/* See oci.h. The layout may come from anybody, so everything in it is checked. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "zns/safeopen.h"
 
 #define INDEX_MAX MIB(1)
-#define MANIFEST_MAX MIB(4) /* as registries take them */
+#define MANIFEST_MAX MIB(4) /* the limit of registries */
 #define LAYERS_MAX 1000
 #define CHUNK MIB(1)
 #define MEDIA "application/vnd.oci.image."
@@ -159,7 +159,7 @@ static struct json_object *choose(struct json_object *all, const char *tag, bool
 	return NULL;
 }
 
-/* Of a sealed layer. */
+/* Parses the annotations of a sealed layer. */
 static int take_key(struct json_object *d, struct ctl_oci_layer *out, struct zns_err *err)
 {
 	const char *key = note(d, CTL_OCI_KEY), *seal = note(d, CTL_OCI_SEAL);

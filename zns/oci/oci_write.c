@@ -28,8 +28,8 @@ struct ctl_oci {
 	char base[ZNS_BASE_MAX];
 	int parent, dir, blobs;
 	bool made_dir, made_blobs, published;
-	const char *elsewhere; /* borrowed; where layers are; NULL: here */
-	char last[CTL_OCI_DIGEST]; /* of a layer */
+	const char *elsewhere; /* borrowed; the directory with the layers; NULL: this one */
+	char last[CTL_OCI_DIGEST]; /* digest of the last layer */
 	/* the blob that is being written */
 	int fd;
 	char temp[ZNS_BASE_MAX];
@@ -51,7 +51,7 @@ static bool is_there(int dir, const char *name)
 	return !faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW);
 }
 
-/* A directory in a layout; it is made, durably, if it is not there. */
+/* Opens a directory of a layout, and creates it durably if it does not exist. */
 static int enter(struct ctl_oci *o, int at, const char *name, bool *made, struct zns_err *err)
 {
 	int fd, ret = 0;
@@ -120,7 +120,7 @@ int ctl_oci_open(const char *where, const char *elsewhere, struct ctl_oci **out,
 
 /* ---- blobs ---- */
 
-/* @kept: in the layout; otherwise only its digest and its size are wanted. */
+/* @kept: written into the layout; otherwise only its digest and size are computed. */
 static int blob_begin(struct ctl_oci *o, bool kept, struct zns_err *err)
 {
 	o->size = 0;
@@ -296,7 +296,7 @@ static const char *tag_of(struct json_object *manifest)
 			    "org.opencontainers.image.ref.name");
 }
 
-/* The index that is there, without the image of our tag. */
+/* The present index, without the image that has our tag. */
 static int old_index(const struct ctl_oci *o, struct json_object **out, struct zns_err *err)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -353,7 +353,7 @@ static int put_index(const struct ctl_oci *o, struct json_object *manifest, stru
 	return ret;
 }
 
-/* Two exports into one layout: each adds to what the other one left. */
+/* With two exports into one layout, each adds to the other's index. */
 static int publish(struct ctl_oci *o, struct json_object *manifest, struct zns_err *err)
 {
 	int ret = zns_flock(o->dir, LOCK_EX, LOCK_MS);

@@ -13,21 +13,21 @@
 #include "skopeo.h"
 #include "zns/json.h"
 
-#define ITS_FD 3 /* where skopeo finds its end */
+#define ITS_FD 3 /* descriptor number of skopeo's end of the socket */
 #define PACKET KIB(64)
 #define MANIFEST_MAX MIB(4)
 #define VERSION "0.2."
 
 struct ctl_proxy {
-	int sock, said; /* @said: a pipe with what skopeo writes to its standard error */
+	int sock, said; /* @said: a pipe for skopeo's standard error */
 	pid_t pid;
 	struct ctl_patience *patience;
 	int64_t image;
-	int64_t pipe; /* whose end is still to come; 0: none */
+	int64_t pipe; /* the pipe whose end was not reported yet; 0: none */
 	char packet[PACKET + 1];
 };
 
-/* Its last line, or @what. */
+/* The last line of skopeo's standard error, or @what. */
 static const char *words(struct ctl_proxy *p, const char *what)
 {
 	ssize_t n = pread(p->said, p->packet, PACKET, 0);
@@ -49,7 +49,7 @@ static int send_packet(struct ctl_proxy *p, struct json_object *ask, struct zns_
 		       0;
 }
 
-/* The descriptor that came with a packet, or -1. */
+/* Returns the descriptor that came with a packet, or -1. */
 static int take_fd(struct msghdr *m)
 {
 	struct cmsghdr *h = CMSG_FIRSTHDR(m);
@@ -62,7 +62,7 @@ static int take_fd(struct msghdr *m)
 	return fd;
 }
 
-/* *value: the caller's; *fd: likewise, -1 if none came. */
+/* The caller owns *value and *fd; *fd is -1 if none came. */
 static int take_answer(struct ctl_proxy *p, struct json_object **value, int *fd,
 		       struct zns_err *err)
 {
@@ -144,7 +144,7 @@ static int call(struct ctl_proxy *p, const char *method, struct json_object *arg
 	return ret ? ret : take_answer(p, value, fd, err);
 }
 
-/* It closes the pipe only when it is asked for the end, which it answers when all was read. */
+/* skopeo closes the pipe only when it is asked to finish, and answers when all was read. */
 static int ask_end(struct ctl_proxy *p, struct zns_err *err)
 {
 	return send_packet(p,
@@ -239,7 +239,7 @@ int ctl_proxy_open(const char *name, char *const *options, int nr, struct ctl_pa
 	return ret;
 }
 
-/* All that comes through a pipe. */
+/* Reads a pipe until its end. */
 static int read_pipe(const struct ctl_proxy *p, int fd, char *text, size_t max, size_t *len,
 		     struct zns_err *err)
 {
@@ -280,7 +280,7 @@ int ctl_proxy_image(struct ctl_proxy *p, struct ctl_oci_image *out, struct zns_e
 		ret = ask_end(p, err);
 	if (!ret)
 		ret = read_pipe(p, fd, text, MANIFEST_MAX + 1, &len, err);
-	if (!ret && len > MANIFEST_MAX) /* it would wait for us for ever */
+	if (!ret && len > MANIFEST_MAX) /* skopeo would block on the unread pipe */
 		ret = zns_fail(err, -EFBIG, "the manifest has more than 4 MiB");
 	if (!ret)
 		ret = take_end(p, err);

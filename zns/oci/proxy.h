@@ -20,7 +20,7 @@ int ctl_proxy_open(const char *name, char *const *options, int nr, struct ctl_pa
 		   struct ctl_proxy **out, struct zns_err *err);
 /* The manifest's layers. */
 int ctl_proxy_image(struct ctl_proxy *p, struct ctl_oci_image *out, struct zns_err *err);
-/* A source that gives the layers one after the other. */
+/* A source that delivers the layers one after the other. */
 struct ctl_oci_source ctl_proxy_source(struct ctl_proxy *p);
 void ctl_proxy_close(struct ctl_proxy *p); /* NULL is fine */
 

@@ -14,10 +14,10 @@
 
 #define LARGE MIB(1)
 #define PIECE KIB(256)
-#define FLOW_BYTES MIB(16) /* a reader of zones comes with as many at once */
+#define FLOW_BYTES MIB(16) /* a reader of zones delivers as many at once */
 
 struct ctl_sha {
-	EVP_MD_CTX *ctx; /* the thread's, while there is one */
+	EVP_MD_CTX *ctx; /* used by the thread while it runs */
 	bool bad; /* an earlier call has failed */
 	bool large;
 	uint64_t bytes;
@@ -79,7 +79,7 @@ void ctl_sha_add(struct ctl_sha *s, const void *buf, size_t len)
 		hash(s, buf, len);
 }
 
-/* "" is no digest, so nothing is taken for whole. */
+/* "" is never a valid digest, so incomplete data are not accepted. */
 void ctl_sha_end(struct ctl_sha *s, char digest[CTL_OCI_DIGEST])
 {
 	uint8_t sum[EVP_MAX_MD_SIZE];

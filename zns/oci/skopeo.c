@@ -79,7 +79,8 @@ const char *skopeo_words(char *text)
 	return msg + 5;
 }
 
-/* Bytes that a child has read and written, on sockets too; 0: the kernel does not count them. */
+/* Bytes that a child process has read and written, including sockets; 0: the kernel does not count
+ * them. */
 static uint64_t moved(pid_t pid)
 {
 	unsigned long long in = 0, out = 0;

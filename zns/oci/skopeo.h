@@ -8,7 +8,7 @@
 #include "../ctl/lib/patience.h"
 
 #define SKOPEO_TAG "checkpoint"
-#define SKOPEO_OPTIONS 32 /* that go on to it */
+#define SKOPEO_OPTIONS 32 /* most options that are passed on to it */
 /* A registry is silent while it commits a large layer, so push waits longer than pull. */
 #define SKOPEO_INIT(seconds)          \
 	{                             \
@@ -18,7 +18,7 @@
 
 struct skopeo {
 	const char *tmp, *registry;
-	char dir[PATH_MAX]; /* of our own; "": none yet */
+	char dir[PATH_MAX]; /* a directory of our own; "": none yet */
 	char layout[PATH_MAX + 32]; /* DIR/layout:TAG */
 	char *const *options; /* options for skopeo */
 	int nr_options;
@@ -26,8 +26,8 @@ struct skopeo {
 	struct ctl_patience patience; /* limits of waiting for the registry */
 };
 
-/* The command line: @own words of ours, which end with the registry's; behind them skopeo's. 0, or
- * an exit code. */
+/* Parses the command line: @own words of ours, the last of which is the registry's; then skopeo's
+ * options. 0, or an exit code. */
 int skopeo_take(const struct ctl_cmd *cmd, struct ctl_args *args, int own, struct skopeo *w);
 int skopeo_dir(struct skopeo *w, struct zns_err *err); /* makes the directory */
 void skopeo_dir_end(const struct skopeo *w);
@@ -35,7 +35,7 @@ void skopeo_dir_end(const struct skopeo *w);
 int skopeo_copy(struct skopeo *w, char *from, char *to, bool silent, struct zns_err *err);
 /* The message in the last line of @text, which is: time="…" level=fatal msg="…" */
 const char *skopeo_words(char *text);
-/* An error that says why skopeo cannot be started. */
+/* Makes the error text that says why skopeo cannot be started. */
 int skopeo_not_there(int ret, struct zns_err *err);
 
 #define SKOPEO_TMP_HELP                                                                               \
