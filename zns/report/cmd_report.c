@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* report: a device as one page of HTML that needs nothing else, or its figures as JSON */
+/* report: a device as one HTML page without external files, or its figures as JSON */
 #include <fcntl.h>
 #include <linux/capability.h>
 #include "report.h"

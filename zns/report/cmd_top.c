@@ -50,7 +50,7 @@ static void drop(void *look)
 	*l = (struct look){ 0 };
 }
 
-/* Its state at the other look; NULL: it was not there. */
+/* The device's state in the other look; NULL: it was not there. */
 static const struct ctl_view *same(const struct look *l, const struct ctl_view *v)
 {
 	for (size_t i = 0; i < l->nr; i++)
@@ -142,7 +142,7 @@ static void group_row(FILE *f, const struct ctl_view *v, const struct group_row 
 		g->leases[0], g->leases[1], g->leases[2], g->leases[3]);
 }
 
-/* Those where somebody works, the busiest first. */
+/* The groups that are in use, the busiest first. */
 static void group_rows(FILE *f, const struct ctl_view *v, const struct ctl_view *before, double sec)
 {
 	cleanup_free struct group_row *row = calloc(v->nr_groups + 1, sizeof(*row));

@@ -44,7 +44,8 @@ void html_short(FILE *f, const char *s, unsigned max)
 		fputs("…", f);
 }
 
-/* What a character takes in a picture's font of 12 units, as far as fonts agree; rather more. */
+/* The width of a text in a picture whose font has 12 units, about right for most fonts; rather too
+ * large. */
 static double advance(const char *s)
 {
 	static const double of_bytes[] = { 30, 12, 9.5, 12.5, 16 }; /* 0: shown as \xNN */

@@ -9,11 +9,12 @@
 
 #define WIDE 960
 
-/* Escaped for text and for values in double quotes; characters that cannot be printed are \xNN. */
+/* Escapes text for HTML and for values in double quotes; characters that cannot be printed become
+ * \xNN. */
 void html_text(FILE *f, const char *s);
-/* At most @max characters, "…" if there were more. */
+/* Prints at most @max characters, and "…" if there are more. */
 void html_short(FILE *f, const char *s, unsigned max);
-/* A cell of a table: text, left; a size or number, right. */
+/* A table cell: text is aligned left; a size or number, right. */
 void html_cell(FILE *f, const char *s);
 void html_size_cell(FILE *f, uint64_t bytes);
 void html_number_cell(FILE *f, uint64_t n);
@@ -21,7 +22,7 @@ void html_number_cell(FILE *f, uint64_t n);
 void html_table(FILE *f, const char *caption, const char *headings);
 void html_table_end(FILE *f);
 
-/* <svg> with its title and description. @id: of this picture. */
+/* <svg> with its title and description. @id: unique to this picture. */
 void svg_begin(FILE *f, const char *id, double height, const char *title, const char *desc);
 void svg_end(FILE *f);
 /* A name, shortened so that it hardly takes more than @width of a picture. */
@@ -32,7 +33,7 @@ double svg_step(double max, unsigned n);
 
 /* Axes: @from to @to (ns) below, 0 to @top to the left, with lines and labels. */
 struct svg_plot {
-	double x, y, w, h; /* of the field */
+	double x, y, w, h; /* the plot area */
 	int64_t from, to;
 	double top;
 };

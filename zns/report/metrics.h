@@ -28,9 +28,9 @@ struct metrics {
 	size_t nr_contexts;
 };
 
-/* metrics_text.c: the exposition format. Values of labels are text from outside: what cannot be
- * printed, and backslashes, stand as ctl_text() writes them; long ones are cut, and told apart by
- * a checksum. */
+/* metrics_text.c: the exposition format. Values of labels are text from outside: characters that
+ * cannot be printed, and backslashes, are escaped as by ctl_text(); long values are cut, and a
+ * checksum keeps them apart. */
 void metrics_head(FILE *f, const char *name, const char *type, const char *help);
 /* Pairs of a label and its value, then NULL. */
 void metrics_line(FILE *f, const char *name, double value, ...) __attribute__((sentinel));
@@ -43,7 +43,7 @@ void metrics_devices(FILE *f, const struct metrics *m);
 void metrics_all_containers(FILE *f, const struct metrics *m);
 /* metrics_memory.c */
 void metrics_contexts(FILE *f, const struct metrics *m);
-/* metrics_json.c: the same figures, with the names of the other commands' JSON. */
+/* metrics_json.c: the same figures as JSON, with the names that the other commands use. */
 struct json_object *metrics_device_json(const struct metrics_device *d);
 struct json_object *metrics_json(const struct metrics *m);
 

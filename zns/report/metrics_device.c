@@ -154,12 +154,12 @@ static void leases(FILE *f, const struct metrics *m)
 				     "kind", ctl_lease_kinds[k], NULL);
 }
 
-/* Counters, each with at most one label of its own. The same name stands together. */
+/* Counters, each with at most one label of its own. Lines of one name are together. */
 static void counters(FILE *f, const struct metrics *m)
 {
 #define COUNT(member) offsetof(ZnsPb__LoadCounts, member)
 	static const struct {
-		const char *name, *help; /* help NULL: as the one above */
+		const char *name, *help; /* help NULL: the same as in the row above */
 		const char *key, *value;
 		size_t at;
 	} t[] = {

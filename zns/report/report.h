@@ -19,14 +19,14 @@ static inline const ZnsPb__Status *report_status(const struct report *r)
 	return r->d.v.status->status;
 }
 
-/* The word for a zone in the report. On an ordinary disk there are none, and it is another one. */
+/* The word for a zone in the report. An ordinary disk has units instead. */
 static inline const char *report_unit(const struct report *r)
 {
 	return zns_spec_on_disk(report_status(r)->path) ? "unit" : "zone";
 }
 
 extern const char report_style[];
-/* The place of the container with that name among the sorted ones; -1: none. */
+/* The index of that container among the sorted ones; -1: it is not there. */
 int report_place(const struct report *r, const char *container);
 /* "k3" or "kx" */
 const char *report_colour(int place);

@@ -7,7 +7,7 @@
 #define LABEL 92.0
 #define MIDDLE 560.0
 #define RIGHT 60.0
-#define BARS_MAX 128 /* groups; the table has all */
+#define BARS_MAX 128 /* most groups in the chart; the table has all */
 
 static void one(FILE *f, const struct ctl_group *g, uint32_t id, double y, double most,
 		uint64_t most_resets)
@@ -37,7 +37,8 @@ static void one(FILE *f, const struct ctl_group *g, uint32_t id, double y, doubl
 static void picture(FILE *f, const struct ctl_view *v)
 {
 	uint32_t n = zns_min(v->nr_groups, (uint32_t)BARS_MAX);
-	uint64_t most = 0, resets = 10; /* so that one reset is no long bar */
+	/* at least 10, so that a single reset is not drawn as a long bar */
+	uint64_t most = 0, resets = 10;
 
 	for (uint32_t i = 0; i < n; i++) {
 		most = zns_max(most, v->groups[i].capacity);

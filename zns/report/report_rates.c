@@ -165,7 +165,7 @@ static void dumps(FILE *f, const struct report *r)
 		      f);
 		return;
 	}
-	/* a margin, so that no dot stands on an axis */
+	/* leaves a margin, so that no dot is on an axis */
 	frame(&p, from - zns_max((to - from) / 40, SPAN_MIN / 4),
 	      to + zns_max((to - from) / 40, SPAN_MIN / 4), top);
 	svg_begin(

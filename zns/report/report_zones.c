@@ -3,15 +3,15 @@
 #include <string.h>
 #include "report.h"
 
-#define CELLS_MAX 4096 /* above it a cell stands for several zones, and the table is left out */
-#define MARKS_MAX 1024 /* cells; above it they have no letters */
+#define CELLS_MAX 4096 /* with more zones a cell stands for several, and the table is left out */
+#define MARKS_MAX 1024 /* with more cells they have no letters */
 #define LABEL 92.0
 #define GAP 22.0
 
 struct cell {
 	uint64_t capacity, written, live;
 	uint32_t first, last, nr; /* zones */
-	const ZnsPb__ZoneLine *shown; /* the one whose owner is drawn */
+	const ZnsPb__ZoneLine *shown; /* the zone whose owner is drawn */
 	bool failing, busy;
 };
 
