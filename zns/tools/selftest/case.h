@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef CONFORM_CASE_H
 #define CONFORM_CASE_H
-/*
- * For cases. One gets empty zones and says with the macros below what must hold; the first thing
- * that does not ends it.
- */
+/* For cases. A case gets empty zones and states with the macros below what must hold; the first
+ * failure ends it. */
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,13 +19,13 @@ struct conform {
 	const char *twin; /* another node of the same device, or NULL */
 	struct zns_dev *d;
 	uint32_t nr; /* sequential zones in working order */
-	uint32_t *zone; /* their numbers */
-	uint32_t read_only, offline, conventional; /* one zone of that kind; NONE */
+	uint32_t *zone; /* numbers of the zones */
+	uint32_t read_only, offline, conventional; /* one zone in that state; NONE */
 	uint32_t block;
-	uint64_t cap; /* of zone[0], zone[1], … alike */
+	uint64_t cap; /* capacity of zone[0], zone[1], …, all equal */
 	uint32_t max_io;
 	uint8_t *buf; /* CONFORM_BUF bytes, aligned */
-	pid_t peer[CONFORM_PEERS]; /* processes of the case that runs; 0: none */
+	pid_t peer[CONFORM_PEERS]; /* processes of the running case; 0: none */
 };
 extern struct conform t;
 

@@ -142,7 +142,7 @@ static void unaligned(void)
 	SAME(zone_of(z).wp, 2 * b);
 }
 
-/* Not fast, but right. */
+/* Such a buffer may be slow, but must work. */
 static void unaligned_buffer(void)
 {
 	static const unsigned shifts[] = { 1, 2, 4, 64, 512, 513, 4095 };

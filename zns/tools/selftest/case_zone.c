@@ -3,9 +3,9 @@
 #include "case.h"
 
 #define LIMIT_MAX 512 /* limits above are not tried out */
-#define EACH_MAX 1024u /* zones; of more, some from all over the device */
+#define EACH_MAX 1024u /* most zones; on larger devices some from everywhere */
 #define BATCH 256u
-#define ODD_MAX 4u /* zones of another capacity that are filled */
+#define ODD_MAX 4u /* how many zones of another capacity are filled */
 #define ODD_FILL_MAX GIB(4)
 
 static void open_close(void)
@@ -131,7 +131,7 @@ static void reset_many(void)
 		ZONE(t.zone[i], ZNS_ZONE_EMPTY, 0);
 }
 
-/* Other cases have the first zones. Here all have their turn, as many at once as may be open. */
+/* Other cases use the first zones. This one uses every zone, as many at once as may be open. */
 static void each_zone(void)
 {
 	const struct zns_geometry *g = &t.d->geo;
@@ -158,7 +158,7 @@ static void each_zone(void)
 	}
 }
 
-/* A zone that is said to hold more or less than the others holds that. */
+/* A zone that reports a capacity other than usual must hold exactly that. */
 static void odd_capacity(void)
 {
 	uint32_t total = t.d->geo.nr_zones, odd = 0, tried = 0;
@@ -235,8 +235,8 @@ static void too_many_open(void)
 	check(t.zone[max + 1], 0, t.block);
 }
 
-/* Of the zones that writes opened, a device may close one by itself to make room: both are right.
- */
+/* If too many zones were opened by writes, a device may close one by itself to make room: both
+ * results are right. */
 static void too_many_written(void)
 {
 	uint32_t max = t.d->geo.max_open, open = 0;
@@ -254,7 +254,7 @@ static void too_many_written(void)
 		open += zns_zone_is_open(zone_of(t.zone[i]).state);
 	SAME(open, max);
 	conform_note("%s", rc ? "refused" : "the device closes another one by itself");
-	/* Whichever it is, writing goes on where there is room. */
+	/* In either case, writing continues where there is room. */
 	OK(zns_dev_close_zone(t.d, t.zone[max - 1], E));
 	put(t.zone[max], rc ? 0 : t.block, t.block);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Runs cases, and what they have in common. */
+/* Runs cases, with the functions that they share. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -169,7 +169,7 @@ void conform_close(void)
 	t = (struct conform){ .read_only = NONE, .offline = NONE, .conventional = NONE };
 }
 
-/* End child processes that a failed case has left behind. */
+/* Kills child processes that a failed case has left behind. */
 static void end_peers(void)
 {
 	for (unsigned int i = 0; i < CONFORM_PEERS; i++)

@@ -12,7 +12,7 @@
 struct conform_case {
 	const char *name;
 	void (*run)(void);
-	uint32_t zones; /* how many it wants at least */
+	uint32_t zones; /* how many zones it needs at least */
 };
 /* All end with a name of NULL. */
 extern const struct conform_case data_cases[], zone_cases[], limit_cases[], share_cases[];
@@ -26,7 +26,7 @@ typedef void (*conform_said)(void *arg, const char *name, enum conform_verdict v
  * -EIO: it does not report its zones as it should. */
 int conform_open(const char *spec, const char *twin, struct zns_err *err);
 void conform_close(void);
-/* Those of @cases whose name contains @only (NULL: all), each on a device that is reset before. */
+/* Runs the cases whose name contains @only (NULL: all), each after a reset of the device. */
 void conform_run(const struct conform_case *cases, const char *only, conform_said said, void *arg);
 /* Resets all zones. -EIO: they do not let themselves be reset. */
 int conform_reset(struct zns_err *err);

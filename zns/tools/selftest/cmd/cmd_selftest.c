@@ -18,7 +18,7 @@ static void said(void *arg, const char *name, enum conform_verdict v, double sec
 	st_say(arg, result[v], what, "%s", text);
 }
 
-/* The device alone, with nothing of value on it. */
+/* Tests the device alone; it must hold nothing of value. */
 static void conform(struct selftest *s)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -51,7 +51,7 @@ static enum content content_of(struct zns_dev *d, size_t *checkpoints, struct zn
 	return A_STORE;
 }
 
-/* As `znsctl format`: not what is somebody's. */
+/* Like `znsctl format`: refuses to destroy data. */
 static int may_destroy(struct zns_dev *d, struct zns_err *err)
 {
 	cleanup_free struct zns_zone *z = calloc(d->geo.nr_zones + 1, sizeof(*z));
@@ -186,7 +186,7 @@ static int cmd_selftest(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_usage(cmd, "give one device");
 	if (force && !s.destroy)
 		return ctl_usage(cmd, "--force goes with --destroy");
-	/* by its UUID or name; a new one is not registered */
+	/* by its UUID or name; a new device is not registered */
 	s.spec = !zns_resolve_device(args.dev, &reg, &err) ? reg.path : args.dev;
 	err = (struct zns_err)ZNS_ERR_INIT;
 	s.json = args.json;

@@ -19,7 +19,7 @@ struct words {
 	unsigned int nr;
 };
 
-/* Of the checkpoints' container: nobody else has it. */
+/* A name for the checkpoints' container that is used by nobody else. */
 static const char *name_of(const struct selftest *s)
 {
 	return strrchr(s->dir, '/') + 1;
@@ -32,7 +32,7 @@ static void add(struct words *w, const char *word)
 	w->v[w->nr] = NULL;
 }
 
-/* criu says in its log why it failed. */
+/* Finds the reason of a failure in criu's log. */
 static void why_of_log(const char *images, const char *log, char why[ST_WHY])
 {
 	char path[160], line[1024];
@@ -42,7 +42,8 @@ static void why_of_log(const char *images, const char *log, char why[ST_WHY])
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
 		if (strstr(line, "Error")) {
-			const char *text = strstr(line, "): "); /* behind the place in the code */
+			/* the text behind the place in the code */
+			const char *text = strstr(line, "): ");
 
 			line[strcspn(line, "\n")] = '\0';
 			snprintf(why, ST_WHY, "%.*s", ST_WHY - 1, text ? text + 3 : line);
@@ -170,7 +171,7 @@ static void one(struct selftest *s, int kind, const char *what)
 		return;
 	}
 	if (!ret) {
-		waitpid(p.pid, NULL, 0); /* its PID is wanted */
+		waitpid(p.pid, NULL, 0); /* its PID must be free */
 		unlink(p.answers);
 		ret = criu(s, "restore", images, 0, NULL, why);
 	}

@@ -6,7 +6,7 @@
 #include "zns/emu.h"
 
 #define ANSWER 65536
-#define SAMPLE_MAX 4096u /* zones; all of a smaller drive */
+#define SAMPLE_MAX 4096u /* most zones; all zones of a smaller drive */
 
 static struct json_object *get(struct json_object *j, const char *name)
 {
@@ -21,7 +21,7 @@ static int number(struct json_object *j, const char *name)
 	return json_object_get_int(get(j, name));
 }
 
-/* Without a timing model nothing can be found out. */
+/* Without a timing model the map cannot be found. */
 static bool without_time(const char *spec)
 {
 	struct zns_emu_params p = { 0 };
@@ -95,7 +95,9 @@ static const char *first_moved(struct json_object *j, char out[32])
 	return out;
 }
 
-/* A busy host delays a sample, and another one does not find the same. A wrong map it does. */
+/*
+ * A busy host may delay a sample; a second sample is then different. A wrong map is found by both.
+ */
 static void verify(struct selftest *s)
 {
 	char why[ST_WHY], first[32];

@@ -22,7 +22,8 @@ static int write_and_flush(struct zns_dev *d, uint32_t zone, uint64_t piece, uin
 	uint64_t x = 88172645463325252u;
 	int ret = buf ? 0 : zns_fail(err, -ENOMEM, "no memory for a buffer");
 
-	for (size_t i = 0; !ret && i + 8 <= PIECE; i += 8) { /* nothing that a drive can squeeze */
+	/* random data, which a drive cannot compress */
+	for (size_t i = 0; !ret && i + 8 <= PIECE; i += 8) {
 		x ^= x << 13;
 		x ^= x >> 7;
 		x ^= x << 17;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_SELFTEST_H
 #define ZNS_SELFTEST_H
-/* znsctl-selftest: the acceptance test of a drive, in steps, each of which says what it found. */
+/* znsctl-selftest: the acceptance test of a drive, in steps, each of which reports its result. */
 #include "../../../ctl/lib/ctl.h"
 
 enum st_result {
@@ -14,12 +14,14 @@ enum st_result {
 
 struct selftest {
 	const struct ctl_cmd *cmd;
-	const char *spec; /* as zns_dev_open takes it; may name a serial number, and is not reported
-			   */
+	/*
+	 * in the form that zns_dev_open takes; it may contain a serial number, and is not reported
+	 */
+	const char *spec;
 	bool destroy, json, serial;
 	struct json_object *checks; /* with --json */
 	unsigned int count[ST_RESULTS];
-	char dir[64]; /* of our own, for images and keys */
+	char dir[64]; /* a directory of our own, for images and keys */
 	struct zns_geometry geo;
 	uint64_t limit_s; /* seconds between two lines of the report, at most */
 	char backend[16];
@@ -30,8 +32,8 @@ struct selftest {
 /* watch.c: from here on @limit_s holds. When it is over, the report is ended and the process
  * exits. 0 or -errno. */
 int st_watch(struct selftest *s);
-/* Something has ended: the time begins anew. Returns with the lock, which st_said() opens; after
- * the end nobody does. */
+/* A step has ended: the time limit begins anew. Returns with the lock held, which st_said()
+ * releases; after the time limit it does not return. */
 void st_saying(const char *what);
 void st_said(void);
 
@@ -44,20 +46,20 @@ int st_end(struct selftest *s);
 /* The directory is removed. */
 void st_tidy(const struct selftest *s);
 
-/* geometry.c: what the device says of itself. Reads only. */
+/* geometry.c: what the device reports of itself. Only reads. */
 void st_geometry(struct selftest *s, struct zns_dev *dev);
 /* rates.c: of one zone, and whether a flush takes the time that it must. Writes to an empty zone
  * and resets it. */
 void st_rates(struct selftest *s, struct zns_dev *dev);
 
-/* run.c: a program that is installed with this one: "znsctl", "criu". What it prints goes into
- * @out, cut to its size; the last line on standard error into @why. Returns its exit code, or
- * -errno; -ENOENT: there is none. */
+/* run.c: runs a program that is installed with this one: "znsctl", "criu". Its output is copied to
+ * @out, cut to its size; the last line of standard error to @why. Returns the exit code, or -errno;
+ * -ENOENT: not installed. */
 #define ST_WHY 512
-void st_run_kill(void); /* what runs, if anything does; any thread */
+void st_run_kill(void); /* kills the running program, if there is one; any thread */
 int st_run(const char *program, char *const argv[], char *out, size_t len, char why[ST_WHY]);
 
-/* maps.c: znsctl probe, or what is stored against what is there. */
+/* maps.c: runs znsctl probe, or compares the stored map with the device. */
 void st_probe(struct selftest *s, bool find);
 
 /* kinds.c: a dump and a restore of each kind, by criu, with the memory of the process compared. The
@@ -74,7 +76,7 @@ struct subject {
 };
 int subject_start(const struct selftest *s, struct subject *p);
 int subject_change(struct subject *p); /* a part of its memory */
-int subject_check(struct subject *p); /* -EBADMSG: it is not what it was */
+int subject_check(struct subject *p); /* -EBADMSG: its memory has changed */
 void subject_end(struct subject *p);
 
 #endif

@@ -14,7 +14,7 @@
 #define LENGTH MIB(16)
 #define WORDS (LENGTH / sizeof(uint64_t))
 #define PATIENCE_MS 20000
-#define LIFE_S 300 /* without a word: whoever started it was killed */
+#define LIFE_S 300 /* exits after this time: the program that started it may have been killed */
 #define STEP_US 2000
 
 static uint64_t word_of(uint64_t i, uint64_t turn)
@@ -60,7 +60,7 @@ static _Noreturn void live(const char *answers)
 		bool same = true;
 		int sig = sigtimedwait(&set, NULL, &(struct timespec){ .tv_sec = LIFE_S });
 
-		if (sig < 0 && errno == EINTR) /* as after a restore */
+		if (sig < 0 && errno == EINTR) /* happens after a restore */
 			continue;
 		if (sig < 0)
 			_exit(1);
@@ -105,7 +105,7 @@ int subject_start(const struct selftest *s, struct subject *p)
 	if (!p->pid) {
 		int null = open("/dev/null", O_RDWR);
 
-		/* criu leaves alone what has a session of its own, and no terminal */
+		/* criu does not touch a process with a session of its own and no terminal */
 		setsid();
 		for (int fd = 0; fd < 3; fd++)
 			dup2(null, fd);
@@ -127,7 +127,7 @@ int subject_check(struct subject *p)
 	return kill(p->pid, SIGUSR1) ? -errno : await(p, "same");
 }
 
-/* It is our child after a restore, too: see kinds.c. */
+/* It is our child also after a restore: see kinds.c. */
 void subject_end(struct subject *p)
 {
 	if (p->pid <= 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A drive may not answer at all. Then who tries it gets a report all the same. */
+/* A drive may not answer at all. Even then the user gets a report. */
 #include <ftw.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 #define TICK_US 100000
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static uint64_t since_ns; /* the last line; under the lock, as the rest */
-static char last[128]; /* what it was about */
+static uint64_t since_ns; /* time of the last line; protected by the lock, like the rest */
+static char last[128]; /* the subject of the last line */
 
 void st_saying(const char *what)
 {
@@ -34,7 +34,7 @@ void st_tidy(const struct selftest *s)
 	nftw(s->dir, unlink_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* With the lock. Whoever waits for the drive waits on, so nothing is freed. */
+/* Called with the lock. Threads that wait for the drive continue to wait, so nothing is freed. */
 static _Noreturn void give_up(struct selftest *s)
 {
 	char after[sizeof(last)], limit[32];
