@@ -4,9 +4,10 @@
 #include <stdbool.h>
 
 /*
- * For a child that goes on beside criu: a session of its own, so that a signal to criu's group does
- * not reach it; /dev/null as 0 to 2; @fd[0] to @fd[@nr - 1] as ZNS_ALONE_FD and the numbers after
- * it; no other descriptor. @block: it blocks all signals, otherwise none. 0, or -1.
+ * For a child process that continues next to criu: gives it a session of its own, so that a signal
+ * to criu's group does not reach it; /dev/null as 0 to 2; @fd[0] to @fd[@nr - 1] as ZNS_ALONE_FD
+ * and the following numbers; no other descriptor. @block: blocks all signals, otherwise none. 0, or
+ * -1.
  */
 extern int zns_alone(const int *fd, int nr, bool block);
 #define ZNS_ALONE_FD 3

@@ -35,19 +35,19 @@ static const struct {
 	ANSWER(PARASITE_CMD_CHECK_VDSO_MARK, vdso), /* the last one: not every task has one */
 };
 
-/* Answers that nobody has taken yet. What lies in the task others might change. */
+/* Answers that were not used yet. They are copied, since other processes might change the memory in
+ * the task. */
 static struct zns_atonce_args got;
 static struct parasite_ctl *got_of;
 static bool asked;
-static const VmaEntry *vdso; /* of the task that is asked; NULL: it has none that can be read */
+/* the vDSO's area in the current task; NULL: it has none that can be read */
+static const VmaEntry *vdso;
 
-/*
- * bytes of the parasite's memory; the kernel counts all of it as the task's at once, and of a task that
- * has reserved terabytes criu's lists have room for gigabytes
- */
+/* limit in bytes for the parasite's memory; the kernel charges all of it to the task at once, and
+ * for a task that has reserved terabytes criu's lists would take gigabytes */
 #define SHARED_MOST (16UL << 20)
 
-/* Does the kernel promise no more memory than there is? Then a task may not have as much left. */
+/* Does the kernel refuse to overcommit memory? Then a task may not have so much left. */
 static bool strict_commit(void)
 {
 	char mode = '2';
@@ -115,7 +115,8 @@ static const VmaEntry *vdso_of(const struct vm_area_list *vmas)
 	return NULL;
 }
 
-/* Is this what was asked? A caller that wants to know more, or of another area, asks itself. */
+/* Were exactly these questions asked? If the caller needs more, or another area, it asks the
+ * parasite itself. */
 static bool same_vdso(const struct parasite_vdso_vma_entry *args)
 {
 	return vdso && args->start == vdso->start && args->len == vdso->end - vdso->start &&
@@ -157,7 +158,7 @@ int zns_atonce(unsigned int cmd, struct parasite_ctl *ctl)
 		if (asks[i].cmd != cmd || got.of[i].cmd != cmd ||
 		    (cmd == PARASITE_CMD_CHECK_VDSO_MARK && !same_vdso((void *)args)))
 			continue;
-		got.of[i].cmd = 0; /* the next time the parasite is asked */
+		got.of[i].cmd = 0; /* the next request of this kind goes to the parasite */
 		memcpy(args, (char *)&got + asks[i].at, asks[i].size);
 		if (got.of[i].ret)
 			pr_err("Command %u for daemon failed with %d\n", cmd, got.of[i].ret);

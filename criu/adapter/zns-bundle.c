@@ -30,7 +30,7 @@ int zns_bundle_take(int fd)
 	void *mem;
 
 	if (fd < 0)
-		return 0; /* without a bundle criu asks for every image */
+		return 0; /* without a bundle criu requests every image separately */
 	mem = fstat(fd, &st) ? MAP_FAILED : mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (mem == MAP_FAILED) {

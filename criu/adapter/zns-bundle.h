@@ -4,9 +4,9 @@
 /* The helper hands over all small images of a restore at once: see struct zw_bundle. */
 #include <stdbool.h>
 
-extern int zns_bundle_take(int fd); /* @fd: from the answer to the beginning; closed here */
-/* Returns a new descriptor with the image. -ENOENT: the checkpoint has none of this name; -EAGAIN:
- * ask the helper. */
+extern int zns_bundle_take(int fd); /* @fd: from the answer to the first request; closed here */
+/* Returns a new descriptor with the image. -ENOENT: the checkpoint has no image of this name;
+ * -EAGAIN: ask the helper. */
 extern int zns_bundle_open(const char *name, bool pages);
 extern void zns_bundle_drop(void);
 

@@ -38,7 +38,7 @@
 #define LOG_PREFIX "zns: "
 
 #define LOG_NAME "zns-memory.log" /* the log of the daemon, in the work directory */
-#define GO 1 /* sent in place of a line that says why something failed */
+#define GO 1 /* the message that stands for success; else a line says why the request failed */
 
 struct pids {
 	int32_t virt, real;
@@ -46,7 +46,7 @@ struct pids {
 
 static struct {
 	int pager, restore; /* sockets */
-	bool ready; /* the pager has said so */
+	bool ready; /* the pager has reported that it is ready */
 	int (*give)(bool now); /* zns-give.h */
 	struct pids *v;
 	uint32_t nr;
@@ -64,7 +64,7 @@ static int fail(const char *fmt, ...)
 	return -1;
 }
 
-/* Send or receive all @len bytes; 0 or -1. */
+/* Sends or receives all @len bytes; 0 or -1. */
 static int move(int sk, void *buf, size_t len, bool in)
 {
 	ssize_t n;
@@ -81,7 +81,7 @@ static int move(int sk, void *buf, size_t len, bool in)
 
 /* ---- a program of ours, beside us ---- */
 
-/* In the child's child. @fd: what it gets from ZNS_ALONE_FD on, -1 at the end. */
+/* Runs in the child's child. @fd: its descriptors from ZNS_ALONE_FD on, -1 ends the list. */
 static void run(const char *path, char *const argv[], char *const env[], const int *fd)
 {
 	int nr = 0;
@@ -121,10 +121,7 @@ static void uuid_text(const uint8_t *id, char *out)
 	}
 }
 
-/*
- * The variables of our environment that say where files and programs are; nothing else is passed
- * on.
- */
+/* The variables of our environment that locate files and programs; no others are passed on. */
 static char **plain_env(void)
 {
 	static const char *const name[] = { "ZNS_CONFIG", "ZNS_RUN", "ZNSD_IDLE_S", "ZNS_LIBEXEC",
@@ -144,7 +141,8 @@ static char **plain_env(void)
 
 /* ---- criu restore ---- */
 
-/* The daemon says that it listens, with a zero (--status-fd). Without that its log says why. */
+/* Waits until the daemon listens, which it reports with a zero byte (--status-fd). If none comes,
+ * its log has the reason. */
 static int await_daemon(int fd)
 {
 	char c;
@@ -362,7 +360,8 @@ static int real_pid(int virt)
 	return -1;
 }
 
-/* Offset in the image of what was at @addr; entries that are there lie one behind the other. */
+/* Offset in the image of the page at @addr; consecutive entries that are present are adjacent in
+ * the image. */
 static int offset_of(struct page_read *pr, const unsigned long *off, unsigned long addr,
 		     unsigned long len, uint64_t *out)
 {
@@ -427,7 +426,8 @@ static int send_given(struct zw_given *g, const int *fd, int nr_fd)
 	}
 	while (sendmsg(ext.pager, &mh, MSG_NOSIGNAL) < 0)
 		if (errno != EINTR)
-			return hear() ? -1 : fail("zns-mem, the pager, died"); /* it says why */
+			/* the pager's message has the reason */
+			return hear() ? -1 : fail("zns-mem, the pager, died");
 	return 0;
 }
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * See zns-files.h. The directory may belong to another user, who may write there while tasks are
- * frozen. So nothing here follows a link, waits for another process, or reads more than the size it
- * saw. The numbers of files and bytes are limited.
- */
+/* See zns-files.h. The directory may belong to another user, who may write there while tasks are
+ * frozen. So nothing here follows a link, waits for another process, or reads more than the size
+ * that it saw first. The numbers of files and bytes are limited. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

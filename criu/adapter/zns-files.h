@@ -7,7 +7,8 @@
  * restore, where plugins read them.
  */
 
-extern int zns_files_begin(void); /* remembers the existing files; 0 or -1 with one line */
+/* remembers which files exist; 0, or -1 after printing one line */
+extern int zns_files_begin(void);
 /* Before the commit: hands over new and changed files. 0 or -1 with one line. */
 extern int zns_files_take(void);
 

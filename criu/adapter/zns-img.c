@@ -96,10 +96,8 @@ static int open_stream(const char *path)
 	return zns_tee_stream(path, p[1]);
 }
 
-/*
- * Page data go through zns-pages.c only; this descriptor makes any other use fail. A path would
- * not do: the task may already be in its own empty root.
- */
+/* Page data go through zns-pages.c only; this dummy descriptor makes any other use fail. A path
+ * could not be opened: the task may already be in its own empty root. */
 static int pages_fd(struct zns_img *zi)
 {
 	int fd = fcntl(get_service_fd(IMG_FD_OFF), F_DUPFD_CLOEXEC, 0);
@@ -123,11 +121,9 @@ static int open_pages_for_read(struct zns_img *zi, int level, const char *path)
 	return pages_fd(zi);
 }
 
-/*
- * The tasks are frozen, and each task has such an image: the helper is not asked. What it cannot
- * do fails the next question. Only the main process comes here, since criu numbers its pages
- * images in a variable of that process.
- */
+/* The tasks are frozen, and each task has such an image, so the helper is not asked for each: an
+ * error appears in the answer to the next request. Only the main process comes here, since criu
+ * numbers its pages images in a variable of that process. */
 static int open_pages_for_write(struct zns_img *zi, const char *path)
 {
 	static uint32_t nr_opened;
@@ -199,7 +195,7 @@ bool zns_open_parent(int dfd, int *pfd, int *ret)
 	*ret = 0;
 	if (level < 0)
 		return false;
-	/* A dump asks only its parent, never an older one; a restore sees no parents
+	/* A dump only reads its direct parent, never an older one; a restore sees no parents
 	 * (zns/helper/restore/restore_session.c). */
 	if (level || !zns_session.nr_parents || zns_live_names_pages())
 		return true;
@@ -282,7 +278,9 @@ int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsign
 	return fd;
 }
 
-/* Reports an error of this process: it must stop the commit, even if another process does it. */
+/*
+ * Reports an error of this process, so that the commit fails even if another process requests it.
+ */
 static void tell_failed(const char *what)
 {
 	struct zns_msg m = ZNS_MSG(ZW_FAILED);

@@ -26,7 +26,7 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define DEADLINE_S 10 /* until the helper tells the administrator's limit */
+#define DEADLINE_S 10 /* seconds, until the helper sends the administrator's limit */
 #define LOOK_MS 500
 /* the helper ends the dump in time; this is for a helper that is stopped or hangs */
 #define GRACE_S 3
@@ -39,10 +39,10 @@ static struct {
 	volatile sig_atomic_t killed;
 } helper = { .pidfd = -1 };
 
-/* Shared by criu's processes. */
+/* Memory that criu's processes share. */
 static volatile struct {
 	unsigned int silent_s; /* the silence after which the guard killed the helper */
-	unsigned int told; /* a process has said so */
+	unsigned int told; /* a process has printed it already */
 } * end;
 
 /* Looks in $ZNS_LIBEXEC, else beside the criu binary and in ../libexec/zns-criu. */
@@ -356,7 +356,7 @@ int zns_ask_begin(struct zns_msg *m, struct zw_reply *r)
 		m->fd[i] = m->fd[i - 1];
 	m->fd[0] = sk[1];
 	m->nr_fd++;
-	/* After a failed send nobody holds the far end: the read ends at once with the error. */
+	/* After a failed send the peer's end is closed: the read returns at once with an error. */
 	zns_send(m);
 	close(sk[1]);
 	return sk[0];

@@ -8,13 +8,13 @@
 
 extern int zns_link_start(void); /* starts the helper and installs its socket as a service fd */
 extern void zns_link_close(void);
-/* Where one of our programs is; 0 or -1. */
+/* Path of one of our programs; 0 or -1. */
 extern int zns_program_path(const char *name, char *out, size_t len);
 /* Kills the helper if it still runs some seconds after @s: then all waits for it fail. 0 or -1. */
 extern int zns_link_limit(unsigned int s);
 extern void zns_link_unlimit(void);
-/* Lets zns_link_stop() work, in a signal's handler too: it asks the helper to end the dump. 0 or
- * -1: there is none. */
+/* Prepares zns_link_stop(), which may be called in a signal handler: it asks the helper to end the
+ * dump. 0, or -1: there is no helper. */
 extern int zns_link_hold(void);
 extern int zns_link_stop(void);
 
@@ -39,7 +39,8 @@ extern int zns_send(struct zns_msg *m);
  */
 extern int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd);
 extern const char *zns_helper_gone(void); /* the way it ended, for a line to the user */
-extern void zns_link_tell(void); /* says so if the guard killed it and no process has said it */
+/* prints that the guard killed it, if no process has printed that */
+extern void zns_link_tell(void);
 /* pr_err() of what the helper says, unless the error before was the same one: after a failure each
  * request gets that failure for its answer. */
 #define zns_pr_err(...)                          \

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Tasks whose memory is partly on zones, behind a userfaultfd of a pager of ours. The helper asks
- * the pager to stand still and to say where units are; then the dump goes the way of a live one,
- * in which the helper has the pages.
- */
+/* Tasks whose memory is partly on zones, behind a userfaultfd of a pager of ours. The helper asks
+ * the pager to pause and to tell where the units are; then the dump continues like a live one, in
+ * which the helper has the pages. */
 #include "cr_options.h"
 #include "log.h"
 #include "zns-guard.h"

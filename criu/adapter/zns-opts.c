@@ -110,7 +110,7 @@ static int parse_slow(const char *arg)
 	return 0;
 }
 
-#define RECORD_S 10 /* without a value */
+#define RECORD_S 10 /* default in seconds */
 #define RECORD_S_MAX 3600
 
 static int parse_record(const char *arg)

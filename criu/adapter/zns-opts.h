@@ -6,15 +6,15 @@
 
 /* the given options; the beginning fills in the rest for the helper */
 extern struct zw_begin zns_opts;
-extern bool zns_over_rpc; /* the request came over RPC, as from runc */
+extern bool zns_over_rpc; /* the request came over RPC, for example from runc */
 extern bool zns_opts_given; /* any zns option was given */
 extern bool zns_live_durable; /* --zns-live=durable: the tasks run on after the commit */
 extern bool zns_scripts; /* scripts of --action-script run */
 extern bool zns_record_off; /* --zns-record=off */
 extern unsigned long long zns_memory; /* --zns-memory: bytes; 0: not given */
-#define ZNS_MEMORY_DAEMON ",daemon" /* behind its value: of the daemon that a restore starts */
+#define ZNS_MEMORY_DAEMON ",daemon" /* suffix of its value: for the daemon that a restore starts */
 extern bool zns_memory_daemon;
-extern unsigned int zns_record_s; /* --zns-record: so long; seconds */
-extern bool zns_opts_timeout; /* --timeout was given; it has a default */
+extern unsigned int zns_record_s; /* --zns-record: for how many seconds */
+extern bool zns_opts_timeout; /* --timeout was given on the command line (it has a default) */
 
 #endif

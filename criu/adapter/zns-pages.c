@@ -45,7 +45,7 @@ static struct {
 /* Send them at this many bytes at the latest: the helper reads and writes while criu still looks
  * for pages. */
 #define OUT_BYTES (8UL << 20)
-#define STREAM_PIPE (1 << 20) /* bytes; the most for an unprivileged pipe */
+#define STREAM_PIPE (1 << 20) /* bytes; the largest pipe without privileges */
 
 /*
  * The kernel writes the processor's number into a thread's rseq area whenever the thread runs. The
@@ -168,7 +168,8 @@ int zns_receive_pages(struct cr_img *img, int sk, unsigned long len)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0 && errno == EPIPE) /* the helper takes no more; the commit tells why */
+		/* the helper reads no more; the commit will tell why */
+		if (n < 0 && errno == EPIPE)
 			return -1;
 		if (n < 0) {
 			pr_perror("Can't take pages from the socket");
@@ -240,7 +241,7 @@ int zns_pages_seal(struct zns_img *zi)
 /* --- restore --- */
 
 #define BATCH_MAX 64
-/* for memory that is filled again and again */
+/* for memory that is filled repeatedly */
 #define BATCH_AGAIN                         \
 	{                                   \
 		{ -1, -1 }, 0, false, -1, 0 \
@@ -254,14 +255,12 @@ int zns_pages_seal(struct zns_img *zi)
 #define UFFD_USER_MODE_ONLY 1
 #endif
 
-/*
- * With a userfaultfd of this process the helper makes pages without a fault for each (zns/task.h).
- * -1: no gain, or the kernel refuses; the helper does without. All who get it close it before
- * anybody touches the pages.
- */
+/* With a userfaultfd of this process the helper fills pages without a fault for each (zns/task.h).
+ * -1: not worth it, or the kernel refuses; the helper then works without. All processes that have
+ * the descriptor close it before the pages are touched. */
 static int fault_fd(const struct cr_img *img)
 {
-	/* Who touches a missing page all the same gets a signal and does not hang. */
+	/* A thread that touches a missing page nevertheless gets a signal instead of hanging. */
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
 	int fd;
 
@@ -333,7 +332,7 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 		b->uffd = fault_fd(img);
 		b->room = b->uffd < 0 ? 0 : cover_room();
 	}
-	/* In the helper each request takes a descriptor and its addresses. */
+	/* The helper handles one descriptor and its addresses per request. */
 	if (b->nr == BATCH_MAX && batch_take(b) == -EPIPE)
 		return -1;
 	for (i = 0; i < nr && i < ZW_MAX_IOV; i++) {
@@ -381,7 +380,7 @@ static int read_now(struct cr_img *img, void *buf, unsigned long len, off_t off)
 	return zns_batch_wait(&b) ? -1 : ret;
 }
 
-/* Somebody at another host waits for this page: read as little around it as can be verified. */
+/* A task on another host waits for this page: reads as little around it as can be verified. */
 static int read_fault(struct cr_img *img, void *buf, unsigned long len, off_t off)
 {
 	struct zns_msg m = ZNS_MSG(ZW_FETCH);
@@ -415,7 +414,7 @@ struct window {
 
 struct zns_windows {
 	struct window w[2];
-	int at; /* the current window: pages are taken from it */
+	int at; /* index of the current window, from which pages are taken */
 };
 
 static int window_wait(struct window *w)
@@ -427,7 +426,7 @@ static int window_wait(struct window *w)
 	return ret;
 }
 
-/* Asks for bytes from @off on, up to the image's end. */
+/* Requests bytes from @off on, up to the image's end. */
 static int window_ask(struct window *w, struct cr_img *img, off_t off)
 {
 	struct iovec iov;
@@ -526,7 +525,8 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 
 	if (!pr->pi || !pr->pi->zns)
 		return false;
-	/* Find the first entry that ends behind @start. They are in order and do not overlap. */
+	/* Finds the first entry that ends behind @start. The entries are in order and do not
+	 * overlap. */
 	while (lo < hi) {
 		int mid = lo + (hi - lo) / 2;
 

@@ -9,12 +9,12 @@
 /* Our data of a struct cr_img; outside its union, freed by zns_img_close. */
 struct zns_img {
 	bool pages;
-	bool read; /* opened for reading */
+	bool read; /* true if it was opened for reading */
 	uint32_t id; /* the helper's number for it, if pages */
 	uint64_t size; /* bytes, on restore */
 	int fd; /* memfd to hand over at close, or the pipe for pages, or -1 */
 	char name[ZW_NAME];
-	struct zns_windows *windows; /* for pages that are read one by one; or NULL */
+	struct zns_windows *windows; /* for pages that are read one by one; else NULL */
 };
 
 /* The rseq areas of the task's threads, which change while it is frozen. */

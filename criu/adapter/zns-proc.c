@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What criu asks the kernel of each task's memory, without what nobody needs. See
- * include/zns-proc.h.
- */
+/* Asks the kernel about each task's memory, without details that criu does not use. See
+ * include/zns-proc.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

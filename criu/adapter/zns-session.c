@@ -122,7 +122,7 @@ static int ask_to_begin(enum zw_op op, pid_t pid)
 	zns_opts.pid = pid;
 	zns_opts.parent_dir = op != ZW_RESTORE_BEGIN && opts.img_parent;
 	zns_opts.half = opts.mode == CR_RESTORE && (opts.lazy_pages || zns_memory);
-	/* others may go on as daemons, in another process */
+	/* the process may continue as a daemon, in another process */
 	m.h.nr = op == ZW_DUMP_BEGIN || opts.mode == CR_RESTORE;
 	m.payload = &zns_opts;
 	m.len = sizeof(zns_opts);
@@ -195,10 +195,8 @@ static void set_dump(bool pre_dump)
 	zns_live_offer(pre_dump);
 }
 
-/*
- * Anything undecided or wrong here comes up again when the command begins. A dump over RPC has no
- * PID of its task yet.
- */
+/* Errors here are ignored: they appear again when the command begins. A dump over RPC does not know
+ * the PID of its task yet. */
 void zns_begin_early(void)
 {
 	bool dump = opts.mode == CR_DUMP || opts.mode == CR_PRE_DUMP;
@@ -214,7 +212,7 @@ void zns_begin_early(void)
 	}
 }
 
-/* 1: use zones; 0: do not; -1: an error, printed. */
+/* 1: use zones; 0: do not; -1: an error was printed. */
 static int want_dump(void)
 {
 	if (zns_memory) {
@@ -289,7 +287,7 @@ static bool root_is_mounted(void)
 	free(line);
 	if (f)
 		fclose(f);
-	return found || !known; /* without /proc other steps fail */
+	return found || !known; /* without /proc, other steps report the error */
 }
 
 int zns_dump_begin(pid_t pid, bool pre_dump)
@@ -355,7 +353,7 @@ int zns_receive_begin(void)
 
 	if (ret <= 0)
 		return ret;
-	/* The sender's images will come here. Nobody could tell them from those that exist. */
+	/* The sender's images will be put here, and could not be told from existing ones. */
 	if (!faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0)) {
 		pr_err("The image directory has images of another dump: give the page server an empty one\n");
 		return -1;
@@ -425,7 +423,8 @@ int zns_restore_begin(void)
 
 static char committed[sizeof(((struct zw_reply *)0)->msg)]; /* "checkpoint ID of NAME" */
 
-/* For scripts. It comes when the tasks are let go or killed, since a reader may be slow or gone. */
+/* Writes the checkpoint's id for scripts. It is written when the tasks are released or killed,
+ * since a reader may be slow or gone. */
 static void say_checkpoint(void)
 {
 	void (*old)(int);
@@ -468,7 +467,7 @@ static int commit(void)
 	return 0;
 }
 
-/* Did all go well so far? Prints what the helper knows. */
+/* Did all steps succeed so far? Prints the helper's error. */
 static int why(void)
 {
 	struct zns_msg m = ZNS_MSG(ZW_WHY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Connections whose address has gone. See include/zns-tcp.h. */
+/* Connections whose local address does not exist here. See include/zns-tcp.h. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>

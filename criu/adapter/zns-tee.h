@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #ifdef ZNS_DEBUG
-extern int zns_tee_begin(void); /* opens DIR; 0 without $ZNS_TEE */
+extern int zns_tee_begin(void); /* opens DIR; returns 0 if $ZNS_TEE is not set */
 extern int zns_tee_memfd(const char *name, int fd); /* a whole image */
 extern int zns_tee_mem(const char *name, pid_t pid, void *base, unsigned long len); /* appends */
 extern int zns_tee_pages(const char *name); /* makes it, empty */

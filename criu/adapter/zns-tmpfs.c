@@ -111,7 +111,8 @@ static bool add(struct archive *a, int at, const char *name, const char *path)
 	return true;
 }
 
-/* A directory's entries, and theirs; takes @fd. False: tar's, or an error that tar will meet. */
+/* Adds the entries of a directory and of all below it; takes ownership of @fd. False: the archive
+ * must be made by tar, or an error occurred that tar will report. */
 static bool add_entries(struct archive *a, int fd, const char *path, int depth)
 {
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -166,7 +167,7 @@ static uint32_t crc32(uint32_t sum, const uint8_t *bytes, size_t len)
 	return ~crc;
 }
 
-/* At the offset of the descriptor, as tar's output would be. */
+/* Writes at the offset of the descriptor, like tar. */
 static int write_whole(int fd, const uint8_t *bytes, size_t len)
 {
 	while (len) {
@@ -212,11 +213,11 @@ static int write_gzip(int fd, const uint8_t *bytes, uint16_t len)
 	return write_tail(fd, crc32(0, bytes, len), len);
 }
 
-/* What comes from @in, until its end. */
+/* Copies from @in to @out until the end of @in. */
 static int store(int in, int out)
 {
 	uint8_t *bytes = malloc(BLOCK_MAX);
-	uint32_t crc = 0, total = 0; /* modulo 2^32, as the format wants it */
+	uint32_t crc = 0, total = 0; /* modulo 2^32, as the gzip format requires */
 	size_t len = 0;
 	ssize_t n;
 
@@ -241,7 +242,7 @@ static int store(int in, int out)
 }
 
 static struct {
-	pid_t pid; /* who stores; 0: nobody, tar calls gzip */
+	pid_t pid; /* PID of the process that stores; 0: none, tar calls gzip */
 	int pipe;
 } storing;
 

@@ -22,7 +22,7 @@ struct zns_atonce_args {
 	char thread[ZNS_ATONCE_SINGLE] __attribute__((aligned(8))); /* parasite_dump_thread */
 };
 
-/* A command that fails is noted, and the others are done. */
+/* A command that fails is noted; the others are still run. */
 static inline int zns_do_atonce(void *args)
 {
 	struct zns_atonce_args *a = args;

@@ -11,11 +11,12 @@ struct infect_ctx;
 struct parasite_ctl;
 struct vm_area_list;
 
-/* Before compel_infect(). @vmas: the task's areas. */
+/* Called before compel_infect(). @vmas: the task's areas. */
 void zns_atonce_prepare(struct infect_ctx *ictx, const struct vm_area_list *vmas);
-/* After it: waits for the answers. 0 or -1, printed. */
+/* Called after it: waits for the answers. 0, or -1 after printing an error. */
 int zns_atonce_take(struct parasite_ctl *ctl);
-/* In place of compel_rpc_call_sync(): the answer that is there already, or the parasite's. */
+/* Replaces compel_rpc_call_sync(): returns an answer that was fetched already, or asks the
+ * parasite. */
 int zns_atonce(unsigned int cmd, struct parasite_ctl *ctl);
 
 #endif

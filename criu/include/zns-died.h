@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include "common/lock.h"
 
-/* Before the first task is made. */
+/* Called before the first task is created. */
 void zns_died_begin(void);
 
 /* Waits until all tasks have passed a stage in which criu is told of no death. 0; -1: a task has died,
@@ -16,7 +16,7 @@ void zns_died_begin(void);
 int zns_wait_stage(futex_t *left);
 /* A task was killed by @sig. In a signal's handler. */
 void zns_killed(pid_t pid, int sig);
-/* Task @pid cannot be made; errno says why, and stays. */
+/* Task @pid cannot be created; errno has the reason, and is preserved. */
 void zns_not_forked(pid_t pid);
 /* All tasks are gone. The restorer, which runs without criu's memory, saw its socket close and no
  * more. */

@@ -15,8 +15,8 @@ extern bool zns_extends(void); /* --zns-memory was given */
 /* --- criu restore --- */
 /* Starts the daemon, and returns when it listens. */
 extern int zns_extend_begin(void);
-/* All tasks stand restored. @sk: to the daemon. Returns 0 when the pager has them; else they must
- * not run. */
+/* Called when all tasks are restored. @sk: connected to the daemon. Returns 0 when the pager has
+ * them; otherwise they must not run. */
 extern int zns_extend_wait(int sk);
 
 /* --- its daemon --- */
@@ -27,7 +27,8 @@ extern int zns_extend_start(int (*give)(bool now));
 extern int zns_extend_listen(int sk);
 /* No read is under way: the pager gets all. */
 extern int zns_extend_hand(void);
-/* Memory that is not there yet: @len bytes at @start, that were at @img_start when it was dumped.
+/*
+ * Memory that is still missing: @len bytes at @start, which were at @img_start when it was dumped.
  */
 struct zns_lack {
 	unsigned long start, img_start, len;

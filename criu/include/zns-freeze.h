@@ -21,17 +21,18 @@ void zns_dump_frozen(void);
 /* The dump is complete: writes the time behind it. In between criu has written to the tasks' files:
  * to directories where it mounts something, and to those where it makes a link_remap.N. */
 void zns_dump_taken(void);
-/* Before the freeze: mounts what a dump of cgroups mounts. */
+/* Called before the freeze: mounts what a dump of cgroups needs. */
 void zns_cgroup2_open(pid_t pid);
 /* A descriptor of cgroup v2's root, the caller's to close. -1: mount it yourself. */
 int zns_cgroup2_fd(void);
 void zns_cgroup2_close(void);
 
-/* Nothing in the network namespace that criu is in now has a tracked connection: a dump of them
- * would be empty, but walk through those of the whole machine. */
+/* True if criu's present network namespace has no tracked connection: a dump of them would be
+ * empty, but walk through the connections of the whole machine. */
 bool zns_no_conntrack(void);
 
-/* Before the freeze: which programs list the tables of iptables, for a task with a network namespace of its own. */
+/* Called before the freeze: finds which programs list the tables of iptables, for a task with its
+ * own network namespace. */
 void zns_find_iptables(pid_t pid);
 /* The network namespace that criu is in now has no tables of iptables-legacy: its list would be empty. */
 bool zns_no_tables(bool ipv6);

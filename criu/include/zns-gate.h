@@ -15,12 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ZW_LAZY_READS 112 /* under way at once */
+#define ZW_LAZY_READS 112 /* most reads under way at once */
 
 struct zw_gate {
-	uint32_t shut; /* 1: nobody may begin to copy */
+	uint32_t shut; /* 1: no thread may begin to copy */
 	uint32_t inside; /* copies under way */
-	/* index: number of the read; 1: the helper must not copy for it any more */
+	/* index: number of the read; 1: the helper must not copy for this read any more */
 	uint32_t stale[ZW_LAZY_READS];
 };
 
@@ -29,7 +29,7 @@ static inline void zw_gate_wake(uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
 }
 
-/* Returns when *word may have changed. False: the process at the other end of @sk has ended. */
+/* Returns when *word may have changed. False: the process at the other end of @sk has exited. */
 static inline bool zw_gate_wait(uint32_t *word, uint32_t value, int sk)
 {
 	const struct timespec look = { .tv_nsec = 100000000 };

@@ -27,7 +27,9 @@ static int zns_give_one(struct lazy_pages_info *lpi)
 	return ret;
 }
 
-/* The daemon lets go of a process without pages to come. Not of one that the pager is to have. */
+/*
+ * The daemon releases processes that wait for no more pages, except those that the pager will take.
+ */
 static int zns_hold_all(void)
 {
 	struct lazy_pages_info *lpi;
@@ -43,7 +45,9 @@ static int zns_hold_all(void)
 	return 0;
 }
 
-/* @now: else only later. Afterwards the daemon has nothing left to do. */
+/*
+ * @now: true if it is possible at once, else later. Afterwards the daemon has nothing left to do.
+ */
 static int zns_give_all(bool now)
 {
 	struct lazy_pages_info *lpi;

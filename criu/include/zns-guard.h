@@ -13,22 +13,20 @@
 #define UFFD_LINK "anon_inode:[userfaultfd]"
 #define ZNS_HOLDER_NAME "zns-holder" /* name of the process that zns-holder.c starts */
 
-/* Before anything is frozen: who the processes of the tree are. It may wait some seconds for one in
- * vfork(). */
+/* Called before any task is frozen: checks the processes of the tree. It may wait some seconds for
+ * one in vfork(). */
 extern int zns_guard_tasks(pid_t root);
 /* Then what they have. A pager's rings in them are closed by then. */
 extern int zns_guard_tree(pid_t root, bool pre_dump);
-/* Before a thread is stopped. */
+/* Called before a thread is stopped. */
 extern int zns_guard_thread(pid_t pid, pid_t tid);
-/* An area of a frozen task; @flags: behind "VmFlags: " in smaps. */
+/* Checks an area of a frozen task; @flags: the text behind "VmFlags: " in smaps. */
 extern int zns_guard_area(pid_t pid, unsigned long start, unsigned long end, const char *flags);
 
-/*
- * In zns-mem.c; called before the guard. If a pager of ours has memory of the tree, the pager
- * pauses from here on, and none of its threads is in a task.
- */
+/* In zns-mem.c; called before the guard. If a pager of ours has memory of the tree, the pager is
+ * paused from here on, and none of its threads works on a task. */
 extern int zns_mem_begin(pid_t root);
-extern bool zns_mem_begun(void); /* it has */
+extern bool zns_mem_begun(void); /* true if such a pager was paused */
 /* Will it give this dump the pages that are missing in an area? */
 extern bool zns_mem_answers(pid_t pid, unsigned long start, unsigned long end);
 

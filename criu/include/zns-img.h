@@ -37,10 +37,10 @@ enum {
 	ZNS_OPT_PARENT,
 	ZNS_OPT_WEIGHT,
 	ZNS_OPT_CGROUP,
-	ZNS_OPT_LIVE = 1217, /* takes a value or none */
+	ZNS_OPT_LIVE = 1217, /* with or without a value */
 	ZNS_OPT_LIVE_SLOW,
-	ZNS_OPT_RECORD, /* takes a value or none */
-	ZNS_OPT_SEPARATE, /* takes no value */
+	ZNS_OPT_RECORD, /* with or without a value */
+	ZNS_OPT_SEPARATE, /* without a value */
 	ZNS_OPT_MEMORY,
 	ZNS_OPT_LAST = ZNS_OPT_MEMORY,
 };
@@ -70,7 +70,7 @@ extern void zns_print_version(void);
 extern void zns_timeout_given(void);
 /* --action-script was given. */
 extern void zns_script_given(void);
-/* Zones are wanted, as if a zns option had been given. */
+/* Uses zones as if a zns option had been given. */
 extern void zns_use(void);
 /* `criu check --feature zns`: 0 if a dump into zones can begin here, else -1 with one line. */
 extern int zns_check_feature(void);
@@ -121,8 +121,8 @@ extern int zns_serve_begin(bool of_dump);
  * becomes durable. Returns the answer for the sender, 0 if its pages are safe here.
  */
 extern int zns_serve_commit(void (*close)(void));
-/* The answer to a sender's PS_IOV_PARENT for image @id, if it asks who we are (zns-send.h); else
- * -1. */
+/* Returns the answer to a sender's PS_IOV_PARENT for image @id if the sender asks whether this
+ * server is ours (zns-send.h); else -1. */
 extern int zns_serve_word(unsigned long id);
 /* Does it serve pages from zones on demand? *@nr_pages: at most so many. NULL: printed. */
 extern bool zns_serve_reads(void);
@@ -157,7 +157,7 @@ extern void zns_lazy_finished(int sk);
 extern int zns_lazy_wait(int sk); /* -1: they may not */
 /* Call when all pages are there, or the daemon gives up. */
 extern void zns_lazy_end(int ret);
-/* @pr goes away; drops its reads under way */
+/* @pr is freed by its owner; cancels its reads that are under way */
 extern void zns_lazy_forget(struct page_read *pr);
 /*
  * How many bytes to ask for at offset @off of the image: zns_lazy_fault for a fault, zns_lazy_len
@@ -194,7 +194,7 @@ extern void zns_holder_given(void);
  */
 extern int zns_dump_freeze(void);
 extern void zns_dump_thaw(void);
-/* The parent's inventory does not say when it was made: nothing is left to that parent. Stock
+/* The parent's inventory has no time stamp: then no page can be left to that parent. Stock CRIU
  * fails. */
 extern bool zns_parent_untracked(void);
 /*
@@ -207,8 +207,8 @@ extern int zns_dump_commit(int failed);
 extern int zns_live_commit(int failed);
 /* Areas of a task and their flags, as lines of /proc/PID/smaps. -1: printed. */
 extern int zns_open_smaps(pid_t pid);
-/* Can --track-mem be asked for although the kernel has no soft-dirty bits? Images go to zones, or
- * pages to a page server. */
+/* Can --track-mem be requested although the kernel has no soft-dirty bits? True if images go to
+ * zones, or pages to a page server. */
 extern bool zns_tracks_memory(void);
 /*
  * The areas of a frozen task are known: the helper of a live dump begins with its memory, while
@@ -220,14 +220,14 @@ extern int zns_live_ahead(struct pstree_item *item, struct vm_area_list *vmas);
  * done, with *@ret 0 or -1.
  */
 extern bool zns_live_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret);
-/* The guard pages of a task come with its memory, from who looks at that: not now. */
+/* The task's guard pages are listed later, together with its memory. */
 extern bool zns_guards_later(pid_t pid);
 /*
  * After the thaw of a pre-dump to a page server: sends a task's pages, if the helper tracks them. 0
  * or -1.
  */
 extern int zns_send_pages(struct pstree_item *item);
-/* A page server whose host is gone without a word is given up, and not waited for. 0. */
+/* Sets limits, so that a page server whose host has vanished is given up. Returns 0. */
 extern int zns_limit_silence(int sk);
 /* Notes that a dump has failed, if @ret is not 0. True if one has: its page server shall not keep
  * the pages. */
@@ -259,7 +259,7 @@ extern int zns_parent_has(int pfd, const char *path);
  * images on zones. */
 extern int zns_check_parent_dir(int dfd, const char *parent);
 
-/* do_open_image's branch. -ENOENT: no such image; other negative errno: printed. */
+/* Called by do_open_image. -ENOENT: no such image; other negative errno: an error was printed. */
 extern bool zns_img_wanted(int dfd, unsigned long oflags);
 extern int zns_img_open(struct cr_img *img, int dfd, int type, const char *path,
 			unsigned long oflags);
@@ -285,11 +285,11 @@ extern int zns_pass_on(int from, int to, unsigned long len);
 extern int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off);
 struct zns_batch {
 	int sk[2];
-	unsigned int nr; /* answers to come */
+	unsigned int nr; /* number of answers that are still to come */
 	bool failed;
-	/* covers the memory until the wait ends; -2: one is made if it is worth it, -1: none */
+	/* covers the memory until the wait ends; -2: to be made if it is worth it, -1: none */
 	int uffd;
-	unsigned long room; /* so many more places may be covered */
+	unsigned long room; /* how many more places may be covered */
 };
 #define ZNS_BATCH_INIT                      \
 	{                                   \

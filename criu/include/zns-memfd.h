@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #ifndef __CR_ZNS_MEMFD_H__
 #define __CR_ZNS_MEMFD_H__
-/* For criu, which links nothing of ours, and for our programs. */
+/* Used by criu, which does not link libzns, and by our programs. */
 #include <errno.h>
 #include <sys/mman.h>
 

@@ -14,9 +14,10 @@ struct inet_sk_desc;
 
 /* zns-netlock.c */
 
-void zns_netlock_given(void); /* --network-lock, or the field of an RPC request, says how */
+/* sets the method that --network-lock, or the field of an RPC request, names */
+void zns_netlock_given(void);
 void zns_netlock_choose(void); /* a dump into zones begins */
-/* Before the freeze: prepares the lock of @pid's network namespace. */
+/* Called before the freeze: prepares the lock of @pid's network namespace. */
 int zns_netlock_begin(pid_t pid);
 /*
  * criu locks the namespace, or prepares to lock connections, locks one (or, in a locked namespace,
@@ -36,6 +37,6 @@ int zns_netwatch_start(int netns, void (*lift)(void));
 void zns_netwatch_held(bool now);
 /* @socket is, or will be, in repair mode: its task cannot use it. The watcher ends that, too. */
 void zns_netwatch_repairs(int socket);
-void zns_netwatch_end(void); /* the watcher is not needed any more */
+void zns_netwatch_end(void); /* ends the watcher */
 
 #endif

@@ -32,7 +32,7 @@ static inline int zns_fill(int sk)
 	return -1;
 }
 
-/* Last of all that changes memory: after PR_SET_MDWE nothing becomes executable. */
+/* Called after all other changes of memory: after PR_SET_MDWE no memory can become executable. */
 static inline int zns_set_prctl(unsigned int set)
 {
 	int ret;

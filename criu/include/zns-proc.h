@@ -10,10 +10,9 @@ struct vma_area;
 
 /* /proc/PID/smaps, or its lines that criu looks at. -1: printed. */
 int zns_read_smaps(pid_t pid);
-/*
- * Before a PAGEMAP_SCAN. @vma, if not NULL: the area that was asked for last. Pages of anonymous
- * memory are no file's. To see that of each page takes four times as long as all else.
- */
+/* Called before a PAGEMAP_SCAN. @vma, if not NULL: the area that was requested last. Pages of
+ * anonymous memory never belong to a file. Asking that for each page takes four times as long as
+ * all else. */
 void zns_narrow_scan(const struct vma_area *vma, struct pm_scan_arg *args);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* Takes the request's options, before its config_file is read: 0, or -1 with one line. */
 extern int zns_rpc_opts(const CriuOpts *req);
-/* Answers FEATURE_CHECK's question about zones, if it was asked. */
+/* Answers the question of FEATURE_CHECK about zones, if the request has it. */
 extern void zns_rpc_features(const CriuFeatures *asked, CriuFeatures *answer);
 /*
  * A client gets only one error. @said was the first, @msg is the next: true if @msg shall replace

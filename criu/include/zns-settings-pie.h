@@ -6,11 +6,11 @@
 #define ZNS_PR_GET_MDWE 66
 #define ZNS_PR_SET_MERGE 67
 #define ZNS_PR_GET_MERGE 68
-#define ZNS_PRCTL_MDWE 0xff /* its flags */
+#define ZNS_PRCTL_MDWE 0xff /* the flags of PR_MDWE */
 #define ZNS_PRCTL_MERGE 0x100
 #define ZNS_MLOCK_ONFAULT 1
 
-/* 0: neither is set, or this kernel knows none. */
+/* 0: neither is set, or this kernel does not support them. */
 static inline unsigned int zns_get_prctl(void)
 {
 	int mdwe = sys_prctl(ZNS_PR_GET_MDWE, 0, 0, 0, 0);

@@ -10,13 +10,14 @@
 #include "images/core.pb-c.h"
 #include "images/vma.pb-c.h"
 
-#define ZNS_CPUS_LONGS 32 /* longs in a mask of CPUs; on a machine with more CPUs no mask is kept */
+/* longs in a CPU mask; on a machine with more CPUs masks are not stored */
+#define ZNS_CPUS_LONGS 32
 
 struct rst_sched_param;
 
-/* Before the freeze: which CPUs a thread of the tree has that asked for none. */
+/* Called before the freeze: finds the CPUs of a thread that has not set its affinity. */
 void zns_affinity_begin(pid_t root);
-/* Only the mask of a thread that asked for some is kept: another machine has other CPUs. */
+/* Stores the mask only of a thread that has set one: another machine has other CPUs. */
 int zns_dump_affinity(pid_t tid, ThreadCoreEntry *tc);
 void zns_prepare_affinity(struct rst_sched_param *sp, const ThreadCoreEntry *tc);
 /* @flags: behind "VmFlags: " in smaps. Before criu looks at them: it would lock, and so read, the

@@ -14,7 +14,7 @@ extern void zns_stop_dump(void);
 /* A restore has made its first task @pid; until the end, its network is still locked. */
 extern void zns_stop_restore(pid_t pid);
 extern void zns_stop_restore_end(void);
-/* The restore has failed: says so if a signal ended it. */
+/* Called when the restore has failed: prints whether a signal ended it. */
 extern void zns_stop_restore_failed(void);
 
 #endif

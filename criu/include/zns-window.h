@@ -9,13 +9,13 @@
 #include <stdint.h>
 
 #define ZW_WINDOW_PAGE 4096u
-#define ZW_WINDOW_MOST (64u << 10) /* and no further than to a multiple of it */
-#define ZW_WINDOW_STREAMS 8 /* readers in order that are told apart */
+#define ZW_WINDOW_MOST (64u << 10) /* windows end at a multiple of this */
+#define ZW_WINDOW_STREAMS 8 /* how many sequential readers can be told apart */
 
 struct zw_windows {
 	struct {
 		uint64_t end; /* offset in the image up to which it was brought */
-		uint32_t len; /* of the last window; 0: unused */
+		uint32_t len; /* length of the last window; 0: unused */
 	} stream[ZW_WINDOW_STREAMS];
 	unsigned int next; /* to be replaced */
 };

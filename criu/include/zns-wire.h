@@ -30,7 +30,7 @@ enum zw_op {
 	   whoever else still has it; fds: reply, image directory, those of zw_begin.progress.
 	   Answered when admitted */
 	ZW_DUMP_BEGIN = 1,
-	ZW_RESTORE_BEGIN, /* begin of a restore: the same fields */
+	ZW_RESTORE_BEGIN, /* begins a restore: the same fields */
 	/* dump */
 	ZW_IMG_FD, /* payload name; fds: memfd with the whole image */
 	ZW_IMG_STREAM, /* payload name; fds: pipe, read until its end */

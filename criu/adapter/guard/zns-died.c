@@ -25,7 +25,7 @@
 #define LOOK_MS 20
 #define OOM "\noom_kill "
 
-static long nr_oom = -1; /* before the restore */
+static long nr_oom = -1; /* the kernel's count of OOM kills before the restore */
 
 /* Processes that the kernel has killed for lack of memory, in the machine or in a cgroup. -1: it
  * does not say. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Open files that CRIU cannot dump: it says so when it comes to the process, with others' memory
- * copied. What is asked here is what files.c and files-reg.c of CRIU ask.
- */
+/* Finds open files that CRIU cannot dump. CRIU itself would report such a file only when it comes
+ * to the process, after the memory of others was copied. The checks are those of CRIU's files.c and
+ * files-reg.c. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -43,7 +42,7 @@
 #define MQUEUE_MAGIC 0x19800202
 #define BLOCK 512 /* bytes that st_blocks counts */
 
-/* As files.c lists them. */
+/* The same list as in files.c. */
 static bool is_known_anon(char *link)
 {
 #ifdef CONFIG_HAS_LIBBPF

@@ -41,7 +41,7 @@ static const struct {
 };
 #define NR_SPACES ARRAY_SIZE(space)
 
-/* Numbers of namespaces; 0: unknown, as of a zombie, or none in this kernel. */
+/* Inode numbers of namespaces; 0: not known, as for a zombie, or not supported by this kernel. */
 struct spaces {
 	unsigned int id[NR_SPACES];
 };
@@ -88,8 +88,8 @@ static int refuse_space(pid_t pid, pid_t parent, unsigned long flags)
 	return -1;
 }
 
-/* As prepare_pstree_kobj_ids() of the restore: a tree may have network and mount namespaces of its
- * processes' own only if its root has one. */
+/* The rule of prepare_pstree_kobj_ids() in a restore: processes of a tree may have network and
+ * mount namespaces of their own only if the tree's root has. */
 static int guard_spaces(const struct zns_guard_tree *tree)
 {
 	struct spaces *s = xzalloc(tree->nr * sizeof(*s)), own;
@@ -115,7 +115,8 @@ static int guard_spaces(const struct zns_guard_tree *tree)
 
 static int guard_traced(pid_t pid, int tracer)
 {
-	/* A pager of ours stops its program now and then; it stands still before the freeze. */
+	/* A pager of ours stops its program from time to time; the pager itself is paused before
+	 * the freeze. */
 	if (!tracer || zns_guard_is_pager(tracer))
 		return 0;
 	if (!strcmp(zns_guard_name(tracer), "criu"))

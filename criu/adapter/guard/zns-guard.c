@@ -110,7 +110,7 @@ static bool holds_uffd(pid_t pid)
 	return found;
 }
 
-/* A lazy-pages daemon that still fills somebody's memory. */
+/* Is it a lazy-pages daemon that still fills a task's memory? */
 static bool is_lazy_pages(pid_t pid)
 {
 	char text[4096], *s;
@@ -122,7 +122,7 @@ static bool is_lazy_pages(pid_t pid)
 	return false;
 }
 
-/* The first process above @after that @is says yes to, in the order of /proc; 0: none. */
+/* The first process behind @after, in the order of /proc, for which @is returns true; 0: none. */
 static pid_t find_process(bool (*is)(pid_t pid), pid_t after)
 {
 	DIR *dir = opendir("/proc");
@@ -140,7 +140,8 @@ static pid_t find_process(bool (*is)(pid_t pid), pid_t after)
 	return pid;
 }
 
-/* Which of them has a userfaultfd of the task no file says, so all are named. 0: there is none. */
+/* No file tells which of the daemons has a userfaultfd of the task, so all are named. 0: there is
+ * no daemon. */
 static int name_lazy_pages(char *out, size_t len)
 {
 	size_t n = 0;
@@ -152,7 +153,7 @@ static int name_lazy_pages(char *out, size_t len)
 	return nr;
 }
 
-/* uw, write protection alone, takes no page away. */
+/* uw alone, write protection, means that all pages stay. */
 static bool is_filled_by_another(const char *flags)
 {
 	const char *s = flags;
@@ -188,7 +189,7 @@ int zns_guard_area(pid_t pid, unsigned long start, unsigned long end, const char
 	return -1;
 }
 
-/* As criu does in the freeze, where it costs nothing. */
+/* The same checks that criu makes during the freeze, where they cost nothing extra. */
 static int guard_areas(pid_t pid)
 {
 	unsigned long start = 0, end = 0, a, b;

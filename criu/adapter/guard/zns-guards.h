@@ -12,7 +12,7 @@
 
 struct zns_guard_task {
 	pid_t pid;
-	unsigned int parent; /* index of its parent; of the root: 0, as its own */
+	unsigned int parent; /* index of its parent; 0 for the root, which is its own parent */
 };
 
 /* A parent comes before its children. Free @task with xfree. */
@@ -28,26 +28,26 @@ int zns_guard_walk(struct zns_guard_tree *tree, pid_t root, int (*each)(pid_t pi
 size_t zns_guard_text(pid_t pid, const char *name, char *text, size_t size);
 /* The folder /proc/PID/NAME; NULL if it cannot be read. */
 DIR *zns_guard_dir(pid_t pid, const char *name);
-/* State and flags of a thread (proc_pid_stat(5)); false: it has gone. */
+/* State and flags of a thread (proc_pid_stat(5)); false: the thread has exited. */
 bool zns_guard_stat(pid_t pid, pid_t tid, char *state, unsigned int *flags);
 
 /* Makes text fit for an error line: no line breaks, no control characters. */
 char *zns_guard_plain(char *text);
-/* The same of a process's name; it stays until the next but one call. */
+/* Name of a process; the text stays valid until the next call but one. */
 const char *zns_guard_name(pid_t pid);
 
 /* Is it the pager of a memory context, by its name? Anybody may have that name. */
 bool zns_guard_is_pager(pid_t pid);
 
-/* zns-guard-files.c: what is asked, and what was seen. */
+/* zns-guard-files.c: what has been checked, and what was found. */
 struct zns_guard_seen {
 	bool pre_dump;
-	pid_t uffd_pid; /* a process that has a userfaultfd; 0: there is none */
+	pid_t uffd_pid; /* a process that has a userfaultfd open; 0: there is none */
 	int uffd;
 };
 /* All descriptors of a process. -1: printed. */
 int zns_guard_files(pid_t pid, struct zns_guard_seen *seen);
-/* Prints why this descriptor stands in the way; @what: what it is of. Always -1. */
+/* Prints why this descriptor prevents a dump; @what: the kind of its file. Always -1. */
 int zns_guard_refuse_fd(pid_t pid, int fd, const char *what);
 
 #endif

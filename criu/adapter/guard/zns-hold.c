@@ -40,7 +40,7 @@ static int dial(const char *path)
 	return sk;
 }
 
-/* Is this namespace of @pid another one than ours? */
+/* Is this namespace of @pid different from ours? */
 static bool own_ns(pid_t pid, const char *name)
 {
 	char path[64];

@@ -16,10 +16,11 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define INSIST_S 1 /* timeout(1) sends each signal twice at once; later, the user insists */
+/* timeout(1) sends each signal twice at once; a later one is from the user, who insists */
+#define INSIST_S 1
 
 static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-static volatile time_t first; /* 0: none came */
+static volatile time_t first; /* when the first signal came; 0: none came */
 static volatile sig_atomic_t ended_by; /* the signal that ended the restore; 0: none */
 static volatile pid_t root; /* the root task, once the restore has made it */
 

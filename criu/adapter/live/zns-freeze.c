@@ -40,7 +40,7 @@ static bool says(int fd, const char *word)
 	return strstr(text, word);
 }
 
-/* cgroup v1 says so in the same file; that of v2 only says what it was asked for. */
+/* With cgroup v1 the file shows that it is freezing; with v2 it only repeats the request. */
 static bool freezing(int fd)
 {
 	char path[PATH_MAX];
@@ -143,7 +143,7 @@ void zns_cgroup2_close(void)
 	close_safe(&cgroup2);
 }
 
-/* The number in a reply to IPCTNL_MSG_CT_GET_STATS. -1: none is there. */
+/* The number in a reply to IPCTNL_MSG_CT_GET_STATS. -1: the reply has none. */
 static long long nr_entries(const char *reply, ssize_t len)
 {
 	const struct nlmsghdr *h = (const void *)reply;
@@ -191,7 +191,7 @@ bool zns_no_conntrack(void)
 	return !nr;
 }
 
-/* Each program is asked for its version; criu keeps the answer. */
+/* Asks each program for its version; criu stores the answers. */
 void zns_find_iptables(pid_t pid)
 {
 	struct stat ours, theirs;
@@ -215,7 +215,7 @@ bool zns_no_tables(bool ipv6)
 	ssize_t len;
 	int fd;
 
-	if (!zns_active() || getenv("CR_IPTABLES")) /* that may be another program */
+	if (!zns_active() || getenv("CR_IPTABLES")) /* this variable may name another program */
 		return false;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)

@@ -36,9 +36,9 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-static bool tracks; /* the helper sees which pages are written, without --zns-live too */
+static bool tracks; /* true if the helper tracks written pages, also without --zns-live */
 static bool reads_smaps; /* the helper has lines and flags of smaps */
-static pid_t guards_due; /* whose guard pages nobody has looked for yet; 0: nobody's */
+static pid_t guards_due; /* the task whose guard pages were not looked for yet; 0: none */
 static bool names_pages; /* an image of a task whose pages the helper has is being made */
 
 /*
@@ -92,7 +92,8 @@ void zns_live_decided(const struct zw_reply *r)
 {
 	bool live = r->kind == ZW_KIND_LIVE || r->kind == ZW_KIND_DURABLE;
 
-	/* A script after the dump finds a checkpoint, unless somebody asked for less. */
+	/* A script that runs after the dump must find a checkpoint, unless the user has asked for
+	 * less. */
 	if (live && !(zns_opts.live & ZW_LIVE_ON))
 		zns_live_durable = r->kind == ZW_KIND_DURABLE || (zns_scripts && !zns_over_rpc);
 	zns_opts.live &= ~ZW_LIVE_ON;
@@ -240,7 +241,8 @@ static int by_address(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Pages that threads stand on: a lazy restore has them before it lets the threads run. */
+/* Bitmap of pages that hold threads' stacks: a lazy restore fetches them before it lets the threads
+ * run. */
 static uint64_t *stack_pages(struct pstree_item *item)
 {
 	uint64_t *page = xmalloc((item->nr_threads + 1) * sizeof(*page));
@@ -273,7 +275,7 @@ static uint32_t list_lazy(struct zw_area *a, uint64_t start, uint64_t end, const
 	return nr;
 }
 
-/* As generate_iovs (mem.c) marks its pages. */
+/* Marks pages as generate_iovs (mem.c) does. */
 static uint32_t list_private(struct zw_area *a, VmaEntry *e, const uint64_t **stack)
 {
 	if (vma_entry_can_be_lazy(e))

@@ -8,13 +8,15 @@ struct zw_reply;
 
 /* Refuses what a live dump cannot be combined with. 0, or -1 with one line. */
 extern int zns_live_check(bool pre_dump);
-/* For the helper, which decides whether the dump is live where nobody said so: what criu knows. */
+/* If the user did not say whether the dump is live, the helper decides: this tells it what criu
+ * knows. */
 extern void zns_live_offer(bool pre_dump);
 /* And its decision, of the answer to ZW_DUMP_BEGIN. */
 extern void zns_live_decided(const struct zw_reply *r);
 /* Copies memory while the tasks run. 0: now freeze them; -1: printed. */
 extern int zns_live_rounds(bool pre_dump);
-/* An image is opened only to name it: it needs none of its parents, and has nothing to seal. */
+/* True if a pages image is opened only for its name: then parents are not opened, and nothing is
+ * sealed. */
 extern bool zns_live_names_pages(void);
 /*
  * ZW_LIVE_FINAL: lists the areas of a frozen task for the helper, unless zns_live_ahead() has, and

@@ -32,7 +32,8 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* A page server that shows no life for so long is given up: the tasks may stand still meanwhile. */
+/* seconds without a sign of life after which a page server is given up: tasks may be frozen
+ * meanwhile */
 #define DEAD_S 20
 
 static struct zw_chunk *chunk; /* NULL: the helper does not track */
@@ -43,10 +44,8 @@ bool zns_sends(void)
 	return chunk;
 }
 
-/*
- * Asks the page server. 1: it is one of ours, *ids has its checkpoint and parent; 0: it is another
- * program; -1: an error, printed.
- */
+/* Asks the page server. 1: it is ours, *ids has its checkpoint and parent; 0: it is another
+ * program; -1: an error was printed. */
 static int ask_server(struct zw_send *ids)
 {
 	uint8_t *out = (uint8_t *)ids;
@@ -81,7 +80,7 @@ static int map_chunks(int fd)
 	return 0;
 }
 
-/* 0: it tracks; 1: it does not, and @why tells the reason; -1: printed. */
+/* 0: the helper tracks; 1: it does not, and @why has the reason; -1: an error was printed. */
 static int begin(struct zns_msg *m, const char **why)
 {
 	static struct zw_reply r;
@@ -144,7 +143,7 @@ int zns_send_begin(bool pre_dump)
 
 /* ---- pages ---- */
 
-/* Its host may be gone without a word. Not for longer than this shall tasks wait for it. */
+/* The page server's host may have vanished. Tasks must not wait for it longer than this. */
 int zns_limit_silence(int sk)
 {
 	int on = 1, idle_s = 5, every_s = 5, tries = (DEAD_S - 5) / 5, dead_ms = DEAD_S * 1000;
@@ -173,9 +172,10 @@ static int send_all(const uint8_t *buf, size_t len)
 	return 0;
 }
 
-#define IOVS 1024 /* sent by one call, that is half as many runs */
+#define IOVS 1024 /* entries of one call, which is half as many runs */
 
-/* As page-xfer.c sends it, for many runs at once: scattered pages cost two calls each there. */
+/* The same format as in page-xfer.c, but for many runs at once: there, scattered pages cost two
+ * calls each. */
 struct ps_iov {
 	uint32_t cmd;
 	uint64_t nr_pages, vaddr, dst_id;
@@ -254,7 +254,7 @@ static int send_chunk(struct page_xfer *xfer, const struct zw_chunk *c, uint32_t
 	return opts.tls ? 0 : send_plain(xfer, c, nr);
 }
 
-/* Asks for the next chunk; the socket for zns_recv_reply(). */
+/* Asks for the next chunk; returns the socket for zns_recv_reply(). */
 static int ask_chunk(pid_t pid, uint32_t n)
 {
 	struct zns_msg m = ZNS_MSG(ZW_SEND_PAGES);
@@ -344,7 +344,7 @@ int zns_send_end(int failed)
 	struct zns_msg m = ZNS_MSG(ZW_SEND_DONE);
 	struct zw_reply r;
 
-	/* the pages are there, whatever becomes of the tracker */
+	/* the pages were sent, even if the tracker fails */
 	if (!failed && zns_ask(&m, &r, NULL))
 		pr_warn("%s: the next round is a full one\n", r.msg);
 	zns_link_close();

@@ -11,17 +11,18 @@ struct pstree_item;
 struct vm_area_list;
 
 /*
- * Which checkpoint a page server writes, and on which parent. It is asked for the parent of images
- * that cannot be (PS_IOV_PARENT): a stock one has none of them, ours tells by that answer a word of
- * both ids. The first one says that it does.
+ * Asks a page server which checkpoint it writes, and with which parent. The question is a
+ * PS_IOV_PARENT for images with impossible numbers: a stock server answers that it has no such
+ * image, ours answers with a part of both ids. The answer to the first question says that it is
+ * ours.
  */
 #define ZNS_WHO 0x5a4e5300000000UL
 #define ZNS_WHO_IS_ZNS 0x5a4e5331
 #define ZNS_WHO_BITS 31 /* an int that is not negative */
-#define ZNS_WHO_WORDS 9 /* of 2 * 128 bits */
+#define ZNS_WHO_WORDS 9 /* words for 2 * 128 bits */
 
-/* Before the freeze, connected to the page server. 0, also if the helper is not to track; -1:
- * printed. */
+/* Called before the freeze, with a connection to the page server. 0, also if the helper is not to
+ * track; -1: an error was printed. */
 extern int zns_send_begin(bool pre_dump);
 extern bool zns_sends(void);
 /* As zns_live_task. */

@@ -27,7 +27,7 @@ struct nft_ctx;
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* criu cuts the name to so many characters, and a restore looks for that one. */
+/* criu cuts the name to this length, and a restore looks for the cut name. */
 #define TABLE_MAX 32
 #define CONN_MAX 256 /* two elements of a set: a connection, as seen from both ends */
 
@@ -104,8 +104,8 @@ static int delete_table(struct nft_ctx *ctx)
 	return run(ctx, text);
 }
 
-/* In the watcher, in the task's network namespace. Of iptables' locks there is one for all: another
- * dump's stays as long as a jump leads to it. */
+/* Runs in the watcher, in the task's network namespace. For iptables there is only one lock for all
+ * dumps: another dump's lock stays as long as a jump leads to its chain. */
 static void lift(void)
 {
 	static char rules[] =

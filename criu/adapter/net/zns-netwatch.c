@@ -24,11 +24,11 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-static volatile bool *held; /* shared with the watcher */
+static volatile bool *held; /* memory that is shared with the watcher */
 static int to_watcher = -1;
 
-/* Takes a socket, which comes with a byte, and keeps it open. A byte alone: criu needs nobody any
- * more (@over). */
+/* Takes a socket, which comes with a byte, and keeps it open. A byte without a socket: criu does
+ * not need the watcher any more (@over). */
 static bool take(int sk, bool *over)
 {
 	union {
@@ -75,7 +75,7 @@ static void watch(int criu, int netns, int sk, void (*lift)(void))
 			;
 	} while (!over && !(p[0].revents & POLLIN));
 	if (!over && *held) {
-		repair_off(AT_TAKEN); /* before the next packet */
+		repair_off(AT_TAKEN); /* must be done before the next packet */
 		if (!setns(AT_NETNS, CLONE_NEWNET))
 			lift();
 	}
@@ -93,7 +93,7 @@ int zns_netwatch_start(int netns, void (*lift)(void))
 	if (criu >= 0 && mem != MAP_FAILED &&
 	    !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sk)) {
 		held = mem;
-		/* Twice, as for the helper's guard: nobody here waits for it. */
+		/* Forks twice, as for the helper's guard: so no process here has to wait for it. */
 		pid = fork();
 		if (pid == 0) {
 			pid = fork();
