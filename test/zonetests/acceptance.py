@@ -61,7 +61,7 @@ def accept_sound(scene):
 
 @case
 def accept_keeps(scene):
-    """Without --destroy a selftest keeps what is there; with it, checkpoints and other people's data are refused."""
+    """Without --destroy a selftest keeps the data of the device; with it, it refuses a device that holds checkpoints or other data."""
     scene = scene(size=1)
     scene.dump()
     kept = scene.device.checkpoints()
@@ -106,7 +106,7 @@ def accept_unreadable(scene):
 
 
 def failed(text):
-    """{check: what it says} of what a selftest printed."""
+    """Returns {check: its text} for the failed checks in a selftest's output."""
     return dict(line.split(None, 1)[1].split(': ', 1) for line in text.splitlines() if line.startswith('FAILED'))
 
 

@@ -31,7 +31,7 @@ def tenants(scene, text):
 
 
 def dump_as(scene, task, container, name, **args):
-    """A dump of this task as a container of this name; (checkpoint, image directory)."""
+    """Dumps this task as a container of this name; returns (checkpoint, image directory)."""
     images = scene.dir / f'images-{name}'
     images.mkdir()
     extra = ['--zns-container', container, *args.pop('extra', [])]
@@ -40,7 +40,9 @@ def dump_as(scene, task, container, name, **args):
 
 @case
 def metadata_apart(scene):
-    """--zns-separate-metadata: pages on one set of channels, everything else on another; static over dumps."""
+    """--zns-separate-metadata: pages on one set of channels, all other images on another; with static allocation the sets stay the same
+    over several dumps.
+    """
     scene = scene(size=32)
     channel = {g['id']: g['channel'] for g in scene.device.json('groups')['groups']}
     zone_group = {z: g['id'] for g in scene.device.json('groups')['groups'] for z in g['zones']}
@@ -191,7 +193,7 @@ def orphan_holds(scene):
 
 @case
 def promised(scene):
-    """A dump admitted with `reject` keeps its groups to itself while others share what is left."""
+    """A dump admitted with `reject` keeps its groups to itself while other dumps share the remaining ones."""
     scene = scene(SLOW, size=300)
     other = scene.new_task(64)
     images = scene.dir / 'images-other'

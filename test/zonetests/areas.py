@@ -151,7 +151,7 @@ class Tried:
 
 
 def tried(scene, kind, ways):
-    """{way: what the table says}"""
+    """Returns {way: what the table says}."""
     room, found = scene(ROOM, 1), {}
     tried = Tried(room, kind)
     for way in ways:

@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 		replay(2);
 		_exit(0);
 	}
-	/* Its areas are compared, so all must exist before the dump. */
+	/* Its areas are compared, so all of them must exist before the dump. */
 	zt_read_all(ready[0], &byte, 1, "child");
 	close(ready[0]);
 	close(ready[1]);

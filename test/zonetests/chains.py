@@ -164,7 +164,7 @@ def restored_tree(scene):
 
 @case
 def restored_shared(scene):
-    """the same of shared memory."""
+    """restored for shared memory."""
     restored_of('shmanon', scene)
 
 
@@ -244,7 +244,7 @@ def retained(scene):
 
 @case
 def flattened(scene):
-    """flatten: same id, no parent, the handle stays good; children of it too; then its parents may go."""
+    """flatten: the checkpoint keeps its id and has no parent; its handle and its children stay valid; then its parents can be removed."""
     parts = Parts(scene(ROOM, 1))
     ids = parts.ids
     said = parts.ctl(1, 'flatten', ids[3])
@@ -263,7 +263,7 @@ def flattened(scene):
 
 @case
 def flattened_as_told(scene):
-    """flatten tells how far it is and goes no faster than the broker says; its weight is its owner's, or one of its own."""
+    """flatten reports its progress and keeps the broker's rate; its weight is its owner's, or a weight of its own."""
     parts = Parts(scene(ROOM, 48), size=48)
     conf = Path(parts.device.env['ZNS_CONFIG']) / 'tenants.conf'
     conf.write_text(f'name * weight=400 max-weight=500 max-qos={CAP}\n')
@@ -302,7 +302,7 @@ def laid_out(scene):
     dry = parts.device.json('flatten', newest, '--dry-run')
     expect('parents', (before['parents'], dry['checkpoints_read']), (LEVELS - 1, LEVELS))
     expect('the same prediction', (dry['of_best'], dry['written']), (before['of_best'], False))
-    pagemaps = 64 << 10             # are written anew, and are not those that were read
+    pagemaps = 64 << 10             # these are written anew, so they are not the images that were read
     if not dry['would_write_bytes'] - pagemaps <= before['wanted_bytes'] <= dry['would_write_bytes'] + pagemaps:
         raise Failed(f'wanted are {before["wanted_bytes"]} bytes, {dry["would_write_bytes"]} would be written')
     if not before['wanted_bytes'] < before['read_bytes']:

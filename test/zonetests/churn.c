@@ -97,8 +97,8 @@ static void move_part(uint8_t *from, uint8_t *to, size_t pages)
 				      to + at));
 }
 
-/* To a free address; where it was another block may come. In two parts: so a mapping is cut where
- * none was. */
+/* Moves a block to a free address, and another block may move to the old one; in two steps, so that
+ * a mapping is split at a place where none was split. */
 static void move(size_t b)
 {
 	uint8_t **to = &spare[below(SLOTS - BLOCKS)], *from = block[b].mem;
@@ -146,7 +146,7 @@ static void step(void)
 		move(b);
 	else if (!below(8))
 		child();
-	/* what was dropped is written again, or soon nothing is left */
+	/* dropped pages are written again, otherwise soon none would be left */
 	for (size_t p = first; what >= 70 && what < 88 && p < first + nr; p++)
 		if (below(4))
 			write_page(b, p);

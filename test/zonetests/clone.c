@@ -44,7 +44,7 @@ static void forward(int sig)
 	kill(-1, sig);
 }
 
-/* Its second address; 127.0.0.1 stays, criu tries TCP there. */
+/* Its second address; 127.0.0.1 stays, since criu tests TCP there. */
 static void lo_alias(struct ifreq *r, const char *address)
 {
 	struct sockaddr_in *in = (struct sockaddr_in *)&r->ifr_addr;

@@ -76,7 +76,9 @@ def all_comes_back(scene):
 
 @case
 def nothing_scattered(scene):
-    """--defrag where nothing collides: nothing is moved, and says so; what it does not know is refused; --layout has each one."""
+    """--defrag where no two lanes share a die: nothing is moved, and the command says so; unknown containers are refused; --layout shows
+    each checkpoint.
+    """
     scene = scene(ONE_DIE, size=1)
     ids = many_dumps(scene, 2)
     before = {i: archive(scene, i) for i in ids}
@@ -269,10 +271,12 @@ def flattened(scene):
 
 @case
 def moves(scene):
-    """Zones are won; ids, bytes, pins, rules and handles stay; restores by handle and by id; twice is once; all comes back."""
+    """Zones are gained; ids, bytes, pins, rules and handles stay; restores work by handle and by id; a second run moves nothing; all zones
+    come back at the end.
+    """
     scene = scene(ONE_DIE, size=1)
     ids = many_dumps(scene, 8)
-    last = scene.good_dump(extra=['--leave-running'])       # this one has its handle in scene.images
+    last = scene.good_dump(extra=['--leave-running'])       # the handle of this checkpoint is in scene.images
     scene.device.remove(*[i for n, i in enumerate(ids) if n % 4])
     left = ids[::4] + [last]
     scene.device.json('pin', left[0])
@@ -363,7 +367,7 @@ def full_device(scene):
     left, before = fragmented(scene)
     filler = 0
     while empty(scene):
-        # A container each, so that none continues another one's zone.
+        # One container each, so that none continues another's zone.
         filler += 1
         log = scene.log()
         images = scene.dir / f'filler-{filler}'

@@ -78,7 +78,7 @@ class Live:
 
 @case
 def restored(scene):
-    """Restores by handle and by id; what show says of it; its bytes count once."""
+    """Restores by handle and by id; checks what show prints; its bytes count once."""
     live = Live(scene(ROOM, 1))
     if live.said['runs'] < 1000:
         raise Failed(f'only {live.said["runs"]} runs')
@@ -112,7 +112,7 @@ def restored(scene):
 
 @case
 def flattened(scene):
-    """Without parents: flatten writes it anew in plain images, and the superseded copies take no room any more."""
+    """Without parents: flatten writes the checkpoint anew with plain images, and the replaced copies take no room any more."""
     live = Live(scene(ROOM, 1))
     before = live.device.json('show', live.id)
     size = sum(len(b) for b in content(live.plain).values())
@@ -144,7 +144,7 @@ def restored_tree(scene):
 
 @case
 def restored_shared(scene):
-    """the same of shared memory."""
+    """restored for shared memory."""
     live = Live(scene(ROOM, 1), program='shmanon', size=None)
     live.restore()
     live.same()
@@ -286,7 +286,7 @@ def chain(scene):
 
 @case
 def encrypted(scene):
-    """With a key: restore, authentic, chain; without the key nothing is read; nobody exchanges a run."""
+    """With a key: restore works and is authenticated, also in a chain; without the key nothing can be read; no run can be exchanged."""
     scene = scene(ROOM, 1)
     key = scene.dir / 'key'
     scene.device.json('key', 'create', str(key))

@@ -36,13 +36,13 @@ def commands_of(usage):
 # ---- help and versions ---------------------------------------------------------------------------------
 
 def wide(text):
-    """Its lines that 80 columns are too few for."""
+    """Returns the lines that are longer than 80 columns."""
     return [line for line in text.split('\n') if len(line) > 80]
 
 
 @case
 def helps(scene):
-    """-h, --help and `help CMD` of every command say the same, on standard output, with exit code 0; the other programs' too."""
+    """-h, --help and `help CMD` of every command print the same, on standard output, with exit code 0; so do the other programs."""
     scene = scene(TINY, size=1)
     usage = run_ctl(scene, 0, '--help')
     expect('--help: longer lines', wide(usage) + wide(run(scene.cfg.criu, '--help')), [])
@@ -91,7 +91,7 @@ def versions(scene):
              ('zns-memkeep', '--version'), ('zns-runc', '--zns-version'))}
     criu = run(scene.cfg.criu, '--version').splitlines()
     said['znsctl'] = said['znsctl'].split('\n')[0] + '\n'     # formats follow: the next case
-    expect('memory contexts', bool(re.search(r'\nMemory contexts: \d+\n$', said['zns-mem'])), True)     # a package's upgrade asks
+    expect('memory contexts', bool(re.search(r'\nMemory contexts: \d+\n$', said['zns-mem'])), True)     # a package's upgrade script asks for this
     said['zns-mem'] = said['zns-mem'].split('\n')[0] + '\n'
     expect('first line of criu --version', bool(re.fullmatch(r'Version: [0-9.]+', criu[0])), True)
     builds = {name: re.fullmatch(rf'{name}: ZNS-CRIU ([\w.-]+)\n', text) for name, text in said.items()}
@@ -252,7 +252,7 @@ COMMANDS = (['ls'], ['show'], ['verify'], ['rm', '--dry-run'])
 
 @case
 def same_words(scene):
-    """ls, show, verify and rm take the same ids, directories, names and options, and refuse the same, with the same exit codes."""
+    """ls, show, verify and rm accept and refuse the same ids, directories, names and options, with the same exit codes."""
     scene = scene(size=1)
     ident = scene.good_dump(extra=['--leave-running'])
     plain = new_dir(scene, 'plain')
@@ -274,7 +274,7 @@ def same_words(scene):
     new_dir(scene, 'errors')
     for command in COMMANDS:
         run(scene.cfg.znsctl, *command, 'errors', env=scene.device.env, cwd=scene.dir)
-    # Of what was removed all say when, and by what; only rm has nothing left to do.
+    # All commands say when and by which command a checkpoint was removed; only for rm it is not an error.
     run_ctl(scene, 0, 'rm', str(scene.images))
     expect('removed by its directory', scene.ids(), [])
     for word in (ident, str(scene.images)):

@@ -98,7 +98,7 @@ def there_and_back(scene):
     scene.device.ctl('reset', '--all-garbage')
     spec, key_id = new_key(scene)
     run_ctl(scene, 0, 'format', scene.device.spec, '--encrypt', spec, '--map', 'i % 8', '--zone-write-bw', '100')
-    with open(scene.device.path, 'r+b') as dev:     # what the plain one left behind write pointers
+    with open(scene.device.path, 'r+b') as dev:     # what the unencrypted checkpoint left behind the write pointers
         media = Media(scene)
         stop_broker(scene)
         dev.seek(media.at(3, 0))
@@ -143,7 +143,7 @@ def redis_host(scene):
 
 @case
 def redis_ns(scene):
-    """Redis in namespaces of its own: other images than pages, too."""
+    """Redis in namespaces of its own: it has images other than pages, too."""
     redis(scene, 'ns')
 
 
@@ -191,7 +191,7 @@ def key_of_the_machine(scene):
 
 @case
 def missing_and_wrong_keys(scene):
-    """No key, another one, one that others could read, none at all: dump and restore say so in one line."""
+    """A missing key, a wrong one, one that other users can read: dump and restore report it in one line."""
     scene, spec, key_id = encrypted(scene)
     other, other_id = new_key(scene, 'other')
     path = Path(spec[5:])
@@ -284,7 +284,7 @@ def tools_with_the_key(scene):
 
 @case
 def rotate(scene):
-    """All keys wrapped with another master key: the old one opens nothing any more, and no old wrapping is left."""
+    """All keys are wrapped with another master key: the old one decrypts nothing any more, and no old wrapped key is left."""
     scene, spec, key_id = encrypted(scene)
     ids = [scene.good_dump(extra=['--leave-running']), scene.good_dump(images=second(scene))]
     old = set().union(*(wrapped_keys(scene, i) for i in ids))
@@ -304,7 +304,7 @@ def rotate(scene):
 
 @case
 def rotate_beside_a_dump(scene):
-    """Its record would bring a key that the old master key wraps: the rotation is refused until it has ended."""
+    """The dump's record would bring a key that is wrapped with the old master key, so the rotation is refused until the dump has ended."""
     scene, _, _ = encrypted(scene)
     started = scene.start_dump(['--leave-running'], stop_after=1)
     scene.at_barrier()

@@ -11,7 +11,7 @@
 struct part {
 	const char *name;
 	uint8_t *mem;
-	uint32_t *gen; /* by page; 0: never written */
+	uint32_t *gen; /* generation of each page; 0: never written */
 	size_t pages;
 };
 

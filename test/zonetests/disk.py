@@ -145,7 +145,7 @@ def twin(scene):
 
 @case
 def several(scene):
-    """Of two devices a dump that names none takes the one with most free space, or the default; a restore follows the handle."""
+    """With two devices, a dump without --zns-dev goes to the one with most free space, or to the default; a restore follows the handle."""
     scene = on_disk(scene(size=1), '64M')
     large = f'file:{scene.dir}/large'
     scene.device.json('create', large, '--size', '128M', '--rate', '500')
@@ -177,7 +177,7 @@ class CutCopy:
     def __init__(self, scene):
         self.scene = on_disk(scene(size=1))
         self.ids = many_dumps(self.scene, 1)
-        self.scene.task = self.scene.new_task(4)    # it takes more writes, so that some accidents hit it alone
+        self.scene.task = self.scene.new_task(4)    # it makes more writes, so that some faults hit only this dump
         self.ids = sorted(self.ids + many_dumps(self.scene, 1))
         self.source, self.nr = self.scene.device.spec, 0
 
@@ -254,7 +254,9 @@ def copy_cut_all(scene):
 
 @case
 def copy(scene):
-    """Checkpoints go to another device as they are, a drive here: a second run has nothing to do; they restore from there alone."""
+    """Checkpoints are copied to another device unchanged, here a drive: a second run copies nothing; they can be restored from there
+    alone.
+    """
     scene = on_disk(scene(size=6))
     first = many_dumps(scene, 2)
     run_ctl(scene, 0, 'pin', first[0])
@@ -359,7 +361,7 @@ def stream(scene):
 
 @case
 def torn(scene):
-    """Of a stream that is cut off, damaged, or does not fit, each checkpoint is there as a whole or not at all; one line says why."""
+    """From a stream that is cut off, damaged, or does not fit, each checkpoint arrives completely or not at all; one line says why."""
     scene = on_disk(scene(size=6))
     ids = many_dumps(scene, 3)
     source = scene.device.spec
@@ -499,7 +501,7 @@ def keyed(scene):
 
 @case
 def words(scene):
-    """What is printed of a disk speaks of neither zones nor groups."""
+    """For a disk no output mentions zones or groups."""
     scene = on_disk(scene(size=1), '64M')
     ident, = many_dumps(scene, 1, 'web')
     run_ctl(scene, 0, 'report', '--output', f'{scene.dir}/page.html')

@@ -57,7 +57,7 @@ def first_write_error(scene):
 
 @case
 def no_controls(scene):
-    """Programs that users get know none of a test's controls, whatever the environment says; those of the test build do."""
+    """The installed programs ignore the controls of tests, whatever the environment says; those of the test build do not."""
     scene = scene(size=8)
     scene.device.needs_emulator('needs an emulator that could be made to fail')
     words = dict(ZNS_EMU_FAULT='write-after=0x*,read-after=0x*', ZNS_EMU_DATA='none', ZNS_EMU_CLOCK='none', ZNS_EMU_FLUSH='none',
@@ -246,7 +246,7 @@ def kill_criu(scene):
     scene.works()
 
 
-SLOWLY = ['--zns-qos-max', '1']     # MiB/s: a dump or a restore that nobody ends takes minutes
+SLOWLY = ['--zns-qos-max', '1']     # MiB/s: so slow that a dump or restore takes minutes unless it is ended
 
 
 def writes_slowly(scene, more=()):
@@ -370,7 +370,7 @@ def kill_broker(scene):
     broker = scene.device.status()['broker_pid']
     ztlib.kill(broker)
     scene.go_on()
-    # Who notices first: the thread that shows progress, or the one that asks for a zone.
+    # The first to notice is either the thread that shows progress, or the one that asks for a zone.
     scene.end_of(started).must_fail('znsd died during the dump|the broker .* died or closed the connection')
     scene.unharmed()
     if scene.device.status()['broker_pid'] in (0, broker):
@@ -481,7 +481,7 @@ def refused(scene, option, values, word):
 
 @case
 def bad_qos(scene):
-    """Rates that are none."""
+    """Strings that are not a bandwidth."""
     scene = scene()
     values = ['', '0', '-5', 'abc', '500MB', '500 MiB', '1e3', '0x10', '99999999999999999999', '500MiB/s/s']
     complaints = refused(scene, '--zns-qos', values, 'qos|bandwidth')
@@ -533,7 +533,7 @@ def stream(scene):
 
 @case
 def no_device(scene):
-    """Nothing is registered, nothing given; then a device that does not exist."""
+    """No device is registered and none is given; then a device that does not exist."""
     scene = scene()
     empty = dict(scene.device.env, ZNS_CONFIG=str(scene.dir / 'etc2'), ZNS_RUN=str(scene.dir / 'run2'))
     scene.failed_dump('device', env=empty)
@@ -586,7 +586,7 @@ def foreign_handle(scene):
 
 @case
 def truncated_handle(scene):
-    """A handle that ends too early, or goes on."""
+    """A handle that is cut short, or has bytes behind its end."""
     scene = scene()
     good = handle_of(scene)
     for length in sorted({1, 8, 47, 48, 49, len(good) // 2, len(good) - 1}):
@@ -944,7 +944,7 @@ def two_hosts(scene):
         raise Failed(f'the first host may probe: {done.stdout}{done.stderr}')
     scene.device.env = theirs
     scene.ids()
-    scene.end_broker(signal.SIGTERM)    # leaves, and says so
+    scene.end_broker(signal.SIGTERM)    # the broker exits, and logs that
     scene.device.env = mine
     if scene.ids() != sorted([first, second]):
         raise Failed('a released device is not taken over with all it has')

@@ -44,7 +44,7 @@ class Lazy:
     def redis(self, name):
         directory = self.scene.dir / name
         directory.mkdir()
-        # In a PID namespace of its own nobody takes the numbers of its threads between two restores.
+        # In a PID namespace of its own no other process takes its threads' PIDs between two restores.
         self.task = RedisTask(directory, 'ns', keys=KEYS, varied=False, size=250)
         self.scene.tasks.append(self.task)
         self.task.start().wait_ready()
@@ -84,7 +84,7 @@ class Lazy:
         expect('values', [v.split('\0')[0] for v in got[:3]], [f'value:{n}' for n in list(ASKED)[:3]])
 
     def restore(self, *daemon_extra, whole=False):
-        """One lazy restore that answers; what the daemon says of it. whole: until all pages are there."""
+        """Makes one lazy restore, after which the task answers, and returns the daemon's log. whole: waits until all pages are there."""
         daemon = lazy_daemon(self.scene, self.images, daemon_extra)
         try:
             done = self.scene.restore(images=self.images, task=self.task, extra=['--lazy-pages'])
@@ -144,7 +144,7 @@ def second_restore(scene):
     lazy.dump()
     before = lazy.record()
     with_it = lazy.few(before)
-    # The same without: else nothing would have been saved.
+    # The same request without the option: otherwise nothing would have been saved.
     again = len(lazy.without('--zns-qos-max', '8', '--zns-record=off').lines('#PF at'))
     if again < 2 * with_it:
         raise Failed(f'{again} faults without a record, {before} while it was made, {with_it} with it')
@@ -154,7 +154,7 @@ def second_restore(scene):
 
 @case
 def lasting(scene):
-    """The record stays when the broker leaves, and goes with its checkpoint; another one has none."""
+    """The record stays when the broker exits, and is removed with its checkpoint; a copy has none."""
     scene = scene()
     lazy = Lazy(scene)
     ident = lazy.dump()
@@ -165,7 +165,7 @@ def lasting(scene):
     if not scene.device.json('show', ident)['first_pages']['recorded']:
         raise Failed('znsctl show does not tell of the record')
     scene.device.remove(ident)
-    stop_broker(scene)      # what is left must be a sound catalogue
+    stop_broker(scene)      # the catalogue that is left must be sound
     lazy.dump()
     lazy.without()
 
@@ -212,7 +212,7 @@ def foreign(scene):
 
 @case
 def sealed(scene):
-    """Of an encrypted checkpoint: works, tells nothing, and neither a changed nor a plain record is taken."""
+    """First pages of an encrypted checkpoint: they work, reveal nothing, and neither a changed nor an unencrypted record is accepted."""
     scene, *_ = encrypted(scene)
     lazy = Lazy(scene)
     lazy.dump()
@@ -232,7 +232,7 @@ def sealed(scene):
 
 @case
 def options(scene):
-    """What --zns-record takes, and who."""
+    """Which values --zns-record accepts, and which commands accept it."""
     scene = scene(size=1)
     scene.good_dump()
     for bad in ('0', '3601', 'yes', '-1', '1x', ''):

@@ -74,7 +74,7 @@ def refused(scene, *patterns, early=True, kinds=KINDS, runs=True):
 
 
 def dumped(scene):
-    """What was refused can be dumped when nothing stands in the way any longer, or nothing did."""
+    """A refused tree can be dumped when the obstacle is gone, or if there was none."""
     scene.works()
 
 
@@ -116,7 +116,7 @@ def other_user(scene):
 
 @case
 def missing(scene):
-    """Half of the pages are with another process, behind a userfaultfd; when it has let go, the dump has all of them."""
+    """Another process has half of the pages, behind a userfaultfd; after it has released the range, the dump has all pages."""
     scene = held(scene, 'missing')
     area, = areas(scene.task.pid, 'um')
     refused(scene, rf'Process {scene.task.pid} \(held\) has memory at {area} behind a userfaultfd', 'end the program that holds it',
@@ -134,7 +134,7 @@ def own(scene):
 
 @case
 def own_child(scene):
-    """The same in a child: nobody in the tree is stopped."""
+    """As in own, in a child: no process of the tree is stopped."""
     scene = held(scene, 'child own')
     child = next(p for p in ztlib.tree(scene.task.pid) if p != scene.task.pid)
     refused(scene, rf'Process {child} \(held\) .*behind a userfaultfd', 'holds it itself')
@@ -168,7 +168,7 @@ CASES['sqpoll-away'].__doc__ = 'The same where another process has the ring: not
 
 @case
 def sqpoll_child(scene):
-    """The same in a child."""
+    """As in sqpoll, in a child."""
     scene = held(scene, 'child sqpoll')
     child = next(p for p in ztlib.tree(scene.task.pid) if p != scene.task.pid)
     refused(scene, rf'Process {child} \(held\) uses io_uring')
@@ -302,7 +302,7 @@ def deleted(scene):
 
 
 def restored_plainly(scene):
-    """The same without zones."""
+    """As in restored, without zones."""
     cfg = copy.copy(scene.cfg)
     cfg.stock = True
     images = scene.dir / 'images-plain'

@@ -11,7 +11,7 @@
 #define INSTALL 102
 #define REMOVE 103
 #define PAGES 64ul
-#define ROW 32ul /* pages from here on come and go */
+#define ROW 32ul /* guard pages from here on are set and removed */
 
 static uint8_t *mem, *shared;
 static bool have, guarded[PAGES];

@@ -101,7 +101,7 @@ static void missing(bool own)
 	fill(2 * ZT_PAGE);
 	open_uffd(UFFDIO_REGISTER_MODE_MISSING);
 	if (own)
-		step = 2 * ZT_PAGE; /* nobody would bring the others */
+		step = 2 * ZT_PAGE; /* no other process would fill the other pages */
 	else
 		give_away();
 }
@@ -132,7 +132,7 @@ static void sqpoll(bool away)
 
 	ring = open_ring(&p);
 	if (away)
-		give_away(); /* nothing but the thread is left */
+		give_away(); /* only the thread's memory is left */
 }
 
 /* A read that nothing ends: a worker of the kernel's sits in it. */

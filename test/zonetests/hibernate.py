@@ -37,7 +37,7 @@ class Idler:
         self.process.stdout.readline()
 
     def ask(self, percent):
-        """It looks at so much of its memory, and writes some of it."""
+        """Asks the program to read so much of its memory, and write some of it."""
         self.process.stdin.write(f'{percent}\n')
         self.process.stdin.flush()
         said = self.process.stdout.readline().strip()
@@ -55,7 +55,7 @@ class Idler:
 
 
 def family(pid):
-    """It and its descendants."""
+    """The PIDs of the process and its descendants."""
     below = Path(f'/proc/{pid}/task/{pid}/children').read_text().split()
     return [pid, *(p for child in below for p in family(int(child)))]
 
@@ -75,7 +75,7 @@ def out(pid):
 
 @case
 def threads(stage, args):
-    """Threads: all goes out; what is touched comes back, and nothing else."""
+    """Threads: all memory goes out; only touched pages come back."""
     stage = stage()
     program = Idler(stage, 96, threads=3)
     before = resident(program.pid)
@@ -183,12 +183,12 @@ def record(stage, args):
         program.ask(30)
         return (gone - awake['evicted']) >> 16, stage.status(program.pid)['read_units'] - awake['read_units']
     program.tell('hibernate')
-    program.tell('wake')         # there is no record yet: from now on what is touched is written down
+    program.tell('wake')         # there is no record yet: from now on touched pages are recorded
     first, second = activation(), activation()
     print(f'    {touched} units touched; of these read ahead by the wake, and faults: first {first}, second {second}')
     if first[0] > touched / 5 or second[0] < touched * 0.8 or second[1] > touched / 5:
         raise Failed('the record does not help')
-    # what is not missed any more leaves it
+    # pages that are not needed any more leave the record
     whole = stage.status(program.pid)['record_units']
     for _ in range(20):
         program.tell('hibernate')
@@ -203,7 +203,7 @@ def record(stage, args):
 
 @case
 def frozen(stage, args):
-    """--freeze: the cgroup stands still until the wake, whoever dies; a cgroup with others in it is left alone."""
+    """--freeze: the cgroup is frozen until the wake, whichever process dies; a cgroup with other processes is not frozen."""
     for group in Cgroup.all():
         freeze(stage(), group)
 
@@ -242,7 +242,7 @@ def freeze(stage, group):
 
 @case
 def paused(stage, args):
-    """A cgroup that somebody else froze: the command says so and returns; afterwards all is there, and it can hibernate."""
+    """A cgroup that another program froze: the command reports it and returns; afterwards all memory is intact, and it can hibernate."""
     group, *others = Cgroup.all()
     stage = stage()
     for other in others:
@@ -326,7 +326,7 @@ def redis(stage, args):
 
 @case
 def told(stage, args):
-    """What it is told wrongly, or twice, and what it says then."""
+    """Wrong or repeated commands, and the answers to them."""
     stage = stage()
     program = Idler(stage, 16)
     for words, part in ((('hibernate',), 'one context, PID or container'), (('wake', 'nobody'), 'nobody is in no memory context'),
@@ -341,7 +341,7 @@ def told(stage, args):
     if found['state'] != 'hibernated' or found['wakes'] != 1 or found['frozen']:
         raise Failed(f'{found}')
     program.ask(5)
-    program.tell('hibernate')            # what came back goes out again
+    program.tell('hibernate')            # pages that came back go out again
     out(program.pid)
     program.ask(100)
 
@@ -381,7 +381,7 @@ def ceiling(stage, args):
     conf.write_text('name pid-* max-memory=8M\n')
     refused(one, 'the ceiling of `name pid-*` is 8 MiB', 12 << 20)
     conf.write_text(f'name {one.name} max-memory=1G\nname pid-* max-memory=wrong\n')
-    time.sleep(1.2)              # it is looked up once a second
+    time.sleep(1.2)              # the state is checked once a second
     refused(one, 'tenants.conf:2: a size reads like', 12 << 20)
     conf.write_text('name pid-* total-memory=40M\n')
     time.sleep(1.2)

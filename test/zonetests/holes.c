@@ -8,7 +8,8 @@
 #include "zt.h"
 
 #define RUNS 200
-#define WRITTEN (256ul << 10) /* of each run; then a page that nobody wrote */
+/* bytes written in each run; then follows one page that was never written */
+#define WRITTEN (256ul << 10)
 #define RUN (WRITTEN + ZT_PAGE)
 
 static uint8_t *mem;

@@ -21,7 +21,7 @@ from ztscene import case_of, expect, suite_main
 
 CASES = {}
 case = case_of(CASES)
-CALLS_MOST = 400        # of one operation; more are a sign that the scene is too large for this
+CALLS_MOST = 400        # most calls of one operation; if there are more, the scene is too large for this test
 
 
 class Calls:

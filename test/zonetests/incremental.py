@@ -45,7 +45,7 @@ WIDE = room(512)
 
 
 def is_small(chain, ident, full):
-    """Its pages are a small part of the full dump's."""
+    """Checks that the checkpoint's pages are a small part of the full dump's."""
     pages, whole = chain.record(ident)['page_bytes'], chain.record(full)['page_bytes']
     if pages > whole / 4:
         raise Failed(f'an incremental dump has {pages} bytes of pages, the full one {whole}')
@@ -53,7 +53,7 @@ def is_small(chain, ident, full):
 
 
 def left_to_parent(chain, n):
-    """What show says of it: most of the full dump's pages, and the same in words."""
+    """Checks what show prints: most of the full dump's pages are left to the parent, as numbers and in words."""
     record, whole = chain.record(chain.ids[n]), chain.record(chain.ids[0])['page_bytes']
     if not whole / 2 < record['parent_bytes'] <= whole - record['page_bytes'] / 2:
         raise Failed(f'{record["parent_bytes"]} bytes were left to the parent, {record["page_bytes"]} not, of {whole}')
@@ -221,7 +221,7 @@ def over_rpc(scene):
 
 @case
 def pre_dump_failing(scene):
-    """a pre-dump that fails leaves the task running and nothing behind; the chain goes on from the one before."""
+    """a pre-dump that fails leaves the task running and no files; the chain continues from the previous checkpoint."""
     scene = scene(ROOM, 1)
     chain = Chain(scene)
     chain.dump('pre-dump')
@@ -268,7 +268,7 @@ def exported(scene):
 # ---- trackers between dumps (live.md, "Incremental dumps") ----------------------------------------------
 
 def processes(env, *cmdline):
-    """Those of this runtime directory with this command line."""
+    """Processes of this runtime directory with this command line."""
     found, mark = [], f'ZNS_RUN={env["ZNS_RUN"]}'.encode()
     for p in Path('/proc').iterdir():
         try:
@@ -458,7 +458,7 @@ def broken_off(scene, victim, extra):
 
 @case
 def criu_killed(scene):
-    """kill -9 of criu after pages were protected anew: nothing of that dump counts."""
+    """kill -9 of criu after pages were protected anew: nothing of that dump is used."""
     broken_off(scene, 'criu', RUN_ON)
 
 
@@ -487,7 +487,7 @@ def failing_early(scene):
     if failed.code == 0:
         raise Failed('a dump succeeded without the cgroup that it was to freeze')
     helpers_end(scene)
-    wait_until(lambda: len(keepers(scene)) == 1, 20)        # its own ends with its helper, a moment later
+    wait_until(lambda: len(keepers(scene)) == 1, 20)        # the dump's own keeper exits with its helper, a moment later
     expect('keepers', len(keepers(scene)), 1)
     shutil.rmtree(chain.images(1))
     chain.dump(parent=0, extra=TRACK)

@@ -26,7 +26,7 @@ CASES = {}
 case = case_of(CASES)
 STILL = ['--zns-record=3600']
 LOST = r'ended before all pages were in place: \d+ restored tasks were killed'
-FOR_S = 60      # bound of all waits; far more than anything here takes
+FOR_S = 60      # seconds; limit of all waits, far more than any step here takes
 
 
 def until(true, what):
@@ -77,12 +77,14 @@ def is_dead(task, pids=()):
 
 
 def lost(scene, daemon, code, *lines):
-    """After the accident: no task, the daemon's exit code, what its log says, and nobody left."""
-    ztlib.kill(scene.task.pid, signal.SIGUSR1)      # it touches all of its memory
+    """Checks the state after the accident: the task is gone, the daemon has this exit code and these lines in its log, and no process is
+    left.
+    """
+    ztlib.kill(scene.task.pid, signal.SIGUSR1)      # at this signal the task touches all of its memory
     expect('exit code of the daemon', daemon.end().code, code)
     is_dead(scene.task)
     no_holder(scene)
-    ended = Outcome(code, daemon.log)     # with what the holder says
+    ended = Outcome(code, daemon.log)     # includes what the holder prints
     for line in (LOST, *lines):
         if not ended.lines(line):
             raise Failed(f'no line says /{line}/: {" | ".join(ended.errors()[-3:])}')
@@ -91,7 +93,7 @@ def lost(scene, daemon, code, *lines):
 
 @case
 def whole(scene):
-    """Nothing goes wrong: the task has its memory, and nobody is left or killed."""
+    """Without an accident: the task has its memory, and no process is left or killed."""
     scene = dumped(scene)
     daemon = lazy_daemon(scene, scene.images)
     lazily(scene, daemon)
@@ -178,7 +180,7 @@ def read_error(scene):
 
 
 def killed(scene, who):
-    """A lazy restore that brings little, and loses one of those that take part: the daemon."""
+    """A lazy restore that has brought few pages when the given process is killed: the daemon."""
     daemon = lazy_daemon(scene, scene.images, STILL)
     lazily(scene, daemon)
     for pid in who(scene, daemon):
@@ -227,7 +229,7 @@ def asked_to_end(scene):
 
 @case
 def broker_killed(scene):
-    """kill -9 of the broker: pages go on to come."""
+    """kill -9 of the broker: pages still arrive."""
     scene = dumped(scene)
     daemon = killed(scene, lambda scene, daemon: [scene.broker_pid()])
     scene.task.verify(signal.SIGUSR1)
@@ -242,7 +244,7 @@ def holder_of(scene):
 
 @case
 def stopped(scene):
-    """All who bring pages are stopped and go on, as by a debugger or a freezer: pages go on to come."""
+    """All processes that bring pages are stopped and continued, as by a debugger or a freezer: pages still arrive."""
     scene = dumped(scene)
     daemon = lazy_daemon(scene, scene.images, STILL)
     lazily(scene, daemon)
@@ -329,7 +331,7 @@ def tree(scene):
 
 @case
 def namespaces(scene):
-    """Tasks in namespaces of their own, whose PIDs are others inside."""
+    """Tasks in namespaces of their own, where they have other PIDs."""
     scene = scene(size=8)
     directory = scene.dir / 'task-ns'
     directory.mkdir()
@@ -366,7 +368,7 @@ def forked_child(scene):
 
 @case
 def source_killed(scene):
-    """The page server that the pages come from dies; none had come."""
+    """The page server that the pages come from dies before any page has come."""
     scene = dumped(scene)
     copied, port = fresh(scene, 'copied'), free_port()
     exported = scene.dir / 'exported'

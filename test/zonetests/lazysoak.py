@@ -29,14 +29,14 @@ from ztscene import Outcome, expect, run_case
 
 KINDS = ('damage', 'helper', 'daemon', 'broker', 'eio', 'eio-once', 'holder', 'both')
 CONTROL = 'control'
-PIECES = 16         # of each task's memory, one of which is damaged
+PIECES = 16         # pieces of each task's memory, one of which is damaged
 # What an earlier run recorded would be there before the tasks run.
 OFF = '--zns-record=off'
 DAEMONS = ([OFF], STILL, [OFF, '--zns-qos-max', '40'])
 # program, MiB, options of its dumps
 PROGRAMS = (('bigmem', 12, [[]]), ('lazyfork', 8, [[]]), ('cowtree', 24, [[]]), ('bigmem', 8, [['--zns-live']]),
             ('bigmem', 8, [['--zns-live', '--track-mem', '--leave-running'], ['--track-mem']]))
-# What a parent says whose child was killed, or said this itself. A wrong byte has a line of its own.
+# What a parent prints whose child was killed, or printed this itself. A wrong byte has another line.
 ORPHANED = re.compile(r'(FAIL|ERROR): child \d+ (is gone|ended with status 0x([79]|100|200)$)')
 
 
@@ -44,7 +44,7 @@ _ended = {}         # pid: status of processes that were ours to collect
 
 
 def _reap():
-    """As ztlib.reap, which forgets of what they ended."""
+    """Like ztlib.reap, but also forgets the processes that it has reaped."""
     try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -96,7 +96,7 @@ class Soak:
                 'holder': lambda: [holder_of(scene)], 'both': lambda: [*scene.helpers(), daemon.proc.pid],
                 CONTROL: lambda: [*filter(alive, scene._ours('zns-holder')), daemon.proc.pid, *scene.helpers()]}.get(kind, lambda: [])()
         if kind == CONTROL:
-            ztlib.kill(daemon.proc.pid, signal.SIGSTOP)     # it would start another holder
+            ztlib.kill(daemon.proc.pid, signal.SIGSTOP)     # otherwise the daemon would start another holder
         for pid in filter(None, pids):
             ztlib.kill(pid)
         if kind != 'damage':
@@ -120,7 +120,7 @@ class Soak:
             part.took[what] = time.monotonic() - since
 
     def one(self, kind, part, options):
-        """A restore with an accident; what came of it."""
+        """Makes a restore with an accident; returns the outcome."""
         scene, rng, task = self.scene, self.rng, part.task
         scene.task = task
         for name in ('out', 'child'):
@@ -143,7 +143,7 @@ class Soak:
         if kind == CONTROL:
             mend = self.accident(kind, daemon, content)     # before it has touched its memory
         if code == 0:
-            ztlib.kill(task.pid, signal.SIGUSR1)    # it checks its memory, or forks a child
+            ztlib.kill(task.pid, signal.SIGUSR1)    # at this signal the task checks its memory, or forks a child
         if not mend or not kind:
             self.moment(part, 'rest', start, lambda: daemon.proc.poll() is not None)
             mend = self.accident(kind, daemon, content)

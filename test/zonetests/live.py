@@ -137,7 +137,7 @@ def in_namespaces(scene):
 
 @case
 def joined(scene):
-    """after `import --join`: from the handle alone, by id, verified; flat; then the rounds can be removed."""
+    """after `import --join`: restored from the handle alone, by id, verified; flattened; then the rounds can be removed."""
     live, last = migrated(scene)
     live.chain.end_task()
     device = live.scene.device
@@ -197,7 +197,7 @@ def one_run(scene, size, rounds, stock):
     for _ in range(rounds):
         live.round()
     paused = time.monotonic()
-    live.chain.step()           # one page in a hundred; its time is nobody's
+    live.chain.step()           # writes one page in a hundred; its duration is not measured
     paused = time.monotonic() - paused
     sending = time.monotonic()
     last = live.round('dump')

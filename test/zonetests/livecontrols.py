@@ -22,7 +22,7 @@ CASES = {}
 case = case_of(CASES)
 TRIES = 3           # of a dump without the rule; one that is not caught in any of them fails the case
 LIVE = ['--zns-live', '--leave-running', '--zns-qos-max', '60']
-CONTENT = 0x5a      # of pinned.c's file
+CONTENT = 0x5a      # the content of pinned.c's file
 BALLAST = 32        # MiB that a round copies after what matters
 
 

@@ -29,7 +29,7 @@ LIVE = ['--zns-live', '--leave-running']
 
 
 def live_dump(scene, *extra, **more):
-    """A live dump that succeeds; what `show --json` says of it."""
+    """Makes a live dump that must succeed; returns what `show --json` prints."""
     images = scene.dir / f'live-{scene.calls}'
     images.mkdir()
     scene.good_dump(extra=[*LIVE, *extra], images=images, **more)
@@ -64,7 +64,7 @@ def unharmed(scene):
     scene.unharmed()
 
 
-# ---- what it says ---------------------------------------------------------------------------------------
+# ---- output ----
 
 @case
 def idle(scene):
@@ -104,7 +104,7 @@ def durable(scene):
 
 
 def how(scene, n, *extra, leave='--leave-running'):
-    """A dump that says nothing else: live, durable or plain, by its record and its log."""
+    """Makes a dump without other options: live, durable or ordinary, according to its record and its log."""
     images = scene.dir / f'how-{n}'
     images.mkdir()
     done = scene.dump(extra=[BY_DEFAULT, *extra, *([leave] if leave else [])], images=images)
@@ -154,7 +154,7 @@ def by_default(scene):
 
 @contextlib.contextmanager
 def frozen(pid):
-    """In a control group of its own that stands still, of either version."""
+    """A frozen control group of its own, of either version."""
     for top, state, word, events in ('/sys/fs/cgroup/freezer', 'freezer.state', 'FROZEN', 'freezer.state'), \
             ('/sys/fs/cgroup/unified', 'cgroup.freeze', '1', 'cgroup.events'), ('/sys/fs/cgroup', 'cgroup.freeze', '1', 'cgroup.events'):
         group = Path(top) / f'zt-frozen-{pid}'
@@ -183,7 +183,7 @@ def frozen(pid):
 
 @case
 def late_commit(scene):
-    """Without it the task runs first, and the checkpoint comes after."""
+    """Without the option the task runs first, and the checkpoint is committed afterwards."""
     scene = scene(size=32)
     done = scene.dump(extra=LIVE)
     expect('the exit code', done.code, 0)
@@ -280,7 +280,7 @@ def unanswered_file(scene):
         slow.close()
 
 
-# ---- what it refuses ------------------------------------------------------------------------------------
+# ---- refused ----
 
 @case
 def registers(scene):
@@ -300,7 +300,7 @@ def registers(scene):
 
 @case
 def switches(scene):
-    """criu wakes a task seldom: what it asks of every task it asks at once."""
+    """criu rarely wakes a task: it asks all its questions to a task at once."""
     scene = scene(size=1)
 
     def count():
@@ -451,7 +451,7 @@ def no_room_at_all(scene):
     unharmed(scene)
 
 
-# ---- somebody dies --------------------------------------------------------------------------------------
+# ---- a process dies ----
 
 def in_rounds(scene):
     """A live dump that is copying now; its helper stands at a barrier."""
@@ -482,7 +482,7 @@ def victims(scene, who):
 
 
 def asked_already(scene):
-    """criu died after it had asked for the commit: that goes on, and what comes of it is whole."""
+    """criu died after it had asked for the commit: the commit goes on, and its checkpoint is complete."""
     if not wait_until(lambda: not scene.helpers(), 30):
         raise Failed('a zns-helper is left')
     new = sorted(set(scene.ids()) - set(scene.ids_before))

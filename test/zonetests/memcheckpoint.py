@@ -64,7 +64,7 @@ class Scene(memory.Stage):
         return rounds
 
     def shrink(self, pid, share=0.12):
-        """Until no more than that of it is in memory."""
+        """Waits until at most this share of the memory is present."""
         pids = self.tree(pid)
         total = sum(resident(p) for p in pids)
         self.attach(pid, f'{max(int(total * share * 0.8) >> 20, 2)}M')
@@ -100,7 +100,7 @@ class Scene(memory.Stage):
             self.roots.append(pid)
 
     def end(self, pid):
-        """All of the tree; criu wants the PIDs again."""
+        """Ends the whole tree; criu needs the PIDs again."""
         pids = self.tree(pid) if Path(f'/proc/{pid}').exists() else []
         for one in reversed(pids):
             os.kill(one, signal.SIGKILL)
@@ -116,7 +116,7 @@ class Scene(memory.Stage):
         return json.loads(self.ctl('ls', '--json').stdout)['checkpoints']
 
     def whole(self, expect=None):
-        """The catalogue has nothing half, and what it has is there."""
+        """Checks that the catalogue has no incomplete checkpoint, and that those in it can be read."""
         if expect is not None and len(self.ls()) != expect:
             raise Failed(f'{len(self.ls())} checkpoints, not {expect}')
         if expect != 0:
@@ -126,13 +126,13 @@ class Scene(memory.Stage):
             raise Failed(done.stderr.strip() or done.stdout.strip())
 
     def empty(self):
-        """Every data zone: nobody needs anything any more."""
+        """Checks that every data zone is empty: all leases are gone."""
         def used():
             return [z for z in json.loads(self.ctl('zones', '--json').stdout)['zones'] if z['state'] != 'empty' and z.get('owner') != '(metadata)']
         wait_until(lambda: not used(), 'empty zones', 30)
 
     def evicts_again(self, pid):
-        """All of it comes back, and goes out again."""
+        """Checks that all memory comes back, and goes out again."""
         self.await_pager(pid)
         before = self.out(pid)
         self.ask(pid)
@@ -276,7 +276,9 @@ def redis(scene, args):
 
 @case
 def running(scene, args):
-    """--leave-running, twice, also live: the context goes on with its units; both checkpoints stay what they were; all orders of ends."""
+    """--leave-running, twice, also live: the context continues to use its units; both checkpoints stay unchanged; the ends come in all
+    orders.
+    """
     for order in ('context first', 'checkpoints first', 'one, context, other'):
         scene_ = scene()
         program = scene_.answerer(64, threads=2, children=1)

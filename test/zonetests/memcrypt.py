@@ -30,7 +30,7 @@ PAGE, UNIT, ZONE = 4096, 65536, 4 << 20
 
 
 class Clear(memcheckpoint.Scene):
-    """The device asks for nothing; there is a key."""
+    """The device does not require encryption, but there is a key."""
     def __init__(self, args, zones=256):
         super().__init__(args, zones=zones)
         self.key = f'file:{self.dir}/key'
@@ -117,7 +117,9 @@ def plaintext(_, args):
 
 @case
 def asked_later(scene, args):
-    """A key is asked for while a program pages in clear: nothing more goes there; after an attach anew all is encrypted."""
+    """Encryption is switched on while a program pages unencrypted: nothing more is written in clear; after a new attach all is encrypted.
+
+    """
     scene = Clear(args)
     try:
         program = scene.answerer(48, active=20)
@@ -321,7 +323,7 @@ def rotated(scene, args):
 
 @case
 def erased(scene, args):
-    """rm --secure: not while the context or another checkpoint has the same key; then nothing opens any more."""
+    """rm --secure: refused while the context or another checkpoint has the same key; then nothing can be decrypted any more."""
     scene = scene()
     program = scene.answerer(48)
     pid = program.pid
@@ -341,7 +343,7 @@ def erased(scene, args):
     wait_until(lambda: not scene.ctl('memory', 'status', '--json').stdout.count('pid-'), 'the end of the context')
     wait_until(lambda: scene.ctl('rm', '--secure', one, ok=False).stderr.count('flatten'), 'the end of its lease', 30)
     must_fail('flatten', 'rm', '--secure', one)
-    must_fail('flatten', 'export', '--oci', two, scene.dir / 'layout')     # its units have another key than its own
+    must_fail('flatten', 'export', '--oci', two, scene.dir / 'layout')     # its units are encrypted with another key than its own
     scene.ctl('flatten', two)
     scene.ctl('export', '--oci', two, scene.dir / 'layout')
     scene.ctl('rm', '--secure', one)

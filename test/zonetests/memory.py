@@ -67,7 +67,7 @@ class Stage:
         return self.ctl('memory', 'attach', pid, '--dram', dram)
 
     def pager_by_hand(self, program, dram, **variables):
-        """With these variables: its device fails, or it stands still somewhere. Its successors have none."""
+        """Starts a pager with these variables: its device fails, or it stops at some point. Its successors do not get them."""
         log = self.dir / 'pager.log'
         with open(log, 'w', encoding='ascii') as out:
             one = subprocess.Popen([self.args.bin / 'zns-mem', '--name', f'pid-{program.pid}', '--dram', dram, str(program.pid)],
@@ -76,7 +76,7 @@ class Stage:
         return one
 
     def pager(self, program, dram, **variables):
-        """The same; it has begun."""
+        """Like pager_by_hand, and waits until the pager works."""
         one = self.pager_by_hand(program, dram, **variables)
         wait_until(lambda: one.poll() is not None or self.status(program.pid), 'the pager')
         if one.poll() is not None:
@@ -108,7 +108,7 @@ class Stage:
         return found['evicted_units'] if found else 0
 
     def await_units(self, program, units, each=None):
-        """Until so many units more went out."""
+        """Waits until this many more units went out."""
         begin = self.out(program.pid)
 
         def reached():
@@ -120,12 +120,12 @@ class Stage:
         wait_until(reached, f'{units} units out', 600)
 
     def there_and_back(self, program):
-        """Units that went out and came back, the fewer of both."""
+        """The number of units that went out or came back, whichever is less."""
         found = self.status(program.pid)
         return min(found['evicted_units'], found['read_units']) if found else 0
 
     def await_units_asked(self, program, units, ask):
-        """Until so many units more went out; with --units until so many came back, too. Each answer is checked."""
+        """Waits until this many more units went out; with --units, until as many came back, too. Each answer is checked."""
         self.await_units(program, units, each=ask)
         end, last = time.monotonic() + DEADLINE_S, 0
         while last < self.args.units:
@@ -191,13 +191,13 @@ class Stage:
         return False
 
     def kill_both(self):
-        """Pager and keeper, neither of which can replace the other."""
+        """Kills pager and keeper, so that neither can replace the other."""
         self.kill_one('zns-mem', signal.SIGSTOP)
         self.kill_one('zns-memkeep')
         self.kill_one('zns-mem')
 
     def killed_right(self, program, seconds=DEADLINE_S):
-        """It ends, and no page that it has read until then was wrong."""
+        """Waits for its end, and checks that every page that it read until then was right."""
         program.wait(seconds)
         wrong = (self.dir / 'program.err').read_text()
         if program.returncode not in (-signal.SIGKILL, -signal.SIGBUS) or ': page ' in wrong:
@@ -205,7 +205,7 @@ class Stage:
 
 
 def started(proc):
-    """When, in ticks; of two in one tick the one with the smaller PID is first."""
+    """Start time in ticks, and the PID, which decides between two processes of the same tick."""
     try:
         return int((proc / 'stat').read_text().rpartition(')')[2].split()[19]), int(proc.name)
     except OSError:
@@ -247,7 +247,7 @@ def soak(stage, args):
 
 @case
 def deaths(stage, args):
-    """kill -9 of pager, keeper and broker, one after the other, under load; somebody always goes on."""
+    """kill -9 of pager, keeper and broker, one after the other, under load; the service always continues."""
     stage, killed, names = stage(), [], ['zns-mem', 'znsd', 'zns-memkeep']
     program = stage.pages(48)
     stage.attach(program.pid, '8M')
@@ -342,7 +342,7 @@ def unkept(stage, args):
     program = stage.pages(48)
     stage.attach(program.pid, '8M')
     stage.await_units(program, 100)
-    stage.kill_one('zns-mem', signal.SIGSTOP)     # else it starts another keeper at once
+    stage.kill_one('zns-mem', signal.SIGSTOP)     # otherwise the pager starts another keeper at once
     stage.kill_one('zns-memkeep')
     for pid in stage.all_of('zns-mem'):
         os.kill(pid, signal.SIGKILL)

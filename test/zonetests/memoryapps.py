@@ -115,7 +115,7 @@ def get(path, url):
 
 @case
 def nginx(stage, args):
-    """nginx with several workers: answers are what is in its files; workers are replaced meanwhile."""
+    """nginx with several workers: its answers match its files; workers are replaced meanwhile."""
     if not shutil.which('nginx'):
         raise Skipped('no nginx')
     stage = stage()

@@ -89,7 +89,7 @@ def told_without(scene, calls, ioctls=()):
 
 @case
 def memory_of_kernels(scene):
-    """All that a kernel lacks is told, not only the first, each with what is used instead."""
+    """All missing features of a kernel are listed, not only the first, each with its replacement."""
     scene = scene(FAST, size=1)
     here = context(scene)['kernel']
 
@@ -134,7 +134,7 @@ def memory_of_container(scene):
 
 
 def top(scene, name):
-    """What it says while the task looks at all of its memory, and of nothing at all."""
+    """The output of top while the task reads all of its memory, and when it does nothing."""
     done = threading.Event()
 
     def use():
@@ -194,7 +194,7 @@ def memory(scene):
         run_ctl(scene, 0, 'reset', '--all-garbage')
         # Dumps go elsewhere, and a broker that is new leaves the zones alone.
         broker = scene.device.status()['broker_pid']
-        os.kill(begun['pid'], signal.SIGSTOP)       # it would start the next broker
+        os.kill(begun['pid'], signal.SIGSTOP)       # otherwise it would start the next broker
         os.kill(broker, signal.SIGKILL)
         wait_until(lambda: not alive(broker), 10)
         said = run_ctl(scene, 1, 'format', scene.device.spec, '--force')

@@ -54,7 +54,7 @@ def scene(stage, state, nr, who):
     program = stage.pages(24)
     pager = stage.pager_by_hand(program, '6M', ZNS_MEM_HALT=f'{STATES.index(state)}@{nr}').pid
     wait_until(lambda: stands_still(pager), f'a unit that is {state}')
-    dead = {kill(stage, NAMES[c]) for c in who[::-1]}     # the keeper before the pager, else it starts another one
+    dead = {kill(stage, NAMES[c]) for c in who[::-1]}     # the keeper is killed before the pager, which would otherwise start another one
     if {'P', 'K'} <= set(who):
         return ends(stage, program)
     if 'P' not in who:

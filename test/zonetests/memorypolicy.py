@@ -46,7 +46,7 @@ class Cached:
 
 
 def all_out(stage, pid, room):
-    """Nothing that can go is in memory; then there is @room."""
+    """Waits until all memory that can go out is out; then sets the budget to @room."""
     stage.ctl('memory', 'limit', pid, '--dram', '1M')
     seen = []
 
@@ -59,7 +59,7 @@ def all_out(stage, pid, room):
 
 
 def second_time(stage, option):
-    """Faults of the second activation that asks for the same objects in the same order."""
+    """Number of faults in the second activation, which asks for the same objects in the same order."""
     program = Cached(stage, 60)
     stage.ctl('memory', 'attach', program.pid, '--dram', '128M', *option)
     objects = list(range(60))
@@ -159,7 +159,7 @@ def divided(stage, args):
 
 @case
 def said_badly(stage, args):
-    """Settings that mean nothing: one line each, and nothing is attached."""
+    """Invalid settings: one line each, and nothing is attached."""
     stage = stage()
     conf = stage.dir / 'conf' / 'zns.conf'
     old = conf.read_text() if conf.exists() else ''

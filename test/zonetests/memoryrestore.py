@@ -75,7 +75,7 @@ class Restored:
         wait_until(gone, 'the end of its session', 20)
 
     def again(self):
-        """Its output is as it was when it was dumped: criu compares."""
+        """Makes its output the same as at the dump, since criu compares it."""
         self.reap()
         os.truncate(self.log, self.size)
 
@@ -129,7 +129,7 @@ def pages_ready(r):
 
 
 def ended_well(r, killed=False):
-    """At SIGTERM the program looks at all of its pages."""
+    """At SIGTERM the program reads all of its pages; checks its answer."""
     os.kill(r.pid, signal.SIGTERM)
     wait_until(lambda: not r.alive(), 'the end of the program', 300)
     r.reap()
@@ -144,7 +144,7 @@ def ended_well(r, killed=False):
 
 
 def refused(stage, ident):
-    """rm says in one line who needs the checkpoint."""
+    """Checks that rm names in one line the context that needs the checkpoint."""
     done = stage.ctl('rm', ident, ok=False)
     if not done.returncode or len(done.stderr.strip().splitlines()) != 1 or 'znsctl memory detach' not in done.stderr:
         raise Failed(f'rm: exit {done.returncode}: {done.stdout} {done.stderr}')
@@ -249,7 +249,7 @@ def kills(stage, args):
             try:
                 wait_until(seen, f'the program goes on ({name} killed)', 30 if name != 'restore' else 5)
             except Failed:
-                if name != 'restore':      # without criu, tasks stand half restored
+                if name != 'restore':      # without criu, tasks stay half restored
                     raise
                 os.kill(r.pid, signal.SIGKILL)
                 wait_until(lambda: not r.alive(), 'its end')
@@ -333,7 +333,7 @@ def redis(stage, args):
     got = cli('\n'.join(f'GET k{n}' for n in value))
     if [n for n in value if got[n] != value[n]]:
         raise Failed('a value is wrong after the detach')
-    os.kill(r.pid, signal.SIGKILL)     # it has no environment of ours to be found by
+    os.kill(r.pid, signal.SIGKILL)     # it has none of our environment variables, by which it could be found
     print(f'    of {before >> 20} MiB {early >> 20} were in the checkpoint at the first answer, {late >> 20} after 8000')
     removed(one, ident)
 
@@ -349,7 +349,7 @@ def redis_again(stage, args):
     asked = '\n'.join(f'GET key:{n}' for n in some)
     want = cli(text=asked)
     r.dump('--ext-unix-sk')
-    turns = max(args.kills // 4, 1)     # its digest reads all of it under the budget: more than a minute each
+    turns = max(args.kills // 4, 1)     # its digest reads all memory under the budget: more than a minute for each
     for turn in range(turns):
         r.again()
         r.restore('100M', '--ext-unix-sk', '--zns-container', f'turn{turn}')
@@ -400,7 +400,7 @@ def refusals(stage, args):
     no('leave out --lazy-pages', '8M', '--lazy-pages')
     no('is for criu restore', begin=lambda: r.criu('lazy-pages', '-D', r.images, '-W', r.images / 'work', '-o', 'restore.log',
                                                    '--zns-memory', '8M', ok=False))
-    # another context of that name
+    # another context with that name
     other = one.pages(16)
     name = json.loads(one.ctl('ls', '--json').stdout)['checkpoints'][0]['container']
     one.ctl('memory', 'attach', other.pid, '--dram', '8M', '--name', name)

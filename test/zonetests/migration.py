@@ -65,7 +65,7 @@ class Daemon:
             return b''
 
     def end(self):
-        """Its outcome, when it ends by itself."""
+        """Waits until it ends by itself, and returns its outcome."""
         try:
             return Outcome(self.proc.wait(self.scene.cfg.timeout), self.log)
         except subprocess.TimeoutExpired:
@@ -172,7 +172,7 @@ for _program, _flavour in (('redis', 'h'), ('bigmem', 'h'), ('cowtree', 'h'), ('
     CASES[f'migrate-{_program}'] = _case
 
 
-# ---- what goes wrong -----------------------------------------------------------------------------------
+# ---- failures ----
 
 def sender_goes_on(scene, task):
     if not wait_until(lambda: ztlib.proc_state(task.pid) in ('R', 'S') and not ztlib.traced(task.pid), 10):
@@ -189,7 +189,7 @@ def nothing_received(scene, received):
 
 @case
 def wrong_port(scene):
-    """Nobody listens: the dump fails, the task runs on; the server waits for the one who comes."""
+    """No server listens: the dump fails, the task runs on; the server waits for the next client."""
     scene = scene(size=8)
     sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
     server = page_server(scene, received, port)
@@ -301,7 +301,7 @@ def refused_server(scene):
 
 @case
 def without_the_rest(scene):
-    """A restore before the other images have come, or with those of another dump: one line; then it works."""
+    """A restore before the other images have come, or with those of another dump, fails with one line; then a right one works."""
     scene = scene(size=8)
     other = scene.new_task(1)
     sent, received, pages = transfer(scene, scene.task)
@@ -311,7 +311,7 @@ def without_the_rest(scene):
     foreign, foreign_received, foreign_pages = transfer(scene, other)
     copy_images(foreign, wrong)
     scene.restore_must_fail('of another dump', images=wrong)
-    copy_images(sent, wrong)        # now there are too many
+    copy_images(sent, wrong)        # now the directory has too many images
     scene.restore_must_fail('of another dump', images=wrong)
     copy_images(sent, received)
     comes_back(scene, scene.task, received)
@@ -396,7 +396,7 @@ def certificates(directory):
                 '-extfile', f'{name}.ext', '-out', f'{name}.crt')
         options.append(['--tls', '--tls-cacert', str(directory / 'ca.crt'), '--tls-cert', str(directory / f'{name}.crt'),
                         '--tls-key', str(directory / f'{name}.key')])
-    options[1].append('--tls-no-cn-verify')     # else the server wants its own address in the client's certificate
+    options[1].append('--tls-no-cn-verify')     # otherwise the server expects its own address in the client's certificate
     return options
 
 
@@ -446,7 +446,7 @@ def two_hosts(scene):
 
 @case
 def two_hosts_tls(scene):
-    """The same through TLS."""
+    """Like two_hosts, with TLS."""
     move(scene, True)
 
 
@@ -488,7 +488,9 @@ def whole(scene, task, received, pages):
 
 @case
 def join(scene):
-    """import --join: the same id and handle, then whole; by id, exported, verified; after that nothing is left to join."""
+    """import --join: the checkpoint keeps id and handle, and is complete; it can be used by id, exported and verified; a second join has
+    nothing to do.
+    """
     scene = scene(size=24)
     sent, received, pages = transfer(scene, scene.task)
     expect('state', state_of(scene, pages), 'pages-only')
@@ -534,7 +536,7 @@ def join_bad_write(scene):
 
 @case
 def join_encrypted(scene):
-    """Pages received encrypted, the join goes on with the same key; a second attempt after a failed one, too."""
+    """For pages that were received encrypted, the join uses the same key; also a second attempt after a failed one."""
     scene = scene(size=8)
     key = scene.dir / 'key'
     for command in (['key', 'create', str(key)], ['key', 'use', f'file:{key}']):
@@ -605,7 +607,7 @@ def lazy_daemon(scene, images, extra=(), **args):
 
 
 def lazily_back(scene, task, images, daemon_extra=(), before=None):
-    """Restore with a daemon that fills memory in on demand; returns when all of it is there."""
+    """Restores with a daemon that fills memory on demand; returns when all pages are there."""
     daemon = lazy_daemon(scene, images, daemon_extra)
     try:
         # The daemon's socket is in its working directory.
@@ -622,7 +624,7 @@ def lazily_back(scene, task, images, daemon_extra=(), before=None):
             raise Failed(f'lazy-pages: exit {ended.code}: {" | ".join(ended.lines("Error")[-3:])}')
     finally:
         daemon.stop()
-    if task.program == 'bigmem':    # others check but once
+    if task.program == 'bigmem':    # other programs check only once
         task.verify(signal.SIGUSR1)
     scene.no_helpers()
     return done
@@ -701,7 +703,7 @@ def post_copy(scene):
     if not os.read(ready, 1):
         raise Failed(f'dump --lazy-pages: {" | ".join(Outcome(0, log).errors()[-3:])}')
     os.close(ready)
-    # Without the daemon there is nothing to restore from, and that is said.
+    # Without the daemon the pages are missing, and the error says so.
     plain = scene.restore(images=images)
     plain.must_fail('dumped with --lazy-pages')
     # On one machine the PIDs are taken until the source goes: the receiver has a PID namespace of its own.

@@ -109,7 +109,7 @@ def lost_catalogue(scene):
 
 @case
 def interrupted_export(scene):
-    """An export that gets SIGTERM leaves nothing, and says so; one that was killed does not stand in the way unnamed."""
+    """An export that gets SIGTERM leaves no file, and says so; the file of a killed one is named by the next."""
     scene = scene(size=256)
     ident = scene.good_dump()
     for target in ('out', 'out.tar'):

@@ -209,7 +209,7 @@ def kept(scene, net):
             raise Failed(f'{name}: the namespace is blocked')
         if len(net.rules()) != 1:
             raise Failed(f'{name}: rules are {net.rules()}')
-        net.say('two')      # goes out again until somebody answers
+        net.say('two')      # the packet is sent again until a peer answers
         done = net.restore(scene.dir / name)
         if done.code:
             raise Failed(f'{name}: the restore fails: {" | ".join(done.errors()[-3:])}')
@@ -245,7 +245,7 @@ def given_up(scene, net):
 
 @with_net
 def connections(scene, net):
-    """criu in the tasks' own namespace: all connections are locked, and nothing else; after the restore nothing is."""
+    """criu in the tasks' own namespace: all their connections are locked, and nothing else; after the restore nothing is locked."""
     net.within = True
     net.serve()
     more = [net.inside(sys.executable, '-c', PEER, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]
@@ -288,7 +288,7 @@ def killed(scene, net):
             raise Failed(f'{extra}: it is locked by {net.rules()}')
         criu.kill()
         criu.wait()
-        net.go_on()     # the script is there still
+        net.go_on()     # the script still exists
         net.free(f'criu was killed, {extra}')
         if net.server.poll() is not None:
             raise Failed(f'{extra}: the server has ended: {net.server.returncode}')

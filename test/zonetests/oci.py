@@ -39,7 +39,7 @@ def depth(device, ident):
 
 @case
 def whole(scene):
-    """one checkpoint: every digest is right, stock CRIU restores what was unpacked, the same export gives the same digests."""
+    """one checkpoint: every digest is right, stock CRIU restores the unpacked image, the same export gives the same digests."""
     parts = Parts(scene(ROOM, 1), imported=False)
     ident = parts.device.json('import', str(parts.chain.images(0)), '--container', 'web')['id']
     layout = Layout(parts.chain.dir / 'layout')
@@ -60,7 +60,7 @@ def whole(scene):
 
 @case
 def claimed(scene):
-    """an image that says it is of a container pushes out none of that container's own; one that is given the name counts."""
+    """an image that claims to be of a container removes none of that container's checkpoints; one that the user assigns to it counts."""
     parts = Parts(scene(ROOM, 1), imported=False)
     source = str(parts.chain.images(0))
     layout = Layout(parts.chain.dir / 'layout')
@@ -108,7 +108,7 @@ def chain(scene):
 
 @case
 def together(scene):
-    """several images in one layout; the same tag again is replaced; ten exports at once all stay."""
+    """several images in one layout; an image with an existing tag replaces the old one; all of ten concurrent exports stay."""
     parts = Parts(scene(ROOM, 1))
     layout = Layout(parts.chain.dir / 'layout')
     for n, tag in ((0, 'a'), (1, 'b'), (1, 'a')):

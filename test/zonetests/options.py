@@ -46,7 +46,7 @@ def timeout_data(scene):
 
 @case
 def timeout_enough(scene):
-    """A --timeout that is long enough changes nothing; none at all is no limit, though criu has a default of 10 s."""
+    """A --timeout that is long enough changes nothing; without it there is no limit, though criu has a default of 10 s."""
     scene = scene(size=32)
     # The cap makes it 10.7 s, of which none is this machine's to save: the figure that the dump has left says so.
     checkpoint = scene.good_dump(extra=['--zns-qos-max', '3'], qos='1')
@@ -80,7 +80,7 @@ def timeout_admission(scene):
 
 
 def stopped(scene, who, *patterns):
-    """Stop @who in the middle of a dump: the dump ends with --timeout, and nothing comes of it when it goes on."""
+    """Stops @who in the middle of a dump: the dump ends by its --timeout, and nothing is committed when the process continues."""
     started = scene.start_dump(extra=['--timeout', '4'], qos='100', stop_after=20)
     scene.until_writing()
     pids = who()
@@ -199,7 +199,7 @@ def freeze_cgroup_v1(scene):
 
 @case
 def freeze_cgroup_v2(scene):
-    """The same with version 2."""
+    """Like freeze_cgroup, with version 2."""
     freezer(scene, 2)
 
 
@@ -610,7 +610,7 @@ def cpu_cap(scene):
 
 
 def with_program(scene, program, dump_extra=(), restore_extra=(), flavour='h', env=None):
-    """Dump and restore another program with options; what was on the device."""
+    """Dumps and restores another program with options; returns what was on the device."""
     desc = ztlib.description(ztlib.HERE / f'{program}.c')
     directory = scene.dir / f'{program}-{flavour}'
     directory.mkdir()

@@ -114,7 +114,7 @@ def probe(scene):
 
 @case
 def slow_die(scene):
-    """A die three times slower than the others is left out of promises, and lowers nobody's."""
+    """A die three times slower than the others is left out of promises, and does not lower those of the others."""
     scene = scene([*PROBED, '--odd-dies', '1', '--odd-time', '300'], size=32)
     scene.device.needs_emulator('needs a device whose dies are known')
     dies = scene.device.info['zone_die']
@@ -140,7 +140,7 @@ def slow_die(scene):
 
 @case.soak('noise in real time: which of its checks finds it first is chance, test_probe_noise has model time')
 def probe_disturbed(scene):
-    """Where something hits the whole host all the time, probe says so and the profile stays; nothing is left in a zone."""
+    """If other load disturbs the whole host all the time, probe says so and the profile stays; no data are left in a zone."""
     scene = scene(PROBED)
     scene.device.needs_emulator('needs a device that can be disturbed')
     before = scene.device.json('groups')
@@ -152,7 +152,7 @@ def probe_disturbed(scene):
         print(f'     says: {said.strip()}', flush=True)
         expect('groups', scene.device.json('groups'), before)
         expect('zones with data', [z['index'] for z in scene.device.zones() if z['wp'] and z['owner'] != '(metadata)'], [])
-    run_ctl(scene, 1, 'probe', '--resume')      # of what is doubted nothing is kept
+    run_ctl(scene, 1, 'probe', '--resume')      # a doubtful result is not stored
     run_ctl(scene, 2, 'probe', '--verify', '--force')
 
 

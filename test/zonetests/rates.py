@@ -103,7 +103,7 @@ def cap_in_a_config_file(scene):
 
 @case
 def progress_pipe(scene):
-    """ZNS_PROGRESS=FD: a pipe that nobody reads holds nothing up; one that is read has every line whole."""
+    """ZNS_PROGRESS=FD: a pipe without a reader does not delay the dump; with a reader every line arrives whole."""
     scene = scene(size=64)
     r, w = os.pipe()
     env = dict(scene.device.env, ZNS_PROGRESS=str(w))
@@ -183,7 +183,7 @@ def promise_of_a_restore(scene):
         first = subprocess.Popen(args, env=scene.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
     if not wait_until(lambda: scene.device.status()['leases'], 60):
         raise Failed('the first restore has no lease')
-    first.send_signal(signal.SIGSTOP)       # it keeps its lease
+    first.send_signal(signal.SIGSTOP)       # the stopped process keeps its lease
     for how, line in (('reject', 'has promised its time to others'), ('wait=1', 'not admitted in 1 s: .*has promised its time')):
         scene.restore(extra=[*promise, how]).must_fail(line)
     first.send_signal(signal.SIGCONT)
@@ -217,7 +217,7 @@ def io_tree():
 
 
 def group_of(pid, names):
-    """None: it has ended."""
+    """None: the process has ended."""
     try:
         lines = [l.split(':', 2) for l in Path(f'/proc/{pid}/cgroup').read_text().splitlines()]
     except OSError:
@@ -307,7 +307,7 @@ def check_told(what, seen, rates):
     just = [x for x in both if all(abs(x[k][1] - want[k]) <= max(1, 0.05 * want[k]) for k in parts)]
     if not just:
         raise Failed(f'{what}: never told {want}: {both[:3]} ... {both[-3:]}')
-    # what was reckoned with the other one holds for 20 ms, so not the first of them
+    # limits computed with the other dump are valid for 20 ms, so the first ones are skipped
     alone = {limit for before, x in zip(seen, seen[1:]) if len(before) == 1 and set(x) == set(before) for _, limit in x.values()}
     expect(f'{what}: limits of one that is alone', alone - {None}, set())
 

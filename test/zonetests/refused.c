@@ -37,7 +37,7 @@ static const int ns_flag[] = { CLONE_NEWTIME, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_
 static uint8_t *area;
 static int held = -1; /* a descriptor that stands in the way */
 static pid_t helper; /* a process that does */
-static int vfork_end = -1; /* its child ends when this is closed */
+static int vfork_end = -1; /* the child ends when this is closed */
 
 static int ns_of(const char *name)
 {
@@ -137,7 +137,7 @@ static void traced(const char *by)
 	close(fds[1]);
 }
 
-/* A child whose vfork() does not return: its own child waits. */
+/* A child whose vfork() does not return, since its own child waits. */
 static void in_vfork(void)
 {
 	int fds[2], ready[2];

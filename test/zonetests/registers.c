@@ -81,7 +81,7 @@ int main(int argc, char **argv)
 	memset(&in, 0, sizeof(in));
 	zt_fill(in.xmm, sizeof(in.xmm), 1);
 	in.mxcsr = 0x7f80; /* rounds to zero */
-	in.cw = 0x0c7f; /* the same, for x87 */
+	in.cw = 0x0c7f; /* the same test for x87 */
 	set.ss_sp = zt_mmap(STACK);
 	ZT_SYS(sigaltstack(&set, NULL));
 	ZT_CHECK(!pthread_create(&thread, NULL, server, NULL), "no thread");

@@ -102,7 +102,9 @@ def sealed(scene):
 
 
 def layers_damaged(parts, registry, room):
-    """A byte of any layer: nothing stays; whole again, and named by its digest: it comes, and another digest does not."""
+    """A byte of any layer is changed: nothing is imported; repaired, and named by its digest, it is imported, and another digest is
+    refused.
+    """
     again = ['pull', registry.name(f'lab/web:v{LEVELS}'), *room, *PLAIN_PULL]
     parts.ctl(0, 'rm', '--all')
     for layer in sorted(p for p in registry.store.rglob('data') if p.stat().st_size > 1 << 20):
@@ -124,7 +126,7 @@ def damaged(scene):
     before = parts.left()
     with Registry(parts.chain.dir) as registry:
         parts.ctl(0, 'push', parts.ids[0], registry.name('web:x'), *room, *PLAIN_PUSH)
-        os.rmdir(tmp)           # of images of ours nothing lies anywhere on the way
+        os.rmdir(tmp)           # for our images no file is stored on the way
         again = ['pull', registry.name('web:x'), '--container', 'again', *room, *PLAIN_PULL]
         parts.ctl(0, *again)
         expect('levels', len(parts.left()), 2 * LEVELS)
@@ -178,7 +180,7 @@ def no_room(scene):
         fetched(parts, tmp, registry, 'web:flat')
 
 
-# A skopeo that sends nothing: it reads layers in its own ways and says what it found.
+# Stands for a skopeo that sends nothing: it reads layers in several ways and reports what it found.
 READER = r"""#!/usr/bin/python3
 import concurrent.futures, errno, hashlib, json, os, sys
 layout = sys.argv[-2].split(':')[1]
@@ -245,7 +247,7 @@ def served(scene):
 
 @case
 def refused(scene):
-    """nobody listens, no such image, no image of a checkpoint, no such checkpoint: one line of ours, nothing left."""
+    """no registry listens, no such image, an image without a checkpoint, no such checkpoint: one line of ours, and no files are left."""
     parts, tmp, room = scene_with(scene)
     before = parts.left()
     with Registry(parts.chain.dir) as registry:

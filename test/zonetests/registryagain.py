@@ -91,7 +91,9 @@ def push_again(scene):
 
 @case
 def pull_again(scene):
-    """the same of a pull: what is whole of a killed one is not fetched again, another one leaves nothing; no zone is lost; a chain's next pull is its news."""
+    """the same for a pull: complete parts of a killed pull are not fetched again, an aborted one leaves nothing; no zone is lost; the next
+    pull of a chain fetches only what is new.
+    """
     parts, tmp, room = scene_with(scene)
     before = parts.left()
     with wired(parts, 'all') as (registry, wire):

@@ -153,7 +153,7 @@ def parent_in_use(s):
 
 
 def a_name_for_a_device(s):
-    """No command; but none that leads astray, and where to look."""
+    """There is no command to suggest, so the text must not suggest a wrong one, but say where to look."""
     ident = s.scene.ids()[0]
     for command in (['status'], ['zones'], ['gc'], ['groups'], ['compact'], ['fsck'], ['key', 'show']):
         said = s.ctl(*command, 'shop').stderr
@@ -265,7 +265,7 @@ def damaged_catalogue(s):
     start = os.path.getsize(s.device.path) - geometry['zones'] * geometry['zone_capacity']
     with open(s.device.path, 'r+b') as dev:
         for zone in range(geometry['metadata_zones']):
-            at = start + zone * geometry['zone_capacity'] + geometry['block_size']     # behind the superblock
+            at = start + zone * geometry['zone_capacity'] + geometry['block_size']     # the place behind the superblock
             head = os.pread(dev.fileno(), 64, at)
             if head[:8] == b'ZNSCRIU1':
                 os.pwrite(dev.fileno(), head[:48] + bytes([head[48] ^ 1]), at)

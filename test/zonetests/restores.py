@@ -48,7 +48,7 @@ def dumped(scene, **options):
 
 
 def all_right(scene, number, **more):
-    """So many at once, all right; what they read from the device."""
+    """Restores so many at once; all must be right; returns what they read from the device."""
     group = clones(scene, number, **more)
     try:
         group.start()
@@ -79,10 +79,12 @@ def configure(scene, key, value):
 
 @case
 def at_once(scene):
-    """twelve restores at once: each has its name, its address and right memory; the device is read once; a single one shares nothing"""
+    """twelve restores at once: each has its own name and address and the right memory; the device is read once; a single restore shares
+    nothing
+    """
     scene = dumped(scene)
     alone = all_right(scene, 1)
-    if shared(scene) > 64 << 10:        # its head
+    if shared(scene) > 64 << 10:        # size of its header
         raise Failed(f'a single restore filled {shared(scene)} bytes of shared memory')
     together = all_right(scene, 12)
     if not any('read by other restores' in p.read_text() for p in scene.dir.glob('clones-*/clone-*/criu.log')):
@@ -99,7 +101,7 @@ def at_once(scene):
 
 @case
 def switched_off(scene):
-    """shared memory goes some seconds after the last restore; restore-cache = 0: each reads the device itself"""
+    """shared memory is freed some seconds after the last restore; with restore-cache = 0 each restore reads the device itself"""
     scene = dumped(scene)
     alone = all_right(scene, 1)
     quiet(scene)
@@ -150,7 +152,7 @@ def encrypted(scene):
 
 @case
 def dead_helpers(scene):
-    """kill -9 of helpers in the middle of it: their restores fail, all others are right and nobody waits for ever"""
+    """kill -9 of helpers half-way: their restores fail, all others are right and none of them hangs"""
     scene = dumped(scene)
     for delay in (0.05, 0.15, 0.3, 0.5):
         group = clones(scene, 10)

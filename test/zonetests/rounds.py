@@ -27,7 +27,7 @@ ROOM = room(48)
 WIDE = room(256)
 ON = ['--track-mem', '--leave-running']
 LAST = ['--track-mem']
-# memory that changes all the time; trees; threads; what the helper does not track
+# memory that changes all the time; trees; threads; memory that the helper does not track
 PROGRAMS = ('busy', 'churn', 'cowtree', 'forkchain', 'threads', 'thp', 'guards', 'scattered', 'twowriters', 'shmanon',
             'sysvipc')
 
@@ -85,7 +85,7 @@ class Rounds(Chain):
         return said[0] if said else ''
 
     def failed(self):
-        """Of the round that has just failed nothing is left, and the task runs on."""
+        """Checks that the round which has just failed left no files, and that the task runs on."""
         if (self.received(self.nr) / HANDLE).exists():
             raise Failed('a handle is there of what never came')
         for directory in (self.received(self.nr), self.images(self.nr)):
@@ -121,14 +121,14 @@ class Rounds(Chain):
             raise Failed(f'round {n} has {self.bytes(n)} bytes of pages although nothing was known, the full one {self.bytes(0)}')
 
     def no_device(self):
-        """The sender needed neither a device nor a broker."""
+        """Checks that the sender needed neither a device nor a broker."""
         home = self.dir / 'sender'
         left = [str(p.relative_to(home)) for p in home.rglob('*') if p.relative_to(home).parts[:2] != ('run', 'keep')]
         expect('what is in the directories of the sender', sorted(left), ['run'] if (home / 'run').exists() else [])
 
 
 def begun(scene, program='dirty', flavour='h', rounds=1, options=ROOM):
-    """A task, and so many pre-dumps of it."""
+    """Starts a task and makes so many pre-dumps of it."""
     if not ztlib.helper_tracks():
         return None
     r = Rounds(scene(options, 1), program, flavour)
@@ -242,7 +242,7 @@ def keeper_killed(scene):
 
 
 def foreign(scene, choose):
-    """Two rounds; the dump's page server has another parent than the tracker speaks of."""
+    """Makes two rounds; then the dump's page server has another parent than the tracker's checkpoint."""
     r = begun(scene, rounds=2)
     if not r:
         return
@@ -265,7 +265,7 @@ def foreign_parent(scene):
         them.round()
         them.end_task()
         shutil.copytree(them.received(0), r.received('other'))
-        # as if they were of this task: only the id tells
+        # as if they belonged to this task: only the id differs
         r.ids.append(them.ids[0])
         return 'other'
     r = begun(scene, rounds=2)

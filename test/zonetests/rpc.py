@@ -155,7 +155,7 @@ def pycriu_binary(scene):
 
 @case
 def go_criu(scene):
-    """Go: go-criu as released, zones by its configuration file."""
+    """Go: the released go-criu, with zones by criu's configuration file."""
     client = CLIENTS / 'go-client'
     if not client.exists():
         raise Skipped('there is no Go client: make rpc-go')

@@ -26,7 +26,7 @@
 #define SEED 79
 
 static uint8_t *area;
-static int nr_cpus, mdwe, merge, cpu[2]; /* of the main thread, and of the other */
+static int nr_cpus, mdwe, merge, cpu[2]; /* settings of the main thread, and of the other thread */
 static pid_t other;
 static int ready[2];
 
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
 		zt_read_all(ready[0], &byte, 1, "ready");
 		pin(cpu[0]);
 	}
-	/* Where this kernel has them. */
+	/* Only where this kernel supports it. */
 	merge = !prctl(PR_SET_MEMORY_MERGE, 1, 0, 0, 0);
 	mdwe = !prctl(PR_SET_MDWE, 1, 0, 0, 0);
 	if (!merge)

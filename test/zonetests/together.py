@@ -267,7 +267,7 @@ def killed(scene):
     within = {}         # seconds, by command: halved when it was over before, so that a fast machine is hit as well
 
     def hit(words):
-        scene.device.status()   # a broker is there
+        scene.device.status()   # makes sure that a broker runs
         started = subprocess.Popen([scene.cfg.znsctl, *words], env=scene.device.env, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
         delay, broker = a.rng.random() * within.setdefault(words[0], 0.25), a.rng.random() < 0.5
@@ -330,7 +330,7 @@ def received(scene):
 
 
 def holes(scene, others):
-    """The same again."""
+    """Writes the same holes again."""
     made = many_dumps(scene, 8, 'migrated')
     others.append(made.pop())
     scene.device.remove(*made)

@@ -127,7 +127,7 @@ def digests(directory):
 
 @case
 def export(scene):
-    """export to a directory, a file and a pipe gives the same images; ours restores them; nothing is overwritten."""
+    """export to a directory, a file and a pipe gives the same images; our criu restores them; existing files are not overwritten."""
     scene = scene()
     ident = scene.good_dump()
     out, archive = scene.dir / 'out', scene.dir / 'out.tar'
@@ -223,7 +223,7 @@ def import_plain(scene):
 
 @case
 def import_full(scene):
-    """import into a device without room leaves nothing behind."""
+    """import into a device without room leaves no data behind."""
     scene = scene(TINY, size=96)
     plain = plain_dump(scene, 'plain')
     if not re.search('full|space', run_ctl(scene, 1, 'import', str(plain))):
@@ -278,7 +278,7 @@ def retention(scene):
     expect('rm --all', ({r['id'] for r in said['removed']}, said['pinned']), ({ids[2], ids[3]}, 1))
     expect('pinned', [c['id'] for c in scene.device.checkpoints() if c['pinned']], [ids[0]])
 
-    # After a new broker the same; then time, by a rule that everything is too old for.
+    # After a broker's restart the result is the same; then the age rule, under which everything is too old.
     scene.device.close()
     rules = json.loads(run_ctl(scene, 0, 'retain', '--json'))['retentions']
     expect('rules', [(r['container'], r['keep'], r['ttl_s']) for r in rules], [('errors', 2, None)])
@@ -306,7 +306,7 @@ def retention(scene):
 
 @case
 def gc_origins(scene):
-    """gc removes what a runtime left behind, after the grace period, and never anything else."""
+    """gc removes checkpoints that a runtime has dropped, after the grace period, and no others."""
     scene = scene(size=1)
     root, etc = scene.dir / 'docker', Path(scene.device.env['ZNS_CONFIG'])
     ident = 'c0ffee00' * 8
@@ -330,7 +330,7 @@ def gc_origins(scene):
     expect('too early', gc('--grace', '1h'), {lost: 'keep', kept: 'keep', podman: 'keep'})
     settled(scene, all_of_them)
     scene.device.close()    # what was missed is remembered on the device
-    # It is back for a moment: the count starts again.
+    # The directory is back for a moment: the grace period starts again.
     shutil.copytree(scene.dir / 'many-0', root / 'containers' / ident / 'checkpoints' / 'cp0')
     expect('back', gc('--grace', '1'), {lost: 'needed', kept: 'keep', podman: 'keep'})
     shutil.rmtree(root / 'containers' / ident / 'checkpoints' / 'cp0')
@@ -492,14 +492,14 @@ def on_terminal(scene, answer, *args):
         os.execve(scene.cfg.znsctl, [str(scene.cfg.znsctl), *args], scene.device.env)
     os.write(fd, answer)
     shown = b''
-    with contextlib.suppress(OSError):      # its end is EIO
+    with contextlib.suppress(OSError):      # the end of the terminal is reported as EIO
         while part := os.read(fd, 4096):
             shown += part
     os.close(fd)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
 
 
-ENGINE_ID = ''.join(f'{n * 2654435761 % 2**32:08x}' for n in range(1, 9))    # as engines name containers
+ENGINE_ID = ''.join(f'{n * 2654435761 % 2**32:08x}' for n in range(1, 9))    # an id as container engines make them
 
 
 @case
@@ -541,7 +541,7 @@ def docker_undone(scene):
 
 @case
 def rm_asks(scene):
-    """rm --all on a terminal asks, and an answer other than y removes nothing; a script and --yes are not asked."""
+    """rm --all asks on a terminal, and removes nothing unless the answer is y; a script and --yes are not asked."""
     scene = scene(size=1)
     ids = many_dumps(scene, 2)
     for answer in (b'\n', b'n\n'):
@@ -561,7 +561,7 @@ def rm_asks(scene):
 
 @case
 def completion(scene):
-    """bash offers commands, words, options, checkpoints and containers, of criu-zns too; none of it is written down twice."""
+    """bash completes commands, words, options, checkpoints and containers, also of criu-zns; the lists come from the programs."""
     scene = scene(size=1)
     ident, = many_dumps(scene, 1, 'web')
     script = ztlib.REPO / 'completion' / 'znsctl.bash'
@@ -671,7 +671,7 @@ def restores(scene, ident):
 
 @case
 def fsck_healthy(scene):
-    """fsck of a good device finds nothing; a forced rebuild gives the same catalogue."""
+    """fsck of a good device finds no problem; a forced rebuild gives the same catalogue."""
     scene = scene(size=8)
     ids, before = several(scene)
     said = json.loads(run_ctl(scene, 0, 'fsck', '--json'))

@@ -38,7 +38,7 @@ class Transfers:
                         TRANSFERS_COUNT=str(self.count))
 
     def failing(self, nth=0, code=0):
-        """The environment; 0: nothing fails."""
+        """The environment for the nth failure; 0: no failure."""
         self.count.write_bytes(bytes(4))
         return dict(self.env, TRANSFERS_FAIL=f'{nth} {code}') if nth else self.env
 

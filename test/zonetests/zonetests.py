@@ -201,7 +201,7 @@ def run_pids(_):
     taken = 0
     for _ in range(200):
         child = subprocess.Popen(['sleep', '1000'])
-        child.returncode = 0        # it is reaped with all others, not by this object
+        child.returncode = 0        # the child is reaped together with all others, not by this object
         ztlib.kill(child.pid)
         if not ztlib.wait_until(lambda: not ztlib.alive(child.pid), 60):
             raise Failed('a killed process does not end')

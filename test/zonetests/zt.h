@@ -56,7 +56,7 @@ void zt_check_zero(const void *p, size_t len, const char *what);
 /* Put bytes into the digest that ready and verdict carry; zt_check* do it for what they check. */
 void zt_digest(const void *p, size_t len);
 
-/* Does nothing without --selftest. */
+/* Has no effect without --selftest. */
 void zt_flip(void *byte);
 void zt_flip_file(int fd, off_t off);
 
@@ -77,7 +77,7 @@ void zt_join(pid_t pid);
 
 /* Check once (NULL: the check consumes, leave it out), then tell the runner that it may dump. */
 void zt_ready(void (*check)(void));
-int zt_wait(void); /* until the runner's signal; returns it */
+int zt_wait(void); /* waits for the runner's signal; returns it */
 bool zt_asked(void); /* has the signal come? for programs that do not sleep */
 __attribute__((noreturn)) void zt_finish(void (*check)(void)); /* check, verdict, exit */
 __attribute__((noreturn)) void zt_serve(void (*check)(void));

@@ -67,7 +67,7 @@ class App(Task):
         raise NotImplementedError
 
     def check(self):
-        """Are its data right? Failed with what is wrong."""
+        """Checks the application's data; raises Failed with the difference."""
         raise NotImplementedError
 
     def end(self):
@@ -264,7 +264,7 @@ class Mutator(App):
         return self
 
     def work(self):
-        """Its CPU time, in ticks."""
+        """CPU time that it has used, in ticks."""
         words = Path(f'/proc/{self.pid}/stat').read_text().rpartition(')')[2].split()
         return int(words[11]) + int(words[12])
 

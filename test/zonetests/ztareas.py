@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-# Where the kernel puts these is its own affair; their pages are not the program's.
+# The kernel chooses where these are, and their pages do not belong to the program.
 KERNELS = {'[vdso]', '[vvar]', '[vvar_vclock]', '[vsyscall]'}
 # ac: criu, without zones too, maps files writable before it takes that right away, so the kernel accounts for them from then on.
 # sd: written since somebody asked; no restore keeps it. um, uw, ui: registered with a userfaultfd, until all memory is there (a lazy
@@ -60,7 +60,7 @@ def of_tree(pids, stopped=False):
             inner = int(re.search(r'^NSpid:.*?(\d+)$', Path(f'/proc/{pid}/status').read_text(), re.M).group(1))
             found[inner] = of_process(pid)
         except (FileNotFoundError, ProcessLookupError):
-            continue    # it has just ended
+            continue    # the process has just exited
     return found
 
 
@@ -69,7 +69,7 @@ def _text(area):
 
 
 def differences(before, after):
-    """Of the processes that are in both: what one has and the other has not, in words; '' if they are the same."""
+    """For processes that are in both lists: their differences in words; '' if there are none."""
     for pid in sorted(before.keys() & after.keys()):
         had, has, one = before[pid], after[pid], joined(before[pid])
         lost = sorted(set(one) - set(joined(has)))

@@ -54,7 +54,7 @@ class Chain:
         return Outcome(done.returncode, log)
 
     def dump(self, kind='dump', parent=None, extra=()):
-        """The same; it must succeed. Its number; self.ids has its checkpoint."""
+        """Like try_dump, but it must succeed. Returns its number; self.ids has its checkpoint."""
         done = self.try_dump(kind, parent, extra)
         if done.code:
             raise Failed(f'{kind} {self.nr}: exit {done.code}: {" | ".join(done.lines("Error")[-4:])}')
@@ -89,7 +89,7 @@ class Chain:
         return done
 
     def restore(self, images, extra=(), cfg=None):
-        """It must succeed, and the program must find its memory as it was."""
+        """Restores; it must succeed, and the program must find its memory unchanged."""
         done = self.try_restore(images, extra, cfg)
         if done.code:
             raise Failed(f'restore: exit {done.code}: {" | ".join(done.lines("Error")[-4:])}')

@@ -36,7 +36,7 @@ class Clone:
         return self.process.poll() is not None or len(self._lines()) == 2
 
     def outcome(self):
-        """Reads what became of it; Failed if it has the name or address of another one."""
+        """Reads the outcome; raises Failed if the clone has the name or address of another one."""
         lines = self._lines()
         if not lines:
             raise Failed(f'{self.name}: exit {self.process.poll()}: {(self.own / "stderr").read_text(errors="replace").strip()}')
@@ -65,7 +65,7 @@ class Clone:
 
 
 class Clones:
-    """@number of them; command(clone) is what restores one."""
+    """@number clones; command(clone) is the command that restores one."""
 
     def __init__(self, number, directory, task, command, env, seconds=120):
         directory.mkdir()
@@ -79,7 +79,7 @@ class Clones:
             c.start()
 
     def wait(self):
-        """Until every restore has ended, well or not; the number of those that failed."""
+        """Waits until every restore has ended, successfully or not; returns the number of failures."""
         if not wait_until(lambda: all(c.settled() for c in self.all), self.seconds, 0.005):
             raise Failed(f'{sum(not c.settled() for c in self.all)} of {len(self.all)} restores did not end')
         return sum(c.outcome() != 0 for c in self.all)
@@ -91,7 +91,7 @@ class Clones:
             raise Failed(f'{failed} of {len(self.all)} restores failed: {ztlib.log_errors(bad.own / "criu.log")}')
 
     def verify(self):
-        """Each looks at all of its memory and finds it right."""
+        """Lets each clone read and check all of its memory."""
         asked = [c for c in self.all if c.status == 0]
         before = {c: len(c.answer()) for c in asked}
         for c in asked:

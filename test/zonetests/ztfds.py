@@ -13,7 +13,7 @@ def descriptors(pid):
 
 
 def hot_bytes(broker_pid):
-    """Of the memory that znsd has for restores now; None: it has none."""
+    """Bytes of the memory that znsd shares with restores now; None: it has none."""
     for fd, link in descriptors(broker_pid):
         if 'memfd:zns-hot' in link:
             try:

@@ -18,7 +18,7 @@ ROOT, DATA = 1, 2                           # inodes
 DIRECT_IO, ASYNC_DIO = 1 << 0, 1 << 15      # flags of an open file, of the connection
 ENOENT, ENOSYS = -2, -38
 HOUR = 3600                                 # s: names and attributes do not change
-SIZE = 1 << 20                              # of the file, bytes
+SIZE = 1 << 20                              # size of the file in bytes
 REQUEST_MAX = 1 << 18                       # bytes
 
 # A program of 96 MiB with a page of the first file. On SIGUSR1 the second file takes the place of its last page.
@@ -74,7 +74,7 @@ class SlowFile:
         try:
             os.write(self.fd, struct.pack('=IiQ', 16 + len(data), error, unique) + data)
         except OSError:
-            pass        # its reader has gone
+            pass        # the reader has closed the file
 
     def _attr(self, inode):
         mode, size = (stat.S_IFDIR | 0o755, 0) if inode == ROOT else (stat.S_IFREG | 0o644, self.size)

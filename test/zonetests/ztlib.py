@@ -35,7 +35,7 @@ class Failed(Exception):
 
 
 class Skipped(Exception):
-    """The test says nothing here; the reason is its text."""
+    """The test cannot be done here; its text is the reason."""
 
 
 # ---- the process and its surroundings ------------------------------------------------------------------
@@ -69,7 +69,7 @@ def become_subreaper():
 
 
 def proc_stat(pid):
-    """The letter in /proc/PID/stat and the parent's PID; '' if there is no such process."""
+    """The state letter in /proc/PID/stat and the parent's PID; '' if there is no such process."""
     try:
         words = Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
         return words[0], int(words[1])
@@ -203,7 +203,7 @@ def nonces_once(path, least):
 
 
 def znsctl_of(cfg, env):
-    """znsctl of the same build as the others in this environment."""
+    """The znsctl of the same build as the other programs in this environment."""
     return str(TEST_BIN / 'znsctl') if env.get('ZNS_LIBEXEC') == str(TEST_BIN) else cfg.znsctl
 
 
@@ -282,7 +282,7 @@ class Device:
         return Path(self.spec.partition(':')[2])
 
     def ctl(self, *args):
-        """Run znsctl; CompletedProcess."""
+        """Runs znsctl; returns a CompletedProcess."""
         return subprocess.run([znsctl_of(self.cfg, self.env), *args], env=self.env, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=self.cfg.timeout)
 
@@ -465,7 +465,7 @@ def tree(pid):
             try:
                 todo += map(int, Path(path).read_text().split())
             except (FileNotFoundError, ProcessLookupError):
-                continue    # it has just ended
+                continue    # the process has just exited
     return found
 
 
@@ -556,7 +556,7 @@ class Task:
         self.dump_opts, self.restore_opts = list(opts), list(opts)
         source = HERE / f'{program}.c'
         desc = description(source) if source.exists() else None
-        self.forks = bool(desc and desc.get('forks'))   # all the time: children come and go
+        self.forks = bool(desc and desc.get('forks'))   # children come and go all the time
         self.pid, self.digest, self.verdicts = 0, None, 0
         self.state = directory
 
@@ -644,7 +644,7 @@ class Task:
             raise Failed(f'digest is {digest}, was {self.digest}')
 
     def end(self):
-        """Whatever still runs of it goes, what it leaves outside of its directory too."""
+        """Ends all of its processes that still run, and removes what it leaves outside of its directory."""
         if self.pid:
             if self.pid in children():
                 kill(self.pid)
@@ -682,7 +682,7 @@ def one_line(reason):
 
 
 def judge(func):
-    """Run func; (verdict, reason)."""
+    """Runs func; returns (verdict, reason)."""
     try:
         func()
         return 'pass', ''
@@ -711,7 +711,7 @@ def in_worker(func, answer):
 
 
 def run_jobs(jobs, parallel, base):
-    """jobs: (name, flavour, function). Each runs in its own process; results in order of their end."""
+    """jobs: (name, flavour, function). Each runs in its own process; results come in the order in which they end."""
     waiting, running, results = list(jobs), {}, []
     while waiting or running:
         while waiting and len(running) < parallel:
@@ -786,7 +786,7 @@ def description(source):
     head = source.read_text()[:2000]
     found = re.search(r'zonetest:\s*(\{.*?\})', head, re.S)
     if not found:
-        if 'zonetest:' in head:     # else it would be left out, and nobody would notice
+        if 'zonetest:' in head:     # otherwise a program without the line would be left out silently
             raise SystemExit(f'{source.name}: no description behind "zonetest:"')
         return None
     desc = ast.literal_eval(re.sub(r'\n\s*\*', '\n', found.group(1)))

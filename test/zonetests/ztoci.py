@@ -26,7 +26,7 @@ class Layout:
         return sorted(m['annotations']['org.opencontainers.image.ref.name'] for m in self.index()['manifests'])
 
     def blob(self, descriptor):
-        """Its bytes, if they are what the descriptor says."""
+        """Returns its bytes, after comparing them with the descriptor."""
         kind, digits = descriptor['digest'].split(':')
         raw = (self.blobs / digits).read_bytes()
         expect(f'{digits}: size and digest', (len(raw), kind, hashlib.sha256(raw).hexdigest()), (descriptor['size'], 'sha256', digits))
@@ -40,7 +40,7 @@ class Layout:
         return [d['digest'] for d in self.manifest(tag)['layers']]
 
     def unpack(self, tag, to):
-        """As a container engine would. Returns the directory that criu takes."""
+        """Unpacks the image as a container engine would. Returns the directory for criu."""
         to.mkdir()
         for d in self.manifest(tag)['layers']:
             with tarfile.open(fileobj=io.BytesIO(self.blob(d))) as tar:
@@ -54,7 +54,7 @@ class Layout:
         return {'mediaType': media, 'digest': f'sha256:{digits}', 'size': len(raw), **more}
 
     def tell(self, layers, tag='latest', **more):
-        """A new image of these layers, beside those that are there."""
+        """Adds an image with these layers to those that exist."""
         manifest = json.dumps({'schemaVersion': 2, 'layers': layers, **more}).encode()
         found = self.put(manifest, 'application/vnd.oci.image.manifest.v1+json',
                          annotations={'org.opencontainers.image.ref.name': tag})

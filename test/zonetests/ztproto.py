@@ -35,7 +35,7 @@ def message(fields):
 
 
 def fields(raw):
-    """{number: int or bytes}; the last one of each counts."""
+    """Returns {number: int or bytes}; of repeated fields the last one."""
     at, found = 0, {}
     while at < len(raw):
         key, at = _varint(raw, at)

@@ -18,7 +18,7 @@ def free_port():
 
 
 class Registry:
-    """Of this machine, without TLS."""
+    """A registry on this machine, without TLS."""
 
     def __init__(self, directory):
         for program in ('skopeo', 'docker-registry'):
@@ -79,7 +79,7 @@ class Wire:
         return f'docker://127.0.0.1:{self.port}/{what}'
 
     def at(self, way, count, action):
-        """Counts begin anew."""
+        """Resets the counts."""
         with self.lock:
             self.counts, self.when = {'up': 0, 'down': 0}, (way, count, action)
 

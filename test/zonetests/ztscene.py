@@ -183,7 +183,7 @@ class Scene:
             return subprocess.Popen(command, env=env or self.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err), log
 
     def patient(self):
-        """Who stands at a barrier gives no sign of life; nobody gives it up for that, unless the case says when."""
+        """A process at a barrier shows no sign of life; with this, nothing gives it up because of that, unless the case sets a time."""
         conf = Path(self.device.env['ZNS_CONFIG']) / 'zns.conf'
         text = conf.read_text() if conf.exists() else ''
         if 'deadline' not in text:
@@ -270,7 +270,7 @@ class Scene:
                 continue
 
     def broker_pid(self):
-        """None: there is none."""
+        """None: no broker runs."""
         return next(self._ours('znsd'), None)
 
     def end_broker(self, sig=signal.SIGKILL):
@@ -297,7 +297,7 @@ class Scene:
             raise Failed(f'{self.device.free_zones()} zones are free, {self.free_before} were')
 
     def unharmed(self, images=None):
-        """After a failed dump."""
+        """Checks the state after a failed dump."""
         pid = self.task.pid
         if not wait_until(lambda: ztlib.proc_state(pid) in ('R', 'S') and not ztlib.traced(pid), 5):
             raise Failed(f'the task is not running: state "{ztlib.proc_state(pid)}"')
@@ -393,7 +393,7 @@ def parse_args(doc):
 
 
 def prepare(args, suite, cases):
-    """Whoever asked for these may run them, and what they need is there; the names of those to run."""
+    """Checks that the user may run these cases and that their programs are installed; returns the names of those to run."""
     unknown = [n for n in args.names if n not in cases]
     if unknown:
         sys.exit(f'no such case: {unknown[0]}')

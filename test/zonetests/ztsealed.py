@@ -38,14 +38,14 @@ class Encrypted(Parts):
         self.device = self.scene.device = device
 
     def lose_key(self):
-        """This machine has it no more, wherever the configuration names it."""
+        """Removes the key from this machine, wherever the configuration names it."""
         self.key.rename(self.key.with_suffix('.away'))
 
     def find_key(self):
         self.key.with_suffix('.away').rename(self.key)
 
     def far_key(self):
-        """The far machine has the key; its device asks for nothing."""
+        """Gives the far machine the key; its device does not require encryption."""
         self.far.json('key', 'use', f'file:{self.key}', self.far.spec)
         self.far.json('key', 'off', self.far.spec)
 
@@ -132,7 +132,9 @@ def sealed(parts):
 
 @with_far
 def sealed_again(parts):
-    """parents that are there are not fetched; another version is refused; removed, it comes back under its id, and a rebuilt catalogue has it."""
+    """existing parents are not fetched; another version is refused; after a removal the checkpoint comes back under its id, and a rebuilt
+    catalogue has it.
+    """
     parts.far_key()
     layout = parts.export(1, 'layout:older')
     parts.export(0, 'layout:newest')
@@ -166,7 +168,9 @@ def sealed_again(parts):
 
 @with_far
 def sealed_rotated(parts):
-    """a rotated master key: the same layers, only the keys differ; a device that asks for another key takes none of it, a mixed chain is not sent."""
+    """a rotated master key: the layers are the same, only the wrapped keys differ; a device that requires another key refuses them, and a
+    mixed chain is not sent.
+    """
     layout = parts.export(0, 'layout:before')
     other = parts.scene.dir / 'other'
     parts.near.json('key', 'create', str(other))
@@ -189,7 +193,7 @@ def sealed_rotated(parts):
     parts.near.json('key', 'off')
     plain = parts.near.json('import', str(parts.dirs[0]), '--container', 'chain', '--parent', parts.ids[1])['id']
     said = parts.near.ctl('export', '--oci', plain, str(parts.chain.dir / 'mixed'))
-    expect('a plain one on encrypted parents: exit', said.returncode, 0)    # it is plain, and so is all of its image
+    expect('a plain one on encrypted parents: exit', said.returncode, 0)    # it is not encrypted, and neither is its image
 
 
 def sealed_live(scene):
@@ -338,7 +342,7 @@ def sealed_refused(parts):
         says('but not how', last(lambda notes, raw, bad=bad: ({**notes, KEY: bad}, raw)), keyed=False)
     says('but not how', last(lambda notes, raw: ({k: v for k, v in notes.items() if k != SEAL}, raw)), keyed=False)
     says('inventory.img', last(lambda notes, raw: ({k: v for k, v in notes.items() if k not in (KEY, SEAL)}, raw)), keyed=False)
-    # records that nobody wrote
+    # records that no program has written
     says('no seal', record(lambda m: [(k, v) for k, v in m if k != 70]), keyed=False)
     says('stripe unit', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 17, 12345)) if k == 2 else v) for k, v in m]), keyed=False)
     says('valid only on the device', record(lambda m: [(k, forge.pack(forge.having(forge.unpack(v), 2, b'web')) if k == 2 else v) for k, v in m]), keyed=False)

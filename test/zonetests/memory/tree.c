@@ -102,7 +102,7 @@ static void live(void)
 			end_one = 1;
 			while (end_one && !stop)
 				nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-			/* which of them ended? */
+			/* finds which of the threads has ended */
 			while (n < THREADS && pthread_tryjoin_np(t[n], NULL)) {
 				n = (n + 1) % THREADS;
 				nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
