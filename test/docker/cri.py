@@ -114,7 +114,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
 [plugins.'{cri}.images'.registry]
   config_path = '{d}/hosts'
 [plugins.'{cri}.runtime']
-  restrict_oom_score_adj = true     # without CAP_SYS_RESOURCE nobody's can be lowered
+  restrict_oom_score_adj = true     # without CAP_SYS_RESOURCE no process can lower its own
 [plugins.'{cri}.runtime'.cni]
   bin_dirs = ['{self.cni}']
   conf_dir = '{d}/cni'
@@ -192,7 +192,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
         return f
 
     def pod(self, name, annotations=None, network=2):
-        """A pod of runtime class zns; network 2 is the node's, 0 one of its own."""
+        """Starts a pod of runtime class zns; network 2 is the node's network, 0 one of its own."""
         f = self.pod_file(name, annotations, network)
         return self.cri('runp', '--runtime', 'zns', f).stdout.strip(), f
 
@@ -329,7 +329,9 @@ def errors(d):
 
 @case
 def reclaim(d):
-    """Nothing is swept on doubt; with a program that knows the archives, what none of them has is."""
+    """If it is not certain which runtimes exist, nothing is swept; with a program that knows the archives, checkpoints that are in none of
+    them are.
+    """
     pod = d.pod('gc')
     c = d.container(pod)
     d.told(c)

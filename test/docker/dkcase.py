@@ -20,7 +20,7 @@ def remove(d, *names):
     """Containers and what the device holds of them."""
     d.docker('rm', '-f', *names)
     for n in names:
-        d.zctl('rm', '--container', n, check=False)     # it may have none
+        d.zctl('rm', '--container', n, check=False)     # the container may have no checkpoint
 
 
 def contexts(d):

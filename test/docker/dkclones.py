@@ -84,13 +84,13 @@ def own_addresses(d):
     env = {k: v for k, v in d.env.items() if k != 'CRIU_CONFIG_FILE'} | {'PATH': f'{BIN}:{dkdaemon.SYS_PATH}', 'CRIU_CONFIG_FILE': str(base / 'criu.conf')}
 
     def runc(*args):
-        # Its output may become the container's, which criu could not dump if it were a file of ours.
+        # The script's output may become the container's standard output, which criu could not dump if it were a file of ours.
         done = subprocess.run(['runc', '--root', str(base / 'state'), '--log', str(base / 'said'), *map(str, args)], env=env,
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
         want(f'runc {args[0]}', not done.returncode, (base / 'said').read_text()[-300:] if done.returncode else '')
 
     def bundle(name, number):
-        """Of a container in the namespace of that number."""
+        """The bundle of a container in the namespace with that number."""
         path = base / name
         path.mkdir()
         dkdaemon.sh('runc', 'spec', cwd=path)

@@ -27,15 +27,15 @@ PACKAGES = ['base-files', 'base-passwd', 'bash', 'coreutils', 'grep', 'sed', 'pr
 
 
 class Failed(Exception):
-    """What was expected did not happen; the text says what."""
+    """An expectation failed; the text says which."""
 
 
 class Skipped(Exception):
-    """What it needs cannot be had here; the text says why."""
+    """The environment lacks what the case needs; the text says what."""
 
 
 def until(what, true, seconds=90):
-    """What it says when it is true."""
+    """Waits until true() returns something, and returns that."""
     end = time.monotonic() + seconds * SLOW
     while not (got := true()):
         if time.monotonic() > end:
@@ -192,7 +192,7 @@ class Daemon:
         if self.keep:
             print(f'kept: {self.dir}')
             return
-        # znsd leaves when idle; asked now, so that nothing of ours outlives the run.
+        # znsd exits when it is idle; it is asked to exit now, so that none of our processes outlives the run.
         for pid in self.pids_of('znsd'):
             os.kill(pid, 15)
         for m in sorted((l.split()[4] for l in open('/proc/self/mountinfo') if str(self.dir) in l.split()[4]), reverse=True):
@@ -269,7 +269,7 @@ class Daemon:
         return self.docker('inspect', '-f', '{{.State.Running}}', name).stdout.strip() == 'true'
 
     def checkpoints(self, container=None):
-        """Those on the device, in order of commit."""
+        """The checkpoints on the device, in order of commit."""
         return [c for c in self.zjson('ls')['checkpoints'] if container in (None, c['container'])]
 
     def zones_used(self):

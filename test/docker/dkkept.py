@@ -15,7 +15,7 @@ from dkwork import Redis, Shell
 
 
 def life(d, c):
-    """As the sweep sees it."""
+    """The verdict on a checkpoint that the sweep would get."""
     return d.zctl('docker', 'live', c['id']).stdout.split(':')[0].strip()
 
 

@@ -50,7 +50,7 @@ def thaw(at):
 
 
 def goes_on(d, name):
-    """It runs, for Docker too, and no mark of ours is left."""
+    """Checks that the container runs, for Docker too, and that no mark of ours is left."""
 
     want('it runs', d.running(name) and not frozen(d, name))
     d.settle('false', lambda: d.docker('inspect', '-f', '{{.State.Paused}}', name).stdout.strip(), 10)
@@ -192,7 +192,7 @@ def live_marks(d):
         want('paused', frozen(d, 'marked'))
         d.docker('unpause', 'marked')
         shutil.rmtree(left)
-    # its own first process has ended: the mark is another's
+    # its own first process has exited: the mark belongs to another container
     mark.write_text(right)
     d.docker('kill', 'marked')
     want('gone with the container', not mark.exists())
@@ -212,7 +212,7 @@ def init_of_exec(d, name):
                     if b'init' not in Path(f'/proc/{pid}/cmdline').read_bytes().split(b'\0'):
                         continue
                     os.kill(int(pid), signal.SIGSTOP)
-                    # it may have become the program before it stopped
+                    # the process may have executed the program before it stopped
                     dkdaemon.until('stopped', lambda: Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] == 'T')
                     if b'init' in Path(f'/proc/{pid}/cmdline').read_bytes().split(b'\0'):
                         return e, int(pid)

@@ -209,7 +209,7 @@ def programs(d, name, **scripts):
         if p.name in scripts:
             (bin / p.name).write_text(f'#!/bin/bash\nREAL={p}\n{scripts[p.name]}')
             (bin / p.name).chmod(0o755)
-        elif p.name == 'zns-runc':       # it looks for the others beside itself
+        elif p.name == 'zns-runc':       # the wrapper looks for the other programs in its own directory
             shutil.copy(p, bin / p.name)
         else:
             (bin / p.name).symlink_to(p)
@@ -277,7 +277,7 @@ def suspend_rights(d):
 
 @case
 def resume_named(d):
-    """zns.resume=NAME and latest, as often as they are asked; on the host's network, too."""
+    """zns.resume=NAME and latest, requested several times; on the host's network, too."""
     was = {}
     for wish, network in (('one', 'none'), ('latest', 'host')):
         d.run('asked', 'python3', '-c', SECRET, options=('--tmpfs', '/run', '--label', f'zns.resume={wish}'), network=network)
@@ -299,7 +299,9 @@ def resume_named(d):
 
 @case
 def from_another(d):
-    """Five new containers begin at once with one's memory, as a rule allows; none gets other rights, nor without the rule."""
+    """Five new containers start at once from one container's memory, as a rule allows; none of them gets other rights, and without the
+    rule all are refused.
+    """
     was = keeps_secret(d, 'warm')
     d.docker('checkpoint', 'create', '--leave-running', 'warm', 'one')
     ident = d.checkpoints('warm')[0]['id']
@@ -743,7 +745,9 @@ def suspend_command(d):
 
 @case
 def suspend_all(d):
-    """Before a shutdown: what its time does not allow is stopped by its signal, all else is suspended in order; others are left alone."""
+    """Before a shutdown: containers for which there is no time are stopped by their signal, all others are suspended in order; unrelated
+    containers are not touched.
+    """
     was = {name: keeps_secret(d, name, *SUSPEND, '--label', f'zns.stop-order={order}') for name, order in (('second', 2), ('first', 1))}
     d.run('plain', 'sleep', '1000')
     d.refused(d.zctl, 'docker', 'suspend', '--within', '5', line='--within works only with --all')

@@ -12,9 +12,9 @@ class Work:
     name = ''
     script = ''
     sizes = {}          # what {NAME} in the script stands for
-    words = {}          # the same; where it listens, above all
+    words = {}          # compares memory; above all the address on which it listens
     network = 'none'
-    pause = 0.1         # of the client, in seconds; {pause} in the script
+    pause = 0.1         # seconds between the client's requests; {pause} in the script
 
     def __init__(self, d, container, options=(), runtime='zns', sizes=None):
         self.d, self.container = d, container

@@ -75,7 +75,7 @@ def status(d):
     want('ready', j['registered'] and j['daemon_knows_runtime'] and j['experimental'], j)
     want('root', j['root'] == str(d.root), j['root'])
     want('limits', any('--checkpoint-dir' in l for l in j['limits']), j['limits'])
-    # the daemon reads another file than the one that is looked at: what it knows counts
+    # the daemon reads another file than the given one: the daemon's own answer is decisive
     j = d.zjson('docker', 'status', '--config', '/nonexist/daemon.json')
     want('known all the same', j['ready'] and j['registered'] and not j['in_config'], j)
     want('said so', 'not from this file' in d.zctl('docker', 'status', '--config', '/nonexist/daemon.json').stdout)
@@ -460,11 +460,11 @@ def schedule_cycles(d):
         out.seek(0)
         said = out.read()
         out.close()
-    # containerd may still have the one before on a busy machine (moby#42900); the loop says so and goes on
+    # on a busy machine containerd may still hold the previous container (moby#42900); then the loop reports it and goes on
     failed = [l for l in said.splitlines() if l.startswith('znsctl')]
     want('the loop ended well', loop.returncode == bool(failed) and all('already exists' in l for l in failed), said[-300:])
     want('all others were made', len(said.splitlines()) == n and len(failed) <= n / 5, said[-300:])
-    d.zctl('gc', '--grace', '0')        # of those that failed
+    d.zctl('gc', '--grace', '0')        # checkpoints of dumps that failed
     made = d.checkpoints('often')
     want('five are kept', len(made) == 5, made)
     # 24 MiB and a bit in zones of 64: what is kept, one more on its way, a zone that is being continued

@@ -183,7 +183,7 @@ def without(d):
 
 @case
 def short(d):
-    """Containers that end at once: nothing is held up, and nothing stays."""
+    """Containers that exit at once: nothing waits for them, and no file or process stays."""
     for _ in range(5):
         d.docker('run', '--rm', '--runtime', 'zns', '--network', 'none', '--label', 'zns.memory=hibernate:1s', '--name', 'quick', 'work', 'true')
     gone(d, 'quick')

@@ -17,7 +17,7 @@ from podman import Podman
 
 
 def paged(d, kind, units, share='30%', **kw):
-    """Under its budget it answers as before, also to who enters it; and so after the detach; and it stops at once."""
+    """A program under its budget answers as before, also to `docker exec`; the same after the detach; and it stops at once."""
     name = f'p-{kind.name}'
     w = kind(d, name, runtime='runc', **kw)
     pid = d.docker('inspect', '-f', '{{.State.Pid}}', name).stdout.strip()
@@ -69,7 +69,7 @@ def ferretdb(d):
 
 @case
 def shell(d):
-    """Hardly any memory at all."""
+    """A program with hardly any memory."""
     paged(d, Shell, 1, share='1M')
 
 

@@ -195,7 +195,9 @@ def on_zones_checkpoint(d):
 
 
 def keep(d):
-    """Into zones, with name and origin; restored twice from the same directory; Podman's own statistics are there."""
+    """A Podman checkpoint goes to zones, with name and origin; it is restored twice from the same directory; Podman's own statistics
+    exist.
+    """
     d.run('one', '--annotation', 'zns.qos=300')
     secret = d.ask('one')
     stats = json.loads(d.p('container', 'checkpoint', '--keep', '--print-stats', 'one').stdout)
@@ -221,7 +223,7 @@ def suspend(d):
     secret, made = d.ask('sus'), []
     for _ in range(2):
         d.p('stop', '-t', '60', 'sus')
-        (c,) = d.ls()       # the one before has gone
+        (c,) = d.ls()       # the previous checkpoint is gone
         want('another one', c['id'] not in made and c['container'] == 'podman/sus', c)
         want('stopped', note().startswith('stopped with checkpoint zns-stop-'), note())
         made.append(c['id'])
@@ -402,7 +404,7 @@ def export(d):
 
 
 def plain(d):
-    """zns.dev=none: no zones."""
+    """With zns.dev=none no zones are used."""
     d.run('plain', '--annotation', 'zns.dev=none')
     secret, before = d.ask('plain'), len(d.ls())
     d.p('container', 'checkpoint', 'plain')
@@ -447,7 +449,7 @@ def new(d, had):
 
 
 def reclaim(d):
-    """What Podman still has is kept, what it has dropped is swept, on doubt nothing is."""
+    """Checkpoints that Podman still has are kept, those that it has dropped are swept, and in doubt none is."""
     d.z('rm', '--all')
     d.z('gc')
     start = zones_used(d)
@@ -560,7 +562,7 @@ def packed(d):
     with_handle(d, 'pack', d.dir / 'b.tar', '--compress', 'none')
     d.p('rm', '-f', 'pack')
     want('never swept', [w for a, w in gc(d).values() if a == 'keep' and 'exported' in w], gc(d))
-    # another container's checkpoint, by a handle that came with a file
+    # another container's checkpoint, through a handle that is inside an archive
     r = d.p('container', 'restore', '--import', d.dir / 'b.tar', '--name', 'pack2', check=False)
     want('refused', r.returncode and 'is of container podman/pack' in r.stderr, r.stderr)
     d.p('rm', '-f', 'pack2', check=False)

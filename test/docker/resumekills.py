@@ -149,7 +149,7 @@ class Soak:
             self.start_dockerd()
 
     def start_dockerd(self):
-        """It gives its containerd 15 s, which a busy machine may not keep."""
+        """dockerd gives containerd 15 s to start, which may not be enough on a busy machine."""
         for last in (False, False, True):
             try:
                 return self.d.start()
