@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Archives for znsctl import that somebody else has made."""
+"""Archives for znsctl import that other programs have made."""
 import gzip
 import hashlib
 import io
@@ -169,7 +169,7 @@ def archive_refused(scene):
 
 
 def bomb(mib):
-    """A file of zeros that is larger than the device; @mib of it are there."""
+    """A file of zeros that is larger than the device; only @mib MiB of it are allocated."""
     size = b'%011o\0' % (600 << 20) if mib == 600 else b'77777777777\0'
     out = io.BytesIO()
     with gzip.GzipFile(fileobj=out, mode='wb', compresslevel=1) as z:
@@ -194,7 +194,7 @@ TAKEN = {
 
 @case
 def archive_taken(scene):
-    """Archives that others than export make: the same images, copies of mode 0600, nothing unpacked anywhere."""
+    """Archives in forms that export does not use: the same images, copies of mode 0600, and nothing is unpacked elsewhere."""
     scene = user_scene(scene)
     out, back = scene.home / 'out', scene.home / 'back'
     for what, data in TAKEN.items():

@@ -114,7 +114,7 @@ def disk_below_is_full(scene):
     scene = scene(size=64)
     scene.device.needs_emulator('needs the file of the emulator')
     disk = small_disk(scene, 96)
-    scene.free_before -= 2              # the catalogue may go on in another of its zones
+    scene.free_before -= 2              # the catalogue may continue in another of its zones
     try:
         for filled, what in ((50, 'in the middle of the pages'), (88, 'at the first write')):
             filler = disk / 'filler'

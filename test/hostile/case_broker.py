@@ -22,12 +22,12 @@ CASES = {}
 case = case_of(CASES)
 
 VERSION = 1
-LARGEST = 8 << 20       # of a request
+LARGEST = 8 << 20       # size of a request
 ZERO = b'\0' * 16
 
 
 class Peer:
-    """A connection that says what it likes."""
+    """A client that can send anything."""
 
     def __init__(self, scene):
         path = scene.device.env['ZNS_RUN'] + f'/{scene.device.info["uuid"]}.sock'
@@ -51,7 +51,7 @@ class Peer:
         return got
 
     def answer(self):
-        """(code, text) of the next answer; None: the connection is closed."""
+        """(code, text) of the next answer; None: the connection was closed."""
         try:
             body = self._exactly(struct.unpack('<I', self._exactly(4))[0])
         except (EOFError, ConnectionResetError):
@@ -99,7 +99,7 @@ def memory(pid):
 # ---- messages ------------------------------------------------------------------------------------------
 
 def pour(peers, data):
-    """Send to all as long as anybody takes anything; bytes taken."""
+    """Sends to all peers as long as any of them accepts data; returns the bytes sent."""
     left = {p.sk: memoryview(data) for p in peers}
     total, quiet = 0, time.monotonic()
     for p in peers:
@@ -194,7 +194,7 @@ def huge_lengths(scene):
 
 @case
 def wrong_types(scene):
-    """Messages of another form: every field with another type, cut anywhere, nested without end, several at once."""
+    """Malformed requests: every field with another type, cut anywhere, nested without end, several at once."""
     scene = scene(TINY, size=1)
     pid = started(scene)
     asks = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 30, 40, 41, 70, 71, 80, 81, 82, 83]
@@ -218,7 +218,7 @@ def wrong_types(scene):
     bodies['all at once'] = version + message({f: 1 for f in (5, 7, 9, 10, 11)})
     for what, body in bodies.items():
         if what[:2] in ((f, 0) for f in (5, 7, 8, 9, 10, 11)) or what[:2] in ((15, 0), (13, 2)):
-            continue        # these are right
+            continue        # these forms are valid
         peer = Peer(scene)
         peer.frame(body)
         peer.sk.settimeout(PATIENCE)

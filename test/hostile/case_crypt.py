@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Encrypted checkpoints on a device that somebody else can write.
-
-Without the key he can neither read nor change them; what is left is to put something else in their place.
+"""Encrypted checkpoints on a device that an attacker can write. Without the key the attacker can neither read nor change them, but can put
+other checkpoints in their place.
 """
 import json
 
@@ -53,7 +52,7 @@ class Forgery:
         mine.put(alias + places)
         other.put([(n, v) for n, v in other.fields if n in (1, 2, 3)] + theirs)
         for f in log(media):
-            if f.kind == KEY_LINE:      # it would betray that there was a key
+            if f.kind == KEY_LINE:      # its absence would show that there was a key
                 f.put([(1, b'nobody'), (2, 3)], kind=RETENTION)
             if f.kind == ENCRYPTION and forget:
                 f.put(having(f.fields, 1))
@@ -77,13 +76,13 @@ def plain_in_its_place(scene):
     scene = scene(TINY, size=1)
     f = Forgery(scene)
     f.put()
-    # Nobody asks for encryption any more: the handle knows.
+    # Encryption is not requested any more, but the handle says that the checkpoint is encrypted.
     f.refused('handle, encryption off', 'in its place', 'was encrypted')
     run_ctl(scene, 1, 'export', str(scene.images), str(scene.dir / 'out'))
     tried('export by handle')
     run_ctl(scene, 1, 'show', str(scene.images))
     tried('show by handle')
-    # The device asks for it.
+    # The device requires encryption.
     run_ctl(scene, 0, 'key', 'use', f.spec)
     f.refused('by id, device asks', 'encrypted ones only', by_id=True)
     f.refused('handle, device asks', 'encrypted ones only|in its place')
@@ -92,7 +91,7 @@ def plain_in_its_place(scene):
     bad = scene.device.ctl('verify', '--all', '--json')
     expect('intact', [c['id'] for c in json.loads(bad.stdout)['checkpoints'] if c['intact']], [])
     tried('verify --all')
-    # zns.conf of this machine asks for it.
+    # zns.conf of this machine requires encryption.
     run_ctl(scene, 0, 'key', 'off')
     conf = scene.device.directory / 'etc' / 'zns.conf'
     old = conf.read_text() if conf.exists() else ''
@@ -147,7 +146,7 @@ def plain_accepted(scene):
 
 
 def handle_of(images):
-    """(fields, function that writes others)."""
+    """Returns (the handle's fields, a function that writes other fields)."""
     path = images / HANDLE_NAME
     data = path.read_bytes()
     return unpack(data[48:]), lambda fields: path.write_bytes(frame(HANDLE, pack(fields)))

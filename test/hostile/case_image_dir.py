@@ -66,7 +66,7 @@ def in_time(what, func, *args, **named):
 
 
 def back_again(scene, checkpoint):
-    """What was dumped runs again; for the next input."""
+    """Makes the dumped task run again, for the next input."""
     scene.good_restore()
     scene.device.remove(checkpoint)
     fresh(scene)
@@ -95,7 +95,7 @@ AS_ROOT_REFUSED = {
     'a hard link named as an image': ('ln ../vault/secret.img zz-99.img', 'hard link'),
 }
 
-# Neither read nor in the way.
+# Names that are neither read nor refused.
 IGNORED = {
     'a FIFO': 'mkfifo x.img',
     'a FIFO that somebody waits at': 'mkfifo x.img; cat x.img >/dev/null & disown',
@@ -254,7 +254,7 @@ def make_swap(scene, kind, at):
 
 
 def after_swapped(scene, what, done):
-    """The dump ended, right or not: the task is as it was, the checkpoint has nothing of anybody else's."""
+    """After the dump, whether it succeeded or not: the task is unchanged, and the checkpoint has no file of another user."""
     wait_until(lambda: not ztlib.traced(scene.task.pid), 5)
     if done.code:
         done.must_fail('image directory')
@@ -309,7 +309,7 @@ def dump_swapped(scene):
     for what, make in {'FIFO': os.mkfifo, 'link to root\'s file': lambda p: os.symlink(scene.vault.file, p),
                        'link to a FIFO': lambda p: os.symlink(his / 'fifo', p)}.items():
         for n in range(6):
-            for old in range(300):      # what is there makes the look at the directory take longer
+            for old in range(300):      # these entries make reading the directory take longer
                 (scene.images / f'old-{old}').touch()
             with mallory.keeps(swap_of(make)):
                 done = in_time(f'{what}, round {n}', scene.dump, extra=['--leave-running'])
@@ -372,7 +372,7 @@ def restore_handles(scene):
     elsewhere.write_bytes(good)
     for kind in (*KINDS, str(elsewhere)):
         special(HANDLE if kind == 'self' else kind, handle, scene)
-        if kind.startswith('/none'):    # nobody can tell it from none, but it must end
+        if kind.startswith('/none'):    # such a file looks like a missing one, but the restore must end
             in_time(kind, scene.restore).must_fail()
         else:
             in_time(kind, scene.restore_must_fail, 'handle')
@@ -440,7 +440,7 @@ def restore_beside(scene):
 
 @case
 def restore_locks(scene):
-    """A lock of somebody else's on the image directory: the restore waits a moment, then says so; shared ones do no harm."""
+    """Another user holds a lock on the image directory: the restore waits a moment, then reports it; shared locks do no harm."""
     scene = user_scene(scene)
     made = with_beside(scene)
     with mallory.holds(lambda: mallory.locked(scene.images)):
@@ -528,7 +528,7 @@ def work_in_his(scene):
 
 @case
 def restore_into_memory(scene):
-    """Its daemon has no socket with a name in the directory, and its log goes into a new file, whatever is there."""
+    """The lazy-pages daemon has no named socket in the directory, and its log goes to a new file, whatever exists there."""
     scene = user_scene(scene, size=1)
     scene.good_dump()
     at = scene.images / LOG
@@ -550,7 +550,7 @@ def restore_into_memory(scene):
 
 @case
 def restore_lazy_peer(scene):
-    """He listens where root's lazy-pages daemon would, or asks root's daemon: neither gets or gives a userfaultfd."""
+    """An attacker listens where root's lazy-pages daemon would, or asks root's daemon: no userfaultfd changes hands."""
     scene = user_scene(scene, size=1)
     scene.good_dump()
     name = scene.images / 'lazy-pages.socket'

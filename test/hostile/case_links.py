@@ -46,7 +46,7 @@ def ctl(scene, *args, env=None):
 
 
 def refused(scene, what, pattern, *args):
-    """One line that says why, nothing changed."""
+    """Checks that the command fails with one line that says why, and changes nothing."""
     before = scene.ids()
     done = ctl(scene, *args)
     said = done.stderr.strip()
@@ -335,7 +335,7 @@ def export_planted(scene):
 # ---- mount ---------------------------------------------------------------------------------------------
 
 def mounts(scene):
-    """Where checkpoints are mounted, but for what other cases of this run do at the same time."""
+    """The present mounts of checkpoints, except those of other cases that run at the same time."""
     with open('/proc/self/mountinfo', encoding='utf-8') as f:
         found = [line.split()[4] for line in f if ' fuse.znsctl ' in line]
     return [m for m in found if m.startswith(f'{scene.dir}/') or not m.startswith(f'{scene.cfg.base}/')]
@@ -351,7 +351,9 @@ def not_mounted(scene, what):
 
 @case
 def mount_points(scene):
-    """Links, system directories, what is not empty or no directory: refused in one line; nothing is covered."""
+    """Links, system directories, and paths that are not empty or not a directory are refused in one line, and nothing is mounted over
+    them.
+    """
     scene = user_scene(scene)
     ident = scene.device.json('import', str(scene.images))['id']
     h, empty = scene.home, scene.dir / 'empty'

@@ -339,7 +339,7 @@ def ids(scene):
 
 @case
 def others_checkpoints(scene):
-    """A handle of another container's checkpoint: restored as nobody but its own container, unless root says so."""
+    """A handle of another container's checkpoint: only that container may restore it, unless root allows more."""
     scene = scene(TINY, size=1)
     first = Engine(scene)
     code, said, _ = first.dump()
@@ -390,7 +390,7 @@ def others_checkpoints(scene):
     allow.chmod(0o600)
     e.restores('zns-clone')
     tried('zns-clone')
-    # Podman and runc; in Kubernetes another namespace
+    # Podman and runc; Kubernetes uses another namespace
     for state, annotations in (('state/runc', {}), ('state/podman', {'io.container.manager': 'libpod'}), ('state/k8s.io', cri())):
         e = other(state)
         e.spec['annotations'] = annotations

@@ -25,7 +25,7 @@ def uses(fields, *zones):
 
 
 def place(fields, zone, start, length=200):
-    """Its manifest is said to be there."""
+    """The fields for a manifest at this place."""
     return having(fields, 14, pack([(1, zone), (2, start), (3, length), (4, Fixed(bytes(8)))]))
 
 

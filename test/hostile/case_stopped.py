@@ -78,7 +78,7 @@ def stopped_helper(scene):
 
 @case
 def stopped_soon(scene):
-    """With another deadline in zns.conf."""
+    """The same with another deadline in zns.conf."""
     stopped_in_dump(scene, lambda s: s.helpers(), deadline=2)
     tried('helper')
 
@@ -160,7 +160,7 @@ def bad_deadlines(scene):
     scene.good_dump()
 
 
-# ---- what is left to who takes one over ----------------------------------------------------------------
+# ---- a successor takes over ----
 
 def rights(pid, thread=None):
     """({effective and permitted capabilities}, no_new_privs) of a process or one of its threads."""

@@ -90,7 +90,7 @@ def names_of_records(scene):
 
 @case
 def words_of_users(scene):
-    """What is typed wrong comes back in messages, without its escapes."""
+    """Mistyped words come back in messages, with their escapes removed."""
     scene = scene(TINY, size=1)
     for what, evil in EVIL.items():
         word = evil.decode('utf-8', 'surrogateescape')

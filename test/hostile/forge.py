@@ -87,7 +87,7 @@ def get(fields, number):
 
 
 def having(fields, number, *values):
-    """With these values of the field in place of its own; without any, it is left out."""
+    """The message with these values of the field instead of its own; without values the field is left out."""
     kept = [(n, v) for n, v in fields if n != number]
     return kept + [(number, v) for v in values]
 

@@ -49,7 +49,7 @@ def _child(func):
 
 
 def does(func):
-    """He does it once."""
+    """The attacker acts once."""
     if os.waitstatus_to_exitcode(os.waitpid(_child(func), 0)[1]):
         raise Failed(f'the attacker could not do what he wanted: {func}')
 
@@ -124,7 +124,7 @@ def leased(path):
 
 
 class Vault:
-    """A directory of root's and a file in it: nothing may come, go, change or be read."""
+    """A directory that belongs to root, and a file in it: nothing in it may be created, removed, changed or read."""
 
     def __init__(self, directory, mode=0o755):
         self.dir = directory
@@ -154,7 +154,7 @@ def no_secret(directory, what):
         if p.is_symlink() or not p.is_file():
             continue
         try:
-            fd = os.open(p, os.O_RDONLY | os.O_NONBLOCK)    # it may be leased
+            fd = os.open(p, os.O_RDONLY | os.O_NONBLOCK)    # the file may have a lease
         except BlockingIOError:
             continue
         with open(fd, 'rb') as f:

@@ -12,7 +12,7 @@ ID = 'a' * 64
 OTHER = 'b' * 64
 VICTIM = 'victim'
 
-# Stands for runc: keeps what it was given, and calls criu as runc would if there is a process.
+# Stands for runc: stores its arguments, and calls criu as runc would if there is a process.
 FAKE = '''#!/bin/sh
 [ -n "$CRIU_CONFIG_FILE" ] && cp "$CRIU_CONFIG_FILE" {dir}/conf
 env >{dir}/env; echo "$*" >{dir}/args
@@ -90,7 +90,7 @@ class Engine:
         return [tuple(line.split(None, 1)) for line in self.conf.read_text().splitlines()]
 
     def refused(self, what, *commands, says=''):
-        """Neither of the calls (create and checkpoint) reaches the runc; each says why in one line."""
+        """Checks that none of the calls (create and checkpoint) reaches runc, and that each fails with one line that says why."""
         for command in commands or ('create', 'checkpoint'):
             code, said, log = self.call(command)
             if not code or self.started():
@@ -102,7 +102,7 @@ class Engine:
         return said
 
     def named(self, what, name, **settings):
-        """A checkpoint goes on, and the options are this name and these settings, nothing else."""
+        """Checks that a checkpoint succeeds, with exactly this name and these settings as options."""
         code, said, _ = self.call()
         if code or not self.started():
             raise Failed(f'checkpoint with {what!r}: {said!r}')
