@@ -18,7 +18,7 @@
 #define PAGE 4096
 #define FILES 4096
 #define ROUNDS_MAX 16
-#define BLOCK 64 /* pages; a later round copies blocks in another order */
+#define BLOCK 64 /* in pages; a later round copies the blocks in another order */
 
 struct file {
 	char name[64];
@@ -32,10 +32,10 @@ static struct composer {
 	uint64_t seed;
 	struct file file[FILES];
 	size_t nr_files;
-	uint64_t pages; /* of all tasks */
-	uint8_t **page; /* of all tasks */
+	uint64_t pages; /* sum over all tasks */
+	uint8_t **page; /* pages of all tasks */
 	uint8_t *last; /* round whose copy counts, by page */
-	uint64_t *at; /* where in that, bytes */
+	uint64_t *at; /* its offset in that image, in bytes */
 	struct zns_wimage *round[ROUNDS_MAX];
 	struct zns_session s;
 	struct zns_save v;
@@ -165,7 +165,8 @@ static int write_round(uint32_t r, struct zns_err *err)
 
 	for (uint64_t b = 0; b < blocks; b++)
 		order[b] = b;
-	for (uint64_t b = 0; b < blocks && r; b++) { /* the first one goes through in order */
+	/* the first round copies the blocks in order */
+	for (uint64_t b = 0; b < blocks && r; b++) {
 		uint64_t other = rnd(blocks), was = order[b];
 
 		order[b] = order[other];

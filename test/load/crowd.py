@@ -31,7 +31,7 @@ def percentile(values, p):
 
 
 def crowd(args, name, announced):
-    """One run; what was measured."""
+    """Runs once and returns the measurements."""
     options, containers, parallel, control = CASES[name]
     containers = args.containers or (containers if announced else control)
     parallel = min(args.parallel or parallel, containers)

@@ -81,7 +81,7 @@ static void nap(uint32_t us)
 	nanosleep(&(struct timespec){ us / 1000000, us % 1000000 * 1000l }, NULL);
 }
 
-/* As the helper's progress does; but always as if its zones were what it waits for. */
+/* Reports progress as the helper does, but always says that its zones are the bottleneck. */
 static int progress(struct dumper *d, struct zns_err *err)
 {
 	ZnsPb__Progress p = ZNS_PB__PROGRESS__INIT;

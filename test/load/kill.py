@@ -81,7 +81,7 @@ class Load:
             raise Wrong(f'a dump failed at "{r["stage"]}" with {r["code"]}: {r["error"]}')
 
     def end_of_verify(self, job, out):
-        """It may lose the broker, or find a checkpoint gone that it saw in the list, but never damage."""
+        """Verify may lose the broker, or find that a listed checkpoint is gone, but must never report damage."""
         said = job.stderr.read()
         report = json.loads(out) if job.returncode == 0 else {}
         if report.get('damaged') or 'checksum' in said or 'damaged' in said:
@@ -89,7 +89,7 @@ class Load:
         self.count['verified'] += job.returncode == 0
 
     def end_of_compact(self, job, out):
-        """It may lose the broker or find no room, but never damage."""
+        """Compaction may lose the broker or find no room, but must never report damage."""
         said = job.stderr.read()
         if 'checksum' in said or 'damaged' in said or 'read back' in said:
             raise Wrong(f'compaction finds damage: {said.strip()}')
@@ -164,7 +164,7 @@ class Load:
             time.sleep(0.02)
 
     def verdict(self):
-        """After the last has ended."""
+        """Called after the last job has ended."""
         status = self.rig.settle()
         listed = {c['id'] for c in self.rig.checkpoints()}
         lost = self.committed - self.removed - listed

@@ -60,7 +60,7 @@ OURS = ('admission', 'pages', 'commit')
 
 
 def last_step(log):
-    """What CRIU said last: where its own phases lose a task."""
+    """The last phase in CRIU's log, for failures in CRIU's own phases that lose a task."""
     lines = log.read_text(errors='replace').splitlines() if log.exists() else ['']
     return re.sub(r'^\([0-9.]+\) *|0x[0-9a-f]+|[0-9]+', '', lines[-1] if lines else '').strip()[:60]
 
@@ -93,7 +93,7 @@ class Task:
         return [int.from_bytes(data[i:i + 8], 'little') for i in range(0, len(data), 8)]
 
     def counts(self, seconds):
-        """Every thread goes on."""
+        """Checks that every thread continues to count."""
         before, end = self.values(), time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(0.01)
@@ -108,7 +108,7 @@ class Task:
             return False
 
     def trouble(self):
-        """None, or what keeps it from running."""
+        """None, or the reason why the task does not run."""
         if not self.alive():
             return 'it is gone'
         if self.counts(20):
@@ -125,7 +125,7 @@ class Task:
         while self.pid and Path(f'/proc/{self.pid}').exists():
             try:
                 os.kill(self.pid, signal.SIGKILL)
-                os.waitpid(self.pid, os.WNOHANG)    # it is our child, or becomes one when its criu has ended
+                os.waitpid(self.pid, os.WNOHANG)    # it is our child, or becomes one when its criu has exited
             except (ProcessLookupError, ChildProcessError):
                 pass
             if time.monotonic() > end:
@@ -195,7 +195,7 @@ class Worker(threading.Thread):
                 raise Wrong(f'criu {args[0]} does not end') from None
 
     def cycle(self, move):
-        """A dump; with `move` the task goes with it and comes back by a restore."""
+        """Makes a dump; with `move` the task ends with it and is restored."""
         images = self.dir / f'images-{self.round}'
         images.mkdir()
         self.log = log = images / 'dump.log'
@@ -206,7 +206,7 @@ class Worker(threading.Thread):
         if code == -signal.SIGKILL:
             with self.s.lock:
                 self.s.phases[phase] += 1
-        # Killed behind its commit, while it ended the task: the checkpoint is there all the same.
+        # Criu was killed after its commit, while it ended the task: the checkpoint exists nevertheless.
         done = code == 0 or (code == -signal.SIGKILL and phase == 'end' and (images / 'zns-handle.img').exists())
         if done:
             ident = handle_id(images)
@@ -479,7 +479,7 @@ def main():
     args.criu = str(Path(args.build).resolve() / 'bin' / 'criu')
     seed = args.seed if args.seed is not None else random.SystemRandom().randrange(1 << 32)
     args.scratch = f'/var/tmp/zns-stock-{os.getpid()}'
-    ztlib.become_subreaper()    # of tasks whose criu died
+    ztlib.become_subreaper()    # for tasks whose criu died
     print(f'seed {seed}', flush=True)
     try:
         state, kills, seconds = load(args, seed)

@@ -64,7 +64,7 @@ class Rig:
     # -- what must hold --
 
     def check_promises(self, status):
-        """Of one moment: what was promised is promised once, and not more than there is."""
+        """A consistent snapshot: no bandwidth is promised twice, and not more than exists."""
         budget, granted = status['zones_budget'], status['zones_granted']
         if budget is not None and granted > budget:
             raise Wrong(f'{granted} zones are granted, {budget} may be open')
@@ -80,7 +80,7 @@ class Rig:
             raise Wrong(f'{states["open"] + states["closed"]} zones are active, {limit} may be')
 
     def settle(self, seconds=20):
-        """Until nobody holds or waits for anything, and no zone without live data is left; the status."""
+        """Waits until no lease and no waiter is left, and no zone without live data; returns the status."""
         end = time.monotonic() + seconds
         while True:
             status = self.status()
@@ -111,7 +111,7 @@ class Rig:
         return len(report['checkpoints'])
 
     def empty(self):
-        """All checkpoints go; every zone must come back."""
+        """Removes all checkpoints; every zone must become empty."""
         if self.checkpoints():
             self.ctl('rm', '--all')
         status = self.settle()

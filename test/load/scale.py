@@ -63,7 +63,7 @@ def memory_kib(rig, pid, what):
 
 
 def fill(rig, have, want, containers, size):
-    """More dumps, some at once; the rate."""
+    """Makes more dumps, some at the same time; returns the rate."""
     running, n, begin = [], have, time.monotonic()
     while n < want or running:
         while n < want and len(running) < AT_ONCE:
@@ -81,7 +81,7 @@ def fill(rig, have, want, containers, size):
 
 
 def admission_ms(rig):
-    """Of a container that is not there yet: from its question to its grant; then it goes again."""
+    """For a container without checkpoints: the time from a dump's request to its grant; then the dump is dropped."""
     job = rig.dump('newcomer', SIZE, '--qos', '300', '--unannounced')
     r = json.loads(job.communicate(timeout=60)[0])
     if not r['committed']:

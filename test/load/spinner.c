@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define WORDS 512ul /* of a page */
+#define WORDS 512ul /* words of a page */
 
 static volatile uint64_t *counters; /* one for each thread */
 static uint64_t *mem, pages;
@@ -37,7 +37,7 @@ static void turn(uint64_t page)
 		p[i] = word(page, round + 1, i);
 }
 
-/* Pages are split among the threads; nobody waits for anybody. */
+/* Pages are split among the threads, which never wait for each other. */
 static void *spin(void *arg)
 {
 	uint64_t n = (uintptr_t)arg & 0xff, threads = (uintptr_t)arg >> 8, page = n;
