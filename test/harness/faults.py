@@ -32,7 +32,7 @@ def swallow_error(line):
 
 
 def forget_call(line):
-    """A call whose result nobody uses is left out: a flush, a mark. What only gives memory back is left alone."""
+    """Leaves out a call whose result is not used: a flush, a mark. Calls that only free memory are not changed."""
     found = re.match(r'(\s+)(?!return|else|goto|free|close|pr_|zns_log|xfree|va_)\w+(?<!_free)(?<!_fini)(?<!_close)\(.*\);$', line)
     return found and f'{found[1]};'
 

@@ -13,8 +13,8 @@ import time
 import uuid
 from pathlib import Path
 
-MARK = 'TEST_JOB'           # in the environment of all that a job starts, so that daemons of it are found, too
-RUN = uuid.uuid4().hex      # of this run: another one on this machine has jobs of the same names
+MARK = 'TEST_JOB'           # environment variable of every process that a job starts, so that daemons which it leaves behind are found
+RUN = uuid.uuid4().hex      # identifies this run: another run on this machine has jobs with the same names
 
 
 @dataclasses.dataclass
@@ -22,7 +22,7 @@ class Job:
     name: str
     command: list
     seconds: float = 10         # about how long it takes alone: long ones begin first
-    slots: int = 1              # its share of the machine; one processor has two slots, since most jobs wait half of their time
+    slots: int = 1              # its share of the machine; one processor has two slots, since most jobs wait half of the time
     limit_s: int = 600          # a job that takes longer is ended, and has failed
     holds: tuple = ()           # names of what no two jobs may use at once
     needs: tuple = ()           # names of jobs that must have ended well before
@@ -128,21 +128,21 @@ class Scheduler:
                 started = Running(job, self.directory, self.cwd)
                 self.running[started.child.pid] = started
             elif not any(r.job.slots > 1 for r in self.running.values()) and job.slots >= self.slots and set(job.needs) <= self.ok:
-                return      # a job that wants the whole machine gets it: nothing else begins before
+                return      # a job that needs the whole machine gets it: no other job begins before
 
     def _end(self, ended):
         (self.bad if ended.code else self.ok).add(ended.job.name)
         self.on_end(ended)
 
     def _collect(self):
-        """One child that has ended; False if none has."""
+        """Reaps one child that has exited; returns False if there is none."""
         pid, status, usage = os.wait4(-1, os.WNOHANG)
         if pid and pid in self.running:
             self._end(self.running.pop(pid).ended(status, usage))
         return pid != 0
 
     def run(self):
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit('ended by SIGTERM'))      # what runs is ended, too
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit('ended by SIGTERM'))      # running jobs are ended, too
         try:
             while self.waiting or self.running:
                 self._start()

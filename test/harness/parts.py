@@ -52,7 +52,7 @@ def units(build):
                   env={'ZNS_LIBEXEC': str(REPO / build / ('bin' if plain else 'asan/bin'))})
 
 
-# Those that take longer than a few seconds.
+# Programs that take longer than a few seconds.
 UNIT_SECONDS = {'test_composed': 10, 'test_rates': 10, 'test_probe_noise': 8, 'test_store_crash': 8}
 
 

@@ -149,7 +149,7 @@ def check_jobs(directory):
     yield 'jobs: the longest first', order, ['long', 'short']
     _, _, _, order = run_gate(directory, shell('unit', GOOD, needs=('build',), seconds=9), shell('build', 'true', group='build', seconds=1))
     yield 'jobs: what is needed first', order, ['build', 'unit']
-    # As the gate runs this program beside its own part of that name.
+    # Runs this program as the gate does, next to its own part of that name.
     with subprocess.Popen(['sleep', '86419'], env=dict(os.environ, TEST_JOB='docker')) as other:
         run_gate(directory, shell('docker', GOOD))
         yield 'jobs: one of the same name in another run lives on', other.poll(), None

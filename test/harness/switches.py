@@ -65,7 +65,7 @@ class State:
         path.chmod(0o666)
 
     def switch_on(self, n):
-        """Only fault n, or none (0); what was come by is forgotten."""
+        """Enables fault n alone, or no fault (0), and clears the list of faults that were reached."""
         with self.path.open('r+b') as f:
             f.write(struct.pack('i', n).ljust(SIZE, b'\0'))
 
@@ -162,7 +162,7 @@ def declared(text):
 
 
 def declares_more(value):
-    """Does another declaration follow the value, behind a comma?"""
+    """Does another declaration follow the value, after a comma?"""
     depth = 0
     for c in masked(value):
         depth += {'(': 1, '[': 1, '{': 1, ')': -1, ']': -1, '}': -1}.get(c, 0)

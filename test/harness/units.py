@@ -19,7 +19,7 @@ import time
 
 # A program that hangs would take the rest of make test with it.
 LIMIT_S = 900
-# These stop and freeze processes, and wait for what threads do: one at a time, with the machine for themselves.
+# These stop and freeze processes, and wait for threads: they run one at a time, with the machine to themselves.
 ALONE = ('test_mem', 'test_track')
 
 
