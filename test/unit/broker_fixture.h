@@ -58,10 +58,11 @@ static inline void msleep(unsigned ms)
 	nanosleep(&ts, NULL);
 }
 
-static uint32_t fx_slow; /* MiB/s of group 3, if it is not as quick as the others; else 0 */
+/* write rate of group 3 in MiB/s, if it is slower than the others; else 0 */
+static uint32_t fx_slow;
 static uint32_t fx_ceiling; /* MiB/s that the device writes as a whole; 0: what its groups do */
 static bool fx_on_disk; /* a grant may be a place between data, which has a turn */
-/* For this test and its brokers time stands still, but for advance(). */
+/* In this test and its brokers the clock stands still, except in advance(). */
 static bool fx_still;
 
 /* The programs beside this one have the controls of tests. */
@@ -240,11 +241,11 @@ static inline void settle(struct zns_broker *b)
 	for (int i = 0; i < 3; i++) {
 		REQ(q);
 
-		drop(ask(b, &q)); /* it asks for nothing */
+		drop(ask(b, &q)); /* so it does not require encryption */
 	}
 }
 
-/* Time passes; @b is anybody who waits for no answer. */
+/* Lets time pass; @b is any connection that waits for no answer. */
 static inline void advance(struct zns_broker *b, unsigned ms)
 {
 	zns_clock_advance(ms * UINT64_C(1000000));
@@ -316,7 +317,7 @@ static inline struct grant begin(struct zns_broker *b, const char *container, ui
 	return begin_mode(b, container, qos, NULL, NULL);
 }
 
-/* It waits for admission while time passes; @other is anybody else. */
+/* Begins a dump that waits for admission while time passes; @other is any other connection. */
 static inline struct grant begin_waiting(struct zns_broker *b, struct zns_broker *other,
 					 const char *container, uint32_t qos, const char *mode)
 {

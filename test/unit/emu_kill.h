@@ -89,8 +89,8 @@ static inline void check_after_kill(struct zns_dev *d)
 	}
 }
 
-/* After one, what was flushed is there, the rest is a prefix of what was written, and never an
- * older generation. */
+/* After a power cut, flushed data exist, the rest is a prefix of what was written, and never data
+ * of an older generation. */
 static inline void check_after_cut(struct zns_dev *d)
 {
 	for (uint32_t z = 0; z < 4; z++) {
@@ -106,7 +106,7 @@ static inline void check_after_cut(struct zns_dev *d)
 	}
 }
 
-/* So many processes, each killed by @kill_one; every third time the power goes, too. */
+/* Runs so many processes, each of which @kill_one kills; every third time the power fails, too. */
 static inline void killed_in_the_middle(int times, void (*kill_one)(int nr))
 {
 	struct zns_emu_params p = small();

@@ -28,7 +28,7 @@ static struct fake_drive {
 	uint8_t host[NR_HOSTS][16];
 	struct fake_reg reg[200];
 	unsigned nr;
-	int holder; /* index in reg; -1 */
+	int holder; /* index of the holder in reg; -1: none */
 	uint8_t type;
 	unsigned persisted, aborted;
 	void (*before_acquire)(void);

@@ -63,7 +63,7 @@ int fallocate(int fd, int mode, off_t off, off_t len)
 int fdatasync(int fd)
 {
 	note(OP_SYNC, 0, 0, NULL);
-	return 0; /* nobody cuts our power */
+	return 0; /* no power cut is simulated */
 }
 
 int fsync(int fd)
@@ -157,8 +157,8 @@ static inline void look_after_cut(cut_check look, void *arg, size_t cut, size_t 
 	look(arg, cut);
 }
 
-/* Looks at every state that a cut could have left; the file is then what it was. Nobody has it
- * open. */
+/* Checks every state that a cut could have left; then the file has its original content. No process
+ * may have it open. */
 static inline void cuts_end(cut_check look, void *arg)
 {
 	recording = false;

@@ -128,7 +128,8 @@ static inline void pager(struct scene *s, bool take, const char *variable, const
 		ret = zns_mem_take(&s->have, &s->store, &m, &err);
 		if (!ret)
 			ret = zns_mem_go_on(m, &err);
-		if (!ret) { /* as if handed over: what was kept of children beside it goes */
+		/* as after a handover: what was kept of children next to it is dropped */
+		if (!ret) {
 			zns_mem_fds(m, &s->desk->f);
 			zns_mem_kept(m, &s->desk->f);
 		}
@@ -247,7 +248,7 @@ static inline bool victim_died(const struct scene *s)
 	return info.si_pid;
 }
 
-/* The final look at all pages; with a pager that runs. */
+/* Checks all pages at the end, while a pager runs. */
 static inline bool all_done(struct scene *s)
 {
 	s->r->stop = 1;
@@ -256,7 +257,7 @@ static inline bool all_done(struct scene *s)
 	return s->r->done;
 }
 
-/* The store counts anew, as zns/pages.h says. */
+/* Resets the store's counters, as zns/pages.h says. */
 static inline void recount(struct scene *s)
 {
 	for (uint32_t i = 0; i < SLOTS; i++)
@@ -295,7 +296,8 @@ static inline void keep_stale(struct scene *s)
 		k.serial = UINT64_MAX;
 		memcpy(f->meta + f->len, &k, sizeof(k));
 		f->len += sizeof(k);
-		for (uint32_t i = 0; i < 3; i++) /* shared memory and two sockets come first */
+		/* the first descriptors are shared memory and two sockets */
+		for (uint32_t i = 0; i < 3; i++)
 			f->fd[f->nr++] = dup(f->fd[3 + i]);
 	}
 }

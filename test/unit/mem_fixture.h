@@ -41,7 +41,8 @@ struct shelf {
 	_Atomic uint32_t next;
 	_Atomic uint64_t put, got, held;
 	_Atomic int put_error, get_error;
-	_Atomic uint32_t bad_piece; /* 1 + the one of each unit that cannot be read; 0: none */
+	/* for each unit that cannot be read: 1 + the number of its bad piece; 0: none */
+	_Atomic uint32_t bad_piece;
 	_Atomic uint32_t put_us, get_us; /* how long a put takes, and a get */
 	_Atomic uint32_t clean; /* slots that are to be emptied, one such range after the other */
 	_Atomic uint32_t cleaned; /* ranges so far */
@@ -50,7 +51,8 @@ struct shelf {
 struct shelves {
 	struct shelf *s;
 	uint8_t *data;
-	/* encrypted: made by the test; each pager takes it, since no child has its memory */
+	/* for encryption: made by the test; every pager uses it, since no child process has its
+	 * memory */
 	struct zns_memory_key *made, *key;
 	pid_t key_pid;
 	pthread_mutex_t key_lock;
@@ -235,7 +237,7 @@ static inline void shelf_close(struct shelves *h)
 
 /* ---- a program ---- */
 
-#define PAGES 2048U /* of the memory whose content is known: 8 MiB */
+#define PAGES 2048U /* pages of the memory with known content: 8 MiB */
 
 /* What a program says of itself, and is told. Shared, so never evicted. */
 /* A page that is not what was written. */
@@ -246,12 +248,12 @@ struct wrong {
 };
 
 struct report {
-	_Atomic uint32_t seq[4][PAGES]; /* what was written last, by each thread; 0: zeroes */
+	_Atomic uint32_t seq[4][PAGES]; /* the last value that each thread wrote; 0: zeroes */
 	_Atomic uint64_t rounds, wrong, writes, forks, moves, removals, execs;
 	_Atomic uint32_t ready, go, stop, done, children;
-	bool forking; /* children look at all pages, too */
+	bool forking; /* child processes check all pages, too */
 	uint32_t killed; /* of these */
-	struct wrong first; /* of the wrong ones */
+	struct wrong first; /* the first wrong page */
 };
 
 static inline void page_write(uint64_t *page, uint32_t nr, uint32_t seq)

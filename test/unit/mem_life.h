@@ -19,7 +19,7 @@ enum {
 
 struct life {
 	struct report *r;
-	uint8_t *mem; /* PAGES of them */
+	uint8_t *mem; /* PAGES pages */
 	unsigned int what, self; /* self: which of the threads */
 	uint64_t seed;
 	uint32_t seq; /* counts */
@@ -76,7 +76,7 @@ static inline uint64_t at_least(uint64_t units)
 	return zns_max(units, env ? strtoull(env, NULL, 10) : 0);
 }
 
-/* Until so many units went out. */
+/* Waits until this many units went out. */
 static inline void await_units(struct scene *s, uint64_t units)
 {
 	uint64_t last = 0, now;
@@ -96,7 +96,8 @@ static inline void await_units(struct scene *s, uint64_t units)
 	assert_true(evicted_units(s->m) >= units);
 }
 
-/* What it was to show it has shown. Whoever stands still for its pager dies, too. */
+/* Kills the program once the case has shown its point. A thread that waits for its pager is killed,
+ * too. */
 static inline void scene_kill(struct scene *s)
 {
 	pid_t got = 0;
@@ -150,7 +151,7 @@ static inline void finish(struct scene *s, unsigned int threads, bool while_runn
 	assert_int_equal(s->r->done, threads);
 	if (zns_mem_detach(s->m, &s->err))
 		fail_msg("%s", s->err.msg);
-	assert_int_equal(s->shelves.s->held, 0); /* nothing is left behind */
+	assert_int_equal(s->shelves.s->held, 0); /* no unit is left in the store */
 	zns_mem_leave(s->m);
 	assert_false(has_word(s->pid, "smaps", " um"));
 	assert_int_equal(threads_of(s->pid), 1);

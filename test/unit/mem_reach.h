@@ -15,10 +15,10 @@
 #define TALK_FD 190 /* the talk's, in executed programs, too */
 
 struct talk {
-	_Atomic uint32_t step, done; /* told, and reached */
+	_Atomic uint32_t step, done; /* step that was ordered, and step that is done */
 	_Atomic uint64_t wrong, other;
 	_Atomic int pid;
-	_Atomic uint32_t ask; /* who of the executed programs is asked; 0: it has answered */
+	_Atomic uint32_t ask; /* which of the executed programs is asked; 0: it has answered */
 };
 
 struct play {
@@ -30,7 +30,7 @@ struct play {
 	struct zns_err err;
 };
 
-/* In the program: this is done; what is next? */
+/* Called in the program: reports a step as done, and waits for the next. */
 static inline void reach(struct talk *t, uint32_t step)
 {
 	t->done = step;
@@ -121,7 +121,7 @@ static inline void play_attach(struct play *s)
 	assert_int_equal(zns_mem_start(s->m, &s->err), 0);
 }
 
-/* Until so many units more went out. */
+/* Waits until this many more units went out. */
 static inline void await_out(struct play *s, uint64_t units)
 {
 	uint64_t want = evicted_units(s->m) + units;
@@ -153,7 +153,7 @@ static inline void await_bytes_out(struct play *s, pid_t pid, uint64_t bytes)
 	uint64_t last = 0, now;
 
 	for (int i = 0; i < WAIT_S * 100 && (now = bytes_out(s, pid)) < bytes; i++) {
-		if (now > last) /* slowly, but it goes on */
+		if (now > last) /* it is slow, but makes progress */
 			i = 0;
 		last = zns_max(last, now);
 		usleep(10000);

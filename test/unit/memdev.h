@@ -26,7 +26,7 @@ struct memdev {
 	uint32_t conventional; /* leading zones */
 	uint64_t ops; /* so far */
 	uint64_t fail_at; /* UINT64_MAX: never */
-	uint64_t fail_nr; /* so many in a row */
+	uint64_t fail_nr; /* how many consecutive calls fail */
 	bool dead;
 	bool partial; /* a failing write leaves half of it on the device */
 };
@@ -163,7 +163,7 @@ static int memdev_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 		return zns_fail(err, -EIO, "injected finish error");
 	if (m->z[zone].forced)
 		return zns_fail(err, -EROFS, "zone %u", zone);
-	m->z[zone].wp = d->geo.zone_capacity; /* what is behind reads as zeroes */
+	m->z[zone].wp = d->geo.zone_capacity; /* bytes behind the end read as zeroes */
 	return 0;
 }
 

@@ -138,8 +138,8 @@ static inline bool all_empty(struct fx *f)
 	return true;
 }
 
-/* A context whose zone is garbage when it is given up: once it has been reset, a broker has looked
- * at all others too. */
+/* A context whose zone becomes garbage when it ends: once that zone is reset, a broker has looked
+ * at all other zones too. */
 struct canary {
 	struct zns_pages *ps;
 	uint32_t zone;

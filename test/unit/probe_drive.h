@@ -22,11 +22,12 @@ struct drive {
 	uint32_t dies, channels, read_die[DRIVE_ZONES], write_die[DRIVE_ZONES];
 	bool wanders; /* each write goes to any die */
 	bool odd_slow; /* a write to a zone of an odd number takes half as long again */
-	/* a zone's stripes of 192 KiB take turns over so many dies, from its own on; those of
-	 * @rows lie on the same ones as others */
+	/* stripes of 192 KiB of a zone go in turns to so many dies, from its first die on; zones in
+	 * one of @rows share their dies */
 	uint32_t stripe;
 	bool rows;
-	uint64_t hot_ns; /* in every other period of this length all takes twice the time */
+	/* in every other period of this length all operations take twice the time */
+	uint64_t hot_ns;
 	double channel_factor; /* of the time of a long read beside another on the channel */
 	uint32_t noise_pct, stall_every;
 	/* until then the host does not run for about @host_ns in each @host_every: it sees what is

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef READER_FIXTURE_H
 #define READER_FIXTURE_H
-/* For test_reader*.c: a checkpoint of images of all sizes, and who waits for a read of it. */
+/* For test_reader*.c: a checkpoint with images of all sizes, and callers that wait for a read. */
 #include "stripe_fixture.h"
 
 #define NR_IMAGES 12
@@ -102,7 +102,7 @@ static inline int done_wait(struct done *d, unsigned nr)
 	return d->code;
 }
 
-/* Where a byte of an image stands in the device's file. */
+/* Offset in the device's file of a byte of an image. */
 static inline off_t file_pos(const struct zns_rimage *i, const ZnsPb__Image *pb, uint64_t off)
 {
 	struct emu *e = (struct emu *)rig.d;

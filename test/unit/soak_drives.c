@@ -25,7 +25,7 @@
 #define RATE_MOST 1.15 /* of what the slowest die sustains */
 #define GRANTS 8u /* sets of groups whose promises are tried */
 #define GRANTED 64u /* groups at most */
-#define CEILING 0.95 /* of what all groups together have: so much is promised */
+#define CEILING 0.95 /* this part of the rate of all groups together is promised */
 
 enum outcome { RIGHT, REFUSED, WRONG, NAMED, OUTCOMES };
 
@@ -194,7 +194,7 @@ static double overdue(struct zns_dev *d, const struct zns_emu_params *p,
 	start = zns_dev_now_ns(d);
 	assert_ok(zns_dev_race(d, r, n, &err));
 	assert_ok(zns_dev_flush(d, &err));
-	/* it ends with a whole unit on each die */
+	/* a round ends with a whole unit on each die */
 	round = (double)p->program_unit / MIB(1) * zns_max(p->zone_dies, 1u) / slow;
 	s = ((zns_dev_now_ns(d) - start) / 1e9 - round) / s;
 	assert_ok(zns_dev_reset(d, zone, n, &err));
@@ -699,7 +699,7 @@ static void keep_state(void *arg, const void *state, size_t len)
 	zns_replace_file(AT_FDCWD, state_path, state, len, 0600);
 }
 
-/* A probe from what was kept, if anything was; *from: the phase that it began with. */
+/* Continues a probe from its stored state, if there is one; *from: the phase that it began with. */
 static int go_on(struct zns_dev *d, uint64_t seed, struct zns_probe_map *map, uint32_t *from)
 {
 	struct zns_probe_params par = { .seed = seed, .checkpoint = keep_state };
@@ -745,7 +745,7 @@ static uint64_t kill_one(uint64_t after, uint64_t seed, enum outcome *out, uint3
 		_exit(0);
 	}
 	assert_true(!after || waitpid(pid, &st, 0) == pid);
-	if (after && WIFEXITED(st)) /* it was done before */
+	if (after && WIFEXITED(st)) /* this was done in an earlier run */
 		unlink(state_path);
 	races = 0;
 	if (!go_on(d, seed + 1, &map, from)) {

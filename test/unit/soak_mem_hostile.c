@@ -22,7 +22,7 @@
 #define FDS 96 /* numbers that are closed and duplicated */
 #define SHARER_STACK KIB(64)
 #define DEFAULT_UNITS 1000U
-#define WAIT_S 120 /* without one more unit */
+#define WAIT_S 120 /* s without one more unit, after which it is given up */
 
 enum act {
 	WRITE,
@@ -42,10 +42,10 @@ static const char *const act_name[ACTS] = {
 	"writes",     "removals",      "maps",      "moves",  "protections", "forks",
 	"executions", "memory shared", "close/dup", "traced", "names",
 };
-/* Of a thousand. */
+/* How often each act is chosen, out of a thousand. */
 static const unsigned int often[ACTS] = { 700, 60, 40, 10, 20, 10, 5, 20, 80, 5, 50 };
 
-struct tale { /* what the program says; shared */
+struct tale { /* shared memory with the program's reports */
 	_Atomic uint32_t seq[THREADS][ARENA];
 	_Atomic uint64_t did[ACTS], wrong;
 	_Atomic uint32_t ready, stop, done;
@@ -57,7 +57,7 @@ struct self {
 	uint8_t *mem;
 	uint64_t seed;
 	uint32_t seq;
-	uint32_t then[ARENA]; /* at the fork */
+	uint32_t then[ARENA]; /* contents at the fork */
 	uint8_t *stack;
 };
 
@@ -164,7 +164,7 @@ static void reap(struct self *s, pid_t pid)
 	}
 }
 
-/* It has all that this thread had, and writes some of it. */
+/* The child has all memory of this thread, and writes some of it. */
 static void fork_one(struct self *s)
 {
 	pid_t pid;
@@ -202,7 +202,8 @@ static void execute(struct self *s)
 		reap(s, pid);
 }
 
-/* Not with what may be our own: whoever has the number gets what it asked for. */
+/* Closes random descriptors, but not those that may be ours: another thread may have been given
+ * that number. */
 static void play_with(uint64_t *seed)
 {
 	int fd = 3 + (int)(roll(seed) % FDS), other = 3 + (int)(roll(seed) % FDS);
@@ -347,7 +348,9 @@ static bool ended(pid_t pid)
 	return info.si_pid != 0;
 }
 
-/* Until so many units went out; false: none went for WAIT_S, or the program has ended. */
+/*
+ * Waits until this many units went out; false: none went out for WAIT_S, or the program has ended.
+ */
 static bool await_units(struct zns_mem *m, pid_t pid, uint64_t units, const struct tale *t)
 {
 	uint64_t last = 0, now;

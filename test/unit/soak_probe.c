@@ -25,10 +25,8 @@ static struct zns_emu_params timed(uint32_t zones, uint32_t channels, uint32_t w
 	return p;
 }
 
-/*
- * As on a real drive: threads, the wall clock, and whatever else this machine does. Where that is
- * too much it is refused; what is given out is right. True if something was.
- */
+/* As on a real drive: with threads, the real clock, and other load on this machine. If the load is
+ * too high the probe must refuse; an accepted map must be right. Returns true if there was one. */
 static bool by_wall_clock(uint32_t seed)
 {
 	struct zns_emu_params p = timed(24, 2, 2);

@@ -27,12 +27,12 @@ struct rig {
 	uint32_t unit, width, workers, zone_mibps;
 	uint32_t weights[RIG_WIDTH];
 	const uint32_t *metadata_group;
-	struct zns_crypt *crypt; /* owned; NULL: plain */
+	struct zns_crypt *crypt; /* owned; NULL: not encrypted */
 	bool has_id; /* the checkpoint's id is to be … */
 	uint8_t id[ZNS_UUID_LEN];
 	/* the broker: gives out [next, last), one group per lane */
 	uint32_t next, last;
-	uint32_t limit; /* zones neither full nor named as done; 0: any number */
+	uint32_t limit; /* how many zones that are neither full nor done may exist; 0: any number */
 	bool finish_done; /* as the broker does under pressure */
 	bool given[RIG_ZONES], done[RIG_ZONES];
 	uint64_t done_wp[RIG_ZONES];
@@ -40,7 +40,9 @@ struct rig {
 	uint32_t nr_given, nr_done, nr_busy;
 	atomic_int inside;
 	bool bad[RIG_ZONES];
-	uint32_t nr_bad, nr_failed; /* those reported; all that the writer knew of in the end */
+	/* nr_bad: zones that were reported; nr_failed: all failed zones that the writer knew of at
+	 * the end */
+	uint32_t nr_bad, nr_failed;
 	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
 			struct zns_err *e);
 	const char *complaint; /* of the writer's manners, found in its threads */
@@ -379,11 +381,11 @@ static inline void image_set(struct image *im, uint64_t len, const char *fmt, ui
 	im->len = len;
 }
 
-/* --- a device in front of another one, that can be held; with none behind, a sink --- */
+/* --- a device that delays commands to another device, or, without one, discards data --- */
 
 #define OPEN (-1)
 
-/* So many may pass; the others wait until it is set anew. OPEN: all. */
+/* How many commands may pass; others wait until the number is set again. OPEN: all. */
 struct gate {
 	atomic_int room, waiting;
 };
@@ -539,7 +541,7 @@ static inline void task_end(struct task *t)
 {
 	close(t->to);
 	close(t->from);
-	if (t->pid <= 0) /* it never began: and -1 would be everybody */
+	if (t->pid <= 0) /* it never began, and kill(-1) would hit every process */
 		return;
 	kill(t->pid, SIGKILL);
 	waitpid(t->pid, NULL, 0);

@@ -162,7 +162,7 @@ static void weights_follow_shares(void **state)
 	zns_alloc_weights(g, picked, 2, w);
 	assert_int_equal(w[0], 3);
 	assert_int_equal(w[1], 2);
-	/* it comes after all that are as free */
+	/* it comes after all groups that are equally free */
 	table(g, 4);
 	g[1].worth = 1.0 / 3;
 	g[3].nr_reservations = 1;

@@ -20,8 +20,7 @@ struct crowd {
 	struct zns_sharer s[DUMPS];
 };
 
-/* One more dump comes, as the broker lets it in; with equal parts of each group for all who are on
- * it. */
+/* One more dump is admitted as by the broker; all dumps of a group get equal parts of it. */
 static void comes(struct crowd *c, uint32_t dies, uint32_t zones)
 {
 	struct zns_group_state g[DIES];
@@ -105,10 +104,8 @@ static void sharing_is_spread(void **state)
 	assert_int_equal(bad, 0);
 }
 
-/*
- * What each has if everybody keeps to its limit: a group is dealt out in small pieces, in turn, to
- * those who may have more yet. Another way than the one under test.
- */
+/* What each dump gets if all keep to their limits: a group is given out in small pieces, in turn,
+ * to those that may still have more. Another algorithm than the one under test. */
 static void dealt_out(const struct crowd *c, uint32_t dies, const double *limit, double *rate)
 {
 	double left[DIES];
@@ -243,7 +240,7 @@ static void gain_keeps_rules(void **state)
 	table(g, 8);
 	g[2].nr_leases = g[3].nr_leases = g[4].nr_leases = 1;
 	g[5].nr_leases = 1; /* a restore */
-	/* what nobody writes, but not where somebody reads */
+	/* groups without a writer, but none that a restore reads */
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 6, &limit), 2);
 	assert_int_equal(order[0], 6);
 	assert_int_equal(order[1], 7);
@@ -254,9 +251,11 @@ static void gain_keeps_rules(void **state)
 	s[0].waits = false;
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 6, &limit), 0);
 	s[0].waits = true;
-	/* who has its share gains nothing */
+	/* a dump that has its share gains nothing */
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 1, 8, 0, order, 6, &limit), 0);
-	/* nobody is made poorer than the one who gains: the other has just what it wants */
+	/*
+	 * no dump may end up with less than the one that gains: the other has exactly what it wants
+	 */
 	order[0] = 2;
 	order[1] = 3;
 	s[1].want = 3;
@@ -290,7 +289,7 @@ static void spread_keeps_rules(void **state)
 	assert_int_equal(zns_alloc_spread(g, DIES, &s, 1, 5, 0, 5, DIES, 0, 0, order, found), 5);
 	for (uint32_t i = 0; i < 5; i++)
 		assert_int_equal(order[i], 4 + i);
-	/* its own come first, whoever writes there now */
+	/* its own groups come first, whoever else writes there now */
 	found = zns_alloc_pick(g, DIES, DIES, order);
 	order[0] = 2;
 	order[1] = 3;
@@ -300,7 +299,7 @@ static void spread_keeps_rules(void **state)
 	assert_int_equal(order[0], 2);
 	assert_int_equal(order[1], 3);
 	assert_true(order[2] > 3);
-	/* reserved by who rests: nobody is hurt now, but its half may be wanted */
+	/* reserved by an idle container: no dump is hurt now, but its half may be needed */
 	table(g, 8);
 	for (uint32_t i = 0; i < 8; i++)
 		g[i].nr_reservations = 1;

@@ -110,7 +110,7 @@ static void err_stays_one_short_line(void **state)
 	assert_int_equal((unsigned char)err.msg[strlen(err.msg) - 1], 0xa9);
 	zns_fail(&err, -EIO, "x%s", big);
 	assert_int_equal((unsigned char)err.msg[strlen(err.msg) - 1], 0xa9);
-	/* its own text as an argument */
+	/* the old text as an argument of the new one */
 	zns_fail(&err, -EIO, "inner");
 	zns_fail(&err, -EAGAIN, "outer: %s", err.msg);
 	assert_string_equal(err.msg, "outer: inner");
@@ -401,7 +401,7 @@ static void read_file(void **state)
 	assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
 	assert_int_equal(zns_read_file(AT_FDCWD, in_dir("fifo"), 4, &buf, &len), -EINVAL);
 	assert_null(buf);
-	/* size 0 and yet content */
+	/* size 0 according to stat, but with content */
 	assert_int_equal(zns_read_file(AT_FDCWD, "/proc/self/status", 1 << 20, &buf, &len), 0);
 	assert_true(len > 100);
 	assert_int_equal(strlen((char *)buf), len);
@@ -656,7 +656,7 @@ static void context_files(void **state)
 	assert_int_equal(zns_context_open(c.device, other, 9, &got, &fd, &err), -EBADMSG);
 	assert_non_null(strstr(err.msg, "another context"));
 	assert_int_equal(zns_context_open(other, c.id, 9, &got, &fd, &err), -EBADMSG);
-	/* that others may write, cut short, none at all */
+	/* a file that others may write, one that is cut short, none at all */
 	assert_int_equal(chmod(path, 0620), 0);
 	assert_int_equal(zns_context_open(c.device, c.id, 9, &got, &fd, &err), -EPERM);
 	assert_int_equal(chmod(path, 0600), 0);
@@ -683,7 +683,7 @@ static void __attribute__((noreturn)) generation(int nr, int ready)
 		pause();
 }
 
-/* They began at about one time, so the sum of these times counts them. */
+/* The processes began at about the same time, so the sum of these times counts them. */
 static void tree_of_processes(void **state)
 {
 	int ready[2];

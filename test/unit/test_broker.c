@@ -309,13 +309,13 @@ static void commit_is_checked(void **state)
 	k.c.groups = (uint32_t[]){ 99 };
 	k.c.n_groups = 1;
 	refused(&b, &q, -EINVAL, "no group 99");
-	/* twice the same bytes */
+	/* the same bytes twice */
 	record(&k, &g, &z, 1);
 	k.use[1] = k.use[0];
 	k.up[1] = &k.use[1];
 	k.c.n_zones = 2;
 	refused(&b, &q, -EINVAL, "not what this dump wrote");
-	/* After all that the right one still goes through. */
+	/* After all these refusals the right record is accepted. */
 	commit(&b, &g, &z, 1);
 	commit(&b2, &h, &other, 1);
 	assert_int_equal(nr_checkpoints(&b), 3);
@@ -360,7 +360,7 @@ static void move_is_checked(void **state)
 	refused(&mover, &q, -EBUSY, "a compaction already");
 	wants.group = z.group;
 	wants.need = KIB(64);
-	back = zone_to_move_to(&mover, &wants); /* behind what it has */
+	back = zone_to_move_to(&mover, &wants); /* behind the part that it holds */
 	assert_true(back.zone == z.zone && back.start == z.wp);
 	fill(f, &back, KIB(64));
 	wants.not_zones = &z.zone;
@@ -380,7 +380,7 @@ static void move_is_checked(void **state)
 	record(&k, &g, &other, 1); /* somebody else's */
 	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
 	record(&k, &g, &to, 1);
-	k.use[0].len += 4096; /* more than is there */
+	k.use[0].len += 4096; /* more than is in the zone */
 	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
 	k.use[0].len = UINT64_MAX;
 	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
@@ -403,7 +403,8 @@ static void move_is_checked(void **state)
 	refused(&mover, &q, -EINVAL, "not where this lease wrote");
 	k.m.zone = other.zone;
 	refused(&mover, &q, -EINVAL, "not where this lease wrote");
-	/* after all that the right one goes through, and the other checkpoint is where it was */
+	/* after all these refusals the right record is accepted, and the other checkpoint did not
+	 * move */
 	record(&k, &g, &to, 1);
 	k.c.moved_ns = zns_now_ns();
 	drop(ask(&mover, &q));
@@ -445,8 +446,8 @@ static void sharing(void **state)
 	}
 	assert_int_equal(twos, 2);
 	assert_string_equal(gb.note, "");
-	/* What is left cannot give 700 any more; it says so, and takes no more than a third of the
-	 * device. */
+	/* The groups that are left cannot give 700 any more; the grant's note says so, and it gets
+	 * at most a third of the device. */
 	gc = begin(&c, "c", 700);
 	assert_int_equal(gc.n, 6);
 	assert_int_equal(gc.shared, 6);
@@ -455,7 +456,8 @@ static void sharing(void **state)
 	abort_dump(&c);
 	abort_dump(&a);
 
-	/* Static: the same groups again, more if more is asked; others keep clear of them. */
+	/* Static: the same groups again, and more if more is requested; other containers avoid
+	 * them. */
 	struct zone z;
 	dump(f, &a, "x", KIB(64), &z);
 	ga = begin(&a, "x", 300);
@@ -468,7 +470,7 @@ static void sharing(void **state)
 			    gb.group[i] == ga.group[2]);
 	gc = begin(&b, "y", 500);
 	assert_int_equal(gc.shared, 0);
-	/* Dynamic: no reservation, and no groups of those who have one. */
+	/* Dynamic: no reservation, and no groups that others have reserved. */
 	struct grant gd;
 	size_t n = nr_reservations(&a);
 	abort_dump(&b);
@@ -775,7 +777,7 @@ static void leaves_when_idle(void **state)
 	b = client(f);
 	assert_int_equal(b.broker_pid, pid);
 	p.fd = pidfd_of(pid);
-	advance(&b, 20); /* not while somebody is connected */
+	advance(&b, 20); /* not while a client is connected */
 	zns_broker_close(&b);
 	b = client(f);
 	assert_int_equal(b.broker_pid, pid);
@@ -787,7 +789,8 @@ static void leaves_when_idle(void **state)
 	zns_broker_close(&b);
 }
 
-/* Its connection and the request to quit are seen in one round. It gets the next broker. */
+/* A client's connection and the request to quit are seen in the same round. The client gets the
+ * next broker. */
 static void comes_while_it_leaves(void **state)
 {
 	struct fx *f = *state;
@@ -806,7 +809,7 @@ static void comes_while_it_leaves(void **state)
 		next = client(f);
 		_exit(next.broker_pid == (uint32_t)old);
 	}
-	until(run_state(pid) == 'S'); /* it waits for an answer */
+	until(run_state(pid) == 'S'); /* the process waits for an answer */
 	assert_int_equal(kill(old, SIGCONT), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);

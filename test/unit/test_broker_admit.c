@@ -53,7 +53,7 @@ static bool in(const uint32_t *set, uint32_t n, uint32_t x)
 	return false;
 }
 
-/* What was admitted without sharing stays so, whatever comes later. */
+/* A grant without sharing stays unshared, whatever dumps come later. */
 static void promise_is_kept(void **state)
 {
 	struct fx *f = *state;
@@ -86,7 +86,7 @@ static void promise_is_kept(void **state)
 	drop(r);
 	abort_dump(&c);
 
-	/* Its own zones used up: a zone of another group, but no promised one. */
+	/* Its own zones are used up: it gets a zone of another group, but not of a promised one. */
 	abort_dump(&b);
 	h = begin(&b, "b", 100);
 	for (i = 0; i < 8; i++) {
@@ -114,7 +114,7 @@ static void promise_is_kept(void **state)
 	zns_broker_close(&c);
 }
 
-/* What the record says of sharing includes what came later. */
+/* The record of shared groups includes those that were shared later. */
 static void sharing_is_recorded(void **state)
 {
 	struct fx *f = *state;
@@ -170,7 +170,7 @@ static void queues(void **state)
 	for (i = 0; i < 2; i++)
 		assert_true(in(g.group, g.n, h.group[i]));
 	abort_dump(&c);
-	/* Nobody who wants groups of its own overtakes b. */
+	/* No dump with groups of its own overtakes b. */
 	begin_request(&q, &d, "e", 100, "reject", NULL);
 	refused(&e, &q, -EBUSY, "1 dumps wait already");
 	begin_request(&q, &d, "e", 100, "wait=20", NULL);
@@ -268,7 +268,7 @@ static void ceilings(void **state)
 	abort_dump(&b);
 	abort_dump(&a);
 
-	/* A file with a fault admits nobody, and says where. */
+	/* With an error in the file no dump is admitted, and the text names the line. */
 	tenants(f, "name * max-qos=lots\n");
 	begin_request(&q, &d, "x", 100, NULL, NULL);
 	refused(&a, &q, -EINVAL, "tenants.conf:1: a rate reads like");
@@ -370,7 +370,7 @@ static void normal_io_is_left_alone(void **state)
 	assert_int_equal(n, 4);
 	for (i = 0; i < 4; i++)
 		fill(f, &z[i], KIB(64));
-	/* a dump comes and goes, which makes the broker sweep */
+	/* a dump begins and ends, which makes the broker sweep */
 	g = begin(&b, "web", 0);
 	other = zone_get(&b, g.group[0]);
 	fill(f, &other, KIB(64));
@@ -530,8 +530,7 @@ static void log_rolls_at_the_limit(void **state)
 	zns_broker_close(&b);
 }
 
-/* A ticket hands over what was admitted as a dump; not what somebody joins, whose checkpoint may be
- * gone by now. */
+/* A ticket hands over an ordinary dump only; not a join, whose checkpoint may be removed by now. */
 static void ticket_of_no_dump(void **state)
 {
 	struct fx *f = *state;
@@ -632,13 +631,13 @@ static void room_is_told_and_given_back(void **state)
 		z[i] = zone_get(&a, g.group[0]);
 	fill(f, &z[0], CAP);
 	fill(f, &z[1], CAP / 4);
-	/* what is left of its own zones counts, nobody else may have them */
+	/* the rest of its own zones counts, since no other dump may have them */
 	assert_int_equal(room_of(&a, false), all - CAP - CAP / 4);
 	h = begin(&b, "b", 100);
 	assert_int_equal(room_of(&b, false), all - 2 * CAP);
 	assert_int_equal(room_of(&a, true), all);
 	assert_int_equal(room_of(&b, false), all);
-	/* and it goes on */
+	/* and the dump continues */
 	z[0] = zone_get(&a, g.group[0]);
 	fill(f, &z[0], CAP);
 	abort_dump(&b);

@@ -13,7 +13,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* Its clock runs: the limits of those who wait are its own matter. */
+/* Its clock runs, so that it can check the limits of waiting requests. */
 static int setup_running(void **state)
 {
 	int ret;
@@ -139,7 +139,7 @@ static void killed_broker(void **state)
 	assert_int_equal(nr_checkpoints(&b), 1);
 	assert_true(becomes(f, lost.zone, ZNS_ZONE_EMPTY));
 	assert_int_equal(state_of(f, live.zone), ZNS_ZONE_CLOSED);
-	/* The reservation of a dump that never came to anything is gone, the other is kept. */
+	/* The reservation of a dump that was never committed is gone, the other is kept. */
 	assert_int_equal(nr_reservations(&b), 1);
 	begin(&b, "web", 0);
 	own = zone_get(&b, live.group);
@@ -151,7 +151,7 @@ static void killed_broker(void **state)
 	zns_broker_close(&b);
 }
 
-/* A client whose own clock runs is told whom the new broker waits for. */
+/* A client whose own clock runs is told which process the new broker waits for. */
 static void is_told_who_writes(struct fx *f, pid_t who)
 {
 	cleanup_free char *clock = strdup(getenv("ZNS_CLOCK"));
@@ -350,7 +350,7 @@ static void limits(void **state)
 	budget = 4;
 	begin_request(&q, &d, "web", budget * 100 + 1, NULL, NULL);
 	refused(&a, &q, -ERANGE, "at most 400 MiB/s (4 open zones x 100 MiB/s)");
-	/* Contention shrinks, and says so. */
+	/* With less contention the note changes. */
 	g = begin(&a, "web", 300);
 	assert_int_equal(g.n, 3);
 	h = begin(&b, "db", 300);
@@ -456,7 +456,7 @@ static struct zns_broker client_with(struct fx *f, const char *faults)
 {
 	struct zns_broker b;
 
-	/* it takes no more of our environment than it is told */
+	/* it takes only those variables of our environment that are listed */
 	setenv("ZNS_EMU_FAULT", faults, 1);
 	setenv("ZNSD_KEEP_ENV", "ZNS_EMU_FAULT", 1);
 	b = client(f);

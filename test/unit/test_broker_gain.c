@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a dump that shares gains while it runs: groups of those that ended, and what is told to it
- * of the others. */
+/* What a sharing dump gains while it runs: groups of dumps that ended, and the news about the
+ * others. */
 #include "broker_fixture.h"
 
 /* Seven zones besides the catalogue's may be open. */
@@ -64,7 +64,8 @@ static uint32_t gained_of(struct zns_broker *who, const char *container, uint32_
 	return n;
 }
 
-/* Six of eight groups are promised to one; another wants six and has two, until that one ends. */
+/* Six of eight groups are promised to one dump; another wants six and has two, until the first
+ * ends. */
 static void gains_what_is_left(void **state)
 {
 	struct fx *f = *state;
@@ -86,7 +87,7 @@ static void gains_what_is_left(void **state)
 	won = progress(&b, 1, true);
 	assert_int_equal(won.n, 1);
 	z[0] = won.zone[0];
-	/* as many as it asked for and not one more */
+	/* as many as it asked for and no more */
 	won = progress(&b, 8, true);
 	assert_int_equal(won.n, 3);
 	memcpy(z + 1, won.zone, 3 * sizeof(*z));
@@ -99,7 +100,7 @@ static void gains_what_is_left(void **state)
 	}
 	assert_int_equal(gained_of(&who, "b", &width), 4);
 	assert_int_equal(width, 6);
-	/* they are written, replaced and committed as the others are */
+	/* the gained zones are written, replaced and committed like the others */
 	for (uint32_t i = 0; i < 4; i++)
 		fill(f, &z[i], i ? KIB(64) : CAP);
 	z[4] = zone_get(&b, z[0].group);
@@ -131,7 +132,7 @@ static void nothing_for_promises_and_strangers(void **state)
 	g = progress(&a, 8, true);
 	assert_int_equal(g.n + g.again_ms + g.writers, 0);
 	abort_dump(&a);
-	/* a client that knows nothing of all this is told nothing */
+	/* a client without this feature is told nothing */
 	begin_mode(&b, "b", 600, "reject", NULL);
 	begin(&a, "a", 600);
 	abort_dump(&b);
@@ -169,7 +170,7 @@ static void others_are_told(void **state)
 	zns_broker_close(&b);
 }
 
-/* Nobody who waits for admission is overtaken. */
+/* No waiting dump is overtaken. */
 static void waiters_come_first(void **state)
 {
 	struct zns_broker a = client(*state), a2 = client(*state), b = client(*state),
@@ -235,7 +236,7 @@ static void limits_hold(void **state)
 
 	begin_mode(&a, "a", 400, "reject", NULL);
 	assert_int_equal(begin(&c, "c", 100).n, 1);
-	assert_int_equal(begin(&b, "b", 600).n, 2); /* of seven open zones */
+	assert_int_equal(begin(&b, "b", 600).n, 2); /* out of seven open zones */
 	abort_dump(&a);
 	g = progress(&b, 8, true);
 	assert_int_equal(g.n, 4);
@@ -246,7 +247,7 @@ static void limits_hold(void **state)
 	assert_int_equal(r->status->zones_budget, 7);
 	assert_int_equal(r->status->zones_granted, 7);
 	drop(r);
-	/* who comes now finds none, and waits as ever */
+	/* a dump that begins now finds none, and waits as usual */
 	{
 		ZnsPb__DumpBegin d;
 		REQ(q);

@@ -67,8 +67,8 @@ static enum zns_hot_got look(struct guest *g, const struct zone *z, bool fill,
 	return zns_hot_get(g->hot, &u, buf, fill, at);
 }
 
-/* One restore alone keeps nothing; with a second one of the same checkpoint their zones are hot,
- * and those of others are not. */
+/* A single restore shares nothing; with a second one of the same checkpoint the zones of that one
+ * are shared, and zones of other checkpoints are not. */
 static void second_restore(void **state)
 {
 	struct fx *f = *state;
@@ -88,7 +88,7 @@ static void second_restore(void **state)
 	assert_true(zns_hot_wanted(second.hot, here.zone));
 	assert_false(zns_hot_wanted(other.hot, there.zone));
 	leave(&second);
-	/* for five seconds after it, then no more */
+	/* for five seconds after its end, not longer */
 	settle(&b);
 	advance(&b, 4999);
 	assert_true(zns_hot_wanted(first.hot, here.zone));
@@ -121,14 +121,15 @@ static void two_halves(void **state)
 	leave(&other);
 	leave(&criu);
 	settle(&b);
-	advance(&b, 4999); /* after the other one's end */
+	advance(&b, 4999); /* after the end of the other restore */
 	assert_true(zns_hot_wanted(daemon.hot, z.zone));
 	leave(&daemon);
 	zns_broker_close(&b);
 }
 
-/* A restore of what stands in a zone now has nothing to do with one of what was there before it was
- * reset. */
+/*
+ * A restore of a zone's present data must not get units that were shared before the zone was reset.
+ */
 static void rewritten_zone(void **state)
 {
 	struct fx *f = *state;
@@ -153,7 +154,9 @@ static void rewritten_zone(void **state)
 	zns_broker_close(&b);
 }
 
-/* A restore that asked for none gets no descriptor, nor do other requests. */
+/*
+ * A restore that did not ask for the shared memory gets no descriptor, and other requests get none.
+ */
 static void unasked(void **state)
 {
 	struct fx *f = *state;
@@ -195,7 +198,7 @@ static void lost_bringer(void **state)
 	zns_broker_close(&b);
 }
 
-/* The zone is reset and written by another dump: what was shared of it is not found. */
+/* The zone is reset and written by another dump: its old shared units are not found. */
 static void reset_zone(void **state)
 {
 	static uint8_t buf[KIB(64)];
@@ -325,7 +328,7 @@ static void another_user(void **state)
 	assert_int_equal(system(cmd), 0);
 	snprintf(log, sizeof(log), "%s/log", f->dir);
 	assert_int_equal(zns_find_program("znsd", prog, sizeof(prog)), 0);
-	exe = open(prog, O_PATH | O_CLOEXEC); /* its directory may be root's alone */
+	exe = open(prog, O_PATH | O_CLOEXEC); /* only root may be able to read the directory */
 	assert_true(exe >= 0);
 	pid = fork();
 	if (!pid) {

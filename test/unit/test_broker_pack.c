@@ -112,7 +112,7 @@ static void shared_by_many(void **state)
 	uint32_t i;
 	REQ(q);
 
-	/* a container with a partly filled zone of its own: nobody else writes there */
+	/* a container with a partly filled zone of its own, in which no other container writes */
 	o = dump(f, &a, "own", KIB(128), &own);
 	for (i = 0; i < 6; i++) {
 		snprintf(name, sizeof(name), "c%u", i);
@@ -131,7 +131,7 @@ static void shared_by_many(void **state)
 	r = ask(&a, &q);
 	assert_string_equal(r->zones[first.zone]->owner, "(pack)");
 	drop(r);
-	/* its own zone goes on being its own, and a dump that is not small takes no pack zone */
+	/* the container keeps its own zone, and a dump that is not small takes no pack zone */
 	o = begin(&a, "own", 0);
 	y = zone_get(&a, o.group[0]);
 	assert_int_equal(y.zone, own.zone);
@@ -200,7 +200,7 @@ static void one_writer_at_a_time(void **state)
 	small_dump(f, &a, "c4", KIB(448), &z);
 	small_dump(f, &a, "c5", KIB(448), &y);
 	assert_int_not_equal(y.zone, z.zone);
-	/* larger than it said: it goes on in other zones */
+	/* larger than announced: it continues in other zones */
 	g = small(&a, "c6", KIB(64));
 	z = zone_get(&a, g.group[0]);
 	fill(f, &z, z.cap - z.start);
@@ -212,7 +212,7 @@ static void one_writer_at_a_time(void **state)
 	zns_broker_close(&b);
 }
 
-/* Has one of those that still wait got its answer? */
+/* Did one of the waiting connections get its answer? */
 static bool somebody(struct zns_broker *b, const bool *done, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)

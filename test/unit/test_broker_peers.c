@@ -141,7 +141,7 @@ static void malformed_frames(void **state)
 		}
 		close(fd);
 	}
-	/* In pieces is no error. */
+	/* A request that arrives in pieces is no error. */
 	q.version = ZNS_BROKER_VERSION;
 	len = zns_pb__request__get_packed_size(&q);
 	zns_pb__request__pack(&q, junk);
@@ -158,7 +158,7 @@ static void malformed_frames(void **state)
 	free(body);
 	close(fd);
 
-	/* Still there, still the same. */
+	/* The broker still runs, and its state is unchanged. */
 	assert_int_equal(nr_checkpoints(&b), 0);
 	snprintf((char *)junk, sizeof(junk), "%s/run", f->dir);
 	assert_int_equal(stat((char *)junk, &st), 0);
@@ -195,7 +195,7 @@ static void silent_broker(void **state)
 	unsetenv("ZNS_BROKER_HELLO_MS");
 	close(fd);
 	b = client(f);
-	/* Its later answers may take their time. */
+	/* Later answers have no such limit. */
 	assert_int_equal(getsockopt(b.fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len), 0);
 	assert_true(!tv.tv_sec && !tv.tv_usec);
 	zns_broker_close(&b);

@@ -47,7 +47,7 @@ static uint32_t begin_capped(struct zns_broker *b, const char *name, uint32_t qo
 	return rate;
 }
 
-/* Tell of @bytes; the limit that comes back. */
+/* Reports @bytes; returns the limit in the answer. */
 static uint32_t progress(struct zns_broker *b, uint64_t bytes, uint64_t total)
 {
 	ZnsPb__Progress p = ZNS_PB__PROGRESS__INIT;
@@ -74,7 +74,7 @@ static void caps_are_told(void **state)
 
 	assert_int_equal(begin_capped(&a, "a", 200, 250, "share", NULL), 250);
 	assert_int_equal(progress(&a, MIB(1), 0), 250);
-	/* groups keep these two apart: no limit, whoever else is there */
+	/* groups keep these two apart: no limit, whatever other dumps run */
 	assert_int_equal(begin_capped(&b, "b", 200, 0, "share", NULL), 0);
 	assert_int_equal(progress(&b, 0, 0), 0);
 	begin_request(&q, &d, "c", 200, "share", NULL);
@@ -184,7 +184,8 @@ static void ceiling_of_the_device(void **state)
 	assert_int_equal(progress(&c, 0, 0), 0);
 	abort_dump(&b);
 	abort_dump(&c);
-	/* without promises: max-min fair shares of it, by what was asked, and what is left alike */
+	/* without promises: max-min fair shares of the rate, by the requested rates; the rest in
+	 * equal parts */
 	assert_int_equal(begin_capped(&a, "a", 400, 0, "share", NULL), 0);
 	assert_int_equal(begin_capped(&b, "b", 400, 0, "share", NULL), 250);
 	assert_int_equal(progress(&a, 0, 0), 250);
@@ -232,7 +233,7 @@ static void one_domain_accounts(void **state)
 	ZnsPb__Response *r;
 	REQ(q);
 
-	/* alone: nobody to be kept from */
+	/* alone: there is no other dump to protect */
 	assert_int_equal(begin_capped(&a, "a", 60, 0, "reject", NULL), 0);
 	begin_request(&q, &d, "b", 50, "reject", NULL);
 	refused(&b, &q, -EBUSY, "one domain of 100 MiB/s, of which 60 are promised");
@@ -241,8 +242,8 @@ static void one_domain_accounts(void **state)
 	/* 60 + 30 promised, the rest in equal parts; at once for both */
 	assert_int_equal(begin_capped(&b, "b", 30, 0, "reject", NULL), 35);
 	assert_int_equal(progress(&a, 0, 0), 65);
-	/* sharing gets what is left, and is told; who asks for nothing gets a part of what nobody
-	 * was promised */
+	/* a sharing dump gets the rest, and its note says so; a dump without a requested rate gets
+	 * a part of what is not promised */
 	assert_int_equal(begin_capped(&c, "c", 50, 0, "share", "about 10 MiB/s of 50"), 10);
 	assert_int_equal(progress(&a, 0, 0), 60);
 	r = status(&c);

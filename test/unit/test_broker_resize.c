@@ -158,7 +158,7 @@ static void shrinks_when_a_dump_has_ended(void **state)
 		y = zone_get(&b, 0);
 		assert_in_range(y.zone, 3, least - 1);
 	}
-	/* who has one keeps it */
+	/* a dump that has such a zone keeps it */
 	fill(f, &z, KIB(256));
 	commit(&a, &g, &z, 1);
 	not_resized(&r, least, -ENOTEMPTY, "256.0 KiB of checkpoints are behind the new end");

@@ -38,7 +38,7 @@ static uint32_t progress(struct zns_broker *b, uint64_t bytes, uint32_t *again_m
 	return rate;
 }
 
-/* It uses all that it may, however long ago it was asked. */
+/* Reports that it used all that its limit allowed since the last report. */
 static uint64_t busy(void)
 {
 	static uint64_t bytes;
@@ -57,7 +57,7 @@ static void in_range(uint32_t got, double want)
 		fail_msg("%u is not about %.1f", got, want);
 }
 
-/* Who begins makes queues; a tenth of each group's time is left to them for a moment. */
+/* A new dump fills queues; a tenth of each group's time is reserved for them for a moment. */
 static void at_first(uint32_t got, double want)
 {
 	in_range(got, want * 0.9);
@@ -69,7 +69,7 @@ static void dumps_are_told(void **state)
 	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
 	uint32_t again;
 
-	/* nobody said a weight: nobody is held */
+	/* without any weight no dump is limited */
 	assert_int_equal(begin_weighed(&a, "a", 800, 0, "share"), 0);
 	assert_int_equal(begin_weighed(&b, "b", 800, 0, "share"), 0);
 	assert_int_equal(progress(&a, 0, &again), 0);
@@ -104,7 +104,8 @@ static void dumps_are_told(void **state)
 	zns_broker_close(&c);
 }
 
-/* A promise is kept whatever the others weigh, and nobody is held for its sake where none meet. */
+/* A promise is kept whatever the others' weights, and no dump is limited for it where the two do
+ * not meet. */
 static void promises_come_first(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
@@ -121,8 +122,8 @@ static void promises_come_first(void **state)
 	zns_broker_close(&c);
 }
 
-/* Who uses less than its part leaves the rest to others, and has all of its own when it comes
- * back. */
+/* A dump that uses less than its part leaves the rest to others, and has its whole part again when
+ * it needs it. */
 static void idle_share_is_given_away(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state);
@@ -131,12 +132,12 @@ static void idle_share_is_given_away(void **state)
 	begin_weighed(&b, "b", 800, 100, "share");
 	for (int i = 0; i < 8; i++) {
 		advance(&a, 60);
-		progress(&a, 0, NULL); /* nothing at all */
+		progress(&a, 0, NULL); /* it reports no progress */
 		progress(&b, (uint64_t)i * MIB(12), NULL);
 	}
 	assert_true(progress(&b, MIB(96), NULL) > 700);
 	in_range(progress(&a, 0, NULL), 600);
-	/* it works again: its rate is what its part gives in 100 ms and more */
+	/* it works again: its rate reaches its part after 100 ms or more */
 	for (int i = 1; i < 8; i++) {
 		advance(&a, 60);
 		progress(&a, (uint64_t)i * MIB(600), NULL);
@@ -320,7 +321,7 @@ static void restores_have_promises(void **state)
 	promised_restore(&a, &wide, 1600, NULL);
 	advance(&a, 20);
 	in_range(works(&b), 800 * (0.9 - 0.5));
-	assert_int_equal(works(&a), 0); /* nobody else has a promise */
+	assert_int_equal(works(&a), 0); /* no other lease has a promise */
 	abort_dump(&b);
 	restore_of(&b, &other, 0);
 	advance(&a, 20);
@@ -347,8 +348,8 @@ static void restores_have_promises(void **state)
 	zns_broker_close(&b);
 }
 
-/* tenants.conf gives a weight to whoever says none: a dump by name or user, a restore whose record
- * has none by name. */
+/* tenants.conf gives a weight to leases that ask for none: a dump by container name or user, a
+ * restore without a weight in its record by name. */
 static void tenants_give_weights(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state);
@@ -365,7 +366,7 @@ static void tenants_give_weights(void **state)
 	at_first(works(&b), 200);
 	abort_dump(&a);
 	abort_dump(&b);
-	/* what is said counts, and the ceiling bounds it */
+	/* an explicit weight counts, and the ceiling bounds it */
 	begin_weighed(&a, "web-1", 800, 100, "share");
 	begin_weighed(&b, "db", 800, 300, "share");
 	advance(&a, 20);
@@ -404,7 +405,7 @@ static void tenants_give_weights(void **state)
 	zns_broker_close(&b);
 }
 
-/* A ceiling is no weight: where nobody says one, nobody is held for its sake. */
+/* A ceiling is no weight: if no lease has a weight, none is limited because of it. */
 static void a_ceiling_says_nothing(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state);
@@ -445,14 +446,14 @@ static void flattening_is_told(void **state)
 	advance(&a, 20);
 	at_first(works(&a), 640);
 	at_first(works(&b), 160);
-	/* its container's part: a dump of it takes half */
+	/* the part of its container: a dump of that container takes half */
 	begin_weighed(&c, "web", 800, 0, "share");
 	advance(&a, 20);
 	at_first(works(&a), 320);
 	at_first(works(&b), 160);
 	abort_dump(&a);
 	abort_dump(&c);
-	/* a class of its own: the container keeps its part */
+	/* a separate class: the container keeps its part */
 	flatten_begins(&a, &g, 300);
 	begin_weighed(&c, "web", 800, 400, "share");
 	advance(&a, 20);
@@ -461,10 +462,8 @@ static void flattening_is_told(void **state)
 	at_first(works(&c), 400);
 	abort_dump(&a);
 	abort_dump(&c);
-	/*
-	 * the ceiling of a tenant is kept, though nothing is refused; the class of its own has no
-	 * such ceiling
-	 */
+	/* a tenant's ceiling applies although nothing is refused; a separate class has no such
+	 * ceiling */
 	tenants(*state, "name web max-weight=300\n");
 	flatten_begins(&a, &g, 0);
 	advance(&a, 20);
@@ -494,7 +493,7 @@ static void move_begins(struct zns_broker *b, struct grant *g, int weight)
 	drop(ask(b, &q));
 }
 
-/* It reads group 0 and writes group 1: its rate, of both together. */
+/* It reads group 0 and writes group 1: returns its limit for both together. */
 static uint32_t moves(struct zns_broker *b, bool *waits)
 {
 	ZnsPb__CompactStep c = ZNS_PB__COMPACT_STEP__INIT;
@@ -514,7 +513,7 @@ static uint32_t moves(struct zns_broker *b, bool *waits)
 	return rate;
 }
 
-/* It says where it works, and hears of it at the next look. */
+/* Reports where it works, and reads the limit from the next answer. */
 static void moves_at(struct zns_broker *b, double part)
 {
 	bool waits;
@@ -554,7 +553,9 @@ static void moves_are_charged(void **state)
 	at_first(works(&b), 3200 / 4.0);
 	zns_broker_close(&m);
 	m = client(*state);
-	/* in a class of its own: all lose by their weights, the owner no more than that */
+	/*
+	 * in a separate class: all others lose by their weights, and the owner does not lose more
+	 */
 	move_begins(&m, &web, 100);
 	moves_at(&m, 0.2);
 	at_first(works(&a), 3200 * 0.6);

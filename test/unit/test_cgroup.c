@@ -83,7 +83,7 @@ static bool keeps_nothing(const char *var, size_t len)
 	return false;
 }
 
-/* It says in which group it begins. */
+/* The daemon reports the cgroup in which it begins. */
 static int start_daemon(const char *group)
 {
 	char file[64], script[160], *argv[] = { "/bin/sh", "-c", script, NULL };
@@ -132,7 +132,7 @@ static void *wait_for_end(void *arg)
 	return NULL;
 }
 
-/* Another thread goes as well. */
+/* Another thread is moved as well. */
 static int leave_with_a_thread(const char *group)
 {
 	pthread_t other;

@@ -137,7 +137,8 @@ static void saved(void **state)
 	assert_true(a->v.c->created_ns > 0);
 	good(read_back(f, a->v.id, h, a, &err), &err);
 	good(read_back(f, b->v.id, NULL, b, &err), &err);
-	assert_int_equal(read_back(f, b->v.id, h, b, &err), -EXDEV); /* a handle of another one */
+	/* the handle of another checkpoint */
+	assert_int_equal(read_back(f, b->v.id, h, b, &err), -EXDEV);
 	zns_pb__handle__free_unpacked(h, NULL);
 	close(dir);
 	end(a);

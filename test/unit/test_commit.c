@@ -7,7 +7,7 @@
 
 #include "../../zns/helper/dump/commit.c"
 
-/* Nothing is committed over a connection on which a late answer may still come. */
+/* Nothing is committed over a connection on which a late answer may still arrive. */
 static void lost_broker(void **state)
 {
 	struct zns_err err = ZNS_ERR_INIT;

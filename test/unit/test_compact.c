@@ -65,8 +65,8 @@ static void two_into_one(void **state)
 	zns_compact_plan_fini(&p);
 }
 
-/* One for one wins nothing; nor do zones of different containers, or of different dies, make one.
- */
+/* Moving one zone's data into one other zone gains nothing; neither do data of different containers
+ * or dies. */
 static void nothing_to_win(void **state)
 {
 	struct zns_compact_zone one[] = { full(0, 0, 1, 5), empty(1, 0) };

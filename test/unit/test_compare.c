@@ -71,7 +71,7 @@ static const struct {
 	  "in its mount /more" },
 	{ "[\"rbind\",\"ro\"]", "[\"rbind\",\"rw\"]", "in its mount /data" },
 	{ "\"type\":\"bind\"", "\"type\":\"tmpfs\"", "in its mount /data" },
-	/* what may differ */
+	/* differences that are allowed */
 	{ "\"hostname\":\"one\"", "\"hostname\":\"two\"", NULL },
 	{ "\"limit\":1", "\"limit\":2", NULL },
 	{ "/docker/one", "/docker/two", NULL },

@@ -19,7 +19,7 @@ static struct composed {
 	char name[32];
 	uint8_t *want;
 	uint64_t len;
-	uint32_t runs; /* that the writer was given */
+	uint32_t runs; /* runs that the writer was given */
 } com[NR_COMPOSED];
 
 /* --- making a checkpoint --- */
@@ -347,7 +347,9 @@ static void every_way(void **state)
 		}
 }
 
-/* What the manifest says of it: bytes once, no places; parts are not found by name. */
+/*
+ * The image's entry in the manifest: bytes counted once, no places; parts cannot be found by name.
+ */
 static void in_the_manifest(void **state)
 {
 	uint64_t bytes = 777, page_bytes = 0, maps = 0;
@@ -393,7 +395,7 @@ static void damage(void **state)
 	drop_checkpoint();
 }
 
-/* What the writer does not take. The dump goes on. */
+/* Calls that the writer refuses. The dump continues. */
 static void refused(void **state)
 {
 	struct zns_image_run good = { PAGE, 0, 0 };
@@ -583,7 +585,7 @@ static void lies(void **state)
 	lie_init(&a, fine, sizeof(fine));
 	assert_ok(judge(&a));
 	assert_ok(zns_manifest_agrees(&a.m, &a.c, &err));
-	a.img[2].unit = 0; /* nobody looks at it */
+	a.img[2].unit = 0; /* a field that is not checked */
 	assert_ok(judge(&a));
 	LIE(a.img[2].size += PAGE);
 	LIE(a.img[2].size -= PAGE);
@@ -642,7 +644,7 @@ static void lying_runs(void **state)
 		R("\x21\x00\x00", 33, false), /* longer than the part */
 		R("\x20\x00\x02", 32, false), /* from page 1 on */
 		R("\x1f\x00\x02", 31, true),
-		R("\x01\x00\x3e\x01\x00\x01", 2, true), /* page 31, and once more */
+		R("\x01\x00\x3e\x01\x00\x01", 2, true), /* page 31, and the same page again */
 		R("\x01\x00\x40", 1, false), /* page 32 */
 		R("\x01\x00\x01", 1, false), /* page -1 */
 		R("\x01\x00\x00\x01\x00\x03", 2, false), /* 1 - 2 */
@@ -728,7 +730,7 @@ static void too_many_runs(void **state)
 	}
 }
 
-/* What is packed is what is read, neighbours as one. */
+/* An encoded map decodes to the same runs, with adjacent ones merged. */
 static void there_and_back(void **state)
 {
 	static struct zns_image_run in[2000], out;

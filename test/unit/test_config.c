@@ -100,7 +100,7 @@ static void register_and_find(void **state)
 	assert_int_equal(zns_registered_by_uuid(uuid_a, &r, &err), 0);
 	assert_string_equal(r.path, spec);
 	assert_memory_equal(r.uuid, uuid_a, ZNS_UUID_LEN);
-	memset(key, 'x', sizeof(key)); /* nothing ends it but what is written there */
+	memset(key, 'x', sizeof(key)); /* the key ends only where it is terminated */
 	assert_int_equal(zns_register_key(uuid_a, "file:/root/key", &err), 0);
 	assert_int_equal(zns_registered_key(uuid_a, key, sizeof(key), &err), 0);
 	assert_string_equal(key, "file:/root/key");
@@ -464,7 +464,7 @@ static void tenants(void **state)
 	assert_int_equal(t.max_groups, 0);
 	assert_int_equal(zns_tenant_find("other", 0, &t, &err), 0);
 	assert_int_equal(t.max_groups, 3);
-	/* an unknown user is nobody's */
+	/* an unknown user belongs to no tenant */
 	assert_int_equal(zns_tenant_find("other", -1, &t, &err), 0);
 	assert_int_equal(t.line, 7);
 	assert_int_equal(t.max_qos_mibps, 100);
@@ -546,8 +546,8 @@ static void tenants_wrong(void **state)
 	assert_says(err, "not a text file");
 }
 
-/* As in many containers and fresh images; and nothing of ours was made there yet. 77: it cannot be
- * tried here. */
+/* A system without machine id, as in many containers and new images, and without a file of ours.
+ * 77: cannot be tried here. */
 static int nameless(void)
 {
 	char first[ZNS_MACHINE_STR], again[ZNS_MACHINE_STR];

@@ -209,7 +209,7 @@ int __wrap_munmap(void *p, size_t len)
 		leaving = NULL;     \
 	} while (0)
 
-/* Who frees a key leaves none of it in the page that goes back to the kernel. */
+/* When a key is freed, nothing of it stays in the page that goes back to the kernel. */
 static void wiped_memory(void **state)
 {
 	uint8_t sealed[ZNS_MEMORY_SEALED];
@@ -442,7 +442,7 @@ static void wrapped_keys(void **state)
 	assert_ok(zns_crypt_open(m, id_a, k, &d, &err));
 	assert_memory_equal(c->key, d->key, ZNS_KEY_BYTES);
 	zns_crypt_free(d);
-	/* Another master key, another checkpoint. */
+	/* With another master key, or for another checkpoint. */
 	assert_fails(zns_crypt_open(other, id_a, k, &d, &err), -EKEYREJECTED, "encrypted with key");
 	assert_fails(zns_crypt_open(m, id_b, k, &d, &err), -EBADMSG, "damaged");
 	/* Even one that claims the same fingerprint. */
@@ -466,8 +466,8 @@ static void wrapped_keys(void **state)
 	k->cipher = 2;
 	assert_fails(zns_crypt_open(m, id_a, k, &d, &err), -EPROTONOSUPPORT, "cipher 2");
 	k->cipher = 1;
-	/* Wrapped with another master: the same key, and the old master has no part in it any more.
-	 */
+	/* Wrapped with another master key: the key is the same, and the old master key cannot
+	 * unwrap it. */
 	assert_ok(zns_crypt_rewrap(m, other, id_a, k, &r, &err));
 	assert_memory_equal(r->key_id.data, other->id, ZNS_KEY_ID_BYTES);
 	assert_ok(zns_crypt_open(other, id_a, r, &d, &err));
@@ -503,7 +503,7 @@ static void units(void **state)
 	memcpy(other, buf, LEN);
 	assert_ok(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN, tag, &err));
 	assert_memory_equal(buf, plain, LEN);
-	/* As another unit, another image, another name, another checkpoint. */
+	/* With the number of another unit or image, another name, another checkpoint. */
 	memcpy(buf, other, LEN);
 	assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 8, buf, LEN, tag, &err), -EBADMSG,
 		     "unit 8");
@@ -516,7 +516,7 @@ static void units(void **state)
 	memcpy(buf, other, LEN);
 	assert_fails(zns_crypt_open_unit(d, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG,
 		     "not what");
-	/* The same key, but called another checkpoint's. */
+	/* The same key, used under another checkpoint's id. */
 	memcpy(d->key, c->key, ZNS_KEY_BYTES);
 	memcpy(buf, other, LEN);
 	assert_fails(zns_crypt_open_unit(d, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG,
@@ -631,7 +631,7 @@ static void handles(void **state)
 	assert_memory_equal(s.s.key_id, zns_master_id(m), ZNS_KEY_ID_BYTES);
 	assert_ok(zns_crypt_check_handle(c, &s.h, &s.m, &err));
 	assert_ok(zns_crypt_check_handle(NULL, &s.h, &s.m, &err)); /* no key at hand */
-	/* Another key, name, time, seal; no seal; no encryption. */
+	/* Another key, name, time or seal; no seal; no encryption. */
 	assert_fails(zns_crypt_check_handle(later, &s.h, &s.m, &err), -EBADMSG, "not the one");
 	s.c.container = (char *)"wex";
 	assert_fails(zns_crypt_check_handle(c, &s.h, &s.m, &err), -EBADMSG, "not the one");
@@ -657,8 +657,8 @@ static void handles(void **state)
 	assert_fails(zns_crypt_check_handle(NULL, &s.h, &s.m, &err), -EBADMSG, "in its place");
 	s.c.crypt = &s.key;
 	assert_ok(zns_crypt_seal_handle(c, &s.c, s.seal, &s.h, &s.s, &err));
-	/* Written anew with another key: the old handle is good by what the new manifest says of
-	 * it, however often. */
+	/* Written anew with another key: the old handle is still valid because the new manifest
+	 * lists its MAC, however often that happens. */
 	for (int i = 0; i < ZNS_FORMER_MACS_MAX; i++) {
 		assert_ok(zns_crypt_former_macs(i ? later : c, &s.m, &former, &nr, &err));
 		assert_int_equal(nr, i + 1);
@@ -669,7 +669,7 @@ static void handles(void **state)
 		s.seal[0]++;
 		assert_ok(zns_crypt_check_handle(later, &s.h, &s.m, &err));
 	}
-	/* And then no more. */
+	/* Beyond the limit it is not. */
 	assert_ok(zns_crypt_former_macs(later, &s.m, &former, &nr, &err));
 	assert_int_equal(nr, ZNS_FORMER_MACS_MAX);
 	free(s.m.former_macs);
@@ -684,7 +684,7 @@ static void handles(void **state)
 	zns_master_free(m);
 }
 
-/* Who asks for encryption, and who takes plain ones all the same. */
+/* Who requires encryption, and who accepts plain checkpoints nevertheless. */
 static void plain_ones(void **state)
 {
 	uint8_t uuid[ZNS_UUID_LEN];
@@ -705,7 +705,8 @@ static void plain_ones(void **state)
 	assert_true(reg.encrypted && !reg.plain_ok);
 	assert_fails(zns_plain_refused(&reg, false, id_a, &err), -EPERM, "noted");
 	assert_ok(zns_register_flags(uuid, -1, 1, &err));
-	assert_ok(zns_register(uuid, "emu:/elsewhere", &err)); /* it stays with the device */
+	/* the setting stays with the device */
+	assert_ok(zns_register(uuid, "emu:/elsewhere", &err));
 	assert_ok(zns_registered_by_uuid(uuid, &reg, &err));
 	assert_true(reg.encrypted && reg.plain_ok);
 	assert_ok(zns_plain_refused(&reg, true, id_a, &err));

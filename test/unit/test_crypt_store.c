@@ -165,10 +165,10 @@ static void erased_everywhere(void **state)
 	assert_true(keys_in_file(1, 0) >= 2);
 	assert_ok(zns_store_erase(s, &err));
 	assert_int_equal(keys_in_file(1, 0), 0);
-	assert_int_equal(keys_in_file(2, 0), 2); /* in the one snapshot: record and copy */
+	assert_int_equal(keys_in_file(2, 0), 2); /* twice in the only snapshot: record and copy */
 	assert_true(has_version(s, 2, 0) && has_version(s, 4, 0));
 	assert_true(find(s, 3) && !find(s, 3)->crypt);
-	/* The store goes on, from what is left, and opens again. */
+	/* The store works with what is left, and opens again. */
 	assert_ok(commit(s, 5, true));
 	zns_store_close(s);
 	s = open_store(d);
@@ -184,7 +184,7 @@ static void erased_everywhere(void **state)
 	zns_dev_close(d);
 }
 
-/* A metadata zone that cannot be reset any more: everything else is done, and said so. */
+/* A metadata zone that cannot be reset any more: all else is done, and the note says so. */
 static void stuck_zone(void **state)
 {
 	struct zns_dev *d = formatted();
@@ -237,7 +237,7 @@ static void rotated(void **state)
 	s = open_store(d);
 	for (size_t i = 0; i < 3; i++) {
 		assert_true(has_version(s, all[i], 1));
-		/* of the old master's work nothing is left */
+		/* no key that the old master key wraps is left */
 		assert_int_equal(keys_in_file(all[i], 0), 0);
 		assert_int_equal(keys_in_file(all[i], 1), 2);
 	}
@@ -330,14 +330,14 @@ static bool crash_rekey(uint64_t at, unsigned seed)
 	m->dead = true;
 	rc = rekey(s, all, 3, 1, &done);
 	hit = m->ops > at;
-	/* In memory as it says. */
+	/* The state in memory agrees with the result. */
 	assert_true(has_version(s, 1, done ? 1 : 0) && has_version(s, 3, done ? 1 : 0));
 	zns_store_close(s);
 	memdev_power_cut(m, seed);
 	OK(zns_store_open(&m->dev, 0, &s, NULL));
 	old = has_version(s, 1, 0);
 	ok = true;
-	for (size_t i = 0; i < 3; i++) /* all the one way or all the other */
+	for (size_t i = 0; i < 3; i++) /* all changed or none changed */
 		ok &= has_version(s, all[i], old ? 0 : 1);
 	assert_true(ok);
 	assert_true(!done || !old);

@@ -185,8 +185,8 @@ static void there_and_back(void **state)
 	}
 }
 
-/* Of what was written, the device's file has nothing; nor of the key, wrapped or not: that is for
- * the log. */
+/* The device's file contains neither plain data nor the key, wrapped or not: the wrapped key
+ * belongs in the log only. */
 static void nothing_in_clear(void **state)
 {
 	struct zns_wimage *i;
@@ -409,7 +409,7 @@ static void without_the_key(void **state)
 	verify_all(rd, &k);
 	assert_int_equal(k.bad, 1);
 	zns_reader_free(rd);
-	/* With it, the same. */
+	/* With the key the result is the same. */
 	rig.crypt = key;
 	rd = rig_reader(&rig, 2, 0);
 	verify_all(rd, &k);

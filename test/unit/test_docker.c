@@ -137,7 +137,7 @@ static void container(void **state)
 	assert_string_equal(c.image, "nginx:1");
 	assert_string_equal(c.root, at("root"));
 	docker_container_fini(&c);
-	/* another engine's bundle: what it says is enough; of Docker's, that is nothing */
+	/* the bundle of another engine: its config.json is enough; for Docker it is not trusted */
 	put(at("bundle/config.json"),
 	    "{\"mounts\":[{\"source\":\"/x/containers/short/hosts\"},3,{}]}");
 	assert_int_equal(docker_container_read(&(struct docker_runtime){ top, NULL }, at("bundle"),
@@ -244,10 +244,10 @@ static void order(void **state)
 	bundle("{\"zns.ghost-limit\":\"64M\"}", "[]");
 	assert_string_equal(setting(DOCKER_GHOST_LIMIT), "64M/annotation");
 	put(at("conf/docker.rules"), "name=* cgroup=container\n");
-	bundle("{}", "[\"ZNS_CGROUP=leave\"]"); /* nor who is charged */
+	bundle("{}", "[\"ZNS_CGROUP=leave\"]"); /* nor the cgroup that is charged */
 	assert_string_equal(setting(DOCKER_CGROUP), "container/rule");
 	put(at("conf/docker.rules"), "name=* network-lock=iptables\n");
-	bundle("{}", "[\"ZNS_NETWORK_LOCK=skip\"]"); /* nor what packets come through */
+	bundle("{}", "[\"ZNS_NETWORK_LOCK=skip\"]"); /* nor how the network is locked */
 	assert_string_equal(setting(DOCKER_NETWORK_LOCK), "iptables/rule");
 	bundle("{\"zns.network-lock\":\"nftables\"}", "[]");
 	assert_string_equal(setting(DOCKER_NETWORK_LOCK), "nftables/annotation");
@@ -351,7 +351,7 @@ static void memory(void **state)
 	assert_int_equal(docker_memory_size(&c, &m, &err), -EINVAL);
 	memory_auto(&c);
 	json_object_put(c.spec);
-	/* a rule that forbids it counts for who asks, and for nobody else */
+	/* a rule that forbids it applies to a container that asks for it, and to no other */
 	put(at("conf/docker.rules"), "name=* memory=never\n");
 	put(at("conf/zns.conf"), "");
 	bundle("{}", "[]");
@@ -559,7 +559,7 @@ static void lost(void **state)
 		{ "{\"StartedAt\":\"2023-11-14T22:13:20.9Z\"}", DOCKER_NEEDED },
 		{ "{\"StartedAt\":\"2023-11-14T22:13:21.1Z\"}", DOCKER_GONE },
 		{ "{\"Running\":true,\"StartedAt\":\"2023-11-14T20:00:00Z\"}",
-		  DOCKER_NEEDED }, /* its disk was full */
+		  DOCKER_NEEDED }, /* its disk was full, so the file is incomplete */
 		{ "{\"StartedAt\":\"0001-01-01T00:00:00Z\"}", DOCKER_NEEDED },
 		{ "{\"StartedAt\":\"soon\"}", DOCKER_NEEDED },
 		{ "{}", DOCKER_NEEDED },
@@ -651,7 +651,7 @@ static void podman_needed(void **state)
 				"cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc",
 				3),
 			 DOCKER_GONE);
-	/* what others can write says nothing */
+	/* files that others can write are ignored */
 	put(at(STORE "/" ID_A "/userdata/shm/" ZNS_HANDLE_NAME), "garbage");
 	assert_int_equal(chmod(at(STORE "/" ID_A "/userdata/shm"), 01777), 0);
 	assert_int_equal(podman(at(STORE), ID_A, 3), DOCKER_GONE);

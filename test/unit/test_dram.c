@@ -68,11 +68,11 @@ static void oldest_first(void **state)
 	assert_true(share[0] >= MIB(62));
 	assert_true(share[1] > share[2] && share[2] >= MIB(4));
 	assert_true(sum_of(share, 3) <= MIB(100) && sum_of(share, 3) > MIB(99));
-	/* there is room for all: what nobody needs is everybody's */
+	/* there is room for all: what no context needs is shared by all */
 	dram_divide(l, 3, MIB(300), share);
 	for (int i = 0; i < 3; i++)
 		assert_true(share[i] > l[i].resident);
-	/* what was read back lately competes with what others have left alone */
+	/* memory that was read back lately competes with memory that others have not used */
 	l[0].heat.bytes[SECOND] += MIB(20);
 	dram_divide(l, 3, MIB(100), share);
 	assert_true(share[0] >= MIB(82));
@@ -96,7 +96,7 @@ static void minima(void **state)
 	assert_true(share[0] >= MIB(200));
 }
 
-/* Who waits for zones is not made smaller while others can be; when none can, it is. */
+/* A context that waits for zones is not made smaller while others can be; if none can, it is. */
 static void brake(void **state)
 {
 	struct dram_line l[2] = { context(MIB(10), MIB(50)), context(MIB(60), 0) };
@@ -200,7 +200,7 @@ static void table(void **state)
 	close(dir);
 }
 
-/* What others could have put there is refused. */
+/* A file that another user could have put there is refused. */
 static void not_ours(void **state)
 {
 	struct zns_err err = ZNS_ERR_INIT;

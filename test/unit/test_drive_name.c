@@ -76,7 +76,7 @@ static void block_device(void **state)
 	if (mknod(spec, S_IFBLK | 0600, dev))
 		skip(); /* not for everybody */
 	is(spec, "", "", "");
-	/* without a link of its own: by its name */
+	/* a drive without a link of its own is named after its device */
 	put("class/nvme/nvme7/model", "by name\n");
 	put("class/nvme/nvme7/serial", "S\n");
 	is(spec, "by name", "", "S");

@@ -17,7 +17,7 @@
 
 /* ---- the host ---- */
 
-static uint8_t *medium; /* what a power cut leaves of the file; NULL: nobody looks */
+static uint8_t *medium; /* the file's content after a power cut; NULL: not examined */
 static size_t medium_len;
 static int sync_error, syncs;
 static bool table_ahead; /* the emulator's: an entry was written before the data that it counts */
@@ -115,10 +115,10 @@ static void keeps_its_promise(struct zns_dev *d, const uint8_t *at)
 
 	pattern(buf, ZONE, 0, 0, 1);
 	assert_ok(zns_dev_write(d, 0, 0, buf, 2 * BLOCK, &err));
-	assert_memory_not_equal(at, buf, 2 * BLOCK); /* this cache holds it back */
+	assert_memory_not_equal(at, buf, 2 * BLOCK); /* the cache holds the data back */
 	assert_ok(zns_dev_flush(d, &err));
 	assert_memory_equal(at, buf, 2 * BLOCK);
-	/* more than one command of it: each of them */
+	/* for a write of several commands: each command */
 	assert_ok(zns_dev_write_durable(d, 0, 2 * BLOCK, buf + 2 * BLOCK, KIB(40), &err));
 	assert_memory_equal(at, buf, 2 * BLOCK + KIB(40));
 	assert_ok(zns_dev_write(d, 0, 2 * BLOCK + KIB(40), buf, BLOCK, &err));
@@ -234,7 +234,7 @@ static void emulator(void **state)
 	sync_error = EIO;
 	assert_fails(zns_dev_flush(d, &err), -EIO, "sync");
 	sync_error = 0;
-	/* the kernel tells of a lost page once; a sync that succeeds later proves nothing */
+	/* the kernel reports a lost page once; a later sync that succeeds proves nothing */
 	syncs = 0;
 	assert_fails(zns_dev_flush(d, &err), -EIO, "open the device anew");
 	assert_fails(zns_dev_flush_zones(d, &zone, 1, &err), -EIO, "open the device anew");

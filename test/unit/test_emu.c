@@ -97,7 +97,7 @@ static void create_refuses_and_forces(void **state)
 	assert_int_equal(truncate(dev_path, 0), 0);
 	assert_int_equal(chmod(dev_path, 0644), 0);
 	assert_ok(zns_emu_create(dev_path, &p, false, &err));
-	/* and is nobody else's to read from then on */
+	/* and no other user may read it from then on */
 	assert_int_equal(stat(dev_path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
 	assert_fails(zns_emu_create("/dev/null", &p, true, &err), -EINVAL, "neither");
@@ -121,7 +121,7 @@ static void header_is_checked(void **state)
 		assert_int_equal(pwrite(fd, &bad, sizeof(bad), 0), sizeof(bad));
 		assert_int_equal(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE);
 	}
-	/* lies with a right hash */
+	/* wrong values with a right hash */
 	for (int i = 0; i < 6; i++) {
 		bad = h;
 		switch (i) {

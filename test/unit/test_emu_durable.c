@@ -92,7 +92,7 @@ static void some_zones_flushed(void **state)
 	check(d, 3, 0, 8192, 1);
 	check(d, 4, 0, 4096, 2);
 	zns_dev_close(d);
-	/* as with NVMe */
+	/* as for NVMe */
 	setenv("ZNS_EMU_FLUSH", "device", 1);
 	d = open_dev();
 	assert_ok(put(d, 0, 0, 4096, 3));
@@ -129,7 +129,8 @@ static void the_power_waits_for_the_dying(void **state)
 		if (zns_dev_open(dev_spec, 0, &mine, &err))
 			_exit(1);
 		raise(SIGSTOP);
-		until(task_state(getppid(), getppid()) == 'S'); /* it has tried, and naps */
+		/* it has tried to get the lock, and sleeps */
+		until(task_state(getppid(), getppid()) == 'S');
 		_exit(0);
 	}
 	waitpid(pid, NULL, WUNTRACED);
@@ -175,7 +176,7 @@ static void new_boot_starts_from_the_durable_table(void **state)
 	assert_ok(put(d, 0, 8192, 4096, 1));
 	assert_ok(put(d, 1, 0, 4096, 1));
 	zns_dev_close(d);
-	d = open_dev(); /* the same boot: all is there */
+	d = open_dev(); /* the same boot: all data exist */
 	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 12288);
 	zns_dev_close(d);
 	reboot();
@@ -187,7 +188,7 @@ static void new_boot_starts_from_the_durable_table(void **state)
 	other = open_dev(); /* only the first opener of a boot does this */
 	assert_zone(other, 0, ZNS_ZONE_IMP_OPEN, 12288);
 	zns_dev_close(other);
-	/* somebody has it open with another idea of the boot: another machine */
+	/* another process has it open under another boot id: another machine */
 	reboot();
 	assert_fails(zns_dev_open(dev_spec, 0, &other, &err), -EBUSY, "another process");
 	zns_dev_close(d);
@@ -262,7 +263,7 @@ static void reset_died_before_live_changed(void **state)
 	emu_durable_unlock(e);
 	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0); /* shown as reset */
 	assert_ok(zns_dev_flush(d, &err));
-	assert_ok(put(d, 0, 0, 4096, 2)); /* completed by whoever comes */
+	assert_ok(put(d, 0, 0, 4096, 2)); /* completed by the next process that uses the zone */
 	check(d, 0, 0, 4096, 2);
 	assert_ok(zns_dev_flush(d, &err));
 	assert_ok(zns_emu_power_cut(d, &err));
@@ -340,7 +341,7 @@ static void flush_skips_when_nothing_changed(void **state)
 	assert_true(e->head->durable_seq < seq);
 	assert_ok(zns_dev_flush(d, &err));
 	assert_int_equal(e->head->durable_seq, seq);
-	assert_ok(zns_dev_open_zone(d, 1, &err)); /* nothing that has to last */
+	assert_ok(zns_dev_open_zone(d, 1, &err)); /* no change that must be durable */
 	assert_int_equal(e->head->change_seq, seq);
 	assert_ok(zns_dev_flush(d, &err));
 	zns_dev_close(d);

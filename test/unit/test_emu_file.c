@@ -36,7 +36,7 @@ static void replaced(void **state)
 	close(open(dev_path, O_CREAT | O_WRONLY, 0600));
 	assert_fails(zns_dev_flush(d, &err), -ESTALE, "replaced");
 	assert_int_equal(rename(away, dev_path), 0);
-	assert_ok(zns_dev_flush(d, &err)); /* nothing of it was lost */
+	assert_ok(zns_dev_flush(d, &err)); /* no data were lost */
 	check(d, zone, 0, 8192, 1);
 	zns_dev_close(d);
 }
@@ -79,7 +79,7 @@ static void resets_of(enum zns_emu_prealloc prealloc, bool given_back)
 	} else {
 		assert_true(blocks() >= full);
 	}
-	check(d, 3, 0, KIB(960), 1); /* neighbours are as they were */
+	check(d, 3, 0, KIB(960), 1); /* neighbouring zones are unchanged */
 	check(d, 4, 0, KIB(960), 1);
 	assert_ok(put(d, 5, 0, KIB(960), 2));
 	check(d, 5, 0, KIB(960), 2);

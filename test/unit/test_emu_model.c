@@ -172,9 +172,9 @@ static void buffer_answers_early(void **state)
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 2 * UNIT, 0), C);
 	/* full: waits for the first unit */
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 4096, C), C + X + PROG);
-	/* another zone's is its own */
+	/* another zone has its own buffer */
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 4, UNIT, C), 2 * C);
-	/* long idle: all room again but for those 4 KiB */
+	/* long idle: the whole room again except 4 KiB */
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 2 * UNIT - 4096, ms(100)), ms(100) + C);
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 4096, ms(100) + C), ms(100) + C + X + PROG);
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 0, ms(500)), ms(500) + C);
@@ -286,7 +286,7 @@ static void resets(void **state)
 	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 0, 0, 0), C); /* nothing in it */
 	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).busy_ns, 0);
 	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 0, 4096, 0), C + RESET);
-	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 4, 4096, 0), C + 2 * RESET); /* the same die */
+	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 4, 4096, 0), C + 2 * RESET); /* on the same die */
 	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 1, 4096, 0), C + RESET); /* another */
 	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).busy_ns, 2 * RESET);
 	/* a write beside it is taken in at once, and its unit waits */
@@ -347,7 +347,7 @@ static void flushes(void **state)
 	for (uint32_t z = 0; z < 4; z += 3)
 		ask(d, ZNS_EMU_OP_WRITE, z, KIB(64), ms(30));
 	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH, 0, 0, ms(30)), ms(30) + C + 78125 + PROG);
-	/* that of a durable write leaves the other zones' buffers alone */
+	/* a durable write leaves the buffers of other zones alone */
 	for (uint32_t z = 0; z < 3; z++)
 		ask(d, ZNS_EMU_OP_WRITE, z + 4, KIB(64), ms(60));
 	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH_ZONE, 4, 0, ms(60)), ms(60) + C + 78125 + PROG);
@@ -439,13 +439,13 @@ static void cache(void **state)
 	/* a flush waits for the dies */
 	t = ask(d, ZNS_EMU_OP_FLUSH, 0, 0, t);
 	assert_int_equal(t, C + X + 40 * PROG);
-	/* what is on the medium has left the cache: 16 more at once */
+	/* units on the medium have left the cache: 16 more fit at once */
 	for (uint64_t k = 1; k <= 16; k++)
 		assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 2, UNIT, t), t + C);
 	assert_int_not_equal(ask(d, ZNS_EMU_OP_WRITE, 2, UNIT, t), t + C);
 	zns_dev_close(d);
 	unlink(dev_path);
-	/* capacitors back it: a flush waits for nothing, and reads of what is in it neither */
+	/* capacitors back it: a flush does not wait, and neither do reads of cached units */
 	p.cache_backed = true;
 	d = make_dev(&p);
 	for (uint64_t k = t = 0; k < 16; k++)
@@ -465,7 +465,7 @@ static void cache(void **state)
 	zns_dev_close(d);
 }
 
-/* A die of its own rate, in both directions; the others do not notice. */
+/* A die with its own rate, in both directions; other dies are not affected. */
 static void odd_die(void **state)
 {
 	struct zns_emu_params p = timed();

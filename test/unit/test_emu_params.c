@@ -134,7 +134,7 @@ static void create_without_space(void **state)
 	assert_says("fewer or smaller zones (--zones N, at most ");
 	assert_says("--sparse");
 	assert_int_equal(access(dev_path, F_OK), -1);
-	/* a file that was there keeps its size and content */
+	/* an existing file keeps its size and content */
 	fd = open(dev_path, O_RDWR | O_CREAT, 0600);
 	assert_int_equal(write(fd, "precious", 8), 8);
 	assert_true(zns_emu_create(dev_path, &p, true, &err) < 0);

@@ -297,7 +297,7 @@ static void kill_at_call(int nr)
 	assert_true(WIFSIGNALED(st));
 }
 
-/* At any other moment: soak_emu_share.c. */
+/* Kills at random moments are in soak_emu_share.c. */
 static void killed_at_calls(void **state)
 {
 	killed_in_the_middle(60, kill_at_call);

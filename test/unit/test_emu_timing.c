@@ -104,7 +104,7 @@ static void calls_on_a_thread_clock(void **state)
 		assert_ok(put(d, 0, (k - 1) * UNIT, UNIT, 1));
 		assert_int_equal(zns_emu_thread_clock(d), k <= 2 ? k * C : C + X + (k - 2) * PROG);
 	}
-	/* what is refused costs nothing */
+	/* a refused command takes no time */
 	assert_int_equal(zns_dev_write(d, 0, 0, NULL, 4096, &err), -ENOSPC);
 	assert_int_equal(zns_emu_thread_clock(d), C + X + 3 * PROG);
 	assert_ok(zns_dev_flush(d, &err));
@@ -131,7 +131,7 @@ static void calls_on_a_thread_clock(void **state)
 	zns_dev_close(d);
 	setenv("ZNS_EMU_CLOCK", "thread", 1);
 	d = open_dev();
-	assert_int_equal(zns_emu_thread_clock(d), ms(500) + C); /* where the device is */
+	assert_int_equal(zns_emu_thread_clock(d), ms(500) + C); /* the present time of the device */
 	zns_dev_close(d);
 }
 
@@ -253,7 +253,7 @@ static void death_inside_the_model(void **state)
 	zns_dev_close(d);
 }
 
-/* A live area that lies: bounds hold, whatever it says. */
+/* A live area with wrong values: bounds are checked whatever it says. */
 static void nonsense_in_the_live_area(void **state)
 {
 	struct zns_dev *d = make_timed();
@@ -282,7 +282,7 @@ static void power_cut_empties_the_queues(void **state)
 	clock = clock_of(d);
 	assert_int_equal(clock, C + X + 38 * PROG);
 	assert_ok(zns_emu_power_cut(d, &err));
-	assert_int_equal(clock_of(d), clock); /* time does not go back */
+	assert_int_equal(clock_of(d), clock); /* the clock does not go back */
 	assert_int_equal(die_load(d, 0).idle_from_ns, 0);
 	assert_int_equal(die_load(d, 0).busy_ns, 40 * PROG);
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 2 * UNIT, clock), clock + C);

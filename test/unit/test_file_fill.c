@@ -58,7 +58,7 @@ static uint64_t written_by(uint32_t pid)
 	return bytes;
 }
 
-/* A broker that left meanwhile counts as far as it was seen. */
+/* A broker that has exited counts as far as it was observed. */
 static void look_at_broker(struct churn *c, uint32_t pid)
 {
 	if (c->broker_pid != pid) {
@@ -107,7 +107,7 @@ static void remove_some(struct churn *c)
 	c->v[i] = c->v[--c->nr];
 }
 
-/* Until @times the store was written. What was refused goes in after removals. */
+/* Runs until the store was written @times times. Refused writes are retried after removals. */
 static void turn_over(struct churn *c, double times)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -232,7 +232,7 @@ static void one_name(void **state)
 	assert_true(c.worst > 0.89);
 }
 
-/* Its rate was measured once: who shares is not refused for more. A promise is. */
+/* Its rate was measured once: a sharing dump is not refused for asking more. A promise is. */
 static void more_than_the_disk(void **state)
 {
 	struct churn c = { .seed = 3, .mix = { "rate", MIB(1), MIB(1), 1 }, .qos = 2000 };

@@ -174,7 +174,7 @@ static void old_or_new(void *arg, size_t cut)
 	assert_true(nr == s->from || nr == s->to);
 	check_data(d);
 	assert_zone(d, nr - 1, ZNS_ZONE_EMPTY, 0);
-	/* what it flushed in the last round is there, and what a write pointer says is right */
+	/* data that it flushed in the last round exist, and write pointers are right */
 	for (uint32_t z = 30; z < 30 + s->written; z++) {
 		struct zns_zone zone;
 
@@ -445,8 +445,8 @@ static void catalogue_is_whole(void *arg, size_t cut)
 	zns_dev_close(d);
 }
 
-/* As a broker does it: the open store goes on, takes a checkpoint in the new zones, and loses it
- * before they go. */
+/* As a broker does it: the open store continues, takes a checkpoint in the new zones, and loses it
+ * before these zones are removed. */
 static void catalogue_cut(void **state)
 {
 	struct kept kept = { 0 };

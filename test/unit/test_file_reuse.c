@@ -80,7 +80,7 @@ static void three(struct fx *f, struct saved k[3])
 	}
 }
 
-/* Goes behind the three, and not into the place of one. */
+/* Written behind the three, and not in the place of one of them. */
 static void one_more(struct fx *f, const struct saved k[3])
 {
 	struct saved more = save(f, "more", KIB(300));
@@ -89,7 +89,7 @@ static void one_more(struct fx *f, const struct saved k[3])
 	assert_true(more.start > k[2].footer);
 }
 
-/* Whose lease has ended cannot go on in a place that others may have by now. */
+/* A writer whose lease has ended cannot continue in a place that other leases may have by now. */
 static void late_writer(void **state)
 {
 	struct fx *f = *state;
@@ -174,7 +174,8 @@ static void room_between(void **state)
 	zns_broker_close(&b);
 }
 
-/* While somebody reads the zone, a removed one keeps its footer; it goes when they have ended. */
+/* While a restore reads the zone, a removed checkpoint keeps its footer; the footer is overwritten
+ * when the restore has ended. */
 static void removed_beside_a_reader(void **state)
 {
 	struct fx *f = *state;
@@ -245,7 +246,9 @@ static int removed_while_read(struct fx *f, struct saved k[3], struct zns_broker
 	return reader;
 }
 
-/* What an earlier broker let read, it may still read; who asks does not have to come again. */
+/*
+ * Zones that an earlier broker let a client read may still be read; the client need not ask again.
+ */
 static void removed_after_a_crash(void **state)
 {
 	struct fx *f = *state;

@@ -31,7 +31,7 @@ static uint64_t blocks(void)
 	return (uint64_t)st.st_blocks * 512;
 }
 
-/* A store takes the space that was asked for, and gives nearly all of it to checkpoints. */
+/* A store takes the space that was requested, and gives nearly all of it to checkpoints. */
 static void shapes(void **state)
 {
 	static const struct {
@@ -176,7 +176,7 @@ static void blocks_come_and_go(void **state)
 
 static size_t flushed; /* operations until what was written last was durable */
 
-/* Each zone has all that it had, or nothing, or what was written since; never a hole. */
+/* Each zone has its old content, or nothing, or what was written since; never a hole. */
 static void old_or_new(void *arg, size_t cut)
 {
 	struct zns_dev *d = open_dev();

@@ -75,7 +75,7 @@ static void round_trip(const struct zns_crypt *c)
 	assert_int_equal(nr, kept);
 	same(got, some, nr);
 	free(got);
-	/* No cut and no changed bit does harm; of a sealed list none is taken. */
+	/* No truncated and no changed list does harm; a changed sealed list is never accepted. */
 	for (size_t i = 0; i < len; i++) {
 		f = record_of(list, i, c != NULL);
 		taken_or_refused(&f, c);
@@ -197,10 +197,10 @@ static void record(void **state)
 	assert_null(zns_store_find_first(s, a.id));
 	f = of(&a, runs, 10);
 	OK(zns_store_set_first(s, &f, NULL));
-	f = of(&a, runs, 20); /* takes its place */
+	f = of(&a, runs, 20); /* replaces it */
 	OK(zns_store_set_first(s, &f, NULL));
 
-	/* It stays through moves, roll-overs and the next broker. */
+	/* The list survives moves, roll-overs and a new broker. */
 	gen = zns_store_generation(s);
 	for (n = 0; n < 600; n++) {
 		a.c.has_moved = 1;

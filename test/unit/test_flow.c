@@ -108,7 +108,7 @@ static void taker_leaves(void **state)
 	ctl_flow_free(p.flow);
 }
 
-/* As of the whole in one go, whether there is a thread or not. */
+/* The same digest as for the whole input at once, with and without a thread. */
 static void digests(void **state)
 {
 	static const size_t sizes[] = {
@@ -138,8 +138,8 @@ static void digests(void **state)
 
 #define SECOND 1000000000ULL
 
-/* Who keeps the rate is waited for for ever, who stops for the limit, who trickles for little more.
- */
+/* A peer that keeps the rate has no limit, one that stops has the limit, one that trickles a little
+ * more. */
 static void patience(void **state)
 {
 	static const uint64_t step[] = { 1000, 900000, SECOND, 7 * SECOND };

@@ -73,7 +73,7 @@ static void nobody_enters(void **state)
 /* The other end of the socket is closed. */
 static void the_other_has_ended(void **state)
 {
-	gate.inside = 1; /* he was inside */
+	gate.inside = 1; /* a thread was inside */
 	close(sk[1]);
 	assert_false(zw_gate_shut(&gate, sk[0]));
 	assert_false(zw_gate_enter(&gate, 4, sk[0]));

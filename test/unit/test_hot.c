@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Memory that restores share (zns/hot.h), and readers over it: each unit comes from the device
- * once, whoever dies; what somebody else wrote there is never believed. transform_in is wrapped
- * (Makefile): with its verdict thrown away the same hostile bytes must arrive, else `hostile` would
- * prove nothing.
+ * Memory that restores share (zns/hot.h), and readers over it: each unit is read from the device
+ * once, whichever process dies, and data that another process wrote there are never trusted.
+ * transform_in is wrapped (Makefile): if its verdict is ignored, the same hostile bytes must get
+ * through.
  */
 #include "stripe_fixture.h"
 #include "zns/hot.h"
@@ -182,7 +182,8 @@ static void dead_bringer(void **state)
 	assert_int_equal(read(to[0], &c, 1), 1);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	/* nobody says so: the wait ends by itself, with the right for the next one */
+	/* nobody reports it: the wait ends by its limit, and the next process gets the right to
+	 * bring the unit */
 	u = unit_at(0);
 	assert_int_equal(zns_hot_get(h, &u, buf, false, &at), ZNS_HOT_NONE);
 	assert_int_equal(zns_hot_get(h, &u, buf, true, &at), ZNS_HOT_FILL);
@@ -191,7 +192,7 @@ static void dead_bringer(void **state)
 	assert_true(there(h, 0));
 	zns_hot_figures(h, &f);
 	assert_int_equal(f.late, 2);
-	/* the broker says so: nobody waits */
+	/* the broker reports it: no process waits */
 	zns_hot_forget_owner(b, 2);
 	for (uint64_t n = 1; n < 4; n++)
 		bring(h, n);
@@ -237,10 +238,9 @@ static void scribbled_head(void **state)
 	zns_hot_free(b);
 }
 
-/*
- * Eight processes want the same units in their own orders. Who brings one waits until another
- * process asks for it. The clock stands still: nobody waits in vain, however slow this machine is.
- */
+/* Eight processes want the same units in different orders. The one that brings a unit waits until
+ * another process asks for it. The clock stands still, so that no wait expires, however slow this
+ * machine is. */
 #define CROWD 8
 #define WANTED 40
 static void crowd(void **state)
@@ -357,7 +357,7 @@ static struct zns_reader *reader(struct zns_hot *h)
 	return rd;
 }
 
-/* Both images through memory shared as @owner; right or not? */
+/* Reads both images through memory shared as @owner; returns whether they are right. */
 static bool right(struct zns_hot *b, uint32_t owner)
 {
 	struct zns_hot *h = join(b, &shape, owner);
@@ -422,7 +422,7 @@ static void shared_reads(void **state)
 	}
 }
 
-/* Without heat nothing is shared, and nothing is kept. */
+/* Unless zones are marked, nothing is shared and nothing is kept. */
 static void cold(void **state)
 {
 	struct zns_hot_figures f;
@@ -458,7 +458,7 @@ static void corrupt(struct zns_hot *b)
 		assert_int_equal(pwrite(zns_hot_fd(b), "\xee", 1, at), 1);
 }
 
-/* Another participant, of another user even, writes what it likes under right names. */
+/* Another participant, even of another user, writes anything it likes under right names. */
 static void hostile(void **state)
 {
 	for (int encrypted = 0; encrypted < 2; encrypted++) {
@@ -483,7 +483,7 @@ static void hostile(void **state)
 		assert_true(right(b, 2));
 		zns_hot_figures(b, &f);
 		assert_true(f.wrong > 0);
-		/* what was wrong came from the device; after some of it, all */
+		/* wrong units were read from the device again; after some of them, all units */
 		assert_int_equal(proxy.read, once);
 		if (!encrypted) {
 			/* the control */

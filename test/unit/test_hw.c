@@ -35,7 +35,7 @@ struct fake {
 	int refuse_writes; /* so many times, for no reason */
 	int write_error, manage_error, flush_error;
 	uint32_t manage_error_at;
-	int racer; /* zone 0 is written by somebody else after so many reports */
+	int racer; /* another process writes zone 0 after so many reports */
 	bool half; /* of the next write is done */
 	atomic_int in_zone[NR];
 	unsigned writes, reads, reports, manages, durable, flushes;
@@ -435,7 +435,7 @@ static void reset_by_runs(void **state)
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(list); i++)
 		assert_int_equal(f->z[list[i]].state, ZNS_ZONE_EMPTY);
 	assert_ok(zns_dev_reset(d, list, ZNS_ARRAY_SIZE(list), &err));
-	assert_int_equal(f->manages, 3); /* empty ones need nothing */
+	assert_int_equal(f->manages, 3); /* empty zones need no reset */
 	/* One that cannot be reset: none is. */
 	f->z[2].state = f->z[4].state = ZNS_ZONE_FULL;
 	f->z[3].state = ZNS_ZONE_READ_ONLY;
@@ -489,7 +489,7 @@ static void conventional(void **state)
 	assert_int_equal(f->reports, 2);
 }
 
-/* Without an append of its own: a report, a write, and again when somebody was faster. */
+/* On a device without append: a report, a write, and again if another process was faster. */
 static void append_by_write(void **state)
 {
 	uint64_t at = 77;
@@ -583,7 +583,7 @@ static void one_write_per_zone(void **state)
 	assert_int_equal(f->z[1].wp, CAP);
 }
 
-/* Every command of it, or a flush behind it; and a flush of zones is one of the device. */
+/* Each command is durable, or a flush follows; and a flush of zones is one flush of the device. */
 static void durable_writes(void **state)
 {
 	const uint32_t zones[] = { 1, 2 };
@@ -657,7 +657,7 @@ static void claimed(void **state)
 	assert_int_equal(hw_claim_op(&broker.dev, false), 0);
 	assert_true(is_free(node));
 	assert_int_equal(hw_claim_op(&client.dev, true),
-			 0); /* it claims nothing: it had no claim */
+			 0); /* it takes no claim back, since it had none */
 	assert_true(is_free(node));
 	mkfs = open(node, O_RDWR | O_EXCL | O_CLOEXEC);
 	assert_true(mkfs >= 0);

@@ -104,7 +104,7 @@ static void with_code(struct script *s)
 	if (zns_inject(c.pid, maps, 60000, change_and_call, s, &stop_ns, &err))
 		fail_msg("%s", err.msg);
 	assert_int_equal(access(made, F_OK), -1);
-	say(&c, 'g'); /* the filter is there again */
+	say(&c, 'g'); /* the filter is active again */
 	assert_int_equal(heard(&c), 'y');
 	close(s->mem);
 	close(maps);
@@ -193,7 +193,8 @@ static int ask_parent(struct zns_guest *g, void *arg)
 	return zns_guest_call(g, SYS_getppid, args, arg);
 }
 
-/* Its lowest code is memory whose pages somebody else brings, and does not. */
+/* The lowest code of the process is in memory whose pages another process should fill, and does
+ * not. */
 static void code_that_nobody_brings(void **state)
 {
 	struct target c = start(without_vdso, NULL);
@@ -253,7 +254,8 @@ static void left_behind(void **state)
 	assert_int_equal(zns_apart(wait_for_ever, p[0], NULL, &out, sizeof(out), 50), -ETIMEDOUT);
 	assert_int_equal(out, 3);
 	close(p[0]);
-	until(write(p[1], "x", 1) < 0 && errno == EPIPE); /* it is killed, and holds it no more */
+	/* the process is killed, and does not hold the file any more */
+	until(write(p[1], "x", 1) < 0 && errno == EPIPE);
 	close(p[1]);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The keeper of trackers and its packets: what is malformed or comes from others is refused, and no
- * descriptor stays behind. */
+/* The keeper of trackers and its packets: malformed packets and other users' packets are refused,
+ * and no descriptor stays open. */
 #include <grp.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static void packets(void **state)
 	assert_int_equal(keep_recv(sk[1], &q), 1);
 	assert_true(q.op == KEEP_TASK && q.limit_s == 77 && q.nr_fd == KEEP_FDS);
 	keep_close(&q);
-	/* descriptors are missing, or nobody asked for them */
+	/* descriptors are missing, or were not expected */
 	for (p.nr_fd = 0; p.nr_fd < KEEP_FDS; p.nr_fd++) {
 		assert_int_equal(keep_send(sk[0], &p), 0);
 		assert_int_equal(keep_recv(sk[1], &q), -EPROTO);
@@ -175,7 +175,7 @@ static int call(void)
 	return -1;
 }
 
-/* What it greets with. */
+/* The keeper's greeting to a new client. */
 static uint32_t greeting(int s)
 {
 	struct keep_packet p;
@@ -218,7 +218,7 @@ static void greets_one(void **state)
 	b = call();
 	assert_int_equal(greeting(b), KEEP_BUSY);
 	close(b);
-	/* a client that says nonsense is let go of, and costs nothing */
+	/* a client that sends nonsense is disconnected, and does no harm */
 	assert_int_equal(send(a, "nonsense", 8, 0), 8);
 	close(a);
 	do { /* until it has seen that */
@@ -251,7 +251,7 @@ static void time_is_up(void **state)
 {
 	struct kept c = start(1, 1);
 
-	/* its task runs on, and nobody called */
+	/* its task still runs, and no client has connected */
 	assert_int_equal(exit_code(c.keeper), 0);
 	assert_int_equal(kill(c.task, 0), 0);
 	kill(c.task, SIGKILL);
@@ -265,7 +265,7 @@ static void impossible_sets(void **state)
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(nr); i++) {
 		struct kept c = start(3600, nr[i]);
 
-		close(sk[0]); /* of two tasks the second does not come */
+		close(sk[0]); /* only one of the two tasks connects */
 		assert_int_equal(exit_code(c.keeper), 1);
 		assert_int_equal(call(), -1);
 		kill(c.task, SIGKILL);

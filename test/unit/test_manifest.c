@@ -249,7 +249,7 @@ static void wrong_reference(void **state)
 			break; /* an empty zone: reset under it */
 		case 12:
 			k.id[3] ^= 1;
-			break; /* another checkpoint's manifest */
+			break; /* the manifest of another checkpoint */
 		case 13:
 			k.c.id.len = 3;
 			break;

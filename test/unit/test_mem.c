@@ -44,7 +44,7 @@ static void move_all(struct life *l)
 	l->r->moves++;
 }
 
-/* A piece goes and comes back empty. */
+/* A piece is unmapped and mapped again empty. */
 static void map_again(struct life *l)
 {
 	uint32_t nr = roll(&l->seed) % (PAGES - 32), n = 1 + roll(&l->seed) % 32;
