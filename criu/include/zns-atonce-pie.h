@@ -8,7 +8,8 @@
 #define ZNS_ATONCE_MAX 8
 #define ZNS_ATONCE_SINGLE 4096 /* PARASITE_ARG_SIZE_MIN, which the parasite does not know */
 
-/* Behind the arguments of a single command, which the parasite still reads. */
+/* The arguments of several commands. They follow those of a single command, which the parasite
+ * still reads. */
 struct zns_atonce_args {
 	char single[ZNS_ATONCE_SINGLE];
 	struct {
