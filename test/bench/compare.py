@@ -60,7 +60,7 @@ class Use:
         self.add(who, use.ru_utime + use.ru_stime, use.ru_maxrss if peak_kib is None else peak_kib)
 
     def values(self, prefix):
-        """As flat numbers."""
+        """The values as flat numbers."""
         found = {f'{prefix}_wall_s': self.wall, f'{prefix}_cpu_s': sum(self.cpu.values()),
                  f'{prefix}_peak_mib': sum(k for who, k in self.peak_kib.items() if who != 'task') / 1024}
         for who in self.cpu:
@@ -111,7 +111,7 @@ def children():
 
 
 def end_children():
-    """Nothing of ours goes on running."""
+    """Ends all processes that this program has started."""
     for pid in children():
         os.kill(pid, signal.SIGKILL)
         wait_for_end(pid)
@@ -124,7 +124,7 @@ def peak_kib(pid):
 
 
 def collect_orphans(use, leave):
-    """Count and end what a command left behind; the broker would leave by itself, but later."""
+    """Counts and ends the processes that a command left behind; the broker would exit by itself, but later."""
     for pid, program in children().items():
         if pid in leave:
             continue
@@ -207,7 +207,7 @@ class Subject:
         return task_cpu(self.pid)
 
     def died(self, use):
-        """Its dump killed it: what it used on the way, criu's parasite and its own end, counts."""
+        """The dump killed the process: what that cost, criu's parasite and the exit, is counted."""
         own = wait_for_end(self.pid)
         use.add('task', own.ru_utime + own.ru_stime - self.used)
 
@@ -280,7 +280,7 @@ class Zones(Stock):
         return found[0]
 
     def describe(self):
-        """What znsctl says of the checkpoint; not part of any measurement."""
+        """Asks znsctl about the checkpoint; this is not part of any measurement."""
         found = self.checkpoint()
         shown = self.ctl('show', found['id'])
         collect_orphans(Use(), ())

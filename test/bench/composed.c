@@ -135,7 +135,7 @@ static void make(void)
 		dirty[n] = n * (pages / nr_dirty) + rnd(pages / nr_dirty - 1);
 	qsort(dirty, nr_dirty, sizeof(*dirty), cmp_u64);
 	must(zns_writer_image(rig.w, "live-0.img", true, &first, &err));
-	for (uint64_t n = 0, d = 0; n < pages; n++) { /* what is superseded is something else */
+	for (uint64_t n = 0, d = 0; n < pages; n++) { /* each overwritten page gets new content */
 		bool old = d < nr_dirty && dirty[d] == n;
 
 		append(first, n * PAGE, PAGE, old ? 2 : 1);

@@ -155,7 +155,7 @@ class Bench:
         d.zctl('rm', '--all')
         for left in d.tmp.glob('*checkpoint*'):
             shutil.rmtree(left)
-        # containerd gives back what it kept at its next start
+        # containerd frees what it held at its next start
         d.stop()
         d.start()
         self.find_daemons()

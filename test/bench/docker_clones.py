@@ -50,7 +50,7 @@ class Clones:
                                          source=root / 'containers' / self.d.id(self.name) / 'checkpoints/base')]
 
     def run(self, number):
-        """(seconds, how many are right, what the others said)"""
+        """Returns (seconds, how many are right, what the others printed)."""
         names = [f'{self.name}-{n}' for n in range(number)]
         commands = [self.command(name) for name in names]
         env = dict(self.d.env, SCRIPT=self.script)

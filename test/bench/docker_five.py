@@ -44,7 +44,7 @@ def at_once(works, fn):
     def one(w):
         try:
             got[w.name] = fn(w)
-        except Exception as e:      # told by the caller's thread
+        except Exception as e:      # reported by the caller's thread
             errors.append(e)
 
     threads = [threading.Thread(target=one, args=(w,)) for w in works]
@@ -60,7 +60,7 @@ def at_once(works, fn):
 class Stage:
     def __init__(self, d, runtime, options, sizes):
         self.d, self.runtime, self.serial, self.retries = d, runtime, 0, 0
-        # one after another: their starts are no part of this, and five databases at once take long on two cores
+        # one after another: their starts are not measured, and five databases at once would take long on two cores
         self.works = [w(d, f'{runtime}-{w.name}', options, runtime, sizes.get(w.name)) for w in WORKS]
         self.wall = {k: {w.name: [] for w in self.works} for k in ('alone', 'at once', 'start alone', 'start at once')}
         self.rate = {k: {w.name: [] for w in self.works} for k in ('alone', 'at once')}
@@ -191,7 +191,7 @@ def model_table(title, s, qos):
         n, c = w.name, s.last[w.name]
         a, b = s.median('alone', n, 'rate'), s.median('at once', n, 'rate')
         if (c['data_phase_us'] or 0) < 1000000:
-            a = b = None        # too short to rate
+            a = b = None        # too short to compute a rate
         rows.append([n, num(c['page_bytes'] / MIB, 1), num(c['data_phase_us'] / 1e6 if c['data_phase_us'] else None), num(a, 1), num(b, 1),
                      over(b, a), num(s.median('alone', n)), num(s.median('at once', n))])
     return out + table(['container', 'pages, MiB', 'data phase at once, s', 'alone, MiB/s', 'at once, MiB/s', 'at once / alone',

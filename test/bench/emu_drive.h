@@ -15,7 +15,7 @@
 struct client {
 	enum zns_emu_op op; /* WRITE or READ */
 	uint32_t zone;
-	uint64_t size; /* of one command */
+	uint64_t size; /* bytes of one command */
 	uint64_t total; /* bytes in all */
 	unsigned depth; /* commands in flight */
 	/* since then */
@@ -66,7 +66,7 @@ static inline void drive(struct zns_dev *d, struct client *c, unsigned nr, uint6
 		c[i].done_ns = c[i].answered_ns;
 		if (c[i].op != ZNS_EMU_OP_WRITE)
 			continue;
-		/* the die has nothing to do behind this client's last unit but units of the same
+		/* the die has no other work behind this client's last unit than units of the same
 		 * age */
 		zns_emu_info(d, &p, NULL);
 		map = malloc(p.nr_zones * sizeof(*map));

@@ -249,7 +249,7 @@ static double median(double *v, unsigned nr)
 	return nr % 2 ? v[nr / 2] : (v[nr / 2 - 1] + v[nr / 2]) / 2;
 }
 
-/* In changing order, so that nobody always comes after the same. */
+/* The order changes, so that no candidate always follows the same other one. */
 static void compare(void)
 {
 	static const char *const title[NR_WAYS] = { "emulator, a thread per zone",

@@ -40,7 +40,7 @@ RT_FILE = Path('/sys/fs/cgroup/cpu/cpu.rt_runtime_us')
 KEYS = [('gap_ms', 'gap inside, ms', 1), ('frozen_ms', "criu's frozen time, ms", 1), ('wall_s', 'dump, s', 2)]
 
 
-# ---- who is dumped ------------------------------------------------------------------------------------
+# ---- subjects of the dumps ----
 
 class Gaps:
     """What gap.c says in its file."""
@@ -165,7 +165,7 @@ class Container:
         raise Failed(f'runc cannot delete the container {self.ID}')
 
 
-# ---- who dumps ----------------------------------------------------------------------------------------
+# ---- dump programs ----
 
 class System:
     """@options: [(name, value…)] of criu."""

@@ -28,7 +28,7 @@
 #define WRITER_PERIOD_NS 1000000
 
 struct shared {
-	_Atomic uint64_t nr_ready; /* processes whose memory is filled */
+	_Atomic uint64_t nr_ready; /* number of processes whose memory is filled */
 	_Atomic uint64_t nr_written; /* pages, by all */
 	_Atomic uint64_t nr_realtime; /* processes whose clock's thread is a real-time one */
 	_Atomic uint64_t gap_ns[MAX_PROCESSES];
@@ -36,8 +36,8 @@ struct shared {
 
 static struct shared *shared;
 static uint64_t *mem;
-static uint64_t nr_pages; /* of this process */
-static uint64_t writes_per_s; /* of this process */
+static uint64_t nr_pages; /* pages of this process */
+static uint64_t writes_per_s; /* rate of this process */
 static uint64_t period_ns;
 static int self; /* which of the processes this is */
 
@@ -83,7 +83,7 @@ static void *watch_clock(void *unused)
 	return NULL;
 }
 
-/* At the rate, however late it wakes up; a freeze is not made up for. */
+/* Writes at the rate, however late it wakes up; writes missed in a freeze are not made up for. */
 static void write_pages(void)
 {
 	uint64_t x = 88172645463325252ull + self, start = now_ns(), nr = 0;

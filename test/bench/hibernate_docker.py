@@ -75,7 +75,7 @@ class Bench:
     def wake(self, name):
         self.d.zctl('memory', 'wake', name)
         pid = self.pid(name)
-        ask(pid, self.args.keys, time.monotonic())      # this activation is what is recorded
+        ask(pid, self.args.keys, time.monotonic())      # this activation is the one that is recorded
         self.d.zctl('memory', 'hibernate', name, timeout=300)
         self.resident.append(contexts(self.d)[name]['resident'])
         begin = time.monotonic()

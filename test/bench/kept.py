@@ -9,7 +9,7 @@ import platform
 import re
 import time
 
-LOAD = os.getloadavg()[0]       # before the bench began
+LOAD = os.getloadavg()[0]       # load before the bench began
 
 
 def name_of(*words):
@@ -18,7 +18,7 @@ def name_of(*words):
 
 
 def kernel():
-    """Its version, without what a distribution or a host adds to the name."""
+    """The kernel's version without additions of a distribution or a host."""
     return platform.release().split('-')[0]
 
 

@@ -34,7 +34,7 @@ from ztlib import Failed, Skipped       # noqa: E402
 
 CONNECTIONS = 16
 VALUE_BYTES = 1000
-KEY_BYTES = 1350            # of memory, all told
+KEY_BYTES = 1350            # memory of a key with all overhead
 BEFORE_S, AFTER_S = 1.0, 0.3
 NONE_S = 2.0                # a turn without a dump
 KEYS = [('per_s', 'per second', 0), ('p50_ms', 'p50, ms', 2), ('p99_ms', 'p99, ms', 2), ('p999_ms', 'p99.9, ms', 1), ('max_ms', 'longest, ms', 1),
@@ -203,7 +203,7 @@ def at_most(options, mibps):
 
 
 def steps(cases):
-    """Where the freeze goes, by criu's log."""
+    """Durations of the steps of a freeze, from criu's log."""
     for name, found in cases:
         names = [a for m, a in found if m == 'full' and a != 'none']
         yield from ['', f'## Freeze: {name}', '']

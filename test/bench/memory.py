@@ -172,7 +172,7 @@ class Bench:
         alone = load()
         resident = int(re.search(r'VmRSS:\s+(\d+)', Path(f'/proc/{server.pid}/status').read_text()).group(1)) << 10
         self.ctl('memory', 'attach', server.pid, '--dram', resident // 2)
-        load()      # it has gone out once
+        load()      # its memory has gone out once
         before = self.status(server.pid)['evicted_units']
         under = load()
         mib = (self.status(server.pid)['evicted_units'] - before) / 16 / self.args.seconds

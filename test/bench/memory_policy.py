@@ -72,7 +72,7 @@ class Run:
         return time.monotonic() - begin
 
     def all_out(self):
-        """Nothing that can go is in memory; and room for all of it, afterwards."""
+        """Puts all memory out that can go; afterwards gives room for all of it."""
         self.limit(1 << 20)
         last, same = 0, 0
         while same < 5:

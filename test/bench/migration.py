@@ -99,7 +99,7 @@ class Contestant:
             raise Failed(f'{self.name}: criu {verb}: exit {done.returncode}: {(work / (verb + ".log")).read_text()[-400:]}')
 
     def start(self, verb, work, *args):
-        """A server; there when it says so."""
+        """Starts a server, and waits until it reports that it is ready."""
         ready, status = os.pipe()
         server = subprocess.Popen([*self.command(verb, work, *args), '--status-fd', str(status)], env=self.bench.env,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -187,7 +187,7 @@ def send(who, work, process, verb, n, args=()):
 
 
 def rounds(who, work, rate):
-    """@who.pre_dumps of them, then a dump."""
+    """Makes @who.pre_dumps pre-dumps, then a dump."""
     process = Process(who.bench, work, [who.bench.writer, str(who.bench.args.size), str(rate)])
     found = {'pre_dumps_s': 0.0, 'pre_dumps_frozen_ms': 0.0}
     try:
@@ -298,7 +298,7 @@ class Bench:
             if ids:
                 self.ctl('rm', *reversed(ids))
         if who.zones and self.args.also:
-            self.end_broker()       # it is of one build, and stays for a while
+            self.end_broker()       # a broker belongs to one build, and runs for a while
         shutil.rmtree(work)
         return result
 

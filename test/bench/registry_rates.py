@@ -38,7 +38,7 @@ class Most:
             now = 0
             for where, _, names in os.walk(self.path):
                 for name in names:
-                    with contextlib.suppress(OSError):      # it has its last name meanwhile
+                    with contextlib.suppress(OSError):      # the process has its final name by now
                         now += os.lstat(os.path.join(where, name)).st_blocks * 512
             self.bytes = max(self.bytes, now)
 
@@ -94,7 +94,7 @@ class Bench:
         return took
 
     def round(self, nr, ident, layout):
-        """Seconds of each step, each with a registry that has nothing yet; the order turns."""
+        """Seconds of each step, each with an empty registry; the order changes."""
         took, sent, room_of = {}, {}, {}
         big = max((layout / 'blobs/sha256').iterdir(), key=lambda p: p.stat().st_size)
         took['copy'] = self.copied(big)

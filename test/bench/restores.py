@@ -39,7 +39,7 @@ from ztscene import FAST, Scene
 DRIVE = ['--channels', '4', '--ways', '2', '--die-write-bw', '100', '--die-read-bw', '200', '--zones', '32', '--zone-size', '16M',
          '--timing', 'on']
 ALLOWED = 1.2
-SECONDS = 600       # for one run
+SECONDS = 600       # limit of one run
 
 
 class Arm:

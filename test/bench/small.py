@@ -27,7 +27,7 @@ import kept
 from compare import BUILD, HERE, REPO, Failed, Stock, Zones, children, run, syncfs, wait_for_end
 
 PROCESSES, AREAS = 100, 20000
-# name, processes, areas; what is measured of it
+# name, processes, areas; the measurements
 SUBJECTS = [('an empty process', 0, 0), (f'{PROCESSES} processes', PROCESSES, 0), (f'{AREAS:,} areas', 0, AREAS)]
 GOALS = [('dump', 0), ('restore', 0), ('restore', 1), ('restore', 2)]
 
@@ -73,7 +73,7 @@ class Small(compare.Subject):
 
 
 class Bench(compare.Bench):
-    """The commands of compare.Bench; nothing is said about CPU time and memory."""
+    """The commands of compare.Bench, without CPU time and memory."""
 
     def __init__(self, args, directory):
         self.dir, self.mib = directory, 64

@@ -65,7 +65,7 @@ static void check(const char *path)
 	answer(path, wrong ? "differs" : "same", wrong);
 }
 
-/* At the rate, however late it wakes up; time without it is not made up for. */
+/* Writes at the rate, however late it wakes up; missed writes are not made up for. */
 static void write_due(uint64_t rate)
 {
 	static uint64_t start, nr, x = 88172645463325252ull;

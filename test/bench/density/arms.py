@@ -64,13 +64,13 @@ class Swap(Ample):
         return {'in_bytes': int(lines['pswpin']) * 4096, 'out_bytes': int(lines['pswpout']) * 4096}
 
     def end(self):
-        """When nobody has pages there."""
+        """To be called when no process has pages there any more."""
         subprocess.run(['swapoff', self.file], check=True)
 
 
 class Reclaim(Swap):
-    """The same, and somebody who asks the noise containers for memory before there is none."""
-    PERIOD_S, HIGH, LOW = 0.2, 0.92, 0.90       # of the machine's memory
+    """Swap, with a process that reclaims memory from the noise containers before it runs out."""
+    PERIOD_S, HIGH, LOW = 0.2, 0.92, 0.90       # seconds; shares of the machine's memory
 
     def begin(self):
         super().begin()
@@ -110,7 +110,7 @@ class Ours(Ample):
     options = ()
     COUNTED = ('read_units', 'evicted_units', 'clean_units', 'spare_units', 'prefetched', 'prefetch_used', 'prefetch_unused', 'write_faults',
                'cancelled', 'zero_faults', 'lost_units')
-    SPARE = 0.05                # of the machine's memory
+    SPARE = 0.05                # share of the machine's memory
     FILL_MIB, PAGER_MIB, TABLES_MIB = 64, 4, 1
 
     def begin(self):
@@ -179,7 +179,7 @@ class Ours(Ample):
 
 
 class Unpredicted(Ours):
-    """The same without prediction."""
+    """Ours, without prediction."""
     options = ('--no-predict',)
 
 
@@ -207,6 +207,6 @@ TITLES = {'ample': 'ample DRAM', 'swap': 'swap', 'reclaim': 'swap, reclaimed ear
 
 
 def has_prediction(args):
-    """Whether this build knows --no-predict."""
+    """Does this build support --no-predict?"""
     done = subprocess.run([args.znsctl, 'memory', 'attach', '--help'], capture_output=True, text=True, check=False)
     return '--no-predict' in done.stdout + done.stderr

@@ -32,7 +32,7 @@ from scene import Failed, Scene, Wrong, cpu_s       # noqa: E402
 
 CONTAINERS = [1, 3, 5, 7, 9, 11, 13, 17, 21, 25, 33, 41, 49]
 COARSE = 3                      # each so many-th of them in all arms first, which answers the question
-BROKEN_SHARE = 0.5              # of what fell due
+BROKEN_SHARE = 0.5              # share of the requests that were due
 FILL_DEADLINE_S = 240
 
 
@@ -53,7 +53,7 @@ def cell_path(args, number, arm, nr):
 
 
 def missing(args, number, arm, steps):
-    """Steps of the ladder that are to be run; none after the one that broke."""
+    """Steps of the ladder that were not run yet; none after the step that failed."""
     found = []
     for nr in steps:
         path = cell_path(args, number, arm, nr)
@@ -200,7 +200,7 @@ def run(args):
     args.place = Path(tempfile.mkdtemp(prefix=f'zns-density-{os.getpid()}-', dir=args.tmp))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        if not args.rate:       # of a machine that has all it wants
+        if not args.rate:       # for a machine with sufficient memory
             ample = Ladder(args, 0, 'ample')
             try:
                 ample.begin()

@@ -68,7 +68,7 @@ static void ask(struct samples *f, struct connection *c, uint64_t due_ns)
 		fail("send");
 }
 
-/* 0: there is more to come. */
+/* 0: the answer is not complete yet. */
 static int whole(const struct connection *c)
 {
 	const char *body = strstr(c->buf, "\r\n\r\n"),

@@ -15,7 +15,7 @@ static const struct object_class classes[] = { { 500, 160 << 10 },
 					       { 80, 1638 << 10 } };
 #define NR_CLASSES (sizeof(classes) / sizeof(classes[0]))
 
-/* With @divide, a container has that part of each class. 0: there is no such object. */
+/* With @divide, a container has only that part of each class. 0: this object does not exist. */
 static inline uint32_t object_bytes(uint32_t object, uint32_t divide)
 {
 	for (unsigned int c = 0; c < NR_CLASSES; c++) {

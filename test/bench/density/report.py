@@ -38,7 +38,7 @@ def read(directory):
 
 
 def median(cells, *path):
-    """None: not in all of them."""
+    """None: some cells have no value."""
     values = []
     for cell in cells:
         for key in path:

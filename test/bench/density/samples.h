@@ -24,7 +24,7 @@ struct samples {
 	uint64_t nr; /* slots in use */
 	uint64_t start_ns, step_ns; /* request i is due at start + i * step; step 0: when it is sent
 				     */
-	uint64_t wrong; /* answers that were not right */
+	uint64_t wrong; /* number of wrong answers */
 	struct sample s[SAMPLES_MAX];
 };
 
@@ -49,7 +49,7 @@ static inline uint64_t rnd(uint64_t *seed)
 	return *seed ^= *seed << 17;
 }
 
-/* Sparse; who makes it has it alone. */
+/* A sparse array for the process that creates it. */
 static inline struct samples *samples_make(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);

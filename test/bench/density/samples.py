@@ -25,9 +25,8 @@ class Samples:
         return words[::2], words[1::2]
 
     def window(self, begin_ns, end_ns):
-        """
-        Figures of what fell due in the window. What is not answered yet has waited until now; at a constant rate what was
-        not even sent has waited too.
+        """Figures of the requests that were due in the window. An unanswered request has waited until now; at a constant rate a request
+        that was not even sent has waited too.
         """
         _, start, step, wrong = self.head()
         due, done = self.read()

@@ -134,7 +134,7 @@ def a_stall_is_in_all_that_had_to_wait(place, args):
         raise Failed(f'{len(waited)} waited of {(go - stop) // step}, {sum(1 for _, a in waited if a and a < go)} were answered meanwhile')
     found = saw.window(begin, end)
     stall_ms = (go - stop) / MS
-    for percent in (90, 95, 99):        # of 4 s, so much of the stall was left to who came at that point of it
+    for percent in (90, 95, 99):        # of a stall of 4 s, this much was left for requests that came at that time
         least = stall_ms - 4000 * (100 - percent) / 100 - 2 * step / MS
         if found[f'p{percent}_ms'] < least:
             raise Failed(f'p{percent} is {found[f"p{percent}_ms"]:.0f} ms, must be {least:.0f} at least')
@@ -171,7 +171,7 @@ def noise(place, args, number):
 
 @check
 def noise_is_verified(place, args):
-    """Objects come back as they were made; those of another container are found to be wrong."""
+    """Objects come back unchanged; objects of another container are found to be wrong."""
     expect(noise(place, args, 0)[0], None, 'the client')
     code, said = noise(place, args, 1)
     expect(code, 1, 'the client of a wrong container')
@@ -220,7 +220,7 @@ def cell(place, arm, nr, per_s, p95, broken=False):
 
 @check
 def the_verdict_and_what_is_missing(place, args):
-    """Good until the first step that is not; a ladder that broke has nothing missing; one that was killed goes on."""
+    """A ladder passes up to its first bad step; a failed ladder has no steps missing; a killed one is continued."""
     for nr in (1, 5, 9, 17):
         cell(place, 'ample', nr, 100, 1.0)
         cell(place, 'ours', nr, 90, 1.1 if nr != 17 else 1.3)

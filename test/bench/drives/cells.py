@@ -26,7 +26,7 @@ def say(text):
 
 
 def scaled(rate, p):
-    """MiB/s. criu-zns takes whole numbers: what it asks for at less than 1/100 is too much, and only says how many groups."""
+    """MiB/s. criu-zns takes whole numbers: a rate below 1/100 of the drive's is rounded up, and only decides the number of groups."""
     return max(1, round(rate / min(100, p['slow'])))
 
 
@@ -34,7 +34,7 @@ def drive(name):
     return os.environ[f'DRIVE_{name}']
 
 
-# ---- where dumps go ------------------------------------------------------------------------------------
+# ---- destinations of dumps ----
 
 def mount(kind, device, directory, *options):
     os.makedirs(directory, exist_ok=True)
@@ -68,7 +68,7 @@ def f2fs(p, cap):
 
 
 def f2fs_zoned(p, cap):
-    """F2FS keeps what it overwrites on a conventional drive; files go to the zones."""
+    """F2FS keeps its metadata on a conventional drive; files go to the zones."""
     run('mkfs.f2fs', '-q', '-f', '-m', '-c', drive('zoned'), drive('meta'))
     return Files('f2fs-zoned', drive('zoned'), cap, mount('f2fs', drive('meta'), '/mnt/zoned'))
 
@@ -190,7 +190,7 @@ def pause(s, p):
 
 
 def together(way, subjects, qos):
-    """Dumps at once; each as the report wants it."""
+    """Dumps at the same time; each result in the report's form."""
     return [{k: d[k] for k in ('name', 'bytes', 'start', 'first', 'end', 'rate', 'latency_s', 'frozen_s')}
             for d in watch([way.start(s, qos) for s in subjects])]
 
@@ -310,9 +310,8 @@ def flowing(dumps):
 
 
 def restores(p):
-    """
-    One of five, restored with nobody beside and while the other four are dumped, which takes longer than the restore; its memory
-    is looked at each time.
+    """One of five, restored alone and while the other four are dumped, which takes longer than the restore; its memory is checked each
+    time.
     """
     ways, found = ways_of(p), []
     for r in range(p['rounds']):

@@ -64,7 +64,7 @@ class Stock(workloads.Guest):
     def start(self):
         group = Group('dockerd')
         group.set('io.max', f'{self.way.number} wbps={self.way.cap * MIB}')
-        group.set('cgroup.procs', str(os.getpid()))     # what it starts is in there, too
+        group.set('cgroup.procs', str(os.getpid()))     # its child processes are in the group, too
         try:
             super().start()
         finally:
@@ -86,7 +86,7 @@ class Fio(load.Fio):
 
     def launch(self, command):
         name, d = f'fio{load.Fio.serial}', self.daemon
-        # it opens zones, and resets them
+        # the container opens and resets zones
         given = ['-v', f'{d.at}:{d.at}'] if d.at else ['--device', d.device, '--cap-add', 'SYS_ADMIN']
         words = [dkdaemon.DOCKER, 'run', '--rm', '--name', name, *SEES, *given, '-w', WORK, 'work', *command]
         proc = subprocess.Popen([str(w) for w in words], env=d.env, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.out,
@@ -145,7 +145,7 @@ def attempt(daemon, fio, name):
 
 
 def checkpoint(daemon, fio, mib, name):
-    """It is on the drive between `first` and `end`; `latency_s` is the command's."""
+    """The checkpoint is written to the drive between `first` and `end`; `latency_s` is the command's duration."""
     for i in range(5):
         got = attempt(daemon, fio, f'{name}-{i}')
         daemon.clear()

@@ -86,7 +86,7 @@ def part_of(part):
 
 
 def halves(args, part):
-    """The checks of this part's cells at half the rate, of those that are there."""
+    """Checks the cells of this part that were run at half the rate."""
     mine = {name: kept(name + HALF, CELLS[name + HALF], args.keep) for name in PARTS[part].all()}
     if not any(mine.values()):
         return []

@@ -24,7 +24,7 @@ def beside_table(rep, rows):
 
 
 def row_of(cell, name, one):
-    """What a setting's row is called, and what is in it; None: no I/O."""
+    """Name and contents of a setting's row; None: no I/O."""
     slow = CELLS[cell].params['slow']
     row = beside_row(one, slow)
     if row is None:

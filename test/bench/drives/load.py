@@ -73,7 +73,7 @@ class Fio:
         return sorted(io for job in self.stop_jobs() for io in job)
 
     def stop_jobs(self):
-        """Of each job."""
+        """For each job."""
         self.proc.send_signal(signal.SIGINT)
         try:
             self.proc.wait(120)
@@ -171,7 +171,7 @@ def built(setting):
 
 
 def protect(way, setting, dumps, p):
-    """Sets what is called so, and returns what was set. dumps: the groups of all dumps. p keeps what was measured for it."""
+    """Sets the setting of that name, and returns what was set. dumps: the groups of all dumps. p has the measurements for it."""
     scheduler(way, setting if setting in ('none', 'mq-deadline', 'bfq') else 'none')
     p['setting'] = setting
     return PROTECTIONS[setting](way, dumps, p) if setting in PROTECTIONS else {}

@@ -29,7 +29,7 @@ LIMIT_S = 900
 
 
 class Failed(Exception):
-    """A cell cannot go on."""
+    """The cell cannot continue."""
 
 
 def run(*command, **more):
@@ -161,7 +161,7 @@ class Dump:
 
 
 def watch(dumps):
-    """Until all have ended; their results."""
+    """Waits until all have ended; returns their results."""
     end = time.monotonic() + LIMIT_S
     while not all([d.poll() for d in dumps]):
         for d in dumps:
@@ -176,7 +176,7 @@ def watch(dumps):
 
 
 def restore(dump):
-    """Of a subject that was killed; the seconds that it took."""
+    """Restores a subject that was killed; returns the duration in seconds."""
     command = dump.way.restoring(dump)
     begin = time.monotonic()
     with open(dump.images / 'restore.out', 'wb') as out:
@@ -190,7 +190,7 @@ def restore(dump):
 
 
 class Way:
-    """Where dumps go. number: of the device, as io.stat has it."""
+    """A destination of dumps. number: of the device, as in io.stat."""
     env = None
     io_max = None       # bytes/s; instead of cap, where that is no whole number of MiB/s
 
@@ -306,7 +306,7 @@ class Files(Way):
 
     def result(self, dump):
         size = sum(f.stat().st_size for f in dump.images.glob('pages-*'))
-        # Nothing is written back before the sync, as a rule; what is counts from its beginning.
+        # Usually nothing is written back before the sync; so writes are counted from its beginning.
         synced = float((dump.images / 'synced').read_text())
         first = min(dump.first or synced, synced)
         return self.finish(dump, first, size)

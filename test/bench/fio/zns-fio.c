@@ -67,7 +67,7 @@ struct engine {
 	uint32_t *zone, nr; /* a multiple of width */
 	uint32_t width, unit;
 	uint64_t *wp; /* of each zone of the list, as far as we know */
-	uint64_t usable; /* of each zone: whole units */
+	uint64_t usable; /* of each zone, in whole units */
 	bool model; /* times are the model's */
 	uint64_t origin_ns; /* CLOCK_MONOTONIC at its 0 */
 	struct flight *flight;
@@ -98,7 +98,7 @@ static int failed(const char *what, const struct zns_err *err)
 	return 1;
 }
 
-/* "3,5,8-11" into @out (if there is one); how many, 0 if it is no such list. */
+/* Parses "3,5,8-11" into @out (if not NULL); returns the count, or 0 if it is no such list. */
 static uint32_t parse_list(const char *s, uint32_t max, uint32_t *out)
 {
 	uint32_t n = 0;
@@ -159,7 +159,7 @@ static int take_groups(struct engine *e, const struct options *o)
 		return 1;
 	}
 	parse_list(o->groups, (uint32_t)p->n_groups, want);
-	/* the turn-th zone of each; all have one, or none is taken */
+	/* takes the turn-th zone of each group, if all groups have one */
 	for (uint32_t turn = 0; left; turn++) {
 		uint32_t found = 0;
 
@@ -315,7 +315,7 @@ static struct io_u *zf_event(struct thread_data *td, int event)
 	return e->event[event];
 }
 
-/* Those that are done, or the earliest min of them. */
+/* Returns the completed ones, or waits for the earliest min of them. */
 static int zf_getevents(struct thread_data *td, unsigned int min, unsigned int max,
 			const struct timespec *timeout)
 {
@@ -341,7 +341,7 @@ static int zf_getevents(struct thread_data *td, unsigned int min, unsigned int m
 	return (int)got;
 }
 
-/* Where a byte of the job's file is; what is left of its run. */
+/* Finds the place of a byte of the job's file, and the rest of its run. */
 static uint64_t place(const struct engine *e, uint64_t at, uint32_t *index, uint64_t *off)
 {
 	uint64_t row = e->usable * e->width, in = at % row, k;

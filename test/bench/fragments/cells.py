@@ -118,7 +118,7 @@ class Beside:
         self.proc = group.popen(command, stdout=self.out, stderr=self.out, cwd=WORK)
 
     def stop(self):
-        """What it has printed."""
+        """Returns its output."""
         self.proc.send_signal(signal.SIGINT)
         try:
             self.proc.wait(120)
@@ -241,7 +241,7 @@ def table(kib):
 
 
 def copied(path, nr):
-    """The same table once more: what one SELECT has read, another one would find in memory."""
+    """A copy of the table: what one SELECT has read, the next one would find in memory."""
     to = path.with_name(f'{path.name}.{nr}')
     if not to.exists():
         run('dd', f'if={path}', f'of={to}', 'bs=1M', 'iflag=direct', 'oflag=direct')
@@ -283,7 +283,8 @@ def sqlite(p):
             run('sync', moved)
         for n in (None, *p['weights']):
             beside(state, [(select, base, scanned)], n, 1)
-    # Is it SQLite, or that it asks for one read-ahead at a time? More of them, and something else that asks so.
+    # Is SQLite the cause, or that it has one read-ahead under way at a time? Tests several SQLites, and another program with the same
+    # pattern.
     for n in () if fios else (None, *p['weights']):
         beside('four', [(select, base, copied(scanned, i)) for i in range(4)], n, 4)
         beside('one', [(fio, base, scanned, 1)], n, 0)

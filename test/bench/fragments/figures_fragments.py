@@ -65,7 +65,7 @@ def part_b(rep, found):
 
 def timeline(rep, name, cell):
     control, charged = name.split('-')
-    of = {p['name']: [r * SLOW for r in p['rates'][:2]] for p in cell['phases']}     # the third is who moves
+    of = {p['name']: [r * SLOW for r in p['rates'][:2]] for p in cell['phases']}     # the third one is the tenant whose data are moved
     title = f'{CONTROLS[control]}, the move charged to {"its owner" if charged == "owner" else "a group of its own"}'
     rep.heading(title)
     held = {p['name']: p['held_back_s'][:2] for p in cell['phases']} if control == 'iocost' else {}

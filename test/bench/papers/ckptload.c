@@ -33,7 +33,7 @@
 #include "zns/util.h"
 
 #define HELPER_FD 3
-#define SEND_BYTES (8u << 20) /* criu tells the helper of so much memory at once */
+#define SEND_BYTES (8u << 20) /* criu passes so much memory to the helper in one request */
 
 static struct {
 	const char *device, *admission, *alloc, *qos, *qos_max, *weight, *stripe;
@@ -415,7 +415,7 @@ int main(int argc, char **argv)
 	else
 		fprintf(stderr,
 			"usage: ckptload dump CONTAINER MIB QOS DIR | restore DIR | exec PROGRAM ARGUMENT... --at NS\n");
-	if (helper >= 0) { /* the helper ends when we let go of it */
+	if (helper >= 0) { /* the helper exits when its socket is closed */
 		close(helper);
 		wait(NULL);
 	}

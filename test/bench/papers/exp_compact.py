@@ -17,7 +17,7 @@ def stage(args):
 
 def beside(args, *options):
     with stage(args) as st:
-        mib = 512 if args.full else 256      # as long as the compaction lasts, or the control shows nothing
+        mib = 512 if args.full else 256      # must last as long as the compaction, or the control shows nothing
         alone = rated(st, st.run([st.dump('old-0', mib, QOS, to='alone', seed=5)]))[0]
         st.ctl('rm', *[c['id'] for c in st.ctl('ls')['checkpoints'] if c['bytes'] > 100 << 20])
         both = st.run([st.dump('old-0', mib, QOS, to='beside', seed=5, ), st.compact(*options)])

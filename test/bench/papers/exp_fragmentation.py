@@ -32,7 +32,9 @@ def parts(st):
 
 
 def together(st, names, weights, *moves, after=SETTLED):
-    """Restores at once, and moves; MiB/s of each restore while all of them run, from so many s after the last has begun."""
+    """Restores at the same time, with moves; returns MiB/s of each restore while all of them run, from some seconds after the last one has
+    begun.
+    """
     jobs = [st.restore(n, seed=i + 1, sample=SAMPLE, **({'weight': w} if w else {}))
             for i, (n, w) in enumerate(zip(names, weights))]
     done = st.run([*jobs, *moves])
@@ -69,7 +71,7 @@ def one(args, count, scattered, weights, *runs):
 
 
 def idle(args):
-    """One of two is held by a cap of its own: the other has what it leaves."""
+    """One of two restores is limited by a cap of its own: the other gets the rest."""
     with device(args) as st:
         for i, name in enumerate(('busy', 'capped')):
             st.run([st.dump(name, 128, 400, seed=i + 1, stripe='256K')])
@@ -149,7 +151,7 @@ def while_moved(st, pause, count, *options):
 
 
 def beside(args, rep):
-    """What a move takes of a neighbour that restores meanwhile."""
+    """How much a move takes from a neighbour that restores at the same time."""
     rows = []
 
     def row(title, kept, rates, moved):

@@ -15,7 +15,7 @@ from stage import Failed, Job, Stage
 QOS = 500
 PROFILE = {ZNS: 'paper-conf', CONTROL: 'conventional'}
 THREADS, WRITES_PCT, GAP_US = 6, 50, 30
-LEAD_S = 0.3        # it pages for so long before anybody dumps
+LEAD_S = 0.3        # s of paging before the first dump
 
 
 class Paged:
@@ -58,7 +58,7 @@ class Paged:
         return words[1:]
 
     def job(self, seconds):
-        """It pages for so long, from the common beginning on."""
+        """Pages for this time, from the common beginning on."""
         job = Job(self.name, [])
         job.program, job.sleepers, self.seconds = self, THREADS, seconds
         return job
@@ -88,7 +88,7 @@ class Paged:
         self.proc.kill()
         self.proc.wait()
         try:
-            self.pager.wait(20)         # nobody is left whom it serves
+            self.pager.wait(20)         # the pager has no program left
         except subprocess.TimeoutExpired:
             self.pager.kill()
             self.pager.wait()
@@ -99,7 +99,7 @@ class Paged:
                 pid = struct.unpack('iII', keeper.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
                 os.kill(pid, signal.SIGTERM)
             except OSError:
-                pass        # it has ended
+                pass        # the process has exited
 
 
 class Paging:

@@ -3,10 +3,10 @@
 from exp_isolation import ZONES
 from stage import Failed, Stage
 
-COUNT = 5               # of each kind
+COUNT = 5               # numbers of each kind
 READ_QOS, WRITE_QOS = 400, 500
 DUMPED_TO = 7           # groups that the five dumps leave of 32; they read 2,800 MiB/s
-GREEDY_S = 0.02         # the others begin so much later
+GREEDY_S = 0.02         # s by which the others begin later
 SETTLED_S = 0.2         # from then on rates are those of all
 
 

@@ -32,7 +32,7 @@
 #define WAITS 1024u /* of one thread, until they are written down */
 
 static uint8_t *mem;
-static uint32_t *version; /* of each page; not paged */
+static uint32_t *version; /* version of each page; this array is not paged */
 static uint64_t pages, threads, writes, gap_us, wrong;
 static const char *log_path;
 static int log_fd;
@@ -99,7 +99,7 @@ static void write_down(const struct toucher *t)
 
 static void touch(struct toucher *t)
 {
-	/* pages of its own: nobody else writes them meanwhile */
+	/* its own part of the pages, which no other thread writes */
 	uint64_t page = roll(t) % (pages / threads) * threads + t->nr, begin = now_ns(), took;
 	bool write = roll(t) % 100 < writes;
 
@@ -176,7 +176,7 @@ static void *tick(void *arg)
 	return arg;
 }
 
-/* Not paged: mlock() keeps it. */
+/* Memory that is not paged, because of mlock(). */
 static void *take(uint64_t bytes, bool locked)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

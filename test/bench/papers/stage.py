@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 
 MIB = 1 << 20
-LEAD_NS = 100_000_000           # before what starts together
+LEAD_NS = 100_000_000           # delay before jobs that start together
 
 
 class Failed(Exception):
-    """An experiment cannot go on."""
+    """The experiment cannot continue."""
 
 
 class Clock:
@@ -49,7 +49,7 @@ class Job:
     def __init__(self, name, command, start_s=0.0, env=None):
         self.name, self.command, self.start_s, self.env = name, command, start_s, env or {}
         self.log = self.out = None
-        self.plain = False      # its output is not that of a checkpoint
+        self.plain = False      # its output is not one of a checkpoint
         self.program = None     # one that runs already: it is told when to begin
         self.sleepers = 1       # threads that wait for the beginning
 
@@ -114,7 +114,7 @@ class Stage:
             while Path(f'/proc/{pid}').exists() and time.monotonic() < end:
                 time.sleep(0.01)
         except (Failed, OSError):
-            pass        # it was never started, or the device never made
+            pass        # it was never started, or the device was never made
         if self.clock:
             self.clock.close()
         shutil.rmtree(self.dir, ignore_errors=True)

@@ -9,7 +9,7 @@ LIMIT_S = 900       # an emulated processor makes memory that does not compress
 
 
 class Process:
-    failed = RuntimeError       # what is raised if it does not say what it should
+    failed = RuntimeError       # exception for an unexpected answer
 
     def __init__(self, program, directory, name, mib, seed):
         self.name, self.answers = name, directory / f'{name}.answers'
@@ -43,6 +43,6 @@ class Process:
             time.sleep(0.01)
 
     def check(self):
-        """After a restore: all of its memory is what it was."""
+        """After a restore: checks that all of its memory is unchanged."""
         os.kill(self.pid, signal.SIGUSR1)
         self.expect('same')

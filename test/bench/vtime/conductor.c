@@ -214,7 +214,7 @@ static void bury(void)
 	vt_unlock(vt);
 }
 
-/* The numbers after "go N". */
+/* Parses the numbers after "go N". */
 static unsigned starts(const char *text, uint64_t *at, unsigned max)
 {
 	unsigned n = 0;

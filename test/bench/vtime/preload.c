@@ -143,7 +143,7 @@ static bool ended(pid_t pid)
 	return waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) || si.si_pid == pid;
 }
 
-/* As a new thread, a new process is there before its parent goes on. */
+/* As with a new thread, the new process is registered before its parent continues. */
 EXPORT pid_t fork(void)
 {
 	pid_t pid = real_fork();
@@ -171,7 +171,7 @@ void vt_enter(void)
 /* ---- sleeping
  * ------------------------------------------------------------------------------------------ */
 
-/* Nobody else can run: no need for the conductor. Lock held. */
+/* No other thread can run: the conductor is not needed. Lock held. */
 static void advance_alone(void)
 {
 	struct vt_slot *s = vt->nr_awake || vt->hold ? NULL : vt_earliest(vt);
@@ -232,7 +232,7 @@ EXPORT int clock_gettime(clockid_t id, struct timespec *t)
 	if (ns != spin.at) {
 		spin.at = ns;
 		spin.nr = 0;
-	} else if (++spin.nr > SPINS) { /* it waits for time to pass: let it pass */
+	} else if (++spin.nr > SPINS) { /* it waits for time to pass: advances the clock */
 		sleep_until(ns + 1000);
 		ns = now();
 		spin.nr = 0;

@@ -38,7 +38,7 @@ void vt_lock(struct vt_shared *v)
 {
 	if (pthread_mutex_lock(&v->lock) != EOWNERDEAD)
 		return;
-	/* all that it may have left half done */
+	/* all fields that it may have left inconsistent */
 	v->nr_awake = 0;
 	for (uint32_t i = 0; i < v->high; i++)
 		v->nr_awake += v->slot[i].state == VT_AWAKE;

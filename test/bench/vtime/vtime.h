@@ -19,7 +19,7 @@
 enum vt_state {
 	VT_FREE,
 	VT_AWAKE, /* running, or blocked in the kernel: only the kernel knows */
-	VT_ASLEEP, /* in futex, until wake_ns or until another thread wakes it */
+	VT_ASLEEP, /* in a futex wait, until wake_ns or until another thread wakes it */
 };
 
 /* One thread. All but futex under the lock. */
@@ -27,7 +27,7 @@ struct vt_slot {
 	uint32_t state, futex;
 	int32_t pid, tid;
 	uint64_t wake_ns, turn; /* of equal waking times the smaller turn is first */
-	uint64_t serial; /* another thread has this slot: another number */
+	uint64_t serial; /* another number means that another thread uses the slot */
 };
 
 struct vt_shared {
