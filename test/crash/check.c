@@ -294,7 +294,7 @@ static int check_goes_on(struct zns_dev *dev, const struct load *l, uint32_t epo
 			ret = load_dump(&d, &next, 100, err);
 		}
 		dumped = !ret;
-		/* Full of what must be kept: then it says so. */
+		/* The store is full of data that must be kept: then the error must say so. */
 		if (ret == -ENOSPC)
 			ret = 0;
 		else if (ret)

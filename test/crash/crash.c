@@ -30,7 +30,7 @@
 #define WHOLE 4 /* loads */
 #define DRAWN 16
 #define SHOW 5 /* failures in full */
-#define DEFRAG_STATES 20000 /* in so many, some are of moves to chosen groups */
+#define DEFRAG_STATES 20000 /* after so many states, some are of moves to chosen groups */
 
 static struct {
 	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts,
@@ -221,8 +221,8 @@ static int run(uint64_t seed, enum trace_omit omit)
 	return r.failed ? -1 : 0;
 }
 
-/* At most so many flips of what each load left, and at least so many loads: some leave no
- * checkpoint behind. */
+/* At most so many flips in the state that each load left, and at least so many loads: some loads
+ * leave no checkpoint behind. */
 #define FLIPS_PER_LOAD 500
 #define FLIP_LOADS 12
 

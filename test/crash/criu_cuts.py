@@ -65,7 +65,7 @@ class Rounds:
         images.mkdir()
         self.scene.end_broker()
         env = dict(scene.device.env, ZNS_EMU_FAULT=fault, ZNSD_KEEP_ENV='ZNS_EMU_FAULT')
-        if who == 'broker':     # it starts with the fault; the helper's handle counts its own writes
+        if who == 'broker':     # the broker starts with the fault; the helper's handle counts its own writes
             scene.cfg.device.env, plain = env, scene.device.env
             try:
                 scene.device.ctl('status')
@@ -137,7 +137,7 @@ class Rounds:
         return 1
 
     def trim(self):
-        """Remove the oldest; sometimes the power goes in the middle of that too."""
+        """Removes the oldest; sometimes the power fails in the middle of that too."""
         if len(self.kept) <= KEEP:
             return
         checkpoint, _, _ = self.kept[0]
@@ -174,7 +174,7 @@ def run(cfg, cuts, seed):
             rounds.trim()
             if restored >= cuts:
                 break
-        # All that is left comes back, and no zone is lost.
+        # All remaining space comes back, and no zone is lost.
         scene.device.remove(*[i for i, _, _ in rounds.kept])
         scene.store_as_before()
     finally:

@@ -93,7 +93,7 @@ class Flips:
         except Failed as e:
             raise Failed(f'bit {bit} of byte {at} of {path} ({kind}): {e}')
         finally:
-            scene.end_broker()      # it has read what was damaged
+            scene.end_broker()      # the broker has read the damaged bytes
             self.flip(path, at, bit)
 
 

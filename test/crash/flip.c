@@ -48,7 +48,7 @@ static void pick(const struct ranges *r, uint64_t *rng, uint32_t *zone, uint64_t
 	}
 }
 
-/* Header and payload of the frame at @off; 0 if there is none. */
+/* Length of header and payload of the frame at @off; 0 if there is none. */
 static uint64_t frame_len(struct zns_dev *dev, uint32_t zone, uint64_t off, uint64_t end)
 {
 	cleanup_free uint8_t *buf = malloc(end - off);

@@ -83,5 +83,5 @@ void conn_committed(struct conn *c, const char *container)
 
 bool conn_left(const struct conn *c)
 {
-	return false; /* nobody gives up here while its request is served */
+	return false; /* in this build no client disconnects while its request is served */
 }

@@ -50,9 +50,9 @@ struct load {
 
 struct load_size {
 	uint32_t nr_zones, nr_groups, steps;
-	uint64_t capacity; /* of a zone, bytes */
+	uint64_t capacity; /* capacity of a zone, bytes */
 	uint32_t max_active; /* 0: none */
-	uint32_t max_len; /* of an image, bytes */
+	uint32_t max_len; /* longest image, bytes */
 	bool disk; /* an ordinary one: removed checkpoints' places are written anew */
 };
 
@@ -73,7 +73,7 @@ struct load_peer {
 	struct zns_session s;
 };
 void load_connect(struct load_peer *p, struct znsd *d);
-void load_hang_up(struct load_peer *p); /* its leases end */
+void load_hang_up(struct load_peer *p); /* ends its leases */
 
 /*
  * Compaction of zones with at most @percent live, by the library's plan (or of any one) and mover;

@@ -278,7 +278,7 @@ static int t_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const
 	return 0;
 }
 
-/* These zones alone: others may lose what they have. */
+/* Flushes only these zones: others may lose data. */
 static int t_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	struct trace *t = (struct trace *)d;

@@ -35,7 +35,7 @@ struct step {
 
 /* What was offered last of a zone of a disk, and taken: all programs of a test share the device. */
 struct place {
-	uint64_t turn, start, end; /* start == end: nothing was taken in this turn */
+	uint64_t turn, start, end; /* start == end: no place was taken in this turn */
 };
 bool place_has(const struct place *p, uint64_t off, size_t len);
 
@@ -82,7 +82,7 @@ void trace_end(struct trace *t);
 /* The device that has zone z at step pos[z]. Writes to it stay its own. Ends with its ops->close.
  */
 struct zns_dev *view_new(struct trace *t, const uint32_t *pos);
-/* damage one byte of it */
+/* damages one byte of it */
 void view_flip(struct zns_dev *view, uint32_t zone, uint64_t off, unsigned bit);
 
 #endif

@@ -113,7 +113,7 @@ static int v_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, siz
 	pthread_mutex_lock(&v->lock);
 	if (off + len <= z->wp) {
 		memcpy(buf, (z->own ? z->own : z->base) + off, len);
-	} else if (z->finished) { /* beyond what was written: anything */
+	} else if (z->finished) { /* behind the written part: any bytes */
 		memset(buf, 0, len);
 		if (off < z->wp)
 			memcpy(buf, (z->own ? z->own : z->base) + off, z->wp - off);

@@ -12,7 +12,7 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max) __attribute__((w
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
 
 struct pb_field {
-	size_t at, body, end; /* tag, content, behind it */
+	size_t at, body, end; /* offsets of the field: tag, content, end */
 	unsigned wire;
 };
 
@@ -141,7 +141,7 @@ static size_t pb_change(const uint8_t *p, size_t len, uint8_t *out, unsigned *se
 		}
 		break;
 	default:
-		for (size_t k = f.at; k < f.body; k++) { /* its tag alone */
+		for (size_t k = f.at; k < f.body; k++) { /* copies its tag only */
 			out[n++] = p[k];
 			if (!(p[k] & 0x80))
 				break;
@@ -236,7 +236,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
 		if (n < FORGE_MAX)
 			v[n++] = v[pick];
 		break;
-	case 2: { /* in another one's place */
+	case 2: { /* replaces another field */
 		unsigned other = (unsigned)rand_r(&seed) % (unsigned)n;
 		struct forge_piece p = v[other];
 

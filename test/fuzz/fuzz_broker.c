@@ -118,7 +118,7 @@ static void op_zone(struct znsd *d, struct conn *c, struct input *in)
 /* ---- memory contexts: one for each connection ---- */
 
 static struct {
-	int fd; /* its lock; -1: none */
+	int fd; /* descriptor of its lock; -1: none */
 	uint8_t id[ZNS_UUID_LEN];
 } contexts[CONNS];
 static bool kept[ZONES]; /* a context wrote there */
@@ -190,7 +190,7 @@ static void op_memory(struct znsd *d, struct conn *conn, struct conn *c, struct 
 
 	switch (take(in, 5)) {
 	case 0:
-		n = take(in, 8) ? n : take(in, CONNS); /* or somebody else's */
+		n = take(in, 8) ? n : take(in, CONNS); /* or another connection's */
 		context_make(d, n);
 		r->memory_begin = calloc(1, sizeof(*r->memory_begin));
 		zns_pb__memory_begin__init(r->memory_begin);
@@ -362,7 +362,7 @@ static int cmp_use(const void *pa, const void *pb)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* The end of a move: some of what it had, and what was written; now and then neither. */
+/* The end of a move: some of its old uses, and what was written; sometimes neither. */
 static void op_compact_commit(struct znsd *d, struct conn *c, struct input *in)
 {
 	struct lease *l = lease_of(d, c);
@@ -573,7 +573,8 @@ static void messages(struct znsd *d, struct conn *conn, const uint8_t *data, siz
 	}
 }
 
-/* Nobody is connected any more: nothing is held, and what users remove and release comes back. */
+/* No client is connected any more: no zone is held, and all space is freed when users remove their
+ * checkpoints and reservations. */
 static void must_be_clean(struct znsd *d)
 {
 	struct conn c = { 0 };

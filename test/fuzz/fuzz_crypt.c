@@ -93,7 +93,7 @@ static void manifest(const uint8_t *data, size_t size)
 		zns_pb__manifest__free_unpacked(m, NULL);
 }
 
-/* In a checkpoint: nobody but who has its key has sealed one. */
+/* A key in a checkpoint: only the holder of the checkpoint's key can have sealed one. */
 static void sealed_key(const uint8_t *data, size_t size)
 {
 	struct zns_crypt *c;

@@ -162,7 +162,7 @@ static void look(struct zns_store *s, struct memdev *m)
 
 		if (zns_store_find(s, c->id.data) != c)
 			abort();
-		/* who walks to the parents comes to an end */
+		/* a walk to the parents must end */
 		for (n = 0; up && n <= zns_store_nr_checkpoints(s); n++)
 			up = up->has_parent ? zns_store_find(s, up->parent.data) : NULL;
 		if (up)
@@ -250,7 +250,7 @@ static void must_commit(struct znsd *d)
 	zns_pb__dump_begin__init(req->dump_begin);
 	req->dump_begin->container = strdup("web");
 	req->dump_begin->admission = strdup("reject");
-	/* full, or all of it is claimed by somebody */
+	/* the device is full, or all of it is claimed */
 	if (ask(d, &c, req, NULL) || !(l = lease_of(d, &c)))
 		return;
 	req = request();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* zns_frame_parse never reads past its buffer; what it accepts packs to the same bytes. */
+/* zns_frame_parse never reads beyond its buffer; a frame that it accepts is packed to the same
+ * bytes. */
 #include <stdlib.h>
 #include <string.h>
 #include "zns/frame.h"

@@ -41,7 +41,7 @@ static void look(const ZnsPb__Manifest *m)
 		abort();
 }
 
-/* What was accepted is packed the same again. */
+/* An accepted manifest is packed to the same bytes again. */
 static void again(const ZnsPb__Manifest *m)
 {
 	ZnsPb__Manifest *other;
