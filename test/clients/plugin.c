@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * A plugin of criu that keeps files of its own in the image directory, as those for GPUs do: on
- * dump a small one and one of 3 MiB; a restore fails unless both are there as they were written.
- */
+/* A plugin of criu that keeps files of its own in the image directory, like those for GPUs: a dump
+ * writes a small one and one of 3 MiB; a restore fails unless both exist unchanged. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

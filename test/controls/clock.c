@@ -38,7 +38,7 @@ static void map(const char *file)
 	now_ns = mem;
 }
 
-/* Before the constructors of tests. */
+/* Runs before the constructors of tests. */
 static __attribute__((constructor(101))) void read_environment(void)
 {
 	const char *file = secure_getenv("ZNS_CLOCK");

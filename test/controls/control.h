@@ -18,9 +18,9 @@ struct emu_rule {
 struct emu_control {
 	bool no_data; /* ZNS_EMU_DATA=none */
 	bool flush_all; /* ZNS_EMU_FLUSH=device */
-	struct zns_dev_ops ops; /* of a handle that lies */
+	struct zns_dev_ops ops; /* operations of a handle that lies */
 	atomic_uint appends; /* so far, where some are lost */
-	struct zns_emu_noise noise; /* for what this handle asks of the model */
+	struct zns_emu_noise noise; /* noise parameters for this handle's requests */
 	uint64_t noise_key, gc_next; /* places of its bursts; the first one not booked yet */
 	struct emu_rule rule[EMU_MAX_RULES];
 	atomic_uint nr_rules;

@@ -61,7 +61,7 @@ int zns_emu_model_submit(struct zns_dev *dev, enum zns_emu_op op, uint32_t zone,
 /* The work of a die, a channel or the controller, over all processes. */
 struct zns_emu_load {
 	uint64_t busy_ns; /* total model time */
-	uint64_t idle_from_ns; /* nothing is booked after this */
+	uint64_t idle_from_ns; /* no command is booked after this time */
 	/* bytes programmed (with padding), and bytes read; or bytes moved */
 	uint64_t written, read;
 };
@@ -99,7 +99,7 @@ struct zns_emu_noise {
 	uint32_t gc_every_us, gc_us; /* every die does internal work */
 	/* the erase of a reset occupies the die again, up to erase_late_us later */
 	uint32_t erase_late_us, erase_us;
-	/* host and gc bursts come only in storms of this length, with calm between them; 0:
+	/* host and gc bursts come only in storms of this length, with calm periods in between; 0:
 	 * always */
 	uint32_t calm_ms, storm_ms;
 	uint64_t seed;

@@ -29,7 +29,7 @@ static int set_flags_locked(struct emu *e, uint32_t zone, uint32_t flags, struct
 
 /* ---- counting ---- */
 
-/* Takes one from a counter that is neither 0 nor endless. True unless it was 0. */
+/* Decrements a counter unless it is 0 or endless. Returns false only if it was 0. */
 static bool take(_Atomic uint64_t *n)
 {
 	uint64_t v = atomic_load(n);

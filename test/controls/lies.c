@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* ZNS_EMU_LIES: a drive that does not do what it says. */
+/* ZNS_EMU_LIES: a drive that reports success without doing the work. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

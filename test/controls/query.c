@@ -32,7 +32,7 @@ int zns_emu_model_load(struct zns_dev *dev, enum zns_emu_unit unit, uint32_t nr,
 {
 	struct emu *e = emu_of(dev);
 	const struct emu_cal *c = NULL;
-	uint32_t alike = 1; /* with a shared map the first one stands for all */
+	uint32_t alike = 1; /* with a shared map the first die stands for all */
 	int rc = enter(dev, err);
 
 	if (rc)

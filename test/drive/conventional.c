@@ -26,7 +26,7 @@
 struct lane {
 	struct emu_cal cal;
 	uint64_t *slot; /* when the page in this place of the buffer is programmed */
-	uint64_t slots; /* used so far */
+	uint64_t slots; /* slots used so far */
 	uint64_t seen_ns; /* until here its idle time has been counted */
 	int64_t idle_ns; /* and not yet been spent on garbage; less than 0: spent ahead */
 };
@@ -61,7 +61,7 @@ static void collect_idle(struct conventional *c, uint32_t die, uint64_t at)
 		l->idle_ns -= (int64_t)copies_ns(c, moved);
 		c->idle_gc_ns += copies_ns(c, moved);
 	}
-	/* what nobody used is gone */
+	/* an unused idle time is lost */
 	l->idle_ns = zns_min(l->idle_ns, (int64_t)0);
 }
 

@@ -18,15 +18,16 @@
 #include "zns/emu.h"
 #include "zns/err.h"
 
-#define DRIVE_PAGE 4096u /* bytes; what the FTL maps */
+#define DRIVE_PAGE 4096u /* bytes; granularity of the FTL's map */
 
 struct drive_params {
-	const char *file; /* the bytes; made if it is not there */
-	const char *stats; /* JSON, written twice a second and at the end; NULL: none */
+	const char *file; /* file with the data; created if it does not exist */
+	/* statistics as JSON, written twice a second and at the end; NULL: none */
+	const char *stats;
 	uint64_t size; /* bytes that the host sees */
 	struct zns_emu_params emu; /* geometry, rates; zone_size for a zoned drive */
 	bool flush_free; /* the buffer survives a power cut, so a flush has nothing to wait for */
-	/* of the conventional drive alone */
+	/* for the conventional drive only */
 	uint32_t spare_pct; /* over-provisioning: physical pages beyond those of @size */
 	uint32_t block_pages; /* pages that are erased at once */
 	uint32_t buffer_pages; /* writes that a die's share of the buffer holds */
@@ -34,7 +35,7 @@ struct drive_params {
 	uint32_t idle_blocks; /* free blocks that a die makes while it is idle; 0: it waits */
 	enum drive_filled {
 		DRIVE_EMPTY, /* as after a format: no garbage until all has been written once */
-		DRIVE_SEQUENTIAL, /* all of it has been written once, in order */
+		DRIVE_SEQUENTIAL, /* the whole drive was written once, in order */
 		DRIVE_RANDOM, /* and then again at random, until garbage collection is steady */
 	} filled;
 };
@@ -55,9 +56,9 @@ struct drive_ops {
 struct drive {
 	const struct drive_ops *ops;
 	struct drive_params p;
-	uint64_t host_written, host_read; /* bytes; the plugin counts them */
-	uint64_t flushes, flush_ns; /* the same, and what they took in the model */
-	uint64_t answer_ns; /* that all reads and writes took in the model; the same */
+	uint64_t host_written, host_read; /* in bytes; counted by the plugin */
+	uint64_t flushes, flush_ns; /* number of flushes, and their time in the model */
+	uint64_t answer_ns; /* time that all reads and writes took in the model */
 };
 
 /* 0 or -errno. The drive is the caller's; ops->close() frees it. */

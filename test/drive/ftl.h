@@ -12,7 +12,7 @@
 #define FTL_NONE UINT32_MAX
 
 struct ftl_block {
-	uint32_t used, valid; /* pages programmed; of these, those that count */
+	uint32_t used, valid; /* used: programmed pages; valid: those with live data */
 	bool open;
 };
 
@@ -23,10 +23,10 @@ struct ftl_die {
 };
 
 struct ftl {
-	uint32_t nr_pages; /* of the host */
+	uint32_t nr_pages; /* pages that the host sees */
 	uint32_t nr_dies, blocks, block_pages; /* blocks of a die */
 	uint32_t next; /* die of the next page that comes */
-	uint32_t *place; /* by the host's page; FTL_NONE */
+	uint32_t *place; /* indexed by the host's page; FTL_NONE */
 	uint32_t *owner; /* by the physical page; FTL_NONE: no page of the host needs it */
 	struct ftl_block *block;
 	struct ftl_die *die;

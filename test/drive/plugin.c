@@ -25,7 +25,7 @@ static struct {
 	uint32_t want_requests;
 	int fd;
 	struct drive *drive;
-	pthread_mutex_t lock; /* of the model: the order in which requests came */
+	pthread_mutex_t lock; /* protects the model: the order in which requests came */
 	struct timespec origin;
 	pthread_t writer; /* of statistics */
 	pthread_mutex_t end_lock;

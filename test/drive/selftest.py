@@ -49,7 +49,7 @@ class Drive:
         self.nbd.connect_uri(f"nbd+unix:///?socket={sock}")
 
     def close(self):
-        """Its statistics."""
+        """Returns its statistics."""
         self.nbd.shutdown()
         self.proc.send_signal(signal.SIGTERM)
         if self.proc.wait(30) != 0:
@@ -174,7 +174,7 @@ def collection(t, plugin, directory):
 
 
 def idle(t, plugin, directory):
-    """What is collected while nobody asks keeps no request waiting."""
+    """Garbage that is collected in idle time delays no request."""
     waited = {}
     for blocks in (0, 8):
         rng = random.Random(7)

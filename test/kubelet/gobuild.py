@@ -51,7 +51,7 @@ def built(name):
     work = Path(tempfile.mkdtemp(prefix=f'go-{name}-', dir=CACHE))
     try:
         env = {k: v for k, v in os.environ.items() if not k.startswith('GO') or k in ('GOPROXY', 'GOSUMDB')}
-        # A Go that is too old fetches the one that the module names.
+        # If the installed Go is too old, it downloads the version that the module names.
         env.update(more, PATH=f'{tool.parent}:{SYS_PATH}', GOPATH=str(work / 'path'), GOCACHE=str(work / 'cache'), HOME=str(work),
                    GOFLAGS='-mod=mod -modcacherw', CGO_ENABLED='0', GOTOOLCHAIN='auto', GOWORK='off')
         got = json.loads(run(tool, 'mod', 'download', '-json', f'{module}@{version}', env=env, cwd=work))

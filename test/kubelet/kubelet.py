@@ -68,7 +68,7 @@ def image_of(node, archive, name, *args):
 
 
 def checkpointed(node, pod):
-    """Its archive, what it said before, and its record."""
+    """Returns the archive, the program's last line before it, and the checkpoint's record."""
     time.sleep(1 - time.time() % 1)     # the kubelet's archives of one second have one name
     before, had = node.last(pod), {k['id'] for k in node.ls()}
     code, archive = node.checkpoint(pod)
@@ -78,7 +78,7 @@ def checkpointed(node, pod):
 
 
 def restored(node, pod, archive, before):
-    """It is the same incarnation with the same memory, and counts on from the checkpoint; a new one would have other numbers."""
+    """The program is the same incarnation with the same memory, and counts on from the checkpoint; a new one would have other numbers."""
     with tarfile.open(archive) as t:        # the new pod's log begins with this one
         copied = t.extractfile('container.log').read().decode().split()
     logged = max([int(w) for w in copied[5::6]])
@@ -109,7 +109,7 @@ def checkpoint(lab):
 
 @case
 def same_node(lab):
-    """Restored in another pod of the same node, beside the container it came from; and again when that is gone."""
+    """Restored in another pod of the same node, next to the original container; and again when that is gone."""
     a = lab.a
     pod = a.pod('shop', WORK)
     archive, before, _ = checkpointed(a, pod)

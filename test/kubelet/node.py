@@ -23,7 +23,7 @@ CGROUPS = Path('/sys/fs/cgroup')
 SYSCTLS = ['vm/overcommit_memory', 'vm/panic_on_oom', 'kernel/panic', 'kernel/panic_on_oops', 'kernel/keys/root_maxkeys',
            'kernel/keys/root_maxbytes']
 
-# What the tests write and read too; nobody may do that below a mounted overlay.
+# Directories that the tests write and read too; nothing may do that below a mounted overlay.
 PLACES = ['/var/lib/containerd', '/var/lib/kubelet', '/etc/containerd', '/etc/cni', '/etc/kubernetes', '/etc/zns-criu']
 
 # Process 1 of a node. What a node writes to /etc, /var/lib and /var/log is below its directory, and /run is its own.
@@ -148,7 +148,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
 [plugins.'{cri}.images'.registry]
   config_path = '/etc/containerd/certs.d'
 [plugins.'{cri}.runtime']
-  restrict_oom_score_adj = true     # without CAP_SYS_RESOURCE nobody's can be lowered
+  restrict_oom_score_adj = true     # without CAP_SYS_RESOURCE no process can lower its own
   enable_experimental_restore_via_create = true
 [plugins.'{cri}.runtime'.cni]
   bin_dirs = ['{debs('bookworm', 'containernetworking-plugins')}/usr/lib/cni']
@@ -190,7 +190,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
         return (self.dir / f'{name}.log').read_text(errors='replace')
 
     def http(self, method, where, scheme='https'):
-        """Code and text of an answer; 0 if there is none."""
+        """Status code and text of an answer; 0 if none came."""
         r = self.sh('curl', '-sk', '-X', method, '-w', '\n%{http_code}', f'{scheme}://127.0.0.1{where}', check=False, timeout=150)
         text, _, code = r.stdout.rpartition('\n')
         return int(code or 0), text
@@ -207,7 +207,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
         return f'{name}-{self.name}'
 
     def status(self, pod):
-        """Of its container, as the kubelet tells it; {} as long as there is none."""
+        """Status of its container according to the kubelet; {} as long as there is none."""
         code, text = self.http('GET', ':10250/pods')
         for p in (json.loads(text)['items'] or []) if code == 200 else []:
             if p['metadata']['name'] == pod:
@@ -221,7 +221,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
         return [(w[0], w[1], int(w[2])) for w in words if len(w) == 3 and w[2].isdigit()]
 
     def last(self, pod, beyond=-1, seconds=120):
-        """What it says once it counts higher than that."""
+        """The program's last line, once its count is higher than that."""
         def newest():
             said = self.said(pod)
             return said[-1] if said and said[-1][2] > beyond else None
@@ -280,7 +280,7 @@ def empty(cgroup):
 
 
 class Lab:
-    """with Lab() as lab: a registry with the images, nodes; nothing of it is there afterwards."""
+    """with Lab() as lab: a registry with the images, and nodes; all of it is removed afterwards."""
 
     def __init__(self, directory, keep):
         self.dir, self.keep, self.nodes, self.wire = directory, keep, {}, None

@@ -99,7 +99,7 @@ def page_busy(scene):
         images.mkdir()
         scene.good_dump(images=images, extra=['--leave-running', '--zns-container', name, '--zns-qos', str(100 + 50 * (nr % 4))])
     media = Media(scene)
-    stop_broker(scene)      # it keeps what moved
+    stop_broker(scene)      # the broker stores what was moved
     for nr, record in enumerate(f for f in log(media) if f.kind == CHECKPOINT):       # dumps as long as those that get a figure
         when = int(time.time() - 86400 * (20 - nr)) * 10**9
         record.put(having(having(record.fields, 3, zigzag(when)), 10, double(90.0 + 60 * (nr % 4))))
@@ -110,7 +110,7 @@ def page_busy(scene):
 def page_hostile(scene):
     """Names that an attacker wrote: still a page that can be read."""
     scene = scene(FAST, size=1)
-    for nr, evil in enumerate([b'W' * 100, '\u754c'.encode() * 60, *HOSTILE.values()]):      # as wide as characters are
+    for nr, evil in enumerate([b'W' * 100, '\u754c'.encode() * 60, *HOSTILE.values()]):      # as wide as characters can be
         images = scene.dir / f'images-{nr}'
         images.mkdir()
         scene.good_dump(images=images, extra=['--leave-running'])

@@ -59,7 +59,7 @@ class Prometheus:
             with urllib.request.urlopen(f'{self.url}query?{urllib.parse.urlencode({"query": expression})}', timeout=10) as answer:
                 return json.load(answer)['data']['result']
         except urllib.error.HTTPError as e:
-            if e.code == 503:               # it is still starting
+            if e.code == 503:               # the server is still starting
                 return None
             raise Failed(f'{expression}: {e.read().decode()}') from e
         except OSError:

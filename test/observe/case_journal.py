@@ -55,7 +55,7 @@ def private_run():
 
 
 class Journal:
-    """In a mount namespace of this case, a socket where journald has its own."""
+    """A socket where journald has its own, in a mount namespace of this case."""
 
     def __init__(self):
         private_run()
@@ -80,7 +80,7 @@ class Journal:
         return [records(d) for d in taken]
 
     def fill(self):
-        """Until it takes no more, and nobody reads: how much it was."""
+        """Sends until the socket takes no more, with no reader; returns how much it took."""
         self.deaf = True
         self.ears.join()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
@@ -144,7 +144,7 @@ def journal(scene):
 
 @case
 def journal_hostile(scene):
-    """Values with newlines keep their length and forge no field; a journal that reads nothing, or is not there, holds nobody up."""
+    """Values with newlines keep their length and forge no field; a journal that does not read, or does not exist, delays no program."""
     heard = Journal()
     scene = scene(TINY, size=1)
     ident = scene.good_dump()
@@ -183,7 +183,9 @@ def journal_hostile(scene):
 
 @case
 def journal_of_a_unit(scene):
-    """Under systemd, standard error being the journal, nothing is said twice; without a socket there it goes to standard error."""
+    """Under systemd, where standard error is the journal, nothing is logged twice; without the journal's socket messages go to standard
+    error.
+    """
     heard = Journal()
     scene = scene(TINY, size=1)
     scene.end_broker()

@@ -16,7 +16,7 @@ case = case_of(CASES)
 
 @case
 def report_figures(scene):
-    """report: its tables are what ls, zones, groups and metrics say; pictures have as many cells; the same figures as JSON."""
+    """report: its tables agree with ls, zones, groups and metrics; pictures have as many cells; the JSON has the same figures."""
     scene = scene(FAST, size=24)
     empty = report(scene)
     expect('containers of an empty device', 'There is no checkpoint on this device.' in empty.texts, True)

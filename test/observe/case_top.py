@@ -25,7 +25,7 @@ case = case_of(CASES)
 
 @case
 def top_of_a_dump(scene):
-    """top while a dump writes: its line, the groups that it writes and no others; nothing to see before; one that is away."""
+    """top while a dump writes: shows its line, and only the groups that it writes; nothing before it; also a device that is away."""
     scene = scene(SLOW, size=800)
     idle, = top(scene)['devices']
     expect('idle', (idle['leases'], {g['written_bytes_per_s'] for g in idle['groups']}), ([], {0.0}))

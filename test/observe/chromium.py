@@ -15,7 +15,7 @@ HIGHEST = 16000     # px; it makes no higher picture
 
 
 class Chromium:
-    """One page in it. What it wanted to load, and what it complained about, is in `asked` and `said`."""
+    """A browser with one page. `asked` has the URLs that the page requested, `said` its console messages."""
 
     def __init__(self):
         self.profile = tempfile.TemporaryDirectory(prefix='zns-chromium-', ignore_cleanup_errors=True)
@@ -23,7 +23,7 @@ class Chromium:
         its_in, ours_out = os.pipe()
 
         def as_3_and_4():
-            a, b = os.dup(its_in), os.dup(its_out)          # neither is 3 or 4 that is still wanted
+            a, b = os.dup(its_in), os.dup(its_out)          # descriptors 3 and 4 must not be in use
             os.dup2(a, 3)
             os.dup2(b, 4)
 
@@ -47,7 +47,7 @@ class Chromium:
         return self
 
     def __exit__(self, *_):
-        os.killpg(self.proc.pid, signal.SIGKILL)        # it has a session of its own
+        os.killpg(self.proc.pid, signal.SIGKILL)        # the browser has a session of its own
         self.proc.wait()
         os.close(self.pipe)
         os.close(self.into)

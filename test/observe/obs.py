@@ -18,7 +18,7 @@ HOSTILE = {**EVIL, 'quote': b'a"b', 'backslash': b'a\\b', 'label': b'x",device="
 
 
 def unpacked(*packages):
-    """Debian's, of this release; nothing is installed."""
+    """Debian's packages of this release, unpacked without an installation."""
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)', Path('/etc/os-release').read_text(), re.M))
     return fetch.debs(release['VERSION_CODENAME'], *packages)
 
@@ -75,7 +75,7 @@ def total(found, name, **labels):
 
 
 def escaped(name):
-    """As a terminal is shown it; only what was typed in UTF-8 can be compared."""
+    """The text as a terminal gets it; only text that is valid UTF-8 can be compared."""
     return ''.join('\\\\' if c == '\\' else c if c.isprintable() else ''.join(f'\\x{b:02x}' for b in c.encode()) for c in name)
 
 

@@ -22,7 +22,7 @@ class GlobalLru:
         self.capacity, self.owner, self.ages = capacity, owner, ages
         self.list = OrderedDict()
         self.now = 0
-        self.ahead = set()      # fetched and not yet used
+        self.ahead = set()      # fetched and not used yet
         self.fetched = self.used = 0
 
     # what policy.py calls
@@ -61,7 +61,7 @@ class GlobalLru:
         del self.list[block]
 
     def make_room(self, container, prefetch=False):
-        """False: there is none for a prefetch."""
+        """False: there is no room for a prefetch."""
         while self.size() >= self.capacity:
             block = self.victim(container, prefetch)
             if block is None:
@@ -79,7 +79,7 @@ class GlobalLru:
         pass
 
     def fetch(self, block):
-        """Reads a block ahead; False: there is no room."""
+        """Prefetches a block; False: there is no room."""
         if self.has(block):
             return True
         if not self.make_room(self.owner[block], prefetch=True):
@@ -257,9 +257,8 @@ class Chains:
 
 
 class Streams:
-    """
-    Blocks above a fault, as many as have come in this step right below it: for what chains do not know, if they are behind this
-    class. The last one of them goes on with it; fewer are fetched while less than half of these are used.
+    """Prefetches as many blocks above a fault as were used in this step right below it; used for faults that chains do not predict, if
+    there are chains. The last prefetched block triggers the next prefetch; fewer are fetched while less than half of them are used.
     """
 
     LONGEST, BEGIN, STEP = 32, 8, 0.5
@@ -329,15 +328,15 @@ class Markov(Chains, PerContainer):
 
 
 class Record(PerContainer):
-    """When an idle container faults, what it used in its last activation is fetched, if such records have proved right."""
+    """When an idle container faults, the blocks of its last activation are prefetched, if such records were right before."""
 
     def __init__(self, *args, **named):
         super().__init__(*args, **named)
-        self.record = defaultdict(set)      # of the last activation
-        self.seen = defaultdict(set)        # of this one
+        self.record = defaultdict(set)      # blocks of the last activation
+        self.seen = defaultdict(set)        # blocks of this activation
         self.age = {}
         self.accuracy = {}
-        self.waiting = {}                   # containers whose activation has had no fault yet
+        self.waiting = {}                   # containers without a fault in this activation so far
 
     def begin(self, container, now):
         if now - self.last.get(container, -IDLE - 1) > IDLE:

@@ -28,7 +28,7 @@ class Store:
         self.users, self.fill, self.begun = {}, {}, []
 
     def take(self, left):
-        """The zone for what is left of a stream: of others' zones the fullest that has room for all of it."""
+        """Finds the zone for the rest of a stream: of other streams' zones the fullest one with room for all of it."""
         if self.tails and left < self.zone:
             fits = [z for z in self.begun[-64:] if self.zone - self.fill[z] >= left]
             if fits:
@@ -46,7 +46,7 @@ class Store:
         return None
 
     def put(self, size):
-        """The zones of a checkpoint; None: it does not fit."""
+        """Returns the zones of a checkpoint; None: it does not fit."""
         uses, n = [], max(1, min(self.streams, size // self.zone))
         for part in (size // n + (i < size % n) for i in range(n)):
             while part:
@@ -112,7 +112,7 @@ class Places:
         return [(z, a, p) for z, p, _, a in uses if p > a]
 
     def drop(self, uses, taken=()):
-        """Gives back uses, and what was taken beyond them."""
+        """Releases uses, and zones taken beyond them."""
         for z, a, b in [*uses, *((z, p, b) for z, p, b, _ in taken)]:
             free = self.places[z]
             for c, d in [f for f in free if f[1] == a or f[0] == b]:

@@ -73,7 +73,7 @@ def reach(acts, memory, predict):
 
 
 def best(acts, memory):
-    """The rule that takes away most faults with an accuracy that is enough, chosen in hindsight: (sum, n, of); None: there is none."""
+    """The rule that avoids most faults with sufficient accuracy, chosen in hindsight: (sum, n, of); None: there is none."""
     rules = [(n, of) for of in range(1, LAST + 1) for n in range(1, of + 1)]
     sums = [(reach(acts, memory, by_rule(n, of)), n, of) for n, of in rules]
     return max((s for s in sums if s[0].fetched and s[0].accuracy() >= NEED), key=lambda s: s[0].known, default=None)
@@ -90,7 +90,7 @@ class Record:
         self.gates, self.each, self.turns = gates, each, 0
         self.heard = {}             # block: 0, or 1: more than once
         self.right = [1.0, 1.0]     # what is not measured is trusted
-        self.seen = [[0, 0], [0, 0]]    # of the sample: left out, missed
+        self.seen = [[0, 0], [0, 0]]    # of the sample: how many were left out, and how many of these missed
 
     def predict(self, out):
         """What of @out is fetched."""

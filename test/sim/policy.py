@@ -82,9 +82,9 @@ def stage(traces, schedule, order, seed):
         containers.append(Container(trace, base, rnd.randrange(len(trace.activations))))
         resident.update(base + b for b in trace.resident)
         owner.update((base + b, c) for b in range(trace.blocks))
-        base += trace.blocks + 1000     # no container's blocks follow another's
+        base += trace.blocks + 1000     # blocks of different containers are never adjacent
     events = []
-    active = {}     # noise container: requests left
+    active = {}     # requests left, by noise container
     for step in range(STEPS):
         if schedule == 'activations':
             while len(active) < ACTIVE:
@@ -137,7 +137,7 @@ def replay(policy, resident, events):
 
 
 def optimum(capacity, resident, events):
-    """Belady's: who is used again last goes first. It knows the future and fetches nothing ahead."""
+    """Belady's algorithm: evicts the block that is used again last. It knows the future and prefetches nothing."""
     uses = [(step, c, block) for step, c, blocks in events for block, _ in blocks]
     after, last = [0] * len(uses), {}
     for n in range(len(uses) - 1, -1, -1):
@@ -339,7 +339,7 @@ def check(what, got, want):
 
 
 def selftest():
-    """Sequences whose outcome is known."""
+    """Sequences with known results."""
     global STEPS
     STEPS = 4
 
@@ -353,7 +353,7 @@ def selftest():
     check('OPT on it', optimum(3, every, events(*cyclic)).misses[1], 4 + 5)
     check('LRU on a loop that fits', replay(GlobalLru(4, owner), every, events(*cyclic)).misses[1], 4)
     check('misses of blocks that are new', replay(GlobalLru(4, owner), set(), events(*cyclic)).misses[1], 0)
-    # after the second block of a stream nobody waits: the last one of what was fetched goes on with it
+    # after the second block of a stream no access waits: the last prefetched block triggers the next prefetch
     check('misses of a stream', replay(GlobalStreams(100, owner), every, [(STEPS, 1, [(b, False) for b in range(90)])]).misses[1], 2)
     check('misses of every other block', replay(GlobalStreams(100, owner), every, events(*range(0, 90, 2))).misses[1], 45)
     # two containers of 30 blocks with room for 40 take turns

@@ -260,7 +260,7 @@ def check(build):
         trace = Trace(build, program.pid)
         trace.ask()
         program.request(0)
-        time.sleep(REST_S)      # it has answered before it waits for the next request
+        time.sleep(REST_S)      # the program answers before it waits for the next request
         trace.ask()
         time.sleep(REST_S)
         rest = trace.ask()
@@ -278,7 +278,7 @@ def check(build):
         program.end()
     common = set.intersection(*map(set, touched.values()))
     own = {n: set(t) - common for n, t in touched.items()}
-    least, most = Cached.LEN >> 16, (Cached.LEN >> 16) + 1     # it need not begin at a block's edge
+    least, most = Cached.LEN >> 16, (Cached.LEN >> 16) + 1     # a prediction may begin inside a block
     for n in range(objects):
         if not least - 1 <= len(own[n]) <= most:
             sys.exit(f'check: object {n} of {least} blocks has {len(own[n])} of its own')

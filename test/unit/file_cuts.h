@@ -2,8 +2,9 @@
 #ifndef FILE_CUTS_H
 #define FILE_CUTS_H
 /*
- * Power cuts of a store in a file, by enumeration: what is done to the file is noted, and then done
- * again to a copy of what it was, up to each operation, with and without what was not synced.
+ * Simulates all power cuts of a store in a file. The operations on the file are recorded. For each
+ * of them, a copy of the original file gets all operations up to that one, once with and once
+ * without those that were not synced yet.
  */
 #include <fcntl.h>
 #include <sys/syscall.h>

@@ -23,7 +23,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 BUILD = REPO / 'build' / 'upstream'
 ZONETESTS = REPO / 'test' / 'zonetests'
-AREA = 256 << 30            # its page map is 512 MiB
+AREA = 256 << 30            # its page map takes 512 MiB
 MOST_RSS = 200 << 20
 KILLS = 200
 GROUPS = 8
@@ -31,7 +31,7 @@ START_S = 0.06              # criu tests the kernel's features in this time
 
 
 def build(name):
-    """A criu with this patch alone ('stock': none); its path."""
+    """Builds a criu with this patch only ('stock': without any); returns its path."""
     tree = BUILD / name
     criu = tree / 'criu' / 'criu'
     patch = REPO / 'criu' / 'patches' / 'upstream' / f'{name}.patch'
@@ -46,7 +46,7 @@ def build(name):
 
 
 def suite(script, *args):
-    """A case of another suite; True if it passed."""
+    """Runs a case of another suite; True if it passed."""
     done = subprocess.run([sys.executable, ZONETESTS / script, 'run', *args], stdout=subprocess.PIPE, text=True)
     print('   ', '\n    '.join(line for line in done.stdout.splitlines() if line.startswith(('PASS', 'FAIL'))))
     return done.returncode == 0
@@ -116,7 +116,7 @@ def children_named_criu():
 
 
 def feature_test_children(criu):
-    """criu is killed at any moment of its start; nothing of it may stay."""
+    """criu is killed at any moment of its start; no process of it may stay."""
     before = set(children_named_criu())
     left = set()
     for _ in range(KILLS):
@@ -220,7 +220,9 @@ def dumped(criu, program, here):
 
 
 def restored_lazily(criu, program, script='#!/bin/sh\n'):
-    """This program is dumped and restored lazily, with a script that can name the daemon: exit codes of both, and the restore's log."""
+    """Dumps this program and restores it lazily, with a script that can stop the daemon: returns the exit codes of both, and the restore's
+    log.
+    """
     with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
         here = Path(directory)
         task = dumped(criu, program, here)
@@ -255,7 +257,7 @@ def interrupted_poll(criu):
 
 
 def limit_of_descriptors(criu):
-    """A dump without -o and without CAP_SYS_RESOURCE says nothing."""
+    """A dump without -o and without CAP_SYS_RESOURCE prints nothing about the limit."""
     without = ['setpriv', '--bounding-set', '-sys_resource', '--inh-caps', '-sys_resource']
     with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
         pid = sleeper()

@@ -209,7 +209,7 @@ taken_away() {
 	check "$way: nobody holds it at last" unheld
 }
 
-# Drives that offer none are as they were.
+# Drives without reservations work as before.
 without() {
 	mkdir -p /tmp/c/etc /tmp/c/run
 	check "$way: it is formatted" as c znsctl format "$(dev c)" --zone-write-bw 100 --force

@@ -83,11 +83,11 @@ class Run:
         task.verify()
 
     def agree(self):
-        """Every zone as blkzone reports it."""
+        """Checks that every zone is as blkzone reports it."""
         print(f'     {witness.compare(str(self.block), self.device.zones())}')
 
     def open_width(self):
-        """Zones that one dump may write at once."""
+        """How many zones one dump may write at the same time."""
         limits, most = self.device.status()['limits'], GROUPS
         for limit in (limits['max_open'], limits['max_active']):
             if limit:

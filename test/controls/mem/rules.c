@@ -60,7 +60,7 @@ void mem_control(const char *variable, const char *value)
 	abort();
 }
 
-/* Before the constructors of tests. */
+/* Runs before the constructors of tests. */
 static __attribute__((constructor(101))) void read_environment(void)
 {
 	for (int i = 0; i < CONTROLS; i++)
@@ -82,7 +82,7 @@ bool mem_refused(enum mem_refused what)
 	return listed(REFUSED, what);
 }
 
-/* What stands behind STATE@; 0: nothing, or another state. */
+/* The number behind STATE@; 0: nothing, or another state. */
 static uint32_t told(enum which which, int state)
 {
 	uint64_t word = says[which];
