@@ -50,7 +50,7 @@ static void map_again(struct life *l)
 	uint32_t nr = roll(&l->seed) % (PAGES - 32), n = 1 + roll(&l->seed) % 32;
 	void *at = page_of(l, nr);
 
-	/* another thread could take a gap for itself */
+	/* another thread could use the gap */
 	if ((!(l->what & THREADS) && munmap(at, n * PAGE)) ||
 	    mmap(at, n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 		 0) != at)

@@ -24,7 +24,7 @@ static void killed_at(const char *at)
 	end(&s);
 }
 
-/* Killed where a unit reaches a state, at several moments; the next one, too. */
+/* Killed when a unit reaches a state, at several moments; its successor, too. */
 static void killed_in_state(void **state)
 {
 	static const char *const at[] = { "1@20", "2@40", "3@30", "4@50", "5@3", "5@90",
@@ -66,7 +66,7 @@ static void killed_in_a_fork(void **state)
 		killed_in_a_fork_at(born_at[i], 0);
 }
 
-/* The next pager moves nothing: what it drops is told of. */
+/* The next pager does not move pages: dropped pages are reported to it. */
 static void drops(bool on)
 {
 	mem_control("ZNS_MEM_REFUSED", on ? "6" : NULL);

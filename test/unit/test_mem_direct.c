@@ -149,7 +149,7 @@ static struct order {
 	_Atomic uint32_t asked, done;
 } * order;
 
-/* What it copies from comes slowly, and the kernel holds the pages that it copies to meanwhile. */
+/* The copy's source is slow, and the kernel locks the destination pages meanwhile. */
 static void other(pid_t pid)
 {
 	char path[64];
@@ -230,7 +230,7 @@ static void program(struct report *r, enum how how)
 	_exit(0);
 }
 
-/* Until so many units went out, or a page is wrong. */
+/* Waits until this many units went out, or a page is wrong. */
 static void begin(struct scene *s, const char *without, enum how how, uint64_t units)
 {
 	uint64_t last = 0;
@@ -275,7 +275,7 @@ static void reading_plain(void **state)
 	reads(PLAIN, at_least(1000));
 }
 
-/* Where the kernel moves nothing, pages are compared and dropped. */
+/* If the kernel cannot move pages, they are compared and dropped. */
 static void reading_old(void **state)
 {
 	mem_control("ZNS_MEM_REFUSED", MOVE);

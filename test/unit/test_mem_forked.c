@@ -8,7 +8,7 @@
 
 #define MANY 512U /* pages */
 
-/* Its child does nothing, and ends with step 2. */
+/* The child does nothing, and exits with step 2. */
 static void has_a_child(struct talk *t)
 {
 	pid_t child = fork();
@@ -21,7 +21,7 @@ static void has_a_child(struct talk *t)
 	kill(child, SIGKILL);
 }
 
-/* Its child does not have that memory. */
+/* The child does not have that memory. */
 static void forks_without(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY), *other = fresh(MANY);
@@ -72,7 +72,7 @@ static void not_forked(void **state)
 
 #define PART 128U /* pages */
 
-/* Its child does not have the first part of an area, and a part in its middle. */
+/* The child lacks the first part of an area, and a part in its middle. */
 static void forks_without_parts(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY);

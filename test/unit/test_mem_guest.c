@@ -213,7 +213,7 @@ static void nobody_takes_it(void **state)
 	play_end(&s);
 }
 
-/* Another process has its descriptors, without being a thread of it. */
+/* Another process has the program's descriptors, without being a thread of it. */
 static void generous(struct talk *t)
 {
 	pid_t child;
@@ -227,7 +227,9 @@ static void generous(struct talk *t)
 	reach(t, 1);
 }
 
-/* Its own user namespace, where it has all rights: as another process of its user has. */
+/*
+ * Creates a user namespace in which it has all capabilities: as another process of its user would.
+ */
 static void sovereign(struct talk *t)
 {
 	lose_rights(t);
@@ -467,7 +469,7 @@ static void guards_what_is_back(struct talk *t)
 	reach(t, 2);
 }
 
-/* Units that came back and kept their places lose pages, and nobody is told. */
+/* Units that came back and kept their places lose pages without an event. */
 static void guarded_afterwards(void **state)
 {
 	static struct play s;
@@ -591,7 +593,7 @@ static void guards_play(void (*program)(struct talk *t), uint32_t steps)
 	play_end(&s);
 }
 
-/* Guards that come and go while all is out, and in no area that has others. */
+/* Guard pages are set and removed while all memory is out, in an area without others. */
 static void guarded_unseen(void **state)
 {
 	guards_play(guards_while_out, 2);
@@ -602,7 +604,8 @@ static void guarded_in_a_child(void **state)
 	guards_play(guards_in_a_child, 2);
 }
 
-/* A child's guard pages come and go before it is recognised; then it touches what they covered. */
+/* A child's guard pages are set and removed before the child is recognised; then it touches the
+ * pages. */
 static void guards_in_a_late_child(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY);
@@ -711,7 +714,8 @@ static bool is_settled(struct play *s, uint64_t at, uint32_t pages)
 	return true;
 }
 
-/* Where guard pages are, others may come and go unseen: such an area comes back, and stays. */
+/* In an area with guard pages, others may be set and removed unseen: such an area is brought back,
+ * and stays. */
 static void guarded_area(void **state)
 {
 	static struct play s;
@@ -735,7 +739,7 @@ static void guarded_area(void **state)
 	play_end(&s);
 }
 
-/* Page 0 is read, so that its unit comes back; then all of it goes out for other memory. */
+/* Reads page 0, so that its unit comes back; then all of it goes out to make room. */
 static void read_only(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY), *other = fresh(MANY);
@@ -786,7 +790,7 @@ static void written_unseen(void **state)
 	play_end(&s);
 }
 
-/* Page 0 of a unit that came back and kept its place goes by guard pages. */
+/* Page 0 of a unit that came back and kept its place is replaced by a guard page. */
 static void guards_the_first(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY);
@@ -852,7 +856,7 @@ static void guards_beside_lost(struct talk *t)
 	reach(t, 2);
 }
 
-/* A page that is lost takes nothing along of what is known of the others. */
+/* A lost page does not affect what is known of the other pages. */
 static void guarded_beside_lost(void **state)
 {
 	static struct play s;
@@ -945,7 +949,7 @@ static __attribute__((unused)) void guarded_while_read(void **state)
 	play_end(&s);
 }
 
-/* The second half of a unit goes, and half of another one comes there. */
+/* The second half of a unit is removed, and half of another one is moved there. */
 static void guards_beside_a_stray(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY + UNIT_PAGES), *half;
@@ -967,7 +971,7 @@ static void guards_beside_a_stray(struct talk *t)
 	reach(t, 3);
 }
 
-/* Memory that comes back takes no markers of what lies beside it in its 64 KiB. */
+/* Memory that comes back takes no markers from its neighbours in the same 64 KiB. */
 static __attribute__((unused)) void guarded_beside_a_stray(void **state)
 {
 	static struct play s;
@@ -1276,7 +1280,8 @@ static void three_moves_of_all(void **state)
 	play_end(&s);
 }
 
-/* Nobody can say to which of them the rest belongs: it ends, and reads nothing. */
+/* It cannot be known to which move the rest belongs: the program is killed, and reads no wrong
+ * byte. */
 static void three_moves_of_parts(void **state)
 {
 	static struct play s;

@@ -9,7 +9,7 @@ struct idler {
 	int to, from;
 };
 
-/* For each byte: looks at so many 128ths of its memory, and answers with what is wrong. */
+/* For each byte received: checks so many 128ths of its memory, and answers with the result. */
 static void live(int from, int to)
 {
 	uint8_t *mem = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -136,7 +136,7 @@ static void states(void **state)
 	assert_true(reads(m) - first <= UNITS / 8 / 4);
 	hibernate(m);
 	ask(&p, 128);
-	/* by itself, and a record that says something else changes nothing */
+	/* it hibernates by itself, and a wrong record does not change that */
 	zns_mem_idle(m, 1500);
 	await(m, ZNS_PB__MEMORY_STATE__MEMORY_HIBERNATED, &st);
 	assert_true(st.record_units > 0 && st.idle_ms == 1500);
@@ -176,7 +176,7 @@ static void errors(void **state)
 	assert_false(st.frozen);
 	zns_mem_status_free(&st);
 	ask(&p, 128);
-	/* the store is busy for ever, until somebody wants it awake */
+	/* the store stays busy until the program is to wake */
 	shelves.s->put_error = -EAGAIN;
 	zns_mem_hibernate(m, false);
 	usleep(300000);

@@ -69,7 +69,7 @@ static void ungroup(struct play *s, const char *dir)
 		usleep(10000);
 }
 
-/* The other one's steps and evictions go on. */
+/* Steps and evictions of the other program continue. */
 static void other_goes_on(struct play *s)
 {
 	uint64_t rounds = s->t->other;
@@ -141,7 +141,7 @@ static void holding(const char *root, void (*hold)(struct play *s, const char *d
 		for (int k = 0; k < 150 && !is_held(&s); k++)
 			usleep(10000);
 		seen |= is_held(&s);
-		if (is_held(&s)) { /* it had not dropped what was on its way */
+		if (is_held(&s)) { /* it had not dropped the units that were on their way */
 			assert_true(zns_mem_detach(s.m, &s.err) < 0);
 			assert_non_null(strstr(s.err.msg, "frozen"));
 		}
@@ -213,7 +213,7 @@ static pid_t trace(pid_t pid)
 	return tracer;
 }
 
-/* Refused in one line; one who comes later is in nobody's way. */
+/* A traced program is refused in one line; a tracer that comes later is not disturbed. */
 static void traced(void **state)
 {
 	struct zns_mem *m = NULL;

@@ -7,7 +7,7 @@
 
 #include "mem_life.h"
 
-/* A piece goes and comes back, and is written at once: free() and malloc(). */
+/* A piece is unmapped, mapped again and written at once: free() and malloc(). */
 static void renew(struct life *l, uint32_t nr, uint32_t n, uint32_t gone_us)
 {
 	if (munmap(page_of(l, nr), n * PAGE) || (gone_us && usleep(gone_us)) ||
@@ -211,7 +211,7 @@ static void killed(void **state)
 		struct scene s;
 
 		starve(&s, TWO_THREADS, "99", 30);
-		mem_control("ZNS_MEM_LATE", "29@20000"); /* it hears late */
+		mem_control("ZNS_MEM_LATE", "29@20000"); /* the pager gets the events late */
 		usleep(60000 + (useconds_t)i * 5000);
 		scene_kill(&s);
 		mem_control("ZNS_MEM_LATE", NULL);
@@ -250,7 +250,7 @@ static bool is_partly_out(void *mem)
 	return out >= 16;
 }
 
-/* Its pages are announced as going, and stay. */
+/* Its pages are announced for removal, but stay. */
 static void free_all(struct report *r)
 {
 	struct life l = { .r = r, .seed = 5 };

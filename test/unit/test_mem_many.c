@@ -226,7 +226,7 @@ static void turn(struct scene *s)
 	usleep(500);
 }
 
-/* Until all of them have got so far, or were killed. */
+/* Waits until all programs have reached this point, or were killed. */
 static bool reach(struct scene *s, const _Atomic uint32_t *what, uint32_t want)
 {
 	uint64_t until = zns_mono_ns() + PATIENCE_S * 1000000000ULL;
@@ -302,7 +302,7 @@ static void many(struct scene *s, const char *kill_at, uint32_t lost)
 	end(s);
 }
 
-/* As many as a program of today may have. */
+/* As many as a large program may have. */
 static void four_hundred(void **state)
 {
 	struct scene s = { .kids = 400 };
@@ -356,7 +356,7 @@ static void killed_by_leaving(void **state)
 }
 
 #ifndef __SANITIZE_ADDRESS__
-/* It is let go before all of it is back. */
+/* It is detached before all of its memory is back. */
 static void without_leave(void **state)
 {
 	struct scene s = { .kids = 40 };

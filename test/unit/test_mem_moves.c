@@ -180,8 +180,8 @@ static void program(struct report *r, enum program which)
 /* Who is late. */
 enum late {
 	NOBODY,
-	EVENTS, /* they are told in the wrong order whenever that can be */
-	EVICTOR /* it and the store take their time, so others move meanwhile */
+	EVENTS, /* events are reported in the wrong order whenever possible */
+	EVICTOR /* the evictor and the store are slow, so that other threads move pages meanwhile */
 };
 
 /* Until so many rounds were made, or something is wrong. Without a rule it may be slow, or stand

@@ -37,7 +37,7 @@ static void chain(void **state)
 	predict_free(&p);
 }
 
-/* More links than it may have: it begins anew, and is right again. */
+/* More links than a chain may have: it begins anew, and is right again. */
 static void chain_grows(void **state)
 {
 	struct predict p = { 0 };
@@ -51,8 +51,8 @@ static void chain_grows(void **state)
 	predict_free(&p);
 }
 
-/* Right if asked for in time, once; wrong when as old as what goes out, or when there is no room.
- */
+/* A guess is right if the unit is requested in time; it is wrong when it is as old as what is
+ * evicted, or when there is no room. */
 static void guesses(void **state)
 {
 	static struct guesses g;
@@ -127,10 +127,8 @@ static void known_again(struct proc *p, uint64_t start)
 	known_add(p, (struct place){ start, start + AREA });
 }
 
-/*
- * Memory comes to y, where other memory is believed to be, and some has left there. Whether other
- * memory was there follows from what is there now, and from how many came and left.
- */
+/* Memory is moved to y, where other memory may be, and some memory was moved away from y. The order
+ * follows from the present pages, and from the numbers of moves to and from y. */
 static void order(void **state)
 {
 	uint8_t *all = mmap(NULL, 6 * AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -456,7 +454,7 @@ static unsigned int pages_there(struct scene *s)
 	return there;
 }
 
-/* Nothing of its memory is there. */
+/* Checks that none of its memory is present. */
 static void all_out(struct scene *s)
 {
 	zns_mem_limit(s->m, MIB(1));

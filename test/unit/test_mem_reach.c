@@ -10,7 +10,7 @@
 
 /* ---- programs that execute others ---- */
 
-/* What is executed: it has memory of its own, and says when all of it is right. */
+/* The executed program: it has memory of its own, and reports when all of it is right. */
 static void executed(void)
 {
 	struct talk *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED, TALK_FD, 0);
@@ -314,7 +314,7 @@ static void thousands(void **state)
 	play_end(&s);
 }
 
-/* ---- who shares memory, and who is not copied ---- */
+/* ---- processes that share memory, and processes that are not copied ---- */
 
 static int outlives(void *arg)
 {
@@ -447,7 +447,7 @@ static void dying(void **state)
 	}
 }
 
-/* No rights at all: the userfaultfd comes from /dev/userfaultfd. */
+/* Without any capability: the userfaultfd comes from /dev/userfaultfd. */
 static void poor(struct talk *t)
 {
 	if (setgid(65534) || setuid(65534) || syscall(SYS_userfaultfd, O_CLOEXEC) >= 0)

@@ -31,7 +31,7 @@ static void checks(struct talk *t)
 	reach(t, 2);
 }
 
-/* Who touches it waits until there is memory again, and nothing is lost. */
+/* A thread that touches it waits until memory is free again, and no page is lost. */
 static void without_memory(void **state)
 {
 	static struct play s;

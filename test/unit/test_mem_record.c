@@ -35,7 +35,7 @@ static void end(struct scene *s)
 	free(s->m);
 }
 
-/* What comes more than once in an activation is nothing new. */
+/* A unit that is used twice in an activation is recorded once. */
 static void touch(struct scene *s, uint32_t from, uint32_t to)
 {
 	for (int k = 0; k < 3; k++)
@@ -67,7 +67,7 @@ static bool some(uint32_t n, uint32_t of)
 	return n > of / 32 && n < of / 8;
 }
 
-/* A sixteenth is left out, another one each time; what nobody misses goes. */
+/* A sixteenth is left out, other units each time; units that were not missed leave the record. */
 static void sample(void **state)
 {
 	const struct shared_hiber *h;
@@ -106,7 +106,7 @@ static void sample(void **state)
 	end(&s);
 }
 
-/* One activation: so many of the units are touched, and nothing else. Returns what was left out
+/* One activation: touches so many of the units, and no others. Returns how many were left out
  * before. */
 static uint32_t activation(struct scene *s, uint32_t touched)
 {
@@ -117,7 +117,7 @@ static uint32_t activation(struct scene *s, uint32_t touched)
 	return n;
 }
 
-/* What is not right is not read, until it is right again. */
+/* A part of the record that was wrong is not read until it is right again. */
 static void gates(void **state)
 {
 	struct scene s;
@@ -183,8 +183,8 @@ static void successor(void **state)
 	end(&s);
 }
 
-/* What a stream passes is in the record. Of what was left out it says nothing: that goes. And a
- * full record takes no more. */
+/* Units that a stream passes are in the record. Units that were left out are not confirmed by it,
+ * so they leave the record. A full record takes no more. */
 static void streams(void **state)
 {
 	const uint32_t old = UNITS / 2;

@@ -110,7 +110,7 @@ static void without_serials(void **state)
 	assert_true(k < SCENES);
 }
 
-/* A child's userfaultfd was read, and nobody else has it. */
+/* A child's userfaultfd was read, and no other process has it. */
 static bool wrong_without_hold(unsigned int nr)
 {
 	struct scene s;

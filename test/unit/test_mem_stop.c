@@ -116,7 +116,7 @@ static void sleeper(struct talk *t)
 
 static char swap_file[] = "/var/tmp/zns-swap-XXXXXX";
 
-/* A small one: whoever else runs here may use it meanwhile. */
+/* A small swap file, since other programs may use it meanwhile. */
 static bool swap_on(void)
 {
 	static uint8_t page[PAGE];
@@ -144,7 +144,7 @@ static int swap_off(void **state)
 	return 0;
 }
 
-/* All of it, while the program stands still. */
+/* Swaps out all of it while the program is stopped. */
 static bool swap_out(struct play *s)
 {
 	struct iovec all = { (void *)(uintptr_t)s->t->other, MANY * PAGE };
@@ -158,8 +158,8 @@ static bool swap_out(struct play *s)
 	return pages_with(s, SWAPPED) == MANY;
 }
 
-/* The kernel does not say whether somebody else has them. They are moved like others, and not
- * dropped as those that a child has: somebody might begin to write to them right before. */
+/* The kernel does not say whether another process has these pages. They are moved like others, and
+ * not dropped like a child's pages: a process might write to them just before. */
 static void swapped(void **state)
 {
 	static struct play s;
@@ -212,7 +212,7 @@ static void on_bus(int sig)
 	siglongjmp(unreadable, 1);
 }
 
-/* How many pages it cannot read; those that it can are right. */
+/* Counts the pages that it cannot read; all others must be right. */
 static __attribute__((unused)) void looks(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY);
@@ -229,7 +229,7 @@ static __attribute__((unused)) void looks(struct talk *t)
 	reach(t, 2);
 }
 
-/* The stop ends all the same, and nothing older is read. */
+/* The stop still ends, and no older data are read. */
 static __attribute__((unused)) void not_put_back(void **state)
 {
 	static struct play s;
@@ -419,7 +419,7 @@ static void removed(void **state)
 
 #define AWAY_US 400000
 
-/* Its only thread cannot stop before its child has ended. */
+/* Its only thread cannot stop before its child has exited. */
 static void waits_for_a_child(struct talk *t)
 {
 	t->done = 1;
@@ -448,8 +448,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(not_put_back),
 #endif
 	};
-	/* These run only when they are asked for: the whole machine gets the swap file, and the other
-	 * one takes nine seconds. */
+	/* These run only on request: the whole machine gets the swap file, and the other one takes
+	 * nine seconds. */
 	const struct CMUnitTest asked[] = { cmocka_unit_test_teardown(swapped, swap_off),
 					    cmocka_unit_test(unread) };
 

@@ -233,7 +233,7 @@ static void a_successor_gets_all(void **state)
 		keeper = r.keeper;
 		seen[n++] = r;
 	}
-	/* Killed again: the next one gets what it handed over. */
+	/* Killed again: the next keeper gets what it handed over. */
 	for (uint32_t i = 0; i < 4; i++)
 		if (!strcmp(seen[i].name, "again"))
 			kill((pid_t)seen[i].pid, SIGKILL);
@@ -241,7 +241,7 @@ static void a_successor_gets_all(void **state)
 	assert_string_equal(r.name, "again");
 	assert_int_equal(r.deaths, 2);
 	assert_int_equal(r.good, FDS + 60000);
-	/* The keeper first: else it starts others. */
+	/* The keeper is killed first, since it would start others. */
 	kill(keeper, SIGKILL);
 	assert_true(ends(keeper));
 	for (uint32_t i = 0; i < 4; i++)
@@ -249,7 +249,7 @@ static void a_successor_gets_all(void **state)
 	kill((pid_t)r.pid, SIGKILL);
 }
 
-/* One that cannot take over is followed by others, ever more slowly; nothing is lost. */
+/* If a successor cannot take over, others are started, at growing intervals; nothing is lost. */
 static void successors_die_too(void **state)
 {
 	struct report r;

@@ -190,7 +190,7 @@ static void who_does_not_keep_to_the_rules(void **state)
 	s.n_groups = 1;
 	s.groups = &wild;
 	refused(&a, &q, -EINVAL, "no group 999");
-	/* Zones that it says it has are not its own: a new broker believes none of it. */
+	/* The zones in the file are not its own: a new broker uses none of it. */
 	assert_int_equal(zns_context_set(fd, 0, true), 0);
 	assert_int_equal(zns_context_set(fd, not_mine, true), 0);
 	kill_broker(&a);
@@ -283,7 +283,7 @@ static bool gives_way(struct zns_pages *ps, struct batch *b)
 	return ret;
 }
 
-/* On the die of a dump nothing is written, and what is there is read. */
+/* On the die of a dump nothing is written, and the units there are still readable. */
 static void gives_way_to_dumps(void **state)
 {
 	struct fx *f = *state;
@@ -341,7 +341,7 @@ static void gives_up_open_zones(void **state)
 	batch_free(c);
 }
 
-/* A dump takes the rest; then it is told who has the room. */
+/* A dump takes the rest; its error then says which context has the room. */
 static void take_the_rest(struct fx *f, struct zns_broker *b, uint32_t group)
 {
 	for (uint32_t i = 0; i <= ZONES; i++) {
@@ -471,7 +471,8 @@ static char *step_says(struct zns_broker *b, uint64_t live, uint64_t group_limit
 	return says;
 }
 
-/* Who may have little DRAM may not have the device instead, unless the administrator says so. */
+/* A context with little DRAM may not use the whole device instead, unless the administrator allows
+ * it. */
 static void a_cgroups_limit_bounds(void **state)
 {
 	struct fx *f = *state;
@@ -560,7 +561,8 @@ static uint32_t nr_suspect(struct zns_broker *b)
 	return n;
 }
 
-/* Zones fail writes or turn read-only: others take their place, and all that was put is there. */
+/* Zones fail writes or turn read-only: other zones replace them, and all units that were put are
+ * readable. */
 static void zones_fail(void **state)
 {
 	struct fx *f = *state;
@@ -584,7 +586,7 @@ static void zones_fail(void **state)
 	batch_free(c);
 }
 
-/* A zone goes offline: its units are said to be lost, and no others. */
+/* A zone goes offline: exactly its units are reported lost. */
 static void a_zone_goes(void **state)
 {
 	struct fx *f = *state;

@@ -57,7 +57,7 @@ static void it_stays(void **state)
 	zns_broker_close(&a);
 }
 
-/* A context that is gone keeps nothing, whatever its file said. */
+/* A context that has ended protects nothing, whatever its file says. */
 static void it_goes(void **state)
 {
 	struct fx *f = *state;

@@ -163,8 +163,7 @@ static void written(struct fx *f, const struct batch *b)
 				     ZNS_ZONE_EMPTY);
 }
 
-/* Nobody has its context any more, and a broker has reset its zone: it may be this one or one that
- * comes now. */
+/* The context has ended, and a broker has reset its zone: this broker or the next one. */
 static void gone(struct fx *f, struct canary c)
 {
 	struct zns_broker b;
@@ -175,7 +174,7 @@ static void gone(struct fx *f, struct canary c)
 	zns_broker_close(&b);
 }
 
-/* The broker is killed: reads go on, nothing is reset, and later writes go on too. */
+/* The broker is killed: reads continue, no zone is reset, and later writes work, too. */
 static void the_broker_dies(void **state)
 {
 	struct fx *f = *state;
@@ -209,7 +208,7 @@ static void the_broker_dies(void **state)
 	batch_free(d);
 }
 
-/* The pager is killed; somebody else holds its descriptors, and the next one takes over. */
+/* The pager is killed; another process holds its descriptors, and the next pager takes over. */
 static void handed_over(void **state)
 {
 	struct fx *f = *state;
@@ -272,7 +271,7 @@ static void handed_over(void **state)
 	drop_all(ps, a);
 	assert_true(zones_become(ps, 3));
 	zns_pages_close(ps, false);
-	/* Its last descriptor keeps the zones; then they are garbage. */
+	/* The last descriptor protects the zones; after it they are garbage. */
 	gone(f, canary(f, "other"));
 	assert_true(empty_zones(f) < ZONES - META);
 	close(fds[0]);
@@ -285,7 +284,7 @@ static void handed_over(void **state)
 	batch_free(c);
 }
 
-/* Nobody holds the context: a broker that comes later finds garbage. */
+/* No process holds the context: a later broker finds garbage. */
 static void nobody_left(void **state)
 {
 	struct fx *f = *state;

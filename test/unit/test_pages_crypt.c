@@ -92,7 +92,7 @@ static void sync_device(struct fx *f)
 	assert_int_equal(zns_dev_flush(f->dev, &err), 0);
 }
 
-/* Whoever asks for it: what is written can be read back, and no page of it stands there. */
+/* Whichever setting requires it: units can be read back, and no page is on the device in clear. */
 static void asked_before(void **state)
 {
 	struct fx *f = *state;
@@ -211,7 +211,7 @@ static void spoil(struct fx *f, struct zns_pages *ps, const struct zns_pages_ref
 	close(fd);
 }
 
-/* One bit, another unit that was written by the same context, and one that was there before. */
+/* One changed bit, another unit of the same context, and an older version of the unit. */
 static void changed_on_device(void **state)
 {
 	struct fx *f = *state;

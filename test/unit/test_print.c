@@ -149,7 +149,7 @@ static void list(void **state)
 	assert_string_equal(text, "{\n  \"all\": []\n}\n");
 }
 
-/* Nothing of it is there, as of a device that does not answer. */
+/* No message was received, as from a device that does not answer. */
 static void no_message(void **state)
 {
 	struct json_object *j = json_object_new_object();
@@ -267,7 +267,7 @@ static void options(void **state)
 	assert_int_equal(rate, 2048);
 	assert_int_equal(parse("--dev", "emu:/x", opts, &args), 0);
 	assert_string_equal(args.dev, "emu:/x");
-	/* What is wrong changes nothing, and says so. */
+	/* A wrong argument changes no setting, and gives an error. */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(wrong); i++) {
 		assert_int_equal(parse(wrong[i], NULL, opts, &args), -1);
 		assert_int_equal(args.code, CTL_USAGE);

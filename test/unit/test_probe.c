@@ -34,7 +34,7 @@ static struct zns_dev *make(const struct zns_emu_params *p, uint32_t jitter)
 	return d;
 }
 
-/* Nothing of what is written is kept: times and write pointers are all that is looked at. */
+/* A device that stores no data: only times and write pointers matter. */
 static struct zns_dev *make_void(const struct zns_emu_params *p, uint32_t jitter)
 {
 	struct zns_dev *d;
@@ -281,7 +281,7 @@ static void foreign_zones(void **state)
 	zns_dev_close(d);
 }
 
-/* A zone that goes bad under the probe is left out, and everything else is right. */
+/* A zone that goes bad during the probe is left out, and all else is right. */
 static void bad_zone(void **state)
 {
 	struct zns_emu_params p = timed(64, 4, 2);
@@ -424,7 +424,7 @@ static void reads_and_writes_disagree(void **state)
 	zns_dev_close(&v->dev);
 }
 
-/* Stopped three times, at many points, and continued from what was kept: the same map. */
+/* Stopped three times, at many points, and continued from the stored state: the same map. */
 static void stop_and_resume(void **state)
 {
 	static const uint32_t points[] = { 1, 3, 7, 20, 60, 150, 300, 400, 500, 700 };

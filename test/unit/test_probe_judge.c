@@ -24,7 +24,7 @@ static void all_reads_wait(void **state)
 	}
 }
 
-/* Neither reads nor writes tell: refused, and what is said is of the reads. */
+/* Neither reads nor writes show a difference: refused, and the text is about the reads. */
 static void nothing_tells(void **state)
 {
 	struct drive *v = drive_new(48, 8, 4, 0, 3);
@@ -110,7 +110,7 @@ static void zones_on_two_dies(void **state)
 	}
 }
 
-/* All takes twice the time every now and then: a right map, or none. */
+/* All operations take twice the time now and then: a right map, or none. */
 static void throttled(void **state)
 {
 	for (uint32_t seed = 1; seed <= 4; seed++) {

@@ -135,7 +135,8 @@ static void reads_wait_for_more(void **state)
 	all(c, ZNS_ARRAY_SIZE(c));
 }
 
-/* Some reads can be told, and others contradict each other: those zones are placed by writes. */
+/* Some reads are conclusive, and others contradict each other: zones with the latter are placed by
+ * writes. */
 static void some_unknown(void **state)
 {
 	static const struct drive_case c[] = {
@@ -180,7 +181,7 @@ static void slow_die_is_no_channel(void **state)
 	all(c, ZNS_ARRAY_SIZE(c));
 }
 
-/* A channel takes less than its dies together: each promise is what is left then. */
+/* A channel is slower than its dies together: each promise is the channel's part. */
 static void channels_below_dies(void **state)
 {
 	static const struct drive_case c[] = {

@@ -105,7 +105,7 @@ static void errors(void **state)
 	}
 }
 
-/* Without a model: by the wall clock, in threads; the data arrive all the same. */
+/* Without a timing model: in real time, in threads; the data still arrive. */
 static void threads(void **state)
 {
 	cleanup_free uint8_t *buf = aligned(8 * KIB(64));
@@ -236,7 +236,7 @@ static void bursts(void **state)
 
 static uint64_t longest; /* sleep that was asked for */
 
-/* Stands before libc's. */
+/* Replaces libc's function. */
 int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *left)
 {
 	uint64_t end = (uint64_t)t->tv_sec * 1000000000 + (uint64_t)t->tv_nsec, now = zns_mono_ns();

@@ -363,7 +363,7 @@ static void nothing_damaged_reaches_a_task(void **state)
 
 struct runner {
 	struct zns_running r; /* first */
-	int copies, most; /* begun; none begins after so many */
+	int copies, most; /* copies: number of copies begun; most: none begins beyond this number */
 	atomic_int inside;
 };
 
@@ -457,7 +457,9 @@ static void into_a_running_task(void **state)
 	uncovered(task);
 }
 
-/* What it has discarded, and what is not covered any more, stays as it is. */
+/*
+ * Pages that the task has discarded, and addresses that are not covered any more, stay unchanged.
+ */
 static void into_changed_memory(void **state)
 {
 	struct zns_task task = covered();
@@ -477,7 +479,7 @@ static void into_changed_memory(void **state)
 	uncovered(task);
 }
 
-/* Its memory is gone. */
+/* The task has exited, and its memory is gone. */
 static void into_an_ended_task(void **state)
 {
 	struct uffdio_api api = { .api = UFFD_API };

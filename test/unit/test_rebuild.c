@@ -170,7 +170,7 @@ static void commit(struct world *w)
 		fail_msg("%s", err.msg);
 }
 
-/* As compaction does: one zone's part goes elsewhere, with a manifest behind it. */
+/* Moves one zone's part elsewhere, with a manifest behind it, as compaction does. */
 static void move_one(struct world *w)
 {
 	const ZnsPb__Checkpoint *old = zns_store_checkpoint(w->s,
@@ -573,7 +573,7 @@ static void one_byte(void **state)
 	assert_true(refused > tries / 20);
 }
 
-/* Nothing of a store, nothing to rebuild; a device is not made one by trying. */
+/* A device without any trace of a store cannot be rebuilt; trying does not create a store. */
 static void nothing_there(void **state)
 {
 	struct memdev *m = memdev_new(NZ, BLOCKS * 512, 512);
@@ -696,7 +696,8 @@ static void note_removed(void *arg, const uint8_t *id, const char *container,
 	*nr += !taken && from == ZNS_FROM_ZONES && strstr(why, " by somebody");
 }
 
-/* The log knows that a checkpoint was removed, whose footer is there: the rebuild says so, too. */
+/* The log has a removed checkpoint whose footer still exists: the rebuild reports it as removed,
+ * too. */
 static void removed_in_the_log(void **state)
 {
 	ZnsPb__Profile *p = make_profile(NZ, 4);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* NVMe reservations: who gets the drive, who is refused, what is given back. The drive is
- * fake_drive.h. */
+/* NVMe reservations: which host gets the drive, which one is refused, what is released. The drive
+ * is fake_drive.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which checkpoint a container's start comes back from, and what it says when it does not. */
+/* Which checkpoint a container's start resumes from, and its error if it does not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -202,7 +202,7 @@ static void the_one_it_ended_with(void **state)
 	docker_resume_used(root, ID);
 }
 
-/* By another runtime, or by `docker start --checkpoint`: neither takes the note away. */
+/* Started by another runtime, or by `docker start --checkpoint`: neither removes the note. */
 static void started_since(void **state)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -482,7 +482,7 @@ static void owner(const char *id, const char *name, const char *what)
 	put(at(path), text);
 }
 
-/* "" if @now may have it, else the line. */
+/* "" if @now may use the checkpoint, else the error. */
 static const char *from(const char *wish, const char *now)
 {
 	static char out[600];

@@ -53,7 +53,7 @@ static void retention(void **state)
 	/* The newest stays, however old. */
 	rule("..ppp", 0, 1, "x....");
 	rule(".ppp", 1, 1, "....");
-	/* What stays keeps all that it is built on; a chain goes as a whole. */
+	/* A checkpoint that stays keeps all of its parents; a chain is removed as a whole. */
 	rule(".cccc", 1, 0, ".....");
 	rule(".ccc.", 1, 0, "xxxx.");
 	rule(".cc.c.", 2, 0, "xxx...");
@@ -118,7 +118,8 @@ static void rule_of_a_device(void **state)
 	assert_string_equal(got, "h.xxx....");
 }
 
-/* An import that nobody here has named pushes nothing out, and no rule takes it. */
+/* An import that was not named on this machine removes no other checkpoint, and no rule applies to
+ * it. */
 static void a_claimed_name(void **state)
 {
 	ZnsPb__Retention rule_a = ZNS_PB__RETENTION__INIT;

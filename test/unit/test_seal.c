@@ -122,7 +122,7 @@ static void end_of(struct ctx *c)
 	c->ps = NULL;
 }
 
-/* The same, and the broker has taken back what it may. */
+/* Like end, and the broker has released what it may. */
 static void end_seen(struct ctx *c, struct zns_broker *b)
 {
 	end_of(c);
@@ -171,7 +171,8 @@ static void checkpoint_first(void **state)
 	batch_free(b);
 }
 
-/* Two checkpoints name the same bytes, the second one more of them; the context writes on. */
+/* Two checkpoints refer to the same bytes, the second one to more of them; the context continues to
+ * write. */
 static void twice(void **state)
 {
 	struct fx *f = *state;

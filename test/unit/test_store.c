@@ -328,7 +328,7 @@ static void many_rolls(void **state)
 	memdev_close(&m->dev);
 }
 
-/* Filled to the brim, a store still lets things be removed. */
+/* In a completely full store, checkpoints can still be removed. */
 static void full_catalogue(void **state)
 {
 	struct memdev *m = formatted(8, KIB(64), 4096);
@@ -651,7 +651,7 @@ static struct zns_store *with_many(struct memdev *m)
 	return s;
 }
 
-/* Removes all; the number of those that are gone in memory. */
+/* Removes all; returns how many are gone from memory. */
 static unsigned remove_many(struct zns_store *s)
 {
 	uint8_t id[ZNS_UUID_LEN];

@@ -22,7 +22,7 @@ static struct memdev *formatted(uint32_t block)
 	return m;
 }
 
-/* Rules and marks come and go too. */
+/* Rules and marks are set and removed too. */
 static int rule_or_mark(struct zns_store *s, unsigned n)
 {
 	ZnsPb__Retention r = ZNS_PB__RETENTION__INIT;
@@ -123,7 +123,9 @@ static void after_crash(struct memdev *m, char **texts, unsigned done, bool cut)
 		fail_msg("read-only open after %u steps: %d %s", done, rc, err.msg);
 	ro = store_text(s, NZ, false);
 	zns_store_close(s);
-	/* What was acknowledged is there; of the step in flight all or nothing. */
+	/*
+	 * All acknowledged steps are found; the step under way is found completely or not at all.
+	 */
 	if (strcmp(ro, texts[done]) && (done == STEPS || strcmp(ro, texts[done + 1])))
 		fail_msg("after %u steps:\n%s\nnot:\n%s", done, ro, texts[done]);
 	rc = zns_store_open(&m->dev, 0, &s, &err);

@@ -203,7 +203,7 @@ static void bad_meta_zones(void **state)
 	memdev_close(&m->dev);
 }
 
-/* Dumps that come and go until the catalogue has this generation. */
+/* Dumps are committed and removed until the catalogue has this generation. */
 static struct zns_store *at_generation(struct memdev *m, uint64_t generation)
 {
 	struct zns_store *s = open_rw(m);

@@ -60,7 +60,7 @@ static void claim(void **state)
 	zns_store_close(s);
 	s = opened(m);
 	assert_string_equal(zns_store_mount(s)->machine, "one");
-	/* The same machine and boot has nothing to add; after a reboot it has. */
+	/* The same machine and boot writes no new record; after a reboot it does. */
 	wp = m->z[0].wp + m->z[1].wp + m->z[2].wp;
 	OK(zns_store_claim(s, &one, NULL));
 	OK(zns_store_claim_now(s, NULL));
@@ -78,8 +78,8 @@ static void claim(void **state)
 	memdev_close(&m->dev);
 }
 
-/* Two at once, in whatever state of the log the second comes: the one that is behind never writes
- * again. */
+/* Two writers at once, in every state of the log when the second comes: the one that is behind
+ * never writes again. */
 static void two_writers(void **state)
 {
 	for (unsigned ahead = 1; ahead < 60; ahead++) {

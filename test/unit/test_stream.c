@@ -101,7 +101,7 @@ static void make(struct made *x, uint8_t nr, bool encrypted)
 	x->image.tags = x->m.seal = (ProtobufCBinaryData){ 16, x->bytes };
 }
 
-/* Two checkpoints; the second one is given up. */
+/* Writes two checkpoints; the second one is aborted. */
 static void write_stream(struct bytes *b)
 {
 	struct zns_stream s = { .io = give, .arg = b };
@@ -241,7 +241,7 @@ static void every_frame(void **state)
 				replace(&b, n, what == 1 ? &b : &other, what == 1 ? 2 : 1);
 			else
 				replace(&b, n, NULL, 0);
-			/* behind the end nobody reads */
+			/* behind the end nothing is read */
 			if (what == 1 && n == b.nr - 1)
 				assert_int_equal(read_stream(&b, &items), 0);
 			else

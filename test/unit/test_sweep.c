@@ -5,8 +5,8 @@
 
 #define HOUR 3600000u /* ms */
 
-/* A broker whose znsctl only notes that it was run, and does @then. It takes the one beside itself,
- * whatever the environment says. */
+/* A broker whose znsctl only notes that it was run, and runs @then. The broker uses the znsctl in
+ * its own directory, whatever the environment says. */
 static void fake_znsctl(struct fx *f, const char *then)
 {
 	char dir[300], to[PATH_MAX], command[2 * PATH_MAX];
@@ -56,7 +56,7 @@ static void rule(struct zns_broker *b)
 	drop(ask(b, &q));
 }
 
-/* The broker looks now and then; each look asks the clock anew. */
+/* Lets the broker check; each check reads the clock anew. */
 static void pass(struct zns_broker *b, unsigned ms)
 {
 	advance(b, ms);

@@ -407,7 +407,7 @@ static void shared_guard(void)
 	need(m == OTHER && (!madvise(m + PAGE, PAGE, GUARD_INSTALL) || errno == EINVAL));
 }
 
-/* Where no tracker looks. */
+/* Guard pages in an area that no tracker examines. */
 static void guards_elsewhere(void **state)
 {
 	struct event ev = { .prepare = shared_guard, .act = nothing };
@@ -507,7 +507,7 @@ static void executed(void **state)
 	untrack(t);
 }
 
-/* A tracker that ended without unregistering, and whose descriptor somebody kept. */
+/* A tracker that ended without unregistering, and whose descriptor another process kept. */
 static void taken_over(void **state)
 {
 	struct event ev = { .act = write_one, .changed = 1 << 3, .kept = ~0ULL & ~(1ULL << 3) };

@@ -448,7 +448,7 @@ static bool lives(pid_t pid)
 	return true;
 }
 
-/* It goes on, and computes the same so many times. */
+/* It continues, and computes the same result so many times. */
 static void turned(const struct target *c, volatile uint64_t *turns, uint64_t nr)
 {
 	const uint64_t before = turns[0];

@@ -28,7 +28,7 @@ static const struct target *beside; /* NULL: it does nothing at the tracker's ca
 static char does; /* so much at each … */
 static unsigned int calls, each; /* … of these */
 
-/* Stands before libc's. */
+/* Replaces libc's function. */
 int ioctl(int fd, unsigned long request, ...)
 {
 	va_list ap;
@@ -42,7 +42,7 @@ int ioctl(int fd, unsigned long request, ...)
 	return (int)syscall(SYS_ioctl, fd, request, arg);
 }
 
-/* Before, in and behind each step, and while pages are copied. */
+/* Disturbances before, in and behind each step, and while pages are copied. */
 static void round_in_a_mess(struct tracked *t)
 {
 	struct zns_spans half = { 0 };
@@ -92,7 +92,7 @@ static size_t dumps(int rounds, int nr, unsigned int seed)
 	return clean;
 }
 
-/* Else there was nothing to be wrong about. */
+/* Otherwise there was nothing that could be wrong. */
 static void enough(size_t clean)
 {
 	print_message("%zu clean pages\n", clean);

@@ -145,7 +145,7 @@ static void leader_has_ended(void **state)
 	end(&c);
 }
 
-/* Nothing but read, write and exit; all else kills. */
+/* Allows only read, write and exit; any other call kills the process. */
 static void filtered(const struct ends *e, void *arg)
 {
 	struct sock_filter code[] = {

@@ -423,7 +423,8 @@ static void areas_of_smaps(void **state)
 	fclose(f);
 }
 
-/* Who reads in order gets twice as much each time, to the end of a piece; all others one page. */
+/* A sequential reader gets twice as much each time, up to the end of a piece; all others get one
+ * page. */
 static void windows_of_faults(void **state)
 {
 	const uint64_t page = ZW_WINDOW_PAGE, piece = ZW_WINDOW_MOST;

@@ -103,7 +103,8 @@ static void mark_images(const struct rig *r, uint32_t zone, uint8_t *map)
 	}
 }
 
-/* A buffer serves one unit after the other: behind a short one, nothing of the last one's. */
+/* A buffer serves one unit after the other: behind a short unit, there are no bytes of the previous
+ * one. */
 static void padding_is_zero(void **state)
 {
 	static const uint64_t len[] = { 640 * 1024, 65536 - 1000, 65536, 65536 - 3000,

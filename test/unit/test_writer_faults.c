@@ -14,13 +14,14 @@
 
 static atomic_bool hands_off; /* the task has been told that it may go on */
 static atomic_int reading, begun, reads, late;
-/* These reads wait until the test's thread does; from @held on, and an error must be there, too. */
+/* Reads from number @held on wait until the test's thread releases them, and until there is an
+ * error. */
 static int held = INT_MAX;
 static bool held_for_error;
 static struct zns_writer *cancel_writer; /* to be cancelled during this many-th read */
 static int cancel_at;
 
-/* Stands before libc's: it can be held, and counts what comes too late. */
+/* Replaces libc's function: it can be held, and counts calls that come too late. */
 ssize_t process_vm_readv(pid_t pid, const struct iovec *l, unsigned long ln, const struct iovec *r,
 			 unsigned long rn, unsigned long flags)
 {
@@ -81,7 +82,7 @@ static struct zns_wimage *give_area(struct rig *r, int *ret, struct zns_err *e)
 	return i;
 }
 
-/* When settle returns the task may go on: what it does then is not in the image. */
+/* When settle returns the task may continue: its later writes are not in the image. */
 static void settle_lets_go(void **state)
 {
 	struct zns_emu_params ep = roomy(16, MIB(1));

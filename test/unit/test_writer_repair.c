@@ -83,7 +83,7 @@ static void *feeder(void *arg)
 	return NULL;
 }
 
-/* A unit is encrypted once; what is had again must become the same bytes. */
+/* A unit is encrypted once; if it is fetched again it must become the same bytes. */
 static void with_key(struct rig *r)
 {
 	static const uint8_t id[ZNS_UUID_LEN] = { 1 };
@@ -120,7 +120,7 @@ static void scene_begin(struct scene *s, struct zns_dev *d, uint64_t seed)
 	rig_start(&s->r);
 }
 
-/* Feed everything; the area in pieces of odd sizes. */
+/* Feeds all images; the area in pieces of odd sizes. */
 static void scene_feed(struct scene *s)
 {
 	struct feeder f[FEEDERS];
@@ -150,7 +150,7 @@ static void scene_feed(struct scene *s)
 	}
 }
 
-/* As a dump commits; 0 only if what is on the device is right. */
+/* Commits like a dump; returns 0 only if the data on the device are right. */
 static int scene_commit(struct scene *s)
 {
 	int ret = s->ret ? s->ret : finish_raw(&s->r, &s->e);
@@ -237,7 +237,7 @@ static void one_offline(void **state)
 /* How many, from which seed on: soak_writer_repair.c has others. */
 static uint64_t random_runs = 30, random_first = 1000;
 
-/* Several at random points, of all kinds; replacements fail too. */
+/* Several zones fail at random points, in all ways; replacements fail too. */
 static void many_at_random(void **state)
 {
 	uint32_t most = 0;
@@ -581,7 +581,7 @@ static void bytes_on_read_only_zones(void **state)
 	}
 }
 
-/* The flush behind a failed zone fails: nothing is certain any more. */
+/* The flush after a failed zone fails: no data are known to be durable any more. */
 static int no_flush(struct zns_dev *d, struct zns_err *e)
 {
 	return zns_fail(e, -EIO, "the cache is lost");

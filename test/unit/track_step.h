@@ -99,7 +99,7 @@ static inline void tracker_goes_on(struct stepped *s)
 	assert_true(WIFEXITED(s->status) && !WEXITSTATUS(s->status));
 }
 
-/* Whom it has started goes on without it. */
+/* The processes that it has started continue without it. */
 static inline void tracker_is_killed(struct stepped *s)
 {
 	int status;

@@ -72,7 +72,7 @@ static inline void vt_ready(struct vthread *t)
 	t->since = vt.tick++;
 }
 
-/* The one that has been ready longest; if there is none, time passes. */
+/* The thread that has been ready longest; if there is none, the clock advances. */
 static inline struct vthread *vt_pick(void)
 {
 	for (;;) {
@@ -153,7 +153,7 @@ static inline void vt_begin(void)
 	vt.on = true;
 }
 
-/* All others must have ended. */
+/* To be called when all other threads have ended. */
 static inline void vt_end(void)
 {
 	vt.on = false;
