@@ -45,7 +45,7 @@ static bool stands_still(pid_t pid)
 	return still;
 }
 
-/* A child of any of our threads; 0: none stands still. */
+/* A stopped child process of any of our threads; 0: there is none. */
 static pid_t halted(void)
 {
 	DIR *l = opendir("/proc/self/task");

@@ -44,7 +44,7 @@ def interleave(path, other, size, fragment, distance, content=None):
 
 
 def extents(path):
-    """[(offset in the file, offset on the drive, length)]; what lies in one piece is one."""
+    """Returns [(offset in the file, offset on the drive, length)], with adjacent extents merged."""
     found, at, fd = [], 0, os.open(path, os.O_RDONLY)
     try:
         size = os.fstat(fd).st_size
