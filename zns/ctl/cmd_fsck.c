@@ -158,7 +158,7 @@ static int run(struct fsck *k, const char *spec, struct zns_err *err)
 	if (!k->force)
 		return zns_fail(
 			err, -EEXIST,
-			"the catalogue of %s can be read: so there is nothing to rebuild (--force rebuilds it anyway)",
+			"the catalogue of %s can be read, so there is nothing to rebuild (--force rebuilds it anyway)",
 			k->reg.path);
 	ret = do_rebuild(k, k->dry_run, err);
 	return ret || k->dry_run ? ret : check(k, err);
