@@ -26,10 +26,11 @@ int transform_seal(const struct zns_crypt *c, ZnsPb__Manifest *m, uint8_t seal[Z
 		   struct zns_err *err);
 
 /*
- * Called with a unit as it came from the device. With a key it is checked by its tag and decrypted
- * in place. Without one it is compared with its checksum. -EBADMSG: it is another one, and @buf may
- * hold anything. Without a key nothing of an encrypted image may leave the reader: may_deliver.
- * @m: the key if these are units of a memory context that is encrypted, else NULL.
+ * Called with a unit that was read from the device. With a key its tag is checked and it is
+ * decrypted in place. Without a key it is compared with its checksum. -EBADMSG: it does not match,
+ * and the contents of @buf are undefined. Without a key the reader must not deliver data of an
+ * encrypted image: may_deliver. @m: the key if these are units of an encrypted memory context,
+ * else NULL.
  */
 int transform_in(const struct zns_crypt *c, const struct zns_memory_key *m, const ZnsPb__Image *pb,
 		 uint32_t image, uint64_t unit, uint8_t *buf, size_t len, struct zns_err *err);
