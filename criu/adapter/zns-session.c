@@ -121,7 +121,8 @@ static int ask_to_begin(enum zw_op op, pid_t pid)
 	refused = false;
 	zns_opts.pid = pid;
 	zns_opts.parent_dir = op != ZW_RESTORE_BEGIN && opts.img_parent;
-	zns_opts.half = opts.mode == CR_RESTORE && (opts.lazy_pages || zns_memory);
+	zns_opts.half = (opts.mode == CR_RESTORE && (opts.lazy_pages || zns_memory)) ||
+			(opts.mode == CR_DUMP && opts.lazy_pages);
 	/* the process may continue as a daemon, in another process */
 	m.h.nr = op == ZW_DUMP_BEGIN || opts.mode == CR_RESTORE;
 	m.payload = &zns_opts;

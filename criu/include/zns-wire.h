@@ -207,7 +207,9 @@ struct zw_begin {
 	uint32_t pre_dump; /* 1 */
 	uint32_t live; /* enum zw_live */
 	uint32_t record; /* 1: the lazy-pages daemon records the pages touched first */
-	uint32_t half; /* 1: a restore whose pages a lazy-pages daemon reads, by its own helper */
+	/* 1: a restore whose pages a lazy-pages daemon reads, by its own helper; a dump whose pages
+	   stay in the tasks, which serve them to another host */
+	uint32_t half;
 };
 
 struct zw_send {

@@ -216,6 +216,7 @@ static int import_level(struct level *l, const struct import *model, const struc
 	if (l->layer->sealed)
 		return import_sealed_run(&l->x, l->layer, parent, newest, spec, handle, err);
 	l->x.parent_id = parent;
+	l->x.by_layer = true;
 	if (l->from && ctl_oci_unhex(ctl_oci_digits(l->layer->digest), l->sha, sizeof(l->sha)))
 		l->x.layer = l->sha;
 	return import_run(&l->x, spec, handle, err);

@@ -53,7 +53,7 @@ static struct cached *get_part(struct zns_reader *r, const struct request *q, ui
 	uint64_t start = k * q->img->pb->unit, from = zns_max(start, q->off) - start;
 
 	return unit_get_part(r, q->img, k, (uint32_t)from, (uint32_t)(from + unit_part(q, k)),
-			     q->urgent, err);
+			     q->waited, err);
 }
 
 /* Does the request read only the bytes that it needs of a unit? A page fault does. The
@@ -79,7 +79,7 @@ static void run(struct zns_reader *r, struct request *q, uint64_t n)
 	ret = q->err.code;
 	if (!ret) {
 		c = takes_part(r, q, k) ? get_part(r, q, k, &err) :
-					  unit_get(r, q->img, k, q->urgent, &err);
+					  unit_get(r, q->img, k, q->waited, &err);
 		ret = c ? 0 : err.code;
 	}
 	pthread_mutex_unlock(&r->lock);
@@ -391,7 +391,8 @@ void raw_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
 	q->img = i;
 	q->off = off;
 	q->task = task;
-	q->urgent = how == ZNS_READ_FAULT || how == ZNS_READ_FAULT_HERE;
+	q->waited = how == ZNS_READ_FAULT || how == ZNS_READ_FAULT_HERE;
+	q->urgent = q->waited || how == ZNS_READ_EARLY;
 	q->here = how == ZNS_READ_FAULT_HERE;
 	q->no_ahead = how != ZNS_READ_ORDERLY;
 	q->background = how == ZNS_READ_BACKGROUND;

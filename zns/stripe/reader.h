@@ -81,6 +81,7 @@ struct request {
 	struct zns_err err;
 	/* goes before all other requests, and reads only the bytes it needs of a unit */
 	bool urgent;
+	bool waited; /* a task waits for it: before all others at the token bucket */
 	bool here; /* the caller's own thread does the reading */
 	bool no_ahead; /* do not read ahead: the caller announces itself what it will want */
 	bool background; /* low priority: no task waits for it */

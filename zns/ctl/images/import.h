@@ -53,6 +53,7 @@ struct import {
 	const char *admission;
 	struct ctl_outdir handle; /* --handle */
 	const char *parent_id; /* --parent, or NULL */
+	bool by_layer; /* parent_id is what the layers of an image say */
 	bool has_parent, pre_dump;
 	uint8_t parent[ZNS_UUID_LEN];
 	ZnsPb__Handle *parent_handle; /* the handle that named the parent, or NULL */

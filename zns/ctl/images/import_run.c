@@ -38,7 +38,7 @@ static int begin(struct import *x, struct zns_err *err)
 		ask.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->parent };
 	origin.kind = (char *)"import";
 	/* who gives --parent may; a link in the directory is its writer's */
-	origin.has_claimed = origin.claimed = !x->named && !x->parent_id;
+	origin.has_claimed = origin.claimed = !x->named && (!x->parent_id || x->by_layer);
 	ask.origin = &origin;
 	x->v.sweeps = true;
 	ask.has_join = x->join;

@@ -81,7 +81,7 @@ static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 		ask.has_expected_bytes = 1;
 		d->expected = task_tree_bytes(b->pid, &ask.least_bytes);
 		ask.expected_bytes = d->expected;
-		ask.has_least_bytes = !d->has_parent;
+		ask.has_least_bytes = !d->has_parent && !b->half;
 		ask.has_uid = !task_uid(b->pid, &ask.uid);
 	}
 	ask.has_qos_max_mibps = d->h->cap_mibps > 0;

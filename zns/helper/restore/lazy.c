@@ -92,7 +92,7 @@ static enum zns_read_how how_to_fetch(const struct helper *h, const struct packe
 	struct pollfd more = { .fd = h->sk, .events = POLLIN };
 
 	if (p->h.pad == ZW_FETCH_FIRST)
-		return ZNS_READ_FAULT; /* small parts of many units */
+		return ZNS_READ_EARLY; /* small parts of many units */
 	if (p->h.pad != ZW_FETCH_FAULT)
 		return ZNS_READ_BACKGROUND;
 	return poll(&more, 1, 0) > 0 ? ZNS_READ_FAULT : ZNS_READ_FAULT_HERE;

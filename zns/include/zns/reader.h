@@ -100,6 +100,7 @@ void zns_rimage_read_parts(struct zns_rimage *i, struct zns_task task, struct zn
 enum zns_read_how {
 	ZNS_READ_ORDERLY, /* as in zns_rimage_read_task */
 	ZNS_READ_BACKGROUND, /* low priority: no task waits for it */
+	ZNS_READ_EARLY, /* priority as for a fault, but faults go before it at the token bucket */
 	ZNS_READ_FAULT, /* a task waits; a worker does the read */
 	/* a task waits; this thread reads, and @done was called when the call returns */
 	ZNS_READ_FAULT_HERE,
