@@ -456,10 +456,8 @@ static void end_unsure(struct proc *p, unsigned int nr, const uint64_t *fork)
 			birth_doom(p->m, fork[i], (int)msg[i].arg.fork.ufd);
 			msg[i].event = 0;
 		}
-	if (p->pid) {
-		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+	if (p->pidfd >= 0 && !syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0))
 		return;
-	}
 	reader_unwatch(p->m, p);
 	p->sh->doomed = 1;
 }

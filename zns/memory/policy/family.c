@@ -165,18 +165,30 @@ static void end_doomed(struct proc *child, const struct proc *as)
 	proc_forget(child);
 }
 
-/* The nameless child is @as. */
+/* The nameless child is @as, and gets its files. The reader may have doomed it since (end_unsure). */
 static void christen(struct proc *child, struct proc *as)
 {
-	struct zns_err err = ZNS_ERR_INIT;
-	int ret;
+	bool doomed;
 
 	fork_prune(child, as);
-	child->pid = as->pid;
-	ret = proc_open(child, &err);
-	child->sh->pid = child->pid;
-	child->evicts = !ret;
-	proc_why(child, "%s", ret ? err.msg : "");
+	pthread_rwlock_wrlock(&child->ev);
+	doomed = child->sh->doomed;
+	if (!doomed) {
+		child->pidfd = as->pidfd;
+		child->maps = as->maps;
+		child->pagemap = as->pagemap;
+		child->mem = as->mem;
+		child->pid = as->pid;
+		child->sh->pid = as->pid;
+		as->pidfd = as->maps = as->pagemap = as->mem = -1;
+	}
+	pthread_rwlock_unlock(&child->ev);
+	if (doomed) {
+		end_doomed(child, as);
+		return;
+	}
+	child->evicts = true;
+	proc_why(child, "%s", "");
 	changed(child->m);
 }
 
