@@ -431,7 +431,7 @@ static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *f
 	struct uffd_msg *msg = p->m->sh->inbox.msg;
 	uint64_t since_ns = 0;
 
-	while (nr < MESSAGES && order_is_missing(p, msg, nr)) {
+	while (order_is_missing(p, msg, nr) && nr < MESSAGES) {
 		since_ns = since_ns ? since_ns : zns_mono_ns();
 		if (!order_wait(p, since_ns))
 			break;

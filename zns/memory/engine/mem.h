@@ -81,6 +81,8 @@ struct proc {
 	struct moves *moves; /* the last ones; under `ev` */
 	bool has_pending_moves; /* at least one of them may still be owed its second event;
 				 * under `ev` */
+	bool changes; /* the process changed its memory when order_is_missing() was asked last;
+		       * under `ev` */
 	struct range own; /* what a stopped thread needed of its memory, the last time */
 	struct going *rest; /* an eviction that the process does not finish */
 	uint64_t again_ns; /* when a stop is tried again; 0: it is not put off */
@@ -507,8 +509,9 @@ void order_unmapped(struct proc *p, uint64_t start, uint64_t end,
 unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsigned int nr);
 /* Nobody can say which of two memories is where. */
 bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned int nr);
-/* Was there an event before one of these that is not among them? */
-bool order_is_missing(const struct proc *p, const struct uffd_msg *msg, unsigned int nr);
+/* Was there an event before one of these that is not among them? To be asked after each receive:
+ * the other two go by what it found. */
+bool order_is_missing(struct proc *p, const struct uffd_msg *msg, unsigned int nr);
 /* Until there may be more to read; false: there is not. */
 bool order_wait(const struct proc *p, uint64_t since_ns);
 

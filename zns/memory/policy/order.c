@@ -340,14 +340,14 @@ static bool are_rivals(const struct proc *p, const struct uffd_msg *a, const str
 	       is_out((struct proc *)p, *both);
 }
 
-/* Has memory come to @at by a move that is not told of yet, or by one of @msg? */
+/* Has memory come to @at by a move that was not told of at the last receive, or by one of @msg? */
 static bool may_have_come(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			  struct place at)
 {
 	for (unsigned int i = 0; i < nr; i++)
 		if (overlap(to_of(&msg[i]), at))
 			return true;
-	return mem_uffd_changes(p->uffd);
+	return p->changes;
 }
 
 enum verdict { EITHER, THIS, THAT, NOBODY_KNOWS };
@@ -377,6 +377,17 @@ static enum verdict first_of(const struct proc *p, const struct uffd_msg *msg, u
 	if (a.nothing && b.nothing && !came && from_of(&msg[i]).start < from_of(&msg[k]).start)
 		return THAT;
 	return a.suits == b.suits ? EITHER : a.suits > b.suits ? THIS : THAT;
+}
+
+static bool has_rivals(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
+{
+	struct place both;
+
+	for (unsigned int i = 0; i < nr; i++)
+		for (unsigned int k = i + 1; k < nr; k++)
+			if (are_rivals(p, &msg[i], &msg[k], &both))
+				return true;
+	return false;
 }
 
 bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
@@ -446,8 +457,10 @@ unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsign
  * What is known may be wrong. That it is so is certain when nothing is on its way any more
  * (order_wait()).
  */
-bool order_is_missing(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
+bool order_is_missing(struct proc *p, const struct uffd_msg *msg, unsigned int nr)
 {
+	/* asked once, so that all verdicts on these messages agree */
+	p->changes = has_rivals(p, msg, nr) && mem_uffd_changes(p->uffd);
 	if (mem_without(RULE_ORDER))
 		return false;
 	for (unsigned int i = 0; i < nr; i++) {
