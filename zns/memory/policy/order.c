@@ -463,6 +463,9 @@ bool order_is_missing(struct proc *p, const struct uffd_msg *msg, unsigned int n
 	p->changes = has_rivals(p, msg, nr) && mem_uffd_changes(p->uffd);
 	if (mem_without(RULE_ORDER))
 		return false;
+	/* else they may be told apart by what is on its way */
+	if (p->changes)
+		return true;
 	for (unsigned int i = 0; i < nr; i++) {
 		struct place to = to_of(&msg[i]);
 
