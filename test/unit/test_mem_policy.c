@@ -318,7 +318,7 @@ static void grown(struct proc *p)
 
 static void rival_that_grew(void **state)
 {
-	struct uffd_msg msg[] = { moved(P0, P2), moved(P0 - AREA / 2, P3) };
+	struct uffd_msg msg[] = { moved(P0, P2), moved(P0 - AREA / 2, P3), moved(P2, P1) };
 	struct proc p;
 
 	rivals_begin(&p, P0);
@@ -333,6 +333,8 @@ static void rival_that_grew(void **state)
 	grown(&p);
 	set_pages(&p, P2 + PAGE, 1, 0);
 	grown(&p);
+	/* the pages of the first are elsewhere by now: that is not known to be more than nothing */
+	assert_true(order_is_unsure(&p, msg, 3));
 	/* both have a page there: nobody knows how */
 	set_pages(&p, P2 + PAGE, 1, PRESENT);
 	set_pages(&p, P3 + AREA / 2 + PAGE, 1, PRESENT);

@@ -215,6 +215,7 @@ struct found {
 	bool partly; /* a page is in memory, or nobody knows */
 	bool nothing; /* there are holes alone */
 	bool marked; /* a page has the marker that it should have */
+	bool known; /* the page table was read, and no other move changed the place */
 };
 
 /* Did another one of @msg change the place to which @i moved? */
@@ -317,6 +318,7 @@ static struct found look(const struct proc *q, const struct uffd_msg *msg, unsig
 		ret = look_at_part(p, &msg[i], within(at, a, PART), &f);
 	for (uint32_t k = 0, strays = p->nr_strays; !ret && k < strays && f.suits; k++)
 		ret = look_at_stray(p, &msg[i], stray_nr(p, k), at, &f);
+	f.known = true;
 	return ret ? (struct found){ .suits = MAY_BE, .partly = true } : f;
 }
 
@@ -367,9 +369,9 @@ static enum verdict first_of(const struct proc *p, const struct uffd_msg *msg, u
 	struct found a = look(p, msg, nr, i, both), b = look(p, msg, nr, k, both);
 	bool came = may_have_come(p, msg, nr, both);
 
-	if (b.nothing && !a.nothing && (!came || (a.suits == FITS && a.marked)))
+	if (b.nothing && !a.nothing && ((!came && a.known) || (a.suits == FITS && a.marked)))
 		return THIS;
-	if (a.nothing && !b.nothing && (!came || (b.suits == FITS && b.marked)))
+	if (a.nothing && !b.nothing && ((!came && b.known) || (b.suits == FITS && b.marked)))
 		return THAT;
 	if (a.suits && b.suits && ((a.suits < FITS && b.suits < FITS) || a.partly || b.partly))
 		return NOBODY_KNOWS;
