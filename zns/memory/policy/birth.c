@@ -196,9 +196,16 @@ void birth_take(struct zns_mem *m, birth_take_fn *give, void *arg)
 		}
 	}
 	look_from(m, -1);
-	for (unsigned int i = 0; i < nr; i++)
-		if (slot_of(m, orphan[i].nr) >= 0)
+	for (unsigned int i = 0; i < nr; i++) {
+		int slot = slot_of(m, orphan[i].nr);
+
+		if (slot >= 0 && m->proc[slot]) {
 			close(orphan[i].uffd);
-		else
-			birth_doom(m, orphan[i].nr, orphan[i].uffd);
+			continue;
+		}
+		/* the pager died when the child had a slot, and its table was not in the socket */
+		if (slot >= 0)
+			m->sh->proc[slot].used = 0;
+		birth_doom(m, orphan[i].nr, orphan[i].uffd);
+	}
 }
