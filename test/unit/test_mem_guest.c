@@ -1247,6 +1247,14 @@ static void one_grows(struct talk *t)
 	reach(t, 4);
 }
 
+/* Until the turn that is under way has ended, too. */
+static void pause_evictor(struct zns_mem *m)
+{
+	zns_mem_pause(m, true);
+	while (m->evicting && !m->evict_idle)
+		usleep(1000);
+}
+
 /* The reader hears at once of all that @program, or a child that is not recognised, does. */
 static void moves_at_once(struct play *s, void (*program)(struct talk *t), uint32_t ask)
 {
@@ -1259,7 +1267,7 @@ static void moves_at_once(struct play *s, void (*program)(struct talk *t), uint3
 	for (int i = 0; i < WAIT_S * 100 && pages_with(s->pid, s->t->other, 4 * MANY, PRESENT); i++)
 		usleep(10000);
 	assert_int_equal(pages_with(s->pid, s->t->other, 4 * MANY, PRESENT), 0);
-	zns_mem_pause(s->m, true);
+	pause_evictor(s->m);
 	do_step(s, 2);
 	for (unsigned int k = 0; k < PROCS_MAX && !p; k++)
 		if (s->m->proc[k] && s->m->proc[k]->pid == (ask & IN_A_CHILD ? 0 : s->pid))
@@ -1332,10 +1340,13 @@ static bool ends_with_its_child(void)
 
 static void three_moves_and_a_fork(void **state)
 {
+	bool has_ended = false;
+
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	for (int k = 0; k < 20 && !ends_with_its_child(); k++)
-		;
+	for (int k = 0; k < 20 && !has_ended; k++)
+		has_ended = ends_with_its_child();
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
+	assert_true(has_ended); /* else the child was never born */
 }
 
 /* And a child that has no name yet. */
