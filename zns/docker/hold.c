@@ -149,31 +149,27 @@ static int begin(struct hold *h, struct zns_err *err)
 		return zns_fail_sys(err, -errno, "fork");
 	close(zns_take_fd(&to));
 	n = await_pid(h, from, pid_text, sizeof(pid_text));
-	if (n < 0)
+	if (n > 0)
+		ret = write_pid(h, pid_text, (size_t)n, err);
+	if (n > 0 && !ret && h->c->console)
+		/* last: the engine takes one terminal, and a cold start gives its own */
+		ret = terminal_give(h, err);
+	if (n < 0 || ret)
 		hold_kill_all(pid);
-	if (n <= 0) {
+	if (n <= 0 || ret) {
 		waitpid(pid, &status, 0);
 		/* of a supervisor that was killed: a cold start has the same id, which they would
 		 * remove at their end */
 		hold_kill_session(pid);
 		if (!had)
 			hold_forget_in_runc(h);
-		if (n == 0 && WIFEXITED(status) && WEXITSTATUS(status) == HOLD_DELETED)
-			ret = zns_fail(err, -ECANCELED, "it was deleted meanwhile");
-		else if (n == 0 && call_last_error(h->log, why, sizeof(why)))
-			ret = zns_fail(err, -EIO, "%s", why);
-		else
-			ret = zns_fail(err, -EIO, "the restore %s", n ? "stands still" : "ended");
-	} else {
-		ret = write_pid(h, pid_text, (size_t)n, err);
-		if (!ret &&
-		    h->c->console) /* last: the engine takes one, and a cold start gives its own */
-			ret = terminal_give(h, err);
-		if (ret) {
-			kill(pid, SIGKILL);
-			waitpid(pid, NULL, 0);
-		}
 	}
+	if (n == 0 && WIFEXITED(status) && WEXITSTATUS(status) == HOLD_DELETED)
+		ret = zns_fail(err, -ECANCELED, "it was deleted meanwhile");
+	else if (n == 0 && call_last_error(h->log, why, sizeof(why)))
+		ret = zns_fail(err, -EIO, "%s", why);
+	else if (n <= 0)
+		ret = zns_fail(err, -EIO, "the restore %s", n ? "stands still" : "ended");
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
 	if (ret)
 		hold_forget(h);
