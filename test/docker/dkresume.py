@@ -803,17 +803,26 @@ def answer(d, name, rows):
 
 def flood(d, name, number):
     """Types lines without a pause: the numbers of those that LINES answered."""
-    said = b''
-    with attached(d, name, 40) as f, concurrent.futures.ThreadPoolExecutor() as pool:
-        typed = pool.submit(lambda: [f.write(b'y' * 299 + b'\n') for _ in range(number)] + [f.write(b'end\n')])
-        while b' end ' not in said:
-            said += f.read(65536)
-        typed.result()
+    typed, said = (b'y' * 299 + b'\n') * number + b'end\n', b''
+    with attached(d, name, 40) as f:
+        os.set_blocking(f.fileno(), False)
+
+        def ended():
+            nonlocal typed, said
+            while (sent := f.write(typed[:4096]) or 0) | len(got := f.read(65536) or b''):
+                typed, said = typed[sent:], said + got
+            return b' end ' in said
+        dkdaemon.until('the end', ended)
     return [int(n) for n in re.findall(rb'(\d+) y{299} ', said)]
 
 
 def relays():
-    return [p.name for p in Path('/proc').glob('[0-9]*') if b'create' in words(p) and (p / 'comm').read_text() == 'zns-terminal\n']
+    found = []
+    for p in Path('/proc').glob('[0-9]*'):
+        with contextlib.suppress(OSError):       # it may end meanwhile
+            if b'create' in words(p) and (p / 'comm').read_text() == 'zns-terminal\n':
+                found.append(p.name)
+    return found
 
 
 @case
