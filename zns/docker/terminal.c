@@ -121,6 +121,10 @@ static void copy(int tty, int real, int resized)
 					      (struct pollfd){ ways[i]->from, POLLIN, 0 };
 		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			return;
+		/* The container has closed its terminal, and what was typed has no room there. poll
+		 * would report that without end while the engine does not read. */
+		if (in.end && p[0].revents & POLLHUP && !(p[0].revents & POLLOUT))
+			in.at = in.end = 0;
 		for (int i = 0; i < 2; i++)
 			if (p[i].revents && !move(ways[i]))
 				return;
