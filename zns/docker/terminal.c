@@ -109,13 +109,13 @@ static void copy(int tty, int real, int resized)
 	struct way in = { tty, real, { 0 }, 0, 0 }, out = { real, tty, { 0 }, 0, 0 };
 	struct way *const ways[] = { &in, &out };
 	struct signalfd_siginfo info;
+	bool has_said = false;
 
 	fcntl(tty, F_SETFL, O_RDWR | O_NONBLOCK);
 	fcntl(real, F_SETFL, O_RDWR | O_NONBLOCK);
 	for (;;) {
 		struct pollfd p[3] = { [2] = { resized, POLLIN, 0 } };
 
-		copy_size(tty, real);
 		for (int i = 0; i < 2; i++)
 			p[i] = ways[i]->end ? (struct pollfd){ ways[i]->to, POLLOUT, 0 } :
 					      (struct pollfd){ ways[i]->from, POLLIN, 0 };
@@ -130,6 +130,11 @@ static void copy(int tty, int real, int resized)
 				return;
 		if (p[2].revents && read(resized, &info, sizeof(info)) < 0)
 			return;
+		/* The restore sets the checkpoint's size, and ends before the container's first
+		 * output. Later the container may set a size of its own. */
+		if (p[2].revents || (out.end && !has_said))
+			copy_size(tty, real);
+		has_said |= out.end > 0;
 	}
 }
 
