@@ -25,10 +25,10 @@ struct hold {
 /* supervise.c: the parent of the restore, until it has ended. */
 void __attribute__((noreturn)) supervise(struct hold *h);
 /* terminal.c: makes the pair; gives its master to the engine; begins the process that copies, which
- * is a child of the caller's. */
+ * is a child of the caller's. False: it was not begun. */
 int terminal_make(struct hold *h, struct zns_err *err);
 int terminal_give(const struct hold *h, struct zns_err *err);
-void terminal_relay(const struct hold *h);
+bool terminal_relay(const struct hold *h);
 /* Ends process @pid and all below it; @pid may be a child of the caller's, which stays to be waited
  * for. */
 void hold_kill_all(pid_t pid);

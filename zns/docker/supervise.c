@@ -282,7 +282,10 @@ void supervise(struct hold *h)
 	if (p[RESTORE].fd < 0)
 		_exit(1);
 	if (h->c->console) {
-		terminal_relay(h);
+		if (!terminal_relay(h)) {
+			hold_kill_all(pid);
+			_exit(1);
+		}
 		close(zns_take_fd(&h->master));
 		close(zns_take_fd(&h->slave));
 		close(zns_take_fd(&h->console));

@@ -138,14 +138,15 @@ static void copy(int tty, int real, int resized)
 	}
 }
 
-void terminal_relay(const struct hold *h)
+bool terminal_relay(const struct hold *h)
 {
 	int fd[] = { h->slave, h->console, h->restore };
 	sigset_t winch;
+	pid_t pid = fork();
 	int real;
 
-	if (fork())
-		return;
+	if (pid)
+		return pid > 0;
 	call_null_stdio();
 	zns_process_signals();
 	/* nothing else that is open here may stay so as long as the container lives */
