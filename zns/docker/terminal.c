@@ -151,7 +151,8 @@ bool terminal_relay(const struct hold *h)
 	zns_process_signals();
 	/* nothing else that is open here may stay so as long as the container lives */
 	for (int i = 0; i < 3; i++)
-		fd[i] = fcntl(fd[i], F_DUPFD_CLOEXEC, 100);
+		if ((fd[i] = fcntl(fd[i], F_DUPFD_CLOEXEC, 100)) < 0)
+			_exit(1);
 	for (int i = 3; i < 100; i++)
 		close(i);
 	for (int i = 0; i < 3; i++)
