@@ -127,12 +127,14 @@ static int begin(struct hold *h, struct zns_err *err)
 
 	if (listener < 0)
 		return listener;
-	if (h->c->console && (ret = prepare_terminal(h, err))) {
+	if (h->c->console)
+		ret = prepare_terminal(h, err);
+	if (!ret && pipe2(ends, O_CLOEXEC))
+		ret = zns_fail_sys(err, -errno, "pipe");
+	if (ret) {
 		hold_forget(h);
 		return ret;
 	}
-	if (pipe2(ends, O_CLOEXEC))
-		return zns_fail_sys(err, -errno, "pipe");
 	from = ends[0];
 	to = ends[1];
 	unlink(h->log);
