@@ -327,7 +327,7 @@ def from_another(d):
             refused('other', 'no from-allow=PATTERN of docker.rules allows it', wish)
         refused('kid-0', 'there is no such checkpoint', 'warm/other')
         refused('kid-0', 'CONTAINER/CHECKPOINT, or a checkpoint\'s id', '/etc/x')
-        refused('kid-0', 'zns.from-allow is the administrator\'s to say', 'warm/one', '--label', 'zns.from-allow=*')
+        refused('kid-0', 'zns.from-allow can be set only by the administrator', 'warm/one', '--label', 'zns.from-allow=*')
         refused('kid-0', 'differs from the one that was dumped in its user', 'warm/one', '--cap-drop', 'ALL', '--user', '1000')
         refused('kid-0', 'differs from the one that was dumped in its bounding capabilities', ident, '--cap-drop', 'ALL')
         d.docker('commit', 'warm', 'other')
