@@ -456,13 +456,13 @@ def broken_off(scene, victim, extra):
     chain.restore(1)
 
 
-@case
+@case.soak('where criu stands when it is killed is chance; among its traps the task is lost, as with stock')
 def criu_killed(scene):
     """kill -9 of criu after pages were protected anew: nothing of that dump is used."""
     broken_off(scene, 'criu', RUN_ON)
 
 
-@case
+@case.soak('where criu stands when it is killed is chance; among its traps the task is lost, as with stock')
 def criu_killed_live(scene):
     """the same in a live dump."""
     broken_off(scene, 'criu', [*RUN_ON, '--zns-live'])
