@@ -321,7 +321,7 @@ static void metadata_apart(void **state)
 	abort_dump(&a);
 	begin_request(&q, &d, "db", 800, "reject", NULL);
 	d.has_separate_metadata = d.separate_metadata = 1;
-	refused(&a, &q, -ERANGE, "need 9 groups");
+	refused(&a, &q, -ERANGE, "needs 9 groups");
 	begin_request(&q, &d, "db", 800, NULL, NULL);
 	d.has_separate_metadata = d.separate_metadata = 1;
 	r = ask(&a, &q);

@@ -395,7 +395,7 @@ static void impossible_records(void **state)
 	e.k.c.crypt = NULL;
 	assert_ok(zns_sealed_pack(&m, &buf, &len, &err));
 	assert_fails(zns_sealed_parse(buf, len, &d->geo, false, &parsed, &err), -EBADMSG,
-		     "no encrypted checkpoint");
+		     "not of an encrypted checkpoint");
 	free(buf);
 	zns_store_close(s);
 	zns_dev_close(d);
