@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 
 #include "../../zns/memory/engine/mem.h"
+#include "until.h"
 #include "mem_reach.h"
 
 #define MANY 512U /* pages */
@@ -1251,8 +1252,7 @@ static void one_grows(struct talk *t)
 static void pause_evictor(struct zns_mem *m)
 {
 	zns_mem_pause(m, true);
-	while (m->evicting && !m->evict_idle)
-		usleep(1000);
+	until(!m->evicting || m->evict_idle);
 }
 
 /* The reader hears at once of all that @program, or a child that is not recognised, does. */
