@@ -404,7 +404,11 @@ def supervisor(ident):
 
 
 def children(pid):
-    return [int(c) for t in Path(f'/proc/{pid}/task').iterdir() for c in (t / 'children').read_text().split()]
+    found = []
+    for path in Path(f'/proc/{pid}/task').glob('*/children'):
+        with contextlib.suppress(OSError):       # a thread that has just ended
+            found += map(int, path.read_text().split())
+    return found
 
 
 def start_alone(d, ident, pid, start):

@@ -184,7 +184,10 @@ def few_rights(scene):
     for pid, most in ((scene.broker_pid(), {DAC_READ_SEARCH}),
                       (scene.helpers()[0], {SYS_PTRACE, DAC_OVERRIDE, FOWNER, IPC_LOCK, SYS_NICE, SYS_RESOURCE})):
         for thread in os.listdir(f'/proc/{pid}/task'):
-            has, no_new = rights(pid, thread)
+            try:
+                has, no_new = rights(pid, thread)
+            except (FileNotFoundError, ProcessLookupError):
+                continue        # a thread that has just ended
             if has - most:
                 raise Failed(f'{proc(pid, "comm").strip()} has capabilities {sorted(has - most)}')
             if not no_new:

@@ -19,6 +19,7 @@ from pathlib import Path
 import ztlib
 from errors import flip_on_device, page_of_task
 from migration import Daemon, HERE, copy_images, free_port, fresh, lazy_daemon, transfer, wipe_lazy
+from ztfds import descriptors
 from ztlib import Failed, Skipped, alive, wait_until
 from ztscene import Outcome, case_of, expect, suite_main
 
@@ -130,8 +131,7 @@ def awake(scene):
     daemon = lazy_daemon(scene, scene.images, STILL)
 
     def asks():
-        directory = Path(f'/proc/{daemon.proc.pid}/fd')
-        return any(os.readlink(directory / fd) == '/dev/cpu_dma_latency' for fd in os.listdir(directory))
+        return any(link == '/dev/cpu_dma_latency' for _, link in descriptors(daemon.proc.pid))
 
     expect('CPUs are kept awake before the restore', asks(), False)
     restore = begin(scene, scene.task, scene.images)

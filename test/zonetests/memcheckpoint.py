@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import memory
+import ztlib
 from memory import DEADLINE_S, Failed, Skipped, resident, wait_until
 
 CASES = memory.CASES
@@ -42,16 +43,12 @@ class Scene(memory.Stage):
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, cwd=self.dir, start_new_session=True)
         self.programs.append(one)
         self.roots.append(one.pid)
-        wait_until(lambda: resident(one.pid) >= mib << 20 and len(self.tree(one.pid)) == children + 1, 'the program')
+        wait_until(lambda: resident(one.pid) >= mib << 20 and len(ztlib.tree(one.pid)) == children + 1, 'the program')
         return one
-
-    def tree(self, pid):
-        kids = [int(k) for t in Path(f'/proc/{pid}/task').glob('*/children') for k in t.read_text().split()]
-        return [pid] + [p for k in kids for p in self.tree(k)]
 
     def ask(self, pid):
         """All processes look at all of their pages: how many rounds they have done."""
-        pids, rounds = self.tree(pid), 0
+        pids, rounds = ztlib.tree(pid), 0
         for one in pids:
             (self.said / str(one)).unlink(missing_ok=True)
             os.kill(one, signal.SIGUSR1)
@@ -65,7 +62,7 @@ class Scene(memory.Stage):
 
     def shrink(self, pid, share=0.12):
         """Waits until at most this share of the memory is present."""
-        pids = self.tree(pid)
+        pids = ztlib.tree(pid)
         total = sum(resident(p) for p in pids)
         self.attach(pid, f'{max(int(total * share * 0.8) >> 20, 2)}M')
         wait_until(lambda: sum(resident(p) for p in pids) <= total * share, 'the budget')
@@ -87,7 +84,7 @@ class Scene(memory.Stage):
         return ' | '.join(line.split(': ', 1)[-1] for line in log.read_text(errors='replace').splitlines() if 'Error' in line and 'rlimit' not in line)
 
     def dump(self, pid, name, *words, ok=True, wait=True):
-        self.pids = self.tree(pid)
+        self.pids = ztlib.tree(pid)
         return self.criu('dump', name, '-t', pid, '--zns-dev', f'emu:{self.dir}/dev', *words, ok=ok, wait=wait)
 
     def restore(self, name, pid, *words):
@@ -101,7 +98,7 @@ class Scene(memory.Stage):
 
     def end(self, pid):
         """Ends the whole tree; criu needs the PIDs again."""
-        pids = self.tree(pid) if Path(f'/proc/{pid}').exists() else []
+        pids = ztlib.tree(pid) if Path(f'/proc/{pid}').exists() else []
         for one in reversed(pids):
             os.kill(one, signal.SIGKILL)
         for program in self.programs:
@@ -182,7 +179,7 @@ def dump_and_restore(scene, pid, *words, more=()):
     scene.restore('img', pid, *more)
     if scene.ask(pid) < rounds:
         raise Failed('it is not where it was')
-    for one in scene.tree(pid):
+    for one in ztlib.tree(pid):
         unregistered(one)
     print(f'    {total >> 20} MiB, {found["bytes"] >> 20} in the checkpoint, {found["memory_bytes"] >> 20} of them on zones already')
     return found, total
