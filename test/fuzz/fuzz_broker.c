@@ -221,6 +221,10 @@ static void op_memory(struct znsd *d, struct conn *conn, struct conn *c, struct 
 		zns_pb__memory_free__init(r->memory_free);
 		r->memory_free->zones = some_zone(l, in);
 		r->memory_free->n_zones = 1;
+		if (take(in, 3) == 1) {
+			r->memory_free->not_zones = some_zone(l, in);
+			r->memory_free->n_not_zones = 1;
+		}
 		break;
 	default:
 		r->memory_step = calloc(1, sizeof(*r->memory_step));

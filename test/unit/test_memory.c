@@ -586,6 +586,22 @@ static void zones_fail(void **state)
 	batch_free(c);
 }
 
+/* A zone whose first write fails holds nothing and is given back at once: the broker still learns
+ * that it failed. */
+static void empty_zones_fail(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = faulty(f, "write-after=0x*");
+	struct batch *a = batch(0, 1);
+	struct zns_broker b = client(f);
+
+	assert_int_equal(put_says(ps, a, NULL), -EIO);
+	until(nr_suspect(&b) == 4); /* a put tries four, and asks for none after the last */
+	zns_pages_close(ps, true);
+	zns_broker_close(&b);
+	batch_free(a);
+}
+
 /* A zone goes offline: exactly its units are reported lost. */
 static void a_zone_goes(void **state)
 {
@@ -655,6 +671,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(active_zones, few_active, fx_teardown),
 		cmocka_unit_test_setup_teardown(half_full_zones, few_active, fx_teardown),
 		cmocka_unit_test_setup_teardown(zones_fail, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(empty_zones_fail, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(a_zone_goes, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(nothing_works, fx_setup, fx_teardown),
 	};

@@ -198,6 +198,7 @@ int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, str
 		if (!lease_zone_find(l, q->zones[i]))
 			return zns_fail(err, -EINVAL, "zone %u was not granted to this context",
 					q->zones[i]);
+	note(d, l, q->not_zones, q->n_not_zones, true);
 	for (i = 0; i < q->n_zones; i++) {
 		if (!lease_zone_find(l, q->zones[i]))
 			continue; /* named twice */

@@ -275,7 +275,11 @@ static void give_back(struct zns_pages *ps)
 			return;
 		q.memory_free = &f;
 		pthread_mutex_lock(&ps->ask);
+		f.not_zones = ps->bad; /* of a zone that it has back it would believe no failure */
+		f.n_not_zones = ps->nr_bad;
 		ret = call(ps, &q, &r, NULL);
+		if (!ret)
+			ps->nr_bad = 0;
 		pthread_mutex_unlock(&ps->ask);
 		if (!ret)
 			zns_pb__response__free_unpacked(r, NULL);
