@@ -350,7 +350,7 @@ def reader(scene):
         expect('moved', said['moved_checkpoints'] > 0, True)
         written = {z['index'] for z in scene.device.zones() if z['wp']}
         expect('old zones that are still there', old & written, old)
-        out, _ = export.communicate(timeout=30)
+        out, _ = export.communicate(timeout=120)
         expect('what the reader got', hashlib.sha256(out).hexdigest(), before[ident])
     finally:
         export.kill()

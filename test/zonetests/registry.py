@@ -241,7 +241,7 @@ def served(scene):
                 raise Failed('everybody sees the mount')
         finally:
             run.terminate()
-        expect('exit code', run.wait(30), 1)
+        expect('exit code', run.wait(120), 1)
     expect('nothing is left on the way', os.listdir(tmp), [])
 
 

@@ -61,7 +61,7 @@ class Clone:
         if self.process and self.process.poll() is None:
             ztlib.kill(self.init())
         if self.process:
-            self.process.wait(30)
+            self.process.wait(120)
 
 
 class Clones:
