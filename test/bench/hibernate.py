@@ -8,7 +8,6 @@ each round, in a new order:
 
   touch     hibernated without a record; it is asked, and faults
   record    hibernated with a record of the last activation; `znsctl memory wake` and the question at the same moment
-  frozen    the same, and its cgroup was frozen
   files     criu restore by stock criu; the images are in no cache
   zones     criu restore from zones
   lazy      criu restore --lazy-pages from zones
@@ -34,8 +33,6 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
 import kept                         # noqa: E402
 from ztlib import Failed, wait_until       # noqa: E402
-from memory import Skipped              # noqa: E402
-from ztcgroup import Cgroup             # noqa: E402
 
 VALUE, ASK = 850, 1000
 
@@ -88,7 +85,7 @@ class Redis:
 class Bench:
     def __init__(self, args):
         self.dir = Path(tempfile.mkdtemp(prefix='bench-hibernate-', dir=os.environ.get('TMPDIR', '/var/tmp')))
-        self.args, self.figures, self.group = args, {}, None
+        self.args, self.figures = args, {}
         self.env = dict(os.environ, ZNS_CONFIG=str(self.dir / 'etc'), ZNS_RUN=str(self.dir / 'run'))
         self.env.pop('ZNS_DEV', None)
         for name in ('one', 'two', 'files', 'handle'):
@@ -96,11 +93,6 @@ class Bench:
         self.ctl('create', f'emu:{self.dir}/dev.emu', '--zones', '128', '--zone-size', '64M', '--sparse')
         self.one, self.two = Redis(self.dir / 'one', args.keys), Redis(self.dir / 'two', args.keys)
         print(f'{self.one.resident() >> 20} MiB each')
-        try:
-            self.group = Cgroup.all()[0]
-            self.group.add(self.one.pid)
-        except Skipped as reason:
-            print(f'no arm frozen: {reason}')
 
     def ctl(self, *words):
         done = subprocess.run([self.args.build / 'bin/znsctl', *map(str, words)], env=self.env, capture_output=True, text=True, check=False)
@@ -149,9 +141,9 @@ class Bench:
             daemon.wait()
         return figures
 
-    def down(self, *more):
+    def down(self):
         begin = time.monotonic()
-        self.ctl('memory', 'hibernate', self.one.pid, *more)
+        self.ctl('memory', 'hibernate', self.one.pid)
         self.note('hibernate', time.monotonic() - begin, self.one.resident())
 
     def note(self, arm, *figures):
@@ -166,7 +158,7 @@ class Bench:
         self.down()                  # whatever was before: it wakes, and this activation is what is recorded
         self.ctl('memory', 'wake', self.one.pid)
         self.one.ask(which, time.monotonic())
-        self.down(*(['--freeze'] if arm == 'frozen' else []))
+        self.down()
         begin = time.monotonic()
         wake = subprocess.Popen([self.args.build / 'bin/znsctl', 'memory', 'wake', str(self.one.pid)], env=self.env, stdout=subprocess.DEVNULL)
         figures = self.one.ask(which, begin)
@@ -176,7 +168,7 @@ class Bench:
 
     def run(self):
         self.dump()
-        arms = ['touch', 'record', *(['frozen'] if self.group else []), *self.two.images]
+        arms = ['touch', 'record', *self.two.images]
         for which in self.args.keys_of:
             for n in range(self.args.rounds):
                 order = random.sample(arms, len(arms))
@@ -206,8 +198,6 @@ class Bench:
     def close(self):
         self.one.end()
         self.two.end()
-        if self.group:
-            self.group.close()
         for pid in Path('/proc').glob('[0-9]*'):
             try:
                 if f'ZNS_RUN={self.dir}/run'.encode() in (pid / 'environ').read_bytes() and (pid / 'comm').read_text().startswith('zns'):

@@ -88,7 +88,7 @@ static void hibernate(struct zns_mem *m)
 {
 	ZnsPb__MemoryStatus st;
 
-	zns_mem_hibernate(m, false);
+	zns_mem_hibernate(m);
 	await(m, ZNS_PB__MEMORY_STATE__MEMORY_HIBERNATED, &st);
 	if (st.evicted < PAGES * PAGE / 100 * 95)
 		fail_msg("%lu bytes are out; %s; %s", (unsigned long)st.evicted, st.warning,
@@ -170,15 +170,14 @@ static void errors(void **state)
 	}
 	assert_int_equal(zns_mem_start(m, &err), 0);
 	shelves.s->put_error = -ENOSPC;
-	zns_mem_hibernate(m, true); /* our own cgroup has others in it, or cannot be frozen */
+	zns_mem_hibernate(m);
 	await(m, ZNS_PB__MEMORY_STATE__MEMORY_HIBERNATED, &st);
 	assert_non_null(st.warning);
-	assert_false(st.frozen);
 	zns_mem_status_free(&st);
 	ask(&p, 128);
 	/* the store stays busy until the program is to wake */
 	shelves.s->put_error = -EAGAIN;
-	zns_mem_hibernate(m, false);
+	zns_mem_hibernate(m);
 	usleep(300000);
 	status(m, &st);
 	assert_int_equal(st.state, ZNS_PB__MEMORY_STATE__MEMORY_GOING_DOWN);

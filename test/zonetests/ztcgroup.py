@@ -8,7 +8,6 @@ from memory import Skipped, wait_until
 
 
 class Cgroup:
-    """One of our own. All versions that can be made here: Cgroup.all()."""
     def __init__(self, base, file, on):
         self.file, self.on, self.dir = file, on, Path(base) / f'zns-hibernate-{os.getpid()}'
         self.dir.mkdir()
@@ -17,24 +16,18 @@ class Cgroup:
             raise OSError(f'no {file}')
 
     @classmethod
-    def all(cls):
-        made = []
+    def make(cls):
         for base, file, on in (('/sys/fs/cgroup', 'cgroup.freeze', '1'), ('/sys/fs/cgroup/unified', 'cgroup.freeze', '1'),
                                ('/sys/fs/cgroup/freezer', 'freezer.state', 'FROZEN')):
             try:
                 if (Path(base) / 'cgroup.procs').exists():
-                    made.append(cls(base, file, on))
+                    return cls(base, file, on)
             except OSError:
                 pass
-        if not made:
-            raise Skipped('no cgroup can be made here')
-        return made
+        raise Skipped('no cgroup can be made here')
 
     def add(self, pid):
         (self.dir / 'cgroup.procs').write_text(str(pid))
-
-    def frozen(self):
-        return (self.dir / self.file).read_text().strip() == self.on
 
     def freeze(self, on):
         (self.dir / self.file).write_text(self.on if on else '0' if self.on == '1' else 'THAWED')

@@ -163,9 +163,8 @@ static const struct ctl_cmd subs[] = {
 	  "  --encrypt       what goes to zones, also where checkpoints are not encrypted\n"
 	  "  --name NAME     of the context; else the container's, or pid-PID\n" CTL_DEV_HELP,
 	  memory_cmd_attach },
-	{ "memory hibernate", "NAME|PID|CONTAINER [--freeze] [--dram SIZE|SHARE%]",
+	{ "memory hibernate", "NAME|PID|CONTAINER [--dram SIZE|SHARE%]",
 	  "all that can go goes to zones; a touch brings back what it touches",
-	  "  --freeze        its cgroup, too: nothing of it runs before the wake\n"
 	  "  --dram SIZE     if it is not attached yet: its DRAM later; else as now\n"
 	  "  --no-wait       return at once\n" CTL_DEV_HELP,
 	  memory_cmd_hibernate },

@@ -6,13 +6,11 @@
 
 #define LOOK_MS 5
 
-static int tell(const char *name, ZnsPb__MemoryOp op, bool freeze, struct zns_err *err)
+static int tell(const char *name, ZnsPb__MemoryOp op, struct zns_err *err)
 {
 	ZnsPb__MemoryRequest q = ZNS_PB__MEMORY_REQUEST__INIT;
 
 	q.op = op;
-	q.has_freeze = op == ZNS_PB__MEMORY_OP__MEMORY_HIBERNATE;
-	q.freeze = freeze;
 	return memory_call(name, &q, NULL, err);
 }
 
@@ -71,9 +69,9 @@ int memory_cmd_hibernate(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct memory_wish w = { 0 };
 	struct zns_err err = ZNS_ERR_INIT, none = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	bool freeze = false, no_wait = false;
-	const struct ctl_opt opts[] = { CTL_TEXT("dram", &w.dram), CTL_FLAG("freeze", &freeze),
-					CTL_FLAG("no-wait", &no_wait), CTL_DEV, CTL_OPTS_END };
+	bool no_wait = false;
+	const struct ctl_opt opts[] = { CTL_TEXT("dram", &w.dram), CTL_FLAG("no-wait", &no_wait),
+					CTL_DEV, CTL_OPTS_END };
 	char name[MEMORY_NAME];
 	int ret;
 
@@ -89,7 +87,7 @@ int memory_cmd_hibernate(const struct ctl_cmd *cmd, int argc, char **argv)
 	else if (ret)
 		err = none;
 	if (!ret)
-		ret = tell(name, ZNS_PB__MEMORY_OP__MEMORY_HIBERNATE, freeze, &err);
+		ret = tell(name, ZNS_PB__MEMORY_OP__MEMORY_HIBERNATE, &err);
 	if (!ret && !no_wait)
 		ret = await(name, ZNS_PB__MEMORY_STATE__MEMORY_HIBERNATED, &err);
 	if (!ret && !no_wait)
@@ -109,7 +107,7 @@ int memory_cmd_wake(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc != 1)
 		return ctl_usage(cmd, "give one context: its name, or a PID");
 	if (memory_find(args.argv[0], name, sizeof(name), &err) ||
-	    tell(name, ZNS_PB__MEMORY_OP__MEMORY_WAKE, false, &err) ||
+	    tell(name, ZNS_PB__MEMORY_OP__MEMORY_WAKE, &err) ||
 	    await(name, ZNS_PB__MEMORY_STATE__MEMORY_ACTIVE, &err))
 		return ctl_fail(cmd, &err);
 	return memory_show(cmd, name, args.json);

@@ -9,7 +9,7 @@ static const char *state_word(const ZnsPb__MemoryStatus *s)
 	case ZNS_PB__MEMORY_STATE__MEMORY_GOING_DOWN:
 		return "going down";
 	case ZNS_PB__MEMORY_STATE__MEMORY_HIBERNATED:
-		return s->frozen ? "frozen" : "hibernated";
+		return "hibernated";
 	case ZNS_PB__MEMORY_STATE__MEMORY_WAKING:
 		return "waking";
 	default:
@@ -21,7 +21,7 @@ struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 {
 	struct json_object *o = ctl_json(
 		s,
-		"name pid state= since=since_ns:time active=active_ns:time idle_ms frozen "
+		"name pid state= since=since_ns:time active=active_ns:time idle_ms "
 		"record_units wakes activations record_left_out record_missed "
 		"dram resident evicted processes{pid resident evicted evicts why} "
 		"skipped{locked! shared! file! special!} kept evicted_units clean_units "

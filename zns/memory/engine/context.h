@@ -5,7 +5,7 @@
 
 /* Of what is shared from pager to pager. A package is not upgraded to another one under a program
  * (debian/zns-criu.preinst). */
-#define CONTEXT_VERSION 14
+#define CONTEXT_VERSION 15
 
 /* Takes over @sh_fd. *@out is to be left with zns_mem_leave(), also after a failure, if not NULL.
  */

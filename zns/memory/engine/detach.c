@@ -159,7 +159,6 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err)
 	m->no_evict = true;
 	while (m->evicting && !m->evict_idle)
 		nap();
-	freeze_end(m);
 	m->keep_unreadable = true;
 	ret = no_doomed(m, err);
 	if (!ret)

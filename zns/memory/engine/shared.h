@@ -50,15 +50,12 @@ enum hiber_state {
 };
 
 #define RECORD_MAX 32768U /* units */
-#define FROZEN_MAX 512U
 
 struct shared_hiber {
 	_Atomic uint32_t state, wanted;
-	_Atomic uint32_t freeze; /* wanted, too */
 	_Atomic uint32_t again; /* wanted while it rests: what came back shall go out */
 	_Atomic uint64_t idle_ms; /* it hibernates by itself after so long; 0: never */
 	_Atomic int64_t since_ns, active_ns; /* CLOCK_REALTIME: of the state; last activity */
-	char frozen[FROZEN_MAX]; /* the file of the cgroup that we froze; "": none */
 	_Atomic uint32_t wakes, nr;
 	_Atomic uint64_t left_out, missed; /* a sample that was not read; of these, asked for */
 	_Atomic uint64_t unit[RECORD_MAX]; /* record.c */

@@ -113,7 +113,7 @@ static int act(struct pager *p, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAnsw
 		zns_mem_limit(p->m, q->dram);
 		return 0;
 	case ZNS_PB__MEMORY_OP__MEMORY_HIBERNATE:
-		zns_mem_hibernate(p->m, q->has_freeze && q->freeze);
+		zns_mem_hibernate(p->m);
 		return 0;
 	case ZNS_PB__MEMORY_OP__MEMORY_WAKE:
 		zns_mem_wake(p->m);

@@ -18,10 +18,6 @@ static void enter(struct zns_mem *m, enum hiber_state state)
 
 static void begin_rest(struct zns_mem *m)
 {
-	struct zns_err err = ZNS_ERR_INIT;
-
-	if (m->sh->hiber.freeze && freeze_begin(m, &err))
-		mem_warn(m, "not frozen: %s", err.msg);
 	m->hiber.rest_ms = m->hiber.window_ms = now_ms();
 	m->hiber.touched = 0;
 	m->hiber.read_units = m->sh->read_units;
@@ -82,7 +78,6 @@ static void rest(struct zns_mem *m, long *ms)
 static void go_up(struct zns_mem *m)
 {
 	m->sh->hiber.again = 0;
-	freeze_end(m);
 	hiber_replay(m);
 	active_began(m);
 	m->sh->hiber.wakes++;

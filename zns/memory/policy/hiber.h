@@ -63,10 +63,6 @@ void active_fetch(struct proc *p, uint8_t *buf); /* FETCH_RECORD */
 void active_ended(struct zns_mem *m); /* it goes to hibernate */
 void active_began(struct zns_mem *m); /* by a wake */
 
-/* --- freeze.c: the cgroup of the first process, if it has only processes of this context --- */
-int freeze_begin(struct zns_mem *m, struct zns_err *err);
-void freeze_end(struct zns_mem *m); /* if it was us who froze it */
-
 /* --- activity.c --- */
 void activity_look(struct zns_mem *m); /* as often as one likes */
 uint64_t activity_idle_ms(const struct zns_mem *m); /* since the last of it */

@@ -134,8 +134,7 @@ static void hibernation(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->active_ns = h->active_ns;
 	st->has_idle_ms = h->idle_ms > 0;
 	st->idle_ms = h->idle_ms;
-	st->has_frozen = st->has_record_units = st->has_wakes = true;
-	st->frozen = h->frozen[0] != 0;
+	st->has_record_units = st->has_wakes = true;
 	st->record_units = record_nr(m);
 	st->has_record_left_out = st->has_record_missed = true;
 	st->record_left_out = h->left_out;

@@ -100,10 +100,9 @@ void hiber_touched(struct proc *p, uint64_t base)
 		want(m, HIBER_AWAKE);
 }
 
-void zns_mem_hibernate(struct zns_mem *m, bool freeze)
+void zns_mem_hibernate(struct zns_mem *m)
 {
-	m->sh->hiber.freeze = freeze;
-	m->sh->hiber.again = !m->sh->hiber.frozen[0];
+	m->sh->hiber.again = 1;
 	want(m, HIBER_REST);
 }
 

@@ -69,7 +69,7 @@ void zns_mem_limit(struct zns_mem *m, uint64_t dram);
  * activation touched is read ahead. These calls only ask for it; zns_mem_status() tells how far it
  * is.
  */
-void zns_mem_hibernate(struct zns_mem *m, bool freeze);
+void zns_mem_hibernate(struct zns_mem *m);
 void zns_mem_wake(struct zns_mem *m);
 /* Hibernate without being asked after @ms without activity; 0: never. */
 void zns_mem_idle(struct zns_mem *m, uint64_t ms);
