@@ -511,7 +511,7 @@ def lines_fit(scene):
     run_ctl(scene, 0, 'retain', ENGINE_ID, '--keep', '3', '--ttl', '7d')
     run_ctl(scene, 0, 'reserve', ENGINE_ID[::-1], '--groups', '1')
     for command in ('ls', 'ls -v', 'status', 'zones --table', 'zones', 'verify --all', 'groups', 'retain', 'gc --dry-run', f'show {other}', f'show {ENGINE_ID}',
-                    'compact --dry-run', f'rm --dry-run {ident}', 'fsck', 'top --once --interval 1', 'memory status', 'memory top --once --interval 1', 'key show',
+                    'compact --dry-run', f'rm --dry-run {ident}', 'fsck', 'top --once --interval 1', 'memory status', 'key show',
                     'docker stats', 'compact --help', 'key --help', '--help'):
         code, shown = on_terminal(scene, b'', *command.split())
         expect(f'{command}: exit', code, 0)
@@ -580,7 +580,7 @@ def completion(scene):
                           (('criu-zns', 'restore', '--zns-checkpoint', ''), [ident])):
         got = offered(*words)
         expect(f'lacking after {words}', [w for w in wanted if w not in got], [])
-    expect('after memory', sorted(filter(None, offered('znsctl', 'memory', ''))), ['attach', 'detach', 'hibernate', 'limit', 'status', 'top', 'wake'])
+    expect('after memory', sorted(filter(None, offered('znsctl', 'memory', ''))), ['attach', 'detach', 'hibernate', 'limit', 'status', 'wake'])
     commands = re.findall('^  ([a-z]+) ', run_ctl(scene, 0, '--help'), re.M)
     expect('commands not offered', set(commands) - set(offered('znsctl', '')), set())
     for command in commands:

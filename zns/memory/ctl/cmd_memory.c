@@ -175,11 +175,6 @@ static const struct ctl_cmd subs[] = {
 	  "  --dram SIZE     so much of its memory stays in DRAM\n", limit },
 	{ "memory status", "[NAME|PID]",
 	  "the contexts here, or all of one; what this kernel allows", "", status },
-	{ "memory top", "[--interval TIME] [--once]",
-	  "what all contexts do just now: faults, evictions, reads and writes",
-	  "  --interval TIME between two looks: 5; else 2\n"
-	  "  --once          one interval, then it ends; so does --json\n",
-	  memory_cmd_top },
 };
 
 static int cmd_memory(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -198,11 +193,10 @@ static int cmd_memory(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "--help") && strcmp(argv[1], "-h"))
 		return ctl_usage(
 			cmd,
-			"attach, detach, hibernate, wake, limit, status or top is wanted, not \"%.40s\"",
+			"attach, detach, hibernate, wake, limit or status is wanted, not \"%.40s\"",
 			ctl_text(argv[1]));
 	if (argc < 2)
-		return ctl_usage(cmd,
-				 "attach, detach, hibernate, wake, limit, status or top is wanted");
+		return ctl_usage(cmd, "attach, detach, hibernate, wake, limit or status is wanted");
 	printf("usage: znsctl memory COMMAND ...\n%s\n\n", cmd->brief);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(subs); i++)
 		printf("  %s %s\n      %s\n%s", subs[i].name + len, subs[i].args, subs[i].brief,
@@ -212,7 +206,7 @@ static int cmd_memory(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd memory_cmd_memory = {
 	"memory",
-	"attach|detach|hibernate|wake|limit|status|top ...",
+	"attach|detach|hibernate|wake|limit|status ...",
 	"running programs whose unused memory is on zones",
 	"",
 	cmd_memory,

@@ -85,7 +85,6 @@ struct json_object *memory_top_json(const struct memory_look *now,
 /* of the machine, "; memory pressure …"; and as JSON, or NULL */
 void memory_pressure_text(FILE *f);
 struct json_object *memory_pressure_json(void);
-int memory_cmd_top(const struct ctl_cmd *cmd, int argc, char **argv);
 
 /* cmd_memory.c: the command of znsctl-memory */
 extern const struct ctl_cmd memory_cmd_memory;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* memory top: what all contexts do just now, between two looks at their counters. */
+/* What all contexts do just now, between two looks at their counters: znsctl top. */
 #include <fcntl.h>
 #include <string.h>
 #include "memory.h"
-#include "../../ctl/lib/screen.h"
 
 /* Per second, between two looks; false: there is no earlier one. */
 struct rates {
@@ -160,52 +159,4 @@ void memory_top_text(FILE *f, const struct memory_look *now, const struct memory
 	for (size_t i = 0; row && i < now->nr; i++)
 		show_row(f, &row[i]);
 	free(row);
-}
-
-static int take(void *look, void *arg, struct zns_err *err)
-{
-	return memory_look_take(look, err);
-}
-
-static void drop(void *look)
-{
-	memory_look_free(look);
-}
-
-static void text(FILE *f, const void *now, const void *before)
-{
-	const struct memory_look *l = now;
-
-	fprintf(f, "%zu memory context%s", l->nr, l->nr == 1 ? "" : "s");
-	memory_pressure_text(f);
-	fprintf(f, "\n\n");
-	memory_top_text(f, now, before);
-}
-
-static struct json_object *json(const void *now, const void *before)
-{
-	const struct memory_look *n = now, *b = before;
-
-	return ctl_obj(J("interval_s", (double)(n->ns - b->ns) / 1e9),
-		       J("memory_pressure", memory_pressure_json()),
-		       J("contexts", memory_top_json(n, b)));
-}
-
-int memory_cmd_top(const struct ctl_cmd *cmd, int argc, char **argv)
-{
-	static const struct ctl_watched what = { sizeof(struct memory_look), take, drop, text,
-						 json };
-	struct ctl_screen screen = { .interval_s = 2 };
-	struct zns_err err = ZNS_ERR_INIT;
-	struct ctl_args args = { 0 };
-	const struct ctl_opt opts[] = { CTL_FLAG("once", &screen.once),
-					CTL_DURATION("interval", &screen.interval_s, 1),
-					CTL_OPTS_END };
-
-	if (ctl_parse(cmd, argc, argv, opts, &args))
-		return args.code;
-	if (args.argc)
-		return ctl_usage(cmd, "this takes no argument: it shows all contexts");
-	screen.json = args.json;
-	return ctl_watch(&screen, &what, NULL, &err) ? ctl_fail(cmd, &err) : CTL_OK;
 }
