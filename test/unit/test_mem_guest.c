@@ -302,7 +302,7 @@ static void has_xdp_in_a_thread(struct talk *t)
 	sleeper(t);
 }
 
-static void pins(void (*program)(struct talk *t), const char *what)
+static void attach_refused(void (*program)(struct talk *t), const char *what)
 {
 	static struct play s;
 
@@ -316,11 +316,29 @@ static void pins(void (*program)(struct talk *t), const char *what)
 	play_end(&s);
 }
 
+/* Has its memory, and is no thread of it. */
+static int sharer(void *arg)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pauses(arg) != NULL;
+}
+
+static void has_sharer(struct talk *t)
+{
+	t->other = clone(sharer, fresh(64) + 64 * PAGE, CLONE_VM | SIGCHLD, NULL) < 0;
+	sleeper(t);
+}
+
+static void shared(void **state)
+{
+	attach_refused(has_sharer, "shares the memory");
+}
+
 static void pinned(void **state)
 {
-	pins(has_io_uring, "io_uring");
-	pins(has_xdp, "AF_XDP");
-	pins(has_xdp_in_a_thread, "AF_XDP");
+	attach_refused(has_io_uring, "io_uring");
+	attach_refused(has_xdp, "AF_XDP");
+	attach_refused(has_xdp_in_a_thread, "AF_XDP");
 }
 
 static void begins_to_pin(struct talk *t)
@@ -1419,6 +1437,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nobody_takes_it),
 		cmocka_unit_test(not_to_who_shares),
 		cmocka_unit_test(not_to_sovereigns),
+		cmocka_unit_test(shared),
 		cmocka_unit_test(pinned),
 		cmocka_unit_test(pinned_later),
 		cmocka_unit_test(ends_while_handed_over),

@@ -337,7 +337,7 @@ static void shares(struct talk *t)
 
 	fill_pages(mem, MANY, 1);
 	t->done = 1;
-	if (clone(outlives, stack + 64 * PAGE, CLONE_VM, arg) < 0)
+	if (clone(outlives, stack + 64 * PAGE, CLONE_VM | CLONE_PARENT, arg) < 0)
 		t->wrong++;
 	while (t->step < 2)
 		usleep(1000);

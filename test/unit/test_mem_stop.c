@@ -271,7 +271,7 @@ static void shares(struct talk *t)
 
 	fill_pages(mem, MANY, 1);
 	t->other = (uintptr_t)mem;
-	t->pid = clone(sharer, stack + STACK_SIZE, CLONE_VM | SIGCHLD, t);
+	t->pid = clone(sharer, stack + STACK_SIZE, CLONE_VM | CLONE_PARENT | SIGCHLD, t);
 	reach(t, 1);
 	check_pages(t, mem, MANY, 1);
 	reach(t, 2);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "../../track/threads.h"
 #include "../policy/birth.h"
 #include "context.h"
 #include "../policy/family.h"
@@ -15,6 +16,7 @@
 #include "hold.h"
 
 #define AGE_BEGIN_MS 5000U
+#define ALONE_MS 1000U /* for a child of vfork() to execute its program */
 #define ATTACH_TRIES 10
 #define ATTACH_PAUSE_NS 100000000L
 
@@ -90,8 +92,11 @@ int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *sto
  * later. Between two tries the others run. */
 int zns_mem_attach(struct zns_mem *m, pid_t pid, struct zns_err *err)
 {
-	int ret = family_join(m, pid, err);
+	/* a child that has its memory would not stand still with it */
+	int ret = threads_alone(pid, ALONE_MS, err);
 
+	if (!ret)
+		ret = family_join(m, pid, err);
 	for (int i = 1; i < ATTACH_TRIES && ret == -ETIMEDOUT; i++) {
 		nanosleep(&(struct timespec){ .tv_nsec = ATTACH_PAUSE_NS }, NULL);
 		ret = family_join(m, pid, err);
