@@ -110,11 +110,101 @@ static void forked_in_parts(void **state)
 	play_end(&s);
 }
 
+/* ---- a move is told of after a fork that came after it ---- */
+
+/* Messages that were read and are not told yet; the program's changes go on meanwhile. */
+static struct {
+	int fd;
+	bool forked;
+	_Atomic unsigned int nr;
+	struct uffd_msg msg[2];
+} late = { .fd = -1 };
+
+ssize_t __real_read(int fd, void *buf, size_t len);
+ssize_t __wrap_read(int fd, void *buf, size_t len);
+int __real_ioctl(int fd, unsigned long what, void *arg);
+int __wrap_ioctl(int fd, unsigned long what, void *arg);
+
+ssize_t __wrap_read(int fd, void *buf, size_t len)
+{
+	struct uffd_msg *msg = buf;
+	ssize_t n;
+
+	if (fd < 0 || fd != late.fd)
+		return __real_read(fd, buf, len);
+	if (late.forked && late.nr) {
+		*msg = late.msg[0];
+		late.msg[0] = late.msg[1];
+		late.nr--;
+		return sizeof(*msg);
+	}
+	n = __real_read(fd, buf, sizeof(*msg));
+	if (n != sizeof(*msg))
+		return n;
+	late.forked |= msg->event == UFFD_EVENT_FORK;
+	if (late.forked || (msg->event != UFFD_EVENT_REMAP && msg->event != UFFD_EVENT_UNMAP))
+		return n;
+	assert_true(late.nr < 2);
+	late.msg[late.nr++] = *msg;
+	errno = EAGAIN;
+	return -1;
+}
+
+int __wrap_ioctl(int fd, unsigned long what, void *arg)
+{
+	bool asks = what == UFFDIO_COPY &&
+		    !((struct uffdio_copy *)arg)->len; /* mem_uffd_changes() */
+
+	if (fd < 0 || fd != late.fd || !asks || !late.nr)
+		return __real_ioctl(fd, what, arg);
+	errno = EAGAIN;
+	return -1;
+}
+
+static void moves_and_forks(struct talk *t)
+{
+	uint8_t *all = mmap(NULL, 4 * MANY * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+		*mem = all + MANY * PAGE, *to = mem + 2 * MANY * PAGE;
+	int status = 1;
+	pid_t child;
+
+	mprotect(mem, MANY * PAGE, PROT_READ | PROT_WRITE);
+	fill_pages(mem, MANY, 1);
+	reach(t, 1);
+	mremap(mem, MANY * PAGE, MANY * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	child = fork();
+	if (!child) {
+		check_pages(t, to, MANY, 1);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	t->wrong += status != 0;
+	check_pages(t, to, MANY, 1);
+	reach(t, 2);
+}
+
+/* The child has its memory where it was moved to before. */
+static void forked_after_a_move(void **state)
+{
+	static struct play s;
+
+	play_begin(&s, moves_and_forks);
+	play_attach(&s);
+	await_bytes_out(&s, 0, MANY * PAGE * 3 / 4);
+	late.fd = proc_of(s.m, s.pid)->uffd;
+	do_step(&s, 2);
+	assert_true(late.forked);
+	assert_int_equal(late.nr, 0);
+	late.fd = -1;
+	play_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(not_forked),
 		cmocka_unit_test(forked_in_parts),
+		cmocka_unit_test(forked_after_a_move),
 	};
 
 	if (argc > 1)

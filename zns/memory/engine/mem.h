@@ -284,8 +284,9 @@ int mem_uffd_protect(int uffd, uint64_t start, uint64_t end, bool on);
 /* *@done, here and below: bytes; with an error, too */
 int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool protect,
 		  uint64_t *done);
-/* Is all of it, at most UNIT bytes, in one area that is registered? -ENOENT: it is not. Nothing is
- * changed. */
+/* Is all of it, at most MEM_HAS_MAX bytes, in one area that is registered? -ENOENT: it is not.
+ * Nothing is changed. */
+#define MEM_HAS_MAX MIB(4)
 int mem_uffd_has(int uffd, uint64_t start, uint64_t end);
 int mem_uffd_zero(int uffd, uint64_t start, uint64_t end, uint64_t *done);
 int mem_uffd_poison(int uffd, uint64_t start, uint64_t end);

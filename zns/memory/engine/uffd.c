@@ -102,7 +102,7 @@ static void *unreadable;
 
 static void map_unreadable(void)
 {
-	unreadable = mmap(NULL, UNIT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unreadable = mmap(NULL, MEM_HAS_MAX, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
 int mem_uffd_has(int uffd, uint64_t start, uint64_t end)

@@ -214,6 +214,68 @@ static bool is_before(const struct proc *p, const struct uffd_msg *msg, unsigned
 	return start < end && known_within(p, start, end) && !is_free(p, msg, nr, first, then);
 }
 
+static bool child_lacks(const struct uffd_msg *fork, uint64_t page)
+{
+	return mem_uffd_has((int)fork->arg.fork.ufd, page, page + PAGE) == -ENOENT;
+}
+
+/* Has @k to be taken before the fork @i? The child's memory is where that move brought it, or one
+ * that followed. */
+static bool is_before_fork(const struct uffd_msg *msg, unsigned int nr, unsigned int k,
+			   const struct uffd_msg *fork)
+{
+	struct place from = from_of(&msg[k]), to = to_of(&msg[k]);
+
+	if (fork->event != UFFD_EVENT_FORK || !to.end || !child_lacks(fork, from.start))
+		return false;
+	if (!child_lacks(fork, to.start))
+		return true;
+	for (unsigned int n = k + 1; n < nr; n++)
+		if (is_same(from_of(&msg[n]), to))
+			return is_before_fork(msg, nr, n, fork);
+	return false;
+}
+
+struct heard {
+	const struct uffd_msg *msg, *fork;
+	unsigned int nr;
+	uint64_t has; /* the child has all from the last unit up to there */
+};
+
+/* Does the child lack what @u has on a zone, though none of the events tells why? */
+static int child_lacks_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	struct heard *h = arg;
+	bool lacks = false;
+
+	if (!ON_ZONE(u->word) || (base < h->has && !u->addr))
+		return 0;
+	for (uint64_t len = MEM_HAS_MAX; len >= UNIT; len /= 8) {
+		h->has = base + len;
+		if (mem_uffd_has((int)h->fork->arg.fork.ufd, base, h->has) != -ENOENT)
+			return 0;
+	}
+	h->has = 0;
+	for (uint64_t page = base, bits = u->pages & 0xffff; bits; page += PAGE, bits >>= 1) {
+		bool told = false;
+
+		for (unsigned int i = 0; i < h->nr; i++)
+			told |= overlap(from_of(&h->msg[i]), (struct place){ page, page + PAGE });
+		lacks |= bits & 1 && !told && child_lacks(h->fork, page);
+	}
+	return lacks;
+}
+
+/* A move that was before the fork may not have been told of yet. Else the memory was not copied
+ * (MADV_DONTFORK). */
+static bool is_early(struct proc *p, const struct uffd_msg *msg, unsigned int nr, unsigned int i)
+{
+	struct heard h = { .msg = msg, .fork = &msg[i], .nr = nr };
+
+	return p->u && msg[i].event == UFFD_EVENT_FORK && mem_uffd_changes(p->uffd) &&
+	       !mem_without(RULE_FORK) && table_each(p, child_lacks_unit, &h);
+}
+
 /* The part of @at that lies in the @len bytes from @from on. */
 static struct place within(struct place at, uint64_t from, uint64_t len)
 {
@@ -313,7 +375,8 @@ static unsigned int before(const struct proc *p, const struct uffd_msg *msg, uns
 			   unsigned int i)
 {
 	for (unsigned int k = 0; k < nr; k++)
-		if (k != i && msg[k].event && is_before(p, msg, nr, k, i))
+		if (k != i && msg[k].event &&
+		    (is_before(p, msg, nr, k, i) || is_before_fork(msg, nr, k, &msg[i])))
 			return k;
 	return nr;
 }
@@ -352,6 +415,8 @@ bool order_is_missing(struct proc *p, const struct uffd_msg *msg, unsigned int n
 		struct place to = to_of(&msg[i]);
 
 		if (to.end && known_within(p, to.start, to.end) && before(p, msg, nr, i) == nr)
+			return true;
+		if (is_early(p, msg, nr, i))
 			return true;
 	}
 	return order_is_unsure(p, msg, nr);
