@@ -38,6 +38,8 @@
 #define LOG_PREFIX "zns: "
 
 #define LOG_NAME "zns-memory.log" /* the log of the daemon, in the work directory */
+#define GUARD_INSTALL 102 /* MADV_, Linux 6.13 */
+#define WP_UNPOPULATED (1UL << 13) /* UFFD_FEATURE_, Linux 6.4 */
 #define GO 1 /* the message that stands for success; else a line says why the request failed */
 
 struct pids {
@@ -77,6 +79,15 @@ static int move(int sk, void *buf, size_t len, bool in)
 			return -1;
 	}
 	return 0;
+}
+
+/* Markers where pages lack: guard pages, of which no event tells, take them away. Older kernels have
+ * no guard pages. */
+unsigned long zns_uffd_features(unsigned long stock)
+{
+	bool has_guards = zns_extends() && !madvise(NULL, 0, GUARD_INSTALL);
+
+	return has_guards ? stock | WP_UNPOPULATED : stock;
 }
 
 /* ---- a program of ours, beside us ---- */

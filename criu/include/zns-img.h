@@ -187,6 +187,9 @@ extern void zns_holder_close(int uffd);
 extern int zns_lazy_connect(int sk, const struct sockaddr *to, socklen_t len);
 extern int zns_lazy_inherited(void);
 extern int zns_lazy_accept(int sk, struct sockaddr *from, socklen_t *len);
+/* Features to ask for of a task's userfaultfd: @stock, and what a pager needs as well
+ * (zns-extend.h). */
+extern unsigned long zns_uffd_features(unsigned long stock);
 extern void zns_holder_given(void);
 /*
  * Call freeze before the tasks are frozen, thaw if they run before the commit (pre-dump). A live

@@ -14,7 +14,7 @@ LINKER = ' -fuse-ld=gold' if shutil.which('ld.gold', path='/usr/bin') else ''
 SAN = f'-fsanitize=address,undefined -fno-sanitize-recover=undefined{LINKER}'
 
 # Of each suite of memory contexts the shortest way from end to end; the others: make memory, memory-checkpoint.
-MEMORY = {'memory': 'budget both', 'memcheckpoint': 'volume refused', 'memoryrestore': 'pages refusals'}
+MEMORY = {'memory': 'budget both', 'memcheckpoint': 'volume refused', 'memoryrestore': 'pages guarded refusals'}
 # The others wait until znsd gives memory back: make restores, make rounds.
 RESTORES = 'at-once small-memory encrypted dead-helpers dead-broker next-checkpoint capped'.split()
 # FerretDB has to be built, which takes as long as all of these: the soak's. Two daemons share the rest, since most cases wait.

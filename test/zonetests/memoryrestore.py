@@ -289,6 +289,45 @@ def tree(stage, args):
     print(f'    {found["resident"] >> 20} MiB of 12 for four processes; {ended_well(r)}')
 
 
+GUARDED = """
+import ctypes, mmap, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+SIZE, PAGE, call = 8 << 20, 4096, ctypes.CDLL(None).madvise
+call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+m = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+m[:] = b'x' * SIZE
+at = ctypes.addressof(ctypes.c_char.from_buffer(m))
+print('ready', flush=True)
+signal.sigwait([signal.SIGUSR1])
+none = 0
+for page in range(1, SIZE // PAGE, 16):
+    none |= call(at + page * PAGE, PAGE, 102)        # MADV_GUARD_INSTALL, and _REMOVE
+    none |= call(at + page * PAGE, PAGE, 103)
+wrong = sum(m[page * PAGE] != (0 if page % 16 == 1 else 120) for page in range(SIZE // PAGE))
+print('no guards' if none else f'wrong {wrong}', flush=True)
+signal.pause()
+"""
+
+
+@case
+def guarded(stage, args):
+    """Guard pages that come and go while a page is in the checkpoint: it is zeroes afterwards"""
+    r = Restored(stage(zones=160), [sys.executable, '-c', GUARDED], lambda r: 'ready' in r.text())
+    r.dump()
+    r.restore('32M')
+    if unread(r) < 7 << 20:
+        raise Failed(f'{unread(r) >> 20} MiB are in the checkpoint')
+    os.kill(r.pid, signal.SIGUSR1)
+    wait_until(lambda: r.text().count('\n') > 1, 'its answer')
+    said = r.text().splitlines()[-1]
+    if said == 'no guards':
+        raise memory.Skipped('this kernel has no guard pages')
+    if said != 'wrong 0':
+        raise Failed(said)
+    os.kill(r.pid, signal.SIGKILL)
+    wait_until(lambda: not r.alive(), 'its end')
+
+
 def redis_of(stage, *options):
     """A Redis, and who asks it: the words of a command, or a text with a command in each line."""
     if not shutil.which('redis-server'):

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A process whose restore left its memory in a checkpoint. It stands still while this is done; its
- * userfaultfd has events and missing pages already, as a lazy restore wants them.
+ * userfaultfd has events and missing pages already, as a lazy restore wants them, and markers
+ * (criu/adapter/zns-extend.c).
  */
 #include <errno.h>
 #include <string.h>
@@ -66,6 +67,34 @@ static void enter(struct proc *p, const struct zns_mem_given *g, size_t nr)
 	}
 }
 
+static void protect(const struct proc *p, const struct range *r)
+{
+	if (r->end)
+		mem_uffd_protect(p->uffd, r->start, r->end, true);
+}
+
+/*
+ * What is to come gets markers of write protection, as what was evicted has them: guard pages take
+ * them away (unit_set_marked()). Where the kernel has none the units stay unmarked.
+ */
+static void mark(struct proc *p, const struct zns_mem_given *g, size_t nr)
+{
+	struct range all = { 0 }, r;
+
+	for (size_t i = 0; i < nr && !mem_without(RULE_MARKED); i++)
+		for (uint32_t pages = g[i].pages; next_run(&pages, g[i].addr, &r);
+		     all.end = r.end) {
+			if (r.start == all.end)
+				continue;
+			protect(p, &all);
+			all.start = r.start;
+		}
+	protect(p, &all);
+	for (size_t i = 0; i < nr; i++)
+		if (present_is_marked(p, g[i].addr, g[i].pages))
+			unit_set_marked(p, unit_at(p, g[i].addr), true);
+}
+
 int zns_mem_adopt(struct zns_mem *m, pid_t pid, int uffd, const struct zns_mem_given *g, size_t nr,
 		  struct zns_err *err)
 {
@@ -82,6 +111,7 @@ int zns_mem_adopt(struct zns_mem *m, pid_t pid, int uffd, const struct zns_mem_g
 		ret = enlist(p, g, nr, err);
 	if (!ret) {
 		enter(p, g, nr);
+		mark(p, g, nr);
 		p->again_ns = zns_mono_ns() + RESTORE_NS;
 		proc_why(p, "it is being restored");
 		if (proc_add(m, p))

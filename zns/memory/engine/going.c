@@ -406,8 +406,7 @@ static bool end_of_stop(struct going *g)
 static bool mark(struct work *w, uint64_t base, uint32_t pages)
 {
 	const struct proc *p = w->g->p;
-	uint64_t entry[UNIT_PAGES];
-	uint32_t left = pages, marked = 0;
+	uint32_t left = pages;
 	struct range r;
 	int ret = 0;
 
@@ -416,11 +415,7 @@ static bool mark(struct work *w, uint64_t base, uint32_t pages)
 			ret = mem_uffd_protect(p->uffd, r.start, r.end, true);
 		} while (ret == -EAGAIN && try_later(w, ret));
 	}
-	if (ret || present_entries(p->pagemap, base, UNIT_PAGES, entry))
-		return false;
-	for (unsigned int i = 0; i < UNIT_PAGES; i++)
-		marked |= (entry[i] & (PRESENT | MARKER)) == MARKER ? 1U << i : 0;
-	return pages && (marked & pages) == pages;
+	return !ret && present_is_marked(p, base, pages);
 }
 
 /*

@@ -462,6 +462,8 @@ struct unit_pages {
 int present_look(const struct proc *p, int pagemap, const struct unit *u, uint64_t base,
 		 struct unit_pages *is);
 bool present_is_guard(const struct proc *p, uint64_t addr);
+/* Does each of these pages of the unit at @base have a marker of write protection? */
+bool present_is_marked(const struct proc *p, uint64_t base, uint32_t pages);
 /* A page in swap that is protected looks like a hole with a marker, and counts as one. */
 bool present_is_hole(const struct proc *p, uint64_t addr);
 

@@ -75,6 +75,18 @@ bool present_is_guard(const struct proc *p, uint64_t addr)
 	return !present_entries(p->pagemap, addr, 1, &entry) && entry & GUARD;
 }
 
+bool present_is_marked(const struct proc *p, uint64_t base, uint32_t pages)
+{
+	uint64_t entry[UNIT_PAGES];
+	uint32_t marked = 0;
+
+	if (present_entries(p->pagemap, base, UNIT_PAGES, entry))
+		return false;
+	for (unsigned int i = 0; i < UNIT_PAGES; i++)
+		marked |= (entry[i] & (PRESENT | MARKER)) == MARKER ? 1U << i : 0;
+	return pages && (marked & pages) == pages;
+}
+
 int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg)
 {
 	static const struct scan_query q = { .mask = IS_PRESENT, .returned = IS_PRESENT };
