@@ -61,25 +61,6 @@ static int bring_all(struct zns_mem *m, struct back *b)
 	return -ETIMEDOUT;
 }
 
-/* What a process has not dropped yet is neither here nor there. */
-static int finish_rests(struct zns_mem *m, struct zns_err *err)
-{
-	struct proc *list[PROCS_MAX];
-	unsigned int nr;
-	int ret = 0;
-
-	procs(m, list, &nr);
-	for (unsigned int i = 0; i < nr; i++) {
-		if (!ret && evict_rest(list[i], REST_MS))
-			ret = zns_fail(
-				err, -EBUSY,
-				"process %d is frozen or stopped: let it run first; all stays as it is",
-				list[i]->pid);
-		proc_put(list[i]);
-	}
-	return ret;
-}
-
 /* Without its userfaultfd it would read zeroes. Ends with its being found and killed. */
 static int no_doomed(struct zns_mem *m, struct zns_err *err)
 {
@@ -162,7 +143,7 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err)
 	m->keep_unreadable = true;
 	ret = no_doomed(m, err);
 	if (!ret)
-		ret = finish_rests(m, err);
+		ret = evict_rests(m, err);
 	if (!ret)
 		ret = check_room(m, err);
 	if (ret) {

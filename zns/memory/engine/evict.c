@@ -317,6 +317,25 @@ int evict_rest(struct proc *p, unsigned int limit_ms)
 	return 0;
 }
 
+int evict_rests(struct zns_mem *m, struct zns_err *err)
+{
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+	int ret = 0;
+
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		if (!ret && evict_rest(list[i], REST_MS))
+			ret = zns_fail(
+				err, -EBUSY,
+				"process %d of memory context %s stands still (frozen, paused or "
+				"stopped?) in the middle of an eviction: let it run first",
+				list[i]->pid, m->sh->name);
+		proc_put(list[i]);
+	}
+	return ret;
+}
+
 void evict_forget(struct proc *p)
 {
 	struct zns_err err;

@@ -526,6 +526,8 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 /* What the process had no time to drop. -EINPROGRESS: it has none now. */
 #define REST_MS 2000 /* enough, if it goes on just now */
 int evict_rest(struct proc *p, unsigned int limit_ms);
+/* Of all: what has not gone yet is neither here nor there. -EBUSY: it does not go. */
+int evict_rests(struct zns_mem *m, struct zns_err *err);
 void evict_forget(struct proc *p); /* the same, when it has ended */
 
 /* --- clean.c --- */

@@ -54,30 +54,6 @@ static int pause_evictor(struct zns_mem *m)
 	return 0;
 }
 
-static int stands_still(const struct proc *p, struct zns_err *err)
-{
-	return zns_fail(err, -EBUSY,
-			"process %d of memory context %s stands still (paused?) in the middle of "
-			"an eviction: resume it first",
-			p->pid, p->m->sh->name);
-}
-
-/* Pages that a process has not dropped yet are in no table. The evictor stands still. */
-static int end_rests(struct zns_mem *m, struct zns_err *err)
-{
-	struct proc *list[PROCS_MAX];
-	unsigned int nr;
-	int ret = 0;
-
-	procs(m, list, &nr);
-	for (unsigned int i = 0; i < nr; i++) {
-		if (!ret && evict_rest(list[i], REST_MS))
-			ret = stands_still(list[i], err);
-		proc_put(list[i]);
-	}
-	return ret;
-}
-
 int zns_mem_seal(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns_err *err)
 {
 	int ret;
@@ -95,7 +71,7 @@ int zns_mem_seal(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns_er
 				    m->sh->name);
 	}
 	family_look(m); /* names children */
-	ret = end_rests(m, err);
+	ret = evict_rests(m, err);
 	if (ret)
 		zns_mem_unseal(m);
 	return ret;
