@@ -39,8 +39,9 @@ $(B)/test/test_crypt_stripe: WRAP = -Wl,--wrap=zns_crypt_seal_unit
 DURABLE_WRAP	:= -Wl,--wrap=pwritev64v2,--wrap=fdatasync,--wrap=nvme_run
 $(B)/test/test_durable: WRAP = $(DURABLE_WRAP)
 
-# Events that come late.
+# Events that come late, or in another order.
 $(B)/test/test_mem_forked: WRAP = -Wl,--wrap=read,--wrap=ioctl
+$(B)/test/test_mem_moves: WRAP = -Wl,--wrap=read
 
 # What a key's memory holds when it goes, and nonces.
 $(B)/test/test_crypt: WRAP = -Wl,--wrap=munmap,--wrap=aead_seal

@@ -4,6 +4,8 @@
  * lock: so what it does next to the memory may be told of first. And with a pager in which
  * somebody is late; there, each case without the rule that it is about must show wrong pages.
  */
+#include <linux/userfaultfd.h>
+
 #include "mem_life.h"
 
 #define LEN (PAGES * PAGE)
@@ -184,6 +186,43 @@ enum late {
 	EVICTOR /* the evictor and the store are slow, so that other threads move pages meanwhile */
 };
 
+static _Atomic bool swaps;
+
+ssize_t __real_read(int fd, void *buf, size_t len);
+ssize_t __wrap_read(int fd, void *buf, size_t len);
+
+static bool is_uffd(int fd)
+{
+	char path[32], link[32] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return readlink(path, link, sizeof(link) - 1) > 0 && strstr(link, "userfaultfd");
+}
+
+/* A move is told of before the move or the fork that came before it. */
+ssize_t __wrap_read(int fd, void *buf, size_t len)
+{
+	struct uffd_msg *msg = buf, last;
+	size_t room = len / sizeof(*msg), nr = 1;
+	ssize_t n = __real_read(fd, buf, len);
+
+	if (!swaps || n != sizeof(*msg) || len % sizeof(*msg) || !is_uffd(fd) ||
+	    (msg->event != UFFD_EVENT_REMAP && msg->event != UFFD_EVENT_FORK))
+		return n;
+	while (nr < room && !usleep(1000) &&
+	       __real_read(fd, &msg[nr], sizeof(*msg)) == sizeof(*msg)) {
+		last = msg[nr++];
+		if (last.event != UFFD_EVENT_REMAP)
+			continue;
+		if (msg->event == UFFD_EVENT_REMAP && last.arg.remap.from == msg->arg.remap.to)
+			break; /* the same memory */
+		memmove(msg + 1, msg, (nr - 1) * sizeof(*msg));
+		msg[0] = last;
+		break;
+	}
+	return (ssize_t)(nr * sizeof(*msg));
+}
+
 /* Until so many rounds were made, or something is wrong. Without a rule it may be slow, or stand
  * still. */
 static void await_rounds(struct report *r, uint64_t rounds)
@@ -197,7 +236,7 @@ static void begin(struct scene *s, enum program which, enum late late, const cha
 {
 	*s = (struct scene){ .r = common(sizeof(struct report)) };
 	mem_control("ZNS_MEM_WITHOUT", without);
-	mem_control("ZNS_MEM_REFUSED", late == EVENTS ? "5" : "0");
+	swaps = late == EVENTS;
 	mem_control("ZNS_MEM_LATE", late == EVICTOR ? "2@100" : "0");
 	w.wait_us = late == EVICTOR ? 300 : 0;
 	shelf_open(&s->shelves, &s->store);

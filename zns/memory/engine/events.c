@@ -401,30 +401,6 @@ static unsigned int receive(struct proc *p, unsigned int nr, unsigned int room, 
 	return nr + (unsigned int)((size_t)n / sizeof(*msg));
 }
 
-/* For tests: a move is told of before the move or the fork that came before it. */
-static unsigned int receive_late(struct proc *p, unsigned int nr, uint64_t *fork)
-{
-	struct uffd_msg *msg = p->m->sh->inbox.msg;
-
-	if (!mem_refused(REFUSED_ORDER) || nr != 1 ||
-	    (msg->event != UFFD_EVENT_REMAP && msg->event != UFFD_EVENT_FORK))
-		return nr;
-	while (usleep(1000), receive(p, nr, 1, fork) > nr) {
-		struct uffd_msg last = msg[nr++];
-
-		if (last.event != UFFD_EVENT_REMAP)
-			continue;
-		if (msg->event == UFFD_EVENT_REMAP && last.arg.remap.from == msg->arg.remap.to)
-			break; /* the same memory */
-		memmove(msg + 1, msg, (nr - 1) * sizeof(*msg));
-		memmove(fork + 1, fork, (nr - 1) * sizeof(*fork));
-		msg[0] = last;
-		fork[0] = 0;
-		break;
-	}
-	return nr;
-}
-
 /* What happened before one of these, too: its thread may not have come to tell of it. */
 static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *fork)
 {
@@ -490,7 +466,6 @@ static bool serve(struct proc *p, struct fault *own)
 		msg->event = 0;
 		nr = 0;
 	}
-	nr = receive_late(p, nr, fork);
 	nr = receive_missing(p, nr, fork);
 	if (order_is_unsure(p, msg, nr))
 		end_unsure(p, nr, fork);

@@ -43,7 +43,6 @@ enum mem_refused {
 	REFUSED_BACK = 7, /* to take back a page that was moved and is to stay */
 	REFUSED_SAME = 8, /* that nobody writes between copy and move: the first page of a whole
 			   * unit differs */
-	REFUSED_ORDER = 5, /* to tell of a move or a fork before the move that comes next */
 };
 #define FEW_PLACES 4U
 #define FEW_LEAVERS 3U
