@@ -752,7 +752,8 @@ def suspend_all(d):
     """Before a shutdown: containers for which there is no time are stopped by their signal, all others are suspended in order; unrelated
     containers are not touched.
     """
-    was = {name: keeps_secret(d, name, *SUSPEND, '--label', f'zns.stop-order={order}') for name, order in (('second', 2), ('first', 1))}
+    was = {name: keeps_secret(d, name, *SUSPEND, '--label', f'zns.stop-order={order}', *options)
+           for name, order, options in (('second', 2, ['-t']), ('first', 1, []))}
     d.run('plain', 'sleep', '1000')
     d.refused(d.zctl, 'docker', 'suspend', '--within', '5', line='--within works only with --all')
     d.refused(d.docker, 'run', '--runtime', 'zns', '--network', 'none', '--rm', '--label', 'zns.stop-order=x', 'work', 'true', line='is no number of 0 to')

@@ -34,12 +34,11 @@ static uint64_t ticks_of(pid_t pid)
 static bool is_candidate(struct docker_daemon *d, const struct docker_target *t,
 			 struct docker_candidate *o)
 {
-	struct json_object *tty = zns_json_get(zns_json_get(t->json, "Config"), "Tty");
 	struct zns_err err = ZNS_ERR_INIT;
 	struct docker_settings s;
 	uint32_t mibps;
 
-	if (!t->running || !docker_daemon_is_ours(d, t->runtime) || json_object_get_boolean(tty) ||
+	if (!t->running || !docker_daemon_is_ours(d, t->runtime) ||
 	    docker_settings_read(&t->c, &s, &err) || !s.source[DOCKER_STOP] ||
 	    strcmp(s.value[DOCKER_STOP], "checkpoint"))
 		return false;
