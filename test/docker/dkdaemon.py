@@ -120,7 +120,7 @@ def add_ferretdb(root):
 class Daemon:
     """with Daemon() as d: everything below d.dir, gone at the end (unless keep). DEVICE: a real one, to be formatted."""
 
-    def __init__(self, device_args=('--zones', '64', '--zone-size', '64M'), keep=False, runtimes=None, device=None):
+    def __init__(self, device_args=('--zones', os.environ.get('DOCKER_ZONES', '64'), '--zone-size', '64M'), keep=False, runtimes=None, device=None):
         self.keep, self.device_args, self.runtimes, self.device = keep, device_args, runtimes or {}, device
         self.proc = self.log = None
 

@@ -24,16 +24,18 @@ from dknet import BOTH_ENDS
 
 SUSPEND = ('--label', 'zns.suspend=yes')
 # A secret in memory alone, told by a file that is written again whenever it is missing.
-SECRET = """
-import os, time
-secret = os.urandom(16).hex()
+TELLS = """
+import hashlib, os, time
+secret = {secret}
 while True:
     if not os.path.exists('/run/secret'):
         with open('/run/new', 'w') as f:
-            f.write(secret)
+            f.write({told})
         os.rename('/run/new', '/run/secret')
     time.sleep(0.01)
 """
+SECRET = TELLS.format(secret='os.urandom(16).hex()', told='secret')
+LARGE = TELLS.format(secret='os.urandom({mib} << 20)', told='hashlib.sha256(secret).hexdigest()')
 
 
 def directory(d, name):
@@ -771,6 +773,40 @@ def suspend_all(d):
         d.docker('start', name)
         want('its memory', secret(d, name) == was[name], note(d, name))
     remove(d, *was, 'plain')
+
+
+@case
+def suspend_host(d):
+    """A host goes down: all containers are suspended, the engine ends, and its run state is gone. By their restart policy all come back."""
+    count, mib = (int(os.environ.get(f'DOCKER_HOST_{what}', default)) for what, default in (('CONTAINERS', 2), ('MIB', 8)))
+    names = [f'host-{i}' for i in range(count)]
+    for i, name in enumerate(names):
+        d.run(name, 'python3', '-c', LARGE.format(mib=mib), options=('--tmpfs', '/run', '--restart', 'always', *SUSPEND, '--label',
+                                                                       f'zns.stop-order={count - i}'))
+    was = {name: secret(d, name) for name in names}
+    times = [time.monotonic()]
+    said = d.zjson('docker', 'suspend', '--all', '--within', '60m')['containers']
+    times.append(time.monotonic())
+    want('in order', [c['container'] for c in said if c['checkpoint'].startswith('zns-stop-')] == names[::-1], said)
+    d.stop()
+    for pid in d.pids_of('znsd'):
+        os.kill(pid, signal.SIGTERM)
+    dkdaemon.until('no broker', lambda: not d.pids_of('znsd'))
+    for state in ('exec', 'run'):
+        for mount in sorted((m for line in open('/proc/self/mountinfo') if (m := line.split()[4]).startswith(f'{d.dir}/{state}/')), reverse=True):
+            dkdaemon.sh('umount', '-l', mount)
+        shutil.rmtree(d.dir / state)
+    (d.dir / 'run').mkdir(mode=0o700)
+    times.append(time.monotonic())
+    d.start()
+    for name in names:
+        dkdaemon.until(f'{name} runs', lambda name=name: d.running(name), 600)
+        want('its memory', secret(d, name) == was[name] and note(d, name).startswith('resumed from'), name, note(d, name))
+    times.append(time.monotonic())
+    print(f'     {count} containers of {mib} MiB: suspended in {times[1] - times[0]:.1f} s, back {times[3] - times[2]:.1f} s after dockerd began', flush=True)
+    for name in names:
+        nothing_left(d, name)
+    remove(d, *names)
 
 
 # Counts the lines that it is sent, and says how large its terminal is.

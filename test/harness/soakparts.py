@@ -67,6 +67,8 @@ def soak(build):
         python('docker-resume-kills', 'docker stop that suspends and docker start that resumes, with kill -9 of each process of it',
                'test/docker/resumekills.py', '--rounds', '40', '--seed', '{seed}', '--kinds', 'runc,supervisor,criu,zns-helper,shim',
                limit_s=1800),
+        python('docker-host', 'twenty containers of 200 MiB over the end of their engine and of its run state', 'test/docker/docker.py', 'run',
+               'suspend-host', limit_s=1800, env={'DOCKER_HOST_CONTAINERS': '20', 'DOCKER_HOST_MIB': '200', 'DOCKER_ZONES': '128', 'ZNS_TEST_SLOW': '4'}),
         python('livedump-soak', 'live dumps of programs that never stop to write', 'test/zonetests/livedump.py', 'soak', '--dumps', '30'),
         python('kill', 'kill -9 of holders of leases and of brokers', 'test/load/kill.py', '--build', '{build}', '--holders', '25',
                '--brokers', '8', '--seed', '{seed}'),
