@@ -2,7 +2,9 @@
 """Stops of a container with zns.suspend, and starts of it, in an unlucky order."""
 import json
 import os
+import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 from runtime import ID, RUNC, Engine
@@ -147,3 +149,112 @@ def bad_rules(scene):
         e.config(Config={'Image': 'nginx', 'Labels': {'zns.resume': 'latest'}, 'Env': []}, State={'StartedAt': '2020-01-01T00:00:00Z'})
         expect('exit of create, latest', e.call('create')[0], 1)
         tried('a bad rule, and latest')
+
+
+# A runc whose restore waits as criu does, until it is given up; all of its calls are listed.
+HOLDING = '''#!/bin/sh
+echo "$*" >>{dir}/calls
+case " $* " in *" restore "*) exec python3 -c "
+import os, socket
+hold = os.environ['ZNS_HOLD']
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+    s.connect('/proc/self/fd/%d/%s' % (os.open(os.path.dirname(hold), os.O_PATH), os.path.basename(hold)))
+    s.send(b'h%d' % os.getpid())
+    s.recv(100)
+os._exit(1)
+";; esac
+'''
+
+
+class Console(Suspended):
+    """A container with a terminal that ended with checkpoint `one`."""
+
+    def __init__(self, scene, **labels):
+        super().__init__(scene)
+        self.labels({'zns.suspend': 'yes', **labels})
+        root, one = self.dir / 'rootfs', self.own / 'checkpoints/one'
+        root.mkdir()
+        one.mkdir(parents=True)
+        self.spec['root']['path'] = str(root)
+        (self.bundle / 'config.json').write_text(json.dumps(self.spec))
+        (one / 'inventory.img').touch()
+        (one / 'zns-shape.json').write_text(json.dumps({**self.spec, 'process': {}}))
+        note = self.own / 'zns-ended'
+        note.write_text(f'one {1 << 62} {1 << 62}\n')
+        for f in (one / 'inventory.img', one / 'zns-shape.json', note):
+            f.chmod(0o600)
+        self.fake.write_text(HOLDING.format(dir=self.dir))
+
+    def create(self, console):
+        (self.dir / 'calls').unlink(missing_ok=True)
+        return self.begin('create', '--bundle', self.bundle, '--console-socket', console, ID)
+
+    def processes(self):
+        """Of this container; its restore and the relay of its terminal have the same words."""
+        found = []
+        for p in Path('/proc').glob('[0-9]*'):
+            try:
+                if str(self.state).encode() in (p / 'cmdline').read_bytes():
+                    found.append((p / 'comm').read_text().strip())
+            except OSError:
+                pass
+        return found
+
+    def nothing_left(self):
+        if not wait_until(lambda: not self.processes()):
+            raise Failed(f'still there: {self.processes()}')
+        expect('files in the run directory', [p.name for p in Path(self.scene.device.env['ZNS_RUN']).glob('docker/*hold*')], [])
+
+
+def sockets(directory):
+    """Console sockets that take no terminal: where they are, and what is said of them."""
+    dead = directory / 'dead'
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(dead))
+        s.listen()
+    (directory / 'file').touch()
+    packets = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    packets.bind(str(directory / 'packets'))
+    packets.listen()
+    yield directory / 'nothing', 'No such file'
+    yield dead, 'Connection refused'
+    yield directory / 'file', 'Connection refused'
+    yield directory / 'packets', 'wrong type'
+    yield directory / ('x' * 120), 'the path is too long'
+    packets.close()
+
+
+@case
+def console_refused(scene):
+    """An engine's console socket that takes no terminal: the restore is given up, nothing of it is left, and its memory stays for the next start."""
+    with Console(scene(TINY, size=1)) as e, tempfile.TemporaryDirectory() as short:
+        for path, why in sockets(Path(short)):
+            expect(f'exit of create, {path.name}', e.create(path).wait(60), 0)
+            said = (e.own / 'zns-note').read_text()
+            if not said.startswith('started cold: ') or why not in said:
+                raise Failed(f'{path.name}: {said!r}')
+            expect('calls of runc', [('restore' if ' restore ' in c else 'create') for c in e.calls()], ['restore', 'create'])
+            expect('the note of its end', (e.own / 'zns-ended').exists(), True)
+            e.nothing_left()
+            tried(f'a console socket, {path.name[:9]}')
+        e.labels({'zns.suspend': 'yes', 'zns.resume-else': 'fail'})
+        expect('exit of create', e.create(Path(short) / 'nothing').wait(60), 1)
+        expect('calls of runc', len(e.calls()), 1)
+        e.nothing_left()
+        tried('a console socket, and no cold start')
+        # the control: one that takes it, and closes it before the start
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(f'{short}/good')
+            s.listen()
+            create = e.create(f'{short}/good')
+            peer, _ = s.accept()
+            name, (master,), _, _ = socket.recv_fds(peer, 100, 1)
+            peer.close()
+            expect('exit of create', create.wait(60), 0)
+            expect('what it is given', (name, os.isatty(master)), (b'/dev/ptmx\0', True))
+            expect('a relay', wait_until(lambda: 'zns-terminal' in e.processes()), True)
+            os.close(master)
+            expect('the end of the relay', wait_until(lambda: 'zns-terminal' not in e.processes()), True)
+            expect('exit of delete', e.begin('delete', '--force', ID).wait(60), 0)
+        e.nothing_left()
+        tried('a console socket that takes the terminal')
