@@ -6,6 +6,7 @@ Needs root, podman and runc. The last line sums up.
 """
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,9 +24,17 @@ from ztregistry import Registry  # noqa: E402
 SHELL = '''secret=$(head -c 3000 /dev/urandom | sha256sum); n=0
 trap 'n=$((n+1)); echo "$secret" > /data/new; mv /data/new /data/answer' USR1; touch /data/up
 while :; do sleep 3600 & wait; done'''
+UP = 'until [ -e /data/up ]; do sleep 0.1; done'
+# Limits of our own: Podman's default asks for more than a machine without CAP_SYS_RESOURCE can give.
+LIMITS = ('--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000')
 
 
 STOCK = REPO / 'build/zdtm/stock/criu'
+
+
+def unmount(above):
+    for m in sorted((m for line in open('/proc/self/mountinfo') if (m := line.split()[4]).startswith(f'{above}/')), reverse=True):
+        sh('umount', '-l', m, check=False)
 
 
 class Podman:
@@ -64,19 +73,22 @@ class Podman:
 
     def __exit__(self, *exc):
         self.p('rm', '-af', check=False)
-        for p in Path('/proc').glob('[0-9]*'):      # znsd would leave by itself, later
-            try:
-                if (p / 'comm').read_text().strip() == 'znsd' and f'ZNS_RUN={self.dir}/run'.encode() in (p / 'environ').read_bytes():
-                    os.kill(int(p.name), 15)
-            except OSError:
-                pass
-        for m in sorted((l.split()[4] for l in open('/proc/self/mountinfo') if str(self.dir) in l.split()[4]), reverse=True):
-            sh('umount', '-l', m, check=False)
+        self.end_broker()
+        unmount(self.dir)
         for _ in range(20):
             shutil.rmtree(self.dir, ignore_errors=True)
             if not self.dir.exists():
                 break
             time.sleep(0.3)
+
+    def end_broker(self):
+        """It would leave by itself, later."""
+        for p in Path('/proc').glob('[0-9]*'):
+            try:
+                if (p / 'comm').read_text().strip() == 'znsd' and f'ZNS_RUN={self.dir}/run'.encode() in (p / 'environ').read_bytes():
+                    os.kill(int(p.name), 15)
+            except OSError:
+                pass
 
     def p(self, *args, **more):
         return sh(*self.within, *self.base, *args, env=self.env, **more)
@@ -88,16 +100,30 @@ class Podman:
         return json.loads(self.z('ls', '--json').stdout)['checkpoints']
 
     def run(self, name, *options, program=('bash', '-c', SHELL)):
-        # limits of our own: Podman's default asks for more than a machine without CAP_SYS_RESOURCE can give
-        self.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--name', name,
-               *options, 'work', *program)
-        self.exec(name, 'until [ -e /data/up ]; do sleep 0.1; done')
+        self.p('run', '-d', '--network', 'none', *LIMITS, '--name', name, *options, 'work', *program)
+        self.exec(name, UP)
 
     def exec(self, name, script):
         return self.p('exec', name, 'bash', '-c', script).stdout.strip()
 
+    def userdata(self, name):
+        (found,) = (self.dir / 'root').glob(f'*-containers/{self.p("inspect", "-f", "{{.Id}}", name).stdout.strip()}/userdata')
+        return found
+
+    def note(self, name):
+        return (self.userdata(name) / 'zns-note').read_text().strip()
+
+    def lose_run_state(self):
+        """What a reboot takes: Podman's run directories, and the broker's with the broker."""
+        self.end_broker()
+        until(None, "the end of Podman's processes", lambda: sh('pgrep', '-f', f'{self.dir}/rr', check=False).returncode)
+        for state in ('rr', 'tmp/libpod', 'run'):
+            unmount(self.dir / state)
+            shutil.rmtree(self.dir / state)
+        (self.dir / 'run').mkdir()
+
     def ask(self, name):
-        self.exec(name, 'rm -f /data/answer')
+        self.exec(name, f'{UP}; rm -f /data/answer')
         self.p('kill', '-s', 'USR1', name)
         return self.exec(name, 'until [ -e /data/answer ]; do sleep 0.1; done; cat /data/answer')
 
@@ -235,7 +261,6 @@ def suspend(d):
     d.p('wait', 'sus')
     d.p('start', 'sus')
     want('said', note() == 'started cold: it did not end with a checkpoint', note())
-    d.exec('sus', 'until [ -e /data/up ]; do sleep 0.1; done')
     secret = d.ask('sus')
     d.p('container', 'checkpoint', '--leave-running', '--keep', 'sus')
     d.p('stop', '-t', '60', 'sus')
@@ -263,8 +288,7 @@ def suspend(d):
     want('memory', d.ask('tty') == secret)
     want('a terminal', d.exec('tty', 'readlink /proc/1/fd/1').startswith('/dev/pts/'))
     d.p('rm', '-f', 'tty')
-    r = d.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--annotation', 'zns.from=sus/one', 'work', 'true',
-            check=False)
+    r = d.p('run', '-d', '--network', 'none', *LIMITS, '--annotation', 'zns.from=sus/one', 'work', 'true', check=False)
     want('zns.from is refused', r.returncode and 'zns.from is for containers of Docker alone' in r.stderr, r.stderr)
 
 
@@ -290,6 +314,65 @@ def started_without(d):
     said = (userdata / 'zns-note').read_text().strip()
     want('cold', said == 'started cold: it did not end with a checkpoint' and d.ask('sus') != secret, said)
     d.p('rm', '-f', 'sus')
+
+
+def init_containers(d):
+    """A pod whose init container runs at each start: the other one is suspended by the pod's stop, and resumes; not if the init container has
+    written what both have.
+    """
+    for shared in (False, True):
+        volume = d.dir / f'shared-{shared}'
+        volume.mkdir()
+        d.p('pod', 'create', '--name', 'shop', '--infra=false')
+        make = ('create', '--pod', 'shop', '--network', 'none', *LIMITS, '--annotation', 'zns.suspend=yes')
+        d.p(*make, '--init-ctr', 'always', '--name', 'first', '-v', f'{volume}:/init', 'work', 'bash', '-c', 'echo >> /init/runs')
+        d.p(*make, '--name', 'app', '--stop-timeout', '60', '--tmpfs', '/data', *(['-v', f'{volume}:/both'] if shared else []), 'work', 'bash',
+            '-c', SHELL)
+        d.p('pod', 'start', 'shop')
+        secret = d.ask('app')
+        for turn in (2, 3):
+            d.p('pod', 'stop', 'shop')
+            want('stopped', d.note('app').startswith('stopped with checkpoint zns-stop-'), d.note('app'))
+            d.p('pod', 'start', 'shop')
+            want('the init container has run', (volume / 'runs').read_text() == '\n' * turn, turn)
+            want('memory', (d.ask('app') == secret) != shared, d.note('app'))
+            want('said', ('was written after its checkpoint' if shared else 'resumed from') in d.note('app'), d.note('app'))
+        d.p('pod', 'rm', '-f', '-t', '0', 'shop')
+    d.z('rm', '--all')
+
+
+def restart_unit(d):
+    """podman-restart.service at a shutdown and after a boot: containers with a restart policy are suspended and resume. One whose checkpoint is
+    gone starts cold; one whose restore fails in its start fails with a line, hinders no other one, and starts cold the next time.
+    """
+    unit = Path('/lib/systemd/system/podman-restart.service').read_text()
+
+    def systemd(word):
+        line = re.search(f'^{word}=(.*)$', unit, re.M)[1]
+        return sh('sh', '-c', line.replace(' $LOGGING', '').replace('/usr/bin/podman', ' '.join(map(str, d.base))), env=d.env, check=False)
+    secret = {}
+    for name, where in (('zones', ()), ('plain', ('--annotation', 'zns.dev=none'))):
+        d.run(name, '--restart', 'always', '--stop-timeout', '60', '--tmpfs', '/data', '--annotation', 'zns.suspend=yes', *where)
+        secret[name] = d.ask(name)
+    for broken in (False, True):
+        r = systemd('ExecStop')
+        want('stopped', not r.returncode and all(d.note(n).startswith('stopped with checkpoint zns-stop-') for n in secret), r.stderr)
+        d.lose_run_state()
+        if broken:
+            d.z('rm', '--all')
+            (pages,) = d.userdata('plain').glob('zns-stop-*/pages-1.img')
+            os.truncate(pages, 4096)
+        r = systemd('ExecStart')
+        want('started', (r.returncode != 0) == broken and ('the next start is a cold one' in r.stderr) == broken, r.returncode, r.stderr)
+        if broken:
+            want('not resumed', d.note('plain').startswith('not resumed: '), d.note('plain'))
+            r = systemd('ExecStart')
+            want('started', not r.returncode, r.stderr)
+        for name, was in secret.items():
+            want('memory', (d.ask(name) == was) != broken, name, d.note(name))
+    want('the reason', d.note('zones').startswith('started cold: '), d.note('zones'))
+    d.p('rm', '-f', '-t', '0', *secret)
+    d.z('rm', '--all')
 
 
 def hostile_suspend(d):
@@ -421,8 +504,7 @@ def errors(d):
     r = d.p('container', 'restore', 'gone', check=False)
     want('refused with the reason', r.returncode and 'of container podman/gone was deleted at' in r.stderr, r.stderr)
     d.p('rm', '-f', 'gone')
-    r = d.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--annotation',
-            'zns.qos=fast', 'work', 'true', check=False)
+    r = d.p('run', '-d', '--network', 'none', *LIMITS, '--annotation', 'zns.qos=fast', 'work', 'true', check=False)
     want('a bad value', r.returncode and 'annotation zns.qos: "fast" is no bandwidth' in r.stderr, r.stderr)
 
 
@@ -617,7 +699,7 @@ def main():
     dkdaemon.ferretdb_missing = 'FerretDB is not needed'
     passed = failed = skipped = 0
     with Podman() as d:
-        for fn in (on_zones, on_zones_checkpoint, keep, suspend, hostile_suspend, mapped, leave_running, live, export, plain, errors, reclaim, packed, images, checkpointctl):
+        for fn in (on_zones, on_zones_checkpoint, keep, suspend, init_containers, restart_unit, hostile_suspend, mapped, leave_running, live, export, plain, errors, reclaim, packed, images, checkpointctl):
             if sys.argv[1:] and fn.__name__ not in sys.argv[1:]:
                 continue
             start = time.monotonic()
