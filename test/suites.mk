@@ -231,6 +231,12 @@ test-docker-newer: deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) DOCKER_SUITE=$(DOCKER_SUITE) python3 test/docker/docker.py run -a
 
+# docker-compose 2 of a later Debian, unpacked, and 1, where the machine has that.
+.PHONY: test-compose
+test-compose: deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/docker/compose.py
+
 test-podman: deps-docker
 	$(Q)$(call install,podman $(DEB_REGISTRY))
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
