@@ -609,11 +609,14 @@ def rm_and_status(scene):
     settled(scene, [])
     wait_until(lambda: not scene.device.status()['bytes_wasted'], 5)
     scene.device.json('create', f'emu:{scene.dir}/second', '--zones', '16', '--zone-size', '4M')
-    run_ctl(scene, 1, 'status')
+    for command in ('status', 'ls'):
+        if 'znsctl status --all shows' not in run_ctl(scene, 1, command):
+            raise Failed(f'{command} with two devices does not say what shows both')
     devices = json.loads(run_ctl(scene, 0, 'status', '--all', '--json'))['devices']
     expect('sizes', sorted(d['bytes'] for d in devices), [13 * 4 << 20, 29 * 16 << 20])
     expect('df', [d['bytes_live'] + d['bytes_wasted'] + d['bytes_free'] - d['bytes'] for d in devices], [0, 0])
     lines = run_ctl(scene, 0, 'status', '--all').splitlines()
+    expect('columns', lines[0].split(), ['size', 'used', 'reclaimable', 'free', 'use', 'count', 'device'])
     expect('lines', (len(lines), [line.split()[-1] for line in lines[1:]] == [d['path'] for d in devices]), (3, True))
     scene.device.json('unregister', f'emu:{scene.dir}/second')
 

@@ -473,6 +473,6 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 	}
 	return zns_fail(
 		err, -ENODEV,
-		"%zu devices are registered, and none is the default: name one, set ZNS_DEV, or `znsctl register --default DEV`; they are %s",
+		"%zu devices are registered, and none is the default: name one (znsctl status --all shows their space), set ZNS_DEV, or `znsctl register --default DEV`; they are %s",
 		nr, value);
 }

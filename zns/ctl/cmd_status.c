@@ -176,8 +176,8 @@ static void cell_use(const void *row, const void *arg, char *out, size_t len)
 
 static const struct ctl_column df[] = {
 	{ "size", 10, NULL, cell_space },
-	{ "live", 10, "bytes_live:size", NULL },
-	{ "wasted", 10, "bytes_wasted:size", NULL },
+	{ "used", 10, "bytes_live:size", NULL },
+	{ "reclaimable", 11, "bytes_wasted:size", NULL },
 	{ "free", 10, "bytes_free:size", NULL },
 	{ "use", 4, NULL, cell_use },
 	{ "count", 6, "nr_checkpoints", NULL },
