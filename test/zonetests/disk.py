@@ -149,6 +149,10 @@ def several(scene):
     scene = on_disk(scene(size=1), '64M')
     large = f'file:{scene.dir}/large'
     scene.device.json('create', large, '--size', '128M', '--rate', '500')
+    for more in (), ('--size', '64M'):
+        said = run_ctl(scene, 1, 'create', large, *more)
+        if '`znsctl register' not in said or '--force' not in said:
+            raise Failed(f'create where a store is: {said}')
     env = {k: v for k, v in scene.device.env.items() if k != 'ZNS_DEV'}
 
     def in_large():

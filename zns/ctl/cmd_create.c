@@ -286,7 +286,7 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 static int size_of(const char *path, uint64_t *size, struct zns_err *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat st;
+	struct stat st = { 0 };
 	off_t end = 0;
 
 	if (fd < 0 && errno != ENOENT)
@@ -295,6 +295,11 @@ static int size_of(const char *path, uint64_t *size, struct zns_err *err)
 		return zns_fail(err, -ENOENT, "there is no device %s", path);
 	if (fd >= 0 && !fstat(fd, &st) && S_ISBLK(st.st_mode))
 		end = lseek(fd, 0, SEEK_END);
+	else if (S_ISREG(st.st_mode) && st.st_size)
+		return zns_fail(
+			err, -EEXIST,
+			"%s exists: `znsctl register file:%s` uses the store in it; a new one takes --size SIZE and --force",
+			path, path);
 	if (end <= 0)
 		return zns_fail(err, -EINVAL, "how large shall %s be? Say --size SIZE", path);
 	*size = (uint64_t)end;

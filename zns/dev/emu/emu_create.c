@@ -115,9 +115,10 @@ static int may_overwrite(const struct target *t, bool force, struct zns_err *err
 	if (t->fresh || force)
 		return 0;
 	if (emu_header_present(t->fd))
-		return zns_fail(err, -EEXIST,
-				"%s holds a store already: use --force to destroy what is on it",
-				t->path);
+		return zns_fail(
+			err, -EEXIST,
+			"%s holds a store already: use it with `znsctl register`, or destroy what is on it with --force",
+			t->path);
 	if (file_foreign(t->fd, what, sizeof(what)))
 		return zns_fail(
 			err, -EEXIST,
