@@ -7,7 +7,7 @@
 #include "store_fixture.h"
 #include "../../zns/dev/file_priv.h"
 
-#define SMALL MIB(64)
+#define SMALL MIB(80)
 #define LARGE MIB(96)
 
 /* The tables of stores of earlier programs have no room, so that they move when the store grows. */
@@ -233,7 +233,8 @@ static void refused(void **state)
 	make_store(SMALL, false);
 	d = open_dev();
 	fill(d);
-	assert_fails(zns_file_zones_for(d, MIB(2), &nr, &err), -EINVAL, "too small");
+	assert_fails(zns_file_zones_for(d, MIB(64) - 1, &nr, &err), -EINVAL,
+		     "too small: 64 MiB at least");
 	assert_fails(zns_file_zones_for(d, GIB(4096), &nr, &err), -EFBIG, "larger store");
 	assert_int_equal(zones_for(d, SMALL), d->geo.nr_zones);
 	zns_dev_close(d);

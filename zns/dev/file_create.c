@@ -56,15 +56,24 @@ static void leave_room(struct zns_emu_params *p)
 	p->data_off = zns_align_up(lay.dur_off + lay.dur_len, EMU_DATA_ALIGN);
 }
 
+int file_check_size(uint64_t size, struct zns_err *err)
+{
+	char text[32];
+
+	return size >= SIZE_MIN ?
+		       0 :
+		       zns_fail(err, -EINVAL, "a store of %s is too small: 64 MiB at least",
+				zns_format_size(size, text, sizeof(text)));
+}
+
 int zns_file_params(uint64_t size, struct zns_emu_params *p, struct zns_err *err)
 {
 	struct emu_layout lay;
 	uint64_t zone, log, nr;
 	char text[32];
 
-	if (size < SIZE_MIN)
-		return zns_fail(err, -EINVAL, "a store of %s is too small: 64 MiB at least",
-				zns_format_size(size, text, sizeof(text)));
+	if (file_check_size(size, err))
+		return -EINVAL;
 	zone = zone_size_for(size);
 	log = zns_align_down(zns_max(LOG_MIN, zns_min(size / LOG_PART, LOG_MAX)), MIB(1));
 	log = zns_max(log, zone);

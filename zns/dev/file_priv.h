@@ -5,6 +5,9 @@
  */
 #include "emu/emu_priv.h"
 
+/* -EINVAL: a store of @size bytes, new or resized, would be too small. */
+int file_check_size(uint64_t size, struct zns_err *err);
+
 /* Is the file system fit for a store? -EINVAL in memory without @is_volatile; -EOPNOTSUPP on a
  * network. */
 int file_check_system(int fd, const char *path, bool is_volatile, struct zns_err *err);

@@ -90,6 +90,8 @@ int zns_file_zones_for(const struct zns_dev *dev, uint64_t size, uint32_t *nr, s
 
 	if (ret && err->code == -EMEDIUMTYPE)
 		return ret;
+	if (file_check_size(size, err))
+		return -EINVAL;
 	fixed = e->lay.data_off + e->lay.log_stride * e->p.log_zones;
 	if (size < fixed + 2 * e->lay.stride)
 		return zns_fail(err, -EINVAL, "%s is too small for %s",
