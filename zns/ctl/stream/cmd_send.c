@@ -30,6 +30,9 @@ static int to_stdout(void *arg, void *buf, size_t len, struct zns_err *err)
 
 	if (ret == -ETIMEDOUT)
 		return ctl_patience_fail(&x->patience, "the receiver took", err);
+	if (ret == -EPIPE && !err->code)
+		return zns_fail(err, ret,
+				"the receiver ended before the stream did, and says why itself");
 	return ret && !err->code ? zns_fail_sys(err, ret, "cannot write the stream") : ret;
 }
 
