@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Opening and closing an emulated device. */
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "../backends.h"
 #include "emu_priv.h"
@@ -66,6 +68,26 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 	return 0;
 }
 
+/*
+ * Of a file whose blocks a reflink or a snapshot shares, the first write to each wants a new one.
+ * A fault on the mapping cannot report that there is none, so the broker takes them all first.
+ */
+static int own_blocks(struct emu *e, struct zns_err *err)
+{
+	struct statfs fs;
+
+	if (fstatfs(e->fd, &fs) ||
+	    ((uint32_t)fs.f_type != XFS_SUPER_MAGIC && (uint32_t)fs.f_type != BTRFS_SUPER_MAGIC))
+		return 0;
+	if (!madvise(e->map, e->map_len, MADV_POPULATE_WRITE) || errno != EFAULT)
+		return 0;
+	return zns_fail(
+		err, -EDQUOT,
+		"no space left on the file system below %s for blocks that it shares with a copy or "
+		"snapshot: free some there",
+		e->dev.path);
+}
+
 /* Called with the init lock held. An opener with a different boot id is on another machine. */
 static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *err)
 {
@@ -108,7 +130,7 @@ static int settle_resets(struct emu *e, struct zns_err *err)
 
 /* Uses the live tables. After a reboot, or if the host lost pages of live, rebuilds them from
  * the durable ones. */
-static int attach(struct emu *e, struct zns_err *err)
+static int attach(struct emu *e, bool claim, struct zns_err *err)
 {
 	char boot_id[64];
 	bool same;
@@ -116,6 +138,8 @@ static int attach(struct emu *e, struct zns_err *err)
 
 	if (!ret)
 		ret = map_live(e, false, err);
+	if (!ret && claim && e->is_file && e->p.log_zones)
+		ret = own_blocks(e, err);
 	if (ret)
 		return ret;
 	same = !memcmp(boot_id, e->head->boot_id, sizeof(boot_id));
@@ -179,7 +203,7 @@ static int open_file(struct emu *e, const char *path, bool claim, struct zns_err
 		       0;
 }
 
-static int setup(struct emu *e, const char *path, struct zns_err *err)
+static int setup(struct emu *e, const char *path, bool claim, struct zns_err *err)
 {
 	struct zns_geometry *g = &e->dev.geo;
 	int ret = emu_header_read(e->fd, e->dev.path, &e->p, e->uuid, err);
@@ -213,7 +237,7 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 		.log_zones = e->p.log_zones,
 		.log_block = e->p.log_block,
 	};
-	ret = attach(e, err);
+	ret = attach(e, claim, err);
 	if (!ret && e->p.log_zones && !e->fd_rdonly)
 		emu_store(&e->head->nr_zones, e->p.nr_zones);
 	if (!ret && e->model && !e->fd_rdonly)
@@ -302,7 +326,7 @@ int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_
 	if (!ret) {
 		ret = emu_presence_share(e->fd, err);
 		if (!ret)
-			ret = setup(e, path, err);
+			ret = setup(e, path, flags & ZNS_DEV_CLAIM, err);
 		emu_unlock_init(e->fd);
 	}
 	if (ret) {
