@@ -223,6 +223,7 @@ static int print_store(const struct create *k, bool json)
 {
 	char id[ZNS_UUID_STR], size[16];
 	uint32_t read = k->read_mibps ? k->read_mibps : k->write_mibps;
+	uint64_t room;
 
 	zns_uuid_format(k->uuid, id);
 	if (json)
@@ -237,6 +238,9 @@ static int print_store(const struct create *k, bool json)
 	printf("%s as %s%s\n",
 	       k->format ? "formatted and registered" : "registered, not formatted,", id,
 	       k->dflt ? ", the default device" : "");
+	if (ctl_is_limited(k->path, &room))
+		printf("LIMITED: the file system below has room for %s of it only\n",
+		       zns_format_size(room, size, sizeof(size)));
 	return CTL_OK;
 }
 

@@ -199,6 +199,7 @@ static int run(struct resize *k, const char *spec, struct zns_err *err)
 static int print(const struct resize *k, bool json)
 {
 	char a[16], b[16], c[16];
+	uint64_t room;
 
 	if (json)
 		return ctl_print_json(
@@ -212,6 +213,9 @@ static int print(const struct resize *k, bool json)
 		printf("; %s %smoved", zns_format_size(k->moved, c, sizeof(c)),
 		       k->dry_run ? "would be " : "");
 	printf("\n");
+	if (ctl_is_limited(k->reg.path, &room))
+		printf("LIMITED: the file system below has room for %s more only\n",
+		       zns_format_size(room, a, sizeof(a)));
 	return CTL_OK;
 }
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* status, groups */
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include "lib/ctl.h"
 #include "zns/crypt.h"
 #include "zns/store.h"
@@ -302,9 +300,6 @@ static void print_zone_states(const ZnsPb__Status *s)
 /* The space of a store on a disk, in the words of a file system. */
 static void print_space(const ZnsPb__Status *s)
 {
-	const char *path = zns_spec_path(s->path);
-	struct statvfs fs;
-	struct stat st;
 	uint64_t below;
 	char a[32];
 
@@ -316,12 +311,9 @@ static void print_space(const ZnsPb__Status *s)
 	if (s->bytes_wasted)
 		printf("reclaimable   %s at most, by `znsctl gc --compact`\n",
 		       zns_format_size(s->bytes_wasted, a, sizeof(a)));
-	if (!stat(path, &st) && S_ISREG(st.st_mode) && !statvfs(path, &fs)) {
-		below = (uint64_t)fs.f_bavail * fs.f_frsize;
-		if (below < s->bytes_free && (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size)
-			printf("LIMITED       the file system below has room for %s only\n",
-			       zns_format_size(below, a, sizeof(a)));
-	}
+	if (ctl_is_limited(s->path, &below))
+		printf("LIMITED       the file system below has room for %s only\n",
+		       zns_format_size(below, a, sizeof(a)));
 	printf("rate          %u MiB/s, %u of them promised\n", s->device_mibps, s->promised_mibps);
 	if (s->suspect_zones)
 		printf("failed        a write failed in %u units\n", s->suspect_zones);

@@ -84,20 +84,29 @@ static int run(struct run *r, uint32_t *done, uint32_t *mibps, struct zns_err *e
 	return ret;
 }
 
+bool ctl_is_limited(const char *spec, uint64_t *room)
+{
+	const char *path = zns_spec_path(spec);
+	struct statvfs fs;
+	struct stat st;
+
+	*room = UINT64_MAX;
+	if (stat(path, &st) || !S_ISREG(st.st_mode) || statvfs(path, &fs))
+		return false;
+	*room = (uint64_t)fs.f_bavail * fs.f_frsize;
+	return *room + (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size;
+}
+
 /*
  * The number of zones that the measurement may write: a part of the free space of the store, and of
  * the file system below it.
  */
 static uint32_t sample(const struct zns_dev *dev)
 {
-	uint64_t bytes = zns_min(MOST, dev->geo.nr_zones * dev->geo.zone_capacity / 4);
-	const char *path = zns_spec_path(dev->path);
-	struct statvfs fs;
-	struct stat st;
+	uint64_t bytes = zns_min(MOST, dev->geo.nr_zones * dev->geo.zone_capacity / 4), room;
 
-	if (!stat(path, &st) && S_ISREG(st.st_mode) && !statvfs(path, &fs))
-		bytes = zns_min(bytes, (uint64_t)fs.f_bavail * fs.f_frsize / 4);
-	return (uint32_t)zns_max(bytes / dev->geo.zone_capacity, UINT64_C(1));
+	ctl_is_limited(dev->path, &room);
+	return (uint32_t)zns_max(zns_min(bytes, room / 4) / dev->geo.zone_capacity, UINT64_C(1));
 }
 
 static int empty_zones(struct zns_dev *dev, uint32_t **out, uint32_t *nr, struct zns_err *err)
