@@ -24,7 +24,8 @@ DEB_BUILD	:= build-essential pkg-config patch xz-utils ca-certificates libprotob
 		   protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev libbsd-dev libnftables-dev \
 		   libgnutls28-dev uuid-dev libaio-dev python3 python3-protobuf python3-yaml libxxhash-dev libjson-c-dev \
 		   libzbd-dev libnvme-dev liburing-dev libfuse3-dev libssl-dev libarchive-dev libblkid-dev
-DEB_TEST	:= libcmocka-dev zstd redis-server redis-tools iproute2 iptables nftables procps util-linux libnl-route-3-dev
+DEB_TEST	:= libcmocka-dev zstd redis-server redis-tools iproute2 iptables nftables procps util-linux libnl-route-3-dev \
+		   e2fsprogs btrfs-progs xfsprogs
 DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
 DEB_BARE	:= mmdebstrap debian-archive-keyring git

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-disk: what a store on an ordinary disk (file:PATH) does, with real programs.
+disk: what a store on an ordinary disk (file:PATH) does, with real programs, and what lies below it (ondisk.py).
 
   disk.py list | run NAME... | run -a
 """
@@ -14,23 +14,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ondisk
 import ztlib
+from ondisk import on_disk
 from tools import many_dumps, run_ctl
 from ztlib import Failed, wait_until, znsctl_of
 from ztscene import case_of, expect, suite_main
 
 CASES = {}
 case = case_of(CASES)
-
-
-def on_disk(scene, size='96M', name='store'):
-    """The scene's device is such a store from now on."""
-    scene.device.needs_emulator('makes a store of its own')
-    scene.device.json('unregister', scene.device.spec)
-    scene.device.spec = f'file:{scene.dir}/{name}'
-    scene.device.json('create', scene.device.spec, '--size', size, '--rate', '500')
-    scene.remember()
-    return scene
 
 
 @case
@@ -258,6 +250,35 @@ def copy_cut_all(scene):
     print(f'     {n} writes', flush=True)
     for k in range(1, n + 1):
         s.killed(k, 'copy' if k % 2 else 'broker')
+
+
+@case
+def copy_beside(scene):
+    """A copy beside a dump takes what is committed; after a second one with --switch both old handles restore from the target alone."""
+    scene = on_disk(scene(size=1), '64M')
+    source = scene.device.spec
+    target = another(scene, 'target', '64M')
+    run_ctl(scene, 0, 'register', '--default', source)
+    scene.good_dump()
+    other, images = scene.new_task(8), scene.dir / 'other'
+    images.mkdir()
+    dump = scene.start_dump(images=images, task=other, stop_after=2)
+    try:
+        scene.at_barrier()
+        said = json.loads(run_ctl(scene, 0, 'copy', source, target, '--json'))
+        expect('copied, there, refused', (said['copied'], said['there'], said['refused']), (1, 0, 0))
+        expect('the dump goes on', [w['kind'] for w in json.loads(run_ctl(scene, 0, 'status', source, '--json'))['leases']], ['dump'])
+    finally:
+        scene.go_on()
+    expect('the dump', scene.end_of(dump).code, 0)
+    said = json.loads(run_ctl(scene, 0, 'copy', source, target, '--switch', '--json'))
+    expect('copied, there, refused at last', (said['copied'], said['there'], said['refused']), (1, 1, 0))
+    scene.end_broker()
+    Path(source[5:]).unlink()
+    scene.device.spec = target
+    run_ctl(scene, 0, 'verify', '--dev', target, '--all')
+    scene.good_restore()
+    scene.good_restore(images=images, task=other)
 
 
 @case
@@ -520,6 +541,8 @@ def words(scene):
             raise Failed(f'it says: {what}')
     expect('rates', [json.loads(run_ctl(scene, 0, 'groups', '--json'))[f'zone_{k}_mibps'] for k in ('write', 'read')], [500, 500])
 
+
+CASES.update(ondisk.CASES)
 
 if __name__ == '__main__':
     sys.exit(suite_main(__doc__, 'disk', CASES))
