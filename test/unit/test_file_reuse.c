@@ -167,7 +167,7 @@ static void room_between(void **state)
 	before[0] = room_of(&small);
 	before[1] = room_of(&large);
 	rm(&b, k[1].id, 1);
-	assert_int_equal(room_of(&small), before[0] + KIB(96));
+	assert_int_equal(room_of(&small), before[0] + KIB(104));
 	assert_int_equal(room_of(&large), before[1]);
 	zns_broker_close(&large);
 	zns_broker_close(&small);

@@ -349,8 +349,8 @@ static void check_limits(void **state)
 			a.img[0].unit = 2 * ZNS_STRIPE_UNIT_MAX;
 			break;
 		case 10:
-			a.img[0].unit = KIB(8);
-			a.img[0].n_csums = 161;
+			a.img[0].unit = KIB(4);
+			a.img[0].n_csums = 321;
 			break;
 		case 11:
 			a.img[1].unit = 4096;

@@ -168,7 +168,7 @@ static int new_writer(struct zns_save *v, const struct zns_crypt *crypt, uint64_
 	if (g->n_metadata_groups)
 		p.metadata_group = &g->metadata_groups[0]->group;
 	if (!p.unit && g->packed && zns_geo_is_disk(&v->s->dev->geo))
-		p.unit = zns_unit_small(expected);
+		p.unit = zns_unit_small(expected, g->scattered);
 	if (!p.unit)
 		p.unit = zns_writer_unit(&v->s->dev->geo, p.nr_groups);
 	return zns_writer_new(&p, out, err);

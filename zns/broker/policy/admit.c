@@ -242,6 +242,7 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	l->own_class = a->own_class;
 	encryption_note(l, q);
 	l->packed = ch->packed;
+	l->dump.scattered = ch->scattered;
 	l->dump.qos_mibps = a->qos;
 	l->dump.min_room = a->min_room;
 	l->dump.expected = a->expected;
@@ -364,7 +365,7 @@ int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, str
 static int check_fits(const struct znsd *d, const ZnsPb__DumpBegin *q, const struct dump_ask *a,
 		      struct zns_err *err)
 {
-	uint64_t unit = q->has_sealed ? ZNS_UNIT_LEAST : zns_unit_small(a->expected);
+	uint64_t unit = q->has_sealed ? ZNS_UNIT_LEAST : zns_unit_small(a->expected, a->small);
 	char size[16];
 
 	if (!on_disk(d) || yielding_zones(d) || space_can_hold(d, q->least_bytes, unit))

@@ -134,7 +134,7 @@ static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *
 }
 
 /* A small dump on a disk gets one place that holds all of it. If there is none, it gets places one
- * by one as it writes. */
+ * by one as it writes, and writes small units if empty zones do not hold all of it. */
 static int choose_small_on_disk(struct znsd *d, const struct dump_ask *a, struct choice *ch,
 				uint32_t found)
 {
@@ -150,6 +150,8 @@ static int choose_small_on_disk(struct znsd *d, const struct dump_ask *a, struct
 		ch->pack_zone = ch->space.zone;
 	else if (!found && space_for_small(d) < want)
 		return busy(ch, "too little room is left between checkpoints");
+	ch->scattered = ch->pack_zone == ZNSD_NONE &&
+			ch->gs[0].free_zones * d->dev->geo.zone_capacity < want;
 	return 0;
 }
 

@@ -90,6 +90,7 @@ struct choice {
 	struct space space; /* on a disk: the place within the pack zone */
 	uint32_t promise; /* MiB/s reserved for it, on a drive whose zones share one domain */
 	bool packed;
+	bool scattered; /* packed, and no place and no empty zones hold all of it */
 	bool room; /* more room is expected soon: zones are being finished or reset */
 	char note[256]; /* share mode: why it is less than asked */
 	char why[256]; /* contention: why not now */

@@ -7,8 +7,9 @@
  */
 #include <stdlib.h>
 #include "policy.h"
+#include "zns/layout.h"
 
-#define PIECE KIB(16) /* a unit of a small checkpoint; see zns_save_begin() */
+#define PIECE ZNS_UNIT_LEAST /* the least unit that a dump can be told to write */
 
 /*
  * Only zones where all data are of small checkpoints, and without readers: a reader of the zone may

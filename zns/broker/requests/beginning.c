@@ -29,6 +29,7 @@ static void tell(struct znsd *d, const struct lease *l, const char *note, struct
 	g->zone_write_mibps = d->zone_mibps;
 	g->shared_groups = l->dump.nr_shared;
 	g->has_packed = g->packed = l->packed;
+	g->has_scattered = g->scattered = l->dump.scattered;
 	g->has_max_rate_mibps = l->dump.max_rate_mibps > 0;
 	g->max_rate_mibps = l->dump.max_rate_mibps;
 	g->has_rate_mibps = 1;

@@ -104,6 +104,7 @@ struct lease_dump {
 	 * a pack zone that was granted, and that the writer has not asked for yet; ZNSD_NONE: none
 	 */
 	uint32_t claimed;
+	bool scattered; /* no place and no empty zones hold all of it */
 	uint32_t min_room; /* bytes: the writer cannot use less */
 	uint64_t expected; /* bytes that it announced; 0: it announced none */
 	uint32_t width; /* how many zones it may write at the same time, guaranteed */

@@ -18,14 +18,17 @@
 #define ZNS_STRIPE_MAX_WEIGHT 16
 #define ZNS_STRIPE_UNIT_MIN KIB(64) /* limits of what can be asked for (design.md §4) */
 /* Small checkpoints on a disk have smaller ones, which fit where others were removed. */
-#define ZNS_UNIT_LEAST KIB(16)
-/* The unit of a checkpoint of about @bytes that is written into the places of removed ones. The rest
- * of each place that is shorter than a unit is lost, about 1/30. */
-static inline uint32_t zns_unit_small(uint64_t bytes)
+#define ZNS_UNIT_LEAST KIB(8)
+/*
+ * The unit of a small checkpoint of about @bytes on a disk. @scattered: it goes to the places of
+ * several removed ones. The end of each place that is shorter than a unit is lost, so the units
+ * are as small as a 128th of the checkpoint then (devices.md).
+ */
+static inline uint32_t zns_unit_small(uint64_t bytes, bool scattered)
 {
-	uint32_t unit = ZNS_STRIPE_UNIT_MIN;
+	uint32_t unit = ZNS_STRIPE_UNIT_MIN, least = scattered ? ZNS_UNIT_LEAST : KIB(16);
 
-	while (unit > ZNS_UNIT_LEAST && unit > bytes / 16)
+	while (unit > least && unit > bytes / (scattered ? 128 : 16))
 		unit /= 2;
 	return unit;
 }
