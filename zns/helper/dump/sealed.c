@@ -56,7 +56,7 @@ static int check(struct dump *d, struct sealed *m, struct zns_err *err)
 				"memory of context %s is on zones of another device than %s: dump "
 				"there, or `znsctl memory detach %s` first",
 				name, d->h->s.reg.path, name);
-	if (d->pre_dump || d->pages_only)
+	if (d->pre_dump)
 		return zns_fail(err, -EOPNOTSUPP,
 				"memory of context %s is on zones, so there is little to do before "
 				"a dump: make a full one (criu dump), or `znsctl memory detach %s` "
