@@ -185,7 +185,7 @@ int probe_clean(struct probe *p, int ret, struct zns_err *err)
 	if (p->nr_ours)
 		left = calloc(p->nr, sizeof(*left));
 	for (uint32_t i = 0; left && i < p->nr; i++)
-		if (p->have[i] && p->kind[i] == KIND_EMPTY)
+		if (p->have[i])
 			left[n++] = i;
 	if (n && probe_drop(p, left, n, &why) && !ret)
 		ret = zns_fail(err, why.code, "%s", why.msg);
