@@ -18,7 +18,7 @@ static void geometry(void)
 	TRUE(g->zone_size && g->zone_size % g->block_size == 0);
 	TRUE(g->zone_capacity && g->zone_capacity <= g->zone_size &&
 	     g->zone_capacity % g->block_size == 0);
-	TRUE(g->max_io_bytes >= g->block_size && g->max_io_bytes % g->block_size == 0);
+	TRUE(g->max_io_bytes && g->max_io_bytes % g->block_size == 0);
 	TRUE(power_of_two(g->mem_align));
 	TRUE(!g->max_open || !g->max_active || g->max_open <= g->max_active);
 	SAME(g->zone_capacity, t.cap);
