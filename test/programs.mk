@@ -54,8 +54,19 @@ $(B)/test/test_nomem: WRAP = $(NOMEM_WRAP:%=-Wl,--wrap=%)
 $(foreach t,commit send,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: $(filter-out %/main.o %/dump/$t.o,$(HELPER_OBJ))))
 $(foreach t,commit send,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: MORE_OBJ = $(filter-out %/main.o %/dump/$t.o,$(HELPER_OBJ))))
 
-# The core's tests, linked without the packages (make core). The others are of a package.
-PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_seal test_docker test_compare test_resume test_probe% test_flow test_print
+# Files of criu's adapter, as criu's build made them. What else is criu's, a test has itself, or does not reach.
+ADAPTER_OBJ	:= $(addprefix $(CRIU_SRC)/criu/zns-,freeze.o settings.o pages.o lazy.o first.o)
+ADAPTER_UNIT	:= $(addprefix -iquote $(CRIU_SRC)/,criu/include include images criu/arch/x86/include .) -I$(CRIU_SRC)/compel/include/uapi -DCONFIG_X86_64 \
+		   -no-pie -Wl,--unresolved-symbols=ignore-all
+ADAPTER_WRAP	:= socket send recv malloc syscall
+$(B)/test/test_adapter $(B)/test/test_adapter_holder: $(BIN)/criu
+$(B)/test/test_adapter: WRAP = $(ADAPTER_UNIT) $(ADAPTER_WRAP:%=-Wl,--wrap=%)
+$(B)/test/test_adapter: MORE_OBJ = $(ADAPTER_OBJ)
+$(B)/test/test_adapter_holder: WRAP = $(ADAPTER_UNIT) -Wl,--wrap=realloc,--wrap=mmap64
+$(B)/test/test_adapter_holder: MORE_OBJ = $(CRIU_SRC)/criu/zns-holder.o
+
+# The core's tests, linked without the packages (make core). The others are of a package, or of criu's adapter.
+PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_seal test_docker test_compare test_resume test_probe% test_flow test_print test_adapter%
 CORE_UNITS	:= $(filter-out $(PACKAGE_UNITS),$(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
 $(CORE)/test/%: test/unit/%.c $(CORE)/test/libzns.a
 	@mkdir -p $(@D)
