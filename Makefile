@@ -83,7 +83,7 @@ TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-docker znsctl-probe
 ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(REPORT_OBJ) $(MEMORY_CTL_OBJ) $(OCI_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
 		   $(CONFORM_OBJ) $(SELFTEST_OBJ) $(CONTROL_OBJ)
 # test_mem_refused runs others where the kernel has less, which takes minutes, as test_mem_moves meeting does: make unit-refused
-UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(filter-out %/test_mem_refused.c $(if $(SAN),%/test_mem_rules.c %/test_adapter.c %/test_adapter_holder.c),$(wildcard test/unit/test_*.c)))
+UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(filter-out %/test_mem_refused.c $(if $(SAN),%/test_mem_rules.c %/test_adapter.c %/test_adapter_holder.c %/test_track_soft.c),$(wildcard test/unit/test_*.c)))
 FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 
 ADAPTER		:= $(wildcard criu/adapter/*.[ch] criu/adapter/*/*.[ch] criu/include/*.h)

@@ -32,8 +32,8 @@ def sanitized(build, *targets, jobs=1):
     return [*MAKE, f'-j{jobs}', f'B={build}/asan', f'SAN={SAN}', 'OPT=-O1 -g1', 'UNIT_OPT=-O0', *targets]
 
 
-# They have objects of criu, which is built without.
-NEVER_SANITIZED = ('test_adapter', 'test_adapter_holder')
+# They have objects of criu, which is built without; and soft-dirty bits are read page by page, also of terabytes of shadow memory.
+NEVER_SANITIZED = ('test_adapter', 'test_adapter_holder', 'test_track_soft')
 # Unit programs that the gate runs without sanitizers, with which they take four times as long, or evict the sanitizer's memory, or
 # which run znsctl, which is not built with them. The soak has the other builds.
 PLAIN_UNITS = ('test_composed', 'test_file_fill', 'test_file_reuse', 'test_mem_forked', 'test_mem_guest', 'test_mem_stop', 'test_probe', 'test_probe_judge', 'test_rates', 'test_store_crash',
