@@ -8,6 +8,7 @@ disk: what a store on an ordinary disk (file:PATH) does, with real programs, and
 import json
 import re
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -450,6 +451,46 @@ def unread(scene):
         if says not in errors:
             raise Failed(f'by {how}: {errors}')
         expect('leases', scene.device.status()['leases'], [])
+
+
+def shown_on(terminal):
+    """What is on this terminal by now."""
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:     # nothing, or the other side is closed
+        return b''
+
+
+@case
+def slowly_read(scene):
+    """A receiver that takes its time: the terminal says how far the sender is, and nothing of that stays."""
+    scene = on_disk(scene(size=6))
+    many_dumps(scene, 1)
+    terminal, its = pty.openpty()
+    os.set_blocking(terminal, False)
+    shown = b''
+
+    def is_shown():
+        nonlocal shown
+        sender.stdout.read(1 << 16)
+        shown += shown_on(terminal)
+        return b'sending: ' in shown
+
+    with subprocess.Popen([znsctl_of(scene.cfg, scene.device.env), 'send', scene.device.spec], env=scene.device.env, stdout=subprocess.PIPE,
+                          stderr=its) as sender:
+        os.close(its)
+        try:
+            told = wait_until(is_shown, 60, 0.05)
+            while sender.stdout.read(1 << 20):
+                pass
+            expect('exit code', sender.wait(60), 0)
+        finally:
+            sender.kill()
+    while more := shown_on(terminal):
+        shown += more
+    os.close(terminal)
+    expect('it is told', told, True)
+    expect('the last thing on the terminal', shown[-4:], b'\r\x1b[K')
 
 
 @case
