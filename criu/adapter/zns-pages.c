@@ -491,7 +491,6 @@ static int windows_turn(struct zns_windows *ws, struct cr_img *img, off_t off, u
 	if (!window_has(new, off, len) && (window_ask(new, img, off) || window_wait(new)))
 		return -1;
 	ws->at = !ws->at;
-	old->len = 0;
 	if (new->off + new->len < img->zns->size)
 		return window_ask(old, img, new->off + new->len);
 	return 0;
