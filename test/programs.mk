@@ -58,7 +58,7 @@ $(foreach t,commit send,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: MORE_OBJ 
 ADAPTER_OBJ	:= $(addprefix $(CRIU_SRC)/criu/zns-,freeze.o settings.o pages.o lazy.o first.o)
 ADAPTER_UNIT	:= $(addprefix -iquote $(CRIU_SRC)/,criu/include include images criu/arch/x86/include .) -I$(CRIU_SRC)/compel/include/uapi -DCONFIG_X86_64 \
 		   -no-pie -Wl,--unresolved-symbols=ignore-all
-ADAPTER_WRAP	:= socket send recv malloc syscall
+ADAPTER_WRAP	:= socket send recv malloc calloc realloc syscall
 $(B)/test/test_adapter $(B)/test/test_adapter_holder: $(BIN)/criu
 $(B)/test/test_adapter: WRAP = $(ADAPTER_UNIT) $(ADAPTER_WRAP:%=-Wl,--wrap=%)
 $(B)/test/test_adapter: MORE_OBJ = $(ADAPTER_OBJ)

@@ -99,7 +99,7 @@ int zns_recv_reply(int sk, struct zw_reply *r, int *fd)
 {
 	answered++;
 	*r = reply;
-	return 0;
+	return r->code;
 }
 
 int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd)
@@ -115,6 +115,36 @@ int zns_ask_begin(struct zns_msg *m, struct zw_reply *r)
 	sent_nr = m->h.nr;
 	sent_fd = dup(m->fd[0]);
 	return dup(m->fd[0]);
+}
+
+/* ---- memory that runs out ---- */
+
+static int allocations = -1; /* so many, and then one fails; -1: none does */
+
+static bool fails(void)
+{
+	return allocations >= 0 && !allocations--;
+}
+
+void *__real_malloc(size_t len);
+void *__wrap_malloc(size_t len);
+void *__wrap_malloc(size_t len)
+{
+	return fails() ? NULL : __real_malloc(len);
+}
+
+void *__real_calloc(size_t nr, size_t len);
+void *__wrap_calloc(size_t nr, size_t len);
+void *__wrap_calloc(size_t nr, size_t len)
+{
+	return fails() ? NULL : __real_calloc(nr, len);
+}
+
+void *__real_realloc(void *p, size_t len);
+void *__wrap_realloc(void *p, size_t len);
+void *__wrap_realloc(void *p, size_t len)
+{
+	return fails() ? NULL : __real_realloc(p, len);
 }
 
 /* ---- is a connection tracked? ---- */
@@ -186,15 +216,6 @@ static void tracked_connections(void **state)
 
 /* ---- CPU affinity ---- */
 
-static bool no_memory;
-
-void *__real_malloc(size_t len);
-void *__wrap_malloc(size_t len);
-void *__wrap_malloc(size_t len)
-{
-	return no_memory ? NULL : __real_malloc(len);
-}
-
 long __wrap_syscall(long nr, ...);
 long __wrap_syscall(long nr, ...) /* sched_getaffinity: a thread that may use the last CPU alone */
 {
@@ -216,9 +237,8 @@ static void affinity(void **state)
 	ThreadCoreEntry core = THREAD_CORE_ENTRY__INIT;
 
 	zns_affinity_begin(getpid());
-	no_memory = true;
+	allocations = 0;
 	assert_int_equal(zns_dump_affinity(1, &core), -1);
-	no_memory = false;
 	assert_false(core.has_zns_cpus);
 	assert_int_equal(zns_dump_affinity(1, &core), 0);
 	assert_true(core.has_zns_cpus);
@@ -246,6 +266,24 @@ static void windows(void **state)
 		zns_pages_drop_windows(&zi);
 		assert_int_equal(answered, asked);
 		assert_null(zi.windows);
+	}
+}
+
+/* A unit that is damaged is no page, in whichever window it is. */
+static void damaged(void **state)
+{
+	struct zns_img zi = { .pages = true, .id = 1, .size = 16 * WINDOW, .fd = -1 };
+	struct cr_img img = { .zns = &zi };
+	char page[4096];
+
+	for (unsigned long at = 0; at < 3; at++) {
+		for (unsigned long n = 0; n < at; n++)
+			assert_int_equal(zns_pread(&img, page, sizeof(page), n * WINDOW), 0);
+		reply.code = -EBADMSG;
+		assert_int_equal(zns_pread(&img, page, sizeof(page), at * WINDOW), -1);
+		assert_int_equal(zns_pread(&img, page, sizeof(page), at * WINDOW), -1);
+		reply.code = 0;
+		zns_pages_drop_windows(&zi);
 	}
 }
 
@@ -299,7 +337,8 @@ static int io_complete(struct page_read *pr, unsigned long vaddr, unsigned long 
 	return 0;
 }
 
-/* A process that ends has no first pages any more, and answers about it are nobody's. */
+/* A process whose first pages cannot be listed is none. One that ends has no first pages any more,
+ * and answers about it are nobody's. */
 static void forgotten(void **state)
 {
 	const struct zw_first list = { .image = 1, .off = 0, .len = PAGES(4) };
@@ -310,6 +349,7 @@ static void forgotten(void **state)
 		.pi = &img, .pmes = entries_of, .nr_pmes = 1, .io_complete = io_complete
 	};
 	unsigned long start, end;
+	int n = 0;
 
 	entry.vaddr = PAGES(100);
 	entry.nr_pages = 4;
@@ -319,7 +359,10 @@ static void forgotten(void **state)
 	assert_int_equal(write(reply_fd, &list, sizeof(list)), sizeof(list));
 	reply.size = sizeof(list);
 	assert_int_equal(zns_lazy_begin(-1, NULL), 0);
-	assert_int_equal(zns_lazy_open(&pr), 0);
+	for (allocations = 0; zns_lazy_open(&pr); allocations = ++n)
+		zns_lazy_forget(&pr);
+	allocations = -1;
+	assert_int_equal(n, 3); /* the process, its entries and its ranges: each failed once */
 	assert_true(zns_first_any());
 	assert_true(zns_lazy_first(&pr, &start, &end));
 	assert_int_equal(start, PAGES(100));
@@ -345,6 +388,7 @@ int main(void)
 		cmocka_unit_test(tracked_connections),
 		cmocka_unit_test(affinity),
 		cmocka_unit_test(windows),
+		cmocka_unit_test(damaged),
 		cmocka_unit_test(places_to_fill),
 		cmocka_unit_test(forgotten),
 	};

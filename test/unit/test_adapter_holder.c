@@ -171,8 +171,9 @@ static void forks(int sk)
 	_exit(0);
 }
 
-/* With what the task sends, and @more copies of it; it reads @nr_forks events. */
-static void the_daemon(int sk, int more, int nr_forks)
+/* With what the task sends, and @more copies of it; it reads @nr_forks events. @given: a pager has
+ * all of it. */
+static void the_daemon(int sk, int more, int nr_forks, bool given)
 {
 	int uffd, i;
 
@@ -188,6 +189,8 @@ static void the_daemon(int sk, int more, int nr_forks)
 		need(poll(&p, 1, -1) == 1 && read(uffd, &m, sizeof(m)) == sizeof(m) &&
 		     m.event == UFFD_EVENT_FORK);
 	}
+	if (given)
+		zns_holder_given();
 	__atomic_store_n(&shared->ready, 1, __ATOMIC_SEQ_CST);
 	for (;;)
 		pause();
@@ -197,7 +200,7 @@ struct pair {
 	pid_t task, daemon;
 };
 
-static struct pair begin(void (*task)(int sk), int more, int nr_forks)
+static struct pair begin(void (*task)(int sk), int more, int nr_forks, bool given)
 {
 	struct pair p;
 	int sk[2];
@@ -211,7 +214,7 @@ static struct pair begin(void (*task)(int sk), int more, int nr_forks)
 		task(sk[1]);
 	p.daemon = fork();
 	if (!p.daemon)
-		the_daemon(sk[0], more, nr_forks);
+		the_daemon(sk[0], more, nr_forks, given);
 	close(sk[0]);
 	close(sk[1]);
 	until(__atomic_load_n(&shared->ready, __ATOMIC_SEQ_CST));
@@ -263,7 +266,7 @@ static int end_all(void **state)
 
 static void task_that_lacks_pages(void **state)
 {
-	struct pair p = begin(sleeps, 0, 0);
+	struct pair p = begin(sleeps, 0, 0, false);
 
 	kill(p.daemon, SIGKILL);
 	is_killed(p.task);
@@ -273,7 +276,7 @@ static void task_that_lacks_pages(void **state)
 /* The holder lists the userfaultfds once more, from the first one on. */
 static void no_memory_for_the_list(void **state)
 {
-	struct pair p = begin(sleeps, COPIES, 0);
+	struct pair p = begin(sleeps, COPIES, 0, false);
 
 	shared->no_memory = 3;
 	kill(p.daemon, SIGKILL);
@@ -295,12 +298,29 @@ static void child_forked_without_daemon(void **state)
 		print_message("no UFFDIO_POISON before Linux 6.6\n");
 		skip();
 	}
-	p = begin(forks, 0, 1);
+	p = begin(forks, 0, 1, false);
 	kill(p.daemon, SIGKILL);
 	is_killed(p.task);
 	__atomic_store_n(&shared->go, 1, __ATOMIC_SEQ_CST);
 	until(__atomic_load_n(&shared->status, __ATOMIC_SEQ_CST) != -1);
 	assert_true(WIFSIGNALED(shared->status) && WTERMSIG(shared->status) == SIGBUS);
+	nobody_left();
+}
+
+/* Daemon and holder end, and nobody kills the task. */
+static void task_of_a_pager(void **state)
+{
+	struct pair p = begin(sleeps, 0, 0, true);
+
+	kill(p.daemon, SIGKILL);
+	for (int ended = 0; ended < 2; ended++) {
+		pid_t pid;
+
+		until((pid = waitpid(-1, NULL, WNOHANG | __WALL)));
+		assert_true(pid > 0 && pid != p.task);
+	}
+	assert_int_equal(waitpid(p.task, NULL, WNOHANG), 0);
+	kill(p.task, SIGKILL);
 	nobody_left();
 }
 
@@ -310,6 +330,7 @@ int main(void)
 		cmocka_unit_test_teardown(task_that_lacks_pages, end_all),
 		cmocka_unit_test_teardown(no_memory_for_the_list, end_all),
 		cmocka_unit_test_teardown(child_forked_without_daemon, end_all),
+		cmocka_unit_test_teardown(task_of_a_pager, end_all),
 	};
 
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
