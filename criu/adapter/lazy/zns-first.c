@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The pages that tasks touch first after a lazy restore (--zns-record). While they are recorded the
- * background stands still, so that every first touch is a fault; the helper writes them down. The
- * next lazy restore brings them before its tasks run: `criu restore` waits for that.
+ * The pages that tasks touch first after a lazy restore (--zns-record). A restore that records them
+ * fetches nothing in the background, so every first touch is a fault, and the helper writes it
+ * down. The next lazy restore fetches these pages before its tasks run: `criu restore` waits for
+ * that.
  */
 #include <errno.h>
 #include <poll.h>
@@ -32,9 +33,10 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* The tasks of a restore wait no longer for their first pages. */
+/* The restored tasks run after this time, even if some of their first pages are missing. */
 #define WAIT_MS 1000
-/* For so long CPUs stay awake, since each fault wakes three processes. All pages may take hours. */
+/* The lazy-pages daemon keeps CPUs awake for this long after the tasks began to run, since each
+ * fault wakes three processes. It stops then, because fetching all pages may take hours. */
 #define AWAKE_MS 10000
 
 struct range { /* addresses of the image; end > start */
@@ -45,18 +47,18 @@ struct process {
 	struct list_head l;
 	struct page_read *pr;
 	struct range *v;
-	unsigned long nr, at; /* at: the next one */
+	unsigned long nr, at; /* at: index of the next range to fetch */
 };
 
 static LIST_HEAD(processes);
 
 static struct {
-	struct zw_first *v; /* what the helper said; its memfd is mapped */
-	unsigned long nr, pages; /* pages: how many pages the ranges have */
+	struct zw_first *v; /* the helper's answer, in a mapped memfd */
+	unsigned long nr, pages; /* nr: entries of v; pages: pages in the ranges of all processes */
 	/* CLOCK_MONOTONIC, when the restore was ready to start its tasks; 0: not yet */
 	unsigned long long since_us;
-	int waiter; /* the restore that waits, or -1 */
-	int asked; /* the answer about the record comes here, or -1 */
+	int waiter; /* socket of the restore that waits for its first pages, or -1 */
+	int asked; /* socket on which the helper answers about the record, or -1 */
 	bool recorded;
 } first = { .waiter = -1, .asked = -1 };
 
@@ -89,7 +91,7 @@ int zns_first_begin(void)
 	return 0;
 }
 
-/* ---- from places in the image to addresses ---- */
+/* ---- from offsets in the image to addresses ---- */
 
 unsigned long *zns_entry_offsets(struct page_read *pr)
 {
@@ -105,7 +107,7 @@ unsigned long *zns_entry_offsets(struct page_read *pr)
 	return off;
 }
 
-/* the last entry that begins at or before @at, and is not empty */
+/* Index of the last entry that is not empty and begins at or before offset @at. */
 static int entry_at(const unsigned long *off, int nr, unsigned long at)
 {
 	int low = 0, high = nr;
@@ -137,7 +139,8 @@ static int add_range(struct process *p, unsigned long start, unsigned long len, 
 	return 0;
 }
 
-/* A part of the image may be of several neighbours in the pagemap. */
+/* Adds the addresses of a part of the image. Several neighbouring entries of the pagemap may
+ * share it. */
 static int add_part(struct process *p, const unsigned long *off, unsigned long at,
 		    unsigned long len, unsigned long *room)
 {
@@ -180,7 +183,7 @@ int zns_lazy_open(struct page_read *pr)
 	return ret;
 }
 
-/* ---- what comes next ---- */
+/* ---- which pages come next ---- */
 
 static struct process *find(struct page_read *pr)
 {
@@ -240,7 +243,7 @@ void zns_first_forget(struct page_read *pr)
 	xfree(p);
 }
 
-/* ---- the restore that waits ---- */
+/* ---- the restore that waits for its first pages ---- */
 
 static void tell(void)
 {
@@ -257,7 +260,7 @@ static void let_run(void)
 	close_safe(&first.waiter);
 }
 
-/* The restore ends with this, and its tasks. */
+/* Ends the daemon. The restore sees its socket closed, and fails together with its tasks. */
 static void give_up(void)
 {
 	zns_extend_tell(false);
@@ -271,7 +274,7 @@ void zns_lazy_finished(int sk)
 	if (zns_active() && !zns_extends())
 		zns_cpus_awake(AWAKE_MS);
 	if (!zns_extends())
-		tell(); /* the holder has all userfaultfds */
+		tell(); /* the holder (zns-holder.c) has all userfaultfds */
 	else if (zns_extend_listen(sk))
 		give_up();
 	if (!zns_lazy_on()) /* the pages come from a page server */
@@ -317,8 +320,9 @@ int zns_lazy_wait(int sk)
 	if (zns_extends())
 		return zns_extend_wait(sk);
 
-	/* A daemon that dies before it has received a userfaultfd cannot keep its task from zeroes.
-	 */
+	/* If the daemon died before it received a task's userfaultfd, nothing would keep the
+	 * kernel from giving that task zeroes. So the tasks run only after the daemon has said
+	 * that it has all of them. */
 	pr_debug("Waiting for the lazy-pages daemon\n");
 	if (hear(sk))
 		return -1;
@@ -326,7 +330,7 @@ int zns_lazy_wait(int sk)
 		pr_info("The tasks run before all of their first pages are there\n");
 	else if (zns_active() && hear(sk))
 		return -1;
-	/* The daemon's end would see an error if this were closed with something in it. */
+	/* The daemon would see ECONNRESET if this socket were closed with unread bytes in it. */
 	shutdown(sk, SHUT_RD);
 	while (recv(sk, &go, sizeof(go), MSG_DONTWAIT) > 0)
 		;
@@ -346,7 +350,7 @@ static void record(void)
 		pr_warn("%s\n", r.msg);
 }
 
-int zns_first_hold(void)
+int zns_first_recording_ms(void)
 {
 	unsigned long long now, end;
 

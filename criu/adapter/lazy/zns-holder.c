@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The lazy-pages daemon's userfaultfds outlive it. When the last descriptor of a userfaultfd is
- * closed, the kernel gives its task zeroes for all pages that have not been brought. So a second
- * process, the holder, shares the daemon's table of descriptors (CLONE_FILES): whatever the daemon
- * has received, even in the moment before a kill -9, the holder has as well. It sleeps until the
- * daemon has ended, in whatever way. A userfaultfd that is still open then lacks pages. The holder
- * kills the tasks of these, and closes each one only when the memory behind it is gone.
+ * Keeps the userfaultfds of the lazy-pages daemon open when the daemon dies. When the last
+ * descriptor of a userfaultfd is closed, the kernel gives its task zeroes for all pages that have
+ * not been fetched. So a second process, the holder, shares the daemon's table of descriptors
+ * (CLONE_FILES): whatever the daemon has received, even in the moment before a kill -9, the holder
+ * has as well. It sleeps until the daemon has ended, in whatever way. Tasks whose userfaultfd is
+ * still open then lack pages. The holder kills these tasks, and closes each userfaultfd only when
+ * its memory is gone.
  *
- * A child that a task has forked meanwhile has a userfaultfd, but nobody has told its PID. The
- * holder answers its faults with UFFDIO_POISON (Linux 6.6): SIGBUS. On older kernels they wait.
+ * A child that such a task has forked has a userfaultfd of its own, but the holder does not know
+ * the child's PID. It answers the child's faults with UFFDIO_POISON (Linux 6.6): SIGBUS. On older
+ * kernels the child waits for ever.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -44,7 +46,7 @@
 
 #define LOOK_MS 100 /* how often the holder looks whether a process has ended */
 
-/* Linux 6.6; headers of the kernels before do not have it. */
+/* struct uffdio_poison of Linux 6.6, which older headers lack */
 struct poison_arg {
 	struct uffdio_range range;
 	__u64 mode;
@@ -52,12 +54,13 @@ struct poison_arg {
 };
 #define POISON_IOCTL _IOWR(UFFDIO, 0x08, struct poison_arg)
 
-/* Written by the daemon, read by the holder, which may see any state in between. */
+/* Written by the daemon and read by the holder at any moment, even half-way through a change. */
 struct held {
-	bool given; /* a pager has all userfaultfds, and a holder of its own */
+	/* a pager has all userfaultfds now, and a holder of its own: nothing is left to do here */
+	bool given;
 	unsigned int nr;
 	struct {
-		int uffd, pidfd; /* uffd is -1: unused, and set last */
+		int uffd, pidfd; /* The daemon sets uffd last; -1: this entry is unused. */
 	} task[];
 };
 
@@ -89,7 +92,8 @@ static int add(int uffd)
 	return 0;
 }
 
-/* A copy from where nothing can be read changes nothing, but ESRCH says that the memory is gone. */
+/* Does the memory behind @uffd still exist? A copy from an unreadable address never changes
+ * anything, and fails with ESRCH only if the memory is gone. */
 static bool lives(int uffd)
 {
 	static void *unreadable;
@@ -109,7 +113,8 @@ static bool is_uffd(int dir, const char *name)
 	return len == (ssize_t)strlen(UFFD_LINK) && !memcmp(link, UFFD_LINK, len);
 }
 
-/* Adds all userfaultfds of the table to the list; or closes all else but the log. */
+/* @close_others false: adds all userfaultfds of the table to the list. True: closes everything
+ * else, except the log. */
 static int each_fd(bool close_others)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -149,8 +154,9 @@ static void wake(int uffd, unsigned long start, unsigned long len)
 	ioctl(uffd, UFFDIO_WAKE, &r);
 }
 
-/* The daemon had read of some faults, and did not answer: they are to come again. A process may
- * have less address space than 47 bits. */
+/* The daemon may have read faults and died before it answered them. This wakes their threads, so
+ * that they fault again. The range shrinks until the ioctl accepts it, since a process may have
+ * less address space than 47 bits. */
 static void wake_all(int uffd)
 {
 	struct uffdio_range r = { .start = 1 << 20 };
@@ -177,13 +183,14 @@ static void poison(int uffd, unsigned long address)
 	struct poison_arg a = { .range = { .start = address & PAGE_MASK, .len = PAGE_SIZE } };
 
 	if (!ioctl(uffd, POISON_IOCTL, &a)) {
-		if (is_task(uffd)) /* dead already */
+		if (is_task(uffd)) /* the task was killed already */
 			return;
 		if (!open_uffds.said)
 			pr_err("A child of a restored task gets SIGBUS, for a page that is lost\n");
 		open_uffds.said = true;
 	} else if (errno == EEXIST || errno == EAGAIN || errno == ENOENT) {
-		wake(uffd, a.range.start, PAGE_SIZE); /* it is touched again, and answered then */
+		/* the thread touches the page again, and that fault is answered */
+		wake(uffd, a.range.start, PAGE_SIZE);
 	}
 }
 
@@ -199,14 +206,16 @@ static void answer(int uffd)
 	}
 }
 
-/* Returns when no process is left that lacks a page. */
+/* Kills the tasks that lack pages, then serves their children's faults until none of them is
+ * left. */
 static void take_over(void)
 {
 	unsigned int i, killed;
 
 	if (held->given)
 		return;
-	/* Without a list nothing is ever closed: the tasks that are not killed wait. */
+	/* Nothing is closed while the list of userfaultfds cannot be allocated. Until then the
+	 * tasks that were not killed wait in their faults. */
 	while (each_fd(false)) {
 		kill_tasks();
 		open_uffds.nr = 0;
@@ -232,7 +241,8 @@ static void take_over(void)
 	}
 }
 
-/* A signal to the daemon's group, its session or its work directory is none of ours. */
+/* Leaves the daemon's process group, session and work directory, so that a signal to them does
+ * not end the holder. */
 static void detach(void)
 {
 	sigset_t all;
@@ -263,7 +273,8 @@ static int hold(void *arg)
 
 /* ---- the daemon ---- */
 
-/* Has a copy of the daemon's memory, since whoever kills for memory kills all who share it. */
+/* The holder has a copy of the daemon's memory and does not share it: whoever ends a process for
+ * lack of memory ends all that share its memory. */
 static int start(void)
 {
 	pid_t pid = clone_noasan(hold, CLONE_FILES, NULL);
@@ -274,7 +285,7 @@ static int start(void)
 	return watch.fd < 0 ? -1 : 0;
 }
 
-/* Reaped without a word: it has no exit signal. */
+/* Called when the holder has died. It had no exit signal, so __WALL is needed to reap it. */
 static int holder_ended(struct epoll_rfd *rfd)
 {
 	pr_warn("The holder of the userfaultfds died, another one is started\n");
@@ -283,7 +294,7 @@ static int holder_ended(struct epoll_rfd *rfd)
 	close_safe(&rfd->fd);
 	if (!start() && !epoll_add_rfd(held_epollfd, rfd))
 		return 0;
-	take_over(); /* nobody else could */
+	take_over(); /* no other process can take over */
 	return -1;
 }
 
@@ -313,7 +324,7 @@ int zns_holder_listen(int sk)
 	return setsockopt(sk, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 }
 
-/* The task itself sends its userfaultfd, and lives as long as its restore does. */
+/* @pid is valid: the task sends its userfaultfd itself and cannot end before its restore does. */
 static void remember(int uffd, pid_t pid)
 {
 	unsigned int i;

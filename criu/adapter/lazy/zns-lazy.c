@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The lazy-pages daemon's reads from zones. The helper serves many at a time, and copies their
- * pages into the tasks. Answers come through the daemon's epoll loop, so it sees a fault while
- * other pages are still on their way. It alone reads events. The gate (zns-gate.h) keeps the helper
- * from copying to where a task has unmapped, moved or discarded memory since the read was asked
- * for.
+ * pages into the tasks. Its answers come through the daemon's epoll loop, so the daemon sees a
+ * fault while other pages are still on their way. The daemon alone reads the tasks' events. The
+ * gate (zns-gate.h) keeps the helper from copying to addresses that a task has unmapped, moved or
+ * discarded since the read was requested.
  */
 #include <errno.h>
 #include <linux/userfaultfd.h>
@@ -38,23 +38,23 @@
 
 #define PIECE ((unsigned long)ZW_WINDOW_MOST)
 #define LEN (512UL << 10) /* one background read: a stripe unit, by default */
-/* the same while there are faults, which wait until its pages are in place */
+/* One background read while tasks fault: a fault waits until the read before it is in place. */
 #define LEN_BUSY (128UL << 10)
-/* Reads under way at once: enough to keep device and hashes busy; for faults; for pages that come
- * before the tasks run. */
+/* How many reads may be under way at once: BIG in the background (enough to keep the device and
+ * the hashing busy), SMALL for faults, FIRST for pages that are fetched before the tasks run. */
 #define BIG 16
 #define SMALL 64
 #define FIRST 32
-/* after this long without a fault the background may have the device for itself */
+/* the background reads at full rate after this long without a fault */
 #define QUIET_US 1000
-/* While the background stands still it brings a piece so often: only a copy shows that a task
- * ended. */
+/* Even while first touches are recorded the background reads one piece this often: only a copy
+ * that fails shows that a task has ended. */
 #define PROBE_MS 500
 
 enum class { BACKGROUND, FAULT, FIRSTS, CLASSES };
 
 static const struct {
-	unsigned int from, to; /* numbers of reads */
+	unsigned int from, to; /* range of indices in lazy.read */
 	unsigned long len;
 	enum zw_fetch fetch;
 } class[CLASSES] = {
@@ -66,26 +66,28 @@ static const struct {
 _Static_assert(READS == ZW_LAZY_READS, "the gate has a place for each read");
 
 struct read {
-	struct page_read *pr; /* NULL: no longer wanted */
-	unsigned long vaddr, nr; /* in the image */
-	unsigned long to; /* where the task had it when it was asked for */
+	struct page_read *pr; /* NULL: the process ended, its answer is ignored */
+	unsigned long vaddr, nr; /* address in the image */
+	unsigned long to; /* the task's address when the read was requested */
 	bool used;
 };
 
 static struct {
-	enum class next; /* of the next read */
-	bool asked, paced; /* state of the background in this round of the loop */
-	int sk[2], fault_sk[2]; /* two, so answers to faults do not wait behind others */
+	enum class next; /* class of the next read */
+	bool asked, paced; /* in this round of the loop: was a read requested, was one put off */
+	/* two pairs of sockets, so that answers to faults do not queue behind others */
+	int sk[2], fault_sk[2];
 	struct zw_gate *gate;
 	bool shut;
-	int uffd; /* of the next read, */
-	unsigned long to; /* and its place */
-	enum zw_fetched fetched; /* of the read that is being taken */
+	int uffd; /* userfaultfd of the next read */
+	unsigned long to; /* the task's address for the next read */
+	enum zw_fetched fetched; /* result of the read whose answer is being handled */
 	struct read read[READS];
-	unsigned int nr[CLASSES]; /* under way */
+	unsigned int nr[CLASSES]; /* reads under way */
 	unsigned long faults;
-	unsigned long long fault_us, asked_us; /* time of the last one of each */
-	struct zw_windows windows; /* of faults */
+	/* time of the last fault and of the last background read */
+	unsigned long long fault_us, asked_us;
+	struct zw_windows windows; /* read-ahead windows of faults */
 	struct epoll_rfd answers, fault_answers, helper;
 } lazy;
 
@@ -109,7 +111,8 @@ void zns_lazy_again(int uffd, unsigned long start, unsigned long end)
 {
 	struct uffdio_range r = { .start = start, .len = end - start };
 
-	ioctl(uffd, UFFDIO_WAKE, &r); /* they touch it again */
+	/* the threads touch the page again, which makes a new fault */
+	ioctl(uffd, UFFDIO_WAKE, &r);
 }
 
 void zns_lazy_to(int uffd, unsigned long to)
@@ -118,7 +121,7 @@ void zns_lazy_to(int uffd, unsigned long to)
 	lazy.to = to;
 }
 
-/* Takes one answer: its pages are in place, or are asked for once more. */
+/* Handles one answer. io_complete() requests the pages again if they could not be put in place. */
 static int take(int sk)
 {
 	struct page_read *pr;
@@ -140,7 +143,8 @@ static int take(int sk)
 	if (!pr)
 		return 0;
 	lazy.fetched = r.kind;
-	if (zns_lazy_lacks() && zns_extends()) { /* a pager must be told exactly */
+	/* a pager takes over and must know every page's state */
+	if (zns_lazy_lacks() && zns_extends()) {
 		pr_err("A task has changed its memory before it was restored\n");
 		return -1;
 	}
@@ -149,10 +153,10 @@ static int take(int sk)
 
 static int answer_event(struct epoll_rfd *rfd)
 {
-	return take(rfd->fd) ? -1 : 1; /* 1: the loop looks for the next read */
+	return take(rfd->fd) ? -1 : 1; /* 1: the epoll loop asks for the next read */
 }
 
-/* The helper sends nothing here: readable means that it ended. */
+/* The helper never sends on this socket, so a readable one means that the helper has ended. */
 static int helper_event(struct epoll_rfd *rfd)
 {
 	zns_pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
@@ -267,7 +271,8 @@ void zns_lazy_forget(struct page_read *pr)
 
 /* ---- events ---- */
 
-/* The task has something else in [start, start + len) now, or will have. */
+/* Marks reads into [start, start + len) as stale: the task has other memory there now, or will
+ * have. */
 static void stale(struct page_read *pr, unsigned long start, unsigned long len)
 {
 	unsigned int n;
@@ -303,7 +308,9 @@ ssize_t zns_uffd_read(int uffd, struct uffd_msg *msg, struct page_read *pr)
 		stale(pr, msg->arg.remap.from, msg->arg.remap.len);
 		stale(pr, msg->arg.remap.to, msg->arg.remap.len);
 	} else if (n != sizeof(*msg) || msg->event == UFFD_EVENT_PAGEFAULT) {
-		zns_uffd_done(); /* nothing has changed, and a read may have to wait for another */
+		/* No address changed, so the gate may open. A read of this loop may wait for
+		 * another one, which needs the gate open. */
+		zns_uffd_done();
 	}
 	errno = saved;
 	return n;
@@ -329,13 +336,13 @@ unsigned long zns_lazy_fault(off_t off)
 	lazy.next = FAULT;
 	lazy.faults++;
 	lazy.fault_us = zns_now_us();
-	/* a record names what else may be wanted of the piece */
-	return zns_first_hold() ? PIECE - off % PIECE : zw_window(&lazy.windows, off);
+	/* recording: one piece per fault, so that the record names each one */
+	return zns_first_recording_ms() ? PIECE - off % PIECE : zw_window(&lazy.windows, off);
 }
 
 unsigned long zns_lazy_len(off_t off)
 {
-	unsigned long len = zns_first_hold() ? PIECE : quiet(zns_now_us()) ? LEN : LEN_BUSY;
+	unsigned long len = zns_first_recording_ms() ? PIECE : quiet(zns_now_us()) ? LEN : LEN_BUSY;
 
 	return len - off % len;
 }
@@ -345,8 +352,9 @@ static unsigned int under_way(void)
 	return lazy.nr[BACKGROUND] + lazy.nr[FAULT] + lazy.nr[FIRSTS];
 }
 
-/* Faults have the device first: between them, the background asks for a piece now and then. What is
- * wanted before the tasks run does not wait. */
+/* May the background read now? Faults have the device first: between them the background gets
+ * one piece now and then. First pages, for which the restore waits, are read without such a
+ * pause. */
 bool zns_lazy_turn(struct page_read *pr, bool stock)
 {
 	unsigned long long now;
@@ -354,7 +362,7 @@ bool zns_lazy_turn(struct page_read *pr, bool stock)
 	if (!zns_session.lazy)
 		return lazy.asked = stock;
 	now = zns_now_us();
-	if (zns_first_hold()) {
+	if (zns_first_recording_ms()) {
 		if (under_way() || now - lazy.asked_us < PROBE_MS * 1000)
 			return false;
 		lazy.asked_us = now;
@@ -366,7 +374,7 @@ bool zns_lazy_turn(struct page_read *pr, bool stock)
 		lazy.next = FIRSTS;
 		return lazy.asked = true;
 	}
-	if (zns_extends()) /* the rest is the pager's */
+	if (zns_extends()) /* the pager fetches the rest */
 		return false;
 	if (quiet(now) ? lazy.nr[BACKGROUND] == BIG :
 			 under_way() || now - lazy.asked_us < QUIET_US) {
@@ -380,19 +388,19 @@ bool zns_lazy_turn(struct page_read *pr, bool stock)
 static int timeout(int stock)
 {
 	bool asked = lazy.asked, paced = lazy.paced;
-	int hold;
+	int recording;
 
 	lazy.asked = lazy.paced = false;
 	if (zns_session.lazy)
 		zns_first_check(zns_extends() ? under_way() : lazy.nr[FIRSTS]);
 	if (stock || asked)
 		return stock;
-	/* the page server got all requests: only its answer changes anything */
+	/* the page server got all requests, so only its answer changes anything */
 	if (!zns_session.lazy)
 		return opts.use_page_server ? -1 : stock;
-	hold = zns_first_hold();
-	if (hold)
-		return min(hold, PROBE_MS);
+	recording = zns_first_recording_ms();
+	if (recording)
+		return min(recording, PROBE_MS);
 	if (paced && lazy.nr[BACKGROUND] < BIG)
 		return 1; /* ms */
 	return under_way() ? -1 : stock;
@@ -407,7 +415,7 @@ void zns_lazy_end(int ret)
 {
 	if (!zns_session.lazy)
 		return;
-	if (!ret) /* the restore waits even if nothing was to be brought */
+	if (!ret) /* the restore waits for this word even if it has no first pages */
 		zns_first_check(0);
 	zns_first_end();
 	pr_info("%lu reads for faults\n", lazy.faults);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The socket between a restore and its lazy-pages daemon. Userfaultfds go through it, so whoever
- * stands at the other end decides what the restored tasks find in their memory. The directory in
- * which CRIU gives the socket a name may belong to a user.
+ * The socket between a restore and its lazy-pages daemon. Userfaultfds go through it, so the
+ * process at the other end decides what the restored tasks find in their memory. CRIU names the
+ * socket in its work directory, which may belong to a user.
  *
- * A daemon that the restore starts itself gets one end of a pair (--zns-memory). One that the
- * administrator has started has a socket with a name: then the kernel says whose the peer is.
+ * A daemon that the restore starts itself (--zns-memory) gets one end of a nameless pair. A daemon
+ * that the administrator has started has a named socket: there the kernel says which user the peer
+ * is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +41,8 @@ int zns_lazy_pair(void)
 	return sk[1];
 }
 
-/* With files, CRIU's own behaviour stays. */
+/* 0 if the peer runs as our own user, else -1. Without zones any peer is accepted, as in stock
+ * CRIU. */
 static int is_ours(int sk)
 {
 	struct ucred peer;

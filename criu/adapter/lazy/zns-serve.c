@@ -19,7 +19,7 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* less than uffd.c asks for, so the helper reads ahead while this much is sent */
+/* uffd.c asks for more at once, so the helper reads ahead while this much is sent */
 #define SERVE_MAX (1UL << 20)
 
 struct source {
@@ -32,7 +32,7 @@ static LIST_HEAD(sources);
 
 int zns_serve_begin(bool of_dump)
 {
-	if (of_dump) /* a dump has its pages in pipes */
+	if (of_dump) /* a dump reads its pages from pipes */
 		return 0;
 	if (!opts.lazy_pages)
 		return zns_receive_begin();
