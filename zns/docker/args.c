@@ -7,8 +7,8 @@
 #include "runc.h"
 #include "zns/handle.h"
 
-/* The value in "-name V", "--name V" or "--name=V"; NULL: the word is not this option. *used: how
- * many words it took. */
+/* Finds the value of option @name in "-name V", "--name V" or "--name=V". NULL: this word is
+ * another option. *used: how many words the option and its value are. */
 static const char *option(char **argv, int left, const char *name, int *used)
 {
 	const char *s = argv[0];
@@ -111,7 +111,7 @@ int call_add_flag(struct call *c, const char *name)
 		free(flag);
 		return i < c->argc ? 0 : -ENOMEM;
 	}
-	/* The container's id must stay last. */
+	/* last, since runc wants the container's id there */
 	memcpy(argv, c->argv, (c->argc - 1) * sizeof(*argv));
 	argv[c->argc - 1] = flag;
 	argv[c->argc] = c->argv[c->argc - 1];
@@ -172,7 +172,7 @@ const char *call_killed(const struct call *c, int *sig)
 
 void call_null_stdio(void)
 {
-	/* the descriptor may be 0, 1 or 2, which stay open over exec */
+	/* the target may be descriptor 0, 1 or 2, which must stay open over exec */
 	int null = open("/dev/null", O_RDWR);
 
 	for (int fd = 0; fd < 3 && null >= 0; fd++)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A checkpoint brings its own rights and its own shape: user, capabilities, filters, mounts. The
- * container that it is restored into says in its config.json which of these it wants. criu would
- * not notice a difference, so a container that was started with fewer rights would run with those
- * of the dump. Compared is the config.json at the dump with that of the new container. Limits of
- * cgroups, sources of mounts, the host name and the paths of joined namespaces may differ.
+ * May this checkpoint be restored into this container? A checkpoint brings its own rights and
+ * shape: user, capabilities, filters, mounts. The container's config.json says which of these it is
+ * to have. criu would not notice a difference, so a container that was started with fewer rights
+ * would run with those of the dump. This file compares the config.json at the dump with that of the
+ * new container. Limits of cgroups, sources of mounts, the host name and the paths of joined
+ * namespaces may differ.
  */
 #include <string.h>
 #include "docker.h"
 
-/* Members that must be the same. An absent one is as an empty one, 0 or false. The order in an
- * array does not count: engines write some of them out of a map. */
+/* These members must be equal in both. A missing member equals an empty one, 0 or false. The
+ * order in an array does not count: engines write some arrays out of an unordered map. */
 static const struct {
 	const char *path, *what;
 } members[] = {
@@ -138,7 +139,7 @@ static int compare_namespaces(struct json_object *a, struct json_object *b, stru
 		const char *type = zns_json_str(one, "type");
 
 		other = type ? find(b, "type", type) : NULL;
-		/* a new or an existing namespace: which existing one may differ */
+		/* Both must be new, or both joined by path; the path itself may differ. */
 		if (!other || !zns_json_str(one, "path") != !zns_json_str(other, "path"))
 			return differs(err, "namespace", type ? type : "");
 	}
@@ -171,7 +172,7 @@ int docker_compare(struct json_object *was, struct json_object *now, struct zns_
 		if (!same(at(was, members[i].path), at(now, members[i].path)))
 			return differs(err, members[i].what, "");
 	ret = compare_namespaces(at(was, "linux.namespaces"), at(now, "linux.namespaces"), err);
-	if (!ret) /* and the elements that only the new one has */
+	if (!ret) /* the other way round, for elements that only the new one has */
 		ret = compare_namespaces(at(now, "linux.namespaces"), at(was, "linux.namespaces"),
 					 err);
 	if (!ret)

@@ -8,13 +8,14 @@
 #include "zns/config.h"
 #include "zns/process.h"
 
-/* A value that is too long becomes "": a prefix of it may be another container's name. */
+/* Copies a value. One that is too long becomes "", since a part of it may be another container's
+ * name. */
 static void copy(char *out, size_t len, const char *s)
 {
 	snprintf(out, len, "%s", s && strlen(s) < len ? s : "");
 }
 
-/* The creator chose this text: show it whole or not at all. */
+/* The creator chose this text, so it is shown as a whole or not at all. */
 static void copy_text(char *out, size_t len, const char *s)
 {
 	const char *p = s ? s : "";
@@ -67,8 +68,8 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 	name = zns_json_str(c->config, "Name");
 	if (name && *name == '/')
 		name++;
-	/* Keep the id in two cases: the name looks like an id and could be another container's,
-	 * or it is too long and would be cut. */
+	/* Use the id if the name looks like an id, which could be another container's, or if the
+	 * name is too long. */
 	if (name && *name && !docker_full_id(name) && strlen(name) <= ZNS_NAME_MAX) {
 		if (!docker_good_word(name))
 			return zns_fail(
@@ -111,7 +112,7 @@ static void podman_name(struct docker_container *c, int init_pid)
 		if (ours && docker_good_word(next) &&
 		    strlen(next) + strlen("podman/") <= ZNS_NAME_MAX)
 			snprintf(c->name, sizeof(c->name), "podman/%.200s", next);
-		return; /* only the first one is used; the user may have written the later ones */
+		return; /* conmon uses only its first -n; a user may have added later ones */
 	}
 }
 
@@ -136,7 +137,8 @@ static const struct cri by_crio = { "io.kubernetes.cri-o.ContainerType",
 				    "io.kubernetes.cri-o.ContainerName",
 				    "io.kubernetes.cri-o.ImageName" };
 
-/* NAMESPACE/POD/CONTAINER: the next container of this name in the pod continues the reservation. */
+/* NAMESPACE/POD/CONTAINER, and not the id, so that the pod's next container of this name keeps
+ * the reservation. */
 static int cri_name(struct docker_container *c, const struct cri *cri, struct zns_err *err)
 {
 	const char *const key[] = { cri->ns, cri->pod, cri->name };
@@ -146,7 +148,7 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 	for (int i = 0; i < 3; i++) {
 		v[i] = zns_json_str(c->annotations, key[i]);
 		if (!v[i])
-			return 0; /* a sandbox or an older CRI: keep the id */
+			return 0; /* a sandbox, or a CRI that sets no names: use the id */
 		if (!docker_good_word(v[i]))
 			return zns_fail(
 				err, -EINVAL,
@@ -154,7 +156,7 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 				key[i]);
 		len += strlen(v[i]);
 	}
-	/* a truncated name could be another container's */
+	/* use the id: a shortened name could be another container's */
 	if (len <= ZNS_NAME_MAX)
 		snprintf(c->name, sizeof(c->name), "%s/%s/%s", v[0], v[1], v[2]);
 	return 0;
@@ -179,8 +181,8 @@ static int cri_container(struct docker_container *c, const char *state_root, str
 {
 	const char *base = state_root ? strrchr(state_root, '/') : NULL;
 	const char *manager = zns_json_str(c->annotations, "io.container.manager");
-	/* containerd itself chooses this directory for its CRI's containers, whereas any user can
-	 * set annotations. */
+	/* containerd itself chooses this directory for its CRI's containers. Annotations alone
+	 * prove nothing, since any user can set them. */
 	const struct cri *cri = base && !strcmp(base, "/k8s.io") ? &by_containerd : &by_crio;
 	bool named = true;
 	int ret = 0;

@@ -28,14 +28,14 @@
 #define ZNS_ORIGIN_FROZEN "ZNS_ORIGIN_FROZEN"
 #define ZNS_ORIGIN_LOG "ZNS_ORIGIN_LOG"
 #define ZNS_ORIGIN_ENDED "ZNS_ORIGIN_ENDED"
-/* For a restore: the restored container, and the foreign checkpoints that it may use ("any" or
- * ids). */
+/* For a restore: which container is restored, and which checkpoints of other containers it may
+ * use ("any", or a list of ids). */
 #define ZNS_RESTORE_ID "ZNS_RESTORE_ID"
 #define ZNS_RESTORE_NAME "ZNS_RESTORE_NAME"
 #define ZNS_RESTORE_ALLOW "ZNS_RESTORE_ALLOW"
 
-/* In a clone's directory, beside config.v2.json: the foreign checkpoint that it may be restored
- * from. */
+/* A file in a clone's directory, beside config.v2.json: names the other container's checkpoint
+ * that the clone may be restored from. */
 #define DOCKER_CLONE_FILE "zns-clone"
 
 #define DOCKER_DEFAULT_ROOT "/var/lib/docker"
@@ -49,9 +49,10 @@ struct docker_container {
 	char root[PATH_MAX]; /* Docker's data root, or podman_root; "": neither, or not known */
 	/* bundle of a Podman container for which podman_bundle() is true; else "" */
 	char bundle[PATH_MAX];
-	const char *pid_file; /* in a create: the PID file of the runtime that created it last */
+	/* in a create: the runtime's PID file, whose time is that of the last create */
+	const char *pid_file;
 	struct json_object *annotations, *labels, *env; /* from the spec; NULL if absent */
-	struct json_object *spec, *config; /* own the three above */
+	struct json_object *spec, *config; /* own the objects of the line above */
 };
 
 /*
@@ -68,11 +69,11 @@ int docker_container_read(const struct docker_runtime *rt, const char *bundle, c
 			  struct docker_container *c, struct zns_err *err);
 /* Finds the name of a Podman container. @init_pid: its first process; 0: none. */
 void docker_container_podman(struct docker_container *c, int init_pid);
-/* Docker's own description alone, for `znsctl docker`: <root>/containers/<id>. */
+/* Describes a Docker container from <root>/containers/<id> alone, for `znsctl docker`. */
 int docker_container_read_root(const char *root, const char *id, struct docker_container *c,
 			       struct zns_err *err);
 void docker_container_fini(struct docker_container *c);
-/* image.c: does the shell pattern fit its image, by a name of that? */
+/* image.c: does shell pattern @pattern fit a name of its image? */
 bool docker_image_fits(const struct docker_container *c, const char *pattern);
 
 /* state.c: what runc or crun remembers of a running container. */
@@ -81,57 +82,60 @@ struct docker_state {
 	int init_pid; /* PID of its first process; 0: not known */
 	/* start time of that process in clock ticks since boot; 0: not known */
 	uint64_t init_start;
-	bool frozen; /* by runc pause, or with a cgroup above it */
+	bool frozen; /* paused by `runc pause`, or by a cgroup above its own */
 };
 /* @root: the runtime's --root; NULL: its default. @id must be a good one (docker_good_id). */
 int docker_state_read(const char *root, const char *id, struct docker_state *s,
 		      struct zns_err *err);
-/* @paths: the member cgroup_paths of runc's state. Of both versions of cgroups. */
+/* Is a cgroup in @paths frozen? @paths: the member cgroup_paths of runc's state, of cgroups
+ * version 1 or 2. */
 bool docker_cgroup_frozen(struct json_object *paths);
 
-/* running.c: a running container of Docker or Podman, by its name or id. -ENOENT, -ESRCH: it does
- * not run. */
+/* running.c: a running container of Docker or Podman, found by its name or id. -ENOENT: not
+ * found; -ESRCH: it does not run. */
 struct docker_running {
 	int pid; /* PID of its first process */
-	char name[256]; /* as the engine or the caller gives it */
+	char name[256]; /* the name that the engine or the caller uses */
 };
 int docker_running(const char *name, struct docker_running *r, struct zns_err *err);
 
-/* memory.c: zns.memory, as it is written. */
-#define DOCKER_MEMORY_NEVER "never" /* a rule's: the container must not ask */
+/* memory.c: the parsed setting zns.memory */
+#define DOCKER_MEMORY_NEVER "never" /* a rule forbids the container zns.memory */
 struct docker_memory {
 	bool wanted;
-	/* dram: bytes; percent: of its limit, or of the machine's memory */
+	/* the budget in bytes, or in percent of the container's limit (without one, of the
+	 * machine's memory) */
 	uint64_t dram, percent, idle_s;
-	bool machine; /* auto: its part of @total, and at least @min */
-	uint64_t total, min; /* in bytes; min 0: not set */
+	bool machine; /* auto: the budget is a share of @total, and at least @min */
+	uint64_t total, min; /* bytes; min 0: not set */
 };
-#define DOCKER_MEMORY_MIN_BYTES MIB(16) /* the default of `auto` */
+#define DOCKER_MEMORY_MIN_BYTES MIB(16) /* @min of `auto` unless it is set */
 int docker_memory_parse(const char *value, const char *where, struct docker_memory *m,
 			struct zns_err *err);
 /* The value of `memory-dram` in zns.conf. -ENOENT: not set. */
 int docker_memory_total(uint64_t *total, struct zns_err *err);
-/* Makes @m->dram the bytes that this container means; of auto, @m->total and @m->min. -EINVAL: more
- * than its limit; -EPERM: a minimum above the ceiling in tenants.conf. */
+/* Computes the budget of this container: sets @m->dram, with `auto` also @m->total and @m->min.
+ * -EINVAL: more than the container's memory limit; -EPERM: a minimum above the ceiling in
+ * tenants.conf. */
 int docker_memory_size(const struct docker_container *c, struct docker_memory *m,
 		       struct zns_err *err);
-/* What its context is called: the container's name, with + for each slash. */
+/* The name of its memory context: the container's name, with + in place of each slash. */
 void docker_memory_name(const struct docker_container *c, char *out, size_t len);
 
 /* pager.c: the pager of a memory context, ready when this returns. */
 struct docker_pager {
-	const char *name, *dev; /* of the context; dev NULL: the only device */
+	const char *name, *dev; /* name of the context; dev NULL: the only registered device */
 	pid_t pid; /* the first process */
 	uint64_t began; /* zns_process_began() of that process; 0: not known */
 	uint64_t dram, idle_s; /* bytes; idle_s 0: it does not hibernate by itself */
 	uint32_t qos_mibps; /* limit of its write rate; 0: no limit */
-	bool no_predict; /* no pages are prefetched */
-	bool encrypt; /* also where checkpoints are not */
-	/* The budget is its part of `total`, and at least `min`; 0: the budget is fixed. */
+	bool no_predict; /* pages are never prefetched */
+	bool encrypt; /* encrypt the pages, even if checkpoints are not encrypted */
+	/* If not 0, the budget is a share of `total`, and at least `min`. */
 	uint64_t total, min;
 };
 int docker_pager_start(const struct docker_pager *p, struct zns_err *err);
-/* Bytes of DRAM that a process and its descendants have; 0: it has ended. */
+/* DRAM in bytes that process @pid and its descendants use; 0: it has ended. */
 uint64_t docker_resident(pid_t pid);
 
 /*
@@ -152,16 +156,17 @@ int docker_read_kept(const struct docker_container *c, const char *name, uint8_t
 		     struct zns_err *err);
 int docker_read_admin(const char *dir, const char *name, size_t max, uint8_t **out, size_t *len,
 		      struct zns_err *err);
-/* Is directory @name in @at root's alone, and on the same file system? The container writes what
- * Podman mounts for it there. */
+/* Does directory @name in @at belong to root alone, and to the same file system? The container
+ * can write what Podman mounts for it there. */
 bool docker_only_roots(int at, const char *name);
-/* A letter or digit, then also _ . and -, as in names of Docker, Podman and Kubernetes. */
+/* A letter or digit, followed by letters, digits, _ . and -: a valid name for Docker, Podman and
+ * Kubernetes. */
 bool docker_good_word(const char *s);
 bool docker_full_id(const char *s); /* 64 hex digits */
 /* runc's own rule for container ids, which become parts of paths. */
 bool docker_good_id(const char *id);
 
-/* Has it no entries? False, too, if it cannot be read. *@mtime_ns is set if it can. */
+/* Is this directory empty? False, too, if it cannot be read. Sets *@mtime_ns if it can. */
 bool docker_empty_dir(int at, const char *name, int64_t *mtime_ns);
 /* The name of the Docker checkpoint under way: the newest empty directory that dockerd made for
  * one. "": unknown. */
@@ -179,9 +184,9 @@ enum docker_key {
 	DOCKER_ADMISSION,
 	DOCKER_ALLOC,
 	DOCKER_STRIPE,
-	DOCKER_DEV, /* this one and the next cannot be set by environment variables */
+	DOCKER_DEV, /* environment variables cannot set this one and the next */
 	DOCKER_WEIGHT,
-	DOCKER_CGROUP, /* the administrator's: rules, defaults, criu's configuration */
+	DOCKER_CGROUP, /* from the administrator only: rules, defaults, criu's configuration */
 	DOCKER_LIVE,
 	DOCKER_NETWORK_LOCK,
 	DOCKER_CRIU,
@@ -194,8 +199,9 @@ enum docker_key {
 	DOCKER_RESUME,
 	DOCKER_RESUME_ELSE,
 	DOCKER_FROM,
-	DOCKER_FROM_ALLOW, /* the administrator's, as DOCKER_CGROUP */
-	DOCKER_TCP, /* how to treat open connections; if not set, the flags in DOCKER_CRIU apply */
+	DOCKER_FROM_ALLOW, /* the administrator's only, like DOCKER_CGROUP */
+	/* what a dump does with open connections; if not set, the flags in DOCKER_CRIU decide */
+	DOCKER_TCP,
 	DOCKER_STOP_ORDER, /* used by `docker suspend --all` */
 	DOCKER_RESTORE_QOS, /* --zns-qos of a restore */
 	DOCKER_NR_KEYS
@@ -203,13 +209,15 @@ enum docker_key {
 
 struct docker_settings {
 	char value[DOCKER_NR_KEYS][DOCKER_SETTING_MAX];
-	/* "org.criu.config", "annotation", "label", "environment", "rule", "default" */
+	/* where a value came from: "org.criu.config", "annotation", "label", "environment",
+	 * "rule", "default" */
 	const char *source[DOCKER_NR_KEYS];
-	char criu_config[PATH_MAX]; /* annotation org.criu.config; criu reads it last, so it wins */
+	/* the file that annotation org.criu.config names; criu reads it last, so it wins */
+	char criu_config[PATH_MAX];
 };
 
-/* "qos", … "criu" is a list of flags that runc knows and Docker does not pass. The others are
- * options of criu. */
+/* The settings' names ("qos", …). "criu" is a list of flags that runc has and Docker does not
+ * pass. Each other setting is an option of criu. */
 extern const char *const docker_key_name[DOCKER_NR_KEYS];
 /* flags that DOCKER_CRIU may contain; NULL ends the list */
 extern const char *const docker_flags[];
@@ -221,12 +229,12 @@ extern const char *const docker_flags[];
  */
 int docker_settings_read(const struct docker_container *c, struct docker_settings *s,
 			 struct zns_err *err);
-/* The container's own wishes, without rules and defaults. */
+/* Reads what the container itself asks for, without rules and defaults. */
 int docker_settings_own(const struct docker_container *c, struct docker_settings *s,
 			struct zns_err *err);
 /* -EINVAL: an unknown label or annotation "zns.…", for example a misspelled one. */
 int docker_settings_known(const struct docker_container *c, struct zns_err *err);
-/* Whatever becomes of its tasks. */
+/* Does its stop send the signal, whatever its settings say? */
 bool docker_wants_live(const struct docker_settings *s);
 /* rules.c: fills in settings that are not set yet. */
 int docker_rules(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);
@@ -234,7 +242,7 @@ int docker_rules(const struct docker_container *c, struct docker_settings *s, st
 int docker_setting_check(enum docker_key key, const char *value, const char *where,
 			 struct zns_err *err);
 
-/* <run dir>/docker/<id>.<suffix>; creates the directory. */
+/* Makes the path <run dir>/docker/<id>.<suffix>, and creates the directory. */
 int docker_run_path(const char *id, const char *suffix, char *out, size_t len, struct zns_err *err);
 
 /*
@@ -250,11 +258,12 @@ struct docker_made {
 	bool ended;
 	int64_t created_ns;
 };
-/* For a checkpoint of Docker origin. @c stays the owner of the strings. */
+/* Describes a checkpoint of Docker origin by its record. The strings still belong to @c. */
 struct docker_made docker_made_of(const ZnsPb__Checkpoint *c);
 enum docker_life { DOCKER_NEEDED, DOCKER_GONE, DOCKER_UNKNOWN };
 enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, size_t len);
-/* Was a container started after @since_ns, by its config.v2.json? No, if that does not say. */
+/* Was a container started after @since_ns, by its config.v2.json? False if that file has no
+ * time. */
 bool docker_started_since(struct json_object *config, int64_t since_ns);
 
 /* Like docker_checkpoint_life, for Podman. @root is <graphroot>/<driver>-containers, from
@@ -263,20 +272,20 @@ bool docker_started_since(struct json_object *config, int64_t since_ns);
 enum docker_life podman_checkpoint_life(const char *root, const char *container_id,
 					const uint8_t id[ZNS_UUID_LEN], char *why, size_t len);
 
-/* podman.c: what happens to a checkpoint, judged by the command that called the runtime
- * (/proc/PID/cmdline). */
+/* podman.c: what happens to a checkpoint that Podman makes, judged by the command line of the
+ * process that called the runtime (/proc/PID/cmdline). */
 enum podman_call {
 	PODMAN_KEPT, /* `podman container checkpoint`: its directory stays */
 	PODMAN_EXPORTED, /* the directory is packed into a file or an image */
 	PODMAN_OTHER, /* called by Podman's service or another program: not known */
 };
 enum podman_call podman_call_of(const char *args, size_t len);
-/* The length of the part of @bundle behind <graphroot>/<driver>-containers, if that part is
- * /ID/userdata; 0: it is not the directory that Podman keeps for container @id during its whole
- * life. */
+/* Does @bundle end in /ID/userdata, right below <graphroot>/<driver>-containers? That is the
+ * directory that Podman keeps for container @id during its whole life. Returns the length of
+ * this ending, else 0. */
 size_t podman_tail(const char *bundle, const char *id);
-/* trust.c: is it that directory, and are it and those above it root's alone? With a user namespace
- * Podman gives it to the container's root. */
+/* trust.c: is @bundle that directory, and may only root write it and the directories above it?
+ * In a user namespace it belongs to the container's root. */
 bool podman_bundle(const char *bundle, const char *id);
 /* Finds <graphroot>/<driver>-containers. -ENOENT: @bundle is not container @id's, or the images
  * go elsewhere. */
@@ -288,7 +297,7 @@ typedef int (*docker_handle_fn)(void *arg, const char *container_id, const char 
 				const char *dir, const uint8_t checkpoint[ZNS_UUID_LEN]);
 int docker_each_handle(const char *root, docker_handle_fn fn, void *arg);
 
-/* restlog.c: copies the end (256 KiB) of criu's restore log to a place that outlives the
+/* restlog.c: copies the last 256 KiB of criu's restore log to a place that outlives the
  * container. -errno. */
 int docker_keep_restore_log(const char *id, const char *from);
 /* Reads the log of container @id; @id may also be the beginning of one, 12 characters or more,
@@ -306,95 +315,103 @@ int docker_remove_dir(const char *dir);
 #define DOCKER_RESUME_FILE "zns-resume"
 /* If it exists, the next stop sends the signal, whatever zns.stop says. */
 #define DOCKER_SIGNAL_FILE "zns-signal"
-/* The result of the last start or stop by checkpoint, in one line. */
+/* Its file with the result of the last start or stop by checkpoint, in one line. */
 #define DOCKER_NOTE_FILE "zns-note"
-/* When it was resumed the last two times, in seconds since boot. */
+/* Its file with the times of the last two resumes, in seconds since boot. */
 #define DOCKER_LIVES_FILE "zns-lives"
-/* In a checkpoint's directory: what docker_compare() reads of the config.json at the dump. */
+/* In a checkpoint's directory: the parts of config.json at the dump that docker_compare() needs. */
 #define DOCKER_SHAPE_FILE "zns-shape.json"
-/* Names of checkpoints that a container ended with, by zns.stop; only the newest one stays. */
+/* Prefix of the checkpoints that a container ended with (zns.stop); only the newest is kept. */
 #define DOCKER_STOP_PREFIX "zns-stop-"
 
 struct docker_resume {
-	char from[ZNS_UUID_STR]; /* the checkpoint belongs to another container, and has this id */
+	/* id of the checkpoint, if it belongs to another container; else "" */
+	char from[ZNS_UUID_STR];
 	char dir[PATH_MAX]; /* directory of the checkpoint for the next start; "": a cold start */
 	char name[600]; /* for another container's checkpoint: CONTAINER/NAME */
-	bool asked; /* by DOCKER_RESUME_FILE */
-	bool or_cold; /* a cold start if it cannot be restored */
-	bool lost; /* it was to end with a checkpoint, but ran and ended without one */
+	bool asked; /* requested by DOCKER_RESUME_FILE */
+	bool or_cold; /* start cold if the checkpoint cannot be restored */
+	bool lost; /* it should have ended with a checkpoint, but ended without one */
 };
-/* Decides from what the next start of @c resumes. An error says why it cannot be restored; then
- * @r's or_cold tells whether it starts cold. */
+/* Decides from which checkpoint the next start of @c resumes. After an error, which says why it
+ * cannot be restored, @r's or_cold tells whether to start cold. */
 int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,
 			 struct docker_resume *r, struct zns_err *err);
-/* Must the next start of @c fail, if @s is all that is known of its settings? Its files may be
- * newer than the checkpoint that it would resume from, or it has no checkpoint of its own. */
+/* Must the next start of @c fail if only settings @s are known? Yes if its files may be newer
+ * than the checkpoint that it would resume from, or if it has no checkpoint of its own. */
 bool docker_resume_must(const struct docker_container *c, const struct docker_settings *s);
-/* Does it ask for what only containers of Docker and Podman can have? */
+/* Does @c ask for a suspend, stop or resume setting, which only works for containers of Docker
+ * and Podman? */
 bool docker_resume_in_vain(const struct docker_container *c, const struct docker_settings *s);
 /*
- * from.c: the first start of a new container from another one's checkpoint (zns.from, which
- * it has): sets @r's dir, name and from. -EPERM: no rule of the administrator's allows it, or it
- * is not there (which of the two is not said), or the image or the program is another one.
+ * from.c: the first start of a container that asks for another one's checkpoint (zns.from): sets
+ * @r's dir, name and from. -EPERM: no rule allows it, or there is no such checkpoint (the text does
+ * not say which), or image or program differ.
  */
 int docker_from(const struct docker_container *c, const struct docker_settings *s,
 		struct docker_resume *r, struct zns_err *err);
-/* Nobody but criu writes to a container's files between the two, and that in / and /tmp only. */
+/* The times of a dump. Between the two only criu writes to the container's files, and only in /
+ * and /tmp. */
 struct docker_frozen {
-	int64_t at_ns; /* all its tasks were frozen */
-	int64_t dumped_ns; /* the dump was complete */
+	int64_t at_ns; /* when all its tasks were frozen */
+	int64_t dumped_ns; /* when the dump was complete */
 };
 /*
- * Notes that @c ended with checkpoint @name. After docker_resume_reserve() of the same name this
- * needs no space on the disk. -errno.
+ * Notes that @c ended with checkpoint @name. Needs no space on the disk if docker_resume_reserve()
+ * has reserved it for the same name. -errno.
  */
 int docker_resume_ended(const struct docker_container *c, const char *name,
 			const struct docker_frozen *when);
-/* Before the dump. -errno: the note could not be written, as on a full disk. */
+/* Reserves the note before the dump. -errno: it could not be written, for example on a full
+ * disk. */
 int docker_resume_reserve(const struct docker_container *c, const char *name);
-void docker_resume_unreserve(const struct docker_container *c); /* the dump failed */
+/* Removes the reserved note after a failed dump. */
+void docker_resume_unreserve(const struct docker_container *c);
 /*
- * Called when the container is started: removes both files. -errno: one of them may still be used.
+ * Called when the container is started: removes both notes. -errno: one of them is still there and
+ * would be used again.
  */
 int docker_resume_used(const char *root, const char *id);
 int docker_resume_used_by(const struct docker_container *c);
-/* Requests that the next start resumes from checkpoint @name, or, if NULL, from the one that the
- * container ended with. @out is its name. -ENOENT: it did not end with one, or has run since. */
+/* Requests that the next start resumes from checkpoint @name; NULL: from the one that the
+ * container ended with. @out is the checkpoint's name. -ENOENT: it did not end with one, or was
+ * started since. */
 int docker_resume_ask(const struct docker_container *c, const char *name, char *out, size_t len,
 		      struct zns_err *err);
-/* Writes DOCKER_SIGNAL_FILE. -errno. */
+/* Writes DOCKER_SIGNAL_FILE: the next stop sends the signal. -errno. */
 int docker_stop_by_signal(const struct docker_container *c);
-/* Is it there? It serves once. */
+/* Removes that file and says whether it was there: it counts for one stop. */
 bool docker_stops_by_signal(const struct docker_container *c);
-/* A person's wish has served, though it failed. */
+/* Removes a requested resume after it was tried, even if that failed. */
 void docker_resume_refused(const struct docker_container *c);
-/* The container is resumed, @now_s seconds after boot. */
+/* Notes the time of a resume, @now_s seconds after boot. */
 void docker_resume_began(const struct docker_container *c, int64_t now_s);
-/* The last two lives after a resume were shorter than ten seconds each and ended without a
- * checkpoint, so its memory may be what ends it. That is forgotten. */
+/* Did the container end twice in a row without a checkpoint, each time less than ten seconds
+ * after a resume? Then its memory may be the reason. True once, then counted anew. */
 bool docker_resume_loops(const struct docker_container *c, int64_t now_s);
 /* Writes DOCKER_NOTE_FILE, and a record for the journal. */
 void docker_note(const struct docker_container *c, int priority, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* A cold start after a life that ended without a checkpoint is noted, unless the note has a reason
- * for that already. */
+/* Notes a cold start after a run that ended without a checkpoint, unless a note has the reason
+ * already. */
 void docker_note_lost(const struct docker_container *c);
 /* Writes DOCKER_SHAPE_FILE into a checkpoint's directory. -errno. */
 int docker_shape_write(const char *dir, const char *bundle);
-/* Has @c the rights and the shape of the container that was dumped into @dir? -ENOENT: not known.
- */
+/* Has @c the same rights and shape as the container that was dumped into @dir? -ENOENT: not
+ * known. */
 int docker_shape_check(const struct docker_container *c, const char *dir, struct zns_err *err);
 
-/* -EEXIST: it has a volume that it may write to. @own: its directory in the engine's. */
+/* -EEXIST: the container has a writable volume. @own: the directory that the engine keeps for
+ * it. */
 int docker_has_volumes(struct json_object *spec, const char *own, struct zns_err *err);
-/* -EEXIST: its own layer has a file that no mount covers, before its first start. -EOPNOTSUPP: its
- * root is no overlay. */
+/* -EEXIST: before its first start its own layer has a file that no mount covers. -EOPNOTSUPP:
+ * its root is no overlay. */
 int docker_has_files(struct json_object *spec, struct zns_err *err);
 /*
- * written.c: was a file of the container @spec written after it was frozen? That is its root and
- * its writable volumes. Files that the engine keeps for containers, in the directory that @own is
- * in, are left out. -EEXIST names one; -E2BIG, -ETIMEDOUT (after @limit_ms, also where a file
- * system hangs) and others: not known.
+ * written.c: was a file of the container with config.json @spec written after it was frozen? Looks
+ * at its root and its writable volumes. Files that the engine keeps for containers, beside
+ * directory @own, are left out. -EEXIST names a written file; -E2BIG, -ETIMEDOUT (after @limit_ms,
+ * also where a file system hangs) and others: not known.
  */
 int docker_written_since(struct json_object *spec, const char *own,
 			 const struct docker_frozen *frozen, uint32_t limit_ms,
@@ -410,7 +427,7 @@ struct docker_candidate {
 	pid_t pid; /* PID of its first process */
 	unsigned long order; /* zns.stop-order: the least is first */
 	bool idle;
-	uint64_t bytes; /* in DRAM */
+	uint64_t bytes; /* bytes of memory in DRAM */
 	uint64_t rate; /* bytes/s, from zns.qos; 0: not set */
 	uint64_t ticks; /* CPU time since it began, in ticks */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a later start has to know of a dump: the rights of the container, the checkpoint that it
- * ended with, and since when no file may have been written. When the container has ended there is
- * no way back, so all that may fail is done before.
+ * Writes down what a later start must know about a dump: the container's rights, the checkpoint
+ * that it ended with, and the time since which no file may have been written. Once the container
+ * has ended nothing can be undone, so everything that may fail is done before.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include <syslog.h>
 #include "runc.h"
 
-#define END_MS 5000 /* from the kill of its tasks until they are gone */
+#define END_MS 5000 /* longest time from the kill of the tasks until they are gone */
 
 static int make_note(const struct docker_container *k, struct ended *e, struct zns_err *err)
 {
@@ -30,13 +30,14 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 {
 	int ret;
 
-	/* Podman's own checkpoint command is followed by its own restore */
+	/* For Podman only its stop counts: `podman container checkpoint` is followed by Podman's
+	 * own restore. */
 	if ((strcmp(k->kind, "docker") && !(*k->bundle && suspend_is_stop(c))) ||
 	    call_has_flag(c, "pre-dump") || !c->image_path)
 		return 0;
 	suspend_name(c, k, e->name, sizeof(e->name));
 	e->began_ns = zns_now_ns();
-	/* runc would make it */
+	/* runc would create it later */
 	if (mkdir(c->image_path, 0700) && errno != EEXIST)
 		return zns_fail_sys(err, -errno, "%s", c->image_path);
 	ret = docker_shape_write(c->image_path, state->bundle);
@@ -59,7 +60,7 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 	return make_note(k, e, err);
 }
 
-/* A dump that was committed has ended it, whatever became of runc after that. */
+/* Did the container end? A committed dump has ended it, even if runc failed after that. */
 static bool has_ended(const struct call *c, const struct ended *e, int failed)
 {
 	struct pollfd p = { e->init, POLLIN, 0 };
@@ -68,8 +69,8 @@ static bool has_ended(const struct call *c, const struct ended *e, int failed)
 	       (call_has_handle(c->image_path) && e->init >= 0 && poll(&p, 1, END_MS) == 1);
 }
 
-/* criu's note, or a time before the freeze: then the container's own last writes may hinder a
- * resume, and nobody's are overlooked. */
+/* When the container was frozen: criu's note, else the time before the dump began. That time is
+ * early, so writes of the container itself may prevent a resume, but no write is overlooked. */
 static struct docker_frozen frozen_at(const struct ended *e)
 {
 	cleanup_free uint8_t *text = NULL;

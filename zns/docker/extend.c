@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * zns.memory: a container that asks for it is extended when it runs (Documentation/inside/memory.md). A
- * process of our own does it, in no cgroup of the container's, so the runtime does not wait. If it
- * fails the container runs as it is, and a note says why; `znsctl memory status` shows it. The
- * pager ends by itself when the container does.
+ * zns.memory: attaches a container that asks for it to a pager once it runs
+ * (Documentation/inside/memory.md). A process of our own does that, outside the container's
+ * cgroups, so the runtime does not wait. If it fails the container runs on without a pager, and
+ * `znsctl memory status` shows a note with the reason. The pager exits when the container does.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "zns/config.h"
 #include "zns/process.h"
 
-#define EXEC_MS 10000 /* runc's own program in the container becomes the container's */
+#define EXEC_MS 10000 /* time for runc's init in the container to become the container's program */
 #define LOOK_NS 2000000
 #define NOTE "memory"
 
@@ -63,7 +63,8 @@ static bool is_sandbox(const struct docker_container *k)
 	return false;
 }
 
-/* Sets no process if the PID that the runtime noted was reused. */
+/* Leaves @w without a process if the PID that the runtime noted belongs to another process by
+ * now. */
 static void first_process(struct wants_memory *w, const struct docker_state *s)
 {
 	w->began = s->init_pid > 1 ? zns_process_began(s->init_pid) : 0;
@@ -103,14 +104,16 @@ bool extend_wanted(const struct call *c, struct wants_memory *w)
 	if (!ret && set.source[DOCKER_DEV])
 		snprintf(w->dev, sizeof(w->dev), "%s", set.value[DOCKER_DEV]);
 	docker_container_fini(&k);
-	if (ret && ret != -ENOENT) /* the container is started nevertheless */
+	/* an error of the settings is noted, and the container starts all the same */
+	if (ret && ret != -ENOENT)
 		note(w, err.msg);
 	first_process(w, &s);
 	program_of(w->pid, &w->before);
 	return !ret && w->m.wanted && w->pid > 1;
 }
 
-/* Waits until the container's own program runs: an attach before that would end with the exec. */
+/* Waits until the container's own program runs: exec would detach a process that is attached
+ * earlier. */
 static bool await_program(const struct wants_memory *w)
 {
 	struct stat now;
@@ -122,7 +125,8 @@ static bool await_program(const struct wants_memory *w)
 			return true;
 		nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
 	}
-	return true; /* it may be the same program */
+	/* perhaps the program is the one that ran before: it is attached all the same */
+	return true;
 }
 
 static void __attribute__((noreturn))
@@ -139,7 +143,7 @@ attach(const struct call *c, struct wants_memory *w, bool restored)
 
 	setsid();
 	call_null_stdio();
-	zns_close_from(3); /* runc's caller waits for the end of its pipes */
+	zns_close_from(3); /* runc's caller waits until these pipes are closed */
 	zns_cgroup_escape();
 	if (chdir("/"))
 		_exit(1);
@@ -157,7 +161,7 @@ attach(const struct call *c, struct wants_memory *w, bool restored)
 	if (w->m.machine)
 		p.dram = zns_max(zns_min(docker_resident(p.pid), p.total), p.min);
 	p.dev = *w->dev ? w->dev : NULL;
-	/* one that has ended needs no note */
+	/* a container that has ended meanwhile needs no note */
 	if (docker_pager_start(&p, &err) && zns_process_began(w->pid) == w->began)
 		note(w, err.msg);
 	_exit(0);
@@ -168,7 +172,7 @@ void extend_begin(const struct call *c, struct wants_memory *w, bool restored)
 	pid_t pid = fork();
 
 	if (!pid) {
-		/* forks twice, so that no process here has a child to wait for */
+		/* a second fork, so that no child is left for the runtime to wait for */
 		if (fork())
 			_exit(0);
 		attach(c, w, restored);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include "docker.h"
 
-/* Patterns with commas between them. */
+/* Does a pattern of the comma-separated list @patterns fit @name? */
 static bool allows(const char *patterns, const char *name)
 {
 	char list[DOCKER_SETTING_MAX], *save;
@@ -20,7 +20,8 @@ static bool allows(const char *patterns, const char *name)
 	return false;
 }
 
-/* A rule or a default that says it is the administrator's own word. */
+/* May the container have @name? Yes if the administrator says so: by a rule or a default, or in
+ * the list of allowed names. */
 static bool may(const struct docker_settings *s, const char *name)
 {
 	const char *source = s->source[DOCKER_FROM];
@@ -33,13 +34,13 @@ struct search {
 	const struct docker_container *c;
 	const struct docker_settings *s;
 	struct docker_resume *r;
-	/* in which property @c differs from the owner of an allowed checkpoint */
+	/* in which property @c differs from the owner of a checkpoint that would be allowed */
 	const char *differs;
 	char owner[sizeof(((struct docker_container *)0)->name)];
 };
 
-/* Compares the engine's own descriptions of both. Another image has other files below the same
- * memory, and its creator chose them. */
+/* Compares the engine's descriptions of both containers. Another image would put other files
+ * below the same memory, and the image's creator chose them. */
 static const char *difference(const struct docker_container *was,
 			      const struct docker_container *now)
 {
@@ -58,8 +59,8 @@ static const char *difference(const struct docker_container *was,
 	return NULL;
 }
 
-/* Clones have the handle, too: one of the owners must be allowed and match; the first one found is
- * enough. */
+/* Several containers may have the handle (clones do). One of them must be allowed and match; the
+ * search ends at the first. */
 static int is_wanted(void *arg, const char *container_id, const char *name, const char *dir,
 		     const uint8_t id[ZNS_UUID_LEN])
 {

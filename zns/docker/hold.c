@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A restore inside an engine's ordinary create and start. `create` begins the restore of a
- * checkpoint, which waits when the first process has its namespaces (criu/adapter/guard/zns-hold.c). Then create
- * returns, the engine sets up the network, and `start` lets the restore go on.
+ * checkpoint, which waits when the first process has its namespaces (criu/adapter/guard/zns-hold.c).
+ * Then create returns, the engine sets up the network, and `start` lets the restore go on.
  *
- * Between the two a supervisor stands: the parent of the restore, in a session of its own. It has
- * a socket in the run directory. A packet begins with a letter:
+ * A supervisor is the parent of the restore, in a session of its own. It has a socket in the run
+ * directory. A packet on that socket begins with a letter:
  *
- *	h PID	criu: the restore waits
- *	g HOST	start: go on, with this host name; the answer comes when the restore has ended
- *	x	kill, delete: give up; likewise
+ *	h PID	from criu: the restore waits
+ *	g HOST	from start: go on, with this host name; answered when the restore has ended
+ *	x	from kill and delete: give up; answered when the restore has ended
  *	s	state: the answer is the PID, the bundle and a descriptor of the restore's process
  */
 #include <fcntl.h>
@@ -26,8 +26,9 @@
 #include "zns/packet.h"
 
 #define SOCKET "hold"
-#define LOOK_MS 1000 /* between two looks whether criu gets on */
-#define DEADLINES 6 /* of zns.conf, until a restore that does not is given up */
+#define LOOK_MS 1000 /* how often create looks whether criu's log has grown */
+/* A restore whose log stands still for this many times zns.conf's deadline is given up. */
+#define DEADLINES 6
 
 static int paths(struct hold *h, const char *id, struct zns_err *err)
 {
@@ -61,7 +62,7 @@ static int listen_at(const char *path, int type, struct zns_err *err)
 	return zns_fail_sys(err, ret, "%s", path);
 }
 
-/* What is made of a terminal is closed when this process ends or becomes runc. */
+/* The descriptors made here are closed when this process exits or executes runc. */
 static int prepare_terminal(struct hold *h, struct zns_err *err)
 {
 	int ret = terminal_make(h, err);
@@ -73,8 +74,8 @@ static int prepare_terminal(struct hold *h, struct zns_err *err)
 }
 
 /*
- * Waits until the supervisor tells the PID; criu's log grows as long as it gets on. 0: the restore
- * has ended. -ETIMEDOUT: it stands still.
+ * Waits until the supervisor writes the PID of the container's first process, and returns the
+ * length of that text. 0: the restore has ended. -ETIMEDOUT: criu's log has not grown for too long.
  */
 static ssize_t await_pid(const struct hold *h, int from, char *pid_text, size_t len)
 {
@@ -110,7 +111,8 @@ static int write_pid(const struct hold *h, const char *pid_text, size_t len, str
 
 	if (ret)
 		return zns_fail_sys(err, ret, "%s", path);
-	/* until the start it has run no further: resume.c */
+	/* The oldest time marks this create as one that did not run the container yet: resume.c
+	 * takes a PID file younger than the checkpoint for a cold create since. */
 	if (path)
 		utimensat(AT_FDCWD, path, (struct timespec[2]){ 0 }, 0);
 	return 0;
@@ -138,7 +140,8 @@ static int begin(struct hold *h, struct zns_err *err)
 	from = ends[0];
 	to = ends[1];
 	unlink(h->log);
-	prctl(PR_SET_CHILD_SUBREAPER, 1); /* the restore outlives a supervisor that is killed */
+	/* so that the restore becomes our child if its supervisor is killed */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	pid = fork();
 	if (!pid) {
 		close(from);
@@ -154,14 +157,15 @@ static int begin(struct hold *h, struct zns_err *err)
 	if (n > 0)
 		ret = write_pid(h, pid_text, (size_t)n, err);
 	if (n > 0 && !ret && h->c->console)
-		/* last: the engine takes one terminal, and a cold start gives its own */
+		/* last, since the engine takes one terminal only: a cold start would give it
+		 * another */
 		ret = terminal_give(h, err);
 	if (n < 0 || ret)
 		hold_kill_all(pid);
 	if (n <= 0 || ret) {
 		waitpid(pid, &status, 0);
-		/* of a supervisor that was killed: a cold start has the same id, which they would
-		 * remove at their end */
+		/* Ends processes that a killed supervisor left. At their end they would remove
+		 * the container with this id, which may be the next, cold one. */
 		hold_kill_session(pid);
 		if (!had)
 			hold_forget_in_runc(h);
@@ -225,7 +229,7 @@ static int dial(const struct hold *h)
 	return ret;
 }
 
-/* False: the supervisor does not answer. */
+/* Asks the supervisor for PID, bundle and the restore's process. False: no answer. */
 static bool ask_state(struct hold *h, int sk)
 {
 	char answer[HOLD_PACKET_MAX] = "";
@@ -237,7 +241,7 @@ static bool ask_state(struct hold *h, int sk)
 	       sscanf(answer, "%d %4095[^\n]", &h->init, h->bundle) == 2;
 }
 
-/* Asks for @letter and waits until the restore has ended. True: it runs. */
+/* Sends @letter and waits until the restore has ended. True: the container runs. */
 static bool ask(const struct hold *h, int sk, const char *letter)
 {
 	struct pollfd p = { h->restore, POLLIN, 0 };
@@ -251,8 +255,8 @@ static bool ask(const struct hold *h, int sk, const char *letter)
 			;
 	if (n == 1)
 		return answer == '0';
-	/* The supervisor was killed. criu gives up, or has gone on: then runc knows the
-	 * container in the end. */
+	/* The supervisor was killed. criu has given up, or it went on with the restore: then
+	 * runc knows the container once the restore has ended. */
 	while (poll(&p, 1, -1) < 0 && errno == EINTR)
 		;
 	return !docker_state_read(h->c->root, h->c->id, &s, &err) && s.init_pid == h->init;
@@ -275,8 +279,9 @@ static bool has_restart_policy(const struct docker_container *k)
 }
 
 /*
- * The engine knows the PID of a process that has ended. With a restart policy it takes that for
- * the container's end and makes a new create, a cold one. Else its start must fail.
+ * Decides what `start` says after a failed restore. The engine holds the PID of a process that has
+ * ended. With a restart policy it takes that for the container's end and makes a cold create.
+ * Without one, start must fail.
  */
 static int failed(const struct hold *h, struct zns_err *err)
 {
@@ -335,8 +340,8 @@ static int state(const struct hold *h)
 	return fflush(stdout) ? 1 : 0;
 }
 
-/* Is one of the words behind the command the id of a container that is held? Commands differ in
- * where they have it. */
+/* Is any argument after the command the id of a held container? Commands have the id in
+ * different places. */
 static bool is_held(const struct call *c, struct hold *h)
 {
 	int at = 1;
@@ -359,7 +364,7 @@ int hold_call(const struct call *c, struct zns_err *err)
 	if (!is_held(c, &h))
 		return -ENOENT;
 	sk = dial(&h);
-	if (sk < 0) { /* the supervisor was killed, and the restore gives up */
+	if (sk < 0) { /* the supervisor was killed, so its restore gives up by itself */
 		hold_forget(&h);
 		return -ENOENT;
 	}
@@ -381,8 +386,8 @@ int hold_call(const struct call *c, struct zns_err *err)
 
 /* ---- create, again ---- */
 
-/* Its engine takes the container for gone: its shim was killed, or it was itself. Nobody else ends
- * the old restore, and the new one would find its id in use. */
+/* Ends an old restore of this container. Its engine or shim was killed and takes the container
+ * for gone, so nobody else ends that restore, and the new one would find its id in use. */
 static void end_old(const struct call *c)
 {
 	struct hold h = { .c = c, .restore = -1 };
@@ -420,7 +425,7 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 		docker_note(k, LOG_ERR, "not started: %s", err->msg);
 		return zns_wrap(err, "container %.60s is not resumed", k->name);
 	}
-	if (ret) { /* a bad rule fails checkpoints, no start */
+	if (ret) { /* a bad rule makes checkpoints fail, never a start */
 		docker_note(k, LOG_WARNING,
 			    ended_with_a_checkpoint(k) ? "started cold: %s" :
 							 "its checkpoints will fail: %s",

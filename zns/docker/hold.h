@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_HOLD_H
 #define ZNS_HOLD_H
-/* A held restore: what hold.c, which the engine calls, and supervise.c share. */
+/* A held restore, as hold.c (called by the engine) and supervise.c share it. */
 #include <stdint.h>
 #include "runc.h"
 
 #define HOLD_PACKET_MAX (PATH_MAX + 64)
-#define HOLD_DELETED 2 /* exit code: kill or delete came before create was done */
+/* the supervisor's exit code if kill or delete came before create had returned */
+#define HOLD_DELETED 2
 
 struct hold {
 	const struct call *c;
@@ -16,26 +17,30 @@ struct hold {
 	char socket[PATH_MAX], log[PATH_MAX], work[PATH_MAX], tty[PATH_MAX];
 	char bundle[PATH_MAX], host[256];
 	int listener, ready, criu, asker, killer;
-	int restore; /* a pidfd */
-	/* of a container with a terminal: the pair of ours, and where runc sends the real one to */
+	int restore; /* pidfd of the restore */
+	/* Of a container with a terminal: the two ends of the pair that we make for the engine,
+	 * and the socket on which runc sends the restored terminal. */
 	int master, slave, console;
 	pid_t init;
 };
 
-/* supervise.c: the parent of the restore, until it has ended. */
+/* supervise.c: runs the restore as its child and serves the socket until the restore has ended. */
 void __attribute__((noreturn)) supervise(struct hold *h);
-/* terminal.c: makes the pair; gives its master to the engine; begins the process that copies, which
- * is a child of the caller's. False: it was not begun. */
+/* terminal.c: terminal_make() makes the pair of terminals, terminal_give() sends its master to
+ * the engine, terminal_relay() starts a child process that copies between the pair and the
+ * restored terminal (false: it could not be started). */
 int terminal_make(struct hold *h, struct zns_err *err);
 int terminal_give(const struct hold *h, struct zns_err *err);
 bool terminal_relay(const struct hold *h);
-/* Ends process @pid and all below it; @pid may be a child of the caller's, which stays to be waited
- * for. */
+/* Kills process @pid and all its descendants. If @pid is the caller's child, the caller still
+ * has to wait for it. */
 void hold_kill_all(pid_t pid);
-/* Ends the caller's children that are of session @sid, with all below them, and waits for them, for
- * some seconds. A daemon that a restore has started (broker, keeper) has a session of its own. */
+/* Kills those children of the caller that are in session @sid, with their descendants, and waits
+ * some seconds for their end. A daemon that a restore has started (broker, keeper) has another
+ * session, so it lives on. */
 void hold_kill_session(pid_t sid);
-/* Removes what is in the run directory, and what a killed runc left in its own. */
+/* Removes the hold's files in the run directory, and the container that a killed runc left in
+ * runc's own. */
 void hold_forget(const struct hold *h);
 bool hold_runc_has(const struct hold *h);
 void hold_forget_in_runc(const struct hold *h);

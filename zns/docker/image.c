@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The image of a container, for `image=` in docker.rules. It is what was given to `docker run`.
- * Who gave an id, or the beginning of one, means all names that Docker has for this image: a rule
- * must not be passed by naming the image otherwise.
+ * The image names of a container, for `image=` in docker.rules: the name given to `docker run`. If
+ * an id, or the beginning of one, was given, all names that Docker has for this image count, so
+ * nobody can evade a rule by naming the image in another way.
  */
 #include <fnmatch.h>
 #include <string.h>
@@ -25,8 +25,9 @@ static const char *given_by_id(const struct docker_container *c)
 	return id && *given && !strncmp(digits(id), given, strlen(given)) ? id : NULL;
 }
 
-/* {"Repositories":{"nginx":{"nginx:1":"sha256:…","nginx@sha256:…":"sha256:…"},…}}; NULL: Docker
- * keeps its images elsewhere. */
+/* The parsed file
+ * {"Repositories":{"nginx":{"nginx:1":"sha256:…","nginx@sha256:…":"sha256:…"},…}}. NULL: this
+ * Docker keeps its images elsewhere. */
 static struct json_object *repositories(const struct docker_container *c)
 {
 	const char *driver = zns_json_str(c->config, "Driver");

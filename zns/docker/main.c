@@ -17,8 +17,8 @@
 #include "zns/config.h"
 #include "zns/handle.h"
 
-/* The value of criu's option. NULL: not set. Rounds need running tasks, and criu refuses live dumps
- * with these flags. */
+/* The value to give to criu for setting @key. NULL: not set. A live dump copies memory while the
+ * tasks run, so criu refuses it together with some flags. */
 static const char *live_value(const struct call *c, const struct docker_settings *s, bool frozen)
 {
 	if (frozen || call_has_flag(c, "pre-dump") || call_has_flag(c, "lazy-pages"))
@@ -33,7 +33,8 @@ static bool tcp_is(const struct docker_settings *s, const char *value)
 	return s->source[DOCKER_TCP] && !strcmp(s->value[DOCKER_TCP], value);
 }
 
-/* Writes criu's options. Options in the file of annotation org.criu.config come later and win. */
+/* Writes the settings as a configuration file of criu. The file of annotation org.criu.config is
+ * read after it and wins. */
 static int write_config(const struct docker_container *k, const struct docker_settings *s,
 			const char *live, char *path, size_t len, struct zns_err *err)
 {
@@ -42,7 +43,8 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	size_t n;
 	int key, ret;
 
-	ret = zns_check_container(k->name, err); /* the name is written between quotes */
+	/* A name with a quote in it would end the quoted value early. */
+	ret = zns_check_container(k->name, err);
 	if (!ret)
 		ret = docker_run_path(k->id, "conf", path, len, err);
 	if (ret)
@@ -59,7 +61,7 @@ static int write_config(const struct docker_container *k, const struct docker_se
 					      docker_key_name[key], s->value[key]);
 	if (tcp_is(s, "close"))
 		n += (size_t)snprintf(text + n, sizeof(text) - n, TCP_CLOSE);
-	/* criu knows fewer units than we. */
+	/* criu accepts fewer units than zns.conf does */
 	if (s->source[DOCKER_GHOST_LIMIT] && !zns_parse_size(s->value[DOCKER_GHOST_LIMIT], &ghost))
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "ghost-limit %llu\n",
 				      (unsigned long long)ghost);
@@ -68,9 +70,9 @@ static int write_config(const struct docker_container *k, const struct docker_se
 }
 
 /*
- * The options of a restore, or of a dump without zones. A restore needs tcp-close where its dump had
- * it, and runc has no flag for that. Its promise is never a reason to refuse it: zns.admission is
- * for dumps.
+ * Writes the options for a restore, or for a dump without zones. A restore needs tcp-close if its
+ * dump had it, and runc has no flag for that. A restore is never refused for its bandwidth:
+ * zns.admission is for dumps.
  */
 static int write_few(const struct call *c, const struct docker_container *k,
 		     const struct docker_settings *s, bool dump, char *path, size_t len,
@@ -94,8 +96,9 @@ static int write_few(const struct call *c, const struct docker_container *k,
 	return ret;
 }
 
-/* Docker and CRI pass no flag but --leave-running, and flags from runc win over criu's
- * configuration files. File locks are always set: nearly every database holds one. */
+/* Adds runc's flags for criu. Docker and CRI pass only --leave-running, and flags from runc win
+ * over criu's configuration files. File locks are always allowed: nearly every database holds
+ * one. */
 static int add_flags(struct call *c, const struct docker_settings *s, struct zns_err *err)
 {
 	char list[DOCKER_SETTING_MAX], *flag, *save;
@@ -109,7 +112,8 @@ static int add_flags(struct call *c, const struct docker_settings *s, struct zns
 	return ret ? zns_fail(err, ret, "no memory for the arguments") : 0;
 }
 
-/* dockerd and the kubelet have no words for criu's options, and neither has whoever stops and starts. */
+/* Must criu's options come from the container's settings? dockerd, the kubelet, and a person who
+ * starts and stops cannot pass any. */
 static bool has_no_words(const struct call *c, const struct docker_container *k)
 {
 	return !strcmp(k->kind, "docker") || !strcmp(k->kind, "cri") || suspend_is_stop(c);
@@ -141,9 +145,9 @@ static void tell_origin(const struct call *c, const struct docker_container *k, 
 }
 
 /*
- * Passes on who is restored. A handle names a checkpoint, and its writer could name another
- * container's. Only root may allow that: in zns.conf, or in the file that `znsctl docker clone`
- * puts into the clone's directory.
+ * Tells the helper which container is restored. A handle names a checkpoint, and whoever writes the
+ * handle could name another container's. Only root may allow that: in zns.conf, or in the file that
+ * `znsctl docker clone` puts into the clone's directory.
  */
 static int tell_restored(const struct docker_container *k, struct zns_err *err)
 {
@@ -161,7 +165,7 @@ static int tell_restored(const struct docker_container *k, struct zns_err *err)
 	else if (!strcmp(k->kind, "docker") &&
 		 !docker_read_own(k->root, k->id, DOCKER_CLONE_FILE, &clone, &len, NULL))
 		setenv(ZNS_RESTORE_ALLOW, (char *)clone, 1);
-	/* otherwise it comes from zns.from, and applies to this restore only */
+	/* zns.from has allowed one already, for this restore only */
 	else if (!getenv("ZNS_HOLD"))
 		unsetenv(ZNS_RESTORE_ALLOW);
 	setenv(ZNS_RESTORE_ID, k->id, 1);
@@ -179,10 +183,11 @@ static bool is_temporary(const char *dir)
 }
 
 /*
- * containerd names stored archives by their hash and refuses one that is "already there"
- * (moby#42900). The directory is small and always the same. So a second start, or a start soon
- * after the checkpoint, would fail. We add a file whose name has the prefix of a deleted file: the
- * first archive then differs from later ones, and the file is not unpacked.
+ * Makes the archive of the checkpoint's directory unique. containerd names stored archives by their
+ * hash and refuses one that is "already there" (moby#42900). The directory is small and always the
+ * same, so a second start, or a start soon after the checkpoint, would fail. We add an empty file
+ * whose name has the prefix that archives use for deleted files: it makes each archive different
+ * and is not unpacked.
  */
 static void make_unique(const char *dir)
 {
@@ -199,7 +204,7 @@ static void make_unique(const char *dir)
 		close(fd);
 }
 
-/* For the next start: changes the time of one of its files. */
+/* Makes the archive of the next start differ: sets a new time for one of the directory's files. */
 static int touch(void *arg, const char *container, const char *name, const char *dir,
 		 const uint8_t id[ZNS_UUID_LEN])
 {
@@ -221,12 +226,12 @@ static void after_restore(const struct call *c, const struct docker_container *k
 	if (k->root[0] && h->checkpoint.len == ZNS_UUID_LEN)
 		docker_each_handle(k->root, touch, h->checkpoint.data);
 	zns_pb__handle__free_unpacked(h, NULL);
-	/* containerd always leaves it behind, and no program reads it again. */
+	/* containerd leaves this directory behind each time, and no program reads it again. */
 	if (is_temporary(c->image_path))
 		docker_remove_dir(c->image_path);
 }
 
-/* Docker shows only the first line of the output, so ours goes first. */
+/* first, since Docker shows only the first line of the output */
 static void show_output(int out, const char *line)
 {
 	char buf[4096];
@@ -251,7 +256,7 @@ static void keep_log(const struct call *c, const struct docker_container *k)
 		docker_keep_restore_log(k->id, path);
 }
 
-/* Whoever restores by Docker's own command gets no other rights, either. */
+/* Docker's own restore command must not give the container other rights, either. */
 static int check_shape(const struct call *c, const struct docker_container *k, struct zns_err *err)
 {
 	int ret = 0;
@@ -265,8 +270,8 @@ static int check_shape(const struct call *c, const struct docker_container *k, s
 
 static int run(struct call *c, const struct docker_container *k, bool dump)
 {
-	/* No pipe: nobody reads while runc writes. The output of a restore belongs to the
-	 * container and stays as it is. */
+	/* The output of a dump goes to a memfd and not to a pipe, since nobody reads while runc
+	 * writes. That of a restore belongs to the container and is left alone. */
 	int out = dump ? zns_memfd("zns-runc") : -1, status;
 	char line[600];
 	bool found = false;
@@ -311,14 +316,15 @@ static int fail(const struct call *c, const char *line)
 {
 	const struct call plain = { 0 };
 
-	/* Both ways: the command decides which one Docker reads. */
+	/* To the log and to the output: which one Docker reads depends on the command. */
 	if (c->log)
 		report_line(c, line);
 	report_line(&plain, line);
 	return 1;
 }
 
-/* Podman calls the runtime itself. Its arguments tell what happens to the image directory. */
+/* Podman calls the runtime without dockerd. Podman's own arguments tell what happens to the
+ * image directory. */
 static enum podman_call called_by_podman(void)
 {
 	cleanup_free uint8_t *args = NULL;
@@ -331,8 +337,8 @@ static enum podman_call called_by_podman(void)
 		       podman_call_of((char *)args, len);
 }
 
-/* An export is a plain dump. A checkpoint that may be an export must not be swept, so its place
- * is not recorded. */
+/* An export is a plain dump. Other directories may be exported later, so their path is not
+ * recorded: `znsctl gc` must not remove such a checkpoint when the directory is gone. */
 static bool is_export(const struct call *c, struct docker_container *k, const char *bundle)
 {
 	enum podman_call call = strcmp(k->kind, "podman") ? PODMAN_OTHER :
@@ -352,7 +358,7 @@ static bool wants_zones(const struct call *c, struct docker_container *k,
 	       !is_export(c, k, bundle);
 }
 
-/* Only Docker says itself when a container was started. */
+/* Only Docker records when a container was started. */
 static int use_up_podman(const struct docker_container *k, struct zns_err *err)
 {
 	int ret = *k->bundle ? docker_resume_used_by(k) : 0;
@@ -395,7 +401,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		docker_container_podman(&k, state.init_pid);
 		ret = docker_settings_read(&k, &s, &err);
 	}
-	if (!ret && has_no_words(c, &k)) /* other callers choose for themselves */
+	if (!ret && has_no_words(c, &k)) /* other callers of runc choose their own criu options */
 		ret = add_flags(c, &s, &err);
 	zones = !ret && dump && wants_zones(c, &k, &s, state.bundle);
 	if (zones)
@@ -407,7 +413,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		ret = tell_restored(&k, &err)          ?:
 			      check_shape(c, &k, &err) ?:
 							 links_resolve(state.bundle, &err);
-	/* the note of a held container stays until it is started */
+	/* a held container's note stays until it is started */
 	if (!ret && !dump && !getenv("ZNS_HOLD"))
 		ret = use_up_podman(&k, &err);
 	if (!ret && dump)
@@ -433,7 +439,8 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		ended_finish(c, &k, &ended, ret);
 	if (!ret && !dump) {
 		netlock_forget(k.id);
-		docker_resume_used_by(&k); /* the container runs: `docker start --checkpoint` */
+		/* `docker start --checkpoint`: the container runs from here on */
+		docker_resume_used_by(&k);
 	}
 	if (*conf)
 		unlink(conf);
@@ -458,8 +465,8 @@ static int check_memory(const struct docker_container *k, struct docker_settings
 	return ret ? ret : docker_rules(k, s, err);
 }
 
-/* Reports an impossible setting at once, not at the first checkpoint. *@held: the container comes
- * back from a checkpoint, and runc is not called. */
+/* Reports an impossible setting at create, before the first checkpoint. *@held: the container
+ * resumes from a checkpoint, and runc is not called. */
 static int check_created(struct call *c, bool *held, struct zns_err *err)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
@@ -467,7 +474,7 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 	struct docker_settings s;
 	int ret = docker_container_read(&rt, c->bundle ? c->bundle : ".", c->id, &k, err);
 
-	if (ret && ret != -EPERM && ret != -EINVAL) { /* runc has the better message */
+	if (ret && ret != -EPERM && ret != -EINVAL) { /* runc reports this error better */
 		docker_container_fini(&k);
 		return 0;
 	}
@@ -490,7 +497,7 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 	return ret;
 }
 
-/* The container was started by runc, so the checkpoint that it ended with is not used again. */
+/* runc started the container, so the checkpoint that it ended with must not be used again */
 static int use_up(const struct call *c, const char *bundle, struct zns_err *err)
 {
 	struct docker_container k = { .kind = "podman" };
@@ -537,7 +544,7 @@ int main(int argc, char **argv)
 	if (call_parse(argc, argv, &c, &err) || call_find_runc(&c, runc, sizeof(runc), &err))
 		return fail(&c, err.msg);
 	c.argv[0] = runc;
-	/* `checkpoint --help`: Podman tests whether the command exists */
+	/* Podman runs `checkpoint --help` to see whether the command exists. */
 	if (c.command && c.id && *c.id != '-') {
 		if (!strcmp(c.command, "checkpoint") || !strcmp(c.command, "restore"))
 			return checkpoint_or_restore(&c, *c.command == 'c');
@@ -551,7 +558,7 @@ int main(int argc, char **argv)
 		ret = hold_call(&c, &err);
 		if (ret != -ENOENT)
 			return ret ? fail(&c, err.msg) : 0;
-		/* after an abandoned restore there is no container to start, and its note stays */
+		/* After an abandoned restore there is no container to start. Its note stays. */
 		if (!strcmp(c.command, "start") && docker_good_id(c.id) &&
 		    !docker_state_read(c.root, c.id, &state, &err) &&
 		    use_up(&c, state.bundle, &err))

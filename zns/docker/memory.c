@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* zns.memory: what a container requests, and which budget that gives for this container. */
+/* zns.memory: parses the setting, and computes the budget that it gives this container. */
 #include <string.h>
 #include <sys/sysinfo.h>
 #include "docker.h"
@@ -8,7 +8,8 @@
 #define DRAM_MIN MIB(1)
 #define IDLE_MIN_S 1
 #define IDLE_MAX_S (365 * 86400ULL)
-/* percent of its limit: restored memory is charged to the container as it comes */
+/* percent of the memory limit that a container may use without a budget: restored memory is
+ * charged page by page, beside what it allocates */
 #define NO_BUDGET_PCT 90
 
 static int bad(const char *value, const char *where, struct zns_err *err)
@@ -20,7 +21,7 @@ static int bad(const char *value, const char *where, struct zns_err *err)
 		where, value);
 }
 
-/* Parses one of the words. */
+/* Parses one word of the setting. */
 static bool word(const char *w, struct docker_memory *m)
 {
 	size_t len = strlen(w);
@@ -100,7 +101,7 @@ int docker_memory_total(uint64_t *total, struct zns_err *err)
 	return 0;
 }
 
-/* A minimum is taken from all other contexts, so it has a ceiling. */
+/* Checks the minimum. All other contexts must make room for it, so it has a ceiling. */
 static int least(const struct docker_container *c, struct docker_memory *m, uint64_t limit,
 		 struct zns_err *err)
 {
@@ -144,7 +145,8 @@ int docker_memory_size(const struct docker_container *c, struct docker_memory *m
 
 		if (!ret)
 			ret = least(c, m, limit, err);
-		m->dram = m->min; /* valid until its pager has counted the others */
+		/* until its pager has seen which other contexts share the total */
+		m->dram = m->min;
 		return ret;
 	}
 	if (m->dram && limit && m->dram > limit)
@@ -163,7 +165,7 @@ int docker_memory_size(const struct docker_container *c, struct docker_memory *m
 void docker_memory_name(const struct docker_container *c, char *out, size_t len)
 {
 	snprintf(out, len, "%s", c->name);
-	/* no engine's names have this character, so two containers never have one name */
+	/* No engine allows this character in a name, so two containers never get the same name. */
 	for (char *p = out; *p; p++)
 		if (*p == '/')
 			*p = '+';

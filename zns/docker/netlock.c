@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a checkpoint leaves locked: packets of its TCP connections are dropped until it is restored
- * (criu/adapter/net/zns-netlock.c). criu notes the nftables table in our run directory. A restore deletes the
- * table. A container that is created afresh has no use for it.
+ * Lifts the network lock that a checkpoint leaves behind: until the container is restored, packets
+ * of its TCP connections are dropped (criu/adapter/net/zns-netlock.c). criu notes the name of its
+ * nftables table in our run directory. A restore deletes the table. A container that is created
+ * cold has no connections to protect, so its create deletes it.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,7 +21,7 @@
 #include "zns/config.h"
 
 #define NOTE "netlock"
-#define TABLE_MAX 32 /* criu's name for it, and so the note, is shorter */
+#define TABLE_MAX 32 /* the name of criu's table, and so the note, is shorter than this */
 
 void netlock_tell(const char *id)
 {
@@ -57,7 +58,7 @@ static const char *network_of(const struct docker_container *k)
 	return NULL;
 }
 
-/* A batch with one deletion, in the kernel's format. */
+/* An nftables batch that deletes one table, as netlink messages. */
 static int delete_table(const char *table)
 {
 	struct msg {
@@ -95,7 +96,7 @@ static int delete_table(const char *table)
 	return answer.e.error;
 }
 
-/* Runs in a child, since a return from the namespace might fail. */
+/* Runs in a child: a process that has entered the namespace might not get back. */
 static void lift(const char *network, const char *table)
 {
 	pid_t pid = *table ? fork() : -1;
@@ -121,7 +122,7 @@ void netlock_lift(const struct docker_container *k)
 	snprintf(name, sizeof(name), "%s." NOTE, k->id);
 	if (docker_read_admin(dir, name, TABLE_MAX - 1, &table, &len, NULL))
 		return;
-	/* its own namespace is gone, and the table with it */
+	/* If the container has a new namespace, the table is gone with the old one. */
 	if (!strncmp((char *)table, "CRIU-", 5) && !(network && !*network))
 		lift(network, (char *)table);
 	netlock_forget(k->id);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which containers are suspended first where the time may not be enough for all. */
+/* In which order `docker suspend --all` suspends containers when the time may not be enough for
+ * all. */
 #include <stdlib.h>
 #include <string.h>
 #include "docker.h"
 
-/* Idle containers lose nothing by waiting, and large ones would take longest to fill again. */
+/* Does @x come before @y? First by stop order. Then idle containers first, since they lose
+ * nothing by it; among these the largest, whose memory would take longest to rebuild. */
 static int before(const void *x, const void *y)
 {
 	const struct docker_candidate *a = x, *b = y;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A create or a start whose engine was killed, or whose shim. dockerd takes its containerd along, and the shim
- * stays: with no task, or with one that nobody will start, or with one that runs and that dockerd
- * takes for stopped. Each later start fails ("task already exists", "id already in use"). Without
- * the shim containerd forgets the task.
+ * Ends a create or start whose engine or shim was killed. When dockerd dies its containerd dies
+ * too, but the shim stays: without a task, with one that nobody will start, or with one that runs
+ * while dockerd believes it stopped. Each later start then fails ("task already exists", "id
+ * already in use"). When the shim is gone, containerd forgets the task.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "zns/process.h"
 
 #define ARGS_MAX 65536
-#define ABOVE_MAX 3 /* processes */
+#define ABOVE_MAX 3 /* most processes that are looked at */
 #define STOP_MS 10000 /* Docker's default for a container */
 
 static int open_process(pid_t pid)
@@ -50,7 +50,7 @@ static bool has_open(int pid, const char *path)
 	return found;
 }
 
-/* The lock may be held in another PID namespace, which /proc/locks does not show here. */
+/* Tries the lock itself: a holder in another PID namespace does not show in /proc/locks here. */
 static bool nobody_holds(const char *path)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -58,8 +58,8 @@ static bool nobody_holds(const char *path)
 	return fd >= 0 && !flock(fd, LOCK_SH | LOCK_NB);
 }
 
-/* The engine locks a file below its root as long as it lives. -ESRCH: no process has it locked;
- * -errno: not known. */
+/* The process that has the engine's lock: it locks a file below its root as long as it lives.
+ * -ESRCH: none has it; -errno: not known. */
 static int engine_pid(const char *root)
 {
 	cleanup_file FILE *f = fopen("/proc/locks", "re");
@@ -109,8 +109,8 @@ static bool is_shim(pid_t pid, const char *id)
 	return ours;
 }
 
-/* The shim of this container only, above the caller: Docker calls a runtime with arguments through
- * a script. 0: there is none. */
+/* The PID of this container's shim, among our ancestors: Docker calls a runtime with arguments
+ * through a script, so the shim may not be our parent. 0: not found. */
 static pid_t shim_of(const char *id)
 {
 	pid_t pid = getppid();
@@ -144,7 +144,7 @@ static void run_kill(const struct call *c, const char *signal)
 	free(argv);
 }
 
-/* Stops like `docker stop`: by a checkpoint, if the container requests that. */
+/* Stops the container like `docker stop`: by a checkpoint, if the container requests that. */
 static void stop(const struct call *c)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
@@ -168,8 +168,9 @@ static void stop(const struct call *c)
 }
 
 /*
- * @engine < 0: it has ended. A call that has lost its shim is ended: at its own end, which may be much
- * later, it would remove the container of the next start, which has the same id.
+ * Watches the runtime call @self until it ends. If its shim dies, the call is killed: at its own
+ * end, which may be much later, it would remove the next start's container, which has the same id.
+ * If its engine dies, the shim is killed. @engine < 0: the engine has ended already.
  */
 static void watch(const struct call *c, int self, int engine, int shim)
 {
@@ -185,7 +186,8 @@ static void watch(const struct call *c, int self, int engine, int shim)
 			p[2].fd = engine = -1;
 	}
 	if (engine >= 0 ||
-	    /* containerd knows that it ended, and another dockerd may create it again */
+	    /* the shim ended first: containerd knows, and another dockerd may create the
+	     * container again */
 	    has_ended(shim))
 		return;
 	if (!strcmp(c->command, "start"))
@@ -211,13 +213,14 @@ void orphan_watch(const struct call *c)
 		return;
 	self = open_process(getpid());
 	shim = open_process(parent);
-	/* one that is younger than the shim did not ask for this */
+	/* An engine that started after the shim is not the one that made this call. */
 	engine = engine_is < 0 || zns_process_began(engine_is) > zns_process_began(parent) ?
 			 -1 :
 			 open_process(engine_is);
 	pid = self < 0 || shim < 0 || !is_shim(parent, c->id) ? -1 : fork();
 	if (!pid) {
-		if (fork()) /* a child of the shim, which waits for all of its children */
+		/* The second fork becomes a child of the shim (its reaper), not of this call. */
+		if (fork())
 			_exit(0);
 		call_null_stdio();
 		watch(c, self, engine, shim);

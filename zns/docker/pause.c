@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Checkpoints under Docker. containerd pauses a container before `runc checkpoint` and resumes it
- * after. criu freezes the tasks by itself, and only while it must: rounds of a live dump need them
- * to run, and so does a pager that has to leave them. A pause also freezes the `runc init` of a
- * `docker exec` that has just begun. `runc exec` then waits for it, containerd's shim waits for
- * `runc exec`, and the resume waits for the shim: for ever. So a pause that
- * belongs to a checkpoint is answered with success and left out. A mark in our run directory tells
- * the resume that follows, for which runc would find nothing to do, and fail.
+ * Leaves out the pause that Docker makes for a checkpoint. containerd pauses a container before
+ * `runc checkpoint` and resumes it after. criu freezes the tasks by itself, and only as long as it
+ * must: a live dump copies memory while they run, and a pager that has to leave them needs them
+ * running, too. A pause also freezes the `runc init` of a `docker exec` that has just begun: then
+ * `runc exec` waits for that init, containerd's shim for `runc exec`, and the resume for the shim,
+ * for ever. So a pause that belongs to a checkpoint is answered with success and not done. A mark
+ * in our run directory tells the resume that follows, since runc would find nothing to resume, and
+ * fail.
  *
- * dockerd makes the checkpoint's directory before it calls containerd. A new, empty one tells that
- * the pause is a checkpoint's and not a user's: `docker pause` makes none. Then every doubt means a
- * real pause, and a plain dump.
+ * dockerd makes the checkpoint's directory before it calls containerd. A new, empty directory shows
+ * that the pause is for a checkpoint and not a user's `docker pause`. In doubt the pause is done,
+ * and the dump is a plain one.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,7 +21,8 @@
 #include "runc.h"
 #include "zns/config.h"
 
-/* From the making of the directory to the pause. A crashed dockerd leaves an empty one behind. */
+/* Longest time from the making of the directory to the pause. A crashed dockerd leaves an empty
+ * directory behind, which must not count later. */
 #define FRESH_S 30
 #define MARK "live"
 
@@ -40,8 +42,7 @@ static bool checkpoint_begins(const struct docker_container *k)
 	return age >= -1 && age <= FRESH_S;
 }
 
-/* Names the container whose pause was left out. A container that is started again has another first
- * process. */
+/* The mark names the container's first process, which is another one after a restart. */
 static void mark_text(const struct docker_state *s, char *out, size_t len)
 {
 	snprintf(out, len, "%d %" PRIu64 "\n", s->init_pid, s->init_start);

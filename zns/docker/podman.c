@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Podman: what it does with a checkpoint, judged by its command line, and where its containers
- * are. */
+/* Podman: what it will do with a checkpoint (by its command line), and where its containers are. */
 #include <string.h>
 #include "docker.h"
 
-/* Words of `podman container checkpoint` that pack the directory. A handle in the package would
- * be worthless elsewhere. */
+/* Is @word an option of `podman container checkpoint` that packs the directory into a file or
+ * image? A handle in there would be worthless on another machine. */
 static bool packs(const char *word)
 {
 	static const char *const lengthy[] = { "--export", "--create-image" };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Brings an error to the user of `docker`. After a failed checkpoint containerd shows the first
- * line of the runtime's output. After a failed create or restore it shows the last error in the
- * runtime's log. Neither is criu's reason.
+ * line of the runtime's output, after a failed create or restore the last error in the runtime's
+ * log. Neither would be the reason that criu's log has.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #define LOG_TAIL MIB(1)
 
 /*
- * The container's creator may have written parts of it: keeps one line, without control characters.
+ * Keeps one line without control characters: the container's creator may have written parts of it.
  */
 static void tame(const char *line, char *out, size_t len)
 {
@@ -62,7 +62,7 @@ void report_line(const struct call *c, const char *text)
 	json_object_put(j);
 }
 
-/* criu's text names criu's option. For Docker and CRI our label is named instead. */
+/* Puts our label in place of criu's option in a message, for Docker and CRI. */
 static void add_label(const char *text, char *out, size_t len)
 {
 	size_t n = strlen(out);
@@ -79,7 +79,8 @@ static void add_label(const char *text, char *out, size_t len)
 	}
 }
 
-/* "(00.01) Error (criu/adapter/zns-img.c:112): zns: text" → "text"; of criu's own errors "criu: text". */
+/* Takes "zns: text" out of "(00.01) Error (criu/adapter/zns-img.c:112): zns: text" and returns
+ * "text"; of criu's own errors "criu: text". */
 static bool error_line(const char *line, char *out, size_t len, bool *ours)
 {
 	const char *p = strstr(line, "Error ("), *text;
@@ -90,8 +91,7 @@ static bool error_line(const char *line, char *out, size_t len, bool *ours)
 	if (!text)
 		return false;
 	text += 3;
-	/* Neither line is a reason: the first appears in any user namespace, the other is criu's
-	 * last line. */
+	/* The first line appears in any user namespace, the other is only criu's last word. */
 	if (!strncmp(text, "rlimit: Can't setup", 19) || strstr(text, "FAILED."))
 		return false;
 	*ours = !strncmp(text, "zns: ", 5);
@@ -121,7 +121,8 @@ int report_find(const struct call *c, const char *log_name, const struct timespe
 	if (!buf || zns_pread_all(fd, buf, n, st.st_size - (off_t)n))
 		return -ENOENT;
 	buf[n] = 0;
-	/* The first error is the cause of the others. Our own errors say more than criu's. */
+	/* Picks the line to report: the first error caused the others, and our errors say more
+	 * than criu's. */
 	for (line = buf; line && !ours; line = next) {
 		next = strchr(line, '\n');
 		if (next)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which checkpoint a container's next start comes back from. Only the one that it ended with fits
- * its files, and only once: when it has run again, its files are ahead of that memory. All others
- * must be asked for by name.
+ * From which checkpoint a container resumes at its next start. Only the checkpoint that it ended
+ * with fits its files, and only once: when the container has run again, its files are newer than
+ * that memory. Any other checkpoint must be requested by name.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,15 +13,16 @@
 #include "docker.h"
 #include "zns/journal.h"
 
-#define SHORT_S 10 /* of a life */
-#define LOOK_MS 30000 /* at the container's files, while its start waits */
+/* a container that ran shorter than this after a resume may have been ended by its memory */
+#define SHORT_S 10
+#define LOOK_MS 30000 /* limit for the check of the container's files, for which its start waits */
 
 static bool is_kept(const struct docker_container *c)
 {
 	return *c->bundle || !strcmp(c->kind, "docker");
 }
 
-/* The first word of a note is a checkpoint's name. -ENOENT: there is no such note. */
+/* Reads a note: a checkpoint's name, then its times. -ENOENT: there is no such note. */
 static int read_note(const struct docker_container *c, const char *file, char *name, size_t len,
 		     struct docker_frozen *when, struct zns_err *err)
 {
@@ -33,7 +34,7 @@ static int read_note(const struct docker_container *c, const char *file, char *n
 	if (ret)
 		return ret;
 	n = strcspn((char *)text, " \n");
-	/* notes of before have one time */
+	/* Notes of earlier versions have one time instead of two. */
 	if (sscanf((char *)text + n, " %lld %lld", &at, &dumped) < 2)
 		dumped = at;
 	*when = (struct docker_frozen){ at, dumped };
@@ -56,7 +57,7 @@ static bool made_at(int dir, const char *name, int64_t *ns)
 	return true;
 }
 
-/* The container writes other directories in Podman's, such as that of its /dev/shm. */
+/* Podman's directory also has directories that the container may write, such as its /dev/shm. */
 static bool counts(const struct docker_container *c, int all, const char *name)
 {
 	return !*c->bundle || (!strncmp(name, DOCKER_STOP_PREFIX, strlen(DOCKER_STOP_PREFIX)) &&
@@ -112,8 +113,8 @@ static int check(const struct docker_container *c, struct docker_resume *r, stru
 	return ret ? zns_wrap(err, "checkpoint %s", r->name) : 0;
 }
 
-/* By Docker's own file: StartedAt has the year 1 until then. Podman's is a database, so only stops and
- * resumes of ours tell. */
+/* Was the container ever started? Docker says so: StartedAt has the year 1 until then. Podman
+ * keeps that in a database, so only a note of ours tells, which every stop and resume leaves. */
 static bool has_run(const struct docker_container *c)
 {
 	const char *at = zns_json_str(zns_json_get(c->config, "State"), "StartedAt");
@@ -125,8 +126,9 @@ static bool has_run(const struct docker_container *c)
 	return at && strncmp(at, "0001-", 5);
 }
 
-/* Podman says nowhere when it started a container, but keeps what the runtime wrote in the last
- * create. A create that held a restore has made that old. */
+/* Was there a cold create after @since_ns? Podman records no start, but each create writes the
+ * PID file anew. A create that held a restore sets that file's time to 1970 (hold.c), so it does
+ * not count. */
 static bool created_since(const struct docker_container *c, int64_t since_ns)
 {
 	struct stat st;
@@ -135,7 +137,8 @@ static bool created_since(const struct docker_container *c, int64_t since_ns)
 	       st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec > since_ns;
 }
 
-/* -ENOENT: with none, or it was started since: also by a runtime that does not know the note. */
+/* Which checkpoint did the container end with? -ENOENT: with none, or it was started since,
+ * perhaps by a runtime that does not know our note. */
 static int read_ended(const struct docker_container *c, char *name, size_t len,
 		      struct docker_frozen *when, struct zns_err *err)
 {
@@ -146,7 +149,7 @@ static int read_ended(const struct docker_container *c, char *name, size_t len,
 	return ret;
 }
 
-/* The container's own directory in the engine's. */
+/* The path of the directory that the engine keeps for this container. */
 static int own_dir(const struct docker_container *c, char *out, size_t len, struct zns_err *err)
 {
 	if (docker_own_path(c, "", out, len))
@@ -204,7 +207,8 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 	return ret;
 }
 
-/* Memory of another container has no files of this one. */
+/* The memory comes from another container and does not fit this one's volumes, so it may have
+ * none. */
 static int no_volumes(const struct docker_container *c, struct zns_err *err)
 {
 	char own[PATH_MAX];
@@ -212,14 +216,15 @@ static int no_volumes(const struct docker_container *c, struct zns_err *err)
 	return own_dir(c, own, sizeof(own), err) ?: docker_has_volumes(c->spec, own, err);
 }
 
-/* Without a word about it: a start that cannot come back from what it ended with is a cold one. */
+/* May the container start cold if it cannot be resumed? Without a setting: yes if it would
+ * resume from what it ended with, no if a checkpoint was requested by name. */
 static bool or_cold(const struct docker_settings *s, const char *wish)
 {
 	return s->source[DOCKER_RESUME_ELSE] ? !strcmp(s->value[DOCKER_RESUME_ELSE], "cold") :
 					       !strcmp(wish, "ended");
 }
 
-/* The container's own word: rules and defaults may be meant for others. */
+/* Did the container itself ask for @key? Rules and defaults may be meant for others. */
 static bool by_itself(const struct docker_settings *s, enum docker_key key)
 {
 	const char *source = s->source[key];
@@ -279,7 +284,7 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 
 #define RESERVED DOCKER_ENDED_FILE ".next"
 
-/* As long whatever the times are, so that they can be written over. */
+/* Its length does not depend on the times, so a reserved note can be overwritten in place. */
 static int ended_text(const char *name, const struct docker_frozen *when, char *out, size_t len)
 {
 	return snprintf(out, len, "%s %020lld %020lld\n", name, (long long)when->at_ns,
@@ -306,7 +311,8 @@ void docker_resume_unreserve(const struct docker_container *c)
 		unlink(path);
 }
 
-/* -errno: the text stands nowhere yet. */
+/* Writes @text over the file reserved before the dump. -errno: there is none, nothing was
+ * written. */
 static int write_over_reserved(const struct docker_container *c, const char *path, const char *text,
 			       size_t len)
 {
@@ -334,7 +340,7 @@ int docker_resume_ended(const struct docker_container *c, const char *name,
 
 	if (!is_kept(c) || !docker_good_word(name))
 		return -EINVAL;
-	/* a life that ended with a checkpoint was no crash */
+	/* a run that ended with a checkpoint was no crash */
 	if (!docker_own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
 		unlink(path);
 	if (docker_own_path(c, DOCKER_ENDED_FILE, path, sizeof(path)))
@@ -455,7 +461,7 @@ bool docker_resume_loops(const struct docker_container *c, int64_t now_s)
 	char path[PATH_MAX];
 
 	read_lives(c, &last, &before);
-	/* times of before the last boot are later than now */
+	/* times of an earlier boot may be later than now */
 	if (!before || before > last || last > now_s || last - before >= SHORT_S ||
 	    now_s - last >= SHORT_S || docker_own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
 		return false;
@@ -473,7 +479,7 @@ void docker_note(const struct docker_container *c, int priority, const char *fmt
 	va_start(ap, fmt);
 	n = vsnprintf(line, sizeof(line) - 1, fmt, ap);
 	va_end(ap);
-	for (char *p = line; *p; p++) /* runc's reasons have lines */
+	for (char *p = line; *p; p++) /* runc's messages may have several lines */
 		if ((unsigned char)*p < ' ')
 			*p = ' ';
 	zns_journal_begin(&j, "zns-runc", priority, line);
@@ -491,7 +497,7 @@ void docker_note_lost(const struct docker_container *c)
 	cleanup_free uint8_t *text = NULL;
 	size_t n;
 	int ret = docker_read_kept(c, DOCKER_NOTE_FILE, &text, &n, NULL);
-	bool lost = ret == -ENOENT; /* in its first life */
+	bool lost = ret == -ENOENT; /* its first run */
 
 	for (size_t i = 0; !ret && i < ZNS_ARRAY_SIZE(over); i++)
 		lost |= !strncmp((char *)text, over[i], strlen(over[i]));
@@ -501,7 +507,7 @@ void docker_note_lost(const struct docker_container *c)
 
 int docker_shape_write(const char *dir, const char *bundle)
 {
-	/* May have secrets, and nobody compares them. */
+	/* may have secrets, and docker_compare() does not need them */
 	static const char *const others[] = { "annotations", "hooks", "hostname" };
 	struct json_object *o, *process;
 	char path[PATH_MAX];

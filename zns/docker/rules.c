@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * docker.rules in the configuration directory. Each line is a rule: "name=PATTERN" and
- * "image=PATTERN" (shell patterns; both must match if both are there), then settings such as
- * "qos=500". The first matching rule with a setting decides that setting.
+ * Reads docker.rules in the configuration directory. Each line is a rule: "name=PATTERN" and
+ * "image=PATTERN" (shell patterns; if both are there both must match), then settings such as
+ * "qos=500". For each setting the first matching rule that has it decides.
  */
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -47,7 +47,7 @@ static int word(const struct docker_container *c, struct docker_settings *s, str
 	if (!r->conditions)
 		return zns_fail(err, -EINVAL, "%s:%u: name=PATTERN or image=PATTERN comes first",
 				r->path, r->line);
-	/* Rules that do not match are checked too: a bad line shows at once. */
+	/* A rule that does not match is checked too, so a mistake shows at once. */
 	snprintf(where, sizeof(where), "%s:%u: %s", r->path, r->line, w);
 	ret = docker_setting_check(key, value, where, err);
 	if (ret)

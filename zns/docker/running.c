@@ -30,7 +30,8 @@ static int of_docker(const char *name, struct docker_running *r, struct zns_err 
 	return ret;
 }
 
-/* Podman's name, the whole id, or the beginning of one (12 digits). */
+/* Does @name mean this container of Podman: its name, its id, or the first 12 digits or more of
+ * it? */
 static bool is_named(const struct docker_state *s, const char *id, const char *name)
 {
 	const struct docker_runtime rt = { .docker_root = NULL };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a container asks for, collected from all places that can say it. */
+/* Collects what a container asks for from all places where it can be set. */
 #include <ctype.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -58,8 +58,8 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 	if (!*value || strlen(value) >= sizeof(((struct docker_settings *)0)->value[0]))
 		return zns_fail(err, -EINVAL, "%s: a value of 1 to 255 characters is wanted",
 				where);
-	/* The value goes into a configuration file of criu, where # begins a comment and blanks
-	 * end a word. */
+	/* The value goes into a configuration file of criu, where # begins a comment and a blank
+	 * ends a word. */
 	for (p = value; *p; p++)
 		if (!isalnum((unsigned char)*p) && !strchr("./:=_-+@%,", *p) &&
 		    !(key == DOCKER_FROM_ALLOW && strchr("*?[]", *p)))
@@ -220,7 +220,8 @@ static const char *env_value(struct json_object *env, const char *name)
 	for (i = 0; i < n; i++) {
 		s = json_object_get_string(json_object_array_get_idx(env, i));
 		if (s && !strncmp(s, name, len) && s[len] == '=')
-			found = s + len + 1; /* the last one counts, as for the process */
+			/* the last assignment counts, as for the process itself */
+			found = s + len + 1;
 	}
 	return found;
 }
@@ -249,8 +250,8 @@ static int take_own(const struct docker_container *c, struct docker_settings *s,
 	snprintf(where, sizeof(where), "label %s", name);
 	if (!ret)
 		ret = take(s, key, zns_json_str(c->labels, name), "label", where, err);
-	/* Some settings are only for the person who starts the container, whereas an image brings
-	 * its own variables. */
+	/* Environment variables cannot set these: an image brings variables of its own, and
+	 * these settings are for the person who starts the container. */
 	v = key >= DOCKER_DEV ? NULL : env_value(c->env, var);
 	snprintf(where, sizeof(where), "variable %s", var);
 	return ret ? ret : take(s, key, v, "environment", where, err);
@@ -282,8 +283,9 @@ static bool in_dir(const char *file, const char *dir)
 }
 
 /*
- * criu runs scripts from its configuration as root. A creator may choose one of the administrator's
- * files, but must not write one. Volumes let a creator put files on the host that root owns.
+ * criu runs scripts that its configuration names, as root. A creator may choose one of the
+ * administrator's files but must not write one, and through volumes a creator can place files on
+ * the host that root owns. So the file must be in a directory of the administrator's.
  */
 static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *len,
 		      struct zns_err *err)
@@ -313,7 +315,7 @@ static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *l
 		s->criu_config, zns_config_dir());
 }
 
-/* criu's option takes a value only in the same word. */
+/* the option and its value must be one word */
 static void take_live(struct docker_settings *s, const char *word)
 {
 	const char *value = strncmp(word, "zns-live=", 9) ? "yes" : word + 9;
@@ -324,7 +326,7 @@ static void take_live(struct docker_settings *s, const char *word)
 	s->source[DOCKER_LIVE] = "org.criu.config";
 }
 
-/* criu's own configuration file: we read its "zns-KEY VALUE" lines. criu reads the rest. */
+/* Reads the "zns-KEY VALUE" lines of criu's own configuration file. criu reads the other lines. */
 static int take_file(struct docker_settings *s, struct zns_err *err)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -364,7 +366,7 @@ static int check_device(const struct docker_settings *s, struct zns_err *err)
 
 	if (!dev || !strcmp(dev, "none") || !zns_resolve_device(dev, &reg, err))
 		return 0;
-	/* Why not would tell a container's creator which paths there are on the host. */
+	/* no reason is given: it would tell the creator which paths exist on the host */
 	if (strcmp(s->source[DOCKER_DEV], "rule"))
 		return zns_fail(err, -ENOENT, "%s zns.dev: no device of this name is registered",
 				s->source[DOCKER_DEV]);
@@ -377,7 +379,7 @@ bool docker_wants_live(const struct docker_settings *s)
 	       strcmp(s->value[DOCKER_LIVE], "auto");
 }
 
-/* zns.suspend sets both directions, except those that are set already. */
+/* zns.suspend sets both zns.stop and zns.resume, unless they are set themselves. */
 static void take_suspend(struct docker_settings *s)
 {
 	static const struct {
@@ -395,8 +397,8 @@ static void take_suspend(struct docker_settings *s)
 	}
 }
 
-/* A CRI copies the root file system as well, and pauses the container so that it fits the memory.
- */
+/* A CRI copies the root file system, too, and pauses the container so that files and memory are
+ * of one moment. A live dump would undo that. */
 static int check_live(const struct docker_container *c, const struct docker_settings *s,
 		      struct zns_err *err)
 {
@@ -481,8 +483,9 @@ int docker_settings_read(const struct docker_container *c, struct docker_setting
 	if (!ret)
 		take_suspend(s);
 	if (!strcmp(c->kind, "cri"))
-		s->source[DOCKER_LIVE] = NULL; /* a rule or a default is not meant for it */
-	err->code = ret; /* a default that is not set has left its error text */
+		/* a rule or default may be meant for other containers */
+		s->source[DOCKER_LIVE] = NULL;
+	err->code = ret; /* a setting without a default has left an error text */
 	return ret;
 }
 

@@ -46,7 +46,7 @@ static bool file_says(const char *dir, const char *name, const char *line)
 
 bool docker_cgroup_frozen(struct json_object *paths)
 {
-	/* version 1 has a directory for each controller, version 2 one without a name */
+	/* version 1 has one directory per controller, version 2 one in all, under an empty name */
 	const char *one = zns_json_str(paths, "freezer"), *two = zns_json_str(paths, "");
 
 	return file_says(one, "freezer.state", "FR") /* FROZEN, FREEZING */ ||

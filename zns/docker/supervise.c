@@ -16,8 +16,8 @@
 #include "hold.h"
 #include "zns/packet.h"
 
-#define TALK_S 10 /* seconds for one packet of a connected client */
-#define LOOK_MS 2000 /* between two looks whether the container is still there */
+#define TALK_S 10 /* time that a connected client has for its packet */
+#define LOOK_MS 2000 /* how often the supervisor checks that the container was not removed */
 
 int64_t hold_since_boot(void)
 {
@@ -27,7 +27,7 @@ int64_t hold_since_boot(void)
 	return t.tv_sec;
 }
 
-/* A criu that was killed leaves a mount there, of all cgroups. */
+/* A killed criu leaves a mount of all cgroups in its work directory. */
 static void undo_mounts(const char *dir)
 {
 	char path[PATH_MAX + 300];
@@ -68,7 +68,8 @@ bool hold_runc_has(const struct hold *h)
 	       !access(path, F_OK);
 }
 
-/* A runc that was killed in a restore leaves its directory, and each later create would fail. */
+/* A runc that was killed in a restore leaves the container's directory behind, and each later
+ * create would fail. */
 void hold_forget_in_runc(const struct hold *h)
 {
 	const char *const argv[] = { h->c->argv[0], "--root", runc_root(h), "delete",
@@ -92,10 +93,11 @@ void hold_forget_in_runc(const struct hold *h)
 }
 
 #define KILL_MAX 4096
-#define KILL_WAIT_MS 10000 /* one that waits for a file server's answer cannot be killed */
+/* a process that waits for a file server's answer dies only when that comes */
+#define KILL_WAIT_MS 10000
 #define KILL_LOOK_MS 10
 
-/* Children of one thread each: runc has many. */
+/* The kernel lists children by the thread that started them, and runc has many threads. */
 static size_t children_of(pid_t pid, pid_t *out, size_t max)
 {
 	char dir[64], path[350];
@@ -119,7 +121,7 @@ static size_t children_of(pid_t pid, pid_t *out, size_t max)
 	return nr;
 }
 
-/* Each is stopped before its children are listed, so that it makes no more. */
+/* Each process is stopped before its children are listed, so that it makes no more. */
 void hold_kill_all(pid_t pid)
 {
 	pid_t all[KILL_MAX] = { pid };
@@ -133,7 +135,7 @@ void hold_kill_all(pid_t pid)
 		kill(all[--nr], SIGKILL);
 }
 
-/* Counts the processes of session @sid that still run, and kills them. */
+/* Kills the processes of session @sid among our descendants; returns how many still run. */
 static size_t kill_session(pid_t sid)
 {
 	pid_t child[KILL_MAX];
@@ -154,8 +156,8 @@ void hold_kill_session(pid_t sid)
 		usleep(KILL_LOOK_MS * 1000);
 }
 
-/* If the supervisor is killed, criu finds its socket closed and gives up, and runc removes what it
- * made. */
+/* Runs runc's restore. If the supervisor is killed, criu finds its socket closed and gives up,
+ * and runc removes what it made. */
 static void __attribute__((noreturn)) restore(const struct hold *h)
 {
 	const char *words[16] = { "restore",  "--detach",    "--no-subreaper",
@@ -167,18 +169,20 @@ static void __attribute__((noreturn)) restore(const struct hold *h)
 	if (call_has_flag(h->c, "no-pivot"))
 		words[n++] = "--no-pivot";
 	if (h->c->console) {
-		/* a path that an address has room for; runc inherits the descriptor */
+		/* A path through /proc/self/fd, since the whole one may be too long for a
+		 * socket's address. runc inherits the descriptor. */
 		dir = zns_run_subdir("docker", NULL);
 		fcntl(dir, F_SETFD, 0);
 		snprintf(console, sizeof(console), "/proc/self/fd/%d%s", dir, strrchr(h->tty, '/'));
 		words[n++] = "--console-socket";
 		words[n++] = console;
-		call_null_stdio(); /* containerd reads create's to their end */
+		call_null_stdio(); /* containerd waits until the pipes of create are closed */
 	}
 	words[n] = h->c->id;
 	argv = call_again(h->c, h->log, words);
 	setenv("ZNS_HOLD", h->socket, 1);
-	/* the helper gives another container's memory only to containers that root allows */
+	/* For another container's checkpoint: the helper restores it only for a container that
+	 * root has allowed to have it. */
 	if (*h->r->from)
 		setenv(ZNS_RESTORE_ALLOW, h->r->from, 1);
 	else
@@ -188,8 +192,8 @@ static void __attribute__((noreturn)) restore(const struct hold *h)
 	_exit(127);
 }
 
-/* From here on the container's files may change, so it must not be restored from this checkpoint
- * again. */
+/* Notes that this checkpoint was used. From here on the container's files may change, so it must
+ * not be restored again. */
 static bool use_up(const struct hold *h)
 {
 	int ret = docker_resume_used_by(h->k);
@@ -200,7 +204,7 @@ static bool use_up(const struct hold *h)
 	return !ret;
 }
 
-/* Reads one packet of a connected client. */
+/* Reads one packet of a connected client and acts on it. */
 static void hear(struct hold *h, pid_t pid, bool over, int status)
 {
 	char buf[HOLD_PACKET_MAX], answer[HOLD_PACKET_MAX];
@@ -228,7 +232,7 @@ static void hear(struct hold *h, pid_t pid, bool over, int status)
 		close(fd);
 		_exit(0);
 	} else if (*buf == 'x' && (h->asker >= 0 || h->ready >= 0) && h->killer < 0) {
-		/* create or start is running, and may never end */
+		/* a create or start is under way, and may never end by itself */
 		h->killer = fd;
 		hold_kill_all(pid);
 		return;
@@ -245,8 +249,8 @@ static void hear(struct hold *h, pid_t pid, bool over, int status)
 	close(fd);
 }
 
-/* Its engine was killed after create, and the container removed: it will never be started or
- * deleted. */
+/* Is the container gone? Its engine was killed after create and somebody removed the container,
+ * so neither start nor delete will come. */
 static bool is_removed(const struct hold *h)
 {
 	char path[PATH_MAX];
@@ -275,8 +279,9 @@ void supervise(struct hold *h)
 
 	if (!pid)
 		restore(h);
-	signal(SIGPIPE, SIG_IGN); /* create may have been killed */
-	/* whoever reads the container's output waits until its last writer is gone */
+	signal(SIGPIPE, SIG_IGN); /* a create that was killed has closed its end of the pipe */
+	/* Readers of the container's output wait for its last writer, which must not be this
+	 * process. */
 	call_null_stdio();
 	p[RESTORE].fd = h->restore = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 	if (p[RESTORE].fd < 0)
@@ -315,7 +320,7 @@ void supervise(struct hold *h)
 			_exit(0);
 		}
 		if (ended) {
-			if (h->ready >= 0) { /* create still waits: it sees the end of the pipe */
+			if (h->ready >= 0) { /* create has not returned: it sees its pipe closed */
 				answer_all(h, status);
 				_exit(h->killer >= 0 ? HOLD_DELETED : 1);
 			}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * zns.stop=checkpoint: the signal with which an engine stops a container becomes a checkpoint with
- * which the container ends. If that fails the signal is sent, so a stop always stops.
+ * zns.stop=checkpoint: when an engine stops such a container, a checkpoint ends it in place of the
+ * signal. If the checkpoint fails the signal is sent, so a stop always stops.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "zns/config.h"
 #include "zns/handle.h"
 
-/* limit for a checkpoint with which the container ends; the checkpoint may continue afterwards */
+/* longest wait for a checkpoint that ends the container; the checkpoint may go on after that */
 #define OTHER_MS 60000
 #define OTHER_LOOK_MS 100
 
@@ -44,7 +44,7 @@ bool suspend_is_stop(const struct call *c)
 	return base && !strncmp(base + 1, DOCKER_STOP_PREFIX, strlen(DOCKER_STOP_PREFIX));
 }
 
-/* The word of the image or of `docker run --stop-signal`. */
+/* The signal that stops this container, from its image or from `docker run --stop-signal`. */
 int suspend_signal(const struct docker_container *k)
 {
 	const char *s = *k->bundle ? zns_json_str(k->annotations,
@@ -90,8 +90,8 @@ static int make_dir(const struct docker_container *k, char *out, size_t len)
 	return mkdir(out, 0700) ? -errno : 0;
 }
 
-/* The checkpoint's zones, unless another container has its handle. `znsctl gc` has what fails here.
- */
+/* Frees the checkpoint's zones, unless another container has its handle too. If that fails,
+ * `znsctl gc` frees them later. */
 static void free_zones(const struct docker_container *k, const ZnsPb__Handle *h, const char *dir)
 {
 	const struct docker_made made = { .root = k->root,
@@ -129,7 +129,7 @@ static void free_zones(const struct docker_container *k, const ZnsPb__Handle *h,
 	zns_broker_close(&b);
 }
 
-/* Earlier checkpoints do not match the files any more. */
+/* Removes the container's earlier checkpoints of this kind, which do not fit its files any more. */
 static void drop_others(const struct docker_container *k, const char *kept)
 {
 	char all[PATH_MAX], path[PATH_MAX + 300];
@@ -182,7 +182,7 @@ static int checkpoint(const struct call *c, const char *id, const char *dir, con
 	return pid > 0 && !status ? 0 : -EIO;
 }
 
-/* What zns-ended says by now: the dump's own process noted that the container ended. */
+/* Did the dump note that the container ended with checkpoint @name? */
 static bool ended_with(const struct docker_container *k, const char *name)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -226,7 +226,7 @@ static bool make(const struct call *c, const struct docker_container *k)
 		drop_others(k, dir);
 	} else {
 		docker_note(k, LOG_WARNING, "stopped without a checkpoint: %s", why);
-		/* a committed checkpoint has memory that may still be wanted */
+		/* If it was committed its memory may still be wanted. */
 		if (!call_has_handle(dir))
 			docker_remove_dir(dir);
 	}
@@ -236,8 +236,9 @@ static bool make(const struct call *c, const struct docker_container *k)
 }
 
 /*
- * A stop during a checkpoint with which the container ends sends no signal: it would wait in the frozen tasks, and be in their
- * memory, so they would end as soon as they are resumed. False: that checkpoint failed, and the container runs on.
+ * Waits for a checkpoint under way that ends the container, in place of a signal. A signal now
+ * would become pending in the frozen tasks and be saved with them, so they would die as soon as
+ * they are resumed. False: that checkpoint failed, and the container runs on.
  */
 static bool ended_by_other(const struct docker_container *k, pid_t init)
 {
@@ -285,7 +286,7 @@ static bool loses_files(const struct docker_container *k)
 	return true;
 }
 
-/* By `znsctl docker suspend --all`, which had no time for it. */
+/* Was it skipped by `znsctl docker suspend --all`, which had no time for it? */
 static bool left_out(const struct docker_container *k)
 {
 	if (!docker_stops_by_signal(k))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The terminal of a container that comes back. The engine wants its master in create, and the real
- * one comes with the restore. So the engine gets the master of a pair of ours, and a process copies
- * between the two until one of them ends.
+ * The terminal of a resumed container. The engine wants the terminal's master end during create,
+ * but the container's own terminal appears only when it is restored. So the engine gets the master
+ * of another pair, and a relay process copies between the two until one of them closes.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -19,9 +19,9 @@
 #include "zns/packet.h"
 #include "zns/process.h"
 
-#define PATH_LEN 256 /* bytes that come with a terminal */
+#define PATH_LEN 256 /* longest name that runc sends with a terminal */
 
-/* Bytes on their way in one direction. A full one holds up nothing but itself. */
+/* One direction of the copy. If its buffer is full, the other direction goes on. */
 struct way {
 	int from, to;
 	char buf[4096];
@@ -37,7 +37,7 @@ int terminal_make(struct hold *h, struct zns_err *err)
 		h->slave = ioctl(h->master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (h->slave < 0 || tcgetattr(h->slave, &t))
 		return zns_fail_sys(err, -errno, "a terminal");
-	cfmakeraw(&t); /* what characters mean is said by the container's own */
+	cfmakeraw(&t); /* raw: the container's own terminal does all processing of characters */
 	return tcsetattr(h->slave, TCSANOW, &t) ? zns_fail_sys(err, -errno, "a terminal") : 0;
 }
 
@@ -57,7 +57,7 @@ int terminal_give(const struct hold *h, struct zns_err *err)
 	return ret ? zns_fail_sys(err, ret, "%s", h->c->console) : 0;
 }
 
-/* The real master, which runc sends; -1: @restore has ended without it. */
+/* Receives the master of the container's terminal from runc. -1: the restore ended without it. */
 static int receive(int listener, int restore)
 {
 	struct pollfd p[] = { { listener, POLLIN, 0 }, { restore, POLLIN, 0 } };
@@ -79,7 +79,7 @@ static int receive(int listener, int restore)
 	return fd;
 }
 
-/* False: one side has ended. */
+/* Reads or writes once. False: one of the two ends has closed. */
 static bool move(struct way *w)
 {
 	ssize_t n = w->end ? write(w->to, w->buf + w->at, w->end - w->at) :
@@ -121,8 +121,8 @@ static void copy(int tty, int real, int resized)
 					      (struct pollfd){ ways[i]->from, POLLIN, 0 };
 		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			return;
-		/* The container has closed its terminal, and what was typed has no room there. poll
-		 * would report that without end while the engine does not read. */
+		/* The container has closed its terminal and reads no more: drop what was typed.
+		 * poll would report the hangup again and again while there is input left for it. */
 		if (in.end && p[0].revents & POLLHUP && !(p[0].revents & POLLOUT))
 			in.at = in.end = 0;
 		for (int i = 0; i < 2; i++)
@@ -130,8 +130,8 @@ static void copy(int tty, int real, int resized)
 				return;
 		if (p[2].revents && read(resized, &info, sizeof(info)) < 0)
 			return;
-		/* The restore sets the checkpoint's size, and ends before the container's first
-		 * output. Later the container may set a size of its own. */
+		/* The restore sets the size of the dump, before the container's first output;
+		 * this sets the size of today. Later the container may set another. */
 		if (p[2].revents || (out.end && !has_said))
 			copy_size(tty, real);
 		has_said |= out.end > 0;
@@ -149,7 +149,8 @@ bool terminal_relay(const struct hold *h)
 		return pid > 0;
 	call_null_stdio();
 	zns_process_signals();
-	/* nothing else that is open here may stay so as long as the container lives */
+	/* Keep only the three descriptors: any other would stay open as long as the container
+	 * lives. */
 	for (int i = 0; i < 3; i++)
 		if ((fd[i] = fcntl(fd[i], F_DUPFD_CLOEXEC, 100)) < 0)
 			_exit(1);
@@ -163,7 +164,8 @@ bool terminal_relay(const struct hold *h)
 	sigprocmask(SIG_BLOCK, &winch, NULL);
 	prctl(PR_SET_NAME, "zns-terminal");
 	setsid();
-	ioctl(fd[0], TIOCSCTTY, 0); /* for SIGWINCH */
+	/* so that the kernel sends SIGWINCH when the engine changes the size */
+	ioctl(fd[0], TIOCSCTTY, 0);
 	real = receive(fd[1], fd[2]);
 	if (real >= 0)
 		copy(fd[0], real, signalfd(-1, &winch, SFD_CLOEXEC | SFD_NONBLOCK));

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The systemd unit of a schedule. Its words come from the environment and the command line. */
+/* Writes the systemd unit of `docker schedule`. Its words come from the environment and the
+ * command line, so they are quoted. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include "docker.h"
 #include "zns/config.h"
 
-/* A word of a unit file: quoted, without specifiers, and in a command (@exec) without variables. */
+/* Quotes a word for a unit file, without specifiers; @exec: in a command line, where variables
+ * are expanded as well. */
 static char *quoted(const char *s, bool exec)
 {
 	char *out = malloc(2 * strlen(s) + 3), *p = out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A container's memory fits its files only as they were at the dump. Change times (ctime) tell
- * whether they were written since: only the kernel sets them. */
+/* Was a file of a container written since its dump? Its memory fits its files only as they were
+ * then. Change times (ctime) tell, since only the kernel sets them. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,33 +13,39 @@
 #include <sys/wait.h>
 #include "docker.h"
 
-#define FILES_MAX 1000000 /* looked at */
-#define DEPTH_MAX 200 /* nested directories: each takes a descriptor */
+#define FILES_MAX 1000000 /* at most this many files are checked */
+#define DEPTH_MAX 200 /* nested directories; each needs an open descriptor */
 #define NOW_MAX 200
-#define GRACE_MS 1000 /* for the process that looks to say itself that its time is over */
+/* time that the checking process has, after its limit, to report that the limit is over */
+#define GRACE_MS 1000
 
 /*
- * Containers write these directories, and others that share a volume may do so at this moment. So
- * names are looked at one by one, relative to an open directory, and no link is followed.
+ * One check of a directory tree. The container writes these directories, and others that share a
+ * volume may do so at this moment. So each name is opened relative to its open directory, and no
+ * link is followed.
  */
 struct look {
-	const char *top; /* a volume, or the container's own files */
-	const char *inside; /* what the container calls it */
-	bool crosses; /* also descends into mounts below it */
+	const char *top; /* path on the host: a volume, or the container's own files */
+	const char *inside; /* the same directory's path in the container */
+	bool crosses; /* check file systems mounted below it as well */
 	bool chowned; /* Podman sets the owner of the container's root at each start */
 	dev_t dev;
 	unsigned int depth;
 	const char *names[DEPTH_MAX]; /* names of the directories above, from the top on */
-	const struct docker_frozen *frozen; /* NULL: no file may exist, except the mounts below */
-	struct json_object *mounts; /* mount points are created before a restore, which may fail */
+	/* when the container was frozen; NULL: any file is an error, except mount points */
+	const struct docker_frozen *frozen;
+	/* The container's mounts. Their mount points do not count: a restore creates them, and
+	 * may then fail. */
+	struct json_object *mounts;
 	size_t left;
 	uint64_t until_ns; /* of CLOCK_MONOTONIC */
 	uint32_t limit_ms;
-	char *now; /* the top, for whoever waits: NOW_MAX bytes */
+	/* where the check is now, for the process that waits: NOW_MAX bytes of shared memory */
+	char *now;
 	struct zns_err *err;
 };
 
-/* @name "": the top itself. */
+/* Text for an error: the tree's top, and @name in it. @name "": the top itself. */
 static const char *place(const struct look *l, const char *name, char *out, size_t len)
 {
 	char top[200], what[80];
@@ -56,7 +62,8 @@ static int unreadable(const struct look *l, int ret, const char *name)
 	return zns_fail_sys(l->err, ret, "%s", place(l, name, text, sizeof(text)));
 }
 
-/* criu makes and removes a directory there while it dumps mounts. */
+/* Does @name's change time count for nothing? criu makes and removes a directory there while it
+ * dumps mounts. */
 static bool is_crius(const struct look *l, const char *name)
 {
 	if (!*name)
@@ -126,13 +133,13 @@ static int check_directory(const struct look *l, int fd, const char *name)
 	return written(l, name);
 }
 
-/* An entry without contents, if the file system reports types with names. */
+/* Has this entry no contents that could be written? Known only if the file system reports types. */
 static bool has_none(const struct dirent *e)
 {
 	return e->d_type != DT_REG && e->d_type != DT_DIR && e->d_type != DT_UNKNOWN;
 }
 
-/* A cold start is better than an engine that waits for a disk. */
+/* Is there time for another file? A cold start is better than an engine that waits for a disk. */
 static int may_look(struct look *l)
 {
 	if (!l->left--)
@@ -156,7 +163,7 @@ static int not_its_images(const struct look *l, const char *name)
 		place(l, name, text, sizeof(text)));
 }
 
-/* Is @name, in the directory that is looked at, @to inside the container? */
+/* Is @name, in the directory that is being read, path @to of the container? */
 static bool is_place(const struct look *l, const char *name, const char *to)
 {
 	for (unsigned int i = 1; i <= l->depth; i++) {
@@ -170,7 +177,7 @@ static bool is_place(const struct look *l, const char *name, const char *to)
 	return !*to;
 }
 
-/* Is it hidden from the container by a mount? */
+/* Is this file hidden from the container by a mount on it? */
 static bool is_mount_point(const struct look *l, const struct dirent *e)
 {
 	bool found = false;
@@ -187,7 +194,7 @@ static bool is_mount_point(const struct look *l, const struct dirent *e)
 	return found;
 }
 
-/* @fd is closed. */
+/* Checks all entries of directory @fd, and closes it. */
 static int directory(struct look *l, int fd, const char *name)
 {
 	DIR *d = l->depth < DEPTH_MAX ? fdopendir(fd) : NULL;
@@ -310,8 +317,8 @@ static bool is_writable(struct json_object *mount)
 	       !has_option(mount, "rro");
 }
 
-/* What is behind userdata/ in a path of Podman's, which has some below its root and some below its
- * run directory. NULL: it is not Podman's. */
+/* The part behind userdata/ in a path of Podman, which has such directories below its root and
+ * below its run directory. NULL: not such a path. */
 static const char *in_userdata(const char *from)
 {
 	static const char above[] = "-containers/", below[] = "/userdata/";
@@ -350,7 +357,7 @@ static bool is_dropped(struct json_object *mount)
 		   *name = from ? in_userdata(from) : NULL;
 	int64_t at_ns;
 
-	if (type && !strcmp(type, "overlay")) /* a volume's, by option O */
+	if (type && !strcmp(type, "overlay")) /* a volume with option O */
 		return true;
 	return name && (!strncmp(name, "overlay/", strlen("overlay/")) ||
 			(!strcmp(name, "shm") && !docker_empty_dir(AT_FDCWD, from, &at_ns)));
@@ -377,14 +384,15 @@ static bool keeps_podman(const char *own)
 	return !strcmp(strrchr(own, '/'), "/userdata");
 }
 
-/* The engine's hosts and resolv.conf of this container, or of the one whose network it shares. */
+/* Is it a file that the engine keeps, such as hosts or resolv.conf, for this container or for
+ * the one whose network it shares? */
 static bool is_engines(const char *from, const char *own)
 {
 	return keeps_podman(own) ? is_podmans(from) :
 				   !strncmp(from, own, (size_t)(strrchr(own, '/') + 1 - own));
 }
 
-/* The next writable volume from mount *@at on, and its source. NULL: there are no more. */
+/* The next writable volume at or after mount *@at, and its source. NULL: there are no more. */
 static struct json_object *next_volume(struct json_object *spec, const char *own, size_t *at,
 				       const char **from)
 {
@@ -455,7 +463,7 @@ static int look(struct json_object *spec, const char *own, struct look *l)
 	return ret;
 }
 
-/* The result of the checking process, for the waiting one. */
+/* In shared memory: what the checking process reports to the waiting one. */
 struct report {
 	bool done;
 	int ret;
@@ -463,7 +471,8 @@ struct report {
 	char now[NOW_MAX];
 };
 
-/* It may hang as long as a file server is away: it holds no resource that others need. */
+/* The checking process. It may hang as long as a file server is away, so it keeps nothing open
+ * that others need. */
 static void __attribute__((noreturn))
 look_alone(struct json_object *spec, const char *own, struct look *l, struct report *r)
 {
@@ -512,7 +521,8 @@ int docker_written_since(struct json_object *spec, const char *own,
 			zns_fail(err, ret, "the check of the container's files ended too early");
 	} else if (ret) {
 		zns_fail_sys(err, ret, "cannot start a process that checks the container's files");
-	} else { /* not waited for: nothing ends it while the kernel waits for an answer */
+		/* killed but not waited for: it cannot die while the kernel waits for a file server */
+	} else {
 		kill(pid, SIGKILL);
 		ret = zns_fail(
 			err, -ETIMEDOUT,

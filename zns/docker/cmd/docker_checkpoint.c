@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * docker checkpoint: gets admission first and then calls Docker. containerd freezes the container
- * before criu starts, so a dump that waits for admission inside would keep it frozen. A ticket
- * hands the lease over to the dump.
+ * docker checkpoint: asks the broker for admission, then calls Docker. containerd freezes the
+ * container before criu starts, so a dump that waits for admission by itself would keep the
+ * container frozen. A ticket passes the lease that was granted here on to the dump.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 	if (s->source[DOCKER_ALLOC])
 		begin.alloc = (char *)s->value[DOCKER_ALLOC];
 	begin.admission = (char *)admission;
-	/* As in the dump itself: the user of the container's first process, for ceilings. */
+	/* Ceilings count for the user of the container's first process, as in the dump itself. */
 	snprintf(proc, sizeof(proc), "/proc/%d",
 		 json_object_get_int(zns_json_get(zns_json_get(t->json, "State"), "Pid")));
 	if (!stat(proc, &st)) {
@@ -137,7 +137,7 @@ int docker_make_checkpoint(const struct docker_daemon *d, const struct docker_ta
 			ret = call_docker(d, t, ask, err);
 		unlink(path);
 	}
-	zns_broker_close(&b); /* a lease that no dump took ends here */
+	zns_broker_close(&b); /* if no dump took the lease, it ends here */
 	return ret;
 }
 
@@ -198,7 +198,7 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 	ask.name = args.argc == 2 ? args.argv[1] : name;
 	start = zns_mono_ns();
 	ret = docker_open(&d, host, args.argv[0], &t, &err);
-	/* No error: another machine, or an older Docker here, can restore it. */
+	/* Not an error: a newer Docker, or another machine, can restore this checkpoint. */
 	if (!ret && docker_cannot_restore(&d, &t))
 		fprintf(stderr, "znsctl docker checkpoint: warning: " DOCKER_CANNOT_RESTORE "\n",
 			d.version, t.c.name);

@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include "docker_cmd.h"
 
-#define IMAGE_MAX MIB(4) /* plain copies have at most 64 KiB, the handle 256 KiB */
+/* a directory may have plain copies of at most 64 KiB and handles of 256 KiB */
+#define IMAGE_MAX MIB(4)
 
 static int copy_dir(const char *from, const char *to, struct zns_err *err)
 {
@@ -44,8 +45,8 @@ static int copy_dir(const char *from, const char *to, struct zns_err *err)
 
 #define CLONE_REPO "zns-clone"
 
-/* Removes images of clones that no container uses any more. Docker refuses to remove the others.
- * The prefix of their names is used for nothing else. */
+/* Removes images of earlier clones. Docker refuses to remove those that a container uses. No
+ * other program uses this prefix for names. */
 static void prune_images(const struct docker_daemon *d)
 {
 	struct json_object *list = NULL, *tags;
@@ -120,7 +121,8 @@ static int lock_images(struct zns_err *err)
 }
 
 /* The processes need the files that the container changed. So make an image of its present
- * state, with a new tag each time: no other image loses its tag. */
+ * state, with a new tag each time, since a tag that is used again would be taken from its
+ * earlier image. */
 static int image_of(const struct docker_daemon *d, const struct docker_target *t, const char *name,
 		    char *out, size_t len, struct zns_err *err)
 {
@@ -168,7 +170,8 @@ static int create(const struct docker_daemon *d, const struct docker_target *t, 
 		return zns_fail(err, -ENOMEM, "the container's description cannot be copied");
 	}
 	json_object_object_add(body, "Image", ctl_j_text(image));
-	/* The checkpoint has the host name. A port can only be bound once. */
+	/* The host name is in the checkpoint. A port can be bound only once, so the clone
+	 * publishes none. */
 	json_object_object_del(copy, "PortBindings");
 	json_object_object_add(copy, "ContainerIDFile", json_object_new_string(""));
 	json_object_object_add(body, "HostConfig", copy);
@@ -196,15 +199,15 @@ static int start_clone(const struct docker_daemon *d, const struct docker_target
 	ret = copy_dir(e->dir, path, err);
 	if (ret)
 		return ret;
-	/* zns-runc refuses another container's checkpoint unless root allows it: here, where
-	 * only dockerd can write. */
+	/* zns-runc refuses another container's checkpoint unless root allows it. This file
+	 * allows it, in a directory where only dockerd can write. */
 	snprintf(path, sizeof(path), "%s/containers/%s/" DOCKER_CLONE_FILE, d->root, id);
 	ret = zns_replace_file(AT_FDCWD, path, zns_uuid_format(e->id, text), ZNS_UUID_STR - 1,
 			       0600);
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot write %s", path);
 	snprintf(path, sizeof(path), "%s/containers/%s/checkpoints/%s", d->root, id, e->name);
-	/* Its archive must differ from the original's, which containerd may still hold. */
+	/* The clone's archive must differ from the original's, which containerd may still have. */
 	strncat(path, "/descriptors.json", sizeof(path) - strlen(path) - 1);
 	utimensat(AT_FDCWD, path, NULL, 0);
 	return docker_start_from(d, t, id, e->name, err);
@@ -248,7 +251,7 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 		ret = create(d, t, image, name, id, len, err);
 	if (!ret) {
 		ret = start_clone(d, t, id, &list[i], err);
-		if (ret) { /* removes what was half made */
+		if (ret) { /* removes the half-made clone */
 			snprintf(path, sizeof(path), "/containers/%s?force=1", id);
 			docker_api_call(&d->api, "DELETE", path, NULL, NULL, &ignored);
 		}

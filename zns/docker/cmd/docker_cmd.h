@@ -40,11 +40,12 @@ void docker_daemon_close(struct docker_daemon *d);
 /* Is this runtime ours? It is given by name or by Docker's description. */
 bool docker_daemon_is_ours(const struct docker_daemon *d, const char *runtime);
 bool docker_runtime_is_ours(struct json_object *runtime);
-/* What this version of Docker cannot do with checkpoints: an array of strings, one line each. */
+/* Lists what this version of Docker cannot do with checkpoints: an array of strings, one line
+ * each. */
 struct json_object *docker_limits(const char *version);
 
-/* A container, by name or id. *json is GET /containers/NAME/json. The settings come from its
- * files. */
+/* Describes container @name (a name or an id). *json is Docker's GET /containers/NAME/json; the
+ * settings are read from Docker's files. */
 struct docker_target {
 	struct docker_container c;
 	struct json_object *json;
@@ -55,7 +56,7 @@ struct docker_target {
 int docker_target_open(const struct docker_daemon *d, const char *name, struct docker_target *t,
 		       struct zns_err *err);
 void docker_target_close(struct docker_target *t);
-/* Opens both, which must be zeroed. Close them in every case. */
+/* Opens daemon @d and container @t, both zeroed before. Close both, after an error too. */
 int docker_open(struct docker_daemon *d, const char *host, const char *name,
 		struct docker_target *t, struct zns_err *err);
 void docker_close(struct docker_daemon *d, struct docker_target *t);
@@ -64,8 +65,8 @@ bool docker_cannot_restore(const struct docker_daemon *d, const struct docker_ta
 #define DOCKER_CANNOT_RESTORE                                                                   \
 	"this Docker (%s) cannot start container %s with --checkpoint, because of its network " \
 	"(moby#50750): start it with znsctl docker resume"
-/* Starts container @id, which is @t or like it, from its checkpoint @name: by Docker's own restore,
- * or in an ordinary start where Docker has none. */
+/* Starts container @id, whose settings are @t's, from its checkpoint @name: by Docker's own
+ * restore, or, where Docker has none, by an ordinary start that resumes. */
 int docker_start_from(const struct docker_daemon *d, const struct docker_target *t, const char *id,
 		      const char *name, struct zns_err *err);
 
@@ -75,21 +76,21 @@ struct docker_entry {
 	uint8_t id[ZNS_UUID_LEN], device[ZNS_UUID_LEN];
 	int64_t created_ns;
 	uint64_t bytes;
-	bool lost; /* Docker does not list it any more: @dir must be created again */
+	bool lost; /* Docker does not list it any more; before a start @dir must be created again */
 };
 
 int docker_entries(const struct docker_container *c, struct docker_entry **out, size_t *nr,
 		   struct zns_err *err);
 /* Is it in the catalogue of a registered device? 0, or -errno with the reason. */
 int docker_entry_check(const struct docker_entry *e, struct zns_err *err);
-/* Removes the oldest checkpoints whose names begin with @prefix, and their data, until @keep are
- * left besides @spare (NULL: none). @spare stays whatever its time stamp says, since clocks can be
- * set back. */
+/* Removes the oldest checkpoints whose names begin with @prefix, and their data, until @keep of
+ * them are left. @spare (NULL: none) is never removed, and not counted: its time stamp may be
+ * wrong, since clocks can be set back. */
 int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c,
 		    const char *prefix, const char *spare, unsigned keep, struct zns_err *err);
 
-/* docker_lost.c: adds the checkpoints of container @k that are in the catalogues and missing in
- * @list. @wanted: only this name; NULL: all. */
+/* docker_lost.c: adds to @list the checkpoints of container @k that are in a catalogue but not
+ * in the list. @wanted: only the one with this name; NULL: all. */
 int docker_lost(const struct docker_container *k, const char *wanted, struct docker_entry **list,
 		size_t *nr, struct zns_err *err);
 /* Makes @e's directory, so that Docker can start from it. */
@@ -104,11 +105,11 @@ int docker_image(struct ctl_hold *h, const char *name, size_t max, const char *a
 /* docker_live.c: for a checkpoint of the catalogue. @why: the reason in words. */
 enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len);
 
-/* docker_suspend.c: ends @t with checkpoint @name, and keeps its restart policy. @admission: as in
- * struct docker_ask. */
+/* docker_suspend.c: makes checkpoint @name, which ends container @t. The container's restart
+ * policy stays as it is. @admission: as in struct docker_ask. */
 int docker_suspend_one(const struct docker_daemon *d, const struct docker_target *t,
 		       const char *name, const char *admission, struct zns_err *err);
-/* docker_suspend_all.c: -EIO: of one or more it failed, and they run on. */
+/* docker_suspend_all.c. -EIO: at least one container could not be suspended and runs on. */
 int docker_suspend_all(struct docker_daemon *d, bool json, bool limited, uint64_t within_s,
 		       struct zns_err *err);
 

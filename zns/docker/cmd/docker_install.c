@@ -20,7 +20,7 @@ struct edit {
 	struct ctl_args args;
 };
 
-/* Our own wrapper must not be taken: it would call itself for ever. */
+/* Not our own wrapper, which would call itself for ever. */
 static bool is_runc(const char *path)
 {
 	char *argv[] = { (char *)path, (char *)"--version", NULL };
@@ -74,7 +74,7 @@ static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *
 	if (e->data_root && (*e->data_root != '/' || strlen(e->data_root) >= sizeof(e->root)))
 		return zns_fail(err, -EINVAL, "--data-root %.200s: an absolute path is wanted",
 				e->data_root);
-	/* A link stays a link: its target is edited. */
+	/* If the file is a symbolic link, its target is edited and the link stays. */
 	if (!realpath(config, e->path) &&
 	    (size_t)snprintf(e->path, sizeof(e->path), "%s", config) >= sizeof(e->path))
 		return zns_fail(err, -ENAMETOOLONG, "the path of the configuration is too long");
@@ -109,8 +109,8 @@ static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
 	return r;
 }
 
-/* Finds the daemon's directory of containers. The option has priority. Then the running daemon is
- * asked, if it uses this file: it knows its own command line. Else the file decides. */
+/* Finds the directory in which the daemon keeps its containers: the option, else what the
+ * running daemon says if it uses this file, else what the file says. */
 static int find_root(struct edit *e, struct zns_err *err)
 {
 	const char *in_file = zns_json_str(e->o, "data-root"), *root = e->data_root;
@@ -122,8 +122,8 @@ static int find_root(struct edit *e, struct zns_err *err)
 	daemon = !root && its_file && !docker_daemon_open(&d, e->host, &ignored);
 	if (!root && e->host && !daemon)
 		return zns_fail(err, ignored.code, "%s", ignored.msg);
-	/* With userns-remap the root lies below the one in the file. If they differ otherwise,
-	 * the file is newer than the daemon. */
+	/* With userns-remap the daemon's root lies below the one in the file. If they differ in
+	 * another way, the file was changed after the daemon had started. */
 	if (daemon && (!in_file || !strncmp(d.root, in_file, strlen(in_file))))
 		root = d.root;
 	if (!root)
@@ -158,7 +158,8 @@ static struct json_object *our_runtime(const struct edit *e, struct zns_err *err
 		add_arg(list, "--zns-run", zns_run_dir());
 	if (e->runc)
 		add_arg(list, "--zns-runc", e->runc);
-	/* Never derived from a container: its creator chooses how it looks. */
+	/* Only from the installer's word and never from a container: its creator chooses what a
+	 * container's files say. */
 	add_arg(list, "--zns-docker-root", e->root);
 	json_object_object_add(r, "path", json_object_new_string(path));
 	json_object_object_add(r, "runtimeArgs", list);
@@ -189,7 +190,7 @@ static int save(struct edit *e, bool backup, struct zns_err *err)
 		if (ret)
 			return zns_fail_sys(err, ret, "cannot keep a copy at %s", e->backup);
 	}
-	if (!e->exists) { /* not every package makes /etc/docker */
+	if (!e->exists) { /* not every package creates /etc/docker */
 		char dir[PATH_MAX];
 
 		snprintf(dir, sizeof(dir), "%.*s",
@@ -197,7 +198,7 @@ static int save(struct edit *e, bool backup, struct zns_err *err)
 			 e->path);
 		if (*dir && mkdir(dir, 0755) && errno != EEXIST)
 			return zns_fail_sys(err, -errno, "cannot make %s", dir);
-		/* for `uninstall`, which learns from it that there was no file */
+		/* tells `uninstall` that there was no file before */
 		ret = backup ? zns_replace_file(AT_FDCWD, e->backup, "{}\n", 3, e->mode) : 0;
 		if (ret)
 			return zns_fail_sys(err, ret, "cannot write %s", e->backup);

@@ -69,7 +69,7 @@ int docker_entries(const struct docker_container *k, struct docker_entry **out, 
 	return 0;
 }
 
-/* Asks the broker for one id, with a restore lease that is released at once. */
+/* Does the broker have checkpoint @id? Asks for a restore lease and releases it at once. */
 int docker_entry_check(const struct docker_entry *e, struct zns_err *err)
 {
 	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;

@@ -14,7 +14,7 @@ enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 		return DOCKER_UNKNOWN;
 	}
 	gethostname(host, sizeof(host) - 1);
-	if (o->host && strcmp(o->host, host)) { /* the device was written on another host */
+	if (o->host && strcmp(o->host, host)) { /* the checkpoint was written on another host */
 		snprintf(why, len, "it was made on host %.40s, this is %.40s", o->host, host);
 		return DOCKER_UNKNOWN;
 	}

@@ -62,12 +62,12 @@ static int show(struct ctl_hold *h, struct zns_err *err)
 			       &text, &len, err);
 
 	if (!ret)
-		fwrite(text, 1, len, stdout); /* main reports a write error */
+		fwrite(text, 1, len, stdout); /* main() reports a write error */
 	return ret;
 }
 
-/* A restored container, such as a clone, may have no checkpoint. Then Docker is asked for its name,
- * or the name is taken as an id. */
+/* A restored container, such as a clone, may have no checkpoint. Then Docker is asked for the
+ * container of this name, or the name is taken as an id. */
 static int show_restore(const struct ctl_args *args, const char *host, struct zns_err *err)
 {
 	struct zns_err ignored = ZNS_ERR_INIT;
@@ -85,7 +85,7 @@ static int show_restore(const struct ctl_args *args, const char *host, struct zn
 		return zns_fail(err, ignored.code, "%s", ignored.msg);
 	ret = docker_restore_log(target ? t.c.id : id, &text, &len, err);
 	if (!ret)
-		fwrite(text, 1, len, stdout); /* main reports a write error */
+		fwrite(text, 1, len, stdout); /* main() reports a write error */
 	if (target)
 		docker_target_close(&t);
 	if (daemon)

@@ -22,8 +22,8 @@ static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)
 	return false;
 }
 
-/* With a name: is it a checkpoint of that name? Without: did it end the container, and was the
- * container not started since? */
+/* With @name: is it a checkpoint of that name? Without: did this checkpoint end the container,
+ * and was the container not started since? */
 static bool is_lost(const ZnsPb__Checkpoint *c, const struct docker_container *k,
 		    const char *wanted)
 {
@@ -51,7 +51,8 @@ static int add(const ZnsPb__Checkpoint *c, const struct docker_container *k, con
 	*list = e;
 	e += (*nr)++;
 	memset(e, 0, sizeof(*e));
-	/* without a name, it was made elsewhere or Docker's name for it is unknown */
+	/* Without a name in the record it was made elsewhere, or Docker's name for it is
+	 * unknown. */
 	if (name && docker_good_name(name))
 		snprintf(e->name, sizeof(e->name), "%s", name);
 	else
@@ -78,7 +79,7 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 		cleanup_answer ZnsPb__Response *r = NULL;
 		char dev[ZNS_UUID_STR];
 
-		/* other devices may have the checkpoint */
+		/* another device may have the checkpoint */
 		if (ctl_list(zns_uuid_format(reg[i].uuid, dev), &r, &away)) {
 			fprintf(stderr, "znsctl docker recover: %s was not looked at: %s\n",
 				reg[i].path, away.msg);

@@ -53,8 +53,8 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 	if (n <= 0)
 		return zns_fail_sys(err, -errno, "/proc/self/exe");
 	self[n] = 0;
-	/* One file at a time. The service is oneshot, so a checkpoint longer than the period
-	 * delays the next one. */
+	/* systemd does not start a oneshot service that still runs, so a checkpoint that takes
+	 * longer than the period delays the next one. */
 	ret = docker_unit_service(container, self, host, keep, &service, err);
 	if (ret)
 		return ret;

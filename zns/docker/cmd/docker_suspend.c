@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* docker suspend and resume: for one time what the labels zns.stop and zns.resume do always. */
+/* docker suspend and resume: do once what the labels zns.stop and zns.resume do at every stop
+ * and start. */
 #include <string.h>
 #include "docker_cmd.h"
 
@@ -26,8 +27,9 @@ static int set_policy(const struct docker_daemon *d, const struct docker_target 
 	return ret;
 }
 
-/* A restart policy would take the container's end for a crash, so it is removed and set again. No
- * other program sets it again, so Ctrl-C does not end this one before that. */
+/* Ends the container by a checkpoint. A restart policy would take that end for a crash, so it is
+ * removed before and set again after. No other program would set it again, so Ctrl-C is ignored
+ * in between. */
 int docker_suspend_one(const struct docker_daemon *d, const struct docker_target *t,
 		       const char *name, const char *admission, struct zns_err *err)
 {
@@ -53,8 +55,8 @@ int docker_suspend_one(const struct docker_daemon *d, const struct docker_target
 	return ret ? ret : docker_thin_out(d, &t->c, DOCKER_STOP_PREFIX, name, 0, err);
 }
 
-/* Will dockerd's next start begin the container cold? That start follows the restart policy, and
- * `docker suspend` requests no resume for it. */
+/* Will dockerd start the container cold? dockerd itself starts it by its restart policy, and
+ * `docker suspend` requests no resume for such a start. */
 static bool starts_cold(const struct docker_target *t)
 {
 	struct zns_err err = ZNS_ERR_INIT;

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* docker suspend --all: before a shutdown, suspends as many containers as the time allows. The
- * others are left to the engine, which stops them by a signal: a checkpoint killed half-way would
- * leave them neither memory nor a clean end. */
+ * engine stops the others by a signal, since a checkpoint killed half-way would leave them
+ * neither memory nor a clean end. */
 #include <fcntl.h>
 #include <string.h>
 #include "docker_cmd.h"
 #include "zns/process.h"
 
 #define SAMPLE_MS 500
-#define IDLE_TICKS 2 /* ticks of CPU time within SAMPLE_MS: 4 % with 100 ticks a second */
-#define RATE_BYTES_S MIB(200) /* assumed until a rate was measured, if no bandwidth is requested */
+/* CPU time in ticks within SAMPLE_MS up to which a container counts as idle: 4 % at 100 ticks a
+ * second */
+#define IDLE_TICKS 2
+/* bandwidth assumed until one was measured, if the container requests none */
+#define RATE_BYTES_S MIB(200)
 #define OVERHEAD_NS 1000000000ull /* fixed cost of one suspend */
-#define ANSWER_S 5 /* seconds that dockerd may need beyond the time that is left */
+#define ANSWER_S 5 /* dockerd may answer this many seconds after the time is over */
 
 struct all {
 	struct docker_daemon *d;
@@ -19,7 +22,7 @@ struct all {
 	size_t nr;
 	uint64_t until_ns; /* time of CLOCK_MONOTONIC; UINT64_MAX: no limit */
 	bool limited;
-	uint64_t bytes, took_ns; /* of the containers that are suspended already */
+	uint64_t bytes, took_ns; /* sums over the containers suspended so far */
 	struct json_object *said;
 	bool json, failed;
 };
@@ -69,10 +72,11 @@ static int find(struct all *a, struct zns_err *err)
 		struct zns_err ignored = ZNS_ERR_INIT;
 		struct docker_target t = { 0 };
 
-		/* a container that has ended meanwhile is skipped */
+		/* a container that ended in the meantime is skipped */
 		if (id && !docker_target_open(a->d, id, &t, &ignored) &&
 		    is_candidate(a->d, &t, &a->list[a->nr])) {
-			/* whatever ends this program, the engine's stop is theirs */
+			/* If this program is killed, the engine stops the remaining containers
+			 * by signals. */
 			if (a->limited)
 				docker_stop_by_signal(&t.c);
 			a->nr++;
