@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef BROKER_FIXTURE_H
 #define BROKER_FIXTURE_H
-/* A temporary emulated device with a private configuration, and short words for what a client says
- * to znsd. */
+/* A temporary emulated device with a private configuration, and short functions for a client's
+ * requests to znsd. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,14 +58,14 @@ static inline void msleep(unsigned ms)
 	nanosleep(&ts, NULL);
 }
 
-/* write rate of group 3 in MiB/s, if it is slower than the others; else 0 */
+/* write rate of group 3 in MiB/s if it is slower than the others; else 0 */
 static uint32_t fx_slow;
-static uint32_t fx_ceiling; /* MiB/s that the device writes as a whole; 0: what its groups do */
-static bool fx_on_disk; /* a grant may be a place between data, which has a turn */
-/* In this test and its brokers the clock stands still, except in advance(). */
+static uint32_t fx_ceiling; /* MiB/s of the whole device; 0: the sum of its groups */
+static bool fx_on_disk; /* a grant may be a gap between data, in which the writer gets one turn */
+/* The clock of this test and its brokers stands still, except in advance(). */
 static bool fx_still;
 
-/* The programs beside this one have the controls of tests. */
+/* The programs in this directory have the test controls. */
 static inline void fx_test_programs(void)
 {
 	char path[PATH_MAX];
@@ -77,7 +77,7 @@ static inline void fx_test_programs(void)
 	setenv("ZNS_LIBEXEC", path, 1);
 }
 
-/* A directory in @parent with a configuration of its own. */
+/* Makes a directory in @parent with a configuration of its own. */
 static inline void fx_dir(struct fx *f, const char *parent)
 {
 	char buf[300], cwd[PATH_MAX];
@@ -135,8 +135,8 @@ static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active,
 		g[i].has_channel = 1;
 		g[i].channel = i % CHANNELS;
 	}
-	/* Metadata sits on group 0, the rest round and round: each group has 4 data zones (of 8).
-	 */
+	/* Metadata are on group 0. The other zones go to the groups in turn: each group has 4
+	 * data zones (8 altogether). */
 	for (i = 0; i < ZONES; i++)
 		map[i] = i < META ? 0 : (i - META) % groups;
 	p.source = "vendor";
@@ -191,7 +191,7 @@ static inline void drop(ZnsPb__Response *r)
 	zns_pb__response__free_unpacked(r, NULL);
 }
 
-/* The request must fail with @code and a message that has @part in it. */
+/* The request must fail with @code and a message that contains @part. */
 static inline void refused(struct zns_broker *b, ZnsPb__Request *q, int code, const char *part)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -217,7 +217,7 @@ static inline void begin_request(ZnsPb__Request *q, ZnsPb__DumpBegin *d, const c
 	q->dump_begin = d;
 }
 
-/* Send, and do not wait for the answer. */
+/* Sends a request and does not wait for the answer. */
 static inline void post(struct zns_broker *b, ZnsPb__Request *q)
 {
 	uint32_t len;
@@ -233,8 +233,8 @@ static inline void post(struct zns_broker *b, ZnsPb__Request *q)
 }
 
 /*
- * The broker has done all that was due. A message is seen in the round after the one that looked
- * for it, and what is due now is done at the beginning of a round.
+ * Waits until the broker has done everything that was due. What is due now is done at the beginning
+ * of its next round, and a message is seen in a round after that.
  */
 static inline void settle(struct zns_broker *b)
 {
@@ -245,14 +245,14 @@ static inline void settle(struct zns_broker *b)
 	}
 }
 
-/* Lets time pass; @b is any connection that waits for no answer. */
+/* Lets time pass. @b: any connection that waits for no answer. */
 static inline void advance(struct zns_broker *b, unsigned ms)
 {
 	zns_clock_advance(ms * UINT64_C(1000000));
 	settle(b);
 }
 
-/* Is the answer there? */
+/* Has the answer arrived? */
 static inline bool has_answer(struct zns_broker *b)
 {
 	struct pollfd p = { .fd = b->fd, .events = POLLIN };
@@ -260,7 +260,7 @@ static inline bool has_answer(struct zns_broker *b)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* The answer to what was posted. */
+/* Receives the answer to what was posted. */
 static inline ZnsPb__Response *answer(struct zns_broker *b)
 {
 	ZnsPb__Response *r;
@@ -317,7 +317,7 @@ static inline struct grant begin(struct zns_broker *b, const char *container, ui
 	return begin_mode(b, container, qos, NULL, NULL);
 }
 
-/* Begins a dump that waits for admission while time passes; @other is any other connection. */
+/* Begins a dump that waits for admission while time passes. @other: any other connection. */
 static inline struct grant begin_waiting(struct zns_broker *b, struct zns_broker *other,
 					 const char *container, uint32_t qos, const char *mode)
 {
@@ -422,7 +422,7 @@ static inline void commit(struct zns_broker *b, struct grant *g, struct zone *z,
 	drop(ask(b, &q));
 }
 
-/* A whole small dump of one zone; *z is where it went. */
+/* A complete small dump of one zone; *z is that zone. */
 static inline struct grant dump(struct fx *f, struct zns_broker *b, const char *container,
 				uint64_t len, struct zone *z)
 {
@@ -540,7 +540,7 @@ static inline bool becomes(struct fx *f, uint32_t zone, enum zns_zone_state s)
 	return true;
 }
 
-/* The letter that the kernel has for it: S is asleep, T is stopped. */
+/* The state letter that the kernel shows for it: S is asleep, T is stopped. */
 static inline char run_state(pid_t pid)
 {
 	char path[64], state = 0;
@@ -554,7 +554,7 @@ static inline char run_state(pid_t pid)
 	return state;
 }
 
-/* Becomes readable at the end of the process. */
+/* A descriptor that becomes readable when the process ends. */
 static inline int pidfd_of(uint32_t pid)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -563,7 +563,7 @@ static inline int pidfd_of(uint32_t pid)
 	return fd;
 }
 
-/* Returns when the broker has ended, and with it all its locks. */
+/* Returns when the broker has ended and all its locks are free. */
 static inline void kill_broker(struct zns_broker *b)
 {
 	struct pollfd p = { .events = POLLIN };
@@ -588,7 +588,7 @@ static inline int lock_file(struct fx *f, const char *suffix)
 	return fd;
 }
 
-/* A broker that takes no connection. */
+/* A broker that accepts no connection. */
 static inline void kill_holder(struct fx *f)
 {
 	char path[300];
@@ -633,12 +633,12 @@ static inline void fx_close(struct fx *f)
 		if (system(cmd))
 			printf("no log\n");
 	}
-	/* a broker that is on its way out may still write there */
+	/* a broker that is about to exit may still write there */
 	snprintf(cmd, sizeof(cmd), "rm -rf %s 2>/dev/null", f->dir);
 	until(!system(cmd));
 }
 
-/* For cmocka: a device of all its dies and without limits, and its end. */
+/* cmocka's setup and teardown: a device with all its dies and no limits. */
 static inline int fx_setup(void **state)
 {
 	struct fx *f = calloc(1, sizeof(*f));

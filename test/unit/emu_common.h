@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef TEST_EMU_COMMON_H
 #define TEST_EMU_COMMON_H
-/* What the tests of the emulated device share: a directory, small devices, patterns. */
+/* Shared by the tests of the emulated device: a directory, small devices, patterns. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 static char test_dir[128], dev_path[160], dev_spec[176];
 static struct zns_err err;
 
-/* A new directory for each test; the device's path in it, not yet made. */
+/* Makes a new directory for each test, and the path of a device in it that does not exist yet. */
 static inline int emu_begin(void **state)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -71,7 +71,7 @@ static inline struct zns_emu_params small(void)
 			fail_msg("\"%s\" lacks \"%s\"", err.msg, text); \
 	} while (0)
 
-/* The call fails with this code and its message has this text. */
+/* The call must fail with this code, and its message must contain this text. */
 #define assert_fails(call, want, text)                                                     \
 	do {                                                                               \
 		err.msg[0] = '\0';                                                         \
@@ -82,7 +82,7 @@ static inline struct zns_emu_params small(void)
 		assert_says(text);                                                         \
 	} while (0)
 
-/* Field by field: there is padding. */
+/* Compares field by field, since the struct has padding. */
 static inline void assert_same_params(const struct zns_emu_params *a,
 				      const struct zns_emu_params *b)
 {
@@ -160,7 +160,7 @@ static inline struct zns_zone zone_of(struct zns_dev *d, uint32_t zone)
 		assert_int_equal(z_.wp, want_wp);       \
 	} while (0)
 
-/* Every 8 bytes say which zone, offset and tag they belong to. */
+/* Every 8 bytes encode zone, offset and tag, so that misplaced data show. */
 static inline void pattern(void *buf, size_t len, uint32_t zone, uint64_t off, uint32_t tag)
 {
 	uint64_t *w = buf;
@@ -195,7 +195,7 @@ static inline void check(struct zns_dev *d, uint32_t zone, uint64_t off, size_t 
 	assert_memory_equal(got, want, len);
 }
 
-/* Run @fn in a child; it must open the device anew. Its exit code, or 128 + signal. */
+/* Runs @fn in a child, which must open the device anew. Returns its exit code, or 128 + signal. */
 static inline int in_child(int (*fn)(void))
 {
 	pid_t pid = fork();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef TEST_EMU_KILL_H
 #define TEST_EMU_KILL_H
-/* A process that uses an emulated device until it is killed, and what the device may look like
- * then. */
+/* A process that uses an emulated device until it is killed, and the contents that the device
+ * may have then. */
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -11,16 +11,16 @@
 #define CAP KIB(960)
 
 /*
- * What the child has been told is done, in memory shared with the parent. A zone's tag changes with
- * each reset, so data of an older generation shows.
+ * What the child knows to be done, in memory shared with the parent. A zone's tag changes with each
+ * reset, so data from before a reset show.
  */
 struct promise {
 	struct {
-		uint32_t tag; /* in use since the last reset that returned */
+		uint32_t tag; /* used since the last reset that returned */
 		uint32_t next_tag; /* != tag while a reset is under way */
 		uint64_t written; /* writes that returned */
-		uint64_t flushed; /* of these, below a flush that returned */
-		uint64_t flushed_tag; /* and their tag */
+		uint64_t flushed; /* of those, writes before a flush that returned */
+		uint64_t flushed_tag; /* the tag of those flushed writes */
 	} zone[4];
 	uint32_t rounds;
 };
@@ -67,7 +67,8 @@ static inline int child_until_killed(unsigned seed, void (*opened)(void))
 	}
 }
 
-/* Without a power cut nothing that returned is lost; the call under way has happened or has not. */
+/* Without a power cut nothing that has returned is lost. The call that was interrupted has
+ * happened or not. */
 static inline void check_after_kill(struct zns_dev *d)
 {
 	for (uint32_t z = 0; z < 4; z++) {
@@ -89,8 +90,8 @@ static inline void check_after_kill(struct zns_dev *d)
 	}
 }
 
-/* After a power cut, flushed data exist, the rest is a prefix of what was written, and never data
- * of an older generation. */
+/* After a power cut all flushed data exist. What follows is a prefix of what was written since,
+ * and never data from before a reset. */
 static inline void check_after_cut(struct zns_dev *d)
 {
 	for (uint32_t z = 0; z < 4; z++) {
@@ -106,13 +107,13 @@ static inline void check_after_cut(struct zns_dev *d)
 	}
 }
 
-/* Runs so many processes, each of which @kill_one kills; every third time the power fails, too. */
+/* Runs that many processes, each killed by @kill_one; every third time the power fails, too. */
 static inline void killed_in_the_middle(int times, void (*kill_one)(int nr))
 {
 	struct zns_emu_params p = small();
 	struct zns_dev *d;
 
-	p.max_open = 5; /* the four zones of the child, and one more */
+	p.max_open = 5; /* the child's four zones, and one more */
 	d = make_dev(&p);
 	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(told != MAP_FAILED);
@@ -125,7 +126,7 @@ static inline void killed_in_the_middle(int times, void (*kill_one)(int nr))
 			assert_ok(zns_emu_power_cut(d, &err));
 			check_after_cut(d);
 		}
-		/* and the device goes on working, limits included */
+		/* the device still works, and its limits too */
 		for (uint32_t z = 4; z < 6; z++) {
 			assert_ok(put(d, z, 0, 4096, 1));
 			assert_ok(zns_dev_reset(d, &z, 1, &err));

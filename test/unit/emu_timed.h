@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef EMU_TIMED_H
 #define EMU_TIMED_H
-/* For tests of the timing model: a small device with it, and its own figures, in ns. */
+/* For tests of the timing model: a small device with timing, and its constants in ns. */
 #include "emu_common.h"
 
 #define UNIT KIB(192)

@@ -2,10 +2,10 @@
 #ifndef FAKE_DRIVE_H
 #define FAKE_DRIVE_H
 /*
- * A drive with NVMe reservations, as libnvme shows it: the calls of libnvme that the reservation
- * code makes are defined here, so in a test program they come before the library's. A descriptor is
- * a host: hosts 100 to 103, each with a host identifier. Which commands conflict is as in the NVMe
- * Base Specification, "Reservations".
+ * A drive with NVMe reservations, as libnvme shows it. The calls of libnvme that the reservation
+ * code makes are defined here, so the test's program uses them in place of the library's. A
+ * descriptor stands for a host: hosts 100 to 103, each with a host identifier. Conflicts follow the
+ * NVMe Base Specification, "Reservations".
  */
 #include <endian.h>
 #include <errno.h>

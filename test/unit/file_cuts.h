@@ -3,8 +3,8 @@
 #define FILE_CUTS_H
 /*
  * Simulates all power cuts of a store in a file. The operations on the file are recorded. For each
- * of them, a copy of the original file gets all operations up to that one, once with and once
- * without those that were not synced yet.
+ * of them a copy of the original file gets all operations up to that one, once with and once
+ * without the operations that were not synced yet.
  */
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -14,8 +14,8 @@
 #include "zns/grow.h"
 
 /*
- * What a power cut leaves: all that came before the last sync, and of what came after it any part.
- * The calls below are in place of the C library's, for the store's code too.
+ * After a power cut, everything before the last sync exists, and any part of what came after it.
+ * The calls below replace the C library's, in the store's code too.
  */
 struct op {
 	enum { OP_WRITE, OP_TRUNCATE, OP_PUNCH, OP_SYNC } kind;
@@ -85,7 +85,7 @@ static inline void redo(int fd, const struct op *o)
 				 0);
 }
 
-/* The file as it is, without the parts that read as zeroes anyway. */
+/* The file's content, without the parts that read as zeroes anyway. */
 static inline void copy_to(const char *from, const char *to)
 {
 	int in = open(from, O_RDONLY | O_CLOEXEC),
@@ -110,7 +110,7 @@ static inline void copy_to(const char *from, const char *to)
 	close(out);
 }
 
-/* What a power cut leaves of memory: the live tables are of another boot. */
+/* What a power cut does to memory: the live tables belong to another boot. */
 static inline void lose_power(void)
 {
 	struct zns_emu_params p;
@@ -131,7 +131,7 @@ struct cuts {
 };
 static struct cuts cuts;
 
-/* From here on what is done to the file counts. Nobody has it open. */
+/* From here on operations on the file are recorded. No process may have it open. */
 static inline void cuts_begin(void)
 {
 	snprintf(cuts.before, sizeof(cuts.before), "%s.before", dev_path);
@@ -140,7 +140,8 @@ static inline void cuts_begin(void)
 	recording = true;
 }
 
-/* Of the operations up to @cut that were not synced, @lost is lost, or all but @kept are. */
+/* Of the operations up to @cut that were not synced, only @lost is lost; or all are lost except
+ * @kept. */
 static inline void look_after_cut(cut_check look, void *arg, size_t cut, size_t lost, size_t kept)
 {
 	size_t durable = cut;
@@ -158,8 +159,8 @@ static inline void look_after_cut(cut_check look, void *arg, size_t cut, size_t 
 	look(arg, cut);
 }
 
-/* Checks every state that a cut could have left; then the file has its original content. No process
- * may have it open. */
+/* Checks every state that a cut could have left, then restores the original content. No process
+ * may have the file open. */
 static inline void cuts_end(cut_check look, void *arg)
 {
 	recording = false;

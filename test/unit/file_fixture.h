@@ -11,7 +11,7 @@ static inline void good(int ret, const struct zns_err *err)
 		fail_msg("%d: %s", ret, err->msg);
 }
 
-/* Returns the bytes that it has for checkpoints. */
+/* Returns the bytes that the store has for checkpoints. */
 static inline uint64_t fx_open_file(struct fx *f, uint64_t size)
 {
 	ZnsPb__Profile p = ZNS_PB__PROFILE__INIT;
@@ -56,7 +56,7 @@ static inline int put_pages(struct zns_save *v, uint64_t bytes, struct zns_err *
 	return ret ? ret : zns_wimage_seal(img, err);
 }
 
-/* A whole checkpoint of one image, as a helper writes it. */
+/* Writes a complete checkpoint of one image, as a helper does. */
 static inline int save_pages(struct fx *f, const char *container, uint32_t qos, uint64_t bytes,
 			     uint8_t *id, struct zns_err *err)
 {

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef MEM_DEATH_H
 #define MEM_DEATH_H
-/* For test_mem_death.c and test_mem_rules.c: a program, a pager that dies, and the test as keeper.
- */
+/* For test_mem_death.c and test_mem_rules.c: a program, a pager that dies, and the test in the
+ * keeper's role. */
 #include <poll.h>
 #include "../../zns/memory/engine/mem.h"
 #include "mem_fixture.h"
 
-#define PATIENCE_S 20 /* a program that stands still for so long hangs */
-#define CONTROL_S 1 /* the same, where it is to hang */
+#define PATIENCE_S 20 /* a program that makes no progress for this long hangs */
+#define CONTROL_S 1 /* the same, where a hang is what must come */
 
-static bool forks; /* the next victim does */
+static bool forks; /* the next victim repeats this step */
 
-/* What a pager tells the test, which is its keeper. */
+/* What a pager tells the test, which plays its keeper. */
 struct desk {
 	_Atomic uint32_t gen, detach, detached, left, failed;
 	_Atomic uint64_t evicted;
-	struct zns_mem_fds f; /* numbers in the pager */
+	struct zns_mem_fds f; /* descriptor numbers in the pager */
 };
 
 struct scene {
@@ -24,13 +24,13 @@ struct scene {
 	struct zns_mem_store store;
 	struct report *r;
 	struct desk *desk;
-	struct zns_mem_fds have; /* ours */
+	struct zns_mem_fds have; /* our copies of them */
 	uint32_t gen;
 	pid_t victim, pager;
 };
 
-/* A child looks at all pages. Its pager may be killed right after the fork: then it may be killed,
- * too, but see nothing wrong. */
+/* A child checks all pages. If its pager is killed right after the fork the child may be killed,
+ * too, but must not see a wrong page. */
 static inline void fork_one(struct report *r, const uint8_t *mem)
 {
 	int status = -1;
@@ -51,7 +51,7 @@ static inline void fork_one(struct report *r, const uint8_t *mem)
 	}
 }
 
-/* Reads and writes its pages; each third one stays a hole until it is written. */
+/* Reads and writes the program's pages. Each third one stays a hole until it is written. */
 static inline void *work(void *arg)
 {
 	struct report *r = arg;
@@ -128,7 +128,7 @@ static inline void pager(struct scene *s, bool take, const char *variable, const
 		ret = zns_mem_take(&s->have, &s->store, &m, &err);
 		if (!ret)
 			ret = zns_mem_go_on(m, &err);
-		/* as after a handover: what was kept of children next to it is dropped */
+		/* descriptors kept for unborn children are dropped, as after a handover */
 		if (!ret) {
 			zns_mem_fds(m, &s->desk->f);
 			zns_mem_kept(m, &s->desk->f);
@@ -163,7 +163,7 @@ static inline void pager(struct scene *s, bool take, const char *variable, const
 	_exit(1);
 }
 
-/* Copies of what the pager has. */
+/* Takes copies of the pager's descriptors. */
 static inline void keep(struct scene *s)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, s->pager, 0);
@@ -211,7 +211,7 @@ static inline void end(struct scene *s)
 	shelf_close(&s->shelves);
 }
 
-/* Does the program get on? */
+/* Does the program make progress? */
 static inline bool moves_within(struct scene *s, uint64_t rounds, int patience_s)
 {
 	uint64_t last = s->r->rounds, want = last + rounds;
@@ -248,7 +248,7 @@ static inline bool victim_died(const struct scene *s)
 	return info.si_pid;
 }
 
-/* Checks all pages at the end, while a pager runs. */
+/* At the end: checks all pages, while a pager runs. */
 static inline bool all_done(struct scene *s)
 {
 	s->r->stop = 1;
@@ -257,7 +257,7 @@ static inline bool all_done(struct scene *s)
 	return s->r->done;
 }
 
-/* Resets the store's counters, as zns/pages.h says. */
+/* Resets the store's counts as a successor does (zns/pages.h). */
 static inline void recount(struct scene *s)
 {
 	for (uint32_t i = 0; i < SLOTS; i++)
@@ -273,7 +273,7 @@ static inline void next_pager(struct scene *s, const char *variable, const char 
 		pager(s, true, variable, value);
 }
 
-/* As if the keeper had not heard yet that slots have other processes by now. */
+/* As if the keeper had not heard that slots have other processes by now. */
 static inline void keep_stale(struct scene *s)
 {
 	struct {

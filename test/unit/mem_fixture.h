@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef MEM_FIXTURE_H
 #define MEM_FIXTURE_H
-/* For test_mem*.c: a store in memory, programs whose every page is known, and a pager. */
+/* For test_mem*.c: a store in memory, programs whose every page has a known content, and a
+ * pager. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -31,7 +32,7 @@
 #define PAGE 4096UL
 #endif
 
-/* ---- a store, which outlives a pager; with ZNS_TEST_MEM_ENCRYPT it encrypts ---- */
+/* ---- a store that outlives a pager; with ZNS_TEST_MEM_ENCRYPT it encrypts ---- */
 
 #define SLOTS 8192U /* units */
 
@@ -41,18 +42,17 @@ struct shelf {
 	_Atomic uint32_t next;
 	_Atomic uint64_t put, got, held;
 	_Atomic int put_error, get_error;
-	/* for each unit that cannot be read: 1 + the number of its bad piece; 0: none */
+	/* for each unit that cannot be read: 1 + the index of its bad piece; 0: it can be read */
 	_Atomic uint32_t bad_piece;
 	_Atomic uint32_t put_us, get_us; /* how long a put takes, and a get */
-	_Atomic uint32_t clean; /* slots that are to be emptied, one such range after the other */
+	_Atomic uint32_t clean; /* slots that are to be emptied, one range after the other */
 	_Atomic uint32_t cleaned; /* ranges so far */
 };
 
 struct shelves {
 	struct shelf *s;
 	uint8_t *data;
-	/* for encryption: made by the test; every pager uses it, since no child process has its
-	 * memory */
+	/* for encryption: a key made by the test; every pager uses it */
 	struct zns_memory_key *made, *key;
 	pid_t key_pid;
 	pthread_mutex_t key_lock;
@@ -60,7 +60,7 @@ struct shelves {
 
 static const uint8_t shelf_context[ZNS_UUID_LEN] = "context-of-tests";
 
-/* NULL: in clear. */
+/* NULL: not encrypted */
 static inline struct zns_memory_key *shelf_key(struct shelves *h)
 {
 	if (!h->made)
@@ -239,8 +239,8 @@ static inline void shelf_close(struct shelves *h)
 
 #define PAGES 2048U /* pages of the memory with known content: 8 MiB */
 
-/* What a program says of itself, and is told. Shared, so never evicted. */
-/* A page that is not what was written. */
+/* What a program reports, and what it is told. Shared memory, so it is never evicted. */
+/* A page that did not have what was written to it. */
 struct wrong {
 	uint32_t nr, seq;
 	uint64_t found; /* its first word */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef MEM_LIFE_H
 #define MEM_LIFE_H
-/* For test_mem.c and test_mem_late.c: programs that check what they wrote, under eviction. */
+/* For test_mem.c and test_mem_late.c: programs that check what they wrote, while they are
+ * evicted. */
 #include "mem_fixture.h"
 
 #define WAIT_S 60
@@ -20,10 +21,10 @@ enum {
 struct life {
 	struct report *r;
 	uint8_t *mem; /* PAGES pages */
-	unsigned int what, self; /* self: which of the threads */
+	unsigned int what, self; /* self: the thread's index */
 	uint64_t seed;
 	uint32_t seq; /* counts */
-	unsigned int alive; /* children that nobody has waited for */
+	unsigned int alive; /* children that were not waited for */
 };
 
 static inline uint64_t *page_of(struct life *l, uint32_t nr)
@@ -68,7 +69,7 @@ struct scene {
 	struct zns_err err;
 };
 
-/* @units, or ZNS_TEST_MEM_UNITS if that is more (make memory-soak). */
+/* Returns @units, or ZNS_TEST_MEM_UNITS if that is more (make memory-soak). */
 static inline uint64_t at_least(uint64_t units)
 {
 	const char *env = getenv("ZNS_TEST_MEM_UNITS");
@@ -76,7 +77,7 @@ static inline uint64_t at_least(uint64_t units)
 	return zns_max(units, env ? strtoull(env, NULL, 10) : 0);
 }
 
-/* Waits until this many units went out. */
+/* Waits until this many units were evicted. */
 static inline void await_units(struct scene *s, uint64_t units)
 {
 	uint64_t last = 0, now;
@@ -96,8 +97,8 @@ static inline void await_units(struct scene *s, uint64_t units)
 	assert_true(evicted_units(s->m) >= units);
 }
 
-/* Kills the program once the case has shown its point. A thread that waits for its pager is killed,
- * too. */
+/* Kills the program once the case has shown what it must. A thread that waits for its pager is
+ * killed, too. */
 static inline void scene_kill(struct scene *s)
 {
 	pid_t got = 0;

@@ -2,9 +2,9 @@
 #ifndef MEM_REACH_H
 #define MEM_REACH_H
 /*
- * For test_mem_reach*.c: programs that do one thing at a time when they are told, while all of
- * their memory is on the shelf. The talk is in shared memory, which an executed program finds by
- * the descriptor's number.
+ * For test_mem_reach*.c: programs that do one step at a time when told, while all of their memory
+ * is in the store. They are told through shared memory, which an executed program finds by its
+ * descriptor's number.
  */
 #include <errno.h>
 #include <sched.h>
@@ -12,13 +12,13 @@
 #include "mem_fixture.h"
 
 #define WAIT_S 60
-#define TALK_FD 190 /* the talk's, in executed programs, too */
+#define TALK_FD 190 /* number of the descriptor of that shared memory, also in executed programs */
 
 struct talk {
-	_Atomic uint32_t step, done; /* step that was ordered, and step that is done */
+	_Atomic uint32_t step, done; /* the step that was ordered, and the last step that is done */
 	_Atomic uint64_t wrong, other;
 	_Atomic int pid;
-	_Atomic uint32_t ask; /* which of the executed programs is asked; 0: it has answered */
+	_Atomic uint32_t ask; /* the executed program that is asked; 0: it has answered */
 };
 
 struct play {
@@ -30,7 +30,7 @@ struct play {
 	struct zns_err err;
 };
 
-/* Called in the program: reports a step as done, and waits for the next. */
+/* Called in the program: reports a step as done, and waits for the next order. */
 static inline void reach(struct talk *t, uint32_t step)
 {
 	t->done = step;
@@ -121,7 +121,7 @@ static inline void play_attach(struct play *s)
 	assert_int_equal(zns_mem_start(s->m, &s->err), 0);
 }
 
-/* Waits until this many more units went out. */
+/* Waits until this many more units were evicted. */
 static inline void await_out(struct play *s, uint64_t units)
 {
 	uint64_t want = evicted_units(s->m) + units;
@@ -134,7 +134,7 @@ static inline void await_out(struct play *s, uint64_t units)
 	assert_true(evicted_units(s->m) >= want);
 }
 
-/* Bytes of process @pid (0: of all) that are on the shelf. */
+/* Bytes of process @pid (0: of all) that are in the store. */
 static inline uint64_t bytes_out(struct play *s, pid_t pid)
 {
 	ZnsPb__MemoryStatus st;

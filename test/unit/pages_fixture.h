@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef PAGES_FIXTURE_H
 #define PAGES_FIXTURE_H
-/* A page store on the broker's fixture, and batches of units that say which they are. */
+/* A page store on the broker's fixture, and batches of units whose content says which they are. */
 #include "broker_fixture.h"
 #include "until.h"
 #include "zns/pages.h"
@@ -9,7 +9,7 @@
 #define U ZNS_PAGES_UNIT
 #define PER_ZONE (CAP / U)
 
-/* Content that says which unit it is. */
+/* Content that encodes the unit's number. */
 static inline void paint(uint8_t *at, uint32_t what)
 {
 	uint64_t x = what * 0x9e3779b97f4a7c15ull + 1;
@@ -37,7 +37,7 @@ static inline struct batch *batch(uint32_t from, uint32_t n)
 	b->n = n;
 	b->from = from;
 	for (uint32_t i = 0; i < n; i++) {
-		/* backwards: neighbours are not neighbours in memory */
+		/* in reverse order: units with adjacent places are not adjacent in memory */
 		b->units[i] = b->mem + (size_t)(n - 1 - i) * U;
 		paint(b->mem + (size_t)(n - 1 - i) * U, from + i);
 	}
@@ -107,7 +107,7 @@ static inline bool zones_become(struct zns_pages *ps, uint32_t n)
 	return true;
 }
 
-/* -EAGAIN is what a caller tries again. */
+/* After -EAGAIN a caller tries again. */
 static inline int try_put(struct zns_pages *ps, struct batch *b)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -138,8 +138,8 @@ static inline bool all_empty(struct fx *f)
 	return true;
 }
 
-/* A context whose zone becomes garbage when it ends: once that zone is reset, a broker has looked
- * at all other zones too. */
+/* Ends a context whose zone becomes garbage. Once that zone is reset, a broker has looked at all
+ * other zones too. */
 struct canary {
 	struct zns_pages *ps;
 	uint32_t zone;

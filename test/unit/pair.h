@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef TEST_PAIR_H
 #define TEST_PAIR_H
-/* Two ends of a socket of packets, and whether descriptors are left over. */
+/* The two ends of a socket of packets, and a check that no descriptor is left over. */
 #include <dirent.h>
 #include <unistd.h>
 

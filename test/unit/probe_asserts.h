@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef TEST_PROBE_ASSERTS_H
 #define TEST_PROBE_ASSERTS_H
-/* What a probe found, held against what is true. */
+/* Compares what a probe found with the truth. */
 #include "probe_drive.h"
 #include "emu_common.h"
 #include "zns/probe.h"
 
 static struct zns_probe_map map;
 
-/* Same partition, by dies and by channels; zones that are unknown must be those of @unknown. */
+/* The same partition, by dies and by channels. The zones of @unknown must be those that the
+ * probe calls unknown. */
 static inline void assert_map(const uint32_t *die, uint32_t nr, uint32_t channels, uint32_t unknown)
 {
 	uint32_t found = 0;

@@ -20,30 +20,31 @@
 struct drive {
 	struct zns_dev dev;
 	uint32_t dies, channels, read_die[DRIVE_ZONES], write_die[DRIVE_ZONES];
-	bool wanders; /* each write goes to any die */
-	bool odd_slow; /* a write to a zone of an odd number takes half as long again */
-	/* stripes of 192 KiB of a zone go in turns to so many dies, from its first die on; zones in
-	 * one of @rows share their dies */
+	bool wanders; /* each write goes to a random die */
+	bool odd_slow; /* a write to a zone with an odd number takes half as long again */
+	/* Stripes of 192 KiB of a zone go in turn to this many dies, beginning with the zone's
+	 * die. Zones in one of @rows share their dies. */
 	uint32_t stripe;
 	bool rows;
-	/* in every other period of this length all operations take twice the time */
+	/* in every other period of this length all operations take twice as long */
 	uint64_t hot_ns;
-	double channel_factor; /* of the time of a long read beside another on the channel */
+	double channel_factor; /* factor for a long read beside another one on the channel */
 	uint32_t noise_pct, stall_every;
-	/* until then the host does not run for about @host_ns in each @host_every: it sees what is
-	 * done when that is over */
+	/* until then the host does not run for about @host_ns in each @host_every: it notices
+	 * what is done after that */
 	uint64_t host_every, host_ns, host_until;
-	/* so many times from now on these two dies take @slow_factor as long when whole units of
-	 * both are read at once */
+	/* for the next this many times, these two dies take @slow_factor as long when whole
+	 * units of both are read at once */
 	uint32_t slow_die[2], slow_left;
 	double slow_factor;
 	enum zns_zone_state state[DRIVE_ZONES];
 	uint64_t wp[DRIVE_ZONES], ends[DRIVE_ZONES][2], units[DRIVE_ZONES];
 	uint64_t now, busy[DRIVE_DIES], seed;
-	/* what the prober did */
+	/* counts of what the prober did */
 	uint64_t written, resets, finishes;
 	uint32_t active_max;
-	volatile sig_atomic_t *stop; /* set in the race of this number from now, if that is not 0 */
+	/* set to 1 in the race with this number from now on; 0: never */
+	volatile sig_atomic_t *stop;
 	uint32_t stop_in;
 };
 
@@ -294,7 +295,7 @@ static void drive_close(struct zns_dev *d)
 	free(d);
 }
 
-/* @map: die of a zone, for reads and writes; the caller may change write_die afterwards. */
+/* @map: die of each zone, for reads and for writes; the caller may change write_die afterwards. */
 static inline struct drive *drive_new(uint32_t zones, uint32_t dies, uint32_t channels,
 				      uint32_t max_active, uint64_t seed)
 {
@@ -329,7 +330,7 @@ static inline struct drive *drive_new(uint32_t zones, uint32_t dies, uint32_t ch
 	v->channels = channels;
 	v->channel_factor = 1.23;
 	v->seed = seed;
-	/* unbalanced, and without any order */
+	/* unbalanced and in no order */
 	for (uint32_t z = 0; z < zones; z++)
 		v->read_die[z] = v->write_die[z] = z < dies ? z : drive_random(v) % dies;
 	return v;

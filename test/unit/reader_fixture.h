@@ -9,7 +9,7 @@
 static struct image im[NR_IMAGES];
 static struct rig rig;
 
-/* A checkpoint of some images, packed, striped, and of several segments each. */
+/* Makes a checkpoint of some images: packed, striped, with several segments. */
 static inline void make_checkpoint(uint32_t unit, uint32_t width, bool weighted)
 {
 	struct zns_emu_params p = roomy(64, zns_max(KIB(960), (uint64_t)unit * 3 + KIB(32)));
@@ -47,7 +47,7 @@ static inline void drop_checkpoint(void)
 	zns_dev_close(d);
 }
 
-/* A range of an image: mostly around unit borders. */
+/* Chooses a range of an image, mostly around borders of units. */
 static inline void random_range(const struct image *i, uint32_t unit, uint64_t *rng, uint64_t *off,
 				uint64_t *len)
 {

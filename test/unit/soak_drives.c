@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The probe on drives that nobody tuned it to: dies of unequal rate, planes, write caches, small
+ * The probe on drives that it was not tuned for: dies of unequal rate, planes, write caches, small
  * groups, rows of zones, slow channels, large units, narrow controllers, zones on several dies,
- * throttling, drawn at random by seed. A map is right, refused, or wrong though it was given out;
- * so is a rate. A drive whose zones share a part of their dies has no right map: that, or that a
- * drive is throttled, is said by name.
- * In model time, so a seed always ends the same. Prints a line of JSON for each drive, and the sums.
+ * throttling, all drawn at random by seed. A map is right, refused, or wrong; so is a rate. If
+ * zones share only a part of their dies no map is right, and the probe must say so by name; the
+ * same for a throttled drive. In model time, so a seed always ends the same. Prints a line of JSON
+ * for each drive, and the sums.
  *
- *   soak_drives rows [TEXT]           the drives that are named here, or those with the text
+ *   soak_drives rows [TEXT]           the named drives, or those whose name has the text
  *   soak_drives random [N [SEED]]     N drives, from this seed on
- *   soak_drives power [N [SEED]]      wrong maps of right drives, handed to the check of a map
- *   soak_drives again [N [SEED]]      right maps, checked on the drive they are of, and on others
+ *   soak_drives power [N [SEED]]      wrong maps of right drives, given to the check of a map
+ *   soak_drives again [N [SEED]]      right maps, checked on the drive they belong to and on others
  *   soak_drives kill [N [SEED]]       N probes that are killed at any moment, then continued
  */
 #include <math.h>
@@ -21,11 +21,12 @@
 #include "zns/probe.h"
 #include "zns/store.h"
 
-#define AIM 0.99 /* of precision and recall of conflicting pairs */
-#define RATE_MOST 1.15 /* of what the slowest die sustains */
+#define AIM 0.99 /* least precision and recall, of pairs of zones that conflict */
+/* largest factor by which a rate may differ from what the slowest die sustains */
+#define RATE_MOST 1.15
 #define GRANTS 8u /* sets of groups whose promises are tried */
-#define GRANTED 64u /* groups at most */
-#define CEILING 0.95 /* this part of the rate of all groups together is promised */
+#define GRANTED 64u /* most groups in a set */
+#define CEILING 0.95 /* the part of the rate of all groups together that is promised */
 
 enum outcome { RIGHT, REFUSED, WRONG, NAMED, OUTCOMES };
 
@@ -65,7 +66,7 @@ struct result {
 	char why[300];
 };
 
-/* What the slowest die programs in a second. */
+/* How much the slowest die programs in a second. */
 static uint32_t sustained_of(const struct zns_emu_params *p, const uint32_t *die)
 {
 	uint32_t all = p->channels * p->ways, n = p->zone_dies ? p->zone_dies : 1;
@@ -77,7 +78,7 @@ static uint32_t sustained_of(const struct zns_emu_params *p, const uint32_t *die
 	return p->map == ZNS_EMU_MAP_SHARED ? rate * all : rate * n;
 }
 
-/* Do zones with these first dies have one in common? */
+/* Have zones with these first dies a die in common? */
 static bool shares(const struct zns_emu_params *p, uint32_t a, uint32_t b)
 {
 	uint32_t all = p->channels * p->ways, apart = (a + all - b) % all;
@@ -85,7 +86,7 @@ static bool shares(const struct zns_emu_params *p, uint32_t a, uint32_t b)
 	return p->zone_dies ? apart < p->zone_dies || all - apart < p->zone_dies : a == b;
 }
 
-/* Some zones share dies with two others that share none: no groups describe that. */
+/* Do some zones share dies with two others that share none? No groups describe that. */
 static bool no_groups(const struct zns_emu_params *p, const uint32_t *die)
 {
 	for (uint32_t a = 0; p->zone_dies && a < p->nr_zones; a++)
@@ -124,8 +125,8 @@ static struct zns_dev *make(const struct zns_emu_params *p, const struct zns_emu
 	return d;
 }
 
-/* What a broker promises in a group: in a quick one no more than in most. A slow one is in no promise,
- * but others write it, too. */
+/* What a broker promises in a group: in a quick group no more than in most. A slow group is in
+ * no promise, but dumps without a promise write to it, too. */
 static uint32_t promised(const struct zns_probe_map *m, uint32_t group)
 {
 	ZnsPb__Profile p = ZNS_PB__PROFILE__INIT;
@@ -137,7 +138,8 @@ static uint32_t promised(const struct zns_probe_map *m, uint32_t group)
 	return zns_min(m->group_write_mibps[group], zns_profile_promise(&p, &groups));
 }
 
-/* As many of these groups as may be promised at once, and a zone of each: the first ones. */
+/* Chooses as many of these groups as may be promised at once, from the first on, and a zone of
+ * each. */
 static uint32_t granted(const struct zns_emu_params *p, const struct zns_probe_map *m,
 			const uint32_t *order, uint64_t *seed, uint32_t *zone)
 {
@@ -159,8 +161,8 @@ static uint32_t granted(const struct zns_emu_params *p, const struct zns_probe_m
 	return n;
 }
 
-/* Writes these zones at once, each as much as its group's promise is in the same time. Returns how
- * many times as long as promised it took. */
+/* Writes these zones at once, each with as many bytes as its group's promise gives in the same
+ * time. Returns the time as a multiple of the promised one. */
 static double overdue(struct zns_dev *d, const struct zns_emu_params *p,
 		      const struct zns_probe_map *m, const uint32_t *zone, uint32_t n,
 		      uint64_t capacity)
@@ -204,9 +206,9 @@ static double overdue(struct zns_dev *d, const struct zns_emu_params *p,
 }
 
 /*
- * Do promises hold? A zone of each of many groups is written, on a drive like the one that was
- * probed: all groups at first, then as an allocator hands them out. At worst so many times as long
- * as promised. The drive does not get hot: no map tells how it is then.
+ * Do promises hold? A zone of each of many groups is written, on a drive like the probed one: first
+ * all groups, then sets as an allocator gives them out. Returns the worst time as a multiple of the
+ * promised one. The drive does not get hot, since no map can say how it is then.
  */
 static double try_promises(const struct zns_emu_params *params, const struct zns_probe_map *m,
 			   uint64_t seed)
@@ -228,7 +230,7 @@ static double try_promises(const struct zns_emu_params *params, const struct zns
 		if (k % 4 == 3)
 			n = 1 + emu_random(&seed) % n;
 		late = overdue(d, &p, m, zone, n, p.zone_capacity);
-		/* a cache lets the model book so far ahead that its calendars lose free time */
+		/* a cache lets the model plan so far ahead that its calendars lose free time */
 		if (late > RATE_MOST && p.cache_mib)
 			late = zns_min(late, overdue(d, &p, m, zone, n, p.zone_capacity / 3));
 		worst = zns_max(worst, late);
@@ -273,13 +275,13 @@ static void judge(const struct zns_emu_params *p, const uint32_t *die,
 	}
 	r->precision = share(d.both, d.said);
 	r->recall = share(d.both, d.is);
-	/* what passes one controller shares that */
+	/* what goes through one controller shares its rate */
 	r->channel_precision = m->nr_channels == 1 && p->controller_mibps ? 1 :
 									    share(c.both, c.said);
 	r->groups = m->nr_groups;
 	r->rate = m->zone_write_mibps;
 	r->overdue = try_promises(p, m, p->map_seed);
-	/* groups that share a part of their dies are right if promises hold all the same */
+	/* groups that share a part of their dies are right if promises hold nevertheless */
 	if (zns_emu_zones_overlap(p))
 		r->recall = 1;
 	r->written = m->written;
@@ -530,7 +532,7 @@ static int drawn(uint64_t n, uint64_t first)
 	return sum[WRONG] ? 1 : 0;
 }
 
-/* Ways to spoil a right map. */
+/* Ways to make a right map wrong. */
 enum spoil { NOTHING, ONE_ZONE, PAIRS_1, PAIRS_2, PAIRS_5, PAIRS_20, MERGED, SPLIT, SPOILS };
 
 static const char *const spoil_name[] = {
@@ -560,7 +562,7 @@ static void spoil(struct zns_probe_map *m, enum spoil how, uint64_t *s)
 	m->nr_groups += how == SPLIT;
 }
 
-/* 1: found, 0: not, -1: could not be verified. */
+/* 1: the fault was found, 0: not, -1: the map could not be verified. */
 static int found(uint32_t zones, uint32_t active, enum spoil how, uint64_t seed)
 {
 	struct zns_emu_params p = base(zones, 4, 4);
@@ -609,7 +611,7 @@ static int power(uint64_t n, uint64_t first)
 	return bad;
 }
 
-/* What has become of a drive since it was probed. */
+/* How a drive has changed since it was probed. */
 static const struct change {
 	const char *drive, *now;
 	uint32_t channels, ways, write_mibps, channel_mibps, odd_pct;
@@ -628,7 +630,7 @@ static const struct change {
 	  false },
 };
 
-/* -1: not probed, or not verified. Else whether the check says that something changed. */
+/* -1: not probed, or not verified. Else: does the check say that something changed? */
 static int said_changed(const struct change *c, uint64_t seed)
 {
 	struct zns_emu_params p = base(48, c->channels, c->ways);
@@ -681,7 +683,7 @@ static struct zns_dev_ops until_killed;
 static const struct zns_dev_ops *whole;
 static uint64_t races, races_left;
 
-/* Kills this process before a race, after half of the writes of one, or never. */
+/* Kills this process before a race, after half of a race's writes, or never. */
 static int race_or_die(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *e)
 {
 	races++;
@@ -716,8 +718,7 @@ static int go_on(struct zns_dev *d, uint64_t seed, struct zns_probe_map *map, ui
 	return zns_probe_run(d, &par, map, &err);
 }
 
-/* Killed after this many races; the map of the probe that goes on. Returns how many races that
- * took. */
+/* Kills a probe after this many races, and continues it. Returns how many races the rest took. */
 static uint64_t kill_one(uint64_t after, uint64_t seed, enum outcome *out, uint32_t *from)
 {
 	struct zns_emu_params p = base(48 + seed % 40, 2 + seed % 3, 2);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A program that does to itself what an attacker inside would do, while units of it go out all the
- * time: twelve threads change, remove, unmap and move memory, fork, vfork and execute, have
- * processes that share the memory and the descriptors, close and duplicate descriptors of any
- * number, are traced by their children, and take any name. Each page that a thread wrote is what it
- * wrote last.
+ * A program that does to itself what an attacker inside would do, while its units are evicted all
+ * the time: twelve threads change, remove, unmap and move memory, fork, vfork and execute, have
+ * processes that share memory and descriptors, close and duplicate descriptors of any number, are
+ * traced by their children, and take any name. Each page must have what its thread wrote last.
  *
- *   soak_mem_hostile [UNITS [SEED]]    until so many units went out
+ *   soak_mem_hostile [UNITS [SEED]]    until this many units were evicted
  */
 #include <errno.h>
 #include <linux/userfaultfd.h>
@@ -22,7 +21,7 @@
 #define FDS 96 /* numbers that are closed and duplicated */
 #define SHARER_STACK KIB(64)
 #define DEFAULT_UNITS 1000U
-#define WAIT_S 120 /* s without one more unit, after which it is given up */
+#define WAIT_S 120 /* seconds without an evicted unit, after which it is given up */
 
 enum act {
 	WRITE,
@@ -42,7 +41,7 @@ static const char *const act_name[ACTS] = {
 	"writes",     "removals",      "maps",      "moves",  "protections", "forks",
 	"executions", "memory shared", "close/dup", "traced", "names",
 };
-/* How often each act is chosen, out of a thousand. */
+/* How often each action is chosen, in per mille. */
 static const unsigned int often[ACTS] = { 700, 60, 40, 10, 20, 10, 5, 20, 80, 5, 50 };
 
 struct tale { /* shared memory with the program's reports */
@@ -97,7 +96,7 @@ static void write_one(struct self *s)
 	s->t->seq[s->nr][i] = s->seq;
 }
 
-/* A run of pages; they are zeroes from here on. */
+/* Discards a run of pages, which are zeroes from here on. */
 static void *emptied(struct self *s, size_t *len)
 {
 	uint32_t i = roll(&s->seed) % (ARENA - 32), n = 1 + roll(&s->seed) % 32;
@@ -127,7 +126,7 @@ static void map_again(struct self *s)
 		die(11);
 }
 
-/* To no multiple of a unit from where it was. */
+/* Moves memory to an address that is no multiple of a unit away. */
 static void move(struct self *s)
 {
 	size_t shift = (1 + roll(&s->seed) % SHIFT_MAX) * PAGE, all = LEN + SHIFT_MAX * PAGE;
@@ -164,7 +163,7 @@ static void reap(struct self *s, pid_t pid)
 	}
 }
 
-/* The child has all memory of this thread, and writes some of it. */
+/* A child, which has all memory of this thread, writes to some of it. */
 static void fork_one(struct self *s)
 {
 	pid_t pid;
@@ -202,8 +201,8 @@ static void execute(struct self *s)
 		reap(s, pid);
 }
 
-/* Closes random descriptors, but not those that may be ours: another thread may have been given
- * that number. */
+/* Closes random descriptors, except those that may be ours: another thread may have got that
+ * number. */
 static void play_with(uint64_t *seed)
 {
 	int fd = 3 + (int)(roll(seed) % FDS), other = 3 + (int)(roll(seed) % FDS);
@@ -224,7 +223,7 @@ static void play_with(uint64_t *seed)
 	}
 }
 
-/* Another process with our memory and descriptors, which does not stand still with us. */
+/* Starts another process with our memory and descriptors, which does not stand still with us. */
 static int sharer(void *arg)
 {
 	struct self *s = arg;
@@ -246,7 +245,7 @@ static void share(struct self *s)
 		reap(s, pid);
 }
 
-/* By a child, which has us stand still for a moment. */
+/* Lets a child trace us, which makes us stand still for a moment. */
 static void trace(struct self *s)
 {
 	pid_t tid = (pid_t)syscall(SYS_gettid), pid = fork();
@@ -280,7 +279,7 @@ static void act(struct self *s, enum act which)
 		execute,   share,       NULL,      trace, rename_it,
 	};
 
-	/* what consists of several areas cannot be moved at once */
+	/* mremap cannot move several areas at once */
 	if (which == MOVE && s->nr % 2)
 		which = PROTECT;
 	else if ((which == MAP || which == PROTECT) && s->nr % 2 == 0)
@@ -315,11 +314,11 @@ static void *live(void *arg)
 		act(s, which);
 		check(s, roll(&s->seed) % ARENA);
 		if (dice % 8 == 0)
-			usleep(1000); /* something becomes old */
+			usleep(1000); /* until some memory is old enough to be evicted */
 	}
 	check_all(s);
 	s->t->done++;
-	while (s->t->stop < 2) /* the second time after the detach */
+	while (s->t->stop < 2) /* the second time, after the detach */
 		usleep(1000);
 	check_all(s);
 	return NULL;
@@ -349,7 +348,7 @@ static bool ended(pid_t pid)
 }
 
 /*
- * Waits until this many units went out; false: none went out for WAIT_S, or the program has ended.
+ * Waits until this many units were evicted. False: none was for WAIT_S, or the program has ended.
  */
 static bool await_units(struct zns_mem *m, pid_t pid, uint64_t units, const struct tale *t)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The probe by the wall clock. What else the machine does decides what it sees, so this is no unit
+ * The probe by the wall clock. Its result depends on what else the machine does, so this is no unit
  * test: test_probe.c measures in model time.
  *
  *   soak_probe [TIMES [SEED]]

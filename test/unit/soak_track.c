@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * zns/track against whatever comes at any moment: threads that write, map and unmap without a
- * pause, signals that stop a process, the tracker's death. What comes when is up to chance, so this
- * is no unit test: test_track_race.c, test_track_stop.c and test_track_calls.c have what can be
- * forced.
+ * zns/track against random events: threads that write, map and unmap without a pause, signals that
+ * stop a process, the tracker's death. Their order is random, so this is no unit test;
+ * test_track_race.c, test_track_stop.c and test_track_calls.c have what can be forced.
  *
  *   soak_track [ROUNDS [SEED]]
  */
@@ -64,7 +63,7 @@ static void messy(const struct ends *e, void *arg)
 		pause();
 }
 
-/* @nr dumps of one process, so many rounds before each. */
+/* Makes @nr dumps of one process, with @rounds rounds before each. */
 static size_t dumps(int before, int nr)
 {
 	struct target c = start(messy, NULL);
@@ -108,7 +107,7 @@ static void threads_make_a_mess(void **state)
 
 /* ---- a tracker beside it ---- */
 
-/* What the one before had begun may not have ended yet: busy. */
+/* What an earlier tracker had begun may not have ended yet: busy. */
 static void track_for_ever(pid_t pid)
 {
 	struct zns_err err = ZNS_ERR_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef STORE_FIXTURE_H
 #define STORE_FIXTURE_H
-/* Small messages for store tests, and a text of everything in a store, to compare states. */
+/* Small messages for store tests, and a text of all that is in a store, to compare states. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -96,7 +96,7 @@ static inline ZnsPb__Checkpoint *ck_init(struct ck *k, unsigned n, const char *c
 	return &k->c;
 }
 
-/* Everything but times of deletion; without tombstones if they may have been forgotten. */
+/* Everything except times of removal; without tombstones if those may have been forgotten. */
 static inline char *store_text(const struct zns_store *s, uint32_t nr_zones, bool tombstones)
 {
 	char *out = NULL, str[ZNS_UUID_STR];

@@ -32,7 +32,7 @@ static inline struct zns_store *open_rw(struct memdev *m)
 	return s;
 }
 
-/* Reopening, for reading and for writing, must show what is in memory. */
+/* Reopening the store, for reading and for writing, must give the state in memory. */
 static inline struct zns_store *reopened(struct memdev *m, struct zns_store *s)
 {
 	uint32_t nz = m->dev.geo.nr_zones;

@@ -3,8 +3,8 @@
 #define STRIPE_FIXTURE_H
 /*
  * Tests of the striping writer and reader: a fake broker that gives out zones, images whose bytes
- * follow from a seed, and the way from a finished writer to a reader over what the device then
- * holds.
+ * follow from a seed, and functions that read with a reader what a finished writer has left on the
+ * device.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -28,24 +28,25 @@ struct rig {
 	uint32_t weights[RIG_WIDTH];
 	const uint32_t *metadata_group;
 	struct zns_crypt *crypt; /* owned; NULL: not encrypted */
-	bool has_id; /* the checkpoint's id is to be … */
+	bool has_id; /* the checkpoint gets this id */
 	uint8_t id[ZNS_UUID_LEN];
-	/* the broker: gives out [next, last), one group per lane */
+	/* the fake broker: gives out the zones [next, last), one group per lane */
 	uint32_t next, last;
-	uint32_t limit; /* how many zones that are neither full nor done may exist; 0: any number */
-	bool finish_done; /* as the broker does under pressure */
+	/* how many zones may be open that are neither full nor done; 0: any number */
+	uint32_t limit;
+	bool finish_done; /* gives zones of any group, as the broker does under pressure */
 	bool given[RIG_ZONES], done[RIG_ZONES];
 	uint64_t done_wp[RIG_ZONES];
 	uint32_t group_of[RIG_ZONES]; /* given for */
 	uint32_t nr_given, nr_done, nr_busy;
 	atomic_int inside;
 	bool bad[RIG_ZONES];
-	/* nr_bad: zones that were reported; nr_failed: all failed zones that the writer knew of at
-	 * the end */
+	/* nr_bad: zones that were reported as failed; nr_failed: failed zones that the writer
+	 * knew at the end */
 	uint32_t nr_bad, nr_failed;
 	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
 			struct zns_err *e);
-	const char *complaint; /* of the writer's manners, found in its threads */
+	const char *complaint; /* misbehaviour of the writer, noticed in its threads */
 	/* after rig_finish */
 	ZnsPb__Checkpoint *c;
 	ZnsPb__Manifest *m;
@@ -180,7 +181,7 @@ static inline int rig_zone_get(void *arg, const struct zns_zone_wish *wish,
 	return ret;
 }
 
-/* A writer over @d; all zones but the metadata's can be had. */
+/* Makes a writer over @d, which may have all zones except metadata zones. */
 static inline void rig_init(struct rig *r, struct zns_dev *d, uint32_t unit, uint32_t width)
 {
 	memset(r, 0, sizeof(*r));
@@ -264,8 +265,8 @@ static inline void rig_drop(struct rig *r)
 	r->crypt = NULL;
 }
 
-/* What the checkpoint says it used is what the device shows, and nobody wrote after saying "done".
- */
+/* Checks that the checkpoint's record of used zones matches the device, and that nothing was
+ * written to a zone after "done". */
 static inline void check_zones(struct rig *r)
 {
 	for (size_t i = 0; i < r->c->n_zones; i++) {
@@ -285,7 +286,7 @@ static inline void check_zones(struct rig *r)
 	}
 }
 
-/* Finish, then read the manifest back from the device and check it as a restore does. */
+/* Finishes, then reads the manifest back from the device and checks it as a restore does. */
 static inline void rig_finish(struct rig *r)
 {
 	const ZnsPb__ExtentRef *ref;
@@ -334,7 +335,7 @@ static inline void check_image(struct zns_reader *rd, const struct image *im)
 		fail_msg("image %s came back different", im->name);
 }
 
-/* Finish and verify: exactly these images, with these bytes. */
+/* Finishes and verifies: exactly these images, with these bytes. */
 static inline void rig_verify(struct rig *r, const struct image *im, size_t nr)
 {
 	uint64_t bytes = 0, page_bytes = 0;
@@ -356,7 +357,7 @@ static inline void rig_verify(struct rig *r, const struct image *im, size_t nr)
 
 /* --- feeding --- */
 
-/* As data, in pieces of at most @piece bytes. 0 or the writer's error. */
+/* Writes data in pieces of at most @piece bytes. Returns 0 or the writer's error. */
 static inline int feed(struct zns_writer *w, const struct image *im, size_t piece,
 		       struct zns_err *e)
 {
@@ -381,11 +382,11 @@ static inline void image_set(struct image *im, uint64_t len, const char *fmt, ui
 	im->len = len;
 }
 
-/* --- a device that delays commands to another device, or, without one, discards data --- */
+/* --- a device that delays commands to another device, or discards data if there is none --- */
 
 #define OPEN (-1)
 
-/* How many commands may pass; others wait until the number is set again. OPEN: all. */
+/* How many commands may pass; others wait until the number is changed. OPEN: all. */
 struct gate {
 	atomic_int room, waiting;
 };
@@ -508,7 +509,7 @@ static inline void task_start(struct task *t, void (*fn)(char))
 	assert_int_equal(pipe2(a, O_CLOEXEC), 0);
 	assert_int_equal(pipe2(b, O_CLOEXEC), 0);
 	t->pid = fork();
-	assert_true(t->pid >= 0); /* task_end kills it: not -1, which is everybody */
+	assert_true(t->pid >= 0); /* -1 would signal every process */
 	if (!t->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(a[1]);
@@ -541,13 +542,13 @@ static inline void task_end(struct task *t)
 {
 	close(t->to);
 	close(t->from);
-	if (t->pid <= 0) /* it never began, and kill(-1) would hit every process */
+	if (t->pid <= 0) /* it was never started; kill(-1) would hit every process */
 		return;
 	kill(t->pid, SIGKILL);
 	waitpid(t->pid, NULL, 0);
 }
 
-/* A hang is a failure: SIGALRM ends the program, and cmocka's output names the test. */
+/* A hang is a failure: SIGALRM ends the program, and cmocka's output shows which test it was. */
 static inline int stripe_begin(void **state)
 {
 	alarm(600);

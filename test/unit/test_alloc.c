@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Rules of zns/alloc.h: which groups a dump gets. Shared ones: test_alloc_share.c. */
+/* The rules of zns/alloc.h: which groups a dump gets. More dumps than groups:
+ * test_alloc_share.c. */
 #include "alloc_fixture.h"
 
 static void width_is_the_ceiling(void **state)
@@ -42,7 +43,7 @@ static void order_of_preference(void **state)
 	uint32_t out[4];
 
 	table(g, 4);
-	/* a reservation outweighs everything */
+	/* a reservation counts more than everything else */
 	g[0].nr_reservations = 1;
 	g[1].nr_leases = 3;
 	g[2].metadata = true;
@@ -52,7 +53,7 @@ static void order_of_preference(void **state)
 	assert_int_equal(out[2], 1);
 	assert_int_equal(out[3], 0);
 
-	/* a lease outweighs a shared channel, a shared channel outweighs metadata */
+	/* a lease counts more than a shared channel, and that more than metadata */
 	table(g, 4);
 	g[0].channel = g[1].channel = g[2].channel = 0;
 	g[3].channel = 1;
@@ -138,7 +139,7 @@ static void weights_follow_shares(void **state)
 	assert_int_equal(w[1], 3);
 	assert_int_equal(w[2], 2);
 
-	/* all shared alike: small numbers again */
+	/* all are shared equally: small numbers first, as at the beginning */
 	for (i = 0; i < 4; i++)
 		g[i].nr_reservations = 4;
 	zns_alloc_weights(g, picked, 4, w);
@@ -218,17 +219,17 @@ static void apart(void **state)
 	assert_int_equal(n, 6);
 	for (i = 0; i < n; i++)
 		assert_int_not_equal(g[out[i]].channel, g[meta].channel);
-	/* Seven do not leave a channel; no page is given up for it. */
+	/* Seven groups for pages leave no channel for the rest; no group is given up for one. */
 	assert_int_equal(zns_alloc_apart(g, order, found, 7, out, &n, &meta), ZNS_APART_DIE);
 	assert_int_equal(n, 7);
 	for (i = 0; i < n; i++)
 		assert_int_not_equal(out[i], meta);
-	/* Eight: one fewer. */
+	/* Eight groups: one fewer, so that a channel is left. */
 	assert_int_equal(zns_alloc_apart(g, order, found, 8, out, &n, &meta), ZNS_APART_DIE);
 	assert_int_equal(n, 7);
 
-	/* A channel apart that others have reserved is not worth it: a die of the own channel is.
-	 */
+	/* A separate channel that others have reserved is not worth it; a die of the own channel
+	 * is. */
 	for (i = 0; i < 8; i++)
 		g[i].nr_reservations = g[i].channel > 0;
 	found = zns_alloc_pick(g, 8, 8, order);
@@ -266,8 +267,8 @@ static void away_from_normal_io(void **state)
 	struct zns_group_state g[DIES];
 	uint32_t out[DIES], n;
 
-	/* groups of four channels are somebody's for normal I/O: the other channels first, however
-	 * crowded */
+	/* groups of four channels are reserved for normal I/O: the other channels come first,
+	 * however crowded they are */
 	table(g, DIES);
 	for (uint32_t i = 0; i < 4; i++)
 		g[i].reserved_io = true;

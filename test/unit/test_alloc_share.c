@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Rules of zns/alloc.h where there are more dumps than groups. */
+/* The rules of zns/alloc.h if there are more dumps than groups. */
 #include "alloc_fixture.h"
 
 static void fair_level(void **state)
@@ -20,7 +20,7 @@ struct crowd {
 	struct zns_sharer s[DUMPS];
 };
 
-/* One more dump is admitted as by the broker; all dumps of a group get equal parts of it. */
+/* Admits one more dump, as the broker does. All dumps of a group get equal parts of it. */
 static void comes(struct crowd *c, uint32_t dies, uint32_t zones)
 {
 	struct zns_group_state g[DIES];
@@ -46,8 +46,8 @@ static void comes(struct crowd *c, uint32_t dies, uint32_t zones)
 	c->nr++;
 }
 
-/* The least share of all, of the max-min fair one, with equal parts of each group for all who are
- * on it. */
+/* The worst dump's part of its max-min fair share, when each group is divided equally among its
+ * dumps. */
 static double least_share(const struct crowd *c, uint32_t dies)
 {
 	double wants[DUMPS], least = 1e9, level;
@@ -84,7 +84,7 @@ static void sharing_is_spread(void **state)
 		{ 32, 3, { 16, 16, 16 }, 0.95 },
 		{ 32, 7, { 5, 3, 10, 2, 7, 5, 4 }, 0.95 },
 		{ 32, 10, { 5, 5, 5, 5, 5, 5, 5, 5, 5, 5 }, 0.95 },
-		/* parts are halves, thirds …: with few groups they cannot be alike */
+		/* parts are 1/2, 1/3 …, so with few groups the dumps cannot all have the same */
 		{ 32, 5, { 8, 8, 8, 8, 8 }, 0.93 },
 		{ 32, 12, { 5, 5, 5, 5, 5, 5, 5, 5, 1, 1, 1, 1 }, 0.93 },
 		{ 16, 8, { 3, 3, 3, 3, 3, 3, 3, 3 }, 0.91 },
@@ -104,8 +104,8 @@ static void sharing_is_spread(void **state)
 	assert_int_equal(bad, 0);
 }
 
-/* What each dump gets if all keep to their limits: a group is given out in small pieces, in turn,
- * to those that may still have more. Another algorithm than the one under test. */
+/* What each dump gets if all keep to their limits: a group is given out in small pieces, in
+ * turn, to dumps that may have more. This is another algorithm than the tested one. */
 static void dealt_out(const struct crowd *c, uint32_t dies, const double *limit, double *rate)
 {
 	double left[DIES];
@@ -134,7 +134,8 @@ static void dealt_out(const struct crowd *c, uint32_t dies, const double *limit,
 	}
 }
 
-/* All ask in turn, as they do while they run, until nobody gains any more; the least share then. */
+/* All dumps ask in turn, as they do while they run, until none gains any more. Returns the worst
+ * dump's part of its share. */
 static double settled(struct crowd *c, uint32_t dies, uint32_t *rounds)
 {
 	double wants[DUMPS], limit[DUMPS], rate[DUMPS], level, least = 1e9;
@@ -185,8 +186,8 @@ static void leaves(struct crowd *c, uint32_t who)
 	}
 }
 
-/* Dumps come and go: after every change all have their shares again, with further groups and with
- * limits. */
+/* Dumps begin and end: after every change all have their shares again, with gained groups and
+ * with limits. */
 static void gains_even_out(void **state)
 {
 	static const struct {
@@ -240,7 +241,7 @@ static void gain_keeps_rules(void **state)
 	table(g, 8);
 	g[2].nr_leases = g[3].nr_leases = g[4].nr_leases = 1;
 	g[5].nr_leases = 1; /* a restore */
-	/* groups without a writer, but none that a restore reads */
+	/* groups without a writer, except those that a restore reads */
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 6, &limit), 2);
 	assert_int_equal(order[0], 6);
 	assert_int_equal(order[1], 7);
@@ -264,8 +265,8 @@ static void gain_keeps_rules(void **state)
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 2, &limit), 1);
 	s[0].want = 2.05;
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 2, &limit), 0);
-	/* while somebody lacks, others are held to their share: of 4 and 2 on 5 groups that is 3
-	 * and 2 */
+	/* while one dump has too little, others are limited to their share: of 4 and 2 on 5
+	 * groups that is 3 and 2 */
 	s[0].want = 4;
 	s[1].want = 2;
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 1, 0, 0, order, 0, &limit), 0);
@@ -299,7 +300,7 @@ static void spread_keeps_rules(void **state)
 	assert_int_equal(order[0], 2);
 	assert_int_equal(order[1], 3);
 	assert_true(order[2] > 3);
-	/* reserved by an idle container: no dump is hurt now, but its half may be needed */
+	/* reserved by an idle container: no dump loses now, but the container may need its half */
 	table(g, 8);
 	for (uint32_t i = 0; i < 8; i++)
 		g[i].nr_reservations = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* For how long a restore keeps CPUs awake. */
+/* How long a restore keeps CPUs awake. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #define MS UINT64_C(1000000)
 
-/* Who may not ask for it does without. */
+/* If the process may not ask for it, the restore works without it. */
 static void ends_by_itself(void **state)
 {
 	bool may = !access("/dev/cpu_dma_latency", W_OK);
@@ -31,7 +31,7 @@ static void ends_when_told(void **state)
 	awake_end();
 	assert_int_equal(awake, -1);
 	assert_int_equal(awake_timeout(MS), -1);
-	awake_end(); /* again: nothing */
+	awake_end(); /* a second call does nothing */
 }
 
 int main(void)

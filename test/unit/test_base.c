@@ -93,7 +93,7 @@ static void err_stays_one_short_line(void **state)
 	assert_int_equal(strlen(err.msg), ZNS_ERR_MAX - 1);
 	zns_fail_sys(&err, -EIO, "%s", big);
 	assert_int_equal(strlen(err.msg), ZNS_ERR_MAX - 1);
-	/* The reason is what helps; of a name the beginning will do. */
+	/* The reason is kept, since it helps; of a name the beginning is enough. */
 	assert_string_equal(err.msg + strlen(err.msg) - strlen("...: Input/output error"),
 			    "...: Input/output error");
 	zns_fail(&err, -EIO, "inner");
@@ -153,7 +153,7 @@ static void size_accepts(void **state)
 	}
 }
 
-/* Whoever reads a size in our output may type it. */
+/* A size that we print can be typed in again. */
 static void size_reads_what_is_printed(void **state)
 {
 	static const uint64_t some[] = { 0, 1023, 1024, 1536, MIB(64), GIB(4), GIB(1024) };
@@ -293,7 +293,7 @@ static void uuids(void **state)
 	assert_non_null(strchr("89ab", s[19]));
 }
 
-/* The hash of all, and that of each piece, as the library's own code has them. */
+/* The hash of a whole unit, and of each piece, as the library computes them. */
 static void same_hashes(uint64_t (*whole)(const void *, size_t),
 			uint64_t (*pieces)(const void *, size_t, size_t, uint64_t *))
 {
@@ -318,7 +318,7 @@ static void hashes(void **state)
 	/* XXH3 of nothing, from its specification: the on-device format depends on it */
 	assert_true(zns_hash("", 0) == UINT64_C(0x2d06800538d394c2));
 	assert_true(zns_hash("a", 1) != zns_hash("b", 1));
-	/* the plain and the processor's own version are one function */
+	/* the plain function and the processor's own version give the same */
 	for (size_t len = 0; len < 3000; len += 1 + len / 50) {
 		uint8_t buf[3000];
 
@@ -337,8 +337,7 @@ static void hashes(void **state)
 	assert_true(zns_hash_seeded("a", 1, 1) != zns_hash("a", 1));
 }
 
-/* A program that was started with its standard descriptors closed must not print into its device.
- */
+/* A program that was started without standard descriptors must not print into its device. */
 static void std_fds(void **state)
 {
 	pid_t pid = fork();
@@ -354,7 +353,7 @@ static void std_fds(void **state)
 		if (zns_std_fds())
 			_exit(1);
 		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-		/* What is printed fails, so that it is noticed. */
+		/* A failed write to standard output must be noticed. */
 		_exit(fd != 3 || write(1, "x", 1) >= 0 || errno != EBADF || fcntl(2, F_GETFD));
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -454,7 +453,7 @@ static void replace_file(void **state)
 	assert_int_equal(fstatat(dfd, "link", &st, AT_SYMLINK_NOFOLLOW), 0);
 	assert_true(S_ISREG(st.st_mode));
 	unlinkat(dfd, "link", 0);
-	/* no temporary file stays behind, whatever failed */
+	/* no temporary file is left, whatever failed */
 	assert_int_equal(count_names(), names);
 }
 
@@ -540,12 +539,12 @@ static void grow(void **state)
 		assert_int_equal(l.v[i], i);
 	assert_int_equal(zns_grow_to(l.v, 5000, l.max), 0);
 	assert_int_equal(l.max, 5000);
-	/* More than memory has, and more than a size can say; what is there stays. */
+	/* More bytes than there is memory, and more than a size can hold: the old buffer stays. */
 	assert_int_equal(zns_grow_to(l.v, SIZE_MAX / 2, l.max), -ENOMEM);
 	assert_int_equal(zns_grow(l.v, SIZE_MAX, l.max), -ENOMEM);
 	assert_int_equal(l.max, 5000);
 	assert_int_equal(l.v[999], 999);
-	/* More than the count's type can say. */
+	/* more elements than the count's type can hold */
 	for (; !zns_grow(small.v, small.nr, small.max); small.nr++)
 		small.v[small.nr] = small.nr;
 	assert_int_equal(small.nr, 255);
@@ -581,7 +580,7 @@ static void find_program(void **state)
 	assert_int_equal(zns_find_program(program_invocation_short_name, out, sizeof(out)), 0);
 }
 
-/* What a terminal would obey is gone, everything else is as it was. */
+/* Characters that a terminal would obey are replaced, everything else is unchanged. */
 static void foreign_text(void **state)
 {
 	static const char *const good[] = { "",
@@ -620,12 +619,13 @@ static void foreign_text(void **state)
 		assert_string_equal(zns_escape(bad[i].in, buf, sizeof(buf)), bad[i].escaped);
 	}
 	assert_string_equal(zns_escape("a\\b", buf, sizeof(buf)), "a\\\\b");
-	/* What does not fit is left out, and never a half of it. */
+	/* What does not fit is left out, never cut in the middle of a character. */
 	for (size_t len = 1; len < 12; len++)
 		assert_true(strlen(zns_escape("\x1b\xf0\x9f\x90\xa7z", buf, len)) < len);
 }
 
-/* Who has a context's lock file has its zones: it must be the one that was asked for, and ours. */
+/* Whoever holds a context's lock file has its zones: the file must be the requested one, and our
+ * own. */
 static void context_files(void **state)
 {
 	struct zns_context c = { .id = "context-aaaaaaa", .device = "device-aaaaaaaa" }, got;
@@ -671,7 +671,7 @@ static void context_files(void **state)
 
 #define GENERATIONS 80
 
-/* Each is the parent of the next one, and the last one tells @ready. */
+/* A chain of processes, each the parent of the next; the last one tells @ready. */
 static void __attribute__((noreturn)) generation(int nr, int ready)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -683,7 +683,7 @@ static void __attribute__((noreturn)) generation(int nr, int ready)
 		pause();
 }
 
-/* The processes began at about the same time, so the sum of these times counts them. */
+/* The processes began at about the same time, so the sum of their start times counts them. */
 static void tree_of_processes(void **state)
 {
 	int ready[2];
