@@ -135,8 +135,8 @@ static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active,
 		g[i].has_channel = 1;
 		g[i].channel = i % CHANNELS;
 	}
-	/* Metadata are on group 0. The other zones go to the groups in turn: each group has 4
-	 * data zones (8 altogether). */
+	/* Metadata are on group 0. The other zones go to the groups in turn: of
+	 * eight groups each has 4 data zones. */
 	for (i = 0; i < ZONES; i++)
 		map[i] = i < META ? 0 : (i - META) % groups;
 	p.source = "vendor";

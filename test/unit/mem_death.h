@@ -128,7 +128,7 @@ static inline void pager(struct scene *s, bool take, const char *variable, const
 		ret = zns_mem_take(&s->have, &s->store, &m, &err);
 		if (!ret)
 			ret = zns_mem_go_on(m, &err);
-		/* descriptors kept for unborn children are dropped, as after a handover */
+		/* as after a handover: descriptors that were kept open for the keeper are closed */
 		if (!ret) {
 			zns_mem_fds(m, &s->desk->f);
 			zns_mem_kept(m, &s->desk->f);

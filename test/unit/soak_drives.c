@@ -22,8 +22,7 @@
 #include "zns/store.h"
 
 #define AIM 0.99 /* least precision and recall, of pairs of zones that conflict */
-/* largest factor by which a rate may differ from what the slowest die sustains */
-#define RATE_MOST 1.15
+#define RATE_MOST 1.15 /* a rate may be at most this multiple of what the slowest die sustains */
 #define GRANTS 8u /* sets of groups whose promises are tried */
 #define GRANTED 64u /* most groups in a set */
 #define CEILING 0.95 /* the part of the rate of all groups together that is promised */

@@ -34,7 +34,7 @@ struct rig {
 	uint32_t next, last;
 	/* how many zones may be open that are neither full nor done; 0: any number */
 	uint32_t limit;
-	bool finish_done; /* gives zones of any group, as the broker does under pressure */
+	bool finish_done; /* finishes zones that are done, as the broker does under pressure */
 	bool given[RIG_ZONES], done[RIG_ZONES];
 	uint64_t done_wp[RIG_ZONES];
 	uint32_t group_of[RIG_ZONES]; /* given for */
