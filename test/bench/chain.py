@@ -23,7 +23,7 @@ from incremental import bench_scene     # noqa: E402
 
 
 def spread(levels):
-    """Which generation wrote a page last: each of the newer ones every hundredth."""
+    """The generation that wrote a page last: each newer one wrote every hundredth page."""
     def owner(vaddr):
         n = (vaddr // chains.PAGE * 2654435761 >> 7) % 100
         return n if n < levels - 1 else levels - 1

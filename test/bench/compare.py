@@ -34,7 +34,7 @@ from ztlib import Failed, drop_caches       # noqa: E402
 
 BUILD = REPO / 'build' / 'bench'
 QOS = '500'
-DEVICE_TIMES = 4            # the device is so many times as large as the process
+DEVICE_TIMES = 4            # size of the device, as a multiple of the process
 ZONE_MIB = 64
 RAW_REQUEST = 1 << 20
 
@@ -44,7 +44,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 # ---- what things cost ----------------------------------------------------------------------------------
 
 class Use:
-    """CPU seconds and peak memory, by who used it: criu, zns-helper, znsd, task (the process dumped or restored)."""
+    """CPU seconds and peak memory of each: criu, zns-helper, znsd, task (the process dumped or restored)."""
 
     def __init__(self):
         self.wall = 0.0
@@ -75,13 +75,13 @@ def own_cpu():
 
 
 def machine_cpu():
-    """CPU seconds of everything on this machine so far, kernel threads too."""
+    """CPU seconds that the whole machine has used so far, including kernel threads."""
     user, nice, system, _, _, irq, softirq = map(int, Path('/proc/stat').read_text().split()[1:8])
     return (user + nice + system + irq + softirq) / os.sysconf('SC_CLK_TCK')
 
 
 def task_cpu(pid):
-    """CPU seconds of a process with one thread, which still runs."""
+    """CPU seconds of a running process with one thread."""
     return int(Path(f'/proc/{pid}/schedstat').read_text().split()[0]) / 1e9
 
 
@@ -92,7 +92,7 @@ def become_subreaper():
 
 
 def wait_for_end(pid, seconds=60):
-    """The rusage of a child, all of it."""
+    """The complete rusage of a child."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         ended, _, use = os.wait4(pid, os.WNOHANG)
@@ -103,7 +103,7 @@ def wait_for_end(pid, seconds=60):
 
 
 def children():
-    """{pid: program} of our children, adopted and ended ones too."""
+    """{pid: program} of our children, including adopted and ended ones."""
     found = {}
     for pid in map(int, Path(f'/proc/self/task/{os.getpid()}/children').read_text().split()):
         found[pid] = Path(f'/proc/{pid}/comm').read_text().strip()
@@ -118,13 +118,13 @@ def end_children():
 
 
 def peak_kib(pid):
-    """A live process's own peak; what wait4() says would begin with its starter's."""
+    """A running process's own peak memory: that of wait4() would begin with the peak of the process that started it."""
     found = re.search(r'VmHWM:\s+(\d+)', Path(f'/proc/{pid}/status').read_text())
     return int(found.group(1)) if found else None
 
 
 def collect_orphans(use, leave):
-    """Counts and ends the processes that a command left behind; the broker would exit by itself, but later."""
+    """Ends the processes that a command left behind, and counts what they used; the broker would exit by itself, but later."""
     for pid, program in children().items():
         if pid in leave:
             continue
@@ -136,7 +136,7 @@ def collect_orphans(use, leave):
 
 
 def run(bench, command, leave=(), pidfile=None):
-    """Run a command; what it and all that it started took. Not its: processes in leave, and the one in pidfile."""
+    """Runs a command; returns what it and all that it started used, except processes in @leave and the one in @pidfile."""
     result, stderr = bench.dir / 'launch', bench.dir / 'stderr'
     with open(stderr, 'wb') as err:
         subprocess.run([BUILD / 'launch', result, *map(str, command)], env=bench.env, stdin=subprocess.DEVNULL,
@@ -157,7 +157,7 @@ def run(bench, command, leave=(), pidfile=None):
 # ---- files ---------------------------------------------------------------------------------------------
 
 def syncfs(path):
-    """Wall and own CPU seconds it took."""
+    """Returns the wall time and the CPU seconds that it took."""
     fd = os.open(path, os.O_RDONLY)
     start, cpu = time.monotonic(), own_cpu()
     ret = libc.syncfs(fd)
@@ -207,7 +207,7 @@ class Subject:
         return task_cpu(self.pid)
 
     def died(self, use):
-        """The dump killed the process: what that cost, criu's parasite and the exit, is counted."""
+        """The dump killed the process: counts what that cost, criu's parasite and the exit included."""
         own = wait_for_end(self.pid)
         use.add('task', own.ru_utime + own.ru_stime - self.used)
 
@@ -362,7 +362,7 @@ class Bench:
         return found
 
     def raw_write(self, flags=0):
-        """The plainest way to the same disk: one request after the other, past the page cache, into old blocks."""
+        """The simplest way to write to the same disk: one request after the other, past the page cache, into old blocks."""
         fd = os.open(self.raw, os.O_WRONLY | os.O_DIRECT | flags, 0o600)
         if flags:
             os.posix_fallocate(fd, 0, self.mib << 20)

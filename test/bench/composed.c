@@ -77,7 +77,7 @@ static void shuffle(uint64_t *v, size_t nr)
 	}
 }
 
-/* The second round in the order of @kind, and the image composed of both. */
+/* Writes the second round in the order of @kind, and makes the image composed of both. */
 static void second(struct zns_wimage *first, int kind)
 {
 	size_t step = kind == BLOCKS ? BLOCK : 1, nr = (nr_dirty + step - 1) / step, runs = 0,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 def subject(size, children, ready):
-    """Memory of its own, then children that change one page in sixteen."""
+    """A process with memory of its own, then children that each change one page in sixteen."""
     mem = mmap.mmap(-1, size << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     for i in range(size):
         mem[i << 20:(i + 1) << 20] = os.urandom(1 << 20)
@@ -57,7 +57,7 @@ def kill_tree(pid):
 
 
 def forget(directory):
-    """Take its files out of the page cache."""
+    """Drops its files from the page cache."""
     for path in directory.iterdir():
         fd = os.open(path, os.O_RDONLY)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -80,7 +80,7 @@ def main():
     for d in ('plain', 'zones'):
         (top / d).mkdir(parents=True)
     os.environ.update(ZNS_CONFIG=str(top / 'etc'), ZNS_RUN=str(top / 'run'), ZNSD_IDLE_S='1')
-    # Ours becomes the parent of what it restores in the background: reap it.
+    # The restored tree becomes our child, since it is restored in the background: reap it.
     import ctypes
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     run([home / 'znsctl', 'create', f'emu:{top}/dev', '--zones', 96, '--sparse', '--default'])
@@ -102,7 +102,7 @@ def main():
                 forget(images)
             start = time.monotonic()
             run([home / 'criu', 'restore', '-d', '-D', images, '--pidfile', top / 'pid'])
-            if n:       # the first round warms up
+            if n:       # the first round is not counted
                 took[kind].append(time.monotonic() - start)
             kill_tree(int((top / 'pid').read_text()))
             (top / 'pid').unlink()

@@ -35,7 +35,7 @@ ROWS = [
 
 
 class Mode(Zones):
-    """One device for both; which of the two it is gets set before each dump."""
+    """One device for both; before each dump it is set to encrypt or not."""
 
     def __init__(self, bench, criu, encrypted, device=None):
         self.encrypted, self.name = encrypted, 'encrypted' if encrypted else 'plain'

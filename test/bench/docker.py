@@ -27,7 +27,7 @@ WHAT = ('wall_s', 'frozen_s', 'written_mb', 'dockerd_cpu_s', 'containerd_cpu_s')
 
 
 class Subject(Work):
-    """Private memory that nobody shares, its hash on request, and the longest time the process did not run."""
+    """A program with private memory that no process shares, a hash of it on request, and the longest time for which it did not run."""
     name = 'subject'
     SCRIPT = '''
 import hashlib, os, signal, threading, time
@@ -56,7 +56,7 @@ while True:
 
 
 class Disk:
-    """A file system of our own; counts sectors."""
+    """A file system of our own, whose sectors are counted."""
 
     def __init__(self, loop):
         self.loop = loop
@@ -135,7 +135,7 @@ class Bench:
         v['written_mb'].append(self.disk.written_mb() - w)
 
     def try_round(self, runtime):
-        """The stock runtime meets containerd's "already exists" (moby#42900) now and then: such a round is done again."""
+        """The stock runtime sometimes meets containerd's "already exists" (moby#42900): such a round is repeated."""
         had = {k: {w: len(x) for w, x in v.items()} for k, v in self.values.items()}
         for attempt in range(3):
             try:
@@ -155,7 +155,7 @@ class Bench:
         d.zctl('rm', '--all')
         for left in d.tmp.glob('*checkpoint*'):
             shutil.rmtree(left)
-        # containerd frees what it held at its next start
+        # containerd frees at its next start what it had held
         d.stop()
         d.start()
         self.find_daemons()
@@ -170,7 +170,7 @@ class Bench:
                      lambda: s.ask('USR2')[1])
         time.sleep(1)
         self.measure(runtime, 'create', lambda: d.docker('checkpoint', 'create', name, 'last'))
-        # stock: what containerd keeps by its hash must be gone, or the start fails (moby#42900)
+        # stock: the archive that containerd keeps by its hash must be gone, or the start fails (moby#42900)
         for attempt in range(120):
             try:
                 self.measure(runtime, 'start', lambda: d.docker('start', '--checkpoint', 'last', name))
@@ -187,7 +187,7 @@ class Bench:
 
 
     def live_round(self):
-        """Label zns.live, --leave-running: how long the process stands still. Docker's own has no such thing."""
+        """Label zns.live with --leave-running: how long the process stands still. Docker itself has nothing like it."""
         d, name = self.d, 'bench-live'
         s = Subject(d, name, self.mib, 'zns', '--label', 'zns.live=yes')
         s.ask('USR2')

@@ -33,7 +33,7 @@ exec {docker} start --checkpoint base {name}
 
 
 class Clones:
-    """Of one container, under one runtime."""
+    """Figures of one container, under one runtime."""
 
     def __init__(self, d, runtime, mib):
         self.d, self.runtime, self.name = d, runtime, f'many-{runtime}'
@@ -50,7 +50,7 @@ class Clones:
                                          source=root / 'containers' / self.d.id(self.name) / 'checkpoints/base')]
 
     def run(self, number):
-        """Returns (seconds, how many are right, what the others printed)."""
+        """Returns (seconds, number of right clones, output of the others)."""
         names = [f'{self.name}-{n}' for n in range(number)]
         commands = [self.command(name) for name in names]
         env = dict(self.d.env, SCRIPT=self.script)

@@ -33,12 +33,12 @@ BIG = {'redis': {'keys': 200000}, 'ferretdb': {'docs': 50000}, 'mariadb': {'pool
 # 32 dies of 10 MiB/s; and one domain with a tenth of the conventional profile's rate.
 MODELS = {'zns': ['--profile', 'paper-conf', '--die-write-bw', '10', '--die-read-bw', '40', '--channel-bw', '80'],
           'shared': ['--profile', 'conventional', '--die-write-bw', '3', '--die-read-bw', '3', '--channel-bw', '80']}
-PLAIN = ['--label', 'zns.live=no']     # as the papers dump: frozen while it is written
+PLAIN = ['--label', 'zns.live=no']     # as the papers do: the containers are frozen while memory is written
 BUSY = 'already exists'     # moby#42900: containerd still holds something of the last checkpoint
 
 
 def at_once(works, fn):
-    """fn(work) for all of them in parallel; what each returned, by name."""
+    """Calls fn(work) for all in parallel; returns the results by name."""
     got, errors = {}, []
 
     def one(w):
@@ -67,7 +67,7 @@ class Stage:
         self.last = {}
 
     def create(self, w, kind, leave=True):
-        """One checkpoint; containerd's race is tried again, and only the try that worked counts."""
+        """Makes one checkpoint. If containerd's race makes it fail it is tried again, and only the successful try counts."""
         d = self.d
         for attempt in range(60):
             self.serial += 1
@@ -94,7 +94,7 @@ class Stage:
         return name
 
     def forget(self):
-        """Old checkpoints off the device, and what they wrote off the page cache, before the next are measured."""
+        """Removes old checkpoints from the device, and written data from the page cache, before the next are measured."""
         if self.runtime == 'zns':
             for w in self.works:
                 for c in sorted(self.d.checkpoints(w.container), key=lambda c: c['created_ns'])[:-1]:
@@ -123,7 +123,7 @@ class Stage:
         raise Failed(f'start of {w.container}: containerd never let go of the checkpoint')
 
     def restores(self):
-        """Ended by a checkpoint and started from it: each alone, then all at once; data and clients are checked."""
+        """Each is ended by a checkpoint and started from it, alone and then all at once; data and clients are checked."""
         time.sleep(2)       # containerd's copy of the last round's configuration (moby#42900)
         for w in self.works:
             w.remember()
@@ -258,7 +258,7 @@ def main():
 
 
 class Device:
-    """The daemon, with znsctl on another device."""
+    """The daemon, with znsctl for another device."""
 
     def __init__(self, d, dev):
         self.d, self.dev = d, dev

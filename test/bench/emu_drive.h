@@ -2,8 +2,8 @@
 #ifndef BENCH_EMU_DRIVE_H
 #define BENCH_EMU_DRIVE_H
 /*
- * Several closed-loop clients against the timing model alone, in one thread: always the one whose
- * next command is due first submits it. No data, no sleeping, the same result every time.
+ * Several clients of the timing model, in one thread: the client whose next command is due first
+ * submits it. No data are moved and nothing sleeps, so the result is the same every time.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,10 +18,10 @@ struct client {
 	uint64_t size; /* bytes of one command */
 	uint64_t total; /* bytes in all */
 	unsigned depth; /* commands in flight */
-	/* since then */
+	/* model time since which the rate counts */
 	uint64_t next[DRIVE_MAX_DEPTH], asked;
 	uint64_t answered_ns; /* the last command */
-	uint64_t done_ns; /* and its data on the medium */
+	uint64_t done_ns; /* when its data are on the medium */
 };
 
 static inline void drive_check(int rc, const struct zns_err *why)
@@ -32,7 +32,7 @@ static inline void drive_check(int rc, const struct zns_err *why)
 	abort();
 }
 
-/* All clients to the end, from model time @start on; then what is buffered is drained. */
+/* Runs all clients to their end from model time @start on; then drains the buffers. */
 static inline void drive(struct zns_dev *d, struct client *c, unsigned nr, uint64_t start)
 {
 	struct zns_err why = ZNS_ERR_INIT;

@@ -41,7 +41,7 @@ static unsigned runs = 9, zones = 5, threads = 8;
 static enum zns_emu_prealloc prealloc = ZNS_EMU_ALLOCATED;
 static bool fresh;
 
-/* Each has a file of its own: what was written a moment ago can be faster below us. */
+/* Each candidate has a file of its own, since the disk may cache recently written data. */
 enum { PER_ZONE, IN_TURN, PLAIN, PLAIN_WIDE, NR_WAYS };
 static char path_of[NR_WAYS][200];
 static void *data;
@@ -74,7 +74,7 @@ static void check(int rc, const struct zns_err *err)
 	exit(1);
 }
 
-/* The nth of a lane, which goes on in another zone of its own when one is full. */
+/* The nth unit of a lane, which continues in another zone of its own when one is full. */
 static void write_lane(struct job *j, unsigned lane, uint64_t nth)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -249,7 +249,7 @@ static double median(double *v, unsigned nr)
 	return nr % 2 ? v[nr / 2] : (v[nr / 2 - 1] + v[nr / 2]) / 2;
 }
 
-/* The order changes, so that no candidate always follows the same other one. */
+/* The order changes, so that no candidate always follows the same one. */
 static void compare(void)
 {
 	static const char *const title[NR_WAYS] = { "emulator, a thread per zone",
@@ -261,7 +261,7 @@ static void compare(void)
 			unsigned way = (n + i) % NR_WAYS;
 			struct took k = measure(way);
 
-			if (!i) /* the first round warms up */
+			if (!i) /* the first round is not counted */
 				continue;
 			t[way][0][i - 1] = k.written;
 			t[way][1][i - 1] = k.flushed;
@@ -293,8 +293,8 @@ static void compare(void)
 /* ---- killed, then cut
  * ------------------------------------------------------------------------------ */
 
-/* Every unit says which it is. Flushes now and then, and says in @flushed how many units of each
- * lane that was. */
+/* Each unit's content encodes its number. Flushes now and then, and writes into @flushed how
+ * many units of each lane were flushed. */
 static void write_until_killed(const char *spec, uint64_t *flushed)
 {
 	struct zns_err err = ZNS_ERR_INIT;

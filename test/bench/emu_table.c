@@ -43,7 +43,7 @@ static const struct row rows[] = {
 	{ "conventional, no gc", "conventional", no_gc },
 };
 
-/* What the parameters say a lone client, one of two and all together get. */
+/* The rates that the parameters promise to one client alone, to one of two, and to all together. */
 static void expect(const struct zns_emu_params *p, bool write, double want[4])
 {
 	bool wide = p->map == ZNS_EMU_MAP_SHARED;
@@ -65,7 +65,8 @@ static void expect(const struct zns_emu_params *p, bool write, double want[4])
 			 zns_min(zns_min(dies * one, channel * p->channels), limit);
 }
 
-/* @nr clients on these zones, from an idle device: MiB/s of the first, or of all. */
+/* Runs @nr clients on these zones, from an idle device. Returns MiB/s of the first client, or of
+ * all. */
 static double run(struct zns_dev *d, enum zns_emu_op op, const uint32_t *zone, unsigned nr,
 		  uint64_t total, bool sum)
 {
@@ -116,9 +117,9 @@ static void measure(const struct row *r, bool write, const char *path, uint64_t 
 		zone[i] = i;
 	got[0] = run(d, op, zone, 1, total, false);
 	two[0] = 0;
-	two[1] = dies; /* the same die, once round */
+	two[1] = dies; /* the same die again */
 	got[1] = run(d, op, two, 2, total, false);
-	two[1] = p.channels; /* the next way of the channel */
+	two[1] = p.channels; /* the next die of the channel */
 	got[2] = run(d, op, two, 2, total, false);
 	got[3] = run(d, op, zone, dies, total, true);
 	if (p.controller_mibps)

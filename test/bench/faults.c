@@ -19,7 +19,7 @@
 
 #define TOUCHES 1000
 #define PAGE_WORDS 512
-#define FAULT_NS 5000 /* no page that is there already takes so long */
+#define FAULT_NS 5000 /* the read of a page that is present never takes this long */
 
 static uint64_t *mem, words, seed;
 

@@ -26,7 +26,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
 from ztlib import Failed, wait_until       # noqa: E402
 
-KEYS, VALUE, ASK = 1000000, 250, 1000    # Redis: some 350 MiB
+KEYS, VALUE, ASK = 1000000, 250, 1000    # Redis: about 350 MiB
 PYTHON = '''
 import socket, sys
 data = {i: bytes([i % 251]) * 300 + str(i).encode() for i in range(800000)}
@@ -151,7 +151,7 @@ class Bench:
                 'restore_ms': (running - begin) * 1e3, 'answer_ms': (answered - running) * 1e3, 'both_ms': (answered - begin) * 1e3, **rss}
 
     def later(self, program):
-        """Resident memory after ten seconds."""
+        """Resident memory ten seconds after the answer."""
         status = Path(f'/proc/{program.pid}/status')
         if not self.args.memory or not status.exists():
             return {}
@@ -170,7 +170,7 @@ class Bench:
         (self.work / 'pid').unlink()
         rss = self.later(program)
         program.end()
-        time.sleep(2)      # its context ends
+        time.sleep(2)      # waits until its context has ended
         return {'restore_ms': (running - begin) * 1e3, 'answer_ms': (answered - running) * 1e3, 'both_ms': (answered - begin) * 1e3, **rss}
 
     def one(self, program, how):

@@ -34,8 +34,8 @@ SHAPES = {'process': 1, 'tree': TREE, 'container': 1}
 SIZES_MIB = [16, 256, 1024, 4096]
 RATES = [0, 50000]
 MAX_PROCESSES = 64          # of gap.c
-SETTLE_S = 0.3              # the thaw is over by then; a gap still open would not count
-RT_PERIOD_US, RT_RUNTIME_US = 1000000, 400000       # less, and a slow machine throttles the clock
+SETTLE_S = 0.3              # by then the thaw is over; a gap that has not ended would not count
+RT_PERIOD_US, RT_RUNTIME_US = 1000000, 400000       # with less, a slow machine throttles the thread of the clock
 RT_FILE = Path('/sys/fs/cgroup/cpu/cpu.rt_runtime_us')
 KEYS = [('gap_ms', 'gap inside, ms', 1), ('frozen_ms', "criu's frozen time, ms", 1), ('wall_s', 'dump, s', 2)]
 
@@ -43,7 +43,7 @@ KEYS = [('gap_ms', 'gap inside, ms', 1), ('frozen_ms', "criu's frozen time, ms",
 # ---- subjects of the dumps ----
 
 class Gaps:
-    """What gap.c says in its file."""
+    """The figures that gap.c writes into its file."""
 
     def __init__(self, path, processes):
         self.path, self.processes = path, processes
@@ -168,7 +168,7 @@ class Container:
 # ---- dump programs ----
 
 class System:
-    """@options: [(name, value…)] of criu."""
+    """@options: [(name, value…)] for criu."""
 
     def __init__(self, bench, name, criu, options):
         self.bench, self.name, self.criu, self.options = bench, name, criu, options
@@ -206,7 +206,7 @@ class Bench:
             print('live: skipped, this criu does not know --zns-live', flush=True)
 
     def knows_live(self, criu):
-        """An option that criu does not know ends it before it looks at anything else."""
+        """Does criu know this option? An unknown one ends criu before it does anything."""
         done = subprocess.run([criu, 'dump', '--no-default-config', '--zns-live', '-t', '0', '-D', self.dir / 'nothing'],
                               env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         return 'unrecognized option' not in done.stderr

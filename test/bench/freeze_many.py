@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 PRIORITY = 5
 READY_S = 120
 LOCKS = ['--file-locks']
-# kind of many.c, how many, options of criu
+# kind of object, how many, options of criu
 KINDS = [('processes', 20, []), ('processes', 100, []), ('processes', 400, []), ('threads', 500, []), ('shared-areas', 1000, []),
          ('memfds', 500, []), ('areas', 10000, []), ('deleted', 1000, []), ('epolls', 1000, []), ('files', 1000, []),
          ('eventfds', 1000, []), ('pipes', 1000, []), ('sockets', 1000, []), ('flocks', 1000, LOCKS), ('posix-locks', 1000, LOCKS),
@@ -38,7 +38,7 @@ KINDS = [('processes', 20, []), ('processes', 100, []), ('processes', 400, []), 
 
 
 def cgroup_root():
-    """A folder for groups of cgroup v2 of our own, or None."""
+    """A folder in cgroup v2 in which we can make groups, or None."""
     for root in ('/sys/fs/cgroup/unified', '/sys/fs/cgroup'):
         if os.path.exists(f'{root}/cgroup.procs') and os.access(f'{root}/cgroup.procs', os.W_OK):
             return Path(tempfile.mkdtemp(prefix='zns-bench-many-', dir=root))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the time of a freeze goes, from the times in criu's log (-v4)."""
+"""Splits the time of a freeze into steps, by the time stamps in criu's log (-v4)."""
 import re
 import statistics
 
 LINE = re.compile(r'\((\d+\.\d+)\) ?(.*)')
-# name, the line it begins with, the first line after it
+# name of the step, the log line with which it begins, the first line after it
 STEPS = [
     ('freezer of the cgroup', r'freezing cgroup', r'freezing processes: \d'),
     ("network's lock", r'Running network-lock scripts', r'RPC NOTIFY query-ext|Obtaining task auvx|mnt:|Collecting'),
@@ -24,7 +24,7 @@ def after(lines, at, pattern):
 
 
 def of_log(text):
-    """{step: ms} of what the log has, and {'all': from the beginning of the freeze to the thaw}."""
+    """{step: ms} of the steps in the log, and {'all': from the beginning of the freeze to the thaw}."""
     lines = [(float(m[1]) * 1000, m[2]) for m in map(LINE.match, text.splitlines()) if m]
     found, begin = {}, after(lines, 0, BEGIN)
     if begin is None:

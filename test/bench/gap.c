@@ -29,7 +29,7 @@
 
 struct shared {
 	_Atomic uint64_t nr_ready; /* number of processes whose memory is filled */
-	_Atomic uint64_t nr_written; /* pages, by all */
+	_Atomic uint64_t nr_written; /* pages written by all processes */
 	_Atomic uint64_t nr_realtime; /* processes whose clock's thread is a real-time one */
 	_Atomic uint64_t gap_ns[MAX_PROCESSES];
 };
@@ -83,7 +83,8 @@ static void *watch_clock(void *unused)
 	return NULL;
 }
 
-/* Writes at the rate, however late it wakes up; writes missed in a freeze are not made up for. */
+/* Writes at the given rate, even if it wakes up late; writes that a freeze prevented are not
+ * made up for. */
 static void write_pages(void)
 {
 	uint64_t x = 88172645463325252ull + self, start = now_ns(), nr = 0;

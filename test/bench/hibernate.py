@@ -53,7 +53,7 @@ class Redis:
         return [f'key:{n * step}' for n in range(ASK)]
 
     def ask(self, which, begin):
-        """Seconds since @begin, at the first answer and at the last."""
+        """Seconds from @begin to the first answer and to the last."""
         words = ['MGET', *self.asked(which)]
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(self.sock))
@@ -155,7 +155,7 @@ class Bench:
                 self.ctl('memory', 'detach', self.one.pid)
             self.down()
             return self.one.ask(which, time.monotonic())
-        self.down()                  # whatever was before: it wakes, and this activation is what is recorded
+        self.down()                  # wakes it, whatever it did before: this activation is the one that is recorded
         self.ctl('memory', 'wake', self.one.pid)
         self.one.ask(which, time.monotonic())
         self.down()
@@ -176,7 +176,7 @@ class Bench:
                     try:
                         figures = (self.restored if arm in self.two.images else self.hibernated)(which, arm)
                     except Failed as reason:
-                        if 'File exists' not in str(reason):       # somebody has its PID just now
+                        if 'File exists' not in str(reason):       # another process has its PID at the moment
                             raise Failed(f'{which}, round {n}, {arm}: {reason}') from reason
                         print(f'{which}, round {n}, {arm}: its PID is in use, left out')
                         continue

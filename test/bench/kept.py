@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-The one door by which a bench's figures come into the documents: keep() writes what `scripts/check/papers --take DIR NAME` takes. The pages
-name figures (Documentation/inside/papers/rows.json), and have their values, date and load from there.
+The only way in which a bench's figures get into the documents: keep() writes what `scripts/check/papers --take DIR
+NAME` reads. The pages name figures (Documentation/inside/papers/rows.json), and take their values, date and load from
+there.
 """
 import json
 import os
@@ -13,7 +14,7 @@ LOAD = os.getloadavg()[0]       # load before the bench began
 
 
 def name_of(*words):
-    """What a figure is called: lower case, digits and underscores."""
+    """The name of a figure: lower case, digits and underscores."""
     return re.sub('[^a-z0-9]+', '_', '_'.join(map(str, words)).lower()).strip('_')
 
 

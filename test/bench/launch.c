@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Run a command and say what it took: launch RESULT COMMAND...
+ * Runs a command and writes what it used: launch RESULT COMMAND...
  * RESULT gets one line: wall time in ns, exit status, user and system time in us, peak memory in
- * KiB, all of the command and of the children it waited for. Between a large Python process and the
- * command there must be a small one: Linux counts the memory of the caller into the peak of what it
- * starts.
+ * KiB, for the command and all children that it waited for. It stands between a large Python
+ * process and the command, since Linux counts the memory of the starting process in the peak of the
+ * command.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -42,7 +42,7 @@ KEYS = [('per_s', 'per second', 0), ('p50_ms', 'p50, ms', 2), ('p99_ms', 'p99, m
 
 
 class RedisLoad:
-    """A Redis of so many MiB."""
+    """A Redis of that many MiB."""
     unit = 'requests'
 
     def __init__(self, mib, place):
@@ -60,7 +60,7 @@ class RedisLoad:
         self.client = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL)
 
     def end(self):
-        """(when due, when answered) of each, in ns of the monotonic clock, by the latter."""
+        """[(when due, when answered)] of all requests, in ns of the monotonic clock, in the order of answers."""
         if self.client.poll() is not None:
             raise Failed('the client of Redis ended early')
         self.client.send_signal(signal.SIGTERM)
@@ -76,7 +76,7 @@ class RedisLoad:
 
 
 class PostgresLoad:
-    """A PostgreSQL with pgbench's tables, whose own load it is."""
+    """A PostgreSQL with pgbench's tables; pgbench is the load."""
     unit = 'transactions'
 
     def __init__(self, buffers_mib, scale, place):
@@ -87,7 +87,8 @@ class PostgresLoad:
 
     def start(self):
         self.app.start()
-        self.app.sql('select sum(abalance), min(filler) from pgbench_accounts', 'bench')    # into the buffers
+        # reads the tables into the buffers
+        self.app.sql('select sum(abalance), min(filler) from pgbench_accounts', 'bench')
 
     def begin(self, rate, seconds):
         for old in self.place.glob('pgbench_log*'):
@@ -112,7 +113,8 @@ class PostgresLoad:
 
 
 def figures(samples, begin_ns, end_ns):
-    """What came in the window; @samples in order of their answers. What waited at its end counts with all its latency."""
+    """Figures of the requests in the window; @samples are in the order of answers. A request that was waiting at the
+    window's end counts with all of its latency."""
     times = [done for _, done in samples]
     first, last = bisect.bisect_left(times, begin_ns), bisect.bisect_left(times, end_ns)
     if last - first < 20 or not first or last == len(times):

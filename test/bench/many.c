@@ -195,7 +195,7 @@ static void leases(int nr)
 	CHECK(!fcntl(fd, F_SETLEASE, F_WRLCK));
 }
 
-/* Watches: a user may have 128 descriptors for them. */
+/* Watches are spread over several descriptors, of which a user may have 128. */
 static void inotifies(int nr)
 {
 	static int fd = -1;
@@ -291,7 +291,7 @@ static void tuns(int nr)
 	close(fd);
 }
 
-/* A process for each, in DIR/cgroup-N, which the caller has made a group of cgroup v2 or v1. */
+/* A process in each of the groups DIR/cgroup-N, which the caller has made in cgroup v2 or v1. */
 static void cgroups(int nr)
 {
 	char path[256];
@@ -312,7 +312,7 @@ static void cgroups(int nr)
 	close(fd);
 }
 
-/* A root of its own, with this program in it. */
+/* Makes a root directory with this program in it. */
 static void own_mounts(void)
 {
 	char root[256], copy[300], command[400];
@@ -325,7 +325,7 @@ static void own_mounts(void)
 	      !mount("many", root, "tmpfs", 0, NULL) && !system(command));
 }
 
-/* Goes on as `many wait FD` with nothing of the root before, but for the directory @fd. */
+/* Executes `many wait FD`, which keeps nothing of the old root except the directory @fd. */
 static void leave_mounts(int fd)
 {
 	char root[256], number[16];

@@ -70,7 +70,7 @@ static void fill(uint64_t *at)
 		at[i] = word_at(i);
 }
 
-/* Is nothing of the unit in memory? */
+/* Is no page of the unit in memory? */
 static bool out(uint64_t unit)
 {
 	uint64_t e[UNIT / PAGE];
@@ -130,7 +130,7 @@ static void touches(unsigned n, bool file, unsigned gap_us)
 		uint64_t u = some_unit();
 
 		a[i] = touch(mem, u * UNIT + roll() % (UNIT / PAGE) * PAGE);
-		usleep(gap_us); /* what follows a fault has its time */
+		usleep(gap_us); /* gives what follows a fault some time */
 		if (file) {
 			f[i] = touch(map, some_page());
 			usleep(gap_us);
@@ -195,14 +195,15 @@ static void race(unsigned n, unsigned threads)
 	free(at);
 }
 
-#define GAP_NS 10000 /* a thread that only looks at the clock is away, if it does not for so long */
+/* a thread that only reads the clock counts as interrupted after this long without a reading */
+#define GAP_NS 10000
 
 static struct still {
 	_Atomic bool end;
 	uint64_t away_ns, of_ns, longest_ns;
 } still;
 
-/* On a busy machine it would be away for others most of the time. */
+/* On a busy machine other processes would interrupt it most of the time. */
 static void first_of_all(void)
 {
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), -20);
@@ -227,7 +228,7 @@ static void *look_at_clock(void *arg)
 	return arg;
 }
 
-/* The content stays, but the kernel does not know that. */
+/* Writes the same content again: the kernel does not know that nothing changed. */
 static void write_unit(uint64_t u)
 {
 	volatile uint64_t *at = (volatile uint64_t *)(mem + u * UNIT);
@@ -257,7 +258,7 @@ static void stand(unsigned rate, unsigned seconds)
 	       (unsigned long long)n);
 }
 
-/* Wait, read the page, put it in: what each pager must do. */
+/* Waits for a fault, reads the page, puts it in: the least that any pager must do. */
 static void answer(int uffd, int fd, uint8_t *page)
 {
 	struct uffd_msg msg;

@@ -39,7 +39,7 @@ class Bench:
         self.stood, self.latencies = [], {}
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('ZNS')}
         self.env.update(ZNS_CONFIG=str(directory / 'etc'), ZNS_RUN=str(directory / 'run'))
-        # memory has no more than half of the zones, and each of the idle contexts writes up to four
+        # contexts have at most half of the zones, and each idle context writes up to four
         self.ctl('create', f'emu:{directory}/dev.emu', '--zones', '256', '--zone-size', '32M')
 
     def ctl(self, *words, ok=True):
@@ -66,7 +66,7 @@ class Bench:
         return answer[1:]
 
     def all_out(self, child):
-        """All of the program's memory on zones; then nothing more is evicted. Seconds, and MiB."""
+        """Evicts all of the program's memory, and stops eviction then. Returns seconds and MiB."""
         begin, before = time.monotonic(), self.status(child.pid)['evicted_units']
         self.ctl('memory', 'limit', f'pid-{child.pid}', '--dram', '2M')
         while self.status(child.pid)['evicted'] < (self.args.mib - 2) << 20:
@@ -100,7 +100,7 @@ class Bench:
         return found
 
     def touch(self, child):
-        """Microseconds of faults of its memory, and of major faults between them."""
+        """Microseconds of its faults, and of the major faults between them."""
         both = ' '.join(self.ask(child, f'touch {self.args.touches} {time.monotonic_ns() % 100000}')).split('/')
         return [[int(ns) / 1e3 for ns in times.split()] for times in both]
 
@@ -113,13 +113,13 @@ class Bench:
         return found[0]
 
     def idle(self):
-        """CPU of everything of ours beside programs that sleep, in parts of a core."""
+        """CPU of all our processes beside programs that sleep, as parts of a core."""
         sleepers = [self.start(self.args.bin.parent / 'bench' / 'memfault', 4, self.dir / f'idle-{i}') for i in range(self.args.contexts)]
         for child in sleepers:
             child.stdout.readline()
             self.ctl('memory', 'attach', child.pid, '--dram', '2M')
         begin = time.monotonic()
-        for child in sleepers:      # the zones that may be open go round: some wait for half a minute
+        for child in sleepers:      # the zones that may be open are passed around: some contexts wait for half a minute
             while self.status(child.pid)['resident'] > 2 << 20:
                 time.sleep(0.1)
                 if time.monotonic() - begin > 300:
@@ -135,7 +135,8 @@ class Bench:
         return found
 
     def stand(self):
-        """Under a budget of half of its memory; by the MiB/s that are written: per cent of the time, and the longest time, ms."""
+        """Under a budget of half of its memory, for each rate of writes in MiB/s: how much of the time a thread was
+        interrupted (per cent), and longest (ms)."""
         child = self.program
         self.ctl('memory', 'limit', f'pid-{child.pid}', '--dram', f'{self.args.mib // 2}M')
         found = {}
@@ -152,7 +153,7 @@ class Bench:
         return found
 
     def redis(self):
-        """Latencies in ms of half GET, half SET at a constant rate: without a context, then under half of its memory."""
+        """Latencies in ms of half GET, half SET at a constant rate: without a context, then with half of its memory."""
         port, file = 20000 + os.getpid() % 10000, self.dir / 'latencies'
         server = subprocess.Popen(['redis-server', '--port', str(port), '--save', '', '--dir', self.dir], stdout=subprocess.DEVNULL)
         self.children.append(server)
@@ -172,7 +173,7 @@ class Bench:
         alone = load()
         resident = int(re.search(r'VmRSS:\s+(\d+)', Path(f'/proc/{server.pid}/status').read_text()).group(1)) << 10
         self.ctl('memory', 'attach', server.pid, '--dram', resident // 2)
-        load()      # its memory has gone out once
+        load()      # until its memory has been evicted once
         before = self.status(server.pid)['evicted_units']
         under = load()
         mib = (self.status(server.pid)['evicted_units'] - before) / 16 / self.args.seconds
@@ -183,7 +184,7 @@ class Bench:
         return {'alone': alone, 'under': under, 'evicted_mibps': mib}
 
     def cpu(self):
-        """Nanoseconds so far: by name of the program."""
+        """CPU nanoseconds so far, by program name."""
         found = {}
         for proc in Path('/proc').glob('[0-9]*'):
             try:
@@ -210,7 +211,7 @@ class Bench:
             for child in (self.program, self.bare):
                 if child.stdout.readline() != 'ready\n':
                     raise Failed('memfault did not begin')
-            self.ctl('memory', 'attach', self.program.pid, '--dram', '64G', '--no-predict',    # a fault alone
+            self.ctl('memory', 'attach', self.program.pid, '--dram', '64G', '--no-predict',    # faults one at a time
                      *(['--encrypt'] if self.args.encrypt else []))
             rounds = [self.faults() for _ in range(self.args.rounds)]
             self.stood = [self.stand() for _ in range(self.args.rounds)]

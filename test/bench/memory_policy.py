@@ -23,7 +23,7 @@ sys.path[:0] = [str(HERE.parent / 'zonetests'), str(HERE.parent / 'sim')]
 import memory                                                                    # noqa: E402
 import record                                                                    # noqa: E402
 
-PAGERS = {      # what is taken out of the test build's pager, and its options
+PAGERS = {      # what is switched off in the test build's pager, and the pager's options
     'none': None,
     'all': ('99', ()),
     'kept places off': ('10', ()),
@@ -34,7 +34,7 @@ NAMES = ('cached', 'redis', 'node', 'java')
 
 
 def asked(seed, nr):
-    """Objects by Zipf's law, as when the traces were recorded."""
+    """Chooses objects by Zipf's law, as when the traces were recorded."""
     rnd = random.Random(seed)
     objects = list(range(record.OBJECTS))
     rnd.shuffle(objects)
@@ -72,7 +72,7 @@ class Run:
         return time.monotonic() - begin
 
     def all_out(self):
-        """Puts all memory out that can go; afterwards gives room for all of it."""
+        """Evicts all memory that can be evicted; afterwards sets a budget for all of it."""
         self.limit(1 << 20)
         last, same = 0, 0
         while same < 5:
@@ -83,7 +83,7 @@ class Run:
         time.sleep(0.5)
 
     def work(self, pager):
-        """24 activations under half of its memory."""
+        """24 activations with half of its memory."""
         objects, seconds = asked(5, ACTIVATIONS * REQUESTS), 0
         first = self.status() if PAGERS[pager] else None
         for k in range(ACTIVATIONS):
@@ -98,7 +98,7 @@ class Run:
         return found
 
     def again(self):
-        """The same 20 requests twice, with nothing in memory at first: faults of the second time, and of those without a copy."""
+        """The same 20 requests twice, beginning with nothing in memory: faults of the second time, and those without a copy."""
         objects = asked(7, REQUESTS)
         for _ in range(2):
             self.all_out()
@@ -172,7 +172,7 @@ def one(args, name, pager):
 
 
 def middle(key):
-    """Of a sample all rounds count: some have a few units."""
+    """A sample is summed over all rounds, since some rounds have only a few units."""
     return statistics.mean if key.endswith(('_left_out', '_missed')) else statistics.median
 
 
@@ -209,7 +209,7 @@ def main():
     parser.add_argument('--idle', action='store_true')
     args = parser.parse_args()
     args.bin = (args.build / 'test/bin').resolve()
-    os.environ['UV_USE_IO_URING'] = '0'      # newer ones of node have an io_uring, and are refused
+    os.environ['UV_USE_IO_URING'] = '0'      # newer versions of node have an io_uring, and are refused
     if args.idle:
         return idle(args)
     print('| program | pager | MiB | seconds | written units | faults | of these, copies | read ahead | used | second activation: faults | from the device '

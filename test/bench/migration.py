@@ -120,7 +120,7 @@ class Contestant:
 
 
 def cpu_s(process=None):
-    """CPU time of our children that have ended, adopted ones too, and of @process; when all but it and the broker have."""
+    """CPU time of our ended children, adopted ones included, and of @process, when all of them except it and the broker have ended."""
     def busy():
         for pid in map(int, Path(f'/proc/self/task/{os.getpid()}/children').read_text().split()):
             stat = Path(f'/proc/{pid}/stat').read_text()
@@ -136,7 +136,7 @@ def cpu_s(process=None):
 
 
 def settle(bench):
-    """Nothing of the round before is still on its way to the disk."""
+    """Waits until nothing of the round before is being written to the disk."""
     os.sync()
 
 
@@ -172,7 +172,7 @@ def migrate(who, work):
 
 
 def send(who, work, process, verb, n, args=()):
-    """One round to a page server of its own: the sender's directory, seconds."""
+    """One round to a page server of its own; returns (the sender's directory, seconds)."""
     sent, received, port = work / f'sent-{n}', work / f'received-{n}', free_port()
     sent.mkdir()
     received.mkdir()
@@ -298,12 +298,12 @@ class Bench:
             if ids:
                 self.ctl('rm', *reversed(ids))
         if who.zones and self.args.also:
-            self.end_broker()       # a broker belongs to one build, and runs for a while
+            self.end_broker()       # a broker is of one build, and runs on for a while
         shutil.rmtree(work)
         return result
 
     def rounds(self, title, contestants, func, *args):
-        """Medians, and the ratio to the first contestant round by round."""
+        """Medians, and the ratio to the first contestant in each round."""
         found = {c.name: [] for c in contestants}
         for n in range(self.args.rounds):
             order = contestants if n % 2 == 0 else contestants[::-1]
@@ -328,7 +328,7 @@ class Bench:
 
 
 def may_enlarge_pipes():
-    """CAP_SYS_RESOURCE: stock's page server for lazy pages does not work without."""
+    """Do we have CAP_SYS_RESOURCE? Without it stock's page server for lazy pages does not work."""
     line = next(l for l in Path('/proc/self/status').read_text().splitlines() if l.startswith('CapEff'))
     return bool(int(line.split()[1], 16) >> 24 & 1)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How memory that does not fit is dealt with: one class for each arm. All of them have the same machine, disk and budget."""
+"""What is done when memory does not suffice: one class for each arm. All have the same machine, disk and budget."""
 import json
 import os
 import shutil
@@ -15,7 +15,7 @@ MIB, UNIT = 1 << 20, 1 << 16
 
 
 class Ample:
-    """No limit: what the workload does when there is DRAM for all."""
+    """No limit: how the workload does if there is DRAM for everything."""
     limited = swaps = False
 
     def __init__(self, args, place, groups, scene):
@@ -28,16 +28,16 @@ class Ample:
             self.groups.no_swap()
 
     def prepare_for(self, nr):
-        """There will be so many containers."""
+        """Called before @n containers are there."""
 
     def empty(self, container):
         pass
 
     def filled(self):
-        """There are."""
+        """Called when they are there."""
 
     def counters(self):
-        """Grows: bytes to and from the device for memory's sake, CPU of who does it."""
+        """Counters: bytes to and from the device for paging, CPU of the processes that page."""
         return {}
 
     def end(self):
@@ -45,7 +45,7 @@ class Ample:
 
 
 class Swap(Ample):
-    """The kernel's swap, on a file of the same disk, with its own settings."""
+    """The kernel's swap, on a file of the same disk, with the kernel's settings."""
     limited = swaps = True
 
     def begin(self):
@@ -64,7 +64,7 @@ class Swap(Ample):
         return {'in_bytes': int(lines['pswpin']) * 4096, 'out_bytes': int(lines['pswpout']) * 4096}
 
     def end(self):
-        """To be called when no process has pages there any more."""
+        """Call it when no process has pages there any more."""
         subprocess.run(['swapoff', self.file], check=True)
 
 
@@ -87,7 +87,7 @@ class Reclaim(Swap):
             has = sorted(((self.groups.usage(n.group), n.group) for n in list(self.scene.noise)), reverse=True)
             want = usage - int(memory * self.LOW)
             mean = max(0, sum(size for size, _ in has) - want) // max(1, len(has))
-            for size, group in has:             # who has more than its share gives
+            for size, group in has:             # a container with more than its share gives memory
                 part = min(want, size - mean)
                 if part < MIB:
                     break
@@ -133,7 +133,7 @@ class Ours(Ample):
         return done
 
     def divide(self, nr, pagers, spare):
-        """What the critical one does not use is divided evenly."""
+        """Divides evenly what the critical workload does not use."""
         memory = self.args.memory_mib * MIB
         noise = sum(self.groups.usage(n.group) for n in self.scene.noise)
         others = max(self.groups.usage('critical'), self.groups.usage() - noise - self.groups.usage('pagers'))
@@ -167,7 +167,7 @@ class Ours(Ample):
         return found
 
     def end(self):
-        """The containers have ended, so have their contexts, soon."""
+        """The containers have ended; waits until their contexts have, too."""
         try:
             wait_until(lambda: not self.pids(), 'the end of pagers, keeper and broker', 30)
         except Failed:
@@ -179,12 +179,12 @@ class Ours(Ample):
 
 
 class Unpredicted(Ours):
-    """Ours, without prediction."""
+    """Our contexts, without prediction."""
     options = ('--no-predict',)
 
 
 class Auto(Ours):
-    """--dram auto: the contexts divide one part of the machine by the ages of what they have. It is set once, for the last step of the ladder."""
+    """--dram auto: the contexts divide a part of the machine by the ages of their memory. It is set once, for the last step of the ladder."""
 
     def divide(self, nr, pagers, spare):
         if self.budget:

@@ -31,8 +31,9 @@ from groups import Groups       # noqa: E402
 from scene import Failed, Scene, Wrong, cpu_s       # noqa: E402
 
 CONTAINERS = [1, 3, 5, 7, 9, 11, 13, 17, 21, 25, 33, 41, 49]
-COARSE = 3                      # each so many-th of them in all arms first, which answers the question
-BROKEN_SHARE = 0.5              # share of the requests that were due
+# in the first round only every so many-th number of containers, for all arms: that shows the result roughly
+COARSE = 3
+BROKEN_SHARE = 0.5              # as a share of the requests that were due
 FILL_DEADLINE_S = 240
 
 
@@ -65,7 +66,7 @@ def missing(args, number, arm, steps):
 
 
 def disk_of(path):
-    """(bytes read, bytes written) of the disk that a directory is on, so far."""
+    """(bytes read, bytes written) so far of the disk that has this directory."""
     dev = os.stat(path).st_dev
     words = Path(f'/sys/dev/block/{os.major(dev)}:{os.minor(dev)}/stat').read_text().split()
     return int(words[2]) * 512, int(words[6]) * 512
@@ -99,7 +100,7 @@ class Ladder:
         return time.monotonic() - begin
 
     def cell(self, nr):
-        """Figures of a window."""
+        """The figures of a window of time."""
         args, scene = self.args, self.scene
         fill_s = self.grow(nr)
         scene.start_touch(args.seed + 100 * self.number + nr)
@@ -107,7 +108,7 @@ class Ladder:
         before, begin = self.counters(), time.monotonic_ns()
         time.sleep(args.window_s)
         end, after = time.monotonic_ns(), self.counters()
-        time.sleep(0.5)         # for answers that are on their way
+        time.sleep(0.5)         # until answers that are on their way have arrived
         scene.check()
         seconds = (end - begin) / 1e9
         found = {'arm': self.name, 'containers': nr, 'round': self.number, 'rate': args.rate, 'fill_s': fill_s, 'seconds': seconds,
@@ -137,7 +138,7 @@ class Ladder:
 
 
 def climb(args, number, arm, steps, until):
-    """Runs what is missing of one ladder; False: the time is up."""
+    """Runs the missing steps of one ladder. False: the time is over."""
     steps = missing(args, number, arm, steps)
     if not steps:
         return True
@@ -166,7 +167,7 @@ def climb(args, number, arm, steps, until):
 
 
 def known_rate(args, save=False):
-    """All cells of a report have the same rate and settings, those of the first run."""
+    """All cells of a report have the rate and settings of its first run."""
     path = args.report / 'settings.json'
     names = ('rate', 'share', 'memory_mib', 'divide', 'clients', 'wait_ms', 'users', 'connections', 'fill_mibps', 'laps', 'max_active', 'window_s', 'settle_s')
     if path.exists():
@@ -182,7 +183,7 @@ def known_rate(args, save=False):
 
 
 def clear(tmp):
-    """What a run left that was killed."""
+    """Removes what a killed run has left."""
     for old in Path(tmp).glob('zns-density-*-*'):
         if not Path(f'/proc/{old.name.split("-")[2]}').exists():
             subprocess.run(['swapoff', old / 'swap'], stderr=subprocess.DEVNULL, check=False)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The small machine: a control group whose memory is limited, with a group for each container. Version 1 or 2, whichever has memory."""
+"""
+The small machine: a control group with limited memory, and in it a group for each container. Uses the version of
+cgroups that has the memory controller.
+"""
 import ctypes
 import os
 import signal
@@ -23,7 +26,7 @@ class Groups:
         base = ROOT / 'memory' if self.v1 else ROOT
         if not self.v1 and 'memory' not in (base / 'cgroup.controllers').read_text().split():
             raise OSError('no memory controller')
-        for old in base.glob(f'{PREFIX}*'):         # of a run that was killed
+        for old in base.glob(f'{PREFIX}*'):         # left by a run that was killed
             if not Path(f'/proc/{old.name.removeprefix(PREFIX)}').exists():
                 self.remove(old)
         self.top = base / f'{PREFIX}{os.getpid()}'
@@ -40,7 +43,7 @@ class Groups:
         return group
 
     def joins(self, group, stays=False):
-        """For preexec_fn: what is executed is in the group. It ends when we do, unless it @stays."""
+        """Makes a preexec_fn: the executed program is in the group, and ends when we do, unless it @stays."""
         path = str(self.top / group / 'cgroup.procs')
 
         def join():
@@ -55,7 +58,7 @@ class Groups:
         self._file(group, 'memory.limit_in_bytes', 'memory.max').write_text(str(size or (-1 if self.v1 else 'max')))
 
     def no_swap(self):
-        """For all groups that are made later."""
+        """Sets a value for all groups that are made later."""
         if self.v1:
             (self.top / 'memory.swappiness').write_text('0')
         elif (self.top / 'memory.swap.max').exists():
@@ -65,14 +68,14 @@ class Groups:
         return int(self._file(group, 'memory.usage_in_bytes', 'memory.current').read_text())
 
     def reclaim(self, group, size):
-        """What memory.reclaim does; version 1 has a limit only, and reclaims when it is lowered."""
+        """Reclaims memory as memory.reclaim does. Version 1 has only a limit, and reclaims when it is lowered."""
         try:
             if self.v1:
                 self.limit(max(self.usage(group) - size, 4096), group)
             else:
                 self._file(group, '', 'memory.reclaim').write_text(str(size))
         except OSError:
-            pass        # not all of it could be had
+            pass        # not all of it could be reclaimed
         if self.v1:
             self.limit(0, group)
 
@@ -82,7 +85,7 @@ class Groups:
         return {k: found.get(f'total_{k}', found.get(k, 0)) for k in ('pgfault', 'pgmajfault')}
 
     def kills(self):
-        """Processes that were ended because there was no memory."""
+        """Number of processes that were killed for lack of memory."""
         nr = 0
         below = (p for p in self.top.glob('*') if p.is_dir() and self.v1)      # version 2 counts them in the top one
         for path in (self.top, *below):
@@ -94,7 +97,7 @@ class Groups:
         return [int(pid) for pid in (self.top / group / 'cgroup.procs').read_text().split()]
 
     def remove(self, top=None):
-        """All processes have ended, or do so now."""
+        """Waits until all processes have ended, or kills them."""
         top = top or self.top
         for path in (*(p for p in top.glob('*') if p.is_dir()), top):
             for _ in range(200):

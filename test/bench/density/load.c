@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The clients of the booking site: so many requests a second fall due, whether or not an answer
- * is late, and a latency counts from then.
+ * The clients of the booking site: a fixed number of requests per second become due, even if
+ * answers are late, and a latency counts from when its request was due.
  *
  *   load FILE CONNECTIONS RATE SEED USERS SOCKET...
  *
- * RATE 0: each connection sends its next request when the last one is answered, which tells how
- * much there could be. FILE: samples.h. It ends with SIGTERM; an answer that is not right ends it
- * with 1.
+ * RATE 0: each connection sends its next request when the last one was answered, which shows the
+ * highest possible rate. FILE: samples.h. It ends with SIGTERM; a wrong answer ends it with 1.
  */
 #include <errno.h>
 #include <signal.h>
@@ -29,7 +28,7 @@ struct connection {
 	char buf[ANSWER_MAX];
 };
 
-/* Of a hundred requests: AcmeAir's shape, most of which are queries of flights. */
+/* Per cent of requests of each kind, as in AcmeAir: most are queries of flights. */
 static const struct {
 	int percent;
 	const char *path;
@@ -68,7 +67,7 @@ static void ask(struct samples *f, struct connection *c, uint64_t due_ns)
 		fail("send");
 }
 
-/* 0: the answer is not complete yet. */
+/* Returns 0 if the answer is not complete yet. */
 static int whole(const struct connection *c)
 {
 	const char *body = strstr(c->buf, "\r\n\r\n"),

@@ -45,7 +45,7 @@ static void fill(uint32_t mibps)
 	}
 }
 
-/* False: the client has gone. */
+/* False: the client has disconnected. */
 static bool send_all(int fd, const void *buf, size_t len)
 {
 	while (len) {

@@ -15,7 +15,8 @@ static const struct object_class classes[] = { { 500, 160 << 10 },
 					       { 80, 1638 << 10 } };
 #define NR_CLASSES (sizeof(classes) / sizeof(classes[0]))
 
-/* With @divide, a container has only that part of each class. 0: this object does not exist. */
+/* @divide: a container has only that part of each class. Returns 0 if this object does not
+ * exist. */
 static inline uint32_t object_bytes(uint32_t object, uint32_t divide)
 {
 	for (unsigned int c = 0; c < NR_CLASSES; c++) {
@@ -37,7 +38,7 @@ static inline uint32_t nr_objects(uint32_t divide)
 	return nr;
 }
 
-/* The word at @at of an object. */
+/* The word at offset @at of an object. */
 static inline uint64_t object_word(uint32_t server, uint32_t object, uint64_t at)
 {
 	uint64_t x = ((uint64_t)server << 52 ^ (uint64_t)object << 32 ^ at) * 0x9e3779b97f4a7c15ull;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables and plots of the cells that there are: medians of the rounds."""
+"""Tables and plots of the finished cells: medians of the rounds."""
 import json
 import statistics
 import sys
@@ -11,8 +11,8 @@ import svg                      # noqa: E402
 from arms import ARMS, TITLES   # noqa: E402
 
 MIB = 1 << 20
-THROUGHPUT, P95 = 0.85, 1.2     # of ample DRAM's: what counts as good
-QUIET = 2                       # largest p95 with ample DRAM by the smallest, at most
+THROUGHPUT, P95 = 0.85, 1.2     # as a multiple of ample DRAM's figure: up to this a step counts as good
+QUIET = 2                       # the ratio of the largest to the smallest p95 with ample DRAM may be at most this
 LATENCIES = ('p50_ms', 'p90_ms', 'p95_ms', 'p99_ms', 'max_ms')
 
 
@@ -38,7 +38,7 @@ def read(directory):
 
 
 def median(cells, *path):
-    """None: some cells have no value."""
+    """Median of a value over cells. None: some cells have no such value."""
     values = []
     for cell in cells:
         for key in path:
@@ -54,7 +54,7 @@ def rate_of(cells, key, scale=1.0):
 
 
 def good_until(cells, base):
-    """The largest N up to which all steps are good, by the median of all of ample DRAM's cells; 0: none."""
+    """The largest N up to which all steps are good, compared with the median of all cells of ample DRAM; 0: none."""
     ample, until = [c for some in base.values() for c in some if not c['broken']], 0
     for nr, some in cells.items():
         if not ample or any(c['broken'] for c in some):
@@ -67,7 +67,7 @@ def good_until(cells, base):
 
 
 def shares(cells, base):
-    """Each step beside ample DRAM."""
+    """Each step compared with ample DRAM."""
     ample = [c for some in base.values() for c in some if not c['broken']]
     said = []
     for nr, some in cells.items():
@@ -115,7 +115,7 @@ def plots(directory, found):
             continue
         top = max(y for s in series.values() for _, y in s)
         if ample and key != 'per_s' and who == 'critical':
-            top = min(top, 20 * max(ample))     # what has collapsed leaves the plot
+            top = min(top, 20 * max(ample))     # steps far too slow are left out of the plot
         svg.lines(directory / f'{who}-{key.removesuffix("_ms")}.svg', title, 'noise containers', label, series, 1.08 * top)
 
 

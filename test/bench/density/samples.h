@@ -24,7 +24,7 @@ struct samples {
 	uint64_t nr; /* slots in use */
 	uint64_t start_ns, step_ns; /* request i is due at start + i * step; step 0: when it is sent
 				     */
-	uint64_t wrong; /* number of wrong answers */
+	uint64_t wrong; /* number of wrong answers so far */
 	struct sample s[SAMPLES_MAX];
 };
 

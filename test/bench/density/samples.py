@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What clients saw: the file of samples.h, read while they run, and percentiles of a window of time."""
+"""What clients saw: reads the file of samples.h while they run, and computes percentiles of a window of time."""
 import array
 import struct
 import time
@@ -12,7 +12,7 @@ class Samples:
         self.path = path
 
     def head(self):
-        """(requests sent, begin, time between two that fall due, wrong answers)"""
+        """Returns (requests sent, begin, time from one due request to the next, wrong answers)."""
         with open(self.path, 'rb') as f:
             return struct.unpack('4Q', f.read(HEAD))
 
@@ -47,7 +47,7 @@ class Samples:
 
 
 def percentiles(waits_ns):
-    """In ms. pN: at least N % were answered within it."""
+    """Percentiles in ms: pN is the time within which at least N % were answered."""
     waits = sorted(waits_ns)
     if not waits:
         return {}

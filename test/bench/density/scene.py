@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Who runs: the critical workload, noise containers, and the clients of both, which are outside of the small machine."""
+"""The processes: the critical workload, noise containers, and the clients of both, which run outside the small machine."""
 import os
 import shutil
 import signal
@@ -20,7 +20,7 @@ class Failed(Exception):
 
 
 class Wrong(Exception):
-    """A container gave what is not its own: that is no figure."""
+    """A container answered with wrong content, so there are no figures."""
 
 
 def wait_until(true, what, seconds=60):
@@ -32,7 +32,7 @@ def wait_until(true, what, seconds=60):
 
 
 def cpu_s(pids, thread=None):
-    """CPU time of processes so far, or of their threads of that name."""
+    """CPU time so far of processes, or of their threads with that name."""
     ticks = 0
     for pid in pids:
         tasks = Path(f'/proc/{pid}/task').glob('*') if thread else [Path(f'/proc/{pid}')]
@@ -47,7 +47,7 @@ def cpu_s(pids, thread=None):
 
 
 def own_copy(path, place):
-    """A copy that is in no cache, so that its pages are paid for by who runs it."""
+    """A copy of a file that is in no cache, so that its pages are charged to the container that reads it."""
     copy = place / Path(path).name
     shutil.copy(path, copy)
     with open(copy, 'rb') as f:
@@ -57,7 +57,7 @@ def own_copy(path, place):
 
 
 class Scene:
-    """Everything of one ladder."""
+    """All processes of one ladder."""
 
     def __init__(self, args, place, groups):
         self.args, self.place, self.groups = args, place, groups
@@ -86,7 +86,7 @@ class Scene:
 
     # ---- the critical workload ----
     def start_critical(self):
-        env = {**os.environ, 'UV_USE_IO_URING': '0'}        # a process with an io_uring cannot be extended
+        env = {**os.environ, 'UV_USE_IO_URING': '0'}        # a process with an io_uring cannot be attached
         node, redis = (own_copy(shutil.which(p), self.place) for p in ('node', 'redis-server'))
         db, auth, webs = self.place / 'redis.sock', self.place / 'auth.sock', [self.place / f'web-{i}.sock' for i in range(2)]
         for path in (db, auth, *webs):
@@ -111,7 +111,8 @@ class Scene:
         self.end(self.load)
 
     def most(self, seconds, seed):
-        """Requests a second, each sent when the one before it is answered; node compiles in the first seconds, which do not count."""
+        """Requests per second when each is sent after the answer to the one before. node compiles code in the first
+        seconds, which are not counted."""
         self.start_load(0, seed)
         time.sleep(WARM_S + seconds)
         end = time.monotonic_ns()
@@ -147,7 +148,7 @@ class Scene:
                    "the noise's client")
 
     def check(self):
-        """All that was started runs."""
+        """Checks that everything that was started still runs."""
         for one in self.noise:
             if one.poll() is not None:
                 raise Failed(f'{one.group} ended with {one.returncode}')

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""selfcheck: what the density benchmark must get right before its figures mean anything. Loads and delays here are known."""
+"""selfcheck: tests the density benchmark itself, with known loads and delays."""
 import argparse
 import json
 import os
@@ -50,7 +50,7 @@ def write_samples(path, start, step, pairs):
 
 @check
 def percentiles_are_exact(place, args):
-    """1 to 1000 ms."""
+    """Latencies from 1 to 1000 ms."""
     expect(percentiles(range(1000 * MS, 0, -MS)), {'p50_ms': 500, 'p90_ms': 900, 'p95_ms': 950, 'p99_ms': 990, 'max_ms': 1000}, 'of 1 to 1000 ms')
     expect(percentiles([7 * MS])['p99_ms'], 7, 'of one')
 
@@ -91,7 +91,7 @@ def answer_all(path):
 
 
 def stalled(place, args, rate, connections):
-    """Samples of a site that stood still for 0.8 of 4 s, and when that was."""
+    """Samples of a site that stopped for 0.8 of 4 s, and when it did."""
     path = place / 'site.sock'
     path.unlink(missing_ok=True)
     site = os.fork()
@@ -125,7 +125,7 @@ def stalled(place, args, rate, connections):
 
 @check
 def a_stall_is_in_all_that_had_to_wait(place, args):
-    """A site that stands still makes all that falls due meanwhile wait, by the load that the benchmark uses."""
+    """If the site stops, all requests that become due meanwhile wait, with the load program of the benchmark."""
     saw, begin, stop, go, end = stalled(place, args, 500, 8)
     step = saw.head()[2]
     due, done = saw.read()
@@ -142,7 +142,7 @@ def a_stall_is_in_all_that_had_to_wait(place, args):
 
 @check
 def without_a_rate_a_stall_is_hardly_seen(place, args):
-    """The control: when each request waits for the one before it, a stall is in as many latencies as there are connections."""
+    """The control: if each request is sent only after the last answer, a stop shows in only as many latencies as there are connections."""
     saw, _, _, go, _ = stalled(place, args, 0, 8)
     waited = sum(1 for d, a in zip(*saw.read()) if d < go <= a)
     if waited > 8:
@@ -181,7 +181,7 @@ def noise_is_verified(place, args):
 
 @check
 def groups_limit_reclaim_and_count(place, args):
-    """The small machine: what is in it is counted, can be reclaimed, and is ended when there is no room."""
+    """The small machine: memory in it is counted, can be reclaimed, and a process is killed when there is no room."""
     try:
         groups = Groups()
     except OSError as reason:
@@ -220,7 +220,7 @@ def cell(place, arm, nr, per_s, p95, broken=False):
 
 @check
 def the_verdict_and_what_is_missing(place, args):
-    """A ladder passes up to its first bad step; a failed ladder has no steps missing; a killed one is continued."""
+    """A ladder is good up to its first bad step; a ladder that failed has no missing steps; one that was killed is continued."""
     for nr in (1, 5, 9, 17):
         cell(place, 'ample', nr, 100, 1.0)
         cell(place, 'ours', nr, 90, 1.1 if nr != 17 else 1.3)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The clients of the noise containers: each asks one of them for one object, both at random, checks
- * what it gets, and waits.
+ * The clients of the noise containers: each asks a random container for a random object, checks the
+ * answer, and waits.
  *
  *   touch FILE CLIENTS WAIT_MS SEED DIVIDE SOCKET...
  *

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-In a guest: one cell of bench-drives. cells.py NAME JSON; the result goes to /results/cell.json.
+Runs in a guest: one cell of bench-drives. cells.py NAME JSON; the result is written to /results/cell.json.
 
-slow in the parameters is the drive's: rates of a real drive are divided by it here. What comes out is not scaled back.
+`slow` in the parameters is the drive's: rates of a real drive are divided by it here. Results are not scaled back.
 """
 import json
 import os
@@ -18,7 +18,7 @@ import scene
 from scene import MIB, RESULTS, WORK, Failed, Files, Subject, Zones, run, watch
 
 PAPER = [('Ubuntu', 63), ('Redis', 105), ('Nginx', 133), ('MongoDB', 303), ('MySQL', 447)]      # MB
-ZONE, CAP = 100, 500    # MiB/s: what a zone is said to write, what a dump asks for and is held to
+ZONE, CAP = 100, 500    # MiB/s: the rate that a zone is said to have, that a dump asks for, and that caps it
 
 
 def say(text):
@@ -26,7 +26,8 @@ def say(text):
 
 
 def scaled(rate, p):
-    """MiB/s. criu-zns takes whole numbers: a rate below 1/100 of the drive's is rounded up, and only decides the number of groups."""
+    """A rate in MiB/s for criu-zns, which takes whole numbers: one below 1/100 of the drive's is rounded up, and only
+    decides the number of groups."""
     return max(1, round(rate / min(100, p['slow'])))
 
 
@@ -52,7 +53,7 @@ def passthrough(p, cap):
 
 
 def ext4(p, cap, name='ext4'):
-    # Nothing is discarded, so the drive stays as full as it was; but one that is to be new.
+    # Nothing is discarded, so the drive stays as full as it was, unless a new drive is wanted.
     discard = 'discard' if name == 'fresh' else 'nodiscard'
     run('mkfs.ext4', '-q', '-F', '-E', f'{discard},lazy_itable_init=0,lazy_journal_init=0', drive(name))
     return Files(name, drive(name), cap, mount('ext4', drive(name), f'/mnt/{name}'))
@@ -74,7 +75,7 @@ def f2fs_zoned(p, cap):
 
 
 def zonefs(p, cap):
-    """The first zone has the superblock; no package here makes one (linux, fs/zonefs/zonefs.h)."""
+    """The first zone needs a superblock, and no package here can make one (linux, fs/zonefs/zonefs.h)."""
     def block(crc):
         return struct.pack('<II64s16sQIII', 0x5a4f4653, crc, b'zones', uuid.UUID(int=7).bytes, 0, 0, 0, 0o640).ljust(4096, b'\0')
     device = drive('zonefs')
@@ -91,7 +92,7 @@ WAYS = {'zones': zones, 'passthrough': passthrough, 'ext4': ext4, 'fresh': fresh
 
 
 def ways_of(p, cap=CAP):
-    """Each held to the cap; by the kernel, where criu's own would be no whole number."""
+    """Dumps with a cap each: by the kernel, if criu's own cap would be no whole number."""
     if cap and p['slow'] > 100:
         scene.Way.io_max, cap = cap * MIB // p['slow'], None
     return {name: WAYS[name](p, scaled(cap, p) if cap else None) for name in p['ways']}
@@ -100,7 +101,7 @@ def ways_of(p, cap=CAP):
 # ---- cells ---------------------------------------------------------------------------------------------
 
 def scaling(p):
-    """One dump at a time over 1, 2, 4, 8 groups, no cap, as many bytes for each group: the rate of each."""
+    """One dump at a time over 1, 2, 4, 8 groups, without a cap, with the same bytes per group: the rate of each."""
     way, found = zones(p, None), []
     subjects = {n: Subject(f'of{n}', n * p['mib'], n) for n in p['groups']}
     for r in range(p['rounds']):
@@ -145,8 +146,8 @@ def all_at_once(way, subjects, qos):
 
 def five(p):
     """
-    The papers' five, each no faster than the cap: one at a time and at once. The ways are in turns, and so is what comes
-    first, after a round of each that does not count: a used drive changes while it is written.
+    The papers' five dumps with a cap each, one at a time and at once. The ways take turns, and so does the order,
+    after a first round that is not counted: a used drive changes while it is written.
     """
     ways, subjects = ways_of(p), make_five(p)
     rounds = {name: [] for name in ways}
@@ -167,14 +168,14 @@ def five(p):
     after = {name: scene.drive_stats(p.get('drive', {}).get(name, name)) for name in ways}
     for s in subjects:
         s.kill()
-    # last, since it leaves a drive that has nothing erased
+    # last, since it leaves a drive on which nothing is erased
     most = {name: saturated(way, p) for name, way in ways.items() if p.get('saturate_s') and isinstance(way, scene.Files)}
     return {'ways': {name: {'rounds': rounds[name], 'cpu_s': cpu[name], 'before': before[name], 'after': after[name],
                             'saturated': most.get(name)} for name in ways}}
 
 
 def saturated(way, p):
-    """MiB/s that the drive takes from fio, which writes as fast as it can; the first half, which erased room may take, is not counted."""
+    """MiB/s of fio writing as fast as it can, in the second half: in the first half erased blocks may have absorbed it."""
     load.scheduler(way, 'none')
     fio = load.Fio(load.in_files(way, 4, 64), 'write', 1024, depth=4)
     pause(p['saturate_s'], p)
@@ -190,7 +191,7 @@ def pause(s, p):
 
 
 def together(way, subjects, qos):
-    """Dumps at the same time; each result in the report's form."""
+    """Dumps at the same time; returns each result in the form of the report."""
     return [{k: d[k] for k in ('name', 'bytes', 'start', 'first', 'end', 'rate', 'latency_s', 'frozen_s')}
             for d in watch([way.start(s, qos) for s in subjects])]
 
@@ -199,7 +200,7 @@ LATE = 'io.latency', 'io.cost', 'io.cost at 90 %'
 
 
 def p95_alone(way, places, rate, p):
-    """s, without a scheduler: what these settings are told to keep is twice that."""
+    """p99 latency in s without a scheduler: the settings are told to keep twice that."""
     load.scheduler(way, 'none')
     fio = load.Fio(places, 'write', p['bs_kib'], rate)
     pause(p['alone_s'], p)
@@ -209,8 +210,9 @@ def p95_alone(way, places, rate, p):
 
 def beside(p):
     """
-    fio without and with a dump beside it, one after the other, or with the five at once; in files under each of the settings. Then
-    the same with nobody beside. apart: fio has a drive of its own, and so nothing in common with them but the emulated machine.
+    fio without and with a dump beside it, one at a time or the five at once; in files under each of the settings. Then
+    the same with nothing beside it. apart: fio has a drive of its own, so it shares only the emulated machine with the
+    dumps.
     """
     way, qos = ways_of(p)[p['ways'][0]], scaled(CAP, p)
     subjects = [Subject('beside', p['mib'], 1)] if 'mib' in p else make_five(p)
@@ -219,7 +221,7 @@ def beside(p):
     apart = p.get('apart')
     places = load.on_another(drive(apart), nr) if apart else load.in_files(way, nr, 16) if plain else load.on_zones(way, nr)
     groups = [way.group(s.name) for s in subjects]
-    # only of the five; F2FS writes elsewhere each time
+    # only of the five at once; F2FS writes to other places each time
     model = None if 'mib' in p or way.name == 'f2fs' else scene.Requests(apart or way.name, p['slow'])
     for setting in p.get('settings', ['']):
         if not load.built(setting):
@@ -256,7 +258,7 @@ def beside(p):
 
 
 def kcc(p):
-    """Random writes without and beside dumps: by size, by rate, by the number of dumps. Each point has fresh zones."""
+    """Random writes without and with dumps beside them: by size, by rate, by number of dumps. Each point uses fresh zones."""
     way = ways_of(p, None)[p['ways'][0]]
     plain = isinstance(way, scene.Files)
     places = load.in_files(way, 4, 24) if plain else load.on_zones(way, 4)
@@ -298,7 +300,7 @@ def kcc(p):
 
 
 def flowing(dumps):
-    """Returns when each of them writes, or has ended."""
+    """Returns when each of the dumps is writing, or has ended."""
     end = time.monotonic() + scene.LIMIT_S
     while not all(d.poll() or d.first for d in dumps):
         for d in dumps:
@@ -310,9 +312,7 @@ def flowing(dumps):
 
 
 def restores(p):
-    """One of five, restored alone and while the other four are dumped, which takes longer than the restore; its memory is checked each
-    time.
-    """
+    """One of the five is restored alone, and while the other four are dumped, which takes longer; its memory is checked each time."""
     ways, found = ways_of(p), []
     for r in range(p['rounds']):
         for name, alloc in p['cases'][::-1 if r % 2 else 1]:
@@ -344,8 +344,8 @@ def restores(p):
 
 def idle_groups(way, p):
     """
-    Six containers have thirty of the groups, and nobody writes. What a seventh gets, static and dynamic, where they have them by dumps
-    of their own; and where they have them for normal I/O, which nobody else may use.
+    Six containers have thirty of the groups, and nothing is written. Which groups a seventh container gets, static and
+    dynamic, if the six have them by their dumps, and if they are reserved for normal I/O, which no dump may use.
     """
     keepers, late, found = [Subject(f'keeper{i}', 5, i + 10) for i in range(6)], Subject('late', p['mib'], 20), {}
 
@@ -375,8 +375,8 @@ def idle_groups(way, p):
 
 def writers(p):
     """
-    Five writers, one after another, each no faster than the cap: in zones of their own, which none fills, or in parts of a
-    conventional drive. What they were asked for must not end before they do.
+    Five writers start one after another, each with a cap: in zones of their own that none fills, or in parts of a
+    conventional drive. Each must have enough to write until the end.
     """
     device, found = drive(p['ways'][0]), {}
     zoned, count = p['ways'][0] != 'ext4', 5

@@ -25,7 +25,7 @@ STEP_S = 0.2
 
 
 class Zoned(workloads.Guest):
-    """Each dump is held to the cap, as the administrator says."""
+    """Each dump has the cap that the administrator sets."""
     at = None
 
     def __init__(self, device, zone_rate, cap):
@@ -49,7 +49,7 @@ class Zoned(workloads.Guest):
 
 
 class Stock(workloads.Guest):
-    """Docker has no word for a rate: the kernel holds the daemon to the cap, with criu below it, and leaves containers alone."""
+    """Docker has no option for a rate: the kernel caps the daemon, with criu below it, and not the containers."""
     runtime, labels = 'runc', []
 
     def __init__(self, way):
@@ -74,7 +74,7 @@ class Stock(workloads.Guest):
         return load.in_files(self.way, nr, 16)
 
     def settled(self):
-        """Docker returns before all is on the drive."""
+        """Waits until everything is on the drive: Docker returns earlier."""
         scene.run('sync', '-f', self.at)
 
     def clear(self):
@@ -82,7 +82,7 @@ class Stock(workloads.Guest):
 
 
 class Fio(load.Fio):
-    """In a container. `docker run` hands our signal on to it."""
+    """fio in a container. `docker run` passes our signal on to it."""
 
     def launch(self, command):
         name, d = f'fio{load.Fio.serial}', self.daemon
@@ -128,7 +128,7 @@ class Others:
 
 
 def attempt(daemon, fio, name):
-    """None: containerd had not let go of the container's configuration of the last checkpoint (moby#42900)."""
+    """Makes a checkpoint. None: containerd still held the configuration of the last one (moby#42900)."""
     others, begin = Others(daemon, fio), time.monotonic()
     try:
         done = daemon.docker('checkpoint', 'create', '--leave-running', 'subject', name, check=False, timeout=scene.LIMIT_S)
@@ -145,7 +145,7 @@ def attempt(daemon, fio, name):
 
 
 def checkpoint(daemon, fio, mib, name):
-    """The checkpoint is written to the drive between `first` and `end`; `latency_s` is the command's duration."""
+    """The checkpoint is written between `first` and `end`; `latency_s` is how long the command took."""
     for i in range(5):
         got = attempt(daemon, fio, f'{name}-{i}')
         daemon.clear()

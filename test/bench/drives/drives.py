@@ -35,19 +35,19 @@ STAGED = ['build/bench/subject', 'build/zdtm/stock/criu/criu', 'build/fio-src/fi
 
 
 def key_of(cell):
-    """What a kept result must have been made with."""
+    """What a stored result must have been made with to be valid."""
     return hashlib.sha256(json.dumps([cell.guest, cell.params, cell.devices], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def busy_of(before):
-    """Seconds of all processors of this machine that were not idle since."""
+    """Seconds since then that processors of this machine were not idle, summed."""
     words = [int(n) for n in Path('/proc/stat').read_text().split('\n', 1)[0].split()[1:9]]
     now = (sum(words) - words[3] - words[4]) / os.sysconf('SC_CLK_TCK'), time.monotonic()
     return now if before is None else (now[0] - before[0]) / (now[1] - before[1]) / os.cpu_count()
 
 
 def run_cell(name, cell, keep, kernel, cells='drives', staged=tuple(STAGED)):
-    """One guest; its result, and how busy the machine was. cells: whose cells.py, of test/bench."""
+    """Runs one guest; returns its result, and how busy the machine was. cells: the folder of test/bench whose cells.py is run."""
     results = keep / f'{name}.guest'
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
@@ -80,7 +80,7 @@ def kept(name, cell, keep):
 
 
 def part_of(part):
-    """What makes its section."""
+    """The function that makes the section of a part."""
     name = f'part_{part}'
     return getattr(figures, name, None) or getattr(figures_soft, name)
 
@@ -98,7 +98,7 @@ def halves(args, part):
 
 
 def cells_of(args, parts):
-    """{part: names} of what is kept: the JSON that its tables and plots are made from."""
+    """{part: names of the stored results} from which its tables and plots are made."""
     names = {part: [n + end for n in PARTS[part].all() for end in ('', HALF)] for part in parts}
     return {part: [n for n in mine if n in CELLS and kept(n, CELLS[n], args.keep)] for part, mine in names.items()}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the cells' results say: tables, plots, aims and controls. Rates and times are those of a real drive again."""
+"""Makes tables, plots, aims and controls from the cells' results, scaled back to rates and times of a real drive."""
 import math
 import re
 import statistics
@@ -16,7 +16,7 @@ def listed(there, key):
 
 
 def when(machine, there):
-    """Of the guests of a part."""
+    """The results of a part's guests."""
     return (f'{machine}. {", ".join(sorted({v["date"] for v in there}))}, Linux {", ".join(sorted({v["kernel"] for v in there}))}. Load of the machine before each guest: '
             f'{listed(there, "load_before")}; busy meanwhile, of all its processors: {listed(there, "machine_busy")}.')
 
@@ -75,7 +75,7 @@ def part_a(rep, found):
 # ---- b: five dumps -------------------------------------------------------------------------------------
 
 def over_time(dumps, slow, step_s):
-    """{name: [(s, MiB/s)]} of dumps that ran together."""
+    """{name: [(s, MiB/s)]} of dumps that ran at the same time."""
     begin, found = min(d['start'] for d in dumps), {}
     for d in dumps:
         points, last = [], (d['start'], 0)
@@ -89,7 +89,7 @@ def over_time(dumps, slow, step_s):
 
 
 def five_rows(rounds, slow):
-    """name: medians over the rounds."""
+    """Medians over the rounds, by name."""
     rows = {}
     for i, first in enumerate(rounds[0]['alone']):
         pick = lambda when, what: statistics.median(r[when][i][what] for r in rounds)
@@ -103,7 +103,8 @@ def five_rows(rounds, slow):
 
 
 def whole(dump):
-    """Bytes/s from the first write to the end, criu's own work in it: the same for every way. (Stock's is written when it is synced.)"""
+    """Bytes/s from the first write to the end, with criu's own work in between, which is the same for every way.
+    (Stock's data are written at the sync.)"""
     return dump['bytes'] / (dump['end'] - dump['first'])
 
 
@@ -204,8 +205,8 @@ def at(sorted_values, percent):
 
 def split(one):
     """
-    Alone and beside the writes of a dump: latencies in s of the I/Os that were in flight then, and how many were done in a
-    second; where none was, one counts as done.
+    Alone and while a dump writes: latencies in s of the I/Os that were in flight then, and how many were completed per
+    second; if none was, one counts.
     """
     ios = [(t + one['begin'], took) for t, took in one['ios']]
     spans = {'alone': [one['alone']], 'beside': [(d['first'], d['end']) for d in one['dumps']]}
@@ -219,7 +220,7 @@ def split(one):
 
 
 def covered(parts):
-    """Seconds that are in any of them."""
+    """Seconds that lie in any of the spans."""
     total, last = 0.0, -math.inf
     for a, b in sorted(parts):
         total += max(0.0, b - max(a, last))
@@ -242,7 +243,7 @@ def beside_row(one, slow):
 
 
 def series_of(one, slow, step_s=1.0):
-    """(s, MiB/s) of fio over time."""
+    """fio's rate over time: [(s, MiB/s)]."""
     bins = {}
     for t, _ in one['ios']:
         if t >= 0:
@@ -251,7 +252,7 @@ def series_of(one, slow, step_s=1.0):
 
 
 def latencies_of(one, slow, step_s=5.0):
-    """{percentile: [(s, ms)]} of fio over time, each point of the I/Os that ended within step_s of the guest's clock."""
+    """fio's latency percentiles over time, {percentile: [(s, ms)]}: each point has the I/Os that ended within step_s of the guest's clock."""
     bins = {}
     for t, took in one['ios']:
         if t >= 0:
@@ -270,7 +271,7 @@ def plot_latencies(rep, name, title, one, slow):
 
 
 def opponent(rows):
-    """The setting under which normal I/O does best: by its p99 beside dumps, of those that keep 95 % of its bandwidth if any does."""
+    """The setting that is best for normal I/O: the lowest p99 beside dumps, among those that keep 95 % of its bandwidth if there are any."""
     keep = {n: r for n, r in rows.items() if r['kept'] >= 0.95} or rows
     return min(keep, key=lambda n: keep[n]['beside'][1])
 
@@ -373,14 +374,14 @@ def part_h(rep, found):
 # ---- d: random writes (KCC 2022) -----------------------------------------------------------------------
 
 def cdf(values, scale):
-    """(log10 of ms, percent)"""
+    """Distribution as (log10 of ms, percent)."""
     values = sorted(values)
     step = max(1, len(values) // 200)
     return [(math.log10(max(1e-3, v * 1e3 * scale)), 100 * (i + 1) / len(values)) for i, v in enumerate(values) if i % step == 0]
 
 
 def point_row(point, slow):
-    """How mean latency grew, how bandwidth fell, how latency grew in the drive; the latencies; a row. (None, row): no I/O."""
+    """How the mean latency grew, how bandwidth fell, how the latency in the drive grew; the latencies; a table row. (None, row): there was no I/O."""
     row = beside_row({**point, 'bs': point['bs_kib'] << 10}, slow)
     begin = [point['bs_kib'], point['rate'] or 'all it can', point['n']]
     if row is None or not all(point['in_drive']):
@@ -514,8 +515,8 @@ def part_f(rep, found):
 
 def rate_of(jobs, begin, end, bs):
     """
-    Bytes a second of a writer: of each job, between its first and its last I/O that was done then. Jobs end together, so all of
-    them in one row would count one more burst than there is time.
+    A writer's bytes per second, summed over its jobs, each between its first and its last I/O of that time. Jobs end
+    together, so counting them as one would count one burst too many.
     """
     total = 0
     for job in jobs:
@@ -561,7 +562,7 @@ def part_g(rep, found):
 # ---- the same at half the rate -------------------------------------------------------------------------
 
 def compare(rep, full, half):
-    """Of each figure: what it is at half the rate. They are ratios; where they differ, the processor was what limits."""
+    """Compares each figure with that at half the rate. They are ratios, so if they differ, the processor was the bottleneck."""
     there = {c['what']: c['value'] for c in half}
     rows = [[c['what'], f'{c["value"]:.3f}', f'{there[c["what"]]:.3f}', f'{there[c["what"]] / c["value"]:.2f}' if c['value'] else '-']
             for c in full if c['what'] in there]

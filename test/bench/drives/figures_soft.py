@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Part s of what the cells' results say: normal I/O beside the five dumps, on zones and under what the kernel offers."""
+"""Part s of the cells' results: normal I/O beside the five dumps, on zones and under each mechanism of the kernel."""
 import re
 
 import svg
@@ -24,7 +24,7 @@ def beside_table(rep, rows):
 
 
 def row_of(cell, name, one):
-    """Name and contents of a setting's row; None: no I/O."""
+    """Name and cells of a setting's row; None: there was no I/O."""
     slow = CELLS[cell].params['slow']
     row = beside_row(one, slow)
     if row is None:
@@ -40,7 +40,7 @@ def row_of(cell, name, one):
 
 
 def in_drive(row):
-    """How many times p99 grew in the drive; None: it was not noted."""
+    """By what factor p99 grew in the drive; None: it was not recorded."""
     alone, beside = row['in the drive']
     return beside[1] / alone[1] if alone and beside else None
 

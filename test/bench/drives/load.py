@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""In a guest: fio as normal I/O, on zones of its own or in files, and what schedulers and control groups offer against others."""
+"""Runs in a guest: fio as normal I/O, on zones of its own or in files, and the kernel's schedulers and control groups that can protect it."""
 import re
 import signal
 import subprocess
@@ -15,7 +15,7 @@ def jobs_on(device, zones, size):
 
 
 def on_zones(way, nr):
-    """One zone each of groups that no dump gets; fio resets it when it is full and goes on."""
+    """fio on one zone of each group that no dump gets; it resets the zone when that is full, and continues."""
     reserved = way.ctl('reserve', 'normal-io', '--groups', nr)['groups']
     status, table = way.ctl('status')['geometry'], {g['id']: g['zones'] for g in way.ctl('groups')['groups']}
     first = [[z for z in table[g] if z >= status['metadata_zones']][-1] for g in reserved]
@@ -23,20 +23,20 @@ def on_zones(way, nr):
 
 
 def on_another(device, nr):
-    """The same on a drive that nobody else writes: the first zones are on dies of their own."""
+    """The same on a drive that nothing else writes: the first zones are on dies of their own."""
     size = int(Path(f'/sys/class/block/{Path(device).name}/queue/chunk_sectors').read_text()) << 9
     return jobs_on(device, range(nr), size)
 
 
 def in_files(way, nr, mib):
-    """Files that have been written before: what follows overwrites."""
+    """Files that have been written before, so that later writes overwrite them."""
     for i in range(nr):
         run('dd', 'if=/dev/urandom', f'of={way.at}/normal-io.{i}', 'bs=1M', f'count={mib}', 'oflag=direct')
     return [{'filename': way.at / f'normal-io.{i}'} for i in range(nr)]
 
 
 def on_drive(places):
-    """[(first, end)]: where these are on the drive, in bytes. Files are overwritten in place."""
+    """[(first, end)] of these files on the drive, in bytes. They are overwritten in place."""
     found = []
     for place in places:
         if 'offset' in place:
@@ -50,7 +50,7 @@ def on_drive(places):
 
 
 class Fio:
-    """One fio of several jobs that runs until it is stopped; every I/O as (s of the monotonic clock when it was done, s it took)."""
+    """One fio with several jobs that runs until it is stopped. Every I/O is recorded as (s of the monotonic clock at its end, s that it took)."""
     serial = 0
 
     def __init__(self, places, rw, bs_kib, rate=None, depth=1):
@@ -69,7 +69,7 @@ class Fio:
         return Group('normal-io').popen(command, stdout=self.out, stderr=self.out, cwd=WORK)
 
     def stop(self):
-        """Of all jobs, in the order in which they were done."""
+        """I/Os of all jobs, in the order of their ends."""
         return sorted(io for job in self.stop_jobs() for io in job)
 
     def stop_jobs(self):
@@ -94,7 +94,7 @@ class Fio:
 
 
 def not_filled(jobs, bs, place):
-    """A job that fills its zone resets it, and what is measured then is the reset."""
+    """When a job has filled its zone it resets it, so a reset would be measured then."""
     if place.get('zonemode') and max(map(len, jobs)) * bs >= place['size']:
         raise Failed(f'a zone of {place["size"] >> 20} MiB was filled and reset')
 
@@ -106,7 +106,7 @@ def scheduler(way, name):
 
 
 def coefficients(way):
-    """What io.cost wants to know of a drive, measured as its documentation says: by fio, on a file."""
+    """The parameters of a drive that io.cost needs, measured by fio on a file, as its documentation says."""
     got = {}
     for key, rw, bs, depth in (('wbps', 'write', 1024, 4), ('wseqiops', 'write', 4, 32), ('wrandiops', 'randwrite', 4, 32),
                                ('rbps', 'read', 1024, 4), ('rseqiops', 'read', 4, 32), ('rrandiops', 'randread', 4, 32)):
@@ -171,14 +171,14 @@ def built(setting):
 
 
 def protect(way, setting, dumps, p):
-    """Sets the setting of that name, and returns what was set. dumps: the groups of all dumps. p has the measurements for it."""
+    """Applies the setting of that name; returns what was set. dumps: the control groups of all dumps. p has the measurements for it."""
     scheduler(way, setting if setting in ('none', 'mq-deadline', 'bfq') else 'none')
     p['setting'] = setting
     return PROTECTIONS[setting](way, dumps, p) if setting in PROTECTIONS else {}
 
 
 def held_back(way, dumps):
-    """Seconds that io.cost has kept requests waiting: of normal I/O, of all dumps."""
+    """Seconds for which io.cost has delayed requests: of normal I/O, of all dumps."""
     return [sum(g.counted(way.number, 'cost.wait') for g in groups) / 1e6 for groups in ([Group('normal-io')], dumps)]
 
 

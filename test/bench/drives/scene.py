@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-In a guest: processes that are dumped, control groups, and the two ways of a dump: into zones, or by stock CRIU into files.
+Runs in a guest: processes that are dumped, control groups, and the two ways to dump: into zones, or by stock CRIU into
+files.
 
-Rates are MiB/s and times are seconds of the guest's clock, as they are; the host multiplies them by the drive's scale.
+Rates are MiB/s and times are seconds of the guest's clock, not scaled; the host multiplies them by the drive's scale.
 """
 import json
 import os
@@ -41,7 +42,7 @@ def run(*command, **more):
 
 
 def processor():
-    """(idle, all) of the guest's processor so far. It has one, so what is idle here is idle there."""
+    """(idle, total) time of the guest's processor so far. There is one processor, so its idle time is the guest's."""
     found = [int(n) for n in Path('/proc/stat').read_text().split('\n', 1)[0].split()[1:9]]
     return found[3] + found[4], sum(found)
 
@@ -52,20 +53,20 @@ def idle_since(before):
 
 
 def drive_stats(name):
-    """What the model counts. It is written twice a second."""
+    """The model's counters, which it writes twice a second."""
     time.sleep(1.2)
     return json.loads((RESULTS / f'drive-{name}.json').read_text())
 
 
 class Requests:
-    """What the model says of each request (a drive with requests=1): how long it took in the drive, without this processor."""
+    """How long each request took in the drive by the model, without this processor (for a drive with requests=1)."""
 
     def __init__(self, name, slow):
         self.path, self.slow = RESULTS / f'drive-{name}.json.requests', slow
         self.at, self.ns = time.monotonic(), drive_stats(name)['ns']
 
     def took(self, places, parts):
-        """s of the clock, of writes that came in one of these parts of the monotonic clock to one of these [first, end) of the drive."""
+        """Seconds of each write that came within one of these spans of the monotonic clock, to one of these [first, end) of the drive."""
         ns = [[self.ns + (t - self.at) * 1e9 / self.slow for t in part] for part in parts]
         found = []
         for line in self.path.read_text().splitlines():
@@ -92,7 +93,7 @@ class Group:
             raise Failed(f'{self.path.name}/{file} does not take "{value}": {why}') from why
 
     def counted(self, device, what):
-        """Of its members and this device, in io.stat."""
+        """This device's counters of the group's members, in io.stat."""
         for line in (self.path / 'io.stat').read_text().splitlines():
             words = line.split()
             if words and words[0] == device:
@@ -120,7 +121,7 @@ class Subject(Process):
 
 
 class Dump:
-    """One dump that runs, in a group of its own; times are of CLOCK_MONOTONIC."""
+    """A dump that runs in a group of its own; times are of CLOCK_MONOTONIC."""
 
     def __init__(self, way, subject, command, images):
         self.way, self.subject, self.images = way, subject, images
@@ -138,7 +139,7 @@ class Dump:
             self.first = now
 
     def flow(self):
-        """MiB/s of the middle 80 % of what was written; criu-zns has hardly more in flight than it has zones."""
+        """MiB/s of the middle 80 % of what was written: criu-zns hardly ever has more in flight than its zones hold."""
         total, times = self.series[-1][1], []
         for part in (0.1, 0.9):
             i = next(i for i, (_, done) in enumerate(self.series) if done >= part * total)
@@ -190,9 +191,9 @@ def restore(dump):
 
 
 class Way:
-    """A destination of dumps. number: of the device, as in io.stat."""
+    """A destination of dumps. number: the device's, as in io.stat."""
     env = None
-    io_max = None       # bytes/s; instead of cap, where that is no whole number of MiB/s
+    io_max = None       # cap in bytes/s, for use in place of `cap` if that is no whole number of MiB/s
 
     def __init__(self, name, device, cap):
         self.name, self.device, self.cap, self.groups, self.serial = name, device, cap, {}, 0
@@ -209,7 +210,7 @@ class Way:
             group.set('io.max', f'{self.number} wbps={self.limit()}{more}')
 
     def limit(self):
-        """Bytes/s that the kernel holds a dump to; None: it does not."""
+        """Bytes/s to which the kernel caps a dump; None: it does not."""
         return self.io_max
 
     def directory(self, name):
@@ -226,7 +227,7 @@ class Way:
 
 
 class Zones(Way):
-    """Our criu. mapped: which zones share a die, as znsctl format takes it."""
+    """Our criu. mapped: the zones that share a die, as znsctl format takes it."""
 
     stripe = '512K'
 
@@ -259,7 +260,8 @@ class Zones(Way):
                      key=lambda c: c['created_ns'])
         took = self.ctl('show', newest['id'])['data_phase_us'] / 1e6
         found = self.finish(dump, dump.first or dump.start, newest['bytes'])
-        # The record's own rate is from the first write to the last completion, and what criu computes between is not scaled.
+        # The record's own rate covers the time from the first write to the last completion, in which criu's own
+        # computing is not scaled.
         found.update(rate=dump.flow(), record=newest['bytes'] / MIB / took, groups=newest['groups'])
         return found
 
@@ -298,7 +300,7 @@ class Files(Way):
                                     '-o', 'criu.log', '-t', subject.pid, '--leave-running', '--manage-cgroups=ignore', *more], images)
 
     def restoring(self, dump):
-        """From the drive: what the page cache has of the images goes. Reads are held to the cap as writes are."""
+        """Restores from the drive, since the images are dropped from the page cache. Reads have the same cap as writes."""
         self.hold(dump.group, f' rbps={self.limit()}')
         Path('/proc/sys/vm/drop_caches').write_text('3')
         return [STOCK, 'restore', '--no-default-config', '-d', '-D', dump.images, '-W', dump.images, '-o', 'restore.log',
@@ -306,7 +308,7 @@ class Files(Way):
 
     def result(self, dump):
         size = sum(f.stat().st_size for f in dump.images.glob('pages-*'))
-        # Usually nothing is written back before the sync; so writes are counted from its beginning.
+        # Usually no data are written back before the sync, so writes are counted from the sync on.
         synced = float((dump.images / 'synced').read_text())
         first = min(dump.first or synced, synced)
         return self.finish(dump, first, size)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The drives, the cells that are run on them, and the parts that these belong to."""
+"""The drives, the cells that run on them, and the parts that cells belong to."""
 from dataclasses import dataclass, field
 
 KERNEL = '6.12'
-SLOW = 100      # the one factor: every rate is a real drive's divided by it, every latency multiplied
-SHRINK = 4      # and the papers' sizes are divided by this
+SLOW = 100      # the one scale: rates of a real drive are divided by it, and latencies multiplied
+SHRINK = 4      # the papers' sizes are divided by this
 KEPT = 1000, 100    # weights of control groups: normal I/O, each dump
-FLASH = {'channels': 8, 'ways': 4, 'die-write': 120, 'die-read': 400, 'channel': 800}   # MiB/s; of all drives
+FLASH = {'channels': 8, 'ways': 4, 'die-write': 120, 'die-read': 400, 'channel': 800}   # MiB/s, of all drives
 # Written over and over before, at random, with 20 % more flash than the host sees. It collects garbage while it is idle, three
 # blocks of 1 MiB for each die ahead; what is written beyond that waits for it.
 USED = {'filled': 'random', 'spare': 20, 'idle-blocks': 6}
@@ -36,7 +36,8 @@ class Cell:
 class Part:
     title: str
     cells: list = field(default_factory=list)
-    more: list = field(default_factory=list)    # run where the part is asked for: with them all parts would take too long
+    # run only when this part is named: with these cells all parts together would take too long
+    more: list = field(default_factory=list)
 
     def all(self):
         return self.cells + self.more
@@ -62,7 +63,7 @@ def beside(way, devices, slow=SLOW, **more):
 
 
 def soft(way, device, slow=SLOW, settings=()):
-    """All five dumps at once, and the model notes each request."""
+    """All five dumps at once, while the model records each request."""
     return Cell('beside', {'ways': [way], 'slow': slow, 'shrink': SHRINK, 'rate': 400, 'bs_kib': 64, 'alone_s': 14,
                            **({'settings': list(settings), 'limit': 200} if settings else {})}, [device], 1800)
 
@@ -93,7 +94,7 @@ def random(way, device, points):
     return Cell('kcc', {'ways': [way], 'slow': SLOW, 'shrink': SHRINK, 'mib': 24, 'alone_s': 8, 'points': points}, [device], 1800)
 
 
-LARGE = {'channels': 8, 'ways': 1, 'map': 'shared'}     # every zone on every die: 960 MiB/s for whoever comes
+LARGE = {'channels': 8, 'ways': 1, 'map': 'shared'}     # every zone on every die: any writer can have 960 MiB/s
 
 
 # A write of fio's is a program unit of a die, so that no writer's rate depends on where in a unit a span begins. A zone has room
@@ -106,19 +107,19 @@ RESTORES = {'shrink': SHRINK, 'mib': 40, 'others_mib': 120, 'rounds': 2}
 CELLS = {
     'scaling': scaling(SLOW),
     'scaling-half': scaling(2 * SLOW, 12),
-    # eight groups that are one: the map that it is formatted with is wrong
+    # eight groups that share their dies: the map used for formatting is wrong
     'scaling-one-die': scaling(SLOW, 6, (1, 8), channels=1, ways=1),
     'five': five(['zones', 'ext4', 'f2fs'], [zoned('zones'), conventional('ext4'), conventional('f2fs')], warm=True, saturate_s=60),
     'five-half': five(['zones'], [zoned('zones', 2 * SLOW)], 2 * SLOW, 1),
     'five-fresh': five(['fresh'], [conventional('fresh', filled='no')], rounds=1),
-    # a drive nearer to the papers' once it is used: 24 such dies, and it has no idle time. fio says what it writes.
+    # a drive closer to the papers' used ones: 24 such dies without idle time. fio says how much it writes.
     'five-1000': five(['ext4'], [conventional('ext4', ways=3, **{'idle-blocks': 0})], rounds=2, warm=True, saturate_s=60),
     'beside': beside('zones', [zoned('zones', **ROOMY)]),
     'beside-half': beside('zones', [zoned('zones', 2 * SLOW, **ROOMY)], 2 * SLOW, dumps=1),
     'beside-software': beside('ext4', [conventional('ext4')], settings=['none', 'mq-deadline', 'bfq', 'io.max', 'io.cost'], limit=200),
     'soft-zones': soft_zones(),
     'soft-zones-half': soft_zones(2 * SLOW),
-    # the control of what grows outside the drive: fio and the dumps have no drive in common
+    # the control for what grows outside the drive: fio and the dumps use different drives
     'soft-apart': soft_zones(apart=True),
     'soft-apart-half': soft_zones(2 * SLOW, apart=True),
     'soft-f2fs': soft('f2fs', conventional('f2fs'), settings=['none']),
@@ -133,14 +134,15 @@ CELLS = {
     'restores-half': Cell('restores', {**RESTORES, 'slow': 2 * SLOW, 'ways': ['zones'], 'idle': False, 'cases': [('zones', 'static')]},
                           [zoned('zones', 2 * SLOW)], 3600),
 }
-# each die on a channel of its own, so that reserved groups are reserved channels
+# each die on a channel of its own, so that reserved groups are also reserved channels
 OWN = {'channels': 32, 'ways': 1, 'requests': 1}
 for part, points in (('', SIZES), ('-rates', RATES), ('-many', MANY)):
     CELLS[f'random-zones{part}'] = random('zones', zoned('zones', size='8G', zone='64M', **OWN), points)
     CELLS[f'random-ext4{part}'] = random('ext4', conventional('ext4', **OWN), points)
-# the same, but its buffer survives a power cut, so a commit's flush has nothing to do: is the flush what makes latency grow?
+# the same, but its buffer survives a power cut, so a commit's flush costs nothing: is the flush the cause of the
+# latency?
 CELLS['random-zones-buffer'] = random('zones', zoned('zones', size='8G', zone='64M', flush='buffer', **OWN), SMALL)
-# a guest for each of these: a run that is ended has some
+# one guest for each, so that an interrupted run has some of them
 SETTINGS = {'none': ['none', 'mq-deadline'], 'bfq': ['bfq'], 'limits': ['io.max', 'io.latency'], 'iocost': ['io.cost', 'io.cost at 90 %']}
 for name, settings in SETTINGS.items():
     CELLS[f'soft-{name}'] = soft('ext4', conventional('ext4', requests=1), settings=settings)
@@ -149,7 +151,7 @@ CELLS.update({
     'writers-large': writers('zones', zoned('zones', size='4G', zone='512M', **LARGE), [('one large zone each', 1)], zone_mib=512),
     'writers-conventional': writers('ext4', conventional('ext4'), [('a part each', 1)]),
 })
-# In the order of their weight: a run that is ended has the first.
+# In the order of importance, so that an interrupted run has the most important ones.
 PARTS = {
     'b': Part('Five dumps of the papers\' sizes, alone and at once', ['five', 'five-1000', 'five-half', 'five-fresh']),
     'c': Part('Normal I/O beside a checkpoint: zones, and what schedulers and control groups offer',
@@ -166,14 +168,14 @@ PARTS = {
 
 
 def half(cell):
-    """The same at half the rate: if its figures are others, the emulated processor was what limited them."""
+    """The same at half the rate: if the figures differ, the emulated processor was the bottleneck."""
     slow = cell.params['slow']
     return Cell(cell.guest, {**cell.params, 'slow': 2 * slow}, [d.replace(f'model.slow={slow}', f'model.slow={2 * slow}') for d in cell.devices],
                 2 * cell.limit_s)
 
 
 def quick(cell):
-    """The same with little data: does it run? Its figures say nothing."""
+    """The same with little data, to see whether it runs; the figures mean nothing."""
     p, most = dict(cell.params), {'rounds': 1, 'alone_s': 6, 'dumps': 1, 'gap_s': 3, 'saturate_s': 12}
     p.update({k: min(v, p[k]) for k, v in most.items() if k in p})
     if 'mib' in p:

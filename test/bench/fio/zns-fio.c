@@ -66,10 +66,10 @@ struct engine {
 	struct zns_dev *dev;
 	uint32_t *zone, nr; /* a multiple of width */
 	uint32_t width, unit;
-	uint64_t *wp; /* of each zone of the list, as far as we know */
-	uint64_t usable; /* of each zone, in whole units */
-	bool model; /* times are the model's */
-	uint64_t origin_ns; /* CLOCK_MONOTONIC at its 0 */
+	uint64_t *wp; /* write pointer of each zone in the list, as far as we know */
+	uint64_t usable; /* usable size of each zone, in whole units */
+	bool model; /* fio's times are the model's */
+	uint64_t origin_ns; /* CLOCK_MONOTONIC at model time 0 */
 	struct flight *flight;
 	unsigned int nr_flight, max_flight;
 	struct io_u **event;
@@ -159,7 +159,7 @@ static int take_groups(struct engine *e, const struct options *o)
 		return 1;
 	}
 	parse_list(o->groups, (uint32_t)p->n_groups, want);
-	/* takes the turn-th zone of each group, if all groups have one */
+	/* takes one zone of each group, the turn-th, if all groups have one */
 	for (uint32_t turn = 0; left; turn++) {
 		uint32_t found = 0;
 
@@ -224,7 +224,7 @@ static struct engine *engine_open(struct thread_data *td, unsigned flags)
 	return NULL;
 }
 
-/* In fio's main process: how long the file is. */
+/* Called in fio's main process: sets the file's size. */
 static int zf_setup(struct thread_data *td)
 {
 	struct engine *e = engine_open(td, ZNS_DEV_RDONLY);
@@ -315,7 +315,7 @@ static struct io_u *zf_event(struct thread_data *td, int event)
 	return e->event[event];
 }
 
-/* Returns the completed ones, or waits for the earliest min of them. */
+/* Returns the completed I/Os, or waits for at least @min of them. */
 static int zf_getevents(struct thread_data *td, unsigned int min, unsigned int max,
 			const struct timespec *timeout)
 {
@@ -341,7 +341,7 @@ static int zf_getevents(struct thread_data *td, unsigned int min, unsigned int m
 	return (int)got;
 }
 
-/* Finds the place of a byte of the job's file, and the rest of its run. */
+/* Finds the zone and offset of a byte of the job's file, and how many bytes follow there. */
 static uint64_t place(const struct engine *e, uint64_t at, uint32_t *index, uint64_t *off)
 {
 	uint64_t row = e->usable * e->width, in = at % row, k;

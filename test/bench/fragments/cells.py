@@ -51,13 +51,13 @@ class Place:
         run('mount', '-t', self.kind, '-o', 'nodiscard,noatime', DRIVE, AT)
 
     def forget(self):
-        """Which group a file belongs to: that of who made it dirty first, as long as the kernel has the inode."""
+        """The control group to which a file's writes are charged: the one that made it dirty first, as long as the kernel keeps the inode."""
         run('umount', AT)
         self.mount()
 
 
 def checked(path, fragments, distance):
-    """What FIEMAP says of a file that should have so many fragments of one page, their beginnings that far apart."""
+    """Checks by FIEMAP a file that must have this many fragments of one page, whose beginnings are this far apart."""
     found = layout.described(path)
     apart = dict(found['apart']).get(distance, 0)
     if distance != PAGE and min(found['pieces'], apart) < 0.9 * fragments:
@@ -66,7 +66,7 @@ def checked(path, fragments, distance):
 
 
 def fragmented(name, size, distance, keep_other=True, content=None):
-    """A file with fragments of one page. What lies between stays, or the next file would fill it."""
+    """A file with fragments of one page. The data between them are kept, or the next file would fill the gaps."""
     path = AT / name
     layout.interleave(path, AT / f'{name}.between', size, PAGE, distance, content)
     found = checked(path, size // PAGE, distance)
@@ -110,7 +110,7 @@ def sizes(p):
 # ---- two control groups --------------------------------------------------------------------------------
 
 class Beside:
-    """A program that reads a file in a group, until it is stopped."""
+    """A program in a group that reads a file until it is stopped."""
 
     def __init__(self, group, command):
         self.name, self.path = Path(command[0]).name, WORK / f'reader.{time.monotonic_ns()}'
@@ -169,7 +169,7 @@ def control(place, name, vrate):
 
 
 def phase(name, place, groups, readers, seconds, during=None):
-    """Bytes of each group over time, once a second, while these readers run. The first quarter is no part of the rate."""
+    """Bytes of each group over time, once a second, while these readers run. The first quarter does not count for the rate."""
     running = [start(*args) for start, *args in readers]
     waited = [of_group(g, place.number, 'cost.wait') for g in groups]
     begin, series, began = time.monotonic(), [], None
@@ -194,7 +194,7 @@ def phase(name, place, groups, readers, seconds, during=None):
 
 
 def timeline(p):
-    """P1 to P6 of the paper, then the same as P5 with a defragmentation that begins in it, then P5 again."""
+    """P1 to P6 of the paper; then P5 again, with a defragmentation that begins during it; then P5 once more."""
     place = Place()
     size = p['kib'] * KIB
     whole1, whole2 = (fragmented(n, size, PAGE)[0] for n in ('whole1', 'whole2'))
@@ -228,7 +228,7 @@ def timeline(p):
 # ---- a database beside fio --------------------------------------------------------------------------------
 
 def table(kib):
-    """A database of about that size with one table, and nothing but pages of rows: its bytes."""
+    """Makes a database of about that size with one table of rows only; returns its bytes."""
     path = WORK / 'table.db'
     path.unlink(missing_ok=True)
     db = sqlite3.connect(path)
@@ -241,7 +241,7 @@ def table(kib):
 
 
 def copied(path, nr):
-    """A copy of the table: what one SELECT has read, the next one would find in memory."""
+    """A copy of the table, since a second SELECT would find what the first has read in memory."""
     to = path.with_name(f'{path.name}.{nr}')
     if not to.exists():
         run('dd', f'if={path}', f'of={to}', 'bs=1M', 'iflag=direct', 'oflag=direct')
@@ -267,7 +267,7 @@ def sqlite(p):
     found = []
 
     def beside(state, ours, n, nr_selects):
-        """One phase: these readers of the table, the first so many of them SELECTs, and fio if there is a weight."""
+        """One phase: these readers of the table, the first so many of them by SELECT, and fio if there is a weight."""
         base.set(weight, str(n or 100))
         readers = ours + ([(fio, other, read, p['depth'], 'randread', '64k')] if n else [])
         got = phase(f'{state}, {n or "alone"}', place, groups, readers, p['seconds'])
@@ -291,7 +291,7 @@ def sqlite(p):
     return {'phases': found, 'said': said, 'before': before, 'after': layout.described(moved)}
 
 
-# ---- moving all of a file, or what costs -----------------------------------------------------------------
+# ---- moving a whole file, or only what is slow -----------------------------------------------------------
 
 def mixed(name, size):
     """Three quarters of a file in one piece; of its last quarter, fragments that collide: its layout, and [(offset, length)] of these."""
@@ -306,7 +306,7 @@ def mixed(name, size):
 
 
 def move(p):
-    """What the file system's own tool moves for what rate: told the whole file, or the ranges that collide."""
+    """How much the file system's own tool moves, and which rate that gives: for the whole file, and for the colliding ranges only."""
     Place(p['kind'])
     size, found = p['kib'] * KIB, []
     for how in p['how']:

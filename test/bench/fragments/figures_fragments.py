@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the cells of bench-fragmentation say: tables, plots, aims and controls. Rates are those of a real drive again."""
+"""Makes tables, plots, aims and controls from the cells of bench-fragmentation, scaled back to rates of a real drive."""
 import svg
 from spec_fragments import FLASH, SLOW, UNIT_KIB
 
@@ -88,7 +88,7 @@ def timeline(rep, name, cell):
     rep.aim(f'{title}: after the move, from 2:1', abs(ratio['after'] / 2 - 1), '<=', 0.2)
     size = cell['after']['bytes']
     rep.aim(f'{title}: bytes written in the payer\'s name, of the file\'s', written['grp1' if charged == 'owner' else 'mover'] / size, '>=', 0.9)
-    # who loses depends on the controller: the worse of the two
+    # which of the two loses depends on the controller, so the worse one counts
     rep.control(f'{title}: P4 over P2, the group that keeps least', min(a / b for a, b in zip(of['P4'], of['P2'])), '<', 0.7)
     rep.control(f'{title}: P5 over P3, the group that keeps least', min(a / b for a, b in zip(of['P5'], of['P3'])), '<', 0.7)
 
@@ -116,7 +116,7 @@ def part_e(rep, found):
 
 
 def of_weight(phase):
-    """What SQLite has beside fio, of what its weight says."""
+    """How much of its share by weight SQLite gets beside fio."""
     return phase['rates'][0] / max(phase['rates'][1], 1e-9) / (phase['weight'] / 100)
 
 

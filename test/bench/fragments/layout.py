@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""In a guest: files whose fragments lie a given distance apart, where they really lie, and readers that pass the page cache by."""
+"""Runs in a guest: files whose fragments lie a given distance apart, where they really are, and readers that bypass the page cache."""
 import fcntl
 import mmap
 import os
@@ -12,7 +12,7 @@ SYNC, LAST = 1, 1
 
 
 def buffer(size):
-    """Aligned, as O_DIRECT wants it, and not zeroes."""
+    """A buffer that is aligned, as O_DIRECT needs it, and not zero."""
     memory = mmap.mmap(-1, size)
     memory.write(os.urandom(4096) * (size // 4096))
     return memory

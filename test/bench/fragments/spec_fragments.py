@@ -19,14 +19,15 @@ def timeline(control, charged):
 
 
 def sqlite(control, whose='sqlite'):
-    """whose: file is fragmented, and then moved."""
+    """whose: the tenant whose file is fragmented, and then moved."""
     return Cell('sqlite', {'control': control, 'whose': whose, 'weights': [100, 200, 400, 800], 'kib': 4096, 'other_kib': 4096, 'seconds': 20, 'depth': 16,
                            'vrate': 90, 'slow': SLOW}, [drive()])
 
 
 CELLS = {
     'distance': Cell('distance', {'distances': [4 * n for n in range(1, 19)], 'kib': 2048, 'seconds': 6, 'slow': SLOW}, [drive()]),
-    # the drop is the drive's doing, not the distance's: with seven dies it is at 28 and 56 KiB, and at 32 there is none
+    # the drop comes from the drive, not from the distance: with seven dies it is at 28 and 56 KiB, and there is none
+    # at 32
     'distance-seven': Cell('distance', {'distances': [4 * n for n in range(1, 19)], 'kib': 2048, 'seconds': 6, 'slow': SLOW},
                            [drive(channels=7)]),
     'sizes': Cell('sizes', {'sizes': [4, 16, 64, 128, 256], 'kib': 4096, 'seconds': 8, 'slow': SLOW}, [drive()]),
@@ -49,7 +50,7 @@ PARTS = {
 
 
 def quick(cell):
-    """The same with little data: does it run? Its figures say little."""
+    """The same with little data, to see whether it runs; the figures mean little."""
     p = dict(cell.params)
     p['kib'] = {'distance': 512, 'move': 2048}.get(cell.guest, 1024)
     p['seconds'] = {'timeline': 20, 'sqlite': 8}.get(cell.guest, 2)
