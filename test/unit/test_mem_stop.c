@@ -173,7 +173,7 @@ static void swapped(void **state)
 	halt_at(SCRATCH);
 	play_attach(&s);
 	for (tracer = await_halt(); !pages_with(&s, PROTECTED); tracer = await_halt()) {
-		halt_at(SCRATCH); /* that was about another area */
+		halt_at(SCRATCH); /* the stop was for another area: wait for the next one */
 		kill(tracer, SIGCONT);
 	}
 	out = swap_out(&s);
@@ -303,7 +303,7 @@ static void unread(void **state)
 	halt_at(TAKEN);
 	play_attach(&s);
 	for (tracer = await_halt(); pages_with(&s, PRESENT) == MANY; tracer = await_halt()) {
-		halt_at(TAKEN); /* that was about another area */
+		halt_at(TAKEN); /* the stop was for another area: wait for the next one */
 		kill(tracer, SIGCONT);
 	}
 	mem_control("ZNS_MEM_LATE", READER_LATE);

@@ -169,7 +169,7 @@ static void taken_over(void **state)
 	fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	key = fcntl(zns_pages_key_fd(ps), F_DUPFD_CLOEXEC, 3);
 	zns_pages_close(ps, false);
-	/* never in clear afterwards, and not with anything else */
+	/* an encrypted context cannot be opened without its key, nor with a file that is no key */
 	p.fds = &fd;
 	assert_int_equal(zns_pages_open(&p, &ps, &err), -ESTALE);
 	other = memfd_create("none", MFD_CLOEXEC);

@@ -322,7 +322,7 @@ struct liar {
 	struct zns_dev dev;
 	struct zns_dev *inner;
 	uint32_t zone; /* UINT32_MAX: none yet */
-	uint64_t from; /* what it lost */
+	uint64_t from; /* the zone has lost its data from here on */
 	atomic_uint writes, until;
 	bool garbage; /* reads as something else; otherwise as an error */
 };

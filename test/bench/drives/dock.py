@@ -25,7 +25,7 @@ STEP_S = 0.2
 
 
 class Zoned(workloads.Guest):
-    """Each dump has the cap that the administrator sets."""
+    """Docker with checkpoints in zones. The administrator's files set a cap for every dump."""
     at = None
 
     def __init__(self, device, zone_rate, cap):

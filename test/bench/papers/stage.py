@@ -50,7 +50,7 @@ class Job:
         self.name, self.command, self.start_s, self.env = name, command, start_s, env or {}
         self.log = self.out = None
         self.plain = False      # its output is not one of a checkpoint
-        self.program = None     # one that runs already: it is told when to begin
+        self.program = None     # set if the program runs already: it is told when to begin
         self.sleepers = 1       # threads that wait for the beginning
 
 

@@ -16,8 +16,9 @@ static void forget_oldest(struct emu_cal *c)
 	memmove(c->busy, c->busy + 1, --c->nr * sizeof(c->busy[0]));
 }
 
-/* The two neighbours that make the shortest period: so little that is free is lost, and nowhere
- * much of it. A burst of reads on one die would else take the channel from all other dies. */
+/* Joins two neighbours to one busy period; the free time between them is lost. It takes the pair that makes
+ * the shortest period, so that little free time is lost, and not all in one place: else a burst of reads on
+ * one die would take the channel from all other dies. */
 static void join_shortest(struct emu_cal *c)
 {
 	uint32_t at = 0;
