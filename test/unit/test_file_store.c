@@ -190,7 +190,7 @@ static void old_or_new(void *arg, size_t cut)
 			check(d, z, 0, wp, 2);
 		if (z == 3 && cut >= flushed)
 			assert_int_equal(wp, KIB(64));
-		if (z == 6) /* nothing was written to it again */
+		if (z == 6) /* it was neither reset nor written again */
 			assert_int_equal(wp, MIB(1));
 	}
 	zns_dev_close(d);

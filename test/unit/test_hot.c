@@ -118,7 +118,7 @@ static void stale(void **state)
 	bring(h, 7);
 	bring(h, 8);
 	assert_true(there(h, 7));
-	/* one that is on its way when its zone is reset */
+	/* a unit that is being read into the shared memory when its zone is reset */
 	u = unit_at(7 + RIG_ZONES);
 	assert_int_equal(zns_hot_get(h, &u, buf, true, &at), ZNS_HOT_FILL);
 	zns_hot_forget_zone(b, 7);

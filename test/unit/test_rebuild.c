@@ -670,7 +670,7 @@ static void removed_in_place(void **state)
 	zns_scan_free(&sc);
 	c.manifest = by->manifest;
 	scan_known(&w, &c, &sc);
-	assert_int_equal(sc.nr, 2); /* what stands there is the other's, and counts */
+	assert_int_equal(sc.nr, 2); /* the other checkpoint was written there, so it is found */
 	zns_scan_free(&sc);
 
 	t.id = k->id;

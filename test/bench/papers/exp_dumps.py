@@ -200,7 +200,8 @@ class Shared:
 
 
 def demand(args, rep):
-    """More asked than there is: what each gets of its max-min fair share, at any time; beside plainer rules."""
+    """Dumps ask for more than the device gives: what part of its max-min fair share does each get at any time, and what would it get by
+    simpler rules?"""
     rows, summary, beside = [], [], []
     for what, profile, groups, jobs in mixes(args.full):
         found = {name: Shared(args, profile, groups, jobs, rule) for name, rule in RULES.items()}

@@ -16,8 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PF_EXITING \
-	4u /* of the kernel: the first process of a PID namespace waits for the others then */
+#define PF_EXITING 4u /* the kernel's flag of a task that is ending */
 
 static bool has_ended(const char *dir, const char *tid)
 {

@@ -327,7 +327,7 @@ uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_
 	uint64_t at = issue + emu_noise_command(e, e->p.command_us * UINT64_C(1000)), done = 0;
 
 	if (op != ZNS_EMU_OP_FLUSH && e->model_zone[zone].fill >= e->p.program_unit)
-		e->model_zone[zone].fill = 0; /* not a value of ours */
+		e->model_zone[zone].fill = 0; /* shared memory that another process has damaged */
 	emu_noise_collect(e, at);
 	switch (op) {
 	case ZNS_EMU_OP_WRITE:
