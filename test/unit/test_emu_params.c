@@ -116,7 +116,7 @@ static void bad_params(void **state)
 	}
 	struct zns_emu_params p = small();
 
-	p.die_write_mibps = 0; /* of no account while timing is off */
+	p.die_write_mibps = 0; /* ignored while timing is off */
 	assert_ok(zns_emu_create(dev_path, &p, false, &err));
 	assert_fails(zns_emu_create("", &p, false, &err), -EINVAL, "emu:PATH");
 }

@@ -22,7 +22,7 @@ enum vt_state {
 	VT_ASLEEP, /* in a futex wait, until wake_ns or until another thread wakes it */
 };
 
-/* One thread. All but futex under the lock. */
+/* A slot for one thread. The lock guards all fields but futex. */
 struct vt_slot {
 	uint32_t state, futex;
 	int32_t pid, tid;

@@ -5,7 +5,7 @@
 #include "live.h"
 #include "zns/grow.h"
 
-#define RESTS_MAX 64 /* largest number in the record */
+#define RESTS_MAX 64 /* most entries of `rests` in a record */
 
 static int compose(struct live *l, const struct live_task *t, struct zns_err *err)
 {

@@ -182,8 +182,8 @@ enum zns_emu_op {
 	ZNS_EMU_OP_READ, /* bytes: read */
 	ZNS_EMU_OP_RESET, /* bytes: how much the zone holds; 0 = nothing to erase */
 	ZNS_EMU_OP_FINISH, /* bytes: how much is padded */
-	ZNS_EMU_OP_FLUSH, /* zone and bytes of no account */
-	/* what a durable write costs beside the write; bytes of no account */
+	ZNS_EMU_OP_FLUSH, /* zone and bytes are ignored */
+	/* the time that a durable write takes besides the write itself; bytes are ignored */
 	ZNS_EMU_OP_FLUSH_ZONE,
 };
 
