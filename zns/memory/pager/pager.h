@@ -11,39 +11,41 @@ struct pager {
 	char name[ZNS_NAME_MAX + 1];
 	struct zns_mem *m;
 	struct zns_pages *pages;
-	struct zns_origin *origin; /* NULL: it was not restored, or all of it has come */
+	/* NULL: the context was not restored, or nothing is left in the checkpoint */
+	struct zns_origin *origin;
 	struct zns_memkeep *keep;
 	int dir, listen;
-	int seal_listen, seal; /* who makes a checkpoint; -1: nobody */
-	bool end; /* all is back, nothing is left to do */
+	int seal_listen, seal; /* connection of the dump in progress; -1: none */
+	bool end; /* everything is back in memory; the pager exits */
 };
 
 /* --- control.c: the socket that znsctl talks to --- */
 int control_open(struct pager *p, struct zns_err *err);
 void control_close(struct pager *p);
-void control_serve(struct pager *p); /* one connection */
+void control_serve(struct pager *p); /* serves one connection */
 bool control_is_root(int sk);
 
 /* --- seal.c: the socket that dumps talk to --- */
 int seal_open(struct pager *p, struct zns_err *err);
 void seal_close(struct pager *p);
 void seal_accept(struct pager *p);
-void seal_serve(struct pager *p); /* one request of p->seal */
+void seal_serve(struct pager *p); /* serves one request on p->seal */
 
-/* --- hand.c: what the keeper has --- */
+/* --- hand.c: the hand-over to the keeper --- */
 int hand_over(struct pager *p, struct zns_err *err);
 int hand_take(struct pager *p, struct zns_err *err);
 void store_of(struct pager *p, struct zns_mem_store *st);
-/* Nothing lies in the checkpoint any more: it may go. */
+/* Nothing is left in the checkpoint, so its name may go from the lock file. */
 void origin_over(struct pager *p);
 
 /* --- restore.c: processes that are being restored --- */
 struct restoring {
-	int sk; /* criu's lazy-pages daemon */
+	int sk; /* connection to criu's lazy-pages daemon */
 	const char *device, *checkpoint; /* UUIDs */
 	uint64_t dram;
 };
-/* Returns when they are served, and may run; also says so at the other end, or why not. */
+/* Takes over restored processes. When it returns 0 they are served and may run. The daemon is
+ * told the result, too. */
 int restore_take(struct pager *p, const struct restoring *r, struct zns_err *err);
 
 #endif

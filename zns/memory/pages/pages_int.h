@@ -2,9 +2,9 @@
 #ifndef PAGES_INT_H
 #define PAGES_INT_H
 /*
- * The page store from inside. Three locks, taken in this order: `put` (one writer), `ask` (one
+ * The inside of the page store. Three locks, taken in this order: `put` (one writer), `ask` (one
  * request to the broker), `count` (the table of zones). Lanes write in threads of their own while
- * `put` is held, so they and the store's thread share what `ask` and `count` guard.
+ * `put` is held, so `ask` and `count` guard what lanes share with the store's thread.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,42 +15,43 @@
 #include "zns/session.h"
 
 #define NO_ZONE UINT32_MAX
-#define CHUNK_UNITS 4u /* of one write: 256 KiB, so that a read waits behind little */
+/* size of one write, 256 KiB: small, so that reads do not wait long behind it */
+#define CHUNK_UNITS 4u
 #define LANES_MAX 16u
 
-/* A zone of the device, as this context has it. Under `count`. */
+/* A zone of the device and what this context has in it. Guarded by `count`. */
 struct pages_zone {
-	uint32_t live; /* counts on its units */
-	uint32_t units; /* written */
-	uint32_t room; /* units that fit */
+	uint32_t live; /* sum of the counts on its units */
+	uint32_t units; /* units written */
+	uint32_t room; /* units that fit into it */
 	uint32_t pins; /* reads under way */
 	uint32_t group;
-	bool have; /* it is this context's */
-	bool open; /* a lane writes it */
+	bool have; /* it belongs to this context */
+	bool open; /* a lane writes to it */
 	bool freeing; /* it is being given back */
-	bool named; /* by a checkpoint: it stays after that */
+	bool named; /* a checkpoint names it, so it stays even without counts */
 };
 
-/* A group that the context writes, one zone at a time. */
+/* A group to which the context writes, one zone at a time. */
 struct lane {
 	struct zns_pages *ps;
-	uint32_t group; /* that it asks for */
+	uint32_t group; /* the group that it asks the broker for */
 	uint32_t zone; /* NO_ZONE: none */
-	uint32_t zone_group; /* where its zone is: the broker may give one of another group */
+	uint32_t zone_group; /* the group of its zone: the broker may give one of another group */
 	uint64_t wp, capacity; /* bytes */
-	uint32_t epoch; /* of the connection over which it got its zone */
-	atomic_bool busy; /* a dump or restore works there */
-	uint8_t *stage; /* CHUNK_UNITS, aligned */
-	/* its part of a put */
+	uint32_t epoch; /* the connection (by number) over which it got its zone */
+	atomic_bool busy; /* a dump or restore uses the group */
+	uint8_t *stage; /* an aligned buffer of CHUNK_UNITS */
+	/* its part of the current put */
 	const void *const *units;
 	struct zns_pages_ref *refs;
-	bool as_is; /* they are encrypted already */
+	bool as_is; /* the units are encrypted already */
 	uint32_t n, done;
 	int ret;
 	struct zns_err err;
 	pthread_t thread;
-	bool runs; /* the thread was made */
-	bool work; /* it has a part; under `jobs` */
+	bool runs; /* its thread exists */
+	bool work; /* it has a part to write; guarded by `jobs` */
 };
 
 struct zns_pages {
@@ -66,31 +67,32 @@ struct zns_pages {
 	uint32_t nr_lanes, next_lane;
 	pthread_mutex_t jobs;
 	pthread_cond_t job_come, job_gone;
-	bool leave; /* lanes' threads shall end */
+	bool leave; /* tells the lanes' threads to end */
 
 	pthread_mutex_t ask;
 	bool connected;
-	uint64_t step_ns; /* when the broker was last asked who works */
-	uint64_t rate_ns, rate_from; /* when the rate was last measured, and what was written then
-				      */
+	uint64_t step_ns; /* when the broker was last asked which groups are busy */
+	/* time of the last rate measurement, and bytes written until then */
+	uint64_t rate_ns, rate_from;
 	_Atomic uint64_t rate; /* bytes per second */
 	_Atomic uint64_t group_limit;
-	uint64_t ask_at; /* asked again when so much has been written */
-	char refused[400]; /* what it said against writes then; "": nothing */
-	atomic_bool forbidden; /* this machine wants encryption since, and this is none */
-	uint32_t *over, nr_over, max_over; /* zones to be named as done */
-	uint32_t *bad, nr_bad, max_bad; /* zones to be named as failed */
-	_Atomic uint32_t epoch; /* of the connection */
-	atomic_bool give_way; /* all lanes shall let go of their zones */
+	uint64_t ask_at; /* the broker is asked again when this many bytes were written */
+	char refused[400]; /* why the broker's last answer forbids writes; "": it does not */
+	/* encryption was asked for since, and this context is not encrypted */
+	atomic_bool forbidden;
+	uint32_t *over, nr_over, max_over; /* zones to be reported to the broker as full */
+	uint32_t *bad, nr_bad, max_bad; /* zones to be reported as failed */
+	_Atomic uint32_t epoch; /* number of the connection */
+	atomic_bool give_way; /* tells all lanes to let go of their zones */
 
 	pthread_mutex_t count;
-	struct pages_zone *zones; /* of the whole device */
+	struct pages_zone *zones; /* one for each zone of the device */
 	uint32_t nr_zones, nr_have;
-	bool counted; /* zones without a count may go */
-	bool some_free; /* look for zones to give back */
+	bool counted; /* all units were counted: zones without counts may be given back */
+	bool some_free; /* tells the store's thread to look for zones to give back */
 	uint32_t failed;
 	atomic_ullong written, read; /* bytes */
-	atomic_ullong put_ns; /* when something was last to be written */
+	atomic_ullong put_ns; /* when the last put began */
 	atomic_uint *reading; /* reads under way, for each of `reading_nr` groups */
 	uint32_t reading_nr;
 

@@ -3,11 +3,11 @@
 #define MEM_FAMILY_H
 #include "../engine/mem.h"
 
-/* Extend one process. */
+/* Attaches one process. */
 int family_join(struct zns_mem *m, pid_t pid, struct zns_err *err);
-/* All descendants of @root, which is extended already. */
+/* Attaches all descendants of @root, which is attached already. */
 void family_tree(struct zns_mem *m, pid_t root, struct zns_err *err);
-/* Now and then: who has ended, who is new. For one thread, the evictor. */
+/* Looks which processes have ended and which are new. Only the evictor calls this, now and then. */
 void family_look(struct zns_mem *m);
 
 #endif

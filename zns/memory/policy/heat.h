@@ -2,8 +2,8 @@
 #ifndef MEM_HEAT_H
 #define MEM_HEAT_H
 /*
- * Ages of what is resident, in half octaves of 100 ms: how many bytes were used last so long ago.
- * A unit of which no use is known is in the last bucket.
+ * How many bytes of resident memory were last used how long ago: a histogram in half octaves from
+ * 100 ms. A unit whose use is not known is in the last bucket.
  */
 #include <stdint.h>
 
@@ -14,9 +14,9 @@ struct heat {
 };
 
 unsigned int heat_bucket(uint32_t age_ms);
-uint32_t heat_age(unsigned int bucket); /* where it begins, in ms */
-/* An age, such that what is not younger is @want bytes at least, and hardly more; 0: less are
- * there. */
+uint32_t heat_age(unsigned int bucket); /* age at which the bucket begins, in ms */
+/* The age above which at least @want bytes lie, and hardly more. 0: there are fewer bytes in
+ * all. */
 uint32_t heat_cut(const struct heat *h, uint64_t want);
 
 #endif

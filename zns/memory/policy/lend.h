@@ -2,8 +2,8 @@
 #ifndef MEM_LEND_H
 #define MEM_LEND_H
 /*
- * Descriptors that a process must not keep, and that nobody may take from it. For who is called in
- * a stop of all threads.
+ * Lends descriptors to a process during a stop of all its threads. The process must not keep them,
+ * and no other may take them from it.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,19 +14,19 @@ struct lent {
 	struct zns_guest *g;
 	pid_t pid;
 	int pidfd;
-	bool hidden; /* from others of its user */
+	bool hidden; /* hidden from other processes of its user */
 };
 
-/* What the call returns there; -errno. */
+/* Makes a system call in the process, and returns its result or -errno. */
 #define LENT_CALL(l, nr, ...) lend_call(l, nr, (uint64_t[6]){ __VA_ARGS__ })
 long lend_call(const struct lent *l, long nr, const uint64_t arg[6]);
-/* From here on no process without CAP_SYS_PTRACE can look into it or take a descriptor. */
+/* From here on no process without CAP_SYS_PTRACE can read the process or take its descriptors. */
 int lend_begin(struct lent *l);
 void lend_end(struct lent *l);
-/* It is closed there, or the process ends. */
+/* Closes @fd in the process. If that fails, the process is killed. */
 void lend_close(const struct lent *l, long fd);
-/* @fd is in the process for a moment. @scratch: a page of its memory. Its number there; -EPERM: not
- * to this one, see lend.c. */
+/* Puts a copy of @fd into the process, and returns its number there. @scratch: a page of the
+ * process's memory. -EPERM: this process must not have it, see lend.c. */
 long lend_fd(const struct lent *l, int fd, uint64_t scratch);
 
 #endif

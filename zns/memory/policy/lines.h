@@ -2,9 +2,9 @@
 #ifndef MEM_LINES_H
 #define MEM_LINES_H
 /*
- * The table in which the pagers of a machine tell of their contexts (dram.h): a file that only its
- * owner may use, with a line for each. A line belongs to who holds a lock on it, so one of a pager
- * that died is nobody's; what is damaged is skipped.
+ * The table in which the pagers of a machine publish the state of their contexts (dram.h): a file
+ * that only its owner may use, with a line for each context. A pager holds a lock on its line, so
+ * the line of a dead pager is free. A damaged line is skipped.
  */
 #include "dram.h"
 #include "zns/err.h"
@@ -17,11 +17,11 @@ struct lines {
 	unsigned int own;
 };
 
-/* @dir: the directory of the contexts. -EPERM: somebody else may write to the file. */
+/* @dir: the directory of the contexts. -EPERM: another user may write to the file. */
 int lines_open(struct lines *t, int dir, struct zns_err *err);
-void lines_close(struct lines *t); /* our line is nobody's */
+void lines_close(struct lines *t); /* gives our line up */
 int lines_write(const struct lines *t, const struct dram_line *line);
-/* All that live, ours too; *@own is its number. At most LINES_MAX. */
+/* Reads the lines of all live contexts, at most LINES_MAX. *@own: the index of ours. */
 unsigned int lines_read(const struct lines *t, struct dram_line *line, unsigned int *own);
 
 #endif

@@ -28,10 +28,10 @@
 #include "zns/err.h"
 
 #define ZNS_MEMKEEP_FD 3
-#define ZNS_MEMKEEP_TAKE "--take-over" /* of zns-mem */
+#define ZNS_MEMKEEP_TAKE "--take-over" /* option of zns-mem */
 #define ZNS_MEMKEEP_CONTEXTS_MAX 2048u
-#define ZNS_MEMKEEP_FDS_MAX 4096u /* of one context */
-#define ZNS_MEMKEEP_DATA_MAX 65536u /* bytes */
+#define ZNS_MEMKEEP_FDS_MAX 4096u /* most descriptors of one context */
+#define ZNS_MEMKEEP_DATA_MAX 65536u /* most bytes of data of one context */
 
 struct zns_memkeep;
 
@@ -56,7 +56,8 @@ int zns_memkeep_hand(struct zns_memkeep *k, const void *data, size_t len, const 
 int zns_memkeep_fd(const struct zns_memkeep *k); /* readable: the keeper is gone */
 pid_t zns_memkeep_pid(const struct zns_memkeep *k);
 
-/* After the keeper has gone: finds or starts another one, which has nothing yet. */
+/* Call it when the keeper has died: finds or starts another one, which has nothing of this
+ * context. */
 int zns_memkeep_again(struct zns_memkeep *k, struct zns_err *err);
 
 /* The context is over: the keeper forgets it. Frees @k. */
@@ -73,9 +74,10 @@ struct zns_memkeep_set {
 	uint32_t nr;
 	uint32_t deaths; /* pagers of this context that have died so far */
 };
-void zns_memkeep_set_free(struct zns_memkeep_set *s); /* closes what is left in it (>= 0) */
+/* closes the descriptors that are still in it (>= 0) */
+void zns_memkeep_set_free(struct zns_memkeep_set *s);
 
-/* The successor's side; @fd (ZNS_MEMKEEP_FD) is @k's from now on. */
+/* For a successor. @fd (ZNS_MEMKEEP_FD) belongs to *@out from now on. */
 int zns_memkeep_take(int fd, struct zns_memkeep **out, struct zns_memkeep_set *set,
 		     struct zns_err *err);
 

@@ -2,23 +2,24 @@
 #ifndef ZNS_PAGES_H
 #define ZNS_PAGES_H
 /*
- * The page store of one memory context: units of 64 KiB on zones that belong to nobody else. What a
- * unit means only its owner knows (zns/memory/engine has a table of refs); nothing of it is in the catalogue,
- * and after a crash of the host the zones are garbage.
+ * The page store of one memory context: units of 64 KiB on zones that belong to this context alone.
+ * Only the owner (zns/memory/engine, in a table of refs) knows what a unit means; the catalogue has
+ * nothing of it, and after a crash of the host the zones are garbage.
  *
- * The lease. Zones come from the broker under a lease of kind "memory". It lives as long as anybody
- * holds the context's lock file, in whatever process; the connection may come and go. While there
- * is no broker, reads go on and zns_pages_put() returns -EAGAIN; a thread of the store starts or
- * finds the next broker and tells it of the lease.
+ * The lease. Zones come from the broker under a lease of kind "memory". It lives as long as any
+ * process has the context's lock file locked; the connection may come and go. While there is no
+ * broker, reads work and zns_pages_put() returns -EAGAIN; a thread of the store starts or finds the
+ * next broker and tells it of the lease.
  *
  * Ownership. zns_pages_open() gives one store to one process; a child after fork must not use it.
  * When the process is killed, a successor gives the descriptors of zns_pages_fds() to
  * zns_pages_open(), calls zns_pages_hold() once for each unit in its table, and then
- * zns_pages_recounted(). The old process must have ended (its pidfd says so): its last writes would
- * meet the successor's.
+ * zns_pages_recounted(). The old process must have ended (its pidfd says so), since its last writes
+ * would collide with the successor's.
  *
  * Units are counted: zns_pages_put() returns each with a count of 1, zns_pages_hold() adds one,
- * zns_pages_drop() takes one away. A full zone in which no unit counts is given back and reset.
+ * zns_pages_drop() takes one away. A full zone in which no unit has a count is given back and
+ * reset.
  *
  * Errors. All calls return 0 or a negative errno and fill @err (which may be NULL).
  */
@@ -29,19 +30,19 @@
 
 #define ZNS_PAGES_UNIT 65536u /* bytes */
 #define ZNS_PAGES_FDS 1 /* descriptors that zns_pages_fds() gives */
-#define ZNS_PAGES_PUT_MAX 4096u /* units of one zns_pages_put() */
-#define ZNS_PAGES_PIECE 4096u /* bytes: the least that can be read and checked */
+#define ZNS_PAGES_PUT_MAX 4096u /* most units per zns_pages_put() */
+#define ZNS_PAGES_PIECE 4096u /* bytes of a piece, the least that can be read and verified */
 #define ZNS_PAGES_PIECES (ZNS_PAGES_UNIT / ZNS_PAGES_PIECE)
 
 struct zns_pages;
 
 struct zns_pages_ref {
-	uint64_t place; /* zone and unit in it; never 0, less than 2^48 */
-	uint64_t hash; /* XXH3 of the unit as it is there: zns_hash() of its 65536 bytes */
+	uint64_t place; /* encodes zone and unit; never 0, less than 2^48 */
+	uint64_t hash; /* XXH3 of the unit's 65536 bytes as stored: zns_hash() */
 	union {
-		/* in clear: the lower half of the XXH3 of each piece */
+		/* if not encrypted: the lower half of each piece's XXH3 */
 		uint32_t piece[ZNS_PAGES_PIECES];
-		struct { /* encrypted: what it opens with (zns/crypt_memory.h) */
+		struct { /* if encrypted: nonce and tag to decrypt it with (zns/crypt_memory.h) */
 			uint8_t nonce[12], tag[16];
 		};
 	};
@@ -51,15 +52,16 @@ struct zns_pages_params {
 	const char *dev; /* a registered device: its path, name or UUID; NULL: the only one */
 	const char *container; /* the context's name, as container names are (zns/util.h) */
 	uint32_t qos_mibps; /* writes are no faster than this, in MiB/s; 0: no limit */
-	uint32_t width; /* groups to spread over; 0: as @qos_mibps wants, four at most without */
-	/* Descriptors of a predecessor, from zns_pages_fds(); they stay the caller's. 0: a new
-	 * context. @dev and @container must be the predecessor's. */
+	/* groups to spread over; 0: as many as @qos_mibps needs, or at most four if that is 0 */
+	uint32_t width;
+	/* A predecessor's descriptors from zns_pages_fds(); they stay the caller's. nr_fds 0: a
+	 * new context. @dev and @container must be the same as the predecessor's. */
 	const int *fds;
 	uint32_t nr_fds;
-	/* With these: the predecessor's zns_pages_key_fd(), which stays the caller's, too. NULL: it
-	 * had none. */
+	/* With these: the predecessor's zns_pages_key_fd(), which also stays the caller's. NULL:
+	 * its units are not encrypted. */
 	const int *key_fd;
-	bool encrypt; /* a new context: also where nobody asks for it */
+	bool encrypt; /* encrypt a new context even if no other rule asks for it */
 };
 
 /*
@@ -73,10 +75,10 @@ struct zns_pages_params {
 int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, struct zns_err *err);
 
 /*
- * Write @n units (at most ZNS_PAGES_PUT_MAX), each of ZNS_PAGES_UNIT bytes at @units[i], which is
- * aligned to a block (4096 bytes always does; less is copied). Returns when all are written; then
- * @refs[i] are their places, each with a count of 1. On an error none is kept. Nothing is made
- * durable. One thread at a time; another one waits.
+ * Write @n units (at most ZNS_PAGES_PUT_MAX), each of ZNS_PAGES_UNIT bytes at @units[i]. Buffers
+ * aligned to the device's block (4096 bytes always do) are written as they are, others are copied
+ * first. Returns when all are written; then @refs[i] are their places, each with a count of 1. On
+ * an error none is kept. Nothing is made durable. A second thread waits until the first is done.
  *
  * The call waits: for its rate, for dumps or restores that use all its dies (at most 1 s), and for
  * reads of the die that it writes. Errors:
@@ -85,8 +87,8 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
  *   -EDQUOT  the administrator's ceiling (tenants.conf) is reached, or encryption is asked for now
  *            and this context is not encrypted
  *   -EIO     four zones failed one after the other
- * A zone that fails a write is replaced, and its units that were not written go to the next. Units
- * were written to the failed zone before may be readable or not: zns_pages_get() tells.
+ * A zone that fails a write is replaced, and the units that it did not take go to the next zone.
+ * Units that were written to the failed zone before may be readable or not: zns_pages_get() tells.
  */
 int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
 		  struct zns_pages_ref *refs, struct zns_err *err);
@@ -132,54 +134,59 @@ int zns_pages_get_piece(struct zns_pages *ps, const struct zns_pages_ref *ref, u
 int zns_pages_hold(struct zns_pages *ps, struct zns_pages_ref ref);
 int zns_pages_drop(struct zns_pages *ps, struct zns_pages_ref ref);
 
-/* A successor has held all units that it knows: zones in which no unit counts may be given back
- * from now on. A new context need not call this. */
+/* A successor calls this when it holds all units that it knows: from then on zones without
+ * counts may be given back. A new context need not call it. */
 void zns_pages_recounted(struct zns_pages *ps);
 
 /* The UUIDs of the context and of its device. */
 void zns_pages_id(const struct zns_pages *ps, uint8_t context[16], uint8_t device[16]);
-/* Where a unit stands, in bytes from the zone's beginning. -EINVAL: there is no such place. */
+/* Offset of a unit in its zone, in bytes. -EINVAL: there is no such place. */
 int zns_pages_where(const struct zns_pages *ps, uint64_t place, uint32_t *zone, uint64_t *off);
 
 /*
- * Is there a zone to be emptied? True: the caller should put the units with places from @first to
- * @last again and then drop them, so that their zone can be given back. False: the context's zones
- * are at most 1.3 times its live units, plus one zone and those being written; or a dump or restore
- * uses its dies. Zones that a checkpoint names do not count, and are never emptied.
+ * Should a zone be emptied? True: put the units with places from @first to @last again and drop
+ * them, so that their zone can be given back. False: the context's zones are at most 1.3 times its
+ * live units, plus one zone and those being written; or a dump or restore uses the zones' dies.
+ * Zones that a checkpoint names are never emptied, and do not count here.
  */
 bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last);
 
-/* Another rate of writes than it was opened with, MiB/s; 0: no limit. */
+/* Changes the limit for writes that it was opened with, in MiB/s; 0: no limit. */
 void zns_pages_rate(struct zns_pages *ps, uint32_t mibps);
 
-/* What the cgroup of the program may use, bytes; 0: it has no limit. The broker grants some times
- * as much. */
+/* Tells what the program's cgroup may use, in bytes; 0: no limit. The broker grants a multiple
+ * of it. */
 void zns_pages_group_limit(struct zns_pages *ps, uint64_t bytes);
 
 struct zns_pages_stat {
-	uint64_t live_bytes; /* units with a count; several counts on one unit count each */
-	uint64_t dead_bytes; /* written, without a count, in zones not given back yet */
+	uint64_t live_bytes; /* units with a count; two counts on one unit count as two */
+	/* units written, without a count, in zones that were not given back yet */
+	uint64_t dead_bytes;
 	uint64_t written_bytes, read_bytes; /* by this process */
-	uint64_t rate; /* bytes per second, of the last time it wrote for a second */
-	uint32_t qos_mibps; /* that it may; 0: no limit */
+	/* write rate in bytes per second, measured when it last wrote for a second */
+	uint64_t rate;
+	uint32_t qos_mibps; /* limit for writes; 0: none */
 	uint32_t zones; /* of this context */
-	uint32_t groups; /* that it spreads over */
+	uint32_t groups; /* groups that it spreads over */
 	uint32_t failed_zones; /* that failed a write, since this process opened it */
-	bool broker; /* connected now */
+	bool broker; /* is there a connection to the broker? */
 };
-void zns_pages_stat(struct zns_pages *ps, struct zns_pages_stat *out); /* any thread */
+/* any thread may call this */
+void zns_pages_stat(struct zns_pages *ps, struct zns_pages_stat *out);
 
 /*
- * The descriptors that keep the lease alive and that a successor needs, ZNS_PAGES_FDS of them: the
- * store's own, so send or dup them. Whoever holds a copy keeps all zones of the context.
+ * The descriptors that keep the lease alive and that a successor needs, ZNS_PAGES_FDS of them. They
+ * belong to the store, so send or dup them. A process that has copies keeps all zones of the
+ * context.
  */
 int zns_pages_fds(const struct zns_pages *ps, int fds[ZNS_PAGES_FDS]);
-/* The key's, the store's own; -1: what it has is in clear. */
+/* A descriptor of the key, which belongs to the store; -1: units are not encrypted. */
 int zns_pages_key_fd(const struct zns_pages *ps);
 
 /*
- * Ends this process's use. @end: the context is over; its zones are given back and reset. Else the
- * lease lives on with the copies of zns_pages_fds(). No other call may be running. NULL is fine.
+ * Ends this process's use. @end: the context is over, and its zones are given back and reset. Else
+ * the lease lives on with the copies of zns_pages_fds(). No other call may be running. @ps may be
+ * NULL.
  */
 void zns_pages_close(struct zns_pages *ps, bool end);
 
