@@ -70,7 +70,7 @@ class Node:
         self.tools = debs('forky', 'containerd') / 'usr/bin'
         self.cni = debs('bookworm', 'containernetworking-plugins') / 'usr/lib/cni'
         (self.dir / 'cni').mkdir()
-        # A bridge without the node's address, so nothing of the node's network changes.
+        # The bridge has no address on the node, so the node's network stays unchanged.
         (self.dir / 'cni/10-test.conflist').write_text(json.dumps({'cniVersion': '1.0.0', 'name': 'zns-test', 'plugins': [
             {'type': 'bridge', 'bridge': BRIDGE, 'ipam': {
                 'type': 'host-local', 'dataDir': str(self.dir / 'ipam'), 'ranges': [[{'subnet': '10.213.77.0/24'}]]}}]}))
@@ -83,7 +83,7 @@ class Node:
                         TMPDIR=str(self.dir / 'tmp'), XDG_RUNTIME_DIR=str(self.dir / 'tmp'), HOME='/root')
         try:
             self.z('create', f'emu:{self.dir}/zns.img', '--zones', '48', '--zone-size', '32M')
-            # BinaryName takes no arguments: a script has them. On a node the defaults do.
+            # containerd's BinaryName takes no arguments, so a script passes them. On a node zns-runc's defaults do.
             rt = self.dir / 'zns-runc'
             rt.write_text(f'#!/bin/sh\nexec {BIN}/zns-runc --zns-config {self.dir}/conf --zns-run {self.dir}/run "$@"\n')
             rt.chmod(0o755)
@@ -127,7 +127,8 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
 '''
 
     def start(self):
-        # The runtime's arguments must be enough, and our criu must come from its own directory.
+        # No ZNS variables: the runtime's arguments must be enough, and our criu must come from the runtime's
+        # directory.
         env = {k: v for k, v in self.env.items() if not k.startswith('ZNS')}
         log = open(self.dir / 'containerd.log', 'ab')
         self.proc = subprocess.Popen([self.tools / 'containerd', '-c', self.dir / 'config.toml'], env=env, stdin=subprocess.DEVNULL,
@@ -206,7 +207,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
         return self.cri('create', '--no-pull', pod[0], f, pod[1]).stdout.strip()
 
     def container(self, pod, image=None):
-        """With an archive as its image: restored from that."""
+        """Starts a container with an archive as its image, so that it is restored from the archive."""
         c = self.create(pod, image)
         self.cri('start', c)
         return c
@@ -233,7 +234,8 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
 
 @case
 def checkpoint_and_restore(d):
-    """Into zones with names and rate, left running; into a new pod from the archive; the archive has a handle, no pages."""
+    """A checkpoint goes to zones with container's name and rate, the container runs on; a new pod is restored from
+    the archive, which has a handle and no pages."""
     pod = d.pod('web', {'zns.qos': '300'})
     c = d.container(pod)
     before = d.told(c)
@@ -303,7 +305,7 @@ def own_network(d):
 
 @case
 def errors(d):
-    """Too much asked for, and a checkpoint that is gone: one readable line each, and the container runs on."""
+    """A rate that is too high, and a checkpoint that is gone: each is one readable line, and the container runs on."""
     pod = d.pod('bad', {'zns.qos': '99999'})
     c = d.container(pod)
     before = d.told(c)
@@ -329,9 +331,8 @@ def errors(d):
 
 @case
 def reclaim(d):
-    """If it is not certain which runtimes exist, nothing is swept; with a program that knows the archives, checkpoints that are in none of
-    them are.
-    """
+    """gc sweeps nothing if it cannot know all runtimes; with a program that knows all archives it sweeps the
+    checkpoints that are in none."""
     pod = d.pod('gc')
     c = d.container(pod)
     d.told(c)

@@ -17,7 +17,7 @@ def case(fn):
 
 
 def remove(d, *names):
-    """Containers and what the device holds of them."""
+    """Containers, and the device's checkpoints of them."""
     d.docker('rm', '-f', *names)
     for n in names:
         d.zctl('rm', '--container', n, check=False)     # the container may have no checkpoint
@@ -54,7 +54,7 @@ def main(doc):
             except Skipped as e:
                 skipped += 1
                 print(f'SKIP {name}: {e}', flush=True)
-            except Exception as e:       # a case must not hide the others
+            except Exception as e:       # one case that fails must not hide the others
                 failed += 1
                 print(f'FAIL {name}: {type(e).__name__ if not isinstance(e, Failed) else ""} {e}', flush=True)
                 try:

@@ -21,7 +21,7 @@ from ztfds import hot_bytes  # noqa: E402
 
 @case
 def clone(d):
-    """Into another container, twice, with files that the first one changed; the original runs on."""
+    """Two restores into another container, with the files that the first one had changed; the original runs on."""
     w = Shell(d, 'orig')
     w.remember()
     d.docker('checkpoint', 'create', '--leave-running', 'orig', 'base')
@@ -39,7 +39,7 @@ def clone(d):
     tags = images()
     d.refused(d.zctl, 'docker', 'clone', 'orig', 'base', 'copy1', line='in use')
     want('no tag was moved', images() == tags)
-    # again from its own copy, and by a container that was not made for it
+    # started once more from its own copy, and by a container that was not made for this checkpoint
     d.docker('kill', 'copy1')
     d.docker('start', '--checkpoint', 'base', 'copy1')
     where = d.root / 'containers'
@@ -55,7 +55,8 @@ def clone(d):
 
 @case
 def clones_at_once(d):
-    """Six containers (ZNS_TEST_CLONES: so many) from one checkpoint at the same time, each with its name: all right, by shared memory."""
+    """Six containers (or ZNS_TEST_CLONES) start from one checkpoint at the same time, through shared memory; each has
+    the right memory and its own name."""
     number, mib = int(os.environ.get('ZNS_TEST_CLONES', 6)), 100 if 'ZNS_TEST_CLONES' in os.environ else 32
     w = Memory(d, 'many', mib, options=['--tmpfs', '/data'])
     w.remember()
@@ -79,7 +80,8 @@ def clones_at_once(d):
 
 @case
 def own_addresses(d):
-    """runc itself: four containers from one checkpoint at once, in network namespaces of their own, each with its address."""
+    """runc without Docker: four containers from one checkpoint at once, in network namespaces of their own, each with
+    its address."""
     base = d.dir / 'bundles'
     env = {k: v for k, v in d.env.items() if k != 'CRIU_CONFIG_FILE'} | {'PATH': f'{BIN}:{dkdaemon.SYS_PATH}', 'CRIU_CONFIG_FILE': str(base / 'criu.conf')}
 

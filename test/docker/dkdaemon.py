@@ -14,9 +14,10 @@ REPO = Path(__file__).resolve().parents[2]
 BIN = REPO / 'build' / 'bin'
 CACHE = REPO / 'build' / 'docker'
 SYS_PATH = '/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin'
-SLOW = float(os.environ.get('ZNS_TEST_SLOW', 1))     # every time-out is so many times as long: an emulated machine
+SLOW = float(os.environ.get('ZNS_TEST_SLOW', 1))     # factor for all time-outs, for an emulated machine
 DOCKER = '/usr/bin/docker'
-SUITE = os.environ.get('DOCKER_SUITE')     # of Debian, whose Docker is tried; its runc wants a newer libc, so that is the machine's
+# the Debian release whose Docker is tried. runc stays the machine's, since that release's runc needs a newer libc.
+SUITE = os.environ.get('DOCKER_SUITE')
 if SUITE:
     NEWER = debs(SUITE, 'docker.io', 'docker-cli', 'containerd')
     SYS_PATH, DOCKER = f'{NEWER}/usr/sbin:{NEWER}/usr/bin:{SYS_PATH}', f'{NEWER}/usr/bin/docker'
@@ -56,14 +57,14 @@ def sh(*cmd, check=True, env=None, timeout=120, **more):
 
 
 def checked(cmd, r):
-    """@r, which must have ended well."""
+    """Returns @r after checking that it ended well."""
     if r.returncode:
         raise Failed(f'{" ".join(map(str, cmd))}: exit {r.returncode}: {(r.stderr or r.stdout).strip()[-600:]}')
     return r
 
 
 def rootfs():
-    """CACHE/rootfs, made once."""
+    """Makes CACHE/rootfs once; returns its path."""
     with only_one('rootfs'):
         done = CACHE / 'rootfs.done'
         if not done.exists() or done.read_text() != ' '.join(PACKAGES):
@@ -98,11 +99,11 @@ def make_rootfs():
         (root / 'bin/sh').symlink_to('bash')
 
 
-ferretdb_missing = None        # or why it is not there
+ferretdb_missing = None        # the reason why FerretDB is missing
 
 
 def add_ferretdb(root):
-    """From the Go module proxy. Where that cannot be reached the cases that need it are skipped."""
+    """Builds FerretDB from the Go module proxy. If the proxy cannot be reached, cases that need FerretDB are skipped."""
     global ferretdb_missing
     to = root / f'usr/bin/ferretdb-{GO_PROGRAMS["ferretdb"][1]}'
     if to.exists():
@@ -153,7 +154,7 @@ class Daemon:
         self.zctl('docker', 'install', '--config', self.config, '--data-root', self.root)
 
     def start(self):
-        # In no environment of ours: the runtime's arguments must be enough.
+        # No ZNS variables in the environment: the runtime's arguments must be enough.
         env = {k: v for k, v in self.env.items() if not k.startswith('ZNS')}
         self.log = open(self.dir / 'dockerd.log', 'ab')
         self.proc = subprocess.Popen(
@@ -192,7 +193,7 @@ class Daemon:
         if self.keep:
             print(f'kept: {self.dir}')
             return
-        # znsd exits when it is idle; it is asked to exit now, so that none of our processes outlives the run.
+        # znsd exits when it is idle; we ask it to exit now, so that no process of ours outlives the run.
         for pid in self.pids_of('znsd'):
             os.kill(pid, 15)
         for m in sorted((l.split()[4] for l in open('/proc/self/mountinfo') if str(self.dir) in l.split()[4]), reverse=True):
@@ -204,7 +205,7 @@ class Daemon:
             time.sleep(0.3)
 
     def pids_of(self, name):
-        """Our own processes of that name: their environment has our directory."""
+        """PIDs of our own processes of that name: their environment names our directory."""
         found = []
         for p in Path('/proc').glob('[0-9]*'):
             try:
@@ -223,8 +224,8 @@ class Daemon:
 
     def docker(self, *args, check=True, **more):
         """
-        runc gives up freezing a container on cgroup v1 when a task of it does not stop soon enough, before criu is called
-        at all; on a busy machine that happens. As a user would, once more.
+        Runs docker. A checkpoint is tried again, as a user would, if runc gave up freezing the container before it
+        called criu: on cgroup v1 that happens if a task does not stop soon enough, as on a busy machine.
         """
         if SUITE:       # from 28 on a container that has a network namespace of its own is not restored (moby#50750)
             args = ['host' if before == '--network' and a == 'none' else a for before, a in zip(('', *args), args)]
@@ -238,7 +239,8 @@ class Daemon:
         return checked(args, r) if check else r
 
     def let_go(self):
-        """containerd holds the container's configuration for some time after a checkpoint, and would fail the next one at its end (moby#42900)."""
+        """Waits until containerd has released the container's configuration, which it holds for some time after a
+        checkpoint: the next checkpoint would fail at its end (moby#42900)."""
         blobs = self.root / 'containerd/daemon/io.containerd.content.v1.content/blobs/sha256'
         until('containerd lets go of the last checkpoint', lambda: not blobs.is_dir() or not any(blobs.iterdir()))
 
@@ -273,11 +275,11 @@ class Daemon:
         return [c for c in self.zjson('ls')['checkpoints'] if container in (None, c['container'])]
 
     def zones_used(self):
-        """Zones that hold something, besides metadata."""
+        """Zones other than metadata zones that hold something."""
         return sum(z['state'] != 'empty' for z in self.zjson('zones')['zones'] if z['owner'] != '(metadata)')
 
     def settle(self, want, what, seconds=30):
-        """Resets happen in the background."""
+        """Waits until all zones are empty: resets happen in the background."""
         end = time.monotonic() + seconds
         while (have := what()) != want:
             if time.monotonic() > end:
@@ -285,6 +287,6 @@ class Daemon:
             time.sleep(0.2)
 
     def leftovers(self):
-        """Files of ours in temporary directories."""
+        """Our files in temporary directories."""
         return sorted(str(p) for p in self.tmp.rglob('*') if p.name.startswith(('zns-', '.wh.zns')) or 'ctrd-checkpoint' in p.name
                       or 'ctd-checkpoint' in p.name)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-What stays when all dies, when Docker loses it, or drops it, and what the sweep takes: cases of docker.py.
+What stays when everything dies, when Docker loses a checkpoint or drops it, and what the sweep removes: cases of
+docker.py.
 """
 import json
 import os
@@ -15,13 +16,14 @@ from dkwork import Redis, Shell
 
 
 def life(d, c):
-    """The verdict on a checkpoint that the sweep would get."""
+    """What `gc` would decide about a checkpoint: needed, gone or unknown."""
     return d.zctl('docker', 'live', c['id']).stdout.split(':')[0].strip()
 
 
 @case
 def host_crash(d):
-    """dockerd, containerd, every process of the container and znsd die at once; recover brings it back."""
+    """dockerd, containerd, all processes of the container and znsd die at once; `docker recover` brings the container
+    back."""
     w = Redis(d, 'crash')
     w.remember()
     d.zctl('docker', 'checkpoint', 'crash', '--leave-running')
@@ -30,7 +32,8 @@ def host_crash(d):
     for name in ('znsd', 'containerd-shim', 'containerd'):
         for p in d.pids_of(name):
             os.kill(p, 9)
-    for p in (p / 'cmdline' for p in Path('/proc').glob('[0-9]*')):      # containerd and its shims have none of our environment
+    # containerd and its shims do not have our environment
+    for p in (p / 'cmdline' for p in Path('/proc').glob('[0-9]*')):
         try:
             if str(d.dir).encode() in p.read_bytes() and int(p.parent.name) != os.getpid():
                 os.kill(int(p.parent.name), 9)
@@ -52,11 +55,13 @@ def host_crash(d):
 
 
 def lost(d):
-    """Docker's disk is full after the dump; the container's work and its checkpoint."""
+    """Makes Docker lose a checkpoint: its disk is full after the dump. Returns the workload, the checkpoint, and the
+    directory where Docker would have it."""
     w = Redis(d, 'lost')
     w.remember()
     ingest = d.root / 'containerd/daemon/io.containerd.content.v1.content/ingest'
-    ingest.mkdir(parents=True, exist_ok=True)       # containerd 1.7 makes it when it writes the first content
+    # containerd 1.7 creates this directory when it writes the first content
+    ingest.mkdir(parents=True, exist_ok=True)
     dkdaemon.sh('mount', '-t', 'tmpfs', '-o', 'size=4k', 'full', ingest)
     try:
         d.refused(d.docker, 'checkpoint', 'create', 'lost', 'one', line='')
@@ -82,7 +87,7 @@ def lost_by_docker(d):
         d.zctl('gc', '--grace', '0')
     want('gc keeps it', len(d.checkpoints('lost')) == 1)
     want('needed', life(d, c) == 'needed' and c['origin']['ended'] is True, c['origin'])
-    time.sleep(1.1)         # a start within the second of the dump is taken to be the one before it
+    time.sleep(1.1)         # a start in the second of the dump would be taken for the one before it
     recovered(d, w)
     want('Docker has it now', [p.name for p in where.iterdir()] == ['one'])
     d.docker('checkpoint', 'rm', 'lost', 'one')
@@ -92,7 +97,7 @@ def lost_by_docker(d):
 
 @case
 def lost_encrypted(d):
-    """The same of an encrypted checkpoint."""
+    """Like lost, with an encrypted checkpoint."""
     conf, key = d.dir / 'conf' / 'zns.conf', d.dir / 'key'
     kept = conf.read_text() if conf.exists() else ''
     d.zctl('key', 'create', key)
@@ -108,7 +113,8 @@ def lost_encrypted(d):
 
 @case
 def liveness(d):
-    """checkpoint rm, rm, clones, --checkpoint-dir and a data root that is away: free, or kept, as they should be."""
+    """After checkpoint rm, rm, clones, --checkpoint-dir, and while the data root is away, checkpoints are kept or
+    freed as they should be."""
     Shell(d, 'life')
     d.docker('checkpoint', 'create', '--leave-running', 'life', 'aa')
     d.docker('checkpoint', 'create', '--leave-running', 'life', 'bb')
@@ -137,7 +143,8 @@ def liveness(d):
 
 @case
 def resized(d):
-    """A store on a disk grows and shrinks while a container is checkpointed again and again; docker start finds what an old handle names."""
+    """A store on a disk grows and shrinks while a container is checkpointed again and again; docker start works with
+    handles from before."""
     store = f'file:{d.dir}/disk.store'
     d.zctl('create', store, '--size', '384M', '--rate', '500')
     d.zctl('register', '--default', store)
@@ -197,7 +204,8 @@ while True:
 
 @case
 def holder(d):
-    """The network namespace is another container's, which is not checkpointed: started again, and recovered, in it. Docker from 28 on can do this, too."""
+    """A container shares the network namespace of another one that is not checkpointed: it is started, and recovered,
+    in that namespace. Works with Docker 28, too."""
     def ask():
         return d.docker('exec', 'holder', 'python3', '-c', 'import socket; print(socket.create_connection(("127.0.0.1", 7000), 3).recv(64).decode())',
                         check=False).stdout.strip()

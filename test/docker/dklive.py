@@ -21,7 +21,7 @@ LIVE = ('--label', 'zns.qos=500', '--label', 'zns.live=yes')
 
 
 def cgroup(d, name):
-    """The directory of its freezer, with either version of cgroups."""
+    """The directory of its freezer cgroup, with either version."""
     pid = d.docker('inspect', '-f', '{{.State.Pid}}', name).stdout.strip()
     for line in Path(f'/proc/{pid}/cgroup').read_text().splitlines():
         _, controllers, where = line.split(':', 2)
@@ -33,7 +33,7 @@ def cgroup(d, name):
 
 
 def is_frozen(at):
-    """The cgroup at this directory, as the kernel sees it."""
+    """Is the cgroup at this directory frozen, by the kernel's word?"""
     if (at / 'freezer.state').exists():
         return (at / 'freezer.state').read_text().strip() != 'THAWED'
     return 'frozen 1' in (at / 'cgroup.events').read_text()
@@ -44,13 +44,13 @@ def frozen(d, name):
 
 
 def thaw(at):
-    """So that what hangs can end, and the case with it."""
+    """Thaws a cgroup that a failed case left frozen, so that the case can end."""
     v1 = at / 'freezer.state'
     (v1 if v1.exists() else at / 'cgroup.freeze').write_text('THAWED' if v1.exists() else '0')
 
 
 def goes_on(d, name):
-    """Checks that the container runs, for Docker too, and that no mark of ours is left."""
+    """Checks that the container runs, also by Docker's word, and that no mark of ours is left."""
 
     want('it runs', d.running(name) and not frozen(d, name))
     d.settle('false', lambda: d.docker('inspect', '-f', '{{.State.Paused}}', name).stdout.strip(), 10)
@@ -84,7 +84,7 @@ def live(d):
     d.docker('start', '--checkpoint', 'two', 'live')
     w.verify()
     w.told()
-    # the directory is elsewhere: whose pause it is cannot be known, so it is a real one
+    # with --checkpoint-dir zns-runc cannot know that this pause belongs to a checkpoint, so the pause is done
     elsewhere = d.dir / 'elsewhere-live'
     elsewhere.mkdir()
     d.docker('checkpoint', 'create', '--leave-running', '--checkpoint-dir', elsewhere, 'live', 'three')
@@ -96,7 +96,7 @@ def live(d):
 
 @case
 def live_durable(d):
-    """zns.live=durable, docker-live of zns.conf, and zns.live=no against it."""
+    """zns.live=durable; docker-live of zns.conf; and zns.live=no, which overrides that."""
     conf = d.dir / 'conf' / 'zns.conf'
     kept = conf.read_text() if conf.exists() else ''
     conf.write_text(kept + 'docker-live = yes\n')
@@ -135,7 +135,7 @@ def live_schedule(d):
 
 @case
 def live_paused(d):
-    """A container that its user paused stays paused, whatever comes of a checkpoint; unpause works."""
+    """A container that its user paused stays paused, whether the checkpoint succeeds or fails; unpause works."""
     w = Shell(d, 'still', LIVE)
     w.remember()
     d.docker('pause', 'still')
@@ -155,7 +155,7 @@ def live_paused(d):
 
 @case
 def live_marks(d):
-    """Marks and directories that are none of ours make no pause or resume other than a real one."""
+    """Forged marks and directories never turn a user's pause or resume into one that is left out."""
     Shell(d, 'marked', LIVE)
     cid, mark = d.id('marked'), d.dir / 'run/docker' / f'{d.id("marked")}.live'
     state = json.loads(next((d.dir / 'exec').rglob(f'{cid}/state.json')).read_text())
@@ -163,7 +163,7 @@ def live_marks(d):
     mark.parent.mkdir(exist_ok=True)
     target = d.dir / 'forged'
     target.write_text(right)
-    # a pause is real, and so is the resume, with whatever there is
+    # a user's pause and resume are done, whatever text the mark has
     for text in (right, '', '1 1\n', 'x' * 5000):
         mark.write_text(text)
         d.docker('pause', 'marked')
@@ -171,7 +171,7 @@ def live_marks(d):
         mark.write_text(text)
         d.docker('unpause', 'marked')
         goes_on(d, 'marked')
-    # who may write it is not believed: a resume of a container that runs is runc's to answer
+    # a mark that others may write is ignored: the resume of a running container goes to runc, which refuses it
     runtime = [BIN / 'zns-runc', '--zns-config', d.dir / 'conf', '--zns-run', d.dir / 'run', '--zns-docker-root', d.root, '--root',
                next((d.dir / 'exec').rglob(f'{cid}/state.json')).parents[1]]
     for forge in (lambda: (mark.write_text(right), mark.chmod(0o666)), lambda: (mark.write_text(right), os.chown(mark, 1000, 0)),
@@ -183,7 +183,7 @@ def live_marks(d):
     mark.write_text(right)
     mark.chmod(0o600)
     dkdaemon.sh(*runtime, 'resume', cid, env=d.env)
-    # an empty directory of a dockerd that crashed, or of somebody else, is no checkpoint that begins
+    # an empty directory of a crashed dockerd, or of somebody else, is not taken for a checkpoint that begins
     left = d.root / 'containers' / cid / 'checkpoints/left'
     for spoil in (lambda: os.utime(left, (1, 1)), lambda: os.chown(left, 1000, 1000), lambda: (left / 'file').write_text('')):
         left.mkdir(parents=True)
@@ -192,7 +192,7 @@ def live_marks(d):
         want('paused', frozen(d, 'marked'))
         d.docker('unpause', 'marked')
         shutil.rmtree(left)
-    # its own first process has exited: the mark belongs to another container
+    # if its own first process has exited, the mark belongs to an earlier run of the container
     mark.write_text(right)
     d.docker('kill', 'marked')
     want('gone with the container', not mark.exists())
@@ -200,7 +200,7 @@ def live_marks(d):
 
 
 def init_of_exec(d, name):
-    """A `docker exec` whose `runc init` is in the container's cgroup, stopped there: the process of the exec, and init's PID."""
+    """Begins a `docker exec` and stops its `runc init` in the container's cgroup. Returns the exec and init's PID."""
     procs = cgroup(d, name) / 'cgroup.procs'
     end = time.monotonic() + 60 * dkdaemon.SLOW
     while time.monotonic() < end:
@@ -212,20 +212,21 @@ def init_of_exec(d, name):
                     if b'init' not in Path(f'/proc/{pid}/cmdline').read_bytes().split(b'\0'):
                         continue
                     os.kill(int(pid), signal.SIGSTOP)
-                    # the process may have executed the program before it stopped
+                    # the process may have executed its program before it was stopped
                     dkdaemon.until('stopped', lambda: Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] == 'T')
                     if b'init' in Path(f'/proc/{pid}/cmdline').read_bytes().split(b'\0'):
                         return e, int(pid)
                     os.kill(int(pid), signal.SIGCONT)
                 except (OSError, Failed):
-                    pass        # it has ended
+                    pass        # the process has ended
         e.communicate()
     raise Failed('no `runc init` of an exec was ever seen')
 
 
 @case
 def execs(d):
-    """A `docker exec` that has just begun, its `runc init` in the container's cgroup: a checkpoint returns, and both go on."""
+    """A checkpoint while a `docker exec` has just begun, with its `runc init` in the container's cgroup: the
+    checkpoint returns, and both go on."""
     for name, options in (('plain', ()), ('none', ('--label', 'zns.dev=none')), ('live', LIVE)):
         w = Shell(d, name, options)
         w.remember()
@@ -234,7 +235,7 @@ def execs(d):
         ck = subprocess.Popen([dkdaemon.DOCKER, 'checkpoint', 'create', '--leave-running', name, 'one'], env=d.env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            # containerd has asked for the pause, and begins the checkpoint once the exec has
+            # containerd has asked for the pause, and begins the checkpoint when the exec is over
             dkdaemon.until('paused, or left out', lambda: is_frozen(at) or mark.exists() or ck.poll() is not None)
             os.kill(init, signal.SIGCONT)
             print(f'     {name}: {ck.communicate(timeout=60 * dkdaemon.SLOW)[1].strip()[-150:] or "is made"}', flush=True)
@@ -253,7 +254,8 @@ def execs(d):
 
 @case
 def live_fails(d):
-    """A live dump that fails, by criu's refusal in the freeze or its death in a round: the container runs, and is not paused."""
+    """A live dump fails, because criu refuses in the freeze or dies in a round: the container runs, and is not
+    paused."""
     listen = 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); c = socket.create_connection(s.getsockname()); '
     d.run('breaks', 'python3', '-c', listen + 'a = s.accept(); open("/data/up", "w"); import time; time.sleep(1000)', options=LIVE)
     d.docker('exec', 'breaks', 'bash', '-c', 'until [ -e /data/up ]; do sleep 0.1; done')

@@ -25,7 +25,8 @@ REACH = "import socket; s = socket.socket(2, 2); s.bind(('127.0.0.1', 0)); s.set
 
 @case
 def holder_lock(d):
-    """A checkpoint of open connections blocks nobody else in the network. A fresh start, and one from it, leave no lock."""
+    """A checkpoint with open connections blocks no other user of the network. No lock is left after a fresh start,
+    nor after one from the checkpoint."""
     d.run('keeps', 'sleep', '1000', runtime='runc')
     net = ['nsenter', '-t', d.docker('inspect', '-f', '{{.State.Pid}}', 'keeps').stdout.strip(), '-n']
     dkdaemon.sh(*net, 'ip', 'link', 'set', 'lo', 'up')
@@ -34,7 +35,7 @@ def holder_lock(d):
         return subprocess.run([*net, 'nft', 'list', 'tables'], capture_output=True, text=True).stdout.count('CRIU')
 
     def runs():
-        """The connection is used, now."""
+        """Checks that the connection is in use now."""
         def turns():
             return d.docker('exec', 'talks', 'cat', '/data/turns', check=False).stdout
         before = turns()

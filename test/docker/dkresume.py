@@ -57,7 +57,7 @@ def keeps_secret(d, name, *options, runtime='zns'):
 
 
 def nothing_left(d, name):
-    """No restore waits, and no file of one is there."""
+    """Checks that no restore waits, and that no file of one is left."""
     want('no file of a hold', not list((d.dir / 'run/docker').glob('*.hold*')), list((d.dir / 'run/docker').iterdir()))
     want('no process of a hold', not [p for p in Path('/proc').glob('[0-9]*') if waits(d, p)])
 
@@ -71,7 +71,8 @@ def waits(d, p):
 
 @case
 def suspend(d):
-    """Memory and an open connection survive stop and start; after a kill, and with files written since, a start is cold."""
+    """Memory and an open connection survive stop and start. After a kill, or with files written since the stop, the
+    start is cold."""
     was = keeps_secret(d, 'sus', *SUSPEND)
     d.docker('stop', 'sus')
     (c,) = d.checkpoints('sus')
@@ -113,7 +114,7 @@ def suspend_connection(d):
     remove(d, 'talks')
 
 
-# Both ends of a connection over an address that may go; a new one when it is lost.
+# Holds both ends of a connection over an address that may vanish, and makes a new one when it is lost.
 LOSABLE = """
 import os, socket, time
 def say(what, text):
@@ -139,7 +140,8 @@ while True:
 
 @case
 def suspend_address(d):
-    """zns.tcp: a connection lives on if its address is there. auto closes it if not, close does always; keep then starts cold."""
+    """zns.tcp: a connection survives if its address exists. Otherwise auto closes it and keep starts cold; close
+    always closes it."""
     d.run('net', 'sleep', '1000', runtime='runc')
     ip = ['nsenter', '-t', d.docker('inspect', '-f', '{{.State.Pid}}', 'net').stdout.strip(), '-n', 'ip']
     dkdaemon.sh(*ip, 'link', 'set', 'lo', 'up')
@@ -179,7 +181,8 @@ def stopped(d, name, *options):
 
 @case
 def suspend_broken(d):
-    """What cannot be restored: a cold start in the same call, before the restore is held; one line and a cold start after it."""
+    """What cannot be restored: a cold start in the same call if that shows before the restore is held; otherwise one
+    error line, and a cold start next time."""
     was, _ = stopped(d, 'broken')
     d.zctl('rm', '--container', 'broken')
     d.docker('start', 'broken')
@@ -204,7 +207,8 @@ def suspend_broken(d):
 
 
 def programs(d, name, **scripts):
-    """A directory of zns-runc and what it calls, some of it with a script in front. $REAL is the program."""
+    """A directory with zns-runc and the programs that it calls, some of them behind a script. In a script $REAL is
+    the program."""
     bin = d.dir / name
     bin.mkdir()
     for p in BIN.iterdir():
@@ -219,7 +223,7 @@ def programs(d, name, **scripts):
 
 
 def stop_by(d, runtime, name, *options):
-    """As containerd calls it for `docker stop`."""
+    """Calls the runtime as containerd does for `docker stop`."""
     ident = d.id(name)
     (state,) = d.dir.glob(f'exec/runtime-*/*/{ident}')
     dkdaemon.sh(runtime, *options, '--zns-docker-root', d.root, '--root', state.parent, 'kill', ident, 'TERM', env=d.env)
@@ -228,7 +232,8 @@ def stop_by(d, runtime, name, *options):
 
 @case
 def suspend_written(d):
-    """Another one writes to a shared volume while criu dumps: the memory is older than that file."""
+    """Another container writes to a shared volume while criu dumps: the memory is older than that file, so the start
+    is cold."""
     shared = d.dir / 'shared'
     shared.mkdir()
     was = keeps_secret(d, 'shares', *SUSPEND, '-v', f'{shared}:/shared')
@@ -242,7 +247,8 @@ def suspend_written(d):
 
 @case
 def suspend_committed(d):
-    """runc fails when its checkpoint is committed: the container ended with it, and comes back from it."""
+    """runc fails after its checkpoint was committed: the container has ended with that checkpoint, and resumes from
+    it."""
     was = keeps_secret(d, 'late', *SUSPEND)
     failing = d.dir / 'failing-runc'
     failing.write_text('#!/bin/bash\nrunc "$@" || exit\n[[ " $* " != *" checkpoint "* ]]\n')
@@ -256,7 +262,7 @@ def suspend_committed(d):
 
 @case
 def suspend_rights(d):
-    """A container whose rights differ from the dump's does not get those of the dump."""
+    """A container with other rights than the dump's is not restored from it, so it gets none of the dump's rights."""
     for how, cold in (('cold', True), ('fail', False)):
         was, made = stopped(d, 'rights', '--label', f'zns.resume-else={how}')
         shape = json.loads((made / 'zns-shape.json').read_text())
@@ -279,7 +285,7 @@ def suspend_rights(d):
 
 @case
 def resume_named(d):
-    """zns.resume=NAME and latest, requested several times; on the host's network, too."""
+    """zns.resume=NAME and zns.resume=latest, several times; also on the host's network."""
     was = {}
     for wish, network in (('one', 'none'), ('latest', 'host')):
         d.run('asked', 'python3', '-c', SECRET, options=('--tmpfs', '/run', '--label', f'zns.resume={wish}'), network=network)
@@ -301,9 +307,8 @@ def resume_named(d):
 
 @case
 def from_another(d):
-    """Five new containers start at once from one container's memory, as a rule allows; none of them gets other rights, and without the
-    rule all are refused.
-    """
+    """Five new containers start at once from one container's memory, as a rule allows; each has its own rights.
+    Without the rule all are refused."""
     was = keeps_secret(d, 'warm')
     d.docker('checkpoint', 'create', '--leave-running', 'warm', 'one')
     ident = d.checkpoints('warm')[0]['id']
@@ -349,7 +354,7 @@ def from_another(d):
         d.docker('checkpoint', 'create', '--leave-running', 'bound', 'one')
         refused('kid-0', 'may be newer than that memory: mount it read-only', 'bound/one', '-v', f'{shared}:/shared')
         remove(d, 'bound')
-        # the place of a mount stays in its layer when a first start fails, and is in the way of no other
+        # a mount point that a failed first start left in the layer does not prevent another start
         mount, place = ('-v', f'{rules}:/opt/kept/rules:ro'), 'opt/kept/rules'
         bound = keeps_secret(d, 'bound', *mount)
         d.docker('checkpoint', 'create', '--leave-running', 'bound', 'one')
@@ -387,7 +392,7 @@ def from_another(d):
 
 
 def words(process):
-    """What a process of /proc was called with; none: it has gone."""
+    """The command line of a process in /proc, as a list of bytes; empty: the process is gone."""
     try:
         return (process / 'cmdline').read_bytes().split(b'\0')
     except OSError:
@@ -395,7 +400,8 @@ def words(process):
 
 
 def supervisors(ident):
-    """The process that is left of a create, the parent of the restore, and a create that goes on."""
+    """PIDs of this container's create calls: the supervisor that parents the restore, and a create that has not
+    returned."""
     return [int(p.name) for p in Path('/proc').glob('[0-9]*') if b'create' in (w := words(p)) and ident.encode() in w and
             any(x.endswith(b'zns-runc') for x in w[:2])]
 
@@ -414,7 +420,7 @@ def children(pid):
 
 
 def start_alone(d, ident, pid, start):
-    """The supervisor is killed after it has said "go on": criu has gone on and waits for runc, which stands still."""
+    """The supervisor is killed after it has told criu to go on, while criu waits for a stopped runc."""
     parent = supervisor(ident)
     ((runc,),) = [children(c) for c in children(parent)]
     (log,) = d.dir.glob(f'run/docker/{ident}.hold.work/restore.log')
@@ -431,7 +437,7 @@ def start_alone(d, ident, pid, start):
 
 
 def killed_in_start(d, ident, pid, runc):
-    """A kill ends a start that stands still."""
+    """A start that does not get on can be ended by `docker kill`."""
     ((inner,),) = [children(c) for c in children(supervisor(ident))]
     (log,) = d.dir.glob(f'run/docker/{ident}.hold.work/restore.log')
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -450,13 +456,14 @@ def killed_in_start(d, ident, pid, runc):
 
 @case
 def resume_held(d):
-    """Between create and start, as an engine would: state, exec, kill, a helper that is killed, and at last a start."""
+    """Commands between create and start, as an engine may call them: state, exec, kill, also with a helper that is
+    killed; at last start."""
     was = keeps_secret(d, 'held', *SUSPEND)
     ident = d.id('held')
     (bundle,) = d.dir.glob(f'exec/**/{ident}/config.json')
     conf = json.loads(bundle.read_text())
     d.docker('stop', 'held')
-    # as dockerd has its directory, so that the root is a slave of a mount as it was at the dump
+    # as dockerd has its directory: the container's root must be a slave of a shared mount, as at the dump
     mine = d.dir / 'volume'
     (mine / 'root').mkdir(parents=True)
     dkdaemon.sh('mount', '--bind', mine, mine)
@@ -470,7 +477,7 @@ def resume_held(d):
     conf['root']['path'] = str(mine / 'root')
     del conf['hooks']
     (mine / 'config.json').write_text(json.dumps(conf))
-    # what ends with the container: dockerd writes them at each start
+    # files that dockerd writes at each start, and that go when the container ends
     log = open(mine / 'log', 'w+')
 
     def runc(*args, check=True, program=BIN / 'zns-runc'):
@@ -522,7 +529,7 @@ def resume_held(d):
         nothing_waits()
         own.with_name('elsewhere').rename(own)
         runc('delete', '--force', ident)
-        # a criu that stands still before it is held
+        # criu is stopped before the restore is held
         conf_file, ended = d.dir / 'conf/zns.conf', (directory(d, 'held') / 'zns-ended').read_bytes()
         before = conf_file.read_text() if conf_file.exists() else ''
         conf_file.write_text(before + 'deadline = 1\n')
@@ -532,7 +539,7 @@ def resume_held(d):
         want('cold', note(d, 'held') == 'started cold: the restore stands still', note(d, 'held'))
         nothing_waits()
         runc('delete', '--force', ident)
-        # deleted before it is held, and created anew while it is held: its shim was killed
+        # deleted before the restore is held; and created again, after its shim was killed, while it is held
         with concurrent.futures.ThreadPoolExecutor() as pool:
             made = pool.submit(runc, 'create', '--bundle', str(mine), '--pid-file', str(mine / 'pid'), ident, program=stuck, check=False)
             dkdaemon.until('criu stands still', lambda: [p for p in Path('/proc').glob('[0-9]*') if waits(d, p) and
@@ -566,7 +573,8 @@ def resume_held(d):
 
 
 def start_again(d):
-    """dockerd gives its containerd 15 s. One that finds shims with calls under way, or a busy machine, may take longer."""
+    """Starts dockerd. It gives its containerd 15 s, which may be too little on a busy machine, or if containerd finds
+    shims with calls under way."""
     for last in (False, False, True):
         try:
             return d.start()
@@ -578,7 +586,8 @@ def start_again(d):
 
 @case
 def suspend_daemon_create(d):
-    """dockerd is killed during creates and a start; the next starts get past the shims that stay. One create ends when the next containerd runs."""
+    """dockerd is killed during creates and a start. Later starts get past the shims that were left. One create ends
+    only while the next containerd runs."""
     conf, own = json.loads(d.config.read_text()), {}
     barrier, reached = ({n: d.dir / f'{what}-{n}' for n in ('before', 'within', 'after')} for what in ('barrier', 'reached'))
 
@@ -605,7 +614,7 @@ def suspend_daemon_create(d):
         d.stop(crash=True)
         for s in started:
             s.result()
-    # the last one goes on with its start: dockerd takes the container that runs then for stopped
+    # this start goes on after dockerd died: the next dockerd takes the container for stopped although it runs
     for name in ('within', 'after'):
         barrier[name].unlink()
         dkdaemon.until('the shim is gone', lambda name=name: not shims(ids[name]))
@@ -625,7 +634,7 @@ def suspend_daemon_create(d):
     start_of_dead_shim(d, was['after'], barrier['after'], reached['after'])
     remove(d, *was)
     barrier, reached = barrier['within'], reached['within']
-    # the supervisor is killed in place of dockerd: its restore must not outlive it, as the cold start has the same id
+    # here the supervisor is killed, not dockerd: its restore must not outlive it, since the cold start has the same id
     was = keeps_secret(d, 'alone', *SUSPEND, runtime='within')
     ident = d.id('alone')
     d.docker('stop', 'alone')
@@ -644,7 +653,7 @@ def suspend_daemon_create(d):
 
 
 def start_when_forgotten(d, name):
-    """containerd refuses a start until it has cleaned up after the shim that is dead."""
+    """Starts the container as soon as containerd has forgotten the dead shim; until then it refuses."""
     done = []
 
     def tried():
@@ -655,7 +664,8 @@ def start_when_forgotten(d, name):
 
 
 def start_of_dead_shim(d, was, barrier, reached):
-    """A start whose shim is killed goes on only after the next start: it leaves that one's container alone."""
+    """A start whose shim was killed is stopped, and goes on after the next start: it must not touch the new
+    container."""
     ident = d.id('after')
     d.docker('stop', 'after')
     reached.unlink()
@@ -664,7 +674,8 @@ def start_of_dead_shim(d, was, barrier, reached):
         started = pool.submit(d.docker, 'start', 'after', check=False)
         try:
             dkdaemon.until('it is reached', reached.exists)
-            (shim,) = shims(ident)      # below it Docker's script, and the start itself, whose watcher has its words, too
+            # below the shim are Docker's script and the start itself, whose watcher has the same command line
+            (shim,) = shims(ident)
             ((pid,),) = [children(c) for c in children(int(shim)) if words(Path(f'/proc/{c}'))[:1] == [b'/bin/sh']]
             os.kill(pid, signal.SIGSTOP)
             os.kill(int(shim), 9)
@@ -684,13 +695,14 @@ def start_of_dead_shim(d, was, barrier, reached):
 
 
 def shims(ident):
-    """The processes of containerd that stand above a container."""
+    """The PIDs of containerd and its shims above a container's processes."""
     return [p.name for p in Path('/proc').glob('[0-9]*') if (w := words(p)) and b'containerd-shim' in w[0] and ident.encode() in w]
 
 
 @case
 def suspend_daemon(d):
-    """dockerd is killed when a restore is held, before it calls start: it is given up, and the next start resumes."""
+    """dockerd is killed while a restore is held, before it calls start: the restore is given up, and the next start
+    resumes."""
     held, barrier = d.dir / 'is-held', d.dir / 'barrier'
     conf = json.loads(d.config.read_text())
     script = d.dir / 'runtime'
@@ -724,7 +736,8 @@ def suspend_daemon(d):
 
 @case
 def suspend_command(d):
-    """znsctl docker suspend and resume, without labels: with a restart policy, with files written since, and by name."""
+    """znsctl docker suspend and resume, without labels: with a restart policy, with files written since the suspend,
+    and by name."""
     was = keeps_secret(d, 'once', '--restart', 'always')
     d.refused(d.zctl, 'docker', 'resume', 'once', line='container once runs')
     said = d.zctl('docker', 'suspend', 'once').stderr
@@ -815,7 +828,7 @@ LINES = 'stty -echo; n=0; while read -r line; do n=$((n+1)); echo "$n $line $(st
 
 @contextlib.contextmanager
 def attached(d, name, rows):
-    """Our side of a terminal on which somebody attaches to the container."""
+    """Attaches to the container on a terminal of @rows rows, and gives our end of that terminal."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', rows, 90, 0, 0))
     client = subprocess.Popen([dkdaemon.DOCKER, 'attach', name], env=d.env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
@@ -829,7 +842,7 @@ def attached(d, name, rows):
 
 
 def answer(d, name, rows):
-    """The number of the first line that LINES answered on a terminal of so many rows."""
+    """Waits for the first answer of LINES on a terminal of that many rows; returns the line's number."""
     with attached(d, name, rows) as f:
         os.set_blocking(f.fileno(), False)
         said = b''
@@ -843,7 +856,7 @@ def answer(d, name, rows):
 
 
 def flood(d, name, number):
-    """Types lines without a pause: the numbers of those that LINES answered."""
+    """Types many lines without a pause; returns the numbers of those that LINES answered."""
     typed, said = (b'y' * 299 + b'\n') * number + b'end\n', b''
     with attached(d, name, 40) as f:
         os.set_blocking(f.fileno(), False)
@@ -868,7 +881,8 @@ def relays():
 
 @case
 def suspend_terminal(d):
-    """A terminal comes back: what is typed and said passes, in any amount, and its size; nothing of it outlives the container."""
+    """A terminal comes back: input and output of any amount pass, and its size; no process of ours outlives the
+    container."""
     before = relays()
     d.run('tty', 'bash', '-c', LINES, options=('-t', '-i', *SUSPEND))
     count = answer(d, 'tty', 30)
@@ -894,7 +908,8 @@ def suspend_terminal(d):
 
 @case
 def suspend_shapes(d):
-    """A mount whose source is a symbolic link comes back, also by Docker's own start. SIGKILL is no stop."""
+    """A container with a mount whose source is a symbolic link is restored, also by Docker's own start. SIGKILL makes
+    no checkpoint."""
     link = d.dir / 'link'
     (d.dir / 'target').write_text('the target\n')
     link.symlink_to('target')

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-The workloads of the papers, each with data and a client that is connected all the time, and each able to tell whether
-it still has what it had. Everything runs as root in the container: without CAP_SYS_RESOURCE criu cannot dump others.
+The workloads of the papers. Each has data and a client that stays connected, and each can tell whether its data are
+complete. Everything runs as root in the container: without CAP_SYS_RESOURCE criu cannot dump processes of other users.
 """
 import time
 
@@ -11,8 +11,8 @@ from dkdaemon import SLOW, Failed, want
 class Work:
     name = ''
     script = ''
-    sizes = {}          # what {NAME} in the script stands for
-    words = {}          # compares memory; above all the address on which it listens
+    sizes = {}          # {NAME} in the script: sizes
+    words = {}          # {NAME} in the script: words, above all the address on which it listens
     network = 'none'
     pause = 0.1         # seconds between the client's requests; {pause} in the script
 
@@ -43,11 +43,11 @@ class Work:
         pass
 
     def digest(self):
-        """What must be the same after a restore."""
+        """A digest of its data, which must be the same after a restore."""
         raise NotImplementedError
 
     def ticks(self):
-        """Counts what the connected client did; grows."""
+        """How many requests the connected client has made."""
         raise NotImplementedError
 
     def remember(self):
@@ -66,7 +66,7 @@ class Work:
 
 
 class Shell(Work):
-    """An idle Debian shell: it waits, and answers when it is asked by a signal."""
+    """An idle Debian shell, which answers a signal."""
     name = 'shell'
     script = '''secret=$(head -c 3000 /dev/urandom | sha256sum); n=0
         trap 'n=$((n+1)); echo "$secret" > /data/answer.new; echo $n > /data/n; mv /data/answer.new /data/answer' USR1
@@ -235,12 +235,12 @@ END
         return int(self.python("print(shop.ticks.find_one({'_id': 1})['n'])"))
 
 
-# The papers' five, MongoDB and MySQL by those that speak their protocols.
+# The papers' five workloads; MongoDB and MySQL are replaced by programs that speak their protocols.
 WORKS = [Shell, Redis, Nginx, Ferret, Maria]
 
 
 class Memory(Work):
-    """So many MiB that no two pages share, and their hash, by a process that can be asked for it."""
+    """A process with @size MiB of pages that are all different, which can be asked for their hash."""
     name = 'memory'
 
     def __init__(self, d, container, mib=64, options=(), runtime='zns'):
@@ -270,7 +270,7 @@ while True: signal.pause()
 
 
 class Written(Redis):
-    """Redis, and a client that writes all the time, numbers what it writes, and knows its longest wait for an answer."""
+    """Redis with a client that writes without a pause, numbers its writes, and knows its longest wait for an answer."""
     name = 'written'
     sizes = {'keys': 60000}
     script = Redis.script.replace('# one connection', '''python3 - <<END &
@@ -292,7 +292,8 @@ END
         # one connection''')
 
     def told(self):
-        """(number of its last write, longest gap in s). Server and client must agree about all that was written."""
+        """Returns (number of the last write, longest wait in s), after checking that server and client agree about
+        all writes."""
         self.exec('bash', '-c', 'rm -f /data/told; touch /data/tell')
         n, gap = self.wait('cat /data/told', 'answer of the writer').split()
         n = int(n)

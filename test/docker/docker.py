@@ -30,7 +30,8 @@ from dkwork import WORKS, Ferret, Memory, Shell
 
 @case
 def install(d):
-    """Valid, idempotent, backed up, undone."""
+    """install and uninstall: the configuration stays valid, a second install changes nothing, there is a backup, and
+    all is undone."""
     f = d.dir / 'other.json'
     before = '{"log-level":"warn","runtimes":{"kata":{"path":"/usr/bin/kata"}},"labels":["a=b"]}'
     f.write_text(before)
@@ -55,7 +56,8 @@ def install(d):
     d.zctl('docker', 'install', '--config', new)
     want('made', json.loads(new.read_text())['experimental'] is True)
     new.unlink()
-    # where the containers are: the option, the daemon, the file, Docker's default; never a container's mounts
+    # where containers are: by the option, else the daemon, else the file, else Docker's default; never by a
+    # container's mounts
     for options, text, root in (((), '{}', '/var/lib/docker'), ((), '{"data-root": "/x/y"}', '/x/y'),
                                 (('--data-root', '/z'), '{"data-root": "/x/y"}', '/z'), (('--host', f'unix://{d.socket}'), '{}', d.root)):
         f.write_text(text)
@@ -75,7 +77,7 @@ def status(d):
     want('ready', j['registered'] and j['daemon_knows_runtime'] and j['experimental'], j)
     want('root', j['root'] == str(d.root), j['root'])
     want('limits', any('--checkpoint-dir' in l for l in j['limits']), j['limits'])
-    # the daemon reads another file than the given one: the daemon's own answer is decisive
+    # the daemon reads another file than the one given: the daemon's own answer counts
     j = d.zjson('docker', 'status', '--config', '/nonexist/daemon.json')
     want('known all the same', j['ready'] and j['registered'] and not j['in_config'], j)
     want('said so', 'not from this file' in d.zctl('docker', 'status', '--config', '/nonexist/daemon.json').stdout)
@@ -127,7 +129,8 @@ def precedence(d):
 
 @case
 def annotations(d):
-    """Docker 24 and later: annotation before label, the file of org.criu.config before both. Before: status says so."""
+    """Docker 24 and later: an annotation before a label, the file of org.criu.config before both. Earlier Docker:
+    status says that it has no annotations."""
     version = d.zjson('docker', 'status', '--config', d.config)['daemon_version']
     limits = d.zjson('docker', 'status', '--config', d.config)['limits']
     if int(version.split('.')[0]) < 24:
@@ -152,7 +155,7 @@ def annotations(d):
 
 @case
 def bad_settings(d):
-    """One readable line at `docker run`."""
+    """A bad setting is one readable line at `docker run`."""
     for option, line in (('zns.qos=fast', 'label zns.qos: "fast" is no bandwidth'),
                          ('zns.qos=99999', 'label zns.qos: 99999 MiB/s is more than the device has: at most '),
                          ('zns.restore-qos=fast', 'label zns.restore-qos: "fast" is no bandwidth'),
@@ -167,14 +170,16 @@ def bad_settings(d):
         r = d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--label', option, '--name', 'bad', 'work', 'true',
                      check=False)
         d.docker('rm', '-f', 'bad')
-        said = r.stderr.partition("\n\nRun 'docker run --help'")[0].strip()      # Docker 28's own
-        lines = [one for one in said.splitlines() if not one.startswith('time=')]      # the client's, if its wait ends first
+        said = r.stderr.partition("\n\nRun 'docker run --help'")[0].strip()      # a message of Docker 28 itself
+        # a message of the client, if its wait ends first
+        lines = [one for one in said.splitlines() if not one.startswith('time=')]
         want('refused', r.returncode and line in said and len(lines) == 1, r.stderr)
 
 
 @case
 def forged_root(d):
-    """A volume that looks like Docker's data root: no name, label or script out of it; the container's own count."""
+    """A volume that looks like Docker's data root: no name, label or script is taken from it, only from the
+    container's own files."""
     mine, mark = d.dir / 'mine', d.dir / 'sprung'
     (mine / 'trap').parent.mkdir()
     (mine / 'trap').write_text(f'#!/bin/sh\nid -u >{mark}\n')
@@ -198,7 +203,7 @@ def forged_root(d):
 
 @case
 def errors_one_line(d):
-    """What criu or we complain of is in the line that the docker user sees; the container runs on."""
+    """An error of criu or of ours is in the line that docker shows to the user; the container runs on."""
     conf = d.dir / 'conf' / 'zns.conf'
     kept = conf.read_text() if conf.exists() else ''
     conf.write_text(kept + 'docker-qos = 99999\n')
@@ -214,7 +219,7 @@ def errors_one_line(d):
     d.refused(d.zctl, 'docker', 'checkpoint', 'plain', 'one', line='runs with runtime runc')
     remove(d, 'plain')
     d.refused(d.zctl, 'docker', 'checkpoint', 'nobody', line='No such container')
-    # a reason of criu itself: an option that docker has no words for
+    # a reason of criu's own, for an option that docker cannot pass
     listen = 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); c = socket.create_connection(s.getsockname()); '
     d.run('talks', 'python3', '-c', listen + 'a = s.accept(); open("/data/up", "w"); import time; time.sleep(1000)')
     d.docker('exec', 'talks', 'bash', '-c', 'until [ -e /data/up ]; do sleep 0.1; done')
@@ -225,7 +230,8 @@ def errors_one_line(d):
 
 @case
 def failed_restore(d):
-    """The checkpoint is gone: one line, no temporary directory, and the container can still be started plainly."""
+    """A start from a checkpoint that is gone: one line, no temporary directory is left, and the container can still
+    start without a checkpoint."""
     Shell(d, 'gone')
     d.docker('checkpoint', 'create', 'gone', 'one')
     d.zctl('rm', '--container', 'gone')
@@ -241,7 +247,8 @@ def failed_restore(d):
 
 @case
 def names(d):
-    """Name, id and image are in the catalogue, in ls and in show; zones, groups and the promise of a restore as asked."""
+    """Name, id and image are in the catalogue, in ls and in show; zones, groups and the promise of a restore are as
+    requested."""
     Shell(d, 'named', ['--label', 'zns.qos=500', '--label', 'zns.restore-qos=99999'])
     d.docker('checkpoint', 'create', 'named', 'first')
     (c,) = d.checkpoints('named')
@@ -295,7 +302,8 @@ def metrics(d):
 
 @case
 def terminal(d):
-    """A container with a terminal (-t) comes back with it: the shell goes on counting on it, and misses no number."""
+    """A container with a terminal (-t) comes back with it: the shell continues to count on it, and no number is
+    missing."""
     d.run('tty', 'bash', '-c', '[ -t 1 ] || exit 7; while :; do n=$((n+1)); echo $n; sleep 0.1; done', options=['-t'])
 
     def numbers():
@@ -339,10 +347,10 @@ def twice(d):
 
 @case
 def admission_first(d):
-    """While another dump holds every zone: a container that Docker has paused gives up after a second, others wait unfrozen."""
+    """While another dump holds every zone, a paused container gives up after a second; others wait unfrozen."""
     w = Memory(d, 'wait', 96, ['--label', 'zns.qos=500', '--label', 'zns.admission=wait=60'])
     w.remember()
-    # normal I/O keeps all groups but a few: 500 MiB/s need five
+    # normal I/O keeps all groups but a few, and 500 MiB/s need five
     d.zctl('reserve', 'normal-io', '--groups', '30')
     elsewhere, at = d.dir / 'elsewhere-wait', dklive.cgroup(d, 'wait')
     elsewhere.mkdir()
@@ -369,7 +377,7 @@ def admission_first(d):
 
 @case
 def schedule(d):
-    """Periodic checkpoints, the newest kept; after a crash one command starts the newest good one."""
+    """Periodic checkpoints, of which the newest are kept; after a crash one command starts the newest good one."""
     w = Shell(d, 'cron')
     w.remember()
     out = d.zctl('docker', 'schedule', 'cron', '--every', '1s', '--keep', '2', '--loop', '--count', '4').stdout.split()
@@ -381,7 +389,7 @@ def schedule(d):
     d.refused(d.zctl, 'docker', 'recover', 'cron', line='runs: stop it first')
     d.docker('kill', 'cron')                                     # the crash
     newest = d.checkpoints('cron')[-1]
-    d.zctl('rm', newest['id'])                                   # and the newest one is no good
+    d.zctl('rm', newest['id'])                                   # and the newest checkpoint is damaged
     r = d.zctl('docker', 'recover', 'cron')
     want('the next older one', out[-1] in r.stdout and 'mine' in r.stderr, r.stdout, r.stderr)
     w.verify()
@@ -393,7 +401,7 @@ def schedule(d):
 
 @case
 def ceiling(d):
-    """The administrator's ceiling wins over whatever the container asks for."""
+    """The administrator's ceiling wins over what the container asks for."""
     f = d.dir / 'conf' / 'tenants.conf'
     f.write_text('name capped* max-qos=200\n')
     try:
@@ -411,7 +419,7 @@ def ceiling(d):
 
 @case
 def cycles(d):
-    """Create, restore, remove, again and again: the zones come back, and nothing of ours stays anywhere."""
+    """Create, restore, remove, again and again: the zones are freed, and no file or process of ours is left."""
     n = int(os.environ.get('DOCKER_CYCLES', '5'))
     d.settle(0, lambda: len(d.checkpoints()))
     start = None
@@ -460,14 +468,15 @@ def schedule_cycles(d):
         out.seek(0)
         said = out.read()
         out.close()
-    # on a busy machine containerd may still hold the previous container (moby#42900); then the loop reports it and goes on
+    # on a busy machine containerd may still hold the previous container (moby#42900): the loop reports that and goes
+    # on
     failed = [l for l in said.splitlines() if l.startswith('znsctl')]
     want('the loop ended well', loop.returncode == bool(failed) and all('already exists' in l for l in failed), said[-300:])
     want('all others were made', len(said.splitlines()) == n and len(failed) <= n / 5, said[-300:])
     d.zctl('gc', '--grace', '0')        # checkpoints of dumps that failed
     made = d.checkpoints('often')
     want('five are kept', len(made) == 5, made)
-    # 24 MiB and a bit in zones of 64: what is kept, one more on its way, a zone that is being continued
+    # 24 MiB and some in zones of 64 MiB: the kept ones, one being made, and a zone that is being continued
     size = max(c['bytes'] for c in made)
     most = 6 * -(-size // (64 << 20)) * len(made[0]['groups']) + len(made[0]['groups'])
     want('zones in use never grew', max(held) <= most, held, most)
@@ -488,7 +497,8 @@ def schedule_cycles(d):
 
 @case
 def five_at_once(d):
-    """Each with data and a connected client: all checkpointed at the same moment, restored, and asked for its data."""
+    """All workloads are checkpointed at the same moment, with data and a connected client, then restored and asked
+    for their data."""
     made = []
     wanted = [w for w in WORKS if w is not Ferret or not dkdaemon.ferretdb_missing]
 
@@ -502,7 +512,7 @@ def five_at_once(d):
         t.join()
     want('all started', len(made) == len(wanted))
     works = sorted(made, key=lambda w: w.name)
-    # Docker's own command first, then ours, which is admitted before Docker freezes anything
+    # first by Docker's own command, then by ours, which waits for admission before Docker freezes anything
     for name, command in (('plain', lambda c: d.docker('checkpoint', 'create', c, 'plain', check=False)),
                           ('ours', lambda c: d.zctl('docker', 'checkpoint', c, 'ours', check=False))):
         for w in works:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs that Debian 12 has not, made or unpacked below build/docker: nothing is installed on the machine."""
+"""Programs that Debian 12 does not have, built or unpacked below build/docker: nothing is installed on the machine."""
 import contextlib
 import fcntl
 import json
@@ -16,7 +16,7 @@ SYS_PATH = '/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin'
 KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
 GO_NEEDED = (1, 22)
 
-# Module, version, package, and files that its own build would have made.
+# module, version, package, and files that the program's own build would have created
 GO_PROGRAMS = {
     'ferretdb': ('github.com/FerretDB/FerretDB', 'v1.24.0', './cmd/ferretdb', {'build/version/version.txt': 'v1.24.0\n'}),
     'crictl': ('sigs.k8s.io/cri-tools', 'v1.30.0', './cmd/crictl', {}),
@@ -24,7 +24,7 @@ GO_PROGRAMS = {
 
 
 class Unavailable(Exception):
-    """A program cannot be had; the text says why."""
+    """A program cannot be fetched or built; the text says why."""
 
 
 def run(*cmd, timeout=560, **more):
@@ -44,7 +44,8 @@ def mirror():
 
 @contextlib.contextmanager
 def only_one(what):
-    """Cases that run at once, threads and processes, make a thing one after the other: the second finds it made."""
+    """A lock: cases that run at once, in threads or processes, make a thing one after the other, and the second finds
+    it made."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / f'{what}.lock', 'w') as f:
         fcntl.flock(f, fcntl.LOCK_EX)
@@ -84,12 +85,12 @@ def go():
         if found and tuple(map(int, found.groups())) >= GO_NEEDED:
             return Path(at), {}
     root = debs('trixie', 'golang-1.24-go', 'golang-1.24-src')
-    goroot = root / 'usr/lib/go-1.24'      # its links to the other package are relative ones
+    goroot = root / 'usr/lib/go-1.24'      # the suite's links to the other package are relative
     return goroot / 'bin' / 'go', {'GOROOT': str(goroot)}
 
 
 def go_program(name):
-    """A program of GO_PROGRAMS, built once from the Go module proxy; a minute or three."""
+    """A program of GO_PROGRAMS, built once from the Go module proxy, in one to three minutes."""
     out = CACHE / f'{name}-{GO_PROGRAMS[name][1]}'
     with only_one(out.name):
         if not out.exists():
@@ -109,12 +110,12 @@ def build(out, name):
             if k in os.environ:
                 env[k] = os.environ[k]
         got = run(tool, 'mod', 'download', '-json', f'{module}@{version}', env=env, cwd=work)
-        # A copy: modules in the cache are for reading.
+        # works on a copy, since modules in the cache are read-only
         shutil.copytree(json.loads(got)['Dir'], work / 'src')
         for f, text in files.items():
             (work / 'src' / f).write_text(text)
         run(tool, 'build', '-p', '2', '-trimpath', '-ldflags', '-s -w', '-o', work / 'out', package, env=env, cwd=work / 'src',
-            timeout=2400)       # of a machine that is busy with other things
+            timeout=2400)       # a time limit for a busy machine
         (work / 'out').rename(out)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -21,13 +21,14 @@ def pager(d, name):
 
 def gone(d, name):
     until('the end of the context', lambda: name not in contexts(d))
-    # the broker resets them when it sees the pager's end, which may be after we did
+    # the broker resets them when it notices that the pager has ended, perhaps after we did
     until('no zone of it', lambda: not any(f'memory:{name}' in (z['owner'] or '') for z in d.zjson('zones')['zones']))
 
 
 @case
 def budget(d):
-    """A size: below it, by a pager that is in no cgroup of the container's; all of it is there; the context ends with the container."""
+    """zns.memory=SIZE: the container stays below it, by a pager outside its cgroups; its memory is complete; the
+    context ends with the container."""
     w = Memory(d, 'small', options=['--label', 'zns.memory=24M', '--label', 'zns.memory-predict=off', '-m', '256m'])
     until('the budget', lambda: contexts(d).get('small', {}).get('resident', 1 << 40) <= 24 << 20)
     groups = Path(f'/proc/{pager(d, "small")}/cgroup').read_text()
@@ -44,7 +45,8 @@ def budget(d):
 
 @case
 def by_itself(d):
-    """hibernate:2s: it does, a touch wakes it, and its memory is what it was; also through a rule."""
+    """hibernate:2s: the container hibernates, a touch wakes it, and its memory is unchanged; also when a rule asks
+    for it."""
     rules = d.dir / 'conf' / 'docker.rules'
     rules.write_text('name=ruled* memory=hibernate:2s\n')
     try:
@@ -64,7 +66,7 @@ def by_itself(d):
 
 @case
 def restored(d):
-    """docker start --checkpoint: extended again, and whole."""
+    """docker start --checkpoint: the container is attached to a pager again, and its memory is complete."""
     w = Memory(d, 'back', options=['--label', 'zns.memory=24M'])
     until('extended', lambda: contexts(d).get('back'))
     w.before = w.digest()
@@ -80,7 +82,8 @@ def restored(d):
 
 @case
 def checkpointed(d):
-    """90 % on zones: docker checkpoint writes 15 % of its memory at most, by the catalogue and by the write pointers; all is back as it was."""
+    """With 90 % of its memory on zones, docker checkpoint writes at most 15 % of it, by the catalogue and by the
+    write pointers; the restore has everything."""
     total = 512 << 20
     w = Memory(d, 'much', mib=total >> 20, options=['--label', 'zns.memory=44M', '--label', 'zns.memory-predict=off'])
     w.before = w.digest()
@@ -104,7 +107,8 @@ def checkpointed(d):
 
 @case
 def divided(d):
-    """zns.memory=auto: two divide memory-dram by what they use, and nobody gets less than its minimum; a ceiling refuses more."""
+    """zns.memory=auto: two containers divide memory-dram by their use, none gets less than its minimum; a minimum
+    above the ceiling is refused."""
     conf, rules, tenants = (d.dir / 'conf' / name for name in ('zns.conf', 'docker.rules', 'tenants.conf'))
     old = conf.read_text() if conf.exists() else ''
     try:
@@ -134,7 +138,7 @@ def divided(d):
 
 @case
 def refused(d):
-    """What cannot be is refused by docker run, in one line."""
+    """Impossible settings are refused by docker run, in one line."""
     rules = d.dir / 'conf' / 'docker.rules'
     rules.write_text('name=never-* memory=never\n')
     long = '1' * 300
@@ -164,7 +168,8 @@ def refused(d):
 
 @case
 def without(d):
-    """What cannot be extended runs as it is; `znsctl memory status` says why, until the container is removed."""
+    """A container that cannot be attached runs without a pager; `znsctl memory status` says why, until the container
+    is removed."""
     other = subprocess.Popen(['sleep', '1000'])
     try:
         d.zctl('memory', 'attach', other.pid, '--dram', '16M', '--name', 'double')
@@ -183,7 +188,7 @@ def without(d):
 
 @case
 def short(d):
-    """Containers that exit at once: nothing waits for them, and no file or process stays."""
+    """Containers that exit at once: nothing waits for them, and no file or process is left."""
     for _ in range(5):
         d.docker('run', '--rm', '--runtime', 'zns', '--network', 'none', '--label', 'zns.memory=hibernate:1s', '--name', 'quick', 'work', 'true')
     gone(d, 'quick')

@@ -17,7 +17,8 @@ from podman import Podman
 
 
 def paged(d, kind, units, share='30%', **kw):
-    """A program under its budget answers as before, also to `docker exec`; the same after the detach; and it stops at once."""
+    """A program under its budget answers as before, also to `docker exec`, and so after the detach; and it stops at
+    once."""
     name = f'p-{kind.name}'
     w = kind(d, name, runtime='runc', **kw)
     pid = d.docker('inspect', '-f', '{{.State.Pid}}', name).stdout.strip()
@@ -69,13 +70,13 @@ def ferretdb(d):
 
 @case
 def shell(d):
-    """A program with hardly any memory."""
+    """A program that has hardly any memory."""
     paged(d, Shell, 1, share='1M')
 
 
 @case
 def paused(d):
-    """docker pause while units go out: a detach is refused in one line, and after unpause all is well."""
+    """docker pause while units are being evicted: a detach is refused in one line, and works after unpause."""
     w = Redis(d, 'pausing', runtime='runc')
     w.remember()
     d.zctl('memory', 'attach', 'pausing', '--dram', '1M')
@@ -96,7 +97,7 @@ def paused(d):
 
 @case
 def podman(d):
-    """Podman with a user namespace: root in the container is nobody outside."""
+    """Podman with a user namespace: the container's root is an unprivileged user outside."""
     with Podman() as p:
         p.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--name', 'inner',
             '--uidmap', '0:100000:65536', '--gidmap', '0:100000:65536', '--runtime', 'runc', 'work', 'bash', '-c',
@@ -120,7 +121,7 @@ def podman(d):
 
 
 class P:
-    """What contexts() asks of a daemon."""
+    """What contexts() needs of a daemon."""
     def __init__(self, podman_):
         self.p = podman_
 

@@ -64,7 +64,7 @@ class Podman:
     def runtime(self):
         """Ours, with a device."""
         self.z('create', f'emu:{self.dir}/zns.img', '--zones', '32', '--zone-size', '32M')
-        # Podman takes no arguments for a runtime, and passes no environment on: a script has them.
+        # Podman passes no arguments and no environment to a runtime, so a script has them.
         rt = self.dir / 'zns'
         rt.write_text(f'#!/bin/sh\nexec {BIN}/zns-runc --zns-config {self.dir}/conf --zns-run {self.dir}/run "$@"\n')
         rt.chmod(0o755)
@@ -129,8 +129,9 @@ class Podman:
 
 
 class Stock(Podman):
-    """Another host's, without anything of ours: runc, and stock CRIU. Podman's archives name its directories, which have the same
-    names on both hosts: so it has a mount namespace of its own, with its directory in the other one's place."""
+    """Another host with nothing of ours: runc and stock CRIU. Podman's archives name Podman's directories, so those
+    must have the same names on both hosts: this Podman runs in a mount namespace where its directory is mounted
+    over the other one's."""
     bin = STOCK
     path = shutil.which('runc', path=SYS_PATH)
 
@@ -175,7 +176,8 @@ def until(d, what, true):
 
 
 def on_zones(d):
-    """Annotation zns.memory: hibernates by itself, is asked, and is called podman+NAME; its end ends the context."""
+    """Annotation zns.memory: the container hibernates by itself and on request; its context is called podman+NAME and
+    ends with it."""
     def state():
         return [c['state'] for n, c in contexts(d).items() if n == 'podman+idle']
     d.run('idle', '--annotation', 'zns.memory=hibernate:2s')
@@ -197,7 +199,8 @@ while True: signal.pause()'''
 
 
 def on_zones_checkpoint(d):
-    """Nine tenths on zones, under a budget and hibernated: the checkpoint writes 15 % at most; restored it is extended again, and whole."""
+    """With 90 % of its memory on zones, under a budget and hibernated, the checkpoint writes at most 15 %; the
+    restored container is attached again, and complete."""
     mine, total = 'podman+full', 96 << 20
     for asked in ('9M', 'hibernate:2s'):
         d.run('full', '--annotation', f'zns.memory={asked}', program=('python3', '-c', PAGES))
@@ -239,7 +242,8 @@ def keep(d):
 
 
 def suspend(d):
-    """`podman stop` suspends and `podman start` resumes, by annotation; with files written since it is cold; what `podman rm` leaves is swept."""
+    """`podman stop` suspends and `podman start` resumes, by annotation; with files written since the start is cold;
+    gc sweeps what `podman rm` leaves."""
     d.z('rm', '--all')
     d.run('sus', '--annotation', 'zns.suspend=yes', '-v', f'{d.dir}/conf:/conf:ro')
     userdata = next((d.dir / 'root').glob('*-containers/*/userdata/config.json')).parent
@@ -249,7 +253,7 @@ def suspend(d):
     secret, made = d.ask('sus'), []
     for _ in range(2):
         d.p('stop', '-t', '60', 'sus')
-        (c,) = d.ls()       # the previous checkpoint is gone
+        (c,) = d.ls()       # the earlier checkpoint is gone
         want('another one', c['id'] not in made and c['container'] == 'podman/sus', c)
         want('stopped', note().startswith('stopped with checkpoint zns-stop-'), note())
         made.append(c['id'])
@@ -267,7 +271,7 @@ def suspend(d):
     (d.dir / 'conf/mine').write_text('x')
     d.p('cp', d.dir / 'conf/mine', 'sus:/data/mine')
     ended = userdata / 'zns-ended'
-    sh('mount', '--bind', ended, ended)     # so it cannot be removed
+    sh('mount', '--bind', ended, ended)     # so that it cannot be removed
     for start in (('container', 'restore', '--keep'), ('start',)):
         r = d.p(*start, 'sus', check=False)
         want('it could come back twice', r.returncode and 'its memory could be restored a second time' in r.stderr and ended.exists(), start, r.stderr)
@@ -293,7 +297,8 @@ def suspend(d):
 
 
 def started_without(d):
-    """A container that changes no file: after a create that nobody started it resumes, after a start by runc alone it does not."""
+    """A container that changes no file: after a create without a start it resumes; after a start by runc alone it
+    does not."""
     d.run('sus', '--annotation', 'zns.suspend=yes', '--tmpfs', '/data')
     userdata = next((d.dir / 'root').glob('*-containers/*/userdata/config.json')).parent
     secret = d.ask('sus')
@@ -376,7 +381,8 @@ def restart_unit(d):
 
 
 def hostile_suspend(d):
-    """What a container has in its /dev/shm is no checkpoint, hinders no sweep, and its stop is then the signal. So with an overlay volume."""
+    """Handles in a container's /dev/shm are no checkpoints: they do not stop a sweep, and the stop sends the signal.
+    The same with an overlay volume."""
     d.z('rm', '--all')
     said = SHELL.replace('touch', "trap 'exit 7' TERM; touch")
 
@@ -409,7 +415,7 @@ def hostile_suspend(d):
 
 
 def forged(d, name):
-    """Whatever is left where Podman mounts /dev/shm when it starts: zns.resume=latest does not come back from it."""
+    """Handles left in the place where Podman mounts /dev/shm at a start: zns.resume=latest does not use them."""
     ident = d.p('inspect', '-f', '{{.Id}}', name).stdout.strip()
     (shm,) = (d.dir / 'root').glob(f'*-containers/{ident}/userdata/shm')
     sh('mount', '-t', 'tmpfs', '-o', 'mode=1777', 'shm', shm)
@@ -428,7 +434,8 @@ def overlaid(d, program, by_signal):
 
 
 def mapped(d):
-    """Podman gives userdata to the root of a user namespace: nothing in it is believed or removed, and the container starts."""
+    """Podman gives userdata to the root of a user namespace: nothing there is trusted or removed, and the container
+    starts."""
     d.z('rm', '--all')
     d.dir.chmod(0o711)
     for name, annotation in (('mapped', ()), ('mapped2', ('--annotation', 'zns.suspend=yes'))):
@@ -442,7 +449,8 @@ def mapped(d):
         d.p('container', 'checkpoint', '--keep', name)
         want('its own checkpoint is needed', [a for a, _ in gc(d).values()] == ['keep'], gc(d))
         d.z('rm', '--all')
-        d.p('rm', '-f', '-t', '0', name, check=False)       # fails if Podman's own cleanup has not unmounted its /dev/shm yet
+        # fails while Podman's own cleanup has not unmounted the container's /dev/shm
+        d.p('rm', '-f', '-t', '0', name, check=False)
     d.dir.chmod(0o700)
 
 
@@ -455,7 +463,7 @@ def leave_running(d):
 
 
 def live(d):
-    """Annotation zns.live: in rounds while it runs, with and without --leave-running."""
+    """Annotation zns.live: live dumps, with and without --leave-running."""
     d.run('rounds', '--annotation', 'zns.live=yes')
     secret, had = d.ask('rounds'), len(d.ls())
     d.p('container', 'checkpoint', '--leave-running', '--keep', 'rounds')
@@ -509,7 +517,7 @@ def errors(d):
 
 
 def gc(d, *options):
-    """What a sweep did: checkpoint -> (action, why)."""
+    """The result of a sweep: {checkpoint: (action, why)}."""
     said = json.loads(d.z('gc', '--json', *(options or ('--grace', '0'))).stdout)
     return {c['id']: (c['action'], c['why']) for c in said['checkpoints']}
 
@@ -531,7 +539,7 @@ def new(d, had):
 
 
 def reclaim(d):
-    """Checkpoints that Podman still has are kept, those that it has dropped are swept, and in doubt none is."""
+    """gc keeps checkpoints that Podman still has, sweeps those that Podman has dropped, and keeps all in doubt."""
     d.z('rm', '--all')
     d.z('gc')
     start = zones_used(d)
@@ -545,7 +553,7 @@ def reclaim(d):
     d.p('container', 'checkpoint', '--keep', 'gc1')
     second = new(d, (first,))
     swept(d, first, 'has another checkpoint', second)
-    # a copy in another container's directory is one that counts
+    # a copy in another container's directory counts as that container's
     d.run('gc2')
     userdata = next((d.dir / 'root').glob('*-containers/*/userdata/checkpoint/zns-handle.img')).parents[1]
     store = userdata.parents[1]
@@ -574,7 +582,7 @@ def reclaim(d):
 
 
 def with_handle(d, name, archive, *options):
-    """Podman's own archive of a checkpoint on zones: over its service, where the runtime does not learn of the export."""
+    """Podman's own archive of a checkpoint on zones, made by Podman's service: the runtime is not told of the export."""
     socket, log = d.dir / 'podman.sock', open(d.dir / 'service.log', 'wb')
     socket.unlink(missing_ok=True)
     service = subprocess.Popen([*map(str, d.base), 'system', 'service', '--time', '0', f'unix://{socket}'], env=d.env,
@@ -594,13 +602,14 @@ def with_handle(d, name, archive, *options):
 
 
 def image(d, registry, tag, *args):
-    """By cri-image to the registry; its name for Podman."""
+    """Pushes an image of cri-image to the registry; returns Podman's name for it."""
     sh(REPO / 'scripts/cri-image', *args, registry.name(tag), '--dest-tls-verify=false', env=d.env)
     return registry.name(tag).partition('//')[2]
 
 
 def images(d):
-    """cri-image's images, through a registry: with a handle under our runtime, with images under stock runc and CRIU, and who refuses which."""
+    """cri-image's images through a registry: images with a handle work under our runtime, those with plain images
+    also under stock runc and CRIU; each refuses the other kind."""
     d.run('ship')
     secret = d.ask('ship')
     d.exec('ship', 'echo kept > /data/file')
@@ -634,7 +643,8 @@ def images(d):
 
 
 def packed(d):
-    """Every way to pack the directory: with the data, or, where we cannot know, never swept."""
+    """Every way to pack the directory: the package has the data, or, where we cannot know of it, the checkpoint is
+    never swept."""
     d.z('rm', '--all')
     d.run('pack')
     secret = d.ask('pack')
@@ -660,14 +670,15 @@ def packed(d):
 
 
 def checkpointctl(d):
-    """checkpointctl reads the archive of a container whose checkpoint is on zones: as it is, and with exported images."""
+    """checkpointctl reads the archive of a container whose checkpoint is on zones: unchanged, and with exported
+    images."""
     tool = BIN.parent / 'clients' / 'checkpointctl'
     if not tool.exists():
         raise Skipped('there is no checkpointctl: make checkpointctl')
     d.run('ctl')
     pid = int(d.p('inspect', '-f', '{{.State.Pid}}', 'ctl').stdout)
     inner = sh('awk', '/^NSpid/ { print $NF }', f'/proc/{pid}/status').stdout.strip()
-    # Podman writes the descriptions of the container only with an export, which is plain.
+    # Podman writes the container's description only with an export, which is plain.
     d.p('container', 'checkpoint', '--leave-running', '--export', d.dir / 'plain.tar', '--compress', 'none', 'ctl')
     with tarfile.open(d.dir / 'plain.tar') as t:
         t.extractall(d.dir / 'plain')

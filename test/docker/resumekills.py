@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-resumekills.py [--rounds N] [--seed N] [--kinds KIND,...] [--json FILE]: `docker stop` that suspends and `docker start` that resumes, with kill -9 in the middle.
+resumekills.py [--rounds N] [--seed N] [--kinds KIND,...] [--json FILE]: `docker stop` that suspends and `docker start`
+that resumes, with kill -9 in the middle.
 
-Redis, nginx and MariaDB, each with a client that stays connected. In each round a criu, helper, runc, supervisor of a restore,
-containerd's shim or dockerd dies at a random moment of the stop or the start; dockerd-early dies when the shim of a start stands still before its
-first call. Then either memory and client go on, or the start was a cold
-one and zns-note says so; no checkpoint serves twice; nothing is left: processes, files, leases, and, when the container is removed, mounts
-and cgroups. Needs what docker.py needs. The last line is the counts, as JSON.
+Redis, nginx and MariaDB run, each with a client that stays connected. In each round a criu, helper, runc, supervisor
+of a restore, containerd shim or dockerd is killed at a random moment of the stop or the start. KIND dockerd-early
+kills dockerd while the shim of a start is stopped before its first call. Afterwards either memory and client go on, or
+the start was a cold one and zns-note says so. No checkpoint is restored twice. No process, file or lease is left, and
+when the container is removed, no mount or cgroup. Needs what docker.py needs. The last line is the counts, as JSON.
 """
 import argparse
 import collections
@@ -29,11 +30,11 @@ from dkwork import Maria, Nginx, Redis
 
 KINDS = ('none', 'criu', 'zns-helper', 'runc', 'supervisor', 'shim', 'dockerd', 'dockerd-early')
 COLD = ('started cold: ', 'not resumed: ', 'stopped without a checkpoint: ')
-FILES = ('hold', 'stop', 'conf')     # what is in the run directory during a call only
+FILES = ('hold', 'stop', 'conf')     # files that are in the run directory only during a call
 
 
 def with_lives(work):
-    """The workload, which writes a line at each cold start."""
+    """The workload, changed so that it writes a line at each cold start."""
     return type(work.__name__, (work,), {'script': 'mkdir -p /data; echo >> /data/lives\n' + work.script})
 
 
@@ -41,7 +42,7 @@ WORKS = [with_lives(w) for w in (Redis, Nginx, Maria)]
 
 
 class Killer(threading.Thread):
-    """Ends one process of a kind, at a random moment after it has begun."""
+    """Kills a process of one kind, at a random moment after it has begun."""
 
     def __init__(self, d, ident, kind, rng, span):
         super().__init__()
@@ -78,13 +79,14 @@ def shims(ident):
 
 
 def has_called(shim):
-    """Has it run a runtime? Then it has a child, or faults of one that has ended."""
+    """Has this shim called a runtime? Then it has a child, or page faults of a child that has ended."""
     p = Path(f'/proc/{shim}')
     return any(t.read_text() for t in p.glob('task/*/children')) or (p / 'stat').read_text().rpartition(')')[2].split()[8] != '0'
 
 
 def stopping_shims(d):
-    """While d.dir/early is there, each new shim is stopped before its first call, and d.dir has an early.PID."""
+    """While the file d.dir/early exists, each new shim is stopped before its first call, and its PID becomes a file
+    early.PID in d.dir."""
     script = d.dir / 'shim/containerd-shim-runc-v2'
     script.parent.mkdir()
     real, early = shutil.which(script.name, path=d.env['PATH']), d.dir / 'early'
@@ -125,7 +127,7 @@ class Soak:
         return len(self.work.exec('cat', '/data/lives').stdout.splitlines())
 
     def disturbed(self, phase, kind, *command):
-        """docker's command, and a kill in its middle."""
+        """Runs a docker command and kills a process in the middle of it."""
         early = self.d.dir / 'early'
         if kind == 'dockerd-early':
             early.touch()
@@ -149,7 +151,7 @@ class Soak:
             self.start_dockerd()
 
     def start_dockerd(self):
-        """dockerd gives containerd 15 s to start, which may not be enough on a busy machine."""
+        """Starts dockerd, again if need be: it gives containerd 15 s, which may be too little on a busy machine."""
         for last in (False, False, True):
             try:
                 return self.d.start()
@@ -172,14 +174,16 @@ class Soak:
     def start(self, kind):
         name, self.idle = self.work.container, False
         self.disturbed('start', kind, 'start')
-        if kind.startswith('dockerd'):      # killed in its start: until the runtime has stopped the container each start says "id already in use"
+        # killed in its start: each start says "id already in use" until the runtime has stopped the container
+        if kind.startswith('dockerd'):
             until('its shim is gone', lambda: self.d.running(name) or not shims(self.ident) or self.ended_idle())
         for _ in range(3):
             if self.d.running(name):
                 return
             self.counts['started once more'] += 1
             r = self.d.docker('start', name, check=False)
-            if 'mkdir' in r.stderr and 'file exists' in r.stderr and self.idle:     # nor does containerd remove what it had begun to write for it
+            # containerd does not remove the bundle that it had begun to write for such a shim
+            if 'mkdir' in r.stderr and 'file exists' in r.stderr and self.idle:
                 self.counts['removed a bundle of such a shim'] += 1
                 for bundle in self.d.dir.glob(f'exec/containerd/daemon/*/moby/{self.ident}'):
                     shutil.rmtree(bundle)
@@ -187,8 +191,8 @@ class Soak:
 
     def ended_idle(self):
         """
-        A shim that dockerd's death has left before its first call stays: "task already exists", with stock runc, too. No runtime has been called that
-        could end it, so a person must (suspend.md).
+        Ends a shim that was left before its first call when dockerd died: "task already exists", with stock runc, too.
+        No runtime was called that could end it, so a person must do it (suspend.md).
         """
         for shim in shims(self.ident):
             if not has_called(shim):
@@ -219,7 +223,7 @@ class Soak:
         else:
             self.counts['resumed'] += 1
             served = said.removeprefix('resumed from checkpoint ')
-            # dockerd that is killed in its start: the container was stopped once more
+            # if dockerd was killed in its start, the container was stopped, by checkpoint, once more
             want('a resume is said', served == ended or (kind.startswith('dockerd') and phase == 'start' and served.startswith('zns-stop-')), said)
             want('served once', served not in self.used, served)
             self.used.add(served)
