@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cases of tools.py: znsctl selftest, on a sound drive, on one with checkpoints, and on drives that do not do what they say."""
+"""Cases of tools.py: znsctl selftest on a sound drive, on a drive with checkpoints, and on drives that do not do what they say."""
 import json
 import os
 import re
@@ -14,11 +14,12 @@ CASES = {}
 case = case_of(CASES)
 
 DRIVE = [*DIES, '--zones', '64', '--zone-size', '8M', '--zone-capacity', '6M', '--max-open', '10', '--max-active', '14', '--no-format']
-MANY = 160          # zones, each of which is tried
-# What a drive says, and which checks must find it: on a drive that does not lie they find nothing.
+MANY = 160          # number of zones; each is tried
+# For each way in which a drive can lie: the fault, and the checks that must find it. On an honest drive they find
+# nothing.
 LIES = {'open': ['limit: too many active zones'], 'low': ['limit: too many open zones', 'limit: too many active zones'],
         'capacity': ['capacity: zones that differ'], 'pointer': ['each zone: written and reset'], 'append': ['three processes append to one zone']}
-# Nearly all that is measured beside this is disturbed.
+# Other load disturbs nearly all measurements.
 NOISE = 'host-every-us=1000,host-us=1000,gc-every-us=2000,gc-us=1500,seed=3'
 
 
@@ -29,7 +30,7 @@ def drive(scene, *options, name='drive'):
 
 
 def lying(scene, spec, lie, *words, **more):
-    """Exit code, and {check: result}, of a selftest of a drive that lies, or is disturbed: by the build that can."""
+    """Runs selftest of the test build on a drive that lies, or is disturbed. Returns (exit code, {check: result})."""
     env = {**scene.device.env, 'ZNS_EMU_LIES': lie, 'ZNS_LIBEXEC': str(TEST_BIN), **more}
     done = subprocess.run([str(TEST_BIN / 'znsctl'), 'selftest', spec, *(words or ('--destroy', '--force')), '--json'], env=env,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=scene.cfg.timeout, check=False)
@@ -40,7 +41,7 @@ def lying(scene, spec, lie, *words, **more):
 
 @case
 def accept_sound(scene):
-    """selftest --destroy of a sound drive: all is run, nothing fails, and the report does not name the path."""
+    """selftest --destroy of a sound drive runs all checks, none fails, and the report does not name the path."""
     scene = scene(size=1)
     spec = drive(scene)
     said = json.loads(run_ctl(scene, 0, 'selftest', spec, '--destroy', '--json'))
@@ -67,7 +68,7 @@ def accept_keeps(scene):
     kept = scene.device.checkpoints()
     said = run_ctl(scene, 0, 'selftest', scene.device.spec, '--serial').splitlines()
     if not re.fullmatch(rf'znsctl \S+, Linux {re.escape(os.uname().release)}, {os.uname().machine}', said[-2]):
-        raise Failed(f'where it was run: {said[-2]}')       # an emulated device has no model and no serial number
+        raise Failed(f'where it was run: {said[-2]}')       # an emulated device has neither a model nor a serial number
     expect('checkpoints', scene.device.checkpoints(), kept)
     said = run_ctl(scene, 1, 'selftest', scene.device.spec, '--destroy')
     if '--force destroys it' not in said:
@@ -112,7 +113,7 @@ def failed(text):
 
 @case.soak('how long a flush takes is measured beside other work')
 def accept_flush(scene):
-    """A flush that does nothing is doubted."""
+    """A drive whose flush does nothing is called doubtful."""
     scene = scene(size=1)
     _, said = lying(scene, drive(scene), 'flush')
     expect('a flush that lies', said['flush'], 'doubt')
@@ -120,7 +121,7 @@ def accept_flush(scene):
 
 @case
 def accept_defects(scene):
-    """Limits that are others, a zone of another size or with a wrong pointer, lost appends are found."""
+    """selftest finds wrong limits, a zone of another size or with a wrong write pointer, and lost appends."""
     scene = scene(size=1)
     quick = drive(scene, '--timing', 'off', name='quick')
     for lie, checks in LIES.items():
@@ -129,7 +130,7 @@ def accept_defects(scene):
 
 
 def held(scene, spec, what, groups, says=None):
-    """A drive is told that its zones are in these groups: right, or found to be wrong in this way."""
+    """Runs selftest on a drive with @groups as its stored map: the map must be right, or found wrong in this way."""
     file = scene.dir / 'map'
     file.write_text(' '.join(map(str, groups)))
     run_ctl(scene, 0, 'format', spec, '--map', str(file), '--force')
@@ -141,7 +142,7 @@ def held(scene, spec, what, groups, says=None):
 
 @case
 def accept_maps(scene):
-    """A stored map that is wrong is found: all of it, one die that is two groups, two dies that are one. A right one passes."""
+    """A stored map that is wrong is found: all of it; one die taken for two groups; two dies taken for one. A right map passes."""
     scene = scene(size=1)
     spec = drive(scene, '--map', 'interleaved', '--timing', 'on')
     right = [zone % 8 for zone in range(64)]
@@ -153,7 +154,7 @@ def accept_maps(scene):
 
 @case.soak('on a busy machine more zones than one seem to be elsewhere')
 def accept_one_of_many(scene):
-    """One single zone of many that is elsewhere is found, and named."""
+    """A single zone of many that lies on another die than the map says is found, and named."""
     scene = scene(size=1)
     spec = drive(scene, '--map', 'interleaved', '--timing', 'on', '--zones', str(MANY), '--sparse', name='many')
     right = [zone % 8 for zone in range(MANY)]
@@ -163,7 +164,7 @@ def accept_one_of_many(scene):
 
 @case.soak('what a probe finds under noise is a matter of luck')
 def accept_disturbed(scene):
-    """What cannot be measured since something else is at work says nothing against the drive: a doubt, and exit code 0."""
+    """If other load prevents a measurement, that is no fault of the drive: a doubt, and exit code 0."""
     scene = scene(size=1)
     spec = drive(scene)
     run_ctl(scene, 0, 'format', spec)
@@ -175,7 +176,7 @@ def accept_disturbed(scene):
 
 @case
 def accept_hang(scene):
-    """A drive that does not answer: the report ends all the same, whoever it was that waited. A limit that is no time is refused."""
+    """A drive that does not answer: the report ends all the same, whichever check had to wait. A limit that is no time is refused."""
     scene = scene(size=1)
     spec = drive(scene)
     code, said = lying(scene, spec, 'hang', '--destroy', '--force', '--limit', '3')

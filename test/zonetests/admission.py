@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-admission: who gets which zones, on real dumps: ceilings, queues, groups apart, small checkpoints.
+admission: which dump gets which zones, on real dumps: ceilings, queues, separate groups, small checkpoints.
 
   admission.py list | run NAME... | run -a
 """
@@ -68,7 +68,7 @@ def metadata_apart(scene):
 
 @case
 def small_ones_share(scene):
-    """Dumps of a few pages by several containers stand in one zone, which goes when all of them are gone."""
+    """Dumps of a few pages by several containers share one zone, which is freed when all of them are removed."""
     scene = scene(size=1)
     free = scene.device.free_zones()
     made, where = [], []
@@ -97,7 +97,7 @@ def small_ones_share(scene):
 
 @case
 def larger_ones_do_not(scene):
-    """A large container, a small one, one whose memory is in a memfd that it has not mapped: zones of its own for the first and last."""
+    """Three containers: large, small, and small with much memory in a memfd that it has not mapped. The first and last get zones of their own."""
     scene = scene(size=64)
     big, _ = dump_as(scene, scene.task, 'big', 'big')
     little, _ = dump_as(scene, scene.new_task(1), 'little', 'little')
@@ -113,7 +113,7 @@ def larger_ones_do_not(scene):
 
 @case
 def ceilings(scene):
-    """tenants.conf: refused above, admitted below, one clear line for a bad file; by name and by user."""
+    """tenants.conf: rates above the ceiling are refused, below it admitted, by name and by user; a bad file is one clear error line."""
     scene = scene()
     tenants(scene, 'uid 4711 max-groups=1\nname web-* max-qos=200\n')
     scene.failed_dump(r'exceeds the ceiling of 200 MiB/s', r'tenants\.conf:2', qos='300', extra=['--zns-container', 'web-1'])
@@ -133,13 +133,13 @@ def waiting(scene):
 
 @case
 def waiter_dies(scene):
-    """criu is killed while it waits for admission: it leaves the queue, and who stood behind it is admitted."""
+    """criu is killed while it waits for admission: it leaves the queue, and the next in the queue is admitted."""
     scene = scene()
     scene.device.json('reserve', 'io', '--groups', '7')
     blocker = scene.new_task(32)
     images = scene.dir / 'images-blocker'
     images.mkdir()
-    # all but one group are reserved: nobody gets two
+    # all groups but one are reserved, so a dump that needs two must wait
     first = scene.start_dump(qos='200', extra=['--zns-admission', 'wait=120'])
     if not wait_until(lambda: waiting(scene) == 1, 10):
         raise Failed('the dump does not wait')
@@ -160,7 +160,7 @@ def waiter_dies(scene):
 
 
 def sockets_of(pid):
-    """Our own copies of all sockets of a process, as a child of its would have them."""
+    """Copies of all sockets of a process, as a child of it would have them."""
     found, pidfd = [], os.pidfd_open(pid)
     for fd, link in descriptors(pid):
         if link.startswith('socket:'):
@@ -174,7 +174,7 @@ def sockets_of(pid):
 
 @case
 def orphan_holds(scene):
-    """criu is killed while it waits, and another process still has its sockets: it leaves the queue all the same."""
+    """criu is killed while it waits for admission, and another process still has its sockets: it leaves the queue all the same."""
     scene = scene()
     scene.device.json('reserve', 'io', '--groups', '7')
     first = scene.start_dump(qos='200', extra=['--zns-admission', 'wait=120'])
@@ -193,7 +193,7 @@ def orphan_holds(scene):
 
 @case
 def promised(scene):
-    """A dump admitted with `reject` keeps its groups to itself while other dumps share the remaining ones."""
+    """A dump admitted with `reject` has its groups for itself, while other dumps share the others."""
     scene = scene(SLOW, size=300)
     other = scene.new_task(64)
     images = scene.dir / 'images-other'
@@ -219,7 +219,7 @@ def promised(scene):
 
 @case
 def gained(scene):
-    """A dump that found two groups of the six it needs gets the others when they become free, and restores."""
+    """A dump that found two free groups of the six it needs gets the others when they become free; it can be restored."""
     scene = scene(SLOW, size=300)
     scene.device.ctl('reserve', 'io', '--groups', '6')
     made = scene.start_dump(qos='600', extra=['--zns-container', 'second'], stop_after=20)

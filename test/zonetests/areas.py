@@ -26,9 +26,10 @@ from ztlib import Failed, REPO, Skipped, alive, wait_until
 from ztscene import Outcome, expect, run_case
 
 STOCK = REPO / 'build' / 'zdtm' / 'stock' / 'criu' / 'criu'
-MEMORY = '64M'      # of DRAM, for each program that is restored into a memory context
+MEMORY = '64M'      # DRAM budget of each program that is restored into a memory context
 LIVE, TRACK = '--zns-live', '--track-mem'
-# Dumps, one on the other; lazy; more options of the restore. Who is in a memory context stays there: that is the last one.
+# For each way: the dumps, each on the one before; is the restore lazy; more options of the restore. memory is the
+# last, since a program in a memory context stays there.
 WAYS = {
     'stock': ([[]], False, []),
     'plain': ([[]], False, []),
@@ -44,7 +45,7 @@ WAYS = {
 
 
 class Tried:
-    """One program, by one way after the other."""
+    """Takes one program through all ways, one after the other."""
 
     def __init__(self, scene, kind):
         self.scene, self.kind, self.app, self.number, self.dumps = scene, kind, None, 0, 0
@@ -83,7 +84,7 @@ class Tried:
         self.app.unload()
 
     def dumped(self, way, dumps):
-        """The directory of the last dump; the areas before it."""
+        """Dumps the program; returns (directory of the last dump, areas before it)."""
         app, scene, parent = self.app, self.scene, []
         for n, options in enumerate(dumps):
             last = n + 1 == len(dumps)

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-chains: what is done with checkpoints that have parents. The dirty tracking that makes them is the kernel's and tested
-in guests (incremental.py); here a plain dump is taken apart into a chain as CRIU would have written it, and imported.
+chains: what can be done with checkpoints that have parents. The dirty tracking that makes them belongs to the kernel
+and is tested in guests (incremental.py). Here a plain dump is taken apart into a chain as CRIU would have written it,
+and imported.
 
   chains.py list | run NAME... | run -a
 """
@@ -27,7 +28,7 @@ case = case_of(CASES)
 ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M',
         '--timing', 'off']
 LEVELS = 4
-CAP = 20        # MiB/s: never exceeded, however slow the machine is
+CAP = 20        # MiB/s; a cap that is never exceeded, however slow the machine is
 PAGE = 4096
 PARENT, LAZY, PRESENT = 1, 2, 4
 STOCK = ztlib.REPO / 'build' / 'zdtm' / 'stock' / 'criu' / 'criu'
@@ -40,12 +41,12 @@ def entry(vaddr, pages, flags):
 
 
 def owner(vaddr):
-    """The level whose dump a page was dirty for. Runs of some pages, so that entries meet in many ways."""
+    """The level of the chain that has the page at this address. Some pages in a row share a level, so that entries meet in many ways."""
     return (vaddr // PAGE // 7 * 2654435761 >> 4) % LEVELS
 
 
 def split_pages(raw, pages, level):
-    """Pagemap and pages image of a level: what is older than its last write is not what the task has now."""
+    """Pagemap and pages image of one level. Pages that a later level has are given other bytes here, so a restore from the wrong level shows."""
     head_end = 12 + struct.unpack_from('<I', raw, 8)[0]
     out, content, at = bytearray(raw[:head_end]), bytearray(), 0
     for fields in ztproto.image(raw)[1:]:
@@ -72,7 +73,7 @@ def split_pages(raw, pages, level):
 
 
 def take_apart(images, directory):
-    """[newest, …, oldest]: directories as a chain of pre-dumps and a dump leaves them."""
+    """The directories of a chain of pre-dumps and a dump, [newest, …, oldest]."""
     found = []
     for level in range(LEVELS):
         to = directory / f'level-{level}'
@@ -94,7 +95,7 @@ def take_apart(images, directory):
 
 
 class Parts:
-    """A task of which only such a chain is left, in plain directories and on zones."""
+    """A task that has ended, and its dump as a chain, in plain directories and on zones."""
 
     def __init__(self, scene, imported=True, program='dirty', size=None):
         self.scene, self.device = scene, scene.device
@@ -128,7 +129,7 @@ class Parts:
 
 
 def plain_criu(cfg):
-    """Stock CRIU where it is built (scripts/zdtm-sample --stock-only), else ours, which without zones is the same."""
+    """Stock CRIU if it is built (scripts/zdtm-sample --stock-only); else ours, which is the same without zones."""
     import copy
     other = copy.copy(cfg)
     other.stock = True
@@ -143,7 +144,7 @@ def plain_criu(cfg):
 def restored(scene):
     """pages from all levels come back, by the handle, by the id, and the chain itself as plain files."""
     parts = Parts(scene(ROOM, 1))
-    parts.restore(parts.dirs[0], cfg=plain_criu(parts.chain.cfg))    # the control: it is a chain as CRIU has it
+    parts.restore(parts.dirs[0], cfg=plain_criu(parts.chain.cfg))    # the control: CRIU takes it for a chain
     parts.restore()
     parts.chain.by_id(parts.ids[0])
     parts.chain.end_task()
@@ -158,13 +159,13 @@ def restored_of(program, scene):
 
 @case
 def restored_tree(scene):
-    """the same of forked processes, whose pages criu compares with their parent's one by one."""
+    """forked processes in a chain: criu compares their pages with their parent's one by one."""
     restored_of('cowtree', scene)
 
 
 @case
 def restored_shared(scene):
-    """restored for shared memory."""
+    """a chain of a program with shared memory is restored."""
     restored_of('shmanon', scene)
 
 
@@ -205,7 +206,7 @@ def shown(scene):
 
 @case
 def kept(scene):
-    """a parent of something that stays is removed by nobody, rm, retention or gc; a chain goes as a whole."""
+    """rm, retention and gc never remove a parent of a checkpoint that stays; a chain is removed as a whole."""
     parts = Parts(scene(ROOM, 1))
     ids = parts.ids
     said = parts.ctl(1, 'rm', ids[2])
@@ -263,7 +264,7 @@ def flattened(scene):
 
 @case
 def flattened_as_told(scene):
-    """flatten reports its progress and keeps the broker's rate; its weight is its owner's, or a weight of its own."""
+    """flatten reports its progress and keeps to the broker's rate; its weight is the owner's, or one of its own."""
     parts = Parts(scene(ROOM, 48), size=48)
     conf = Path(parts.device.env['ZNS_CONFIG']) / 'tenants.conf'
     conf.write_text(f'name * weight=400 max-weight=500 max-qos={CAP}\n')
@@ -291,7 +292,7 @@ def flattened_as_told(scene):
 
 @case
 def laid_out(scene):
-    """show --layout and flatten --dry-run of a checkpoint with parents: what a restore reads of all of them, and what is written only if it pays."""
+    """show --layout and flatten --dry-run of a checkpoint with parents: what a restore reads of each, and that flatten writes only if it pays."""
     parts = Parts(scene(ROOM, 1))
     newest = parts.ids[0]
 
@@ -302,7 +303,7 @@ def laid_out(scene):
     dry = parts.device.json('flatten', newest, '--dry-run')
     expect('parents', (before['parents'], dry['checkpoints_read']), (LEVELS - 1, LEVELS))
     expect('the same prediction', (dry['of_best'], dry['written']), (before['of_best'], False))
-    pagemaps = 64 << 10             # these are written anew, so they are not the images that were read
+    pagemaps = 64 << 10             # flatten writes pagemaps anew, so they differ from the images that were read
     if not dry['would_write_bytes'] - pagemaps <= before['wanted_bytes'] <= dry['would_write_bytes'] + pagemaps:
         raise Failed(f'wanted are {before["wanted_bytes"]} bytes, {dry["would_write_bytes"]} would be written')
     if not before['wanted_bytes'] < before['read_bytes']:
@@ -324,7 +325,7 @@ def laid_out(scene):
 
 @case
 def rebuilt(scene):
-    """a catalogue that is lost after a flatten: the rebuilt one has the whole version, and the chain of the others."""
+    """a catalogue that is lost after a flatten: the rebuilt one has the flattened checkpoint without parents, and the others as a chain."""
     scene = scene(ROOM, 1)
     parts = Parts(scene)
     parts.device.json('flatten', parts.ids[1])
@@ -336,7 +337,7 @@ def rebuilt(scene):
 
 
 def use_key(scene):
-    """The device encrypts from now on; the new key's file."""
+    """Makes the device encrypt from now on; returns the new key's file."""
     key = scene.dir / 'key'
     scene.device.json('key', 'create', str(key))
     scene.device.json('key', 'use', f'file:{key}', scene.device.spec)
@@ -363,7 +364,7 @@ def encrypted(scene):
 
 
 def copy_chain(scene, key=None):
-    """The chain goes to a store on a disk, and its handles with it; the drive is forgotten."""
+    """A chain is copied to a store on a disk, with its handles; then the drive is unregistered."""
     parts = Parts(scene)
     store = f'file:{scene.dir}/store'
     scene.device.json('create', store, '--size', '256M', '--rate', '500', *(['--encrypt', f'file:{key}'] if key else []))
@@ -383,14 +384,15 @@ def copied(scene):
 
 @case
 def copied_encrypted(scene):
-    """copy: the same of an encrypted one, which stays what it is."""
+    """copy: an encrypted chain stays encrypted."""
     scene = scene(ROOM, 1)
     copy_chain(scene, use_key(scene))
 
 
 @case
 def received(scene):
-    """receive: a stranger's stream builds on what came in one, and not on a checkpoint that rules count, which would stay for ever."""
+    """receive: a checkpoint from a stranger's stream builds on checkpoints from such streams only. On one that rules
+    count it would keep that one for ever."""
     parts = Parts(scene(ROOM, 1))
     scene = parts.scene
 
@@ -437,7 +439,7 @@ def exported(scene):
 
 @case
 def refused(scene):
-    """what makes no chain: each in one line, nothing changed."""
+    """parts that make no chain: each is refused in one line, and nothing changes."""
     scene = scene(ROOM, 1)
     parts = Parts(scene, imported=False)
     before = scene.ids()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-compact: zones with little live data are emptied, and nobody who owns what is in them notices.
+compact: zones with little live data are emptied, and no owner of that data notices.
 
   compact.py list | run NAME... | run -a
 """
@@ -21,12 +21,12 @@ from ztscene import case_of, suite_main
 
 CASES = {}
 case = case_of(CASES)
-# One die: everything of a container competes for the same zones.
+# One die: all checkpoints of a container compete for the same zones.
 ONE_DIE = ['--channels', '1', '--ways', '2', '--die-write-bw', '600', '--zones', '24', '--zone-size', '4M', '--timing', 'off']
 
 
 def fragmented(scene, dumps=9, keep=4):
-    """One checkpoint of four stays; their ids, and each one's bytes as an archive."""
+    """Makes dumps and removes all but every fourth. Returns the ids that are left, and each one's bytes as an archive."""
     ids = many_dumps(scene, dumps)
     scene.device.remove(*[i for n, i in enumerate(ids) if n % keep])
     left = ids[::keep]
@@ -40,7 +40,7 @@ def archive(scene, ident):
 
 
 def empty(scene):
-    """Data zones that anybody could have."""
+    """Number of free data zones."""
     return sum(1 for z in scene.device.zones() if z['state'] == 'empty' and z['owner'] != '(metadata)')
 
 
@@ -60,7 +60,7 @@ def same(scene, left, before):
 
 
 def restores(scene, ident):
-    """By id into an empty directory; the task's memory is checked."""
+    """Restores a checkpoint by id into an empty directory, and checks the task's memory."""
     empty = scene.dir / f'empty-{ident}'
     empty.mkdir()
     scene.task.end()
@@ -89,7 +89,7 @@ def nothing_scattered(scene):
     expect('layouts', sorted(c['id'] for c in shown), sorted(ids))
     if not all(0 < c['of_best'] <= 1 and c['predicted_mibps'] <= c['best_mibps'] for c in shown):
         raise Failed(f'layouts: {shown}')
-    # of one die nothing is lost, but for the pages of flash that small images fill in part
+    # on one die no rate is lost, except for flash pages that small images fill only in part
     if not all(c['short_units'] and c['page_bytes'] > c['read_bytes'] and abs(c['of_best'] * c['page_bytes'] / c['read_bytes'] - 1) < 0.001
                for c in shown):
         raise Failed(f'what small images cost is not in it: {shown}')
@@ -114,8 +114,9 @@ def layout(scene, ident):
 
 def collide(scene, ident, lanes=2):
     """
-    What it has on one die goes to another one, as where a die is full: two of its four lanes meet there, or more. Lanes of a real
-    dump are as long as the machine let them be, so the longest do: of two, half of its bytes or more.
+    Moves what a checkpoint has on one or more dies to another of its dies, as if those had been full: two or more of
+    its lanes then share a die. The longest lanes are taken, since a real dump's lanes differ in length: at least half
+    of its bytes.
     """
     of = {z['index']: z['group'] for z in scene.device.zones()}
     to, *off = [g['group'] for g in sorted(layout(scene, ident)['groups'], key=lambda g: -g['bytes'])[:lanes]]
@@ -129,7 +130,7 @@ def collide(scene, ident, lanes=2):
 
 
 def defragmented(scene):
-    """A real checkpoint of four lanes, of which two meet: it is named, moved, faster than before, and the same."""
+    """A checkpoint of four lanes, two of which share a die: status names it, --defrag moves it, a restore is faster, and its bytes are the same."""
     ident = scene.good_dump(qos='400', extra=['--leave-running'])
     before = {ident: archive(scene, ident)}
     handle = (scene.images / ztlib.HANDLE).read_bytes()
@@ -140,7 +141,7 @@ def defragmented(scene):
     if not bad['of_best'] - 0.02 <= named['of_best'] <= 0.55:
         raise Failed(f'status says {named}, the layout is {bad}')
     scene.task.end()
-    scene.good_restore(extra=['--zns-qos-max', '40'])       # long enough to be rated
+    scene.good_restore(extra=['--zns-qos-max', '40'])       # long enough that its rate can be measured
     rate = scene.device.status()['scattered'][0]['measured_mibps']
     if rate is None or rate != layout(scene, ident)['measured_mibps']:
         raise Failed(f'a restore at 40 MiB/s at most, and status has {rate}')
@@ -172,7 +173,7 @@ def defragmented(scene):
 
 @case
 def scattered(scene):
-    """--defrag of a real checkpoint whose lanes collide: named by status, moved, read faster, restored by handle and by id."""
+    """--defrag of a real checkpoint whose lanes share a die: named by status, moved, read faster, restored by handle and by id."""
     scene = scene(LANES, size=72)
     defragmented(scene)
     all_comes_back(scene)
@@ -180,7 +181,7 @@ def scattered(scene):
 
 @case
 def scattered_encrypted(scene):
-    """The same of an encrypted one."""
+    """--defrag of an encrypted checkpoint."""
     scene = scene(LANES, size=72)
     key = scene.dir / 'key'
     run_ctl(scene, 0, 'key', 'create', str(key))
@@ -191,7 +192,7 @@ def scattered_encrypted(scene):
 
 
 def dump_as(scene, container):
-    """Another container's checkpoint of the scene's task, on four lanes; no die is reserved, so anybody's data may go there."""
+    """A checkpoint of another container, of the same task, on four lanes. No die is reserved, so data of any container may go there."""
     images = scene.dir / f'images-{container}'
     images.mkdir()
     return scene.good_dump(images=images, qos='400', extra=['--leave-running', '--zns-alloc', 'dynamic', '--zns-container', container])
@@ -199,7 +200,7 @@ def dump_as(scene, container):
 
 @case
 def removed_meanwhile(scene):
-    """A checkpoint that is removed while --defrag runs is passed over, with a word; the others are moved."""
+    """A checkpoint that is removed while --defrag runs is skipped, which the command says; the others are moved."""
     scene = scene(LANES, size=72)
     ids = [dump_as(scene, name) for name in ('one', 'two', 'three')]
     bad = {i: collide(scene, i)['of_best'] for i in ids}
@@ -208,7 +209,7 @@ def removed_meanwhile(scene):
     expect('to be moved', sorted(c['checkpoint'] for c in dry if c['moves']), sorted(ids))
     first, second, third = dry
     zones = set(scene.device.json('show', second['checkpoint'])['zones'])
-    # So slow that it is met in its first move; there it stands still.
+    # So slow that the test can stop it in its first move.
     defrag = subprocess.Popen([scene.cfg.znsctl, 'compact', '--defrag', '--rate', '8', '--json'], env=scene.device.env,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -242,7 +243,7 @@ def removed_meanwhile(scene):
 
 @case
 def flattened(scene):
-    """flatten --below of a whole checkpoint that --defrag cannot repair: written anew, only if it is slow, under its id."""
+    """flatten --below of a checkpoint without parents that --defrag cannot repair: it is written anew under its id, only if it is slow."""
     scene = scene(LANES, size=72)
     ident = scene.good_dump(qos='400', extra=['--leave-running'])
     before = {ident: archive(scene, ident)}
@@ -276,7 +277,7 @@ def moves(scene):
     """
     scene = scene(ONE_DIE, size=1)
     ids = many_dumps(scene, 8)
-    last = scene.good_dump(extra=['--leave-running'])       # the handle of this checkpoint is in scene.images
+    last = scene.good_dump(extra=['--leave-running'])       # @scene.images has the handle of this checkpoint.
     scene.device.remove(*[i for n, i in enumerate(ids) if n % 4])
     left = ids[::4] + [last]
     scene.device.json('pin', left[0])
@@ -331,7 +332,7 @@ def log_lost(scene):
 
 @case
 def reader(scene):
-    """A reader that began before keeps the old zones until it ends, and reads what was there."""
+    """A reader that began before the compaction keeps the old zones until it ends, and reads unchanged bytes."""
     scene = scene(ONE_DIE, size=1)
     left, before = fragmented(scene)
     plan = compact(scene, '--dry-run')
@@ -341,7 +342,7 @@ def reader(scene):
     if ident is None:
         raise Failed('no checkpoint stands in a zone that would be emptied')
     old = victims & stands[ident]
-    # Nobody reads the pipe: it holds its lease with its first bytes out.
+    # nobody reads the pipe, so the export holds its lease with its first bytes written
     export = subprocess.Popen([scene.cfg.znsctl, 'export', ident, '-'], env=scene.device.env, stdout=subprocess.PIPE)
     try:
         wait_until(lambda: scene.device.status()['leases'], 5)
@@ -367,7 +368,7 @@ def full_device(scene):
     left, before = fragmented(scene)
     filler = 0
     while empty(scene):
-        # One container each, so that none continues another's zone.
+        # one container for each, so that none continues another's zone
         filler += 1
         log = scene.log()
         images = scene.dir / f'filler-{filler}'
@@ -381,7 +382,7 @@ def full_device(scene):
     zones = {i: scene.device.json('show', i)['zones'] for i in left}
     done = scene.device.ctl('compact', '--below', '80')
     said = done.stderr.strip()
-    if done.returncode == 0:        # a zone that is partly filled had room for something
+    if done.returncode == 0:        # a zone that is partly filled has room for some of it
         expect('then something was won', 'free' in done.stdout, True)
     elif 'empty zone' not in said and 'nothing was moved' not in said or '\n' in said:
         raise Failed(f'a full device is refused with: {said}')
@@ -399,7 +400,7 @@ def full_device(scene):
 
 @case
 def encrypted(scene):
-    """Units are moved as they are encrypted, without the key; then they are read with it, and erased as any other."""
+    """Encrypted units are moved without the key; afterwards they are read with it, and erased like any other."""
     scene = scene(ONE_DIE, size=1)
     key = scene.dir / 'key'
     run_ctl(scene, 0, 'key', 'create', str(key))
@@ -418,7 +419,7 @@ def encrypted(scene):
 
 @case
 def damaged(scene):
-    """A damaged unit in a zone to be emptied: named, exit 1, nothing of that checkpoint is moved or lost."""
+    """A zone to be emptied has a damaged unit: it is named, the exit code is 1, and nothing of that checkpoint is moved or lost."""
     scene = scene(ONE_DIE, size=1)
     left, before = fragmented(scene)
     victims = {z['zone'] for z in compact(scene, '--dry-run')['zones']}

@@ -35,7 +35,7 @@ def content(directory):
 
 
 class Live:
-    """A task of which only such a checkpoint is left, and its plain images beside."""
+    """A task that has ended, its checkpoint with composed images, and its plain images beside it."""
 
     def __init__(self, scene, program='dirty', flavour='h', size=8, written=True):
         self.scene, self.device = scene, scene.device
@@ -67,7 +67,7 @@ class Live:
         return done
 
     def same(self, images=None, ident=None):
-        """Everything that reads it sees the plain dump."""
+        """Checks that everything that reads the checkpoint finds the same as in the plain dump."""
         target = self.chain.dir / f'export-{self.chain.restores}-{len(list(self.chain.dir.iterdir()))}'
         self.ctl(0, 'export', ident or self.id, str(target))
         if content(target) != content(images or self.plain):
@@ -112,7 +112,7 @@ def restored(scene):
 
 @case
 def flattened(scene):
-    """Without parents: flatten writes the checkpoint anew with plain images, and the replaced copies take no room any more."""
+    """A checkpoint without parents: flatten writes it anew with plain images, and copies that were replaced in later rounds take no room any more."""
     live = Live(scene(ROOM, 1))
     before = live.device.json('show', live.id)
     size = sum(len(b) for b in content(live.plain).values())
@@ -136,7 +136,7 @@ def flattened(scene):
 
 @case
 def restored_tree(scene):
-    """the same of forked processes, whose pages criu compares with their parent's one by one."""
+    """composed images of forked processes: criu compares their pages with their parent's one by one."""
     live = Live(scene(ROOM, 1), program='cowtree', size=None)
     live.restore()
     live.same()
@@ -144,7 +144,7 @@ def restored_tree(scene):
 
 @case
 def restored_shared(scene):
-    """restored for shared memory."""
+    """composed images of a program with shared memory are restored."""
     live = Live(scene(ROOM, 1), program='shmanon', size=None)
     live.restore()
     live.same()
@@ -152,7 +152,7 @@ def restored_shared(scene):
 
 @case
 def small(scene):
-    """One round of one page each, and many rounds of hardly any pages: what is packed with other images."""
+    """One round of a single page, and many rounds of very few pages: such images are packed with others."""
     live = Live(scene(ROOM, 1), written=False)
     for n, options in enumerate(({'rounds': 1}, {'rounds': 16, 'again': 200}, {'rounds': 2, 'again': 1})):
         live.id = live.write(live.plain, handle=live.chain.dir / f'handle-{n}', **options)['id']
@@ -162,7 +162,7 @@ def small(scene):
 
 @case
 def lazily(scene):
-    """restore --lazy-pages: a fault is a page of one of the rounds."""
+    """restore --lazy-pages: a fault is answered from the round that has the page."""
     live = Live(scene(ROOM, 1), program='bigmem')
     daemon = lazy_daemon(live.scene, live.handle)
     try:
@@ -255,7 +255,7 @@ def rebuilt(scene):
 
 @case
 def chain(scene):
-    """A chain of such dumps: restore, verify, export with parents and without, flatten of the middle and the newest."""
+    """A chain of composed checkpoints: restore, verify, export with parents and without, flatten of the middle and the newest."""
     live = Live(scene(ROOM, 1), written=False)
     dirs, ids = take_apart(live.plain, live.chain.dir), []
     for n in reversed(range(LEVELS)):
@@ -286,7 +286,8 @@ def chain(scene):
 
 @case
 def encrypted(scene):
-    """With a key: restore works and is authenticated, also in a chain; without the key nothing can be read; no run can be exchanged."""
+    """An encrypted composed checkpoint: it restores and is authenticated, also in a chain; without the key nothing
+    can be read; its runs cannot be exchanged."""
     scene = scene(ROOM, 1)
     key = scene.dir / 'key'
     scene.device.json('key', 'create', str(key))

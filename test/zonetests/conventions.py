@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cases of tools.py: what holds for every program and command alike: help, versions, ids, names, exit codes, tables, JSON."""
+"""Cases of tools.py about what every program and command has in common: help, versions, ids, names, exit codes, tables, JSON."""
 import json
 import os
 import re
@@ -17,7 +17,7 @@ case = case_of(CASES)
 
 
 def run(*command, code=0, env=None, cwd=None):
-    """A program that must end with this exit code; its output."""
+    """Runs a program that must end with this exit code; returns its output."""
     done = subprocess.run([str(c) for c in command], env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=60)
     if done.returncode != code:
@@ -79,7 +79,7 @@ def helps(scene):
 
 @case
 def versions(scene):
-    """Every program says of which sources it is built, and all say the same; Docker still reads runc's version from zns-runc."""
+    """Every program prints of which sources it was built, and all print the same; Docker can still read runc's version from zns-runc."""
     scene = scene(TINY, size=1)
     fake = scene.dir / 'bin'
     fake.mkdir()
@@ -90,8 +90,9 @@ def versions(scene):
             (('znsctl', '--version'), ('znsd', '--version'), ('zns-helper', '--version'), ('zns-mem', '--version'),
              ('zns-memkeep', '--version'), ('zns-runc', '--zns-version'))}
     criu = run(scene.cfg.criu, '--version').splitlines()
-    said['znsctl'] = said['znsctl'].split('\n')[0] + '\n'     # formats follow: the next case
-    expect('memory contexts', bool(re.search(r'\nMemory contexts: \d+\n$', said['zns-mem'])), True)     # a package's upgrade script asks for this
+    said['znsctl'] = said['znsctl'].split('\n')[0] + '\n'     # the formats follow, which the next case checks
+    # a package's upgrade script asks for this
+    expect('memory contexts', bool(re.search(r'\nMemory contexts: \d+\n$', said['zns-mem'])), True)
     said['zns-mem'] = said['zns-mem'].split('\n')[0] + '\n'
     expect('first line of criu --version', bool(re.fullmatch(r'Version: [0-9.]+', criu[0])), True)
     builds = {name: re.fullmatch(rf'{name}: ZNS-CRIU ([\w.-]+)\n', text) for name, text in said.items()}
@@ -133,7 +134,7 @@ def formats(scene):
 
 @case
 def version_of_sources(scene):
-    """The id of a build: the commit in a checkout, also from an archive of it; of sources alone a hash that changes with them."""
+    """The id of a build: the commit in a checkout, also in an archive of it; without git a hash of the sources, which changes with them."""
     scene = scene(TINY, size=1)
     here = scene.dir / 'checkout'
     for name in ('VERSION', 'scripts/version', '.gitattributes', 'Makefile', 'zns/include/zns/err.h', 'criu/base', 'images/zns-record.proto'):
@@ -165,7 +166,7 @@ def version_of_sources(scene):
     os.chown(here, 0, 0)
     (here / 'Makefile').write_text('changed again\n')
     expect('of a changed checkout', version(here), f'{commit}-dirty')
-    unpacked = here / 'unpacked'        # inside a checkout that is not its own
+    unpacked = here / 'unpacked'        # inside a checkout of another repository
     unpacked.mkdir()
     git('archive', '-o', scene.dir / 'a.tar', 'HEAD')
     run('tar', 'xf', scene.dir / 'a.tar', '-C', unpacked)
@@ -220,7 +221,7 @@ def short_ids(scene):
         if '4 digits' not in said:
             raise Failed(f'{args[0]} {ident[:3]} says: {said}')
 
-    # As the parent of a dump: it is found, whether the kernel tracks pages or not.
+    # As the parent of a dump: the checkpoint is found, even if the kernel cannot track pages.
     done = scene.dump(images=new_dir(scene, 'child'), extra=['--leave-running', '--zns-parent', brief])
     expect('the parent is found', len(done.lines(f'on parent {ident}')), 1)
     wrong = next(w for w in ('feed', 'beef') if not ident.startswith(w))
@@ -270,11 +271,12 @@ def same_words(scene):
                 if code and re.search('znsctl (register|format|create)', said):
                     raise Failed(f'{command} {word} says: {said}')
     expect('still there', scene.ids(), [ident])
-    # A directory in which one works may have the name of a container.
+    # The work directory may have the name of a container.
     new_dir(scene, 'errors')
     for command in COMMANDS:
         run(scene.cfg.znsctl, *command, 'errors', env=scene.device.env, cwd=scene.dir)
-    # All commands say when and by which command a checkpoint was removed; only for rm it is not an error.
+    # Every command says when, and by which command, a checkpoint was removed; rm alone does not take that for an
+    # error.
     run_ctl(scene, 0, 'rm', str(scene.images))
     expect('removed by its directory', scene.ids(), [])
     for word in (ident, str(scene.images)):
@@ -289,7 +291,7 @@ def same_words(scene):
 
 @case
 def tree(scene):
-    """show of a container: its checkpoints, their images summed up (-v: one by one), and the zones of these."""
+    """show of a container: its checkpoints, a sum of their images (-v: each image), and their zones."""
     scene = scene()
     first, second = scene.good_dump(extra=['--leave-running']), scene.good_dump(images=new_dir(scene, 'second'), extra=['--leave-running'])
     out = scene.dir / 'out'
@@ -340,15 +342,16 @@ def tables(scene):
     for command in (['ls'], ['zones', '--table'], ['groups'], ['retain'], ['verify', '--all'], ['gc', '--dry-run'], ['show', 'errors'],
                     ['show', 'errors', '-v'], ['show', ident], ['status', '--all'], ['rm', imported, '--dry-run']):
         said = run_ctl(scene, 0, *command)
-        if command == ['status', '--all']:      # the file's name is as long as it is
+        if command == ['status', '--all']:      # file names are not shortened
             said = said.replace(scene.device.spec, 'emu:/var/lib/zns0.img')
-        if command == ['show', ident]:          # of lines with a name or a path in them only tables are meant
+        # lines with a name or a path in them may be longer, unless they are in a table
+        if command == ['show', ident]:
             said = ''.join(l + '\n' for l in said.splitlines() if not re.match('device|made by', l))
         long = [l for l in said.splitlines() if len(l) > 80]
         if long:
             raise Failed(f'{" ".join(command)} has lines of {len(long[0])} columns: {long[0]}')
     rows = {shlex.split(l)[0]: shlex.split(l) for l in run_ctl(scene, 0, 'ls').splitlines()}
-    expect('columns of ls', {len(r) - (n != 'id') for n, r in rows.items()}, {6})     # "1.2 MiB" are two words
+    expect('columns of ls', {len(r) - (n != 'id') for n, r in rows.items()}, {6})     # "1.2 MiB" is two words
     expect('names in ls', [rows[i[:8]][-1] for i in (ident, imported)], ['errors', odd])
     expect('flags in ls', [rows[i[:8]][-2] for i in (ident, imported)], ['p', '-'])
     wide = [shlex.split(l) for l in run_ctl(scene, 0, 'ls', '-v').splitlines()]
@@ -384,7 +387,7 @@ def metrics_json(scene):
 
 @case
 def broken_tenants(scene):
-    """status says that tenants.conf has an error, and the line that a dump fails with."""
+    """status says that tenants.conf has an error, in the same line with which a dump fails."""
     scene = scene(TINY, size=1)
     expect('without the file', scene.device.status()['tenants_error'], None)
     conf = Path(scene.device.env['ZNS_CONFIG']) / 'tenants.conf'
@@ -402,7 +405,7 @@ def broken_tenants(scene):
 
 @case
 def words(scene):
-    """What is not there is not called 0, and a key is not said to be made of its name."""
+    """A figure that is unknown is not shown as 0, and a key that is not made of its name is not said to be."""
     scene = scene(TINY, size=1)
     run_ctl(scene, 0, 'retain', 'errors', '--ttl', '7d')
     said = run_ctl(scene, 0, 'retain')
@@ -415,7 +418,7 @@ def words(scene):
 
 @case
 def gc_zones(scene):
-    """gc says how many zones came back: those that its removals emptied, and those that were garbage before; --dry-run the same."""
+    """gc reports how many zones it freed: those that its removals emptied, and those that were free already; --dry-run reports the same."""
     scene = scene(size=40)
     root = new_dir(scene, 'docker')
     (root / 'containers').mkdir()

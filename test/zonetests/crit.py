@@ -72,7 +72,7 @@ class Mounted:
 
 
 def looks_at(scene, images, pid):
-    """What a user asks crit of a dump."""
+    """Runs the commands that a user would run on a dump."""
     expect('pstree', [e['pid'] for e in entries(scene, images / 'pstree.img')], [pid])
     expect('core', entries(scene, images / f'core-{pid}.img')[0]['tc']['comm'], 'bigmem')
     if str(pid) not in crit(scene, 'x', images, 'ps'):
@@ -127,7 +127,7 @@ def mounted(scene):
 
 @case
 def restored_from_view(scene):
-    """The view is an image directory as any other: criu restores from it without a helper."""
+    """The mounted view is an ordinary image directory: criu restores from it without a helper."""
     scene = scene()
     with Mounted(scene, scene.good_dump()) as view:
         scene.good_restore(images=view)
@@ -136,7 +136,7 @@ def restored_from_view(scene):
 
 @case
 def mount_errors(scene):
-    """One line: no such checkpoint, no directory, a damaged unit is an I/O error; a killed server leaves nothing."""
+    """Errors in one line: no such checkpoint, no directory. A damaged unit is an I/O error; a killed server leaves no mount."""
     scene = scene()
     scene.device.needs_emulator('writes into the emulator\'s file')
     made = scene.good_dump()
@@ -176,7 +176,7 @@ def mount_errors(scene):
 
 @case
 def metadata_only(scene):
-    """znsctl export --metadata-only: all but the pages, to a directory and to an archive; crit reads it."""
+    """znsctl export --metadata-only: all images but the pages, to a directory and to an archive; crit reads them."""
     scene = scene()
     pid = scene.task.pid
     made = scene.good_dump()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-crypt: encryption at rest with real processes: what stands on the device, whose key it takes, errors before any task is
+crypt: encryption at rest with real processes: what is on the device, which key is needed, errors before any task is
 frozen, rotation, erasure, and the tools.
 
   crypt.py list | run NAME... | run -a
@@ -28,7 +28,7 @@ case = case_of(CASES)
 # ---- help ----------------------------------------------------------------------------------------------
 
 def new_key(scene, name='key'):
-    """A key file; its KEYSPEC and fingerprint."""
+    """Makes a key file; returns its KEYSPEC and fingerprint."""
     path = scene.dir / name
     made = json.loads(run_ctl(scene, 0, 'key', 'create', str(path), '--json'))
     expect('mode', oct(path.stat().st_mode & 0o7777), '0o600')
@@ -36,7 +36,7 @@ def new_key(scene, name='key'):
 
 
 def encrypted(scene, **options):
-    """A scene on a device that takes encrypted checkpoints only; the scene, the KEYSPEC, the fingerprint."""
+    """A scene whose device takes encrypted checkpoints only; returns it with the KEYSPEC and the fingerprint."""
     scene = scene(**options)
     spec, key_id = new_key(scene)
     run_ctl(scene, 0, 'key', 'use', spec)
@@ -44,7 +44,7 @@ def encrypted(scene, **options):
 
 
 def on_device(scene, content):
-    """How often these bytes stand in the device's file."""
+    """How often these bytes are in the device's file."""
     with open(scene.device.path, 'rb') as dev, mmap.mmap(dev.fileno(), 0, access=mmap.ACCESS_READ) as view:
         found, at = 0, view.find(content)
         while at >= 0:
@@ -54,8 +54,8 @@ def on_device(scene, content):
 
 def wrapped_keys(scene, ident):
     """
-    The wrapped keys of a checkpoint that any metadata zone holds, by the format: in a frame whose message begins with its id,
-    field 3 of 60 bytes. A child's record has the id too, but not there.
+    The wrapped keys of a checkpoint that are in any metadata zone. By the format: field 3, of 60 bytes, in a frame
+    whose message begins with the id. A child's record has the id too, but elsewhere.
     """
     media = Media(scene)
     found, head = set(), b'\x0a\x10' + bytes.fromhex(ident.replace('-', ''))
@@ -80,7 +80,7 @@ def registry(scene):
 
 
 def set_key(scene, line):
-    """What devices.d says of the key, past znsctl."""
+    """Sets the key line of the device's entry in devices.d, without znsctl."""
     kept = [l for l in registry(scene).read_text().splitlines() if not l.startswith('key')]
     registry(scene).write_text('\n'.join(kept + ([line] if line else [])) + '\n')
 
@@ -89,7 +89,7 @@ def set_key(scene, line):
 
 @case
 def there_and_back(scene):
-    """Memory of the task is not on the device, nor its images in the directory; the restore has it again."""
+    """The task's memory is not on the device, nor are its images in the directory; the restore has all of it."""
     scene = scene()
     content = page_of_task(scene)
     plain = scene.good_dump(extra=['--leave-running'])
@@ -98,7 +98,8 @@ def there_and_back(scene):
     scene.device.ctl('reset', '--all-garbage')
     spec, key_id = new_key(scene)
     run_ctl(scene, 0, 'format', scene.device.spec, '--encrypt', spec, '--map', 'i % 8', '--zone-write-bw', '100')
-    with open(scene.device.path, 'r+b') as dev:     # what the unencrypted checkpoint left behind the write pointers
+    # what an earlier, unencrypted checkpoint left behind the write pointers
+    with open(scene.device.path, 'r+b') as dev:
         media = Media(scene)
         stop_broker(scene)
         dev.seek(media.at(3, 0))
@@ -143,13 +144,13 @@ def redis_host(scene):
 
 @case
 def redis_ns(scene):
-    """Redis in namespaces of its own: it has images other than pages, too."""
+    """Redis in its own namespaces, which has more kinds of images than pages."""
     redis(scene, 'ns')
 
 
 @case
 def beside_plain(scene):
-    """Plain checkpoints of before stay readable, and new ones are plain again after `key off`."""
+    """Earlier plain checkpoints stay readable, and new ones are plain again after `key off`."""
     scene = scene()
     plain_dir, cipher_dir, later_dir = second(scene), scene.dir / 'c', scene.dir / 'l'
     cipher_dir.mkdir(), later_dir.mkdir()
@@ -171,7 +172,7 @@ def beside_plain(scene):
 
 @case
 def key_of_the_machine(scene):
-    """encrypt-key in zns.conf encrypts on a device that does not ask for it; a keyring's key does too."""
+    """encrypt-key in zns.conf encrypts on a device that does not ask for it; so does a key from a keyring."""
     scene = scene()
     spec, key_id = new_key(scene)
     conf = Path(scene.device.env['ZNS_CONFIG']) / 'zns.conf'
@@ -229,7 +230,7 @@ def missing_and_wrong_keys(scene):
 
 @case
 def tampered(scene):
-    """Units that change places on the device, with their checksums mended: nothing of it is restored."""
+    """Units exchanged on the device, with their checksums made right: nothing is restored."""
     scene, _, _ = encrypted(scene)
     ident = scene.good_dump()
     shown = scene.device.json('show', ident)
@@ -279,12 +280,12 @@ def tools_with_the_key(scene):
     scene.task.end()
     scene.good_restore(images=again)
     scene.task.end()
-    scene.good_restore(images=out)      # plain, past zones
+    scene.good_restore(images=out)      # made plain, without zones
 
 
 @case
 def rotate(scene):
-    """All keys are wrapped with another master key: the old one decrypts nothing any more, and no old wrapped key is left."""
+    """All keys are wrapped with another master key: the old one decrypts nothing any more, and no key wrapped by it is left."""
     scene, spec, key_id = encrypted(scene)
     ids = [scene.good_dump(extra=['--leave-running']), scene.good_dump(images=second(scene))]
     old = set().union(*(wrapped_keys(scene, i) for i in ids))
@@ -304,7 +305,7 @@ def rotate(scene):
 
 @case
 def rotate_beside_a_dump(scene):
-    """The dump's record would bring a key that is wrapped with the old master key, so the rotation is refused until the dump has ended."""
+    """A rotation is refused while a dump runs, since the dump's record would bring a key wrapped with the old master key."""
     scene, _, _ = encrypted(scene)
     started = scene.start_dump(['--leave-running'], stop_after=1)
     scene.at_barrier()
@@ -322,7 +323,7 @@ def rotate_beside_a_dump(scene):
 
 @case
 def plain_refused(scene):
-    """On a device that refuses plain checkpoints, verify calls one damaged, and only then."""
+    """On a device that refuses plain checkpoints, verify calls a plain one damaged; elsewhere it does not."""
     scene = scene(size=1)
     ident = scene.good_dump()
     spec, _ = new_key(scene)
@@ -339,7 +340,8 @@ def plain_refused(scene):
 
 @case
 def rm_secure(scene):
-    """No copy of the wrapped key is left anywhere in the device's file; plain checkpoints are refused, all or nothing."""
+    """rm --secure leaves no copy of the wrapped key in the device's file. Plain checkpoints are refused; all of the
+    named ones are removed, or none."""
     scene = scene(size=8)
     plain = scene.good_dump(extra=['--leave-running'])
     spec, _ = new_key(scene)
@@ -359,7 +361,7 @@ def rm_secure(scene):
     expect('checkpoints', set(scene.ids()), {plain, first, kept})
     run_ctl(scene, 0, 'rm', first)
     expect('after a plain rm', on_device(scene, *keys) > 0, True)
-    run_ctl(scene, 0, 'rm', '--secure', first)      # and now for good
+    run_ctl(scene, 0, 'rm', '--secure', first)      # now with --secure
     expect('wrapped key on the device', on_device(scene, *keys), 0)
     expect('the other one is there', on_device(scene, *other) > 0, True)
     stop_broker(scene)
@@ -373,7 +375,7 @@ def rm_secure(scene):
 
 @case
 def fsck_keeps_keys(scene):
-    """Any damaged record of the log costs no key; without the log they are gone, and everybody says so."""
+    """Damaging any one record of the log loses no key. Without the log the keys are gone, and every command says so."""
     scene, _, _ = encrypted(scene, size=8)
     ids = [scene.good_dump(extra=['--leave-running']), scene.good_dump(images=second(scene))]
     media = Media(scene)

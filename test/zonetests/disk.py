@@ -28,7 +28,7 @@ case = case_of(CASES)
 
 @case
 def resize(scene):
-    """Larger, then as small as its checkpoints allow: they are moved, intact, and an old handle restores from it."""
+    """The store grows, then shrinks as far as its checkpoints allow: they are moved intact, and an earlier handle still restores."""
     scene = on_disk(scene(size=6))
     ids = many_dumps(scene, 3)
     scene.good_dump()
@@ -59,9 +59,10 @@ def resize(scene):
 
 @case
 def resize_beside(scene):
-    """Larger and smaller while a dump stands in the middle: it is named where it is in the way, then waited for, and all handles restore."""
+    """The store grows and shrinks while a dump writes in its middle: resize names the dump that is in the way, then
+    waits for it; all handles restore."""
     scene = on_disk(scene(size=6), '128M')
-    for _ in range(20):     # the next zones shall have room for all of it in front of them
+    for _ in range(20):     # until the next zones have room for the whole dump before them
         last = max(scene.device.json('show', *many_dumps(scene, 1))['zones'])
         if 54 <= last <= 100:
             break
@@ -75,7 +76,9 @@ def resize_beside(scene):
         large = json.loads(run_ctl(scene, 0, 'resize', '256M', '--json'))
         expect('zones', len(scene.device.zones()), large['zones'])
         mine = max(z['index'] for z in scene.device.zones() if str(z['owner']).startswith('(writing)'))
-        size = f'{mine + 10}M'  # the tables and the log take 13 MiB, as three zones: that zone is the first behind the end
+        # the tables and the log take 13 MiB, as three zones; so the dump's last zone is the first one behind the new
+        # end
+        size = f'{mine + 10}M'
         said = run_ctl(scene, 1, 'resize', size, '--wait', '0')
         if 'a dump of errors (PID ' not in said or 'behind the new end' not in said:
             raise Failed(f'in the way is a dump: {said}')
@@ -95,7 +98,7 @@ def resize_beside(scene):
 
 @case
 def full(scene):
-    """A dump that finds no room says what gives some, and how much; what a rule makes due is removed for it, in the same call."""
+    """A dump that finds no room says which removals would give room, and how much; what a rule allows to remove is removed in the same call."""
     scene = on_disk(scene(size=6), '64M')
     ids = many_dumps(scene, 4)
     done = scene.dump(['--leave-running'])
@@ -118,7 +121,8 @@ def full(scene):
 
 @case
 def twin(scene):
-    """A copy of a registered store is refused, with both names; one that was moved is registered while its broker lives, and dumps go on."""
+    """A copy of a registered store is refused, with both names. A store that was moved is registered again while its
+    broker lives, and dumps go on."""
     scene = on_disk(scene(size=1), '64M')
     ids = many_dumps(scene, 1)
     old, copy, new = (f'{scene.dir}/{name}' for name in ('store', 'copy', 'new'))
@@ -142,7 +146,7 @@ def twin(scene):
 
 @case
 def several(scene):
-    """With two devices, a dump without --zns-dev goes to the one with most free space, or to the default; a restore follows the handle."""
+    """With two devices, a dump without --zns-dev goes to the one with more free space, or to the default; a restore follows the handle."""
     scene = on_disk(scene(size=1), '64M')
     large = f'file:{scene.dir}/large'
     scene.device.json('create', large, '--size', '128M', '--rate', '500')
@@ -173,17 +177,17 @@ def several(scene):
 
 
 class CutCopy:
-    """Copies of one store to a fresh drive each, which an accident ends."""
+    """Copies of one store to fresh drives, each interrupted by an accident."""
 
     def __init__(self, scene):
         self.scene = on_disk(scene(size=1))
         self.ids = many_dumps(self.scene, 1)
-        self.scene.task = self.scene.new_task(4)    # it makes more writes, so that some faults hit only this dump
+        self.scene.task = self.scene.new_task(4)    # a larger task, so that some faults hit only its checkpoint
         self.ids = sorted(self.ids + many_dumps(self.scene, 1))
         self.source, self.nr = self.scene.device.spec, 0
 
     def begin(self, **fault):
-        """A copy of the test build; its faults hit it and the drive's broker, not the source's, which runs already."""
+        """Begins a copy with the test build. The faults hit the copy and the drive's broker, not the source's broker, which runs already."""
         self.nr += 1
         self.drive = f'emu:{self.scene.dir}/drive-{self.nr}'
         self.scene.device.json('create', self.drive, '--zones', '16', '--zone-size', '4M', '--sparse')
@@ -194,7 +198,7 @@ class CutCopy:
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def look(self, what):
-        """What is there is whole, and the next copy brings the rest. How many were there."""
+        """Checks that what the drive lists is complete, and that the next copy brings the rest. Returns how many checkpoints were there."""
         self.scene.end_broker()
         held = [c['id'] for c in json.loads(run_ctl(self.scene, 0, 'ls', self.drive, '--json'))['checkpoints']]
         if held:
@@ -214,7 +218,7 @@ class CutCopy:
         return self.look(f'a cut after {n} writes, loss={loss}, exit {code}')
 
     def killed(self, n, whom):
-        """Copy or the drive's broker stops itself after so many writes, and never goes on."""
+        """The copy or the drive's broker stops after that many writes, and is not continued."""
         copy = self.begin(**{'stop-after': n})
         stopped = []
 
@@ -236,7 +240,7 @@ class CutCopy:
 
 @case
 def copy_cut(scene):
-    """A copy is killed, or its target loses power, at some of its writes: what is listed is whole, and the next copy completes it."""
+    """A copy is killed, or its drive loses power, at some of its writes: what is listed is complete, and the next copy brings the rest."""
     s = CutCopy(scene)
     expect('checkpoints there after cuts', [s.power_cut(n, loss) for n, loss in ((1, 'drop'), (9, 'keep'), (24, 'drop'), (1000, 'keep'))], [0, 0, 1, 2])
     expect('after kills', [s.killed(n, 'copy') for n in (2, 24)], [0, 1])
@@ -244,7 +248,7 @@ def copy_cut(scene):
 
 @case.soak('each write of a copy is cut: some minutes')
 def copy_cut_all(scene):
-    """The same at each write, until a copy is whole."""
+    """A copy is killed, or its drive loses power, at each write until a copy is complete."""
     s, n = CutCopy(scene), 1
     while not all([s.power_cut(n, loss) == 2 for loss in ('drop', 'keep', str(n))]):
         n += 1
@@ -323,14 +327,14 @@ def copy(scene):
 
 
 def send(scene, *args, to=subprocess.PIPE, given=b''):
-    """`znsctl send`: what it wrote, its exit code and its errors."""
+    """Runs `znsctl send`; returns what it wrote, its exit code and its errors."""
     done = subprocess.run([znsctl_of(scene.cfg, scene.device.env), 'send', *args], env=scene.device.env, input=given, stdout=to,
                           stderr=subprocess.PIPE, timeout=scene.cfg.timeout)
     return done.stdout, done.returncode, done.stderr.decode()
 
 
 def receive(scene, stream, code, *args):
-    """`znsctl receive`, which must end with this code: what it says as JSON, and its errors, of at most one line."""
+    """Runs `znsctl receive`, which must end with this code; returns its JSON and its errors, of at most one line."""
     done = subprocess.run([znsctl_of(scene.cfg, scene.device.env), 'receive', *args, '--json'], env=scene.device.env, input=stream,
                           capture_output=True, timeout=scene.cfg.timeout)
     errors = done.stderr.decode()
@@ -341,7 +345,7 @@ def receive(scene, stream, code, *args):
 
 
 def another(scene, name, size='96M'):
-    """One more store on a disk."""
+    """Makes another store on a disk."""
     spec = f'file:{scene.dir}/{name}'
     scene.device.json('create', spec, '--size', size, '--rate', '500')
     return spec
@@ -356,7 +360,7 @@ def listed(scene, spec):
 
 @case
 def stream(scene):
-    """A backup through a pipe, encrypted: all is kept, a second one brings what is new; from it alone a task is restored."""
+    """An encrypted backup through a pipe: all is kept, a second one brings only what is new; a task is restored from the backup alone."""
     scene = on_disk(scene(size=6))
     source = scene.device.spec
     run_ctl(scene, 0, 'key', 'create', f'{scene.dir}/key')
@@ -429,7 +433,7 @@ def torn(scene):
 
 @case
 def unread(scene):
-    """A receiver that stops to read is given up with one line, and the lease goes back; so is one that a signal ends."""
+    """A receiver that stops reading is given up with one line, and its lease is returned; so is one that a signal ends."""
     scene = on_disk(scene(size=6))
     many_dumps(scene, 1)
     znsctl = znsctl_of(scene.cfg, scene.device.env)
@@ -495,7 +499,8 @@ def slowly_read(scene):
 
 @case
 def orphan(scene):
-    """A backup comes back whose container is gone, by a stream or as a copy: no sweep removes it again; one that is needed gets no pin."""
+    """A backup whose container is gone comes back, by a stream or as a copy: no sweep removes it again. A checkpoint
+    that is still needed gets no pin."""
     scene = on_disk(scene(size=1), '64M')
     made = scene.dir / 'docker/containers' / ('c0ffee00' * 8) / 'checkpoints'
     made.mkdir(parents=True)
@@ -518,7 +523,7 @@ def orphan(scene):
 
 @case
 def silent_judge(scene):
-    """The administrator's program that shall say whether a container is gone says nothing: a copy does not wait for it."""
+    """The administrator's program that says whether a container is gone does not answer: copy does not wait for it."""
     scene = on_disk(scene(size=1), '64M')
     many_dumps(scene, 1, 'web', {'ZNS_ORIGIN_KIND': 'cri', 'ZNS_ORIGIN_ID': 'c0ffee00'})
     program = Path(scene.device.env['ZNS_CONFIG']) / 'gc.d' / 'cri'
@@ -531,7 +536,8 @@ def silent_judge(scene):
 
 @case
 def stranger(scene):
-    """A stream decides nothing: no rule of it counts, no rule counts its checkpoints, whether the container is known or not; chosen ones come with theirs."""
+    """A stream cannot change rules: its rules are ignored, and its checkpoints do not count for any rule, whether the
+    container is known or not. Checkpoints chosen by name arrive with theirs."""
     scene = on_disk(scene(size=1), '64M')
     many_dumps(scene, 2)
     run_ctl(scene, 0, 'retain', 'errors', '--keep', '1')
@@ -560,7 +566,7 @@ def stranger(scene):
 
 @case
 def keyed(scene):
-    """A key and a store are both called file:PATH: key tells them apart, in either order."""
+    """Both a key and a store may be written file:PATH: the command key tells them apart, in either order."""
     scene = on_disk(scene(size=6))
     key, store = f'file:{scene.dir}/key', scene.device.spec
     run_ctl(scene, 0, 'key', 'create', key[5:])
@@ -571,7 +577,7 @@ def keyed(scene):
 
 @case
 def words(scene):
-    """For a disk no output mentions zones or groups."""
+    """For a store on a disk no output mentions zones or groups."""
     scene = on_disk(scene(size=1), '64M')
     ident, = many_dumps(scene, 1, 'web')
     run_ctl(scene, 0, 'report', '--output', f'{scene.dir}/page.html')

@@ -1,11 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-errors: what must hold when a dump or restore goes wrong.
+errors: what must be true when a dump or restore fails.
 
-A failed dump: one clear line that says zns, an exit code that is not 0, the task running on with its memory
-as it was, no new checkpoint, no handle, no helper left, and the zones free again. A failed restore: a clear
-line and no process.
+A failed dump: one clear line that says zns, an exit code that is not 0, the task running on with its memory as it was,
+no new checkpoint, no handle, no helper left, and the zones free again. A failed restore: a clear line and no process.
 
   errors.py list | run NAME... | run -a | run -a --format DEV
 """
@@ -28,7 +27,7 @@ CASES = {}
 case = case_of(CASES)
 
 
-# ---- dumps that go wrong on the way --------------------------------------------------------------------
+# ---- dumps that fail while they run --------------------------------------------------------------------
 
 @case
 def device_full(scene):
@@ -41,7 +40,7 @@ def device_full(scene):
 
 @case
 def write_error(scene):
-    """From the middle on every write fails: more zones than a dump gives up."""
+    """From the middle of the dump on every write fails: more zones fail than a dump can replace."""
     scene = scene(size=64)
     scene.failed_dump('17 zones failed during this dump', fault='write-after=40x*')
     scene.works()
@@ -57,7 +56,7 @@ def first_write_error(scene):
 
 @case
 def no_controls(scene):
-    """The installed programs ignore the controls of tests, whatever the environment says; those of the test build do not."""
+    """The installed programs ignore the test controls in the environment; those of the test build do not."""
     scene = scene(size=8)
     scene.device.needs_emulator('needs an emulator that could be made to fail')
     words = dict(ZNS_EMU_FAULT='write-after=0x*,read-after=0x*', ZNS_EMU_DATA='none', ZNS_EMU_CLOCK='none', ZNS_EMU_FLUSH='none',
@@ -92,7 +91,7 @@ def no_controls(scene):
 
 @case
 def other_host(scene):
-    """Another host reserves the drive in the middle of a dump: no zone is to blame."""
+    """Another host reserves the drive in the middle of a dump: no zone is called bad for it."""
     scene = scene(size=64)
     scene.failed_dump('another host has reserved', fault='conflict-after=20x*')
     if any(z['suspect'] for z in scene.device.zones()):
@@ -103,7 +102,7 @@ def other_host(scene):
 # ---- zones that fail: the dump survives them -----------------------------------------------------------
 
 def survive(scene, fault, nr=1, extra=()):
-    """A dump in which zones fail, with its task gone; what a zone of them is now, and the checkpoint."""
+    """A dump in which zones fail, after its task has ended; the state of such a zone now, and the checkpoint."""
     before = scene.ids()
     done = scene.dump(fault=fault, extra=extra)
     if done.code:
@@ -132,7 +131,7 @@ def survive(scene, fault, nr=1, extra=()):
 
 
 def left_out(scene, bad):
-    """The next dump of the container restores and has nothing on these zones."""
+    """Checks that the container's next dump restores and does not use these zones."""
     images = scene.dir / f'images-next-{scene.calls}'
     images.mkdir()
     checkpoint = scene.good_dump(images=images)
@@ -145,7 +144,7 @@ def left_out(scene, bad):
 
 @case
 def zone_write_error(scene):
-    """One write fails, the first one, or in the middle: the rest of its zone goes elsewhere, and what it had stays."""
+    """One write fails, the first or one in the middle: the rest of its zone's data goes to another zone, and what the zone had stays."""
     scene = scene(size=64)
     for n, write in enumerate((40, 0, 100)):
         bad, checkpoint = survive(scene, f'write-after={write}')
@@ -155,26 +154,26 @@ def zone_write_error(scene):
         scene.device.remove(checkpoint['id'])
         left_out(scene, bad)
         scene.store_as_before()
-        scene.end_broker()          # which forgets: the next failure is the only one again
+        scene.end_broker()          # a broker forgets failures, so the next failure is the only one again
     scene.works()
 
 
 @case
 def zone_read_only(scene):
-    """A zone turns read-only in the middle: what it had is read back and stays there."""
+    """A zone turns read-only in the middle: its data is read back, and stays there."""
     scene = scene(size=64)
     bad, checkpoint = survive(scene, 'read-only-after=60')
     scene.good_restore()
     left_out(scene, bad)
     scene.device.remove(checkpoint['id'])
-    scene.free_before -= 1          # the zone is lost for good
+    scene.free_before -= 1          # this zone is lost for good
     scene.store_as_before()
     scene.works()
 
 
 @case
 def zone_offline(scene):
-    """A zone goes offline in the middle, with all it had: that is read from the frozen task again."""
+    """A zone goes offline in the middle, with all its data: that is read again from the frozen task."""
     scene = scene(size=64)
     bad, checkpoint = survive(scene, 'offline-after=60')
     if bad[0]['state'] != 'offline':
@@ -191,7 +190,7 @@ def zone_offline(scene):
 
 @case
 def zones_fail(scene):
-    """Several zones fail in one dump, of every kind, replacements too; the task runs on and is dumped once more."""
+    """Several zones fail in one dump, in all ways, replacements too; the task runs on and is dumped once more."""
     scene = scene(size=128)
     bad, checkpoint = survive(scene, 'write-after=10,offline-after=45,read-only-after=70,write-after=71,offline-after=140', 5,
                               ['--leave-running'])
@@ -210,7 +209,7 @@ def zones_fail(scene):
 
 @case
 def continued_zone_fails(scene):
-    """A zone with an older checkpoint turns read-only when a dump continues it: both restore."""
+    """A dump continues a zone that has an older checkpoint, and the zone turns read-only: both checkpoints restore."""
     scene = scene(size=8)
     first = scene.good_dump(extra=['--leave-running'])
     old = [c['zones'] for c in scene.device.checkpoints() if c['id'] == first][0]
@@ -227,7 +226,7 @@ def continued_zone_fails(scene):
 
 @case
 def short_plain_images(scene):
-    """Without zones: images that end early fail the restore; stock 4.2.1 loops for ever or restores wrong memory."""
+    """Without zones: images that end early make the restore fail. Stock 4.2.1 loops for ever or restores wrong memory."""
     scene = scene()
     for program, name in (('anon', 'pages-1.img'), ('cowtree', 'pages-1.img'), ('shmanon', None), ('memfd', None)):
         scene.short_plain(program, name)
@@ -246,11 +245,11 @@ def kill_criu(scene):
     scene.works()
 
 
-SLOWLY = ['--zns-qos-max', '1']     # MiB/s: so slow that a dump or restore takes minutes unless it is ended
+SLOWLY = ['--zns-qos-max', '1']     # MiB/s: so slow that a dump or restore takes minutes if nothing ends it
 
 
 def writes_slowly(scene, more=()):
-    """A dump that has begun to write, with minutes to go."""
+    """A dump that has begun to write and needs minutes more."""
     started = scene.start_dump(extra=[*SLOWLY, *more], qos='1')
     if not wait_until(lambda: scene.device.free_zones() < scene.free_before, 60):
         raise Failed('nothing was written')
@@ -259,7 +258,7 @@ def writes_slowly(scene, more=()):
 
 @case
 def interrupted(scene):
-    """Ctrl-C in the middle of a dump: it ends at once, in one line of ours, and its task runs on."""
+    """Ctrl-C in the middle of a dump: it ends at once, with one line of ours, and its task runs on."""
     scene = scene(size=256)
     for more in ([], ['--zns-live', '--leave-running']):
         started = writes_slowly(scene, more)
@@ -270,7 +269,7 @@ def interrupted(scene):
 
 @case
 def slow_kill(scene):
-    """kill -9 of criu while its helper is in a long write: the helper ends, and does not write it all first."""
+    """kill -9 of criu while its helper is in a long write: the helper ends before it has written everything."""
     scene = scene(size=256)
     started = writes_slowly(scene)
     started[0].kill()
@@ -282,7 +281,7 @@ def slow_kill(scene):
 
 @case
 def restore_interrupted(scene):
-    """Ctrl-C in the middle of a restore: it ends at once, nothing of the task is left, the checkpoint is."""
+    """Ctrl-C in the middle of a restore: it ends at once, no process of the task is left, and the checkpoint stays."""
     scene = scene(size=256)
     scene.good_dump()
     log = scene.log()
@@ -323,7 +322,7 @@ def kill_task(scene):
         scene.store_as_before()
         return True
 
-    # threads are reported before their process, and the first process of a PID namespace ends after all others
+    # the kernel reports threads before their process, and the first process of a PID namespace after all others
     for flavour, program in (('h', 'threads'), ('ns', 'cowtree')):
         for nth in range(1, 16, 2):
             task, images, log = scene.new_task(program=program, flavour=flavour), scene.dir / f'images-{program}-{nth}', scene.log()
@@ -334,7 +333,9 @@ def kill_task(scene):
     scene.task = scene.new_task(program='threads')
     scene.good_dump()
     scene.remember()
-    for nth in (3, 10, 29, 46):     # for the main thread: seized, caught, in its last system call; for any: when the restorer is unmapped
+    # for the main thread: when it is seized, when it is trapped, in its last system call; for any thread: when the
+    # restorer is unmapped
+    for nth in (3, 10, 29, 46):
         if not killed(nth, scene.task.pid, ztlib.restore_args(scene.task, scene.images, log := scene.log()), log):
             raise Failed(f'a restore has no wait {nth}')
     scene.task = scene.new_task(program='cowtree', flavour='ns')
@@ -398,7 +399,7 @@ def read_only_image_dir(scene):
 
 
 def plain_chroot(scene):
-    """A directory that is no mount, with all that programs here need below it."""
+    """A directory that is no mount point, with everything that the programs of this test need below it."""
     ms_bind, ms_rec = 4096, 1 << 14
     root = scene.dir / 'chroot'
     root.mkdir()
@@ -414,7 +415,7 @@ def plain_chroot(scene):
 
 @case
 def plain_root(scene):
-    """In a chroot whose root is no mount point: said before any task is stopped, by criu and by the demo."""
+    """In a chroot whose root is no mount point, criu and the demo say so before any task is stopped."""
     scene = scene()
     root = plain_chroot(scene)
     try:
@@ -451,12 +452,12 @@ def qos_too_large(scene):
 
 @case
 def open_limit(scene):
-    """More zones than the device may open: the width that fits works, a larger rate is refused with that one's."""
+    """A rate that needs more zones than the device may have open is refused, with the rate that would fit; that rate works."""
     scene = scene(SIX_OPEN, size=64)
     limit = scene.device.status()['limits']['max_open']
     if not 1 < limit <= 8:
         raise Skipped(f'the device may have {limit or "any number of"} open zones, the map has 8 groups')
-    fits = limit - 1            # the catalogue has one open
+    fits = limit - 1            # the catalogue has one open zone
     for admission in ('share', 'wait=5', 'reject'):
         scene.failed_dump(rf'at most {fits * 50} MiB/s \({fits} open zones x 50 MiB/s\)', qos=str(fits * 50 + 1),
                           extra=['--zns-admission', admission])
@@ -533,7 +534,7 @@ def stream(scene):
 
 @case
 def no_device(scene):
-    """No device is registered and none is given; then a device that does not exist."""
+    """No device is registered and none is given; then one is given that does not exist."""
     scene = scene()
     empty = dict(scene.device.env, ZNS_CONFIG=str(scene.dir / 'etc2'), ZNS_RUN=str(scene.dir / 'run2'))
     scene.failed_dump('device', env=empty)
@@ -597,7 +598,7 @@ def truncated_handle(scene):
 
 @case
 def flipped_handle(scene):
-    """One wrong byte anywhere in the handle, every 16th position."""
+    """One wrong byte in the handle, at every 16th position."""
     scene = scene(size=8)
     good = handle_of(scene)
     for at in range(0, len(good), 16):
@@ -632,7 +633,7 @@ def handle_hangs(scene):
 
 @case
 def new_on_a_parent(scene):
-    """A process with shared memory that the parent has not, dumped on it: a good dump logs no error."""
+    """A process has shared memory that its parent checkpoint does not have: an incremental dump of it succeeds and logs no error."""
     scene = scene(size=1)
     if not ztlib.helper_tracks():
         raise Skipped('nobody tracks written pages here')
@@ -670,7 +671,7 @@ def unregistered_device(scene):
 
 @case
 def removed_checkpoint(scene):
-    """The handle outlives its checkpoint: it says what happened, when, by what."""
+    """The handle outlives its checkpoint: the error says that it was removed, when, and by which command."""
     scene = scene()
     scene.device.remove(scene.good_dump())
     scene.restore_must_fail(r'was deleted at \d{4}-\d\d-\d\dT[\d:]+Z by znsctl rm')
@@ -678,7 +679,7 @@ def removed_checkpoint(scene):
 
 @case
 def unknown_checkpoint(scene):
-    """An id that never was, and one that is no id."""
+    """An id that never existed, and text that is no id."""
     scene = scene()
     scene.good_dump()
     empty = scene.dir / 'empty'
@@ -725,7 +726,7 @@ def dump_twice(scene):
 
 @case
 def pid_taken(scene):
-    """Who has the PID of a task that is to be restored is named, with what to do."""
+    """A restore whose PID is taken names the process that has it, and what to do."""
     scene = scene()
     scene.good_dump(extra=['--leave-running'])
     scene.restore().must_fail(f'PID {scene.task.pid} of the checkpoint is taken by bigmem: .*end that process')
@@ -788,7 +789,7 @@ def two_dumps_at_once(scene):
     other = scene.new_task(128)
     images = scene.dir / 'images-other'
     images.mkdir()
-    # A real device may not open as many zones as two dumps would like.
+    # a real device may not be able to open enough zones for two dumps
     limit = scene.device.status()['limits']['max_open']
     qos = str(100 * ((limit - 1) // 2)) if 1 < limit <= 10 else None
     started = [scene.start_dump(qos=qos), scene.start_dump(images=images, task=other, qos=qos)]
@@ -814,7 +815,7 @@ def largest(spans):
 
 
 def page_of_task(scene):
-    """256 bytes from the middle of the task's largest mapping: they are on the device after a dump."""
+    """256 bytes from the middle of the task's largest mapping, which a dump writes to the device."""
     return bytes_of_span(scene, *largest(spans_of_task(scene)))
 
 
@@ -825,7 +826,7 @@ def bytes_of_span(scene, start, end, pid=None):
 
 
 def flip_on_device(scene, content):
-    """Change one byte of content where the emulator's file has it."""
+    """Changes one byte of data in the emulator's file."""
     with open(scene.device.path, 'r+b') as dev:
         with mmap.mmap(dev.fileno(), 0, access=mmap.ACCESS_READ) as view:
             at = view.find(content)
@@ -852,7 +853,7 @@ def damaged_data(scene):
 
 @case
 def damaged_shared(scene):
-    """A byte of memory that tasks share changes on the device: it has another way into the task."""
+    """A byte of memory that tasks share changes on the device: shared memory is restored in another way."""
     scene = scene()
     scene.task.end()
     scene.task = scene.new_task(program='shmanon')
@@ -877,7 +878,7 @@ def damaged_child(scene):
 
 @case
 def damaged_small_areas(scene):
-    """Pages of many small areas are written where the restorer blob has mapped them: a damaged one, a failed read."""
+    """Small areas, whose pages are restored by the restorer blob: a damaged page, and a read that fails."""
     scene = scene()
     scene.task.end()
     scene.task = scene.new_task(program='manyvmas')
@@ -911,7 +912,7 @@ def read_error(scene):
 
 @case
 def two_hosts(scene):
-    """A device in the hands of one host is refused to another one, by name; a released one is not."""
+    """A device that one host has claimed is refused to another one, by name; one that was released is not."""
     scene = scene()
     scene.device.needs_emulator('needs a device of its own')
     etc, other = Path(scene.device.env['ZNS_CONFIG']), scene.dir / 'other-host'
@@ -939,12 +940,12 @@ def two_hosts(scene):
     done = scene.device.ctl('ls')
     if done.returncode == 0 or 'in use by host' not in done.stderr:
         raise Failed(f'the first host gets in again: {done.stdout}{done.stderr}')
-    done = scene.device.ctl('probe')    # no broker's business, and it writes
+    done = scene.device.ctl('probe')    # probe writes, and does not need the broker
     if done.returncode == 0 or 'in use by host' not in done.stderr:
         raise Failed(f'the first host may probe: {done.stdout}{done.stderr}')
     scene.device.env = theirs
     scene.ids()
-    scene.end_broker(signal.SIGTERM)    # the broker exits, and logs that
+    scene.end_broker(signal.SIGTERM)    # the broker exits, and notes on the device that it did
     scene.device.env = mine
     if scene.ids() != sorted([first, second]):
         raise Failed('a released device is not taken over with all it has')

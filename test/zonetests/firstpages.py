@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-firstpages: `criu lazy-pages --zns-record` and what the next lazy restore does with the record (Documentation/inside/migration.md,
-"First pages"). Faults are counted by the daemon. Its reads are slow (--zns-qos-max), so nearly nothing comes by itself
-while Redis is asked for its keys.
+firstpages: `criu lazy-pages --zns-record`, and what the next lazy restore does with the record
+(Documentation/inside/migration.md, "First pages"). The daemon counts faults. Its reads are slow (--zns-qos-max), so
+the background fetches hardly anything while Redis is asked for its keys.
 
   firstpages.py list | run NAME... | run -a
 """
@@ -27,15 +27,16 @@ from ztscene import FAST, Outcome, case_of, expect, run_ctl, suite_main     # no
 CASES = {}
 case = case_of(CASES)
 
-KEYS = 120000               # some 45 MiB
+KEYS = 120000               # about 45 MiB
 ASKED = range(0, KEYS, 400)
-FEW = 0.2                   # of the faults while it was made, with a record: 34 of 1010 as a rule; without it some 170
+# with a record at most this part of the faults that making it took: usually 34 of 1010; without the record some 170
+FEW = 0.2
 SLOW = ['--zns-qos-max', '64']
 IGNORED = 'record of the pages touched first is ignored'
 
 
 class Lazy:
-    """Redis in a checkpoint, and its lazy restores."""
+    """A Redis in a checkpoint, and lazy restores of it."""
 
     def __init__(self, scene):
         self.scene, self.number = scene, 0
@@ -50,7 +51,7 @@ class Lazy:
         self.task.start().wait_ready()
 
     def as_chain(self):
-        """A dump of four generations (chains.py); the newest one's id."""
+        """Makes a chain of four generations from a dump (chains.py); returns the newest one's id."""
         cfg, plain, parent = copy.copy(self.scene.cfg), self.scene.dir / f'plain-{self.number}', []
         cfg.stock = True
         (plain / 'levels').mkdir(parents=True)
@@ -78,7 +79,7 @@ class Lazy:
         raise Failed('no page of Redis is ever lazy')
 
     def ask(self):
-        """GET of a fixed set of keys, and of the same again."""
+        """Asks for a fixed set of keys, and for the same set again."""
         names = [f'key:{n}' for n in ASKED]
         got = self.task.cli('MGET', *names).split('\n')
         expect('values', [v.split('\0')[0] for v in got[:3]], [f'value:{n}' for n in list(ASKED)[:3]])
@@ -110,7 +111,7 @@ class Lazy:
         return len(ended.lines('#PF at')), ended
 
     def record(self):
-        """A recording restore, ended by its tasks; its faults."""
+        """Makes a restore that records, and that its tasks end; returns the number of its faults."""
         count, ended = self.faults('--zns-record=600')
         if not ended.lines('first pages recorded'):
             raise Failed(f'nothing was recorded: {" | ".join(ended.lines("zns:")[-3:])}')
@@ -123,7 +124,7 @@ class Lazy:
         return count
 
     def without(self, *daemon_extra):
-        """A lazy restore as without a record: the daemon's outcome."""
+        """Makes a lazy restore and checks that it uses no record; returns the daemon's outcome."""
         ended = self.restore(*daemon_extra)
         if ended.lines('first pages in place'):
             raise Failed('a record was used')
@@ -131,7 +132,7 @@ class Lazy:
 
 
 def record_of(scene):
-    """The newest record in the log, the broker gone."""
+    """The newest record in the log; the broker has ended."""
     media = Media(scene)
     stop_broker(scene)
     return [f for f in log(media) if f.kind == FIRST][-1]
@@ -144,7 +145,7 @@ def second_restore(scene):
     lazy.dump()
     before = lazy.record()
     with_it = lazy.few(before)
-    # The same request without the option: otherwise nothing would have been saved.
+    # the same request without the record: the keys would have caused faults again
     again = len(lazy.without('--zns-qos-max', '8', '--zns-record=off').lines('#PF at'))
     if again < 2 * with_it:
         raise Failed(f'{again} faults without a record, {before} while it was made, {with_it} with it')
@@ -154,7 +155,7 @@ def second_restore(scene):
 
 @case
 def lasting(scene):
-    """The record stays when the broker exits, and is removed with its checkpoint; a copy has none."""
+    """The record stays when the broker exits, and is removed with its checkpoint; a copy of the checkpoint has none."""
     scene = scene()
     lazy = Lazy(scene)
     ident = lazy.dump()
@@ -165,21 +166,21 @@ def lasting(scene):
     if not scene.device.json('show', ident)['first_pages']['recorded']:
         raise Failed('znsctl show does not tell of the record')
     scene.device.remove(ident)
-    stop_broker(scene)      # the catalogue that is left must be sound
+    stop_broker(scene)      # the catalogue must be sound without it
     lazy.dump()
     lazy.without()
 
 
 @case
 def chain(scene):
-    """Of an incremental checkpoint: the pages of all its parents."""
+    """First pages of an incremental checkpoint come from all its parents."""
     scene = scene()
     lazy = Lazy(scene)
     ident = lazy.dump(chain=True)
     if not scene.device.json('show', ident)['parent']:
         raise Failed('it has no parent')
-    lazy.few(lazy.record(), '--zns-qos-max', '1000')     # whole units are read, many times as much
-    # Without parents it is the same checkpoint, and the record is good for it still.
+    lazy.few(lazy.record(), '--zns-qos-max', '1000')     # whole units are read, which is many times as much
+    # After flatten it is the same checkpoint without parents, and its record is still good.
     run_ctl(scene, 0, 'flatten', ident)
     ended = lazy.restore(whole=True)
     expect('first pages, flattened', len(ended.lines('first pages in place')), 1)
@@ -187,7 +188,7 @@ def chain(scene):
 
 @case
 def foreign(scene):
-    """A damaged, a foreign and an impossible record: one line, and a restore as without; a new record mends it."""
+    """A record that is damaged, of another checkpoint, or impossible: one line, and a restore as without a record; a new record replaces it."""
     scene = scene()
     lazy = Lazy(scene)
     lazy.dump()
@@ -212,7 +213,7 @@ def foreign(scene):
 
 @case
 def sealed(scene):
-    """First pages of an encrypted checkpoint: they work, reveal nothing, and neither a changed nor an unencrypted record is accepted."""
+    """First pages of an encrypted checkpoint: the record works and reveals nothing; a changed or unencrypted record is refused."""
     scene, *_ = encrypted(scene)
     lazy = Lazy(scene)
     lazy.dump()
@@ -221,7 +222,8 @@ def sealed(scene):
     record = record_of(scene)
     runs = get(record.fields, 3)
     expect('sealed', (get(record.fields, 4), len(runs) % 4096), (1, 0))
-    plain = pack([(1, b'\x01'), (2, b'\x01\x00\x02' * (len(runs) // 3 - 4))])     # as long, or the log would have a hole
+    # of the same length, or the log would have a gap
+    plain = pack([(1, b'\x01'), (2, b'\x01\x00\x02' * (len(runs) // 3 - 4))])
     for what, fields in (('one bit', having(record.fields, 3, bytes([*runs[:100], runs[100] ^ 1, *runs[101:]]))),
                          ('in plain', having(having(record.fields, 3, plain), 4, 0))):
         record.put(fields)

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-guard: what CRIU would dump without its memory, or though no restore can make it, or wait for without end, or find undumpable
-with the memory copied, is refused in one line, on zones and in a directory; what only looks like it is dumped (held.c, refused.c).
+guard: refuses in one line, on zones and in a directory, what CRIU would dump without its memory; dump though it cannot
+be restored; wait for without end; or find undumpable after copying memory. Processes that only look like one of these
+are dumped (held.c, refused.c).
 
   guard.py list | run NAME... | run -a
 """
@@ -28,7 +29,7 @@ KINDS = (('dump', 'dump', (), True), ('live', 'dump', ('--zns-live', '--leave-ru
 
 
 def new_task(scene, program, mode):
-    """Makes the scene's task this program in that mode."""
+    """Makes this program in that mode the scene's task."""
     directory = scene.dir / f'{program}-{len(scene.tasks)}'
     directory.mkdir()
     (directory / 'mode').write_text(mode)
@@ -45,8 +46,8 @@ def held(scene, mode):
 
 
 def refused(scene, *patterns, early=True, kinds=KINDS, runs=True):
-    """Each kind of dump says so in one line, and the task runs on. early: not even stopped before. runs: nobody
-    else holds it."""
+    """Checks that each kind of dump refuses in one line, and that the task runs on. early: the task is not stopped
+    for it. runs: no other process holds the task stopped."""
     for name, command, options, zones in kinds:
         cfg = copy.copy(scene.cfg)
         cfg.stock = not zones
@@ -74,7 +75,7 @@ def refused(scene, *patterns, early=True, kinds=KINDS, runs=True):
 
 
 def dumped(scene):
-    """A refused tree can be dumped when the obstacle is gone, or if there was none."""
+    """A tree that was refused is dumped once the obstacle is gone; one without an obstacle at once."""
     scene.works()
 
 
@@ -85,7 +86,7 @@ def released(scene):
 
 
 def areas(pid, flag):
-    """Areas of the process that have this flag in smaps."""
+    """The areas of the process that have this flag in smaps."""
     found, area = [], ''
     with open(f'/proc/{pid}/smaps', encoding='ascii', errors='replace') as smaps:
         for line in smaps:
@@ -116,7 +117,8 @@ def other_user(scene):
 
 @case
 def missing(scene):
-    """Another process has half of the pages, behind a userfaultfd; after it has released the range, the dump has all pages."""
+    """Half of the process's pages are with another process, behind a userfaultfd: refused; after that process has
+    released the range, the dump has all pages."""
     scene = held(scene, 'missing')
     area, = areas(scene.task.pid, 'um')
     refused(scene, rf'Process {scene.task.pid} \(held\) has memory at {area} behind a userfaultfd', 'end the program that holds it',
@@ -126,7 +128,7 @@ def missing(scene):
 
 @case
 def own(scene):
-    """A process with a userfaultfd of its own, refused before it is stopped; dumped once that is closed."""
+    """A process with a userfaultfd of its own is refused before it is stopped, and dumped once that is closed."""
     scene = held(scene, 'own')
     refused(scene, rf'Process {scene.task.pid} \(held\) .*behind a userfaultfd', 'holds it itself')
     released(scene)
@@ -134,7 +136,7 @@ def own(scene):
 
 @case
 def own_child(scene):
-    """As in own, in a child: no process of the tree is stopped."""
+    """Like own, in a child: no process of the tree is stopped."""
     scene = held(scene, 'child own')
     child = next(p for p in ztlib.tree(scene.task.pid) if p != scene.task.pid)
     refused(scene, rf'Process {child} \(held\) .*behind a userfaultfd', 'holds it itself')
@@ -142,7 +144,7 @@ def own_child(scene):
 
 @case
 def write_protected(scene):
-    """An area that another process only write-protects misses nothing, and is dumped."""
+    """An area that another process only write-protects lacks no page, and is dumped."""
     scene = held(scene, 'protected')
     if not areas(scene.task.pid, 'uw'):
         raise Failed('nothing is write-protected')
@@ -168,7 +170,7 @@ CASES['sqpoll-away'].__doc__ = 'The same where another process has the ring: not
 
 @case
 def sqpoll_child(scene):
-    """As in sqpoll, in a child."""
+    """Like sqpoll, in a child."""
     scene = held(scene, 'child sqpoll')
     child = next(p for p in ztlib.tree(scene.task.pid) if p != scene.task.pid)
     refused(scene, rf'Process {child} \(held\) uses io_uring')
@@ -176,20 +178,20 @@ def sqpoll_child(scene):
 
 @case
 def worker(scene):
-    """A worker of io_uring that waits in a read."""
+    """A worker of io_uring that waits in a read is refused."""
     scene = held(scene, 'worker')
     refused(scene, rf'Process {scene.task.pid} \(held\) uses io_uring')
 
 
 @case
 def named(scene):
-    """A program's own thread with the name of one of io_uring's is dumped like any other."""
+    """A thread that the program has given the name of an io_uring thread is dumped like any other."""
     dumped(held(scene, 'named'))
 
 
 @case
 def lazy(scene):
-    """A process whose memory a lazy restore still fills is refused with the daemon's PID, and dumped when it has ended."""
+    """A process whose memory a lazy restore is still filling is refused, with the daemon's PID; it is dumped when the daemon has ended."""
     scene = scene(size=24)
     scene.good_dump()
     daemon = lazy_daemon(scene, scene.images, ['--zns-qos-max', '8'])
@@ -197,7 +199,7 @@ def lazy(scene):
         done = scene.restore(extra=['--lazy-pages'])
         if done.code:
             raise Failed(f'restore --lazy-pages: exit {done.code}: {" | ".join(done.lines("Error")[-3:])}')
-        stopped = scene.helpers()     # not the daemon: its epoll_wait would end with EINTR
+        stopped = scene.helpers()     # stopping the daemon would end its epoll_wait with EINTR
         for pid in stopped:
             ztlib.kill(pid, signal.SIGSTOP)
         if not areas(scene.task.pid, 'um'):
@@ -221,7 +223,7 @@ def lazy(scene):
 
 
 def refuse_each(scene, modes, kinds):
-    """modes: of refused.c, and what is said of the process with PID {pid}. Dumped when that has ended."""
+    """For each mode of refused.c: the dump says the text in @modes ({pid}: the process's PID), and works when the obstacle has ended."""
     scene = scene(size=1)
     for mode, said in modes.items():
         try:
@@ -236,7 +238,7 @@ def refuse_each(scene, modes, kinds):
 
 @case
 def spaces(scene):
-    """A child outside of a namespace of its parent's, in the host's or in a new one: CRIU dumps that, and refuses to restore it."""
+    """A child in another namespace than its parent, the host's or a new one: stock CRIU would dump it and refuse to restore it."""
     refuse_each(scene, {f'{where}-{name}': f'in another {name} namespace than its parent {{pid}} \\(refused\\)'
                         for where, name in (('outside', 'time'), ('outside', 'uts'), ('outside', 'ipc'), ('inside', 'net'),
                                             ('inside', 'mnt'))}, KINDS[1:4:2])
@@ -244,7 +246,7 @@ def spaces(scene):
 
 @case
 def spaces_own(scene):
-    """A tree with a network namespace of its own, and a child in another one, is dumped: a restore makes those."""
+    """A tree in a network namespace of its own with a child in another new one is dumped, since a restore can make both."""
     scene = scene(size=1)
     directory = scene.dir / 'ns'
     directory.mkdir()
@@ -260,7 +262,7 @@ def spaces_own(scene):
 
 @case
 def traced(scene):
-    """Under a debugger: who it is."""
+    """A process under a debugger is refused, with the debugger's name."""
     scene = new_task(scene(size=1), 'refused', 'traced')
     refused(scene, rf'Process {scene.task.pid} \(refused\) is traced by process \d+ \(refused\)', runs=False)
     released(scene)
@@ -268,7 +270,7 @@ def traced(scene):
 
 @case
 def traced_by_a_pager(scene):
-    """A pager lets go of its program by itself: the guard does not refuse it. This one never does, which criu finds out."""
+    """The guard does not refuse a program traced by its pager, since a pager lets go by itself. This pager never does, and criu finds that out."""
     scene = new_task(scene(size=1), 'refused', 'paged')
     done = scene.dump()
     expect('the guard', (done.code, done.lines('is traced by process')), (1, []))
@@ -277,13 +279,13 @@ def traced_by_a_pager(scene):
 
 @case
 def waits_in_vfork(scene):
-    """A process in vfork(), which no signal stops, is refused and nobody is kept waiting; it is given some seconds."""
+    """A process in vfork(), which no signal can stop, is refused after a wait of some seconds; no process is kept waiting."""
     refuse_each(scene, {'vfork': r'\(refused\) waits in vfork\(\)'}, KINDS[3:])
 
 
 @case
 def files(scene):
-    """Open files that CRIU cannot dump."""
+    """Open files that CRIU cannot dump are refused."""
     refuse_each(scene, {mode: rf'Process {{pid}} \(refused\) has {what} open \(descriptor \d+\)' for mode, what in (
         ('ring', r'anon_inode:\[io_uring\]'), ('perf', r'anon_inode:\[perf_event\]'), ('bpf', 'anon_inode:bpf-map'),
         ('ruleset', r'anon_inode:\[landlock-ruleset\]'), ('uffd', 'a userfaultfd'), ('secret', r'secret memory \(memfd_secret\)'),
@@ -292,7 +294,7 @@ def files(scene):
 
 @case
 def deleted(scene):
-    """A deleted file above --ghost-limit: its size, and the option that takes it along."""
+    """A deleted file above --ghost-limit: the error has its size, and the option that allows it."""
     scene = new_task(scene(size=1), 'refused', 'deleted')
     kinds = [k for k in KINDS if k[1] == 'dump']
     refused(scene, r'has a deleted file of 4096 KiB open \(descriptor \d+, \S*/deleted.*--ghost-limit 5M.*zns.ghost-limit=5M',
@@ -302,7 +304,7 @@ def deleted(scene):
 
 
 def restored_plainly(scene):
-    """As in restored, without zones."""
+    """Like restored, without zones."""
     cfg = copy.copy(scene.cfg)
     cfg.stock = True
     images = scene.dir / 'images-plain'
@@ -316,7 +318,7 @@ def restored_plainly(scene):
 
 @case
 def settings(scene):
-    """CPUs of each thread, MLOCK_ONFAULT, PR_SET_MDWE and PR_SET_MEMORY_MERGE are what they were (settings.c)."""
+    """Each thread's CPUs, MLOCK_ONFAULT, PR_SET_MDWE and PR_SET_MEMORY_MERGE are the same after a restore (settings.c)."""
     scene = new_task(scene(size=1), 'settings', '-')
     dumped(scene)
     restored_plainly(scene)

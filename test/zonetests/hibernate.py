@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-hibernate: programs whose memory is on zones, all of it, with everything that can die or be told otherwise meanwhile.
+hibernate: programs all of whose memory is on zones, while any of our processes dies, and commands come at any time.
 
   hibernate.py list | run NAME... | run -a     [--build DIR]
 
-The program is memory/idler.c, which looks at every page of its own when it is told to, or Redis, which is asked for its values.
+The program is memory/idler.c, which looks at every page of its own when it is told to, or Redis, which is asked for
+its values.
 """
 import json
 import os
@@ -23,7 +24,7 @@ from ztcgroup import Cgroup
 
 memory.CASES.clear()
 HERE = Path(__file__).resolve().parent
-SPARE = 4 << 20          # bytes that may stay: text, stacks, small areas, what timers need
+SPARE = 4 << 20          # bytes that may stay in memory: text, stacks, small areas, what timers need
 
 
 class Idler:
@@ -37,7 +38,7 @@ class Idler:
         self.process.stdout.readline()
 
     def ask(self, percent):
-        """Asks the program to read so much of its memory, and write some of it."""
+        """Asks the program to read that much of its memory, and to write some of it."""
         self.process.stdin.write(f'{percent}\n')
         self.process.stdin.flush()
         said = self.process.stdout.readline().strip()
@@ -116,7 +117,7 @@ def tree(stage, args):
 
 @case
 def killed(stage, args):
-    """kill -9 of pager, keeper and broker while it hibernates: it still does, and is whole."""
+    """kill -9 of pager, keeper and broker while it hibernates: it stays hibernated, and its memory is complete."""
     stage = stage()
     program = Idler(stage, 48, threads=2)
     program.tell('hibernate')
@@ -143,7 +144,7 @@ def killed(stage, args):
 
 @case
 def races(stage, args):
-    """Hibernate and wake, each in the middle of the other, with pagers that die, for a program that is at work."""
+    """hibernate and wake, each while the other is under way, with pagers that die, for a program that works."""
     stage, rng, deaths = stage(), random.Random(15), 0
     program = stage.pages(64)
     stage.attach(program.pid, '48M')
@@ -168,14 +169,15 @@ def races(stage, args):
 
 @case
 def record(stage, args):
-    """The second wake reads ahead what the first activation touched, but for a sample; the activation that follows has few faults.
-    What is touched lies in a row, so streams leave few faults without a record, too: what counts is what comes back in the wake."""
+    """The second wake reads ahead what the first activation touched, except for a sample; the following activation
+    has few faults. The touched memory is contiguous, so even without a record streams leave few faults: what
+    counts is what the wake itself brings back."""
     stage = stage()
     program = Idler(stage, 64)
     touched = 64 * 16 * 30 // 100   # units
 
     def activation():
-        """Units that the wake brought back, and faults behind it."""
+        """Returns (units that the wake brought back, faults after it)."""
         program.tell('hibernate')
         gone = stage.status(program.pid)['evicted']
         program.tell('wake')
@@ -228,7 +230,7 @@ def paused(stage, args):
 
 @case
 def idle(stage, args):
-    """--idle: it hibernates by itself, a touch of much wakes it, and it hibernates again; a busy one never does."""
+    """--idle: an idle program hibernates by itself, a touch of much memory wakes it, and it hibernates again; a busy one never does."""
     stage = stage()
     program, busy = Idler(stage, 32), stage.pages(16)
     stage.ctl('memory', 'attach', program.pid, '--dram', '64M', '--idle', '2s')
@@ -274,7 +276,7 @@ def redis(stage, args):
     own = anonymous(program.pid)
     if ask('GET', 'k77') != '00000077' * 500:
         raise Failed('k77 is wrong')
-    time.sleep(2)                 # timers
+    time.sleep(2)                 # only timers run
     found = stage.status(program.pid)
     print(f'    {before >> 20} MiB, hibernated {after >> 10} KiB ({own >> 10} its own), answered, {resident(program.pid) >> 10} KiB; {found["state"]}')
     if own > SPARE or anonymous(program.pid) > 2 * SPARE:
@@ -287,7 +289,7 @@ def redis(stage, args):
 
 @case
 def told(stage, args):
-    """Wrong or repeated commands, and the answers to them."""
+    """Wrong or repeated commands get the right answers."""
     stage = stage()
     program = Idler(stage, 16)
     for words, part in ((('hibernate',), 'one context, PID or container'), (('wake', 'nobody'), 'nobody is in no memory context'),
@@ -309,7 +311,7 @@ def told(stage, args):
 
 @case
 def full(stage, args):
-    """Zones for a part of it only: the command says so, what is out is out, and the program runs."""
+    """Zones for only a part of the memory: the command says so, that part is out, and the program runs."""
     stage = stage(zones=10)
     program = Idler(stage, 64)
     done = program.tell('hibernate', ok=False)
@@ -324,7 +326,7 @@ def full(stage, args):
 
 @case
 def ceiling(stage, args):
-    """Ceilings of tenants.conf: of one context, of all of a tenant, of the rate; a file that is wrong; and all goes on afterwards."""
+    """Ceilings of tenants.conf: for one context, for all of a tenant, for the rate, and with an error in the file; afterwards everything works."""
     stage = stage()
     conf = stage.dir / 'conf/tenants.conf'
     one, two = Idler(stage, 32), Idler(stage, 32)
@@ -342,16 +344,16 @@ def ceiling(stage, args):
     conf.write_text('name pid-* max-memory=8M\n')
     refused(one, 'the ceiling of `name pid-*` is 8 MiB', 12 << 20)
     conf.write_text(f'name {one.name} max-memory=1G\nname pid-* max-memory=wrong\n')
-    time.sleep(1.2)              # the state is checked once a second
+    time.sleep(1.2)              # the broker checks contexts once a second
     refused(one, 'tenants.conf:2: a size reads like', 12 << 20)
     conf.write_text('name pid-* total-memory=40M\n')
     time.sleep(1.2)
     one.tell('hibernate')
-    time.sleep(1.2)              # a context tells what it has a few times a second
+    time.sleep(1.2)              # a context reports its bytes a few times a second
     refused(two, 'the ceiling of `name pid-*` is 40 MiB', 12 << 20)
     conf.write_text(f'name {two.name} memory-rate=4\n')
     time.sleep(1.2)
-    two.ask(100)                 # nothing is as on its zone any more, so that all is written
+    two.ask(100)                 # changes all memory, so that all of it must be written again
     begin = time.monotonic()
     two.tell('hibernate')
     took = time.monotonic() - begin

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-hostcalls: the files of the host that our programs write and read. Each call on them is noted and, one run for each, made to
-fail; what a power cut would take is found in the notes.
+hostcalls: the files of the host that our programs write and read. A run notes each call on them; then each call is
+made to fail once, in a run of its own. From the notes the test derives what a power cut would lose.
 
   hostcalls.py list | run NAME... | run -a
 """
@@ -21,11 +21,11 @@ from ztscene import case_of, expect, suite_main
 
 CASES = {}
 case = case_of(CASES)
-CALLS_MOST = 400        # most calls of one operation; if there are more, the scene is too large for this test
+CALLS_MOST = 400        # most calls of one operation; with more the scene is too large for this test
 
 
 class Calls:
-    """Runs a command with its calls below @root noted, and one of them failing."""
+    """Runs a command and notes its calls below @root; one of them fails."""
 
     def __init__(self, scene, root):
         self.scene, self.root, self.log = scene, root, scene.dir / 'calls'
@@ -34,7 +34,7 @@ class Calls:
                        check=True)
 
     def run(self, command, fail=None):
-        """@fail: (which call, errno or 0 for a short transfer). The process, and its calls as (call, path)."""
+        """Runs it with @fail: (number of the call, errno or 0 for a short transfer). Returns (process, its calls as (call, path))."""
         self.log.unlink(missing_ok=True)
         env = dict(self.scene.device.env, LD_PRELOAD=str(self.lib), HOSTCALLS_ROOT=str(self.root), HOSTCALLS_LOG=str(self.log))
         if fail:
@@ -45,7 +45,7 @@ class Calls:
 
 
 def tree(root):
-    """Names below it, with contents."""
+    """Names below a directory, with contents."""
     found = {}
     for path in sorted(root.rglob('*')):
         name = str(path.relative_to(root))
@@ -54,7 +54,7 @@ def tree(root):
 
 
 def must_be_durable(calls, root):
-    """Each file was flushed after its last write, each folder after the last name in it that stayed."""
+    """Checks that each file was flushed after its last write, and each folder after the last name in it that stayed."""
     left = {str(root / n) for n in tree(root)}
     for path in {p for c, p in calls if c == 'write'}:
         later = calls[max(n for n, (c, p) in enumerate(calls) if (c, p) == ('write', path)):]
@@ -67,7 +67,7 @@ def must_be_durable(calls, root):
 
 
 def fails_well(done, what):
-    """One line, no signal."""
+    """Checks that the command ended with one error line and not by a signal."""
     said = done.stderr.strip()
     if done.returncode < 0 or done.returncode > 2:
         raise Failed(f'{what}: exit {done.returncode}: {said[:300]}')
@@ -77,8 +77,9 @@ def fails_well(done, what):
 
 def each_failure(calls, command, clean, check):
     """
-    The command again and again, each time with another call failing. @clean prepares a run, @check looks at what a run with
-    exit 0 left (True) or a failed one (False). Returns (failed, went on).
+    Runs the command again and again, each time with another call failing. @clean prepares a run, @check looks at what
+    a run with exit 0 left (True) or a failed one (False). Returns (runs that failed, runs that succeeded all the
+    same).
     """
     clean()
     done, noted = calls.run(command)
@@ -109,8 +110,8 @@ def empty(folder):
 
 def writes(scene, command, leaves=(), same=True):
     """
-    A command of znsctl that writes below scene.dir/'made': durable, and each failure leaves nothing but what @leaves names.
-    @same: it writes the same each time.
+    A command of znsctl that writes below scene.dir/'made': its files are durable, and after a failure only the names
+    in @leaves are left. @same: it writes the same bytes each time.
     """
     out = scene.dir / 'made'
     calls = Calls(scene, out)
@@ -187,7 +188,7 @@ def key_create(scene):
 
 @case
 def import_directory(scene):
-    """import of a folder: a read that fails or is short adds nothing, or all."""
+    """import of a folder: if a read fails or is short, the import adds nothing, or everything."""
     scene = scene(size=1)
     first, = many_dumps(scene, 1)
     out = scene.dir / 'made'

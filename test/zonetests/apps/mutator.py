@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""mutator.py DIR: lists, dictionaries and bytes of threads that change all the time; each knows what it must be."""
+"""mutator.py DIR: threads that change lists, dictionaries and bytes all the time; each thread knows what its data must be."""
 import hashlib
 import os
 import sys
