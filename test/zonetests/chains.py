@@ -46,7 +46,10 @@ def owner(vaddr):
 
 
 def split_pages(raw, pages, level):
-    """Pagemap and pages image of one level. Pages that a later level has are given other bytes here, so a restore from the wrong level shows."""
+    """
+    Pagemap and pages image of one level. The oldest level has all pages; those that belong to a newer level have other bytes
+    there, so that a restore from the wrong level is noticed.
+    """
     head_end = 12 + struct.unpack_from('<I', raw, 8)[0]
     out, content, at = bytearray(raw[:head_end]), bytearray(), 0
     for fields in ztproto.image(raw)[1:]:

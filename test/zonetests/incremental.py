@@ -29,18 +29,18 @@ case = case_of(CASES)
 TRACK = ['--track-mem']
 RUN_ON = [*TRACK, '--leave-running']
 STEPS = 4
-# memory that changes by itself, in all the ways that a tracker could miss
+# programs whose memory changes by itself, in all the ways that a tracker could miss
 PROGRAMS = ('busy', 'churn', 'cowtree', 'forkchain', 'threads', 'thp', 'manyvmas', 'filemap', 'sparse')
 
 
 def room(zones):
-    """A device of so many zones and without timing."""
+    """Makes a device of that many zones, without timing."""
     return ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', str(zones), '--zone-size', '16M',
             '--timing', 'off']
 
 
 ROOM = room(48)
-# Each round of a program that writes all the time is as large as its memory, and a fast machine makes more of them.
+# A round of a program that writes all the time is as large as its memory, and on a fast machine there are more rounds.
 WIDE = room(512)
 
 
@@ -53,7 +53,7 @@ def is_small(chain, ident, full):
 
 
 def left_to_parent(chain, n):
-    """Checks what show prints: most of the full dump's pages are left to the parent, as numbers and in words."""
+    """Checks what show prints: most of the full dump's pages are left to the parent, in numbers and in words."""
     record, whole = chain.record(chain.ids[n]), chain.record(chain.ids[0])['page_bytes']
     if not whole / 2 < record['parent_bytes'] <= whole - record['page_bytes'] / 2:
         raise Failed(f'{record["parent_bytes"]} bytes were left to the parent, {record["page_bytes"]} not, of {whole}')
@@ -63,7 +63,7 @@ def left_to_parent(chain, n):
 
 
 def chain_of(scene, by_id, **args):
-    """A full dump and STEPS more; the task is gone."""
+    """Makes a full dump and STEPS more; then the task ends."""
     chain = Chain(scene, **args)
     chain.dump(extra=RUN_ON)
     for n in range(1, STEPS + 1):
@@ -79,7 +79,7 @@ def chain_of(scene, by_id, **args):
 
 @case
 def directories(scene):
-    """a chain by --prev-images-dir; the restore needs no directory of a parent; each link restores by itself."""
+    """a chain by --prev-images-dir: a restore needs no directory of a parent, and each checkpoint of the chain restores by itself."""
     chain = chain_of(scene(ROOM, 1), False)
     digest = chain.task.digest
     chain.restore(STEPS)
@@ -89,7 +89,7 @@ def directories(scene):
     chain.end_task()
     chain.by_id(chain.ids[STEPS])
     chain.end_task()
-    chain.task.digest = '0'         # an older state: whole in itself, another digest
+    chain.task.digest = '0'         # an older checkpoint is complete in itself and gives another digest
     chain.by_id(chain.ids[1])
     if chain.task._out()[-1].split()[1] == digest:
         raise Failed('an older checkpoint has the newest memory')
@@ -97,7 +97,7 @@ def directories(scene):
 
 @case
 def ids(scene):
-    """a chain by --zns-parent, the parents' directories gone before the next dump."""
+    """a chain by --zns-parent: the parents' directories are removed before the next dump."""
     scene = scene(ROOM, 1)
     chain = Chain(scene)
     chain.dump(extra=RUN_ON)
@@ -141,7 +141,7 @@ def pre_dump_read(scene):
 
 @case
 def pre_dump_mixed(scene):
-    """read after splice and splice after read."""
+    """pre-dumps that read memory after some that splice it, and the other way round."""
     scene = scene(ROOM, 1)
     chain = Chain(scene)
     for n, mode in enumerate(('read', 'splice', 'read')):
@@ -154,7 +154,7 @@ def pre_dump_mixed(scene):
 
 @case
 def pre_dump_busy(scene):
-    """a program that goes on writing while its pages are on their way."""
+    """a program that writes while its pages are being sent."""
     pre_dumped(scene, 'splice', 'busy')
 
 
@@ -166,7 +166,7 @@ def pre_dump_tree(scene):
 
 @case
 def pre_dump_huge(scene):
-    """huge pages: in no pre-dump and whole in the dump, beside memory that comes from the chain."""
+    """huge pages: a pre-dump has none, the dump has all of them, beside memory that comes from the chain."""
     before = ztlib.HUGEPAGES.read_text()
     why = ztlib.huge_pages()
     if why:
@@ -179,7 +179,7 @@ def pre_dump_huge(scene):
 
 @case
 def pre_dump_namespaces(scene):
-    """init of namespaces of its own."""
+    """a task that is init of its own namespaces."""
     pre_dumped(scene, None, flavour='ns')
 
 
@@ -281,12 +281,12 @@ def processes(env, *cmdline):
 
 
 def keepers(scene):
-    """The processes that hold trackers for this scene's tasks."""
+    """The processes that keep trackers for this scene's tasks."""
     return processes(scene.device.env, b'zns-helper', b'--keep')
 
 
 def helpers_end(scene):
-    """Waits until no helper runs but keepers. One that ends may still be about to start its keeper, which then ends with it."""
+    """Waits until no helper runs except keepers. A helper that ends may be about to start a keeper, which then ends with it."""
     wait_until(lambda: not [p for p in processes(scene.device.env, b'zns-helper') if p not in keepers(scene)], 20)
 
 
@@ -303,14 +303,14 @@ def is_full(chain, ident, full):
 
 
 def verified(chain, n):
-    """Every page of the dump, those of its parents too, was compared with the task's."""
+    """Checks that every page of the dump, including those of its parents, was compared with the task's."""
     if 'in the parent, verified' not in (chain.dir / f'dump-{n}.log').read_text(errors='replace'):
         raise Failed(f'dump {n} verified nothing')
 
 
 @case
 def untracked_parent(scene):
-    """a parent that was dumped without --track-mem: the dump on it holds all memory, and says so in one line."""
+    """a parent that was dumped without --track-mem: a dump based on it contains all memory, and says so in one line."""
     chain = Chain(scene(ROOM, 1))
     chain.dump(extra=['--leave-running'])
     chain.step()
@@ -323,7 +323,7 @@ def untracked_parent(scene):
 
 @case
 def kept_on(scene):
-    """one keeper from each dump to the next, none after the last; every page compared; live and plain dumps in turn."""
+    """there is one keeper from each dump to the next, and none after the last; every page is compared; live and plain dumps take turns."""
     if not ztlib.helper_tracks():
         return
     scene = scene(ROOM, 1)
@@ -343,7 +343,7 @@ def kept_on(scene):
 
 @case
 def programs(scene):
-    """programs that change their memory all the time, fork, map and unmap between dumps, plain and live; all compared."""
+    """programs that change their memory all the time, fork, map and unmap between dumps, plain and live; all pages are compared."""
     if not ztlib.helper_tracks():
         return
     scene = scene(WIDE, 1)
@@ -382,7 +382,7 @@ def keeper_killed(scene):
 
 @case
 def other_parent(scene):
-    """a dump on an older parent, and one without: full; the tracker of the newer one ends."""
+    """dumps on an older parent and on one without a tracker are full; the tracker of the newer checkpoint ends."""
     if not ztlib.helper_tracks():
         return
     scene = scene(ROOM, 1)
@@ -403,8 +403,8 @@ def other_parent(scene):
 
 def too_late(pid, log):
     """
-    criu stands still, and has begun to take its code out of the task. A kill there leaves the task with criu's registers and a
-    breakpoint that nobody catches: stock criu's, too (Documentation/inside/hooks.md).
+    Stops criu. Has it begun to take its code out of the task? A kill at that time would leave the task with criu's
+    registers and a breakpoint that nobody catches, with stock criu too (Documentation/inside/hooks.md).
     """
     ztlib.kill(pid, signal.SIGSTOP)
     wait_until(lambda: ztlib.proc_stat(pid)[0] in ('', 'T', 'Z', 'X'), 5)
@@ -412,7 +412,7 @@ def too_late(pid, log):
 
 
 def cut_off(chain, victim, extra):
-    """A dump on checkpoint 0 that loses criu or its helper once the first task's pages are protected anew. It failed."""
+    """Begins a dump on checkpoint 0, and kills criu or its helper once the first task's pages are protected anew. The dump fails."""
     for _ in range(30):
         images, log = chain.images(chain.nr), chain.dir / 'cut.log'
         shutil.rmtree(images, ignore_errors=True)
@@ -458,25 +458,25 @@ def broken_off(scene, victim, extra):
 
 @case.soak('where criu stands when it is killed is chance; among its traps the task is lost, as with stock')
 def criu_killed(scene):
-    """kill -9 of criu after pages were protected anew: nothing of that dump is used."""
+    """kill -9 of criu after pages were protected anew: nothing of that dump is used later."""
     broken_off(scene, 'criu', RUN_ON)
 
 
 @case.soak('where criu stands when it is killed is chance; among its traps the task is lost, as with stock')
 def criu_killed_live(scene):
-    """the same in a live dump."""
+    """kill -9 of criu in a live dump, after pages were protected anew."""
     broken_off(scene, 'criu', [*RUN_ON, '--zns-live'])
 
 
 @case
 def helper_killed(scene):
-    """kill -9 of the helper instead."""
+    """kill -9 of the helper, after pages were protected anew."""
     broken_off(scene, 'helper', RUN_ON)
 
 
 @case
 def failing_early(scene):
-    """a dump that fails before anything was protected leaves the tracker where it is. Rounds protect."""
+    """a dump that fails before it protects pages leaves the tracker as it is. (Rounds of a live dump protect pages.)"""
     if not ztlib.helper_tracks():
         return
     scene = scene(ROOM, 1)
@@ -487,7 +487,8 @@ def failing_early(scene):
     if failed.code == 0:
         raise Failed('a dump succeeded without the cgroup that it was to freeze')
     helpers_end(scene)
-    wait_until(lambda: len(keepers(scene)) == 1, 20)        # the dump's own keeper exits with its helper, a moment later
+    # the dump's own keeper exits with its helper, a moment later
+    wait_until(lambda: len(keepers(scene)) == 1, 20)
     expect('keepers', len(keepers(scene)), 1)
     shutil.rmtree(chain.images(1))
     chain.dump(parent=0, extra=TRACK)
@@ -505,7 +506,7 @@ def timed(func, *args, **kwargs):
 
 
 class Figures:
-    """One side of the comparison: the same steps, into zones or into files."""
+    """One side of the comparison, zones or files: the same steps for each."""
 
     def __init__(self, scene, size, stock):
         self.chain = Chain(scene, size=size, stock=stock, name='files' if stock else 'zones')
@@ -533,7 +534,7 @@ class Figures:
 
 
 def bench_scene(args):
-    """Room for four times @args.size MiB, no timing. Its close() and then its cfg's."""
+    """A scene with room for four times @args.size MiB and without timing. The caller closes it, and then its cfg."""
     os.environ['DIRTY_PRIVATE'] = '1'
     ztlib.private_mounts()
     ztlib.build_programs()

@@ -3,10 +3,10 @@
 """
 interop: checkpoints leave the device for stock CRIU, and come from it.
 
-Every case dumps a real program into zones with a criu that has a second witness of its images (make criu-tee:
-criu/adapter/zns-tee.h), exports the checkpoint, compares the two byte for byte, reads every image with stock's crit, and
-restores the export with stock CRIU of the same version, built from the same tarball. The program then checks its
-own memory.
+Every case dumps a real program into zones with a criu that writes its images a second time (make criu-tee:
+criu/adapter/zns-tee.h), exports the checkpoint, compares both byte for byte, reads every image with stock's crit, and
+restores the export with stock CRIU of the same version, built from the same tarball. The program then checks its own
+memory.
 
   interop.py list | run NAME... | run -a
 """
@@ -36,8 +36,8 @@ CASES = {}
 
 def start(scene, program, flavour):
     """
-    A task that stays on one processor: the kernel writes the processor's number into a task's memory (rseq) whenever it
-    runs, and criu's parasite runs on it between the reads of the two that are compared.
+    A task that stays on one processor. The kernel writes the processor's number into a task's memory (rseq) whenever
+    the task runs, and criu's parasite runs in the task between the two reads that are compared.
     """
     directory = scene.dir / f'{program}-{flavour}'
     directory.mkdir()
@@ -48,7 +48,7 @@ def start(scene, program, flavour):
         task = Task(directory, program, flavour, (), desc.get('opts', '').split())
     scene.tasks.append(task)
     ours = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(ours)})        # what we start inherits it
+    os.sched_setaffinity(0, {min(ours)})        # processes that we start inherit it
     try:
         task.start()
     finally:
@@ -74,7 +74,7 @@ def same_files(have, want):
 
 
 def crit_reads(images):
-    """Every image that crit knows decodes; those it has no format for are raw data."""
+    """Every image that crit knows is decoded; images without a format in crit are raw data."""
     script = ('import sys, pycriu.images as i\n'
               'for p in sys.argv[1:]:\n'
               '    try: i.load(open(p, "rb"), False)\n'
@@ -128,7 +128,7 @@ for _program, _flavour in LEAVE:
 
 
 def come(scene, program, flavour):
-    """Stock dumps into a directory, import, and ours restores."""
+    """Stock CRIU dumps into a directory, which is imported; our criu restores."""
     scene = scene(ROOMY, size=1)
     task = start(scene, program, flavour)
     plain, handle = scene.dir / 'plain', scene.dir / 'handle'
@@ -152,7 +152,7 @@ def differing(one, other):
 
 
 def same_as_stock(scene, program):
-    """A stopped process dumped by stock, through zones, by stock: ours differs where the two of stock do, no more."""
+    """A stopped process is dumped by stock, through zones, and by stock again: our images differ from stock's only where stock's two differ."""
     scene = scene(ROOMY, size=1)
     task = start(scene, program, 'h')
     os.kill(task.pid, signal.SIGSTOP)
@@ -169,7 +169,7 @@ def same_as_stock(scene, program):
     exported = scene.dir / 'exported'
     export(scene, scene.device.checkpoint_of('interop'), exported)
     os.kill(task.pid, signal.SIGCONT)
-    # Times and ids of the dump itself are in these.
+    # these have times and ids of the dump itself
     passing = differing(out['before'], out['after'])
     if not passing <= {n for n in passing if re.match(r'inventory|timens|core-', n)}:
         raise Failed(f'stock differs from itself: {sorted(passing)}')
@@ -182,7 +182,7 @@ def same_as_stock(scene, program):
 
 @case_of(CASES)
 def control_shmclash_ns(scene):
-    """The control of export-shmclash-ns: dumped by stock, shared memory objects of one number overwrite each other."""
+    """The control of export-shmclash-ns: in stock's dump, shared memory objects with the same number overwrite each other."""
     scene = scene(ROOMY, size=1)
     task, stock = start(scene, 'shmclash', 'ns'), with_criu(scene.cfg, STOCK_CRIU, True)
     ztlib.dump(stock, task, scene.dir / 'plain', scene.dir / 'dump.log', 'interop')

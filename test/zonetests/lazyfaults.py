@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-lazyfaults: a lazy restore loses who brings its pages, or the pages themselves. No task may read a wrong byte: it is dead, or
-has all of its memory (Documentation/inside/migration.md, "When it goes wrong").
+lazyfaults: during a lazy restore, the processes that bring its pages die, or the pages are lost. No task may read a
+wrong byte: it is dead, or it has all of its memory (Documentation/inside/migration.md, "When it goes wrong").
 
   lazyfaults.py list | run NAME... | run -a
 
-Every test program checks its own memory. With --zns-record=3600 the daemon brings nothing but what is touched, and a piece
-each half second: the accidents find most of the memory missing, however busy the machine is. Accidents at random moments: lazysoak.py.
+Every test program checks its own memory. With --zns-record=3600 the daemon fetches only what is touched, and one piece
+each half second, so accidents find most of the memory missing, however busy the machine is. Accidents at random
+moments: lazysoak.py.
 """
 import os
 import shutil
@@ -27,7 +28,7 @@ CASES = {}
 case = case_of(CASES)
 STILL = ['--zns-record=3600']
 LOST = r'ended before all pages were in place: \d+ restored tasks were killed'
-FOR_S = 60      # seconds; limit of all waits, far more than any step here takes
+FOR_S = 60      # limit in seconds for all waits, far more than any step here needs
 
 
 def until(true, what):
@@ -47,7 +48,7 @@ def lazily(scene, daemon):
 
 
 def begin(scene, task, images):
-    """A restore in the background, for scene.end_of()."""
+    """Begins a restore in the background; wait for it with scene.end_of()."""
     log = scene.log()
     args = [*ztlib.restore_args(task, images, log), '--lazy-pages']
     with open(str(log) + '.stderr', 'ab') as err:
@@ -56,7 +57,7 @@ def begin(scene, task, images):
 
 
 def dumped(scene, program='bigmem', size=64, damaged=False):
-    """A scene with a checkpoint of that program; the program has ended. damaged: a byte of its memory is changed on the device."""
+    """A scene with a checkpoint of that program, which has ended. damaged: one byte of its memory is changed on the device."""
     scene = scene(size=size)
     if program != 'bigmem':
         scene.task.end()
@@ -69,7 +70,7 @@ def dumped(scene, program='bigmem', size=64, damaged=False):
 
 
 def is_dead(task, pids=()):
-    """The task is asked to check its memory, and ends of something else."""
+    """Asks the task to check its memory: it must end without an answer."""
     for pid in (task.pid, *pids):
         ztlib.kill(pid, signal.SIGUSR1)
     until(lambda: task._out() or not any(map(alive, (task.pid, *pids))), 'the end of a task that has lost pages')
@@ -78,14 +79,12 @@ def is_dead(task, pids=()):
 
 
 def lost(scene, daemon, code, *lines):
-    """Checks the state after the accident: the task is gone, the daemon has this exit code and these lines in its log, and no process is
-    left.
-    """
+    """Checks the state after the accident: the task is gone, the daemon has this exit code and these lines in its log, and no process is left."""
     ztlib.kill(scene.task.pid, signal.SIGUSR1)      # at this signal the task touches all of its memory
     expect('exit code of the daemon', daemon.end().code, code)
     is_dead(scene.task)
     no_holder(scene)
-    ended = Outcome(code, daemon.log)     # includes what the holder prints
+    ended = Outcome(code, daemon.log)     # also has what the holder prints
     for line in (LOST, *lines):
         if not ended.lines(line):
             raise Failed(f'no line says /{line}/: {" | ".join(ended.errors()[-3:])}')
@@ -94,7 +93,7 @@ def lost(scene, daemon, code, *lines):
 
 @case
 def whole(scene):
-    """Without an accident: the task has its memory, and no process is left or killed."""
+    """The control without an accident: the task has its memory, and no process is left or killed."""
     scene = dumped(scene)
     daemon = lazy_daemon(scene, scene.images)
     lazily(scene, daemon)
@@ -107,7 +106,7 @@ def whole(scene):
 
 @case
 def damaged_unit(scene):
-    """A byte is changed on the device."""
+    """A byte is changed on the device: the task is killed when it touches it."""
     scene = dumped(scene, damaged=True)
     daemon = lazy_daemon(scene, scene.images, STILL)
     lazily(scene, daemon)
@@ -116,7 +115,7 @@ def damaged_unit(scene):
 
 @case
 def live_checkpoint(scene):
-    """The checkpoint was made live: its memory comes when it is touched, too."""
+    """The same for a live checkpoint, whose memory also comes when it is touched."""
     scene = scene(size=64)
     scene.good_dump(extra=['--zns-live'])
     lost(scene, killed(scene, its_helper), 1, 'zns-helper died')
@@ -124,7 +123,7 @@ def live_checkpoint(scene):
 
 @case
 def awake(scene):
-    """CPUs do not sleep from the moment in which the tasks run, but not for long: the daemon lets them while most pages lack."""
+    """CPUs are kept awake from the moment in which the tasks run, but not for long: the daemon stops doing so while most pages are still missing."""
     if not os.access('/dev/cpu_dma_latency', os.W_OK):
         raise Skipped('no /dev/cpu_dma_latency')
     scene = dumped(scene)
@@ -145,7 +144,7 @@ def awake(scene):
 
 @case
 def nothing_lazy(scene):
-    """No page of what a page server received from a tracked task is lazy. That the daemon has nothing to do is no failure."""
+    """No page that a page server received from a tracked task is lazy. A daemon that has nothing to do does not fail."""
     scene = scene(size=8)
     sent, received, _ = transfer(scene, scene.task, dump_extra=["--track-mem"])
     copy_images(sent, received)
@@ -162,7 +161,7 @@ def nothing_lazy(scene):
 
 @case
 def stack_at_an_edge(scene):
-    """A task whose stack pointer is a multiple of the page size is restored as lazily as all others: the damage is the daemon's to find."""
+    """A task whose stack pointer is a multiple of the page size is restored as lazily as any other: the damage is found by the daemon."""
     scene = dumped(scene, 'stackedge', damaged=True)
     daemon = lazy_daemon(scene, scene.images, STILL)
     lazily(scene, daemon)
@@ -171,7 +170,7 @@ def stack_at_an_edge(scene):
 
 @case
 def read_error(scene):
-    """The device fails to read from some page on."""
+    """The device cannot read from some page on."""
     scene = dumped(scene)
     for n in (60, 100, 200):
         daemon = lazy_daemon(scene, scene.images, STILL, env=scene.faulty(None, f'read-after={n}x*'))
@@ -180,7 +179,7 @@ def read_error(scene):
 
 
 def killed(scene, who):
-    """A lazy restore that has brought few pages when the given process is killed: the daemon."""
+    """Begins a lazy restore and kills the given processes when it has brought few pages; returns the daemon."""
     daemon = lazy_daemon(scene, scene.images, STILL)
     lazily(scene, daemon)
     for pid in who(scene, daemon):
@@ -212,14 +211,14 @@ def daemon_killed(scene):
 
 @case
 def both_killed(scene):
-    """kill -9 of daemon and helper. The other way round the daemon might see its helper end, and end with 1."""
+    """kill -9 of daemon and helper, in this order: the other way round, the daemon might see its helper end and exit with 1."""
     scene = dumped(scene)
     lost(scene, killed(scene, lambda *a: the_daemon(*a) + its_helper(*a)), -signal.SIGKILL)
 
 
 @case
 def asked_to_end(scene):
-    """SIGTERM to the daemon's whole process group, as by a terminal or a service manager."""
+    """SIGTERM to the daemon's whole process group, as a terminal or a service manager sends it."""
     scene = dumped(scene)
     daemon = lazy_daemon(scene, scene.images, STILL, prefix=['setsid'])
     lazily(scene, daemon)
@@ -244,7 +243,7 @@ def holder_of(scene):
 
 @case
 def stopped(scene):
-    """All processes that bring pages are stopped and continued, as by a debugger or a freezer: pages still arrive."""
+    """All processes that bring pages are stopped and continued, as by a debugger or a freezer: the pages still arrive."""
     scene = dumped(scene)
     daemon = lazy_daemon(scene, scene.images, STILL)
     lazily(scene, daemon)
@@ -260,7 +259,7 @@ def stopped(scene):
 
 @case
 def moved(scene):
-    """Memory moves while several faults upon it wait for the helper: each page comes to where it is by then."""
+    """Memory is moved while several faults on it wait for the helper: each page arrives where it is by then."""
     scene = dumped(scene, program='moves', size=1)
     scene.patient()
     daemon = lazy_daemon(scene, scene.images, STILL)
@@ -272,7 +271,7 @@ def moved(scene):
     for pid in its_helper(scene, daemon):
         os.kill(pid, signal.SIGSTOP)
     scene.task.verify(signal.SIGUSR1)
-    seen(4, '#PF at')       # of 8 blocks; pieces of some have come unasked
+    seen(4, '#PF at')       # of 8 blocks; the background has brought parts of some
     os.kill(scene.task.pid, signal.SIGUSR1)
     seen(8, 'REMAP: ')
     for pid in its_helper(scene, daemon):
@@ -284,7 +283,7 @@ def moved(scene):
 
 @case
 def holder_killed(scene):
-    """kill -9 of the holder: the daemon starts another one, which does what the first would have done."""
+    """kill -9 of the holder: the daemon starts another one, which acts as the first would have."""
     scene = dumped(scene)
     daemon = lazy_daemon(scene, scene.images, STILL)
     lazily(scene, daemon)
@@ -297,8 +296,8 @@ def holder_killed(scene):
 
 @case
 def before_it_listens(scene):
-    """The daemon dies before it has received a userfaultfd: the restore waits for it, however long, and fails."""
-    os.environ['GLIBC_TUNABLES'] = 'glibc.pthread.rseq=0'   # else the restore itself has a page fault
+    """The daemon dies before it has received a userfaultfd: the restore waits for the daemon without a limit, sees its end, and fails."""
+    os.environ['GLIBC_TUNABLES'] = 'glibc.pthread.rseq=0'   # otherwise the restore itself would have a page fault
     scene = dumped(scene)
     daemon = lazy_daemon(scene, scene.images)
     os.kill(daemon.proc.pid, signal.SIGSTOP)
@@ -315,7 +314,7 @@ def before_it_listens(scene):
 
 @case
 def tree(scene):
-    """The daemon of a tree of processes is killed; one of them has ended before."""
+    """The daemon of a tree of processes is killed, after one of them has ended."""
     scene = dumped(scene, 'cowtree')
     daemon = lazy_daemon(scene, scene.images, STILL)
     lazily(scene, daemon)
@@ -346,7 +345,7 @@ def namespaces(scene):
 
 @case
 def forked_child(scene):
-    """A child forked since the restore: its PID is not known, and it gets SIGBUS for what lacks."""
+    """A child forked after the restore: the holder does not know its PID, so it gets SIGBUS for missing pages."""
     if tuple(map(int, os.uname().release.split('.')[:2])) < (6, 6):
         raise Skipped('needs UFFDIO_POISON (Linux 6.6)')
     scene = dumped(scene, 'lazyfork')
@@ -368,7 +367,7 @@ def forked_child(scene):
 
 @case
 def source_killed(scene):
-    """The page server that the pages come from dies before any page has come."""
+    """The page server dies before it has sent a page."""
     scene = dumped(scene)
     copied, port = fresh(scene, 'copied'), free_port()
     exported = scene.dir / 'exported'

@@ -1,14 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-lazysoak: lazy restores with an accident at a random moment, one after the other. No task may read a wrong byte.
+lazysoak: lazy restores, one after the other, each with an accident at a random moment. No task may read a wrong byte.
 
   lazysoak.py --runs N --seed S [--only KIND]
 
-Checkpoints of small programs, a live one and a chain among them, are restored again and again. The moment lies in the time
-that the same restore takes when nothing happens to it. Each program checks all of its memory: it says so, or it is dead.
-The outcomes are printed as JSON. KIND `control` kills everybody who could tell before the task touches its memory: wrong bytes,
-crashes and tasks that no longer do anything are seen, but for the chain, of which nothing is lazy.
+Checkpoints of small programs, a live one and a chain among them, are restored again and again. The moment lies within
+the time that the same restore takes when nothing happens to it. Each program checks all of its memory: it says so, or
+it is dead. The outcomes are printed as JSON. KIND `control` kills every process that could notice, before the task
+touches its memory: then wrong bytes, crashes and tasks that do nothing any more must be seen, except for the chain, of
+which nothing is lazy.
 """
 import argparse
 import collections
@@ -29,22 +30,22 @@ from ztscene import Outcome, expect, run_case
 
 KINDS = ('damage', 'helper', 'daemon', 'broker', 'eio', 'eio-once', 'holder', 'both')
 CONTROL = 'control'
-PIECES = 16         # pieces of each task's memory, one of which is damaged
-# What an earlier run recorded would be there before the tasks run.
+PIECES = 16         # number of pieces of each task's memory, of which one is damaged
+# Without a record: pages that an earlier run has recorded would be in memory before the tasks run.
 OFF = '--zns-record=off'
 DAEMONS = ([OFF], STILL, [OFF, '--zns-qos-max', '40'])
 # program, MiB, options of its dumps
 PROGRAMS = (('bigmem', 12, [[]]), ('lazyfork', 8, [[]]), ('cowtree', 24, [[]]), ('bigmem', 8, [['--zns-live']]),
             ('bigmem', 8, [['--zns-live', '--track-mem', '--leave-running'], ['--track-mem']]))
-# What a parent prints whose child was killed, or printed this itself. A wrong byte has another line.
+# What a parent prints whose child was killed, or whose child printed this itself. A wrong byte has another line.
 ORPHANED = re.compile(r'(FAIL|ERROR): child \d+ (is gone|ended with status 0x([79]|100|200)$)')
 
 
-_ended = {}         # pid: status of processes that were ours to collect
+_ended = {}         # pid: exit status of our child processes
 
 
 def _reap():
-    """Like ztlib.reap, but also forgets the processes that it has reaped."""
+    """Like ztlib.reap, but remembers the statuses of the processes that it has reaped."""
     try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -56,14 +57,15 @@ def _reap():
 
 
 def not_by_itself(pid):
-    """A task that has ended was killed by the holder, or met a page that is said to be lost. One that reads zeroes may crash."""
+    """Checks that a task that ended was killed by the holder, or touched a page that is known to be lost. A task that
+    reads zeroes may crash in other ways."""
     status = _ended.get(pid, 0)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) not in (signal.SIGKILL, signal.SIGBUS):
         raise Failed(f'a task ended of {signal.Signals(os.WTERMSIG(status)).name}')
 
 
 class Part:
-    """A checkpoint: its task, images, bytes to be found on the device, and how long an undisturbed restore takes."""
+    """A checkpoint: its task, its images, bytes of it that can be found on the device, and how long an undisturbed restore takes."""
 
     def __init__(self, scene, number, program, size, dumps):
         task = scene.task = scene.new_task(size, program)
@@ -90,7 +92,7 @@ class Soak:
             expect(f'a restore of {part.images.name} without an accident', self.one(None, part, []), 'all right')
 
     def accident(self, kind, daemon, content):
-        """What mends it afterwards."""
+        """Makes the accident; returns a function that undoes it."""
         scene = self.scene
         pids = {'helper': scene.helpers, 'daemon': lambda: [daemon.proc.pid], 'broker': lambda: [scene.broker_pid()],
                 'holder': lambda: [holder_of(scene)], 'both': lambda: [*scene.helpers(), daemon.proc.pid],
@@ -110,7 +112,7 @@ class Soak:
         return mend
 
     def moment(self, part, what, since, before):
-        """Keeps how long it took, or waits for a moment in that time. What has ended before is no reason to wait."""
+        """The first time measures how long @before takes to become true; later waits for a random moment in that time, or until it is true."""
         if what in part.took:
             end = since + self.rng.random() * part.took[what]
             while time.monotonic() < end and not before():
@@ -141,7 +143,7 @@ class Soak:
         code = scene.end_of(restore).code
         start = time.monotonic()
         if kind == CONTROL:
-            mend = self.accident(kind, daemon, content)     # before it has touched its memory
+            mend = self.accident(kind, daemon, content)     # before the task has touched its memory
         if code == 0:
             ztlib.kill(task.pid, signal.SIGUSR1)    # at this signal the task checks its memory, or forks a child
         if not mend or not kind:
@@ -179,7 +181,7 @@ class Soak:
             return 'the restore failed'
         if task.program == 'lazyfork':
             until(lambda: self.child(task) or not alive(task.pid), "a task's child, or its end")
-            ztlib.kill(task.pid, signal.SIGTERM)    # each checks its memory
+            ztlib.kill(task.pid, signal.SIGTERM)    # each process checks its own memory
             if self.child(task):
                 ztlib.kill(self.child(task), signal.SIGTERM)
                 until(lambda: not alive(self.child(task)), 'the end of the child')

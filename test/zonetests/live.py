@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-live: iterative live migration. While the task runs, rounds of `pre-dump --page-server` bring its memory into zones of the
-receiver, the last dump what changed since; it is restored from those zones. By soft-dirty bits (test/vm/65-live.test.sh in a
-guest, live-bench.sh the comparison) or, from Linux 6.7 on, by the helper; what is of the helper's trackers is in rounds.py.
+live: iterative live migration. While the task runs, rounds of `pre-dump --page-server` bring its memory into the
+receiver's zones; the last dump brings what changed since, and the task is restored from those zones. Memory is tracked
+by soft-dirty bits (test/vm/65-live.test.sh in a guest, live-bench.sh the comparison) or, from Linux 6.7 on, by the
+helper; cases of the helper's trackers are in rounds.py.
 
   live.py list | run NAME... | run -a
-  live.py bench [--size MB] [--rounds N] [--runs N] [--format DEV]     downtime beside a plain migration, stock's and ours
+  live.py bench [--size MB] [--rounds N] [--runs N] [--format DEV]     downtime beside a plain migration, stock's and
+ours
 """
 import argparse
 import shutil
@@ -28,7 +30,7 @@ ROUNDS = 3
 
 
 class Live:
-    """A task that is sent in rounds; its zones, or files if @stock, are the receiver's."""
+    """A task that is sent in rounds. The receiver has zones, or files if @stock."""
 
     def __init__(self, scene, program='dirty', flavour='h', size=None, stock=False):
         self.scene, self.stock = scene, stock
@@ -79,7 +81,7 @@ class Live:
         return self.chain.record(self.ids[n])
 
     def send(self, by_id=False, extra=(), rounds=ROUNDS):
-        """All of it: the last round's number; the task is gone, its other images are at the receiver."""
+        """Sends everything; returns the last round's number. The task is gone, and its other images are at the receiver."""
         for _ in range(rounds):
             self.round(by_id=by_id, extra=extra)
             self.chain.step()
@@ -95,7 +97,7 @@ class Live:
                 raise Failed(f'round {n} has {self.record(n)["page_bytes"]} bytes, the first one {self.record(0)["page_bytes"]}')
 
     def forget(self, last):
-        """What a receiver may lose: everything of the sender's, and the directories of earlier rounds."""
+        """Removes what a receiver does not need: everything of the sender's, and the directories of earlier rounds."""
         for n in range(last + 1):
             shutil.rmtree(self.chain.images(n))
         for n in range(last):
@@ -113,13 +115,13 @@ def migrated(scene, by_id=False, extra=(), flavour='h'):
 
 @case
 def by_directories(scene):
-    """three rounds and a dump, each on the receiver's directory of the round before; restored without those."""
+    """three rounds and a dump, each based on the receiver's directory of the round before; restored without those directories."""
     migrated(scene)
 
 
 @case
 def by_ids(scene):
-    """the same with --zns-parent at the receiver."""
+    """three rounds and a dump, with --zns-parent at the receiver."""
     migrated(scene, by_id=True)
 
 
@@ -137,7 +139,7 @@ def in_namespaces(scene):
 
 @case
 def joined(scene):
-    """after `import --join`: restored from the handle alone, by id, verified; flattened; then the rounds can be removed."""
+    """after `import --join`: restored from the handle alone and by id, verified, flattened; then the rounds can be removed."""
     live, last = migrated(scene)
     live.chain.end_task()
     device = live.scene.device
@@ -159,7 +161,7 @@ def joined(scene):
 
 @case
 def goes_wrong(scene):
-    """no rounds' pages alone are restored; a lost receiver leaves the task as it was, and the next round succeeds."""
+    """a round's pages alone cannot be restored; if the receiver dies the task runs on, and the next round succeeds."""
     live = Live(scene(ROOM, 1))
     live.round()
     live.chain.try_restore(live.received(0)).must_fail('only the pages of this checkpoint have come')
@@ -174,7 +176,7 @@ def goes_wrong(scene):
         raise Failed('a pre-dump succeeded without its page server')
     expect('checkpoints', live.scene.ids(), before)
     live.task.verify(signal.SIGUSR1)
-    # What that round had marked clean was sent nowhere: the next one begins anew.
+    # Pages that this round has marked clean were sent nowhere, so the next round must begin anew.
     shutil.rmtree(live.chain.images(live.nr))
     shutil.rmtree(live.received(live.nr))
     live.nr, live.ids = live.nr + 1, live.ids + ['-']
@@ -191,7 +193,7 @@ def goes_wrong(scene):
 # ---- downtime ------------------------------------------------------------------------------------------
 
 def one_run(scene, size, rounds, stock):
-    """Seconds from the freeze to the end of the restore, and all of it; copying the images included."""
+    """Returns (seconds from the freeze to the end of the restore, seconds in all); copying the images is included."""
     live = Live(scene, size=size, stock=stock)
     begin = time.monotonic()
     for _ in range(rounds):

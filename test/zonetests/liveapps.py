@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-liveapps: live dumps of Redis, PostgreSQL, JVMs and Node.js under load, one after the other, each on top of the one before.
-In each freeze every page that will be committed is compared with the task's (ZNS_LIVE_VERIFY=1). Each fourth one ends the
-program after the freeze, is restored, and the program's own rules say whether its data are right; it works on from there.
+liveapps: live dumps of Redis, PostgreSQL, JVMs and Node.js under load, one after the other, each based on the one
+before. In each freeze every page of the dump is compared with the task's (ZNS_LIVE_VERIFY=1). Each fourth dump ends
+the program after the freeze; it is restored, checks its data by its own rules, and works on.
 
   liveapps.py list | run NAME... | run -a          LIVE_APP_DUMPS=20: dumps of each
 """
@@ -18,7 +18,7 @@ from ztscene import suite_main
 
 CASES = {}
 DUMPS = int(os.environ.get('LIVE_APP_DUMPS', 20))
-EVERY = 4           # so many dumps, then a restore
+EVERY = 4           # a restore after this many dumps
 BETWEEN_S = 0.5
 ROOM = ['--channels', '4', '--ways', '2', '--zones', '128', '--zone-size', '64M', '--timing', 'off', '--sparse']
 
@@ -31,7 +31,7 @@ class Series:
         self.frozen = {}            # reason: bytes
 
     def compared(self, log):
-        """Each task's pages, all of them compared."""
+        """Pages of each task, all of which were compared."""
         text = '\n'.join(log)
         tasks = re.findall(r'live: task (\d+) has (\d+) pages in \d+ runs, and (\d+) in the parent(.*)', text)
         if not tasks:

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-livecontrols: the rules that make a live dump right (Documentation/inside/live.md), each switched off in turn (ZNS_TRACK_BREAK, which
-only test builds have), under a program that needs it. The comparison in the freeze (ZNS_LIVE_VERIFY=1) must then find wrong or
-missing pages. Before that, the same program is dumped with all rules, compared, restored, and checks itself.
+livecontrols: the rules that make a live dump right (Documentation/inside/live.md), each switched off in turn
+(ZNS_TRACK_BREAK, which only test builds have), under a program that needs the rule. The comparison in the freeze
+(ZNS_LIVE_VERIFY=1) must then find wrong or missing pages. Before that, the same program is dumped with all rules,
+compared and restored, and checks itself.
 
   livecontrols.py list | run NAME... | run -a
 """
@@ -20,14 +21,14 @@ from ztscene import FAST, SLOW, case_of, suite_main
 
 CASES = {}
 case = case_of(CASES)
-TRIES = 3           # of a dump without the rule; one that is not caught in any of them fails the case
+TRIES = 3           # number of dumps without the rule; the case fails if none of them is caught
 LIVE = ['--zns-live', '--leave-running', '--zns-qos-max', '60']
 CONTENT = 0x5a      # the content of pinned.c's file
-BALLAST = 32        # MiB that a round copies after what matters
+BALLAST = 32        # MiB that a round copies after the memory in question
 
 
 class Trap:
-    """A program that needs a rule, and what has to happen to it while the rounds copy."""
+    """A program that needs a rule, and what happens to it while the rounds copy."""
 
     def __init__(self, program, size=1, device=FAST, slow=None, act=None):
         self.program, self.size, self.device, self.slow, self.act = program, size, device, slow, act
@@ -38,7 +39,7 @@ def tracked(pid):
 
 
 class Run:
-    """One task in the trap, and one dump of it."""
+    """A task that needs the rule, and one dump of it."""
 
     def __init__(self, scene, trap, name):
         self.scene, self.trap, self.file = scene, trap, None
@@ -62,7 +63,7 @@ class Run:
         if self.trap.act:
             pid = self.task.pid
             wait_until(lambda: tracked(pid) or started[0].poll() is not None, 20, 0.005)
-            time.sleep(0.2)         # what lies first is copied by then
+            time.sleep(0.2)         # the memory at lower addresses is copied by then
             self.trap.act(self)
         return self.scene.end_of(started)
 
@@ -105,7 +106,7 @@ def right(scene, trap, name, env):
 
 
 def caught(scene, trap, rules, says):
-    """The comparison fails the dump."""
+    """The comparison finds a wrong page, and the dump fails."""
     for n in range(1, TRIES + 1):
         run = Run(scene, trap, f'without-{n}')
         try:
@@ -152,7 +153,7 @@ control('holes', 'kernel-holes,holes', WRONG,
 
 @case
 def holes_found_out(scene):
-    """the same kernel alone: the self-test finds it out, and the dump is right."""
+    """only the simulated fault of the kernel: the self-test notices it, and the dump is right."""
     right(scene(SLOW, size=1), HOLES, 'with', ztlib.controls(ZNS_TRACK_BREAK='kernel-holes'))
 
 

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-livedump: dumps of tasks that run on (criu dump --zns-live): what they say, what they refuse, and what is left when somebody
-dies in the middle. That the memory is right is what `zonetests.py run -a --live` is for: each page is compared in the freeze.
+livedump: dumps of tasks that run on (criu dump --zns-live): what they print, what they refuse, and what is left when a
+process dies in the middle. `zonetests.py run -a --live` shows that the memory is right: there each page is compared in
+the freeze.
 
   livedump.py list | run NAME... | run -a
-  livedump.py soak [--dumps N]         N live dumps of a program that never stops to write, each restored and checked
+  livedump.py soak [--dumps N]         N live dumps of a program that never stops writing, each restored and checked
 """
 import argparse
 import contextlib
@@ -104,7 +105,7 @@ def durable(scene):
 
 
 def how(scene, n, *extra, leave='--leave-running'):
-    """Makes a dump without other options: live, durable or ordinary, according to its record and its log."""
+    """Makes a dump without other options; returns live, durable or ordinary, by its record and its log."""
     images = scene.dir / f'how-{n}'
     images.mkdir()
     done = scene.dump(extra=[BY_DEFAULT, *extra, *([leave] if leave else [])], images=images)
@@ -120,11 +121,11 @@ def how(scene, n, *extra, leave='--leave-running'):
 @case
 def by_default(scene):
     """
-    A dump that leaves its tasks running is live, unless somebody says otherwise: an option, zns.conf, a frozen control group.
-    With a script that follows the dump it commits first. One that ends or stops its tasks is not.
+    A dump that leaves its tasks running is live, unless an option, zns.conf or a frozen control group says otherwise.
+    With a script after the dump it commits before the tasks run. A dump that ends or stops its tasks is not live.
     """
     scene = scene(size=8)
-    live_dump(scene)            # skips where the kernel cannot
+    live_dump(scene)            # skips if the kernel cannot make live dumps
     conf = Path(scene.device.env['ZNS_CONFIG']) / 'zns.conf'
     was = conf.read_text() if conf.exists() else ''
     script = scene.dir / 'script'
@@ -154,7 +155,7 @@ def by_default(scene):
 
 @contextlib.contextmanager
 def frozen(pid):
-    """A frozen control group of its own, of either version."""
+    """A control group of its own that is frozen, of either version."""
     for top, state, word, events in ('/sys/fs/cgroup/freezer', 'freezer.state', 'FROZEN', 'freezer.state'), \
             ('/sys/fs/cgroup/unified', 'cgroup.freeze', '1', 'cgroup.events'), ('/sys/fs/cgroup', 'cgroup.freeze', '1', 'cgroup.events'):
         group = Path(top) / f'zt-frozen-{pid}'
@@ -183,7 +184,7 @@ def frozen(pid):
 
 @case
 def late_commit(scene):
-    """Without the option the task runs first, and the checkpoint is committed afterwards."""
+    """Without =durable the task runs first, and the checkpoint is committed afterwards."""
     scene = scene(size=32)
     done = scene.dump(extra=LIVE)
     expect('the exit code', done.code, 0)
@@ -194,7 +195,7 @@ def late_commit(scene):
 
 @case
 def shared_memory(scene):
-    """Shared memory is copied in the freeze, and its bytes are told."""
+    """Shared memory is copied in the freeze, and the dump prints its bytes."""
     scene = scene(size=8)
     task = scene.new_task(program='shmanon')
     scene.task.end()
@@ -218,7 +219,7 @@ time.sleep(1000)
 
 @case
 def asynchronous_io(scene):
-    """A process with an AIO context is copied in the freeze, all of it, with the reason."""
+    """A process with an AIO context is copied in the freeze as a whole, and the dump prints the reason."""
     scene = scene(size=8)
     with open(scene.dir / 'out', 'wb') as out:
         child = subprocess.Popen([sys.executable, '-c', AIO], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
@@ -242,8 +243,8 @@ def asynchronous_io(scene):
 @case
 def unanswered_file(scene):
     """
-    Memory that makes place for a file that a FUSE file system does not bring, while it is being copied: the task is left to the
-    freeze. A file of such a file system is not tracked in the first place.
+    While memory is being copied, a file of a FUSE file system that does not answer is mapped over it: the task is left
+    to the freeze. A file of such a file system that was mapped before is not tracked at all.
     """
     scene = scene(size=8)
     quick, slow = SlowFile(scene.dir / 'quick', 1), SlowFile(scene.dir / 'slow', 2)
@@ -284,7 +285,7 @@ def unanswered_file(scene):
 
 @case
 def registers(scene):
-    """Registers, signal stack and mask of a thread are what they were after a dump, and after a criu that SIGKILL ended in the freeze."""
+    """Each thread's registers, signal stack and signal mask are the same after a dump, and after a criu that SIGKILL ended in the freeze."""
     scene = scene(size=1)
     scene.task.end()
     task = scene.new_task(program='registers')
@@ -300,7 +301,7 @@ def registers(scene):
 
 @case
 def switches(scene):
-    """criu rarely wakes a task: it asks all its questions to a task at once."""
+    """criu wakes a task few times: it asks all its questions at once."""
     scene = scene(size=1)
 
     def count():
@@ -309,13 +310,13 @@ def switches(scene):
 
     before = count()
     scene.good_dump(extra=[BY_DEFAULT, '--leave-running', '--zns-live=no'])
-    if count() - before > 16:       # 13; with a question for each kind of state 24
+    if count() - before > 16:       # usually 13; with one question for each kind of state 24
         raise Failed(f'the task was woken {count() - before} times')
 
 
 @case
 def awake(scene):
-    """No CPU sleeps deeply while the tasks of a live dump are frozen; an ordinary dump, which takes longer, does not ask for that."""
+    """CPUs are kept awake while the tasks of a live dump are frozen; an ordinary dump, which takes longer, does not ask for that."""
     if not os.access('/dev/cpu_dma_latency', os.W_OK):
         raise Skipped('no /dev/cpu_dma_latency')
     scene = scene(size=1)
@@ -332,7 +333,7 @@ def awake(scene):
 
 @case
 def refused(scene):
-    """Bad values and impossible combinations: one line, and nothing happens."""
+    """Bad values and impossible combinations: one line, and the task is not touched."""
     scene = scene(size=8)
     for extra, says in (['--zns-live=soon'], 'it takes auto, yes, no or durable'), \
             (['--zns-live', '--zns-live-slow', 'wait'], 'it takes freeze or fail'), \
@@ -345,12 +346,12 @@ def refused(scene):
 
 @case
 def too_fast(scene):
-    """A task that writes faster than the dump copies: frozen for longer, or refused; either is said."""
+    """A task that writes faster than the dump copies is frozen for longer, or the dump is refused; the dump says which."""
     scene = scene(SLOW, size=8)
     slow = ['--zns-qos-max', '30']
     scene.task = scene.new_task(program='busy')
     scene.dump(extra=[*LIVE, '--zns-live-slow', 'fail', *slow], qos='10').must_fail('write faster than they are copied')
-    unharmed(scene)         # which ends it
+    unharmed(scene)         # ends the task
     scene.task = scene.new_task(program='busy')
     images, shown = live_dump(scene, *slow, qos='10')
     if not shown['not_converging']:
@@ -369,7 +370,7 @@ def narrow(data_zones):
 
 
 def without_rounds(scene, size, program='rewrite', encrypt=False):
-    """A live dump that has room for a copy, and not for two: the rounds' copies are given up, and it is restored."""
+    """A live dump with room for one copy but not for two: the rounds' copies are given up, and it can be restored."""
     scene.task.end()
     if encrypt:
         key = f'{scene.dir}/key'
@@ -405,23 +406,23 @@ def without_rounds(scene, size, program='rewrite', encrypt=False):
 
 @case
 def no_room_for_the_rest(scene):
-    """A device with room for one copy of a task that does not stop to write, and not for two: it is frozen for all of it."""
+    """A device with room for one copy, but not for two, of a task that writes without a pause: it is frozen for all of its memory."""
     without_rounds(scene(narrow(12), size=1), None, 'busy')
 
 
 @case
 def no_room_in_a_round(scene):
-    """The same, found out by a round that fails; encrypted, so that the second writer has another key."""
+    """The same, when a round finds it out by failing; encrypted, so the second writer has another key."""
     without_rounds(scene(narrow(13), size=1), 64, encrypt=True)
 
 
 @case
 def zone_lost_in_a_round(scene):
-    """A zone goes offline with copies of a round: they are given up, the freeze copies everything, and it is restored."""
+    """A zone with copies of a round goes offline: the rounds are given up, the freeze copies everything, and the dump can be restored."""
     scene = scene(size=64)
     images = scene.dir / 'lost'
     images.mkdir()
-    # in one group, or the zone of the next write may be one that has no copy yet
+    # one group only: with more, the zone of the failing write might have no copy yet
     done = scene.dump(extra=[*LIVE, '--zns-live-slow', 'fail'], qos='10', fault='offline-after=20')
     done.must_fail('a zone failed and lost copies of rounds .--zns-live-slow fail.')
     expect('the checkpoints', scene.ids(), [])
@@ -440,7 +441,7 @@ def zone_lost_in_a_round(scene):
 
 @case
 def no_room_at_all(scene):
-    """No room for one copy either: the line says how much is needed and free. And rounds without room where they must be."""
+    """No room even for one copy: the error says how much is needed and how much is free. And =fail of --zns-live-slow without room for rounds."""
     scene = scene(narrow(12), size=1)
     scene.task.end()
     scene.task = scene.new_task(96, 'rewrite')
@@ -454,7 +455,7 @@ def no_room_at_all(scene):
 # ---- a process dies ----
 
 def in_rounds(scene):
-    """A live dump that is copying now; its helper stands at a barrier."""
+    """A live dump that is copying, its helper stopped at a barrier."""
     started = scene.start_dump(extra=LIVE, qos='10', stop_after=8)
     scene.at_barrier()
     if not re.search(r'^VmFlags:.* u[wm]\b', ztlib.smaps(scene.task.pid), re.M):
@@ -465,7 +466,7 @@ def in_rounds(scene):
 
 
 def after_thaw(scene):
-    """A live dump whose task runs on already, and whose commit waits for a broker that is stopped: and its log."""
+    """A live dump whose task runs again, and whose commit waits for a stopped broker."""
     started = in_rounds(scene)
     os.kill(scene.device.status()['broker_pid'], signal.SIGSTOP)
     scene.go_on()
@@ -482,7 +483,7 @@ def victims(scene, who):
 
 
 def asked_already(scene):
-    """criu died after it had asked for the commit: the commit goes on, and its checkpoint is complete."""
+    """criu dies after it has asked for the commit: the commit goes on, and the checkpoint is complete."""
     if not wait_until(lambda: not scene.helpers(), 30):
         raise Failed('a zns-helper is left')
     new = sorted(set(scene.ids()) - set(scene.ids_before))
@@ -496,7 +497,7 @@ def asked_already(scene):
 
 def kill_in(when, who):
     def run(scene):
-        # one zone takes all of it: the rounds ask a broker that is stopped for no other
+        # One zone takes everything, so the rounds need not ask the stopped broker for another.
         scene = scene([*DIES, '--zones', '64', '--zone-size', '64M', '--timing', 'off'], size=48)
         started = when(scene)
         broker = scene.broker_pid()
@@ -526,7 +527,7 @@ for when, where in (in_rounds, 'rounds'), (after_thaw, 'late'):
 # ---- soak -----------------------------------------------------------------------------------------------
 
 def soak_one(cfg, n):
-    """One live dump of a program that never stops to write, verified; restored, where it checks itself."""
+    """Makes one live dump of a program that never stops writing, with comparison; restores it, and the program checks itself."""
     directory = cfg.base / f'soak-{n}'
     directory.mkdir()
     task = ztlib.Task(directory, ('busy', 'churn', 'cowtree')[n % 3], 'h', (), [])
@@ -545,7 +546,7 @@ def soak_one(cfg, n):
 
 
 def soak(args):
-    """Live dumps of running programs, whose every step depends on all before: each is restored, and it replays its steps."""
+    """Live dumps of running programs in which each step depends on all earlier ones: each is restored, and replays its steps."""
     cfg = ztlib.Config(args)
     cfg.live = 'must'
     cfg.open_device()
@@ -557,7 +558,7 @@ def soak(args):
                 done += 1
             except Failed as e:
                 failed += 1
-                cfg.keep = True     # its logs
+                cfg.keep = True     # removes its logs
                 print(f'FAIL dump {n}: {e}', flush=True)
             if (n + 1) % 50 == 0:
                 print(f'{n + 1} dumps: {done} restored and right, {failed} failed, {pages} pages compared', flush=True)

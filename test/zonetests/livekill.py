@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-livekill: kill -9 of criu, of its helper and of the broker at every message of a live dump, before it is sent and after, or once
-it came. The tasks run on and are right, no write protection is left, and there is no record, or a whole one, which is restored.
+livekill: kill -9 of criu, of its helper and of the broker at every message of a live dump, before the message is sent,
+after that, or when it has arrived. The tasks run on and their memory is right, no write protection is left, and there
+is either no record or a complete one, which is restored.
 
   livekill.py list | run NAME... | run -a          LIVE_KILL_EVERY=3: only each third message
 """
@@ -32,7 +33,7 @@ class Kills:
         self.seen = {'no record': 0, 'a record, and the dump had not heard of it': 0, 'committed': 0}
 
     def broker(self, env):
-        """One that has had no message yet."""
+        """Starts a broker that has had no message yet."""
         self.scene.end_broker()
         command = [ztlib.BIN / 'znsd', self.scene.device.spec, '--foreground', '--idle', '0']
         broker = subprocess.Popen(list(map(str, command)), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -42,7 +43,7 @@ class Kills:
         return broker
 
     def answers(self):
-        """Somebody listens."""
+        """Does a broker answer on its socket?"""
         for path in Path(self.scene.device.env['ZNS_RUN']).glob('*.sock'):
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
                 try:
@@ -53,7 +54,7 @@ class Kills:
         return False
 
     def dump(self, n):
-        """A dump in which @who dies at its message @n: the outcome, how many messages it had, and the images."""
+        """Makes a dump in which @who dies at its message @n. Returns the exit code, the outcome, how many messages @who had, and the images."""
         scene = self.scene
         self.count.write_bytes(b'')
         env = dict(scene.device.env, LD_PRELOAD=str(PRELOAD), KILL_AT=f'{PROGRAMS[self.who]}:{n}', KILL_COUNT=str(self.count))
@@ -79,14 +80,14 @@ class Kills:
             if not wait_until(lambda p=pid: not re.search(r'^VmFlags:.* u[wm]\b', ztlib.smaps(p), re.M), 10):
                 raise Failed(f'message {n}: process {pid} still has write protection')
         pids = ztlib.tree(self.task.pid)
-        self.task.verify(signal.SIGUSR1)    # which ends it
+        self.task.verify(signal.SIGUSR1)    # ends the task
         for pid in pids:
             ztlib.kill(pid)
         if not wait_until(lambda: not any(map(alive, pids)), 10):
             raise Failed('a killed process does not end')
 
     def one(self, n):
-        """True: it had that many messages."""
+        """Kills at message @n. False: there are not that many messages."""
         scene = self.scene
         self.task = scene.new_task(program='busy')
         code, done, messages, images = self.dump(n)

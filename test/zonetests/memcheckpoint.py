@@ -28,7 +28,7 @@ case = memory.case
 
 
 class Scene(memory.Stage):
-    """A stage with criu, and processes that can be asked."""
+    """A stage with criu, and processes that answer requests."""
     def __init__(self, args, zones=256):
         super().__init__(args, zones=zones)
         self.env['ZNS_LIBEXEC'] = str(args.bin)
@@ -47,7 +47,7 @@ class Scene(memory.Stage):
         return one
 
     def ask(self, pid):
-        """All processes look at all of their pages: how many rounds they have done."""
+        """Makes all processes check all of their pages; returns how many rounds they have done."""
         pids, rounds = ztlib.tree(pid), 0
         for one in pids:
             (self.said / str(one)).unlink(missing_ok=True)
@@ -97,7 +97,7 @@ class Scene(memory.Stage):
             self.roots.append(pid)
 
     def end(self, pid):
-        """Ends the whole tree; criu needs the PIDs again."""
+        """Ends the whole tree, so that criu can use its PIDs again."""
         pids = ztlib.tree(pid) if Path(f'/proc/{pid}').exists() else []
         for one in reversed(pids):
             os.kill(one, signal.SIGKILL)
@@ -119,17 +119,17 @@ class Scene(memory.Stage):
         if expect != 0:
             self.ctl('verify', '--all')
         done = self.ctl('fsck', f'emu:{self.dir}/dev', ok=False)
-        if done.returncode and 'is in use by memory:' not in done.stderr:      # not while a context lives
+        if done.returncode and 'is in use by memory:' not in done.stderr:      # not possible while a context lives
             raise Failed(done.stderr.strip() or done.stdout.strip())
 
     def empty(self):
-        """Checks that every data zone is empty: all leases are gone."""
+        """Checks that every data zone is empty, so all leases have ended."""
         def used():
             return [z for z in json.loads(self.ctl('zones', '--json').stdout)['zones'] if z['state'] != 'empty' and z.get('owner') != '(metadata)']
         wait_until(lambda: not used(), 'empty zones', 30)
 
     def evicts_again(self, pid):
-        """Checks that all memory comes back, and goes out again."""
+        """Checks that all memory comes back, and that it is evicted again."""
         self.await_pager(pid)
         before = self.out(pid)
         self.ask(pid)
@@ -139,7 +139,7 @@ class Scene(memory.Stage):
         wait_until(lambda: all((p.get('why') or '') == '' for p in (self.status(pid) or {'processes': [{'why': 'none'}]})['processes']), 'a pager that evicts')
 
     def host_ends(self, pid):
-        """Everything dies, and so does what is in the runtime directory."""
+        """Kills everything, and removes what is in the runtime directory."""
         for name in ('zns-mem', 'zns-memkeep', 'znsd'):
             self.kill_one(name, signal.SIGSTOP)
         for name in ('zns-memkeep', 'zns-mem', 'znsd'):
@@ -187,7 +187,7 @@ def dump_and_restore(scene, pid, *words, more=()):
 
 @case
 def volume(scene, args):
-    """90 % on zones: what the dump writes, what it reads, and every page afterwards."""
+    """With 90 % on zones: how much the dump writes, how much it reads, and every page afterwards."""
     scene = scene()
     program = scene.answerer(256, active=2)
     found, total = dump_and_restore(scene, program.pid)
@@ -209,7 +209,7 @@ def threads(scene, args):
 
 @case
 def tree(scene, args):
-    """Five processes that had pages in common; a unit that several have is named once."""
+    """Five processes that share pages; the checkpoint names a unit that several have only once."""
     scene = scene()
     program = scene.answerer(48, threads=2, children=4)
     dump_and_restore(scene, program.pid)
@@ -217,8 +217,9 @@ def tree(scene, args):
 
 @case
 def churn(scene, args):
-    """A program that forks, discards and writes all the time: the pages it had in the freeze."""
-    scene = scene(zones=768)    # each checkpoint keeps what was dead in the context's zones: several times its memory here
+    """A program that forks, discards and writes all the time: the checkpoint has the pages of the freeze."""
+    # each checkpoint also keeps what is dead in the context's zones, here several times its memory
+    scene = scene(zones=768)
     with open(scene.dir / 'out', 'w', encoding='ascii') as out, open(scene.dir / 'program.err', 'w', encoding='ascii') as err:
         program = subprocess.Popen([args.program, '64'], stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=scene.dir, start_new_session=True)
     scene.programs.append(program)
@@ -273,9 +274,8 @@ def redis(scene, args):
 
 @case
 def running(scene, args):
-    """--leave-running, twice, also live: the context continues to use its units; both checkpoints stay unchanged; the ends come in all
-    orders.
-    """
+    """--leave-running, twice, also live: the context goes on using its units; both checkpoints stay unchanged;
+    checkpoints and context end in all orders."""
     for order in ('context first', 'checkpoints first', 'one, context, other'):
         scene_ = scene()
         program = scene_.answerer(64, threads=2, children=1)
@@ -321,7 +321,7 @@ def running(scene, args):
 
 @case
 def deaths(scene, args):
-    """kill -9 of criu, helper, pager, keeper or broker at any moment of a dump: a whole checkpoint or none; the program runs on."""
+    """kill -9 of criu, helper, pager, keeper or broker at any moment of a dump: there is a complete checkpoint or none, and the program runs on."""
     scene = scene(zones=512)
     program = scene.answerer(64, threads=2, children=1)
     pid, rng, tally = program.pid, random.Random(11), {}
@@ -364,7 +364,7 @@ def deaths(scene, args):
 
 @case
 def host_dies(scene, args):
-    """Program, pager, keeper and broker all die: the checkpoint is whole, and what only the context had is reset."""
+    """Program, pager, keeper and broker all die: the checkpoint is complete, and zones that only the context had are reset."""
     scene = scene()
     program = scene.answerer(64)
     scene.shrink(program.pid, 0.3)
@@ -381,7 +381,7 @@ def host_dies(scene, args):
 
 @case
 def cuts(scene, args):
-    """The power goes at a write of the helper's or the broker's, with a loss: a whole checkpoint or none, units of the context included."""
+    """Power is cut at a write of the helper's or the broker's, with a loss: a complete checkpoint or none, including units of the context."""
     rng, tally = random.Random(5), [0, 0]
     for n in range(args.kills // 2):
         one = scene(zones=96)
@@ -389,7 +389,7 @@ def cuts(scene, args):
         one.shrink(program.pid, 0.4)
         who = 'broker' if n % 2 else 'helper'
         fault = f'cut-after={rng.randrange(3 if who == "broker" else 32)},loss={rng.randrange(1, 1 << 30)}'
-        if who == 'broker':      # the next one dies, unless the pager starts another one first
+        if who == 'broker':      # the next broker dies, unless the pager starts another one first
             one.kill_one('znsd')
             one.env.update(ZNS_EMU_FAULT=fault, ZNSD_KEEP_ENV='ZNS_EMU_FAULT')
             one.ctl('status', ok=False)
@@ -414,7 +414,7 @@ def cuts(scene, args):
 
 @case
 def tools(scene, args):
-    """Export, compaction, a lost catalogue, flatten, an incremental dump on it: all of them know such a checkpoint."""
+    """Export, compaction, a lost catalogue, flatten, an incremental dump on it: all work with such a checkpoint."""
     scene = scene()
     program = scene.answerer(48, children=1)
     pid = program.pid
@@ -446,7 +446,7 @@ def tools(scene, args):
 
 @case
 def refused(scene, args):
-    """What cannot be is refused in one line, and the program runs on under its budget."""
+    """Impossible requests are refused in one line, and the program runs on under its budget."""
     scene = scene()
     program = scene.answerer(32)
     pid = program.pid

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-memcrypt: memory on zones that is encrypted (Documentation/inside/memory.md), on emulated devices: what stands there, and what comes back.
+memcrypt: encrypted memory on zones (Documentation/inside/memory.md), on emulated devices: what the device has, and
+what comes back.
 
   memcrypt.py list | run NAME... | run -a     [--rounds N] [--kills N] [--build DIR]
 
@@ -41,7 +42,7 @@ class Clear(memcheckpoint.Scene):
             f.write(text + '\n')
 
     def blocks(self):
-        """(place in the file, page) of all that was ever written to the device's zones."""
+        """(offset in the file, page) of everything that was ever written to the device's zones."""
         with open(self.dir / 'dev', 'rb') as f:
             head = f.read(PAGE)
             begin, end = struct.unpack_from('<QQ', head, 128)
@@ -58,7 +59,7 @@ class Clear(memcheckpoint.Scene):
                     at = hole
 
     def plain_pages(self, mib):
-        """How many pages of an answerer stand on the device."""
+        """How many pages of an answerer are on the device."""
         known = {struct.pack('<4Q', *(((nr << 32 | 1) * 0x9E3779B97F4A7C15 + i) & (1 << 64) - 1 for i in range(4))) for nr in range(mib << 8)}
         return sum(page[:32] in known for _, page in self.blocks())
 
@@ -67,14 +68,14 @@ class Clear(memcheckpoint.Scene):
 
 
 class Encrypted(Clear):
-    """The device asks for encrypted checkpoints."""
+    """A stage whose device asks for encrypted checkpoints."""
     def __init__(self, args, zones=256):
         super().__init__(args, zones=zones)
         self.ctl('key', 'use', self.key)
 
 
 def same(function, name=None):
-    """A case of another suite, on an encrypted device."""
+    """Runs a case of another suite on an encrypted device."""
     name = name or function.__name__
     CASES[name] = function
     return function
@@ -82,7 +83,7 @@ def same(function, name=None):
 
 @case
 def plaintext(_, args):
-    """Whoever asks for it: no page of a program stands on the device. Without, nearly all do: the control."""
+    """Whatever asks for encryption, no page of a program is on the device. The control: without encryption nearly all are."""
     def look(how):
         scene = Clear(args)
         try:
@@ -117,9 +118,8 @@ def plaintext(_, args):
 
 @case
 def asked_later(scene, args):
-    """Encryption is switched on while a program pages unencrypted: nothing more is written in clear; after a new attach all is encrypted.
-
-    """
+    """Encryption is switched on while a program pages unencrypted: nothing more is written unencrypted; after a new
+    attach everything is encrypted."""
     scene = Clear(args)
     try:
         program = scene.answerer(48, active=20)
@@ -142,7 +142,7 @@ def asked_later(scene, args):
         scene.attach(program.pid, '4M')
         wait_until(lambda: resident(program.pid) <= 8 << 20, 'the budget')
         scene.ask(program.pid)
-        # an encrypted one, where no checkpoint is
+        # an encrypted context, while checkpoints are not encrypted
         scene.ctl('key', 'off')
         (scene.dir / 'conf/zns.conf').write_text('')
         entry = next((scene.dir / 'conf/devices.d').iterdir())
@@ -157,7 +157,7 @@ def asked_later(scene, args):
 
 
 def spoil(scene, what):
-    """All units of the context on the device."""
+    """Damages all units of the context on the device; returns how many."""
     zones = [z for z in json.loads(scene.ctl('zones', '--json').stdout)['zones'] if (z.get('owner') or '').startswith('memory:')]
     with open(scene.dir / 'dev', 'r+b') as f:
         begin, = struct.unpack_from('<Q', f.read(PAGE), 128)
@@ -169,7 +169,7 @@ def spoil(scene, what):
                     had = f.read(1)
                     f.seek(at + unit + 4711)
                     f.write(bytes([had[0] ^ 1]))
-            else:               # each unit is its neighbour
+            else:               # exchanges units: each gets its neighbour's bytes
                 f.seek(at)
                 old = f.read(zone['wp'])
                 f.seek(at)
@@ -179,7 +179,7 @@ def spoil(scene, what):
 
 @case
 def spoiled(_, args):
-    """Bits flipped on the device, units exchanged: the program gets SIGBUS or is killed, and never sees another byte."""
+    """Bits flipped and units exchanged on the device: the program gets SIGBUS or is killed, and never sees a wrong byte."""
     for what in ('bits', 'neighbours'):
         scene = Encrypted(args)
         try:
@@ -217,7 +217,7 @@ class Restored(memoryrestore.Stage):
 
 
 def restored(function):
-    """A case of memoryrestore.py."""
+    """Runs a case of memoryrestore.py."""
     def run(_, args):
         made, libc = [], ctypes.CDLL(None)
 
@@ -241,7 +241,8 @@ for one in (memoryrestore.pages, memoryrestore.deaths, memoryrestore.kills, memo
 
 @case
 def encrypted_origin(_, args):
-    """New checkpoints are plain again, and one that is encrypted is restored under a budget: what goes out is encrypted. No key: refused."""
+    """New checkpoints are plain again, and an encrypted one is restored under a budget: pages that go out are
+    encrypted. Without the key it is refused."""
     scene = Restored(args, zones=160)
     libc = ctypes.CDLL(None)
     libc.prctl(36, 1, 0, 0, 0)
@@ -268,7 +269,7 @@ def encrypted_origin(_, args):
 
 @case
 def pieces(scene, args):
-    """No page stands on the device after dumps that name units, and lazy pages come back."""
+    """No page is on the device after dumps that name units, and lazy pages come back."""
     scene = scene()
     program = scene.answerer(48, children=1)
     pid = program.pid
@@ -294,7 +295,7 @@ def pieces(scene, args):
 
 @case
 def rotated(scene, args):
-    """The master key is changed while the context lives: checkpoints before and after it are restored; without it none is."""
+    """The master key is changed while the context lives: checkpoints from before and after are restored; without the key none is."""
     scene = scene()
     program = scene.answerer(48)
     pid = program.pid
@@ -303,7 +304,7 @@ def rotated(scene, args):
     scene.ctl('key', 'create', scene.dir / 'other')
     scene.ctl('key', 'rotate', f'file:{scene.dir}/other')
     os.unlink(scene.dir / 'key')
-    scene.kill_one('zns-mem')       # the next pager needs no master key
+    scene.kill_one('zns-mem')       # a successor of the pager needs no master key
     scene.ask(pid)
     scene.await_pager(pid)
     scene.dump(pid, 'two', '--leave-running')
@@ -323,7 +324,7 @@ def rotated(scene, args):
 
 @case
 def erased(scene, args):
-    """rm --secure: refused while the context or another checkpoint has the same key; then nothing can be decrypted any more."""
+    """rm --secure is refused while the context or another checkpoint has the same key; after it succeeds nothing can be decrypted any more."""
     scene = scene()
     program = scene.answerer(48)
     pid = program.pid
@@ -343,7 +344,8 @@ def erased(scene, args):
     wait_until(lambda: not scene.ctl('memory', 'status', '--json').stdout.count('pid-'), 'the end of the context')
     wait_until(lambda: scene.ctl('rm', '--secure', one, ok=False).stderr.count('flatten'), 'the end of its lease', 30)
     must_fail('flatten', 'rm', '--secure', one)
-    must_fail('flatten', 'export', '--oci', two, scene.dir / 'layout')     # its units are encrypted with another key than its own
+    # the context's units are encrypted with another key than the checkpoint's own
+    must_fail('flatten', 'export', '--oci', two, scene.dir / 'layout')
     scene.ctl('flatten', two)
     scene.ctl('export', '--oci', two, scene.dir / 'layout')
     scene.ctl('rm', '--secure', one)
@@ -357,7 +359,7 @@ def erased(scene, args):
 
 @case
 def forged(scene, args):
-    """Units of a checkpoint are changed on the device: refused by verify and by the restore, and nothing else is."""
+    """Units of a checkpoint are changed on the device: verify and the restore refuse that checkpoint, and no other."""
     scene = scene()
     program = scene.answerer(48)
     pid = program.pid

@@ -48,7 +48,7 @@ def wait_until(true, what, seconds=DEADLINE_S):
 
 
 class Stage:
-    """A directory, a device and the programs on it."""
+    """A directory with a device and the programs that run on it."""
     def __init__(self, args, zones=64):
         self.args, self.dir = args, Path(tempfile.mkdtemp(prefix='zns-memory-'))
         self.env = {**os.environ, 'ZNS_RUN': str(self.dir / 'run'), 'ZNS_CONFIG': str(self.dir / 'conf'), 'ZNSD_IDLE_S': '1'}
@@ -67,7 +67,7 @@ class Stage:
         return self.ctl('memory', 'attach', pid, '--dram', dram)
 
     def pager_by_hand(self, program, dram, **variables):
-        """Starts a pager with these variables: its device fails, or it stops at some point. Its successors do not get them."""
+        """Starts a pager with extra variables: its device fails, or it stops at some point. Its successors do not get them."""
         log = self.dir / 'pager.log'
         with open(log, 'w', encoding='ascii') as out:
             one = subprocess.Popen([self.args.bin / 'zns-mem', '--name', f'pid-{program.pid}', '--dram', dram, str(program.pid)],
@@ -85,7 +85,7 @@ class Stage:
     def status(self, pid):
         done = self.ctl('memory', 'status', f'pid-{pid}', '--json', ok=False)
         if done.returncode:
-            return None          # between two pagers
+            return None          # while there is no pager
         found = json.loads(done.stdout)
         pager = re.search(r'pager PID (\d+)', self.ctl('memory', 'status', f'pid-{pid}', ok=False).stdout)
         found['pager'] = int(pager.group(1)) if pager else 0
@@ -98,7 +98,7 @@ class Stage:
         return program
 
     def pages(self, mib):
-        """keeper_of_pages, with all of its memory there."""
+        """Starts keeper_of_pages, with all of its memory present."""
         program = self.start(self.args.program, mib)
         program.stdout.readline()
         return program
@@ -108,7 +108,7 @@ class Stage:
         return found['evicted_units'] if found else 0
 
     def await_units(self, program, units, each=None):
-        """Waits until this many more units went out."""
+        """Waits until this many more units were evicted."""
         begin = self.out(program.pid)
 
         def reached():
@@ -120,12 +120,12 @@ class Stage:
         wait_until(reached, f'{units} units out', 600)
 
     def there_and_back(self, program):
-        """The number of units that went out or came back, whichever is less."""
+        """Units that were evicted or that came back, the smaller number of the two."""
         found = self.status(program.pid)
         return min(found['evicted_units'], found['read_units']) if found else 0
 
     def await_units_asked(self, program, units, ask):
-        """Waits until this many more units went out; with --units, until as many came back, too. Each answer is checked."""
+        """Waits until this many more units were evicted; with --units, until that many came back, too. Checks each answer."""
         self.await_units(program, units, each=ask)
         end, last = time.monotonic() + DEADLINE_S, 0
         while last < self.args.units:
@@ -176,12 +176,12 @@ class Stage:
             return ''
 
     def all_of(self, name):
-        """Our daemons of this name, the oldest first: a pager has a holder of the same name."""
+        """PIDs of our daemons of this name, the oldest first: a pager's holder has the pager's name."""
         found = [p for p in self.ours_all() if self.comm(p) == name]
         return [int(p.name) for p in sorted(found, key=started)]
 
     def kill_one(self, name, sig=signal.SIGKILL):
-        """A signal for one of our daemons."""
+        """Sends a signal to one of our daemons."""
         for pid in self.all_of(name)[:1]:
             try:
                 os.kill(pid, sig)
@@ -191,13 +191,13 @@ class Stage:
         return False
 
     def kill_both(self):
-        """Kills pager and keeper, so that neither can replace the other."""
+        """Kills pager and keeper at once, so that neither can replace the other."""
         self.kill_one('zns-mem', signal.SIGSTOP)
         self.kill_one('zns-memkeep')
         self.kill_one('zns-mem')
 
     def killed_right(self, program, seconds=DEADLINE_S):
-        """Waits for its end, and checks that every page that it read until then was right."""
+        """Waits for its end, and checks that no page that it had read was wrong."""
         program.wait(seconds)
         wrong = (self.dir / 'program.err').read_text()
         if program.returncode not in (-signal.SIGKILL, -signal.SIGBUS) or ': page ' in wrong:
@@ -205,7 +205,7 @@ class Stage:
 
 
 def started(proc):
-    """Start time in ticks, and the PID, which decides between two processes of the same tick."""
+    """Key for sorting by age: the start time in ticks, then the PID for processes of the same tick."""
     try:
         return int((proc / 'stat').read_text().rpartition(')')[2].split()[19]), int(proc.name)
     except OSError:
@@ -218,7 +218,7 @@ def resident(pid):
 
 @case
 def budget(stage, args):
-    """Back to its budget while it works; the rest of its memory is on zones; all comes back."""
+    """The program returns to its budget while it works; the rest of its memory is on zones; a detach brings all of it back."""
     stage = stage()
     program = stage.pages(96)
     stage.attach(program.pid, '48M')
@@ -247,7 +247,7 @@ def soak(stage, args):
 
 @case
 def deaths(stage, args):
-    """kill -9 of pager, keeper and broker, one after the other, under load; the service always continues."""
+    """kill -9 of pager, keeper and broker, one after the other, under load: each is replaced, and the program is served."""
     stage, killed, names = stage(), [], ['zns-mem', 'znsd', 'zns-memkeep']
     program = stage.pages(48)
     stage.attach(program.pid, '8M')
@@ -296,7 +296,7 @@ sys.stdin.readline()'''
 
 @case
 def many(stage, args):
-    """400 children that live at once, and the pager is killed among them: all run, each has all that its parent had."""
+    """400 children live at once, and the pager is killed meanwhile: all run on, and each has all that its parent had."""
     stage = stage()
     program = stage.start('/usr/bin/python3', '-c', FAMILY, stdin=subprocess.PIPE)
 
@@ -326,7 +326,7 @@ def many(stage, args):
 
 @case
 def both(stage, args):
-    """Pager and keeper die together: the program is killed, and has seen nothing wrong."""
+    """Pager and keeper die together: the program is killed, and has read nothing wrong."""
     stage = stage()
     program = stage.pages(48)
     stage.attach(program.pid, '8M')
@@ -337,12 +337,12 @@ def both(stage, args):
 
 @case
 def unkept(stage, args):
-    """The control: pager, keeper and the pager's holder die together, and evicted memory is gone."""
+    """The control: pager, keeper and the pager's holder die together, and evicted memory is gone, which the program notices."""
     stage = stage()
     program = stage.pages(48)
     stage.attach(program.pid, '8M')
     stage.await_units(program, 100)
-    stage.kill_one('zns-mem', signal.SIGSTOP)     # otherwise the pager starts another keeper at once
+    stage.kill_one('zns-mem', signal.SIGSTOP)     # otherwise the pager would start another keeper at once
     stage.kill_one('zns-memkeep')
     for pid in stage.all_of('zns-mem'):
         os.kill(pid, signal.SIGKILL)
@@ -357,7 +357,7 @@ def unkept(stage, args):
 
 @case
 def full(stage, args):
-    """No zone is left: eviction stands still with a warning, the program runs."""
+    """No zone is left: eviction stops with a warning, and the program runs on."""
     stage = stage(zones=10)
     program = stage.pages(96)
     stage.attach(program.pid, '16M')
@@ -370,7 +370,7 @@ def full(stage, args):
 
 @case
 def write_errors(stage, args):
-    """Writes that fail: zones are replaced, units stay where they are, nothing is lost."""
+    """Writes fail: zones are replaced, units stay in memory until then, nothing is lost."""
     stage = stage()
     program = stage.pages(64)
     stage.pager(program, '16M', ZNS_EMU_FAULT='write-after=40x5')
@@ -380,7 +380,7 @@ def write_errors(stage, args):
 
 @case
 def read_errors(stage, args):
-    """A unit that cannot be read: the program gets SIGBUS or is killed, and never sees zeroes."""
+    """A unit cannot be read: the program gets SIGBUS or is killed, and never reads zeroes."""
     stage = stage()
     program = stage.pages(64)
     stage.pager(program, '16M', ZNS_EMU_FAULT='read-after=200x*')
@@ -412,7 +412,8 @@ RIGHTS = sum(1 << n for n in (1, 2, 5, 12, 14, 19, 21, 23, 24))
 
 @case
 def rights(stage, args):
-    """Pager, holder, keeper, and the broker that a pager starts, have few capabilities; so have those that follow them. They suffice for another user's program."""
+    """Pager, holder, keeper, and the broker that a pager starts, have only these few capabilities, and so have their
+    successors. They suffice for a program of another user."""
     stage = stage()
     for folder in (stage.dir, args.program.parent):
         folder.chmod(0o711)
@@ -441,7 +442,7 @@ def rights(stage, args):
 
 @case
 def upgraded(stage, args):
-    """The pager's file is replaced by one that cannot take over what the old one has: the next pager is of the old one's build, and so is the one after."""
+    """The pager's file is replaced by one of another version, which cannot take over from the old pager: its successors are still the old build."""
     stage = stage()
     stage.args = copy.copy(args)
     stage.args.bin = stage.dir / 'bin'
@@ -463,7 +464,7 @@ def upgraded(stage, args):
 
 @case
 def names(stage, args):
-    """Contexts that are called as the keeper is, and with all the bytes that a name may have: each is found, and goes on after its pager's death."""
+    """Contexts named like the keeper's files, and with the longest possible name: each is found, and continues after its pager's death."""
     stage = stage()
     for name in ('keeper', 'keeper.lock', 'n' * 200):
         program = stage.pages(8)
@@ -486,7 +487,7 @@ def names(stage, args):
 
 @case
 def redis(stage, args):
-    """Redis under load: it has every value, before and after the detach."""
+    """Redis under load has every value, before and after the detach."""
     if not shutil.which('redis-server'):
         raise Skipped('no redis-server')
     stage = stage()
@@ -522,7 +523,7 @@ def redis(stage, args):
 
 
 def asked(stage, program, budget, units=300):
-    """A program that answers each line with "ok": it has looked at all it has."""
+    """A program that answers each line with "ok" after it has checked all its memory."""
     answers = 0
 
     def ask():
@@ -546,7 +547,7 @@ def asked(stage, program, budget, units=300):
 
 @case
 def node(stage, args):
-    """node: a heap of objects, some of which are made anew at each look."""
+    """node: a heap of objects, some of which are made anew at each check."""
     if not shutil.which('node'):
         raise Skipped('no node')
     code = '''const a = []; for (let i = 0; i < 300000; i++) a.push({n: i, s: 'x' + i, l: [i, i + 1, i + 2]});
@@ -557,7 +558,7 @@ def node(stage, args):
       for (let i = t % 7; i < a.length; i += 7) a[i] = {n: i, s: 'x' + i, l: [i, i + 1, i + 2]};
       console.log(bad ? 'bad ' + bad : 'ok'); });'''
     stage = stage()
-    # UV_USE_IO_URING=0: newer ones have an io_uring of their own, and are refused
+    # UV_USE_IO_URING=0: newer versions have an io_uring of their own and would be refused
     program = stage.start('node', '-e', code, stdin=subprocess.PIPE, env={**os.environ, 'UV_USE_IO_URING': '0'})
     asked(stage, program, '64M')
 

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-memoryapps: programs that people run, under a budget of DRAM: each is asked for what it was given while most of its memory is
-on zones, and after the detach.
+memoryapps: programs that people run, under a budget of DRAM. Each is asked for its data while most of its memory is on
+zones, and again after the detach.
 
   memoryapps.py list | run NAME... | run -a     [--build DIR]
 """
@@ -28,7 +28,7 @@ SUMS = '''select (select sum(abalance) from pgbench_accounts) = (select sum(bbal
 
 @case
 def postgresql(stage, args):
-    """PostgreSQL, a tree of forks, with checksums, under pgbench; then an aggregate and a sort that need memory of their own."""
+    """PostgreSQL, a tree of forked processes, with checksums, under pgbench; then an aggregate and a sort that need memory of their own."""
     if not PG:
         raise Skipped('no PostgreSQL')
     user = next((u for u in ('postgres', 'nobody') if u in {p.pw_name for p in pwd.getpwall()}), None)
@@ -99,12 +99,12 @@ def java_g1(stage, args):
 
 @case
 def java_zgc(stage, args):
-    """A JVM with ZGC, whose heap is a memfd that is mapped several times: it is shared memory, and stays."""
+    """A JVM with ZGC, whose heap is a memfd that is mapped several times: that is shared memory, and is not evicted."""
     jvm(stage, '-XX:+UseZGC', shared=True)
 
 
 def get(path, url):
-    """What a server on a socket of this path answers."""
+    """The answer of a server on a socket of this path."""
     with socket.socket(socket.AF_UNIX) as sk:
         sk.settimeout(memory.DEADLINE_S)
         sk.connect(str(path))
@@ -115,7 +115,7 @@ def get(path, url):
 
 @case
 def nginx(stage, args):
-    """nginx with several workers: its answers match its files; workers are replaced meanwhile."""
+    """nginx with several workers: its answers match its files, also when workers are replaced."""
     if not shutil.which('nginx'):
         raise Skipped('no nginx')
     stage = stage()
@@ -134,7 +134,7 @@ user root; http {{ access_log off; sendfile off; server {{ listen unix:{stage.di
     ask()
     stage.attach(program.pid, '2M')
     stage.await_units_asked(program, 20, ask)
-    program.send_signal(1)       # new workers
+    program.send_signal(1)       # replaces the workers
     time.sleep(1)
     ask()
     found = stage.status(program.pid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cases of tools.py: `znsctl memory` on a real task, and what other commands say of a context."""
+"""Cases of tools.py: `znsctl memory` on a real task, and what other commands say about a context."""
 import ctypes
 import json
 import os
@@ -33,7 +33,7 @@ def of_memory(scene):
 
 
 def daemon_that_knows(directory, containers):
-    """A Docker daemon's socket, for GET /containers/NAME/json: its path. @containers: name to the PID, 0 if it does not run."""
+    """Imitates a Docker daemon's socket for GET /containers/NAME/json; returns its path. @containers: name to PID, 0 if it does not run."""
     class Answer(socketserver.StreamRequestHandler):
         def handle(self):
             name = self.rfile.readline().decode().split()[1].split('/')[2]
@@ -57,7 +57,7 @@ PAGEMAP_SCAN = 3 << 30 | 96 << 16 | ord('f') << 8 | 16
 
 
 def without(calls, ioctls=()):
-    """For preexec_fn: these system calls and ioctls answer ENOSYS."""
+    """Returns a preexec_fn after which these system calls and ioctls fail with ENOSYS."""
     def op(code, yes, no, k):
         return struct.pack('HBBI', code, yes, no, k)
     load, equal, ret = 0x20, 0x15, 0x06
@@ -65,7 +65,7 @@ def without(calls, ioctls=()):
     filters = op(load, 0, 0, 0)
     for n in calls:
         filters += op(equal, 0, 1, n) + op(ret, 0, 0, refused)
-    for n in ioctls:    # 24: the low half of its second argument
+    for n in ioctls:    # 24: offset of the low half of the second argument, the ioctl's number
         filters += op(equal, 0, 3, IOCTL) + op(load, 0, 0, 24) + op(equal, 0, 1, n) + op(ret, 0, 0, refused) + op(load, 0, 0, 0)
     filters += op(ret, 0, 0, allowed)
     text = ctypes.create_string_buffer(filters, len(filters))
@@ -73,14 +73,14 @@ def without(calls, ioctls=()):
     libc = ctypes.CDLL(None, use_errno=True)
 
     def install():
-        text            # stays as long as this does
+        text            # keeps the filter's text alive as long as this function
         if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, prog, 0, 0):
             raise OSError(ctypes.get_errno(), 'no filter of system calls')
     return install
 
 
 def told_without(scene, calls, ioctls=()):
-    """`znsctl memory status` there, as JSON and as text."""
+    """`znsctl memory status` under such a filter: (its JSON, its text)."""
     def run(*more):
         return subprocess.run([scene.device.cfg.znsctl, 'memory', 'status', *more], env=scene.device.env, stdin=subprocess.DEVNULL,
                               preexec_fn=without(calls, ioctls), check=True, capture_output=True, text=True).stdout
@@ -89,7 +89,7 @@ def told_without(scene, calls, ioctls=()):
 
 @case
 def memory_of_kernels(scene):
-    """All missing features of a kernel are listed, not only the first, each with its replacement."""
+    """All features that a kernel lacks are listed, not only the first, each with its substitute."""
     scene = scene(FAST, size=1)
     here = context(scene)['kernel']
 
@@ -116,7 +116,7 @@ def memory_of_kernels(scene):
 
 @case
 def memory_of_container(scene):
-    """A container is found by its name; one that does not run, or is not there, is said to be so."""
+    """A container is found by its name; for one that does not run, or does not exist, the error says so."""
     scene = scene(FAST, size=32)
     sock = daemon_that_knows(scene.dir, {'shop': scene.task.pid, 'ended': 0})
     scene.device.env['DOCKER_HOST'] = f'unix://{sock}'
@@ -134,7 +134,7 @@ def memory_of_container(scene):
 
 
 def top(scene, name):
-    """The output of top while the task reads all of its memory, and when it does nothing."""
+    """Output of `memory top` while the task reads all of its memory, and while it does nothing."""
     done = threading.Event()
 
     def use():
@@ -148,7 +148,7 @@ def top(scene, name):
 
     row, user = None, threading.Thread(target=use)
     user.start()
-    try:    # on a busy machine nothing may be evicted for some seconds, since a thread does not stop, and so nothing comes back
+    try:    # on a busy machine a thread may not stop for some seconds, so nothing is evicted and nothing comes back
         if not wait_until(busy, 60, 0.1):
             raise Failed(f'top: {row}')
     finally:
@@ -160,7 +160,7 @@ def top(scene, name):
 
 @case
 def memory(scene):
-    """attach, status, limit and detach of a task: it is under its budget, its memory is right, and all zones come back."""
+    """attach, status, limit and detach of a task: it stays under its budget, its memory is right, and all zones are freed."""
     scene = scene(FAST, size=96)
     pid = str(scene.task.pid)
     kernel = context(scene)['kernel']
@@ -192,9 +192,9 @@ def memory(scene):
             raise Failed('no zone is called memory:web')
         run_ctl(scene, 1, 'reset', '--zone', str(mine[0]['index']))
         run_ctl(scene, 0, 'reset', '--all-garbage')
-        # Dumps go elsewhere, and a broker that is new leaves the zones alone.
+        # Dumps use other zones, and a new broker leaves the context's zones alone.
         broker = scene.device.status()['broker_pid']
-        os.kill(begun['pid'], signal.SIGSTOP)       # otherwise it would start the next broker
+        os.kill(begun['pid'], signal.SIGSTOP)       # otherwise the pager would start the next broker
         os.kill(broker, signal.SIGKILL)
         wait_until(lambda: not alive(broker), 10)
         said = run_ctl(scene, 1, 'format', scene.device.spec, '--force')

@@ -5,10 +5,10 @@ memorykills: kill -9 of pager, keeper and broker, alone and together, while a un
 
   memorykills.py list | run STATE... | run -a     [--build DIR]
 
-A test build's pager stands still where a unit enters the state (ZNS_MEM_HALT). Then they die. What is left of the three goes on, and
-so do those who take their places; each page of the program is looked at. Who survived is killed afterwards, too: its successor must
-have everything. Where pager and keeper die, nobody can go on: the program must be killed, and have seen nothing wrong. If nothing of it
-was on zones yet, it runs on with all that it had.
+A test build's pager stops itself where a unit enters the state (ZNS_MEM_HALT); then the processes are killed. The
+others and the successors must continue, and every page of the program is checked. Afterwards the survivors are killed,
+too: their successors must have everything. If pager and keeper die together, nobody can continue: the program must be
+killed, and have read nothing wrong. If nothing of it was on zones yet, it runs on with all its memory.
 """
 import collections
 import os
@@ -24,7 +24,7 @@ memory.CASES.clear()
 STATES = ('RES', 'BUSY', 'WPING', 'COPY', 'WRITE', 'DROP', 'ZONE', 'LOADING', 'CLEAN')
 NAMES = {'P': 'zns-mem', 'K': 'zns-memkeep', 'B': 'znsd'}
 DEAD = tuple(os.environ.get('ZNS_TEST_DEAD', 'P K B PB KB PK PKB').split())
-GRACE_S = 25        # the holder waits for ten
+GRACE_S = 25        # the holder waits for ten seconds
 MOMENTS = (2, 15, 40)
 
 
@@ -44,7 +44,7 @@ def kill(stage, name):
 
 
 def goes_on(stage, program, dead):
-    """All that died are replaced, and units go out."""
+    """Waits until each killed process has a successor and units are evicted."""
     wait_until(lambda: (stage.status(program.pid) or {}).get('pager') not in (None, 0, *dead), 'a pager')
     wait_until(lambda: set(stage.all_of('zns-memkeep')) - dead, 'a keeper')
     stage.await_units(program, 30)
@@ -54,7 +54,7 @@ def scene(stage, state, nr, who):
     program = stage.pages(24)
     pager = stage.pager_by_hand(program, '6M', ZNS_MEM_HALT=f'{STATES.index(state)}@{nr}').pid
     wait_until(lambda: stands_still(pager), f'a unit that is {state}')
-    dead = {kill(stage, NAMES[c]) for c in who[::-1]}     # the keeper is killed before the pager, which would otherwise start another one
+    dead = {kill(stage, NAMES[c]) for c in who[::-1]}     # the keeper first: a pager would start another keeper
     if {'P', 'K'} <= set(who):
         return ends(stage, program)
     if 'P' not in who:

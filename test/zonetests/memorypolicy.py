@@ -46,7 +46,7 @@ class Cached:
 
 
 def all_out(stage, pid, room):
-    """Waits until all memory that can go out is out; then sets the budget to @room."""
+    """Waits until all memory that can be evicted is on zones; then sets the budget to @room."""
     stage.ctl('memory', 'limit', pid, '--dram', '1M')
     seen = []
 
@@ -59,7 +59,7 @@ def all_out(stage, pid, room):
 
 
 def second_time(stage, option):
-    """Number of faults in the second activation, which asks for the same objects in the same order."""
+    """Number of faults in the second activation, which asks for the same objects in the same order as the first."""
     program = Cached(stage, 60)
     stage.ctl('memory', 'attach', program.pid, '--dram', '128M', *option)
     objects = list(range(60))
@@ -91,9 +91,9 @@ def recurring(stage, args):
 
 @case
 def activated(stage, args):
-    """A program that idles, and uses the same objects in another order each time: the second activation has less than half of
-    the first one's faults; so has the third, whose pager is a successor. The objects are of one or two units and apart, so they are
-    no streams."""
+    """A program that idles, and then uses the same objects in another order each time: the second activation has less
+    than half of the first one's faults. So has the third, whose pager is a successor. The objects are one or two
+    units long and lie apart, so they are no streams."""
     stage = stage()
     program = Cached(stage, 250, 64 << 10)
     stage.ctl('memory', 'attach', program.pid, '--dram', '96M')
@@ -122,7 +122,7 @@ def configure(stage, text):
 
 @case
 def divided(stage, args):
-    """Two contexts, room for one: who works has most of it, who is idle shrinks to its minimum at most; also after a kill -9."""
+    """Two contexts, and room for one: the one that works gets most of it, the idle one shrinks, but not below its minimum; also after a kill -9."""
     stage = stage()
     old = (stage.dir / 'conf' / 'zns.conf').read_text() if (stage.dir / 'conf' / 'zns.conf').exists() else ''
     configure(stage, old + 'memory-dram = 72M\n')
@@ -159,7 +159,7 @@ def divided(stage, args):
 
 @case
 def said_badly(stage, args):
-    """Invalid settings: one line each, and nothing is attached."""
+    """Invalid settings: one error line each, and nothing is attached."""
     stage = stage()
     conf = stage.dir / 'conf' / 'zns.conf'
     old = conf.read_text() if conf.exists() else ''

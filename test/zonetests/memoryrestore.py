@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-memoryrestore: `criu restore --zns-memory`: programs that come back under a budget of DRAM, with the rest in their checkpoint.
+memoryrestore: `criu restore --zns-memory`: programs that are restored under a budget of DRAM, with the rest of their
+memory in the checkpoint.
 
   memoryrestore.py list | run NAME... | run -a     [--build DIR]
 
-Programs check every page of theirs, before and after (memory/keeper_of_pages.c), or are asked what they were given (Redis).
+Programs check every page of their own, before and after (memory/keeper_of_pages.c), or are asked for their data
+(Redis).
 """
 import ctypes
 import json
@@ -31,7 +33,7 @@ def case(function):
 
 
 class Restored:
-    """A program that was dumped and is restored; its pages are its own to check."""
+    """A program that was dumped and is restored, and that checks its own pages."""
     def __init__(self, stage, words, ready, zones=96):
         self.stage, self.args = stage, stage.args
         self.images, self.log = stage.dir / 'images', stage.dir / 'program.out'
@@ -61,7 +63,7 @@ class Restored:
         return self.stage.checkpoints()[-1]
 
     def reap(self):
-        """A PID is free when nobody is in its session either; orphans are ours (subreaper)."""
+        """Waits until the PID is free, which also needs that no process is left in its session; orphans become our children (subreaper)."""
         def gone():
             for proc in Path('/proc').glob('[0-9]*'):
                 try:
@@ -75,7 +77,7 @@ class Restored:
         wait_until(gone, 'the end of its session', 20)
 
     def again(self):
-        """Makes its output the same as at the dump, since criu compares it."""
+        """Cuts its output back to the size at the dump, which criu compares."""
         self.reap()
         os.truncate(self.log, self.size)
 
@@ -87,7 +89,8 @@ class Restored:
         return self.log.read_text()
 
     def alive(self):
-        """A zombie that is ours to collect, or criu's that is about to end, has its PID still, which the next restore wants."""
+        """Does any process have the PID that the next restore needs? A zombie counts if it is our child, or the child
+        of a criu that is about to end."""
         try:
             os.waitpid(self.pid, os.WNOHANG)
         except OSError:
@@ -105,12 +108,12 @@ class Restored:
 
 class Stage(memory.Stage):
     def contexts(self):
-        """How many there are; a pager may be dying."""
+        """The number of contexts; one more if a pager is dying."""
         done = self.ctl('memory', 'status', '--json', ok=False)
         return len(json.loads(done.stdout)['contexts']) + bool(done.returncode)
 
     def kill_words(self, word):
-        """kill -9 of one of ours with this word in its command."""
+        """kill -9 of one of our processes that has this word in its command line."""
         for proc in Path('/proc').glob('[0-9]*'):
             try:
                 words = (proc / 'cmdline').read_bytes().decode(errors='replace').split('\0')
@@ -129,13 +132,13 @@ def pages_ready(r):
 
 
 def ended_well(r, killed=False):
-    """At SIGTERM the program reads all of its pages; checks its answer."""
+    """Sends SIGTERM, at which the program reads all of its pages; checks its answer."""
     os.kill(r.pid, signal.SIGTERM)
     wait_until(lambda: not r.alive(), 'the end of the program', 300)
     r.reap()
     last = r.text().splitlines()[-1]
     wrong = re.fullmatch(r'end (?:\d+ )?(\d+)', last)
-    # a child that is forked in the moment in which the pager dies is lost (memory.md)
+    # a child that is forked at the moment when the pager dies is lost (memory.md)
     lost = len(re.findall(r'^child \d+: status', r.text(), re.M)) if killed else 0
     if not wrong or int(wrong.group(1)) > lost or f'pid {r.pid}: page ' in r.text():
         said = [line for line in r.text().splitlines() if re.match(r'pid|child', line)]
@@ -151,7 +154,7 @@ def refused(stage, ident):
 
 
 def removed(stage, ident):
-    """Within a second or two of its last unit it may go."""
+    """Waits until rm succeeds: within a second or two after the last unit has left the checkpoint."""
     wait_until(lambda: not stage.ctl('rm', ident, ok=False).returncode, 'rm', 20)
 
 
@@ -167,7 +170,7 @@ def unread(r):
 
 @case
 def pages(stage, args):
-    """A program that checks every page: under a fifth of its memory from its first moment, rm refused; then detached"""
+    """A program that checks every page: it has at most a fifth of its memory from its first moment on, rm is refused; then it is detached"""
     r = Restored(stage(zones=160), [args.program, 64], pages_ready)
     ident = r.dump()
     r.restore('13M')
@@ -194,7 +197,7 @@ def pages(stage, args):
 
 @case
 def first_touch(stage, args):
-    """Restored again and again: what is touched first is the pager's to answer, not the daemon's that gave it all away (6 of 65 had zeroes)"""
+    """Restored again and again: the pager must answer the first faults, not the daemon that has handed everything over (6 of 65 had read zeroes)"""
     r = Restored(stage(zones=160), [args.program, 24], pages_ready)
     r.dump()
     for n in range(args.kills):
@@ -208,7 +211,7 @@ def first_touch(stage, args):
 
 @case
 def deaths(stage, args):
-    """kill -9 of pager, keeper and broker while its memory is in the checkpoint: a successor reads on, rm stays refused"""
+    """kill -9 of pager, keeper and broker while its memory is in the checkpoint: a successor reads on, and rm stays refused"""
     r = Restored(stage(zones=160), [args.program, 64], pages_ready)
     ident = r.dump()
     r.restore('13M')
@@ -228,7 +231,7 @@ def deaths(stage, args):
 
 @case
 def kills(stage, args):
-    """kill -9 of whoever takes part, at any moment of the restore: it fails and leaves nothing, or the program has all"""
+    """kill -9 of any process that takes part, at any moment of the restore: it fails and leaves nothing, or the program has everything"""
     r = Restored(stage(zones=160), [args.program, 24], pages_ready)
     r.dump()
     rng, whole, failed = random.Random(5), 0, 0
@@ -249,7 +252,7 @@ def kills(stage, args):
             try:
                 wait_until(seen, f'the program goes on ({name} killed)', 30 if name != 'restore' else 5)
             except Failed:
-                if name != 'restore':      # without criu, tasks stay half restored
+                if name != 'restore':      # after criu's death tasks would stay half restored
                     raise
                 os.kill(r.pid, signal.SIGKILL)
                 wait_until(lambda: not r.alive(), 'its end')
@@ -329,7 +332,7 @@ def guarded(stage, args):
 
 
 def redis_of(stage, *options):
-    """A Redis, and who asks it: the words of a command, or a text with a command in each line."""
+    """Sends a Redis the words of a command, or a text with a command in each line; returns its answer."""
     if not shutil.which('redis-server'):
         raise memory.Skipped('no redis-server')
     sock = stage.dir / 'redis.sock'
@@ -342,7 +345,7 @@ def redis_of(stage, *options):
 
 @case
 def redis(stage, args):
-    """Redis: every value, from zones, before and after a kill of the pager and a detach"""
+    """Redis has every value, from zones, before and after a kill of the pager and a detach"""
     one = stage(zones=160)
     r, ask = redis_of(one)
 
@@ -372,14 +375,15 @@ def redis(stage, args):
     got = cli('\n'.join(f'GET k{n}' for n in value))
     if [n for n in value if got[n] != value[n]]:
         raise Failed('a value is wrong after the detach')
-    os.kill(r.pid, signal.SIGKILL)     # it has none of our environment variables, by which it could be found
+    os.kill(r.pid, signal.SIGKILL)     # it has no environment variable by which we could find it
     print(f'    of {before >> 20} MiB {early >> 20} were in the checkpoint at the first answer, {late >> 20} after 8000')
     removed(one, ident)
 
 
 @case
 def redis_again(stage, args):
-    """A Redis of some 400 MB restored again and again: first answers are right, it stays, and has all (its own digest)"""
+    """A Redis of some 400 MB is restored again and again: its first answers are right, it stays under its budget, and
+    has everything (its own digest)"""
     one = stage(zones=260)
     r, cli = redis_of(one, '--enable-debug-command', 'yes')
     cli('DEBUG', 'POPULATE', '1000000', 'key', '300')
@@ -388,7 +392,8 @@ def redis_again(stage, args):
     asked = '\n'.join(f'GET key:{n}' for n in some)
     want = cli(text=asked)
     r.dump('--ext-unix-sk')
-    turns = max(args.kills // 4, 1)     # its digest reads all memory under the budget: more than a minute for each
+    # the digest reads all memory under the budget, which takes more than a minute for each
+    turns = max(args.kills // 4, 1)
     for turn in range(turns):
         r.again()
         r.restore('100M', '--ext-unix-sk', '--zns-container', f'turn{turn}')
@@ -407,7 +412,7 @@ def redis_again(stage, args):
 
 @case
 def chain(stage, args):
-    """An incremental checkpoint: what comes from its parent is not lazy for CRIU; it has all, and the budget is kept"""
+    """An incremental checkpoint: memory that comes from its parent is not lazy for CRIU; everything is there, and the budget is kept"""
     r = Restored(stage(zones=200), [args.program, 48], pages_ready)
     first, dev = r.images.parent / 'first', f'emu:{r.stage.dir}/dev'
     first.mkdir()
@@ -423,7 +428,7 @@ def chain(stage, args):
 
 @case
 def refusals(stage, args):
-    """What cannot be done is said in one line, nothing is left, and a full restore works afterwards"""
+    """What cannot be done is refused in one line, nothing is left, and a full restore works afterwards"""
     one = stage(zones=160)
     r = Restored(one, [args.program, 16], pages_ready)
     r.dump()
@@ -439,7 +444,7 @@ def refusals(stage, args):
     no('leave out --lazy-pages', '8M', '--lazy-pages')
     no('is for criu restore', begin=lambda: r.criu('lazy-pages', '-D', r.images, '-W', r.images / 'work', '-o', 'restore.log',
                                                    '--zns-memory', '8M', ok=False))
-    # another context with that name
+    # another context has that name
     other = one.pages(16)
     name = json.loads(one.ctl('ls', '--json').stdout)['checkpoints'][0]['container']
     one.ctl('memory', 'attach', other.pid, '--dram', '8M', '--name', name)

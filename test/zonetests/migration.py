@@ -38,7 +38,7 @@ def free_port():
 
 
 class Daemon:
-    """criu as a server: it is there when it says so on its status descriptor."""
+    """A criu that serves: it has started when it says so on its status descriptor."""
 
     def __init__(self, scene, args, env=None, prefix=(), refused=False):
         self.scene, self.log = scene, scene.log()
@@ -103,7 +103,7 @@ def send(scene, task, images, port, extra=(), env=None, prefix=(), address=HERE)
 
 
 def copy_images(source, target):
-    """What scp or rsync would do: all images of the sender into the receiver's directory."""
+    """Copies all images of the sender into the receiver's directory, as scp or rsync would."""
     names = [p.name for p in source.iterdir() if p.suffix == '.img']
     for name in names:
         shutil.copy(source / name, target)
@@ -111,7 +111,7 @@ def copy_images(source, target):
 
 
 def transfer(scene, task, extra=(), dump_extra=()):
-    """Page server, dump, copy: (sender's directory, receiver's directory, id of the pages)."""
+    """Sends a dump to a page server and copies the other images. Returns (sender's directory, receiver's directory, id of the pages)."""
     sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
     before = set(scene.ids())
     server = page_server(scene, received, port, extra)
@@ -208,7 +208,7 @@ def wrong_port(scene):
 
 
 def half_sent(scene):
-    """A dump in the middle of its sending: (page server, dump, its log, the receiver's directory)."""
+    """Begins to send a dump and stops in the middle. Returns (page server, dump, its log, the receiver's directory)."""
     sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
     server = page_server(scene, received, port, ['--zns-qos', '40', '--zns-qos-max', '40'])
     log = scene.log()
@@ -223,7 +223,7 @@ def half_sent(scene):
 
 @case
 def sender_dies(scene):
-    """The sender is killed in the middle: its task runs on, the server says that it did not get all, zones come back."""
+    """The sender is killed in the middle: its task runs on, the server says that it did not get everything, its zones are freed."""
     scene = scene(size=400)
     server, dump, _, received = half_sent(scene)
     dump.kill()
@@ -237,7 +237,7 @@ def sender_dies(scene):
 
 @case
 def receiver_dies(scene):
-    """The page server is killed in the middle: the dump fails in a line about the server, the task runs on."""
+    """The page server is killed in the middle: the dump fails with a line about the server, and the task runs on."""
     scene = scene(size=400)
     server, dump, log, received = half_sent(scene)
     server.stop()
@@ -250,7 +250,7 @@ def receiver_dies(scene):
 
 @case
 def receiver_full(scene):
-    """The receiver's device is too small: one line there, the dump fails, the task runs on, zones come back."""
+    """The receiver's device is too small: one line there, the dump fails, the task runs on, the zones are freed."""
     scene = scene(options=TINY, size=100)
     sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
     server = page_server(scene, received, port)
@@ -265,7 +265,7 @@ def receiver_full(scene):
 
 @case
 def receiver_bad_write(scene):
-    """From each write on all of the receiver's fail, at last only the commit's: the sender learns it and keeps its task."""
+    """All writes of the receiver from the nth on fail, for each n up to the commit's write: the sender notices, and keeps its task."""
     scene = scene(size=1)
     at_commit = 0
     for n in range(100):
@@ -288,7 +288,7 @@ def receiver_bad_write(scene):
 
 @case
 def refused_server(scene):
-    """What the device cannot promise, or a directory with another dump's images, is refused before anybody can send."""
+    """A rate that the device cannot promise, or a directory with another dump's images, is refused before a sender can connect."""
     scene = scene(size=1)
     server = page_server(scene, fresh(scene, 'received'), free_port(), ['--zns-qos', '99999'], refused=True)
     server.end().must_fail('QoS of 99999')
@@ -301,7 +301,7 @@ def refused_server(scene):
 
 @case
 def without_the_rest(scene):
-    """A restore before the other images have come, or with those of another dump, fails with one line; then a right one works."""
+    """A restore before the other images have arrived, or with those of another dump, fails with one line; the right images work."""
     scene = scene(size=8)
     other = scene.new_task(1)
     sent, received, pages = transfer(scene, scene.task)
@@ -311,7 +311,7 @@ def without_the_rest(scene):
     foreign, foreign_received, foreign_pages = transfer(scene, other)
     copy_images(foreign, wrong)
     scene.restore_must_fail('of another dump', images=wrong)
-    copy_images(sent, wrong)        # now the directory has too many images
+    copy_images(sent, wrong)        # the directory has more images than the dump
     scene.restore_must_fail('of another dump', images=wrong)
     copy_images(sent, received)
     comes_back(scene, scene.task, received)
@@ -319,7 +319,7 @@ def without_the_rest(scene):
 
 @case
 def sender_options(scene):
-    """A sender that has zns options (in a configuration file, say) is told that they mean nothing there."""
+    """A sender with zns options (in a configuration file, say) is told that they have no effect there."""
     scene = scene(size=8)
     sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
     server = page_server(scene, received, port)
@@ -370,7 +370,7 @@ class Net:
 
     @property
     def other(self):
-        """What a command begins with that is to run on the other host."""
+        """The words before a command that make it run on the other host."""
         return ['nsenter', f'--net=/run/netns/{self.names[1]}']
 
     def __exit__(self, *_):
@@ -381,7 +381,7 @@ class Net:
 
 
 def certificates(directory):
-    """A small authority, and a certificate for each host: the options of criu for both."""
+    """A certificate authority, and a certificate for each host; returns criu's options for both."""
     def openssl(*args):
         done = subprocess.run(['openssl', *args], cwd=directory, capture_output=True, text=True)
         if done.returncode:
@@ -396,12 +396,13 @@ def certificates(directory):
                 '-extfile', f'{name}.ext', '-out', f'{name}.crt')
         options.append(['--tls', '--tls-cacert', str(directory / 'ca.crt'), '--tls-cert', str(directory / f'{name}.crt'),
                         '--tls-key', str(directory / f'{name}.key')])
-    options[1].append('--tls-no-cn-verify')     # otherwise the server expects its own address in the client's certificate
+    # otherwise criu expects the client's certificate to be for the server's own address
+    options[1].append('--tls-no-cn-verify')
     return options
 
 
 def move(scene, secure):
-    """What Documentation/inside/migration.md tells, from a host with a device to another one with a device of its own."""
+    """Follows Documentation/inside/migration.md, from a host with a device to another one with a device of its own."""
     scene = scene(size=1)
     far = Device(scene.cfg, directory=scene.dir / 'far')
     far.create(*FAST)
@@ -440,7 +441,7 @@ def move(scene, secure):
 
 @case
 def two_hosts(scene):
-    """From a host to another: network namespaces, devices and configurations of their own; then joined and verified."""
+    """From one host to another: each has its network namespace, device and configuration; then joined and verified."""
     move(scene, False)
 
 
@@ -465,7 +466,7 @@ def joined(scene, received, code=0, env=None):
 
 
 def whole(scene, task, received, pages):
-    """After a join: the id restores by itself, and every command takes the checkpoint as any other."""
+    """After a join the id alone restores, and every command treats the checkpoint as any other."""
     expect('state', state_of(scene, pages), 'committed')
     expect('number of checkpoints', len(scene.ids()), 1)
     for command in (['verify', pages], ['show', str(received)], ['fsck']):
@@ -488,9 +489,8 @@ def whole(scene, task, received, pages):
 
 @case
 def join(scene):
-    """import --join: the checkpoint keeps id and handle, and is complete; it can be used by id, exported and verified; a second join has
-    nothing to do.
-    """
+    """import --join: the checkpoint keeps id and handle, and is complete; it can be used by id, exported and
+    verified; a second join changes nothing."""
     scene = scene(size=24)
     sent, received, pages = transfer(scene, scene.task)
     expect('state', state_of(scene, pages), 'pages-only')
@@ -505,7 +505,7 @@ def join(scene):
     if 'nothing to join' not in joined(scene, received, code=1):
         raise Failed('a second join gives no reason')
     whole(scene, scene.task, received, pages)
-    for p in received.iterdir():    # the handle alone is enough now
+    for p in received.iterdir():    # from here on the handle alone is enough
         if p.name != HANDLE:
             p.unlink()
     ztlib.kill(scene.task.pid)
@@ -517,7 +517,7 @@ def join(scene):
 
 @case
 def join_bad_write(scene):
-    """From each write of a join on all fail: the pages stay what they are, and the directory restores all the time."""
+    """All writes of a join from the nth on fail, for each n: the pages stay unjoined, and the directory restores all the time."""
     scene = scene(size=8)
     sent, received, pages = transfer(scene, scene.task)
     copy_images(sent, received)
@@ -536,7 +536,7 @@ def join_bad_write(scene):
 
 @case
 def join_encrypted(scene):
-    """For pages that were received encrypted, the join uses the same key; also a second attempt after a failed one."""
+    """A join of pages that were received encrypted uses the same key, also at a second attempt after a failed one."""
     scene = scene(size=8)
     key = scene.dir / 'key'
     for command in (['key', 'create', str(key)], ['key', 'use', f'file:{key}']):
@@ -565,7 +565,7 @@ def join_encrypted(scene):
 
 @case
 def join_lost_log(scene):
-    """A join survives fsck --rebuild, which has the footers of both: the later one counts."""
+    """fsck --rebuild finds the footers from before and after a join: the later one counts."""
     scene = scene(size=8)
     scene.device.needs_emulator('needs a catalogue that can be lost')
     sent, received, pages = transfer(scene, scene.task)
@@ -580,7 +580,7 @@ def join_lost_log(scene):
 
 @case
 def join_gone(scene):
-    """Pages that were removed, or are removed by gc --unjoined, say so; retention does not count what is not joined."""
+    """Pages that were removed, or that gc --unjoined removes, are reported as removed; retention does not count pages that are not joined."""
     scene = scene(size=8)
     scene.device.json('retain', 'migrated', '--keep', '1')
     sent, received, pages = transfer(scene, scene.task)
@@ -624,7 +624,7 @@ def lazily_back(scene, task, images, daemon_extra=(), before=None):
             raise Failed(f'lazy-pages: exit {ended.code}: {" | ".join(ended.lines("Error")[-3:])}')
     finally:
         daemon.stop()
-    if task.program == 'bigmem':    # other programs check only once
+    if task.program == 'bigmem':    # other programs check themselves only once
         task.verify(signal.SIGUSR1)
     scene.no_helpers()
     return done
@@ -649,7 +649,7 @@ for _program, _flavour in (('redis', 'h'), ('bigmem', 'h'), ('cowtree', 'h'), ('
 
 
 def wipe_lazy(images):
-    """Spoil all pages that a daemon is to bring; how many bytes."""
+    """Damages all pages that a lazy-pages daemon fetches; returns how many bytes."""
     page, pe_lazy, pe_present, wiped = 4096, 2, 4, 0
     for pagemap in images.glob('pagemap-*.img'):
         head, *entries = ztproto.image(pagemap.read_bytes())
@@ -689,7 +689,7 @@ def lazy_remote(scene):
 
 @case
 def post_copy(scene):
-    """dump --lazy-pages into zones: the process's own pages follow over the network when they are needed."""
+    """dump --lazy-pages into zones: the process's private pages follow over the network when they are needed."""
     scene = scene(size=64)
     port, log = free_port(), scene.log()
     images = fresh(scene, 'images')
@@ -706,7 +706,7 @@ def post_copy(scene):
     # Without the daemon the pages are missing, and the error says so.
     plain = scene.restore(images=images)
     plain.must_fail('dumped with --lazy-pages')
-    # On one machine the PIDs are taken until the source goes: the receiver has a PID namespace of its own.
+    # On one machine the PIDs are taken while the source lives, so the receiver has a PID namespace of its own.
     inner = scene.log()
     daemon = lazy_daemon(scene, images, ['--page-server', '--address', HERE, '--port', port])
     args = ztlib.restore_args(scene.task, images, inner)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cases of tools.py: znsctl with wrong words, an output that cannot be written, and files that are not what they were."""
+"""Cases of tools.py: znsctl with wrong arguments, with an output that cannot be written, and with files that were damaged."""
 import json
 import os
 import re
@@ -15,7 +15,7 @@ case = case_of(CASES)
 
 
 def shell(scene, line, cwd=None):
-    """A line of shell with znsctl in PATH; CompletedProcess."""
+    """Runs a line of shell with znsctl in PATH; returns a CompletedProcess."""
     env = dict(scene.device.env, PATH=f'{Path(scene.cfg.znsctl).parent}:{os.environ["PATH"]}')
     return subprocess.run(['bash', '-o', 'pipefail', '-c', line], env=env, cwd=cwd or scene.dir, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=scene.cfg.timeout)
@@ -28,7 +28,7 @@ def one_line(what, said, *words):
 
 @case
 def arguments(scene):
-    """Empty arguments are no defaults, and a name that is too long does not hide what is wrong with it."""
+    """An empty argument is not taken for a missing one, and an error about a name that is too long still shows its beginning."""
     scene = scene(TINY, size=1)
     before = scene.good_dump()
     for args in (['gc', ''], ['compact', ''], ['fsck', ''], ['status', '--dev', ''], ['ls', '--container', ''],
@@ -51,7 +51,7 @@ COMMANDS = ('ls', 'status', 'zones', 'groups', 'fsck', 'gc --dry-run', 'compact 
 
 @case
 def output(scene):
-    """What cannot be written to standard output is an error; a reader that has enough is not; all JSON is JSON."""
+    """A failed write to standard output is an error; a reader that closes early is not; all JSON output is valid."""
     scene = scene(TINY, size=1)
     ident = scene.good_dump()
     for command in (*COMMANDS, 'ls --json', 'show {id} --json', 'metrics', '--help', 'rm --help'):
@@ -59,7 +59,7 @@ def output(scene):
         done = shell(scene, f'{command} > /dev/full')
         expect(f'exit of {command} on a full disk', done.returncode, 1)
         one_line(command, done.stderr, 'standard output')
-        # Nothing that is opened may become standard output: it would be printed into.
+        # No file that znsctl opens may become descriptor 1 or 2 if those were closed: output would go into it.
         done = shell(scene, f'{command} >&-')
         expect(f'exit of {command} without standard output', done.returncode, 1)
         one_line(command, done.stderr, 'standard output')
@@ -82,7 +82,7 @@ def output(scene):
 
 @case
 def lost_catalogue(scene):
-    """A store whose metadata zones are overwritten is not formatted without --force, nor is that the advice."""
+    """A store whose metadata zones are overwritten is not formatted without --force, and no message suggests to do so."""
     scene = scene(TINY, size=1)
     scene.device.needs_emulator('writes into the file of the emulator')
     ident = scene.good_dump()
@@ -94,7 +94,7 @@ def lost_catalogue(scene):
             os.pwrite(dev.fileno(), os.urandom(1 << 16), start + zone * geometry['zone_capacity'])
     one_line('ls', run_ctl(scene, 1, 'ls'), 'fsck --rebuild')
     one_line('format', run_ctl(scene, 1, 'format', scene.device.spec), '--force')
-    # On a machine that has never seen it there is nothing to register until it is rebuilt.
+    # a machine that has never seen the store cannot register it before it is rebuilt
     here, elsewhere = scene.device.env, scene.dir / 'elsewhere'
     elsewhere.mkdir()
     scene.device.env = dict(here, ZNS_CONFIG=str(elsewhere))
@@ -109,7 +109,7 @@ def lost_catalogue(scene):
 
 @case
 def interrupted_export(scene):
-    """An export that gets SIGTERM leaves no file, and says so; the file of a killed one is named by the next."""
+    """An export that gets SIGTERM leaves no file, and says so; after kill -9 the next export names the file that was left."""
     scene = scene(size=256)
     ident = scene.good_dump()
     for target in ('out', 'out.tar'):
@@ -131,7 +131,7 @@ def interrupted_export(scene):
 
 @case
 def damaged_entry(scene):
-    """A registration that cannot be read says how to get rid of it, and that works."""
+    """For a registration file that cannot be read, the error says how to remove it, and that works."""
     scene = scene(TINY, size=1)
     entry = Path(scene.device.env['ZNS_CONFIG']) / 'devices.d' / scene.device.info['uuid']
     entry.write_bytes(b'\xff\0junk')

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-netlock: the lock of the network in a dump of established TCP: what it blocks, when it ends, and by which means.
+netlock: the lock of the network in a dump with established TCP connections: what it blocks, when it ends, and by which
+means.
 
   netlock.py list | run NAME... | run -a
 
-A server is in a network namespace that another process holds, as in Docker's --network container:X. A peer beside it has a connection.
+A server runs in a network namespace that another process holds, as with Docker's --network container:X. A peer in that
+namespace has a connection to it.
 """
 import os
 import select
@@ -52,7 +54,7 @@ s.settimeout(60)
 s.sendto(b'x', s.getsockname())
 s.recv(1)
 """
-# In the freeze, with the network locked: says so, and waits for the word to go on.
+# A script that runs in the freeze, while the network is locked: it reports that, and waits until it may go on.
 BARRIER = """#!/bin/sh
 [ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0
 echo here >{0}/here
@@ -61,11 +63,12 @@ read word <{0}/on
 
 
 class Net:
-    """The namespace, the server in it, and the peer."""
+    """The namespace, with the server and the peer in it."""
 
     def __init__(self, scene):
         self.scene, self.procs, self.peer = scene, [], None
-        self.within = False     # criu is in the namespace, too: it locks connections, as on a host's network
+        # criu is in the same namespace, so it locks each connection, as it does in the host's network
+        self.within = False
         self.holder = self.popen('unshare', '--net', 'sh', '-c', 'ip link set lo up; echo up; exec sleep infinity', stdout=subprocess.PIPE)
         if self.holder.stdout.readline() != 'up\n':
             raise Failed('no network namespace')
@@ -115,7 +118,7 @@ class Net:
         return not self.output(sys.executable, '-c', REACH).returncode
 
     def rules(self):
-        """Lines of ours: tables of nftables, and rules of iptables."""
+        """Everything of ours in netfilter: tables of nftables, and rules of iptables."""
         said = [self.output('nft', 'list', 'tables').stdout]
         said += [self.output(t, '-S').stdout for t in ('iptables', 'ip6tables')]
         return [l for l in '\n'.join(said).splitlines() if 'CRIU' in l]
@@ -133,7 +136,7 @@ class Net:
         log = self.scene.log()
         there = () if self.within else ('--external', f'net[{self.ino}]:held')
         args = ztlib.dump_args(self.scene.cfg, task, images, log, 'net', ('--tcp-established', *there, *extra))
-        # no wrapper: who kills it kills criu
+        # no wrapper in between, so killing this process kills criu
         return (self.inside if self.within else self.popen)(self.scene.cfg.criu, *args, env=self.scene.device.env), log
 
     def dumped(self, *args):
@@ -167,7 +170,7 @@ class Net:
         return done
 
     def reap(self):
-        """What was restored and has ended is an orphan, and maybe ours; until then its PID is taken."""
+        """Waits until the restored process is gone; if it became our child it must be reaped, since its PID is taken until then."""
         def gone():
             try:
                 os.waitpid(self.pid, os.WNOHANG)
@@ -178,7 +181,7 @@ class Net:
             raise Failed('the PID is still taken')
 
     def close(self):
-        self.go_on()    # a barrier that nobody has opened
+        self.go_on()    # the script waits in its barrier
         for p in self.procs:
             p.kill()
             p.wait()
@@ -187,7 +190,7 @@ class Net:
 
 
 def with_net(func):
-    """Enters @func, which gets a scene and a Net."""
+    """Makes a case of @func(scene, net)."""
     def run(scene):
         scene = scene(size=1)
         net = Net(scene)
@@ -201,7 +204,7 @@ def with_net(func):
 
 @with_net
 def kept(scene, net):
-    """The tasks have ended: who else is in the namespace is not blocked, the connection is silent, and goes on after the restore."""
+    """After the tasks have ended, other users of the namespace are not blocked; the connection is silent, and continues after the restore."""
     for name, extra in (('plain', ()), ('live', ('--zns-live',))):
         net.serve()
         net.dumped(scene.dir / name, *extra)
@@ -209,7 +212,7 @@ def kept(scene, net):
             raise Failed(f'{name}: the namespace is blocked')
         if len(net.rules()) != 1:
             raise Failed(f'{name}: rules are {net.rules()}')
-        net.say('two')      # the packet is sent again until a peer answers
+        net.say('two')      # TCP sends the packet again until the peer answers
         done = net.restore(scene.dir / name)
         if done.code:
             raise Failed(f'{name}: the restore fails: {" | ".join(done.errors()[-3:])}')
@@ -221,11 +224,11 @@ def kept(scene, net):
 
 @with_net
 def given_up(scene, net):
-    """A restore that fails blocks nobody either, and the next one has the connection."""
+    """A restore that fails does not block the namespace either, and the next one has the connection."""
     net.serve()
     net.dumped(scene.dir / 'net')
     moved = scene.dir / 'moved'
-    # the port is another's: criu cannot bind it
+    # another process has the port, so criu cannot bind it
     other = net.inside(sys.executable, '-c', SERVER, moved, stdout=subprocess.DEVNULL)
     if not wait_until(moved.exists, 60):
         raise Failed('the other server does not start')
@@ -245,7 +248,7 @@ def given_up(scene, net):
 
 @with_net
 def connections(scene, net):
-    """criu in the tasks' own namespace: all their connections are locked, and nothing else; after the restore nothing is locked."""
+    """criu runs in the tasks' own namespace: all their connections are locked, and nothing else; after the restore nothing is locked."""
     net.within = True
     net.serve()
     more = [net.inside(sys.executable, '-c', PEER, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]
@@ -277,7 +280,7 @@ def connections(scene, net):
 
 @with_net
 def killed(scene, net):
-    """criu is killed with the network locked: the lock is lifted, and the next dump is as any."""
+    """criu is killed while the network is locked: the lock is lifted, and the next dump works as usual."""
     net.serve()
     for n, extra in enumerate((('--leave-running',), ('--leave-running', '--zns-live'), ('--leave-running', '--network-lock', 'iptables'))):
         criu, log = net.dump(scene.dir / f'images-{n}', '--action-script', net.script, *extra)
@@ -288,7 +291,7 @@ def killed(scene, net):
             raise Failed(f'{extra}: it is locked by {net.rules()}')
         criu.kill()
         criu.wait()
-        net.go_on()     # the script still exists
+        net.go_on()     # the script of the killed dump still waits
         net.free(f'criu was killed, {extra}')
         if net.server.poll() is not None:
             raise Failed(f'{extra}: the server has ended: {net.server.returncode}')

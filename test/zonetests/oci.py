@@ -30,7 +30,7 @@ def images_of(directory):
 
 
 def depth(device, ident):
-    """How many checkpoints it consists of."""
+    """The number of checkpoints in its chain."""
     n = 0
     while ident:
         ident, n = device.json('show', ident)['parent'], n + 1
@@ -82,7 +82,7 @@ def claimed(scene):
 
 @case
 def chain(scene):
-    """a chain: a layer each, a parent's is the same in each image; it comes back as a chain, under other ids."""
+    """a chain: one layer for each checkpoint, a parent's layer is the same in every image; imported, it is a chain under other ids."""
     parts = Parts(scene(ROOM, 1))
     layout = Layout(parts.chain.dir / 'layout')
     for n, tag in enumerate(('newest', 'older')):
@@ -126,7 +126,7 @@ def together(scene):
 
 @case
 def strangers(scene):
-    """an image as Podman and checkpointctl make them: a directory checkpoint in a compressed layer, other files beside."""
+    """an image as Podman and checkpointctl make them: a plain checkpoint in a compressed layer, with other files beside it."""
     parts = Parts(scene(ROOM, 1), imported=False)
     layout = Layout(parts.chain.dir / 'layout')
     files = images_of(parts.chain.images(0))
@@ -141,7 +141,7 @@ def strangers(scene):
 
 @case
 def refused(scene):
-    """what is no such image, or torn, or a trap: one line, and the device has what it had."""
+    """what is no such image, is cut off, or is malicious: one error line, and the device is unchanged."""
     parts = Parts(scene(ROOM, 1))
     before, files = parts.left(), images_of(parts.dirs[LEVELS - 1])
     small = {'inventory.img': files['inventory.img']}
@@ -177,7 +177,7 @@ def refused(scene):
         return layout.put(tar_of(files, f'checkpoints/{ident}/' if where is None else where), annotations={OF: ident})
 
     def second_bad(layout):
-        """The first level is good and on the device when the second one turns out bad."""
+        """The first checkpoint is good, and on the device when the second one turns out to be bad."""
         other = '11234567-0123-4123-8123-0123456789ab'
         layout.tell([level(layout, small), level(layout, {'inventory.img': b'nothing'}, other)])
 
@@ -218,7 +218,7 @@ def refused(scene):
 
 @case
 def broken_off(scene):
-    """a full disk, or a signal, in the middle of an export: the images that were there stay, nothing else does."""
+    """a full disk or a signal in the middle of an export: images that were there before stay, and nothing new is left."""
     parts = Parts(scene(ROOM, 1), size=24)
     layout = Layout(parts.chain.dir / 'layout')
     parts.device.json('export', '--oci', parts.ids[1], f'{layout.path}:good')
@@ -250,7 +250,8 @@ def broken_off(scene):
         subprocess.run(['umount', small], check=True)
 
 
-# A skopeo that hands out an OCI layout, and stops in the middle of its largest blob, as a registry may: STOPS says where.
+# A stand-in for skopeo that reads an OCI layout, and stops in the middle of its largest blob, as a registry may. STOPS
+# says where.
 STALLED = r"""#!/usr/bin/python3
 import array, json, os, socket, sys, time
 layout, stops = os.environ['LAYOUT'], os.environ['STOPS']
@@ -289,7 +290,7 @@ while True:
 
 @case
 def stalled(scene):
-    """a registry that stops before or in a layer is given up, also by skopeo copy: one line, and all zones go back."""
+    """a registry that stops before a layer or in it is given up, also by skopeo copy: one error line, and all zones are freed."""
     parts = Parts(scene(ROOM, 1), imported=False)
     ident = parts.device.json('import', str(parts.chain.images(0)), '--container', 'web')['id']
     layout, programs = parts.chain.dir / 'layout', parts.chain.dir / 'programs'

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-options: what the options of criu dump and restore do on zones, beside those that carry data.
+options: what the options of criu dump and restore do on zones, other than those that say where data go.
 
---timeout, --freeze-cgroup, action scripts, --leave-running and -stopped, files of plugins, --cpu-cap, --ghost-limit …; the
-table is in criu-zns-options(8).
+--timeout, --freeze-cgroup, action scripts, --leave-running and -stopped, files of plugins, --cpu-cap, --ghost-limit …;
+the table is in criu-zns-options(8).
 
   options.py list | run NAME... | run -a
 """
@@ -48,7 +48,7 @@ def timeout_data(scene):
 def timeout_enough(scene):
     """A --timeout that is long enough changes nothing; without it there is no limit, though criu has a default of 10 s."""
     scene = scene(size=32)
-    # The cap makes it 10.7 s, of which none is this machine's to save: the figure that the dump has left says so.
+    # The cap makes the dump take 10.7 s on any machine; the duration in the record confirms it.
     checkpoint = scene.good_dump(extra=['--zns-qos-max', '3'], qos='1')
     if scene.device.json('show', checkpoint)['data_phase_us'] < 10e6:
         raise Failed("the dump was shorter than criu's default: the test says nothing")
@@ -80,7 +80,7 @@ def timeout_admission(scene):
 
 
 def stopped(scene, who, *patterns):
-    """Stops @who in the middle of a dump: the dump ends by its --timeout, and nothing is committed when the process continues."""
+    """Stops @who in the middle of a dump: the dump ends by its --timeout, and nothing is committed when @who continues."""
     started = scene.start_dump(extra=['--timeout', '4'], qos='100', stop_after=20)
     scene.until_writing()
     pids = who()
@@ -117,7 +117,7 @@ def timeout_helper(scene):
 # ---- --freeze-cgroup -----------------------------------------------------------------------------------
 
 class Cgroup:
-    """A freezer of one version with the task in it."""
+    """A freezer cgroup of one version with the task in it."""
 
     def __init__(self, version, task):
         root = self.mounted(version)
@@ -206,7 +206,7 @@ def freeze_cgroup_v2(scene):
 # ---- the network's lock ---------------------------------------------------------------------------------
 
 def netfilter(task, env):
-    """The rules of the task's network namespace, of both families and of nftables."""
+    """All netfilter rules of the task's network namespace: iptables of IPv4 and IPv6, and nftables."""
     def said(*command):
         return subprocess.run(['nsenter', '-t', str(task.pid), '-n', *command], env=env, capture_output=True, text=True,
                               check=True).stdout
@@ -214,14 +214,14 @@ def netfilter(task, env):
 
 
 def locked_and_unlocked(scene, env, name, sign, extra):
-    """@sign: what is among the rules while it is locked."""
+    """Dumps a task and checks that @sign is among the rules while the network is locked, and not afterwards."""
     directory = scene.dir / name
     directory.mkdir()
     task = Task(directory, 'netlo', 'ns')
     scene.tasks.append(task)
     task.start().wait_ready()
-    # While it is locked: the script runs inside the freeze, before criu unlocks. criu closes a script's input, and a pidfd with
-    # that number, 0, is none to nsenter 2.41, which then enters nothing.
+    # A script looks while the network is locked: it runs inside the freeze, before criu unlocks. criu closes a
+    # script's input, so a pidfd would get number 0, which nsenter 2.41 does not accept: it then enters no namespace.
     seen = scene.dir / 'seen'
     look = script(scene, 'look', '[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0',
                   f'nsenter -t $CRTOOLS_INIT_PID -n sh -c "iptables-save; nft list ruleset" </dev/null >{seen}')
@@ -248,7 +248,7 @@ IPTABLES = ('iptables', 'iptables-restore', 'iptables-save', 'ip6tables', 'ip6ta
 
 @case
 def network_lock(scene):
-    """A dump locks the network of a namespace, and nothing is left of the lock in a task that runs on or is restored."""
+    """A dump locks the network of a namespace, and nothing of the lock is left for a task that runs on or is restored."""
     if missing := [tool for tool in IPTABLES if not shutil.which(tool)]:
         raise Skipped(f'there is no {missing[0]}')
     scene = scene()
@@ -258,7 +258,7 @@ def network_lock(scene):
 
 @case
 def network_lock_legacy(scene):
-    """The same with the iptables that is not on nftables."""
+    """Like network_lock, with the iptables that does not use nftables."""
     legacy = {tool: shutil.which(tool.replace('tables', 'tables-legacy', 1)) for tool in IPTABLES}
     if not all(legacy.values()):
         raise Skipped('there is no iptables-legacy')
@@ -268,7 +268,8 @@ def network_lock_legacy(scene):
     programs = scene.dir / 'programs'
     programs.mkdir()
     for tool, path in legacy.items():
-        program = programs / tool       # no link: it looks at the name it is called by
+        # a script and not a link, since the program looks at the name by which it was called
+        program = programs / tool
         program.write_text(f'#!/bin/sh\nexec {path} "$@"\n')
         program.chmod(0o755)
     locked_and_unlocked(scene, dict(scene.device.env, PATH=f'{programs}:{os.environ["PATH"]}'), 'legacy', '-j CRIU',
@@ -277,7 +278,7 @@ def network_lock_legacy(scene):
 
 @case
 def tables_of_iptables(scene):
-    """Nobody runs iptables-legacy-save in a namespace without tables: that takes milliseconds of the freeze."""
+    """iptables-legacy-save is not run for a namespace without tables, since it would take milliseconds of the freeze."""
     if not (legacy := shutil.which('iptables-legacy-save')):
         raise Skipped('there is no iptables-legacy')
     scene = scene(size=1)
@@ -285,7 +286,7 @@ def tables_of_iptables(scene):
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\necho "$@," >>{calls}\nexec {legacy} "$@"\n')
     program.chmod(0o755)
-    for tool in ('iptables-save', 'ip6tables-save'):    # of nftables, which criu lists by itself
+    for tool in ('iptables-save', 'ip6tables-save'):    # rules of nftables, which criu lists by itself
         (program.parent / tool).symlink_to(shutil.which(tool.replace('tables', 'tables-nft', 1)) or '/bin/false')
     env = dict(scene.device.env, PATH=f'{program.parent}:{os.environ["PATH"]}')
     directory = scene.dir / 'ns'
@@ -303,7 +304,7 @@ def tables_of_iptables(scene):
 
 @case
 def tmpfs_stored(scene):
-    """The archive of a tmpfs with contents is a gzip file that gunzip reads, and is not compressed: that would take seconds in the freeze."""
+    """The archive of a tmpfs is a gzip file that gunzip reads, but is not compressed: that would take seconds in the freeze."""
     scene = scene()
     directory, images, out = scene.dir / 'tmpfs', scene.dir / 'tmpfs-images', scene.dir / 'exported'
     directory.mkdir()
@@ -338,7 +339,7 @@ def post_dump_script(scene):
                   'exit $(cat $0.exit 2>/dev/null || echo 0)')
     Path(f'{look}.exit').write_text('7')
     done = scene.dump(extra=['--action-script', look])
-    expect('exit', done.code, 255)      # as stock CRIU's, whatever the script's is
+    expect('exit', done.code, 255)      # the same status as stock CRIU's, whatever the script returns
     if not done.lines('exited, status=7'):
         raise Failed("the log does not have the script's exit code")
     made = scene.device.checkpoint_of('errors')
@@ -356,7 +357,7 @@ def post_dump_script(scene):
 
 @case
 def other_scripts(scene):
-    """Every other script of a dump that fails: no checkpoint, no handle, the task runs on; of a restore: no process."""
+    """If any other script of a dump fails there is no checkpoint, no handle, and the task runs on; of a restore: no process is left."""
     scene = scene()
     fail = script(scene, 'fail-pre-dump', '[ "$CRTOOLS_SCRIPT_ACTION" != pre-dump ]')
     done = scene.dump(extra=['--action-script', fail])
@@ -386,7 +387,7 @@ def killed_at_the_end(scene):
 
 @case
 def restore_awake(scene):
-    """The helper keeps CPUs awake while tasks are restored; when they run, nobody does."""
+    """The helper keeps CPUs awake while tasks are restored, and stops when they run."""
     if not os.access('/dev/cpu_dma_latency', os.W_OK):
         raise Skipped('no /dev/cpu_dma_latency')
     scene = scene()
@@ -420,7 +421,7 @@ def leave_running(scene):
 
 @case
 def no_error_said(scene):
-    """Without -o, and without CAP_SYS_RESOURCE, dumps and restores that are right print no error."""
+    """Successful dumps and restores print no error, also without -o, and without CAP_SYS_RESOURCE."""
     scene = scene()
     without = ['setpriv', '--bounding-set', '-sys_resource', '--inh-caps', '-sys_resource', scene.cfg.criu]
     zones = ztlib.zns_options(scene.cfg, 'silent')
@@ -440,7 +441,7 @@ def no_error_said(scene):
 
 @case
 def leave_stopped(scene):
-    """--leave-stopped: stopped after a dump, running after a failed one; restore --leave-stopped likewise."""
+    """--leave-stopped: stopped after a dump, running after a failed one; the same for restore --leave-stopped."""
     scene = scene(size=64)
     scene.dump(extra=['--leave-stopped'], fault='write-after=40x*').must_fail('zones failed|media error')
     scene.unharmed()
@@ -481,7 +482,7 @@ SMALL, LARGE = 'testplugin.img', 'testplugin-memory.img'
 
 @case
 def pre_dump_untracked(scene):
-    """pre-dump and --track-mem where nobody can track memory: one line, before any task is stopped; zones or not."""
+    """pre-dump and --track-mem where memory cannot be tracked: one error line, before any task is stopped; with zones and without."""
     scene = scene()
     can = ztlib.run_criu(scene.cfg, ['check', '--feature', 'mem_dirty_track'], scene.log(), scene.device.env).returncode == 0
     # The helper tracks it itself on newer kernels: incremental.py.
@@ -502,7 +503,7 @@ def pre_dump_untracked(scene):
                 continue
             expect(f'{what}: exit', done.code, 1)
             expect(f'{what}: error lines', len(done.lines('Error')), 1)
-            if not done.lines(says) or done.lines('Seized task'):     # too late
+            if not done.lines(says) or done.lines('Seized task'):     # "Seized task": the refusal came too late
                 raise Failed(f'{what}: {" | ".join(done.lines("Error"))}')
             scene.unharmed(images)
 
@@ -514,7 +515,7 @@ def plugin(scene):
         raise Failed('there is no plugin: make rpc-clients')
     scene = scene(size=16)
     extra = ['--libdir', PLUGIN]
-    (scene.images / 'descriptors.json').write_text('[]')      # as runc does, before criu runs
+    (scene.images / 'descriptors.json').write_text('[]')      # runc does this before criu runs
     made = scene.good_dump(extra=extra)
     names = os.listdir(scene.images)
     expect('files in the directory', [n in names for n in (SMALL, LARGE, 'descriptors.json')], [True, False, True])
@@ -558,7 +559,7 @@ def plugin(scene):
 
 @case
 def plugin_fails(scene):
-    """A dump with a plugin that fails later leaves the store as it was; the files stay the plugin's."""
+    """A dump with a plugin fails after the plugin has written files: the store is unchanged, and the files stay the plugin's."""
     scene = scene(size=64)
     scene.failed_dump('zones failed|media error', extra=['--libdir', PLUGIN], fault='write-after=40x*')
     scene.good_dump(extra=['--libdir', PLUGIN])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cases of tools.py: what znsctl measures, a drive's groups and a zone's rates."""
+"""Cases of tools.py about what znsctl measures: a drive's groups and a zone's rates."""
 import json
 import re
 import signal
@@ -17,7 +17,7 @@ PROBED = [*DIES, '--zones', '48', '--zone-size', '16M', '--max-active', '0', '--
 
 
 def groups_are(scene, dies, channels):
-    """What `groups` says is the map that `create` printed, whatever the numbers."""
+    """Checks that `groups` prints the map that `create` printed; the numbers of groups may differ."""
     said = scene.device.json('groups')
     zones = [z for g in said['groups'] for z in g['zones']]
     expect('zones in groups', sorted(zones), list(range(len(dies))))
@@ -28,7 +28,7 @@ def groups_are(scene, dies, channels):
 
 
 def probe_interrupted(scene, sig=signal.SIGINT):
-    """A probe that gets a signal as soon as it keeps a state; False if it was faster."""
+    """Sends a signal to a probe as soon as it has saved its state; False if the probe ended before."""
     kept = scene.dir / 'device' / 'run' / (scene.device.info['uuid'] + '.probe')
     kept.unlink(missing_ok=True)
     probe = subprocess.Popen([ztlib.znsctl_of(scene.cfg, scene.device.env), 'probe'], env=scene.device.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -52,7 +52,7 @@ def probe_interrupted(scene, sig=signal.SIGINT):
 
 @case
 def probe(scene):
-    """probe finds dies and channels of a permuted map beside a checkpoint, which stays; a running dump refuses it."""
+    """probe finds dies and channels of a permuted map while the device has a checkpoint, which stays; it is refused while a dump runs."""
     scene = scene(PROBED)
     scene.device.needs_emulator('needs a device whose map is known')
     dies = scene.device.info['zone_die']
@@ -66,7 +66,7 @@ def probe(scene):
     expect('a given map', (said['source'], [g['zones'] for g in said['groups']]),
            ('vendor', [list(range(g, 48, 8)) for g in range(8)]))
     said = run_ctl(scene, 1, 'probe', '--verify', '--json')
-    drift = json.loads(said[said.index('{'):said.rindex('}') + 1])    # a line of progress may stand beside it
+    drift = json.loads(said[said.index('{'):said.rindex('}') + 1])    # a line of progress may come before or after it
     expect('drift of a wrong map', (drift['drift'], drift['sets_wrong'] > 0), (True, True))
 
     started = scene.start_dump(stop_after=4)
@@ -114,7 +114,7 @@ def probe(scene):
 
 @case
 def slow_die(scene):
-    """A die three times slower than the others is left out of promises, and does not lower those of the others."""
+    """A die three times slower than the others does not count for promises, and does not lower those of the others."""
     scene = scene([*PROBED, '--odd-dies', '1', '--odd-time', '300'], size=32)
     scene.device.needs_emulator('needs a device whose dies are known')
     dies = scene.device.info['zone_die']
@@ -122,7 +122,7 @@ def slow_die(scene):
     said = scene.device.json('groups')
     written = {z['index'] for z in scene.device.zones() if z['wp']}
     expect('dies of each group', sorted((sorted({dies[z] for z in g['zones']}) for g in said['groups'])), [[d] for d in range(8)])
-    # what has data is placed by reads alone, and those of a slow die do not tell
+    # zones with data can only be read, and reads of a slow die do not show which die it is
     expect('unknown zones with data', (set(said['unknown_zones']) <= written, len(said['unknown_zones']) <= 2), (True, True))
     slow = next(g['id'] for g in said['groups'] if dies[g['zones'][0]] == 0)
     rates = {g['id']: g['write_mibps'] for g in said['groups']}
@@ -140,7 +140,7 @@ def slow_die(scene):
 
 @case.soak('noise in real time: which of its checks finds it first is chance, test_probe_noise has model time')
 def probe_disturbed(scene):
-    """If other load disturbs the whole host all the time, probe says so and the profile stays; no data are left in a zone."""
+    """If load of the host disturbs all measurements, probe says so and the profile is unchanged; no data are left in a zone."""
     scene = scene(PROBED)
     scene.device.needs_emulator('needs a device that can be disturbed')
     before = scene.device.json('groups')
@@ -158,7 +158,7 @@ def probe_disturbed(scene):
 
 @case
 def probe_without_timing(scene):
-    """A device on which nothing can be measured keeps the profile it has."""
+    """A device on which nothing can be measured keeps its earlier profile."""
     scene = scene()
     scene.device.needs_emulator('needs a device without a timing model')
     before = scene.device.json('groups')
@@ -169,7 +169,7 @@ def probe_without_timing(scene):
 
 @case
 def format_measures(scene):
-    """format writes and reads one empty zone where nobody says how fast one is; the zone is empty afterwards."""
+    """format measures one empty zone if no rate is given; the zone is empty afterwards."""
     scene = scene([*DIES, '--die-read-bw', '200', '--zones', '32', '--zone-size', '16M', '--timing', 'on'])
     scene.device.needs_emulator('needs a device whose rates are known')
     said = run_ctl(scene, 0, 'format', scene.device.spec, '--zone-write-bw', 'measure')

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-rates: caps, progress and what is told of rates, on real dumps and restores.
+rates: caps, progress, and the rates that are reported, on real dumps and restores.
 
   rates.py list | run NAME... | run -a
 """
@@ -21,10 +21,10 @@ from ztscene import case_of, expect, suite_main
 
 CASES = {}
 case = case_of(CASES)
-CAP = 40        # MiB/s: never exceeded, however slow the machine is
-# Dies so slow that a busy machine keeps up with all of them, written and read.
+CAP = 40        # MiB/s; a cap that is never exceeded, however slow the machine is
+# Dies so slow that even a busy machine can keep all of them working, with writes and reads.
 LAZY = ['--channels', '4', '--ways', '2', '--die-write-bw', '4', '--die-read-bw', '4', '--zones', '64', '--zone-size', '16M', '--timing', 'on']
-ALL = 8 * 4     # MiB/s of its eight dies
+ALL = 8 * 4     # MiB/s of all eight dies
 
 
 def lines_of(path):
@@ -35,7 +35,7 @@ def lines_of(path):
 
 
 def check_lines(lines, op, container):
-    """begin, some progress, done; bytes never fall, and end at what the last line says."""
+    """Checks the JSON lines: begin, some progress, done; the bytes never fall, and end at the last line's value."""
     expect('events', (lines[0]['event'], lines[-1]['event']), ('begin', 'done'))
     expect('events in between', {x['event'] for x in lines[1:-1]}, {'progress'})
     expect('what they are of', {(x['op'], x['container'], x['checkpoint']) for x in lines},
@@ -48,7 +48,7 @@ def check_lines(lines, op, container):
 
 @case
 def caps_and_progress(scene):
-    """A capped dump and restore: JSON lines, live leases, the record, the figures of the restore."""
+    """A dump and a restore with a cap: their JSON lines, the leases meanwhile, the record, and the restore's figures agree."""
     scene = scene(size=96)
     env = dict(scene.device.env, ZNS_PROGRESS=str(scene.dir / 'dump.json'))
     seen = []
@@ -132,7 +132,7 @@ def progress_pipe(scene):
 
 @case
 def terminal_line(scene):
-    """On a terminal: one line that is written over, and one that stays."""
+    """On a terminal: one line that is overwritten, and one that stays."""
     scene = scene(size=96)
     log = scene.log()
     command = scene.dump_command(log, ['--zns-qos-max', str(CAP)], None, None, '30')
@@ -171,12 +171,13 @@ def no_terminal(scene):
 
 @case
 def promise_of_a_restore(scene):
-    """Two restores of one checkpoint are not promised all of its dies: the second waits, is refused, or is told what is left."""
+    """Two restores of one checkpoint are not both promised all of its dies: the second waits, is refused, or gets what is left."""
     scene = scene(LAZY, size=48)
     scene.good_dump(qos=str(ALL))
     scene.restore_must_fail('--zns-qos nonsense is no bandwidth', extra=['--zns-qos', 'nonsense'])
     scene.restore_must_fail('--zns-admission perhaps is not known', extra=['--zns-admission', 'perhaps'])
-    promise = ['--zns-qos', str(100 * ALL), '--zns-admission']      # more than its dies can: the first has all of it
+    # more than the checkpoint's dies can give, so the first restore gets all of them
+    promise = ['--zns-qos', str(100 * ALL), '--zns-admission']
     log = scene.log()
     args = [scene.cfg.criu, *map(str, ztlib.restore_args(scene.task, scene.images, log)), *promise, 'reject']
     with open(f'{log}.stderr', 'wb') as err:
@@ -194,7 +195,7 @@ def promise_of_a_restore(scene):
 
 @case
 def refusals(scene):
-    """What cannot be kept or reached is refused in one line, with nothing harmed."""
+    """A rate that cannot be kept or reached is refused in one line, and nothing is harmed."""
     scene = scene()
     scene.failed_dump('zns: a QoS of 300 MiB/s cannot be kept with a cap of 299 MiB/s: lower --zns-qos or raise',
                       extra=['--zns-qos-max', '299'], qos='300')
@@ -208,7 +209,7 @@ def refusals(scene):
 
 
 def io_tree():
-    """Where the controller of I/O is, and the names that its line in /proc/PID/cgroup has."""
+    """The directory of the I/O controller, and the name of its line in /proc/PID/cgroup."""
     for at, names in (('/sys/fs/cgroup/blkio', 'blkio'), ('/sys/fs/cgroup', '')):
         at = Path(at)
         if (at / 'cgroup.procs').exists() and (names or 'io' in (at / 'cgroup.controllers').read_text().split()):
@@ -217,7 +218,7 @@ def io_tree():
 
 
 def group_of(pid, names):
-    """None: the process has ended."""
+    """The cgroup of a process in that hierarchy. None: the process has ended."""
     try:
         lines = [l.split(':', 2) for l in Path(f'/proc/{pid}/cgroup').read_text().splitlines()]
     except OSError:
@@ -227,7 +228,7 @@ def group_of(pid, names):
 
 @case
 def cgroups(scene):
-    """--zns-cgroup: the helper writes as a member of whom it names; a group that is not root's is refused, and nobody stays in one."""
+    """--zns-cgroup: the helper's writes are charged to the cgroup that it names; one that is not root's is refused, and no process stays in one."""
     tree = io_tree()
     if not tree:
         scene().works()
@@ -280,7 +281,7 @@ def start_restore(scene, task, images):
 
 
 def told(scene, started):
-    """What status says of containers `heavy` and `light` until both have ended: [{container: (weight, limit)}]."""
+    """What status prints of containers `heavy` and `light` until both have ended: [{container: (weight, limit)}]."""
     seen = []
     while any(criu.poll() is None for criu, _ in started):
         seen.append({x['container']: (x['weight'], x['limit_mibps']) for x in scene.device.status()['leases']})
@@ -292,13 +293,15 @@ def told(scene, started):
 
 
 def check_told(what, seen, rates):
-    """While both are at work: their parts of @rates at least, and just these while both use all of them. Alone: no limit."""
+    """Checks the limits in @seen. While both work, each gets at least its share of @rates, and exactly that while
+    both use all of it. Alone a container has no limit."""
     parts = {'light': 0.25, 'heavy': 0.75}
     both = [x for x in seen if set(x) == set(parts) and all(limit for _, limit in x.values())]
     if not both:
         raise Failed(f'{what}: never held beside each other: {seen[:5]} ... {seen[-5:]}')
     expect(f'{what}: weights', {k: {x[k][0] for x in both} for k in parts}, {'heavy': {300}, 'light': {100}})
-    # a rate is a whole number of MiB/s, and the broker fills a group to 99 %, and to 90 % while somebody has just begun
+    # A limit is a whole number of MiB/s. The broker gives away 99 % of a group's rate, and 90 % just after a dump or
+    # restore has begun.
     want = {k: rates[k] * 0.99 * part for k, part in parts.items()}
     least = {k: rates[k] * 0.9 * part for k, part in parts.items()}
     few = [x for x in both if any(x[k][1] < least[k] - 1 for k in parts)]
@@ -314,7 +317,8 @@ def check_told(what, seen, rates):
 
 @case.soak('what is told follows the machine: at each look it is the rate of the last 20 ms')
 def weights(scene):
-    """Two dumps, then two restores, of weights 300 and 100 on the same dies: each is told its part; the weights come from the option, the record and tenants.conf."""
+    """Two dumps, then two restores, of weights 300 and 100 on the same dies: each gets its share; the weights come
+    from the option, the record and tenants.conf."""
     scene = scene(LAZY, size=96)
     (Path(scene.device.env['ZNS_CONFIG']) / 'tenants.conf').write_text('name light weight=100\n')
     jobs = [(scene.task, scene.images, ['--zns-container', 'light']),
@@ -325,7 +329,7 @@ def weights(scene):
     made = {c['container']: c for c in scene.device.checkpoints()}
     expect('weights in the records', {k: scene.device.json('show', c['id'])['weight'] for k, c in made.items()},
            {'light': None, 'heavy': 300})
-    # a stripe follows the speed of its dies: where one has more of the bytes, that one is what a restore pays for
+    # A stripe follows the speed of its dies, so one die may have more of the bytes, and that die limits a restore.
     layouts = {c['container']: c for c in scene.device.json('show', '--layout', '--all')['checkpoints']}
     if not wait_until(lambda: not any(alive(t.pid) for t, _, _ in jobs), 5):
         raise Failed('a dumped task is still there')

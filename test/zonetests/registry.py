@@ -58,7 +58,7 @@ def chain(scene):
 
 
 def pushed(parts, registry, n, room):
-    """Bytes that the registry has more."""
+    """Bytes in the registry that are not in @before."""
     before = registry.bytes()
     parts.ctl(0, 'push', parts.ids[n], registry.name(f'lab/web:v{LEVELS - n}'), *room, *PLAIN_PUSH)
     return registry.bytes() - before
@@ -102,9 +102,7 @@ def sealed(scene):
 
 
 def layers_damaged(parts, registry, room):
-    """A byte of any layer is changed: nothing is imported; repaired, and named by its digest, it is imported, and another digest is
-    refused.
-    """
+    """A changed byte in any layer: nothing is imported. When it is repaired, the image can be imported by its digest; another digest is refused."""
     again = ['pull', registry.name(f'lab/web:v{LEVELS}'), *room, *PLAIN_PULL]
     parts.ctl(0, 'rm', '--all')
     for layer in sorted(p for p in registry.store.rglob('data') if p.stat().st_size > 1 << 20):
@@ -121,12 +119,13 @@ def layers_damaged(parts, registry, room):
 
 @case
 def damaged(scene):
-    """bytes of a layer change in the registry: pulled in part, nothing is durable, and its older layers are gone again; nothing goes by --tmp."""
+    """layers change in the registry: a pull ends in the middle, nothing of it becomes durable, and older layers it
+    had imported are gone again; --tmp has nothing."""
     parts, tmp, room = scene_with(scene)
     before = parts.left()
     with Registry(parts.chain.dir) as registry:
         parts.ctl(0, 'push', parts.ids[0], registry.name('web:x'), *room, *PLAIN_PUSH)
-        os.rmdir(tmp)           # for our images no file is stored on the way
+        os.rmdir(tmp)           # our own images need no temporary file
         again = ['pull', registry.name('web:x'), '--container', 'again', *room, *PLAIN_PULL]
         parts.ctl(0, *again)
         expect('levels', len(parts.left()), 2 * LEVELS)
@@ -154,7 +153,7 @@ def damaged(scene):
 
 @case
 def no_room(scene):
-    """a push has no room for its image and needs none; one that may not mount does, and says so."""
+    """a push has no room for its image in --tmp and needs none; where it may not mount it needs room, and says so."""
     parts, tmp, room = scene_with(scene)
     subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=256K', 'none', tmp], check=True)
     unprivileged = ['setpriv', '--bounding-set', '-sys_admin', parts.chain.cfg.znsctl]
@@ -180,7 +179,7 @@ def no_room(scene):
         fetched(parts, tmp, registry, 'web:flat')
 
 
-# Stands for a skopeo that sends nothing: it reads layers in several ways and reports what it found.
+# Stands in for skopeo and sends nothing: it reads layers in several ways and reports what it found.
 READER = r"""#!/usr/bin/python3
 import concurrent.futures, errno, hashlib, json, os, sys
 layout = sys.argv[-2].split(':')[1]
@@ -219,7 +218,8 @@ json.dump(found, open(os.environ['FOUND'], 'w'))
 
 @case
 def served(scene):
-    """layers that nobody keeps are what their digests say, read forwards, backwards, in odd pieces and by several at once; nobody else sees them."""
+    """layers that are made on the fly are what their digests say: read forwards, backwards, in odd pieces and by
+    several at once; other processes cannot see them."""
     parts, tmp, room = scene_with(scene)
     programs, found = parts.chain.dir / 'programs', parts.chain.dir / 'found'
     programs.mkdir()
@@ -273,7 +273,7 @@ def refused(scene):
 
 @case
 def broken_off(scene):
-    """a signal, or the registry's death, in the middle: nothing is left on the way, and the next push is whole."""
+    """a signal, or the registry's death, in the middle: no temporary file is left, and the next push is complete."""
     parts, tmp, room = scene_with(scene)
     with Registry(parts.chain.dir) as registry:
         for ms in (20, 60, 120, 240):

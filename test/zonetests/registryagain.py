@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-A push or a pull that is interrupted, and tried again: cases of registry.py.
+Pushes and pulls that are interrupted, and tried again: cases of registry.py.
 """
 import contextlib
 import subprocess
@@ -13,7 +13,7 @@ from ztpush import PLAIN_PULL, PLAIN_PUSH, case, fetched, scene_with
 from ztregistry import Registry, Wire
 from ztscene import expect
 
-LAYER = 1 << 20     # bytes: blobs that have no more are no layers
+LAYER = 1 << 20     # bytes; a blob that is not larger is no layer
 
 
 def end_skopeo(run):
@@ -26,7 +26,7 @@ def killers(registry, run):
 
 
 def interrupted(parts, wire, registry, who, way, count, *args):
-    """A command during which somebody is killed when @count bytes went by. Its exit code."""
+    """Runs a command and kills @who when @count bytes went by. Returns the command's exit code."""
     run = None
     wire.at(way, count, killers(registry, lambda: run)[who])
     run = subprocess.Popen([parts.chain.cfg.znsctl, *args], env=parts.device.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -42,7 +42,7 @@ def interrupted(parts, wire, registry, who, way, count, *args):
 
 
 def nobody(what):
-    """No process has this in its arguments."""
+    """Does no process have this in its arguments?"""
     for p in Path('/proc').glob('[0-9]*/cmdline'):
         with contextlib.suppress(OSError):
             if what.encode() in p.read_bytes():
@@ -60,7 +60,7 @@ def wired(parts, name):
 
 @case
 def push_again(scene):
-    """znsctl, skopeo or the registry is killed in the middle of a push: the next one sends what is missing, and it is whole."""
+    """znsctl, skopeo or the registry is killed in the middle of a push: the next one sends only what is missing, and the image is complete."""
     parts, tmp, room = scene_with(scene)
     before = parts.left()
     with wired(parts, 'whole') as (registry, wire):
@@ -73,7 +73,8 @@ def push_again(scene):
         with wired(parts, who) as (registry, wire):
             push = ['push', parts.ids[0], wire.name(f'web:{who}'), *room, *PLAIN_PUSH]
             interrupted(parts, wire, registry, who, 'up', total * 9 // 10, *push)
-            if not wait_until(lambda: nobody(wire.name(f'web:{who}')), 20):      # a skopeo whose znsctl is dead cannot read on
+            # a skopeo whose znsctl is dead cannot read any more, so it ends too
+            if not wait_until(lambda: nobody(wire.name(f'web:{who}')), 20):
                 raise Failed(f'{who} was killed, and something of it lives on')
             left = sum(p.stat().st_size for p in tmp.rglob('*') if p.is_file() and not p.is_symlink())
             if (list(tmp.iterdir()) if who != 'znsctl' else left > 1 << 16) or str(tmp) in Path('/proc/self/mountinfo').read_text():
@@ -91,9 +92,8 @@ def push_again(scene):
 
 @case
 def pull_again(scene):
-    """the same for a pull: complete parts of a killed pull are not fetched again, an aborted one leaves nothing; no zone is lost; the next
-    pull of a chain fetches only what is new.
-    """
+    """znsctl, skopeo or the registry is killed in the middle of a pull: layers that had arrived are not fetched
+    again, one that was cut off leaves nothing; no zone is lost; the next pull of a chain fetches only what is new."""
     parts, tmp, room = scene_with(scene)
     before = parts.left()
     with wired(parts, 'all') as (registry, wire):
