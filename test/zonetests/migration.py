@@ -311,7 +311,7 @@ def without_the_rest(scene):
     foreign, foreign_received, foreign_pages = transfer(scene, other)
     copy_images(foreign, wrong)
     scene.restore_must_fail('of another dump', images=wrong)
-    copy_images(sent, wrong)        # the directory has more images than the dump
+    copy_images(sent, wrong)        # some images are replaced, others of the foreign dump stay
     scene.restore_must_fail('of another dump', images=wrong)
     copy_images(sent, received)
     comes_back(scene, scene.task, received)

@@ -58,7 +58,7 @@ def chain(scene):
 
 
 def pushed(parts, registry, n, room):
-    """Bytes in the registry that are not in @before."""
+    """Pushes checkpoint @n; returns by how many bytes the registry has grown."""
     before = registry.bytes()
     parts.ctl(0, 'push', parts.ids[n], registry.name(f'lab/web:v{LEVELS - n}'), *room, *PLAIN_PUSH)
     return registry.bytes() - before

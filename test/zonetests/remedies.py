@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cases of tools.py: what an error text tells to run is run, in the state that brought it, and helps."""
+"""Cases of tools.py: every command that an error text suggests is run in the state that caused the error, and helps."""
 import os
 import re
 import shlex
@@ -17,12 +17,12 @@ case = case_of(CASES)
 
 
 class State:
-    """A scene, and what its rows want to know of it."""
+    """A scene, with the commands that its cases need."""
 
     def __init__(self, scene):
         self.scene, self.device = scene, scene.device
         self.dir, self.spec, self.env = scene.dir, scene.device.spec, scene.device.env
-        self.fill = {}      # words of a remedy that its reader has to replace
+        self.fill = {}      # words of a suggested command that its reader has to replace
 
     def new_dir(self, name):
         path = self.dir / name
@@ -37,15 +37,15 @@ class State:
 
 
 def commands_in(text):
-    """Every `znsctl …` in a message, as words."""
+    """Every `znsctl …` command in a message, as a list of words."""
     found = [shlex.split(c) for c in re.findall(r'`(znsctl [^`]+)`', text)]
     return found or [shlex.split(c) for c in re.findall(r'(znsctl register --take-over \S+)', text)]
 
 
 def helps(s, failing, which, *wanted):
     """
-    failing() gives what is said; its remedy number @which is run, with the words that its reader must fill in; then
-    failing() succeeds. Every word of @wanted is in the message.
+    failing() returns a message. The command number @which that the message suggests is run, with the words filled in
+    that a reader must replace; after that failing() must succeed. The message must have every word of @wanted.
     """
     said, ok = failing()
     if ok:
@@ -67,14 +67,14 @@ def helps(s, failing, which, *wanted):
 
 
 def of(s, *args):
-    """A znsctl command as something that fails and later does not."""
+    """Makes a function of a znsctl command that fails now and succeeds later."""
     def failing():
         done = s.ctl(*args)
         return done.stderr, done.returncode == 0
     return failing
 
 
-# ---- the states, one function each ---------------------------------------------------------------------
+# ---- the states that cause errors, one function each -------------------------------------------------
 
 def nothing_there(s):
     spec = f'emu:{s.dir}/new.emu'
@@ -128,7 +128,7 @@ def empty_file(s):
 
 
 def parent_in_use(s):
-    """A parent is not removed; after flatten of what is built on it, it is."""
+    """A parent cannot be removed; after a flatten of the checkpoints that are built on it, it can."""
     child = s.new_dir('incremental')
     for image in (s.dir / 'plain').iterdir():
         (child / image.name).write_bytes(image.read_bytes())
@@ -153,7 +153,7 @@ def parent_in_use(s):
 
 
 def a_name_for_a_device(s):
-    """There is no command to suggest, so the text must not suggest a wrong one, but say where to look."""
+    """A name of a container is given for a device: no command helps, so the message must not suggest one, but say where to look."""
     ident = s.scene.ids()[0]
     for command in (['status'], ['zones'], ['gc'], ['groups'], ['compact'], ['fsck'], ['key', 'show']):
         said = s.ctl(*command, 'shop').stderr
@@ -259,13 +259,13 @@ def lost_catalogue(s):
 
 
 def damaged_catalogue(s):
-    """ls sends to fsck, which changes nothing and sends to --repair."""
+    """ls suggests fsck, which changes nothing and suggests fsck --repair."""
     geometry = s.device.status()['geometry']
     s.scene.end_broker()
     start = os.path.getsize(s.device.path) - geometry['zones'] * geometry['zone_capacity']
     with open(s.device.path, 'r+b') as dev:
         for zone in range(geometry['metadata_zones']):
-            at = start + zone * geometry['zone_capacity'] + geometry['block_size']     # the place behind the superblock
+            at = start + zone * geometry['zone_capacity'] + geometry['block_size']     # the block behind the superblock
             head = os.pread(dev.fileno(), 64, at)
             if head[:8] == b'ZNSCRIU1':
                 os.pwrite(dev.fileno(), head[:48] + bytes([head[48] ^ 1]), at)
@@ -281,7 +281,7 @@ def damaged_catalogue(s):
 
 
 def full(s):
-    """A device that only holds what a removed container has left: gc makes room; then one that is really full: rm does."""
+    """On a device that is full of garbage of a removed container, gc makes room; on one that is really full, rm does."""
     spec = f'emu:{s.dir}/small.emu'
     s.good('create', spec, '--zones', '6', '--zone-size', '4M', '--channels', '1', '--ways', '1')
     n = 0
@@ -304,7 +304,7 @@ def full(s):
 
 
 def removed(s):
-    """`znsctl ls` is the remedy for a handle that is damaged; for one that outlived its checkpoint there is none but to be told."""
+    """For a damaged handle `znsctl ls` is suggested. For a handle whose checkpoint was removed nothing helps, so the message only says so."""
     images = s.new_dir('handled')
     ident = s.scene.good_dump(images=images, extra=['--leave-running'])
     s.good('rm', ident)
@@ -332,7 +332,7 @@ def handle_damaged(s):
 
 
 def plain_parent(s):
-    """A plain directory as the parent of a checkpoint on zones: import it."""
+    """A plain directory as the parent of a checkpoint on zones: the message suggests import."""
     images = s.new_dir('child')
     done = s.scene.dump(images=images, extra=['--leave-running', '--prev-images-dir', '../plain'])
     said = done.lines('zns:.*plain image directory')[0]
@@ -346,7 +346,7 @@ def plain_parent(s):
 
 
 def zns_parent(s):
-    """A checkpoint on zones as the parent of a plain dump: export it."""
+    """A checkpoint on zones as the parent of a plain dump: the message suggests export."""
     images = s.new_dir('on-zones')
     ident = s.scene.good_dump(images=images, extra=['--leave-running'])
     log = s.dir / 'plain-dump.log'
@@ -366,7 +366,8 @@ def zns_parent(s):
 
 
 def broker_of_another_build(s):
-    """One that runs since before an upgrade: a request of znsctl, and a dump, name it; it ends when asked, and the next command is served."""
+    """A broker that has run since before an upgrade is named by znsctl's requests and by a dump; it ends when asked,
+    and the next command is served."""
     s.scene.end_broker()
     build = Path(s.scene.cfg.znsctl).resolve().parents[1]
     (other,) = [d for d in (build / 'next', build / 'test' / 'next') if (d / 'znsd').exists()]
@@ -397,7 +398,7 @@ STATES = (nothing_there, not_registered, not_formatted, not_registered_not_forma
 
 @case
 def remedies(scene):
-    """Every command that an error text names, run in the state that brought it, helps; one function for each state."""
+    """Every command that an error text suggests is run in the state that caused the error, and helps; one function for each state."""
     scene = scene(size=1)
     s = State(scene)
     ident = scene.good_dump(extra=['--leave-running'])

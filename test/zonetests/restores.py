@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-restores: many real restores of one checkpoint at once, through memory that they share: all right whoever dies, and the
-device is read once.
+restores: many real restores of one checkpoint at once, through memory that they share: each gets the right memory,
+whichever process dies, and the device is read once.
 
   restores.py list | run NAME... | run -a
 """
@@ -19,8 +19,8 @@ from ztscene import case_of, expect, run_ctl, suite_main
 
 CASES = {}
 case = case_of(CASES)
-SIZE = 48           # MiB of the process
-ALLOWED = 1.2       # device reads of all restores together, times those of one
+SIZE = 48           # MiB of memory of the process
+ALLOWED = 1.2       # limit: device reads of all restores together, as a multiple of those of one
 
 
 # ---- help ----------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def clones(scene, number, **more):
 
 
 def dumped(scene, **options):
-    """A scene with a checkpoint of its task, and a broker outside of the clones' namespaces that stays."""
+    """A scene with a checkpoint of its task, and a broker that runs outside the clones' namespaces and does not exit."""
     scene = scene(size=SIZE, **options)
     scene.device.env['ZNSD_IDLE_S'] = '600'
     scene.end_broker(signal.SIGTERM)
@@ -48,7 +48,7 @@ def dumped(scene, **options):
 
 
 def all_right(scene, number, **more):
-    """Restores so many at once; all must be right; returns what they read from the device."""
+    """Restores @number clones at once; all must have the right memory. Returns the bytes that they read from the device."""
     group = clones(scene, number, **more)
     try:
         group.start()
@@ -60,7 +60,7 @@ def all_right(scene, number, **more):
 
 
 def quiet(scene):
-    """Until no restore is remembered: the next one is alone again."""
+    """Waits until the broker has forgotten earlier restores, so that the next restore is alone again."""
     if not wait_until(lambda: shared(scene) is None, 15, 0.1):
         raise Failed('the broker keeps the memory of restores that have ended')
 
@@ -84,7 +84,7 @@ def at_once(scene):
     """
     scene = dumped(scene)
     alone = all_right(scene, 1)
-    if shared(scene) > 64 << 10:        # size of its header
+    if shared(scene) > 64 << 10:        # the shared memory's header
         raise Failed(f'a single restore filled {shared(scene)} bytes of shared memory')
     together = all_right(scene, 12)
     if not any('read by other restores' in p.read_text() for p in scene.dir.glob('clones-*/clone-*/criu.log')):
@@ -101,7 +101,7 @@ def at_once(scene):
 
 @case
 def switched_off(scene):
-    """shared memory is freed some seconds after the last restore; with restore-cache = 0 each restore reads the device itself"""
+    """the broker frees shared memory some seconds after the last restore; with restore-cache = 0 each restore reads the device itself"""
     scene = dumped(scene)
     alone = all_right(scene, 1)
     quiet(scene)
@@ -114,7 +114,7 @@ def switched_off(scene):
 
 @case
 def small_memory(scene):
-    """memory for a quarter of the checkpoint: it is not exceeded, and all is right"""
+    """shared memory for a quarter of the checkpoint: the limit is kept, and all memory is right"""
     scene = dumped(scene)
     configure(scene, 'restore-cache', f'{SIZE // 4}M')
     group = clones(scene, 8)
@@ -137,7 +137,7 @@ def small_memory(scene):
 
 @case
 def encrypted(scene):
-    """an encrypted checkpoint: shared as it is on the device, each restore decrypts for itself"""
+    """an encrypted checkpoint: it is shared as encrypted on the device, and each restore decrypts for itself"""
     scene = scene(size=SIZE)
     scene.device.env['ZNSD_IDLE_S'] = '600'
     scene.end_broker(signal.SIGTERM)
@@ -152,7 +152,7 @@ def encrypted(scene):
 
 @case
 def dead_helpers(scene):
-    """kill -9 of helpers half-way: their restores fail, all others are right and none of them hangs"""
+    """kill -9 of helpers half-way: their restores fail, all others are right, and none hangs"""
     scene = dumped(scene)
     for delay in (0.05, 0.15, 0.3, 0.5):
         group = clones(scene, 10)
@@ -173,9 +173,9 @@ def dead_helpers(scene):
 
 @case
 def stopped_helpers(scene):
-    """helpers that are stopped while they bring units: the others go on without them"""
+    """helpers are stopped while they read units for all: the others go on without them"""
     scene = dumped(scene)
-    configure(scene, 'deadline', '120')     # else their guards end them, if the machine is busy
+    configure(scene, 'deadline', '120')     # otherwise guards would kill stopped helpers on a busy machine
     group = clones(scene, 8)
     try:
         group.start()
@@ -197,12 +197,12 @@ def stopped_helpers(scene):
 
 @case
 def dead_broker(scene):
-    """kill -9 of the broker in the middle of it: restores read on; the next ones share anew"""
+    """kill -9 of the broker in the middle: restores read on; the next ones share memory of a new broker"""
     scene = dumped(scene)
     group = clones(scene, 8, options=['--zns-qos-max', '24'])
     try:
         group.start()
-        # one that only begins may fail
+        # until all have begun, since a restore that begins without a broker may fail
         if not wait_until(lambda: sum(l['kind'] == 'restore' for l in scene.device.status()['leases']) == 8, 20, 0.01):
             raise Failed('eight restores at once were never there')
         kill(scene.broker_pid())
@@ -216,7 +216,7 @@ def dead_broker(scene):
 
 @case
 def next_checkpoint(scene):
-    """checkpoints that take turns in the same zones: shared memory of the one before is never the next one's"""
+    """checkpoints that take turns in the same zones: a restore never gets shared memory of the checkpoint before"""
     scene = dumped(scene)
     for _ in range(3):
         all_right(scene, 3)
@@ -233,7 +233,7 @@ def next_checkpoint(scene):
 
 @case
 def capped(scene):
-    """a cap holds for all bytes that a restore gets, and slows down nobody else"""
+    """a cap counts all bytes that a restore gets, and slows down no other restore"""
     scene = dumped(scene)
     group = clones(scene, 4)
     slow = group.all[0]
@@ -243,7 +243,7 @@ def capped(scene):
         group.all_end_well()
         expect('number of clones whose memory is right', group.verify(), 4)
         took = (slow.ended_ns - slow.started_ns) / 1e9
-        if took < SIZE / 20 * 0.9:      # a busy machine only makes it longer
+        if took < SIZE / 20 * 0.9:      # a busy machine only makes it take longer
             raise Failed(f'{SIZE} MiB at 20 MiB/s came in {took:.2f} s')
         expect('restores that ended before the capped one', sum(c.ended_ns < slow.ended_ns for c in group.all[1:]), 3)
     finally:

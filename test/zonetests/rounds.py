@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-rounds: migration in rounds to a page server into zones, the helper at the sender tracking memory: no soft-dirty bits needed
-(Documentation/inside/migration.md, "In rounds"). The sender has no device, and directories of its own for configuration and run time.
+rounds: migration in rounds to a page server into zones. The sender's helper tracks memory, so no soft-dirty bits are
+needed (Documentation/inside/migration.md, "In rounds"). The sender has no device, and its own directories for
+configuration and run time.
 
   rounds.py list | run NAME... | run -a
 """
@@ -27,13 +28,13 @@ ROOM = room(48)
 WIDE = room(256)
 ON = ['--track-mem', '--leave-running']
 LAST = ['--track-mem']
-# memory that changes all the time; trees; threads; memory that the helper does not track
+# memory that changes all the time; process trees; threads; memory that the helper cannot track
 PROGRAMS = ('busy', 'churn', 'cowtree', 'forkchain', 'threads', 'thp', 'guards', 'scattered', 'twowriters', 'shmanon',
             'sysvipc')
 
 
 class Rounds(Chain):
-    """A task that is sent again and again, each round to a page server of its own."""
+    """A task that is sent again and again, each time to a new page server."""
 
     address, prefix, sender_tls, server_tls = HERE, (), (), ()
 
@@ -48,7 +49,7 @@ class Rounds(Chain):
         return self.dir / f'received-{n}'
 
     def serve(self, parent=None, qos='500', zones=True):
-        """A page server for the next round."""
+        """Starts a page server for the next round."""
         images, self.port = self.received(self.nr), free_port()
         images.mkdir()
         args = ['page-server', '-D', images, '--address', self.address, '--port', self.port, *self.server_tls]
@@ -59,7 +60,7 @@ class Rounds(Chain):
         return Daemon(self.scene, args, prefix=self.prefix)
 
     def start(self, kind='pre-dump', parent=None, extra=()):
-        """The sender of the next round: (Popen, log)."""
+        """Starts the sender of the next round; returns (Popen, log)."""
         images, log = self.images(self.nr), self.dir / f'{kind}-{self.nr}.log'
         images.mkdir()
         log.unlink(missing_ok=True)
@@ -69,7 +70,7 @@ class Rounds(Chain):
             return subprocess.Popen([self.cfg.criu, *args], env=self.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err), log
 
     def round(self, kind='pre-dump', parent=None, server_parent='the same', extra=()):
-        """One round that must succeed; what the helper said of its trackers."""
+        """Makes a round that must succeed; returns what the helper printed about its trackers."""
         server = self.serve(parent if server_parent == 'the same' else server_parent)
         try:
             criu, log = self.start(kind, parent, extra)
@@ -85,7 +86,7 @@ class Rounds(Chain):
         return said[0] if said else ''
 
     def failed(self):
-        """Checks that the round which has just failed left no files, and that the task runs on."""
+        """Checks that the failed round left no files, and that the task runs on."""
         if (self.received(self.nr) / HANDLE).exists():
             raise Failed('a handle is there of what never came')
         for directory in (self.received(self.nr), self.images(self.nr)):
@@ -93,7 +94,7 @@ class Rounds(Chain):
         self.task.verify(signal.SIGUSR1)
 
     def arrive(self, join=False):
-        """The task is gone here; it comes back from the last round alone."""
+        """Ends the task here and restores it from the last round alone."""
         self.gone()
         last = self.nr - 1
         copy_images(self.images(last), self.received(last))
@@ -109,7 +110,7 @@ class Rounds(Chain):
         return self.record(self.ids[n])['page_bytes']
 
     def keepers(self):
-        """The processes that hold trackers at the sender."""
+        """The keepers of trackers at the sender."""
         return processes(self.env, b'zns-helper', b'--keep')
 
     def small(self, n):
@@ -128,7 +129,7 @@ class Rounds(Chain):
 
 
 def begun(scene, program='dirty', flavour='h', rounds=1, options=ROOM):
-    """Starts a task and makes so many pre-dumps of it."""
+    """Starts a task and makes @rounds pre-dumps of it."""
     if not ztlib.helper_tracks():
         return None
     r = Rounds(scene(options, 1), program, flavour)
@@ -142,7 +143,7 @@ def begun(scene, program='dirty', flavour='h', rounds=1, options=ROOM):
 
 @case
 def dirty(scene):
-    """three pre-dumps and a dump: bytes of what was written; keepers one by one; joined, then flattened, restored by id."""
+    """three pre-dumps and a dump send what was written; there is one keeper at a time; the result is joined, flattened, and restored by id."""
     r = begun(scene, rounds=3)
     if not r:
         return
@@ -182,7 +183,7 @@ for _program in PROGRAMS:
 
 @case
 def namespaces(scene):
-    """init of namespaces of its own."""
+    """a task that is init of its own namespaces."""
     r = begun(scene, flavour='ns', rounds=2)
     if r:
         r.round('dump', 1, extra=LAST)
@@ -206,7 +207,7 @@ def dumps(scene):
 
 @case
 def secure(scene):
-    """from a host to another (network namespaces), through TLS, in read mode."""
+    """from one host to another (network namespaces), through TLS, with pre-dumps that read memory."""
     if not ztlib.helper_tracks():
         return
     scene = scene(ROOM, 1)
@@ -242,7 +243,7 @@ def keeper_killed(scene):
 
 
 def foreign(scene, choose):
-    """Makes two rounds; then the dump's page server has another parent than the tracker's checkpoint."""
+    """Makes two rounds, then a dump to a page server whose parent is not the tracker's checkpoint: it must be full."""
     r = begun(scene, rounds=2)
     if not r:
         return
@@ -253,13 +254,13 @@ def foreign(scene, choose):
 
 @case
 def older_parent(scene):
-    """the page server's parent is an older round than the last one: full, and no wrong page."""
+    """the page server's parent is an older round than the last one: the dump is full, and no page is wrong."""
     foreign(scene, lambda r: 0)
 
 
 @case
 def foreign_parent(scene):
-    """the page server's parent is a round of another task with the same pages images: full, and no wrong page."""
+    """the page server's parent is a round of another task whose pages images have the same names: the dump is full, and no page is wrong."""
     def other(r):
         them = Rounds(r.scene)
         them.round()
@@ -281,12 +282,12 @@ def foreign_parent(scene):
 
 @case
 def no_parent(scene):
-    """the page server has no parent although the sender names one: full."""
+    """the sender names a parent, but the page server has none: the dump is full."""
     foreign(scene, lambda r: None)
 
 
 def begin_slowly(r, kind='pre-dump', extra=()):
-    """A round of all pages that is under way: the keeper is gone, so it is a full one. (server, criu, log)."""
+    """A full round that is under way: full because the keeper was killed. Returns (server, criu, log)."""
     for pid in r.keepers():
         os.kill(pid, signal.SIGKILL)
     server = r.serve(0, '8')
@@ -298,7 +299,7 @@ def begin_slowly(r, kind='pre-dump', extra=()):
 
 @case
 def server_killed(scene):
-    """kill -9 of the page server in a round: the sender says so, the task runs on; the next round is full, then small ones."""
+    """kill -9 of the page server in a round: the sender says so, the task runs on; the next round is full, later ones are small."""
     r = begun(scene)
     if not r:
         return
@@ -321,7 +322,7 @@ def server_killed(scene):
 
 @case
 def sender_killed(scene):
-    """kill -9 of criu, and of its helper, in a round: the page server keeps nothing, the task runs on; the next round is full."""
+    """kill -9 of criu or its helper in a round: the page server keeps nothing, the task runs on; the next round is full."""
     r = begun(scene)
     if not r:
         return
@@ -346,7 +347,7 @@ def sender_killed(scene):
 
 
 def while_it_is_read(r, quick, slow, out):
-    """A pre-dump of a program that puts the file there behind the freeze: (its outcome, the server's)."""
+    """A pre-dump during which the program maps the slow file, after the freeze: (its outcome, the server's)."""
     out.unlink(missing_ok=True)
     with open(out, 'wb') as f:
         child = subprocess.Popen([sys.executable, '-c', UNANSWERED, quick.directory / 'data', slow.directory / 'data'],
@@ -359,7 +360,7 @@ def while_it_is_read(r, quick, slow, out):
     status = Path(f'/proc/{child.pid}/status')
     if not wait_until(lambda: log.exists() and b'send: task' in log.read_bytes() and 'TracerPid:\t0\n' in status.read_text(), 60, 0.001):
         raise Failed('the sender does not begin')
-    os.kill(server.proc.pid, signal.SIGSTOP)        # which holds up the sender
+    os.kill(server.proc.pid, signal.SIGSTOP)        # a stopped server holds up the sender
     os.kill(child.pid, signal.SIGUSR1)
     got = wait_until(lambda: 'put' in out.read_text(), 60)
     os.kill(server.proc.pid, signal.SIGCONT)
@@ -370,7 +371,7 @@ def while_it_is_read(r, quick, slow, out):
 
 @case.soak('a page is given up after five seconds')
 def unanswered_file(scene):
-    """A page that makes place for a file that nobody brings, while it is sent in a pre-dump: that does not fail, and the next round is full."""
+    """While a page is sent in a pre-dump, a file that is never answered is mapped over it: the pre-dump succeeds, and the next round is full."""
     r = begun(scene, rounds=0)
     if not r:
         return
@@ -385,7 +386,7 @@ def unanswered_file(scene):
             r.nr += 1
             if slow.reading.is_set():
                 break
-            ztlib.kill(r.task.pid)      # all was sent before the file was there
+            ztlib.kill(r.task.pid)      # everything was sent before the file was mapped
         else:
             raise Failed('the sender never came to the file')
         slow.release()
@@ -402,13 +403,13 @@ def unanswered_file(scene):
 
 
 def tracks_itself(r):
-    """The kernel has soft-dirty bits."""
+    """Does the kernel have soft-dirty bits?"""
     return subprocess.run([r.cfg.criu, 'check', '--feature', 'mem_dirty_track'], capture_output=True).returncode == 0
 
 
 @case
 def gone_silent(scene):
-    """the receiver's host is gone without a word in the last round: the dump fails, the task runs on."""
+    """the receiver's host vanishes without a word in the last round: the dump fails, the task runs on."""
     if not ztlib.helper_tracks():
         return
     scene = scene(ROOM, 1)
@@ -429,7 +430,7 @@ def gone_silent(scene):
 
 @case
 def plain_server(scene):
-    """a page server into files does not say which pages it has: no pre-dump without soft-dirty bits, and dumps in full."""
+    """a page server into files does not say which pages it has: without soft-dirty bits a pre-dump is refused, and dumps are full."""
     r = Rounds(scene(ROOM, 1))
     if tracks_itself(r):
         return

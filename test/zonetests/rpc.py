@@ -4,8 +4,8 @@
 rpc: CRIU's clients and its service, with zones.
 
 Stock clients (libcriu, pycriu, go-criu, built from the pinned tarball or as their authors release them) get zones by a
-configuration file; the pycriu of our tree has the fields of criu_zns_opts as well. What goes wrong reaches the client in
-one line. `make rpc` builds the clients.
+configuration file; the pycriu of our tree also has the fields of criu_zns_opts. An error reaches the client in one
+line. `make rpc` builds the clients.
 
   rpc.py list | run NAME... | run -a
 """
@@ -72,7 +72,7 @@ class Py:
 
 
 def dumped(scene, container):
-    """The task is gone, the directory holds a handle, the catalogue one checkpoint of this container."""
+    """Checks that the task is gone, the directory has a handle, and the catalogue one checkpoint of this container."""
     if not wait_until(lambda: not alive(scene.task.pid), 5):
         raise Failed('the process is still there after the dump')
     ztlib.check_image_dir(scene.images)
@@ -81,7 +81,7 @@ def dumped(scene, container):
 
 
 class Service:
-    """criu service, on a socket of the scene's."""
+    """Starts criu service on a socket of the scene."""
 
     def __init__(self, scene, *options, env=None):
         self.socket = scene.dir / 'criu.sock'
@@ -91,7 +91,7 @@ class Service:
             env=env or scene.device.env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd=scene.dir)
         if not wait_until(self.socket.exists, 20):
             raise Failed('the service did not make its socket')
-        time.sleep(0.1)     # between bind and listen
+        time.sleep(0.1)     # the socket exists before it listens
 
     def __enter__(self):
         return self
@@ -105,7 +105,7 @@ class Service:
         return self.process.poll() is None
 
 
-# ---- clients that know nothing of zones ----------------------------------------------------------------
+# ---- clients that do not know zones ------------------------------------------------------------------
 
 def libcriu(scene, how):
     conf = config(scene, 'zns-qos 500', 'zns-container c-client')
@@ -132,7 +132,7 @@ def libcriu_binary(scene):
 
 @case
 def libcriu_service(scene):
-    """C: the same over the socket of criu service."""
+    """C: libcriu over the socket of criu service."""
     scene = scene()
     with Service(scene) as service:
         libcriu(scene, ['--service', service.socket])
@@ -202,7 +202,8 @@ def fields(scene):
     expect('QoS', made['qos_requested_mibps'], 200)
     expect('weight', made['weight'], 300)
     expect('unit', {i['unit'] for i in shown['images']}, {131072})
-    expect('files beside the images', [i['name'] for i in shown['images'] if i['beside']], [])      # not criu's log
+    # the error must be in the answer, not only in criu's log
+    expect('files beside the images', [i['name'] for i in shown['images'] if i['beside']], [])
     expect('reservations', scene.device.status()['reservations'], [])
     scene.images = scene.dir / 'empty'
     scene.images.mkdir()
@@ -211,7 +212,7 @@ def fields(scene):
 
 @case
 def empty_message(scene):
-    """An empty message asks for zones with every default."""
+    """An empty criu_zns_opts asks for zones with every default."""
     scene = scene()
     Py(scene, OURS).call('dump', {'pid': scene.task.pid, 'zns': {}})
     dumped(scene, 'images')
@@ -220,7 +221,7 @@ def empty_message(scene):
 
 @case
 def config_wins(scene):
-    """What the client's configuration file says goes before its fields, as with every other option."""
+    """The client's configuration file wins over its fields, as for every other option."""
     scene = scene()
     conf = str(config(scene, 'zns-container from-file'))
     Py(scene, OURS).call('dump', {'pid': scene.task.pid, 'config_file': conf, 'zns': {'container': 'from-field'}})
@@ -230,7 +231,7 @@ def config_wins(scene):
 # ---- errors --------------------------------------------------------------------------------------------
 
 def told(scene, answer, pattern):
-    """The client was told in one line of ours."""
+    """Checks that the client got one error line of ours."""
     said = answer.get('cr_errmsg', '')
     if answer['success'] or 'zns: ' not in said or not re.search(pattern, said) or said.strip().count('\n'):
         raise Failed(f'the client was told "{said}", not /{pattern}/')
@@ -292,7 +293,7 @@ def service(scene):
 
 @case
 def check_feature(scene):
-    """criu check --feature zns, and over RPC: yes with a device that can be used, no with one line without."""
+    """criu check --feature zns, also over RPC: yes if a device can be used, else no with one line."""
     scene = scene()
 
     def check(*extra, env=None):
@@ -321,7 +322,7 @@ def check_feature(scene):
 
 @case
 def mem_track(scene):
-    """criu check --feature mem_dirty_track, and mem_track over RPC: with zones as the helper tracks, else as the kernel does."""
+    """criu check --feature mem_dirty_track, and mem_track over RPC: with zones the answer is the helper's, else the kernel's."""
     scene = scene()
 
     def check(*options):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 together: encryption, chains, compaction, flatten, erasure, rotation, retention and export on one device, one after the
-other and with accidents in between.
+other, also with accidents in between.
 
   together.py list | run NAME... | run -a        TOGETHER_ROUNDS=N: accidents per case, default 8
 """
@@ -28,13 +28,13 @@ from ztscene import case_of, suite_main
 
 CASES = {}
 case = case_of(CASES)
-# Few dies and small zones: what is of different age meets in them.
+# Few dies and small zones, so that data of different age share zones.
 ROOM = ['--channels', '1', '--ways', '2', '--die-write-bw', '600', '--zones', '64', '--zone-size', '4M', '--timing', 'off']
 ROUNDS = int(os.environ.get('TOGETHER_ROUNDS', '8'))
 
 
 def flat(scene, ident):
-    """What the checkpoint is, whatever it is built on."""
+    """A hash of the checkpoint's flat export, which does not depend on its parents."""
     done = subprocess.run([scene.cfg.znsctl, 'export', ident, '-', '--flatten'], env=scene.device.env, capture_output=True,
                           timeout=60)
     expect(f'export {ident}: {done.stderr.decode()[:200]}', done.returncode, 0)
@@ -48,7 +48,7 @@ def zones_back(scene):
 
 
 class Stage(Parts):
-    """An encrypted device with a chain whose parts share their zones with checkpoints that are gone."""
+    """An encrypted device with a chain whose checkpoints share their zones with removed ones."""
 
     def __init__(self, scene, between=2):
         self.between = between
@@ -72,7 +72,7 @@ class Stage(Parts):
         expect('encrypted', {c['encrypted'] for c in self.device.checkpoints()}, {True})
 
     def same(self, *ids):
-        """Each has what it had, authentic to the last byte, and the store is in order."""
+        """Checks that these checkpoints, and no others, are listed, authentic and unchanged, and that fsck finds nothing."""
         expect('checkpoints', self.scene.ids(), sorted(ids))
         done = self.device.json('verify', '--all')['checkpoints']
         expect('authentic', {c['authentic'] for c in done}, {True} if ids else set())
@@ -137,7 +137,7 @@ def one_after_the_other(scene):
 
 @case
 def compaction_gives_way(scene):
-    """A flattening that stands still: compaction leaves its checkpoint alone, and says why."""
+    """A flattening is stopped: compaction leaves its checkpoint alone, and says why."""
     scene = scene([*ROOM[:-1], 'on'], 1)
     s = Stage(scene, between=5)
     victims = {z['zone'] for z in compact(scene, '--dry-run')['zones']}
@@ -170,7 +170,7 @@ def compaction_gives_way(scene):
 # ---- accidents -----------------------------------------------------------------------------------------
 
 class Accidents:
-    """Something is done with the chain, and something else ends it. Afterwards everything is as before or as meant."""
+    """Runs commands on the chain, each interrupted by an accident. Afterwards everything is as before or as the command should make it."""
 
     def __init__(self, scene, seed):
         self.scene, self.rng = scene, random.Random(seed)
@@ -180,14 +180,14 @@ class Accidents:
         self.undone = 0
 
     def filler(self):
-        """Something to erase, and holes in the zones."""
+        """Makes checkpoints that can be erased, and garbage in the zones."""
         made = many_dumps(self.scene, 2, 'chain')
         self.scene.device.remove(made[0])
         self.s.content[made[1]] = flat(self.scene, made[1])
         return made[1]
 
     def use_right_key(self):
-        """A rotation that ended in the middle: the device says which key it has now."""
+        """After an interrupted rotation: finds out which key the device has now."""
         wanted = self.scene.device.status()['key_id']
         for name in self.keys:
             shown = self.scene.device.ctl('key', 'use', f'file:{self.scene.dir / name}')
@@ -197,7 +197,7 @@ class Accidents:
         raise Failed(f'no key is that of the device, {wanted}')
 
     def command(self, extra):
-        """What is done next: its words, and the checkpoints that are left if it is done."""
+        """Chooses the next command: (kind, its words, the checkpoints that are left if it succeeds)."""
         s, rng = self.s, self.rng
         ids = self.scene.ids()
         kind = rng.choice(['compact', 'compact', 'flatten', 'flatten', 'rotate', 'erase'])
@@ -233,7 +233,7 @@ class Accidents:
         self.scene.end_broker()
         self.check(what, wanted, before)
         self.undone += bool(code)
-        done = self.scene.device.ctl(*words)    # and now to its end
+        done = self.scene.device.ctl(*words)    # now to its end
         if done.returncode and not ('no parent' in done.stderr and kind == 'flatten'):
             raise Failed(f'after {what}: again: {done.stderr.strip()}')
         self.check(f'{what}, and again', wanted, wanted)
@@ -243,7 +243,7 @@ class Accidents:
             run_ctl(self.scene, 0, 'rm', extra)
 
     def again(self):
-        """A new chain, since all of the last one is flat."""
+        """Makes a new chain, since no checkpoint of the last one has a parent any more."""
         self.scene.device.remove(*self.s.ids)
         self.s.ids = []
         shutil.rmtree(self.s.handle)
@@ -261,10 +261,11 @@ class Accidents:
 
 @case
 def killed(scene):
-    """kill -9 of znsctl or of the broker while it compacts, flattens, rotates, erases: as before or done, and done again."""
+    """kill -9 of znsctl or of the broker in compact, flatten, rotation or erasure: the state is as before or as after, and a second try succeeds."""
     scene = scene(ROOM, 1)
     a = Accidents(scene, 20261121)
-    within = {}         # seconds, by command: halved when it was over before, so that a fast machine is hit as well
+    # seconds by command; halved if the command had ended before the kill, so that a fast machine is hit, too
+    within = {}
 
     def hit(words):
         scene.device.status()   # makes sure that a broker runs
@@ -289,11 +290,11 @@ def killed(scene):
 
 @case
 def cut(scene):
-    """The power goes at some write of znsctl or of the broker meanwhile, with any loss."""
+    """The power goes at some write of znsctl or of the broker meanwhile, with a random loss."""
     scene = scene(ROOM, 1)
     scene.device.needs_emulator('needs power cuts of the emulator')
     scene.end_broker()
-    scene.device.env.update(ztlib.controls())   # all that open the device: power is cut for every one of them
+    scene.device.env.update(ztlib.controls())   # both open the device, so the power is cut for both
     a = Accidents(scene, 1121)
 
     def hit(words):
@@ -319,7 +320,7 @@ def cut(scene):
 # ---- pages of a page server ----------------------------------------------------------------------------
 
 def received(scene):
-    """Pages between what is gone, and two others that stay: together they need fewer zones than they stand in."""
+    """Pages of a page server between garbage, and two checkpoints that stay: all of them fit into fewer zones than they use."""
     fillers = many_dumps(scene, 4, 'migrated')
     sent, images, pages = transfer(scene, scene.task)
     scene.task = scene.new_task(1)
@@ -330,14 +331,14 @@ def received(scene):
 
 
 def holes(scene, others):
-    """Writes the same holes again."""
+    """Makes the same garbage again."""
     made = many_dumps(scene, 8, 'migrated')
     others.append(made.pop())
     scene.device.remove(*made)
 
 
 def comes_whole(scene, task, images, pages):
-    """By the handle, and by the id alone."""
+    """Restores by the handle, and by the id alone."""
     for where, extra in ((images, []), (fresh(scene, 'empty'), ['--zns-checkpoint', pages])):
         comes_back(scene, task, where, extra=extra)
         ztlib.kill(task.pid)
@@ -346,7 +347,7 @@ def comes_whole(scene, task, images, pages):
 
 @case
 def pages_only(scene):
-    """What a page server received is moved, survives a lost log, is rotated, refused by flatten, then joined and whole."""
+    """Pages that a page server received are moved, survive a lost log and a rotation, are refused by flatten; then they are joined and complete."""
     scene = scene(ROOM, 1)
     spec, _ = new_key(scene)
     run_ctl(scene, 0, 'key', 'use', spec)
@@ -382,7 +383,7 @@ def pages_only(scene):
 
 @case
 def pages_only_log_lost(scene):
-    """Moved pages, and then the log: they are found where they are now, joined, moved again, and the log lost again."""
+    """Received pages are moved, and then the log is lost: they are found in their new place, joined, moved again, and the log is lost again."""
     scene = scene(ROOM, 1)
     task = scene.task
     sent, images, pages, others = received(scene)

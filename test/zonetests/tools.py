@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-tools: znsctl's commands on real checkpoints: verify, export, import,
-retention, gc, rm, fsck; what holds for all of them (conventions.py), wrong
-words (misuse.py), `memory` (memorycmd.py), what messages tell to do (remedies.py), probe (probing.py), and selftest (acceptance.py).
+tools: znsctl's commands on real checkpoints: verify, export, import, retention, gc, rm, fsck. Also what all commands
+have in common (conventions.py), wrong words (misuse.py), `memory` (memorycmd.py), commands that messages suggest
+(remedies.py), probe (probing.py), and selftest (acceptance.py).
 
   tools.py list | run NAME... | run -a
 """
@@ -47,7 +47,7 @@ def footer_of(media, manifest):
 
 
 def manifest_of(scene, media, ident):
-    """(zone, offset): the frame of type 8 behind the last unit, found in the zones of the checkpoint."""
+    """(zone, offset) of the checkpoint's frame of type 8, which is behind its last unit."""
     wanted = bytes.fromhex(ident.replace('-', ''))
     shown = scene.device.json('show', ident)
     for zone in shown['zones']:
@@ -67,7 +67,7 @@ def verdict(scene, code, *args):
 
 
 def known_damaged(scene, ids):
-    """What verify found last is remembered, by the next broker too."""
+    """Checks that what verify found last is remembered, also by the next broker."""
     os.kill(scene.device.status()['broker_pid'], signal.SIGKILL)
     expect('damaged in ls', [c['id'] for c in scene.device.json('ls')['checkpoints'] if c['damaged']], ids)
     expect('damaged in status', scene.device.json('status')['damaged'], len(ids))
@@ -76,7 +76,7 @@ def known_damaged(scene, ids):
 
 @case
 def verify(scene):
-    """verify finds a flipped bit in a unit, in the manifest, in the footer, and where it is; and nothing else."""
+    """verify finds a flipped bit in a unit, in the manifest or in the footer, says where it is, and reports nothing else."""
     scene = scene()
     first = scene.good_dump(extra=['--leave-running'])
     second = scene.good_dump(images=scene.images.with_name('images-2').mkdir() or scene.images.with_name('images-2'))
@@ -127,7 +127,7 @@ def digests(directory):
 
 @case
 def export(scene):
-    """export to a directory, a file and a pipe gives the same images; our criu restores them; existing files are not overwritten."""
+    """export to a directory, a file and a pipe gives the same images; our criu restores them; files that exist are not overwritten."""
     scene = scene()
     ident = scene.good_dump()
     out, archive = scene.dir / 'out', scene.dir / 'out.tar'
@@ -179,7 +179,7 @@ def plain_dump(scene, name):
 
 @case
 def import_plain(scene):
-    """import of a plain directory: same bytes back, restored by handle and by id; what is no whole dump is refused."""
+    """import of a plain directory: the bytes are the same, it restores by handle and by id; an incomplete dump is refused."""
     scene = scene()
     plain, handle = plain_dump(scene, 'plain'), scene.dir / 'handle'
     said = json.loads(run_ctl(scene, 0, 'import', str(plain), '--handle', str(handle), '--qos', '200', '--json'))
@@ -236,7 +236,7 @@ def import_full(scene):
 # ---- retention, pins, gc -------------------------------------------------------------------------------
 
 def many_dumps(scene, n, container='errors', env=None):
-    """n dumps of the scene's task, which stays alive; their ids."""
+    """Makes @n dumps of the scene's task, which stays alive; returns their ids."""
     ids = []
     for _ in range(n):
         images = scene.dir / f'many-{scene.calls}'
@@ -252,7 +252,7 @@ def many_dumps(scene, n, container='errors', env=None):
 
 
 def settled(scene, want):
-    """The checkpoints are these, at the latest a moment after the last dump's connection ended."""
+    """Waits until the checkpoints are these: rules are applied just after the last dump's connection has ended."""
     wait_until(lambda: scene.ids() == sorted(want), 5, 0.05)
     expect('checkpoints', scene.ids(), sorted(want))
 
@@ -278,12 +278,14 @@ def retention(scene):
     expect('rm --all', ({r['id'] for r in said['removed']}, said['pinned']), ({ids[2], ids[3]}, 1))
     expect('pinned', [c['id'] for c in scene.device.checkpoints() if c['pinned']], [ids[0]])
 
-    # After a broker's restart the result is the same; then the age rule, under which everything is too old.
+    # After a broker's restart the result is the same. Then the rule by age is added, under which every checkpoint is
+    # too old.
     scene.device.close()
     rules = json.loads(run_ctl(scene, 0, 'retain', '--json'))['retentions']
     expect('rules', [(r['container'], r['keep'], r['ttl_s']) for r in rules], [('errors', 2, None)])
     said = run_ctl(scene, 0, 'retain', 'errors', '--ttl', '1')
-    rules = json.loads(run_ctl(scene, 0, 'retain', '--json'))['retentions']     # the first half stays, and the answer has both
+    # the rule by number stays, and the answer has both
+    rules = json.loads(run_ctl(scene, 0, 'retain', '--json'))['retentions']
     expect('rules', [(r['container'], r['keep'], r['ttl_s']) for r in rules], [('errors', 2, 1)])
     if '2' not in said or '1' not in said:
         raise Failed(f'the answer does not say what holds: {said}')
@@ -329,7 +331,7 @@ def gc_origins(scene):
     expect('first', gc('--grace', '1'), {lost: 'missed', kept: 'keep', podman: 'keep'})
     expect('too early', gc('--grace', '1h'), {lost: 'keep', kept: 'keep', podman: 'keep'})
     settled(scene, all_of_them)
-    scene.device.close()    # what was missed is remembered on the device
+    scene.device.close()    # when a checkpoint was first missed is remembered on the device
     # The directory is back for a moment: the grace period starts again.
     shutil.copytree(scene.dir / 'many-0', root / 'containers' / ident / 'checkpoints' / 'cp0')
     expect('back', gc('--grace', '1'), {lost: 'needed', kept: 'keep', podman: 'keep'})
@@ -363,7 +365,7 @@ def gc_origins(scene):
 
 @case
 def gc_unit(scene):
-    """The command of the timer's service: every registered device is swept and compacted, one that is away hides no other."""
+    """The command of the timer's service sweeps and compacts every registered device; a device that is missing does not stop it."""
     unit = (ztlib.REPO / 'systemd' / 'zns-gc.service').read_text()
     line, = re.findall(r"^ExecStart=/bin/sh -c '(.*)'$", unit, re.M)
     scene = scene(size=1)
@@ -381,7 +383,7 @@ def gc_unit(scene):
     ids = many_dumps(scene, 4)
     run_ctl(scene, 0, 'retain', 'errors', '--keep', '3')
     settled(scene, ids)
-    expect('both are looked at', service(0).count('checkpoint'), 4)     # a line of gc and one of compact each
+    expect('both are looked at', service(0).count('checkpoint'), 4)     # one line of gc and one of compact for each
     settled(scene, ids[1:])
     away.rename(scene.dir / 'elsewhere.emu')
     ids = ids[1:] + many_dumps(scene, 1, 'other')
@@ -406,11 +408,11 @@ def gc_unit(scene):
 
 @case
 def verify_beside_rm(scene):
-    """A checkpoint that is removed while verify --all is at work is no damage, whichever it is."""
+    """A checkpoint that is removed while verify --all runs is not reported as damaged."""
     scene = scene(size=1)
     lib = scene.dir / 'atconnect.so'
     subprocess.run(['gcc', '-shared', '-fPIC', '-o', lib, Path(__file__).with_name('preload') / 'atconnect.c', '-ldl'], check=True)
-    for nth in (2, 3):          # the first connection is for the list, the others for one checkpoint each
+    for nth in (2, 3):          # the first connection is for the list, each later one for one checkpoint
         ids = many_dumps(scene, 2)
         rm = f'{scene.cfg.znsctl} rm {ids[nth - 2]} >/dev/null'
         done = subprocess.run([scene.cfg.znsctl, 'verify', '--all', '--json'], capture_output=True, text=True,
@@ -422,7 +424,7 @@ def verify_beside_rm(scene):
 
 @case
 def package_missing(scene):
-    """A command of a package that is not there: one line that names its program, and where docker's is."""
+    """A command whose package is not installed: one line with the name of the missing program, or with where docker's is."""
     scene = scene(TINY, size=1)
     alone = scene.dir / 'znsctl'
     shutil.copy(scene.cfg.znsctl, alone)
@@ -434,7 +436,7 @@ def package_missing(scene):
 
 @case
 def package_removed(scene):
-    """The runtime's package is not removed while an engine has a container of it; without one, and on an upgrade, it is."""
+    """The runtime's package cannot be removed while an engine has a container of it; otherwise it can, and can always be upgraded."""
     scene = scene(size=1)
     script = ztlib.REPO / 'debian' / 'zns-criu-docker.prerm'
     task = scene.dir / 'run/containerd/io.containerd.runtime.v2.task/moby' / ('ab' * 32)
@@ -454,7 +456,7 @@ def package_removed(scene):
 
 @case
 def package_upgraded(scene):
-    """The package is not upgraded while a pager runs whose context the new version could not take over; otherwise it is."""
+    """The package cannot be upgraded while a pager runs whose context the new version could not take over; otherwise it can."""
     scene = scene(size=1)
     libexec = scene.dir / 'libexec'
     libexec.mkdir()
@@ -486,25 +488,26 @@ def package_upgraded(scene):
 
 
 def on_terminal(scene, answer, *args):
-    """znsctl with a terminal on all three descriptors, on which @answer was typed: its exit code and what it shows."""
+    """Runs znsctl with a terminal on all three descriptors, on which @answer is typed; returns its exit code and its output."""
     pid, fd = pty.fork()
     if not pid:
         os.execve(scene.cfg.znsctl, [str(scene.cfg.znsctl), *args], scene.device.env)
     os.write(fd, answer)
     shown = b''
-    with contextlib.suppress(OSError):      # the end of the terminal is reported as EIO
+    with contextlib.suppress(OSError):      # a closed terminal is reported as EIO
         while part := os.read(fd, 4096):
             shown += part
     os.close(fd)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
 
 
-ENGINE_ID = ''.join(f'{n * 2654435761 % 2**32:08x}' for n in range(1, 9))    # an id as container engines make them
+# an id like those that container engines make
+ENGINE_ID = ''.join(f'{n * 2654435761 % 2**32:08x}' for n in range(1, 9))
 
 
 @case
 def lines_fit(scene):
-    """On a terminal of 80 columns no line of a listing is longer; elsewhere lines stay whole. A group reads as a number, not as a count."""
+    """On a terminal of 80 columns no line of a listing is longer; elsewhere lines are not cut. A group's number does not look like a count."""
     scene = scene(size=1)
     ident, other = many_dumps(scene, 1, 'a-container-of-usual-length') + many_dumps(scene, 1, ENGINE_ID)
     run_ctl(scene, 0, 'pin', other)
@@ -525,7 +528,7 @@ def lines_fit(scene):
 
 @case
 def docker_undone(scene):
-    """docker uninstall leaves nothing of docker install, whether there was a daemon.json before or not."""
+    """docker uninstall undoes docker install completely, whether or not there was a daemon.json before."""
     scene = scene(size=1)
     for name, before in (('absent', None), ('empty', {}), ('other', {'debug': True}), ('experimental', {'experimental': True})):
         at = scene.dir / name / 'daemon.json'
@@ -541,7 +544,7 @@ def docker_undone(scene):
 
 @case
 def rm_asks(scene):
-    """rm --all asks on a terminal, and removes nothing unless the answer is y; a script and --yes are not asked."""
+    """rm --all asks on a terminal, and removes nothing unless the answer is y; in a script or with --yes it does not ask."""
     scene = scene(size=1)
     ids = many_dumps(scene, 2)
     for answer in (b'\n', b'n\n'):
@@ -561,7 +564,7 @@ def rm_asks(scene):
 
 @case
 def completion(scene):
-    """bash completes commands, words, options, checkpoints and containers, also of criu-zns; the lists come from the programs."""
+    """bash completes commands, words, options, checkpoints and containers, also for criu-zns; the programs print the lists."""
     scene = scene(size=1)
     ident, = many_dumps(scene, 1, 'web')
     script = ztlib.REPO / 'completion' / 'znsctl.bash'
@@ -594,7 +597,7 @@ def completion(scene):
 
 @case
 def rm_and_status(scene):
-    """rm by pattern and twice; status of all devices as df."""
+    """rm by pattern, and of a checkpoint that is removed already; status of all devices like df."""
     scene = scene(size=1)
     web = many_dumps(scene, 2, 'web-1') + many_dumps(scene, 1, 'web-2')
     other = many_dumps(scene, 1, 'db')
@@ -624,7 +627,7 @@ def rm_and_status(scene):
 # ---- fsck ----------------------------------------------------------------------------------------------
 
 MAGIC = b'ZNSCRIU1'
-MARK = 33       # a frame's type: a pin
+MARK = 33       # frame type of a pin
 
 
 def stop_broker(scene):
@@ -646,20 +649,20 @@ def frames(media, zone):
 
 
 def log_zone(media):
-    """(zone, frames) of the newest generation."""
+    """Returns (zone, frames) of the newest generation of the log."""
     logs = [(frames(media, z), z) for z in range(3)]
     best = max((f[-1][2], z, f) for f, z in logs if f)
     return best[1], best[2]
 
 
 def catalogue(scene):
-    """What ls says, without what only the broker's last start decides."""
+    """What ls prints, without values that depend on the broker's last start."""
     return [{k: c[k] for k in ('id', 'container', 'created', 'bytes', 'nr_images', 'zones', 'groups', 'qos_requested_mibps')}
             for c in scene.device.checkpoints()]
 
 
 def several(scene):
-    """Some checkpoints that share zones, the oldest and one in the middle removed; their ids, and the catalogue."""
+    """Makes some checkpoints that share zones, and removes the oldest and one in the middle. Returns the ids, and the catalogue."""
     ids = many_dumps(scene, 3, 'a') + many_dumps(scene, 2, 'b')
     scene.device.remove(ids[0], ids[3])
     return [ids[1], ids[2], ids[4]], catalogue(scene)
@@ -701,7 +704,7 @@ def fsck_healthy(scene):
 
 @case
 def fsck_repair(scene):
-    """A flipped bit in any record of the log: nothing is lost by a repair, nothing removed comes back."""
+    """A flipped bit in any record of the log: a repair loses nothing, and brings back nothing that was removed."""
     scene = scene(size=8)
     ids, before = several(scene)
     scene.device.json('pin', ids[0])
@@ -737,7 +740,7 @@ def fsck_repair(scene):
 
 @case
 def fsck_rebuild(scene):
-    """The metadata zones are gone: the catalogue comes back from the zones, what was removed does not."""
+    """The metadata zones are erased: the catalogue is rebuilt from the data zones, without removed checkpoints."""
     scene = scene(size=8)
     ids, before = several(scene)
     media = Media(scene)

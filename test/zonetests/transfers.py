@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-transfers: memory of tasks and local sockets. Each transfer of a dump and of a restore fails once, in a run of its own, or is
-short. The run fails as it must, or what it made is right: the task is restored and checks its memory.
+transfers: reads and writes of tasks' memory, and messages on local sockets. In each run one transfer of a dump or
+restore fails or is short. Then the run fails as it must, or its result is right: the task is restored and checks its
+memory.
 
   transfers.py list | run NAME... | run -a
 """
@@ -22,7 +23,7 @@ CASES = {}
 case = case_of(CASES)
 SHORT = 0
 FAILURES = {'task': (SHORT, errno.EIO, errno.EAGAIN, errno.ENOMEM), 'socket': (SHORT, errno.EIO, errno.EAGAIN, errno.ENOMEM, errno.EINTR)}
-MOST = 400      # transfers of one operation; more are a sign that the scene is too large for this
+MOST = 400      # most transfers of one operation; with more the scene is too large for this test
 
 
 class Transfers:
@@ -38,7 +39,7 @@ class Transfers:
                         TRANSFERS_COUNT=str(self.count))
 
     def failing(self, nth=0, code=0):
-        """The environment for the nth failure; 0: no failure."""
+        """Environment that makes the @nth transfer fail; 0: none."""
         self.count.write_bytes(bytes(4))
         return dict(self.env, TRANSFERS_FAIL=f'{nth} {code}') if nth else self.env
 
@@ -46,7 +47,8 @@ class Transfers:
         return struct.unpack('I', self.count.read_bytes())[0]
 
     def each(self, operation, once, every):
-        """@once(env, what) runs it and looks at what is left: True if it succeeded. @every failure at each transfer, or one of them."""
+        """Calls once(env, what) for each transfer that can fail; it runs the operation, checks the result, and
+        returns True if that succeeded. @every: with all kinds of failure at each transfer, else with one of them."""
         if not once(self.failing(), 'nothing fails'):
             raise Failed(f'{operation}: fails when nothing does')
         last, codes = self.seen(), FAILURES[self.kind]
@@ -61,13 +63,14 @@ class Transfers:
 
 
 def said(done, program):
-    """Not killed, and an error line: of ours, unless a transfer of criu's own may have failed."""
+    """Checks that the program was not killed and printed an error line: one of ours, unless it is criu's own transfer that failed."""
     if done.code < 0 or not any(program == 'criu' or 'zns: ' in line for line in done.errors()):
         raise Failed(f'no line of ours: {" | ".join(done.errors()[-3:])}')
 
 
 def dumps(scene, program, kind, every=False, extra=()):
-    """Each dump is restored, or its task runs on and there is no checkpoint; criu may not know which, and says so."""
+    """Dumps with failures: each dump can be restored, or its task runs on and there is no checkpoint. criu may not
+    know which of the two, and must say so."""
     transfers = Transfers(scene, program, kind)
 
     def once(env, what):
@@ -79,7 +82,7 @@ def dumps(scene, program, kind, every=False, extra=()):
                 said(done, program)
             if done.code and scene.ids() and done.lines('znsctl ls. tells whether the checkpoint exists'):
                 scene.task.verify(signal.SIGUSR1)
-                if (scene.images / ztlib.HANDLE).exists():      # then it is whole
+                if (scene.images / ztlib.HANDLE).exists():      # there is a checkpoint, so it must be complete
                     ztlib.kill(scene.task.pid)
                     ztlib.reap()
                 else:
@@ -97,7 +100,7 @@ def dumps(scene, program, kind, every=False, extra=()):
 
 
 def restores(scene, program, kind, every=False):
-    """Each restore has the memory of its task, or leaves no process."""
+    """Restores with failures: each has the task's memory, or leaves no process."""
     transfers = Transfers(scene, program, kind)
     scene.good_dump()
 
@@ -122,49 +125,49 @@ def restores(scene, program, kind, every=False):
 
 @case
 def dump_memory(scene):
-    """The helper reads the memory of a task."""
+    """Transfers: the helper reads the memory of a frozen task."""
     dumps(scene(size=4), 'zns-helper', 'task')
 
 
 @case
 def live_memory(scene):
-    """The helper reads the memory of a task that runs."""
+    """Transfers: the helper reads the memory of a running task."""
     dumps(scene(size=4), 'zns-helper', 'task', extra=['--zns-live'])
 
 
 @case
 def restore_memory(scene):
-    """The helper writes the memory of a task."""
+    """Transfers: the helper writes the memory of a task."""
     restores(scene(size=4), 'zns-helper', 'task')
 
 
 @case
 def dump_helper(scene):
-    """The helper's sockets in a dump."""
+    """Transfers: messages on the helper's sockets in a dump."""
     dumps(scene(size=4), 'zns-helper', 'socket')
 
 
 @case
 def restore_helper(scene):
-    """The helper's sockets in a restore."""
+    """Transfers: messages on the helper's sockets in a restore."""
     restores(scene(size=4), 'zns-helper', 'socket')
 
 
 @case
 def dump_criu(scene):
-    """criu's sockets to helper and broker in a dump."""
+    """Transfers: criu's messages to helper and broker in a dump."""
     dumps(scene(size=4), 'criu', 'socket')
 
 
 @case
 def restore_criu(scene):
-    """criu's sockets to helper and broker in a restore."""
+    """Transfers: criu's messages to helper and broker in a restore."""
     restores(scene(size=4), 'criu', 'socket')
 
 
 @case.soak('some 700 dumps and restores')
 def every_failure(scene):
-    """Each kind of failure at each transfer."""
+    """All kinds of failure at each transfer."""
     scene = scene(size=4)
     for program, kind in (('zns-helper', 'task'), ('zns-helper', 'socket'), ('criu', 'socket')):
         dumps(scene, program, kind, every=True)

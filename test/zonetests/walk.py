@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-walk: a random walk over what one does with checkpoints, beside a model of what must be there then.
+walk: a random walk over everything that can be done with checkpoints, beside a model of what must exist then.
 
   walk.py run [--soak] [random]      SOAK_SEED: the seed, WALK_STEPS: how many (60)
 
-After each step the store lists what the model has. Restored tasks check their memory; the flat export of a checkpoint has the
-same bytes as right after its dump; what has children or a pin is not removed; emptied, the store has all its zones again.
+After each step the store lists what the model has. Restored tasks check their memory; the flat export of a checkpoint
+always has the bytes that it had right after the dump; a checkpoint with children or a pin is not removed; when
+everything is removed, all zones are free again.
 """
 import hashlib
 import os
@@ -57,7 +58,7 @@ class Walk:
     def change(self):
         task = self.tasks['changing']
         (task.state / 'step').touch()
-        task.digest = '0'      # any will do: it is another one
+        task.digest = '0'      # any other value: the program prints its new digest
         task.verify(signal.SIGUSR1)
         task.digest = task._out()[-1].split()[1]
 
@@ -154,7 +155,7 @@ class Walk:
 
 @case.soak('which steps follow each other is drawn')
 def drawn(scene):
-    """Dumps of every kind, kills, restores, rm, pins, flatten, copies, compact, gc, fsck: the store has what the model has."""
+    """Dumps of every kind, kills, restores, rm, pins, flatten, copies, compact, gc, fsck: the store always has what the model has."""
     seed = int(os.environ.get('SOAK_SEED') or random.randrange(1 << 30))
     walk = Walk(scene(FAST, size=8), random.Random(seed))
     try:

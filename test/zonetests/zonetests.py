@@ -61,17 +61,17 @@ def redis_feature():
 
 def missing_feature(test):
     """
-    Why a test cannot run, or ''. Asked before each one: the pool of huge pages is the machine's, and another run may have
-    put it back to what it was.
+    Why a test cannot run, or ''. Asked before each test: the pool of huge pages belongs to the machine, and another
+    run may have changed it back.
     """
     probes = {'hugetlb': ztlib.huge_pages, 'redis': redis_feature}
     return probes[test.feature]() if test.feature else ''
 
 
-# ---- one test ------------------------------------------------------------------------------------------
+# ---- one test ----------------------------------------------------------------------------------------
 
 def cycle(cfg, task, directory, container, n):
-    """One dump and restore."""
+    """One dump and restore of a program."""
     images = directory / f'images-{n}'
     before = ztlib.footprint(task.pid)
     ztlib.dump(cfg, task, images, directory / f'dump-{n}.log', container)
@@ -87,7 +87,7 @@ def cycle(cfg, task, directory, container, n):
 
 
 def of_way(cfg, way):
-    """The configuration of one of --ways. How it was dumped and how its checkpoint is found have nothing to do with each other."""
+    """The configuration for one of --ways. How a task was dumped and how its checkpoint is named are independent."""
     cfg = copy.copy(cfg)
     if way == 'live-by-id':
         cfg.live, cfg.by_id = 'must', True
@@ -123,7 +123,7 @@ def run_test(cfg, test, flavour):
 
 
 def run_selftest(cfg, test, flavour):
-    """Without any dump: one spoiled byte, and the program must say FAIL."""
+    """Without a dump: one byte of memory is changed, and the program must say FAIL."""
     if missing := missing_feature(test):
         raise Skipped(missing)
     directory = cfg.base / f'{test.name}-{flavour}'
@@ -159,7 +159,7 @@ step()
 
 
 def run_footprint(cfg):
-    """A descriptor or a mapping too many must be noticed, whatever the files are called that were mapped before."""
+    """The test must notice a descriptor or a mapping too many, whatever the names of files that were mapped before."""
     directory = cfg.base / 'footprint-zns-criu'
     directory.mkdir()
     mapped = directory / 'libzns.so'
@@ -184,7 +184,8 @@ def run_footprint(cfg):
 
 
 def run_areas(_):
-    """An area that came back in pieces must be noticed, and one that is missing; one where two touched is as criu makes it."""
+    """The test must notice an area that came back in pieces, and one that is missing. Two areas that touched may come
+    back as one, as criu maps them."""
     def areas(*borders):
         return {1: [(a, b, 'rw-p', '', 'rd wr', 0) for a, b in zip(borders, borders[1:])]}
 
@@ -197,11 +198,11 @@ def run_areas(_):
 
 
 def run_pids(_):
-    """Who is dead must have given its PID back: a restore would say "Can't fork for PID: File exists"."""
+    """A dead process must have freed its PID: a restore would say "Can't fork for PID: File exists"."""
     taken = 0
     for _ in range(200):
         child = subprocess.Popen(['sleep', '1000'])
-        child.returncode = 0        # the child is reaped together with all others, not by this object
+        child.returncode = 0        # alive() reaps the child, not this object
         ztlib.kill(child.pid)
         if not ztlib.wait_until(lambda: not ztlib.alive(child.pid), 60):
             raise Failed('a killed process does not end')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Servers and runtimes that work while they are dumped: Redis, PostgreSQL, JVMs, Node.js, Python, Go; and how each tells that its data are right."""
+"""Servers and runtimes that work while they are dumped (Redis, PostgreSQL, JVMs, Node.js, Python, Go), and how each shows that its data are right."""
 import os
 import shutil
 import socket
@@ -31,7 +31,7 @@ def needs(*programs):
 
 
 class App(Task):
-    """A program with a load. The clients' connections are not in the checkpoint."""
+    """A program under load. The clients' connections are not in the checkpoint."""
 
     forks = False
     state = None
@@ -54,7 +54,7 @@ class App(Task):
                                              stderr=subprocess.DEVNULL))
 
     def load(self):
-        """The clients begin."""
+        """Starts the clients."""
 
     def unload(self):
         for c in self.clients:
@@ -63,7 +63,7 @@ class App(Task):
         self.clients = []
 
     def work(self):
-        """A number that grows while it works."""
+        """A number that grows while the program works."""
         raise NotImplementedError
 
     def check(self):
@@ -80,7 +80,7 @@ class App(Task):
 
 # ---- Redis ----------------------------------------------------------------------------------------------
 
-# Each value tells its key's number of writes; all of it changes in one step of Redis's own.
+# Each value has the number of writes to its key. A script of Redis changes both in one step.
 WRITE = """
 math.randomseed(ARGV[1])
 for i = 1, ARGV[2] do
@@ -135,7 +135,7 @@ class Redis(App):
                     if not s.recv(100).startswith(b':'):
                         break
         except OSError:
-            pass        # the server ended in a dump
+            pass        # the server was ended by a dump
 
     def load(self):
         self.client('redis-benchmark', '-h', HOST, '-p', self.port, '-c', 8, '-r', 50000, '-d', 300, '-l', '-q', '-t',
@@ -172,7 +172,7 @@ def may_dump_users():
 
 
 class Postgres(App):
-    """pgbench's own rules: what was moved on accounts, tellers, branches and in the history is the same sum."""
+    """pgbench's own rule: the balances of accounts, tellers and branches and the history have the same sum."""
     name, buffers_mib, scale, clients_nr = 'postgres', 16, 5, 4
 
     def user(self):
@@ -187,7 +187,7 @@ class Postgres(App):
             raise Skipped('no PostgreSQL here')
         self.bin, self.port, uid = max(PG.glob('*/bin')), free_port(), self.user()
         self.to = ['-h', HOST, '-p', self.port, '-U', 'postgres']
-        self.place = Path('/dev/shm') / f'zns-apps-{os.getpid()}-{self.port}'    # not the disk of the device
+        self.place = Path('/dev/shm') / f'zns-apps-{os.getpid()}-{self.port}'    # not on the device's disk
         self.place.mkdir()
         os.chown(self.place, uid, uid)
         become = ['setpriv', f'--reuid={uid}', '--regid=postgres', '--clear-groups', 'env', 'LC_ALL=C']
@@ -238,7 +238,7 @@ class Postgres(App):
                         '(select count(*) from pgbench_accounts)', 'bench').split('|')
         if len(sums) != 5 or len(set(sums[:4])) != 1 or sums[4] != str(self.scale * 100000) or not self.work():
             raise Failed(f'PostgreSQL: sums of accounts, branches, tellers, history, and accounts: {sums}')
-        # Every heap and index page is read and looked into; a checkpoint writes what is dirty.
+        # Reads and checks every heap and index page; a checkpoint of PostgreSQL writes all dirty pages first.
         self.run('psql', '-Atqc', 'create extension if not exists amcheck', 'bench')
         self.run('psql', '-Atqc', "select bt_index_check(c.oid, true) from pg_class c join pg_am a on a.oid = c.relam "
                  "where a.amname = 'btree' and c.relname like 'pgbench%'; checkpoint", 'bench')
@@ -256,7 +256,7 @@ class PostgresLarge(Postgres):
 # ---- runtimes -------------------------------------------------------------------------------------------
 
 class Mutator(App):
-    """A heap that changes all the time, and checks itself when it is asked (test/zonetests/apps)."""
+    """A heap that changes all the time, and checks itself when asked (test/zonetests/apps)."""
 
     def go(self, *command, env=None):
         self.launch([*command, self.dir], env=env)
@@ -264,7 +264,7 @@ class Mutator(App):
         return self
 
     def work(self):
-        """CPU time that it has used, in ticks."""
+        """CPU time that the program has used, in ticks."""
         words = Path(f'/proc/{self.pid}/stat').read_text().rpartition(')')[2].split()
         return int(words[11]) + int(words[12])
 
@@ -299,7 +299,7 @@ class JvmG1(Jvm):
 
 
 class JvmZ(Jvm):
-    """Its heap is shared memory that is mapped several times."""
+    """A program whose heap is shared memory that is mapped several times."""
     name, options = 'jvm-zgc', ('-XX:+UseZGC',)
 
 

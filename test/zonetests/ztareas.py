@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The list of areas (VMAs) of a process tree: a restore gives back the one that the dump found."""
+"""The list of areas (VMAs) of a process tree: after a restore it must be the same as at the dump."""
 import os
 import re
 from pathlib import Path
 
-# The kernel chooses where these are, and their pages do not belong to the program.
+# The kernel chooses the addresses of these areas, and their pages do not belong to the program.
 KERNELS = {'[vdso]', '[vvar]', '[vvar_vclock]', '[vsyscall]'}
-# ac: criu, without zones too, maps files writable before it takes that right away, so the kernel accounts for them from then on.
-# sd: written since somebody asked; no restore keeps it. um, uw, ui: registered with a userfaultfd, until all memory is there (a lazy
-# restore), or for good (a pager); what these must be has cases of its own.
+# These flags may differ. ac: criu, also without zones, maps files writable before it takes that right away, so the
+# kernel charges for them from then on. sd: written since soft-dirty bits were reset; no restore keeps it. um, uw, ui:
+# registered with a userfaultfd, until all memory is there (a lazy restore) or for good (a pager); cases of their own
+# check these.
 NOT_KEPT = {'ac', 'sd', 'um', 'uw', 'ui'}
-# Programs of the tests, which map nothing any more once they are ready; churn does. Redis and the like allocate when they want.
+# Test programs that map nothing any more once they are ready (churn does map). Redis and the like allocate at any
+# time.
 SETTLED = {p.stem for p in Path(__file__).parent.glob('*.c')} - {'churn'}
-_dumped = {}     # areas of trees, by the handle that their dump left, or by the image directory
+_dumped = {}     # The areas of trees at their dump, by the dump's handle or its image directory.
 
 
 def _area(line, flags):
@@ -37,8 +39,8 @@ def of_process(pid):
 
 def joined(areas):
     """
-    Neighbours that differ in nothing become one. A program has such where "ac" divides them, or where it wrote to both before
-    they met. Stock criu maps them as one too.
+    Joins neighbours that differ in nothing. A program has such areas if "ac" divides them, or if it wrote to both
+    before they touched. Stock criu maps them as one, too.
     """
     found = []
     for a in areas:
@@ -51,7 +53,7 @@ def joined(areas):
 
 
 def of_tree(pids, stopped=False):
-    """{pid in its namespace: its areas}; of all programs if they are stopped, else of those that have settled."""
+    """{pid in its namespace: its areas}: of all processes if they are stopped, else only of programs that do not map any more."""
     found = {}
     for pid in pids:
         try:
@@ -69,12 +71,12 @@ def _text(area):
 
 
 def differences(before, after):
-    """For processes that are in both lists: their differences in words; '' if there are none."""
+    """The differences of processes that are in both lists, in words; '' if there are none."""
     for pid in sorted(before.keys() & after.keys()):
         had, has, one = before[pid], after[pid], joined(before[pid])
         lost = sorted(set(one) - set(joined(has)))
         starts, ends = {a[0] for a in had}, {a[1] for a in had}
-        # The kernel joins some of several neighbours that differ in nothing: it begins and ends where one of them did.
+        # The kernel may have joined some of these neighbours: a joined area must begin and end where one of them did.
         new = sorted(a for a in set(has) - set(had) - set(one) if a[0] not in starts or a[1] not in ends)
         if lost or new:
             return (f'process {pid} had {len(had)} areas and has {len(has)}: {len(lost)} it had: {"; ".join(map(_text, lost[:4]))}; '
@@ -89,7 +91,7 @@ def _option(args, name):
 def _key(args):
     images = Path(_option(args, '-D'))
     try:
-        # a case may have put a FIFO or a link there
+        # a case may have put a FIFO or a link in its place
         with open(os.open(images / 'zns-handle.img', os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), 'rb') as handle:
             return handle.read() or str(images.resolve())
     except OSError:
@@ -97,17 +99,17 @@ def _key(args):
 
 
 def before_dump(args, tree):
-    """What keep() wants to know of a criu call that is about to be made; @tree: gives the PIDs of a tree."""
+    """The areas that keep() stores, read before a dump; {} for other criu commands. @tree: returns the PIDs of a tree."""
     return of_tree(tree(int(_option(args, '-t')))) if args[0] == 'dump' else {}
 
 
 def keep(args, found):
-    """The dump has succeeded."""
+    """Stores the areas of a dump that has succeeded."""
     _dumped[_key(args)] = found
 
 
 def after_restore(args, tree):
-    """The restore has succeeded: (areas at the dump, areas now), or None if the dump is not known."""
+    """For a restore that has succeeded: (areas at the dump, areas now). None: the dump is not known."""
     pidfile = _option(args, '--pidfile')
     before = _dumped.get(_key(args)) if args[0] == 'restore' and pidfile else None
     return before and (before, of_tree(tree(int(Path(pidfile).read_text()))))

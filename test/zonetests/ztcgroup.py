@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A cgroup of our own, of either version, that can be frozen."""
+"""A new cgroup, of either version, that can be frozen."""
 import os
 import signal
 from pathlib import Path
@@ -40,7 +40,7 @@ class Cgroup:
         wait_until(self.removed, 'the end of the cgroup')
 
     def removed(self):
-        """What ended last may be in it for a moment."""
+        """Tries to remove it: a process that has just ended may still be in it."""
         try:
             self.dir.rmdir()
         except OSError:

@@ -13,7 +13,7 @@ from ztscene import Outcome
 
 
 class Chain:
-    """Dumps of one task into directories 0, 1, …; zones unless @stock."""
+    """Dumps of one task into directories 0, 1, …; on zones unless @stock."""
 
     def __init__(self, scene, program='dirty', flavour='h', size=None, stock=False, container='chain', name=''):
         self.scene, self.cfg, self.stock, self.container = scene, scene.cfg, stock, container
@@ -30,9 +30,9 @@ class Chain:
         return self.dir / f'images-{n}'
 
     def step(self):
-        """Let the program change a part of its memory; from now on this is what a restore must bring back."""
+        """Lets the program change a part of its memory: from now on a restore must bring back the new content."""
         (self.task.state / 'step').touch()
-        self.task.digest = '0'      # any will do: it is another one
+        self.task.digest = '0'      # any other value: the program prints its new digest
         self.task.verify(signal.SIGUSR1)
         self.task.digest = self.task._out()[-1].split()[1]
 
@@ -47,7 +47,7 @@ class Chain:
         return [*map(str, args), *extra]
 
     def try_dump(self, kind='dump', parent=None, extra=()):
-        """One dump or pre-dump; its Outcome."""
+        """Makes a dump or pre-dump; returns its Outcome."""
         images, log = self.images(self.nr), self.dir / f'{kind}-{self.nr}.log'
         images.mkdir(exist_ok=True)
         done = ztlib.run_criu(self.cfg, self.command(kind, images, log, parent, extra), log, self.scene.device.env)
@@ -89,7 +89,7 @@ class Chain:
         return done
 
     def restore(self, images, extra=(), cfg=None):
-        """Restores; it must succeed, and the program must find its memory unchanged."""
+        """Restores a dump, which must succeed; the program must find its memory unchanged."""
         done = self.try_restore(images, extra, cfg)
         if done.code:
             raise Failed(f'restore: exit {done.code}: {" | ".join(done.lines("Error")[-4:])}')
@@ -97,13 +97,13 @@ class Chain:
         return done
 
     def by_id(self, ident):
-        """Restore from an empty directory."""
+        """Restores from an empty directory."""
         empty = self.dir / f'empty-{self.restores}'
         empty.mkdir()
         return self.restore(empty, ['--zns-checkpoint', ident])
 
     def end_task(self):
-        """Kill it, to restore it again: its PID must be free, so no zombie may be left."""
+        """Kills the task so that it can be restored again: no zombie may be left that still has its PID."""
         pids = self.task.pids()
         for pid in pids:
             ztlib.kill(pid)
@@ -116,7 +116,7 @@ class Chain:
 
 
 def stat_of(directory):
-    """Microseconds and counts of criu's stats-dump, as {name: number}; crit is not needed for a flat message."""
+    """Microseconds and counts of criu's stats-dump, as {name: number}. It is a flat message, so crit is not needed."""
     names = {1: 'freezing', 2: 'frozen', 3: 'memdump', 4: 'memwrite', 5: 'scanned', 6: 'skipped', 7: 'written'}
     return {names.get(k, str(k)): v for k, v in ztproto.dump_stats(Path(directory) / 'stats-dump').items()}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Many restores of one checkpoint at once, each in namespaces of its own, with a name and an address of its own (clone.c)."""
+"""Many restores of one checkpoint at once, each in its own namespaces, with its own name and address (clone.c)."""
 import os
 import shutil
 import signal
@@ -12,7 +12,7 @@ from ztlib import Failed, PROGS, wait_until
 
 
 class Clone:
-    """One of them, from its start to its end."""
+    """One of the restores, from its start to its end."""
 
     def __init__(self, number, directory, task, command, env):
         self.name, self.address = f'clone-{number}', f'10.77.{number // 250}.{number % 250 + 1}'
@@ -65,7 +65,7 @@ class Clone:
 
 
 class Clones:
-    """@number clones; command(clone) is the command that restores one."""
+    """Starts @number clones; command(clone) is the command that restores one."""
 
     def __init__(self, number, directory, task, command, env, seconds=120):
         directory.mkdir()
@@ -104,7 +104,7 @@ class Clones:
         return len(asked)
 
     def seconds_taken(self):
-        """From the first start to the last end."""
+        """Time from the first start to the last end."""
         return (max(c.ended_ns for c in self.all) - min(c.started_ns for c in self.all)) / 1e9
 
     def each(self):

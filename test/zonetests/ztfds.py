@@ -4,7 +4,7 @@ import os
 
 
 def descriptors(pid):
-    """(number, what it leads to) of each; one that is closed since the list was read is left out."""
+    """[(number, what it leads to)] of a process's descriptors; one that was closed meanwhile is left out."""
     for fd in os.listdir(f'/proc/{pid}/fd'):
         try:
             yield int(fd), os.readlink(f'/proc/{pid}/fd/{fd}')
@@ -13,7 +13,7 @@ def descriptors(pid):
 
 
 def hot_bytes(broker_pid):
-    """Bytes of the memory that znsd shares with restores now; None: it has none."""
+    """Bytes of the memory that znsd now shares with restores; None: it has none."""
     for fd, link in descriptors(broker_pid):
         if 'memfd:zns-hot' in link:
             try:

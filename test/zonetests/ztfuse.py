@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-A file system with one file, `data` if nothing else is said, whose reads last until release(): the kernel holds the reader's pages meanwhile, and
-writes to them past its page tables. Spoken to over /dev/fuse, in a thread.
+A file system with one file (`data` by default) whose reads are not answered before release(). Meanwhile the kernel
+holds the reader's pages, and later writes to them without their page tables. A thread serves it over /dev/fuse.
 """
 import errno
 import os
@@ -14,14 +14,14 @@ from ztlib import Skipped
 
 LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT, OPENDIR, READDIR, RELEASEDIR, INTERRUPT, BATCH_FORGET = \
     1, 2, 3, 14, 15, 17, 18, 25, 26, 27, 28, 29, 36, 42
-ROOT, DATA = 1, 2                           # inodes
-DIRECT_IO, ASYNC_DIO = 1 << 0, 1 << 15      # flags of an open file, of the connection
+ROOT, DATA = 1, 2                           # inode numbers
+DIRECT_IO, ASYNC_DIO = 1 << 0, 1 << 15      # flags: of an open file, of the connection
 ENOENT, ENOSYS = -2, -38
-HOUR = 3600                                 # s: names and attributes do not change
+HOUR = 3600                                 # seconds for which names and attributes stay valid
 SIZE = 1 << 20                              # size of the file in bytes
-REQUEST_MAX = 1 << 18                       # bytes
+REQUEST_MAX = 1 << 18                       # bytes of the longest request
 
-# A program of 96 MiB with a page of the first file. On SIGUSR1 the second file takes the place of its last page.
+# A program of 96 MiB that maps a page of the first file. On SIGUSR1 it maps the second file over its last page.
 UNANSWERED = """
 import ctypes, mmap, os, signal, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -61,11 +61,11 @@ class SlowFile:
         self.server.start()
 
     def release(self):
-        """Reads that wait are answered, and later ones at once."""
+        """Answers the reads that wait, and from now on all others at once."""
         self.released.set()
 
     def close(self):
-        """All who had it open are gone."""
+        """Call it when no process has the file open."""
         self.release()
         ztlib.unmount(self.directory)
         self.server.join(5)
@@ -91,9 +91,9 @@ class SlowFile:
                 request = os.read(self.fd, REQUEST_MAX)
             except OSError as e:
                 if e.errno != errno.ENODEV:
-                    continue    # a request that was taken back
+                    continue    # a request that was interrupted
                 os.close(self.fd)
-                return          # unmounted
+                return          # the file system was unmounted
             _, op, unique, inode = struct.unpack_from('=IIQQ', request)
             body = request[40:]
             if op == INIT:

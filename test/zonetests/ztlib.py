@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What zonetests.py and errors.py share: device, tasks, dump, restore, workers, reports."""
+"""What zonetests.py and the suites share: device, tasks, dump, restore, workers, reports."""
 import ast
 import ctypes
 import fcntl
@@ -31,11 +31,11 @@ HUGEPAGES_WANTED = 16
 
 
 class Failed(Exception):
-    """The test's verdict is bad."""
+    """The test has failed; the text says why."""
 
 
 class Skipped(Exception):
-    """The test cannot be done here; its text is the reason."""
+    """The test cannot run here; the text says why."""
 
 
 # ---- the process and its surroundings ------------------------------------------------------------------
@@ -56,20 +56,20 @@ def unmount(target):
 
 
 def private_mounts():
-    """Own mount namespace: whatever is mounted for tests ends with the runner."""
+    """Makes a mount namespace of our own: all mounts of the tests end with the runner."""
     clone_newns, ms_rec, ms_private = 0x20000, 0x4000, 1 << 18
     _libc('unshare', clone_newns)
     mount('none', '/', '', ms_rec | ms_private)
 
 
 def become_subreaper():
-    """Restored and orphaned tasks become our children, so that we see them end."""
+    """Makes restored and orphaned tasks our children, so that we notice their end."""
     pr_set_child_subreaper = 36
     _libc('prctl', pr_set_child_subreaper, 1, 0, 0, 0)
 
 
 def proc_stat(pid):
-    """The state letter in /proc/PID/stat and the parent's PID; '' if there is no such process."""
+    """(state letter in /proc/PID/stat, parent's PID); ('', …) if there is no such process."""
     try:
         words = Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
         return words[0], int(words[1])
@@ -82,7 +82,7 @@ def proc_state(pid):
 
 
 def traced(pid):
-    """Does somebody hold the process, as a dump does?"""
+    """Is the process traced, as by a dump?"""
     try:
         return 'TracerPid:\t0' not in Path(f'/proc/{pid}/status').read_text()
     except OSError:
@@ -90,7 +90,7 @@ def traced(pid):
 
 
 def reap():
-    """Collect every child that has ended. Only called while no subprocess of ours is being waited for."""
+    """Reaps every child that has ended. Only call it while no subprocess of ours is being waited for."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -100,8 +100,9 @@ def reap():
 
 def alive(pid):
     """
-    A zombie that is ours to collect is not dead yet: it has its PID still, and whoever waits for the end may be about to
-    restore a process with that PID. (It can become one between reap() and the look at it.)
+    Does the process still have its PID? A zombie that is our child counts as alive, since a caller who waits for its
+    end may be about to restore a process with that PID. (A process can become such a zombie after reap() and before
+    this look.)
     """
     reap()
     state, parent = proc_stat(pid)
@@ -109,7 +110,7 @@ def alive(pid):
 
 
 def huge_pages():
-    """Raise the pool of huge pages; '' or why not."""
+    """Raises the pool of huge pages. Returns '' or why that is not possible."""
     try:
         if int(HUGEPAGES.read_text()) < HUGEPAGES_WANTED:
             HUGEPAGES.write_text(str(HUGEPAGES_WANTED))
@@ -119,11 +120,12 @@ def huge_pages():
     return '' if have >= HUGEPAGES_WANTED else f'nr_hugepages stays at {have}'
 
 
-PATIENCE_S = 60     # what is true at last is waited for so long: a busy machine is no failure
+# how long a condition is waited for that must become true: so long that a busy machine is no failure
+PATIENCE_S = 60
 
 
 def wait_until(true, seconds=0, step=0.01):
-    """Poll true() until it holds, for PATIENCE_S at least; its last value."""
+    """Polls true() until it is true, for PATIENCE_S at least; returns its last value."""
     end = time.monotonic() + max(seconds, PATIENCE_S)
     while True:
         value = true()
@@ -133,7 +135,7 @@ def wait_until(true, seconds=0, step=0.01):
 
 
 def kill(pid, sig=signal.SIGKILL):
-    """True if there was a process to signal."""
+    """Sends a signal; True if there was such a process."""
     try:
         os.kill(pid, sig)
         return True
@@ -142,7 +144,7 @@ def kill(pid, sig=signal.SIGKILL):
 
 
 def children():
-    """Our own children, adopted ones too."""
+    """Our children, including adopted ones."""
     found = []
     for path in glob.glob('/proc/self/task/*/children'):
         found += map(int, Path(path).read_text().split())
@@ -157,7 +159,7 @@ def exe_of(pid):
 
 
 def drop_caches():
-    """What is on the disk must be read from there next time. False if we may not."""
+    """Drops the page cache, so that the next read comes from the disk. False if that is not allowed."""
     os.sync()
     try:
         Path('/proc/sys/vm/drop_caches').write_text('3\n')
@@ -168,14 +170,14 @@ def drop_caches():
 
 # ---- the programs ---------------------------------------------------------------------------------------
 
-BIN = REPO / 'build' / 'bin'                    # what users get: no test changes what it does
-TEST_BIN = REPO / 'build' / 'test' / 'bin'      # helper, broker and znsctl with test/controls inside
+BIN = REPO / 'build' / 'bin'                    # the programs that users get: no test changes what they do
+TEST_BIN = REPO / 'build' / 'test' / 'bin'      # helper, broker and znsctl with test/controls linked in
 
 
 def controls(**words):
     """
-    What makes the environment one of the test build: criu's helper and the broker that it starts are those of TEST_BIN, and
-    the controls in them are told these words. Without it a test is about the programs that users get.
+    The environment of the test build: criu's helper and the broker that it starts are those of TEST_BIN, and @words
+    are settings for the controls in them. Without it a test runs the programs that users get.
     """
     if not os.access(TEST_BIN / 'zns-helper', os.X_OK):
         raise Failed(f'{TEST_BIN}/zns-helper is missing: run make test-bin first')
@@ -188,8 +190,9 @@ def controlled(env, **words):
 
 def nonces_once(path, least):
     """
-    What the programs of the test build sealed (ZNS_NONCES): no key had a nonce twice. Only a manifest may be sealed again,
-    with the same text: its seal is compared by making it anew. Gives the keys.
+    Reads what the programs of the test build encrypted (ZNS_NONCES), and checks that no key was used twice with the
+    same nonce. Only a manifest may be encrypted twice, with the same text, since its tag is checked by making it
+    again. Returns the keys.
     """
     texts = {}
     for line in Path(path).read_text().splitlines():
@@ -210,7 +213,7 @@ def znsctl_of(cfg, env):
 # ---- configuration and device --------------------------------------------------------------------------
 
 class Config:
-    """What the command line asks for, plus the base directory of this run."""
+    """The options of the command line, and the base directory of this run."""
 
     def __init__(self, args):
         self.criu = str(Path(args.criu).resolve()) if args.criu else str(BIN / 'criu')
@@ -220,8 +223,9 @@ class Config:
         self.by_id = getattr(args, 'by_id', False)
         self.iterations = getattr(args, 'iterations', 1)
         self.ways = getattr(args, 'ways', ['plain'])
-        self.live = getattr(args, 'live', None)         # 'yes', or 'must': a task that is not tracked fails the test
-        self.prefix = []        # what runs criu: a command and its arguments
+        # 'yes', or 'must': then a task that is not tracked fails the test
+        self.live = getattr(args, 'live', None)
+        self.prefix = []        # the command that runs criu, with its arguments
         self.keep = args.keep
         self.timeout = args.timeout
         self.given_device = getattr(args, 'device', None)
@@ -230,7 +234,7 @@ class Config:
         if self.real and self.given_device:
             sys.exit('--device or --format, not both')
         if self.real:
-            args.jobs = 1       # one device for all of them
+            args.jobs = 1       # one device for all tests
         for program in [self.criu] + ([] if self.stock else [self.znsctl]):
             if not os.access(program, os.X_OK):
                 sys.exit(f'{program} is missing: run make first, or name a criu with --criu')
@@ -258,7 +262,7 @@ class Config:
 
 
 class Device:
-    """A device and znsctl on it; with a directory of its own it has a private configuration too."""
+    """A device, and znsctl for it. With @directory it has a configuration of its own."""
 
     def __init__(self, cfg, directory=None, spec=None):
         self.cfg = cfg
@@ -296,7 +300,7 @@ class Device:
             raise Failed(f'znsctl {" ".join(args)} --json: {e}')
 
     def create(self, *options):
-        """Make the emulated device, or format the real one with as many groups as that would have dies."""
+        """Makes the emulated device, or formats the real one with as many groups as the emulated one has dies."""
         if self.emulated:
             self.info = self.json('create', self.spec, *options)
             return
@@ -327,7 +331,7 @@ class Device:
         return self.json('zones')['zones']
 
     def granted(self, container):
-        """The groups that a container's dump was given; a slow source of pages may leave some of them unused."""
+        """The groups that a container's dump was granted; if pages come slowly the dump may not use all of them."""
         return next((r['groups'] for r in self.status()['reservations'] if r['container'] == container), [])
 
     def free_zones(self):
@@ -341,7 +345,7 @@ class Device:
         self.remove(*[c['id'] for c in self.checkpoints() if c['container'] == container])
 
     def close(self):
-        """End the broker of our private device; it would leave by itself, but later."""
+        """Ends the broker of our private device, which would exit by itself, but later."""
         if not self.private or not Path(self.env['ZNS_RUN']).exists():
             return
         try:
@@ -355,7 +359,7 @@ class Device:
 # ---- dump and restore ----------------------------------------------------------------------------------
 
 def log_errors(path, lines=4):
-    """The last error lines of a criu log, for a verdict."""
+    """The last error lines of a criu log, to explain a failure."""
     try:
         text = Path(path).read_text(errors='replace').splitlines()
     except OSError:
@@ -373,8 +377,8 @@ def zns_options(cfg, container):
 
 def mapped_names(maps):
     """
-    The names in /proc/PID/maps: files (deleted ones too), memfds, the kernel's own. Shared anonymous memory is /dev/zero or
-    /anon_hugepage there, and comes back as a memfd of that name.
+    The names in /proc/PID/maps: files (also deleted ones), memfds, the kernel's own. Shared anonymous memory is called
+    /dev/zero or /anon_hugepage there, and is restored as a memfd of that name.
     """
     lines = (line.split(maxsplit=5) for line in maps.splitlines())
     return sorted({re.sub('^/memfd:/', '/', words[5]) for words in lines if len(words) == 6})
@@ -382,7 +386,8 @@ def mapped_names(maps):
 
 def footprint(pid):
     """
-    What criu must not add to: [(pid in its namespace, its descriptors, names of what it maps)] of a process tree, sorted.
+    What a restore must not add to: [(pid in its namespace, its descriptors, names of its mappings)] of a process tree,
+    sorted.
     """
     found, todo = [], [pid]
     while todo:
@@ -393,16 +398,16 @@ def footprint(pid):
             mapped = mapped_names((p / 'maps').read_text())
             todo += (p / 'task' / p.name / 'children').read_text().split()
         except (FileNotFoundError, ProcessLookupError):
-            continue    # a short-lived child
+            continue    # a short-lived child has ended
         found.append((inner, fds, mapped))
     return sorted(found)
 
 
 def check_footprint(before, after, forks=False):
     """
-    Processes as before, and nothing of criu's left in them. (Fewer descriptors: Redis closes a client's late.)
-    forks: children come and go all the time; only who is there both times counts. One that was about to end maps nothing any
-    more, and its PID may be another's after the restore.
+    Checks that the processes are the same as before and have nothing of criu's. (Fewer descriptors are fine: Redis
+    closes a client's late.) forks: children come and go, so only processes that are there both times count. A child
+    that was ending maps nothing any more, and another process may have its PID after the restore.
     """
     if forks:
         both = {b[0] for b in before if b[2]} & {a[0] for a in after}
@@ -418,12 +423,12 @@ def check_footprint(before, after, forks=False):
 
 
 def helper_tracks():
-    """Does the helper see which pages of a process are written, whatever the kernel has for criu?"""
+    """Can the helper see which pages of a process are written, even if the kernel cannot do it for criu?"""
     return tuple(map(int, os.uname().release.split('.')[:2])) >= (6, 7)
 
 
 def check_areas(args):
-    """A restore has succeeded: every process has the areas that its dump found. Who runs on and allocates comes to rest."""
+    """After a successful restore: checks that every process has the areas of its dump. A process that runs and allocates gets some time to settle."""
     def differs():
         found = ztareas.after_restore(args, tree)
         return found and ztareas.differences(*found)
@@ -433,7 +438,7 @@ def check_areas(args):
 
 
 def run_criu(cfg, args, log, env=None):
-    """Run criu to its end; CompletedProcess. stderr goes beside the log. What is restored has the areas that it had."""
+    """Runs criu to its end; returns a CompletedProcess. stderr goes to a file beside the log. Checks the areas of what was restored."""
     args = [*map(str, args)]
     found = ztareas.before_dump(args, tree)
     with open(str(log) + '.stderr', 'ab') as err:
@@ -457,7 +462,7 @@ def dump_args(cfg, task, images, log, container, extra=()):
 
 
 def tree(pid):
-    """The processes of a tree."""
+    """The PIDs of a process tree."""
     found, todo = [], [pid]
     while todo:
         found.append(todo.pop())
@@ -470,7 +475,7 @@ def tree(pid):
 
 
 def check_live(cfg, task, log):
-    """After a live dump the tasks run on, nothing of the tracking is left in them, and each was verified."""
+    """After a live dump: checks that the tasks run on, that nothing of the tracking is left in them, and that all their pages were compared."""
     pids = task.pids()
     if not pids or not all(map(alive, pids)):
         raise Failed('a process has gone after a live dump that leaves them running')
@@ -483,7 +488,7 @@ def check_live(cfg, task, log):
     if cfg.live == 'must' and not re.search(r'live: task \d+ has \d+ pages.* verified', text):
         raise Failed('nothing was tracked')
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)    # nobody forks while the tree is listed
+        os.kill(pid, signal.SIGSTOP)    # the tree is frozen, so that no process forks while it is listed
     pids = [p for pid in pids for p in tree(pid)]
     for pid in pids:
         kill(pid)
@@ -502,7 +507,7 @@ def dump(cfg, task, images, log, container):
     images.mkdir()
     env, extra = cfg.env(), []
     if cfg.live:
-        # criu removes its links to removed files when it leaves a task running, with files too
+        # criu removes its links to deleted files when it leaves a task running, without zones too
         links = '--link-remap' in task.dump_opts
         env, extra = dict(env, ZNS_LIVE_VERIFY='1'), ['--zns-live'] + ([] if links else ['--leave-running'])
     done = run_criu(cfg, dump_args(cfg, task, images, log, container, extra), log, env)
@@ -548,7 +553,7 @@ def restore(cfg, task, images, log, extra=()):
 # ---- tasks ---------------------------------------------------------------------------------------------
 
 class Task:
-    """A test program, plain (h) or as init of new namespaces (ns), and its answers."""
+    """A test program, plain (h) or as init of new namespaces (ns), and the files through which it answers."""
 
     def __init__(self, directory, program, flavour='h', args=(), opts=(), wait=60):
         self.dir, self.program, self.flavour = directory, program, flavour
@@ -574,7 +579,7 @@ class Task:
                                         start_new_session=True).pid
 
     def make_root(self):
-        """A tmpfs as root directory: the program, a few device nodes, and zt/ for the answers."""
+        """Mounts a tmpfs as root directory: the program, a few device nodes, and zt/ for the answers."""
         root = self.dir / 'root'
         root.mkdir()
         mount('zonetest', root, 'tmpfs')
@@ -625,7 +630,7 @@ class Task:
         self.pid = pid
 
     def verify(self, sig=signal.SIGTERM):
-        """Let the program check itself; Failed with its reason. With SIGUSR1 it goes on living."""
+        """Makes the program check itself; raises Failed with its reason. After SIGUSR1 it lives on."""
         os.kill(self.pid, sig)
         wait_until(lambda: len(self._out()) > self.verdicts or not alive(self.pid), self.wait)
         if sig == signal.SIGTERM:
@@ -644,7 +649,7 @@ class Task:
             raise Failed(f'digest is {digest}, was {self.digest}')
 
     def end(self):
-        """Ends all of its processes that still run, and removes what it leaves outside of its directory."""
+        """Ends all of its processes that still run, and removes what it leaves outside its directory."""
         if self.pid:
             if self.pid in children():
                 kill(self.pid)
@@ -660,7 +665,7 @@ class Task:
             unmount(self.dir / 'root')
 
     def _stray(self):
-        """Children that were handed to us when their parent died, told by their program."""
+        """Children that became ours when their parent died, recognised by their program."""
         program = str(PROGS / self.program)
         return [pid for pid in children() if exe_of(pid) == program and proc_state(pid) != 'Z']
 
@@ -696,7 +701,7 @@ def judge(func):
 
 
 def in_worker(func, answer):
-    """Fork a worker that judges func and leaves the verdict in a file; its pid."""
+    """Forks a worker that runs func and writes the verdict into a file; returns its PID."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -711,7 +716,7 @@ def in_worker(func, answer):
 
 
 def run_jobs(jobs, parallel, base):
-    """jobs: (name, flavour, function). Each runs in its own process; results come in the order in which they end."""
+    """jobs: (name, flavour, function). Each runs in a process of its own; results come in the order in which they end."""
     waiting, running, results = list(jobs), {}, []
     while waiting or running:
         while waiting and len(running) < parallel:
@@ -752,7 +757,7 @@ def write_reports(directory, suite, results):
 
 
 def save_failed(report, cfg, results):
-    """The logs of failed tests go beside the report."""
+    """Copies the logs of failed tests to the report's directory."""
     if not report:
         return
     for r in results:
@@ -767,7 +772,7 @@ def save_failed(report, cfg, results):
 
 
 def finish(results):
-    """The final line; the exit code."""
+    """Prints the final line; returns the exit code."""
     for r in results:
         if r.verdict == 'skip':
             print(f'skipped {r.name}/{r.flavour}: {r.reason}')
@@ -786,7 +791,7 @@ def description(source):
     head = source.read_text()[:2000]
     found = re.search(r'zonetest:\s*(\{.*?\})', head, re.S)
     if not found:
-        if 'zonetest:' in head:     # otherwise a program without the line would be left out silently
+        if 'zonetest:' in head:     # otherwise a program without this line would be left out silently
             raise SystemExit(f'{source.name}: no description behind "zonetest:"')
         return None
     desc = ast.literal_eval(re.sub(r'\n\s*\*', '\n', found.group(1)))
@@ -797,7 +802,7 @@ def description(source):
 
 
 def build_programs():
-    """Suites run side by side, and the first of them builds."""
+    """Builds the test programs. Suites run side by side, and the first of them builds."""
     PROGS.parent.mkdir(exist_ok=True)
     with open(f'{PROGS}.lock', 'w', encoding='utf-8') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

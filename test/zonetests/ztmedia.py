@@ -7,14 +7,14 @@ CHUNK = 65536
 
 
 class Media:
-    """The bytes behind the emulator, by zone and offset."""
+    """Reads and writes the bytes of an emulated device's file, by zone and offset."""
 
     def __init__(self, scene):
         self.path = scene.device.path
         geometry = scene.device.status()['geometry']
         self.zones, self.capacity = geometry['zones'], geometry['zone_capacity']
         self.stride = (self.capacity + 4095) // 4096 * 4096
-        self.data = os.path.getsize(self.path) - self.zones * self.stride     # the zones are the file's end
+        self.data = os.path.getsize(self.path) - self.zones * self.stride     # the zones are at the end of the file
 
     def at(self, zone, offset):
         return self.data + zone * self.stride + offset
@@ -32,10 +32,10 @@ class Media:
         self.write(zone, offset, bytes([self.read(zone, offset, 1)[0] ^ bit]))
 
     def copy_of_metadata(self):
-        """What stands before the first data zone, zone tables and metadata zones: {offset: bytes}, without holes."""
+        """Everything before the first data zone (zone tables and metadata zones): {offset: bytes}, without holes."""
         copy, at, end = {}, 0, self.at(3, 0)
         with open(self.path, 'rb') as dev:
-            with contextlib.suppress(OSError):          # only a hole follows
+            with contextlib.suppress(OSError):          # lseek fails if only a hole follows
                 while (at := os.lseek(dev.fileno(), at, os.SEEK_DATA)) < end:
                     at -= at % CHUNK
                     copy[at] = os.pread(dev.fileno(), min(CHUNK, end - at), at)
@@ -43,7 +43,7 @@ class Media:
         return copy
 
     def put_back(self, copy):
-        """Only what differs is written: a test does this after each of a hundred records."""
+        """Restores @copy. Writes only what differs, since a test does this after each of a hundred records."""
         now = self.copy_of_metadata()
         with open(self.path, 'r+b') as dev:
             for at in now.keys() | copy.keys():

@@ -26,7 +26,7 @@ class Layout:
         return sorted(m['annotations']['org.opencontainers.image.ref.name'] for m in self.index()['manifests'])
 
     def blob(self, descriptor):
-        """Returns its bytes, after comparing them with the descriptor."""
+        """Returns the bytes of a blob, after comparing them with its descriptor."""
         kind, digits = descriptor['digest'].split(':')
         raw = (self.blobs / digits).read_bytes()
         expect(f'{digits}: size and digest', (len(raw), kind, hashlib.sha256(raw).hexdigest()), (descriptor['size'], 'sha256', digits))
@@ -54,7 +54,7 @@ class Layout:
         return {'mediaType': media, 'digest': f'sha256:{digits}', 'size': len(raw), **more}
 
     def tell(self, layers, tag='latest', **more):
-        """Adds an image with these layers to those that exist."""
+        """Adds an image with these layers to the layout."""
         manifest = json.dumps({'schemaVersion': 2, 'layers': layers, **more}).encode()
         found = self.put(manifest, 'application/vnd.oci.image.manifest.v1+json',
                          annotations={'org.opencontainers.image.ref.name': tag})
@@ -64,7 +64,7 @@ class Layout:
 
 
 def tar_of(files, where='checkpoint/'):
-    """files: {name: bytes, or a link's target}."""
+    """Makes a tar. files: {name: bytes, or a link's target}."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode='w') as tar:
         for name, what in files.items():

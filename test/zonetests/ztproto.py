@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Flat protobuf messages and CRIU's images of them, without a library: guests have no protobuf for Python."""
+"""Flat protobuf messages, and CRIU's images of them, without a library: test guests have no protobuf for Python."""
 import struct
 
 from ztlib import Failed
@@ -23,7 +23,7 @@ def _put_varint(value):
 
 
 def message(fields):
-    """{number: int or bool, str, bytes, or a dict: a message} as protobuf writes it."""
+    """Serializes {number: int or bool, str, bytes, or a dict for a message} as protobuf does."""
     out = b''
     for field, value in fields.items():
         if isinstance(value, int):
@@ -35,7 +35,7 @@ def message(fields):
 
 
 def fields(raw):
-    """Returns {number: int or bytes}; of repeated fields the last one."""
+    """Parses a message into {number: int or bytes}; of a repeated field only the last value."""
     at, found = 0, {}
     while at < len(raw):
         key, at = _varint(raw, at)
@@ -49,7 +49,7 @@ def fields(raw):
 
 
 def image(raw):
-    """The messages of an image, as fields() gives them: two magic numbers, then each behind its size."""
+    """The messages of an image, as fields() returns them. An image is two magic numbers, then each message behind its size."""
     at, found = 8, []
     while at < len(raw):
         size, = struct.unpack_from('<I', raw, at)
@@ -59,7 +59,7 @@ def image(raw):
 
 
 def dump_stats(path):
-    """Numbers of criu's stats-dump, {field of dump_stats_entry: number}: 2 is microseconds frozen, 3 those of memdump."""
+    """Numbers of criu's stats-dump, {field of dump_stats_entry: number}: 2 is the microseconds frozen, 3 those of the memory's dump."""
     stats, = image(path.read_bytes())
     if 1 not in stats:
         raise Failed(f'{path} is not of a dump')
@@ -67,6 +67,6 @@ def dump_stats(path):
 
 
 def entry(message_fields):
-    """A message as it stands in an image."""
+    """A message with its size, as in an image."""
     body = message(message_fields)
     return struct.pack('<I', len(body)) + body

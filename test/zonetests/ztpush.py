@@ -19,7 +19,7 @@ def scene_with(scene):
 
 
 def fetched(parts, tmp, registry, what):
-    """By skopeo alone, unpacked, restored by stock CRIU."""
+    """Fetches an image with skopeo alone, unpacks it, and restores it with stock CRIU."""
     layout = Layout(parts.chain.dir / f'fetched-{what.replace(":", "-").replace("/", "-")}')
     subprocess.run(['skopeo', 'copy', '--quiet', '--src-tls-verify=false', registry.name(what), f'oci:{layout.path}:x'], check=True)
     parts.restore(layout.unpack('x', layout.path.with_suffix('.unpacked')), cfg=plain_criu(parts.chain.cfg))

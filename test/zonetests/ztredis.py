@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Redis as a test: its own digest over all keys says whether its memory is what it was."""
+"""Redis as a test program: its own digest over all keys shows whether its memory is unchanged."""
 import re
 import shutil
 import subprocess
 
 from ztlib import Failed, Task, alive, wait_until
 
-POPULATE = 150000       # keys of DEBUG POPULATE, about 200 bytes each in memory
+POPULATE = 150000       # number of keys that DEBUG POPULATE makes, each about 200 bytes in memory
 SERVER = ['--port', '0', '--save', '', '--appendonly', 'no', '--enable-debug-command', 'yes', '--logfile', '']
 
 
 def varied_commands():
-    """Commands that fill every kind of value, small and large encodings."""
+    """Commands that fill values of every type, in small and large encodings."""
     for i in range(3000):
         yield 'SET', f'str:{i}', f'value-{i * 7919}-' + 'x' * (i % 500)
         yield 'HSET', f'hash:{i % 50}', f'field{i}', i * i
@@ -29,7 +29,7 @@ def varied_commands():
 
 
 def encode(command):
-    """One command in Redis's protocol."""
+    """A command in Redis's protocol."""
     words = [str(w) for w in command]
     return f'*{len(words)}\r\n' + ''.join(f'${len(w)}\r\n{w}\r\n' for w in words)
 

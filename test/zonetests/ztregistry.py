@@ -32,7 +32,7 @@ class Registry:
         self.start()
 
     def start(self):
-        """Again, too, after it was killed."""
+        """Starts the registry, also again after a kill."""
         self.proc = subprocess.Popen(['docker-registry', 'serve', self.config], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         if not wait_until(self.answers, 20):
             raise Failed('the registry does not answer')
@@ -57,7 +57,7 @@ class Registry:
         return f'docker://127.0.0.1:{self.port}/{what}'
 
     def layers(self, least):
-        """{digits: bytes} of the blobs that it has whole, of @least bytes or more."""
+        """{digest: bytes} of the complete blobs in the registry, of @least bytes or more."""
         at = self.store / 'docker/registry/v2/blobs/sha256'
         return {p.parent.name: p.stat().st_size for p in at.glob('*/*/data') if p.stat().st_size >= least}
 
@@ -66,7 +66,8 @@ class Registry:
 
 
 class Wire:
-    """Between a client and a registry: what went there (`up`) and back (`down`), bytes. When one of them has reached a number, something is done once."""
+    """A proxy between a client and the registry that counts bytes to the registry (`up`) and from it (`down`). When
+    one count reaches a number, an action is called once."""
 
     def __init__(self, registry):
         self.registry, self.lock, self.counts, self.when = registry, threading.Lock(), {'up': 0, 'down': 0}, None
@@ -79,7 +80,7 @@ class Wire:
         return f'docker://127.0.0.1:{self.port}/{what}'
 
     def at(self, way, count, action):
-        """Resets the counts."""
+        """Sets the action: call @action when @count bytes went @way. Resets the counts."""
         with self.lock:
             self.counts, self.when = {'up': 0, 'down': 0}, (way, count, action)
 
@@ -117,6 +118,7 @@ class Wire:
             action()
 
     def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)    # to close it would not wake who waits for clients
+        # shutdown, since close would not wake the thread that waits for clients
+        self.listener.shutdown(socket.SHUT_RDWR)
         self.thread.join()
         self.listener.close()

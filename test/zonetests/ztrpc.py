@@ -7,16 +7,16 @@ import subprocess
 from ztlib import Failed
 from ztproto import fields, message
 
-DUMP, PRE_DUMP = 1, 13      # the latter: SINGLE_PRE_DUMP
-# criu_opts, and in it criu_zns_opts
+DUMP, PRE_DUMP = 1, 13      # the latter is SINGLE_PRE_DUMP
+# field numbers of criu_opts, and of criu_zns_opts in it
 IMAGES_DIR_FD, PID, LEAVE_RUNNING, LOG_LEVEL, LOG_FILE, PARENT_IMG, TRACK_MEM, ZNS = 1, 2, 3, 9, 10, 14, 15, 1110
 ZNS_CONTAINER, ZNS_PARENT, ZNS_LIVE, ZNS_LIVE_SLOW = 4, 190, 230, 231
 CONFIG_FILE = 51
-FEATURE_CHECK, FEATURES, MEM_TRACK = 9, 5, 1    # the second of criu_req, the third of criu_features
+FEATURE_CHECK, FEATURES, MEM_TRACK = 9, 5, 1    # field numbers: the second of criu_req, the third of criu_features
 
 
 def ask(scene, what, env=None):
-    """One request to criu swrk; the fields of its answer."""
+    """Sends one request to criu swrk; returns the fields of its answer."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         with theirs, open(scene.dir / 'swrk.stderr', 'ab') as err:
@@ -35,7 +35,7 @@ def ask(scene, what, env=None):
 
 
 def request(scene, kind, images, opts):
-    """A request with options; (success, cr_errmsg)."""
+    """Sends a request with options; returns (success, cr_errmsg)."""
     directory = os.open(images, os.O_DIRECTORY)
     try:
         got = ask(scene, {1: kind, 2: {IMAGES_DIR_FD: directory, **opts}})
@@ -45,6 +45,6 @@ def request(scene, kind, images, opts):
 
 
 def has_mem_track(scene, env):
-    """What runc asks before a pre-dump."""
+    """Does criu say that it has mem_track? runc asks this before a pre-dump."""
     got = ask(scene, {1: FEATURE_CHECK, FEATURES: {MEM_TRACK: 1}}, env)
     return bool(fields(got.get(8, b'')).get(MEM_TRACK))

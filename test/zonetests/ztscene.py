@@ -28,8 +28,8 @@ SIX_OPEN = ['--channels', '4', '--ways', '2', '--die-write-bw', '50', '--zones',
 
 def case_of(cases):
     """
-    A decorator that enters a function into @cases, under its name. With .soak(WHY) it is a case of the soak: it is random, or
-    what it shows hangs on the machine's speed, so `run -a` leaves it out and `run --soak` runs it.
+    Returns a decorator that adds a function to @cases, under its name. With .soak(WHY) it becomes a case of the soak:
+    it is random, or its result depends on the machine's speed, so `run -a` leaves it out and `run --soak` runs it.
     """
     def enter(func):
         cases[func.__name__.replace('_', '-')] = func
@@ -51,7 +51,7 @@ def expect(what, got, want):
 
 
 def run_ctl(scene, code, *args):
-    """znsctl that must end with this exit code; its output."""
+    """Runs znsctl, which must end with this exit code; returns its output."""
     done = scene.device.ctl(*args)
     said = (done.stderr.strip() or done.stdout.strip())[:300]
     if done.returncode != code:
@@ -60,14 +60,14 @@ def run_ctl(scene, code, *args):
         raise Failed(f'znsctl {" ".join(args)}: more than one line: {said}')
     return done.stdout if code == 0 else done.stdout + done.stderr
 
-BY_DEFAULT = object()       # among the options of a dump: whether it is live is criu's to say
+BY_DEFAULT = object()       # options of a dump that say whether it is live
 
 
 class Outcome:
     """What one criu call left: exit code, log and stderr."""
 
     shown = set()
-    accepted = 0        # failures that were as they must be; each case has a process of its own
+    accepted = 0        # failures that came as they must; each case has a process of its own
 
     def __init__(self, code, log):
         self.code = code
@@ -84,7 +84,7 @@ class Outcome:
         return [l for l in self.log if 'Error' in l] + self.stderr
 
     def must_fail(self, *patterns):
-        """Not 0, not killed, and an error line with zns and every pattern."""
+        """Checks that criu failed, was not killed, and printed an error line with zns and every pattern."""
         if self.code == 0:
             raise Failed('criu said it succeeded')
         if self.code < 0:
@@ -95,7 +95,7 @@ class Outcome:
         for p in patterns:
             if not any(re.search(p, l, re.I) for l in said):
                 raise Failed(f'no line says /{p}/; it says: {" | ".join(said[:3])}')
-        # of each process: siblings may meet the same damage before criu has ended them
+        # once for each process: siblings may meet the same damage before criu has ended them
         ours = [re.sub(r'^\([0-9.]+\) *|Error \([^)]*\): |;.*', '', l) for l in self.log if '): zns: ' in l and 'Error' in l]
         if len(set(ours)) != len(ours):
             raise Failed(f'an error is there more than once: {" | ".join(ours)}')
@@ -103,7 +103,7 @@ class Outcome:
         self._show(re.sub(r'^\([0-9.]+\) *', '', said[0]))
 
     def _show(self, line):
-        """The line, for the reader; lines that differ in numbers only are shown once a case."""
+        """Shows the error line to the reader; lines that differ only in numbers are shown once per case."""
         kind = re.sub(r'\d+', '', line)
         if kind not in self.shown:
             self.shown.add(kind)
@@ -111,7 +111,7 @@ class Outcome:
 
 
 class Scene:
-    """A private device, one task, and the state of the store before anything happens."""
+    """A private device, one task, and the state of the store before the case begins."""
 
     def __init__(self, cfg, directory, options=FAST, size=32):
         self.cfg, self.dir = cfg, directory
@@ -143,7 +143,7 @@ class Scene:
         return self.dir / f'criu-{self.calls}.log'
 
     def faulty(self, env, fault):
-        """The environment that makes the emulator fail so: that of the test build."""
+        """The environment of the test build that makes the emulator fail in this way."""
         env = dict(env or self.device.env)
         if not fault:
             return env
@@ -153,7 +153,7 @@ class Scene:
     # -- dump --
 
     def dump_command(self, log, extra, images, task, qos):
-        # a case that is not about it has a plain dump
+        # a case that is not about live dumps makes plain ones
         plain = () if BY_DEFAULT in extra or any(str(e).startswith('--zns-live') for e in extra) else ('--zns-live=no',)
         args = ztlib.dump_args(self.cfg, task or self.task, images or self.images, log, 'errors',
                                [*plain, *(e for e in extra if e != BY_DEFAULT)])
@@ -169,8 +169,8 @@ class Scene:
 
     def start_dump(self, extra=(), images=None, task=None, qos=None, env=None, stop_after=None, patient=True):
         """
-        A dump in the background: (Popen, log). @stop_after: its helper stops itself after so many writes, until go_on(); a
-        real device has no such barrier. @patient: nobody takes it for dead there.
+        Begins a dump in the background; returns (Popen, log). @stop_after: its helper stops at a barrier after that
+        many writes, until go_on(); a real device has no such barrier. @patient: nothing kills the stopped helper.
         """
         log = self.log()
         self.barrier = stop_after is not None and self.device.emulated
@@ -183,7 +183,7 @@ class Scene:
             return subprocess.Popen(command, env=env or self.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err), log
 
     def patient(self):
-        """A process at a barrier shows no sign of life; with this, nothing gives it up because of that, unless the case sets a time."""
+        """A process at a barrier shows no sign of life. With this setting nothing gives it up for that, unless the case sets a time of its own."""
         conf = Path(self.device.env['ZNS_CONFIG']) / 'zns.conf'
         text = conf.read_text() if conf.exists() else ''
         if 'deadline' not in text:
@@ -199,7 +199,7 @@ class Scene:
             raise Failed(f'criu did not end within {self.cfg.timeout} s')
 
     def good_dump(self, **args):
-        """A dump that must succeed, the task gone; its checkpoint's id."""
+        """Makes a dump that must succeed; the task is gone. Returns the checkpoint's id."""
         before = set(self.ids())
         task = args.get('task') or self.task
         done = self.dump(**args)
@@ -220,7 +220,7 @@ class Scene:
             raise Failed('the helper never came to its barrier')
 
     def until_writing(self):
-        """Wait until the task is frozen and zones fill; the moment for an accident. The helper stands at its barrier then."""
+        """Waits until the task is frozen and zones are being written: the moment for an accident. The helper is at its barrier then."""
         if self.barrier:
             self.at_barrier()
         elif not wait_until(lambda: self.device.free_zones() < self.free_before, 60):
@@ -229,7 +229,7 @@ class Scene:
             raise Failed('the task is not frozen while the dump writes')
 
     def go_on(self):
-        """The helper leaves its barrier."""
+        """Lets the helper leave its barrier."""
         for pid in self.stopped_helpers():
             ztlib.kill(pid, signal.SIGCONT)
 
@@ -260,7 +260,7 @@ class Scene:
         return done
 
     def _ours(self, name):
-        """Processes of that name that work for our device."""
+        """PIDs of processes of that name that work for our device."""
         for comm in (p / 'comm' for p in Path('/proc').glob('[0-9]*')):
             try:
                 if comm.read_text().strip() == name and f'ZNS_RUN={self.device.env["ZNS_RUN"]}'.encode() in \
@@ -270,11 +270,11 @@ class Scene:
                 continue
 
     def broker_pid(self):
-        """None: no broker runs."""
+        """The broker's PID. None: no broker runs."""
         return next(self._ours('znsd'), None)
 
     def end_broker(self, sig=signal.SIGKILL):
-        """Every broker of our device ends, as in a crash or as asked."""
+        """Ends every broker of our device, by a crash or as asked by a signal."""
         for pid in self._ours('znsd'):
             if ztlib.kill(pid, sig):
                 wait_until(lambda p=pid: not alive(p), 5)
@@ -283,7 +283,7 @@ class Scene:
     # -- what must hold --
 
     def helpers(self):
-        """zns-helper processes of our device."""
+        """PIDs of zns-helper processes of our device."""
         return [pid for pid in self._ours('zns-helper') if alive(pid)]
 
     def no_helpers(self):
@@ -308,7 +308,7 @@ class Scene:
         self.store_as_before()
 
     def works(self, size=None):
-        """The next dump and restore on this device."""
+        """Checks that the next dump and restore on this device work."""
         task = self.new_task(size) if size else self.task
         images = self.dir / f'images-works-{self.calls}'
         images.mkdir()
@@ -323,7 +323,7 @@ class Scene:
         self.unharmed(args.get('images'))
 
     def short_plain(self, program, image):
-        """Dump without zones, cut the image (None: the largest but pages-1) in half, restore: it must fail, soon."""
+        """Makes a dump without zones and cuts an image (None: the largest except pages-1) in half: its restore must fail, soon."""
         cfg = copy.copy(self.cfg)
         cfg.stock = True
         directory = self.dir / f'plain-{program}'
@@ -407,14 +407,15 @@ def prepare(args, suite, cases):
 
 
 def suite_main(doc, suite, cases):
-    """The command line of a suite; {name: function of a scene maker}. The exit code."""
+    """Runs the command line of a suite; @cases: {name: function of a scene maker}. Returns the exit code."""
     args = parse_args(doc)
     if args.command == 'list':
         for name, func in cases.items():
             print(f'{name:24} {func.__doc__}{" (soak)" if hasattr(func, "soak") else ""}')
         return 0
     names = prepare(args, suite, cases)
-    signal.signal(signal.SIGINT, signal.default_int_handler)    # ignored by a job in the background, and then by criu, too
+    # a job in the background ignores it, and then criu would, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     cfg = ztlib.Config(args)
     try:
         jobs = [(n, suite, lambda n=n: run_case(cfg, suite, n, cases[n])) for n in names]

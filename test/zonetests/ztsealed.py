@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Encrypted checkpoints in OCI images as they are: cases of oci.py, and what registry.py takes from them."""
+"""Encrypted checkpoints in OCI images, transferred without decrypting them: cases of oci.py, and helpers for registry.py."""
 import io
 import json
 import shutil
@@ -21,7 +21,7 @@ SEALED_FRAME = 220
 
 
 class Encrypted(Parts):
-    """A chain on a device that encrypts, and a second device with a configuration of its own, which has no key."""
+    """A chain on a device that encrypts, and a second machine (device and configuration) that does not have the key."""
 
     def __init__(self, scene, **more):
         scene = scene(ROOM, 1)
@@ -34,7 +34,7 @@ class Encrypted(Parts):
         self.far.create(*ROOM)
 
     def at(self, device):
-        """From here on all is done there."""
+        """From here on everything is done on @device."""
         self.device = self.scene.device = device
 
     def lose_key(self):
@@ -45,7 +45,7 @@ class Encrypted(Parts):
         self.key.with_suffix('.away').rename(self.key)
 
     def far_key(self):
-        """Gives the far machine the key; its device does not require encryption."""
+        """Gives the second machine the key; its device does not require encryption."""
         self.far.json('key', 'use', f'file:{self.key}', self.far.spec)
         self.far.json('key', 'off', self.far.spec)
 
@@ -62,7 +62,7 @@ class Encrypted(Parts):
 
 
 def with_far(case):
-    """Ends the far broker."""
+    """Ends the second machine's broker."""
     def run(scene):
         parts = None
         try:
@@ -77,7 +77,7 @@ def with_far(case):
 
 
 def clear_text(parts):
-    """Some of what the task had in memory, and of what criu wrote of it."""
+    """Samples of the task's memory and of criu's images, which must not be found unencrypted."""
     found = []
     for path in (*parts.dirs[0].glob('pages-*.img'), *parts.dirs[0].glob('core-*.img'), *parts.dirs[0].glob('mm-*.img')):
         raw = path.read_bytes()
@@ -89,7 +89,8 @@ def clear_text(parts):
 
 @with_far
 def sealed(parts):
-    """an encrypted chain: without the key into a layout and onto another device, nothing of it in clear; with the key it is authentic and restores."""
+    """an encrypted chain goes without the key into an OCI layout and onto another device, nothing of it unencrypted;
+    with the key it is authentic and restores."""
     expect('encrypted', [c['encrypted'] for c in parts.near.checkpoints()], [True] * LEVELS)
     text, raw_key = clear_text(parts), bytes.fromhex(parts.key.read_text().strip())
     parts.lose_key()
@@ -132,9 +133,8 @@ def sealed(parts):
 
 @with_far
 def sealed_again(parts):
-    """existing parents are not fetched; another version is refused; after a removal the checkpoint comes back under its id, and a rebuilt
-    catalogue has it.
-    """
+    """parents that exist are not fetched; another version is refused; after a removal the checkpoint comes back under
+    its id, and a rebuilt catalogue has it."""
     parts.far_key()
     layout = parts.export(1, 'layout:older')
     parts.export(0, 'layout:newest')
@@ -168,9 +168,8 @@ def sealed_again(parts):
 
 @with_far
 def sealed_rotated(parts):
-    """a rotated master key: the layers are the same, only the wrapped keys differ; a device that requires another key refuses them, and a
-    mixed chain is not sent.
-    """
+    """after a rotation of the master key the layers are the same, only the wrapped keys differ; a device that
+    requires another key refuses them, and a chain that is encrypted only in part is not sent."""
     layout = parts.export(0, 'layout:before')
     other = parts.scene.dir / 'other'
     parts.near.json('key', 'create', str(other))
@@ -193,11 +192,11 @@ def sealed_rotated(parts):
     parts.near.json('key', 'off')
     plain = parts.near.json('import', str(parts.dirs[0]), '--container', 'chain', '--parent', parts.ids[1])['id']
     said = parts.near.ctl('export', '--oci', plain, str(parts.chain.dir / 'mixed'))
-    expect('a plain one on encrypted parents: exit', said.returncode, 0)    # it is not encrypted, and neither is its image
+    expect('a plain one on encrypted parents: exit', said.returncode, 0)    # not encrypted, and its image is not either
 
 
 def sealed_live(scene):
-    """a live dump, whose pages are composed of parts: it comes as it is, is authentic there, and restores by id."""
+    """a live dump, whose pages are composed of parts: it arrives unchanged, is authentic there, and restores by id."""
     scene = scene()
     key = scene.dir / 'key'
     scene.device.json('key', 'create', str(key))
@@ -223,14 +222,14 @@ def sealed_live(scene):
 
 
 def record_of(path):
-    """Fields of the record of the first layer."""
+    """Fields of the record in the first layer."""
     layout = Layout(path)
     files = files_of(layout.blob(layout.manifest('latest')['layers'][0]))
     return forge.unpack(files[next(iter(files))][forge.HEADER:])
 
 
 def forged_record(raw, change):
-    """The layer with @change(manifest's fields) in its record; the rest as it was."""
+    """The layer with its record's manifest fields changed by @change; the rest unchanged."""
     out = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(raw)) as old, tarfile.open(fileobj=out, mode='w', format=tarfile.USTAR_FORMAT) as new:
         for m in old:
@@ -243,7 +242,7 @@ def forged_record(raw, change):
 
 
 def patched(raw, name, at, mask=1):
-    """One bit of a file in a tar."""
+    """Flips one bit of a file in a tar."""
     with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
         where = tar.getmember(name).offset_data + at
     out = bytearray(raw)
@@ -253,7 +252,8 @@ def patched(raw, name, at, mask=1):
 
 @with_far
 def sealed_refused(parts):
-    """manipulated layers, with right digests: bits, swapped files, cut short, foreign keys, other parents, forged records: one line, nothing stays."""
+    """manipulated layers with right digests (flipped bits, swapped files, cut short, foreign keys, other parents,
+    forged records): one error line each, and nothing is left."""
     parts.far_key()
     source = parts.export(0, 'source')
     manifest = source.manifest('latest')
@@ -266,7 +266,8 @@ def sealed_refused(parts):
     count = iter(range(1000))
 
     def says(pattern, change, keyed=True):
-        """@change([(annotations, bytes)]) of all layers; refused with the key, and unless only that tells, without it."""
+        """Changes all layers by @change([(annotations, bytes)]). The import must be refused with the key, and without
+        the key unless only the key shows it."""
         layout = Layout(parts.chain.dir / f'bad-{next(count)}')
         layout.path.mkdir()
         layout.tell([layout.put(raw, d['mediaType'], annotations=notes) for d, (notes, raw) in
@@ -293,12 +294,12 @@ def sealed_refused(parts):
         return last(lambda notes, raw: (notes, forged_record(raw, change)))
 
     def image_of(fields, do):
-        """Of the manifest: do(image's fields) to the largest image."""
+        """Changes the largest image in a manifest's fields by do(image's fields)."""
         at = max((n for n, (k, v) in enumerate(fields) if k == 3), key=lambda n: forge.get(forge.unpack(fields[n][1]), 2))
         return [(k, do(forge.unpack(v)) if n == at else v) for n, (k, v) in enumerate(fields)]
 
     def mended(notes, raw):
-        """A flipped bit whose checksum was made right: only the tag tells."""
+        """A flipped bit whose checksum was made right: only the tag shows it."""
         bad = patched(raw, pages, 5)
         body = files_of(bad)[pages]
 
@@ -328,11 +329,14 @@ def sealed_refused(parts):
     says('is not the one that was encrypted', record(lambda m: image_of(m, lambda i: [(k, bytes(len(v)) if k == 70 else v) for k, v in i])))
     says('Truncated', last(lambda notes, raw: (notes, raw[:len(raw) // 2])), keyed=False)
     says('does not begin with its record', lambda all_: [*all_[:-1], (all_[-1][0], all_[0][1])], keyed=False)
-    says('does not begin with its record', last(lambda notes, raw: (notes, bytes(10240))), keyed=False)     # a layer without files
+    # a layer without files
+    says('does not begin with its record', last(lambda notes, raw: (notes, bytes(10240))), keyed=False)
     says('of another checkpoint', lambda all_: [*all_[:-1], (all_[-1][0], forged_record(all_[-1][1], lambda m: [
         (k, forge.pack(forge.having(forge.unpack(v), 1, b'x' * 16)) if k == 2 else v) for k, v in m]))], keyed=False)
-    says('is not the layer of its parent', lambda all_: all_[1:], keyed=False)                 # the oldest is missing
-    says('is not the layer of its parent', lambda all_: [all_[0], *all_[2:]], keyed=False)     # one in the middle: rolled back
+    # the oldest layer is missing
+    says('is not the layer of its parent', lambda all_: all_[1:], keyed=False)
+    # one in the middle is missing
+    says('is not the layer of its parent', lambda all_: [all_[0], *all_[2:]], keyed=False)
     says('is not the layer of its parent', lambda all_: [(dict(twin_layer[0]['annotations']), twin_layer[1]), *all_[1:]], keyed=False)
     says('of another version', last(lambda notes, raw: ({**notes, SEAL: '00' * 16}, raw)), keyed=False)
     says('wrapped key', last(lambda notes, raw: ({**notes, KEY: twin_layer[0]['annotations'][KEY]}, raw)))
