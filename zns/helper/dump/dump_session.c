@@ -327,7 +327,7 @@ void dump_end(struct helper *h)
 	zns_writer_cancel(h->dump->v.w, -ECANCELED,
 			  "criu ended before the commit: nothing of the dump stays");
 	live_end(h->dump->live);
-	sealed_end(h->dump);
+	paged_end(h->dump);
 	dump_check(h->dump, &err);
 	/* after a commit, which printed its own line, nothing is printed */
 	progress_stop(h, &(struct outcome){ .error = err.msg });

@@ -53,7 +53,7 @@ struct dump {
 	pid_t pid; /* PID of the root of the dumped tree */
 	/* set for --zns-live, and for a dump that uses trackers without it; else NULL */
 	struct live *live;
-	struct sealed *sealed; /* set if a pager has some of the memory (sealed.c); else NULL */
+	struct paged *paged; /* set if a pager has some of the memory (paged.c); else NULL */
 	uint8_t parent[ZNS_UUID_LEN];
 	ZnsPb__Handle *parent_handle; /* the handle that named the parent; NULL: no handle did */
 	uint64_t expected; /* bytes, estimated */

@@ -409,10 +409,10 @@ void dump_packet(struct helper *h, struct packet *p)
 		ret = pages_seal(d, p, &err);
 		break;
 	case ZW_MEM_BEGIN:
-		ret = sealed_begin(d, p, &err);
+		ret = paged_begin(d, p, &err);
 		break;
 	case ZW_MEM_OWNS:
-		ret = sealed_owns(d, p, &err);
+		ret = paged_owns(d, p, &err);
 		break;
 	case ZW_LIVE_ROUNDS:
 		ret = live_rounds(d, p, &err);

@@ -8,7 +8,7 @@
  */
 #include "../dump/dump_session.h"
 #include "live_keep.h"
-#include "../dump/sealed.h"
+#include "../dump/paged.h"
 #include "../task_read.h"
 #include "zns/places.h"
 #include "zns/track.h"

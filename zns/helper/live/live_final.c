@@ -18,7 +18,7 @@ static int copy_rest(struct live *l, struct live_task *t, const struct live_area
 {
 	struct zns_spans rest = { 0 };
 	uint64_t before = l->at;
-	int ret = t->memory ? sealed_rest(l->d->sealed, t, a, &rest, err) :
+	int ret = t->memory ? paged_rest(l->d->paged, t, a, &rest, err) :
 			      live_rest(l, t, a, &rest, guards, err);
 
 	if (!ret)
@@ -107,7 +107,7 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 	struct live_areas a = { 0 };
 	int ret = 0;
 
-	if (l && !t && l->d->sealed)
+	if (l && !t && l->d->paged)
 		ret = live_late(l, p->h.pid, &t, err);
 	if (ret)
 		return ret;

@@ -9,7 +9,7 @@
 
 static int compose(struct live *l, const struct live_task *t, struct zns_err *err)
 {
-	struct zns_wimage *from[LIVE_ROUNDS_MAX + 2], *named = sealed_image(l->d->sealed);
+	struct zns_wimage *from[LIVE_ROUNDS_MAX + 2], *named = paged_image(l->d->paged);
 	uint32_t nr_from = l->nr_parts;
 	struct runs runs = { 0 };
 	int ret = 0;
@@ -22,10 +22,10 @@ static int compose(struct live *l, const struct live_task *t, struct zns_err *er
 	for (size_t n = 0; n < t->places.nr && !ret; n++) {
 		const struct place *p = &t->places.p[n];
 
-		if (p->source == LIVE_SEALED)
-			ret = sealed_runs(l->d->sealed, p, l->nr_parts, &runs);
+		if (p->source == LIVE_PAGED)
+			ret = paged_runs(l->d->paged, p, l->nr_parts, &runs);
 		else
-			ret = sealed_add(&runs, p->len, p->source, p->at);
+			ret = paged_add(&runs, p->len, p->source, p->at);
 	}
 	if (ret)
 		zns_fail(err, -ENOMEM, "no memory for image %s", l->d->pages[t->image].name);
@@ -114,7 +114,7 @@ int live_finish(struct dump *d, struct zns_err *err)
 		munmap(l->stage, LIVE_STAGE_BYTES);
 	l->stage = NULL;
 	if (!ret)
-		ret = sealed_name(d, err);
+		ret = paged_name(d, err);
 	for (size_t n = 0; n < l->nr_tasks && !ret; n++) {
 		ret = live_maps_check(&l->task[n], err);
 		if (!ret && l->task[n].final)

@@ -308,7 +308,7 @@ int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
 	if (!tracks || l->kernel.tracker == ZNS_TRACKER_NONE ||
 	    (!wanted && l->kernel.tracker != ZNS_TRACKER_UFFD)) {
 		l->kernel.tracker = ZNS_TRACKER_NONE;
-		if (d->sealed) { /* the task's pager knows what has to be copied */
+		if (d->paged) { /* the task's pager knows what has to be copied */
 			ret = prepare(l, 0, err);
 			if (ret)
 				return ret;
@@ -317,7 +317,7 @@ int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
 			      e.code ? e.msg :
 			      tracks ? l->kernel.why :
 				       "memory that is on zones stays there");
-		if (!wanted && !d->sealed) {
+		if (!wanted && !d->paged) {
 			free(l);
 			d->live = NULL;
 		}

@@ -43,7 +43,7 @@ static int add(struct live *l, pid_t pid, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory for a list of tasks");
 	t = &l->task[l->nr_tasks++];
 	*t = (struct live_task){ .pid = pid, .image = LIVE_NO_IMAGE, .seen = true };
-	ret = sealed_has(l->d, pid, &t->memory, err);
+	ret = paged_has(l->d, pid, &t->memory, err);
 	if (t->memory)
 		return zns_fail(&t->why, -EBUSY, "its memory is partly on zones"), ret;
 	if (ret || l->kernel.tracker == ZNS_TRACKER_NONE)
@@ -79,7 +79,7 @@ int live_look(struct live *l, struct zns_err *err)
 int live_late(struct live *l, pid_t pid, struct live_task **t, struct zns_err *err)
 {
 	bool has;
-	int ret = sealed_has(l->d, pid, &has, err);
+	int ret = paged_has(l->d, pid, &has, err);
 
 	if (!ret && has)
 		ret = add(l, pid, err);

@@ -63,7 +63,7 @@ void image_cut(struct zns_wimage *i, uint64_t size) NEEDS_LOCK;
 int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum,
 		   const uint8_t tag[ZNS_TAG_BYTES]) NEEDS_LOCK;
 /* Makes the bytes of unit @k as they are to stand on the device, from the bytes that were fed
- * (sealed.c). No lock. */
+ * (as_is.c). No lock. */
 int image_outgoing(const struct zns_wimage *i, uint64_t k, uint8_t *buf, size_t len,
 		   uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
 /* Have all images named in zns_writer_params.sealed been fed completely? */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See sealed.h. */
+/* See paged.h. */
 #include <fcntl.h>
 #include <string.h>
 #include "../../track/scan.h"
@@ -16,7 +16,7 @@
  * All units that tasks have on zones. Here they are numbered by places. In the image each stands
  * once, in the order of the device.
  */
-struct sealed {
+struct paged {
 	struct zns_memseal *seal;
 	struct zns_memory_key *key; /* NULL: the units are not encrypted */
 	struct zns_named *unit;
@@ -37,7 +37,7 @@ static int protect_zones(struct dump *d, const uint8_t *context, struct zns_err 
 	return zns_session_tell(&d->h->s, &req, err);
 }
 
-static int get_key(struct sealed *m, struct zns_err *err)
+static int get_key(struct paged *m, struct zns_err *err)
 {
 	cleanup_close int fd = -1;
 	int ret = zns_memseal_key(m->seal, &fd, err);
@@ -46,7 +46,7 @@ static int get_key(struct sealed *m, struct zns_err *err)
 			       zns_memory_key_take(fd, zns_memseal_context(m->seal), &m->key, err);
 }
 
-static int check(struct dump *d, struct sealed *m, struct zns_err *err)
+static int check(struct dump *d, struct paged *m, struct zns_err *err)
 {
 	const char *name = zns_memseal_name(m->seal);
 	int ret;
@@ -73,28 +73,28 @@ static int check(struct dump *d, struct sealed *m, struct zns_err *err)
 	return ret ? ret : protect_zones(d, zns_memseal_context(m->seal), err);
 }
 
-int sealed_begin(struct dump *d, struct packet *p, struct zns_err *err)
+int paged_begin(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	cleanup_free pid_t *pid = NULL;
 	struct zw_reply r = { .kind = ZW_KIND_NONE };
 	uint32_t nr;
 	int ret;
 
-	if (d->sealed || d->pid <= 0)
+	if (d->paged || d->pid <= 0)
 		return zns_fail(err, -EPROTO, "criu asked for memory contexts at a wrong time");
-	d->sealed = calloc(1, sizeof(*d->sealed));
-	if (!d->sealed)
+	d->paged = calloc(1, sizeof(*d->paged));
+	if (!d->paged)
 		return zns_fail(err, -ENOMEM, "no memory for the dump");
 	nr = task_tree(d->pid, &pid);
-	ret = zns_memseal_begin(pid, nr, &d->sealed->seal, err);
-	if (!ret && d->sealed->seal)
-		ret = check(d, d->sealed, err);
-	if (!ret && d->sealed->seal) {
+	ret = zns_memseal_begin(pid, nr, &d->paged->seal, err);
+	if (!ret && d->paged->seal)
+		ret = check(d, d->paged, err);
+	if (!ret && d->paged->seal) {
 		r.kind = ZW_KIND_PAGES;
 		snprintf(r.msg, sizeof(r.msg), "memory context %s: its units stay where they are",
-			 zns_memseal_name(d->sealed->seal));
+			 zns_memseal_name(d->paged->seal));
 	} else {
-		sealed_end(d);
+		paged_end(d);
 	}
 	if (!ret)
 		reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
@@ -109,7 +109,7 @@ static int is_its(struct dump *d, pid_t pid, uint64_t start, uint64_t end, bool 
 		  struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
-	int ret = d && d->sealed ? zns_memseal_owns(d->sealed->seal, pid, start, end, &e) : -ENOENT;
+	int ret = d && d->paged ? zns_memseal_owns(d->paged->seal, pid, start, end, &e) : -ENOENT;
 
 	*is = !ret;
 	if (!ret || ret == -ENOENT)
@@ -118,7 +118,7 @@ static int is_its(struct dump *d, pid_t pid, uint64_t start, uint64_t end, bool 
 	return ret;
 }
 
-int sealed_owns(struct dump *d, struct packet *p, struct zns_err *err)
+int paged_owns(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const struct zw_iov *v = p->h.nr == 1 ? packet_iov(p) : NULL;
 	struct zw_reply r = { .kind = ZW_KIND_NONE };
@@ -136,7 +136,7 @@ int sealed_owns(struct dump *d, struct packet *p, struct zns_err *err)
 	return 0;
 }
 
-int sealed_has(struct dump *d, pid_t pid, bool *has, struct zns_err *err)
+int paged_has(struct dump *d, pid_t pid, bool *has, struct zns_err *err)
 {
 	return is_its(d, pid, 0, 0, has, err);
 }
@@ -206,7 +206,7 @@ static int add_pages(struct live_task *t, struct places *batch, const struct zns
 				return -ENOMEM;
 			places_free(batch);
 		}
-		if (places_append(batch, (struct place){ addr, PAGE, at + i * PAGE, LIVE_SEALED }))
+		if (places_append(batch, (struct place){ addr, PAGE, at + i * PAGE, LIVE_PAGED }))
 			return -ENOMEM;
 		if (zns_spans_add(u->clean >> i & 1 ? clean : out, addr, addr + PAGE))
 			return -ENOMEM;
@@ -214,7 +214,7 @@ static int add_pages(struct live_task *t, struct places *batch, const struct zns
 	return 0;
 }
 
-static int take_units(struct sealed *m, struct live_task *t, const struct zns_seal_unit *u,
+static int take_units(struct paged *m, struct live_task *t, const struct zns_seal_unit *u,
 		      size_t nr, struct zns_spans *clean, struct zns_spans *out)
 {
 	struct places batch = { 0 };
@@ -269,8 +269,8 @@ static int divide(struct live_task *t, const struct live_areas *a, const struct 
 	return ret;
 }
 
-int sealed_rest(struct sealed *m, struct live_task *t, const struct live_areas *a,
-		struct zns_spans *rest, struct zns_err *err)
+int paged_rest(struct paged *m, struct live_task *t, const struct live_areas *a,
+	       struct zns_spans *rest, struct zns_err *err)
 {
 	cleanup_free struct zns_seal_unit *u = NULL;
 	struct zns_spans clean = { 0 }, out = { 0 };
@@ -313,12 +313,12 @@ static void mark_used(const struct live *l, uint8_t *used)
 			const struct place *p = &l->task[n].places.p[i];
 
 			for (uint64_t k = p->at / UNIT;
-			     p->source == LIVE_SEALED && k * UNIT < p->at + p->len; k++)
+			     p->source == LIVE_PAGED && k * UNIT < p->at + p->len; k++)
 				used[k] = 1;
 		}
 }
 
-static int order(struct sealed *m, const struct live *l, struct zns_named **out, size_t *nr)
+static int order(struct paged *m, const struct live *l, struct zns_named **out, size_t *nr)
 {
 	cleanup_free uint32_t *by = malloc((m->nr + 1) * sizeof(*by));
 	cleanup_free uint8_t *used = calloc(m->nr + 1, 1);
@@ -345,9 +345,9 @@ static int order(struct sealed *m, const struct live *l, struct zns_named **out,
 	return 0;
 }
 
-int sealed_name(struct dump *d, struct zns_err *err)
+int paged_name(struct dump *d, struct zns_err *err)
 {
-	struct sealed *m = d->sealed;
+	struct paged *m = d->paged;
 	struct zns_named *v = NULL;
 	size_t nr;
 	int ret = 0;
@@ -363,12 +363,12 @@ int sealed_name(struct dump *d, struct zns_err *err)
 	return ret;
 }
 
-struct zns_wimage *sealed_image(struct sealed *m)
+struct zns_wimage *paged_image(struct paged *m)
 {
 	return m ? m->image : NULL;
 }
 
-int sealed_add(struct runs *r, uint64_t len, uint32_t source, uint64_t at)
+int paged_add(struct runs *r, uint64_t len, uint32_t source, uint64_t at)
 {
 	if (zns_grow(r->v, r->nr, r->max))
 		return -ENOMEM;
@@ -376,7 +376,7 @@ int sealed_add(struct runs *r, uint64_t len, uint32_t source, uint64_t at)
 	return 0;
 }
 
-int sealed_runs(const struct sealed *m, const struct place *p, uint32_t source, struct runs *r)
+int paged_runs(const struct paged *m, const struct place *p, uint32_t source, struct runs *r)
 {
 	uint64_t at = p->at, len = p->len;
 	int ret = 0;
@@ -384,18 +384,18 @@ int sealed_runs(const struct sealed *m, const struct place *p, uint32_t source, 
 	while (len && !ret) {
 		uint64_t in = at % UNIT, part = zns_min(len, UNIT - in);
 
-		ret = sealed_add(r, part, source, m->at[at / UNIT] * UNIT + in);
+		ret = paged_add(r, part, source, m->at[at / UNIT] * UNIT + in);
 		at += part;
 		len -= part;
 	}
 	return ret;
 }
 
-void sealed_end(struct dump *d)
+void paged_end(struct dump *d)
 {
-	struct sealed *m = d->sealed;
+	struct paged *m = d->paged;
 
-	d->sealed = NULL;
+	d->paged = NULL;
 	if (!m)
 		return;
 	zns_memory_key_free(m->key);
