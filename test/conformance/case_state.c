@@ -39,7 +39,7 @@ static bool emulated(void)
 	return !zns_emu_info(t.d, NULL, NULL);
 }
 
-/* Nothing but reading. @want is the errno of the rest. */
+/* Only reads work. @want: the errno of all other calls. */
 static void refuses_writers(uint32_t z, uint64_t wp, int want, const char *text)
 {
 	uint64_t at;
@@ -71,7 +71,7 @@ static void read_only_zone(void)
 	list[1] = z;
 	FAILS(zns_dev_reset(t.d, list, 2, E), EROFS, "read-only");
 	SAME(zone_of(t.zone[1]).wp, b);
-	/* The data stay. Where nothing was written a device may err or not. */
+	/* The data stay. Where nothing was written, a read may fail or not. */
 	if (emulated()) {
 		check(z, 0, 2 * b);
 		OK(zns_emu_set_zone_state(t.d, z, ZNS_ZONE_EMPTY, E));
@@ -128,7 +128,7 @@ static void spoil(struct zns_dev *d, uint32_t zone, enum zns_zone_state state)
 		wear(zone, state == ZNS_ZONE_READ_ONLY ? "zone_readonly" : "zone_offline");
 }
 
-/* A handle that knows the zone from before it went bad. */
+/* A handle that knows the zone from before it failed. */
 static void goes_bad_in_use(void)
 {
 	uint32_t z = t.zone[0], b = t.block;
@@ -192,8 +192,8 @@ static void not_openable(void)
 	TRUE(!d);
 }
 
-/* A library that has a table of 1024 descriptors: refused in words, never a write behind its end.
- */
+/* A library that was built for 1024 descriptors: refused with a message, and nothing is written
+ * behind its table's end. */
 static void high_descriptors(void)
 {
 	struct rlimit old, lim;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef CONFORM_STATE_H
 #define CONFORM_STATE_H
-/* Cases that want a test's own means: zones that are spoilt, an emulator that can be told so. */
+/* Cases that only a test can set up: zones that are made to fail, and emulators that can be told
+ * to do so. */
 #include "../../zns/tools/selftest/case.h"
 #include "../controls/controls.h"
 
 extern const struct conform_case state_cases[];
-extern const char *conform_wear; /* where null_blk takes zones to spoil, or NULL */
+extern const char *conform_wear; /* the directory where null_blk can make zones fail, or NULL */
 
 #endif

@@ -31,7 +31,7 @@ static _Noreturn int no_race(struct zns_dev *d, const struct zns_race *r, uint32
 		pause();
 }
 
-/* The zone that some lies are about: no case of the conformance suite has it for itself. */
+/* The zone that some lies are about. No case of the conformance suite uses it alone. */
 static uint32_t odd_zone(const struct zns_dev *d)
 {
 	return d->geo.nr_zones / 2 + 1;
@@ -44,7 +44,7 @@ static struct zns_zone *odd_of(struct zns_dev *d, uint32_t first, uint32_t nr, s
 	return odd >= first && odd - first < nr ? &out[odd - first] : NULL;
 }
 
-/* One zone is said to be a block larger than it is. */
+/* One zone is reported a block larger than it is. */
 static int large_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
 			struct zns_err *err)
 {
@@ -56,7 +56,7 @@ static int large_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct z
 	return ret;
 }
 
-/* And one to be written a block less far than it is. */
+/* Another zone is reported to be written a block less far than it is. */
 static int late_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
 		       struct zns_err *err)
 {
@@ -68,7 +68,7 @@ static int late_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zn
 	return ret;
 }
 
-/* Every 16th append of a handle gets a place, and is not there. */
+/* Every 16th append of a handle returns a place, but is lost. */
 static int lost_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off,
 		       struct zns_err *err)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Who unlocks a mutex, or waits with it, has locked it. A lock that was forgotten seldom shows in
- * what a program does, so unit programs end there. The linker wraps both calls (programs.mk).
+ * Checks that whoever unlocks a mutex, or waits with it, has locked it. A forgotten lock seldom
+ * shows in a program's results, so unit programs end at that call. The linker wraps both calls
+ * (programs.mk).
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ static void must_have(const pthread_mutex_t *m)
 	static __thread pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
 	int self;
 
-	/* as the C library names this thread, which after clone() is not the kernel's word */
+	/* by the C library's name of the thread, which after clone() differs from the kernel's */
 	pthread_mutex_lock(&own);
 	self = own.__data.__owner;
 	__real_pthread_mutex_unlock(&own);
@@ -33,7 +34,7 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *m)
 	return __real_pthread_mutex_unlock(m);
 }
 
-/* Virtual time has its own. */
+/* Virtual time has its own lock. */
 __attribute__((weak)) int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
 {
 	must_have(m);

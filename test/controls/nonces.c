@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Each seal of the programs of the test build is noted: a line in the file that ZNS_NONCES names
- * has a digest of the key, the nonce, and a digest of the text. Key and nonce that come twice can
- * give both texts away. The linker wraps aead_seal (Makefile).
+ * Notes each AEAD encryption (seal) of the test build's programs: a line in the file that
+ * ZNS_NONCES names has a digest of the key, the nonce, and a digest of the text. A key and nonce
+ * that are used twice can reveal both texts. The linker wraps aead_seal (Makefile).
  */
 #include <fcntl.h>
 #include <inttypes.h>

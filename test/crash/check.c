@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One state after a cut: see check.h. */
+/* Checks the state after a cut: see check.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"
@@ -20,7 +20,7 @@ struct opened {
 	uint32_t image; /* its number */
 };
 
-/* One unit as it stands on the device, against its checksum and against what was dumped. */
+/* Compares one unit on the device with its checksum and with what was dumped. */
 static int check_unit(struct zns_dev *dev, const struct opened *o, const struct load_image *img,
 		      const ZnsPb__Image *pb, const struct zns_place *p, uint64_t off,
 		      struct zns_err *err)
@@ -71,7 +71,7 @@ static int check_image(struct zns_dev *dev, const struct opened *o, const struct
 	return !ret && off != img->len ? zns_fail(err, -EFAULT, "%s has holes", img->name) : ret;
 }
 
-/* The runs that it is composed of, in its parts, which are looked at like any image. */
+/* Compares the runs of a composed image, in its parts, which are checked like any image. */
 static int check_composed(const struct load_ckpt *k, const struct load_image *img,
 			  const ZnsPb__Manifest *m, size_t n, struct zns_err *err)
 {
@@ -161,8 +161,7 @@ int check_checkpoint(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb
 	return ret ? broken(err, k, "it is listed and cannot be read") : 0;
 }
 
-/* @extra: one more checkpoint that must be there, or NULL. @dev: NULL looks at the catalogue alone.
- */
+/* @extra: one more checkpoint that must be there, or NULL. @dev: NULL checks only the catalogue. */
 static int check_catalogue(struct zns_dev *dev, const struct zns_store *s, const struct load *l,
 			   uint32_t epoch, const struct load_ckpt *extra, struct zns_err *err)
 {
@@ -200,8 +199,8 @@ static int check_catalogue(struct zns_dev *dev, const struct zns_store *s, const
 	return ret;
 }
 
-/* Of what was removed with its key, once that was acknowledged, no metadata zone gives the wrapped
- * key to anybody. */
+/* Checks that no metadata zone has the wrapped key of a checkpoint whose removal with its key
+ * was acknowledged. */
 static int check_erased(struct zns_dev *dev, const struct zns_store *s, const struct load *l,
 			uint32_t epoch, struct zns_err *err)
 {
@@ -288,13 +287,13 @@ static int check_goes_on(struct zns_dev *dev, const struct load *l, uint32_t epo
 	dumped = false;
 	if (!ret) {
 		ret = load_dump(&d, &next, 100, err);
-		/* Zones are finished to make room for it: a client would wait. */
+		/* Zones are finished to make room: a client would wait for that. */
 		for (int i = 0; ret == -EBUSY && i < 8; i++) {
 			broker_idle(&d);
 			ret = load_dump(&d, &next, 100, err);
 		}
 		dumped = !ret;
-		/* The store is full of data that must be kept: then the error must say so. */
+		/* The store is full of data that must be kept, so the error must say so. */
 		if (ret == -ENOSPC)
 			ret = 0;
 		else if (ret)

@@ -3,9 +3,9 @@
 """
 criu_flips: one damaged bit at a time, under a real criu.
 
-A bit of a committed checkpoint's zones, of the catalogue or of the handle is turned over; then criu restores. Either the
-restore fails, with a line of ours, or the process comes back and finds its memory as it was (the bit was in padding, or
-in what nobody needs). Never wrong memory, never a checkpoint that is gone without a word.
+A bit of a committed checkpoint's zones, of the catalogue or of the handle is flipped; then criu restores. Either the
+restore fails with a line of ours, or the process is restored and finds its memory unchanged (the bit was in padding,
+or in data that nobody needs). There must never be wrong memory, or a checkpoint that vanished without a message.
 
   criu_flips.py [--flips N] [--seed N]
 """
@@ -22,7 +22,8 @@ from ztlib import Failed, HANDLE, alive, wait_until  # noqa: E402
 from ztscene import FAST, Scene  # noqa: E402
 
 PLACES = ('data', 'manifest', 'catalogue', 'handle')
-RECORD = 160        # bytes: the records here are longer, the rest of their blocks is padding
+# bytes of a record that may be flipped: the records here are longer, the rest of their blocks is padding
+RECORD = 160
 
 
 class Flips:
@@ -50,7 +51,7 @@ class Flips:
         self.counts = {p: {'refused': 0, 'right': 0} for p in PLACES}
 
     def place(self, kind):
-        """A file and an offset in it."""
+        """A file, and an offset in it."""
         if kind == 'handle':
             path = self.scene.images / HANDLE
             return path, self.rng.randrange(path.stat().st_size)
@@ -78,7 +79,7 @@ class Flips:
         try:
             done = scene.restore()
             if done.code == 0:
-                scene.task.verify(ztlib.signal.SIGUSR1)     # wrong memory would show here
+                scene.task.verify(ztlib.signal.SIGUSR1)     # the program checks its memory here
                 ztlib.kill(scene.task.pid)
                 wait_until(lambda: not alive(scene.task.pid), 5)
                 self.counts[kind]['right'] += 1
@@ -120,7 +121,7 @@ def main():
             except Failed as e:
                 failed += 1
                 print(f'FAIL {e}', flush=True)
-        scene.good_restore()        # and undamaged it still comes back
+        scene.good_restore()        # with the bit flipped back it still restores
         for kind, n in flips.counts.items():
             print(f'{kind:20} {n["refused"]:5} refused, {n["right"]:5} restored right')
         if not all(flips.counts[k]['refused'] for k in PLACES):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One damaged byte at a time: see flip.h. */
+/* Damages one byte at a time: see flip.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"

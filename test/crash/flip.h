@@ -8,18 +8,19 @@ extern const char *const flip_place_name[FLIP_PLACES];
 
 struct flip_count {
 	uint64_t flips[FLIP_PLACES];
-	uint64_t refused[FLIP_PLACES]; /* the store did not open, and said why */
-	uint64_t noticed[FLIP_PLACES]; /* it opened, and reading the damaged checkpoint failed */
-	/* everything is there and right: nobody needs that byte now */
+	uint64_t refused[FLIP_PLACES]; /* the store did not open, and the error says why */
+	/* the store opened, and reading the damaged checkpoint failed */
+	uint64_t noticed[FLIP_PLACES];
+	/* everything is there and right: the byte is not needed now */
 	uint64_t harmless[FLIP_PLACES];
-	uint64_t wrong[FLIP_PLACES]; /* wrong bytes with a good checksum */
-	uint64_t lost[FLIP_PLACES]; /* an acknowledged checkpoint is gone, without a word */
+	uint64_t wrong[FLIP_PLACES]; /* wrong bytes with a right checksum */
+	uint64_t lost[FLIP_PLACES]; /* an acknowledged checkpoint is gone without a message */
 };
 
 /*
- * Damage one live byte of what the load left, @nr times, drawn from @rng: of committed checkpoints'
- * units, manifests and footers, and of the records of the log. Failures (wrong, lost) are named on
- * stdout, the first few.
+ * Damages one live byte of what the load left, @nr times, chosen by @rng: of units, manifests and
+ * footers of committed checkpoints, and of the log's records. Prints the first few failures (wrong,
+ * lost).
  */
 int flip_run(struct trace *t, const struct load *l, uint64_t nr, uint64_t *rng,
 	     struct flip_count *sum, struct zns_err *err);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the broker's code finds where the poll loop would be: see inproc.h. */
+/* What the broker's code calls in place of the poll loop: see inproc.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "inproc.h"
 
 void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
 {
-	reply_free(rep); /* a waiter's answer: this load never waits */
+	reply_free(rep); /* a waiter's answer; this load never waits */
 }
 
 struct holder conn_holder(struct conn *c)
@@ -64,8 +64,7 @@ void broker_close(struct znsd *d)
 
 void broker_idle(struct znsd *d)
 {
-	/* No time passes between two finishes here, and none is lost on what must be tried again
-	 * later. */
+	/* No time passes between two finishes, so none is put off until later. */
 	for (int i = 0; i < 1000; i++) {
 		int ms;
 

@@ -28,7 +28,7 @@ static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zn
 	if (!copy)
 		return -ENOMEM;
 	ret = dispatch(p->d, &p->conn, copy, &rep);
-	if (rep.later) { /* as a client does that will not wait; the request is the waiter's */
+	if (rep.later) { /* a request of a client that will not wait */
 		waiter_drop(p->d, &p->conn);
 		return zns_fail(err, -EBUSY, "the broker would have the dump wait");
 	}
@@ -46,7 +46,7 @@ void load_connect(struct load_peer *p, struct znsd *d)
 	p->d = d;
 	p->s = (struct zns_session)ZNS_SESSION_INIT;
 	p->s.reg = d->reg;
-	p->s.dev = d->dev; /* the broker's own: the session is never closed */
+	p->s.dev = d->dev; /* belongs to the broker: the session is never closed */
 	p->s.ask = ask;
 	p->s.ask_arg = p;
 }
@@ -68,7 +68,7 @@ uint64_t load_rnd(uint64_t *s, uint64_t below)
 
 static uint64_t ids;
 
-/* In place of the C library's: where a checkpoint lies depends on its ID. */
+/* Replaces the C library's function: a checkpoint's place depends on its ID. */
 ssize_t getrandom(void *buf, size_t len, unsigned int flags)
 {
 	uint8_t *out = buf;
@@ -136,7 +136,8 @@ static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint3
 				  .master = k->encrypted ? new_master() : NULL };
 	q.container = k->container;
 	q.qos_mibps = qos_mibps;
-	q.has_expected_bytes = zns_geo_is_disk(&d->dev->geo); /* it is a small one there */
+	/* on such a device it counts as a small dump */
+	q.has_expected_bytes = zns_geo_is_disk(&d->dev->geo);
 	for (uint32_t i = 0; i < k->nr_img; i++)
 		q.expected_bytes += k->img[i].nr_runs ? 0 : k->img[i].len;
 	ret = zns_save_begin(&u->v, &q, err);
@@ -204,7 +205,8 @@ int load_dump(struct znsd *d, struct load_ckpt *k, uint32_t qos_mibps, struct zn
 
 /* ---- the script ---- */
 
-/* The rounds of a live dump, and a task's pages composed of them; some bytes are in no image. */
+/* Rounds of a live dump, and a task's pages composed of them; some of the rounds' bytes are in
+ * no image. */
 static void fill_live(struct load *l, struct load_ckpt *k, const struct load_size *size)
 {
 	struct load_image *task = &k->img[LOAD_PARTS];
@@ -257,7 +259,7 @@ static uint32_t new_ckpt(struct load *l, const struct load_size *size)
 
 		snprintf(img->name, sizeof(img->name), "image-%u.img", i);
 		img->pages = load_rnd(&l->rng, 2);
-		/* Small ones are packed, others take units. */
+		/* Small images are packed, others take units. */
 		img->len = (uint32_t)load_rnd(&l->rng, load_rnd(&l->rng, 2) ? size->max_len : 3000);
 		load_fill(img, load_rnd(&l->rng, 1u << 30));
 	}
@@ -291,7 +293,7 @@ static int one_dump(struct znsd *d, struct trace *t, struct load *l, const struc
 	return dump_commit(&u, t, err);
 }
 
-/* Two that overlap; the second commits first, or not at all. */
+/* Two dumps at the same time; the second commits first, or not at all. */
 static int two_dumps(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size,
 		     struct zns_err *err)
 {
@@ -360,7 +362,8 @@ static int remove_one(struct znsd *d, struct trace *t, struct load *l, struct zn
 	return ret;
 }
 
-/* Between the copy and its commit others go on: a dump, or the removal of what is being moved. */
+/* Between the copy and its commit something else happens: a dump, or the removal of the
+ * checkpoint that is being moved. */
 struct between {
 	struct trace *t;
 	struct load *l;
@@ -406,7 +409,7 @@ static int step(struct znsd *d, struct trace *t, struct load *l, const struct lo
 		ret = compact(d, t, l, size, err);
 	else
 		ret = (broker_idle(d), 0);
-	/* A full device is no failure: make room, as a user would. */
+	/* A full device is no failure: it makes room, as a user would. */
 	if (ret == -ENOSPC || ret == -EBUSY)
 		ret = remove_one(d, t, l, err);
 	return ret;
@@ -436,7 +439,7 @@ static int format(struct trace *t, const struct load_size *size, struct zns_err 
 	return zns_store_format(&t->dev, NULL, &p, false, NULL, err);
 }
 
-/* So does it on the time: each step of a load takes as long. */
+/* The model depends on the time, too: each step of a load takes equally long. */
 #define STEP_NS 10000000
 
 static void stop_clock(void)

@@ -2,10 +2,10 @@
 #ifndef CRASH_LOAD_H
 #define CRASH_LOAD_H
 /*
- * The load that is cut short: dumps (also two at once), aborted dumps, deletes, compaction and
+ * The load that is interrupted: dumps (also two at once), aborted dumps, removals, compaction and
  * reservations, through the broker's own code, the striping writer and the store, all in this
- * process on one device. And the model of what a user was told: which checkpoint was acknowledged,
- * or removed, from which epoch on.
+ * process on one device. And a model of what a user was told: which checkpoint was acknowledged or
+ * removed, and in which epoch.
  */
 #include "inproc.h"
 #include "trace.h"
@@ -14,7 +14,7 @@
 #include "zns/session.h"
 
 #define LOAD_IMAGES_MAX 6
-#define LOAD_PARTS 2 /* of a live dump: its first images, and the third is composed of them */
+#define LOAD_PARTS 2 /* of a live dump: its first images, of which the third is composed */
 #define LOAD_RUNS_MAX 8
 #define LOAD_NEVER UINT32_MAX
 
@@ -24,7 +24,8 @@ struct load_image {
 	uint32_t len; /* bytes */
 	uint8_t *data;
 	bool part;
-	uint32_t nr_runs; /* 0: not composed; of the checkpoint's first images */
+	/* number of images it is composed of, the checkpoint's first ones; 0: not composed */
+	uint32_t nr_runs;
 	struct zns_image_run run[LOAD_RUNS_MAX];
 };
 
@@ -33,10 +34,10 @@ struct load_ckpt {
 	char container[16];
 	struct load_image img[LOAD_IMAGES_MAX];
 	uint32_t nr_img;
-	bool encrypted, secure; /* secure: its key was erased with it */
+	bool encrypted, secure; /* secure: its key was erased, too */
 	uint8_t wrapped[ZNS_WRAPPED_BYTES]; /* its wrapped key, once committed */
-	/* Epochs: before `begun` it cannot be there; from `acked` on it must, until `rm_begun`;
-	 * from `rm_acked` on not. */
+	/* Epochs: before `begun` the checkpoint cannot exist; from `acked` on it must, until
+	 * `rm_begun`; from `rm_acked` on it must not. */
 	uint32_t begun, acked, rm_begun, rm_acked;
 };
 
@@ -53,20 +54,20 @@ struct load_size {
 	uint64_t capacity; /* capacity of a zone, bytes */
 	uint32_t max_active; /* 0: none */
 	uint32_t max_len; /* longest image, bytes */
-	bool disk; /* an ordinary one: removed checkpoints' places are written anew */
+	bool disk; /* an ordinary disk: places of removed checkpoints are written again */
 };
 
 uint64_t load_rnd(uint64_t *s, uint64_t below);
 void load_fill(struct load_image *img, uint64_t seed); /* allocates data */
 
-/* The one master key of all encrypted checkpoints, and a manifest opened with it. */
+/* The master key of all encrypted checkpoints, and a function that opens a manifest with it. */
 const struct zns_master *load_master(void);
 
-/* One dump of @k's images through the broker; 0, or why not. */
+/* Dumps @k's images through the broker; 0, or an errno with the reason. */
 int load_dump(struct znsd *d, struct load_ckpt *k, uint32_t qos_mibps, struct zns_err *err);
 
-/* A client of the library's whose requests are calls of the broker's code. It stays where it is;
- * @p->s is not closed. */
+/* A client of the library whose requests call the broker's code directly. Do not move it. @p->s
+ * is not closed. */
 struct load_peer {
 	struct znsd *d;
 	struct conn conn;
@@ -76,8 +77,8 @@ void load_connect(struct load_peer *p, struct znsd *d);
 void load_hang_up(struct load_peer *p); /* ends its leases */
 
 /*
- * Compaction of zones with at most @percent live, by the library's plan (or of any one) and mover;
- * @meanwhile runs between a copy and its commit. What a user sees must not change at all.
+ * Compacts zones with at most @percent live data, with the library's plan and mover. @meanwhile is
+ * called between a copy and its commit. What a user sees must not change.
  */
 int load_compact(struct znsd *d, struct trace *t, struct load *l, uint32_t percent,
 		 int (*meanwhile)(void *arg, struct znsd *d, struct zns_err *err), void *arg,

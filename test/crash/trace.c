@@ -100,7 +100,7 @@ static int t_take(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end
 	return 0;
 }
 
-/* One step for each state in which a cut may leave it. */
+/* Adds one step for each state in which a cut may leave the zone. */
 static void write_anew(struct trace *t, uint32_t zone, uint64_t off, const void *buf, size_t len)
 {
 	uint64_t block = t->dev.geo.block_size, done = 0;
@@ -200,7 +200,7 @@ static int t_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 
 static int t_state(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
-	return 0; /* open and closed do not survive a cut, and no limit is enforced here */
+	return 0; /* states open and closed do not survive a cut, and no limit is enforced here */
 }
 
 static bool among(uint32_t zone, const uint32_t *zones, uint32_t nr)
@@ -211,7 +211,7 @@ static bool among(uint32_t zone, const uint32_t *zones, uint32_t nr)
 	return !zones;
 }
 
-/* What the epoch left open; then these zones, or all (NULL), are durable as they are. */
+/* Makes these zones, or all (NULL), durable as they are, and begins a new epoch. */
 static void close_epoch(struct trace *t, const uint32_t *zones, uint32_t nr_zones)
 {
 	uint32_t nr = t->dev.geo.nr_zones;
@@ -232,7 +232,7 @@ static void close_epoch(struct trace *t, const uint32_t *zones, uint32_t nr_zone
 	}
 }
 
-/* What a flush is for shows in what it finds: a commit's first one has only data before it. */
+/* A flush's purpose follows from what it finds: a commit's first flush has only data before it. */
 static bool omitted(const struct trace *t)
 {
 	bool meta = false, data = false;
@@ -259,8 +259,7 @@ static int t_flush(struct zns_dev *d, struct zns_err *err)
 	return 0;
 }
 
-/* Only what it wrote survives for sure: other zones may lose all that they have since their last
- * flush. */
+/* Only this write is certainly durable: other zones may lose everything since their last flush. */
 static int t_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf,
 			   size_t len, struct zns_err *err)
 {
@@ -278,7 +277,7 @@ static int t_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const
 	return 0;
 }
 
-/* Flushes only these zones: others may lose data. */
+/* Flushes only these zones; others may lose data. */
 static int t_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	struct trace *t = (struct trace *)d;

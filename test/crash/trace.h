@@ -21,7 +21,7 @@
 #include <stdint.h>
 #include "zns/dev.h"
 
-/* what a zone holds between two resets, or until something in it is written anew: only grows */
+/* what a zone holds between two resets, or until a part of it is written again: it only grows */
 struct gen {
 	struct gen *next;
 	uint8_t *data;
@@ -33,7 +33,8 @@ struct step {
 	bool finished;
 };
 
-/* What was offered last of a zone of a disk, and taken: all programs of a test share the device. */
+/* The place of a disk's zone that was offered last, and taken: all programs of a test share the
+ * device. */
 struct place {
 	uint64_t turn, start, end; /* start == end: no place was taken in this turn */
 };
@@ -58,13 +59,13 @@ struct trace {
 	struct history *h;
 	struct epoch *epoch;
 	uint32_t nr_epochs, max_epochs;
-	uint64_t ops, anew; /* anew: writes below a write pointer */
+	uint64_t ops, anew; /* writes below a write pointer, which are allowed on a disk */
 	/*
 	 * Control: flushes of this kind do nothing, and are not recorded. OMIT_ORDER: compaction
 	 * resets the old zones before the new record is written (the load's doing).
 	 */
 	enum trace_omit { OMIT_NONE, OMIT_DATA, OMIT_LOG, OMIT_MOVE, OMIT_ORDER } omit;
-	bool moving; /* a compaction is about to commit: OMIT_MOVE is about its flush */
+	bool moving; /* a compaction is about to commit; OMIT_MOVE skips its flush */
 	uint64_t omitted;
 	bool recording;
 };
@@ -72,15 +73,15 @@ struct trace {
 struct trace *trace_new(uint32_t nr_zones, uint64_t capacity, uint32_t max_active, uint32_t nr_meta,
 			bool disk);
 void trace_free(struct trace *t);
-/* Forget what was: the present state is durable and the start of everything. */
+/* Forgets the history: the present state is durable, and the start of everything. */
 void trace_begin(struct trace *t);
-/* The epoch that is being filled: what is acknowledged now holds in all states from here on. */
+/* The epoch being recorded: what is acknowledged now must be true in all states from here on. */
 uint32_t trace_now(const struct trace *t);
-/* Close the last epoch. */
+/* Closes the last epoch. */
 void trace_end(struct trace *t);
 
-/* The device that has zone z at step pos[z]. Writes to it stay its own. Ends with its ops->close.
- */
+/* A device that has zone z at step pos[z]. Writes to it stay in it. Close it with its
+ * ops->close. */
 struct zns_dev *view_new(struct trace *t, const uint32_t *pos);
 /* damages one byte of it */
 void view_flip(struct zns_dev *view, uint32_t zone, uint64_t off, unsigned bit);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A remembered state of the traced device as a device: what is read comes from the trace, what is
- * written stays here. */
+/* A remembered state of the traced device, as a device: reads come from the trace, writes stay
+ * here. */
 #include <stdlib.h>
 #include <string.h>
 #include "trace.h"
@@ -8,7 +8,7 @@
 
 struct vzone {
 	const uint8_t *base;
-	uint8_t *own; /* once written to or reset */
+	uint8_t *own; /* written to or reset since */
 	uint64_t wp;
 	bool finished;
 	struct place place;

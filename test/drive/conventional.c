@@ -27,8 +27,9 @@ struct lane {
 	struct emu_cal cal;
 	uint64_t *slot; /* when the page in this place of the buffer is programmed */
 	uint64_t slots; /* slots used so far */
-	uint64_t seen_ns; /* until here its idle time has been counted */
-	int64_t idle_ns; /* and not yet been spent on garbage; less than 0: spent ahead */
+	uint64_t seen_ns; /* until this time the die's idle time has been counted */
+	/* idle time that was not spent on garbage yet; below 0: spent in advance */
+	int64_t idle_ns;
 };
 
 struct conventional {
@@ -37,8 +38,8 @@ struct conventional {
 	struct lane *die;
 	struct emu_cal *channel;
 	uint64_t program_ns, sense_ns, move_ns, erase_ns, command_ns;
-	uint64_t programmed_ns; /* when the last of all is on the medium */
-	uint64_t gc_ns, idle_gc_ns; /* dies' time: while requests waited, and while none did */
+	uint64_t programmed_ns; /* when the last of all programs is on the medium */
+	uint64_t gc_ns, idle_gc_ns; /* time of dies: while requests waited, and while none did */
 };
 
 /* Copies stay on the die: they cost a sense and a program each, and no channel. */
@@ -61,7 +62,7 @@ static void collect_idle(struct conventional *c, uint32_t die, uint64_t at)
 		l->idle_ns -= (int64_t)copies_ns(c, moved);
 		c->idle_gc_ns += copies_ns(c, moved);
 	}
-	/* an unused idle time is lost */
+	/* idle time that is not used is lost */
 	l->idle_ns = zns_min(l->idle_ns, (int64_t)0);
 }
 
@@ -97,7 +98,7 @@ static uint64_t write_page(struct conventional *c, uint32_t page, uint64_t at)
 		fprintf(stderr, "drive: die %u has no room\n", die);
 		abort();
 	}
-	/* in order: a die has one open block */
+	/* in order, since a die has one open block */
 	*slot = emu_cal_book(&l->cal, zns_max(ready, emu_cal_idle_from(&l->cal)), c->program_ns) +
 		c->program_ns;
 	c->programmed_ns = zns_max(c->programmed_ns, *slot);
@@ -208,7 +209,7 @@ static const struct drive_ops conv_ops = {
 	.close = conv_close,
 };
 
-/* As if the host had written it before; costs no time, and is not counted. */
+/* Fills the drive as if the host had written before; takes no time, and is not counted. */
 static int fill(struct conventional *c, struct zns_err *err)
 {
 	uint64_t seed = c->d.p.emu.map_seed + 1, writes = c->ftl.nr_pages;

@@ -19,9 +19,9 @@
 static struct {
 	struct drive_params p;
 	bool zoned;
-	uint32_t slow; /* the wall clock's time for one of the model's */
+	uint32_t slow; /* factor between the wall clock and the model's clock */
 	char *file, *stats;
-	FILE *requests; /* each one, if that was asked for */
+	FILE *requests; /* a log of each request, if it was asked for */
 	uint32_t want_requests;
 	int fd;
 	struct drive *drive;
@@ -206,7 +206,7 @@ static void note(char op, uint64_t off, uint32_t len, uint64_t came, uint64_t do
 			(unsigned long long)came, (unsigned long long)done);
 }
 
-/* Whoever reads the file finds a whole one. */
+/* So that a reader of the file always finds a complete one. */
 static void write_stats(void)
 {
 	char path[4096];
@@ -263,7 +263,7 @@ static int open_requests(void)
 	return -1;
 }
 
-/* After the fork into the background: threads begin here. */
+/* Called after the fork into the background, so that threads can be started. */
 static int drive_after_fork(void)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -407,7 +407,7 @@ static struct nbdkit_plugin plugin = {
 	.pwrite = drive_pwrite,
 	.flush = drive_flush,
 	.trim = drive_trim,
-	.zero = drive_trim, /* zeroes are holes */
+	.zero = drive_trim, /* zeroes may be holes */
 };
 
 NBDKIT_REGISTER_PLUGIN(plugin)

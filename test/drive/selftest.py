@@ -58,7 +58,7 @@ class Drive:
             return json.load(f)
 
     def answers_s(self):
-        """How long all requests took in the model, on the clock; its statistics are written twice a second."""
+        """How long all requests took in the model. The drive writes its statistics twice a second."""
         while True:
             if os.path.exists(self.stats_file):
                 with open(self.stats_file, encoding="ascii") as f:
@@ -89,7 +89,7 @@ class Drive:
 class Run:
     mib: float
     seconds: float
-    machine_s: float    # what all requests took beyond the model, together
+    machine_s: float    # how much longer than in the model all requests took, together
 
 
 class Tally:
@@ -103,8 +103,8 @@ class Tally:
         print(f"{'PASS' if ok else 'FAIL'}  {what}{'' if ok or not why else ': ' + why}")
 
     def rate(self, what, asked, run, ahead=1.0, behind=0.9):
-        """@ahead: how much faster a short run may look, since a buffer takes the last of it. @behind: and how much slower, since dies
-        wait at its beginning and end."""
+        """@ahead: how much faster a short run may seem, since a buffer takes its last data. @behind: how much slower,
+        since dies wait at its beginning and end."""
         got, least = run.mib / run.seconds, run.mib / (run.mib / (asked * behind) + run.machine_s)
         self.rows.append({"what": what, "asked_mibps": asked, "got_mibps": round(got, 2),
                           "ratio": round(got / asked, 3), "least_mibps": round(least, 2)})
@@ -133,7 +133,7 @@ def zoned(t, plugin, directory):
 
 
 def slow(t, plugin, directory):
-    """Four times the rates, four times as slow: the same."""
+    """With rates four times as high, and four times as slow, the result is the same."""
     d = Drive(plugin, directory, kind="zoned", slow=4, die_write=4 * WRITE, die_read=4 * READ, channel=4 * CHANNEL)
     t.rate("zoned, one group, 40 MiB/s a quarter as fast", WRITE, d.run("w", striped(1, 64), 128 * KIB), 1 + BUFFER / (8 * MIB) + 0.01)
     got = d.run("r", striped(1, 64), 128 * KIB)
@@ -174,7 +174,7 @@ def collection(t, plugin, directory):
 
 
 def idle(t, plugin, directory):
-    """Garbage that is collected in idle time delays no request."""
+    """Garbage collection in idle time delays no request."""
     waited = {}
     for blocks in (0, 8):
         rng = random.Random(7)
@@ -190,7 +190,7 @@ def idle(t, plugin, directory):
 
 
 def flushes(t, plugin, directory):
-    """A flush waits for what the buffer has, unless that is said to survive a power cut: then for nothing."""
+    """A flush waits for the buffer's data; if the buffer survives a power cut it waits for nothing."""
     for kind, slow_by, unit in (("zoned", 64, 64 * KIB), ("conventional", 1024, 4 * KIB)):
         for what in ("medium", "buffer"):
             d = Drive(plugin, directory, kind=kind, slow=slow_by, flush=what)
@@ -206,7 +206,7 @@ def flushes(t, plugin, directory):
 
 
 def requests(t, plugin, directory):
-    """Each read and write is noted, with what the model took."""
+    """Each read and write is logged, with the time that it took in the model."""
     d = Drive(plugin, directory, kind="zoned", requests=1)
     d.run("w", [i * 64 * KIB for i in range(16)], 64 * KIB, depth=1)
     d.nbd.pread(4 * KIB, 64 * KIB)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A zoned drive: the timing model of the emulator, asked through test/controls. Zone states and
- * limits are QEMU's. It tells its backend neither of a reset nor of a finish, but a reset comes as
- * zeroes that begin at the zone's start, and costs an erase here. A finish costs nothing.
+ * A zoned drive: the timing model of the emulator, used through test/controls. QEMU keeps zone
+ * states and limits. It tells its backend neither of a reset nor of a finish. But a reset writes
+ * zeroes from the zone's start, and that costs an erase here; a finish costs nothing.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 struct zoned {
 	struct drive d;
 	struct zns_dev *dev;
-	char path[64]; /* of the emulated device that has the model; no data are in it */
+	char path[64]; /* path of the emulated device that has the model; it stores no data */
 	uint64_t *fill; /* bytes written since the last reset, by zone */
 	uint32_t *die_of_zone;
 	uint64_t resets;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a failed run leaves: one file that can be attached to a report."""
+"""What is kept of a failed run: one file that can be attached to a report."""
 import os
 import platform
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def machine():
-    """The machine and its load, for who reads the file elsewhere."""
+    """The machine and its load, for somebody who reads the file elsewhere."""
     facts = [f'{platform.platform()}, {os.cpu_count()} processors, load {" ".join(f"{x:.1f}" for x in os.getloadavg())}']
     head = subprocess.run(['git', 'log', '-1', '--format=%H %s'], capture_output=True, text=True, check=False)
     meminfo = Path('/proc/meminfo').read_text().splitlines()[:3]
@@ -15,7 +15,7 @@ def machine():
 
 
 def pack(report, failed):
-    """report/failed.tar.zst with the logs of failed jobs and what their suites kept; its path."""
+    """Makes report/failed.tar.zst with the logs of failed jobs and files that their suites kept; returns its path."""
     (report / 'machine.txt').write_text(machine())
     names = ['machine.txt']
     for ended, part in failed:

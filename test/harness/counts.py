@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-What a part of `make test` says of itself, counted from its output: TAP, as cmocka writes it, or a last line
-"N passed, N failed, N skipped" with a line "SKIP NAME: REASON" for each skip.
+Counts the results of a part of `make test` from its output: TAP, as cmocka writes it, or a last line "N passed, N
+failed, N skipped" with a line "SKIP NAME: REASON" for each skip.
 """
 import re
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Counts:
     passed: int = 0
     failed: int = 0
     skips: list = field(default_factory=list)       # (name, reason)
-    why: list = field(default_factory=list)         # lines that say what failed
+    why: list = field(default_factory=list)         # lines that say what has failed
 
     def fail(self, why):
         self.failed += 1
@@ -29,9 +29,9 @@ class Counts:
 
 
 def count_tap(lines, counts):
-    """Each program begins with its plan; a program that ended before its last test did not pass."""
+    """Each program begins with its plan; a program that ended before its last test has failed."""
     planned = seen = 0
-    remark = ''         # of the test that runs: what it prints before it skips is why
+    remark = ''         # what a test prints before it skips is the reason
     for line in [*lines, '1..0']:
         if plan := PLAN.match(line):
             if seen != planned:
@@ -59,7 +59,7 @@ def count_summary(lines, counts):
 
 
 def count(output, code):
-    """What a part says of itself. One that fails without saying so, or that ran nothing, has failed."""
+    """Counts a part's results. A part that fails without a failed test, or that ran nothing, has failed."""
     lines, counts = output.splitlines(), Counts()
     counts.why = [line[:600] for line in dict.fromkeys(l for l in lines if TELLING.search(l) and ' # SKIP' not in l)]
     if any(SUMMARY.match(line) for line in lines):

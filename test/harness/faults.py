@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Faults such as people make: what becomes of a line of C, and a sample of such lines."""
+"""Faults such as people make: how they change a line of C, and a random sample of such lines."""
 import re
 
-# ---- kinds of faults: what becomes of a line, or None ------------------------------------------------------
+# ---- kinds of faults: each returns the changed line, or None if it does not apply ---------------------------
 
 def drop_condition(line):
-    """The second of two conditions is forgotten."""
+    """Forgets the second of two conditions."""
     if not re.match(r'\s+(\} else )?(if|while) ', line):
         return None
     found = re.search(r' (&&|\|\|) [^&|()]*(\([^()]*\)[^&|()]*)*(?=\)( \{)?$)', line)
@@ -26,13 +26,13 @@ def move_boundary(line):
 
 
 def swallow_error(line):
-    """The function says that all is well."""
+    """Makes the function return success."""
     found = re.match(r'(\s*)return (-E\w+|-errno|-1|zns_fail\(.*\));$', line)
     return found and 'ENOMEM' not in line and f'{found[1]}return 0;'
 
 
 def forget_call(line):
-    """Leaves out a call whose result is not used: a flush, a mark. Calls that only free memory are not changed."""
+    """Leaves out a call whose result is not used, such as a flush or a mark. Calls that only free memory are kept."""
     found = re.match(r'(\s+)(?!return|else|goto|free|close|pr_|zns_log|xfree|va_)\w+(?<!_free)(?<!_fini)(?<!_close)\(.*\);$', line)
     return found and f'{found[1]};'
 
@@ -51,7 +51,7 @@ KINDS = (drop_condition, negate, move_boundary, swallow_error, forget_call, off_
 
 
 def swapped(lines, i):
-    """Two statements in a row change places; the second speaks of what the first sets or is about."""
+    """Exchanges two consecutive statements of which the second uses what the first sets."""
     simple = re.compile(r'\s+\w[^{}]*;$')
     one, two = lines[i], lines[i + 1] if i + 1 < len(lines) else ''
     declaration = re.compile(r'\s+(struct|const|static|unsigned|int|char|bool|size_t|ssize_t|u?int\d+_t|pid_t|off_t|return|break|goto|case)\b')
@@ -82,7 +82,8 @@ def faults_of(repo, path):
 
 
 def drawn(repo, files, rng):
-    """Faults for ever: a file by its size, then a kind that it has, then a place, so that rare kinds are drawn too."""
+    """An endless sequence of faults: first a file is chosen by its size, then a kind of fault that it has, then a
+    place, so that rare kinds are chosen, too."""
     every = {f: faults_of(repo, f) for f in files}
     weights = [len(every[f]) for f in files]
     seen = set()

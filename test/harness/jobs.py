@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-Jobs that run side by side: each is a command with a share of the machine, a limit of time, and things that only one job may
-hold at a moment. A job that passes its limit is ended, and its log says where each of its threads stands.
+Runs jobs side by side. Each is a command with a share of the machine, a time limit, and names of things that only one
+job may use at a moment. A job that exceeds its limit is ended, and its log says where each of its threads is.
 """
 import contextlib
 import dataclasses
@@ -21,7 +21,7 @@ RUN = uuid.uuid4().hex      # identifies this run: another run on this machine h
 class Job:
     name: str
     command: list
-    seconds: float = 10         # about how long it takes alone: long ones begin first
+    seconds: float = 10         # seconds that it takes alone, roughly: long jobs begin first
     slots: int = 1              # its share of the machine; one processor has two slots, since most jobs wait half of the time
     limit_s: int = 600          # a job that takes longer is ended, and has failed
     holds: tuple = ()           # names of what no two jobs may use at once
@@ -36,9 +36,9 @@ class Ended:
     job: Job
     code: int
     seconds: float
-    cpu_s: float                # of its processes that were waited for
+    cpu_s: float                # CPU time of those of its processes that were waited for
     log: Path
-    why: str = ''               # what the scheduler has to say of it: its limit, or a job that it needed
+    why: str = ''               # what the scheduler adds: the time limit, or a job that it needed
 
     @property
     def text(self):
@@ -50,7 +50,7 @@ def _mark(name):
 
 
 def _marked(name):
-    """PIDs that a job has started, whoever is their parent now."""
+    """PIDs of all processes that a job has started, whoever is their parent now."""
     mark = f'{MARK}={_mark(name)}'.encode()
     for path in Path('/proc').glob('[0-9]*'):
         with contextlib.suppress(OSError):
@@ -87,7 +87,7 @@ class Running:
         return time.monotonic() - self.start > self.job.limit_s
 
     def hung(self):
-        """End it, and say where it stands."""
+        """Ends the job, and writes where its threads are into the log."""
         with open(self.log, 'a', encoding='utf-8') as out:
             out.write(f'\n{where(self.job.name)}FAIL {self.job.name} did not end within {self.job.limit_s} s\n')
         self.kill()

@@ -47,7 +47,7 @@ def suites(path):
 
 
 def units(tree, build, path):
-    """Names of unit programs: those whose source calls most functions of the file, and then those that merely link them."""
+    """Names of unit programs: first those whose source calls most functions of the file, then those that only link them."""
     source = (tree / path).read_text()
     functions = set(re.findall(r'^(?!static)[\w *]*?\b(\w+)\([^;]*$', source, re.M))
     programs = sorted((tree / 'test' / 'unit').glob('test_*.c'))
@@ -60,7 +60,7 @@ def units(tree, build, path):
 
 
 def _start_broker(programs, path):
-    """Of a file of znsd: programs that start it, those first that speak most of what the file is named after."""
+    """For a file of znsd: programs that start znsd, first those whose source mentions the file's subject most."""
     if not path.startswith('zns/broker/'):
         return []
     word = path.split('/')[-1][:-2].rstrip('s')

@@ -17,18 +17,19 @@ SAN = f'-fsanitize=address,undefined -fno-sanitize-recover=undefined{LINKER}'
 MEMORY = {'memory': 'budget both', 'memcheckpoint': 'volume refused', 'memoryrestore': 'pages guarded refusals'}
 # The others wait until znsd gives memory back: make restores, make rounds.
 RESTORES = 'at-once small-memory encrypted dead-helpers dead-broker next-checkpoint capped'.split()
-# FerretDB has to be built, which takes as long as all of these: the soak's. Two daemons share the rest, since most cases wait.
+# FerretDB takes as long to build as all of these run, so it is in the soak. Two daemons share the rest, since most
+# cases wait.
 DOCKER_WORK = ('cycles', 'schedule-cycles', 'five-at-once', 'work-shell', 'work-redis', 'work-nginx', 'work-mariadb', 'clone', 'clones-at-once',
                'own-addresses', 'host-crash', 'live', 'twice')
 ROUNDS = 'dirty program-churn keeper-killed older-parent server-killed'.split()
 
 
-# Programs beside which memory moves in real time: what they meet, and the verdict of some, hangs on chance. The soak's.
+# Programs whose memory changes in real time: some of their results depend on chance, so they are in the soak.
 CHANCE_UNITS = tuple(f'test_mem{n}' for n in ('', '_death', '_direct', '_hiber', '_hold', '_late', '_many', '_moves', '_reach', '_refused', '_rules'))
 
 
 def sanitized(build, *targets, jobs=1):
-    """Tests are compiled without optimization, which takes a tenth of the time and costs them little."""
+    """Tests are compiled without optimization: that takes a tenth of the time, and they run hardly slower."""
     return [*MAKE, f'-j{jobs}', f'B={build}/asan', f'SAN={SAN}', 'OPT=-O1 -g1', 'UNIT_OPT=-O0', *targets]
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-selfcheck: can what counts the tests be fooled? Outputs as parts give them, and what must be made of them; then scripts/test-all
-itself with jobs that fail, hang, skip, run nothing, or may not run side by side.
+selfcheck: can the programs that count test results be fooled? It gives them outputs like those of the parts, and
+checks what they count; then it runs scripts/test-all with jobs that fail, hang, skip, run nothing, or may not run side
+by side.
 
   selfcheck.py      the last line sums up
 """
@@ -47,7 +48,8 @@ OUTPUTS = [
 
 LIST = 'unit* | b | no-dragons | no (dragon|keyring)\nunit* | c | no-gravity | floats\n'
 
-# Name, part, skips, and how many complaints there must be. There are no dragons here, and there is gravity.
+# Name, part, skips, and the number of complaints that must come. The conditions here always say that there are no
+# dragons, and that there is gravity.
 SKIPS = [
     ('an expected skip', 'unit', [('b', 'no dragon here')], 0),
     ('by pattern', 'unit-sanitized', [('b', 'no keyring here')], 0),
@@ -89,7 +91,7 @@ def script_of(name):
 
 
 def run_gate(directory, *jobs, slots=None):
-    """scripts/test-all with these jobs: (exit code, last line, all it says, jobs in the order of their ends)."""
+    """Runs scripts/test-all with these jobs: (exit code, last line, all output, jobs in the order of their ends)."""
     out, order, report = io.StringIO(), [], Path(tempfile.mkdtemp(dir=directory))
     gate = script_of('test-all').Gate(jobs)
     gate.entries = []
@@ -110,7 +112,7 @@ def shell(name, script, **more):
 
 GOOD = 'echo 2 passed, 0 failed, 0 skipped'
 BAD = 'echo FAIL x: broken; echo 1 passed, 1 failed, 0 skipped; exit 1'
-# Ends when the other job has begun: were they not side by side, its limit would end it.
+# This job ends when the other one has begun. If they did not run side by side, its limit would end it.
 MEET = 'touch {0}; until [ -e {1} ]; do sleep 0.01; done; ' + GOOD
 
 
@@ -133,7 +135,7 @@ def check_gate(directory):
     code, last, said, _ = run_gate(directory, shell('unit', 'sleep 86417 & exec sleep 86418', limit_s=0.5), shell('docker', GOOD))
     yield 'gate: one that hangs', (code, last, 'hangs: ' in said, 'did not end within' in said), \
         (1, '2 passed, 1 failed, 0 skipped', True, True)
-    # Docker's tests, side by side with this one, have a sleep of 1000 s
+    # Docker's tests, which may run at the same time, have a sleep of 1000 s
     left = subprocess.run(['pgrep', '-f', '^sleep 8641[78]$'], capture_output=True, text=True, check=False).stdout
     yield 'gate: what hung is gone', left, ''
 
@@ -149,7 +151,7 @@ def check_jobs(directory):
     yield 'jobs: the longest first', order, ['long', 'short']
     _, _, _, order = run_gate(directory, shell('unit', GOOD, needs=('build',), seconds=9), shell('build', 'true', group='build', seconds=1))
     yield 'jobs: what is needed first', order, ['build', 'unit']
-    # Runs this program as the gate does, next to its own part of that name.
+    # Runs this program as the gate does, beside its own part of that name.
     with subprocess.Popen(['sleep', '86419'], env=dict(os.environ, TEST_JOB='docker')) as other:
         run_gate(directory, shell('docker', GOOD))
         yield 'jobs: one of the same name in another run lives on', other.poll(), None
@@ -167,7 +169,7 @@ def check_artefacts(directory):
 
 
 def check_planted():
-    """A fault that was planted by hand is somewhere in the code as it is now."""
+    """Each fault that was planted by hand must fit the present code."""
     repo = Path(__file__).resolve().parents[2]
     for fault in json.loads(Path(__file__).with_name('planted.json').read_text()):
         yield f'planted: {fault["what"]}', (repo / fault['file']).read_text().count(fault['old']), 1

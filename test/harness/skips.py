@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-Which tests may skip, and on what kind of machine: test/harness/expected-skips. A condition looks at the machine itself, not at
-what the test said: a test that skips although it could run has failed, and so has one that ran and was expected not to.
+Which tests may skip on which kind of machine: test/harness/expected-skips. A condition looks at the machine itself and
+not at the test's message: a test that skips although it could run has failed, and so has a test that ran although it
+was expected to skip.
 """
 import contextlib
 import ctypes
@@ -22,7 +23,7 @@ def always():
 
 
 def no_go_client():
-    """`make rpc` builds it, `make test` does without."""
+    """`make rpc` builds it; `make test` runs without it."""
     return not (REPO / 'build' / 'clients' / 'go-client').exists()
 
 
@@ -35,7 +36,7 @@ def no_fuse():
 
 
 def no_cpu_latency():
-    """Is this a root without the device by which CPUs are kept awake?"""
+    """Does this root lack the device by which CPUs are kept awake?"""
     return not os.access('/dev/cpu_dma_latency', os.W_OK)
 
 
@@ -46,7 +47,7 @@ def no_keyring():
 
 
 def no_mounts():
-    """May this process have mounts of its own?"""
+    """May this process make mounts?"""
     pid = os.fork()
     if not pid:
         clone_newns = 0x20000
@@ -70,7 +71,7 @@ def no_freezer_v2():
     return not _mounted('cgroup2')
 
 
-HUGEPAGES, HUGEPAGES_WANTED = Path('/proc/sys/vm/nr_hugepages'), 16      # as ztlib's
+HUGEPAGES, HUGEPAGES_WANTED = Path('/proc/sys/vm/nr_hugepages'), 16      # the same value as in ztlib
 
 
 @contextlib.contextmanager
@@ -114,12 +115,12 @@ def read(path=LIST):
         if len(words) != 4 or words[2] not in CONDITIONS:
             raise SystemExit(f'{path}:{number}: PART | CASE | CONDITION | REASON, with a condition of {", ".join(CONDITIONS)}')
         entries.append(words)
-        CONDITIONS[words[2]]()      # now: while tests run, they change what some of these look at
+        CONDITIONS[words[2]]()      # evaluated now, since tests change some of the things that conditions look at
     return entries
 
 
 def judge(part, skips, entries):
-    """Complaints about what a part skipped: what was not to be expected here, and what was and did not come."""
+    """Complaints about a part's skips: those that were not expected here, and expected ones that did not happen."""
     entries = [e for e in entries if fnmatch.fnmatch(part, e[0])]
     expected = [e for e in entries if CONDITIONS[e[2]]()]
     complaints = []

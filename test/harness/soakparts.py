@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The jobs of the soak: each is made anew in each turn, with a seed of its own."""
+"""The jobs of the soak: each turn makes them anew, each with its own seed."""
 import dataclasses
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import parts
 from jobs import Job
 
 REPO = Path(__file__).resolve().parents[2]
-# Suites of test/zonetests that have cases of the soak.
+# Suites of test/zonetests that have soak cases.
 SUITES = ('rates', 'tools', 'transfers')
 
 
@@ -34,7 +34,7 @@ def make(name, what, target, *variables, **more):
 
 
 def unit_jobs(build):
-    """Programs of races, and those of the gate in the other build: without sanitizers."""
+    """Programs that test races, and the gate's programs in the build that the gate does not use."""
     libexec = {'ZNS_LIBEXEC': str(REPO / build / 'bin')}
     for source in sorted((REPO / 'test' / 'unit').glob('soak_*.c')):
         yield SoakJob(source.stem, 'races that cannot be forced', [f'{build}/test/{source.stem}'], env={**libexec, 'SOAK_SEED': '{seed}'})

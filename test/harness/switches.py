@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-Many faults in one build, each behind a switch: `if (a < b)` becomes `if (ZNS_FAULT(7) ? (a <= b) : (a < b))`. A file that each
-program maps when it starts has the number of the fault that is on; a program also notes there which switches it came by.
+Many faults in one build, each behind a switch: `if (a < b)` becomes `if (ZNS_FAULT(7) ? (a <= b) : (a < b))`. Each
+program maps a file when it starts. It has the number of the fault that is on, and a program notes in it which switches
+it has passed.
 
-A fault that cannot be had behind a switch (it is in a macro, or in a constant) has to be built for itself.
+A fault that cannot be put behind a switch (in a macro or a constant) needs a build of its own.
 """
 import re
 import struct
@@ -81,7 +82,7 @@ def masked(text):
 
 
 def closing(text, at):
-    """Where the parenthesis closes that opens at `at`, or -1."""
+    """The position where the parenthesis that opens at `at` closes, or -1."""
     depth = 0
     for i in range(at, len(text)):
         depth += {'(': 1, '[': 1, ')': -1, ']': -1}.get(text[i], 0)
@@ -91,7 +92,7 @@ def closing(text, at):
 
 
 def is_end(line):
-    """Does a statement end with this line, so that the next line begins another one?"""
+    """Does a statement end on this line?"""
     line = masked(line).strip()
     return not line or line[-1] in ';{}:' or line[0] == '#' or line.endswith('else') or line == 'do' or line.endswith('*/')
 
@@ -100,7 +101,7 @@ HEAD = re.compile(r'\s*(?:\} )?(?:else )?(?:if|while|for) (?=\()')
 
 
 def span(lines, i, n):
-    """The lines [from, to) of the statement, or statements, of which lines i to i + n are a part; None if that is not clear."""
+    """The lines [from, to) of the statement, or statements, that lines i to i + n belong to; None if that is not clear."""
     start = i
     while start > 0 and not is_end(lines[start - 1]):
         start -= 1
@@ -134,7 +135,7 @@ def ternary(old, news):
 
 
 def parts_of(text):
-    """(before, expression, behind) of what decides in a head: the condition, whose value alone counts."""
+    """(before, expression, behind) of a statement's head. The expression is its condition, of which only the truth counts."""
     mask = masked(text)
     head = HEAD.match(mask)
     close = closing(mask, head.end())
@@ -148,7 +149,7 @@ def parts_of(text):
 
 
 def one_each(split, old, news):
-    """The switch between expressions of texts that have the same before and behind."""
+    """A switch between expressions; the texts are the same before and behind them."""
     whole = split(old)
     others = [(n, split(new)) for n, new in news]
     if not whole or any(not p or (p[0], p[2]) != (whole[0], whole[2]) for _, p in others) or '{' in whole[1]:
@@ -180,15 +181,15 @@ def switched(old, news):
     if declared(old):
         return one_each(declared, old, news)
     if any(re.match(r'\s*(?!return\b|goto\b)\w+ +\**\w', masked(line)) for line in old.split('\n')):
-        return None     # a declaration, whose scope has to go on
+        return None     # a declaration, whose scope must not end with a new block
     tail = ' else '.join(f'if (ZNS_FAULT({n})) {{\n{new}\n}}' for n, new in news)
     return f'{{ {tail} else {{\n{old}\n}} }}'
 
 
 def with_switches(text, faults):
-    """(text of a file with all faults that can be had so, their numbers): faults is [(number, fault)], with its line."""
+    """(text of a file with all faults that can be put behind switches, their numbers): faults is [(number, fault)], with its line."""
     lines = text.split('\n')
-    groups = []         # [from, to, [(number, fault)]], none overlaps another one
+    groups = []         # [from, to, [(number, fault)]]; these ranges do not overlap
     for number, fault in faults:
         n = fault['old'].count('\n') + 1
         where = span(lines, fault['line'] - 1, n)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-Runs unit programs, some at a time; what each printed is shown when it has ended. Exit code 1 if any failed.
+Runs unit programs, several at a time, and shows each one's output when it has ended. Exit code 1 if any failed.
 
   units.py [-j N] PROGRAM...
 """
@@ -19,7 +19,7 @@ import time
 
 # A program that hangs would take the rest of make test with it.
 LIMIT_S = 900
-# These stop and freeze processes, and wait for threads: they run one at a time, with the machine to themselves.
+# These programs stop and freeze processes, and wait for threads: they run one at a time, with nothing beside them.
 ALONE = ('test_mem', 'test_track')
 
 
@@ -39,10 +39,10 @@ def where(session):
 
 
 def run(program, lock):
-    """True if it passed; its output is shown then."""
+    """Runs a program and shows its output; True if it passed."""
     start = time.monotonic()
     with tempfile.TemporaryFile() as out:
-        # A file, not a pipe: a process that a failed program left behind would keep that open. It is ended, too.
+        # A file and not a pipe: a process that a failed program left behind would keep a pipe open. It is killed, too.
         child = subprocess.Popen([program], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                                  start_new_session=True)
         try:

@@ -47,7 +47,7 @@ def special(name, kind):
 
 
 def header(name, **fields):
-    """One raw header of a file, with a right checksum; fields at will: (offset, bytes)."""
+    """A raw header of a file with a right checksum; fields may be replaced: (offset, bytes)."""
     raw = bytearray(entry(name)[0].tobuf(tarfile.USTAR_FORMAT))
     for offset, data in fields.values():
         raw[offset:offset + len(data)] = data
@@ -57,7 +57,7 @@ def header(name, **fields):
 
 
 def raw(*blocks):
-    """A good archive's files, then these blocks."""
+    """The files of a good archive, followed by these blocks."""
     return b''.join(t.tobuf(tarfile.USTAR_FORMAT) + d + bytes(-len(d) % 512) for t, d in good()) + b''.join(blocks) + bytes(1024)
 
 
@@ -151,7 +151,7 @@ def write(scene, name, data):
 
 @case
 def archive_refused(scene):
-    """Names that lead elsewhere, links, devices, huge lengths, files that come twice, what is cut: refused in one line."""
+    """Names that lead elsewhere, links, devices, huge lengths, files that appear twice, archives cut short: refused in one line."""
     scene = user_scene(scene)
     free = scene.device.free_zones()
     for what, (data, pattern) in REFUSED.items():
@@ -194,7 +194,7 @@ TAKEN = {
 
 @case
 def archive_taken(scene):
-    """Archives in forms that export does not use: the same images, copies of mode 0600, and nothing is unpacked elsewhere."""
+    """Archives in forms that export does not write: the images are the same, copies have mode 0600, and nothing is unpacked elsewhere."""
     scene = user_scene(scene)
     out, back = scene.home / 'out', scene.home / 'back'
     for what, data in TAKEN.items():
@@ -217,7 +217,7 @@ def archive_taken(scene):
 
 @case
 def archive_files(scene):
-    """The archive itself a link, a FIFO, root's by a hard link, leased, or changed while it is read."""
+    """The archive is a link, a FIFO, a hard link to root's file, leased, or changed while it is read."""
     scene = user_scene(scene)
     at = scene.home / 'x.tar'
     for kind, make, pattern in (('link', lambda: os.symlink(scene.vault.file, at), 'is a link'), ('FIFO', lambda: os.mkfifo(at), 'no regular file'),
@@ -259,7 +259,7 @@ def archive_files(scene):
 
 @case
 def archive_round(scene):
-    """export to .tar, .tgz and .tar.gz and back: what export writes import takes, and tar unpacks."""
+    """export to .tar, .tgz and .tar.gz: import reads what export writes, and tar unpacks it."""
     scene = user_scene(scene)
     ident = scene.device.json('import', str(plain(scene.home / 'more', big=3 << 20)))['id']
     want = {p.name: p.read_bytes() for p in (scene.home / 'more').iterdir()}

@@ -40,7 +40,7 @@ def between(scene, command):
 
 @case
 def file_under_dump(scene):
-    """Deleted, moved, replaced, cut anywhere, when the dump has been admitted: it fails and says why."""
+    """The file is deleted, moved, replaced or cut after the dump was admitted: the dump fails and says why."""
     scene = scene(size=8)
     scene.device.needs_emulator('needs the file of the emulator')
     dev = scene.device.path
@@ -97,7 +97,7 @@ def blocks(path):
 
 
 def small_disk(scene, mib):
-    """The device anew, sparse, on a file system that is smaller than it."""
+    """A new sparse device on a file system that is smaller than it."""
     disk = scene.dir / 'disk'
     disk.mkdir()
     ztlib.mount('none', disk, 'tmpfs', 0, f'size={mib}M')
@@ -110,7 +110,7 @@ def small_disk(scene, mib):
 
 @case
 def disk_below_is_full(scene):
-    """The file system below has no room: one line that says so, no zone is taken for a bad one, and room mends it."""
+    """The file system is full: one line says so, no zone is called bad, and with free space the next dump works."""
     scene = scene(size=64)
     scene.device.needs_emulator('needs the file of the emulator')
     disk = small_disk(scene, 96)
@@ -137,7 +137,7 @@ def disk_below_is_full(scene):
 
 @case
 def removed_blocks(scene):
-    """What is removed from a sparse file is room for others again; one that was allocated stays so."""
+    """Removed data of a sparse file become free space; a file that was allocated stays as large as it was."""
     scene = scene(size=64)
     scene.device.needs_emulator('needs the file of the emulator')
     dev = Path(scene.device.path)

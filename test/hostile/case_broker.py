@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Peers of the broker.
-
-One broker serves everybody: whatever one peer sends or leaves out, the others are served.
-"""
+"""Hostile peers of the broker. || One broker serves all peers: whatever one of them sends or leaves out, the others are served."""
 import errno
 import re
 import resource
@@ -32,7 +29,7 @@ class Peer:
     def __init__(self, scene):
         path = scene.device.env['ZNS_RUN'] + f'/{scene.device.info["uuid"]}.sock'
         self.sk = socket.socket(socket.AF_UNIX)
-        self.sk.connect(path)       # waits while the queue is full
+        self.sk.connect(path)       # waits while the broker's queue of connections is full
         self.sk.settimeout(PATIENCE)
 
     def send(self, raw):
@@ -64,12 +61,12 @@ class Peer:
         return code, got.get(2, b'').decode()
 
     def ask(self, request):
-        """A request as fields; its answer."""
+        """Sends a request given as fields; returns its answer."""
         self.frame(message({1: VERSION, **request}))
         return self.answer()
 
     def closed(self):
-        """Whatever comes before: in the end it is closed."""
+        """Reads whatever comes until the connection is closed, which must happen."""
         while self.answer() is not None:
             pass
 
@@ -92,7 +89,7 @@ def still_serves(scene, pid):
 
 
 def memory(pid):
-    """The most that it ever had in memory, MiB."""
+    """The most memory that the process ever had, in MiB."""
     return int(re.search(r'VmHWM:\s+(\d+)', Path(f'/proc/{pid}/status').read_text()).group(1)) >> 10
 
 
@@ -124,7 +121,7 @@ def pour(peers, data):
 
 @case
 def unfinished_requests(scene):
-    """200 peers send all but the last byte of 8 MiB: memory stays small, others are served, and they are sent away."""
+    """200 peers each send all but the last byte of 8 MiB: the broker's memory stays small, others are served, and the peers are disconnected."""
     scene = scene(TINY, size=1)
     pid = started(scene)
     before = memory(pid)
@@ -149,7 +146,7 @@ def unfinished_requests(scene):
 
 @case
 def drop_by_drop(scene):
-    """A request that comes byte by byte is answered if it is in time, and sent away if it is not."""
+    """A request that arrives byte by byte is answered if it is complete in time; otherwise the peer is disconnected."""
     scene = scene(TINY, size=1)
     pid = started(scene)
     peer = Peer(scene)
@@ -232,7 +229,7 @@ def wrong_types(scene):
 
 @case
 def out_of_order(scene):
-    """Requests that need a dump, a restore or a compaction, without one; and twice what is possible once."""
+    """Requests that need a dump, a restore or a compaction, without one; and requests that are possible only once, sent twice."""
     scene = scene(TINY, size=1)
     pid = started(scene)
     record = {1: '\0' * 16, 2: 'web', 3: 1, 4: 0, 5: 0}
@@ -265,7 +262,7 @@ def out_of_order(scene):
 
 @case
 def many_peers(scene):
-    """More connections than there are places, all silent: whoever comes later is served."""
+    """More connections than the broker has places, all silent: later ones are served nevertheless."""
     scene = scene(TINY, size=1)
     pid = started(scene)
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -288,7 +285,7 @@ def many_peers(scene):
 
 @case
 def never_reading(scene):
-    """Peers that ask and do not take the answers: memory stays small, others are served, they are sent away."""
+    """Peers that ask and never read the answers: memory stays small, others are served, and the peers are disconnected."""
     scene = scene([*TINY[:6], '--zones', '9000', '--zone-size', '4M', '--timing', 'off', '--sparse'], size=1)
     pid = started(scene)
     before = memory(pid)
@@ -301,7 +298,7 @@ def never_reading(scene):
         raise Failed(f'the broker grew from {before} to {memory(pid)} MiB')
 
     def gone(p):
-        """The broker has closed it: its end shows behind what is in the socket."""
+        """Has the broker closed it? Its end comes behind the data that are still in the socket."""
         poll = select.poll()
         poll.register(p.sk, select.POLLRDHUP)
         return bool(poll.poll(0))

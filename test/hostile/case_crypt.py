@@ -25,7 +25,7 @@ def record_of(media, ident):
 
 
 class Forgery:
-    """An encrypted checkpoint, and a plain one of the same task that is put in its place under its id."""
+    """An encrypted checkpoint, and a plain one of the same task that an attacker puts in its place under the same id."""
 
     def __init__(self, scene):
         self.scene = scene
@@ -72,7 +72,7 @@ class Forgery:
 
 @case
 def plain_in_its_place(scene):
-    """A plain checkpoint forged under an encrypted one's id: restore and verify notice, by handle and by id."""
+    """A plain checkpoint forged under the id of an encrypted one: restore and verify notice it, by handle and by id."""
     scene = scene(TINY, size=1)
     f = Forgery(scene)
     f.put()
@@ -105,7 +105,7 @@ def plain_in_its_place(scene):
 
 @case
 def wish_removed(scene):
-    """The device's own wish for encryption is forged away: this machine has noted it, for restores and for dumps."""
+    """The device's own setting to require encryption is forged away: this machine has noted it, so restores and dumps still require it."""
     scene = scene(TINY, size=1)
     f = Forgery(scene)
     run_ctl(scene, 0, 'key', 'use', f.spec)
@@ -122,7 +122,7 @@ def wish_removed(scene):
 
 @case
 def plain_accepted(scene):
-    """The administrator takes plain checkpoints from before: they restore; a handle of an encrypted one still refuses."""
+    """The administrator accepts earlier plain checkpoints: they restore; a handle of an encrypted checkpoint is still refused."""
     scene = scene(TINY, size=1)
     f = Forgery(scene)
     run_ctl(scene, 0, 'key', 'use', f.spec)
@@ -154,7 +154,7 @@ def handle_of(images):
 
 @case
 def sealed_handles(scene):
-    """What a handle says of an encrypted checkpoint cannot be changed, but for leaving it out."""
+    """What a handle says about an encrypted checkpoint cannot be changed, only left out."""
     scene = scene(TINY, size=1)
     spec, _ = new_key(scene)
     run_ctl(scene, 0, 'key', 'use', spec)
@@ -189,7 +189,7 @@ def sealed_handles(scene):
 
 @case
 def sealed_manifests(scene):
-    """Of the manifest of an encrypted checkpoint nothing that counts can be changed, also what says of earlier versions."""
+    """In the manifest of an encrypted checkpoint nothing that matters can be changed, including what it says about earlier versions."""
     scene = scene(TINY, size=1)
     spec, _ = new_key(scene)
     run_ctl(scene, 0, 'key', 'use', spec)
@@ -230,7 +230,7 @@ def sealed_manifests(scene):
 
 @case
 def handles_that_stay_good(scene):
-    """A rotated master key, a moved checkpoint, a copied directory, another name: the sealed handle is as good as before."""
+    """After a rotation of the master key, a move, a copied directory, a renaming: the handle is still valid."""
     scene = scene(TINY, size=1)
     spec, _ = new_key(scene)
     run_ctl(scene, 0, 'key', 'use', spec)

@@ -24,7 +24,7 @@ def write(images, fields):
 
 @case
 def swapped_ids(scene):
-    """Somebody else's checkpoint by its id, in a handle of one's own: refused in one line that names both."""
+    """Another user's checkpoint, named by its id in a user's own handle: refused in one line that names both."""
     scene = scene(TINY, size=1)
     theirs = scene.dir / 'theirs'
     theirs.mkdir()
@@ -64,7 +64,7 @@ def swapped_ids(scene):
 
 @case
 def honest_handles(scene):
-    """Renamed directories, copied handles and ids given by hand go on as ever."""
+    """Renamed directories, copied handles and ids on the command line still work."""
     scene = scene(TINY, size=1)
     ident = scene.good_dump()
     renamed = scene.images.rename(scene.dir / 'renamed')

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Image directories whose owner changes them during a dump or a restore.
+"""
+Image directories whose owner changes them during a dump or a restore.
 
-The directory is a user's without any rights; criu runs as root. Whatever he puts there: the task runs on or the restore
-ends, within a deadline, no file of root's is read, written or removed for him.
+The owner is a user without privileges; criu runs as root. Whatever he puts there: the task runs on or the restore
+ends, within a deadline, and no file of root's is read, written or removed for him.
 """
 import fcntl
 import os
@@ -21,7 +22,7 @@ from ztscene import FAST, case_of
 
 CASES = {}
 case = case_of(CASES)
-DEADLINE = 40       # generous: what must not happen takes 45 s (a lease), or for ever
+DEADLINE = 40       # a generous deadline: what must not happen takes 45 s (a lease), or for ever
 BESIDE = 'notes.txt'
 
 
@@ -33,7 +34,7 @@ def user_scene(scene, size=4):
 
 
 def fresh(scene):
-    """An empty image directory of his."""
+    """An empty image directory that belongs to him."""
     shutil.rmtree(scene.images)
     mallory.own(scene.images)
 
@@ -46,14 +47,14 @@ def script(scene, name, *lines):
 
 
 def act(scene, *lines, user='exec setpriv --reuid {0} --regid {0} --clear-groups'.format(UID)):
-    """criu's options: at the moment when tasks are about to be frozen, he does this in the image directory."""
+    """criu's options that run this command, as that user in the image directory, at the moment before tasks are frozen."""
     his = script(scene, 'his.sh', *lines)
     return ['--action-script', str(script(scene, 'act.sh', '[ "$CRTOOLS_SCRIPT_ACTION" = pre-dump ] || exit 0',
                                           'cd "$CRTOOLS_IMAGE_DIR" || exit 1', f'{user} {his}'))]
 
 
 def act_as_root(scene, *lines):
-    """The same for what a kernel without protected_hardlinks, or one more careless, would let him do."""
+    """The same with more rights, for what a kernel without protected_hardlinks would let him do."""
     return act(scene, *lines, user='exec')
 
 
@@ -95,7 +96,7 @@ AS_ROOT_REFUSED = {
     'a hard link named as an image': ('ln ../vault/secret.img zz-99.img', 'hard link'),
 }
 
-# Names that are neither read nor refused.
+# names that criu does not read, so it need not refuse them
 IGNORED = {
     'a FIFO': 'mkfifo x.img',
     'a FIFO that somebody waits at': 'mkfifo x.img; cat x.img >/dev/null & disown',
@@ -254,7 +255,7 @@ def make_swap(scene, kind, at):
 
 
 def after_swapped(scene, what, done):
-    """After the dump, whether it succeeded or not: the task is unchanged, and the checkpoint has no file of another user."""
+    """After the dump, successful or not: the task is unchanged, and the checkpoint has no file of another user."""
     wait_until(lambda: not ztlib.traced(scene.task.pid), 5)
     if done.code:
         done.must_fail('image directory')
@@ -401,7 +402,7 @@ def restore_handles(scene):
 
 
 def with_beside(scene):
-    """A checkpoint with a file of somebody's beside its images, which is not in the directory any more."""
+    """A checkpoint that includes a file from beside its images, which is then removed from the directory."""
     made = scene.good_dump(extra=act_as_root(scene, f'head -c 300000 /dev/zero | tr "\\0" n >{BESIDE}'))
     if (scene.images / BESIDE).exists():
         (scene.images / BESIDE).unlink()
@@ -410,7 +411,7 @@ def with_beside(scene):
 
 @case
 def restore_beside(scene):
-    """What he puts where a plugin's file must go is replaced, never written through; it is taken away again."""
+    """What he puts at the place of a plugin's file is replaced, never written through, and removed afterwards."""
     scene = user_scene(scene)
     with_beside(scene)
     at = scene.images / BESIDE
@@ -481,7 +482,8 @@ def restore_locks(scene):
 
 @case
 def restore_swapped(scene):
-    """Handle, copies and files beside swapped all the time for links, FIFOs and more: 30 restores end, right or in a line."""
+    """Handle, copies and files beside them are exchanged for links, FIFOs and more all the time: each of 30 restores
+    ends, with the right result or an error line."""
     scene = user_scene(scene, size=1)
     with_beside(scene)
     his = mallory.own(scene.dir / 'his')
@@ -528,7 +530,7 @@ def work_in_his(scene):
 
 @case
 def restore_into_memory(scene):
-    """The lazy-pages daemon has no named socket in the directory, and its log goes to a new file, whatever exists there."""
+    """The lazy-pages daemon makes no named socket in the directory, and writes its log to a new file, whatever exists there."""
     scene = user_scene(scene, size=1)
     scene.good_dump()
     at = scene.images / LOG
@@ -550,7 +552,7 @@ def restore_into_memory(scene):
 
 @case
 def restore_lazy_peer(scene):
-    """An attacker listens where root's lazy-pages daemon would, or asks root's daemon: no userfaultfd changes hands."""
+    """An attacker listens at the socket name of root's lazy-pages daemon, or connects to root's daemon: it neither gets nor gives a userfaultfd."""
     scene = user_scene(scene, size=1)
     scene.good_dump()
     name = scene.images / 'lazy-pages.socket'

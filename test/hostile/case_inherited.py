@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the broker inherits of who starts it.
-
-Whatever its first user's session is like, the next user's dump works.
-"""
+"""What the broker inherits from the process that starts it. || Whatever the first user's session is like, the next user's dump works."""
 import ctypes
 import os
 import re
@@ -29,13 +26,13 @@ def served(scene):
 
 
 def of_session(scene, prepare, shell='', env=None, **popen):
-    """The first user: `znsctl status` starts the broker in a session like that. (its PID or None, what it says)"""
+    """The first user: `znsctl status` starts the broker in a session with these settings. Returns (the broker's PID or None, the output)."""
     scene.end_broker()
     before = served(scene)
     done = subprocess.run(['/bin/bash', '-c', f'{shell} exec "$0" status --json', scene.cfg.znsctl],
                           env=env or scene.device.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           preexec_fn=prepare, timeout=PATIENCE, **popen)
-    if done.returncode:     # a broker that refused is still on its way out; one that serves stays
+    if done.returncode:     # a broker that refused may still be exiting; one that serves stays
         wait_until(lambda: served(scene) > before or not scene.broker_pid())
     return scene.broker_pid(), done
 
@@ -52,7 +49,7 @@ def limits_of(pid):
 
 @case
 def soft_limits(scene):
-    """ulimit -S of the first user: the broker has none of them, and the next user's dump works."""
+    """The first user's ulimit -S: the broker does not keep these limits, and the next user's dump works."""
     scene = scene(size=8)
     for flag, value, name in (('f', 64, 'Max file size'), ('n', 64, 'Max open files'), ('v', 3000000, 'Max address space'),
                               ('d', 500000, 'Max data size'), ('t', 2, 'Max cpu time'), ('u', 50, 'Max processes'),
@@ -70,7 +67,7 @@ def soft_limits(scene):
 
 @case
 def hard_limits(scene):
-    """ulimit -H of the first user: raised where that is allowed, else refused in one line; the next user's dump works."""
+    """The first user's ulimit -H: the broker raises it where allowed, else refuses in one line; the next user's dump works."""
     scene = scene(size=8)
     for flag, value, name in (('f', 64, 'Max file size'), ('t', 5, 'Max cpu time'), ('v', 3000000, 'Max address space'),
                               ('d', 500000, 'Max data size'), ('n', 100, 'Max open files')):
@@ -91,7 +88,7 @@ def hard_limits(scene):
 
 @case
 def own_limit(scene):
-    """A dump of a session whose files may not be as large as the device: one line, no zone is blamed."""
+    """A dump in a session whose file size limit is below the device's size: one line, and no zone is called bad."""
     scene = scene(size=32)
     started(scene)
     soft = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
@@ -180,7 +177,7 @@ def surroundings(scene):
 
 @case
 def by_hand(scene):
-    """znsd from a shell: no descriptor, limit or signal of the shell's stays in it."""
+    """znsd started from a shell: it keeps no descriptor, limit or signal setting of the shell."""
     scene = scene(size=8)
     scene.end_broker()
     lock = scene.dir / 'lock'
@@ -206,7 +203,7 @@ def by_hand(scene):
 # ---- cgroups -------------------------------------------------------------------------------------------
 
 def cgroup_roots():
-    """Mount points of all hierarchies that show their root."""
+    """Mount points of all cgroup hierarchies that show their root."""
     found = []
     for line in Path('/proc/self/mountinfo').read_text().splitlines():
         left, _, right = line.partition(' - ')
@@ -216,7 +213,7 @@ def cgroup_roots():
 
 
 class Groups:
-    """A group of its own in every hierarchy, as a unit of systemd has one."""
+    """Makes a group in every hierarchy, as systemd makes for a unit."""
 
     def __init__(self, name):
         self.paths = []
@@ -241,7 +238,7 @@ class Groups:
         return {int(p) for path in self.paths for p in (path / 'cgroup.procs').read_text().split()}
 
     def end(self):
-        """All that is in there, as at the end of a unit."""
+        """Kills all processes in the groups, as at the end of a unit."""
         for path in self.paths:
             if (path / 'cgroup.kill').exists():
                 (path / 'cgroup.kill').write_text('1')
@@ -256,7 +253,7 @@ class Groups:
 
 @case
 def end_of_unit(scene):
-    """A oneshot unit starts the broker and ends while another one's dump runs: the dump goes on."""
+    """A oneshot unit starts the broker and ends while another user's dump runs: the dump goes on."""
     scene = scene(size=64)
     groups = Groups(f'zns-hostile-{os.getpid()}')
     try:

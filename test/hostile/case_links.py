@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Directories of a user's that znsctl, run by root, imports from, exports to or mounts on.
+"""
+A user's directories that znsctl, run by root, imports from, exports to or mounts on.
 
-What the user puts in the way must not have root's files read for him, written, removed or covered.
+Whatever the user puts there, root's files must not be read for him, written, removed or covered.
 """
 import contextlib
 import os
@@ -22,7 +23,7 @@ IMAGE = (0x54564319).to_bytes(4, 'little')
 
 
 def plain(directory, big=1 << 20):
-    """An image directory as import sees one; his."""
+    """An image directory that import accepts; it belongs to him."""
     mallory.own(directory)
     for name, data in (('inventory.img', INVENTORY), ('pstree.img', IMAGE + bytes(100)), ('small.img', IMAGE + bytes(1000)),
                        ('core-1.img', IMAGE + bytes(3000)), ('pages-1.img', bytes(big))):
@@ -149,7 +150,7 @@ def import_names(scene):
 
 @case
 def paths(scene):
-    """A path that leads over a link of his, in the middle or at the end: not followed for import, export, --handle or mount."""
+    """A path that leads over one of his links, in the middle or at the end, is not followed by import, export, --handle or mount."""
     scene = user_scene(scene)
     ident = scene.device.json('import', str(scene.images))['id']
     root_images = plain(scene.dir / 'of-root')
@@ -192,7 +193,7 @@ def paths(scene):
 
 @case
 def import_raced(scene):
-    """Images swapped for links to root's file while they are imported, at the worst moments and in a race: no copy of it."""
+    """Images exchanged for links to root's file while they are imported, at the worst moments and in a race: that file is never copied."""
     scene = user_scene(scene)
     out = scene.home / 'out'
     mallory.does(lambda: os.symlink(scene.vault.file, scene.home / 'swap'))
@@ -230,7 +231,7 @@ def after_import(scene, what, done, out):
 
 @case
 def import_changes(scene):
-    """Images that grow, shrink or are written while they are imported: refused, or as they were listed."""
+    """Images that grow, shrink or are written while they are imported: refused, or imported with their listed size."""
     scene = user_scene(scene)
     at = scene.images / 'pages-1.img'
 
@@ -270,11 +271,11 @@ def after_export(scene, what, done, target):
 
 @case
 def export_raced(scene):
-    """parents/ and what is in it swapped for links to root's directory while a chain is exported: nothing goes there."""
+    """parents/ and its contents are exchanged for links to root's directory while a chain is exported: nothing is written there."""
     scene = user_scene(scene)
     newest, ids = chain(scene)
     target = mallory.own(scene.home / 'target')
-    # what root has there of the same names must not be removed when the export fails either
+    # files with the same names in root's directory must not be removed when the export fails
     for ident in ids:
         (scene.vault.dir / ident).mkdir()
         (scene.vault.dir / ident / 'inventory.img').write_bytes(b'root')
@@ -292,7 +293,7 @@ def export_raced(scene):
         def link_level(i=ident):
             os.rename(target / 'parents' / i, target / 'old')
             os.symlink(scene.vault.dir / i, target / 'parents' / i)
-        with mallory.keeps(link_level):     # parents/ is root's: this cannot work
+        with mallory.keeps(link_level):     # parents/ belongs to root, so he cannot do that
             done = ctl(scene, 'export', newest, target)
         after_export(scene, 'a level swapped', done, target)
         tried('export, raced: a level is a link')
@@ -308,7 +309,7 @@ def export_raced(scene):
 
 @case
 def export_planted(scene):
-    """Names of images and of parents/ that he takes first: refused, nothing of root's is written or removed."""
+    """He creates files with the names of images and parents/ first: the export is refused, and nothing of root's is written or removed."""
     scene = user_scene(scene)
     newest, ids = chain(scene, 2)
     target = mallory.own(scene.home / 'target')
@@ -384,7 +385,7 @@ def mount_points(scene):
 
 @case
 def mount_raced(scene):
-    """The mount point swapped for a link to root's empty directory, or exchanged for another one: root's is never covered."""
+    """The mount point is exchanged for a link to root's empty directory, or for another directory: root's is never covered."""
     scene = user_scene(scene)
     ident = scene.device.json('import', str(scene.images))['id']
     root_empty, at, swap = scene.dir / 'root-empty', scene.home / 'at', scene.home / 'swap'

@@ -21,10 +21,10 @@ from ztscene import TINY, case_of, expect, run_ctl
 CASES = {}
 case = case_of(CASES)
 
-# What ends a word, a line or a quote, or makes a terminal do something.
+# characters that end a word, a line or a quote, or that a terminal obeys
 EVIL = ['x"\naction-script "/trap', 'x\naction-script /trap', 'x" libdir "/mine', 'x"', '\\', 'x\\', '\\"', 'a\rb', 'a\tb', 'a\x1b[2Jb',
         'a\x07', 'a\x7fb', 'a\x00b', '\n', '\r\n', 'a\u0085b', 'a\u2028b', 'a\u2029b', 'a\u009bb', "x'\n"]
-# No control characters, but nothing that Docker or Kubernetes would give.
+# no control characters, but nothing that Docker or Kubernetes would allow
 STRANGE = ['a b', 'a/b', '/a', '../a', '-a', '.a', '_a', 'a#b', 'a$b', 'a;b', 'a`b`', 'a*', 'a\u00e4', '\u202ea', '', ' ', 'a=b', '{}']
 
 CRI = 'io.kubernetes.cri.'
@@ -42,7 +42,7 @@ def crio(ns='shop', pod='web', name='app'):
 
 @case
 def cri_annotations(scene):
-    """containerd's CRI: what is not a valid name in Kubernetes is refused in one line, and nothing is started."""
+    """containerd's CRI: a name that is not valid in Kubernetes is refused in one line, and nothing is started."""
     scene = scene(TINY, size=1)
     e = Engine(scene, 'state/k8s.io')
     e.spec['annotations'] = cri()
@@ -50,7 +50,7 @@ def cri_annotations(scene):
     for part in ('ns', 'pod', 'name'):
         for bad in EVIL + STRANGE:
             e.spec['annotations'] = cri(**{part: bad})
-            if '\0' in bad:     # no name at all: the id stays
+            if '\0' in bad:     # without a name the id is used
                 e.named(bad, ID)
             else:
                 e.refused(bad, says='is not a valid name in Kubernetes')
@@ -78,7 +78,7 @@ def cri_annotations(scene):
 
 @case
 def cri_elsewhere(scene):
-    """Annotations of a CRI that does not run here, or that lets its users write them, give nobody a name."""
+    """Annotations of a CRI that does not run here, or whose users can write annotations, are not taken for a name."""
     scene = scene(TINY, size=1)
     forged = [('moby', cri('kube-system')), ('default', cri('kube-system')), ('moby', crio('kube-system')),
               ('runc', crio('kube-system')), ('runc', {**crio('a'), **cri('kube-system')}), ('k8s.io', crio('kube-system')),
@@ -89,7 +89,7 @@ def cri_elsewhere(scene):
         e.spec['annotations'] = annotations
         e.named((state, annotations), ID)
         tried(f'{state} {sorted(annotations)}')
-    # the administrator may say that CRI-O keeps them away
+    # the administrator may state that CRI-O does not let them through
     e = Engine(scene, 'state/runc')
     conf = scene.device.directory / 'etc/zns.conf'
     kept = conf.read_text() if conf.exists() else ''
@@ -123,7 +123,7 @@ def docker_mounts(scene):
 
 @case
 def script_by_a_mount(scene):
-    """The same with a real criu: the dump is made, under the container's id, and no script of the user's runs."""
+    """A user's volume as above, with a real criu: the dump is made under the container's id, and no script of the user runs."""
     scene = scene(TINY, size=1)
     e = Engine(scene)
     script, mark = trap(e.dir)
@@ -153,7 +153,7 @@ def docker_files(scene):
     def engine():
         e = Engine(scene)
         e.docker_root = e.root
-        # a runtime that guesses finds it too
+        # a runtime that guesses would find it, too
         e.spec['mounts'] = [{'source': f'{e.root}/containers/{ID}/hosts', 'destination': '/etc/hosts'}]
         return e
 
@@ -212,7 +212,7 @@ def docker_files(scene):
 
 @case
 def labels(scene):
-    """Labels, annotations and variables: no value ends its line; a key that is not known, or a bad value, is said at create."""
+    """Labels, annotations and variables: no value can end its line; an unknown key or a bad value is reported at create."""
     scene = scene(TINY, size=1)
     e = Engine(scene)
     e.docker_root = e.root
@@ -257,7 +257,7 @@ def criu_config_annotation(scene):
     e = Engine(scene)
     etc = scene.device.directory / 'etc'
     script, mark = trap(e.dir)
-    mine = e.dir / 'volume'         # Docker's volumes are below its data root: root's all along
+    mine = e.dir / 'volume'         # Docker's volumes are below its data root, all of which belongs to root
     mine.mkdir()
     text = f'action-script {script}\nzns-container {VICTIM}\n'
     (mine / 'a.conf').write_text(text)
@@ -299,13 +299,13 @@ def criu_config_annotation(scene):
 
 @case
 def podman_names(scene):
-    """conmon's word for it, of this very container; a namespace of Podman's own."""
+    """A container's name is taken from conmon's arguments only if they are for this very container; a namespace for Podman."""
     scene = scene(TINY, size=1)
     e = Engine(scene, 'state/podman')
     e.spec['annotations'] = {'io.container.manager': 'libpod'}
 
     def told(*words):
-        """The container's first process, whose parent has these words."""
+        """Imitates a container's first process, whose parent has these arguments."""
         code = 'import subprocess,sys,time; p = subprocess.Popen(["sleep", "1000"]); print(p.pid, flush=True); time.sleep(1000)'
         boss = subprocess.Popen([sys.executable, '-c', code, *words], stdout=subprocess.PIPE, text=True)
         e.init_pid = int(boss.stdout.readline())
@@ -327,7 +327,7 @@ def podman_names(scene):
 
 @case
 def ids(scene):
-    """An id that is no id leads nowhere."""
+    """An id with impossible characters is not used as a path."""
     scene = scene(TINY, size=1)
     for bad in ('../x', 'a/b', 'a b', 'a"b', 'a\nb', 'a\\b', 'a\x1bb', '..', '.', 'a$b', '\u00e4', 'x' * 200):
         e = Engine(scene)
@@ -339,7 +339,7 @@ def ids(scene):
 
 @case
 def others_checkpoints(scene):
-    """A handle of another container's checkpoint: only that container may restore it, unless root allows more."""
+    """A handle of another container's checkpoint: only that other container may restore it, unless root allows more."""
     scene = scene(TINY, size=1)
     first = Engine(scene)
     code, said, _ = first.dump()
@@ -459,7 +459,7 @@ def configuration(scene):
 
 @case
 def start_of_another(scene):
-    """zns.memory, and the PID of the container's first process is another program's by now: that one is left alone."""
+    """zns.memory, when the PID of the container's first process belongs to another program by now: that program is left alone."""
     scene = scene(TINY, size=1)
     e = Engine(scene, 'state/podman')
     e.spec['annotations'] = {'zns.memory': '4M', 'io.container.manager': 'libpod'}
@@ -499,7 +499,7 @@ def cgroup_base():
 
 @case
 def delegated_cgroup(scene):
-    """A cgroup that was left to a user has a child with another container's id for a name: it is not taken for that one's."""
+    """A user who controls a cgroup makes a child named like another container's id: it is not taken for that container's cgroup."""
     scene = scene(TINY, size=1)
     at = cgroup_base() / f'zns-hostile-{os.getpid()}'
     at.mkdir()
@@ -529,7 +529,7 @@ def delegated_cgroup(scene):
 
 @case
 def dev_tells_nothing(scene):
-    """zns.dev with a path that is there, is none of a device, or is not there: one answer, whatever the host has."""
+    """zns.dev with a path of a device, of another file, or of nothing: the same answer, so it does not reveal which files the host has."""
     scene = scene(TINY, size=1)
     e = Engine(scene)
     e.docker_root = e.root

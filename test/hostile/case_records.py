@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Records that a device gives back, forged with right checksums.
+"""
+Records on a device that were forged with right checksums.
 
-Somebody has had the device (or its emulator's file) in hands: every checksum fits, what the records say does not.
+Somebody has changed the device (or its emulator's file): every checksum fits, but the records lie.
 """
 import json
 
@@ -107,7 +108,7 @@ def others(kind, f):
 
 
 def refused(scene, what):
-    """ls and fsck of a forged device: an error in one line that names the damage, from a program that ends."""
+    """ls and fsck of a forged device: an error in one line that names the damage, and the program ends."""
     for command in (['fsck', '--json'], ['ls']):
         done = scene.device.ctl(*command)
         if done.returncode != 1:
@@ -117,7 +118,7 @@ def refused(scene, what):
 
 
 def with_all_kinds(scene):
-    """A device whose log has every kind of record; the frames of the log, the broker gone."""
+    """A device whose log has every kind of record. Returns the log's frames; the broker has ended."""
     spec = f'file:{scene.dir}/key'
     run_ctl(scene, 0, 'key', 'create', f'{scene.dir}/key')
     first = scene.good_dump(extra=['--leave-running'])
@@ -138,7 +139,7 @@ def with_all_kinds(scene):
 
 @case
 def log_records(scene):
-    """Every field of every record of the log that can lie: refused as damage, and the device as before afterwards."""
+    """Every field of every record of the log that can lie: refused as damage; with the right bytes the device works again."""
     scene = scene(TINY, size=1)
     media, frames = with_all_kinds(scene)
     before = media.copy_of_metadata()
@@ -172,7 +173,7 @@ def log_records(scene):
 
 @case
 def frame_headers(scene):
-    """A record of a type, version, length, number or generation that cannot be."""
+    """A record with an impossible type, version, length, number or generation."""
     scene = scene(TINY, size=1)
     media, frames = with_all_kinds(scene)
     before = media.copy_of_metadata()
@@ -212,7 +213,7 @@ def last_generation(scene):
 
 @case
 def claims_of_empty_zones(scene):
-    """A record that claims zones which are empty, or more than was written: dumps go on beside it, rm ends it."""
+    """A record that claims empty zones, or more than was written: dumps still work, and rm removes it."""
     scene = scene(TINY, size=1)
     ident = scene.good_dump(extra=['--leave-running'])
     media = Media(scene)
@@ -247,14 +248,14 @@ def claims_of_empty_zones(scene):
 
 
 def forge_manifest(media, zone, offset, change):
-    """@change on the checkpoint inside the manifest there; its footer follows."""
+    """Applies @change to the checkpoint in the manifest at this place, and writes its footer."""
     fields = Found(media, zone, offset).fields
     put_manifest(media, zone, offset, having([f for f in fields if f[0] != 2], 2, pack(change(unpack(get(fields, 2))))))
 
 
 @case
 def rebuild(scene):
-    """fsck --rebuild on manifests and footers with right checksums that claim what cannot be: it ends, and takes no lie."""
+    """fsck --rebuild on manifests and footers with right checksums and impossible contents: it ends, and believes none of them."""
     scene = scene(TINY, size=1)
     lying = scene.good_dump(extra=['--leave-running'])
     images = scene.dir / 'honest'
@@ -316,7 +317,7 @@ def rebuild(scene):
 
 @case
 def manifests(scene):
-    """Manifests with right checksums in a catalogue that names them: restore and verify refuse, in one line, and end."""
+    """Manifests with right checksums and impossible contents: restore and verify refuse in one line, and end."""
     scene = scene(TINY, size=1)
     ident = scene.good_dump()
     media = Media(scene)
@@ -332,7 +333,7 @@ def manifests(scene):
     nobody = max(set(range(media.zones)) - {get(e, 1) for e in extents} - {zone})
 
     def image(change):
-        """The largest image changed."""
+        """Changes the largest image in a manifest."""
         made = [change(v) if i == big else v for i, v in enumerate(images)]
         return having(fields, 3, *(pack(v) for v in made))
 

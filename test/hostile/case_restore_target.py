@@ -15,7 +15,7 @@ case = case_of(CASES)
 
 @case
 def torn_handles(scene):
-    """A handle cut anywhere, or with more behind it, is refused in one line."""
+    """A handle that is cut anywhere, or has more bytes at its end, is refused in one line."""
     scene = scene(TINY, size=1)
     scene.good_dump()
     handle = scene.images / HANDLE

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs that are stopped, and the rights that they keep.
+"""
+Our programs when they are stopped, and the privileges that they keep.
 
-A stopped broker or helper keeps nobody's tasks frozen; one that was taken over can do little.
+A stopped broker or helper does not keep any user's tasks frozen; an attacker who took over a helper could do little
+with it.
 """
 import os
 import re

@@ -17,7 +17,7 @@ static void dump_ls_rm(void **state)
 	assert_int_equal(g.n, 3);
 	assert_int_equal(g.shared, 0);
 	for (i = 0; i < 3; i++) {
-		/* distinct groups, none of them with metadata, distinct channels */
+		/* distinct groups on distinct channels, none of them with metadata */
 		assert_int_not_equal(g.group[i], 0);
 		assert_int_equal(g.weight[i], 1);
 		for (k = 0; k < i; k++)
@@ -72,7 +72,8 @@ static void dump_ls_rm(void **state)
 	zns_broker_close(&b);
 }
 
-/* The clock was ahead when it was removed: a copy that comes again is told, and is later. */
+/* The clock was ahead when the checkpoint was removed. A copy that arrives again must be
+ * noticed, and count as later. */
 static void comes_again_after_a_clock_ahead(void **state)
 {
 	struct fx *f = *state;
@@ -125,13 +126,13 @@ static void parked_zone_is_continued(void **state)
 	dump(f, &b, "web", KIB(512), &y);
 	assert_int_equal(y.zone, z.zone);
 	assert_int_equal(y.start, KIB(256));
-	/* 256 KiB left; leave less than a unit: not given again */
+	/* of 256 KiB this dump leaves less than a unit: the zone is not given again */
 	dump(f, &b, "web", KIB(256) - KIB(32), &y);
 	assert_int_equal(y.zone, z.zone);
 	dump(f, &b, "web", KIB(64), &y);
 	assert_int_not_equal(y.zone, z.zone);
 	assert_int_equal(y.start, 0);
-	/* and it no longer counts as active */
+	/* and the zone no longer counts as active */
 	assert_true(becomes(f, z.zone, ZNS_ZONE_FULL));
 	zns_broker_close(&b);
 }
@@ -154,7 +155,7 @@ static void abort_gives_back(void **state)
 	assert_int_equal(nr_reservations(&b), 0);
 	zone_refused(&b, g.group[0], -EINVAL, "without a dump");
 
-	/* A parked zone keeps what was live before, and is given on from its new write pointer. */
+	/* A parked zone keeps its live data, and is continued from its present write pointer. */
 	dump(f, &b, "web", KIB(64), &z);
 	g = begin(&b, "web", 0);
 	p = zone_get(&b, g.group[0]);
@@ -172,7 +173,7 @@ static void abort_gives_back(void **state)
 	zns_broker_close(&b);
 }
 
-/* What the newest dump asked for is what its container keeps, also in the groups that it had. */
+/* The container keeps the groups that its newest dump asked for, also if it had others before. */
 static void reservation_has_the_newest_qos(void **state)
 {
 	static const uint32_t qos[] = { 60, 100, 80 };
@@ -338,7 +339,7 @@ static struct zone zone_to_move_to(struct zns_broker *b, ZnsPb__CompactZone *wan
 	return z;
 }
 
-/* Who moves a checkpoint may name the bytes that it had, and those that were written for it. */
+/* Whoever moves a checkpoint may name only bytes that it had, and bytes written for the move. */
 static void move_is_checked(void **state)
 {
 	struct fx *f = *state;
@@ -360,7 +361,7 @@ static void move_is_checked(void **state)
 	refused(&mover, &q, -EBUSY, "a compaction already");
 	wants.group = z.group;
 	wants.need = KIB(64);
-	back = zone_to_move_to(&mover, &wants); /* behind the part that it holds */
+	back = zone_to_move_to(&mover, &wants); /* behind the part that the zone holds */
 	assert_true(back.zone == z.zone && back.start == z.wp);
 	fill(f, &back, KIB(64));
 	wants.not_zones = &z.zone;
@@ -377,7 +378,7 @@ static void move_is_checked(void **state)
 	record(&k, &g, &to, 1);
 	k.c.n_zones = 0;
 	refused(&mover, &q, -EINVAL, "has no zones");
-	record(&k, &g, &other, 1); /* somebody else's */
+	record(&k, &g, &other, 1); /* of another checkpoint */
 	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
 	record(&k, &g, &to, 1);
 	k.use[0].len += 4096; /* more than is in the zone */
@@ -398,18 +399,18 @@ static void move_is_checked(void **state)
 	k.c.n_zones = 2;
 	refused(&mover, &q, -EINVAL, "not in order");
 	record(&k, &g, &to, 1);
-	k.m.zone = z.zone; /* the old manifest, in a zone that it writes, too */
+	k.m.zone = z.zone; /* its old manifest, in a zone that the move writes, too */
 	k.m.start = z.wp - 4096;
 	refused(&mover, &q, -EINVAL, "not where this lease wrote");
 	k.m.zone = other.zone;
 	refused(&mover, &q, -EINVAL, "not where this lease wrote");
-	/* after all these refusals the right record is accepted, and the other checkpoint did not
-	 * move */
+	/* after all these refusals the right record is accepted, and the other checkpoint is
+	 * unchanged */
 	record(&k, &g, &to, 1);
 	k.c.moved_ns = zns_now_ns();
 	drop(ask(&mover, &q));
 	refused(&mover, &q, -EINVAL, "no compaction has begun");
-	zns_broker_close(&mover); /* it may still read the old place */
+	zns_broker_close(&mover); /* a restore may still read the old place */
 	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
 	assert_int_equal(nr_checkpoints(&web), 2);
 	zns_pb__request__init(&q);
@@ -432,7 +433,7 @@ static void sharing(void **state)
 	uint32_t i, k, twos = 0;
 
 	assert_int_equal(ga.n, 6);
-	/* Two free groups and then halves: 100 + 100 + 4 x 50. */
+	/* Two free groups, then halves: 100 + 100 + 4 x 50. */
 	gb = begin(&b, "b", 400);
 	assert_int_equal(gb.n, 6);
 	assert_int_equal(gb.shared, 4);
@@ -446,8 +447,8 @@ static void sharing(void **state)
 	}
 	assert_int_equal(twos, 2);
 	assert_string_equal(gb.note, "");
-	/* The groups that are left cannot give 700 any more; the grant's note says so, and it gets
-	 * at most a third of the device. */
+	/* The groups that are left cannot give 700 any more. The grant's note says so, and the
+	 * dump gets at most a third of the device. */
 	gc = begin(&c, "c", 700);
 	assert_int_equal(gc.n, 6);
 	assert_int_equal(gc.shared, 6);
@@ -456,8 +457,8 @@ static void sharing(void **state)
 	abort_dump(&c);
 	abort_dump(&a);
 
-	/* Static: the same groups again, and more if more is requested; other containers avoid
-	 * them. */
+	/* Static: the same groups as before, and more if more is requested; other containers
+	 * avoid them. */
 	struct zone z;
 	dump(f, &a, "x", KIB(64), &z);
 	ga = begin(&a, "x", 300);
@@ -513,7 +514,7 @@ static void reject_and_wait(void **state)
 	assert_int_equal(g.n, 2);
 	abort_dump(&b);
 
-	/* First come, first served: c's smaller wish does not overtake b's. */
+	/* First come, first served: c's smaller request does not overtake b's. */
 	begin_request(&q, &d, "b", 400, "wait=20", NULL);
 	post(&b, &q);
 	settle(&a);
@@ -531,7 +532,7 @@ static void reject_and_wait(void **state)
 	assert_int_equal(r->code, 0);
 	drop(r);
 
-	/* A waiter that goes leaves the queue. */
+	/* A waiting client that disconnects leaves the queue. */
 	begin_request(&q, &d, "a", 800, "wait=20", NULL);
 	post(&a, &q);
 	settle(&b);
@@ -562,7 +563,7 @@ static void normal_io(void **state)
 	v.channels = 2;
 	r = ask(&a, &q);
 	assert_int_equal(r->reservation->n_groups, 2 * WAYS);
-	/* Whole channels, not the one with the metadata. */
+	/* Whole channels, but not the one with the metadata. */
 	assert_int_equal(r->reservation->groups[0] % CHANNELS,
 			 r->reservation->groups[1] % CHANNELS);
 	for (i = 0; i < r->reservation->n_groups; i++)
@@ -629,8 +630,8 @@ static void restore_protects(void **state)
 	zns_broker_close(&a);
 }
 
-/* Bytes of a request that the broker reads as an id: fewer than an id has, of a checkpoint that is
- * there. */
+/* The broker reads bytes of a request as an id: here fewer than an id has, of a checkpoint that
+ * exists. */
 static void short_ids(void **state)
 {
 	struct fx *f = *state;
@@ -700,7 +701,7 @@ static void full_device(void **state)
 	for (n = 0; n < ZONES - META; n++) {
 		z[n] = zone_get(&b, g.group[0]);
 		fill(f, &z[n], CAP);
-		/* The own group first, then the others. */
+		/* The container's own group first, then the others. */
 		if (n < 4)
 			assert_int_equal(z[n].group, g.group[0]);
 		left_group |= z[n].group != g.group[0];
@@ -739,7 +740,7 @@ static void quits(void **state)
 	zns_broker_close(&c);
 }
 
-/* A signal ends it as `quit` does: another machine may have the store. */
+/* A signal ends the broker as `quit` does: another machine may take the store. */
 static void asked_to_end(void **state)
 {
 	static const int sig[] = { SIGTERM, SIGINT };
@@ -789,8 +790,8 @@ static void leaves_when_idle(void **state)
 	zns_broker_close(&b);
 }
 
-/* A client's connection and the request to quit are seen in the same round. The client gets the
- * next broker. */
+/* A client's connection and the request to quit are seen in the same round. The client is served
+ * by the next broker. */
 static void comes_while_it_leaves(void **state)
 {
 	struct fx *f = *state;
@@ -816,7 +817,7 @@ static void comes_while_it_leaves(void **state)
 	zns_broker_close(&b);
 }
 
-/* Zones that a probe could not tell are given to nobody, and nothing is promised for them. */
+/* Zones whose group a probe could not find are given to no dump, and promise nothing. */
 static void unknown_group(void **state)
 {
 	struct fx *f = *state;
@@ -847,7 +848,8 @@ static void unknown_group(void **state)
 	zns_broker_close(&b);
 }
 
-/* A stranger's checkpoint is built on a stranger's: it would keep one that a rule counts for ever. */
+/* A checkpoint from a stranger is built only on one from a stranger: it would keep a checkpoint
+ * that a rule counts for ever. */
 static void strangers_parent(void **state)
 {
 	struct fx *f = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsd's admission: promises, queues, ceilings, groups apart, normal I/O. Small dumps:
+/* znsd's admission: promises, queues, ceilings, separate groups, normal I/O. Small dumps:
  * test_broker_pack.c. */
 #include "broker_fixture.h"
 
@@ -12,7 +12,7 @@ static int setup_active(void **state)
 	return 0;
 }
 
-/* The open limit is met first: five, one of them the log's. */
+/* The open limit is reached first: five zones, one of them the log's. */
 static int setup_open(void **state)
 {
 	struct fx *f = calloc(1, sizeof(*f));
@@ -53,7 +53,7 @@ static bool in(const uint32_t *set, uint32_t n, uint32_t x)
 	return false;
 }
 
-/* A grant without sharing stays unshared, whatever dumps come later. */
+/* A dump that was granted groups of its own keeps them to itself, whatever dumps come later. */
 static void promise_is_kept(void **state)
 {
 	struct fx *f = *state;
@@ -72,7 +72,7 @@ static void promise_is_kept(void **state)
 	assert_true(strstr(h.note, "about 200 MiB/s of 400") != NULL);
 	for (i = 0; i < h.n; i++)
 		assert_false(in(g.group, g.n, h.group[i]));
-	/* b's are not promised to it: c shares them, and b's record says so. */
+	/* b's groups are not promised to it: c shares them, and b's record says so. */
 	h = begin(&c, "c", 100);
 	assert_int_equal(h.n, 2);
 	assert_int_equal(h.shared, 2);
@@ -86,7 +86,7 @@ static void promise_is_kept(void **state)
 	drop(r);
 	abort_dump(&c);
 
-	/* Its own zones are used up: it gets a zone of another group, but not of a promised one. */
+	/* Its own zones are full: it gets a zone of another group, but not of a promised one. */
 	abort_dump(&b);
 	h = begin(&b, "b", 100);
 	for (i = 0; i < 8; i++) {
@@ -97,7 +97,7 @@ static void promise_is_kept(void **state)
 	zone_refused(&b, h.group[0], -EBUSY, "promised to other dumps");
 	abort_dump(&b);
 
-	/* All are promised: sharing waits. */
+	/* All groups are promised: a sharing dump waits. */
 	h = begin_mode(&b, "b", 200, "wait", NULL);
 	assert_int_equal(h.n, 2);
 	begin_request(&q, &d, "c", 100, NULL, NULL);
@@ -114,7 +114,7 @@ static void promise_is_kept(void **state)
 	zns_broker_close(&c);
 }
 
-/* The record of shared groups includes those that were shared later. */
+/* The record's shared groups include those that were shared only later. */
 static void sharing_is_recorded(void **state)
 {
 	struct fx *f = *state;
@@ -158,15 +158,15 @@ static void queues(void **state)
 
 	g = begin_mode(&a, "a", 300, NULL, "dynamic");
 	assert_int_equal(g.n, 3);
-	/* b waits for six groups; meanwhile sharing goes on, but leaves what b will get alone if it
-	 * can. */
+	/* b waits for six groups. Meanwhile dumps may share, but where possible they leave the
+	 * groups that b will get alone. */
 	begin_request(&q, &d, "b", 600, "wait=20", "dynamic");
 	post(&b, &q);
 	settle(&a);
 	assert_false(has_answer(&b));
 	h = begin_mode(&c, "c", 200, NULL, "dynamic");
 	assert_int_equal(h.n, 2);
-	/* the five idle groups and one of a's are held for b: two of a's are left, shared */
+	/* the five idle groups and one of a's are kept for b: two of a's are left for sharing */
 	for (i = 0; i < 2; i++)
 		assert_true(in(g.group, g.n, h.group[i]));
 	abort_dump(&c);
@@ -177,7 +177,7 @@ static void queues(void **state)
 	post(&e, &q);
 	settle(&a);
 	assert_false(has_answer(&e));
-	/* A waiter that goes makes room for the next one. */
+	/* A waiting client that disconnects makes room for the next. */
 	zns_broker_close(&b);
 	r = answer(&e);
 	assert_int_equal(r->code, 0);
@@ -200,7 +200,7 @@ static void caller_gone(void **state)
 
 	begin_mode(&a, "a", 800, "reject", NULL);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sk), 0);
-	/* Our caller, who ends when the request waits. */
+	/* Our client, which ends while its request waits. */
 	pid = fork();
 	if (!pid) {
 		close(sk[0]);
@@ -242,7 +242,8 @@ static void ceilings(void **state)
 	refused(&a, &q, -EDQUOT, "`uid 77` is 1");
 	assert_int_equal(nr_reservations(&a), 0);
 
-	/* Together: 300 of 500 are used, 300 more are not to be had, 200 are. */
+	/* Several dumps of one tenant: 300 of 500 are used, so 300 more are refused and 200
+	 * granted. */
 	begin_request(&q, &d, "web-1", 300, NULL, NULL);
 	r = ask(&a, &q);
 	assert_int_equal(r->dump->max_rate_mibps, 300);
@@ -295,7 +296,7 @@ static void metadata_apart(void **state)
 		for (i = 0; i < 6; i++)
 			assert_int_not_equal(r->dump->groups[i]->group % CHANNELS,
 					     r->dump->metadata_groups[0]->group % CHANNELS);
-		/* static: the same one every time */
+		/* static: the same zone every time */
 		if (round)
 			assert_int_equal(r->dump->metadata_groups[0]->group, meta);
 		meta = r->dump->metadata_groups[0]->group;
@@ -333,7 +334,8 @@ static void metadata_apart(void **state)
 	zns_broker_close(&b);
 }
 
-/* Normal I/O writes without asking: its zones are not garbage, and count in the limits. */
+/* Normal I/O writes without asking the broker: its zones are not garbage, and count towards the
+ * limits. */
 static void normal_io_is_left_alone(void **state)
 {
 	struct fx *f = *state;
@@ -370,7 +372,7 @@ static void normal_io_is_left_alone(void **state)
 	assert_int_equal(n, 4);
 	for (i = 0; i < 4; i++)
 		fill(f, &z[i], KIB(64));
-	/* a dump begins and ends, which makes the broker sweep */
+	/* a dump begins and ends, after which the broker looks for garbage */
 	g = begin(&b, "web", 0);
 	other = zone_get(&b, g.group[0]);
 	fill(f, &other, KIB(64));
@@ -384,7 +386,7 @@ static void normal_io_is_left_alone(void **state)
 	for (i = 0; i < 4; i++)
 		assert_int_not_equal(state_of(f, z[i].zone), ZNS_ZONE_EMPTY);
 	advance(&a, 1000);
-	r = status(&a); /* four active ones of its own */
+	r = status(&a); /* four active zones of its own */
 	assert_int_equal(r->status->zones_budget, 4);
 	assert_int_equal(r->status->bytes_wasted, 0);
 	drop(r);
@@ -395,7 +397,8 @@ static void normal_io_is_left_alone(void **state)
 	settle(&a);
 	for (i = 0; i < 4; i++)
 		assert_int_not_equal(state_of(f, z[i].zone), ZNS_ZONE_EMPTY);
-	/* The name of a reservation for normal I/O may dump as well, elsewhere. */
+	/* The name of a reservation for normal I/O may also be a container that dumps, to other
+	 * groups. */
 	g = begin(&a, "io", 100);
 	assert_false(in(group, 2, g.group[0]));
 	abort_dump(&a);
@@ -408,8 +411,8 @@ static void normal_io_is_left_alone(void **state)
 	zns_broker_close(&a);
 }
 
-/* Parked zones are finished in the background before an admission, none while a dump asks for its
- * zones. */
+/* Parked zones are finished in the background before an admission, but not while a dump asks for
+ * its zones. */
 static void parked_zones_make_room(void **state)
 {
 	struct fx *f = *state;
@@ -427,7 +430,7 @@ static void parked_zones_make_room(void **state)
 	until((advance(&a, 20), nr_parked(&a)) <= 4);
 	settle(&a);
 	assert_int_equal(nr_parked(&a), 4);
-	/* Seven zones: three of the parked must go. They do before the answer, in every mode. */
+	/* Seven zones: three parked ones must be finished, before the answer, in every mode. */
 	g = begin_waiting(&b, &a, "big", 700, "reject");
 	assert_int_equal(g.n, 7);
 	for (i = full = 0; i < 7; i++)
@@ -481,8 +484,8 @@ static uint64_t log_generation(struct zns_broker *b)
 	return n;
 }
 
-/* Dumps have every zone that may be open or active, and the log needs its next zone, until it has
- * had each of its own. */
+/* Dumps use every zone that may be open or active, and the log needs its next zone: each time,
+ * until the log has used all of its own. */
 static void log_rolls_at_the_limit(void **state)
 {
 	struct fx *f = *state;
@@ -599,7 +602,7 @@ static void ticket_of_another_container(void **state)
 	zns_broker_close(&a);
 }
 
-/* What a dump could still write, with its zones and without them. */
+/* How much a dump could still write: with its zones, and without them. */
 static uint64_t room_of(struct zns_broker *b, bool anew)
 {
 	ZnsPb__DumpRoom room = ZNS_PB__DUMP_ROOM__INIT;
@@ -637,7 +640,7 @@ static void room_is_told_and_given_back(void **state)
 	assert_int_equal(room_of(&b, false), all - 2 * CAP);
 	assert_int_equal(room_of(&a, true), all);
 	assert_int_equal(room_of(&b, false), all);
-	/* and the dump continues */
+	/* and the dump goes on */
 	z[0] = zone_get(&a, g.group[0]);
 	fill(f, &z[0], CAP);
 	abort_dump(&b);

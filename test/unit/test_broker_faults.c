@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsd when something dies, is damaged, or does not keep to the rules. */
+/* znsd when a client or the broker dies, something is damaged, or a client breaks the rules. */
 #include "broker_fixture.h"
 
 static uint32_t open_limit, active_limit;
@@ -13,7 +13,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* Its clock runs, so that it can check the limits of waiting requests. */
+/* This broker's clock runs, so that limits of waiting requests can be tested. */
 static int setup_running(void **state)
 {
 	int ret;
@@ -45,8 +45,8 @@ static int setup_active(void **state)
 	return ret;
 }
 
-/* A client in a process of its own: writes into a zone and tells us which, then stays until killed.
- */
+/* A client in a process of its own, which writes into a zone, tells us which, and stays until it
+ * is killed. */
 static pid_t writer(struct fx *f, const char *container, struct zone *z, bool hold_lock)
 {
 	int p[2];
@@ -95,8 +95,8 @@ static void killed_client(void **state)
 	zns_broker_close(&b);
 }
 
-/* The connection goes but the process stays: it may still be writing, so its zone is left alone for
- * a while. */
+/* The connection is closed but the process lives: it may still be writing, so its zone is left
+ * alone for a while. */
 static void lost_connection(void **state)
 {
 	struct fx *f = *state;
@@ -139,7 +139,7 @@ static void killed_broker(void **state)
 	assert_int_equal(nr_checkpoints(&b), 1);
 	assert_true(becomes(f, lost.zone, ZNS_ZONE_EMPTY));
 	assert_int_equal(state_of(f, live.zone), ZNS_ZONE_CLOSED);
-	/* The reservation of a dump that was never committed is gone, the other is kept. */
+	/* The reservation of a dump that was never committed is gone; the other one is kept. */
 	assert_int_equal(nr_reservations(&b), 1);
 	begin(&b, "web", 0);
 	own = zone_get(&b, live.group);
@@ -183,7 +183,7 @@ static void writers_outlive_the_broker(void **state)
 		is_told_who_writes(f, pid);
 		_exit(0);
 	}
-	/* ten seconds after it began to wait, whenever that is */
+	/* ten seconds after it began to wait, by its own clock */
 	until((zns_clock_advance(UINT64_C(10000000000)), waitpid(asks, &status, WNOHANG)) == asks);
 	assert_int_equal(status, 0);
 	assert_int_not_equal(state_of(f, z.zone), ZNS_ZONE_EMPTY);
@@ -210,7 +210,7 @@ static void readers_outlive_the_broker(void **state)
 	reset.n_zones = 1;
 	reset.zones = &z.zone;
 	refused(&b, &q, -EBUSY, "earlier broker");
-	/* What was written since is not theirs. */
+	/* What was written to the zones later does not belong to the checkpoints. */
 	begin(&b, "db", 0);
 	fresh = zone_get(&b, 1);
 	fill(f, &fresh, KIB(64));
@@ -267,7 +267,7 @@ static void start_failures_reach_the_caller(void **state)
 	assert_int_equal(zns_broker_connect(&f->reg, &b, &err), -ENODEV); /* no longer registered */
 	assert_int_equal(zns_register(f->reg.uuid, f->reg.path, &err), 0);
 
-	/* A runtime directory that anyone can write to is not trusted. */
+	/* A runtime directory that any user can write to is refused. */
 	assert_int_equal(mkdir(run2, 0777) && errno != EEXIST, 0);
 	assert_int_equal(chmod(run2, 0777), 0);
 	setenv("ZNS_RUN", run2, 1);
@@ -302,7 +302,7 @@ static void bad_zones(void **state)
 	}
 	z[2] = zone_get(&b, grp);
 	assert_int_not_equal(z[2].group, grp);
-	/* The writer found it bad, and another one that it never had. */
+	/* The writer reports it as bad, and also a zone that it never had. */
 	q.zone_get = &zg;
 	zg.group = z[2].group;
 	zg.n_not_zones = 2;
@@ -312,7 +312,7 @@ static void bad_zones(void **state)
 	assert_int_not_equal(r->zone->zone, zg.not_zones[1]);
 	drop(r);
 	commit(&b, &g, z, 2);
-	/* A zone that goes offline under its lease hurts nobody but the lease. */
+	/* A zone that goes offline affects only the lease that has it. */
 	g = begin(&b, "db", 100);
 	extra = zone_get(&b, g.group[0]);
 	fill(f, &extra, KIB(64));
@@ -364,7 +364,7 @@ static void limits(void **state)
 	fill(f, &z[3], KIB(64));
 	/* All are used: no fifth until one is full. */
 	zone_refused(&a, g.group[0], -EBUSY, "all 4 zones");
-	/* Or until the writer is through with one, though it has a tail left. */
+	/* Or until the writer is done with one, though there is room at its end. */
 	q = (ZnsPb__Request)ZNS_PB__REQUEST__INIT;
 	zg.group = g.group[1];
 	zg.n_done_zones = 1;
@@ -385,7 +385,7 @@ static void limits(void **state)
 	begin_request(&q, &d, "web", 100, "reject", NULL);
 	begin(&a, "web", 400);
 	refused(&b, &q, -EBUSY, "in use by web");
-	/* Sharing needs one zone at least: it waits for it. */
+	/* A sharing dump needs at least one zone, and waits for it. */
 	begin_request(&q, &d, "cache", 100, NULL, NULL);
 	post(&b, &q);
 	settle(&a);
@@ -408,7 +408,8 @@ static void limits(void **state)
 	}
 	until((advance(&a, 20), nr_closed(&a)) <= 4);
 	assert_int_equal(nr_checkpoints(&a), 12);
-	/* The least recently used went first: the last one is still open to its owner. */
+	/* The least recently used zone was finished first: the last one is still open for its
+	 * owner. */
 	begin(&a, "c11", 0);
 	z[20] = zone_get(&a, z[11].group);
 	assert_int_equal(z[20].zone, z[11].zone);
@@ -417,7 +418,7 @@ static void limits(void **state)
 	zns_broker_close(&b);
 }
 
-/* Active zones, none of them parked: the writer frees them one by one. */
+/* Active zones, none of them parked: the dump waits until the writer frees one. */
 static void active_limit_alone(void **state)
 {
 	struct fx *f = *state;
@@ -451,7 +452,7 @@ static void active_limit_alone(void **state)
 	zns_broker_close(&a);
 }
 
-/* A client of the next broker, which has these faults (controls.h). */
+/* A client of the next broker, which gets these faults (controls.h). */
 static struct zns_broker client_with(struct fx *f, const char *faults)
 {
 	struct zns_broker b;
@@ -465,7 +466,7 @@ static struct zns_broker client_with(struct fx *f, const char *faults)
 	return b;
 }
 
-/* The drive belongs to another host all of a sudden: no zone is to blame, and the broker leaves. */
+/* The drive suddenly belongs to another host: no zone is called bad, and the broker exits. */
 static void reserved_by_another_host(void **state)
 {
 	struct fx *f = *state;
@@ -499,8 +500,9 @@ static void reserved_by_another_host(void **state)
 }
 
 /*
- * Two removals in one request, and the log takes no write: none has happened. The broker has them
- * out of its memory already, and must not reset what the next one finds.
+ * Two removals in one request, and the log cannot be written: neither has happened. The broker has
+ * removed them from its memory already, so it must not reset zones that the next broker will find
+ * in use.
  */
 static void removals_not_written(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a sharing dump gains while it runs: groups of dumps that ended, and the news about the
- * others. */
+/* What a sharing dump gains while it runs: groups of dumps that have ended, and what it is told
+ * about the others. */
 #include "broker_fixture.h"
 
 /* Seven zones besides the catalogue's may be open. */
@@ -14,12 +14,12 @@ static int setup_tight(void **state)
 }
 
 struct gains {
-	uint32_t n, rate, again_ms, writers; /* writers: on all of its groups together */
+	uint32_t n, rate, again_ms, writers; /* number of writers on all of its groups together */
 	bool crowded;
 	struct zone zone[DIES];
 };
 
-/* A helper tells that it could write @more zones. */
+/* The helper reports that it could write @more zones. */
 static struct gains progress(struct zns_broker *b, uint32_t more, bool waits)
 {
 	ZnsPb__Progress p = ZNS_PB__PROGRESS__INIT;
@@ -64,8 +64,8 @@ static uint32_t gained_of(struct zns_broker *who, const char *container, uint32_
 	return n;
 }
 
-/* Six of eight groups are promised to one dump; another wants six and has two, until the first
- * ends. */
+/* Six of eight groups are promised to one dump. Another dump wants six and has two, until the
+ * first ends. */
 static void gains_what_is_left(void **state)
 {
 	struct fx *f = *state;
@@ -79,7 +79,7 @@ static void gains_what_is_left(void **state)
 	begin_mode(&a, "a", 600, "reject", NULL);
 	g = begin(&b, "b", 600);
 	assert_int_equal(g.n, 2);
-	/* never what was promised, and nothing where it would be of no use */
+	/* no promised groups, and none that it could not use */
 	assert_int_equal(progress(&b, 8, true).n, 0);
 	abort_dump(&a);
 	assert_int_equal(progress(&b, 8, false).n, 0);
@@ -109,7 +109,7 @@ static void gains_what_is_left(void **state)
 	fill(f, &z[4], KIB(64));
 	fill(f, &z[5], KIB(64));
 	commit(&b, &g, z, 6);
-	/* and stay no longer than the dump: its reservation is that of its admission */
+	/* they are not reserved afterwards: the reservation is what was admitted */
 	r = status(&who);
 	assert_int_equal(r->status->n_leases, 0);
 	assert_int_equal(r->status->n_reservations, 1);
@@ -170,7 +170,7 @@ static void others_are_told(void **state)
 	zns_broker_close(&b);
 }
 
-/* No waiting dump is overtaken. */
+/* A gain never overtakes a waiting dump. */
 static void waiters_come_first(void **state)
 {
 	struct zns_broker a = client(*state), a2 = client(*state), b = client(*state),
@@ -247,7 +247,7 @@ static void limits_hold(void **state)
 	assert_int_equal(r->status->zones_budget, 7);
 	assert_int_equal(r->status->zones_granted, 7);
 	drop(r);
-	/* a dump that begins now finds none, and waits as usual */
+	/* a dump that begins now finds none free, and waits as usual */
 	{
 		ZnsPb__DumpBegin d;
 		REQ(q);
@@ -260,7 +260,7 @@ static void limits_hold(void **state)
 	zns_broker_close(&c);
 }
 
-/* The holder goes without a word: all that it gained is free again. */
+/* The dump's connection is closed: all that it gained is free again. */
 static void gains_end_with_the_lease(void **state)
 {
 	struct fx *f = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * znsd and the memory that restores share: who gets it, which zones are hot, what a reset, a lost
- * connection and another user's connection do to it.
+ * znsd and the memory that restores share: which restores get it, which zones are shared, and what
+ * a reset, a lost connection or another user's connection does.
  */
 #include "broker_fixture.h"
 #include "zns/hot.h"
@@ -12,10 +12,10 @@
 
 struct guest {
 	struct zns_broker b;
-	struct zns_hot *hot; /* NULL: it got none */
+	struct zns_hot *hot; /* descriptor of the shared memory; NULL: it got none */
 };
 
-/* A restore that asks for shared memory. @half: another one's pages are read for it as well. */
+/* A restore that asks for shared memory. @half: one of the two connections of a lazy restore. */
 static struct guest part(struct fx *f, const struct grant *g, bool half)
 {
 	struct guest out = { .b = client(f) };
@@ -88,7 +88,7 @@ static void second_restore(void **state)
 	assert_true(zns_hot_wanted(second.hot, here.zone));
 	assert_false(zns_hot_wanted(other.hot, there.zone));
 	leave(&second);
-	/* for five seconds after its end, not longer */
+	/* for five seconds after the other's end, not longer */
 	settle(&b);
 	advance(&b, 4999);
 	assert_true(zns_hot_wanted(first.hot, here.zone));
@@ -100,8 +100,8 @@ static void second_restore(void **state)
 	zns_broker_close(&b2);
 }
 
-/* A lazy restore is criu's and its daemon's, and counts as one, whichever comes and goes first.
- * What the first one of another restore has brought, both may use. */
+/* A lazy restore is two clients, criu and its daemon, and counts as one, whichever comes and
+ * goes first. Both may use units that another restore has read. */
 static void two_halves(void **state)
 {
 	struct fx *f = *state;
@@ -177,7 +177,7 @@ static void unasked(void **state)
 	zns_broker_close(&b);
 }
 
-/* A connection that is lost while its restore brings a unit: the next one may bring it at once. */
+/* A connection is lost while its restore reads a unit for all: the next one may read it at once. */
 static void lost_bringer(void **state)
 {
 	struct fx *f = *state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsd and small dumps: fewer zones, pack zones (design.md §4 "Zones and the active limit"). */
+/* znsd and small dumps, which use fewer zones: pack zones (design.md §4 "Zones and the active
+ * limit"). */
 #include "broker_fixture.h"
 
 #define UNIT KIB(64)
@@ -92,7 +93,7 @@ static void fewer_zones(void **state)
 		assert_int_equal(take(ask(&a, &q), "web", false).n, want[i].zones);
 		abort_dump(&a);
 	}
-	/* Less than that: a pack zone, and no reservation. */
+	/* Fewer units than that: a pack zone, and no reservation. */
 	small_request(&q, &d, "web", 500, MIB(1) - 1, NULL);
 	assert_int_equal(take(ask(&a, &q), "web", true).n, 1);
 	assert_int_equal(nr_reservations(&a), 0);
@@ -100,7 +101,7 @@ static void fewer_zones(void **state)
 	zns_broker_close(&a);
 }
 
-/* Many containers in one zone, one at a time; the zone goes when all of them are gone. */
+/* Many containers share a zone, one at a time; the zone is freed when all of them are gone. */
 static void shared_by_many(void **state)
 {
 	struct fx *f = *state;
@@ -141,7 +142,7 @@ static void shared_by_many(void **state)
 	assert_int_not_equal(y.zone, first.zone);
 	abort_dump(&a);
 
-	/* the next broker knows it again */
+	/* the next broker knows the pack zone */
 	kill_broker(&a);
 	a = client(f);
 	small_dump(f, &a, "late", KIB(64), &z);
@@ -152,7 +153,7 @@ static void shared_by_many(void **state)
 		assert_int_not_equal(state_of(f, first.zone), ZNS_ZONE_EMPTY);
 	}
 	r = status(&a);
-	/* and of each removal a block that tells a rebuild of it */
+	/* and for each removal a block that tells a rebuild of it */
 	assert_int_equal(r->status->bytes_wasted, 6 * KIB(64) + 4096 * (15 + 6));
 	drop(r);
 	zns_pb__request__init(&q);
@@ -178,7 +179,7 @@ static void one_writer_at_a_time(void **state)
 	small_dump(f, &a, "c0", KIB(64), &z);
 	g = small(&a, "c1", KIB(128));
 	h = small(&b, "c2", KIB(128));
-	/* two at once: two zones, on two dies */
+	/* two dumps at once: two zones, on two dies */
 	y = zone_get(&b, h.group[0]);
 	fill(f, &y, KIB(128));
 	z = zone_get(&a, g.group[0]);
@@ -196,11 +197,12 @@ static void one_writer_at_a_time(void **state)
 	assert_int_equal(y.zone, z.zone);
 	assert_int_equal(y.start, z.wp);
 	abort_dump(&b);
-	/* not enough room for it: a new one, though the first is not full */
+	/* a pack zone without enough room for the dump: it gets a new one, though the first is
+	 * not full */
 	small_dump(f, &a, "c4", KIB(448), &z);
 	small_dump(f, &a, "c5", KIB(448), &y);
 	assert_int_not_equal(y.zone, z.zone);
-	/* larger than announced: it continues in other zones */
+	/* the dump is larger than announced: it continues in other zones */
 	g = small(&a, "c6", KIB(64));
 	z = zone_get(&a, g.group[0]);
 	fill(f, &z, z.cap - z.start);
@@ -212,7 +214,7 @@ static void one_writer_at_a_time(void **state)
 	zns_broker_close(&b);
 }
 
-/* Did one of the waiting connections get its answer? */
+/* Has one of the waiting connections got its answer? */
 static bool somebody(struct zns_broker *b, const bool *done, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -221,7 +223,7 @@ static bool somebody(struct zns_broker *b, const bool *done, uint32_t n)
 	return false;
 }
 
-/* 14 active zones, 40 clients at once, 200 containers: nobody is refused, no limit is met. */
+/* 14 active zones, 40 clients at once, 200 containers: no dump is refused, no limit is exceeded. */
 static void a_crowd(void **state)
 {
 	enum { CLIENTS = 40, ROUNDS = 5 };
@@ -298,7 +300,7 @@ static void a_crowd(void **state)
 	zns_broker_close(&s);
 }
 
-/* Fills every zone but the rest of a pack zone. Returns the checkpoint in that one. */
+/* Fills every zone except the rest of a pack zone. Returns the checkpoint in that zone. */
 static struct grant fill_device(struct fx *f, struct zns_broker *b)
 {
 	struct zone z;
@@ -325,7 +327,7 @@ static struct grant fill_device(struct fx *f, struct zns_broker *b)
 	return packed;
 }
 
-/* A small dump that no pack zone has room for: a reader of what stays will never give it a zone. */
+/* No pack zone has room for a small dump, and a reader of the rest never releases it: refused. */
 static void readers_give_nothing(void **state)
 {
 	struct fx *f = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsd and the other end of a connection: peers that talk nonsense, never read, or are too many;
- * and a silent broker. */
+/* znsd and bad peers: they send nonsense, never read, or are too many; and clients of a broker
+ * that does not answer. */
 #include "broker_fixture.h"
 #include <sys/resource.h>
 
@@ -16,7 +16,7 @@ static int raw(struct fx *f)
 
 enum { SERVED = 200, TURNED_AWAY, NO_SETUP };
 
-/* What another user meets at the socket: an errno of connect(), SERVED or TURNED_AWAY. */
+/* What another user finds at the socket: an errno of connect(), SERVED or TURNED_AWAY. */
 static int as_nobody(struct fx *f)
 {
 	pid_t pid = fork();
@@ -49,7 +49,7 @@ static int as_nobody(struct fx *f)
 	return WEXITSTATUS(status);
 }
 
-/* The directory keeps other users out. The broker does, too, where the directory is open. */
+/* The directory keeps other users out. If the directory is open, the broker does. */
 static void other_user(void **state)
 {
 	struct fx *f = *state;
@@ -96,7 +96,7 @@ static void malformed_frames(void **state)
 	struct stat st;
 	REQ(q);
 
-	/* Two that hang: one says nothing, one stops in the middle of a length. */
+	/* Two clients that hang: one sends nothing, one stops in the middle of a length. */
 	idle = raw(f);
 	half = raw(f);
 	assert_int_equal(send(half, "\x10\x00", 2, 0), 2);
@@ -168,7 +168,7 @@ static void malformed_frames(void **state)
 	zns_broker_close(&b);
 }
 
-/* Somebody listens and never answers, as a broker that is stopped: not for ever. */
+/* A process listens and never answers, like a stopped broker: the client does not wait for ever. */
 static void silent_broker(void **state)
 {
 	struct fx *f = *state;
@@ -187,7 +187,7 @@ static void silent_broker(void **state)
 	assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
 	assert_int_equal(listen(fd, 0), 0);
 	setenv("ZNS_BROKER_HELLO_MS", "100", 1);
-	/* The first is let in and gets no answer, the next ones find the queue full. */
+	/* The first client is accepted and gets no answer, the next ones find the queue full. */
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(zns_broker_connect(&f->reg, &b, &err), -ETIMEDOUT);
 		assert_non_null(strstr(err.msg, i ? "broker" : "does not answer"));
@@ -211,7 +211,7 @@ static size_t put_frame(uint8_t *buf, ZnsPb__Request *q)
 	return 4 + len;
 }
 
-/* A second request behind one that waits for admission is answered when that one is. */
+/* A second request on a connection whose first waits for admission is answered after the first. */
 static void request_behind_a_wait(void **state)
 {
 	struct fx *f = *state;
@@ -244,7 +244,7 @@ static void request_behind_a_wait(void **state)
 	zns_broker_close(&b);
 }
 
-/* More connections than descriptors: the others wait, those that are in are served, and the loop
+/* More connections than descriptors: the others wait, the accepted ones are served, and the loop
  * does not spin. */
 static void no_descriptors(void **state)
 {
@@ -273,7 +273,7 @@ static void no_descriptors(void **state)
 	zns_broker_close(&b);
 }
 
-/* A peer that asks and never reads must not stop the others. */
+/* A peer that sends requests and never reads must not stop the others. */
 static void stuck_peer(void **state)
 {
 	struct fx *f = *state;
@@ -293,7 +293,7 @@ static void stuck_peer(void **state)
 		if (send(fd, frame, 4 + len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 			break;
 	assert_true(i < 100000);
-	b.limit_ms = 60000; /* against a hang */
+	b.limit_ms = 60000; /* limit, in case it hangs */
 	for (i = 0; i < 50; i++)
 		nr_checkpoints(&b);
 	close(fd);

@@ -74,14 +74,14 @@ static void caps_are_told(void **state)
 
 	assert_int_equal(begin_capped(&a, "a", 200, 250, "share", NULL), 250);
 	assert_int_equal(progress(&a, MIB(1), 0), 250);
-	/* groups keep these two apart: no limit, whatever other dumps run */
+	/* they use different groups: no limit, whatever other dumps run */
 	assert_int_equal(begin_capped(&b, "b", 200, 0, "share", NULL), 0);
 	assert_int_equal(progress(&b, 0, 0), 0);
 	begin_request(&q, &d, "c", 200, "share", NULL);
 	d.has_qos_max_mibps = 1;
 	d.qos_max_mibps = 199;
 	refused(&c, &q, -EINVAL, "cannot be kept with a cap of 199 MiB/s");
-	/* a cap alone is no request */
+	/* a cap alone is no requested rate */
 	assert_int_equal(begin_capped(&c, "c", 0, 5, "share", NULL), 5);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
@@ -108,8 +108,8 @@ static bool has(const struct grant *g, uint32_t group)
 	return false;
 }
 
-/* Group 3 is three times slower: what is promised is of the seven others, and only who shares gets
- * it, after all that are free, at its own rate. */
+/* Group 3 is three times slower. Promises count only the seven others; only a sharing dump gets
+ * group 3, after all free groups, at its own rate. */
 static void slow_group(void **state)
 {
 	struct fx *f = *state;
@@ -124,7 +124,7 @@ static void slow_group(void **state)
 	g = begin_mode(&a, "a", 700, "reject", NULL);
 	assert_int_equal(g.n, 7);
 	assert_false(has(&g, 3));
-	/* all of them are promised: 33 MiB/s are left, and no promise of less */
+	/* the quick groups are promised; the slow group's 33 MiB/s never are */
 	begin_request(&q, &d, "b", 30, "reject", NULL);
 	refused(&b, &q, -EBUSY, "1 groups are needed and 0 are free");
 	g = begin(&b, "b", 100);
@@ -134,7 +134,8 @@ static void slow_group(void **state)
 	abort_dump(&b);
 	abort_dump(&a);
 
-	/* A zone in place of a full one: none of the slow group, while others have one. */
+	/* A zone that replaces a full one is not of the slow group, while others have free
+	 * zones. */
 	g = begin_mode(&a, "c", 600, "reject", "dynamic");
 	assert_int_equal(g.n, 6);
 	for (uint32_t i = 0; i < 7; i++) {
@@ -144,7 +145,7 @@ static void slow_group(void **state)
 	}
 	abort_dump(&a);
 
-	/* Who shares gets the quick ones first. */
+	/* A sharing dump gets the quick groups first. */
 	g = begin_mode(&a, "d", 700, NULL, "dynamic");
 	assert_int_equal(g.n, 7);
 	assert_false(has(&g, 3));
@@ -162,7 +163,7 @@ static void ceiling_of_the_device(void **state)
 	begin_request(&q, &d, "a", 501, "share", NULL);
 	refused(&a, &q, -ERANGE,
 		"at most 500 MiB/s, which is all that the device writes as a whole");
-	/* promises together stay below it, and those who share keep to the rest */
+	/* promises together stay below the device's rate, and sharing dumps keep to the rest */
 	assert_int_equal(begin_capped(&a, "a", 300, 0, "reject", NULL), 0);
 	begin_request(&q, &d, "b", 201, "reject", NULL);
 	refused(&b, &q, -EBUSY,
@@ -173,7 +174,7 @@ static void ceiling_of_the_device(void **state)
 	assert_int_equal(begin_capped(&c, "c", 80, 0, "share", NULL), 80);
 	assert_int_equal(progress(&b, 0, 0), 120);
 	assert_int_equal(progress(&a, 0, 0), 0);
-	/* a promise more is a part less for each of those who share */
+	/* one more promise means a smaller part for each sharing dump */
 	assert_int_equal(begin_capped(&e, "e", 100, 0, "reject", NULL), 0);
 	assert_int_equal(progress(&b, 0, 0), 50);
 	assert_int_equal(progress(&c, 0, 0), 50);
@@ -220,7 +221,8 @@ static void progress_is_shown(void **state)
 	assert_int_equal(l->bytes, MIB(40));
 	assert_int_equal(l->total, MIB(100));
 	assert_in_range(l->mibps, 66, 67); /* 40 MiB in 0.6 s */
-	assert_false(r->status->has_promised_mibps); /* a matter of one domain only */
+	/* this applies only to a drive with one domain */
+	assert_false(r->status->has_promised_mibps);
 	drop(r);
 	zns_broker_close(&a);
 	zns_broker_close(&who);
@@ -262,7 +264,7 @@ static void one_domain_spare(void **state)
 	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
 
 	begin_capped(&a, "a", 40, 45, "share", NULL);
-	/* 60 to spare: 5 are all that the cap of the first lets it use */
+	/* 60 to spare: the first one's cap lets it use only 5 */
 	assert_int_equal(begin_capped(&b, "b", 0, 0, "share", NULL), 55);
 	assert_int_equal(progress(&a, 0, 0), 45);
 	assert_int_equal(begin_capped(&c, "c", 0, 7, "wait=1", NULL), 7);
@@ -272,7 +274,7 @@ static void one_domain_spare(void **state)
 	zns_broker_close(&c);
 }
 
-/* Everything promised: best effort is slowed down to next to nothing, not stopped. */
+/* Everything is promised: dumps without a promise become very slow, but do not stop. */
 static void one_domain_full(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state);
@@ -304,7 +306,7 @@ static void one_domain_waits(void **state)
 	zns_broker_close(&b);
 }
 
-/* A restore gets the drive's time that is nobody's, at the rate of reads. */
+/* A restore gets the drive's free time, at the rate of reads. */
 static void one_domain_restore(void **state)
 {
 	struct fx *f = *state;
@@ -361,7 +363,7 @@ static void restores_are_kept(void **state)
 	drop(r);
 	drop(finish_restore(&a, g2.id, MIB(3), 900000));
 	drop(finish_restore(&a, g.id, MIB(500), 2500000));
-	kill_broker(&a); /* the next one knows */
+	kill_broker(&a); /* the next broker knows it */
 	zns_broker_close(&a);
 	a = client(f);
 	r = status(&a);
@@ -421,7 +423,8 @@ static uint32_t room_in(struct fx *f, uint32_t group)
 	return n;
 }
 
-/* The groups with the least room that is enough come first: later ones find whole dies. */
+/* The groups with the least sufficient room come first, so that later dumps find whole dies
+ * free. */
 static void order_by_room(struct fx *f, struct grant *g, uint32_t enough)
 {
 	for (uint32_t i = 0; i < g->n; i++)
@@ -436,7 +439,7 @@ static void order_by_room(struct fx *f, struct grant *g, uint32_t enough)
 		}
 }
 
-/* A checkpoint whose @nr lanes are all in @dies of its groups. It says that it is large. */
+/* A checkpoint that says it is large, whose @nr lanes are all in @dies of its groups. */
 static void commit_lanes(struct fx *f, struct zns_broker *b, const char *name, uint32_t nr,
 			 uint32_t dies)
 {
@@ -469,7 +472,7 @@ static void is_scattered(const ZnsPb__Status *s, size_t at, const char *name, do
 		fail_msg("%s: %f, not %f", name, s->scattered[at]->of_best, of_best);
 }
 
-/* As many lanes on each die that is used, but on fewer dies than there are lanes. */
+/* The same number of lanes on each die that is used, but fewer dies than lanes. */
 static void collisions_are_named(void **state)
 {
 	struct fx *f = *state;
@@ -487,7 +490,7 @@ static void collisions_are_named(void **state)
 	zns_broker_close(&a);
 }
 
-/* A die that has nothing but small images is none that pages could be read from. */
+/* A die that has only small images does not count as one from which pages can be read. */
 static void metadata_is_no_lane(void **state)
 {
 	struct fx *f = *state;
@@ -517,7 +520,7 @@ static void metadata_is_no_lane(void **state)
 	zns_broker_close(&a);
 }
 
-/* However many there are, the slowest are among those that are named. */
+/* However many there are, the slowest ones are named. */
 static void slowest_are_named(void **state)
 {
 	struct fx *f = *state;

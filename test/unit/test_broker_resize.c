@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsd and a store on an ordinary disk that becomes larger or smaller while dumps and restores
- * run. */
+/* znsd and a store on an ordinary disk that grows or shrinks while dumps and restores run. */
 #include "broker_fixture.h"
 #include "zns/emu.h"
 
@@ -83,7 +82,7 @@ static void not_resized(struct zns_broker *b, uint32_t zones, int code, const ch
 	refused(b, &q, code, why);
 }
 
-/* A dump of several streams, which all are in the one group. */
+/* A dump of several streams, all in the one group. */
 static struct grant stream(struct zns_broker *b, const char *container)
 {
 	struct grant g = begin(b, container, 0);
@@ -92,7 +91,8 @@ static struct grant stream(struct zns_broker *b, const char *container)
 	return g;
 }
 
-/* A dump whose first zone, *z, is from @from on. The search for a zone goes on where it ended. */
+/* A dump whose first zone, *z, is zone @from or later. The broker continues its search where it
+ * ended last. */
 static struct grant begin_behind(struct zns_broker *b, const char *container, uint32_t from,
 				 struct zone *z)
 {
@@ -152,7 +152,7 @@ static void shrinks_when_a_dump_has_ended(void **state)
 	g = begin_behind(&a, "web", least, &z);
 	not_resized(&r, least, -EBUSY, "a dump of web (PID ");
 	not_resized(&b, least, -EBUSY, "another command");
-	/* nobody gets a zone there from now on */
+	/* no dump gets a zone there from now on */
 	other = stream(&b, "db");
 	for (int n = 0; n < 8; n++) {
 		y = zone_get(&b, 0);
@@ -201,7 +201,7 @@ static void waits_for_a_restore(void **state)
 	zns_broker_close(&r);
 }
 
-/* The very first zone behind the end to come is one of those that nobody gets any more. */
+/* The first zone behind the coming end is one of those that no dump gets any more. */
 static void end_is_exact(void **state)
 {
 	struct fx *f = *state;
@@ -226,7 +226,7 @@ static void end_is_exact(void **state)
 	zns_broker_close(&r);
 }
 
-/* A resize whose command has gone leaves nothing behind. */
+/* A resize whose command was killed leaves nothing behind. */
 static void is_given_up(void **state)
 {
 	struct fx *f = *state;
@@ -244,7 +244,7 @@ static void is_given_up(void **state)
 	zns_broker_close(&b);
 }
 
-/* A dump of a program that does not say that it sees the store grow. */
+/* A dump by a program that does not say that it notices when the store grows. */
 static void earlier_dump(struct zns_broker *b)
 {
 	uint8_t *in = NULL;
@@ -279,7 +279,7 @@ static void waits_for_an_earlier_build(void **state)
 	zns_broker_close(&r);
 }
 
-/* One that waits to be admitted has opened the device already. */
+/* A dump that waits for admission has already opened the device. */
 static void waits_for_an_earlier_build_in_the_queue(void **state)
 {
 	struct fx *f = *state;

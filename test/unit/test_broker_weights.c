@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Weights: what znsd tells those at work. The rule itself: test_weigh. */
+/* Weights: which limits znsd gives to leases. The rule itself: test_weigh.c. */
 #include <math.h>
 #include "broker_fixture.h"
 #include "zns/config.h"
@@ -38,7 +38,7 @@ static uint32_t progress(struct zns_broker *b, uint64_t bytes, uint32_t *again_m
 	return rate;
 }
 
-/* Reports that it used all that its limit allowed since the last report. */
+/* Reports that it has used all that its limit allowed since the last report. */
 static uint64_t busy(void)
 {
 	static uint64_t bytes;
@@ -57,13 +57,13 @@ static void in_range(uint32_t got, double want)
 		fail_msg("%u is not about %.1f", got, want);
 }
 
-/* A new dump fills queues; a tenth of each group's time is reserved for them for a moment. */
+/* A new dump fills the dies' queues, so a tenth of each group's time is left free for a moment. */
 static void at_first(uint32_t got, double want)
 {
 	in_range(got, want * 0.9);
 }
 
-/* All eight groups of 100 MiB/s are everybody's. */
+/* All eight groups of 100 MiB/s are shared by all. */
 static void dumps_are_told(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
@@ -74,26 +74,26 @@ static void dumps_are_told(void **state)
 	assert_int_equal(begin_weighed(&b, "b", 800, 0, "share"), 0);
 	assert_int_equal(progress(&a, 0, &again), 0);
 	abort_dump(&b);
-	/* one that did: all who meet are held, and soon hear of changes */
+	/* one has a weight: all that meet are limited, and soon told of changes */
 	begin_weighed(&b, "b", 800, 300, "share");
 	advance(&a, 20);
 	at_first(works(&b), 800 * 0.75);
 	at_first(progress(&a, 0, &again), 800 * 0.25);
 	assert_in_range(again, 1, 50);
-	/* alone again: all that there is */
+	/* alone again: it may use everything */
 	abort_dump(&b);
 	advance(&a, 20);
 	assert_int_equal(works(&a), 0);
 	abort_dump(&a);
 	begin_weighed(&a, "a", 800, 100, "share");
 	begin_weighed(&b, "b", 800, 500, "share");
-	/* work of one container is one tenant: together it has that one's part */
+	/* two leases of one container are one tenant: together they have that tenant's part */
 	begin_weighed(&c, "b", 800, 500, "share");
 	advance(&a, 20);
 	at_first(works(&a), 800.0 / 6);
 	at_first(works(&b), 800 * 2.5 / 6);
 	at_first(works(&c), 800 * 2.5 / 6);
-	/* rates hold for 20 ms */
+	/* limits are valid for 20 ms */
 	abort_dump(&c);
 	advance(&a, 19);
 	at_first(works(&b), 800 * 2.5 / 6);
@@ -104,8 +104,8 @@ static void dumps_are_told(void **state)
 	zns_broker_close(&c);
 }
 
-/* A promise is kept whatever the others' weights, and no dump is limited for it where the two do
- * not meet. */
+/* A promise is kept whatever weights others have, and a dump is not limited for it where the two
+ * do not meet. */
 static void promises_come_first(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
@@ -137,7 +137,7 @@ static void idle_share_is_given_away(void **state)
 	}
 	assert_true(progress(&b, MIB(96), NULL) > 700);
 	in_range(progress(&a, 0, NULL), 600);
-	/* it works again: its rate reaches its part after 100 ms or more */
+	/* it works again: 100 ms later or more its limit is its part */
 	for (int i = 1; i < 8; i++) {
 		advance(&a, 60);
 		progress(&a, (uint64_t)i * MIB(600), NULL);
@@ -203,7 +203,7 @@ static uint32_t restore_of(struct zns_broker *b, struct grant *g, uint32_t weigh
 	r = ask(b, &q);
 	rate = r->rate_mibps;
 	drop(r);
-	works(b); /* one that is silent for a second does not count */
+	works(b); /* a lease that was silent for a second does not count */
 	return rate;
 }
 
@@ -246,7 +246,8 @@ static void restores_are_told(void **state)
 	advance(&a, 20);
 	at_first(works(&a), 3200 * 2 / 3.0);
 	at_first(works(&b), 3200 / 3.0);
-	/* one die is a third full with it; the two others share its rest by weight, so by time */
+	/* this restore needs a third of one die; the two others share the rest of it by weight,
+	 * so by time */
 	restore_of(&c, &die, 300);
 	advance(&a, 20);
 	at_first(works(&c), 400 * 300 / 600.0);
@@ -257,7 +258,7 @@ static void restores_are_told(void **state)
 	zns_broker_close(&c);
 }
 
-/* @left: of its QoS, what it is promised, if it is not all. */
+/* @left: what it is promised of its QoS, if that is less. */
 static void promised_restore(struct zns_broker *b, struct grant *g, uint32_t qos, const char *left)
 {
 	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
@@ -276,7 +277,8 @@ static void promised_restore(struct zns_broker *b, struct grant *g, uint32_t qos
 	drop(r);
 }
 
-/* criu restore --lazy-pages and its daemon may both say the rate: it is promised once, to the daemon. */
+/* criu restore --lazy-pages and its daemon may both name the rate: it is promised once, to the
+ * daemon. */
 static void lazy_restore_is_promised_once(void **state)
 {
 	struct zns_broker criu = client(*state), daemon = client(*state);
@@ -308,8 +310,8 @@ static void not_promised(struct zns_broker *b, struct grant *g, uint32_t qos, co
 	refused(b, &q, code, part);
 }
 
-/* The time that a promise takes of its groups is nobody else's, whoever reads or writes there. All
- * eight groups are read with 400 MiB/s each, written with 100. */
+/* The time of its groups that a promise takes is available to no other lease, reader or writer.
+ * All eight groups are read with 400 MiB/s each and written with 100. */
 static void restores_have_promises(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
@@ -338,7 +340,7 @@ static void restores_have_promises(void **state)
 	tenants(*state, "name die max-qos=100\n");
 	not_promised(&c, &die, 300, "reject", -EDQUOT, "ceiling of 100 MiB/s");
 	promised_restore(&c, &die, 300, "100 MiB/s of 300: the ceiling of `name die`");
-	/* with its end all is everybody's again */
+	/* when it ends, everything is shared again */
 	zns_broker_close(&c);
 	zns_broker_close(&a);
 	a = client(*state);
@@ -405,7 +407,7 @@ static void tenants_give_weights(void **state)
 	zns_broker_close(&b);
 }
 
-/* A ceiling is no weight: if no lease has a weight, none is limited because of it. */
+/* A ceiling is not a weight: if no lease has a weight, none is limited because of a ceiling. */
 static void a_ceiling_says_nothing(void **state)
 {
 	struct zns_broker a = client(*state), b = client(*state);
@@ -421,8 +423,8 @@ static void a_ceiling_says_nothing(void **state)
 	zns_broker_close(&b);
 }
 
-/* A flattening has the weight of what it writes anew, under the ceiling of its container, or that
- * of a class of its own. */
+/* A flattening has the weight of the checkpoint that it writes anew, under its container's
+ * ceiling, or that of a separate class. */
 static void flatten_begins(struct zns_broker *b, struct grant *g, uint32_t weight)
 {
 	ZnsPb__DumpBegin d;
@@ -446,7 +448,7 @@ static void flattening_is_told(void **state)
 	advance(&a, 20);
 	at_first(works(&a), 640);
 	at_first(works(&b), 160);
-	/* the part of its container: a dump of that container takes half */
+	/* charged to its container: a dump of that container takes half of the part */
 	begin_weighed(&c, "web", 800, 0, "share");
 	advance(&a, 20);
 	at_first(works(&a), 320);
@@ -513,7 +515,7 @@ static uint32_t moves(struct zns_broker *b, bool *waits)
 	return rate;
 }
 
-/* Reports where it works, and reads the limit from the next answer. */
+/* Reports which zones it reads and writes, and returns the limit in the next answer. */
 static void moves_at(struct zns_broker *b, double part)
 {
 	bool waits;
@@ -533,7 +535,7 @@ static void moves_are_charged(void **state)
 		     old = store_weighed(*state, "web", 800, 300), db = store(*state, "db", 800);
 	bool waits;
 
-	/* who gives way waits for a dump on its groups, and is told no rate */
+	/* a move that gives way waits for a dump on its groups, and has no limit */
 	begin_weighed(&b, "db", 800, 0, "share");
 	move_begins(&m, &web, GIVES_WAY);
 	assert_int_equal(moves(&m, &waits), 0);
@@ -541,12 +543,12 @@ static void moves_are_charged(void **state)
 	zns_broker_close(&m);
 	m = client(*state);
 	abort_dump(&b);
-	/* at its owner's part: 3 of 4 */
+	/* with its owner's part: 3 of 4 */
 	restore_of(&b, &db, 0);
 	move_begins(&m, &web, OWNER);
 	moves_at(&m, 0.75);
 	at_first(works(&b), 3200 / 4.0);
-	/* the owner's restore divides that part with it, and its neighbour loses nothing */
+	/* the owner's restore divides that part with the move, and the neighbour loses nothing */
 	restore_of(&a, &old, 0);
 	moves_at(&m, 0.375);
 	at_first(works(&a), 3200 * 0.375);
@@ -560,7 +562,7 @@ static void moves_are_charged(void **state)
 	moves_at(&m, 0.2);
 	at_first(works(&a), 3200 * 0.6);
 	at_first(works(&b), 3200 * 0.2);
-	/* moves of that class have one part, whoever they belong to */
+	/* all moves of that class have one part together, whoever owns the data */
 	move_begins(&n, &db, 100);
 	moves(&n, &waits);
 	moves_at(&m, 0.1);
@@ -572,7 +574,7 @@ static void moves_are_charged(void **state)
 	zns_broker_close(&b);
 }
 
-/* The owner's weight may be one that tenants.conf gives. */
+/* The owner's weight may come from tenants.conf. */
 static void moves_of_a_tenant(void **state)
 {
 	struct zns_broker m = client(*state), b = client(*state);

@@ -18,7 +18,7 @@
 #include "zns/process.h"
 #include "zns/util.h"
 
-/* A group of our own in the first hierarchy of that type whose root group is to be had. */
+/* A new group in the first hierarchy of that type in which we can make one. */
 static bool make_group(const char *type, char *path, size_t len)
 {
 	FILE *f = setmntent("/proc/self/mounts", "r");
@@ -62,7 +62,7 @@ static bool names(const char *file, const char *group)
 	return found;
 }
 
-/* Runs @body in a child that is in @group. */
+/* Runs @body in a child that is a member of @group. */
 static void in_group(const char *group, int (*body)(const char *group))
 {
 	int status;
@@ -83,7 +83,7 @@ static bool keeps_nothing(const char *var, size_t len)
 	return false;
 }
 
-/* The daemon reports the cgroup in which it begins. */
+/* The daemon reports the cgroup in which it starts. */
 static int start_daemon(const char *group)
 {
 	char file[64], script[160], *argv[] = { "/bin/sh", "-c", script, NULL };
@@ -163,7 +163,7 @@ static void escapes(void **state)
 				in_group(group, body[b]);
 }
 
-/* Zombies are in no list of members, whatever group they name. */
+/* Zombies are in no list of members, even if /proc names a group for them. */
 static void named_but_no_member(void **state)
 {
 	struct zns_cgroup_io c;

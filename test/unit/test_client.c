@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The library's client beside a real znsd: a checkpoint is written, read, moved, dropped, and a
- * broker dies in its commit. */
+/* The library's client beside a real znsd: a checkpoint is written, read, moved and removed, and
+ * the broker dies during a commit. */
 #include "broker_fixture.h"
 #include "zns/handle.h"
 #include "zns/move.h"
@@ -46,7 +46,7 @@ static void put(struct zns_save *v, const char *name, const void *data, size_t l
 	good(zns_wimage_seal(img, &err), &err);
 }
 
-/* All of it but the record. */
+/* Writes everything except the record. */
 static struct dump_of *written(struct fx *f, const char *container)
 {
 	ZnsPb__DumpBegin q = ZNS_PB__DUMP_BEGIN__INIT;
@@ -93,7 +93,7 @@ static size_t nr_listed(struct fx *f)
 	return n;
 }
 
-/* By its id and its handle; @h NULL: by its id alone. */
+/* Opens it by its id and its handle; @h NULL: by its id alone. */
 static int read_back(struct fx *f, const uint8_t *id, const ZnsPb__Handle *h,
 		     const struct dump_of *d, struct zns_err *err)
 {
@@ -170,7 +170,7 @@ static void rolled_back(void **state)
 	end(d);
 }
 
-/* Carries the requests, and has the broker die before or after it gets that of the commit. */
+/* Forwards the requests, and kills the broker before or after it gets the commit. */
 struct killer {
 	struct zns_session *s;
 	bool after;

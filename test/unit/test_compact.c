@@ -57,7 +57,7 @@ static void two_into_one(void **state)
 	assert_int_equal(p.freed, 1);
 	assert_int_equal(p.v[0].nr, 2);
 	assert_int_equal(p.v[0].taken, 1);
-	assert_int_equal(p.v[0].victims[0], 1); /* the least live one first */
+	assert_int_equal(p.v[0].victims[0], 1); /* the zone with the least live data first */
 	assert_int_equal(p.v[0].victims[1], 0);
 	assert_true(p.live == MIB(30));
 	assert_true(p.v[0].dead == MIB(170));
@@ -88,8 +88,8 @@ static void nothing_to_win(void **state)
 	zns_compact_plan_fini(&p);
 }
 
-/* Room in a partly filled zone costs nothing; and that zone is not emptied itself unless it pays.
- */
+/* Moving into a partly filled zone costs no zone; and that zone is emptied itself only if it
+ * pays. */
 static void into_what_is_there(void **state)
 {
 	struct zns_compact_zone z[] = { full(0, 0, 1, 20), parked(1, 0, 1, 50, 60) };
@@ -104,7 +104,7 @@ static void into_what_is_there(void **state)
 	zns_compact_plan_fini(&p);
 	p = plan(small, 2, 25);
 	assert_int_equal(p.nr, 0);
-	/* Three partly filled ones become one, the fullest: no zone is taken for it. */
+	/* Three partly filled zones become one, the fullest: no new zone is needed. */
 	p = plan(all, 3, 25);
 	assert_int_equal(p.freed, 2);
 	assert_int_equal(p.v[0].nr, 2);
@@ -139,13 +139,13 @@ static void what_is_in_use_stays(void **state)
 	assert_int_equal(p.v[0].nr, 2);
 	assert_int_equal(p.v[0].victims[0] + p.v[0].victims[1], 2);
 	zns_compact_plan_fini(&p);
-	z[0].extra = MIB(99); /* a manifest that large is no gain */
+	z[0].extra = MIB(99); /* with so large a manifest there is no gain */
 	p = plan(z, 4, 25);
 	assert_int_equal(p.nr, 0);
 	zns_compact_plan_fini(&p);
 }
 
-/* A hundred zones with a hundredth each: into one. */
+/* A hundred zones with a hundredth each are moved into one. */
 static void many(void **state)
 {
 	struct zns_compact_zone z[101];
@@ -162,7 +162,7 @@ static void many(void **state)
 	assert_int_equal(p.nr, 0);
 }
 
-/* A checkpoint that has nothing in the zones to be emptied is left as it is. */
+/* A checkpoint with no data in the zones to be emptied is left as it is. */
 static void nothing_to_move(void **state)
 {
 	ZnsPb__ZoneUse use = ZNS_PB__ZONE_USE__INIT, *uses[] = { &use };

@@ -26,8 +26,8 @@ static const char dumped[] =
 	"{\"type\":\"network\",\"path\":\"/proc/7/ns/net\"}],"
 	"\"maskedPaths\":[\"/proc/kcore\"],\"readonlyPaths\":[\"/proc/sys\"]}}";
 
-/* @old in the text of the dump's config.json becomes @new; @line is what the refusal names, NULL:
- * it is allowed. */
+/* Replaces @old by @new in the config.json of the dump. @line: the difference that the refusal
+ * names; NULL: it is allowed. */
 static const struct {
 	const char *old, *new, *line;
 } cases[] = {
@@ -124,7 +124,7 @@ static void each_difference(void **state)
 	json_object_put(was);
 }
 
-/* Of other types than the format has, and empty ones: no crash, and nothing is taken for equal. */
+/* Members of wrong types, and empty ones: no crash, and they never count as equal. */
 static void strange(void **state)
 {
 	static const char *const texts[] = {

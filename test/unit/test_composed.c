@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Composed images, from the writer through the manifest to every way of reading: what comes out is
- * what the runs say, plain and encrypted. And maps that lie.
+ * Composed images, from the writer through the manifest to every way of reading: the bytes are
+ * those that the runs name, plain and encrypted. And maps with lies in them.
  */
 #include <sys/stat.h>
 #include "stripe_fixture.h"
@@ -26,7 +26,7 @@ static struct composed {
 
 static const uint64_t part_len[NR_PARTS] = { 40 * UNIT, 17 * UNIT + PAGE, 3 * PAGE, 9 * UNIT };
 
-/* As a live dump does, straight into the unit; in lengths that do not divide it. */
+/* Copies straight into the unit, as a live dump does, in lengths that do not divide the unit. */
 static void feed_by_room(struct zns_wimage *i, const struct image *im)
 {
 	uint64_t off = 0;
@@ -56,8 +56,8 @@ static struct zns_wimage *new_part(uint32_t n)
 	return i;
 }
 
-/* Runs of one image, and their bytes. @how: 0 forwards through all sources, as a live dump has
- * them; 1 anywhere, one over the other too; 2 the same page again and again. */
+/* Runs of an image, and the bytes that they must give. @how: 0 in ascending order through all
+ * sources, as in a live dump; 1 anywhere, also overlapping; 2 the same page again and again. */
 static size_t make_runs(int how, struct zns_image_run *run, size_t nr, struct composed *c)
 {
 	uint64_t at[NR_PARTS] = { 0 };
@@ -122,7 +122,7 @@ static void make_checkpoint(bool encrypted)
 	image_set(&core, 777, "core-%u.img", 1);
 	for (uint32_t n = 0; n < NR_PARTS; n++)
 		from[n] = new_part(n);
-	assert_ok(feed(rig.w, &core, 100, &err)); /* numbers are those of the manifest */
+	assert_ok(feed(rig.w, &core, 100, &err)); /* the numbers are those of the manifest */
 	for (int n = 0; n < NR_COMPOSED; n++) {
 		size_t nr = make_runs(n % 3, run, n ? 200 << n % 4 : 1, &com[n]);
 
@@ -162,7 +162,7 @@ static void on_done(void *arg, const struct zns_err *e)
 	pthread_mutex_unlock(&done_lock);
 }
 
-/* One request: its code. */
+/* Makes one request; returns its code. */
 static int wait_done(void)
 {
 	int ret;
@@ -256,7 +256,8 @@ static void tell_hash(char c)
 	shared[0] = zns_hash(area, AREA);
 }
 
-/* The ways a restore reads: many places at once, and a page at a time for a task that waits. */
+/* The two ways in which a restore reads: many places at once, and single pages for a task that
+ * waits. */
 static void check_task(struct zns_reader *rd)
 {
 	static const enum zns_read_how hows[] = { ZNS_READ_ORDERLY, ZNS_READ_BACKGROUND,
@@ -348,7 +349,8 @@ static void every_way(void **state)
 }
 
 /*
- * The image's entry in the manifest: bytes counted once, no places; parts cannot be found by name.
+ * The image's entry in the manifest: its bytes count once, it has no places, and its parts cannot
+ * be found by name.
  */
 static void in_the_manifest(void **state)
 {
@@ -395,7 +397,7 @@ static void damage(void **state)
 	drop_checkpoint();
 }
 
-/* Calls that the writer refuses. The dump continues. */
+/* Calls that the writer refuses without failing the dump. */
 static void refused(void **state)
 {
 	struct zns_image_run good = { PAGE, 0, 0 };
@@ -454,7 +456,7 @@ static void refused(void **state)
 	drop_checkpoint();
 }
 
-/* The seal covers maps and marks: nobody without the key can exchange a run. */
+/* The seal covers maps and marks: without the key no run can be exchanged. */
 static void sealed(void **state)
 {
 	uint8_t tag[ZNS_TAG_BYTES], *runs;
@@ -487,7 +489,7 @@ static void sealed(void **state)
 	drop_checkpoint();
 }
 
-/* --- maps that lie --- */
+/* --- maps with lies in them --- */
 
 #define LIE_UNIT KIB(64)
 
@@ -614,13 +616,13 @@ static void lies(void **state)
 	LIE(a.img[2].has_unit_base = 1);
 	LIE(a.img[2].name = a.img[0].name);
 	LIE(a.img[2].name = (char *)"../etc/passwd");
-	/* composed of a composed one */
+	/* composed of a composed image */
 	LIE(a.img[3] = a.img[2]; a.img[3].name = (char *)"pages-2.img"; a.map2 = a.map;
 	    a.img[3].map = &a.map2; a.map2.from = (uint32_t[]){ 0, 2 });
 	LIE(a.img[3] = a.img[2]; a.img[3].name = (char *)"pages-2.img"; a.map2 = a.map;
 	    a.img[3].map = &a.map2; a.img[3].part = a.img[3].has_part = 1;
 	    a.map.from = (uint32_t[]){ 0, 3 });
-	/* the map is gone, as a reader older than maps sees it */
+	/* without the map, as an older reader would see it */
 	lie_init(&a, fine, sizeof(fine));
 	a.img[2].map = NULL;
 	assert_fails(judge(&a), -EBADMSG, "0 checksums for 20480 bytes");
@@ -680,7 +682,7 @@ static void lying_runs(void **state)
 	}
 }
 
-/* Twice 2^63 bytes and a page: as 64 bits, that is a page. */
+/* Twice 2^63 bytes, and a page: in 64 bits that is a page. */
 static void runs_beyond_64_bits(void **state)
 {
 #define HALF "\x80\x80\x80\x80\x80\x80\x80\x04" /* 2^51 pages */
@@ -695,7 +697,7 @@ static void runs_beyond_64_bits(void **state)
 	assert_fails(zns_map_check(&a.m, 2, 9, &nr, &err), -EBADMSG, "leaves that or the image");
 }
 
-/* No more runs than a reader has memory for, in all maps together. */
+/* All maps together may have no more runs than a reader has memory for. */
 static void too_many_runs(void **state)
 {
 	struct zns_geometry large = {

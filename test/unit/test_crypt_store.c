@@ -13,7 +13,7 @@
 #define NZ 16
 #define GROUPS 4
 
-/* A record with a wrapped key that is easy to find. */
+/* Makes a record with a wrapped key that is easy to find. */
 struct ek {
 	struct ck k;
 	ZnsPb__CheckpointKey key;
@@ -120,7 +120,7 @@ static struct zns_store *open_store(struct zns_dev *d)
 	return s;
 }
 
-/* How often these bytes stand anywhere in the device's file, read or unread. */
+/* How often these bytes are in the device's file, in live data or not. */
 static unsigned in_file(const uint8_t *what, size_t len)
 {
 	size_t size;
@@ -150,7 +150,7 @@ static void erased_everywhere(void **state)
 
 	for (unsigned n = 1; n <= 4; n++)
 		assert_ok(commit(s, n, n != 3));
-	/* Through several generations, so that every metadata zone has had them. */
+	/* Enough commits for several generations, so that every metadata zone had these keys. */
 	for (unsigned n = 10; n < 410; n++) {
 		assert_ok(commit(s, n, false));
 		assert_ok(drop(s, n));
@@ -158,7 +158,7 @@ static void erased_everywhere(void **state)
 	assert_true(zns_store_generation(s) > 3);
 	assert_true(keys_in_file(1, 0) >= 2);
 	assert_true(keys_in_file(2, 0) >= 2);
-	/* A removal alone leaves them, which is why there is an erasure. */
+	/* A plain removal leaves them, which is why there is an erasure. */
 	assert_ok(drop(s, 1));
 	assert_true(
 		zns_store_find_tombstone(s, (const uint8_t *)"\1\0\0\0ZZZZZZZZZZZZ")->encrypted);
@@ -168,7 +168,7 @@ static void erased_everywhere(void **state)
 	assert_int_equal(keys_in_file(2, 0), 2); /* twice in the only snapshot: record and copy */
 	assert_true(has_version(s, 2, 0) && has_version(s, 4, 0));
 	assert_true(find(s, 3) && !find(s, 3)->crypt);
-	/* The store works with what is left, and opens again. */
+	/* The store works without them, and opens again. */
 	assert_ok(commit(s, 5, true));
 	zns_store_close(s);
 	s = open_store(d);
@@ -184,7 +184,8 @@ static void erased_everywhere(void **state)
 	zns_dev_close(d);
 }
 
-/* A metadata zone that cannot be reset any more: all else is done, and the note says so. */
+/* A metadata zone that cannot be reset any more: everything else is erased, and the note says
+ * so. */
 static void stuck_zone(void **state)
 {
 	struct zns_dev *d = formatted();
@@ -277,8 +278,8 @@ static struct memdev *crashing(void)
 
 /*
  * The device fails for good at operation @at, and then the power. Whatever was lost, the store
- * opens, checkpoint 2 has its key, and what was acknowledged holds. Returns false when the device
- * never failed.
+ * opens, checkpoint 2 has its key, and acknowledged changes are there. Returns false when the
+ * device never failed.
  */
 static bool crash_erase(uint64_t at, unsigned seed)
 {
@@ -300,7 +301,7 @@ static bool crash_erase(uint64_t at, unsigned seed)
 	assert_true(has_version(s, 2, 0) && has_version(s, 3, 0));
 	assert_true(!removed || !find(s, 1));
 	assert_true(find(s, 1) == NULL || has_version(s, 1, 0));
-	/* Again, as the user would. */
+	/* Repeats it, as a user would. */
 	if (find(s, 1))
 		OK(drop(s, 1));
 	OK(zns_store_erase(s, NULL));
@@ -386,12 +387,12 @@ static void impossible_records(void **state)
 	e.key.has_key_id = 0;
 	assert_fails(zns_store_commit(s, &e.k.c, &err), -EINVAL, "impossible length");
 	e.key.has_key_id = 1;
-	/* From a manifest it could not be erased. */
+	/* A key in a manifest could not be erased. */
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, e.k.id };
 	m.checkpoint = &e.k.c;
 	assert_fails(zns_manifest_pack(&m, 4096, 4, 0, &buf, &len, &ref, &err), -EINVAL,
 		     "has a wrapped key");
-	/* A layer that says to be of an encrypted checkpoint, and is of a plain one. */
+	/* A layer that claims to be of an encrypted checkpoint but is of a plain one. */
 	e.k.c.crypt = NULL;
 	assert_ok(zns_sealed_pack(&m, &buf, &len, &err));
 	assert_fails(zns_sealed_parse(buf, len, &d->geo, false, &parsed, &err), -EBADMSG,

@@ -5,7 +5,7 @@
 #include "reader_fixture.h"
 #include "until.h"
 
-/* One bit of one unit: a read of everything fails, and not a byte of that unit is delivered. */
+/* One changed bit in a unit: a read of everything fails, and no byte of that unit is delivered. */
 static void check_damage(uint32_t n, uint64_t k)
 {
 	uint32_t unit = rig.unit;
@@ -26,8 +26,8 @@ static void check_damage(uint32_t n, uint64_t k)
 			fail_msg("byte %llu of a damaged unit was delivered",
 				 (unsigned long long)b);
 	zns_reader_stats(rd, &bytes, &us);
-	assert_true(bytes <= im[n].len - len); /* what was whole and delivered before */
-	/* a page of it alone, again and again; its neighbours are whole */
+	assert_true(bytes <= im[n].len - len); /* what was whole was delivered before */
+	/* one page of it alone, again and again; its neighbours are whole */
 	assert_fails(zns_rimage_read(i, from, got, 1, &err), -EBADMSG, "is damaged");
 	assert_fails(zns_rimage_read(i, from + len - 1, got, 1, &err), -EBADMSG, "is damaged");
 	assert_int_equal(got[0], k ? got[0] : 0xaa);
@@ -185,7 +185,8 @@ static void release_reads(void)
 	pthread_mutex_unlock(&slow.lock);
 }
 
-/* No fault waits for the background: not one read of it ends before they do. */
+/* No fault waits for the background: none of the background's reads ends before the faults are
+ * answered. */
 static void faults_before_background(void **state)
 {
 	enum { WORKERS = 4, UNITS = 19 };
@@ -235,8 +236,8 @@ static void faults_before_background(void **state)
 
 /*
  * A piece is verified by itself, for a fault and in the background: damage elsewhere in its unit
- * does not matter to it, and its own is found. @in_unit: in a piece that is neither the first nor
- * the last one.
+ * does not matter, damage in the piece is found. @in_unit: the damaged piece is neither the first
+ * nor the last one.
  */
 static void check_pieces(uint64_t unit, uint64_t piece, uint64_t in_unit)
 {
@@ -334,7 +335,7 @@ static void wrong_piece_sum(void **state)
 	drop_checkpoint();
 }
 
-/* What a verification said, by image and unit. */
+/* The results of a verification, by image and unit. */
 struct told {
 	pthread_mutex_t lock;
 	uint32_t units[NR_IMAGES], bad[NR_IMAGES];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The striping reader: parts of images into the memory of a task, and what is impossible there. */
+/* The striping reader: parts of images into the memory of a task, and requests that are
+ * impossible. */
 #include <linux/userfaultfd.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
@@ -13,7 +14,7 @@
 #define AREA MIB(2)
 static uint8_t *area;
 
-/* In the child: the digest of its memory, to where the parent sees it. */
+/* In the child: computes a digest of its memory, where the parent can see it. */
 static uint64_t *shared;
 
 static void tell_hash(char c)
@@ -63,7 +64,7 @@ static void into_a_task(void **state)
 			assert_true(shared[0] == zns_hash(mirror, AREA));
 		}
 	}
-	assert_int_equal(area[5], 0x11); /* our own copy was left alone */
+	assert_int_equal(area[5], 0x11); /* our own copy is unchanged */
 	zns_reader_free(rd);
 	task_end(&t);
 	drop_checkpoint();
@@ -71,8 +72,8 @@ static void into_a_task(void **state)
 	munmap(shared, 4096);
 }
 
-/* Parts of an image in ascending order, some side by side, to places in @at[] (of AREA bytes);
- * mirrored. */
+/* Parts of an image in ascending order, some adjacent, for places in @at[] (of AREA bytes) in
+ * reverse order. */
 static size_t some_parts(const struct image *i, uint32_t unit, uint8_t *at, uint8_t *mirror,
 			 struct zns_part **out)
 {
@@ -133,7 +134,7 @@ static void parts_to_their_places(void **state)
 	munmap(shared, 4096);
 }
 
-/* Parts as given: each ends in @want. */
+/* Requests these parts: each must end in @want. */
 static void try_parts(struct zns_rimage *i, const struct zns_part *v, size_t nr, int want)
 {
 	struct zns_part *copy = malloc(nr * sizeof(*v));
@@ -210,8 +211,8 @@ static void task_errors(void **state)
 }
 
 /*
- * With a userfaultfd. The place is covered: process_vm_writev alone would fail on each page that is
- * missing. Pages that are there already are written all the same.
+ * With a userfaultfd that covers the place: process_vm_writev alone would fail on each missing
+ * page. Pages that are present are overwritten.
  */
 static void into_covered_memory(void **state)
 {
@@ -399,7 +400,7 @@ static int copy_pages(struct zns_task task, struct runner *u, int most)
 	return zns_task_write(task, &local, 1, &remote, 1, sizeof(from), &why);
 }
 
-/* How many of the pages are as they were read; @missing: how many are not there. */
+/* How many of the pages have the image's bytes; @missing: how many are not present. */
 static int pages_there(int *missing)
 {
 	uint8_t seen[PAGES];
@@ -437,7 +438,7 @@ static void uncovered(struct zns_task task)
 	close(task.uffd);
 }
 
-/* All pages come but the one that the task has of its own, though there are two areas. */
+/* All pages arrive except the one that the task has written itself, though there are two areas. */
 static void into_a_running_task(void **state)
 {
 	struct zns_task task = covered();
@@ -474,7 +475,7 @@ static void into_changed_memory(void **state)
 	assert_int_equal(pages_there(&missing), PAGES - 2);
 	assert_int_equal(missing, 1);
 	assert_int_equal(area[10 * 4096], 0);
-	assert_int_equal(copy_pages(task, &u, 0), 0); /* the places are others' */
+	assert_int_equal(copy_pages(task, &u, 0), 0); /* other memory is at these places */
 	assert_true(u.r.lacks);
 	uncovered(task);
 }

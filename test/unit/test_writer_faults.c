@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The striping writer when something fails: a clean error everywhere, no hang, and no hand left on
- * the task. */
+/* The striping writer when something fails: a clean error everywhere, no hang, and no access to
+ * the task afterwards. */
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include "stripe_fixture.h"
@@ -12,7 +12,7 @@
 
 /* --- watching who reads the task --- */
 
-static atomic_bool hands_off; /* the task has been told that it may go on */
+static atomic_bool hands_off; /* set when the task has been told that it may go on */
 static atomic_int reading, begun, reads, late;
 /* Reads from number @held on wait until the test's thread releases them, and until there is an
  * error. */
@@ -82,7 +82,7 @@ static struct zns_wimage *give_area(struct rig *r, int *ret, struct zns_err *e)
 	return i;
 }
 
-/* When settle returns the task may continue: its later writes are not in the image. */
+/* When settle returns the task may go on: what it writes later is not in the image. */
 static void settle_lets_go(void **state)
 {
 	struct zns_emu_params ep = roomy(16, MIB(1));
@@ -125,7 +125,7 @@ static void all_writes_fail(struct zns_dev *d, int after)
 	assert_ok(zns_emu_add_fault(d, &r, &err));
 }
 
-/* The same when settle returns an error: from writes, or from outside. */
+/* Settle returns an error, from a write or from outside: the task may go on in that case, too. */
 static void settle_lets_go_after_error(void **state)
 {
 	struct zns_emu_params ep = roomy(40, MIB(1));
@@ -233,7 +233,7 @@ static void *feeder(void *arg)
 	return NULL;
 }
 
-/* All feeders at once. Each ends with 0 or with @want; so does the writer. */
+/* Starts all feeders at once. Each must end with 0 or with @want; so must the writer. */
 static void run_feeders(struct rig *r, int want, const char *text, bool must)
 {
 	struct feeder f[THREADS];
@@ -261,7 +261,7 @@ static void run_feeders(struct rig *r, int want, const char *text, bool must)
 		assert_int_equal(f[n].e.code, want);
 		assert_non_null(strstr(f[n].e.msg, text));
 	}
-	if (ret) /* else a late cancel may still come */
+	if (ret) /* otherwise a late cancel may still come */
 		assert_int_equal(zns_writer_error(r->w, NULL), ret);
 	if (r->complaint)
 		fail_msg("%s", r->complaint);
@@ -284,7 +284,7 @@ static void no_zone_left(void **state)
 	}
 }
 
-/* The n-th write and all behind it fail, for every n until there are no more. One alone:
+/* The n-th write and all later ones fail, for every n up to the last. A single failure:
  * test_writer_repair.c. */
 static void every_write_fails(void **state)
 {
@@ -388,7 +388,7 @@ static void *opener(void *arg)
 	return NULL;
 }
 
-/* Without finish, with everything in flight. */
+/* Frees the writer without finish, with everything in flight. */
 static void free_while_busy(void **state)
 {
 	for (unsigned n = 0; n < 8; n++) {
@@ -464,13 +464,13 @@ static void impossible_zones(void **state)
 		assert_says("no such place");
 		rig_drop(&r);
 	}
-	/* an error without a word */
+	/* an error without a text */
 	bogus_ret = -ENXIO;
 	rig_start(&r);
 	assert_int_equal(feed(r.w, &im, 4096, &err), -ENXIO);
 	assert_says("no zone of group");
 	rig_drop(&r);
-	/* never a zone with room: the writer stops asking */
+	/* it never gives a zone with room: the writer stops asking */
 	bogus = (struct zns_zone_slot){ .zone = 3, .start = KIB(960), .capacity = KIB(960) };
 	bogus_ret = 0;
 	rig_start(&r);

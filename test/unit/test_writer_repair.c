@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The striping writer when zones fail in the middle: what is committed is what was given, byte for
- * byte, or the dump fails. Task memory can always be had again; of plain bytes only so much is
- * kept.
+ * The striping writer when zones fail in the middle: what is committed is what was written, byte
+ * for byte, or the dump fails. Task memory can always be read again; of other bytes the writer
+ * keeps only a limited amount.
  */
 #include <sys/syscall.h>
 #include "stripe_fixture.h"
@@ -47,7 +47,7 @@ static int task_finish(void **state)
 
 #define TASK(f) cmocka_unit_test_setup_teardown(f, task_begin, task_finish)
 
-/* Nothing waits for a worker, and no worker has anything. */
+/* Waits until no worker has anything to do. */
 static bool all_written(struct zns_writer *w)
 {
 	bool all;
@@ -83,7 +83,7 @@ static void *feeder(void *arg)
 	return NULL;
 }
 
-/* A unit is encrypted once; if it is fetched again it must become the same bytes. */
+/* A unit is encrypted once; if its bytes are read again they must be the same. */
 static void with_key(struct rig *r)
 {
 	static const uint8_t id[ZNS_UUID_LEN] = { 1 };
@@ -195,8 +195,8 @@ static uint32_t nr_bad(struct scene *s)
 	return st.nr_bad;
 }
 
-/* The n-th write fails, or finds its zone read-only or gone, for every n until there is none:
- * always survived. */
+/* The n-th write fails, or finds its zone read-only or offline, for every n up to the last: the
+ * dump always survives. */
 static void sweep(enum zns_emu_fault_kind kind)
 {
 	uint32_t hit = 0, idle = 0;
@@ -234,7 +234,7 @@ static void one_offline(void **state)
 	sweep(ZNS_EMU_WEAR_OFFLINE);
 }
 
-/* How many, from which seed on: soak_writer_repair.c has others. */
+/* How many dumps, and the first seed: soak_writer_repair.c uses others. */
 static uint64_t random_runs = 30, random_first = 1000;
 
 /* Several zones fail at random points, in all ways; replacements fail too. */
@@ -267,8 +267,8 @@ static void many_at_random(void **state)
 	assert_true(most > 1);
 }
 
-/* A zone fails while the broker, who thinks it good, takes its time to say that the limit is
- * reached: asked again. */
+/* A zone fails while the broker, which believes it good, takes time to answer that the limit is
+ * reached: the writer asks again. */
 static uint32_t refused_late;
 
 static int late_zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
@@ -315,8 +315,7 @@ static void fails_while_asked(void **state)
 	assert_true(refused_late > 0 && hit > 6);
 }
 
-/* --- a zone that keeps its state to itself: read-only, but part of what it had acknowledged is
- * gone --- */
+/* --- a zone that hides its state: read-only, but part of the acknowledged data is gone --- */
 
 struct liar {
 	struct zns_dev dev;
@@ -387,7 +386,7 @@ static void lost_write_buffer(void **state)
 		if (scene_commit(&s))
 			fail_msg("run %llu: %s", (unsigned long long)n, s.e.msg);
 		assert_int_equal(nr_bad(&s), 1);
-		/* What it lost is not used. */
+		/* Data that the zone lost are not used. */
 		for (size_t i = 0; i < s.r.c->n_zones; i++)
 			if (s.r.c->zones[i]->zone == l.zone)
 				assert_true(s.r.c->zones[i]->start + s.r.c->zones[i]->len <=
@@ -430,7 +429,7 @@ static void before_finish(void **state)
 	}
 }
 
-/* After the manifest: read-only is looked at and is fine, offline fails the dump. */
+/* After the manifest: a read-only zone is checked and accepted, an offline one fails the dump. */
 static void before_commit(void **state)
 {
 	for (uint64_t n = 0; n < 12; n++) {
@@ -456,9 +455,9 @@ static void before_commit(void **state)
 	}
 }
 
-/* --- what cannot be had again --- */
+/* --- data that cannot be read again --- */
 
-/* The task went on after settle: its memory is not what was dumped, and is not taken for it. */
+/* The task ran on after settle: its memory may differ from the dump, and must not be used. */
 static void memory_has_changed(void **state)
 {
 	struct zns_emu_params ep = roomy(60, MIB(1));
@@ -487,8 +486,8 @@ static void memory_has_changed(void **state)
 	}
 }
 
-/* Words that the kernel changed: the unit is had again as it was, encrypted or not, if it was told
- * of them. */
+/* Words that the kernel changed in between: the unit is written with its first content,
+ * encrypted or not, if the writer was told of them. */
 static void kernel_wrote_words(void **state)
 {
 	struct zns_emu_params ep = roomy(60, MIB(1));
@@ -527,7 +526,7 @@ static void kernel_wrote_words(void **state)
 	}
 }
 
-/* Far more bytes than are kept: right, or a clean failure, and both happen. */
+/* Far more bytes than are kept: the result is right, or the dump fails cleanly, and both happen. */
 static void bytes_without_a_source(void **state)
 {
 	int won = 0, lost = 0;
@@ -560,7 +559,7 @@ static void bytes_without_a_source(void **state)
 	assert_true(won && lost);
 }
 
-/* A read-only zone needs no source. */
+/* A read-only zone can be read, so no source is needed. */
 static void bytes_on_read_only_zones(void **state)
 {
 	for (uint64_t n = 0; n < 30; n++) {

@@ -3,9 +3,9 @@
 #define MEM_CONTROL_H
 
 /*
- * As if @variable (one of those in rules.c) had had @value when the process began; NULL: as if it
- * were not set. Any thread, at any time: a pager's threads ask for it all the time, so that a test
- * must not call setenv(), which moves what getenv() reads.
+ * Acts as if @variable (one of those in rules.c) had had @value when the process began; NULL: as if
+ * it were not set. May be called by any thread at any time. A pager's threads read the variables
+ * all the time, so a test cannot call setenv(), which moves what getenv() reads.
  */
 void mem_control(const char *variable, const char *value);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A memory context without one of its rules (ZNS_MEM_WITHOUT=NUMBER,… of enum mem_rule), on a
- * kernel that refuses something (ZNS_MEM_REFUSED=NUMBER,… of enum mem_refused), killed when a unit
- * reaches a state (ZNS_MEM_KILL=STATE@N, the N-th time), late there (ZNS_MEM_LATE=STATE@US, each
- * time), or standing still there, all threads of it (ZNS_MEM_HALT=STATE@N, once). Read when the
- * process begins.
+ * kernel that refuses something (ZNS_MEM_REFUSED=NUMBER,… of enum mem_refused), or in which
+ * something happens where a unit reaches a state: the pager is killed there the N-th time
+ * (ZNS_MEM_KILL=STATE@N), waits there each time (ZNS_MEM_LATE=STATE@US), or is stopped there once
+ * (ZNS_MEM_HALT=STATE@N). The variables are read when the process begins.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,7 +18,8 @@
 #include "../../../zns/memory/engine/rules.h"
 #include "control.h"
 
-/* What a variable says: a bit for each number, or STATE << 32 | N. */
+/* A variable's value: a bit for each number, or STATE << 32
+ * N. */
 enum which { WITHOUT, REFUSED, KILL, LATE, HALT, CONTROLS };
 static const char *const name[CONTROLS] = {
 	[WITHOUT] = "ZNS_MEM_WITHOUT", [REFUSED] = "ZNS_MEM_REFUSED", [KILL] = "ZNS_MEM_KILL",
@@ -34,7 +35,7 @@ static uint64_t numbers(const char *text)
 	for (; *text; text = *end ? end + 1 : end) {
 		long nr = strtol(text, &end, 10);
 
-		if (nr > 0 && nr < 64) /* tests say 99 for none */
+		if (nr > 0 && nr < 64) /* 99 means none */
 			bits |= 1ULL << nr;
 	}
 	return bits;
@@ -82,7 +83,7 @@ bool mem_refused(enum mem_refused what)
 	return listed(REFUSED, what);
 }
 
-/* The number behind STATE@; 0: nothing, or another state. */
+/* N of STATE@N; 0: the variable is not set, or names another state. */
 static uint32_t told(enum which which, int state)
 {
 	uint64_t word = says[which];
@@ -90,7 +91,7 @@ static uint32_t told(enum which which, int state)
 	return word >> 32 == (uint64_t)state ? (uint32_t)word : 0;
 }
 
-/* By a process of the pager's, which outlives it. */
+/* Ends the pager from a process that it started, and that outlives it. */
 static bool in_stop(int state)
 {
 	return state == REACHED_STOP || (state >= REACHED_SCRATCH && state <= REACHED_COMPARED);
@@ -104,7 +105,7 @@ void mem_reached(int state)
 	if (late_us)
 		usleep(late_us);
 	if (halt && ++halts == halt)
-		/* not raise(): a tracer has the C library's memory of another thread */
+		/* not raise(): this process has the C library's memory of another thread */
 		syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), SIGSTOP);
 	if (nr && ++times == nr)
 		kill(in_stop(state) ? getppid() : getpid(), SIGKILL);
