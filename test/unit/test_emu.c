@@ -212,7 +212,7 @@ static void write_rules(void **state)
 		     "leaves the zone");
 	assert_fails(zns_dev_write(d, 3, 8192, buf, CAP, &err), -ENOSPC, "capacity");
 	assert_fails(zns_dev_write(d, 4, 0, buf, MIB(1), &err), -ENOSPC, "capacity");
-	assert_zone(d, 4, ZNS_ZONE_EMPTY, 0); /* a refused write opens nothing */
+	assert_zone(d, 4, ZNS_ZONE_EMPTY, 0); /* a refused write opens no zone */
 	assert_zone(d, 3, ZNS_ZONE_IMP_OPEN, 8192);
 	assert_ok(zns_dev_write(d, 3, 8192, buf, 0, &err));
 	assert_ok(put(d, 3, 8192, CAP - 8192, 1));
@@ -273,7 +273,7 @@ static void any_buffer_will_do(void **state)
 	cleanup_free char *raw = aligned(MIB(1));
 	cleanup_free char *want = aligned(KIB(600));
 
-	/* odd addresses, larger than the bounce buffer */
+	/* odd addresses, and more than the bounce buffer holds */
 	pattern(want, KIB(600), 0, 0, 5);
 	memcpy(raw + 3, want, KIB(600));
 	assert_ok(zns_dev_write(d, 0, 0, raw + 3, KIB(600), &err));
@@ -284,7 +284,7 @@ static void any_buffer_will_do(void **state)
 	zns_dev_close(d);
 }
 
-/* 512-byte blocks: below what O_DIRECT of many disks takes, mixed with requests that are not. */
+/* 512-byte blocks, which O_DIRECT does not accept on many disks, mixed with larger requests. */
 static void small_blocks(void **state)
 {
 	struct zns_emu_params p = small();
@@ -327,7 +327,8 @@ static void transitions(void **state)
 	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0); /* never written: empty again */
 	assert_ok(zns_dev_open_zone(d, 0, &err));
 	assert_ok(put(d, 0, 0, 4096, 1));
-	assert_zone(d, 0, ZNS_ZONE_EXP_OPEN, 4096); /* a write does not make it implicit */
+	/* a write to an explicitly opened zone leaves it so */
+	assert_zone(d, 0, ZNS_ZONE_EXP_OPEN, 4096);
 	assert_ok(zns_dev_close_zone(d, 0, &err));
 	assert_zone(d, 0, ZNS_ZONE_CLOSED, 4096);
 	assert_ok(zns_dev_close_zone(d, 0, &err));
@@ -396,7 +397,7 @@ static void limits(void **state)
 	assert_ok(put(d, 6, 0, 4096, 1));
 	assert_ok(zns_dev_reset(d, two, 2, &err));
 	assert_ok(zns_dev_close_zone(d, 6, &err));
-	assert_ok(put(d, 0, 0, CAP, 1)); /* straight to full: holds nothing */
+	assert_ok(put(d, 0, 0, CAP, 1)); /* directly to full: counts for no limit */
 	assert_ok(put(d, 1, 0, CAP, 1));
 	assert_ok(put(d, 7, 0, 4096, 1));
 	zns_dev_close(d);
@@ -429,7 +430,7 @@ static void resets(void **state)
 	assert_fails(zns_dev_reset(d, bad, 2, &err), -EINVAL, "zones 0 to 15");
 	assert_ok(zns_emu_set_zone_state(d, 3, ZNS_ZONE_READ_ONLY, &err));
 	assert_fails(zns_dev_reset(d, worn, 2, &err), -EROFS, "zone 3");
-	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 8192); /* all or nothing */
+	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 8192); /* all of them are reset, or none */
 	assert_ok(zns_dev_reset(d, some, 0, &err));
 	assert_ok(zns_dev_reset(d, some, 6, &err));
 	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0);

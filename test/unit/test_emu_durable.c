@@ -19,7 +19,7 @@ static void power_cut_loses_the_unflushed_suffix(void **state)
 	assert_ok(put(d, 0, 8192, 4096, 1));
 	assert_ok(put(d, 1, 0, 4096, 1));
 	assert_ok(zns_dev_finish(d, 4, &err));
-	assert_ok(zns_dev_reset(d, &z, 1, &err)); /* durable by itself */
+	assert_ok(zns_dev_reset(d, &z, 1, &err)); /* durable without a flush */
 	assert_ok(put(d, 2, 0, 4096, 2));
 	assert_ok(zns_dev_open_zone(d, 5, &err));
 	assert_ok(zns_emu_power_cut(d, &err));
@@ -59,7 +59,7 @@ static void durable_write_survives_alone(void **state)
 	assert_ok(zns_dev_read(d, 1, 4096, buf, sizeof(buf), &err));
 	for (size_t i = 0; i < sizeof(buf); i++)
 		assert_int_equal(buf[i], 7);
-	/* what was written beside it is still a flush's business */
+	/* data written beside it still need a flush */
 	assert_ok(put(d, 0, 0, 4096, 2));
 	assert_ok(zns_dev_write_durable(d, 1, 12288, buf, 4096, &err));
 	assert_ok(zns_dev_flush(d, &err));
@@ -117,7 +117,8 @@ static void power_cut_needs_to_be_alone(void **state)
 	zns_dev_close(a);
 }
 
-/* A process that has just died may hold its files a little longer: io_uring closes them later. */
+/* A process that has just died may hold its files a little longer, since io_uring closes them
+ * later. */
 static void the_power_waits_for_the_dying(void **state)
 {
 	struct zns_dev *d = make_small();
@@ -156,7 +157,7 @@ static void worn_zones_survive(void **state)
 	zns_dev_close(d);
 }
 
-/* Rewrites the file's idea of the boot, as a reboot would. */
+/* Changes the boot id in the file, as a reboot would. */
 static void reboot(void)
 {
 	int fd = open(dev_path, O_RDWR);
@@ -229,7 +230,8 @@ static void corrupt_entry_costs_its_zone_only(void **state)
 	zns_dev_close(d);
 }
 
-/* The host lost pages of the live area without a reboot (a pulled disk): durable is ahead. */
+/* The host lost pages of the live area without a reboot (a disk was pulled): the durable table
+ * is ahead. */
 static void stale_live_table_is_noticed(void **state)
 {
 	struct zns_dev *d = make_small();
@@ -272,8 +274,8 @@ static void reset_died_before_live_changed(void **state)
 	zns_dev_close(d);
 }
 
-/* The disk has the new generation already, mirror and live the old one: the next user puts the old
- * one back. */
+/* The disk has the new generation already, mirror and live area still the old one: the next user
+ * restores the old one. */
 static char by_open, by_flush, by_lock;
 
 static void reset_died_before_mirror_changed(void **state)
@@ -310,7 +312,7 @@ static void reset_died_before_mirror_changed(void **state)
 	zns_dev_close(d);
 }
 
-/* A flush whose list is older than a reset must not bring the old generation back. */
+/* A flush that collected its list before a reset must not bring back the old generation. */
 static void flush_never_undoes_a_reset(void **state)
 {
 	struct zns_dev *a = make_small(), *b = open_dev();
@@ -365,7 +367,7 @@ static void failed_sync_is_final(void **state)
 	zns_dev_close(d);
 }
 
-/* More zones than a block of the durable table has entries. */
+/* More zones than one block of the durable table holds. */
 static void many_zones(void **state)
 {
 	struct zns_emu_params p = small();
@@ -394,7 +396,7 @@ static void many_zones(void **state)
 	zns_dev_close(d);
 }
 
-/* Under a user who may only read: a private view where the live table is of another boot. */
+/* A user who may only read gets a private view if the live table is of another boot. */
 static int reader(void)
 {
 	struct zns_dev *d;

@@ -144,7 +144,7 @@ static void zones_wear_out(void **state)
 /* ---- losses
  * --------------------------------------------------------------------------------------- */
 
-/* Zones 0 to 7: four flushed blocks and i unflushed ones, one in two finished besides. */
+/* Zones 0 to 7: four flushed blocks and i unflushed ones; every second zone is finished besides. */
 static struct zns_dev *with_unflushed(void)
 {
 	struct zns_emu_params p = small();
@@ -189,8 +189,8 @@ static void lose_all_or_nothing(void **state)
 	zns_dev_close(d);
 }
 
-/* Over many seeds every permitted outcome of every zone turns up, none that is not, and a seed says
- * it all. */
+/* Over many seeds every permitted outcome of every zone occurs, no other one does, and a seed
+ * always gives the same. */
 static void lose_by_seed(void **state)
 {
 	unsigned seen[8][13] = { 0 };
@@ -313,7 +313,7 @@ static void cut_by_environment(void **state)
 /* ---- a killed program, then a power cut
  * -------------------------------------------------------------- */
 
-/* Says in a pipe how far it has flushed, until it is killed. */
+/* Writes into a pipe how far it has flushed, until it is killed. */
 static int writer_pipe;
 
 static void write_for_ever(void)

@@ -57,7 +57,7 @@ static void limits_over_processes(void **state)
 	zns_dev_close(d);
 }
 
-/* Many processes race for few slots: the limit is never passed, and all of it is used. */
+/* Many processes race for few open zones: the limit is never exceeded, and is reached. */
 static int child_races(void)
 {
 	struct zns_dev *d;
@@ -96,7 +96,7 @@ static void race_for_open_zones(void **state)
 	zns_dev_close(d);
 }
 
-/* Several processes append to one zone: every block whole, each place given once. */
+/* Several processes append to one zone: every block is complete, and each place is given once. */
 static int child_appends(void)
 {
 	cleanup_free uint64_t *buf = aligned(4096);
@@ -218,7 +218,8 @@ static void *reset_thread(void *arg)
 	return NULL;
 }
 
-/* Batches of locks against single ones, over two handles: must neither hang nor lose an append. */
+/* Locks of many zones at once against single ones, over two handles: neither hangs nor loses an
+ * append. */
 static void threads_mix_everything(void **state)
 {
 	struct zns_dev *d[2] = { make_small(), open_dev() };
@@ -274,7 +275,7 @@ static void stop_here(void)
 	raise(SIGSTOP);
 }
 
-/* At a system call: of the first one 1, of the next one 6 behind the device's opening, … */
+/* Kills at a system call: the first, then the 6th after the opening of the device, … */
 static void kill_at_call(int nr)
 {
 	int st;
@@ -303,7 +304,7 @@ static void killed_at_calls(void **state)
 	killed_in_the_middle(60, kill_at_call);
 }
 
-/* A killed process leaves its zones open, as on a real drive, and the counts right. */
+/* A killed process leaves its zones open, as on a real drive, and the counts are right. */
 static int child_opens_and_dies(void)
 {
 	struct zns_dev *d;
@@ -358,7 +359,7 @@ static void locks_die_with_their_holder(void **state)
 	zns_dev_close(d);
 }
 
-/* A live one does: the other waits until it is gone. */
+/* A live process does hold it: the other one waits until it has ended. */
 static void zone_lock_excludes_processes(void **state)
 {
 	struct zns_dev *d = make_small();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A pager that is killed: whoever has its descriptors goes on, and no page is wrong. A store that
- * is full, or fails. What happens without the rules: test_mem_rules.c.
+ * A pager that is killed: whoever has its descriptors continues, and no page is wrong. Also a store
+ * that is full, or fails. What happens without the rules: test_mem_rules.c.
  */
 #include "mem_death.h"
 
@@ -34,8 +34,8 @@ static void killed_in_state(void **state)
 		killed_at(at[i]);
 }
 
-/* Killed when a fork was read, and when the child has its table, and its slot. @lost: children that
- * may be. */
+/* Killed when a fork was read, when the child has its table, and when it has its slot. @lost:
+ * children that may be lost. */
 static void killed_in_a_fork_at(const char *at, unsigned int lost)
 {
 	struct scene s;
@@ -78,14 +78,15 @@ static bool is_event(int state)
 }
 
 /*
- * Killed wherever a unit, a fork or an event may be, while children are forked all the time and
- * look at all pages; ZNS_TEST_MEM_KILLS so many times (make memory-kills), in an order that
- * ZNS_TEST_MEM_SEED chooses. Of a child that was being born it may be the end.
+ * The pager is killed wherever a unit, a fork or an event may be, while children are forked all the
+ * time and check all pages; ZNS_TEST_MEM_KILLS times (make memory-kills), in an order chosen by
+ * ZNS_TEST_MEM_SEED. A child that was just being forked may be killed.
  */
 static void killed_beside_forks(void **state)
 {
 	static const struct {
-		unsigned int state, most; /* so often it comes within a second or so */
+		/* most: the state occurs this often within a second or so */
+		unsigned int state, most;
 	} at[] = { { 1, 90 },  { 2, 90 },  { 3, 90 },  { 4, 90 },  { 5, 90 },  { 6, 90 },
 		   { 7, 90 },  { 8, 70 },  { 21, 12 }, { 22, 12 }, { 23, 90 }, { 24, 150 },
 		   { 25, 20 }, { 26, 12 }, { 28, 12 }, { 33, 90 }, { 34, 90 }, { 35, 90 } };
@@ -106,7 +107,7 @@ static void killed_beside_forks(void **state)
 	print_message("%u kills\n", nr);
 }
 
-/* Removals were read, and not noted, or half of one; whether they are ours or the program's. */
+/* Killed when removals by us or by the program were read and not noted, or only half of one was. */
 static void killed_in_an_event(void **state)
 {
 	static const char *const at[] = { "23@1",  "23@9",   "23@40", "23@90", "24@1", "24@30",
@@ -118,7 +119,8 @@ static void killed_in_an_event(void **state)
 	drops(false);
 }
 
-/* The pager dies while a thread stands still: the process that holds it goes on to its end. */
+/* The pager dies while a thread stands still: the process that holds the thread completes its
+ * work. */
 static void killed_in_a_stop(void **state)
 {
 	static const char *const at[] = { "20@1", "20@7",  "20@20", "33@1", "33@9",
@@ -128,8 +130,8 @@ static void killed_in_a_stop(void **state)
 		killed_at(at[i]);
 }
 
-/* The next pager has read of what the stop drops, and takes its time before it notes that; the stop
- * ends meanwhile. What it dropped is not what the program removes. */
+/* The next pager has read an event of the stop's drops, and is slow to note it; meanwhile the
+ * stop ends. What the stop dropped must not count as removed by the program. */
 static void killed_in_a_stop_and_noted_late(void **state)
 {
 	struct scene s;
@@ -145,8 +147,8 @@ static void killed_in_a_stop_and_noted_late(void **state)
 	end(&s);
 }
 
-/* Units are moved all the time, and the pager is killed when a copy is written or a place changed.
- */
+/* Units are moved all the time, and the pager is killed when a copy was written or a place was
+ * changed. */
 static void killed_moving(void **state)
 {
 	static const char *const at[] = { "60@2", "60@30", "61@1", "61@150" };
@@ -197,7 +199,7 @@ static void killed_with_stale(void **state)
 	}
 }
 
-/* No room, and writes that fail: the program runs, its memory stays. */
+/* The store is full, then fails writes: the program runs, and its memory stays. */
 static void no_room(void **state)
 {
 	struct scene s;
@@ -215,7 +217,7 @@ static void no_room(void **state)
 	end(&s);
 }
 
-/* What cannot be read is a SIGBUS or a SIGKILL, never zeroes; a detach refuses. */
+/* Memory that cannot be read gives SIGBUS or SIGKILL, never zeroes; a detach is refused. */
 static void unreadable(void **state)
 {
 	for (int taken = 0; taken < 2; taken++) {

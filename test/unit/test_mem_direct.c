@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A program whose memory a device writes to: it reads with O_DIRECT from a file system that takes
- * its time, or from a file there that is never cached (FOPEN_DIRECT_IO), while its memory is being
- * evicted. The kernel holds the pages meanwhile and writes to them past the page tables. Or another
- * process writes to it, which holds them as well.
+ * A program whose memory is written by a device while it is evicted: it reads with O_DIRECT from a
+ * slow file system, or from a file there that is never cached (FOPEN_DIRECT_IO). Meanwhile the
+ * kernel holds the pages, and writes to them past the page tables. Or another process writes to its
+ * memory, which holds the pages as well.
  */
 #include <errno.h>
 #include <linux/fuse.h>
@@ -50,7 +50,8 @@ static struct fuse_attr attr_of(uint64_t inode)
 				   .blksize = PAGE };
 }
 
-/* Page N of the file is what page N % PAGES of the program is after its write N / PAGES. */
+/* The file's page N has the content of the program's page N % PAGES after its write number N /
+ * PAGES. */
 static void answer_read(int fd, uint64_t unique, const struct fuse_read_in *in)
 {
 	static uint8_t data[CHUNK * PAGE];
@@ -106,7 +107,7 @@ static void file_system(int fd)
 	}
 }
 
-/* In a mount namespace of our own, which ends with us. */
+/* Mounted in a mount namespace of our own, which ends with us. */
 static int mount_it(void **state)
 {
 	char options[80];
@@ -140,7 +141,7 @@ static int unmount_it(void **state)
 enum how {
 	FLAG, /* O_DIRECT */
 	PLAIN, /* a file that is never cached */
-	OTHERS, /* another process reads, and writes it here */
+	OTHERS, /* another process reads the file and writes it here */
 };
 
 static struct order {
@@ -230,7 +231,7 @@ static void program(struct report *r, enum how how)
 	_exit(0);
 }
 
-/* Waits until this many units went out, or a page is wrong. */
+/* Waits until this many units were evicted, or a page is wrong. */
 static void begin(struct scene *s, const char *without, enum how how, uint64_t units)
 {
 	uint64_t last = 0;
@@ -291,7 +292,7 @@ static void others(void **state)
 
 	assert_int_equal(uname(&u), 0);
 	if (sscanf(u.release, "%u.%u", &major, &minor) != 2 || major * 100 + minor < 608)
-		skip(); /* it moves nothing, and memory.md says what is lost */
+		skip(); /* a kernel that moves nothing; memory.md says what is lost then */
 	reads(OTHERS, at_least(600));
 }
 
@@ -329,7 +330,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reading),      cmocka_unit_test(reading_plain),
 		cmocka_unit_test(reading_old),  cmocka_unit_test(others),
-#ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */
+#ifndef __SANITIZE_ADDRESS__ /* a fault has to occur only once */
 		cmocka_unit_test(without_same), cmocka_unit_test(without_move),
 #endif
 	};

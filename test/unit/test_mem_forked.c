@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a child is believed to have of its parent's memory on zones. Without sanitizers: with them
- * the pager evicts their shadow memory in place of the test's.
+ * What the pager believes a child to have of its parent's memory on zones. Without sanitizers,
+ * since the pager would evict their shadow memory instead of the test's.
  */
 #include "../../zns/memory/engine/mem.h"
 #include "mem_reach.h"
@@ -37,7 +37,7 @@ static void forks_without(struct talk *t)
 	reach(t, 3);
 }
 
-/* Process @pid, when it has a name. */
+/* Process @pid, once its PID is known to the pager. */
 static struct proc *proc_of(struct zns_mem *m, pid_t pid)
 {
 	for (int i = 0; i < WAIT_S * 100; i++) {
@@ -55,7 +55,7 @@ static bool knows(struct play *s, pid_t pid)
 	return known_within(proc_of(s->m, pid), s->t->other, s->t->other + MANY * PAGE);
 }
 
-/* What is believed to be registered there would have its moves taken in a wrong order. */
+/* Moves of memory that is wrongly believed to be registered would be taken in the wrong order. */
 static void not_forked(void **state)
 {
 	static struct play s;
@@ -72,7 +72,7 @@ static void not_forked(void **state)
 
 #define PART 128U /* pages */
 
-/* The child lacks the first part of an area, and a part in its middle. */
+/* The child does not have the first part of an area, nor a part in its middle. */
 static void forks_without_parts(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY);
@@ -94,7 +94,7 @@ static bool knows_part(struct play *s, unsigned int nr)
 	return known_within(proc_of(s->m, s->t->pid), at, at + PART * PAGE);
 }
 
-/* Of an area that was copied in parts, the child knows these. */
+/* The parts of the area that were copied are known. */
 static void forked_in_parts(void **state)
 {
 	static struct play s;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a pager leaves in the processes that it serves, and believes of them. They may be hostile.
+ * What a pager leaves behind in the processes that it serves, and what it believes of them. They
+ * may be hostile.
  */
 #include <dirent.h>
 #include <linux/io_uring.h>
@@ -25,7 +26,7 @@ static void sleeper(struct talk *t)
 	reach(t, 2);
 }
 
-/* Entries of /proc/@pid/@dir of which @what tells @word. */
+/* Counts the entries of /proc/@pid/@dir that have @word in their file or link @what. */
 static unsigned int count(pid_t pid, const char *dir, const char *what, const char *word)
 {
 	char path[64], name[400], text[256];
@@ -56,7 +57,8 @@ static unsigned int count(pid_t pid, const char *dir, const char *what, const ch
 	return n;
 }
 
-/* A ring would be memory that both write: its descriptor here, its thread there. */
+/* An io_uring would be memory that both can write: the test looks for its descriptor here and
+ * its thread there. */
 static void no_ring(void **state)
 {
 	static struct play s;
@@ -65,7 +67,7 @@ static void no_ring(void **state)
 	play_attach(&s);
 	await_bytes_out(&s, 0, MANY * PAGE / 2);
 	assert_int_equal(count(getpid(), "fd", "", "io_uring"), 0);
-	/* in a stop it has a userfaultfd of its own, which does not stay */
+	/* during a stop it has a userfaultfd of its own, which is closed again */
 	for (int i = 0; i < 6000 && count(s.pid, "fd", "", "anon_inode"); i++)
 		usleep(10000);
 	assert_int_equal(count(s.pid, "fd", "", "anon_inode"), 0);
@@ -74,9 +76,9 @@ static void no_ring(void **state)
 	play_end(&s);
 }
 
-/* ---- /dev/userfaultfd, which is lent to who may not call userfaultfd() ---- */
+/* ---- /dev/userfaultfd, which is lent to processes that may not call userfaultfd() ---- */
 
-/* As one that was executed by this user. */
+/* Like a program executed by this user. */
 static void lose_rights(struct talk *t)
 {
 	if (setgid(65534) || setuid(65534) || prctl(PR_SET_DUMPABLE, 1) ||
@@ -113,7 +115,7 @@ static void poor(struct talk *t)
 	reach(t, 2);
 }
 
-/* Another process of its user, which may take descriptors of whoever it may trace. */
+/* Another process of its user, which may take descriptors of every process that it may trace. */
 static unsigned int thieve(pid_t pid)
 {
 	int status, pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -149,7 +151,7 @@ static void *attaches(void *arg)
 	return NULL;
 }
 
-/* The child that is a tracer, once it stands still; it is the only one of this thread. */
+/* The child that acts as tracer, once the thread stands still; this thread has no other child. */
 static pid_t await_halt(pid_t tid)
 {
 	char path[64], text[256];
@@ -214,7 +216,7 @@ static void nobody_takes_it(void **state)
 	play_end(&s);
 }
 
-/* Another process has the program's descriptors, without being a thread of it. */
+/* Another process that shares the program's descriptors but is no thread of it. */
 static void generous(struct talk *t)
 {
 	pid_t child;
@@ -228,9 +230,7 @@ static void generous(struct talk *t)
 	reach(t, 1);
 }
 
-/*
- * Creates a user namespace in which it has all capabilities: as another process of its user would.
- */
+/* Makes a user namespace in which it has all capabilities, as another process of its user could. */
 static void sovereign(struct talk *t)
 {
 	lose_rights(t);
@@ -265,9 +265,10 @@ static void not_to_sovereigns(void **state)
 	is_refused(sovereign);
 }
 
-/* ---- pages that the kernel has pinned, and does not count ---- */
+/* ---- pages that the kernel has pinned and does not count ---- */
 
-/* In its own memory the ring would be (IORING_SETUP_NO_MMAP): there is a descriptor and no area. */
+/* With IORING_SETUP_NO_MMAP the ring is in the program's own memory: there is a descriptor but
+ * no area. */
 static void has_io_uring(struct talk *t)
 {
 	struct io_uring_params p = { .flags = 0 };
@@ -282,7 +283,7 @@ static void has_xdp(struct talk *t)
 	sleeper(t);
 }
 
-/* In a table of its own. */
+/* A thread with a descriptor table of its own opens an AF_XDP socket. */
 static void *opens_xdp(void *arg)
 {
 	struct talk *t = arg;
@@ -349,7 +350,7 @@ static void begins_to_pin(struct talk *t)
 	reach(t, 1);
 	t->other = socket(AF_XDP, SOCK_RAW, 0) < 0;
 	reach(t, 2);
-	for (uint32_t k = 2; t->step < 3; k++) /* so that there is something to evict */
+	for (uint32_t k = 2; t->step < 3; k++) /* to have something to evict */
 		fill_pages(mem, MANY, k);
 	reach(t, 3);
 }
@@ -384,7 +385,7 @@ static void pinned_later(void **state)
 	play_end(&s);
 }
 
-/* ---- what is handed over ---- */
+/* ---- descriptors that are handed over ---- */
 
 static void has_a_child(struct talk *t)
 {
@@ -404,8 +405,8 @@ static void has_a_child(struct talk *t)
 	reach(t, 3);
 }
 
-/* A process that ends between the list of descriptors and its arrival: none of their numbers may be
- * another one's by then. */
+/* A process ends between the making of the list of descriptors and its arrival at the keeper:
+ * none of its descriptors' numbers may be reused meanwhile. */
 static void ends_while_handed_over(void **state)
 {
 	static struct zns_mem_fds f;
@@ -420,14 +421,15 @@ static void ends_while_handed_over(void **state)
 	for (int i = 0; i < WAIT_S * 100 && zns_mem_processes(s.m) > 1; i++)
 		usleep(10000);
 	assert_int_equal(zns_mem_processes(s.m), 1);
-	do_step(&s, 3); /* who answers faults has buried it by then, if that may be */
+	/* the thread that answers faults has freed it by then, if that is allowed */
+	do_step(&s, 3);
 	for (uint32_t i = 0; i < f.nr; i++)
 		assert_true(fcntl(f.fd[i], F_GETFD) >= 0);
 	zns_mem_kept(s.m, &f);
 	play_end(&s);
 }
 
-/* ---- guard pages, of which no event tells (Linux 6.13) ---- */
+/* ---- guard pages, which come and go without an event (Linux 6.13) ---- */
 
 #define GUARD_INSTALL 102 /* MADV_ of Linux */
 #define GUARD_REMOVE 103
@@ -455,7 +457,7 @@ static void guards(struct talk *t)
 	reach(t, 3);
 }
 
-/* What was guarded is zeroes afterwards, and not what was there before. */
+/* Pages that were guarded read as zeroes afterwards, and not as before. */
 static void guarded_meanwhile(void **state)
 {
 	static struct play s;
@@ -506,7 +508,7 @@ static void guarded_afterwards(void **state)
 	play_end(&s);
 }
 
-/* How many of these pages have one of these bits in pagemap. */
+/* How many of these pages have one of these bits in pagemap? */
 static unsigned int pages_with(pid_t pid, uint64_t at, unsigned int pages, uint64_t bits)
 {
 	uint64_t entry[4 * MANY];
@@ -524,7 +526,7 @@ static unsigned int pages_with(pid_t pid, uint64_t at, unsigned int pages, uint6
 	return n;
 }
 
-/* Guards for a moment on page 1 of 16; all of it is on zones. */
+/* Guards page 1 of each 16 for a moment, while everything is on zones. */
 static void guards_unseen(struct talk *t, uint8_t *mem)
 {
 	for (uint8_t *u = mem + PAGE; u < mem + MANY * PAGE; u += UNIT_PAGES * PAGE) {
@@ -567,7 +569,8 @@ static void guards_in_a_child(struct talk *t)
 	reach(t, 2);
 }
 
-/* To where units are units still, and then to where they are not: each page has what it had. */
+/* Moves to a place where units stay units, then to one where they do not: each page keeps its
+ * content. */
 static void guards_where_it_moved(struct talk *t)
 {
 	uint8_t *to = fresh(3 * MANY), *mem = fresh(MANY);
@@ -612,7 +615,7 @@ static void guards_play(void (*program)(struct talk *t), uint32_t steps)
 	play_end(&s);
 }
 
-/* Guard pages are set and removed while all memory is out, in an area without others. */
+/* Guard pages are set and removed while all memory is on zones, in an area that has no others. */
 static void guarded_unseen(void **state)
 {
 	guards_play(guards_while_out, 2);
@@ -666,7 +669,7 @@ static void await_recognised(struct play *s)
 	fail_msg("the child is not recognised");
 }
 
-/* Whoever recognises it must not put markers where guard pages took them. */
+/* The thread that recognises the child must not put markers where guard pages took them away. */
 static void guarded_before_recognised(void **state)
 {
 	static struct play s;
@@ -700,7 +703,7 @@ static void guards_for_long(struct talk *t)
 	reach(t, 1);
 	madvise(mem, PAGE, GUARD_INSTALL);
 	for (t->done = 2; t->step < 3; usleep(1000))
-		fill_pages(other, MANY, 2); /* so that the evictor has something to do */
+		fill_pages(other, MANY, 2); /* to give the evictor something to do */
 	for (u = mem; u < mem + MANY * PAGE; u += UNIT_PAGES * PAGE) {
 		madvise(u + PAGE, PAGE, GUARD_INSTALL);
 		madvise(u + PAGE, PAGE, GUARD_REMOVE);
@@ -719,7 +722,7 @@ static struct proc *proc_of(struct play *s)
 	return NULL;
 }
 
-/* Is no thread of the pager at work on the units of these pages? */
+/* Is every thread of the pager done with the units of these pages? */
 static bool is_settled(struct play *s, uint64_t at, uint32_t pages)
 {
 	struct proc *p = proc_of(s);
@@ -733,8 +736,8 @@ static bool is_settled(struct play *s, uint64_t at, uint32_t pages)
 	return true;
 }
 
-/* In an area with guard pages, others may be set and removed unseen: such an area is brought back,
- * and stays. */
+/* In an area with guard pages others may be set and removed unseen: such an area is read back,
+ * and stays in memory. */
 static void guarded_area(void **state)
 {
 	static struct play s;
@@ -758,7 +761,7 @@ static void guarded_area(void **state)
 	play_end(&s);
 }
 
-/* Reads page 0, so that its unit comes back; then all of it goes out to make room. */
+/* Reads page 0, so that its unit comes back; then everything is evicted to make room. */
 static void read_only(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY), *other = fresh(MANY);
@@ -782,8 +785,8 @@ static void await_state(struct unit *u, unsigned int state)
 	assert_int_equal(STATE(u->word), state);
 }
 
-/* A unit kept its place, and is written while its protection is gone, so that nobody is told: it
- * must not go out by that place, which has the old bytes. */
+/* A unit that kept its place is written while its protection is gone, so no event tells: it must
+ * not be evicted to that place, which has the old bytes. */
 static void written_unseen(void **state)
 {
 	static struct play s;
@@ -827,7 +830,7 @@ static void guards_the_first(struct talk *t)
 	reach(t, 4);
 }
 
-/* A marker in the place of a page of a unit in memory: whoever touches it gets zeroes. */
+/* A page of a unit in memory is replaced by a marker: reading it gives zeroes. */
 static void marked_without_a_page(void **state)
 {
 	static struct play s;
@@ -853,7 +856,7 @@ static void marked_without_a_page(void **state)
 #define LOST 1U /* page of each unit that cannot be read */
 #define UNGUARDED 5U /* page of each unit that guard pages removed */
 
-/* Of the first half of the units the page that cannot be read was removed, too. */
+/* In the first half of the units the page that cannot be read was also removed by a guard page. */
 static void guards_beside_lost(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY + UNIT_PAGES);
@@ -899,7 +902,7 @@ static void guarded_beside_lost(void **state)
 #define HELD 5U /* what they are filled with */
 #define THE_GUARD 32U
 
-/* Whole units of that memory are read when the test says so. */
+/* The store reads whole units of that memory only when the test allows it. */
 static struct {
 	_Atomic bool closed;
 	_Atomic uint32_t waiting;
@@ -943,7 +946,7 @@ static void guards_while_read(struct talk *t)
 	reach(t, 4);
 }
 
-/* Guards that come and go while the unit is on its way from the zone. */
+/* Guard pages come and go while the unit is being read from its zone. */
 static __attribute__((unused)) void guarded_while_read(void **state)
 {
 	static struct play s;
@@ -990,7 +993,7 @@ static void guards_beside_a_stray(struct talk *t)
 	reach(t, 3);
 }
 
-/* Memory that comes back takes no markers from its neighbours in the same 64 KiB. */
+/* Memory that comes back does not take markers from its neighbours in the same 64 KiB. */
 static __attribute__((unused)) void guarded_beside_a_stray(void **state)
 {
 	static struct play s;
@@ -1016,7 +1019,7 @@ static void guard_in_a_large_one(struct talk *t)
 {
 	uint8_t *mem = fresh(LARGE), *gap = fresh(MANY), *other = fresh(MANY);
 
-	mprotect(gap, MANY * PAGE, PROT_NONE); /* else all of it is one area */
+	mprotect(gap, MANY * PAGE, PROT_NONE); /* otherwise all of it would be one area */
 	fill_pages(mem, LARGE, HELD);
 	t->other = (uintptr_t)(mem + THE_GUARD * PAGE);
 	reach(t, 1);
@@ -1052,7 +1055,7 @@ static size_t queued_in(struct zns_mem *m, uint64_t start, uint64_t len)
 	return n;
 }
 
-/* Faults are served while a large area with a guard page comes back, a few units a turn. */
+/* Faults are served while a large area with a guard page is read back, a few units per turn. */
 static __attribute__((unused)) void guarded_large_area(void **state)
 {
 	static struct play s;
@@ -1084,7 +1087,7 @@ static __attribute__((unused)) void guarded_large_area(void **state)
 	play_end(&s);
 }
 
-/* ---- three mremap() at one place, of which none has returned ---- */
+/* ---- three mremap() calls at one place, none of which has returned ---- */
 
 #define APART (2 * MANY * PAGE) /* from one of these places to the next */
 
@@ -1111,12 +1114,12 @@ static bool is_mapped(uint8_t *at)
 	return !mincore(at, PAGE, &vec);
 }
 
-/* What else there is, in talk.ask. */
+/* What else to do, in talk.ask. */
 enum { PARTLY = 1, WITH_A_FORK = 2, IN_A_CHILD = 4 };
 
 static _Atomic pid_t forker;
 
-/* Either call may have been the first. */
+/* Either call may have happened first. */
 static void check_places(struct talk *t, const uint8_t *at)
 {
 	for (uint32_t i = 0, seq = page_is((const uint64_t *)at, 0, 1) ? 1 : 2; i < MANY; i++) {
@@ -1127,7 +1130,7 @@ static void check_places(struct talk *t, const uint8_t *at)
 
 static struct talk *talk;
 
-/* A call: the C library would look at its heap. */
+/* A plain system call: the C library would look at its heap. */
 static void *forks_last(void *all)
 {
 	forker = gettid();
@@ -1143,7 +1146,8 @@ static void *forks_last(void *all)
 	return NULL;
 }
 
-/* Until it waits for the reader of its event; where the kernel does not say, for some time. */
+/* Waits until it waits for the reader of its event. If the kernel does not show that, waits for
+ * some time. */
 static void await_event(pid_t tid)
 {
 	char path[64], text[64] = "";
@@ -1175,7 +1179,8 @@ static void two_leave_one_place(struct talk *t)
 	pthread_t thread[4];
 	pid_t child;
 
-	all += 4 * UNIT - (uintptr_t)all % UNIT; /* else it looks like a stack above its guard */
+	/* otherwise it looks like a stack above its guard */
+	all += 4 * UNIT - (uintptr_t)all % UNIT;
 	talk = t;
 	for (unsigned int i = 0; i < 2; i++) {
 		mprotect(all + i * APART, MANY * PAGE, PROT_READ | PROT_WRITE);
@@ -1211,7 +1216,8 @@ static void two_leave_one_place(struct talk *t)
 	reach(t, 4);
 }
 
-/* Thread 0 moves the second half away; thread 1's first half grows to there, and moves as well. */
+/* Thread 0 moves the second half away; thread 1's first half grows into that place, and moves as
+ * well. */
 static void *grows(void *arg)
 {
 	uint32_t nr = (uint32_t)(uintptr_t)arg % UNIT;
@@ -1234,7 +1240,8 @@ static void one_grows(struct talk *t)
 	uint8_t *all = mmap(NULL, 5 * APART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_t thread[2];
 
-	all += 4 * UNIT - (uintptr_t)all % UNIT; /* else it looks like a stack above its guard */
+	/* otherwise it looks like a stack above its guard */
+	all += 4 * UNIT - (uintptr_t)all % UNIT;
 	mprotect(all, APART, PROT_READ | PROT_WRITE);
 	fill_pages(all, 2 * MANY, 1);
 	for (uint32_t nr = 0; nr < 2; nr++)
@@ -1264,14 +1271,15 @@ static void one_grows(struct talk *t)
 	reach(t, 4);
 }
 
-/* Until the turn that is under way has ended, too. */
+/* Waits until the turn that is under way has ended, too. */
 static void pause_evictor(struct zns_mem *m)
 {
 	zns_mem_pause(m, true);
 	until(!m->evicting || m->evict_idle);
 }
 
-/* The reader hears at once of all that @program, or a child that is not recognised, does. */
+/* From here on the reader is told at once of all that @program, or a child that is not
+ * recognised yet, does. */
 static void moves_at_once(struct play *s, void (*program)(struct talk *t), uint32_t ask)
 {
 	struct proc *p = NULL;
@@ -1318,7 +1326,8 @@ static bool any_doomed(const struct zns_mem *m)
 	return false;
 }
 
-/* So does a child that it forks in that moment. False: the kernel ended it before it had one. */
+/* The same for a child that it forks at that moment. False: the kernel ended it before it had a
+ * child. */
 static bool ends_with_its_child(void)
 {
 	static struct play s;
@@ -1355,7 +1364,7 @@ static void three_moves_and_a_fork(void **state)
 	assert_true(has_ended); /* else the child was never born */
 }
 
-/* And a child that has no name yet. */
+/* And for a child that is not recognised yet. */
 static void three_moves_of_a_child(void **state)
 {
 	static struct play s;
@@ -1369,7 +1378,7 @@ static void three_moves_of_a_child(void **state)
 	play_end(&s);
 }
 
-/* Two neighbours that grow: no other memory has come to where the first one was. */
+/* Two neighbours that grow: no other memory has arrived where the first one was. */
 static void a_neighbour_grows(void **state)
 {
 	static struct play s;
@@ -1401,7 +1410,7 @@ static uint64_t special(struct play *s)
 	return bytes;
 }
 
-/* A thread's stack, as the C library has it since 2.42: the kernel itself writes to it. */
+/* A thread's stack, as glibc makes it since 2.42: the kernel itself writes to it. */
 static void guarded_stack(void **state)
 {
 	static struct play s;
@@ -1439,7 +1448,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(guarded_beside_lost),
 		cmocka_unit_test(guarded_and_moved),
 		cmocka_unit_test(guarded_area),
-#ifndef __SANITIZE_ADDRESS__ /* whose shadow memory is evicted in place of the test's */
+/* the sanitizer's shadow memory would be evicted instead of the test's */
+#ifndef __SANITIZE_ADDRESS__
 		cmocka_unit_test(guarded_large_area),
 		cmocka_unit_test(guarded_while_read),
 		cmocka_unit_test(guarded_beside_a_stray),

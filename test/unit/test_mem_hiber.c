@@ -9,7 +9,8 @@ struct idler {
 	int to, from;
 };
 
-/* For each byte received: checks so many 128ths of its memory, and answers with the result. */
+/* For each byte that it receives, checks that many 128ths of its memory, and answers with the
+ * result. */
 static void live(int from, int to)
 {
 	uint8_t *mem = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -60,7 +61,7 @@ static void end(struct idler *p)
 	close(p->from);
 }
 
-/* The status, when it is in that state. */
+/* Waits until it is in that state; returns the status. */
 static void await(struct zns_mem *m, ZnsPb__MemoryState state, ZnsPb__MemoryStatus *st)
 {
 	for (int i = 0; i < 6000; i++) {
@@ -127,12 +128,13 @@ static void states(void **state)
 	}
 	assert_int_equal(zns_mem_start(m, &err), 0);
 	hibernate(m);
-	ask(&p, 16); /* an eighth: more than a few units, but it has just gone to rest */
-	hibernate(m); /* what came back goes again */
+	/* an eighth of its memory: more than a few units, but it has only just gone to rest */
+	ask(&p, 16);
+	hibernate(m); /* what came back is evicted again */
 	awake(m);
 	first = reads(m);
 	ask(&p, 16);
-	/* all but what is left out, and what belongs to no array of ours */
+	/* everything except the sample, and memory outside our array */
 	assert_true(reads(m) - first <= UNITS / 8 / 4);
 	hibernate(m);
 	ask(&p, 128);
@@ -150,7 +152,7 @@ static void states(void **state)
 	end(&p);
 }
 
-/* What cannot be written stays, with a warning; told otherwise, it ends. */
+/* Memory that cannot be written stays, with a warning; another request ends the hibernation. */
 static void errors(void **state)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -185,7 +187,7 @@ static void errors(void **state)
 	awake(m);
 	shelves.s->put_error = 0;
 	hibernate(m);
-	zns_mem_leave(m); /* in the middle of its rest: the process waits, and is ended */
+	zns_mem_leave(m); /* killed in the middle of its rest: the process waits, and is ended */
 	shelf_close(&shelves);
 	end(&p);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Programs that are held by somebody else: frozen, stopped, traced, or without memory. */
+/* Programs that something else holds: they are frozen, stopped, traced, or without memory. */
 #include <sys/stat.h>
 #include "mem_reach.h"
 
@@ -9,7 +9,7 @@
 #define LIMITS "/sys/fs/cgroup/memory"
 #define TWO "/sys/fs/cgroup/unified"
 
-/* Two processes with the same memory at first; the second one is frozen with the first, or not. */
+/* Two processes with the same memory at first; the second is frozen with the first, or runs. */
 static void couple(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY);
@@ -69,7 +69,7 @@ static void ungroup(struct play *s, const char *dir)
 		usleep(10000);
 }
 
-/* Steps and evictions of the other program continue. */
+/* Eviction of the other program continues. */
 static void other_goes_on(struct play *s)
 {
 	uint64_t rounds = s->t->other;
@@ -122,7 +122,7 @@ static void holding(const char *root, void (*hold)(struct play *s, const char *d
 		play_end(&s);
 		skip();
 	}
-	/* one that cannot be stopped is not attached, in one line, and nothing hangs */
+	/* a program that cannot be stopped is refused in one line, and nothing hangs */
 	if (root) {
 		hold(&s, dir, true);
 		assert_int_equal(zns_mem_new("late", MIB(1), &s.store, &late, &s.err), 0);
@@ -141,7 +141,7 @@ static void holding(const char *root, void (*hold)(struct play *s, const char *d
 		for (int k = 0; k < 150 && !is_held(&s); k++)
 			usleep(10000);
 		seen |= is_held(&s);
-		if (is_held(&s)) { /* it had not dropped the units that were on their way */
+		if (is_held(&s)) { /* it had not dropped the units that were being evicted */
 			assert_true(zns_mem_detach(s.m, &s.err) < 0);
 			assert_non_null(strstr(s.err.msg, "frozen"));
 		}
@@ -213,7 +213,7 @@ static pid_t trace(pid_t pid)
 	return tracer;
 }
 
-/* A traced program is refused in one line; a tracer that comes later is not disturbed. */
+/* A traced program is refused in one line; a tracer that attaches later is not disturbed. */
 static void traced(void **state)
 {
 	struct zns_mem *m = NULL;
@@ -256,7 +256,7 @@ static void greedy(struct talk *t)
 	reach(t, 2);
 }
 
-/* What comes back is charged: it waits for room, which eviction makes. */
+/* Memory that comes back is charged to the cgroup: it waits for room, which eviction makes. */
 static void full_group(void **state)
 {
 	char dir[200];
@@ -269,7 +269,7 @@ static void full_group(void **state)
 	}
 	play_attach(&s);
 	await_bytes_out(&s, 0, 4 * MOST);
-	/* what is there stays charged to the old group; 12 MiB for 32 that are used */
+	/* memory that is present stays charged to the old cgroup; 12 MiB for 32 MiB in use */
 	assert_true(put_text(dir, "memory.limit_in_bytes", "12582912"));
 	assert_int_equal(zns_mem_group_limit(s.m), 12582912);
 	do_step(&s, 2);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a program does with its memory while the kernel drops pages of it, or is about to: each case
- * without the rule that it is about, too, where wrong pages must show.
+ * What a program does to its memory while the kernel drops pages of it, or is about to. Each case
+ * is also run without the rule that it tests, and wrong pages must show then.
  */
 #include <sys/rseq.h>
 
 #include "mem_life.h"
 
-/* A piece is unmapped, mapped again and written at once: free() and malloc(). */
+/* Unmaps a piece, maps it again and writes it at once, like free() and malloc(). */
 static void renew(struct life *l, uint32_t nr, uint32_t n, uint32_t gone_us)
 {
 	if (munmap(page_of(l, nr), n * PAGE) || (gone_us && usleep(gone_us)) ||
@@ -21,7 +21,7 @@ static void renew(struct life *l, uint32_t nr, uint32_t n, uint32_t gone_us)
 	}
 }
 
-/* One thread unmaps a piece, the other one has new memory there before the first one is back. */
+/* One thread unmaps a piece, the other one has new memory there before the first call returns. */
 struct two {
 	struct life l;
 	_Atomic uint32_t at, len; /* pages; len 0: none */
@@ -96,8 +96,8 @@ static void two_threads(struct report *r)
 }
 
 /*
- * Memory that is new, so that nobody has registered it, loses a piece. A moment later there is
- * other memory. Its borders are not those of units.
+ * New memory that is not registered yet loses a piece; a moment later there is other memory. The
+ * borders are not those of units.
  */
 static void holed(struct report *r)
 {
@@ -129,7 +129,7 @@ static void holed(struct report *r)
 	_exit(0);
 }
 
-/* Pieces up to the end of a unit are given back, and written again: free() and malloc(), too. */
+/* Pieces at the end of a unit are given back and written again, as by free() and malloc(). */
 static void trim(struct report *r)
 {
 	struct life l = { .r = r, .seed = 5 };
@@ -165,7 +165,7 @@ static void trim(struct report *r)
 
 enum program { TWO_THREADS, HOLED, TRIMS };
 
-/* microseconds: when an area was looked at, when units were dropped */
+/* delays in microseconds: when an area was looked at, and when units were dropped */
 static const char *const late[] = { [HOLED] = "30@2000", [TRIMS] = "31@3000" };
 
 static void starve(struct scene *s, enum program which, const char *without, uint64_t units)
@@ -204,7 +204,8 @@ static __attribute__((unused)) void taking(void **state)
 	finish(&s, 1, false);
 }
 
-/* While all its threads stand still, and one of them waits for the pager to hear what it drops. */
+/* Removes memory while all its threads stand still, and one of them waits until the pager reads
+ * an event. */
 static void killed(void **state)
 {
 	for (int i = 0; i < 12; i++) {
@@ -250,7 +251,7 @@ static bool is_partly_out(void *mem)
 	return out >= 16;
 }
 
-/* Its pages are announced for removal, but stay. */
+/* The removal of its pages is announced, but they stay. */
 static void free_all(struct report *r)
 {
 	struct life l = { .r = r, .seed = 5 };
@@ -281,7 +282,8 @@ static uint64_t resident_of(pid_t pid)
 	return pages * PAGE;
 }
 
-/* Bytes that are evicted when there is no room for any, a moment after they were announced. */
+/* Bytes that are evicted although their removal was announced a moment ago: there is no other
+ * room. */
 static uint64_t out_while_going(const char *without)
 {
 	struct scene s = { .r = common(sizeof(struct report)) };
@@ -299,7 +301,7 @@ static uint64_t out_while_going(const char *without)
 	assert_int_equal(zns_mem_start(s.m, &s.err), 0);
 	while (!s.r->done)
 		usleep(1000);
-	usleep(300000); /* no unit of it is on its way */
+	usleep(300000); /* no unit of it is being evicted */
 	before = resident_of(s.pid);
 	zns_mem_limit(s.m, MIB(1));
 	usleep(1500000);
@@ -315,13 +317,13 @@ static __attribute__((unused)) void going(void **state)
 
 	print_message("%lu KiB are evicted of memory that is being freed, without the rule %lu\n",
 		      (unsigned long)with >> 10, (unsigned long)without >> 10);
-	/* what it has from the test is evicted, too */
+	/* memory that it inherited from the test is evicted, too */
 	assert_true(with < MIB(1) / 2 && without > MIB(1));
 }
 
 /*
- * A program whose main thread has its rseq area where its memory is evicted, as in a static one:
- * the kernel writes there whenever the thread comes from a stop.
+ * A program whose main thread has its rseq area in memory that is evicted, as a static program
+ * does: the kernel writes there whenever the thread runs on after a stop.
  */
 static void move_rseq(void *to)
 {
@@ -388,7 +390,7 @@ static void restarting(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-#ifndef __SANITIZE_ADDRESS__ /* minutes; and it has memory of its own */
+#ifndef __SANITIZE_ADDRESS__ /* takes minutes, and has memory of its own */
 		cmocka_unit_test(taking),     cmocka_unit_test(holes),
 		cmocka_unit_test(going),      cmocka_unit_test(trimming),
 #endif

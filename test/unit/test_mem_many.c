@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * More children than a context has places for: each has all of its memory, and none stands still;
- * also when the pager is killed while they come.
+ * More children than a context has places: each has all of its memory, and none hangs; also when
+ * the pager is killed while they are forked.
  */
 #include <poll.h>
 #include "../../zns/memory/engine/mem.h"
@@ -24,7 +24,7 @@ struct village {
 	_Atomic uint32_t ready;
 };
 
-/* What the pager tells the test, which is its keeper. */
+/* What a pager tells the test, which plays its keeper. */
 struct desk {
 	_Atomic uint32_t gen, kept, refused, started, detach, detached, failed;
 	_Atomic uint64_t left, evicted, lost;
@@ -39,7 +39,7 @@ struct scene {
 	struct zns_mem_fds have;
 	uint32_t gen, kids, deep;
 	uint32_t get_us; /* how long it takes to read a unit back */
-	bool quiet; /* nobody touches anything before all are forked */
+	bool quiet; /* no child touches memory before all are forked */
 	pid_t program, pager;
 };
 
@@ -68,7 +68,7 @@ static __attribute__((noreturn)) void kid(struct scene *s, uint8_t *mem, uint32_
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	v->come++;
-	if (deep) { /* forks before it looks at anything */
+	if (deep) { /* number of forks before a child checks its memory */
 		pid = fork();
 		if (!pid)
 			kid(s, mem, deep - 1);
@@ -88,7 +88,7 @@ static __attribute__((noreturn)) void kid(struct scene *s, uint8_t *mem, uint32_
 		rest(v);
 }
 
-/* First of all it sleeps for a while, so that its memory goes. */
+/* Sleeps first, so that its memory is evicted. */
 static __attribute__((noreturn)) void program(struct scene *s)
 {
 	uint8_t *mem = mmap(NULL, OWN * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -157,7 +157,7 @@ static __attribute__((noreturn)) void pager(struct scene *s, bool take, const ch
 		fprintf(stderr, "pager: %s\n", err.msg);
 	s->desk->failed = ret != 0;
 	s->desk->started++;
-	if (take && !ret) /* the keeper has some that have left */
+	if (take && !ret) /* the keeper still has children that have left */
 		publish(m, s->desk, true);
 	while (!ret) {
 		publish(m, s->desk, false);
@@ -174,7 +174,7 @@ static __attribute__((noreturn)) void pager(struct scene *s, bool take, const ch
 	_exit(1);
 }
 
-/* Copies of what the pager has, unless it or one of its processes has ended meanwhile. */
+/* Takes copies of the pager's descriptors, unless it or one of its processes has ended. */
 static void keep(struct scene *s)
 {
 	static struct zns_mem_fds next;
@@ -212,7 +212,7 @@ static void recount(struct scene *s)
 	s->shelves.s->held = 0;
 }
 
-/* One turn of the keeper: the next pager begins when one has died. */
+/* One turn as keeper: starts the next pager if one has died. */
 static void turn(struct scene *s)
 {
 	keep(s);
@@ -271,7 +271,7 @@ static void end(struct scene *s)
 	shelf_close(&s->shelves);
 }
 
-/* @lost: children that may be. */
+/* @lost: children that may be lost. */
 static void many(struct scene *s, const char *kill_at, uint32_t lost)
 {
 	uint32_t all = s->kids * (s->deep + 1);
@@ -302,7 +302,7 @@ static void many(struct scene *s, const char *kill_at, uint32_t lost)
 	end(s);
 }
 
-/* As many as a large program may have. */
+/* As many children as a large program may have. */
 static void four_hundred(void **state)
 {
 	struct scene s = { .kids = 400 };
@@ -336,7 +336,7 @@ static void killed_by_births(void **state)
 	mem_control("ZNS_MEM_REFUSED", NULL);
 }
 
-/* When a unit of a child that leaves is being read, and when all of it is back. */
+/* Killed when a unit of a leaving child is being read, and when all of it is back. */
 static void killed_by_leaving(void **state)
 {
 	static const char *const at[] = { "7@1", "7@9", "7@20", "27@1" };
@@ -356,7 +356,7 @@ static void killed_by_leaving(void **state)
 }
 
 #ifndef __SANITIZE_ADDRESS__
-/* It is detached before all of its memory is back. */
+/* Detached before all of its memory is back. */
 static void without_leave(void **state)
 {
 	struct scene s = { .kids = 40 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Two threads on one processor, of which one preempts the other when that lets go of the memory's
- * lock: so what it does next to the memory may be told of first. And with a pager in which
- * somebody is late; there, each case without the rule that it is about must show wrong pages.
+ * Two threads on one processor, where one preempts the other just when that releases the memory's
+ * lock: so its next change of the memory may be reported first. Also with a pager in which
+ * something is late; there each case is run without the rule that it tests, too, and must show
+ * wrong pages.
  */
 #include <linux/userfaultfd.h>
 
@@ -16,10 +17,10 @@ enum program { PASSING, FORKING };
 
 struct two {
 	struct life l[2];
-	_Atomic(uint8_t *) left; /* the place that the first one leaves */
-	_Atomic(uint8_t *) next; /* where the second one's memory is going to be */
+	_Atomic(uint8_t *) left; /* the place that the first thread's memory leaves */
+	_Atomic(uint8_t *) next; /* the place to which the second thread's memory will move */
 	_Atomic bool forking;
-	useconds_t wait_us; /* of the second one, before it goes there */
+	useconds_t wait_us; /* memory of the second thread, before it moves there */
 };
 static struct two w;
 
@@ -34,7 +35,7 @@ static void pin(int policy)
 		_exit(8);
 }
 
-/* Where nothing is, and not at a multiple of a unit from where it was. */
+/* Moves to a free place, not a multiple of a unit away. */
 static uint8_t *room(struct life *l)
 {
 	size_t shift = (1 + roll(&l->seed) % SHIFT_MAX) * PAGE, all = LEN + SHIFT_MAX * PAGE;
@@ -179,7 +180,7 @@ static void program(struct report *r, enum program which)
 	_exit(0);
 }
 
-/* Who is late. */
+/* What is late in the pager. */
 enum late {
 	NOBODY,
 	EVENTS, /* events are reported in the wrong order whenever possible */
@@ -281,30 +282,31 @@ static void holds(enum program which, enum late late, uint64_t rounds)
 	finish(&s, 2, false);
 }
 
-/* One moves to where the other one was. */
+/* One thread moves its memory to where the other's was. */
 static void passing(void **state)
 {
 	holds(PASSING, NOBODY, 300);
 	holds(PASSING, EVENTS, 300);
-#ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */
+#ifndef __SANITIZE_ADDRESS__ /* a fault has to occur only once */
 	must_show(PASSING, EVENTS, "29");
 	must_show(PASSING, EVENTS, "30");
 #endif
 }
 
-/* One arrives where units of the other one were being evicted. */
+/* Memory arrives where units of other memory were being evicted. */
 static void meeting(void **state)
 {
 	holds(PASSING, EVICTOR, 150);
 }
 
-/* An area is registered where it was a moment ago. It shows where threads lose their processors. */
+/* An area is registered after it has moved away. Whether that happens depends on where threads
+ * are preempted. */
 static void registering(void **state)
 {
 	must_show(FORKING, EVENTS, "35");
 }
 
-/* One moves while the other one forks. */
+/* One thread moves memory while the other forks. */
 static void moving_in_a_fork(void **state)
 {
 	holds(FORKING, NOBODY, 60);

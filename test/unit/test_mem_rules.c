@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A pager without one of the rules (zns/memory/engine/rules.h), or whose descriptors nobody keeps: each must
- * show, as wrong pages or a hang. Not built with a sanitizer: once is enough for what must go
- * wrong.
+ * A pager without one of the rules (zns/memory/engine/rules.h), or without a keeper: each must show
+ * wrong pages or a hang. Not built with a sanitizer, since one wrong page is enough.
  */
 #include "mem_death.h"
 
-/* What a rule keeps away needs two threads at the same place: on a busy machine not every scene has
- * it. */
+/* A case needs two threads at the same place at the same time: on a busy machine that may not
+ * happen in each scene. */
 #define SCENES 60
 
-/* Nobody has the descriptors: the kernel lets the program read zeroes. The control of
+/* No process keeps the descriptors, so the kernel lets the program read zeroes. The control of
  * test_mem_death.c. */
 static void nobody_keeps(void **state)
 {
@@ -21,7 +20,7 @@ static void nobody_keeps(void **state)
 		close(s.have.fd[i]);
 	s.have.nr = 0;
 	assert_true(dies(&s));
-	/* a sanitizer's own memory is gone, too */
+	/* a sanitizer's own memory would be lost, too */
 	assert_true(!all_done(&s) || s.r->wrong);
 	end(&s);
 }
@@ -33,7 +32,8 @@ static bool shows_without(const char *rule, bool hangs, bool wrong)
 	int times = 0;
 
 	begin(&s, "ZNS_MEM_WITHOUT", rule);
-	s.shelves.s->put_us = 3000; /* of a device: there is time for everything to go wrong */
+	/* delays of a device, so that everything has time to go wrong */
+	s.shelves.s->put_us = 3000;
 	s.shelves.s->clean = strcmp(rule, "14") ? 0 : SLOTS;
 	do {
 		hung = !moves_within(&s, 2000, hangs ? CONTROL_S : PATIENCE_S);
@@ -58,7 +58,7 @@ static void without(const char *rule, bool hangs, bool wrong)
 
 static void without_own_removals(void **state)
 {
-	mem_control("ZNS_MEM_REFUSED", "6"); /* what is moved is not told of */
+	mem_control("ZNS_MEM_REFUSED", "6"); /* moves are not reported */
 	without("1", false, true);
 	mem_control("ZNS_MEM_REFUSED", NULL);
 }
@@ -68,7 +68,7 @@ static void without_free_reader(void **state)
 	without("2", true, false);
 }
 
-/* A pager that is killed when a child has its table, and its successor: is a page wrong? */
+/* The pager is killed when a child has its table, and so is its successor: is a page wrong? */
 static bool wrong_after_birth(const char *first, const char *next, bool stale)
 {
 	struct scene s;
@@ -90,7 +90,7 @@ static bool wrong_after_birth(const char *first, const char *next, bool stale)
 	return wrong;
 }
 
-/* Nobody has a copy of a child's descriptors: it sees zeroes. */
+/* No process has a copy of a child's descriptors: the child reads zeroes. */
 static void without_births(void **state)
 {
 	int k = 0;
@@ -100,7 +100,7 @@ static void without_births(void **state)
 	assert_true(k < SCENES);
 }
 
-/* The child's own descriptors are thrown away. */
+/* The child's own descriptors are lost. */
 static void without_serials(void **state)
 {
 	int k = 0;
@@ -155,7 +155,7 @@ static bool wrong_without_owner(const char *rules, int times)
 	return wrong;
 }
 
-/* A child that has a userfaultfd by its fork is extended anew. That alone evicts nothing of it. */
+/* A child that has a userfaultfd by its fork is attached anew. That alone evicts nothing of it. */
 static void without_owner(void **state)
 {
 	int k = 0;

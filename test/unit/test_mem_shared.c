@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Why shared memory is left alone: what the kernel does where a page of a shared object was taken
- * out behind a userfaultfd. Memory is lost, without any message, as soon as somebody reaches the
- * object in another way than through the registered mapping. Should one of these begin to fail, the
- * decision can be made anew.
+ * Why shared memory is not evicted: what the kernel does if a page of a shared object was taken out
+ * behind a userfaultfd. Memory is lost without a message as soon as a process reaches the object in
+ * another way than through the registered mapping. If one of these tests begins to fail, the
+ * decision can be reconsidered.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static bool nobody_is_told(const struct object *o)
 	return poll(&p, 1, 50) == 0;
 }
 
-/* What was punched is served to nobody but the mapping that is registered. */
+/* Only the registered mapping gets the bytes of a page that was taken out. */
 static void by_descriptor(void **state)
 {
 	struct object o;
@@ -57,7 +57,7 @@ static void by_descriptor(void **state)
 	assert_int_equal(pread(fd, &byte, 1, 0), 1); /* also write(), sendfile(), splice() */
 	assert_int_equal(byte, 0);
 	assert_true(nobody_is_told(&o));
-	/* and it is worse with a write: the page is there now, and the mapping never faults */
+	/* with a write it is worse: the page exists now, and the mapping never faults */
 	byte = 9;
 	assert_int_equal(pwrite(fd, &byte, 1, 1), 1);
 	assert_int_equal(o.mem[0], 0);
@@ -67,7 +67,8 @@ static void by_descriptor(void **state)
 	close(fd);
 }
 
-/* The kernel takes no System V segment; and anybody with the right may attach it at any time. */
+/* The kernel refuses System V segments; and any process with the right to do so can attach one
+ * at any time. */
 static void system_v(void **state)
 {
 	struct object o;
@@ -101,7 +102,7 @@ static void by_another_mapping(void **state)
 	close(o.uffd);
 }
 
-/* Anonymous shared memory has no name, but a mapping of it can be doubled. */
+/* Anonymous shared memory has no name, but a mapping of it can be duplicated. */
 static void doubled(void **state)
 {
 	struct object o;
@@ -119,7 +120,7 @@ static void doubled(void **state)
 	close(o.uffd);
 }
 
-/* And by a process that was forked without the parent's userfaultfd telling of forks. */
+/* And by a forked process, if the parent's userfaultfd does not report forks. */
 static void forked(void **state)
 {
 	struct object o;

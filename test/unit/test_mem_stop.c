@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The stop of all threads in which pages go: what is in swap by then, what differs from its copy
- * and goes back, and what cannot go back.
+ * The stop of all threads in which pages leave: pages that were swapped out before, pages that
+ * differ from their copy and are put back, and pages that cannot be put back.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static bool stands_still(pid_t pid)
 	return still;
 }
 
-/* A stopped child process of any of our threads; 0: there is none. */
+/* A stopped child process of one of our threads; 0: there is none. */
 static pid_t halted(void)
 {
 	DIR *l = opendir("/proc/self/task");
@@ -82,7 +82,7 @@ static pid_t await_halt(void)
 	return tracer;
 }
 
-/* Pages of the program's memory of which pagemap has one of these bits. */
+/* Pages of the program's memory that have one of these bits in pagemap. */
 static unsigned int pages_with(struct play *s, uint64_t bits)
 {
 	char path[64];
@@ -144,7 +144,7 @@ static int swap_off(void **state)
 	return 0;
 }
 
-/* Swaps out all of it while the program is stopped. */
+/* Swaps out all of its memory while the program is stopped. */
 static bool swap_out(struct play *s)
 {
 	struct iovec all = { (void *)(uintptr_t)s->t->other, MANY * PAGE };
@@ -158,8 +158,8 @@ static bool swap_out(struct play *s)
 	return pages_with(s, SWAPPED) == MANY;
 }
 
-/* The kernel does not say whether another process has these pages. They are moved like others, and
- * not dropped like a child's pages: a process might write to them just before. */
+/* The kernel does not say whether another process shares these pages. They are moved like others
+ * and not dropped like a child's pages, since a process might write to them just before. */
 static void swapped(void **state)
 {
 	static struct play s;
@@ -190,7 +190,7 @@ static void swapped(void **state)
 	play_end(&s);
 }
 
-/* ---- what differs ---- */
+/* ---- pages that differ from their copy ---- */
 
 static void put_back(void **state)
 {
@@ -212,7 +212,7 @@ static void on_bus(int sig)
 	siglongjmp(unreadable, 1);
 }
 
-/* Counts the pages that it cannot read; all others must be right. */
+/* Counts the pages that cannot be read; all others must be right. */
 static __attribute__((unused)) void looks(struct talk *t)
 {
 	uint8_t *mem = fresh(MANY);
@@ -247,12 +247,13 @@ static __attribute__((unused)) void not_put_back(void **state)
 	play_end(&s);
 }
 
-/* ---- an event that is unread for longer than a stop tries to find room ---- */
+/* ---- an event that stays unread for longer than a stop waits ---- */
 
 #define READER_LATE "29@9000000" /* REACHED_READY; us */
 #define STACK_SIZE 16384
 
-/* Has the program's memory, but is no thread of it, so it runs on. */
+/* A process that shares the program's memory but is no thread of it, so it runs on during the
+ * stop. */
 static int sharer(void *arg)
 {
 	struct talk *t = arg;
@@ -292,7 +293,8 @@ static bool waits_for_reader(pid_t pid)
 	return waits;
 }
 
-/* Nothing can be put back meanwhile. The program stands still, so it can wait, and is not killed. */
+/* Meanwhile no page can be put back. The program stands still, so it can wait, and is not
+ * killed. */
 static void unread(void **state)
 {
 	static struct play s;
@@ -322,7 +324,7 @@ static void unread(void **state)
 	play_end(&s);
 }
 
-/* ---- before the stop: the store refuses ---- */
+/* ---- before the stop: the store refuses a write ---- */
 
 static void writer(struct talk *t)
 {
@@ -358,7 +360,7 @@ static void await_gone(struct play *s)
 	assert_int_equal(pages_with(s, PRESENT), 0);
 }
 
-/* What could not be written is as before: it can be written to, and goes later. */
+/* Memory that could not be written is unchanged: it is writable, and is evicted later. */
 static void refused_by_the_store(void **state)
 {
 	static struct play s;
@@ -382,7 +384,7 @@ static void refused_by_the_store(void **state)
 	play_end(&s);
 }
 
-/* ---- what the program removes while it is out ---- */
+/* ---- what the program removes while its memory is on zones ---- */
 
 static bool is_removed(uint32_t page)
 {
@@ -415,7 +417,7 @@ static void removed(void **state)
 	play_end(&s);
 }
 
-/* ---- who does not stop at once ---- */
+/* ---- threads that do not stop at once ---- */
 
 #define AWAY_US 400000
 
@@ -448,8 +450,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(not_put_back),
 #endif
 	};
-	/* These run only on request: the whole machine gets the swap file, and the other one takes
-	 * nine seconds. */
+	/* These run only on request: the swap file is used by the whole machine, and the other
+	 * test takes nine seconds. */
 	const struct CMUnitTest asked[] = { cmocka_unit_test_teardown(swapped, swap_off),
 					    cmocka_unit_test(unread) };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* zns/track: which pages of a running process were written. Real processes, the kernel of this
- * machine. */
+/* zns/track: which pages of a running process were written. With real processes, on this
+ * machine's kernel. */
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
@@ -31,8 +31,8 @@ static void fill(char *at, size_t nr, char first)
 }
 
 /*
- * What happens to a process between a copy and the final scan. @changed: pages at BASE (a bit each)
- * of which the copy must not count; @kept: of which it must; @guards: guard pages.
+ * What happens to a process between a copy and the final scan. @changed: pages at BASE (one bit
+ * each) whose copy must not count; @kept: pages whose copy must; @guards: guard pages.
  */
 struct event {
 	void (*prepare)(void);
@@ -98,8 +98,8 @@ static void happens_in(const struct event *ev, int flow)
 	untrack(t);
 }
 
-/* With a sanitizer each event goes one of the ways, the next event the next one: each scan looks
- * at terabytes of shadow memory. */
+/* With a sanitizer only one of the ways is tried for each event, since each scan looks at
+ * terabytes of shadow memory. */
 static void happens(const struct event *ev)
 {
 	static int turn;
@@ -156,7 +156,7 @@ static void move_apart(void)
 	     OTHER);
 }
 
-/* The kernel makes one area of both, registered with nobody, and leaves the marks of its pages. */
+/* The kernel joins both areas, registers them with no userfaultfd, and leaves the pages' marks. */
 static void join_and_write(void)
 {
 	need(mremap(OTHER, 8 * PAGE, 8 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, BASE + 8 * PAGE) ==
@@ -333,7 +333,7 @@ static void map_wide(void)
 	OTHER[0] = OTHER[1UL << 39] = 1;
 }
 
-/* A terabyte of holes takes no page tables, and no time. */
+/* A terabyte of holes takes neither page tables nor time. */
 static void reserved(void **state)
 {
 	struct event ev = { .prepare = map_wide, .act = write_one };
@@ -365,7 +365,7 @@ static void nothing(void)
 {
 }
 
-/* An area with a userfaultfd of the process's own is left to the freeze. */
+/* An area with a userfaultfd of the process's own is copied in the freeze. */
 static void other_uffd(void **state)
 {
 	if (kernel.tracker != ZNS_TRACKER_UFFD)
@@ -427,7 +427,8 @@ static void guards_elsewhere(void **state)
 	untrack(t);
 }
 
-/* A kernel that does not report all holes gets another scan. It must come to the same result. */
+/* If a kernel does not report all holes, another kind of scan is used. It must give the same
+ * result. */
 static void slow_scan(void **state)
 {
 	bool holes = kernel.holes;
@@ -482,7 +483,7 @@ static bool is_named(const char *comm, const char *want)
 	return !strcmp(name, want);
 }
 
-/* Another program: all is stale, and its pages are what is present. */
+/* After an exec everything is stale, and the pages are those that are present now. */
 static void executed(void **state)
 {
 	struct event ev = { .act = exec_true };
@@ -507,7 +508,7 @@ static void executed(void **state)
 	untrack(t);
 }
 
-/* A tracker that ended without unregistering, and whose descriptor another process kept. */
+/* A tracker that ended without unregistering, whose descriptor another process still has. */
 static void taken_over(void **state)
 {
 	struct event ev = { .act = write_one, .changed = 1 << 3, .kept = ~0ULL & ~(1ULL << 3) };
@@ -541,7 +542,7 @@ static void span(struct zns_spans *l, uint64_t a, uint64_t b)
 
 #define SPAN_PAGES 512
 
-/* Against a plain array of flags. */
+/* Compares with a plain array of flags. */
 static void spans(void **state)
 {
 	struct zns_spans a = { 0 }, b = { 0 }, both = { 0 }, without = { 0 };

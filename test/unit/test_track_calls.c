@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* zns/track: what a process was doing when it was stopped goes on: calls that wait, signals,
+/* zns/track: whatever a process was doing when it was stopped continues: waiting calls, signals,
  * running code. */
 #include <linux/futex.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 
 struct shared {
 	int word, pipe[2], pair[2], ep, sem, msg, lock;
-	unsigned int ms; /* how long a call with an end of its own takes */
+	unsigned int ms; /* duration of a call that ends by itself */
 	volatile bool ended; /* the call */
 	int err;
 };
@@ -218,7 +218,7 @@ static int call_flock(void)
 	return of(flock(fd, LOCK_EX));
 }
 
-/* The last stop has ended before the call is back in its wait: nobody is woken until then. */
+/* The last stop has ended before the call waits again, so the test must not wake it before that. */
 static void wake_futex(pid_t pid)
 {
 	until(syscall(SYS_futex, &sh->word, FUTEX_WAKE, 1, NULL, NULL, 0) == 1);
@@ -313,7 +313,7 @@ static void drop_shared(void)
 	munmap(sh, PAGE);
 }
 
-/* True if it was still waiting when it had been stopped for the last time. */
+/* Was it still waiting when it had been stopped for the last time? */
 static bool goes_on(const struct wait *w, unsigned int ms)
 {
 	struct target c;
@@ -336,7 +336,7 @@ static bool goes_on(const struct wait *w, unsigned int ms)
 	return within;
 }
 
-/* On a busy machine one that ends by itself is given more time, until the stops fall into it. */
+/* On a busy machine a call that ends by itself gets more time, so that the stops fall into it. */
 static void system_calls_go_on(void **state)
 {
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(waits); i++) {
@@ -391,7 +391,7 @@ static void sender(const struct ends *e, void *arg)
 	await(e);
 }
 
-/* Each signal comes once, in order, and the read() beside them is restarted each time. */
+/* Each signal arrives once and in order, and the read() beside them is restarted each time. */
 static void signals_arrive(void **state)
 {
 	struct target c = start(counting, NULL), s;
@@ -413,7 +413,7 @@ static void signals_arrive(void **state)
 
 /* ---- running code ---- */
 
-/* All of it in registers, those of SSE too. */
+/* All values in registers, including those of SSE. */
 static void computing(const struct ends *e, void *arg)
 {
 	volatile uint64_t *turns = arg;
@@ -448,7 +448,7 @@ static bool lives(pid_t pid)
 	return true;
 }
 
-/* It continues, and computes the same result so many times. */
+/* It continues, and computes the same result each time. */
 static void turned(const struct target *c, volatile uint64_t *turns, uint64_t nr)
 {
 	const uint64_t before = turns[0];
@@ -556,7 +556,7 @@ static void sequences_are_aborted(void **state)
 
 /* ---- a tracker that is killed ---- */
 
-/* At any of its system calls. Its tracer still finishes what it has begun. */
+/* Killed at any of its system calls: its tracer still completes what it has begun. */
 static void killed_tracker(void **state)
 {
 	uint64_t *turns = shared_words();

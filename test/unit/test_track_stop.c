@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* zns/track: processes in states of their own, and the barrier; what calls and code do:
+/* zns/track: processes in special states, and the barrier. Calls and running code:
  * test_track_calls.c. */
 #include <dirent.h>
 #include <elf.h>
@@ -55,7 +55,7 @@ static bool changed(pid_t pid, int how)
 /* With a sanitizer a tracker looks at terabytes of shadow memory each time. */
 #define STRIDE (TIMES(10) < 10 ? 16U : 1U)
 
-/* SIGSTOP and SIGCONT come at each system call of its tracers, and none is lost. */
+/* SIGSTOP and SIGCONT arrive at each system call of its tracers, and none is lost. */
 static void stops_beside(void **state)
 {
 	struct target c = start(idle, NULL);
@@ -406,9 +406,9 @@ static void threads_come_and_go(void **state)
 }
 
 /*
- * A read from a disk still writes to the pages that it has pinned before they were protected, and
- * nothing tells. So the barrier waits for the threads. Here a vfork is in place of a slow disk: the
- * same uninterruptible sleep.
+ * A read from a disk still writes to pages that it pinned before they were protected, and nothing
+ * shows that. So the barrier waits for the threads. Here a vfork stands in for a slow disk: it has
+ * the same uninterruptible sleep.
  */
 static void *in_vfork(void *arg)
 {
