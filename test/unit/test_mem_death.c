@@ -24,7 +24,7 @@ static void killed_at(const char *at)
 	end(&s);
 }
 
-/* Killed when a unit reaches a state, at several moments; its successor, too. */
+/* The pager is killed when a unit reaches a state, at several moments. */
 static void killed_in_state(void **state)
 {
 	static const char *const at[] = { "1@20", "2@40", "3@30", "4@50", "5@3", "5@90",
@@ -34,8 +34,8 @@ static void killed_in_state(void **state)
 		killed_at(at[i]);
 }
 
-/* Killed when a fork was read, when the child has its table, and when it has its slot. @lost:
- * children that may be lost. */
+/* The pager is killed when it has read the event of a fork, when the child has its table, or when it has its
+ * slot. @lost: how many children may be killed with it. */
 static void killed_in_a_fork_at(const char *at, unsigned int lost)
 {
 	struct scene s;
@@ -107,7 +107,8 @@ static void killed_beside_forks(void **state)
 	print_message("%u kills\n", nr);
 }
 
-/* Killed when removals by us or by the program were read and not noted, or only half of one was. */
+/* The pager is killed after it has read the event of a removal, by the program or by itself, and before it
+ * has noted all of it. */
 static void killed_in_an_event(void **state)
 {
 	static const char *const at[] = { "23@1",  "23@9",   "23@40", "23@90", "24@1", "24@30",
@@ -161,7 +162,7 @@ static void killed_moving(void **state)
 		assert_true(dies(&s));
 		next_pager(&s, NULL, NULL);
 		assert_true(moves(&s, 2000));
-		/* an emulated machine may not have cleaned by then */
+		/* on a slow (emulated) machine the cleaning takes longer */
 		for (int k = 0; s.shelves.s->cleaned <= 2 && k < 100; k++)
 			assert_true(moves(&s, 1000));
 		assert_true(s.shelves.s->cleaned > 2);

@@ -109,7 +109,8 @@ void pages_got_zone(struct zns_pages *ps, const struct zns_zone_slot *slot, uint
 void pages_named(struct zns_pages *ps, const uint32_t *zones, size_t nr); /* and no others */
 void pages_close_zone(struct zns_pages *ps, uint32_t zone); /* no lane writes it any more */
 void pages_written(struct zns_pages *ps, uint32_t zone, uint32_t units);
-uint32_t pages_pin(struct zns_pages *ps, uint32_t zone, uint32_t unit, int *ret); /* its group */
+/* returns the zone's group */
+uint32_t pages_pin(struct zns_pages *ps, uint32_t zone, uint32_t unit, int *ret);
 void pages_unpin(struct zns_pages *ps, uint32_t zone);
 /* Takes up to @max zones that nothing counts in; pages_gave_back() must follow. */
 uint32_t pages_take_free(struct zns_pages *ps, uint32_t *zones, uint32_t max);

@@ -10,7 +10,7 @@
 
 struct context {
 	char name[ZNS_NAME_MAX + 1]; /* "": it has not sent MK_BEGIN yet */
-	uint32_t tenant; /* as a number */
+	uint32_t tenant; /* a number that stands for its tenant */
 	int sk; /* connection to its pager; -1: closed */
 	int pidfd; /* of its pager; -1: no pager runs */
 	pid_t pid; /* PID of its pager */
