@@ -15,7 +15,7 @@
 #define LOG_PREFIX "zns: "
 
 static int awake = -1; /* a request that ends with its descriptor */
-static unsigned long long until_us; /* 0: it has no end */
+static unsigned long long until_us; /* 0: until zns_cpus_may_sleep() is called */
 
 void zns_cpus_awake(unsigned int ms)
 {

@@ -12,7 +12,8 @@ extern bool zns_live_durable; /* --zns-live=durable: the tasks run on after the 
 extern bool zns_scripts; /* scripts of --action-script run */
 extern bool zns_record_off; /* --zns-record=off */
 extern unsigned long long zns_memory; /* --zns-memory: bytes; 0: not given */
-#define ZNS_MEMORY_DAEMON ",daemon" /* suffix of its value: for the daemon that a restore starts */
+#define ZNS_MEMORY_DAEMON \
+	",daemon" /* a restore adds this to the value for the lazy-pages daemon that it starts */
 extern bool zns_memory_daemon;
 extern unsigned int zns_record_s; /* --zns-record: for how many seconds */
 extern bool zns_opts_timeout; /* --timeout was given on the command line (it has a default) */

@@ -13,7 +13,7 @@
 extern int zns_tee_begin(void); /* opens DIR; returns 0 if $ZNS_TEE is not set */
 extern int zns_tee_memfd(const char *name, int fd); /* a whole image */
 extern int zns_tee_mem(const char *name, pid_t pid, void *base, unsigned long len); /* appends */
-extern int zns_tee_pages(const char *name); /* makes it, empty */
+extern int zns_tee_pages(const char *name); /* creates the file, empty */
 /* @fd: the stream's target. Returns the descriptor to write to instead: @fd itself without
  * $ZNS_TEE, or -1. */
 extern int zns_tee_stream(const char *name, int fd);

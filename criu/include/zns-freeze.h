@@ -40,8 +40,8 @@ bool zns_no_tables(bool ipv6);
 /* zns-tmpfs.c */
 
 /*
- * Writes the archive of the tmpfs at the directory @dir into @out, as tar would. 1: it has
- * something in it that is left to tar. -1: an error, printed.
+ * Writes the archive of the tmpfs at the directory @dir into @out, as tar would. Returns 1 if the
+ * tmpfs has something that only tar can archive, -1 after an error, which it has printed.
  */
 int zns_tmpfs_archive(int dir, int out, pid_t userns_pid);
 /*

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A part of uffd.c: what the lazy-pages daemon has not filled yet, for zns_extend_give(). No
- * request is under way, and no event was read that its lists do not know.
+ * Included by uffd.c: collects, for zns_extend_give(), the pages that the lazy-pages daemon has not
+ * filled yet. It is called when no request is under way, and the daemon's lists have followed every
+ * event that it has read.
  */
 #include "zns-extend.h"
 

@@ -2,9 +2,10 @@
 #ifndef __CR_ZNS_GUARD_H__
 #define __CR_ZNS_GUARD_H__
 /*
- * Refuses tasks that CRIU would dump without their memory, wait for without end, dump though no
- * restore can make them, or find undumpable when memory has been copied; whether images go to zones
- * or not. Each returns 0, or -1 with one line.
+ * Refuses tasks with which CRIU would go wrong, whether images go to zones or not: it would leave out
+ * memory of theirs, wait for them for ever, write images that no restore can use, or notice only
+ * after copying memory that they cannot be dumped. Each function returns 0, or -1 after printing one
+ * line.
  */
 #include <stdbool.h>
 #include <sys/types.h>
@@ -16,7 +17,7 @@
 /* Called before any task is frozen: checks the processes of the tree. It may wait some seconds for
  * one in vfork(). */
 extern int zns_guard_tasks(pid_t root);
-/* Then what they have. A pager's rings in them are closed by then. */
+/* Called later: checks what the processes have open. A pager's rings in them are closed by then. */
 extern int zns_guard_tree(pid_t root, bool pre_dump);
 /* Called before a thread is stopped. */
 extern int zns_guard_thread(pid_t pid, pid_t tid);

@@ -142,12 +142,12 @@ extern int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned lon
 extern bool zns_lazy_lacks(void);
 extern void zns_lazy_again(int uffd, unsigned long start, unsigned long end);
 extern bool zns_lazy_gone(void);
-/* As read(): the next event of @pr's task. Until done() is called nothing is copied into tasks, or
- * only what is read for a fault. */
+/* As read(): the next event of @pr's task. Until zns_uffd_done() is called nothing is copied into the
+ * tasks, except what is read for a fault. */
 extern ssize_t zns_uffd_read(int uffd, struct uffd_msg *msg, struct page_read *pr);
 extern void zns_uffd_done(void);
-/* What is to come before all else. open: @pr's process has come. first: a range of its image that
- * was not asked for yet. first_to: it is dealt with up to there. */
+/* The pages that are read first. open: the process of @pr has connected. first: gives the next of its
+ * ranges that nobody has asked for. first_to: that range is done up to @to. */
 extern int zns_lazy_open(struct page_read *pr);
 extern bool zns_lazy_first(struct page_read *pr, unsigned long *start, unsigned long *end);
 extern void zns_lazy_first_to(struct page_read *pr, unsigned long to);

@@ -141,7 +141,7 @@ class Bench:
         self.ctl('memory', 'limit', f'pid-{child.pid}', '--dram', f'{self.args.mib // 2}M')
         found = {}
         for rate in self.args.stand:
-            self.ask(child, f'stand {rate} 2')      # to its pace
+            self.ask(child, f'stand {rate} 2')      # a first run, until it writes at this rate
             before = self.status(child.pid)
             away, of, longest, _ = map(int, self.ask(child, f'stand {rate} {self.args.seconds}'))
             now = self.status(child.pid)

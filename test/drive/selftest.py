@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The modelled drives, asked against got, over NBD and without a guest.
+"""Do the modelled drives have the speeds that they were given? Over NBD, without a guest.
 
-A drive must never be faster than its model: that is asserted. It may be slower by what the machine
-took, and that is measured: of each request, how much longer it took than the model says. By more
-than the sum of these it must not be slower. Bytes, counters and the FTL's map are asserted.
+A drive must never be faster than its model: that is asserted. It may be slower, since the machine
+takes time too. For each request this measures how much longer it took than the model says; the drive
+must not be slower by more than the sum of these. Bytes, counters and the FTL's map are asserted.
 
   selftest.py PLUGIN.so [--report FILE.json]
 """

@@ -73,7 +73,7 @@ def file_under_dump(scene):
 
 @case
 def file_cut_while_writing(scene):
-    """Halved, or deleted, when half of the pages are written."""
+    """The emulator's file is halved, or deleted, in the middle of a dump: the dump fails and the task runs on."""
     scene = scene(size=64)
     scene.device.needs_emulator('needs the file of the emulator')
     dev = scene.device.path

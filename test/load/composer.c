@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A plain image directory as the checkpoint that a live dump would have made of it: the pages of
- * all tasks in rounds, many of them several times, each round one image, and the pages images
- * composed of them. What a later round superseded has other bytes than the directory. One line of
- * JSON; exit code 0: committed; 1: not; 2: wrong usage.
+ * Turns a plain image directory into the checkpoint that a live dump would have made: writes the
+ * pages of all tasks in rounds, many of them several times, one image for each round, and composes
+ * the pages images of these. An earlier copy of a page gets wrong bytes, so that one which is read by
+ * mistake is noticed. Prints one line of JSON; exit code 0: committed; 1: not; 2: wrong usage.
  */
 #include <dirent.h>
 #include <fcntl.h>

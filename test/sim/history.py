@@ -81,9 +81,10 @@ def best(acts, memory):
 
 class Record:
     """
-    What a pager can keep: it hears of faults alone, and of nothing that it has fetched. So of what it would fetch it leaves out
-    1 / @each, others each time; what is left out and not missed leaves the record. Units of which it heard in one activation are
-    fetched while @gates[0] of those left out are missed, units of which it heard again while @gates[1] are.
+    What a pager can record. It hears only of faults, so it cannot tell whether a unit that it fetched was used. Therefore it
+    leaves out a sample, 1 / @each of what it would fetch, each time a different one. A unit that was left out and not missed is
+    removed from the record. The share of the sample that was missed decides what is fetched: units with a fault in one activation
+    if the share is at least @gates[0], units with faults in more than one if it is at least @gates[1].
     """
 
     def __init__(self, gates=(0, 0), each=16):

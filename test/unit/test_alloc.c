@@ -224,7 +224,7 @@ static void apart(void **state)
 	assert_int_equal(n, 7);
 	for (i = 0; i < n; i++)
 		assert_int_not_equal(out[i], meta);
-	/* Eight groups: one fewer, so that a channel is left. */
+	/* Eight groups are asked for: all but one are used, which is left for the metadata. */
 	assert_int_equal(zns_alloc_apart(g, order, found, 8, out, &n, &meta), ZNS_APART_DIE);
 	assert_int_equal(n, 7);
 

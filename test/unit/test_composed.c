@@ -631,7 +631,7 @@ static void lies(void **state)
 	assert_fails(judge(&a), -EBADMSG, "segments cover 0 of 20480 bytes");
 }
 
-/* Runs as bytes: the size is what they add up to, if they add up. */
+/* Encoded runs are accepted only if they are inside their parts and add up to the size given. */
 static void lying_runs(void **state)
 {
 	static const struct {
@@ -651,8 +651,8 @@ static void lying_runs(void **state)
 		R("\x01\x00\x01", 1, false), /* page -1 */
 		R("\x01\x00\x00\x01\x00\x03", 2, false), /* 1 - 2 */
 		R("\x01\x00\x00\x01\x00\x01", 2, true), /* 1 - 1 */
-		R("\x01\x02\x00", 1, false), /* of the third of two */
-		R("\x01\x80\x02\x00", 1, false), /* of the 257th */
+		R("\x01\x02\x00", 1, false), /* the third part: there are two */
+		R("\x01\x80\x02\x00", 1, false), /* the 257th part */
 		R("\x01\x80\x80\x80\x80\x10\x00", 1, false), /* of the 2^32nd */
 		R("\x00\x00\x00", 0, false),
 		R("\x00\x00\x00\x01\x00\x00", 1, false),

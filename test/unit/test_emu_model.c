@@ -358,7 +358,8 @@ static void flushes(void **state)
 /* ---- other shapes
  * ---------------------------------------------------------------------------------- */
 
-/* All four dies and both channels as one: a unit takes a quarter and a half. */
+/* Each unit is spread over all four dies and both channels: it takes a quarter of a die's time, and half
+ * of a channel's. */
 static void shared_map(void **state)
 {
 	struct zns_emu_params p = timed();

@@ -36,9 +36,9 @@ struct churn {
 	struct live *v;
 	double worst, sum;
 	uint32_t refused;
-	/* bytes that this process wrote before the churn, and for dumps that were refused in the
-	 * end; and those of the brokers */
-	uint64_t ours_before, in_vain, broker, earlier_brokers;
+	uint64_t ours_before; /* bytes that this process wrote before the churn */
+	uint64_t in_vain; /* bytes that it wrote for dumps that were refused in the end */
+	uint64_t broker, earlier_brokers; /* bytes that this broker wrote, and those before it */
 	uint32_t broker_pid;
 };
 

@@ -262,7 +262,8 @@ static void removed_after_a_crash(void **state)
 	zns_broker_close(&b);
 }
 
-/* A broker that leaves writes over what waits for readers: the next one does not know of it. */
+/* A broker that ends overwrites the footers that still wait for readers: its successor would not know
+ * of them. */
 static void removed_and_left(struct fx *f, bool asked)
 {
 	struct pollfd p = { .events = POLLIN };

@@ -266,7 +266,8 @@ static void refused(void **state)
 	unlink(dev_path);
 }
 
-/* What blkid knows is named, and destroyed only if that is said. */
+/* A file with a foreign signature that blkid knows: `create` names it, and overwrites the file only with
+ * --force. */
 static void foreign(void **state)
 {
 	struct zns_emu_params p = shape(MIB(64));

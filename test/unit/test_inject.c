@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * System calls in a process whose code is changed under them, as another process that has its
- * memory could do: the call that is made is the one that was asked for, and past the filter goes
- * no other one.
+ * System calls that we make in a process while its code is changed, as another process with the same
+ * memory could do: only the call that was asked for is made, and no other call evades the seccomp
+ * filter.
  */
 #include <elf.h>
 #include <errno.h>

@@ -480,7 +480,7 @@ static void check_limits(void **state)
 			a.img[1].piece_csums = a.csums;
 			a.img[1].n_piece_csums = 1;
 			break;
-		/* the same in version 2: of none, of some, of all, of one too many */
+		/* version 2: checksums of pieces, for none of them, some, all, and one too many */
 		case 47:
 			pieces(&a, ZNS_PIECE, 0);
 			expect = 0;

@@ -122,7 +122,7 @@ static void holding(const char *root, void (*hold)(struct play *s, const char *d
 		play_end(&s);
 		skip();
 	}
-	/* a program that cannot be stopped is refused in one line, and nothing hangs */
+	/* an attach to a program that cannot be stopped is refused with an error, and does not hang */
 	if (root) {
 		hold(&s, dir, true);
 		assert_int_equal(zns_mem_new("late", MIB(1), &s.store, &late, &s.err), 0);

@@ -370,8 +370,8 @@ static uint64_t activation(struct scene *s, ZnsPb__MemoryStatus *st)
 	return st->read_units - before;
 }
 
-/* Three activations, the first of which nobody knew. True: the others had less than half of the
- * faults that they have without prediction. */
+/* Runs three activations with prediction and three without. The first one has nothing to predict from.
+ * Returns true if prediction spared more than half of the faults in both others. */
 static bool predicted(void)
 {
 	uint64_t faults[2][3];
@@ -393,7 +393,7 @@ static bool predicted(void)
 		assert_int_equal(st.prefetch_used > 0, !off); /* by chains */
 		end(&s);
 	}
-	/* a few were in memory still when it began anew */
+	/* not all: a few units were still in memory when the activation began */
 	assert_true(faults[1][1] >= UNITS * 3 / 4 && faults[1][2] >= UNITS * 3 / 4);
 	return faults[0][1] * 2 < faults[1][1] && faults[0][2] * 2 < faults[1][2];
 }

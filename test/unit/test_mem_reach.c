@@ -382,7 +382,8 @@ static void keeps_from(struct talk *t)
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 		if (more != mem)
 			t->wrong++;
-		for (size_t i = 0; i < 2 * MANY; i += i < MANY ? 2 : 1) /* others stay holes */
+		for (size_t i = 0; i < 2 * MANY;
+		     i += i < MANY ? 2 : 1) /* every other page stays a hole */
 			page_write((uint64_t *)(mem + i * PAGE), (uint32_t)i, 2);
 		t->pid = getpid();
 		reach(t, 2);

@@ -92,7 +92,7 @@ static void groups_are_taken(void **state)
 	ZnsPb__DumpBegin d;
 	struct grant g;
 
-	begin_memory(&q, &m, ia, 100); /* half of the groups at most */
+	begin_memory(&q, &m, ia, 100); /* it gets at most half of the groups */
 	r = ask(&a, &q);
 	assert_int_equal(r->memory->n_groups, DIES / 2);
 	for (size_t i = 0; i < r->memory->n_groups; i++)
@@ -267,7 +267,7 @@ static int put_says(struct zns_pages *ps, struct batch *b, const char *part)
 	if (ret && part && !strstr(err.msg, part))
 		fail_msg("not \"%s\": %s", part, err.msg);
 	for (uint32_t i = 0; ret && i < b->n; i++)
-		assert_int_equal(b->refs[i].place, 0); /* none is kept */
+		assert_int_equal(b->refs[i].place, 0); /* no unit is kept */
 	return ret;
 }
 

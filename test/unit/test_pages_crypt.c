@@ -40,8 +40,8 @@ static int put_and_drop(struct zns_pages *ps, struct batch *b, struct zns_err *e
 	return ret;
 }
 
-/* A context that began in clear writes nothing more once anybody asks for encryption; what it has
- * there it can read, and no other one begins in clear. */
+/* A context that began without encryption writes nothing more once anybody demands encryption, but it can
+ * read what it has written. */
 static void asked_later(void **state)
 {
 	struct fx *f = *state;
@@ -233,7 +233,7 @@ static void changed_on_device(void **state)
 	assert_int_equal(zns_pages_get_as_is(ps, a->refs[3], raw, NULL), 0);
 	spoil(f, ps, &a->refs[2], 0, raw, U);
 	assert_int_equal(zns_pages_get(ps, a->refs[2], buf, NULL), -EBADMSG);
-	/* with its hash, too: the tag is what counts */
+	/* also with the hash of the unit that is there now: the encryption's tag does not fit */
 	r = a->refs[2];
 	r.hash = a->refs[3].hash;
 	assert_int_equal(zns_pages_get_as_is(ps, r, buf, NULL), 0);

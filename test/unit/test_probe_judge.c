@@ -243,7 +243,8 @@ static void verify(void **state)
 	zns_dev_close(&v->dev);
 }
 
-/* Of sixteen groups one is two dies, or two are one: found whichever zones are picked. */
+/* One of the map's groups is really two dies, or two of them are one die: that is found, whichever
+ * zones are picked. */
 static void verify_finds_one(void **state)
 {
 	for (uint32_t seed = 1; seed <= 6; seed++) {

@@ -11,9 +11,9 @@
 
 #define UNIT KIB(192)
 #define C UINT64_C(10000) /* a command's latency */
-#define PROG UINT64_C(1875000) /* a unit at 100 MiB/s */
-#define PAGE UINT64_C(39062) /* 16 KiB sensed at 400 MiB/s */
-#define X UINT64_C(234375) /* a unit over a channel of 800 MiB/s */
+#define PROG UINT64_C(1875000) /* time to write a unit at 100 MiB/s */
+#define PAGE UINT64_C(39062) /* time to sense 16 KiB at 400 MiB/s */
+#define X UINT64_C(234375) /* time of a unit on a channel of 800 MiB/s */
 
 static struct zns_dev *make_timed(void)
 {

@@ -536,7 +536,8 @@ static void fault_beside_fill(size_t len)
 		len / KIB(1), cap, rate, (double)worst / 1e6);
 	assert_true(rate <= 1.02 * cap && rate >= 0.98 * cap);
 	check_even(&r.v, cap, 100000000);
-	/* what its own bytes cost, and less than one take of the fill, which is 5 ms */
+	/* The fill takes tokens for 5 ms at once. A fault waits for less than that, besides the time
+	 * that its own bytes cost. */
 	assert_true(worst < len * 1000000000 / MIB(cap) + 3000000);
 	zns_reader_free(rd);
 	rig_drop(&r);

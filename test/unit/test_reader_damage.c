@@ -27,7 +27,7 @@ static void check_damage(uint32_t n, uint64_t k)
 				 (unsigned long long)b);
 	zns_reader_stats(rd, &bytes, &us);
 	assert_true(bytes <= im[n].len - len); /* what was whole was delivered before */
-	/* one page of it alone, again and again; its neighbours are whole */
+	/* a single byte of the damaged unit cannot be read; the bytes next to the unit can */
 	assert_fails(zns_rimage_read(i, from, got, 1, &err), -EBADMSG, "is damaged");
 	assert_fails(zns_rimage_read(i, from + len - 1, got, 1, &err), -EBADMSG, "is damaged");
 	assert_int_equal(got[0], k ? got[0] : 0xaa);

@@ -426,7 +426,7 @@ static struct zns_task covered(void)
 	if (task.uffd < 0 || ioctl(task.uffd, UFFDIO_API, &api))
 		skip();
 	area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	area[7 * 4096] = 1; /* the task's own */
+	area[7 * 4096] = 1; /* a page that the task has written itself */
 	r.range = (struct uffdio_range){ (uintptr_t)area, PAGES * 4096 };
 	assert_return_code(ioctl(task.uffd, UFFDIO_REGISTER, &r), errno);
 	return task;

@@ -204,7 +204,7 @@ static void held_by_all(void **state)
 	memcpy(drive.reg[1].host, drive.host[1], 16);
 	drive.reg[drive.nr++].key = 99;
 	assert_int_equal(zns_resv_take(&c, false, NULL, NULL), -EBUSY);
-	OK(zns_resv_take(&b, false, NULL, NULL)); /* one of them */
+	OK(zns_resv_take(&b, false, NULL, NULL)); /* it is among those that hold it */
 	assert_false(b.fresh);
 	OK(zns_resv_leave(&b, NULL));
 	assert_int_equal(drive.nr, 2);

@@ -632,7 +632,7 @@ static void note(void **state)
 	docker_container_fini(&c);
 }
 
-/* What `docker suspend --all` leaves to the engine is stopped by its signal, once. */
+/* A container that `docker suspend --all` leaves to the engine gets its stop signal, and only once. */
 static void by_signal(void **state)
 {
 	read_container(SUSPEND ",\"zns.stop-order\":\"7\"", RAN);

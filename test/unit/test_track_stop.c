@@ -453,7 +453,7 @@ static void *word_later(void *arg)
 	return NULL;
 }
 
-/* One of its threads. */
+/* A thread of @pid that is in uninterruptible sleep; 0: none. */
 static pid_t in_uninterruptible_sleep(pid_t pid)
 {
 	char path[64];

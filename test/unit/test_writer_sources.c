@@ -81,7 +81,7 @@ static void task_with_area(struct task *t, void (*fn)(char))
 	assert_ptr_not_equal(area, MAP_FAILED);
 	fill(area, 0, PAGES * 4096, 9);
 	task_start(t, fn);
-	memset(area, 0xee, PAGES * 4096); /* ours is another copy now */
+	memset(area, 0xee, PAGES * 4096); /* the task keeps its own copy of the old bytes */
 }
 
 /* Give the iovecs to the image in messages of at most @batch; expect what they held. */

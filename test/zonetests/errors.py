@@ -348,7 +348,7 @@ def kill_task(scene):
 
 @case
 def kill_helper(scene):
-    """kill -9 of the helper in the middle."""
+    """The helper is killed (-9) while a dump writes: the dump fails, the task runs on."""
     scene = scene(size=64)
     started = scene.start_dump(qos='100', stop_after=20)
     scene.until_writing()

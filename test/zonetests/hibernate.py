@@ -174,7 +174,7 @@ def record(stage, args):
     counts is what the wake itself brings back."""
     stage = stage()
     program = Idler(stage, 64)
-    touched = 64 * 16 * 30 // 100   # units
+    touched = 64 * 16 * 30 // 100   # in units: 30 % of the memory
 
     def activation():
         """Returns (units that the wake brought back, faults after it)."""

@@ -14,7 +14,7 @@
 
 #define BUF ((char *)0x100000000ul) /* first of all that is copied */
 #define LEN (16 * ZT_PAGE)
-#define CONTENT 0x5a /* of the file */
+#define CONTENT 0x5a /* each byte of the file */
 
 static aio_context_t ring;
 static pthread_t reader;

@@ -26,9 +26,9 @@ static bool one_thread(void)
 }
 
 /*
- * Moves us into the root group of one hierarchy. The kernel lets nobody fork while it moves a
- * process, and waits 5 to 17 ms until nobody does. It needs none of that for a thread that moves
- * itself. In version 2 threads cannot be moved so far.
+ * Moves us into the root group of one hierarchy. To move a process the kernel stops all forks of the
+ * machine, and waits 5 to 17 ms for those that have begun. A thread that moves itself needs neither,
+ * but version 2 moves only whole processes to there.
  */
 static bool enter_root(const char *mountpoint, bool v2)
 {

@@ -42,8 +42,8 @@ static char **clean_env(const struct zns_daemon *d)
 	return env;
 }
 
-/* A process of cgroup version 2 is moved in milliseconds, in which nobody can fork. One that is
- * born in its group is not moved. */
+/* Makes the child in its cgroup of version 2. Moving it there later would take milliseconds in which no
+ * process of the machine can fork. */
 static pid_t fork_into(int cgroup)
 {
 	struct clone_args a = { .flags = CLONE_INTO_CGROUP,

@@ -179,8 +179,8 @@ static int write_temp(int at, const char *base, const void *data, size_t len, un
 	return ret;
 }
 
-/* Nobody knows whether the new file is durable: the name gets back the contents of @old, a
- * descriptor of the file that had it, or goes. */
+/* The new file may not be durable. Gives its name the contents of @old again, a descriptor of the file
+ * that had the name before; if there was none, removes the name. */
 static void put_back(int at, const char *base, int old, unsigned mode)
 {
 	cleanup_free uint8_t *data = NULL;

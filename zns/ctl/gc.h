@@ -10,11 +10,13 @@
 
 enum gc_life { GC_NEEDED, GC_GONE, GC_UNKNOWN };
 
-/* Does a sweep ever decide about it? Not if its kind is "criu", "import", or an unknown one. */
+/* May a sweep remove @c? Not if its kind is "criu", "import", or an unknown one. */
 bool gc_swept(const ZnsPb__Checkpoint *c);
-/* Of one that is swept. @why: one line for the user. Never removes anything. */
+/* Is @c still needed, by what it was made for? Only for a @c of which gc_swept() is true. @why: one
+ * line for the user. Never removes anything. */
 enum gc_life gc_life(const ZnsPb__Checkpoint *c, char *why, size_t len);
-/* From now on a program that is asked and gives no answer in this time is killed: it is unknown. */
+/* From now on a gc.d program that gives no answer in this time is killed; the answer is then
+ * GC_UNKNOWN. */
 void gc_life_within(int ms);
 /* From now on no gc.d program is asked: what only it could tell is unknown. */
 void gc_life_without_programs(void);

@@ -188,8 +188,8 @@ static int write_entries(struct resize *r, uint32_t first, struct zns_err *err)
 		     emu_sync(e, err);
 }
 
-/* The new zones are empty in all tables. Who has the store open writes their entries as the mirror
- * has them, so nobody may do that in between. */
+/* The new zones are empty in all tables. Other users of the store write entries as the
+ * mirror has them, so they are locked out until the mirror has the new ones. */
 static int add_zones(struct resize *r, struct zns_err *err)
 {
 	struct emu *e = r->e;

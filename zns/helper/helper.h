@@ -91,9 +91,10 @@ void charge_end(struct helper *h);
 void beat_start(void); /* beat.c: from now on the helper tells criu that it lives */
 
 /*
- * awake.c: idle CPUs do not sleep from begin to end, for 10 s at most; nothing if this process may
- * not ask for that. The tasks of a restore, criu and the helper wake each other many times. timeout:
- * how long the helper's loop may wait, in ms; -1: for ever. It ends what has lasted its time.
+ * awake.c: from awake_begin() to awake_end(), for 10 s at most, idle CPUs do not sleep: the tasks of
+ * a restore, criu and the helper wake each other many times. Does nothing if this process may not
+ * ask the kernel for that. awake_timeout(): how long the helper's loop may wait, in ms; -1: for
+ * ever. After the 10 s it lets the CPUs sleep.
  */
 void awake_begin(uint64_t now_ns); /* CLOCK_MONOTONIC */
 int awake_timeout(uint64_t now_ns);

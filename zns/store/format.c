@@ -5,8 +5,8 @@
 
 /*
  * Refuse a device that has no catalogue and is not empty: it holds foreign data, or the checkpoints
- * of a store that has lost its catalogue. Metadata zones that begin as ours do are what an
- * interrupted format left; it had reset all else.
+ * of a store that has lost its catalogue. Metadata zones with our log are no reason: a format that was
+ * interrupted left them, and it had reset all other zones before.
  */
 static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta,
 			  struct zns_err *err)

@@ -42,7 +42,8 @@ static int check_checkpoint(const void *m, const struct zns_limits *l, int code,
 
 	if (!c->manifest)
 		return zns_fail(err, code, "checkpoint without a manifest");
-	/* Groups of a record may be those of an earlier profile: they only inform. */
+	/* A record that is read may name groups of an earlier profile, with higher numbers. That is
+	 * no damage: nothing is looked up by them. */
 	if (code == -EBADMSG)
 		lim.nr_groups = lim.nr_zones;
 	return zns_check_checkpoint(c, &lim, code, err);

@@ -11,7 +11,7 @@ struct zns_salvage {
 	/* keys of checkpoints whose own record may be lost; the newest comes last */
 	ZnsPb__KeyLine **keys;
 	size_t nr_keys;
-	ZnsPb__Mark **marks; /* likewise, in their order */
+	ZnsPb__Mark **marks; /* marks of such checkpoints, in the order of the log */
 	size_t nr_marks;
 };
 

@@ -345,7 +345,7 @@ static int search(struct walk *w, uint32_t zone, struct zns_err *err)
 
 		if (ret)
 			return ret < 0 ? ret : 0;
-		if (z->stuck) { /* continue below it */
+		if (z->stuck) { /* unreadable: continue below it */
 			z->stuck = false;
 			w->out->unreadable++;
 		}

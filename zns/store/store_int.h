@@ -9,7 +9,7 @@
 
 /* for names of containers and images, and for who removed a checkpoint */
 #define ZNS_NAME_LEN_MAX 255
-#define ZNS_RECORD_MAX MIB(16) /* one log record: a longer claim is damage */
+#define ZNS_RECORD_MAX MIB(16) /* of a log record; a header that says more is damaged */
 #define ZNS_LOG_BUF KIB(256)
 
 /* frame.c: the frame's size according to its header; 0 if there is no good header. */

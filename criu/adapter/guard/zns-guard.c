@@ -153,7 +153,8 @@ static int name_lazy_pages(char *out, size_t len)
 	return nr;
 }
 
-/* uw alone, write protection, means that all pages stay. */
+/* Does a userfaultfd provide missing pages of the area? Flags um and ui say so; uw is write protection,
+ * with which no page is missing. */
 static bool is_filled_by_another(const char *flags)
 {
 	const char *s = flags;

@@ -201,7 +201,7 @@ def run(args):
     args.place = Path(tempfile.mkdtemp(prefix=f'zns-density-{os.getpid()}-', dir=args.tmp))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        if not args.rate:       # for a machine with sufficient memory
+        if not args.rate:       # no rate given: one that a machine with ample memory can serve
             ample = Ladder(args, 0, 'ample')
             try:
                 ample.begin()

@@ -5,13 +5,16 @@
  *
  *   zns_device=DEV     emu:PATH, /dev/nvmeXnY or /dev/ngXnY
  *   zns_zones=LIST     zones to use, "3,5,8-11", in this order
- *   zns_groups=LIST    instead: all zones of these groups, by the profile on the device, turn and
- * turn about: the first zone of each, the second of each … zns_width=N        stripe over N zones
- * at a time (1: one zone after the other) zns_unit=BYTES     of which one zone takes so many before
- * the next one's turn (512 KiB) zns_reset=0|1      reset the zones at the end (0) zns_start=NS
- * begin at this CLOCK_MONOTONIC zns_log=FILE       one line per I/O: issued and done, r or w,
- * bytes, zone, offset. Times are CLOCK_MONOTONIC in ns, that of `done` what the timing model says,
- * not when this process noticed it
+ *   zns_groups=LIST    instead: all zones of these groups (as the profile on the device has them):
+ *                      the first zone of each, then the second of each, and so on
+ *   zns_width=N        stripe over N zones at a time (1: one zone after the other)
+ *   zns_unit=BYTES     so much is written to a zone of the stripe before the next one (512 KiB)
+ *   zns_reset=0|1      reset the zones at the end (0)
+ *   zns_start=NS       begin at this CLOCK_MONOTONIC
+ *   zns_log=FILE       one line per I/O: issued and done, r or w, bytes, zone, offset
+ *
+ * Times are CLOCK_MONOTONIC in ns. `done` is when the timing model says the I/O ended, not when this
+ * process noticed it.
  *
  * The job's file is the zones in their order: give filesize= to use less, rw=write, read or
  * randread. Where a write begins a zone that is not empty, the zone is reset first, so a time_based

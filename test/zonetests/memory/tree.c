@@ -34,7 +34,7 @@ static void on_signal(int sig)
 		swap = 1;
 }
 
-/* The first half is as the root made it. */
+/* Value of word @nr. The first half of the words were written by the root process, the others by us. */
 static uint64_t word(uint32_t nr)
 {
 	return (nr < pages / 2 ? 0 : me) << 40 | ((uint64_t)nr + 1) * 0x9E3779B1u;

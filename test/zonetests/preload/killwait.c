@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Preloaded: right before the Nth wait4() process PID is killed, and all of its threads are on their
- * way out (KILL_WAIT="N PID"; 0: our child that is the first process of a PID namespace). A wait that
- * is repeated because it found nothing is one wait.
+ * A library to preload, with KILL_WAIT="N PID": kills process PID right before the Nth wait4(), and
+ * lets wait4() begin only when all threads of PID are ending. PID 0: our child that is the first
+ * process of a PID namespace. A wait that is repeated because it found nothing counts once.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -65,8 +65,8 @@ int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out
 	return 0;
 }
 
-/* What nobody here has named may come from anybody, and no rule removes it. So it is built on nothing
- * that a rule counts: that would stay as well. */
+/* A checkpoint whose container nobody here has named may come from anybody, and no rule removes it. Its
+ * parent could not be removed either, so the parent must not be one that rules count. */
 int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k;

@@ -26,7 +26,7 @@ static void __attribute__((noreturn)) run_gc(char *const argv[], pid_t broker)
 	sigset_t none;
 
 	sigemptyset(&none);
-	for (int s = 1; s < NSIG; s++) /* what we ignore is not for it */
+	for (int s = 1; s < NSIG; s++) /* it must not ignore the signals that we ignore */
 		signal(s, SIG_DFL);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker || in < 0 || out < 0 ||
 	    dup2(in, 0) < 0 || dup2(out, 1) < 0 || sigprocmask(SIG_SETMASK, &none, NULL))

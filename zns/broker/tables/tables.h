@@ -289,7 +289,7 @@ void znsd_say(int priority, const struct lease *l, const char *fmt, ...)
 #define znsd_warn(...) znsd_say(LOG_WARNING, NULL, __VA_ARGS__)
 
 /* util.c */
-/* zeroed; if memory runs out the broker exits, and the next one recovers */
+/* Returns zeroed memory. If there is none the broker exits, and the next one recovers. */
 void *znsd_alloc(size_t len);
 char *znsd_strdup(const char *s);
 void znsd_enough(int ret); /* ends the broker if @ret is -ENOMEM */
@@ -298,7 +298,7 @@ void znsd_enough(int ret); /* ends the broker if @ret is -ENOMEM */
 
 /* setup.c: zones and groups, from the device's report and the store's profile */
 int tables_init(struct znsd *d, struct zns_err *err);
-/* The device has more zones than before, or fewer, of which nobody has any. */
+/* The device has more zones than before, or fewer: nobody uses the zones that are gone. */
 int tables_follow(struct znsd *d, struct zns_err *err);
 void tables_fini(struct znsd *d);
 

@@ -46,7 +46,7 @@ static ZnsPb__Checkpoint *bare_record(const ZnsPb__Checkpoint *from, struct zns_
 	return (ZnsPb__Checkpoint *)zns_pb_copy(&c.base, err);
 }
 
-/* Of its images, as they stand in units. */
+/* Size of all images of @m, as they are stored. */
 static uint64_t bytes_of(const ZnsPb__Manifest *m)
 {
 	uint64_t sum = 0;

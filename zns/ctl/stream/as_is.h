@@ -7,7 +7,7 @@
 #include "../lib/ctl.h"
 #include "zns/save.h"
 
-/* One that is read: for zns_reader_image of its chain. */
+/* A checkpoint that is open for reading. */
 struct as_is {
 	struct zns_session s;
 	ZnsPb__Response *answer;
@@ -38,8 +38,8 @@ int as_is_there(const ZnsPb__Response *target, const char *path, const ZnsPb__Ch
  * transfer of the others goes on. */
 bool as_is_goes_on(int ret);
 
-/* Would a sweep remove it soon, as what was made for something that is gone? Then it is pinned: it
- * was brought by hand, and that thing did not end after it came. */
+/* Would a sweep soon remove @c, because what it was made for does not exist here? Then it is pinned:
+ * somebody brought it by hand, so it is wanted. */
 bool as_is_orphan(const ZnsPb__Checkpoint *c);
 
 /* Pins the checkpoint. It is not an error if the checkpoint is gone. */

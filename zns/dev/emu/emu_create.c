@@ -159,7 +159,8 @@ static int no_room(const struct target *t, uint64_t need, uint64_t have, struct 
 			zns_format_size(have, b, sizeof(b)));
 }
 
-/* Of a store on a disk. Its tables and its log get their blocks when they are written. */
+/* Allocates the blocks of a store on a disk. The tables and the log of a sparse one get theirs when they
+ * are written, but the disk must have room for them now. */
 static int allocate_store(const struct target *t, const struct zns_emu_params *p,
 			  const struct emu_layout *lay, struct zns_err *err)
 {

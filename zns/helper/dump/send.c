@@ -263,7 +263,7 @@ struct filling {
 	struct send *s;
 	struct live_task *t;
 	struct zw_chunk *c;
-	uint32_t nr; /* runs */
+	uint32_t nr; /* runs so far */
 	size_t bytes, page;
 };
 

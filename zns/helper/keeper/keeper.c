@@ -191,7 +191,7 @@ static void begin(void)
 	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 	if (fd >= 0) {
 		if (write(fd, "-1000", 5) < 0)
-			errno = 0; /* then we may be killed, which costs a full dump */
+			errno = 0; /* then the kernel may kill us, and the next dump is a full one */
 		close(fd);
 	}
 	zns_process_keep_caps(NULL, 0, NULL);

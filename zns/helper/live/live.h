@@ -166,7 +166,7 @@ void live_maps_free(struct live_maps *m);
 void live_verify_begin(struct live *l);
 /* for data of the last part */
 int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len);
-void live_verify_anew(struct live *l); /* all parts are gone */
+void live_verify_anew(struct live *l); /* forgets all parts: the dump begins again */
 int live_verify(struct live *l, const struct live_task *t, const struct zns_spans *all,
 		const struct zns_spans *whole, struct zns_err *err);
 

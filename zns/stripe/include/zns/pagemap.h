@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_PAGEMAP_H
 #define ZNS_PAGEMAP_H
-/* Entries of CRIU's pagemap images, for those that know the pages themselves. */
+/* Reads and writes CRIU's pagemap images: lists of the pages that are in a pages image. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -127,7 +127,7 @@ int subject_check(struct subject *p)
 	return kill(p->pid, SIGUSR1) ? -errno : await(p, "same");
 }
 
-/* It is our child also after a restore: see kinds.c. */
+/* Also after a restore the process is our child, so we may wait for it: see kinds.c. */
 void subject_end(struct subject *p)
 {
 	if (p->pid <= 0)

@@ -127,10 +127,10 @@ int zns_track_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *e
 int zns_track_barrier(struct zns_track *t, struct zns_err *err);
 
 /*
- * For a frozen process. @stale: the pages of @area (sorted) of which no earlier copy counts.
- * @present: the pages of @stale that have content of their own. @again: protect the stale pages
- * once more, for the next dump. Shared memory is always stale. On an error all of @area is stale,
- * and @present and @guards are not known.
+ * For a frozen process. @stale: the pages of @area (sorted) that must be copied now, because they
+ * were written since they were copied, or never copied. Shared memory is always stale. @present: the
+ * pages of @stale that have content of their own. @again: protect the stale pages once more, for the
+ * next dump. On an error all of @area is stale, and @present and @guards are not known.
  *
  * @guards: guard pages (madvise(MADV_GUARD_INSTALL)) anywhere in the process, where @k->guards.
  * They are never clean, so clean pages are not looked at for them.
