@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Zones for memory contexts. A context's lease belongs to no connection: it lives as long as its
- * lock file has a holder, and a connection that names it takes it over. Which zones it has stands
- * in that file before they are granted, so the next broker knows them too (adopt_all). What a
- * context writes gives way to dumps and restores; what it reads does not.
+ * Zones for memory contexts. A context's lease belongs to no connection: it lives as long as a
+ * process has its lock file locked, and any connection that names the context takes the lease over.
+ * Its zones are written into that file before they are granted, so the next broker knows them too
+ * (adopt_all). A context's writes give way to dumps and restores; its reads do not.
  */
 #include <string.h>
 #include "zns/broker.h"

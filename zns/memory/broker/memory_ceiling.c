@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Ceilings of tenants.conf for memory contexts: how much they may have on zones, and how fast one
- * may write. Without a rule a context may have some times what its program's cgroup may use: who
- * limits a program's memory limits what it takes of the device. A context at its ceiling keeps what
- * it has, and its processes keep the rest in DRAM.
+ * Ceilings for memory contexts from tenants.conf: how many bytes of zones a context may have, and
+ * how fast it may write. Without a rule it may have a multiple of its program's cgroup limit: so
+ * whoever limits a program's memory also limits its part of the device. A context at its ceiling
+ * keeps what it has there, and its processes keep the rest in DRAM.
  */
 #include <inttypes.h>
 #include <string.h>

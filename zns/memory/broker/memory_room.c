@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Open zones for memory contexts, of which there may be more than zones that may be open. All of
- * them have half of the limit at most. While there is plenty, a context takes as many as it can
- * use, then its even share. One that finds none at all makes another one give its zones back: one
- * that has more than its share, or has not written for a while.
+ * How many zones each memory context may have open. There may be more contexts than zones that can
+ * be open. All contexts together get at most half of the device's open limit. While there is
+ * plenty, a context takes as many as it can use, else an equal share. If a context finds none,
+ * another one must give its zones back: one that has more than its share, or has not written for a
+ * while.
  *
- * And of all data zones they have half at most, so that a container's label cannot take the device
- * from those who make checkpoints.
+ * All contexts together get at most half of the data zones, too, so that a container's label cannot
+ * take the device away from dumps.
  */
 #include "memory.h"
 

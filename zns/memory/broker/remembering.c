@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Requests of a memory context's pager. They are known to the broker by the table below. */
+/* Handles the requests of a memory context's pager. The table below makes them known to the
+ * broker. */
 #include "memory.h"
 #include "../../broker/requests/requests.h"
 

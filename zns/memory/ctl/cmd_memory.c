@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* memory: running programs whose unused memory is on zones (Documentation/inside/memory.md) */
+/* znsctl memory: running programs whose unused memory is on zones
+ * (Documentation/inside/memory.md) */
 #include <string.h>
 #include "memory.h"
 

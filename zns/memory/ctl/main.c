@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsctl-memory, which `znsctl memory` becomes. */
+/* znsctl-memory, the program that `znsctl memory` executes */
 #include "memory.h"
 
 int main(int argc, char **argv)

@@ -7,51 +7,55 @@
 
 /* memory_call.c: a pager's socket is $ZNS_RUN/memory/NAME.sock */
 #define MEMORY_DIR "memory"
-/* -ENOENT: there is no such context; with an error of the pager @err has its line. *out may be
- * NULL. */
+/* Asks the pager of context @name. -ENOENT: there is no such context. If the pager reports an
+ * error, @err has its text. *out may be NULL. */
 int memory_call(const char *name, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAnswer **out,
 		struct zns_err *err);
-/* The names of all contexts, sorted; to be freed, the strings too. */
+/* The names of all contexts, sorted. Free them with memory_names_free(). */
 int memory_names(char ***out, size_t *nr, struct zns_err *err);
 void memory_names_free(char **names, size_t nr);
-/* The context that @what means: its name, or the PID of one of its processes. */
+/* Finds the context that @what means: by its name, or by the PID of one of its processes. */
 int memory_find(const char *what, char *name, size_t len, struct zns_err *err);
-/* With a status in it; to be freed. */
+/* *out has a status. Free it with the function of its type. */
 int memory_status(const char *name, ZnsPb__MemoryAnswer **out, struct zns_err *err);
 
 /* memory_attach.c */
 #define MEMORY_NAME 256
 struct memory_wish {
 	const char *what; /* a PID or container */
-	const char *dram, *name, *dev; /* as given; dram NULL: its present size, and some room */
-	uint64_t idle_s; /* hibernate after so long without activity; 0: never */
+	/* as on the command line; dram NULL: the present size and a reserve */
+	const char *dram, *name, *dev;
+	uint64_t idle_s; /* hibernate after this long without activity; 0: never */
 	uint32_t qos_mibps; /* limit for its writes; 0: none */
 	bool no_predict, encrypt;
-	uint64_t min; /* with --dram auto; 0: not said */
+	uint64_t min; /* for --dram auto; 0: not given */
 };
-/* @name gets the name of the context. */
+/* Starts the pager. @name gets the name of the new context. */
 int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zns_err *err);
 int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv);
-/* @pid 0: a share is refused. */
+/* Parses --dram. A percentage needs @pid, so with @pid 0 it is refused. */
 int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_err *err);
 
-/* memory_notes.c: containers that run without; into @list, or printed if that is NULL */
+/* memory_notes.c: containers that asked for a pager and run without one; added to @list, or
+ * printed if @list is NULL */
 void memory_notes(struct json_object *list);
 
 /* memory_hibernate.c */
 int memory_cmd_hibernate(const struct ctl_cmd *cmd, int argc, char **argv);
 int memory_cmd_wake(const struct ctl_cmd *cmd, int argc, char **argv);
 
-/* memory_kernel.c: what this kernel and its settings allow, tried and not read from a version. */
+/* memory_kernel.c: what this kernel and its settings allow. Each is tried, since versions say
+ * little. */
 struct memory_lack {
-	const char *what, *why, *instead; /* instead NULL: nothing can be extended */
+	const char *what, *why, *instead; /* instead NULL: without it nothing can be attached */
 };
 struct memory_kernel {
 	const char *mechanism; /* how pages are dropped: "ptrace" or "none" */
-	const char *lost; /* a unit that cannot be read: "poison" or "kill" */
-	char missing[256]; /* the first one without which nothing goes; "": nothing */
-	char note[256]; /* the first one that has a substitute, and that; "": nothing */
-	/* all that is missing; memory_kernel() tries at most as many things */
+	const char *lost; /* what happens when a unit cannot be read: "poison" or "kill" */
+	char missing[256]; /* the first missing thing that has no substitute; "": none */
+	/* the first missing thing that has a substitute, and that substitute; "": none */
+	char note[256];
+	/* everything that is missing; memory_kernel() tries at most this many things */
 	struct memory_lack lacks[10];
 	unsigned nr_lacks;
 };
@@ -61,28 +65,28 @@ void memory_kernel(struct memory_kernel *k);
 struct json_object *memory_json(const ZnsPb__MemoryStatus *s);
 void memory_print(const ZnsPb__MemoryStatus *s, bool verbose);
 int memory_show(const struct ctl_cmd *cmd, const char *name, bool json); /* the exit code */
-/* "active", or another state and how long it has lasted. */
+/* The state, and how long it has lasted unless it is "active". */
 const char *memory_state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t len);
 
-/* memory_look.c: what all contexts say of themselves at one time */
+/* memory_look.c: the status of all contexts at one time */
 #define MEMORY_UNIT UINT64_C(65536)
 struct memory_look {
 	ZnsPb__MemoryAnswer **a;
 	size_t nr, max;
 	uint64_t ns;
 };
-/* A context that ends meanwhile, or whose pager just died, is left out. */
+/* Leaves out a context that ends meanwhile, or whose pager has just died. */
 int memory_look_take(struct memory_look *l, struct zns_err *err);
 void memory_look_free(struct memory_look *l);
-/* Units that went over the device. */
+/* Units read from the device, and written to it. */
 uint64_t memory_units_read(const ZnsPb__MemoryStatus *s);
 uint64_t memory_units_written(const ZnsPb__MemoryStatus *s);
 
-/* memory_top.c: between two looks; the busiest first */
+/* memory_top.c: changes between two looks, the busiest context first */
 void memory_top_text(FILE *f, const struct memory_look *now, const struct memory_look *before);
 struct json_object *memory_top_json(const struct memory_look *now,
 				    const struct memory_look *before);
-/* of the machine, "; memory pressure …"; and as JSON, or NULL */
+/* Memory pressure of the machine: as text "; memory pressure …", and as JSON (NULL: not known). */
 void memory_pressure_text(FILE *f);
 struct json_object *memory_pressure_json(void);
 

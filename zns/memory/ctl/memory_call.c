@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Speaks to pagers of memory contexts (images/zns-memory.proto). */
+/* Sends requests to pagers of memory contexts (images/zns-memory.proto). */
 #include <dirent.h>
 #include <poll.h>
 #include <string.h>

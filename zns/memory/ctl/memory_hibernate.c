@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* memory hibernate, memory wake: the pager is told, and asked until it is done. */
+/* memory hibernate, memory wake: asks the pager for it, then for its state until it is reached. */
 #include <string.h>
 #include <time.h>
 #include "memory.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What this kernel lets a pager do. Everything is tried on this process, since distributions move
- * things between versions; only what a setting forbids is read, to name the setting. Each one that
- * is missing is told, since who mends the first would only learn of the next.
+ * What does this kernel let a pager do? Each feature is tried on this process, since distributions
+ * backport features and a version proves nothing. Settings are read only to name the one that
+ * forbids something. Everything that is missing is reported at once, so that a user can mend all of
+ * it.
  */
 #include <fcntl.h>
 #include <linux/userfaultfd.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A look at all memory contexts. */
+/* Asks all memory contexts for their status. */
 #include "memory.h"
 #include "zns/grow.h"
 

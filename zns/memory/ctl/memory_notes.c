@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Containers that asked for memory on zones and run without: zns-runc notes why
+/* Lists containers that asked for memory on zones and run without it: zns-runc has noted why
  * (zns/docker/extend.c). */
 #include <dirent.h>
 #include <fcntl.h>

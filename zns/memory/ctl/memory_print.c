@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A memory context for users: one row, what is wrong with it, and JSON. */
+/* Shows a memory context: one row, what is wrong with it, and JSON. */
 #include <string.h>
 #include "memory.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which areas of a process may be evicted, and what stands against it. */
+/* Finds the areas of a process that may be evicted, and for the others why not. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

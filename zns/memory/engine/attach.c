@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What a process has to make itself, because it belongs to its memory: a userfaultfd. Its threads
- * stand still for it; the descriptor is taken out and closed there.
+ * Gives a running process a userfaultfd. Only the process can create one for its own memory, so one
+ * of its threads makes the call while all stand still. We take a copy of the descriptor, and the
+ * process closes its own.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Cleaning: what lives in a zone that is mostly dead is moved, so that the zone can be given back.
- * A unit's place changes by one exchange of its word. A unit that was read back, unmapped or
- * dropped meanwhile is left as it is, and the copy is forgotten. A pager that is killed leaves
- * copies that nobody counts. A unit that is encrypted moves as it is: what it opens with stands
- * beside its word, and could not change with it.
+ * Cleaning: moves the live units of a zone that is mostly dead, so that the zone can be given back.
+ * A unit's place is changed by a compare-and-exchange of its word. If the unit was read back,
+ * unmapped or dropped meanwhile, the exchange fails and the copy is forgotten. If the pager is
+ * killed, its copies count for nothing. An encrypted unit moves with its bytes unchanged, since its
+ * nonce and tag are stored beside the word and could not change together with it.
  */
 #include <string.h>
 

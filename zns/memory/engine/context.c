@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A context's beginning and end: see zns/mem.h. */
+/* Begins and ends a context: see zns/mem.h. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>

@@ -7,11 +7,11 @@
  * (debian/zns-criu.preinst). */
 #define CONTEXT_VERSION 15
 
-/* Takes over @sh_fd. *@out is to be left with zns_mem_leave(), also after a failure, if not NULL.
- */
+/* Takes over @sh_fd. If *@out is not NULL, also after a failure, the caller must call
+ * zns_mem_leave() for it. */
 int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **out,
 		 struct zns_err *err);
-int context_serve(struct zns_mem *m); /* all threads of serve.c */
+int context_serve(struct zns_mem *m); /* starts all threads of serve.c */
 int context_evict(struct zns_mem *m);
 
 #endif

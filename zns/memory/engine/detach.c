@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The end of a context while its processes go on: all comes back first. */
+/* Ends a context while its processes run on: first all their memory is read back. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

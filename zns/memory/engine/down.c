@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * All that can go goes out: first what the record names, in its order, so that a wake finds
- * neighbours on the zones; then the rest. What is used meanwhile stays.
+ * Hibernation's way down: evicts everything that can go. First come the record's units in the
+ * record's order, so that a wake finds them side by side on the zones; then the rest. Memory that
+ * is used meanwhile stays.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Areas are registered before units of them go. */
+/* Registers areas with the userfaultfd before units of them are dropped. */
 #include <errno.h>
 
 #include "mem.h"

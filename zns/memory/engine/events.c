@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The reader of events. One thread, which does nothing that could wait for a process: those wait
- * for it. Each event is in the table before the lock is let go.
+ * Reads the processes' events. One thread does this, and makes no call that could wait for a
+ * process, since processes wait for it. Each event is in the table before the thread lets its lock
+ * go.
  */
 #include <errno.h>
 #include <linux/userfaultfd.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Eviction of a few units of one process. Any of them may be taken away at any step before DROP: by
- * a write, by a hole that is touched, or because its memory goes. One thread evicts, so a unit that
- * was lost is in nobody's way until the next batch.
+ * Evicts a few units of one process. At any step before DROP a unit may be taken away again: by a
+ * write, by a fault in one of its holes, or because its memory is removed. Only one thread evicts,
+ * so such a unit is in nobody's way until the next batch.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * How a fault is answered. Its message is only a hint: what counts is the unit's state when a
- * thread of ours looks. A thread that is woken for nothing faults again.
+ * Answers faults. A fault's message is only a hint: the answer depends on the unit's state at the
+ * moment when a thread of ours looks at it. A thread that is woken too early faults again.
  */
 #include <errno.h>
 #include <sched.h>

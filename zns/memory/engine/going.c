@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Units go. They are on their places, and all threads of their process stand still. Their pages are
- * moved to a scratch and compared there with what was copied: nobody can reach them any more but
- * whom the kernel would not have moved them from. What differs is copied back. What the kernel does
- * not move because a child has it, too, is compared and dropped; nobody can write to it, since
- * before that it would become two pages. Older kernels move nothing: there all is dropped so.
+ * Lets units leave a process. They have been written to their places, and all threads of the
+ * process stand still. Their pages are moved to a scratch area and compared there with what was
+ * written; nothing can reach them there, except what would have made the kernel refuse the move.
+ * Pages that differ are moved back. Pages that the kernel does not move, because a child shares
+ * them, are compared in place and dropped: a write to a shared page would first make a copy of it.
+ * Older kernels cannot move pages, and there all are dropped like that.
  *
- * This runs in a child that shares our memory, and that outlives us. It allocates nothing.
+ * This runs in a process that shares our memory and outlives us. It must not allocate.
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * From a pager that died to the next one. It gets the descriptors; the tables are in memory that
- * the dead one shared with them. What the dead one had read of events and faults is lost: every
- * thread is woken and faults again, and an eviction that was on its way is either as if it had not
- * begun, or finished.
+ * Hands a context over from a dead pager to its successor. The successor gets the descriptors, and
+ * finds the tables in memory that the dead one shared. Faults that the dead one had read are lost,
+ * so every thread is woken and faults again. An eviction that was under way is completed or undone.
  */
 #include <errno.h>
 #include <signal.h>

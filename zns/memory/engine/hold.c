@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A child runs as soon as the event of its fork is read, and its userfaultfd is in our table of
- * descriptors alone until birth.c has put it into its socket. If we died in between, the kernel
- * would give that child zeroes. So a second process has the same table (CLONE_FILES), and sleeps
- * until we are dead: then it puts what we had read and not put, and stays until a successor has one
- * of its own (unkept.c).
+ * Keeps the userfaultfds of new children alive if the pager dies. A child runs as soon as the event
+ * of its fork is read, and until birth.c has put its userfaultfd into a socket, only our table of
+ * descriptors has it. If we died in between, the kernel would give that child zeroes. So a second
+ * process, the holder, shares our table (CLONE_FILES) and sleeps until we are dead. Then it puts
+ * the userfaultfds that we had read into the socket, and stays until a successor has a holder of
+ * its own (unkept.c).
  *
- * It has our memory, too, which costs nothing. It makes no call before our last thread has ended,
- * so nobody minds that it uses the thread-local data of the thread that made it.
+ * The holder shares our memory, too, which costs nothing. It makes no call before our last thread
+ * has ended, so it can use the thread-local data of the thread that created it.
  */
 #include <errno.h>
 #include <poll.h>

@@ -3,16 +3,16 @@
 #define MEM_HOLD_H
 #include "mem.h"
 
-/* When the socket of births is there, and before anything is read. It counts from hold_relieve()
- * on.
- */
+/* Starts the holder of userfaultfds. Call it when the socket of births exists and before
+ * anything is read. It takes over from the dead pager's holder at hold_relieve(). */
 int hold_start(struct zns_mem *m);
-void hold_end(struct zns_mem *m); /* it ends with us, and puts nothing */
-/* Of a successor, before it takes anything: that of the dead pager has put all away. Ours is there:
- * that one ends. */
+void hold_end(struct zns_mem *m); /* the holder ends with us and keeps nothing */
+/* hold_await(), before a successor takes anything over: waits until the dead pager's holder has
+ * put everything into the socket. hold_relieve(), when our own holder is there: ends the old
+ * one. */
 void hold_await(struct zns_mem *m);
 void hold_relieve(struct zns_mem *m);
 
-/* --- unkept.c: what it does then. Returns when nobody needs it any more --- */
+/* --- unkept.c: what the holder does after that. Returns when it is not needed any more --- */
 void unkept_watch(struct zns_mem *m);
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Children for which the context has no place. One is served like any other, but nothing of it is
- * evicted: all that it has on zones is read back, and then its userfaultfd is closed. It has a slot
- * meanwhile, so that a successor finds it and goes on. Where even these are in use, it waits for
- * one without a slot, and nobody but children that leave is listened to: who forks waits, too. What
- * must never happen is that a child is let go before all of it is back: it would read zeroes.
+ * Children for which the context has no place. Such a child is served like any other, but nothing
+ * of it is evicted: all that it has on zones is read back, and then its userfaultfd is closed.
+ * Meanwhile it has a slot, so that a successor finds it and continues. If these slots are in use as
+ * well, the child waits without one, and only events of leaving children are read: further forks
+ * wait, too. A child must never be let go before all its memory is back, since it would read
+ * zeroes.
  */
 #include <time.h>
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * UFFDIO_MOVE takes pages out of a program and refuses those that somebody holds: a device, or
- * another process that writes here (process_vm_writev). It is for a thread of the program alone,
- * and into memory that a userfaultfd of its own has. Both are made in a stop of all threads and
- * gone before they run on. The userfaultfd is for user mode only: whoever else has the program's
- * descriptors gets one that it may make itself. The arguments lie in the program's memory, where
- * somebody else may write, too: what has been moved is seen in the page tables, never there.
+ * Moves pages out of a program with UFFDIO_MOVE, which refuses pages that somebody holds: a device,
+ * or another process that writes here (process_vm_writev). Only a thread of the program can call
+ * it, and only into memory registered with a userfaultfd of its own. Both are made while all
+ * threads stand still, and removed before they run on. The userfaultfd is for user mode only, so
+ * others who can take the program's descriptors get nothing that they could not make themselves.
+ * The arguments lie in the program's memory, where others may write, so the result is read from the
+ * page tables and never from there.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Who may have pages pinned that the kernel does not count as such (VmPin): AF_XDP's frames, rings
- * and buffers of io_uring, vfio. It goes by descriptors, of all threads that have a table of their
- * own.
+ * May pages of this process be pinned in a way that the kernel does not count (VmPin)? AF_XDP's
+ * frames, io_uring's rings and buffers, and vfio do that. It is judged by the descriptors of all
+ * threads that have a table of their own.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What the threads of serve.c have to do. */
+/* The queue of work for the threads of serve.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

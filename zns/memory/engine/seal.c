@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A checkpoint of the context's processes: nothing is evicted meanwhile, and who
- * makes it learns where units are. Faults are served as always.
+ * Pauses eviction while a checkpoint of the context's processes is made, and tells the dump where
+ * their units are. Faults are served as always.
  */
 #include <string.h>
 #include <time.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The threads that serve processes. One of them reads events (events.c); the others answer faults
- * that it has put into the queue. Who reads a fault while nothing is queued hands the reading on
- * and answers it itself: to wake another thread for it takes as long as half a read from flash
- * where the processor of that one sleeps.
+ * The threads that serve processes. One of them reads events (events.c); the others answer the
+ * faults that it puts into the queue. If it reads a fault while the queue is empty, it lets another
+ * thread read on and answers the fault itself: waking a thread on a sleeping processor would take
+ * half as long as a read from flash.
  */
 #include <pthread.h>
 #include <sys/mman.h>

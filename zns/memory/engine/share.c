@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A context whose budget is its part of the machine's DRAM: once a second it tells the others of
- * itself, and takes a step towards what the division gives it (dram.h, lines.h).
+ * A context whose budget is a share of the machine's DRAM. Once a second it publishes its state for
+ * the others, and moves its budget a step towards what the division gives it (dram.h, lines.h).
  */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * All threads of the process stand still for a moment, and one makes calls for us by which pages go
- * (going.c). The units are protected, copied and on their places before that. The threads are
- * stopped before the units are committed to go. After that, one might wait for a unit, and never
- * stop.
+ * Stops all threads of a process for a moment, while one of them makes the calls by which pages
+ * leave (going.c). Before that the units were protected, copied and written. The threads are
+ * stopped before the units are marked as going: afterwards a thread might wait for such a unit, and
+ * never stop.
  *
- * A process may be frozen in the middle of it, and goes on when it is thawed. So each stop has a
- * thread of its own, which waits as long as that takes; the evictor does not.
+ * A process may be frozen in the middle of this, and continues when it is thawed. So each stop has
+ * a thread of its own that waits as long as that takes; the evictor does not wait.
  */
 #include <errno.h>
 #include <poll.h>

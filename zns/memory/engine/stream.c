@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Memory that is used in the order of its addresses, as an allocator hands it out or a program
- * copies it: no history is needed to know what comes next. After a unit whose neighbour below came
- * back a moment ago come those above it, as many as have come so far. Which these are is seen by
- * their stamps alone, so many streams may go on at once.
+ * Predicts memory that is used in the order of its addresses, as an allocator hands it out or a
+ * program copies it. No history is needed: if the units right below came back a moment ago, the
+ * units right above come next, as many as have come so far. Only the units' stamps are looked at,
+ * so many streams may run at once.
  */
 #include "mem.h"
 

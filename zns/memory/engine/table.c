@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * The table of a process: a struct unit for each 64 KiB of its address space, found by address, in
- * a sparse memfd. A page of it is there when a unit in its 8 MiB was ever looked at. Behind it are
- * strays: units that mremap() moved to an address that is no multiple of 64 KiB. They are read back
- * soon. Behind the strays is what the units' content is checked with, so that a look through many
- * units touches little memory. Then comes a bit for each unit (unit_set_marked()), and last what
- * moved.
+ * a sparse memfd. A page of the table exists once a unit in its 8 MiB was looked at. Behind the
+ * units follow: the strays (units that mremap() moved to an address that is no multiple of 64 KiB;
+ * they are read back soon), the checks of all units (apart, so that a scan of the units touches
+ * little memory), a bit for each unit (unit_set_marked()), and the last moves.
  */
 #include <string.h>
 #include <sys/mman.h>

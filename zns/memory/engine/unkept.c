@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Pager and keeper are dead. The holder (hold.c) has the last copies of the userfaultfds: if it
- * ended, too, the kernel would give the processes zeroes for all that is on zones. So it stays
- * until a successor ends it. If the keeper dies before there is one, it ends who has memory on
- * zones, and lets go of the userfaultfds only when none of them can read any more.
+ * What the holder (hold.c) does when pager and keeper are both dead. It has the last copies of the
+ * userfaultfds: if it ended, too, the kernel would give the processes zeroes for all that is on
+ * zones. So it stays until a successor ends it. If the keeper dies before there is a successor, the
+ * holder kills the processes that have memory on zones, and closes the userfaultfds only when none
+ * of them can read any more.
  *
- * Our threads are dead, wherever they were: no lock is taken here, and nothing is allocated.
+ * The pager's threads died wherever they were, so no lock is taken here and nothing is allocated.
  */
 #include <errno.h>
 #include <poll.h>

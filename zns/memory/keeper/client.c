@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A pager's side of the keeper: see zns/memkeep.h. */
+/* The pager's side of the connection to the keeper: see zns/memkeep.h. */
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Requests of images/zns-memory.proto. One connection at a time; a slow one is cut off. */
+/* Serves requests of images/zns-memory.proto. One connection at a time; a slow one is closed. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * To the keeper and back: the store's descriptor, the key of what it has, if that is encrypted, the
- * table of the checkpoint that it was restored from, if there is one, then those of the context;
- * beside them a byte that says which of the two there are, and what the context says of its own.
- * The device is found by the UUID in the store's lock file.
+ * Hands the context to the keeper, and takes it over from there. Handed over are, in this order:
+ * the store's descriptors; if the memory is encrypted, its key; if the context was restored, the
+ * table of its checkpoint; the context's descriptors. The data beside them begin with a byte that
+ * says whether there is a key and a table. The device is found by the UUID in the store's lock
+ * file.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * zns-mem: the pager of one memory context. `znsctl memory attach` starts the first one, the keeper
- * each that follows (zns/memkeep.h). It must never wait for memory of a process that it serves: its
- * own is locked, and the kernel shall kill anybody else first.
+ * each successor (zns/memkeep.h). A pager must never wait for memory of a process that it serves:
+ * so its own memory is locked, and it asks the kernel to kill any other process first.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A restore into a memory context. criu's lazy-pages daemon starts us beside itself, serves faults
- * until all processes stand restored, and then gives us their userfaultfds and what they lack. They
- * run when we, and the keeper, have all of it. Before that they are killed if anything goes wrong.
+ * A restore into a memory context. criu's lazy-pages daemon starts this pager. It serves faults
+ * itself until all processes are restored, and then gives us their userfaultfds and the list of
+ * pages that they lack. The processes run when both we and the keeper have all of that. If anything
+ * fails before, they are killed.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Dumps that ask where memory is (zns/memseal.h). One at a time; when its connection ends, however
- * that comes, the context goes on.
+ * Tells dumps where the processes' memory is (zns/memseal.h). One dump at a time. When its
+ * connection ends, for whatever reason, eviction goes on.
  */
 #include <errno.h>
 #include <fcntl.h>

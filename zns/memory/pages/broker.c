@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The requests of a page store to the broker, and the thread that sends them: it watches the
+ * The page store's requests to the broker, and its thread that sends them: the thread watches the
  * connection, finds or starts the next broker, gives zones back and reports.
  */
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Which zone is to be emptied, so that a context holds little more than it needs. The owner moves
- * what lives there; the zone is then given back like any other.
+ * Chooses the zone to be emptied next, so that a context holds little more space than its live
+ * units need. The owner moves the live units; then the zone is given back like any other.
  */
 #include "pages_int.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Lanes: each writes one zone at a time, in short commands. A put is divided among them; where
+ * Lanes: each writes one zone at a time, in short commands. A put is divided among the lanes; if
  * there are several, each has a thread.
  */
 #include <signal.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The checkpoint that restored processes came from: see zns/origin.h. */
+/* Reads memory that is still in the checkpoint that the processes were restored from: see
+ * zns/origin.h. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which pages of which image make a unit. Written while nobody reads, then never changed. */
+/* Which pages of which image make up a unit. The table is written before anybody reads it, and
+ * never changed after that. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

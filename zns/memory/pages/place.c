@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Where units are, and how many count in each zone. */
+/* In which zone units are, and how many count in each zone. */
 #include <string.h>
 #include "zns/writer.h"
 #include "pages_int.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* May memory go to zones in clear? By the rules of dumps, while it goes on, too. */
+/* May a context write memory to zones unencrypted? The rules of dumps decide, also while the
+ * context runs. */
 #include "pages_int.h"
 
 int pages_encrypt(struct zns_pages *ps, struct zns_err *err)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A context that nobody asks for loses its memory to zones without any hibernation. When it turns
- * active, what its last activations touched (record.c) is read ahead: behind faults, and while its
- * own budget has room. Where there is none it goes on at a later fault. A successor does not know
- * whether an activation goes on, and takes its first faults for the beginning of one.
+ * Reads ahead when an idle context turns active. Such a context has lost its memory to zones
+ * without hibernating. What its last activations touched (record.c) is read then: after all faults,
+ * and while the budget has room. Where it has none, reading goes on at a later fault. A successor
+ * does not know whether an activation was under way, and takes its first faults for the beginning
+ * of one.
  */
 #include "hiber.h"
 

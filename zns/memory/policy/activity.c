@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Is anybody at work in these processes? Timers are not work: an idle Redis wakes up ten times a
- * second, and takes some thousandths of a core for it. Work is more time than that, or memory that
- * is read back from zones.
+ * Is a context idle? Timers alone are not activity: an idle Redis wakes ten times a second and uses
+ * some thousandths of a core. More CPU time than that is activity, and so is memory that is read
+ * back from zones.
  */
 #include <fcntl.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Units that are read before they are asked for. After a fault the next ones of the process's chain
- * (predict.h) come into its memory, or, where it knows none, those above in a stream (stream.c): as
- * far as its own budget has room, and behind all faults. The last one of them does not come into
- * the process: we keep a copy (spare.c). Its fault waits for no device, goes on with the chain or
- * stream, and is how we know whether what is fetched is used. More are fetched while 7 in 10 of the
- * last ones of chains are, and half of those of streams: a stream ends somewhere, so what is
- * before the last one is used more often than that one.
+ * Reads units before a thread asks for them. After a fault the next units of the process's chain
+ * (predict.h) are read into its memory; where the chain knows none, those above in a stream
+ * (stream.c). That happens after all faults, and while the process's own budget has room. The last
+ * predicted unit is not put into the process: the pager keeps a copy (spare.c). A fault on it waits
+ * for no device and continues the chain or stream; it also shows that the prediction was used. The
+ * number of units read ahead grows while 7 of 10 last units of chains are used, or half of those of
+ * streams (a stream ends somewhere, so the units before the last one are used more often).
  */
 #include <string.h>
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Children that the keeper does not know yet. A child runs as soon as the event of its fork is
- * read, and from then on our copy of its userfaultfd is the only one: if we died, the kernel would
- * give it zeroes for all that is on zones. So the reader puts copies into a socket before it does
- * anything else. Both ends of it are among the descriptors that the keeper holds. Whatever nobody
- * takes out of it lives as long as the keeper, and waits for the successor there.
+ * Stores the userfaultfds of new children until the keeper knows them. A child runs as soon as the
+ * event of its fork is read, and from then on our copy of its userfaultfd is the only one: if we
+ * died, the kernel would give the child zeroes for all that is on zones. So the reader first puts a
+ * copy into a socket whose two ends the keeper has. What is not taken out of the socket lives as
+ * long as the keeper, and waits there for the successor.
  *
- * First comes the userfaultfd alone. When the child has its table, and before it has a slot, both
- * come. A child of which the successor finds the first alone has lost its units: it waits, and is
- * killed when its PID is known. The successor takes nothing out before the keeper has its copies:
- * it may die, too.
+ * At first the userfaultfd is put there alone; when the child has its table, both are put, before
+ * the child has a slot. If a successor finds only the first, the child has lost its units: it
+ * waits, and is killed when its PID is known. The successor takes nothing out before the keeper has
+ * copies, since it may die, too.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The evictor: keeps the resident memory under the budget. The oldest goes. "Used" is what we saw
- * of a unit: a fault that brought it back, a write that ended its eviction or its kept place. So
- * each unit goes out once; what is needed comes back at once, from a copy, and stays for longer.
- * How old the oldest is, is found by a look at all ages (heat.h) now and then; a hand that goes
- * round all areas takes what is older than that.
+ * The evictor: keeps resident memory under the budget by evicting the oldest units. A use of a unit
+ * is noticed in two ways: a fault brings the unit back, or a write ends its eviction or its kept
+ * place. So a unit in use goes out once, comes back at once from a copy in DRAM, and then stays
+ * longer. A look at all ages now and then (heat.h) finds the age above which units go; a hand that
+ * walks over all areas evicts those.
  */
 #include <string.h>
 #include <time.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Memory that comes back is charged to the process's cgroup. At the limit of that, the kernel would
- * end a process in it, though the evictor is about to make room: so who loads waits for the evictor
- * there, for a moment. Page cache does not count, which the kernel takes back by itself.
+ * Waits before memory comes back into a process whose cgroup is at its limit. Memory that comes
+ * back is charged to that cgroup, and at the limit the kernel would kill a process of it, though
+ * the evictor is about to make room. So the thread that loads waits a moment for the evictor. Page
+ * cache does not count, since the kernel can reclaim it.
  */
 #include <fcntl.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Who belongs to the context. A child that was forked has a userfaultfd from the kernel, without a
- * name; its PID is found among the children of those we know, by trying: what the userfaultfd
- * protects shows in /proc/PID/pagemap. A program that was executed has nothing of ours any more,
- * and is extended anew.
+ * Finds out which processes belong to the context. For a forked child the kernel gives us a
+ * userfaultfd but no PID. We try the children of the processes that we know: what the userfaultfd
+ * protects shows in /proc/PID/pagemap. A process that executes a program has lost our userfaultfd,
+ * and is attached anew.
  */
 #include <dirent.h>
 #include <errno.h>

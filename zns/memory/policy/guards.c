@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Guard pages come and go without an event (MADV_GUARD_INSTALL, Linux 6.13). Markers show those that
- * came and went (unit_set_marked()). But up to Linux 6.18 UFFDIO_COPY takes the place of a guard page
- * that the program installs after the pager has looked at the page table. A program that has guard
- * pages in an area is likely to install more there, so such an area stays in memory, and its units
- * on zones come back: a few a turn of the evictor, behind all faults, and beyond the budget if need
- * be. The evictor calls all of these but guards_fetch().
+ * Keeps areas with guard pages in memory. Guard pages come and go without an event
+ * (MADV_GUARD_INSTALL, Linux 6.13). Markers show those that came and went (unit_set_marked()). But
+ * up to Linux 6.18 UFFDIO_COPY overwrites a guard page that the program installs after the pager
+ * has looked at the page table. A program that has guard pages in an area is likely to install more
+ * there. So such an area is not evicted, and its units on zones are read back: a few per turn of
+ * the evictor, after all faults, and beyond the budget if need be. The evictor calls all functions
+ * here except guards_fetch().
  */
 #include "hiber.h"
 #include "zns/grow.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The states of hibernation. They are in memory that a successor gets, so it goes on where the last
- * pager was killed: each step may be done twice.
+ * The states of hibernation. They are in memory that a successor gets, so it continues where the
+ * last pager was killed: each step may be done twice.
  */
 #include "family.h"
 #include "hiber.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Areas of a process that are registered, as far as we saw: those that were evicted from, and what
- * the kernel has told of them since. Who has too many is never known well.
+ * Which areas of a process are registered with its userfaultfd, as far as we know: those that units
+ * were evicted from, as changed by the kernel's events since. For a process with too many of them
+ * the answer is always "not known".
  */
 #include <string.h>
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * All threads of the process stand still, so they cannot take what is lent. Others could: who has
- * its table of descriptors or its memory, and by pidfd_getfd() each process of its user. So it must
- * share neither, and is not dumpable meanwhile. In a user namespace of somebody else's making there
- * are those who do not care for that, and nothing is lent there.
+ * Lends a process a descriptor for a moment. All its threads stand still, so they cannot take it.
+ * Others could: processes that share its table of descriptors or its memory, and, by pidfd_getfd(),
+ * each process of its user. So the process must share neither, and is made undumpable meanwhile. In
+ * a user namespace that others have made, a process may have rights that override this, so nothing
+ * is lent there.
  *
- * Nothing that was read from its memory is believed: an open /proc/PID/mem is enough to write
- * there. Numbers of descriptors come out of registers.
+ * Nothing is trusted that is read from the process's memory, since an open /proc/PID/mem is enough
+ * to write there. Numbers of descriptors are taken from registers.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See lines.h. Nothing is mapped: who makes the file shorter must not end a pager. */
+/* See lines.h. The file is read and not mapped: if somebody truncated a mapped file, the pager
+ * would be killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Events in the order in which they happened. A thread that moves or unmaps memory lets go of the
- * memory's lock first, and puts its event into the queue then. If it loses its processor in
- * between, another thread may move its own memory to where the first one's was, and is heard of
- * first. Taken in the order of the queue, the first one's event would then take the second one's
- * units along. That memory arrives where memory is that has not left: so the event of it is still
- * to come.
+ * Puts a process's events into the order in which they happened. A thread that moves or unmaps
+ * memory first releases the memory's lock and then queues its event. If it is preempted in between,
+ * another thread may move its own memory to the place that the first one vacated, and queue its
+ * event first. Taken in the order of the queue, the first thread's event would remove the second
+ * thread's units. This file detects that: a move whose destination still holds registered memory
+ * means that the event which removes that memory has not been read yet, so it waits for it.
  */
 #include <errno.h>
 #include <linux/userfaultfd.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See predict.h. Without memory nothing is learned, and nothing else is wrong. */
+/* See predict.h. Without memory for the tables nothing is learned, and everything else works. */
 #include <stdlib.h>
 
 #include "predict.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which pages of a process are there: by PAGEMAP_SCAN, or by reading /proc/PID/pagemap (before 6.7;
- * some 17 ms for each GiB, also of holes). */
+/* Which pages of a process are present? By PAGEMAP_SCAN, or before Linux 6.7 by reading
+ * /proc/PID/pagemap, which takes some 17 ms per GiB of address space, holes included. */
 #include <errno.h>
 
 #include "../engine/mem.h"

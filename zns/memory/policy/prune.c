@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A child's table is its parent's at the fork. Areas that the kernel did not copy (MADV_DONTFORK)
- * have nothing on zones in the child. They are not registered there, and what the child maps in
- * their place is its own: it must not be filled from the parent's units when it is registered.
+ * Removes from a child's table what the child does not have. The table starts as a copy of its
+ * parent's at the fork. Areas that the kernel did not copy (MADV_DONTFORK) have nothing on zones in
+ * the child. What the child maps in their place is new memory, and must not be filled from the
+ * parent's units.
  */
 #include <errno.h>
 #include <time.h>

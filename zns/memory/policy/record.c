@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What activations touched, in the order in which it came back: a list of units in memory that a
- * successor gets. It is read ahead by a wake, or when an idle context turns active (active.c). What
- * was read ahead says nothing about its use any more, so every sixteenth is left out, another one
- * each time: those that nobody misses go. They also say whether the record is right. Units that
- * were touched in one activation are read while 7 in 10 of those left out are missed, units that
- * came again while a half is. A successor trusts both at first.
+ * The record: which units the last activations touched, in that order. A successor gets it. It is
+ * read ahead by a wake, or when an idle context turns active (active.c). A unit that was read ahead
+ * does not fault, so its use is not seen. Therefore every sixteenth unit is left out, another one
+ * each time, and removed from the record if no thread asks for it. These samples also show how far
+ * the record is right: units touched in one activation are read ahead while 7 of 10 samples are
+ * asked for, units touched in several while half are. A successor trusts both at first.
  */
 #include <errno.h>
 #include <string.h>

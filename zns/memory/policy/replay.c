@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What the last activations touched comes back, in its order, by several threads. The
- * program runs meanwhile, and faults for what it needs earlier; each unit is read by whoever claims
- * it first.
+ * Reads back what the last activations touched, in that order, by several threads. The program runs
+ * meanwhile, and its faults ask for what it needs earlier. Whoever claims a unit first reads it.
  */
 #include <sys/mman.h>
 

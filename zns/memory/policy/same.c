@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Is what a PID has now still the memory that we extended? Memory can outlive its first process,
- * where clone(CLONE_VM) has made others; that one may have ended, or executed a program. The kernel
- * writes 16 random bytes into each program's memory when it is executed. They are read through the
- * PID, and through a file that was opened when the process was extended.
+ * Is a PID's memory still the one that was attached? Memory can outlive its first process, which
+ * may have created others by clone(CLONE_VM); and a process gets new memory when it executes a
+ * program. The kernel writes 16 random bytes into each program's memory at its start. They are
+ * compared as read through the PID and through a file that was opened at the attach.
  */
 #include <elf.h>
 #include <fcntl.h>

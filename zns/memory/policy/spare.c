@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Units on zones of which we have a copy in DRAM, for a short while: what went out last, and what
- * is likely to be asked for next. A fault on one of these waits for no device, and tells us more
- * than a page that is there could: the first kind was evicted too early and is the youngest from
- * now on, so this is how uses that only read are seen; the second kind was predicted rightly. Two
- * rings, the oldest copy goes. They are paid for out of the budget.
+ * Short-lived copies in DRAM of units that are on zones: those evicted last, and those likely to be
+ * asked for next. A fault on one of them waits for no device, and tells the pager something: a unit
+ * of the first kind was evicted too early and becomes the youngest (so even uses that only read are
+ * seen); a unit of the second kind was predicted rightly. Each kind has a ring from which the
+ * oldest copy goes. The copies count towards the budget.
  */
 #include <string.h>
 #include <sys/mman.h>

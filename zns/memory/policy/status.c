@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a context says of itself. */
+/* The status that a context reports. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

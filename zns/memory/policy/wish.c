@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What is wanted of a context: by whom it serves, and by the processes, whose touches wake it if
- * there are more of them than timers make. A few are served and change nothing. The evictor, which
- * does it, waits here.
+ * What a context is asked to do, hibernate or wake: by its users, and by its own processes, whose
+ * touches wake it if there are more than timers cause. A few touches are served and change nothing.
+ * The evictor waits here for such wishes and fulfils them.
  */
 #include <time.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* One memory context in the keeper: what its pager says, and what is left when that dies. */
+/* One memory context in the keeper: what its pager hands over, and what happens when that pager
+ * dies. */
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Starts the next pager of a context, and gives it what the keeper has. */
+/* Starts the next pager of a context, and sends it what the keeper has. */
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
