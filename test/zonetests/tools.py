@@ -445,8 +445,11 @@ def package_removed(scene):
     def prerm(word):
         return subprocess.run(['unshare', '-m', 'sh', '-c', f'mount --bind {scene.dir}/run /run && exec sh {script} {word}'],
                               capture_output=True, text=True)
-    for runtime, word, code in (('runc', 'remove', 0), ('/usr/libexec/zns-criu/zns-runc', 'upgrade', 0),
-                                ('/usr/libexec/zns-criu/zns-runc', 'remove', 1)):
+    other, ours = scene.dir / 'runsc.ABC', scene.dir / 'zns.ABC'        # Docker's scripts for runtimes with arguments
+    other.write_text('#!/bin/sh\n/usr/bin/runsc --debug $@\n')
+    ours.write_text('#!/bin/sh\n/usr/libexec/zns-criu/zns-runc --zns-docker-root /var/lib/docker $@\n')
+    for runtime, word, code in (('runc', 'remove', 0), (str(other), 'remove', 0), ('/usr/libexec/zns-criu/zns-runc', 'upgrade', 0),
+                                ('/usr/libexec/zns-criu/zns-runc', 'remove', 1), (str(ours), 'remove', 1)):
         (task / 'options.json').write_text(json.dumps({'binary_name': runtime}))
         done = prerm(word)
         expect(f'{word} with {runtime}: exit', done.returncode, code)
