@@ -63,7 +63,7 @@ void zns_not_forked(pid_t pid)
 		const char *name = zns_guard_name(pid);
 
 		pr_err("PID %d of the checkpoint is taken%s%s: end that process, or restore into a PID namespace of "
-		       "its own (unshare --pid --fork --mount-proc criu restore)\n",
+		       "its own (unshare --pid --fork --mount-proc criu-zns restore)\n",
 		       pid, *name ? " by " : "", name);
 	}
 	errno = err;
