@@ -84,6 +84,7 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	cleanup_answer ZnsPb__Response *r = NULL;
 	bool off = false;
+	char ttl[24];
 	uint64_t keep = 0;
 	const struct ctl_opt opts[] = {
 		CTL_NUMBER("keep", &keep, 1, UINT32_MAX,
@@ -117,7 +118,8 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (rule.keep)
 		printf(" keep %u", rule.keep);
 	if (rule.ttl_s)
-		printf("%s ttl %llu s", rule.keep ? "," : "", (unsigned long long)rule.ttl_s);
+		printf("%s ttl %s", rule.keep ? "," : "",
+		       zns_format_duration(rule.ttl_s, ttl, sizeof(ttl)));
 	printf("; the rule applies after its next dump, and at `znsctl gc`\n");
 	return CTL_OK;
 }
