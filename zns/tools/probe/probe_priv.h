@@ -56,7 +56,6 @@ struct probe {
 	/* votes that counted, and how many of them later votes overruled */
 	uint64_t votes, dissents;
 	uint64_t races, spoiled; /* bursts with a question, and how many of them were void */
-	bool doubt_map; /* no zone's group is certain: the groups are under test */
 	bool by_writes; /* reads told nothing: zones are placed by writes, which no state keeps */
 	/* retest.c */
 	bool retest_short; /* the budget ended it */

@@ -200,40 +200,35 @@ static bool beside(const struct probe *p, const struct controls *c, uint32_t zon
 	uint32_t group = p->map->zone_group[zone];
 
 	for (uint32_t i = 0; i < c->nr; i++)
-		if (c->zone[i] == zone || (!p->doubt_map && group != ZNS_PROBE_NONE &&
-					   p->map->zone_group[c->zone[i]] == group))
+		if (c->zone[i] == zone ||
+		    (group != ZNS_PROBE_NONE && p->map->zone_group[c->zone[i]] == group))
 			return true;
 	return false;
 }
 
 /* Picks control zones for a vote on @a and @b, from other groups if groups are known. Otherwise
  * any zone will do: most are on other dies, and each vote uses others. */
-static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most,
-			  struct controls *c)
+static void pick_controls(struct probe *p, uint32_t a, uint32_t b, struct controls *c)
 {
 	uint32_t ga = p->map->zone_group[a], gb = p->map->zone_group[b], any[CONTROLS], nr_any = 0;
 
 	c->nr = c->sure = 0;
-	most = zns_min(most, CONTROLS);
 	/* the pivots of other groups, if they can be read */
-	for (uint32_t tries = 0;
-	     tries < CONTROLS && c->nr < most && !p->doubt_map && p->map->nr_groups &&
-	     (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
+	for (uint32_t tries = 0; tries < CONTROLS && p->map->nr_groups &&
+				 (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
 	     tries++) {
 		uint32_t g = probe_random(p, p->map->nr_groups), z = p->map->pivot[g];
 
 		if (!beside(p, c, z) && g != ga && g != gb && z != a && z != b && p->have[z])
 			c->zone[c->nr++] = z;
 	}
-	for (uint32_t tries = 0; p->nr_ours && tries < 4 * CONTROLS && c->nr < most; tries++) {
+	for (uint32_t tries = 0; p->nr_ours && tries < 4 * CONTROLS && c->nr < CONTROLS; tries++) {
 		uint32_t z = p->ours[probe_random(p, p->nr_ours)], g = p->map->zone_group[z], i;
 		/* Its die differs from the burst's, or from the group in question: then it must
 		 * not wait. */
-		bool other = !p->doubt_map && g != ZNS_PROBE_NONE &&
-			     (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
+		bool other = g != ZNS_PROBE_NONE && (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
 
-		if (z == a || z == b ||
-		    (!p->doubt_map && g != ZNS_PROBE_NONE && (g == ga || g == gb)))
+		if (z == a || z == b || (g != ZNS_PROBE_NONE && (g == ga || g == gb)))
 			continue;
 		if (other && !beside(p, c, z))
 			c->zone[c->nr++] = z;
@@ -245,7 +240,7 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 	c->sure = c->nr;
 	/* A certain control makes the others unnecessary. They could disturb: all remaining
 	 * zones may be one die. */
-	for (uint32_t i = 0; !c->sure && i < nr_any && c->nr < most; i++)
+	for (uint32_t i = 0; !c->sure && i < nr_any && c->nr < CONTROLS; i++)
 		c->zone[c->nr++] = any[i];
 }
 
@@ -350,7 +345,7 @@ static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spo
 		ret = know_pace(p, b, err);
 	if (ret)
 		return ret;
-	pick_controls(p, a, b, CONTROLS, &c);
+	pick_controls(p, a, b, &c);
 	memcpy(others + 1, c.zone, c.nr * sizeof(*c.zone));
 	ret = burst(p, &a, 1, p->burst, others, 1 + c.nr, &own, after, err);
 	if (ret)
