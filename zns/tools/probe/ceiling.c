@@ -7,7 +7,6 @@
 #include "probe_priv.h"
 
 #define ROUNDS 3u
-#define LONG_UNITS PROBE_LONG_UNITS /* where a short look does not reach the sum */
 #define ENOUGH 1.04 /* times as long as the slowest of them alone */
 #define BELOW 0.93 /* of the sum: less is slower; measurements are good to a few per cent */
 
@@ -61,8 +60,7 @@ static double share_out(const struct probe *p, const uint32_t *zones, uint32_t n
 int probe_ceiling(struct probe *p, struct zns_err *err)
 {
 	uint32_t zones[PROBE_WRITE_BATCH], units[PROBE_WRITE_BATCH],
-		n = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH), each, rounds,
-		most = zns_min((uint64_t)LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+		n = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH), each, rounds;
 	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit, all = 0;
 	double best = PROBE_UNTOLD, together = 0, sum, slowest;
 
@@ -86,7 +84,8 @@ int probe_ceiling(struct probe *p, struct zns_err *err)
 		ret = probe_write_units(p, zones, units, n, &ns, err);
 		if (ret)
 			return ret;
-		each = (uint32_t)zns_min(left * p->set_units / all / rounds, (uint64_t)most);
+		each = (uint32_t)zns_min(left * p->set_units / all / rounds,
+					 (uint64_t)probe_long_units(p));
 		each = zns_max(each, p->set_units);
 		/* what all have beside the slowest of them, which sets the time */
 		if (ns / slowest < best) {

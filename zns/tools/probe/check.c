@@ -130,7 +130,7 @@ static int longer_sets(struct probe *p, struct probe_index *x, struct zns_probe_
 	bool most = s->wrong * 2 > s->sets;
 	int ret = 0;
 
-	p->set_units = zns_min((uint64_t)PROBE_LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+	p->set_units = probe_long_units(p);
 	if (most && p->set_units > units) {
 		*d = (struct zns_probe_drift){ 0 };
 		ret = predict(p, x, d, err);

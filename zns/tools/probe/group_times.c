@@ -13,35 +13,18 @@
 #define LENGTH_ZONES 2u
 #define SHRINK_TRIES 1u /* once it is known that some wait */
 #define BLOCK 4u /* groups; those of two blocks are written together */
-#define ALIKE 1.15 /* times of one group */
-
-/* The best of several times of a set of one zone. */
-static int best_of(struct probe *p, uint32_t zone, uint32_t units, double *ns, struct zns_err *err)
-{
-	*ns = PROBE_UNTOLD * 1e9;
-	for (uint32_t i = 0; i < TRIES; i++) {
-		double now;
-		int ret = probe_write_set(p, &zone, 1, units, &now, err);
-
-		if (ret)
-			return ret;
-		*ns = zns_min(*ns, now);
-	}
-	return 0;
-}
 
 int probe_set_length(struct probe *p, const struct probe_index *x, struct zns_err *err)
 {
-	uint32_t all = x->first[p->map->nr_groups],
-		 most = zns_min((uint64_t)PROBE_LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+	uint32_t all = x->first[p->map->nr_groups], most = probe_long_units(p);
 
 	for (uint32_t i = 0; i < LENGTH_ZONES && all && 2 * p->set_units <= most; i++) {
 		uint32_t zone = x->zone[probe_random(p, all)];
 		double once, twice;
-		int ret = best_of(p, zone, p->set_units, &once, err);
+		int ret = probe_best_alone(p, zone, p->set_units, TRIES, &once, err);
 
 		if (!ret)
-			ret = best_of(p, zone, 2 * p->set_units, &twice, err);
+			ret = probe_best_alone(p, zone, 2 * p->set_units, TRIES, &twice, err);
 		if (ret)
 			return ret;
 		if (twice >= TWICE * once)
@@ -82,7 +65,7 @@ int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_e
 			next = i && ns > least ? ns : i ? least : ns;
 			least = !i || ns < least ? ns : least;
 			/* two that agree are enough */
-			if (i && next <= ALIKE * least)
+			if (i && next <= PROBE_ALIKE * least)
 				break;
 		}
 		p->group_ns[g] = least;
@@ -262,7 +245,7 @@ static int settle_alike(struct probe *p, const struct probe_index *x, const uint
 		double least = p->group_ns[set[from]];
 		uint32_t near[PROBE_WRITE_BATCH], n = 0, k;
 
-		if (least <= ALIKE * was)
+		if (least <= PROBE_ALIKE * was)
 			continue;
 		was = least;
 		for (k = from; k < nr && p->group_ns[set[k]] <= PROBE_ONE_RATE * least; k++)

@@ -73,8 +73,7 @@ static int lower(struct probe *p, struct zns_probe_drift *d, struct zns_err *err
 int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift *d, bool *again,
 		 struct zns_err *err)
 {
-	uint32_t units = p->set_units, joined = 0,
-		 most = zns_min((uint64_t)PROBE_LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+	uint32_t units = p->set_units, joined = 0, most = probe_long_units(p);
 	int ret;
 
 	*again = false;

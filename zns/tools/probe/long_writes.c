@@ -16,17 +16,11 @@
 static int rate(struct probe *p, uint32_t zone, uint64_t bytes, double *mibps, struct zns_err *err)
 {
 	uint32_t count = (uint32_t)(bytes / p->unit);
+	double ns;
+	int ret = probe_best_alone(p, zone, count, 2, &ns, err);
 
-	*mibps = 0;
-	for (uint32_t k = 0; k < 2; k++) {
-		double ns;
-		int ret = probe_write_set(p, &zone, 1, count, &ns, err);
-
-		if (ret)
-			return ret;
-		*mibps = zns_max(*mibps, probe_set_mibps(p, 1, count, ns));
-	}
-	return 0;
+	*mibps = probe_set_mibps(p, 1, count, ns);
+	return ret;
 }
 
 static int lengthen(struct probe *p, uint32_t zone, struct zns_err *err)

@@ -44,39 +44,29 @@ static void pick(struct probe *p, struct trial *t)
 			t->zone[t->nr++] = any[i];
 }
 
-/* The best of two times of each. */
 static int alone(struct probe *p, struct trial *t, struct zns_err *err)
 {
-	for (uint32_t i = 0; i < t->nr; i++)
-		for (uint32_t k = 0; k < 2; k++) {
-			double ns;
-			int ret = probe_write_set(p, &t->zone[i], 1, p->set_units, &ns, err);
+	int ret = 0;
 
-			if (ret)
-				return ret;
-			t->alone[i] = k ? zns_min(t->alone[i], ns) : ns;
-		}
-	return 0;
+	for (uint32_t i = 0; !ret && i < t->nr; i++)
+		ret = probe_best_alone(p, t->zone[i], p->set_units, TRIES, &t->alone[i], err);
+	return ret;
 }
 
-/* Noise makes nothing quicker: the best of several times. */
 static int relate(struct probe *p, struct trial *t, uint32_t a, uint32_t b, enum relation *out,
 		  struct zns_err *err)
 {
 	const uint32_t pair[2] = { t->zone[a], t->zone[b] };
-	double one = zns_max(t->alone[a], t->alone[b]), best = PROBE_UNTOLD;
+	double best;
+	int ret;
 
 	*out = t->known[a][b];
 	if (*out != UNTRIED)
 		return 0;
-	for (uint32_t k = 0; k < TRIES && best > PROBE_APART; k++) {
-		double ns;
-		int ret = probe_write_set(p, pair, 2, p->set_units, &ns, err);
-
-		if (ret)
-			return ret;
-		best = zns_min(best, ns / one);
-	}
+	ret = probe_best_set(p, pair, NULL, 2, zns_max(t->alone[a], t->alone[b]), PROBE_APART,
+			     TRIES, &best, err);
+	if (ret)
+		return ret;
 	*out = best <= PROBE_APART                           ? APART :
 	       best >= PROBE_SAME && best <= PROBE_SAME_MOST ? SHARE :
 							       UNTOLD;

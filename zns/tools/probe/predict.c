@@ -37,7 +37,6 @@
 #define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
 #define LONGER 0.7 /* of the time of the slowest group of a set: as long are all written at least */
 #define TIMES_MOST 8u /* set_units that a zone of a quick group is written */
-#define ALIKE 1.15 /* times of one group */
 
 struct predict {
 	struct probe_index x;
@@ -56,28 +55,6 @@ static void note(struct zns_probe_seen *s, double ratio, bool right)
 	s->high = s->sets ? zns_max(s->high, ratio) : ratio;
 	s->mean += (ratio - s->mean) / ++s->sets;
 	s->wrong += !right;
-}
-
-/* Written together, each @times set_units (NULL: once), relative to @alone; the best of several
- * tries, until it is as it should be. */
-static int try_set(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
-		   double alone, double high, uint32_t tries, double *ratio, struct zns_err *err)
-{
-	double ns, best = 0;
-
-	for (uint32_t k = 0; k < tries; k++) {
-		int ret = probe_write_times(p, zones, times, nr, &ns, err);
-
-		if (ret)
-			return ret;
-		*ratio = ns / alone;
-		/* noise makes nothing quicker */
-		if (*ratio <= high)
-			return 0;
-		best = !k || *ratio < best ? *ratio : best;
-	}
-	*ratio = best;
-	return 0;
 }
 
 /* How often a zone is written while one that takes @slowest is written once: a quick one as long as
@@ -99,7 +76,7 @@ static int alone_for(struct probe *p, uint32_t zone, uint32_t times, double *ns,
 	*ns = 0;
 	for (uint32_t k = 0; k < ALONE_TRIES; k++) {
 		int ret = probe_write_times(p, &zone, &times, 1, &now, err);
-		bool agrees = k && now <= ALIKE * *ns && *ns <= ALIKE * now;
+		bool agrees = k && now <= PROBE_ALIKE * *ns && *ns <= PROBE_ALIKE * now;
 
 		if (ret)
 			return ret;
@@ -127,8 +104,8 @@ static int waits(struct probe *p, uint32_t a, uint32_t b, bool *yes, struct zns_
 			ret = alone_for(p, pair[i], times[i], &ns[i], err);
 	}
 	if (!ret)
-		ret = try_set(p, pair, times, 2, zns_max(ns[0], ns[1]), PROBE_APART, TRIES, &both,
-			      err);
+		ret = probe_best_set(p, pair, times, 2, zns_max(ns[0], ns[1]), PROBE_APART, TRIES,
+				     &both, err);
 	*yes = both >= PROBE_SAME;
 	return ret;
 }
@@ -156,7 +133,7 @@ static int try_groups(struct probe *p, struct predict *t, const uint32_t *zones,
 		}
 		alone = zns_max(alone, times[i] > 1 ? *ns : p->group_ns[g]);
 	}
-	return try_set(p, zones, times, nr, alone * p->load, PROBE_APART, tries, ratio, err);
+	return probe_best_set(p, zones, times, nr, alone * p->load, PROBE_APART, tries, ratio, err);
 }
 
 static void moved(struct predict *t, uint32_t zone)
@@ -234,8 +211,8 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 		uint32_t a = i, b = i + 1 < n ? i + 1 : probe_random(p, n - 1);
 		uint32_t pair[2] = { t->x.zone[first + a], t->x.zone[first + b] };
 		double ratio;
-		int ret = try_set(p, pair, NULL, 2, p->group_ns[group], PROBE_SAME_MOST, TRIES,
-				  &ratio, err);
+		int ret = probe_best_set(p, pair, NULL, 2, p->group_ns[group], PROBE_SAME_MOST,
+					 TRIES, &ratio, err);
 		bool right, paired;
 
 		/* zones that are slower alone, too, are on another die */
@@ -459,7 +436,7 @@ static int one_read(struct probe *p, struct predict *t, uint32_t group, const ui
 		    uint32_t nr, struct zns_err *err)
 {
 	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
-	uint64_t done[PROBE_WRITE_BATCH][2 * PROBE_SET_UNITS], reads[READS] = { 0 };
+	uint64_t done[PROBE_WRITE_BATCH * 2 * PROBE_SET_UNITS], reads[READS] = { 0 };
 	uint32_t units = 2 * zns_min(p->set_units, PROBE_SET_UNITS);
 	uint32_t zone = t->x.zone[t->x.first[group]], zones[PROBE_WRITE_BATCH],
 		 pages = zns_max(p->unit / (uint32_t)PROBE_PAGE, 1u);
@@ -472,17 +449,10 @@ static int one_read(struct probe *p, struct predict *t, uint32_t group, const ui
 		uint32_t k = with ? nr : 0, n = 0;
 
 		ret = probe_spend(p, (uint64_t)k * units * p->unit, err);
-		for (uint32_t i = 0; !ret && i < k; i++) {
+		for (uint32_t i = 0; i < k; i++)
 			zones[i] = t->x.zone[t->x.first[others[i]]];
-			probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
-			r[i] = (struct zns_race){ .write = true,
-						  .zone = zones[i],
-						  .len = p->unit,
-						  .count = units,
-						  .buf = p->wbuf + (size_t)i * p->unit,
-						  .done_ns = done[i] };
-			probe_mark(p, zones[i], units);
-		}
+		if (!ret)
+			probe_write_race(p, r, zones, k, units, done);
 		r[k] = (struct zns_race){ .zone = zone,
 					  .len = p->small,
 					  .count = READS,

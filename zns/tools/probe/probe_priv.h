@@ -158,6 +158,7 @@ void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones
 #define PROBE_SAME 1.6
 #define PROBE_SAME_MOST 2.6
 #define PROBE_ONE_RATE 1.3 /* times of one die alone differ by less */
+#define PROBE_ALIKE 1.15 /* two times of one die alone that agree differ by less */
 int probe_write_set(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count, double *ns,
 		    struct zns_err *err);
 int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
@@ -168,7 +169,18 @@ int probe_write_times(struct probe *p, const uint32_t *zones, const uint32_t *ti
 /* with so many units for each zone */
 int probe_write_units(struct probe *p, const uint32_t *zones, const uint32_t *units, uint32_t nr,
 		      double *ns, struct zns_err *err);
+/* The shortest time of @tries: noise makes nothing quicker. Of @units of one zone alone; */
+int probe_best_alone(struct probe *p, uint32_t zone, uint32_t units, uint32_t tries, double *ns,
+		     struct zns_err *err);
+/* of a set as in probe_write_times, relative to @alone. Stops when that is no more than @high. */
+int probe_best_set(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
+		   double alone, double high, uint32_t tries, double *ratio, struct zns_err *err);
 double probe_set_mibps(const struct probe *p, uint32_t nr, uint32_t count, double ns);
+/* units of each zone of a long set: a zone may be too small for PROBE_LONG_UNITS */
+static inline uint32_t probe_long_units(const struct probe *p)
+{
+	return (uint32_t)zns_min((uint64_t)PROBE_LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+}
 static inline bool probe_can_write(const struct probe *p, uint32_t zone)
 {
 	return p->kind[zone] == KIND_EMPTY && p->typical[zone];

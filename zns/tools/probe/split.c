@@ -13,7 +13,6 @@
 #define PAIRS 10u /* tried of a group of which nothing is known yet */
 #define TOGETHER 8u /* pivots, and so many more each time */
 #define TOGETHER_MOST 3.0 /* times as long as alone */
-#define ALIKE 1.15 /* times of one die */
 
 /* Do two zones share, of which one takes @alone? The best of two times. */
 static int share(struct probe *p, uint32_t a, uint32_t b, double alone, bool *yes,
@@ -65,7 +64,7 @@ static int alone_of(struct probe *p, uint32_t zone, const double *known, uint32_
 			return ret;
 		*ns = k ? zns_min(*ns, now) : now;
 		for (uint32_t i = 0; i < nr; i++)
-			if (*ns <= known[i] * ALIKE && known[i] <= *ns * ALIKE)
+			if (*ns <= known[i] * PROBE_ALIKE && known[i] <= *ns * PROBE_ALIKE)
 				return 0;
 	}
 	return 0;
@@ -142,7 +141,7 @@ static int split_once(struct probe *p, const struct probe_index *x, uint32_t gro
  * fills and empties a large program unit is most of its time. Can all pairs become longer? */
 static bool lengthen(struct probe *p, uint64_t spent)
 {
-	uint32_t most = zns_min((uint64_t)PROBE_LONG_UNITS, p->d->geo.zone_capacity / p->unit);
+	uint32_t most = probe_long_units(p);
 
 	if (!p->between || most <= p->set_units)
 		return false;

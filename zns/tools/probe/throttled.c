@@ -22,9 +22,7 @@ static struct set largest(const struct probe *p)
 
 	for (uint32_t z = 0; z < p->nr && empty < most; z++)
 		empty += probe_can_write(p, z);
-	return (struct set){ .n = empty,
-			     .units = (uint32_t)zns_min((uint64_t)PROBE_LONG_UNITS,
-							p->d->geo.zone_capacity / p->unit) };
+	return (struct set){ .n = empty, .units = probe_long_units(p) };
 }
 
 static int heat(struct probe *p, const struct set *s, uint64_t bytes, struct zns_err *err)
@@ -35,23 +33,6 @@ static int heat(struct probe *p, const struct set *s, uint64_t bytes, struct zns
 
 	for (uint64_t done = 0; !ret && n && done < bytes; done += (uint64_t)n * s->units * p->unit)
 		ret = probe_write_set(p, zones, n, s->units, &ns, err);
-	return ret;
-}
-
-/* The best of @times times of the zone alone. */
-static int alone(struct probe *p, const struct probe_alone *z, uint32_t times, double *best,
-		 struct zns_err *err)
-{
-	int ret = 0;
-
-	*best = PROBE_UNTOLD * 1e9;
-	for (uint32_t i = 0; !ret && i < times; i++) {
-		double ns;
-
-		ret = probe_write_set(p, &z->zone, 1, z->units, &ns, err);
-		if (!ret)
-			*best = zns_min(*best, ns);
-	}
 	return ret;
 }
 
@@ -74,16 +55,16 @@ int probe_throttled(struct probe *p, struct zns_err *err)
 		p->budget += ROUNDS * bytes +
 			     (uint64_t)(FIRST + ROUNDS * (FIRST + LATER)) * z.units * p->unit;
 	if (!(z.ns > 0))
-		ret = alone(p, &z, FIRST, &z.ns, err);
+		ret = probe_best_alone(p, z.zone, z.units, FIRST, &z.ns, err);
 	quick = z.ns;
 	for (uint32_t k = 0; !ret && k < ROUNDS; k++) {
 		double first, later;
 
 		ret = heat(p, &s, bytes, err);
 		if (!ret)
-			ret = alone(p, &z, FIRST, &first, err);
+			ret = probe_best_alone(p, z.zone, z.units, FIRST, &first, err);
 		if (!ret)
-			ret = alone(p, &z, LATER, &later, err);
+			ret = probe_best_alone(p, z.zone, z.units, LATER, &later, err);
 		if (ret)
 			break;
 		hot = k ? zns_min(hot, first) : first;

@@ -99,8 +99,7 @@ static int test_sets(struct probe *p, const struct stored *stored, uint32_t samp
 
 	/* one domain may have shown in long sets only, when it was stored */
 	if (p->map->one_domain)
-		p->set_units = zns_min((uint64_t)PROBE_LONG_UNITS,
-				       p->d->geo.zone_capacity / p->unit);
+		p->set_units = probe_long_units(p);
 	else if (!ret)
 		ret = probe_set_length(p, &x, err);
 	if (!ret)

@@ -90,6 +90,38 @@ int probe_write_set(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_
 	return ret ? ret : probe_drop(p, zones, nr, err);
 }
 
+int probe_best_alone(struct probe *p, uint32_t zone, uint32_t units, uint32_t tries, double *ns,
+		     struct zns_err *err)
+{
+	*ns = PROBE_UNTOLD * 1e9;
+	for (uint32_t i = 0; i < tries; i++) {
+		double now;
+		int ret = probe_write_set(p, &zone, 1, units, &now, err);
+
+		if (ret)
+			return ret;
+		*ns = zns_min(*ns, now);
+	}
+	return 0;
+}
+
+int probe_best_set(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
+		   double alone, double high, uint32_t tries, double *ratio, struct zns_err *err)
+{
+	*ratio = PROBE_UNTOLD;
+	for (uint32_t i = 0; i < tries; i++) {
+		double ns;
+		int ret = probe_write_times(p, zones, times, nr, &ns, err);
+
+		if (ret)
+			return ret;
+		*ratio = zns_min(*ratio, ns / alone);
+		if (*ratio <= high)
+			break;
+	}
+	return 0;
+}
+
 double probe_set_mibps(const struct probe *p, uint32_t nr, uint32_t count, double ns)
 {
 	return (double)nr * count * p->unit / MIB(1) / (ns / 1e9);
