@@ -6,16 +6,16 @@
  * Everything is learnt through zns/dev.h: when zones are read and written at the same time, those
  * that share something wait for each other.
  *
- * Dies: one zone gets a burst of small reads while others are read once. A zone that has to wait is
- * on its die. Every zone is tested like that against one zone of every die (its pivot), and at least
- * twice against the pivot of its own die, beside zones that must not wait. Where the map is regular,
- * the pivot that it suggests is tried first, and no test is left out.
+ * Dies: one zone gets a burst of small reads while others are read once. A zone that has to wait lies
+ * on the same die. Each zone is tested like that against one zone of each die, its pivot, and at
+ * least twice against the pivot of its own die, beside zones that must not wait. Where the map is
+ * regular, the pivot that the rule suggests is tried first, but no test is left out.
  *
  * Channels: two dies are read by a whole unit at once. What they lose against one alone falls into
  * two classes. Measured once more, they must be two classes again, divided in the same way.
  *
- * Again: random zones are tested against others of all groups. The share of wrong answers decides
- * whether the map is given out.
+ * Retest: random zones are tested once more against others of all groups. The share of wrong answers
+ * decides whether the map is given out.
  *
  * Domain: if zones that are written together get no more than one alone, they are one domain.
  *
@@ -27,7 +27,8 @@
  * What was written begins with a mark, so that what a killed probe left is found and reset by the
  * next one.
  *
- * One thread; nobody else may use the device meanwhile (the caller's duty). Errors: zns/err.h.
+ * A probe uses one thread. The caller makes sure that nobody else uses the device meanwhile. Errors:
+ * zns/err.h.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -118,16 +119,16 @@ struct zns_probe_map {
 	 * at least. 0: no more than a few units of each zone. The rates above are those behind it.
 	 */
 	uint32_t cached_write_mibps, cache_mib;
-	/* The prediction: zones of the sample, how many it must have, sets of several groups that
-	 * it must have, and what was seen. */
+	/* The prediction: zones that were tried and zones that had to be, sets of several groups that
+	 * had to be, and what was seen. */
 	uint32_t zones_predicted, zones_needed, sets_needed;
 	struct zns_probe_seen seen[ZNS_PROBE_CLAIMS];
-	double miss; /* chance that such a sample misses every wrong zone of a map with 1 % of its
-			pairs wrong */
-	uint32_t nr_joined; /* groups of the reads that are one with others when they are written */
-	/* times as long as alone that groups take together where something that they share, such as
-	 * a channel, is slower than they, or stalls; the rates above are what is left then. 1: none, 0: not
-	 * known, as from a profile of an older program */
+	double miss; /* chance that the zones tried are all right in a map with 1 % of its pairs
+			wrong */
+	uint32_t nr_joined; /* groups of the reads that share a die with others when written */
+	/* How many times as long as alone a set of groups takes, where something that they share,
+	 * such as a channel, is slower than they are together, or stalls. The rates above are what is
+	 * left then. 1: nothing is; 0: not known, as from a profile of an older program. */
 	double load;
 	double scaling; /* what up to 8 zones written together get, as a multiple of one alone */
 	/* zones of all groups together, where that is notably less than their sum; else 0 */
@@ -138,9 +139,9 @@ struct zns_probe_map {
 	/* what it took */
 	uint64_t written, resets, reads, read_bytes;
 	uint64_t device_ns, wall_ns; /* by the device's clock, by ours */
-	/* of the run, to go on with it */
+	/* the state of the run, to continue it */
 	enum zns_probe_phase phase;
-	uint32_t *tested; /* by zone: it shares no die with groups below this */
+	uint32_t *tested; /* by zone: it shares no die with groups of numbers below this */
 };
 
 /*
@@ -152,9 +153,9 @@ struct zns_probe_map {
 int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
 		  struct zns_probe_map *map, struct zns_err *err);
 /*
- * Reset the zones that a killed probe left behind; *nr: how many. A probe does it itself. Who has
- * opened the store on the device does it before: some of these zones may be the catalogue's next
- * ones, and a write pointer that moves there means another writer. */
+ * Reset the zones that a killed probe left behind; *nr: how many. zns_probe_run does so itself. But a
+ * caller who opens the store on the device calls this before that: such a zone may be the next one
+ * of the catalogue, and a write pointer that moves there would mean another writer. */
 int zns_probe_clear(struct zns_dev *dev, uint32_t *nr, struct zns_err *err);
 /* The arrays of a map of @nr_zones: no zone has a group, no group a channel. -ENOMEM: nothing is
  * left. */
@@ -171,7 +172,7 @@ int zns_probe_save(const struct zns_probe_map *map, void **out, size_t *len);
 int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_probe_map *map,
 		   struct zns_err *err);
 
-/* How far a sample of zones, dies and rates still agrees with what is believed. */
+/* How far a sample of zones, dies and rates still agrees with the map. */
 struct zns_probe_drift {
 	uint32_t zones_checked, zones_moved;
 	uint32_t moved[16]; /* the first of them */
@@ -187,11 +188,9 @@ struct zns_probe_drift {
 };
 
 /*
- * Test @sample zones (0: max(64, twelve for each group), as the budget allows) of @map, of which
- * only one_domain, groups, channels, rates and load are looked at: one zone of each group against those
- * of all others, and the others of a group, as many for each, against their own group's and all
- * others'. As far as so many zones may be active; else in parts. Drift is no error. Same rules and
- * errors as zns_probe_run; @map's counters are set.
+ * Test what @map predicts (see above) with @sample zones; 0: as many as a map needs to be given out. Of
+ * @map, one_domain and the groups, channels, rates and load are looked at, and its counters are set.
+ * Drift is no error. Rules and errors are those of zns_probe_run.
  */
 int zns_probe_verify(struct zns_dev *dev, const struct zns_probe_params *params,
 		     struct zns_probe_map *map, uint32_t sample, struct zns_probe_drift *out,
