@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Are the channels real, or noise? This test uses neither the times nor the border that placed the
- * dies. Each die is read beside another one of its channel. One die of each channel is read beside
+ * Are the channels real, or noise? This test does not use the times and the border by which the dies
+ * were placed. Each die is read beside another one of its channel. One die of each channel is read beside
  * one of each other channel. The order is random, so that a long disturbance hits both kinds alike.
  * The times must form two separate classes, and each pair must be in its class. With noise a pair
  * is in either class by chance.
@@ -16,8 +16,8 @@
 #define FIRST 16u /* samples; each further look takes four times as many */
 #define LOOKS 4u
 #define SAMPLES 256u /* at most */
-#define ALONE 0.15 /* this much slower than alone at another time: disturbed */
-#define CHUNK 16u
+#define ALONE 0.15 /* so much slower than alone in another test: disturbed */
+#define CHUNK 16u /* tests between two looks at whether to go on */
 #define GAP 0.05 /* least gap between the classes */
 #define MARGIN 0.25 /* of that gap: least distance from the border */
 #define SIGMAS 3.0 /* of its own spread: least distance from the border */
@@ -218,12 +218,12 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 		return zns_fail(err, -ENOMEM, "no memory for %zu tests", most);
 	same = list_same(p, &h);
 	apart = list_apart(p, &h);
-	/* two classes of pairs were seen: so both kinds of pairs exist, or the classes were
-	 * wrong */
+	/* If there are two classes of pairs, there are pairs of both kinds; else the classes are
+	 * wrong. */
 	if (!same || (!apart && p->border_found)) {
 		probe_doubt_channels(
 			p,
-			"some pairs of dies seemed to take longer than others when read at once, but then %s dies share a channel: the channels cannot be told",
+			"the channels cannot be told: some pairs of dies seemed to take longer than others when read at once, but in the end %s dies share a channel",
 			same ? "all" : "no two");
 	} else {
 		shuffle(p, h.t, h.nr);
@@ -234,12 +234,12 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 	if (h.done && h.high - h.low < GAP)
 		probe_doubt_channels(
 			p,
-			"pairs of dies that were said to share a channel take %.2f times as long as one alone when they are tried once more, others %.2f times: the channels cannot be told",
+			"the channels cannot be told: when tried once more, pairs of dies that seemed to share a channel take %.2f times as long as one alone, and other pairs %.2f times",
 			h.high, h.low);
 	else if (h.wrong || h.untold || h.done < h.nr)
 		probe_doubt_channels(
 			p,
-			"of %u pairs of dies that were tried once more %u do not share channels as they did before, %u cannot be told",
+			"of %u pairs of dies that were tried once more %u contradict the channels that were found, and %u had no clear answer",
 			h.done, h.wrong, h.untold);
 	m->channel_tests = h.right + h.wrong;
 	m->channel_tests_wrong = h.wrong;

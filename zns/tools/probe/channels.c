@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Dies into channels. Two dies that are each read by a whole unit at once take as long as one, or
- * longer if they share a channel. How much longer depends on the drive. The times of many pairs
- * form two classes, or one.
+ * Finds the channels of dies. Reading a whole unit of each of two dies at once takes as long as of one
+ * alone, or longer if the dies share a channel. How much longer depends on the drive. So the times of
+ * many pairs form two classes, or one.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,21 +11,22 @@
 #include "probe_priv.h"
 
 #define BASES 4u /* dies that are compared with all others, to find the classes */
-#define OTHERS 64u
-#define UNEQUAL 0.1
-#define APART 0.03 /* times alone of the dies of two channels */
-#define ALL_PAIRS 128u /* so few are all tried */
+#define OTHERS 64u /* of these, at most */
+#define UNEQUAL 0.1 /* part by which times alone of two dies differ: not equally fast */
+#define APART 0.03 /* the same of all dies of one channel and all others */
+#define ALL_PAIRS 128u /* if there are no more, all are tried */
 #define PAIRS (BASES * OTHERS)
 #define FIRST 6u /* first samples of a pair */
 #define CONFIRM 16u /* least samples before two dies share a channel */
 #define EDGE 4u /* pairs on each side of the border that are measured again */
 #define LOOKS 6u
 #define RETRIES 4u /* for disturbed pairs */
-#define SHARED_BY_ALL 1.15 /* with one class only: this slow means one channel for all dies */
-#define BLURRED 0.025 /* of a pair's time: too unsteady to say that there is only one class */
-#define UNTOLD_MAX 2u /* passes in which a die's channel stays unknown */
+#define SHARED_BY_ALL 1.15 /* times one alone: a single class of pairs that slow is one channel */
+#define BLURRED \
+	0.025 /* of a pair's time: less steady ones do not prove that there is one class only */
+#define UNTOLD_MAX 2u /* passes in which a die's channel may stay unknown */
 #define SURE 0.999
-#define UNTOLD_ENOUGH 8u /* tries; then the search may stop */
+#define UNTOLD_ENOUGH 8u /* such failures end the search; a large drive may have more */
 
 struct pair {
 	uint32_t a, b;
@@ -71,7 +72,8 @@ static int measure(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	return ret ? ret : probe_loss(p, v->a, v->b, n, &v->ratio, &v->noise, err);
 }
 
-/* Moves measured pairs to the front. Measures disturbed ones a few times more, after the others. */
+/* Moves the pairs that were measured undisturbed to the front. *n: how many. Measures the disturbed ones
+ * up to RETRIES times more. */
 static int tell(struct probe *p, struct pair *v, uint32_t all, uint32_t *n, struct zns_err *err)
 {
 	*n = 0;
@@ -103,7 +105,7 @@ static int sharpen(struct probe *p, struct pair *v, uint32_t *n, struct zns_err 
 	return tell(p, v, *n, n, err);
 }
 
-/* Measures pairs at a gap again. They are settled if each stays on its side of @border. */
+/* Measures pairs near the gap again. *settled: each stayed on its side of @border. */
 static int look_again(struct probe *p, struct pair *v, uint32_t n, double border, bool *settled,
 		      struct zns_err *err)
 {
@@ -167,7 +169,7 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 		for (uint32_t i = 0; i < n; i++)
 			v[i].firm = false;
 	}
-	/* a gap that never settled lies beside disturbed pairs */
+	/* where the gap never settled, disturbed pairs made it */
 	p->border_found = settled && at && gap > PROBE_GAP && gap > 4 * noise;
 	p->lost_low = p->lost_high = middle(v, n, false);
 	if (p->border_found) {
@@ -241,7 +243,8 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	return ret || !n ? ret : classes(p, v, n, err);
 }
 
-/* Takes more samples near the border. If the result stays unclear, *sure is less than SURE. */
+/* Do two dies share a channel? Takes more samples of a pair near the border. *sure: the chance that *yes
+ * is right; less than SURE if it stays unclear. */
 static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, double *sure,
 			 struct zns_err *err)
 {
@@ -309,6 +312,8 @@ static int border(struct probe *p, const struct dies *d, struct zns_err *err)
 	return find_border(p, list, zns_min(n, OTHERS), err);
 }
 
+/* Finds the channel of a die, or makes it the first of a new one, of @cap in this pass. *kept: it stays
+ * readable for that. */
 static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32_t first_channel,
 		   uint32_t cap, bool *kept, struct zns_err *err)
 {
@@ -331,7 +336,7 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 		m->channel_confidence[group] = sure;
 		return 0;
 	}
-	/* a disturbed die gets no channel of its own; try again in the next pass */
+	/* Disturbed: that does not prove a channel of its own. Try again in the next pass. */
 	if (least < SURE) {
 		d->untold[group]++;
 		p->dies_untold++;
@@ -428,11 +433,10 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 		if (m->group_channel[g] == ZNS_PROBE_NONE && d->zone[g] != ZNS_PROBE_NONE)
 			probe_doubt_channels(
 				p,
-				"the channels of some dies cannot be told: their times vary too much");
+				"the channels of some dies cannot be told, because the times of reading them vary too much");
 	return ret ? ret : probe_test_channels(p, d->zone, err);
 }
 
-/* Channels that are not proved are not given out; dies stand without them. */
 void probe_forget_channels(struct zns_probe_map *m)
 {
 	m->nr_channels = m->channel_tests = m->channel_tests_wrong = 0;
@@ -443,7 +447,7 @@ void probe_forget_channels(struct zns_probe_map *m)
 	}
 }
 
-/* Do dies take different times alone? Then what two of them lose is no class. */
+/* Do dies take different times alone? Then what pairs of them lose does not form two classes. */
 static bool unequal(const struct probe *p, const uint32_t *zone)
 {
 	double least = 0, most = 0;
@@ -459,8 +463,8 @@ static bool unequal(const struct probe *p, const uint32_t *zone)
 	return most > least * (1 + zns_max(UNEQUAL, 4 * p->jitter));
 }
 
-/* Are all dies of a channel slower alone than all others, or quicker? Beside such a one the others
- * lose less, whatever they share. */
+/* Are all dies of a channel slower alone than all others, or quicker? Beside a slower die a die loses
+ * less, whether they share a channel or not. */
 static bool apart_by_rate(const struct probe *p, const uint32_t *zone)
 {
 	const struct zns_probe_map *m = p->map;
@@ -510,7 +514,8 @@ int probe_channels(struct probe *p, struct zns_err *err)
 	}
 	if (!ret && p->map->nr_channels && (unequal(p, d.zone) || apart_by_rate(p, d.zone)))
 		probe_doubt_channels(
-			p, "dies that are not equally fast do not lose alike beside each other");
+			p,
+			"some dies are faster than others, so what two of them lose when read at once does not tell their channel");
 	if (p->map->channel_doubt[0])
 		probe_forget_channels(p->map);
 	free(p->solo_ns);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Zones into dies. A pass keeps the pivots of some groups readable. It compares all zones without a
- * group with them, in waves as large as the limits allow. A zone that conflicts with no pivot
- * becomes a pivot. If there is no room for more pivots, it waits for the next pass, which need not
- * look at this pass's groups again.
+ * Finds the die of each zone by reading. A pass keeps the pivots of some groups readable, and compares
+ * all zones without a group with them, in waves as large as the limits allow. A zone that shares a
+ * die with none of them becomes the pivot of a new group. If there is no room for more pivots, the
+ * zone is left to the next pass, which does not compare it with this pass's groups again.
  */
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define WAVE_MAX 512u
+#define WAVE_MAX 512u /* zones */
 #define PIVOTS_MAX 4096u
-#define ROUNDS 3 /* rounds without a suspect, before a zone belongs to another die */
-#define UNSURE_MAX 4u /* passes in which a zone may stay unknown */
-#define ANYWHERE 48u /* zones */
+#define ROUNDS 3 /* rounds without a suspect, before a zone gets a new group */
+#define UNSURE_MAX 4u /* passes in which a zone's die may stay unclear */
+#define ANYWHERE 48u /* zones from anywhere, at first */
 #define CALIBRATE 12u /* zones */
 
 enum verdict { FOUND, NO_MATCH, UNSURE };
@@ -22,7 +22,8 @@ struct pass {
 	uint32_t first, end; /* groups with readable pivots */
 	uint32_t cap;
 	uint32_t control; /* a readable pivot of an earlier group; ZNS_PROBE_NONE */
-	uint32_t *refuted; /* by group: the zone that is proved to be of another die */
+	/* by group: the last zone that was proved to be on another die, plus 1 */
+	uint32_t *refuted;
 	uint32_t *list, *pivots; /* groups to try, and their pivots */
 };
 
@@ -66,6 +67,7 @@ static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t g
 	return ret;
 }
 
+/* Finds the group of a zone among those of this pass, from @first on. */
 static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t first,
 		    enum verdict *v, uint32_t *group, float *conf, struct zns_err *err)
 {
@@ -132,7 +134,7 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 	float conf = 0;
 	int ret = classify(p, ps, zone, first, &v, &group, &conf, err);
 
-	/* unreadable data of others is not our problem */
+	/* data of others that cannot be read: the zone stays unknown */
 	if (ret && ret != -EINTR && p->kind[zone] == KIND_DATA) {
 		p->given_up[zone] = true;
 		return 0;
@@ -140,9 +142,9 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 	if (ret)
 		return ret;
 	/*
-	 * With one group, nothing is known to be on another die. Then a disturbance of everything
-	 * looks like a shared die. Such a zone is asked again when there are two groups. If there
-	 * is only one group at the end, that is an error.
+	 * While there is one group only, no zone is known to be on another die, so a disturbance of
+	 * everything looks like a shared die. Such a zone is asked again when there are two groups.
+	 * If there is one group only at the end, reads told nothing.
 	 */
 	if (v == FOUND && p->map->nr_groups > 1)
 		assign(p, zone, group, conf);
@@ -198,8 +200,8 @@ static int one_wave(struct probe *p, struct pass *ps, const uint32_t *wave, uint
 	return ret ? ret : probe_drop(p, gone, nr_gone, err);
 }
 
-/* A group of one zone among large groups may be a die that was found twice. Compares it again
- * with all others, with the present pivots. The numbers close up if a group goes. */
+/* A group of one zone among large groups may be a die that was found twice. Compares its zone with the
+ * pivots of this pass once more. If it joins another group, the numbers of later groups close up. */
 static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 {
 	cleanup_free uint32_t *size = calloc(p->nr, sizeof(*size));
@@ -249,8 +251,8 @@ static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 	return ret;
 }
 
-/* Ascending, but for the first. Zones with data come last: then there are pivots to compare them
- * with. */
+/* Lists the zones that are to be placed: some from anywhere at first, then in ascending order. Zones
+ * with data come last: then there are pivots to compare them with. */
 static uint32_t list_open(struct probe *p, uint32_t *out, uint32_t below)
 {
 	uint32_t n = 0, first = 0;
@@ -260,7 +262,7 @@ static uint32_t list_open(struct probe *p, uint32_t *out, uint32_t below)
 			if (is_open_question(p, z) && p->map->tested[z] <= below &&
 			    (p->kind[z] == KIND_DATA) == data)
 				out[n++] = z;
-	/* Zones in a row may be on one die. At first a few from anywhere find most dies. */
+	/* Many zones in a row may lie on one die; zones from anywhere lie on most dies. */
 	for (; !p->map->nr_groups && first < zns_min(n, ANYWHERE); first++) {
 		uint32_t k = first + probe_random(p, n - first), z = out[k];
 
@@ -272,8 +274,8 @@ static uint32_t list_open(struct probe *p, uint32_t *out, uint32_t below)
 	return n;
 }
 
-/* Prepares the pivots of a continued run. If one went bad meanwhile, another zone of its group
- * replaces it. */
+/* Makes the pivots of this pass readable. In a continued run one may have failed meanwhile: then another
+ * zone of its group replaces it. */
 static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *err)
 {
 	uint32_t *pivot = p->map->pivot;
@@ -296,9 +298,9 @@ static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *e
 }
 
 /*
- * The remaining zones may all be of one die. Then all readable zones wait for each other, and this
- * looks like a disturbance. So a zone of another die stays readable as a control, until the pivots
- * fill their room.
+ * The remaining zones may all lie on one die. Then all readable zones wait for each other, which looks
+ * like a disturbance. So a zone of another die stays readable as a control, while there is room for
+ * it beside the pivots.
  */
 static int take_control(struct probe *p, struct pass *ps, struct zns_err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How much slower two dies are together than one alone. Each sample lies between two reads of
- * one die alone, and counts only if these took their usual time. */
+/* How much longer it takes to read two dies at once than one alone. Each sample lies between two reads
+ * of one die alone, and counts only if those took their usual time. */
 #include <math.h>
 
 #include "probe_priv.h"
@@ -8,8 +8,9 @@
 #define SOLO 16u /* samples of one die alone */
 #define SAMPLES PROBE_LOSS_MAX
 #define JITTER 24u /* samples of a pair, to see their variation */
-#define ALONE 0.15 /* this much more than usual: disturbed */
+#define ALONE 0.15 /* so much longer than usual: disturbed */
 
+/* Takes @n times of reading both at once; if @b is ZNS_PROBE_NONE, of reading @a alone. */
 static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n,
 		   struct zns_err *err)
 {
@@ -48,7 +49,7 @@ static int undisturbed(struct probe *p, uint32_t zone, bool *yes, struct zns_err
 	int ret = samples(p, zone, ZNS_PROBE_NONE, &ns, 1, err);
 
 	*yes = !ret && ns < usual * (1 + zns_max(ALONE, 2 * p->jitter));
-	/* the usual time came from a bad moment */
+	/* so much quicker: the usual time was measured while something disturbed it */
 	if (!ret && ns < usual * (1 - zns_max(ALONE, 2 * p->jitter)))
 		p->solo_ns[zone] = ns;
 	return ret;
@@ -101,8 +102,8 @@ int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *rati
 	*spread = 0.87 * zns_max((v[n / 2] - v[0]) / x, p->jitter) / sqrt(n);
 	if (*ratio >= 1 - zns_max(PROBE_GAP, 4 * *spread))
 		return 0;
-	/* Two at once cannot be faster than the slower one alone. So its time alone came from a
-	 * bad moment. */
+	/* Two at once cannot be faster than the slower one alone, so its time alone was disturbed:
+	 * measure it anew. */
 	p->solo_ns[a] = p->solo_ns[b] = 0;
 	*ratio = 1;
 	*spread = PROBE_UNTOLD;

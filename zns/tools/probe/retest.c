@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * How right is the map? All votes for it may be wrong in the same way. So random zones are tested
- * again, later. Each zone must share a die with another zone of its group, and with no zone of
- * another group; each other group is tested with a random zone too. The share that agrees gives a
- * lower bound for the share that is right.
+ * How much of the map is right? All votes for it may be wrong in the same way. So random zones are
+ * tested again, later, beside one random zone of each group: a zone must share a die with that of its
+ * own group and with no other one. The share of tests that agree gives a lower bound for the share of
+ * zones that are right.
  */
 #include <string.h>
 
@@ -18,9 +18,10 @@
 struct retest {
 	uint32_t *usable, nr_usable;
 	uint32_t *groups; /* in random order */
-	uint32_t *reps, nr_reps; /* zones that represent groups */
-	uint32_t *rep_of; /* by group: its zone; ZNS_PROBE_NONE */
-	uint32_t *wave, nr_wave, *list, *late;
+	uint32_t *reps, nr_reps; /* one zone of each group, as far as there is room */
+	uint32_t *rep_of; /* by group: its zone in @reps; ZNS_PROBE_NONE */
+	uint32_t *wave, nr_wave; /* the zones that are tested in this round */
+	uint32_t *list, *late; /* room for a zone of each group */
 	uint32_t tests, wrong, untold;
 };
 
@@ -41,7 +42,7 @@ static uint32_t member(struct probe *p, const struct retest *t, uint32_t group, 
 	return last;
 }
 
-/* How many of these can still be written? */
+/* How many of these zones can be made readable within the budget? */
 static uint32_t affordable(const struct probe *p, const uint32_t *zones, uint32_t nr)
 {
 	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit, n = 0;
@@ -54,6 +55,7 @@ static uint32_t affordable(const struct probe *p, const uint32_t *zones, uint32_
 	return nr;
 }
 
+/* Chooses the zones of a round and makes them readable. */
 static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -61,7 +63,7 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 		 wave = zns_min(p->room - reps, SAMPLE / ROUNDS_MIN);
 	int ret;
 
-	/* if all of them fit, they stay */
+	/* as long as there is room, zones stay readable for later rounds */
 	if (p->room < zns_min(p->nr, p->nr_ours + reps + wave)) {
 		memcpy(t->list, p->ours, p->nr_ours * sizeof(*t->list));
 		ret = probe_drop(p, t->list, p->nr_ours, err);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Does a flush empty the write cache? Capacitors may back it: then a flush waits for nothing, and
- * every time of a write is that of the cache. But what is still in the cache is read quicker than
- * what is on the medium, or else its reads wait for the programs. So a zone is read right after a
- * flush and for some time on. On a drive whose flush writes all there is, both take one time.
+ * Does a flush empty the write cache? If capacitors back the cache, a flush need not wait for the
+ * medium, and then every time of a write is only that of the cache. But data in the cache are read
+ * quicker than data on the medium, or else these reads wait for the programs. So a zone is read right
+ * after a flush and some time later. If a flush writes all data to the medium, both take the same
+ * time.
  */
 #include "probe_priv.h"
 
-#define TRIES 3u /* a busy host changes the time of reads, too, but not the same way each time */
+#define TRIES \
+	3u /* a busy host changes times of reads, too, but not in the same direction each time */
 #define UNITS 40u
 #define READS 32u
 #define CHANGED 1.2 /* times as long */
-#define WAIT 30u /* times as long as the write took */
+#define WAIT 30u /* the second read comes so many times the time of the write later */
 #define WAIT_MAX_NS UINT64_C(1000000000)
 
 /* The usual time of a small read. */
@@ -37,7 +39,7 @@ static int read_time(struct probe *p, uint32_t zone, double *ns, struct zns_err 
 	return ret;
 }
 
-/* The time of a read right after a flush, and some time after it. */
+/* The time of a small read right after a flush, and some time later. */
 static int look(struct probe *p, uint32_t zone, double *first, double *last, struct zns_err *err)
 {
 	uint32_t units = zns_min(UNITS, (uint32_t)(p->d->geo.zone_capacity / p->unit));
@@ -73,6 +75,6 @@ int probe_settled(struct probe *p, struct zns_err *err)
 	return !n ? 0 :
 		    zns_fail(
 			    err, -EAGAIN,
-			    "cannot be measured: what was written is read in %.0f us right after a flush and in %.0f us later, so writes go into a cache that a flush does not empty; nothing is stored",
+			    "cannot be measured: a small read of what was just written takes %.0f us right after a flush and %.0f us later, so writes go into a cache that a flush does not empty; nothing is stored",
 			    first / 1e3, last / 1e3);
 }

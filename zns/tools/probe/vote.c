@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Which zone waits for which? A burst of small reads hits one zone, and other zones are read behind
- * it. A zone that has to wait is on the same die. A disturbance usually hits a whole measurement:
- * the host does not run, or all dies collect garbage. Then everything seems to wait. So a vote
+ * Which zone waits for which? A burst of small reads goes to one zone, and other zones are read behind
+ * it. A zone that has to wait lies on the same die. A disturbance usually hits a whole measurement:
+ * the host does not run, or all dies collect garbage, and then every zone seems to wait. So a vote
  * counts only if the burst took its usual time and the controls, zones on other dies, did not wait.
  */
 #include <math.h>
@@ -12,25 +12,26 @@
 
 #define CONTROLS 3u
 #define VOTES_MAX 25u
-#define VOIDS_MAX 40u /* of one question; then ask it at a better time */
+#define VOIDS_MAX 40u /* disturbed votes on one question; then ask it at a better time */
 #define SURE 11.5 /* log odds: wrong once in 100,000 */
 #define BURST_READS 8 /* a burst takes as long as so many reads, one after another */
 #define TRIES 6u /* to reach a single suspect */
 #define SAMPLES 64u /* of a burst */
-#define SPREAD_LEAST 8u /* least zones for a statement about many at once */
+#define SPREAD_LEAST 8u /* zones that a burst is spread over, at least */
 #define SPREAD_SETS 8u
-#define SPREAD_SCALING 1.6
-#define PACE_LOW 0.75
+#define SPREAD_SCALING \
+	1.6 /* times one zone's rate: zones that scale less in writes may do so in reads */
+#define PACE_LOW 0.75 /* a die with a pace between these two counts as one of the usual pace */
 #define PACE_HIGH 1.35
 #define PACE_SAMPLES 9u
-#define AS_SLOW 0.85 /* as a part of one zone's time */
+#define AS_SLOW 0.85 /* of the time on one zone: a spread burst that slow does not wait for dies */
 
 /* Relative to a burst's usual time: @QUICK did not wait for it, @WAITED did, @ODD waited for
  * something else. */
 enum seen { QUICK, WAITED, ODD };
 
 struct controls {
-	/* the first @sure are known to be on other dies */
+	/* the first @sure of them are known to be on other dies */
 	uint32_t zone[CONTROLS], nr, sure;
 };
 
@@ -60,7 +61,7 @@ static struct zns_race small(struct probe *p, uint32_t zone, uint32_t k, uint32_
 				  .done_ns = done };
 }
 
-/* Adds the next page, if there is one. */
+/* Makes it two reads, of different pages if the zone has more than one. */
 static void twice(const struct probe *p, struct zns_race *r)
 {
 	r->count = 2;
@@ -73,9 +74,9 @@ static void twice(const struct probe *p, struct zns_race *r)
 }
 
 /*
- * Sends a burst of @size over @zones in turn, and behind it two reads of each of @others, one after
- * the other. @after: how long those took. The first reads may arrive in any order. At the second
- * one the burst is in the die's queue for certain.
+ * Sends a burst of @size reads to @zones in turn, and two reads to each of @others. The first of the two
+ * may arrive before the burst; at the second one the burst is in the die's queue for certain.
+ * *own: the time of the burst; @after: those of the second reads.
  */
 static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint32_t size,
 		 const uint32_t *others, uint32_t nr, uint64_t *own, uint64_t *after,
@@ -140,12 +141,12 @@ static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 			return ret;
 		best = zns_min(best, ns);
 	}
-	/* what writes together no faster may well read like that */
+	/* zones that are hardly faster together when written may be so when read */
 	if (best < AS_SLOW * p->burst_ns || p->map->scaling < SPREAD_SCALING)
 		return 0;
 	return zns_fail(
 		err, -EAGAIN,
-		"cannot be measured: a burst of %u reads takes as long over %u zones (%.2f ms) as on one (%.2f ms), although zones are written independently: what takes the time is not a die but the host, the link or a cache; nothing is stored",
+		"cannot be measured: a burst of %u reads takes as long when spread over %u zones (%.2f ms) as on one (%.2f ms), although zones are written independently: what takes the time is not a die but the host, the link or a cache; nothing is stored",
 		p->burst, nr, best / 1e6, p->burst_ns / 1e6);
 }
 
@@ -164,8 +165,8 @@ int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, s
 	return ret ? ret : spread_out(p, zones, nr, err);
 }
 
-/* Dies need not be alike: how long does a burst take on this one? Where it takes another time, the
- * burst must be long enough for a slow die's read to differ from a wait for a quick one. */
+/* Measures the pace of a zone's die, since dies need not be equally fast. If it is not the usual one,
+ * makes the burst so long that a read of a slow die differs from a wait for a quick one. */
 static int know_pace(struct probe *p, uint32_t zone, struct zns_err *err)
 {
 	uint64_t ns = 0;
@@ -194,7 +195,8 @@ static int know_pace(struct probe *p, uint32_t zone, struct zns_err *err)
 	return 0;
 }
 
-/* Zones of one die wait for each other: the second of them would seem to wait for the burst. */
+/* Is the zone, or one of its die, among the controls? Two controls of one die would wait for each other,
+ * as if for the burst. */
 static bool beside(const struct probe *p, const struct controls *c, uint32_t zone)
 {
 	uint32_t group = p->map->zone_group[zone];
@@ -213,7 +215,7 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, struct contro
 	uint32_t ga = p->map->zone_group[a], gb = p->map->zone_group[b], any[CONTROLS], nr_any = 0;
 
 	c->nr = c->sure = 0;
-	/* the pivots of other groups, if they can be read */
+	/* the pivots of other groups, if they are readable */
 	for (uint32_t tries = 0; tries < CONTROLS && p->map->nr_groups &&
 				 (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
 	     tries++) {
@@ -224,8 +226,7 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, struct contro
 	}
 	for (uint32_t tries = 0; p->nr_ours && tries < 4 * CONTROLS && c->nr < CONTROLS; tries++) {
 		uint32_t z = p->ours[probe_random(p, p->nr_ours)], g = p->map->zone_group[z], i;
-		/* Its die differs from the burst's, or from the group in question: then it must
-		 * not wait. */
+		/* It is on another die than a zone in question, so it must not wait for that one. */
 		bool other = g != ZNS_PROBE_NONE && (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
 
 		if (z == a || z == b || (g != ZNS_PROBE_NONE && (g == ga || g == gb)))
@@ -238,8 +239,8 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, struct contro
 			any[nr_any++] = z;
 	}
 	c->sure = c->nr;
-	/* A certain control makes the others unnecessary. They could disturb: all remaining
-	 * zones may be one die. */
+	/* Beside a control that is certainly on another die, uncertain ones would only do harm: all
+	 * of them may be on one die. */
 	for (uint32_t i = 0; !c->sure && i < nr_any && c->nr < CONTROLS; i++)
 		c->zone[c->nr++] = any[i];
 }
@@ -260,11 +261,11 @@ static bool controls_waited(const struct controls *c, uint64_t time, const uint6
 	return late && late * 2 >= c->nr - c->sure;
 }
 
-/* The burst took an unusual time. Others may have waited for the same cause. */
+/* Did the burst take an unusual time? Then other zones may have waited for the cause of that. */
 static bool disturbed(struct probe *p, uint32_t zone, uint64_t own)
 {
-	/* Noise makes nothing faster, so the usual time came from a bad moment. A zone with a
-	 * single page does not count. */
+	/* Noise makes nothing faster, so it was the usual time that was disturbed. A zone with less
+	 * than a unit does not count: the same few pages again and again may be read quicker. */
 	if (own * 5 < usual(p, zone) * 3 && p->readable[zone] == p->unit) {
 		if (p->pace[zone] > 0 && p->pace[zone] != 1)
 			p->pace[zone] = (double)own / p->burst_ns;
@@ -289,8 +290,8 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 		bool late[PROBE_SET_MAX];
 
 		memset(late, true, sizeof(late));
-		/* At most one is on the die. A zone that waits each time is suspect. One quick
-		 * read clears it. */
+		/* At most one of them is on the die. A zone that waits each time is suspect; one
+		 * quick read clears it. */
 		while (left > (good ? 1 : 0) && good < TRIES) {
 			uint64_t own, after[PROBE_SET_MAX];
 			ret = burst(p, &zone, 1, p->burst, others + at, n, &own, after, err);
@@ -309,7 +310,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 			for (uint32_t i = left = 0; i < n; i++)
 				left += late[i] &= judge(usual(p, zone), after[i]) != QUICK;
 		}
-		/* so many wait for something common */
+		/* so many cannot be on the die, so they wait for each other: try fewer at once */
 		if (left > 2 && n > 4) {
 			p->set_max = zns_max(n / 2, 4u);
 			continue;
@@ -331,7 +332,7 @@ static double weight(const struct probe *p)
 	return log((1 - wrong) / wrong);
 }
 
-/* Does @b wait for a burst on @a? The vote does not count if *spoiled. */
+/* Does @b wait for a burst on @a? If *spoiled, the vote was disturbed and does not count. */
 static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spoiled,
 		struct zns_err *err)
 {
