@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Can the whole device write as fast as the sum of its dies? Writes zones of many groups together:
- * as many as may be open and as the budget allows. The controller, the host's link or the channels
- * may be slower than the sum.
+ * Can the whole device write as fast as the sum of its groups? The controller, the host's link or the
+ * channels may be slower. Writes a zone of each of as many groups as may be open and as the budget
+ * allows.
  */
 #include "probe_priv.h"
 
 #define ROUNDS 3u
-#define ENOUGH 1.04 /* times as long as the slowest of them alone */
-#define BELOW 0.93 /* of the sum: less is slower; measurements are good to a few per cent */
+#define ENOUGH 1.04 /* times as long as the slowest group alone: the sum is reached */
+#define BELOW 0.93 /* of the sum: less is notably slower; measurements are good to a few per cent */
 
-/* Are most groups notably quicker? Beside such a group they would have to be written for long. */
+/* Are most groups notably quicker than this one? They would have to be written for long, to take as
+ * long as it. */
 static bool is_slow(const struct probe *p, uint32_t group)
 {
 	uint32_t quicker = 0;
@@ -21,7 +22,7 @@ static bool is_slow(const struct probe *p, uint32_t group)
 	return quicker * 2 > p->map->nr_groups;
 }
 
-/* Picks an empty zone of each group, but for slow ones. */
+/* Picks an empty zone of each group that is not slow. */
 static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
 {
 	uint32_t n = 0, from = probe_random(p, p->nr);
@@ -35,8 +36,8 @@ static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
 	return n;
 }
 
-/* Units of each zone, so that all take as long as the slowest with @each. Returns its time alone; *sum:
- * what all would have together. */
+/* Chooses the units of each zone so that all take as long as the slowest one, which gets @each. Returns
+ * its time alone. *sum: the rates of all together, MiB/s. */
 static double share_out(const struct probe *p, const uint32_t *zones, uint32_t n, uint32_t each,
 			uint32_t *units, double *sum)
 {
@@ -87,7 +88,7 @@ int probe_ceiling(struct probe *p, struct zns_err *err)
 		each = (uint32_t)zns_min(left * p->set_units / all / rounds,
 					 (uint64_t)probe_long_units(p));
 		each = zns_max(each, p->set_units);
-		/* what all have beside the slowest of them, which sets the time */
+		/* all zones were to take as long as the slowest one alone */
 		if (ns / slowest < best) {
 			best = ns / slowest;
 			together = sum;

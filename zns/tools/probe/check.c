@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The last word on a map: what is written together behaves as the map says, or the map is not given
- * out. */
+/* The last test of a map: sets of zones that are written together take as long as the map predicts.
+ * If not, the map is mended or refused. */
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define SPLITS 2u
+#define SPLITS 2u /* a group may be several dies, one of which is in two groups: that takes two */
 #define UNEQUAL 0.93 /* of a zone's rate: a group below it sets the rate that is promised */
 
 static uint32_t wrong(const struct zns_probe_map *m)
@@ -17,7 +17,7 @@ static uint32_t wrong(const struct zns_probe_map *m)
 	return n;
 }
 
-/* It was one domain by its rates, but pairs of zones are independent: a map is to be found. */
+/* The rates said one domain, but pairs of zones are independent: the drive has groups. */
 static void forget_domain(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;
@@ -40,7 +40,7 @@ void probe_promise_least(struct probe *p)
 			m->zone_write_mibps = m->group_write_mibps[g];
 }
 
-/* What differs by no more than measurements do is one rate. */
+/* Rates that differ no more than measurements do become the same rate. */
 static void even_out(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;
@@ -60,17 +60,17 @@ static int refuse(struct probe *p, const struct zns_probe_drift *d, struct zns_e
 	if (s->wrong && 2 * s->low >= PROBE_SAME)
 		return zns_fail(
 			err, -EAGAIN,
-			"two zones of one die are written up to %.1f times as slow as one alone (%u of %u pairs), and not twice as slow: the device's rate changes while it is measured, as that of one that gets hot and is throttled; nothing is stored: let the device cool down and probe again",
+			"two zones of one die together take up to %.1f times as long as one alone (%u of %u pairs), and not twice as long: the device's rate changes while it is measured, as that of a device that gets hot and is throttled; nothing is stored: let the device cool down and probe again",
 			2 * s->high, s->wrong, s->sets);
 	if (s->wrong)
 		return zns_fail(
 			err, -EAGAIN,
-			"zones that disturb each other's reads do not when they are written (%u of %u pairs, the first is of zone %u), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, the drive places reads and writes by different rules",
+			"zones that disturb each other's reads do not disturb each other's writes (%u of %u pairs, the first is of zone %u), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; if the result stays the same, the drive places reads and writes by different rules",
 			s->wrong, s->sets, d->zones_moved ? d->moved[0] : 0);
 	if (a->wrong)
 		return zns_fail(
 			err, -EAGAIN,
-			"zones that do not disturb each other's reads do when they are written (%u of %u sets, up to %.1f times as slow as alone), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, something that all dies share is slower than two of them",
+			"zones that do not disturb each other's reads do disturb each other's writes (%u of %u sets, which take up to %.1f times as long as alone), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; if the result stays the same, something that all dies share is slower than two of them",
 			a->wrong, a->sets, a->high);
 	return zns_fail(
 		err, -EAGAIN,
@@ -98,7 +98,7 @@ static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drif
 	return ret ? ret : probe_predict(p, 0, d, err);
 }
 
-/* The same, and what can be said of groups that share something slow. */
+/* Predicts, and lowers the promises where groups share something slow. */
 static int predict_all(struct probe *p, struct probe_index *x, struct zns_probe_drift *d,
 		       struct zns_err *err)
 {
@@ -120,8 +120,8 @@ static int predict_all(struct probe *p, struct probe_index *x, struct zns_probe_
 	return ret ? ret : probe_loaded(p, x, d, &again, err);
 }
 
-/* Most pairs of one domain did not wait as they should. Were the sets too short? What fills and
- * empties a large program unit takes no part of what they share. */
+/* Most pairs of one domain did not wait as they should. In a short set the filling and emptying of a
+ * large program unit, for which zones do not wait, may be most of the time: tries long sets. */
 static int longer_sets(struct probe *p, struct probe_index *x, struct zns_probe_drift *d,
 		       struct zns_err *err)
 {
@@ -156,7 +156,6 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 		return ret;
 	if (p->map->one_domain)
 		return longer_sets(p, x, &d, err);
-	/* a group that is several dies, of which one is in two groups, takes two rounds */
 	for (uint32_t k = 0; k < SPLITS && !ret && p->map->seen[ZNS_PROBE_SHARE].wrong; k++) {
 		uint32_t groups = p->map->nr_groups;
 
@@ -200,8 +199,8 @@ int probe_check(struct probe *p, struct zns_err *err)
 	int ret = check(p, &x, err);
 	struct zns_probe_map *m = p->map;
 
-	/* What sets of several groups wait for may be a part of their dies. The map has passed, so
-	 * it is not refused where the user's budget leaves nothing for this look. */
+	/* Sets of several groups may wait because their zones share some of the dies. The map has
+	 * passed, so a user's budget that is too small for this look is no reason to refuse it. */
 	if (!ret && !m->one_domain && !wrong(m) && p->load > 1) {
 		ret = probe_overlap(p, err);
 		ret = ret == -EDQUOT ? 0 : ret;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Does the promise hold? Groups that share a channel may be written one by one as fast as they are,
- * and all together a bit slower, by less than tells one die from two. So the sets of several groups
- * that took longest are written once more, long, each zone as much as its group is promised in the
- * same time. If that takes longer, all promises are lowered by it.
+ * Do the promises hold while many groups are written? Groups that share a channel may be a bit slower
+ * together than alone, by less than tells one die from two. So the sets of several groups that took
+ * longest are written once more, long, and each zone as much as its group is promised in the same
+ * time. If this takes longer than promised, all promises are lowered in proportion.
  *
- * The best of several times of a set hides that the whole device stalls now and then, as one does
- * that collects garbage. So the larger of these sets is written for a while, and the mean time counts.
- * A device that stalls less often than once in that while is not seen.
+ * The shortest of several times hides that the whole device stalls now and then, as one does that
+ * collects garbage. So the larger of these sets is written for a while, and its mean time counts. A
+ * device that stalls less often than once in that while is not noticed.
  */
 #include "probe_priv.h"
 
-#define LENGTHS 3u /* each twice the one before: what a set begins with counts less */
+#define LENGTHS 3u /* each twice the one before: in a longer set the slow start counts less */
 #define TRIES (2 * LENGTHS)
-#define HOLDS 1.1 /* times as long as promised: less may be the stalls of one zone of many */
+#define HOLDS 1.1 /* times as long as promised: so much may come from the stalls of one zone */
 #define MOST (PROBE_LONG_UNITS << (LENGTHS - 1)) /* units of a zone */
-#define WHILE (UINT64_C(1) << 30) /* bytes, but at most a part of the drive */
+#define WHILE (UINT64_C(1) << 30) /* bytes written for the mean; at most the drive's size / PART */
 #define PART 4u
-#define LONGER 4u /* times; then the part of a stall that begins or ends it counts little */
+#define LONGER 4u /* times that: then one stall at its begin or end counts little */
 
-/* What a zone of the set is promised: of a group that is quicker than most are, no more than those. */
+/* The promise of a zone: in a group that is quicker than the usual one no more than there. */
 static uint32_t promised(const struct probe *p, uint32_t zone)
 {
 	return zns_min(p->map->group_write_mibps[p->map->zone_group[zone]], p->usual_mibps);
@@ -51,7 +51,8 @@ static int write_promised(struct probe *p, const struct probe_crowd *c, uint32_t
 	return ret;
 }
 
-/* How many times as long as promised the set takes, at best: noise makes nothing quicker. */
+/* How many times as long as promised the set takes. The least of several counts, since noise makes
+ * nothing quicker. */
 static int overdue(struct probe *p, const struct probe_crowd *c, double *times, struct zns_err *err)
 {
 	uint32_t quick = quickest(p, c), fit = p->d->geo.zone_capacity / p->unit;
@@ -70,7 +71,7 @@ static int overdue(struct probe *p, const struct probe_crowd *c, double *times, 
 	return 0;
 }
 
-/* The mean over @bytes that are written: so many times as long as promised. */
+/* Writes @bytes. *times: how many times as long as promised, in the mean. */
 static int mean_of(struct probe *p, const struct probe_crowd *c, uint64_t bytes, double *times,
 		   struct zns_err *err)
 {
@@ -89,8 +90,8 @@ static int mean_of(struct probe *p, const struct probe_crowd *c, uint64_t bytes,
 	return ret;
 }
 
-/* The mean of a set that takes @known times as long at best. A short look may have a stall too many, or
- * one of a busy host: then a longer one counts. */
+/* The same mean. In a short while there may be one stall too many, or the host may be busy: if the mean
+ * is notably above @known, the least time, a longer while counts. */
 static int with_stalls(struct probe *p, const struct probe_crowd *c, double known, double *times,
 		       struct zns_err *err)
 {
@@ -125,7 +126,7 @@ int probe_crowd(struct probe *p, struct zns_err *err)
 	m->load = zns_max(m->load, 1.0) * most;
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		m->group_write_mibps[g] = zns_max((uint32_t)(m->group_write_mibps[g] / most), 1u);
-	/* all groups together were to have as much as this set */
+	/* what all groups get together was measured without the stalls, too */
 	m->device_write_mibps = (uint32_t)(m->device_write_mibps / most);
 	m->zone_write_mibps = zns_max((uint32_t)(m->zone_write_mibps / most), 1u);
 	p->usual_mibps = zns_max((uint32_t)(p->usual_mibps / most), 1u);

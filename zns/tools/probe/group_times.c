@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * How long each group takes alone, and which groups are one when they are written. Groups come from
- * reads. Planes, or dies that are programmed in pairs, read independently and do not write so: what
- * the writes say counts, since the map is used for writes.
+ * Measures how long a zone of each group takes alone, and joins groups whose zones wait for each
+ * other's writes. The groups come from reads. Planes of a die, or dies that are programmed in pairs,
+ * are read independently and not written so. The map is used for writes, so writes decide.
  */
 #include <string.h>
 
 #include "probe_priv.h"
 
 #define TRIES 3u
-#define TWICE 1.7 /* times as long takes twice as much, or nobody would see that a set waits */
-#define LENGTH_ZONES 2u
-#define SHRINK_TRIES 1u /* once it is known that some wait */
-#define BLOCK 4u /* groups; those of two blocks are written together */
+#define TWICE \
+	1.7 /* least ratio of a double set's time to a single one's: below it a wait is too small */
+#define LENGTH_ZONES 2u /* zones on which the length of a set is tried */
+#define SHRINK_TRIES 1u /* tries of a part of a set that is known to wait */
+#define BLOCK 4u /* groups; two blocks are written together */
 
 int probe_set_length(struct probe *p, const struct probe_index *x, struct zns_err *err)
 {
@@ -29,7 +30,7 @@ int probe_set_length(struct probe *p, const struct probe_index *x, struct zns_er
 			return ret;
 		if (twice >= TWICE * once)
 			continue;
-		/* pairs of all zones become longer */
+		/* the prediction's pairs become longer, too */
 		if (!p->par->budget)
 			p->budget += (uint64_t)2 * all * (most - p->set_units) * p->unit;
 		p->set_units = most;
@@ -77,8 +78,8 @@ int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_e
 	return 0;
 }
 
-/* A zone of each of these groups, together: the best of several times, relative to the slowest of
- * them alone. */
+/* Writes a random zone of each of these groups at once. *ratio: the shortest of several times, relative
+ * to the slowest group alone. */
 static int together(struct probe *p, const struct probe_index *x, const uint32_t *groups,
 		    uint32_t nr, uint32_t tries, double *ratio, struct zns_err *err)
 {
@@ -105,8 +106,9 @@ static int together(struct probe *p, const struct probe_index *x, const uint32_t
 	return 0;
 }
 
-/* Two groups of a set that wait for each other. *found: false if no two do, but all together wait
- * for something that they share. Halves the set from each end while what is left still waits. */
+/* Reduces a set that waits to two groups that wait for each other. *found: false if no two groups
+ * wait, but all together do, for something that they share. Takes halves, then leaves out one group
+ * at a time, while the rest still waits. */
 static int shrink(struct probe *p, const struct probe_index *x, uint32_t *set, uint32_t nr,
 		  bool *found, struct zns_err *err)
 {
@@ -196,7 +198,7 @@ static void close_up(struct probe *p)
 	m->nr_groups = n;
 }
 
-/* Joins groups of this set until the rest writes independently, or waits for something else. */
+/* Joins groups of this set until the rest is independent, or waits for something other than a die. */
 static int settle(struct probe *p, const struct probe_index *x, uint32_t *set, uint32_t nr,
 		  struct zns_err *err)
 {
@@ -221,7 +223,8 @@ static int settle(struct probe *p, const struct probe_index *x, uint32_t *set, u
 	return 0;
 }
 
-/* Sorts. Like with like: beside a slow group nobody would see that two quick ones wait. */
+/* Sorts groups by their time alone: beside a much slower group it would not show that two quick ones
+ * wait for each other. */
 static void by_time(const struct probe *p, uint32_t *v, uint32_t n)
 {
 	for (uint32_t i = 1; i < n; i++) {
@@ -233,8 +236,8 @@ static void by_time(const struct probe *p, uint32_t *v, uint32_t n)
 	}
 }
 
-/* Two groups of one die take one time alone. So of a sorted set only those near each other are
- * written together. */
+/* Two groups of one die take the same time alone. So only groups of similar times, which are
+ * neighbours in a sorted set, are written together. */
 static int settle_alike(struct probe *p, const struct probe_index *x, const uint32_t *set,
 			uint32_t nr, struct zns_err *err)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Sets of several groups wait, but no two groups do. Either a set was too short: the first unit of
- * each zone has to come through what all share before a die can begin. Or something that several
- * dies share, such as a channel, is slower than these dies together. Then the map is as right as
- * any, and a group's promise becomes what it gets while the others write.
+ * For the case that sets of several groups wait, but no two groups do. Either the set was too short:
+ * the first unit of each zone has to pass what all zones share, before its die can begin. Or
+ * something that several dies share, such as a channel, is slower than these dies together. Then the
+ * groups are right, and what is promised of each becomes what it gets while the others write.
  */
 #include "probe_priv.h"
 
-#define TRIES 6u /* a lower promise lets more groups write together */
-#define LOWEST 8.0 /* times as long; more is no channel */
+#define TRIES 6u /* after a promise was lowered, larger sets are tried */
+#define LOWEST 8.0 /* times as long as alone: a channel is not that slow */
 
 /* Are only sets of several groups wrong, and no zone elsewhere? */
 static bool only_together(const struct probe *p, const struct zns_probe_drift *d)
@@ -50,7 +50,7 @@ static int predict_again(struct probe *p, struct zns_probe_drift *d, struct zns_
 	return ret;
 }
 
-/* Lowers the promise until it holds in each set that is tried. */
+/* Lowers all promises until they hold in each set that is tried. */
 static int lower(struct probe *p, struct zns_probe_drift *d, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -93,7 +93,7 @@ int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift 
 	*again = joined;
 	if (ret || joined)
 		return ret;
-	/* what was seen is of other times: a drive may have become hot since */
+	/* the drive may have become hot since the last prediction, so predict anew */
 	if (most > units) {
 		ret = set_length(p, x, most, err);
 		if (!ret)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Zones that lie on several dies each, and share a part of them with some zones and another part
- * with others. Two such zones wait for a third one and not for each other. Groups cannot say that:
- * in a group, who shares with the same zone shares. So such a drive is refused by name.
+ * A zone may lie on several dies, and share some of them with one zone and others with another zone.
+ * Then both of these wait for it and not for each other. No groups can describe that: zones that share
+ * with the same zone are in one group, so they would have to share. Such a drive is refused with that
+ * reason.
  */
 #include "probe_priv.h"
 
 #define ZONES 24u /* tried, one of each group first */
-#define CENTRES 8u /* zones that all others are tried with, and so many more once there is a case */
-#define CASES 2u /* with different centres: one may be a bad moment */
-#define PARTNERS 4u /* that all others which share with the centre are tried with */
-#define SETS 600u /* of two zones: what the default budget grows by */
+#define CENTRES 8u /* zones that all others are tried with; twice as many once there is a case */
+#define CASES 2u /* with different centres: a single case may be a disturbance */
+#define PARTNERS 4u /* zones sharing with the centre that later ones of these are tried with */
+#define SETS 600u /* pairs of zones: the default budget grows by these */
 #define TRIES 2u
 #define ROUNDS 4u /* a case is tried again so often, and may fail once */
 
@@ -53,6 +54,7 @@ static int alone(struct probe *p, struct trial *t, struct zns_err *err)
 	return ret;
 }
 
+/* Do two of the zones share a die? */
 static int relate(struct probe *p, struct trial *t, uint32_t a, uint32_t b, enum relation *out,
 		  struct zns_err *err)
 {
@@ -74,7 +76,8 @@ static int relate(struct probe *p, struct trial *t, uint32_t a, uint32_t b, enum
 	return 0;
 }
 
-/* Two that share with the @centre and not with each other: @with; else with[0] is ZONES. */
+/* Looks for a case: two zones that share with the @centre and not with each other. They are put into
+ * @with; if there is none, with[0] is ZONES. */
 static int look(struct probe *p, struct trial *t, uint32_t centre, uint32_t with[2],
 		struct zns_err *err)
 {
@@ -105,8 +108,8 @@ static int look(struct probe *p, struct trial *t, uint32_t centre, uint32_t with
 	return 0;
 }
 
-/* Times of each round are compared with each other: a drive that gets hot changes its rate, but not
- * between the same two measurements each time. */
+/* Tries a case again, and measures the times alone anew in each round: a drive that gets hot changes its
+ * rate, but not between the same two measurements each time. */
 static int confirm(struct probe *p, const struct trial *t, uint32_t centre, const uint32_t with[2],
 		   bool *yes, struct zns_err *err)
 {
@@ -150,7 +153,7 @@ int probe_overlap(struct probe *p, struct zns_err *err)
 		if (cases == CASES)
 			return zns_fail(
 				err, -EAGAIN,
-				"cannot be mapped: zones lie on several dies each (zone %u waits for zones %u and %u when it is written, and these do not wait for each other), and groups cannot say which of them share; nothing is stored: `znsctl format` without a map makes the drive one group",
+				"cannot be mapped: zones lie on several dies each (zone %u waits for zones %u and %u when it is written, and these two do not wait for each other), and no groups of zones can describe that; nothing is stored: `znsctl format` without a map makes the drive one group",
 				t.zone[c], t.zone[with[0]], t.zone[with[1]]);
 	}
 	return ret;

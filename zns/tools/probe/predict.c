@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Does the map predict what it is used for? Zones of k groups that are written together get k
- * zones' sustained rate, zones of one group share one, and reads of a group do not wait for writes
- * of others. A map is given out only after it predicted this of sets drawn like those of an
- * allocator.
+ * Does the map predict what it is used for? It says: zones of k groups that are written together get
+ * the sustained rate of k zones; zones of one group get the rate of one; reads of a group do not
+ * wait for writes of others. A map is given out only after it predicted this of sets that are drawn
+ * as an allocator draws them.
  *
  * How many zones: let m of n zones be in a wrong group of G. A group has n / G zones, so each of
- * the m makes n / G pairs wrong that are said to conflict and n / G that do, of n * n / (2 * G)
- * pairs in all: a share of 2 * m / n. With 1 % of the pairs wrong, m = n / 200 zones are elsewhere.
- * Each zone of the sample is written beside another one of its group, which shows one that is
- * elsewhere. All N of the sample miss all m with the chance C(n - m, N) / C(n, N); N is the least
- * with a chance of at most 1/1000. Up to 200 zones that is each of them; of 2,000 it is 998, of
- * 30,000 1,348. Groups that are two dies, or two that are one, make more pairs wrong, and of more
- * zones.
+ * the m makes n / G pairs wrong that the map says share a die, and n / G that do. In all there are
+ * n * n / (2 * G) such pairs, so the share of wrong ones is 2 * m / n: if 1 % of the pairs are wrong,
+ * m = n / 200 zones are in a wrong group. Each zone of the sample is written beside another one of
+ * its group, which shows a wrong one. A sample of N zones has none of the m with the chance
+ * C(n - m, N) / C(n, N); N is the least for which this is at most 1/1000. Of up to 200 zones N is
+ * all of them, of 2,000 it is 998, of 30,000 1,348. A group that is two dies, or two groups that are
+ * one die, make more pairs wrong, and those of more zones.
  *
- * How many sets of several groups: two groups that are one die are seen when both are in a set. Of
- * q groups in a set out of G, s sets miss a pair with the chance (1 - (q / G)^2)^s <= 1/1000.
+ * How many sets of several groups: that two groups are one die shows in a set that has both. If a set
+ * has q of G groups, none of s sets has a certain pair with the chance (1 - (q / G)^2)^s <= 1/1000.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -24,19 +24,19 @@
 #include "probe_priv.h"
 
 #define TRIES 6u
-#define FEW_TRIES 2u /* once it is known that some wait */
+#define FEW_TRIES 2u /* of a part of a set that is known to wait */
 #define ALONE_TRIES 3u
-#define QUIET 0.3 /* of a unit's program: reads that wait longer wait for writes */
-#define SETS_LEAST 4u /* of several groups, with each group */
-#define CEILING_SETS 40u
+#define QUIET 0.3 /* of the time of a unit's program: reads that wait longer wait for writes */
+#define SETS_LEAST 4u /* sets of several groups that each group is in, in the mean */
+#define CEILING_SETS 40u /* at least, where the device is slower than its groups together */
 #define READ_SETS 3u
 #define READ_BESIDE 6u /* zones that are written beside a read */
-#define WRONG_ENOUGH 8u /* sets; then nothing more need be known */
+#define WRONG_ENOUGH 8u /* wrong sets end the prediction */
 #define READS 64u
-#define PROMISED 0.95 /* of what all groups together get */
+#define PROMISED 0.95 /* of what all groups together get: more is promised to nobody */
 #define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
-#define LONGER 0.7 /* of the time of the slowest group of a set: as long are all written at least */
-#define TIMES_MOST 8u /* set_units that a zone of a quick group is written */
+#define LONGER 0.7 /* each zone of a set is written at least this part of the slowest one's time */
+#define TIMES_MOST 8u /* times set_units that a zone of a quick group is written for that */
 
 struct predict {
 	struct probe_index x;
@@ -45,8 +45,8 @@ struct predict {
 	struct zns_probe_drift *out;
 	double *long_ns; /* by group and times: of a zone alone that is written so often; 0: not known */
 	uint32_t most; /* groups in a set */
-	bool once_more; /* it is known that some wait, and only how long is asked */
-	uint32_t pairs[WRONG_ENOUGH][2], nr_pairs; /* groups that are one */
+	bool once_more; /* some sets are known to wait, and the only question is how long */
+	uint32_t pairs[WRONG_ENOUGH][2], nr_pairs; /* pairs of groups that are one die */
 };
 
 static void note(struct zns_probe_seen *s, double ratio, bool right)
@@ -57,8 +57,8 @@ static void note(struct zns_probe_seen *s, double ratio, bool right)
 	s->wrong += !right;
 }
 
-/* How often a zone is written while one that takes @slowest is written once: a quick one as long as
- * that, since beside a slow zone nobody would see that quick ones wait. */
+/* How often a zone that takes @ns is written while one that takes @slowest is written once. If a quick
+ * zone ended much earlier, it would not show that it waits for another quick one. */
 static uint32_t how_often(const struct probe *p, double ns, double slowest)
 {
 	uint32_t fit = (uint32_t)(p->d->geo.zone_capacity / p->unit / p->set_units),
@@ -67,7 +67,7 @@ static uint32_t how_often(const struct probe *p, double ns, double slowest)
 	return zns_max(zns_min(times, zns_min(fit, TIMES_MOST)), 1u);
 }
 
-/* The time of a zone that is written so often alone: the better of two that agree. */
+/* The time of a zone alone that is written so often. The shorter of two that agree counts. */
 static int alone_for(struct probe *p, uint32_t zone, uint32_t times, double *ns,
 		     struct zns_err *err)
 {
@@ -87,7 +87,7 @@ static int alone_for(struct probe *p, uint32_t zone, uint32_t times, double *ns,
 	return 0;
 }
 
-/* Do both wait for each other? */
+/* Do two zones wait for each other when they are written? */
 static int waits(struct probe *p, uint32_t a, uint32_t b, bool *yes, struct zns_err *err)
 {
 	const uint32_t pair[2] = { a, b };
@@ -110,7 +110,8 @@ static int waits(struct probe *p, uint32_t a, uint32_t b, bool *yes, struct zns_
 	return ret;
 }
 
-/* Zones of several groups together: all of them take about the time of the slowest. */
+/* Writes zones of several groups together. *ratio: their time relative to that of the slowest of them
+ * alone, or what the promises leave of it (load). */
 static int try_groups(struct probe *p, struct predict *t, const uint32_t *zones, uint32_t nr,
 		      uint32_t tries, double *ratio, struct zns_err *err)
 {
@@ -147,8 +148,8 @@ static void moved(struct predict *t, uint32_t zone)
 		o->moved[o->zones_moved - 1] = zone;
 }
 
-/* Two of a group do not share. Which one is elsewhere? The one that does not share with a third one
- * either; both, if it cannot be told. */
+/* Two zones of a group do not share a die. The one that does not share with a third zone of the group
+ * either is in the wrong group; if that cannot be told, both are noted. */
 static int blame(struct probe *p, struct predict *t, uint32_t group, const uint32_t pair[2],
 		 struct zns_err *err)
 {
@@ -170,8 +171,8 @@ static int blame(struct probe *p, struct predict *t, uint32_t group, const uint3
 	return ret;
 }
 
-/* A zone of a slower die beside any zone of this group takes as long as two that share. Alone it shows:
- * zones of one die take one time. */
+/* A zone of a slower die, written beside a zone of this group, may take as long as two zones of one die
+ * do. But alone it takes longer than this group's zones, and that tells. */
 static int own_times(struct probe *p, struct predict *t, uint32_t group, const uint32_t *zones,
 		     uint32_t nr, bool *right, struct zns_err *err)
 {
@@ -195,9 +196,9 @@ static int own_times(struct probe *p, struct predict *t, uint32_t group, const u
 }
 
 /*
- * Zones of a group, two by two. A group that is two dies passes if no pair has a zone of each: of
- * six zones of each that happens to one in 46. So in a small group each pair has a zone of the one
- * before, and no two dies can be told apart from one.
+ * Writes zones of a group in pairs. A group that is two dies would pass if no pair had a zone of each
+ * die: with six zones of each that happens once in 46 times. So in a small group the pairs form a
+ * chain, each with a zone of the one before: then some pair has a zone of each die.
  */
 static int same_group(struct probe *p, struct predict *t, uint32_t group, struct zns_err *err)
 {
@@ -215,14 +216,14 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 					 TRIES, &ratio, err);
 		bool right, paired;
 
-		/* zones that are slower alone, too, are on another die */
+		/* too long for two zones of one die: is one of them slower alone, too? */
 		for (uint32_t k = 0; !ret && ratio > PROBE_SAME_MOST && k < 2; k++) {
 			double ns;
 
 			ret = alone_for(p, pair[k], 1, &ns, err);
 			p->apart[group] |= !ret && ns > PROBE_ONE_RATE * p->group_ns[group];
 		}
-		/* or was its time alone that of a bad moment? */
+		/* too short: was the group's time alone disturbed? */
 		for (uint32_t k = 0; !ret && ratio < PROBE_SAME && k < 2; k++) {
 			double ns;
 
@@ -252,12 +253,12 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 	return 0;
 }
 
-/* Leaves zones out while the rest still waits. */
+/* Leaves zones out while the others still wait. */
 static int narrow(struct probe *p, struct predict *t, uint32_t *zones, uint32_t *nr,
 		  struct zns_err *err)
 {
 	for (uint32_t i = 0; i<*nr && * nr> 2;) {
-		/* a half at first, then one after the other */
+		/* a half at first, then one at a time */
 		uint32_t cut = !i && *nr > 3 ? *nr / 2 : 1, rest[PROBE_WRITE_BATCH], n = 0;
 		double ratio;
 		int ret;
@@ -286,8 +287,8 @@ static int narrow(struct probe *p, struct predict *t, uint32_t *zones, uint32_t 
 	return 0;
 }
 
-/* Zones of several groups that are said to be independent wait for each other: because two groups
- * are one, or a zone is elsewhere, or all wait for something that they share. */
+/* Zones of groups that should be independent wait for each other. Finds out why: two groups are one die,
+ * a zone is in a wrong group, or all wait for something that they share. */
 static int find_joined(struct probe *p, struct predict *t, uint32_t *zones, uint32_t nr,
 		       struct zns_err *err)
 {
@@ -329,6 +330,7 @@ static int find_joined(struct probe *p, struct predict *t, uint32_t *zones, uint
 	return 0;
 }
 
+/* Remembers the sets that took longest. */
 static void note_crowd(struct probe *p, const uint32_t *zones, uint32_t nr, double ratio)
 {
 	struct probe_crowd *c = &p->crowd[0];
@@ -342,13 +344,13 @@ static void note_crowd(struct probe *p, const uint32_t *zones, uint32_t nr, doub
 	memcpy(c->zone, zones, nr * sizeof(*zones));
 }
 
-/* Of what all groups together get: so much is promised at most. */
+/* The most that may be promised to all groups together, MiB/s. */
 static double may_be_promised(const struct zns_probe_map *m)
 {
 	return PROMISED * m->device_write_mibps;
 }
 
-/* One zone of each of @nr groups, or of as many as may be promised at once. */
+/* Tries one zone of each of @nr groups, or of as many of them as promises may be given to at once. */
 static int apart(struct probe *p, struct predict *t, const uint32_t *groups, uint32_t nr,
 		 uint32_t turn, double *ratio, struct zns_err *err)
 {
@@ -378,8 +380,8 @@ static int apart(struct probe *p, struct predict *t, const uint32_t *groups, uin
 		       find_joined(p, t, zones, nr, err);
 }
 
-/* The set that took longest, with another one in place of one of its groups: those that share a
- * channel seldom meet by chance. */
+/* Takes the set that took longest, and puts another group in the place of one of its groups. Random
+ * sets seldom have all groups of one channel; this finds them. */
 static void swap_one(struct probe *p, const uint32_t *worst, uint32_t *groups, uint32_t n,
 		     uint32_t q)
 {
@@ -406,15 +408,15 @@ static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
 		turns = zns_max(turns, t->want[groups[i]]);
 	sets = q < n ? (uint32_t)ceil(log(PROBE_PASS) / log1p(-(double)q * q / ((double)n * n))) :
 		       1;
-	/* pairs of a group try each zone; these sets only some, so that bad moments count little */
+	/* These sets need not try each zone, since the pairs of a group did. */
 	sets = zns_max(sets, zns_min(turns, SETS_LEAST) * ((n + q - 1) / q));
-	/* what limits all may be channels: then some sets of a few groups wait, and most do not */
+	/* If channels are what limits the device, few sets of a few groups wait. */
 	if (q < n && p->map->device_write_mibps)
 		sets = zns_max(sets, CEILING_SETS);
 	p->map->sets_needed += sets;
 	for (uint32_t k = 0, enough = t->once_more ? FEW_TRIES : WRONG_ENOUGH;
 	     !ret && k < sets && p->map->seen[ZNS_PROBE_APART].wrong < enough; k++) {
-		/* mostly as many as can be; now and then a few, as for a small dump */
+		/* as many groups as can be, now and then fewer, as for a small dump */
 		uint32_t size = k % 8 == 7 ? 2 + probe_random(p, q - 1) : q;
 
 		if (q < n && size == q && k * 2 > sets)
@@ -431,7 +433,7 @@ static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	return ret;
 }
 
-/* Small reads of one group beside writes of others: the usual time of most of them. */
+/* Compares the median time of small reads of one group beside writes of others with that alone. */
 static int one_read(struct probe *p, struct predict *t, uint32_t group, const uint32_t *others,
 		    uint32_t nr, struct zns_err *err)
 {
@@ -487,7 +489,8 @@ static int read_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	if ((uint64_t)2 * zns_min(p->set_units, PROBE_SET_UNITS) * p->unit >
 	    p->d->geo.zone_capacity)
 		return 0;
-	/* what dies of a slow channel cost each other can be told only where channels are known */
+	/* Dies of a slow channel slow each other's reads, too. Where channels are not known, such
+	 * groups cannot be left out of this test. */
 	if (p->load > 1 && !m->nr_channels)
 		return 0;
 	for (uint32_t k = 0; !ret && k < READ_SETS; k++) {
@@ -497,7 +500,7 @@ static int read_sets(struct probe *p, struct predict *t, struct zns_err *err)
 		for (uint32_t i = 0; i < t->nr && n + 2 <= zns_min(t->most, READ_BESIDE); i++) {
 			uint32_t g = t->order[(from + i) % t->nr];
 
-			/* what dies of a channel cost each other is the channel's, and known */
+			/* dies of one channel slow each other's reads; that is known */
 			if (g != own && (m->group_channel[g] == ZNS_PROBE_NONE ||
 					 m->group_channel[g] != m->group_channel[own]))
 				others[n++] = g;
@@ -508,7 +511,7 @@ static int read_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	return ret;
 }
 
-/* Groups with zones, and how many of these can be written together. */
+/* Lists the groups with zones, and sets how many of them are written together at most. */
 static int begin(struct probe *p, struct predict *t, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -527,14 +530,15 @@ static int begin(struct probe *p, struct predict *t, struct zns_err *err)
 	t->most = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH);
 	for (uint32_t i = 0; !ret && i < t->nr; i++)
 		sum += m->group_write_mibps[t->order[i]];
-	/* what all groups together cannot have nobody is promised; but two must be independent */
+	/* More than the device can write is promised to nobody, so larger sets need not be
+	 * independent; but two groups must be. */
 	if (m->device_write_mibps && sum > 0)
 		t->most = zns_min(t->most,
 				  zns_max((uint32_t)(may_be_promised(m) * t->nr / sum), 2u));
 	return ret;
 }
 
-/* Shares of the sample: two of each group at least, since it may be two dies. */
+/* Divides the sample between the groups: at least two zones of each, since it may be two dies. */
 static void share_out(struct probe *p, struct predict *t, uint32_t sample)
 {
 	uint32_t usable = t->x.first[p->map->nr_groups];
@@ -550,7 +554,7 @@ static void share_out(struct probe *p, struct predict *t, uint32_t sample)
 	}
 }
 
-/* Zones without another one in their group: sets of several groups try them. */
+/* The number of groups of one zone: no pair tries these zones, but sets of several groups do. */
 static uint32_t lonely(const struct predict *t)
 {
 	uint32_t n = 0;
@@ -571,7 +575,7 @@ static int end(struct probe *p, struct predict *t, int ret, struct zns_err *err)
 {
 	const struct zns_probe_seen *s = p->map->seen;
 
-	/* enough is known of a wrong map */
+	/* the map is wrong, and the budget that is left does not change that */
 	if (ret == -EDQUOT && (s[ZNS_PROBE_SHARE].wrong || s[ZNS_PROBE_APART].wrong)) {
 		if (err)
 			*err = (struct zns_err)ZNS_ERR_INIT;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Zones are placed by writing pairs where reads do not tell. Where dies of a channel wait for each
- * other's reads, because the channel is slower than one of them, reads show channels: such a group
- * is split. Where reads show nothing at all, all zones are one group that is split.
+ * Places zones by writing pairs, where reads do not tell dies apart. If a channel is slower than one
+ * die is read, zones of its dies wait for each other's reads, and the groups of the reads are
+ * channels: such a group is split. If reads show nothing at all, all zones begin as one group, and
+ * that one is split.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define PIVOTS 64u /* of one group of the reads */
-#define PAIRS 10u /* tried of a group of which nothing is known yet */
-#define TOGETHER 8u /* pivots, and so many more each time */
+#define PIVOTS 64u /* dies that one group is split into, at most */
+#define PAIRS 10u /* pairs of a group that are tried to see whether it is one die */
+#define TOGETHER 8u /* each time so many pivots are added, all are written together */
 #define TOGETHER_MOST 3.0 /* times as long as alone */
 
-/* Do two zones share, of which one takes @alone? The best of two times. */
+/* Do two zones share a die? @alone: the time of the slower one alone. */
 static int share(struct probe *p, uint32_t a, uint32_t b, double alone, bool *yes,
 		 struct zns_err *err)
 {
@@ -29,13 +30,14 @@ static int share(struct probe *p, uint32_t a, uint32_t b, double alone, bool *ye
 			return ret;
 		*yes = ns >= PROBE_SAME * alone;
 		p->between |= ns > PROBE_APART * alone && !*yes;
-		/* a quiet measurement needs no second one */
+		/* longer than two zones of one die take: disturbed, so try once more */
 		if (ns <= PROBE_SAME_MOST * alone)
 			break;
 	}
 	return 0;
 }
 
+/* Sets @apart if some pair of the group does not share a die. */
 static int look(struct probe *p, const struct probe_index *x, uint32_t group, struct zns_err *err)
 {
 	uint32_t first = x->first[group], n = x->first[group + 1] - first;
@@ -51,7 +53,7 @@ static int look(struct probe *p, const struct probe_index *x, uint32_t group, st
 	return ret;
 }
 
-/* The time of a zone alone: the best of two, unless the first is that of a known die. */
+/* The time of a zone alone: the shorter of two, unless the first one equals that of a known die. */
 static int alone_of(struct probe *p, uint32_t zone, const double *known, uint32_t nr, double *ns,
 		    struct zns_err *err)
 {
@@ -76,7 +78,8 @@ static bool alike(double a, double b)
 	return a <= PROBE_ONE_RATE * b && b <= PROBE_ONE_RATE * a;
 }
 
-/* Pivots that do not wait for each other two by two, but do all together, are on no dies. */
+/* -EAGAIN if pivots of which no two wait for each other do wait when all are written together: what
+ * they wait for is no die. */
 static int independent(struct probe *p, const uint32_t *pivot, const double *alone, uint32_t nr,
 		       struct zns_err *err)
 {
@@ -121,7 +124,7 @@ static int split_once(struct probe *p, const struct probe_index *x, uint32_t gro
 			return ret;
 		if (!yes) {
 			if (nr == PIVOTS)
-				return 0; /* the prediction fails */
+				return 0; /* too many for dies: this map will not pass the prediction */
 			alone[nr] = ns;
 			to[nr] = nr ? m->nr_groups++ : group;
 			m->pivot[to[nr]] = z;
@@ -137,8 +140,9 @@ static int split_once(struct probe *p, const struct probe_index *x, uint32_t gro
 	return 0;
 }
 
-/* A pair that takes longer than independent zones and less than zones of one die tells nothing: what
- * fills and empties a large program unit is most of its time. Can all pairs become longer? */
+/* A pair that takes longer than independent zones and less than zones of one die tells nothing: most
+ * of its time is the filling and emptying of a large program unit. Makes pairs longer; false if no
+ * pair was like that, or if they are long already. */
 static bool lengthen(struct probe *p, uint64_t spent)
 {
 	uint32_t most = probe_long_units(p);
@@ -177,7 +181,7 @@ int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_
 	uint32_t nr = m->nr_groups;
 	int ret = 0;
 
-	/* zones that cannot be written could only be placed by reads */
+	/* only reads could place zones that cannot be written */
 	for (uint32_t z = 0; z < p->nr; z++)
 		if (m->zone_group[z] != ZNS_PROBE_NONE && !probe_can_write(p, z))
 			return 0;
@@ -188,7 +192,7 @@ int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_
 			ret = split(p, x, g, err);
 	if (m->nr_groups == nr)
 		return ret;
-	probe_doubt_channels(p, "dies read as one, and write independently");
+	probe_doubt_channels(p, "some dies are read as one and written independently");
 	probe_forget_channels(m);
 	return ret;
 }
@@ -235,7 +239,7 @@ static int place_all(struct probe *p, struct probe_index *x, const bool *unknown
 		if (!unknown[z])
 			continue;
 		ret = place(p, x, z, err);
-		/* a new group is one for the next zone, too */
+		/* the next zone may belong to the new group: put it into the index */
 		if (!ret && p->map->zone_group[z] >= p->map->nr_groups - 1)
 			ret = probe_index_build(p, x, err);
 	}

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A drive that gets hot is throttled, and its rate changes while it is measured: then sets seem to
- * wait for each other that do not. It shows where a zone alone is slow right after much was
- * written, each time, and quick before or some time later.
+ * A drive that gets hot is throttled: its rate changes while it is measured, and then zones seem to wait
+ * for each other that do not. That is the case if a zone alone is slow each time that much was just
+ * written, and quick before that or some time later.
  */
 #include "probe_priv.h"
 
 #define ROUNDS 3u
 #define HEAT MIB(192) /* written at once in a round */
-#define FIRST 3u /* times alone right after it: the best one counts */
+#define FIRST 3u /* times alone right after it: the shortest counts */
 #define LATER 8u /* times alone after these */
 
 /* As much as the drive takes at once: @units of each of @n zones. */
@@ -36,8 +36,8 @@ static int heat(struct probe *p, const struct set *s, uint64_t bytes, struct zns
 	return ret;
 }
 
-/* All times are of one zone and of one length: another zone may be on a slower die. A drive that is
- * hot already may stay so, but it was cool when the zone's quickest time was measured. */
+/* All times are of one zone and one length, since another zone may be on a slower die. The zone is the
+ * one with the quickest time so far: the drive was cool then, even if it is hot all the time now. */
 int probe_throttled(struct probe *p, struct zns_err *err)
 {
 	struct probe_alone z = p->quickest;
@@ -74,6 +74,6 @@ int probe_throttled(struct probe *p, struct zns_err *err)
 		return ret;
 	return zns_fail(
 		err, -EAGAIN,
-		"cannot be measured: right after much was written a zone alone takes %.1f times as long as at other times: the device's rate changes while it is measured, as that of one that gets hot and is throttled; nothing is stored: let the device cool down and probe again",
+		"cannot be measured: right after much was written, a zone alone takes %.1f times as long as at other times: the device's rate changes while it is measured, as that of a device that gets hot and is throttled; nothing is stored: let the device cool down and probe again",
 		hot / quick);
 }
