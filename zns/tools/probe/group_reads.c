@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * How fast a zone of each group is read. A few zones at random do not tell: where two of four zones
- * lie on a slow die, their median is neither the rate of that die nor the rate of the others.
+ * Measures how fast a zone of each group is read. The median of a few random zones would not do: if two
+ * of four lie on a slow die, it is neither the rate of that die nor that of the others.
  */
 #include <stdlib.h>
 
 #include "probe_priv.h"
 
 #define UNITS 12u
-#define TRIES 3u /* of one zone: the best one counts, since a busy host makes no read quicker */
+#define TRIES 3u /* of one zone: the best rate counts, since a busy host makes no read quicker */
 
 static int best_of(struct probe *p, uint32_t zone, uint32_t units, uint32_t *mibps,
 		   struct zns_err *err)

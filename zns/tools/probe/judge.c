@@ -5,12 +5,12 @@
 
 #include "probe_priv.h"
 
-#define LOOK_AFTER 1000u /* races */
-#define HOPELESS 0.85 /* spoiled races among these */
-#define SPOILED_MAX 0.6
-#define OVERRULED_MAX 0.05
-#define UNTOLD_MAX 0.1 /* tests of what was found */
-#define LEAST 0.99 /* confidence */
+#define LOOK_AFTER 1000u /* bursts */
+#define HOPELESS 0.85 /* of the bursts: more disturbed ones end the run */
+#define SPOILED_MAX 0.6 /* of the bursts were disturbed: more leave a doubt */
+#define OVERRULED_MAX 0.05 /* of the votes were in the minority: more leave a doubt */
+#define UNTOLD_MAX 0.1 /* of the tests had no clear answer: more leave a doubt */
+#define LEAST 0.99 /* confidence: less leaves a doubt */
 
 void probe_doubt(struct probe *p, const char *fmt, ...)
 {
@@ -44,7 +44,8 @@ int probe_hopeless(struct probe *p, struct zns_err *err)
 		(unsigned long long)p->spoiled, (unsigned long long)p->races);
 }
 
-/* What speaks against reads is no word against a map that predicted every set of a full sample. */
+/* Only for a map that did not predict every set of a full sample: there these are no reason to
+ * doubt. */
 static void doubt_reads(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;
@@ -55,7 +56,7 @@ static void doubt_reads(struct probe *p)
 			"the budget is enough for %u tests of what was found only: give a larger --budget",
 			m->retests);
 	if (p->retests_untold > UNTOLD_MAX * (m->retests + p->retests_untold))
-		probe_doubt(p, "%u of %u tests of what was found could not be told",
+		probe_doubt(p, "%u of %u tests of what was found had no clear answer",
 			    p->retests_untold, m->retests + p->retests_untold);
 	if (m->spoiled > SPOILED_MAX)
 		probe_doubt(
@@ -78,7 +79,7 @@ int probe_judge(struct probe *p, struct zns_err *err)
 	if (!m->one_domain && m->confidence < (p->par->least > 0 ? p->par->least : LEAST))
 		probe_doubt(
 			p,
-			"of %u zones tested once more %u are not where they were found, and %u zones are unknown: %.2f %% are right with some certainty, and %.1f %% should be",
+			"of %u zones that were tested once more %u are in a wrong group, and %u zones are unknown: only %.2f %% of the zones are certain to be right, and %.1f %% should be",
 			m->retests, m->retests_wrong, m->nr_unknown, 100 * m->confidence,
 			100 * (p->par->least > 0 ? p->par->least : LEAST));
 	if (!m->doubt[0] || p->par->force)

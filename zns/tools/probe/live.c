@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Zones with something to read: written when needed, within limits and budget, and reset. */
+/* Which zones can be read or written; writes units to zones that are to be read, within the limits and
+ * the budget, and resets them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +39,7 @@ void probe_fill(struct probe *p, uint8_t *unit, uint32_t zone)
 	memcpy(unit, &h, sizeof(h));
 }
 
-/* Is it a zone that a killed probe left behind? @buf: room for a block. */
+/* Did a killed probe leave this zone behind? @buf: room for a block. */
 static bool is_leftover(struct zns_dev *d, const struct zns_zone *z, void *buf)
 {
 	const struct unit_head *h = buf;
@@ -298,7 +299,7 @@ static int write_batch(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	probe_write_race(p, r, zones, nr, 1, done);
 	if (zns_dev_race(p->d, r, nr, NULL))
 		ret = write_each(p, zones, nr, err);
-	/* others need its place among the open zones */
+	/* other zones need its place among the open ones */
 	for (uint32_t i = 0; !ret && i < nr && p->d->geo.max_open; i++)
 		if (p->have[zones[i]])
 			ret = zns_dev_close_zone(p->d, zones[i], err);
@@ -367,7 +368,7 @@ uint32_t probe_pick_empty(struct probe *p, uint32_t *out, uint32_t n)
 {
 	uint32_t got = 0, from = probe_random(p, p->nr);
 
-	/* at random while this finds some, then in order */
+	/* random zones; where nearly none is empty, the rest in order */
 	for (uint32_t tries = 0; got < n && tries < 8 * n + 64; tries++) {
 		uint32_t z = probe_random(p, p->nr), i;
 

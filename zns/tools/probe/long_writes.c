@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A zone is written command by command. Where one domain is so fast that a command's latency is
- * most of its time, zones together are faster than one, though they share everything. So commands
- * become longer, while a zone alone gains by it. Then zones together gain nothing any more, or they
- * are independent.
+ * A zone is written one command after another. Where the latency of a command is most of its time,
+ * zones together are faster than one, even if they share everything. So commands become longer, as
+ * long as that makes a zone alone faster. If zones together are still faster then, they are
+ * independent.
  */
 #include "probe_priv.h"
 
-#define TIMES 2u /* longer, each time */
-#define GAINS 1.06 /* as fast as before */
-#define BYTES 32u /* units of the first look */
+#define TIMES 2u /* so many times as long, each time */
+#define GAINS 1.06 /* times as fast as before: worth longer commands */
+#define UNITS 32u /* written at a time, of the first length */
 #define LONGEST MIB(8)
 
 /* The rate of a zone alone, by commands of this length: the better of two times. */
@@ -26,7 +26,7 @@ static int rate(struct probe *p, uint32_t zone, uint64_t bytes, double *mibps, s
 static int lengthen(struct probe *p, uint32_t zone, struct zns_err *err)
 {
 	uint64_t most = zns_min(p->d->geo.zone_capacity / 2, LONGEST),
-		 bytes = zns_min(p->d->geo.zone_capacity, (uint64_t)BYTES * p->unit);
+		 bytes = zns_min(p->d->geo.zone_capacity, (uint64_t)UNITS * p->unit);
 	double before, now;
 	int ret = rate(p, zone, bytes, &before, err);
 

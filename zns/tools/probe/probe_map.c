@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The map that a probe draws: its arrays, its numbering, its known share. Also what a device
- * needs for a probe. */
+/* The map that a probe makes: its arrays, the numbers of its groups, and how much of it is certain. Also
+ * the unit and the budget of a device. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define LEFT_OUT 0.05 /* of all zones */
+#define LEFT_OUT 0.05 /* part of all zones that may have data that cannot be placed */
 
 #define UNIT_DEFAULT KIB(192)
-#define SETS 64u /* of several groups, each as large as can be */
-#define FEW_ACTIVE 16u /* zones: then sets are small, and it takes more of them */
-#define SETS_OF_FEW 256u
+#define SETS 64u /* of several groups: the budget is enough for so many */
+#define FEW_ACTIVE \
+	16u /* if fewer zones may be active, sets are small, and more of them are needed */
+#define SETS_OF_FEW 256u /* so many more */
 
 uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted)
 {
@@ -66,9 +67,9 @@ void zns_probe_fini(struct zns_probe_map *m)
 	*m = (struct zns_probe_map){ 0 };
 }
 
-/* Zones with data of others whose reads do not tell, as on a slow die: writes cannot place them.
- * They are in nobody's promise, so a few of them are nothing against a map that predicted every set
- * of a full sample. */
+/* The number of zones with data of others that stay unknown: reads do not tell their die, and writes
+ * cannot be tried. No promise counts on them. So a few of them do not lower the confidence in a map
+ * that predicted every set of a full sample; more do: then 0. */
 static uint32_t left_out(const struct probe *p)
 {
 	uint32_t n = 0;

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The rates of one zone, and whether several zones together are faster. If not, the drive is one
- * domain. */
+/* Measures the rates of one zone, and whether several zones together are faster than one. If they are
+ * not, the drive is one domain. */
 #include "probe_priv.h"
 
-#define TOGETHER 8u
+#define TOGETHER 8u /* zones, at most */
 #define ROUNDS 4u
-#define ROUNDS_MAX 9u
+#define ROUNDS_MAX 9u /* with fewer than four zones, which may share a die by chance */
 #define DOMAIN_ROUNDS 6u /* rounds before the drive counts as one domain */
-#define DOMAIN_LEAST 3u /* the same, if the budget allows no more */
-#define SOLO_LEAST 12u /* units */
+#define DOMAIN_LEAST 3u /* fewer, as a small budget allows, leave a doubt */
+#define SOLO_LEAST 12u /* units of a zone alone */
 #define SOLO_MOST 40u
-#define EACH_LEAST 8u
+#define EACH_LEAST 8u /* units of each of several zones */
 #define EACH_MOST 12u
 #define ONE_DOMAIN 1.3 /* multiple of one zone alone; less is one domain */
 #define SHARE 0.3 /* part of the budget */
-#define FAST 1.06 /* multiple of the number of zones: hardly possible */
-#define MORE 6u /* rounds */
+#define FAST 1.06 /* multiple of the number of zones: then one alone is measured again */
+#define MORE 6u /* times */
 #define TOO_MUCH 1.15 /* multiple of the number of zones: no drive is that fast */
 #define BUFFERS 4u /* units of a zone that its own buffer may hold */
-#define CACHED 1.5 /* times as fast as the medium */
-#define FASTER 1.25 /* times as fast as it is read: flash is slower to write than to read */
-#define ALIKE 0.2 /* of the median: rounds this near agree */
+#define CACHED 1.5 /* times as fast as the medium: accepted by a cache */
+#define FASTER 1.25 /* times as fast as it is read: flash is written more slowly than read */
+#define AGREE 0.2 /* of the median: rounds this near agree */
 
 static uint32_t clamp(uint64_t v, uint32_t low, uint32_t high)
 {
 	return v < low ? low : v > high ? high : v;
 }
 
-/* What was accepted faster than it was programmed was in a cache. Each zone has a buffer of a few
- * units, which is none. */
+/* A device that accepts data faster than it programs them has a write cache. A buffer of a few units
+ * for each zone does not count as one. */
 static void note_cache(struct probe *p, uint32_t n, uint32_t each, double ns)
 {
 	double held = (double)n * each * (1 - p->accept_ns / ns);
@@ -74,7 +74,7 @@ static bool agree(const double *v, uint32_t n, double median)
 	uint32_t alike = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		alike += v[i] > (1 - ALIKE) * median && v[i] < (1 + ALIKE) * median;
+		alike += v[i] > (1 - AGREE) * median && v[i] < (1 + AGREE) * median;
 	return alike * 3 >= n * 2;
 }
 
@@ -91,8 +91,8 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	for (uint32_t z = 0; z < p->nr; z++)
 		empty += p->kind[z] == KIND_EMPTY && p->typical[z];
 	n = zns_min(n, empty);
-	/* Few zones may share a die by chance, so they get more rounds, within their share of
-	 * the budget. */
+	/* Few zones may share a die by chance, so they get more rounds, within this part of the
+	 * budget. */
 	if (ROUNDS * (SOLO_LEAST + n * EACH_LEAST) > total * SHARE)
 		n = zns_min(n, 4u);
 	rounds = n < 4 ? ROUNDS_MAX : ROUNDS;
@@ -118,7 +118,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 		    p->map->written + (solo + (uint64_t)n * each) * p->unit <= p->budget)
 			rounds++;
 	}
-	/* one zone alone was always unlucky: measure it again */
+	/* too fast to be true: each zone alone may have been disturbed, so measure some again */
 	for (uint32_t i = 0;
 	     n > 1 && most > FAST * n * one && i < MORE && total > 2 * rounds * (solo + n * each);
 	     i++) {
@@ -164,7 +164,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 		probe_doubt(
 			p,
 			"zones together seem to be written no faster than one, but their rates differ by more than %.0f %% from one time to the next",
-			100 * ALIKE);
+			100 * AGREE);
 	/* Laplace's rule for the next zone, if all so far behaved the same. */
 	for (uint32_t z = 0; z < p->nr; z++) {
 		p->map->zone_group[z] = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Saves a stopped run as bytes, to continue it later on the same machine. */
+/* Saves the state of a run as bytes, and loads it to continue the run later on the same machine. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +98,7 @@ int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_
 	if (zns_probe_alloc(m, nr_zones))
 		return zns_fail(err, -ENOMEM, "no memory for a probe of %u zones", nr_zones);
 	m->nr_groups = h->nr_groups;
-	/* later phases are quick: they start again */
+	/* the phases after this one are quick, and begin anew */
 	m->phase = zns_min(h->phase, (uint32_t)ZNS_PROBE_CHANNELS);
 	m->unit = h->unit;
 	m->zone_write_mibps = h->write_mibps;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The phases of a probe, from begin to end. */
+/* Runs the phases of a probe one after the other. */
 #include "probe_priv.h"
 
 static void enter_phase(struct probe *p, enum zns_probe_phase phase)
@@ -15,13 +15,12 @@ static int one_group(struct probe *p, struct zns_err *err)
 {
 	return zns_fail(
 		err, -EAGAIN,
-		"cannot be measured: zones together are written %.2f times as fast as one, so they are on several dies, but every one seems to wait for every other; nothing is stored: let the device and this host be idle and probe again",
+		"cannot be measured: several zones together are written %.2f times as fast as one, so they lie on several dies, but each zone seems to wait for each other zone; nothing is stored: let the device and this host be idle and probe again",
 		p->map->scaling);
 }
 
-/* Reads are a fast guess. Where they say nothing, because what takes their time is not a die or
- * because nearly all zones are on one, the zones are placed by writes. @reads: what speaks against
- * the reads. */
+/* Reads are a fast guess. They tell nothing where something other than a die takes their time, or
+ * where nearly all zones lie on one die: then writes place the zones. *reads: why reads told nothing. */
 static int find_dies(struct probe *p, struct zns_err *reads, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -86,13 +85,13 @@ static int phases(struct probe *p, struct zns_err *err)
 		enter_phase(p, ZNS_PROBE_DIES);
 	}
 	ret = dies_and_channels(p, &reads, err);
-	/* writes could not tell either */
+	/* writes told nothing either: the reason is that of the reads */
 	if (p->by_writes && (ret == -EAGAIN || ret == -EDQUOT))
 		return zns_fail(err, -EAGAIN, "%s", reads.msg);
 	return ret;
 }
 
-/* What is refused may be so for a reason that has a name. */
+/* A drive that was refused may be one that no map can describe: then the error says so. */
 static int refused(struct probe *p, int ret, struct zns_err *err)
 {
 	struct zns_err why = ZNS_ERR_INIT;
@@ -122,7 +121,7 @@ int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
 	if (!ret)
 		enter_phase(&p, ZNS_PROBE_DONE);
 	ret = probe_clean(&p, ret, err);
-	/* a doubtful result is nothing to continue with */
+	/* a later run must not continue from a doubtful result */
 	if (ret && ret != -EAGAIN && map->phase != ZNS_PROBE_CALIBRATE &&
 	    map->phase != ZNS_PROBE_DONE && map->zone_group)
 		probe_save_state(&p, zns_mono_ns());

@@ -20,8 +20,8 @@ double probe_median(double *v, uint32_t n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* Disturbances only add time. So disturbed samples are in the upper part, and the quartile bears
- * up to three quarters of them. */
+/* Disturbances only add time. So the lower quartile is right even if nearly three quarters of the
+ * samples were disturbed. */
 double probe_quartile(double *v, uint32_t n)
 {
 	if (!n)
@@ -59,7 +59,7 @@ double probe_lower_bound(uint32_t n, uint32_t wrong)
 	return low;
 }
 
-/* The chance that the next one of a sample is right, too, after @take of @n. */
+/* The chance that the next zone of a sample is right, if all @take of @n before it were. */
 static double misses(uint32_t n, uint32_t take)
 {
 	uint32_t bad = zns_max((uint32_t)(n * PROBE_WRONG_ZONES), 1u);

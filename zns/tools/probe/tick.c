@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Reports progress, and the state from which the run can continue, to the caller. Not too often. */
+/* Reports progress to the caller, and the state from which the run can continue; not too often. */
 #include <stdlib.h>
 
 #include "probe_priv.h"

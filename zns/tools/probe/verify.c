@@ -23,7 +23,8 @@ static uint32_t member(struct probe *p, uint32_t group)
 	return ZNS_PROBE_NONE;
 }
 
-/* Tests pairs of dies on one channel and on two. The majority defines the border between them. */
+/* Tests pairs of dies that share a channel by the profile, and pairs that do not. The border lies in the
+ * middle between the medians of the two kinds. */
 static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zns_err *err)
 {
 	const struct zns_probe_map *m = p->map;
@@ -75,9 +76,9 @@ struct stored {
 	uint32_t *write, *read;
 };
 
-/* Groups that share something slow are stored with what is left of their rate: so many times as long
- * may a set of them take. Older programs did not store this. Then the rates of now tell it, as if no
- * drive became quicker. */
+/* Groups that share something slow are stored with the rate that this leaves to them, and with the load:
+ * how many times as long as alone a set of them may take. Older programs did not store the load. Then
+ * it is taken from the rates of now, as if no drive became quicker. */
 static double stored_load(const struct zns_probe_map *m, const uint32_t *stored)
 {
 	double load = PROBE_UNTOLD;
@@ -124,7 +125,8 @@ static bool changed(uint32_t was, uint32_t is)
 	return was && (is < RATE_LOW * was || is > RATE_HIGH * was);
 }
 
-/* The stored rate of a zone is that of the slowest group: is there still one like it? */
+/* The stored rate of a zone is the usual one, or that of the slowest group. Is neither of them now as it
+ * was? */
 static bool least_changed(const struct zns_probe_map *m, uint32_t usual, double load)
 {
 	uint32_t least = UINT32_MAX, promised = (uint32_t)zns_min(load * m->zone_write_mibps, 1e9);
@@ -144,8 +146,8 @@ static bool slower(const uint32_t *now, const uint32_t *was, uint32_t nr, double
 	return false;
 }
 
-/* Older programs stored no rates of groups but the median of four zones at random, which is anything
- * between the slowest and the quickest group. */
+/* Older programs stored no rates of groups, only the median of four random zones, which may be any rate
+ * between those of the slowest and the quickest group. */
 static bool read_changed(const struct zns_probe_map *m, const uint32_t *stored, uint32_t usual)
 {
 	uint32_t low = UINT32_MAX, high = 0, known = 0;
@@ -202,7 +204,8 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		return ret;
 	m->phase = ZNS_PROBE_CHECK;
 	ret = test_sets(p, &(struct stored){ write, read }, sample, out, err);
-	/* zones at random may all wait for a slow die: sets of the map's groups must wait, too */
+	/* random zones may all lie on a slow die: that is a change only if sets of the map's groups
+	 * are wrong, too */
 	out->domain_changed |= one_domain && !m->one_domain && out->sets_wrong;
 	if (!ret) {
 		out->zone_read_mibps = probe_usual_read(m);
@@ -211,7 +214,7 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 				     slower(m->group_write_mibps, write, m->nr_groups, p->load);
 	}
 	m->phase = ZNS_PROBE_CHANNELS;
-	/* of groups that are wrong no channel can be told */
+	/* channels of groups that are wrong cannot be told */
 	if (!ret && m->nr_channels > 1 && !out->sets_wrong) {
 		p->solo_ns = calloc(p->nr, sizeof(*p->solo_ns));
 		ret = p->solo_ns ? test_channels(p, out, err) :

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Sets of zones that are written together, and how long the medium takes. The time runs from the
- * first write to the end of a flush, so a buffer or a cache hides nothing: what it holds counts
- * when it has left it.
+ * Writes sets of zones at once and takes the time. It runs from the first write to the end of a flush:
+ * data in a buffer or in a write cache count when they are on the medium.
  */
 #include <stdlib.h>
 #include <string.h>

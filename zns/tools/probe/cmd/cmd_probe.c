@@ -209,11 +209,11 @@ static void print_predictions(const struct zns_probe_map *m)
 {
 	const struct zns_probe_seen *s = m->seen;
 
-	printf("predicted, then seen: %u pairs of a group (%u zones of %u that it takes), %u sets of several groups, %u reads beside writes; %u otherwise\n",
+	printf("the map's predictions were tried: %u pairs of one group (%u zones, %u are needed), %u sets of several groups, %u reads beside writes; %u were not as predicted\n",
 	       s[ZNS_PROBE_SHARE].sets, m->zones_predicted, m->zones_needed,
 	       s[ZNS_PROBE_APART].sets, s[ZNS_PROBE_READ].sets,
 	       s[ZNS_PROBE_SHARE].wrong + s[ZNS_PROBE_APART].wrong + s[ZNS_PROBE_READ].wrong);
-	printf("a map with 1 %% of its pairs wrong is missed by such a sample with a chance of %.2g\n",
+	printf("a map with 1 %% of its pairs wrong passes this test with a chance of %.2g\n",
 	       m->miss);
 }
 
@@ -239,7 +239,7 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			printf("one domain: several zones together are written %.2f times as fast as one; striping gains nothing here\n",
 			       m->scaling);
 		else if (m->nr_channels)
-			printf("%u groups of zones that share a die, on %u channels (two dies of one lose %.0f %% when read)\n",
+			printf("%u groups of zones that share a die, on %u channels (two dies of a channel lose %.0f %% when read at once)\n",
 			       m->nr_groups, m->nr_channels, 100 * m->channel_loss);
 		else
 			printf("%u groups of zones that share a die; no two dies disturb each other, so channels are not known\n",
@@ -247,7 +247,7 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 		printf("one zone: %u MiB/s written, %u MiB/s read; confidence %.4f, %u zones unknown; stored\n",
 		       m->zone_write_mibps, m->zone_read_mibps, m->confidence, m->nr_unknown);
 		if (promised + !!p->has_unknown_group < p->n_groups)
-			printf("promises are of %u MiB/s for each of %u groups; the others are slower, and in none\n",
+			printf("promises are of %u MiB/s for each of %u groups; the others are slower, and nothing is promised in them\n",
 			       promise, promised);
 		if (m->nr_channels)
 			printf("%u tests of pairs of dies, made once more, agree with the channels, %u do not; confidence in these %.4f\n",
@@ -261,7 +261,7 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			printf("groups together take up to %.2f times as long as one alone: what they share, such as a channel, is slower than they, or stalls; a zone's rate is what is left then\n",
 			       m->load);
 		if (m->nr_joined)
-			printf("%u groups of the reads are one with others when they are written\n",
+			printf("%u groups that reads found share a die with another group when they are written, and are one with it\n",
 			       m->nr_joined);
 		if (m->channel_doubt[0])
 			printf("channels are left out: %s\n", m->channel_doubt);
@@ -331,7 +331,8 @@ static int interrupted(struct probe_cmd *k)
 	return CTL_FAILED;
 }
 
-/* What was measured is too disturbed to judge by, or too little: no word against the device. */
+/* Something disturbed the measurement, or the budget was too small: that says nothing against the
+ * device. */
 static int refuse(struct probe_cmd *k, int ret, const struct zns_err *err)
 {
 	if ((ret == -EAGAIN || ret == -EDQUOT) && k->args.json)
@@ -374,8 +375,8 @@ static void say_drift(const struct zns_probe_drift *d, const struct zns_probe_ma
 				       "zones are not independent any more",
 		       d->scaling);
 	if (d->zones_moved) {
-		printf("drift: %u of %u zones tested are not where they are thought to be:",
-		       d->zones_moved, d->zones_checked);
+		printf("drift: %u of %u zones tested are not in the stored group:", d->zones_moved,
+		       d->zones_checked);
 		for (uint32_t i = 0;
 		     i < zns_min(d->zones_moved, (uint32_t)ZNS_ARRAY_SIZE(d->moved)); i++)
 			printf(" %u", d->moved[i]);
@@ -388,7 +389,7 @@ static void say_drift(const struct zns_probe_drift *d, const struct zns_probe_ma
 		printf("drift: %u of %u sets of zones wait for something that they should not share\n",
 		       d->waits_together, d->sets_checked);
 	if (d->channels_moved)
-		printf("drift: %u of %u pairs of dies do not share channels as they are thought to\n",
+		printf("drift: %u of %u pairs of dies do not share channels as stored\n",
 		       d->channels_moved, d->channels_checked);
 	if (d->rates_changed)
 		printf("drift: one zone is written at %u MiB/s (stored: %u) and read at %u MiB/s (stored: %u)\n",
