@@ -30,8 +30,9 @@ struct drive {
 	uint64_t hot_ns;
 	double channel_factor; /* factor for a long read beside another one on the channel */
 	uint32_t noise_pct, stall_every;
-	/* until then the host does not run for about @host_ns in each @host_every: it notices
-	 * what is done after that */
+	uint32_t unreadable; /* the first so many zones cannot be read */
+	/* until then the host does not run for about @host_ns in each @host_every: it sees what is
+	 * done when that is over */
 	uint64_t host_every, host_ns, host_until;
 	/* for the next this many times, these two dies take @slow_factor as long when whole
 	 * units of both are read at once */
@@ -195,6 +196,9 @@ static int drive_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, 
 		*v->stop = 1;
 	if (!due || !done)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < nr; i++)
+		if (!r[i].write && r[i].zone < v->unreadable)
+			return zns_fail(err, -EIO, "zone %u cannot be read", r[i].zone);
 	for (uint32_t i = 0; i < nr; i++)
 		due[i] = v->now + drive_random(v) % 15000; /* threads start in any order */
 	while (!rc) {

@@ -76,12 +76,12 @@ int probe_judge(struct probe *p, struct zns_err *err)
 	m->overruled = p->votes ? (double)p->dissents / p->votes : 0;
 	if (!p->proved && !m->one_domain)
 		doubt_reads(p);
-	if (!m->one_domain && m->confidence < (p->par->least > 0 ? p->par->least : LEAST))
+	if (!m->one_domain && m->confidence < LEAST)
 		probe_doubt(
 			p,
 			"of %u zones that were tested once more %u are in a wrong group, and %u zones are unknown: only %.2f %% of the zones are certain to be right, and %.1f %% should be",
 			m->retests, m->retests_wrong, m->nr_unknown, 100 * m->confidence,
-			100 * (p->par->least > 0 ? p->par->least : LEAST));
+			100 * LEAST);
 	if (!m->doubt[0] || p->par->force)
 		return 0;
 	return zns_fail(

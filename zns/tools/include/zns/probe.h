@@ -58,7 +58,6 @@ struct zns_probe_params {
 	/* most bytes to write, in all; 0: max(1 % of the capacity, 8 units per zone) */
 	uint64_t budget;
 	uint64_t seed; /* of which zones are picked for samples */
-	double least; /* a map with less confidence is an error; 0: 0.99 */
 	/* a doubtful map is no error: zns_probe_map.doubt says what speaks against it */
 	bool force;
 	/* Called now and then, from the calling thread. */
