@@ -2,10 +2,11 @@
 /*
  * The probe on drives that it was not tuned for: dies of unequal rate, planes, write caches, small
  * groups, rows of zones, slow channels, large units, narrow controllers, zones on several dies,
- * throttling, all drawn at random by seed. A map is right, refused, or wrong; so is a rate. If
- * zones share only a part of their dies no map is right, and the probe must say so by name; the
- * same for a throttled drive. In model time, so a seed always ends the same. Prints a line of JSON
- * for each drive, and the sums.
+ * throttling, drawn at random by seed. A map is right, refused, or wrong though it was given out;
+ * so is a rate. A drive whose zones share a part of their dies has no right map, one that is throttled
+ * none that stays right, and behind a channel that is hardly faster than a die no map can be told: each
+ * of these is refused by its name.
+ * In model time, so a seed always ends the same. Prints a line of JSON for each drive, and the sums.
  *
  *   soak_drives rows [TEXT]           the named drives, or those whose name has the text
  *   soak_drives random [N [SEED]]     N drives, from this seed on
@@ -94,6 +95,15 @@ static bool no_groups(const struct zns_emu_params *p, const uint32_t *die)
 				if (shares(p, die[a], die[c]) && !shares(p, die[b], die[c]))
 					return true;
 	return false;
+}
+
+/* Are several dies behind something that is hardly faster than one of them? */
+static bool like_one_die(const struct zns_emu_params *p)
+{
+	double one = 1.5 * p->die_write_mibps;
+
+	return (p->ways > 1 && p->channel_mibps < one) ||
+	       (p->channels * p->ways > 1 && p->controller_mibps && p->controller_mibps < one);
 }
 
 static bool share_channel(const struct zns_emu_params *p, uint32_t a, uint32_t b)
@@ -310,6 +320,7 @@ static struct result probe(const struct zns_emu_params *p, const struct zns_emu_
 	else
 		judge(p, die, &map, &r);
 	if (rc && ((strstr(why.msg, "on several dies each") && no_groups(p, die)) ||
+		   (strstr(why.msg, "hardly faster than one die") && like_one_die(p)) ||
 		   (strstr(why.msg, "rate changes") && p->heat_mib)))
 		r.outcome = NAMED;
 	for (uint32_t z = 0; z < p->nr_zones; z++)

@@ -193,6 +193,46 @@ static void channels_below_dies(void **state)
 	all(c, ZNS_ARRAY_SIZE(c));
 }
 
+/* Behind a channel that is hardly faster than one die, zones of two dies wait for each other nearly as
+ * long as zones of one: neither groups nor one domain. */
+static void channel_like_one_die(void **state)
+{
+	static const struct drive_case c[] = {
+		{ "three dies of 150 on the only channel, of 200", .zones = 76, .channels = 1,
+		  .ways = 3, .write_mibps = 150, .read_mibps = 800, .channel_mibps = 200,
+		  .unit_kib = 96, .cache_mib = 16, .active = 8, .map_seed = 811592, .zone = MIB(16),
+		  .seed = 3850 },
+		{ "four dies of 150 on each channel of 200", .zones = 195, .channels = 5, .ways = 4,
+		  .write_mibps = 150, .read_mibps = 200, .channel_mibps = 200, .unit_kib = 96,
+		  .cache_mib = 6, .command_us = 50, .map_seed = 477584, .zone = MIB(16),
+		  .seed = 4289 },
+	};
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(c); i++) {
+		struct zns_probe_params par = { .seed = c[i].seed };
+		struct zns_probe_drift drift;
+		cleanup_free uint32_t *die = NULL;
+		struct zns_dev *d = make(&c[i], &die);
+
+		print_message("%s\n", c[i].name);
+		memset(&map, 0, sizeof(map));
+		assert_fails(zns_probe_run(d, &par, &map, &err), -EAGAIN,
+			     "hardly faster than one die");
+		zns_probe_fini(&map);
+		/* each channel as a group */
+		assert_ok(zns_probe_alloc(&map, c[i].zones));
+		for (uint32_t z = 0; z < c[i].zones; z++)
+			map.zone_group[z] = die[z] % c[i].channels;
+		map.nr_groups = c[i].channels;
+		map.one_domain = map.nr_groups == 1;
+		assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
+		assert_true(drift.sets_wrong);
+		assert_int_equal(drift.domain_changed, map.one_domain);
+		zns_probe_fini(&map);
+		zns_dev_close(d);
+	}
+}
+
 /* How many times as long as promised it takes to write a zone of each group. */
 static double overdue(struct zns_dev *d)
 {
@@ -373,11 +413,12 @@ static void quicker_is_drift(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(reads_wait_for_more),    T(some_unknown),
-					    T(commands_last),          T(channels_below_dies),
-					    T(slow_die_is_no_channel), T(rates_of_groups),
-					    T(promises_hold),          T(gets_hot),
-					    T(quicker_is_drift) };
+	const struct CMUnitTest tests[] = {
+		T(reads_wait_for_more), T(some_unknown),         T(commands_last),
+		T(channels_below_dies), T(channel_like_one_die), T(slow_die_is_no_channel),
+		T(rates_of_groups),     T(promises_hold),        T(gets_hot),
+		T(quicker_is_drift)
+	};
 
 	setenv("ZNS_EMU_DATA", "none", 1); /* nobody reads what a probe writes */
 	if (emu_begin(NULL))

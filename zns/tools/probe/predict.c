@@ -36,6 +36,10 @@
 #define PROMISED 0.95 /* of what all groups together get: more is promised to nobody */
 #define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
 #define LONGER 0.7 /* each zone of a set is written at least this part of the slowest one's time */
+#define KINDS_ROUNDS 4u /* in which pairs that may be of two kinds are compared; one may fail */
+#define TWICE_LOW 1.85 /* times as long as one zone that two of a die take in a long set */
+#define TWICE_HIGH 2.15
+#define KINDS 1.06 /* times as long: then they are of two kinds, and the group is no die */
 #define TIMES_MOST 8u /* times set_units that a zone of a quick group is written for that */
 
 struct predict {
@@ -195,6 +199,79 @@ static int own_times(struct probe *p, struct predict *t, uint32_t group, const u
 	return 0;
 }
 
+/* The quickest pair of a group and the slowest one. */
+struct kinds {
+	uint32_t quick[2], slow[2];
+	double low, high;
+	bool wrong;
+};
+
+static void note_kinds(struct kinds *k, const uint32_t pair[2], double ratio, bool right)
+{
+	if (ratio < k->low) {
+		k->low = ratio;
+		memcpy(k->quick, pair, sizeof(k->quick));
+	}
+	if (ratio > k->high) {
+		k->high = ratio;
+		memcpy(k->slow, pair, sizeof(k->slow));
+	}
+	k->wrong |= !right;
+}
+
+/* The time of a pair in a long set, relative to the slower one alone. */
+static int long_pair(struct probe *p, const uint32_t pair[2], double *ratio, struct zns_err *err)
+{
+	uint32_t units = probe_long_units(p);
+	double alone[2], both;
+	int ret = 0;
+
+	for (uint32_t i = 0; !ret && i < 2; i++)
+		ret = probe_write_set(p, &pair[i], 1, units, &alone[i], err);
+	if (!ret)
+		ret = probe_write_set(p, pair, 2, units, &both, err);
+	if (!ret)
+		*ratio = both / zns_max(alone[0], alone[1]);
+	return ret;
+}
+
+/*
+ * Pairs of one die, or of one domain, are all alike. Dies behind a channel that is hardly faster than one
+ * of them look like one die, since a pair of two dies waits for the channel. But a pair of one die waits
+ * for the die, and takes twice as long as one zone. So the quickest pair and the slowest one are compared
+ * in long sets. A drive that gets hot changes its rate, but not by the same factor in most rounds.
+ */
+static int two_kinds(struct probe *p, const struct kinds *k, uint32_t group, struct zns_err *err)
+{
+	double quick, slow, sum = 0;
+	uint32_t seen = 0;
+
+	if (k->wrong || k->high <= KINDS * k->low)
+		return 0;
+	/* the default budget is for short pairs */
+	if (!p->par->budget)
+		p->budget += (uint64_t)KINDS_ROUNDS * 8 * probe_long_units(p) * p->unit;
+	for (uint32_t i = 0; i < KINDS_ROUNDS; i++) {
+		int ret = long_pair(p, k->quick, &quick, err);
+
+		if (!ret)
+			ret = long_pair(p, k->slow, &slow, err);
+		if (ret)
+			return ret;
+		if (quick < PROBE_SAME || slow < KINDS * quick || slow < TWICE_LOW ||
+		    slow > TWICE_HIGH)
+			continue;
+		sum += slow / quick;
+		seen++;
+	}
+	if (seen + 1 < KINDS_ROUNDS)
+		return 0;
+	p->kinds = sum / seen;
+	p->apart[group] = true;
+	p->map->seen[ZNS_PROBE_SHARE].wrong++;
+	return 0;
+}
+
 /*
  * Writes zones of a group in pairs. A group that is two dies would pass if no pair had a zone of each
  * die: with six zones of each that happens once in 46 times. So in a small group the pairs form a
@@ -204,7 +281,7 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 {
 	uint32_t first = t->x.first[group], n = t->x.first[group + 1] - first;
 	struct zns_probe_seen *s = &p->map->seen[ZNS_PROBE_SHARE];
-
+	struct kinds kinds = { .low = HUGE_VAL };
 	bool linked = n <= LINKED;
 
 	for (uint32_t i = 0; n > 1 && i + linked < t->want[group] && s->wrong < WRONG_ENOUGH;
@@ -241,6 +318,7 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 					&right, err);
 		if (ret)
 			return ret;
+		note_kinds(&kinds, pair, ratio, right);
 		note(s, ratio / 2, right);
 		p->map->zones_predicted += i + 1 < n && !(linked && i) ? 2 : 1;
 		p->apart[group] |= ratio < PROBE_SAME;
@@ -250,7 +328,7 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 			return ret;
 		probe_tick(p, p->map->zones_predicted, p->map->zones_needed);
 	}
-	return 0;
+	return two_kinds(p, &kinds, group, err);
 }
 
 /* Leaves zones out while the others still wait. */

@@ -66,6 +66,7 @@ struct probe {
 	/* check.c: every set of a full sample was as predicted */
 	bool proved;
 	struct probe_crowd crowd[PROBE_CROWDS]; /* predict.c: the sets that took longest */
+	double kinds; /* predict.c: so many times as long as others some pairs of one group take; else 0 */
 	bool between; /* split.c: a pair took longer than independent zones, and less than zones of
 			 one die */
 	/* dies.c */

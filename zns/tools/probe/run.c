@@ -91,14 +91,23 @@ static int phases(struct probe *p, struct zns_err *err)
 	return ret;
 }
 
+static int like_one_die(const struct probe *p, struct zns_err *err)
+{
+	return zns_fail(
+		err, -EAGAIN,
+		"cannot be mapped: some pairs of zones are written in %.2f times the time of others, though all wait for each other like zones of one die: zones lie on several dies behind something, such as a channel, that is hardly faster than one die, so which of them share a die cannot be told; nothing is stored: `znsctl format` without a map makes the drive one group",
+		p->kinds);
+}
+
 /* A drive that was refused may be one that no map can describe: then the error says so. */
 static int refused(struct probe *p, int ret, struct zns_err *err)
 {
 	struct zns_err why = ZNS_ERR_INIT;
 
-	if ((ret != -EAGAIN && ret != -EDQUOT) || p->map->phase == ZNS_PROBE_CALIBRATE ||
-	    (probe_overlap(p, &why) != -EAGAIN && probe_throttled(p, &why) != -EAGAIN))
+	if ((ret != -EAGAIN && ret != -EDQUOT) || p->map->phase == ZNS_PROBE_CALIBRATE)
 		return ret;
+	if (probe_overlap(p, &why) != -EAGAIN && probe_throttled(p, &why) != -EAGAIN)
+		return p->kinds > 0 ? like_one_die(p, err) : ret;
 	return zns_fail(err, -EAGAIN, "%s", why.msg);
 }
 
