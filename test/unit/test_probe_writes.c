@@ -5,7 +5,8 @@
 struct drive_case {
 	const char *name;
 	uint32_t zones, channels, ways, write_mibps, read_mibps, channel_mibps, map_seed;
-	uint32_t command_us, unit_kib, cache_mib, odd_dies, odd_pct, small_zones, active, row;
+	uint32_t command_us, unit_kib, cache_mib, planes, odd_dies, odd_pct, small_zones, active,
+		row;
 	uint32_t zone_dies, zone_step, heat_mib, cool_mibps, throttle_pct, gc_every_mib,
 		gc_stall_ms;
 	uint64_t zone, seed;
@@ -29,6 +30,7 @@ static struct zns_dev *make(const struct drive_case *c, uint32_t **die)
 	p.command_us = c->command_us ? c->command_us : 10;
 	p.program_unit = KIB(c->unit_kib ? c->unit_kib : 192);
 	p.cache_mib = c->cache_mib;
+	p.planes = c->planes;
 	p.odd_dies = c->odd_dies;
 	p.odd_pct = c->odd_pct;
 	p.small_dies = c->small_zones ? 1 : 0;
@@ -176,6 +178,20 @@ static void slow_die_is_no_channel(void **state)
 		  .write_mibps = 100, .read_mibps = 400, .channel_mibps = 1600,
 		  .controller_mibps = 1000, .command_us = 50, .cache_mib = 6, .odd_dies = 1,
 		  .odd_pct = 115, .zone = MIB(8), .interleaved = true, .seed = 676 },
+	};
+
+	all(c, ZNS_ARRAY_SIZE(c));
+}
+
+/* Reads take planes for dies, and only two groups at once are as fast as the channel lets one be: each
+ * pair of them is tried. */
+static void planes_behind_a_channel(void **state)
+{
+	static const struct drive_case c[] = {
+		{ "four dies of four planes, 150 each, on a channel of 400", .zones = 83,
+		  .channels = 1, .ways = 4, .write_mibps = 150, .read_mibps = 400,
+		  .channel_mibps = 400, .planes = 4, .active = 14, .controller_mibps = 1000,
+		  .map_seed = 160223, .zone = MIB(32), .seed = 4244 },
 	};
 
 	all(c, ZNS_ARRAY_SIZE(c));
@@ -413,12 +429,12 @@ static void quicker_is_drift(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		T(reads_wait_for_more), T(some_unknown),         T(commands_last),
-		T(channels_below_dies), T(channel_like_one_die), T(slow_die_is_no_channel),
-		T(rates_of_groups),     T(promises_hold),        T(gets_hot),
-		T(quicker_is_drift)
-	};
+	const struct CMUnitTest tests[] = { T(reads_wait_for_more),    T(some_unknown),
+					    T(commands_last),          T(channels_below_dies),
+					    T(channel_like_one_die),   T(planes_behind_a_channel),
+					    T(slow_die_is_no_channel), T(rates_of_groups),
+					    T(promises_hold),          T(gets_hot),
+					    T(quicker_is_drift) };
 
 	setenv("ZNS_EMU_DATA", "none", 1); /* nobody reads what a probe writes */
 	if (emu_begin(NULL))

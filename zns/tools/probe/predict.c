@@ -14,8 +14,9 @@
  * all of them, of 2,000 it is 998, of 30,000 1,348. A group that is two dies, or two groups that are
  * one die, make more pairs wrong, and those of more zones.
  *
- * How many sets of several groups: that two groups are one die shows in a set that has both. If a set
- * has q of G groups, none of s sets has a certain pair with the chance (1 - (q / G)^2)^s <= 1/1000.
+ * How many sets of several groups: that two groups are one die shows in a set that has both. A random
+ * set of q of G groups has a certain pair with the chance c = q (q - 1) / (G (G - 1)), and none of s
+ * sets has it with the chance (1 - c)^s <= 1/1000. If sets have two groups, all pairs are fewer.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -471,9 +472,31 @@ static void swap_one(struct probe *p, const uint32_t *worst, uint32_t *groups, u
 	groups[in] = g;
 }
 
+/* The @k-th pair of @n groups. */
+static void nth_pair(const uint32_t *all, uint32_t n, uint32_t k, uint32_t *pair)
+{
+	uint32_t i = 0;
+
+	for (k %= n * (n - 1) / 2; k >= n - 1 - i; i++)
+		k -= n - 1 - i;
+	pair[0] = all[i];
+	pair[1] = all[i + 1 + k];
+}
+
+/* Of @n groups in sets of @q: so many random sets have each pair of groups in one of them. */
+static uint32_t random_sets(uint32_t n, uint32_t q)
+{
+	double pair = (double)q * (q - 1) / ((double)n * (n - 1));
+
+	return q == n ? 1 :
+	       q == 2 ? n * (n - 1) / 2 :
+			(uint32_t)ceil(log(PROBE_PASS) / log1p(-pair));
+}
+
 static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
 {
-	uint32_t *groups = t->order, n = t->nr, turns = 0, sets, q = zns_min(n, t->most);
+	uint32_t *groups = t->order, n = t->nr, turns = 0, sets, more, q = zns_min(n, t->most),
+		 pair[2];
 	cleanup_free uint32_t *worst = calloc(n + 1, sizeof(*worst));
 	double longest = 0, ratio;
 	int ret = 0;
@@ -484,29 +507,32 @@ static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory for %u groups", n);
 	for (uint32_t i = 0; i < n; i++)
 		turns = zns_max(turns, t->want[groups[i]]);
-	sets = q < n ? (uint32_t)ceil(log(PROBE_PASS) / log1p(-(double)q * q / ((double)n * n))) :
-		       1;
+	sets = random_sets(n, q);
 	/* These sets need not try each zone, since the pairs of a group did. */
 	sets = zns_max(sets, zns_min(turns, SETS_LEAST) * ((n + q - 1) / q));
 	/* If channels are what limits the device, few sets of a few groups wait. */
 	if (q < n && p->map->device_write_mibps)
 		sets = zns_max(sets, CEILING_SETS);
-	p->map->sets_needed += sets;
+	/* then sets near the one that took longest, and smaller ones, as of a small dump */
+	more = q > 2 && q < n ? (sets + 1) / 2 : 0;
+	p->map->sets_needed += sets + more;
 	for (uint32_t k = 0, enough = t->once_more ? FEW_TRIES : WRONG_ENOUGH;
-	     !ret && k < sets && p->map->seen[ZNS_PROBE_APART].wrong < enough; k++) {
-		/* as many groups as can be, now and then fewer, as for a small dump */
-		uint32_t size = k % 8 == 7 ? 2 + probe_random(p, q - 1) : q;
+	     !ret && k < sets + more && p->map->seen[ZNS_PROBE_APART].wrong < enough; k++) {
+		uint32_t size = k >= sets && k % 4 == 3 ? 2 + probe_random(p, q - 1) : q;
 
-		if (q < n && size == q && k * 2 > sets)
+		if (q == 2)
+			nth_pair(groups, n, k, pair);
+		else if (k >= sets && size == q)
 			swap_one(p, worst, groups, n, q);
 		else if (size < n)
 			probe_shuffle(p, groups, n);
-		ret = apart(p, t, groups, size, q < n ? k / ((n + q - 1) / q) : k, &ratio, err);
+		ret = apart(p, t, q == 2 ? pair : groups, size, q < n ? k / ((n + q - 1) / q) : k,
+			    &ratio, err);
 		if (!ret && size == q && ratio > longest) {
 			longest = ratio;
 			memcpy(worst, groups, n * sizeof(*worst));
 		}
-		probe_tick(p, k + 1, sets);
+		probe_tick(p, k + 1, sets + more);
 	}
 	return ret;
 }
