@@ -788,6 +788,19 @@ def suspend_all(d):
     remove(d, *was, 'plain')
 
 
+def wipe_run_state(d):
+    """What a reboot does away with: the broker, and the run directories of dockerd, containerd and the broker."""
+    for pid in d.pids_of('znsd'):
+        with contextlib.suppress(ProcessLookupError):       # it leaves by itself, too
+            os.kill(pid, signal.SIGTERM)
+    dkdaemon.until('no broker', lambda: not d.pids_of('znsd'))
+    for state in (d.dir / 'exec', d.dir / 'run'):
+        for mount in sorted((m for line in open('/proc/self/mountinfo') if (m := line.split()[4]).startswith(f'{state}/')), reverse=True):
+            dkdaemon.sh('umount', '-l', mount, check=False)     # a shim that ends unmounts, too
+        dkdaemon.until(f'{state} is gone', lambda state=state: shutil.rmtree(state, ignore_errors=True) or not state.exists())    # as its files
+    (d.dir / 'run').mkdir(mode=0o700)
+
+
 @case
 def suspend_host(d):
     """A host goes down: all containers are suspended, the engine ends, and its run state is gone. By their restart policy all come back."""
@@ -802,16 +815,11 @@ def suspend_host(d):
     times.append(time.monotonic())
     want('in order', [c['container'] for c in said if c['checkpoint'].startswith('zns-stop-')] == names[::-1], said)
     d.stop()
-    for pid in d.pids_of('znsd'):
-        os.kill(pid, signal.SIGTERM)
-    dkdaemon.until('no broker', lambda: not d.pids_of('znsd'))
-    for state in ('exec', 'run'):
-        for mount in sorted((m for line in open('/proc/self/mountinfo') if (m := line.split()[4]).startswith(f'{d.dir}/{state}/')), reverse=True):
-            dkdaemon.sh('umount', '-l', mount)
-        shutil.rmtree(d.dir / state)
-    (d.dir / 'run').mkdir(mode=0o700)
-    times.append(time.monotonic())
-    d.start()
+    try:
+        wipe_run_state(d)
+        times.append(time.monotonic())
+    finally:
+        d.start()
     for name in names:
         dkdaemon.until(f'{name} runs', lambda name=name: d.running(name), 600)
         want('its memory', secret(d, name) == was[name] and note(d, name).startswith('resumed from'), name, note(d, name))

@@ -73,13 +73,13 @@ def stopped_twice(scene):
             if not code:
                 os.kill(e.init_pid, 9)
             e.end(code)
-            expect('exits of both stops', [p.wait(60) for p in (first, second)], [0, 0])
+            expect('exits of both stops', [p.wait(120) for p in (first, second)], [0, 0])
             expect('calls of runc', e.calls()[:2], ['checkpoint', f'ended {code}'])
             expect('signals of both stops', len(e.calls()[2:]), kills)
             expect('it ended with a checkpoint', (e.own / 'zns-ended').exists(), not code)
             tried(f'a second stop, and the checkpoint ends with {code}')
         (e.dir / 'calls').unlink()
-        expect('exit of SIGKILL', e.begin('kill', ID, 'KILL').wait(60), 0)
+        expect('exit of SIGKILL', e.begin('kill', ID, 'KILL').wait(120), 0)
         expect('SIGKILL', [c.split()[-1] for c in e.calls()], ['KILL'])
         tried('SIGKILL')
 
@@ -96,12 +96,12 @@ def stopped_frozen(scene):
                 raise Failed(f'no checkpoint: {e.calls()}')
             stop = e.begin('kill', ID, '15')
             if options:
-                expect('exit of the stop', stop.wait(60), 0)
+                expect('exit of the stop', stop.wait(120), 0)
             elif not code:
                 os.kill(e.init_pid, 9)
             e.end(code)
-            expect('exit of the checkpoint', dump.wait(60), code)
-            expect('exit of the stop', stop.wait(60), 0)
+            expect('exit of the checkpoint', dump.wait(120), code)
+            expect('exit of the stop', stop.wait(120), 0)
             expect('signals of the stop', ['kill' if ' kill ' in f' {c} ' else c for c in e.calls() if c != 'checkpoint'], signals)
             tried(f'a stop in a checkpoint, {options}, which ends with {code}')
 
@@ -116,7 +116,7 @@ def restored_by_name(scene):
         for code, there in ((1, True), (0, False)):
             e.fake.write_text(f'#!/bin/sh\nexit {code}\n')
             words = ('restore', '--detach', '--bundle', e.bundle, '--image-path', e.images, '--work-path', e.work, ID)
-            expect(f'exit of a restore, {code}', e.begin(*words).wait(60), code)
+            expect(f'exit of a restore, {code}', e.begin(*words).wait(120), code)
             expect('the note of its end', note.exists(), there)
             tried(f'a restore that ends with {code}')
         if json.loads((e.bundle / 'config.json').read_text()) != e.spec:
@@ -227,9 +227,9 @@ def sockets(directory):
 @case
 def console_refused(scene):
     """An engine's console socket that takes no terminal: the restore is given up, nothing of it is left, and its memory stays for the next start."""
-    with Console(scene(TINY, size=1)) as e, tempfile.TemporaryDirectory() as short:
+    with Console(scene(TINY, size=1)) as e, tempfile.TemporaryDirectory(dir='/tmp') as short:
         for path, why in sockets(Path(short)):
-            expect(f'exit of create, {path.name}', e.create(path).wait(60), 0)
+            expect(f'exit of create, {path.name}', e.create(path).wait(120), 0)
             said = (e.own / 'zns-note').read_text()
             if not said.startswith('started cold: ') or why not in said:
                 raise Failed(f'{path.name}: {said!r}')
@@ -238,7 +238,7 @@ def console_refused(scene):
             e.nothing_left()
             tried(f'a console socket, {path.name[:9]}')
         e.labels({'zns.suspend': 'yes', 'zns.resume-else': 'fail'})
-        expect('exit of create', e.create(Path(short) / 'nothing').wait(60), 1)
+        expect('exit of create', e.create(Path(short) / 'nothing').wait(120), 1)
         expect('calls of runc', len(e.calls()), 1)
         e.nothing_left()
         tried('a console socket, and no cold start')
@@ -247,14 +247,16 @@ def console_refused(scene):
             s.bind(f'{short}/good')
             s.listen()
             create = e.create(f'{short}/good')
+            s.settimeout(120)
             peer, _ = s.accept()
+            peer.settimeout(120)
             name, (master,), _, _ = socket.recv_fds(peer, 100, 1)
             peer.close()
-            expect('exit of create', create.wait(60), 0)
+            expect('exit of create', create.wait(120), 0)
             expect('what it is given', (name, os.isatty(master)), (b'/dev/ptmx\0', True))
             expect('a relay', wait_until(lambda: 'zns-terminal' in e.processes()), True)
             os.close(master)
             expect('the end of the relay', wait_until(lambda: 'zns-terminal' not in e.processes()), True)
-            expect('exit of delete', e.begin('delete', '--force', ID).wait(60), 0)
+            expect('exit of delete', e.begin('delete', '--force', ID).wait(120), 0)
         e.nothing_left()
         tried('a console socket that takes the terminal')
