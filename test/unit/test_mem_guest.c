@@ -1188,6 +1188,8 @@ static void two_leave_one_place(struct talk *t)
 	}
 	t->other = (uintptr_t)all;
 	reach(t, 1);
+	for (unsigned int i = 0; i < 2 && t->ask & PARTLY; i++) /* a part of both comes back */
+		check_pages(t, all + i * APART, MANY / 2, 1 + i);
 	child = t->ask & IN_A_CHILD ? fork() : 0;
 	if (child)
 		await_child(t, child);
@@ -1302,13 +1304,23 @@ static void moves_at_once(struct play *s, void (*program)(struct talk *t), uint3
 	pthread_rwlock_unlock(&p->ev);
 }
 
-/* It cannot be known to which move the rest belongs: the program is killed, and reads no wrong
- * byte. */
-static void three_moves(void **state)
+static void three_moves_of_all(void **state)
 {
 	static struct play s;
 
 	moves_at_once(&s, two_leave_one_place, 0);
+	do_step(&s, 4);
+	zns_mem_pause(s.m, false);
+	play_end(&s);
+}
+
+/* It cannot be known to which move the rest belongs: the program is killed, and reads no wrong
+ * byte. */
+static void three_moves_of_parts(void **state)
+{
+	static struct play s;
+
+	moves_at_once(&s, two_leave_one_place, PARTLY);
 	tell(&s, 4);
 	for (int i = 0; i < WAIT_S * 100 && !program_ended(&s) && s.t->done < 4; i++)
 		usleep(10000);
@@ -1334,7 +1346,7 @@ static bool ends_with_its_child(void)
 	int status = 0;
 	pid_t ended = 0;
 
-	moves_at_once(&s, two_leave_one_place, WITH_A_FORK);
+	moves_at_once(&s, two_leave_one_place, PARTLY | WITH_A_FORK);
 	tell(&s, 4);
 	zns_mem_pause(s.m, false);
 	for (int i = 0; i < WAIT_S * 100 && s.t->done < 6 && !ended; i++) {
@@ -1369,7 +1381,7 @@ static void three_moves_of_a_child(void **state)
 {
 	static struct play s;
 
-	moves_at_once(&s, two_leave_one_place, IN_A_CHILD);
+	moves_at_once(&s, two_leave_one_place, PARTLY | IN_A_CHILD);
 	tell(&s, 4);
 	zns_mem_pause(s.m, false);
 	for (int i = 0; i < WAIT_S * 100 && s.t->done == 3; i++)
@@ -1455,7 +1467,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(guarded_beside_a_stray),
 #endif
 		cmocka_unit_test(guarded_stack),
-		cmocka_unit_test(three_moves),
+		cmocka_unit_test(three_moves_of_all),
+		cmocka_unit_test(three_moves_of_parts),
 		cmocka_unit_test(three_moves_and_a_fork),
 		cmocka_unit_test(three_moves_of_a_child),
 		cmocka_unit_test(a_neighbour_grows),

@@ -138,7 +138,9 @@ static void order(void **state)
 	struct uffd_msg two[] = { moved(x, y), unmapped(x), moved(y, z) };
 	struct uffd_msg came_again[] = { moved(x, y), moved(y, z), moved(q, y) };
 	struct uffd_msg left_again[] = { moved(x, y), moved(y, z), moved(y, v) };
-	struct proc p = { .maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC), .uffd = -1 };
+	struct proc p = { .maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC),
+			  .pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC),
+			  .uffd = -1 };
 
 	assert_ptr_not_equal(all, MAP_FAILED);
 	known_again(&p, y);
@@ -153,81 +155,191 @@ static void order(void **state)
 	assert_int_equal(order_next(&p, two, 3), 0);
 	/* y is free since both have left: the first one left before the other came */
 	in_order(&p, left_again, 3, (unsigned int[]){ 1, 0, 2 });
+	known_again(&p, y);
+	/* who has a page where the one that was there has it on a zone is another one */
+	*(volatile uint8_t *)(uintptr_t)z = 1;
+	assert_int_equal(table_make(&p.table), 0);
+	assert_int_equal(table_map(&p), 0);
+	*unit_at(&p, y) = (struct unit){ .word = WORD(U_ZONE, 1), .pages = 1 };
+	in_order(&p, left_again, 3, (unsigned int[]){ 2, 0, 1 });
 	mem_places_free(&p.known);
+	table_unmap(&p);
+	close(p.table);
 	close(p.maps);
+	close(p.pagemap);
 	munmap(all, 6 * AREA);
+}
+
+/* The entries of a page table that is a file. */
+static void set_pages(const struct proc *p, uint64_t at, uint32_t pages, uint64_t entry)
+{
+	for (; pages; pages >>= 1, at += UNIT_SIZE / UNIT_PAGES)
+		if (pages & 1)
+			assert_int_equal(pwrite(p->pagemap, &entry, sizeof(entry),
+						(off_t)(at / PAGE * sizeof(entry))),
+					 sizeof(entry));
+}
+
+static void be_out(struct proc *p, uint64_t at, uint32_t pages)
+{
+	*unit_at(p, at) = (struct unit){ .word = WORD(U_ZONE, 1), .pages = pages };
+	unit_set_marked(p, unit_at(p, at), true);
 }
 
 #define P0 (64 * UNIT_SIZE)
 #define P1 (P0 + 128 * UNIT_SIZE)
 #define P2 (P1 + 128 * UNIT_SIZE)
 #define P3 (P2 + 128 * UNIT_SIZE)
+#define EVEN 0x5555U
+#define ALL 0xffffU
 
-static void table_begin(struct proc *p)
+static void rivals_begin(struct proc *p, uint64_t from)
 {
-	*p = (struct proc){ .maps = -1, .uffd = -1 };
+	*p = (struct proc){ .maps = -1, .pagemap = memfd_create("pagemap", 0), .uffd = -1 };
+	assert_int_equal(ftruncate(p->pagemap, GIB(1)), 0);
 	assert_int_equal(table_make(&p->table), 0);
 	assert_int_equal(table_map(p), 0);
+	known_add(p, (struct place){ from, from + AREA });
+	known_add(p, (struct place){ from + P1 - P0, from + P1 - P0 + AREA });
 }
 
-static void table_end(struct proc *p)
+static void rivals_end(struct proc *p)
 {
 	mem_places_free(&p->known);
 	table_unmap(p);
 	close(p->table);
+	close(p->pagemap);
 }
 
-/* Two memories left P0, of which some was on zones. */
-static void rivals(void **state)
+/* Which of them took away what is in the table? Each is told of first in its turn. */
+static void goes_to(struct proc *p, uint64_t from, uint64_t to, uint64_t other)
 {
-	struct uffd_msg grown[] = { moved(P0 - AREA / 2, P3), moved(P0, P2),
-				    unmapped(P0 - AREA / 2), unmapped(P0) };
-	struct uffd_msg brought[] = { moved(P0, P2), moved(P1, P0), moved(P0, P3),
-				      unmapped(P0),  unmapped(P1),  unmapped(P0) };
-	struct uffd_msg emptied[] = { moved(P0, P2), moved(P0, P3), unmapped(P0) };
-	struct uffd_msg below[] = { moved(P0 - AREA / 2, P2), moved(P0, P3), unmapped(P0) };
-	struct proc p;
+	struct uffd_msg msg[] = { moved(from, to), moved(from + P1 - P0, from),
+				  moved(from, other) };
+	struct uffd_msg late[] = { msg[2], msg[1], msg[0] };
 
-	table_begin(&p);
-	assert_false(order_is_unsure(&p, brought, 6));
-	*unit_at(&p, P0 + UNIT_SIZE) = (struct unit){ .word = WORD(U_ZONE, 1), .pages = 1 };
-	/* the one that was there left before the other one grew */
-	assert_false(order_is_unsure(&p, grown, 4));
-	assert_int_equal(order_next(&p, grown, 4), 1);
-	p.changes = true; /* memory may have come there, too */
-	assert_true(order_is_unsure(&p, grown, 4));
-	p.changes = false;
-	/* one was brought there, or one call left an empty area behind (MREMAP_DONTUNMAP) */
-	assert_true(order_is_unsure(&p, brought, 6));
-	assert_true(order_is_unsure(&p, emptied, 3));
-	assert_true(order_is_unsure(&p, below, 3));
-	table_end(&p);
+	assert_false(order_is_unsure(p, msg, 3));
+	assert_int_equal(order_next(p, msg, 3), 0);
+	assert_false(order_is_unsure(p, late, 3));
+	assert_int_equal(order_next(p, late, 3), 2);
 }
 
-/* An area that MREMAP_DONTUNMAP left empty is unmapped before other memory comes there. */
-static void left_empty(void **state)
+static void is_unsure(struct proc *p, uint64_t from)
 {
-	uint8_t *all = mmap(NULL, 2 * AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			    0);
-	uint64_t x = ((uintptr_t)all + UNIT_SIZE) / UNIT_SIZE * UNIT_SIZE;
-	struct uffd_msg late[] = { moved(P2, x), unmapped(x) };
+	struct uffd_msg msg[] = { moved(from, P2), moved(from + P1 - P0, from), moved(from, P3) };
+
+	assert_true(order_is_unsure(p, msg, 3));
+}
+
+/* A memory whose pages are all on zones, and one that has holes between them. */
+static void rivals_with_holes(void **state)
+{
 	struct proc p;
 
-	table_begin(&p);
-	p.uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	assert_int_equal(mem_uffd_begin(p.uffd), 0);
-	assert_int_equal(mem_uffd_register(p.uffd, x, x + AREA), 0);
-	order_moved(&p, x, P1, AREA);
-	order_look(&p);
-	assert_true(known_exactly(&p, (struct place){ x, x + AREA }));
-	in_order(&p, late, 2, (unsigned int[]){ 1, 0 });
-	/* of a place that was unmapped nothing is known */
-	order_moved(&p, P3, P1, AREA);
-	order_look(&p);
-	assert_false(known_within(&p, P3, P3 + AREA));
-	close(p.uffd);
-	table_end(&p);
-	munmap(all, 2 * AREA);
+	rivals_begin(&p, P0);
+	be_out(&p, P0, ALL);
+	be_out(&p, P1, EVEN);
+	set_pages(&p, P2, ALL, MARKER);
+	set_pages(&p, P3, EVEN, MARKER);
+	goes_to(&p, P0, P2, P3);
+	be_out(&p, P0, EVEN);
+	goes_to(&p, P0, P3, P2);
+	/* guard pages came and went in both: neither is what the table has */
+	set_pages(&p, P3, 1, 0);
+	set_pages(&p, P2, 1, 0);
+	is_unsure(&p, P0);
+	rivals_end(&p);
+}
+
+/* No multiple of 64 KiB: only the last unit is out, of which a part is in the area. */
+static void rivals_unaligned(void **state)
+{
+	uint64_t from = P0 + UNIT_SIZE - PAGE, last = from + AREA - (UNIT_SIZE - PAGE);
+	struct proc p;
+
+	rivals_begin(&p, from);
+	be_out(&p, last, 0x7fff);
+	set_pages(&p, P2 + (last - from), 0x7fff, MARKER);
+	set_pages(&p, P3 + (last - from), 0x7fff, PRESENT);
+	goes_to(&p, from, P2, P3);
+	set_pages(&p, P3 + (last - from), 0x7fff, MARKER);
+	set_pages(&p, P3, 1, PRESENT);
+	is_unsure(&p, from);
+	rivals_end(&p);
+}
+
+static void stray_rivals(void **state)
+{
+	struct unit *s;
+	struct proc p;
+
+	rivals_begin(&p, P0);
+	s = stray_new(&p, P0 + PAGE);
+	s->pages = ALL;
+	s->word = WORD(U_ZONE, 1);
+	set_pages(&p, P2 + PAGE, ALL, MARKER);
+	set_pages(&p, P3 + PAGE, ALL, PRESENT);
+	goes_to(&p, P0, P2, P3);
+	set_pages(&p, P3 + PAGE, ALL, MARKER);
+	set_pages(&p, P3, 1, PRESENT);
+	is_unsure(&p, P0);
+	rivals_end(&p);
+}
+
+/* What is in swap is in memory, and what cannot be read may be. */
+static void rivals_in_swap(void **state)
+{
+	struct uffd_msg msg[] = { moved(P0, P2), moved(P1, P0), moved(P0, P3) };
+	struct proc p;
+
+	rivals_begin(&p, P0);
+	be_out(&p, P0, EVEN);
+	set_pages(&p, P2, EVEN, MARKER);
+	set_pages(&p, P3, EVEN, MARKER);
+	assert_false(order_is_unsure(&p, msg, 3));
+	set_pages(&p, P3 + PAGE, 1, SWAPPED);
+	is_unsure(&p, P0);
+	set_pages(&p, P3 + PAGE, 1, 0);
+	assert_int_equal(ftruncate(p.pagemap, 0), 0);
+	is_unsure(&p, P0);
+	rivals_end(&p);
+}
+
+/* The second half of what moves to P3 has grown to where that was what moves to P2. */
+static void grown(struct proc *p)
+{
+	struct uffd_msg msg[] = { moved(P0, P2), moved(P0 - AREA / 2, P3) };
+	struct uffd_msg late[] = { msg[1], msg[0] };
+
+	assert_false(order_is_unsure(p, msg, 2));
+	assert_int_equal(order_next(p, msg, 2), 0);
+	assert_int_equal(order_next(p, late, 2), 1);
+}
+
+static void rival_that_grew(void **state)
+{
+	struct uffd_msg msg[] = { moved(P0, P2), moved(P0 - AREA / 2, P3), moved(P2, P1) };
+	struct proc p;
+
+	rivals_begin(&p, P0);
+	be_out(&p, P0, EVEN);
+	set_pages(&p, P2, EVEN, MARKER);
+	set_pages(&p, P2 + PAGE, 1, PRESENT);
+	set_pages(&p, P3, ALL, PRESENT); /* its own half */
+	grown(&p);
+	/* memory that has no markers */
+	unit_set_marked(&p, unit_at(&p, P0), false);
+	set_pages(&p, P2, EVEN, 0);
+	grown(&p);
+	set_pages(&p, P2 + PAGE, 1, 0);
+	grown(&p);
+	/* the pages of the first are elsewhere by now: that is not known to be more than nothing */
+	assert_true(order_is_unsure(&p, msg, 3));
+	/* both have a page there: nobody knows how */
+	set_pages(&p, P2 + PAGE, 1, PRESENT);
+	set_pages(&p, P3 + AREA / 2 + PAGE, 1, PRESENT);
+	assert_true(order_is_unsure(&p, msg, 2));
+	rivals_end(&p);
 }
 
 /* ---- a program that has activations ---- */
@@ -499,13 +611,20 @@ static void no_holder(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_holder),   cmocka_unit_test(chain),
-		cmocka_unit_test(chain_grows), cmocka_unit_test(guesses),
-		cmocka_unit_test(order),       cmocka_unit_test(rivals),
-		cmocka_unit_test(left_empty),
+		cmocka_unit_test(no_holder),
+		cmocka_unit_test(chain),
+		cmocka_unit_test(chain_grows),
+		cmocka_unit_test(guesses),
+		cmocka_unit_test(order),
+		cmocka_unit_test(rivals_with_holes),
+		cmocka_unit_test(rivals_unaligned),
+		cmocka_unit_test(stray_rivals),
+		cmocka_unit_test(rivals_in_swap),
+		cmocka_unit_test(rival_that_grew),
 #ifndef __SANITIZE_ADDRESS__ /* the second activation finds its units in memory there; why is open \
 			      */
-		cmocka_unit_test(predicting),  cmocka_unit_test(streaming),
+		cmocka_unit_test(predicting),
+		cmocka_unit_test(streaming),
 		cmocka_unit_test(recording),
 #endif
 	};

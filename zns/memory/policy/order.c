@@ -14,6 +14,7 @@
 #include "../engine/mem.h"
 
 #define ORDER_MS 1000U /* for a thread to get its processor back */
+#define PART MIB(8) /* whose entries are read at once; a page of the table of units is of as much */
 
 void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 {
@@ -33,21 +34,13 @@ void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 	p->has_pending_moves = true;
 }
 
-/*
- * Where nothing is on its way, nothing is owed: mremap() with MREMAP_DONTUNMAP unmaps nothing, and
- * leaves an area that is registered still.
- */
+/* Where nothing is on its way, nothing is owed: mremap() with MREMAP_DONTUNMAP unmaps nothing. */
 void order_look(struct proc *p)
 {
 	if (!p->has_pending_moves || mem_uffd_changes(p->uffd))
 		return;
-	for (unsigned int i = 0; i < MOVES_KEPT; i++) {
-		struct move *m = &p->moves->move[i];
-
-		if (m->owed && !mem_uffd_has(p->uffd, m->from, m->from + PAGE))
-			known_add(p, (struct place){ m->from, m->from + m->len });
-		m->owed = 0;
-	}
+	for (unsigned int i = 0; i < MOVES_KEPT; i++)
+		p->moves->move[i].owed = 0;
 	p->has_pending_moves = false;
 }
 
@@ -276,10 +269,119 @@ static bool is_early(struct proc *p, const struct uffd_msg *msg, unsigned int nr
 	       !mem_without(RULE_FORK) && table_each(p, child_lacks_unit, &h);
 }
 
+enum suits { DENIED, MAY_BE, FITS };
+
+/* What the page table has where a move brought the pages of a place. */
+struct found {
+	enum suits suits; /* may these be the pages that the table of units has there? */
+	bool partly; /* a page is in memory, or nobody knows */
+	bool nothing; /* there are holes alone */
+	bool marked; /* a page has the marker that it should have */
+	bool known; /* the page table was read, and no other move changed the place */
+};
+
+/* Did another one of @msg change the place to which @i moved? */
+static bool is_disturbed(const struct uffd_msg *msg, unsigned int nr, unsigned int i)
+{
+	struct place to = to_of(&msg[i]);
+
+	for (unsigned int k = 0; k < nr; k++)
+		if (k != i && (overlap(from_of(&msg[k]), to) || overlap(to_of(&msg[k]), to)))
+			return true;
+	return false;
+}
+
+/*
+ * The pages @at of @u, of which the first is at @base, by their entries. A page that is to come
+ * from a zone is not in memory: whoever touched it waits. If the unit is marked, it has a marker.
+ * Nothing else has one, but for strays, of which that is not known.
+ */
+static void look_at_unit(struct proc *p, const struct unit *u, uint64_t base, struct place at,
+			 const uint64_t *entry, struct found *f)
+{
+	uint32_t out = ON_ZONE(u->word) ? u->pages & 0xffff : 0;
+	bool is_marked = out && !u->addr && unit_is_marked(p, u);
+
+	for (uint64_t a = at.start; a < at.end; a += PAGE, entry++) {
+		bool is_out = out >> ((a - base) / PAGE) & 1;
+		bool has_marker = (*entry & (PRESENT | MARKER)) == MARKER;
+
+		f->partly |= *entry & PRESENT || (*entry & MARKER) == SWAPPED;
+		f->nothing &= !(*entry & (PRESENT | SWAPPED));
+		f->marked |= is_marked && is_out && has_marker;
+		/* a fill that is not at its end, or failed, puts pages, too: these are protected */
+		if (is_out && *entry & PRESENT)
+			f->suits = zns_min(f->suits,
+					   STATE(u->word) == U_ZONE && !(*entry & PROTECTED) ?
+						   DENIED :
+						   MAY_BE);
+		else if (f->suits == FITS && has_marker != (is_marked && is_out) &&
+			 (!has_marker || (!u->addr && !stray_near(p, base, base + UNIT))))
+			f->suits = MAY_BE;
+	}
+}
+
 /* The part of @at that lies in the @len bytes from @from on. */
 static struct place within(struct place at, uint64_t from, uint64_t len)
 {
 	return (struct place){ zns_max(at.start, from), zns_min(at.end, from + len) };
+}
+
+static int read_entries(const struct proc *p, const struct uffd_msg *m, struct place at,
+			uint64_t *entry)
+{
+	uint64_t there = at.start - from_of(m).start + to_of(m).start;
+
+	return present_entries(p->pagemap, there, (at.end - at.start) / PAGE, entry);
+}
+
+/* A part of the pages that @m moved; the table has no page for units that nobody looked at. */
+static int look_at_part(struct proc *p, const struct uffd_msg *m, struct place part,
+			struct found *f)
+{
+	static const struct unit none;
+	uint64_t entry[PART / PAGE];
+	bool is_known = table_next(p, part.start / UNIT * UNIT, part.end) < part.end;
+
+	if (read_entries(p, m, part, entry))
+		return -ESRCH;
+	for (uint64_t a = part.start / UNIT * UNIT; a < part.end; a += UNIT) {
+		struct place at = within(part, a, UNIT);
+
+		look_at_unit(p, is_known ? unit_at(p, a) : &none, a, at,
+			     entry + (at.start - part.start) / PAGE, f);
+	}
+	return 0;
+}
+
+static int look_at_stray(struct proc *p, const struct uffd_msg *m, const struct unit *s,
+			 struct place all, struct found *f)
+{
+	struct place at = within(all, s->addr, UNIT);
+	uint64_t entry[UNIT_PAGES];
+
+	if (!ON_ZONE(s->word) || at.start >= at.end)
+		return 0;
+	if (read_entries(p, m, at, entry))
+		return -ESRCH;
+	look_at_unit(p, s, s->addr, at, entry, f);
+	return 0;
+}
+
+/* What the page table has where @i moved the pages @at. */
+static struct found look(const struct proc *q, const struct uffd_msg *msg, unsigned int nr,
+			 unsigned int i, struct place at)
+{
+	struct proc *p = (struct proc *)q;
+	struct found f = { .suits = FITS, .nothing = true };
+	int ret = is_disturbed(msg, nr, i) ? -EBUSY : 0;
+
+	for (uint64_t a = at.start / PART * PART; !ret && a < at.end && f.suits; a += PART)
+		ret = look_at_part(p, &msg[i], within(at, a, PART), &f);
+	for (uint32_t k = 0, strays = p->nr_strays; !ret && k < strays && f.suits; k++)
+		ret = look_at_stray(p, &msg[i], stray_nr(p, k), at, &f);
+	f.known = true;
+	return ret ? (struct found){ .suits = MAY_BE, .partly = true } : f;
 }
 
 static bool is_out(struct proc *p, struct place at)
@@ -312,25 +414,33 @@ static bool may_have_come(const struct proc *p, const struct uffd_msg *msg, unsi
 	return p->changes;
 }
 
-/* mremap() with MREMAP_DONTUNMAP leaves an empty area there. */
-static bool is_unmapped(const struct uffd_msg *msg, unsigned int nr, struct place at)
-{
-	for (unsigned int i = 0; i < nr; i++)
-		if (msg[i].event == UFFD_EVENT_UNMAP && is_same(from_of(&msg[i]), at))
-			return true;
-	return false;
-}
+enum verdict { EITHER, THIS, THAT, NOBODY_KNOWS };
 
 /*
- * Two memories have left one place. If none has come there in between, the one that begins below
- * has grown into the place of the other one, since an area grows to above: so the other one left
- * first. Else a third thread's mremap() has brought one of them, and nobody can say which.
+ * Two memories have left one place, and each may be the one that the table has there. If none was
+ * moved to there in between, the later one has grown into the place, or was left empty there
+ * (MREMAP_DONTUNMAP): it has nothing there before the reader has heard of the first one. Else a
+ * third thread's mremap() has brought the second memory, and has not returned. Where both are on
+ * zones as a whole, and the markers of one of them are those of the table, either order is one in
+ * which the calls may have been done. Where a part is in memory the rest belongs to it, and nobody
+ * can say which.
  */
-static bool has_grown(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
-		      unsigned int i, unsigned int k, struct place both)
+static enum verdict first_of(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+			     unsigned int i, unsigned int k, struct place both)
 {
-	return from_of(&msg[i]).start < from_of(&msg[k]).start &&
-	       is_unmapped(msg, nr, from_of(&msg[i])) && !may_have_come(p, msg, nr, both);
+	struct found a = look(p, msg, nr, i, both), b = look(p, msg, nr, k, both);
+	bool came = may_have_come(p, msg, nr, both);
+
+	if (b.nothing && !a.nothing && ((!came && a.known) || (a.suits == FITS && a.marked)))
+		return THIS;
+	if (a.nothing && !b.nothing && ((!came && b.known) || (b.suits == FITS && b.marked)))
+		return THAT;
+	if (a.suits && b.suits && ((a.suits < FITS && b.suits < FITS) || a.partly || b.partly))
+		return NOBODY_KNOWS;
+	/* an area grows to above, so one that begins below the other one has grown */
+	if (a.nothing && b.nothing && !came && from_of(&msg[i]).start < from_of(&msg[k]).start)
+		return THAT;
+	return a.suits == b.suits ? EITHER : a.suits > b.suits ? THIS : THAT;
 }
 
 static bool has_rivals(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
@@ -351,13 +461,12 @@ bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned 
 	for (unsigned int i = 0; i < nr; i++)
 		for (unsigned int k = i + 1; k < nr; k++)
 			if (are_rivals(p, &msg[i], &msg[k], &both) &&
-			    !has_grown(p, msg, nr, i, k, both) &&
-			    !has_grown(p, msg, nr, k, i, both))
+			    first_of(p, msg, nr, i, k, both) == NOBODY_KNOWS)
 				return true;
 	return false;
 }
 
-/* Whoever left before @i grew into its place. */
+/* Another one that moved what is in the table there, if @i did not: it comes first. */
 static unsigned int rival(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			  unsigned int i)
 {
@@ -365,20 +474,31 @@ static unsigned int rival(const struct proc *p, const struct uffd_msg *msg, unsi
 
 	for (unsigned int k = 0; k < nr; k++)
 		if (k != i && are_rivals(p, &msg[i], &msg[k], &both) &&
-		    has_grown(p, msg, nr, i, k, both))
+		    first_of(p, msg, nr, i, k, both) == THAT)
 			return k;
 	return i;
+}
+
+static bool is_denied(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+		      unsigned int i)
+{
+	return p->u && to_of(&msg[i]).end && !look(p, msg, nr, i, from_of(&msg[i])).suits;
 }
 
 /* One of the others that came before it, or @nr. */
 static unsigned int before(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			   unsigned int i)
 {
-	for (unsigned int k = 0; k < nr; k++)
-		if (k != i && msg[k].event &&
-		    (is_before(p, msg, nr, k, i) || is_before_fork(msg, nr, k, &msg[i])))
-			return k;
-	return nr;
+	unsigned int found = nr;
+
+	for (unsigned int k = 0; k < nr; k++) {
+		if (k == i || !msg[k].event ||
+		    (!is_before(p, msg, nr, k, i) && !is_before_fork(msg, nr, k, &msg[i])))
+			continue;
+		if (found == nr || (is_denied(p, msg, nr, found) && !is_denied(p, msg, nr, k)))
+			found = k;
+	}
+	return found;
 }
 
 unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
