@@ -134,7 +134,7 @@ def memory_of_container(scene):
 
 
 def top(scene, name):
-    """Output of `memory top` while the task reads all of its memory, and while it does nothing."""
+    """Output of `top` while the task reads all of its memory, and while it does nothing."""
     done = threading.Event()
 
     def use():
