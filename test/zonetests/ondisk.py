@@ -181,7 +181,7 @@ def shared_blocks(scene, kind, size, options, share):
         scene.end_broker()
         fs.run(*share(fs.at))
         fs.fill()
-        for args in (('ls',), ('rm', *ids)):
+        for args in (('ls',), ('rm', *ids), ('fsck',), ('resize', '80M'), ('register', scene.device.spec)):
             said = run_ctl(scene, 1, *args)
             if not re.search('no space left on the file system below .* snapshot', said):
                 raise Failed(f'{args[0]}: {said}')

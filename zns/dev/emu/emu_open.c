@@ -70,7 +70,7 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 
 /*
  * Of a file whose blocks a reflink or a snapshot shares, the first write to each wants a new one.
- * A fault on the mapping cannot report that there is none, so the broker takes them all first.
+ * A fault on the mapping cannot report that there is none, so the opener takes them all first.
  */
 static int own_blocks(struct emu *e, struct zns_err *err)
 {
@@ -130,7 +130,7 @@ static int settle_resets(struct emu *e, struct zns_err *err)
 
 /* Uses the live tables. After a reboot, or if the host lost pages of live, rebuilds them from
  * the durable ones. */
-static int attach(struct emu *e, bool claim, struct zns_err *err)
+static int attach(struct emu *e, bool served, struct zns_err *err)
 {
 	char boot_id[64];
 	bool same;
@@ -138,7 +138,8 @@ static int attach(struct emu *e, bool claim, struct zns_err *err)
 
 	if (!ret)
 		ret = map_live(e, false, err);
-	if (!ret && claim && e->is_file && e->p.log_zones)
+	/* a broker has done this for the programs that it serves */
+	if (!ret && !served && !e->fd_rdonly && e->is_file && e->p.log_zones)
 		ret = own_blocks(e, err);
 	if (ret)
 		return ret;
@@ -203,7 +204,7 @@ static int open_file(struct emu *e, const char *path, bool claim, struct zns_err
 		       0;
 }
 
-static int setup(struct emu *e, const char *path, bool claim, struct zns_err *err)
+static int setup(struct emu *e, const char *path, bool served, struct zns_err *err)
 {
 	struct zns_geometry *g = &e->dev.geo;
 	int ret = emu_header_read(e->fd, e->dev.path, &e->p, e->uuid, err);
@@ -237,8 +238,9 @@ static int setup(struct emu *e, const char *path, bool claim, struct zns_err *er
 		.log_zones = e->p.log_zones,
 		.log_block = e->p.log_block,
 	};
-	ret = attach(e, claim, err);
-	if (!ret && e->p.log_zones && !e->fd_rdonly)
+	ret = attach(e, served, err);
+	if (!ret && e->p.log_zones && !e->fd_rdonly &&
+	    emu_load(&e->head->nr_zones) != e->p.nr_zones)
 		emu_store(&e->head->nr_zones, e->p.nr_zones);
 	if (!ret && e->model && !e->fd_rdonly)
 		ret = skip_ahead(e, err);
@@ -326,7 +328,7 @@ int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_
 	if (!ret) {
 		ret = emu_presence_share(e->fd, err);
 		if (!ret)
-			ret = setup(e, path, flags & ZNS_DEV_CLAIM, err);
+			ret = setup(e, path, flags & ZNS_DEV_SERVED, err);
 		emu_unlock_init(e->fd);
 	}
 	if (ret) {
