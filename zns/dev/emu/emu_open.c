@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Opening and closing an emulated device. */
 #include <fcntl.h>
-#include <linux/magic.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 
 #include "../backends.h"
 #include "emu_priv.h"
@@ -68,18 +69,43 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 	return 0;
 }
 
+/* Does a reflink or a snapshot share a block of the live area? */
+static bool is_shared(const struct emu *e)
+{
+	union {
+		struct fiemap map;
+		uint8_t room[sizeof(struct fiemap) + 64 * sizeof(struct fiemap_extent)];
+	} q;
+	const uint64_t end = e->lay.live_off + e->lay.live_len;
+	uint64_t at = e->lay.live_off;
+
+	while (at < end) {
+		const struct fiemap_extent *x = NULL;
+
+		q.map = (struct fiemap){ .fm_start = at,
+					 .fm_length = end - at,
+					 .fm_extent_count = 64 };
+		if (ioctl(e->fd, FS_IOC_FIEMAP, &q.map) || !q.map.fm_mapped_extents)
+			return false;
+		for (uint32_t i = 0; i < q.map.fm_mapped_extents; i++) {
+			x = &q.map.fm_extents[i];
+			if (x->fe_flags & FIEMAP_EXTENT_SHARED)
+				return true;
+		}
+		if (x->fe_flags & FIEMAP_EXTENT_LAST || x->fe_logical + x->fe_length <= at)
+			return false;
+		at = x->fe_logical + x->fe_length;
+	}
+	return false;
+}
+
 /*
- * Of a file whose blocks a reflink or a snapshot shares, the first write to each wants a new one.
- * A fault on the mapping cannot report that there is none, so the opener takes them all first.
+ * The first write to a shared block wants a new block. A fault on the mapping cannot report that
+ * there is none, so the opener takes all of them before its first write.
  */
 static int own_blocks(struct emu *e, struct zns_err *err)
 {
-	struct statfs fs;
-
-	if (fstatfs(e->fd, &fs) ||
-	    ((uint32_t)fs.f_type != XFS_SUPER_MAGIC && (uint32_t)fs.f_type != BTRFS_SUPER_MAGIC))
-		return 0;
-	if (!madvise(e->map, e->map_len, MADV_POPULATE_WRITE) || errno != EFAULT)
+	if (!is_shared(e) || !madvise(e->map, e->map_len, MADV_POPULATE_WRITE) || errno != EFAULT)
 		return 0;
 	return zns_fail(
 		err, -EDQUOT,
