@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "../backends.h"
 #include "emu_priv.h"
@@ -105,12 +106,19 @@ static bool is_shared(const struct emu *e)
  */
 static int own_blocks(struct emu *e, struct zns_err *err)
 {
+	struct statfs fs;
+
 	if (!is_shared(e) || !madvise(e->map, e->map_len, MADV_POPULATE_WRITE) || errno != EFAULT)
 		return 0;
+	if (!fstatfs(e->fd, &fs) && fs.f_bavail * (uint64_t)fs.f_bsize < e->map_len + MIB(16))
+		return zns_fail(
+			err, -EDQUOT,
+			"no space left on the file system below %s for blocks that it shares with a copy or "
+			"snapshot: free some there",
+			e->dev.path);
 	return zns_fail(
-		err, -EDQUOT,
-		"no space left on the file system below %s for blocks that it shares with a copy or "
-		"snapshot: free some there",
+		err, -EIO,
+		"%s: its zone table cannot be mapped for writing: a quota is used up, or the disk fails",
 		e->dev.path);
 }
 
