@@ -154,6 +154,11 @@ def several(scene):
         said = run_ctl(scene, 1, 'create', large, *more)
         if '`znsctl register' not in said or '--force' not in said:
             raise Failed(f'create where a store is: {said}')
+    other = scene.dir / 'other'
+    other.write_bytes(b'no store' * 1024)
+    said = run_ctl(scene, 1, 'create', f'file:{other}')
+    if 'how large shall' not in said:
+        raise Failed(f'create where another file is: {said}')
     env = {k: v for k, v in scene.device.env.items() if k != 'ZNS_DEV'}
 
     def in_large():

@@ -238,7 +238,7 @@ static int print_store(const struct create *k, bool json)
 	printf("%s as %s%s\n",
 	       k->format ? "formatted and registered" : "registered, not formatted,", id,
 	       k->dflt ? ", the default device" : "");
-	if (ctl_is_limited(k->path, &room))
+	if (ctl_is_limited(k->path, 0, &room))
 		printf("LIMITED: the file system below has room for %s of it only\n",
 		       zns_format_size(room, size, sizeof(size)));
 	return CTL_OK;
@@ -286,6 +286,19 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 			   J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
 }
 
+static bool holds_store(const char *path)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	char spec[PATH_MAX];
+	struct zns_dev *dev;
+
+	if (snprintf(spec, sizeof(spec), "file:%s", path) >= (int)sizeof(spec) ||
+	    zns_dev_open(spec, ZNS_DEV_RDONLY, &dev, &err))
+		return false;
+	zns_dev_close(dev);
+	return true;
+}
+
 /* Without --size a store takes the whole partition or volume. */
 static int size_of(const char *path, uint64_t *size, struct zns_err *err)
 {
@@ -299,7 +312,7 @@ static int size_of(const char *path, uint64_t *size, struct zns_err *err)
 		return zns_fail(err, -ENOENT, "there is no device %s", path);
 	if (fd >= 0 && !fstat(fd, &st) && S_ISBLK(st.st_mode))
 		end = lseek(fd, 0, SEEK_END);
-	else if (S_ISREG(st.st_mode) && st.st_size)
+	else if (S_ISREG(st.st_mode) && st.st_size && holds_store(path))
 		return zns_fail(
 			err, -EEXIST,
 			"%s exists: `znsctl register file:%s` uses the store in it; a new one takes --size SIZE and --force",
