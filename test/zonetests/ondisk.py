@@ -97,6 +97,9 @@ def filled(scene, kind, size, *options):
         on_disk(scene, '96M', 'mnt/store')
         if kind == 'btrfs' and 'C' not in fs.run('lsattr', fs.at / 'store').split()[0]:
             raise Failed('it is not marked nodatacow')
+        said = run_ctl(scene, 0, 'resize', '1T', '--dry-run')
+        if 'LIMITED: the file system below has room for' not in said:
+            raise Failed(f'resize --dry-run: {said}')
         kept, images = scene.new_task(4), scene.dir / 'kept'
         images.mkdir()
         ids = [scene.good_dump(task=kept, images=images), *many_dumps(scene, 1)]

@@ -10,7 +10,7 @@
 
 struct resize {
 	struct zns_registered reg;
-	uint64_t size; /* 0: all of the device */
+	uint64_t size; /* bytes of the file or device, with the tables; 0: all of the device */
 	uint32_t before, after; /* zones */
 	uint64_t bytes_before, bytes_after; /* for checkpoints */
 	uint64_t moved; /* bytes */
@@ -213,7 +213,7 @@ static int print(const struct resize *k, bool json)
 		printf("; %s %smoved", zns_format_size(k->moved, c, sizeof(c)),
 		       k->dry_run ? "would be " : "");
 	printf("\n");
-	if (ctl_is_limited(k->reg.path, &room))
+	if (ctl_is_limited(k->reg.path, k->size, &room))
 		printf("LIMITED: the file system below has room for %s more only\n",
 		       zns_format_size(room, a, sizeof(a)));
 	return CTL_OK;

@@ -311,7 +311,7 @@ static void print_space(const ZnsPb__Status *s)
 	if (s->bytes_wasted)
 		printf("reclaimable   %s at most, by `znsctl gc --compact`\n",
 		       zns_format_size(s->bytes_wasted, a, sizeof(a)));
-	if (ctl_is_limited(s->path, &below))
+	if (ctl_is_limited(s->path, 0, &below))
 		printf("LIMITED       the file system below has room for %s only\n",
 		       zns_format_size(below, a, sizeof(a)));
 	printf("rate          %u MiB/s, %u of them promised\n", s->device_mibps, s->promised_mibps);

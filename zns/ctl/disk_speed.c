@@ -84,7 +84,7 @@ static int run(struct run *r, uint32_t *done, uint32_t *mibps, struct zns_err *e
 	return ret;
 }
 
-bool ctl_is_limited(const char *spec, uint64_t *room)
+bool ctl_is_limited(const char *spec, uint64_t size, uint64_t *room)
 {
 	const char *path = zns_spec_path(spec);
 	struct statvfs fs;
@@ -94,7 +94,7 @@ bool ctl_is_limited(const char *spec, uint64_t *room)
 	if (stat(path, &st) || !S_ISREG(st.st_mode) || statvfs(path, &fs))
 		return false;
 	*room = (uint64_t)fs.f_bavail * fs.f_frsize;
-	return *room + (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size;
+	return *room + (uint64_t)st.st_blocks * 512 < (size ? size : (uint64_t)st.st_size);
 }
 
 /*
@@ -105,7 +105,7 @@ static uint32_t sample(const struct zns_dev *dev)
 {
 	uint64_t bytes = zns_min(MOST, dev->geo.nr_zones * dev->geo.zone_capacity / 4), room;
 
-	ctl_is_limited(dev->path, &room);
+	ctl_is_limited(dev->path, 0, &room);
 	return (uint32_t)zns_max(zns_min(bytes, room / 4) / dev->geo.zone_capacity, UINT64_C(1));
 }
 

@@ -326,10 +326,11 @@ int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps,
 int ctl_measure_disk(struct zns_dev *dev, uint32_t *write_mibps, uint32_t *read_mibps,
 		     struct zns_err *err);
 /*
- * May the store want more blocks than its file system has? @room: the free bytes of the file system;
- * UINT64_MAX: the store is no file.
+ * May the store want more blocks than its file system has? @size: the bytes of its file as planned;
+ * 0: the bytes that it has. @room: the free bytes of the file system; UINT64_MAX: the store is no
+ * file.
  */
-bool ctl_is_limited(const char *spec, uint64_t *room);
+bool ctl_is_limited(const char *spec, uint64_t size, uint64_t *room);
 
 int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Profile **out,
 		     struct zns_err *err);
