@@ -50,8 +50,10 @@ class Mounted:
         return self
 
     def __exit__(self, *_):
-        self.scene.end_broker()
-        self.run('umount', '-l', self.at)
+        try:
+            self.scene.end_broker()
+        finally:
+            self.run('umount', '-l', self.at)
 
     def free(self):
         self.run('sync', '-f', self.at)     # btrfs gives blocks back with its next transaction
@@ -220,8 +222,10 @@ def block_device(scene):
     try:
         on_node(scene, image, node)
     finally:
-        scene.end_broker()
-        subprocess.run(['losetup', '-d', node], check=True)
+        try:
+            scene.end_broker()
+        finally:
+            subprocess.run(['losetup', '-d', node], check=True)
 
 
 def is_free(node):
