@@ -10,6 +10,8 @@ import fnmatch
 import functools
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -69,6 +71,46 @@ def no_freezer_v1():
 
 def no_freezer_v2():
     return not _mounted('cgroup2')
+
+
+def no_loop():
+    try:
+        os.close(os.open('/dev/loop-control', os.O_RDWR))
+    except OSError:
+        return True
+    return False
+
+
+def _unmountable(kind):
+    """Is there no way to make such a file system in a file and to mount it?"""
+    if no_loop() or not shutil.which(f'mkfs.{kind}'):
+        return True
+    if kind in Path('/proc/filesystems').read_text().split():
+        return False
+    modprobe = shutil.which('modprobe')
+    return not modprobe or subprocess.run([modprobe, '-q', '-n', kind]).returncode != 0
+
+
+def no_ext4():
+    return _unmountable('ext4')
+
+
+def no_xfs():
+    return _unmountable('xfs')
+
+
+def no_btrfs():
+    return _unmountable('btrfs')
+
+
+def no_uffdio_poison():
+    return tuple(map(int, re.findall(r'\d+', os.uname().release)[:2])) < (6, 6)
+
+
+def no_guard_pages():
+    """Of a range of no bytes, the kernel checks only whether it knows the advice."""
+    guard_install = 102
+    return ctypes.CDLL(None).madvise(None, 0, guard_install) != 0
 
 
 HUGEPAGES, HUGEPAGES_WANTED = Path('/proc/sys/vm/nr_hugepages'), 16      # the same value as in ztlib

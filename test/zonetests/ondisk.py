@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 from tools import many_dumps, run_ctl
 from ztlib import Failed, Skipped, wait_until
@@ -25,21 +24,30 @@ def on_disk(scene, size='96M', name='store', *options):
     return scene
 
 
+def need_loop_devices():
+    try:
+        os.close(os.open('/dev/loop-control', os.O_RDWR))
+    except OSError:
+        raise Skipped('no loop devices here')
+
+
 class Mounted:
     """A file system in a file of the scene's directory, until the `with` block ends."""
 
     def __init__(self, scene, kind, size, *options):
         self.scene, self.at, self.image = scene, scene.dir / 'mnt', scene.dir / 'disk'
-        if not Path('/dev/loop-control').exists():
-            raise Skipped('needs loop devices')
+        self.kind = kind
+        need_loop_devices()
         if not shutil.which(f'mkfs.{kind}'):
-            raise Skipped(f'needs mkfs.{kind}')
+            raise Skipped(f'no mkfs.{kind} here')
         self.image.touch()
         os.truncate(self.image, size)
         self.run(f'mkfs.{kind}', '-q', *options, self.image)
 
     def run(self, *args):
         done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        if 'unknown filesystem type' in done.stderr:
+            raise Skipped(f'no {self.kind} here')
         if done.returncode:
             raise Failed(f'{args[0]}: {done.stderr.strip()}')
         return done.stdout
@@ -215,8 +223,7 @@ def snapshot(scene):
 def block_device(scene):
     """A store takes a block device whole, grows with it, and nobody else can open it while a broker lives."""
     scene = scene(size=4)
-    if not Path('/dev/loop-control').exists():
-        raise Skipped('needs loop devices')
+    need_loop_devices()
     image = scene.dir / 'disk'
     image.touch()
     os.truncate(image, 80 << 20)
