@@ -167,10 +167,39 @@ static void room_between(void **state)
 	before[0] = room_of(&small);
 	before[1] = room_of(&large);
 	rm(&b, k[1].id, 1);
-	assert_int_equal(room_of(&small), before[0] + KIB(104));
+	assert_int_equal(room_of(&small), before[0] + KIB(64)); /* of 104: its unit is 64 KiB */
 	assert_int_equal(room_of(&large), before[1]);
 	zns_broker_close(&large);
 	zns_broker_close(&small);
+	zns_broker_close(&b);
+}
+
+/* A full store whose removed checkpoints left 24 to 31 KiB each: enough for a scattered dump of 1 MiB, which
+ * writes 8 KiB in one run, and nothing for one of 4 MiB, which writes 32 KiB. */
+static void places_shorter_than_a_unit(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	uint8_t id[640][ZNS_UUID_LEN];
+	struct fx *f = *state;
+	struct zns_broker b;
+	ZnsPb__DumpBegin m;
+	uint32_t nr = 0;
+	REQ(q);
+
+	save(f, "large", MIB(36));
+	while (nr < 640 && !save_pages(f, "small", 0, KIB(20), id[nr], &err))
+		nr++;
+	assert_in_range(nr, 400, 639);
+	b = client(f);
+	for (uint32_t i = 0; i < nr; i += 2)
+		rm(&b, id[i], 1);
+	begin_request(&q, &m, "late", 0, "reject", NULL);
+	m.has_expected_bytes = 1;
+	m.expected_bytes = MIB(1);
+	drop(ask(&b, &q));
+	abort_dump(&b);
+	m.expected_bytes = MIB(4);
+	refused(&b, &q, -ENOSPC, "is full");
 	zns_broker_close(&b);
 }
 
@@ -345,6 +374,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(late_writer),
 		T(room_between),
+		T(places_shorter_than_a_unit),
 		T(removed_beside_a_reader),
 		T(removed_beside_a_writer),
 		T(removed_after_a_crash),

@@ -256,6 +256,8 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	if (ch->pack_zone != ZNSD_NONE && on_disk(d)) {
 		if (space_give(d, l, &ch->space))
 			l->dump.claimed = ch->pack_zone;
+		else
+			l->dump.scattered = true;
 	} else if (ch->pack_zone != ZNSD_NONE) {
 		l->dump.claimed = ch->pack_zone;
 		lease_zone_add(d, l, ch->pack_zone, d->zones[ch->pack_zone].z.wp);

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 #include "policy.h"
+#include "zns/layout.h"
 
 #define WIDTH_MAX 256u /* extents of a segment */
 #define DISK_STREAMS 8u /* several writes under way make a disk fast */
@@ -148,7 +149,7 @@ static int choose_small_on_disk(struct znsd *d, const struct dump_ask *a, struct
 	if (space_find(d, NULL, a->min_room, want, &ch->space) &&
 	    ch->space.end - ch->space.start >= want)
 		ch->pack_zone = ch->space.zone;
-	else if (!found && space_for_small(d) < want)
+	else if (!found && space_for_small(d, zns_unit_small(a->expected, true)) < want)
 		return busy(ch, "too little room is left between checkpoints");
 	ch->scattered = ch->pack_zone == ZNSD_NONE &&
 			ch->gs[0].free_zones * d->dev->geo.zone_capacity < want;

@@ -2,6 +2,7 @@
 /* A running dump gets zones, one after the other, and commits its record. */
 #include <string.h>
 #include "policy.h"
+#include "zns/layout.h"
 
 /*
  * The writer reports bad zones and zones that it has finished with. Both are closed, which makes
@@ -164,7 +165,7 @@ int dump_room(struct znsd *d, struct lease *l, uint64_t *out, struct zns_err *er
 		if (!gs[d->zones[i].group].promised || lease_has_group(l, d->zones[i].group))
 			*out += zone_room(d, l, i);
 	if (l->packed && on_disk(d))
-		*out += space_for_small(d);
+		*out += space_for_small(d, zns_unit_small(l->dump.expected, l->dump.scattered));
 	return ret;
 }
 

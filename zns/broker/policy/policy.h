@@ -187,8 +187,8 @@ bool zone_excluded(const struct znsd *d, const struct wish *w, uint32_t zone);
 /* space.c: what removed checkpoints left between small ones on a disk */
 bool space_usable(const struct znsd *d, uint32_t zone);
 uint64_t space_in(const struct znsd *d, uint32_t zone); /* bytes */
-/* bytes that a small dump could write now, in pieces of useful size */
-uint64_t space_for_small(struct znsd *d);
+/* bytes that a small dump which writes units of @unit bytes could write now */
+uint64_t space_for_small(struct znsd *d, uint64_t unit);
 /* Could a dump that writes @unit bytes in one run ever write @bytes, if all other dumps and restores
  * ended now? */
 bool space_can_hold(const struct znsd *d, uint64_t bytes, uint64_t unit);

@@ -7,9 +7,6 @@
  */
 #include <stdlib.h>
 #include "policy.h"
-#include "zns/layout.h"
-
-#define PIECE ZNS_UNIT_LEAST /* the least unit that a dump can be told to write */
 
 /*
  * Only zones where all data are of small checkpoints, and without readers: a reader of the zone may
@@ -88,7 +85,7 @@ bool space_find(struct znsd *d, const struct wish *w, uint64_t run, uint64_t res
 	return out->zone != ZNSD_NONE;
 }
 
-uint64_t space_for_small(struct znsd *d)
+uint64_t space_for_small(struct znsd *d, uint64_t unit)
 {
 	uint64_t sum = 0;
 
@@ -96,11 +93,11 @@ uint64_t space_for_small(struct znsd *d)
 		cleanup_free struct zns_range *r = NULL;
 		size_t n;
 
-		if (space_in(d, i) < PIECE || !space_usable(d, i))
+		if (space_in(d, i) < unit || !space_usable(d, i))
 			continue;
 		n = places(d, i, &r);
 		for (size_t k = 0; k < n; k++)
-			sum += zns_align_down(r[k].end - r[k].start, PIECE);
+			sum += zns_align_down(r[k].end - r[k].start, unit);
 	}
 	return sum;
 }
