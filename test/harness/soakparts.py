@@ -9,7 +9,7 @@ from jobs import Job
 
 REPO = Path(__file__).resolve().parents[2]
 # Suites of test/zonetests that have soak cases.
-SUITES = ('rates', 'tools', 'transfers')
+SUITES = ('disk', 'incremental', 'rates', 'rounds', 'tools', 'transfers')
 
 
 @dataclasses.dataclass
