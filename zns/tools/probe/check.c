@@ -78,6 +78,17 @@ static int refuse(struct probe *p, const struct zns_probe_drift *d, struct zns_e
 		r->high, r->wrong, r->sets);
 }
 
+/* The default budget is enough for one prediction after a split, unless many times are measured again. */
+static int times_change(struct probe *p, struct zns_err *err)
+{
+	char size[16];
+
+	return zns_fail(
+		err, -EAGAIN,
+		"cannot be measured: the default budget of %s was used up since times were measured again and again: the device's rate changes while it is measured; nothing is stored: let the device and this host be idle and probe again",
+		zns_format_size(p->budget, size, sizeof(size)));
+}
+
 static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drift *d,
 		   struct zns_err *err)
 {
@@ -174,6 +185,8 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 			p->budget += spent;
 		d = (struct zns_probe_drift){ 0 };
 		ret = predict_all(p, x, &d, err);
+		if (ret == -EDQUOT && !p->par->budget && !wrong(p->map))
+			return times_change(p, err);
 		if ((ret && ret != -EDQUOT) || !wrong(p->map))
 			return ret;
 	}
