@@ -21,6 +21,8 @@ struct drive {
 	struct zns_dev dev;
 	uint32_t dies, channels, read_die[DRIVE_ZONES], write_die[DRIVE_ZONES];
 	bool wanders; /* each write goes to a random die */
+	uint32_t
+		quick; /* a zone's number plus 1: its writes take 0.8 of the others' time; 0: none */
 	bool odd_slow; /* a write to a zone with an odd number takes half as long again */
 	/* Stripes of 192 KiB of a zone go in turn to this many dies, beginning with the zone's
 	 * die. Zones in one of @rows share their dies. */
@@ -30,6 +32,8 @@ struct drive {
 	uint64_t hot_ns;
 	double channel_factor; /* factor for a long read beside another one on the channel */
 	uint32_t noise_pct, stall_every;
+	uint32_t race_pct; /* the writes of a race all take up to this much longer or shorter */
+	uint32_t race_per_mille; /* the same, as drawn for the present race */
 	uint32_t unreadable; /* the first so many zones cannot be read */
 	/* until then the host does not run for about @host_ns in each @host_every: it sees what is
 	 * done when that is over */
@@ -179,6 +183,10 @@ static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uin
 	ns = r[i].len * UINT64_C(10);
 	if (v->odd_slow && z % 2)
 		ns += ns / 2;
+	if (z + 1 == v->quick)
+		ns = ns * 4 / 5;
+	if (v->race_pct)
+		ns = ns * v->race_per_mille / 1000;
 	*busy += drive_hot(v, *busy, drive_noise(v, ns));
 	*slot = *busy;
 	return 0;
@@ -196,6 +204,8 @@ static int drive_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, 
 		*v->stop = 1;
 	if (!due || !done)
 		return -ENOMEM;
+	if (v->race_pct)
+		v->race_per_mille = 1000 - 10 * v->race_pct + drive_random(v) % (20 * v->race_pct);
 	for (uint32_t i = 0; i < nr; i++)
 		if (!r[i].write && r[i].zone < v->unreadable)
 			return zns_fail(err, -EIO, "zone %u cannot be read", r[i].zone);

@@ -387,6 +387,44 @@ static void another_drive(void **state)
 	}
 }
 
+/* One zone of a die is quicker than the others, alone and in a pair. The die is one die all the same. Who
+ * gives a budget that is too small for a look at such pairs gets the map without it. */
+static void one_quick_zone(void **state)
+{
+	for (uint32_t i = 0; i < 4; i++) {
+		struct drive *v = drive_new(64, 4, 2, 0, 31 + i);
+		struct zns_probe_params par = { .seed = i };
+
+		v->quick = 1 + 7 * i;
+		memset(&map, 0, sizeof(map));
+		for (uint32_t k = 0; k < 2; k++) {
+			assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+			assert_map(v->read_die, 64, 2, 0);
+			assert_int_equal(map.nr_groups, 4);
+			assert_drive_clean(v);
+			zns_probe_fini(&map);
+			par.budget = MIB(330);
+		}
+		zns_dev_close(&v->dev);
+	}
+}
+
+/* The time of each set varies by itself, so pairs of one die seem to be of two kinds now and then. */
+static void varying_sets(void **state)
+{
+	for (uint32_t i = 4; i < 6; i++) {
+		struct drive *v = drive_new(256, 64, 16, 0, 51 + i);
+		struct zns_probe_params par = { .seed = i };
+
+		v->race_pct = 5;
+		memset(&map, 0, sizeof(map));
+		assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+		assert_map(v->read_die, 256, 0, 0);
+		zns_probe_fini(&map);
+		zns_dev_close(&v->dev);
+	}
+}
+
 /* A large-zone drive: every zone is written over all dies, but small reads of two zones may well go
  * to two of them. */
 static void reads_apart_writes_together(void **state)
@@ -625,6 +663,8 @@ int main(void)
 		T(bad_zone),
 		T(refusals),
 		T(another_drive),
+		T(one_quick_zone),
+		T(varying_sets),
 		T(reads_apart_writes_together),
 		T(reads_and_writes_disagree),
 		T(stop_and_resume),

@@ -94,6 +94,7 @@ static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drif
 {
 	int ret = probe_index_build(p, x, err);
 
+	p->kinds = 0; /* what was found against an earlier map says nothing of this one */
 	if (!ret && !p->map->one_domain)
 		ret = probe_set_length(p, x, err);
 	if (!ret)

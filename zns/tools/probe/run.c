@@ -107,7 +107,7 @@ static int refused(struct probe *p, int ret, struct zns_err *err)
 	if ((ret != -EAGAIN && ret != -EDQUOT) || p->map->phase == ZNS_PROBE_CALIBRATE)
 		return ret;
 	if (probe_overlap(p, &why) != -EAGAIN && probe_throttled(p, &why) != -EAGAIN)
-		return p->kinds > 0 ? like_one_die(p, err) : ret;
+		return ret == -EAGAIN && p->kinds > 0 ? like_one_die(p, err) : ret;
 	return zns_fail(err, -EAGAIN, "%s", why.msg);
 }
 
