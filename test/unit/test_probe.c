@@ -425,6 +425,26 @@ static void varying_sets(void **state)
 	}
 }
 
+/* Only three of 64 groups can be written together, so many sets are needed to try each pair of groups:
+ * the default budget is enough for them. */
+static void few_of_many_groups(void **state)
+{
+	struct zns_emu_params p = timed(192, 16, 4);
+	struct zns_probe_params par = { .seed = 1 };
+	struct zns_dev *d;
+
+	p.map = ZNS_EMU_MAP_PERMUTED;
+	p.map_seed = 1;
+	p.max_active = p.max_open = 3;
+	d = make_void(&p, 0);
+	assert_ok(zns_probe_run(d, &par, &map, &err));
+	assert_int_equal(map.nr_groups, 64);
+	assert_emu_map(d, 0, 0);
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+	unlink(dev_path);
+}
+
 /* A large-zone drive: every zone is written over all dies, but small reads of two zones may well go
  * to two of them. */
 static void reads_apart_writes_together(void **state)
@@ -664,6 +684,7 @@ int main(void)
 		T(refusals),
 		T(another_drive),
 		T(one_quick_zone),
+		T(few_of_many_groups),
 		T(varying_sets),
 		T(reads_apart_writes_together),
 		T(reads_and_writes_disagree),

@@ -523,6 +523,9 @@ static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	/* then sets near the one that took longest, and smaller ones, as of a small dump */
 	more = q > 2 && q < n ? (sets + 1) / 2 : 0;
 	p->map->sets_needed += sets + more;
+	/* the default budget is for a few sets; predict_again() has one of its own */
+	if (!p->par->budget && !t->once_more)
+		p->budget += (uint64_t)(sets + more) * q * p->set_units * p->unit;
 	for (uint32_t k = 0, enough = t->once_more ? FEW_TRIES : WRONG_ENOUGH;
 	     !ret && k < sets + more && p->map->seen[ZNS_PROBE_APART].wrong < enough; k++) {
 		uint32_t size = k >= sets && k % 4 == 3 ? 2 + probe_random(p, q - 1) : q;
