@@ -256,6 +256,10 @@ class Zones(Stock):
         zones = max(32, -(-DEVICE_TIMES * bench.mib // ZONE_MIB) + 4)
         self.device = ['emu:' + str(bench.dir / 'device'), '--channels', '4', '--ways', '2', '--zone-size', f'{ZONE_MIB}M',
                        '--zones', str(zones), '--timing', 'off']
+        file = getattr(bench, 'file', None)
+        if file:
+            self.device = ['file:' + str(bench.dir / 'device'), '--size', f'{max(DEVICE_TIMES * bench.mib, 1024)}M',
+                           *(['--preallocate'] if file == 'preallocated' else [])]
         self.ctl('create', *self.device)
         self.empty = self.empty_zones()
         collect_orphans(Use(), ())
@@ -304,7 +308,7 @@ class Zones(Stock):
 
 class Bench:
     def __init__(self, args, directory):
-        self.dir, self.mib = directory, args.size
+        self.dir, self.mib, self.file = directory, args.size, getattr(args, 'file', None)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('ZNS') and k != 'CRIU_CONFIG_FILE'}
         self.env.update(ZNS_CONFIG=str(directory / 'etc'), ZNS_RUN=str(directory / 'run'))
         self.may_drop = drop_caches()
@@ -525,7 +529,7 @@ def compare(args, directory):
     bench = Bench(args, directory)
     facts = machine_facts(directory)
     facts['stock'] = 'stock CRIU ' + first_line([bench.contestants[0].criu, '--version']).rpartition(' ')[2]
-    facts['device'] = 'znsctl create emu:PATH ' + ' '.join(bench.contestants[1].device[1:])
+    facts['device'] = 'znsctl create ' + ' '.join(['emu:PATH' if not args.file else 'file:PATH'] + bench.contestants[1].device[1:])
     if not bench.may_drop:
         print('the page cache cannot be dropped here: no rows without it', file=sys.stderr)
     rounds = []
@@ -544,6 +548,7 @@ def main():
     parser = argparse.ArgumentParser(description='Dump and restore through zones beside stock CRIU.')
     parser.add_argument('-n', type=int, default=9, metavar='N', help='rounds (default 9)')
     parser.add_argument('--size', type=int, default=447, metavar='MIB', help='memory of the process (default 447)')
+    parser.add_argument('--file', choices=('sparse', 'preallocated'), help='a store in a file, in place of the emulated device')
     parser.add_argument('--report', metavar='DIR', help='write report.md, results.json and the values of all rounds there')
     parser.add_argument('--dir', metavar='DIR', default=BUILD, help='where images and device go (default build/bench)')
     parser.add_argument('--bin', metavar='DIR', default=REPO / 'build' / 'bin', help='our programs (default build/bin)')
