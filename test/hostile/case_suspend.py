@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runtime import ID, RUNC, Engine
 from tally import tried
+from ztfds import descriptors
 from ztlib import Failed, wait_until
 from ztscene import TINY, case_of, expect
 
@@ -97,6 +98,8 @@ def stopped_frozen(scene):
             stop = e.begin('kill', ID, '15')
             if options:
                 expect('exit of the stop', stop.wait(120), 0)
+            elif not wait_until(lambda: any('pidfd' in link for _, link in descriptors(stop.pid))):     # else it begins a checkpoint of its own
+                raise Failed('the stop does not wait for the checkpoint')
             elif not code:
                 os.kill(e.init_pid, 9)
             e.end(code)
