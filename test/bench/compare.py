@@ -249,17 +249,17 @@ class Stock:
 class Zones(Stock):
     name = 'ours'
 
-    def __init__(self, bench, criu):
+    def __init__(self, bench, criu, file=None):
         super().__init__(bench, criu)
         self.images = bench.dir / 'zones'
         self.znsctl = criu.with_name('znsctl')
-        zones = max(32, -(-DEVICE_TIMES * bench.mib // ZONE_MIB) + 4)
-        self.device = ['emu:' + str(bench.dir / 'device'), '--channels', '4', '--ways', '2', '--zone-size', f'{ZONE_MIB}M',
-                       '--zones', str(zones), '--timing', 'off']
-        file = getattr(bench, 'file', None)
         if file:
-            self.device = ['file:' + str(bench.dir / 'device'), '--size', f'{max(DEVICE_TIMES * bench.mib, 1024)}M',
+            self.device = [f'file:{bench.dir}/device', '--size', f'{max(DEVICE_TIMES * bench.mib, 1024)}M',
                            *(['--preallocate'] if file == 'preallocated' else [])]
+        else:
+            zones = max(32, -(-DEVICE_TIMES * bench.mib // ZONE_MIB) + 4)
+            self.device = [f'emu:{bench.dir}/device', '--channels', '4', '--ways', '2', '--zone-size', f'{ZONE_MIB}M',
+                           '--zones', str(zones), '--timing', 'off']
         self.ctl('create', *self.device)
         self.empty = self.empty_zones()
         collect_orphans(Use(), ())
@@ -308,12 +308,12 @@ class Zones(Stock):
 
 class Bench:
     def __init__(self, args, directory):
-        self.dir, self.mib, self.file = directory, args.size, getattr(args, 'file', None)
+        self.dir, self.mib = directory, args.size
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('ZNS') and k != 'CRIU_CONFIG_FILE'}
         self.env.update(ZNS_CONFIG=str(directory / 'etc'), ZNS_RUN=str(directory / 'run'))
         self.may_drop = drop_caches()
         ours = Path(args.bin).resolve() / 'criu'
-        self.contestants = [Stock(self, stock_criu(args)), Zones(self, ours)]
+        self.contestants = [Stock(self, stock_criu(args)), Zones(self, ours, getattr(args, 'file', None))]
         self.raw = directory / 'raw'
         self.block = mmap.mmap(-1, RAW_REQUEST)
         self.block.write(os.urandom(RAW_REQUEST))
@@ -496,7 +496,7 @@ def report(facts, summaries, args):
         f'{ours["data_phase_s"]["median"]:.3f} s.', '',
         f'Every figure is the median of {args.n} round{"s" * (args.n > 1)}, with the smallest and the largest in '
         f'parentheses; each round dumps, restores and checks the process once with {facts["stock"]} and once with ours, '
-        'in changing order, after one round that is not counted. Files and the emulated device (timing off, '
+        'in changing order, after one round that is not counted. Files and our device (timing off, '
         f'`{facts["device"]}`, asked for {QOS} MiB/s) are on the same file system, which is synced before each '
         'measurement; checkpoints are removed after each round. No broker runs beforehand: each dump and each restore '
         'starts one and its whole life is counted. CPU time and peak memory are from wait4() of criu, of zns-helper and '
@@ -529,7 +529,7 @@ def compare(args, directory):
     bench = Bench(args, directory)
     facts = machine_facts(directory)
     facts['stock'] = 'stock CRIU ' + first_line([bench.contestants[0].criu, '--version']).rpartition(' ')[2]
-    facts['device'] = 'znsctl create ' + ' '.join(['emu:PATH' if not args.file else 'file:PATH'] + bench.contestants[1].device[1:])
+    facts['device'] = 'znsctl create ' + ' '.join(bench.contestants[1].device).replace(str(bench.dir / 'device'), 'PATH')
     if not bench.may_drop:
         print('the page cache cannot be dropped here: no rows without it', file=sys.stderr)
     rounds = []

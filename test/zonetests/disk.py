@@ -5,6 +5,7 @@ disk: what a store on an ordinary disk (file:PATH) does, with real programs, and
 
   disk.py list | run NAME... | run -a
 """
+import contextlib
 import json
 import re
 import os
@@ -57,6 +58,20 @@ def resize(scene):
     run_ctl(scene, 2, 'resize', 'large')
 
 
+@contextlib.contextmanager
+def dump_under_way(scene, mib, stop_after):
+    """A dump of another task stands at its barrier inside, and goes on to its end afterwards: (task, image directory)."""
+    other, images = scene.new_task(mib), scene.dir / 'other'
+    images.mkdir()
+    dump = scene.start_dump(images=images, task=other, stop_after=stop_after)
+    try:
+        scene.at_barrier()
+        yield other, images
+    finally:
+        scene.go_on()
+    expect('the dump', scene.end_of(dump).code, 0)
+
+
 @case
 def resize_beside(scene):
     """The store grows and shrinks while a dump writes in its middle: resize names the dump that is in the way, then
@@ -68,11 +83,7 @@ def resize_beside(scene):
             break
     run_ctl(scene, 0, 'rm', '--all')
     scene.good_dump()
-    other, images = scene.new_task(24), scene.dir / 'other'
-    images.mkdir()
-    dump = scene.start_dump(images=images, task=other, stop_after=4)
-    try:
-        scene.at_barrier()
+    with dump_under_way(scene, 24, stop_after=4) as (other, images):
         large = json.loads(run_ctl(scene, 0, 'resize', '256M', '--json'))
         expect('zones', len(scene.device.zones()), large['zones'])
         mine = max(z['index'] for z in scene.device.zones() if str(z['owner']).startswith('(writing)'))
@@ -83,9 +94,6 @@ def resize_beside(scene):
         if 'a dump of errors (PID ' not in said or 'behind the new end' not in said:
             raise Failed(f'in the way is a dump: {said}')
         small = subprocess.Popen([scene.cfg.znsctl, 'resize', scene.device.spec, size, '--json'], env=scene.device.env, stdout=subprocess.PIPE, text=True)
-    finally:
-        scene.go_on()
-    expect('the dump', scene.end_of(dump).code, 0)
     small = json.loads(small.communicate(timeout=60)[0])
     expect('zones', (small['zones'], len(scene.device.zones())), (mine, mine))
     if max(z for c in scene.device.checkpoints() for z in c['zones']) >= mine:
@@ -270,17 +278,10 @@ def copy_beside(scene):
     target = another(scene, 'target', '64M')
     run_ctl(scene, 0, 'register', '--default', source)
     scene.good_dump()
-    other, images = scene.new_task(8), scene.dir / 'other'
-    images.mkdir()
-    dump = scene.start_dump(images=images, task=other, stop_after=2)
-    try:
-        scene.at_barrier()
+    with dump_under_way(scene, 8, stop_after=2) as (other, images):
         said = json.loads(run_ctl(scene, 0, 'copy', source, target, '--json'))
         expect('copied, there, refused', (said['copied'], said['there'], said['refused']), (1, 0, 0))
         expect('the dump goes on', [w['kind'] for w in json.loads(run_ctl(scene, 0, 'status', source, '--json'))['leases']], ['dump'])
-    finally:
-        scene.go_on()
-    expect('the dump', scene.end_of(dump).code, 0)
     said = json.loads(run_ctl(scene, 0, 'copy', source, target, '--switch', '--json'))
     expect('copied, there, refused at last', (said['copied'], said['there'], said['refused']), (1, 1, 0))
     scene.end_broker()
