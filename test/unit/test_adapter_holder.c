@@ -25,6 +25,7 @@
 /* What processes of a test say to each other. */
 static struct {
 	int ready; /* the daemon has all that it is to have */
+	int born; /* the child runs: a fork that has told the daemon can still fail */
 	int go; /* the child may fork */
 	int no_memory; /* so many times the holder's list may not grow */
 	int status; /* of the child's child, when it has ended; -1: not yet */
@@ -160,6 +161,7 @@ static void forks(int sk)
 	need(pid >= 0);
 	while (pid)
 		pause();
+	__atomic_store_n(&shared->born, 1, __ATOMIC_SEQ_CST);
 	wait_for(&shared->go);
 	pid = fork();
 	if (!pid) {
@@ -299,6 +301,7 @@ static void child_forked_without_daemon(void **state)
 		skip();
 	}
 	p = begin(forks, 0, 1, false);
+	until(__atomic_load_n(&shared->born, __ATOMIC_SEQ_CST));
 	kill(p.daemon, SIGKILL);
 	is_killed(p.task);
 	__atomic_store_n(&shared->go, 1, __ATOMIC_SEQ_CST);
