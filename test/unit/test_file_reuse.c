@@ -203,6 +203,59 @@ static void places_shorter_than_a_unit(void **state)
 	zns_broker_close(&b);
 }
 
+static uint64_t blocks_of(struct fx *f)
+{
+	struct stat st;
+
+	assert_int_equal(stat(f->dev->path + strlen("file:"), &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+static struct zone begin_with_a_zone(struct zns_broker *b, const char *name, uint64_t expected)
+{
+	ZnsPb__DumpBegin m;
+	REQ(q);
+
+	begin_request(&q, &m, name, 0, NULL, NULL);
+	m.has_expected_bytes = expected > 0;
+	m.expected_bytes = expected;
+	drop(ask(b, &q));
+	return zone_get(b, 0);
+}
+
+/* A dump's zones have their blocks before it writes. A lease that ends gives back what nobody needs. */
+static void blocks_ahead(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker one = client(f), two = client(f);
+	uint64_t had = blocks_of(f);
+	struct zone a, b;
+
+	begin_with_a_zone(&one, "small", MIB(1));
+	assert_true(blocks_of(f) < had + KIB(512));
+	abort_dump(&one);
+	a = begin_with_a_zone(&one, "one", MIB(6));
+	assert_true(blocks_of(f) >= had + MIB(6) && blocks_of(f) < had + MIB(7));
+	for (int i = 0; i < 2; i++) /* out of the same run */
+		zone_get(&one, 0);
+	assert_true(blocks_of(f) < had + MIB(7));
+	/* the other one's zones are in the first one's run */
+	b = begin_with_a_zone(&two, "two", MIB(5));
+	assert_in_range(b.zone, a.zone + 1, a.zone + 5);
+	assert_true(blocks_of(f) >= had + MIB(8));
+	abort_dump(&one);
+	assert_true(blocks_of(f) >= had + MIB(5) && blocks_of(f) < had + MIB(6));
+	kill_broker(&two);
+	one = client(f);
+	begin_with_a_zone(&one, "none announced", 0);
+	for (int i = 0; i < 3; i++)
+		zone_get(&one, 0);
+	had = blocks_of(f);
+	zone_get(&one, 0);
+	assert_true(blocks_of(f) >= had + MIB(2));
+	zns_broker_close(&one);
+}
+
 /* While a restore reads the zone, a removed checkpoint keeps its footer; the footer is overwritten
  * when the restore has ended. */
 static void removed_beside_a_reader(void **state)
@@ -375,6 +428,7 @@ int main(void)
 		T(late_writer),
 		T(room_between),
 		T(places_shorter_than_a_unit),
+		T(blocks_ahead),
 		T(removed_beside_a_reader),
 		T(removed_beside_a_writer),
 		T(removed_after_a_crash),

@@ -174,6 +174,33 @@ static void blocks_come_and_go(void **state)
 	zns_dev_close(d);
 }
 
+/* Blocks can come before the writes, and those that were not needed go back. */
+static void blocks_come_first(void **state)
+{
+	struct zns_dev *d = make_store(MIB(64)), *other = open_dev();
+	struct zns_emu_params p = shape(MIB(64));
+	uint64_t made = blocks();
+
+	assert_ok(zns_dev_allocate(d, 5, 4));
+	assert_true(blocks() >= made + MIB(4));
+	assert_ok(put(other, 6, 0, MIB(1), 6));
+	assert_true(blocks() < made + MIB(4) + KIB(512));
+	zns_dev_give_back(d, 5, 4);
+	assert_true(blocks() >= made + MIB(1) && blocks() < made + MIB(1) + KIB(512));
+	check(d, 6, 0, MIB(1), 6);
+	assert_int_equal(zns_dev_allocate(d, 2, 4), -EINVAL); /* of the log */
+	assert_int_equal(zns_dev_allocate(d, d->geo.nr_zones - 1, 2), -EINVAL);
+	assert_int_equal(zns_dev_allocate(d, UINT32_MAX, 2), -EINVAL);
+	zns_dev_give_back(d, d->geo.nr_zones - 1, 2);
+	zns_dev_close(other);
+	zns_dev_close(d);
+	unlink(dev_path);
+	p.prealloc = ZNS_EMU_ALLOCATED;
+	d = make_dev(&p);
+	assert_int_equal(zns_dev_allocate(d, 5, 4), -EOPNOTSUPP);
+	zns_dev_close(d);
+}
+
 static size_t flushed; /* operations until what was written last was durable */
 
 /* Each zone has its old content, or nothing, or what was written since; never a hole. */
@@ -309,6 +336,7 @@ static int on_full_file_system(void)
 		ret = put(d, z++, 0, MIB(1), 1);
 	assert_int_equal(ret, -EDQUOT);
 	assert_says("no space left on the file system");
+	assert_int_equal(zns_dev_allocate(d, z, 2), -ENOSPC);
 	assert_ok(zns_dev_flush(d, &err));
 	for (uint64_t off = 0; off < MIB(4); off += MIB(1))
 		assert_ok(put(d, 0, off, MIB(1), 2));
@@ -338,6 +366,7 @@ int main(void)
 		T(blocks_of_the_log),
 		T(zones_of_two_sizes),
 		T(blocks_come_and_go),
+		T(blocks_come_first),
 		T(power_cut_of_resets),
 		T(wrong_name),
 		T(damaged),

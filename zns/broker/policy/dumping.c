@@ -129,6 +129,7 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 	ret = make_room(d, *zone, false, err);
 	if (ret)
 		return ret;
+	ahead_take(d, l, *zone);
 	if (!lease_zone_find(l, *zone))
 		lease_zone_add(d, l, *zone, d->zones[*zone].z.wp);
 	if (!lease_has_group(l, d->zones[*zone].group))

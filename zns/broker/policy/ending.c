@@ -32,6 +32,8 @@ static void let_go(struct znsd *d, struct lease *l)
 			znsd_warn("zone %u: %s", zone, err.msg);
 		zone_settle(d, zone);
 	}
+	if (lease_admitted(l))
+		ahead_end(d, l);
 	d->sweep = true;
 }
 

@@ -200,6 +200,10 @@ bool space_find(struct znsd *d, const struct wish *w, uint64_t run, uint64_t res
 /* The lease gets it. false: the device refuses. */
 bool space_give(struct znsd *d, struct lease *l, const struct space *s);
 
+/* ahead.c: blocks for zones that the dump gets next. Called before @zone is granted. */
+void ahead_take(struct znsd *d, struct lease *l, uint32_t zone);
+void ahead_end(struct znsd *d, struct lease *l); /* gives back what it did not need */
+
 /* dumping.c: requests of a running dump */
 int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t *zone,
 	      struct zns_err *err);

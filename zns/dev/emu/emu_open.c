@@ -331,6 +331,8 @@ const struct zns_dev_ops file_ops = {
 	SHARED_OPS,
 	.offer = file_offer,
 	.take = file_take,
+	.allocate = file_allocate,
+	.give_back = file_give_back,
 	.follow = emu_follow,
 };
 

@@ -372,6 +372,10 @@ int file_take(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end, ui
 /* Was it taken, and is it still ours? The zone is locked. */
 bool file_has_taken(const struct emu *e, uint32_t zone, uint64_t off, size_t len);
 
+/* file_allocate.c: see zns_dev_allocate */
+int file_allocate(struct zns_dev *d, uint32_t first, uint32_t nr);
+void file_give_back(struct zns_dev *d, uint32_t first, uint32_t nr);
+
 /* emu_io.c: any position, length and buffer; O_DIRECT where possible. 0 or -errno */
 void emu_io_open(struct emu *e, const char *path);
 int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);

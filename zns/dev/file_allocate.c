@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Takes blocks for zones before they are written. ext4 allocates below a lock that each direct write
+ * into a hole holds to its end, so that these writes run one after the other. Writes into allocated
+ * blocks run side by side.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+
+#include "emu/emu_priv.h"
+
+#define KEPT_FREE 8 /* an allocation takes at most this part of what the file system has free */
+
+int file_allocate(struct zns_dev *d, uint32_t first, uint32_t nr)
+{
+	struct emu *e = emu_of(d);
+	uint64_t len = e->lay.stride * nr;
+	struct statvfs fs;
+	int ret;
+
+	if (first < e->p.log_zones || first + (uint64_t)nr > d->geo.nr_zones)
+		return -EINVAL;
+	if (!emu_file_is_sparse(e))
+		return -EOPNOTSUPP;
+	if (fstatvfs(e->fd, &fs))
+		return -errno;
+	if ((uint64_t)fs.f_bavail * fs.f_frsize / KEPT_FREE < len)
+		return -ENOSPC;
+	do
+		ret = fallocate(e->fd, FALLOC_FL_KEEP_SIZE, (off_t)emu_zone_pos(e, first),
+				(off_t)len) ?
+			      -errno :
+			      0;
+	while (ret == -EINTR);
+	if (ret) /* it may have found some */
+		file_give_back(d, first, nr);
+	return ret;
+}
+
+/* The zones are locked, and follow each other. */
+static void punch_unwritten(struct emu *e, uint32_t first, uint32_t nr)
+{
+	uint64_t from = emu_zone_pos(e, first), end = from, wp;
+
+	for (uint32_t zone = first; zone < first + nr; zone++, end += e->lay.stride) {
+		wp = zns_align_up(emu_load(&e->live[zone].wp), (uint64_t)EMU_BLOCK);
+		if (wp && end > from)
+			emu_io_punch(e, from, end - from);
+		if (wp)
+			from = end + wp;
+	}
+	if (end > from)
+		emu_io_punch(e, from, end - from);
+}
+
+void file_give_back(struct zns_dev *d, uint32_t first, uint32_t nr)
+{
+	cleanup_free uint32_t *zones = calloc(nr, sizeof(*zones));
+	struct emu *e = emu_of(d);
+	struct zns_err why = ZNS_ERR_INIT;
+
+	if (!zones || first < e->p.log_zones || first + (uint64_t)nr > d->geo.nr_zones ||
+	    !emu_file_is_sparse(e))
+		return;
+	for (uint32_t i = 0; i < nr; i++)
+		zones[i] = first + i;
+	if (emu_zones_lock(e, zones, nr, &why))
+		return;
+	punch_unwritten(e, first, nr);
+	emu_zones_unlock(e, zones, nr);
+}
