@@ -191,6 +191,8 @@ static void blocks_come_first(void **state)
 	assert_int_equal(zns_dev_allocate(d, 2, 4), -EINVAL); /* of the log */
 	assert_int_equal(zns_dev_allocate(d, d->geo.nr_zones - 1, 2), -EINVAL);
 	assert_int_equal(zns_dev_allocate(d, UINT32_MAX, 2), -EINVAL);
+	/* then it would no longer be known that the file is sparse */
+	assert_int_equal(zns_dev_allocate(d, 3, d->geo.nr_zones - 3), -ENOSPC);
 	zns_dev_give_back(d, d->geo.nr_zones - 1, 2);
 	zns_dev_close(other);
 	zns_dev_close(d);

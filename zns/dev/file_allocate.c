@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "emu/emu_priv.h"
@@ -17,15 +18,18 @@ int file_allocate(struct zns_dev *d, uint32_t first, uint32_t nr)
 	struct emu *e = emu_of(d);
 	uint64_t len = e->lay.stride * nr;
 	struct statvfs fs;
+	struct stat st;
 	int ret;
 
 	if (first < e->p.log_zones || first + (uint64_t)nr > d->geo.nr_zones)
 		return -EINVAL;
 	if (!emu_file_is_sparse(e))
 		return -EOPNOTSUPP;
-	if (fstatvfs(e->fd, &fs))
+	if (fstatvfs(e->fd, &fs) || fstat(e->fd, &st))
 		return -errno;
-	if ((uint64_t)fs.f_bavail * fs.f_frsize / KEPT_FREE < len)
+	/* a file that has all of its blocks keeps them for ever (emu_give_back) */
+	if ((uint64_t)fs.f_bavail * fs.f_frsize / KEPT_FREE < len ||
+	    (uint64_t)st.st_blocks * 512 + len >= e->lay.total)
 		return -ENOSPC;
 	do
 		ret = fallocate(e->fd, FALLOC_FL_KEEP_SIZE, (off_t)emu_zone_pos(e, first),
