@@ -335,6 +335,40 @@ static void shared(void **state)
 	attach_refused(has_sharer, "shares the memory");
 }
 
+static void child_has_sharer(struct talk *t)
+{
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		t->other = clone(sharer, fresh(64) + 64 * PAGE, CLONE_VM | SIGCHLD, NULL) < 0;
+		t->pid = getpid();
+		pauses(NULL);
+	}
+	while (!t->pid)
+		usleep(1000);
+	sleeper(t);
+}
+
+/* Of a tree the child that shares its memory is left out, and so is who shares it: when the tree is
+ * attached, and at later looks. */
+static void shared_below(void **state)
+{
+	static struct play s;
+	ZnsPb__MemoryStatus st;
+
+	play_begin(&s, child_has_sharer);
+	assert_int_equal(s.t->other, 0);
+	play_attach(&s);
+	assert_int_equal(zns_mem_processes(s.m), 1);
+	status(s.m, &st);
+	assert_non_null(st.warning);
+	assert_non_null(strstr(st.warning, "not extended: another process shares the memory"));
+	assert_null(strchr(st.warning, '\n'));
+	zns_mem_status_free(&st);
+	await_bytes_out(&s, 0, MANY * PAGE / 2);
+	assert_int_equal(zns_mem_processes(s.m), 1);
+	play_end(&s);
+}
+
 static void pinned(void **state)
 {
 	attach_refused(has_io_uring, "io_uring");
@@ -1447,6 +1481,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(not_to_who_shares),
 		cmocka_unit_test(not_to_sovereigns),
 		cmocka_unit_test(shared),
+		cmocka_unit_test(shared_below),
 		cmocka_unit_test(pinned),
 		cmocka_unit_test(pinned_later),
 		cmocka_unit_test(ends_while_handed_over),

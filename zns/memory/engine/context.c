@@ -102,7 +102,7 @@ int zns_mem_attach(struct zns_mem *m, pid_t pid, struct zns_err *err)
 		ret = family_join(m, pid, err);
 	}
 	if (!ret)
-		family_tree(m, pid, err);
+		family_tree(m, pid);
 	return ret;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "../../track/threads.h"
 #include "birth.h"
 #include "family.h"
 #include "hiber.h"
@@ -18,6 +19,7 @@
 #define PIDS_MAX 1024U
 #define KCMP_SAME_VM 1
 #define PAGES_TRIED 4096U
+#define VFORK_MS 10U /* for a child of vfork() to execute its program; else the next look */
 #define FULL "a context has at most %u processes"
 
 struct pids {
@@ -253,7 +255,9 @@ static void newcomer(struct zns_mem *m, pid_t parent, pid_t pid)
 		}
 		/* it may be one of them all the same, at a moment in which that does not show */
 		found |= (nr || leave_waiting(m)) && mem_places_watched(&as);
-		if (!found && !m->sealed && family_join(m, pid, &err) && err.code != -ESRCH)
+		if (!found && !m->sealed &&
+		    (threads_alone(pid, VFORK_MS, &err) || family_join(m, pid, &err)) &&
+		    err.code != -ESRCH)
 			mem_warn(m, "not extended: %s", err.msg);
 	}
 	for (unsigned int i = 0; i < nr; i++)
@@ -294,20 +298,16 @@ int family_join(struct zns_mem *m, pid_t pid, struct zns_err *err)
 	return 0;
 }
 
-void family_tree(struct zns_mem *m, pid_t root, struct zns_err *err)
+void family_tree(struct zns_mem *m, pid_t root)
 {
 	struct pids l = { .pid = { root }, .nr = 1 };
-	struct proc *list[PROCS_MAX];
-	unsigned int nr;
 
-	for (unsigned int i = 0; i < l.nr; i++)
-		children_of(l.pid[i], &l);
-	procs(m, list, &nr);
-	for (unsigned int i = 1; i < l.nr; i++)
-		if (!known(list, nr, l.pid[i]))
-			newcomer(m, root, l.pid[i]);
-	for (unsigned int i = 0; i < nr; i++)
-		proc_put(list[i]);
+	for (unsigned int i = 0; i < l.nr; i++) {
+		unsigned int nr = l.nr;
+
+		for (children_of(l.pid[i], &l); nr < l.nr; nr++)
+			newcomer(m, l.pid[i], l.pid[nr]);
+	}
 }
 
 /* Ended, or another program now. */
