@@ -602,6 +602,27 @@ static void empty_zones_fail(void **state)
 	batch_free(a);
 }
 
+/* The broker that knew of the failed zone is killed, and the next one is told, too. */
+static void the_next_broker_learns(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = faulty(f, "write-after=5");
+	struct batch *a = batch(0, 48), *c = batch(48, 96); /* so many need zones of the next one */
+	struct zns_broker b = client(f);
+
+	put(ps, a);
+	until(nr_suspect(&b) == 1);
+	kill_broker(&b);
+	put_later(ps, c);
+	b = client(f);
+	assert_int_equal(nr_suspect(&b), 1);
+	check(ps, a);
+	zns_pages_close(ps, true);
+	zns_broker_close(&b);
+	batch_free(a);
+	batch_free(c);
+}
+
 /* A zone goes offline: exactly its units are reported lost. */
 static void a_zone_goes(void **state)
 {
@@ -672,6 +693,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(half_full_zones, few_active, fx_teardown),
 		cmocka_unit_test_setup_teardown(zones_fail, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(empty_zones_fail, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(the_next_broker_learns, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(a_zone_goes, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(nothing_works, fx_setup, fx_teardown),
 	};

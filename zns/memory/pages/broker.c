@@ -124,7 +124,7 @@ static void reconnect(struct zns_pages *ps)
 		regroup(ps, r->memory);
 		zns_pb__response__free_unpacked(r, NULL);
 		ps->epoch++;
-		ps->nr_over = ps->nr_bad = 0;
+		ps->nr_over = 0;
 		ps->step_ns = 0;
 		*ps->refused = 0;
 		__atomic_store_n(&ps->connected, true, __ATOMIC_RELAXED);
@@ -160,7 +160,7 @@ int pages_ask_zone(struct zns_pages *ps, struct lane *l, struct zns_err *err)
 	q.memory_zone = &z;
 	ret = call(ps, &q, &r, err);
 	if (ret != -EAGAIN) /* an answer: it has read them */
-		ps->nr_over = ps->nr_bad = 0;
+		ps->nr_over = 0;
 	if (!ret) {
 		ret = zns_session_slot(ps->s.dev, r->zone, &slot, err);
 		zns_pb__response__free_unpacked(r, NULL);
@@ -260,6 +260,17 @@ int pages_step(struct zns_pages *ps, uint64_t older_than_ns, struct zns_err *err
 	return ret;
 }
 
+/* The broker does not believe who reports a zone that it has back. */
+static void forget_bad(struct zns_pages *ps)
+{
+	uint32_t nr = 0;
+
+	for (uint32_t i = 0; i < ps->nr_bad; i++)
+		if (ps->zones[ps->bad[i]].have)
+			ps->bad[nr++] = ps->bad[i];
+	ps->nr_bad = nr;
+}
+
 static void give_back(struct zns_pages *ps)
 {
 	ZnsPb__MemoryFree f = ZNS_PB__MEMORY_FREE__INIT;
@@ -275,15 +286,14 @@ static void give_back(struct zns_pages *ps)
 			return;
 		q.memory_free = &f;
 		pthread_mutex_lock(&ps->ask);
-		f.not_zones = ps->bad; /* of a zone that it has back it would believe no failure */
+		f.not_zones = ps->bad; /* before they are back */
 		f.n_not_zones = ps->nr_bad;
 		ret = call(ps, &q, &r, NULL);
-		if (!ret)
-			ps->nr_bad = 0;
+		pages_gave_back(ps, zones, (uint32_t)f.n_zones, !ret);
+		forget_bad(ps);
 		pthread_mutex_unlock(&ps->ask);
 		if (!ret)
 			zns_pb__response__free_unpacked(r, NULL);
-		pages_gave_back(ps, zones, (uint32_t)f.n_zones, !ret);
 	} while (!ret);
 }
 

@@ -81,7 +81,8 @@ struct zns_pages {
 	/* encryption was asked for since, and this context is not encrypted */
 	atomic_bool forbidden;
 	uint32_t *over, nr_over, max_over; /* zones to be reported to the broker as full */
-	uint32_t *bad, nr_bad, max_bad; /* zones to be reported as failed */
+	/* our zones that failed a write: each broker is told of all */
+	uint32_t *bad, nr_bad, max_bad;
 	_Atomic uint32_t epoch; /* number of the connection */
 	atomic_bool give_way; /* tells all lanes to let go of their zones */
 
