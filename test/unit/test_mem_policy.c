@@ -342,6 +342,39 @@ static void rival_that_grew(void **state)
 	rivals_end(&p);
 }
 
+/* How often the kernel still says that the process changes its memory. */
+static unsigned int nr_changes;
+
+int __real_ioctl(int fd, unsigned long what, void *arg);
+int __wrap_ioctl(int fd, unsigned long what, void *arg);
+
+int __wrap_ioctl(int fd, unsigned long what, void *arg)
+{
+	if (!nr_changes || what != UFFDIO_COPY)
+		return __real_ioctl(fd, what, arg);
+	nr_changes--;
+	errno = EAGAIN;
+	return -1;
+}
+
+/* The process came to rest while the reader waited: then no other memory is on its way. */
+static void rival_at_rest(void **state)
+{
+	struct uffd_msg msg[] = { moved(P0, P2), moved(P0 - AREA / 2, P3) };
+	struct proc p;
+
+	rivals_begin(&p, P0);
+	*unit_at(&p, P0) = (struct unit){ .word = WORD(U_ZONE, 1), .pages = EVEN };
+	set_pages(&p, P2 + PAGE, 1, PRESENT);
+	nr_changes = 1;
+	assert_true(order_is_missing(&p, msg, 2));
+	assert_true(order_is_unsure(&p, msg, 2)); /* a third one may have come */
+	assert_false(order_wait(&p, zns_mono_ns()));
+	assert_false(order_is_unsure(&p, msg, 2));
+	assert_int_equal(order_next(&p, msg, 2), 0);
+	rivals_end(&p);
+}
+
 /* ---- a program that has activations ---- */
 
 struct orders {
@@ -621,6 +654,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stray_rivals),
 		cmocka_unit_test(rivals_in_swap),
 		cmocka_unit_test(rival_that_grew),
+		cmocka_unit_test(rival_at_rest),
 #ifndef __SANITIZE_ADDRESS__ /* the second activation finds its units in memory there; why is open \
 			      */
 		cmocka_unit_test(predicting),

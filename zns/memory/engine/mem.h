@@ -86,8 +86,8 @@ struct proc {
 	/* At least one entry of moves waits for the event that its old place was unmapped;
 	 * protected by `ev`. */
 	bool has_pending_moves;
-	/* What order_is_missing() found last: is the process changing its memory? Protected by
-	 * `ev`. */
+	/* What order_is_missing() or order_wait() found last: is the process changing its memory?
+	 * Protected by `ev`. */
 	bool changes;
 	struct range own; /* memory that the thread needed in the last stop */
 	struct going *rest; /* an eviction whose stop has not ended yet */
@@ -547,10 +547,10 @@ unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsign
 /* Can the messages not tell which of two memories is where? */
 bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned int nr);
 /* Did an event happen before one of these that was not read yet? Call it after each read: the
- * two functions above use its result. */
+ * two functions above use its result, or that of order_wait(). */
 bool order_is_missing(struct proc *p, const struct uffd_msg *msg, unsigned int nr);
 /* Waits until there may be more to read. False: there is nothing. */
-bool order_wait(const struct proc *p, uint64_t since_ns);
+bool order_wait(struct proc *p, uint64_t since_ns);
 
 /* --- evict.c --- */
 /* Evicts units of one process. *@nr_out: how many left it. -ESRCH: the process has ended; any

@@ -542,7 +542,7 @@ bool order_is_missing(struct proc *p, const struct uffd_msg *msg, unsigned int n
 	return order_is_unsure(p, msg, nr);
 }
 
-bool order_wait(const struct proc *p, uint64_t since_ns)
+bool order_wait(struct proc *p, uint64_t since_ns)
 {
 	struct pollfd f = { .fd = p->uffd, .events = POLLIN };
 
@@ -550,6 +550,9 @@ bool order_wait(const struct proc *p, uint64_t since_ns)
 		mem_warn(p->m, "process %d: memory came to where other memory is", p->pid);
 		return false;
 	}
-	/* else all that happened was told of, and what is known is wrong */
-	return poll(&f, 1, 0) > 0 || (mem_uffd_changes(p->uffd) && (poll(&f, 1, 1), true));
+	if (poll(&f, 1, 0) > 0)
+		return true;
+	/* else all that happened was told of: verdicts from here on know that */
+	p->changes = mem_uffd_changes(p->uffd);
+	return p->changes && (poll(&f, 1, 1), true);
 }
