@@ -42,7 +42,7 @@ $(B)/test/test_durable: WRAP = $(DURABLE_WRAP)
 # Events that come late, or in another order.
 $(B)/test/test_mem_forked: WRAP = -Wl,--wrap=read,--wrap=ioctl
 $(B)/test/test_mem_policy: WRAP = -Wl,--wrap=ioctl
-$(B)/test/test_mem_moves: WRAP = -Wl,--wrap=read
+$(B)/test/test_mem_moves $(B)/test/test_mem_guest: WRAP = -Wl,--wrap=read
 
 # What a key's memory holds when it goes, and nonces.
 $(B)/test/test_crypt: WRAP = -Wl,--wrap=munmap,--wrap=aead_seal

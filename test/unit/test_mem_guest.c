@@ -1149,7 +1149,7 @@ static bool is_mapped(uint8_t *at)
 }
 
 /* What else to do, in talk.ask. */
-enum { PARTLY = 1, WITH_A_FORK = 2, IN_A_CHILD = 4 };
+enum { PARTLY = 1, WITH_A_FORK = 2, IN_A_CHILD = 4, LATE = 8 };
 
 static _Atomic pid_t forker;
 
@@ -1307,6 +1307,32 @@ static void one_grows(struct talk *t)
 	reach(t, 4);
 }
 
+/* The reader hears of the second of two messages first, and of the other one at its next read: that
+ * one's thread had lost its processor. */
+static struct {
+	_Atomic int fd;
+	bool is_held;
+	struct uffd_msg held;
+} late = { .fd = -1 };
+
+ssize_t __real_read(int fd, void *buf, size_t len);
+ssize_t __wrap_read(int fd, void *buf, size_t len);
+
+ssize_t __wrap_read(int fd, void *buf, size_t len)
+{
+	if (fd < 0 || fd != late.fd)
+		return __real_read(fd, buf, len);
+	if (!late.is_held) {
+		assert_int_equal(__real_read(fd, &late.held, sizeof(late.held)), sizeof(late.held));
+		late.is_held = true;
+		return __real_read(fd, buf, sizeof(late.held));
+	}
+	late.fd = -1;
+	late.is_held = false;
+	memcpy(buf, &late.held, sizeof(late.held));
+	return sizeof(late.held);
+}
+
 /* Waits until the turn that is under way has ended, too. */
 static void pause_evictor(struct zns_mem *m)
 {
@@ -1335,6 +1361,7 @@ static void moves_at_once(struct play *s, void (*program)(struct talk *t), uint3
 	assert_non_null(p);
 	pthread_rwlock_rdlock(&p->ev);
 	do_step(s, 3);
+	late.fd = ask & LATE ? p->uffd : -1;
 	pthread_rwlock_unlock(&p->ev);
 }
 
@@ -1424,17 +1451,29 @@ static void three_moves_of_a_child(void **state)
 	play_end(&s);
 }
 
-/* Two neighbours that grow: no other memory has arrived where the first one was. */
-static void a_neighbour_grows(void **state)
+static void neighbours(uint32_t ask)
 {
 	static struct play s;
 
-	for (int partly = 0; partly < 2; partly++) {
-		moves_at_once(&s, one_grows, partly ? PARTLY : 0);
-		do_step(&s, 4);
-		zns_mem_pause(s.m, false);
-		play_end(&s);
-	}
+	moves_at_once(&s, one_grows, ask);
+	do_step(&s, 4);
+	assert_int_equal(late.fd, -1);
+	zns_mem_pause(s.m, false);
+	play_end(&s);
+}
+
+/* Two neighbours that grow: no other memory has arrived where the first one was. */
+static void a_neighbour_grows(void **state)
+{
+	neighbours(0);
+	neighbours(PARTLY);
+}
+
+/* The reader hears of the one that has grown, and not yet of the one that left before. */
+static void a_neighbour_grows_alone(void **state)
+{
+	neighbours(LATE);
+	neighbours(LATE | PARTLY);
 }
 
 static void has_a_stack(struct talk *t)
@@ -1507,6 +1546,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(three_moves_and_a_fork),
 		cmocka_unit_test(three_moves_of_a_child),
 		cmocka_unit_test(a_neighbour_grows),
+		cmocka_unit_test(a_neighbour_grows_alone),
 	};
 
 	if (argc > 1)

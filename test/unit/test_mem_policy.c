@@ -375,6 +375,26 @@ static void rival_at_rest(void **state)
 	rivals_end(&p);
 }
 
+/* A memory that is heard of alone, with a hole where a marker should be: it may have grown. */
+static void alone_without_markers(void **state)
+{
+	struct uffd_msg msg[] = { moved(P0, P2) };
+	struct proc p;
+
+	rivals_begin(&p, P0);
+	be_out(&p, P0, EVEN);
+	set_pages(&p, P2, EVEN, MARKER);
+	nr_changes = 1;
+	assert_false(order_is_missing(&p, msg, 1));
+	set_pages(&p, P2, 1, PRESENT | PROTECTED); /* a fill that moved had put it there */
+	assert_false(order_is_missing(&p, msg, 1));
+	set_pages(&p, P2, 1, 0);
+	assert_true(order_is_missing(&p, msg, 1));
+	assert_int_equal(nr_changes, 0);
+	assert_false(order_is_missing(&p, msg, 1));
+	rivals_end(&p);
+}
+
 /* ---- a program that has activations ---- */
 
 struct orders {
@@ -655,6 +675,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(rivals_in_swap),
 		cmocka_unit_test(rival_that_grew),
 		cmocka_unit_test(rival_at_rest),
+		cmocka_unit_test(alone_without_markers),
 #ifndef __SANITIZE_ADDRESS__ /* the second activation finds its units in memory there; why is open \
 			      */
 		cmocka_unit_test(predicting),

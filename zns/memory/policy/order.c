@@ -277,6 +277,7 @@ struct found {
 	bool partly; /* a page is in memory, or nobody knows */
 	bool nothing; /* there are holes alone */
 	bool marked; /* a page has the marker that it should have */
+	bool lacks; /* there is a hole where a marker should be */
 	bool known; /* the page table was read, and no other move changed the place */
 };
 
@@ -309,6 +310,7 @@ static void look_at_unit(struct proc *p, const struct unit *u, uint64_t base, st
 		f->partly |= *entry & PRESENT || (*entry & MARKER) == SWAPPED;
 		f->nothing &= !(*entry & (PRESENT | SWAPPED));
 		f->marked |= is_marked && is_out && has_marker;
+		f->lacks |= is_marked && is_out && !(*entry & (PRESENT | SWAPPED));
 		/* a fill that is not at its end, or failed, puts pages, too: these are protected */
 		if (is_out && *entry & PRESENT)
 			f->suits = zns_min(f->suits,
@@ -443,14 +445,33 @@ static enum verdict first_of(const struct proc *p, const struct uffd_msg *msg, u
 	return a.suits == b.suits ? EITHER : a.suits > b.suits ? THIS : THAT;
 }
 
-static bool has_rivals(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
+/*
+ * Do the pages that @i moved lack markers of units that the table has there? It has grown then to
+ * where other memory was, of whose departure the reader has not heard, or guard pages came and went.
+ */
+static bool lacks_markers(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+			  unsigned int i)
+{
+	struct place from = from_of(&msg[i]);
+	struct found f = { .known = false };
+
+	if (p->u && to_of(&msg[i]).end && is_out((struct proc *)p, from))
+		f = look(p, msg, nr, i, from);
+	return f.known && (f.lacks || f.suits == DENIED);
+}
+
+/* Does a verdict on @msg hang on what the reader has not heard of yet? */
+static bool is_doubtful(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
 {
 	struct place both;
 
-	for (unsigned int i = 0; i < nr; i++)
+	for (unsigned int i = 0; i < nr; i++) {
 		for (unsigned int k = i + 1; k < nr; k++)
 			if (are_rivals(p, &msg[i], &msg[k], &both))
 				return true;
+		if (lacks_markers(p, msg, nr, i))
+			return true;
+	}
 	return false;
 }
 
@@ -525,7 +546,7 @@ unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsign
 bool order_is_missing(struct proc *p, const struct uffd_msg *msg, unsigned int nr)
 {
 	/* asked once, so that all verdicts on these messages agree */
-	p->changes = has_rivals(p, msg, nr) && mem_uffd_changes(p->uffd);
+	p->changes = is_doubtful(p, msg, nr) && mem_uffd_changes(p->uffd);
 	if (mem_without(RULE_ORDER))
 		return false;
 	/* else they may be told apart by what is on its way */
