@@ -1121,6 +1121,60 @@ static __attribute__((unused)) void guarded_large_area(void **state)
 	play_end(&s);
 }
 
+/* Of three areas side by side the one in the middle has a userfaultfd of its own. */
+static void is_restored(struct talk *t)
+{
+	uint8_t *mem = fresh(3 * MANY + UNIT_PAGES);
+	int fd[2];
+
+	mem += UNIT - (uintptr_t)mem % UNIT;
+	t->ask = madvise(fresh(1), PAGE, GUARD_INSTALL) != 0;
+	for (unsigned int i = 0; i < 2; i++) {
+		fd[i] = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+		t->wrong += mem_uffd_begin(fd[i]) != 0;
+	}
+	for (unsigned int i = 0; i < 3; i++) {
+		struct uffdio_register r = { .range = { (uintptr_t)mem + i * MANY * PAGE,
+							MANY * PAGE },
+					     .mode = UFFDIO_REGISTER_MODE_MISSING };
+
+		t->wrong += ioctl(fd[i % 2], UFFDIO_REGISTER, &r) != 0;
+	}
+	t->other = (uintptr_t)mem;
+	t->pid = fd[0];
+	reach(t, 1);
+}
+
+/* An area of a restored process that cannot be marked takes the marks from no other. */
+static void adopted_in_parts(void **state)
+{
+	struct zns_mem_given g[3 * MANY / UNIT_PAGES];
+	static struct play s;
+	int pidfd, uffd;
+
+	play_begin(&s, is_restored);
+	if (s.t->ask) {
+		play_end(&s);
+		skip();
+	}
+	pidfd = (int)syscall(SYS_pidfd_open, s.pid, 0);
+	uffd = (int)syscall(SYS_pidfd_getfd, pidfd, s.t->pid, 0);
+	close(pidfd);
+	for (unsigned int i = 0; i < ZNS_ARRAY_SIZE(g); i++)
+		g[i] = (struct zns_mem_given){ .addr = s.t->other + i * UNIT,
+					       .place = i + 1,
+					       .pages = 0xffff };
+	assert_int_equal(zns_mem_new("test", MIB(1), &s.store, &s.m, &s.err), 0);
+	if (zns_mem_adopt(s.m, s.pid, uffd, g, ZNS_ARRAY_SIZE(g), &s.err))
+		fail_msg("%s", s.err.msg);
+	for (unsigned int i = 0; i < ZNS_ARRAY_SIZE(g); i++)
+		assert_int_equal(unit_is_marked(proc_of(&s), unit_at(proc_of(&s), g[i].addr)),
+				 i / (MANY / UNIT_PAGES) != 1);
+	zns_mem_leave(s.m);
+	s.m = NULL;
+	play_end(&s);
+}
+
 /* ---- three mremap() calls at one place, none of which has returned ---- */
 
 #define APART (2 * MANY * PAGE) /* from one of these places to the next */
@@ -1541,6 +1595,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(guarded_beside_a_stray),
 #endif
 		cmocka_unit_test(guarded_stack),
+		cmocka_unit_test(adopted_in_parts),
 		cmocka_unit_test(three_moves_of_all),
 		cmocka_unit_test(three_moves_of_parts),
 		cmocka_unit_test(three_moves_and_a_fork),
