@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../engine/walk.h"
 #include "family.h"
 #include "hiber.h"
 
@@ -25,132 +26,37 @@
 #define NEAR_PCT 80 /* of the budget */
 #define AGE_PART 16U /* of what is resident, 1 / AGE_PART is taken for the oldest */
 
-struct round {
-	struct proc *p;
-	const struct place *area;
-	struct victim v[BATCH];
-	unsigned int nr;
-	uint64_t want, got; /* bytes */
-	uint64_t last; /* unit that was looked at last */
-	int error;
-	struct zns_err err;
-	struct heat *heat; /* only look */
-};
-
-static bool is_old(const struct unit *u, uint32_t age_ms)
-{
-	return !u->stamp || now_ms() - u->stamp >= age_ms;
-}
-
-static void flush(struct round *r)
-{
-	unsigned int out = 0;
-	int ret;
-
-	if (!r->nr)
-		return;
-	ret = evict(r->p, r->v, r->nr, r->area, &out, &r->err);
-	r->got += out * UNIT;
-	r->nr = 0;
-	if (ret)
-		r->error = ret;
-}
-
-static void add_heat(struct round *r, const struct unit *u)
-{
-	uint32_t stamp = u->stamp;
-
-	r->heat->bytes[stamp ? heat_bucket(now_ms() - stamp) : HEAT_BUCKETS - 1] += UNIT;
-}
-
-/* Pages that are there. Their unit is a victim, unless it was used lately. */
-static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
-{
-	struct round *r = arg;
-	struct zns_mem *m = r->p->m;
-
-	for (uint64_t base = start / UNIT * UNIT; base < end; base += UNIT) {
-		struct unit *u = unit_at(r->p, base);
-
-		if (base == r->last)
-			continue;
-		r->last = base;
-		if (r->heat) {
-			add_heat(r, u);
-			continue;
-		}
-		r->p->hand = base + UNIT;
-		if ((STATE(u->word) != U_RES && STATE(u->word) != U_CLEAN) ||
-		    !is_old(u, m->age_ms) || dropping_never(r->p, base))
-			continue;
-		r->v[r->nr++] = (struct victim){ .u = u,
-						 .base = base,
-						 .start = zns_max(base, r->area->start),
-						 .end = zns_min(base + UNIT, r->area->end) };
-		if (r->nr == BATCH || r->got + r->nr * UNIT >= r->want)
-			flush(r);
-		if (r->error || r->got >= r->want || m->end || m->no_evict || m->sealed)
-			return 1;
-	}
-	return 0;
-}
-
 /* One turn of the hand through a process, from where it stood. */
-static void sweep(struct round *r, const struct places *l, uint64_t from, uint64_t to)
-{
-	for (size_t i = 0; i < l->nr && !r->error && r->got < r->want; i++) {
-		uint64_t start = zns_max(from, l->a[i].start), end = zns_min(to, l->a[i].end);
-		int ret;
-
-		if (start >= end)
-			continue;
-		r->area = &l->a[i];
-		r->last = UINT64_MAX;
-		ret = present_scan(r->p, start, end, found, r);
-		if (ret < 0)
-			r->error = ret;
-		flush(r);
-	}
-}
-
-static void shrink(struct proc *p, uint64_t want, uint64_t *got, struct round *r)
+static void shrink(struct proc *p, struct walk *w)
 {
 	struct places l = { 0 };
 	uint64_t hand = p->hand;
-	const char *pinned = NULL;
 
-	*r = (struct round){ .p = p, .want = want };
-	if (!mem_places_read(p, &l)) {
-		guards_leave(p, &l);
-		p->m->locked += l.locked;
-		p->m->shared += l.shared;
-		p->m->file += l.file;
-		p->m->special += l.special;
-		pinned = mem_places_pinned(p, &l);
-		proc_why(p, "%s", pinned ? pinned : "");
-		if (!pinned) {
-			sweep(r, &l, hand, UINT64_MAX);
-			if (!r->error && r->got < r->want) {
-				p->hand = 0;
-				sweep(r, &l, 0, hand);
-			}
+	if (walk_places(p, &l)) {
+		walk_areas(w, &l, hand, UINT64_MAX);
+		if (!w->ends) {
+			p->hand = 0;
+			walk_areas(w, &l, 0, hand);
 		}
 	}
+	p->m->locked += l.locked;
+	p->m->shared += l.shared;
+	p->m->file += l.file;
+	p->m->special += l.special;
 	mem_places_free(&l);
-	*got += r->got;
 }
 
 void look_at_ages(struct zns_mem *m, struct proc *const *list, unsigned int nr)
 {
 	m->heat = (struct heat){ 0 };
 	for (unsigned int i = 0; i < nr; i++) {
-		struct round r = { .p = list[i], .want = 1, .heat = &m->heat };
+		struct walk w = { .p = list[i], .heat = &m->heat };
 		struct places l = { 0 };
 
 		if (!list[i]->evicts || list[i]->gone)
 			continue;
 		if (!mem_places_read(list[i], &l))
-			sweep(&r, &l, 0, UINT64_MAX);
+			walk_areas(&w, &l, 0, UINT64_MAX);
 		mem_places_free(&l);
 	}
 	m->heat_ns = zns_mono_ns();
@@ -162,13 +68,13 @@ static int unkeep(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return 0;
 }
 
-static void explain(struct zns_mem *m, struct round *r)
+static void explain(struct zns_mem *m, struct walk *w)
 {
-	if (r->error == -ENOSPC) /* what is in memory needs no place */
-		table_each(r->p, unkeep, NULL);
-	if (r->error != -EAGAIN && r->error != -ESRCH)
-		mem_warn(m, "eviction stands still: %s", r->err.msg);
-	if (r->error != -ESRCH)
+	if (w->error == -ENOSPC) /* what is in memory needs no place */
+		table_each(w->p, unkeep, NULL);
+	if (w->error != -EAGAIN && w->error != -ESRCH)
+		mem_warn(m, "eviction stands still: %s", w->err.msg);
+	if (w->error != -ESRCH)
 		m->pause_until_ns = zns_mono_ns() + PAUSE_MS * 1000000ULL;
 }
 
@@ -177,7 +83,7 @@ static uint64_t evict_some(struct zns_mem *m, struct proc *const *list, unsigned
 			   uint64_t resident, uint64_t want)
 {
 	uint64_t got = 0, since = zns_mono_ns() - m->heat_ns;
-	struct round r;
+	struct walk w;
 
 	if (!m->heat_ns || since > (m->heat_short ? HEAT_MIN_NS : HEAT_NS)) {
 		look_at_ages(m, list, nr);
@@ -185,7 +91,7 @@ static uint64_t evict_some(struct zns_mem *m, struct proc *const *list, unsigned
 				    AGE_MIN_MS);
 	}
 	m->locked = m->shared = m->file = m->special = 0;
-	for (unsigned int i = 0; i < nr && !m->end && !m->no_evict && !m->sealed; i++) {
+	for (unsigned int i = 0; i < nr && hiber_goes_on(m, HIBER_AWAKE); i++) {
 		struct proc *p = list[i];
 		uint64_t part = resident ? (uint64_t)((double)want * (double)p->resident /
 						      (double)resident) +
@@ -194,10 +100,15 @@ static uint64_t evict_some(struct zns_mem *m, struct proc *const *list, unsigned
 
 		if (!p->evicts || p->gone || !p->resident)
 			continue;
-		shrink(p, part, &got, &r);
-		if (r.error) {
-			explain(m, &r);
-			if (r.error != -ESRCH)
+		w = (struct walk){ .p = p,
+				   .want = part,
+				   .wanted = HIBER_AWAKE,
+				   .since_ms = now_ms() - m->age_ms };
+		shrink(p, &w);
+		got += w.got;
+		if (w.error) {
+			explain(m, &w);
+			if (w.error != -ESRCH)
 				return got;
 		}
 	}
