@@ -68,9 +68,7 @@ static void no_ring(void **state)
 	await_bytes_out(&s, 0, MANY * PAGE / 2);
 	assert_int_equal(count(getpid(), "fd", "", "io_uring"), 0);
 	/* during a stop it has a userfaultfd of its own, which is closed again */
-	for (int i = 0; i < 6000 && count(s.pid, "fd", "", "anon_inode"); i++)
-		usleep(10000);
-	assert_int_equal(count(s.pid, "fd", "", "anon_inode"), 0);
+	until(!count(s.pid, "fd", "", "anon_inode"));
 	assert_int_equal(count(s.pid, "task", "/comm", ""), 1);
 	do_step(&s, 2);
 	play_end(&s);
@@ -830,7 +828,7 @@ static void written_unseen(void **state)
 
 	play_begin(&s, read_only);
 	play_attach(&s);
-	await_bytes_out(&s, 0, MANY * PAGE / 2);
+	await_all_out(&s);
 	do_step(&s, 2);
 	u = unit_at(proc_of(&s), s.t->other);
 	await_state(u, U_CLEAN);
