@@ -230,8 +230,10 @@ static void wake_pipe(pid_t pid)
 	assert_int_equal(write(sh->pair[1], "x", 1), 1);
 }
 
+/* The handler must not run before pause() waits again. */
 static void wake_signal(pid_t pid)
 {
+	await_state(pid, 'S');
 	kill(pid, SIGUSR1);
 }
 

@@ -88,8 +88,9 @@ static void refuses(pid_t pid, int code, const char *word)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct zns_track *k;
-	int ret = zns_track_new(pid, &kernel, &k, &err);
+	int ret;
 
+	PATIENT(ret, zns_track_new(pid, &kernel, &k, &err));
 	if (!ret)
 		zns_track_free(k);
 	if (ret != code || !strstr(err.msg, word))
@@ -230,12 +231,15 @@ static void asynchronous(void **state)
 	struct zns_spans copy = { 0 }, stale = { 0 }, present = { 0 }, guards = { 0 };
 	struct zns_span all = { 0, 1UL << 47 };
 	struct zns_track *k;
+	int ret;
 
 	heard(&c);
-	assert_int_equal(zns_track_new(c.pid, &kernel, &k, &err), 0);
+	PATIENT(ret, zns_track_new(c.pid, &kernel, &k, &err));
+	assert_int_equal(ret, 0);
 	assert_int_equal(zns_track_arm(k, &copy, &err), 0);
 	ask(&c, 'x');
-	assert_int_equal(zns_track_barrier(k, &err), -ENOTSUP);
+	PATIENT(ret, zns_track_barrier(k, &err));
+	assert_int_equal(ret, -ENOTSUP);
 	refuses(c.pid, -ENOTSUP, "asynchronous");
 	freeze(&c);
 	if (zns_track_final(k, &all, 1, false, &stale, &present, &guards, &err))
@@ -482,7 +486,8 @@ static void barrier_waits(void **state)
 	pthread_t p;
 
 	heard(&c);
-	assert_int_equal(zns_track_new(c.pid, &kernel, &k, &err), 0);
+	PATIENT(ret, zns_track_new(c.pid, &kernel, &k, &err));
+	assert_int_equal(ret, 0);
 	ask(&c, 'x');
 	until((word.tid = in_uninterruptible_sleep(c.pid)));
 	assert_int_equal(zns_track_arm(k, &copy, &err), 0);
