@@ -133,7 +133,7 @@ static struct report reported(void **state)
 	struct pollfd p = { .fd = (int)(intptr_t)*state, .events = POLLIN };
 	struct report r;
 
-	assert_int_equal(poll(&p, 1, 20000), 1);
+	assert_int_equal(poll(&p, 1, UNTIL_S * 1000), 1);
 	assert_int_equal(read(p.fd, &r, sizeof(r)), sizeof(r));
 	return r;
 }

@@ -158,7 +158,7 @@ static void ends_with_its_broker(struct fx *f, bool killed)
 	else
 		drop(ask(&b, &q));
 	zns_broker_close(&b);
-	if (poll(&p, 1, 30000) != 1) {
+	if (poll(&p, 1, UNTIL_S * 1000) != 1) {
 		kill(pid, SIGKILL);
 		fail_msg("gc runs on");
 	}
