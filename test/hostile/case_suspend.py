@@ -57,6 +57,13 @@ class Suspended(Engine):
         path = self.dir / 'calls'
         return path.read_text().splitlines() if path.exists() else []
 
+    def stop_beside(self):
+        """A stop that has met the checkpoint under way, and waits for its end; one that comes later begins a checkpoint of its own."""
+        stop = self.begin('kill', ID, '15')
+        if not wait_until(lambda: any('pidfd' in link for _, link in descriptors(stop.pid))):
+            raise Failed('the stop does not wait for the checkpoint')
+        return stop
+
     def end(self, code):
         (self.dir / 'gate').write_text(f'{code}\n')
 
@@ -70,7 +77,7 @@ def stopped_twice(scene):
             first = e.begin('kill', ID, 'TERM')
             if not wait_until(lambda: e.calls() == ['checkpoint']):
                 raise Failed(f'the stop is no checkpoint: {e.calls()}')
-            second = e.begin('kill', ID, '15')
+            second = e.stop_beside()
             if not code:
                 os.kill(e.init_pid, 9)
             e.end(code)
@@ -95,11 +102,9 @@ def stopped_frozen(scene):
             dump = e.begin('checkpoint', *options, '--image-path', e.own / 'checkpoints/one', '--work-path', e.work, ID)
             if not wait_until(lambda: e.calls() == ['checkpoint']):
                 raise Failed(f'no checkpoint: {e.calls()}')
-            stop = e.begin('kill', ID, '15')
+            stop = e.begin('kill', ID, '15') if options else e.stop_beside()
             if options:
                 expect('exit of the stop', stop.wait(120), 0)
-            elif not wait_until(lambda: any('pidfd' in link for _, link in descriptors(stop.pid))):     # else it begins a checkpoint of its own
-                raise Failed('the stop does not wait for the checkpoint')
             elif not code:
                 os.kill(e.init_pid, 9)
             e.end(code)
