@@ -117,9 +117,9 @@ def long_is_not_dead(scene):
     other = scene.new_task(32)
     images = scene.dir / 'waits'
     images.mkdir()
-    first = scene.start_dump(qos='50', extra=['--zns-admission', 'wait=1'], stop_after=20)
-    scene.until_writing()
-    scene.go_on()
+    first = scene.start_dump(qos='50', extra=['--zns-admission', 'wait=1'])
+    if not wait_until(lambda: scene.device.status()['leases']):
+        raise Failed('the first dump never began')
     second = scene.start_dump(task=other, images=images, qos='800', extra=['--zns-admission', 'wait=50'])
     for what, dump in (('slow device', first), ('admission', second)):
         done = scene.end_of(dump)
