@@ -178,16 +178,15 @@ def promise_of_a_restore(scene):
     scene.restore_must_fail('--zns-admission perhaps is not known', extra=['--zns-admission', 'perhaps'])
     # more than the checkpoint's dies can give, so the first restore gets all of them
     promise = ['--zns-qos', str(100 * ALL), '--zns-admission']
+    scene.patient()
     log = scene.log()
     args = [scene.cfg.criu, *map(str, ztlib.restore_args(scene.task, scene.images, log)), *promise, 'reject']
     with open(f'{log}.stderr', 'wb') as err:
-        first = subprocess.Popen(args, env=scene.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
-    if not wait_until(lambda: scene.device.status()['leases'], 60):
-        raise Failed('the first restore has no lease')
-    first.send_signal(signal.SIGSTOP)       # the stopped process keeps its lease
+        first = subprocess.Popen(args, env=scene.faulty(None, 'stop-read-after=8'), stdin=subprocess.DEVNULL, stdout=err, stderr=err)
+    scene.at_barrier()      # its stopped helper keeps the lease
     for how, line in (('reject', 'has promised its time to others'), ('wait=1', 'not admitted in 1 s: .*has promised its time')):
         scene.restore(extra=[*promise, how]).must_fail(line)
-    first.send_signal(signal.SIGCONT)
+    scene.go_on()
     expect('exit of the first', first.wait(120), 0)
     scene.task.restored(int(Path(f'{log}.pid').read_text()))
     scene.task.verify(10)
