@@ -14,7 +14,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import ztlib
@@ -89,9 +88,13 @@ class Service:
         self.process = subprocess.Popen(
             [scene.cfg.criu, 'service', '--address', self.socket, '-W', scene.dir, '-o', 'service.log', '-v4', *options],
             env=env or scene.device.env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd=scene.dir)
-        if not wait_until(self.socket.exists, 20):
-            raise Failed('the service did not make its socket')
-        time.sleep(0.1)     # the socket exists before it listens
+        if not wait_until(self.listens):
+            raise Failed('the service does not listen')
+
+    def listens(self):
+        """The kernel marks a socket that listens by the flag 0x10000."""
+        sockets = (line.split() for line in Path('/proc/net/unix').read_text().splitlines())
+        return any(words[3] == '00010000' and words[-1] == str(self.socket) for words in sockets)
 
     def __enter__(self):
         return self
