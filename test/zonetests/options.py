@@ -81,7 +81,7 @@ def timeout_admission(scene):
 
 def stopped(scene, who, *patterns):
     """Stops @who in the middle of a dump: the dump ends by its --timeout, and nothing is committed when @who continues."""
-    started = scene.start_dump(extra=['--timeout', '4'], qos='100', stop_after=20)
+    started = scene.start_dump(extra=['--timeout', '10'], qos='100', stop_after=20)
     scene.until_writing()
     pids = who()
     if not pids:
@@ -104,14 +104,14 @@ def stopped(scene, who, *patterns):
 def timeout_broker(scene):
     """The broker hangs in the middle of a dump."""
     scene = scene(size=64)
-    stopped(scene, lambda: [scene.device.status()['broker_pid']], '--timeout 4 s')
+    stopped(scene, lambda: [scene.device.status()['broker_pid']], '--timeout 10 s')
 
 
 @case
 def timeout_helper(scene):
     """The helper hangs in the middle of a dump: criu kills it."""
     scene = scene(size=64)
-    stopped(scene, scene.helpers, 'within --timeout 4 s and was killed')
+    stopped(scene, scene.helpers, 'within --timeout 10 s and was killed')
 
 
 # ---- --freeze-cgroup -----------------------------------------------------------------------------------
