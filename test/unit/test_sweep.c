@@ -44,6 +44,28 @@ static unsigned ran(struct fx *f)
 	return n;
 }
 
+static pid_t pid_of(struct fx *f)
+{
+	char path[300];
+	int pid = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/pid", f->dir);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%d", &pid), 1);
+	fclose(file);
+	return pid;
+}
+
+/* Waits until it was run @n times, and the broker has seen its end. No time passes meanwhile: after
+ * ten minutes the broker would kill it. */
+static void has_run(struct fx *f, struct zns_broker *b, unsigned n)
+{
+	until(ran(f) == n);
+	until((settle(b), kill(pid_of(f), 0) && errno == ESRCH));
+}
+
 static void rule(struct zns_broker *b)
 {
 	ZnsPb__Retention r = ZNS_PB__RETENTION__INIT;
@@ -74,12 +96,12 @@ static void rarely(void **state)
 	pass(&b, 4 * HOUR); /* but there is nothing that could go */
 	assert_int_equal(ran(f), 0);
 	rule(&b);
-	/* each look is a minute later: the broker has to see that the last call has ended */
-	until((pass(&b, 0), ran(f) == 1));
+	pass(&b, 0);
+	has_run(f, &b, 1);
 	pass(&b, 1 * HOUR);
 	assert_int_equal(ran(f), 1);
 	pass(&b, 2 * HOUR);
-	until((pass(&b, 0), ran(f) == 2));
+	has_run(f, &b, 2);
 	/* the timer does it, or a user */
 	for (int i = 0; i < 5; i++) {
 		zns_swept_note(f->reg.uuid);
@@ -87,7 +109,7 @@ static void rarely(void **state)
 	}
 	assert_int_equal(ran(f), 2);
 	pass(&b, 2 * HOUR);
-	until((pass(&b, 0), ran(f) == 3));
+	has_run(f, &b, 3);
 	zns_broker_close(&b);
 }
 
@@ -110,7 +132,8 @@ static void after_the_dump(void **state)
 	assert_int_equal(ran(f), 0);
 	abort_dump(&dump);
 	zns_broker_close(&dump);
-	until((pass(&b, 0), ran(f) == 1));
+	pass(&b, 0);
+	has_run(f, &b, 1);
 	zns_broker_close(&b);
 }
 
@@ -135,9 +158,7 @@ static void ends_with_its_broker(struct fx *f, bool killed)
 {
 	struct pollfd p = { .events = POLLIN };
 	struct zns_broker b;
-	char path[300];
-	int pid = 0;
-	FILE *file;
+	pid_t pid;
 	REQ(q);
 
 	fake_znsctl(f, "exec sleep 1000");
@@ -145,13 +166,9 @@ static void ends_with_its_broker(struct fx *f, bool killed)
 	rule(&b);
 	pass(&b, 0);
 	pass(&b, 4 * HOUR);
-	until((pass(&b, 0), ran(f) == 1));
-	snprintf(path, sizeof(path), "%s/pid", f->dir);
-	file = fopen(path, "r");
-	assert_non_null(file);
-	assert_int_equal(fscanf(file, "%d", &pid), 1);
-	fclose(file);
-	p.fd = pidfd_of(pid);
+	until(ran(f) == 1);
+	pid = pid_of(f);
+	p.fd = pidfd_of((uint32_t)pid);
 	q.has_quit = q.quit = 1;
 	if (killed)
 		assert_int_equal(kill((pid_t)b.broker_pid, SIGKILL), 0);
