@@ -496,7 +496,12 @@ def resume_held(d):
         return state['pid']
 
     def gone(pid):
-        dkdaemon.until('the held process is gone', lambda: not Path(f'/proc/{pid}').exists() or 'Z' in Path(f'/proc/{pid}/stat').read_text().split()[2])
+        def ended():
+            try:
+                return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] == 'Z'
+            except OSError:
+                return True
+        dkdaemon.until('the held process is gone', ended)
 
     def nothing_waits():
         dkdaemon.until('the restore is gone', lambda: not [p for p in Path('/proc').glob('[0-9]*') if waits(d, p)])
@@ -542,8 +547,7 @@ def resume_held(d):
         # deleted before the restore is held; and created again, after its shim was killed, while it is held
         with concurrent.futures.ThreadPoolExecutor() as pool:
             made = pool.submit(runc, 'create', '--bundle', str(mine), '--pid-file', str(mine / 'pid'), ident, program=stuck, check=False)
-            dkdaemon.until('criu stands still', lambda: [p for p in Path('/proc').glob('[0-9]*') if waits(d, p) and
-                                                         (p / 'cmdline').read_bytes().startswith(b'sleep')])
+            dkdaemon.until('criu stands still', lambda: [p for p in Path('/proc').glob('[0-9]*') if waits(d, p) and words(p)[:1] == [b'sleep']])
             runc('delete', '--force', ident)
             want('no create', made.result().returncode and 'deleted meanwhile' in made.result().stderr, made.result().stderr)
         nothing_waits()
