@@ -10,7 +10,6 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 import uuid
 from pathlib import Path
 
@@ -61,7 +60,7 @@ class Journal:
         private_run()
         self.sk = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.sk.bind('/run/systemd/journal/socket')
-        self.got, self.deaf = [], False
+        self.got, self.deaf, self.lock = [], False, threading.Lock()
         self.ears = threading.Thread(target=self.listen, daemon=True)
         self.ears.start()
 
@@ -69,13 +68,16 @@ class Journal:
         """The queue holds some ten records only."""
         while not self.deaf:
             if select.select([self.sk], [], [], 0.1)[0]:
+                self.hear()
+
+    def hear(self):
+        with self.lock:
+            while select.select([self.sk], [], [], 0)[0]:
                 self.got.append(self.sk.recv(1 << 20))
 
     def take(self):
         """What came since the last time. Records are sent before criu and znsctl know of anything."""
-        while select.select([self.sk], [], [], 0)[0]:
-            time.sleep(0.01)
-        time.sleep(0.2)
+        self.hear()
         taken, self.got = self.got, []
         return [records(d) for d in taken]
 

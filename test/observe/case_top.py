@@ -65,7 +65,7 @@ def on_terminal(scene, looks, rows, cols, *args):
         os.execve(scene.cfg.znsctl, ['znsctl', *args], scene.device.env)
     got = b''
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while got.count(b'\x1b[?7h') < looks and time.monotonic() < end:
             if select.select([fd], [], [], 0.2)[0]:
                 got += os.read(fd, 1 << 16)
