@@ -52,12 +52,12 @@ def units(build):
     for name in names:
         plain = name in PLAIN_UNITS
         yield Job(name, [f'{build}/test/{name}' if plain else f'{build}/asan/test/{name}'], seconds=UNIT_SECONDS.get(name, 2),
-                  needs=('unit-build-plain' if plain else 'unit-build',), group='unit', limit_s=300,
+                  needs=('unit-build-plain' if plain else 'unit-build',), group='unit', limit_s=900,
                   env={'ZNS_LIBEXEC': str(REPO / build / ('bin' if plain else 'asan/bin'))})
 
 
 # Programs that take longer than a few seconds.
-UNIT_SECONDS = {'test_composed': 10, 'test_rates': 10, 'test_probe_noise': 8, 'test_store_crash': 8}
+UNIT_SECONDS = {'test_probe': 20, 'test_composed': 10, 'test_rates': 10, 'test_probe_noise': 8, 'test_store_crash': 8, 'test_writer_repair': 8}
 
 
 def gate(build):
