@@ -132,7 +132,7 @@ def long_is_not_dead(scene):
 def all_stopped(scene):
     """criu, helper, guard and broker stopped together, as a machine may be: nobody is to blame, the dump goes on."""
     scene = scene(size=64)
-    configure(scene, 'deadline = 2')
+    configure(scene, 'deadline = 4')
     scene.end_broker()
     dump = scene.start_dump(qos='100', stop_after=20)
     scene.until_writing()
@@ -142,7 +142,7 @@ def all_stopped(scene):
     done = scene.end_of(dump)
     if done.code:
         raise Failed(f'the dump fails: {" | ".join(done.lines("Error")[-2:])}')
-    tried('5 s with a deadline of 2')
+    tried('5 s with a deadline of 4')
 
 
 @case
