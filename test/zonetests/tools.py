@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 tools: znsctl's commands on real checkpoints: verify, export, import, retention, gc, rm, fsck. Also what all commands
-have in common (conventions.py), wrong words (misuse.py), `memory` (memorycmd.py), commands that messages suggest
-(remedies.py), probe (probing.py), and selftest (acceptance.py).
+have in common (conventions.py), wrong words (misuse.py), `memory` (memorycmd.py), `docker` (dockercmd.py), commands
+that messages suggest (remedies.py), probe (probing.py), and selftest (acceptance.py).
 
   tools.py list | run NAME... | run -a
 """
@@ -24,6 +24,7 @@ from pathlib import Path
 
 import acceptance
 import conventions
+import dockercmd
 import memorycmd
 import misuse
 import probing
@@ -770,6 +771,7 @@ def fsck_rebuild(scene):
 
 CASES.update(acceptance.CASES)
 CASES.update(conventions.CASES)
+CASES.update(dockercmd.CASES)
 CASES.update(memorycmd.CASES)
 CASES.update(misuse.CASES)
 CASES.update(probing.CASES)

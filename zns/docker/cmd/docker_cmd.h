@@ -109,6 +109,8 @@ enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t l
  * policy stays as it is. @admission: as in struct docker_ask. */
 int docker_suspend_one(const struct docker_daemon *d, const struct docker_target *t,
 		       const char *name, const char *admission, struct zns_err *err);
+/* Sets the restart policies that suspends have removed which were killed. Prints what fails. */
+void docker_policies_back(const struct docker_daemon *d);
 /* docker_suspend_all.c. -EIO: at least one container could not be suspended and runs on. */
 int docker_suspend_all(struct docker_daemon *d, bool json, bool limited, uint64_t within_s,
 		       struct zns_err *err);

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* docker suspend and resume: do once what the labels zns.stop and zns.resume do at every stop
  * and start. */
+#include <dirent.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include "docker_cmd.h"
 
 static const char *restart_policy(const struct docker_target *t)
@@ -12,7 +16,6 @@ static const char *restart_policy(const struct docker_target *t)
 	return name && *name && strcmp(name, "no") ? name : NULL;
 }
 
-/* @policy NULL: no restart policy. */
 static int set_policy(const struct docker_daemon *d, const struct docker_target *t,
 		      struct json_object *policy, struct zns_err *err)
 {
@@ -27,9 +30,108 @@ static int set_policy(const struct docker_daemon *d, const struct docker_target 
 	return ret;
 }
 
+/*
+ * In the container's own directory: the restart policy that a suspend has removed. The suspend has
+ * it locked until it has set the policy again; if it is killed, the next command does so.
+ */
+#define POLICY_FILE "zns-restart"
+
+/* Opens the file, and locks it. -EBUSY: a suspend has it. */
+static int policy_lock(const struct docker_container *c, int flags, char *path, size_t len)
+{
+	int fd, ret = docker_own_path(c, POLICY_FILE, path, len);
+	struct stat st;
+
+	if (ret)
+		return ret;
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+	if (fd < 0)
+		return -errno;
+	if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &st) && st.st_nlink)
+		return fd;
+	close(fd);
+	return -EBUSY;
+}
+
+/* @policy NULL: the container has none, and only the lock counts. */
+static int policy_keep(const struct docker_target *t, struct json_object *policy, int *lock,
+		       char *path, size_t len, struct zns_err *err)
+{
+	const char *text = json_object_to_json_string_ext(policy, JSON_C_TO_STRING_PLAIN);
+	int ret;
+
+	*lock = policy_lock(&t->c, policy ? O_CREAT : 0, path, len);
+	if (*lock == -EBUSY)
+		return zns_fail(err, -EBUSY, "container %s is being suspended by another command",
+				t->c.name);
+	if (!policy)
+		return 0;
+	ret = *lock < 0 ? *lock : ftruncate(*lock, 0) ? -errno : 0;
+	if (!ret)
+		ret = zns_pwrite_all(*lock, text, strlen(text), 0);
+	if (!ret)
+		ret = fsync(*lock) ? -errno : zns_sync_parent(path);
+	return ret ? zns_fail_sys(err, ret, "cannot note the restart policy in %s", path) : 0;
+}
+
+/* Does dockerd still dump the container, although the command that asked for it was killed? With
+ * its policy it would be started at the end of that dump. */
+static bool is_dumped(const struct docker_container *c)
+{
+	char path[PATH_MAX];
+	cleanup_close int fd = docker_checkpoints_path(c, path, sizeof(path)) ?
+				       -1 :
+				       open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB);
+}
+
+static int policy_back(const struct docker_daemon *d, const char *id, struct zns_err *err)
+{
+	struct docker_target t = { 0 };
+	cleanup_free uint8_t *text = NULL;
+	cleanup_close int lock = -1;
+	struct json_object *policy = NULL;
+	char path[PATH_MAX];
+	size_t len = 0;
+	int ret = docker_target_open(d, id, &t, err);
+
+	if (!ret && !is_dumped(&t.c) && (lock = policy_lock(&t.c, 0, path, sizeof(path))) >= 0) {
+		ret = docker_read_own(d->root, id, POLICY_FILE, &text, &len, err);
+		/* a file without a policy is of a suspend that was killed before it removed one */
+		if (!ret && !restart_policy(&t) &&
+		    !zns_json_parse(POLICY_FILE, text, len, &policy, NULL))
+			ret = set_policy(d, &t, policy, err);
+		if (!ret)
+			unlink(path);
+	}
+	docker_target_close(&t);
+	return ret;
+}
+
+void docker_policies_back(const struct docker_daemon *d)
+{
+	char dir[PATH_MAX + 16], path[PATH_MAX + 300];
+	struct zns_err err = ZNS_ERR_INIT;
+	struct dirent *e;
+	DIR *all;
+
+	snprintf(dir, sizeof(dir), "%s/containers", d->root);
+	all = opendir(dir);
+	while (all && (e = readdir(all))) {
+		snprintf(path, sizeof(path), "%s/%s/" POLICY_FILE, dir, e->d_name);
+		if (docker_full_id(e->d_name) && !access(path, F_OK) &&
+		    policy_back(d, e->d_name, &err))
+			fprintf(stderr,
+				"znsctl docker: container %.12s: a suspend was killed, and its restart policy is not set again: %s\n",
+				e->d_name, err.msg);
+	}
+	if (all)
+		closedir(all);
+}
+
 /* Ends the container by a checkpoint. A restart policy would take that end for a crash, so it is
- * removed before and set again after. No other program would set it again, so Ctrl-C is ignored
- * in between. */
+ * removed before and set again after. Ctrl-C is ignored in between. */
 int docker_suspend_one(const struct docker_daemon *d, const struct docker_target *t,
 		       const char *name, const char *admission, struct zns_err *err)
 {
@@ -38,20 +140,27 @@ int docker_suspend_one(const struct docker_daemon *d, const struct docker_target
 						  "RestartPolicy");
 	struct zns_err back = ZNS_ERR_INIT;
 	bool has = restart_policy(t) != NULL;
+	cleanup_close int lock = -1;
+	char path[PATH_MAX];
 	int ret = 0;
 
-	if (has) {
+	if (has)
 		ctl_catch_signals();
+	ret = policy_keep(t, has ? policy : NULL, &lock, path, sizeof(path), err);
+	if (!ret && has)
 		ret = set_policy(d, t, ctl_obj(J("Name", "no")), err);
-	}
 	if (ret)
 		return ret;
 	ret = docker_make_checkpoint(d, t, &ask, err);
-	if (has && set_policy(d, t, json_object_get(policy), &back) && !ret)
-		ret = zns_fail(
-			err, back.code,
-			"it is suspended, but its restart policy %s is not set again: %.200s",
-			restart_policy(t), back.msg);
+	if (has && set_policy(d, t, json_object_get(policy), &back)) {
+		if (!ret)
+			ret = zns_fail(
+				err, back.code,
+				"it is suspended, but its restart policy %s is not set again: %.200s",
+				restart_policy(t), back.msg);
+	} else if (has) {
+		unlink(path);
+	}
 	return ret ? ret : docker_thin_out(d, &t->c, DOCKER_STOP_PREFIX, name, 0, err);
 }
 
@@ -113,9 +222,12 @@ static int both(const struct ctl_cmd *cmd, int argc, char **argv, bool start)
 		if (!all || args.argc)
 			return ctl_usage(
 				cmd, "--within works only with --all, which takes no container");
-		ret = docker_daemon_open(&d, host, &err) ?:
-			      docker_suspend_all(&d, args.json, within_s != NO_LIMIT, within_s,
+		ret = docker_daemon_open(&d, host, &err);
+		if (!ret) {
+			docker_policies_back(&d);
+			ret = docker_suspend_all(&d, args.json, within_s != NO_LIMIT, within_s,
 						 &err);
+		}
 		docker_daemon_close(&d);
 		return ret ? ctl_fail(cmd, &err) : CTL_OK;
 	}
@@ -123,7 +235,11 @@ static int both(const struct ctl_cmd *cmd, int argc, char **argv, bool start)
 		return ctl_usage(cmd,
 				 start ? "a container is wanted, and a checkpoint's name at most" :
 					 "a container is wanted, or --all");
-	ret = docker_open(&d, host, args.argv[0], &t, &err);
+	ret = docker_daemon_open(&d, host, &err);
+	if (!ret) {
+		docker_policies_back(&d);
+		ret = docker_target_open(&d, args.argv[0], &t, &err);
+	}
 	if (!start)
 		docker_time_name(DOCKER_STOP_PREFIX, name, sizeof(name));
 	if (!ret)
