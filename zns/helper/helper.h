@@ -167,9 +167,11 @@ int origin_fill(ZnsPb__Origin *o);
 bool origin_ticket(uint8_t id[ZNS_UUID_LEN]); /* the ticket of an earlier admission */
 /* The end of criu's present log, in a memfd; -1: there is no log. */
 int origin_log(void);
-#define ORIGIN_FDS "descriptors.json" /* the pipes that runc must open again */
-/* a memfd with runc's list of pipes that it must open again; -1: there is none */
-int origin_fds(int dir);
+/* Files that a runtime wrote into the image directory before the dump. */
+#define ORIGIN_FDS "descriptors.json" /* runc: the pipes that it must open again */
+#define ORIGIN_SHAPE "zns-shape.json" /* zns-runc: the container's rights and mounts */
+/* Such a file in a memfd; -1: there is none. */
+int origin_file(int dir, const char *name);
 /* May the restored container (zns-runc names it) have the checkpoint? -EPERM. */
 int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err);
 const char *origin_admission(const char *asked); /* shortens the wait of a frozen container */

@@ -125,14 +125,17 @@ static int keep_one(struct dump *d, const char *name, int fd, struct zns_err *er
 	return ret ? ret : zns_wimage_seal(img, err);
 }
 
-/* Keeps criu's log and runc's descriptors with the images, under the names that criu and runc give
- * them. No restore puts them back by itself. */
+/* Keeps criu's log and the runtime's files with the images, under the names that these programs
+ * give them. No restore puts them back by itself. */
 static int keep_beside(struct dump *d, struct zns_err *err)
 {
-	cleanup_close int log = origin_log(), fds = origin_fds(d->h->dir);
+	cleanup_close int log = origin_log(), fds = origin_file(d->h->dir, ORIGIN_FDS),
+			  shape = origin_file(d->h->dir, ORIGIN_SHAPE);
 	int ret = keep_one(d, "dump.log", log, err);
 
-	return ret ? ret : keep_one(d, ORIGIN_FDS, fds, err);
+	if (!ret)
+		ret = keep_one(d, ORIGIN_FDS, fds, err);
+	return ret ? ret : keep_one(d, ORIGIN_SHAPE, shape, err);
 }
 
 static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct zns_err *err)

@@ -8,7 +8,7 @@
 #include "zns-memfd.h"
 
 #define LOG_MAX KIB(256) /* bytes, for the end of criu's log */
-#define FDS_MAX KIB(64)
+#define FILE_MAX KIB(256) /* bytes of a file that a runtime wrote */
 /* design.md §5: a container that is frozen already must not wait for long */
 #define FROZEN_WAIT_S 1
 
@@ -80,21 +80,18 @@ int origin_log(void)
 	return to_memfd(fd, LOG_MAX, "dump.log");
 }
 
-/*
- * runc wrote this file before the dump, and needs it for the restore. Docker may delete its
- * directory.
- */
-int origin_fds(int dir)
+/* A restore needs these files, and the engine may delete the directory. */
+int origin_file(int dir, const char *name)
 {
 	cleanup_close int fd = secure_getenv("ZNS_ORIGIN_ID") ?
-				       openat(dir, ORIGIN_FDS,
+				       openat(dir, name,
 					      O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) :
 				       -1;
 	struct stat st;
 
-	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size > FDS_MAX ?
+	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size > FILE_MAX ?
 		       -1 :
-		       to_memfd(fd, FDS_MAX, ORIGIN_FDS);
+		       to_memfd(fd, FILE_MAX, name);
 }
 
 /*
