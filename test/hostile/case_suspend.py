@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from runtime import ID, RUNC, Engine
+from case_names import CRI, cri
+from runtime import ID, OTHER, RUNC, Engine
 from tally import tried
 from ztfds import descriptors
 from ztlib import Failed, wait_until
@@ -268,3 +269,105 @@ def console_refused(scene):
             expect('exit of delete', e.begin('delete', '--force', ID).wait(120), 0)
         e.nothing_left()
         tried('a console socket that takes the terminal')
+
+
+class Pod(Engine):
+    """A container of a pod whose root is an overlay, as containerd makes it."""
+
+    def __init__(self, scene, pod, cid=ID):
+        super().__init__(scene, 'state/k8s.io', cid)
+        self.spec.update(annotations={**cri('shop', pod), CRI + 'image-name': 'nginx'}, process={'args': ['nginx'], 'env': []},
+                         mounts=[{'destination': '/etc/hosts', 'type': 'bind', 'source': '/etc/hosts', 'options': ['rw']}])
+        self.layers, self.rootfs = self.dir / 'layers', self.bundle / 'rootfs'
+        self.plain = json.dumps(self.spec)
+
+    def __enter__(self):
+        self.rootfs.mkdir()
+        self.layers.mkdir()
+        subprocess.run(['mount', '-t', 'tmpfs', 'layers', self.layers], check=True)
+        for d in ('low', 'up', 'work'):
+            (self.layers / d).mkdir()
+        subprocess.run(['mount', '-t', 'overlay', '-o', 'lowerdir={0}/low,upperdir={0}/up,workdir={0}/work'.format(self.layers), 'root', self.rootfs], check=True)
+        return self
+
+    def __exit__(self, *_):
+        for at in (self.rootfs, self.layers):
+            subprocess.run(['umount', at], check=True)
+
+    def create(self, wish, **spec):
+        """(exit code, what it says, runc's calls). Its output goes to a file, since a restore that waits keeps it open."""
+        self.spec = json.loads(self.plain)
+        self.spec['annotations'] |= {**({'zns.from': wish} if wish else {}), **spec.pop('annotations', {})}
+        self.spec |= spec
+        (self.dir / 'calls').unlink(missing_ok=True)
+        self.fake.write_text(HOLDING.format(dir=self.dir))
+        (self.bundle / 'config.json').write_text(json.dumps(self.spec))
+        with open(self.dir / 'said', 'w+') as said:
+            code = subprocess.run([RUNC, '--zns-runc', self.fake, '--root', self.state, 'create', '--bundle', self.bundle, self.id], check=False,
+                                  env=self.scene.device.env, stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=120).returncode
+            said.seek(0)
+            return code, said.read(), (self.dir / 'calls').read_text().splitlines() if (self.dir / 'calls').exists() else []
+
+
+@case
+def from_in_pod(scene):
+    """A pod names a checkpoint to begin with: a CRI must have made it here, a rule must allow it, and image, program and rights must be the same."""
+    scene = scene(TINY, size=1)
+    warm, shop = Pod(scene, 'warm'), Engine(scene)
+    shop.config()
+    shop.docker_root = shop.root
+    for e in (warm, shop):
+        (e.images / 'descriptors.json').write_text('["/dev/null", "pipe:[1]", "pipe:[2]"]')
+        expect('exit of a dump', e.dump()[0], 0)
+    ids = {k['container']: k['id'] for k in scene.device.json('ls')['checkpoints']}
+    good, rules = ids['shop/warm/app'], Path(scene.device.env['ZNS_CONFIG']) / 'docker.rules'
+    with Pod(scene, 'kid', OTHER) as kid:
+        def refused(what, says, wish=good, allow='shop/warm/app/*', **spec):
+            rules.write_text(f'name=shop/kid/* from-allow={allow}\n')
+            code, said, calls = kid.create(wish, **spec)
+            if not code or calls or says not in said or said.count('\n') != 1:
+                raise Failed(f'{what}: {code} {said!r} {calls}')
+            nothing_of(what)
+
+        def nothing_of(what):
+            expect(f'what {what} leaves', [p.name for p in Path(scene.device.env['ZNS_RUN']).glob(f'docker/{OTHER}*')], [])
+            tried(what)
+
+        none = 'there is no such checkpoint, or no from-allow'
+        refused('another pattern', none, allow='shop/other/*')
+        for wish in (ids['web'], f'web/{ids["web"]}', f'shop/{good}', f'shop/kid/app/{good}', good.upper(), 'shop/warm/app/zns-handle.img'):
+            refused(f'zns.from={wish}', none, wish, '*')
+        for wish in ('shop/warm/app', f'../{good}', f'shop/warm/../{good}', f'/warm/app/{good}', f'shop/warm/app/{good}/', f'shop/warm/app/x/{good}'):
+            refused(f'zns.from={wish}', 'is not known: CONTAINER/CHECKPOINT', wish, '*')
+        refused('another image', 'in its image', annotations={CRI + 'image-name': 'redis'})
+        refused('no image', 'in its image', annotations={CRI + 'image-name': ''})
+        refused('another program', 'in its program', process={'args': ['sh'], 'env': []})
+        refused('no program', 'in its program', process={'env': []})
+        for process, what in (({'user': {'uid': 1000}}, 'user'), ({'capabilities': {'bounding': ['CAP_CHOWN']}}, 'bounding capabilities'),
+                              ({'noNewPrivileges': True}, 'no_new_privs'), ({'apparmorProfile': 'x'}, 'AppArmor profile')):
+            refused(what, f'dumped in its {what}', process={'args': ['nginx'], 'env': [], **process})
+        refused('a mount', 'dumped in its mount /data', mounts=[*kid.spec['mounts'], {'destination': '/data', 'type': 'bind', 'source': '/tmp', 'options': []}])
+        refused('no name', 'names no pod', annotations={CRI + 'sandbox-name': 'x' * 300}, allow='*')
+        (kid.rootfs / 'lib').write_text('x')
+        refused('a file of its own', 'lib is not a file of the container')
+        (kid.rootfs / 'lib').unlink()
+        for annotations in ({CRI + 'container-type': 'sandbox'}, {CRI + 'container-name': 'side'}, {'zns.resume-else': 'cold', CRI + 'image-name': 'x'}):
+            code, said, calls = kid.create(good, annotations=annotations)
+            expect(f'a cold start, {annotations}', (code, ['create' in c.split() for c in calls]), (0, [True]))
+            nothing_of(f'{annotations}')
+        for other in ('web/latest', good):      # rules of Docker's containers
+            rules.write_text(f'from={other}\n')
+            code, said, calls = kid.create(None)
+            expect(f'a rule of others, {other}', (code, ['create' in c.split() for c in calls]), (0, [True]))
+            nothing_of(f'a rule of others, {other}')
+        for wish in (good, f'shop/warm/app/{good}', 'shop/warm/app/latest', None):
+            rules.write_text('name=shop/kid/* ' + ('from-allow=shop/warm/app/*' if wish else 'from=shop/warm/app/latest') + '\n')
+            code, said, calls = kid.create(wish)
+            expect(f'zns.from={wish}', (code, said, ['restore' in c.split() for c in calls]), (0, '', [True]))
+            made = Path(calls[0].split('--image-path ')[1].split()[0])
+            expect('its directory', (oct(made.stat().st_mode & 0o777), sorted(p.name for p in made.iterdir())),
+                   ('0o700', ['descriptors.json', 'zns-handle.img', 'zns-shape.json']))
+            expect('exit of delete', subprocess.run([RUNC, '--zns-runc', kid.fake, '--root', kid.state, 'delete', '--force', OTHER], check=False,
+                                                    env=scene.device.env, timeout=120).returncode, 0)
+            nothing_of(f'zns.from={wish}')
+    rules.unlink()

@@ -77,7 +77,7 @@ static void checkpoint(const char *name)
 	make(at(dir));
 	snprintf(path, sizeof(path), "%s/inventory.img", dir);
 	put(at(path), "x");
-	assert_int_equal(docker_shape_write(at(dir), at("bundle")), 0);
+	assert_int_equal(docker_shape_write(at(dir), at("bundle"), false), 0);
 }
 
 static struct docker_container c;
@@ -601,6 +601,33 @@ static void from_own_files(void **state)
 	assert_int_equal(umount(at("layers")), 0);
 }
 
+/* What a kubelet mounts into each container is no volume; what its user mounts is one, unless it
+ * may only be read. */
+static void from_volumes_of_a_pod(void **state)
+{
+	static const struct {
+		const char *to, *option;
+		int ret;
+	} mounts[] = { { "/etc/hosts", "rw", 0 },     { "/dev/termination-log", "rw", 0 },
+		       { "/dev/shm", "rw", 0 },       { "/data", "ro", 0 },
+		       { "/data", "rw", -EEXIST },    { "/etc/hosts/", "rw", -EEXIST },
+		       { "/etc/host", "rw", -EEXIST } };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct json_object *spec;
+	char text[300];
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(mounts); i++) {
+		snprintf(text, sizeof(text),
+			 "{\"mounts\":[{\"destination\":\"%s\",\"type\":\"bind\","
+			 "\"source\":\"/var/lib/x\",\"options\":[\"rbind\",\"%s\"]}]}",
+			 mounts[i].to, mounts[i].option);
+		assert_int_equal(zns_json_parse("spec", (uint8_t *)text, strlen(text), &spec, &err),
+				 0);
+		assert_int_equal(docker_has_volumes(spec, "", &err), mounts[i].ret);
+		json_object_put(spec);
+	}
+}
+
 /* Two short lives: the third start is cold, and the next one is not. */
 static void lives(void **state)
 {
@@ -721,6 +748,7 @@ int main(void)
 		cmocka_unit_test(rights),
 		cmocka_unit_test(from_another),
 		cmocka_unit_test(from_own_files),
+		cmocka_unit_test(from_volumes_of_a_pod),
 		cmocka_unit_test(lives),
 		cmocka_unit_test(by_signal),
 		cmocka_unit_test(order),

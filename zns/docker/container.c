@@ -197,6 +197,29 @@ static int cri_container(struct docker_container *c, const char *state_root, str
 	return ret || !named ? ret : cri_name(c, cri, err);
 }
 
+bool docker_is_sandbox(const struct docker_container *c)
+{
+	const char *const types[] = { zns_json_str(c->annotations, by_containerd.type),
+				      zns_json_str(c->annotations, by_crio.type) };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(types); i++)
+		if (types[i] && !strcmp(types[i], "sandbox"))
+			return true;
+	return false;
+}
+
+/* containerd's bundles name their root relative to the bundle. */
+static void root_from_bundle(struct docker_container *c, const char *bundle)
+{
+	struct json_object *root = zns_json_get(c->spec, "root");
+	const char *path = zns_json_str(root, "path");
+	char top[PATH_MAX], all[PATH_MAX];
+
+	if (path && *path != '/' && realpath(bundle, top) &&
+	    (size_t)snprintf(all, sizeof(all), "%s/%s", top, path) < sizeof(all))
+		json_object_object_add(root, "path", json_object_new_string(all));
+}
+
 int docker_container_read(const struct docker_runtime *rt, const char *bundle, const char *id,
 			  struct docker_container *c, struct zns_err *err)
 {
@@ -221,8 +244,10 @@ int docker_container_read(const struct docker_runtime *rt, const char *bundle, c
 		return ret;
 	err->code = 0;
 	manager = zns_json_str(c->annotations, "io.container.manager");
-	if (!manager || strcmp(manager, "libpod"))
+	if (!manager || strcmp(manager, "libpod")) {
+		root_from_bundle(c, bundle);
 		return cri_container(c, rt->state_root, err);
+	}
 	copy(c->kind, sizeof(c->kind), "podman");
 	if (podman_bundle(bundle, id))
 		copy(c->bundle, sizeof(c->bundle), bundle);

@@ -13,6 +13,8 @@
 #include "zns/util.h"
 #include "zns-record.pb-c.h"
 
+struct zns_session;
+
 #define DOCKER_ID_LEN 64 /* hex digits */
 #define DOCKER_SETTING_MAX 256 /* bytes of a value, with the NUL */
 
@@ -73,6 +75,8 @@ void docker_container_podman(struct docker_container *c, int init_pid);
 int docker_container_read_root(const char *root, const char *id, struct docker_container *c,
 			       struct zns_err *err);
 void docker_container_fini(struct docker_container *c);
+/* Is it a pod's sandbox? It has the pod's annotations, and runs only to hold its namespaces. */
+bool docker_is_sandbox(const struct docker_container *c);
 /* image.c: does shell pattern @pattern fit a name of its image? */
 bool docker_image_fits(const struct docker_container *c, const char *pattern);
 
@@ -350,6 +354,24 @@ bool docker_resume_in_vain(const struct docker_container *c, const struct docker
  */
 int docker_from(const struct docker_container *c, const struct docker_settings *s,
 		struct docker_resume *r, struct zns_err *err);
+/* Does the administrator allow it the checkpoint CONTAINER/NAME: by a rule or a default, or in the
+ * list of allowed names? */
+bool docker_from_allowed(const struct docker_settings *s, const char *name);
+/* -EPERM. The text does not say whether there is such a checkpoint. */
+int docker_from_refused(const struct docker_settings *s, struct zns_err *err);
+/*
+ * from_store.c: docker_from() for a container of a CRI. The checkpoint is one of the catalogue, and
+ * its directory is made in the run directory: docker_from_forget() removes it, after an error, too.
+ * @r's dir stays "" if the checkpoint is of a container of another name in the pod.
+ */
+int docker_from_store(const struct docker_container *c, const struct docker_settings *s,
+		      struct docker_resume *r, struct zns_err *err);
+#define DOCKER_FROM_DIR "from" /* the suffix of that directory (docker_run_path) */
+void docker_from_forget(const char *id);
+/* Makes directory @path with what a restore within create needs: the handle of @c, whose manifest
+ * is @m, and the files of runc and zns-runc that the dump has stored. Removes it after an error. */
+int docker_unpack(struct zns_session *s, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m,
+		  const char *path, struct zns_err *err);
 /* The times of a dump. Between the two only criu writes to the container's files, and only in /
  * and /tmp. */
 struct docker_frozen {
@@ -395,14 +417,15 @@ void docker_note(const struct docker_container *c, int priority, const char *fmt
 /* Notes a cold start after a run that ended without a checkpoint, unless a note has the reason
  * already. */
 void docker_note_lost(const struct docker_container *c);
-/* Writes DOCKER_SHAPE_FILE into a checkpoint's directory. -errno. */
-int docker_shape_write(const char *dir, const char *bundle);
+/* Writes DOCKER_SHAPE_FILE into a checkpoint's directory, @args: with the program's arguments.
+ * -errno. */
+int docker_shape_write(const char *dir, const char *bundle, bool args);
 /* Has @c the same rights and shape as the container that was dumped into @dir? -ENOENT: not
  * known. */
 int docker_shape_check(const struct docker_container *c, const char *dir, struct zns_err *err);
 
 /* -EEXIST: the container has a writable volume. @own: the directory that the engine keeps for
- * it. */
+ * it; "": it is a container of a CRI. */
 int docker_has_volumes(struct json_object *spec, const char *own, struct zns_err *err);
 /* -EEXIST: before its first start its own layer has a file that no mount covers. -EOPNOTSUPP:
  * its root is no overlay. */

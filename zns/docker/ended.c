@@ -28,11 +28,12 @@ static int make_note(const struct docker_container *k, struct ended *e, struct z
 int ended_prepare(const struct call *c, const struct docker_container *k,
 		  const struct docker_state *state, struct ended *e, struct zns_err *err)
 {
+	bool cri = !strcmp(k->kind, "cri"); /* its containers run on, and have no directory */
 	int ret;
 
 	/* For Podman only its stop counts: `podman container checkpoint` is followed by Podman's
 	 * own restore. */
-	if ((strcmp(k->kind, "docker") && !(*k->bundle && suspend_is_stop(c))) ||
+	if ((!cri && strcmp(k->kind, "docker") && !(*k->bundle && suspend_is_stop(c))) ||
 	    call_has_flag(c, "pre-dump") || !c->image_path)
 		return 0;
 	suspend_name(c, k, e->name, sizeof(e->name));
@@ -40,12 +41,12 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 	/* runc would create it later */
 	if (mkdir(c->image_path, 0700) && errno != EEXIST)
 		return zns_fail_sys(err, -errno, "%s", c->image_path);
-	ret = docker_shape_write(c->image_path, state->bundle);
+	ret = docker_shape_write(c->image_path, state->bundle, cri);
 	if (ret)
 		return zns_fail_sys(err, ret,
 				    "cannot write the note about the container's rights in %s",
 				    c->image_path);
-	if (call_has_flag(c, "leave-running") || !docker_good_word(e->name)) {
+	if (cri || call_has_flag(c, "leave-running") || !docker_good_word(e->name)) {
 		*e->name = 0;
 		return 0;
 	}

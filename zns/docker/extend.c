@@ -48,21 +48,6 @@ static bool program_of(int pid, struct stat *st)
 	return !stat(path, st);
 }
 
-/* A pod's sandbox has the pod's annotations, and runs only to hold its namespaces. */
-static bool is_sandbox(const struct docker_container *k)
-{
-	static const char *const keys[] = { "io.kubernetes.cri.container-type",
-					    "io.kubernetes.cri-o.ContainerType" };
-
-	for (size_t i = 0; i < ZNS_ARRAY_SIZE(keys); i++) {
-		const char *v = zns_json_str(k->annotations, keys[i]);
-
-		if (v && !strcmp(v, "sandbox"))
-			return true;
-	}
-	return false;
-}
-
 /* Leaves @w without a process if the PID that the runtime noted belongs to another process by
  * now. */
 static void first_process(struct wants_memory *w, const struct docker_state *s)
@@ -97,7 +82,7 @@ bool extend_wanted(const struct call *c, struct wants_memory *w)
 		zns_parse_size(set.value[DOCKER_MEMORY_MIN], &w->m.min);
 	if (!ret && w->m.wanted)
 		ret = docker_memory_size(&k, &w->m, &err);
-	if (!ret && w->m.wanted && !strcmp(k.kind, "cri") && is_sandbox(&k))
+	if (!ret && w->m.wanted && !strcmp(k.kind, "cri") && docker_is_sandbox(&k))
 		w->m.wanted = false;
 	w->no_predict = !ret && set.source[DOCKER_MEMORY_PREDICT] &&
 			!strcmp(set.value[DOCKER_MEMORY_PREDICT], "off");

@@ -20,9 +20,7 @@ static bool allows(const char *patterns, const char *name)
 	return false;
 }
 
-/* May the container have @name? Yes if the administrator says so: by a rule or a default, or in
- * the list of allowed names. */
-static bool may(const struct docker_settings *s, const char *name)
+bool docker_from_allowed(const struct docker_settings *s, const char *name)
 {
 	const char *source = s->source[DOCKER_FROM];
 
@@ -74,7 +72,7 @@ static int is_wanted(void *arg, const char *container_id, const char *name, cons
 	if (!docker_container_read_root(f->c->root, container_id, &c, NULL)) {
 		snprintf(full, sizeof(full), "%s/%s", c.name, name);
 		if ((!strcmp(wanted, full) || !strcmp(wanted, zns_uuid_format(id, text))) &&
-		    may(f->s, full)) {
+		    docker_from_allowed(f->s, full)) {
 			f->differs = difference(&c, f->c);
 			found = !f->differs;
 			snprintf(f->owner, sizeof(f->owner), "%s", c.name);
@@ -87,6 +85,14 @@ static int is_wanted(void *arg, const char *container_id, const char *name, cons
 	snprintf(f->r->dir, sizeof(f->r->dir), "%s", dir);
 	zns_uuid_format(id, f->r->from);
 	return 1;
+}
+
+int docker_from_refused(const struct docker_settings *s, struct zns_err *err)
+{
+	return zns_fail(err, -EPERM,
+			"zns.from=%s: there is no such checkpoint, or no from-allow=PATTERN of "
+			"docker.rules allows it",
+			s->value[DOCKER_FROM]);
 }
 
 int docker_from(const struct docker_container *c, const struct docker_settings *s,
@@ -104,8 +110,5 @@ int docker_from(const struct docker_container *c, const struct docker_settings *
 	if (f.differs)
 		return zns_fail(err, -EPERM, "zns.from=%s: the container differs from %s in its %s",
 				s->value[DOCKER_FROM], f.owner, f.differs);
-	return zns_fail(err, -EPERM,
-			"zns.from=%s: there is no such checkpoint, or no from-allow=PATTERN of "
-			"docker.rules allows it",
-			s->value[DOCKER_FROM]);
+	return docker_from_refused(s, err);
 }

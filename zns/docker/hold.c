@@ -38,6 +38,8 @@ static int paths(struct hold *h, const char *id, struct zns_err *err)
 		ret = docker_run_path(id, SOCKET ".log", h->log, sizeof(h->log), err);
 	if (!ret)
 		ret = docker_run_path(id, SOCKET ".tty", h->tty, sizeof(h->tty), err);
+	if (!ret)
+		ret = docker_run_path(id, DOCKER_FROM_DIR, h->from, sizeof(h->from), err);
 	return ret ? ret : docker_run_path(id, SOCKET ".work", h->work, sizeof(h->work), err);
 }
 
@@ -182,10 +184,28 @@ static int begin(struct hold *h, struct zns_err *err)
 	return ret;
 }
 
+/* The host name that the container is to have. A CRI gives it to the sandbox, and in a variable to
+ * the others. NULL: not known. */
+static const char *host_name(const struct docker_container *k)
+{
+	static const char variable[] = "HOSTNAME=";
+	const char *host = zns_json_str(k->spec, "hostname"), *text;
+
+	for (size_t i = 0; !host && json_object_is_type(k->env, json_type_array) &&
+			   i < json_object_array_length(k->env);
+	     i++) {
+		text = json_object_get_string(json_object_array_get_idx(k->env, i));
+		if (text && !strcmp(k->kind, "cri") &&
+		    !strncmp(text, variable, sizeof(variable) - 1))
+			host = text + sizeof(variable) - 1;
+	}
+	return host;
+}
+
 static int hold(struct call *c, const struct docker_container *k, const struct docker_resume *r,
 		struct zns_err *err)
 {
-	const char *host = zns_json_str(k->spec, "hostname");
+	const char *host = host_name(k);
 	struct hold h = { .c = c,
 			  .k = k,
 			  .r = r,
@@ -291,10 +311,14 @@ static int failed(const struct hold *h, struct zns_err *err)
 	struct docker_settings s;
 	struct docker_resume r;
 	bool again = false, cold = false;
+	int ret;
 
 	call_last_error(h->log, why, sizeof(why));
-	if (!docker_container_read(&rt, h->bundle, h->c->id, &k, err) &&
-	    !docker_settings_read(&k, &s, err)) {
+	ret = docker_container_read(&rt, h->bundle, h->c->id, &k, err);
+	if (!ret && !strcmp(k.kind, "cri")) {
+		/* its CRI has no start of the same container any more */
+		docker_note(&k, LOG_WARNING, "not resumed: %s", why);
+	} else if (!ret && !docker_settings_read(&k, &s, err)) {
 		cold = !docker_resume_choose(&k, &s, &r, err) && !*r.dir;
 		again = r.or_cold && has_restart_policy(&k);
 		docker_note(&k, LOG_WARNING, "not resumed: %s", why);
@@ -452,6 +476,7 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 				    ", older than its files may be");
 		return 0;
 	}
+	docker_from_forget(k->id);
 	if (r.asked)
 		docker_resume_refused(k);
 	if (r.or_cold && ret != -ECANCELED) {

@@ -14,7 +14,7 @@ struct hold {
 	const struct docker_container *k;
 	const struct docker_resume *r;
 	/* paths in the run directory */
-	char socket[PATH_MAX], log[PATH_MAX], work[PATH_MAX], tty[PATH_MAX];
+	char socket[PATH_MAX], log[PATH_MAX], work[PATH_MAX], tty[PATH_MAX], from[PATH_MAX];
 	char bundle[PATH_MAX], host[256];
 	int listener, ready, criu, asker, killer;
 	int restore; /* pidfd of the restore */

@@ -22,6 +22,23 @@ static bool is_kept(const struct docker_container *c)
 	return *c->bundle || !strcmp(c->kind, "docker");
 }
 
+/* Did the container itself ask for @key? Rules and defaults may be meant for others. */
+static bool by_itself(const struct docker_settings *s, enum docker_key key)
+{
+	const char *source = s->source[key];
+
+	return source && strcmp(source, "rule") && strcmp(source, "default");
+}
+
+/* Is it a container of a pod that is to begin with a checkpoint? A rule must name the pod of that. */
+static bool begins_in_pod(const struct docker_container *c, const struct docker_settings *s)
+{
+	const char *slash = s->source[DOCKER_FROM] ? strchr(s->value[DOCKER_FROM], '/') : NULL;
+
+	return !strcmp(c->kind, "cri") && !docker_is_sandbox(c) &&
+	       (by_itself(s, DOCKER_FROM) || (slash && strchr(slash + 1, '/')));
+}
+
 /* Reads a note: a checkpoint's name, then its times. -ENOENT: there is no such note. */
 static int read_note(const struct docker_container *c, const char *file, char *name, size_t len,
 		     struct docker_frozen *when, struct zns_err *err)
@@ -224,14 +241,6 @@ static bool or_cold(const struct docker_settings *s, const char *wish)
 					       !strcmp(wish, "ended");
 }
 
-/* Did the container itself ask for @key? Rules and defaults may be meant for others. */
-static bool by_itself(const struct docker_settings *s, enum docker_key key)
-{
-	const char *source = s->source[key];
-
-	return source && strcmp(source, "rule") && strcmp(source, "default");
-}
-
 bool docker_resume_in_vain(const struct docker_container *c, const struct docker_settings *s)
 {
 	return !is_kept(c) && (by_itself(s, DOCKER_SUSPEND) || by_itself(s, DOCKER_STOP) ||
@@ -243,6 +252,8 @@ bool docker_resume_must(const struct docker_container *c, const struct docker_se
 	const char *wish = s->source[DOCKER_RESUME] ? s->value[DOCKER_RESUME] : "no";
 	char path[PATH_MAX];
 
+	if (begins_in_pod(c, s))
+		return !or_cold(s, "");
 	if (!is_kept(c))
 		return false;
 	if (!docker_own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)) && !access(path, F_OK))
@@ -250,6 +261,28 @@ bool docker_resume_must(const struct docker_container *c, const struct docker_se
 	if (!*c->bundle && !has_run(c) && s->source[DOCKER_FROM])
 		return !or_cold(s, "");
 	return has_run(c) && strcmp(wish, "no") && !or_cold(s, wish);
+}
+
+static int choose_in_pod(const struct docker_container *c, const struct docker_settings *s,
+			 struct docker_resume *r, struct zns_err *err)
+{
+	int ret = docker_from_store(c, s, r, err);
+
+	r->or_cold = or_cold(s, "");
+	if (!ret && !*r->dir) {
+		docker_note(c, LOG_INFO, "started cold: zns.from=%s is of another container",
+			    s->value[DOCKER_FROM]);
+		return 0;
+	}
+	ret = ret                                          ?:
+		      docker_shape_check(c, r->dir, err)   ?:
+		      docker_has_volumes(c->spec, "", err) ?:
+							     docker_has_files(c->spec, err);
+	if (!ret)
+		return err->code = 0;
+	docker_from_forget(c->id);
+	*r->dir = 0;
+	return ret;
 }
 
 int docker_resume_choose(const struct docker_container *c, const struct docker_settings *s,
@@ -260,9 +293,12 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 
 	memset(r, 0, sizeof(*r));
 	r->or_cold = or_cold(s, wish);
-	if (strcmp(c->kind, "docker") && by_itself(s, DOCKER_FROM)) {
+	if (begins_in_pod(c, s))
+		return choose_in_pod(c, s, r, err);
+	if (strcmp(c->kind, "docker") && strcmp(c->kind, "cri") && by_itself(s, DOCKER_FROM)) {
 		r->or_cold = or_cold(s, "");
-		return zns_fail(err, -EOPNOTSUPP, "zns.from is for containers of Docker alone");
+		return zns_fail(err, -EOPNOTSUPP,
+				"zns.from is for containers of Docker and Kubernetes alone");
 	}
 	if (!is_kept(c))
 		return 0;
@@ -505,7 +541,7 @@ void docker_note_lost(const struct docker_container *c)
 		docker_note(c, LOG_WARNING, "started cold: it did not end with a checkpoint");
 }
 
-int docker_shape_write(const char *dir, const char *bundle)
+int docker_shape_write(const char *dir, const char *bundle, bool args)
 {
 	/* may have secrets, and docker_compare() does not need them */
 	static const char *const others[] = { "annotations", "hooks", "hostname" };
@@ -524,7 +560,8 @@ int docker_shape_write(const char *dir, const char *bundle)
 	process = zns_json_get(o, "process");
 	if (process && json_object_is_type(process, json_type_object)) {
 		json_object_object_del(process, "env");
-		json_object_object_del(process, "args");
+		if (!args)
+			json_object_object_del(process, "args");
 	}
 	text = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN);
 	ret = (size_t)snprintf(path, sizeof(path), "%s/" DOCKER_SHAPE_FILE, dir) >= sizeof(path) ?

@@ -37,14 +37,19 @@ static int check_flags(const char *value, const char *where, struct zns_err *err
 	return 0;
 }
 
+/* An id; a container and a checkpoint; or, of a pod, namespace, pod, container and checkpoint. */
 static bool is_from(const char *value)
 {
-	const char *slash = strchr(value, '/');
-	char container[DOCKER_SETTING_MAX];
+	char text[DOCKER_SETTING_MAX], *at = text, *word;
+	bool good = true;
+	int nr = 0;
 
-	snprintf(container, sizeof(container), "%.*s", (int)(slash ? slash - value : 0), value);
-	return slash ? docker_good_word(container) && docker_good_word(slash + 1) :
-		       docker_good_word(value);
+	snprintf(text, sizeof(text), "%s", value);
+	while (good && (word = strsep(&at, "/"))) {
+		good = docker_good_word(word);
+		nr++;
+	}
+	return good && (nr == 1 || nr == 2 || nr == 4);
 }
 
 int docker_setting_check(enum docker_key key, const char *value, const char *where,
@@ -169,7 +174,7 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 		if (!is_from(value))
 			return zns_fail(
 				err, -EINVAL,
-				"%s: \"%.60s\" is not known: CONTAINER/CHECKPOINT, or a checkpoint's id",
+				"%s: \"%.60s\" is not known: CONTAINER/CHECKPOINT, or a checkpoint's id (of a pod, NAMESPACE/POD/CONTAINER/CHECKPOINT)",
 				where, value);
 		break;
 	case DOCKER_STOP_ORDER:

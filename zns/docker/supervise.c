@@ -52,6 +52,7 @@ void hold_forget(const struct hold *h)
 	unlink(h->log);
 	unlink(h->tty);
 	docker_remove_dir(h->work);
+	docker_remove_dir(h->from);
 }
 
 static const char *runc_root(const struct hold *h)
@@ -255,8 +256,10 @@ static bool is_removed(const struct hold *h)
 {
 	char path[PATH_MAX];
 
-	return !docker_own_path(h->k, "", path, sizeof(path)) && access(path, F_OK) &&
-	       errno == ENOENT;
+	/* an engine that keeps no directory for a container has a bundle until it is removed */
+	if (docker_own_path(h->k, "", path, sizeof(path)))
+		snprintf(path, sizeof(path), "%s", h->bundle);
+	return access(path, F_OK) && errno == ENOENT;
 }
 
 static void answer_all(const struct hold *h, int status)

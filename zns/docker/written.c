@@ -384,10 +384,26 @@ static bool keeps_podman(const char *own)
 	return !strcmp(strrchr(own, '/'), "/userdata");
 }
 
+/* What a kubelet and its CRI mount into each container. A volume that a pod mounts there itself is
+ * taken for theirs. */
+static bool is_cris(struct json_object *mount)
+{
+	static const char *const made[] = { "/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
+					    "/dev/shm", "/dev/termination-log" };
+	const char *to = zns_json_str(mount, "destination");
+
+	for (size_t i = 0; to && i < ZNS_ARRAY_SIZE(made); i++)
+		if (!strcmp(to, made[i]))
+			return true;
+	return false;
+}
+
 /* Is it a file that the engine keeps, such as hosts or resolv.conf, for this container or for
  * the one whose network it shares? */
-static bool is_engines(const char *from, const char *own)
+static bool is_engines(struct json_object *mount, const char *from, const char *own)
 {
+	if (!*own)
+		return is_cris(mount);
 	return keeps_podman(own) ? is_podmans(from) :
 				   !strncmp(from, own, (size_t)(strrchr(own, '/') + 1 - own));
 }
@@ -402,7 +418,7 @@ static struct json_object *next_volume(struct json_object *spec, const char *own
 	       *at < json_object_array_length(mounts)) {
 		m = json_object_array_get_idx(mounts, (*at)++);
 		*from = zns_json_str(m, "source");
-		if (is_writable(m) && *from && **from == '/' && !is_engines(*from, own))
+		if (is_writable(m) && *from && **from == '/' && !is_engines(m, *from, own))
 			return m;
 	}
 	return NULL;

@@ -4,15 +4,9 @@
  * directory, while the container has ended. The catalogue still has the checkpoint. From it we make
  * the parts of the directory that Docker needs.
  */
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "docker_cmd.h"
-#include "zns/crypt.h"
-#include "zns/handle.h"
-
-#define FDS_NAME "descriptors.json" /* runc's file; zns/helper/dump/origin.c stores it */
-#define FDS_MAX KIB(64)
 
 static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)
 {
@@ -95,38 +89,9 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 	return ret;
 }
 
-static int write_fds(struct ctl_hold *h, int dir, struct zns_err *err)
-{
-	cleanup_free char *text = NULL;
-	size_t len;
-	int ret = docker_image(h, FDS_NAME, FDS_MAX,
-			       "runc's " FDS_NAME
-			       " was not kept with it (an earlier version made it): export it, "
-			       "and start it with that file by hand",
-			       &text, &len, err);
-
-	if (!ret && zns_replace_file(dir, FDS_NAME, text, len, 0600))
-		ret = zns_fail(err, -EIO, "cannot write " FDS_NAME);
-	return ret;
-}
-
-static int write_handle(const struct ctl_hold *h, int dir, struct zns_err *err)
-{
-	ZnsPb__Handle hd = ZNS_PB__HANDLE__INIT;
-	struct zns_handle_seal seal;
-	int ret;
-
-	hd.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)h->s.reg.uuid };
-	hd.checkpoint = h->c->id;
-	zns_handle_describe(&hd, h->c);
-	ret = zns_crypt_seal_handle(h->crypt, h->c, h->m->seal.data, &hd, &seal, err);
-	return ret ? ret : zns_handle_write(dir, &hd, err);
-}
-
 int docker_put_back(const struct docker_entry *e, struct zns_err *err)
 {
 	char dev[ZNS_UUID_STR], id[ZNS_UUID_STR], parent[PATH_MAX];
-	cleanup_close int dir = -1;
 	struct ctl_hold h;
 	int ret = ctl_hold_open(&h, zns_uuid_format(e->device, dev), zns_uuid_format(e->id, id),
 				err);
@@ -134,17 +99,8 @@ int docker_put_back(const struct docker_entry *e, struct zns_err *err)
 	if (ret)
 		return ret;
 	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(e->dir, '/') - e->dir), e->dir);
-	if ((mkdir(parent, 0700) && errno != EEXIST) || mkdir(e->dir, 0700) ||
-	    (dir = open(e->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0) {
-		ret = zns_fail_sys(err, -errno, "%s", e->dir);
-		ctl_hold_close(&h);
-		return ret;
-	}
-	ret = write_fds(&h, dir, err);
-	if (!ret)
-		ret = write_handle(&h, dir, err);
-	if (ret)
-		docker_remove_dir(e->dir);
+	ret = mkdir(parent, 0700) && errno != EEXIST ? zns_fail_sys(err, -errno, "%s", parent) :
+						       docker_unpack(&h.s, h.c, h.m, e->dir, err);
 	ctl_hold_close(&h);
 	return ret;
 }
