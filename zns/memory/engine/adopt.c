@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A process whose restore left its memory in a checkpoint. It stands still while this is done; its
- * userfaultfd has events and missing pages already, as a lazy restore wants them, and markers
- * (criu/adapter/zns-extend.c).
+ * Takes over a process whose restore left its memory in a checkpoint. The process stands still
+ * meanwhile. The lazy restore has already created its userfaultfd, with events and missing pages,
+ * and marked the pages (criu/adapter/zns-extend.c).
  */
 #include <errno.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 #include "../../track/maps.h"
 #include "mem.h"
 
-#define RESTORE_NS 300000000ULL /* criu traces it for about so long */
+#define RESTORE_NS 300000000ULL /* typical time for which criu traces the process */
 
-/* A given unit that begins before @end and does not end before @start. */
+/* Does a given unit overlap [start, end)? */
 static bool any_within(const struct zns_mem_given *g, size_t nr, uint64_t start, uint64_t end)
 {
 	size_t low = 0, high = nr;
 
-	while (low < high) { /* the first that ends behind @start */
+	while (low < high) { /* find the first unit that ends behind @start */
 		size_t mid = low + (high - low) / 2;
 
 		if (g[mid].addr + UNIT > start)
@@ -29,8 +29,9 @@ static bool any_within(const struct zns_mem_given *g, size_t nr, uint64_t start,
 }
 
 /*
- * The restore has registered these areas for missing pages alone. With write protection as well
- * they are as all others of ours, and a child's are told from a stranger's (family.c).
+ * The restore has registered these areas for missing pages only. Registering them for write
+ * protection as well makes them equal to all other areas of a context, and lets family.c tell a
+ * child of this process from an unrelated process.
  */
 static int enlist(struct proc *p, const struct zns_mem_given *g, size_t nr, struct zns_err *err)
 {
@@ -43,7 +44,7 @@ static int enlist(struct proc *p, const struct zns_mem_given *g, size_t nr, stru
 		if (!a->may || a->file || a->shared || !any_within(g, nr, a->start, a->end))
 			continue;
 		ret = mem_uffd_register(p->uffd, a->start, a->end);
-		/* neither restored lazily nor ours */
+		/* this area was not restored lazily, or belongs to another userfaultfd */
 		if (ret == -EINVAL || ret == -EBUSY)
 			ret = 0;
 		else if (!ret)
@@ -77,8 +78,9 @@ static void protect(const struct proc *p, const struct range *r)
 }
 
 /*
- * What is to come gets markers of write protection, as what was evicted has them: guard pages take
- * them away (unit_set_marked()). Where the kernel has none the units stay unmarked.
+ * Gives pages that are still in the checkpoint the markers of write protection that evicted pages
+ * have, so that a guard page is noticed (unit_set_marked()). On kernels without guard pages the
+ * units stay unmarked.
  */
 static void mark(struct proc *p, const struct zns_mem_given *g, size_t nr)
 {
@@ -155,10 +157,8 @@ static int settle_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 		       unit_load(p, u, base, s->buf, false, NULL);
 }
 
-/*
- * What may not be evicted may not be out either: the kernel writes to a thread's stack when the
- * thread ends, and would not wait.
- */
+/* Reads back units that must not be evicted, such as a thread's stack: the kernel writes to it when
+ * the thread ends, and fails instead of waiting for us. */
 int zns_mem_settle(struct zns_mem *m, struct zns_err *err)
 {
 	struct settling s = { .buf = aligned_alloc(PAGE, UNIT) };

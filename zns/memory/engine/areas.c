@@ -9,9 +9,9 @@
 #include "zns/grow.h"
 
 /*
- * Above an area of at most GUARD_MAX bytes without any access stands a thread's stack, and above a
- * guard page at its own beginning: the kernel itself writes to it when the thread ends, and would
- * not wait for us then.
+ * A thread's stack begins right above an area without any access (its guard area, of at most
+ * GUARD_MAX bytes) or begins with a guard page. Such a stack is not evicted: the kernel writes to
+ * it when the thread ends, and fails instead of waiting for us.
  */
 #define GUARD_MAX KIB(64)
 #define STACK_MAX MIB(256)
@@ -41,7 +41,7 @@ struct area_arg {
 	__u64 size, flags, addr; /* in */
 	__u64 start, end, area_flags, page_size, offset, inode;
 	__u32 dev_major, dev_minor;
-	__u32 name_size, build_id_size; /* in: none is wanted */
+	__u32 name_size, build_id_size; /* in: 0, neither name nor build ID is wanted */
 	__u64 name, build_id;
 };
 #define AREA_IOCTL _IOWR('f', 17, struct area_arg)
@@ -149,7 +149,8 @@ static bool is_stack(const struct proc *p, const struct area *a, const struct ar
 	       (a->end - a->start <= STACK_MAX && (guarded || present_is_guard(p, a->start)));
 }
 
-/* The counter that an area belongs to; NULL: it may be evicted. */
+/* Why may this area not be evicted? Returns the counter for that reason; NULL: it may be
+ * evicted. */
 static uint64_t *why_not(const struct proc *p, struct places *l, const struct locks *locks,
 			 const struct area *a, const struct area *below)
 {

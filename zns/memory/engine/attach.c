@@ -13,16 +13,17 @@
 #include "../policy/lend.h"
 #include "mem.h"
 
-#define SCRATCH 8192 /* bytes, for arguments; gone again afterwards */
+#define SCRATCH 8192 /* bytes for the arguments of system calls; unmapped afterwards */
 #define LIMIT_MS 1000
-#define UFFD_OPEN (O_CLOEXEC | O_NONBLOCK) /* also for faults of the kernel: read(2) into it */
+/* Without UFFD_USER_MODE_ONLY: faults of the kernel, as in read(2), are wanted, too. */
+#define UFFD_OPEN (O_CLOEXEC | O_NONBLOCK)
 #define DEV_NEW _IO(0xAA, 0x00) /* USERFAULTFD_IOC_NEW, Linux 6.1 */
 
 struct job {
 	pid_t pid;
 	int pidfd, dev; /* dev: /dev/userfaultfd, or -1 */
 	int uffd;
-	const char *what; /* what failed */
+	const char *what; /* the step that failed */
 };
 
 static long uffd_by_dev(const struct lent *l, int dev)

@@ -10,11 +10,11 @@
 
 #include "mem.h"
 
-#define MOVE_MAX 128U /* units of one turn: evictions wait for it */
-#define PAUSE_MS 2000 /* after a turn that did not help */
+#define MOVE_MAX 128U /* units moved in one turn; the evictor waits meanwhile */
+#define PAUSE_MS 2000 /* pause after a turn that moved nothing */
 
 struct mover {
-	uint64_t first, last; /* places */
+	uint64_t first, last; /* places of the zone's first and last unit */
 	struct moving {
 		struct proc *p;
 		struct unit *u;
@@ -46,7 +46,7 @@ static int by_place(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Under the lock of events: a child that is born gets a place that is counted. */
+/* Under `ev`: a child that is forked now then gets a place that the store has counted. */
 static bool move(const struct moving *v, const struct zns_pages_ref *to)
 {
 	struct zns_mem_store *st = &v->p->m->store;
@@ -70,7 +70,8 @@ static bool move(const struct moving *v, const struct zns_pages_ref *to)
 	return done;
 }
 
-/* Units from @i on, up to a batch of places. How many were dealt with; 0: an error. */
+/* Moves up to a batch of units, from number @i on. Returns how many were dealt with; 0: an
+ * error. */
 static unsigned int move_some(struct zns_mem *m, struct mover *c, unsigned int i)
 {
 	struct zns_mem_store *st = &m->store;
@@ -85,13 +86,13 @@ static unsigned int move_some(struct zns_mem *m, struct mover *c, unsigned int i
 								    m->bufs + n * UNIT, NULL);
 
 		if (ret && v->u->word == v->word)
-			return 0; /* who touches it will be told */
+			return 0; /* a fault on this unit will report the error */
 		from[n] = k;
 		while (k < c->nr && PLACE(c->at[k].word) == PLACE(v->word))
 			k++;
 		end[n] = k;
 		unit[n] = m->bufs + n * UNIT;
-		n += !ret; /* else its hash is another one by now */
+		n += !ret; /* if it failed, the unit has other bytes by now */
 	}
 	if ((st->put_as_is ? st->put_as_is : st->put)(st->arg, unit, n, to, NULL))
 		return 0;
@@ -104,7 +105,7 @@ static unsigned int move_some(struct zns_mem *m, struct mover *c, unsigned int i
 	return k - i;
 }
 
-/* For the evictor. True: there is more to do. */
+/* One turn of cleaning, called by the evictor. True: there is more to do. */
 bool clean_some(struct zns_mem *m)
 {
 	struct zns_mem_store *st = &m->store;

@@ -3,8 +3,8 @@
 #define MEM_CONTEXT_H
 #include "mem.h"
 
-/* Of what is shared from pager to pager. A package is not upgraded to another one under a program
- * (debian/zns-criu.preinst). */
+/* Version of what a pager shares with its successor. An upgrade of the package does not replace the
+ * pager of a running program by one of another version (debian/zns-criu.preinst). */
 #define CONTEXT_VERSION 15
 
 /* Takes over @sh_fd. If *@out is not NULL, also after a failure, the caller must call

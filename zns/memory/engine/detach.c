@@ -8,11 +8,11 @@
 #include "../../track/maps.h"
 #include "../policy/hiber.h"
 
-#define ROUNDS 10000 /* over all processes; forks make more */
+#define ROUNDS 10000 /* limit over all processes; each fork may cost one more */
 
 struct back {
 	uint8_t *buf;
-	unsigned int found; /* units that were not back yet */
+	unsigned int found; /* units that were still on zones */
 	int error;
 };
 
@@ -36,8 +36,9 @@ static void nap(void)
 }
 
 /*
- * Nothing of any process is on a zone, and nothing will be: a look at all found nothing, and no
- * child was born meanwhile, who may have units of a parent that has them back by now.
+ * Reads back all units of all processes. Done when one look at all processes found no unit on a
+ * zone and no child was born meanwhile: a new child may have units on zones that its parent has
+ * read back by then.
  */
 static int bring_all(struct zns_mem *m, struct back *b)
 {
@@ -47,7 +48,7 @@ static int bring_all(struct zns_mem *m, struct back *b)
 		uint32_t births = m->births;
 
 		b->found = 0;
-		procs_sweep(m, NULL); /* the evictor does not, meanwhile */
+		procs_sweep(m, NULL); /* the evictor, which usually does this, is paused */
 		procs(m, list, &nr);
 		for (unsigned int k = 0; k < nr; k++) {
 			if (!mem_uffd_dead(list[k]->uffd))
@@ -61,7 +62,8 @@ static int bring_all(struct zns_mem *m, struct back *b)
 	return -ETIMEDOUT;
 }
 
-/* Without its userfaultfd it would read zeroes. Ends with its being found and killed. */
+/* A child that is to be killed, but whose PID is not known yet, would read zeroes without its
+ * userfaultfd. So nothing is detached before it has been killed. */
 static int no_doomed(struct zns_mem *m, struct zns_err *err)
 {
 	struct proc *list[PROCS_MAX];
@@ -85,7 +87,8 @@ static int count(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return 0;
 }
 
-/* At its cgroup's limit the kernel would end a process of it. */
+/* Everything read back is charged to the cgroup. Above its limit the kernel would kill a
+ * process. */
 static int check_room(struct zns_mem *m, struct zns_err *err)
 {
 	struct proc *list[PROCS_MAX];
@@ -107,14 +110,14 @@ static int check_room(struct zns_mem *m, struct zns_err *err)
 		(unsigned long long)(out >> 20), (unsigned long long)(room >> 20));
 }
 
-/* Protection ends with it, and threads that wait go on. */
+/* Ends write protection, too, and wakes waiting threads. */
 static void unregister(struct proc *p)
 {
 	struct areas l = { 0 };
 
 	if (p->maps >= 0 && !areas_read(p->maps, &l, NULL))
 		for (size_t i = 0; i < l.nr; i++)
-			/* by older kernels also what is another userfaultfd's */
+			/* older kernels would also unregister areas of another userfaultfd */
 			if (l.a[i].may && !mem_uffd_register(p->uffd, l.a[i].start, l.a[i].end))
 				mem_uffd_unregister(p->uffd, l.a[i].start, l.a[i].end);
 	areas_free(&l);

@@ -5,9 +5,9 @@
 #include "mem.h"
 
 /*
- * It may have moved since it was looked at, and have been heard of: then the call would register
- * what lies within by now, once more. As an area it would stay among those that are known, and
- * memory that comes there later would seem to come to where other memory is.
+ * Is @area still one whole area? If it has moved, and that event was read, the call would register
+ * the area that lies there now, under bounds that are wrong. known.c would keep these bounds, and
+ * order.c would then take memory that arrives there later for memory on top of other memory.
  */
 static bool is_there(const struct proc *p, struct place area)
 {
@@ -21,7 +21,8 @@ static bool is_there(const struct proc *p, struct place area)
 	return same;
 }
 
-/* Its event would take what is noted now for what left, and forget it. */
+/* Is the process changing its memory at this moment? Its event would then be applied to the area
+ * that is noted now, and forget it. */
 static bool is_vague(const struct proc *p, struct place area)
 {
 	return (!mem_without(RULE_THERE) || known_within(p, area.start, area.end)) &&
@@ -29,9 +30,10 @@ static bool is_vague(const struct proc *p, struct place area)
 }
 
 /*
- * No event is read between the look at it and its note, so who moves away after that look has not
- * been heard of, and will be. Who moves away right behind the registration may be heard of after
- * whoever comes to that place.
+ * The lock keeps the reader from reading events between the look at the area and its entry in
+ * known.c. So if the area moves after the look, its event is read after the entry. Only a move
+ * right after the registration may be reported later than the arrival of other memory in its place;
+ * order.c handles that.
  */
 int dropping_from(struct proc *p, struct place area)
 {

@@ -16,7 +16,8 @@
 #include "../policy/hiber.h"
 
 #define CROWD_US 500
-#define MISSING 4U /* room for messages that are waited for */
+/* Slots of the inbox that stay free for messages that receive_missing() waits for. */
+#define MISSING 4U
 
 static void drop_place(struct proc *p, uint64_t word)
 {
@@ -27,27 +28,29 @@ static void drop_place(struct proc *p, uint64_t word)
 }
 
 /*
- * The kernel tells of a removal before it removes, and waits for no one then: the thread may lose
- * its processor in between. What is there until then must not be copied.
+ * Notes pages that the program is removing. The kernel queues the event before it removes the
+ * pages, and does not wait for us: the thread may be preempted in between. Until the pages are gone
+ * they must not be copied.
  */
 static void note_going(struct unit *u, uint32_t mask, bool removal)
 {
 	if (STATE(u->word) == U_DROP)
-		return; /* we drop them, too */
+		return; /* these are our own removals */
 	if (removal && !mem_without(RULE_GOING))
 		u->pages |= mask << 16;
 	else if (u->pages >> 16 & mask)
 		u->pages &= ~(mask << 16);
 }
 
-/* The memory of these pages is not what it was: they come from nowhere any more. */
+/* The program has removed or replaced these pages: what is at their place on a zone no longer
+ * counts. */
 static void forget_pages(struct proc *p, struct unit *u, uint32_t mask, bool removal)
 {
 	uint64_t word = u->word;
 
 	note_going(u, mask, removal);
 	if (!ON_ZONE(word)) {
-		/* an eviction ends here; a worker in BUSY finds out by itself */
+		/* ends an eviction; a worker in BUSY notices by itself */
 		if (STATE(word) == U_CLEAN)
 			unit_unkeep(p, u, U_RES);
 		else if (STATE(word) >= U_WPING)
@@ -63,7 +66,7 @@ static void forget_pages(struct proc *p, struct unit *u, uint32_t mask, bool rem
 		mask &= ~own;
 	}
 	u->pages &= ~mask;
-	/* in DROP and LOADING somebody else will see to it */
+	/* in DROP and LOADING whoever owns the state drops the place */
 	if (STATE(word) == U_ZONE && !(u->pages & 0xffff)) {
 		u->word = WORD(U_RES, 0);
 		drop_place(p, word);
@@ -78,8 +81,9 @@ void unit_forget(struct proc *p, struct unit *u, uint32_t mask)
 }
 
 /*
- * A unit that a kill leaves half done is done again from what it had: a removal of our own must not
- * be taken for the program's, because it was accounted for already.
+ * Records how far it has come, so that a successor can repeat a unit that a kill left half done. It
+ * starts from the old value of `pages`: otherwise our own removal, already subtracted, would be
+ * counted as the program's.
  */
 static void forget_unit(struct proc *p, uint64_t a, uint32_t mask, bool removal)
 {
@@ -96,14 +100,15 @@ static void forget_unit(struct proc *p, uint64_t a, uint32_t mask, bool removal)
 	in->at = (a + UNIT) | in->tag;
 }
 
-/* From @from on, if it is in the range: the rest was done by a pager that died. */
+/* Units below @from were done by a pager that died; @from 0: none was. */
 static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal, uint64_t from)
 {
 	uint32_t nr = p->nr_strays;
 	uint64_t a = zns_max(start / UNIT * UNIT, from);
-	bool each = removal && end - start <= GIB(1); /* note_going() */
+	/* note_going() needs units whose page of the table does not exist yet, too */
+	bool each = removal && end - start <= GIB(1);
 
-	/* also when terabytes of holes are unmapped: only pages of the table that exist are read */
+	/* skip missing pages of the table: an unmapped range may be terabytes of holes */
 	for (a = each ? a : table_next(p, a, end); a < end;
 	     a = each ? a + UNIT : table_step(p, a, end))
 		forget_unit(p, a, pages_of(a, start, end), removal);
@@ -124,17 +129,16 @@ static void unmapped(struct proc *p, uint64_t start, uint64_t end, void *arg)
 	known_gone(p, start, end);
 }
 
-/*
- * An eviction that began where nothing was: pages that are to come there are no holes, and must not
- * be dropped with what is there.
- */
+/* Ends an eviction at the destination of a move. It took the destination's pages for holes, and
+ * would drop the pages that arrive there. */
 static void end_eviction(struct unit *u)
 {
 	if (STATE(u->word) >= U_WPING && STATE(u->word) <= U_WRITE)
 		u->word = WORD(U_RES, 0);
 }
 
-/* The pages @mask of a unit at @base are at base + delta now. They belong to both for a moment. */
+/* Pages @mask of the unit at @base have moved by @delta. While this runs both units refer to the
+ * place. */
 static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t mask, uint64_t delta,
 		       bool served)
 {
@@ -195,8 +199,9 @@ static void on_remap(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 }
 
 /*
- * What the child has: the same places for what is missing, and no eviction on its way. Protection
- * that nobody has lifted yet cannot have been lifted between the fork and now: the kernel refuses.
+ * Copies a unit's state to the child: the same place for missing pages, but no eviction in
+ * progress. A CLEAN unit is still protected in the child: lifting the protection fails with EAGAIN
+ * between the fork and the moment when its event is read.
  */
 static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
@@ -208,7 +213,7 @@ static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 
 	if (!HAS_PLACE(word) || !(u->pages & 0xffff))
 		return 0;
-	/* a worker may be giving it up */
+	/* fails if a worker is giving the place up */
 	if (st->hold(st->arg, ref))
 		return 0;
 	if (STATE(word) == U_CLEAN && u->word != word) {
@@ -250,7 +255,7 @@ static void on_fork(struct proc *p, int uffd, uint64_t nr)
 
 	if (ret) {
 		mem_warn(p->m, "a child of process %d cannot be served: %s", p->pid, err.msg);
-		return; /* its userfaultfd stays open: it waits, and never reads zeroes */
+		return; /* its userfaultfd stays open, so the child waits and never reads zeroes */
 	}
 	c->uffd = uffd;
 	c->fork_nr = nr;
@@ -270,7 +275,7 @@ static void on_fork(struct proc *p, int uffd, uint64_t nr)
 	birth_table(c);
 	mem_reached(REACHED_TABLE);
 	ret = proc_add(p->m, c);
-	if (ret) { /* many that ended may not have been looked at since */
+	if (ret) { /* slots of processes that have ended may still be taken */
 		procs_sweep(p->m, p);
 		ret = proc_add(p->m, c);
 	}
@@ -321,7 +326,8 @@ static void on_message(struct proc *p, struct uffd_msg *msg, uint64_t fork)
 	}
 }
 
-/* @from: the first unit that was not done; 0: none was. */
+/* Repeats a message that the dead pager had read. @from: the first unit that it had not done; 0: it
+ * had done none. */
 static void replay(struct proc *p, const struct uffd_msg *msg, uint64_t from)
 {
 	struct inbox *in = &p->m->sh->inbox;
@@ -337,11 +343,11 @@ static void replay(struct proc *p, const struct uffd_msg *msg, uint64_t from)
 		else
 			order_unmapped(p, start, end, unmapped, &from);
 		break;
-	case UFFD_EVENT_REMAP: /* twice is as good as once */
+	case UFFD_EVENT_REMAP: /* a move may be applied twice */
 		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
 		break;
 	}
-	/* faults come again, forks are in birth.c */
+	/* faults are raised again by the threads; birth.c handles forks */
 }
 
 void inbox_replay(struct zns_mem *m)
@@ -366,19 +372,20 @@ static bool changes_memory(const struct uffd_msg *msg)
 	       msg->event == UFFD_EVENT_UNMAP;
 }
 
-/* For tests: our own removals are whole units. */
+/* For tests: is it a removal by the program? Our own removals are whole units. */
 static bool is_small(const struct uffd_msg *msg)
 {
 	return msg->event == UFFD_EVENT_REMOVE &&
 	       msg->arg.remove.end - msg->arg.remove.start < UNIT;
 }
 
-/* Messages from @from on were read; it may be killed at any of these steps. */
+/* Stores the userfaultfds of forks among the messages from @from on. The pager may be killed at any
+ * of these steps. */
 static void received(struct proc *p, unsigned int from, unsigned int nr, uint64_t *fork)
 {
 	struct inbox *in = &p->m->sh->inbox;
 
-	/* these run already, and nobody else has their descriptors */
+	/* children of these forks run already, and only we have their userfaultfds */
 	for (unsigned int i = from; i < nr; i++)
 		if (changes_memory(&in->msg[i])) {
 			mem_reached(is_small(&in->msg[i]) ? REACHED_SMALL : REACHED_EVENT);
@@ -390,7 +397,7 @@ static void received(struct proc *p, unsigned int from, unsigned int nr, uint64_
 		}
 }
 
-/* Up to @room messages to the end of the inbox; how many there are now. */
+/* Appends up to @room messages to the inbox. Returns how many it has now. */
 static unsigned int receive(struct proc *p, unsigned int nr, unsigned int room, uint64_t *fork)
 {
 	struct uffd_msg *msg = p->m->sh->inbox.msg + nr;
@@ -402,7 +409,8 @@ static unsigned int receive(struct proc *p, unsigned int nr, unsigned int room, 
 	return nr + (unsigned int)((size_t)n / sizeof(*msg));
 }
 
-/* What happened before one of these, too: its thread may not have come to tell of it. */
+/* Reads on while an event that happened before one of these was not reported yet: its thread may
+ * have been preempted before it could queue the event. */
 static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *fork)
 {
 	struct uffd_msg *msg = p->m->sh->inbox.msg;
@@ -414,14 +422,15 @@ static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *f
 			break;
 		nr = receive(p, nr, 1, fork);
 		while (nr && msg[nr - 1].event == UFFD_EVENT_PAGEFAULT)
-			on_fault(p, &msg[--nr]); /* its unit is looked for after this */
+			on_fault(p, &msg[--nr]); /* looks up its unit later */
 	}
 	return nr;
 }
 
 /*
- * Better than bytes of other memory, of which it would not know. A child that it has forked
- * meanwhile is ended, too, and a child without a name when it has been found.
+ * Kills a process whose events do not tell which memory is where: it might read bytes of other
+ * memory without noticing. Its children born meanwhile are killed, too; one without a known PID as
+ * soon as that is found.
  */
 static void end_unsure(struct proc *p, unsigned int nr, const uint64_t *fork)
 {
@@ -439,7 +448,8 @@ static void end_unsure(struct proc *p, unsigned int nr, const uint64_t *fork)
 	p->sh->doomed = 1;
 }
 
-/* True: there was one fault and nothing else, which is the caller's. */
+/* Handles what the process has reported. True: that was a single fault, which the caller has to
+ * answer. */
 static bool serve(struct proc *p, struct fault *own)
 {
 	struct inbox *in = &p->m->sh->inbox;
@@ -459,7 +469,7 @@ static bool serve(struct proc *p, struct fault *own)
 	if (nr)
 		p->m->messages = true;
 	alone = own && nr == 1 && msg->event == UFFD_EVENT_PAGEFAULT;
-	if (nr && !alone) /* else when it is answered */
+	if (nr && !alone) /* a single fault rouses the evictor when it is answered */
 		evictor_rouse(p->m);
 	if (alone) {
 		*own = (struct fault){ proc_get(p), fault_addr(msg),
@@ -480,7 +490,7 @@ static bool serve(struct proc *p, struct fault *own)
 	return alone;
 }
 
-/* The others wait, and so do their forks. */
+/* Keeps only the events of leaving children. All other processes wait, and cannot fork. */
 static int only_leavers(struct epoll_event *e, int n)
 {
 	int left = 0;
@@ -503,7 +513,7 @@ bool reader_lead(struct zns_mem *m, struct fault *f)
 	while (!m->end) {
 		int n;
 
-		procs_bury(m, evict_forget); /* nothing in @e is of them */
+		procs_bury(m, evict_forget); /* safe here: @e has no events of dead processes */
 		n = epoll_wait(m->epoll, e, ZNS_ARRAY_SIZE(e), -1);
 		if (leave_crowded(m))
 			n = only_leavers(e, n);
@@ -515,7 +525,7 @@ bool reader_lead(struct zns_mem *m, struct fault *f)
 					break;
 				continue;
 			}
-			/* it is ready still when there is room */
+			/* epoll reports it again when there is a slot */
 			if (leave_crowded(m) && !((struct proc *)e[i].data.ptr)->leaves)
 				continue;
 			if (!serve(e[i].data.ptr, n == 1 ? f : NULL))

@@ -13,14 +13,14 @@
 
 #define GOING_MS 10000U
 #define FROZEN "it is frozen or stopped, and drops nothing"
-#define STOP_MS 1000U /* for a stop, all that is tried for one included */
+#define STOP_MS 1000U /* limit for one stop, including all attempts within it */
 
 /*
- * The whole area, not a part: that would be an area of its own for the kernel, and mremap() of both
- * fails. So as it is now, since the list of areas is as old as this turn. Also when it was
- * registered before: this is the one call by which the kernel tells whose it is (-EBUSY). It
- * protects and fills what any userfaultfd of the process has, for each of them; but of what is
- * dropped it tells the owner alone.
+ * Registers the whole area, and not the part with the victims: the kernel would split the area, and
+ * mremap() over both parts would fail. The area is read anew, since the list is as old as this
+ * turn. It is registered even if it was before, because only this call reports that the area
+ * belongs to another userfaultfd (-EBUSY). Write protection and copies would work for memory of any
+ * userfaultfd of the process, but the kernel reports removals to the owner alone.
  */
 static int enlist(struct proc *p, const struct victim *v, unsigned int nr, struct place area)
 {
@@ -34,12 +34,12 @@ static int enlist(struct proc *p, const struct victim *v, unsigned int nr, struc
 	areas_free(&all);
 	for (unsigned int i = 0; i < nr && !ret; i++)
 		if (v[i].start < area.start || v[i].end > area.end)
-			ret = -ESTALE; /* the next turn finds it where it is */
+			ret = -ESTALE; /* it has moved; the next turn finds it in its new place */
 	mem_reached(REACHED_AREA);
 	return ret ? ret : dropping_from(p, area);
 }
 
-/* A unit that we still have goes back; its threads are woken. */
+/* Gives up the eviction of a unit that is still ours, and wakes its threads. */
 static void withdraw(struct proc *p, struct victim *v, enum unit_state from)
 {
 	v->out = true;
@@ -63,7 +63,7 @@ static bool look(const struct proc *p, struct victim *v, bool *protected)
 		if (entry[i] & PRESENT) {
 			v->mask |= 1U << (first + i);
 			*protected &= (entry[i] & PROTECTED) != 0;
-		} else if (entry[i] & SWAPPED) /* swapped: the kernel evicts it already */
+		} else if (entry[i] & SWAPPED) /* the kernel has evicted it already */
 			return false;
 	return v->mask;
 }
@@ -75,10 +75,8 @@ static int protect_once(struct proc *p, void *arg)
 	return mem_uffd_protect(p->uffd, r->start, r->end, true);
 }
 
-/*
- * The pages that are there. A hole would get a marker. Pages that come later come by a fault, which
- * ends the eviction.
- */
+/* Protects the pages that are present. Protecting a hole would put a marker there. Pages that
+ * arrive later do so by a fault, which ends the eviction. */
 static int protect(struct proc *p, struct victim *v)
 {
 	uint32_t pages;
@@ -91,10 +89,8 @@ static int protect(struct proc *p, struct victim *v)
 	return ret;
 }
 
-/*
- * The pages that are there; the others are zeroes. By a file, not by the PID: that may have other
- * memory by now.
- */
+/* Copies the pages that are present; the rest of the unit is zeroes. Reads /proc/PID/mem through
+ * our descriptor, since the PID may have other memory by now. */
 static bool copy(struct proc *p, const struct victim *v, uint8_t *buf)
 {
 	unsigned int n;
@@ -112,8 +108,9 @@ static bool copy(struct proc *p, const struct victim *v, uint8_t *buf)
 }
 
 /*
- * A unit that kept its place: are its pages what is there? Those that came since are not protected,
- * those that are missing would come back. If not, it is like any other from now on.
+ * Does the place of a CLEAN unit still have exactly the pages that are in memory? Pages that
+ * arrived since are not protected, and pages that were removed would come back. If not, the unit
+ * gives up its place and is evicted like any other.
  */
 static bool is_kept(struct proc *p, struct victim *v, uint8_t *buf)
 {
@@ -139,7 +136,7 @@ static int drop(struct going *g, bool *begun, struct zns_err *err)
 			 zns_fail(err, -ENOMEM, "no thread to stop process %d", g->p->pid);
 }
 
-/* The stop has ended, so all its removals were read, and are in the table. */
+/* After the stop: all events of our removals were read and are in the table. */
 static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 {
 	struct zns_mem_store *st = &p->m->store;
@@ -166,8 +163,9 @@ static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 }
 
 /*
- * Are there pages that the program removes, and that are not gone? Under the lock of events. They
- * are for GOING_MS at most: where it was MADV_FREE they stay until somebody needs memory.
+ * Does the unit have pages that the program is removing (note_going()) and that are still there?
+ * Under `ev`. Waits for GOING_MS at most, since after MADV_FREE pages may stay for as long as
+ * nobody needs memory.
  */
 static bool goes(const struct proc *p, struct victim *v)
 {
@@ -182,7 +180,8 @@ static bool goes(const struct proc *p, struct victim *v)
 	return false;
 }
 
-/* Protect, look, copy: those that are whole stay, and those that kept their place. */
+/* Protects and copies the units. Those that did not change, and those whose place is still good,
+ * remain candidates. Returns how many. */
 static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 {
 	unsigned int ok = 0;
@@ -222,7 +221,8 @@ static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 	return ok;
 }
 
-/* @bufs: the evictor's still have the units. How many are out. */
+/* Finishes the units after a stop. @bufs: m->bufs still have their bytes. Returns how many left the
+ * process. */
 static unsigned int settle_all(struct proc *p, struct batch *b, bool bufs)
 {
 	unsigned int out = 0;
@@ -234,11 +234,11 @@ static unsigned int settle_all(struct proc *p, struct batch *b, bool bufs)
 			continue;
 		p->m->sh->evicted_units++;
 		p->m->sh->clean_units += v->kept != 0;
-		/* one that kept its place was not copied */
+		/* a unit that kept its place was not copied into bufs */
 		if (bufs && !v->kept)
 			spare_put(p, v->u, b->ref[i], p->m->bufs + i * UNIT, SPARE_OUT);
 		out++;
-		if (v->left) /* a part is still there, and comes back to life */
+		if (v->left) /* some of its pages stayed: read the rest back */
 			fault_push(&p->m->queue, p, v->start, FAULT_LOAD);
 	}
 	return out;
@@ -258,7 +258,7 @@ static void not_begun(struct going *g)
 	}
 }
 
-/* Later, perhaps; others go on. */
+/* The process is tried again later; the others go on. */
 static int put_off(struct proc *p, const char *why)
 {
 	p->evicts = false;
@@ -267,14 +267,14 @@ static int put_off(struct proc *p, const char *why)
 	return -ESRCH;
 }
 
-/* @failed: how the stop ended. @bufs: the evictor's still have the units. */
+/* Handles the end of a stop. @failed: its result. @bufs: m->bufs still have the units' bytes. */
 static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned int *nr_out,
 		  const struct zns_err *err)
 {
 	struct zns_mem_store *st = &g->p->m->store;
 	struct proc *p = g->p;
 
-	if (!begun) { /* traced by another one, say */
+	if (!begun) { /* for example because a debugger traces the process */
 		not_begun(g);
 		return put_off(p, err->msg);
 	}
@@ -341,13 +341,13 @@ void evict_forget(struct proc *p)
 	struct zns_err err;
 	bool begun;
 
-	/* its thread has let go of @p: it ends now */
+	/* the stop's thread no longer uses @p, so it ends soon */
 	if (p->rest)
 		stop_end(p->rest->stop, REST_MS, &begun, &err);
 	free(p->rest);
 }
 
-/* The units have their places. */
+/* Drops the units from the process; they have been written. */
 static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
 {
 	struct proc *p = g->p;
@@ -373,7 +373,7 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 	int ret, failed;
 
 	*nr_out = 0;
-	if (p->rest) /* one stop at a time */
+	if (p->rest) /* the last stop has not ended */
 		return -ESRCH;
 	if (enlist(p, v, nr, *area))
 		return 0;

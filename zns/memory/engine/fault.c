@@ -13,8 +13,9 @@
 
 #include "mem.h"
 
-#define IN_ORDER_MS 50 /* so long ago the unit before came back, if a thread goes on in order */
-#define TRIES_NOMEM 1000 /* of 10 ms: the process's cgroup is full */
+/* A thread works in address order if the unit below came back within this time. */
+#define IN_ORDER_MS 50
+#define TRIES_NOMEM 1000 /* tries, each after 10 ms, while the process's cgroup is full */
 
 static void nap(long us)
 {
@@ -34,12 +35,12 @@ int fault_repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *a
 	}
 	for (;;) {
 		pthread_rwlock_rdlock(&p->ev);
-		/* a process that is to end waits until it does */
+		/* a process that is about to be killed is not served */
 		ret = p->gone || p->sh->doomed ? -ESRCH : once(p, arg);
 		pthread_rwlock_unlock(&p->ev);
 		if (ret != -EAGAIN)
 			return ret;
-		nap(20); /* the reader is about to read why */
+		nap(20); /* the reader is about to read the event that is the reason */
 	}
 }
 
@@ -48,7 +49,7 @@ struct span {
 	uint64_t start, end;
 };
 
-/* Parts of a unit may lie in several areas, or in none that is registered. */
+/* Falls back to single pages: the unit may span several areas, and parts may not be registered. */
 static int lift(struct proc *p, void *arg)
 {
 	struct span *s = arg;
@@ -81,17 +82,17 @@ static int fill_hole(struct proc *p, void *arg)
 
 	if (STATE(s->u->word) != U_BUSY || stray_at(p, s->start))
 		return 0;
-	/* the holes behind it, too, so that a new heap does not fault for each page */
+	/* also fill the holes behind it, so that a new heap does not fault for each page */
 	ret = mem_uffd_zero(p->uffd, s->start,
 			    stray_near(p, s->start, s->end) ? s->start + PAGE : s->end, &done);
 	if (ret == -ENOENT)
 		ret = mem_uffd_zero(p->uffd, s->start, s->start + PAGE, &done);
-	/* what is new there is nothing that goes */
+	/* the new pages are not those that the program was removing */
 	s->u->pages &= ~(pages_of(s->start / UNIT * UNIT, s->start, s->start + done) << 16);
 	return ret == -EAGAIN ? ret : 0;
 }
 
-/* True: it is ours in BUSY. */
+/* Claims a unit in memory for this worker. True: the unit is BUSY, and ours. */
 static bool take(struct proc *p, struct unit *u)
 {
 	struct shared *sh = p->m->sh;
@@ -113,10 +114,11 @@ static bool take(struct proc *p, struct unit *u)
 struct lost {
 	struct unit *u;
 	uint64_t base, word;
-	unsigned int nr; /* of the page */
+	unsigned int nr; /* number of the page in the unit */
 };
 
-/* What guard pages removed is not lost: it is zeroes. */
+/* Makes a page that cannot be read raise SIGBUS. A page that guard pages removed is not lost, since
+ * it reads as zeroes. */
 static int poison(struct proc *p, void *arg)
 {
 	const struct lost *l = arg;
@@ -129,10 +131,10 @@ static int poison(struct proc *p, void *arg)
 		return 0;
 	if (present_look(p, p->pagemap, l->u, l->base, &is))
 		return -EAGAIN;
-	l->u->pages &= ~bit; /* before its marker goes: see unit_set_marked() */
+	l->u->pages &= ~bit; /* before the marker goes: see unit_set_marked() */
 	if ((is.other | is.removed) & bit)
 		return 0;
-	/* where a marker is nothing can be put */
+	/* a page with a marker cannot be poisoned */
 	ret = mem_uffd_protect(p->uffd, at, at + PAGE, false);
 	if (ret)
 		goto out;
@@ -140,12 +142,12 @@ static int poison(struct proc *p, void *arg)
 	if (ret == -EAGAIN)
 		unit_set_marked(p, l->u, false);
 out:
-	if (ret == -EAGAIN) /* it may move */
+	if (ret == -EAGAIN) /* the memory may be moving */
 		l->u->pages |= bit;
 	return ret;
 }
 
-/* The rest of the memory may be read, but not these pages of the unit. */
+/* Gives up the pages @mask of the unit. The rest of the memory stays readable. */
 static void give_up(struct proc *p, struct unit *u, uint64_t base, uint64_t word, uint32_t mask,
 		    struct zns_err *err)
 {
@@ -161,30 +163,33 @@ static void give_up(struct proc *p, struct unit *u, uint64_t base, uint64_t word
 			continue;
 		ret = fault_repeat(p, poison, &l);
 		if (ret == -EEXIST || ret == -ENOENT || ret == -ESRCH)
-			ret = 0; /* it has been written since, or is gone */
+			ret = 0; /* it was written to or unmapped meanwhile */
 	}
 	if (!ret)
 		return;
 	if (p->pid)
 		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
-	/* a child that has not been recognised waits for ever, which is not zeroes either */
+	/* a child whose PID is not known yet waits for ever, but never reads zeroes */
 }
 
 struct filling {
 	struct unit *u;
 	uint64_t base, word;
 	const uint8_t *buf;
-	uint32_t done; /* pages */
-	bool keep; /* the place, too: all pages were copied, and protected at the same instant */
+	uint32_t done; /* pages that were copied */
+	/* Keep the place: all pages were copied, and were protected at the same moment. */
+	bool keep;
 };
 
 /*
- * A child that is not recognised yet has no page table that we can read. Where a marker is, the
- * kernel puts no zeroes, so each of @pages that gets them was removed by guard pages.
+ * Like present_look(), also for a child whose PID, and so whose page table, is not known yet. There
+ * it tries to fill the pages with zeroes: the kernel refuses that for a page with a marker, so each
+ * page that gets zeroes was removed by guard pages.
  */
 static int look(struct proc *p, const struct filling *f, uint32_t pages, struct unit_pages *is)
 {
-	int pagemap = p->pagemap; /* it may be recognised meanwhile */
+	/* One value for this call: family.c may recognise the child meanwhile. */
+	int pagemap = p->pagemap;
 	int ret = present_look(p, pagemap, f->u, f->base, is);
 	uint64_t done;
 
@@ -202,7 +207,7 @@ static int look(struct proc *p, const struct filling *f, uint32_t pages, struct 
 	return ret == -EAGAIN ? ret : 0;
 }
 
-/* Copies what is still wanted; then the unit is RES, or CLEAN. */
+/* Copies the pages that are still wanted into the process. The unit is RES or CLEAN then. */
 static int fill(struct proc *p, void *arg)
 {
 	struct filling *f = arg;
@@ -217,7 +222,8 @@ static int fill(struct proc *p, void *arg)
 		return -ESTALE;
 	if (look(p, f, UINT16_MAX, &is))
 		return -EAGAIN;
-	/* they are the truth, and a copy would take the place of a guard page */
+	/* the program has replaced or removed these pages, and a copy would overwrite a
+	 * guard page */
 	is.other |= is.removed & ~f->done;
 	f->keep &= !is.other;
 	met |= is.other != 0;
@@ -234,12 +240,12 @@ static int fill(struct proc *p, void *arg)
 			continue;
 		}
 		ret = mem_uffd_copy(p->uffd, at, f->buf + i * PAGE, n * PAGE, protect, &done);
-		if (ret == -ENOENT && n > 1) /* a border of areas is in it */
+		if (ret == -ENOENT && n > 1) /* the range crosses a border of areas */
 			ret = mem_uffd_copy(p->uffd, at, f->buf + i * PAGE, PAGE, protect, &done);
 		met |= ret == -EEXIST;
 		if (ret && ret != -EEXIST && ret != -ENOENT)
 			return ret;
-		if (ret) /* a page that is there already is the truth */
+		if (ret) /* a page that is present is newer than the copy */
 			f->keep = false;
 		n = ret ? 1 : (unsigned int)(done / PAGE);
 		f->done |= ((1U << n) - 1) << i;
@@ -249,7 +255,7 @@ static int fill(struct proc *p, void *arg)
 		to = WORD(U_CLEAN, PLACE(f->word));
 	} else {
 		f->keep = false;
-		/* other units may be beside a stray in its 64 KiB, and keep their markers */
+		/* a stray lifts only its own pages' markers: other units may share its 64 KiB */
 		left = f->u->addr ? f->u->pages & 0xffff : UINT16_MAX;
 		while ((met || protect) && next_run(&left, f->base, &r))
 			if (mem_uffd_protect(p->uffd, r.start, r.end, false) == -EAGAIN)
@@ -270,7 +276,7 @@ static void latency(struct zns_mem *m, struct fault *f)
 	f->since_ns = 0;
 }
 
-/* The one page @addr; fill() leaves it out then. */
+/* Arguments for filling the page at @addr alone, before fill() does the rest. */
 struct first {
 	struct filling *f;
 	uint64_t addr;
@@ -297,7 +303,8 @@ static int fill_first(struct proc *p, void *arg)
 	return ret;
 }
 
-/* Whoever comes from the unit before wants all of this one: one read is faster than two. */
+/* Does a thread walk through memory in address order? Then one read of the whole unit is faster
+ * than a page first and then the unit. */
 static bool in_order(struct proc *p, const struct unit *u, uint64_t base, uint64_t addr)
 {
 	return addr == base && !u->addr && u > p->u && unit_came_lately(u - 1, IN_ORDER_MS);
@@ -317,18 +324,16 @@ static void load_first(struct proc *p, struct filling *f, uint8_t *buf, struct f
 	if (!st->piece || !(f->u->pages & 0xffff & g.bit) ||
 	    in_order(p, f->u, f->base, fault->addr))
 		return;
-	/* an error is told when all of it is read */
+	/* ignore the error: reading the whole unit reports it */
 	if (st->piece(st->arg, &ref, nr, buf, NULL) || fault_repeat(p, fill_first, &g))
 		return;
 	mem_uffd_wake(p->uffd, fault->addr, fault->addr + PAGE);
 	latency(p->m, fault);
-	sched_yield(); /* it may have been woken on this processor */
+	sched_yield(); /* let the woken thread run, which may have been waiting on this processor */
 }
 
-/*
- * The unit cannot be read as a whole: page by page then. *@bad: those that cannot be read. -ENOMEM:
- * nobody knows.
- */
+/* Reads a unit page by page after it could not be read as a whole. *@bad: pages that cannot be
+ * read. -ENOMEM: not known, try again later. */
 static int read_pieces(struct proc *p, const struct zns_pages_ref *ref, uint32_t pages,
 		       uint8_t *buf, uint32_t *bad)
 {
@@ -347,7 +352,7 @@ static int read_pieces(struct proc *p, const struct zns_pages_ref *ref, uint32_t
 	return 0;
 }
 
-/* Into @buf; *@bad: pages of it that are lost, with *@err. -ENOMEM: not now. */
+/* Reads a unit into @buf. *@bad: its pages that are lost, with *@err. -ENOMEM: try again later. */
 static int read_unit(struct proc *p, struct zns_pages_ref ref, uint32_t pages, uint8_t *buf,
 		     uint32_t *bad, struct zns_err *err)
 {
@@ -386,8 +391,8 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 		ret = read_unit(p, ref, u->pages & 0xffff, buf, &bad, &err);
 	}
 	if (u->word != f.word)
-		return 0; /* unmapped or moved meanwhile; its place may be gone, too */
-	if (ret) { /* its threads go on waiting, and fault again */
+		return 0; /* unmapped or moved meanwhile; the place may be given back */
+	if (ret) { /* waiting threads are not woken, and the fault is repeated */
 		atomic_compare_exchange_strong(&u->word, &f.word, WORD(U_ZONE, ref.place));
 		if (ret == -ENOMEM && !p->m->keep_unreadable) {
 			mem_warn(p->m, "process %d waits for memory: %s", p->pid, err.msg);
@@ -419,7 +424,7 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 	}
 	if (ret == -ESTALE)
 		return 0;
-	/* its threads go on waiting, and fault again */
+	/* waiting threads are not woken, and the fault is repeated */
 	atomic_compare_exchange_strong(&u->word, &f.word, WORD(U_ZONE, ref.place));
 	return ret;
 }
@@ -430,11 +435,11 @@ int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool 
 	uint64_t word = u->word;
 	int ret;
 
-	do { /* its place may change meanwhile */
+	do { /* cleaning may change its place meanwhile */
 		if (STATE(word) != U_ZONE)
 			return 0;
 	} while (!atomic_compare_exchange_strong(&u->word, &word, WORD(U_LOADING, PLACE(word))));
-	/* a stray's slot may have got another one since the caller looked */
+	/* a stray's slot may have been reused since the caller looked */
 	if (u->addr && u->addr != base) {
 		base = u->addr;
 		f = NULL;
@@ -448,22 +453,22 @@ int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool 
 	return ret;
 }
 
-/* A page of a unit in memory: a hole, or protected. */
+/* Answers a fault on a unit that is in memory: the page is a hole, or protected. */
 static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 {
 	struct proc *p = f->p;
 	struct span s = { u, f->addr, base + UNIT };
 
-	/* asked while it was on its way: the page is there, if no guard page has taken its place
-	 * since, of which nobody tells */
+	/* The page came back after the fault was raised, so a wake suffices. But a guard page may
+	 * have replaced it without an event: then it is a hole. */
 	if (STATE(u->word) == U_CLEAN && f->kind != FAULT_WRITE &&
 	    u->pages & pages_of(base, f->addr, f->addr + PAGE) && !present_is_hole(p, f->addr)) {
 		mem_uffd_wake(p->uffd, f->addr, f->addr + PAGE);
 		return;
 	}
 	if (!take(p, u)) {
-		/* another worker's: come again when it is done. Dropping and reading end in a wake
-		 */
+		/* Another worker has the unit: queue the fault again. The ends of DROP and LOADING
+		 * wake the thread. */
 		if (STATE(u->word) <= U_BUSY || STATE(u->word) == U_CLEAN)
 			fault_push(&p->m->queue, p, f->addr, f->kind);
 		sched_yield();
@@ -471,7 +476,7 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 	}
 	if (f->kind != FAULT_WRITE) {
 		p->m->sh->zero_faults++;
-		ceiling_wait(p); /* it is about to be written */
+		ceiling_wait(p); /* the thread is about to write */
 		fault_repeat(p, fill_hole, &s);
 	} else {
 		p->m->sh->write_faults++;
@@ -481,7 +486,7 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 
 static bool answer_zone(struct fault *f, struct unit *u, uint64_t base, uint8_t *buf)
 {
-	/* who is about to write would have to ask again */
+	/* CLEAN would cost a thread that is about to write a second fault */
 	if (unit_load(f->p, u, base, buf, f->kind != FAULT_FIRST_WRITE,
 		      f->kind == FAULT_LOAD ? NULL : f))
 		return false;

@@ -21,7 +21,7 @@
 
 #define THERE (PRESENT | SWAPPED)
 #define BACK_TRIES 5000U
-#define BACK_NAP_MS 1 /* between two of them */
+#define BACK_NAP_MS 1 /* pause between two of them */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -31,9 +31,10 @@ struct work {
 	struct zns_guest *guest;
 	struct scratch scratch;
 	bool moves;
-	struct range range[BATCH]; /* to be dropped */
+	struct range range[BATCH]; /* ranges to be dropped */
 	unsigned int nr;
-	unsigned int tries; /* that are left where its cgroup is full: in all of the stop */
+	/* Attempts left, over the whole stop, while the process's cgroup is full. */
+	unsigned int tries;
 };
 
 static void nap(void)
@@ -51,7 +52,8 @@ void going_note(struct victim *v, const uint8_t *unit)
 	zns_hash_pieces(unit, UNIT, PAGE, v->page);
 }
 
-/* False: the pager died while its reader had the lock, and the threads must go on. */
+/* Locks `ev`, during a stop. False: the pager died while its reader had the lock, and the threads
+ * must run on. */
 static bool lock_in_stop(struct proc *p)
 {
 	while (pthread_rwlock_tryrdlock(&p->ev)) {
@@ -62,7 +64,7 @@ static bool lock_in_stop(struct proc *p)
 	return true;
 }
 
-/* On its place; from here on it goes, whatever its threads want. */
+/* Makes a unit DROP, with its place. From here on the unit leaves, even if a thread wants it. */
 static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 {
 	uint64_t old = v->kept ? v->kept : WORD(U_WRITE, 0);
@@ -71,7 +73,8 @@ static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 	if (v->out)
 		return;
 	v->out = p->gone || v->u->word != old;
-	if (!v->out) { /* it may become RES until the exchange, but no other's */
+	/* A fault may still make it RES before the exchange, but nobody else takes it. */
+	if (!v->out) {
 		unit_note(p, v->u, &ref);
 		unit_set_marked(p, v->u, false);
 		v->u->addr = 0;
@@ -79,15 +82,13 @@ static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 		v->out = !atomic_compare_exchange_strong(&v->u->word, &old,
 							 WORD(U_DROP, ref.place));
 		if (v->out)
-			v->u->pages = 0; /* it is not the reader: nothing was removed since */
+			v->u->pages = 0; /* only a fault came between: no event changed them */
 	}
 	pthread_rwlock_unlock(&p->ev);
 }
 
-/*
- * There is what was copied, and it is protected, so the kernel tells of it. What was unmapped
- * before it was registered may have other memory in its place, which is neither.
- */
+/* Are the victim's pages those that were copied, and all protected? Only then does the kernel
+ * report their removal. After an munmap() before the registration, other memory may be here. */
 static bool is_whole(const struct proc *p, const struct victim *v)
 {
 	uint64_t entry[UNIT_PAGES];
@@ -111,7 +112,7 @@ static void commit_all(struct going *g, const struct range *own)
 			continue;
 		v->out = own->start < v->end && own->end > v->start;
 		if (v->out)
-			g->p->own = *own; /* else it would be copied again each turn */
+			g->p->own = *own; /* otherwise the same unit would be copied in each turn */
 		if (v->out || !is_whole(g->p, v)) {
 			v->out = true;
 			g->own |= 1U << i;
@@ -128,10 +129,8 @@ static bool is_going(const struct victim *v)
 	return !v->out && STATE(v->u->word) == U_DROP;
 }
 
-/*
- * Of a swapped page the kernel does not say whether another process has it, too. UFFDIO_MOVE knows,
- * and refuses it then.
- */
+/* The kernel does not tell whether another process shares a swapped page. UFFDIO_MOVE finds out,
+ * and refuses the page then. */
 static bool may_move(uint64_t entry)
 {
 	if (mem_without(RULE_SWAPPED))
@@ -139,8 +138,8 @@ static bool may_move(uint64_t entry)
 	return entry & EXCLUSIVE || (entry & THERE && !(entry & PRESENT));
 }
 
-/* Pages of UNIT bytes at @at, as bits: what is there, and what of it may be moved, as far as page
- * tables tell. */
+/* The pages of UNIT bytes at @at, as bits: those that exist, and in *@exclusive those that may be
+ * moved, as far as page tables tell. */
 static uint32_t look(const struct proc *p, uint64_t at, uint32_t *exclusive)
 {
 	uint64_t entry[UNIT_PAGES];
@@ -157,16 +156,14 @@ static uint32_t look(const struct proc *p, uint64_t at, uint32_t *exclusive)
 	return there;
 }
 
-/* What is in its place of what it has there: the unit may begin or end in another area. */
+/* The victim's own pages that are still in their place; other areas may share its unit. */
 static uint32_t look_at(const struct proc *p, const struct victim *v, uint32_t *exclusive)
 {
 	return look(p, v->base, exclusive) & pages_of(v->base, v->start, v->end);
 }
 
-/*
- * Those of @pages at @at that are what was copied. They are in g->buf afterwards. @unread: those
- * that cannot be read; nobody knows what they are.
- */
+/* Which of @pages at @at are equal to what was copied? Reads them into g->buf. *@unread: pages that
+ * could not be read, and so not compared. */
 static uint32_t same(struct going *g, const struct victim *v, uint64_t at, uint32_t pages,
 		     uint32_t *unread)
 {
@@ -191,7 +188,8 @@ static uint32_t same(struct going *g, const struct victim *v, uint64_t at, uint3
 	return pages & v->mask & ok;
 }
 
-/* What only this process has of a unit; with @mend it is written first. */
+/* Moves the pages of a unit that no other process has. @mend: writes to each page first
+ * (move_one()). */
 static void move_exclusive(struct work *w, unsigned int nr, bool mend)
 {
 	const struct victim *v = &w->g->b.v[nr];
@@ -202,7 +200,7 @@ static void move_exclusive(struct work *w, unsigned int nr, bool mend)
 	exclusive &= pages_of(v->base, v->start, v->end);
 	while (next_run(&exclusive, v->base, &r)) {
 		if (mend && mem_uffd_protect(w->g->p->uffd, r.start, r.end, false))
-			continue; /* the thread would wait for us */
+			continue; /* writing to it would make the thread wait for us */
 		if (mend)
 			move_call(w->guest, SYS_madvise,
 				  (uint64_t[6]){ r.start, r.end - r.start, MADV_POPULATE_WRITE });
@@ -211,8 +209,9 @@ static void move_exclusive(struct work *w, unsigned int nr, bool mend)
 }
 
 /*
- * Where a page was refused. If no other process has it, another one had it and has ended, or
- * somebody holds it: a write to it mends the former.
+ * Moves a unit in which the kernel refused a page. A page that no other process has is refused if a
+ * process that shared it has ended, or if somebody holds a reference. After a write to it the
+ * kernel accepts the former.
  */
 static void move_one(struct work *w, unsigned int nr)
 {
@@ -220,7 +219,7 @@ static void move_one(struct work *w, unsigned int nr)
 	move_exclusive(w, nr, true);
 }
 
-/* Another process has all of its pages, too. */
+/* Are all of its pages shared with another process? */
 static bool is_shared(const struct proc *p, const struct victim *v)
 {
 	uint32_t exclusive;
@@ -228,7 +227,7 @@ static bool is_shared(const struct proc *p, const struct victim *v)
 	return look_at(p, v, &exclusive) && !exclusive;
 }
 
-/* Units that lie side by side go in one call. */
+/* Moves all units, neighbours in one call. */
 static void move_all(struct work *w)
 {
 	const struct victim *v = w->g->b.v;
@@ -256,8 +255,8 @@ static void move_all(struct work *w)
 	}
 }
 
-/* -ENOMEM: its cgroup is full; -EAGAIN: an event is unread, of somebody who has its memory and
- * runs on. */
+/* -ENOMEM: the cgroup is full. -EAGAIN: another process with the same memory runs on, and its event
+ * was not read yet. */
 static int put_page(struct work *w, uint64_t at, const uint8_t *page)
 {
 	uint64_t done;
@@ -268,9 +267,9 @@ static int put_page(struct work *w, uint64_t at, const uint8_t *page)
 }
 
 /*
- * Shall it be tried again, some time later? An event that is not read yet is read by our reader or a
- * successor's; the program stands still until then, and nothing goes wrong. Only if nobody is left
- * to read it is there no use in that. Room in its cgroup may never come.
+ * Shall putting a page back be tried again? After -EAGAIN yes: our reader or a successor's reads
+ * the event, and the program stands still until then; unless nobody is left to read it. After
+ * -ENOMEM only a limited number of times, since the cgroup may stay full.
  */
 static bool try_later(struct work *w, int ret)
 {
@@ -283,7 +282,7 @@ static bool try_later(struct work *w, int ret)
 	return true;
 }
 
-/* What is to be there is nowhere any more. Who asks for it ends, and reads nothing older. */
+/* The page's bytes are lost: an access shall raise SIGBUS and never read older bytes. */
 static void lose_page(struct work *w, uint64_t at)
 {
 	struct proc *p = w->g->p;
@@ -298,7 +297,7 @@ static void lose_page(struct work *w, uint64_t at)
 		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
 }
 
-/* What stays, of those that differ, and of those that came since. All threads wait for it. */
+/* Puts back pages that differ, or that arrived since. All threads stand still meanwhile. */
 static void put_back(struct work *w, struct victim *v, uint32_t pages)
 {
 	v->left |= pages;
@@ -330,17 +329,19 @@ static void compare_moved(struct work *w)
 		if (!moved)
 			continue;
 		ok = same(g, v, at, moved, &unread);
-		/* for what cannot be read the copy stands: it was all of the unit, and protected */
+		/* a page that could not be read counts as equal: it was exclusive and protected
+		 * since the copy */
 		moved &= ~ok & ~unread;
 		if (!moved)
 			continue;
-		/* g->buf has it, and its cgroup may have room for one of the two only */
+		/* free the moved page first, since the cgroup may have room for only one; g->buf
+		 * has its bytes */
 		move_call(w->guest, SYS_madvise, (uint64_t[6]){ at, UNIT, MADV_DONTNEED });
 		put_back(w, v, moved);
 	}
 }
 
-/* What is in its place still and may be dropped: all of it, or nothing. */
+/* Chooses what is dropped of a unit whose pages are still in their place: all, or nothing. */
 static void choose_range(struct work *w, struct victim *v)
 {
 	uint32_t exclusive, unread, there = look_at(w->g->p, v, &exclusive), pages = there;
@@ -354,7 +355,7 @@ static void choose_range(struct work *w, struct victim *v)
 	}
 	for (struct range part; next_run(&pages, v->base, &part); r.end = part.end)
 		r.start = r.start ? r.start : part.start;
-	/* whole units, where they can be: the kernel tells of each range */
+	/* drop whole units where possible, since the kernel sends an event for each range */
 	if (there == v->mask && !w->moves)
 		r = (struct range){ v->start, v->end };
 	v->u->pages |= pages_of(v->base, r.start, r.end) << 16;
@@ -376,10 +377,11 @@ static void drop_rest(struct work *w)
 }
 
 /*
- * Before the program goes on: what was told of our removals is in the table, since the lock is held
- * from the reading on. From here on it is the program that removes. The lock is the pager's. If
- * that is dead, it or its successor may have read of a removal and not noted it: the note takes it
- * for ours as long as the table says so. Each of them is told of, so none is left over.
+ * Called before the threads run on. With the lock, the events of our own removals are in the table:
+ * the reader holds the lock from the read to the update. Removals after this are the program's. If
+ * the pager is dead it may have read an event that is not in the table yet; then the bits in
+ * u->pages stay, and its successor subtracts them when it repeats the event. False: the pager is
+ * dead.
  */
 static bool end_of_stop(struct going *g)
 {
@@ -396,14 +398,15 @@ static bool end_of_stop(struct going *g)
 
 		if (!is_going(v))
 			continue;
-		v->left |= look_at(g->p, v, &exclusive); /* mlock() came between, or the like */
+		/* For example after an mlock() meanwhile. */
+		v->left |= look_at(g->p, v, &exclusive);
 		v->u->pages &= v->mask & ~v->left;
 	}
 	pthread_rwlock_unlock(&g->p->ev);
 	return true;
 }
 
-/* True: all of @pages have a marker. */
+/* Protects pages that have left, which puts markers there. True: all of @pages have one. */
 static bool mark(struct work *w, uint64_t base, uint32_t pages)
 {
 	const struct proc *p = w->g->p;
@@ -419,10 +422,8 @@ static bool mark(struct work *w, uint64_t base, uint32_t pages)
 	return !ret && present_is_marked(p, base, pages);
 }
 
-/*
- * Guard pages that come and go while a unit is on its zone raise no event. They take the markers
- * away, so that it is seen when the unit comes back.
- */
+/* Puts markers where units were. Guard pages that come and go while a unit is on its zone raise no
+ * event, but remove the markers; that is noticed when the unit comes back. */
 static void mark_all(struct work *w)
 {
 	for (unsigned int i = 0; i < w->g->b.nr && !mem_without(RULE_MARKED); i++) {

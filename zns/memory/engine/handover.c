@@ -14,15 +14,17 @@
 #include "context.h"
 #include "hold.h"
 
-#define OWN 3U /* shared memory, and both ends of the socket of births */
-#define PER_PROC 3U /* table, userfaultfd, pidfd; an absent one is the context's own */
+/* Descriptors of the context: shared memory, and both ends of the socket for new children. */
+#define OWN 3U
+/* Table, userfaultfd, pidfd; where one is missing, a copy of the context's own is sent. */
+#define PER_PROC 3U
 
-/* Beside the descriptors of a process: whose they are. When the pager dies, its slot may have
- * another process already. */
+/* Sent with a process's descriptors to say whose they are. By the time the pager dies another
+ * process may be in that slot. */
 struct kept {
 	uint64_t serial;
 	uint32_t slot;
-	uint32_t named; /* there is a pidfd */
+	uint32_t named; /* 1: the pidfd is there */
 };
 
 _Static_assert(ZNS_MEM_FDS_MAX == OWN + PER_PROC * PROCS_MAX, "room for all");
@@ -37,7 +39,7 @@ void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 	out->fd[out->nr++] = m->birth[0];
 	out->fd[out->nr++] = m->birth[1];
 	pthread_mutex_lock(&m->lock);
-	/* who waits for a slot is not among these yet */
+	/* children that wait for a slot are not included */
 	out->forks = m->waiting ? m->waiting->fork_nr - 1 : m->forks_done;
 	for (unsigned int i = 0; i < PROCS_MAX; i++) {
 		struct proc *p = m->proc[i];
@@ -45,7 +47,7 @@ void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 
 		if (!p)
 			continue;
-		/* else a number could be another descriptor's when it is sent */
+		/* keep the descriptor open: its number could be reused before it is sent */
 		m->handed[m->nr_handed++] = proc_get(p);
 		k = (struct kept){ .serial = p->sh->serial, .slot = i, .named = p->pidfd >= 0 };
 		out->fd[out->nr++] = p->table;
@@ -63,8 +65,11 @@ void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f)
 	birth_kept(m, f->forks);
 }
 
-/* Before anybody else looks, but beside the dead pager's stop, which may commit it at this moment.
- * What is being dropped stays so: see landed(). */
+/*
+ * Brings a unit into a state from which a successor can go on. Runs before anybody else looks at
+ * it, but the dead pager's stop may commit it at the same time. A unit in DROP stays so: see
+ * landed().
+ */
 static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct zns_mem_store *st = &p->m->store;
@@ -80,7 +85,7 @@ static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return st->hold(st->arg, ref);
 }
 
-/* No removal of ours is on its way any more. */
+/* After the stop has ended: none of our removals is in progress any more. */
 static int landed(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct zns_mem_store *st = &p->m->store;
@@ -88,7 +93,7 @@ static int landed(struct proc *p, struct unit *u, uint64_t base, void *arg)
 
 	if (STATE(word) != U_DROP)
 		return 0;
-	/* a page that did not go is there, and is the truth */
+	/* a page that did not leave is present, and counts */
 	u->pages &= 0xffff;
 	if (u->pages) {
 		u->word = WORD(U_ZONE, PLACE(word));
@@ -99,7 +104,7 @@ static int landed(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return 0;
 }
 
-/* Before an event is looked at: it may be about them. */
+/* Before events are read, since they may be about these strays. */
 static int count_strays(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	if (u->addr)
@@ -115,7 +120,7 @@ static int load_strays(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return 0;
 }
 
-/* @fds: table, userfaultfd, pidfd or -1. */
+/* @fds: table, userfaultfd, and pidfd or -1. */
 static int make_proc(struct zns_mem *m, pid_t pid, const int *fds, struct proc **out,
 		     struct zns_err *err)
 {
@@ -162,7 +167,7 @@ struct taking {
 	int ret;
 };
 
-/* A child that the keeper had not heard of. */
+/* Takes over a child that the keeper did not know of. */
 static bool take_child(void *arg, uint64_t nr, int slot, int table, int uffd)
 {
 	const int fds[] = { table, uffd, -1 };
@@ -204,21 +209,22 @@ static int land(struct proc *p)
 	return ret;
 }
 
-/* Those of @list that are not the dead pager's become NULL. */
+/* Counts the units of all processes in the store. Entries of @list that the dead pager did not
+ * serve become NULL. */
 static int count_all(struct zns_mem *m, struct proc **list, unsigned int nr, struct zns_err *err)
 {
 	int ret = 0;
 
-	/* others may be put behind them meanwhile */
+	/* new children may be appended to this list meanwhile */
 	for (struct proc *p = m->waiting; p && p->uncounted && !ret; p = p->next_waiting) {
 		ret = count_units(p);
 		if (!ret)
-			ret = land(p); /* nobody has dropped anything of it */
+			ret = land(p); /* it has no slot, so nobody has evicted from it */
 	}
 	if (ret)
 		return zns_fail_sys(err, ret, "a unit of a child is not in the store");
 	for (unsigned int i = 0; i < nr && !ret; i++) {
-		if (!list[i]->uncounted) { /* born just now */
+		if (!list[i]->uncounted) { /* it was born just now */
 			proc_put(list[i]);
 			list[i] = NULL;
 			continue;
@@ -231,7 +237,7 @@ static int count_all(struct zns_mem *m, struct proc **list, unsigned int nr, str
 	return ret;
 }
 
-/* What is not being dropped is served meanwhile. */
+/* Waits for the dead pager's stops. Units that are not in DROP are served meanwhile. */
 static int land_all(struct zns_mem *m, struct proc *const *list, unsigned int nr,
 		    struct zns_err *err)
 {
@@ -244,14 +250,16 @@ static int land_all(struct zns_mem *m, struct proc *const *list, unsigned int nr
 		if (!p)
 			continue;
 		stop_await_end(p, begin);
-		if (p->pidfd < 0) /* its PID was found a moment ago, and is found again */
+		/* Its PID was found just before the death, and will be found again. */
+		if (p->pidfd < 0)
 			p->pid = p->sh->pid = 0;
 		ret = land(p);
 	}
 	return ret ? zns_fail_sys(err, ret, "a table of a memory context cannot be read") : 0;
 }
 
-/* A process of which nobody has the descriptors reads zeroes where it had memory. */
+/* Kills a process of which nobody has descriptors: it would read zeroes for all that was
+ * on zones. */
 static void take_leave(struct zns_mem *m, unsigned int slot)
 {
 	struct shared_proc *sh = &m->sh->proc[slot];
@@ -263,7 +271,7 @@ static void take_leave(struct zns_mem *m, unsigned int slot)
 	mem_warn(m, "process %d is lost: it came right before the pager died", sh->pid);
 }
 
-/* One that the keeper has; it may have ended since, and another one be in its slot. */
+/* Takes over a process that the keeper has, unless it has ended and another one has its slot. */
 static int take_kept(struct zns_mem *m, const struct zns_mem_fds *f, uint32_t i,
 		     struct zns_err *err)
 {
@@ -275,7 +283,7 @@ static int take_kept(struct zns_mem *m, const struct zns_mem_fds *f, uint32_t i,
 	if (k.slot >= PROCS_MAX || m->proc[k.slot] || OWN + (i + 1) * PER_PROC > f->nr)
 		return zns_fail(err, -EPROTO, "the list of processes is damaged");
 	memcpy(fd, from, sizeof(fd));
-	if (!k.named) { /* it is the context's own, once more */
+	if (!k.named) { /* a copy of the context's own descriptor stands in for it */
 		close(fd[2]);
 		fd[2] = -1;
 	}
@@ -319,8 +327,8 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 		(*out)->birth[0] = from->fd[1];
 		(*out)->birth[1] = from->fd[2];
 	}
-	/* before anything of the dead one's is touched: the keeper starts one of its version next
-	 */
+	/* check before anything is changed: after a refusal the keeper starts the version that
+	 * matches */
 	if (!ret && ((*out)->sh->version != CONTEXT_VERSION || (*out)->sh->procs_max != PROCS_MAX))
 		ret = zns_fail(err, -EPROTO, "the memory context is of another version");
 	if (!ret) {
@@ -338,7 +346,7 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 	return ret;
 }
 
-/* One thread reads events before all else: drops that are on their way wait for it. */
+/* Only one thread reads events at first, since drops in progress wait for their events. */
 static int settle_all(struct zns_mem *m, struct zns_err *err)
 {
 	struct proc *list[PROCS_MAX];
@@ -371,7 +379,7 @@ int zns_mem_go_on(struct zns_mem *m, struct zns_err *err)
 	}
 	for (unsigned int i = 0; !ret && i < PROCS_MAX; i++)
 		if (m->proc[i]) {
-			/* also those who wait for a unit that is in memory by now */
+			/* wakes those, too, whose unit is in memory by now */
 			mem_uffd_wake_all(m->proc[i]->uffd);
 			table_each(m->proc[i], load_strays, NULL);
 		}

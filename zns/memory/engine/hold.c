@@ -43,14 +43,15 @@ static void put_unborn(struct zns_mem *m)
 	}
 }
 
-/* It is killed where it sleeps: red zones of its frame would outlive its stack. */
+/* The holder is killed in its sleep; the sanitizer's red zones in its frame would outlive its
+ * stack. */
 __attribute__((no_sanitize_address)) static int holder(void *arg)
 {
 	struct zns_mem *m = arg;
 	struct pollfd f = { .fd = m->self, .events = POLLIN };
 	long n;
 
-	do { /* the C library's poll() would touch a thread that lives */
+	do { /* not the C library's poll(), which would touch a living thread's data */
 		n = syscall(SYS_ppoll, &f, 1, NULL, NULL, 0);
 	} while (!n || (n < 0 && errno == EINTR));
 	if (n == 1)
@@ -78,7 +79,7 @@ int hold_start(struct zns_mem *m)
 		return -errno;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	/* no exit signal: nobody's waitpid(-1) finds it */
+	/* no exit signal, so that nobody's waitpid(-1) reaps it */
 	m->holder = clone(holder, (char *)m->hold_stack + STACK, CLONE_VM | CLONE_FILES, m);
 	ret = m->holder < 0 ? -errno : 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -116,7 +117,7 @@ void hold_await(struct zns_mem *m)
 		}
 }
 
-/* The one before ours must not go on when ours counts: each would end processes of the other. */
+/* Ends the old holder before ours counts: otherwise each would kill the other's processes. */
 void hold_relieve(struct zns_mem *m)
 {
 	struct pollfd f = { .fd = m->relieved, .events = POLLIN };

@@ -70,7 +70,7 @@ void leave_begin(struct proc *child)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* A place is better, if there is one by now. */
+/* Gives the child a regular slot if one is free by now, else one for leaving children. */
 static int add(struct zns_mem *m, struct proc *child)
 {
 	child->leaves = false;
@@ -80,7 +80,7 @@ static int add(struct zns_mem *m, struct proc *child)
 	return proc_add(m, child);
 }
 
-/* The oldest of those who wait for a slot: one is free. Only one thread takes them out. */
+/* Gives a free slot to the child that has waited longest. Only one thread calls this. */
 static void admit(struct zns_mem *m)
 {
 	struct proc *child;
@@ -113,7 +113,7 @@ static int is_out(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return STATE(u->word) > U_BUSY;
 }
 
-/* True: it has left, or has ended. */
+/* Reads back a child's units. True: it has left the context, or has ended. */
 static bool lead_out(struct proc *p, uint8_t *buf)
 {
 	bool out;
@@ -121,7 +121,7 @@ static bool lead_out(struct proc *p, uint8_t *buf)
 	if (!mem_uffd_dead(p->uffd)) {
 		if (!mem_without(RULE_LEAVE))
 			table_each(p, bring, buf);
-		/* no unit is being moved to where we have looked already */
+		/* with the lock no unit can move to addresses that were looked at already */
 		pthread_rwlock_wrlock(&p->ev);
 		out = table_each(p, is_out, NULL) && !mem_without(RULE_LEAVE);
 		pthread_rwlock_unlock(&p->ev);
@@ -134,7 +134,7 @@ static bool lead_out(struct proc *p, uint8_t *buf)
 	return true;
 }
 
-/* One after the other: one may stand still. NULL: the end. */
+/* The next leaving child in turn, since one may be stopped for long. NULL: the context ends. */
 static struct proc *next_leaver(struct zns_mem *m, unsigned int *hand)
 {
 	struct proc *p = NULL;
@@ -162,7 +162,7 @@ static void *leaver(void *arg)
 	unsigned int hand = 0;
 	struct proc *p;
 
-	admit(m); /* who waited while another pager died */
+	admit(m); /* admit children that were waiting when the last pager died */
 	while (buf && (p = next_leaver(m, &hand))) {
 		if (!lead_out(p, buf))
 			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);

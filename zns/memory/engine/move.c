@@ -28,7 +28,7 @@ struct move_arg {
 };
 #define MOVE_IOCTL _IOWR(UFFDIO, 0x05, struct move_arg)
 #define MOVE_NO_WAKE 1U
-#define MOVE_HOLES 2U /* are left out */
+#define MOVE_HOLES 2U /* UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES: holes are skipped */
 #define MOVE_FEATURE (1U << 16)
 
 #define CALL(guest, nr, ...) move_call(guest, nr, (uint64_t[6]){ __VA_ARGS__ })
@@ -58,7 +58,8 @@ static bool failed(long result)
 	return result < 0 && result > -4096;
 }
 
-/* By our own descriptor of it, so that nothing there is believed. */
+/* Registers the scratch through our own copy of the descriptor: nothing in the process is
+ * trusted. */
 static int enlist(const struct scratch *s)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -80,7 +81,7 @@ int move_begin(struct scratch *s, struct proc *p, struct zns_guest *guest)
 				  (uint64_t)-1,
 				  0 };
 	long at;
-	int ret = zns_guest_call(guest, SYS_mmap, map, &at); /* one that is frozen is left alone */
+	int ret = zns_guest_call(guest, SYS_mmap, map, &at); /* a frozen process is left alone */
 
 	if (ret || failed(at))
 		return ret ? ret : (int)at;
@@ -112,7 +113,7 @@ int move_pages(struct scratch *s, const struct range *r, uint64_t to)
 
 	if (ret != -EINVAL || s->exec)
 		return ret;
-	s->exec = true; /* both must have the same rights */
+	s->exec = true; /* source and destination must have the same permissions */
 	CALL(s->guest, SYS_mprotect, s->at, LENGTH, PROT_READ | PROT_WRITE | PROT_EXEC);
 	return move_once(s, r, to);
 }

@@ -16,7 +16,7 @@
 #include "mem.h"
 
 #define KCMP_SAME_FILES 2
-#define PART 64U /* of the time goes into looking */
+#define PART 64U /* a look may take 1/64 of the time */
 
 static const struct {
 	const char *link, *what;
@@ -27,7 +27,7 @@ static const struct {
 	{ "/dev/iommu", "iommufd" },
 };
 
-/* By the name of its protocol, as sockfs tells it. */
+/* Is it an AF_XDP socket, by the protocol that sockfs reports? */
 static bool is_xdp(pid_t tid, const char *fd)
 {
 	char path[320], name[16];

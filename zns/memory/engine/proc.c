@@ -30,7 +30,7 @@ struct proc *proc_new(struct zns_mem *m, pid_t pid, struct zns_err *err)
 			    .table = -1,
 			    .refs = 1 };
 	pthread_rwlockattr_init(&attr);
-	/* the reader must not starve: processes wait for it */
+	/* prefer writers: the reader of events takes it for writing, and processes wait for it */
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&p->ev, &attr);
 	ret = table_make(&p->table);
@@ -113,7 +113,7 @@ void proc_put(struct proc *p)
 
 	if (--p->refs)
 		return;
-	if (!p->sh) { /* the reader never heard of it */
+	if (!p->sh) { /* it has no slot, so the reader never watched it */
 		destroy(p);
 		return;
 	}
@@ -121,9 +121,9 @@ void proc_put(struct proc *p)
 	p->next_dead = m->dead;
 	m->dead = p;
 	pthread_mutex_unlock(&m->lock);
-	/* at once: a fork that nobody hears of waits until the userfaultfd is closed */
+	/* wake the reader at once: a thread that forks waits until the userfaultfd is closed */
 	if (write(m->wake, &one, sizeof(one)) < 0)
-		return; /* it is readable already */
+		return; /* the eventfd is readable already */
 }
 
 void procs_arrived(struct zns_mem *m)
@@ -147,7 +147,7 @@ void procs_bury(struct zns_mem *m, void (*forget)(struct proc *p))
 	}
 }
 
-/* A free slot from @from on; -1: none. Under the lock. */
+/* A free slot from @from on; -1: there is none. With m->lock held. */
 static int free_slot(const struct zns_mem *m, unsigned int from, unsigned int max)
 {
 	for (unsigned int i = from; i < from + max; i++)
@@ -260,7 +260,7 @@ void procs_sweep(struct zns_mem *m, const struct proc *but)
 	unsigned int nr;
 
 	if (m->sealed)
-		return; /* their units are in the checkpoint's list */
+		return; /* a checkpoint that is being made still lists its units */
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
 		if (list[i] != but && mem_uffd_dead(list[i]->uffd))
@@ -296,5 +296,5 @@ void changed(struct zns_mem *m)
 	uint64_t one = 1;
 
 	if (write(m->changes, &one, sizeof(one)) < 0)
-		return; /* it is readable already */
+		return; /* the eventfd is readable already */
 }

@@ -7,14 +7,16 @@
 
 #include "mem.h"
 
-#define LOOKED_AT 64U /* the last ones: as many as threads that may ask so at once */
+/* Compare a fault with this many queued last, as many as threads may repeat one at once. */
+#define LOOKED_AT 64U
 
 static void grow(struct circle *c)
 {
 	size_t max = c->max ? c->max * 2 : 1024;
 	struct fault *f = calloc(max, sizeof(*f));
 
-	while (!f) { /* a lost message is a thread that waits for ever */
+	/* No memory: try again, since a dropped fault is a thread that waits for ever. */
+	while (!f) {
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 		f = calloc(max, sizeof(*f));
 	}
@@ -27,9 +29,9 @@ static void grow(struct circle *c)
 }
 
 /*
- * A thread in the kernel that has a signal, or work of an io_uring, to come to does not wait for an
- * answer, but asks again and again, faster than we answer. Whoever answers the first one of these
- * wakes all who ask for that page.
+ * Is this fault queued already? A thread in the kernel that has a pending signal or io_uring work
+ * does not wait for the answer: it raises the fault again and again, faster than we answer. One
+ * answer wakes all threads that wait for that page.
  */
 static bool is_queued(const struct circle *c, const struct proc *p, uint64_t addr,
 		      enum fault_kind kind)
@@ -61,7 +63,7 @@ void fault_push(struct queue *q, struct proc *p, uint64_t addr, enum fault_kind 
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* Beside who reads events, one thread is always left for who comes and waits. */
+/* Besides the reader of events, one thread is always kept free for faults of waiting threads. */
 static struct circle *next_circle(struct queue *q)
 {
 	if (q->faults.nr)
@@ -80,7 +82,7 @@ enum task queue_next(struct queue *q, struct fault *f)
 		pthread_cond_wait(&q->more, &q->lock);
 		q->idle--;
 	}
-	if (!q->led && !q->end) { /* first of all: answers may wait for what is read */
+	if (!q->led && !q->end) { /* reading events comes first: answers may wait for an event */
 		q->led = true;
 		task = READ_EVENTS;
 	} else if (c) {

@@ -10,7 +10,7 @@
 #include "../policy/hiber.h"
 #include "zns/grow.h"
 
-#define PAUSE_MAX_MS 10000 /* of an eviction that is half way: the store waits for dumps */
+#define PAUSE_MAX_MS 10000 /* limit for an eviction in progress; the store waits for dumps */
 
 static void nap(void)
 {
@@ -70,7 +70,7 @@ int zns_mem_seal(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns_er
 		return zns_fail_sys(err, ret, "the eviction of memory context %s does not end",
 				    m->sh->name);
 	}
-	family_look(m); /* names children */
+	family_look(m); /* finds the PIDs of new children */
 	ret = evict_rests(m, err);
 	if (ret)
 		zns_mem_unseal(m);
@@ -88,7 +88,7 @@ struct listing {
 	size_t nr, max;
 };
 
-/* Pages of a unit that kept its place: those that are protected still are what is there. */
+/* The pages of a CLEAN unit that are still protected, and so equal to the place's. */
 static uint16_t clean_pages(const struct proc *p, uint64_t base, uint32_t mask)
 {
 	uint64_t entry[UNIT_PAGES];
@@ -134,13 +134,13 @@ int zns_mem_units(struct zns_mem *m, pid_t pid, struct zns_mem_unit **out, size_
 
 	if (!m->sealed)
 		return zns_fail(err, -EPROTO, "no checkpoint has begun");
-	if (!p) { /* born since? */
+	if (!p) { /* it was born after the pause began */
 		family_look(m);
 		p = find(m, pid);
 	}
 	if (!p)
 		return zns_fail(err, -ENOENT, "process %d is not of this context", pid);
-	/* what the reader has read is in the table behind this */
+	/* after this, all events that the reader has read are in the table */
 	pthread_rwlock_rdlock(&p->ev);
 	ret = table_each(p, list_unit, &l);
 	pthread_rwlock_unlock(&p->ev);
@@ -169,7 +169,7 @@ int zns_mem_owns(struct zns_mem *m, pid_t pid, uint64_t start, uint64_t end, str
 		proc_put(p);
 		return 0;
 	}
-	/* an area that is ours already stays as it is; another's is -EBUSY */
+	/* succeeds if the area is ours already; -EBUSY: it is another userfaultfd's */
 	ret = mem_uffd_register(p->uffd, start, end);
 	proc_put(p);
 	return ret ? zns_fail(err, -ENOENT, "this area of process %d is another userfaultfd's",

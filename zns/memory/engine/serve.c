@@ -14,7 +14,7 @@ static void answer(struct fault *f, uint8_t *buf)
 {
 	uint64_t base = f->addr / UNIT * UNIT;
 
-	if (f->kind == FETCH_RECORD) { /* of all processes */
+	if (f->kind == FETCH_RECORD) { /* it is not about one process */
 		active_fetch(f->p, buf);
 	} else if (f->p->gone) {
 		return;
@@ -40,7 +40,7 @@ static void *server(void *arg)
 		return NULL;
 	while ((task = queue_next(&m->queue, &f)) != ENDED) {
 		if (task == READ_EVENTS && !reader_lead(m, &f))
-			continue; /* the end is near: nobody leads any more */
+			continue; /* the context ends, and no thread reads events any more */
 		answer(&f, buf);
 		evictor_rouse(m);
 		queue_answered(&m->queue, &f);
@@ -71,7 +71,7 @@ void servers_end(struct zns_mem *m)
 	pthread_cond_broadcast(&m->queue.more);
 	pthread_mutex_unlock(&m->queue.lock);
 	if (write(m->wake, &one, sizeof(one)) != sizeof(one))
-		return; /* cannot be: an eventfd that was read */
+		return; /* cannot happen: the eventfd was just read */
 	while (m->nr_servers)
 		pthread_join(m->server[--m->nr_servers], NULL);
 }

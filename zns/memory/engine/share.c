@@ -11,15 +11,17 @@
 #include "../policy/lines.h"
 
 #define TURN_NS 1000000000ULL
-#define TURN_LINES 128U /* each so many lines more are a second more: each pager reads all */
-#define AGES_NS 5000000000ULL /* ages of one that evicts nothing are looked at so seldom */
-#define LATELY 8U /* turns over which reads fade away */
+/* A turn takes one second more for each 128 contexts, since each pager reads all lines. */
+#define TURN_LINES 128U
+#define AGES_NS 5000000000ULL /* time between looks at the ages of a context that evicts nothing */
+#define LATELY 8U /* turns over which the memory of recent reads fades */
 
 struct share {
 	struct lines lines;
-	uint64_t turned_ns, read_units, stall_ns, lately; /* lately: bytes, fading */
+	/* lately: bytes read recently, weighted by age. */
+	uint64_t turned_ns, read_units, stall_ns, lately;
 	uint32_t stall_permille;
-	unsigned int nr; /* lines, as read last */
+	unsigned int nr; /* lines of all contexts, as last read */
 	struct dram_line all[LINES_MAX];
 	uint64_t part[LINES_MAX];
 };
@@ -33,7 +35,7 @@ int zns_mem_auto(struct zns_mem *m, int dir, uint64_t total, uint64_t min, struc
 		free(s);
 		return ret;
 	}
-	if (total) { /* else what the predecessor was told */
+	if (total) { /* else the values of the predecessor */
 		m->sh->auto_total = total;
 		m->sh->auto_min = zns_max(min, MIB(1));
 	}
@@ -55,7 +57,7 @@ void share_close(struct zns_mem *m)
 	m->share = NULL;
 }
 
-/* "some avg10=1.23 ...", in 1/100 %; 0 without the kernel's help. */
+/* Parses "some avg10=1.23 ..." into 1/100 %; 0 if the kernel does not report it. */
 static uint32_t pressure(void)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -89,7 +91,7 @@ static void tell(struct zns_mem *m, struct share *s, uint64_t past)
 		goes += l.heat.bytes[b];
 	l.stays = l.resident - zns_min(goes, l.resident);
 	s->lately += (units - s->read_units) * UNIT;
-	/* it would have these, too: they compete with what others have not used for as long */
+	/* count units it had to read back: they compete with memory that others used as long ago */
 	l.heat.bytes[heat_bucket(m->age_ms)] += zns_min(s->lately, l.resident / 2);
 	s->lately -= s->lately / LATELY + zns_min(s->lately, UNIT);
 	s->stall_permille = (uint32_t)((s->stall_permille + (stall - s->stall_ns) * 1000 / past) /

@@ -21,7 +21,7 @@
 #include "mem.h"
 #include "zns/inject.h"
 
-#define LIMIT_MS 100 /* for all threads to stop */
+#define LIMIT_MS 100 /* time for all threads to stop */
 #define END_MS 10000
 #define STACK (256U << 10) /* bytes */
 
@@ -36,7 +36,7 @@ struct stop {
 	bool done;
 	int ret;
 	struct zns_err err;
-	_Atomic int refs; /* of who waits, and of the thread */
+	_Atomic int refs; /* held by the waiting thread and by the stop's thread */
 };
 
 bool stop_orphaned(const struct proc *p)
@@ -44,13 +44,11 @@ bool stop_orphaned(const struct proc *p)
 	return getppid() != p->m->pid;
 }
 
-/*
- * A successor that may begin at any time waits for who has said so before its pager died. True: it
- * may have looked already, and nothing is begun.
- */
+/* A successor that starts waits for every stop whose `tracer` was set before its pager died. True:
+ * the pager has died, so the successor may have looked already, and the stop must not begin. */
 static bool too_late(struct shared_proc *sh, const struct proc *p)
 {
-	/* not getpid(): a child that shares our memory */
+	/* by system call: this process shares our memory and must not use the C library's data */
 	int32_t self = (int32_t)syscall(SYS_getpid);
 
 	if (stop_orphaned(p))
@@ -59,7 +57,8 @@ static bool too_late(struct shared_proc *sh, const struct proc *p)
 	return stop_orphaned(p) && (atomic_compare_exchange_strong(&sh->tracer, &self, 0), true);
 }
 
-/* By the holder, whose descriptors are ours, too: a successor reads, or it ends the process. */
+/* Does the holder have our descriptors? Then a successor reads the events, or the holder kills the
+ * process. */
 static bool is_held(const struct zns_mem *m)
 {
 	pid_t holder = m->sh->holder;
@@ -73,9 +72,9 @@ bool stop_unread(const struct proc *p)
 }
 
 /*
- * The thread waits until somebody reads what it removes. A dead pager's descriptors stay open until
- * we end, since they are ours, too. If nobody else has them, nobody reads. The kernel lets the
- * thread go when the last one is closed.
+ * Closes the dead pager's userfaultfd if nobody else has it. A thread that removes pages waits
+ * until the event is read. This process shares the dead pager's descriptors, so they stay open
+ * until it ends. When the last one is closed, the kernel lets the thread go.
  */
 static void let_go_of_dead(void *arg)
 {
@@ -92,7 +91,7 @@ static int in_guest(struct zns_guest *g, void *arg)
 	struct stop *s = arg;
 	struct range own;
 
-	if (!same_memory(s->p)) /* while it stands still, it stays so */
+	if (!same_memory(s->p)) /* checked while its threads stand still */
 		return -ESRCH;
 	if (s->p->sh && too_late(s->p->sh, s->p))
 		return -ESRCH;
@@ -140,7 +139,7 @@ static void *run(void *arg)
 	pthread_mutex_lock(&s->lock);
 	s->ret = ret;
 	s->err = err;
-	s->done = true; /* from here on the context may end */
+	s->done = true; /* after this the context may be freed */
 	pthread_cond_signal(&s->ended);
 	pthread_mutex_unlock(&s->lock);
 	put(s);
@@ -221,7 +220,7 @@ void stop_await_end(struct proc *p, uint64_t since_ns)
 	struct pollfd f = { .fd = tracer, .events = POLLIN };
 	int64_t left_ms = END_MS - (int64_t)((zns_mono_ns() - since_ns) / 1000000);
 
-	/* it is a process of the dead pager's, which goes on to its end; it is never reaped late */
+	/* the dead pager's process, which ends by itself and needs no reaping */
 	if (tracer >= 0 && poll(&f, 1, (int)zns_max(left_ms, (int64_t)0)) == 0)
 		mem_warn(p->m, "process %d: the stop of the dead pager does not end", p->pid);
 	p->sh->tracer = 0;

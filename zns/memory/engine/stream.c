@@ -24,7 +24,7 @@ unsigned int stream_next(struct proc *p, uint32_t block, unsigned int max,
 {
 	unsigned int nr = 0;
 
-	/* where one is there already somebody else has known of them, and of where they end */
+	/* stop at a unit that is in memory: another stream or chain has fetched it */
 	while (nr < max && STATE(unit_at(p, (block + nr + 1) * UNIT)->word) == U_ZONE) {
 		next[nr] = block + nr + 1;
 		nr++;

@@ -13,8 +13,10 @@
 #include "mem.h"
 
 #define UNITS (1ULL << (47 - 16))
-#define TABLE ((UNITS + STRAYS_MAX) * sizeof(struct unit)) /* bytes, of address space */
-#define CHECKS ((UNITS + STRAYS_MAX) * sizeof(struct unit_check)) /* behind it */
+/* Bytes of the table, most of them never written. */
+#define TABLE ((UNITS + STRAYS_MAX) * sizeof(struct unit))
+/* Bytes of the checks behind it. */
+#define CHECKS ((UNITS + STRAYS_MAX) * sizeof(struct unit_check))
 #define MARKS ((UNITS + STRAYS_MAX) / 8) /* bytes */
 #define ALL (TABLE + CHECKS + MARKS + sizeof(struct moves))
 
@@ -99,7 +101,7 @@ bool stray_near(struct proc *p, uint64_t start, uint64_t end)
 	return false;
 }
 
-/* For the reader alone. */
+/* Only the reader of events calls this. */
 struct unit *stray_new(struct proc *p, uint64_t addr)
 {
 	uint32_t nr = p->nr_strays, i = nr;
@@ -146,7 +148,7 @@ bool unit_unkeep(struct proc *p, struct unit *u, enum unit_state to)
 	struct zns_mem_store *st = &p->m->store;
 	uint64_t word = u->word;
 
-	do { /* its place may change meanwhile */
+	do { /* cleaning may change its place meanwhile */
 		if (STATE(word) != U_CLEAN)
 			return false;
 	} while (!atomic_compare_exchange_strong(&u->word, &word, WORD(to, 0)));

@@ -54,7 +54,8 @@ int mem_uffd_unregister(int uffd, uint64_t start, uint64_t end)
 	return ioctl(uffd, UFFDIO_UNREGISTER, &r) ? -errno : 0;
 }
 
-/* The kernel looks at this before it looks at what is asked for. */
+/* Asks with an empty request: the kernel checks for a change in progress before it looks at what is
+ * requested. */
 bool mem_uffd_changes(int uffd)
 {
 	struct uffdio_copy none = { 0 };
@@ -63,8 +64,9 @@ bool mem_uffd_changes(int uffd)
 }
 
 /*
- * Linux looks for the area first and whether it is being moved then (since 6.9): the area that was
- * not found may be elsewhere. Who holds `ev` keeps the reader from hearing of it in between.
+ * A call that found no area may have come while mremap() moved it: Linux looks for the area first,
+ * and checks for a move afterwards (since 6.9). The caller has `ev`, so the move's event cannot be
+ * read meanwhile, and the flag is still set.
  */
 static int unless_moved(int uffd, int ret)
 {
@@ -90,14 +92,12 @@ int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool pr
 	int ret = ioctl(uffd, UFFDIO_COPY, &c) ? -errno : 0;
 
 	*done = !ret ? len : c.copy > 0 ? (uint64_t)c.copy : 0;
-	/* a part was copied: the next call says why not more */
+	/* a part was copied; the next call returns the reason why no more */
 	return ret && *done ? 0 : unless_moved(uffd, ret);
 }
 
-/*
- * A copy from where nothing can be read fails after the kernel has found the area, and before it
- * changes anything. Protection would put a marker where no page is.
- */
+/* A source address that cannot be read: the copy fails after the kernel has found the area, and
+ * before it changes anything. (Asking by write protection would put a marker where no page is.) */
 static void *unreadable;
 
 static void map_unreadable(void)
@@ -115,7 +115,7 @@ int mem_uffd_has(int uffd, uint64_t start, uint64_t end)
 	if (unreadable == MAP_FAILED)
 		return -ENOMEM;
 	ret = mem_uffd_copy(uffd, start, unreadable, end - start, true, &done);
-	if (ret == -EINVAL) /* it is another's, who has no write protection */
+	if (ret == -EINVAL) /* the area belongs to a userfaultfd without write protection */
 		ret = -ENOENT;
 	return ret == -EFAULT || ret == -EEXIST ? 0 : ret;
 }
@@ -143,7 +143,8 @@ void mem_uffd_wake(int uffd, uint64_t start, uint64_t end)
 	ioctl(uffd, UFFDIO_WAKE, &r);
 }
 
-/* A process may have less address space than 47 bits. */
+/* Halves the range until the kernel accepts it: a process may have less than 47 bits of
+ * addresses. */
 void mem_uffd_wake_all(int uffd)
 {
 	struct uffdio_range r = { .start = MIB(1) };
@@ -157,6 +158,6 @@ void mem_uffd_wake_all(int uffd)
 
 bool mem_uffd_dead(int uffd)
 {
-	/* nothing can be mapped at the first page by default, and it is not ours if something is */
+	/* by default nothing can be mapped at page 0, and if something is, it is not ours */
 	return mem_uffd_protect(uffd, 0, PAGE, false) == -ESRCH;
 }

@@ -17,10 +17,11 @@
 
 #include "hold.h"
 
-#define GRACE_MS 10000U /* for a successor that has been started: it may have all it needs */
+/* Time for a successor that was started before the keeper died: it may have all descriptors. */
+#define GRACE_MS 10000U
 #define LOOK_MS 10U
 
-/* Processes with a slot, and children that wait for one. */
+/* Process number @i, counting those with a slot and then children that wait for one. */
 static struct proc *nth(struct zns_mem *m, unsigned int i)
 {
 	struct proc *p = i < PROCS_MAX ? m->proc[i] : m->waiting;
@@ -37,7 +38,8 @@ static int is_out(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return ON_ZONE(u->word);
 }
 
-/* Not those who have nothing there. A child without a name is not killed, and waits for ever. */
+/* Is a process left that has memory on zones? @end: kill all of these. A child whose PID is not
+ * known cannot be killed, and waits for ever. */
 static bool need_us(struct zns_mem *m, bool end)
 {
 	bool left = false;
@@ -57,16 +59,16 @@ static bool need_us(struct zns_mem *m, bool end)
 static void say(const char *text)
 {
 	if (write(STDERR_FILENO, text, strlen(text)) < 0)
-		return; /* nobody hears it */
+		return; /* our output has no reader */
 }
 
-/* Or until a successor ends us. */
+/* Waits until the process ends, or until a successor ends us. */
 static void await_end(int pidfd)
 {
 	struct pollfd f = { .fd = pidfd, .events = POLLIN };
 	long n;
 
-	do { /* the C library's poll() would touch a thread that lives */
+	do { /* not the C library's poll(), which would touch a living thread's data */
 		n = syscall(SYS_ppoll, &f, 1, NULL, NULL, 0);
 	} while (n < 0 && errno == EINTR);
 }
@@ -87,7 +89,7 @@ void zns_mem_keeper(struct zns_mem *m, pid_t pid)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0), old;
 
-	if (fd < 0) /* it is dead, and so is the one before it */
+	if (fd < 0) /* our keeper is dead, and so is the one before it */
 		return;
 	old = atomic_exchange(&m->keeper, fd);
 	if (old >= 0)
