@@ -8,9 +8,9 @@
  */
 #include "hiber.h"
 
-#define IDLE_NS 1000000000ULL /* so long without a fault: the activation is over */
-#define BEGIN_UNITS 8U /* faults in a row: more than a timer makes */
-#define SOME 16U /* units between two looks for faults */
+#define IDLE_NS 1000000000ULL /* an activation ends after this long without a fault */
+#define BEGIN_UNITS 8U /* faults in a row that begin an activation: more than a timer causes */
+#define SOME 16U /* units read between two looks for waiting faults */
 #define READERS 2U
 
 void active_touch(struct zns_mem *m)
@@ -18,7 +18,7 @@ void active_touch(struct zns_mem *m)
 	struct hiber *h = &m->hiber;
 	uint64_t now = zns_mono_ns();
 
-	/* another thread's may be later */
+	/* another thread may have stored a later time */
 	if (now <= atomic_exchange(&h->touch_ns, now) + IDLE_NS)
 		return;
 	h->burst = 0;

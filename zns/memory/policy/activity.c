@@ -10,8 +10,8 @@
 #include "hiber.h"
 
 #define LOOK_NS 1000000000ULL
-#define TRICKLE_PCT 2 /* of a core */
-#define TRICKLE_UNITS 16 /* read back in a second */
+#define TRICKLE_PCT 2 /* per cent of one core */
+#define TRICKLE_UNITS 16 /* units read back per second */
 
 void activity_seen(struct zns_mem *m)
 {
@@ -25,7 +25,7 @@ uint64_t activity_idle_ms(const struct zns_mem *m)
 	return ns > 0 ? (uint64_t)ns / 1000000 : 0;
 }
 
-/* Time that all threads of a process have used, in ticks; 0: unknown. */
+/* CPU time of all threads of a process, in ticks; 0: not known. */
 static uint64_t cpu_ticks(const struct proc *p)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -36,7 +36,8 @@ static uint64_t cpu_ticks(const struct proc *p)
 	snprintf(path, sizeof(path), "/proc/%d/stat", p->pid);
 	if (!p->pid || zns_read_file(AT_FDCWD, path, 4096, &text, &len))
 		return 0;
-	at = strrchr((char *)text, ')'); /* the name before it is the program's choice */
+	/* Skip the name, which the program chooses and which may contain ')'. */
+	at = strrchr((char *)text, ')');
 	if (!at || sscanf(at, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
 			  &kernel) != 2)
 		return 0;

@@ -12,9 +12,9 @@
 
 #include "hiber.h"
 
-#define TRY 8U /* one of so many faults fetches something while nothing proves right */
-#define QUEUE_MAX 4096U /* fetches that wait */
-#define AGE_MIN_MS 1000U /* so long, at least, a guess may be right */
+#define TRY 8U /* while all guesses are wrong, one fault in 8 still fetches something */
+#define QUEUE_MAX 4096U /* limit for queued fetches */
+#define AGE_MIN_MS 1000U /* shortest time in which a guess may prove right */
 
 static void outcome(struct zns_mem *m, const struct guess *g, bool used)
 {
@@ -61,7 +61,7 @@ static void forget_link(struct zns_mem *m, const struct guess *wrong)
 	}
 }
 
-/* What nobody asked for while it would have been in memory. */
+/* Counts guesses as wrong when their unit would have been evicted again unused. */
 static void judge(struct zns_mem *m)
 {
 	struct guess wrong;
@@ -80,7 +80,7 @@ static void judge(struct zns_mem *m)
 	} while (true);
 }
 
-/* With the lock. */
+/* With the lock held: how many units to fetch now. */
 static unsigned int depth(struct ahead_depth *d)
 {
 	unsigned int n = zns_max(d->tenths / AHEAD_DEPTH, 1U);
@@ -88,7 +88,8 @@ static unsigned int depth(struct ahead_depth *d)
 	return n > 1 || d->tries++ % TRY == 0 ? n : 0;
 }
 
-/* The last of a chain was asked for, so most likely those before it were used; nobody faulted. */
+/* The last unit of a chain was asked for. Most likely those before it were used, too: they were in
+ * memory, so they raised no fault. */
 static void chain_used(struct proc *p, uint32_t block)
 {
 	uint32_t before[PREDICT_CHAIN];
@@ -101,7 +102,7 @@ static void chain_used(struct proc *p, uint32_t block)
 		record_touch(p, before[n] * UNIT);
 }
 
-/* Those of the chain that are on zones. */
+/* The next units of the chain that are on zones. */
 static unsigned int chain_next(struct proc *p, uint32_t block, bool learn, bool fetches,
 			       uint32_t next[PREDICT_CHAIN])
 {
@@ -117,7 +118,7 @@ static unsigned int chain_next(struct proc *p, uint32_t block, bool learn, bool 
 	return nr;
 }
 
-/* As many above as @run below. */
+/* The next units of a stream of which @run units came before: as many again, limited by depth(). */
 static unsigned int next_in_stream(struct proc *p, uint32_t block, unsigned int run,
 				   uint32_t next[STREAM_MAX])
 {
@@ -181,7 +182,7 @@ void ahead_fetch(struct proc *p, uint64_t base, uint8_t *buf, enum fault_kind ki
 	struct zns_pages_ref ref;
 	uint64_t word = u->word;
 
-	/* going to rest: it would come back behind the evictor */
+	/* a context that goes to rest would get the unit back right after the evictor wrote it */
 	if (STATE(word) != U_ZONE || m->end || !hiber_goes_on(m, HIBER_AWAKE))
 		return;
 	if (kind == FETCH) {
@@ -194,7 +195,7 @@ void ahead_fetch(struct proc *p, uint64_t base, uint8_t *buf, enum fault_kind ki
 	ref = unit_ref(p, u, word);
 	if (spare_has(p, u, ref, SPARE_AHEAD) || spare_has(p, u, ref, SPARE_OUT))
 		return;
-	/* its place may be given up meanwhile: then it is not found, or its bytes are others */
+	/* if its place was given up meanwhile, the read fails or the word differs */
 	if (m->store.get(m->store.arg, ref, buf, NULL) || u->word != word)
 		return;
 	m->sh->ahead_units++;

@@ -18,24 +18,26 @@
 #include "birth.h"
 
 #define FDS 2U /* userfaultfd, table */
-#define ROOM (2 * (int)PROCS_MAX * 2048) /* two messages for each, as the kernel counts them */
+/* Two messages per child, of the size that the kernel charges. */
+#define ROOM (2 * (int)PROCS_MAX * 2048)
 
 struct note {
-	uint64_t nr; /* of the birth, counted over all pagers */
-	uint64_t table; /* 1: it has one */
+	uint64_t nr; /* number of the fork, counted over all pagers */
+	uint64_t table; /* 1: the message has the child's table */
 };
 
 int birth_open(struct zns_mem *m)
 {
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, m->birth))
 		return -errno;
-	/* a program may fork all that a context can have before the keeper hears of one */
+	/* large enough for as many forks as a context has slots, before the keeper gets
+	 * any of them */
 	if (setsockopt(m->birth[0], SOL_SOCKET, SO_SNDBUFFORCE, &(int){ ROOM }, sizeof(int)))
 		setsockopt(m->birth[0], SOL_SOCKET, SO_SNDBUF, &(int){ ROOM }, sizeof(int));
 	return 0;
 }
 
-/* A full socket is no error: the next hand-over has the child. */
+/* A full socket is no error: the next hand-over sends this child's descriptors. */
 static void put(struct zns_mem *m, const struct note *n, const int *fds, unsigned int nr)
 {
 	union {
@@ -57,7 +59,7 @@ static void put(struct zns_mem *m, const struct note *n, const int *fds, unsigne
 		sendmsg(m->birth[0], &msg, MSG_NOSIGNAL);
 }
 
-/* 0: there is none. Absent descriptors are -1. */
+/* Takes a note out of the socket. 0: there is none. Missing descriptors are -1. */
 static int take(int sk, int flags, struct note *n, int fds[FDS])
 {
 	union {
@@ -125,11 +127,11 @@ void birth_doom(struct zns_mem *m, uint64_t nr, int uffd)
 	struct proc *p = proc_new(m, 0, NULL);
 
 	if (!p)
-		return; /* its userfaultfd stays open, so it waits */
+		return; /* its userfaultfd stays open, so the child waits */
 	p->uffd = uffd;
 	p->fork_nr = nr;
 	if (proc_add(m, p)) {
-		p->leaves = true; /* into any slot */
+		p->leaves = true; /* allow the slots for leaving children, too */
 		if (proc_add(m, p))
 			return;
 	}
@@ -140,7 +142,7 @@ void birth_doom(struct zns_mem *m, uint64_t nr, int uffd)
 	mem_warn(m, "a child is lost: where its memory is on zones is not known");
 }
 
-/* -1: none has this child. */
+/* The slot of the child of fork @nr; -1: none. */
 static int slot_of(const struct zns_mem *m, uint64_t nr)
 {
 	for (unsigned int i = 0; i < PROCS_MAX; i++)
@@ -149,7 +151,8 @@ static int slot_of(const struct zns_mem *m, uint64_t nr)
 	return -1;
 }
 
-/* Whose pager died when its copy was in the socket, and did not say so, is there twice (hold.c). */
+/* A child that is in the socket without its table. It may be there twice: by the pager, and by the
+ * holder, which could not know that the pager had done it (hold.c). */
 struct orphan {
 	uint64_t nr;
 	int uffd;
@@ -165,7 +168,8 @@ static void no_orphan(struct orphan *o, unsigned int *nr, uint64_t birth)
 		}
 }
 
-/* The next call of take() with MSG_PEEK tells the next note; -1: the first one each time. */
+/* Sets where take() with MSG_PEEK begins, and lets it advance; -1: it always returns the first
+ * note. */
 static void look_from(struct zns_mem *m, int at)
 {
 	setsockopt(m->birth[1], SOL_SOCKET, SO_PEEK_OFF, &at, sizeof(at));
@@ -189,7 +193,7 @@ void birth_take(struct zns_mem *m, birth_take_fn *give, void *arg)
 			orphan[nr++] = (struct orphan){ n.nr, fds[0] };
 		} else {
 			no_orphan(orphan, &nr, n.nr);
-			/* the keeper may have it */
+			/* the keeper has handed it over already */
 			if (fds[1] < 0 || (slot >= 0 && m->proc[slot]) ||
 			    !give(arg, n.nr, slot, fds[1], fds[0]))
 				close_all(fds);
@@ -203,7 +207,8 @@ void birth_take(struct zns_mem *m, birth_take_fn *give, void *arg)
 			close(orphan[i].uffd);
 			continue;
 		}
-		/* the pager died when the child had a slot, and its table was not in the socket */
+		/* the child had a slot, but its table was not in the socket: nobody has
+		 * the table */
 		if (slot >= 0)
 			m->sh->proc[slot].used = 0;
 		birth_doom(m, orphan[i].nr, orphan[i].uffd);

@@ -13,8 +13,8 @@
 #include "../engine/mem.h"
 
 #define LOOK_NS 3000000ULL
-#define LOOK_FREE_NS 1000000000ULL /* while there is no limit */
-#define WAIT_MS 400 /* several times what the youngest victim's age is */
+#define LOOK_FREE_NS 1000000000ULL /* time between two looks while there is no limit */
+#define WAIT_MS 400 /* several times the age of the youngest victim */
 #define STEP_MS 5
 #define MARGIN_MIN MIB(2)
 
@@ -39,7 +39,7 @@ static bool number(const char *dir, const char *name, uint64_t *out)
 	if (zns_read_file(AT_FDCWD, path, 64, &text, &len))
 		return false;
 	*out = strtoull((char *)text, &end, 10);
-	if (end == (char *)text) /* "max" */
+	if (end == (char *)text) /* the text is "max" */
 		*out = CEILING_NONE;
 	return true;
 }
@@ -64,7 +64,7 @@ static uint64_t cache_of(const char *dir, const struct version *v)
 
 typedef void (*each_limit)(const char *dir, const struct version *v, uint64_t max, uint64_t *out);
 
-/* Calls @each for its cgroup and those above it that have a limit. */
+/* Calls @each for the process's cgroup and those above it, as far as they have a limit. */
 static void limits(pid_t pid, each_limit each, uint64_t *out)
 {
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(versions); i++) {
@@ -108,7 +108,7 @@ static void least_of(const char *dir, const struct version *v, uint64_t max, uin
 	*least = zns_min(*least, max);
 }
 
-/* Of one process: the processes of a context are of one container. */
+/* Asks for one process only: all processes of a context belong to one container. */
 uint64_t zns_mem_group_limit(struct zns_mem *m)
 {
 	struct proc *list[PROCS_MAX];
@@ -126,7 +126,7 @@ uint64_t zns_mem_group_limit(struct zns_mem *m)
 	return least < CEILING_NONE ? least : 0;
 }
 
-/* Takes a unit of what was left at the last look. */
+/* Subtracts a unit from what was left at the last look. True: nothing is left. */
 static bool is_full(struct proc *p)
 {
 	struct zns_mem *m = p->m;

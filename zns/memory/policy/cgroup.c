@@ -49,7 +49,7 @@ bool cgroup_of(pid_t pid, const char *controller, char *out, size_t len)
 		*path++ = 0;
 		if (*controller ? !listed(names + 1, controller) : names[1] != 0)
 			continue;
-		/* "/../x": from outside of our namespace */
+		/* "/../x" is outside of our cgroup namespace */
 		return path[0] == '/' && path[1] && !strstr(path, "/..") &&
 		       (size_t)snprintf(out, len, "%s", path) < len;
 	}

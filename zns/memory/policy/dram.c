@@ -3,9 +3,10 @@
 #include "dram.h"
 #include "zns/util.h"
 
-#define MOST (1ULL << 46) /* bytes: so that no sum overflows */
-#define STALLED 100U /* permille: who waits so much is not made smaller, if others can be */
-#define PRESSURE_MAX 5000U /* 1/100 %: more than this takes no more away */
+#define MOST (1ULL << 46) /* in bytes; a limit for inputs, so that no sum overflows */
+/* Permille; a context that waits more than this shrinks only if nothing else helps. */
+#define STALLED 100U
+#define PRESSURE_MAX 5000U /* 1/100 %; more pressure than this takes nothing more away */
 #define STEP_MIN MIB(1)
 
 static uint64_t capped(uint64_t bytes)
@@ -21,7 +22,7 @@ static uint64_t floor_of(const struct dram_line *l, bool brake)
 	return brake && l->stall_permille >= STALLED ? zns_max(least, capped(l->resident)) : least;
 }
 
-/* What it keeps if all stays that was used before the bucket @end. */
+/* What it keeps if all memory younger than bucket @end stays. */
 static uint64_t keeps(const struct dram_line *l, unsigned int end, bool brake)
 {
 	uint64_t sum = capped(l->stays);
@@ -41,7 +42,7 @@ static uint64_t all_keep(const struct dram_line *line, unsigned int nr, unsigned
 	return sum;
 }
 
-/* @part of @sum, of @rest; without overflow. */
+/* rest * part / sum, without overflow. */
 static uint64_t portion(uint64_t rest, uint64_t part, uint64_t sum)
 {
 	return sum ? (uint64_t)((__uint128_t)rest * part / sum) : 0;
@@ -56,7 +57,9 @@ void dram_divide(const struct dram_line *line, unsigned int nr, uint64_t total, 
 	while (end && all_keep(line, nr, end, brake) > total)
 		end--;
 	sum = all_keep(line, nr, end, brake);
-	if (sum > total) { /* not even what all need: what stays, and of the minima a part */
+	/* Too little even for all minima: each gets what cannot be evicted, and a part of its
+	 * minimum. */
+	if (sum > total) {
 		for (unsigned int i = 0; i < nr; i++)
 			share[i] = zns_max(portion(total, keeps(&line[i], 0, false), sum),
 					   capped(line[i].stays));
@@ -67,7 +70,8 @@ void dram_divide(const struct dram_line *line, unsigned int nr, uint64_t total, 
 	for (unsigned int i = 0; i < nr; i++) {
 		uint64_t has = keeps(&line[i], end, brake);
 
-		/* of the bucket that does not fit, or of what nobody needs */
+		/* add its part of the bucket that does not fit as a whole, or of what
+		 * nobody needs */
 		share[i] = has +
 			   (end < HEAT_BUCKETS ?
 				    portion(rest, keeps(&line[i], end + 1, brake) - has, sum) :

@@ -84,7 +84,7 @@ static int try_page(struct proc *child, const struct proc *as, uint64_t addr)
 {
 	int ret;
 
-	/* of a child that is another one, protection that somebody needs must not end */
+	/* in another child: a page that somebody waits for must keep its protection */
 	if ((entry_of(as, addr) & (PRESENT | PROTECTED)) != PRESENT || unit_at(child, addr)->word)
 		return -ENOENT;
 	ret = mem_uffd_protect(child->uffd, addr, addr + PAGE, true);
@@ -92,24 +92,26 @@ static int try_page(struct proc *child, const struct proc *as, uint64_t addr)
 		return ret;
 	ret = (entry_of(as, addr) & PROTECTED) != 0;
 	mem_uffd_protect(child->uffd, addr, addr + PAGE, false);
-	/* somebody else may have protected that one's page at the same moment */
+	/* another process may have protected its own page at the same moment */
 	return ret && !(entry_of(as, addr) & PROTECTED);
 }
 
 /*
- * Of a child that is lost: a page that is missing. Nothing that is read there would be right, so
- * who touches it gets a signal. A mark in place of the page shows in pagemap.
+ * For a lost child: compares a missing page instead. Poisons it, which shows in /proc/PID/pagemap
+ * as a marker. Poison does no harm: the page's bytes are lost, so whoever reads it must get a
+ * signal.
  */
 static int try_missing(struct proc *child, const struct proc *as, uint64_t addr)
 {
 	uint64_t e = entry_of(as, addr);
 	int ret = e && (e & MARKER) != MARKER ? -ENOENT : 0;
 
-	if (!ret) /* where a marker of protection is nothing can be put */
+	if (!ret) /* a page that has a marker of protection cannot be poisoned */
 		ret = mem_uffd_protect(child->uffd, addr, addr + PAGE, false);
 	if (!ret)
 		ret = mem_uffd_poison(child->uffd, addr, addr + PAGE);
-	/* another process may have touched its own page at the same moment: that is present then */
+	/* another process may have touched its own page at the same moment, which is
+	 * present then */
 	return ret ? ret : (entry_of(as, addr) & (PRESENT | MARKER)) == SWAPPED;
 }
 
@@ -117,7 +119,7 @@ struct trial {
 	const struct proc *as;
 	uint8_t *buf;
 	unsigned int left;
-	int found; /* as try_page() */
+	int found; /* result as of try_page() */
 };
 
 static int try_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
@@ -134,7 +136,7 @@ static int try_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return t->found >= 0 || !t->left-- ? 1 : 0;
 }
 
-/* @as: only its PID and files. */
+/* Is the process @as this child? @as: only its PID and files are used. */
 static bool is_same(struct proc *child, struct proc *as)
 {
 	struct places l = { 0 };
@@ -158,7 +160,7 @@ static bool is_same(struct proc *child, struct proc *as)
 	return t.found > 0;
 }
 
-/* It would wait for ever for what is lost. */
+/* Kills a lost child, which would wait for ever for memory that nobody can find. */
 static void end_doomed(struct proc *child, const struct proc *as)
 {
 	mem_warn(child->m, "process %d is ended: where its memory is on zones is not known",
@@ -167,7 +169,8 @@ static void end_doomed(struct proc *child, const struct proc *as)
 	proc_forget(child);
 }
 
-/* The nameless child is @as, and gets its files. The reader may have doomed it since (end_unsure). */
+/* Gives the nameless child the PID and files of @as. Kills it if the reader has doomed it meanwhile
+ * (end_unsure()). */
 static void christen(struct proc *child, struct proc *as)
 {
 	bool doomed;
@@ -195,9 +198,9 @@ static void christen(struct proc *child, struct proc *as)
 }
 
 /*
- * Who @pid may be: the nameless children that are here. A process is seen after the event of its
- * fork was read, and the reader has the lock from then on until it is in the list. False: @pid is
- * known.
+ * Lists the children without a PID, one of which @pid may be. A process can be seen only after the
+ * event of its fork was read, and the reader holds `ev` from then until the child is in the list:
+ * so the locks below wait for that. False: @pid is known already.
  */
 static bool nameless(struct zns_mem *m, pid_t pid, struct proc *list[PROCS_MAX], unsigned int *nr)
 {
@@ -239,12 +242,12 @@ static void newcomer(struct zns_mem *m, pid_t parent, pid_t pid)
 	unsigned int nr = 0;
 	bool found = false;
 
-	/* vfork() and posix_spawn(): it has no memory of its own yet */
+	/* a child of vfork() or posix_spawn(), which still uses its parent's memory */
 	if (!syscall(SYS_kcmp, parent, pid, KCMP_SAME_VM, 0, 0))
 		return;
 	if (!proc_open(&as, &err) && nameless(m, pid, list, &nr)) {
 		for (unsigned int i = 0; i < nr && !found; i++) {
-			/* one that leaves needs no name */
+			/* a leaving child is not evicted from, so it needs no PID */
 			if ((list[i]->leaves && !list[i]->sh->doomed) || !is_same(list[i], &as))
 				continue;
 			if (list[i]->sh->doomed)
@@ -253,7 +256,7 @@ static void newcomer(struct zns_mem *m, pid_t parent, pid_t pid)
 				christen(list[i], &as);
 			found = true;
 		}
-		/* it may be one of them all the same, at a moment in which that does not show */
+		/* a page that moves or changes may hide that it is one of them: try again later */
 		found |= (nr || leave_waiting(m)) && mem_places_watched(&as);
 		if (!found && !m->sealed &&
 		    (threads_alone(pid, VFORK_MS, &err) || family_join(m, pid, &err)) &&
@@ -272,7 +275,7 @@ int family_join(struct zns_mem *m, pid_t pid, struct zns_err *err)
 	const char *pinned;
 	int ret = p ? proc_open(p, err) : -ENOMEM;
 
-	if (!ret && !proc_place(m)) /* before it is stopped */
+	if (!ret && !proc_place(m)) /* check before the process is stopped */
 		ret = zns_fail(err, -ENOSPC, FULL, PLACES_MAX);
 	if (!ret && mem_places_read(p, &l))
 		ret = zns_fail(err, -ESRCH, "process %d is gone, or has no memory", pid);
@@ -310,7 +313,7 @@ void family_tree(struct zns_mem *m, pid_t root)
 	}
 }
 
-/* Ended, or another program now. */
+/* Has the process ended, or executed another program? */
 static void check(struct zns_mem *m, struct proc *p)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -328,14 +331,14 @@ static void check(struct zns_mem *m, struct proc *p)
 		}
 		if (!p->pid || same_memory(p))
 			return;
-		/* somebody else has this memory, too, and is served until it ends */
+		/* another process uses this memory, too; it is served until that ends */
 		p->evicts = false;
 		proc_why(p, "its first process is gone; others use its memory");
 		if (!mem_without(RULE_HEIRS))
 			return;
 	}
 	if (m->sealed)
-		return; /* later */
+		return; /* try again after the checkpoint */
 	proc_forget(p);
 	if (!pid || proc_ended(p) || m->no_evict)
 		return;
@@ -344,7 +347,8 @@ static void check(struct zns_mem *m, struct proc *p)
 			 pid, err.msg);
 }
 
-/* What it does to its memory need not be known, but it must not wait for us. */
+/* Reads a lost child's events, so that it does not wait for us. Only forks matter, whose children
+ * are lost, too. */
 static void listen_to_doomed(struct proc *p)
 {
 	struct uffd_msg msg;
@@ -368,7 +372,7 @@ static void try_doomed(struct zns_mem *m, struct proc *const *list, unsigned int
 	close_files(&as);
 }
 
-/* A child that is lost may be anybody's: its parent may have left, or ended. */
+/* Tries all processes of the machine: a lost child's parent may have left the context, or ended. */
 static void look_for_doomed(struct zns_mem *m, struct proc *const *list, unsigned int nr)
 {
 	unsigned int doomed = 0;

@@ -12,15 +12,15 @@
 #include "zns/grow.h"
 
 #define LOOK_NS 1000000000ULL
-#define COMING_MAX 16U /* units of a process that wait for being read */
-#define LOOKED_AT 65536U /* units of a process in a turn */
+#define COMING_MAX 16U /* units of a process that may be queued at once */
+#define LOOKED_AT 65536U /* units of a process looked at per turn */
 
 static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
 	return 1;
 }
 
-/* Kernels before 6.15 do not tell. */
+/* Kernels before 6.15 do not report guard pages. */
 static bool has_guard(const struct proc *p, const struct place *a)
 {
 	static const struct scan_query q = { .mask = IS_GUARD, .returned = IS_GUARD };
@@ -64,7 +64,7 @@ void guards_leave(struct proc *p, struct places *l)
 	l->nr = nr;
 }
 
-/* False: the turn has done enough. */
+/* Queues units of the area on zones. False: enough for this turn. */
 static bool bring_back(struct proc *p, const struct place *a, unsigned int *looks)
 {
 	uint64_t at = table_next(p, zns_max(a->start / UNIT * UNIT, p->guards_at), a->end);

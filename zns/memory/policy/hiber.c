@@ -6,9 +6,9 @@
 #include "family.h"
 #include "hiber.h"
 
-#define LATER_MS 100 /* the store was busy */
-#define REST_MS 2000 /* between two looks while it rests */
-#define AGAIN_UNITS 64U /* so many that came back are worth another way down */
+#define LATER_MS 100 /* next try after the store was busy */
+#define REST_MS 2000 /* time between two looks while the context rests */
+#define AGAIN_UNITS 64U /* evict once more if this many units came back */
 
 static void enter(struct zns_mem *m, enum hiber_state state)
 {
@@ -27,7 +27,7 @@ static void begin_rest(struct zns_mem *m)
 static void go_down(struct zns_mem *m, long *ms)
 {
 	m->sh->hiber.again = 0;
-	family_look(m); /* what was put off may go now */
+	family_look(m); /* processes whose stop was put off may be tried again */
 	switch (hiber_down(m)) {
 	case DOWN_DONE:
 		begin_rest(m);
@@ -66,7 +66,7 @@ static bool is_idle(const struct zns_mem *m)
 static void rest(struct zns_mem *m, long *ms)
 {
 	family_look(m);
-	/* what is new is not on zones, and nobody felt a touch */
+	/* memory that is new, and so not on zones, raised no fault: nobody noticed that it grew */
 	if (resident(m) > m->sh->dram)
 		m->sh->hiber.wanted = HIBER_AWAKE;
 	else if (m->sh->hiber.again ||

@@ -27,7 +27,7 @@ void known_add(struct proc *p, struct place area)
 
 		if (old.start >= area.end || old.end <= area.start)
 			continue;
-		l->a[i] = area; /* it may have grown; others that it took in stay in the list */
+		l->a[i] = area; /* the area may have grown over others, which stay in the list */
 		return;
 	}
 	add(l, area);
@@ -65,7 +65,7 @@ void known_gone(struct proc *p, uint64_t start, uint64_t end)
 		a->end = start;
 		if (a->end <= a->start)
 			*a = (struct place){ 0 };
-		add(l, behind); /* may move the list */
+		add(l, behind); /* add() may move the list */
 	}
 	for (size_t i = 0; i < l->nr;)
 		if (!l->a[i].end)

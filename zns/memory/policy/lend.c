@@ -31,9 +31,9 @@
 
 #define KCMP_SAME_VM 1
 #define KCMP_SAME_FILES 2
-#define SYS_PTRACE_BIT 19 /* CAP_SYS_PTRACE */
+#define SYS_PTRACE_BIT 19 /* number of CAP_SYS_PTRACE */
 
-/* What the kernel wants in the process's memory for SCM_RIGHTS of one descriptor. */
+/* What recvmsg() needs in the process's memory to receive one descriptor. */
 struct letter {
 	struct msghdr m;
 	struct iovec iov;
@@ -74,7 +74,7 @@ void lend_close(const struct lent *l, long fd)
 		syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0);
 }
 
-/* Calls @each for the numbers in a directory of /proc; true: it did once. */
+/* Calls @each for the numbers in a directory of /proc, until one returns true. Did one? */
 static bool any(const char *path, bool (*each)(long nr, const struct lent *l), const struct lent *l)
 {
 	char buf[8192] __attribute__((aligned(8)));
@@ -86,7 +86,7 @@ static bool any(const char *path, bool (*each)(long nr, const struct lent *l), c
 		for (long at = 0; at < n && !found;) {
 			const char *d = buf + at;
 			unsigned short len;
-			long nr = strtol(d + 19, NULL, 10); /* d_name of linux_dirent64 */
+			long nr = strtol(d + 19, NULL, 10); /* offset of d_name in linux_dirent64 */
 
 			memcpy(&len, d + 16, sizeof(len));
 			at += len;
@@ -102,7 +102,7 @@ static bool shares(long tid, const struct lent *l)
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(what); i++) {
 		long ret = syscall(SYS_kcmp, l->pid, tid, what[i], 0, 0);
 
-		/* EPERM: it has more rights than we */
+		/* ESRCH: it has ended; EPERM: it has more rights than we, and needs none of ours */
 		if (!ret || (ret < 0 && errno != ESRCH && errno != EPERM))
 			return true;
 	}
@@ -117,8 +117,8 @@ static bool has_sharer(long pid, const struct lent *l)
 	return pid != l->pid && any(path, shares, l);
 }
 
-/* One that goes on in children of its own is seen, since theirs are greater numbers; and if they
- * begin anew meanwhile, the second time. */
+/* Looks twice at all processes. One that forks while we look is seen in its child, whose number is
+ * greater; if the numbers begin anew meanwhile, the second look finds it. */
 static bool is_shared(const struct lent *l)
 {
 	bool is = any("/proc", has_sharer, l);
@@ -134,7 +134,8 @@ static bool same_file(int a, int b)
 	       one.st_ino == other.st_ino;
 }
 
-/* May anybody in its user namespace trace? Not if it is ours, where who may has all rights. */
+/* Could another user trace processes in its user namespace? Not if it is our own namespace, where
+ * only root can. */
 static bool is_anybodys(pid_t pid)
 {
 	char path[48], text[4096], *p;
@@ -146,13 +147,14 @@ static bool is_anybodys(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
 	its = open(path, O_RDONLY | O_CLOEXEC);
 	if (ours < 0 || its < 0)
-		return errno != ENOENT || access("/proc/self/ns/pid", F_OK); /* there are none */
+		return errno != ENOENT || access("/proc/self/ns/pid", F_OK); /* not built in */
 	if (same_file(ours, its))
 		return false;
 	parent = ioctl(its, NS_GET_PARENT);
 	if (parent < 0 || !same_file(ours, parent) || ioctl(its, NS_GET_OWNER_UID, &owner) || owner)
 		return true;
-	/* root's: whoever is in it has what it was given, as this one has */
+	/* root has made the namespace: nobody in it can have more rights than this process's
+	 * bounding set */
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	status = open(path, O_RDONLY | O_CLOEXEC);
 	n = status < 0 ? -1 : read(status, text, sizeof(text) - 1);
@@ -161,7 +163,8 @@ static bool is_anybodys(pid_t pid)
 	return !p || strtoull(p + 9, NULL, 16) >> SYS_PTRACE_BIT & 1;
 }
 
-/* Into the queue of a socket of the process's, by our own descriptor of it. */
+/* Puts the descriptor into the receive queue of the process's socket, through our own copy of that
+ * socket. */
 static int post(int sk, int fd)
 {
 	struct letter l = { .byte = 1 };
@@ -178,7 +181,8 @@ static int post(int sk, int fd)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	/* by a name that the kernel chooses; then it hears itself alone */
+	/* bound to a name that the kernel chooses and connected to itself, it accepts from nobody
+	 * else */
 	if (bind(sk, (struct sockaddr *)&self, sizeof(self.sun_family)) ||
 	    getsockname(sk, (struct sockaddr *)&self, &len) ||
 	    connect(sk, (struct sockaddr *)&self, len) ||
@@ -202,7 +206,8 @@ static int prepare(const struct lent *l, uint64_t scratch)
 	return process_vm_writev(l->pid, &here, 1, &there, 1, 0) == sizeof(letter) ? 0 : -EFAULT;
 }
 
-/* Nobody else can use a number in its table: what comes gets the one that a copy gets now. */
+/* The number that the next new descriptor gets. It stays valid, since nobody else uses
+ * this table. */
 static long next_number(const struct lent *l, long sk)
 {
 	long next = LENT_CALL(l, SYS_fcntl, (uint64_t)sk, F_DUPFD_CLOEXEC, 0);

@@ -13,10 +13,10 @@
 
 #define NAME "dram.table"
 #define VERSION 1U
-#define TRIES 3 /* a line that is just being written */
+#define TRIES 3 /* reads of a line that is just being written */
 
 struct stored {
-	uint64_t check; /* of all that follows */
+	uint64_t check; /* checksum of all that follows */
 	uint32_t version, len;
 	struct dram_line line;
 };

@@ -5,10 +5,10 @@
 #include "predict.h"
 
 #define SIZE_MIN 1024U
-#define SIZE_MAX_LINKS (1U << 18) /* 3 MiB; then all is learned anew */
+#define SIZE_MAX_LINKS (1U << 18) /* 3 MiB; a full table is emptied, and learns anew */
 
 struct predict_link {
-	uint32_t block, next, before; /* each + 1; 0: none */
+	uint32_t block, next, before; /* each is a number + 1; 0: none */
 };
 
 void predict_free(struct predict *p)
@@ -17,7 +17,7 @@ void predict_free(struct predict *p)
 	*p = (struct predict){ 0 };
 }
 
-/* Where @block is or would be. */
+/* The slot of @block, or the one where it belongs. */
 static struct predict_link *slot(struct predict_link *link, uint32_t size, uint32_t block)
 {
 	uint32_t i = block * 2654435761U & (size - 1);

@@ -5,7 +5,7 @@
 
 #include "../engine/mem.h"
 
-#define ENTRIES 4096U /* read at once */
+#define ENTRIES 4096U /* entries read at once */
 
 int present_entries(int pagemap, uint64_t addr, uint64_t nr, uint64_t *entry)
 {
@@ -53,8 +53,8 @@ int present_look(const struct proc *p, int pagemap, const struct unit *u, uint64
 			is->other |= 1U << i;
 		else if (!(entry[i] & (PRESENT | SWAPPED)))
 			is->removed |= 1U << i;
-	/* Whoever lifts a marker takes the unit's mark, or the page from u->pages, before. So the mark
-	 * proves something only if the page table was read first. */
+	/* Whoever removes a marker first takes the unit's mark, or the page from u->pages. So check
+	 * the mark only after the page table was read. */
 	if (!unit_is_marked(p, u))
 		is->removed = 0;
 	return is->removed && mem_uffd_changes(p->uffd) ? -EAGAIN : 0;

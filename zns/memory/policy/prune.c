@@ -17,7 +17,7 @@ static int probe(struct proc *child, void *arg)
 	return mem_uffd_has(child->uffd, at->start, at->end);
 }
 
-/* A look with the lock: no move comes there before what is looked for is forgotten. */
+/* Looks with the lock held, so that no move arrives there before the result is noted. */
 static int repeat_locked(struct proc *child, int (*once)(struct proc *child, void *arg), void *arg)
 {
 	int ret;
@@ -28,7 +28,7 @@ static int repeat_locked(struct proc *child, int (*once)(struct proc *child, voi
 		pthread_rwlock_unlock(&child->ev);
 		if (ret != -EAGAIN)
 			return ret;
-		/* the reader is about to read why */
+		/* the reader is about to read the event that is the reason */
 		nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 	}
 }
@@ -44,7 +44,7 @@ static int prune_pages(struct proc *child, void *arg)
 	struct unit *u = t->u;
 	uint32_t gone = 0;
 
-	/* a stray's slot may have got another one */
+	/* a stray's slot may have been reused */
 	if (STATE(u->word) != U_ZONE || (u->addr && u->addr != t->base))
 		return 0;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
@@ -70,7 +70,7 @@ static int prune_unit(struct proc *child, struct unit *u, uint64_t base, void *a
 	return 0;
 }
 
-/* Where the first known place at or above @from is; false: there is none. With the lock. */
+/* The first part of a known area at or above @from. False: there is none. With the lock held. */
 static bool next_known(const struct proc *child, uint64_t from, struct place *at)
 {
 	*at = (struct place){ UINT64_MAX, 0 };
@@ -83,7 +83,7 @@ static bool next_known(const struct proc *child, uint64_t from, struct place *at
 	return at->end != 0;
 }
 
-/* An area is registered as a whole, and so is none of a hole: *@at ends where one of these does. */
+/* Ends *@at where an area or a hole ends: each is registered as a whole, or not at all. */
 static void cut(const struct areas *all, size_t *i, struct place *at)
 {
 	while (*i < all->nr && all->a[*i].end <= at->start)
@@ -100,9 +100,7 @@ struct known_at {
 	uint64_t from;
 };
 
-/*
- * The next part of what is known, of which one page is looked at. 1: none is left.
- */
+/* Checks the next part of the known areas, by one of its pages. 1: none is left. */
 static int prune_part(struct proc *child, void *arg)
 {
 	struct known_at *k = arg;
@@ -121,7 +119,7 @@ static int prune_part(struct proc *child, void *arg)
 	return 0;
 }
 
-/* Else memory that comes there would seem to come to where other memory is (order.c). */
+/* Otherwise memory that arrives there would look like memory on top of other memory (order.c). */
 static void prune_known(struct proc *child, const struct areas *all)
 {
 	struct known_at k = { .all = all };

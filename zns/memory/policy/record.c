@@ -13,16 +13,18 @@
 
 #include "hiber.h"
 
-#define FIND (2U * RECORD_MAX) /* places of the hash table */
+#define FIND (2U * RECORD_MAX) /* slots of the hash table */
 #define UNIT_BITS 31
 #define LEFT_OUT (1ULL << 63)
-#define AGAIN (1ULL << 62) /* in more than one activation */
-#define TOUCHED (1ULL << 61) /* in this one */
+#define AGAIN (1ULL << 62) /* it was touched in more than one activation */
+#define TOUCHED (1ULL << 61) /* it was touched in this activation */
 #define KEY(word) ((word) & ~(LEFT_OUT | AGAIN | TOUCHED))
-#define KEEP (RECORD_MAX / 4 * 3) /* so that there is room for what is new */
+/* Entries kept at an activation's end; the rest is room for new ones. */
+#define KEEP (RECORD_MAX / 4 * 3)
 #define LEAVE_EACH 16U
-#define MEASURED 4U /* so many that were left out say something */
-/* Per cent that must be right: of what was touched in one activation, in several. */
+#define MEASURED 4U /* fewest samples that count as a measurement */
+/* Per cent of samples that must be asked for: of units touched in one activation, and in
+ * several. */
 static const uint32_t right_min[RECORD_GATES] = { 70, 50 };
 
 static uint64_t key_of(const struct zns_mem *m, const struct proc *p, uint64_t base)
@@ -35,7 +37,7 @@ static uint32_t spread(uint64_t key)
 	return (uint32_t)((key * 0x9E3779B97F4A7C15ULL) >> 40);
 }
 
-/* Where the key is, or would be: its number + 1, or 0. */
+/* The slot of the key, or where it belongs. It has the entry's number + 1, or 0. */
 static uint32_t *find(const struct zns_mem *m, uint64_t key)
 {
 	const struct shared_hiber *h = &m->sh->hiber;
@@ -61,7 +63,7 @@ static unsigned int gate_of(uint64_t word)
 	return (word & AGAIN) != 0;
 }
 
-/* By its key, which stays while its number does not. */
+/* Chosen by the key, since the number of an entry changes. */
 static bool is_sample(const struct zns_mem *m, uint64_t word)
 {
 	return (spread(KEY(word)) + m->hiber.turns) % LEAVE_EACH == 0;
@@ -83,7 +85,7 @@ int record_make(struct zns_mem *m)
 	for (unsigned int g = 0; g < RECORD_GATES; g++)
 		m->hiber.gate[g].right = 100;
 	build(m);
-	/* what a dead pager left out is not in this one's sample */
+	/* units left out by the dead pager are no samples of this one */
 	for (uint32_t i = 0; i < m->sh->hiber.nr; i++)
 		m->sh->hiber.unit[i] &= ~LEFT_OUT;
 	return 0;
@@ -96,7 +98,7 @@ void record_free(struct zns_mem *m)
 	m->hiber.find = NULL;
 }
 
-/* With the lock; @at is what find() says. */
+/* With the lock held. @at: from find(). */
 static void add(struct zns_mem *m, uint64_t key, uint32_t *at)
 {
 	struct shared_hiber *h = &m->sh->hiber;
@@ -145,7 +147,7 @@ void record_passed(struct proc *p, uint64_t base, unsigned int nr)
 	pthread_mutex_unlock(&m->hiber.record);
 }
 
-/* A gate moves half way to what the last ones say. */
+/* Moves a gate half way to the last result. */
 static void measure(struct record_gate *g)
 {
 	if (g->left < MEASURED)
@@ -163,7 +165,7 @@ void record_turn(struct zns_mem *m)
 	m->hiber.turns++;
 	for (unsigned int g = 0; g < RECORD_GATES; g++)
 		measure(&m->hiber.gate[g]);
-	/* killed in between, it has some units twice, which does no harm */
+	/* if it is killed here, some units are listed twice, which does no harm */
 	for (uint32_t i = 0; i < h->nr && n < KEEP; i++)
 		if (!(h->unit[i] & LEFT_OUT))
 			h->unit[n++] = h->unit[i] & ~TOUCHED;

@@ -11,12 +11,12 @@
 
 struct replay {
 	struct zns_mem *m;
-	struct proc *by_slot[PROCS_MAX]; /* with references */
+	struct proc *by_slot[PROCS_MAX]; /* each with a reference */
 	_Atomic uint32_t next;
-	_Atomic int64_t left; /* bytes of the budget */
+	_Atomic int64_t left; /* bytes of the budget that are left */
 };
 
-/* All processes, each by its slot. They are held until let_go(). */
+/* Takes a reference to each process, until let_go(). by_slot lists them by slot. */
 static unsigned int hold(struct replay *r, struct proc *list[PROCS_MAX])
 {
 	unsigned int nr;
@@ -33,7 +33,7 @@ static void let_go(struct proc *list[PROCS_MAX], unsigned int nr)
 		proc_put(list[i]);
 }
 
-/* The unit of that number, if it is to be read. */
+/* The unit of entry @i, if it should be read. */
 static struct unit *wanted(struct replay *r, uint32_t i, struct proc **p, uint64_t *base)
 {
 	unsigned int slot;
@@ -106,7 +106,7 @@ void hiber_replay(struct zns_mem *m)
 	nr = hold(&r, list);
 	for (unsigned int i = 0; i < nr; i++)
 		used += proc_resident(list[i]);
-	/* less than what would begin to evict */
+	/* a little less than the budget at which eviction begins */
 	r.left = (int64_t)(dram - dram / 16) - (int64_t)used - (int64_t)MIB(1);
 	while (n < READERS - 1 && !pthread_create(&thread[n], NULL, reader, &r))
 		n++;

@@ -14,7 +14,7 @@
 
 #define RANDOM_LEN 16
 
-/* Without memory of the heap: it is called while a thread stands still for us. */
+/* Does not allocate: it is called while a thread stands still for us. */
 bool same_memory(const struct proc *p)
 {
 	uint64_t auxv[2 * 64], at = 0;
@@ -33,7 +33,7 @@ bool same_memory(const struct proc *p)
 		if (auxv[i] == AT_RANDOM)
 			at = auxv[i + 1];
 	if (!at)
-		return !mem_uffd_dead(p->uffd); /* it has none: no program does that to itself */
+		return !mem_uffd_dead(p->uffd); /* no program removes its vector */
 	there.iov_base = (void *)(uintptr_t)at;
 	return process_vm_readv(p->pid, &here, 1, &there, 1, 0) == RANDOM_LEN &&
 	       pread(p->mem, then, sizeof(then), (off_t)at) == RANDOM_LEN &&

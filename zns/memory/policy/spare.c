@@ -11,15 +11,15 @@
 
 #include "../engine/mem.h"
 
-#define MIN 8U /* units of a ring */
-/* Of the budget that a ring may have, 1 / share. */
+#define MIN 8U /* fewest units of a ring */
+/* A ring gets at most 1/share of the budget. */
 static const uint32_t share[SPARE_KINDS] = { [SPARE_OUT] = 16, [SPARE_AHEAD] = 64 };
 
 struct spare_ring {
-	uint64_t place[SPARE_MAX]; /* 0: none */
+	uint64_t place[SPARE_MAX]; /* place of the unit; 0: the slot is empty */
 	uint64_t hash[SPARE_MAX];
-	uint32_t born[SPARE_MAX], block[SPARE_MAX]; /* which process, which of its units */
-	uint32_t next, touched; /* touched: slots that ever had anything */
+	uint32_t born[SPARE_MAX], block[SPARE_MAX]; /* the process, and the number of its unit */
+	uint32_t next, touched; /* touched: slots that were ever used */
 	uint8_t *copy;
 };
 

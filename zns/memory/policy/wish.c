@@ -9,8 +9,8 @@
 #include "hiber.h"
 
 #define WINDOW_MS 1000U
-#define WAKE_UNITS 16U /* touched within a window */
-/* At first, timers touch what they need. */
+#define WAKE_UNITS 16U /* units touched within a window that wake the context */
+/* Right after going to rest, programs' timers touch what they need. */
 #define SETTLE_MS 3000U
 #define SETTLE_UNITS 128U
 
@@ -62,7 +62,7 @@ void hiber_wait(struct zns_mem *m, long ms)
 	end.tv_nsec += ms % 1000 * 1000000;
 	end.tv_sec += ms / 1000 + end.tv_nsec / 1000000000;
 	end.tv_nsec %= 1000000000;
-	/* nothing is held here; whoever wants the evictor to keep still need not wait */
+	/* the evictor owns nothing while it sleeps, so whoever pauses it need not wait */
 	m->evict_idle = true;
 	pthread_mutex_lock(&m->hiber.lock);
 	while (!m->hiber.roused && !ret)
