@@ -12,7 +12,7 @@
 
 #define WIDTH_MAX 16u
 #define WIDTH_UNASKED 4u
-#define LOOK_NS 500000000ull /* between two looks at a lock file */
+#define LOOK_NS 500000000ull /* time between two looks at a lock file */
 
 /* The context's lease; NULL: there is none. */
 static struct lease *find(const struct znsd *d, const uint8_t *id)
@@ -181,7 +181,7 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 	ret = make_room(d, *zone, true, err);
 	if (ret)
 		return ret;
-	/* The next broker must know it as well. */
+	/* written to the lock file first, so that the next broker knows it */
 	ret = zns_context_set(memory_of(l)->fd, *zone, true);
 	if (ret)
 		return zns_fail_sys(err, ret, "the lock file of %s", l->container);
@@ -201,7 +201,7 @@ int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, str
 	note(d, l, q->not_zones, q->n_not_zones, true);
 	for (i = 0; i < q->n_zones; i++) {
 		if (!lease_zone_find(l, q->zones[i]))
-			continue; /* named twice */
+			continue; /* the request named it twice */
 		lease_zone_drop(d, l, q->zones[i]);
 		if (!zones_refresh(d, q->zones[i], 1, NULL))
 			zone_settle(d, q->zones[i]);
@@ -253,7 +253,7 @@ size_t memory_named(const struct znsd *d, const struct lease *l, uint32_t *zones
 	return nr;
 }
 
-/* ---- without its pager, and without the broker that knew it ---- */
+/* ---- leases without a connection, and their adoption by the next broker ---- */
 
 static void unheld(struct lease *l)
 {
@@ -268,7 +268,8 @@ static void forget(struct znsd *d, struct lease *l)
 		unlink(path);
 }
 
-/* What is live there must be memory of its own, which checkpoints name. */
+/* May the lock file claim this zone? Only if all live data in it is this context's memory, which
+ * checkpoints name. */
 static bool may_have(const struct znsd *d, const struct zns_context *c, uint32_t zone)
 {
 	const ZnsPb__ZoneUse *u = zns_store_zone_memory(d->store, zone);
@@ -295,7 +296,7 @@ static void adopt(struct znsd *d, const struct zns_context *c, int fd)
 			continue;
 		}
 		lease_zone_add(d, l, i, 0);
-		/* Its pager may still write there, until it comes back. */
+		/* The pager may still write there, until it connects again. */
 		l->zones[l->nr_zones - 1].done = true;
 		if (!lease_has_group(l, d->zones[i].group) && l->nr_groups < WIDTH_MAX)
 			l->groups[l->nr_groups++] = d->zones[i].group;

@@ -10,11 +10,11 @@
 #include "memory.h"
 #include "zns/config.h"
 
-#define LOOK_NS 1000000000ull /* between two looks at the file */
+#define LOOK_NS 1000000000ull /* time between two looks at the file */
 #define BURST_NS 1000000000ull
-#define GROUP_TIMES 4u /* times the cgroup's limit that a context may have on zones */
+#define GROUP_TIMES 4u /* a context may have this many times its cgroup's limit on zones */
 
-/* The container's name: "memory:shop+web+app" is shop/web/app's. */
+/* The container's name: the lease "memory:shop+web+app" belongs to shop/web/app. */
 static void plain_name(const struct lease *l, char *out, size_t len)
 {
 	const char *name = strchr(l->container, ':');
@@ -38,7 +38,7 @@ static void look(struct lease *l)
 	m->ceiling_ns = now;
 	plain_name(l, name, sizeof(name));
 	m->wrong = zns_tenant_find(name, -1, &t, &err) != 0;
-	if (m->wrong) { /* as for a dump: nobody is let in meanwhile */
+	if (m->wrong) { /* a wrong file lets nobody write, as for dumps */
 		snprintf(m->refused, sizeof(m->refused), "%.390s", err.msg);
 		return;
 	}
@@ -66,7 +66,7 @@ static uint64_t left(uint64_t max, uint64_t have)
 	return !max ? UINT64_MAX : max > have ? max - have : 0;
 }
 
-/* Where no rule says how much. */
+/* Applies if no rule gives the context a limit. */
 static uint64_t left_of_group(const struct memory_lease *m)
 {
 	if (m->max_memory || m->group_limit > UINT64_MAX / GROUP_TIMES)
@@ -81,7 +81,8 @@ const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room
 
 	look(l);
 	*room = 0;
-	if (wanted_encryption(d) && !l->yields.encrypted) { /* it began before that */
+	/* The context began before encryption was asked for. */
+	if (wanted_encryption(d) && !l->yields.encrypted) {
 		snprintf(m->refused, sizeof(m->refused),
 			 "%.200s takes encrypted data only by now, and this context is not: "
 			 "`znsctl memory detach` it and attach it again",
@@ -121,7 +122,7 @@ bool memory_too_fast(struct lease *l)
 		return false;
 	rate = MIB((uint64_t)m->max_mibps);
 	past = zns_min(now - m->allowed_ns, BURST_NS);
-	/* a pager that begins anew counts from 0 */
+	/* a new pager counts from 0 */
 	if (!m->allowed_ns || m->written + rate < m->allowed)
 		m->allowed = m->written;
 	m->allowed = zns_min(m->allowed + rate / 1000 * (past / 1000000), m->written + rate / 4);

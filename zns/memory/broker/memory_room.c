@@ -11,10 +11,10 @@
  */
 #include "memory.h"
 
-#define IDLE_NS 2000000000ull /* so long without a write */
-#define WANTS_NS 2000000000ull /* so long ago somebody found none, at most */
+#define IDLE_NS 2000000000ull /* a context without writes for this long is idle */
+#define WANTS_NS 2000000000ull /* time for which a context that found no zone counts as waiting */
 
-static uint64_t wanted_ns; /* when a context found no zone to open; 0: not lately */
+static uint64_t wanted_ns; /* when a context last found no zone to open; 0: not lately */
 
 bool memory_has_its_part(const struct znsd *d)
 {
@@ -70,7 +70,7 @@ bool memory_room(struct znsd *d, const struct lease *l)
 	return false;
 }
 
-/* One zone is given back for each time that a context found none. */
+/* Each time that a context finds no zone, one zone is given back. */
 bool memory_gives_back(struct znsd *d, const struct lease *l)
 {
 	uint64_t now = zns_mono_ns();

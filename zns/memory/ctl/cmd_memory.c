@@ -101,9 +101,11 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 		ZnsPb__MemoryAnswer *r;
 		int ret = memory_status(names[i], &r, &err);
 
-		if (ret == -EPIPE) /* it ended while it was asked, as after a detach */
+		if (ret == -EPIPE) /* the pager ended while it was asked, as after a detach */
 			ret = memory_status(names[i], &r, &err);
-		if (ret == -ENOENT) /* a dead pager's socket: its keeper is at work, or nobody is */
+		/* The socket of a dead pager: either the keeper is starting another one, or there
+		 * is no keeper. */
+		if (ret == -ENOENT)
 			continue;
 		if (ret) {
 			code = ctl_fail(cmd, &err);
@@ -188,7 +190,7 @@ static int cmd_memory(const struct ctl_cmd *cmd, int argc, char **argv)
 		if (strcmp(argv[1], subs[i].name + len))
 			continue;
 		snprintf(title, sizeof(title), "znsctl %s", subs[i].name);
-		argv[1] = title; /* getopt's own messages then name the command */
+		argv[1] = title; /* getopt's own messages begin with this name */
 		return subs[i].run(&subs[i], argc - 1, argv + 1);
 	}
 	if (argc > 1 && strcmp(argv[1], "--help") && strcmp(argv[1], "-h"))

@@ -14,10 +14,8 @@ static int tell(const char *name, ZnsPb__MemoryOp op, struct zns_err *err)
 	return memory_call(name, &q, NULL, err);
 }
 
-/*
- * Until it is in that state. -ECANCELED: by now something else is wanted. A pager that dies has a
- * successor, which goes on.
- */
+/* Waits until the context is in that state, also if its pager dies and a successor goes on.
+ * -ECANCELED: somebody has asked for something else. */
 static int await(const char *name, ZnsPb__MemoryState state, struct zns_err *err)
 {
 	long ms = LOOK_MS;

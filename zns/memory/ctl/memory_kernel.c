@@ -28,7 +28,7 @@ static int setting(const char *path, int otherwise)
 	return zns_read_file(AT_FDCWD, path, 64, &text, &len) ? otherwise : atoi((char *)text);
 }
 
-/* The features that it has; -errno: there is no userfaultfd. */
+/* The userfaultfd's features; -errno: this kernel has none. */
 static int userfaults(uint64_t *features)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -48,7 +48,7 @@ static bool takes_fds(void)
 	return fd >= 0;
 }
 
-/* PAGEMAP_SCAN, Linux 6.7. */
+/* Does the kernel have PAGEMAP_SCAN (Linux 6.7)? */
 static bool scans(void)
 {
 	cleanup_close int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -64,7 +64,8 @@ static bool has_secrets(void)
 	return fd >= 0;
 }
 
-/* How a process gets a userfaultfd that may not call for one; -errno: not at all. */
+/* Opens /dev/userfaultfd, for a process that may not call userfaultfd(). Returns -errno if that
+ * fails. */
 static int device(void)
 {
 	cleanup_close int fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
@@ -72,7 +73,7 @@ static int device(void)
 	return fd < 0 ? -errno : 0;
 }
 
-/* @instead NULL: there is nothing, and nothing can be extended. */
+/* @instead NULL: there is no substitute, and no program can be attached. */
 static void lack(struct memory_kernel *k, const char *what, const char *why, const char *instead)
 {
 	k->lacks[k->nr_lacks++] = (struct memory_lack){ what, why, instead };

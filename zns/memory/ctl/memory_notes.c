@@ -9,7 +9,8 @@
 #define SUFFIX ".memory"
 #define NOTE_MAX 4096
 
-/* The name and the line, both of which a container may have chosen a part of. */
+/* Reads a note: the container's name, and the line that says why. The container may have chosen
+ * parts of both. */
 static bool read_note(int dir, const char *file, char *text, char **line)
 {
 	cleanup_free uint8_t *got = NULL;

@@ -84,7 +84,7 @@ const char *memory_state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t le
 	uint64_t sec = ns > 0 ? (uint64_t)ns / 1000000000 : 0;
 	char time[32];
 
-	/* to the minute, since then nobody cares for seconds */
+	/* above 5 minutes, seconds do not matter */
 	if (sec > 300)
 		sec -= sec % 60;
 	zns_format_duration(zns_max(sec, (uint64_t)1), time, sizeof(time));
@@ -97,7 +97,7 @@ const char *memory_state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t le
 	return buf;
 }
 
-/* What was read ahead, and whether it was right. */
+/* Prints how much was read ahead, and how much of that was used. */
 static void predicted(const ZnsPb__MemoryStatus *s)
 {
 	uint64_t known = s->prefetch_used + s->prefetch_unused;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "memory.h"
 
-/* Per second, between two looks; false: there is no earlier one. */
+/* Rates between two looks; not known without an earlier look. */
 struct rates {
 	bool known;
 	double faults, evictions, read, written; /* the last two in bytes */
@@ -29,7 +29,7 @@ static struct rates rates_of(const ZnsPb__MemoryStatus *s, const struct memory_l
 	const ZnsPb__MemoryStatus *b = find(before, s->name);
 	double sec = (double)(ns - before->ns) / 1e9;
 
-	/* one that counts anew is another context of that name */
+	/* a counter that went back: this is a new context of the same name */
 	if (!b || s->read_units < b->read_units || s->evicted_units < b->evicted_units ||
 	    memory_units_read(s) < memory_units_read(b) ||
 	    memory_units_written(s) < memory_units_written(b) || sec <= 0)
@@ -45,7 +45,7 @@ static struct rates rates_of(const ZnsPb__MemoryStatus *s, const struct memory_l
 	};
 }
 
-/* Part of what was read ahead that was used; negative: not known. */
+/* The part of all units read ahead that was used; negative: not known. */
 static double accuracy(const ZnsPb__MemoryStatus *s)
 {
 	uint64_t known = s->prefetch_used + s->prefetch_unused;
@@ -53,7 +53,7 @@ static double accuracy(const ZnsPb__MemoryStatus *s)
 	return s->predict && known ? (double)s->prefetch_used / (double)known : -1;
 }
 
-/* The busiest first. */
+/* Sorts the busiest context to the top. */
 static int by_work(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
@@ -74,7 +74,7 @@ static struct row *rows_of(const struct memory_look *now, const struct memory_lo
 	return row;
 }
 
-/* avg10 of "some" and "full"; false: the kernel does not tell. */
+/* avg10 of "some" and "full"; false: the kernel does not report it. */
 static bool pressure(double *some, double *full)
 {
 	cleanup_free uint8_t *text = NULL;

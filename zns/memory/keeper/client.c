@@ -16,7 +16,7 @@
 #define PROGRAM "zns-memkeep"
 #define READY_MS 10000
 #define LOCK_MS 15000
-#define TRIES 5 /* a keeper that has nothing to keep may be just leaving */
+#define TRIES 5 /* attempts, since a keeper without contexts may be about to exit */
 
 struct zns_memkeep {
 	pthread_mutex_t lock;
@@ -32,10 +32,8 @@ static int gone(struct zns_err *err, int ret)
 	return zns_fail_sys(err, ret, "the keeper of memory contexts");
 }
 
-/*
- * Who divides the places for contexts: the rule of tenants.conf that applies to its container, else
- * its namespace (of shop+web+app it is shop), else all that have neither.
- */
+/* The tenant that shares the places for contexts: the rule of tenants.conf that applies to the
+ * container, else its namespace (shop for shop+web+app), else all containers that have neither. */
 static void tenant_of(const char *name, char *out, size_t len)
 {
 	char path[ZNS_NAME_MAX + 1];
@@ -145,7 +143,7 @@ static bool nobody(int ret)
 	return ret == -ECONNREFUSED || ret == -ENOENT;
 }
 
-/* A connection to the keeper, which runs then. */
+/* Connects to the keeper, and starts one if none runs. */
 static int reach(pid_t *pid, struct zns_err *err)
 {
 	cleanup_close int dir = zns_run_subdir(MK_DIR, err), lock = -1;
@@ -164,7 +162,7 @@ static int reach(pid_t *pid, struct zns_err *err)
 	ret = zns_flock_wait(lock, LOCK_MS);
 	if (ret)
 		return zns_fail_sys(err, ret, "somebody has been starting " PROGRAM);
-	sk = dial(dir, pid); /* the lock's last holder may have started it */
+	sk = dial(dir, pid); /* whoever had the lock before may have started one */
 	if (!nobody(sk))
 		return sk < 0 ? zns_fail_sys(err, sk, "the keeper of memory contexts") : sk;
 	ret = start(err);

@@ -33,7 +33,7 @@ int control_open(struct pager *p, struct zns_err *err)
 	p->listen = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (p->listen < 0)
 		return zns_fail_sys(err, -errno, "no socket");
-	/* the keeper has one context of a name, and that is ours: a dead one's socket goes */
+	/* the keeper allows one context of a name, so an existing socket belongs to a dead pager */
 	ret = zns_run_bind(p->listen, p->dir, name);
 	if (!ret && listen(p->listen, 16))
 		ret = -errno;
@@ -130,7 +130,7 @@ static int act(struct pager *p, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAnsw
 	}
 }
 
-/* False: the connection is to be closed. */
+/* Receives and answers one request. False: close the connection. */
 static bool answer(struct pager *p, int sk)
 {
 	ZnsPb__MemoryAnswer a = ZNS_PB__MEMORY_ANSWER__INIT;

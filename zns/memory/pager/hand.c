@@ -58,7 +58,7 @@ static int drop(void *arg, struct zns_pages_ref ref)
 					   zns_pages_drop(p->pages, ref);
 }
 
-/* Nothing in the checkpoint is ever moved. */
+/* Units in the checkpoint are never moved. */
 static int put_as_is(void *arg, const void *const units[], uint32_t n, struct zns_pages_ref *refs,
 		     struct zns_err *err)
 {
@@ -128,13 +128,13 @@ static int open_store(struct pager *p, int fd, const int *key_fd, struct zns_err
 	return zns_pages_open(&params, &p->pages, err);
 }
 
-/* How many there are before those of the context. */
+/* Number of descriptors before those of the context. */
 static uint32_t before(uint8_t meta)
 {
 	return 1u + !!(meta & HAS_KEY) + !!(meta & HAS_ORIGIN);
 }
 
-/* What the keeper has may come from another build. */
+/* Checks a set: the pager that handed it over may be of another build. */
 static bool sound(const struct zns_memkeep_set *set)
 {
 	const uint8_t *meta = set->data;
@@ -190,7 +190,7 @@ void origin_over(struct pager *p)
 
 	if (!p->origin || zns_origin_left(p->origin) || zns_pages_fds(p->pages, &fd) != 1)
 		return;
-	/* Who still looks at a unit finds it closed. It is freed with us. */
+	/* A reader that still runs gets -ENOENT. The origin is freed when this process ends. */
 	if (!zns_context_set_origin(fd, NULL))
 		zns_origin_end(p->origin);
 }

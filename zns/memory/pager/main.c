@@ -20,7 +20,7 @@
 #include "zns/daemon.h"
 #include "zns/process.h"
 
-#define TICK_MS 2000 /* between two looks whether processes are left */
+#define TICK_MS 2000 /* time between two looks whether processes are left */
 #define DRAM_MIN MIB(1)
 
 static volatile sig_atomic_t terminated;
@@ -39,10 +39,11 @@ static void settle_down(void)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	sigaction(SIGTERM, &sa, NULL);
-	prctl(PR_SET_NAME, "zns-mem"); /* the keeper may execute a descriptor, which has none */
+	/* The keeper may execute us by descriptor, which leaves no useful name. */
+	prctl(PR_SET_NAME, "zns-mem");
 	prctl(PR_SET_DUMPABLE, 0); /* our buffers hold other processes' memory */
 	zns_cgroup_escape();
-	/* the tables are sparse: what is not touched must not come into being */
+	/* lock pages when they are touched: locking all of the sparse tables would allocate them */
 	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT))
 		fprintf(stderr, "memory cannot be locked: %s\n", strerror(errno));
 	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -53,8 +54,9 @@ static void settle_down(void)
 }
 
 /*
- * Its own rights, and those of the broker and the keeper that it may start: they cannot gain more.
- * Documentation/user/security.md says what each is for, and why there is no filter of system calls.
+ * Keeps only the rights that it needs, or that a broker or keeper started by it needs: those cannot
+ * gain any. Documentation/user/security.md says what each is for, and why there is no filter of
+ * system calls.
  */
 static int few_rights(struct zns_err *err)
 {
@@ -67,12 +69,12 @@ static int few_rights(struct zns_err *err)
 struct options {
 	const char *name, *dev, *take, *checkpoint;
 	uint64_t dram, ready, pid, idle_s, restore, qos;
-	uint64_t began; /* --began: of process pid; 0: not known */
+	uint64_t began; /* --began: start time of process pid; 0: not given */
 	bool no_predict, encrypt;
 	uint64_t total, min; /* --auto, --min */
 };
 
-/* The PID may be another process's by now. */
+/* Refuses a PID that another process has by now. */
 static int check_began(const struct options *o, struct zns_err *err)
 {
 	if (!o->began || zns_process_began((pid_t)o->pid) == o->began)
@@ -80,7 +82,7 @@ static int check_began(const struct options *o, struct zns_err *err)
 	return zns_fail(err, -ESRCH, "process %llu has ended", (unsigned long long)o->pid);
 }
 
-/* The limit may be changed at any time. */
+/* Called again and again, since the limit may change at any time. */
 static void tell_limit(struct pager *p)
 {
 	zns_pages_group_limit(p->pages, zns_mem_group_limit(p->m));
@@ -111,7 +113,7 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 		zns_mem_idle(p->m, o->idle_s * 1000);
 	if (!ret)
 		ret = zns_mem_attach(p->m, (pid_t)o->pid, err);
-	/* once more: if it is the one now, it was the one that was attached */
+	/* check again: if the PID still has the right process, that one was attached */
 	if (!ret)
 		ret = check_began(o, err);
 	if (!ret)
@@ -119,7 +121,7 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 	if (!ret && o->total)
 		ret = zns_mem_auto(p->m, p->dir, o->total, o->min, err);
 	if (!ret)
-		ret = hand_over(p, err); /* from now on we may die */
+		ret = hand_over(p, err); /* from now on the context survives this pager */
 	if (ret)
 		return ret;
 	tell_limit(p);
@@ -133,7 +135,7 @@ static int restored(struct pager *p, const struct options *o, struct zns_err *er
 				     .checkpoint = o->checkpoint,
 				     .dram = o->dram };
 
-	zns_process_shed(); /* criu works under its container's limits */
+	zns_process_shed(); /* criu works within its container's cgroup limits */
 	return restore_take(p, &r, err);
 }
 
@@ -143,13 +145,13 @@ static int take_over(struct pager *p, struct zns_err *err)
 
 	if (!ret)
 		ret = control_open(p, err);
-	/* without the table it keeps the budget that it had last */
+	/* without the table of shares it keeps its last budget */
 	if (!ret && zns_mem_is_auto(p->m) && zns_mem_auto(p->m, p->dir, 0, 0, err))
 		fprintf(stderr, "%s: %s\n", p->name, err->msg);
 	return ret ? ret : hand_over(p, err);
 }
 
-/* Evicts nothing while nobody has copies of the descriptors. */
+/* Pauses eviction until another keeper has copies of the descriptors. */
 static void keeper_gone(struct pager *p)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -207,7 +209,7 @@ static void serve(struct pager *p)
 	}
 }
 
-/* The context is over. */
+/* Ends the context: gives all zones back. */
 static void finish(struct pager *p)
 {
 	control_close(p);
@@ -231,7 +233,7 @@ static int usage(FILE *f)
 	return f == stdout ? 0 : 2;
 }
 
-/* -1: go on. */
+/* -1: the options are complete, go on; else the exit code. */
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option opt[] = {
@@ -315,7 +317,7 @@ int main(int argc, char **argv)
 				  begin(&p, &o, &err);
 	if (ret && o.take) {
 		fprintf(stderr, "%s: cannot be taken over: %s\n", p.name, err.msg);
-		return 1; /* the keeper tries again */
+		return 1; /* the keeper starts another one */
 	}
 	if (o.ready)
 		zns_daemon_ready((int)o.ready, ret ? &err : NULL);

@@ -18,11 +18,11 @@
 #include "zns/util.h"
 
 #define LOG_MAX MIB(1)
-#define PLACES_MAX (1u << 26) /* pages of 256 GiB */
+#define PLACES_MAX (1u << 26) /* entries of a list, which is enough for 256 GiB */
 
 _Static_assert(sizeof(struct zns_origin_part) == sizeof(struct zw_place), "one form of both");
 
-/* What we print goes beside our socket, as with `znsctl memory attach`. */
+/* Redirects our output to a log beside our socket, as `znsctl memory attach` does. */
 static void open_log(const char *name)
 {
 	char file[ZNS_NAME_MAX + 8];
@@ -60,7 +60,8 @@ static int prepare(struct pager *p, const struct restoring *r, struct zns_err *e
 
 	if (zns_uuid_parse(r->device, device) || zns_uuid_parse(r->checkpoint, checkpoint))
 		return zns_fail(err, -EINVAL, "--dev and --checkpoint are UUIDs here");
-	/* what was encrypted goes to zones in no other way, whatever new checkpoints are */
+	/* memory of an encrypted checkpoint goes to zones encrypted only, whatever the rule for new
+	 * checkpoints is */
 	ret = zns_origin_look(device, checkpoint, container, &params.encrypt, err);
 	if (ret)
 		return ret;
@@ -129,7 +130,7 @@ static int take_process(struct pager *p, const struct zw_given *g, int uffd, int
 	return adopt(p, g, uffd, parts, err);
 }
 
-/* 1: that was all. */
+/* Handles one message of the daemon. 1: it was the last one. */
 static int receive(struct pager *p, int sk, struct zns_err *err)
 {
 	struct zw_given g;
@@ -155,7 +156,7 @@ static int serve_all(struct pager *p, struct zns_err *err)
 			  zns_fail(err, -ENOENT, "nothing of it was restored lazily");
 
 	if (!ret)
-		ret = hand_over(p, err); /* from now on we may die */
+		ret = hand_over(p, err); /* from now on the context survives this pager */
 	if (!ret)
 		ret = zns_mem_start(p->m, err);
 	return ret ? ret : zns_mem_settle(p->m, err);

@@ -62,7 +62,7 @@ static void end(struct pager *p)
 	zns_mem_unseal(p->m);
 }
 
-/* Nobody but us has written it, and nobody writes it any more. */
+/* Returns a memfd with the list of units, sealed so that the dump can map it without a check. */
 static int give_list(const struct zns_seal_unit *u, size_t nr, struct zns_err *err)
 {
 	int fd = memfd_create("zns-mem units", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -141,7 +141,8 @@ static int act(struct pager *p, const struct packet *q, size_t len, struct zns_s
 	return zns_fail(err, ret, "this pager does not know request %u", k->op);
 }
 
-/* 0: answered, with @a->code; else the connection is to be closed. */
+/* Receives and answers one request. 0: answered, with the result in @a->code; else the connection
+ * must be closed. */
 static int answer(struct pager *p, int sk, struct zns_seal_answer *a, bool begins)
 {
 	static struct packet q;
@@ -179,7 +180,7 @@ void seal_accept(struct pager *p)
 		p->seal = sk;
 		return;
 	}
-	if (!a.code) /* it began, and whoever asked is gone */
+	if (!a.code) /* eviction was paused, but whoever asked is gone */
 		zns_mem_unseal(p->m);
 	close(sk);
 }

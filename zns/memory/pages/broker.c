@@ -9,13 +9,13 @@
 #include "zns/writer.h"
 #include "pages_int.h"
 
-/* between two reports; a dump that waits for our zones waits as long */
+/* time between two reports, and so how long a dump may wait for our zones */
 #define REPORT_MS 1000u
 #define QUIET_MS 2000u /* the same while nothing is read or written */
-#define WRITES_MS 200u /* the same while there are puts */
-#define WRITES_NS 2000000000ull /* so long after the last one */
-#define AGAIN_NS 1000000000ull /* between two attempts to find a broker */
-#define RATE_NS 1000000000ull /* over which a rate is measured */
+#define WRITES_MS 200u /* the same while there are writes */
+#define WRITES_NS 2000000000ull /* time after a write for which that holds */
+#define AGAIN_NS 1000000000ull /* time between two attempts to find a broker */
+#define RATE_NS 1000000000ull /* time over which the write rate is measured */
 #define FREE_AT_ONCE 64u
 
 static int lost(struct zns_pages *ps, struct zns_err *err)
@@ -27,7 +27,7 @@ static int lost(struct zns_pages *ps, struct zns_err *err)
 			ps->s.reg.path);
 }
 
-/* Is the broker gone? While no request runs it says nothing. */
+/* Is the broker gone? It sends nothing unless it was asked, so any input is the end. */
 static bool hung_up(const struct zns_pages *ps)
 {
 	struct pollfd p = { .fd = ps->s.broker.fd, .events = POLLIN | POLLRDHUP };
@@ -35,7 +35,7 @@ static bool hung_up(const struct zns_pages *ps)
 	return poll(&p, 1, 0) != 0;
 }
 
-/* Under `ask`. An error of the connection, and not of the request, ends the connection. */
+/* Under `ask`. Ends the connection after an error of the connection, not of the request. */
 static int call(struct zns_pages *ps, ZnsPb__Request *q, ZnsPb__Response **r, struct zns_err *err)
 {
 	int ret;
@@ -51,7 +51,7 @@ static int call(struct zns_pages *ps, ZnsPb__Request *q, ZnsPb__Response **r, st
 	return ret;
 }
 
-/* Under `ask`, connected to a broker that knows nothing of us yet. */
+/* Under `ask`: announces the context to a broker that does not know it yet. */
 static int begin(struct zns_pages *ps, ZnsPb__Response **r, struct zns_err *err)
 {
 	ZnsPb__MemoryBegin b = ZNS_PB__MEMORY_BEGIN__INIT;
@@ -97,17 +97,15 @@ int pages_connect(struct zns_pages *ps, struct zns_err *err)
 	return ret;
 }
 
-/* The next broker may have chosen other groups than the one before, or fewer. */
+/* The next broker may have granted other groups, or fewer. */
 static void regroup(struct zns_pages *ps, const ZnsPb__MemoryGrant *g)
 {
 	for (uint32_t i = 0; i < ps->nr_lanes; i++)
 		ps->lanes[i].group = g->groups[i % g->n_groups];
 }
 
-/*
- * The next broker has read our zones in the lock file. Those that we wrote are written no more. It
- * is looked for without `ask`, so that nobody waits for it.
- */
+/* Finds the next broker, which has read our zones in the lock file. Zones that a lane was writing
+ * are not written any more. The search does not hold `ask`, so nobody waits for it. */
 static void reconnect(struct zns_pages *ps)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -135,7 +133,8 @@ static void reconnect(struct zns_pages *ps)
 void pages_over(struct zns_pages *ps, uint32_t zone, bool bad)
 {
 	pthread_mutex_lock(&ps->ask);
-	/* Without memory the broker learns it when the lane asks for the next zone too often. */
+	/* Without memory the zone is not reported. The broker notices when this lane asks for more
+	 * zones. */
 	if (!zns_grow(ps->over, ps->nr_over, ps->max_over))
 		ps->over[ps->nr_over++] = zone;
 	if (bad && !zns_grow(ps->bad, ps->nr_bad, ps->max_bad))
@@ -181,7 +180,7 @@ int pages_ask_zone(struct zns_pages *ps, struct lane *l, struct zns_err *err)
 	return ret;
 }
 
-/* Which lanes are in somebody's way? */
+/* Notes for each lane whether a dump or restore uses its group. */
 static void note_busy(struct zns_pages *ps, const ZnsPb__Response *r)
 {
 	for (uint32_t i = 0; i < ps->nr_lanes; i++) {
@@ -196,7 +195,7 @@ static void note_busy(struct zns_pages *ps, const ZnsPb__Response *r)
 	pages_named(ps, r->named_zones, r->n_named_zones);
 }
 
-/* Under `ask`. Time in which nothing is written says nothing of the rate. */
+/* Under `ask`. Pauses without writes do not count. */
 static void measure(struct zns_pages *ps)
 {
 	uint64_t now = zns_mono_ns(), written = ps->written;
@@ -211,7 +210,8 @@ static void measure(struct zns_pages *ps)
 	}
 }
 
-/* Reports, and asks who works where; no more often than that. */
+/* Reports to the broker, and asks which groups are busy, unless the last answer is recent
+ * enough. */
 int pages_step(struct zns_pages *ps, uint64_t older_than_ns, struct zns_err *err)
 {
 	ZnsPb__MemoryStep s = ZNS_PB__MEMORY_STEP__INIT;
@@ -309,7 +309,8 @@ void pages_end(struct zns_pages *ps)
 	pthread_mutex_unlock(&ps->ask);
 }
 
-/* A dump or another context waits for the zones that nobody here writes just now. */
+/* Gives the lanes' zones back if a dump or another context waits for them, unless a put is
+ * running. */
 static void give_way(struct zns_pages *ps)
 {
 	if (!ps->give_way || pthread_mutex_trylock(&ps->put))
@@ -320,7 +321,7 @@ static void give_way(struct zns_pages *ps)
 	pages_step(ps, 0, NULL);
 }
 
-/* The descriptor that becomes readable when the broker goes; -1: it has gone. */
+/* The descriptor that becomes readable when the broker goes; -1: there is none now. */
 static int broker_fd(struct zns_pages *ps)
 {
 	int fd;
@@ -331,7 +332,7 @@ static int broker_fd(struct zns_pages *ps)
 	return fd;
 }
 
-/* *MOVED: bytes read and written when it was last called. */
+/* *@moved: bytes read and written until the last call. */
 static uint32_t until_report_ms(struct zns_pages *ps, uint64_t *moved)
 {
 	struct zns_pages_stat st;
@@ -365,7 +366,7 @@ void *pages_thread(void *arg)
 		if (ps->stop)
 			break;
 		pages_look_plain(ps);
-		/* also finds that the broker is gone */
+		/* this notices, too, that the broker is gone */
 		pages_step(ps, p[1].revents ? 0 : ms * 900000ull, NULL);
 		give_back(ps);
 		give_way(ps);

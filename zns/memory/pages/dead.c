@@ -5,8 +5,9 @@
  */
 #include "pages_int.h"
 
-#define HELD_PCT 130 /* of what lives: so much may be held, and one zone more */
-#define WORTH(units) ((units) / 8 * 7) /* to move more than this gives too little back */
+/* Zones may have this much room, in per cent of the live units, plus one zone. */
+#define HELD_PCT 130
+#define WORTH(units) ((units) / 8 * 7) /* moving more live units than this would free too little */
 
 bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last)
 {
@@ -14,7 +15,7 @@ bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last)
 	uint32_t victim = NO_ZONE;
 	bool calm = !ps->give_way;
 
-	/* what is moved is written: not while somebody else works on one of the dies */
+	/* moving means writing: not while a dump or restore uses one of the dies */
 	for (uint32_t i = 0; i < ps->nr_lanes; i++)
 		calm = calm && !ps->lanes[i].busy;
 	if (!calm || !__atomic_load_n(&ps->connected, __ATOMIC_RELAXED))
@@ -23,7 +24,7 @@ bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last)
 	for (uint32_t i = 0; ps->counted && i < ps->nr_zones; i++) {
 		const struct pages_zone *z = &ps->zones[i];
 
-		/* one that a checkpoint names stays, whoever leaves it */
+		/* a zone that a checkpoint names stays, even without live units */
 		if (!z->have || z->open || z->freeing || z->named)
 			continue;
 		held += z->room;

@@ -8,9 +8,9 @@
 #include <time.h>
 #include "pages_int.h"
 
-#define FAILURES 4 /* zones in a row */
-#define STEP_NS 50000000ull /* how old an answer of the broker may be */
-#define READS_US 100 /* between two looks whether reads still run on the die */
+#define FAILURES 4 /* failed zones in a row after which a put fails */
+#define STEP_NS 50000000ull /* greatest age of the broker's last answer */
+#define READS_US 100 /* time between two looks whether reads of the die have ended */
 #define READS_TRIES 50
 
 void lane_let_go(struct lane *l)
@@ -37,13 +37,13 @@ static void failed(struct lane *l)
 	pthread_mutex_unlock(&ps->count);
 }
 
-/* Not this zone's fault: another one would fare no better. */
+/* Is this an error of the device, which another zone would have, too? */
 static bool whole_device(int ret)
 {
 	return ret == -EBADE || ret == -EDQUOT || ret == -ESTALE || ret == -EBADF || ret == -ENOMEM;
 }
 
-/* Somebody waits for what is read from this die: he goes first, for some milliseconds. */
+/* Waits up to some milliseconds for reads of this die, because threads wait for those. */
 static void after_reads(const struct lane *l)
 {
 	const struct zns_pages *ps = l->ps;
@@ -58,7 +58,7 @@ static const void *gather(struct lane *l, uint32_t nr)
 	const void *const *u = l->units + l->done;
 	uint32_t i;
 
-	/* encrypted in the lane's own memory: the caller still wants it as it is */
+	/* encryption works in place: on a copy, since the caller still uses its buffer */
 	for (i = l->ps->key && !l->as_is ? nr + 1 : 1; i < nr; i++)
 		if ((const uint8_t *)u[i] != (const uint8_t *)u[0] + (size_t)i * ZNS_PAGES_UNIT)
 			break;
@@ -78,7 +78,7 @@ static int prepare(const struct lane *l, const uint8_t *unit, struct zns_pages_r
 
 	*ref = (struct zns_pages_ref){ .place = place };
 	if (l->ps->key) {
-		if (!l->as_is) /* it is in our stage */
+		if (!l->as_is) /* @unit is in our own buffer, see gather() */
 			ret = zns_memory_seal(l->ps->key, ref->nonce, (uint8_t *)unit,
 					      ZNS_PAGES_UNIT, ref->tag, err);
 		ref->hash = zns_hash(unit, ZNS_PAGES_UNIT);
@@ -90,7 +90,7 @@ static int prepare(const struct lane *l, const uint8_t *unit, struct zns_pages_r
 	return 0;
 }
 
-/* One command. The hash is of what is given to the device. */
+/* Writes one chunk with one command. Hashes are those of the bytes that the device gets. */
 static int write_chunk(struct lane *l, struct zns_err *err)
 {
 	struct zns_pages *ps = l->ps;
@@ -104,7 +104,7 @@ static int write_chunk(struct lane *l, struct zns_err *err)
 		ret = prepare(l, from + (size_t)i * ZNS_PAGES_UNIT, &l->refs[l->done + i],
 			      pages_place(l->zone, (uint32_t)(l->wp / ZNS_PAGES_UNIT) + i), err);
 	if (ret)
-		return -EBADF; /* of all zones alike */
+		return -EBADF; /* not an error of the zone: all others would fail, too */
 	zns_bucket_take(ps->bucket, len, false);
 	after_reads(l);
 	ret = zns_dev_write(ps->s.dev, l->zone, l->wp, from, len, err);
@@ -116,7 +116,7 @@ static int write_chunk(struct lane *l, struct zns_err *err)
 	return 0;
 }
 
-/* Has the lane a zone with room for a unit? */
+/* Does the lane have a zone with room for a unit? */
 static bool has_room(const struct lane *l)
 {
 	return l->zone != NO_ZONE && l->epoch == l->ps->epoch &&
@@ -190,7 +190,7 @@ int lanes_start(struct zns_pages *ps, struct zns_err *err)
 		if (posix_memalign((void **)&l->stage, 4096, CHUNK_UNITS * ZNS_PAGES_UNIT))
 			return zns_fail(err, -ENOMEM, "no memory for a buffer of units");
 		if (ps->nr_lanes == 1)
-			break; /* the caller's thread will do */
+			break; /* the caller's thread writes all parts */
 		ret = pthread_create(&l->thread, NULL, lane_thread, l);
 		if (ret)
 			return zns_fail_sys(err, -ret, "cannot start a thread");

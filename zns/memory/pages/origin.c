@@ -12,13 +12,13 @@
 #include "zns/session.h"
 
 #define PAGE 4096ULL
-/* Whoever wants a unit reads it himself; a few more for images that are put together. */
+/* Threads that fetch ask for single units; a few workers more assemble images made of parts. */
 #define WORKERS 4
 #define CACHE 16
 
 struct zns_origin {
 	struct origin_table t;
-	struct zns_session s; /* its device */
+	struct zns_session s; /* session with the checkpoint's device */
 	struct zns_chain *chain;
 	struct zns_flat *flat; /* NULL: the checkpoint has no parent */
 	pthread_rwlock_t reading;
@@ -58,7 +58,8 @@ int zns_origin_look(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint
 	return ret;
 }
 
-/* The lock file keeps the checkpoint in its place. The broker is needed for its records only. */
+/* The lock file keeps the checkpoint from being removed or moved. The broker is needed only to read
+ * its records. */
 static int open_checkpoint(struct zns_origin *o, struct zns_err *err)
 {
 	const struct zns_reader_params p = { .workers = WORKERS, .cache_units = CACHE };
@@ -107,7 +108,7 @@ int zns_origin_new(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint[
 	if (!ret) {
 		memcpy(o->t.head->device, device, ZNS_UUID_LEN);
 		memcpy(o->t.head->checkpoint, checkpoint, ZNS_UUID_LEN);
-		/* first this: whatever is read afterwards stays */
+		/* name the checkpoint first: whatever is read after this stays valid */
 		ret = zns_context_set_origin(lock, checkpoint);
 		if (ret)
 			zns_fail_sys(err, ret, "the context's lock file");
@@ -178,7 +179,7 @@ bool zns_origin_encrypted(const struct zns_origin *o)
 
 /* ---- units ---- */
 
-/* In the flat view, if the image differs there. */
+/* Is it read through the flat view, because the image differs from its parents there? */
 static bool is_flat(const struct zns_origin *o, uint32_t image)
 {
 	return o->flat && image < zns_flat_images(o->flat) && zns_flat_is(o->flat, image);
@@ -223,7 +224,7 @@ static int read_part(struct zns_origin *o, uint32_t image, uint64_t off, void *t
 	return why.code ? zns_fail(err, why.code, "%s", why.msg) : 0;
 }
 
-/* Runs of its pages: neighbours in the unit are neighbours in the image. */
+/* Reads the pages of one record, which are contiguous both in the unit and in the image. */
 static int read_record(struct zns_origin *o, const struct origin_record *r, uint8_t *buf,
 		       struct zns_err *err)
 {

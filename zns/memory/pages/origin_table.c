@@ -83,7 +83,7 @@ struct making {
 	size_t nr, max;
 };
 
-/* One page; they come in order of addresses. */
+/* Adds one page. Pages come in the order of their addresses. */
 static int add_page(struct making *m, uint32_t image, uint64_t page, uint64_t addr)
 {
 	struct origin_table *t = m->t;

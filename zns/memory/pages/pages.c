@@ -7,7 +7,7 @@
 #include <time.h>
 #include "pages_int.h"
 
-#define PATIENCE_NS 1000000000ull /* of a put that finds dumps everywhere */
+#define PATIENCE_NS 1000000000ull /* time that a put waits while dumps use all its dies */
 #define LOOK_MS 20
 #define SELDOM_NS 1000000000ull
 
@@ -56,7 +56,7 @@ static int make(struct zns_pages *ps, const struct zns_pages_params *p, struct z
 	return zns_context_create(&ps->context, ps->nr_zones, &ps->lock_fd, err);
 }
 
-/* Whoever ends a context before it has a lease takes the file away. */
+/* Removes the lock file of a context that got no lease. */
 static void unmake(struct zns_pages *ps)
 {
 	char path[4096];
@@ -65,7 +65,7 @@ static void unmake(struct zns_pages *ps)
 		unlink(path);
 }
 
-/* Signals are the program's, not ours. */
+/* With signals blocked: they are for the program's own threads. */
 static int start_thread(struct zns_pages *ps, struct zns_err *err)
 {
 	sigset_t all, old;
@@ -87,7 +87,7 @@ static int start_thread(struct zns_pages *ps, struct zns_err *err)
 static int set_up(struct zns_pages *ps, struct zns_err *err)
 {
 	ps->nr_zones = ps->s.dev->geo.nr_zones;
-	ps->reading_nr = ps->nr_zones; /* there are no more groups than zones */
+	ps->reading_nr = ps->nr_zones; /* upper limit: there cannot be more groups than zones */
 	ps->zones = calloc(ps->nr_zones, sizeof(*ps->zones));
 	ps->reading = calloc(ps->reading_nr, sizeof(*ps->reading));
 	ps->bucket = zns_bucket_new();
@@ -126,7 +126,8 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
 	pthread_mutex_init(&ps->count, NULL);
 	pthread_cond_init(&ps->job_come, NULL);
 	pthread_cond_init(&ps->job_gone, NULL);
-	/* No lock of readers or writers: the broker knows these zones by the context's own file. */
+	/* No lock as reader or writer is needed: the context's lock file tells the broker its
+	 * zones. */
 	ret = zns_session_connect(&ps->s, &reg, 0, err);
 	if (!ret)
 		ret = zns_dev_open(reg.path, ZNS_DEV_SERVED, &ps->s.dev, err);
@@ -134,7 +135,7 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
 		ret = set_up(ps, err);
 	if (!ret)
 		ret = p->nr_fds ? take_over(ps, p, err) : make(ps, p, err);
-	/* behind its lock file: a broker of ours must find that where it finds the mark */
+	/* after the lock file: the broker must find that file once it finds the mark */
 	if (!ret)
 		ret = zns_context_mark(reg.path, &ps->mark_fd, err);
 	if (!ret) {
@@ -250,7 +251,8 @@ static void run(struct zns_pages *ps, struct lane *part[], uint32_t nr)
 	pthread_mutex_unlock(&ps->jobs);
 }
 
-/* What is left, in the order of the caller, with the places where its refs belong. */
+/* Units that are still to be written, in the caller's order; `at`: their numbers in the caller's
+ * arrays. */
 struct rest {
 	const void **units;
 	struct zns_pages_ref *refs;
@@ -282,7 +284,7 @@ static void collect(struct rest *r, struct lane *part[], uint32_t nr,
 	r->n = n;
 }
 
-/* 0: go on with the rest; -EAGAIN: all lanes are in somebody's way, wait. */
+/* The result of one round. 0: go on with the rest; -EAGAIN: dumps use all dies, wait. */
 static int judge(struct lane *part[], uint32_t nr, struct zns_err *err)
 {
 	int ret = 0;
@@ -379,7 +381,7 @@ static int put_units(struct zns_pages *ps, const void *const units[], uint32_t n
 		}
 		pthread_mutex_lock(&ps->put);
 		if (zns_mono_ns() - atomic_exchange(&ps->put_ns, zns_mono_ns()) > SELDOM_NS)
-			pages_wake(ps); /* the broker's thread shall look more often now */
+			pages_wake(ps); /* it shall ask the broker more often now */
 		ret = put_all(ps, &r, refs, err);
 		pthread_mutex_unlock(&ps->put);
 		if (ret)
@@ -418,7 +420,7 @@ void zns_pages_group_limit(struct zns_pages *ps, uint64_t bytes)
 
 /* ---- reading ---- */
 
-/* @len bytes of a unit from @off on. */
+/* Reads @len bytes at offset @off of a unit. */
 static int read_part(struct zns_pages *ps, uint64_t place, uint32_t off, void *buf, uint32_t len,
 		     struct zns_err *err)
 {
@@ -437,7 +439,7 @@ static int read_part(struct zns_pages *ps, uint64_t place, uint32_t off, void *b
 	if (group < ps->reading_nr)
 		ps->reading[group]--;
 	pages_unpin(ps, zone);
-	if (ret) /* for want of memory the bytes are as good as before */
+	if (ret) /* -ENOMEM says nothing about the bytes: try again */
 		return err->code = ret == -ENOMEM ? ret : -EIO;
 	ps->read += len;
 	return 0;

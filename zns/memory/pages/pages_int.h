@@ -107,7 +107,8 @@ struct zns_pages {
 uint64_t pages_place(uint32_t zone, uint32_t unit);
 bool pages_where(const struct zns_pages *ps, uint64_t place, uint32_t *zone, uint32_t *unit);
 void pages_got_zone(struct zns_pages *ps, const struct zns_zone_slot *slot, uint64_t wp, bool open);
-void pages_named(struct zns_pages *ps, const uint32_t *zones, size_t nr); /* and no others */
+/* These zones, and no others, are named by checkpoints. */
+void pages_named(struct zns_pages *ps, const uint32_t *zones, size_t nr);
 void pages_close_zone(struct zns_pages *ps, uint32_t zone); /* no lane writes it any more */
 void pages_written(struct zns_pages *ps, uint32_t zone, uint32_t units);
 /* returns the zone's group */
@@ -136,6 +137,6 @@ int lanes_start(struct zns_pages *ps, struct zns_err *err);
 void lanes_stop(struct zns_pages *ps);
 /* Writes @l->n units from @l->units on; *@l->done of them are written. */
 void lane_write(struct lane *l);
-void lane_let_go(struct lane *l); /* its zone is written no more */
+void lane_let_go(struct lane *l); /* ends writing to its zone */
 
 #endif

@@ -4,7 +4,7 @@
 #include "zns/writer.h"
 #include "pages_int.h"
 
-#define UNIT_BITS 24 /* 2^24 units of 64 KiB are a zone of 1 TiB */
+#define UNIT_BITS 24 /* a zone of 2^24 units has 1 TiB */
 
 uint64_t pages_place(uint32_t zone, uint32_t unit)
 {
@@ -43,10 +43,10 @@ void pages_wake(struct zns_pages *ps)
 	uint64_t one = 1;
 
 	if (write(ps->wake, &one, sizeof(one)) < 0)
-		return; /* it is awake already */
+		return; /* the thread is awake already */
 }
 
-/* Under `count`. */
+/* May the zone be given back? Under `count`. */
 static bool is_free(const struct zns_pages *ps, const struct pages_zone *z)
 {
 	return ps->counted && z->have && !z->open && !z->live && !z->pins && !z->freeing;
@@ -231,6 +231,6 @@ void zns_pages_stat(struct zns_pages *ps, struct zns_pages_stat *out)
 					.groups = ps->nr_lanes,
 					.failed_zones = ps->failed };
 	pthread_mutex_unlock(&ps->count);
-	/* Not under `ask`: a caller need not wait for the broker. */
+	/* not under `ask`: the caller need not wait for the broker */
 	out->broker = __atomic_load_n(&ps->connected, __ATOMIC_RELAXED);
 }

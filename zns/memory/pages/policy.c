@@ -8,10 +8,8 @@ int pages_encrypt(struct zns_pages *ps, struct zns_err *err)
 	return zns_encryption_wanted(&ps->s.reg, ps->s.broker.encrypted, err);
 }
 
-/*
- * Is encryption asked for by this machine? (The broker says with each step whether the device asks
- * for it.)
- */
+/* Does this machine ask for encryption? Whether the device does, the broker reports with
+ * each step. */
 void pages_look_plain(struct zns_pages *ps)
 {
 	ps->forbidden = !ps->key && zns_encryption_wanted(&ps->s.reg, false, NULL);

@@ -63,7 +63,7 @@ static void answer_of(struct context *c, int code, uint32_t nr)
 {
 	struct mk_head h = { .op = MK_ACK, .code = code, .nr = nr };
 
-	/* Whoever does not take his answers is not waited for. */
+	/* A pager that does not read its answers is not waited for. */
 	if (mk_send(c->sk, &h, NULL, NULL))
 		close_fd(&c->sk);
 }
@@ -73,10 +73,8 @@ static void answer(struct context *c, int code)
 	answer_of(c, code, 0);
 }
 
-/*
- * A tenant gets no more contexts than are left for all, so it never takes the last ones from the
- * others. What another keeper has let in before stays. *@nr: contexts that stand against it.
- */
+/* Refuses a tenant that has as many contexts as are left for all, so that no tenant takes the last
+ * ones. Contexts that an earlier keeper accepted may stay. *@nr: the number that was too high. */
 static int check_share(const struct mk_head *h, uint32_t *nr)
 {
 	uint32_t all = 0, own = 0;
@@ -89,7 +87,7 @@ static int check_share(const struct mk_head *h, uint32_t *nr)
 	if (all >= CONTEXTS_MAX)
 		return -ENOSPC;
 	*nr = own;
-	/* older pagers name no tenant and do not say whether they were kept */
+	/* older pagers send neither a tenant nor whether an earlier keeper had them */
 	return h->len && h->code != 1 && own >= CONTEXTS_MAX - all ? -EDQUOT : 0;
 }
 
@@ -107,8 +105,8 @@ static void begin(struct context *c, const struct mk_head *h)
 		close_fd(&c->sk);
 }
 
-/* Its file may be replaced by one that cannot read what this one has. The file that is open stays
- * what it is. */
+/* Keeps the pager's program file open. An upgrade may replace it by a version that cannot read this
+ * context; the open file still can. */
 static void note_program(struct context *c)
 {
 	char path[32];
@@ -162,7 +160,7 @@ void context_said(struct context *c)
 	static struct mk_packet p;
 	int ret = mk_recv(c->sk, &p);
 
-	if (!ret) { /* its process may live on */
+	if (!ret) { /* the pager closed its connection, but may still run */
 		close_fd(&c->sk);
 		return;
 	}
@@ -170,7 +168,7 @@ void context_said(struct context *c)
 		ret = obey(c, &p);
 	if (!ret)
 		return;
-	/* -EPROTO: or more descriptors than we may have */
+	/* -EPROTO, or more descriptors than this process may have */
 	keeper_log("%s: what its pager says cannot be taken: %s", *c->name ? c->name : "somebody",
 		   strerror(-ret));
 	mk_set_free(&c->next);
@@ -189,7 +187,7 @@ void context_died(struct context *c)
 {
 	uint64_t wait;
 
-	while (more(c)) /* what it said last */
+	while (more(c)) /* read what it sent last */
 		context_said(c);
 	close_fd(&c->sk);
 	close_fd(&c->pidfd);

@@ -23,7 +23,7 @@
 #include "zns/process.h"
 #include "zns-version.h"
 
-#define GUEST_NS 5000000000ull /* to say MK_BEGIN */
+#define GUEST_NS 5000000000ull /* time that a new connection has to send MK_BEGIN */
 
 static volatile sig_atomic_t told_to_end;
 
@@ -47,7 +47,8 @@ static void on_term(int sig)
 	told_to_end = 1;
 }
 
-/* Not swapped, not killed for memory, not in a cgroup that may be frozen or ended. */
+/* Protects this process from swapping, from the OOM killer and from its cgroup being frozen or
+ * killed. */
 static void settle(void)
 {
 	struct sigaction sa = { .sa_handler = on_term };
@@ -61,14 +62,14 @@ static void settle(void)
 	mlockall(MCL_CURRENT | MCL_FUTURE);
 	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 	if (fd >= 0) {
+		/* if that is not permitted it may be killed, and pagers start another keeper */
 		if (write(fd, "-1000", 5) < 0)
-			errno = 0; /* not allowed: it may be killed, and pagers start another */
+			errno = 0;
 		close(fd);
 	}
 }
 
-/* The caller holds the lock of those who start keepers, so a socket that is there is a dead one's.
- */
+/* The caller holds the lock for starting keepers, so an existing socket belongs to a dead one. */
 static int begin_to_listen(struct zns_err *err)
 {
 	cleanup_close int dir = zns_run_subdir(MK_DIR, err), sk = -1;
@@ -109,7 +110,8 @@ static void greet(int listening)
 	}
 }
 
-/* Whose pager has gone and left nothing, and who never said who he is. */
+/* Forgets contexts whose pager has gone and left nothing, and connections that never sent
+ * MK_BEGIN. */
 static void tidy(void)
 {
 	uint64_t now = zns_mono_ns();
@@ -142,7 +144,7 @@ static int until_next(uint64_t idle_since)
 
 static void serve(struct pollfd *p, uint32_t n)
 {
-	/* A context is never forgotten here, so the numbers stay. */
+	/* nothing is forgotten in this loop, so the indices stay valid */
 	for (uint32_t i = 0; i < n; i++) {
 		struct context *c = &contexts[i];
 
@@ -212,7 +214,7 @@ int main(int argc, char **argv)
 		return words(argv[1]);
 	settle();
 	listening = zns_broker_run_dir(&err);
-	/* No directory is pinned; names are absolute from here on, for successors too. */
+	/* chdir("/"), so that no directory is in use; all names are absolute, for successors too */
 	if (!listening &&
 	    (!realpath(zns_run_dir(), run) || setenv("ZNS_RUN", run, 1) || chdir("/") < 0))
 		listening = zns_fail_sys(&err, -errno, "runtime directory %s", zns_run_dir());

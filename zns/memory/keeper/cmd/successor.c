@@ -12,11 +12,11 @@
 #include "zns/packet.h"
 #include "zns/process.h"
 
-#define AGAIN_NS 1000000000ull /* after an error of ours */
+#define AGAIN_NS 1000000000ull /* pause after an error of our own */
 
 #define EXE_FD (ZNS_MEMKEEP_FD + 1)
 
-/* @exe: the program, if not -1; else the one that is installed. */
+/* Executes @exe if it is not -1, else the installed program. */
 static void __attribute__((noreturn)) child(const char *prog, int exe, const char *name, int sk)
 {
 	char *argv[] = { (char *)"zns-mem", (char *)ZNS_MEMKEEP_TAKE, (char *)name, NULL };
@@ -38,10 +38,8 @@ static void __attribute__((noreturn)) child(const char *prog, int exe, const cha
 	_exit(127);
 }
 
-/*
- * The installed pager comes first: it may be newer, and better. If it could not take over, the one
- * that had the context before can.
- */
+/* Prefers the installed pager, which may be newer. After a failure it tries the program that had
+ * the context before. */
 static int program_of(const struct context *c)
 {
 	return c->failures % 2 ? -1 : c->exe;
@@ -81,7 +79,7 @@ static int start(struct context *c)
 	c->since_ns = zns_mono_ns();
 	zns_packet_timeouts(c->sk, MK_TIMEOUT_S);
 	ret = give(c, c->sk);
-	/* Its end is seen at its pidfd, like any other pager's. */
+	/* its end is noticed through its pidfd, as for any pager */
 	if (ret)
 		kill(c->child, SIGKILL);
 	return 0;
