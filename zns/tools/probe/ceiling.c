@@ -7,11 +7,13 @@
 #include "probe_priv.h"
 
 #define ROUNDS 3u
-#define ENOUGH 1.04 /* times as long as the slowest group alone: the sum is reached */
-#define BELOW 0.93 /* of the sum: less is notably slower; measurements are good to a few per cent */
+/* Time relative to the slowest group's alone: up to this, the device reaches the sum of rates. */
+#define ENOUGH 1.04
+/* Part of the sum of rates: less is notably slower, since times vary by a few per cent. */
+#define BELOW 0.93
 
-/* Are most groups notably quicker than this one? They would have to be written for long, to take as
- * long as it. */
+/* Are most groups notably quicker than this one? To take as long as a zone of this group, their
+ * zones would have to be written for long. */
 static bool is_slow(const struct probe *p, uint32_t group)
 {
 	uint32_t quicker = 0;
@@ -74,7 +76,7 @@ int probe_ceiling(struct probe *p, struct zns_err *err)
 		all += units[k];
 	rounds = (uint32_t)zns_min(left / all, (uint64_t)ROUNDS + 1);
 	each = p->set_units;
-	/* a short look is enough where the sum is reached */
+	/* one short set is enough where the sum is reached */
 	for (uint32_t i = 0; i < rounds && best > ENOUGH; i++) {
 		double ns;
 		int ret;
@@ -88,7 +90,7 @@ int probe_ceiling(struct probe *p, struct zns_err *err)
 		each = (uint32_t)zns_min(left * p->set_units / all / rounds,
 					 (uint64_t)probe_long_units(p));
 		each = zns_max(each, p->set_units);
-		/* all zones were to take as long as the slowest one alone */
+		/* time relative to that of the slowest zone alone, as which all were to take */
 		if (ns / slowest < best) {
 			best = ns / slowest;
 			together = sum;

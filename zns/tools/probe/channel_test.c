@@ -11,22 +11,23 @@
 
 #include "probe_priv.h"
 
-/* least tests of a kind: one of 12,870 ways to divide them is right */
+/* least tests of each kind: then a random division is right with a chance of 1 in 12,870 */
 #define EACH 8u
-#define FIRST 16u /* samples; each further look takes four times as many */
+/* Samples of the first look at a pair; each later look takes four times as many. */
+#define FIRST 16u
 #define LOOKS 4u
-#define SAMPLES 256u /* at most */
-#define ALONE 0.15 /* so much slower than alone in another test: disturbed */
+#define SAMPLES 256u /* most samples of a pair */
+#define ALONE 0.15 /* a die alone that is this much slower than in another test was disturbed */
 #define CHUNK 16u /* tests between two looks at whether to go on */
-#define GAP 0.05 /* least gap between the classes */
-#define MARGIN 0.25 /* of that gap: least distance from the border */
-#define SIGMAS 3.0 /* of its own spread: least distance from the border */
+#define GAP 0.05 /* least gap between the two classes of times */
+#define MARGIN 0.25 /* least distance of a time from the border, as a part of the gap */
+#define SIGMAS 3.0 /* least distance of a time from the border, in its own standard deviations */
 
 struct test {
-	uint32_t a, b; /* groups */
-	bool same; /* the map says: they share a channel */
+	uint32_t a, b; /* the two groups */
+	bool same; /* by the map they share a channel */
 	double ratio, spread;
-	double alone[2]; /* time of each one alone, meanwhile */
+	double alone[2]; /* time of each die alone, during this test */
 };
 
 struct held_out {
@@ -34,8 +35,9 @@ struct held_out {
 	uint32_t nr, done;
 	const uint32_t *zone; /* by group: the zone to read; ZNS_PROBE_NONE */
 	double *v, *best; /* by group: time alone, and the least of all tests */
-	double usual; /* greatest accepted multiple of that */
-	double low, border, high; /* as measured here */
+	double usual; /* greatest multiple of the best time that counts as undisturbed */
+	/* Medians of both classes and the border between them, as measured here. */
+	double low, border, high;
 	uint32_t right, wrong, untold;
 };
 
@@ -105,7 +107,7 @@ static int measure(struct probe *p, const struct held_out *h, struct test *t, ui
 	t->spread = PROBE_UNTOLD;
 	if (p->kind[zones[0]] == KIND_NO || p->kind[zones[1]] == KIND_NO)
 		return 0;
-	/* each test measures the time alone anew */
+	/* measure the time of each alone anew in each test */
 	p->solo_ns[zones[0]] = p->solo_ns[zones[1]] = 0;
 	ret = probe_loss(p, zones[0], zones[1], zns_min(n, SAMPLES), &t->ratio, &t->spread, err);
 	if (ret || t->spread >= PROBE_UNTOLD)
@@ -119,7 +121,7 @@ static int measure(struct probe *p, const struct held_out *h, struct test *t, ui
 	return 0;
 }
 
-/* Was every time taken undisturbed, as far as the other tests show? */
+/* Were the times of both dies alone undisturbed, judged by the other tests? */
 static bool told(const struct held_out *h, const struct test *t)
 {
 	return t->spread < PROBE_UNTOLD && t->alone[0] <= h->best[t->a] * h->usual &&
@@ -136,7 +138,7 @@ static double middle(const struct held_out *h, bool same, double none)
 	return n ? probe_median(h->v, n) : none;
 }
 
-/* 1: it is as the map says; 0: it is not; -1: it cannot be told. */
+/* Does the test agree with the map? 1: yes; 0: no; -1: it cannot be told. */
 static int verdict(const struct held_out *h, const struct test *t)
 {
 	double by = t->same ? t->ratio - h->border : h->border - t->ratio;
@@ -150,7 +152,7 @@ static int verdict(const struct held_out *h, const struct test *t)
 
 static void judge(struct held_out *h)
 {
-	/* if all share a channel, the low class is the time of one alone */
+	/* if all dies share a channel, the low class is the time of one die alone */
 	h->low = middle(h, false, 1);
 	h->high = middle(h, true, h->low);
 	h->border = (h->low + h->high) / 2;
@@ -164,7 +166,7 @@ static void judge(struct held_out *h)
 	}
 }
 
-/* More samples could not repair so many faults. */
+/* So many tests disagree that more samples would not help. */
 static bool hopeless(struct held_out *h)
 {
 	judge(h);

@@ -11,27 +11,29 @@
 #include "probe_priv.h"
 
 #define BASES 4u /* dies that are compared with all others, to find the classes */
-#define OTHERS 64u /* of these, at most */
-#define UNEQUAL 0.1 /* part by which times alone of two dies differ: not equally fast */
-#define APART 0.03 /* the same of all dies of one channel and all others */
-#define ALL_PAIRS 128u /* if there are no more, all are tried */
+#define OTHERS 64u /* most of these other dies */
+#define UNEQUAL 0.1 /* two dies whose times alone differ by this part are not equally fast */
+#define APART 0.03 /* the same for all dies of a channel compared with all others */
+#define ALL_PAIRS 128u /* up to this number, all pairs are tried */
 #define PAIRS (BASES * OTHERS)
 #define FIRST 6u /* first samples of a pair */
-#define CONFIRM 16u /* least samples before two dies share a channel */
+#define CONFIRM 16u /* least samples before two dies count as sharing a channel */
 #define EDGE 4u /* pairs on each side of the border that are measured again */
 #define LOOKS 6u
-#define RETRIES 4u /* for disturbed pairs */
-#define SHARED_BY_ALL 1.15 /* times one alone: a single class of pairs that slow is one channel */
+#define RETRIES 4u /* further tries for disturbed pairs */
+/* If all pairs take this many times as long as one die, all share a channel. */
+#define SHARED_BY_ALL 1.15
 #define BLURRED \
 	0.025 /* of a pair's time: less steady ones do not prove that there is one class only */
-#define UNTOLD_MAX 2u /* passes in which a die's channel may stay unknown */
+#define UNTOLD_MAX 2u /* passes in which a die's channel may stay unclear */
 #define SURE 0.999
-#define UNTOLD_ENOUGH 8u /* such failures end the search; a large drive may have more */
+/* The search ends after this many unclear results, or more on a large drive. */
+#define UNTOLD_ENOUGH 8u
 
 struct pair {
 	uint32_t a, b;
 	double ratio, noise;
-	bool firm; /* measured again on the same side of the border */
+	bool firm; /* a second measurement was on the same side of the border */
 };
 
 static int by_ratio(const void *a, const void *b)
@@ -222,7 +224,7 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	for (uint32_t at = 0; !few && !ret && at < nr; at += each) {
 		uint32_t end = zns_min(at + each, nr);
 
-		if (at) /* keep the bases */
+		if (at) /* keep the bases readable */
 			ret = probe_drop(p, zones + zns_max(at - each, bases),
 					 at - zns_max(at - each, bases), err);
 		if (!ret)
@@ -285,7 +287,7 @@ static uint32_t representative(const struct probe *p, uint32_t group)
 }
 
 struct dies {
-	uint32_t *zone; /* by group; ZNS_PROBE_NONE */
+	uint32_t *zone; /* by group: its representative zone; ZNS_PROBE_NONE: none */
 	uint32_t *first; /* by channel: its first group */
 	uint32_t *list;
 	uint32_t *untold; /* by group: how often its channel could not be told */
@@ -308,7 +310,7 @@ static int border(struct probe *p, const struct dies *d, struct zns_err *err)
 		list[k] = list[i];
 		list[i] = zone;
 	}
-	/* keep them readable while there is room: they are needed again soon */
+	/* keep them readable while the limits allow it: they are needed again soon */
 	return find_border(p, list, zns_min(n, OTHERS), err);
 }
 
@@ -336,7 +338,7 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 		m->channel_confidence[group] = sure;
 		return 0;
 	}
-	/* Disturbed: that does not prove a channel of its own. Try again in the next pass. */
+	/* a disturbed test does not prove a channel of its own: try again in the next pass */
 	if (least < SURE) {
 		d->untold[group]++;
 		p->dies_untold++;

@@ -5,8 +5,9 @@
 
 #include "probe_priv.h"
 
-#define SPLITS 2u /* a group may be several dies, one of which is in two groups: that takes two */
-#define UNEQUAL 0.93 /* of a zone's rate: a group below it sets the rate that is promised */
+#define SPLITS 2u /* each split can separate one die from a group, and a die may be in two groups */
+/* Part of a zone's usual rate: a group below it lowers the rate that is promised. */
+#define UNEQUAL 0.93
 
 static uint32_t wrong(const struct zns_probe_map *m)
 {
@@ -17,7 +18,8 @@ static uint32_t wrong(const struct zns_probe_map *m)
 	return n;
 }
 
-/* The rates said one domain, but pairs of zones are independent: the drive has groups. */
+/* Drops the finding that all zones are one domain: pairs of zones are independent, so the drive has
+ * groups. */
 static void forget_domain(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;
@@ -40,7 +42,7 @@ void probe_promise_least(struct probe *p)
 			m->zone_write_mibps = m->group_write_mibps[g];
 }
 
-/* Rates that differ no more than measurements do become the same rate. */
+/* Gives groups the same rate if their rates differ by no more than measurements do. */
 static void even_out(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;
@@ -94,7 +96,7 @@ static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drif
 {
 	int ret = probe_index_build(p, x, err);
 
-	p->kinds = 0; /* what was found against an earlier map says nothing of this one */
+	p->kinds = 0; /* findings about an earlier map do not hold for this one */
 	if (!ret && !p->map->one_domain)
 		ret = probe_set_length(p, x, err);
 	if (!ret)
@@ -124,7 +126,7 @@ static int predict_all(struct probe *p, struct probe_index *x, struct zns_probe_
 	ret = probe_loaded(p, x, d, &again, err);
 	if (ret || !again)
 		return ret;
-	/* the default budget is for one prediction */
+	/* the default budget covers one prediction, so grant the same amount again */
 	if (!p->par->budget)
 		p->budget += before;
 	*d = (struct zns_probe_drift){ 0 };
@@ -174,14 +176,14 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 		ret = probe_index_build(p, x, err);
 		if (!ret)
 			ret = probe_split_groups(p, x, err);
-		/* the default budget is enough, unless times change */
+		/* the default budget would have been enough if times had not changed */
 		if (ret == -EDQUOT && !p->par->budget)
 			break;
 		if (ret)
 			return ret;
 		if (p->map->nr_groups == groups)
 			break;
-		/* the default budget is for one prediction */
+		/* the default budget covers one prediction, so grant the same amount again */
 		if (!p->par->budget)
 			p->budget += spent;
 		d = (struct zns_probe_drift){ 0 };

@@ -11,15 +11,20 @@
  */
 #include "probe_priv.h"
 
-#define LENGTHS 3u /* each twice the one before: in a longer set the slow start counts less */
+/* Each length is twice the one before: in a longer set the slow start counts less. */
+#define LENGTHS 3u
 #define TRIES (2 * LENGTHS)
-#define HOLDS 1.1 /* times as long as promised: so much may come from the stalls of one zone */
-#define MOST (PROBE_LONG_UNITS << (LENGTHS - 1)) /* units of a zone */
+/* Time relative to the promised one: the stalls of single zones may explain this much. */
+#define HOLDS 1.1
+#define MOST (PROBE_LONG_UNITS << (LENGTHS - 1)) /* units written to a zone in the longest set */
 #define WHILE (UINT64_C(1) << 30) /* bytes written for the mean; at most the drive's size / PART */
 #define PART 4u
-#define LONGER 4u /* times that: then one stall at its begin or end counts little */
+/* The larger set is this many times as long, so that one stall at its begin or end counts
+ * little. */
+#define LONGER 4u
 
-/* The promise of a zone: in a group that is quicker than the usual one no more than there. */
+/* The rate promised to a zone. A group that is quicker than the usual one is promised no more than
+ * the usual rate. */
 static uint32_t promised(const struct probe *p, uint32_t zone)
 {
 	return zns_min(p->map->group_write_mibps[p->map->zone_group[zone]], p->usual_mibps);
@@ -126,7 +131,7 @@ int probe_crowd(struct probe *p, struct zns_err *err)
 	m->load = zns_max(m->load, 1.0) * most;
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		m->group_write_mibps[g] = zns_max((uint32_t)(m->group_write_mibps[g] / most), 1u);
-	/* what all groups get together was measured without the stalls, too */
+	/* the rate of all groups together was measured without these stalls, so lower it, too */
 	m->device_write_mibps = (uint32_t)(m->device_write_mibps / most);
 	m->zone_write_mibps = zns_max((uint32_t)(m->zone_write_mibps / most), 1u);
 	p->usual_mibps = zns_max((uint32_t)(p->usual_mibps / most), 1u);

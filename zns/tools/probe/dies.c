@@ -9,22 +9,22 @@
 
 #include "probe_priv.h"
 
-#define WAVE_MAX 512u /* zones */
+#define WAVE_MAX 512u /* most zones of a wave */
 #define PIVOTS_MAX 4096u
-#define ROUNDS 3 /* rounds without a suspect, before a zone gets a new group */
+#define ROUNDS 3 /* rounds without a suspect before a zone begins a new group */
 #define UNSURE_MAX 4u /* passes in which a zone's die may stay unclear */
-#define ANYWHERE 48u /* zones from anywhere, at first */
-#define CALIBRATE 12u /* zones */
+#define ANYWHERE 48u /* at first, this many zones are taken at random */
+#define CALIBRATE 12u /* zones on which the burst is calibrated */
 
 enum verdict { FOUND, NO_MATCH, UNSURE };
 
 struct pass {
-	uint32_t first, end; /* groups with readable pivots */
+	uint32_t first, end; /* groups of this pass, whose pivots are readable */
 	uint32_t cap;
 	uint32_t control; /* a readable pivot of an earlier group; ZNS_PROBE_NONE */
 	/* by group: the last zone that was proved to be on another die, plus 1 */
 	uint32_t *refuted;
-	uint32_t *list, *pivots; /* groups to try, and their pivots */
+	uint32_t *list, *pivots; /* groups that are tried, and their pivots */
 };
 
 /* A regular map repeats: guess the group of the zone one period earlier. */
@@ -54,7 +54,8 @@ static void learn(struct probe *p, uint32_t zone, uint32_t group, uint32_t guess
 	p->last_of_group[group] = zone + 1;
 }
 
-/* *found: the zone is in the group. Otherwise it is not, or *unsure is set. */
+/* Does the zone share a die with the group's pivot? Result in *found; if it cannot be told, *unsure
+ * is set. */
 static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t group, bool quick,
 		     bool *found, bool *unsure, float *conf, struct zns_err *err)
 {
@@ -89,7 +90,7 @@ static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t fi
 			ps->pivots[n] = p->map->pivot[g];
 			ps->list[n++] = g;
 		}
-		/* in pieces, so that the search stops once the group is found */
+		/* ask in portions, so that the search ends once the group is found */
 		for (uint32_t at = 0; !ret && !found && at < n; at += PROBE_SET_MAX) {
 			uint32_t k = zns_min(n - at, PROBE_SET_MAX);
 
@@ -134,7 +135,7 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 	float conf = 0;
 	int ret = classify(p, ps, zone, first, &v, &group, &conf, err);
 
-	/* data of others that cannot be read: the zone stays unknown */
+	/* data of others that cannot be read: the zone's group stays unknown */
 	if (ret && ret != -EINTR && p->kind[zone] == KIND_DATA) {
 		p->given_up[zone] = true;
 		return 0;
@@ -150,7 +151,7 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 		assign(p, zone, group, conf);
 	else if (v == FOUND)
 		return 0;
-	else if (v == UNSURE) /* try again later */
+	else if (v == UNSURE) /* ask again in the next pass */
 		p->given_up[zone] = ++p->unsure[zone] >= UNSURE_MAX;
 	else if (ps->end == p->map->nr_groups && ps->end - ps->first < ps->cap)
 		new_group(p, ps, zone);

@@ -8,7 +8,8 @@
 #include "probe_priv.h"
 
 #define UNITS 12u
-#define TRIES 3u /* of one zone: the best rate counts, since a busy host makes no read quicker */
+/* Reads of one zone; the best rate counts, since a busy host makes no read quicker. */
+#define TRIES 3u
 
 static int best_of(struct probe *p, uint32_t zone, uint32_t units, uint32_t *mibps,
 		   struct zns_err *err)
@@ -30,7 +31,7 @@ int probe_group_reads(struct probe *p, const struct probe_index *x, struct zns_e
 		 nr = p->map->nr_groups;
 	int ret = 0;
 
-	/* the default budget is for a prediction */
+	/* the default budget covers a prediction only, so grant what this measurement writes */
 	if (!p->par->budget)
 		p->budget += (uint64_t)nr * units * p->unit;
 	for (uint32_t g = 0; !ret && g < nr; g++) {

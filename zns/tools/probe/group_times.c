@@ -12,8 +12,8 @@
 #define TWICE \
 	1.7 /* least ratio of a double set's time to a single one's: below it a wait is too small */
 #define LENGTH_ZONES 2u /* zones on which the length of a set is tried */
-#define SHRINK_TRIES 1u /* tries of a part of a set that is known to wait */
-#define BLOCK 4u /* groups; two blocks are written together */
+#define SHRINK_TRIES 1u /* tries of a subset while a set that waits is reduced */
+#define BLOCK 4u /* groups of a block; two blocks are written together */
 
 int probe_set_length(struct probe *p, const struct probe_index *x, struct zns_err *err)
 {
@@ -30,7 +30,7 @@ int probe_set_length(struct probe *p, const struct probe_index *x, struct zns_er
 			return ret;
 		if (twice >= TWICE * once)
 			continue;
-		/* the prediction's pairs become longer, too */
+		/* a longer set also makes the pairs of the prediction longer */
 		if (!p->par->budget)
 			p->budget += (uint64_t)2 * all * (most - p->set_units) * p->unit;
 		p->set_units = most;
@@ -65,7 +65,7 @@ int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_e
 			note_quickest(p, z, ns);
 			next = i && ns > least ? ns : i ? least : ns;
 			least = !i || ns < least ? ns : least;
-			/* two that agree are enough */
+			/* two times that agree are enough */
 			if (i && next <= PROBE_ALIKE * least)
 				break;
 		}
@@ -175,7 +175,7 @@ static void join(struct probe *p, uint32_t keep, uint32_t gone)
 	m->nr_joined++;
 }
 
-/* Numbers what is left of the groups anew. */
+/* Numbers the remaining groups without gaps. */
 static void close_up(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;

@@ -5,12 +5,12 @@
 
 #include "probe_priv.h"
 
-#define LOOK_AFTER 1000u /* bursts */
-#define HOPELESS 0.85 /* of the bursts: more disturbed ones end the run */
-#define SPOILED_MAX 0.6 /* of the bursts were disturbed: more leave a doubt */
-#define OVERRULED_MAX 0.05 /* of the votes were in the minority: more leave a doubt */
-#define UNTOLD_MAX 0.1 /* of the tests had no clear answer: more leave a doubt */
-#define LEAST 0.99 /* confidence: less leaves a doubt */
+#define LOOK_AFTER 1000u /* bursts before disturbed ones are counted */
+#define HOPELESS 0.85 /* part of the bursts that were disturbed: above it the run ends */
+#define SPOILED_MAX 0.6 /* part of the bursts that were disturbed: above it the map is in doubt */
+#define OVERRULED_MAX 0.05 /* part of the votes that were outvoted: above it the map is in doubt */
+#define UNTOLD_MAX 0.1 /* part of the tests without a clear answer: above it the map is in doubt */
+#define LEAST 0.99 /* confidence below which the map is in doubt */
 
 void probe_doubt(struct probe *p, const char *fmt, ...)
 {
@@ -44,8 +44,7 @@ int probe_hopeless(struct probe *p, struct zns_err *err)
 		(unsigned long long)p->spoiled, (unsigned long long)p->races);
 }
 
-/* Only for a map that did not predict every set of a full sample: there these are no reason to
- * doubt. */
+/* Doubts because of reads. They do not apply if every set of a full sample was as predicted. */
 static void doubt_reads(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;

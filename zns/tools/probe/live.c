@@ -6,8 +6,8 @@
 
 #include "probe_priv.h"
 
-#define SET_BYTES KIB(768) /* of a zone of a set */
-#define FAILED_IN_A_ROW 4u /* then the zones are not the cause */
+#define SET_BYTES KIB(768) /* most bytes that a set writes to one zone */
+#define FAILED_IN_A_ROW 4u /* after this many failed zones in a row, the zones are not the cause */
 
 static const char mark[16] = "zns-criu probe\n";
 
@@ -28,7 +28,7 @@ void probe_fill(struct probe *p, uint8_t *unit, uint32_t zone)
 	struct unit_head h = { .zone = zone };
 	uint64_t *w = (uint64_t *)unit, x = zone * UINT64_C(0x9e3779b97f4a7c15) + 1;
 
-	/* hard for a drive to compress */
+	/* random data, which no drive can compress */
 	for (uint32_t i = 0; i < p->unit / 8; i++) {
 		x ^= x << 13;
 		x ^= x >> 7;
@@ -47,7 +47,7 @@ static bool is_leftover(struct zns_dev *d, const struct zns_zone *z, void *buf)
 	if (!zns_zone_is_active(z->state))
 		return false;
 	if (!z->wp)
-		return true; /* opened, but never written */
+		return true; /* it was opened and never written */
 	if (zns_dev_read(d, z->index, 0, buf, d->geo.block_size, NULL))
 		return false;
 	return !memcmp(h->mark, mark, sizeof(mark)) && h->zone == z->index && !h->zero;
@@ -299,7 +299,7 @@ static int write_batch(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	probe_write_race(p, r, zones, nr, 1, done);
 	if (zns_dev_race(p->d, r, nr, NULL))
 		ret = write_each(p, zones, nr, err);
-	/* other zones need its place among the open ones */
+	/* the open limit: close each zone, since others need its place */
 	for (uint32_t i = 0; !ret && i < nr && p->d->geo.max_open; i++)
 		if (p->have[zones[i]])
 			ret = zns_dev_close_zone(p->d, zones[i], err);
@@ -323,7 +323,7 @@ int probe_need(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_e
 	}
 	if (!ret && n)
 		ret = write_batch(p, batch, n, err);
-	/* a die that still programs would look like one that is being read */
+	/* flush, since a die that still programs would look like one that is being read */
 	return ret || (!wrote && !n) ? ret : zns_dev_flush(p->d, err);
 }
 
@@ -368,7 +368,7 @@ uint32_t probe_pick_empty(struct probe *p, uint32_t *out, uint32_t n)
 {
 	uint32_t got = 0, from = probe_random(p, p->nr);
 
-	/* random zones; where nearly none is empty, the rest in order */
+	/* try random zones first; if hardly any is empty, take the rest in order */
 	for (uint32_t tries = 0; got < n && tries < 8 * n + 64; tries++) {
 		uint32_t z = probe_random(p, p->nr), i;
 

@@ -7,10 +7,11 @@
  */
 #include "probe_priv.h"
 
-#define TRIES 6u /* after a promise was lowered, larger sets are tried */
-#define LOWEST 8.0 /* times as long as alone: a channel is not that slow */
+#define TRIES 6u /* tries after a promise was lowered; each takes a larger set */
+/* Greatest slow-down that a channel can explain, as a multiple of the time alone. */
+#define LOWEST 8.0
 
-/* Are only sets of several groups wrong, and no zone elsewhere? */
+/* Are all wrong sets of several groups, and all pairs within a group right? */
 static bool only_together(const struct probe *p, const struct zns_probe_drift *d)
 {
 	const struct zns_probe_seen *s = p->map->seen;
@@ -41,7 +42,7 @@ static int predict_again(struct probe *p, struct zns_probe_drift *d, struct zns_
 	int ret;
 
 	*d = (struct zns_probe_drift){ 0 };
-	/* the default budget is for one prediction */
+	/* a given budget holds; the default one covers one prediction only, so it is lifted */
 	if (!p->par->budget)
 		p->budget = UINT64_MAX;
 	ret = probe_predict_apart(p, d, err);
@@ -93,7 +94,7 @@ int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift 
 	*again = joined;
 	if (ret || joined)
 		return ret;
-	/* the drive may have become hot since the last prediction, so predict anew */
+	/* a drive that got hot since the last prediction needs another one */
 	if (most > units) {
 		ret = set_length(p, x, most, err);
 		if (!ret)

@@ -7,12 +7,12 @@
  */
 #include "probe_priv.h"
 
-#define TIMES 2u /* so many times as long, each time */
-#define GAINS 1.06 /* times as fast as before: worth longer commands */
-#define UNITS 32u /* written at a time, of the first length */
+#define TIMES 2u /* each step makes commands this many times as long */
+#define GAINS 1.06 /* a step that raises the rate by this factor is worth it */
+#define UNITS 32u /* units of the first length that are written for one measurement */
 #define LONGEST MIB(8)
 
-/* The rate of a zone alone, by commands of this length: the better of two times. */
+/* The rate of a zone alone with commands of this length. The better of two times counts. */
 static int rate(struct probe *p, uint32_t zone, uint64_t bytes, double *mibps, struct zns_err *err)
 {
 	uint32_t count = (uint32_t)(bytes / p->unit);

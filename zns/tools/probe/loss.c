@@ -7,10 +7,10 @@
 
 #define SOLO 16u /* samples of one die alone */
 #define SAMPLES PROBE_LOSS_MAX
-#define JITTER 24u /* samples of a pair, to see their variation */
-#define ALONE 0.15 /* so much longer than usual: disturbed */
+#define JITTER 24u /* samples of a pair from which the variation of times is computed */
+#define ALONE 0.15 /* a die alone that is this much slower than usual is disturbed */
 
-/* Takes @n times of reading both at once; if @b is ZNS_PROBE_NONE, of reading @a alone. */
+/* Takes @n times of reading both dies at once, or of reading @a alone if @b is ZNS_PROBE_NONE. */
 static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n,
 		   struct zns_err *err)
 {
@@ -26,7 +26,7 @@ static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t 
 	return 0;
 }
 
-/* The time of one alone, measured once for each zone. */
+/* The time of one die alone, measured once for each zone. */
 static int solo(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
 {
 	double v[SOLO];
@@ -42,14 +42,14 @@ static int solo(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
 	return 0;
 }
 
-/* Does one alone take its usual time now? */
+/* Does one die alone take its usual time now? */
 static int undisturbed(struct probe *p, uint32_t zone, bool *yes, struct zns_err *err)
 {
 	double ns, usual = p->solo_ns[zone];
 	int ret = samples(p, zone, ZNS_PROBE_NONE, &ns, 1, err);
 
 	*yes = !ret && ns < usual * (1 + zns_max(ALONE, 2 * p->jitter));
-	/* so much quicker: the usual time was measured while something disturbed it */
+	/* much quicker than usual: the usual time was measured while something disturbed it */
 	if (!ret && ns < usual * (1 - zns_max(ALONE, 2 * p->jitter)))
 		p->solo_ns[zone] = ns;
 	return ret;

@@ -7,13 +7,13 @@
  */
 #include "probe_priv.h"
 
-#define ZONES 24u /* tried, one of each group first */
-#define CENTRES 8u /* zones that all others are tried with; twice as many once there is a case */
-#define CASES 2u /* with different centres: a single case may be a disturbance */
-#define PARTNERS 4u /* zones sharing with the centre that later ones of these are tried with */
-#define SETS 600u /* pairs of zones: the default budget grows by these */
+#define ZONES 24u /* zones that are tried, first one of each group */
+#define CENTRES 8u /* zones that all others are paired with; twice as many once a case was found */
+#define CASES 2u /* cases needed, with different centres: a single one may be a disturbance */
+#define PARTNERS 4u /* zones that share with the centre and that later ones are paired with */
+#define SETS 600u /* pairs of zones by which the default budget grows */
 #define TRIES 2u
-#define ROUNDS 4u /* a case is tried again so often, and may fail once */
+#define ROUNDS 4u /* tries that confirm a case; one may fail */
 
 enum relation { UNTRIED, UNTOLD, SHARE, APART };
 
@@ -31,7 +31,7 @@ static bool listed(const struct trial *t, uint32_t zone)
 	return false;
 }
 
-/* One zone of each group, then any. */
+/* Picks one zone of each group, then any others. */
 static void pick(struct probe *p, struct trial *t)
 {
 	uint32_t any[ZONES], n = probe_pick_empty(p, any, ZONES), from = probe_random(p, p->nr);

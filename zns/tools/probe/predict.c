@@ -25,23 +25,25 @@
 #include "probe_priv.h"
 
 #define TRIES 6u
-#define FEW_TRIES 2u /* of a part of a set that is known to wait */
+#define FEW_TRIES 2u /* tries of a subset of a set that is known to wait */
 #define ALONE_TRIES 3u
-#define QUIET 0.3 /* of the time of a unit's program: reads that wait longer wait for writes */
-#define SETS_LEAST 4u /* sets of several groups that each group is in, in the mean */
-#define CEILING_SETS 40u /* at least, where the device is slower than its groups together */
+#define QUIET 0.3 /* part of a unit's program time: a read that waits longer waits for a write */
+#define SETS_LEAST 4u /* sets of several groups in which each group takes part, on average */
+/* Least number of such sets if the device is slower than its groups together. */
+#define CEILING_SETS 40u
 #define READ_SETS 3u
 #define READ_BESIDE 6u /* zones that are written beside a read */
-#define WRONG_ENOUGH 8u /* wrong sets end the prediction */
+#define WRONG_ENOUGH 8u /* the prediction ends after this many wrong sets */
 #define READS 64u
-#define PROMISED 0.95 /* of what all groups together get: more is promised to nobody */
-#define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
+#define PROMISED 0.95 /* part of the rate of all groups together; no group is promised more */
+#define LINKED 24u /* in a group of up to this many zones, pairs form a chain */
 #define LONGER 0.7 /* each zone of a set is written at least this part of the slowest one's time */
-#define KINDS_ROUNDS 8u /* in which pairs that may be of two kinds are compared; one may fail */
+#define KINDS_ROUNDS 8u /* rounds in which pairs of possibly two kinds are compared; one may fail */
 #define TWICE_LOW 1.85 /* times as long as one zone that two of a die take in a long set */
 #define TWICE_HIGH 2.15
-#define KINDS 1.06 /* times as long: then they are of two kinds, and the group is no die */
-#define TIMES_MOST 8u /* times set_units that a zone of a quick group is written for that */
+/* Ratio of their times from which pairs are of two kinds, so that the group is no die. */
+#define KINDS 1.06
+#define TIMES_MOST 8u /* a zone of a quick group is written up to this many times set_units */
 
 /* The quickest pair of a group and the slowest one. */
 struct kinds {
@@ -52,14 +54,17 @@ struct kinds {
 
 struct predict {
 	struct probe_index x;
-	uint32_t *want; /* by group: zones of the sample */
-	uint32_t *order, nr; /* groups with zones */
+	uint32_t *want; /* by group: number of its zones in the sample */
+	uint32_t *order, nr; /* groups that have zones */
 	struct zns_probe_drift *out;
 	struct kinds *kinds; /* by group */
-	double *long_ns; /* by group and times: of a zone alone that is written so often; 0: not known */
+	/* By group and number of times: time of a zone alone that is written so often; 0: not
+	 * known. */
+	double *long_ns;
 	uint32_t most; /* groups in a set */
 	bool once_more; /* some sets are known to wait, and the only question is how long */
-	uint32_t pairs[WRONG_ENOUGH][2], nr_pairs; /* pairs of groups that are one die */
+	/* Pairs of groups that were found to be one die. */
+	uint32_t pairs[WRONG_ENOUGH][2], nr_pairs;
 };
 
 static void note(struct zns_probe_seen *s, double ratio, bool right)
@@ -229,7 +234,7 @@ static int long_pair(struct probe *p, const uint32_t pair[2], double *ratio, str
 	double alone[2], both;
 	int ret = 0;
 
-	/* the default budget is for short pairs */
+	/* the default budget covers short pairs only, so grant these */
 	if (!p->par->budget)
 		p->budget += (uint64_t)4 * units * p->unit;
 	for (uint32_t i = 0; !ret && i < 2; i++)
@@ -339,12 +344,12 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 	return 0;
 }
 
-/* Leaves zones out while the others still wait. */
+/* Removes zones from the set one by one, as long as the rest still waits. */
 static int narrow(struct probe *p, struct predict *t, uint32_t *zones, uint32_t *nr,
 		  struct zns_err *err)
 {
 	for (uint32_t i = 0; i<*nr && * nr> 2;) {
-		/* a half at first, then one at a time */
+		/* first tries half of the zones, then single ones */
 		uint32_t cut = !i && *nr > 3 ? *nr / 2 : 1, rest[PROBE_WRITE_BATCH], n = 0;
 		double ratio;
 		int ret;
@@ -430,7 +435,7 @@ static void note_crowd(struct probe *p, const uint32_t *zones, uint32_t nr, doub
 	memcpy(c->zone, zones, nr * sizeof(*zones));
 }
 
-/* The most that may be promised to all groups together, MiB/s. */
+/* The highest sum of promises for all groups together, in MiB/s. */
 static double may_be_promised(const struct zns_probe_map *m)
 {
 	return PROMISED * m->device_write_mibps;
@@ -490,7 +495,8 @@ static void nth_pair(const uint32_t *all, uint32_t n, uint32_t k, uint32_t *pair
 	pair[1] = all[i + 1 + k];
 }
 
-/* Of @n groups in sets of @q: so many random sets have each pair of groups in one of them. */
+/* How many random sets of @q of @n groups are needed so that each pair of groups is in one
+ * of them? */
 static uint32_t random_sets(uint32_t n, uint32_t q)
 {
 	double pair = (double)q * (q - 1) / ((double)n * (n - 1));
@@ -523,7 +529,8 @@ static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	/* then sets near the one that took longest, and smaller ones, as of a small dump */
 	more = q > 2 && q < n ? (sets + 1) / 2 : 0;
 	p->map->sets_needed += sets + more;
-	/* the default budget is for a few sets; predict_again() has one of its own */
+	/* the default budget covers a few sets only, so grant these; predict_again()
+	 * grants its own */
 	if (!p->par->budget && !t->once_more)
 		p->budget += (uint64_t)(sets + more) * q * p->set_units * p->unit;
 	for (uint32_t k = 0, enough = t->once_more ? FEW_TRIES : WRONG_ENOUGH;
@@ -669,7 +676,7 @@ static void share_out(struct probe *p, struct predict *t, uint32_t sample)
 	}
 }
 
-/* The number of groups of one zone: no pair tries these zones, but sets of several groups do. */
+/* The number of groups of one zone: no pair covers them, but sets of several groups do. */
 static uint32_t lonely(const struct predict *t)
 {
 	uint32_t n = 0;

@@ -9,10 +9,10 @@
 #define LEFT_OUT 0.05 /* part of all zones that may have data that cannot be placed */
 
 #define UNIT_DEFAULT KIB(192)
-#define SETS 64u /* of several groups: the budget is enough for so many */
+#define SETS 64u /* sets of several groups that the default budget covers */
 #define FEW_ACTIVE \
 	16u /* if fewer zones may be active, sets are small, and more of them are needed */
-#define SETS_OF_FEW 256u /* so many more */
+#define SETS_OF_FEW 256u /* the number of such sets in that case */
 
 uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted)
 {

@@ -7,7 +7,7 @@
 #define PROBE_PAGE KIB(16) /* pages this far apart are read from the medium one by one */
 #define PROBE_SMALL 4096u /* a small read: full sensing, hardly any transfer */
 #define PROBE_BURST_MAX 128u
-#define PROBE_SET_MAX 32u /* zones that one burst is tried against */
+#define PROBE_SET_MAX 32u /* most zones that one burst is tried against */
 #define PROBE_PASSES 16u
 #define PROBE_WRITE_BATCH 32u
 #define PROBE_CROWDS 2u
@@ -25,7 +25,7 @@ struct probe_crowd {
 	double ratio;
 };
 
-/* how long @units of one zone alone took */
+/* time that writing @units of one zone alone took */
 struct probe_alone {
 	uint32_t zone, units; /* 0 units: not measured */
 	double ns;
@@ -35,7 +35,7 @@ struct probe {
 	struct zns_dev *d;
 	const struct zns_probe_params *par;
 	struct zns_probe_map *map;
-	uint32_t nr; /* zones */
+	uint32_t nr; /* number of zones */
 	uint32_t unit;
 	uint64_t budget, rng;
 	/* live.c */
@@ -45,9 +45,9 @@ struct probe {
 	uint32_t *readable; /* by zone: readable bytes, at most a unit */
 	bool *typical; /* by zone: has the usual capacity */
 	uint32_t small; /* bytes of a small read */
-	uint32_t *ours, nr_ours; /* the zones with our data */
+	uint32_t *ours, nr_ours; /* zones that hold our data */
 	uint32_t *ours_at; /* by zone: its place in @ours */
-	uint32_t room, open_room; /* zones that we may have active and open at once */
+	uint32_t room, open_room; /* zones that may still be made active and open at once */
 	uint8_t *wbuf; /* PROBE_WRITE_BATCH units */
 	uint8_t *rbuf; /* the most that one race reads */
 	/* vote.c */
@@ -80,8 +80,8 @@ struct probe {
 	/* What groups share, such as a channel, may be slower than they are together. Then a set
 	 * of several groups takes so many times as long as the slowest of them alone; else 1. */
 	double load;
-	uint32_t usual_mibps; /* of a zone alone, before groups were looked at */
-	uint64_t accept_ns; /* until the device had accepted all of the last set */
+	uint32_t usual_mibps; /* rate of a zone alone, before groups were looked at */
+	uint64_t accept_ns; /* time until the device had accepted all data of the last set */
 	double *group_ns; /* by group: the time of a set of one zone; 0: not known */
 	struct probe_alone quickest; /* the shortest time for each unit behind group_ns */
 	bool *apart; /* by group: some of its zones do not wait for each other when written */
@@ -142,10 +142,11 @@ int probe_same_die(struct probe *p, uint32_t a, uint32_t b, bool quick_no, int *
 		   struct zns_err *err);
 
 /* stat.c */
-#define PROBE_WRONG_ZONES 0.005 /* half of the share of wrong pairs that must be found */
-#define PROBE_PASS 0.001 /* chance of a map with so many to pass */
-double probe_median(double *v, uint32_t n); /* sorts */
-double probe_quartile(double *v, uint32_t n); /* the lower quartile; sorts */
+/* Zones that may be wrong: half of the share of wrong pairs that must be found. */
+#define PROBE_WRONG_ZONES 0.005
+#define PROBE_PASS 0.001 /* chance that a map with so many wrong zones passes */
+double probe_median(double *v, uint32_t n); /* sorts @v */
+double probe_quartile(double *v, uint32_t n); /* the lower quartile; sorts @v */
 /* With 95 % certainty at least this share is right, if @wrong of @n trials were not. */
 double probe_lower_bound(uint32_t n, uint32_t wrong);
 /* how many of @n zones the prediction tries (see predict.c) */
@@ -158,19 +159,20 @@ double probe_sample_misses(uint32_t n, uint32_t sample);
 void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones, uint32_t nr,
 		      uint32_t count, uint64_t *done_ns);
 /* write_set.c */
-#define PROBE_SET_UNITS 8u /* of a zone of a set, at most; see set_units */
-#define PROBE_LONG_UNITS 16u /* the same of a long set */
+#define PROBE_SET_UNITS 8u /* most units per zone in a set; see set_units */
+#define PROBE_LONG_UNITS 16u /* the same for a long set */
 /* Times of a set relative to one of its zones alone. */
-#define PROBE_APART 1.3 /* at most: no zone waits for another one */
-#define PROBE_SAME 1.6 /* at least: two zones share a die */
-#define PROBE_SAME_MOST 2.6 /* more: these are not just two zones of one die */
-#define PROBE_ONE_RATE 1.3 /* times of one die alone differ by less */
-#define PROBE_ALIKE 1.15 /* two times of one die alone that agree differ by less */
+#define PROBE_APART 1.3 /* up to this ratio no zone waits for another one */
+#define PROBE_SAME 1.6 /* from this ratio on two zones share a die */
+#define PROBE_SAME_MOST 2.6 /* above this ratio the zones are not just two of one die */
+#define PROBE_ONE_RATE 1.3 /* times alone of zones of one die differ by less than this factor */
+/* Two measurements of one die alone agree if they differ by less than this factor. */
+#define PROBE_ALIKE 1.15
 /* Writes @count units to each of @nr empty zones, at once, and resets them. *ns: until the medium
  * has all of it. */
 int probe_write_set(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count, double *ns,
 		    struct zns_err *err);
-/* the same, without the reset */
+/* like probe_write_set(), without the reset */
 int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
 		      double *ns, struct zns_err *err);
 /* Writes set_units to each zone as often as @times says, by zone; NULL: once. Resets them. */
@@ -220,7 +222,7 @@ int probe_join_pairs(struct probe *p, const struct probe_index *x, uint32_t *joi
 
 /* group_reads.c: measures the map's group_read_mibps */
 int probe_group_reads(struct probe *p, const struct probe_index *x, struct zns_err *err);
-/* the median of those that are not 0; 0 if all are */
+/* the median of the rates that are known; 0 if none is */
 uint32_t probe_usual_read(const struct zns_probe_map *m);
 
 /* split.c: splits groups whose zones lie on several dies when they are written */
@@ -287,7 +289,7 @@ int probe_check(struct probe *p, struct zns_err *err);
 /* loss.c */
 #define PROBE_UNTOLD 1e6 /* in place of a ratio or a spread: could not be measured */
 #define PROBE_GAP 0.05 /* least gap between the classes of times */
-#define PROBE_LOSS_MAX 256u /* samples */
+#define PROBE_LOSS_MAX 256u /* most samples of a pair */
 /* The time of reading two dies at once, relative to one alone, and its standard deviation, which is
  * PROBE_UNTOLD if each try was disturbed. */
 int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *ratio, double *spread,

@@ -3,24 +3,25 @@
  * not, the drive is one domain. */
 #include "probe_priv.h"
 
-#define TOGETHER 8u /* zones, at most */
+#define TOGETHER 8u /* most zones that are written together */
 #define ROUNDS 4u
-#define ROUNDS_MAX 9u /* with fewer than four zones, which may share a die by chance */
+#define ROUNDS_MAX 9u /* rounds if fewer than four zones fit, which may share a die by chance */
 #define DOMAIN_ROUNDS 6u /* rounds before the drive counts as one domain */
-#define DOMAIN_LEAST 3u /* fewer, as a small budget allows, leave a doubt */
-#define SOLO_LEAST 12u /* units of a zone alone */
+#define DOMAIN_LEAST 3u /* with fewer rounds, as a small budget allows, the result is in doubt */
+#define SOLO_LEAST 12u /* fewest units written to a zone alone */
 #define SOLO_MOST 40u
-#define EACH_LEAST 8u /* units of each of several zones */
+#define EACH_LEAST 8u /* fewest units written to each of several zones */
 #define EACH_MOST 12u
-#define ONE_DOMAIN 1.3 /* multiple of one zone alone; less is one domain */
-#define SHARE 0.3 /* part of the budget */
-#define FAST 1.06 /* multiple of the number of zones: then one alone is measured again */
-#define MORE 6u /* times */
-#define TOO_MUCH 1.15 /* multiple of the number of zones: no drive is that fast */
+#define ONE_DOMAIN 1.3 /* multiple of one zone's rate: below it all zones are one domain */
+#define SHARE 0.3 /* part of the budget for these rounds */
+#define FAST 1.06 /* multiple of the sum of rates: above it zones alone are measured again */
+#define MORE 6u /* how many times they are measured again */
+#define TOO_MUCH 1.15 /* multiple of the sum of rates that no drive reaches */
 #define BUFFERS 4u /* units of a zone that its own buffer may hold */
-#define CACHED 1.5 /* times as fast as the medium: accepted by a cache */
-#define FASTER 1.25 /* times as fast as it is read: flash is written more slowly than read */
-#define AGREE 0.2 /* of the median: rounds this near agree */
+#define CACHED 1.5 /* multiple of the medium's rate: above it a cache has accepted the data */
+/* Multiple of the read rate: flash is never written that much faster than read. */
+#define FASTER 1.25
+#define AGREE 0.2 /* part of the median by which rounds that agree may differ */
 
 static uint32_t clamp(uint64_t v, uint32_t low, uint32_t high)
 {
@@ -165,7 +166,8 @@ int probe_rates(struct probe *p, struct zns_err *err)
 			p,
 			"zones together seem to be written no faster than one, but their rates differ by more than %.0f %% from one time to the next",
 			100 * AGREE);
-	/* Laplace's rule for the next zone, if all so far behaved the same. */
+	/* Laplace's rule of succession: the chance for the next zone, if all so far
+	 * behaved alike. */
 	for (uint32_t z = 0; z < p->nr; z++) {
 		p->map->zone_group[z] = 0;
 		p->map->zone_confidence[z] = 1 - 1.0 / (rounds * n + 2);

@@ -14,7 +14,7 @@ struct head {
 	uint32_t version, nr_zones, nr_groups, phase, unit, write_mibps, read_mibps, zero;
 	double scaling;
 	uint64_t written, resets, reads, read_bytes, device_ns, wall_ns;
-	uint64_t hash; /* of everything, with this field as 0 */
+	uint64_t hash; /* hash of the whole state, with this field as 0 */
 };
 
 struct entry {
@@ -98,7 +98,7 @@ int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_
 	if (zns_probe_alloc(m, nr_zones))
 		return zns_fail(err, -ENOMEM, "no memory for a probe of %u zones", nr_zones);
 	m->nr_groups = h->nr_groups;
-	/* the phases after this one are quick, and begin anew */
+	/* later phases are quick, and begin anew */
 	m->phase = zns_min(h->phase, (uint32_t)ZNS_PROBE_CHANNELS);
 	m->unit = h->unit;
 	m->zone_write_mibps = h->write_mibps;

@@ -9,19 +9,19 @@
 
 #include "probe_priv.h"
 
-#define TESTS 400u /* if none is wrong, at least 99.25 % are right */
-#define TESTS_MAX 1600u /* if some are wrong */
-#define SAMPLE 100u /* zones to write for it, roughly */
+#define TESTS 400u /* tests if none is wrong: then at least 99.25 % are right */
+#define TESTS_MAX 1600u /* most tests if some are wrong */
+#define SAMPLE 100u /* about this many zones are written for it */
 #define ROUNDS_MIN 4u
 #define ROUNDS_MAX 16u
 
 struct retest {
 	uint32_t *usable, nr_usable;
-	uint32_t *groups; /* in random order */
-	uint32_t *reps, nr_reps; /* one zone of each group, as far as there is room */
+	uint32_t *groups; /* all groups, in random order */
+	uint32_t *reps, nr_reps; /* one zone of each group, as far as limits allow */
 	uint32_t *rep_of; /* by group: its zone in @reps; ZNS_PROBE_NONE */
 	uint32_t *wave, nr_wave; /* the zones that are tested in this round */
-	uint32_t *list, *late; /* room for a zone of each group */
+	uint32_t *list, *late; /* buffers for one zone of each group */
 	uint32_t tests, wrong, untold;
 };
 
@@ -165,7 +165,7 @@ static int one_round(struct probe *p, struct retest *t, uint32_t tests, uint32_t
 	return ret;
 }
 
-/* The number of rounds, and the units that each may write. */
+/* Returns the number of rounds. *each: units that each round may write. */
 static uint32_t plan(const struct probe *p, uint32_t *each)
 {
 	uint32_t reps = zns_max(zns_min(p->map->nr_groups, p->room / 2), 1u),
@@ -188,7 +188,7 @@ static int all(struct probe *p, struct retest *t, struct zns_err *err)
 		ret = one_round(p, t, (TESTS + rounds - 1) / rounds, want, err);
 		want = zns_min(TESTS * (1 + t->wrong), TESTS_MAX);
 		if (!t->nr_wave)
-			break; /* the budget is spent */
+			break; /* the budget is used up */
 	}
 	memcpy(t->list, p->ours, p->nr_ours * sizeof(*t->list));
 	return ret ? ret : probe_drop(p, t->list, p->nr_ours, err);

@@ -85,7 +85,7 @@ static int phases(struct probe *p, struct zns_err *err)
 		enter_phase(p, ZNS_PROBE_DIES);
 	}
 	ret = dies_and_channels(p, &reads, err);
-	/* writes told nothing either: the reason is that of the reads */
+	/* writes did not tell either: report why reads did not */
 	if (p->by_writes && (ret == -EAGAIN || ret == -EDQUOT))
 		return zns_fail(err, -EAGAIN, "%s", reads.msg);
 	return ret;

@@ -12,8 +12,9 @@
 	3u /* a busy host changes times of reads, too, but not in the same direction each time */
 #define UNITS 40u
 #define READS 32u
-#define CHANGED 1.2 /* times as long */
-#define WAIT 30u /* the second read comes so many times the time of the write later */
+/* The second time relative to the first: above it, a flush does not empty the cache. */
+#define CHANGED 1.2
+#define WAIT 30u /* the second read comes after this many times the time of the write */
 #define WAIT_MAX_NS UINT64_C(1000000000)
 
 /* The usual time of a small read. */

@@ -10,10 +10,10 @@
 
 #include "probe_priv.h"
 
-#define PIVOTS 64u /* dies that one group is split into, at most */
+#define PIVOTS 64u /* most dies that one group is split into */
 #define PAIRS 10u /* pairs of a group that are tried to see whether it is one die */
-#define TOGETHER 8u /* each time so many pivots are added, all are written together */
-#define TOGETHER_MOST 3.0 /* times as long as alone */
+#define TOGETHER 8u /* after this many new pivots, all are written together */
+#define TOGETHER_MOST 3.0 /* time relative to one alone: above it they wait for each other */
 
 /* Do two zones share a die? @alone: the time of the slower one alone. */
 static int share(struct probe *p, uint32_t a, uint32_t b, double alone, bool *yes,
@@ -123,8 +123,9 @@ static int split_once(struct probe *p, const struct probe_index *x, uint32_t gro
 		if (ret)
 			return ret;
 		if (!yes) {
+			/* with more pivots than dies, the prediction will refuse this map */
 			if (nr == PIVOTS)
-				return 0; /* too many for dies: this map will not pass the prediction */
+				return 0;
 			alone[nr] = ns;
 			to[nr] = nr ? m->nr_groups++ : group;
 			m->pivot[to[nr]] = z;
@@ -149,7 +150,7 @@ static bool lengthen(struct probe *p, uint64_t spent)
 
 	if (!p->between || most <= p->set_units)
 		return false;
-	/* the default budget is for short ones */
+	/* the default budget covers short pairs only, so grant the longer ones */
 	if (!p->par->budget)
 		p->budget += spent * most / p->set_units;
 	p->set_units = most;

@@ -7,11 +7,11 @@
 #include "probe_priv.h"
 
 #define ROUNDS 3u
-#define HEAT MIB(192) /* written at once in a round */
-#define FIRST 3u /* times alone right after it: the shortest counts */
-#define LATER 8u /* times alone after these */
+#define HEAT MIB(192) /* amount written at once in each round */
+#define FIRST 3u /* first times alone, right after that; the shortest counts */
+#define LATER 8u /* number of later times alone */
 
-/* As much as the drive takes at once: @units of each of @n zones. */
+/* A set of zones as large as the drive takes at once: @units of each of @n zones. */
 struct set {
 	uint32_t n, units;
 };

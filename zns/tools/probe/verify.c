@@ -54,7 +54,8 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 					 err);
 		if (!ret)
 			ret = probe_drop(p, zones, 2, err);
-		n[one] += spread < PROBE_UNTOLD; /* otherwise it was disturbed each time */
+		/* With a larger spread the pair was disturbed each time. */
+		n[one] += spread < PROBE_UNTOLD;
 	}
 	if (ret || !n[0] || !n[1])
 		return ret;
@@ -71,7 +72,7 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 	return 0;
 }
 
-/* The rates of groups as the profile has them. The map's own become those of now. */
+/* The rates of groups from the profile, while the map gets those of today. */
 struct stored {
 	uint32_t *write, *read;
 };
@@ -91,14 +92,14 @@ static double stored_load(const struct zns_probe_map *m, const uint32_t *stored)
 	return load < PROBE_UNTOLD ? zns_max(load, 1.0) : 1;
 }
 
-/* The test by which a map is stored. */
+/* Runs the test that a map must pass before it is stored. */
 static int test_sets(struct probe *p, const struct stored *stored, uint32_t sample,
 		     struct zns_probe_drift *out, struct zns_err *err)
 {
 	struct probe_index x = { 0 };
 	int ret = probe_index_build(p, &x, err);
 
-	/* one domain may have shown in long sets only, when it was stored */
+	/* this domain may have been found with long sets only */
 	if (p->map->one_domain)
 		p->set_units = probe_long_units(p);
 	else if (!ret)
@@ -184,7 +185,7 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 	/* measure the rates into a separate map */
 	p->map = &now;
 	ret = probe_rates(p, err);
-	/* one domain may have shown in long commands only, when it was stored */
+	/* this domain may have been found with long commands only */
 	if (!ret && m->one_domain && !now.one_domain)
 		ret = probe_long_writes(p, err);
 	p->map = m;
@@ -214,7 +215,7 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 				     slower(m->group_write_mibps, write, m->nr_groups, p->load);
 	}
 	m->phase = ZNS_PROBE_CHANNELS;
-	/* channels of groups that are wrong cannot be told */
+	/* if groups are wrong, their channels cannot be tested */
 	if (!ret && m->nr_channels > 1 && !out->sets_wrong) {
 		p->solo_ns = calloc(p->nr, sizeof(*p->solo_ns));
 		ret = p->solo_ns ? test_channels(p, out, err) :

@@ -12,26 +12,27 @@
 
 #define CONTROLS 3u
 #define VOTES_MAX 25u
-#define VOIDS_MAX 40u /* disturbed votes on one question; then ask it at a better time */
-#define SURE 11.5 /* log odds: wrong once in 100,000 */
-#define BURST_READS 8 /* a burst takes as long as so many reads, one after another */
-#define TRIES 6u /* to reach a single suspect */
-#define SAMPLES 64u /* of a burst */
-#define SPREAD_LEAST 8u /* zones that a burst is spread over, at least */
+#define VOIDS_MAX 40u /* after this many disturbed votes a question is put off */
+#define SURE 11.5 /* log odds at which an answer counts: wrong once in 100,000 */
+#define BURST_READS 8 /* length of a burst, in reads one after another */
+#define TRIES 6u /* tries to reduce the suspects to one */
+#define SAMPLES 64u /* samples of a burst's time */
+#define SPREAD_LEAST 8u /* least number of zones over which a burst is spread */
 #define SPREAD_SETS 8u
 #define SPREAD_SCALING \
 	1.6 /* times one zone's rate: zones that scale less in writes may do so in reads */
 #define PACE_LOW 0.75 /* a die with a pace between these two counts as one of the usual pace */
 #define PACE_HIGH 1.35
 #define PACE_SAMPLES 9u
-#define AS_SLOW 0.85 /* of the time on one zone: a spread burst that slow does not wait for dies */
+/* Part of a burst's time on one zone: a spread burst that slow does not wait for dies. */
+#define AS_SLOW 0.85
 
 /* Relative to a burst's usual time: @QUICK did not wait for it, @WAITED did, @ODD waited for
  * something else. */
 enum seen { QUICK, WAITED, ODD };
 
 struct controls {
-	/* the first @sure of them are known to be on other dies */
+	/* the first @sure of them are certainly on other dies */
 	uint32_t zone[CONTROLS], nr, sure;
 };
 
@@ -40,7 +41,7 @@ static enum seen judge(uint64_t usual, uint64_t ns)
 	return ns <= usual / 2 ? QUICK : ns <= usual + usual * 3 / 4 ? WAITED : ODD;
 }
 
-/* The time of a burst on this zone. */
+/* The usual time of a burst on this zone. */
 static uint64_t usual(const struct probe *p, uint32_t zone)
 {
 	return p->pace[zone] > 0 ? (uint64_t)(p->burst_ns * (double)p->pace[zone]) : p->burst_ns;
@@ -61,7 +62,7 @@ static struct zns_race small(struct probe *p, uint32_t zone, uint32_t k, uint32_
 				  .done_ns = done };
 }
 
-/* Makes it two reads, of different pages if the zone has more than one. */
+/* Turns a single read into two, of different pages if the zone has more than one. */
 static void twice(const struct probe *p, struct zns_race *r)
 {
 	r->count = 2;
@@ -195,8 +196,8 @@ static int know_pace(struct probe *p, uint32_t zone, struct zns_err *err)
 	return 0;
 }
 
-/* Is the zone, or one of its die, among the controls? Two controls of one die would wait for each other,
- * as if for the burst. */
+/* Is the zone, or another one of its die, among the controls? Two controls of one die would wait
+ * for each other, as if for the burst. */
 static bool beside(const struct probe *p, const struct controls *c, uint32_t zone)
 {
 	uint32_t group = p->map->zone_group[zone];
@@ -310,7 +311,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 			for (uint32_t i = left = 0; i < n; i++)
 				left += late[i] &= judge(usual(p, zone), after[i]) != QUICK;
 		}
-		/* so many cannot be on the die, so they wait for each other: try fewer at once */
+		/* that many cannot share the die, so they wait for each other: try fewer at once */
 		if (left > 2 && n > 4) {
 			p->set_max = zns_max(n / 2, 4u);
 			continue;

@@ -47,7 +47,7 @@ enum zns_probe_phase {
 
 struct zns_probe_progress {
 	enum zns_probe_phase phase;
-	uint32_t done, total; /* zones, or dies, of this phase */
+	uint32_t done, total; /* zones or dies of this phase: done, and in total */
 	uint32_t groups; /* found so far */
 	uint64_t written, budget; /* bytes */
 	double left_s; /* wall time this phase may still take; negative: unknown */
@@ -57,7 +57,7 @@ struct zns_probe_params {
 	uint32_t unit; /* program unit, bytes; 0: 192 KiB, or less where zones are small */
 	/* most bytes to write, in all; 0: max(1 % of the capacity, 8 units per zone) */
 	uint64_t budget;
-	uint64_t seed; /* of which zones are picked for samples */
+	uint64_t seed; /* seed of the random choice of samples */
 	/* a doubtful map is no error: zns_probe_map.doubt says what speaks against it */
 	bool force;
 	/* Called now and then, from the calling thread. */
@@ -93,9 +93,10 @@ struct zns_probe_map {
 	uint32_t *group_read_mibps; /* by group: of one zone alone; 0: not known */
 	uint32_t *group_channel; /* by group; ZNS_PROBE_NONE */
 	float *channel_confidence; /* by group */
-	uint32_t nr_unknown; /* zones that can be used, or failed in this run, without a group */
-	uint32_t nr_failed; /* of these: could not be written */
-	char failure[200]; /* what the first of them said */
+	/* Zones without a group, among those that can be used or that failed in this run. */
+	uint32_t nr_unknown;
+	uint32_t nr_failed; /* zones among these that could not be written */
+	char failure[200]; /* the error of the first failed zone */
 	/*
 	 * With 95 % certainty at least this share of the zones that can be used is in the right
 	 * group; an unknown one is not, one that failed does not count. From tests made once more,
@@ -106,8 +107,8 @@ struct zns_probe_map {
 	 * channels are not known. */
 	double channels_right;
 	uint32_t channel_tests, channel_tests_wrong;
-	uint32_t retests, retests_wrong; /* tests of zones */
-	double right; /* what they say of zones with a group */
+	uint32_t retests, retests_wrong; /* tests of zones: number, and number of wrong ones */
+	double right; /* lower bound for the share of right zones, from these tests */
 	/* shares: of measurements that something disturbed, of votes that others contradicted */
 	double spoiled, overruled;
 	char channel_doubt[300]; /* why channels are not known although some pairs of dies disturb
@@ -122,8 +123,8 @@ struct zns_probe_map {
 	 * had to be, and what was seen. */
 	uint32_t zones_predicted, zones_needed, sets_needed;
 	struct zns_probe_seen seen[ZNS_PROBE_CLAIMS];
-	double miss; /* chance that the zones tried are all right in a map with 1 % of its pairs
-			wrong */
+	/* Chance that all tried zones are right although 1 % of the map's pairs are wrong. */
+	double miss;
 	uint32_t nr_joined; /* groups of the reads that share a die with others when written */
 	/* How many times as long as alone a set of groups takes, where something that they share,
 	 * such as a channel, is slower than they are together, or stalls. The rates above are what is
@@ -134,10 +135,10 @@ struct zns_probe_map {
 	uint32_t device_write_mibps;
 	/* what two dies on a channel lose against one alone, reading: 0.19 is 19 %; 0 unknown */
 	double channel_loss;
-	uint32_t unit; /* bytes, as used */
-	/* what it took */
+	uint32_t unit; /* bytes of a unit, as used */
+	/* effort of the run */
 	uint64_t written, resets, reads, read_bytes;
-	uint64_t device_ns, wall_ns; /* by the device's clock, by ours */
+	uint64_t device_ns, wall_ns; /* duration, by the device's clock and by ours */
 	/* the state of the run, to continue it */
 	enum zns_probe_phase phase;
 	uint32_t *tested; /* by zone: it shares no die with groups of numbers below this */
@@ -174,10 +175,10 @@ int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_
 /* How far a sample of zones, dies and rates still agrees with the map. */
 struct zns_probe_drift {
 	uint32_t zones_checked, zones_moved;
-	uint32_t moved[16]; /* the first of them */
+	uint32_t moved[16]; /* the first zones that moved */
 	uint32_t groups_checked, groups_joined; /* pairs of groups that are on one die */
-	uint32_t joined[2]; /* the first of them */
-	uint32_t channels_checked, channels_moved; /* pairs of dies */
+	uint32_t joined[2]; /* the first such pair */
+	uint32_t channels_checked, channels_moved; /* pairs of dies that were tested */
 	uint32_t waits_together; /* sets of several groups that wait for something else */
 	uint32_t sets_checked, sets_wrong; /* of all kinds; see zns_probe_map.seen */
 	bool domain_changed; /* one domain, but zones are independent; or the other way round */

@@ -11,7 +11,8 @@
 #include "zns/store.h"
 
 #define STATE_MAX MIB(32) /* enough for a million zones */
-#define FIRST_LINE_NS UINT64_C(5000000000) /* until the first progress line, without a terminal */
+/* Delay of the first progress line if the output is no terminal. */
+#define FIRST_LINE_NS UINT64_C(5000000000)
 #define LINE_NS UINT64_C(30000000000)
 
 struct probe_cmd {
@@ -27,7 +28,7 @@ struct probe_cmd {
 	struct zns_probe_params par;
 	struct zns_probe_map map;
 	bool shown, terminal;
-	uint64_t next_line; /* when the next one is due */
+	uint64_t next_line; /* time at which the next line is due */
 };
 
 static volatile sig_atomic_t stop;
@@ -101,7 +102,7 @@ static int load_state(struct probe_cmd *k, struct zns_err *err)
 	return 0;
 }
 
-/* An emulator has model time: nobody needs to wait for it. */
+/* Uses the emulator's model time, so that nobody has to wait. */
 static int set_clock(struct probe_cmd *k, struct zns_err *err)
 {
 	struct zns_emu_params p;
@@ -126,7 +127,8 @@ static int check_host(const struct probe_cmd *k, struct zns_err *err)
 	return ret ? ret : zns_store_mine(k->store, self.machine, err);
 }
 
-/* What a killed probe left in the catalogue's empty zones would look like another writer's. */
+/* Resets what a killed probe left: in the catalogue's empty zones it would look like another
+ * writer's data. */
 static int clear(struct probe_cmd *k, struct zns_err *err)
 {
 	uint32_t n;
@@ -189,7 +191,7 @@ static int print_json(struct json_object *j, const struct probe_cmd *k)
 			   J("wall_s", m->wall_ns / 1e9))));
 }
 
-/* What the map predicted of sets of zones, and what was seen: times, 1 is as predicted. */
+/* For each kind of set, its times relative to the prediction; 1 is as predicted. */
 static struct json_object *predictions(const struct zns_probe_map *m)
 {
 	static const char *const claim[] = { "share", "apart", "read" };
@@ -351,7 +353,7 @@ static int find(struct probe_cmd *k, struct zns_err *err)
 	unshow(k);
 	if (ret == -EINTR)
 		return interrupted(k);
-	/* nothing to continue with */
+	/* there is no state that could be continued */
 	if (ret == -EAGAIN)
 		unlink(k->state_path);
 	if (!ret)
