@@ -133,8 +133,8 @@ def kept(acts, memory, record):
 
 
 RULES = (('in the last one', 1, 1), ('in 2 of the last 3', 2, 3), ('in any before', 1, 0))
-RECORDS = (('all that it heard of', (0, 0)), ('heard of twice', (2, 0)), ('heard of twice, gate 0.5', (2, 0.5)),
-           ('one gate, 0.7', (0.7, 0.7)), ('two gates, 0.7 and 0.5', (0.7, 0.5)))
+RECORDS = (('all seen', (0, 0)), ('seen twice', (2, 0)), ('seen twice, gate 0.5', (2, 0.5)),
+           ('all seen, gate 0.7', (0.7, 0.7)), ('two gates, 0.7 and 0.5', (0.7, 0.5)))
 
 
 def table(traces):

@@ -229,7 +229,7 @@ def markdown(table):
     lines = []
     for schedule in SCHEDULES:
         mine = [k for k in keys if k[0] == schedule]
-        lines += ['', f'Schedule `{schedule}`: noise miss / critical miss (accuracy of what was fetched ahead)', '',
+        lines += ['', f'Schedule `{schedule}`: noise misses / critical misses (accuracy of prefetch: the part of it that was used)', '',
                   '| policy | ' + ' | '.join(f'1/{share}, {order} order' for _, share, order in mine) + ' |',
                   '| --- |' + ' --- |' * len(mine)]
         for name in names:
@@ -239,7 +239,7 @@ def markdown(table):
                 accuracy = '' if r['accuracy'] is None else f' ({r["accuracy"]:.2f})'
                 cells.append(f'{r["noise"]:.3f}/{r["critical"]:.3f}{accuracy}')
             lines.append(f'| {name} | ' + ' | '.join(cells) + ' |')
-    lines += ['', 'Noise miss plus critical miss, mean of all eight columns:', '', '| policy | misses | to the best |', '| --- | --- | --- |']
+    lines += ['', 'Noise misses plus critical misses, mean of all eight columns:', '', '| policy | misses | relative to the best |', '| --- | --- | --- |']
     lines += [f'| {name} | {means[name]:.3f} | {means[name] / best:.2f} |' for name, _, _ in POLICIES]
     return '\n'.join(lines[1:]) + '\n'
 
@@ -324,7 +324,7 @@ def history_selftest():
     check('faults beside what is in memory', (s.faults, s.known), (6 * 15, 6 * 5))
     check('new memory', history.reach([(used, set()) for used, _ in acts], none, history.by_rule(1, 1)).faults, 0)
     s = history.kept(acts, none, history.Record((2, 0), each=1 << 60))
-    check('a record of what was heard of twice', (s.reduction(), s.accuracy()), (0.5, 1.0))
+    check('a record of what was seen twice', (s.reduction(), s.accuracy()), (0.5, 1.0))
     s = history.kept(acts, none, history.Record(each=1))
     check('a record that leaves out all', (s.known, s.fetched), (0, 0))
     different = [({n}, set(range(3000))) for n in range(100)]
