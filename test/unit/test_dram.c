@@ -231,12 +231,12 @@ static void not_ours(void **state)
 	close(dir);
 }
 
-int seal_open(struct pager *p, struct zns_err *err)
+int quiesce_open(struct pager *p, struct zns_err *err)
 {
 	return 0;
 }
 
-void seal_close(struct pager *p)
+void quiesce_close(struct pager *p)
 {
 }
 

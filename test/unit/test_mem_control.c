@@ -7,12 +7,12 @@
 
 #include "../../zns/memory/pager/control.c"
 
-int seal_open(struct pager *p, struct zns_err *err)
+int quiesce_open(struct pager *p, struct zns_err *err)
 {
 	return 0;
 }
 
-void seal_close(struct pager *p)
+void quiesce_close(struct pager *p)
 {
 }
 

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <cmocka.h>
 #include "../../zns/memory/keeper/wire.h"
-#include "../../zns/memory/pager/seal.c"
+#include "../../zns/memory/pager/quiesce.c"
 #include "zns/memkeep.h"
 #include "zns/packet.h"
 #include "until.h"
@@ -493,9 +493,9 @@ bool control_is_root(int sk)
 /* Packets that are too short or too long are no requests, whatever the packet before them was. */
 static void malformed_requests(void **state)
 {
-	static struct packet q = { .ask = { .op = ZNS_SEAL_BEGIN } };
+	static struct packet q = { .ask = { .op = ZNS_QUIESCE_BEGIN } };
 	struct pager p = { 0 };
-	struct zns_seal_answer a;
+	struct zns_quiesce_answer a;
 	int sk[2];
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk), 0);

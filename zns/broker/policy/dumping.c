@@ -245,7 +245,7 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 		if (has_use(old, u))
 			continue;
 		if (u->has_memory) {
-			if (seal_check(d, l, u, err))
+			if (naming_check(d, l, u, err))
 				return err->code;
 			continue;
 		}
@@ -282,7 +282,7 @@ int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zn
 
 	ret = refresh_lease(d, l, true, err);
 	if (!ret)
-		ret = seal_refresh(d, l, err);
+		ret = naming_refresh(d, l, err);
 	if (!ret && replaces)
 		ret = record_check(d, l, k, err);
 	if (!ret)
@@ -297,7 +297,7 @@ int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zn
 	k->has_packed = k->packed = l->packed;
 	ret = replaces ? record_replace(d, l, k, err) : zns_store_commit(d->store, k, err);
 	if (!ret)
-		seal_end(d, l);
+		naming_end(d, l);
 	for (i = 0; !ret && i < l->nr_zones; i++)
 		if (!l->zones[i].bad && l->zones[i].committed > l->zones[i].start)
 			d->zones[l->zones[i].zone].suspect = false;

@@ -273,13 +273,14 @@ bool yielding_to_finish(const struct znsd *d, uint32_t zone);
 const struct lease *yielding_in(const struct znsd *d, const uint8_t *id);
 /* May it be removed, or stand elsewhere? -EBUSY: a lease reads it. */
 int yielding_allows(const struct znsd *d, const uint8_t *id, struct zns_err *err);
-/* sealing.c: a dump names units of yielding leases where they are */
-int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, struct zns_err *err);
+/* naming.c: a dump names units of yielding leases where they are */
+int naming_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemoryNaming *q,
+		 struct zns_err *err);
 /* May its record name this? Its zones were refreshed. */
-int seal_check(const struct znsd *d, const struct lease *dump, const ZnsPb__ZoneUse *u,
-	       struct zns_err *err);
-int seal_refresh(struct znsd *d, const struct lease *dump, struct zns_err *err);
-void seal_end(struct znsd *d, const struct lease *dump);
+int naming_check(const struct znsd *d, const struct lease *dump, const ZnsPb__ZoneUse *u,
+		 struct zns_err *err);
+int naming_refresh(struct znsd *d, const struct lease *dump, struct zns_err *err);
+void naming_end(struct znsd *d, const struct lease *dump);
 
 /* rate.c */
 static inline bool rate_one_domain(const struct znsd *d)

@@ -121,7 +121,7 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 	for (l = d->leases; l; l = l->next) {
 		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
 
-		if (l->kind == LEASE_SOURCE || l->kind == LEASE_SEAL)
+		if (l->kind == LEASE_SOURCE || l->kind == LEASE_NAMED)
 			continue; /* the lease that it belongs to is listed */
 
 		zns_pb__lease_line__init(line);

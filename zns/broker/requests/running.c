@@ -105,13 +105,13 @@ int serve_abort(struct znsd *d, const struct call *x, struct reply *rep)
 
 	/* Without a lease there is nothing to undo. */
 	if (l) {
-		seal_end(d, l);
+		naming_end(d, l);
 		lease_end(d, l);
 	}
 	return 0;
 }
 
-int serve_memory_seal(struct znsd *d, const struct call *x, struct reply *rep)
+int serve_memory_naming(struct znsd *d, const struct call *x, struct reply *rep)
 {
-	return seal_begin(d, x->l, x->q->memory_seal, &rep->err);
+	return naming_begin(d, x->l, x->q->memory_naming, &rep->err);
 }

@@ -20,7 +20,7 @@
 	ASKS(compact_zone, need_compaction)   \
 	ASKS(compact_step, need_compaction)   \
 	ASKS(compact_commit, need_compaction) \
-	ASKS(memory_seal, need_dump)          \
+	ASKS(memory_naming, need_dump)        \
 	ASKS(ls, need_nothing)                \
 	ASKS(status, need_nothing)            \
 	ASKS(zones, need_nothing)             \

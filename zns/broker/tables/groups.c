@@ -170,7 +170,7 @@ const char *groups_holders(const struct znsd *d, const char *container, char *bu
 
 	*buf = 0;
 	for (l = d->leases; l && at < len; l = l->next) {
-		if (l->kind == LEASE_SEAL || named_before(d, l))
+		if (l->kind == LEASE_NAMED || named_before(d, l))
 			continue;
 		at += snprintf(buf + at, len - at, "%s%s (%s, PID %u, ", at ? ", " : "",
 			       l->container,

@@ -38,7 +38,7 @@ struct lease *lease_last(const struct znsd *d, const struct conn *c)
 	struct lease *l, *last = NULL;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->conn == c && l->kind != LEASE_SEAL)
+		if (l->conn == c && l->kind != LEASE_NAMED)
 			last = l;
 	return last;
 }

@@ -22,7 +22,7 @@ static const char *work_of(const struct lease *l)
 	static const char *const names[] = {
 		[LEASE_DUMP] = "dump",       [LEASE_IMPORT] = "import",
 		[LEASE_FLATTEN] = "flatten", [LEASE_COMPACT] = "compact",
-		[LEASE_SOURCE] = "compact",  [LEASE_SEAL] = "dump",
+		[LEASE_SOURCE] = "compact",  [LEASE_NAMED] = "dump",
 		[LEASE_RESTORE] = "restore",
 	};
 

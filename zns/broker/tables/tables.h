@@ -78,7 +78,7 @@ enum lease_kind {
 	LEASE_YIELDING, /* a package's lease (struct yielding): gives way to all others */
 	LEASE_COMPACT, /* moves a checkpoint: the zones that it writes */
 	LEASE_SOURCE, /* the part of the same move that reads: the zones that it reads */
-	LEASE_SEAL, /* a dump, beside its own lease: a yielding lease's zones that it will name */
+	LEASE_NAMED, /* a dump, beside its own lease: a yielding lease's zones that it will name */
 	LEASE_RESTORE,
 };
 
@@ -216,7 +216,7 @@ static inline bool lease_writes(const struct lease *l)
 /* The lease gives way to everybody, and no admission counts it. */
 static inline bool lease_background(const struct lease *l)
 {
-	return l->kind == LEASE_COMPACT || l->kind == LEASE_SOURCE || l->kind == LEASE_SEAL;
+	return l->kind == LEASE_COMPACT || l->kind == LEASE_SOURCE || l->kind == LEASE_NAMED;
 }
 
 static inline bool lease_promised(const struct lease *l)
@@ -357,7 +357,7 @@ struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, enum lease
 			const char *container, const uint8_t *id);
 /* the lease by which the connection writes, or NULL */
 struct lease *lease_of(const struct znsd *d, const struct conn *c);
-/* the connection's last lease of any kind but LEASE_SEAL, or NULL */
+/* the connection's last lease of any kind but LEASE_NAMED, or NULL */
 struct lease *lease_last(const struct znsd *d, const struct conn *c);
 void lease_zone_drop(struct znsd *d, struct lease *l, uint32_t zone); /* of a writing lease */
 struct lease_zone *lease_zone_find(const struct lease *l, uint32_t zone);

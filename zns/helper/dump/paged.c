@@ -6,7 +6,7 @@
 #include "../live/live.h"
 #include "zns/crypt_memory.h"
 #include "zns/grow.h"
-#include "zns/memseal.h"
+#include "zns/quiesce.h"
 
 #define UNIT 65536ULL
 #define PAGE 4096ULL
@@ -17,7 +17,7 @@
  * once, in the order of the device.
  */
 struct paged {
-	struct zns_memseal *seal;
+	struct zns_quiesce *quiesce;
 	struct zns_memory_key *key; /* NULL: the units are not encrypted */
 	struct zns_named *unit;
 	size_t nr, max;
@@ -29,29 +29,30 @@ struct paged {
 
 static int protect_zones(struct dump *d, const uint8_t *context, struct zns_err *err)
 {
-	ZnsPb__MemorySeal s = ZNS_PB__MEMORY_SEAL__INIT;
+	ZnsPb__MemoryNaming s = ZNS_PB__MEMORY_NAMING__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 
 	s.context = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)context };
-	req.memory_seal = &s;
+	req.memory_naming = &s;
 	return zns_session_tell(&d->h->s, &req, err);
 }
 
 static int get_key(struct paged *m, struct zns_err *err)
 {
 	cleanup_close int fd = -1;
-	int ret = zns_memseal_key(m->seal, &fd, err);
+	int ret = zns_quiesce_key(m->quiesce, &fd, err);
 
-	return ret || fd < 0 ? ret :
-			       zns_memory_key_take(fd, zns_memseal_context(m->seal), &m->key, err);
+	return ret || fd < 0 ?
+		       ret :
+		       zns_memory_key_take(fd, zns_quiesce_context(m->quiesce), &m->key, err);
 }
 
 static int check(struct dump *d, struct paged *m, struct zns_err *err)
 {
-	const char *name = zns_memseal_name(m->seal);
+	const char *name = zns_quiesce_name(m->quiesce);
 	int ret;
 
-	if (memcmp(zns_memseal_device(m->seal), d->h->s.reg.uuid, ZNS_UUID_LEN))
+	if (memcmp(zns_quiesce_device(m->quiesce), d->h->s.reg.uuid, ZNS_UUID_LEN))
 		return zns_fail(err, -EOPNOTSUPP,
 				"memory of context %s is on zones of another device than %s: dump "
 				"there, or `znsctl memory detach %s` first",
@@ -70,7 +71,7 @@ static int check(struct dump *d, struct paged *m, struct zns_err *err)
 			       m->key ? "this checkpoint is not encrypted" :
 					"this checkpoint is encrypted",
 			       name, m->key ? "" : " not", name);
-	return ret ? ret : protect_zones(d, zns_memseal_context(m->seal), err);
+	return ret ? ret : protect_zones(d, zns_quiesce_context(m->quiesce), err);
 }
 
 int paged_begin(struct dump *d, struct packet *p, struct zns_err *err)
@@ -86,13 +87,13 @@ int paged_begin(struct dump *d, struct packet *p, struct zns_err *err)
 	if (!d->paged)
 		return zns_fail(err, -ENOMEM, "no memory for the dump");
 	nr = task_tree(d->pid, &pid);
-	ret = zns_memseal_begin(pid, nr, &d->paged->seal, err);
-	if (!ret && d->paged->seal)
+	ret = zns_quiesce_begin(pid, nr, &d->paged->quiesce, err);
+	if (!ret && d->paged->quiesce)
 		ret = check(d, d->paged, err);
-	if (!ret && d->paged->seal) {
+	if (!ret && d->paged->quiesce) {
 		r.kind = ZW_KIND_PAGES;
 		snprintf(r.msg, sizeof(r.msg), "memory context %s: its units stay where they are",
-			 zns_memseal_name(d->paged->seal));
+			 zns_quiesce_name(d->paged->quiesce));
 	} else {
 		paged_end(d);
 	}
@@ -109,7 +110,8 @@ static int is_its(struct dump *d, pid_t pid, uint64_t start, uint64_t end, bool 
 		  struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
-	int ret = d && d->paged ? zns_memseal_owns(d->paged->seal, pid, start, end, &e) : -ENOENT;
+	int ret = d && d->paged ? zns_quiesce_owns(d->paged->quiesce, pid, start, end, &e) :
+				  -ENOENT;
 
 	*is = !ret;
 	if (!ret || ret == -ENOENT)
@@ -190,7 +192,7 @@ static int look(pid_t pid, const struct zns_spans *area, struct look *k, struct 
  * Adds the places of a unit's pages to @batch, which is in the order of addresses. Where a page
  * comes before the last one there, @batch goes to @t->places first.
  */
-static int add_pages(struct live_task *t, struct places *batch, const struct zns_seal_unit *u,
+static int add_pages(struct live_task *t, struct places *batch, const struct zns_quiesce_unit *u,
 		     uint64_t at, struct zns_spans *clean, struct zns_spans *out)
 {
 	uint32_t mask = u->mask | u->clean;
@@ -214,7 +216,7 @@ static int add_pages(struct live_task *t, struct places *batch, const struct zns
 	return 0;
 }
 
-static int take_units(struct paged *m, struct live_task *t, const struct zns_seal_unit *u,
+static int take_units(struct paged *m, struct live_task *t, const struct zns_quiesce_unit *u,
 		      size_t nr, struct zns_spans *clean, struct zns_spans *out)
 {
 	struct places batch = { 0 };
@@ -272,13 +274,13 @@ static int divide(struct live_task *t, const struct live_areas *a, const struct 
 int paged_rest(struct paged *m, struct live_task *t, const struct live_areas *a,
 	       struct zns_spans *rest, struct zns_err *err)
 {
-	cleanup_free struct zns_seal_unit *u = NULL;
+	cleanup_free struct zns_quiesce_unit *u = NULL;
 	struct zns_spans clean = { 0 }, out = { 0 };
 	struct look k = { 0 };
 	size_t nr;
 	/* Asks the pager before it reads the page tables: a page that comes back in between is
 	 * found in both, and both are right. */
-	int ret = zns_memseal_units(m->seal, t->pid, &u, &nr, err);
+	int ret = zns_quiesce_units(m->quiesce, t->pid, &u, &nr, err);
 
 	if (!ret)
 		ret = look(t->pid, &a->all, &k, err);
@@ -357,7 +359,7 @@ int paged_name(struct dump *d, struct zns_err *err)
 	if (order(m, d->live, &v, &nr))
 		ret = zns_fail(err, -ENOMEM, "no memory for a list of units");
 	if (!ret && nr)
-		ret = zns_writer_named(d->v.w, NAME, zns_memseal_context(m->seal), m->key, v, nr,
+		ret = zns_writer_named(d->v.w, NAME, zns_quiesce_context(m->quiesce), m->key, v, nr,
 				       &m->image, err);
 	free(v);
 	return ret;
@@ -399,7 +401,7 @@ void paged_end(struct dump *d)
 	if (!m)
 		return;
 	zns_memory_key_free(m->key);
-	zns_memseal_end(m->seal);
+	zns_quiesce_end(m->quiesce);
 	free(m->unit);
 	free(m->at);
 	free(m);

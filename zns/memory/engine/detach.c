@@ -130,7 +130,7 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err)
 	unsigned int nr;
 	int ret;
 
-	if (m->sealed) {
+	if (m->quiesced) {
 		free(b.buf);
 		return zns_fail(
 			err, -EBUSY,

@@ -39,7 +39,7 @@ int control_open(struct pager *p, struct zns_err *err)
 		ret = -errno;
 	if (ret)
 		return zns_fail_sys(err, ret, "the socket %s/" DIR_NAME "/%s", zns_run_dir(), name);
-	return seal_open(p, err);
+	return quiesce_open(p, err);
 }
 
 void control_close(struct pager *p)
@@ -51,7 +51,7 @@ void control_close(struct pager *p)
 		unlinkat(p->dir, name, 0);
 		close(p->listen);
 	}
-	seal_close(p);
+	quiesce_close(p);
 	if (p->dir >= 0)
 		close(p->dir);
 	p->listen = p->dir = -1;

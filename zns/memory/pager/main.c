@@ -183,8 +183,8 @@ static void serve(struct pager *p)
 		struct pollfd f[5] = { { .fd = zns_mem_changes(p->m), .events = POLLIN },
 				       { .fd = zns_memkeep_fd(p->keep), .events = POLLIN },
 				       { .fd = p->listen, .events = POLLIN },
-				       { .fd = p->seal_listen, .events = POLLIN },
-				       { .fd = p->seal, .events = POLLIN } };
+				       { .fd = p->quiesce_listen, .events = POLLIN },
+				       { .fd = p->quiesce, .events = POLLIN } };
 
 		tell_limit(p);
 		if (poll(f, 5, TICK_MS) < 0 && errno != EINTR)
@@ -196,11 +196,11 @@ static void serve(struct pager *p)
 		if (f[2].revents)
 			control_serve(p);
 		if (f[4].revents)
-			seal_serve(p);
+			quiesce_serve(p);
 		if (f[3].revents)
-			seal_accept(p);
+			quiesce_accept(p);
 		origin_over(p);
-		if (terminated && !p->end && p->seal < 0) {
+		if (terminated && !p->end && p->quiesce < 0) {
 			terminated = 0;
 			p->end = !zns_mem_detach(p->m, &err);
 			if (!p->end)
@@ -299,7 +299,7 @@ static int parse(int argc, char **argv, struct options *o)
 int main(int argc, char **argv)
 {
 	struct options o = { 0 };
-	struct pager p = { .dir = -1, .listen = -1, .seal_listen = -1, .seal = -1 };
+	struct pager p = { .dir = -1, .listen = -1, .quiesce_listen = -1, .quiesce = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret;
 

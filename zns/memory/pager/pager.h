@@ -15,7 +15,7 @@ struct pager {
 	struct zns_origin *origin;
 	struct zns_memkeep *keep;
 	int dir, listen;
-	int seal_listen, seal; /* connection of the dump in progress; -1: none */
+	int quiesce_listen, quiesce; /* connection of the dump in progress; -1: none */
 	bool end; /* everything is back in memory; the pager exits */
 };
 
@@ -25,11 +25,11 @@ void control_close(struct pager *p);
 void control_serve(struct pager *p); /* serves one connection */
 bool control_is_root(int sk);
 
-/* --- seal.c: the socket that dumps talk to --- */
-int seal_open(struct pager *p, struct zns_err *err);
-void seal_close(struct pager *p);
-void seal_accept(struct pager *p);
-void seal_serve(struct pager *p); /* serves one request on p->seal */
+/* --- quiesce.c: the socket that dumps talk to --- */
+int quiesce_open(struct pager *p, struct zns_err *err);
+void quiesce_close(struct pager *p);
+void quiesce_accept(struct pager *p);
+void quiesce_serve(struct pager *p); /* serves one request on p->quiesce */
 
 /* --- hand.c: the hand-over to the keeper --- */
 int hand_over(struct pager *p, struct zns_err *err);

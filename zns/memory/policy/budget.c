@@ -173,10 +173,10 @@ void *evictor_run(void *arg)
 		long ms = TICK_IDLE_MS;
 
 		share_turn(m);
-		/* Whoever sets no_evict or sealed waits until this is true. So it is set before
+		/* Whoever sets no_evict or quiesced waits until this is true. So it is set before
 		 * those are read. */
 		m->evict_idle = false;
-		if (m->no_evict || m->sealed) {
+		if (m->no_evict || m->quiesced) {
 			m->evict_idle = true;
 		} else if (!hiber_turn(m, &ms)) {
 			if (now - looked_ns > LOOK_MS * 1000000ULL) {

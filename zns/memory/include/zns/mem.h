@@ -95,11 +95,11 @@ unsigned int zns_mem_processes(struct zns_mem *m);
 int zns_mem_changes(struct zns_mem *m);
 
 /*
- * Begins a checkpoint of processes, among them @pid[0..nr): until zns_mem_unseal() nothing is
+ * Begins a checkpoint of processes, among them @pid[0..nr): until zns_mem_unquiesce() nothing is
  * evicted. -ENOENT: none of them belongs to this context.
  */
-int zns_mem_seal(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns_err *err);
-void zns_mem_unseal(struct zns_mem *m);
+int zns_mem_quiesce(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns_err *err);
+void zns_mem_unquiesce(struct zns_mem *m);
 
 /* 64 KiB of a process, with its pages as bits. @mask: pages whose only copy is at the place,
  * unless they are in memory. @clean: pages that are in memory and are equal at the place. */
@@ -108,7 +108,7 @@ struct zns_mem_unit {
 	struct zns_pages_ref ref;
 	uint16_t mask, clean;
 };
-/* The units of a frozen process, between seal and unseal. Free *@out. -ENOENT: the process does
+/* The units of a frozen process, between zns_mem_quiesce() and zns_mem_unquiesce(). Free *@out. -ENOENT: the process does
  * not belong to this context. */
 int zns_mem_units(struct zns_mem *m, pid_t pid, struct zns_mem_unit **out, size_t *nr,
 		  struct zns_err *err);

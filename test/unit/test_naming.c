@@ -5,7 +5,7 @@
 #include "store_fixture.h"
 #include <sys/mman.h>
 #include "zns/context.h"
-#include "zns/memseal.h"
+#include "zns/quiesce.h"
 #include "zns/packet.h"
 
 struct ctx {
@@ -22,20 +22,20 @@ static struct ctx context(struct fx *f, const char *name)
 	return c;
 }
 
-static void seal_request(ZnsPb__Request *q, ZnsPb__MemorySeal *s, uint8_t *id)
+static void naming_request(ZnsPb__Request *q, ZnsPb__MemoryNaming *s, uint8_t *id)
 {
 	zns_pb__request__init(q);
-	zns_pb__memory_seal__init(s);
+	zns_pb__memory_naming__init(s);
 	s->context = (ProtobufCBinaryData){ ZNS_UUID_LEN, id };
-	q->memory_seal = s;
+	q->memory_naming = s;
 }
 
-static void seal(struct zns_broker *b, uint8_t *id)
+static void begin_naming(struct zns_broker *b, uint8_t *id)
 {
-	ZnsPb__MemorySeal s;
+	ZnsPb__MemoryNaming s;
 	ZnsPb__Request q;
 
-	seal_request(&q, &s, id);
+	naming_request(&q, &s, id);
 	drop(ask(b, &q));
 }
 
@@ -78,7 +78,7 @@ static ZnsPb__Request name_units(struct named *n, const struct ctx *c, const str
 }
 
 /* A whole checkpoint of a context's units, and of one zone of its own. */
-static struct grant sealed(struct fx *f, struct ctx *c, const struct batch *b, const char *name)
+static struct grant dump_named(struct fx *f, struct ctx *c, const struct batch *b, const char *name)
 {
 	struct zns_broker k = client(f);
 	struct named *n = malloc(sizeof(*n));
@@ -87,7 +87,7 @@ static struct grant sealed(struct fx *f, struct ctx *c, const struct batch *b, c
 	struct zone z;
 
 	g = begin(&k, name, 0);
-	seal(&k, c->id);
+	begin_naming(&k, c->id);
 	z = zone_get(&k, g.group[0]);
 	fill(f, &z, KIB(128));
 	q = name_units(n, c, b, &g, &z);
@@ -140,7 +140,7 @@ static void context_first(void **state)
 	struct grant g;
 
 	put(c.ps, b);
-	g = sealed(f, &c, b, "web");
+	g = dump_named(f, &c, b, "web");
 	k = client(f);
 	end_seen(&c, &k);
 	still_there(f, b);
@@ -160,7 +160,7 @@ static void checkpoint_first(void **state)
 	struct grant g;
 
 	put(c.ps, b);
-	g = sealed(f, &c, b, "web");
+	g = dump_named(f, &c, b, "web");
 	k = client(f);
 	rm(&k, g.id, 1);
 	settle(&k);
@@ -182,9 +182,9 @@ static void twice(void **state)
 	struct grant g, h;
 
 	put(c.ps, b);
-	g = sealed(f, &c, b, "web");
+	g = dump_named(f, &c, b, "web");
 	put(c.ps, more);
-	h = sealed(f, &c, more, "web");
+	h = dump_named(f, &c, more, "web");
 	drop_all(c.ps, b);
 	rm(&k, h.id, 1);
 	drop_all(c.ps, more);
@@ -213,7 +213,7 @@ static void given_back_meanwhile(void **state)
 	put(c.ps, b);
 	put(c.ps, own); /* the first zones are full, and written no more */
 	g = begin(&k, "web", 0);
-	seal(&k, c.id);
+	begin_naming(&k, c.id);
 	drop_all(c.ps, b);
 	assert_true(zones_become(c.ps, 3));
 	settle(&k);
@@ -234,7 +234,7 @@ static void given_back_meanwhile(void **state)
 }
 
 /* The control: a dump that has not said so finds its units gone. */
-static void unsealed(void **state)
+static void without_naming(void **state)
 {
 	struct fx *f = *state;
 	struct ctx c = context(f, "web");
@@ -268,7 +268,7 @@ static void dump_fails(void **state)
 	put(c.ps, own);
 	before = empty_zones(f);
 	begin(&k, "web", 0);
-	seal(&k, c.id);
+	begin_naming(&k, c.id);
 	drop_all(c.ps, b);
 	assert_true(zones_become(c.ps, 3));
 	settle(&k);
@@ -290,7 +290,7 @@ static void broker_dies(void **state)
 	struct grant g;
 
 	put(c.ps, b);
-	g = sealed(f, &c, b, "web");
+	g = dump_named(f, &c, b, "web");
 	k = client(f);
 	kill_broker(&k);
 	k = client(f);
@@ -318,16 +318,16 @@ static void what_may_not_be_named(void **state)
 	struct named *n = malloc(sizeof(*n));
 	struct zns_broker k = client(f);
 	uint8_t wild[ZNS_UUID_LEN] = { 1 };
-	ZnsPb__MemorySeal s;
+	ZnsPb__MemoryNaming s;
 	ZnsPb__Request q;
 	struct grant g;
 	struct zone z;
 
 	put(c.ps, b);
-	seal_request(&q, &s, c.id);
+	naming_request(&q, &s, c.id);
 	refused(&k, &q, -EINVAL, "without a dump on this connection");
 	g = begin(&k, "web", 0);
-	seal_request(&q, &s, wild);
+	naming_request(&q, &s, wild);
 	refused(&k, &q, -ENOENT, "zones of another device");
 	s.context.len = 3;
 	refused(&k, &q, -EINVAL, "16 bytes");
@@ -335,9 +335,9 @@ static void what_may_not_be_named(void **state)
 	fill(f, &z, KIB(128));
 	q = name_units(n, &c, b, &g, &z);
 	refused(&k, &q, -EINVAL, "holds no memory that this dump may refer to");
-	seal(&k, other.id);
+	begin_naming(&k, other.id);
 	refused(&k, &q, -EINVAL, "holds no memory that this dump may refer to");
-	seal(&k, c.id);
+	begin_naming(&k, c.id);
 	memcpy(n->id, other.id, ZNS_UUID_LEN);
 	refused(&k, &q, -EINVAL, "holds no memory that this dump may refer to");
 	memcpy(n->id, c.id, ZNS_UUID_LEN);
@@ -424,8 +424,8 @@ static void catalogue(void **state)
 /* ---- what a pager sends ---- */
 
 struct pager {
-	struct zns_seal_answer a;
-	struct zns_seal_unit u;
+	struct zns_quiesce_answer a;
+	struct zns_quiesce_unit u;
 	size_t len; /* of its answer, and of its list */
 	uint64_t list;
 	bool writable, no_list, dies;
@@ -434,7 +434,7 @@ struct pager {
 /* Begins, and answers one more request so. */
 static void lie(int listener, const struct pager *p)
 {
-	struct zns_seal_answer a = { 0 };
+	struct zns_quiesce_answer a = { 0 };
 	struct iovec yes = { &a, sizeof(a) }, iov = { (void *)&p->a, p->len };
 	char q[65536];
 	int sk = accept(listener, NULL, NULL), fd = memfd_create("list", MFD_ALLOW_SEALING);
@@ -453,8 +453,8 @@ static void lie(int listener, const struct pager *p)
 static int ask_liar(const struct pager *p, size_t *nr, struct zns_err *err)
 {
 	int dir = zns_run_subdir("memory", err), listener, ret;
-	struct zns_seal_unit *u = NULL;
-	struct zns_memseal *s;
+	struct zns_quiesce_unit *u = NULL;
+	struct zns_quiesce *s;
 	struct sockaddr_un a;
 	pid_t child, me = getpid();
 
@@ -468,13 +468,13 @@ static int ask_liar(const struct pager *p, size_t *nr, struct zns_err *err)
 	if (!child)
 		lie(listener, p);
 	close(listener);
-	assert_int_equal(zns_memseal_begin(&me, 1, &s, err), 0);
+	assert_int_equal(zns_quiesce_begin(&me, 1, &s, err), 0);
 	assert_non_null(s);
-	assert_string_equal(zns_memseal_name(s), "liar");
-	assert_memory_equal(zns_memseal_device(s), p->a.device, ZNS_UUID_LEN);
-	assert_memory_equal(zns_memseal_context(s), p->a.context, ZNS_UUID_LEN);
-	ret = zns_memseal_units(s, me, &u, nr, err);
-	zns_memseal_end(s);
+	assert_string_equal(zns_quiesce_name(s), "liar");
+	assert_memory_equal(zns_quiesce_device(s), p->a.device, ZNS_UUID_LEN);
+	assert_memory_equal(zns_quiesce_context(s), p->a.context, ZNS_UUID_LEN);
+	ret = zns_quiesce_units(s, me, &u, nr, err);
+	zns_quiesce_end(s);
 	free(u);
 	waitpid(child, NULL, 0);
 	unlinkat(dir, "liar.seal", 0);
@@ -489,7 +489,7 @@ static struct pager honest(void)
 	p.a.nr = 1;
 	memset(p.a.device, 7, ZNS_UUID_LEN);
 	memset(p.a.context, 9, ZNS_UUID_LEN);
-	p.u = (struct zns_seal_unit){ .addr = 1 << 20, .off = U, .zone = 5, .mask = 1 };
+	p.u = (struct zns_quiesce_unit){ .addr = 1 << 20, .off = U, .zone = 5, .mask = 1 };
 	return p;
 }
 
@@ -533,7 +533,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(context_first), T(checkpoint_first),
 		T(twice),         T(given_back_meanwhile),
-		T(dump_fails),    T(unsealed),
+		T(dump_fails),    T(without_naming),
 		T(broker_dies),   T(what_may_not_be_named),
 		T(catalogue),     T(lies),
 	};

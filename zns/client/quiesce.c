@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The dump's side of zns/memseal.h. Whatever a pager says is checked before it is used. */
+/* The dump's side of zns/quiesce.h. Whatever a pager says is checked before it is used. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include "zns/broker.h"
-#include "zns/memseal.h"
+#include "zns/quiesce.h"
 #include "zns/packet.h"
 #include "zns/util.h"
 
@@ -19,23 +19,23 @@
 #define ADDRESSES (1ULL << 47)
 #define UNITS_MAX (1u << 28) /* 16 TiB */
 
-struct zns_memseal {
+struct zns_quiesce {
 	int sk;
 	char name[ZNS_NAME_MAX + 1];
 	uint8_t context[ZNS_UUID_LEN], device[ZNS_UUID_LEN];
 };
 
-const uint8_t *zns_memseal_context(const struct zns_memseal *s)
+const uint8_t *zns_quiesce_context(const struct zns_quiesce *s)
 {
 	return s->context;
 }
 
-const uint8_t *zns_memseal_device(const struct zns_memseal *s)
+const uint8_t *zns_quiesce_device(const struct zns_quiesce *s)
 {
 	return s->device;
 }
 
-const char *zns_memseal_name(const struct zns_memseal *s)
+const char *zns_quiesce_name(const struct zns_quiesce *s)
 {
 	return s->name;
 }
@@ -55,14 +55,14 @@ static int dial(int dir, const char *file)
 
 /* Sends a request. Returns 0 or the pager's answer; *fd is the answer's descriptor, or -1. */
 static int ask(int sk, const char *name, const struct iovec *iov, unsigned nr,
-	       struct zns_seal_answer *a, int *fd, struct zns_err *err)
+	       struct zns_quiesce_answer *a, int *fd, struct zns_err *err)
 {
 	struct iovec in = { a, sizeof(*a) };
 	uint32_t nr_fd;
 	int ret = zns_packet_send(sk, iov, nr, NULL, 0);
 
 	*fd = -1;
-	*a = (struct zns_seal_answer){ 0 };
+	*a = (struct zns_quiesce_answer){ 0 };
 	if (!ret)
 		ret = zns_packet_recv(sk, &in, 1, fd, 1, &nr_fd);
 	if (!ret || ret == -EPIPE || ret == -ECONNRESET)
@@ -79,9 +79,9 @@ static int ask(int sk, const char *name, const struct iovec *iov, unsigned nr,
 
 /* -ENOENT: this pager does not serve these tasks. */
 static int begin_one(int sk, const char *name, const pid_t *pid, uint32_t nr,
-		     struct zns_seal_answer *a, struct zns_err *err)
+		     struct zns_quiesce_answer *a, struct zns_err *err)
 {
-	struct zns_seal_ask q = { .op = ZNS_SEAL_BEGIN, .nr = nr };
+	struct zns_quiesce_ask q = { .op = ZNS_QUIESCE_BEGIN, .nr = nr };
 	struct iovec iov[2] = { { &q, sizeof(q) }, { (void *)pid, nr * sizeof(*pid) } };
 	int fd, ret;
 
@@ -92,10 +92,10 @@ static int begin_one(int sk, const char *name, const pid_t *pid, uint32_t nr,
 	return ret;
 }
 
-static int keep(struct zns_memseal **out, int *sk, const char *name,
-		const struct zns_seal_answer *a, struct zns_err *err)
+static int keep(struct zns_quiesce **out, int *sk, const char *name,
+		const struct zns_quiesce_answer *a, struct zns_err *err)
 {
-	struct zns_memseal *s = *out ? NULL : calloc(1, sizeof(*s));
+	struct zns_quiesce *s = *out ? NULL : calloc(1, sizeof(*s));
 
 	if (!s)
 		return *out ? zns_fail(err, -EOPNOTSUPP,
@@ -113,15 +113,16 @@ static int keep(struct zns_memseal **out, int *sk, const char *name,
 }
 
 /* Asks the pager behind one socket of the directory. */
-static int try(int dir, char *file, const pid_t *pid, uint32_t nr, struct zns_memseal **out,
+static int try(int dir, char *file, const pid_t *pid, uint32_t nr, struct zns_quiesce **out,
 	       struct zns_err *err)
 {
-	size_t len = strlen(file), tail = strlen(ZNS_SEAL_SUFFIX);
-	struct zns_seal_answer a = { 0 };
+	size_t len = strlen(file), tail = strlen(ZNS_QUIESCE_SUFFIX);
+	struct zns_quiesce_answer a = { 0 };
 	cleanup_close int sk = -1;
 	int ret;
 
-	if (len <= tail || strcmp(file + len - tail, ZNS_SEAL_SUFFIX) || len - tail > ZNS_NAME_MAX)
+	if (len <= tail || strcmp(file + len - tail, ZNS_QUIESCE_SUFFIX) ||
+	    len - tail > ZNS_NAME_MAX)
 		return 0;
 	sk = dial(dir, file);
 	file[len - tail] = 0;
@@ -133,7 +134,7 @@ static int try(int dir, char *file, const pid_t *pid, uint32_t nr, struct zns_me
 	return ret ? ret : keep(out, &sk, file, &a, err);
 }
 
-int zns_memseal_begin(const pid_t *pid, uint32_t nr, struct zns_memseal **out, struct zns_err *err)
+int zns_quiesce_begin(const pid_t *pid, uint32_t nr, struct zns_quiesce **out, struct zns_err *err)
 {
 	cleanup_close int dir = -1;
 	char path[4096];
@@ -142,7 +143,7 @@ int zns_memseal_begin(const pid_t *pid, uint32_t nr, struct zns_memseal **out, s
 	DIR *d;
 
 	*out = NULL;
-	nr = zns_min(nr, ZNS_SEAL_PIDS_MAX);
+	nr = zns_min(nr, ZNS_QUIESCE_PIDS_MAX);
 	if ((size_t)snprintf(path, sizeof(path), "%s/" DIR_NAME, zns_run_dir()) >= sizeof(path))
 		return 0;
 	d = opendir(path);
@@ -154,7 +155,7 @@ int zns_memseal_begin(const pid_t *pid, uint32_t nr, struct zns_memseal **out, s
 		ret = try(dir, e->d_name, pid, nr, out, err);
 	closedir(d);
 	if (ret) {
-		zns_memseal_end(*out);
+		zns_quiesce_end(*out);
 		*out = NULL;
 	}
 	return ret;
@@ -162,7 +163,7 @@ int zns_memseal_begin(const pid_t *pid, uint32_t nr, struct zns_memseal **out, s
 
 /* ---- lists ---- */
 
-bool zns_memseal_sane(const struct zns_seal_unit *u, size_t nr)
+bool zns_quiesce_sane(const struct zns_quiesce_unit *u, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++)
 		if (u[i].addr % PAGE || u[i].addr >= ADDRESSES || u[i].off % UNIT ||
@@ -173,17 +174,17 @@ bool zns_memseal_sane(const struct zns_seal_unit *u, size_t nr)
 
 static int by_addr(const void *a, const void *b)
 {
-	const struct zns_seal_unit *x = a, *y = b;
+	const struct zns_quiesce_unit *x = a, *y = b;
 
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-static int read_list(const struct zns_memseal *s, int fd, uint32_t nr, struct zns_seal_unit **out,
-		     struct zns_err *err)
+static int read_list(const struct zns_quiesce *s, int fd, uint32_t nr,
+		     struct zns_quiesce_unit **out, struct zns_err *err)
 {
 	const int want = F_SEAL_WRITE | F_SEAL_SHRINK;
 	size_t len = (size_t)nr * sizeof(**out);
-	cleanup_free struct zns_seal_unit *u = NULL;
+	cleanup_free struct zns_quiesce_unit *u = NULL;
 	struct stat st;
 
 	if (fd < 0 || nr > UNITS_MAX || (fcntl(fd, F_GET_SEALS) & want) != want || fstat(fd, &st) ||
@@ -193,7 +194,7 @@ static int read_list(const struct zns_memseal *s, int fd, uint32_t nr, struct zn
 	u = malloc(len + 1);
 	if (!u)
 		return zns_fail(err, -ENOMEM, "no memory for a list of units");
-	if (zns_pread_all(fd, u, len, 0) || !zns_memseal_sane(u, nr))
+	if (zns_pread_all(fd, u, len, 0) || !zns_quiesce_sane(u, nr))
 		return zns_fail(err, -EPROTO,
 				"the pager of memory context %s sent an impossible list", s->name);
 	qsort(u, nr, sizeof(*u), by_addr);
@@ -202,13 +203,13 @@ static int read_list(const struct zns_memseal *s, int fd, uint32_t nr, struct zn
 	return 0;
 }
 
-int zns_memseal_units(struct zns_memseal *s, pid_t pid, struct zns_seal_unit **out, size_t *nr,
+int zns_quiesce_units(struct zns_quiesce *s, pid_t pid, struct zns_quiesce_unit **out, size_t *nr,
 		      struct zns_err *err)
 {
-	struct zns_seal_ask q = { .op = ZNS_SEAL_UNITS, .pid = pid };
+	struct zns_quiesce_ask q = { .op = ZNS_QUIESCE_UNITS, .pid = pid };
 	struct iovec iov = { &q, sizeof(q) };
 	cleanup_close int fd = -1;
-	struct zns_seal_answer a;
+	struct zns_quiesce_answer a;
 	int ret = ask(s->sk, s->name, &iov, 1, &a, &fd, err);
 
 	if (!ret)
@@ -217,11 +218,11 @@ int zns_memseal_units(struct zns_memseal *s, pid_t pid, struct zns_seal_unit **o
 	return ret;
 }
 
-int zns_memseal_key(struct zns_memseal *s, int *fd, struct zns_err *err)
+int zns_quiesce_key(struct zns_quiesce *s, int *fd, struct zns_err *err)
 {
-	struct zns_seal_ask q = { .op = ZNS_SEAL_KEY };
+	struct zns_quiesce_ask q = { .op = ZNS_QUIESCE_KEY };
 	struct iovec iov = { &q, sizeof(q) };
-	struct zns_seal_answer a;
+	struct zns_quiesce_answer a;
 	int ret = ask(s->sk, s->name, &iov, 1, &a, fd, err);
 
 	if (ret && *fd >= 0) {
@@ -231,18 +232,20 @@ int zns_memseal_key(struct zns_memseal *s, int *fd, struct zns_err *err)
 	return ret;
 }
 
-int zns_memseal_owns(struct zns_memseal *s, pid_t pid, uint64_t start, uint64_t end,
+int zns_quiesce_owns(struct zns_quiesce *s, pid_t pid, uint64_t start, uint64_t end,
 		     struct zns_err *err)
 {
-	struct zns_seal_ask q = { .op = ZNS_SEAL_OWNS, .pid = pid, .start = start, .end = end };
+	struct zns_quiesce_ask q = {
+		.op = ZNS_QUIESCE_OWNS, .pid = pid, .start = start, .end = end
+	};
 	struct iovec iov = { &q, sizeof(q) };
 	cleanup_close int fd = -1;
-	struct zns_seal_answer a;
+	struct zns_quiesce_answer a;
 
 	return ask(s->sk, s->name, &iov, 1, &a, &fd, err);
 }
 
-void zns_memseal_end(struct zns_memseal *s)
+void zns_quiesce_end(struct zns_quiesce *s)
 {
 	if (s)
 		close(s->sk);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tells dumps where the processes' memory is (zns/memseal.h). One dump at a time. When its
+ * Tells dumps where the processes' memory is (zns/quiesce.h). One dump at a time. When its
  * connection ends, for whatever reason, eviction goes on.
  */
 #include <errno.h>
@@ -11,59 +11,59 @@
 #include <sys/un.h>
 
 #include "pager.h"
-#include "zns/memseal.h"
+#include "zns/quiesce.h"
 #include "zns/packet.h"
 
 #define TIMEOUT_S 2
 
 struct packet {
-	struct zns_seal_ask ask;
-	int32_t pid[ZNS_SEAL_PIDS_MAX];
+	struct zns_quiesce_ask ask;
+	int32_t pid[ZNS_QUIESCE_PIDS_MAX];
 };
 
 static void socket_name(const struct pager *p, char *out, size_t len)
 {
-	snprintf(out, len, "%s" ZNS_SEAL_SUFFIX, p->name);
+	snprintf(out, len, "%s" ZNS_QUIESCE_SUFFIX, p->name);
 }
 
-int seal_open(struct pager *p, struct zns_err *err)
+int quiesce_open(struct pager *p, struct zns_err *err)
 {
 	char name[ZNS_NAME_MAX + 8];
 	int ret;
 
 	socket_name(p, name, sizeof(name));
-	p->seal_listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (p->seal_listen < 0)
+	p->quiesce_listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (p->quiesce_listen < 0)
 		return zns_fail_sys(err, -errno, "no socket");
-	ret = zns_run_bind(p->seal_listen, p->dir, name);
-	if (!ret && listen(p->seal_listen, 16))
+	ret = zns_run_bind(p->quiesce_listen, p->dir, name);
+	if (!ret && listen(p->quiesce_listen, 16))
 		ret = -errno;
 	return ret ? zns_fail_sys(err, ret, "the socket %s", name) : 0;
 }
 
-void seal_close(struct pager *p)
+void quiesce_close(struct pager *p)
 {
 	char name[ZNS_NAME_MAX + 8];
 
-	if (p->seal_listen >= 0) {
+	if (p->quiesce_listen >= 0) {
 		socket_name(p, name, sizeof(name));
 		unlinkat(p->dir, name, 0);
-		close(p->seal_listen);
+		close(p->quiesce_listen);
 	}
-	if (p->seal >= 0)
-		close(p->seal);
-	p->seal_listen = p->seal = -1;
+	if (p->quiesce >= 0)
+		close(p->quiesce);
+	p->quiesce_listen = p->quiesce = -1;
 }
 
 static void end(struct pager *p)
 {
-	close(p->seal);
-	p->seal = -1;
-	zns_mem_unseal(p->m);
+	close(p->quiesce);
+	p->quiesce = -1;
+	zns_mem_unquiesce(p->m);
 }
 
-/* Returns a memfd with the list of units, sealed so that the dump can map it without a check. */
-static int give_list(const struct zns_seal_unit *u, size_t nr, struct zns_err *err)
+/* Returns a memfd with the list of units, with F_SEAL_WRITE, so that it cannot change while the dump reads it. */
+static int give_list(const struct zns_quiesce_unit *u, size_t nr, struct zns_err *err)
 {
 	int fd = memfd_create("zns-mem units", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int ret = fd < 0 ? -errno : zns_pwrite_all(fd, u, nr * sizeof(*u), 0);
@@ -81,7 +81,7 @@ static int give_list(const struct zns_seal_unit *u, size_t nr, struct zns_err *e
 static int list_units(struct pager *p, pid_t pid, uint32_t *nr_out, struct zns_err *err)
 {
 	cleanup_free struct zns_mem_unit *v = NULL;
-	cleanup_free struct zns_seal_unit *u = NULL;
+	cleanup_free struct zns_quiesce_unit *u = NULL;
 	bool key = zns_pages_key_fd(p->pages) >= 0;
 	size_t nr = 0;
 	int ret = zns_mem_units(p->m, pid, &v, &nr, err);
@@ -92,10 +92,10 @@ static int list_units(struct pager *p, pid_t pid, uint32_t *nr_out, struct zns_e
 	if (!ret && !u)
 		ret = zns_fail(err, -ENOMEM, "no memory for a list of units");
 	for (size_t i = 0; !ret && i < nr; i++) {
-		u[i] = (struct zns_seal_unit){ .addr = v[i].addr,
-					       .hash = v[i].ref.hash,
-					       .mask = v[i].mask,
-					       .clean = v[i].clean };
+		u[i] = (struct zns_quiesce_unit){ .addr = v[i].addr,
+						  .hash = v[i].ref.hash,
+						  .mask = v[i].mask,
+						  .clean = v[i].clean };
 		if (key) {
 			memcpy(u[i].nonce, v[i].ref.nonce, sizeof(u[i].nonce));
 			memcpy(u[i].tag, v[i].ref.tag, sizeof(u[i].tag));
@@ -107,20 +107,20 @@ static int list_units(struct pager *p, pid_t pid, uint32_t *nr_out, struct zns_e
 	return ret ? ret : give_list(u, nr, err);
 }
 
-static int act(struct pager *p, const struct packet *q, size_t len, struct zns_seal_answer *a,
+static int act(struct pager *p, const struct packet *q, size_t len, struct zns_quiesce_answer *a,
 	       int *fd, struct zns_err *err)
 {
-	const struct zns_seal_ask *k = &q->ask;
+	const struct zns_quiesce_ask *k = &q->ask;
 	int ret = -EPROTO;
 
-	if (len < sizeof(*k) || k->nr > ZNS_SEAL_PIDS_MAX ||
-	    len != sizeof(*k) + (k->op == ZNS_SEAL_BEGIN ? k->nr : 0) * sizeof(*q->pid))
+	if (len < sizeof(*k) || k->nr > ZNS_QUIESCE_PIDS_MAX ||
+	    len != sizeof(*k) + (k->op == ZNS_QUIESCE_BEGIN ? k->nr : 0) * sizeof(*q->pid))
 		return zns_fail(err, -EPROTO, "no request");
 	switch (k->op) {
-	case ZNS_SEAL_BEGIN:
-		ret = zns_mem_seal(p->m, q->pid, k->nr, err);
+	case ZNS_QUIESCE_BEGIN:
+		ret = zns_mem_quiesce(p->m, q->pid, k->nr, err);
 		if (!ret && p->origin && zns_origin_left(p->origin)) {
-			zns_mem_unseal(p->m);
+			zns_mem_unquiesce(p->m);
 			return zns_fail(err, -EBUSY,
 					"memory of %s is still in the checkpoint that it was "
 					"restored from: `znsctl memory detach %s` first",
@@ -128,14 +128,14 @@ static int act(struct pager *p, const struct packet *q, size_t len, struct zns_s
 		}
 		zns_pages_id(p->pages, a->context, a->device);
 		return ret;
-	case ZNS_SEAL_UNITS:
+	case ZNS_QUIESCE_UNITS:
 		*fd = list_units(p, k->pid, &a->nr, err);
 		return *fd < 0 ? *fd : 0;
-	case ZNS_SEAL_KEY:
+	case ZNS_QUIESCE_KEY:
 		ret = zns_pages_key_fd(p->pages);
 		*fd = ret < 0 ? -1 : fcntl(ret, F_DUPFD_CLOEXEC, 3);
 		return ret >= 0 && *fd < 0 ? zns_fail_sys(err, -errno, "the context's key") : 0;
-	case ZNS_SEAL_OWNS:
+	case ZNS_QUIESCE_OWNS:
 		return zns_mem_owns(p->m, k->pid, k->start, k->end, err);
 	}
 	return zns_fail(err, ret, "this pager does not know request %u", k->op);
@@ -143,7 +143,7 @@ static int act(struct pager *p, const struct packet *q, size_t len, struct zns_s
 
 /* Receives and answers one request. 0: answered, with the result in @a->code; else the connection
  * must be closed. */
-static int answer(struct pager *p, int sk, struct zns_seal_answer *a, bool begins)
+static int answer(struct pager *p, int sk, struct zns_quiesce_answer *a, bool begins)
 {
 	static struct packet q;
 	struct iovec in = { &q, sizeof(q) }, out = { a, sizeof(*a) };
@@ -151,10 +151,10 @@ static int answer(struct pager *p, int sk, struct zns_seal_answer *a, bool begin
 	uint32_t nr;
 	int fd = -1, ret = zns_packet_recv(sk, &in, 1, NULL, 0, &nr);
 
-	*a = (struct zns_seal_answer){ .code = -EPIPE };
+	*a = (struct zns_quiesce_answer){ .code = -EPIPE };
 	if (ret <= 0)
 		return ret ? ret : -EPIPE;
-	if (ret >= (int)sizeof(q.ask) && (q.ask.op == ZNS_SEAL_BEGIN) != begins)
+	if (ret >= (int)sizeof(q.ask) && (q.ask.op == ZNS_QUIESCE_BEGIN) != begins)
 		a->code = zns_fail(&err, -EPROTO, "a request at a wrong time");
 	else
 		a->code = act(p, &q, (size_t)ret, a, &fd, &err);
@@ -165,10 +165,10 @@ static int answer(struct pager *p, int sk, struct zns_seal_answer *a, bool begin
 	return ret;
 }
 
-void seal_accept(struct pager *p)
+void quiesce_accept(struct pager *p)
 {
-	int sk = accept4(p->seal_listen, NULL, NULL, SOCK_CLOEXEC);
-	struct zns_seal_answer a;
+	int sk = accept4(p->quiesce_listen, NULL, NULL, SOCK_CLOEXEC);
+	struct zns_quiesce_answer a;
 	bool sent;
 
 	if (sk < 0)
@@ -177,18 +177,18 @@ void seal_accept(struct pager *p)
 	a.code = -EPERM;
 	sent = control_is_root(sk) && !answer(p, sk, &a, true);
 	if (sent && !a.code) {
-		p->seal = sk;
+		p->quiesce = sk;
 		return;
 	}
 	if (!a.code) /* eviction was paused, but whoever asked is gone */
-		zns_mem_unseal(p->m);
+		zns_mem_unquiesce(p->m);
 	close(sk);
 }
 
-void seal_serve(struct pager *p)
+void quiesce_serve(struct pager *p)
 {
-	struct zns_seal_answer a;
+	struct zns_quiesce_answer a;
 
-	if (answer(p, p->seal, &a, false))
+	if (answer(p, p->quiesce, &a, false))
 		end(p);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "../../zns/client/memseal.c"
+#include "../../zns/client/quiesce.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -20,8 +20,8 @@ static int list_of(const uint8_t *data, size_t size, bool sealed)
 
 static void lists(const uint8_t *data, size_t size, uint32_t nr)
 {
-	struct zns_memseal s = { .sk = -1, .name = "fuzz" };
-	struct zns_seal_unit *u = NULL;
+	struct zns_quiesce s = { .sk = -1, .name = "fuzz" };
+	struct zns_quiesce_unit *u = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 
 	for (int sealed = 0; sealed < 2; sealed++) {
@@ -42,7 +42,7 @@ static void lists(const uint8_t *data, size_t size, uint32_t nr)
 static void answers(const uint8_t *data, size_t size)
 {
 	struct zns_err err = ZNS_ERR_INIT;
-	struct zns_seal_answer a;
+	struct zns_quiesce_answer a;
 	struct iovec none = { &err, 1 };
 	struct iovec iov = { (void *)data, size };
 	int sk[2], fd;
@@ -62,7 +62,7 @@ static void answers(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	answers(data, size);
-	lists(data, size, (uint32_t)(size / sizeof(struct zns_seal_unit)));
+	lists(data, size, (uint32_t)(size / sizeof(struct zns_quiesce_unit)));
 	if (size >= 4) {
 		uint32_t nr;
 

@@ -7,18 +7,19 @@
 #include <string.h>
 #include "policy.h"
 
-static struct lease *find_seal(const struct znsd *d, const struct lease *dump, uint32_t zone)
+static struct lease *find_named(const struct znsd *d, const struct lease *dump, uint32_t zone)
 {
 	struct lease *l;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_SEAL && l->conn == dump->conn &&
+		if (l->kind == LEASE_NAMED && l->conn == dump->conn &&
 		    (zone == ZNSD_NONE || lease_zone_find(l, zone)))
 			return l;
 	return NULL;
 }
 
-int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, struct zns_err *err)
+int naming_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemoryNaming *q,
+		 struct zns_err *err)
 {
 	struct lease *m, *l;
 	uint32_t i;
@@ -37,13 +38,13 @@ int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, s
 			"the program's memory is on zones of another device than %s, or its "
 			"pager died just now: run the dump again",
 			d->reg.path);
-	l = lease_new(d, dump->conn, dump->pid, LEASE_SEAL, dump->container, m->id);
+	l = lease_new(d, dump->conn, dump->pid, LEASE_NAMED, dump->container, m->id);
 	for (i = 0; i < m->nr_zones; i++)
 		lease_zone_add(d, l, m->zones[i].zone, 0);
 	return 0;
 }
 
-int seal_refresh(struct znsd *d, const struct lease *dump, struct zns_err *err)
+int naming_refresh(struct znsd *d, const struct lease *dump, struct zns_err *err)
 {
 	struct lease *l;
 	uint32_t i;
@@ -51,15 +52,16 @@ int seal_refresh(struct znsd *d, const struct lease *dump, struct zns_err *err)
 
 	for (l = d->leases; l; l = l->next)
 		for (i = 0;
-		     !ret && l->kind == LEASE_SEAL && l->conn == dump->conn && i < l->nr_zones; i++)
+		     !ret && l->kind == LEASE_NAMED && l->conn == dump->conn && i < l->nr_zones;
+		     i++)
 			ret = zones_refresh(d, l->zones[i].zone, 1, err);
 	return ret;
 }
 
-int seal_check(const struct znsd *d, const struct lease *dump, const ZnsPb__ZoneUse *u,
-	       struct zns_err *err)
+int naming_check(const struct znsd *d, const struct lease *dump, const ZnsPb__ZoneUse *u,
+		 struct zns_err *err)
 {
-	const struct lease *l = find_seal(d, dump, u->zone);
+	const struct lease *l = find_named(d, dump, u->zone);
 
 	if (!l || u->memory.len != ZNS_UUID_LEN || memcmp(u->memory.data, l->id, ZNS_UUID_LEN))
 		return zns_fail(err, -EINVAL,
@@ -74,10 +76,10 @@ int seal_check(const struct znsd *d, const struct lease *dump, const ZnsPb__Zone
 	return 0;
 }
 
-void seal_end(struct znsd *d, const struct lease *dump)
+void naming_end(struct znsd *d, const struct lease *dump)
 {
 	struct lease *l;
 
-	while ((l = find_seal(d, dump, ZNSD_NONE)))
+	while ((l = find_named(d, dump, ZNSD_NONE)))
 		lease_end(d, l);
 }
