@@ -85,7 +85,7 @@ lint: deps-clang zns test-bin
 	$(Q)scripts/check/circles.py $(B) --limits
 	$(Q)scripts/check/controls $(B)
 	$(Q)scripts/check/layers $(B) --check
-	$(Q)scripts/check/rooms $(B) --check
+	$(Q)scripts/check/packages $(B) --check
 	$(Q)scripts/check/cites
 	$(Q)scripts/check/targets
 	$(Q)scripts/check/papers >/dev/null
