@@ -40,8 +40,8 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err)
 
 	if (s->foreign)
 		return zns_store_taken(s, err);
-	/* After a write of ours that failed half-way we do not know. The roll that is due settles
-	 * it. */
+	/* After a write of ours failed half-way the write pointers are not known. The roll-over
+	 * that is due sets them again. */
 	if (!z || !s->seen_wp || s->need_roll)
 		return z ? 0 : zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
 	ret = zns_dev_report(s->dev, s->first_meta, n, z, err);

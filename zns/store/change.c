@@ -6,7 +6,7 @@
 
 #define FIRST_SHARE 8u /* first pages may take at most this part of the catalogue */
 
-/* Room that must stay beside every snapshot, so that removing something is always possible. */
+/* Bytes that must stay free beside every snapshot, so that something can always be removed. */
 static uint64_t slack(const struct zns_store *s)
 {
 	return zns_frame_size(3 * (ZNS_NAME_LEN_MAX + 8), zns_geo_log_block(&s->dev->geo));
@@ -30,7 +30,7 @@ int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err 
 		s->st.checkpoints.nr, (unsigned long long)s->min_cap);
 }
 
-/* What a write that failed leaves. Returns @ret. */
+/* Notes that a write failed, and how that is settled. Returns @ret. */
 static int not_written(struct zns_store *s, int ret, struct zns_err *err)
 {
 	/* The record may be on the device although the caller is told that it failed. A new
@@ -45,7 +45,7 @@ static int not_written(struct zns_store *s, int ret, struct zns_err *err)
 	return ret;
 }
 
-/* The record of a change. @key goes with it, in one write, or is NULL. */
+/* Appends the record of a change. @key, or NULL, goes with it in the same write. */
 static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg,
 		  const ZnsPb__KeyLine *key, struct zns_err *err)
 {
@@ -89,7 +89,8 @@ int zns_store_batch_end(struct zns_store *s, struct zns_err *err)
 	int ret;
 
 	s->batch = false;
-	if (s->need_roll) { /* a write in the middle failed: a new generation has all of memory */
+	/* A write in the middle failed: the new generation has all changes that memory has. */
+	if (s->need_roll) {
 		ret = zns_store_roll(s, 0, err);
 		return ret ? zns_store_lost(s, ret) : 0;
 	}
@@ -106,10 +107,8 @@ int zns_store_batch_end(struct zns_store *s, struct zns_err *err)
 	return ret == -EBADE || s->need_roll ? ret : 0;
 }
 
-/*
- * What every change is: found right, room made for it in memory and in the log, written, and
- * applied. @more: bytes by which the catalogue grows.
- */
+/* Makes a change: checks it, makes space for it in memory and in the log, writes the record, and
+ * applies it. @more: bytes by which the catalogue grows. */
 static int change(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, uint64_t more,
 		  struct zns_err *err)
 {
@@ -173,7 +172,7 @@ int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_e
 {
 	const struct zns_ent *old = c->id.len == ZNS_UUID_LEN ? zns_state_find(&s->st, c->id.data) :
 								NULL;
-	/* the second of these is on the device already */
+	/* the key's record was written already */
 	uint64_t rec = whole(s, &c->base) + zns_state_key_rec(&s->st, c);
 
 	return change(s, ZNS_FRAME_MOVED, &c->base, old && rec > old->rec ? rec - old->rec : 0,
@@ -196,7 +195,8 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 				zns_uuid_format(id, str));
 	t.id.data = (uint8_t *)id;
 	t.id.len = ZNS_UUID_LEN;
-	/* no version that it is of may be later, even if the clock was set back */
+	/* the removal must not look older than any version of the checkpoint, even if the clock was
+	 * set back */
 	t.deleted_ns = zns_max(zns_now_ns(),
 			       zns_max(victim->ckpt->moved_ns, victim->ckpt->created_ns));
 	t.by = (char *)by;
@@ -292,7 +292,8 @@ int zns_store_claim_now(struct zns_store *s, struct zns_err *err)
 
 	if (!e)
 		return 0;
-	s->claim = NULL; /* otherwise the claim would be written twice */
+	/* The claim goes into the new generation; otherwise it would be written twice. */
+	s->claim = NULL;
 	ret = append(s, ZNS_FRAME_MOUNT, e->msg, NULL, err);
 	if (ret)
 		s->claim = e;

@@ -157,7 +157,7 @@ static int check_old_manifests(const ZnsPb__Checkpoint *c, const struct zns_limi
 			       struct zns_err *err)
 {
 	for (size_t i = 0; i < c->n_old_manifests; i++)
-		/* a disk that became smaller took some with it */
+		/* the zone may be gone since the disk became smaller */
 		if (!(l->resizable && c->old_manifests[i] >= l->nr_zones) &&
 		    zns_check_range(l, c->old_manifests[i], 0, 1, code, err))
 			return code;

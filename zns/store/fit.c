@@ -24,7 +24,8 @@ static int refuse_live(const struct zns_store *s, uint32_t nr_zones, struct zns_
 		      0;
 }
 
-/* Afterwards the log has a snapshot alone: an older record would name zones that are gone. */
+/* Rolls over, so that the log is a snapshot only: older records would name zones that are
+ * cut off. */
 static int prepare_cut(struct zns_store *s, uint32_t nr_zones, struct zns_err *err)
 {
 	int ret = refuse_live(s, nr_zones, err);
@@ -41,7 +42,7 @@ int zns_store_fit(struct zns_store *s, uint32_t nr_zones, struct zns_err *err)
 
 	if (ret)
 		return ret;
-	/* The proof: the catalogue is read as it will be. */
+	/* read the catalogue as it will be after the change: that proves that it stays valid */
 	geo->nr_zones = nr_zones;
 	ret = zns_store_open(s->dev, ZNS_STORE_RDONLY, &then, err);
 	geo->nr_zones = have;

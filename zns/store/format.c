@@ -35,7 +35,7 @@ static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta,
 		dev->path, n, dev->path);
 }
 
-/* What is on the device now? Its UUID if readable, and the zone its log is in. */
+/* Reads what is on the device now: its UUID if readable, and the zone that its log is in. */
 static int look_at_old(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, bool force,
 		       uint8_t *uuid, bool *has_uuid, uint32_t *log_zone, struct zns_err *err)
 {
@@ -103,7 +103,7 @@ static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t
 	return 0;
 }
 
-/* A read-only zone keeps its generation for ever. The new one must be higher. */
+/* A read-only zone keeps its generation for ever, so the new generation must be higher. */
 static uint64_t stuck_generation(struct zns_dev *dev, const struct zns_zone *zones, uint32_t first,
 				 uint32_t nr_meta)
 {

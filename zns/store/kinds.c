@@ -10,7 +10,7 @@
 #include "zns/grow.h"
 #include "zns/pbcopy.h"
 
-/* ---- can be, by itself ---- */
+/* ---- is a record valid by itself? ---- */
 
 static int check_profile(const void *m, const struct zns_limits *l, int code, struct zns_err *err)
 {
@@ -74,7 +74,7 @@ static int check_tombstone(const void *m, const struct zns_limits *l, int code, 
 	return zns_check_tombstone(m, code, err);
 }
 
-/* ---- does the record fit the present state ---- */
+/* ---- does a record fit the present state? ---- */
 
 static int may_add(struct zns_state *st, const void *m, bool snapshot, int code,
 		   struct zns_err *err)
@@ -88,7 +88,7 @@ static int may_replace(struct zns_state *st, const void *m, bool snapshot, int c
 	return zns_state_may_replace(st, m, code, err);
 }
 
-/* Only a copy: what counts is in the checkpoint's record. */
+/* This record is only a copy of the key; the checkpoint's own record counts. */
 static int may_repeat_key(struct zns_state *st, const void *m, bool snapshot, int code,
 			  struct zns_err *err)
 {
@@ -155,7 +155,7 @@ static void apply_key(struct zns_state *st, struct zns_ent *e)
 	zns_ent_free(e);
 }
 
-/* ---- fsck: records before it may be missing ---- */
+/* ---- fsck: earlier records may be missing ---- */
 
 static void drop(ProtobufCMessage *msg)
 {
@@ -380,7 +380,7 @@ int zns_record_set(struct zns_state *st, uint16_t type, const ProtobufCMessage *
 	return 0;
 }
 
-/* ---- to be read ---- */
+/* ---- printing a record ---- */
 
 static size_t print_field(const ProtobufCFieldDescriptor *f, const void *value, char *buf,
 			  size_t len)

@@ -15,7 +15,7 @@ struct zns_salvage;
 
 struct zns_kind {
 	uint16_t type; /* enum zns_frame_type */
-	const char *name; /* in messages */
+	const char *name; /* name of the kind, for messages */
 	const ProtobufCMessageDescriptor *desc;
 	/* offset in struct zns_state of its list, which a snapshot writes out; ZNS_NOWHERE: it has
 	 * none */
@@ -52,8 +52,7 @@ struct zns_ent *zns_record_ent(struct zns_state *st, const struct zns_kind *k,
 /* Put a record into the catalogue, given zns_state_room(). -EBADMSG: @err names the record. */
 int zns_record_apply(struct zns_state *st, const struct zns_frame *f, bool snapshot,
 		     struct zns_err *err);
-/* Like zns_record_apply, as far as it makes sense: an unknown or damaged record is skipped.
- * -ENOMEM. */
+/* Like zns_record_apply(), but skips a record that is unknown, damaged or does not fit. -ENOMEM. */
 int zns_record_salvage(struct zns_state *st, const struct zns_frame *f, struct zns_salvage *r);
 /* Put a copy of a caller's message into the catalogue. -EINVAL, or what the kind's checks say. */
 int zns_record_set(struct zns_state *st, uint16_t type, const ProtobufCMessage *msg,

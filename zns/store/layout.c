@@ -41,7 +41,7 @@ uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, ui
 
 uint32_t zns_stripe_unit(const struct zns_geometry *geo)
 {
-	/* a zone of a disk is a piece of a stream, not all of it */
+	/* a zone of a disk holds only a part of a stream */
 	uint64_t part = zns_geo_is_disk(geo) ? 2 : 16;
 	uint64_t unit = zns_min((uint64_t)ZNS_STRIPE_UNIT_DEFAULT, geo->zone_capacity / part);
 
@@ -60,7 +60,7 @@ int zns_seg_init(struct zns_seg *s, const ZnsPb__Segment *pb, uint32_t unit, str
 		return zns_fail(err, -EBADMSG,
 				"a segment has %zu extents, which is no possible number",
 				pb->n_extents);
-	/* first: their sum is what a reader of many segments must hold */
+	/* first check their sum, which is what a reader of many segments must keep in memory */
 	for (uint32_t i = 0; i < nr; i++) {
 		if (!pb->extents[i]->weight || pb->extents[i]->weight > ZNS_STRIPE_MAX_WEIGHT)
 			return zns_fail(err, -EBADMSG,

@@ -9,7 +9,8 @@ bool zns_meta_usable(const struct zns_zone *z)
 
 uint32_t zns_store_meta_zones(const struct zns_geometry *geo)
 {
-	uint32_t n = zns_max(geo->nr_zones / 5000, (uint32_t)ZNS_META_ZONES_MIN); /* 0.02 % */
+	/* A log of 0.02 % of the zones. */
+	uint32_t n = zns_max(geo->nr_zones / 5000, (uint32_t)ZNS_META_ZONES_MIN);
 
 	if (geo->log_zones)
 		return geo->log_zones;
@@ -25,7 +26,8 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 	int ret;
 
 	do {
-		/* a disk has no such limit; its number of zones may be the one after a resize */
+		/* a disk has no conventional zones, and its number of zones may be that after a
+		 * resize */
 		got = zns_geo_is_disk(&dev->geo) ?
 			      0 :
 			      zns_min((uint32_t)ZNS_ARRAY_SIZE(z), total - lead);

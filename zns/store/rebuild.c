@@ -46,7 +46,7 @@ static void tell(struct rebuild *b, const uint8_t *id, const char *container,
 		;
 	if (i == b->nr_verdicts) {
 		if (zns_grow_by_one(b->verdict, i))
-			return; /* then only the report is lost */
+			return; /* without memory only the report is lost */
 		b->nr_verdicts++;
 		memcpy(b->verdict[i].id, id, ZNS_UUID_LEN);
 		b->verdict[i].from = from;
@@ -79,7 +79,7 @@ static bool append(struct zns_dead **list, size_t *nr, const uint8_t *id, int64_
 	return true;
 }
 
-/* true: it is new there. */
+/* Adds a version to the list of removed ones. True: it is new there. */
 static bool add_dead(struct rebuild *b, const uint8_t *id, int64_t created_ns, int64_t moved_ns)
 {
 	return !is_dead(b, id, created_ns, moved_ns) &&
@@ -99,8 +99,8 @@ static bool add_removed(struct rebuild *b, const uint8_t *id, int64_t created_ns
 	return true;
 }
 
-/* Did we leave it out? Then it was not removed, and the tombstone that the state has of it is ours.
- */
+/* Has this run left the checkpoint out? Then the tombstone in the state is this run's, and no
+ * removal. */
 static bool was_left_out(const struct rebuild *b, const uint8_t *id)
 {
 	for (size_t i = 0; i < b->nr_left; i++)
@@ -133,7 +133,8 @@ static void drop(struct zns_state *st, struct zns_ent *e)
 		zns_state_bury(st, tomb);
 }
 
-/* Were its zones reset since? Then the record of its removal is lost. */
+/* Were the zones of the checkpoint reset since? Then it was removed, and the record of that is
+ * lost. */
 static bool data_gone(const struct rebuild *b, const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	for (size_t i = 0; i < c->n_zones; i++) {
@@ -294,7 +295,8 @@ static void settle_records(struct rebuild *b)
 static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, struct zns_err *err)
 {
 	struct zns_state *st = &b->s->st;
-	bool replace = zns_state_find(st, f->id); /* the record of the move is lost */
+	/* True: the state has an older version, so the record of a move is lost. */
+	bool replace = zns_state_find(st, f->id);
 	struct zns_limits lim = st->lim;
 	ZnsPb__Manifest *m = NULL;
 	ZnsPb__Checkpoint *copy;
@@ -389,7 +391,8 @@ static int take_found(struct rebuild *b)
 		char why[200];
 
 		if (have && later <= 0) {
-			/* This version is older than a move: its place may hold other data now. */
+			/* a later version exists: the place of this one may hold other
+			 * data by now */
 			if (later < 0)
 				news += add_dead(b, f->id, created_ns, moved_ns);
 			continue;
@@ -398,12 +401,13 @@ static int take_found(struct rebuild *b)
 			continue;
 		if (t) {
 			how_removed(t, why, sizeof(why));
-			if (!have) /* otherwise the checkpoint was imported again later */
+			if (!have) /* the checkpoint was imported again after its removal */
 				tell(b, f->id, name, ZNS_FROM_ZONES, false, why);
 			news += add_removed(b, f->id, created_ns, t->deleted_ns);
 			continue;
 		}
-		have_ns = have ? have->ckpt->moved_ns : 0; /* which is freed when it is replaced */
+		/* Copied, since the record is freed when it is replaced. */
+		have_ns = have ? have->ckpt->moved_ns : 0;
 		ret = take(b, f, &key_lost, &err);
 		if (ret == -ENOMEM)
 			return ret;
@@ -497,7 +501,8 @@ static int scan(struct rebuild *b, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", l->nr);
 	zns_scan_free(&b->r->scan);
 	for (size_t i = 0; i < l->nr; i++)
-		if (has_manifest(b, l->v[i]->ckpt)) /* otherwise newer data may be in that place */
+		/* Without a manifest there, newer data may be in that place. */
+		if (has_manifest(b, l->v[i]->ckpt))
 			known[n++] = l->v[i]->ckpt;
 	p.known = known;
 	p.nr_known = n;
@@ -511,8 +516,7 @@ static int write_new(struct rebuild *b, const struct zns_salvage *sv, struct zns
 
 	if (ret)
 		return ret;
-	/* Do not overwrite the newest records that there are. They stay until the roll after this
-	 * one. */
+	/* Keep the newest records until the next roll-over: do not write into their zone. */
 	if (sv->newest_zone != UINT32_MAX) {
 		s->log.dev = s->dev;
 		s->log.zone = sv->newest_zone;

@@ -103,7 +103,7 @@ static int replay_zone(struct zns_store *s, const struct cand *c, struct replay 
 	while ((ret = zns_log_peek(&r, &f, err)) == 1) {
 		uint64_t size = zns_frame_size(f.len, zns_geo_log_block(&s->dev->geo));
 
-		/* Another generation's frame is garbage. */
+		/* a frame of another generation is left from an earlier use of the zone */
 		ret = f.generation == gen ? replay_frame(rp, &f, size, err) : 0;
 		if (ret) {
 			zns_wrap(err, "metadata zone %u, byte %llu", r.zone,
@@ -199,7 +199,7 @@ static int check_offline(struct zns_store *s, const struct cand *c, const struct
 			if (c->sb->skipped_zones[j] == zones[i].index)
 				break;
 		if (j < c->sb->n_skipped_zones)
-			continue; /* was unusable before this generation began */
+			continue; /* the zone was unusable before this generation began */
 		if (zones[i].state == ZNS_ZONE_OFFLINE)
 			return zns_fail(
 				err, -EBADMSG,

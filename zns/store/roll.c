@@ -77,7 +77,7 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 		else if (k->type == ZNS_FRAME_KEY)
 			ret = put_keys(l, &s->st.checkpoints, err);
 	}
-	end.nr_records = l->seq - 1; /* without counting the superblock */
+	end.nr_records = l->seq - 1; /* number of records without the superblock */
 	if (!ret)
 		ret = zns_log_put(l, ZNS_FRAME_SNAPSHOT_END, &end.base, err);
 	if (!ret)
@@ -174,7 +174,8 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 
 	if (!zones || !skipped)
 		return zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
-	if (s->max_generation >= ZNS_GENERATION_MAX) /* a reader would refuse the next one */
+	/* Otherwise a reader would refuse the next generation. */
+	if (s->max_generation >= ZNS_GENERATION_MAX)
 		return zns_fail(
 			err, -EOVERFLOW,
 			"%s has a record of generation %llu, which no catalogue reaches: it was forged",
@@ -210,7 +211,7 @@ int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 {
 	int ret = roll(s, need, err);
 
-	/* Whether it succeeded or not, what the metadata zones hold now is our own doing. */
+	/* in any case the metadata zones are now as this program left them */
 	zns_store_remember(s);
 	return ret;
 }

@@ -79,7 +79,7 @@ static void take_superblock(struct zns_store *s, const struct zns_frame *f, stru
 	zns_pb__superblock__free_unpacked(sb, NULL);
 }
 
-/* Apply one record, as far as it makes sense. */
+/* Applies one record; one that does not fit is skipped. */
 static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage *r,
 		 struct zns_err *err)
 {

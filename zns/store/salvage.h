@@ -7,7 +7,7 @@ struct zns_salvage {
 	uint32_t records, damaged_blocks;
 	bool has_uuid, has_profile;
 	uint64_t newest_generation;
-	uint32_t newest_zone; /* UINT32_MAX: no record anywhere */
+	uint32_t newest_zone; /* UINT32_MAX: no metadata zone has a record */
 	/* keys of checkpoints whose own record may be lost; the newest comes last */
 	ZnsPb__KeyLine **keys;
 	size_t nr_keys;
@@ -19,7 +19,7 @@ struct zns_salvage {
  */
 int zns_salvage_log(struct zns_store *s, struct zns_salvage *r, struct zns_err *err);
 
-/* Only for checkpoints that are in the state now. */
+/* Skips marks of checkpoints that are not in the state. */
 void zns_salvage_marks(const struct zns_salvage *r, struct zns_state *st);
 void zns_salvage_fini(struct zns_salvage *r);
 /* The wrapped key of a checkpoint, if a record with it survived; else NULL. */

@@ -261,7 +261,7 @@ static int take_known(struct walk *w, const ZnsPb__Checkpoint *k)
 
 	if (!zns_geo_is_disk(&w->dev->geo) || !zns_holds_bytes(k, k->manifest->zone, at, w->block))
 		return add_uses(w, k);
-	/* what cannot be read is not gone */
+	/* an unreadable block does not prove that the footer is gone */
 	if (!block_before(w, k->manifest->zone, at + w->block, false))
 		return add_uses(w, k);
 	own = !zns_footer_read(w->dev, k->manifest->zone, at, &foot, NULL) &&

@@ -137,7 +137,7 @@ static int copy_keys(const struct zns_list *l, const ZnsPb__Rekey *q, ZnsPb__Che
 	return 0;
 }
 
-/* What the device wishes from now on. *out is NULL if that stays what it was. */
+/* Returns what the device will require from now on in *out; NULL: the same as before. */
 static int new_wish(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_ent **out,
 		    struct zns_err *err)
 {
@@ -155,7 +155,8 @@ static int new_wish(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_ent *
 	return *out ? 0 : -ENOMEM;
 }
 
-/* One roll-over replaces them all: either the old generation counts or the new one. */
+/* Replaces all wrapped keys with one roll-over: after a crash either the old generation counts or
+ * the new one. */
 static int roll_with(struct zns_store *s, ZnsPb__CheckpointKey **keys, struct zns_ent *wish,
 		     bool *done, struct zns_err *err)
 {

@@ -70,9 +70,9 @@ int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_
 	st->zone_owner = calloc(geo->nr_zones, sizeof(*st->zone_owner));
 	st->zone_shared = calloc(geo->nr_zones, sizeof(*st->zone_shared));
 	st->packed = calloc(geo->nr_zones, sizeof(*st->packed));
-	st->sealed = calloc(geo->nr_zones, sizeof(*st->sealed));
+	st->memory = calloc(geo->nr_zones, sizeof(*st->memory));
 	st->places = calloc(geo->nr_zones, sizeof(struct zns_zone_place *));
-	if (st->places && st->live && st->packed && st->sealed && st->zone_owner &&
+	if (st->places && st->live && st->packed && st->memory && st->zone_owner &&
 	    st->zone_shared && !zns_state_room(st, NULL))
 		return 0;
 	zns_state_fini(st);
@@ -90,7 +90,7 @@ void zns_state_fini(struct zns_state *st)
 	zns_map_fini(&st->dead);
 	free(st->live);
 	free(st->packed);
-	free(st->sealed);
+	free(st->memory);
 	free(st->places);
 	free(st->zone_owner);
 	free(st->zone_shared);
@@ -116,12 +116,12 @@ int zns_state_follow(struct zns_state *st, uint32_t nr, struct zns_err *err)
 {
 	uint32_t had = st->lim.nr_zones;
 
-	/* An array that is longer than needed does no harm. */
+	/* if the second call fails, the first array is only longer than needed */
 	if (nr > had && (!array_follow(&st->live, had, nr, sizeof(*st->live)) ||
 			 !array_follow(&st->zone_owner, had, nr, sizeof(*st->zone_owner)) ||
 			 !array_follow(&st->zone_shared, had, nr, sizeof(*st->zone_shared)) ||
 			 !array_follow(&st->packed, had, nr, sizeof(*st->packed)) ||
-			 !array_follow(&st->sealed, had, nr, sizeof(*st->sealed)) ||
+			 !array_follow(&st->memory, had, nr, sizeof(*st->memory)) ||
 			 !array_follow(&st->places, had, nr, sizeof(*st->places))))
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
 	st->lim.nr_zones = nr;
@@ -244,15 +244,15 @@ static void add_live(struct zns_state *st, const ZnsPb__Checkpoint *c, bool add)
 	}
 }
 
-/* Adds up, and takes it back. No overflow: a use is at most the capacity, and a checkpoint's own
- * uses do not overlap. */
+/* Checks that adding the checkpoint's live bytes fits into each zone, and takes them back. No sum
+ * overflows: a use is at most the capacity, and a checkpoint's uses do not overlap. */
 static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
 {
 	int ret = 0;
 
 	add_live(st, c, true);
 	for (size_t i = 0; i < c->n_zones && !ret; i++) {
-		const ZnsPb__ZoneUse *u = c->zones[i], *o = st->sealed[u->zone];
+		const ZnsPb__ZoneUse *u = c->zones[i], *o = st->memory[u->zone];
 		uint64_t sum = st->live[u->zone] +
 			       zns_max(o ? o->len : 0, u->has_memory ? u->len : 0);
 
@@ -301,7 +301,8 @@ int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code
 	return no_circle(st, c, code, err) ? code : fits(st, c, code, err);
 }
 
-/* Does @c complete a checkpoint that had pages only? What it had must still be where it was. */
+/* Does @c complete a checkpoint that had only pages so far? All that it had must still be in its
+ * place. */
 static bool completes(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
 {
 	if (!old->pages_only || c->pages_only)
@@ -382,8 +383,8 @@ static void zones_add(struct zns_state *st, struct zns_ent *e)
 		e->places[i] = (struct zns_zone_place){ st->places[z], u, e };
 		st->places[z] = &e->places[i];
 		if (u->has_memory) {
-			if (!st->sealed[z] || st->sealed[z]->len < u->len)
-				st->sealed[z] = u;
+			if (!st->memory[z] || st->memory[z]->len < u->len)
+				st->memory[z] = u;
 			continue;
 		}
 		st->live[z] += u->len;
@@ -427,15 +428,15 @@ static void zone_find_owner(struct zns_state *st, uint32_t zone)
 	st->zone_owner[zone] = last ? last->ent->owner : NULL;
 }
 
-/* Finds the longest use that is left. */
-static void zone_find_sealed(struct zns_state *st, uint32_t zone)
+/* Finds the longest remaining use of the zone for a context's memory. */
+static void zone_find_memory(struct zns_state *st, uint32_t zone)
 {
-	st->sealed[zone] = NULL;
+	st->memory[zone] = NULL;
 	for (const struct zns_zone_place *p = st->places[zone]; p; p = p->next) {
-		const ZnsPb__ZoneUse *o = st->sealed[zone];
+		const ZnsPb__ZoneUse *o = st->memory[zone];
 
 		if (p->use->has_memory && (!o || o->len < p->use->len))
-			st->sealed[zone] = p->use;
+			st->memory[zone] = p->use;
 	}
 }
 
@@ -456,8 +457,8 @@ static void zones_del(struct zns_state *st, const struct zns_ent *e)
 
 		place_del(st, &e->places[i]);
 		if (u->has_memory) {
-			if (st->sealed[z] == u)
-				zone_find_sealed(st, z);
+			if (st->memory[z] == u)
+				zone_find_memory(st, z);
 		} else {
 			st->live[z] -= u->len;
 			if (e->ckpt->packed)

@@ -146,7 +146,7 @@ uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone)
 
 const ZnsPb__ZoneUse *zns_store_zone_memory(const struct zns_store *s, uint32_t zone)
 {
-	return zone < s->st.lim.nr_zones ? s->st.sealed[zone] : NULL;
+	return zone < s->st.lim.nr_zones ? s->st.memory[zone] : NULL;
 }
 
 uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone)

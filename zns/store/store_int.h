@@ -70,7 +70,7 @@ struct zns_owner;
 struct zns_ent { /* one message in a list */
 	size_t pos;
 	uint64_t hash;
-	size_t rec; /* bytes of its record */
+	size_t rec; /* bytes of its record in the log */
 	struct zns_owner *owner;
 	struct zns_ent *mark, *first; /* set for a checkpoint */
 	struct zns_zone_place *places; /* set for a checkpoint: one for each of its zone uses */
@@ -100,9 +100,9 @@ struct zns_list {
 
 int zns_list_room(struct zns_list *l); /* makes room for one more entry; -ENOMEM */
 void zns_list_add(struct zns_list *l, struct zns_ent *e);
-void zns_list_take(struct zns_list *l, struct zns_ent *e); /* @e is the caller's then */
+void zns_list_take(struct zns_list *l, struct zns_ent *e); /* the caller owns @e then */
 void zns_list_del(struct zns_list *l, struct zns_ent *e); /* @e is freed */
-/* @old is the caller's again */
+/* the caller owns @old again */
 void zns_list_replace(struct zns_list *l, struct zns_ent *old, struct zns_ent *e);
 /* For a list of at most one entry: replaces it by @e (NULL: none) and returns the old one. */
 struct zns_ent *zns_list_swap(struct zns_list *l, struct zns_ent *e);
@@ -121,11 +121,12 @@ struct zns_owner {
 #define ZNS_LISTS 12
 
 struct zns_state {
-	struct zns_limits lim; /* nr_groups follows the profile */
+	struct zns_limits lim; /* nr_groups is that of the profile */
 	uint32_t block;
 	union {
 		struct {
-			struct zns_list profile, mount, encryption; /* the newest alone */
+			/* Lists of at most one record, the newest. */
+			struct zns_list profile, mount, encryption;
 			struct zns_list checkpoints, tombstones, reservations, retentions, marks;
 			struct zns_list firsts;
 			struct zns_list other[3]; /* records of kinds that only kinds.c knows */
@@ -137,7 +138,7 @@ struct zns_state {
 	uint64_t *packed; /* live bytes of checkpoints that are marked as packed */
 	/* for each zone the longest use that is memory of a context, which `live` does not count.
 	 * It points into a record of the state; NULL: none */
-	const ZnsPb__ZoneUse **sealed;
+	const ZnsPb__ZoneUse **memory;
 	struct zns_zone_place **places; /* for each zone */
 	struct zns_owner **zone_owner;
 	uint8_t *zone_shared; /* zones with live bytes of more than one container */
@@ -151,7 +152,7 @@ static inline const void *zns_newest(const struct zns_list *l)
 
 static inline uint64_t zns_state_live(const struct zns_state *st, uint32_t zone)
 {
-	return st->live[zone] + (st->sealed[zone] ? st->sealed[zone]->len : 0);
+	return st->live[zone] + (st->memory[zone] ? st->memory[zone]->len : 0);
 }
 
 int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta,
@@ -206,7 +207,7 @@ int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *bu
 struct zns_log { /* writer */
 	struct zns_dev *dev;
 	uint32_t zone;
-	uint64_t off, cap; /* next byte, end */
+	uint64_t off, cap; /* offset of the next byte; end of the space */
 	uint64_t generation, seq;
 	uint8_t *buf;
 	size_t buf_cap, fill;
@@ -227,7 +228,7 @@ struct zns_log_reader {
 	struct zns_dev *dev;
 	uint32_t zone;
 	uint64_t off, limit; /* offset of the next frame; end of the written part */
-	bool exact; /* limit is that to the block: an active zone */
+	bool exact; /* limit is exact to the block, as in an active zone */
 	/* the header of the frame at off is good, but the frame extends beyond the limit */
 	bool cut_off;
 	uint8_t *buf;
@@ -244,7 +245,7 @@ int zns_log_peek(struct zns_log_reader *r, struct zns_frame *f, struct zns_err *
 int zns_log_later(struct zns_log_reader *r, uint64_t generation, uint64_t seq, uint64_t max_bytes,
 		  uint64_t *found_generation, struct zns_err *err);
 
-/* superblock.c */
+/* superblock.c: the first record of a metadata zone */
 int zns_superblock_put(struct zns_log *l, const uint8_t *uuid, const struct zns_geometry *geo,
 		       uint32_t nr_meta, const uint32_t *skipped, size_t nr_skipped,
 		       struct zns_err *err);
@@ -260,7 +261,7 @@ struct zns_store {
 	uint64_t max_generation; /* the highest generation seen anywhere on the device */
 	/* the smallest capacity of the metadata zones, into which a snapshot must fit */
 	uint64_t min_cap;
-	bool need_roll; /* the log's tail is not to be trusted */
+	bool need_roll; /* the end of the log may be damaged: roll over before the next change */
 	bool torn; /* the log ended in a torn record when it was opened */
 	bool batch; /* changes wait for zns_store_batch_end() to be written */
 	bool foreign; /* another program has written to the log: no changes are made any more */
@@ -271,7 +272,8 @@ struct zns_store {
 	struct zns_state st;
 };
 /* meta.c */
-bool zns_meta_usable(const struct zns_zone *z); /* to be written and compared */
+/* Can it be written, and is its write pointer meaningful? */
+bool zns_meta_usable(const struct zns_zone *z);
 /* How many zones from @first on are not empty, as far as the device can tell. */
 int zns_store_written(struct zns_dev *dev, uint32_t first, uint32_t *nr, struct zns_err *err);
 /* nr_meta counts leading conventional zones, which are never used. -ENOMEDIUM: too small for a
@@ -286,8 +288,8 @@ int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
 /* alone.c */
 /* -ESTALE: another program writes the log too */
 int zns_store_alone(struct zns_store *s, struct zns_err *err);
-int zns_store_taken(struct zns_store *s,
-		    struct zns_err *err); /* marks the store as another program's: -ESTALE */
+/* Marks the store as written by another program, and returns -ESTALE. */
+int zns_store_taken(struct zns_store *s, struct zns_err *err);
 /* returns @ret; -EBADE: another host has reserved the device */
 int zns_store_lost(struct zns_store *s, int ret);
 /*
