@@ -71,7 +71,9 @@ static int admission(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *
 	g = v->grant = v->answer->dump;
 	if (!g || !g->n_groups || g->n_groups > ZNS_STRIPE_MAX_WIDTH || g->n_metadata_groups > 1 ||
 	    g->checkpoint.len != ZNS_UUID_LEN)
-		return zns_fail(err, -EPROTO, "znsd granted no usable stripe");
+		return zns_fail(
+			err, -EPROTO,
+			"znsd granted no usable stripe: it may be of another build than this program");
 	memcpy(v->id, g->checkpoint.data, ZNS_UUID_LEN);
 	return 0;
 }

@@ -12,7 +12,8 @@ int weight_option(const char *text, uint32_t *weight, struct zns_err *err)
 	if (!text || !strcmp(text, "owner"))
 		return 0;
 	if (zns_parse_number(text, ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX, &n))
-		return zns_fail(err, -EINVAL, "--weight \"%.20s\": owner, or %u to %u", text,
+		return zns_fail(err, -EINVAL,
+				"--weight \"%.20s\" must be owner, or a number from %u to %u", text,
 				ZNS_WEIGHT_MIN, ZNS_WEIGHT_MAX);
 	*weight = (uint32_t)n;
 	return 0;
@@ -98,11 +99,11 @@ const struct ctl_cmd command_compact = {
 	"compact",
 	"[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS] [--weight owner|N] [--no-wait] [--defrag [--of WHAT]]",
 	"empty zones with little live data by moving it together",
-	"  --below PERCENT empty zones that are live to this part at most (default 25)\n"
-	"  --rate MIBPS    go no faster than this\n"
-	"  --weight owner  do not wait, but take the part of whoever it belongs to\n"
+	"  --below PERCENT empty zones with at most so much live data (default 25)\n"
+	"  --rate MIBPS    move at most so much per second\n"
+	"  --weight owner  do not wait, but use the bandwidth of the owner\n"
 	"                  (criu-zns(8))\n"
-	"  --weight N      do not wait, but take a part of its own, 100 to 10000\n"
+	"  --weight N      do not wait, but take a share of its own, 100 to 10000\n"
 	"  --defrag        instead: move what makes restores slow, where that pays\n"
 	"  --of WHAT       with --defrag: of this container or checkpoint (id) alone\n"
 	"  --no-wait       do not wait for dumps and restores on the same dies, but slow\n"

@@ -147,7 +147,10 @@ static int alone(const struct resize *k, struct zns_err *err)
 	if (!ret)
 		ret = zns_dev_open(k->reg.path, ZNS_DEV_CLAIM, &dev, err);
 	if (!ret && dev->geo.nr_zones != k->before)
-		ret = zns_fail(err, -EBUSY, "%s was resized meanwhile", k->reg.path);
+		ret = zns_fail(
+			err, -EBUSY,
+			"another command has resized %s meanwhile: look at `znsctl status`, and run this again if it is needed",
+			k->reg.path);
 	if (!ret)
 		ret = check_store(k, dev, err);
 	if (!ret)

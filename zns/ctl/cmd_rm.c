@@ -238,7 +238,7 @@ static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_rm = {
 	"rm",
 	"[DEV] ID...|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all",
-	"remove checkpoints; twice, by the whole id, is no error",
+	"remove checkpoints; to remove a whole id twice is no error",
 	CTL_PICK_HELP "  --secure        also erase every copy of their keys on the device; for\n"
 		      "                  encrypted checkpoints only\n"
 		      "  --yes           do not ask, which --all does on a terminal\n"

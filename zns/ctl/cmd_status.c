@@ -535,7 +535,9 @@ static int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_call(args.dev, &req, &r, &err))
 		return ctl_fail(cmd, &err);
 	if (!r->profile) {
-		zns_fail(&err, -EPROTO, "the broker's answer has no profile");
+		zns_fail(
+			&err, -EPROTO,
+			"the broker's answer has no profile: znsctl and znsd may be of different builds");
 		return ctl_fail(cmd, &err);
 	}
 	return args.json ? groups_json(r->profile) : groups_text(r->profile);

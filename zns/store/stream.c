@@ -10,7 +10,8 @@
 #define ITEM_MAX MIB(1)
 /* largest frame of rules: a decoded message takes many times as much memory */
 #define END_MAX MIB(1)
-#define IDS (ZNS_GENERATION_MAX - 1) /* a mask */
+/* Mask of a stream's id, which its frames have as their generation. */
+#define IDS (ZNS_GENERATION_MAX - 1)
 
 /* The buffer has room for a frame with @len bytes. */
 static int reserve(struct zns_stream *s, size_t len, struct zns_err *err)
@@ -27,7 +28,7 @@ static int reserve(struct zns_stream *s, size_t len, struct zns_err *err)
 	return 0;
 }
 
-/* The header has a hash of all of the frame. */
+/* adds the frame's header to the stream's hash: the header has a hash of the whole frame */
 static void add_up(struct zns_stream *s)
 {
 	uint8_t both[8 + ZNS_FRAME_HDR];
@@ -108,7 +109,7 @@ int zns_stream_start(struct zns_stream *s, const uint8_t device[ZNS_UUID_LEN], s
 	return put_message(s, ZNS_FRAME_STREAM_BEGIN, SMALL_MAX, &b.base, err);
 }
 
-/* The record as in the log, without its places. */
+/* a copy of the record without places on a device */
 static ZnsPb__Checkpoint placeless(const ZnsPb__Checkpoint *from)
 {
 	ZnsPb__Checkpoint c = *from;
@@ -229,7 +230,7 @@ static int cut_off(const struct zns_stream *s, bool begun, int ret, struct zns_e
 		return ret;
 	return begun ? zns_fail(err, -EBADMSG, "the stream is cut off after %llu frames",
 				(unsigned long long)s->seq) :
-		       zns_fail(err, -ENODATA, "nothing came: the sender has failed");
+		       zns_fail(err, -ENODATA, "nothing came: the sender has failed and says why");
 }
 
 /* Reads the header, which says the type and the length of the frame. */

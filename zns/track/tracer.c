@@ -228,7 +228,10 @@ int tracer_fail(int code, pid_t pid, struct zns_err *err)
 			"process %d may not be traced: CAP_SYS_PTRACE is missing, or kernel.yama.ptrace_scope forbids it",
 			pid);
 	case -ETIMEDOUT:
-		return zns_fail(err, code, "a thread of process %d does not stop", pid);
+		return zns_fail(
+			err, code,
+			"a thread of process %d does not stop: it may wait for a disk or a server, try again",
+			pid);
 	}
 	return zns_fail_sys(err, code, "cannot stop process %d", pid);
 }

@@ -311,7 +311,7 @@ int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t 
 	};
 	ret = emu_params_check(p, &why);
 	if (!ret && !f.log_zones && is_file_format(&h))
-		ret = zns_fail(&why, -EINVAL, "no zones for the log");
+		ret = zns_fail(&why, -EINVAL, "its header names no zones for the log");
 	if (!ret && h.timing > 1)
 		ret = zns_fail(&why, -EINVAL, "unknown timing model %u", h.timing);
 	if (!ret) {

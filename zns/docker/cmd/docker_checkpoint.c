@@ -42,7 +42,9 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 		return ret;
 	begin.container = (char *)t->c.name;
 	if (s->source[DOCKER_QOS] && zns_parse_mibps(s->value[DOCKER_QOS], &begin.qos_mibps))
-		return zns_fail(err, -EINVAL, "%s is no bandwidth", s->value[DOCKER_QOS]);
+		return zns_fail(err, -EINVAL,
+				"zns.qos: \"%.60s\" is no bandwidth; write 500, 500MiB/s or 2GiB/s",
+				s->value[DOCKER_QOS]);
 	begin.has_weight = s->source[DOCKER_WEIGHT] != NULL;
 	if (begin.has_weight)
 		begin.weight = (uint32_t)strtoul(s->value[DOCKER_WEIGHT], NULL, 10);

@@ -75,7 +75,7 @@ int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zn
 		p.min = w->min ? w->min : DOCKER_MEMORY_MIN_BYTES;
 		p.dram = zns_max(zns_min(docker_resident(t.pid), p.total), p.min);
 	} else if (w->min) {
-		ret = zns_fail(err, -EINVAL, "--min is for --dram auto");
+		ret = zns_fail(err, -EINVAL, "--min needs --dram auto");
 	} else if (!w->dram) /* its present size and a reserve */
 		p.dram = docker_resident(t.pid) / 8 * 9 + MIB(4);
 	else

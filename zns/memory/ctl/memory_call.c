@@ -210,8 +210,10 @@ int memory_status(const char *name, ZnsPb__MemoryAnswer **out, struct zns_err *e
 	ret = memory_call(name, &q, out, err);
 	if (!ret && !(*out)->status) {
 		zns_pb__memory_answer__free_unpacked(*out, NULL);
-		ret = zns_fail(err, -EPROTO, "the pager of %s says nothing of itself",
-			       ctl_text(name));
+		ret = zns_fail(
+			err, -EPROTO,
+			"the pager of %s sent no status: znsctl and zns-mem may be of different builds",
+			ctl_text(name));
 	}
 	return ret;
 }

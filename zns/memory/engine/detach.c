@@ -76,8 +76,9 @@ static int no_doomed(struct zns_mem *m, struct zns_err *err)
 	}
 	if (!doomed)
 		return 0;
-	return zns_fail(err, -EBUSY,
-			"a child that is lost is still being looked for: try again in a moment");
+	return zns_fail(
+		err, -EBUSY,
+		"a child that lost its memory is to be killed, and its PID is not known yet: try again in a moment");
 }
 
 static int count(struct proc *p, struct unit *u, uint64_t base, void *arg)

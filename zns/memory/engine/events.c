@@ -436,7 +436,10 @@ static void end_unsure(struct proc *p, unsigned int nr, const uint64_t *fork)
 {
 	struct uffd_msg *msg = p->m->sh->inbox.msg;
 
-	mem_warn(p->m, "process %d is ended: two of its memories left one place at once", p->pid);
+	mem_warn(
+		p->m,
+		"process %d is killed: its threads moved two areas away from one address, and the events do not tell in which order",
+		p->pid);
 	for (unsigned int i = 0; i < nr; i++)
 		if (msg[i].event == UFFD_EVENT_FORK) {
 			birth_doom(p->m, fork[i], (int)msg[i].arg.fork.ufd);

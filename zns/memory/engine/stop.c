@@ -112,7 +112,7 @@ static int with(struct stop *s, struct zns_err *err)
 	m->stops++;
 	m->stopped_ns += stop_ns;
 	if (ret && !s->begun && !err->msg[0])
-		zns_fail_sys(err, ret, "process %d has no room for what goes", s->p->pid);
+		zns_fail_sys(err, ret, "cannot make the scratch area in process %d", s->p->pid);
 	if (!s->begun)
 		return ret;
 	m->stop_ns = zns_max(m->stop_ns, stop_ns);

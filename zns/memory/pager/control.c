@@ -144,7 +144,9 @@ static bool answer(struct pager *p, int sk)
 	if (zns_msg_recv(sk, &body, &len, NULL, NULL) || len > REQUEST_MAX)
 		return false;
 	q = zns_pb__memory_request__unpack(NULL, len, body);
-	ret = q ? act(p, q, &a, &st, &err) : zns_fail(&err, -EPROTO, "no request");
+	ret = q ? act(p, q, &a, &st, &err) :
+		  zns_fail(&err, -EPROTO,
+			   "this is no request: znsctl and zns-mem may be of different builds");
 	if (q)
 		zns_pb__memory_request__free_unpacked(q, NULL);
 	if (ret) {

@@ -115,7 +115,9 @@ static int act(struct pager *p, const struct packet *q, size_t len, struct zns_q
 
 	if (len < sizeof(*k) || k->nr > ZNS_QUIESCE_PIDS_MAX ||
 	    len != sizeof(*k) + (k->op == ZNS_QUIESCE_BEGIN ? k->nr : 0) * sizeof(*q->pid))
-		return zns_fail(err, -EPROTO, "no request");
+		return zns_fail(
+			err, -EPROTO,
+			"this is no request: zns-helper and zns-mem may be of different builds");
 	switch (k->op) {
 	case ZNS_QUIESCE_BEGIN:
 		ret = zns_mem_quiesce(p->m, q->pid, k->nr, err);

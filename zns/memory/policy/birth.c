@@ -139,7 +139,9 @@ void birth_doom(struct zns_mem *m, uint64_t nr, int uffd)
 	birth_table(p);
 	m->sh->lost_units++;
 	proc_why(p, "a child that is lost: where its memory is on zones is not known");
-	mem_warn(m, "a child is lost: where its memory is on zones is not known");
+	mem_warn(
+		m,
+		"a child is lost and will be killed: a pager died before it had stored where the child's memory is");
 }
 
 /* The slot of the child of fork @nr; -1: none. */

@@ -163,7 +163,7 @@ static bool is_same(struct proc *child, struct proc *as)
 /* Kills a lost child, which would wait for ever for memory that nobody can find. */
 static void end_doomed(struct proc *child, const struct proc *as)
 {
-	mem_warn(child->m, "process %d is ended: where its memory is on zones is not known",
+	mem_warn(child->m, "process %d is killed: where its memory is on zones is not known",
 		 as->pid);
 	syscall(SYS_pidfd_send_signal, as->pidfd, SIGKILL, NULL, 0);
 	proc_forget(child);
@@ -343,7 +343,7 @@ static void check(struct zns_mem *m, struct proc *p)
 	if (!pid || proc_ended(p) || m->no_evict)
 		return;
 	if (family_join(m, pid, &err) && err.code != -ESRCH)
-		mem_warn(m, "process %d has executed a program and is not extended any more: %s",
+		mem_warn(m, "process %d has executed a program and is not attached any more: %s",
 			 pid, err.msg);
 }
 

@@ -134,7 +134,7 @@ NEEDS_LOCK static struct wzone *get_zone(struct zns_writer *w, uint32_t group, u
 		return NULL;
 	}
 	if (!err.code)
-		zns_fail(&err, ret, "no zone of group %u was granted", group);
+		zns_fail(&err, ret, "the broker granted no zone of group %u", group);
 	if (w->zones.nr_bad)
 		zns_fail(&err, ret, "%s; %u zone%s failed before: %s", err.msg, w->zones.nr_bad,
 			 w->zones.nr_bad > 1 ? "s" : "", w->zones.bad_err.msg);

@@ -169,7 +169,7 @@ void context_said(struct context *c)
 	if (!ret)
 		return;
 	/* -EPROTO, or more descriptors than this process may have */
-	keeper_log("%s: what its pager says cannot be taken: %s", *c->name ? c->name : "somebody",
+	keeper_log("%s: a message of its pager is refused: %s", *c->name ? c->name : "somebody",
 		   strerror(-ret));
 	mk_set_free(&c->next);
 	answer(c, ret);

@@ -503,7 +503,7 @@ static int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 		k.par.unit = (uint32_t)size;
 	ctl_take_dev(&k.args);
 	if (k.args.argc)
-		return ctl_usage(cmd, "\"%s\" is too much", k.args.argv[0]);
+		return ctl_usage(cmd, "probe takes one device: \"%s\" is too much", k.args.argv[0]);
 	if (k.verify && k.resume)
 		return ctl_usage(cmd, "--verify and --resume exclude each other");
 	if (k.verify && k.par.force)
@@ -539,9 +539,9 @@ static const struct ctl_cmd command = {
 	"measure which zones share a die or a channel, and their rates",
 	"  --verify        only test a sample against what is stored; exit code 1 if it\n"
 	"                  no longer holds\n"
-	"  --sample N      so many zones (with --verify)\n"
+	"  --sample N      test N zones (with --verify)\n"
 	"  --resume        go on with an interrupted probe\n"
-	"  --force         store what was found although it is doubted\n"
+	"  --force         store the map even if it is doubtful\n"
 	"  --budget SIZE   write at most so much; default: the larger of 1 % of the\n"
 	"                  capacity and 8 units per zone\n"
 	"  --unit SIZE     the drive's program unit; default 192K\n"
