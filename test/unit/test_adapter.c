@@ -119,7 +119,7 @@ int zns_ask_begin(struct zns_msg *m, struct zw_reply *r)
 
 /* ---- memory that runs out ---- */
 
-static int allocations = -1; /* so many, and then one fails; -1: none does */
+static int allocations = -1; /* allocations that succeed before one fails; -1: none fails */
 
 static bool fails(void)
 {
@@ -171,7 +171,7 @@ ssize_t __wrap_recv(int fd, void *buf, size_t len, int flags)
 	return netlink_len;
 }
 
-/* The kernel's answer: so many entries are in its table. */
+/* Makes the kernel answer that its table has @nr entries. */
 static void entries(unsigned int nr, unsigned short type)
 {
 	struct nlmsghdr *h = (void *)netlink;

@@ -27,7 +27,7 @@ static struct {
 	int ready; /* the daemon has all that it is to have */
 	int born; /* the child runs: a fork that has told the daemon can still fail */
 	int go; /* the child may fork */
-	int no_memory; /* so many times the holder's list may not grow */
+	int no_memory; /* how often the holder's list cannot grow */
 	int status; /* of the child's child, when it has ended; -1: not yet */
 } * shared;
 
@@ -223,7 +223,7 @@ static struct pair begin(void (*task)(int sk), int more, int nr_forks, bool give
 	return p;
 }
 
-/* One that it is given is killed by the holder, and by nobody else. */
+/* The holder kills the task whose userfaultfd it has, and no other process does. */
 static void is_killed(pid_t pid)
 {
 	int status = 0;

@@ -151,7 +151,7 @@ static void killed_broker(void **state)
 	zns_broker_close(&b);
 }
 
-/* A client whose own clock runs is told which process the new broker waits for. */
+/* A client of a broker with a virtual clock learns which process the broker waits for. */
 static void is_told_who_writes(struct fx *f, pid_t who)
 {
 	cleanup_free char *clock = strdup(getenv("ZNS_CLOCK"));

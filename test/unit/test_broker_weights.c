@@ -74,7 +74,7 @@ static void dumps_are_told(void **state)
 	assert_int_equal(begin_weighed(&b, "b", 800, 0, "share"), 0);
 	assert_int_equal(progress(&a, 0, &again), 0);
 	abort_dump(&b);
-	/* one has a weight: all that meet are limited, and soon told of changes */
+	/* one dump has a weight, so all dumps it meets are limited, and are soon told of changes */
 	begin_weighed(&b, "b", 800, 300, "share");
 	advance(&a, 20);
 	at_first(works(&b), 800 * 0.75);

@@ -534,7 +534,8 @@ static void tenants_wrong(void **state)
 
 	assert_int_equal(zns_config_set("default-device", "x", &err), 0);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++) {
-		/* behind a rule that applies: it must be noticed all the same */
+		/* the wrong line stands behind a rule that applies, and must be noticed
+		 * nevertheless */
 		snprintf(text, sizeof(text), "name * max-qos=5\n# a\n%s\n", bad[i].text);
 		put(at(conf, "tenants.conf"), text, strlen(text));
 		assert_int_equal(zns_tenant_find("web", 5, &t, &err), -EINVAL);

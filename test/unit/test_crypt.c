@@ -630,7 +630,7 @@ static void handles(void **state)
 	assert_memory_equal(s.s.mac, want, sizeof(want));
 	assert_memory_equal(s.s.key_id, zns_master_id(m), ZNS_KEY_ID_BYTES);
 	assert_ok(zns_crypt_check_handle(c, &s.h, &s.m, &err));
-	assert_ok(zns_crypt_check_handle(NULL, &s.h, &s.m, &err)); /* no key at hand */
+	assert_ok(zns_crypt_check_handle(NULL, &s.h, &s.m, &err)); /* without the key */
 	/* Another key, name, time or seal; no seal; no encryption. */
 	assert_fails(zns_crypt_check_handle(later, &s.h, &s.m, &err), -EBADMSG, "not the one");
 	s.c.container = (char *)"wex";

@@ -265,7 +265,7 @@ static void damaged_and_moved(void **state)
 		zns_reader_free(rd);
 		poke(pos, &x, 1);
 	}
-	/* Two units of one image change places, checksums and tags too: a forger who has no key. */
+	/* A forger without a key swaps two units of one image, with their checksums and tags. */
 	pa = pos_of(8, 2);
 	pb = pos_of(8, 5);
 	peek(pa, a, UNIT);
@@ -338,7 +338,7 @@ static void sealed_manifest(void **state)
 	SEAL_SAYS(false);
 	rig.m->images[3]->has_beside = 0;
 	SEAL_SAYS(true);
-	/* Units may be moved by who has no key. */
+	/* Units may be moved without a key. */
 	rig.m->images[8]->segments[0]->extents[0]->zone++;
 	SEAL_SAYS(true);
 	rig.m->images[8]->segments[0]->extents[0]->zone--;
@@ -459,8 +459,8 @@ static bool seal_is_right(void)
 	return !memcmp(tag, rig.m->seal.data, ZNS_TAG_BYTES);
 }
 
-/* Units of a memory context under its own key: read through the checkpoint's, and not with anything
- * of it changed. */
+/* Units of a memory context, encrypted with its own key, are read with the checkpoint's key. If any
+ * field of their entry is changed, they are not. */
 static void named_memory(void **state)
 {
 	static const uint8_t context[ZNS_UUID_LEN] = "context-aaaaaaaa";

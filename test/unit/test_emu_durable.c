@@ -396,7 +396,8 @@ static void many_zones(void **state)
 	zns_dev_close(d);
 }
 
-/* A user who may only read gets a private view if the live table is of another boot. */
+/* A user who may only read gets a private copy of the live table if the table is of an earlier
+ * boot. */
 static int reader(void)
 {
 	struct zns_dev *d;

@@ -428,7 +428,7 @@ static void catalogue(void **state)
 }
 
 struct kept {
-	char *text; /* of what was there before */
+	char *text; /* catalogue as text, before the resize */
 	size_t len;
 	uint32_t small, large;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Places on a disk that small checkpoints had, and others get: who may write there, and what a
+/* Space on a disk that small checkpoints had and others get: who may write there, and what a
  * rebuild finds. */
 #include "file_fixture.h"
 #include "zns/move.h"
@@ -143,7 +143,7 @@ static uint64_t room_of(struct zns_broker *b)
 	return room;
 }
 
-/* A small dump is told of places that it may have, a larger one is not. */
+/* A small dump is offered space between checkpoints, a larger one is not. */
 static void room_between(void **state)
 {
 	struct fx *f = *state;

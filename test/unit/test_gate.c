@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The gate between a lazy-pages daemon and its helper: whoever is inside is waited for, nobody gets
- * in while it is shut or his read is stale, and neither end waits for one that has ended. */
+/*
+ * The gate between a lazy-pages daemon and its helper. Closing it waits for whoever is inside.
+ * Nobody enters while it is closed, or with a read that is stale. Neither side waits for the other
+ * after that has ended.
+ */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -32,10 +32,10 @@ struct fake {
 	bool gone;
 	/* a zone that was opened and closed without a write stays active, as QEMU has it */
 	bool keeps_closed;
-	int refuse_writes; /* so many times, for no reason */
+	int refuse_writes; /* number of writes that fail without a reason */
 	int write_error, manage_error, flush_error;
 	uint32_t manage_error_at;
-	int racer; /* another process writes zone 0 after so many reports */
+	int racer; /* number of reports after which another process writes to zone 0 */
 	bool half; /* of the next write is done */
 	atomic_int in_zone[NR];
 	unsigned writes, reads, reports, manages, durable, flushes;
@@ -108,7 +108,7 @@ static int fake_append(struct hw *h, uint32_t zone, const void *buf, size_t len,
 	return fake_write(h, zone, *off, buf, len, why);
 }
 
-/* NVMe's way of writing */
+/* Writes at an offset as NVMe's append does: the data may go elsewhere, which is an error. */
 static int fake_write_anywhere(struct hw *h, uint32_t zone, uint64_t off, const void *buf,
 			       size_t len, struct zns_err *why)
 {

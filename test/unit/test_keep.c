@@ -131,7 +131,7 @@ static int run_keeper(int to)
 	return keeper();
 }
 
-/* A keeper that was told of one task, or of @nr without them. */
+/* Starts a keeper and gives it one task; with @nr, announces that many tasks and gives none. */
 static struct kept start(uint64_t limit_s, uint32_t nr)
 {
 	struct keep_packet set = { .op = KEEP_SET, .nr = nr, .limit_s = limit_s },

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * A pager that is killed: whoever has its descriptors continues, and no page is wrong. Also a store
- * that is full, or fails. What happens without the rules: test_mem_rules.c.
- */
+/* A pager that is killed: a successor with copies of its descriptors continues, and no page is
+ * wrong. Also a store that is full, or fails. What happens without the rules: test_mem_rules.c. */
 #include "mem_death.h"
 
 static void killed_at(const char *at)

@@ -128,9 +128,9 @@ static void forked_in_parts(void **state)
 	play_end(&s);
 }
 
-/* ---- a move is told of after a fork that came after it ---- */
+/* ---- a move whose event comes after that of a later fork ---- */
 
-/* Messages that were read and are not told yet; the program's changes go on meanwhile. */
+/* Messages that were read and not delivered yet; the program goes on meanwhile. */
 static struct {
 	int fd;
 	bool forked;

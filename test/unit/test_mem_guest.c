@@ -1175,7 +1175,7 @@ static void adopted_in_parts(void **state)
 
 /* ---- three mremap() calls at one place, none of which has returned ---- */
 
-#define APART (2 * MANY * PAGE) /* from one of these places to the next */
+#define APART (2 * MANY * PAGE) /* distance between two of these places */
 
 static _Atomic uint32_t turn;
 
@@ -1392,8 +1392,8 @@ static void pause_evictor(struct zns_mem *m)
 	until(!m->evicting || m->evict_idle);
 }
 
-/* From here on the reader is told at once of all that @program, or a child that is not
- * recognised yet, does. */
+/* From here on each event of @program, or of a child that is not recognised yet, is delivered at
+ * once. */
 static void moves_at_once(struct play *s, void (*program)(struct talk *t), uint32_t ask)
 {
 	struct proc *p = NULL;

@@ -95,10 +95,8 @@ static void two_threads(struct report *r)
 	_exit(0);
 }
 
-/*
- * New memory that is not registered yet loses a piece; a moment later there is other memory. The
- * borders are not those of units.
- */
+/* A part of new memory is removed before the memory is registered, and then replaced. Its borders
+ * are not those of units. */
 static void holed(struct report *r)
 {
 	struct life l = { .r = r, .seed = 5 };

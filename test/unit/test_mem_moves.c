@@ -200,7 +200,7 @@ static bool is_uffd(int fd)
 	return readlink(path, link, sizeof(link) - 1) > 0 && strstr(link, "userfaultfd");
 }
 
-/* A move is told of before the move or the fork that came before it. */
+/* Delivers a move before the move or the fork that happened earlier. */
 ssize_t __wrap_read(int fd, void *buf, size_t len)
 {
 	struct uffd_msg *msg = buf, last;
@@ -224,8 +224,8 @@ ssize_t __wrap_read(int fd, void *buf, size_t len)
 	return (ssize_t)(nr * sizeof(*msg));
 }
 
-/* Until so many rounds were made, or something is wrong. Without a rule it may be slow, or stand
- * still. */
+/* Waits until @rounds rounds were made or an error was found. With a rule switched off, rounds may
+ * be slow or stop. */
 static void await_rounds(struct report *r, uint64_t rounds)
 {
 	for (int i = 0; i < SCENE_S * 100 && r->rounds < rounds && !r->wrong; i++)

@@ -156,7 +156,7 @@ static void order(void **state)
 	/* y is free since both have left: the first one left before the other came */
 	in_order(&p, left_again, 3, (unsigned int[]){ 1, 0, 2 });
 	known_again(&p, y);
-	/* who has a page where the one that was there has it on a zone is another one */
+	/* memory with a page present cannot be the memory whose page is on a zone */
 	*(volatile uint8_t *)(uintptr_t)z = 1;
 	assert_int_equal(table_make(&p.table), 0);
 	assert_int_equal(table_map(&p), 0);
@@ -211,7 +211,8 @@ static void rivals_end(struct proc *p)
 	close(p->pagemap);
 }
 
-/* Which of them took away what is in the table? Each is told of first in its turn. */
+/* Of the two moves that left @from, the one to @to took the memory in the table. It must be handled
+ * first, in whatever order the events come. */
 static void goes_to(struct proc *p, uint64_t from, uint64_t to, uint64_t other)
 {
 	struct uffd_msg msg[] = { moved(from, to), moved(from + P1 - P0, from),
@@ -335,7 +336,7 @@ static void rival_that_grew(void **state)
 	grown(&p);
 	/* the pages of the first are elsewhere by now: that is not known to be more than nothing */
 	assert_true(order_is_unsure(&p, msg, 3));
-	/* both have a page there: nobody knows how */
+	/* both have a page in memory there, so nothing tells them apart */
 	set_pages(&p, P2 + PAGE, 1, PRESENT);
 	set_pages(&p, P3 + AREA / 2 + PAGE, 1, PRESENT);
 	assert_true(order_is_unsure(&p, msg, 2));

@@ -106,7 +106,7 @@ static void sample(void **state)
 	end(&s);
 }
 
-/* One activation: touches so many of the units, and no others. Returns how many were left out
+/* Runs one activation that touches @touched of the units. Returns how many units were left out
  * before. */
 static uint32_t activation(struct scene *s, uint32_t touched)
 {
@@ -134,7 +134,8 @@ static void gates(void **state)
 	assert_int_equal(s.m->sh->hiber.left_out, sampled);
 	n = record_nr(s.m);
 	assert_int_equal(n, UNITS / 2); /* what nobody missed is gone */
-	/* what came again has a gate of its own, which a half keeps open */
+	/* units seen in several activations have a gate of their own, which stays open while half
+	 * of them are right */
 	assert_true(activation(&s, 0) < n / 4);
 	assert_true(some(activation(&s, 0), record_nr(s.m)));
 	n = record_nr(s.m);

@@ -187,7 +187,7 @@ static void pager_dies(const char *name, uint32_t nr, size_t len)
 	assert_true(WIFSIGNALED(status));
 }
 
-/* Whoever has to reap it may take his time. */
+/* The parent that must reap it may be slow, so a zombie counts as ended. */
 static bool has_ended(pid_t pid)
 {
 	char path[64], state = 'Z';
@@ -233,7 +233,7 @@ static void a_successor_gets_all(void **state)
 		keeper = r.keeper;
 		seen[n++] = r;
 	}
-	/* Killed again: the next keeper gets what it handed over. */
+	/* Kill the pager again: its successor gets what the pager handed over last. */
 	for (uint32_t i = 0; i < 4; i++)
 		if (!strcmp(seen[i].name, "again"))
 			kill((pid_t)seen[i].pid, SIGKILL);

@@ -370,8 +370,8 @@ static void take_the_rest(struct fx *f, struct zns_broker *b, uint32_t group)
 	fail_msg("the device has no end");
 }
 
-/* Memory has half of the device and gets no more: no unit is kept, what is there stays, and dumps
- * have the other half. */
+/* Contexts get half of a full device and no more: their units stay in memory, what is on zones
+ * stays there, and dumps use the other half. */
 static void a_full_device(void **state)
 {
 	struct fx *f = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Checkpoints that name units of a memory context where they lie: who may, what counts as live, and
- * that no order of ends takes anything away. */
+/* Checkpoints that name units of a memory context in their places: who may do that, what counts as
+ * live, and that nothing is lost in whatever order context and checkpoints end. */
 #include "pages_fixture.h"
 #include "store_fixture.h"
 #include <sys/mman.h>
@@ -233,7 +233,7 @@ static void given_back_meanwhile(void **state)
 	batch_free(own);
 }
 
-/* The control: a dump that has not said so finds its units gone. */
+/* The control: a dump that did not announce which units it will name finds them gone. */
 static void without_naming(void **state)
 {
 	struct fx *f = *state;

@@ -145,7 +145,7 @@ static void store_changes(void **state)
 			ret = change[i](s);
 			reached = disarm();
 			judge(ret, n);
-			s = reopened(m, s); /* what it knows is what is there */
+			s = reopened(m, s); /* the reopened store shows what is on the device */
 			now = store_text(s, NZ, true);
 			if (strcmp(now, ret ? before : after))
 				fail_msg("change %zu, allocation %lu: %d", i, n, ret);

@@ -30,7 +30,8 @@ static void move_refused(struct zns_broker *b, const uint8_t *id)
 	refused(b, &q, -ECANCELED, "has memory of the running program web");
 }
 
-/* Not the pager's life counts, nor the broker's, but who holds the lock file. */
+/* The lease lives as long as any process has the lock file locked, with or without pager and
+ * broker. */
 static void it_stays(void **state)
 {
 	struct fx *f = *state;

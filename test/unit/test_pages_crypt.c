@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include "zns/crypt.h"
 
-/* Each of the three that may ask for it, one after the other. */
+/* Lets one of the three that can demand encryption do so. */
 static void demand(struct fx *f, int who, bool on)
 {
 	static const uint8_t id[ZNS_KEY_ID_BYTES] = { 1, 2, 3 };

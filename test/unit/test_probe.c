@@ -116,8 +116,8 @@ static void maps(void **state)
 	}
 }
 
-/* The groups are told apart all the same; what limits them together is measured where it can be
- * reached. */
+/* The groups are found although something limits them together. That limit is measured in sets that
+ * reach it. */
 static void ceiling(void **state)
 {
 	static const struct {

@@ -3,8 +3,8 @@
  * stored. */
 #include "probe_asserts.h"
 
-/* Every zone waits for every other when it is read: what is independent when it is written is told
- * by writes. */
+/* Every zone waits for every other when it is read; only writes show which zones are
+ * independent. */
 static void all_reads_wait(void **state)
 {
 	static const uint32_t zones[] = { 128, 12 }, active[] = { 0, 5 };

@@ -114,7 +114,7 @@ static void one_host(void **state)
 	assert_non_null(strstr(err.msg, "another host"));
 	assert_non_null(strstr(err.msg, "znsctl register --take-over /dev/nvme1n1"));
 	assert_false(b.held);
-	assert_int_equal(drive.nr, 1); /* who is refused is not registered either */
+	assert_int_equal(drive.nr, 1); /* a host that is refused does not stay registered */
 	assert_int_equal(zns_resv_take(&b, false, &known, &err), -EBUSY);
 	assert_non_null(strstr(err.msg, "host web1 "));
 	assert_int_equal(zns_resv_take(&b, false, &wrong, &err), -EBUSY);

@@ -73,8 +73,8 @@ static void retention(void **state)
 	assert_int_equal(zns_retention(v, 2, 0, 1, INT64_MAX), 1);
 }
 
-/* Of a device's checkpoints only the container's count, without those of pages only; whoever is
- * built on one holds it. */
+/* The rule counts only the container's own checkpoints, without those that have pages only. A
+ * checkpoint that another one is built on stays. */
 static void rule_of_a_device(void **state)
 {
 	static const struct {

@@ -113,7 +113,7 @@ static void files(void **state)
 	close(fd);
 	close(zns_open_file(dir, "file", &again));
 	assert_false(zns_same_file(&st, &again));
-	/* who holds a lease does not keep us */
+	/* a lease that another process has on the file must not delay us */
 	fd = openat(dir, "file", O_RDWR);
 	assert_int_equal(fcntl(fd, F_SETLEASE, F_WRLCK), 0);
 	signal(SIGIO, SIG_IGN);

@@ -112,7 +112,7 @@ static void stops(void **state)
 
 	for (uint32_t r = 0; r < ROWS; r++)
 		zones[r * LANES + 3].group = 0;
-	/* at so much of the bytes: 25 % would do, 10 % may go */
+	/* limit of 10 % of the bytes: the whole gain would need 25 % */
 	p = plan(&s, 0.25, 10);
 	assert_int_equal(p.nr, 3);
 	assert_true(p.bytes <= zns_scatter_bytes(&s) / 10);

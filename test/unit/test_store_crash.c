@@ -540,7 +540,7 @@ static void hostile_records(void **state)
 		rc = zns_store_open(&m->dev, ZNS_STORE_RDONLY, &s, &err);
 		if (rc != expect)
 			fail_msg("case %d: %d", what, rc);
-		/* Which record does not fit what is there. */
+		/* the message must name the record that does not fit */
 		if ((what == 15 && !strstr(err.msg, zns_uuid_format(id, text))) ||
 		    (what == 18 && !strstr(err.msg, "release, container r: ")))
 			fail_msg("case %d: %s", what, err.msg);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One machine at a time: the mount record, and two who write one store all the same. */
+/* One machine at a time: the mount record, and what happens if two machines write one store
+ * nevertheless. */
 #include "store_fixture.h"
 #include "memdev.h"
 

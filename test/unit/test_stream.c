@@ -253,7 +253,7 @@ static void every_frame(void **state)
 	free(other.p);
 }
 
-/* The sum over all, and the number of checkpoints, are not those that came. */
+/* The stream's end has a wrong hash, or a wrong number of checkpoints. */
 static void the_end(void **state)
 {
 	for (int what = 0; what < 3; what++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The broker runs `znsctl gc` by itself, rarely, where nobody else does. */
+/* The broker runs `znsctl gc` by itself, from time to time, if no other program does. */
 #include "broker_fixture.h"
 #include "zns/config.h"
 

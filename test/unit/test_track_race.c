@@ -25,8 +25,9 @@ static void messy(const struct ends *e, void *arg)
 }
 
 static const struct target *beside; /* NULL: it does nothing at the tracker's calls */
-static char does; /* so much at each … */
-static unsigned int calls, each; /* … of these */
+static char does; /* number of steps at each of these calls */
+/* calls: calls so far; each: number of calls from one step to the next */
+static unsigned int calls, each;
 
 /* Replaces libc's function. */
 int ioctl(int fd, unsigned long request, ...)

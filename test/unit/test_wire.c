@@ -147,7 +147,7 @@ static void too_long_packets(void **state)
 	assert_int_equal(count_fds(), before);
 }
 
-/* A mixed installation is told so, if there is anybody to tell. */
+/* Programs of different releases refuse each other with a message that says so. */
 static void other_versions(void **state)
 {
 	const uint32_t versions[] = { 0, ZW_VERSION + 1, UINT32_MAX };

@@ -12,7 +12,7 @@
 #define POINTS 48 /* that a case looks at, spread over all system calls */
 
 struct stepped {
-	pid_t pid, at; /* the tracker; who is stopped at the system call */
+	pid_t pid, at; /* pid: the tracker; at: the thread that is stopped at the system call */
 	bool tracers; /* only system calls of the tracer that it starts count */
 	int status; /* when it has ended */
 };

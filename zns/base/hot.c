@@ -27,7 +27,7 @@
 #include "zns/util.h"
 
 #define WAYS 16 /* slots in which a unit can be */
-/* After so many waits in vain, or wrong units, this process uses no shared units any more. */
+/* After this many vain waits or wrong units this process stops using shared units. */
 #define LATE_MAX 16
 #define TRIES 64 /* how often a lookup is repeated if other processes change the slots meanwhile */
 #define WAIT_NS (ZNS_HOT_WAIT_MS * UINT64_C(1000000))

@@ -10,7 +10,7 @@
 #include "zns/grow.h"
 
 #define ENTRY_MAX 4096
-#define SUCCESSORS 16 /* a store may have been replaced by a successor so many times */
+#define SUCCESSORS 16 /* most successors in a row that a store may have */
 
 static int entry_path(const char *uuid, char *out, struct zns_err *err)
 {

@@ -35,7 +35,7 @@ int zns_broker_run_dir(struct zns_err *err)
 			err, -ENOTDIR,
 			"runtime directory %s is no directory: remove it, or set ZNS_RUN to another one",
 			dir);
-	/* Whoever can put a socket there would learn the places of our data. */
+	/* Another user who can create a socket there would learn the places of our data. */
 	if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
 		return zns_fail(
 			err, -EPERM,

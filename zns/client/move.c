@@ -48,8 +48,8 @@ static void set_rate(const struct zns_move *m, uint32_t told)
 								  told + m->rate_mibps);
 }
 
-/* Asks the broker until nobody else works in the zones of @q, or until @patience_ms has passed.
- * @defer: returns -EAGAIN instead of waiting. */
+/* Asks the broker until no other dump or restore works in the zones of @q, or until @patience_ms
+ * has passed. @defer: returns -EAGAIN instead of waiting. */
 static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, bool defer,
 	       struct zns_err *err)
 {

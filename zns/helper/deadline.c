@@ -40,7 +40,7 @@ static void end_early(struct helper *h, bool criu_ended, const struct zns_err *e
 	pthread_mutex_unlock(&lock);
 	if (d)
 		dump_fail(d, err);
-	/* Ends all waits for the broker. The broker takes back what it has granted. */
+	/* Ends all waits for the broker's answers. The broker takes back what it has granted. */
 	if (first && h->s.writers >= 0) /* only if there is a connection */
 		shutdown(h->s.broker.fd, SHUT_RDWR);
 }

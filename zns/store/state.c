@@ -485,8 +485,8 @@ void zns_state_replace(struct zns_state *st, struct zns_ent *e)
 	e->first = old->first;
 	zones_del(st, old);
 	zones_add(st, e);
-	/* The order of commits tells the owner, not the order of moves. So it does when the log is
-	 * read again. */
+	/* The owner of a shared zone is the container that committed there last, and not the one
+	 * whose checkpoint moved last. The same rule applies when the log is read. */
 	for (size_t i = 0; i < e->ckpt->n_zones; i++)
 		if (st->zone_shared[e->ckpt->zones[i]->zone])
 			zone_find_owner(st, e->ckpt->zones[i]->zone);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Footers on a disk. If the log is lost, a rebuild finds each checkpoint by its footer. So the
- * footer of a removed checkpoint is written over by the tombstone, and that of an earlier version
- * by zeroes. Whoever is given the place later takes both; a tombstone anywhere else could go
- * first, since all that is not live is written anew. While somebody reads or writes the zone, a
- * footer waits for their end. A broker that leaves does not wait. Only in the zone of a dump that
- * runs on without it a footer stays; the log has the tombstone.
+ * footer of a removed checkpoint is overwritten by the tombstone, and that of an earlier version by
+ * zeroes. A new owner of the place may overwrite both. A tombstone in any other place could be
+ * lost, since all space that is not live is written again. While a program reads or writes the
+ * zone, its footers wait. A broker that ends does not wait for that: a footer then stays in the
+ * zone of a dump that goes on without the broker, but the log has its tombstone.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #define READERS_RETRY_MS 500
 #define PARK_PACE_MS 20 /* between two finishes: real devices pad a zone for up to a second */
-#define PARK_BUSY_MS 500 /* as above, while dumps run and no dump waits for the finish */
+#define PARK_BUSY_MS 500 /* the same while dumps run and no dump waits for the finish */
 
 static bool old_garbage(const struct znsd *d)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Runs `znsctl gc`, which alone knows who still needs a checkpoint, when it is due (gc_due.c) and
- * nobody else does. It is a client like any other: it asks this broker, and nothing here waits.
+ * Runs `znsctl gc` when it is due (gc_due.c) and no other program does: only znsctl can find out
+ * which checkpoints are still needed. It is a client like any other, and the broker does not wait
+ * for it.
  */
 #include <fcntl.h>
 #include <limits.h>

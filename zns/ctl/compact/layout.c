@@ -116,8 +116,8 @@ static int end(struct build *b, int ret)
 	out->s.units = out->units;
 	out->s.zones = out->zones;
 	out->s.nr_groups = (uint32_t)b->p->n_groups;
-	/* So many groups have data of the checkpoint. If the dump wrote to more at once, so many:
-	 * since then the data of two groups may have been moved into one. */
+	/* The dump was at least as wide as the number of groups that have its data, and possibly
+	 * wider: data of two groups may have been moved into one since. */
 	out->s.width = zns_min(zns_max(out->groups, b->widest), out->s.nr_groups);
 	out->s.depth = zns_min(zns_min(zns_max(DEPTH_MIN, 2 * b->widest), DEPTH_MAX),
 			       zns_max((uint32_t)(DEPTH_BYTES / b->unit), 2u));
