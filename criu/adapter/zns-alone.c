@@ -7,7 +7,7 @@
 
 #include "zns-alone.h"
 
-#define ABOVE 16 /* the first number that no descriptor ends on */
+#define ABOVE 16 /* all target numbers are below this one */
 
 int zns_alone(const int *fd, int nr, bool block)
 {
@@ -22,7 +22,7 @@ int zns_alone(const int *fd, int nr, bool block)
 	sigprocmask(SIG_SETMASK, &set, NULL);
 	if (nr > ZNS_ALONE_MAX)
 		return -1;
-	/* first out of the way of each other, whatever numbers they have */
+	/* first move them above all target numbers, so that none overwrites another */
 	for (i = 0; i < nr; i++) {
 		keep[i] = fcntl(fd[i], F_DUPFD, ABOVE);
 		if (keep[i] < 0)

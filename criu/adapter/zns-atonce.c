@@ -47,7 +47,7 @@ static const VmaEntry *vdso;
  * for a task that has reserved terabytes criu's lists would take gigabytes */
 #define SHARED_MOST (16UL << 20)
 
-/* Does the kernel refuse to overcommit memory? Then a task may not have so much left. */
+/* Does the kernel refuse to overcommit memory? Then it may refuse so much memory to a task. */
 static bool strict_commit(void)
 {
 	char mode = '2';
@@ -59,7 +59,8 @@ static bool strict_commit(void)
 	return mode == '2';
 }
 
-/* Is /proc/PID/map_files to be had? Then the parasite needs no memfd, which takes two calls more. */
+/* Can /proc/PID/map_files be opened? Then the parasite needs no memfd, which takes two
+ * more calls. */
 static bool maps_files(void)
 {
 	static int can = -1;
@@ -74,14 +75,14 @@ static bool maps_files(void)
 		return false;
 	snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", (long)p, (long)p + PAGE_SIZE);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	/* SELinux has other rules for memory that is no file's */
+	/* under SELinux other rules apply to anonymous executable memory */
 	can = fd >= 0 && access("/sys/fs/selinux/enforce", F_OK) && !strict_commit();
 	close_safe(&fd);
 	munmap(p, PAGE_SIZE);
 	return can;
 }
 
-/* The daemon is connected, and about to wait for commands. */
+/* Sends the questions. The parasite's daemon is connected, and about to wait for commands. */
 static int ask(struct parasite_ctl *ctl)
 {
 	struct zns_atonce_args *a = compel_parasite_args_s(ctl, sizeof(*a));

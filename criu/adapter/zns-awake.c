@@ -14,7 +14,7 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-static int awake = -1; /* a request that ends with its descriptor */
+static int awake = -1; /* the request ends when this descriptor is closed */
 static unsigned long long until_us; /* 0: until zns_cpus_may_sleep() is called */
 
 void zns_cpus_awake(unsigned int ms)

@@ -63,7 +63,7 @@ int zns_bundle_open(const char *name, bool pages)
 	const struct zw_bundle_image *i;
 	int fd;
 
-	/* The helper reads pages that are filled in on demand. */
+	/* pages that are filled on demand are read by the helper */
 	if (!bundle || (pages && (opts.mode != CR_RESTORE || opts.lazy_pages)))
 		return -EAGAIN;
 	i = bsearch(name, bundle->image, bundle->nr, sizeof(*i), by_name);

@@ -81,8 +81,8 @@ static int move(int sk, void *buf, size_t len, bool in)
 	return 0;
 }
 
-/* Markers where pages lack: guard pages, of which no event tells, take them away. Older kernels have
- * no guard pages. */
+/* Asks for the markers of write protection for missing pages. Guard pages, which raise no event,
+ * remove them. Older kernels have no guard pages. */
 unsigned long zns_uffd_features(unsigned long stock)
 {
 	bool has_guards = zns_extends() && !madvise(NULL, 0, GUARD_INSTALL);
@@ -167,8 +167,8 @@ static int await_daemon(int fd)
 			     " in the work directory");
 }
 
-/* The work directory may be a user's: no file of another name may be written instead, and an old
- * log that he still has open must not be read by him. */
+/* The work directory may belong to a user. So the name must not lead to another file, and an old
+ * log, which the user may still have open, is not written to. */
 static int new_log(void)
 {
 	int fd = -1;
@@ -198,7 +198,7 @@ static int start_daemon(const char *exe)
 			   "--zns-checkpoint",
 			   checkpoint,
 			   "--zns-memory",
-			   dram }; /* and seven more at most, and NULL */
+			   dram }; /* space for seven more at most, and NULL */
 	int p[2], ret, sk, log, nr = 18, img = get_service_fd(IMG_FD_OFF);
 
 	uuid_text(zns_session.ids.id, checkpoint);

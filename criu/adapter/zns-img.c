@@ -65,7 +65,7 @@ static int ask_name(enum zw_op op, int level, const char *path, struct zw_reply 
 	return zns_ask(&m, r, fd);
 }
 
-/* An image that is written: a memfd takes it as a whole, and is handed over at close. */
+/* Opens an image for writing: a memfd takes all of it, and goes to the helper at close. */
 static int open_memfd(struct zns_img *zi)
 {
 	zi->fd = zns_memfd("zns-image");
@@ -74,7 +74,7 @@ static int open_memfd(struct zns_img *zi)
 	return fcntl(zi->fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* A large image that is written: criu writes to a pipe, from which the helper reads meanwhile. */
+/* Opens a large image for writing: criu writes to a pipe that the helper reads meanwhile. */
 static int open_stream(const char *path)
 {
 	struct zns_msg m = ZNS_MSG(ZW_IMG_STREAM);
@@ -82,7 +82,7 @@ static int open_stream(const char *path)
 
 	if (pipe2(p, O_CLOEXEC))
 		return -errno;
-	fcntl(p[1], F_SETPIPE_SZ, STREAM_PIPE); /* only for speed */
+	fcntl(p[1], F_SETPIPE_SZ, STREAM_PIPE); /* if this fails, it is only slower */
 	m.payload = path;
 	m.len = strlen(path) + 1;
 	m.fd[0] = p[0];

@@ -35,7 +35,7 @@ static struct {
 	pid_t pid;
 	int pidfd;
 	timer_t timer;
-	unsigned int limit_s; /* 0: none */
+	unsigned int limit_s; /* limit for the whole dump; 0: none */
 	volatile sig_atomic_t killed;
 } helper = { .pidfd = -1 };
 
@@ -92,7 +92,8 @@ int zns_link_stop(void)
 				  syscall(SYS_pidfd_send_signal, helper.pidfd, SIGTERM, NULL, 0);
 }
 
-/* Uses its own signal, and restarts system calls. criu's alarm would make them fail anywhere. */
+/* Uses a signal of its own, which restarts system calls: criu's alarm would make them fail
+ * anywhere. */
 int zns_link_limit(unsigned int s)
 {
 	struct sigaction sa = { .sa_handler = on_limit, .sa_flags = SA_RESTART };
@@ -123,9 +124,9 @@ static void helper_exec(const char *path, int sk, int beat)
 }
 
 /*
- * Runs beside the helper, and kills it when it shows no sign of life. criu's processes wait for it
- * in sockets and pipes; then they go on, and the tasks with them. Only our own looks count as time:
- * if all of us were stopped, the helper is not to blame.
+ * Runs beside the helper, and kills it when it shows no sign of life. criu's processes wait for the
+ * helper on sockets and pipes; then they go on, and so do the tasks. Only time in which the guard
+ * itself runs counts: if the whole machine was stopped, the helper is not to blame.
  */
 static void guard(int beat, int pidfd)
 {
@@ -267,7 +268,7 @@ int zns_send(struct zns_msg *m)
 	while (sendmsg(sk, &mh, MSG_NOSIGNAL) < 0) {
 		if (errno == EINTR)
 			continue;
-		/* A helper that lacks one message must not commit what the others say. */
+		/* a helper that misses one message must not commit what the others say */
 		shutdown(sk, SHUT_RDWR);
 		return -EPIPE;
 	}

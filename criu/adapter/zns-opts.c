@@ -36,8 +36,8 @@ static int absolute_dev(void)
 
 	prefix = zns_opts.dev[prefix] == ':' ? prefix + 1 : 0; /* emu:, zonefs: */
 	path = zns_opts.dev + prefix;
-	if (*path == '/' || (!prefix && access(path, F_OK))) /* a name without a file may be a UUID
-							      */
+	/* A name that is no existing file may be a UUID. */
+	if (*path == '/' || (!prefix && access(path, F_OK)))
 		return 0;
 	if (!getcwd(cwd, sizeof(cwd)) ||
 	    snprintf(out, sizeof(out), "%.*s%s/%s", (int)prefix, zns_opts.dev, cwd, path) >=

@@ -42,7 +42,7 @@ static struct {
 	uint32_t image;
 	pid_t pid;
 } out;
-/* Send them at this many bytes at the latest: the helper reads and writes while criu still looks
+/* At this many bytes addresses are sent, so that the helper reads and writes while criu still looks
  * for pages. */
 #define OUT_BYTES (8UL << 20)
 #define STREAM_PIPE (1 << 20) /* bytes; the largest pipe without privileges */
@@ -218,8 +218,8 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 	return 0;
 }
 
-/* Returns when the helper has read all memory that it was told of. Only then may the task's
- * mappings change. */
+/* Waits until the helper has read all memory that was announced. Only then may the task's mappings
+ * change. */
 int zns_pages_seal(struct zns_img *zi)
 {
 	struct zns_msg m = ZNS_MSG(ZW_PAGES_SEAL);
@@ -246,10 +246,8 @@ int zns_pages_seal(struct zns_img *zi)
 	{                                   \
 		{ -1, -1 }, 0, false, -1, 0 \
 	}
-/*
- * So much memory waits until the restorer blob has mapped its areas: then the tasks of a tree are
- * filled at the same time, not one before its children are born.
- */
+/* Up to this much memory waits until the restorer blob has mapped its areas. Then all tasks of a
+ * tree are filled at the same time, and not one after the other before their children are born. */
 #define PIE_BYTES (4UL << 20)
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
@@ -278,8 +276,9 @@ static int fault_fd(const struct cr_img *img)
 #define OTHER_AREAS 2048
 
 /*
- * So many places the userfaultfd may cover. Each splits an area in three until all is filled. Where
- * the kernel refuses the second split because the process has too many areas, the first one stays.
+ * Number of places that the userfaultfd may cover. Each splits an area in three until all is
+ * filled. If the kernel refuses the second split because the process has too many areas, the first
+ * one stays.
  */
 static unsigned long cover_room(void)
 {
@@ -293,7 +292,7 @@ static unsigned long cover_room(void)
 	return max > has ? (max - has) / 2 : 0;
 }
 
-/* Has the batch room to cover these? */
+/* May the batch cover these areas as well? */
 static bool batch_covers(struct zns_batch *b, const struct iovec *iov, int nr)
 {
 	unsigned long wanted = 0;
@@ -361,7 +360,7 @@ int zns_batch_wait(struct zns_batch *b)
 
 	if (b->sk[0] < 0)
 		return 0;
-	close(b->sk[1]); /* the last copy if the helper is gone: the wait ends */
+	close(b->sk[1]); /* If the helper is gone this was the last copy, and the wait ends. */
 	while (b->nr && batch_take(b) != -EPIPE)
 		;
 	close(b->sk[0]);
@@ -502,8 +501,8 @@ int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
 
 	if (zns_session.serves && len == PAGE_SIZE)
 		return read_fault(img, buf, len, off);
-	/* Memory that is filled on demand wants pages anywhere. The helper's own cache has their
-	 * neighbours. */
+	/* memory that is filled on demand asks for pages in any order; the helper's own cache has
+	 * their neighbours */
 	if (len > WINDOW / 16 || off >= img->zns->size || opts.mode == CR_LAZY_PAGES ||
 	    zns_session.serves)
 		return read_now(img, buf, len, off);
@@ -537,10 +536,8 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 	return lo == pr->nr_pmes || pr->pmes[lo]->vaddr >= end;
 }
 
-/*
- * To map an area, fill it and move it costs more than filling a few pages. So with few pages per
- * area the blob maps the areas in place, and the helper writes the pages there.
- */
+/* Mapping an area, filling it and moving it costs more than filling a few pages. So if an area has
+ * few pages, the blob maps it in place, and the helper writes the pages there. */
 #define PIE_ENTRY (64UL << 10)
 
 bool zns_fill_in_pie(struct page_read *pr)

@@ -11,7 +11,7 @@ struct zns_img {
 	bool pages;
 	bool read; /* true if it was opened for reading */
 	uint32_t id; /* the helper's number for it, if pages */
-	uint64_t size; /* bytes, on restore */
+	uint64_t size; /* size in bytes, in a restore */
 	int fd; /* memfd to hand over at close, or the pipe for pages, or -1 */
 	char name[ZW_NAME];
 	struct zns_windows *windows; /* for pages that are read one by one; else NULL */

@@ -21,7 +21,8 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* Below this a scan costs nothing, and there may be strange areas: what uprobes put into a task. */
+/* For areas smaller than this a scan costs nothing, and they may be special ones, such as those
+ * that uprobes put into a task. */
 #define LARGE (4UL << 20)
 
 void zns_narrow_scan(const struct vma_area *vma, struct pm_scan_arg *args)
@@ -33,7 +34,7 @@ void zns_narrow_scan(const struct vma_area *vma, struct pm_scan_arg *args)
 	args->category_mask &= ~PAGE_IS_FILE;
 }
 
-/* The lines that criu looks at, from @in to @out. */
+/* Copies the lines that criu looks at from @in to @out. */
 static int copy_lines(FILE *in, FILE *out)
 {
 	char *line = NULL;

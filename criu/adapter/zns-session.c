@@ -41,7 +41,7 @@
 
 static struct timespec frozen_since, frozen_until;
 static struct timespec begun;
-/* The socket for the answer to the beginning that the helper works on. -1: none. */
+/* the socket on which the helper will answer the first request; -1: none */
 static int asked = -1;
 static bool refused; /* the beginning failed, and the reason is printed */
 static bool pre_dumps;
@@ -196,8 +196,8 @@ static void set_dump(bool pre_dump)
 	zns_live_offer(pre_dump);
 }
 
-/* Errors here are ignored: they appear again when the command begins. A dump over RPC does not know
- * the PID of its task yet. */
+/* Starts the helper early. Errors are ignored here, since they appear again when the command
+ * begins. A dump over RPC does not know the PID of its task yet. */
 void zns_begin_early(void)
 {
 	bool dump = opts.mode == CR_DUMP || opts.mode == CR_PRE_DUMP;
@@ -354,7 +354,7 @@ int zns_receive_begin(void)
 
 	if (ret <= 0)
 		return ret;
-	/* The sender's images will be put here, and could not be told from existing ones. */
+	/* new images would be put here, and could not be told from existing ones */
 	if (!faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0)) {
 		pr_err("The image directory has images of another dump: give the page server an empty one\n");
 		return -1;

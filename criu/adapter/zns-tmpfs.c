@@ -29,7 +29,7 @@
 #define MAX_ENTRIES 124
 #define PIPE_BYTES (1 << 20)
 #define MAX_DEPTH 8
-/* Two empty blocks are the end. All of it fits into one stored block of a gzip file. */
+/* Two empty blocks end the archive. All of it fits into one stored block of a gzip file. */
 #define MAX_BYTES ((MAX_ENTRIES + 2) * BLOCK_BYTES)
 
 /* POSIX.1-1988 (ustar). */
@@ -42,7 +42,7 @@ struct header {
 struct archive {
 	uint8_t *bytes;
 	size_t len;
-	dev_t dev; /* the tmpfs */
+	dev_t dev; /* device number of the tmpfs */
 };
 
 /* Writes @value as an octal number. False: it does not fit into the field. */
@@ -70,7 +70,7 @@ static char type_of(const struct stat *st)
 	return '\0';
 }
 
-/* @at and @name: where it is; @path: its name in the archive. False: tar's. */
+/* @at and @name: the file; @path: its name in the archive. False: leave the archive to tar. */
 static bool add(struct archive *a, int at, const char *name, const char *path)
 {
 	struct header *h = (void *)(a->bytes + a->len);

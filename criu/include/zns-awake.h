@@ -2,12 +2,12 @@
 #ifndef __CR_ZNS_AWAKE_H__
 #define __CR_ZNS_AWAKE_H__
 /*
- * Keeps idle CPUs from sleep (/dev/cpu_dma_latency) while criu and tasks wake each other: a CPU
- * that slept takes longer to wake than they work. Who may not ask for that does without.
+ * Keeps idle CPUs from sleep (/dev/cpu_dma_latency) while criu and tasks wake each other: waking a
+ * sleeping CPU takes longer than their work. Without the right to ask for that nothing changes.
  *
- * awake: from now on, for @ms at most; 0: without a limit. timeout: for a loop that waits, which
- * calls it before each wait of @ms (-1: for ever); returns how long it may wait, and ends what has
- * lasted its time. A process that ends lets them sleep.
+ * awake: from now on, for at most @ms; 0: without a limit. timeout: for a loop that waits; called
+ * before each wait of @ms (-1: for ever), it returns how long the loop may wait, and ends a request
+ * whose time is over. CPUs may sleep again when the process ends.
  */
 void zns_cpus_awake(unsigned int ms);
 int zns_cpus_timeout(int ms);

@@ -11,8 +11,8 @@
 /* Called before the first task is created. */
 void zns_died_begin(void);
 
-/* Waits until all tasks have passed a stage in which criu is told of no death. 0; -1: a task has died,
- * and its line is printed, or the stage was aborted. */
+/* Waits until all tasks have passed a stage in which criu gets no signal of a death. 0; -1: a task
+ * has died and its line is printed, or the stage was aborted. */
 int zns_wait_stage(futex_t *left);
 /* A task was killed by @sig. In a signal's handler. */
 void zns_killed(pid_t pid, int sig);

@@ -134,9 +134,12 @@ extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned lon
  */
 extern int zns_lazy_begin(int epollfd, int (*give)(bool now));
 extern bool zns_lazy_on(void);
-/* Starts to read @nr pages from @pr's place into a task: to: where, by its userfaultfd. The loop
- * then calls @pr->io_complete. lacks: not all of them are there, and they are to be asked for once
- * more; again: who waits for them will ask. gone: the task's memory is gone. */
+/*
+ * Reads of pages into tasks. to: sets the task's address and userfaultfd for the next read. read:
+ * starts to read @nr pages; the loop calls @pr->io_complete when they have arrived. lacks: did some
+ * of them not arrive, so that they must be read again? again: wakes waiting threads, which fault
+ * again. gone: has the task's memory ended?
+ */
 extern void zns_lazy_to(int uffd, unsigned long to);
 extern int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr);
 extern bool zns_lazy_lacks(void);

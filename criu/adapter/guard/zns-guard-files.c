@@ -78,7 +78,7 @@ static bool is_known_device(const struct stat *st)
 	return is_tty(st->st_rdev, st->st_dev);
 }
 
-/* Nearly all that programs have open of /dev: not worth a look. */
+/* Is it a device that programs usually have open? Such a device needs no check. */
 static bool is_plain_device(const char *link)
 {
 	static const char *const name[] = { "null", "zero", "urandom", "random", "tty", "ptmx" };
@@ -102,7 +102,7 @@ static int guard_device(pid_t pid, int dir, const char *fd, const char *link)
 	return zns_guard_refuse_fd(pid, atoi(fd), what);
 }
 
-/* mq_open() opens in a mount of the kernel's own, which is in no mount namespace. */
+/* A message queue: mq_open() opens it in a mount of the kernel's that is in no mount namespace. */
 static int guard_queue(pid_t pid, const char *fd, const char *link)
 {
 	char path[64], what[128];

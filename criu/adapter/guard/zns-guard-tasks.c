@@ -167,7 +167,7 @@ static int guard_vfork(pid_t pid, pid_t tid)
 	return 0;
 }
 
-/* CRIU would find it out with all memory copied, and say "Can't get rlimit 0". */
+/* CRIU would notice this only after it has copied all memory, and say "Can't get rlimit 0". */
 static int guard_limits(pid_t pid)
 {
 	struct rlimit limit;

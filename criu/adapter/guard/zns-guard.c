@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who is in the tree, and tasks that cannot be dumped, though CRIU does not notice. Memory behind a
- * userfaultfd: pages that its holder has not put there yet look like holes, and the dump succeeds
- * without them. Threads of io_uring in the kernel: they can be traced, but never stop, and the dump
- * waits for ever.
+ * Lists the tree, and finds tasks that cannot be dumped although CRIU does not notice it. Memory
+ * behind a userfaultfd: pages that its owner has not provided yet look like holes, and the dump
+ * succeeds without them. io_uring threads in the kernel: they can be traced but never stop, so the
+ * dump waits for ever.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -190,7 +190,7 @@ int zns_guard_area(pid_t pid, unsigned long start, unsigned long end, const char
 	return -1;
 }
 
-/* The same checks that criu makes during the freeze, where they cost nothing extra. */
+/* The checks that criu makes during the freeze, made before it. */
 static int guard_areas(pid_t pid)
 {
 	unsigned long start = 0, end = 0, a, b;
@@ -277,11 +277,11 @@ bool zns_guard_is_pager(pid_t pid)
 }
 
 /*
- * The tree runs, so this is not the last word: seize.c asks for each thread, and proc_parse.c for
- * each area. But whoever says no there has kept the tasks frozen while others' memory was dumped.
- * Reading smaps takes a page walk. So areas are looked at only if somebody in the tree has a
- * userfaultfd, or if a pager runs that does not take part in this dump: it stops its program now
- * and then, and criu's own attempt to stop it would fail at such a moment.
+ * The tree still runs, so seize.c checks each thread again, and proc_parse.c each area. But a
+ * refusal there comes after the tasks were frozen and the memory of others was dumped. Reading
+ * smaps takes a page walk. So areas are checked only if a process of the tree has a userfaultfd, or
+ * if a pager runs that does not take part in this dump: it stops its program now and then, and
+ * criu's own attempt to stop it would fail at such a moment.
  */
 int zns_guard_tree(pid_t root, bool pre_dump)
 {

@@ -69,8 +69,8 @@ static int raise_loopback(void)
 	return ret;
 }
 
-/* What a runtime's own `start` finds done: the engine made the network namespace, and the images
- * have the host name of the dump. */
+/* Does what a runtime's own `start` relies on: the engine has made the network namespace, and the
+ * images have the host name of the dump. */
 static int prepare(pid_t init, const char *host)
 {
 	int back, ret = 0;

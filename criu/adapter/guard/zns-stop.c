@@ -49,7 +49,7 @@ static void take(int sig)
 	errno = saved;
 }
 
-/* Leaves alone what the caller ignores or catches. */
+/* Installs the handler, except for signals that the caller ignores or catches. */
 static void install(void)
 {
 	struct sigaction sa = { .sa_handler = take, .sa_flags = SA_RESTART }, old;
@@ -92,7 +92,7 @@ void zns_stop_restore_end(void)
 		block(SIG_BLOCK);
 }
 
-/* Not in the handler: the log's buffer may be half written there. */
+/* Not called in the handler, where the log's buffer may be half written. */
 void zns_stop_restore_failed(void)
 {
 	if (ended_by)

@@ -25,12 +25,12 @@
 #ifndef FSMOUNT_CLOEXEC
 #define FSMOUNT_CLOEXEC 1
 #endif
-#define LOOK_NS 1000000 /* so often */
+#define LOOK_NS 1000000 /* time between two looks */
 #define NS_PER_S 1000000000ll
 
-static int cgroup2 = -1; /* a mount that is nowhere */
+static int cgroup2 = -1; /* a mount of cgroup v2 that is in no directory */
 
-/* The text of a file fits if it has the word at all. */
+/* Does the file have the word? (A longer file cannot have it.) */
 static bool says(int fd, const char *word)
 {
 	char text[256];
@@ -95,7 +95,7 @@ void zns_dump_taken(void)
 	note_time(O_APPEND);
 }
 
-/* criu looks into cgroups only for a task that is in others than criu itself. */
+/* Is the task in criu's own cgroups? criu looks into cgroups only for other tasks. */
 static bool in_our_cgroups(pid_t pid)
 {
 	char path[32], text[2][4096];
@@ -114,10 +114,8 @@ static bool in_our_cgroups(pid_t pid)
 	       !memcmp(text[0], text[1], len[0]);
 }
 
-/*
- * A mount of cgroup v2 waits for an RCU grace period (10 ms) each time, for it sets the options of
- * the hierarchy. Those of v1 do not.
- */
+/* Opens cgroup v2 before the freeze: its mount waits for an RCU grace period (10 ms) each time,
+ * because it sets the hierarchy's options. Mounts of v1 do not wait. */
 void zns_cgroup2_open(pid_t pid)
 {
 	int fs;

@@ -92,8 +92,8 @@ void zns_live_decided(const struct zw_reply *r)
 {
 	bool live = r->kind == ZW_KIND_LIVE || r->kind == ZW_KIND_DURABLE;
 
-	/* A script that runs after the dump must find a checkpoint, unless the user has asked for
-	 * less. */
+	/* a script that runs after the dump must find a checkpoint, unless the user has chosen
+	 * otherwise */
 	if (live && !(zns_opts.live & ZW_LIVE_ON))
 		zns_live_durable = r->kind == ZW_KIND_DURABLE || (zns_scripts && !zns_over_rpc);
 	zns_opts.live &= ~ZW_LIVE_ON;
@@ -120,7 +120,7 @@ int zns_live_rounds(bool pre_dump)
 	tracks = track && r.kind == ZW_KIND_PAGES;
 	reads_smaps = m.h.nr & ZW_ROUNDS_SMAPS && r.kind == ZW_KIND_PAGES;
 	if (track && !tracks && kdat.has_dirty_track && !(zns_opts.live & ZW_LIVE_ON))
-		return 0; /* criu sees it itself */
+		return 0; /* criu itself refuses this */
 	if (pre_dump && !tracks && !kdat.has_dirty_track) {
 		pr_err("pre-dump needs a kernel that tracks changed memory, and this one does not: make a full dump (criu dump); "
 		       "%s\n",
@@ -134,7 +134,7 @@ int zns_live_rounds(bool pre_dump)
 	return 0;
 }
 
-/* A task that is to be killed must not be before its checkpoint is safe. */
+/* A task that will be killed must not be killed before its checkpoint is safe. */
 bool zns_live_commits_late(void)
 {
 	return zns_opts.live & ZW_LIVE_ON && is_live() && !zns_live_durable &&

@@ -11,7 +11,7 @@ extern int zns_live_check(bool pre_dump);
 /* If the user did not say whether the dump is live, the helper decides: this tells it what criu
  * knows. */
 extern void zns_live_offer(bool pre_dump);
-/* And its decision, of the answer to ZW_DUMP_BEGIN. */
+/* Takes the helper's decision from the answer to ZW_DUMP_BEGIN. */
 extern void zns_live_decided(const struct zw_reply *r);
 /* Copies memory while the tasks run. 0: now freeze them; -1: printed. */
 extern int zns_live_rounds(bool pre_dump);
@@ -25,7 +25,7 @@ extern bool zns_live_names_pages(void);
 struct pstree_item;
 struct vm_area_list;
 extern int zns_live_final(struct pstree_item *item, struct vm_area_list *vmas, struct zw_reply *r);
-/* The helper has lines and flags of smaps. */
+/* Tells that the helper has lines and flags of smaps. */
 extern void zns_live_has_smaps(void);
 /* Does the commit follow the thaw? */
 extern bool zns_live_commits_late(void);

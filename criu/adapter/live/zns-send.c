@@ -279,7 +279,7 @@ static int take_chunk(int *sk, struct zw_reply *r)
 	return ret ? -1 : 0;
 }
 
-/* One chunk is filled while the other is sent. @r: the first one. */
+/* Sends all chunks: one is filled while the other is sent. @r: the answer with the first one. */
 static int send_chunks(struct page_xfer *xfer, pid_t pid, struct zw_reply *r)
 {
 	int sk, ret = 0;

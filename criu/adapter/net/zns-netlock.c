@@ -32,10 +32,10 @@ struct nft_ctx;
 #define CONN_MAX 256 /* two elements of a set: a connection, as seen from both ends */
 
 static enum {
-	CRIUS, /* no dump into zones, or not by nftables */
-	NOTHING, /* is locked; maybe yet */
-	WHOLE, /* the namespace */
-	CONNS, /* single connections */
+	CRIUS, /* criu's own lock: no dump into zones, or not with nftables */
+	NOTHING, /* nothing is locked, so far */
+	WHOLE, /* the whole namespace is locked */
+	CONNS, /* single connections are locked */
 } lock;
 
 static bool given, by_iptables;
@@ -71,7 +71,8 @@ static void nft_close(void)
 	nft = NULL;
 }
 
-/* All commands of @text are one transaction. (`create table` takes a block, and ignores it.) */
+/* Runs all commands of @text as one transaction. (`create table` accepts a block and
+ * ignores it.) */
 static int run(struct nft_ctx *ctx, const char *text)
 {
 	if (!ctx || NFT_RUN_CMD(ctx, text)) {
@@ -104,8 +105,8 @@ static int delete_table(struct nft_ctx *ctx)
 	return run(ctx, text);
 }
 
-/* Runs in the watcher, in the task's network namespace. For iptables there is only one lock for all
- * dumps: another dump's lock stays as long as a jump leads to its chain. */
+/* Lifts the lock. Runs in the watcher, in the task's network namespace. With iptables all dumps
+ * share one chain: it stays as long as another dump's rule jumps to it. */
 static void lift(void)
 {
 	static char rules[] =
@@ -157,7 +158,7 @@ int zns_netlock_begin(pid_t pid)
 		goto out;
 	same = of_task.st_ino == of_us.st_ino;
 	lock = by_iptables ? CRIUS : NOTHING;
-	/* Connections alone are locked in a namespace that is criu's, too, if they are dumped. */
+	/* in a namespace that is criu's own, too, only dumped connections are locked */
 	ret = 0;
 	if (same && (by_iptables || !opts.tcp_established_ok))
 		goto out;
@@ -195,7 +196,8 @@ static const char *elements(bool v6)
 	return conns[v6].len ? conns[v6].text : "";
 }
 
-/* After @before: a table that drops packets of the connections in its sets, as criu's own. */
+/* Runs @before, then makes a table that drops packets of the connections in its sets, as criu's own
+ * does. */
 static int lock_conns(const char *before)
 {
 	static const char form[] =
@@ -296,9 +298,9 @@ int zns_netlock_unlock(void)
 }
 
 /*
- * A lock that is left for the restore drops no more than the connections' packets, which would
- * otherwise be answered by a reset. The namespace may be another container's as well, and there
- * may never be a restore.
+ * Reduces the lock that stays for the restore to the connections' packets: without it the kernel
+ * would answer them with a reset. It must not block more, since another container may share the
+ * namespace, and there may never be a restore.
  */
 static void narrow(void)
 {
@@ -309,7 +311,8 @@ static void narrow(void)
 		pr_warn("The network stays locked until the restore: nft delete table %s\n", table);
 }
 
-/* For zns-runc, which may create the container afresh: the name without its family. */
+/* Tells zns-runc the table's name without its family, since zns-runc may create the container
+ * again. */
 static void note(void)
 {
 	const char *path = secure_getenv("ZNS_NETLOCK_NOTE"), *name = strchr(table, ' ');

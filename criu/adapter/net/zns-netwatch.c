@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Who lifts the lock of the network if criu is killed while it holds it. See
+/* The watcher: lifts the lock of the network if criu is killed while it has that lock. See
  * include/zns-netlock.h. */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +47,8 @@ static bool take(int sk, bool *over)
 	return n == 1 && !*over;
 }
 
-/* Sockets are open from @first on, and their numbers follow each other: none was closed. */
+/* Ends repair mode of the sockets. They are open from @first on with consecutive numbers, since
+ * none was closed. */
 static void repair_off(int first)
 {
 	int off = 0, fd;
@@ -58,7 +59,7 @@ static void repair_off(int first)
 
 enum { AT_CRIU = ZNS_ALONE_FD, AT_NETNS, AT_SOCKET, AT_TAKEN };
 
-/* Runs beside criu. */
+/* The watcher's process, beside criu. */
 static void watch(int criu, int netns, int sk, void (*lift)(void))
 {
 	struct pollfd p[] = { { .fd = AT_CRIU, .events = POLLIN },
@@ -75,7 +76,9 @@ static void watch(int criu, int netns, int sk, void (*lift)(void))
 			;
 	} while (!over && !(p[0].revents & POLLIN));
 	if (!over && *held) {
-		repair_off(AT_TAKEN); /* must be done before the next packet */
+		/* Before the lock is lifted: sockets must be out of repair mode when the next
+		 * packet comes. */
+		repair_off(AT_TAKEN);
 		if (!setns(AT_NETNS, CLONE_NEWNET))
 			lift();
 	}
