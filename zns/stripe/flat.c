@@ -49,7 +49,7 @@ static int load(struct zns_flat *f, struct stack *s, uint32_t level, struct zns_
 	return 0;
 }
 
-/* Finds the pages from @vaddr on in level @from, or in the nearest of its parents that has them. */
+/* Finds the pages from @vaddr on, in level @from or in the nearest parent that has them. */
 static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64_t vaddr,
 		      uint64_t len, struct flat_image *im, struct zns_err *err)
 {

@@ -49,8 +49,8 @@ int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_
 static int walk_runs(const struct runs *r, uint64_t off, uint64_t len, zns_flat_piece piece,
 		     void *arg);
 
-/* A composed image stands where its runs stand. Runs lie in images that have units of their own,
- * so one step down is enough. */
+/* Calls @piece for the places of a composed image's runs. Runs lie in images with units of their
+ * own, so the walk goes only one step down. */
 static int walk(const struct zns_rimage *i, uint64_t off, uint64_t len, zns_flat_piece piece,
 		void *arg)
 {

@@ -53,10 +53,11 @@ static bool touch(pid_t pid, uint64_t one, uint64_t other)
 }
 
 /*
- * The kernel splits an area where a covered range begins and where it ends. Later it merges the
- * pieces only if they share an anon_vma, that is if the area had one when it was split. The first
- * page written gives it one, so the outermost pages are made before. They are not covered: with
- * that the range never fits an area of huge pages, whose pieces nothing would merge.
+ * Covers a range of the task with a userfaultfd, for fast filling. The kernel splits the area at
+ * both ends of the range. Later it merges the parts only if they share an anon_vma, which an area
+ * gets with its first page. So the two outermost pages are written before the split, and are not
+ * covered. Because of that the range never fits an area of huge pages, whose parts would not be
+ * merged.
  */
 bool zns_task_cover(struct zns_task task, const void *base, size_t len)
 {

@@ -100,7 +100,7 @@ static uint64_t nr_sums(const ZnsPb__Image *pb)
 	return pb->has_piece ? pb->piece_sums.len / ZNS_SUM_BYTES : pb->n_piece_csums;
 }
 
-/* Is this piece @n of the image, by its checksum? */
+/* Is @buf piece @n of the image, judged by the checksum? */
 static bool is_right(const ZnsPb__Image *pb, uint64_t n, const uint8_t *buf, size_t len)
 {
 	uint8_t sum[ZNS_SUM_BYTES];

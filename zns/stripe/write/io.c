@@ -7,7 +7,7 @@
 #include "../transfer.h"
 #include "writer.h"
 
-/* largest command while other writers wait for the die: no more than a die programs at once */
+/* longest command while other writers wait for the die: as much as a die programs at once */
 #define SHORT KIB(128)
 
 /* Reads through /proc/PID/mem, which also gives mappings without read permission;

@@ -29,8 +29,8 @@ static int cmp_load(const void *a, const void *b)
 }
 
 /*
- * All lanes, the one with least to do first: images end anywhere in a turn, and if each began at
- * the same lane, that one would hold up the others (a tree of small tasks lost a fifth;
+ * Sorts all lanes, the one with the least work first. Images end anywhere in a turn; if each began
+ * at the same lane, that lane would delay the others (a tree of small tasks lost a fifth;
  * test_rates).
  */
 NEEDS_LOCK static void lanes_by_load(struct zns_writer *w, struct lane **out)

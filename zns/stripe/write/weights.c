@@ -26,7 +26,7 @@
 #define APART 6 /* from one change to the next each lane writes at least so many units … */
 /* … and all lanes 1/64 of all units so far, which bounds the number of changes by its logarithm */
 #define CHANGES 64
-/* a weight is the smallest whole number that is so close to the rate */
+/* a weight is the smallest whole number whose ratio to the rate is off by at most this part */
 #define TOLERANCE 0.05
 
 static double lane_rate(const struct lane *l) /* bytes per ns */
@@ -44,9 +44,9 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 	l->end_ns = start_ns + ns;
 	l->row = (uint8_t)(l->row << 1 | in_row);
 	/*
-	 * An idle zone takes the first units into its buffer at once: that says nothing. A pace
-	 * that others set says nothing either. Then the known rate stays until the lane waits for
-	 * its zone again.
+	 * Two samples say nothing about the zone: the first writes to an idle zone, which its
+	 * buffer takes at once, and writes at a pace set by the token bucket. Then the known rate
+	 * stays until the lane waits for its zone again.
 	 */
 	if (off < z->slot.start + 2 * len || (!in_row && (!l->samples || paced))) {
 		l->run = 0;
@@ -83,9 +83,9 @@ bool weights_saturated(const struct lane *l)
 }
 
 /*
- * Rates of all lanes. A lane that is not always busy may be faster than anybody can say: as fast as
- * the fastest of those that are; but where a pace is set it is not the others that hold it up, and
- * it may be as fast as it was. false: not known, or nobody waits for the zones.
+ * Fills in the rates of all lanes. A lane that is not always busy may be faster than its samples
+ * say: it counts as fast as the fastest busy lane; but with a set pace it keeps its last rate,
+ * since the pace limits it. False: rates are not known, or no lane waits for its zone.
  */
 NEEDS_LOCK static bool rates(const struct zns_writer *w, double *rate, double *chance)
 {
@@ -173,8 +173,9 @@ static void whole_numbers(const double *part, uint32_t nr, bool none, uint32_t *
 }
 
 /*
- * What a better division would save, as a part of the time: of @bytes more against the present
- * weights; with none, of the queued units. Whole units do not count.
+ * How much time would a better division save, as a part of the whole? For @bytes more, compared
+ * with the present weights; with 0, for the queued units. Gains from rounding to whole units do not
+ * count.
  */
 NEEDS_LOCK static double gain(const struct zns_writer *w, const double *rate, double bytes)
 {
@@ -219,7 +220,7 @@ NEEDS_LOCK static uint32_t untouched(const struct zns_writer *w, uint64_t *first
 	for (const struct job *j = w->queue.first; j; j = j->next) {
 		if (j->img != w->cur.img || j->k < w->cur.run_first)
 			continue;
-		/* the lane has left that zone already, so its rest is of no more use */
+		/* the lane has left this zone, so the rest of the zone is not used any more */
 		if (j->lane->wz != j->wz) {
 			n = 0;
 			continue;

@@ -100,7 +100,8 @@ void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers)
 
 		if (l->group != group || l->writers == writers)
 			continue;
-		/* the first news changes nothing for a lane that was measured since */
+		/* the first message about other writers changes nothing for a lane that was
+		 * measured */
 		if (l->writers || !l->samples)
 			expect(w, l, zns_max(writers, 1u));
 		l->writers = writers;

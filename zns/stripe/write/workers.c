@@ -11,10 +11,8 @@
 #include <string.h>
 #include "writer.h"
 
-/*
- * A helper stays below 32 MiB (design.md §3). The first is for the workers' buffers of task memory,
- * the second for units that bring their bytes along. A few more are being filled.
- */
+/* A helper uses less than 32 MiB (design.md §3): the first limit is for the workers' buffers of
+ * task memory, the second for units that have bytes of their own. A few more are being filled. */
 #define WORKER_BYTES MIB(12)
 #define DATA_BYTES MIB(8)
 /*
@@ -96,7 +94,7 @@ static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 	writer_lock(w);
 	if (!ret)
 		unsteady_note(w, j->pid, j->iov, j->nr_iov, h->buf);
-	if (err->code) /* under the same lock as the count that settle() looks at */
+	if (err->code) /* the lock is the one under which settle() reads the count */
 		writer_set_error(w, err);
 	if (!--j->img->ungathered)
 		pthread_cond_broadcast(&w->idle);

@@ -39,7 +39,7 @@ struct zns_writer {
 	const ZnsPb__Manifest *sealed;
 	const struct zns_crypt *proof;
 	uint32_t unit, block;
-	uint32_t zone_mibps; /* rate of one zone alone; 0: not known */
+	uint32_t zone_mibps; /* rate of one zone that is written alone; 0: not known */
 	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
 			struct zns_err *err);
 	void *arg;

@@ -53,8 +53,9 @@ NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, uint64_t ne
 }
 
 /*
- * -EBUSY: the limits are used up, perhaps by zones that we left but have not written to their end.
- * Everything placed before is queued, so the wait for one of them ends; then it is given back.
+ * Asks for a zone until there is one. After -EBUSY the limits are used up, perhaps by zones that
+ * lanes have left but not yet written to their end. Everything placed there is queued, so one of
+ * them will be finished; it is given back then.
  */
 NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, uint64_t need,
 			  struct zns_zone_slot *out, struct zns_err *err)
@@ -65,9 +66,9 @@ NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, uint64_t need,
 	while (ret == -EBUSY && !w->err.code) {
 		nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
 		/*
-		 * A zone that failed in the meantime counts no more once it is told, so it is as
-		 * good as one that is done. While zones are repaired nothing is written: what waits
-		 * for a place then would wait for ever.
+		 * A zone that failed meanwhile no longer counts once the broker knows of it, so it
+		 * helps as much as a finished one. During a repair nothing is written, so a wait
+		 * for finished zones would never end.
 		 */
 		while (!nr && told == w->zones.nr_bad && w->zones.retired && !w->zones.repairing &&
 		       !w->err.code) {
@@ -148,10 +149,8 @@ void zones_retire(struct zns_writer *w, struct wzone *z)
 	w->zones.retired = z;
 }
 
-/*
- * A zone with room for @need bytes. A zone continued from an earlier checkpoint may be nearly full:
- * then the next one is asked for, and when none of those is left an empty one comes.
- */
+/* Gets a zone with room for @need bytes. The broker may grant a zone that an earlier checkpoint has
+ * partly filled: if it is too full, the next one is asked for, until an empty one comes. */
 struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, bool *busy)
 {
 	uint64_t capacity = 0;
