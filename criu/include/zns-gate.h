@@ -39,7 +39,7 @@ static inline bool zw_gate_wait(uint32_t *word, uint32_t value, int sk)
 	return poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP);
 }
 
-/* The daemon. False: the helper has ended. */
+/* Called by the daemon. False: the helper has ended. */
 static inline bool zw_gate_shut(struct zw_gate *g, int sk)
 {
 	uint32_t inside;

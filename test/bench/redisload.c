@@ -39,7 +39,7 @@ struct file {
 struct connection {
 	int fd;
 	uint64_t due_ns;
-	size_t expect; /* bytes of the answer that have not come */
+	size_t expect; /* bytes of the answer that are still to come */
 };
 
 static volatile sig_atomic_t ended;

@@ -18,7 +18,7 @@ static void must_have(const pthread_mutex_t *m)
 	static __thread pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
 	int self;
 
-	/* by the C library's name of the thread, which after clone() differs from the kernel's */
+	/* uses the C library's id of the thread, which differs from the kernel's after clone() */
 	pthread_mutex_lock(&own);
 	self = own.__data.__owner;
 	__real_pthread_mutex_unlock(&own);

@@ -75,7 +75,7 @@ static uint32_t plan(struct znsd *d, uint32_t percent, uint32_t *victims, struct
 	return n;
 }
 
-/* Nothing to win on devices this small: then any zone with live data, as if it were worth it. */
+/* Compaction gains nothing on devices this small, so take any zone with live data as a victim. */
 static uint32_t any_victim(const struct znsd *d, struct load *l, uint32_t *victims)
 {
 	for (uint32_t i = 0, from = (uint32_t)load_rnd(&l->rng, d->nr_zones); i < d->nr_zones;
@@ -99,7 +99,7 @@ static bool in_victims(const ZnsPb__Checkpoint *c, const uint32_t *victims, uint
 	return false;
 }
 
-/* Every other time as defragmentation does it: each zone's data go to one certain other group. */
+/* Every other time compacts as a defragmentation does: all data of a zone go to one given group. */
 static bool targets(const struct znsd *d, struct load *l, uint32_t nr, uint32_t *to)
 {
 	if (load_rnd(&l->rng, 2))

@@ -11,7 +11,7 @@ struct flip_count {
 	uint64_t refused[FLIP_PLACES]; /* the store did not open, and the error says why */
 	/* the store opened, and reading the damaged checkpoint failed */
 	uint64_t noticed[FLIP_PLACES];
-	/* everything is there and right: the byte is not needed now */
+	/* the damage did no harm: the byte is not needed at present */
 	uint64_t harmless[FLIP_PLACES];
 	uint64_t wrong[FLIP_PLACES]; /* wrong bytes with a right checksum */
 	uint64_t lost[FLIP_PLACES]; /* an acknowledged checkpoint is gone without a message */

@@ -62,7 +62,7 @@ static int t_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_z
 	return 0;
 }
 
-/* Is there a step for the state after @n of @blocks blocks? */
+/* Is there a step for the state in which the first @n blocks of @blocks are written? */
 static bool cut_here(const struct trace *t, uint32_t zone, uint64_t n, uint64_t blocks)
 {
 	return zone < t->nr_meta || n == 1 || n == blocks / 2 || n == blocks;

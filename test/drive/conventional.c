@@ -25,9 +25,9 @@
 
 struct lane {
 	struct emu_cal cal;
-	uint64_t *slot; /* when the page in this place of the buffer is programmed */
+	uint64_t *slot; /* for each place of the buffer: when its page will be programmed */
 	uint64_t slots; /* slots used so far */
-	uint64_t seen_ns; /* until this time the die's idle time has been counted */
+	uint64_t seen_ns; /* the die's idle time is counted up to this time */
 	/* idle time that was not spent on garbage yet; below 0: spent in advance */
 	int64_t idle_ns;
 };
@@ -209,7 +209,7 @@ static const struct drive_ops conv_ops = {
 	.close = conv_close,
 };
 
-/* Fills the drive as if the host had written before; takes no time, and is not counted. */
+/* Fills the drive as if the host had written to it before. Takes no time, and is not counted. */
 static int fill(struct conventional *c, struct zns_err *err)
 {
 	uint64_t seed = c->d.p.emu.map_seed + 1, writes = c->ftl.nr_pages;

@@ -47,7 +47,7 @@ struct drive_ops {
 	uint64_t (*write)(struct drive *d, uint64_t off, uint32_t len, uint64_t now);
 	uint64_t (*read)(struct drive *d, uint64_t off, uint32_t len, uint64_t now);
 	uint64_t (*flush)(struct drive *d, uint64_t now);
-	/* trim, or zeroes that may be holes: what a zone's reset in QEMU is, too */
+	/* a trim, or zeroes that may become holes, as QEMU sends for a zone's reset */
 	uint64_t (*discard)(struct drive *d, uint64_t off, uint64_t len, uint64_t now);
 	void (*stats)(struct drive *d, FILE *f); /* members of a JSON object, each with a comma */
 	void (*close)(struct drive *d);

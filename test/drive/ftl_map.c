@@ -6,7 +6,7 @@
 #include "ftl.h"
 #include "zns/util.h"
 
-#define FREE_LOW 3u /* blocks: one to write, one for copies, one to have */
+#define FREE_LOW 3u /* blocks: one for writes, one for copies, one in reserve */
 
 static uint32_t block_nr(const struct ftl *f, uint32_t die, uint32_t i)
 {

@@ -206,7 +206,7 @@ static void note(char op, uint64_t off, uint32_t len, uint64_t came, uint64_t do
 			(unsigned long long)came, (unsigned long long)done);
 }
 
-/* So that a reader of the file always finds a complete one. */
+/* Replaces the file as a whole, so that a reader always finds a complete one. */
 static void write_stats(void)
 {
 	char path[4096];

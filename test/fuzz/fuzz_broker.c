@@ -63,7 +63,7 @@ static void ask(struct znsd *d, struct conn *c, ZnsPb__Request *req)
 
 /* ---- operations ---- */
 
-/* Mostly a number that makes sense. */
+/* A number from the input, mostly one that makes sense. */
 static uint32_t wild(struct input *in, uint32_t below)
 {
 	return take(in, 32) ? take(in, below) : take(in, 256) << 24 | 0xffff;
@@ -173,7 +173,7 @@ static void contexts_end(struct znsd *d)
 	leases_reap(d);
 }
 
-/* A zone of this lease, mostly. */
+/* Mostly a zone of this lease, else any zone. */
 static uint32_t *some_zone(const struct lease *l, struct input *in)
 {
 	uint32_t *v = calloc(1, sizeof(*v));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a pager sends to a dump: the input as its answer, with a list that nobody writes any more,
- * and with one that somebody could. */
+/* What a pager sends to a dump: the input is its answer, and its list of units, once sealed against
+ * writes and once not. */
 #include <stdlib.h>
 #include <sys/mman.h>
 

@@ -129,7 +129,7 @@ static int begin(struct zns_err *err)
 	return ret ? ret : zns_save_begin(&x.v, &q, err);
 }
 
-/* A page of a round: stale, if a later round has it too. */
+/* Writes a page of a round. It is stale if a later round has it, too. */
 static int put_page(uint32_t round, uint64_t page, uint64_t *at, struct zns_err *err)
 {
 	static const uint8_t stale[PAGE] = { [0 ... PAGE - 1] = 0xee };

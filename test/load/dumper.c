@@ -29,10 +29,10 @@ struct dumper {
 	uint32_t groups;
 	bool packed;
 	uint64_t begun_ns, admitted_ns, frozen_ns;
-	uint32_t gained; /* zones, of groups that it had not */
+	uint32_t gained; /* number of zones of groups that the dump was given later */
 };
 
-/* As the helper's loop does: a broker that is gone ends the dump at once. */
+/* As in the helper: the dump ends at once if the broker is gone. */
 static void *watch(void *arg)
 {
 	struct dumper *d = arg;

@@ -211,7 +211,7 @@ static void say(const struct proc *p, const struct area *a, uint64_t at, const c
 		printf("p%d:%" PRIu64 " %s\n", p->pid, at / BLOCK, flags);
 }
 
-/* An area of several blocks is new: what is in it was touched. */
+/* A new area of several blocks: every page in it counts as touched. */
 static void say_new(const struct proc *p, const struct area *a)
 {
 	FILE *f = open_proc(p->pid, "pagemap");

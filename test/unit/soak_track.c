@@ -107,7 +107,7 @@ static void threads_make_a_mess(void **state)
 
 /* ---- a tracker beside it ---- */
 
-/* What an earlier tracker had begun may not have ended yet: busy. */
+/* Tracks without an end. Waits while the task is busy with a call that an earlier tracker began. */
 static void track_for_ever(pid_t pid)
 {
 	struct zns_err err = ZNS_ERR_INIT;

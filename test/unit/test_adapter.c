@@ -210,7 +210,7 @@ static void tracked_connections(void **state)
 	a->nla_len = sizeof(*a) - 1;
 	assert_false(zns_no_conntrack());
 	entries(0, stats);
-	a->nla_len += 4; /* it ends behind the answer */
+	a->nla_len += 4; /* the attribute ends behind the answer */
 	assert_false(zns_no_conntrack());
 }
 

@@ -25,7 +25,7 @@
 /* What processes of a test say to each other. */
 static struct {
 	int ready; /* the daemon has all that it is to have */
-	int born; /* the child runs: a fork that has told the daemon can still fail */
+	int born; /* the child runs; a fork may still fail after its event was sent */
 	int go; /* the child may fork */
 	int no_memory; /* how often the holder's list cannot grow */
 	int status; /* of the child's child, when it has ended; -1: not yet */
@@ -173,8 +173,8 @@ static void forks(int sk)
 	_exit(0);
 }
 
-/* With what the task sends, and @more copies of it; it reads @nr_forks events. @given: a pager has
- * all of it. */
+/* Runs a daemon with the userfaultfd that the task sends and @more copies of it. It reads @nr_forks
+ * events. @given: a pager has taken over all of it. */
 static void the_daemon(int sk, int more, int nr_forks, bool given)
 {
 	int uffd, i;

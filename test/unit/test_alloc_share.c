@@ -261,7 +261,7 @@ static void gain_keeps_rules(void **state)
 	order[1] = 3;
 	s[1].want = 3;
 	s[0].want = 2.5;
-	/* 2.5 of 2.5, and 2.5 of 3 */
+	/* rates: 2.5 of 2.5, and 2.5 of 3 */
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 2, &limit), 1);
 	s[0].want = 2.05;
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 2, &limit), 0);

@@ -378,7 +378,7 @@ static void move_is_checked(void **state)
 	record(&k, &g, &to, 1);
 	k.c.n_zones = 0;
 	refused(&mover, &q, -EINVAL, "has no zones");
-	record(&k, &g, &other, 1); /* of another checkpoint */
+	record(&k, &g, &other, 1); /* a record of another checkpoint */
 	refused(&mover, &q, -EINVAL, "neither belong to the checkpoint nor");
 	record(&k, &g, &to, 1);
 	k.use[0].len += 4096; /* more than is in the zone */
@@ -399,7 +399,7 @@ static void move_is_checked(void **state)
 	k.c.n_zones = 2;
 	refused(&mover, &q, -EINVAL, "not in order");
 	record(&k, &g, &to, 1);
-	k.m.zone = z.zone; /* its old manifest, in a zone that the move writes, too */
+	k.m.zone = z.zone; /* the old manifest lies in a zone that the move writes */
 	k.m.start = z.wp - 4096;
 	refused(&mover, &q, -EINVAL, "not where this lease wrote");
 	k.m.zone = other.zone;
@@ -790,8 +790,8 @@ static void leaves_when_idle(void **state)
 	zns_broker_close(&b);
 }
 
-/* A client's connection and the request to quit are seen in the same round. The client is served
- * by the next broker. */
+/* A client connects in the same round in which the broker is told to quit. The next broker serves
+ * that client. */
 static void comes_while_it_leaves(void **state)
 {
 	struct fx *f = *state;

@@ -177,7 +177,8 @@ static void unasked(void **state)
 	zns_broker_close(&b);
 }
 
-/* A connection is lost while its restore reads a unit for all: the next one may read it at once. */
+/* A restore that reads a unit for all loses its connection: another restore may read the unit at
+ * once. */
 static void lost_bringer(void **state)
 {
 	struct fx *f = *state;

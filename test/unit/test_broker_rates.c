@@ -264,7 +264,7 @@ static void one_domain_spare(void **state)
 	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
 
 	begin_capped(&a, "a", 40, 45, "share", NULL);
-	/* 60 to spare: the first one's cap lets it use only 5 */
+	/* 60 MiB/s are to spare, but the first dump's cap lets it use only 5 of them */
 	assert_int_equal(begin_capped(&b, "b", 0, 0, "share", NULL), 55);
 	assert_int_equal(progress(&a, 0, 0), 45);
 	assert_int_equal(begin_capped(&c, "c", 0, 7, "wait=1", NULL), 7);

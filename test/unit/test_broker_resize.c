@@ -244,7 +244,7 @@ static void is_given_up(void **state)
 	zns_broker_close(&b);
 }
 
-/* A dump by a program that does not say that it notices when the store grows. */
+/* A dump by an older program, which does not announce that it notices when the store grows. */
 static void earlier_dump(struct zns_broker *b)
 {
 	uint8_t *in = NULL;

@@ -434,7 +434,7 @@ static void tenants(void **state)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct zns_tenant t;
 
-	/* no directory, no file: no rule */
+	/* without the directory or the file there is no rule */
 	assert_int_equal(zns_tenant_find("web", 1000, &t, &err), 0);
 	assert_string_equal(t.who, "");
 	assert_int_equal(zns_config_set("default-device", "x", &err), 0);

@@ -115,7 +115,8 @@ static void refused_keys(void **state)
 		put_file("bad", bad[i].text, bad[i].len, 0600);
 		assert_fails(zns_master_load(spec_of("bad"), &m, &err), -EINVAL, "is no key");
 		assert_null(m);
-		assert_null(strstr(err.msg, "0001020304")); /* no bytes of it in a message */
+		/* The message must contain no bytes of the key. */
+		assert_null(strstr(err.msg, "0001020304"));
 	}
 	put_file("open", hex_key, 65, 0640);
 	assert_fails(zns_master_load(spec_of("open"), &m, &err), -EPERM, "mode 0640");
@@ -455,7 +456,7 @@ static void wrapped_keys(void **state)
 		assert_fails(zns_crypt_open(m, id_a, k, &d, &err), -EBADMSG, "damaged");
 		k->wrapped.data[i / 8] ^= (uint8_t)(1 << i % 8);
 	}
-	/* Cut short, gone, of a cipher to come. */
+	/* Wrapped keys that are cut short, missing, or of an unknown cipher. */
 	k->wrapped.len--;
 	assert_false(zns_crypt_record_sane(k));
 	assert_fails(zns_crypt_open(m, id_a, k, &d, &err), -EBADMSG, "damaged");
@@ -521,7 +522,8 @@ static void units(void **state)
 	memcpy(buf, other, LEN);
 	assert_fails(zns_crypt_open_unit(d, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG,
 		     "not what");
-	/* Shorter, longer by nothing, any byte of it or of the tag. */
+	/* Damage: the text is cut, it has one byte more, or any byte of it or of the tag is
+	 * changed. */
 	memcpy(buf, other, LEN);
 	assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN - 1, tag, &err), -EBADMSG,
 		     "not what");

@@ -240,7 +240,8 @@ void quiesce_close(struct pager *p)
 {
 }
 
-/* A budget that nobody can work with is refused, also by a pager whose caller did not look. */
+/* A budget below the least that a pager needs is refused, also if the pager's caller did
+ * not check. */
 static void least_budget(void **state)
 {
 	static const uint64_t dram[] = { 0, 1, MIB(1) - 1 };

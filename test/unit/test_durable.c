@@ -20,7 +20,8 @@
 static uint8_t *medium; /* the file's content after a power cut; NULL: not examined */
 static size_t medium_len;
 static int sync_error, syncs;
-static bool table_ahead; /* the emulator's: an entry was written before the data that it counts */
+/* Set by the emulator: an entry of the table was written before the data that it counts. */
+static bool table_ahead;
 static const struct emu *watched;
 
 ssize_t __real_pwritev64v2(int fd, const struct iovec *v, int nr, off_t off, int flags);

@@ -54,7 +54,7 @@ static void one_writer(void **state)
 	assert_int_equal(clock, t);
 	l = load_of(d, ZNS_EMU_DIE, 0);
 	assert_int_equal(l.busy_ns, 50 * PROG);
-	assert_int_equal(l.idle_from_ns, C + X + 50 * PROG); /* never idle: 100 MiB/s */
+	assert_int_equal(l.idle_from_ns, C + X + 50 * PROG); /* it was never idle: 100 MiB/s */
 	assert_int_equal(l.written, 50 * UNIT);
 	assert_int_equal(l.read, 0);
 	l = load_of(d, ZNS_EMU_CHANNEL, 0);
@@ -335,7 +335,7 @@ static void flushes(void **state)
 	ask(d, ZNS_EMU_OP_WRITE, 0, 2 * UNIT, 0);
 	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH, 0, 0, 0), C + X + 2 * PROG);
 	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).written, 2 * UNIT);
-	/* an incomplete one costs a whole unit, once, and again when it is full */
+	/* a unit that is written in part costs a whole program, and another one when it is full */
 	ask(d, ZNS_EMU_OP_WRITE, 1, KIB(64), ms(10));
 	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH, 0, 0, ms(10)), ms(10) + C + 78125 + PROG);
 	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH, 0, 0, ms(20)), ms(20) + C);
@@ -542,7 +542,8 @@ static void zone_on_two_dies(void **state)
 	zns_dev_close(d);
 }
 
-/* Hot after 8 MiB more than it cools, and then at half of its rate until half of that is gone. */
+/* The drive is hot when 8 MiB more were written than it cooled off. Then it has half of its rate
+ * until half of that is gone. */
 static void throttled(void **state)
 {
 	struct zns_emu_params p = timed();

@@ -164,7 +164,8 @@ static void where_the_space_comes_from(void **state)
 	assert_ok(put(d, 3, 0, KIB(960), 1));
 	check(d, 3, 0, KIB(960), 1);
 	assert_ok(zns_emu_info(d, &q, NULL));
-	assert_int_equal(q.prealloc, ZNS_EMU_ALLOCATED); /* how it was made is not kept */
+	/* The file's preallocation mode is not stored. */
+	assert_int_equal(q.prealloc, ZNS_EMU_ALLOCATED);
 	zns_dev_close(d);
 	p.prealloc = ZNS_EMU_WRITTEN;
 	assert_ok(zns_emu_create(dev_path, &p, true, &err));

@@ -275,7 +275,7 @@ static void stop_here(void)
 	raise(SIGSTOP);
 }
 
-/* Kills at a system call: the first, then the 6th after the opening of the device, … */
+/* Kills a process at a system call: the 1st after the opening of the device, the 6th, and so on. */
 static void kill_at_call(int nr)
 {
 	int st;
@@ -359,7 +359,7 @@ static void locks_die_with_their_holder(void **state)
 	zns_dev_close(d);
 }
 
-/* A live process does hold it: the other one waits until it has ended. */
+/* If a live process has the lock, the other one waits until that process has ended. */
 static void zone_lock_excludes_processes(void **state)
 {
 	struct zns_dev *d = make_small();

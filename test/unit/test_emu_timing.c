@@ -234,7 +234,7 @@ static void processes_share_a_die(void **state)
 	ask(d, ZNS_EMU_OP_WRITE, 0, UNIT, C);
 	assert_int_equal(die_load(d, 0).idle_from_ns, C + X + 5 * PROG);
 	zns_dev_close(d);
-	d = open_dev(); /* nor does it end with a handle */
+	d = open_dev(); /* closing a handle does not end it */
 	assert_int_equal(die_load(d, 0).busy_ns, 5 * PROG);
 	assert_int_equal(clock_of(d), C + X + PROG);
 	zns_dev_close(d);

@@ -398,8 +398,8 @@ static void move(struct fx *f, const struct saved *k)
 	zns_session_close(&s);
 }
 
-/* The footer of an earlier version goes as well: else this version comes back when the checkpoint
- * is removed and its tombstone is written over. */
+/* The footer of an earlier version is invalidated, too. Otherwise that version would come back once
+ * the checkpoint is removed and its tombstone is overwritten. */
 static void moved_and_removed(void **state)
 {
 	struct fx *f = *state;

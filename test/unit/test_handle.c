@@ -12,7 +12,7 @@
 #include "zns/frame.h"
 #include "zns/handle.h"
 
-static int dir_fsync; /* what fsync of a directory fails with */
+static int dir_fsync; /* error with which fsync of a directory fails; 0: it works */
 
 int fsync(int fd)
 {

@@ -14,7 +14,7 @@
 #define BIG MIB(2)
 
 static struct rig rig;
-static atomic_bool believe; /* the control: every unit is right */
+static atomic_bool believe; /* the control: every unit counts as right */
 
 int __real_transform_in(const struct zns_crypt *c, const struct zns_memory_key *m,
 			const ZnsPb__Image *pb, uint32_t image, uint64_t unit, uint8_t *buf,
@@ -153,7 +153,7 @@ static void strange_memory(void **state)
 	zns_hot_free(b);
 }
 
-/* Processes that take the right to bring units, and are killed with it. */
+/* Processes that get the right to read a unit for all, and are killed before they have done it. */
 static void dead_bringer(void **state)
 {
 	struct zns_hot *b = hot_of(&shape), *h = join(b, &shape, 1);
@@ -553,7 +553,7 @@ static void ciphertext(void **state)
 	away();
 }
 
-/* Damage on the device is found as without, and nobody gets the unit. */
+/* Damage on the device is found as without shared memory, and no restore gets the unit. */
 static void damaged(void **state)
 {
 	struct zns_hot *b = hot_of(&shape), *h = join(b, &shape, 1);

@@ -286,7 +286,7 @@ static void seg_refuses(void **state)
 	pb_init(&p, 0);
 	assert_int_equal(zns_seg_init(&s, &p.s, KIB(64), &err), -EBADMSG);
 	assert_non_null(strstr(err.msg, "0 extents"));
-	zns_seg_fini(&s); /* harmless after a failure */
+	zns_seg_fini(&s); /* may be called after a failure, too */
 	pb_init(&p, ZNS_STRIPE_MAX_WIDTH + 1);
 	assert_int_equal(zns_seg_init(&s, &p.s, KIB(64), &err), -EBADMSG);
 	assert_non_null(strstr(err.msg, "257 extents"));

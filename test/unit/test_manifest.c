@@ -246,7 +246,7 @@ static void wrong_reference(void **state)
 			break;
 		case 11:
 			k.ref.zone = 5;
-			break; /* an empty zone: reset under it */
+			break; /* an empty zone in the record: it could be reset */
 		case 12:
 			k.id[3] ^= 1;
 			break; /* the manifest of another checkpoint */

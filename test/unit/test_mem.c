@@ -87,7 +87,7 @@ static void fork_once(struct life *l)
 	}
 	munmap(seq, PAGES * sizeof(*seq));
 	l->r->forks++;
-	/* a slow machine has no more of them at once than a context may have */
+	/* on a slow machine there are no more children at once than a context has slots */
 	for (pid = 1, l->alive++; pid > 0 && l->alive;) {
 		pid = waitpid(-1, NULL, l->alive > CHILDREN_MAX ? 0 : WNOHANG);
 		l->alive = pid < 0 ? 0 : l->alive - (pid > 0);

@@ -19,7 +19,7 @@
 #define FILE_SIZE (1ULL << 46)
 #define DIR_INODE 1U
 #define FILE_INODE 2U
-#define PLAIN_INODE 3U /* a file that is read past the page cache without a flag */
+#define PLAIN_INODE 3U /* inode of a file that is always read past the page cache */
 
 /* ---- a file system with one file, whose page says which one it is ---- */
 

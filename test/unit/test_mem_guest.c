@@ -1249,7 +1249,7 @@ static void await_event(pid_t tid)
 	}
 }
 
-/* In the parent, whose child does it. */
+/* Called in the parent, whose child does the step. */
 static void await_child(struct talk *t, pid_t child)
 {
 	int status;
@@ -1265,7 +1265,7 @@ static void two_leave_one_place(struct talk *t)
 	pthread_t thread[4];
 	pid_t child;
 
-	/* otherwise it looks like a stack above its guard */
+	/* align it, since otherwise it looks like a stack above its guard page */
 	all += 4 * UNIT - (uintptr_t)all % UNIT;
 	talk = t;
 	for (unsigned int i = 0; i < 2; i++) {
@@ -1486,7 +1486,7 @@ static void three_moves_and_a_fork(void **state)
 	for (int k = 0; k < 20 && !has_ended; k++)
 		has_ended = ends_with_its_child();
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
-	assert_true(has_ended); /* else the child was never born */
+	assert_true(has_ended); /* otherwise the child was never born */
 }
 
 /* And for a child that is not recognised yet. */

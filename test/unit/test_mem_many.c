@@ -28,7 +28,7 @@ struct village {
 struct desk {
 	_Atomic uint32_t gen, kept, refused, started, detach, detached, failed;
 	_Atomic uint64_t left, evicted, lost;
-	struct zns_mem_fds f; /* numbers in the pager */
+	struct zns_mem_fds f; /* descriptor numbers in the pager */
 };
 
 struct scene {
@@ -356,7 +356,7 @@ static void killed_by_leaving(void **state)
 }
 
 #ifndef __SANITIZE_ADDRESS__
-/* Detached before all of its memory is back. */
+/* The control: a child leaves before all of its memory is back. */
 static void without_leave(void **state)
 {
 	struct scene s = { .kids = 40 };

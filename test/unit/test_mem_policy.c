@@ -156,7 +156,7 @@ static void order(void **state)
 	/* y is free since both have left: the first one left before the other came */
 	in_order(&p, left_again, 3, (unsigned int[]){ 1, 0, 2 });
 	known_again(&p, y);
-	/* memory with a page present cannot be the memory whose page is on a zone */
+	/* memory that has a page there cannot be the one whose page is on a zone */
 	*(volatile uint8_t *)(uintptr_t)z = 1;
 	assert_int_equal(table_make(&p.table), 0);
 	assert_int_equal(table_map(&p), 0);

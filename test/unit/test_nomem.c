@@ -6,7 +6,7 @@
 #include "store_open.h"
 #include "stripe_fixture.h"
 
-/* ---- the door ---- */
+/* ---- allocations that fail ---- */
 
 static atomic_ulong calls;
 static atomic_ulong fail_at; /* 0: nobody counts */

@@ -310,10 +310,8 @@ static void host_stops(void **state)
 	assert_true(right >= 3);
 }
 
-/*
- * No two dies share a channel, but some pair of them is disturbed for as long as it takes to
- * believe that there are slower pairs, or longer. Nothing that was placed by that may be given out.
- */
+/* No two dies share a channel. But one pair is disturbed until the probe believes that slower pairs
+ * exist, or for longer. No channel found that way may be reported. */
 static void channels_of_noise(void **state)
 {
 	for (uint32_t slow = 24; slow <= 160; slow += 12) {

@@ -276,8 +276,8 @@ static double overdue(struct zns_dev *d)
 	return start / 1e9 * map.zone_write_mibps / ((double)most * map.unit / MIB(1));
 }
 
-/* Groups share a part of what they are written with, by less than makes two of them one: what is
- * promised holds while all of them are written, and the check of the map has nothing to say. */
+/* Groups share something that slows them a little, less than two groups of one die would be slowed.
+ * The promises hold while all groups are written, and a check of the map finds nothing. */
 static void promises_hold(void **state)
 {
 	static const struct drive_case c[] = {

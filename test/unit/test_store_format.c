@@ -188,7 +188,7 @@ static void bad_meta_zones(void **state)
 	}
 	s = reopened(m, s);
 	free(before);
-	/* None left. */
+	/* now no zone for the log is left */
 	m->z[2 - n].forced = ZNS_ZONE_READ_ONLY;
 	before = store_text(s, 8, false);
 	assert_int_not_equal(zns_store_commit(s, ck_init(&k, 1001, "b", 6, 4096, 4096), NULL), 0);

@@ -256,7 +256,7 @@ static int dump(const char *container, const char *mib, const char *qos, const c
 	return 0;
 }
 
-/* How much of the memory is there. */
+/* Returns how much of the memory is restored. */
 static uint64_t filled(void)
 {
 	uint64_t nr = mem_len / 4096, n = 0;

@@ -194,7 +194,7 @@ static uint32_t sleepers(const uint64_t *at, unsigned nr)
 	return n;
 }
 
-/* Threads whose process ended while they slept. */
+/* Removes threads whose process has ended while they slept. */
 static void bury(void)
 {
 	char path[64];

@@ -252,7 +252,8 @@ EXPORT int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, st
 		return 0;
 	if (!ours(id) && !(entered && self && id == CLOCK_REALTIME && !(flags & TIMER_ABSTIME)))
 		return real_clock_nanosleep(id, flags, t, left);
-	/* no sleep takes no time at all: some loop until some has passed */
+	/* a sleep of no length still costs a little, since some loops sleep until time has
+	 * passed */
 	sleep_until(flags & TIMER_ABSTIME ? ns : now() + (ns > 1000 ? ns : 1000));
 	return 0;
 }

@@ -83,7 +83,7 @@ bool mem_refused(enum mem_refused what)
 	return listed(REFUSED, what);
 }
 
-/* N of STATE@N; 0: the variable is not set, or names another state. */
+/* Returns N of STATE@N; 0: the variable is not set, or names another state. */
 static uint32_t told(enum which which, int state)
 {
 	uint64_t word = says[which];

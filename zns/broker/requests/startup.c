@@ -227,7 +227,7 @@ static void unreserve(struct znsd *d)
 		host_unreserve(d);
 }
 
-/* Does what a good end needs. The kernel takes back the rest. */
+/* Ends the broker in good order. Memory and descriptors are left to the kernel. */
 void server_stop(struct znsd *d)
 {
 	sweeping_end(d);
