@@ -181,8 +181,8 @@ void zns_crypt_inherit(ZnsPb__Checkpoint *c, ZnsPb__Checkpoint *from)
 	c->crypt = key;
 }
 
-/* Of two versions the one with the later move is used. A snapshot may be the first record of a
- * move. */
+/* Of two versions the one with the later move counts. The record of that move may be missing: then
+ * a snapshot is the first to show it. */
 static int salvage_checkpoint(struct zns_state *st, ProtobufCMessage *msg, struct zns_salvage *r)
 {
 	ZnsPb__Checkpoint *c = (ZnsPb__Checkpoint *)msg;
