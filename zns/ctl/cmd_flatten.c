@@ -353,7 +353,7 @@ const struct ctl_cmd command_flatten = {
 	"  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n"
 	"  --below PERCENT only if it can be read with less than this part of what its\n"
 	"                  groups could give\n"
-	"  --weight owner  use the bandwidth of the owner (criu-zns(8)); so\n"
+	"  --weight owner  take the part of whoever it belongs to (criu-zns(8)); so\n"
 	"                  without the option\n"
 	"  --weight N      take a part of its own, 100 to 10000\n"
 	"  --dry-run       only say how fast it can be read, and what would be written\n" CTL_DEV_HELP,

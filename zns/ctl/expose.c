@@ -144,8 +144,7 @@ static int free_ranges(struct zns_broker *b, const ZnsPb__Reservation *r, struct
 	return *nr ? 0 : zns_fail(err, -ENOSPC, "no zone of these groups is free");
 }
 
-/* The broker and the device mapper both open the drive exclusively, so the broker closes
- * it first. */
+/* The broker has the drive for itself, and so does the device mapper: one after the other. */
 static int unclaim(struct zns_broker *b, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;

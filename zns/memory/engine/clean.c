@@ -126,7 +126,7 @@ bool clean_some(struct zns_mem *m)
 	for (unsigned int k = 0; k < nr && c->nr < MOVE_MAX; k++)
 		table_each(list[k], find, c);
 	qsort(c->at, c->nr, sizeof(*c->at), by_place);
-	while (i < c->nr && n && !m->end && !m->no_evict && !m->quiesced) {
+	while (i < c->nr && n && !m->end && !m->no_evict && !m->sealed) {
 		n = move_some(m, c, i);
 		i += n;
 	}

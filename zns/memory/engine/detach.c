@@ -131,7 +131,7 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err)
 	unsigned int nr;
 	int ret;
 
-	if (m->quiesced) {
+	if (m->sealed) {
 		free(b.buf);
 		return zns_fail(
 			err, -EBUSY,

@@ -43,7 +43,7 @@ static void by_record(struct walk *w, const struct places *l)
 	walk_flush(w);
 }
 
-/* Evicts one process as far as possible. Returns 0, or the store's -errno. */
+/* 0, or -errno: the store's. */
 static int one(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 {
 	struct walk w = { .p = p, .want = UINT64_MAX, .wanted = HIBER_REST, .since_ms = since_ms };
@@ -61,14 +61,13 @@ static int one(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 	return w.error;
 }
 
-/* Tries a process again at once if its threads did not stop in time, as happens on a busy
- * machine. */
+/* Whose threads do not stop in time, on a busy machine, is asked again at once. */
 static int one_at_last(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 {
 	int ret = 0;
 
 	for (int i = 0; i < TRIES && !ret && hiber_goes_on(m, HIBER_REST); i++) {
-		if (p->again_ns && !p->rest) { /* the stop was put off */
+		if (p->again_ns && !p->rest) { /* it was put off */
 			p->again_ns = 0;
 			p->evicts = true;
 		}
@@ -100,6 +99,5 @@ enum down hiber_down(struct zns_mem *m)
 	}
 	if (!hiber_goes_on(m, HIBER_REST))
 		return DOWN_STOPPED;
-	/* Whatever the store refused stays in memory. */
-	return ret == -EAGAIN ? DOWN_LATER : DOWN_DONE;
+	return ret == -EAGAIN ? DOWN_LATER : DOWN_DONE; /* what cannot be written stays */
 }

@@ -231,7 +231,7 @@ struct zns_mem {
 	_Atomic bool end, no_evict;
 	/* set by a detach: a unit that cannot be read is an error, and is not given up */
 	_Atomic bool keep_unreadable;
-	_Atomic bool quiesced; /* a checkpoint is being made: no eviction */
+	_Atomic bool sealed; /* a checkpoint is being made: no eviction */
 	_Atomic bool evict_idle; /* the evictor holds no lock and no unit */
 	_Atomic uint32_t latency_ns[LATENCIES], latencies;
 	_Atomic uint64_t stop_ns; /* longest stop of a thread */

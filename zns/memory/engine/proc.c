@@ -259,7 +259,7 @@ void procs_sweep(struct zns_mem *m, const struct proc *but)
 	struct proc *list[PROCS_MAX];
 	unsigned int nr;
 
-	if (m->quiesced)
+	if (m->sealed)
 		return; /* a checkpoint that is being made still lists its units */
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {

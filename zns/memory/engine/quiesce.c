@@ -45,7 +45,7 @@ static bool has_one(struct zns_mem *m, const pid_t *pid, uint32_t nr_pids)
 
 static int pause_evictor(struct zns_mem *m)
 {
-	m->quiesced = true;
+	m->sealed = true;
 	for (int ms = 0; m->evicting && !m->evict_idle; ms++) {
 		if (ms == PAUSE_MAX_MS)
 			return -ETIMEDOUT;
@@ -58,7 +58,7 @@ int zns_mem_quiesce(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns
 {
 	int ret;
 
-	if (m->quiesced)
+	if (m->sealed)
 		return zns_fail(err, -EBUSY,
 				"another checkpoint of memory context %s is being made",
 				m->sh->name);
@@ -66,7 +66,7 @@ int zns_mem_quiesce(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns
 		return zns_fail(err, -ENOENT, "none of them is of this context");
 	ret = pause_evictor(m);
 	if (ret) {
-		m->quiesced = false;
+		m->sealed = false;
 		return zns_fail_sys(err, ret, "the eviction of memory context %s does not end",
 				    m->sh->name);
 	}
@@ -79,7 +79,7 @@ int zns_mem_quiesce(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns
 
 void zns_mem_unquiesce(struct zns_mem *m)
 {
-	m->quiesced = false;
+	m->sealed = false;
 	hiber_rouse(m);
 }
 
@@ -132,7 +132,7 @@ int zns_mem_units(struct zns_mem *m, pid_t pid, struct zns_mem_unit **out, size_
 	struct listing l = { 0 };
 	int ret;
 
-	if (!m->quiesced)
+	if (!m->sealed)
 		return zns_fail(err, -EPROTO, "no checkpoint has begun");
 	if (!p) { /* it was born after the pause began */
 		family_look(m);
@@ -159,7 +159,7 @@ int zns_mem_owns(struct zns_mem *m, pid_t pid, uint64_t start, uint64_t end, str
 	struct proc *p = find(m, pid);
 	int ret;
 
-	if (!p && m->quiesced) {
+	if (!p && m->sealed) {
 		family_look(m);
 		p = find(m, pid);
 	}

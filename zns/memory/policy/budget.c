@@ -14,17 +14,17 @@
 #include "hiber.h"
 
 #define AGE_MIN_MS 100U
-#define HEAT_NS 1000000000ULL /* time between two looks at all ages */
-#define HEAT_MIN_NS 50000000ULL /* the same if the last look did not find enough */
-#define TICK_MS 10 /* next turn if something happens and the budget is nearly used */
-#define TICK_BUSY_MS 40 /* next turn if there are faults, and budget is left */
-#define TICK_IDLE_MS 200 /* next turn if something else happens */
-#define TICK_MAX_MS 2000 /* longest time to the next turn */
-#define LOOK_MS 200 /* time between two looks for new and ended processes */
-#define PAUSE_MS 1000 /* pause after the store had no room */
-#define DRY_MS 5000 /* pause after a turn that found nothing to evict, while nothing happens */
-#define NEAR_PCT 80 /* per cent of the budget from which it counts as nearly used */
-#define AGE_PART 16U /* at least this part of the resident memory counts as old */
+#define HEAT_NS 1000000000ULL /* between two looks at all ages */
+#define HEAT_MIN_NS 50000000ULL /* if the first did not give enough */
+#define TICK_MS 10 /* while something happens and the budget is near */
+#define TICK_BUSY_MS 40 /* while there are faults, and it is not */
+#define TICK_IDLE_MS 200 /* while something else happens */
+#define TICK_MAX_MS 2000 /* while nothing does */
+#define LOOK_MS 200 /* between two looks at the family */
+#define PAUSE_MS 1000 /* after the store had no room */
+#define DRY_MS 5000 /* after a look that found nothing to evict, while nothing happens */
+#define NEAR_PCT 80 /* of the budget */
+#define AGE_PART 16U /* of what is resident, 1 / AGE_PART is taken for the oldest */
 
 /* One turn of the hand through a process, from where it stood. */
 static void shrink(struct proc *p, struct walk *w)
@@ -78,7 +78,7 @@ static void explain(struct zns_mem *m, struct walk *w)
 		m->pause_until_ns = zns_mono_ns() + PAUSE_MS * 1000000ULL;
 }
 
-/* Evicts from each process in proportion to its resident memory. Returns bytes. */
+/* Where most is resident, most is taken. Returns bytes. */
 static uint64_t evict_some(struct zns_mem *m, struct proc *const *list, unsigned int nr,
 			   uint64_t resident, uint64_t want)
 {
@@ -121,7 +121,7 @@ static uint64_t evict_some(struct zns_mem *m, struct proc *const *list, unsigned
 	return got;
 }
 
-/* One turn. Returns the time until the next one, in ms. */
+/* How many ms there are until the next one. */
 static long step(struct zns_mem *m)
 {
 	uint64_t dram = m->sh->dram - zns_min(spare_bytes(m), m->sh->dram / 2);
@@ -139,7 +139,7 @@ static long step(struct zns_mem *m)
 	near = resident > dram / 100 * NEAR_PCT;
 	still = resident == m->resident;
 	m->resident = resident;
-	/* fetch nothing ahead while all memory is in use */
+	/* while everything is in use, nothing is fetched */
 	m->room = resident + margin <= dram || m->age_ms > AGE_MIN_MS ?
 			  (int64_t)dram - (int64_t)resident :
 			  0;
@@ -173,10 +173,10 @@ void *evictor_run(void *arg)
 		long ms = TICK_IDLE_MS;
 
 		share_turn(m);
-		/* Whoever sets no_evict or quiesced waits until this is true. So it is set before
-		 * those are read. */
+		/* who sets no_evict or sealed waits until this is true, and looks after it has set
+		 * it */
 		m->evict_idle = false;
-		if (m->no_evict || m->quiesced) {
+		if (m->no_evict || m->sealed) {
 			m->evict_idle = true;
 		} else if (!hiber_turn(m, &ms)) {
 			if (now - looked_ns > LOOK_MS * 1000000ULL) {
@@ -184,8 +184,9 @@ void *evictor_run(void *arg)
 				looked_ns = now;
 			}
 			m->tick_ms = ms = step(m);
-			/* A message means activity. Whoever adds one reads `slow` afterwards, so
-			 * m->messages is read again below. */
+			/* a message is a sign of life; who sees one looks at `slow` after it says
+			 * so
+			 */
 			m->slow = ms > TICK_BUSY_MS;
 			if (clean_some(m) || (m->slow && m->messages))
 				ms = TICK_MS;

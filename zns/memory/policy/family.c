@@ -337,7 +337,7 @@ static void check(struct zns_mem *m, struct proc *p)
 		if (!mem_without(RULE_HEIRS))
 			return;
 	}
-	if (m->quiesced)
+	if (m->sealed)
 		return; /* try again after the checkpoint */
 	proc_forget(p);
 	if (!pid || proc_ended(p) || m->no_evict)

@@ -14,7 +14,7 @@ static inline bool hiber_rests(const struct zns_mem *m)
 
 static inline bool hiber_goes_on(const struct zns_mem *m, enum hiber_state wanted)
 {
-	return !m->end && !m->no_evict && !m->quiesced && m->sh->hiber.wanted == wanted;
+	return !m->end && !m->no_evict && !m->sealed && m->sh->hiber.wanted == wanted;
 }
 
 /* --- wish.c: what is asked for, and the evictor's sleep --- */

@@ -35,15 +35,14 @@
 #define READ_BESIDE 6u /* zones that are written beside a read */
 #define WRONG_ENOUGH 8u /* the prediction ends after this many wrong sets */
 #define READS 64u
-#define PROMISED 0.95 /* part of the rate of all groups together; no group is promised more */
-#define LINKED 24u /* in a group of up to this many zones, pairs form a chain */
+#define PROMISED 0.95 /* of what all groups together get: more is promised to nobody */
+#define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
 #define LONGER 0.7 /* each zone of a set is written at least this part of the slowest one's time */
-#define KINDS_ROUNDS 8u /* rounds in which pairs of possibly two kinds are compared; one may fail */
+#define KINDS_ROUNDS 8u /* in which pairs that may be of two kinds are compared; one may fail */
 #define TWICE_LOW 1.85 /* times as long as one zone that two of a die take in a long set */
 #define TWICE_HIGH 2.15
-/* Ratio of their times from which pairs are of two kinds, so that the group is no die. */
-#define KINDS 1.06
-#define TIMES_MOST 8u /* a zone of a quick group is written up to this many times set_units */
+#define KINDS 1.06 /* times as long: then they are of two kinds, and the group is no die */
+#define TIMES_MOST 8u /* times set_units that a zone of a quick group is written for that */
 
 /* The quickest pair of a group and the slowest one. */
 struct kinds {
@@ -58,9 +57,7 @@ struct predict {
 	uint32_t *order, nr; /* groups that have zones */
 	struct zns_probe_drift *out;
 	struct kinds *kinds; /* by group */
-	/* By group and number of times: time of a zone alone that is written so often; 0: not
-	 * known. */
-	double *long_ns;
+	double *long_ns; /* by group and times: of a zone alone that is written so often; 0: not known */
 	uint32_t most; /* groups in a set */
 	bool once_more; /* some sets are known to wait, and the only question is how long */
 	/* Pairs of groups that were found to be one die. */

@@ -32,7 +32,7 @@ void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones
 	fill_race(p, r, zones, NULL, nr, count, done_ns);
 }
 
-/* @times: how often to write @units to each zone; NULL: once. */
+/* @times: by zone, so often @units; NULL: once each. */
 static int write_timed(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
 		       uint32_t units, double *ns, struct zns_err *err)
 {

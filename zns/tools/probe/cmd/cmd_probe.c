@@ -541,7 +541,7 @@ static const struct ctl_cmd command = {
 	"                  no longer holds\n"
 	"  --sample N      test N zones (with --verify)\n"
 	"  --resume        go on with an interrupted probe\n"
-	"  --force         store the map even if it is doubtful\n"
+	"  --force         store what was found although it is doubted\n"
 	"  --budget SIZE   write at most so much; default: the larger of 1 % of the\n"
 	"                  capacity and 8 units per zone\n"
 	"  --unit SIZE     the drive's program unit; default 192K\n"
