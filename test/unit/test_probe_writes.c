@@ -62,6 +62,20 @@ static struct zns_dev *make(const struct drive_case *c, uint32_t **die)
 	return d;
 }
 
+/* Makes the drive of a case, and empties the map. */
+static struct zns_dev *begin(const struct drive_case *c, uint32_t **die)
+{
+	print_message("%s\n", c->name);
+	memset(&map, 0, sizeof(map));
+	return make(c, die);
+}
+
+static void end(struct zns_dev *d)
+{
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+}
+
 /* No two groups are said to share a channel that do not. */
 static void assert_channels(const struct drive_case *c, const uint32_t *die)
 {
@@ -79,10 +93,8 @@ static void probe(const struct drive_case *c)
 {
 	struct zns_probe_params par = { .seed = c->seed };
 	cleanup_free uint32_t *die = NULL;
-	struct zns_dev *d = make(c, &die);
+	struct zns_dev *d = begin(c, &die);
 
-	print_message("%s\n", c->name);
-	memset(&map, 0, sizeof(map));
 	assert_ok(zns_probe_run(d, &par, &map, &err));
 	assert_map(die, c->zones, 0, 0);
 	assert_channels(c, die);
@@ -108,8 +120,7 @@ static void probe(const struct drive_case *c)
 		assert_map(die, c->zones, 0, 0);
 		assert_true(map.load > 1 && map.written <= par.budget);
 	}
-	zns_probe_fini(&map);
-	zns_dev_close(d);
+	end(d);
 }
 
 static void all(const struct drive_case *c, uint32_t n)
@@ -228,10 +239,8 @@ static void channel_like_one_die(void **state)
 		struct zns_probe_params par = { .seed = c[i].seed };
 		struct zns_probe_drift drift;
 		cleanup_free uint32_t *die = NULL;
-		struct zns_dev *d = make(&c[i], &die);
+		struct zns_dev *d = begin(&c[i], &die);
 
-		print_message("%s\n", c[i].name);
-		memset(&map, 0, sizeof(map));
 		assert_fails(zns_probe_run(d, &par, &map, &err), -EAGAIN,
 			     "hardly faster than one die");
 		zns_probe_fini(&map);
@@ -244,8 +253,7 @@ static void channel_like_one_die(void **state)
 		assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
 		assert_true(drift.sets_wrong);
 		assert_int_equal(drift.domain_changed, map.one_domain);
-		zns_probe_fini(&map);
-		zns_dev_close(d);
+		end(d);
 	}
 }
 
@@ -298,25 +306,23 @@ static void promises_hold(void **state)
 		struct zns_probe_params par = { .seed = c[i].seed };
 		struct zns_probe_drift drift;
 		cleanup_free uint32_t *die = NULL;
-		struct zns_dev *d = make(&c[i], &die);
+		struct zns_dev *d = begin(&c[i], &die);
 
-		print_message("%s\n", c[i].name);
-		memset(&map, 0, sizeof(map));
 		assert_ok(zns_probe_run(d, &par, &map, &err));
 		assert_true(overdue(d) <= 1.1);
 		map.written = 0;
 		assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
 		assert_int_equal(drift.sets_wrong, 0);
 		assert_false(drift.rates_changed);
-		zns_probe_fini(&map);
-		zns_dev_close(d);
+		end(d);
 	}
 }
 
 /* A drive that gets hot is refused by that name. */
 static void gets_hot(void **state)
 {
-	static const struct drive_case c = { .zones = 96,
+	static const struct drive_case c = { .name = "throttled after 64 MiB",
+					     .zones = 96,
 					     .channels = 4,
 					     .ways = 4,
 					     .write_mibps = 100,
@@ -329,19 +335,18 @@ static void gets_hot(void **state)
 					     .zone = MIB(16) };
 	struct zns_probe_params par = { .seed = 1 };
 	cleanup_free uint32_t *die = NULL;
-	struct zns_dev *d = make(&c, &die);
+	struct zns_dev *d = begin(&c, &die);
 
-	memset(&map, 0, sizeof(map));
 	assert_fails(zns_probe_run(d, &par, &map, &err), -EAGAIN, "the device's rate changes");
 	assert_says("right after much was written");
-	zns_probe_fini(&map);
-	zns_dev_close(d);
+	end(d);
 }
 
 /* Each group's rate is kept; a group that became slower is drift, and one that was slow is none. */
 static void rates_of_groups(void **state)
 {
-	static const struct drive_case c = { .zones = 48,
+	static const struct drive_case c = { .name = "a die three times slower",
+					     .zones = 48,
 					     .channels = 2,
 					     .ways = 2,
 					     .write_mibps = 90,
@@ -354,10 +359,9 @@ static void rates_of_groups(void **state)
 	struct zns_probe_params par = { .seed = 4 };
 	struct zns_probe_drift drift;
 	cleanup_free uint32_t *die = NULL;
-	struct zns_dev *d = make(&c, &die);
+	struct zns_dev *d = begin(&c, &die);
 	uint32_t slow = 0;
 
-	memset(&map, 0, sizeof(map));
 	assert_ok(zns_probe_run(d, &par, &map, &err));
 	assert_map(die, c.zones, 0, 0);
 	for (uint32_t z = 0; z < c.zones; z++) {
@@ -387,14 +391,14 @@ static void rates_of_groups(void **state)
 	assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
 	assert_true(drift.rates_changed);
 	assert_false(drift.sets_wrong);
-	zns_probe_fini(&map);
-	zns_dev_close(d);
+	end(d);
 }
 
 /* A drive that became quicker is none that had less of its rate while others wrote. */
 static void quicker_is_drift(void **state)
 {
-	struct drive_case c = { .zones = 48,
+	struct drive_case c = { .name = "half as fast again",
+				.zones = 48,
 				.channels = 2,
 				.ways = 2,
 				.write_mibps = 90,
@@ -405,9 +409,8 @@ static void quicker_is_drift(void **state)
 	struct zns_probe_params par = { .seed = 4 };
 	struct zns_probe_drift drift;
 	cleanup_free uint32_t *die = NULL, *same = NULL;
-	struct zns_dev *d = make(&c, &die);
+	struct zns_dev *d = begin(&c, &die);
 
-	memset(&map, 0, sizeof(map));
 	assert_ok(zns_probe_run(d, &par, &map, &err));
 	zns_dev_close(d);
 	assert_true(map.load == 1);
@@ -423,8 +426,7 @@ static void quicker_is_drift(void **state)
 		/* an older program did not store which of both it is */
 		assert_int_equal(drift.rates_changed, !older);
 	}
-	zns_probe_fini(&map);
-	zns_dev_close(d);
+	end(d);
 }
 
 int main(void)
