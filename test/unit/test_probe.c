@@ -403,7 +403,7 @@ static void one_quick_zone(void **state)
 			assert_int_equal(map.nr_groups, 4);
 			assert_drive_clean(v);
 			zns_probe_fini(&map);
-			par.budget = MIB(330);
+			par.budget = MIB(340);
 		}
 		zns_dev_close(&v->dev);
 	}

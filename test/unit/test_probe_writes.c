@@ -318,6 +318,39 @@ static void promises_hold(void **state)
 	}
 }
 
+/* A slow die of a channel that is slower than its dies hides how much is promised of the quick ones: what is
+ * promised of the dies of each channel is what that can carry. */
+static void slow_die_behind_a_channel(void **state)
+{
+	static const struct drive_case c = { "a slow die on each of two channels of 200",
+					     .zones = 71,
+					     .channels = 2,
+					     .ways = 4,
+					     .write_mibps = 150,
+					     .read_mibps = 400,
+					     .channel_mibps = 200,
+					     .unit_kib = 96,
+					     .odd_dies = 2,
+					     .odd_pct = 140,
+					     .active = 32,
+					     .controller_mibps = 3000,
+					     .map_seed = 2,
+					     .zone = MIB(16),
+					     .seed = 6230 };
+	struct zns_probe_params par = { .seed = c.seed };
+	cleanup_free uint32_t *die = NULL;
+	struct zns_dev *d = begin(&c, &die);
+	uint32_t promised[2] = { 0 };
+
+	assert_ok(zns_probe_run(d, &par, &map, &err));
+	assert_map(die, c.zones, 0, 0);
+	for (uint32_t g = 0; g < map.nr_groups; g++)
+		promised[die[map.pivot[g]] % c.channels] += map.group_write_mibps[g];
+	for (uint32_t i = 0; i < c.channels; i++)
+		assert_in_range(promised[i], c.channel_mibps / 2, c.channel_mibps * 1.1);
+	end(d);
+}
+
 /* A drive that gets hot is refused by that name. */
 static void gets_hot(void **state)
 {
@@ -431,12 +464,14 @@ static void quicker_is_drift(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(reads_wait_for_more),    T(some_unknown),
-					    T(commands_last),          T(channels_below_dies),
-					    T(channel_like_one_die),   T(planes_behind_a_channel),
-					    T(slow_die_is_no_channel), T(rates_of_groups),
-					    T(promises_hold),          T(gets_hot),
-					    T(quicker_is_drift) };
+	const struct CMUnitTest tests[] = {
+		T(reads_wait_for_more),    T(some_unknown),
+		T(commands_last),          T(channels_below_dies),
+		T(channel_like_one_die),   T(planes_behind_a_channel),
+		T(slow_die_is_no_channel), T(rates_of_groups),
+		T(promises_hold),          T(gets_hot),
+		T(quicker_is_drift),       T(slow_die_behind_a_channel)
+	};
 
 	if (emu_begin(NULL))
 		return 1;

@@ -37,12 +37,12 @@
 #define READS 64u
 #define PROMISED 0.95 /* of what all groups together get: more is promised to nobody */
 #define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
-#define LONGER 0.7 /* each zone of a set is written at least this part of the slowest one's time */
 #define KINDS_ROUNDS 8u /* in which pairs that may be of two kinds are compared; one may fail */
 #define TWICE_LOW 1.85 /* times as long as one zone that two of a die take in a long set */
 #define TWICE_HIGH 2.15
 #define KINDS 1.06 /* times as long: then they are of two kinds, and the group is no die */
-#define TIMES_MOST 8u /* times set_units that a zone of a quick group is written for that */
+#define TIMES_MOST \
+	8u /* times set_units that a zone of a quick group gets at most, to take as long */
 
 /* The quickest pair of a group and the slowest one. */
 struct kinds {
@@ -57,7 +57,7 @@ struct predict {
 	uint32_t *order, nr; /* groups that have zones */
 	struct zns_probe_drift *out;
 	struct kinds *kinds; /* by group */
-	double *long_ns; /* by group and times: of a zone alone that is written so often; 0: not known */
+	double *long_ns; /* by group and units: of a zone alone that gets so many; 0: not known */
 	uint32_t most; /* groups in a set */
 	bool once_more; /* some sets are known to wait, and the only question is how long */
 	/* Pairs of groups that were found to be one die. */
@@ -72,25 +72,31 @@ static void note(struct zns_probe_seen *s, double ratio, bool right)
 	s->wrong += !right;
 }
 
-/* How often a zone that takes @ns is written while one that takes @slowest is written once. If a quick
- * zone ended much earlier, it would not show that it waits for another quick one. */
-static uint32_t how_often(const struct probe *p, double ns, double slowest)
+/*
+ * How many units a zone that takes @ns for set_units gets, to take as long as the slowest zone of a set. Then
+ * a set is written in proportion to what its groups are promised: a quick zone that ended much earlier would
+ * show neither that it waits for another quick one, nor that a channel is too slow for the promises of both.
+ */
+static uint32_t in_proportion(const struct probe *p, double ns, double slowest)
 {
-	uint32_t fit = (uint32_t)(p->d->geo.zone_capacity / p->unit / p->set_units),
-		 times = ns > 0 ? (uint32_t)ceil(LONGER * slowest / ns) : 1;
+	uint32_t fit = zns_min((uint64_t)TIMES_MOST * p->set_units,
+			       p->d->geo.zone_capacity / p->unit);
 
-	return zns_max(zns_min(times, zns_min(fit, TIMES_MOST)), 1u);
+	/* the same die takes a bit longer or shorter each time */
+	if (slowest <= PROBE_ALIKE * ns || ns <= 0)
+		return p->set_units;
+	return (uint32_t)zns_min(p->set_units * slowest / ns, (double)fit);
 }
 
-/* The time of a zone alone that is written so often. The shorter of two that agree counts. */
-static int alone_for(struct probe *p, uint32_t zone, uint32_t times, double *ns,
+/* The time of a zone alone that gets so many units. The shorter of two that agree counts. */
+static int alone_for(struct probe *p, uint32_t zone, uint32_t units, double *ns,
 		     struct zns_err *err)
 {
 	double now;
 
 	*ns = 0;
 	for (uint32_t k = 0; k < ALONE_TRIES; k++) {
-		int ret = probe_write_times(p, &zone, &times, 1, &now, err);
+		int ret = probe_write_set(p, &zone, 1, units, &now, err);
 		bool agrees = k && now <= PROBE_ALIKE * *ns && *ns <= PROBE_ALIKE * now;
 
 		if (ret)
@@ -106,7 +112,7 @@ static int alone_for(struct probe *p, uint32_t zone, uint32_t times, double *ns,
 static int waits(struct probe *p, uint32_t a, uint32_t b, bool *yes, struct zns_err *err)
 {
 	const uint32_t pair[2] = { a, b };
-	uint32_t times[2];
+	uint32_t units[2];
 	double ns[2] = { 0 }, slowest, both = 0;
 	int ret = 0;
 
@@ -114,12 +120,12 @@ static int waits(struct probe *p, uint32_t a, uint32_t b, bool *yes, struct zns_
 		ret = probe_write_set(p, &pair[i], 1, p->set_units, &ns[i], err);
 	slowest = zns_max(ns[0], ns[1]);
 	for (uint32_t i = 0; !ret && i < 2; i++) {
-		times[i] = how_often(p, ns[i], slowest);
-		if (times[i] > 1)
-			ret = alone_for(p, pair[i], times[i], &ns[i], err);
+		units[i] = in_proportion(p, ns[i], slowest);
+		if (units[i] > p->set_units)
+			ret = alone_for(p, pair[i], units[i], &ns[i], err);
 	}
 	if (!ret)
-		ret = probe_best_set(p, pair, times, 2, zns_max(ns[0], ns[1]), PROBE_APART, TRIES,
+		ret = probe_best_set(p, pair, units, 2, zns_max(ns[0], ns[1]), PROBE_APART, TRIES,
 				     &both, err);
 	*yes = both >= PROBE_SAME;
 	return ret;
@@ -130,26 +136,26 @@ static int waits(struct probe *p, uint32_t a, uint32_t b, bool *yes, struct zns_
 static int try_groups(struct probe *p, struct predict *t, const uint32_t *zones, uint32_t nr,
 		      uint32_t tries, double *ratio, struct zns_err *err)
 {
-	uint32_t times[PROBE_WRITE_BATCH];
+	uint32_t units[PROBE_WRITE_BATCH];
 	double slowest = 0, alone = 0;
 
 	for (uint32_t i = 0; i < nr; i++)
 		slowest = zns_max(slowest, p->group_ns[p->map->zone_group[zones[i]]]);
 	for (uint32_t i = 0; i < nr; i++) {
 		uint32_t g = p->map->zone_group[zones[i]];
-		double *ns = &t->long_ns[(size_t)g * TIMES_MOST];
+		double *ns = &t->long_ns[(size_t)g * TIMES_MOST * p->set_units];
 
-		times[i] = how_often(p, p->group_ns[g], slowest);
-		ns += times[i] - 1;
-		if (times[i] > 1 && !(*ns > 0)) {
-			int ret = alone_for(p, zones[i], times[i], ns, err);
+		units[i] = in_proportion(p, p->group_ns[g], slowest);
+		ns += units[i] - 1;
+		if (units[i] > p->set_units && !(*ns > 0)) {
+			int ret = alone_for(p, zones[i], units[i], ns, err);
 
 			if (ret)
 				return ret;
 		}
-		alone = zns_max(alone, times[i] > 1 ? *ns : p->group_ns[g]);
+		alone = zns_max(alone, units[i] > p->set_units ? *ns : p->group_ns[g]);
 	}
-	return probe_best_set(p, zones, times, nr, alone * p->load, PROBE_APART, tries, ratio, err);
+	return probe_best_set(p, zones, units, nr, alone * p->load, PROBE_APART, tries, ratio, err);
 }
 
 static void moved(struct predict *t, uint32_t zone)
@@ -307,7 +313,7 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 		for (uint32_t k = 0; !ret && ratio > PROBE_SAME_MOST && k < 2; k++) {
 			double ns;
 
-			ret = alone_for(p, pair[k], 1, &ns, err);
+			ret = alone_for(p, pair[k], p->set_units, &ns, err);
 			p->apart[group] |= !ret && ns > PROBE_ONE_RATE * p->group_ns[group];
 		}
 		/* too short: was the group's time alone disturbed? */
@@ -639,7 +645,8 @@ static int begin(struct probe *p, struct predict *t, struct zns_err *err)
 	t->want = calloc(m->nr_groups + 1, sizeof(*t->want));
 	t->order = calloc(m->nr_groups + 1, sizeof(*t->order));
 	t->kinds = calloc(m->nr_groups + 1, sizeof(*t->kinds));
-	t->long_ns = calloc((size_t)m->nr_groups * TIMES_MOST + 1, sizeof(*t->long_ns));
+	t->long_ns = calloc((size_t)m->nr_groups * TIMES_MOST * p->set_units + 1,
+			    sizeof(*t->long_ns));
 	if (!ret && (!t->want || !t->order || !t->kinds || !t->long_ns))
 		return zns_fail(err, -ENOMEM, "no memory for %u groups", m->nr_groups);
 	for (uint32_t g = 0; !ret && g < m->nr_groups; g++)

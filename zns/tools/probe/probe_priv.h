@@ -175,18 +175,15 @@ int probe_write_set(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_
 /* like probe_write_set(), without the reset */
 int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
 		      double *ns, struct zns_err *err);
-/* Writes set_units to each zone as often as @times says, by zone; NULL: once. Resets them. */
-int probe_write_times(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
-		      double *ns, struct zns_err *err);
-/* Writes as many units to each zone as @units says, by zone. Resets them. */
+/* Writes as many units to each zone as @units says, by zone; NULL: set_units. Resets them. */
 int probe_write_units(struct probe *p, const uint32_t *zones, const uint32_t *units, uint32_t nr,
 		      double *ns, struct zns_err *err);
 /* The shortest of @tries times counts, since noise makes nothing quicker. */
 /* @units of one zone alone */
 int probe_best_alone(struct probe *p, uint32_t zone, uint32_t units, uint32_t tries, double *ns,
 		     struct zns_err *err);
-/* a set as in probe_write_times, relative to @alone; ends with the first time of at most @high */
-int probe_best_set(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
+/* a set as in probe_write_units, relative to @alone; ends with the first time of at most @high */
+int probe_best_set(struct probe *p, const uint32_t *zones, const uint32_t *units, uint32_t nr,
 		   double alone, double high, uint32_t tries, double *ratio, struct zns_err *err);
 double probe_set_mibps(const struct probe *p, uint32_t nr, uint32_t count, double ns);
 /* units of each zone of a long set: a zone may be too small for PROBE_LONG_UNITS */

@@ -9,10 +9,10 @@
 #include "probe_priv.h"
 
 static void fill_race(struct probe *p, struct zns_race *r, const uint32_t *zones,
-		      const uint32_t *times, uint32_t nr, uint32_t units, uint64_t *done_ns)
+		      const uint32_t *units, uint32_t nr, uint32_t each, uint64_t *done_ns)
 {
 	for (uint32_t i = 0; i < nr; i++) {
-		uint32_t count = units * (times ? times[i] : 1);
+		uint32_t count = units ? units[i] : each;
 
 		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
 		r[i] = (struct zns_race){ .write = true,
@@ -32,9 +32,9 @@ void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones
 	fill_race(p, r, zones, NULL, nr, count, done_ns);
 }
 
-/* @times: by zone, so often @units; NULL: once each. */
-static int write_timed(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
-		       uint32_t units, double *ns, struct zns_err *err)
+/* @units: by zone; NULL: @each. */
+static int write_timed(struct probe *p, const uint32_t *zones, const uint32_t *units, uint32_t nr,
+		       uint32_t each, double *ns, struct zns_err *err)
 {
 	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
 	cleanup_free uint64_t *done = NULL;
@@ -42,14 +42,14 @@ static int write_timed(struct probe *p, const uint32_t *zones, const uint32_t *t
 	int ret;
 
 	for (uint32_t i = 0; i < nr; i++)
-		all += (uint64_t)units * (times ? times[i] : 1);
+		all += units ? units[i] : each;
 	done = calloc(all, sizeof(*done));
 	if (!done)
 		return zns_fail(err, -ENOMEM, "no memory for %u clients", nr);
 	ret = probe_spend(p, all * p->unit, err);
 	if (ret)
 		return ret;
-	fill_race(p, r, zones, times, nr, units, done);
+	fill_race(p, r, zones, units, nr, each, done);
 	start = zns_dev_now_ns(p->d);
 	ret = probe_race(p, r, nr, err);
 	p->accept_ns = zns_max(zns_dev_now_ns(p->d) - start, UINT64_C(1));
@@ -65,18 +65,10 @@ int probe_write_timed(struct probe *p, const uint32_t *zones, uint32_t nr, uint3
 	return write_timed(p, zones, NULL, nr, count, ns, err);
 }
 
-int probe_write_times(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
-		      double *ns, struct zns_err *err)
-{
-	int ret = write_timed(p, zones, times, nr, p->set_units, ns, err);
-
-	return ret ? ret : probe_drop(p, zones, nr, err);
-}
-
 int probe_write_units(struct probe *p, const uint32_t *zones, const uint32_t *units, uint32_t nr,
 		      double *ns, struct zns_err *err)
 {
-	int ret = write_timed(p, zones, units, nr, 1, ns, err);
+	int ret = write_timed(p, zones, units, nr, p->set_units, ns, err);
 
 	return ret ? ret : probe_drop(p, zones, nr, err);
 }
@@ -104,13 +96,13 @@ int probe_best_alone(struct probe *p, uint32_t zone, uint32_t units, uint32_t tr
 	return 0;
 }
 
-int probe_best_set(struct probe *p, const uint32_t *zones, const uint32_t *times, uint32_t nr,
+int probe_best_set(struct probe *p, const uint32_t *zones, const uint32_t *units, uint32_t nr,
 		   double alone, double high, uint32_t tries, double *ratio, struct zns_err *err)
 {
 	*ratio = PROBE_UNTOLD;
 	for (uint32_t i = 0; i < tries; i++) {
 		double ns;
-		int ret = probe_write_times(p, zones, times, nr, &ns, err);
+		int ret = probe_write_units(p, zones, units, nr, &ns, err);
 
 		if (ret)
 			return ret;
