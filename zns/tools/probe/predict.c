@@ -613,20 +613,18 @@ static int read_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	if ((uint64_t)2 * zns_min(p->set_units, PROBE_SET_UNITS) * p->unit >
 	    p->d->geo.zone_capacity)
 		return 0;
-	/* Dies of a slow channel slow each other's reads, too. Where channels are not known, such
-	 * groups cannot be left out of this test. */
-	if (p->load > 1 && !m->nr_channels)
-		return 0;
 	for (uint32_t k = 0; !ret && k < READ_SETS; k++) {
 		uint32_t own = t->order[probe_random(p, t->nr)], others[PROBE_WRITE_BATCH], n = 0,
 			 from = probe_random(p, t->nr);
 
 		for (uint32_t i = 0; i < t->nr && n + 2 <= zns_min(t->most, READ_BESIDE); i++) {
-			uint32_t g = t->order[(from + i) % t->nr];
+			uint32_t g = t->order[(from + i) % t->nr], channel = m->group_channel[g];
+			bool known = channel != ZNS_PROBE_NONE &&
+				     m->group_channel[own] != ZNS_PROBE_NONE;
 
-			/* dies of one channel slow each other's reads; that is known */
-			if (g != own && (m->group_channel[g] == ZNS_PROBE_NONE ||
-					 m->group_channel[g] != m->group_channel[own]))
+			/* Dies of one channel slow each other's reads. If a channel is not known, only a
+			 * drive without slow ones has such groups in this test. */
+			if (g != own && (known ? channel != m->group_channel[own] : p->load <= 1))
 				others[n++] = g;
 		}
 		if (n)

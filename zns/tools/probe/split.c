@@ -224,6 +224,7 @@ static int place(struct probe *p, const struct probe_index *x, uint32_t zone, st
 		m->group_channel[g] = ZNS_PROBE_NONE;
 		m->channel_confidence[g] = 0;
 		p->group_ns[g] = ns;
+		m->group_write_mibps[g] = (uint32_t)(probe_set_mibps(p, 1, p->set_units, ns) + 0.5);
 		m->nr_groups++;
 	}
 	m->zone_group[zone] = g;
