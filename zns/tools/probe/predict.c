@@ -41,6 +41,7 @@
 #define TWICE_LOW 1.85 /* times as long as one zone that two of a die take in a long set */
 #define TWICE_HIGH 2.15
 #define KINDS 1.06 /* times as long: then they are of two kinds, and the group is no die */
+#define LONGER 3u /* times as long, those must still be of two kinds */
 #define TIMES_MOST \
 	8u /* times set_units that a zone of a quick group gets at most, to take as long */
 
@@ -229,11 +230,11 @@ static void note_kinds(struct kinds *k, const uint32_t pair[2], double ratio, bo
 	k->wrong |= !right;
 }
 
-/* The time of a pair in a long set, relative to the mean of both alone: 2 for zones of one die, also if
- * one of them is quicker. */
-static int long_pair(struct probe *p, const uint32_t pair[2], double *ratio, struct zns_err *err)
+/* The time of a pair of which each zone gets so many units, relative to the mean of both alone: 2 for zones
+ * of one die, also if one of them is quicker. */
+static int long_pair(struct probe *p, const uint32_t pair[2], uint32_t units, double *ratio,
+		     struct zns_err *err)
 {
-	uint32_t units = probe_long_units(p);
 	double alone[2], both;
 	int ret = 0;
 
@@ -247,6 +248,37 @@ static int long_pair(struct probe *p, const uint32_t pair[2], double *ratio, str
 	if (!ret)
 		*ratio = 2 * both / (alone[0] + alone[1]);
 	return ret;
+}
+
+static int both_kinds(struct probe *p, const struct kinds *k, uint32_t units, double *quick,
+		      double *slow, struct zns_err *err)
+{
+	int ret = long_pair(p, k->quick, units, quick, err);
+
+	return ret ? ret : long_pair(p, k->slow, units, slow, err);
+}
+
+/*
+ * A zone that is striped over three dies ends a set with a part of a round on them, and some pairs share a die
+ * in that round and others do not. That is one round, however long a set is. But what a channel takes is the
+ * same part of any set. So if a longer set makes the difference small, the pairs are of one kind.
+ */
+static int still_differ(struct probe *p, const struct kinds *k, bool *yes, struct zns_err *err)
+{
+	uint32_t units = zns_min((uint64_t)LONGER * probe_long_units(p),
+				 p->d->geo.zone_capacity / p->unit);
+	double times[KINDS_ROUNDS];
+
+	for (uint32_t i = 0; i < KINDS_ROUNDS; i++) {
+		double quick, slow;
+		int ret = both_kinds(p, k, units, &quick, &slow, err);
+
+		if (ret)
+			return ret;
+		times[i] = slow / quick;
+	}
+	*yes = probe_median(times, KINDS_ROUNDS) >= KINDS;
+	return 0;
 }
 
 /*
@@ -264,14 +296,13 @@ static int two_kinds(struct probe *p, const struct kinds *k, uint32_t group, str
 {
 	double quick, slow, sum = 0;
 	uint32_t seen = 0;
+	bool yes = true;
+	int ret;
 
 	if (k->wrong || k->high <= KINDS * k->low)
 		return 0;
 	for (uint32_t i = 0; i < KINDS_ROUNDS && i < seen + 2; i++) {
-		int ret = long_pair(p, k->quick, &quick, err);
-
-		if (!ret)
-			ret = long_pair(p, k->slow, &slow, err);
+		ret = both_kinds(p, k, probe_long_units(p), &quick, &slow, err);
 		if (ret)
 			return ret;
 		if (quick < PROBE_SAME || slow < KINDS * quick || slow < TWICE_LOW ||
@@ -282,6 +313,10 @@ static int two_kinds(struct probe *p, const struct kinds *k, uint32_t group, str
 	}
 	if (seen + 1 < KINDS_ROUNDS)
 		return 0;
+	ret = still_differ(p, k, &yes, err);
+	/* a budget that ends here leaves what was seen so far */
+	if ((ret && ret != -EDQUOT) || !yes)
+		return ret;
 	p->kinds = sum / seen;
 	p->apart[group] = true;
 	p->map->seen[ZNS_PROBE_SHARE].wrong++;
