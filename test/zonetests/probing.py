@@ -78,9 +78,11 @@ def probe(scene):
     scene.go_on()
     expect('exit of the dump', scene.end_of(started).code, 0)
 
-    plan = scene.device.json('probe', '--dry-run')
     used = {z['index'] for z in scene.device.zones() if z['wp']}
-    expect('a dry run', (plan['zones_to_write'], plan['zones_to_read']), (48 - len(used), len(used)))
+    for budget, grows in ((), True), (('--budget', '1G'), False):
+        plan = scene.device.json('probe', '--dry-run', *budget)
+        expect('a dry run', (plan['zones_to_write'], plan['zones_to_read'], plan['budget_grows']), (48 - len(used), len(used), grows))
+        expect('a limit in words', 'at first' in run_ctl(scene, 0, 'probe', '--dry-run', *budget), grows)
     scene.device.env.update(ztlib.controls(ZNS_EMU_NOISE='jitter=5,stall-every=500,stall-us=3000,seed=7'))
     found = scene.device.json('probe')
     expect('found', (found['source'], found['groups'], found['channels'], found['unknown_zones']), ('probe', 8, 4, []))

@@ -55,7 +55,8 @@ struct zns_probe_progress {
 
 struct zns_probe_params {
 	uint32_t unit; /* program unit, bytes; 0: 192 KiB, or less where zones are small */
-	/* most bytes to write, in all; 0: max(1 % of the capacity, 8 units per zone) */
+	/* most bytes to write, in all; 0: begin with zns_probe_budget, and what the tests of the groups
+	 * found take comes on top */
 	uint64_t budget;
 	uint64_t seed; /* seed of the random choice of samples */
 	/* a doubtful map is no error: zns_probe_map.doubt says what speaks against it */
@@ -162,7 +163,7 @@ int zns_probe_clear(struct zns_dev *dev, uint32_t *nr, struct zns_err *err);
 int zns_probe_alloc(struct zns_probe_map *map, uint32_t nr_zones);
 void zns_probe_fini(struct zns_probe_map *map);
 
-/* What a budget of 0 stands for, in bytes; and the program unit that is used when @wanted (0: none)
+/* What a budget of 0 begins with, in bytes; and the program unit that is used when @wanted (0: none)
  * is asked for. */
 uint64_t zns_probe_budget(const struct zns_geometry *geo, uint32_t unit);
 uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted);

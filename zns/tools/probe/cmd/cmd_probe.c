@@ -178,17 +178,22 @@ static double written_share(const struct probe_cmd *k)
 	return (double)k->map.written / ((double)g->nr_zones * g->zone_capacity);
 }
 
+/* What a probe may write, or begins with if the user gave no budget. */
+static uint64_t budget_of(const struct probe_cmd *k, uint32_t unit)
+{
+	return k->par.budget ? k->par.budget : zns_probe_budget(&k->dev->geo, unit);
+}
+
 static int print_json(struct json_object *j, const struct probe_cmd *k)
 {
 	const struct zns_probe_map *m = &k->map;
-	uint64_t budget = k->par.budget ? k->par.budget : zns_probe_budget(&k->dev->geo, m->unit);
 
 	return ctl_print_json(ctl_json_join(
 		j, ctl_obj(J("unit", m->unit), J("bytes_written", m->written),
-			   J("written_share", written_share(k)), J("budget", budget),
-			   J("resets", m->resets), J("reads", m->reads),
-			   J("bytes_read", m->read_bytes), J("device_s", m->device_ns / 1e9),
-			   J("wall_s", m->wall_ns / 1e9))));
+			   J("written_share", written_share(k)), J("budget", budget_of(k, m->unit)),
+			   JB("budget_grows", !k->par.budget), J("resets", m->resets),
+			   J("reads", m->reads), J("bytes_read", m->read_bytes),
+			   J("device_s", m->device_ns / 1e9), J("wall_s", m->wall_ns / 1e9))));
 }
 
 /* For each kind of set, its times relative to the prediction; 1 is as predicted. */
@@ -449,7 +454,7 @@ static int dry_run(struct probe_cmd *k, struct zns_err *err)
 	const struct zns_geometry *g = &k->dev->geo;
 	cleanup_free struct zns_zone *zones = calloc(g->nr_zones, sizeof(*zones));
 	uint32_t empty = 0, data = 0, unit = zns_probe_unit(g, k->par.unit);
-	uint64_t budget = k->par.budget ? k->par.budget : zns_probe_budget(g, unit);
+	uint64_t budget = budget_of(k, unit);
 	char u[16], b[16], w[16];
 	int ret = zones ? zns_dev_report(k->dev, 0, g->nr_zones, zones, err) :
 			  zns_fail_sys(err, -ENOMEM, "zones");
@@ -466,11 +471,16 @@ static int dry_run(struct probe_cmd *k, struct zns_err *err)
 		return ctl_print_json(ctl_obj(J("uuid", ctl_json_uuid(k->reg.uuid)),
 					      J("path", k->reg.path), JB("dry_run", true),
 					      J("zones_to_write", empty), J("zones_to_read", data),
-					      J("unit", unit), J("budget", budget)));
-	printf("%s: would write %u empty zones, a unit of %s each (%s) and more into some, at most %s in all, and reset them; %u zones with data would only be read\n",
+					      J("unit", unit), J("budget", budget),
+					      JB("budget_grows", !k->par.budget)));
+	printf("%s: would write %u empty zones, a unit of %s each (%s) and more into some, at most %s in all%s, and reset them; %u zones with data would only be read\n",
 	       k->reg.path, empty, zns_format_size(unit, u, sizeof(u)),
 	       zns_format_size((uint64_t)empty * unit, w, sizeof(w)),
-	       zns_format_size(budget, b, sizeof(b)), data);
+	       zns_format_size(budget, b, sizeof(b)),
+	       k->par.budget ?
+		       "" :
+		       " at first, and then as much as the tests of what it finds take (--budget limits both)",
+	       data);
 	return CTL_OK;
 }
 
@@ -542,8 +552,8 @@ static const struct ctl_cmd command = {
 	"  --sample N      test N zones (with --verify)\n"
 	"  --resume        go on with an interrupted probe\n"
 	"  --force         store what was found although it is doubted\n"
-	"  --budget SIZE   write at most so much; default: the larger of 1 % of the\n"
-	"                  capacity and 8 units per zone\n"
+	"  --budget SIZE   write at most so much; without it, what the tests of the\n"
+	"                  groups found take, which may be more than the capacity\n"
 	"  --unit SIZE     the drive's program unit; default 192K\n"
 	"  --dry-run       only say what would be done\n" CTL_DEV_HELP,
 	cmd_probe,
