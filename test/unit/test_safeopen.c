@@ -247,6 +247,29 @@ static void locks(void **state)
 	assert_int_equal(zns_flock(-1, LOCK_SH, 0), -EBADF);
 }
 
+static void links(void **state)
+{
+	struct { /* what an end that is written too far would change */
+		char text[8], behind;
+	} out = { "", 'x' };
+	int fd;
+
+	assert_int_equal(symlinkat("1234567", dir, "fits"), 0);
+	assert_int_equal(symlinkat("12345678", dir, "long"), 0);
+	assert_int_equal(zns_read_link(dir, "fits", out.text, 8), 7);
+	assert_string_equal(out.text, "1234567");
+	assert_int_equal(zns_read_link(dir, "long", out.text, 8), 7);
+	assert_string_equal(out.text, "1234567");
+	assert_int_equal(out.behind, 'x');
+	fd = openat(dir, "long", O_PATH | O_NOFOLLOW);
+	assert_int_equal(zns_read_link(fd, "", out.text, 4), 3);
+	assert_string_equal(out.text, "123");
+	close(fd);
+	assert_int_equal(zns_read_link(dir, "file", out.text, 8), -EINVAL);
+	assert_string_equal(out.text, "");
+	assert_int_equal(zns_read_link(dir, "none", out.text, 8), -ENOENT);
+}
+
 static int old_kernel(void **state)
 {
 	without = true;
@@ -257,7 +280,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(files),   cmocka_unit_test(planted), cmocka_unit_test(directories),
-		cmocka_unit_test(writing), cmocka_unit_test(locks),
+		cmocka_unit_test(writing), cmocka_unit_test(locks),   cmocka_unit_test(links),
 	};
 	int failed;
 

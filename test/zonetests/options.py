@@ -662,6 +662,21 @@ def ghost_limit(scene):
 
 
 @case
+def deep_directory(scene):
+    """Without --zns-container the directory names the container, also at the end of a path of more than a KiB."""
+    scene = scene(size=8)
+    images = scene.images / '/'.join(['d' * 200] * 6) / 'webshop'
+    images.mkdir(parents=True)
+    log = scene.log()
+    args = scene.dump_command(log, (), images, None, None)
+    at = args.index('--zns-container')
+    del args[at:at + 2]
+    expect('the dump', ztlib.run_criu(scene.cfg, args, log, scene.device.env).returncode, 0)
+    [made] = scene.device.json('ls')['checkpoints']
+    expect('its container and its directory', (made['container'], made['origin']['image_dir']), ('webshop', str(images)))
+
+
+@case
 def locks_and_remaps(scene):
     """--file-locks, --link-remap, --skip-in-flight, --tcp-established: accepted, images as with files."""
     scene = scene(size=8)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Finds our own programs, installed or in the build directory. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "zns/safeopen.h"
 #include "zns/util.h"
 
 static int try_dir(const char *dir, const char *sub, const char *name, char *out, size_t len)
@@ -24,14 +26,11 @@ static int try_dir(const char *dir, const char *sub, const char *name, char *out
 int zns_own_program(const char *name, char *out, size_t len)
 {
 	char dir[PATH_MAX], *slash;
-	ssize_t n;
 
 	if (!*name || strchr(name, '/'))
 		return -ENOENT;
-	n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
-	if (n <= 0)
+	if (zns_read_link(AT_FDCWD, "/proc/self/exe", dir, sizeof(dir)) <= 0)
 		return -ENOENT;
-	dir[n] = '\0';
 	slash = strrchr(dir, '/');
 	if (!slash)
 		return -ENOENT;

@@ -100,6 +100,14 @@ int zns_open_subdir(int dirfd, const char *name)
 	return open_beneath(dirfd, name, DIR_FLAGS | O_NOFOLLOW);
 }
 
+ssize_t zns_read_link(int dirfd, const char *path, char *out, size_t len)
+{
+	ssize_t n = readlinkat(dirfd, path, out, len - 1);
+
+	out[n > 0 ? n : 0] = '\0';
+	return n < 0 ? -errno : n;
+}
+
 /* --- a path, link by link --- */
 
 struct walk {
@@ -133,10 +141,9 @@ static int step_through(struct walk *w, int fd, const char *name, const struct s
 			name, (unsigned)st->st_uid);
 	if (++w->links > LINKS_MAX)
 		return zns_fail_sys(err, -ELOOP, "%s", name);
-	n = readlinkat(fd, "", to, sizeof(to) - 1);
+	n = zns_read_link(fd, "", to, sizeof(to));
 	if (n <= 0)
-		return zns_fail_sys(err, n ? -errno : -ENOENT, "%s", name);
-	to[n] = 0;
+		return zns_fail_sys(err, n ? (int)n : -ENOENT, "%s", name);
 	if ((size_t)snprintf(all, sizeof(all), "%s/%s", to, w->rest) >= sizeof(all))
 		return zns_fail_sys(err, -ENAMETOOLONG, "%s", name);
 	strcpy(w->rest, all);

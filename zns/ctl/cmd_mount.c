@@ -14,6 +14,7 @@
 #include "lib/ctl.h"
 #include "lib/outdir.h"
 #include "zns/reader.h"
+#include "zns/safeopen.h"
 
 /* One mount per process. libfuse calls from several threads; the reader supports that. */
 static struct view {
@@ -158,11 +159,8 @@ static int kernels_name(int fd, char *out, size_t len, struct zns_err *err)
 	ssize_t n;
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, out, len - 1);
-	if (n <= 0 || *out != '/')
-		return zns_fail_sys(err, n < 0 ? -errno : -ENOENT, "the mount point");
-	out[n] = 0;
-	return 0;
+	n = zns_read_link(AT_FDCWD, link, out, len);
+	return *out == '/' ? 0 : zns_fail_sys(err, n < 0 ? (int)n : -ENOENT, "the mount point");
 }
 
 /* Finds an empty directory. It may not be a link or a directory of the system. Later steps use

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "hw_priv.h"
+#include "zns/safeopen.h"
 
 #define CLAIM_TRIES 20
 
@@ -16,11 +17,10 @@ static int link_end(const char *path, char *out, size_t len)
 {
 	char target[PATH_MAX];
 	const char *base;
-	ssize_t n = readlink(path, target, sizeof(target) - 1);
+	ssize_t n = zns_read_link(AT_FDCWD, path, target, sizeof(target));
 
 	if (n < 0)
-		return -errno;
-	target[n] = '\0';
+		return (int)n;
 	base = strrchr(target, '/');
 	base = base ? base + 1 : target;
 	if (strlen(base) >= len)

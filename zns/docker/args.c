@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "runc.h"
 #include "zns/handle.h"
+#include "zns/safeopen.h"
 
 /* Finds the value of option @name in "-name V", "--name V" or "--name=V". NULL: this word is
  * another option. *used: how many words the option and its value are. */
@@ -62,13 +63,12 @@ static int global(struct call *c, char **argv, int left, bool *ours)
 
 int call_parse(int argc, char **argv, struct call *c, struct zns_err *err)
 {
-	ssize_t n = readlink("/proc/self/exe", c->libexec, sizeof(c->libexec) - 1);
+	ssize_t n = zns_read_link(AT_FDCWD, "/proc/self/exe", c->libexec, sizeof(c->libexec));
 	int i = 1, used;
 	bool ours;
 
 	if (n <= 0)
-		return zns_fail_sys(err, -errno, "/proc/self/exe");
-	c->libexec[n] = 0;
+		return zns_fail_sys(err, (int)n, "/proc/self/exe");
 	*strrchr(c->libexec, '/') = 0;
 	c->argv = calloc(argc + 2, sizeof(char *));
 	if (!c->argv)

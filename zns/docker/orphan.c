@@ -17,6 +17,7 @@
 #include <syslog.h>
 #include "runc.h"
 #include "zns/process.h"
+#include "zns/safeopen.h"
 
 #define ARGS_MAX 65536
 #define ABOVE_MAX 3 /* most processes that are looked at */
@@ -34,16 +35,13 @@ static bool has_open(int pid, const char *path)
 	char dir[64], name[300], to[PATH_MAX];
 	bool found = false;
 	struct dirent *e;
-	ssize_t n;
 	DIR *d;
 
 	snprintf(dir, sizeof(dir), "/proc/%d/fd", pid);
 	d = opendir(dir);
 	while (d && !found && (e = readdir(d))) {
 		snprintf(name, sizeof(name), "%s/%s", dir, e->d_name);
-		n = readlink(name, to, sizeof(to) - 1);
-		to[n > 0 ? n : 0] = 0;
-		found = !strcmp(to, path);
+		found = zns_read_link(AT_FDCWD, name, to, sizeof(to)) > 0 && !strcmp(to, path);
 	}
 	if (d)
 		closedir(d);

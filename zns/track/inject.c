@@ -33,6 +33,7 @@
 #include "threads.h"
 #include "zns/apart.h"
 #include "zns/inject.h"
+#include "zns/safeopen.h"
 #include "zns/util.h"
 
 #ifdef __x86_64__
@@ -462,14 +463,12 @@ int zns_fetch_fd(int pidfd, long remote, const char *kind)
 {
 	char link[64], path[48];
 	int fd = (int)syscall(SYS_pidfd_getfd, pidfd, (int)remote, 0);
-	ssize_t n;
 
 	if (fd < 0)
 		return -errno;
 	/* another thread may have replaced the file meanwhile */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	n = readlink(path, link, sizeof(link) - 1);
-	link[n > 0 ? n : 0] = '\0';
+	zns_read_link(AT_FDCWD, path, link, sizeof(link));
 	if (!strncmp(link, kind, strlen(kind)))
 		return fd;
 	close(fd);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "docker_cmd.h"
+#include "zns/safeopen.h"
 
 #define YEAR_S (365 * 86400)
 #define WANTED "CONTAINER --every 60s [--keep 1 to 10000] [--loop [--count N]] is wanted"
@@ -47,12 +48,11 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 {
 	cleanup_free char *service = NULL, *timer = NULL;
 	char self[PATH_MAX], unit[256];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	ssize_t n = zns_read_link(AT_FDCWD, "/proc/self/exe", self, sizeof(self));
 	int ret;
 
 	if (n <= 0)
-		return zns_fail_sys(err, -errno, "/proc/self/exe");
-	self[n] = 0;
+		return zns_fail_sys(err, (int)n, "/proc/self/exe");
 	/* systemd does not start a oneshot service that still runs, so a checkpoint that takes
 	 * longer than the period delays the next one. */
 	ret = docker_unit_service(container, self, host, keep, &service, err);

@@ -4,8 +4,10 @@
  * "Order", §6).
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include "../live/live.h"
+#include "zns/safeopen.h"
 
 static void join_streams(struct dump *d)
 {
@@ -22,8 +24,7 @@ static void join_streams(struct dump *d)
 static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = d->v.c;
-	char link[64], path[1024] = "";
-	ssize_t n;
+	char link[64], path[PATH_MAX];
 
 	c->has_pre_dump = c->pre_dump = d->pre_dump;
 	c->has_parent_bytes = d->has_parent;
@@ -34,8 +35,7 @@ static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 	c->has_pages_only = c->pages_only = d->pages_only;
 	c->has_post_copy = c->post_copy = d->post_copy;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->h->dir);
-	n = readlink(link, path, sizeof(path) - 1);
-	path[n > 0 ? n : 0] = 0;
+	zns_read_link(AT_FDCWD, link, path, sizeof(path));
 	c->origin->image_dir = strdup(path);
 	return !c->origin->image_dir || origin_fill(c->origin) || live_describe(d, c) ?
 		       zns_fail(err, -ENOMEM, "no memory for the record") :

@@ -4,10 +4,13 @@
  * → handle written. An earlier error leaves nothing visible; the broker takes the zones back when
  * our connection ends.
  */
+#include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/socket.h>
 #include "../live/live.h"
 #include "zns/layout.h"
+#include "zns/safeopen.h"
 
 /* a broker without a sign of life is given up sooner, after zns_broker.deadline_s */
 #define BROKER_LIMIT_MS 120000
@@ -16,8 +19,7 @@
  * image directory's name (design.md §5). */
 static int container_name(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 {
-	char link[64], path[1024];
-	ssize_t n;
+	char link[64], path[PATH_MAX];
 
 	if (b->container[0]) {
 		snprintf(d->container, sizeof(d->container), "%s", b->container);
@@ -27,11 +29,9 @@ static int container_name(struct dump *d, const struct zw_begin *b, struct zns_e
 	if (b->pid > 0 && !cgroup_container_id(b->pid, d->container, sizeof(d->container)))
 		return 0;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->h->dir);
-	n = readlink(link, path, sizeof(path) - 1);
-	if (n <= 0)
+	if (zns_read_link(AT_FDCWD, link, path, sizeof(path)) <= 0)
 		return zns_fail(err, -EINVAL,
 				"cannot tell the container's name; give --zns-container");
-	path[n] = 0;
 	snprintf(d->container, sizeof(d->container), "%s",
 		 strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
 	return zns_check_container(d->container, err) ?

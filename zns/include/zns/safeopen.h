@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 #include "zns/err.h"
 
 #define ZNS_BASE_MAX 256 /* a name in a directory, with the NUL */
@@ -54,6 +55,10 @@ int zns_make_temp(int dirfd, const char *base, char tmp[ZNS_BASE_MAX]);
  * synced: for what is checked when it is read. See zns_replace_file for the other kind.
  */
 int zns_put_file(int dirfd, const char *name, const void *data, size_t len);
+
+/* The text of a link, cut to @len - 1 bytes and always terminated; "" after an error. @path may be
+ * relative to @dirfd, or "" for the link that @dirfd is. Returns its length, or -errno. */
+ssize_t zns_read_link(int dirfd, const char *path, char *out, size_t len);
 
 /* rename in one directory, but -EEXIST rather than in place of something. */
 int zns_rename_new(int dirfd, const char *from, const char *to);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "mem.h"
+#include "zns/safeopen.h"
 
 #define KCMP_SAME_FILES 2
 #define PART 64U /* a look may take 1/64 of the time */
@@ -42,9 +43,8 @@ static bool is_xdp(pid_t tid, const char *fd)
 static const char *look_at(int dir, pid_t tid, const char *fd)
 {
 	char link[64];
-	ssize_t n = readlinkat(dir, fd, link, sizeof(link) - 1);
 
-	link[n > 0 ? n : 0] = '\0';
+	zns_read_link(dir, fd, link, sizeof(link));
 	if (!strncmp(link, "socket:", 7))
 		return is_xdp(tid, fd) ? "an AF_XDP socket" : NULL;
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(pins); i++)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "selftest.h"
+#include "zns/safeopen.h"
 
 extern char **environ;
 
@@ -49,10 +50,8 @@ static int find(const char *program, char *path, size_t len)
 
 	if (!ret || strcmp(program, "znsctl"))
 		return ret;
-	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	if (n <= 0)
+	if (zns_read_link(AT_FDCWD, "/proc/self/exe", self, sizeof(self)) <= 0)
 		return -ENOENT;
-	self[n] = '\0';
 	slash = strrchr(self, '/');
 	if (!slash)
 		return -ENOENT;
