@@ -33,7 +33,7 @@ struct progress {
 };
 
 /* Skips the line if a pipe is full or a terminal stopped. Lines are shorter than PIPE_BUF. */
-static void put(int fd, const char *text, size_t len, int wait_ms)
+static void put(int fd, const char *text, int wait_ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
 	ssize_t n;
@@ -41,7 +41,7 @@ static void put(int fd, const char *text, size_t len, int wait_ms)
 	if (fd < 0 || poll(&p, 1, wait_ms) != 1 || !(p.revents & POLLOUT))
 		return;
 	do {
-		n = write(fd, text, len);
+		n = write(fd, text, strlen(text));
 	} while (n < 0 && errno == EINTR);
 }
 
@@ -86,10 +86,10 @@ static void show_line(struct progress *g, const struct work *w)
 		     g->container, zns_format_size(w->bytes, done, sizeof(done)), rest, g->mibps);
 	if (left(g, w) >= 0)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, ", %.0f s left", left(g, w));
-	n += snprintf(line + n, sizeof(line) - (size_t)n, CLEAR + 1);
+	snprintf(line + n, sizeof(line) - (size_t)n, CLEAR + 1);
 	pthread_mutex_lock(&g->lock);
 	if (!g->hushed)
-		put(g->p.tty, line, zns_min((size_t)n, sizeof(line) - 1), 0);
+		put(g->p.tty, line, 0);
 	g->shown = !g->hushed;
 	pthread_mutex_unlock(&g->lock);
 }
@@ -102,7 +102,7 @@ void progress_hush(struct helper *h)
 		return;
 	pthread_mutex_lock(&g->lock);
 	if (g->shown)
-		put(g->p.tty, CLEAR, sizeof(CLEAR) - 1, 0);
+		put(g->p.tty, CLEAR, 0);
 	g->shown = false;
 	g->hushed = true;
 	pthread_mutex_unlock(&g->lock);
@@ -112,7 +112,6 @@ void progress_hush(struct helper *h)
 static void show_end(const struct progress *g, const struct work *w, const struct outcome *how)
 {
 	char size[32], asked[48] = "", got[48] = ", too short to rate", frozen[48] = "", line[256];
-	int n;
 
 	if (!g->shown)
 		return;
@@ -122,11 +121,9 @@ static void show_end(const struct progress *g, const struct work *w, const struc
 		snprintf(asked, sizeof(asked), " (%u asked)", g->p.qos_mibps);
 	if (how->frozen_us)
 		snprintf(frozen, sizeof(frozen), ", frozen %.2f s", (double)how->frozen_us / 1e6);
-	n = how->ok ? snprintf(line, sizeof(line), CLEAR "zns: %s of %.60s: %s%s%s%s\n", g->p.op,
-			       g->container, zns_format_size(w->bytes, size, sizeof(size)), got,
-			       asked, frozen) :
-		      snprintf(line, sizeof(line), CLEAR);
-	put(g->p.tty, line, (size_t)n, 0);
+	snprintf(line, sizeof(line), CLEAR "zns: %s of %.60s: %s%s%s%s\n", g->p.op, g->container,
+		 zns_format_size(w->bytes, size, sizeof(size)), got, asked, frozen);
+	put(g->p.tty, how->ok ? line : CLEAR, 0);
 }
 
 /* With one decimal: 17 digits would suggest a precision that is not there. */
@@ -174,7 +171,7 @@ static void put_json(const struct progress *g, struct json_object *j, int wait_m
 	int n = snprintf(line, sizeof(line), "%s\n", text);
 
 	if (n > 0 && (size_t)n < sizeof(line))
-		put(g->p.json, line, (size_t)n, wait_ms);
+		put(g->p.json, line, wait_ms);
 	json_object_put(j);
 }
 
