@@ -30,6 +30,7 @@ struct rig {
 	struct zns_crypt *crypt; /* owned; NULL: not encrypted */
 	bool has_id; /* the checkpoint gets this id */
 	uint8_t id[ZNS_UUID_LEN];
+	const uint8_t *parent; /* its parent's id, or NULL */
 	/* the fake broker: gives out the zones [next, last), one group per lane */
 	uint32_t next, last;
 	/* how many zones may be open that are neither full nor done; 0: any number */
@@ -241,6 +242,12 @@ static inline int finish_raw(struct rig *r, struct zns_err *e)
 	r->c = new_checkpoint();
 	if (r->has_id)
 		memcpy(r->c->id.data, r->id, ZNS_UUID_LEN);
+	if (r->parent) {
+		r->c->has_parent = 1;
+		r->c->parent.len = ZNS_UUID_LEN;
+		r->c->parent.data = malloc(ZNS_UUID_LEN);
+		memcpy(r->c->parent.data, r->parent, ZNS_UUID_LEN);
+	}
 	m.device.data = uuid;
 	m.device.len = ZNS_UUID_LEN;
 	m.checkpoint = r->c;

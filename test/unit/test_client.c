@@ -221,33 +221,141 @@ static void dies_before_commit(void **state)
 	assert_non_null(strstr(err.msg, "the dump was dropped, run it again"));
 }
 
+/* A mover of @d's first zone, and what it needs. */
+struct mover {
+	struct zns_session s;
+	uint32_t group[ZONES], victim;
+	bool to[ZONES];
+	struct zns_move m;
+};
+
+static void mover_open(struct mover *v, struct fx *f, struct dump_of *d)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+
+	*v = (struct mover){ .s = ZNS_SESSION_INIT, .victim = d->v.c->zones[0]->zone };
+	for (uint32_t i = 0; i < ZONES; i++)
+		v->group[i] = i < META ? 0 : (i - META) % DIES;
+	zns_broker_close(&d->s.broker); /* its zones are parked now */
+	good(zns_session_open(&v->s, &f->reg, ZNS_WRITES, &err), &err);
+	v->m = (struct zns_move){ .s = &v->s,
+				  .dev = v->s.dev,
+				  .victims = &v->victim,
+				  .nr_victims = 1,
+				  .zone_group = v->group,
+				  .written = v->to };
+}
+
+static void mover_close(struct mover *v)
+{
+	zns_move_end(&v->m);
+	zns_session_close(&v->s);
+}
+
 static void moved(void **state)
 {
 	struct fx *f = *state;
 	struct dump_of *d = committed(f, "web");
-	struct zns_session s = ZNS_SESSION_INIT;
 	struct zns_err err = ZNS_ERR_INIT;
-	uint32_t group[ZONES], victim = d->v.c->zones[0]->zone;
-	bool to[ZONES] = { false };
-	struct zns_move m = {
-		.s = &s, .victims = &victim, .nr_victims = 1, .zone_group = group, .written = to
-	};
+	struct mover v;
 
-	for (uint32_t i = 0; i < ZONES; i++)
-		group[i] = i < META ? 0 : (i - META) % DIES;
-	zns_broker_close(&d->s.broker); /* its zones are parked now */
-	good(zns_session_open(&s, &f->reg, ZNS_WRITES, &err), &err);
-	m.dev = s.dev;
-	good(zns_move_copy(&m, d->v.id, &err), &err);
-	good(zns_move_durable(&m, &err), &err);
-	good(zns_move_commit(&m, &err), &err);
-	assert_false(to[victim]);
-	for (size_t i = 0; i < m.next->n_zones; i++)
-		assert_int_not_equal(m.next->zones[i]->zone, victim);
-	assert_true(m.bytes > 0);
-	zns_move_end(&m);
-	zns_session_close(&s);
+	mover_open(&v, f, d);
+	good(zns_move_copy(&v.m, d->v.id, &err), &err);
+	good(zns_move_durable(&v.m, &err), &err);
+	good(zns_move_commit(&v.m, &err), &err);
+	assert_false(v.to[v.victim]);
+	for (size_t i = 0; i < v.m.next->n_zones; i++)
+		assert_int_not_equal(v.m.next->zones[i]->zone, v.victim);
+	assert_true(v.m.bytes > 0);
+	assert_int_equal(v.m.waited_ns, 0);
+	mover_close(&v);
 	good(read_back(f, d->v.id, NULL, d, &err), &err);
+	end(d);
+}
+
+#define BUSY_MS 20
+
+/* Forwards the requests. To the first @busy questions of a mover the answer is: wait. */
+struct busy {
+	struct zns_session *s;
+	unsigned busy, asked, told;
+	uint64_t since_ns, shortest_ns;
+};
+
+static int ask_busy(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
+{
+	struct busy *w = arg;
+	uint64_t now = zns_mono_ns();
+	int ret = zns_broker_call(&w->s->broker, req, resp, err);
+
+	if (ret || !req->compact_step)
+		return ret;
+	if (w->asked && w->asked <= w->busy)
+		w->shortest_ns = zns_min(w->shortest_ns, now - w->since_ns);
+	if (w->asked++ < w->busy)
+		(*resp)->wait_ms = BUSY_MS;
+	w->since_ns = zns_mono_ns();
+	return 0;
+}
+
+static void on_told(void *arg, uint64_t bytes)
+{
+	struct busy *w = arg;
+
+	w->told++;
+}
+
+static void move_waits(void **state)
+{
+	struct fx *f = *state;
+	struct dump_of *d = committed(f, "web");
+	struct zns_err err = ZNS_ERR_INIT;
+	struct busy w = { .busy = 3, .shortest_ns = UINT64_MAX };
+	struct mover v;
+
+	mover_open(&v, f, d);
+	w.s = &v.s;
+	v.s.ask = ask_busy;
+	v.s.ask_arg = &w;
+	v.m.tell = on_told;
+	v.m.arg = &w;
+	good(zns_move_copy(&v.m, d->v.id, &err), &err);
+	assert_true(w.asked > w.busy);
+	assert_true(w.told > w.busy); /* its caller hears of it in each wait, too */
+	assert_true(w.shortest_ns >= BUSY_MS * UINT64_C(1000000));
+	assert_true(v.m.waited_ns >= w.busy * BUSY_MS * UINT64_C(1000000));
+	zns_move_abort(&v.m);
+	mover_close(&v);
+	end(d);
+}
+
+/* As long as nothing is moved, a mover that defers does not wait, and a rude one does not ask twice. */
+static void move_does_not_wait(void **state)
+{
+	struct fx *f = *state;
+	struct dump_of *d = committed(f, "web");
+	struct zns_err err = ZNS_ERR_INIT;
+	struct busy w = { .busy = UINT_MAX };
+	struct mover v;
+
+	mover_open(&v, f, d);
+	w.s = &v.s;
+	v.s.ask = ask_busy;
+	v.s.ask_arg = &w;
+	v.m.defer = true;
+	assert_int_equal(zns_move_copy(&v.m, d->v.id, &err), -EAGAIN);
+	assert_int_equal(w.asked, 1);
+	zns_move_abort(&v.m);
+	mover_close(&v);
+	mover_open(&v, f, d);
+	w.s = &v.s;
+	v.s.ask = ask_busy;
+	v.s.ask_arg = &w;
+	v.m.rude = true;
+	good(zns_move_copy(&v.m, d->v.id, &err), &err);
+	assert_int_equal(v.m.waited_ns, 0);
+	zns_move_abort(&v.m);
+	mover_close(&v);
 	end(d);
 }
 
@@ -260,6 +368,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(dies_after_commit, setup, teardown),
 		cmocka_unit_test_setup_teardown(dies_before_commit, setup, teardown),
 		cmocka_unit_test_setup_teardown(moved, setup, teardown),
+		cmocka_unit_test_setup_teardown(move_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(move_does_not_wait, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,10 +101,32 @@ static void allocated_stays(void **state)
 	resets_of(ZNS_EMU_ALLOCATED, false);
 }
 
+/* A file system may open a file with O_DIRECT and refuse to read and write it so. Here it refuses since the
+ * emulator's idea of the alignment is wrong. */
+static void direct_refused(void **state)
+{
+	struct zns_dev *d = make_small();
+	uint8_t in[1000], out[1000];
+	struct emu *e = emu_of(d);
+	uint64_t pos = e->lay.data_off + 1;
+	bool direct = e->direct;
+
+	pattern(in, sizeof(in), 2, 0, 1);
+	e->dio_mem = e->dio_off = 1;
+	assert_int_equal(emu_io_write(e, pos, in, sizeof(in)), 0);
+	assert_false(e->direct);
+	e->direct = direct;
+	assert_int_equal(emu_io_read(e, pos, out, sizeof(out)), 0);
+	assert_false(e->direct);
+	assert_memory_equal(in, out, sizeof(in));
+	zns_dev_close(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(deleted), T(replaced), T(cut_short), T(sparse_gives_back), T(allocated_stays),
+		T(deleted),           T(replaced),        T(cut_short),
+		T(sparse_gives_back), T(allocated_stays), T(direct_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include <unistd.h>
+#include "../../zns/ctl/compact/layout.h"
 #include "../../zns/ctl/show_tree.c"
 
 static uint8_t id[ZNS_UUID_LEN] = { 1, 2, 3 }, key[8] = { 0xab };
@@ -275,13 +276,91 @@ static void options(void **state)
 	assert_true(n == 9 && s == 7200 && rate == 2048);
 }
 
+static void layouts(void **state)
+{
+	struct zns_scatter_zone zones[] = { { 9, 3, KIB(4), false },
+					    { 5, 1, KIB(4), false },
+					    { 6, 2, KIB(6), false },
+					    { 7, 2, KIB(2), false } };
+	struct layout l = {
+		.s = { .zones = zones, .nr_zones = 4, .nr_groups = 5, .width = 4 },
+		.zones = zones,
+		.groups = 3,
+		.read_bytes = KIB(16),
+		.wanted_bytes = KIB(16),
+		.page_bytes = KIB(16),
+		.rate = 0.95,
+		.read_mibps = 100,
+	};
+	ZnsPb__RestoreStat last = ZNS_PB__RESTORE_STAT__INIT;
+	ZnsPb__Checkpoint c = ZNS_PB__CHECKPOINT__INIT;
+	char text[1000];
+
+	/* the fullest group first, and the lower number of two */
+	c.id = last.checkpoint = (ProtobufCBinaryData){ sizeof(id), id };
+	print_begin();
+	layout_print(&l, &c, NULL);
+	print_end(text, sizeof(text));
+	assert_string_equal(
+		text,
+		"layout      95 % of what 4 groups could give: about 380 MiB/s of 400\n"
+		"            in groups 2:8.0 KiB 1:4.0 KiB 3:4.0 KiB\n"
+		"            written to 4 zones at once, of which some are in the same group\n");
+	/* one line for whatever else there is to say, in this order */
+	l.s.width = 3;
+	l.parents = 2;
+	l.read_bytes = KIB(24);
+	l.page_bytes = KIB(32);
+	l.shorts = 5;
+	l.short_bytes = KIB(10);
+	l.runs = 4;
+	l.run_bytes = KIB(64);
+	l.superseded = KIB(3);
+	l.rate = 0.6;
+	last.has_achieved_mibps = 1;
+	last.achieved_mibps = 77;
+	c.has_parent = 1;
+	print_begin();
+	layout_print(&l, &c, &last);
+	print_end(text, sizeof(text));
+	assert_string_equal(
+		text,
+		"layout      45 % of what 3 groups could give: about 135 MiB/s of 300\n"
+		"            with its parents, 2 of them\n"
+		"            24.0 KiB are read for 16.0 KiB: units are read whole\n"
+		"            measured at its last restore: 77 MiB/s\n"
+		"            in groups 2:8.0 KiB 1:4.0 KiB 3:4.0 KiB\n"
+		"            5 units of less than 64 KiB, 10.0 KiB together: pages of flash are read whole, 25 % in vain\n"
+		"            composed of 4 runs of 16.0 KiB: `znsctl flatten` puts them in order\n"
+		"            3.0 KiB superseded while it was dumped: `znsctl flatten` gives that room back\n"
+		"            `znsctl flatten` writes it anew without them\n"
+		"            `znsctl compact --defrag` says what would pay\n");
+	/* a restore of another version was measured, and the parents could not be read */
+	l = (struct layout){ .s = { .zones = zones, .nr_zones = 1, .nr_groups = 5, .width = 2 },
+			     .zones = zones,
+			     .groups = 1,
+			     .rate = 0.9,
+			     .read_mibps = 100 };
+	last.checkpoint.len--;
+	print_begin();
+	layout_print(&l, &c, &last);
+	print_end(text, sizeof(text));
+	assert_string_equal(
+		text,
+		"layout      90 % of what 2 groups could give: about 180 MiB/s of 200\n"
+		"            in groups 3:4.0 KiB\n"
+		"            written to 2 zones at once, of which some are in the same group\n"
+		"            the newest pages only, since its parents could not be read\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fields), cmocka_unit_test(sum_of_a_container),
-		cmocka_unit_test(list),   cmocka_unit_test(no_message),
-		cmocka_unit_test(lines),  cmocka_unit_test(expressions),
-		cmocka_unit_test(table),  cmocka_unit_test(options),
+		cmocka_unit_test(fields),  cmocka_unit_test(sum_of_a_container),
+		cmocka_unit_test(list),    cmocka_unit_test(no_message),
+		cmocka_unit_test(lines),   cmocka_unit_test(expressions),
+		cmocka_unit_test(table),   cmocka_unit_test(options),
+		cmocka_unit_test(layouts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
