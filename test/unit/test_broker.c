@@ -886,6 +886,56 @@ static void strangers_parent(void **state)
 	zns_broker_close(&b);
 }
 
+/* A child, its parent and the parent of that: whatever the order of the request, all are removed. */
+static void chain_in_any_order(void **state)
+{
+	static const int order[][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },
+					{ 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+
+	for (size_t n = 0; n < ZNS_ARRAY_SIZE(order); n++) {
+		ProtobufCBinaryData ids[3];
+		ZnsPb__Rm m = ZNS_PB__RM__INIT;
+		struct grant g[3];
+		ZnsPb__DumpBegin d;
+		ZnsPb__Response *r;
+		ZnsPb__Request q;
+		struct record k;
+		struct zone z;
+
+		for (int i = 0; i < 3; i++) {
+			begin_request(&q, &d, "web", 0, "reject", NULL);
+			d.has_parent = i > 0;
+			if (i)
+				d.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, g[i - 1].id };
+			r = ask(&b, &q);
+			g[i] = grant_of(r, "web");
+			drop(r);
+			z = zone_get(&b, g[i].group[0]);
+			fill(f, &z, KIB(64));
+			record(&k, &g[i], &z, 1);
+			k.c.has_parent = d.has_parent;
+			k.c.parent = d.parent;
+			zns_pb__request__init(&q);
+			q.commit = &k.c;
+			drop(ask(&b, &q));
+		}
+		for (int i = 0; i < 3; i++)
+			ids[i] = (ProtobufCBinaryData){ ZNS_UUID_LEN, g[order[n][i]].id };
+		m.checkpoints = ids;
+		m.n_checkpoints = 3;
+		m.by = "test";
+		zns_pb__request__init(&q);
+		q.rm = &m;
+		r = ask(&b, &q);
+		assert_int_equal(r->n_removed, 3);
+		drop(r);
+		assert_int_equal(nr_checkpoints(&b), 0);
+	}
+	zns_broker_close(&b);
+}
+
 int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
@@ -897,6 +947,7 @@ int main(void)
 		T(bad_requests),
 		T(commit_is_checked),
 		T(strangers_parent),
+		T(chain_in_any_order),
 		T(move_is_checked),
 		T(sharing),
 		T(reject_and_wait),

@@ -233,7 +233,7 @@ static void wiped_memory(void **state)
 
 /* ---- nonces ---- */
 
-static uint8_t last_nonce[NONCE_BYTES];
+static uint8_t last_nonce[NONCE_BYTES], last_head[1 + ZNS_UUID_LEN];
 
 int __real_aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
 		     uint8_t tag[ZNS_TAG_BYTES]);
@@ -243,6 +243,8 @@ int __wrap_aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *bu
 		     uint8_t tag[ZNS_TAG_BYTES])
 {
 	memcpy(last_nonce, a->nonce, NONCE_BYTES);
+	if (a->aad_len[2] == sizeof(last_head))
+		memcpy(last_head, a->aad[2], sizeof(last_head));
 	return __real_aead_seal(a, cipher, buf, len, tag);
 }
 
@@ -282,6 +284,33 @@ static void seals_of_one_key(void **state)
 	for (size_t n = 0; n < ZNS_ARRAY_SIZE(had); n++)
 		for (size_t o = 0; o < n; o++)
 			assert_memory_not_equal(had[n], had[o], NONCE_BYTES);
+	zns_crypt_free(c);
+	zns_master_free(master);
+}
+
+/* What the seal of a manifest proves beside its images is part of the format. */
+static void seal_head(void **state)
+{
+	uint8_t want[4][1 + ZNS_UUID_LEN] = { { 0 }, { 1 }, { 2 }, { 3 } };
+	uint8_t parent[ZNS_UUID_LEN], mac[ZNS_MAC_BYTES] = { 7 }, tag[ZNS_TAG_BYTES];
+	ProtobufCBinaryData former = { sizeof(mac), mac };
+	ZnsPb__Checkpoint k = ZNS_PB__CHECKPOINT__INIT;
+	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
+	struct zns_master *master = make("k");
+	struct zns_crypt *c;
+
+	for (int i = 0; i < ZNS_UUID_LEN; i++)
+		want[1][1 + i] = want[3][1 + i] = parent[i] = (uint8_t)(0xa0 + i);
+	assert_ok(zns_crypt_new(master, id_a, &c, &err));
+	m.checkpoint = &k;
+	m.former_macs = &former;
+	k.parent = (ProtobufCBinaryData){ sizeof(parent), parent };
+	for (size_t n = 0; n < 4; n++) {
+		k.has_parent = n & 1;
+		m.n_former_macs = n >> 1;
+		assert_ok(zns_crypt_seal_manifest(c, &m, tag, &err));
+		assert_memory_equal(last_head, want[n], sizeof(last_head));
+	}
 	zns_crypt_free(c);
 	zns_master_free(master);
 }
@@ -778,6 +807,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(secret_memory, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(wiped_memory, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(seals_of_one_key, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(seal_head, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(wiped_stack, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(wrapped_keys, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(units, emu_begin, emu_end),

@@ -121,6 +121,7 @@ static const char *setting(enum docker_key key)
 
 static void container(void **state)
 {
+	static const char *const no_id[] = { "", "..", "../x", "a/b", "/", "a b", "\xc3\xa4" };
 	static const struct {
 		const char *annotation, *name;
 	} pods[] = { { POD("web"), "shop/web/app" }, { "", ID_A }, { POD(X50 X50 X50 X50), ID_A } };
@@ -166,8 +167,16 @@ static void container(void **state)
 	put(at("root/containers/" ID_A "/config.v2.json"), "{\"Name\":");
 	assert_int_equal(docker_container_read(&ours, at("bundle"), ID_A, &c, &err), -EBADMSG);
 	docker_container_fini(&c);
-	assert_int_equal(docker_container_read(&ours, at("bundle"), "../x", &c, &err), -EINVAL);
+	assert_int_equal(docker_container_read_root(data_root, ID_A, &c, &err), -EBADMSG);
 	docker_container_fini(&c);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(no_id); i++) {
+		assert_int_equal(docker_container_read(&ours, at("bundle"), no_id[i], &c, &err),
+				 -EINVAL);
+		docker_container_fini(&c);
+		assert_int_equal(docker_container_read_root(data_root, no_id[i], &c, &err),
+				 -EINVAL);
+		docker_container_fini(&c);
+	}
 	assert_int_equal(docker_container_read(&ours, at("nothing"), ID_A, &c, &err), -ENOENT);
 	docker_container_fini(&c);
 }
