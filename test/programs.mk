@@ -4,6 +4,8 @@
 OCI_READ	:= $(addprefix $(B)/zns/oci/,oci.o oci_read.o sha.o flow.o)
 $(B)/test/test_flow: CTL_MORE = $(OCI_READ)
 $(B)/test/test_flow: $(OCI_READ)
+$(B)/test/test_print: CTL_MORE = $(B)/zns/memory/ctl/memory_print.o
+$(B)/test/test_print: $(B)/zns/memory/ctl/memory_print.o
 $(B)/test/test_print $(B)/test/test_flow: $(B)/test/%: test/unit/%.c $(B)/libctl.a $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
@@ -56,7 +58,7 @@ $(foreach t,commit send,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: $(filter-
 $(foreach t,commit send,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: MORE_OBJ = $(filter-out %/main.o %/dump/$t.o,$(HELPER_OBJ))))
 
 # Files of criu's adapter, as criu's build made them. What else is criu's, a test has itself, or does not reach.
-ADAPTER_OBJ	:= $(addprefix $(CRIU_SRC)/criu/zns-,freeze.o settings.o pages.o lazy.o first.o)
+ADAPTER_OBJ	:= $(addprefix $(CRIU_SRC)/criu/zns-,freeze.o settings.o pages.o lazy.o first.o tmpfs.o)
 ADAPTER_UNIT	:= $(addprefix -iquote $(CRIU_SRC)/,criu/include include images criu/arch/x86/include .) -I$(CRIU_SRC)/compel/include/uapi -DCONFIG_X86_64 \
 		   -no-pie -Wl,--unresolved-symbols=ignore-all
 ADAPTER_WRAP	:= socket send recv malloc calloc realloc syscall

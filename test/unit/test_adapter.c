@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "adapter.h"
+#include "zns-freeze.h"
 
 /* ---- criu, and the helper ---- */
 
@@ -382,6 +383,112 @@ static void forgotten(void **state)
 	assert_false(zns_lazy_first(&pr, &start, &end));
 }
 
+/* ---- the archive of a tmpfs ---- */
+
+static char tmp[64];
+static int tmp_dir, tmp_out;
+
+static void shell(const char *command)
+{
+	char line[800];
+
+	snprintf(line, sizeof(line), "cd %s && %s", tmp, command);
+	assert_int_equal(system(line), 0);
+}
+
+static int tmp_begin(void **state)
+{
+	strcpy(tmp, "/tmp/zns-adapter-XXXXXX");
+	if (!mkdtemp(tmp))
+		return -1;
+	shell("mkdir -p t/sub/deep && : >t/sub/empty && ln -s sub/empty t/link && mkfifo -m 600 t/fifo && mknod -m 666 t/null c 1 3 && chmod 1777 t");
+	return 0;
+}
+
+static int tmp_end(void **state)
+{
+	shell("rm -rf ../${PWD##*/}");
+	return 0;
+}
+
+/* What zns_tmpfs_archive returns: 0 it made the archive, 1 tar has to. */
+static int archived(void)
+{
+	char path[80];
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/t", tmp);
+	tmp_dir = open(path, O_RDONLY | O_DIRECTORY);
+	snprintf(path, sizeof(path), "%s/out", tmp);
+	tmp_out = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	assert_true(tmp_dir >= 0 && tmp_out >= 0);
+	ret = zns_tmpfs_archive(tmp_dir, tmp_out, 0);
+	close(tmp_dir);
+	return ret;
+}
+
+/* tar writes so much, and gzip gives it back. */
+static void by_tar(size_t len)
+{
+	char *data = malloc(len + 1), path[80], command[120];
+	FILE *f;
+
+	for (size_t i = 0; i < len; i++)
+		data[i] = (char)(i * 7 ^ i >> 9);
+	snprintf(path, sizeof(path), "%s/want", tmp);
+	f = fopen(path, "w");
+	assert_true(f && fwrite(data, 1, len, f) == len && !fclose(f));
+	assert_string_equal(zns_tmpfs_gzip(), "--create");
+	for (size_t at = 0; at < len;) {
+		ssize_t n = write(zns_tmpfs_out(tmp_out), data + at, len - at);
+
+		assert_true(n > 0);
+		at += n;
+	}
+	assert_int_equal(zns_tmpfs_end(0), 0);
+	close(tmp_out);
+	snprintf(command, sizeof(command), "gzip -dc <out | cmp - want");
+	shell(command);
+	free(data);
+}
+
+static void tmpfs_empty(void **state)
+{
+	assert_int_equal(archived(), 0);
+	assert_string_equal(zns_tmpfs_gzip(), "--gzip"); /* nothing is under way */
+	assert_int_equal(zns_tmpfs_end(0), 0);
+	close(tmp_out);
+	shell("mkdir x && tar -C x -xpzf out && for d in t x; do (cd $d && find . -printf '%p %y %m %l %s %T@\\n' | sort) >$d.list; done && "
+	      "sed -i 's/\\.[0-9]*$//' t.list x.list && cmp t.list x.list");
+}
+
+/* An archive that is made here has at most 124 entries, the top among them. */
+static void tmpfs_many(void **state)
+{
+	shell("rm -rf t/* && for i in $(seq 123); do : >t/$i; done");
+	assert_int_equal(archived(), 0);
+	close(tmp_out);
+	shell(": >t/124");
+	assert_int_equal(archived(), 1);
+	by_tar(0);
+}
+
+static void tmpfs_by_tar(void **state)
+{
+	shell("echo content >t/full");
+	assert_int_equal(archived(), 1);
+	by_tar(200000);
+	shell("rm t/full && ln t/sub/empty t/again");
+	assert_int_equal(archived(), 1);
+	by_tar(65535);
+	shell("rm t/again && mkdir -p t/1/2/3/4/5/6/7");
+	assert_int_equal(archived(), 0); /* the deepest that there may be */
+	close(tmp_out);
+	shell("mkdir -p t/1/2/3/4/5/6/7/8");
+	assert_int_equal(archived(), 1);
+	by_tar(65536);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,6 +498,9 @@ int main(void)
 		cmocka_unit_test(damaged),
 		cmocka_unit_test(places_to_fill),
 		cmocka_unit_test(forgotten),
+		cmocka_unit_test_setup_teardown(tmpfs_empty, tmp_begin, tmp_end),
+		cmocka_unit_test_setup_teardown(tmpfs_many, tmp_begin, tmp_end),
+		cmocka_unit_test_setup_teardown(tmpfs_by_tar, tmp_begin, tmp_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "../../zns/ctl/compact/layout.h"
 #include "../../zns/ctl/show_tree.c"
+#include "../../zns/memory/ctl/memory.h"
 
 static uint8_t id[ZNS_UUID_LEN] = { 1, 2, 3 }, key[8] = { 0xab };
 
@@ -353,6 +354,106 @@ static void layouts(void **state)
 		"            the newest pages only, since its parents could not be read\n");
 }
 
+/* Of no use here: where a status comes from. */
+int memory_status(const char *name, ZnsPb__MemoryAnswer **out, struct zns_err *e)
+{
+	return zns_fail(e, -ENOENT, "%s", name);
+}
+
+/* What `memory status NAME` prints: a context of which nothing is to be said, and one that has everything. */
+static void memory(void **state)
+{
+	ZnsPb__MemoryStatus s = ZNS_PB__MEMORY_STATUS__INIT;
+	ZnsPb__MemorySkipped skip = ZNS_PB__MEMORY_SKIPPED__INIT;
+	ZnsPb__MemoryProcess p = ZNS_PB__MEMORY_PROCESS__INIT, *list[] = { &p };
+	char text[4000];
+
+	s.name = (char *)"web";
+	s.active_ns = INT64_MAX; /* not idle */
+	s.dram = MIB(8);
+	s.resident = MIB(4);
+	s.evicted = MIB(2);
+	s.pid = 7;
+	s.skipped = &skip;
+	print_begin();
+	memory_print(&s, true);
+	print_end(text, sizeof(text));
+	assert_string_equal(
+		text,
+		"web                   active           DRAM  4.0 MiB of  8.0 MiB  on zones  2.0 MiB  0 processes  faults 0\n"
+		"  written 0 units of 64 KiB, read 0; 0 evictions ended by a write, 0 in all\n"
+		"  0 evictions without a write; 0 B in memory are as on zones\n"
+		"  nothing is read ahead\n"
+		"  pager PID 7, 0 before it\n");
+	s.encrypted = s.predict = 1;
+	s.checkpoint = (char *)"0badc0de";
+	s.unread = KIB(64);
+	s.warning = (char *)"a warning";
+	s.missing = (char *)"what is missing";
+	s.lost_units = 3;
+	s.auto_total = MIB(64);
+	s.auto_min = MIB(1);
+	s.idle_ms = 90000;
+	s.record_units = 2;
+	s.wakes = 5;
+	s.activations = 6;
+	s.record_left_out = 4;
+	s.record_missed = 1;
+	s.processes = list;
+	s.n_processes = 1;
+	p.pid = 8;
+	p.why = (char *)" (it is locked)";
+	skip.locked = KIB(4);
+	s.qos_mibps = 100;
+	s.write_rate = MIB(3);
+	s.moved_units = 9;
+	s.prefetched = 20;
+	s.prefetch_used = 3;
+	s.prefetch_unused = 1;
+	s.has_fault_ns_p50 = s.has_fault_ns_p99 = 1;
+	s.fault_ns_p50 = 200000;
+	s.fault_ns_p99 = 900000;
+	s.has_attach_stop_ns = 1;
+	s.attach_stop_ns = 1500000;
+	s.stops = 2;
+	s.stopped_ns = 2500000;
+	s.takeovers = 1;
+	print_begin();
+	memory_print(&s, true);
+	print_end(text, sizeof(text));
+	assert_string_equal(
+		text,
+		"web                   active           DRAM  4.0 MiB of  8.0 MiB  on zones  2.0 MiB  1 process  faults 0\n"
+		"  needs checkpoint 0badc0de: 64.0 KiB are there alone\n"
+		"  what is on zones is encrypted\n"
+		"  a warning\n"
+		"  what is missing\n"
+		"  3 units could not be read back: their processes got a signal\n"
+		"  its budget is its part of 64.0 MiB, at least 1.0 MiB\n"
+		"  hibernates after 90s without activity\n"
+		"  its last activations used 128.0 KiB; 5 wakes and 6 activations so far; of a sample of 4 units 25 % were used\n"
+		"  PID 8        resident      0 B  on zones      0 B  not evicted (it is locked)\n"
+		"  stays in memory: locked 4.0 KiB, shared 0 B, files 0 B, other 0 B\n"
+		"  written 0 units of 64 KiB, read 0; 0 evictions ended by a write, 0 in all\n"
+		"  0 evictions without a write; 0 B in memory are as on zones\n"
+		"  writes 3.0 MiB/s of 100 MiB/s; 9 units were moved to empty their zones\n"
+		"  20 units were read ahead; of a sample of 4 75 % were used\n"
+		"  a fault took 200 us, one of a hundred more than 900 us\n"
+		"  its threads stood still for 1.5 ms at most, in 2 stops for 2.5 ms\n"
+		"  pager PID 7, 1 before it\n");
+	/* in a list: what is wrong, and no more */
+	print_begin();
+	memory_print(&s, false);
+	print_end(text, sizeof(text));
+	assert_string_equal(
+		text,
+		"web                   active           DRAM  4.0 MiB of  8.0 MiB  on zones  2.0 MiB  1 process  faults 0\n"
+		"  needs checkpoint 0badc0de: 64.0 KiB are there alone\n"
+		"  a warning\n"
+		"  what is missing\n"
+		"  3 units could not be read back: their processes got a signal\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,7 +461,7 @@ int main(void)
 		cmocka_unit_test(list),    cmocka_unit_test(no_message),
 		cmocka_unit_test(lines),   cmocka_unit_test(expressions),
 		cmocka_unit_test(table),   cmocka_unit_test(options),
-		cmocka_unit_test(layouts),
+		cmocka_unit_test(layouts), cmocka_unit_test(memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
