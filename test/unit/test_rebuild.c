@@ -720,6 +720,39 @@ static void removed_in_the_log(void **state)
 	world_close(&w);
 }
 
+/* The log has a checkpoint whose zone was reset: its tombstone says whose it was and who took it out. */
+static void reset_since(void **state)
+{
+	ZnsPb__Profile *p = make_profile(NZ, 4);
+	struct zns_rebuild_params params = { .profile = p };
+	const ZnsPb__Tombstone *t;
+	struct zns_rebuild_result r;
+	const ZnsPb__Checkpoint *k;
+	cleanup_free char *container = NULL;
+	uint8_t id[ZNS_UUID_LEN];
+	struct world w;
+
+	world_open(&w, 4096, 7);
+	while (!zns_store_nr_checkpoints(w.s))
+		commit(&w);
+	k = zns_store_checkpoint(w.s, 0);
+	memcpy(id, k->id.data, sizeof(id));
+	container = strdup(k->container);
+	OK(zns_dev_reset(&w.m->dev, &k->zones[0]->zone, 1, NULL));
+	zns_store_close(w.s);
+	OK(zns_rebuild(&w.m->dev, &params, &r, NULL));
+	assert_int_equal(r.checkpoints, 0);
+	zns_scan_free(&r.scan);
+	OK(zns_store_open(&w.m->dev, 0, &w.s, NULL));
+	t = zns_store_find_tombstone(w.s, id);
+	assert_non_null(t);
+	assert_string_equal(t->by, "znsctl fsck");
+	assert_non_null(t->container);
+	assert_string_equal(t->container, container);
+	profile_free(p);
+	world_close(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -728,6 +761,7 @@ int main(void)
 		cmocka_unit_test(forged_in_memory),   cmocka_unit_test(one_byte),
 		cmocka_unit_test(nothing_there),      cmocka_unit_test(damaged_zones),
 		cmocka_unit_test(removed_in_the_log), cmocka_unit_test(gone_with_copies),
+		cmocka_unit_test(reset_since),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
