@@ -2,7 +2,7 @@
 /* format, register, unregister */
 #include <string.h>
 #include <sys/stat.h>
-#include "expose.h"
+#include "lib/ctl.h"
 #include "zns/emu.h"
 #include "zns/store.h"
 
@@ -97,9 +97,7 @@ static int do_format(const char *path, struct ctl_map *map, bool force, const st
 	struct zns_dev *dev;
 	int ret;
 
-	ret = expose_none(path, err);
-	if (!ret)
-		ret = ctl_claim_device(path, &lock, err);
+	ret = ctl_claim_device(path, &lock, err);
 	if (!ret)
 		ret = zns_dev_open(path, 0, &dev, err);
 	if (ret)

@@ -69,7 +69,6 @@ struct hw {
 	pthread_cond_t turn;
 	struct hw_turn *writing; /* zones that this process is writing */
 	int claim_fd; /* O_EXCL, or -1 */
-	char claim_node[80]; /* name of the block device; "" unless opened with ZNS_DEV_CLAIM */
 };
 
 static inline struct hw *hw_of(struct zns_dev *d)
@@ -124,8 +123,7 @@ int hw_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 #define HW_OPS                                                                        \
 	.report = hw_report, .write = hw_write, .append = hw_append, .read = hw_read, \
 	.reset = hw_reset, .open_zone = hw_open_zone, .close_zone = hw_close_zone,    \
-	.finish = hw_finish, .flush = hw_flush, .write_durable = hw_write_durable,    \
-	.claim = hw_claim_op
+	.finish = hw_finish, .flush = hw_flush, .write_durable = hw_write_durable
 
 /* hw_sysfs.c */
 /* The device's name in the kernel (nvme0n1, ng0n1) and its class ("block", "nvme-generic", …).
@@ -142,7 +140,6 @@ int hw_queue_number(const char *name, const char *attr, uint64_t *out);
 int hw_claim(struct hw *h, const char *node, const char *shown, unsigned flags,
 	     struct zns_err *err);
 void hw_unclaim(struct hw *h);
-int hw_claim_op(struct zns_dev *d, bool hold); /* zns_dev_claim */
 
 /* The bytes of one command. A buffer that starts inside a page needs one more segment. */
 static inline size_t hw_piece(const struct hw *h, const void *buf, size_t len)

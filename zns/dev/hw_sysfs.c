@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What sysfs tells about a device, and whether another program has it for itself. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -77,45 +76,6 @@ int hw_queue_number(const char *name, const char *attr, uint64_t *out)
 	return 0;
 }
 
-/* If a program has opened the block device exclusively, no other program can use it then. */
-bool zns_dev_exposed(dev_t dev)
-{
-	char path[96], file[400], text[64];
-	const size_t len = strlen(ZNS_EXPOSED_UUID);
-	struct dirent *e;
-	DIR *d;
-	int nr = 0;
-
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/holders", major(dev), minor(dev));
-	d = opendir(path);
-	while (d && nr >= 0 && (e = readdir(d))) {
-		cleanup_close int fd = -1;
-		ssize_t n;
-
-		if (*e->d_name == '.')
-			continue;
-		snprintf(file, sizeof(file), "%s/%s/dm/uuid", path, e->d_name);
-		fd = open(file, O_RDONLY | O_CLOEXEC);
-		n = fd < 0 ? -1 : read(fd, text, sizeof(text));
-		nr = n >= (ssize_t)len && !memcmp(text, ZNS_EXPOSED_UUID, len) ? nr + 1 : -1;
-	}
-	if (d)
-		closedir(d);
-	return nr > 0;
-}
-
-static int try_claim(const char *node)
-{
-	return open(node, O_RDONLY | O_EXCL | O_NONBLOCK | O_CLOEXEC);
-}
-
-static bool exposed(const char *node)
-{
-	struct stat st;
-
-	return !stat(node, &st) && S_ISBLK(st.st_mode) && zns_dev_exposed(st.st_rdev);
-}
-
 /*
  * A file system, a device mapper, a broker or the like holds a block device exclusively. Others may
  * make the same test at this moment, so only a lasting refusal counts. We open for reading: udev gets
@@ -128,12 +88,8 @@ int hw_claim(struct hw *h, const char *node, const char *shown, unsigned flags, 
 	h->claim_fd = -1;
 	if (flags & (ZNS_DEV_RDONLY | ZNS_DEV_SERVED))
 		return 0;
-	if (flags & ZNS_DEV_CLAIM)
-		snprintf(h->claim_node, sizeof(h->claim_node), "%s", node);
-	if (exposed(node))
-		return 0;
 	for (int i = 0; i < CLAIM_TRIES; i++) {
-		int fd = try_claim(node);
+		int fd = open(node, O_RDONLY | O_EXCL | O_NONBLOCK | O_CLOEXEC);
 
 		if (fd >= 0 && flags & ZNS_DEV_CLAIM)
 			h->claim_fd = fd;
@@ -154,18 +110,4 @@ void hw_unclaim(struct hw *h)
 	if (h->claim_fd >= 0)
 		close(h->claim_fd);
 	h->claim_fd = -1;
-}
-
-int hw_claim_op(struct zns_dev *d, bool hold)
-{
-	struct hw *h = hw_of(d);
-
-	if (!hold)
-		hw_unclaim(h);
-	if (!*h->claim_node || !hold || h->claim_fd >= 0)
-		return 0;
-	if (exposed(h->claim_node))
-		return -EAGAIN;
-	h->claim_fd = try_claim(h->claim_node);
-	return h->claim_fd < 0 ? -errno : 0;
 }

@@ -25,7 +25,6 @@ struct conn {
 	struct waiter *waiter;
 	char *committed; /* the container whose dump it committed */
 	bool follows; /* set by its newest request: this client follows resizes of the store */
-	bool takes; /* the client asked for `unclaim` and may open the drive */
 	bool dead; /* the loop shall close it */
 	bool hangup; /* to be closed when the answer is sent */
 };

@@ -139,15 +139,7 @@ int serve_reserve(struct znsd *d, const struct call *x, struct reply *rep)
 
 int serve_release(struct znsd *d, const struct call *x, struct reply *rep)
 {
-	d->server->claim_ns = 0; /* the device mapper's device is gone by now */
 	return reservation_release(d, x->q->release, &rep->err);
-}
-
-int serve_unclaim(struct znsd *d, const struct call *x, struct reply *rep)
-{
-	x->conn->takes = true;
-	d->server->claim_ns = 0;
-	return zns_dev_claim(d->dev, false);
 }
 
 static const struct lease *reader_of(const struct znsd *d, uint32_t zone)

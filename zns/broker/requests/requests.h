@@ -35,8 +35,6 @@ struct waiter {
 struct server {
 	struct zns_resv resv; /* the drive's reservation, if it has any */
 	struct conn *conns;
-	uint64_t claim_ns; /* when to claim the drive again; UINT64_MAX: it is claimed */
-	bool claim_told; /* the log says already that another program has it */
 	uint32_t nr_conns;
 	struct waiter *waiters;
 	size_t intake_used[2]; /* bytes reserved for requests: [0] others, [1] dumps */

@@ -14,7 +14,6 @@
 
 #define PEER_MS 10000 /* limit for a peer to finish its request, or to read its answer */
 #define OUT_MAX MIB(64) /* bytes of unread answers; above this, query requests wait */
-#define CLAIM_MS 10000 /* between tries to have the drive again */
 #define ACCEPT_RETRY_MS 100 /* pause when no descriptor is left for a new connection */
 
 static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, uint32_t len)
@@ -266,30 +265,6 @@ static bool answers_pending(const struct znsd *d)
 	return false;
 }
 
-/* Claims the drive: without the claim any program could write to it. Returns milliseconds until the
- * next try, -1: none. */
-static int claim_step(struct znsd *d)
-{
-	struct server *s = d->server;
-	uint64_t now = zns_mono_ns();
-	int ret;
-
-	for (const struct conn *c = s->conns; c; c = c->next)
-		if (c->takes)
-			return -1;
-	if (s->claim_ns == UINT64_MAX)
-		return -1;
-	if (now < s->claim_ns)
-		return (int)((s->claim_ns - now) / 1000000) + 1;
-	ret = zns_dev_claim(d->dev, true);
-	s->claim_ns = ret ? now + CLAIM_MS * 1000000ull : UINT64_MAX;
-	if (ret && ret != -EAGAIN && !s->claim_told)
-		znsd_say(LOG_WARNING, NULL, "%s is held by another program: %s", d->reg.path,
-			 strerror(-ret));
-	s->claim_told |= ret && ret != -EAGAIN;
-	return ret ? CLAIM_MS : -1;
-}
-
 static int time_out(struct znsd *d)
 {
 	struct conn *c;
@@ -310,7 +285,6 @@ static int time_out(struct znsd *d)
 	ms = least(ms, history_step(d, false));
 	ms = least(ms, hot_idle(d));
 	ms = least(ms, sweeping_step(d));
-	ms = least(ms, claim_step(d));
 	now = zns_mono_ns();
 	/* An answer to a waiter may have found its peer dead. */
 	for (c = d->server->conns; c; c = c->next)

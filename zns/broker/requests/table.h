@@ -32,7 +32,6 @@
 	ASKS(release, need_nothing)           \
 	ASKS(reset, need_nothing)             \
 	ASKS(resize, need_nothing)            \
-	ASKS(unclaim, need_nothing)           \
 	ASKS(retain, need_nothing)            \
 	ASKS(mark, need_nothing)              \
 	ASKS(first_pages, need_lease)         \

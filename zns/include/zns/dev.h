@@ -169,8 +169,6 @@ struct zns_dev_ops {
 	void (*give_back)(struct zns_dev *d, uint32_t first, uint32_t nr);
 	/* See zns_dev_follow. NULL: the device has the zones that it had. */
 	void (*follow)(struct zns_dev *d);
-	/* See zns_dev_claim. NULL: the claim of ZNS_DEV_CLAIM lasts as long as the handle. */
-	int (*claim)(struct zns_dev *d, bool hold);
 	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
 	int (*race)(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 	uint64_t (*now_ns)(struct zns_dev *d);
@@ -195,11 +193,6 @@ enum zns_dev_flags {
 	/* a broker serves the device, and has claimed it: do not ask whether it is in use */
 	ZNS_DEV_SERVED = 1 << 2,
 };
-
-/* The device mapper's devices that `znsctl reserve --expose` makes have UUIDs that begin so. */
-#define ZNS_EXPOSED_UUID "ZNSCRIU-"
-/* Is this block device part of exposed devices only? */
-bool zns_dev_exposed(dev_t dev);
 
 /* Names of the drive behind @spec, from sysfs, which is mounted at @sys. "": not known, or no
  * drive. */
@@ -320,13 +313,6 @@ static inline void zns_dev_give_back(struct zns_dev *d, uint32_t first, uint32_t
 {
 	if (d->ops->give_back)
 		d->ops->give_back(d, first, nr);
-}
-
-/* Releases the claim of ZNS_DEV_CLAIM, so that the device mapper can use the drive, or claims it
- * again. -EAGAIN: the device mapper still uses it; -EBUSY: another program does. */
-static inline int zns_dev_claim(struct zns_dev *d, bool hold)
-{
-	return d->ops->claim ? d->ops->claim(d, hold) : 0;
 }
 
 /* Another process may have given a store on an ordinary disk more zones, or fewer. Updates

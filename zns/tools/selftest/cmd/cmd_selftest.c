@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../../ctl/expose.h"
+#include "../../../ctl/lib/ctl.h"
 #include "../conform.h"
 #include "selftest.h"
 #include "zns/store.h"
@@ -88,10 +88,8 @@ static int raw(struct selftest *s, struct zns_err *err)
 	cleanup_close int lock = -1;
 	struct zns_resv resv = { 0 };
 	struct zns_dev *d = NULL;
-	int ret = expose_none(s->spec, err);
+	int ret = ctl_claim_device(s->spec, &lock, err);
 
-	if (!ret)
-		ret = ctl_claim_device(s->spec, &lock, err);
 	if (!ret)
 		ret = zns_dev_open(s->spec, 0, &d, err);
 	if (!ret)
