@@ -339,7 +339,7 @@ def tables(scene):
     run_ctl(scene, 0, 'pin', ident)
     run_ctl(scene, 0, 'retain', odd, '--keep', '3', '--ttl', '7d')
     run_ctl(scene, 0, 'reserve', odd + '!', '--groups', '1')
-    for command in (['ls'], ['zones', '--table'], ['groups'], ['retain'], ['verify', '--all'], ['gc', '--dry-run'], ['show', 'errors'],
+    for command in (['ls'], ['zones'], ['groups'], ['retain'], ['verify', '--all'], ['gc', '--dry-run'], ['show', 'errors'],
                     ['show', 'errors', '-v'], ['show', ident], ['status', '--all'], ['rm', imported, '--dry-run']):
         said = run_ctl(scene, 0, *command)
         if command == ['status', '--all']:      # file names are not shortened
@@ -357,7 +357,7 @@ def tables(scene):
     wide = [shlex.split(l) for l in run_ctl(scene, 0, 'ls', '-v').splitlines()]
     expect('ids in ls -v', [r[0] for r in wide[1:]], [ident, imported])
     expect('a name in ls -v', odd in wide[2], True)
-    expect('owners in zones', odd in {w for l in run_ctl(scene, 0, 'zones', '--table').splitlines() for w in shlex.split(l)[-1:]}, True)
+    expect('owners in zones', odd in {w for l in run_ctl(scene, 0, 'zones').splitlines() for w in shlex.split(l)[-1:]}, True)
     expect('retain', shlex.split(run_ctl(scene, 0, 'retain'))[0], odd)
     expect('verify', [shlex.split(l)[1] for l in run_ctl(scene, 0, 'verify', '--all').splitlines()[:2]], ['errors', odd])
 

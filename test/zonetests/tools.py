@@ -517,7 +517,7 @@ def lines_fit(scene):
     run_ctl(scene, 0, 'pin', other)
     run_ctl(scene, 0, 'retain', ENGINE_ID, '--keep', '3', '--ttl', '7d')
     run_ctl(scene, 0, 'reserve', ENGINE_ID[::-1], '--groups', '1')
-    for command in ('ls', 'ls -v', 'status', 'zones --table', 'zones', 'verify --all', 'groups', 'retain', 'gc --dry-run', f'show {other}', f'show {ENGINE_ID}',
+    for command in ('ls', 'ls -v', 'status', 'zones', 'verify --all', 'groups', 'retain', 'gc --dry-run', f'show {other}', f'show {ENGINE_ID}',
                     'compact --dry-run', f'rm --dry-run {ident}', 'fsck', 'top --once --interval 1', 'memory status', 'key show',
                     'docker stats', 'compact --help', 'key --help', '--help'):
         code, shown = on_terminal(scene, b'', *command.split())

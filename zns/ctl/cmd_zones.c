@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* zones: as a table or a picture */
+/* zones: as a table */
 #include <string.h>
 #include "lib/ctl.h"
-
-enum { OPT_TABLE = OPT_OWN, OPT_PICTURE };
 
 /* "(metadata)" and the like are words of this program. Only the name after them may need quotes. */
 static const char *name_of(const char *s, char *buf, size_t len)
@@ -43,24 +41,14 @@ static const struct ctl_column columns[] = {
 
 static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "table", no_argument, NULL, OPT_TABLE },
-		{ "picture", no_argument, NULL, OPT_PICTURE },
-		CTL_DEV_OPTION,
-		CTL_COMMON_OPTIONS,
-		CTL_END_OPTIONS,
-	};
+	const struct ctl_opt opts[] = { CTL_DEV, CTL_OPTS_END };
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	bool picture = isatty(STDOUT_FILENO);
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	cleanup_answer ZnsPb__Response *r = NULL;
 	char line[CTL_ROW];
-	int c;
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		picture = c == OPT_PICTURE;
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (ctl_only_dev(cmd, &args))
 		return CTL_USAGE;
@@ -72,10 +60,6 @@ static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 			"zones",
 			ctl_json_all((void **)r->zones, r->n_zones,
 				     "index state:state wp capacity group owner live! suspect!"));
-	if (picture) {
-		ctl_picture(r);
-		return CTL_OK;
-	}
 	puts(ctl_row(columns, "  ", NULL, NULL, line));
 	for (size_t i = 0; i < r->n_zones; i++)
 		ctl_print_cut(ctl_row(columns, "  ", r->zones[i], NULL, line));
@@ -83,9 +67,5 @@ static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_zones = {
-	"zones",
-	"[DEV]",
-	"zones: a table, or a picture on a terminal",
-	"  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" CTL_DEV_HELP,
-	cmd_zones,
+	"zones", "[DEV]", "each zone, its state and owner", CTL_DEV_HELP, cmd_zones,
 };

@@ -350,7 +350,4 @@ int ctl_encrypt_store(struct zns_dev *dev, const struct ctl_encrypt *e, struct z
 int ctl_format_device(struct zns_dev *dev, const struct ctl_map *map, bool force,
 		      uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err);
 
-/* picture.c */
-void ctl_picture(const ZnsPb__Response *r);
-
 #endif
