@@ -45,7 +45,7 @@ WARN		:= -Wall -Wextra -Werror -Wno-unused-parameter $(if $(filter clang%,$(CC))
 CPPFLAGS	:= -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Izns/include $(addprefix -I,$(wildcard zns/*/include)) -I$(GEN) -Icriu/include \
 		   $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 CFLAGS		:= -std=gnu11 $(OPT) $(WARN) $(SAN)
-# Static, so that znsctl runs where libfuse is not installed.
+# Static, so that znsctl-oci runs where libfuse is not installed.
 FUSE_LIBS	:= -l:libfuse3.a -ldl -lrt
 LDLIBS		:= -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
 
@@ -163,7 +163,7 @@ $(B)/%.o: %.c
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/zns/ctl/cmd_mount.o $(B)/zns/oci/export_serve.o: CPPFLAGS += -isystem /usr/include/fuse3
+$(B)/zns/oci/export_serve.o: CPPFLAGS += -isystem /usr/include/fuse3
 
 $(B)/libzns.a: $(LIB_OBJ) $(PROTO_O)
 	$(call say,AR      $@)
@@ -184,7 +184,8 @@ $(BIN)/zns-runc: $(RUNC_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
 $(BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(B)/libzns.a
 $(BIN)/zns-mem: $(MEM_OBJ) $(B)/libzns.a
-$(BIN)/znsctl $(BIN)/znsctl-oci: LDLIBS += $(FUSE_LIBS) -larchive
+$(BIN)/znsctl $(BIN)/znsctl-oci: LDLIBS += -larchive
+$(BIN)/znsctl-oci: LDLIBS += $(FUSE_LIBS)
 $(PROGRAMS):
 	@mkdir -p $(@D)
 	$(call say,LD      $@)
@@ -207,7 +208,7 @@ $(CORE)/bin/zns-helper: $(HELPER_OBJ) $(CORE)/libzns.a
 $(CORE)/test/bin/znsd: $(filter-out $(PACKAGE_OBJ),$(ZNSD_OBJ)) $(CORE)/test/libzns.a
 $(CORE)/test/bin/znsctl: $(CTL_OBJ) $(CORE)/test/libzns.a
 $(CORE)/test/bin/zns-helper: $(HELPER_OBJ) $(CORE)/test/libzns.a
-$(CORE)/bin/znsctl $(CORE)/test/bin/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
+$(CORE)/bin/znsctl $(CORE)/test/bin/znsctl: LDLIBS += -larchive
 $(CORE_TEST_PROGRAMS): LDLIBS += -Wl,--wrap=aead_seal
 $(CORE_PROGRAMS) $(CORE_TEST_PROGRAMS):
 	@mkdir -p $(@D)
@@ -233,7 +234,8 @@ $(TEST_BIN)/znsctl-selftest: $(SELFTEST_OBJ) $(CONFORM_OBJ) $(B)/libctl.a $(TEST
 $(TEST_BIN)/zns-helper: $(HELPER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/zns-mem: $(MEM_OBJ) $(TEST_LIB)
 $(TEST_BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(TEST_LIB)
-$(TEST_BIN)/znsctl $(TEST_BIN)/znsctl-oci: LDLIBS += $(FUSE_LIBS) -larchive
+$(TEST_BIN)/znsctl $(TEST_BIN)/znsctl-oci: LDLIBS += -larchive
+$(TEST_BIN)/znsctl-oci: LDLIBS += $(FUSE_LIBS)
 # test/controls/nonces.c notes each seal.
 $(TEST_PROGRAMS): LDLIBS += -Wl,--wrap=aead_seal
 # A broker of another build: its messages have another version.

@@ -29,14 +29,6 @@ def no_go_client():
     return not (REPO / 'build' / 'clients' / 'go-client').exists()
 
 
-def no_fuse():
-    try:
-        os.close(os.open('/dev/fuse', os.O_RDWR))
-    except OSError:
-        return True
-    return False
-
-
 def no_cpu_latency():
     """Does this root lack the device by which CPUs are kept awake?"""
     return not os.access('/dev/cpu_dma_latency', os.W_OK)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-A user's directories that znsctl, run by root, imports from, exports to or mounts on.
+A user's directories that znsctl, run by root, imports from or exports to.
 
 Whatever the user puts there, root's files must not be read for him, written, removed or covered.
 """
@@ -14,7 +14,7 @@ import ztlib
 from mallory import SECRET, UID, Vault, no_secret
 from tally import tried
 from ztlib import Failed
-from ztscene import FAST, case_of, run_ctl
+from ztscene import FAST, case_of
 
 CASES = {}
 case = case_of(CASES)
@@ -331,83 +331,3 @@ def export_planted(scene):
                 done = ctl(scene, 'export', newest, target)
             after_export(scene, f'{name} is {kind}', done, target)
             tried(f'export: {name} is {"a link into root" if "/" in kind else kind}{" to a directory" if kind.endswith("vault") else ""}')
-
-
-# ---- mount ---------------------------------------------------------------------------------------------
-
-def mounts(scene):
-    """The present mounts of checkpoints, except those of other cases that run at the same time."""
-    with open('/proc/self/mountinfo', encoding='utf-8') as f:
-        found = [line.split()[4] for line in f if ' fuse.znsctl ' in line]
-    return [m for m in found if m.startswith(f'{scene.dir}/') or not m.startswith(f'{scene.cfg.base}/')]
-
-
-def not_mounted(scene, what):
-    left = mounts(scene)
-    for at in left:
-        subprocess.run(['umount', '-l', at], check=False)
-    if left:
-        raise Failed(f'{what}: mounted on {left}')
-
-
-@case
-def mount_points(scene):
-    """Links, system directories, and paths that are not empty or not a directory are refused in one line, and nothing is mounted over
-    them.
-    """
-    scene = user_scene(scene)
-    ident = scene.device.json('import', str(scene.images))['id']
-    h, empty = scene.home, scene.dir / 'empty'
-    empty.mkdir()
-    mallory.does(lambda: (os.symlink('/etc', h / 'to-etc'), os.symlink(empty, h / 'to-empty'), os.symlink('/', h / 'to-root'),
-                          os.symlink(scene.dir, h / 'to-dir'), os.symlink('loop', h / 'loop'), os.mkfifo(h / 'fifo'),
-                          (h / 'file').write_bytes(b''), os.mkdir(h / 'full'), (h / 'full' / 'x').write_bytes(b'')))
-    os.symlink(empty, scene.dir / 'own-link')
-    places = [('/', 'system'), ('/.', 'system'), ('/etc', 'system'), ('/etc/', 'system'), ('/etc/apt', 'system'), ('/usr', 'system'),
-              ('/usr/bin', 'system'), ('/proc', 'system'), ('/proc/self', ''), ('/sys', 'system'), ('/dev', 'system'), ('/var', 'system'),
-              ('/tmp', 'system'), ('/root', 'system'), ('/home', 'system'), ('/bin', ''), ('/lib', ''), ('/boot', 'system'),
-              (h / '../../../../etc', 'system'), (h / 'to-etc', 'link'), (h / 'to-root', 'link'), (h / 'to-empty', 'link'),
-              (h / 'to-dir/empty', 'link'), (h / 'loop', 'link'), (h / 'fifo', 'no directory'), (h / 'file', 'no directory'),
-              (h / 'full', 'not empty'), (h / 'none', 'no directory'), (scene.dir / 'own-link', 'link')]
-    for at, pattern in places:
-        refused(scene, f'mount on {at}', pattern, 'mount', ident, at)
-        not_mounted(scene, f'mount on {at}')
-        tried(f'mount on {str(at).replace(str(scene.dir), "")}')
-    run_ctl(scene, 0, 'mount', ident, str(empty))
-    if mounts(scene) != [str(empty)]:
-        raise Failed(f'mounted on {mounts(scene)}, not on {empty}')
-    if (empty / 'inventory.img').read_bytes() != INVENTORY:
-        raise Failed('the mounted image differs')
-    refused(scene, 'twice', 'not empty', 'mount', ident, empty)
-    subprocess.run(['umount', empty], check=True)
-    tried('mount twice')
-
-
-@case
-def mount_raced(scene):
-    """The mount point is exchanged for a link to root's empty directory, or for another directory: root's is never covered."""
-    scene = user_scene(scene)
-    ident = scene.device.json('import', str(scene.images))['id']
-    root_empty, at, swap = scene.dir / 'root-empty', scene.home / 'at', scene.home / 'swap'
-    root_empty.mkdir()
-    mallory.does(lambda: (os.mkdir(at), os.symlink(root_empty, swap)))
-
-    def judge(what, done):
-        if done.returncode not in (0, 1):
-            raise Failed(f'{what}: exit {done.returncode}: {done.stderr[:200]}')
-        covered = os.stat(root_empty).st_dev != os.stat(scene.dir).st_dev
-        for m in mounts(scene):
-            subprocess.run(['umount', '-l', m], check=False)
-        if covered:
-            raise Failed(f'{what}: a directory of root\'s was covered')
-        if at.is_symlink():
-            mallory.does(lambda: mallory.exchange(at, swap))
-    for nth in range(1, 6):
-        env = mallory.worst(scene.dir, scene.device.env, 'at', nth, at, swap)
-        judge(f'opening {nth}', ctl(scene, 'mount', ident, at, env=env))
-        tried(f'mount, at the worst moment: opening {nth}')
-    for n in range(8):
-        with mallory.keeps(lambda: mallory.exchange(at, swap)):
-            done = ctl(scene, 'mount', ident, at)
-        judge(f'round {n}', done)
-        tried(f'mount, raced: round {n}')

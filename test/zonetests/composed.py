@@ -16,7 +16,6 @@ from pathlib import Path
 import ztlib
 from chains import LEVELS, plain_criu, take_apart
 from compact import compact
-from crit import Mounted
 from migration import lazy_daemon
 from tools import catalogue
 from ztmedia import Media
@@ -193,16 +192,6 @@ def views(scene):
     expect('metadata', content(live.chain.dir / 'metadata'), {n: b for n, b in plain.items() if not n.startswith('pages-')})
     again = live.device.json('import', str(target), '--container', 'again')
     live.same(ident=again['id'])
-
-
-@case
-def mounted(scene):
-    """The mount shows the plain images and no parts; criu restores from it."""
-    live = Live(scene(ROOM, 1))
-    with Mounted(live.scene, live.id) as view:
-        expect('a mount', content(view), content(live.plain))
-        expect('a part in it', (view / 'live-0.img').exists(), False)
-        live.restore(view, cfg=plain_criu(live.chain.cfg))
 
 
 @case
