@@ -288,7 +288,6 @@ static void layouts(void **state)
 		.zones = zones,
 		.groups = 3,
 		.read_bytes = KIB(16),
-		.wanted_bytes = KIB(16),
 		.page_bytes = KIB(16),
 		.rate = 0.95,
 		.read_mibps = 100,
@@ -309,7 +308,6 @@ static void layouts(void **state)
 		"            written to 4 zones at once, of which some are in the same group\n");
 	/* one line for whatever else there is to say, in this order */
 	l.s.width = 3;
-	l.parents = 2;
 	l.read_bytes = KIB(24);
 	l.page_bytes = KIB(32);
 	l.shorts = 5;
@@ -327,16 +325,14 @@ static void layouts(void **state)
 	assert_string_equal(
 		text,
 		"layout      45 % of what 3 groups could give: about 135 MiB/s of 300\n"
-		"            with its parents, 2 of them\n"
-		"            24.0 KiB are read for 16.0 KiB: units are read whole\n"
 		"            measured at its last restore: 77 MiB/s\n"
 		"            in groups 2:8.0 KiB 1:4.0 KiB 3:4.0 KiB\n"
 		"            5 units of less than 64 KiB, 10.0 KiB together: pages of flash are read whole, 25 % in vain\n"
 		"            composed of 4 runs of 16.0 KiB: `znsctl flatten` puts them in order\n"
 		"            3.0 KiB superseded while it was dumped: `znsctl flatten` gives that room back\n"
-		"            `znsctl flatten` writes it anew without them\n"
+		"            its own pages only: `znsctl flatten` writes it anew without its parents\n"
 		"            `znsctl compact --defrag` says what would pay\n");
-	/* a restore of another version was measured, and the parents could not be read */
+	/* a restore of another version was measured */
 	l = (struct layout){ .s = { .zones = zones, .nr_zones = 1, .nr_groups = 5, .width = 2 },
 			     .zones = zones,
 			     .groups = 1,
@@ -351,7 +347,7 @@ static void layouts(void **state)
 		"layout      90 % of what 2 groups could give: about 180 MiB/s of 200\n"
 		"            in groups 3:4.0 KiB\n"
 		"            written to 2 zones at once, of which some are in the same group\n"
-		"            the newest pages only, since its parents could not be read\n");
+		"            its own pages only: `znsctl flatten` writes it anew without its parents\n");
 }
 
 /* Of no use here: where a status comes from. */

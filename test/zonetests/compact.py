@@ -237,35 +237,6 @@ def removed_meanwhile(scene):
 
 
 @case
-def flattened(scene):
-    """flatten --below of a checkpoint without parents that --defrag cannot repair: it is written anew under its id, only if it is slow."""
-    scene = scene(LANES, size=72)
-    ident = scene.good_dump(qos='400', extra=['--leave-running'])
-    before = {ident: archive(scene, ident)}
-    bad = collide(scene, ident, lanes=4)
-    repaired = json.loads(run_ctl(scene, 0, 'compact', '--defrag', '--dry-run', '--json'))['checkpoints'][0]['of_best_after']
-    if repaired > 0.5:
-        raise Failed(f'--defrag can repair it: {repaired}')
-    zones = scene.device.json('show', ident)['zones']
-    if 'whole already' not in run_ctl(scene, 1, 'flatten', ident):
-        raise Failed('flatten without --below says something else')
-    dry = scene.device.json('flatten', ident, '--below', '80', '--dry-run')
-    expect('a dry run', (dry['written'], dry['of_best'], scene.device.json('show', ident)['zones']), (False, bad['of_best'], zones))
-    fast = scene.device.json('flatten', ident, '--below', '10')
-    expect('below its rate', (fast['fast_enough'], fast['written']), (True, False))
-    said = scene.device.json('flatten', ident, '--below', '80')
-    expect('written', (said['written'], said['fast_enough'], said['id']), (True, False, ident))
-    after = layout(scene, ident)
-    if after['of_best'] <= repaired or after['width'] != 4:
-        raise Failed(f'the layout is {after}, it was {bad}, --defrag makes it {repaired}')
-    same(scene, [ident], before)
-    scene.task.end()
-    scene.good_restore()
-    restores(scene, ident)
-    all_comes_back(scene)
-
-
-@case
 def moves(scene):
     """Zones are gained; ids, bytes, pins, rules and handles stay; restores work by handle and by id; a second run moves nothing; all zones
     come back at the end.

@@ -2,7 +2,6 @@
 /* flatten: reads an incremental checkpoint through its chain and writes it anew, whole, under
  * the same id. Handles and children stay valid. The checkpoint no longer needs its parents. And
  * composed images become plain ones: what a live dump copied more than once takes no room any more.
- * With --below also one that is whole, but scattered.
  */
 #include <limits.h>
 #include <string.h>
@@ -21,12 +20,7 @@ struct flatten {
 	struct zns_chain *chain;
 	struct zns_flat *flat;
 	ZnsPb__Handle *handle; /* the handle in the directory on the command line, or NULL */
-	/* how the checkpoint can be read now; set only if an option needs it */
-	struct layout layout;
-	bool dry_run, fast_enough;
-	/* no parent and no superseded copies: only the places of its data can become better */
-	bool plain;
-	uint32_t below; /* per cent of the rate that its groups could give; 0: always flatten */
+	bool dry_run;
 	uint32_t qos_mibps;
 	uint32_t weight; /* weight of a separate class; 0: the weight of the checkpoint's owner */
 	uint64_t done, tell_ns; /* bytes done; when to tell the broker next */
@@ -41,40 +35,17 @@ static bool is_composed(const ZnsPb__Manifest *m)
 	return false;
 }
 
-/* A checkpoint without a parent and without superseded copies can only become faster to read. */
-static int is_of_use(struct flatten *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
+static int is_of_use(const struct flatten *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
 
 	if (c->has_parent || (!c->pages_only && is_composed(zns_chain_manifest(x->chain, 0))))
 		return 0;
-	x->plain = !c->pages_only;
-	if (x->plain && x->below)
-		return 0;
 	return zns_fail(
 		err, -EINVAL, "checkpoint %s has no parent: %s", zns_uuid_format(c->id.data, id),
 		c->pages_only ?
 			"its pages are all there, `znsctl import --join` adds the other images" :
-			"it is whole already; `--below PERCENT` writes it anew if it is read slowly");
-}
-
-/* Is it worth writing the checkpoint anew? Decided by its present layout. */
-static int look(struct flatten *x, struct zns_err *err)
-{
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *r = NULL;
-	int ret;
-
-	if (!x->dry_run && !x->below)
-		return 0;
-	req.has_profile = req.profile = 1;
-	ret = zns_broker_call(&x->s.broker, &req, &r, err);
-	if (!ret)
-		ret = layout_of_chain(x->chain, x->flat, r->profile, &x->layout, err);
-	if (r)
-		zns_pb__response__free_unpacked(r, NULL);
-	x->fast_enough = x->below && 100 * x->layout.rate >= x->below;
-	return ret;
+			"it is whole already");
 }
 
 static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
@@ -152,12 +123,6 @@ static int begin(struct flatten *x, struct zns_err *err)
 		return ret;
 	ask.container = c->container;
 	ask.qos_mibps = x->qos_mibps;
-	/*
-	 * written with the rate of its dump, since it shall be readable as fast as it was meant to
-	 * be
-	 */
-	if (!ask.qos_mibps && x->plain)
-		ask.qos_mibps = c->qos_requested_mibps;
 	ask.has_expected_bytes = ask.has_flatten = 1;
 	ask.expected_bytes = zns_flat_bytes(x->flat);
 	ask.flatten = c->id;
@@ -237,9 +202,7 @@ static int run(struct flatten *x, const char *spec, const char *what, struct zns
 		ret = zns_fail(err, -ENOMEM, "no memory for a token bucket");
 	if (!ret)
 		ret = open_chain(x, what, err);
-	if (!ret)
-		ret = look(x, err);
-	if (ret || x->dry_run || x->fast_enough)
+	if (ret || x->dry_run)
 		return ret;
 	ret = begin(x, err);
 	if (ret)
@@ -256,41 +219,33 @@ static int run(struct flatten *x, const char *spec, const char *what, struct zns
 	return ret;
 }
 
-static int print_json(const struct flatten *x, bool written)
+static int print_json(const struct flatten *x)
 {
-	struct json_object *j = ctl_json_join(
-		ctl_json(x->v.c, "id container bytes page_bytes"),
-		ctl_obj(J("checkpoints_read", zns_chain_levels(x->chain)), JB("written", written)));
+	struct json_object *j =
+		ctl_json_join(ctl_json(x->v.c, "id container bytes page_bytes"),
+			      ctl_obj(J("checkpoints_read", zns_chain_levels(x->chain)),
+				      JB("written", !x->dry_run)));
 
-	if (x->dry_run || x->below)
-		ctl_json_join(j, ctl_obj(J("of_best", layout_of_best(&x->layout)),
-					 J("predicted_mibps", layout_predicted(&x->layout)),
-					 J("best_mibps", layout_best(&x->layout)),
-					 J("would_write_bytes", zns_flat_bytes(x->flat)),
-					 JB("fast_enough", x->fast_enough)));
+	if (x->dry_run)
+		ctl_json_join(j, ctl_obj(J("would_write_bytes", zns_flat_bytes(x->flat))));
 	return ctl_print_json(j);
 }
 
 static int print(const struct flatten *x, bool json)
 {
-	bool written = !x->dry_run && !x->fast_enough;
 	char id[ZNS_UUID_STR], size[16];
 
 	if (json)
-		return print_json(x, written);
+		return print_json(x);
 	zns_uuid_format(x->v.c->id.data, id);
-	if (!written) {
-		layout_print(&x->layout, x->v.c, NULL);
-		printf("%s of %s is not written anew, %s: %s would be\n", id,
+	if (x->dry_run) {
+		printf("%s of %s is not written anew, as asked: %s would be\n", id,
 		       ctl_text(x->v.c->container),
-		       x->fast_enough ? "since it can be read fast enough" : "as asked",
 		       zns_format_size(zns_flat_bytes(x->flat), size, sizeof(size)));
 		return CTL_OK;
 	}
 	printf("%s of %s is written anew, %s: %s in %u images\n", id, ctl_text(x->v.c->container),
-	       zns_chain_levels(x->chain) > 1 ? "without parents" :
-	       x->plain                       ? "since it was read slowly" :
-						"without superseded copies",
+	       zns_chain_levels(x->chain) > 1 ? "without parents" : "without superseded copies",
 	       zns_format_size(x->v.c->bytes, size, sizeof(size)), x->v.c->nr_images);
 	return CTL_OK;
 }
@@ -302,16 +257,11 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const char *what;
-	uint64_t below = 0;
 	const char *weight = NULL;
 	int ret = 0;
 	const struct ctl_opt opts[] = { CTL_RATE("qos", &x.qos_mibps),
 					CTL_FLAG("dry-run", &x.dry_run),
-					CTL_NUMBER("below", &below, 1, 100,
-						   "--below \"%.20s\": 1 to 100 per cent"),
-					CTL_TEXT("weight", &weight),
-					CTL_DEV,
-					CTL_OPTS_END };
+					CTL_TEXT("weight", &weight), CTL_DEV, CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -324,7 +274,6 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc != 1 || !*args.argv[0])
 		return ctl_usage(
 			cmd, "give one checkpoint: its id, or a directory that holds its handle");
-	x.below = (uint32_t)below;
 	what = args.argv[0];
 	if (ctl_is_dir(what)) {
 		ret = ctl_handle_ids(what, dev_id, id, &x.handle, &err);
@@ -335,7 +284,6 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!ret)
 		ret = run(&x, args.dev, what, &err);
 	ret = ret ? ctl_fail(cmd, &err) : print(&x, args.json);
-	layout_fini(&x.layout);
 	zns_save_end(&x.v);
 	zns_flat_free(x.flat);
 	zns_chain_close(x.chain);
@@ -348,14 +296,12 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 
 const struct ctl_cmd command_flatten = {
 	"flatten",
-	"[DEV] ID|DIRECTORY [--qos MIBPS] [--below PERCENT] [--weight owner|N] [--dry-run]",
+	"[DEV] ID|DIRECTORY [--qos MIBPS] [--weight owner|N] [--dry-run]",
 	"write a checkpoint anew, without its parents and old copies",
 	"  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n"
-	"  --below PERCENT only if it can be read with less than this part of what its\n"
-	"                  groups could give\n"
 	"  --weight owner  take the part of whoever it belongs to (criu-zns(8)); so\n"
 	"                  without the option\n"
 	"  --weight N      take a part of its own, 100 to 10000\n"
-	"  --dry-run       only say how fast it can be read, and what would be written\n" CTL_DEV_HELP,
+	"  --dry-run       only say how much would be written\n" CTL_DEV_HELP,
 	cmd_flatten,
 };

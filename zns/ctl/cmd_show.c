@@ -274,33 +274,6 @@ static int profile_of(struct zns_broker *b, ZnsPb__Response **out, struct zns_er
 	return zns_broker_call(b, &req, out, err);
 }
 
-/*
- * The layout as a restore reads it. Without the key, or if a parent cannot be read: the layout of
- * its own units.
- */
-static int find_layout(struct ctl_hold *h, const ZnsPb__Profile *p, struct layout *l,
-		       struct zns_err *err)
-{
-	struct zns_reader_params params = { 0 };
-	struct zns_err why = ZNS_ERR_INIT;
-	struct zns_chain *chain = NULL;
-	struct zns_flat *flat = NULL;
-	ZnsPb__Response *answer = NULL;
-	int ret = zns_session_lease(&h->s, h->c->id.data, true, &answer, &why);
-
-	if (!ret)
-		ret = zns_session_chain(&h->s, answer, h->handle, &params, &chain, &why);
-	if (!ret)
-		ret = zns_flat_new(chain, &flat, &why);
-	if (!ret)
-		ret = layout_of_chain(chain, flat, p, l, &why);
-	zns_flat_free(flat);
-	zns_chain_close(chain);
-	if (answer)
-		zns_pb__response__free_unpacked(answer, NULL);
-	return ret ? layout_of(h->m, p, l, err) : 0;
-}
-
 /* Tells how one checkpoint can be read: adds it to @list, or prints text. */
 static int show_layout(struct ctl_hold *h, struct json_object *list, struct zns_err *err)
 {
@@ -310,7 +283,7 @@ static int show_layout(struct ctl_hold *h, struct json_object *list, struct zns_
 	int ret = profile_of(&h->s.broker, &r, err);
 
 	if (!ret)
-		ret = find_layout(h, r->profile, &l, err);
+		ret = layout_of(h->m, r->profile, &l, err);
 	zns_uuid_format(h->c->id.data, id);
 	if (!ret && list) {
 		json_object_array_add(list,

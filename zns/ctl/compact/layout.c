@@ -5,8 +5,6 @@
  */
 #include <string.h>
 #include "layout.h"
-#include "zns/chain.h"
-#include "zns/flat.h"
 #include "zns/grow.h"
 #include "zns/image_map.h"
 #include "zns/layout.h"
@@ -154,121 +152,7 @@ int layout_of(const ZnsPb__Manifest *m, const ZnsPb__Profile *p, struct layout *
 		for (size_t s = 0; s < img->n_segments && !ret; s++)
 			ret = add_segment(&b, img, img->segments[s], err);
 	}
-	ret = end(&b, ret);
-	if (!ret)
-		out->wanted_bytes = out->read_bytes;
-	return ret;
-}
-
-/* ---- as a restore reads it: a chain, or composed images ---- */
-
-/* One image of one level. */
-struct source {
-	struct zns_seg *seg; /* NULL: not prepared yet */
-	uint8_t *seen; /* a bit for each unit: it is in the list */
-};
-
-struct walk {
-	struct build b;
-	const struct zns_chain *c;
-	struct source **level; /* by level and place */
-	struct zns_err *err;
-};
-
-static int look(struct walk *w, const ZnsPb__Image *img, struct source *s)
-{
-	uint64_t units = img->size / img->unit + 1;
-	int ret = 0;
-
-	s->seg = calloc(img->n_segments + 1, sizeof(*s->seg));
-	s->seen = calloc(units / 8 + 1, 1);
-	if (!s->seg || !s->seen)
-		return zns_fail(w->err, -ENOMEM, "no memory for a list of units");
-	w->b.unit = zns_max(w->b.unit, img->unit);
-	for (size_t i = 0; i < img->n_segments && !ret; i++) {
-		ret = zns_seg_init(&s->seg[i], img->segments[i], img->unit, w->err);
-		w->b.widest = zns_max(w->b.widest, s->seg[i].nr);
-	}
-	return ret;
-}
-
-/* A unit is read whole, since its checksum covers all of it. It counts once, as if the cache always
- * kept it. */
-static int add_piece(void *arg, uint32_t level, uint32_t place, uint64_t off, uint64_t len)
-{
-	struct walk *w = arg;
-	const ZnsPb__Image *img = zns_chain_manifest(w->c, level)->images[place];
-	struct source *s = &w->level[level][place];
-	int ret = !s->seg && img->n_segments ? look(w, img, s) : 0;
-
-	w->b.l->wanted_bytes += len;
-	for (size_t i = 0; i < img->n_segments && !ret; i++) {
-		const struct zns_seg *seg = &s->seg[i];
-		uint64_t from = zns_max(off, seg->off),
-			 to = zns_min(off + len, seg->off + seg->len);
-
-		for (uint64_t k = from; k < to && !ret; k = (k / img->unit + 1) * img->unit) {
-			uint64_t unit = k / img->unit;
-
-			if (!(s->seen[unit / 8] & 1u << unit % 8))
-				ret = add_unit(&w->b, seg, (k - seg->off) / img->unit, w->err);
-			s->seen[unit / 8] |= (uint8_t)(1u << unit % 8);
-		}
-	}
-	return ret;
-}
-
-static int sources_make(struct walk *w)
-{
-	uint32_t nr = zns_chain_levels(w->c);
-
-	w->level = calloc(nr + 1, sizeof(*w->level));
-	for (uint32_t i = 0; w->level && i < nr; i++) {
-		w->level[i] = calloc(zns_chain_manifest(w->c, i)->n_images + 1, sizeof(**w->level));
-		if (!w->level[i])
-			return -ENOMEM;
-	}
-	return w->level ? 0 : -ENOMEM;
-}
-
-static void sources_free(struct walk *w)
-{
-	for (uint32_t i = 0; w->level && i < zns_chain_levels(w->c) && w->level[i]; i++) {
-		const ZnsPb__Manifest *m = zns_chain_manifest(w->c, i);
-
-		for (size_t n = 0; n < m->n_images; n++) {
-			struct source *s = &w->level[i][n];
-
-			for (size_t k = 0; s->seg && k < m->images[n]->n_segments; k++)
-				zns_seg_fini(&s->seg[k]);
-			free(s->seg);
-			free(s->seen);
-		}
-		free(w->level[i]);
-	}
-	free(w->level);
-}
-
-int layout_of_chain(const struct zns_chain *c, const struct zns_flat *f, const ZnsPb__Profile *p,
-		    struct layout *out, struct zns_err *err)
-{
-	struct walk w = { .c = c, .err = err };
-	int ret = begin(&w.b, p, out, err);
-
-	if (!ret && sources_make(&w))
-		ret = zns_fail(err, -ENOMEM, "no memory for a list of images");
-	count_runs(out, zns_chain_manifest(c, 0));
-	for (uint32_t n = 0; n < zns_flat_images(f) && !ret; n++)
-		ret = zns_flat_walk(f, n, add_piece, &w);
-	sources_free(&w);
-	ret = end(&w.b, ret);
-	if (ret)
-		return ret;
-	out->parents = zns_chain_levels(c) - 1;
-	/* the rate counts bytes that a restore wants, not those that are read along with them */
-	if (out->read_bytes > out->wanted_bytes)
-		out->rate *= (double)out->wanted_bytes / (double)out->read_bytes;
-	return 0;
+	return end(&b, ret);
 }
 
 void layout_fini(struct layout *l)

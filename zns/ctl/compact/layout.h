@@ -6,7 +6,6 @@
  * (zns/scatter.h).
  */
 #include "../lib/ctl.h"
-#include "zns/flat.h"
 #include "zns/scatter.h"
 
 struct layout {
@@ -19,8 +18,7 @@ struct layout {
 	uint64_t page_bytes;
 	uint64_t runs, run_bytes; /* number and bytes of the runs of composed images */
 	uint64_t superseded; /* bytes that composed images do not use */
-	uint64_t read_bytes, wanted_bytes; /* units are read whole, also for a page */
-	uint32_t parents; /* how many parents are read with it */
+	uint64_t read_bytes;
 	uint32_t groups; /* number of groups that hold its data */
 	/* predicted rate, as a part of what its groups could give with long units: 1 is the best */
 	double rate;
@@ -29,9 +27,6 @@ struct layout {
 /* The layout of its own units, in the order of its manifest, with superseded copies. */
 int layout_of(const ZnsPb__Manifest *m, const ZnsPb__Profile *p, struct layout *out,
 	      struct zns_err *err);
-/* The layout of what a restore reads, from it and from its parents. */
-int layout_of_chain(const struct zns_chain *c, const struct zns_flat *f, const ZnsPb__Profile *p,
-		    struct layout *out, struct zns_err *err);
 void layout_fini(struct layout *l);
 /*
  * The best rate after a move, as a part of what its groups could give: a move does not remove short

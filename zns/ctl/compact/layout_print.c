@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Prints a layout, for show --layout and flatten --dry-run. */
+/* Prints a layout, for show --layout. */
 #include <string.h>
 #include "layout.h"
 
@@ -53,17 +53,11 @@ static void print_groups(const struct layout *l)
 void layout_print(const struct layout *l, const ZnsPb__Checkpoint *c,
 		  const ZnsPb__RestoreStat *last)
 {
-	char size[16], want[16];
+	char size[16];
 
 	printf("layout      %.0f %% of what %u group%s could give: about %.0f MiB/s of %.0f\n",
 	       100 * layout_of_best(l), l->s.width, l->s.width == 1 ? "" : "s", layout_predicted(l),
 	       layout_best(l));
-	if (l->parents)
-		printf("            with its parents, %u of them\n", l->parents);
-	if (l->read_bytes > l->wanted_bytes)
-		printf("            %s are read for %s: units are read whole\n",
-		       zns_format_size(l->read_bytes, size, sizeof(size)),
-		       zns_format_size(l->wanted_bytes, want, sizeof(want)));
 	if (measured(c, last) > 0)
 		printf("            measured at its last restore: %.0f MiB/s\n", measured(c, last));
 	print_groups(l);
@@ -81,10 +75,8 @@ void layout_print(const struct layout *l, const ZnsPb__Checkpoint *c,
 	if (l->superseded)
 		printf("            %s superseded while it was dumped: `znsctl flatten` gives that room back\n",
 		       zns_format_size(l->superseded, size, sizeof(size)));
-	if (c->has_parent && !l->parents)
-		printf("            the newest pages only, since its parents could not be read\n");
-	if (l->parents)
-		printf("            `znsctl flatten` writes it anew without them\n");
+	if (c->has_parent)
+		printf("            its own pages only: `znsctl flatten` writes it anew without its parents\n");
 	if (l->rate > 0 && l->rate < 0.9)
 		printf("            `znsctl compact --defrag` says what would pay\n");
 }
@@ -105,7 +97,6 @@ struct json_object *layout_json(const struct layout *l, const ZnsPb__Checkpoint 
 		       J("best_mibps", layout_best(l)), J("width", l->s.width), J("groups", list),
 		       J("short_units", l->shorts), J("short_bytes", l->short_bytes),
 		       J("page_bytes", l->page_bytes), J("runs", l->runs),
-		       J("superseded_bytes", l->superseded), J("parents", l->parents),
-		       J("read_bytes", l->read_bytes), J("wanted_bytes", l->wanted_bytes),
+		       J("superseded_bytes", l->superseded), J("read_bytes", l->read_bytes),
 		       J("measured_mibps", was > 0 ? json_object_new_double(was) : NULL));
 }
