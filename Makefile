@@ -207,7 +207,7 @@ $(CORE)/bin/znsctl: $(CTL_OBJ) $(CORE)/libzns.a
 $(CORE)/bin/zns-helper: $(HELPER_OBJ) $(CORE)/libzns.a
 $(CORE)/test/bin/znsd: $(filter-out $(PACKAGE_OBJ),$(ZNSD_OBJ)) $(CORE)/test/libzns.a
 $(CORE)/test/bin/znsctl: $(CTL_OBJ) $(CORE)/test/libzns.a
-$(CORE)/test/bin/zns-helper: $(HELPER_OBJ) $(CORE)/test/libzns.a
+$(CORE)/test/bin/zns-helper: $(filter-out %_none.o,$(HELPER_OBJ)) $(CORE)/test/libzns.a
 $(CORE)/bin/znsctl $(CORE)/test/bin/znsctl: LDLIBS += -larchive
 $(CORE_TEST_PROGRAMS): LDLIBS += -Wl,--wrap=aead_seal
 $(CORE_PROGRAMS) $(CORE_TEST_PROGRAMS):
@@ -231,7 +231,7 @@ $(TEST_BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main.o,$(MEMORY_CTL_OBJ)
 $(TEST_BIN)/znsctl-oci: $(OCI_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/znsctl-memory: $(MEMORY_CTL_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-selftest: $(SELFTEST_OBJ) $(CONFORM_OBJ) $(B)/libctl.a $(TEST_LIB)
-$(TEST_BIN)/zns-helper: $(HELPER_OBJ) $(TEST_LIB)
+$(TEST_BIN)/zns-helper: $(filter-out %_none.o,$(HELPER_OBJ)) $(TEST_LIB)
 $(TEST_BIN)/zns-mem: $(MEM_OBJ) $(TEST_LIB)
 $(TEST_BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl $(TEST_BIN)/znsctl-oci: LDLIBS += -larchive

@@ -48,7 +48,7 @@ def main():
     ztlib.common_options(parser)
     args = parser.parse_args()
     if args.verify:
-        os.environ['ZNS_LIVE_VERIFY'] = '1'
+        os.environ.update(ztlib.controls(ZNS_LIVE_VERIFY='1'))
     scene = bench_scene(args)
     try:
         print(f'{args.size} MB, {args.steps} steps of 1 % of the pages, medians')

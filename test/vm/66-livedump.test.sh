@@ -13,11 +13,11 @@ kernel_at_least 6.7 || tracked=yes
 on emu:file
 title "emulator"
 [ $tracked = yes ] || part livedump python3 $Z/livedump.py run -a --timeout 400
-part zonetests-live env ZNS_LIVE_VERIFY=1 python3 $Z/zonetests.py run busy churn cowtree threads thp sparse files \
+part zonetests-live python3 $Z/zonetests.py run busy churn cowtree threads thp sparse files \
 	--live $tracked --timeout 400
 few=$(named few)
 on "/dev/$few"
 title "/dev/$few"
-part "zonetests-live-$few" env ZNS_LIVE_VERIFY=1 python3 $Z/zonetests.py run busy churn cowtree \
+part "zonetests-live-$few" python3 $Z/zonetests.py run busy churn cowtree \
 	--live $tracked --format "/dev/$few" --timeout 400
 finish

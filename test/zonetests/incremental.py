@@ -327,7 +327,8 @@ def kept_on(scene):
     if not ztlib.helper_tracks():
         return
     scene = scene(ROOM, 1)
-    os.environ['ZNS_LIVE_VERIFY'] = scene.device.env['ZNS_LIVE_VERIFY'] = '1'
+    for env in (os.environ, scene.device.env):
+        env.update(ztlib.controls(ZNS_LIVE_VERIFY='1'))
     chain = Chain(scene)
     chain.dump(extra=RUN_ON)
     for n in range(1, STEPS + 1):
@@ -347,7 +348,7 @@ def programs(scene):
     if not ztlib.helper_tracks():
         return
     scene = scene(WIDE, 1)
-    scene.device.env['ZNS_LIVE_VERIFY'] = '1'
+    scene.device.env.update(ztlib.controls(ZNS_LIVE_VERIFY='1'))
     for program in PROGRAMS:
         chain = Chain(scene, program)
         for n in range(STEPS + 1):

@@ -13,7 +13,7 @@ import sys
 import time
 
 import ztapps
-from ztlib import Failed, Skipped, alive, tree, wait_until
+from ztlib import Failed, Skipped, alive, controlled, tree, wait_until
 from ztscene import suite_main
 
 CASES = {}
@@ -58,7 +58,7 @@ class Series:
         extra = ['--zns-live', '--track-mem', *([] if end else ['--leave-running']),
                  *(['--zns-parent', self.parent] if self.parent else [])]
         pids, before = tree(app.pid), app.work()
-        done = scene.dump(extra=extra, images=images, task=app, env=dict(scene.device.env, ZNS_LIVE_VERIFY='1'))
+        done = scene.dump(extra=extra, images=images, task=app, env=controlled(scene.device.env, ZNS_LIVE_VERIFY='1'))
         if done.code:
             raise Failed(f'dump {n}: exit {done.code}: {" | ".join(done.errors()[-4:])}')
         self.compared(done.log)

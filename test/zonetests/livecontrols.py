@@ -59,7 +59,7 @@ class Run:
 
     def dump(self, env):
         started = self.scene.start_dump(extra=LIVE, images=self.images, task=self.task, qos='10',
-                                        env=dict(self.scene.device.env, ZNS_LIVE_VERIFY='1', **env))
+                                        env=dict(ztlib.controlled(self.scene.device.env, ZNS_LIVE_VERIFY='1'), **env))
         if self.trap.act:
             pid = self.task.pid
             wait_until(lambda: tracked(pid) or started[0].poll() is not None, 20, 0.005)

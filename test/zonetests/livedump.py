@@ -384,7 +384,7 @@ def without_rounds(scene, size, program='rewrite', encrypt=False):
     wait_until(lambda: scene.device.free_zones() == scene.free_before, 10)
     images = scene.dir / 'without-rounds'
     images.mkdir()
-    env = dict(scene.device.env, ZNS_LIVE_VERIFY='1')
+    env = ztlib.controlled(scene.device.env, ZNS_LIVE_VERIFY='1')
     seals = scene.dir / 'seals'
     if encrypt:
         env.update(ztlib.controls(ZNS_NONCES=str(seals)))

@@ -509,7 +509,7 @@ def dump(cfg, task, images, log, container):
     if cfg.live:
         # criu removes its links to deleted files when it leaves a task running, without zones too
         links = '--link-remap' in task.dump_opts
-        env, extra = dict(env, ZNS_LIVE_VERIFY='1'), ['--zns-live'] + ([] if links else ['--leave-running'])
+        env, extra = controlled(env, ZNS_LIVE_VERIFY='1'), ['--zns-live'] + ([] if links else ['--leave-running'])
     done = run_criu(cfg, dump_args(cfg, task, images, log, container, extra), log, env)
     if done.returncode:
         raise Failed(f'dump: exit {done.returncode}: {log_errors(log)}')

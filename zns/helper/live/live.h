@@ -88,7 +88,7 @@ struct live {
 	bool direct; /* copies go directly to the writer, since there is no stage or it is full */
 	uint64_t frozen_bytes, shared_bytes;
 	struct task_reader reader; /* used by the rounds */
-	struct live_verify *verify; /* NULL: verification was not requested */
+	struct live_verify *verify; /* not NULL: a test compares what is copied */
 	bool frozen;
 };
 
@@ -162,7 +162,7 @@ int live_maps(struct live *l, struct packet *p, struct zns_err *err);
 int live_maps_check(struct live_task *t, struct zns_err *err);
 void live_maps_free(struct live_maps *m);
 
-/* live_verify.c */
+/* live_verify_none.c; a test build compares (test/controls/live/verify.c) */
 void live_verify_begin(struct live *l);
 /* for data of the last part */
 int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len);

@@ -2,7 +2,7 @@
 /*
  * ZNS_LIVE_VERIFY=1: is what a live dump will commit what the frozen task has? Every page is hashed
  * when it is copied, and again in the freeze. The pages are those that the task has, whatever the
- * tracker says. This makes the freeze long; it is for tests.
+ * tracker says. This makes the freeze long.
  *
  * Pages are hashed in grains, because one thing may differ: the rseq areas
  * (stripe/write/unsteady.c). The parasite still runs when its thread's page is copied.
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
-#include "live.h"
+#include "../../../zns/helper/live/live.h"
 #include "zns/flat.h"
 #include "zns/grow.h"
 #include "zns/pagemap.h"
