@@ -32,8 +32,8 @@ static void let_go(struct znsd *d, struct lease *l)
 			znsd_warn("zone %u: %s", zone, err.msg);
 		zone_settle(d, zone);
 	}
-	if (lease_admitted(l))
-		ahead_end(d, l);
+	if (lease_writes(l))
+		ahead_let_go(d, l);
 	d->sweep = true;
 }
 

@@ -29,6 +29,8 @@ struct policy {
 	 * the connection whose resize waits until no lease uses zones behind the new end, or NULL
 	 */
 	const struct conn *resizer;
+	/* ahead.c: these zones have blocks of a file with holes, but for those granted since */
+	uint32_t ahead, ahead_end;
 	/* when shares by weight were last computed; 0: weights are not in use */
 	uint64_t weighed_ns;
 };
@@ -201,8 +203,9 @@ bool space_find(struct znsd *d, const struct wish *w, uint64_t run, uint64_t res
 bool space_give(struct znsd *d, struct lease *l, const struct space *s);
 
 /* ahead.c: blocks for zones that the dump gets next. Called before @zone is granted. */
-void ahead_take(struct znsd *d, struct lease *l, uint32_t zone);
-void ahead_end(struct znsd *d, struct lease *l); /* gives back what it did not need */
+void ahead_take(struct znsd *d, const struct lease *l, uint32_t zone);
+void ahead_let_go(struct znsd *d, const struct lease *l); /* gives back what it did not write */
+void ahead_end(struct znsd *d); /* gives back what no dump has */
 
 /* dumping.c: requests of a running dump */
 int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t *zone,

@@ -382,8 +382,10 @@ int server_loop(struct znsd *d)
 		waiter_drop(d, c);
 		conn_free(c);
 	}
-	if (!d->lost && !zns_store_foreign(d->store))
+	if (!d->lost && !zns_store_foreign(d->store)) {
 		footers_step(d, true);
+		ahead_end(d);
+	}
 	leases_forget(d);
 	free(fds);
 	free(who);

@@ -48,6 +48,7 @@ struct zn_zone {
 	/* its last write failed; granted only if there is no other zone */
 	bool suspect;
 	bool going; /* behind the end that a resize asks for: not granted any more */
+	bool ahead; /* it got blocks before it was written (policy/ahead.c) */
 	bool no_reuse; /* the device could not make its free places writable */
 };
 
@@ -104,8 +105,6 @@ struct lease_dump {
 	 * a pack zone that was granted, and that the writer has not asked for yet; ZNSD_NONE: none
 	 */
 	uint32_t claimed;
-	/* On a disk: zones [ahead, ahead_end) have blocks and were not granted yet. 0: none had. */
-	uint32_t ahead, ahead_end;
 	bool scattered; /* no place and no empty zones hold all of it */
 	uint32_t min_room; /* bytes: the writer cannot use less */
 	uint64_t expected; /* bytes that it announced; 0: it announced none */
