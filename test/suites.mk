@@ -92,7 +92,7 @@ lint: deps-clang zns test-bin
 	$(Q)scripts/check/format
 	$(Q)for f in zns/stripe/write/*.c; do \
 		clang $(CPPFLAGS) -std=gnu11 -Wthread-safety -Werror=thread-safety -fsyntax-only $$f || exit 1; done
-	$(Q)clang-tidy --quiet $(filter-out %_avx2.c %_avx512.c,$(wildcard zns/*/*.c zns/*/*/*.c zns/*/*/*/*.c test/controls/*.c)) -- $(CPPFLAGS) -isystem /usr/include/fuse3 -std=gnu11 2>/dev/null
+	$(Q)clang-tidy --quiet $(filter-out %_avx2.c %_avx512.c,$(wildcard zns/*/*.c zns/*/*/*.c zns/*/*/*/*.c test/controls/*.c test/controls/*/*.c)) -- $(CPPFLAGS) -isystem /usr/include/fuse3 -std=gnu11 2>/dev/null
 	$(Q)[ $$(uname -m) != x86_64 ] || clang-tidy --quiet $(wildcard zns/*/*_avx2.c zns/*/*_avx512.c) -- $(CPPFLAGS) -std=gnu11 -mavx2 -mavx512f 2>/dev/null
 
 # --- dumps and restores of real programs -------------------------------------------------------------------------
@@ -167,13 +167,13 @@ LIVE_DUMPS	?= 1000
 .PHONY: live-controls live-soak
 live-controls: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/livecontrols.py run -a --report $(B)/report/livecontrols
-live-soak: all
+live-soak: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/livedump.py soak --dumps $(LIVE_DUMPS)
 
 # Live dumps of Redis, PostgreSQL, JVMs and Node.js under load, each page compared; LIVE_APP_DUMPS of each.
 LIVE_APP_DUMPS	?= 20
 .PHONY: live-apps
-live-apps: all
+live-apps: all test-bin
 	$(Q)LIVE_APP_DUMPS=$(LIVE_APP_DUMPS) PATH=$(SYS_PATH) python3 test/zonetests/liveapps.py run -a --timeout 120 --report $(B)/report/liveapps
 
 # kill -9 of criu, helper and broker at every message of a live dump; LIVE_KILL_EVERY=3: at each third one.

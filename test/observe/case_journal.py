@@ -72,13 +72,17 @@ class Journal:
 
     def hear(self):
         with self.lock:
-            while select.select([self.sk], [], [], 0)[0]:
-                self.got.append(self.sk.recv(1 << 20))
+            self.drain()
+
+    def drain(self):
+        while select.select([self.sk], [], [], 0)[0]:
+            self.got.append(self.sk.recv(1 << 20))
 
     def take(self):
         """What came since the last time. Records are sent before criu and znsctl know of anything."""
-        self.hear()
-        taken, self.got = self.got, []
+        with self.lock:
+            self.drain()
+            taken, self.got = self.got, []
         return [records(d) for d in taken]
 
     def fill(self):

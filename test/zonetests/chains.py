@@ -272,7 +272,7 @@ def flattened_as_told(scene):
     conf = Path(parts.device.env['ZNS_CONFIG']) / 'tenants.conf'
     conf.write_text(f'name * weight=400 max-weight=500 max-qos={CAP}\n')
     said = parts.ctl(2, 'flatten', parts.ids[0], '--weight', '99')
-    if 'owner, or 100 to 10000' not in said:
+    if 'must be owner, or a number from 100 to 10000' not in said:
         raise Failed(f'a weight of 99 says: {said}')
     for ident, args, weight in ((parts.ids[1], [], 400), (parts.ids[0], ['--weight', '900'], 900)):
         seen, begun = [], time.monotonic()
