@@ -293,7 +293,7 @@ def suspend(d):
     want('a terminal', d.exec('tty', 'readlink /proc/1/fd/1').startswith('/dev/pts/'))
     d.p('rm', '-f', 'tty')
     r = d.p('run', '-d', '--network', 'none', *LIMITS, '--annotation', 'zns.from=sus/one', 'work', 'true', check=False)
-    want('zns.from is refused', r.returncode and 'zns.from is for containers of Docker alone' in r.stderr, r.stderr)
+    want('zns.from is refused', r.returncode and 'zns.from is for containers of Docker and Kubernetes alone' in r.stderr, r.stderr)
 
 
 def started_without(d):
