@@ -63,7 +63,7 @@ int zns_bundle_open(const char *name, bool pages)
 	const struct zw_bundle_image *i;
 	int fd;
 
-	/* pages that are filled on demand are read by the helper */
+	/* only a restore that is not lazy takes pages from here; else the helper reads them */
 	if (!bundle || (pages && (opts.mode != CR_RESTORE || opts.lazy_pages)))
 		return -EAGAIN;
 	i = bsearch(name, bundle->image, bundle->nr, sizeof(*i), by_name);

@@ -176,7 +176,8 @@ static void stopped_itself(void **state)
 	assert_false(ctl_patience_ticked(&p, zns_mono_ns() - 1000 * SECOND));
 }
 
-/* Without the signal a write would wait for ever. */
+/* The caller has SIGALRM blocked. ctl_patience_start() must unblock it, since only that signal ends a
+ * write that waits. */
 static void signal_was_blocked(void **state)
 {
 	struct zns_err err = ZNS_ERR_INIT;

@@ -134,7 +134,8 @@ static void stale(void **state)
 	zns_hot_free(b);
 }
 
-/* Nothing is mapped that could end us, and no shape is taken that the memory does not have. */
+/* Refused: a memory that can shrink while it is mapped (whoever reads it would die of SIGBUS), a
+ * descriptor that is no memfd, and a shape that does not fit the memory. */
 static void strange_memory(void **state)
 {
 	struct zns_hot_shape other = shape;

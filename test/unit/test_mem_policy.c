@@ -19,7 +19,7 @@ static void chain(void **state)
 
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(predict_fault(&p, round[i], true, PREDICT_CHAIN, next), 0);
-	/* it closes, and is known for as long as a chain may be */
+	/* the faults begin again at 10, so they are a ring: a whole chain is predicted, round and round */
 	assert_int_equal(predict_fault(&p, 10, true, PREDICT_CHAIN, next), PREDICT_CHAIN);
 	for (unsigned int i = 0; i < PREDICT_CHAIN; i++)
 		assert_int_equal(next[i], round[(i + 1) % 6]);

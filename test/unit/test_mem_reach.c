@@ -369,7 +369,7 @@ static void sharing(void **state)
 	play_end(&s);
 }
 
-/* What the parent keeps from its children is not theirs, also where they map something new. */
+/* Memory with MADV_DONTFORK is not in the children, and what a child maps at its address is new. */
 static void keeps_from(struct talk *t)
 {
 	uint8_t *mem = fresh(2 * MANY), *more;

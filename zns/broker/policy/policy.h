@@ -356,7 +356,8 @@ void growth_fini(struct growth *g);
 uint32_t ceiling_left(const struct znsd *d); /* MiB/s not promised yet; UINT32_MAX: no ceiling */
 /* the dump's limit in MiB/s; 0: no limit */
 uint32_t ceiling_limit(const struct znsd *d, const struct lease *l);
-/* the rest for dumps that share, in zones' worth; 0: no ceiling */
+/* what the promises leave of the device's ceiling for dumps that share, in multiples of one zone's
+ * write rate; 0: no ceiling */
 double ceiling_share(const struct znsd *d);
 
 /* parents.c */

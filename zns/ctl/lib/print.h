@@ -71,7 +71,7 @@ struct ctl_list {
 	struct out *out;
 };
 void ctl_list_begin(struct ctl_list *l, const char *key);
-/* The members that @fields names are followed by pairs of a name and a bool; NULL ends them. */
+/* Prints the members of @m that @fields names, then flags: pairs of a name and a bool, ended by NULL. */
 void ctl_list_add(struct ctl_list *l, const void *m, const char *fields, const char *flag, ...)
 	__attribute__((sentinel));
 void ctl_list_end(struct ctl_list *l);

@@ -127,9 +127,9 @@ void pages_over(struct zns_pages *ps, uint32_t zone, bool bad);
 void pages_end(struct zns_pages *ps);
 void *pages_thread(void *ps); /* reconnects, gives zones back, reports */
 
-/* policy.c: must a new context be encrypted? 1, 0 or -errno. One in clear that goes on: may it
- * still write? */
+/* policy.c: must a new context be encrypted? 1, 0 or -errno. */
 int pages_encrypt(struct zns_pages *ps, struct zns_err *err);
+/* Forbids a context that is not encrypted to write, if this machine asks for encryption now. */
 void pages_look_plain(struct zns_pages *ps);
 
 /* lane.c */

@@ -305,7 +305,7 @@ void weights_look(struct zns_writer *w, bool more)
 	if (!w->tune.widened && gain(w, rate, more ? (double)ahead * w->unit : 0) <= GAIN + chance)
 		return;
 	w->tune.widened = false;
-	placing_begin(w); /* does not wait: nobody else is placing */
+	placing_begin(w); /* does not wait: `placing` was false above */
 	list = take_back(w, nr, first);
 	lanes_end_segment(w);
 	w->tune.changed = w->tune.written;

@@ -5,7 +5,7 @@
  * Inside of the striping writer. Each file is a part with a struct of its own; calls go one way
  * (`make lint` checks it):
  *
- *   feed, compose, named, sealed  what callers do: bytes enter, images are made of others
+ *   feed, compose, named, as_is  what callers do: bytes enter, images are made of others
  *   finish, widen           the dump ends, the stripe gets wider
  *   pack, enqueue, workers  a unit waits for room, gets a place, is queued, read, hashed, written
  *   audit, repair, weights  what moves units that have a place already

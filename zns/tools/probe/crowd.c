@@ -95,8 +95,8 @@ static int mean_of(struct probe *p, const struct probe_crowd *c, uint64_t bytes,
 	return ret;
 }
 
-/* The same mean. In a short while there may be one stall too many, or the host may be busy: if the mean
- * is notably above @known, the least time, a longer while counts. */
+/* Like mean_of(), but a mean notably above @known, the least time, is measured again over LONGER times
+ * as many bytes: in a short while a single stall, or a busy host, says too much. */
 static int with_stalls(struct probe *p, const struct probe_crowd *c, double known, double *times,
 		       struct zns_err *err)
 {
