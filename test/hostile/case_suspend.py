@@ -277,7 +277,9 @@ class Pod(Engine):
     def __init__(self, scene, pod, cid=ID):
         super().__init__(scene, 'state/k8s.io', cid)
         self.spec.update(annotations={**cri('shop', pod), CRI + 'image-name': 'nginx'}, process={'args': ['nginx'], 'env': []},
-                         mounts=[{'destination': '/etc/hosts', 'type': 'bind', 'source': '/etc/hosts', 'options': ['rw']}])
+                         mounts=[{'destination': '/etc/hosts', 'type': 'bind', 'source': '/etc/hosts', 'options': ['rw']}],
+                         # one of another type is not the host's
+                         linux={'namespaces': [{'type': 'network', 'path': '/proc/self/ns/uts'}]})
         self.layers, self.rootfs = self.dir / 'layers', self.bundle / 'rootfs'
         self.plain = json.dumps(self.spec)
 
@@ -347,6 +349,7 @@ def from_in_pod(scene):
                               ({'noNewPrivileges': True}, 'no_new_privs'), ({'apparmorProfile': 'x'}, 'AppArmor profile')):
             refused(what, f'dumped in its {what}', process={'args': ['nginx'], 'env': [], **process})
         refused('a mount', 'dumped in its mount /data', mounts=[*kid.spec['mounts'], {'destination': '/data', 'type': 'bind', 'source': '/tmp', 'options': []}])
+        refused('the network of the host', 'dumped in its namespace network', linux={'namespaces': [{'type': 'network', 'path': '/proc/self/ns/net'}]})
         refused('no name', 'names no pod', annotations={CRI + 'sandbox-name': 'x' * 300}, allow='*')
         (kid.rootfs / 'lib').write_text('x')
         refused('a file of its own', 'lib is not a file of the container')

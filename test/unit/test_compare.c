@@ -109,11 +109,12 @@ static void each_difference(void **state)
 {
 	struct json_object *was = parse(dumped);
 
-	assert_int_equal(docker_compare(was, was, NULL), 0);
+	assert_int_equal(docker_compare(was, was, false, NULL), 0);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(cases); i++) {
 		struct json_object *now = changed(cases[i].old, cases[i].new);
 		struct zns_err err = ZNS_ERR_INIT, back = ZNS_ERR_INIT;
-		int ret = docker_compare(was, now, &err), turned = docker_compare(now, was, &back);
+		int ret = docker_compare(was, now, false, &err),
+		    turned = docker_compare(now, was, false, &back);
 
 		if (ret != (cases[i].line ? -EPERM : 0) || turned != ret ||
 		    (ret && !strstr(err.msg, cases[i].line)))
@@ -139,11 +140,51 @@ static void strange(void **state)
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(texts); i++) {
 		struct json_object *now = parse(texts[i]);
 
-		assert_int_equal(docker_compare(was, now, NULL), -EPERM);
-		assert_int_equal(docker_compare(now, was, NULL), -EPERM);
+		assert_int_equal(docker_compare(was, now, false, NULL), -EPERM);
+		assert_int_equal(docker_compare(now, was, false, NULL), -EPERM);
 		json_object_put(now);
 	}
 	json_object_put(was);
+}
+
+static struct json_object *joined(const char *path, bool mark)
+{
+	struct json_object *o = changed("/proc/7/ns/net", path);
+
+	if (mark)
+		docker_mark_namespaces(o);
+	return o;
+}
+
+/* An engine also gives the host's namespace by a path. One that is not its type is no host's. */
+static void namespaces_of_the_host(void **state)
+{
+	static const struct {
+		const char *was, *now;
+		bool mark, strict;
+		int ret;
+	} joins[] = {
+		{ "/proc/self/ns/net", "/proc/thread-self/ns/net", true, true, 0 },
+		{ "/proc/self/ns/uts", "/proc/self/ns/ipc", true, true, 0 },
+		{ "/proc/self/ns/net", "/proc/self/ns/uts", true, false, -EPERM },
+		{ "/proc/self/ns/uts", "/proc/self/ns/net", true, false, -EPERM },
+		/* of an earlier version, or not known */
+		{ "/proc/self/ns/net", "/proc/self/ns/net", false, true, -EPERM },
+		{ "/proc/self/ns/net", "/proc/self/ns/net", false, false, 0 },
+		{ "/proc/self/ns/uts", "/none", true, false, -EPERM },
+	};
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(joins); i++) {
+		struct json_object *was = joined(joins[i].was, joins[i].mark),
+				   *now = joined(joins[i].now, true);
+		struct zns_err err = ZNS_ERR_INIT;
+
+		assert_int_equal(docker_compare(was, now, joins[i].strict, &err), joins[i].ret);
+		if (joins[i].ret)
+			assert_non_null(strstr(err.msg, "in its namespace network"));
+		json_object_put(was);
+		json_object_put(now);
+	}
 }
 
 int main(void)
@@ -151,6 +192,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_difference),
 		cmocka_unit_test(strange),
+		cmocka_unit_test(namespaces_of_the_host),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,10 @@
  * namespaces may differ.
  */
 #include <string.h>
+#include <sys/stat.h>
 #include "docker.h"
+
+#define HOST "zns-host" /* a member of a namespace: is it the one of this process? */
 
 /* These members must be equal in both. A missing member equals an empty one, 0 or false. The
  * order in an array does not count: engines write some arrays out of an unordered map. */
@@ -132,6 +135,58 @@ static int differs(struct zns_err *err, const char *what, const char *which)
 			*which ? " " : "", zns_escape(which, name, sizeof(name)));
 }
 
+/* criu dumps no namespace that equals its own. */
+static bool is_host(const char *type, const char *path, bool *host)
+{
+	char own[64];
+	struct stat a, b;
+
+	snprintf(own, sizeof(own), "/proc/self/ns/%.30s",
+		 !strcmp(type, "network") ? "net" :
+		 !strcmp(type, "mount")   ? "mnt" :
+					    type);
+	if (strchr(type, '/') || stat(path, &a) || stat(own, &b))
+		return false;
+	*host = a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+	return true;
+}
+
+void docker_mark_namespaces(struct json_object *spec)
+{
+	struct json_object *all = at(spec, "linux.namespaces");
+
+	for (size_t i = 0; i < length(all); i++) {
+		struct json_object *one = json_object_array_get_idx(all, i);
+		const char *type = zns_json_str(one, "type"), *path = zns_json_str(one, "path");
+		bool host;
+
+		if (!type || !path)
+			continue;
+		json_object_object_del(one, HOST);
+		if (is_host(type, path, &host))
+			json_object_object_add(one, HOST, json_object_new_boolean(host));
+	}
+}
+
+/* A joined namespace must be the host's in both, or in none. A checkpoint of before does not say
+ * that, which counts only if @strict. */
+static int compare_host(struct json_object *a, struct json_object *b, bool strict,
+			struct zns_err *err)
+{
+	for (size_t i = 0; i < length(b); i++) {
+		struct json_object *now = json_object_array_get_idx(b, i), *was, *is;
+		const char *type = zns_json_str(now, "type");
+
+		if (!type || !zns_json_str(now, "path"))
+			continue;
+		was = zns_json_get(find(a, "type", type), HOST);
+		is = zns_json_get(now, HOST);
+		if ((was || strict) && (!was || !is || !json_object_equal(was, is)))
+			return differs(err, "namespace", type);
+	}
+	return 0;
+}
+
 static int compare_namespaces(struct json_object *a, struct json_object *b, struct zns_err *err)
 {
 	for (size_t i = 0; i < length(a); i++) {
@@ -164,7 +219,8 @@ static int compare_mounts(struct json_object *a, struct json_object *b, struct z
 	return 0;
 }
 
-int docker_compare(struct json_object *was, struct json_object *now, struct zns_err *err)
+int docker_compare(struct json_object *was, struct json_object *now, bool strict,
+		   struct zns_err *err)
 {
 	int ret;
 
@@ -175,6 +231,9 @@ int docker_compare(struct json_object *was, struct json_object *now, struct zns_
 	if (!ret) /* the other way round, for elements that only the new one has */
 		ret = compare_namespaces(at(now, "linux.namespaces"), at(was, "linux.namespaces"),
 					 err);
+	if (!ret)
+		ret = compare_host(at(was, "linux.namespaces"), at(now, "linux.namespaces"), strict,
+				   err);
 	if (!ret)
 		ret = compare_mounts(at(was, "mounts"), at(now, "mounts"), err);
 	return ret ? ret : compare_mounts(at(now, "mounts"), at(was, "mounts"), err);

@@ -178,9 +178,13 @@ void docker_pending_checkpoint(const struct docker_container *c, char *out, size
 
 /*
  * compare.c: may a checkpoint of a container whose config.json was @was be restored into one whose
- * config.json is @now? -EPERM names the first difference in rights or shape.
+ * config.json is @now? -EPERM names the first difference in rights or shape. @strict: not if @was
+ * does not say which joined namespaces are the host's.
  */
-int docker_compare(struct json_object *was, struct json_object *now, struct zns_err *err);
+int docker_compare(struct json_object *was, struct json_object *now, bool strict,
+		   struct zns_err *err);
+/* Notes in @spec which joined namespaces are the host's, that is, this process's. */
+void docker_mark_namespaces(struct json_object *spec);
 
 /* The settings of one container. source NULL: not set. */
 enum docker_key {

@@ -115,7 +115,8 @@ int docker_shape_check(const struct docker_container *c, const char *dir, struct
 			"or by one of before");
 	if (ret)
 		return ret;
-	ret = docker_compare(was, c->spec, err);
+	docker_mark_namespaces(c->spec);
+	ret = docker_compare(was, c->spec, !strcmp(c->kind, "cri"), err);
 	json_object_put(was);
 	return ret;
 }
@@ -557,6 +558,7 @@ int docker_shape_write(const char *dir, const char *bundle, bool args)
 		return ret;
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(others); i++)
 		json_object_object_del(o, others[i]);
+	docker_mark_namespaces(o);
 	process = zns_json_get(o, "process");
 	if (process && json_object_is_type(process, json_type_object)) {
 		json_object_object_del(process, "env");
