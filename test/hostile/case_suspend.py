@@ -336,11 +336,12 @@ def from_in_pod(scene):
             tried(what)
 
         none = 'there is no such checkpoint, or no from-allow'
-        refused('another pattern', none, allow='shop/other/*')
+        for pattern in ('shop/other/*', 'shop/*', '*', '*/*'):      # the last three are for containers of Docker
+            refused(f'the pattern {pattern}', none, allow=pattern)
         for wish in (ids['web'], f'web/{ids["web"]}', f'shop/{good}', f'shop/kid/app/{good}', good.upper(), 'shop/warm/app/zns-handle.img'):
-            refused(f'zns.from={wish}', none, wish, '*')
+            refused(f'zns.from={wish}', none, wish, '*/*/*/*,*/*')
         for wish in ('shop/warm/app', f'../{good}', f'shop/warm/../{good}', f'/warm/app/{good}', f'shop/warm/app/{good}/', f'shop/warm/app/x/{good}'):
-            refused(f'zns.from={wish}', 'is not known: CONTAINER/CHECKPOINT', wish, '*')
+            refused(f'zns.from={wish}', 'is not known: CONTAINER/CHECKPOINT', wish, '*/*/*/*')
         refused('another image', 'in its image', annotations={CRI + 'image-name': 'redis'})
         refused('no image', 'in its image', annotations={CRI + 'image-name': ''})
         refused('another program', 'in its program', process={'args': ['sh'], 'env': []})
@@ -350,7 +351,7 @@ def from_in_pod(scene):
             refused(what, f'dumped in its {what}', process={'args': ['nginx'], 'env': [], **process})
         refused('a mount', 'dumped in its mount /data', mounts=[*kid.spec['mounts'], {'destination': '/data', 'type': 'bind', 'source': '/tmp', 'options': []}])
         refused('the network of the host', 'dumped in its namespace network', linux={'namespaces': [{'type': 'network', 'path': '/proc/self/ns/net'}]})
-        refused('no name', 'names no pod', annotations={CRI + 'sandbox-name': 'x' * 300}, allow='*')
+        refused('no name', 'names no pod', annotations={CRI + 'sandbox-name': 'x' * 300}, allow='*/*/*/*')
         (kid.rootfs / 'lib').write_text('x')
         refused('a file of its own', 'lib is not a file of the container')
         (kid.rootfs / 'lib').unlink()

@@ -377,6 +377,36 @@ static void memory(void **state)
 	put(at("conf/zns.conf"), "");
 }
 
+/* A rule for containers of Docker fits no pod of a namespace of such a name. */
+static void rules_of_names(void **state)
+{
+	static const struct {
+		const char *pattern, *name;
+		bool fits;
+	} names[] = {
+		{ "worker-*", "worker-1", true },      { "worker-*", "worker-1/pod/app", false },
+		{ "*or*", "worker-1/pod/app", false }, { "pod*", "podman/web", false },
+		{ "podman/*", "podman/web", true },    { "shop/*", "shop/pod/app", true },
+		{ "*", "shop/pod/app", true },         { "*", "web", true },
+		{ "shop/*", "shop", false },
+	};
+	struct zns_err err = ZNS_ERR_INIT;
+	char text[100];
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(names); i++) {
+		struct docker_container of = { .kind = "cri" };
+		struct docker_settings s = { 0 };
+
+		strcpy(of.name, names[i].name);
+		snprintf(text, sizeof(text), "name=%s qos=5\n", names[i].pattern);
+		put(at("conf/docker.rules"), text);
+		assert_int_equal(docker_rules(&of, &s, &err), 0);
+		if ((s.source[DOCKER_QOS] != NULL) != names[i].fits)
+			fail_msg("%s, %s", names[i].pattern, names[i].name);
+	}
+	put(at("conf/docker.rules"), "");
+}
+
 static const char *run_by(const char *image)
 {
 	char text[1000];
@@ -811,6 +841,7 @@ int main(void)
 		cmocka_unit_test(podman_words),
 		cmocka_unit_test(memory),
 		cmocka_unit_test(image_by_id),
+		cmocka_unit_test(rules_of_names),
 		cmocka_unit_test(example_rules),
 		cmocka_unit_test(unit_of_a_schedule),
 	};

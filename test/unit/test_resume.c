@@ -573,6 +573,31 @@ static void from_another(void **state)
 	unlink(at("conf/docker.rules"));
 }
 
+/* A star of a pattern fits no slash: what opens a container opens no namespace of that name. */
+static void from_allow(void **state)
+{
+	static const struct {
+		const char *patterns, *name;
+		bool allowed;
+	} all[] = {
+		{ "warm/*", "warm/one", true },
+		{ "*", "warm/one", false },
+		{ "warm/*", "warm/pod/app/id", false },
+		{ "warm/*/*/*", "warm/pod/app/id", true },
+		{ "x,warm/pod/app/*", "warm/pod/app/id", true },
+		{ "*/*", "warm/pod/app/id", false },
+	};
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(all); i++) {
+		struct docker_settings of = { .source[DOCKER_FROM_ALLOW] = "rule",
+					      .source[DOCKER_FROM] = "label" };
+
+		strcpy(of.value[DOCKER_FROM_ALLOW], all[i].patterns);
+		if (docker_from_allowed(&of, all[i].name) != all[i].allowed)
+			fail_msg("%s, %s", all[i].patterns, all[i].name);
+	}
+}
+
 /* `docker cp` before the first start: files that another one's memory would be given. */
 static void from_own_files(void **state)
 {
@@ -747,6 +772,7 @@ int main(void)
 		cmocka_unit_test(files_of_all_shapes),
 		cmocka_unit_test(rights),
 		cmocka_unit_test(from_another),
+		cmocka_unit_test(from_allow),
 		cmocka_unit_test(from_own_files),
 		cmocka_unit_test(from_volumes_of_a_pod),
 		cmocka_unit_test(lives),

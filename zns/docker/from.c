@@ -8,14 +8,15 @@
 #include <string.h>
 #include "docker.h"
 
-/* Does a pattern of the comma-separated list @patterns fit @name? */
+/* Does a pattern of the comma-separated list @patterns fit @name? What is meant for a container of
+ * Docker, "warm/" and a star, must not open a namespace of Kubernetes: a star fits no slash. */
 static bool allows(const char *patterns, const char *name)
 {
 	char list[DOCKER_SETTING_MAX], *save;
 
 	snprintf(list, sizeof(list), "%s", patterns);
 	for (char *p = strtok_r(list, ",", &save); p; p = strtok_r(NULL, ",", &save))
-		if (!fnmatch(p, name, 0))
+		if (!fnmatch(p, name, FNM_PATHNAME))
 			return true;
 	return false;
 }

@@ -18,6 +18,14 @@ struct rule {
 	bool fits, conditions;
 };
 
+/* "worker-*" is meant for containers of Docker and must not fit NAMESPACE/POD/CONTAINER or
+ * podman/NAME: a pattern without a slash fits such a name only if it is a star alone. */
+static bool name_fits(const char *pattern, const char *name)
+{
+	return (!strchr(name, '/') || strchr(pattern, '/') || !strcmp(pattern, "*")) &&
+	       !fnmatch(pattern, name, 0);
+}
+
 static int word(const struct docker_container *c, struct docker_settings *s, struct rule *r,
 		char *w, struct zns_err *err)
 {
@@ -33,7 +41,7 @@ static int word(const struct docker_container *c, struct docker_settings *s, str
 			return zns_fail(err, -EINVAL, "%s:%u: %s= wants a pattern", r->path,
 					r->line, w);
 		r->conditions = true;
-		r->fits &= *w == 'n' ? !fnmatch(value, c->name, 0) : docker_image_fits(c, value);
+		r->fits &= *w == 'n' ? name_fits(value, c->name) : docker_image_fits(c, value);
 		return 0;
 	}
 	for (key = 0; key < DOCKER_NR_KEYS; key++)
