@@ -360,7 +360,7 @@ def from_in_pod(scene):
             expect(f'a cold start, {annotations}', (code, ['create' in c.split() for c in calls]), (0, [True]))
             nothing_of(f'{annotations}')
         for other in ('web/latest', good):      # rules of Docker's containers
-            rules.write_text(f'from={other}\n')
+            rules.write_text(f'name=* from={other}\n')
             code, said, calls = kid.create(None)
             expect(f'a rule of others, {other}', (code, ['create' in c.split() for c in calls]), (0, [True]))
             nothing_of(f'a rule of others, {other}')

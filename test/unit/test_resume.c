@@ -573,6 +573,24 @@ static void from_another(void **state)
 	unlink(at("conf/docker.rules"));
 }
 
+/* A rule for pods hinders no first start of a container of Docker; its own label does. */
+static void from_of_pods(void **state)
+{
+	put(at("conf/docker.rules"), "name=* from=shop/warm/app/latest\n");
+	assert_string_equal(chosen("", NEVER), "-");
+	read_container("", NEVER);
+	assert_false(docker_resume_must(&c, &s));
+	docker_container_fini(&c);
+	put(at("conf/docker.rules"), "name=* from=warm/none\n");
+	assert_non_null(strstr(chosen("", NEVER), "there is no such checkpoint"));
+	read_container("", NEVER);
+	assert_true(docker_resume_must(&c, &s));
+	docker_container_fini(&c);
+	unlink(at("conf/docker.rules"));
+	assert_non_null(strstr(chosen("\"zns.from\":\"shop/warm/app/latest\"", NEVER),
+			       "there is no such checkpoint"));
+}
+
 /* A star of a pattern fits no slash: what opens a container opens no namespace of that name. */
 static void from_allow(void **state)
 {
@@ -773,6 +791,7 @@ int main(void)
 		cmocka_unit_test(rights),
 		cmocka_unit_test(from_another),
 		cmocka_unit_test(from_allow),
+		cmocka_unit_test(from_of_pods),
 		cmocka_unit_test(from_own_files),
 		cmocka_unit_test(from_volumes_of_a_pod),
 		cmocka_unit_test(lives),

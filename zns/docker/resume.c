@@ -30,13 +30,20 @@ static bool by_itself(const struct docker_settings *s, enum docker_key key)
 	return source && strcmp(source, "rule") && strcmp(source, "default");
 }
 
-/* Is it a container of a pod that is to begin with a checkpoint? A rule must name the pod of that. */
-static bool begins_in_pod(const struct docker_container *c, const struct docker_settings *s)
+/* Is @c to begin with a checkpoint? A rule or default that names one of a pod is for pods alone, and
+ * every other one for the rest. */
+static bool begins(const struct docker_container *c, const struct docker_settings *s)
 {
 	const char *slash = s->source[DOCKER_FROM] ? strchr(s->value[DOCKER_FROM], '/') : NULL;
+	bool of_pod = slash && strchr(slash + 1, '/');
 
-	return !strcmp(c->kind, "cri") && !docker_is_sandbox(c) &&
-	       (by_itself(s, DOCKER_FROM) || (slash && strchr(slash + 1, '/')));
+	return s->source[DOCKER_FROM] &&
+	       (by_itself(s, DOCKER_FROM) || of_pod == !strcmp(c->kind, "cri"));
+}
+
+static bool begins_in_pod(const struct docker_container *c, const struct docker_settings *s)
+{
+	return !strcmp(c->kind, "cri") && !docker_is_sandbox(c) && begins(c, s);
 }
 
 /* Reads a note: a checkpoint's name, then its times. -ENOENT: there is no such note. */
@@ -259,7 +266,7 @@ bool docker_resume_must(const struct docker_container *c, const struct docker_se
 		return false;
 	if (!docker_own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)) && !access(path, F_OK))
 		return true;
-	if (!*c->bundle && !has_run(c) && s->source[DOCKER_FROM])
+	if (!*c->bundle && !has_run(c) && begins(c, s))
 		return !or_cold(s, "");
 	return has_run(c) && strcmp(wish, "no") && !or_cold(s, wish);
 }
@@ -304,7 +311,7 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 	if (!is_kept(c))
 		return 0;
 	ret = choose(c, wish, r, err);
-	if (!ret && !*r->dir && !*c->bundle && !has_run(c) && s->source[DOCKER_FROM]) {
+	if (!ret && !*r->dir && !*c->bundle && !has_run(c) && begins(c, s)) {
 		if (!s->source[DOCKER_RESUME_ELSE])
 			r->or_cold = false;
 		ret = docker_from(c, s, r, err)  ?:
