@@ -375,3 +375,26 @@ def from_in_pod(scene):
                                                     env=scene.device.env, timeout=120).returncode, 0)
             nothing_of(f'zns.from={wish}')
     rules.unlink()
+
+
+@case
+def runtime_files(scene):
+    """A file of the runtime that somebody has put into the directory, or that is too large, is not stored, and the dump's log says so."""
+    e = Engine(scene(TINY, size=1))
+    e.config()
+    known, e.docker_root, file = set(), e.root, e.images / 'descriptors.json'
+    for what, change, says in (('nothing', lambda: None, None), ('another owner', lambda: os.chown(file, 1, 1), "another user's"),
+                               ('a link', lambda: os.link(file, e.dir / 'link'), 'several links'),
+                               ('its size', lambda: file.write_text('[' + ' ' * (256 << 10) + ']'), 'larger than 256 KiB')):
+        for f in e.images.iterdir():
+            f.unlink()
+        file.write_text('[]')
+        change()
+        expect(f'exit of a dump, {what}', e.dump()[0], 0)
+        (made,) = {k['id'] for k in e.scene.device.json('ls')['checkpoints']} - known
+        known.add(made)
+        stored = [i['name'] for i in e.scene.device.json('show', made)['images']]
+        expect(f'stored, {what}', (file.name in stored, 'zns-shape.json' in stored), (not says, True))
+        log = (e.work / 'dump.log').read_text()
+        expect(f'said, {what}', [line for line in log.splitlines() if 'is left out' in line and (says or '') in line] != [], bool(says))
+        tried(what)

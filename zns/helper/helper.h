@@ -170,8 +170,8 @@ int origin_log(void);
 /* Files that a runtime wrote into the image directory before the dump. */
 #define ORIGIN_FDS "descriptors.json" /* runc: the pipes that it must open again */
 #define ORIGIN_SHAPE "zns-shape.json" /* zns-runc: the container's rights and mounts */
-/* Such a file in a memfd; -1: there is none. */
-int origin_file(int dir, const char *name);
+/* Such a file in a memfd; -1: there is none, or it is left out, and *@why says so. */
+int origin_file(int dir, const char *name, const char **why);
 /* May the restored container (zns-runc names it) have the checkpoint? -EPERM. */
 int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err);
 const char *origin_admission(const char *asked); /* shortens the wait of a frozen container */

@@ -105,7 +105,13 @@ static void summary(const struct dump *d, struct zw_reply *r)
 		snprintf(r->msg + at, sizeof(r->msg) - at, "; %s of it were on zones already",
 			 zns_format_size(c->memory_bytes, size, sizeof(size)));
 	}
-	r->warn = st.nr_bad > 0;
+	if (d->left_out) {
+		size_t at = strlen(r->msg);
+
+		snprintf(r->msg + at, sizeof(r->msg) - at,
+			 "; " ORIGIN_FDS " or " ORIGIN_SHAPE " is left out: it is %s", d->left_out);
+	}
+	r->warn = st.nr_bad > 0 || d->left_out;
 	r->size = c->bytes;
 }
 
@@ -129,8 +135,9 @@ static int keep_one(struct dump *d, const char *name, int fd, struct zns_err *er
  * give them. No restore puts them back by itself. */
 static int keep_beside(struct dump *d, struct zns_err *err)
 {
-	cleanup_close int log = origin_log(), fds = origin_file(d->h->dir, ORIGIN_FDS),
-			  shape = origin_file(d->h->dir, ORIGIN_SHAPE);
+	cleanup_close int log = origin_log(),
+			  fds = origin_file(d->h->dir, ORIGIN_FDS, &d->left_out),
+			  shape = origin_file(d->h->dir, ORIGIN_SHAPE, &d->left_out);
 	int ret = keep_one(d, "dump.log", log, err);
 
 	if (!ret)

@@ -49,6 +49,7 @@ struct dump {
 	uint32_t qos_mibps;
 	bool pages_only; /* the dump of a page server: it has pages only */
 	bool post_copy; /* the lazy pages will not be sent */
+	const char *left_out; /* why a file of the runtime is not stored; NULL: it is */
 	bool has_parent, pre_dump;
 	pid_t pid; /* PID of the root of the dumped tree */
 	/* set for --zns-live, and for a dump that uses trackers without it; else NULL */

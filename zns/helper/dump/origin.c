@@ -80,8 +80,9 @@ int origin_log(void)
 	return to_memfd(fd, LOG_MAX, "dump.log");
 }
 
-/* A restore needs these files, and the engine may delete the directory. */
-int origin_file(int dir, const char *name)
+/* A restore needs these files, and the engine may delete the directory. In another user's directory
+ * the runtime's file may have been replaced. */
+int origin_file(int dir, const char *name, const char **why)
 {
 	cleanup_close int fd = secure_getenv("ZNS_ORIGIN_ID") ?
 				       openat(dir, name,
@@ -89,9 +90,15 @@ int origin_file(int dir, const char *name)
 				       -1;
 	struct stat st;
 
-	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size > FILE_MAX ?
-		       -1 :
-		       to_memfd(fd, FILE_MAX, name);
+	if (fd < 0 || fstat(fd, &st))
+		return -1;
+	if (st.st_uid != geteuid() || st.st_nlink != 1)
+		*why = "another user's, or has several links";
+	else if ((uint64_t)st.st_size > FILE_MAX)
+		*why = "larger than 256 KiB";
+	else
+		return to_memfd(fd, FILE_MAX, name);
+	return -1;
 }
 
 /*
