@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`znsctl docker` against a dockerd of ours, which waits where a test wants to kill the command."""
 import contextlib
+import fcntl
 import json
+import os
 import signal
 import socketserver
 import subprocess
 import threading
+from pathlib import Path
 
 from ztlib import Failed, wait_until
 from ztscene import TINY, case_of, expect, run_ctl
@@ -59,6 +62,33 @@ class Daemon:
         return {}
 
 
+@contextlib.contextmanager
+def opened(directory):
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def second_look(scene, daemon, suspend, note):
+    """dockerd calls the runtime between the two looks. False: the lock came too late for the second one."""
+    command = suspend()
+    command.kill()
+    command.wait(60)
+    with opened(daemon.own / 'checkpoints') as lock:
+        command = subprocess.Popen([scene.device.cfg.znsctl, 'docker', 'suspend', '--all'], env=scene.device.env, stdin=subprocess.DEVNULL)
+        place = Path(f'/proc/{command.pid}/wchan')
+        if not wait_until(lambda: 'nanosleep' in place.read_text()):
+            raise Failed('the policy is set at the first look')
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        in_time = 'nanosleep' in place.read_text()
+        expect('exit of a suspend', command.wait(60), 0)
+        if in_time:
+            expect('the policy at the second look', (daemon.policy['Name'], note.exists()), ('no', True))
+        return in_time
+
+
 @case
 def suspend_killed(scene):
     """A suspend that is killed while the container has no restart policy: the next suspend or resume sets it again, and none does before."""
@@ -84,10 +114,17 @@ def suspend_killed(scene):
         finally:
             command.send_signal(signal.SIGKILL)
             command.wait(60)
+        # dockerd goes on with the dump
+        with opened(daemon.own / 'checkpoints') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            run_ctl(scene, 0, 'docker', 'suspend', '--all')
+            expect('the policy while dockerd dumps', (daemon.policy['Name'], note.exists()), ('no', True))
         daemon.running = False
         run_ctl(scene, 1 if 'other' in following else 0, 'docker', *following)
         expect(f'the policy after {following}', (daemon.policy['Name'], note.exists()), ('always', False))
         daemon.running = True
+    if not any(second_look(scene, daemon, suspend, note) for _ in range(5)):
+        raise Failed('never locked between the two looks')
     # not a policy that somebody has set meanwhile, and nothing of a note that was never written
     command = suspend()
     command.send_signal(signal.SIGKILL)

@@ -74,9 +74,7 @@ static int policy_keep(const struct docker_target *t, struct json_object *policy
 	return ret ? zns_fail_sys(err, ret, "cannot note the restart policy in %s", path) : 0;
 }
 
-/* Does dockerd still dump the container, although the command that asked for it was killed? With
- * its policy it would be started at the end of that dump. */
-static bool is_dumped(const struct docker_container *c)
+static bool is_locked(const struct docker_container *c)
 {
 	char path[PATH_MAX];
 	cleanup_close int fd = docker_checkpoints_path(c, path, sizeof(path)) ?
@@ -84,6 +82,21 @@ static bool is_dumped(const struct docker_container *c)
 				       open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB);
+}
+
+#define AGAIN_US 2000000 /* longer than dockerd takes to call the runtime, or to see the end */
+
+/* Does dockerd still dump the container, although the command that asked for it was killed? With
+ * its policy it would be started at the end of that dump. zns-runc has the lock, but dockerd takes
+ * a moment before and after it. */
+static bool is_dumped(const struct docker_target *t)
+{
+	if (is_locked(&t->c))
+		return true;
+	if (!t->running)
+		return false;
+	usleep(AGAIN_US);
+	return is_locked(&t->c);
 }
 
 static int policy_back(const struct docker_daemon *d, const char *id, struct zns_err *err)
@@ -94,15 +107,19 @@ static int policy_back(const struct docker_daemon *d, const char *id, struct zns
 	struct json_object *policy = NULL;
 	char path[PATH_MAX];
 	size_t len = 0;
+	bool later = false;
 	int ret = docker_target_open(d, id, &t, err);
 
-	if (!ret && !is_dumped(&t.c) && (lock = policy_lock(&t.c, 0, path, sizeof(path))) >= 0) {
+	if (!ret && (lock = policy_lock(&t.c, 0, path, sizeof(path))) >= 0) {
 		ret = docker_read_own(d->root, id, POLICY_FILE, &text, &len, err);
 		/* a file without a policy is of a suspend that was killed before it removed one */
 		if (!ret && !restart_policy(&t) &&
-		    !zns_json_parse(POLICY_FILE, text, len, &policy, NULL))
+		    !zns_json_parse(POLICY_FILE, text, len, &policy, NULL) &&
+		    !(later = is_dumped(&t)))
 			ret = set_policy(d, &t, policy, err);
-		if (!ret)
+		if (later)
+			json_object_put(policy);
+		else if (!ret)
 			unlink(path);
 	}
 	docker_target_close(&t);
