@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include "../../zns/memory/engine/hold.h"
 #include "../../zns/memory/engine/mem.h"
+#include "../../zns/memory/engine/walk.h"
 #include "mem_reach.h"
 
 #define UNITS 96U /* of the program's memory that are asked for, in an order of their own */
@@ -396,6 +397,28 @@ static void alone_without_markers(void **state)
 	rivals_end(&p);
 }
 
+/* A unit is old however long ago it was used, also after half of the time in which the clock of ms
+ * wraps. */
+static void old_units(void **state)
+{
+	static const uint32_t days[] = { 1, 24, 26, 49 };
+	struct proc p;
+	struct walk w = { .p = &p, .area = &(struct place){ P0, P1 }, .want = UINT64_MAX };
+
+	rivals_begin(&p, P0);
+	w.since_ms = now_ms() - 3600000;
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(days); i++) {
+		*unit_at(&p, P0) = (struct unit){ .word = WORD(U_RES, 0),
+						  .stamp = now_ms() - days[i] * 86400000U };
+		walk_add(&w, P0);
+		assert_int_equal(w.nr, i + 1);
+	}
+	unit_stamp(unit_at(&p, P0));
+	walk_add(&w, P0);
+	assert_int_equal(w.nr, ZNS_ARRAY_SIZE(days));
+	rivals_end(&p);
+}
+
 /* ---- a program that has activations ---- */
 
 struct orders {
@@ -677,6 +700,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(rival_that_grew),
 		cmocka_unit_test(rival_at_rest),
 		cmocka_unit_test(alone_without_markers),
+		cmocka_unit_test(old_units),
 #ifndef __SANITIZE_ADDRESS__ /* the second activation finds its units in memory there; why is open \
 			      */
 		cmocka_unit_test(predicting),

@@ -36,10 +36,12 @@ void walk_flush(struct walk *w)
 void walk_add(struct walk *w, uint64_t base)
 {
 	struct unit *u = unit_at(w->p, base);
+	/* the clock wraps, so only ages are compared; a stamp that is read first is no later */
+	uint32_t stamp = u->stamp, now = now_ms();
 
 	w->p->hand = base + UNIT;
 	if ((STATE(u->word) != U_RES && STATE(u->word) != U_CLEAN) ||
-	    (u->stamp && (int32_t)(u->stamp - w->since_ms) > 0) || dropping_never(w->p, base))
+	    (stamp && now - stamp < now - w->since_ms) || dropping_never(w->p, base))
 		return;
 	w->v[w->nr++] = (struct victim){ .u = u,
 					 .base = base,
