@@ -607,20 +607,18 @@ static void the_next_broker_learns(void **state)
 {
 	struct fx *f = *state;
 	struct zns_pages *ps = faulty(f, "write-after=5");
-	struct batch *a = batch(0, 48), *c = batch(48, 96); /* so many need zones of the next one */
+	struct batch *a = batch(0, 48);
 	struct zns_broker b = client(f);
 
 	put(ps, a);
 	until(nr_suspect(&b) == 1);
 	kill_broker(&b);
-	put_later(ps, c);
 	b = client(f);
-	assert_int_equal(nr_suspect(&b), 1);
+	until(nr_suspect(&b) == 1); /* without another put */
 	check(ps, a);
 	zns_pages_close(ps, true);
 	zns_broker_close(&b);
 	batch_free(a);
-	batch_free(c);
 }
 
 /* A zone goes offline: exactly its units are reported lost. */

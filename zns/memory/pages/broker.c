@@ -104,6 +104,21 @@ static void regroup(struct zns_pages *ps, const ZnsPb__MemoryGrant *g)
 		ps->lanes[i].group = g->groups[i % g->n_groups];
 }
 
+/* Under `ask`: a broker that does not hear of failed zones grants them to others once they are
+ * back. */
+static void tell_bad(struct zns_pages *ps)
+{
+	ZnsPb__MemoryFree f = ZNS_PB__MEMORY_FREE__INIT;
+	ZnsPb__Request q = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r;
+
+	f.not_zones = ps->bad;
+	f.n_not_zones = ps->nr_bad;
+	q.memory_free = &f;
+	if (ps->nr_bad && !call(ps, &q, &r, NULL))
+		zns_pb__response__free_unpacked(r, NULL);
+}
+
 /* Finds the next broker, which has read our zones in the lock file. Zones that a lane was writing
  * are not written any more. The search does not hold `ask`, so nobody waits for it. */
 static void reconnect(struct zns_pages *ps)
@@ -126,6 +141,7 @@ static void reconnect(struct zns_pages *ps)
 		ps->step_ns = 0;
 		*ps->refused = 0;
 		__atomic_store_n(&ps->connected, true, __ATOMIC_RELAXED);
+		tell_bad(ps);
 	}
 	pthread_mutex_unlock(&ps->ask);
 }
@@ -304,6 +320,7 @@ void pages_end(struct zns_pages *ps)
 
 	q.has_abort = q.abort = 1;
 	pthread_mutex_lock(&ps->ask);
+	tell_bad(ps);
 	if (!call(ps, &q, &r, NULL))
 		zns_pb__response__free_unpacked(r, NULL);
 	pthread_mutex_unlock(&ps->ask);
