@@ -19,7 +19,7 @@
 #define PIDS_MAX 1024U
 #define KCMP_SAME_VM 1
 #define PAGES_TRIED 4096U
-#define VFORK_MS 10U /* for a child of vfork() to execute its program; else the next look */
+#define VFORK_MS 10U /* for a child of vfork() to execute its program; a look does not wait */
 #define FULL "a context has at most %u processes"
 
 struct pids {
@@ -234,7 +234,7 @@ static void close_files(const struct proc *as)
 			close(fd[i]);
 }
 
-static void newcomer(struct zns_mem *m, pid_t parent, pid_t pid)
+static void newcomer(struct zns_mem *m, pid_t parent, pid_t pid, unsigned int limit_ms)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct proc as = { .m = m, .pid = pid, .pidfd = -1, .maps = -1, .pagemap = -1, .mem = -1 };
@@ -259,7 +259,7 @@ static void newcomer(struct zns_mem *m, pid_t parent, pid_t pid)
 		/* a page that moves or changes may hide that it is one of them: try again later */
 		found |= (nr || leave_waiting(m)) && mem_places_watched(&as);
 		if (!found && !m->sealed &&
-		    (threads_alone(pid, VFORK_MS, &err) || family_join(m, pid, &err)) &&
+		    (threads_alone(pid, limit_ms, &err) || family_join(m, pid, &err)) &&
 		    err.code != -ESRCH)
 			mem_warn(m, "not extended: %s", err.msg);
 	}
@@ -309,7 +309,7 @@ void family_tree(struct zns_mem *m, pid_t root)
 		unsigned int nr = l.nr;
 
 		for (children_of(l.pid[i], &l); nr < l.nr; nr++)
-			newcomer(m, l.pid[i], l.pid[nr]);
+			newcomer(m, l.pid[i], l.pid[nr], VFORK_MS);
 	}
 }
 
@@ -410,7 +410,7 @@ void family_look(struct zns_mem *m)
 			children_of(list[i]->pid, &l);
 		for (unsigned int k = 0; k < l.nr; k++)
 			if (!known(list, nr, l.pid[k]))
-				newcomer(m, list[i]->pid, l.pid[k]);
+				newcomer(m, list[i]->pid, l.pid[k], 0);
 	}
 	look_for_doomed(m, list, nr);
 	for (unsigned int i = 0; i < nr; i++)
