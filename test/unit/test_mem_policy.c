@@ -397,6 +397,21 @@ static void alone_without_markers(void **state)
 	rivals_end(&p);
 }
 
+/* Of a large area whose pages were moved, only the parts that have units on zones are read. */
+static void reads_few_entries(void **state)
+{
+	struct uffd_msg msg = moved(MIB(64), GIB(512) - MIB(8)); /* the file ends in the middle */
+	struct proc p;
+
+	msg.arg.remap.len = MIB(16);
+	rivals_begin(&p, P0);
+	be_out(&p, MIB(64), EVEN);
+	nr_changes = 1;
+	assert_true(order_is_missing(&p, &msg, 1));
+	assert_int_equal(nr_changes, 0);
+	rivals_end(&p);
+}
+
 /* A unit is old however long ago it was used, also after half of the time in which the clock of ms
  * wraps. */
 static void old_units(void **state)
@@ -700,6 +715,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(rival_that_grew),
 		cmocka_unit_test(rival_at_rest),
 		cmocka_unit_test(alone_without_markers),
+		cmocka_unit_test(reads_few_entries),
 		cmocka_unit_test(old_units),
 #ifndef __SANITIZE_ADDRESS__ /* the second activation finds its units in memory there; why is open \
 			      */

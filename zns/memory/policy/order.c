@@ -449,19 +449,26 @@ static enum verdict first_of(const struct proc *p, const struct uffd_msg *msg, u
  * Do the pages that @i moved lack markers of units that the table has there? It has grown then to
  * where other memory was, of whose departure the reader has not heard, or guard pages came and went.
  */
-static bool lacks_markers(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
+static bool lacks_markers(struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			  unsigned int i)
 {
 	struct place from = from_of(&msg[i]);
-	struct found f = { .known = false };
+	struct found f = { .suits = FITS };
+	uint64_t a = from.start / UNIT * UNIT;
+	int ret = !p->u || !to_of(&msg[i]).end || is_disturbed(msg, nr, i);
 
-	if (p->u && to_of(&msg[i]).end && is_out((struct proc *)p, from))
-		f = look(p, msg, nr, i, from);
-	return f.known && (f.lacks || f.suits == DENIED);
+	/* most of a large area may have no unit on a zone: its entries are not read */
+	for (; !ret && (a = table_next(p, a, from.end)) < from.end && !f.lacks && f.suits;
+	     a = a / PART * PART + PART)
+		if (is_out(p, within(from, a / PART * PART, PART)))
+			ret = look_at_part(p, &msg[i], within(from, a / PART * PART, PART), &f);
+	for (uint32_t k = 0; !ret && k < p->nr_strays && !f.lacks && f.suits; k++)
+		ret = look_at_stray(p, &msg[i], stray_nr(p, k), from, &f);
+	return !ret && (f.lacks || !f.suits);
 }
 
 /* Does a verdict on @msg hang on what the reader has not heard of yet? */
-static bool is_doubtful(const struct proc *p, const struct uffd_msg *msg, unsigned int nr)
+static bool is_doubtful(struct proc *p, const struct uffd_msg *msg, unsigned int nr)
 {
 	struct place both;
 
