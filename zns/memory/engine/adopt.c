@@ -68,10 +68,11 @@ static void enter(struct proc *p, const struct zns_mem_given *g, size_t nr)
 	}
 }
 
-/* Where the kernel refuses, it does so from there on: each unit is tried alone then. */
+/* At an area that is not ours the kernel refuses, and does so from there on: each unit is tried
+ * alone then. */
 static void protect(const struct proc *p, const struct range *r)
 {
-	if (!r->end || !mem_uffd_protect(p->uffd, r->start, r->end, true))
+	if (!r->end || mem_uffd_protect(p->uffd, r->start, r->end, true) != -ENOENT)
 		return;
 	for (uint64_t a = r->start / UNIT * UNIT; a < r->end; a += UNIT)
 		mem_uffd_protect(p->uffd, zns_max(a, r->start), zns_min(a + UNIT, r->end), true);
