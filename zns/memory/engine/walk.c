@@ -87,6 +87,7 @@ void walk_areas(struct walk *w, const struct places *l, uint64_t from, uint64_t 
 		w->last = UINT64_MAX;
 		ret = present_scan(w->p, start, end, found, w);
 		walk_flush(w);
+		w->ends |= !w->heat && !hiber_goes_on(w->p->m, w->wanted);
 		if (ret < 0) {
 			w->error = -ESRCH;
 			w->ends = true;

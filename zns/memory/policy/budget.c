@@ -112,6 +112,8 @@ static uint64_t evict_some(struct zns_mem *m, struct proc *const *list, unsigned
 				return got;
 		}
 	}
+	if (!hiber_goes_on(m, HIBER_AWAKE)) /* what it did not get says nothing */
+		return got;
 	m->heat_short = got < want;
 	if (got >= want)
 		mem_warn(m, "%s", "");
