@@ -314,8 +314,7 @@ static int two_kinds(struct probe *p, const struct kinds *k, uint32_t group, str
 	if (seen + 1 < KINDS_ROUNDS)
 		return 0;
 	ret = still_differ(p, k, &yes, err);
-	/* a budget that ends here leaves what was seen so far */
-	if ((ret && ret != -EDQUOT) || !yes)
+	if (ret || !yes)
 		return ret;
 	p->kinds = sum / seen;
 	p->apart[group] = true;
