@@ -386,6 +386,31 @@ static void striped_over_three_dies(void **state)
 	}
 }
 
+/* Quick zones get more beside slow ones, and the default budget is enough for that. */
+static void slow_dies_among_many(void **state)
+{
+	static const struct drive_case c = { "two of 64 dies are slow",
+					     .zones = 128,
+					     .channels = 8,
+					     .ways = 8,
+					     .write_mibps = 40,
+					     .read_mibps = 400,
+					     .channel_mibps = 1600,
+					     .map_seed = 8,
+					     .odd_dies = 2,
+					     .odd_pct = 800,
+					     .active = 64,
+					     .zone = MIB(32),
+					     .seed = 8 };
+	struct zns_probe_params par = { .seed = c.seed };
+	cleanup_free uint32_t *die = NULL;
+	struct zns_dev *d = begin(&c, &die);
+
+	assert_ok(zns_probe_run(d, &par, &map, &err));
+	assert_map(die, c.zones, 0, 0);
+	end(d);
+}
+
 /* A drive that gets hot is refused by that name. */
 static void gets_hot(void **state)
 {
@@ -499,13 +524,13 @@ static void quicker_is_drift(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(reads_wait_for_more),    T(some_unknown),
-					    T(commands_last),          T(channels_below_dies),
-					    T(channel_like_one_die),   T(planes_behind_a_channel),
-					    T(slow_die_is_no_channel), T(rates_of_groups),
-					    T(promises_hold),          T(gets_hot),
-					    T(quicker_is_drift),       T(odd_dies_behind_channels),
-					    T(striped_over_three_dies) };
+	const struct CMUnitTest tests[] = { T(reads_wait_for_more),     T(some_unknown),
+					    T(commands_last),           T(channels_below_dies),
+					    T(channel_like_one_die),    T(planes_behind_a_channel),
+					    T(slow_die_is_no_channel),  T(rates_of_groups),
+					    T(promises_hold),           T(gets_hot),
+					    T(quicker_is_drift),        T(odd_dies_behind_channels),
+					    T(striped_over_three_dies), T(slow_dies_among_many) };
 
 	if (emu_begin(NULL))
 		return 1;

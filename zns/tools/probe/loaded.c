@@ -44,7 +44,7 @@ static int predict_again(struct probe *p, struct zns_probe_drift *d, struct zns_
 	*d = (struct zns_probe_drift){ 0 };
 	/* a given budget holds; the default one covers one prediction only, so it is lifted */
 	if (!p->par->budget)
-		p->budget = UINT64_MAX;
+		p->budget = UINT64_MAX / 2; /* grants are added to it */
 	ret = probe_predict_apart(p, d, err);
 	if (!p->par->budget)
 		p->budget = budget + p->map->written - before;

@@ -147,6 +147,9 @@ static int try_groups(struct probe *p, struct predict *t, const uint32_t *zones,
 		double *ns = &t->long_ns[(size_t)g * TIMES_MOST * p->set_units];
 
 		units[i] = in_proportion(p, p->group_ns[g], slowest);
+		/* the default budget covers set_units of each zone, so grant the rest */
+		if (!p->par->budget && units[i] > p->set_units)
+			p->budget += (uint64_t)(units[i] - p->set_units) * p->unit;
 		ns += units[i] - 1;
 		if (units[i] > p->set_units && !(*ns > 0)) {
 			int ret = alone_for(p, zones[i], units[i], ns, err);
