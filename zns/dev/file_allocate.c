@@ -42,35 +42,13 @@ int file_allocate(struct zns_dev *d, uint32_t first, uint32_t nr)
 	return ret;
 }
 
-/* The zones are locked, and follow each other. */
-static void punch_unwritten(struct emu *e, uint32_t first, uint32_t nr)
-{
-	uint64_t from = emu_zone_pos(e, first), end = from, wp;
-
-	for (uint32_t zone = first; zone < first + nr; zone++, end += e->lay.stride) {
-		wp = zns_align_up(emu_load(&e->live[zone].wp), (uint64_t)EMU_BLOCK);
-		if (wp && end > from)
-			emu_io_punch(e, from, end - from);
-		if (wp)
-			from = end + wp;
-	}
-	if (end > from)
-		emu_io_punch(e, from, end - from);
-}
-
 void file_give_back(struct zns_dev *d, uint32_t first, uint32_t nr)
 {
 	cleanup_free uint32_t *zones = calloc(nr, sizeof(*zones));
-	struct emu *e = emu_of(d);
-	struct zns_err why = ZNS_ERR_INIT;
 
-	if (!zones || first < e->p.log_zones || first + (uint64_t)nr > d->geo.nr_zones ||
-	    !emu_file_is_sparse(e))
+	if (!zones || first + (uint64_t)nr > d->geo.nr_zones)
 		return;
 	for (uint32_t i = 0; i < nr; i++)
 		zones[i] = first + i;
-	if (emu_zones_lock(e, zones, nr, &why))
-		return;
-	punch_unwritten(e, first, nr);
-	emu_zones_unlock(e, zones, nr);
+	emu_give_back(emu_of(d), zones, nr);
 }

@@ -226,22 +226,25 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 }
 
 /*
- * Gives the blocks of a run of zones back to the file system, in one piece but for zones that are
- * being written again. If that fails, a later reset does it.
+ * Gives the blocks above the write pointers of zones that follow each other back to the file system,
+ * of empty ones in one piece. If that fails, a later reset does it.
  */
 static void give_back_run(struct emu *e, const uint32_t *zones, uint32_t nr)
 {
+	uint64_t from = emu_zone_pos(e, zones[0]), end = from, wp;
 	struct zns_err why = ZNS_ERR_INIT;
-	uint32_t n;
 
 	if (emu_zones_lock(e, zones, nr, &why))
 		return;
-	for (uint32_t i = 0; i < nr; i += n + 1) {
-		for (n = 0; i + n < nr && emu_state(e, &e->live[zones[i + n]]) == ZNS_ZONE_EMPTY;)
-			n++;
-		if (n)
-			emu_io_punch(e, zone_pos(e, zones[i], 0), e->lay.stride * n);
+	for (uint32_t i = 0; i < nr; i++, end += e->lay.stride) {
+		wp = zns_align_up(emu_load(&e->live[zones[i]].wp), (uint64_t)EMU_BLOCK);
+		if (wp && end > from)
+			emu_io_punch(e, from, end - from);
+		if (wp)
+			from = end + wp;
 	}
+	if (end > from)
+		emu_io_punch(e, from, end - from);
 	emu_zones_unlock(e, zones, nr);
 }
 

@@ -353,8 +353,8 @@ int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, si
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached,
 		uint64_t issue, uint64_t *done, struct zns_err *err);
 
-/* frees the host's blocks of those zones that are empty, if the file is sparse; zones in ascending
- * order */
+/* frees the host's blocks above the write pointers of zones, if the file is sparse; zones in
+ * ascending order, of which those of a log keep theirs */
 void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr);
 
 /* emu_race.c */
