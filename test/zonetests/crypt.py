@@ -9,6 +9,7 @@ frozen, rotation, erasure, and the tools.
 import json
 import mmap
 import os
+import re
 import signal
 import struct
 import sys
@@ -54,8 +55,8 @@ def on_device(scene, content):
 
 def wrapped_keys(scene, ident):
     """
-    The wrapped keys of a checkpoint that are in any metadata zone. By the format: field 3, of 60 bytes, in a frame
-    whose message begins with the id. A child's record has the id too, but elsewhere.
+    The wrapped keys of a checkpoint that are in any metadata zone. By the format: a cipher, a fingerprint of 8 bytes
+    and field 3 of 60 bytes, in a frame whose message begins with the id. A child's record has the id too, but elsewhere.
     """
     media = Media(scene)
     found, head = set(), b'\x0a\x10' + bytes.fromhex(ident.replace('-', ''))
@@ -63,9 +64,9 @@ def wrapped_keys(scene, ident):
         for offset, *_ in frames(media, zone):
             length, = struct.unpack_from('<I', media.read(zone, offset, 48), 12)
             text = media.read(zone, offset + 48, length)
-            key = text.find(b'\x1a\x3c') if text.startswith(head) else -1
-            if key >= 0:
-                found.add(text[key + 2:key + 62])
+            key = re.search(rb'\x08\x01\x12\x08.{8}\x1a\x3c(.{60})', text, re.DOTALL) if text.startswith(head) else None
+            if key:
+                found.add(key.group(1))
     return found
 
 
