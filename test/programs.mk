@@ -73,7 +73,7 @@ $(B)/test/test_mem_control: WRAP = -Wl,--wrap=zns_mem_status
 $(B)/test/test_probe_crowd: WRAP = -Wl,--wrap=probe_write_units
 
 # The core's tests, linked without the packages (make core). The others are of a package, or of criu's adapter.
-PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_naming test_docker test_compare test_resume test_probe% test_flow test_print test_report \
+PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_naming test_docker test_compare test_resume test_probe% test_flow test_stream test_print test_report \
 		   test_adapter%
 CORE_UNITS	:= $(filter-out $(PACKAGE_UNITS),$(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
 $(CORE)/test/%: test/unit/%.c $(CORE)/test/libzns.a

@@ -22,7 +22,6 @@ SUITES = {
     'zns/crypt': 'crypt',
     'zns/ctl': 'tools observe compact oci',
     'zns/ctl/cmd_resize.c': 'disk',
-    'zns/ctl/stream': 'disk crypt',
     'zns/dev': 'conformance errors crash',
     'zns/docker': 'docker',
     'zns/helper': 'transfers errors livedump incremental migration lazyfaults',
@@ -39,6 +38,7 @@ SUITES = {
     'zns/store': 'errors tools crash',
     'zns/store/rebuild.c': 'crypt errors tools crash',
     'zns/stripe': 'errors chains zonetests',
+    'zns/transfer': 'tools disk crypt oci chains',
     'zns/track': 'livedump',
 }
 

@@ -22,6 +22,11 @@ static int become_oci(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ctl_become(cmd, "znsctl-oci", argv);
 }
 
+static int become_transfer(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	return ctl_become(cmd, "znsctl-transfer", argv);
+}
+
 #define BECOMES(name, brief, run) \
 	const struct ctl_cmd command_##name = { #name, "", brief, "", run }
 
@@ -32,5 +37,13 @@ BECOMES(memory, "running programs whose unused memory is on zones", become);
 BECOMES(report, "a page of HTML: zones, containers, groups, wear, rates over time", become);
 BECOMES(metrics, "figures of all devices and memory contexts, for Prometheus", become_report);
 BECOMES(top, "what dumps, restores and memory contexts do just now, and where", become_report);
+BECOMES(export, "a checkpoint as a plain CRIU image directory, archive or OCI image",
+	become_transfer);
+BECOMES(import, "a checkpoint of a plain CRIU image directory, archive or OCI image",
+	become_transfer);
+BECOMES(copy, "copy all checkpoints to another device, as they are", become_transfer);
+BECOMES(send, "checkpoints as one stream on standard output, as they are", become_transfer);
+BECOMES(receive, "the checkpoints of a stream of `znsctl send`, from standard input",
+	become_transfer);
 BECOMES(push, "send a checkpoint with its parents to a registry, as an OCI image", become_oci);
 BECOMES(pull, "fetch a checkpoint with its parents from a registry", become_oci);

@@ -3,7 +3,7 @@
 #define ZNS_CTL_EXPORT_OCI_H
 /* A checkpoint as an OCI image: shared by export --oci and push, whose layers are served
  * (export_serve.h). */
-#include "../ctl/images/export.h"
+#include "../transfer/images/export.h"
 #include "oci.h"
 
 /* A layer that is in no file: whoever wants its bytes has export_layer() make them. */

@@ -2,7 +2,7 @@
 #ifndef ZNS_CTL_IMPORT_OCI_H
 #define ZNS_CTL_IMPORT_OCI_H
 /* Checkpoints of an OCI image: shared by import --oci and pull. */
-#include "../ctl/images/import.h"
+#include "../transfer/images/import.h"
 #include "oci.h"
 
 /*

@@ -7,7 +7,7 @@
  */
 #include <limits.h>
 #include <string.h>
-#include "../ctl/lib/archive.h"
+#include "../transfer/images/archive.h"
 #include "import_oci.h"
 #include "zns/crypt.h"
 #include "zns/pbcopy.h"

@@ -19,7 +19,7 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct ctl_cmd to = command_export, from = command_import;
+	struct ctl_cmd to = transfer_export, from = transfer_import;
 	const struct ctl_cmd *const commands[] = { &to, &from, &oci_cmd_push, &oci_cmd_pull };
 
 	to.run = cmd_export;

@@ -12,7 +12,7 @@
 #include <sys/utsname.h>
 #include "../ctl/lib/ctl.h"
 #include "oci.h"
-#include "../ctl/lib/outdir.h"
+#include "../transfer/images/outdir.h"
 #include "zns/grow.h"
 #include "zns/json.h"
 #include "zns/safeopen.h"

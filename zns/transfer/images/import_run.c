@@ -3,8 +3,8 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "../lib/archive.h"
-#include "../lib/ctl.h"
+#include "../../ctl/lib/ctl.h"
+#include "archive.h"
 #include "import.h"
 
 int import_name(const struct ctl_cmd *cmd, struct import *x, const char *given)

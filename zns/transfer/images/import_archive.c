@@ -3,7 +3,7 @@
  * second pass reads the images, which must be the same. Nothing is unpacked to a disk. */
 #include <fcntl.h>
 #include <string.h>
-#include "../lib/archive.h"
+#include "archive.h"
 #include "import.h"
 #include "zns/safeopen.h"
 

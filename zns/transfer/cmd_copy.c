@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* copy: copies checkpoints from one device to another without changing them */
 #include <string.h>
-#include "stream/as_is.h"
+#include "as_is.h"
 #include "zns/chain.h"
 #include "zns/store.h"
 
@@ -244,7 +244,7 @@ static int cmd_copy(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ret || k.refused ? CTL_FAILED : CTL_OK;
 }
 
-const struct ctl_cmd command_copy = {
+const struct ctl_cmd transfer_copy = {
 	"copy",
 	"DEV DEV2 [--switch] [--dry-run]",
 	"copy all checkpoints to another device, as they are",

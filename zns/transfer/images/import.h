@@ -9,8 +9,8 @@
  * once.
  */
 #include <sys/stat.h>
-#include "../lib/ctl.h"
-#include "../lib/outdir.h"
+#include "../../ctl/lib/ctl.h"
+#include "outdir.h"
 #include "zns/handle.h"
 #include "zns/save.h"
 
@@ -128,7 +128,7 @@ struct import_source {
 /* cmd_import.c: the command; @oci: the function for --oci, or NULL. */
 int import_command(const struct ctl_cmd *cmd, int argc, char **argv,
 		   const struct import_source *oci);
-extern const struct ctl_cmd command_import;
+extern const struct ctl_cmd transfer_import;
 void import_end(struct import *x);
 
 /* import_join.c: finds the existing checkpoint, connects and opens the device. @spec may be

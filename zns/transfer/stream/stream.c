@@ -2,7 +2,7 @@
 /* See zns/stream.h. */
 #include <stdlib.h>
 #include <string.h>
-#include "store_int.h"
+#include "../../store/store_int.h"
 #include "zns/pbcopy.h"
 #include "zns/stream.h"
 

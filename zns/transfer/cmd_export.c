@@ -231,7 +231,7 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	return export_command(cmd, argc, argv, &x);
 }
 
-const struct ctl_cmd command_export = {
+const struct ctl_cmd transfer_export = {
 	"export",
 	"[DEV] ID|DIRECTORY DIR|FILE.tar|FILE.tgz|-|--oci DIR[:TAG] [--flatten] [--decrypt]",
 	"a checkpoint as a plain CRIU image directory, archive or OCI image",

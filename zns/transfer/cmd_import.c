@@ -3,8 +3,8 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "lib/archive.h"
-#include "lib/ctl.h"
+#include "../ctl/lib/ctl.h"
+#include "images/archive.h"
 #include "images/import.h"
 
 /* The directory's real name, however it was spelled. */
@@ -90,7 +90,7 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 	return import_command(cmd, argc, argv, NULL);
 }
 
-const struct ctl_cmd command_import = {
+const struct ctl_cmd transfer_import = {
 	"import",
 	"[DEV] DIR|FILE.tar|FILE.tgz|--oci DIR[:TAG] [OPTIONS]",
 	"a checkpoint of a plain CRIU image directory, archive or OCI image",

@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../lib/patience.h"
+#include "../ctl/lib/patience.h"
 #include "as_is.h"
 #include "zns/crypt.h"
 #include "zns/stream.h"
@@ -395,7 +395,7 @@ static int cmd_receive(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ret || x.refused ? CTL_FAILED : CTL_OK;
 }
 
-const struct ctl_cmd command_receive = {
+const struct ctl_cmd transfer_receive = {
 	"receive",
 	"[DEV] [--trusted] [--timeout S]",
 	"the checkpoints of a stream of `znsctl send`, from standard input",

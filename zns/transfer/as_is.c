@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* See as_is.h. */
 #include <string.h>
-#include "../gc.h"
+#include "../ctl/gc.h"
 #include "as_is.h"
 #include "zns/chain.h"
 #include "zns/pbcopy.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* send: checkpoints as they are, as one stream on standard output (zns/stream.h) */
 #include <string.h>
-#include "../lib/patience.h"
+#include "../ctl/lib/patience.h"
 #include "as_is.h"
 #include "zns/chain.h"
 #include "zns/grow.h"
@@ -245,7 +245,7 @@ static int cmd_send(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ret || x.refused ? (ret ? ret : CTL_FAILED) : CTL_OK;
 }
 
-const struct ctl_cmd command_send = {
+const struct ctl_cmd transfer_send = {
 	"send",
 	"[DEV] [" CTL_PICK "] [--have FILE|-] [--timeout S]",
 	"checkpoints as one stream on standard output, as they are",

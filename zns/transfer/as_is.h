@@ -4,7 +4,7 @@
 /* Shared by copy, send and receive: a checkpoint goes from one device to another unchanged. Ids,
  * names, times, rates, origins, parents and keys stay: the units are written as they are on the
  * source device, with their checksums. */
-#include "../lib/ctl.h"
+#include "../ctl/lib/ctl.h"
 #include "zns/save.h"
 
 /* A checkpoint that is open for reading. */
@@ -20,6 +20,8 @@ struct as_is {
 	{                              \
 		.s = ZNS_SESSION_INIT, \
 	}
+
+extern const struct ctl_cmd transfer_copy, transfer_send, transfer_receive;
 
 int as_is_open(struct as_is *a, const char *path, const uint8_t *id, struct zns_err *err);
 void as_is_close(struct as_is *a);

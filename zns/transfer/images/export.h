@@ -3,9 +3,9 @@
 #define ZNS_CTL_EXPORT_H
 /* Shared by cmd_export.c (the command, a directory), export_pack.c (an archive) and what packages
  * make of a checkpoint (struct export_form). */
-#include "../lib/archive.h"
-#include "../lib/ctl.h"
-#include "../lib/outdir.h"
+#include "../../ctl/lib/ctl.h"
+#include "archive.h"
+#include "outdir.h"
 #include "zns/flat.h"
 
 /* bytes between two progress reports; also the size of an archive's buffer */
@@ -43,7 +43,7 @@ struct export_form {
 
 /* cmd_export.c: the command. @x has its form, and is empty otherwise. */
 int export_command(const struct ctl_cmd *cmd, int argc, char **argv, struct export *x);
-extern const struct ctl_cmd command_export;
+extern const struct ctl_cmd transfer_export;
 
 /* The chain of a checkpoint that is held, and all that its options want. */
 int export_begin(struct export *x, struct zns_err *err);
