@@ -2,7 +2,7 @@
 /* top: what dumps, restores and memory contexts do just now, and which groups they use. */
 #include <string.h>
 #include "metrics.h"
-#include "../ctl/lib/screen.h"
+#include "screen.h"
 
 #define ASKED (VIEW_STATUS | VIEW_ZONES | VIEW_PROFILE | VIEW_HISTORY)
 

@@ -4,7 +4,7 @@
 /* What the files of `znsctl metrics` share. Names follow Prometheus: base units (seconds, bytes) at
  * the end, _total after counters. */
 #include "../memory/ctl/memory.h"
-#include "../ctl/lib/view.h"
+#include "view.h"
 
 /* A container of a device and its last checkpoint. */
 struct metrics_container {

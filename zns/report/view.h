@@ -5,7 +5,7 @@
  * The state of a device at one moment: the broker's answers, summed up for each group. For metrics,
  * top and report.
  */
-#include "ctl.h"
+#include "../ctl/lib/ctl.h"
 
 enum {
 	VIEW_STATUS = 1,

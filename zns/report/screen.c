@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
-#include "ctl.h"
+#include "../ctl/lib/ctl.h"
 #include "screen.h"
 
 /* Not wrapped: a character may be two columns wide. */
