@@ -52,7 +52,7 @@ LDLIBS		:= -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthr
 PROTO_C		:= $(patsubst images/%.proto,$(GEN)/%.pb-c.c,$(wildcard images/*.proto))
 PROTO_O		:= $(PROTO_C:.c=.o)
 objs		= $(patsubst %.c,$(B)/%.o,$(1))
-LIB_OBJ		:= $(call objs,$(foreach d,base track memory/engine memory/policy crypt dev dev/emu tools/probe alloc store stripe stripe/write client memory/pages memory/keeper transfer/stream,$(wildcard zns/$(d)/*.c)))
+LIB_OBJ		:= $(call objs,$(foreach d,base track memory/engine memory/policy crypt dev dev/emu tools/probe alloc store stripe stripe/write client memory/pages memory/keeper transfer/stream defrag/scatter,$(wildcard zns/$(d)/*.c)))
 ZNSD_OBJ	:= $(call objs,$(wildcard zns/broker/*/*.c zns/memory/broker/*.c))
 # They register what they serve: nothing names a symbol of theirs, so an archive would leave them out.
 ZNSD_MEMORY_OBJ	:= $(call objs,$(wildcard zns/memory/broker/*.c))
@@ -63,6 +63,7 @@ RUNC_OBJ	:= $(call objs,$(RUNC_SRC))
 # Commands of packages are programs that znsctl becomes: znsctl-report, znsctl-memory and others.
 REPORT_OBJ	:= $(call objs,$(wildcard zns/report/*.c))
 MEMORY_CTL_OBJ	:= $(call objs,$(wildcard zns/memory/ctl/*.c))
+DEFRAG_OBJ	:= $(call objs,$(wildcard zns/defrag/*.c))
 TRANSFER_OBJ	:= $(call objs,$(wildcard zns/transfer/*.c zns/transfer/images/*.c))
 OCI_OBJ		:= $(call objs,$(wildcard zns/oci/*.c))
 CTL_OBJ		:= $(call objs,$(wildcard zns/ctl/*.c zns/ctl/*/*.c))
@@ -80,8 +81,8 @@ CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c test/controls/*/*.c))
 TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
 TEST_LIB	:= $(B)/test/libzns.a
 TEST_BIN	:= $(B)/test/bin
-TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-transfer znsctl-oci zns-helper zns-mem zns-memkeep) $(B)/test/next/znsd
-ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(REPORT_OBJ) $(MEMORY_CTL_OBJ) $(TRANSFER_OBJ) $(OCI_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
+TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-defrag znsctl-transfer znsctl-oci zns-helper zns-mem zns-memkeep) $(B)/test/next/znsd
+ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(REPORT_OBJ) $(MEMORY_CTL_OBJ) $(DEFRAG_OBJ) $(TRANSFER_OBJ) $(OCI_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
 		   $(CONFORM_OBJ) $(SELFTEST_OBJ) $(CONTROL_OBJ)
 # test_mem_refused runs others where the kernel has less, which takes minutes, as test_mem_moves meeting does: make unit-refused
 UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(filter-out %/test_mem_refused.c $(if $(SAN),%/test_mem_rules.c %/test_adapter.c %/test_adapter_holder.c %/test_track_soft.c),$(wildcard test/unit/test_*.c)))
@@ -135,7 +136,7 @@ $(B)/.deps:
 	@mkdir -p $(B) && touch $@
 
 # --- libzns and its programs -------------------------------------------------------------------------------------
-PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-transfer znsctl-oci zns-helper zns-runc zns-memkeep zns-mem)
+PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-defrag znsctl-transfer znsctl-oci zns-helper zns-runc zns-memkeep zns-mem)
 zns: $(PROGRAMS)
 
 # Both: whoever includes the header is built after it is made anew.
@@ -178,6 +179,7 @@ $(B)/libctl.a: $(CTL_LIB_OBJ)
 $(BIN)/znsctl-docker: $(DOCKER_CMD_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
+$(BIN)/znsctl-defrag: $(DEFRAG_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/znsctl-transfer: $(TRANSFER_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/znsctl-oci: $(OCI_OBJ) $(filter-out %/main.o,$(TRANSFER_OBJ)) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/znsctl-memory: $(MEMORY_CTL_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
@@ -193,9 +195,9 @@ $(PROGRAMS):
 	$(call say,LD      $@)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 
-# The core alone: nothing of zns/memory, docker, transfer, oci, report or tools is compiled into it or linked.
+# The core alone: nothing of zns/memory, docker, defrag, transfer, oci, report or tools is compiled into it or linked.
 CORE		:= $(B)/core
-PACKAGE_OBJ	:= $(B)/zns/memory/% $(B)/zns/docker/% $(B)/zns/transfer/% $(B)/zns/oci/% $(B)/zns/report/% $(B)/zns/tools/%
+PACKAGE_OBJ	:= $(B)/zns/memory/% $(B)/zns/docker/% $(B)/zns/defrag/% $(B)/zns/transfer/% $(B)/zns/oci/% $(B)/zns/report/% $(B)/zns/tools/%
 CORE_PROGRAMS	:= $(addprefix $(CORE)/bin/,znsd znsctl zns-helper)
 CORE_TEST_PROGRAMS := $(addprefix $(CORE)/test/bin/,znsd znsctl zns-helper)
 $(CORE)/libzns.a: $(filter-out $(PACKAGE_OBJ),$(LIB_OBJ)) $(PROTO_O)
@@ -229,6 +231,7 @@ $(TEST_BIN)/znsctl: $(CTL_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-docker: $(DOCKER_CMD_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/znsctl-report: $(REPORT_OBJ) $(filter-out %/main.o,$(MEMORY_CTL_OBJ)) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
+$(TEST_BIN)/znsctl-defrag: $(DEFRAG_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/znsctl-transfer: $(TRANSFER_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/znsctl-oci: $(OCI_OBJ) $(filter-out %/main.o,$(TRANSFER_OBJ)) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/znsctl-memory: $(MEMORY_CTL_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(TEST_LIB)
@@ -309,7 +312,7 @@ install: all man
 .PHONY: man-pages install-files tests-installable install-tests
 install-files:
 	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(LIBEXEC) $(PREFIX)/share/man/man8 $(UNITDIR) $(BASHDIR) $(ZSHDIR))
-	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-transfer znsctl-oci) scripts/gc-cri scripts/cri-image $(DESTDIR)$(LIBEXEC)
+	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe znsctl-selftest znsctl-report znsctl-memory znsctl-defrag znsctl-transfer znsctl-oci) scripts/gc-cri scripts/cri-image $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	for u in systemd/*; do sed 's,@BINDIR@,$(PREFIX)/bin,; s,@LIBEXEC@,$(LIBEXEC),' $$u >$(DESTDIR)$(UNITDIR)/$$(basename $$u); done

@@ -4,8 +4,9 @@
 OCI_READ	:= $(addprefix $(B)/zns/oci/,oci.o oci_read.o sha.o flow.o)
 $(B)/test/test_flow: CTL_MORE = $(OCI_READ)
 $(B)/test/test_flow: $(OCI_READ)
-$(B)/test/test_print: CTL_MORE = $(B)/zns/memory/ctl/memory_print.o
-$(B)/test/test_print: $(B)/zns/memory/ctl/memory_print.o
+PRINT_MORE	:= $(addprefix $(B)/zns/,memory/ctl/memory_print.o defrag/layout.o defrag/layout_print.o)
+$(B)/test/test_print: CTL_MORE = $(PRINT_MORE)
+$(B)/test/test_print: $(PRINT_MORE)
 $(B)/test/test_print $(B)/test/test_flow: $(B)/test/%: test/unit/%.c $(B)/libctl.a $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
@@ -73,7 +74,7 @@ $(B)/test/test_mem_control: WRAP = -Wl,--wrap=zns_mem_status
 $(B)/test/test_probe_crowd: WRAP = -Wl,--wrap=probe_write_units
 
 # The core's tests, linked without the packages (make core). The others are of a package, or of criu's adapter.
-PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_naming test_docker test_compare test_resume test_probe% test_flow test_stream test_print test_report \
+PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_naming test_docker test_compare test_resume test_probe% test_flow test_stream test_scatter test_print test_report \
 		   test_adapter%
 CORE_UNITS	:= $(filter-out $(PACKAGE_UNITS),$(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
 $(CORE)/test/%: test/unit/%.c $(CORE)/test/libzns.a

@@ -22,6 +22,7 @@ SUITES = {
     'zns/crypt': 'crypt',
     'zns/ctl': 'tools observe compact oci',
     'zns/ctl/cmd_resize.c': 'disk',
+    'zns/defrag': 'compact',
     'zns/dev': 'conformance errors crash',
     'zns/docker': 'docker',
     'zns/helper': 'transfers errors livedump incremental migration lazyfaults',

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include <unistd.h>
-#include "../../zns/ctl/compact/layout.h"
+#include "../../zns/defrag/layout.h"
 #include "../../zns/ctl/show_tree.c"
 #include "../../zns/memory/ctl/memory.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How fast a checkpoint can be read as it lies, and which moves pay (zns/alloc/scatter.c). */
+/* How fast a checkpoint can be read as it lies, and which moves pay (zns/defrag/scatter/scatter.c). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -25,7 +25,7 @@ int compact_weight(struct compact *x, const char *text, struct zns_err *err)
 	return weight_option(text, &x->weight, err);
 }
 
-static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
+int compact_command(const struct ctl_cmd *cmd, int argc, char **argv, compact_defrag_fn defrag_all)
 {
 	struct compact x = { 0 };
 	struct zns_err err = ZNS_ERR_INIT;
@@ -53,6 +53,8 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	if (defrag && !defrag_all)
+		return ctl_become(cmd, "znsctl-defrag", argv);
 	x.below = (uint32_t)below;
 	if (compact_weight(&x, weight, &err)) {
 		ctl_fail(cmd, &err);
@@ -93,6 +95,11 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 		ctl_fail(cmd, &err);
 	compact_free(&x);
 	return ret ? CTL_FAILED : CTL_OK;
+}
+
+static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	return compact_command(cmd, argc, argv, NULL);
 }
 
 const struct ctl_cmd command_compact = {

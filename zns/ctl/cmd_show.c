@@ -3,7 +3,6 @@
  * plain copies */
 #include <fcntl.h>
 #include <string.h>
-#include "compact/layout.h"
 #include "lib/ctl.h"
 #include "show.h"
 #include "zns/crypt.h"
@@ -266,62 +265,6 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 	return CTL_OK;
 }
 
-static int profile_of(struct zns_broker *b, ZnsPb__Response **out, struct zns_err *err)
-{
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-
-	req.has_profile = req.profile = 1;
-	return zns_broker_call(b, &req, out, err);
-}
-
-/* Tells how one checkpoint can be read: adds it to @list, or prints text. */
-static int show_layout(struct ctl_hold *h, struct json_object *list, struct zns_err *err)
-{
-	char id[ZNS_UUID_STR], name[CTL_NAME];
-	ZnsPb__Response *r = NULL;
-	struct layout l = { 0 };
-	int ret = profile_of(&h->s.broker, &r, err);
-
-	if (!ret)
-		ret = layout_of(h->m, r->profile, &l, err);
-	zns_uuid_format(h->c->id.data, id);
-	if (!ret && list) {
-		json_object_array_add(list,
-				      ctl_json_join(ctl_obj(J("id", (const char *)id),
-							    J("container", h->c->container)),
-						    layout_json(&l, h->c, h->answer->restore)));
-	} else if (!ret) {
-		printf("checkpoint  %s\ncontainer   %s\n", id,
-		       ctl_name(h->c->container, name, sizeof(name)));
-		layout_print(&l, h->c, h->answer->restore);
-	}
-	layout_fini(&l);
-	if (r)
-		zns_pb__response__free_unpacked(r, NULL);
-	return ret;
-}
-
-static int show_layouts(const char *dev, const struct ctl_pick *p, struct json_object *list,
-			struct zns_err *err)
-{
-	int ret = 0;
-
-	for (size_t i = 0; i < p->nr && !ret; i++) {
-		char id[ZNS_UUID_STR];
-		struct ctl_hold h;
-
-		ret = ctl_hold_open(&h, dev, zns_uuid_format(p->ids[i], id), err);
-		if (ret == -ESTALE) { /* removed meanwhile */
-			ret = err->code = 0;
-			continue;
-		}
-		if (!ret)
-			ret = show_layout(&h, list, err);
-		ctl_hold_close(&h);
-	}
-	return ret;
-}
-
 /* One checkpoint, named by its id or its handle. */
 static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
 		    const ZnsPb__Handle *handle, const ZnsPb__Response *ls, bool json,
@@ -410,7 +353,7 @@ static int show_tree(const struct tree *t, const struct ctl_pick *p, struct zns_
 	return ret;
 }
 
-static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
+int show_command(const struct ctl_cmd *cmd, int argc, char **argv, show_layout_fn show_layouts)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
@@ -423,6 +366,8 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	if (layout && !show_layouts)
+		return ctl_become(cmd, "znsctl-defrag", argv);
 	ret = ctl_pick_open(cmd, &args, &p, 1);
 	if (ret) {
 		ctl_pick_end(&p);
@@ -443,6 +388,11 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 	json_object_put(list);
 	ctl_pick_end(&p);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}
+
+static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	return show_command(cmd, argc, argv, NULL);
 }
 
 const struct ctl_cmd command_show = {

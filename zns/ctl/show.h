@@ -4,6 +4,12 @@
 /* show_tree.c: the tree of a container, as text. */
 #include "lib/ctl.h"
 
+/* cmd_show.c: the command. @show_layouts: what --layout does, or NULL: another program does it. */
+typedef int (*show_layout_fn)(const char *dev, const struct ctl_pick *p, struct json_object *list,
+			      struct zns_err *err);
+int show_command(const struct ctl_cmd *cmd, int argc, char **argv, show_layout_fn show_layouts);
+extern const struct ctl_cmd command_show;
+
 /* The line of the container of v[0]: the number of its checkpoints and their total size. */
 void show_container(const ZnsPb__Checkpoint *const *v, size_t n);
 /* A checkpoint and its images, summed up or one by one. @width: digits of ids. @places: with the

@@ -4,16 +4,9 @@
 /* Compaction: makes a plan from the broker's answer and executes it (zns/compact.h,
  * zns/mover.h). */
 #include "../lib/ctl.h"
-#include "layout.h"
 #include "zns/compact.h"
 
 #define COMPACT_BELOW 25 /* per cent: zones with at most this much live data are emptied */
-/*
- * For --defrag: a move must gain at least this many per cent of the bandwidth for each per cent of
- * the bytes, and all moves together move at most so many per cent.
- */
-#define DEFRAG_PAYS 0.25
-#define DEFRAG_MOST 30
 
 struct compact {
 	struct zns_session s; /* the device, and the connection on which the broker is asked */
@@ -57,11 +50,12 @@ void compact_print(const struct compact *x);
 int compact_move(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket,
 		 const uint32_t *to_group, bool defer, struct zns_err *err);
 
-/*
- * defrag.c: moves data that makes restores slow, and prints the result. @what: a container or a
- * checkpoint's id; NULL: all.
- */
-int defrag_all(struct compact *x, const char *spec, const char *what, struct zns_err *err);
+/* cmd_compact.c: the command. @defrag_all: what --defrag does for the container or checkpoint @what
+ * (NULL: for all), or NULL: another program does it. */
+typedef int (*compact_defrag_fn)(struct compact *x, const char *spec, const char *what,
+				 struct zns_err *err);
+int compact_command(const struct ctl_cmd *cmd, int argc, char **argv, compact_defrag_fn defrag_all);
+extern const struct ctl_cmd command_compact;
 struct json_object *compact_json(const struct compact *x);
 void compact_free(struct compact *x);
 

@@ -5,7 +5,7 @@
  * Where the data of a checkpoint are, and a prediction of the rate at which it can be read
  * (zns/scatter.h).
  */
-#include "../lib/ctl.h"
+#include "../ctl/lib/ctl.h"
 #include "zns/scatter.h"
 
 struct layout {
@@ -38,6 +38,9 @@ double layout_predicted(const struct layout *l);
 double layout_best(const struct layout *l);
 void layout_print(const struct layout *l, const ZnsPb__Checkpoint *c,
 		  const ZnsPb__RestoreStat *last);
+/* show_layout.c: show --layout. */
+int show_layouts(const char *dev, const struct ctl_pick *p, struct json_object *list,
+		 struct zns_err *err);
 struct json_object *layout_json(const struct layout *l, const ZnsPb__Checkpoint *c,
 				const ZnsPb__RestoreStat *last);
 

@@ -4,7 +4,7 @@
  * moved.
  */
 #include <string.h>
-#include "compaction.h"
+#include "defrag.h"
 #include "zns/store.h"
 
 struct one {
