@@ -274,15 +274,16 @@ $(BIN)/criu: $(CRIU_SRC)/.fetched $(ADAPTER) $(VERSION)
 		{ tail -40 $(B)/criu.log >&2; exit 1; }
 	$(Q)cp $(CRIU_SRC)/criu/criu $@
 
-# The same with a second witness of every image: criu/adapter/zns-tee.h. Only our files differ.
+# The same with a second witness of every image: test/tee/zns-tee.h. Only our files differ.
 TEE		:= $(B)/tee
 .PHONY: criu-tee
 criu-tee: $(TEE)/criu/criu/criu
-$(TEE)/criu/criu/criu: $(BIN)/criu
+$(TEE)/criu/criu/criu: $(BIN)/criu $(wildcard test/tee/*)
 	$(call say,CRIU    $@)
 	$(Q)rm -rf $(TEE) && mkdir -p $(TEE) && cp -a $(CRIU_SRC) $(TEE)/criu
-	$(Q)rm -f $(TEE)/criu/criu/zns-*.o $(TEE)/criu/criu/criu
-	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(TEE)/criu USERCFLAGS=-DZNS_DEBUG criu >$(B)/tee.log 2>&1 || \
+	$(Q)rm -f $(TEE)/criu/criu/criu && cp test/tee/zns-tee.[ch] $(TEE)/criu/criu/
+	$(Q)patch -d $(TEE)/criu -p1 --quiet --no-backup-if-mismatch <test/tee/tee.patch
+	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(TEE)/criu criu >$(B)/tee.log 2>&1 || \
 		{ tail -40 $(B)/tee.log >&2; exit 1; }
 
 # --- tests and benchmarks ----------------------------------------------------------------------------------------

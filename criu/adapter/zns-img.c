@@ -25,7 +25,6 @@
 #include "zns-opts.h"
 #include "zns-pages.h"
 #include "zns-state.h"
-#include "zns-tee.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -93,7 +92,7 @@ static int open_stream(const char *path)
 		close(p[1]);
 		return ret;
 	}
-	return zns_tee_stream(path, p[1]);
+	return p[1];
 }
 
 /* Page data go through zns-pages.c only; this dummy descriptor makes any other use fail. A path
@@ -139,7 +138,7 @@ static int open_pages_for_write(struct zns_img *zi, const char *path)
 		zns_pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
 		return ret;
 	}
-	return zns_tee_pages(path) ? -EIO : pages_fd(zi);
+	return pages_fd(zi);
 }
 
 static int open_for_read(int level, const char *path)
@@ -303,8 +302,6 @@ void zns_img_close(struct cr_img *img)
 		if (zi->pages && zns_pages_seal(zi))
 			tell_failed(zi->name);
 		if (!zi->pages && zi->fd >= 0) {
-			if (zns_tee_memfd(zi->name, zi->fd))
-				tell_failed(zi->name);
 			m.payload = zi->name;
 			m.len = strlen(zi->name) + 1;
 			m.fd[0] = zi->fd;

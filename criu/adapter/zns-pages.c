@@ -27,7 +27,6 @@
 #include "zns-memfd.h"
 #include "zns-pages.h"
 #include "zns-state.h"
-#include "zns-tee.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -110,8 +109,6 @@ int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len)
 	struct zns_img *zi = xfer->pi->zns;
 	struct zw_iov *last;
 
-	if (zns_tee_mem(zi->name, xfer->zns_pid, base, len))
-		return -1;
 	if (out.nr && (out.image != zi->id || out.pid != xfer->zns_pid || out.bytes >= OUT_BYTES) &&
 	    flush())
 		return -1;

@@ -34,7 +34,6 @@
 #include "zns-state.h"
 #include "zns-settings.h"
 #include "zns-stop.h"
-#include "zns-tee.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -319,7 +318,7 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	}
 	if (asked < 0)
 		set_dump(pre_dump);
-	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
+	if (zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	zns_session.state = ZNS_DUMP;
 	if (!pre_dump) {
@@ -359,7 +358,7 @@ int zns_receive_begin(void)
 		pr_err("The image directory has images of another dump: give the page server an empty one\n");
 		return -1;
 	}
-	if (zns_tee_begin() || begin(ZW_RECEIVE_BEGIN, 0))
+	if (begin(ZW_RECEIVE_BEGIN, 0))
 		return -1;
 	zns_session.state = ZNS_DUMP;
 	zns_session.receiving = true;

@@ -4,7 +4,7 @@
 interop: checkpoints leave the device for stock CRIU, and come from it.
 
 Every case dumps a real program into zones with a criu that writes its images a second time (make criu-tee:
-criu/adapter/zns-tee.h), exports the checkpoint, compares both byte for byte, reads every image with stock's crit, and
+test/tee/zns-tee.h), exports the checkpoint, compares both byte for byte, reads every image with stock's crit, and
 restores the export with stock CRIU of the same version, built from the same tarball. The program then checks its own
 memory.
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* See zns-tee.h. */
-#ifdef ZNS_DEBUG
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -166,4 +165,3 @@ int zns_tee_stream(const char *name, int fd)
 	}
 	return p[1];
 }
-#endif
