@@ -2,8 +2,8 @@
 # How the programs are built that the suites run (suites.mk): unit tests, loads, clients, fuzzers.
 
 OCI_READ	:= $(addprefix $(B)/zns/oci/,oci.o oci_read.o sha.o flow.o)
-$(B)/test/test_flow: CTL_MORE = $(OCI_READ)
-$(B)/test/test_flow: $(OCI_READ)
+$(B)/test/test_flow: CTL_MORE = $(OCI_READ) $(B)/zns/transfer/patience.o
+$(B)/test/test_flow: $(OCI_READ) $(B)/zns/transfer/patience.o
 PRINT_MORE	:= $(addprefix $(B)/zns/,memory/ctl/memory_print.o defrag/layout.o defrag/layout_print.o)
 $(B)/test/test_print: CTL_MORE = $(PRINT_MORE)
 $(B)/test/test_print: $(PRINT_MORE)

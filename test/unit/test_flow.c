@@ -16,7 +16,7 @@
 
 #include "../../zns/oci/flow.h"
 #include "../../zns/oci/oci.h"
-#include "../../zns/ctl/lib/patience.h"
+#include "../../zns/transfer/patience.h"
 #include "zns/util.h"
 
 #define RING 4096U

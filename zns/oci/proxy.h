@@ -7,7 +7,7 @@
  * what it gets. It ends when the connection does. One thread.
  */
 #include "oci.h"
-#include "../ctl/lib/patience.h"
+#include "../transfer/patience.h"
 
 struct ctl_proxy;
 

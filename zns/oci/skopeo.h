@@ -5,7 +5,7 @@
  * an OCI layout on the way (oci.h), in a directory of our own that is gone afterwards. */
 #include <limits.h>
 #include "../ctl/lib/ctl.h"
-#include "../ctl/lib/patience.h"
+#include "../transfer/patience.h"
 
 #define SKOPEO_TAG "checkpoint"
 #define SKOPEO_OPTIONS 32 /* most options that are passed on to it */

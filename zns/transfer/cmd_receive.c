@@ -5,8 +5,8 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../ctl/lib/patience.h"
 #include "as_is.h"
+#include "patience.h"
 #include "zns/crypt.h"
 #include "zns/stream.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* send: checkpoints as they are, as one stream on standard output (zns/stream.h) */
 #include <string.h>
-#include "../ctl/lib/patience.h"
 #include "as_is.h"
+#include "patience.h"
 #include "zns/chain.h"
 #include "zns/grow.h"
 #include "zns/stream.h"

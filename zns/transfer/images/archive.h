@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <time.h>
-#include "../../ctl/lib/patience.h"
+#include "../patience.h"
 #include "zns/err.h"
 
 /* Does the name end in .tar, .tgz or .tar.gz? */

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include "ctl.h"
+#include "../ctl/lib/ctl.h"
 #include "patience.h"
 #include "zns/util.h"
 
