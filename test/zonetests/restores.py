@@ -20,6 +20,7 @@ from ztscene import case_of, expect, run_ctl, suite_main
 CASES = {}
 case = case_of(CASES)
 SIZE = 48           # MiB of memory of the process
+CAP = 6             # MiB/s: restores without a cap have ended long before, also on a busy machine
 ALLOWED = 1.2       # limit: device reads of all restores together, as a multiple of those of one
 
 
@@ -90,8 +91,8 @@ def at_once(scene):
     if not any('read by other restores' in p.read_text() for p in scene.dir.glob('clones-*/clone-*/criu.log')):
         raise Failed('no restore says what came from others')
     cache = scene.device.status()['restore_cache']
-    expect('wrong and late units', [cache['wrong'], cache['late']], [0, 0])
-    if cache['given'] < 10 * cache['read'] or not SIZE << 19 < cache['used'] <= cache['limit'] + (1 << 20):
+    expect('wrong units', cache['wrong'], 0)
+    if cache['given'] < 8 * cache['read'] or not SIZE << 19 < cache['used'] <= cache['limit'] + (1 << 20):
         raise Failed(f'znsctl status says {cache}')
     expect('a line of znsctl status', 'restore cache' in run_ctl(scene, 0, 'status'), True)
     print(f'     one reads {alone >> 10} KiB, twelve {together >> 10} KiB: {together / alone:.2f}', flush=True)
@@ -199,13 +200,18 @@ def stopped_helpers(scene):
 def dead_broker(scene):
     """kill -9 of the broker in the middle: restores read on; the next ones share memory of a new broker"""
     scene = dumped(scene)
-    group = clones(scene, 8, options=['--zns-qos-max', '24'])
+    scene.patient()
+    group = clones(scene, 8)
+    for clone in group.all:
+        clone.env = scene.faulty(None, 'stop-read-after=2')
     try:
         group.start()
         # until all have begun, since a restore that begins without a broker may fail
-        if not wait_until(lambda: sum(l['kind'] == 'restore' for l in scene.device.status()['leases']) == 8, 20, 0.01):
-            raise Failed('eight restores at once were never there')
+        if not wait_until(lambda: len(scene.stopped_helpers()) == 8):
+            raise Failed(f'of eight helpers {len(scene.stopped_helpers())} came to their barrier')
+        expect('restores', sum(l['kind'] == 'restore' for l in scene.device.status()['leases']), 8)
         kill(scene.broker_pid())
+        scene.go_on()
         group.all_end_well()
         expect('number of clones whose memory is right', group.verify(), 8)
     finally:
@@ -237,14 +243,14 @@ def capped(scene):
     scene = dumped(scene)
     group = clones(scene, 4)
     slow = group.all[0]
-    slow.command += ['--zns-qos-max', '20']
+    slow.command += ['--zns-qos-max', str(CAP)]
     try:
         group.start()
         group.all_end_well()
         expect('number of clones whose memory is right', group.verify(), 4)
         took = (slow.ended_ns - slow.started_ns) / 1e9
-        if took < SIZE / 20 * 0.9:      # a busy machine only makes it take longer
-            raise Failed(f'{SIZE} MiB at 20 MiB/s came in {took:.2f} s')
+        if took < SIZE / CAP * 0.9:     # a busy machine only makes it take longer
+            raise Failed(f'{SIZE} MiB at {CAP} MiB/s came in {took:.2f} s')
         expect('restores that ended before the capped one', sum(c.ended_ns < slow.ended_ns for c in group.all[1:]), 3)
     finally:
         group.end()
