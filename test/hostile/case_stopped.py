@@ -5,10 +5,10 @@ Our programs when they are stopped, and the privileges that they keep.
 A stopped broker or helper does not keep any user's tasks frozen; an attacker who took over a helper could do little
 with it.
 """
+import contextlib
 import os
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -24,9 +24,16 @@ CASES = {}
 case = case_of(CASES)
 
 
-def configure(scene, line):
-    with open(Path(scene.device.env['ZNS_CONFIG']) / 'zns.conf', 'a', encoding='utf-8') as conf:
-        conf.write(line + '\n')
+@contextlib.contextmanager
+def configured(scene, line):
+    """This line is in zns.conf for a while. Brokers read it when they begin."""
+    conf = Path(scene.device.env['ZNS_CONFIG']) / 'zns.conf'
+    was = conf.read_text() if conf.exists() else ''
+    conf.write_text(f'{was}{line}\n')
+    try:
+        yield
+    finally:
+        conf.write_text(was)
 
 
 class Stopped:
@@ -44,44 +51,50 @@ class Stopped:
             ztlib.kill(pid, signal.SIGCONT)
 
 
-def stopped_in_dump(scene, who, deadline=None):
-    """The dump fails in one line while @who is still stopped; the task runs on, nothing is lost."""
-    scene = scene(size=64)
-    if deadline:
-        configure(scene, f'deadline = {deadline}')
-        scene.end_broker()
-    started = scene.start_dump(qos='100', stop_after=20, patient=False)
-    scene.until_writing()
-    stopped = Stopped(*who(scene))
-    with stopped:
-        if not set(stopped.pids) & set(scene.helpers()):
-            scene.go_on()
-        done = scene.end_of(started)
-        done.must_fail(f'no sign of life for {deadline or 10} s')
-        if not wait_until(lambda: not ztlib.traced(scene.task.pid), 5):
-            raise Failed('the task is still frozen')
-    scene.unharmed()
-    scene.works(size=32)
+def gives_up(scene, started, seconds):
+    """The dump fails in one line, and the task goes on, though somebody is still stopped."""
+    scene.end_of(started).must_fail(f'no sign of life for {seconds} s')
+    if not wait_until(lambda: not ztlib.traced(scene.task.pid), 5):
+        raise Failed('the task is still frozen')
 
 
 @case
 def stopped_broker(scene):
     """The broker is stopped in the middle of a dump: ten seconds, then the task runs on."""
-    stopped_in_dump(scene, lambda s: [s.broker_pid()])
+    scene = scene(size=64)
+    started = scene.start_dump(qos='100', stop_after=20, patient=False)
+    scene.until_writing()
+    with Stopped(scene.broker_pid()):
+        scene.go_on()
+        gives_up(scene, started, 10)
+    scene.unharmed()
+    scene.works(size=32)
     tried('SIGSTOP')
+
+
+def stopped_helper_in_dump(scene, seconds):
+    """Its helper stops itself in the middle of a dump: nothing is lost."""
+    gives_up(scene, scene.start_dump(qos='100', stop_after=20, patient=False), seconds)
+    scene.unharmed()
 
 
 @case
 def stopped_helper(scene):
     """zns-helper is stopped in the middle of a dump: ten seconds, then the task runs on."""
-    stopped_in_dump(scene, lambda s: s.helpers())
+    scene = scene(size=64)
+    stopped_helper_in_dump(scene, 10)
+    scene.works(size=32)
     tried('SIGSTOP')
 
 
 @case
 def stopped_soon(scene):
     """The same with another deadline in zns.conf."""
-    stopped_in_dump(scene, lambda s: s.helpers(), deadline=2)
+    scene = scene(size=64)
+    with configured(scene, 'deadline = 2'):
+        scene.end_broker()
+        stopped_helper_in_dump(scene, 2)
+    scene.works(size=32)
     tried('helper')
 
 
@@ -89,22 +102,13 @@ def stopped_soon(scene):
 def stopped_in_restore(scene):
     """Helper or broker stopped when a restore begins: it fails in one line, no process is left."""
     scene = scene(SLOW, size=64)
-    configure(scene, 'deadline = 3')
     scene.good_dump()
-    with Stopped(scene.broker_pid() or started(scene)):
-        scene.restore_must_fail('no sign of life for 3 s')
-    tried('broker')
-    log = scene.log()
-    args = ztlib.restore_args(scene.task, scene.images, log)
-    env = scene.faulty(scene.device.env, f'stop-read-after={READS_WITH_TASKS}')
-    with open(str(log) + '.stderr', 'ab') as err:
-        criu = subprocess.Popen([scene.cfg.criu, *map(str, args)], env=env, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
-    done = scene.end_of((criu, log))
-    done.must_fail('no sign of life for 3 s')
-    if not wait_until(lambda: not alive(scene.task.pid), 3):
-        raise Failed('a process is left of a restore that failed')
-    scene.no_helpers()
-    tried('helper')
+    with configured(scene, 'deadline = 3'):
+        with Stopped(scene.broker_pid() or started(scene)):
+            scene.restore_must_fail('no sign of life for 3 s')
+        tried('broker')
+        scene.restore_must_fail('no sign of life for 3 s', fault=f'stop-read-after={READS_WITH_TASKS}')
+        tried('helper')
     scene.good_restore()
 
 
@@ -112,34 +116,34 @@ def stopped_in_restore(scene):
 def long_is_not_dead(scene):
     """Waiting for an admission or for a slow device much longer than the deadline is no reason to give up."""
     scene = scene(SLOW, size=200)
-    configure(scene, 'deadline = 1')
-    scene.end_broker()
     other = scene.new_task(32)
     images = scene.dir / 'waits'
     images.mkdir()
-    first = scene.start_dump(qos='50', extra=['--zns-admission', 'wait=1'])
-    if not wait_until(lambda: scene.device.status()['leases']):
-        raise Failed('the first dump never began')
-    second = scene.start_dump(task=other, images=images, qos='800', extra=['--zns-admission', 'wait=50'])
-    for what, dump in (('slow device', first), ('admission', second)):
-        done = scene.end_of(dump)
-        if done.code:
-            raise Failed(f'{what}: {" | ".join(done.lines("Error")[-2:])}')
-        tried(what)
+    with configured(scene, 'deadline = 2'):
+        scene.end_broker()
+        first = scene.start_dump(qos='20', extra=['--zns-admission', 'wait=1', '--zns-qos-max', '25'])
+        if not wait_until(lambda: scene.device.status()['leases']):
+            raise Failed('the first dump never began')
+        second = scene.start_dump(task=other, images=images, qos='800', extra=['--zns-admission', 'wait=50'])
+        for what, dump in (('slow device', first), ('admission', second)):
+            done = scene.end_of(dump)
+            if done.code:
+                raise Failed(f'{what}: {" | ".join(done.lines("Error")[-2:])}')
+            tried(what)
 
 
 @case
 def all_stopped(scene):
     """criu, helper, guard and broker stopped together, as a machine may be: nobody is to blame, the dump goes on."""
     scene = scene(size=64)
-    configure(scene, 'deadline = 4')
-    scene.end_broker()
-    dump = scene.start_dump(qos='100', stop_after=20)
-    scene.until_writing()
-    guards = [pid for pid in scene._ours('zns-guard')]
-    with Stopped(scene.broker_pid(), dump[0].pid, *scene.helpers(), *guards):
-        time.sleep(5)
-    done = scene.end_of(dump)
+    with configured(scene, 'deadline = 4'):
+        scene.end_broker()
+        dump = scene.start_dump(qos='100', stop_after=20)
+        scene.until_writing()
+        guards = [pid for pid in scene._ours('zns-guard')]
+        with Stopped(scene.broker_pid(), dump[0].pid, *scene.helpers(), *guards):
+            time.sleep(5)
+        done = scene.end_of(dump)
     if done.code:
         raise Failed(f'the dump fails: {" | ".join(done.lines("Error")[-2:])}')
     tried('5 s with a deadline of 4')
@@ -149,17 +153,14 @@ def all_stopped(scene):
 def bad_deadlines(scene):
     """A deadline that is none: one line, before any task is frozen."""
     scene = scene(TINY, size=1)
-    conf = Path(scene.device.env['ZNS_CONFIG']) / 'zns.conf'
-    good = conf.read_text() if conf.exists() else ''
     for text in ('x', '-1', '10s', '3601', '99999999999999999999', '0x10', '1.5'):
-        configure(scene, f'deadline = {text}')
-        done = scene.dump()
-        conf.write_text(good)
+        with configured(scene, f'deadline = {text}'):
+            done = scene.dump()
         done.must_fail('deadline = ')
         scene.unharmed()
         tried(text)
-    configure(scene, 'deadline = 0')
-    scene.good_dump()
+    with configured(scene, 'deadline = 0'):
+        scene.good_dump()
 
 
 # ---- a successor takes over ----
