@@ -29,7 +29,7 @@ def top_of_a_dump(scene):
     scene = scene(SLOW, size=800)
     idle, = top(scene)['devices']
     expect('idle', (idle['leases'], {g['written_bytes_per_s'] for g in idle['groups']}), ([], {0.0}))
-    started = scene.start_dump(qos='200', extra=['--leave-running'], stop_after=20)
+    started = scene.start_dump(qos='200', extra=['--leave-running'], stop_after='20,stop-after=1300')
     scene.until_writing()
     away = f'emu:{scene.dir}/away'
     scene.device.json('create', away, '--zones', '16', '--zone-size', '4M')
@@ -47,10 +47,12 @@ def top_of_a_dump(scene):
         raise Failed(f'a dump on groups {lease["groups"]} writes: {rates}')
     for group in device['groups']:
         expect(f'dumps on group {group["group"]}', group['leases']['dump'], int(group['group'] in lease['groups']))
+    scene.at_barrier()      # the second one, so that the dump does not end before the next look
     lines = run_ctl(scene, 0, 'top', '--interval', '1', '--once', scene.device.spec).splitlines()
     rows = [l.split() for l in lines]
     expect('the row', [(r[0], r[-len(lease['groups']) - 1]) for r in rows if r and r[0] == 'dump'], [('dump', 'errors')])
     expect('groups shown', {int(r[0]) for r in rows if r and r[0].isdigit() and len(r) == 10}, set(lease['groups']))
+    scene.go_on()
     outcome = scene.end_of(started)
     expect('exit of the dump', outcome.code, 0)
     after = {d['path']: d for d in top(scene)['devices']}[scene.device.spec]
