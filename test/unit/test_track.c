@@ -472,6 +472,24 @@ static void exec_true(void)
 	need(false);
 }
 
+static int stays(void *arg)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		pause();
+	return 0;
+}
+
+/* The old memory lives on with another process. A process that just reads /proc/PID/environ holds
+ * it for a moment, too. */
+static void exec_beside(void)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+
+	need(clone(stays, stack + sizeof(stack), CLONE_VM, NULL) > 0);
+	exec_true();
+}
+
 static bool is_named(const char *comm, const char *want)
 {
 	int fd = open(comm, O_RDONLY);
@@ -484,12 +502,13 @@ static bool is_named(const char *comm, const char *want)
 }
 
 /* After an exec everything is stale, and the pages are those that are present now. */
-static void executed(void **state)
+static void after_exec(void (*act)(void), bool beside)
 {
-	struct event ev = { .act = exec_true };
+	struct event ev = { .act = act };
 	struct target c = start(process, &ev);
 	struct tracked tracked, *t = &tracked;
 	char path[64];
+	int ret;
 
 	heard(&c);
 	track(t, c);
@@ -498,7 +517,11 @@ static void executed(void **state)
 	snprintf(path, sizeof(path), "/proc/%d/comm", c.pid);
 	until(is_named(path, "sleep\n"));
 	await_state(c.pid, 'S');
-	assert_int_equal(zns_track_arm(t->k, &t->copy, &t->err), -ESRCH);
+	ret = zns_track_arm(t->k, &t->copy, &t->err);
+	if (beside)
+		assert_int_equal(ret, 0);
+	else if (ret) /* else somebody looks at the old memory at this moment */
+		assert_int_equal(ret, -ESRCH);
 	freeze(&t->c);
 	image_close(&t->im); /* it reads the old memory */
 	image_open(&t->im, c.pid);
@@ -506,6 +529,16 @@ static void executed(void **state)
 	assert_int_equal(t->clean, 0);
 	assert_true(zns_spans_bytes(&t->present) >= 8 * PAGE);
 	untrack(t);
+}
+
+static void executed(void **state)
+{
+	after_exec(exec_true, false);
+}
+
+static void executed_beside(void **state)
+{
+	after_exec(exec_beside, true);
 }
 
 /* A tracker that ended without unregistering, whose descriptor another process still has. */
@@ -590,16 +623,17 @@ static void spans(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(spans),          cmocka_unit_test(written),
-		cmocka_unit_test(mapped_anew),    cmocka_unit_test(moved),
-		cmocka_unit_test(joined),         cmocka_unit_test(discarded),
-		cmocka_unit_test(huge_pages),     cmocka_unit_test(forked),
-		cmocka_unit_test(not_accessible), cmocka_unit_test(private_file),
-		cmocka_unit_test(stack_and_heap), cmocka_unit_test(new_threads),
-		cmocka_unit_test(reserved),       cmocka_unit_test(other_uffd),
-		cmocka_unit_test(guards),         cmocka_unit_test(guards_elsewhere),
-		cmocka_unit_test(slow_scan),      cmocka_unit_test(from_outside),
-		cmocka_unit_test(executed),       cmocka_unit_test(taken_over),
+		cmocka_unit_test(spans),           cmocka_unit_test(written),
+		cmocka_unit_test(mapped_anew),     cmocka_unit_test(moved),
+		cmocka_unit_test(joined),          cmocka_unit_test(discarded),
+		cmocka_unit_test(huge_pages),      cmocka_unit_test(forked),
+		cmocka_unit_test(not_accessible),  cmocka_unit_test(private_file),
+		cmocka_unit_test(stack_and_heap),  cmocka_unit_test(new_threads),
+		cmocka_unit_test(reserved),        cmocka_unit_test(other_uffd),
+		cmocka_unit_test(guards),          cmocka_unit_test(guards_elsewhere),
+		cmocka_unit_test(slow_scan),       cmocka_unit_test(from_outside),
+		cmocka_unit_test(executed),        cmocka_unit_test(taken_over),
+		cmocka_unit_test(executed_beside),
 	};
 
 	return look_at_kernel() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;

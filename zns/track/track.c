@@ -237,6 +237,25 @@ static int look_anew(struct zns_track *t, struct zns_err *err)
 	return areas_read(t->maps, &t->areas, err);
 }
 
+/* Is all of this mapped, as far as is known? If not, what is known is of memory that the process had
+ * before it executed a program: memory lives on while anybody looks at it. */
+static bool is_mapped(const struct areas *l, const struct zns_span *area, size_t nr)
+{
+	size_t j = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		uint64_t at = area[i].start;
+
+		while (j < l->nr && l->a[j].end <= at)
+			j++;
+		for (size_t k = j; k < l->nr && l->a[k].start <= at && at < area[i].end; k++)
+			at = l->a[k].end;
+		if (at < area[i].end)
+			return false;
+	}
+	return true;
+}
+
 /* The tracker was not used for a while: is the memory that it tracks still that of the process? The
  * process may have executed a program while another process shared its memory. Called while it is
  * frozen. */
@@ -320,7 +339,8 @@ int zns_track_final(struct zns_track *t, const struct zns_span *area, size_t nr,
 	zns_spans_clear(stale);
 	zns_spans_clear(present);
 	zns_spans_clear(guards);
-	if (!t->lost && (track_areas(t, NULL) || (t->adopted && !is_its_memory(t))))
+	if (!t->lost && (track_areas(t, NULL) || !is_mapped(&t->areas, area, nr) ||
+			 (t->adopted && !is_its_memory(t))))
 		t->lost = true;
 	p.again = again && !t->lost;
 	if (t->lost)
