@@ -55,8 +55,14 @@ NOMEM_WRAP	:= malloc calloc realloc aligned_alloc strdup posix_memalign
 $(B)/test/test_nomem: WRAP = $(NOMEM_WRAP:%=-Wl,--wrap=%)
 
 # The helper; these have one of its files in themselves.
-$(foreach t,commit send,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: $(filter-out %/main.o %/dump/$t.o,$(HELPER_OBJ))))
-$(foreach t,commit send,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: MORE_OBJ = $(filter-out %/main.o %/dump/$t.o,$(HELPER_OBJ))))
+$(foreach t,commit send images live_rounds,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: $(filter-out %/main.o %/$t.o,$(HELPER_OBJ))))
+$(foreach t,commit send images live_rounds,$(eval $(B)/test/test_$t $(CORE)/test/test_$t: MORE_OBJ = $(filter-out %/main.o %/$t.o,$(HELPER_OBJ))))
+IMAGES_WRAP	:= zns_writer_image zns_wimage_from_fd zns_wimage_data zns_wimage_mem zns_wimage_settle zns_wimage_seal zns_wimage_set_beside \
+		   zns_writer_unsteady live_fill_pagemap charge_container charge_end dump_fail dump_check
+ROUNDS_WRAP	:= live_look zns_track_arm zns_track_barrier zns_track_free live_open_part live_copy zns_wimage_seal dump_check live_hopeless \
+		   live_give_up zns_save_room
+$(B)/test/test_live_rounds $(CORE)/test/test_live_rounds: WRAP = $(ROUNDS_WRAP:%=-Wl,--wrap=%)
+$(B)/test/test_images $(CORE)/test/test_images: WRAP = $(IMAGES_WRAP:%=-Wl,--wrap=%)
 
 # Files of criu's adapter, as criu's build made them. What else is criu's, a test has itself, or does not reach.
 ADAPTER_OBJ	:= $(addprefix $(CRIU_SRC)/criu/zns-,freeze.o settings.o pages.o lazy.o first.o tmpfs.o)
