@@ -1425,6 +1425,125 @@ static void moves_at_once(struct play *s, void (*program)(struct talk *t), uint3
 	pthread_rwlock_unlock(&p->ev);
 }
 
+/* ---- memory that the program is removing ---- */
+
+#define GOING_MS 10000U /* as in evict.c */
+
+static uintptr_t whole_unit(uintptr_t at)
+{
+	return (at + UNIT - 1) / UNIT * UNIT;
+}
+
+/* The first half stays although its removal is announced: that is what MADV_FREE does, and what
+ * happens to any removal until the kernel goes on. It is written again, so the kernel keeps it. In
+ * the second half a page is removed, and one more that is written again. */
+static void frees(struct talk *t)
+{
+	uint8_t *mem = fresh(MANY), *removed;
+
+	fill_pages(mem, MANY, 1);
+	t->other = (uintptr_t)mem;
+	removed = (uint8_t *)whole_unit(t->other + MANY / 2 * PAGE);
+	reach(t, 1);
+	fill_pages(mem, MANY, 2);
+	reach(t, 2);
+	madvise(mem, MANY / 2 * PAGE, MADV_FREE);
+	fill_pages(mem, MANY / 2, 3);
+	madvise(removed, PAGE, MADV_DONTNEED);
+	madvise(removed + UNIT, PAGE, MADV_DONTNEED);
+	page_write((uint64_t *)(removed + UNIT), 1, 4);
+	reach(t, 3);
+	for (uint32_t i = 0; i < MANY; i++) {
+		uint64_t *page = (uint64_t *)(mem + i * PAGE);
+
+		if ((uint8_t *)page == removed)
+			t->wrong += !page_is(page, i, 0);
+		else if ((uint8_t *)page == removed + UNIT)
+			t->wrong += !page_is(page, 1, 4);
+		else
+			t->wrong += !page_is(page, i, i < MANY / 2 ? 3 : 2);
+	}
+	reach(t, 4);
+}
+
+/* Evicts one unit as the evictor does, which is paused. Returns how many units left. */
+static unsigned int evict_one(struct play *s, uintptr_t base)
+{
+	struct proc *p = proc_of(s);
+	const struct place area = { s->t->other, s->t->other + MANY * PAGE };
+	struct victim v = {
+		.u = unit_at(p, base), .base = base, .start = base, .end = base + UNIT
+	};
+	unsigned int out = 0;
+
+	evict(p, &v, 1, &area, &out, &s->err);
+	return out;
+}
+
+/* On a busy machine the program does not always stop in time. */
+static void evict_at_last(struct play *s, uintptr_t base)
+{
+	const struct unit *u = unit_at(proc_of(s), base);
+
+	for (int i = 0; i < WAIT_S && STATE(u->word) != U_ZONE; i++)
+		if (!evict_rest(proc_of(s), 1000))
+			evict_one(s, base);
+	assert_int_equal(STATE(u->word), U_ZONE);
+}
+
+static void begin_to_remove(struct play *s)
+{
+	play_begin(s, frees);
+	play_attach(s);
+	await_all_out(s);
+	pause_evictor(s->m);
+	do_step(s, 2);
+	do_step(s, 3);
+}
+
+/* Pages that the program is removing are not copied while they are still there, or they would come
+ * back. For pages that stay there is a limit. */
+static void being_removed(void **state)
+{
+	uintptr_t first, removed;
+	static struct play s;
+	struct unit *u;
+
+	begin_to_remove(&s);
+	first = whole_unit(s.t->other);
+	removed = whole_unit(s.t->other + MANY / 2 * PAGE);
+	u = unit_at(proc_of(&s), first);
+	until(u->pages >> 16 == 0xffff);
+	until(unit_at(proc_of(&s), removed)->pages >> 16 == 1);
+	u->stamp = now_ms();
+	assert_int_equal(evict_one(&s, first), 0);
+	assert_int_equal(STATE(u->word), U_RES);
+	assert_int_equal(u->pages >> 16, 0xffff);
+	u->stamp = now_ms() - GOING_MS;
+	evict_at_last(&s, first);
+	assert_int_equal(u->pages, 0xffff);
+	/* what is gone, or has come again, is not waited for */
+	until(!(unit_at(proc_of(&s), removed + UNIT)->pages >> 16));
+	evict_at_last(&s, removed);
+	assert_int_equal(unit_at(proc_of(&s), removed)->pages, 0xfffe);
+	evict_at_last(&s, removed + UNIT);
+	do_step(&s, 4);
+	play_end(&s);
+}
+
+/* The control: without the rule the pages leave at once. */
+static void being_removed_without(void **state)
+{
+	static struct play s;
+
+	mem_control("ZNS_MEM_WITHOUT", "22"); /* RULE_GOING */
+	begin_to_remove(&s);
+	evict_at_last(&s, whole_unit(s.t->other));
+	mem_control("ZNS_MEM_WITHOUT", NULL);
+	do_step(&s, 4);
+	play_end(&s);
+}
+
 static void three_moves_of_all(void **state)
 {
 	static struct play s;
@@ -1602,6 +1721,8 @@ int main(int argc, char **argv)
 #endif
 		cmocka_unit_test(guarded_stack),
 		cmocka_unit_test(adopted_in_parts),
+		cmocka_unit_test(being_removed),
+		cmocka_unit_test(being_removed_without),
 		cmocka_unit_test(three_moves_of_all),
 		cmocka_unit_test(three_moves_of_parts),
 		cmocka_unit_test(three_moves_and_a_fork),

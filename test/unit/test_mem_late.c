@@ -237,88 +237,6 @@ static __attribute__((unused)) void trimming(void **state)
 	finish(&s, 1, false);
 }
 
-static bool is_partly_out(void *mem)
-{
-	static unsigned char there[PAGES];
-	unsigned int out = 0;
-
-	if (mincore(mem, PAGES * PAGE, there))
-		_exit(9);
-	for (unsigned int i = 0; i < PAGES; i++)
-		out += !(there[i] & 1);
-	return out >= 16;
-}
-
-/* The removal of its pages is announced, but they stay. */
-static void free_all(struct report *r)
-{
-	struct life l = { .r = r, .seed = 5 };
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	begin_life(&l);
-	r->ready = 1;
-	while (!is_partly_out(l.mem)) /* so the area is registered */
-		usleep(1000);
-	if (madvise(l.mem, PAGES * PAGE, MADV_FREE))
-		_exit(9);
-	r->done = 1;
-	for (;;)
-		pause();
-}
-
-static uint64_t resident_of(pid_t pid)
-{
-	char path[64];
-	unsigned long pages = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/statm", pid);
-	f = fopen(path, "r");
-	if (!f || fscanf(f, "%*u %lu", &pages) != 1)
-		fail_msg("%s", path);
-	fclose(f);
-	return pages * PAGE;
-}
-
-/* Bytes that are evicted although their removal was announced a moment ago: there is no other
- * room. */
-static uint64_t out_while_going(const char *without)
-{
-	struct scene s = { .r = common(sizeof(struct report)) };
-	uint64_t before;
-
-	mem_control("ZNS_MEM_WITHOUT", without);
-	shelf_open(&s.shelves, &s.store);
-	s.pid = fork();
-	if (!s.pid)
-		free_all(s.r);
-	while (!s.r->ready)
-		usleep(1000);
-	assert_int_equal(zns_mem_new("test", MIB(6), &s.store, &s.m, &s.err), 0);
-	assert_int_equal(zns_mem_attach(s.m, s.pid, &s.err), 0);
-	assert_int_equal(zns_mem_start(s.m, &s.err), 0);
-	while (!s.r->done)
-		usleep(1000);
-	usleep(300000); /* no unit of it is being evicted */
-	before = resident_of(s.pid);
-	zns_mem_limit(s.m, MIB(1));
-	usleep(1500000);
-	before -= resident_of(s.pid);
-	mem_control("ZNS_MEM_WITHOUT", NULL);
-	scene_kill(&s);
-	return before;
-}
-
-static __attribute__((unused)) void going(void **state)
-{
-	uint64_t with = out_while_going("99"), without = out_while_going("22");
-
-	print_message("%lu KiB are evicted of memory that is being freed, without the rule %lu\n",
-		      (unsigned long)with >> 10, (unsigned long)without >> 10);
-	/* memory that it inherited from the test is evicted, too */
-	assert_true(with < MIB(1) / 2 && without > MIB(1));
-}
-
 /*
  * A program whose main thread has its rseq area in memory that is evicted, as a static program
  * does: the kernel writes there whenever the thread runs on after a stop.
@@ -389,8 +307,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 #ifndef __SANITIZE_ADDRESS__ /* takes minutes, and has memory of its own */
-		cmocka_unit_test(taking),     cmocka_unit_test(holes),
-		cmocka_unit_test(going),      cmocka_unit_test(trimming),
+		cmocka_unit_test(taking),     cmocka_unit_test(holes),  cmocka_unit_test(trimming),
 #endif
 		cmocka_unit_test(restarting), cmocka_unit_test(killed),
 	};
