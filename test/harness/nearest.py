@@ -10,6 +10,7 @@ SUITES = {
     'criu/adapter/guard/zns-hold.c': 'docker',
     'criu/adapter/lazy/zns-holder.c': 'lazyfaults',
     'criu/adapter/lazy/zns-lazy.c': 'lazyfaults migration',
+    'criu/adapter/live/zns-send.c': 'migration rounds',
     'criu/adapter/net/zns-netlock.c': 'netlock',
     'criu/adapter/net/zns-netwatch.c': 'netlock',
     'criu/adapter/zns-extend.c': 'memoryrestore',
