@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The library's client beside a real znsd: a checkpoint is written, read, moved and removed, and
  * the broker dies during a commit. */
+#include <sys/mman.h>
+
 #include "broker_fixture.h"
+#include "../../zns/client/call.c"
 #include "zns/handle.h"
 #include "zns/move.h"
 #include "zns/save.h"
@@ -359,9 +362,60 @@ static void move_does_not_wait(void **state)
 	end(d);
 }
 
+/* ---- a broker that shows no sign of life ---- */
+
+static void beats(const struct zns_broker *b, uint64_t beat)
+{
+	assert_int_equal(pwrite(b->alive_fd, &beat, sizeof(beat), 0), sizeof(beat));
+}
+
+/* Looks that make up @s seconds, and as much time. True: the last one found that it is silent. */
+static bool silent_for(struct call *c, unsigned int s)
+{
+	bool silent = false;
+
+	c->silent_ns -= s * 1000000000ull;
+	for (unsigned int ms = 0; ms < s * 1000 && !silent; ms += ZNS_ALIVE_MS)
+		silent = shows_nothing(c);
+	return silent;
+}
+
+static void silent(void **state)
+{
+	struct zns_broker b = { .alive_fd = memfd_create("alive", MFD_CLOEXEC), .deadline_s = 5 };
+	struct call c = { .b = &b };
+
+	assert_false(shows_nothing(&c)); /* it was never seen: an empty file */
+	assert_int_equal(c.silent_ns, 0);
+	beats(&b, 7);
+	assert_false(shows_nothing(&c));
+	assert_false(silent_for(&c, 4));
+	beats(&b, 8); /* in time, so all begins again */
+	assert_false(shows_nothing(&c));
+	assert_false(silent_for(&c, 4));
+	assert_true(silent_for(&c, 1));
+	/* this process stood still itself: time has passed, but it has not looked */
+	beats(&b, 9);
+	assert_false(shows_nothing(&c));
+	c.silent_ns -= 3600 * 1000000000ull;
+	assert_false(shows_nothing(&c));
+	/* many looks in a short time */
+	beats(&b, 10);
+	assert_false(shows_nothing(&c));
+	c.silent_ms = 3600 * 1000;
+	assert_false(shows_nothing(&c));
+	b.deadline_s = 0; /* it has none */
+	assert_false(silent_for(&c, 10));
+	close(b.alive_fd);
+	b.alive_fd = -1;
+	b.deadline_s = 1;
+	assert_false(silent_for(&c, 10));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(silent),
 		cmocka_unit_test_setup_teardown(saved, setup, teardown),
 		cmocka_unit_test_setup_teardown(dropped, setup, teardown),
 		cmocka_unit_test_setup_teardown(rolled_back, setup, teardown),

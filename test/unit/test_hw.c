@@ -303,6 +303,11 @@ static void in_pieces(void **state)
 	assert_memory_equal(back, buf, CAP);
 	assert_int_equal(f->reads, 3);
 	assert_fails(zns_dev_write(d, 1, CAP - BLOCK, buf, BLOCK, &err), -ENOSPC, "full");
+	/* the offset that means "append" inside is nothing that a caller may read at */
+	assert_fails(zns_dev_read(d, 1, UINT64_MAX, buf, BLOCK, &err), -EINVAL, "read of zone 1");
+	assert_fails(zns_dev_write(d, 1, UINT64_MAX, buf, BLOCK, &err), -EINVAL, "write of zone 1");
+	assert_int_equal(f->reads, 3);
+	assert_int_equal(f->writes, 4);
 	free(back);
 }
 

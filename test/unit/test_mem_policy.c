@@ -700,9 +700,47 @@ static void no_holder(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* ---- areas that are known to be registered ---- */
+
+static bool is_known(const struct proc *p, uint64_t start, uint64_t end)
+{
+	return known_exactly(p, (struct place){ start, end });
+}
+
+static void known_areas(void **state)
+{
+	struct proc *p = calloc(1, sizeof(*p)), *child = calloc(1, sizeof(*child));
+
+	known_add(p, (struct place){ 0x10000, 0x50000 });
+	known_gone(p, 0x20000, 0x30000);
+	assert_true(is_known(p, 0x10000, 0x20000) && is_known(p, 0x30000, 0x50000));
+	assert_false(known_within(p, 0x20000, 0x30000));
+	/* a part of it moves, over a part of another one */
+	known_add(p, (struct place){ 0xa0000, 0xc0000 });
+	known_moved(p, 0x30000, 0xb0000, 0x8000);
+	assert_false(known_within(p, 0x30000, 0x38000));
+	assert_true(is_known(p, 0x38000, 0x50000) && is_known(p, 0xa0000, 0xb0000) &&
+		    is_known(p, 0xb0000, 0xb8000) && is_known(p, 0xb8000, 0xc0000));
+	assert_int_equal(p->known.nr, 5);
+	known_inherit(child, p);
+	assert_int_equal(child->known.nr, 5);
+	assert_true(is_known(child, 0xb0000, 0xb8000) && known_within(child, 0x4f000, 0x90000));
+	/* it has grown over others, which stay in the list */
+	known_add(p, (struct place){ 0x10000, 0x40000 });
+	assert_true(is_known(p, 0x10000, 0x40000) && is_known(p, 0x38000, 0x50000));
+	known_gone(p, 0, UINT64_MAX);
+	assert_int_equal(p->known.nr, 0);
+	assert_true(is_known(child, 0x10000, 0x20000));
+	free(p->known.a);
+	free(child->known.a);
+	free(p);
+	free(child);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(known_areas),
 		cmocka_unit_test(no_holder),
 		cmocka_unit_test(chain),
 		cmocka_unit_test(chain_grows),

@@ -639,8 +639,16 @@ static void scan_known(struct world *w, const ZnsPb__Checkpoint *k, struct zns_s
 	const struct zns_scan_params p = {
 		.dev = &w->m->dev, .nr_meta = w->nr_meta, .known = &k, .nr_known = 1
 	};
+	struct zns_zone z;
+	uint32_t with_data = 0;
 
 	OK(zns_scan_zones(&p, out, NULL));
+	for (uint32_t i = w->nr_meta; i < w->m->dev.geo.nr_zones; i++) {
+		OK(zns_dev_report(&w->m->dev, i, 1, &z, NULL));
+		with_data += z.state != ZNS_ZONE_EMPTY && !z.conventional && z.wp > 0;
+	}
+	assert_true(with_data > 0);
+	assert_int_equal(out->zones, with_data);
 }
 
 /* On a disk a tombstone takes the footer's place, and others are written where a checkpoint was. */
