@@ -8,6 +8,8 @@ from ztlib import Failed
 from ztscene import expect
 
 VOID = {'meta', 'br', 'line', 'rect', 'circle', 'path'}
+# These elements have no others in them, and no text of their own.
+INSIDE = {'table': {'caption', 'thead', 'tbody', 'tr'}, 'thead': {'tr'}, 'tbody': {'tr'}, 'tr': {'td', 'th'}}
 
 
 class Page(HTMLParser):
@@ -30,6 +32,8 @@ class Page(HTMLParser):
         bad = [a for a in attrs if a.startswith('on') or a in ('src', 'href', 'style', 'srcset', 'action')]
         if bad or tag in ('script', 'img', 'link', 'iframe', 'object', 'a', 'base', 'form'):
             raise Failed(f'<{tag} {attrs}>')
+        if self.open and tag not in INSIDE.get(self.open[-1], {tag}):
+            raise Failed(f'<{tag}> in <{self.open[-1]}>')
         self.tags.append(tag)
         self.ids += [attrs['id']] if 'id' in attrs else []
         self.references += attrs.get('aria-labelledby', '').split()
@@ -61,6 +65,8 @@ class Page(HTMLParser):
         raise Failed(f'a comment: {data}')
 
     def handle_data(self, data):
+        if self.open and self.open[-1] in INSIDE and data.strip():
+            raise Failed(f'text in <{self.open[-1]}>: {data}')
         if self.open and self.open[-1] in ('td', 'th', 'time') and 'table' in self.open:
             self.tables[-1][-1][-1] += data
         elif 'style' not in self.open:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The page store and the broker's memory leases, with znsd as a process of its own. */
+#include "../../zns/memory/pages/pages_int.h"
 #include "pages_fixture.h"
 
 static void there_and_back(void **state)
@@ -38,6 +39,49 @@ static void there_and_back(void **state)
 	batch_free(a);
 	batch_free(b);
 	batch_free(c);
+}
+
+/* How many zones have units of @b, and the most that one of them has. */
+static uint32_t spread(struct zns_pages *ps, const struct batch *b, uint32_t *most)
+{
+	uint32_t in[64] = { 0 }, zones = 0, zone, unit;
+
+	*most = 0;
+	for (uint32_t i = 0; i < b->n; i++) {
+		assert_true(pages_where(ps, b->refs[i].place, &zone, &unit));
+		assert_true(zone < ZNS_ARRAY_SIZE(in));
+		zones += !in[zone]++;
+		*most = zns_max(*most, in[zone]);
+	}
+	return zones;
+}
+
+/* Three groups write at once, each whole chunks and no more than its share. */
+static void divided(void **state)
+{
+	static const uint32_t want[][3] = { /* units, zones, most units of a zone */
+					    { 1, 1, 1 },
+					    { CHUNK_UNITS, 1, CHUNK_UNITS },
+					    { CHUNK_UNITS + 1, 2, CHUNK_UNITS },
+					    { 2 * CHUNK_UNITS, 2, CHUNK_UNITS },
+					    { 3 * CHUNK_UNITS, 3, CHUNK_UNITS },
+					    { 3 * CHUNK_UNITS + 1, 2, 2 * CHUNK_UNITS },
+					    { 6 * CHUNK_UNITS, 3, 2 * CHUNK_UNITS }
+	};
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(want); i++) {
+		struct zns_pages *ps = opened(*state, "web", NULL); /* so no zone becomes full */
+		struct batch *b = batch(0, want[i][0]);
+		uint32_t most;
+
+		put(ps, b);
+		assert_int_equal(spread(ps, b, &most), want[i][1]);
+		assert_int_equal(most, want[i][2]);
+		check(ps, b);
+		drop_all(ps, b);
+		zns_pages_close(ps, true);
+		batch_free(b);
+	}
 }
 
 static void wrong_refs(void **state)
@@ -340,6 +384,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(handed_over, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(nobody_left, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(there_and_back, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(divided, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(cleaned, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(pieces, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(wrong_refs, fx_setup, fx_teardown),

@@ -247,12 +247,43 @@ static void asked_at_a_wrong_time(void **state)
 	end();
 }
 
+/* What lies side by side is one run, also if it is read in several parts. Pages of the parent are
+ * in runs of their own, and take no room. */
+static void runs_are_joined(void **state)
+{
+	struct zw_run all[] = { { 0x1000, 0x3000, 0 },
+				{ 0x4000, 0x1000, 0 },
+				{ 0x5000, 0x1000, 1 },
+				{ 0x6000, 0x1000, 1 },
+				{ 0x8000, 0x1000, 1 } };
+	struct send s = { .run = all, .nr = sizeof(all) / sizeof(*all) };
+	struct filling f = { .s = &s, .c = calloc(1, sizeof(*f.c)) };
+	const struct zw_run *run = f.c->run;
+
+	emit(&f, 0x1000);
+	assert_int_equal(s.at, 0);
+	emit(&f, 0x2000);
+	assert_int_equal(s.at, 1);
+	emit(&f, 0x1000);
+	assert_int_equal(f.nr, 1);
+	assert_true(run[0].vaddr == 0x1000 && run[0].len == 0x4000 && !run[0].parent);
+	for (int n = 0; n < 3; n++)
+		emit(&f, 0x1000);
+	assert_int_equal(s.at, s.nr);
+	assert_int_equal(f.nr, 3);
+	assert_true(run[1].vaddr == 0x5000 && run[1].len == 0x2000 && run[1].parent);
+	assert_true(run[2].vaddr == 0x8000 && run[2].len == 0x1000 && run[2].parent);
+	assert_int_equal(f.bytes, 0x4000);
+	free(f.c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unmapped_after_the_freeze),
 		cmocka_unit_test(unreadable_in_the_freeze),
 		cmocka_unit_test(asked_at_a_wrong_time),
+		cmocka_unit_test(runs_are_joined),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
