@@ -19,6 +19,11 @@ $(B)/test/test_oci: test/unit/test_oci.c $(OCI_UNIT) $(B)/libctl.a $(B)/libzns.a
 	$(Q)$(CC) $(CPPFLAGS) -isystem /usr/include/fuse3 $(CFLAGS) $(UNIT_OPT) -Wl,--wrap=fuse_get_context,--wrap=export_layer -MMD -MP -MF $@.d \
 		-o $@ $< $(OCI_UNIT) $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -larchive $(FUSE_LIBS) -lcmocka
 
+$(B)/test/test_suspend: test/unit/test_suspend.c $(DOCKER_OBJ) $(B)/libctl.a $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) -Wl,--wrap=docker_api_call -MMD -MP -MF $@.d -o $@ $< $(DOCKER_OBJ) $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -lcmocka
+
 $(B)/test/test_docker $(B)/test/test_compare $(B)/test/test_resume: $(B)/test/%: test/unit/%.c $(DOCKER_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
@@ -87,7 +92,7 @@ $(B)/test/test_mem_control: WRAP = -Wl,--wrap=zns_mem_status
 $(B)/test/test_probe_crowd: WRAP = -Wl,--wrap=probe_write_units
 
 # The core's tests, linked without the packages (make core). The others are of a package, or of criu's adapter.
-PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_naming test_docker test_compare test_resume test_probe% test_flow test_stream test_scatter test_oci test_print test_report \
+PACKAGE_UNITS	:= test_mem% test_dram test_pages% test_origin test_naming test_docker test_suspend test_compare test_resume test_probe% test_flow test_stream test_scatter test_oci test_print test_report \
 		   test_adapter%
 CORE_UNITS	:= $(filter-out $(PACKAGE_UNITS),$(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
 $(CORE)/test/%: test/unit/%.c $(CORE)/test/libzns.a
