@@ -271,6 +271,33 @@ def limit_of_descriptors(criu):
     return done.returncode == 0 and not done.stdout
 
 
+def in_namespaces(host):
+    """A task in a UTS and an IPC namespace of its own, with this host name."""
+    task = subprocess.Popen(['unshare', '-u', '-i', 'sh', '-c', f'hostname {host}; exec sleep infinity'], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while Path(f'/proc/{task.pid}/comm').read_text() != 'sleep\n':
+        time.sleep(0.01)
+    return task
+
+
+def joined_namespaces(criu):
+    """--join-ns: the owner of the namespace keeps its host name."""
+    with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
+        task, owner = in_namespaces('dumped'), in_namespaces('owner')
+        try:
+            subprocess.run([criu, 'dump', '-t', str(task.pid), '-D', directory, '-o', 'dump.log'], check=True, stderr=subprocess.DEVNULL)
+            task.wait()
+            subprocess.run([criu, 'restore', '-d', '-D', directory, '-o', 'restore.log', '--join-ns', f'uts:/proc/{owner.pid}/ns/uts', '--join-ns',
+                            f'ipc:/proc/{owner.pid}/ns/ipc'], check=True, stderr=subprocess.DEVNULL)
+            host = subprocess.check_output(['nsenter', '-t', str(owner.pid), '-u', 'hostname'], text=True).strip()
+            os.kill(task.pid, signal.SIGKILL)
+        finally:
+            owner.kill()
+            owner.wait()
+    print(f'    the host name of the owner is {host}')
+    return host == 'owner'
+
+
 def tree_in_groups(base):
     """A task with children, each in a control group of its own below @base; its pid."""
     ready, tell = os.pipe()
@@ -327,7 +354,7 @@ def cgroups_walked_once(criu):
 
 
 TESTS = {'cgroups-walked-once': cgroups_walked_once, 'ended-threads': ended_threads, 'feature-test-children': feature_test_children,
-         'interrupted-poll': interrupted_poll, 'killed-task': killed_task, 'lazy-stack-page': lazy_stack_page,
+         'interrupted-poll': interrupted_poll, 'joined-namespaces': joined_namespaces, 'killed-task': killed_task, 'lazy-stack-page': lazy_stack_page,
          'limit-of-descriptors': limit_of_descriptors, 'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers,
          'stopped-and-frozen': stopped_and_frozen,
          'window-of-pagemap': window_of_pagemap}

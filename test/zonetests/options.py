@@ -277,6 +277,27 @@ def network_lock_legacy(scene):
 
 
 @case
+def joined_namespaces(scene):
+    """--join-ns: the namespace's owner keeps host name and limits, and finds the System V objects of the restored task there."""
+    scene = scene()
+    scene.task = scene.new_task(program='sysvipc', flavour='ns')
+    inside = ('sh', '-c', 'hostname dumped; echo 7777 >/proc/sys/kernel/msgmax')
+    subprocess.run(['nsenter', '-t', str(scene.task.pid), '-u', '-i', *inside], check=True)
+    scene.good_dump()
+    with subprocess.Popen(['unshare', '-u', '-i', 'sh', '-c', 'hostname owner; echo; exec sleep infinity'], stdout=subprocess.PIPE) as owner:
+        try:
+            owner.stdout.readline()
+            scene.good_restore(extra=[w for ns in ('uts', 'ipc') for w in ('--join-ns', f'{ns}:/proc/{owner.pid}/ns/{ns}')])
+            for ns in ('uts', 'ipc'):
+                expect(f'the namespace {ns}', os.readlink(f'/proc/{scene.task.pid}/ns/{ns}'), os.readlink(f'/proc/{owner.pid}/ns/{ns}'))
+            has = subprocess.run(['nsenter', '-t', str(owner.pid), '-u', '-i', 'cat', '/proc/sys/kernel/hostname', '/proc/sys/kernel/msgmax'],
+                                 check=True, capture_output=True, text=True).stdout.split()
+            expect('host name and limit', has, ['owner', '8192'])
+        finally:
+            owner.kill()
+
+
+@case
 def tables_of_iptables(scene):
     """iptables-legacy-save is not run for a namespace without tables, since it would take milliseconds of the freeze."""
     if not (legacy := shutil.which('iptables-legacy-save')):
