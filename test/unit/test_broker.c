@@ -72,6 +72,51 @@ static void dump_ls_rm(void **state)
 	zns_broker_close(&b);
 }
 
+static void ls_of_one(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct zone z;
+	struct grant web[2], db;
+	ZnsPb__Retention keep = ZNS_PB__RETENTION__INIT;
+	ZnsPb__Response *r;
+	char id[ZNS_UUID_STR], cut[ZNS_UUID_STR], long_name[4096];
+	REQ(q);
+
+	web[0] = dump(f, &b, "web", KIB(64), &z);
+	db = dump(f, &b, "db", KIB(64), &z);
+	web[1] = dump(f, &b, "web", KIB(64), &z);
+	keep.container = "web";
+	keep.has_keep = 1;
+	keep.keep = 9;
+	q.retain = &keep;
+	drop(ask(&b, &q));
+	zns_uuid_format(db.id, id);
+	snprintf(cut, sizeof(cut), "%.8s", id);
+	memset(long_name, 'w', sizeof(long_name) - 1);
+	long_name[sizeof(long_name) - 1] = 0;
+	const struct {
+		const char *only;
+		size_t nr, rules;
+	} cases[] = { { NULL, 3, 1 }, { "web", 2, 0 }, { "we", 0, 0 },     { "", 0, 0 },
+		      { id, 1, 0 },   { cut, 0, 0 },   { long_name, 0, 0 } };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(cases); i++) {
+		zns_pb__request__init(&q);
+		q.has_ls = q.ls = 1;
+		q.only = (char *)cases[i].only;
+		r = ask(&b, &q);
+		assert_int_equal(r->n_checkpoints, cases[i].nr);
+		assert_int_equal(r->n_retentions, cases[i].rules);
+		if (cases[i].nr == 1)
+			assert_memory_equal(r->checkpoints[0]->id.data, db.id, ZNS_UUID_LEN);
+		for (size_t n = 0; cases[i].nr == 2 && n < 2; n++)
+			assert_memory_equal(r->checkpoints[n]->id.data, web[n].id, ZNS_UUID_LEN);
+		drop(r);
+	}
+	zns_broker_close(&b);
+}
+
 /* The clock was ahead when the checkpoint was removed. A copy that arrives again must be
  * noticed, and count as later. */
 static void comes_again_after_a_clock_ahead(void **state)
@@ -941,6 +986,7 @@ int main(void)
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
 		T(dump_ls_rm),
+		T(ls_of_one),
 		T(comes_again_after_a_clock_ahead),
 		T(parked_zone_is_continued),
 		T(abort_gives_back),

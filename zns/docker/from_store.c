@@ -136,12 +136,20 @@ static void look_in(const struct zns_registered *reg, const struct docker_settin
 		    struct found *f)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	char wanted[DOCKER_SETTING_MAX], *last;
 	ZnsPb__Response *ls = NULL;
 	struct zns_broker b;
 
 	if (zns_broker_connect(reg, &b, NULL))
 		return;
 	req.has_ls = req.ls = 1;
+	snprintf(wanted, sizeof(wanted), "%s", s->value[DOCKER_FROM]);
+	last = strrchr(wanted, '/');
+	req.only = last ? last + 1 : wanted;
+	if (last && !strcmp(req.only, LATEST)) {
+		*last = 0;
+		req.only = wanted;
+	}
 	if (!zns_broker_call(&b, &req, &ls, NULL)) {
 		for (size_t i = 0; i < ls->n_checkpoints; i++)
 			look_at(ls->checkpoints[i], s, reg, f);

@@ -62,8 +62,10 @@ static bool asked(const ZnsPb__Request *q, const ProtobufCFieldDescriptor *f)
 {
 	const void *at = (const char *)q + f->offset;
 
-	/* the version, and what the sender's build can */
-	if (f->label == PROTOBUF_C_LABEL_REQUIRED || f->offset == offsetof(ZnsPb__Request, follows))
+	/* the version, what the sender's build can, and which checkpoints `ls` lists */
+	if (f->label == PROTOBUF_C_LABEL_REQUIRED ||
+	    f->offset == offsetof(ZnsPb__Request, follows) ||
+	    f->offset == offsetof(ZnsPb__Request, only))
 		return false;
 	if (f->type == PROTOBUF_C_TYPE_BOOL)
 		return *(const protobuf_c_boolean *)((const char *)q + f->quantifier_offset) &&

@@ -17,15 +17,28 @@ static void list_rules(struct znsd *d, struct reply *rep)
 		rep->r.marks[i] = (ZnsPb__Mark *)zns_store_mark(d->store, i);
 }
 
+/* @only NULL: all of them. */
+static bool is_listed(const ZnsPb__Checkpoint *c, const char *only)
+{
+	char id[ZNS_UUID_STR];
+
+	return !only || !strcmp(c->container, only) ||
+	       (c->id.len == ZNS_UUID_LEN && !strcmp(zns_uuid_format(c->id.data, id), only));
+}
+
 int serve_ls(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	size_t n = zns_store_nr_checkpoints(d->store), i;
 
-	rep->r.n_checkpoints = n;
 	rep->r.checkpoints = reply_alloc(rep, n * sizeof(*rep->r.checkpoints));
-	for (i = 0; i < n; i++)
-		rep->r.checkpoints[i] = (ZnsPb__Checkpoint *)zns_store_checkpoint(d->store, i);
-	list_rules(d, rep);
+	for (i = 0; i < n; i++) {
+		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
+
+		if (is_listed(c, x->q->only))
+			rep->r.checkpoints[rep->r.n_checkpoints++] = (ZnsPb__Checkpoint *)c;
+	}
+	if (!x->q->only)
+		list_rules(d, rep);
 	return 0;
 }
 
