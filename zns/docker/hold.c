@@ -385,8 +385,13 @@ int hold_call(const struct call *c, struct zns_err *err)
 	cleanup_close int sk = -1;
 	int sig = 0;
 
-	if (!is_held(c, &h))
+	if (!is_held(c, &h)) {
+		/* a create that was killed before it had a socket has left its files */
+		if (!strcmp(c->command, "delete") && docker_good_id(c->id) &&
+		    !paths(&h, c->id, NULL))
+			hold_forget(&h);
 		return -ENOENT;
+	}
 	sk = dial(&h);
 	if (sk < 0) { /* the supervisor was killed, so its restore gives up by itself */
 		hold_forget(&h);
