@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Stops of a container with zns.suspend, and starts of it, in an unlucky order."""
+import contextlib
 import json
 import os
 import socket
@@ -271,30 +272,40 @@ def console_refused(scene):
         tried('a console socket that takes the terminal')
 
 
+DIGEST = 'web@sha256:' + '0' * 64
+
+
 class Pod(Engine):
     """A container of a pod whose root is an overlay, as containerd makes it."""
 
-    def __init__(self, scene, pod, cid=ID):
+    def __init__(self, scene, pod, snapshots, cid=ID):
         super().__init__(scene, 'state/k8s.io', cid)
         self.spec.update(annotations={**cri('shop', pod), CRI + 'image-name': 'nginx'}, process={'args': ['nginx'], 'env': []},
                          mounts=[{'destination': '/etc/hosts', 'type': 'bind', 'source': '/etc/hosts', 'options': ['rw']}],
                          # one of another type is not the host's
                          linux={'namespaces': [{'type': 'network', 'path': '/proc/self/ns/uts'}]})
-        self.layers, self.rootfs = self.dir / 'layers', self.bundle / 'rootfs'
+        self.snapshots, self.mine, self.rootfs = snapshots, snapshots / pod, self.bundle / 'rootfs'
         self.plain = json.dumps(self.spec)
 
     def __enter__(self):
         self.rootfs.mkdir()
-        self.layers.mkdir()
-        subprocess.run(['mount', '-t', 'tmpfs', 'layers', self.layers], check=True)
-        for d in ('low', 'up', 'work'):
-            (self.layers / d).mkdir()
-        subprocess.run(['mount', '-t', 'overlay', '-o', 'lowerdir={0}/low,upperdir={0}/up,workdir={0}/work'.format(self.layers), 'root', self.rootfs], check=True)
+        for d in ('fs', 'work'):
+            (self.mine / d).mkdir(parents=True)
+        self.mount(f'{self.snapshots}/2/fs:{self.snapshots}/1/fs')
         return self
 
+    def mount(self, lower):
+        """Paths of @lower that are not whole ones begin at the snapshots' directory: containerd shortens long lists so."""
+        subprocess.run(['umount', self.rootfs], check=False, stderr=subprocess.DEVNULL)
+        subprocess.run(['mount', '-i', '-t', 'overlay', '-o', f'lowerdir={lower},upperdir={self.mine}/fs,workdir={self.mine}/work', 'root', self.rootfs],
+                       cwd=self.snapshots, check=True)
+
     def __exit__(self, *_):
-        for at in (self.rootfs, self.layers):
-            subprocess.run(['umount', at], check=True)
+        subprocess.run(['umount', self.rootfs], check=True)
+
+    def delete(self):
+        expect('exit of delete', subprocess.run([RUNC, '--zns-runc', self.fake, '--root', self.state, 'delete', '--force', self.id], check=False,
+                                                env=self.scene.device.env, timeout=120).returncode, 0)
 
     def create(self, wish, **spec):
         """(exit code, what it says, runc's calls). Its output goes to a file, since a restore that waits keeps it open."""
@@ -311,19 +322,40 @@ class Pod(Engine):
             return code, said.read(), (self.dir / 'calls').read_text().splitlines() if (self.dir / 'calls').exists() else []
 
 
+@contextlib.contextmanager
+def snapshots(scene):
+    """A directory like containerd's, with the layers of three images."""
+    at = scene.dir / 'snapshots'
+    at.mkdir()
+    subprocess.run(['mount', '-t', 'tmpfs', 'layers', at], check=True)
+    try:
+        for n in '123':
+            (at / n / 'fs').mkdir(parents=True)
+        yield at
+    finally:
+        subprocess.run(['umount', at], check=True)
+
+
 @case
 def from_in_pod(scene):
     """A pod names a checkpoint to begin with: a CRI must have made it here, a rule must allow it, and image, program and rights must be the same."""
     scene = scene(TINY, size=1)
-    warm, shop = Pod(scene, 'warm'), Engine(scene)
-    shop.config()
-    shop.docker_root = shop.root
-    for e in (warm, shop):
-        (e.images / 'descriptors.json').write_text('["/dev/null", "pipe:[1]", "pipe:[2]"]')
-        expect('exit of a dump', e.dump()[0], 0)
+    with snapshots(scene) as layers:
+        shop, bare, pinned = Engine(scene), Pod(scene, 'bare', layers), Pod(scene, 'pinned', layers)
+        pinned.spec['annotations'][CRI + 'image-name'] = DIGEST
+        shop.config()
+        shop.docker_root = shop.root
+        with Pod(scene, 'warm', layers) as warm:
+            for e in (warm, bare, pinned, shop):
+                (e.images / 'descriptors.json').write_text('["/dev/null", "pipe:[1]", "pipe:[2]"]')
+                expect('exit of a dump', e.dump()[0], 0)
+        begin_from(scene, layers)
+
+
+def begin_from(scene, layers):
     ids = {k['container']: k['id'] for k in scene.device.json('ls')['checkpoints']}
     good, rules = ids['shop/warm/app'], Path(scene.device.env['ZNS_CONFIG']) / 'docker.rules'
-    with Pod(scene, 'kid', OTHER) as kid:
+    with Pod(scene, 'kid', layers, OTHER) as kid:
         def refused(what, says, wish=good, allow='shop/warm/app/*', **spec):
             rules.write_text(f'name=shop/kid/* from-allow={allow}\n')
             code, said, calls = kid.create(wish, **spec)
@@ -355,6 +387,15 @@ def from_in_pod(scene):
         (kid.rootfs / 'lib').write_text('x')
         refused('a file of its own', 'lib is not a file of the container')
         (kid.rootfs / 'lib').unlink()
+        layered = 'from-image=name of docker.rules allows it'
+        first, second, third = (f'{layers}/{n}/fs' for n in '123')
+        for lower in (third, first, f'{first}:{second}', f'{third}:{second}:{first}', '2/fs:3/fs', '1/fs:2/fs'):
+            kid.mount(lower)
+            refused(f'the layers {lower}', layered)
+        kid.mount(f'{second}:{first}')
+        refused('a bad word of the rule', 'same or name', allow='shop/warm/app/* from-image=any')
+        refused('a checkpoint of no overlay', layered, ids['shop/bare/app'], 'shop/bare/app/*')
+        refused('the word of its creator', 'only by the administrator', annotations={'zns.from-image': 'name'})
         for annotations in ({CRI + 'container-type': 'sandbox'}, {CRI + 'container-name': 'side'}, {'zns.resume-else': 'cold', CRI + 'image-name': 'x'}):
             code, said, calls = kid.create(good, annotations=annotations)
             expect(f'a cold start, {annotations}', (code, ['create' in c.split() for c in calls]), (0, [True]))
@@ -364,16 +405,35 @@ def from_in_pod(scene):
             code, said, calls = kid.create(None)
             expect(f'a rule of others, {other}', (code, ['create' in c.split() for c in calls]), (0, [True]))
             nothing_of(f'a rule of others, {other}')
-        for wish in (good, f'shop/warm/app/{good}', 'shop/warm/app/latest', None):
-            rules.write_text('name=shop/kid/* ' + ('from-allow=shop/warm/app/*' if wish else 'from=shop/warm/app/latest') + '\n')
+        for wish, lower, image in ((good, None, ''), (f'shop/warm/app/{good}', '2/fs:1/fs', ''), ('shop/warm/app/latest', None, ' from-image=same'),
+                                   (good, third, ' from-image=name'), (None, None, '')):
+            rules.write_text('name=shop/kid/* ' + ('from-allow=shop/warm/app/*' if wish else 'from=shop/warm/app/latest') + f'{image}\n')
+            kid.mount(lower or f'{second}:{first}')
             code, said, calls = kid.create(wish)
-            expect(f'zns.from={wish}', (code, said, ['restore' in c.split() for c in calls]), (0, '', [True]))
+            expect(f'zns.from={wish}{image}', (code, said, ['restore' in c.split() for c in calls]), (0, '', [True]))
             made = Path(calls[0].split('--image-path ')[1].split()[0])
             expect('its directory', (oct(made.stat().st_mode & 0o777), sorted(p.name for p in made.iterdir())),
                    ('0o700', ['descriptors.json', 'zns-handle.img', 'zns-shape.json']))
-            expect('exit of delete', subprocess.run([RUNC, '--zns-runc', kid.fake, '--root', kid.state, 'delete', '--force', OTHER], check=False,
-                                                    env=scene.device.env, timeout=120).returncode, 0)
+            kid.delete()
             nothing_of(f'zns.from={wish}')
+        rules.write_text('name=shop/kid/* from-allow=shop/pinned/app/*\n')
+        code, said, calls = kid.create('shop/pinned/app/latest', annotations={CRI + 'image-name': DIGEST})
+        expect('a digest, and no layers known', (code, said, ['restore' in c.split() for c in calls]), (0, '', [True]))
+        kid.delete()
+        nothing_of('a digest')
+        # a create that was killed before its restore began
+        stale = Path(scene.device.env['ZNS_RUN']) / 'docker' / f'{OTHER}.from'
+        stale.mkdir()
+        (stale / 'zns-shape.json').write_text('{')
+        kid.delete()
+        nothing_of('a killed create')
+        # the image was made anew at the same path
+        rules.write_text('name=shop/kid/* from-allow=shop/warm/app/*\n')
+        subprocess.run(['umount', kid.rootfs], check=True)
+        Path(second).rmdir()
+        Path(second).mkdir()
+        kid.mount(f'{second}:{first}')
+        refused('layers that were made anew', layered)
     rules.unlink()
 
 

@@ -186,6 +186,14 @@ int docker_compare(struct json_object *was, struct json_object *now, bool strict
 /* Notes in @spec which joined namespaces are the host's, that is, this process's. */
 void docker_mark_namespaces(struct json_object *spec);
 
+/* layers.c: the directory that the overlay mounted at @root writes to; "": it is no overlay. -EINVAL:
+ * its path cannot be told. */
+int docker_upper(const char *root, char *out, size_t len);
+/* What the container with config.json @spec and this bundle runs on: an array with a text for each
+ * layer, which no other directory of this machine has. NULL: it has no overlay, or it cannot be
+ * told. */
+struct json_object *docker_layers(struct json_object *spec, const char *bundle);
+
 /* The settings of one container. source NULL: not set. */
 enum docker_key {
 	DOCKER_QOS,
@@ -208,6 +216,7 @@ enum docker_key {
 	DOCKER_RESUME_ELSE,
 	DOCKER_FROM,
 	DOCKER_FROM_ALLOW, /* the administrator's only, like DOCKER_CGROUP */
+	DOCKER_FROM_IMAGE, /* "name": what the image's name stands for may differ; likewise */
 	/* what a dump does with open connections; if not set, the flags in DOCKER_CRIU decide */
 	DOCKER_TCP,
 	DOCKER_STOP_ORDER, /* used by `docker suspend --all` */
@@ -329,6 +338,7 @@ int docker_remove_dir(const char *dir);
 #define DOCKER_LIVES_FILE "zns-lives"
 /* In a checkpoint's directory: the parts of config.json at the dump that docker_compare() needs. */
 #define DOCKER_SHAPE_FILE "zns-shape.json"
+#define DOCKER_SHAPE_LAYERS "zns-layers" /* a member of it, from docker_layers() */
 /* Prefix of the checkpoints that a container ended with (zns.stop); only the newest is kept. */
 #define DOCKER_STOP_PREFIX "zns-stop-"
 
@@ -421,9 +431,9 @@ void docker_note(const struct docker_container *c, int priority, const char *fmt
 /* Notes a cold start after a run that ended without a checkpoint, unless a note has the reason
  * already. */
 void docker_note_lost(const struct docker_container *c);
-/* Writes DOCKER_SHAPE_FILE into a checkpoint's directory, @args: with the program's arguments.
- * -errno. */
-int docker_shape_write(const char *dir, const char *bundle, bool args);
+/* Writes DOCKER_SHAPE_FILE into a checkpoint's directory, @cri: with the program's arguments and
+ * the layers of its image, which docker_from_store() compares. -errno. */
+int docker_shape_write(const char *dir, const char *bundle, bool cri);
 /* Has @c the same rights and shape as the container that was dumped into @dir? -ENOENT: not
  * known. */
 int docker_shape_check(const struct docker_container *c, const char *dir, struct zns_err *err);

@@ -193,27 +193,52 @@ static int take(const struct found *f, const char *path, struct zns_err *err)
 	return ret;
 }
 
-/* Does the container run the program that was checkpointed? */
-static int same_program(const struct docker_container *c, const char *dir, const char *full,
-			struct zns_err *err)
+/* Does the container run on the layers that it ran on? @was NULL: not known. A digest in the image's
+ * name says so already, and they may have been unpacked anew. */
+static int same_layers(const struct docker_container *c, const struct docker_settings *s,
+		       struct json_object *was, const char *full, struct zns_err *err)
+{
+	struct json_object *now;
+	bool same;
+
+	if (strstr(c->image, "@sha256:") ||
+	    (s->source[DOCKER_FROM_IMAGE] && !strcmp(s->value[DOCKER_FROM_IMAGE], "name")))
+		return 0;
+	now = docker_layers(c->spec, "");
+	same = was && now && json_object_equal(was, now);
+	json_object_put(now);
+	return same ? 0 :
+		      zns_fail(
+			      err, -EPERM,
+			      "zns.from: %s, by which both name their image, has not the layers "
+			      "that %s ran on: was it pushed or pulled again? Make a new checkpoint, "
+			      "or name the image by its digest; from-image=name of docker.rules "
+			      "allows it",
+			      c->image, full);
+}
+
+/* Does the container run the program that was checkpointed, from the same files? */
+static int same_program(const struct docker_container *c, const struct docker_settings *s,
+			const char *dir, const char *full, struct zns_err *err)
 {
 	struct json_object *was = NULL, *args;
 	char path[PATH_MAX];
-	bool same = false;
+	int ret = -EPERM;
 
 	snprintf(path, sizeof(path), "%.*s/" DOCKER_SHAPE_FILE, PATH_MAX - 32, dir);
 	if (!zns_json_read(path, &was, NULL)) {
 		args = zns_json_get(zns_json_get(was, "process"), "args");
-		same = args &&
-		       json_object_equal(args,
-					 zns_json_get(zns_json_get(c->spec, "process"), "args"));
+		if (args &&
+		    json_object_equal(args, zns_json_get(zns_json_get(c->spec, "process"), "args")))
+			ret = 0;
 	}
+	ret = ret ? zns_fail(err, ret,
+			     "zns.from: the container differs from %s in its program or the "
+			     "program's arguments",
+			     full) :
+		    same_layers(c, s, zns_json_get(was, DOCKER_SHAPE_LAYERS), full, err);
 	json_object_put(was);
-	return same ? 0 :
-		      zns_fail(err, -EPERM,
-			       "zns.from: the container differs from %s in its program or the "
-			       "program's arguments",
-			       full);
+	return ret;
 }
 
 /* The container's own name: the part of NAMESPACE/POD/CONTAINER, or of that with /ID, that is
@@ -262,7 +287,7 @@ int docker_from_store(const struct docker_container *c, const struct docker_sett
 		return zns_wrap(err, "checkpoint %s", f.full);
 	snprintf(r->name, sizeof(r->name), "%s", f.full);
 	zns_uuid_format(f.id, r->from);
-	return same_program(c, r->dir, f.full, err);
+	return same_program(c, s, r->dir, f.full, err);
 }
 
 void docker_from_forget(const char *id)

@@ -549,7 +549,7 @@ void docker_note_lost(const struct docker_container *c)
 		docker_note(c, LOG_WARNING, "started cold: it did not end with a checkpoint");
 }
 
-int docker_shape_write(const char *dir, const char *bundle, bool args)
+int docker_shape_write(const char *dir, const char *bundle, bool cri)
 {
 	/* may have secrets, and docker_compare() does not need them */
 	static const char *const others[] = { "annotations", "hooks", "hostname" };
@@ -569,9 +569,11 @@ int docker_shape_write(const char *dir, const char *bundle, bool args)
 	process = zns_json_get(o, "process");
 	if (process && json_object_is_type(process, json_type_object)) {
 		json_object_object_del(process, "env");
-		if (!args)
+		if (!cri)
 			json_object_object_del(process, "args");
 	}
+	if (cri)
+		json_object_object_add(o, DOCKER_SHAPE_LAYERS, docker_layers(o, bundle));
 	text = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN);
 	ret = (size_t)snprintf(path, sizeof(path), "%s/" DOCKER_SHAPE_FILE, dir) >= sizeof(path) ?
 		      -ENAMETOOLONG :

@@ -50,7 +50,7 @@ static int word(const struct docker_container *c, struct docker_settings *s, str
 	if (key == DOCKER_NR_KEYS)
 		return zns_fail(
 			err, -EINVAL,
-			"%s:%u: \"%.60s\" is not known: name, image, qos, admission, alloc, stripe, dev, weight, cgroup, live, network-lock, criu, memory, memory-predict, memory-min, ghost-limit, suspend, stop, resume, resume-else, from, from-allow, tcp, stop-order or restore-qos",
+			"%s:%u: \"%.60s\" is not known: name, image, qos, admission, alloc, stripe, dev, weight, cgroup, live, network-lock, criu, memory, memory-predict, memory-min, ghost-limit, suspend, stop, resume, resume-else, from, from-allow, from-image, tcp, stop-order or restore-qos",
 			r->path, r->line, w);
 	if (!r->conditions)
 		return zns_fail(err, -EINVAL, "%s:%u: name=PATTERN or image=PATTERN comes first",

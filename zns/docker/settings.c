@@ -8,10 +8,10 @@
 #include "zns/layout.h"
 
 const char *const docker_key_name[DOCKER_NR_KEYS] = {
-	"qos",        "admission",   "alloc",        "stripe",     "dev",        "weight",
-	"cgroup",     "live",        "network-lock", "criu",       "memory",     "memory-predict",
-	"memory-min", "ghost-limit", "suspend",      "stop",       "resume",     "resume-else",
-	"from",       "from-allow",  "tcp",          "stop-order", "restore-qos"
+	"qos",        "admission",   "alloc",        "stripe", "dev",        "weight",
+	"cgroup",     "live",        "network-lock", "criu",   "memory",     "memory-predict",
+	"memory-min", "ghost-limit", "suspend",      "stop",   "resume",     "resume-else",
+	"from",       "from-allow",  "from-image",   "tcp",    "stop-order", "restore-qos"
 };
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
@@ -187,6 +187,11 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: cold or fail",
 					where, value);
 		break;
+	case DOCKER_FROM_IMAGE:
+		if (strcmp(value, "same") && strcmp(value, "name"))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: same or name",
+					where, value);
+		break;
 	case DOCKER_MEMORY_PREDICT:
 		if (strcmp(value, "on") && strcmp(value, "off"))
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: on or off",
@@ -233,7 +238,7 @@ static const char *env_value(struct json_object *env, const char *name)
 
 static bool is_admins(int key)
 {
-	return key == DOCKER_CGROUP || key == DOCKER_FROM_ALLOW;
+	return key == DOCKER_CGROUP || key == DOCKER_FROM_ALLOW || key == DOCKER_FROM_IMAGE;
 }
 
 static int take_own(const struct docker_container *c, struct docker_settings *s,

@@ -262,38 +262,6 @@ static int tree(struct look *l, const char *top, const char *inside, bool crosse
 	return fd < 0 ? unreadable(l, -errno, "") : directory(l, fd, "");
 }
 
-/* The directory that an overlay mounted at @root writes to; "": @root is no overlay. */
-static int upper_of(const char *root, char *out, size_t len)
-{
-	cleanup_file FILE *f = fopen("/proc/self/mountinfo", "re");
-	cleanup_free char *line = NULL;
-	char *at, *type, *options;
-	size_t room = 0, n;
-
-	*out = 0;
-	if (!f)
-		return -errno;
-	while (getline(&line, &room, f) > 0) {
-		/* ID PARENT MAJOR:MINOR ROOT POINT OPTIONS … - TYPE SOURCE OPTIONS */
-		at = line;
-		for (int i = 0; at && i < 4; i++)
-			at = strchr(at + (i > 0), ' ');
-		type = at ? strstr(at, " - ") : NULL;
-		if (!type || strncmp(at + 1, root, strlen(root)) || at[1 + strlen(root)] != ' ')
-			continue;
-		*out = 0; /* a later mount covers it */
-		options = strncmp(type + 3, "overlay ", 8) ? NULL : strstr(type, "upperdir=");
-		if (!options)
-			continue;
-		options += strlen("upperdir=");
-		n = strcspn(options, ",\n ");
-		if (n >= len || memchr(options, '\\', n))
-			return -EINVAL;
-		snprintf(out, len, "%.*s", (int)n, options);
-	}
-	return 0;
-}
-
 static bool has_option(struct json_object *mount, const char *option)
 {
 	struct json_object *all = zns_json_get(mount, "options");
@@ -447,7 +415,7 @@ int docker_has_files(struct json_object *spec, struct zns_err *err)
 			  .mounts = zns_json_get(spec, "mounts"),
 			  .now = now,
 			  .err = err };
-	int ret = root && *root == '/' ? upper_of(root, upper, sizeof(upper)) : -EINVAL;
+	int ret = root && *root == '/' ? docker_upper(root, upper, sizeof(upper)) : -EINVAL;
 
 	if (ret)
 		return zns_fail_sys(err, ret, "the mount of its root");
@@ -468,7 +436,7 @@ static int look(struct json_object *spec, const char *own, struct look *l)
 
 	if (!root || *root != '/')
 		return zns_fail(l->err, -EINVAL, "its config.json names no root");
-	ret = upper_of(root, upper, sizeof(upper));
+	ret = docker_upper(root, upper, sizeof(upper));
 	if (ret)
 		return zns_fail_sys(l->err, ret, "the mount at %s", root);
 	l->chowned = keeps_podman(own);
