@@ -143,6 +143,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
         tree = subprocess.run(['tar', 'c', '-C', str(rootfs()), '--exclude=./usr/sbin/mariadbd', '--exclude=./usr/bin/ferretdb*', '.'],
                               stdout=subprocess.PIPE, check=True).stdout
         self.work = self.registry.add('work', tree, '/bin/bash')
+        self.tree = tree
         for image in (self.pause, self.work):
             self.cri('pull', image, timeout=300)
 
@@ -189,13 +190,17 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.internal.v1.opt',
         f = self.dir / f'pod-{name}.json'
         f.write_text(json.dumps({'metadata': {'name': name, 'namespace': 'shop', 'uid': f'uid-{name}', 'attempt': 1},
                                  'log_directory': str(self.dir / 'logs'), 'annotations': annotations or {},
-                                 'linux': {'security_context': {'namespace_options': {'network': network}}}}))
+                                 'hostname': '' if network else name, 'linux': {'security_context': {'namespace_options': {'network': network}}}}))
         return f
 
     def pod(self, name, annotations=None, network=2):
         """Starts a pod of runtime class zns; network 2 is the node's network, 0 one of its own."""
         f = self.pod_file(name, annotations, network)
         return self.cri('runp', '--runtime', 'zns', f).stdout.strip(), f
+
+    def sandbox(self, pod):
+        """PID of the pod's sandbox, which holds its namespaces."""
+        return json.loads(self.cri('inspectp', pod[0]).stdout)['info']['pid']
 
     def address(self, pod):
         return json.loads(self.cri('inspectp', pod[0]).stdout)['status']['network']['ip']
@@ -304,18 +309,65 @@ def own_network(d):
 
 
 @case
-def errors(d):
-    """A rate that is too high, and a checkpoint that is gone: each is one readable line, and the container runs on."""
-    pod = d.pod('bad', {'zns.qos': '99999'})
-    c = d.container(pod)
+def begin_warm(d):
+    """zns.from: a container begins with the memory of another pod's, in its own pod's namespaces, and changes nothing of these."""
+    def is_pods(kid, c):
+        box = d.sandbox(kid)
+        pid = json.loads(d.cri('inspect', c).stdout)['info']['pid']
+        for ns in ('net', 'uts', 'ipc'):
+            want(f"the pod's {ns} namespace", len({os.readlink(f'/proc/{p}/ns/{ns}') for p in (pid, box)}) == 1)
+        names = [sh('nsenter', '-t', box, '-u', '-i', 'cat', f'/proc/sys/kernel/{f}').stdout.strip() for f in ('hostname', 'msgmax')]
+        want('host name and limits', names == ['kid', '8192'], names)
+        want('the variable', d.cri('exec', c, 'sh', '-c', 'echo $HOSTNAME').stdout.strip() == 'kid')
+
+    warm = d.pod('warm', network=0)
+    sh('nsenter', '-t', d.sandbox(warm), '-i', 'sh', '-c', 'echo 7777 >/proc/sys/kernel/msgmax')
+    c = d.container(warm)
     before = d.told(c)
-    r = d.cri('checkpoint', '--export', d.dir / 'kubelet/bad.tar', c, check=False)
-    want('refused', r.returncode and 'QoS of 99999 MiB/s exceeds' in r.stderr, r.stderr)
-    d.verify(c, before)
-    d.cri('rmp', '-f', pod[0])
-    r = d.cri('runp', '--runtime', 'zns', d.pod_file('worse', {'zns.qos': 'fast'}), check=False)
-    want('a bad value', r.returncode and 'is no bandwidth; write 500' in r.stderr, r.stderr)
-    d.cri('rmp', '-a', '-f')
+    d.cri('checkpoint', '--export', d.dir / 'kubelet/warm.tar', c)
+    ident, = [k['id'] for k in d.ls()]
+    rules = d.dir / 'conf/docker.rules'
+    for rule, wish, says in (('', 'shop/warm/app/latest', 'no from-allow'), ('from-allow=shop/warm/app/*', 'shop/warm/app/latest', None),
+                             ('from-allow=shop/warm/app/*', ident, None)):
+        rules.write_text(f'name=shop/kid/* {rule}\n')
+        kid = d.pod('kid', {'zns.from': wish}, network=0)
+        if says:
+            r = d.cri('start', d.create(kid), check=False)
+            want(f'refused: {says}', r.returncode and says in r.stderr, r.stderr)
+        else:
+            c = d.container(kid)
+            d.verify(c, before)
+            is_pods(kid, c)
+        d.cri('rmp', '-f', kid[0])
+    # the tag is pushed again, with one more file
+    buf = io.BytesIO(d.tree)
+    with tarfile.open(fileobj=buf, mode='a') as t:
+        t.addfile(tarfile.TarInfo('more'))
+    want('the same name', d.registry.add('work', buf.getvalue(), '/bin/bash') == d.work)
+    d.cri('pull', d.work, timeout=300)
+    for more in ('', 'from-image=name'):
+        rules.write_text(f'name=shop/kid/* from-allow=shop/warm/app/* {more}\n')
+        kid = d.pod('kid', {'zns.from': ident}, network=0)
+        c = d.create(kid)
+        r = d.cri('start', c, check=False)
+        if more:
+            d.verify(c, before)
+        want('other layers', bool(more) or 'has not the layers that shop/warm/app/' in r.stderr, r.stderr)
+        d.cri('rmp', '-f', kid[0])
+    d.cri('rmp', '-f', warm[0])
+    left = [p.name for p in (d.dir / 'run/docker').iterdir() if p.suffix != '.log']
+    want('nothing left over', not left, left)
+    rules.unlink()
+    d.z('rm', '--all')
+
+
+@case
+def errors(d):
+    """A rate that no device has, a bad one, and a checkpoint that is gone: each is one readable line."""
+    for name, rate, says in (('bad', '99999', 'is more than the device has'), ('worse', 'fast', 'is no bandwidth; write 500')):
+        r = d.cri('runp', '--runtime', 'zns', d.pod_file(name, {'zns.qos': rate}), check=False)
+        want(f'a rate of {rate}', r.returncode and says in r.stderr, r.stderr)
+        d.cri('rmp', '-a', '-f')
     pod = d.pod('gone')
     c = d.container(pod)
     d.told(c)

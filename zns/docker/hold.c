@@ -184,28 +184,11 @@ static int begin(struct hold *h, struct zns_err *err)
 	return ret;
 }
 
-/* The host name that the container is to have. A CRI gives it to the sandbox, and in a variable to
- * the others. NULL: not known. */
-static const char *host_name(const struct docker_container *k)
-{
-	static const char variable[] = "HOSTNAME=";
-	const char *host = zns_json_str(k->spec, "hostname"), *text;
-
-	for (size_t i = 0; !host && json_object_is_type(k->env, json_type_array) &&
-			   i < json_object_array_length(k->env);
-	     i++) {
-		text = json_object_get_string(json_object_array_get_idx(k->env, i));
-		if (text && !strcmp(k->kind, "cri") &&
-		    !strncmp(text, variable, sizeof(variable) - 1))
-			host = text + sizeof(variable) - 1;
-	}
-	return host;
-}
-
 static int hold(struct call *c, const struct docker_container *k, const struct docker_resume *r,
 		struct zns_err *err)
 {
-	const char *host = host_name(k);
+	/* of a CRI's container the sandbox has it, whose namespace it joins */
+	const char *host = zns_json_str(k->spec, "hostname");
 	struct hold h = { .c = c,
 			  .k = k,
 			  .r = r,
