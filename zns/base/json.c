@@ -66,3 +66,8 @@ const char *zns_json_str(struct json_object *o, const char *key)
 		       json_object_get_string(v) :
 		       NULL;
 }
+
+size_t zns_json_len(struct json_object *o)
+{
+	return json_object_is_type(o, json_type_array) ? json_object_array_length(o) : 0;
+}

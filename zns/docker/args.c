@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Parses the part of runc's command line that we need. */
+/* Parses the part of runc's command line that we need, and runs runc. */
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include "runc.h"
 #include "zns/handle.h"
 #include "zns/safeopen.h"
@@ -168,6 +170,28 @@ const char *call_killed(const struct call *c, int *sig)
 	if (sig)
 		*sig = call_signal(words[1]);
 	return words[0];
+}
+
+int call_run(const struct call *c, int out)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (out >= 0) {
+			dup2(out, STDOUT_FILENO);
+			dup2(out, STDERR_FILENO);
+		}
+		execv(c->argv[0], c->argv);
+		_exit(127);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			pid = -1;
+	if (pid < 0)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 void call_null_stdio(void)

@@ -59,11 +59,6 @@ static struct json_object *at(struct json_object *o, const char *path)
 	return o;
 }
 
-static size_t length(struct json_object *o)
-{
-	return o && json_object_is_type(o, json_type_array) ? json_object_array_length(o) : 0;
-}
-
 static bool is_empty(struct json_object *o)
 {
 	switch (json_object_get_type(o)) {
@@ -86,7 +81,7 @@ static size_t count(struct json_object *array, struct json_object *element)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < length(array); i++)
+	for (size_t i = 0; i < zns_json_len(array); i++)
 		n += json_object_equal(json_object_array_get_idx(array, i), element) != 0;
 	return n;
 }
@@ -97,9 +92,9 @@ static bool same(struct json_object *a, struct json_object *b)
 		return is_empty(a) && is_empty(b);
 	if (!json_object_is_type(a, json_type_array) || !json_object_is_type(b, json_type_array))
 		return json_object_equal(a, b);
-	if (length(a) != length(b))
+	if (zns_json_len(a) != zns_json_len(b))
 		return false;
-	for (size_t i = 0; i < length(a); i++) {
+	for (size_t i = 0; i < zns_json_len(a); i++) {
 		struct json_object *e = json_object_array_get_idx(a, i);
 
 		if (count(a, e) != count(b, e))
@@ -113,7 +108,7 @@ static struct json_object *find(struct json_object *array, const char *key, cons
 {
 	struct json_object *found = NULL;
 
-	for (size_t i = 0; i < length(array); i++) {
+	for (size_t i = 0; i < zns_json_len(array); i++) {
 		struct json_object *e = json_object_array_get_idx(array, i);
 		const char *v = zns_json_str(e, key);
 
@@ -155,7 +150,7 @@ void docker_mark_namespaces(struct json_object *spec)
 {
 	struct json_object *all = at(spec, "linux.namespaces");
 
-	for (size_t i = 0; i < length(all); i++) {
+	for (size_t i = 0; i < zns_json_len(all); i++) {
 		struct json_object *one = json_object_array_get_idx(all, i);
 		const char *type = zns_json_str(one, "type"), *path = zns_json_str(one, "path");
 		bool host;
@@ -173,7 +168,7 @@ void docker_mark_namespaces(struct json_object *spec)
 static int compare_host(struct json_object *a, struct json_object *b, bool strict,
 			struct zns_err *err)
 {
-	for (size_t i = 0; i < length(b); i++) {
+	for (size_t i = 0; i < zns_json_len(b); i++) {
 		struct json_object *now = json_object_array_get_idx(b, i), *was, *is;
 		const char *type = zns_json_str(now, "type");
 
@@ -189,7 +184,7 @@ static int compare_host(struct json_object *a, struct json_object *b, bool stric
 
 static int compare_namespaces(struct json_object *a, struct json_object *b, struct zns_err *err)
 {
-	for (size_t i = 0; i < length(a); i++) {
+	for (size_t i = 0; i < zns_json_len(a); i++) {
 		struct json_object *one = json_object_array_get_idx(a, i), *other;
 		const char *type = zns_json_str(one, "type");
 
@@ -205,7 +200,7 @@ static int compare_mounts(struct json_object *a, struct json_object *b, struct z
 {
 	static const char *const keys[] = { "type", "options", "uidMappings", "gidMappings" };
 
-	for (size_t i = 0; i < length(a); i++) {
+	for (size_t i = 0; i < zns_json_len(a); i++) {
 		struct json_object *one = json_object_array_get_idx(a, i), *other;
 		const char *to = zns_json_str(one, "destination");
 

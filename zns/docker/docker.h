@@ -261,6 +261,7 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 
 /* Makes the path <run dir>/docker/<id>.<suffix>, and creates the directory. */
 int docker_run_path(const char *id, const char *suffix, char *out, size_t len, struct zns_err *err);
+void docker_run_unlink(const char *id, const char *suffix); /* removes that file, if it is there */
 
 /*
  * Is a checkpoint of Docker origin still needed? GONE only if dockerd's data root exists, the

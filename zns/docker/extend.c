@@ -7,8 +7,6 @@
  */
 #include <fcntl.h>
 #include <string.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -33,11 +31,7 @@ static void note(const struct wants_memory *w, const char *line)
 
 void extend_forget(const struct call *c)
 {
-	char path[PATH_MAX];
-
-	if ((size_t)snprintf(path, sizeof(path), "%s/docker/%s." NOTE, zns_run_dir(), c->id) <
-	    sizeof(path))
-		unlink(path);
+	docker_run_unlink(c->id, NOTE);
 }
 
 static bool program_of(int pid, struct stat *st)
@@ -168,20 +162,9 @@ void extend_begin(const struct call *c, struct wants_memory *w, bool restored)
 
 int extend_start(struct call *c, struct wants_memory *w)
 {
-	int status;
-	pid_t pid = fork();
+	int status = call_run(c, -1);
 
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		execv(c->argv[0], c->argv);
-		_exit(127);
-	}
-	while (pid > 0 && waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			pid = -1;
-	if (pid < 0)
-		return 1;
 	if (!status)
 		extend_begin(c, w, false);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	return status < 0 ? 1 : status;
 }

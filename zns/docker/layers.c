@@ -107,7 +107,7 @@ struct json_object *docker_layers(struct json_object *spec, const char *bundle)
 		for (dirs++; !ret && (next = strsep(&dirs, ":"));)
 			ret = *next ? add_layer(all, base, next) : 0;
 	}
-	if (!ret && json_object_array_length(all))
+	if (!ret && zns_json_len(all))
 		return all;
 	json_object_put(all);
 	return NULL;

@@ -33,9 +33,7 @@ int links_resolve(const char *bundle, struct zns_err *err)
 	if (ret)
 		return ret;
 	mounts = zns_json_get(spec, "mounts");
-	for (size_t i = 0;
-	     json_object_is_type(mounts, json_type_array) && i < json_object_array_length(mounts);
-	     i++)
+	for (size_t i = 0; i < zns_json_len(mounts); i++)
 		changed |= resolve(json_object_array_get_idx(mounts, i));
 	if (changed) {
 		text = json_object_to_json_string_ext(spec, JSON_C_TO_STRING_PLAIN |

@@ -6,11 +6,8 @@
  * --zns-config DIR, --zns-run DIR, --zns-runc PATH, --zns-docker-root DIR, --zns-version.
  */
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include "runc.h"
 #include "zns-memfd.h"
 #include "zns-version.h"
@@ -276,23 +273,10 @@ static int run(struct call *c, const struct docker_container *k, bool dump)
 	char line[600];
 	bool found = false;
 	struct timespec since;
-	pid_t pid;
 
 	clock_gettime(CLOCK_REALTIME_COARSE, &since);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (out >= 0) {
-			dup2(out, STDOUT_FILENO);
-			dup2(out, STDERR_FILENO);
-		}
-		execv(c->argv[0], c->argv);
-		_exit(127);
-	}
-	while (pid > 0 && waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			pid = -1;
-	if (pid < 0) {
+	status = call_run(c, out);
+	if (status < 0) {
 		report_line(c, "zns-runc: cannot start runc");
 		return 1;
 	}
@@ -309,7 +293,7 @@ static int run(struct call *c, const struct docker_container *k, bool dump)
 		keep_log(c, k);
 		after_restore(c, k);
 	}
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	return status;
 }
 
 static int fail(const struct call *c, const char *line)

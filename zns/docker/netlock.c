@@ -33,22 +33,16 @@ void netlock_tell(const char *id)
 
 void netlock_forget(const char *id)
 {
-	char path[PATH_MAX];
-
-	if (!docker_run_path(id, NOTE, path, sizeof(path), NULL))
-		unlink(path);
+	docker_run_unlink(id, NOTE);
 }
 
 /* The network namespace that a bundle names; "": a new one; NULL: the host's. */
 static const char *network_of(const struct docker_container *k)
 {
 	struct json_object *all = zns_json_get(zns_json_get(k->spec, "linux"), "namespaces"), *ns;
-	size_t i, n = all && json_object_is_type(all, json_type_array) ?
-			      json_object_array_length(all) :
-			      0;
 	const char *type, *path;
 
-	for (i = 0; i < n; i++) {
+	for (size_t i = 0; i < zns_json_len(all); i++) {
 		ns = json_object_array_get_idx(all, i);
 		type = zns_json_str(ns, "type");
 		path = zns_json_str(ns, "path");

@@ -80,15 +80,6 @@ static bool was_left_out(const struct call *c, const struct docker_state *s)
 	       !strcmp((char *)have, text);
 }
 
-static void forget(const struct call *c)
-{
-	char path[PATH_MAX];
-
-	if ((size_t)snprintf(path, sizeof(path), "%s/docker/%s." MARK, zns_run_dir(), c->id) <
-	    sizeof(path))
-		unlink(path);
-}
-
 bool pause_call(const struct call *c)
 {
 	bool pause = !strcmp(c->command, "pause"), resume = !strcmp(c->command, "resume"), done;
@@ -102,6 +93,6 @@ bool pause_call(const struct call *c)
 	if (done && resume)
 		done = was_left_out(c, &s);
 	/* An older mark is obsolete in every case. */
-	forget(c);
+	docker_run_unlink(c->id, MARK);
 	return done && (resume || leaves_out(c, &s));
 }

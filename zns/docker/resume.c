@@ -46,6 +46,24 @@ static bool begins_in_pod(const struct docker_container *c, const struct docker_
 	return !strcmp(c->kind, "cri") && !docker_is_sandbox(c) && begins(c, s);
 }
 
+/* Writes or removes file @name of the engine's directory of @c. -errno: it is as it was. */
+static int write_own(const struct docker_container *c, const char *name, const char *text,
+		     size_t len)
+{
+	char path[PATH_MAX];
+
+	return docker_own_path(c, name, path, sizeof(path)) ?:
+		       zns_replace_file(AT_FDCWD, path, text, len, 0600);
+}
+
+static int unlink_own(const struct docker_container *c, const char *name)
+{
+	char path[PATH_MAX];
+	int ret = docker_own_path(c, name, path, sizeof(path));
+
+	return ret ? ret : unlink(path) ? -errno : 0;
+}
+
 /* Reads a note: a checkpoint's name, then its times. -ENOENT: there is no such note. */
 static int read_note(const struct docker_container *c, const char *file, char *name, size_t len,
 		     struct docker_frozen *when, struct zns_err *err)
@@ -337,22 +355,18 @@ static int ended_text(const char *name, const struct docker_frozen *when, char *
 
 int docker_resume_reserve(const struct docker_container *c, const char *name)
 {
-	char path[PATH_MAX], text[300];
+	char text[300];
 	int n;
 
 	if (!is_kept(c) || !docker_good_word(name))
 		return -EINVAL;
 	n = ended_text(name, &(struct docker_frozen){ 0 }, text, sizeof(text));
-	return docker_own_path(c, RESERVED, path, sizeof(path)) ?:
-		       zns_replace_file(AT_FDCWD, path, text, (size_t)n, 0600);
+	return write_own(c, RESERVED, text, (size_t)n);
 }
 
 void docker_resume_unreserve(const struct docker_container *c)
 {
-	char path[PATH_MAX];
-
-	if (!docker_own_path(c, RESERVED, path, sizeof(path)))
-		unlink(path);
+	unlink_own(c, RESERVED);
 }
 
 /* Writes @text over the file reserved before the dump. -errno: there is none, nothing was
@@ -385,8 +399,7 @@ int docker_resume_ended(const struct docker_container *c, const char *name,
 	if (!is_kept(c) || !docker_good_word(name))
 		return -EINVAL;
 	/* a run that ended with a checkpoint was no crash */
-	if (!docker_own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
-		unlink(path);
+	unlink_own(c, DOCKER_LIVES_FILE);
 	if (docker_own_path(c, DOCKER_ENDED_FILE, path, sizeof(path)))
 		return -ENAMETOOLONG;
 	n = ended_text(name, when, text, sizeof(text));
@@ -457,25 +470,18 @@ int docker_resume_ask(const struct docker_container *c, const char *name, char *
 
 int docker_stop_by_signal(const struct docker_container *c)
 {
-	char path[PATH_MAX];
-
-	return docker_own_path(c, DOCKER_SIGNAL_FILE, path, sizeof(path)) ?:
-		       zns_replace_file(AT_FDCWD, path, "", 0, 0600);
+	return write_own(c, DOCKER_SIGNAL_FILE, "", 0);
 }
 
 bool docker_stops_by_signal(const struct docker_container *c)
 {
-	char path[PATH_MAX];
-
-	return !docker_own_path(c, DOCKER_SIGNAL_FILE, path, sizeof(path)) && !unlink(path);
+	return !unlink_own(c, DOCKER_SIGNAL_FILE);
 }
 
 void docker_resume_refused(const struct docker_container *c)
 {
-	char path[PATH_MAX];
-
-	if (is_kept(c) && !docker_own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)))
-		unlink(path);
+	if (is_kept(c))
+		unlink_own(c, DOCKER_RESUME_FILE);
 }
 
 static void read_lives(const struct docker_container *c, long long *last, long long *before)
@@ -491,31 +497,29 @@ static void read_lives(const struct docker_container *c, long long *last, long l
 void docker_resume_began(const struct docker_container *c, int64_t now_s)
 {
 	long long last, before;
-	char path[PATH_MAX], text[64];
+	char text[64];
 
 	read_lives(c, &last, &before);
 	snprintf(text, sizeof(text), "%lld %lld\n", (long long)now_s, last);
-	if (!docker_own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
-		zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
+	write_own(c, DOCKER_LIVES_FILE, text, strlen(text));
 }
 
 bool docker_resume_loops(const struct docker_container *c, int64_t now_s)
 {
 	long long last, before;
-	char path[PATH_MAX];
 
 	read_lives(c, &last, &before);
 	/* times of an earlier boot may be later than now */
 	if (!before || before > last || last > now_s || last - before >= SHORT_S ||
-	    now_s - last >= SHORT_S || docker_own_path(c, DOCKER_LIVES_FILE, path, sizeof(path)))
+	    now_s - last >= SHORT_S)
 		return false;
-	unlink(path);
+	unlink_own(c, DOCKER_LIVES_FILE);
 	return true;
 }
 
 void docker_note(const struct docker_container *c, int priority, const char *fmt, ...)
 {
-	char line[ZNS_ERR_MAX + 400], path[PATH_MAX];
+	char line[ZNS_ERR_MAX + 400];
 	struct zns_journal j;
 	va_list ap;
 	int n;
@@ -531,8 +535,8 @@ void docker_note(const struct docker_container *c, int priority, const char *fmt
 	zns_journal_send(&j);
 	n = (int)zns_min((size_t)n, sizeof(line) - 2);
 	strcpy(line + n, "\n");
-	if (is_kept(c) && !docker_own_path(c, DOCKER_NOTE_FILE, path, sizeof(path)))
-		zns_replace_file(AT_FDCWD, path, line, strlen(line), 0600);
+	if (is_kept(c))
+		write_own(c, DOCKER_NOTE_FILE, line, strlen(line));
 }
 
 void docker_note_lost(const struct docker_container *c)

@@ -31,6 +31,9 @@ int call_signal(const char *name);
 /* Arguments that run this program again with the same runc, root and configuration, the command
  * @words (NULL ends them), and its JSON log at @log. NULL: no memory. */
 char **call_again(const struct call *c, const char *log, const char *const *words);
+/* Runs runc with the arguments of @c, whose output goes to descriptor @out (-1: to ours). Returns its
+ * exit code, of a signal 128 more than that; -1: it could not be started. */
+int call_run(const struct call *c, int out);
 void call_null_stdio(void); /* opens 0, 1 and 2 on /dev/null */
 /* The last error in criu's log. False: there is none. */
 bool call_last_error(const char *log, char *out, size_t len);

@@ -220,14 +220,10 @@ static int take(struct docker_settings *s, enum docker_key key, const char *valu
 
 static const char *env_value(struct json_object *env, const char *name)
 {
-	size_t i,
-		n = env && json_object_is_type(env, json_type_array) ?
-			    json_object_array_length(env) :
-			    0,
-		len = strlen(name);
+	size_t len = strlen(name);
 	const char *found = NULL, *s;
 
-	for (i = 0; i < n; i++) {
+	for (size_t i = 0; i < zns_json_len(env); i++) {
 		s = json_object_get_string(json_object_array_get_idx(env, i));
 		if (s && !strncmp(s, name, len) && s[len] == '=')
 			/* the last assignment counts, as for the process itself */
@@ -511,4 +507,12 @@ int docker_run_path(const char *id, const char *suffix, char *out, size_t len, s
 	    (mkdir(dir, 0700) && errno != EEXIST))
 		return zns_fail_sys(err, -errno, "cannot make %s", dir);
 	return 0;
+}
+
+void docker_run_unlink(const char *id, const char *suffix)
+{
+	char path[PATH_MAX];
+
+	if (!docker_run_path(id, suffix, path, sizeof(path), NULL))
+		unlink(path);
 }

@@ -58,7 +58,6 @@ int docker_state_read(const char *root, const char *id, struct docker_state *s, 
 	struct json_object *state, *labels;
 	char path[PATH_MAX];
 	const char *label;
-	size_t i, n;
 	int ret;
 
 	memset(s, 0, sizeof(*s));
@@ -75,11 +74,8 @@ int docker_state_read(const char *root, const char *id, struct docker_state *s, 
 	s->init_start = json_object_get_uint64(zns_json_get(state, "init_process_start"));
 	s->frozen = docker_cgroup_frozen(zns_json_get(state, "cgroup_paths"));
 	labels = zns_json_get(zns_json_get(state, "config"), "labels");
-	n = labels && json_object_is_type(labels, json_type_array) ?
-		    json_object_array_length(labels) :
-		    0;
 	ret = zns_fail(err, -ENOENT, "%s does not name the bundle", path);
-	for (i = 0; i < n; i++) {
+	for (size_t i = 0; i < zns_json_len(labels); i++) {
 		label = json_object_get_string(json_object_array_get_idx(labels, i));
 		if (label && !strncmp(label, "bundle=", 7)) {
 			snprintf(s->bundle, sizeof(s->bundle), "%s", label + 7);

@@ -182,10 +182,7 @@ static bool is_mount_point(const struct look *l, const struct dirent *e)
 {
 	bool found = false;
 
-	for (size_t i = 0;
-	     e->d_type == DT_REG && !found && json_object_is_type(l->mounts, json_type_array) &&
-	     i < json_object_array_length(l->mounts);
-	     i++) {
+	for (size_t i = 0; e->d_type == DT_REG && !found && i < zns_json_len(l->mounts); i++) {
 		const char *to = zns_json_str(json_object_array_get_idx(l->mounts, i),
 					      "destination");
 
@@ -267,8 +264,7 @@ static bool has_option(struct json_object *mount, const char *option)
 	struct json_object *all = zns_json_get(mount, "options");
 	const char *o;
 
-	for (size_t i = 0;
-	     json_object_is_type(all, json_type_array) && i < json_object_array_length(all); i++) {
+	for (size_t i = 0; i < zns_json_len(all); i++) {
 		o = json_object_get_string(json_object_array_get_idx(all, i));
 		if (o && !strcmp(o, option))
 			return true;
@@ -336,9 +332,7 @@ const char *docker_podman_drops(struct json_object *spec)
 	struct json_object *mounts = zns_json_get(spec, "mounts"), *m;
 	const char *to;
 
-	for (size_t i = 0;
-	     json_object_is_type(mounts, json_type_array) && i < json_object_array_length(mounts);
-	     i++) {
+	for (size_t i = 0; i < zns_json_len(mounts); i++) {
 		m = json_object_array_get_idx(mounts, i);
 		to = zns_json_str(m, "destination");
 		if (is_dropped(m))
@@ -382,8 +376,7 @@ static struct json_object *next_volume(struct json_object *spec, const char *own
 {
 	struct json_object *mounts = zns_json_get(spec, "mounts"), *m;
 
-	while (json_object_is_type(mounts, json_type_array) &&
-	       *at < json_object_array_length(mounts)) {
+	while (*at < zns_json_len(mounts)) {
 		m = json_object_array_get_idx(mounts, (*at)++);
 		*from = zns_json_str(m, "source");
 		if (is_writable(m) && *from && **from == '/' && !is_engines(m, *from, own))

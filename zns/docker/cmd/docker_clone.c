@@ -59,13 +59,9 @@ static void prune_images(const struct docker_daemon *d)
 			    "%22%5D%7D",
 			    NULL, &list, &ignored))
 		return;
-	for (size_t i = 0;
-	     json_object_is_type(list, json_type_array) && i < json_object_array_length(list);
-	     i++) {
+	for (size_t i = 0; i < zns_json_len(list); i++) {
 		tags = zns_json_get(json_object_array_get_idx(list, i), "RepoTags");
-		for (size_t k = 0; tags && json_object_is_type(tags, json_type_array) &&
-				   k < json_object_array_length(tags);
-		     k++) {
+		for (size_t k = 0; k < zns_json_len(tags); k++) {
 			tag = json_object_get_string(json_object_array_get_idx(tags, k));
 			if (!tag || strncmp(tag, CLONE_REPO ":", strlen(CLONE_REPO) + 1) ||
 			    strlen(tag) > 300)
@@ -136,8 +132,7 @@ static int image_of(const struct docker_daemon *d, const struct docker_target *t
 	ret = docker_api_call(&d->api, "GET", path, NULL, &changes, err);
 	if (ret)
 		return ret;
-	if (!changes || !json_object_is_type(changes, json_type_array) ||
-	    !json_object_array_length(changes)) {
+	if (!zns_json_len(changes)) {
 		json_object_put(changes);
 		id = zns_json_str(t->json, "Image");
 		snprintf(out, len, "%s", id ? id : t->c.image);

@@ -20,12 +20,9 @@ struct look {
 static const char *root_of(struct json_object *runtime)
 {
 	struct json_object *args = zns_json_get(runtime, "runtimeArgs");
-	size_t n = args && json_object_is_type(args, json_type_array) ?
-			   json_object_array_length(args) :
-			   0;
 	const char *word, *root = runtime ? DOCKER_DEFAULT_ROOT : NULL;
 
-	for (size_t i = 0; i + 1 < n; i++) {
+	for (size_t i = 0; i + 1 < zns_json_len(args); i++) {
 		word = json_object_get_string(json_object_array_get_idx(args, i));
 		if (word && !strcmp(word, "--zns-docker-root"))
 			root = json_object_get_string(json_object_array_get_idx(args, i + 1));

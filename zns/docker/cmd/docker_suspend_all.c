@@ -65,7 +65,7 @@ static int find(struct all *a, struct zns_err *err)
 
 	if (ret)
 		return ret;
-	n = json_object_is_type(running, json_type_array) ? json_object_array_length(running) : 0;
+	n = zns_json_len(running);
 	a->list = calloc(n + 1, sizeof(*a->list));
 	for (size_t i = 0; a->list && i < n; i++) {
 		const char *id = zns_json_str(json_object_array_get_idx(running, i), "Id");

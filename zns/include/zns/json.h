@@ -20,5 +20,7 @@ int zns_json_read(const char *path, struct json_object **out, struct zns_err *er
 struct json_object *zns_json_get(struct json_object *o, const char *key);
 /* A member that is a string without a NUL in it, or NULL. */
 const char *zns_json_str(struct json_object *o, const char *key);
+/* How many elements @o has; 0: it is no array. */
+size_t zns_json_len(struct json_object *o);
 
 #endif
