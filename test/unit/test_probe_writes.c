@@ -355,6 +355,57 @@ static void odd_dies_behind_channels(void **state)
 	}
 }
 
+/* A short set ends with a program unit that is filled in part only. The rates that are stored are those of
+ * long writes nevertheless, and so is the rate of all groups together. */
+static void large_program_units(void **state)
+{
+	static const struct {
+		struct drive_case c;
+		uint32_t rate, together, read;
+	} t[] = {
+		{ { "units of 1M", .zones = 48, .channels = 1, .ways = 4, .write_mibps = 60,
+		    .read_mibps = 400, .channel_mibps = 800, .unit_kib = 1024, .map_seed = 2,
+		    .zone = MIB(16), .seed = 1 },
+		  60,
+		  0,
+		  400 },
+		{ { "units of 1M, controller of 300", .zones = 48, .channels = 4, .ways = 2,
+		    .write_mibps = 60, .read_mibps = 400, .channel_mibps = 800, .unit_kib = 1024,
+		    .map_seed = 3, .zone = MIB(16), .seed = 2, .controller_mibps = 300 },
+		  60,
+		  300,
+		  300 },
+		{ { "units of 1M, one domain", .zones = 48, .channels = 1, .ways = 4,
+		    .write_mibps = 60, .read_mibps = 400, .channel_mibps = 800, .unit_kib = 1024,
+		    .zone = MIB(16), .seed = 3, .shared = true },
+		  240,
+		  0,
+		  800 },
+	};
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
+		struct zns_probe_params par = { .seed = t[i].c.seed };
+		struct zns_probe_drift drift = { 0 };
+		cleanup_free uint32_t *die = NULL;
+		struct zns_dev *d = begin(&t[i].c, &die);
+
+		assert_ok(zns_probe_run(d, &par, &map, &err));
+		assert_map(die, t[i].c.zones, 0, 0);
+		assert_in_range(map.zone_write_mibps, t[i].rate * 9 / 10, t[i].rate * 21 / 20);
+		for (uint32_t g = 0; g < map.nr_groups; g++)
+			assert_in_range(map.group_write_mibps[g], t[i].rate * 9 / 10,
+					t[i].rate * 21 / 20);
+		assert_in_range(map.device_write_mibps, t[i].together * 9 / 10,
+				t[i].together * 21 / 20);
+		assert_in_range(map.zone_read_mibps, t[i].read * 9 / 10, t[i].read * 21 / 20);
+		map.written = 0;
+		if (!t[i].together)
+			assert_ok(zns_probe_verify(d, &par, &map, 0, &drift, &err));
+		assert_false(drift.domain_changed || drift.sets_wrong || drift.rates_changed);
+		end(d);
+	}
+}
+
 /* A set may end with a part of a round on the three dies that each zone is striped over. That makes no two
  * kinds of pairs, nor does it if the budget ends before longer sets have shown so. */
 static void striped_over_three_dies(void **state)
@@ -524,13 +575,14 @@ static void quicker_is_drift(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(reads_wait_for_more),     T(some_unknown),
-					    T(commands_last),           T(channels_below_dies),
-					    T(channel_like_one_die),    T(planes_behind_a_channel),
-					    T(slow_die_is_no_channel),  T(rates_of_groups),
-					    T(promises_hold),           T(gets_hot),
-					    T(quicker_is_drift),        T(odd_dies_behind_channels),
-					    T(striped_over_three_dies), T(slow_dies_among_many) };
+	const struct CMUnitTest tests[] = { T(reads_wait_for_more),    T(some_unknown),
+					    T(commands_last),          T(channels_below_dies),
+					    T(channel_like_one_die),   T(planes_behind_a_channel),
+					    T(slow_die_is_no_channel), T(rates_of_groups),
+					    T(promises_hold),          T(gets_hot),
+					    T(quicker_is_drift),       T(odd_dies_behind_channels),
+					    T(large_program_units),    T(striped_over_three_dies),
+					    T(slow_dies_among_many) };
 
 	if (emu_begin(NULL))
 		return 1;

@@ -7,10 +7,17 @@
 #include "probe_priv.h"
 
 #define ROUNDS 3u
+#define LONG_ROUNDS 2u
 /* Time relative to the slowest group's alone: up to this, the device reaches the sum of rates. */
 #define ENOUGH 1.04
 /* Part of the sum of rates: less is notably slower, since times vary by a few per cent. */
 #define BELOW 0.93
+#define PROMISED 0.95 /* of what all groups together get: more is promised to nobody */
+
+double probe_may_be_promised(const struct zns_probe_map *m)
+{
+	return PROMISED * m->device_write_mibps;
+}
 
 /* Are most groups notably quicker than this one? To take as long as a zone of this group, their
  * zones would have to be written for long. */
@@ -99,5 +106,33 @@ int probe_ceiling(struct probe *p, struct zns_err *err)
 	}
 	if (together > 0 && best * BELOW > 1)
 		p->map->device_write_mibps = (uint32_t)(together / best);
+	return 0;
+}
+
+int probe_long_ceiling(struct probe *p, struct zns_err *err)
+{
+	uint32_t zones[PROBE_WRITE_BATCH], each[PROBE_WRITE_BATCH],
+		n = pick_all(p, zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH), zones);
+	double sum, best = PROBE_UNTOLD;
+
+	for (uint32_t i = 0; n > 1 && i < LONG_ROUNDS; i++) {
+		double ns, expected = 0;
+		int ret;
+
+		share_out(p, zones, n, probe_rate_units(p), each, &sum);
+		for (uint32_t k = 0; k < n; k++) {
+			double rate = p->map->group_write_mibps[p->map->zone_group[zones[k]]];
+
+			expected = zns_max(expected, each[k] * (double)p->unit / MIB(1) / rate);
+			if (!p->par->budget)
+				p->budget += (uint64_t)each[k] * p->unit;
+		}
+		ret = probe_write_units(p, zones, each, n, &ns, err);
+		if (ret)
+			return ret;
+		best = zns_min(best, ns / 1e9 / expected);
+	}
+	if (n > 1)
+		p->map->device_write_mibps = best * BELOW > 1 ? (uint32_t)(sum / best) : 0;
 	return 0;
 }

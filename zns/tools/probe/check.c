@@ -196,16 +196,22 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 	return refuse(p, &d, err);
 }
 
-static int read_rates(struct probe *p, struct probe_index *x, struct zns_err *err)
+static int rates(struct probe *p, struct probe_index *x, struct zns_err *err)
 {
+	struct zns_probe_map *m = p->map;
+	bool raised = false;
 	int ret = probe_index_build(p, x, err);
-	uint32_t usual;
+	uint32_t read;
 
 	if (!ret)
-		ret = probe_group_reads(p, x, err);
-	usual = probe_usual_read(p->map);
-	if (!ret && usual)
-		p->map->zone_read_mibps = usual;
+		ret = probe_group_rates(p, x, &raised, err);
+	read = probe_usual(m, m->group_read_mibps);
+	if (!ret && read)
+		m->zone_read_mibps = read;
+	if (!ret && !m->one_domain && (raised || m->device_write_mibps))
+		ret = probe_long_ceiling(p, err);
+	if (!ret)
+		probe_promise_least(p);
 	return ret;
 }
 
@@ -221,12 +227,12 @@ int probe_check(struct probe *p, struct zns_err *err)
 		ret = probe_overlap(p, err);
 		ret = ret == -EDQUOT ? 0 : ret;
 	}
-	if (!ret && !m->one_domain && !wrong(m)) {
-		ret = probe_crowd(p, err);
+	if (!ret && !wrong(m)) {
+		ret = rates(p, &x, err);
 		ret = ret == -EDQUOT ? 0 : ret;
 	}
-	if (!ret && !wrong(m)) {
-		ret = read_rates(p, &x, err);
+	if (!ret && !m->one_domain && !wrong(m)) {
+		ret = probe_crowd(p, err);
 		ret = ret == -EDQUOT ? 0 : ret;
 	}
 	probe_index_free(&x);

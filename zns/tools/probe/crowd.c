@@ -106,6 +106,19 @@ static int with_stalls(struct probe *p, const struct probe_crowd *c, double know
 	return ret || *times <= HOLDS * known ? ret : mean_of(p, c, LONGER * bytes, times, err);
 }
 
+/* Since this set was tried, its groups' rates may have been raised: leaves out what exceeds the rate of all
+ * groups together. */
+static void leave_out(const struct probe *p, struct probe_crowd *c)
+{
+	double most = probe_may_be_promised(p->map), sum = 0;
+
+	for (uint32_t i = 0; most > 0 && i < c->nr; i++) {
+		sum += promised(p, c->zone[i]);
+		if (i && sum > most)
+			c->nr = i;
+	}
+}
+
 int probe_crowd(struct probe *p, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -116,6 +129,7 @@ int probe_crowd(struct probe *p, struct zns_err *err)
 	if (!p->par->budget)
 		p->budget += (uint64_t)PROBE_CROWDS * TRIES * PROBE_WRITE_BATCH * MOST * p->unit;
 	for (uint32_t i = 0; !ret && i < PROBE_CROWDS; i++) {
+		leave_out(p, &p->crowd[i]);
 		if (p->crowd[i].nr)
 			ret = overdue(p, &p->crowd[i], &times, err);
 		most = zns_max(most, times);

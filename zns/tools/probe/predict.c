@@ -35,7 +35,6 @@
 #define READ_BESIDE 6u /* zones that are written beside a read */
 #define WRONG_ENOUGH 8u /* the prediction ends after this many wrong sets */
 #define READS 64u
-#define PROMISED 0.95 /* of what all groups together get: more is promised to nobody */
 #define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
 #define KINDS_ROUNDS 8u /* in which pairs that may be of two kinds are compared; one may fail */
 #define TWICE_LOW 1.85 /* times as long as one zone that two of a die take in a long set */
@@ -475,12 +474,6 @@ static void note_crowd(struct probe *p, const uint32_t *zones, uint32_t nr, doub
 	memcpy(c->zone, zones, nr * sizeof(*zones));
 }
 
-/* The highest sum of promises for all groups together, in MiB/s. */
-static double may_be_promised(const struct zns_probe_map *m)
-{
-	return PROMISED * m->device_write_mibps;
-}
-
 /* Tries one zone of each of @nr groups, or of as many of them as promises may be given to at once. */
 static int apart(struct probe *p, struct predict *t, const uint32_t *groups, uint32_t nr,
 		 uint32_t turn, double *ratio, struct zns_err *err)
@@ -496,7 +489,7 @@ static int apart(struct probe *p, struct predict *t, const uint32_t *groups, uin
 
 		zones[i] = t->x.zone[first + turn % n];
 		sum += p->map->group_write_mibps[groups[i]];
-		if (i >= 2 && p->map->device_write_mibps && sum > may_be_promised(p->map))
+		if (i >= 2 && p->map->device_write_mibps && sum > probe_may_be_promised(p->map))
 			nr = i;
 	}
 	ret = try_groups(p, t, zones, nr, t->once_more ? FEW_TRIES : TRIES, ratio, err);
@@ -695,7 +688,7 @@ static int begin(struct probe *p, struct predict *t, struct zns_err *err)
 	 * independent; but two groups must be. */
 	if (m->device_write_mibps && sum > 0)
 		t->most = zns_min(t->most,
-				  zns_max((uint32_t)(may_be_promised(m) * t->nr / sum), 2u));
+				  zns_max((uint32_t)(probe_may_be_promised(m) * t->nr / sum), 2u));
 	return ret;
 }
 

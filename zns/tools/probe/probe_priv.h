@@ -161,6 +161,7 @@ void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones
 /* write_set.c */
 #define PROBE_SET_UNITS 8u /* most units per zone in a set; see set_units */
 #define PROBE_LONG_UNITS 16u /* the same for a long set */
+#define PROBE_RATE_UNITS 64u /* units of a zone behind the rate of its group */
 /* Times of a set relative to one of its zones alone. */
 #define PROBE_APART 1.3 /* up to this ratio no zone waits for another one */
 #define PROBE_SAME 1.6 /* from this ratio on two zones share a die */
@@ -191,6 +192,10 @@ static inline uint32_t probe_long_units(const struct probe *p)
 {
 	return (uint32_t)zns_min((uint64_t)PROBE_LONG_UNITS, p->d->geo.zone_capacity / p->unit);
 }
+static inline uint32_t probe_rate_units(const struct probe *p)
+{
+	return (uint32_t)zns_min((uint64_t)PROBE_RATE_UNITS, p->d->geo.zone_capacity / p->unit);
+}
 static inline bool probe_can_write(const struct probe *p, uint32_t zone)
 {
 	return p->kind[zone] == KIND_EMPTY && p->typical[zone];
@@ -217,10 +222,12 @@ int probe_join_groups(struct probe *p, const struct probe_index *x, struct zns_e
 int probe_join_pairs(struct probe *p, const struct probe_index *x, uint32_t *joined,
 		     struct zns_err *err);
 
-/* group_reads.c: measures the map's group_read_mibps */
-int probe_group_reads(struct probe *p, const struct probe_index *x, struct zns_err *err);
-/* the median of the rates that are known; 0 if none is */
-uint32_t probe_usual_read(const struct zns_probe_map *m);
+/* group_rates.c: measures the map's group_read_mibps, and raises group_write_mibps to the rate of a long
+ * write, if that is notably higher: *raised */
+int probe_group_rates(struct probe *p, const struct probe_index *x, bool *raised,
+		      struct zns_err *err);
+/* the median of the groups' rates that are known; 0 if none is */
+uint32_t probe_usual(const struct zns_probe_map *m, const uint32_t *mibps);
 
 /* split.c: splits groups whose zones lie on several dies when they are written */
 int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_err *err);
@@ -272,6 +279,10 @@ int probe_long_writes(struct probe *p, struct zns_err *err);
 int probe_settled(struct probe *p, struct zns_err *err);
 /* ceiling.c: sets the map's device_write_mibps; needs the times of groups */
 int probe_ceiling(struct probe *p, struct zns_err *err);
+/* the highest sum of promises for all groups together, in MiB/s; 0: there is no such limit */
+double probe_may_be_promised(const struct zns_probe_map *m);
+/* like probe_ceiling(), by sets as long as those behind raised rates */
+int probe_long_ceiling(struct probe *p, struct zns_err *err);
 /* dies.c: chooses the size of the burst, on a few empty zones */
 int probe_calibrate(struct probe *p, struct zns_err *err);
 int probe_dies(struct probe *p, struct zns_err *err);

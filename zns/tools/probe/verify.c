@@ -98,6 +98,7 @@ static int test_sets(struct probe *p, const struct stored *stored, uint32_t samp
 {
 	struct probe_index x = { 0 };
 	int ret = probe_index_build(p, &x, err);
+	bool raised;
 
 	/* this domain may have been found with long sets only */
 	if (p->map->one_domain)
@@ -106,11 +107,11 @@ static int test_sets(struct probe *p, const struct stored *stored, uint32_t samp
 		ret = probe_set_length(p, &x, err);
 	if (!ret)
 		ret = probe_group_times(p, &x, err);
+	if (!ret)
+		ret = probe_group_rates(p, &x, &raised, err);
 	p->load = stored_load(p->map, stored->write);
 	if (!ret)
 		ret = probe_predict(p, sample, out, err);
-	if (!ret)
-		ret = probe_group_reads(p, &x, err);
 	probe_index_free(&x);
 	for (int i = 0; !ret && i < ZNS_PROBE_CLAIMS; i++) {
 		out->sets_checked += p->map->seen[i].sets;
@@ -209,7 +210,7 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 	 * are wrong, too */
 	out->domain_changed |= one_domain && !m->one_domain && out->sets_wrong;
 	if (!ret) {
-		out->zone_read_mibps = probe_usual_read(m);
+		out->zone_read_mibps = probe_usual(m, m->group_read_mibps);
 		out->rates_changed = least_changed(m, out->zone_write_mibps, p->load) ||
 				     read_changed(m, read, out->zone_read_mibps) ||
 				     slower(m->group_write_mibps, write, m->nr_groups, p->load);
