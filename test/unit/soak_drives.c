@@ -11,6 +11,7 @@
  *   soak_drives rows [TEXT]           the named drives, or those whose name has the text
  *   soak_drives random [N [SEED]]     N drives, from this seed on
  *   soak_drives power [N [SEED]]      wrong maps of right drives, given to the check of a map
+ *   soak_drives judge [N [SEED]]      maps that a probe found, made wrong: does the judge see it?
  *   soak_drives again [N [SEED]]      right maps, checked on the drive they belong to and on others
  *   soak_drives kill [N [SEED]]       N probes that are killed at any moment, then continued
  */
@@ -22,11 +23,12 @@
 #include "zns/probe.h"
 #include "zns/store.h"
 
-#define AIM 0.99 /* least precision and recall, of pairs of zones that conflict */
 #define RATE_MOST 1.15 /* a rate may be at most this multiple of what the slowest die sustains */
 #define GRANTS 8u /* sets of groups whose promises are tried */
 #define GRANTED 64u /* most groups in a set */
 #define CEILING 0.95 /* the part of the rate of all groups together that is promised */
+#define LEAST 0.7 /* least rate in a map, as a part of what a map of the true dies would promise */
+#define UNKNOWN_MOST 0.05 /* part of the zones that may be without a group */
 
 enum outcome { RIGHT, REFUSED, WRONG, NAMED, OUTCOMES };
 
@@ -60,7 +62,7 @@ static double share(double a, double b)
 
 struct result {
 	enum outcome outcome;
-	double precision, recall, channel_precision, overdue, model_s;
+	double precision, recall, channel_precision, channel_recall, overdue, worth, read, model_s;
 	uint32_t groups, dies, unknown, rate, sustained;
 	uint64_t written;
 	char why[300];
@@ -214,34 +216,106 @@ static double overdue(struct zns_dev *d, const struct zns_emu_params *p,
 	return s;
 }
 
+/* What a zone alone is written with. */
+static uint32_t alone_mibps(struct zns_dev *d, const struct zns_emu_params *p, uint32_t unit,
+			    uint32_t zone)
+{
+	uint32_t *of = calloc(p->nr_zones, sizeof(*of)), rate = p->die_write_mibps;
+	struct zns_probe_map one = { .unit = unit, .zone_group = of, .nr_groups = 1 };
+
+	assert_non_null(of);
+	one.group_write_mibps = &rate;
+	/* the second time, less is left of the round that ends a set */
+	for (uint32_t k = 0; k < 2; k++) {
+		one.zone_write_mibps = rate;
+		rate = (uint32_t)zns_max(rate / overdue(d, p, &one, &zone, 1, p->zone_capacity),
+					 1.0);
+	}
+	free(of);
+	return rate;
+}
+
+/* The most that is promised at once to groups of which so many may be written. */
+static double promised_to_all(const struct zns_probe_map *m, uint32_t most)
+{
+	double sum = 0;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		sum += promised(m, g);
+	sum *= zns_min((double)most / m->nr_groups, 1.0);
+	return m->device_write_mibps ? zns_min(sum, (double)m->device_write_mibps) : sum;
+}
+
+/*
+ * What the map promises, as a part of what a map of the true dies would: the least of a group, and all
+ * together. That map knows the rate of each die alone, and how much of it is left while all are written.
+ */
+static double worth(struct zns_dev *d, const struct zns_emu_params *p, const uint32_t *die,
+		    const struct zns_probe_map *m, uint32_t sustained)
+{
+	uint32_t most = zns_min(p->max_active ? p->max_active : GRANTED, GRANTED), zone[GRANTED],
+		 n = 0;
+	struct zns_probe_map best = { .unit = m->unit };
+	double left, least;
+
+	assert_ok(zns_probe_alloc(&best, p->nr_zones));
+	for (uint32_t z = 0; z < p->nr_zones; z++) {
+		uint32_t g = 0;
+
+		while (g < best.nr_groups && die[best.pivot[g]] != die[z])
+			g++;
+		best.zone_group[z] = g;
+		if (g < best.nr_groups)
+			continue;
+		best.pivot[best.nr_groups++] = z;
+		best.group_write_mibps[g] = alone_mibps(d, p, m->unit, z);
+		/* a flush does not show what is behind such a cache */
+		if (p->cache_backed)
+			best.group_write_mibps[g] = zns_min(best.group_write_mibps[g], sustained);
+		best.zone_write_mibps = best.group_write_mibps[g];
+	}
+	/* if not all can be written, those of few channels leave least */
+	for (uint32_t c = 0; c < p->channels; c++)
+		for (uint32_t g = 0; g < best.nr_groups && n < most; g++)
+			if (die[best.pivot[g]] % p->channels == c)
+				zone[n++] = best.pivot[g];
+	left = 1 / zns_max(overdue(d, p, &best, zone, n, p->zone_capacity), 1.0);
+	/* zones that share a part of their dies get more together than any map could promise */
+	least = zns_emu_zones_overlap(p) ?
+			1 :
+			promised_to_all(m, most) / (left * promised_to_all(&best, most));
+	for (uint32_t z = 0; z < p->nr_zones; z++)
+		if (m->zone_group[z] != ZNS_PROBE_NONE)
+			least = zns_min(least,
+					promised(m, m->zone_group[z]) /
+						(left * promised(&best, best.zone_group[z])));
+	zns_probe_fini(&best);
+	return least;
+}
+
 /*
  * Do promises hold? A zone of each of many groups is written, on a drive like the probed one: first
  * all groups, then sets as an allocator gives them out. Returns the worst time as a multiple of the
- * promised one. The drive does not get hot, since no map can say how it is then.
+ * promised one.
  */
-static double try_promises(const struct zns_emu_params *params, const struct zns_probe_map *m,
-			   uint64_t seed)
+static double try_promises(struct zns_dev *d, const struct zns_emu_params *p,
+			   const struct zns_probe_map *m, uint64_t seed)
 {
-	const struct zns_emu_noise none = { 0 };
-	struct zns_emu_params p = *params;
-	cleanup_free uint32_t *die = NULL, *order = calloc(m->nr_groups, sizeof(*order));
-	struct zns_dev *d;
+	cleanup_free uint32_t *order = calloc(m->nr_groups, sizeof(*order));
 	double worst = 0, late;
 
-	p.heat_mib = p.cool_mibps = p.throttle_pct = 0;
-	d = make(&p, &none, &die);
 	assert_non_null(order);
 	for (uint32_t i = 0; i < m->nr_groups; i++)
 		order[i] = i;
 	for (uint32_t k = 0; k < GRANTS; k++) {
-		uint32_t zone[GRANTED], n = granted(&p, m, order, &seed, zone);
+		uint32_t zone[GRANTED], n = granted(p, m, order, &seed, zone);
 
 		if (k % 4 == 3)
 			n = 1 + emu_random(&seed) % n;
-		late = overdue(d, &p, m, zone, n, p.zone_capacity);
+		late = overdue(d, p, m, zone, n, p->zone_capacity);
 		/* a cache lets the model plan so far ahead that its calendars lose free time */
-		if (late > RATE_MOST && p.cache_mib)
-			late = zns_min(late, overdue(d, &p, m, zone, n, p.zone_capacity / 3));
+		if (late > RATE_MOST && p->cache_mib)
+			late = zns_min(late, overdue(d, p, m, zone, n, p->zone_capacity / 3));
 		worst = zns_max(worst, late);
 		for (uint32_t i = m->nr_groups; i > 1; i--) {
 			uint32_t to = emu_random(&seed) % i, g = order[to];
@@ -250,14 +324,93 @@ static double try_promises(const struct zns_emu_params *params, const struct zns
 			order[i - 1] = g;
 		}
 	}
-	zns_dev_close(d);
 	return worst;
+}
+
+/* What four clients read of a zone that is written to its end, MiB/s. Where zones are striped, it depends on
+ * whether the clients begin on the same die: the better of two ways to divide the zone counts. */
+static double read_mibps(struct zns_dev *d, const struct zns_emu_params *p, uint32_t unit,
+			 uint32_t zone)
+{
+	uint32_t len = zns_min((uint64_t)zns_max(p->program_unit, unit), p->zone_capacity / 8),
+		 count = p->zone_capacity / len / 4;
+	double best = 0;
+	cleanup_free uint8_t *buf = calloc(4, len);
+	cleanup_free uint64_t *done = calloc(8 * (size_t)count, sizeof(*done));
+	struct zns_race r[4] = { { .write = true,
+				   .zone = zone,
+				   .len = len,
+				   .count = 4 * count,
+				   .buf = buf,
+				   .done_ns = done } };
+
+	assert_non_null(buf);
+	assert_non_null(done);
+	assert_ok(zns_dev_race(d, r, 1, &err));
+	assert_ok(zns_dev_flush(d, &err));
+	for (uint32_t k = 0; k < 2; k++, count--) {
+		uint64_t start;
+
+		for (uint32_t i = 0; i < 4; i++)
+			r[i] = (struct zns_race){ .zone = zone,
+						  .off = (uint64_t)i * count * len,
+						  .len = len,
+						  .count = count,
+						  .buf = buf + (size_t)i * len,
+						  .done_ns = done + (size_t)i * count };
+		start = zns_dev_now_ns(d);
+		assert_ok(zns_dev_race(d, r, 4, &err));
+		start = zns_dev_now_ns(d) - start;
+		best = zns_max(best, 4.0 * count * len / MIB(1) / (start / 1e9));
+	}
+	assert_ok(zns_dev_reset(d, &zone, 1, &err));
+	return best;
+}
+
+/* The stored rates of reading a group, as a part of what its zones are read with: the one that is
+ * furthest from it. */
+static double reads(struct zns_dev *d, const struct zns_emu_params *p,
+		    const struct zns_probe_map *m)
+{
+	double worst = 1;
+
+	for (uint32_t g = 0, z; g < m->nr_groups; g++) {
+		double part;
+
+		for (z = 0; z < m->nr_zones && m->zone_group[z] != g; z++)
+			;
+		if (z == m->nr_zones)
+			continue;
+		part = m->group_read_mibps[g] / read_mibps(d, p, m->unit, z);
+		if (fabs(log(part)) > fabs(log(worst)))
+			worst = part;
+	}
+	return worst;
+}
+
+/* Writes a drive like the probed one as the map promises. It does not get hot, since no map can say how
+ * it is then. */
+static void use(const struct zns_emu_params *params, const struct zns_probe_map *m,
+		struct result *r)
+{
+	const struct zns_emu_noise none = { 0 };
+	struct zns_emu_params p = *params;
+	cleanup_free uint32_t *die = NULL;
+	struct zns_dev *d;
+
+	p.heat_mib = p.cool_mibps = p.throttle_pct = 0;
+	d = make(&p, &none, &die);
+	r->overdue = try_promises(d, &p, m, p.map_seed);
+	r->worth = worth(d, &p, die, m, r->sustained);
+	r->read = reads(d, &p, m);
+	zns_dev_close(d);
 }
 
 static void judge(const struct zns_emu_params *p, const uint32_t *die,
 		  const struct zns_probe_map *m, struct result *r)
 {
 	struct tally d = { 0 }, c = { 0 };
+	double least;
 	uint32_t seen[1024] = { 0 };
 
 	for (uint32_t a = 0; a < m->nr_zones; a++) {
@@ -280,6 +433,7 @@ static void judge(const struct zns_emu_params *p, const uint32_t *die,
 			is = share_channel(p, die[a], die[b]);
 			c.both += said && is && die[a] != die[b];
 			c.said += said;
+			c.is += is && m->group_channel[gb] != ZNS_PROBE_NONE;
 		}
 	}
 	r->precision = share(d.both, d.said);
@@ -287,18 +441,24 @@ static void judge(const struct zns_emu_params *p, const uint32_t *die,
 	/* what goes through one controller shares its rate */
 	r->channel_precision = m->nr_channels == 1 && p->controller_mibps ? 1 :
 									    share(c.both, c.said);
+	/* zones on several channels each may share some of them with zones that share none */
+	r->channel_recall = p->zone_dies > 1 ? 1 : share(c.both, c.is);
 	r->groups = m->nr_groups;
 	r->rate = m->zone_write_mibps;
-	r->overdue = try_promises(p, m, p->map_seed);
+	use(p, m, r);
 	/* groups that share a part of their dies are right if promises hold nevertheless */
 	if (zns_emu_zones_overlap(p))
 		r->recall = 1;
 	r->written = m->written;
-	r->outcome = r->precision >= AIM && r->recall >= AIM && r->channel_precision >= AIM &&
-				     r->rate <= RATE_MOST * r->sustained &&
-				     r->overdue <= RATE_MOST ?
-			     RIGHT :
-			     WRONG;
+	/* while it was measured, the drive may have been as hot as it gets */
+	least = LEAST / (p->heat_mib ? p->throttle_pct / 100.0 : 1);
+	r->outcome = r->precision < 1 || r->recall < 1 || r->channel_precision < 1 ||
+				     r->channel_recall < 1 ||
+				     r->unknown > UNKNOWN_MOST * m->nr_zones ||
+				     r->rate > RATE_MOST * r->sustained || r->overdue > RATE_MOST ||
+				     r->worth < least || r->read < least || r->read > RATE_MOST ?
+			     WRONG :
+			     RIGHT;
 }
 
 static struct result probe(const struct zns_emu_params *p, const struct zns_emu_noise *n,
@@ -336,11 +496,12 @@ static void print(const char *name, const struct zns_emu_params *p, const struct
 		*c = *c == '"' || *c == '\\' ? '\'' : *c;
 	printf("{\"drive\":\"%s\",\"outcome\":\"%s\",\"groups\":%u,\"dies\":%u,\"unknown\":%u,"
 	       "\"precision\":%.4f,\"recall\":%.4f,\"channel_precision\":%.4f,"
-	       "\"zone_write_mibps\":%u,\"sustained_mibps\":%u,\"overdue\":%.2f,\"written_mib\":%llu,"
+	       "\"channel_recall\":%.4f,\"zone_write_mibps\":%u,\"sustained_mibps\":%u,"
+	       "\"overdue\":%.2f,\"worth\":%.2f,\"read\":%.2f,\"written_mib\":%llu,"
 	       "\"written_pct\":%.1f,\"model_s\":%.1f,\"why\":\"%s\"}\n",
 	       name, outcome_name[r->outcome], r->groups, r->dies, r->unknown, r->precision,
-	       r->recall, r->channel_precision, r->rate, r->sustained, r->overdue,
-	       (unsigned long long)(r->written >> 20),
+	       r->recall, r->channel_precision, r->channel_recall, r->rate, r->sustained,
+	       r->overdue, r->worth, r->read, (unsigned long long)(r->written >> 20),
 	       100.0 * r->written / (p->nr_zones * p->zone_capacity), r->model_s, r->why);
 	fflush(stdout);
 }
@@ -543,11 +704,46 @@ static int drawn(uint64_t n, uint64_t first)
 }
 
 /* Ways to make a right map wrong. */
-enum spoil { NOTHING, ONE_ZONE, PAIRS_1, PAIRS_2, PAIRS_5, PAIRS_20, MERGED, SPLIT, SPOILS };
+enum spoil {
+	NOTHING,
+	ONE_ZONE,
+	PAIRS_1,
+	PAIRS_2,
+	PAIRS_5,
+	PAIRS_20,
+	MERGED,
+	SPLIT,
+	SPOILS, /* up to here, for the check of a map; the judge must find the others, too */
+	UNKNOWN = SPOILS,
+	PROMISES_LOW,
+	PROMISES_HIGH,
+	ONE_PROMISE_LOW,
+	CEILING_LOW,
+	READS_LOW,
+	READS_HIGH,
+	CHANNELS_SPLIT,
+	CHANNELS_MERGED,
+	FAULTS
+};
 
 static const char *const spoil_name[] = {
-	"nothing",      "one zone moved", "1 % of pairs",      "2 % of pairs",
-	"5 % of pairs", "20 % of pairs",  "two groups as one", "one group as two",
+	"nothing",
+	"one zone moved",
+	"1 % of pairs",
+	"2 % of pairs",
+	"5 % of pairs",
+	"20 % of pairs",
+	"two groups as one",
+	"one group as two",
+	"one of ten zones unknown",
+	"promises of three fifths",
+	"promises of five quarters",
+	"one promise of a half",
+	"all together a third as fast",
+	"reads half as fast",
+	"reads half as fast again",
+	"a channel for each group",
+	"all groups on one channel",
 };
 
 static void spoil(struct zns_probe_map *m, enum spoil how, uint64_t *s)
@@ -569,7 +765,46 @@ static void spoil(struct zns_probe_map *m, enum spoil how, uint64_t *s)
 	for (uint32_t z = 0; how == SPLIT && z < m->nr_zones; z++)
 		if (m->zone_group[z] == 0 && emu_random(s) % 2)
 			m->zone_group[z] = m->nr_groups;
-	m->nr_groups += how == SPLIT;
+	if (how == SPLIT) {
+		m->group_write_mibps[m->nr_groups] = m->group_write_mibps[0];
+		m->group_read_mibps[m->nr_groups] = m->group_read_mibps[0];
+		m->group_channel[m->nr_groups++] = m->group_channel[0];
+	}
+}
+
+/* The sum of what is promised to all groups, MiB/s. */
+static uint32_t sum_of(const struct zns_probe_map *m)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		sum += promised(m, g);
+	return sum;
+}
+
+static void spoil_rates(struct zns_probe_map *m, enum spoil how)
+{
+	double write = how == PROMISES_LOW  ? 0.6 :
+		       how == PROMISES_HIGH ? 1.25 :
+					      1,
+	       read = how == READS_LOW  ? 0.5 :
+		      how == READS_HIGH ? 1.5 :
+					  1;
+
+	for (uint32_t g = 0; g < m->nr_groups; g++) {
+		m->group_write_mibps[g] *= how == ONE_PROMISE_LOW && !g ? 0.5 : write;
+		m->group_read_mibps[g] *= read;
+	}
+	m->zone_write_mibps *= write;
+	if (how == CEILING_LOW)
+		m->device_write_mibps =
+			(m->device_write_mibps ? m->device_write_mibps : sum_of(m)) / 3;
+	for (uint32_t z = 0; how == UNKNOWN && z < m->nr_zones; z += 10)
+		m->zone_group[z] = ZNS_PROBE_NONE;
+	for (uint32_t g = 0; how >= CHANNELS_SPLIT && g < m->nr_groups; g++)
+		m->group_channel[g] = how == CHANNELS_SPLIT ? g : 0;
+	if (how >= CHANNELS_SPLIT)
+		m->nr_channels = how == CHANNELS_SPLIT ? m->nr_groups : 1;
 }
 
 /* 1: the fault was found, 0: not, -1: the map could not be verified. */
@@ -619,6 +854,80 @@ static int power(uint64_t n, uint64_t first)
 			bad |= how > ONE_ZONE && count[1];
 		}
 	return bad;
+}
+
+static void copy_map(struct zns_probe_map *to, const struct zns_probe_map *from)
+{
+	size_t bytes = from->nr_zones * sizeof(*from->zone_group);
+	struct zns_probe_map m = *from;
+
+	assert_ok(zns_probe_alloc(to, from->nr_zones));
+	m.zone_group = memcpy(to->zone_group, from->zone_group, bytes);
+	m.group_write_mibps = memcpy(to->group_write_mibps, from->group_write_mibps, bytes);
+	m.group_read_mibps = memcpy(to->group_read_mibps, from->group_read_mibps, bytes);
+	m.group_channel = memcpy(to->group_channel, from->group_channel, bytes);
+	m.zone_confidence = to->zone_confidence;
+	m.pivot = to->pivot;
+	m.channel_confidence = to->channel_confidence;
+	m.tested = to->tested;
+	*to = m;
+}
+
+/* Can a map be wrong in this way? Faults of one group or channel need others. */
+static bool can_have(const struct zns_probe_map *m, enum spoil how)
+{
+	if (how == CHANNELS_SPLIT || how == CHANNELS_MERGED)
+		return m->nr_channels > 1 && m->nr_channels < m->nr_groups;
+	return m->nr_groups > 1 || how == NOTHING || (how >= SPOILS && how != ONE_PROMISE_LOW);
+}
+
+/* Makes the map that a probe found wrong in each way, and has it judged again. */
+static void judge_spoilt(uint64_t seed, uint32_t count[FAULTS][OUTCOMES])
+{
+	const struct zns_emu_noise none = { 0 };
+	struct zns_probe_params par = { .seed = seed };
+	char name[400];
+	struct zns_emu_params p = draw(seed, name, sizeof(name));
+	cleanup_free uint32_t *die = NULL;
+	struct zns_dev *d = make(&p, &none, &die);
+	struct zns_probe_map map = { 0 };
+	int rc = zns_probe_run(d, &par, &map, &err);
+
+	zns_dev_close(d);
+	for (enum spoil how = NOTHING; !rc && how < FAULTS; how++) {
+		struct result r = { .sustained = sustained_of(&p, die) };
+		struct zns_probe_map m = { 0 };
+		uint64_t s = seed;
+
+		if (!can_have(&map, how))
+			continue;
+		copy_map(&m, &map);
+		if (how < SPOILS)
+			spoil(&m, how, &s);
+		else
+			spoil_rates(&m, how);
+		judge(&p, die, &m, &r);
+		count[how][r.outcome]++;
+		if ((r.outcome == RIGHT) != (how == NOTHING))
+			print(name, &p, &r);
+		zns_probe_fini(&m);
+	}
+	zns_probe_fini(&map);
+}
+
+static int judged(uint64_t n, uint64_t first)
+{
+	uint32_t count[FAULTS][OUTCOMES] = { 0 };
+	int bad = 0;
+
+	for (uint64_t seed = first; seed < first + n; seed++)
+		judge_spoilt(seed, count);
+	for (enum spoil how = NOTHING; how < FAULTS; how++) {
+		printf("{\"map\":\"%s\",\"right\":%u,\"wrong\":%u}\n", spoil_name[how],
+		       count[how][RIGHT], count[how][WRONG]);
+		bad |= count[how][how == NOTHING ? WRONG : RIGHT];
+	}
+	return bad ? 1 : 0;
 }
 
 /* How a drive has changed since it was probed. */
@@ -803,6 +1112,7 @@ int main(int argc, char **argv)
 	rc = !strcmp(what, "rows")   ? rows(argc > 2 ? argv[2] : NULL) :
 	     !strcmp(what, "random") ? drawn(n, first) :
 	     !strcmp(what, "power")  ? power(n, first) :
+	     !strcmp(what, "judge")  ? judged(n, first) :
 	     !strcmp(what, "again")  ? again(n, first) :
 	     !strcmp(what, "kill")   ? kills(n, first) :
 				       2;
