@@ -10,7 +10,7 @@ struct drive_case {
 	uint32_t zone_dies, zone_step, heat_mib, cool_mibps, throttle_pct, gc_every_mib,
 		gc_stall_ms;
 	uint64_t zone, seed;
-	uint32_t controller_mibps;
+	uint32_t controller_mibps, jitter_pct;
 	bool shared, interleaved, loaded;
 };
 
@@ -57,6 +57,8 @@ static struct zns_dev *make(const struct drive_case *c, uint32_t **die)
 	unsetenv("ZNS_EMU_DATA");
 	*die = calloc(c->zones, sizeof(**die));
 	assert_non_null(*die);
+	assert_ok(zns_emu_set_noise(
+		d, &(struct zns_emu_noise){ .jitter_pct = c->jitter_pct, .seed = c->seed }, &err));
 	assert_ok(zns_emu_set_clock(d, ZNS_EMU_CLOCK_THREAD, &err));
 	assert_ok(zns_emu_zone_map(d, *die, &err));
 	return d;
@@ -233,6 +235,10 @@ static void channel_like_one_die(void **state)
 		  .write_mibps = 150, .read_mibps = 200, .channel_mibps = 200, .unit_kib = 96,
 		  .cache_mib = 6, .command_us = 50, .map_seed = 477584, .zone = MIB(16),
 		  .seed = 4289 },
+		{ "four channels of 200, pairs of two dies that take 1.5 times as long",
+		  .zones = 174, .channels = 4, .ways = 3, .write_mibps = 150, .read_mibps = 200,
+		  .channel_mibps = 200, .unit_kib = 96, .map_seed = 867781, .zone = MIB(16),
+		  .seed = 6198, .jitter_pct = 4 },
 	};
 
 	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(c); i++) {
@@ -437,6 +443,35 @@ static void striped_over_three_dies(void **state)
 	}
 }
 
+/* Zones that share one of their three dies wait for each other in a long set only. */
+static void three_of_eight_dies(void **state)
+{
+	static const struct drive_case c = { "each zone on three of eight dies",
+					     .zones = 214,
+					     .channels = 2,
+					     .ways = 4,
+					     .write_mibps = 100,
+					     .read_mibps = 400,
+					     .channel_mibps = 400,
+					     .cache_mib = 6,
+					     .unit_kib = 96,
+					     .command_us = 200,
+					     .zone_dies = 3,
+					     .zone_step = 2,
+					     .heat_mib = 64,
+					     .cool_mibps = 400,
+					     .throttle_pct = 200,
+					     .map_seed = 670171,
+					     .zone = MIB(16),
+					     .seed = 6254 };
+	struct zns_probe_params par = { .seed = c.seed };
+	cleanup_free uint32_t *die = NULL;
+	struct zns_dev *d = begin(&c, &die);
+
+	assert_fails(zns_probe_run(d, &par, &map, &err), -EAGAIN, "zones lie on several dies each");
+	end(d);
+}
+
 /* Quick zones get more beside slow ones, and the default budget is enough for that. */
 static void slow_dies_among_many(void **state)
 {
@@ -582,7 +617,7 @@ int main(void)
 					    T(promises_hold),          T(gets_hot),
 					    T(quicker_is_drift),       T(odd_dies_behind_channels),
 					    T(large_program_units),    T(striped_over_three_dies),
-					    T(slow_dies_among_many) };
+					    T(three_of_eight_dies),    T(slow_dies_among_many) };
 
 	if (emu_begin(NULL))
 		return 1;

@@ -131,14 +131,12 @@ static int confirm(struct probe *p, const struct trial *t, uint32_t centre, cons
 	return 0;
 }
 
-int probe_overlap(struct probe *p, struct zns_err *err)
+static int overlap(struct probe *p, struct zns_err *err)
 {
 	struct trial t = { .nr = 0 };
 	uint32_t cases = 0, with[2] = { ZONES };
-	int ret = p->open_room < 2 ? 0 : probe_drop(p, p->ours, p->nr_ours, err);
+	int ret;
 
-	if (ret || p->open_room < 2 || !p->set_units)
-		return ret;
 	if (!p->par->budget)
 		p->budget += (uint64_t)SETS * 2 * p->set_units * p->unit;
 	pick(p, &t);
@@ -156,5 +154,19 @@ int probe_overlap(struct probe *p, struct zns_err *err)
 				"cannot be mapped: zones lie on several dies each (zone %u waits for zones %u and %u when it is written, and these two do not wait for each other), and no groups of zones can describe that; nothing is stored: `znsctl format` without a map makes the drive one group",
 				t.zone[c], t.zone[with[0]], t.zone[with[1]]);
 	}
+	return ret;
+}
+
+int probe_overlap(struct probe *p, struct zns_err *err)
+{
+	uint32_t units = p->set_units;
+	int ret = p->open_room < 2 ? 0 : probe_drop(p, p->ours, p->nr_ours, err);
+
+	if (ret || p->open_room < 2 || !units)
+		return ret;
+	/* zones that share one of three dies wait for each other in a long set only */
+	p->set_units = probe_long_units(p);
+	ret = overlap(p, err);
+	p->set_units = units;
 	return ret;
 }

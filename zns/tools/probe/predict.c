@@ -48,7 +48,6 @@
 struct kinds {
 	uint32_t quick[2], slow[2];
 	double low, high;
-	bool wrong;
 };
 
 struct predict {
@@ -219,7 +218,7 @@ static int own_times(struct probe *p, struct predict *t, uint32_t group, const u
 	return 0;
 }
 
-static void note_kinds(struct kinds *k, const uint32_t pair[2], double ratio, bool right)
+static void note_kinds(struct kinds *k, const uint32_t pair[2], double ratio)
 {
 	if (!(k->high > 0) || ratio < k->low) {
 		k->low = ratio;
@@ -229,7 +228,6 @@ static void note_kinds(struct kinds *k, const uint32_t pair[2], double ratio, bo
 		k->high = ratio;
 		memcpy(k->slow, pair, sizeof(k->slow));
 	}
-	k->wrong |= !right;
 }
 
 /* The time of a pair of which each zone gets so many units, relative to the mean of both alone: 2 for zones
@@ -301,13 +299,13 @@ static int two_kinds(struct probe *p, const struct kinds *k, uint32_t group, str
 	bool yes = true;
 	int ret;
 
-	if (k->wrong || k->high <= KINDS * k->low)
+	if (k->high <= KINDS * k->low)
 		return 0;
 	for (uint32_t i = 0; i < KINDS_ROUNDS && i < seen + 2; i++) {
 		ret = both_kinds(p, k, probe_long_units(p), &quick, &slow, err);
 		if (ret)
 			return ret;
-		if (quick < PROBE_SAME || slow < KINDS * quick || slow < TWICE_LOW ||
+		if (quick < PROBE_APART || slow < KINDS * quick || slow < TWICE_LOW ||
 		    slow > TWICE_HIGH)
 			continue;
 		sum += slow / quick;
@@ -370,7 +368,7 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 					&right, err);
 		if (ret)
 			return ret;
-		note_kinds(kinds, pair, ratio, right);
+		note_kinds(kinds, pair, ratio);
 		note(s, ratio / 2, right);
 		p->map->zones_predicted += i + 1 < n && !(linked && i) ? 2 : 1;
 		p->apart[group] |= ratio < PROBE_SAME;
