@@ -103,9 +103,10 @@ static void maps(void **state)
 			assert_int_equal(map.group_channel[0], ZNS_PROBE_NONE);
 		assert_true(map.confidence > 0.99 && map.confidence < 1);
 		assert_true(map.retests >= 400 && !map.retests_wrong);
-		/* with more noise the slowest of 32 zones may take 1.1 times as long as promised,
-		 * and then promises are lowered */
-		assert_in_range(map.zone_write_mibps, t[i].jitter > 5 ? 88 : 96, 104);
+		/* with noise the slowest of 30 zones may take 1.1 times as long as promised, and
+		 * then promises are lowered */
+		assert_in_range(map.zone_write_mibps, t[i].jitter && map.nr_groups >= 30 ? 88 : 96,
+				104);
 		assert_in_range(map.zone_read_mibps, 375, 415);
 		assert_int_equal(map.device_write_mibps, 0);
 		assert_all_empty(d);
