@@ -328,11 +328,11 @@ static double try_promises(struct zns_dev *d, const struct zns_emu_params *p,
 }
 
 /* What four clients read of a zone that is written to its end, MiB/s. Where zones are striped, it depends on
- * whether the clients begin on the same die: the better of two ways to divide the zone counts. */
+ * whether the clients begin on the same die: the best of several ways to divide the zone counts. */
 static double read_mibps(struct zns_dev *d, const struct zns_emu_params *p, uint32_t unit,
 			 uint32_t zone)
 {
-	uint32_t len = zns_min((uint64_t)zns_max(p->program_unit, unit), p->zone_capacity / 8),
+	uint32_t len = zns_min((uint64_t)unit, p->zone_capacity / 8),
 		 count = p->zone_capacity / len / 4;
 	double best = 0;
 	cleanup_free uint8_t *buf = calloc(4, len);
@@ -348,7 +348,7 @@ static double read_mibps(struct zns_dev *d, const struct zns_emu_params *p, uint
 	assert_non_null(done);
 	assert_ok(zns_dev_race(d, r, 1, &err));
 	assert_ok(zns_dev_flush(d, &err));
-	for (uint32_t k = 0; k < 2; k++, count--) {
+	for (uint32_t k = 0; k < 4; k++, count -= count / 8) {
 		uint64_t start;
 
 		for (uint32_t i = 0; i < 4; i++)
@@ -677,12 +677,13 @@ static struct zns_emu_params draw(uint64_t seed, char *name, size_t len)
 	}
 	snprintf(
 		name, len,
-		"seed %llu: %u zones of %u MiB %ux%u map %d %u/%u/%u MiB/s cache %u/%u unit %uK command %u planes %u odd %u/%u small %u/%u row %u active %u controller %u zone on %u/%u hot %u/%u/%u",
+		"seed %llu: %u zones of %u MiB %ux%u map %d/%llu %u/%u/%u MiB/s cache %u/%u unit %uK command %u planes %u odd %u/%u small %u/%u row %u active %u controller %u zone on %u/%u hot %u/%u/%u",
 		(unsigned long long)seed, p.nr_zones, (uint32_t)(p.zone_size >> 20), p.channels,
-		p.ways, p.map, p.die_write_mibps, p.die_read_mibps, p.channel_mibps, p.cache_mib,
-		p.cache_mibps, p.program_unit >> 10, p.command_us, p.planes, p.odd_dies, p.odd_pct,
-		p.small_dies, p.small_zones, p.row, p.max_active, p.controller_mibps, p.zone_dies,
-		p.zone_step, p.heat_mib, p.cool_mibps, p.throttle_pct);
+		p.ways, p.map, (unsigned long long)p.map_seed, p.die_write_mibps, p.die_read_mibps,
+		p.channel_mibps, p.cache_mib, p.cache_mibps, p.program_unit >> 10, p.command_us,
+		p.planes, p.odd_dies, p.odd_pct, p.small_dies, p.small_zones, p.row, p.max_active,
+		p.controller_mibps, p.zone_dies, p.zone_step, p.heat_mib, p.cool_mibps,
+		p.throttle_pct);
 	return p;
 }
 
