@@ -2,10 +2,11 @@
 #ifndef ZNS_CGROUP_IO_H
 #define ZNS_CGROUP_IO_H
 /*
- * The kernel charges the cgroup of whoever sends a request to a drive: that of version 2, or of
- * version 1's blkio where that one has the controller. Groups are found by descriptor. A container
- * may have chosen names below its own, so the group that they lead to must be root's and must have
- * the process in it.
+ * Moves this process to another cgroup for its I/O, since the kernel charges a request to the
+ * cgroup of the process that sends it: the cgroup of version 2, or of version 1's blkio if that
+ * hierarchy has the controller. Cgroups are opened component by component and used by descriptor. A
+ * container may have chosen the names of the cgroups below its own. So the cgroup that is found
+ * must belong to root and must list the process as a member.
  */
 #include <sys/types.h>
 #include "zns/err.h"
@@ -14,7 +15,8 @@
 #define ZNS_CGROUP_OWN "zns-criu" /* name of the cgroup at the root of the hierarchy */
 
 struct zns_cgroup_io {
-	/* home, there: open cgroup.procs of the old and of the new cgroup; -1: none */
+	/* cgroup.procs of the cgroup this process came from, and of the one it moves to; -1:
+	 * none */
 	int home, there;
 };
 #define ZNS_CGROUP_IO_NONE              \
@@ -22,11 +24,12 @@ struct zns_cgroup_io {
 		.home = -1, .there = -1 \
 	}
 
-/* Finds the group of process @pid, or our own one if it is 0, and the one that we are in. */
+/* Opens the cgroup of process @pid (0: the cgroup ZNS_CGROUP_OWN) and the one this process is
+ * in. */
 int zns_cgroup_io_find(struct zns_cgroup_io *c, pid_t pid, struct zns_err *err);
-/* Moves all threads of this process. */
+/* Moves all threads of this process to the other cgroup. */
 int zns_cgroup_io_enter(const struct zns_cgroup_io *c, struct zns_err *err);
-/* Back, and closed. */
+/* Moves them back. zns_cgroup_io_close only closes the descriptors. */
 void zns_cgroup_io_leave(struct zns_cgroup_io *c);
 void zns_cgroup_io_close(struct zns_cgroup_io *c);
 

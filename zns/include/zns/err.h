@@ -25,7 +25,7 @@ struct zns_err {
 		.code = 0 \
 	}
 
-/* Record an error and return @code (a negative errno). Overwrites what was there. */
+/* Records an error and returns @code (a negative errno). Overwrites an earlier error. */
 int zns_fail(struct zns_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -33,7 +33,7 @@ int zns_fail(struct zns_err *err, int code, const char *fmt, ...)
 int zns_fail_sys(struct zns_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Puts "context: " in front of the recorded text; returns err->code (or -EIO if @err is NULL). */
+/* Puts "context: " in front of the recorded text; returns err->code, or -EIO if @err is NULL. */
 int zns_wrap(struct zns_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

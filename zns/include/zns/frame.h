@@ -3,8 +3,8 @@
 #define ZNS_FRAME_H
 /*
  * The frame around every stored payload (log records, manifest, handle): a 48-byte little-endian
- * header with magic, lengths and a hash over header and payload. The reader trusts no length before
- * it is checked against the bytes at hand. Layout: Documentation/inside/format.md, "Frames".
+ * header with magic, lengths and a hash over header and payload. A reader checks each length
+ * against the bytes it has before it uses it. Layout: Documentation/inside/format.md, "Frames".
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@
 /* version of a manifest whose images have checksums of pieces (ZnsPb__Image.piece) */
 #define ZNS_MANIFEST_VERSION 2
 #define ZNS_FRAME_HDR 48
-/* more than a device lives to see: nothing that counts on from there wraps */
+/* no real device gets this far, so counting on from a lower value never overflows */
 #define ZNS_GENERATION_MAX (1ull << 56)
 
 enum zns_frame_type {
@@ -37,7 +37,8 @@ enum zns_frame_type {
 	ZNS_FRAME_MOVED = 80,
 	ZNS_FRAME_FIRST = 190,
 	ZNS_FRAME_SEALED = 220, /* in a layer of an OCI image (zns/sealed.h) */
-	ZNS_FRAME_STREAM_BEGIN = 230, /* zns/stream.h */
+	/* frames of a stream of checkpoints (zns/stream.h) begin here */
+	ZNS_FRAME_STREAM_BEGIN = 230,
 	ZNS_FRAME_STREAM_ITEM,
 	ZNS_FRAME_STREAM_IMAGES,
 	ZNS_FRAME_STREAM_DATA,
@@ -48,23 +49,23 @@ enum zns_frame_type {
 
 struct zns_frame {
 	uint16_t type;
-	uint16_t version; /* packing: 0 is ZNS_FRAME_VERSION */
+	uint16_t version; /* when packing, 0 stands for ZNS_FRAME_VERSION */
 	uint64_t generation; /* log generation, 0 outside the log */
-	uint64_t seq; /* position in that generation, 0 outside the log */
+	uint64_t seq; /* position within that generation, 0 outside the log */
 	const uint8_t *payload; /* points into the buffer given to zns_frame_parse */
 	uint32_t len; /* payload bytes */
 };
 
-/* Bytes a frame takes: header and payload, rounded up to @align (a block, or 1). */
+/* Bytes that a frame takes: header and payload, rounded up to @align (the block size, or 1). */
 size_t zns_frame_size(size_t payload_len, size_t align);
 
-/* Write header + payload + zero padding into @out (zns_frame_size(len, align) bytes). */
+/* Writes header, payload and zero padding to @out, which has zns_frame_size(len, align) bytes. */
 void zns_frame_pack(const struct zns_frame *f, size_t align, uint8_t *out);
 
 /*
- * Check and split the frame at the start of @buf. -ENODATA: no frame is here (another magic; the
- * clean end of a log). -EBADMSG: a frame that is torn or damaged (length, hash). -EPROTONOSUPPORT:
- * its version is newer than ours. Never reads past @len.
+ * Checks and splits the frame at the start of @buf. -ENODATA: no frame is here (another magic): the
+ * clean end of a log. -EBADMSG: the frame is torn or damaged (length, hash). -EPROTONOSUPPORT: its
+ * version is newer than ours. Never reads beyond @len.
  */
 int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct zns_err *err);
 

@@ -15,11 +15,11 @@
 #include <errno.h>
 #include <stddef.h>
 
-/* @v: a pointer to the first element, or NULL; @max: how many there is room for. Doubles the room
- * when it is used up. */
+/* Makes room for one more element. @v: pointer to the first element, or NULL; @max: for how many
+ * elements there is room. The room is doubled when it is used up. */
 #define zns_grow(v, nr, max) zns_grow_to(v, (size_t)(nr) + 1, max)
 
-/* Like zns_grow, for @want elements in all. */
+/* Like zns_grow, but makes room for @want elements in all. */
 #define zns_grow_to(v, want, max)                                                     \
 	({                                                                            \
 		size_t room_ = (max), bound_ = (size_t)(__typeof__(max))-1;           \
@@ -31,7 +31,8 @@
 		p_ ? 0 : -ENOMEM;                                                     \
 	})
 
-/* For an array without a @max, such as that of a decoded message: room for exactly one more. */
+/* Like zns_grow, for an array without a @max, such as that of a decoded message: makes room for
+ * exactly one more element. */
 #define zns_grow_by_one(v, nr)                                                  \
 	({                                                                      \
 		void *p_ = zns_grow_exact((v), (size_t)(nr) + 1, sizeof(*(v))); \
@@ -40,7 +41,7 @@
 		p_ ? 0 : -ENOMEM;                                               \
 	})
 
-/* What the macros call. NULL: no memory, or more than @bound elements; @v is still the caller's
+/* Used by the macros. NULL: out of memory, or more than @bound elements; the caller still owns @v
  * then. */
 void *zns_grow_array(void *v, size_t want, size_t *max, size_t bound, size_t size);
 void *zns_grow_exact(void *v, size_t want, size_t size);

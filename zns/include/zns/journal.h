@@ -2,9 +2,9 @@
 #ifndef ZNS_JOURNAL_H
 #define ZNS_JOURNAL_H
 /*
- * Records for journald, in its native protocol: one datagram with fields. Nothing is kept between
- * records, and no record is waited for: a journal that does not read loses it. Safe from any
- * thread.
+ * Sends records to journald in its native protocol: one datagram with fields. No state is kept
+ * between records, and no call waits: if the journal does not read fast enough, a record is lost.
+ * Safe from any thread.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,12 +22,13 @@ struct zns_journal {
 /* @program: SYSLOG_IDENTIFIER. @priority: LOG_ERR and so on. */
 void zns_journal_begin(struct zns_journal *j, const char *program, int priority,
 		       const char *message);
-/* @name: capitals, digits and _. A value may hold anything. NULL or "": no field. */
+/* Adds a field. @name: capitals, digits and _. A value may contain any byte. NULL or "": no field
+ * is added. */
 void zns_journal_text(struct zns_journal *j, const char *name, const char *value);
 void zns_journal_number(struct zns_journal *j, const char *name, uint64_t value);
-/* 0, or -errno: there is no journal, or it does not accept records now. */
+/* 0, or -errno: there is no journal, or it does not accept records at the moment. */
 int zns_journal_send(const struct zns_journal *j);
-/* Is this descriptor connected to the journal, as systemd says in $JOURNAL_STREAM? */
+/* Is this descriptor connected to the journal, according to $JOURNAL_STREAM, which systemd sets? */
 bool zns_journal_owns(int fd);
 
 #endif

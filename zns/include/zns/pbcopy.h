@@ -5,8 +5,8 @@
 
 struct zns_err;
 
-/* A deep copy of any message; free it like an unpacked one. NULL: no memory; @err (may be NULL) has
- * the text. */
+/* Makes a deep copy of any message; free it like an unpacked one. NULL: out of memory, with a
+ * message in @err (may be NULL). */
 void *zns_pb_copy(const ProtobufCMessage *msg, struct zns_err *err);
 
 #endif

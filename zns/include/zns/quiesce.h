@@ -2,29 +2,33 @@
 #ifndef ZNS_QUIESCE_H
 #define ZNS_QUIESCE_H
 /*
- * What a dump asks the pager of a memory context (zns/mem.h): which of a frozen process's pages are
- * on zones, and where. Between zns_quiesce_begin and zns_quiesce_end the pager evicts nothing, and
- * serves faults. If the dump dies, the pager ends this by itself. It answers root alone.
+ * The requests of a dump to the pager of a memory context (zns/mem.h): which pages of a frozen
+ * process are on zones, and where? Between zns_quiesce_begin and zns_quiesce_end the pager evicts
+ * nothing, but serves faults. If the dump dies, the pager ends this state by itself. It only
+ * answers root.
  *
- * Packets over $ZNS_RUN/memory/NAME.seal, one answer for each request.
+ * Requests are packets over $ZNS_RUN/memory/NAME.seal, each with one answer.
  */
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include "zns/err.h"
 
-#define ZNS_QUIESCE_SUFFIX ".seal" /* as in earlier releases, whose pagers may still run */
-#define ZNS_QUIESCE_PIDS_MAX 8192u /* most processes of a tree; a context has far fewer */
+/* the name that earlier releases use, whose pagers may still run */
+#define ZNS_QUIESCE_SUFFIX ".seal"
+#define ZNS_QUIESCE_PIDS_MAX 8192u /* most processes of a dumped tree; a context has far fewer */
 
 enum zns_quiesce_op {
-	/* int32_t pid[nr] follow: asks whether one of them is the pager's, and begins */
+	/* int32_t pid[nr] follow. If one of them belongs to the pager's context, the pager stops
+	 * evicting */
 	ZNS_QUIESCE_BEGIN = 1,
-	/* the units of @pid, which is frozen; answered with a memfd of struct zns_quiesce_unit */
+	/* asks for the units of the frozen process @pid; the answer has a memfd with an array of
+	 * struct zns_quiesce_unit */
 	ZNS_QUIESCE_UNITS,
-	/* answered with a descriptor of the context's key (zns/crypt_memory.h), or without one if
-	 * its memory on zones is not encrypted */
+	/* the answer has a descriptor of the context's key (zns/crypt_memory.h), or none if the
+	 * context's memory on zones is not encrypted */
 	ZNS_QUIESCE_KEY,
-	ZNS_QUIESCE_OWNS, /* @pid, @start, @end: does your userfaultfd have this area? */
+	ZNS_QUIESCE_OWNS, /* @pid, @start, @end: does the pager's userfaultfd cover this area? */
 };
 
 struct zns_quiesce_ask {
@@ -35,19 +39,20 @@ struct zns_quiesce_ask {
 };
 
 struct zns_quiesce_answer {
-	int32_t code; /* 0 or -errno; -ENOENT: the process belongs to another context */
-	uint32_t nr; /* of units */
-	uint8_t context[16], device[16]; /* to ZNS_QUIESCE_BEGIN */
+	int32_t code; /* 0 or -errno; -ENOENT: the process does not belong to this context */
+	uint32_t nr; /* number of units */
+	uint8_t context[16], device[16]; /* in the answer to ZNS_QUIESCE_BEGIN */
 	char msg[256];
 };
 
-/* 64 KiB of a process that have a place. The memfd has F_SEAL_WRITE. */
+/* A unit (64 KiB of a process) that has a place on zones. The memfd with these has F_SEAL_WRITE. */
 struct zns_quiesce_unit {
 	uint64_t addr; /* address of its first page */
 	uint64_t off, hash; /* off: offset in the zone; hash: XXH3-64 of the bytes on the device */
 	uint32_t zone;
-	/* pages, the first one is bit 0. @mask: are there, unless the process has the page in
-	 * memory. @clean: has it in memory, and it is the same */
+	/* one bit for each page; bit 0 is the first page. @mask: the unit on the device has the
+	 * current contents of the page, unless the process has the page in memory. @clean: the
+	 * process has the page in memory, with the same contents */
 	uint16_t mask, clean;
 	uint8_t nonce[12], tag[16]; /* if encrypted: nonce and tag for decryption */
 	uint32_t pad;
@@ -55,24 +60,26 @@ struct zns_quiesce_unit {
 
 struct zns_quiesce;
 
-/* Finds the context of these processes, and begins. *@out is NULL if they belong to no context.
- * -EBUSY: another dump of the context is running. */
+/* Finds the context of these processes and makes its pager stop evicting. *@out is NULL if they
+ * belong to no context. -EBUSY: another dump of the context is running. */
 int zns_quiesce_begin(const pid_t *pid, uint32_t nr, struct zns_quiesce **out, struct zns_err *err);
 const uint8_t *zns_quiesce_context(const struct zns_quiesce *s);
 const uint8_t *zns_quiesce_device(const struct zns_quiesce *s);
 const char *zns_quiesce_name(const struct zns_quiesce *s);
-/* In order of addresses, checked, to be freed. -ENOENT: the process is not of the context. */
+/* Returns the units of a process, checked and in order of their addresses; the caller frees *out.
+ * -ENOENT: the process does not belong to the context. */
 int zns_quiesce_units(struct zns_quiesce *s, pid_t pid, struct zns_quiesce_unit **out, size_t *nr,
 		      struct zns_err *err);
-/* *@fd is the caller's; -1: what the context has on zones is in clear. */
+/* Returns the context's key. The caller owns *@fd; -1: the context's memory on zones is not
+ * encrypted. */
 int zns_quiesce_key(struct zns_quiesce *s, int *fd, struct zns_err *err);
 /* Does the userfaultfd of this area belong to the pager? For an empty area: does the process belong
  * to the context? 0: yes; -ENOENT: no. */
 int zns_quiesce_owns(struct zns_quiesce *s, pid_t pid, uint64_t start, uint64_t end,
 		     struct zns_err *err);
-void zns_quiesce_end(struct zns_quiesce *s); /* NULL is fine */
+void zns_quiesce_end(struct zns_quiesce *s); /* @s may be NULL */
 
-/* Is a list that a pager sent possible: in order, without overlaps, in range? */
+/* Is a list of units from a pager plausible: in order, without overlaps, in range? */
 bool zns_quiesce_sane(const struct zns_quiesce_unit *u, size_t nr);
 
 #endif

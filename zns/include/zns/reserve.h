@@ -3,18 +3,18 @@
 #define ZNS_RESERVE_H
 /*
  * NVMe reservations: a drive that several hosts can reach (two ports, NVMe over Fabrics) refuses
- * the writes of all but one of them. The mount record (zns/store.h) is a word between programs of
- * ours; this holds for every program, and for a host that has stopped listening.
+ * the writes of all hosts but one. The mount record (zns/store.h) only works between programs of
+ * ours. A reservation stops every program, also on a host that no longer responds.
  *
- * The type is Write Exclusive: one host writes, whichever of its processes, by either node and over
- * any controller; all hosts read. With Registrants Only, which is taken where a drive has nothing
- * else, any host that registers may write, so there it keeps out those who do not.
+ * The type is Write Exclusive: one host writes, with any of its processes, by either node and over
+ * any controller; all hosts may read. If the drive only supports the type "Registrants Only", that
+ * one is used; it excludes only hosts that have not registered.
  *
- * The drive tells hosts apart by their host identifier. For fabrics that is /etc/nvme/hostid, or
- * what the connection was made with. A PCIe drive has none until it is told one; it is told one
- * that is made of the machine id. The key is a hash of the machine id: a reservation with that key
- * is this machine's own, whatever host identifier it was made under. So it goes on by itself after
- * a crash or a reboot.
+ * The drive identifies hosts by their host identifier. For fabrics that is /etc/nvme/hostid, or the
+ * one that the connection was made with. A PCIe drive has none until the host sets one; we set one
+ * that is derived from the machine id. The reservation key is a hash of the machine id. A
+ * reservation with that key belongs to this machine, under whichever host identifier it was made,
+ * so after a crash or a reboot the machine continues to use it.
  *
  * Not thread-safe. All calls return 0 or a negative errno with a message in @err.
  */
@@ -24,60 +24,61 @@
 
 #define ZNS_HOST_ID_LEN 16
 
-/* One device's reservation as this process uses it. Belongs to the caller, holds no resources but
+/* One device's reservation as this process uses it. The caller owns it; it holds no resources but
  * the open device. */
 struct zns_resv {
 	struct zns_dev *dev;
-	/* false: reservations are not available, and every call below succeeds without effect */
+	/* false: reservations are not available, and all calls below succeed without effect */
 	bool offered;
-	/* why the drive's reservations cannot be used, for a log; else empty */
+	/* why the drive's reservations cannot be used, to be logged; else empty */
 	char why[160];
 	int fd;
 	uint32_t nsid;
 	bool extended; /* host identifiers have 16 bytes, else 8 */
-	bool persist; /* the reservation survives a power loss of the drive, if wanted */
-	uint8_t types; /* bit n: type n (1 to 6) */
+	bool persist; /* if wanted, the reservation survives a power loss of the drive */
+	uint8_t types; /* supported types; bit n: type n (1 to 6) */
 	uint8_t host[ZNS_HOST_ID_LEN];
 	uint64_t own_key; /* key of this machine */
-	/* From zns_resv_take on: */
+	/* Set by zns_resv_take: */
 	bool held;
 	bool fresh; /* this host did not hold it before */
-	/* what this host is registered with: own_key, unless other software came first */
+	/* key with which this host is registered: own_key, unless other software registered
+	 * first */
 	uint64_t key;
 	uint8_t type;
 };
 
-/* The present state, as the drive reports it. */
+/* The present state that the drive reports. */
 struct zns_resv_state {
 	bool held, ours;
-	uint8_t type; /* 1 to 6; 0: no reservation is held */
-	uint64_t key; /* the holder's */
+	uint8_t type; /* type 1 to 6; 0: no reservation is held */
+	uint64_t key; /* key of the holder */
 };
 
-/* A hint who the holder might be, for messages: the last machine according to the mount record.
+/* Who might hold the reservation, for messages: the last machine according to the mount record.
  * NULL: not known. */
 struct zns_resv_peer {
 	const char *machine, *host;
 };
 
-/* Asks what @dev supports; returns 0 also if it supports no reservations. @machine: this machine's
- * id. */
+/* Finds out what @dev supports. Also returns 0 if it supports no reservations. @machine: this
+ * machine's id. */
 int zns_resv_open(struct zns_dev *dev, const char *machine, struct zns_resv *r,
 		  struct zns_err *err);
 
 int zns_resv_look(const struct zns_resv *r, struct zns_resv_state *out, struct zns_err *err);
 
 /* Acquires the reservation for this host. -EBUSY: another host holds it. With @take_over that host
- * loses its registration, and its commands under way are aborted. An existing reservation of this
- * host stays. */
+ * loses its registration, and its commands that are under way are aborted. If this host already
+ * holds a reservation, it is kept. */
 int zns_resv_take(struct zns_resv *r, bool take_over, const struct zns_resv_peer *peer,
 		  struct zns_err *err);
 
 /* Releases the reservation, unless other software on this host made it. Does nothing if it is not
- * held (any more). */
+ * held, or not any more. */
 int zns_resv_leave(struct zns_resv *r, struct zns_err *err);
 
 uint64_t zns_resv_key(const char *machine);
-const char *zns_resv_type_name(uint8_t type); /* "write-exclusive", …; "unknown" */
+const char *zns_resv_type_name(uint8_t type); /* "write-exclusive" and so on, or "unknown" */
 
 #endif

@@ -3,20 +3,19 @@
 #define ZNS_SAVE_H
 /*
  * Writes one checkpoint, in this order: admission, images into zones that are granted on demand,
- * manifest, flush, record, handle. Before zns_save_commit nobody sees the checkpoint, and the
- * broker takes its zones back when the connection ends. zns_save_roll_back removes a committed
- * one.
+ * manifest, flush, record, handle. Before zns_save_commit the checkpoint is not visible, and the
+ * broker takes its zones back when the connection ends. zns_save_roll_back removes a committed one.
  *
- *	struct zns_save v = { .s = &session };
+ *  *       struct zns_save v = { .s = &session };
  *
- *	zns_save_key(&v, err);
- *	zns_save_begin(&v, &ask, err);
- *	zns_writer_image(v.w, …), zns_wimage_data(), zns_wimage_seal() …
- *	zns_save_finish(&v, err);
- *	zns_save_durable(&v, err);
- *	zns_save_commit(&v, err);
- *	zns_save_handle(&v, dirfd, err);	// or zns_save_roll_back()
- *	zns_save_end(&v);
+ *  *       zns_save_key(&v, err);
+ *  *       zns_save_begin(&v, &ask, err);
+ *  *       zns_writer_image(v.w, …), zns_wimage_data(), zns_wimage_seal() …
+ *  *       zns_save_finish(&v, err);
+ *  *       zns_save_durable(&v, err);
+ *  *       zns_save_commit(&v, err);
+ *  *       zns_save_handle(&v, dirfd, err);        // or zns_save_roll_back()
+ *  *       zns_save_end(&v);
  *
  * Each returns 0 or -errno with a line in @err. After an error only zns_save_end may be called,
  * unless a function says otherwise.
@@ -30,96 +29,105 @@
 #include "zns/writer.h"
 
 struct zns_save {
-	/* Set by the caller before zns_save_begin, who keeps owning what these point to. */
+	/* Set by the caller before zns_save_begin; the caller keeps owning what the pointers refer
+	 * to. */
 	struct zns_session *s; /* opened with ZNS_WRITES */
-	struct zns_bucket *bucket; /* every byte written is taken from it; NULL: no limit */
-	uint32_t unit; /* stripe unit, bytes; 0: chosen for the device and the width */
-	uint32_t workers; /* number of threads; 0: chosen */
-	/* if there is no room: run `znsctl gc`, and ask once more */
+	struct zns_bucket *bucket; /* every written byte is taken from it; NULL: no limit */
+	uint32_t unit; /* stripe unit in bytes; 0: chosen by device and width */
+	uint32_t workers; /* number of threads; 0: chosen automatically */
+	/* if there is not enough room: run `znsctl gc`, then ask once more */
 	bool sweeps;
-	/* The version of the checkpoint that this one replaces under its id, and that version's
-	 * key. Its handles stay good. */
+	/* The version of the checkpoint that this one replaces under the same id, and that
+	 * version's key. Handles of that version stay valid. */
 	const ZnsPb__Manifest *former;
 	const struct zns_crypt *former_crypt;
-	/* A checkpoint that is written as it is (zns_writer_params): its manifest, and its key if
-	 * it is encrypted and there is one. The id is that of @sealed, ask->sealed and ask->key_id
-	 * are the caller's. */
+	/* For a checkpoint that is written unchanged (zns_writer_params): its manifest, and its key
+	 * if it is encrypted and the key is known. It keeps the id of @sealed. The caller sets
+	 * ask->sealed and ask->key_id. */
 	const ZnsPb__Manifest *sealed;
 	const struct zns_crypt *proof;
-	bool keeps_record; /* with @sealed: @c was set before, and has time and rate already */
-	/* Owned by this struct. A caller may set them before zns_save_begin. */
-	struct zns_master *master; /* until the checkpoint's own key is wrapped; NULL: plain */
-	/* the checkpoint's key; set before: it is used, and ask->key_id is the caller's */
+	bool keeps_record; /* with @sealed: the caller has set @c, including time and rate */
+	/* Owned by this struct. A caller may set these before zns_save_begin. */
+	/*
+	 * master key, held until the checkpoint's own key is wrapped; NULL: the checkpoint is plain
+	 */
+	struct zns_master *master;
+	/* the checkpoint's key. If the caller sets it, the caller also sets ask->key_id */
 	struct zns_crypt *crypt;
-	/* the record; if the caller does not set it, that of @former without its places */
+	/* the record; if the caller does not set it, it is that of @former without its places */
 	ZnsPb__Checkpoint *c;
-	/* From zns_save_begin on. */
-	/* the grant; for an incremental checkpoint with the parents' records */
+	/* Set by zns_save_begin. */
+	/* the answer with the grant; for an incremental checkpoint it has the parents' records
+	 * too */
 	ZnsPb__Response *answer;
-	const ZnsPb__DumpGrant *grant; /* in it */
+	const ZnsPb__DumpGrant *grant; /* the grant in @answer */
 	struct zns_writer *w;
 	uint8_t id[ZNS_UUID_LEN];
-	uint32_t asked; /* how many times zones were requested */
-	ZnsPb__HandleCopy *copies; /* zns_save_copy */
+	uint32_t asked; /* how many times the writer requested zones from the broker */
+	ZnsPb__HandleCopy *copies; /* copies that zns_save_copy added */
 	size_t nr_copies;
 };
 
-/* The key that device or host ask for, if they do. From here on the process holds secrets: it is
- * hardened. */
+/* Gets the key if the device or the host requires encryption. From then on the process holds
+ * secrets, so it is hardened (zns_crypt_harden). */
 int zns_save_key(struct zns_save *v, struct zns_err *err);
 
 /*
- * Asks for admission, with key and room added to @ask, and makes the writer and, unless the caller
- * has set one, the record. The record then has what @ask and the grant say, and the host; the
- * caller adds other fields before zns_save_finish. May wait, as @ask->admission says. -EBUSY,
- * -ENOSPC and others: the broker's reason.
+ * Adds key and needed room to @ask and asks the broker for admission. Creates the writer and,
+ * unless the caller has set one, the record. The record then has the values of @ask and of the
+ * grant, and the host; the caller adds other fields before zns_save_finish. Waits as long as
+ * @ask->admission allows. -EBUSY, -ENOSPC and others: the reason comes from the broker.
  */
 int zns_save_begin(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *err);
 
-/* Processes an answer to the request `progress`: which other writers share the groups, and zones
- * that the dump gains. Returns how many of the gained zones it uses. Any thread. */
+/* Processes an answer to the request `progress`: which other writers share the groups, and which
+ * zones the dump gains. Returns how many of the gained zones it uses. May be called from any
+ * thread. */
 uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r);
 
-/* *out: how many bytes this checkpoint could still write, if no other dump asked for zones. */
+/* *out: how many bytes this checkpoint could still write if no other dump asked for zones. */
 int zns_save_room(struct zns_save *v, uint64_t *out, struct zns_err *err);
 /*
- * Drop all that was written, and begin with a new writer; the lease stays. @lock is held while v->w
- * changes. *@room: as of zns_save_room. From here on the dump gains no zones: an answer that is
- * under way could name a zone that was given back.
+ * Discards all that was written and starts with a new writer, under the same lease. @lock is held
+ * while v->w changes. *room: as of zns_save_room. From then on the dump gains no more zones,
+ * because an answer under way could name a zone that was already given back.
  */
 int zns_save_anew(struct zns_save *v, uint64_t expected, pthread_mutex_t *lock, uint64_t *room,
 		  struct zns_err *err);
 
-/* Wait until all is written, then write manifest and footer. Fills in the record's places, sizes,
- * key and, of a new one, rate, or of one with @former or @sealed, the time of this version. */
+/* Waits until everything is written, then writes manifest and footer. Fills in the record's places,
+ * sizes and key. For a new checkpoint it also fills in the rate; with @former or @sealed, the time
+ * of this version. */
 int zns_save_finish(struct zns_save *v, struct zns_err *err);
-/* Flush: after this the data and the manifest survive a power cut. */
+/* Flushes: after this call the data and the manifest survive a power cut. */
 int zns_save_durable(struct zns_save *v, struct zns_err *err);
 /*
- * Let the broker write the record: from then on the checkpoint exists. -EPIPE: the broker died
- * meanwhile; zns_save_settle finds out whether the checkpoint exists. -ETIMEDOUT: it is not known.
+ * Asks the broker to write the record: from then on the checkpoint exists. -EPIPE: the broker died
+ * meanwhile; zns_save_settle finds out whether the checkpoint exists. -ETIMEDOUT: it is not known
+ * whether it exists.
  */
 int zns_save_commit(struct zns_save *v, struct zns_err *err);
 /*
- * To be called after -EPIPE: starts the next broker and asks it. 0: the checkpoint was committed.
+ * To be called after -EPIPE: starts the next broker and asks it whether the checkpoint was
+ * committed. 0: it was.
  */
 int zns_save_settle(struct zns_save *v, struct zns_err *err);
-/* zns_save_finish, durable, commit and settle in a row. */
+/* Calls zns_save_finish, durable, commit and, if necessary, settle. */
 int zns_save_publish(struct zns_save *v, struct zns_err *err);
 
-/* The handle shall name a plain copy of @size bytes beside it. @name is borrowed until the handle
- * is written. */
+/* Makes the handle list a plain copy of @size bytes in its directory. @name is borrowed until the
+ * handle is written. */
 int zns_save_copy(struct zns_save *v, const char *name, uint64_t size, uint64_t hash,
 		  struct zns_err *err);
-/* The handle of a committed checkpoint, written durably into @dirfd. */
+/* Writes the handle of a committed checkpoint durably into @dirfd. */
 int zns_save_handle(struct zns_save *v, int dirfd, struct zns_err *err);
 /* Removes a committed checkpoint; @by is recorded in its tombstone. If the removal fails too, its
  * reason is added to @err's text. */
 void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err);
-/* Drop a checkpoint that is not committed, at once: its zones and its parents are free again. */
+/* Drops a checkpoint that is not committed: its zones and its parents are released at once. */
 void zns_save_give_up(struct zns_save *v, int why, const char *text);
 
-/* Joins the writer's threads. The session stays. */
+/* Joins the writer's threads. The session stays open. */
 void zns_save_end(struct zns_save *v);
 
 #endif

@@ -29,7 +29,8 @@ static inline void zns_cleanup_closep(int *fd)
 	if (*fd >= 0)
 		close(*fd);
 }
-/* Take a descriptor out of a variable that would close it: *@fd is -1 afterwards. */
+/* Transfers a descriptor out of a variable that would close it at the end of its scope: *@fd is -1
+ * afterwards. */
 static inline int zns_take_fd(int *fd)
 {
 	int taken = *fd;
@@ -48,82 +49,84 @@ static inline void zns_cleanup_filep(FILE **f)
 #define cleanup_file __attribute__((cleanup(zns_cleanup_filep)))
 
 /*
- * Text to numbers. The whole string must match: decimal digits, and a unit where one is allowed. No
- * sign, no blank. 0, or -EINVAL or -ERANGE; then *out is what it was.
+ * Parses a number. The whole string must match: decimal digits, and a unit where one is allowed; no
+ * sign, no blank. 0, or -EINVAL or -ERANGE, which leave *out unchanged.
  */
 int zns_parse_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
-/* A duration: "90", "90s", "15m", "12h", "30d", "2w"; a bare number is seconds. At most what
- * nanoseconds can say. */
+/* Parses a duration: "90", "90s", "15m", "12h", "30d", "2w"; a bare number is in seconds. -ERANGE
+ * if it does not fit into 64 bits as nanoseconds. */
 int zns_parse_duration(const char *s, uint64_t *out_s);
-/* in the largest unit that divides the duration */
+/* formats in the largest unit of which the duration is a multiple */
 char *zns_format_duration(uint64_t s, char *buf, size_t len);
-/* A size, as people write it or as zns_format_size does: "64K", "64KiB", "1.5 MiB", "12 B" (powers
- * of 1024); a bare number is bytes. */
+/* Parses a size as people write it or as zns_format_size prints it: "64K", "64KiB", "1.5 MiB", "12
+ * B" (powers of 1024); a bare number is in bytes. */
 int zns_parse_size(const char *s, uint64_t *out_bytes);
 
-/* Parses a bandwidth: "500", "500MiB/s", "2GiB/s", "512KiB/s"; a bare number is in MiB/s. More than
- * 0; rounded up to whole MiB/s. */
+/* Parses a bandwidth: "500", "500MiB/s", "2GiB/s", "512KiB/s"; a bare number is in MiB/s. Must be
+ * more than 0; rounded up to whole MiB/s. */
 int zns_parse_mibps(const char *s, uint32_t *out_mibps);
 
-/* "447.0 MiB" and the like into @buf (at least 16 bytes); returns @buf. */
+/* Formats a size like "447.0 MiB" into @buf (at least 16 bytes); returns @buf. */
 char *zns_format_size(uint64_t bytes, char *buf, size_t len);
 
-/* RFC 3339 in UTC with seconds, e.g. 2026-11-20T23:07:00Z; @buf at least 32 bytes. */
+/* Formats a time by RFC 3339 in UTC with seconds, e.g. 2026-11-20T23:07:00Z; @buf: at least 32
+ * bytes. */
 char *zns_format_time(int64_t unix_ns, char *buf, size_t len);
 int64_t zns_now_ns(void); /* CLOCK_REALTIME, nanoseconds */
-int64_t zns_now_after(int64_t ns); /* the same, but later than @ns if the clock was set back */
+/* like zns_now_ns, but at least @ns + 1, even if the clock was set back */
+int64_t zns_now_after(int64_t ns);
 uint64_t zns_mono_ns(void); /* CLOCK_MONOTONIC, nanoseconds */
 
 /*
- * A container's name, wherever one is accepted: 1 to ZNS_NAME_MAX bytes of printable UTF-8, without
- * " and \. -EINVAL says what is wrong with it.
+ * Checks a container's name, wherever one is accepted: 1 to ZNS_NAME_MAX bytes of printable UTF-8,
+ * without " and \. -EINVAL: @err says what is wrong with it.
  */
 #define ZNS_NAME_MAX 200
 struct zns_err;
 int zns_check_container(const char *name, struct zns_err *err);
-/* A memory context's name: the same rules, and in addition no / and no leading dot. The name and a
- * suffix form a file's name; without one of these suffixes, names in that directory are free for
- * other uses. */
+/* Checks a memory context's name: the rules for containers, and in addition no / and no leading
+ * dot. File names are made of the name and a suffix; names without one of these suffixes may be
+ * used for other files in the same directory. */
 int zns_check_memory(const char *name, struct zns_err *err);
 /* Length of the printable UTF-8 character that @s begins with, 0 if it is none. */
 int zns_printable(const char *s);
 
-/* Makes text from another user fit for a terminal or a log. zns_clean changes it in place: control
+/* Makes text from another user safe for a terminal or a log. zns_clean changes it in place: control
  * characters become blanks, other bytes that are not printable UTF-8 become ?. zns_escape writes it
- * to @buf, with such bytes and backslashes as \xHH; what does not fit is left out. */
+ * to @buf, with such bytes and backslashes as \xHH; what does not fit is cut off. */
 char *zns_clean(char *s);
 bool zns_is_printable(const char *s);
 char *zns_escape(const char *s, char *buf, size_t len);
 
 #define ZNS_UUID_LEN 16 /* bytes, RFC 4122 order */
-#define ZNS_UUID_STR 37 /* characters with the NUL */
+#define ZNS_UUID_STR 37 /* length including the NUL */
 int zns_uuid_generate(uint8_t out[ZNS_UUID_LEN]); /* random (version 4); -errno */
 char *zns_uuid_format(const uint8_t uuid[ZNS_UUID_LEN], char out[ZNS_UUID_STR]);
 int zns_uuid_parse(const char *s, uint8_t out[ZNS_UUID_LEN]); /* 0 or -EINVAL */
 
 /* XXH3, 64 bits: the checksum of every record and every stripe unit. */
 uint64_t zns_hash(const void *data, size_t len);
-/* Returns zns_hash() of all, and fills @out with that of each piece of @piece bytes; the last piece
- * may be short. */
+/* Returns the zns_hash() of all @len bytes, and fills @out with the hash of each piece of @piece
+ * bytes; the last piece may be shorter. */
 uint64_t zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out);
 uint64_t zns_hash_seeded(const void *data, size_t len, uint64_t seed);
 
-/* MiB/s of @bytes in @us. 0 for less than a second: a data phase so short is not rated (design.md
- * §5). */
+/* Rate in MiB/s of @bytes in @us. 0 if @us is less than a second, which is too short to measure a
+ * rate (design.md §5). */
 static inline double zns_rate_mibps(uint64_t bytes, uint64_t us)
 {
 	return us >= 1000000 ? (double)bytes / (double)MIB(1) / ((double)us / 1e6) : 0;
 }
 
-/* Whole-buffer read/write that retry short transfers and EINTR. 0 or -errno; EOF early is -ENODATA.
- */
+/* Read or write whole buffers; retry short transfers and EINTR. 0 or -errno; -ENODATA: the file
+ * ends early. */
 int zns_pread_all(int fd, void *buf, size_t len, off_t off);
 int zns_pwrite_all(int fd, const void *buf, size_t len, off_t off);
 int zns_write_all(int fd, const void *buf, size_t len);
 
-/* To be called first by programs. Closed descriptors among 0, 1 and 2 are opened on /dev/null, for
- * reading only. Otherwise a device or socket that is opened next would get such a number, and
- * output would be written to it. -errno. */
+/* To be called first by programs. Opens /dev/null, for reading only, on each of the descriptors 0,
+ * 1 and 2 that is closed. Otherwise a device or socket that is opened later could get such a
+ * number, and output would be written to it. 0 or -errno. */
 int zns_std_fds(void);
 
 /*
@@ -132,22 +135,22 @@ int zns_std_fds(void);
  * -EFBIG if larger, else -errno.
  */
 int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len);
-/* Like zns_read_file, for an open file, and for a plain name in a directory that others may write
- * to (safeopen.h follows no link). */
+/* Like zns_read_file, for an open file (zns_read_fd), and for a name in a directory that others may
+ * write to (zns_read_plain, which follows no link; see safeopen.h). */
 int zns_read_fd(int fd, size_t max, uint8_t **out, size_t *out_len);
 int zns_read_plain(int dirfd, const char *name, size_t max, uint8_t **out, size_t *out_len);
 
 /*
- * Replace a file so that a crash leaves the old or the new one: temporary file, fsync,
- * rename, fsync of the directory. After an error the old one is there, or none if there was none.
- * @mode is the file's. 0 or -errno.
+ * Replaces a file so that after a crash either the old or the new one exists: temporary file,
+ * fsync, rename, fsync of the directory. After an error the old state is restored. @mode is the
+ * mode of the new file. 0 or -errno.
  */
 int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, unsigned mode);
 
-/* fsync of a directory. Some file systems (gocryptfs, other FUSE ones) have none: to them a name is
- * as durable as they make it, and that is no error. 0 or -errno. */
+/* fsync of a directory. Some file systems (gocryptfs and other FUSE ones) do not support it; that
+ * is not an error, since nothing more can be done there. 0 or -errno. */
 int zns_sync_dir(int fd);
-/* Syncs the directory that contains @path: a new name is then durable. 0 or -errno. */
+/* Syncs the directory that contains @path, so that a new name in it is durable. 0 or -errno. */
 int zns_sync_parent(const char *path);
 
 /*
@@ -155,9 +158,10 @@ int zns_sync_parent(const char *path);
  * directory of the running binary, then its ../libexec/zns-criu. 0 or -ENOENT.
  */
 int zns_find_program(const char *name, char *out, size_t len);
-/* znsctl, which may be in PREFIX/bin when the others are in PREFIX/libexec/zns-criu. 0 or -errno */
+/* The full path of znsctl, which may be in PREFIX/bin while the others are in
+ * PREFIX/libexec/zns-criu. 0 or -errno */
 int zns_find_znsctl(char *out, size_t len);
-/* like zns_program, but ignores the environment */
+/* like zns_find_program, but ignores the environment */
 int zns_own_program(const char *name, char *out, size_t len);
 
 #endif
