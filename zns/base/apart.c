@@ -27,7 +27,8 @@ static void move(int *fd, int to)
 		*fd = dup2(*fd, to);
 }
 
-/* The caller's descriptors would be held for as long as this hangs. */
+/* Keeps only @fd and @end open: the caller's other descriptors would stay open as long as @work
+ * hangs. */
 static void run(struct zns_apart_memory *m, int fd, int end, zns_apart_work work, void *arg)
 {
 	int sk = fcntl(end, F_DUPFD, FIRST_OTHER);
@@ -48,7 +49,8 @@ static void run(struct zns_apart_memory *m, int fd, int end, zns_apart_work work
 	_exit(0);
 }
 
-/* The new process is not our child, so that code which waits for children does not see it. */
+/* The new process is not our child (it is forked twice), so code that waits for our children does
+ * not see it. */
 static int start(struct zns_apart_process *a, int fd, int end, zns_apart_work work, void *arg)
 {
 	pid_t pid = fork();
@@ -64,7 +66,8 @@ static int start(struct zns_apart_process *a, int fd, int end, zns_apart_work wo
 	}
 	while (waitpid(pid, &status, __WALL) < 0)
 		if (errno != EINTR)
-			return 0; /* SIGCHLD is ignored: the socket tells */
+			/* SIGCHLD is ignored: the socket tells that the process has ended */
+			return 0;
 	return status ? -EAGAIN : 0;
 }
 
@@ -114,7 +117,8 @@ void zns_apart_end(struct zns_apart_process *a)
 
 	if (a->sk < 0)
 		return;
-	/* While its end of the socket is open, it lives, and the PID is its own. */
+	/* As long as its end of the socket is open, the process lives, so the PID has not been
+	 * reused. */
 	if (a->m->pid && recv(a->sk, &c, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN)
 		kill(a->m->pid, SIGKILL);
 	close(a->sk);

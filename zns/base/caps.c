@@ -25,7 +25,7 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err)
 		cap_flag_value_t on = CAP_CLEAR;
 		cap_value_t v = caps[i];
 
-		/* Root in a container, or a plain user, may lack it. */
+		/* Root in a container, or a plain user, may lack this capability. */
 		if (!cap_get_flag(has, v, CAP_PERMITTED, &on) && on == CAP_SET &&
 		    (cap_set_flag(keep, CAP_PERMITTED, 1, &v, CAP_SET) ||
 		     cap_set_flag(keep, CAP_EFFECTIVE, 1, &v, CAP_SET)))
@@ -35,7 +35,8 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err)
 		ret = -errno;
 	for (int cap = 0; !ret && cap <= cap_max_bits() - 1; cap++)
 		if (!listed(caps, nr, cap))
-			cap_drop_bound(cap); /* if refused: no-new-privileges applies anyway */
+			/* if refused: no-new-privileges, set elsewhere, still applies */
+			cap_drop_bound(cap);
 	cap_reset_ambient();
 	if (!ret && cap_set_proc(keep))
 		ret = -errno;
@@ -46,7 +47,8 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err)
 
 void zns_process_no_network(void)
 {
-	/* A plain user may not do this. Nothing is lost: the program's rights do not change. */
+	/* A plain user may not create a network namespace. The program's rights then stay as they
+	 * are, which is no error. */
 	if (unshare(CLONE_NEWNET))
 		errno = 0;
 }

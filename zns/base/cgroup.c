@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Leaves the cgroups of the process that started us. Their end, freezer and limits then do not
- * affect us. */
+/* Leaves the cgroups of the process that started us, so that we do not end with them, and their
+ * freezer and limits do not affect us. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,9 +26,9 @@ static bool one_thread(void)
 }
 
 /*
- * Moves us into the root group of one hierarchy. To move a process the kernel stops all forks of the
- * machine, and waits 5 to 17 ms for those that have begun. A thread that moves itself needs neither,
- * but version 2 moves only whole processes to there.
+ * Moves us into the root group of one hierarchy. To move a process, the kernel blocks all forks on
+ * the machine and waits 5 to 17 ms for those that have begun. A thread that moves only itself
+ * avoids that, but in version 2 only whole processes can be moved there.
  */
 static bool enter_root(const char *mountpoint, bool v2)
 {
@@ -46,9 +46,9 @@ static bool listed(const char *list, const char *word, size_t len)
 }
 
 /*
- * Are we in the root group of a hierarchy already? Writing there anyway takes milliseconds.
- * @groups: the text of /proc/self/cgroup. @super: the mount options; NULL for version 2. In doubt,
- * no.
+ * Are we in the root group of a hierarchy already? Writing to it anyway would take milliseconds.
+ * @groups: the text of /proc/self/cgroup. @super: the mount options; NULL for version 2. Returns
+ * false if it is not certain.
  */
 static bool in_root(const char *groups, const char *super)
 {
@@ -70,9 +70,9 @@ static bool in_root(const char *groups, const char *super)
 	return false;
 }
 
-/* Calls @root for the mountpoint of each hierarchy in whose root group we are not. In a delegated
- * or read-only hierarchy we stay, and it is charged for us. False: one returned false, or they are
- * not known. */
+/* Calls @root for the mountpoint of each hierarchy in whose root group we are not. A hierarchy that
+ * is delegated or read-only is skipped: we stay in its group. False: one call returned false, or
+ * the hierarchies could not be listed. */
 static bool each_root(bool (*root)(const char *mountpoint, bool v2, void *arg), void *arg)
 {
 	cleanup_file FILE *f = fopen("/proc/self/mountinfo", "re");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The cgroup that is charged for what this process reads and writes: see zns/cgroup_io.h. */
+/* The cgroup to which the kernel charges the reads and writes of this process: see
+ * zns/cgroup_io.h. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,7 +10,7 @@
 
 #define PATH_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 
-/* The hierarchy that has the controller of I/O. */
+/* The hierarchy that has the I/O controller. */
 struct tree {
 	int root;
 	bool v1;
@@ -39,7 +40,8 @@ static bool has_option(char *options, const char *word)
 	return false;
 }
 
-/* Is this line of mountinfo the mount of the hierarchy's root? */
+/* If this line of mountinfo mounts the root of a hierarchy with the I/O controller, opens that
+ * root. */
 static bool try_mount(char *line, struct tree *t)
 {
 	char *sep = strstr(line, " - "), *super, *root = NULL, *at = NULL, *save = NULL, *w;
@@ -79,7 +81,8 @@ static int find_tree(struct tree *t, struct zns_err *err)
 	return zns_fail(err, -EOPNOTSUPP, "no cgroup hierarchy with the io controller is mounted");
 }
 
-/* The line of /proc/PID/cgroup that is about @t, without its end: a path, or NULL. */
+/* Finds the line of /proc/PID/cgroup for the hierarchy @t; returns its path, terminated, or
+ * NULL. */
 static char *line_of(char *text, const struct tree *t)
 {
 	char *save = NULL;
@@ -129,7 +132,8 @@ static int walk(const struct tree *t, char *path, bool roots, int *out, struct z
 	return 0;
 }
 
-/* Is @pid in the group? So it does not matter who chose the names that led there. */
+/* Is @pid in the group? Checking that makes it irrelevant who chose the names that led to the
+ * group. */
 static bool is_member(int procs, pid_t pid)
 {
 	int fd = fcntl(procs, F_DUPFD_CLOEXEC, 0);
@@ -179,8 +183,8 @@ static int group_of(const struct tree *t, pid_t pid, bool roots, int *procs, str
 	return 0;
 }
 
-/* Creates the cgroup if it does not exist, and leaves it there afterwards: its limits are the
- * administrator's. */
+/* Creates our cgroup if it does not exist. It is never removed, because the administrator may have
+ * set limits on it. */
 static int own_group(const struct tree *t, int *procs, struct zns_err *err)
 {
 	cleanup_close int dir = -1;
@@ -243,7 +247,7 @@ void zns_cgroup_io_close(struct zns_cgroup_io *c)
 
 void zns_cgroup_io_leave(struct zns_cgroup_io *c)
 {
-	/* The cgroup may be gone, or may not take processes any more. */
+	/* The old cgroup may have been removed, or may not accept processes any more. */
 	if (c->home >= 0 && write(c->home, "0", 1) != 1)
 		zns_cgroup_escape();
 	zns_cgroup_io_close(c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The product: time passes as the kernel says. A test build has a clock that tests set
+/* The clock of the product is the kernel's. A test build has a clock that tests can set instead
  * (test/controls/clock.c). */
 #include <time.h>
 

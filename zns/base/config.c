@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The place of the configuration, and zns.conf. */
+/* Finds the configuration directory and reads zns.conf. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 static const char *env_or(const char *name, const char *fallback)
 {
-	/* secure_: a privileged binary must not take its devices from the caller's environment */
+	/* secure_getenv: a setuid binary must not take its devices from the caller's environment */
 	const char *v = secure_getenv(name);
 
 	return v && *v ? v : fallback;
@@ -147,7 +147,7 @@ static int conf_path(char *out, size_t len, struct zns_err *err)
 	return 0;
 }
 
-/* If there is no file, *text is NULL. */
+/* Reads the file; if there is none, *text is NULL. */
 static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_err *err)
 {
 	int ret = zns_read_file(AT_FDCWD, path, CONF_MAX, text, len);
@@ -168,7 +168,7 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 	return 0;
 }
 
-/* All known keys. A misspelled key is an error: otherwise it would be a setting without effect. */
+/* All known keys. A misspelled key is refused, since it would otherwise be ignored silently. */
 static const char *const known_keys[] = { "default-device",
 					  "deadline",
 					  "encrypt-key",
@@ -213,7 +213,7 @@ static int unknown(const char *key, const char *path, unsigned line, struct zns_
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys); i++)
 		if (!strcmp(key, known_keys[i]))
 			return 0;
-	/* The keys of containers (docker-KEY) would fill the line, so they are left out. */
+	/* The keys for containers (docker-KEY) are left out of the message: there are too many. */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys) && n < sizeof(list); i++)
 		if (strncmp(known_keys[i], "docker-", 7))
 			n += (size_t)snprintf(list + n, sizeof(list) - n, "%s, ", known_keys[i]);
@@ -238,8 +238,8 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 	if (ret)
 		return ret;
 	it.next = (char *)text;
-	/* Reads the whole file, so that a bad line is found for any key. The last line of a key
-	 * counts. */
+	/* Reads to the end of the file, so that a bad line is reported whichever key is looked up.
+	 * If a key has several lines, the last one counts. */
 	while ((ret = conf_next(&it, &k, &v)) > 0) {
 		ret = unknown(k, path, it.line, err);
 		if (ret)
@@ -387,7 +387,7 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err)
 	edited = malloc(room);
 	if (!edited)
 		return zns_fail(err, -ENOMEM, "out of memory");
-	/* All other lines, with comments, stay as the administrator wrote them. */
+	/* All other lines, also comments, stay as the administrator wrote them. */
 	for (const char *p = (char *)text, *end = p ? p + size : p; p && p < end;) {
 		const char *eol = memchr(p, '\n', end - p);
 		size_t n = (eol ? eol : end) - p;

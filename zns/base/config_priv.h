@@ -7,10 +7,10 @@
  * Changes @text: the returned strings point into it. */
 struct conf_iter {
 	char *next;
-	unsigned line; /* of the last pair, from 1 */
+	unsigned line; /* number of the last pair's line, from 1 */
 };
 
-/* 1 and a pair, 0 at the end, -EINVAL for another line. */
+/* Returns 1 and a pair, 0 at the end, or -EINVAL for a line that is not a pair. */
 int conf_next(struct conf_iter *it, char **key, char **value);
 
 /* Creates DIR and its missing parents with mode 0700. */

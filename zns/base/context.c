@@ -13,7 +13,8 @@
 #define INFIX ".memory-" /* between the device's UUID and the context's */
 #define MARK (1LL << 62) /* offset of the byte that is locked on the device; no data are there */
 
-/* On tmpfs, of this machine and this build: host order will do. */
+/* The file header. The file is on tmpfs and only read on this machine, so it is in host byte
+ * order. */
 struct head {
 	char magic[8];
 	uint8_t id[ZNS_UUID_LEN], device[ZNS_UUID_LEN];
@@ -45,7 +46,7 @@ static int fill(int fd, const struct zns_context *c, uint32_t nr_zones)
 	return zns_pwrite_all(fd, &h, sizeof(h), 0);
 }
 
-/* The name comes last: a broker that starts now sees no file without a lock. */
+/* The file gets its name last, so that a starting broker never sees it without its lock. */
 int zns_context_create(const struct zns_context *c, uint32_t nr_zones, int *fd_out,
 		       struct zns_err *err)
 {

@@ -25,8 +25,9 @@ bool zns_daemon_keeps(const char *var, size_t len)
 }
 
 /*
- * A daemon does not keep its first user's environment: LD_PRELOAD, a fault to be injected, a secret
- * that would stay in /proc/PID/environ. Points to strings of our own environment; NULL: no memory.
+ * Makes the daemon's environment. A daemon must not inherit its first user's: LD_PRELOAD, a fault
+ * to be injected by a test, or a secret, which would stay readable in /proc/PID/environ. The result
+ * points to strings of our own environment; NULL: out of memory.
  */
 static char **clean_env(const struct zns_daemon *d)
 {
@@ -42,8 +43,8 @@ static char **clean_env(const struct zns_daemon *d)
 	return env;
 }
 
-/* Makes the child in its cgroup of version 2. Moving it there later would take milliseconds in which no
- * process of the machine can fork. */
+/* Forks the child directly into @cgroup, a cgroup of version 2. Moving it there later would block
+ * all forks on the machine for milliseconds. */
 static pid_t fork_into(int cgroup)
 {
 	struct clone_args a = { .flags = CLONE_INTO_CGROUP,
@@ -54,7 +55,7 @@ static pid_t fork_into(int cgroup)
 	return pid < 0 ? fork() : pid;
 }
 
-/* Runs in the child: only calls that are safe after a fork of a process with threads. */
+/* Runs in the child. Makes only calls that are safe after a fork of a process with threads. */
 static void __attribute__((noreturn))
 child(char *const argv[], char *const env[], int ready, int log, int null, int cgroup)
 {
@@ -64,7 +65,8 @@ child(char *const argv[], char *const env[], int ready, int log, int null, int c
 	pid = fork_into(cgroup);
 	if (pid)
 		_exit(pid < 0);
-	/* First move all above 0 … 3, whatever numbers were free. */
+	/* First duplicate all of them to high numbers, so that none is overwritten when they get
+	 * the numbers 0 to 3. */
 	ready = fcntl(ready, F_DUPFD, 16);
 	log = fcntl(log, F_DUPFD, 16);
 	null = fcntl(null, F_DUPFD, 16);
@@ -72,7 +74,7 @@ child(char *const argv[], char *const env[], int ready, int log, int null, int c
 	    dup2(log, 2) < 0 || dup2(ready, ZNS_READY_FD) < 0)
 		_exit(1);
 	zns_close_from(ZNS_READY_FD + 1);
-	/* the daemon does so too, but limits like the stack's must hold before the exec */
+	/* the daemon calls this again, but limits like the stack's must be set before the exec */
 	zns_process_shed();
 	execve(argv[0], argv, env);
 	_exit(127);
@@ -142,7 +144,7 @@ int zns_daemon_start(const struct zns_daemon *d, struct zns_err *err)
 	close(p[1]);
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot fork %s", d->name);
-	/* The caller's SIGCHLD handler may have been faster: then ECHILD is fine. */
+	/* ECHILD: the caller's own SIGCHLD handler has already reaped the child. */
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return wait_ready(d, rd, err);

@@ -6,8 +6,9 @@
 #include "zns/err.h"
 #include "zns/util.h"
 
-#define WHAT_MIN 64 /* bytes of the first part that stay, however long the reason is */
-/* longer than a message, so that a cut is visible */
+/* at least so many bytes of the first part are kept, however long the reason is */
+#define WHAT_MIN 64
+/* longer than a message, so that a cut can be marked */
 #define TEXT_MAX (ZNS_ERR_MAX + 4)
 
 static int normalise(int code)
@@ -17,7 +18,7 @@ static int normalise(int code)
 	return code ? code : -EIO;
 }
 
-/* The length of @text within @max bytes, without half a character at the end. */
+/* The length of @text cut to @max bytes, without an incomplete UTF-8 character at the end. */
 static size_t cut(const char *text, size_t max)
 {
 	size_t len = strlen(text);
@@ -29,7 +30,7 @@ static size_t cut(const char *text, size_t max)
 	return max;
 }
 
-/* Format first: an argument may be err->msg itself. */
+/* To be called with formatted text, since an argument of the format may be err->msg itself. */
 static void record(struct zns_err *err, int code, const char *text)
 {
 	size_t len = cut(text, sizeof(err->msg) - 1);
@@ -37,7 +38,8 @@ static void record(struct zns_err *err, int code, const char *text)
 	err->code = code;
 	memcpy(err->msg, text, len);
 	err->msg[len] = '\0';
-	/* file names and device texts: keep one line and remove terminal escapes */
+	/* the text may contain file names or strings from a device: keep one line, remove terminal
+	 * escapes */
 	zns_clean(err->msg);
 }
 

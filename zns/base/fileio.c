@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Transfers of whole buffers and files. Replaces a file so that a crash leaves the old or the
- * new one. */
+/* Reads and writes whole buffers and files. Replaces a file so that after a crash either the old or
+ * the new one exists. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,7 +10,7 @@
 #include "zns/safeopen.h"
 #include "zns/util.h"
 
-#define REPLACED_MAX MIB(16) /* a larger file is not put back */
+#define REPLACED_MAX MIB(16) /* a larger old file is not restored after an error */
 
 int zns_pread_all(int fd, void *buf, size_t len, off_t off)
 {
@@ -70,7 +70,7 @@ int zns_std_fds(void)
 	int fd;
 
 	do {
-		/* the lowest free number; like the standard descriptors, it stays open over exec */
+		/* gets the lowest free number; without O_CLOEXEC, like the standard descriptors */
 		fd = open("/dev/null", O_RDONLY);
 		if (fd < 0)
 			return -errno;
@@ -150,7 +150,7 @@ int zns_sync_parent(const char *path)
 	char dir[PATH_MAX];
 	size_t len = strlen(path);
 
-	while (len > 1 && path[len - 1] == '/') /* it may end in slashes, as a directory's name */
+	while (len > 1 && path[len - 1] == '/') /* a directory's path may end in slashes */
 		len--;
 	while (len && path[len - 1] != '/')
 		len--;
@@ -170,7 +170,8 @@ static int write_temp(int at, const char *base, const void *data, size_t len, un
 	cleanup_close int fd = zns_make_temp(at, base, tmp);
 	int ret = fd < 0 ? fd : zns_write_all(fd, data, len);
 
-	if (!ret && fchmod(fd, mode)) /* not open()'s mode: the umask must not matter */
+	/* fchmod, since the umask changes the mode that open() is given */
+	if (!ret && fchmod(fd, mode))
 		ret = -errno;
 	if (!ret && fsync(fd))
 		ret = -errno;
@@ -179,8 +180,8 @@ static int write_temp(int at, const char *base, const void *data, size_t len, un
 	return ret;
 }
 
-/* The new file may not be durable. Gives its name the contents of @old again, a descriptor of the file
- * that had the name before; if there was none, removes the name. */
+/* The new file may not be durable. Writes the old contents, from the descriptor @old of the old
+ * file, to the name again. If there was no old file, removes the name. */
 static void put_back(int at, const char *base, int old, unsigned mode)
 {
 	cleanup_free uint8_t *data = NULL;
@@ -209,7 +210,7 @@ int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, 
 		     slash ? path : ".");
 	if (n < 0 || (size_t)n >= sizeof(dir))
 		return -ENAMETOOLONG;
-	/* open it once: all later steps use this descriptor */
+	/* open the directory once: all later steps use this descriptor */
 	at = openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (at < 0)
 		return -errno;

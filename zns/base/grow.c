@@ -5,7 +5,7 @@
 #include "zns/grow.h"
 #include "zns/util.h"
 
-#define FIRST 16 /* elements at first */
+#define FIRST 16 /* elements of a new array */
 
 /* @want is 0 if the caller's count overflowed. */
 void *zns_grow_exact(void *v, size_t want, size_t size)

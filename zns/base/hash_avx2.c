@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* XXH3 compiled for AVX2. The Makefile sets -mavx2 for this file only. See hash.c. */
 #ifdef __x86_64__
-#define XXH_VECTOR 2 /* XXH_AVX2; that name is defined only by the header */
+#define XXH_VECTOR 2 /* this is XXH_AVX2, a name that only the header defines */
 #include "hash_vector.h"
 
 uint64_t zns_hash_avx2(const void *data, size_t len)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Units shared by restores; see zns/hot.h.
+ * A cache of units that restores share; see zns/hot.h.
  *
- * A memfd of fixed size: a head that is mapped (zones, slots), then the slots' bytes, which are
- * read and written by pread and pwrite. So they do not count as memory of every helper. A slot's
- * word has the name of its unit, a version and a state. Each change is one compare-and-swap, so
- * there is no lock that somebody could die with. A name depends on the zone's generation: after a
- * reset no name from before is ever asked for.
+ * It is a memfd of fixed size: a head that is mapped (zones, slots), then the bytes of the slots,
+ * which are accessed by pread and pwrite, so that they do not count as memory of each helper. A
+ * slot has a word with the name of its unit, a version and a state. Each change of that word is one
+ * compare-and-swap, so there is no lock that a dying process could leave behind. A unit's name
+ * depends on the generation of its zone: after a reset the old names are not looked up any more.
  *
- * Versions make it likely that a change is seen; that the bytes are right is proved by their
- * checksum alone. A helper that comes late may write into a slot that was given to another one.
+ * A change of the version usually shows that a slot was reused while it was read. But only the
+ * unit's checksum proves that the bytes are right, since a slow helper may still write into a slot
+ * that was given to another one.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -26,16 +27,18 @@
 #include "zns/hot.h"
 #include "zns/util.h"
 
-#define WAYS 16 /* slots in which a unit can be */
-/* After this many vain waits or wrong units this process stops using shared units. */
+#define WAYS 16 /* number of slots among which a unit can be */
+/* After so many waits in vain or wrong units this process stops using the cache. */
 #define LATE_MAX 16
-#define TRIES 64 /* how often a lookup is repeated if other processes change the slots meanwhile */
+/* how often a lookup is repeated if other processes change the slots at the same time */
+#define TRIES 64
 #define WAIT_NS (ZNS_HOT_WAIT_MS * UINT64_C(1000000))
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 enum state { EMPTY, FILLING, READY };
 #define STATE 3u
-#define VERSION 4u /* the step of a slot's version */
+/* by how much a slot's version is incremented: the lower bits of the word are its state */
+#define VERSION 4u
 #define VERSIONS 0xfffcu
 #define NAME (~UINT64_C(0xffff))
 
@@ -46,8 +49,8 @@ struct hot_zone {
 
 struct hot_slot {
 	_Atomic uint64_t word;
-	_Atomic uint64_t used_ns; /* last use, or when its filling began */
-	_Atomic uint32_t wakes; /* a futex */
+	_Atomic uint64_t used_ns; /* time of the last use, or when filling began */
+	_Atomic uint32_t wakes; /* futex for those who wait for the slot */
 	_Atomic uint32_t owner; /* the participant that fills the slot */
 };
 
@@ -137,7 +140,7 @@ int zns_hot_new(const struct zns_hot_shape *s, struct zns_hot **out, struct zns_
 	return ret;
 }
 
-/* A file that can shrink would end us by a signal. */
+/* Takes only a sealed file: if it could shrink, access to the mapping would kill us with SIGBUS. */
 int zns_hot_join(int fd, const struct zns_hot_shape *s, uint32_t owner, struct zns_hot **out,
 		 struct zns_err *err)
 {
@@ -235,8 +238,8 @@ static off_t bytes_at(const struct zns_hot *h, uint32_t slot)
 	return (off_t)(h->head_bytes + (uint64_t)slot * h->shape.slot_bytes);
 }
 
-/* Returns the unit's slot, or UINT32_MAX; then *victim is the slot to use for the unit, or
- * UINT32_MAX. */
+/* Returns the unit's slot. UINT32_MAX: it has none; then *victim is the slot to use for the unit,
+ * or UINT32_MAX. */
 static uint32_t look_up(const struct zns_hot *h, uint64_t name, uint64_t now, uint64_t *word,
 			uint32_t *victim)
 {
@@ -288,7 +291,7 @@ static bool take(struct zns_hot *h, uint32_t n, uint64_t word, uint64_t name, ui
 	return true;
 }
 
-/* Copies the bytes of a slot that is ready; false: the slot has other bytes by now. */
+/* Copies the bytes of a slot that is ready. False: the slot was reused meanwhile. */
 static bool copy_out(struct zns_hot *h, const struct zns_hot_unit *u, uint32_t n, uint64_t word,
 		     uint64_t now, void *buf)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See zns/journal.h. "NAME=value\n"; or, if there is a newline in the value, "NAME\n", the value's
- * length in 8 bytes, little-endian, the value, "\n". */
+/* See zns/journal.h. A field of the protocol is "NAME=value\n". If the value contains a newline, it
+ * is "NAME\n", the value's length in 8 bytes (little-endian), the value, "\n". */
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ void zns_journal_text(struct zns_journal *j, const char *name, const char *value
 	size_t n = strlen(name), len = value ? strlen(value) : 0;
 	uint64_t le = htole64(len);
 
-	/* the longer form: the name, two newlines, the length */
+	/* the longer form needs room for the name, two newlines and the length */
 	if (!len || len > sizeof(j->data) || j->len + n + len + 2 + sizeof(le) > sizeof(j->data))
 		return;
 	put(j, name, n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* JSON that others wrote: see zns/json.h. */
+/* Reads JSON that other programs wrote: see zns/json.h. */
 #include <fcntl.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ int zns_json_parse(const char *path, const uint8_t *text, size_t len, struct jso
 	if (!tok)
 		return zns_fail(err, -ENOMEM, "no memory to read %s", path);
 	json_tokener_set_flags(tok, JSON_TOKENER_STRICT);
-	/* the NUL ends a bare value */
+	/* the NUL is passed to the parser too, because it ends a number at the end of the text */
 	*out = json_tokener_parse_ex(tok, (const char *)text, (int)len + 1);
 	jerr = json_tokener_get_error(tok);
 	end = json_tokener_get_parse_end(tok);
@@ -59,7 +59,7 @@ const char *zns_json_str(struct json_object *o, const char *key)
 {
 	struct json_object *v = zns_json_get(o, key);
 
-	/* A string with a NUL inside it would look like a shorter one. */
+	/* A string with a NUL inside would be taken for a shorter one. */
 	return v && json_object_is_type(v, json_type_string) &&
 			       strlen(json_object_get_string(v)) ==
 				       (size_t)json_object_get_string_len(v) ?

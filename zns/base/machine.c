@@ -30,7 +30,7 @@ static int read_machine(const char *path, char out[ZNS_MACHINE_STR])
 {
 	int ret = read_word(path, out, ZNS_MACHINE_STR);
 
-	/* The file says "uninitialized" while an image is being made. */
+	/* The file contains "uninitialized" while an image of the system is being built. */
 	return !ret && (strlen(out) != MACHINE_LEN ||
 			strspn(out, "0123456789abcdef") != MACHINE_LEN) ?
 		       -EINVAL :
@@ -49,7 +49,7 @@ int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err)
 			"the name of the configuration directory is too long: set ZNS_CONFIG to another one");
 	if (!read_machine(path, out) || !read_machine("/etc/machine-id", out))
 		return 0;
-	/* A machine without an id, as in most containers: give it one that stays. */
+	/* The machine has no id, as is usual in containers: generate one and store it. */
 	ret = zns_uuid_generate(id);
 	for (size_t i = 0; i < ZNS_UUID_LEN; i++)
 		snprintf(out + 2 * i, 3, "%02x", id[i]);

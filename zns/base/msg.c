@@ -7,11 +7,12 @@
 #include "zns/broker.h"
 
 /*
- * After an incomplete message the start of the next one is unknown: the connection must be closed.
+ * After an incomplete message the start of the next one is unknown, so the connection must be
+ * closed.
  */
 static int broken(void)
 {
-	return errno == EAGAIN ? -EAGAIN : -EPIPE; /* a limit of time */
+	return errno == EAGAIN ? -EAGAIN : -EPIPE; /* EAGAIN: the socket's time limit has passed */
 }
 
 static int send_all(int fd, const void *buf, size_t len, zns_msg_wait wait, void *arg)
@@ -41,7 +42,7 @@ static int send_all(int fd, const void *buf, size_t len, zns_msg_wait wait, void
 	return 0;
 }
 
-/* Like read(), and also takes a descriptor that comes with the bytes. */
+/* Like read(), but also receives a descriptor that comes with the bytes. */
 static ssize_t read_with_fd(int fd, void *buf, size_t len, int *came)
 {
 	union {

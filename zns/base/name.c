@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Names that a container may have. They appear on terminals, in messages, and between quotes in
+ * Checks the names of containers. They appear on terminals, in messages, and between quotes in
  * criu's configuration file. So all characters must be printable, and none may end or escape a
  * quoted word.
  */
@@ -9,7 +9,7 @@
 #include "zns/util.h"
 #include "zns/err.h"
 
-/* Characters that change how others are shown: line separators and direction marks. */
+/* Characters that change how the others are displayed: line separators and direction marks. */
 static bool turns(uint32_t c)
 {
 	return (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See process.h. The first user starts the broker, which serves all users. So that user's limits
- * must not apply to it. */
+/* See process.h. The first user's command starts the broker, which serves all users, so that user's
+ * limits must not apply to it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -14,20 +14,22 @@
 
 /* a pager holds some thousands of descriptors; its keeper holds those of all pagers */
 #define DESCRIPTORS 16384
-#define TREE_DEPTH_MAX 64 /* processes */
-#define STACK_BYTES MIB(8) /* a limit set before the exec applies to threads too */
+#define TREE_DEPTH_MAX 64 /* generations of processes */
+/* the stack limit is set before the exec, because it also decides the size of thread stacks */
+#define STACK_BYTES MIB(8)
 
 static const struct {
 	int which;
 	const char *what, *ulimit;
-	rlim_t least; /* least value that a broker needs */
+	rlim_t least; /* lowest value that a broker works with */
 } limits[] = {
 	{ RLIMIT_FSIZE, "size of files", "-f", RLIM_INFINITY },
 	{ RLIMIT_CPU, "processor time", "-t", RLIM_INFINITY },
 	{ RLIMIT_AS, "address space", "-v", GIB(4) },
 	{ RLIMIT_DATA, "data", "-d", GIB(1) },
 	{ RLIMIT_NOFILE, "descriptors", "-n", 256 },
-	/* Root has no limit on processes. If a thread cannot start, that is its own error. */
+	/* The limit on processes does not apply to root. If a thread cannot be started, that gives
+	 * an error of its own. */
 	{ RLIMIT_NPROC, "processes", "-u", 0 },
 	{ RLIMIT_MEMLOCK, "locked memory", "-l", 0 },
 };
@@ -39,7 +41,7 @@ static void write_file(const char *path, const char *text)
 	if (fd < 0)
 		return;
 	if (write(fd, text, strlen(text)) < 0)
-		errno = 0; /* not allowed: leave it */
+		errno = 0; /* not allowed to change it: leave it */
 	close(fd);
 }
 
@@ -61,8 +63,8 @@ static void reset_limits(void)
 	struct rlimit r;
 
 	zns_process_raise_limits();
-	/* With CAP_SYS_RESOURCE, hard limits are raised too. The kernel bounds RLIMIT_NOFILE by a
-	 * value that is high enough. */
+	/* With CAP_SYS_RESOURCE, hard limits are raised too. For RLIMIT_NOFILE the kernel has an
+	 * upper bound, but that is high enough. */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(limits); i++)
 		if (limits[i].least == RLIM_INFINITY || limits[i].which == RLIMIT_AS ||
 		    limits[i].which == RLIMIT_DATA)
@@ -77,15 +79,15 @@ static void reset_limits(void)
 	}
 }
 
-/* The C library reserves two signals and sigaction() refuses them. But a process can inherit
- * them as ignored. */
+/* The C library reserves two signals, and sigaction() refuses them. But a process can inherit them
+ * as ignored, so this uses the system call. */
 static void reset_hidden_signal(int s)
 {
 	struct {
 		void (*handler)(int);
 		unsigned long flags, restorer, mask[2];
 	} now = { 0 }, usual = { 0 };
-	size_t mask_bytes = 8; /* size in the kernel */
+	size_t mask_bytes = 8; /* size of the kernel's signal mask */
 
 	if (!syscall(SYS_rt_sigaction, s, NULL, &now, mask_bytes) && now.handler == SIG_IGN)
 		syscall(SYS_rt_sigaction, s, &usual, NULL, mask_bytes);
@@ -115,7 +117,7 @@ void zns_process_shed(void)
 	sched_setscheduler(0, SCHED_OTHER, &usual);
 	setpriority(PRIO_PROCESS, 0, 0);
 #ifdef SYS_ioprio_set
-	syscall(SYS_ioprio_set, 1, 0, 0); /* this process: no I/O priority of its own */
+	syscall(SYS_ioprio_set, 1, 0, 0); /* for this process: no I/O priority of its own */
 #endif
 	memset(&all, 0xff, sizeof(all));
 	sched_setaffinity(0, sizeof(all), &all);
@@ -136,7 +138,7 @@ uint64_t zns_process_stat(pid_t pid, enum zns_process_field field)
 	if (n <= 0)
 		return 0;
 	line[n] = 0;
-	p = strrchr(line, ')'); /* the name before it may hold anything */
+	p = strrchr(line, ')'); /* the program's name in front of the ')' may contain anything */
 	for (int at = 2; p && at < (int)field; at++)
 		p = strchr(p + 1, ' ');
 	return p && sscanf(p, " %llu", &value) == 1 ? value : 0;

@@ -56,7 +56,7 @@ int zns_find_znsctl(char *out, size_t len)
 
 	if (!ret || zns_find_program("zns-helper", helper, sizeof(helper)))
 		return ret;
-	/* installed: PREFIX/libexec/zns-criu/zns-helper and PREFIX/bin/znsctl */
+	/* the installed paths are PREFIX/libexec/zns-criu/zns-helper and PREFIX/bin/znsctl */
 	*strrchr(helper, '/') = 0;
 	if ((size_t)snprintf(out, len, "%s/../../bin/znsctl", helper) >= len)
 		return -ENAMETOOLONG;

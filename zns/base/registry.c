@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* devices.d: the devices this machine may use, UUID → path. A restore opens no others. */
+/* devices.d: the devices that this machine may use, by UUID. A restore opens no others. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,7 +10,7 @@
 #include "zns/grow.h"
 
 #define ENTRY_MAX 4096
-#define SUCCESSORS 16 /* most successors in a row that a store may have */
+#define SUCCESSORS 16 /* longest chain of successors */
 
 static int entry_path(const char *uuid, char *out, struct zns_err *err)
 {
@@ -24,7 +24,7 @@ static int entry_path(const char *uuid, char *out, struct zns_err *err)
 	return 0;
 }
 
-/* The value must have the form that zns_register writes: absolute and canonical. */
+/* Has the value the form that zns_register writes, absolute and canonical? */
 static bool good_path(const char *value)
 {
 	size_t size = sizeof(((struct zns_registered *)0)->path);
@@ -35,8 +35,9 @@ static bool good_path(const char *value)
 static int read_entry_at(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, char **key,
 			 unsigned depth, struct zns_err *err);
 
-/* Returns -ENOENT without a message: the caller knows the context. *key is malloc'ed, or NULL if
- * there is none. Of a store that was handed over the entry is that of its successor. */
+/* Reads the entry of a device. Returns -ENOENT without a message, since the caller knows better
+ * what to say. *key is malloc'ed, or NULL if there is none. If the store has a successor, that
+ * one's entry is returned. */
 static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, char **key,
 			  struct zns_err *err)
 {
@@ -81,7 +82,8 @@ static int read_entry_at(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered
 	if (ret || !found || !good_path(found) || (encrypted && strcmp(encrypted, "only")) ||
 	    (plain && strcmp(plain, "accept")))
 		goto bad;
-	memmove(out->uuid, uuid, ZNS_UUID_LEN); /* source and destination may be the same */
+	/* memmove: source and destination may be the same */
+	memmove(out->uuid, uuid, ZNS_UUID_LEN);
 	memset(out->path, 0, sizeof(out->path));
 	out->encrypted = encrypted;
 	out->plain_ok = plain;
@@ -156,7 +158,7 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 			break;
 		}
 		ret = read_entry(uuid, &list[n], err);
-		if (ret && ret != -ENOENT) /* -ENOENT: it was removed meanwhile */
+		if (ret && ret != -ENOENT) /* -ENOENT: the entry was removed meanwhile */
 			break;
 		/* skip a store that was handed over to its successor */
 		n += !ret && !memcmp(list[n].uuid, uuid, ZNS_UUID_LEN);
@@ -172,7 +174,7 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 	return 0;
 }
 
-/* Do two spellings mean one device? Equal text, or two names of one device node. */
+/* Do two paths refer to one device? They are equal, or are two names of one device node. */
 static bool same_device(const char *a, const char *b)
 {
 	struct stat sa, sb;
@@ -225,8 +227,8 @@ int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_e
 		ret = zns_registered_list(&list, &nr, err);
 	if (ret)
 		return ret;
-	/* Remove old entries of this path first: its device has another UUID now, and two
-	 * entries would be ambiguous. */
+	/* Remove other entries of this path first: the device now has another UUID, and the path
+	 * must have one entry only. */
 	for (size_t i = 0; i < nr; i++) {
 		if (!memcmp(list[i].uuid, uuid, ZNS_UUID_LEN) || !same_device(list[i].path, r.path))
 			continue;
@@ -356,7 +358,7 @@ int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_register
 	return ret == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : ret;
 }
 
-/* Tells what to do, depending on what exists at the path. A missing path cannot be registered or
+/* Fails with advice that depends on what exists at the path: a missing path cannot be registered or
  * formatted. */
 static int unknown_path(const char *spec, const char *canon, struct zns_err *err)
 {
@@ -439,7 +441,8 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 	size_t nr, at = 0;
 	int ret;
 
-	/* "$DEV" with DEV unset is a mistake and does not mean the default device. */
+	/* An empty argument comes from "$DEV" with DEV unset. That is a mistake; it does not mean
+	 * the default device. */
 	if (spec && !*spec)
 		return zns_fail(
 			err, -ENODEV,

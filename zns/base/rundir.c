@@ -35,7 +35,7 @@ int zns_broker_run_dir(struct zns_err *err)
 			err, -ENOTDIR,
 			"runtime directory %s is no directory: remove it, or set ZNS_RUN to another one",
 			dir);
-	/* Another user who can create a socket there would learn the places of our data. */
+	/* Another user who can create a socket in this directory would learn where our data are. */
 	if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
 		return zns_fail(
 			err, -EPERM,
@@ -97,8 +97,9 @@ int zns_flock_holder(int fd)
 		unsigned long long ino;
 		int pid;
 
-		/* "1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF"; waiters have "->" after the
-		 * number */
+		/* A line is "1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF". For a process that
+		 *                      waits for a lock, "->" follows the first number, so that
+		 *                      line does not match. */
 		if (sscanf(line, "%*d: FLOCK %*s %*s %d %*x:%*x:%llu ", &pid, &ino) == 2 &&
 		    ino == (unsigned long long)st.st_ino && pid != getpid())
 			return pid;

@@ -16,10 +16,10 @@
 
 #define READ_FLAGS (O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-#define LINKS_MAX 40 /* like the kernel */
+#define LINKS_MAX 40 /* the kernel's limit is the same */
 #define LOCK_STEP_MS 20
 
-/* -ENOSYS: the kernel or a system call filter does not know it. */
+/* -ENOSYS: the kernel lacks openat2, or a system call filter refuses it. */
 static int try_openat2(int dirfd, const char *path, uint64_t flags, uint64_t resolve)
 {
 	struct open_how how = { .flags = flags, .resolve = resolve };
@@ -56,7 +56,7 @@ int zns_open_file(int dirfd, const char *name, struct stat *st)
 	cleanup_close int fd = open_beneath(dirfd, name, READ_FLAGS);
 
 	if (fd < 0)
-		/* a socket, or a device node without a device */
+		/* errors from opening a socket, or a device node that has no device */
 		return fd == -ENXIO || fd == -ENODEV ? -EINVAL : fd;
 	if (fstat(fd, st))
 		return -errno;
@@ -108,12 +108,12 @@ ssize_t zns_read_link(int dirfd, const char *path, char *out, size_t len)
 	return n < 0 ? -errno : n;
 }
 
-/* --- a path, link by link --- */
+/* --- resolving a path, one link at a time --- */
 
 struct walk {
-	int at; /* O_PATH: the present place */
+	int at; /* descriptor (O_PATH) of the directory reached so far */
 	int links;
-	char rest[2 * PATH_MAX]; /* the rest of the path */
+	char rest[2 * PATH_MAX]; /* the part of the path that is not resolved yet */
 };
 
 static int step_into(struct walk *w, const char *name)
@@ -127,7 +127,7 @@ static int step_into(struct walk *w, const char *name)
 	return 0;
 }
 
-/* @fd is a link named @name: puts its target before the rest of the path. */
+/* @fd is a link named @name: puts its target in front of the rest of the path. */
 static int step_through(struct walk *w, int fd, const char *name, const struct stat *st,
 			struct zns_err *err)
 {
@@ -170,7 +170,7 @@ static int step(struct walk *w, const char *name, struct zns_err *err)
 	else if (S_ISLNK(st.st_mode))
 		return step_through(w, fd, name, &st, err);
 	else
-		ret = step_into(w, name); /* fails if it became a link */
+		ret = step_into(w, name); /* fails if the component has become a link meanwhile */
 	return ret ? zns_fail_sys(err, ret, "%s", name) : 0;
 }
 
@@ -263,7 +263,8 @@ int zns_make_temp(int dirfd, const char *base, char tmp[ZNS_BASE_MAX])
 		if (getrandom(&rnd, sizeof(rnd), 0) != sizeof(rnd))
 			return -EAGAIN;
 		/*
-		 * cut to fit; begins with a dot, so that programs which list the directory skip it
+		 * cut to the maximal length; begins with a dot, so that programs which list the
+		 * directory skip it
 		 */
 		snprintf(tmp, ZNS_BASE_MAX, ".%.200s.%016llx", base, (unsigned long long)rnd);
 		fd = zns_make_file(dirfd, tmp);
@@ -294,7 +295,8 @@ int zns_rename_new(int dirfd, const char *from, const char *to)
 {
 	if (!renameat2(dirfd, from, dirfd, to, RENAME_NOREPLACE))
 		return 0;
-	if (errno != EINVAL && errno != ENOSYS) /* the file system does not support it */
+	/* the file system does not support RENAME_NOREPLACE */
+	if (errno != EINVAL && errno != ENOSYS)
 		return -errno;
 	if (linkat(dirfd, from, dirfd, to, 0))
 		return -errno;

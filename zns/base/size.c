@@ -7,7 +7,7 @@
 
 #define NSEC_PER_SEC 1000000000u
 
-/* Accepts decimal digits only. strtoull would also take a sign, blanks, hex or an empty string. */
+/* Parses decimal digits only. strtoull would also accept a sign, blanks, hex or an empty string. */
 static int parse_digits(const char *s, const char **end, uint64_t *out)
 {
 	uint64_t v = 0;
@@ -71,7 +71,7 @@ int zns_parse_duration(const char *s, uint64_t *out_s)
 	return 0;
 }
 
-/* ".5": at most three digits behind the point. The result is in thousandths. */
+/* Parses a fraction like ".5", at most three digits. The result is in thousandths. */
 static int parse_fraction(const char **s, uint32_t *thousandths)
 {
 	uint32_t each = 100;
@@ -160,11 +160,12 @@ char *zns_format_size(uint64_t bytes, char *buf, size_t len)
 		u++;
 	for (;; u++) {
 		shift = 10 * u;
-		/* whole part and one rounded decimal, without overflow at 16 EiB */
+		/* computes whole part and one rounded decimal separately, so that 16 EiB do not
+		 * overflow */
 		uint64_t whole = bytes >> shift, rest = bytes & ((UINT64_C(1) << shift) - 1);
 
 		tenths = whole * 10 + (((rest >> (shift - 10)) * 10 + 512) >> 10);
-		/* 1023.96 rounds up into the next unit */
+		/* 1023.96 would be rounded to 1024.0: use the next unit instead */
 		if (tenths < 10240 || u + 1 == ZNS_ARRAY_SIZE(unit))
 			break;
 	}

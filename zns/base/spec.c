@@ -27,7 +27,8 @@ bool zns_spec_named(const char *spec)
 	return zns_spec_in_file(spec) || !strncmp(spec, "zonefs:", 7) || !strncmp(spec, "/dev/", 5);
 }
 
-/* Removes "//", "." and "x/.." from an absolute path, looking at the text only. */
+/* Removes "//", "." and "x/.." from an absolute path textually, without looking at the file
+ * system. */
 static void squeeze(char *path)
 {
 	char *out = path;
@@ -55,8 +56,8 @@ static void squeeze(char *path)
 	*out = '\0';
 }
 
-/* Uses realpath() for the part of @path that exists, and the text for the rest. Both have
- * PATH_MAX. */
+/* Resolves the part of @path that exists with realpath() and appends the rest as text. Both buffers
+ * have PATH_MAX bytes. */
 static int resolve_existing(const char *path, char *out)
 {
 	char head[PATH_MAX], real[PATH_MAX];
@@ -107,8 +108,8 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 	if (snprintf(path, sizeof(path), "%s%s%s", cwd, *cwd ? "/" : "", name) >= (int)sizeof(path))
 		return zns_fail(err, -ENAMETOOLONG, "device path \"%.64s…\" is too long", spec);
 	if (!strncmp(path, "/dev/", 5) && strncmp(path, "/dev/shm/", 9)) {
-		/* keep the administrator's stable link (/dev/disk/by-id/…): /dev/nvme0n1 changes
-		 * between boots */
+		/* keep the stable link that the administrator gave (/dev/disk/by-id/…), because
+		 * names like /dev/nvme0n1 change between boots */
 		memcpy(real, path, strlen(path) + 1);
 		squeeze(real);
 	} else {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* When a device was last swept: a file of the runtime directory, with CLOCK_MONOTONIC. */
+/* Records in a file of the runtime directory when `znsctl gc` last ran on a device, by
+ * CLOCK_MONOTONIC. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@ void zns_swept_note(const uint8_t device[ZNS_UUID_LEN])
 	snprintf(text, sizeof(text), "%020llu", (unsigned long long)zns_mono_ns());
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd >= 0)
-		zns_write_all(fd, text, strlen(text)); /* the next sweep repairs a failed write */
+		/* a failed write is ignored: the next run writes the file again */
+		zns_write_all(fd, text, strlen(text));
 }
 
 uint64_t zns_swept_last(const uint8_t device[ZNS_UUID_LEN])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* tenants.conf: limits that hold for a tenant whatever its containers ask for, and the weight of
+/* tenants.conf: limits of tenants, which hold whatever their containers ask for, and the weight of
  * containers that ask for none. */
 #include <ctype.h>
 #include <fcntl.h>
@@ -67,7 +67,7 @@ static const char *parse_size(const char *text, uint64_t *to)
 	return *to ? NULL : "a limit must be 1 or more";
 }
 
-/* Returns NULL, or the fault of the word. */
+/* Parses one limit of a rule. Returns NULL, or what is wrong with the word. */
 static const char *parse_limit(char *word, struct rule *r)
 {
 	static const struct {
@@ -115,7 +115,7 @@ static const char *parse_limit(char *word, struct rule *r)
 	return "a limit is " LIMITS;
 }
 
-/* Returns NULL, or the fault of the line. */
+/* Parses one line. Returns NULL, or what is wrong with the line. */
 static const char *parse_rule(char *line, struct rule *r)
 {
 	char *kind = next_word(&line), *who = next_word(&line), *word;
@@ -171,8 +171,8 @@ int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out, 
 	if (memchr(text, 0, len))
 		return zns_fail(err, -EINVAL,
 				"%s is not a text file: it has a byte 0, so write it anew", path);
-	/* Reads the whole file, so that a bad line is found for every container. The first
-	 * matching rule counts. */
+	/* Reads to the end of the file, so that a bad line is reported whichever container is
+	 * looked up. The first rule that matches counts. */
 	for (line = (char *)text; line; line = next) {
 		struct rule r = { .pattern = NULL };
 		const char *bad;

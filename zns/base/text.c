@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Cleans text from outside (names, paths, records of a device) for a terminal or a log.
- * Unprintable characters could move the cursor, change a title or reverse the line. */
+/* Cleans text from outside (names, paths, records of a device) before it is printed to a terminal
+ * or a log: characters that are not printable could move the cursor, change the window's title or
+ * reverse the direction of the line. */
 #include <string.h>
 
 #include "zns/util.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The time of day, and the time format of all tools. The other clock: clock_none.c. */
+/* The wall clock, and the time format of all tools. The monotonic clock is in clock_none.c. */
 #include <time.h>
 
 #include "zns/util.h"
