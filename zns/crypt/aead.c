@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * AES-256-GCM by OpenSSL's libcrypto. With AES-NI and VAES it is by far the fastest in Debian (on
- * the machine of the figures in README: 4.7 GB/s a core on units of 512 KiB; GnuTLS 4.2, libsodium
- * 1.9, its ChaCha20 1.3).
+ * AES-256-GCM by OpenSSL's libcrypto. On processors with AES-NI and VAES it is the fastest library
+ * in Debian (GB/s on one core for units of 512 KiB, on the machine of README's figures: libcrypto
+ * 4.7, GnuTLS 4.2, libsodium 1.9; libsodium's ChaCha20 1.3).
  */
 #include <limits.h>
 #include "crypt_priv.h"

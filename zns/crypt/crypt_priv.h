@@ -6,10 +6,11 @@
 
 #define NONCE_BYTES 12
 
-/* Both live in secret memory. The master's own bytes are forgotten once these are derived. */
+/* Both structs are in secret memory. The raw bytes of the master key are wiped as soon as these
+ * values are derived from them. */
 struct zns_master {
 	uint8_t id[ZNS_KEY_ID_BYTES];
-	uint8_t wrap[ZNS_KEY_BYTES]; /* the key that wraps keys */
+	uint8_t wrap[ZNS_KEY_BYTES]; /* the key with which keys of checkpoints are wrapped */
 };
 
 struct zns_crypt {
@@ -19,27 +20,29 @@ struct zns_crypt {
 	EVP_CIPHER *cipher;
 };
 
-/* secret.c: memory in whole pages, locked, excluded from core dumps and forks; wiped before it is
- * freed. */
+/* secret.c: allocates memory in whole pages that is locked and excluded from core dumps and forks;
+ * secret_free wipes it. */
 void *secret_alloc(size_t len, struct zns_err *err);
 void secret_free(void *p, size_t len);
 
 /* key.c: makes a master key from 32 bytes; the caller wipes them. */
 int master_from_bytes(const uint8_t raw[ZNS_KEY_BYTES], struct zns_master **out,
 		      struct zns_err *err);
-/* Raw or hexadecimal, as a key file has it; -EINVAL. */
+/* Decodes the contents of a key file, raw or hexadecimal; -EINVAL. */
 int master_decode(const uint8_t *buf, size_t len, uint8_t raw[ZNS_KEY_BYTES]);
 
-/* keyring.c: reads the payload into @buf (at most @max bytes); *@len: its length. */
+/* keyring.c: reads the key's payload into @buf (at most @max bytes); *len is its length. */
 int keyring_read(const char *desc, uint8_t *buf, size_t max, size_t *len, struct zns_err *err);
 
 /* aead.c */
 struct aead {
 	const uint8_t *key, *nonce;
-	const void *aad[4]; /* up to four pieces, NULL ends */
+	/* additional authenticated data: up to four strings; NULL ends the list */
+	const void *aad[4];
 	size_t aad_len[4];
 };
-/* Works in place; @len 0: only a tag. @cipher may be NULL. -EBADMSG: the tag does not match. */
+/* Encrypt and decrypt in place; @len 0: only a tag is computed or verified. @cipher may be NULL.
+ * -EBADMSG: the tag does not match. */
 int aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
 	      uint8_t tag[ZNS_TAG_BYTES]);
 int aead_open(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,

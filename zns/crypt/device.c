@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Chooses the key: by this machine's configuration, the device's wish, the checkpoint's record. */
+/* Chooses the key, depending on this machine's configuration, on what the device requires and on
+ * the checkpoint's record. */
 #include <limits.h>
 #include <string.h>
 #include <openssl/crypto.h>
@@ -46,8 +47,8 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want,
 	*out = NULL;
 	if (!want) {
 		/*
-		 * The device does not ask for encryption, or an attacker removed that from its
-		 * catalogue. A key for the whole machine, or a registry entry, still requires it.
+		 * The device does not require encryption, or an attacker removed that from its
+		 * catalogue. A key for the whole machine, or the registry entry, still requires it.
 		 */
 		ret = zns_key_spec_of(reg, spec, sizeof(spec), &of_host, &e);
 		if (!reg->encrypted && (ret == -ENOKEY || (!ret && !of_host)))
@@ -82,7 +83,7 @@ int zns_encryption_wanted(const struct zns_registered *reg, bool wanted, struct 
 	ret = zns_config_get("encrypt-key", spec, sizeof(spec), err);
 	if (ret != -ENOENT)
 		return ret ? ret : 1;
-	/* it may have been noted since */
+	/* the registry entry may have been changed since @reg was read */
 	return !zns_registered_by_uuid(reg->uuid, &now, NULL) && now.encrypted;
 }
 
@@ -152,7 +153,7 @@ int zns_crypt_of(const struct zns_registered *reg, bool wanted, const ZnsPb__Man
 		return zns_fail(err, ret, "checkpoint %s is encrypted: %s", str, e.msg);
 	if (!ret)
 		ret = zns_crypt_open(master, m->checkpoint->id.data, k, out, &e);
-	else /* a key would not help */
+	else /* its record has no wrapped key any more, so a master key would not help */
 		ret = zns_fail(
 			&e, -ENOKEY,
 			"the key of checkpoint %s is gone (the log that held it was lost): its data cannot be "

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Handles of encrypted checkpoints. An attacker who can write the device can put another checkpoint
- * with right checksums under an id. A handle is stored elsewhere and identifies its checkpoint by a
- * MAC. The MAC's key is derived from the checkpoint's own key. So it survives a rotation of the
- * master key, which only wraps the checkpoint's key anew, and moves, which change neither the key
- * nor the seal. A version with another key or other images (flattened, joined) carries the MACs of
- * earlier versions under its own seal, so older handles remain valid.
+ * Handles of encrypted checkpoints. An attacker who can write to the device can replace a
+ * checkpoint by another one with correct checksums, under the same id. A handle is stored elsewhere
+ * and identifies its checkpoint by a MAC. The MAC's key is derived from the checkpoint's own key.
+ * So the MAC stays valid when the master key is rotated (the same checkpoint key is only wrapped
+ * again) and when the checkpoint is moved (neither key nor seal change). A version with another key
+ * or other images (flattened, joined) contains the MACs of earlier versions under its own seal, so
+ * older handles stay valid.
  */
 #include <string.h>
 #include <openssl/crypto.h>
@@ -30,7 +31,8 @@ static int hmac(const uint8_t key[ZNS_KEY_BYTES], const void *text, size_t len,
 		       -EIO;
 }
 
-/* MACs the label with its zero byte, id, time, length of the container's name, the name, seal. */
+/* The MAC covers, in this order: the label with its zero byte, id, time, length of the container's
+ * name, the name, the seal. */
 int zns_crypt_handle_mac(const struct zns_crypt *c, const ZnsPb__Checkpoint *record,
 			 const uint8_t *seal, uint8_t mac[ZNS_MAC_BYTES], struct zns_err *err)
 {
@@ -113,7 +115,7 @@ int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h,
 			key, id);
 	if (!c || !h->seal->mac.len)
 		return 0;
-	if (!m->has_seal || m->seal.len != ZNS_TAG_BYTES) /* zns_crypt_of has compared the seal */
+	if (!m->has_seal || m->seal.len != ZNS_TAG_BYTES) /* zns_crypt_of has verified the seal */
 		return zns_fail(
 			err, -EBADMSG,
 			"checkpoint %s has no seal (the MAC of its manifest): it is damaged, or was changed",
@@ -143,14 +145,15 @@ int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 	*nr = 0;
 	if (!c || !m->has_seal || m->seal.len != ZNS_TAG_BYTES)
 		return 0;
-	skip = n > ZNS_FORMER_MACS_MAX ? n - ZNS_FORMER_MACS_MAX : 0; /* the oldest handles */
+	/* drop the MACs of the oldest versions */
+	skip = n > ZNS_FORMER_MACS_MAX ? n - ZNS_FORMER_MACS_MAX : 0;
 	v = malloc((n - skip) * (sizeof(*v) + ZNS_MAC_BYTES));
 	if (!v)
 		return zns_fail(err, -ENOMEM, "no memory for a manifest");
 	mac = (uint8_t *)(v + n - skip);
 	for (size_t i = skip; i < n; i++, mac += ZNS_MAC_BYTES) {
 		v[i - skip] = (ProtobufCBinaryData){ ZNS_MAC_BYTES, mac };
-		if (i + 1 < n) /* zns_manifest_check has checked the length */
+		if (i + 1 < n) /* zns_manifest_check has checked the lengths */
 			memcpy(mac, m->former_macs[i].data, ZNS_MAC_BYTES);
 	}
 	ret = zns_crypt_handle_mac(c, m->checkpoint, m->seal.data, mac - ZNS_MAC_BYTES, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Master keys: from a file or the kernel's keyring, checked. Derives the keys in use. */
+/* Reads master keys from a file or from the kernel's keyring, checks them, and derives the keys
+ * that are used. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -8,7 +9,8 @@
 #include <sys/stat.h>
 #include "crypt_priv.h"
 
-#define TEXT_BYTES (2 * ZNS_KEY_BYTES + 1) /* a key in hexadecimal digits with its newline */
+/* length of a key in hexadecimal digits with its newline */
+#define TEXT_BYTES (2 * ZNS_KEY_BYTES + 1)
 
 static int digit(uint8_t c)
 {
@@ -37,7 +39,7 @@ int master_decode(const uint8_t *buf, size_t len, uint8_t raw[ZNS_KEY_BYTES])
 	return 0;
 }
 
-/* Derives one key for each purpose. */
+/* Derives a key from the master key's bytes: each purpose has a label and so a key of its own. */
 static int derive(const uint8_t raw[ZNS_KEY_BYTES], const char *label, uint8_t *out, size_t len)
 {
 	uint8_t sum[EVP_MAX_MD_SIZE];

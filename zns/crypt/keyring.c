@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A master key in the kernel's keyring. Three system calls replace libkeyutils. */
+/* Reads a master key from the kernel's keyring, with three system calls instead of libkeyutils. */
 #include <linux/keyctl.h>
 #include <sys/syscall.h>
 #include "crypt_priv.h"
@@ -11,8 +11,8 @@ static long find(const char *desc)
 	if (key >= 0)
 		return key;
 	/*
-	 * A daemon's session keyring often lacks the user keyring, where an administrator's keyctl
-	 * puts the key. Linked into our process keyring, it can be read.
+	 * An administrator's keyctl puts the key into the user keyring, which the session keyring
+	 * of a daemon often lacks. Linked into our process keyring, it is found.
 	 */
 	if (syscall(SYS_keyctl, KEYCTL_LINK, KEY_SPEC_USER_KEYRING, KEY_SPEC_PROCESS_KEYRING, 0, 0))
 		return -errno;
@@ -35,6 +35,7 @@ int keyring_read(const char *desc, uint8_t *buf, size_t max, size_t *len, struct
 	n = syscall(SYS_keyctl, KEYCTL_READ, key, buf, max, 0);
 	if (n < 0)
 		return zns_fail_sys(err, -errno, "key \"%s\" in the kernel's keyring", desc);
-	*len = (size_t)n; /* more than @max: cut off, and not the length of a key */
+	/* the payload is longer than @max: the caller sees that it is not the length of a key */
+	*len = (size_t)n;
 	return 0;
 }

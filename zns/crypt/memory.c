@@ -13,11 +13,11 @@
 
 #define MAGIC "ZNSMKEY1"
 #define LEN 4096
-#define SECRET_MAGIC 0x5345434dU /* linux/magic.h, since 5.14 */
+#define SECRET_MAGIC 0x5345434dU /* value in linux/magic.h since Linux 5.14 */
 
 static const char unit_label[] = "zns-criu memory 1", key_label[] = "zns-criu 1 memory key";
 
-/* One key, shared by all pagers of the context. */
+/* A context's key in memory that all pagers of the context share. */
 struct shared_key {
 	char magic[8];
 	uint8_t context[ZNS_UUID_LEN];
@@ -27,7 +27,7 @@ struct shared_key {
 
 struct zns_memory_key {
 	struct shared_key *s;
-	int fd; /* -1: from a checkpoint */
+	int fd; /* descriptor of the shared memory; -1: the key was read from a checkpoint */
 	uint32_t writer;
 	_Atomic uint64_t written;
 	EVP_CIPHER *cipher;
@@ -73,7 +73,7 @@ static struct zns_memory_key *blank(struct zns_err *err)
 	return NULL;
 }
 
-/* The page stays mapped, and so locked in memory, as long as the key is used. */
+/* Maps the key's page. It stays mapped, and so locked in memory, as long as the key is used. */
 static int map(struct zns_memory_key *k, struct zns_err *err)
 {
 	struct statfs fs;
@@ -82,7 +82,7 @@ static int map(struct zns_memory_key *k, struct zns_err *err)
 	if (at == MAP_FAILED)
 		return zns_fail_sys(err, -errno, "no memory for a key");
 	k->s = at;
-	/* a secret one is locked by itself, and mlock() cannot touch it */
+	/* memory of memfd_secret is always locked, and mlock() refuses it */
 	if ((fstatfs(k->fd, &fs) || (uint64_t)fs.f_type != SECRET_MAGIC) && mlock(at, LEN))
 		return zns_fail_sys(err, -errno, "cannot lock memory for a key (ulimit -l)");
 	madvise(at, LEN, MADV_DONTDUMP);
@@ -102,7 +102,8 @@ static int become_writer(struct zns_memory_key *k, struct zns_err *err)
 	return 0;
 }
 
-/* @k to the caller as its writer; with an error, @ret's or one now, it is freed. */
+/* Gives @k to the caller and registers it as a writer. If @ret is an error, or this fails, @k is
+ * freed. */
 static int hand_out(struct zns_memory_key *k, int ret, struct zns_memory_key **out,
 		    struct zns_err *err)
 {
@@ -180,7 +181,7 @@ void zns_memory_key_free(struct zns_memory_key *k)
 	if (k->fd < 0)
 		secret_free(k->s, sizeof(*k->s));
 	else if (k->s)
-		munmap(k->s, LEN); /* other processes hold the key, too */
+		munmap(k->s, LEN); /* not wiped: other processes use the same memory */
 	if (k->fd >= 0)
 		close(k->fd);
 	EVP_CIPHER_free(k->cipher);

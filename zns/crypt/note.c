@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Notes: small records about an encrypted checkpoint that are written later, perhaps several times.
- * Units and seal take their nonces from their places (unit.c), so a note has a key of its own,
- * derived from the checkpoint's and the note's label, and a random nonce.
+ * Notes: small records about an encrypted checkpoint that are written after it, perhaps several
+ * times. Units and seal have nonces that depend on their places (unit.c), which would repeat here.
+ * So a note has a key of its own, derived from the checkpoint's key and the note's label, and a
+ * random nonce.
  */
 #include <string.h>
 #include <openssl/hmac.h>

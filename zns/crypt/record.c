@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Checks of an encrypted checkpoint without a key and without libcrypto: znsd needs only these. */
+/* Checks of an encrypted checkpoint's record that need neither a key nor libcrypto. znsd uses only
+ * these. */
 #include "zns/crypt.h"
 
 char *zns_key_id_format(const uint8_t id[ZNS_KEY_ID_BYTES], char out[ZNS_KEY_ID_STR])

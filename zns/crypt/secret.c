@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Memory for keys, and a process that holds them. */
+/* Allocates memory for keys, and protects a process that holds keys. */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -45,8 +45,9 @@ void zns_crypt_harden(void)
 	prctl(PR_SET_DUMPABLE, 0);
 	setrlimit(RLIMIT_CORE, &none);
 	/*
-	 * libcrypto keeps expanded keys in its own memory, and buffers hold data to be encrypted.
-	 * Lock them only where the limit can be lifted: below it, later mappings would fail.
+	 * libcrypto keeps expanded keys in memory of its own, and buffers hold plaintext, so lock
+	 * all memory. But only if the limit can be removed: with a limit, later mappings would
+	 * fail.
 	 */
 	if (!setrlimit(RLIMIT_MEMLOCK, &all))
 		mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT);

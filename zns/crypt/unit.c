@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Units of images, and the seal over them. A nonce is the image's number and the unit's number.
- * Each key is drawn for one checkpoint and used by the one dump that writes it, so no nonce comes
- * twice. Nonce and authenticated data name the unit's place. So no unit can replace another one,
- * nor another checkpoint's.
+ * Encrypts units of images and computes the seal over them. A nonce consists of the image's number
+ * and the unit's number. Each key is generated for one checkpoint and used by the one dump that
+ * writes it, so no nonce is used twice. Nonce and authenticated data contain the unit's position.
+ * So a unit cannot be replaced by another unit, nor by one of another checkpoint.
  */
 #include <string.h>
 #include "crypt_priv.h"
 
-#define SEAL_IMAGE UINT32_MAX /* no image has this number: the manifest's own nonce */
+/* no image has this number: it is for the nonce of the manifest's seal */
+#define SEAL_IMAGE UINT32_MAX
 #define HAS_PARENT 1 /* first byte of the sealed data */
 #define HAS_FORMER 2
 
@@ -69,8 +70,8 @@ int zns_crypt_open_unit(const struct zns_crypt *c, uint32_t image, const char *n
 	return ret ? zns_fail(err, ret, "image %s: libcrypto cannot decrypt", name) : 0;
 }
 
-/* The manifest's entry of an image without its place and its checksums: units may be moved without
- * a key. */
+/* Copies the manifest's entry of an image without its place and its checksums: these are not
+ * sealed, so that units can be moved without a key. */
 static ZnsPb__Image bare(const ZnsPb__Image *i)
 {
 	ZnsPb__Image b = *i;
@@ -95,7 +96,7 @@ static uint8_t *put_image(uint8_t *p, const ZnsPb__Image *i)
 	return p + 8 + len;
 }
 
-/* Puts their number first, so their end is clear. */
+/* Writes the number of the former MACs before them, so that the sealed bytes are unambiguous. */
 static uint8_t *put_former(uint8_t *p, const ZnsPb__Manifest *m)
 {
 	if (!m->n_former_macs)
@@ -113,7 +114,9 @@ int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 	const ZnsPb__Checkpoint *k = m->checkpoint;
 	uint8_t nonce[NONCE_BYTES], head[1 + ZNS_UUID_LEN] = { 0 };
 	cleanup_free uint8_t *text = NULL;
-	uint64_t base = 0; /* a joined manifest is sealed a second time */
+	/* a manifest that joins two dumps is sealed twice: this makes the nonce of the second seal
+	 * another one */
+	uint64_t base = 0;
 	size_t len = 0;
 	uint8_t *p;
 	struct aead a = { c->key,

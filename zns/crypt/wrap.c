@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Keys of checkpoints, wrapped with the master key: the log keeps these. */
+/* Wraps keys of checkpoints with the master key. The log contains only wrapped keys. */
 #include <string.h>
 #include <openssl/rand.h>
 #include "crypt_priv.h"
 
 static const char wrap_label[] = "zns-criu wrap 1";
 
-/* A wrapped key belongs to one checkpoint and one cipher. */
+/* The authenticated data bind a wrapped key to one checkpoint and one cipher. */
 static struct aead wrap_aead(const struct zns_master *m, const uint8_t *id, const uint8_t *nonce)
 {
 	return (struct aead){ .key = m->wrap,
@@ -20,7 +20,7 @@ int wrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
 {
 	struct aead a = wrap_aead(m, id, out);
 
-	/* Random nonces: a master key wraps far fewer than 2^32 keys. */
+	/* A random nonce is safe here, since a master key wraps far fewer than 2^32 keys. */
 	if (RAND_bytes(out, NONCE_BYTES) != 1)
 		return -EIO;
 	memcpy(out + NONCE_BYTES, key, ZNS_KEY_BYTES);
@@ -71,7 +71,7 @@ static struct zns_crypt *new_crypt(const uint8_t *id, struct zns_err *err)
 	if (!c)
 		return NULL;
 	memcpy(c->id, id, ZNS_UUID_LEN);
-	/* Fetch it once, not for each unit. */
+	/* Look the cipher up once, not for each unit. */
 	c->cipher = EVP_CIPHER_fetch(NULL, "AES-256-GCM", NULL);
 	if (!c->cipher) {
 		zns_crypt_free(c);
