@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* One request to znsd and its answer. A client waits as long as the broker shows that it lives. */
+/* Sends one request to znsd and receives its answer. A client waits as long as the broker shows
+ * that it is alive. */
 #include <poll.h>
 #include <unistd.h>
 #include "zns/client.h"
 
-/* One call, and how long the broker has been silent. */
+/* One call, and for how long the broker has shown no sign of life. */
 struct call {
 	const struct zns_broker *b;
 	uint64_t beat, silent_ns, start_ns;
@@ -13,9 +14,9 @@ struct call {
 };
 
 /*
- * Has the broker been silent for its whole deadline? A machine that stands still stops both
- * processes, and the broker is not to blame. So only looks at the broker are counted, as many as
- * make up the deadline.
+ * Has the broker shown no sign of life for its whole deadline? While the machine is suspended or
+ * stalled, both processes stop, which is not the broker's fault. So the time alone is not enough:
+ * the number of checks must also make up the deadline.
  */
 static bool shows_nothing(struct call *c)
 {
@@ -30,14 +31,14 @@ static bool shows_nothing(struct call *c)
 		c->silent_ms = 0;
 		return false;
 	}
-	/* the poll may have been shorter, but then limit_ms ends the call first */
+	/* the poll was shorter only if limit_ms is, and then limit_ms ends the call first */
 	c->silent_ms += ZNS_ALIVE_MS;
 	return c->silent_ms >= c->b->deadline_s * 1000 &&
 	       now - c->silent_ns >= c->b->deadline_s * 1000000000ull;
 }
 
-/* Waits for the answer as long as the broker lives and the caller does not cancel, since an
- * admission may take long. */
+/* Waits for the answer, since an admission may take long: until the broker dies or the caller
+ * cancels. */
 static int wait_ready(void *arg, short events)
 {
 	struct call *c = arg;

@@ -10,10 +10,10 @@
 
 /* how long to wait for another client that is starting the broker */
 #define LOCK_WAIT_MS 30000
-/* a broker that is just ending closes the connection; then the next one is tried */
+/* a broker that is ending may close the connection; then connect to the next one */
 #define CONNECT_TRIES 5
 
-/* @ms 0: for ever. */
+/* Sets the time limit of transfers on a socket. @ms 0: none. */
 static void limit_time(int fd, unsigned ms)
 {
 	struct timeval tv = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
@@ -36,7 +36,7 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "cannot make a socket");
-	/* connect(2) blocks, too, while many other clients connect */
+	/* connect(2) blocks as well if many clients connect at once */
 	limit_time(fd, zns_hello_limit_ms());
 	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
 		if (errno == EINTR)
@@ -153,8 +153,8 @@ int zns_broker_connect(const struct zns_registered *dev, struct zns_broker *b, s
 		ret = zns_broker_connect_running(dev, b, err);
 		if (ret == -ENOENT)
 			ret = start_and_connect(dev, b, err);
-		/* -ENOENT from a broker that was just started: it ended before we connected. A
-		 * device that is missing gives -ENODEV. */
+		/* -ENOENT: the broker that was just started has ended before we connected, so try
+		 * again. (A missing device gives -ENODEV.) */
 		if (ret != -ENOENT)
 			break;
 	}
@@ -167,7 +167,7 @@ void zns_broker_close(struct zns_broker *b)
 {
 	if (b->fd >= 0)
 		close(b->fd);
-	if (b->fd >= 0 && b->alive_fd >= 0) /* if there is no connection, alive_fd is not set */
+	if (b->fd >= 0 && b->alive_fd >= 0) /* after a failure to connect, alive_fd was not set */
 		close(b->alive_fd);
 	b->fd = b->alive_fd = -1;
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "zns/client.h"
 
-/* Is the device named by its path, by ZNS_DEV or as the default? */
+/* Is the device named by its path or UUID, by ZNS_DEV, or as the default? */
 static bool is_named(const char *spec)
 {
 	const char *env = secure_getenv("ZNS_DEV");
@@ -42,7 +42,7 @@ int zns_device_for_dump(const char *spec, struct zns_registered *out, struct zns
 
 	if (ret != -ENODEV || is_named(spec) || zns_registered_list(&list, &nr, NULL) || nr < 2)
 		return ret;
-	/* a missing device does not hide the others */
+	/* an error of one device, which may be missing, does not stop the search */
 	for (size_t i = 0; i < nr; i++) {
 		if (ask_free(&list[i], &here, &e) || (ret == 0 && here <= most))
 			continue;

@@ -7,8 +7,8 @@
 #define DIGITS (2 * ZNS_UUID_LEN)
 #define NAMED 4 /* most checkpoints that the message lists */
 
-/* Copies the hexadecimal digits without dashes. Returns their number, or -EINVAL: @text is no
- * part of an id. */
+/* Copies the hexadecimal digits of @text without dashes. Returns their number, or -EINVAL: @text is
+ * not the beginning of an id. */
 static int digits_of(const char *text, char out[DIGITS + 1])
 {
 	int n = 0;
@@ -86,8 +86,8 @@ int zns_broker_resolve_id(struct zns_broker *b, const char *text, uint8_t id[ZNS
 	ZnsPb__Response *ls;
 	int ret;
 
-	/* A whole id may be of a removed checkpoint: the caller then learns when it was removed,
-	 * and by what. */
+	/* A complete id is not looked up: it may be that of a removed checkpoint, and then the next
+	 * request tells the caller when and by whom it was removed. */
 	if (!zns_uuid_parse(text, id))
 		return 0;
 	req.has_ls = req.ls = 1;

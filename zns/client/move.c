@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Moves a part of a checkpoint to other zones: see zns/move.h. */
+/* Moves a checkpoint's data to other zones: see zns/move.h. */
 #include <time.h>
 #include "zns/move.h"
 
@@ -40,7 +40,8 @@ static void tell(const struct zns_move *m)
 		m->tell(m->arg, m->bytes);
 }
 
-/* Sets the lower of the caller's rate and the broker's; 0: no rate. */
+/* Sets the bucket to the lower of the caller's rate and the rate @told by the broker; 0: no
+ * rate. */
 static void set_rate(const struct zns_move *m, uint32_t told)
 {
 	if (m->bucket)
@@ -80,7 +81,8 @@ static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, 
 	return ret;
 }
 
-/* Dumps and restores have priority: waits while any of them uses these groups or their channels. */
+/* Called before each transfer. Dumps and restores have priority: waits while any of them uses these
+ * groups or their channels. */
 static int step(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes, struct zns_err *err)
 {
 	struct zns_move *m = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The dump's side of zns/quiesce.h. Whatever a pager says is checked before it is used. */
+/* The dump's side of zns/quiesce.h. Everything that a pager sends is checked before it is used. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -12,12 +12,14 @@
 #include "zns/util.h"
 
 #define DIR_NAME "memory"
-#define BEGIN_S 30 /* seconds; an eviction under way is completed first */
-#define ASK_S 10 /* seconds; shorter than BEGIN_S, since the tasks may be frozen */
+/* time limit in seconds; before it answers, the pager completes an eviction that is under way */
+#define BEGIN_S 30
+/* time limit in seconds; shorter than BEGIN_S, since the tasks may be frozen by then */
+#define ASK_S 10
 #define UNIT 65536ULL
 #define PAGE 4096ULL
 #define ADDRESSES (1ULL << 47)
-#define UNITS_MAX (1u << 28) /* 16 TiB */
+#define UNITS_MAX (1u << 28) /* 16 TiB in units of 64 KiB */
 
 struct zns_quiesce {
 	int sk;
@@ -40,7 +42,8 @@ const char *zns_quiesce_name(const struct zns_quiesce *s)
 	return s->name;
 }
 
-/* -1: no pager listens there, or the socket is not root's. */
+/* Connects to a pager's socket. -1: no pager listens there, or the socket does not belong to
+ * root. */
 static int dial(int dir, const char *file)
 {
 	cleanup_close int sk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -53,7 +56,7 @@ static int dial(int dir, const char *file)
 	return zns_take_fd(&sk);
 }
 
-/* Sends a request. Returns 0 or the pager's answer; *fd is the answer's descriptor, or -1. */
+/* Sends a request. Returns 0 or the pager's error; *fd is the answer's descriptor, or -1. */
 static int ask(int sk, const char *name, const struct iovec *iov, unsigned nr,
 	       struct zns_quiesce_answer *a, int *fd, struct zns_err *err)
 {
@@ -77,7 +80,7 @@ static int ask(int sk, const char *name, const struct iovec *iov, unsigned nr,
 	return zns_fail_sys(err, ret < 0 ? ret : -EPROTO, "the pager of memory context %s", name);
 }
 
-/* -ENOENT: this pager does not serve these tasks. */
+/* Asks one pager to stop evicting for these tasks. -ENOENT: it does not serve them. */
 static int begin_one(int sk, const char *name, const pid_t *pid, uint32_t nr,
 		     struct zns_quiesce_answer *a, struct zns_err *err)
 {
@@ -112,7 +115,7 @@ static int keep(struct zns_quiesce **out, int *sk, const char *name,
 	return 0;
 }
 
-/* Asks the pager behind one socket of the directory. */
+/* Does the same for the pager that listens on the socket @file. */
 static int try(int dir, char *file, const pid_t *pid, uint32_t nr, struct zns_quiesce **out,
 	       struct zns_err *err)
 {
@@ -127,7 +130,7 @@ static int try(int dir, char *file, const pid_t *pid, uint32_t nr, struct zns_qu
 	sk = dial(dir, file);
 	file[len - tail] = 0;
 	if (sk < 0)
-		return 0; /* the pager has died; the guard finds out which pages are missing */
+		return 0; /* the pager has died; the guard will find out which pages are missing */
 	ret = begin_one(sk, file, pid, nr, &a, err);
 	if (ret == -ENOENT)
 		return 0;
@@ -147,7 +150,8 @@ int zns_quiesce_begin(const pid_t *pid, uint32_t nr, struct zns_quiesce **out, s
 	if ((size_t)snprintf(path, sizeof(path), "%s/" DIR_NAME, zns_run_dir()) >= sizeof(path))
 		return 0;
 	d = opendir(path);
-	if (!d) /* no memory context was ever made on this machine */
+	/* the directory does not exist: no memory context was ever created on this machine */
+	if (!d)
 		return 0;
 	dir = zns_run_subdir(DIR_NAME, err);
 	ret = zns_min(dir, 0);

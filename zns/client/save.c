@@ -61,7 +61,7 @@ static int admission(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *
 	ask->has_sweeps = ask->sweeps = v->sweeps;
 	ret = zns_session_ask(v->s, &req, &v->answer, err);
 	if (ret == -ENOSPC && v->sweeps) {
-		/* an error is not reported: the broker's answer will say the same */
+		/* an error is not reported, because the broker's next answer will say the same */
 		zns_sweep(&v->s->reg);
 		ask->has_sweeps = ask->sweeps = false;
 		ret = zns_session_ask(v->s, &req, &v->answer, err);
@@ -218,8 +218,8 @@ int zns_save_room(struct zns_save *v, uint64_t *out, struct zns_err *err)
 	return ask_room(v, false, out, err);
 }
 
-/* Makes a key for another writer of the same checkpoint. Its units have the same numbers as the
- * first writer's, so the same key would use nonces twice. */
+/* Makes a new key for another writer of the same checkpoint. Its units have the same numbers as
+ * those of the first writer, so the same key would use nonces twice. */
 static int new_key(struct zns_save *v, struct zns_crypt **out, struct zns_err *err)
 {
 	int ret = zns_save_key(v, err);
@@ -252,7 +252,7 @@ int zns_save_anew(struct zns_save *v, uint64_t expected, pthread_mutex_t *lock, 
 	v->w = w;
 	v->crypt = crypt;
 	pthread_mutex_unlock(lock);
-	zns_writer_free(old); /* returns when its writes have ended */
+	zns_writer_free(old); /* returns when the old writer's writes have ended */
 	zns_crypt_free(old_crypt);
 	return ask_room(v, true, room, err);
 }
@@ -267,7 +267,7 @@ uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r)
 	for (size_t i = 0; i < r->n_more_zones; i++) {
 		struct zns_zone_slot slot;
 
-		/* a zone that cannot be used stays with the lease until the connection ends */
+		/* if a zone cannot be used, it stays with the lease until the connection ends */
 		if (!zns_session_slot(v->s->dev, r->more_zones[i], &slot, NULL))
 			used += !zns_writer_gain(v->w, &slot, r->more_zones[i]->writers, NULL);
 	}
@@ -285,7 +285,7 @@ int zns_save_finish(struct zns_save *v, struct zns_err *err)
 	zns_pb__extent_ref__init(ref);
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, v->s->reg.uuid };
 	m.checkpoint = v->c;
-	/* otherwise time and rate are those of the original dump */
+	/* a checkpoint with @former or @keeps_record keeps time and rate of the original dump */
 	if (!v->former && !v->keeps_record) {
 		v->c->created_ns = zns_now_ns();
 		zns_writer_rate(v->w, v->c);
@@ -328,7 +328,7 @@ int zns_save_commit(struct zns_save *v, struct zns_err *err)
 				zns_uuid_format(v->id, id));
 	if (ret)
 		return ret;
-	if (resp->has_shared_groups) /* other dumps were given this dump's groups meanwhile */
+	if (resp->has_shared_groups) /* other dumps got zones in this dump's groups meanwhile */
 		v->c->shared_groups = resp->shared_groups;
 	zns_pb__response__free_unpacked(resp, NULL);
 	return 0;
@@ -343,13 +343,15 @@ int zns_save_settle(struct zns_save *v, struct zns_err *err)
 	int ret;
 
 	zns_uuid_format(v->id, id);
-	if (v->former) /* the checkpoint exists, whether this works or not */
+	/* a checkpoint with this id exists anyway, so asking for it would not tell whether the
+	 * commit was done */
+	if (v->former)
 		return zns_fail(
 			err, -EPIPE,
 			"znsd died during the commit; run the command again, unless `znsctl show %s` says that "
 			"it was done",
 			id);
-	/* no write of ours is under way any more, which a new broker waits for */
+	/* a new broker waits for this lock; it can start, since none of our writes is under way */
 	if (s->writers >= 0)
 		close(s->writers);
 	s->writers = -1;
@@ -396,7 +398,7 @@ void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err)
 	rm.checkpoints = &id;
 	rm.by = (char *)by;
 	req.rm = &rm;
-	/* if this fails, the checkpoint takes room until it is removed, and does no other harm */
+	/* if the removal fails too, the checkpoint only takes up space until somebody removes it */
 	if (zns_session_tell(v->s, &req, NULL))
 		zns_wrap(err, "checkpoint %s stays without a handle, `znsctl rm` removes it",
 			 zns_uuid_format(v->id, text));
@@ -412,7 +414,8 @@ void zns_save_give_up(struct zns_save *v, int why, const char *text)
 	zns_writer_free(v->w);
 	v->w = NULL;
 	req.has_abort = req.abort = 1;
-	zns_session_tell(v->s, &req, NULL); /* if this fails, the lease ends with the connection */
+	/* an error is ignored: the lease ends with the connection anyway */
+	zns_session_tell(v->s, &req, NULL);
 }
 
 void zns_save_end(struct zns_save *v)

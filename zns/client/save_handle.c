@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The handle of a committed checkpoint, and the plain copies that it names (design.md §6). */
+/* Writes the handle of a committed checkpoint, and keeps the list of the plain copies that it names
+ * (design.md §6). */
 #include <stdlib.h>
 #include <string.h>
 #include "zns/handle.h"
 #include "zns/save.h"
 
-#define STEP 64 /* copies by which the list grows */
+#define STEP 64 /* entries by which the list of copies grows */
 
 int zns_save_copy(struct zns_save *v, const char *name, uint64_t size, uint64_t hash,
 		  struct zns_err *err)

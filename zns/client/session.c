@@ -63,7 +63,7 @@ int zns_session_ask(struct zns_session *s, ZnsPb__Request *req, ZnsPb__Response 
 	int ret = s->ask ? s->ask(s->ask_arg, req, resp, err) :
 			   zns_broker_call(&s->broker, req, resp, err);
 
-	/* the answer may name zones that came after the device was opened */
+	/* the answer may name zones that were added after the device was opened */
 	if (!ret && s->dev)
 		zns_dev_follow(s->dev);
 	return ret;
@@ -85,8 +85,8 @@ int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], boo
 	return zns_session_lease_by(s, id, chain, 0, out, err);
 }
 
-/* Joins the memory that restores share. Every error is ignored: without that memory this restore
- * reads the device alone. */
+/* Joins the cache that restores share. Errors are ignored: without the cache this restore reads
+ * everything from the device. */
 static void join_hot(struct zns_session *s, const ZnsPb__HotGrant *g, int fd)
 {
 	struct zns_hot_shape shape;

@@ -5,7 +5,7 @@
 #include "zns/broker.h"
 #include "zns/daemon.h"
 
-/* znsd itself waits up to 10 s for the helpers of a dead broker to end. */
+/* longer than the 10 s that znsd may wait for the helpers of a dead broker to end */
 #define READY_MS 20000
 
 static bool keeps(const char *var, size_t len)

@@ -6,13 +6,14 @@
 
 #define ZNS_HELLO_MS 20000
 
-/* Starts znsd for @dev and waits until it listens. If it cannot, @err has znsd's own message. */
+/* Starts znsd for @dev and waits until it listens. If znsd fails, @err has its message. */
 int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err);
 
-/* What a test build (test/controls) may change; the product links spawn_none.c. */
-/* Shall the broker inherit this environment variable as well? */
+/* What test builds can change (test/controls); the product links spawn_none.c. */
+/* Shall the broker also inherit this environment variable? */
 bool zns_spawn_keeps_more(const char *name, size_t len);
-/* Time limit for a broker's hello, in ms. A loop that resets zones or waits for a flush is slow. */
+/* Time limit in ms for a broker's answer to the first request. A broker that is resetting zones or
+ * waiting for a flush answers late. */
 unsigned zns_hello_limit_ms(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The product: what tests may change stays as it is. See spawn.h. */
+/* The functions of spawn.h for the product, which change nothing. */
 #include "spawn.h"
 
 bool zns_spawn_keeps_more(const char *name, size_t len)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Removes what is certainly garbage by running `znsctl gc`: only that program can find which
- * checkpoints are still needed. */
+/* Frees space by running `znsctl gc`, since only that program can find out which checkpoints are
+ * still needed. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 
 #define LIMIT_MS 30000
 
-/* Waits for the program, and kills it if it hangs: somebody waits for admission. */
+/* Waits for the program, and kills it after a time limit, since a client waits for admission. */
 static int await(pid_t pid)
 {
 	struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };

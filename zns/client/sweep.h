@@ -3,8 +3,8 @@
 #define ZNS_CLIENT_SWEEP_H
 #include "zns/config.h"
 
-/* Does what `znsctl gc` does, with its grace time, in at most 30 s. -ENOENT: znsctl is not
- * installed. -EIO: it failed. */
+/* Runs `znsctl gc` with its default grace time, for at most 30 s. -ENOENT: znsctl is not installed.
+ * -EIO: it failed. */
 int zns_sweep(const struct zns_registered *reg);
 
 #endif
