@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Is this process still the only writer? A second writer moves a write pointer of the metadata
- * zones, so all of them are checked before each change. Two writers of one zone would be noticed by
- * the device; a roll-over into another zone would not. */
+/*
+ * Checks before each change that no other process writes the store. A second writer would move the
+ * write pointer of some metadata zone, so all of them are checked. If both wrote to the same zone,
+ * the device would refuse one of the writes; a roll-over into another zone would go unnoticed
+ * without this check.
+ */
 #include "store_int.h"
 
 void zns_store_remember(struct zns_store *s)
@@ -40,8 +43,8 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err)
 
 	if (s->foreign)
 		return zns_store_taken(s, err);
-	/* After a write of ours failed half-way the write pointers are not known. The roll-over
-	 * that is due sets them again. */
+	/* After a failed write of ours the write pointers are not known. The pending roll-over
+	 * records them again. */
 	if (!z || !s->seen_wp || s->need_roll)
 		return z ? 0 : zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
 	ret = zns_dev_report(s->dev, s->first_meta, n, z, err);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Changes of the catalogue: memory first, then the durable record, then what cannot fail. */
+/* Changes of the catalogue. A change first allocates memory, then writes the durable record, then
+ * does what cannot fail. */
 #include <string.h>
 #include "kinds.h"
 #include "zns/pbcopy.h"
 
-#define FIRST_SHARE 8u /* first pages may take at most this part of the catalogue */
+#define FIRST_SHARE 8u /* first pages may take at most 1/FIRST_SHARE of the catalogue */
 
-/* Bytes that must stay free beside every snapshot, so that something can always be removed. */
+/* Bytes that every snapshot must leave free in its zone, so that there is always room to record a
+ * removal. */
 static uint64_t slack(const struct zns_store *s)
 {
 	return zns_frame_size(3 * (ZNS_NAME_LEN_MAX + 8), zns_geo_log_block(&s->dev->geo));
@@ -30,13 +32,13 @@ int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err 
 		s->st.checkpoints.nr, (unsigned long long)s->min_cap);
 }
 
-/* Notes that a write failed, and how that is settled. Returns @ret. */
+/* To be called after a failed write: settles whether its record exists. Returns @ret. */
 static int not_written(struct zns_store *s, int ret, struct zns_err *err)
 {
-	/* The record may be on the device although the caller is told that it failed. A new
-	 * generation without it settles that; if writing this fails too, the next change tries
-	 * again first. */
-	/* another host has reserved the device now: our writes do not reach it any more */
+	/* The record may be on the device although the caller is told that it failed. So a new
+	 * generation without it is written. If that fails too, the next change tries it again
+	 * first. */
+	/* another host has reserved the device meanwhile, so we cannot write any more */
 	if (ret == -EBADE)
 		return zns_store_lost(s, ret);
 	zns_wrap(err, "cannot write metadata zone %u", s->log.zone);
@@ -45,7 +47,7 @@ static int not_written(struct zns_store *s, int ret, struct zns_err *err)
 	return ret;
 }
 
-/* Appends the record of a change. @key, or NULL, goes with it in the same write. */
+/* Appends the record of a change. If @key is not NULL, it is written in the same write. */
 static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg,
 		  const ZnsPb__KeyLine *key, struct zns_err *err)
 {
@@ -89,7 +91,8 @@ int zns_store_batch_end(struct zns_store *s, struct zns_err *err)
 	int ret;
 
 	s->batch = false;
-	/* A write in the middle failed: the new generation has all changes that memory has. */
+	/* An earlier write of the batch failed. The new generation has all changes, since they are
+	 * in memory. */
 	if (s->need_roll) {
 		ret = zns_store_roll(s, 0, err);
 		return ret ? zns_store_lost(s, ret) : 0;
@@ -103,12 +106,12 @@ int zns_store_batch_end(struct zns_store *s, struct zns_err *err)
 	if (!ret)
 		return 0;
 	ret = not_written(s, ret, err);
-	/* otherwise the new generation contains the changes */
+	/* no error if the new generation was written: it contains the changes */
 	return ret == -EBADE || s->need_roll ? ret : 0;
 }
 
-/* Makes a change: checks it, makes space for it in memory and in the log, writes the record, and
- * applies it. @more: bytes by which the catalogue grows. */
+/* Makes a change: checks it, makes room for it in memory and in the log, writes the record, and
+ * applies it. @more: by how many bytes the catalogue grows. */
 static int change(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, uint64_t more,
 		  struct zns_err *err)
 {
@@ -172,7 +175,7 @@ int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_e
 {
 	const struct zns_ent *old = c->id.len == ZNS_UUID_LEN ? zns_state_find(&s->st, c->id.data) :
 								NULL;
-	/* the key's record was written already */
+	/* the key's record was written together with the checkpoint's */
 	uint64_t rec = whole(s, &c->base) + zns_state_key_rec(&s->st, c);
 
 	return change(s, ZNS_FRAME_MOVED, &c->base, old && rec > old->rec ? rec - old->rec : 0,
@@ -195,8 +198,8 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 				zns_uuid_format(id, str));
 	t.id.data = (uint8_t *)id;
 	t.id.len = ZNS_UUID_LEN;
-	/* the removal must not look older than any version of the checkpoint, even if the clock was
-	 * set back */
+	/* the time of the removal must be later than all versions of the checkpoint, even if the
+	 * clock was set back */
 	t.deleted_ns = zns_max(zns_now_ns(),
 			       zns_max(victim->ckpt->moved_ns, victim->ckpt->created_ns));
 	t.by = (char *)by;
@@ -268,7 +271,7 @@ int zns_store_set_first(struct zns_store *s, const ZnsPb__FirstPages *f, struct 
 		ret = zns_check_first(f, -EINVAL, err);
 	if (ret || (!more && !zns_store_find_first(s, f->checkpoint.data)))
 		return ret;
-	/* First pages only save time, so they leave room for records of checkpoints. */
+	/* First pages only save time, so they are limited in favour of records of checkpoints. */
 	if (more && s->st.firsts.bytes + more > s->min_cap / FIRST_SHARE)
 		return zns_fail(
 			err, -ENOSPC,
@@ -292,7 +295,8 @@ int zns_store_claim_now(struct zns_store *s, struct zns_err *err)
 
 	if (!e)
 		return 0;
-	/* The claim goes into the new generation; otherwise it would be written twice. */
+	/* The new generation contains the claim; without this it would also be written as a
+	 * record. */
 	s->claim = NULL;
 	ret = append(s, ZNS_FRAME_MOUNT, e->msg, NULL, err);
 	if (ret)
@@ -307,7 +311,7 @@ int zns_store_unclaim(struct zns_store *s, struct zns_err *err)
 	const ZnsPb__Mount *have = zns_newest(&s->st.mount);
 	ZnsPb__Mount m;
 
-	if (s->claim) { /* without a change the claim was not written */
+	if (s->claim) { /* if no change was made, the claim was never written */
 		zns_ent_free(s->claim);
 		s->claim = NULL;
 		return 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What records may say; used on what callers give and on what a device gives back. */
+/* Checks the contents of records, both those that callers pass and those that are read from a
+ * device. */
 #include <math.h>
 #include <string.h>
 #include "store_int.h"
 #include "zns/crypt.h"
 
 #define SHA256_BYTES 32
-#define TEXT_MAX 4096 /* for texts of an origin: paths, names of images */
+#define TEXT_MAX 4096 /* largest length of other texts: paths, names of images */
 
 int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len,
 		    int code, struct zns_err *err)
@@ -41,7 +42,8 @@ int zns_check_file_name(const char *name, int code, struct zns_err *err)
 	return 0;
 }
 
-/* Uses are whole blocks: a walk over a zone relies on that (scan.c). */
+/* Checks that a use consists of whole blocks, because the scan of a zone relies on that
+ * (scan.c). */
 static int check_use(const struct zns_limits *l, const ZnsPb__ZoneUse *u, int code,
 		     struct zns_err *err)
 {
@@ -55,8 +57,8 @@ static int check_use(const struct zns_limits *l, const ZnsPb__ZoneUse *u, int co
 	return 0;
 }
 
-/* Uses are in range, and no byte is in two of them. So there are never more of them than the device
- * has blocks. */
+/* Checks that uses are in range and that no byte is in two of them. So there cannot be more uses
+ * than the device has blocks. */
 static int check_uses(const struct zns_limits *l, const ZnsPb__Checkpoint *c, int code,
 		      struct zns_err *err)
 {
@@ -77,7 +79,7 @@ static int check_uses(const struct zns_limits *l, const ZnsPb__Checkpoint *c, in
 	return 0;
 }
 
-/* INT64_MAX means "all times" (zns/fsck.h). */
+/* INT64_MAX is excluded, since it means "all times" (zns/fsck.h). */
 static int check_time(const char *what, int64_t ns, int code, struct zns_err *err)
 {
 	return ns >= 0 && ns < INT64_MAX ?
@@ -132,7 +134,7 @@ static int check_groups(const uint32_t *groups, size_t n, const struct zns_limit
 	return 0;
 }
 
-/* The manifest must lie in bytes that count as live, or its zone would be reset under it. */
+/* The manifest must be in bytes that count as live, because otherwise its zone could be reset. */
 static int check_manifest_ref(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code,
 			      struct zns_err *err)
 {
@@ -157,7 +159,7 @@ static int check_old_manifests(const ZnsPb__Checkpoint *c, const struct zns_limi
 			       struct zns_err *err)
 {
 	for (size_t i = 0; i < c->n_old_manifests; i++)
-		/* the zone may be gone since the disk became smaller */
+		/* the zone may not exist any more since the disk was made smaller */
 		if (!(l->resizable && c->old_manifests[i] >= l->nr_zones) &&
 		    zns_check_range(l, c->old_manifests[i], 0, 1, code, err))
 			return code;
@@ -237,7 +239,7 @@ int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int c
 		if (p->zone_group[i] >= p->n_groups)
 			return zns_fail(err, code, "the profile puts zone %zu into group %u of %zu",
 					i, p->zone_group[i], p->n_groups);
-	/* Channels are used as indices of tables, so their values are bounded too. */
+	/* Channels are used as indices of tables, so their values are limited too. */
 	for (size_t i = 0; i < p->n_groups; i++)
 		if (p->groups[i]->has_channel && p->groups[i]->channel >= l->nr_zones)
 			return zns_fail(err, code, "the profile puts group %zu on channel %u", i,

@@ -10,14 +10,15 @@
 
 static const char label[] = "zns-criu first pages 1";
 
-/* An encrypted list begins with its own length and is padded with zeros, so that its size says
+/* An encrypted list begins with its length and is padded with zeros, so that its size reveals
  * little. */
 #define LENGTH_BYTES 4
 #define SEALED_STEP KIB(4)
 
 /* ---- writing ---- */
 
-/* The number of @image in @map->from; it is added if it is new. UINT32_MAX: no memory. */
+/* The index of @image in @map->from, to which it is added if it is new. UINT32_MAX: out of
+ * memory. */
 static uint32_t source_of(ZnsPb__ImageMap *map, uint32_t image)
 {
 	for (size_t i = map->n_from; i-- > 0;)
@@ -29,7 +30,7 @@ static uint32_t source_of(ZnsPb__ImageMap *map, uint32_t image)
 	return (uint32_t)map->n_from++;
 }
 
-/* Makes @map of the first @nr runs. */
+/* Builds @map from the first @nr runs. */
 static int make_map(const struct zns_first_run *run, size_t nr, ZnsPb__ImageMap *map,
 		    struct zns_err *err)
 {

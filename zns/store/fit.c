@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Can the catalogue be kept with another number of zones? */
+/* Finds out whether the catalogue can be kept when the number of zones changes. */
 #include "store_int.h"
 
 static int refuse_live(const struct zns_store *s, uint32_t nr_zones, struct zns_err *err)
@@ -24,8 +24,8 @@ static int refuse_live(const struct zns_store *s, uint32_t nr_zones, struct zns_
 		      0;
 }
 
-/* Rolls over, so that the log is a snapshot only: older records would name zones that are
- * cut off. */
+/* Rolls over, so that the log consists of a snapshot only: older records could name zones that will
+ * be cut off. */
 static int prepare_cut(struct zns_store *s, uint32_t nr_zones, struct zns_err *err)
 {
 	int ret = refuse_live(s, nr_zones, err);
@@ -42,7 +42,8 @@ int zns_store_fit(struct zns_store *s, uint32_t nr_zones, struct zns_err *err)
 
 	if (ret)
 		return ret;
-	/* read the catalogue as it will be after the change: that proves that it stays valid */
+	/* open the store with the new number of zones: that proves that the catalogue stays
+	 * valid */
 	geo->nr_zones = nr_zones;
 	ret = zns_store_open(s->dev, ZNS_STORE_RDONLY, &then, err);
 	geo->nr_zones = have;
@@ -62,7 +63,8 @@ int zns_store_follow(struct zns_store *s, struct zns_err *err)
 
 	if (!ret)
 		ret = zns_store_fit_profile(&s->st, s->dev->geo.nr_zones, err);
-	/* a log with the old number is valid, too, so this may fail; the next change tries again */
+	/* a log that states the old number is valid too, so a failure is no error; the next change
+	 * tries again */
 	if (!ret && zns_store_roll(s, 0, NULL))
 		s->need_roll = true;
 	return ret;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* An empty store on a device: everything reset, generation 1 with the profile alone. */
+/* Writes an empty store to a device: resets all zones and writes generation 1, which has only the
+ * profile. */
 #include <string.h>
 #include "kinds.h"
 
 /*
- * Refuse a device that has no catalogue and is not empty: it holds foreign data, or the checkpoints
- * of a store that has lost its catalogue. Metadata zones with our log are no reason: a format that was
- * interrupted left them, and it had reset all other zones before.
+ * Refuses a device that has no catalogue but is not empty: it holds foreign data, or the
+ * checkpoints of a store that lost its catalogue. Metadata zones with a log of ours are not
+ * refused: an interrupted format leaves them, after it has reset all other zones.
  */
 static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta,
 			  struct zns_err *err)
@@ -35,7 +36,7 @@ static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta,
 		dev->path, n, dev->path);
 }
 
-/* Reads what is on the device now: its UUID if readable, and the zone that its log is in. */
+/* Reads from the device its UUID, if readable, and the number of the zone that its log is in. */
 static int look_at_old(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, bool force,
 		       uint8_t *uuid, bool *has_uuid, uint32_t *log_zone, struct zns_err *err)
 {
@@ -72,8 +73,9 @@ static bool wants_reset(const struct zns_zone *z)
 }
 
 /*
- * Reset older metadata, then the log itself, then the data. Each step is durable before the next
- * one begins, so that an interrupted format never leaves a catalogue whose data are gone.
+ * Resets older metadata zones, then the log's zone, then the data zones. Each step is durable
+ * before the next one begins, so that an interrupted format never leaves a catalogue whose data are
+ * gone.
  */
 static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t nr_meta,
 		     uint32_t log_zone, struct zns_err *err)
@@ -103,7 +105,8 @@ static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t
 	return 0;
 }
 
-/* A read-only zone keeps its generation for ever, so the new generation must be higher. */
+/* A read-only metadata zone keeps its generation for ever, so the new generation must be higher
+ * than this. */
 static uint64_t stuck_generation(struct zns_dev *dev, const struct zns_zone *zones, uint32_t first,
 				 uint32_t nr_meta)
 {
@@ -147,7 +150,7 @@ int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Prof
 	if (ret == -ENOMEDIUM)
 		ret = zns_fail(err, -EINVAL, "%s is too small for a store: %u zones", dev->path,
 			       dev->geo.nr_zones);
-	/* Everything that can be refused is refused before the first reset. */
+	/* Check everything before the first reset, so that a refused format changes nothing. */
 	if (!ret)
 		ret = fill_new(s, profile, err);
 	if (!ret)

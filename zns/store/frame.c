@@ -2,7 +2,7 @@
 /* The frame around every stored payload; layout in Documentation/inside/format.md, "Frames". */
 #include <endian.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY /* for the size of the streaming state */
+#define XXH_STATIC_LINKING_ONLY /* needed to know the size of the streaming state */
 #include <xxhash.h>
 #include "zns/frame.h"
 #include "zns/util.h"
@@ -66,7 +66,7 @@ size_t zns_frame_size(size_t payload_len, size_t align)
 	return zns_align_up(ZNS_FRAME_HDR + payload_len, align);
 }
 
-/* XXH3 of the header with the hash field zero, then the payload. */
+/* Computes the frame's hash: XXH3 of the header with a zero hash field, then of the payload. */
 static uint64_t frame_hash(const uint8_t *buf, size_t payload_len)
 {
 	static const uint8_t zero[8];
@@ -83,7 +83,7 @@ void zns_frame_pack(const struct zns_frame *f, size_t align, uint8_t *out)
 {
 	size_t end = ZNS_FRAME_HDR + (size_t)f->len;
 
-	/* The payload may already be in its place in the buffer. */
+	/* memmove, because the payload may already be at its place in the buffer. */
 	if (f->len)
 		memmove(out + ZNS_FRAME_HDR, f->payload, f->len);
 	memset(out, 0, ZNS_FRAME_HDR);
@@ -116,8 +116,8 @@ int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct 
 		return zns_fail(err, -ENODATA, "there is no record at this place");
 	if (len < ZNS_FRAME_HDR)
 		return zns_fail(err, -EBADMSG, "record cut off in its header");
-	/* The header has a hash of its own, so that its length can be believed where the rest is
-	 * missing. */
+	/* The header has a hash of its own, so that its length can be trusted even if the rest of
+	 * the frame is missing. */
 	if (get64(buf + OFF_HEADER_HASH) != zns_hash(buf, OFF_HEADER_HASH))
 		return zns_fail(err, -EBADMSG,
 				"record damaged: the checksum of its header does not match");
@@ -127,7 +127,8 @@ int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct 
 				len - ZNS_FRAME_HDR);
 	if (get64(buf + OFF_HASH) != frame_hash(buf, n))
 		return zns_fail(err, -EBADMSG, "record damaged: checksum does not match");
-	/* The hash comes first: a flipped bit is damage, not a newer version. */
+	/* Check the hash before the version, so that a flipped bit is reported as damage, not as a
+	 * newer version. */
 	f->version = get16(buf + OFF_VERSION);
 	f->type = get16(buf + OFF_TYPE);
 	known = f->type == ZNS_FRAME_MANIFEST ? ZNS_MANIFEST_VERSION : ZNS_FRAME_VERSION;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The handle file: one ZNS_FRAME_HANDLE frame and nothing behind it. It is copied between machines,
- * so all its fields are checked. */
+/* The handle file: one ZNS_FRAME_HANDLE frame, followed by nothing. It is copied between machines,
+ * so all of its fields are checked. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +31,8 @@ static int check_handle(const ZnsPb__Handle *h, int code, struct zns_err *err)
 		if (c->size > ZNS_HANDLE_COPY_MAX)
 			return zns_fail(err, code, "handle: copy \"%s\" has %llu bytes", c->name,
 					(unsigned long long)c->size);
-		sum += c->size; /* no overflow: each is small, their number fits a handle */
+		/* cannot overflow: each size is small, and a handle has room for few of them */
+		sum += c->size;
 		if (sum > ZNS_HANDLE_COPIES_MAX)
 			return zns_fail(err, code, "handle: the copies together exceed %llu bytes",
 					(unsigned long long)ZNS_HANDLE_COPIES_MAX);
@@ -78,8 +79,8 @@ bool zns_handle_present(int dirfd)
 	return !fstatat(dirfd, ZNS_HANDLE_NAME, &st, AT_SYMLINK_NOFOLLOW);
 }
 
-/* The directory may be on a file system that its user controls and that does not answer: so a child
- * process reads it, and is abandoned after a time limit (zns/apart.h). */
+/* Lets a child process read the directory, which may be on a file system that its user controls and
+ * that never answers. The child is abandoned after a time limit (zns/apart.h). */
 static int apart(zns_apart_work work, int dirfd, void *arg, void *out, size_t len,
 		 struct zns_err *err)
 {
@@ -151,8 +152,8 @@ int zns_handle_agrees(const ZnsPb__Handle *h, const ZnsPb__Checkpoint *c, struct
 	if (h->checkpoint.len == c->id.len && !memcmp(h->checkpoint.data, c->id.data, c->id.len) &&
 	    !strcmp(h->container, c->container) && h->created_ns == c->created_ns)
 		return 0;
-	/* The message does not quote the record: a user who has forged the handle must not learn
-	 * from it. */
+	/* The message does not quote the record, so that a user who forged the handle learns
+	 * nothing from it. */
 	return zns_fail(
 		err, -EXDEV,
 		"%s says container %.100s, %s, but checkpoint %s is another one's, or of another time: the handle was "
@@ -217,7 +218,7 @@ static int check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
 		if (n > 0 && used + n < sizeof(names))
 			used += n;
 		else
-			names[used] = 0; /* only whole names */
+			names[used] = 0; /* cut off a name that does not fit completely */
 	}
 	if (bad)
 		zns_fail(err, -ESTALE, "%d of %zu plain copies differ from the device's: %s%s", bad,
@@ -235,7 +236,7 @@ int zns_handle_check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *e
 	struct zns_err e = ZNS_ERR_INIT, why = ZNS_ERR_INIT;
 	int bad = h->n_copies ? apart(check_all, dirfd, (void *)h, &e, sizeof(e), &why) : 0;
 
-	if (bad < 0) { /* whatever it is, they cannot be used */
+	if (bad < 0) { /* whatever the reason is, the copies cannot be used */
 		bad = (int)h->n_copies;
 		zns_fail(&e, -ESTALE, "the plain copies cannot be read: %s",
 			 why.code ? why.msg : strerror(EIO));

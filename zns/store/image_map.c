@@ -6,8 +6,9 @@
 #include "zns/image_map.h"
 #include "zns/util.h"
 
-#define PAGES_MAX (1ull << 52) /* of 4 KiB: no place or length is larger, so no sum overflows */
-#define NUMBER_MAX 10 /* bytes of one number */
+/* limit in pages of 4 KiB for all offsets and lengths, so that no sum overflows */
+#define PAGES_MAX (1ull << 52)
+#define NUMBER_MAX 10 /* most bytes that one encoded number has */
 
 /* ---- numbers ---- */
 
@@ -21,7 +22,7 @@ static size_t put(uint8_t *p, uint64_t v)
 	return n;
 }
 
-/* false: no number, or one beyond 64 bits. */
+/* Reads a number. false: it is incomplete, or does not fit into 64 bits. */
 static bool get(const uint8_t **p, const uint8_t *end, uint64_t *v)
 {
 	*v = 0;
@@ -53,7 +54,7 @@ int zns_map_open(struct zns_map_reader *r, const ZnsPb__ImageMap *map, struct zn
 {
 	const uint8_t *p = map->runs.data;
 
-	/* an empty message may have a NULL pointer */
+	/* p is not NULL here, while an empty field of a message may be NULL */
 	*r = (struct zns_map_reader){ .p = p,
 				      .end = map->runs.len ? p + map->runs.len : p,
 				      .nr_from = (uint32_t)map->n_from };
@@ -111,7 +112,7 @@ bool zns_map_run_fits(const struct zns_image_run *run, uint64_t size)
 int zns_map_pack(const struct zns_image_run *run, size_t nr, uint32_t nr_from, uint8_t **out,
 		 size_t *len, uint32_t *nr_out, struct zns_err *err)
 {
-	cleanup_free uint64_t *last = calloc(nr_from + 1u, sizeof(*last)); /* pages */
+	cleanup_free uint64_t *last = calloc(nr_from + 1u, sizeof(*last)); /* in pages */
 	size_t n = 0, room = 0;
 	uint8_t *p = NULL;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The kinds of record, one row each, at the end of this file. A new kind is a message in
- * images/zns-record.proto, a number in zns/frame.h, and a row with its functions here.
+ * The kinds of record: the table at the end of this file has one row for each. A new kind needs a
+ * message in images/zns-record.proto, a number in zns/frame.h, and a row with its functions here.
  */
 #include <string.h>
 #include "kinds.h"
@@ -42,8 +42,8 @@ static int check_checkpoint(const void *m, const struct zns_limits *l, int code,
 
 	if (!c->manifest)
 		return zns_fail(err, code, "checkpoint without a manifest");
-	/* A record that is read may name groups of an earlier profile, with higher numbers. That is
-	 * no damage: nothing is looked up by them. */
+	/* A record that was read may name groups of an earlier profile, which had more of them.
+	 * That is not damage: nobody looks up groups by these numbers. */
 	if (code == -EBADMSG)
 		lim.nr_groups = lim.nr_zones;
 	return zns_check_checkpoint(c, &lim, code, err);
@@ -88,7 +88,7 @@ static int may_replace(struct zns_state *st, const void *m, bool snapshot, int c
 	return zns_state_may_replace(st, m, code, err);
 }
 
-/* This record is only a copy of the key; the checkpoint's own record counts. */
+/* This record is only a copy of the key; the one in the checkpoint's own record is used. */
 static int may_repeat_key(struct zns_state *st, const void *m, bool snapshot, int code,
 			  struct zns_err *err)
 {
@@ -181,14 +181,15 @@ void zns_crypt_inherit(ZnsPb__Checkpoint *c, ZnsPb__Checkpoint *from)
 	c->crypt = key;
 }
 
-/* Of two versions the one with the later move counts. The record of that move may be missing: then
- * a snapshot is the first to show it. */
+/* Of two versions of a checkpoint, the one that was moved later is kept. The record of that move
+ * may be lost: then a later snapshot is the first record with this version. */
 static int salvage_checkpoint(struct zns_state *st, ProtobufCMessage *msg, struct zns_salvage *r)
 {
 	ZnsPb__Checkpoint *c = (ZnsPb__Checkpoint *)msg;
 	struct zns_ent *e = zns_state_find(st, c->id.data);
 
-	/* One thing in a record may change without a move: what its key is wrapped with. */
+	/* A record may also change without a move in one way: its key is wrapped with another
+	 * master key. */
 	if (e && c->crypt && c->crypt->has_wrapped && e->ckpt->crypt) {
 		ZnsPb__CheckpointKey *old = e->ckpt->crypt;
 
@@ -205,7 +206,8 @@ static int salvage_checkpoint(struct zns_state *st, ProtobufCMessage *msg, struc
 	return enter(st, zns_kind_of(ZNS_FRAME_MOVED), msg);
 }
 
-/* The checkpoint of this tombstone may be found later by its footer, or not at all. */
+/* Keeps the tombstone even if its checkpoint is not known yet: the checkpoint may be found later by
+ * its footer, or not at all. */
 static int salvage_tombstone(struct zns_state *st, ProtobufCMessage *msg, struct zns_salvage *r)
 {
 	return enter(st, zns_kind_of(ZNS_FRAME_TOMBSTONE), msg);
@@ -221,7 +223,8 @@ static int salvage_key(struct zns_state *st, ProtobufCMessage *msg, struct zns_s
 	return 0;
 }
 
-/* The checkpoint of this mark may be found later by its footer. */
+/* Keeps the mark even if its checkpoint is not known yet: the checkpoint may be found later by its
+ * footer. */
 static int salvage_mark(struct zns_state *st, ProtobufCMessage *msg, struct zns_salvage *r)
 {
 	if (zns_grow_by_one(r->marks, r->nr_marks)) {
@@ -237,9 +240,10 @@ static int salvage_mark(struct zns_state *st, ProtobufCMessage *msg, struct zns_
 #define IN(member) offsetof(struct zns_state, member)
 #define OF(message) offsetof(message, container)
 
-/* In the order of a snapshot: a record comes after all records that it refers to. */
+/* The rows are in the order of a snapshot, where a record comes after all records that it refers
+ * to. */
 static const struct zns_kind kinds[] = {
-	/* type, name, message, its list, whose it is, check, may, apply, salvage */
+	/* columns: type, name, message, list, container, check, may, apply, salvage */
 	{ ZNS_FRAME_PROFILE, "profile", &zns_pb__profile__descriptor, IN(profile), ZNS_NOWHERE,
 	  check_profile, NULL, zns_state_set_profile, NULL },
 	{ ZNS_FRAME_MOUNT, "mount record", &zns_pb__mount__descriptor, IN(mount), ZNS_NOWHERE,
@@ -260,7 +264,7 @@ static const struct zns_kind kinds[] = {
 	  check_first, may_record, zns_state_first, NULL },
 	{ ZNS_FRAME_TOMBSTONE, "tombstone", &zns_pb__tombstone__descriptor, IN(tombstones),
 	  ZNS_NOWHERE, check_tombstone, may_bury, zns_state_bury, salvage_tombstone },
-	/* Never in a snapshot: */
+	/* Records of these kinds are never in a snapshot: */
 	{ ZNS_FRAME_MOVED, "move", &zns_pb__checkpoint__descriptor, ZNS_NOWHERE,
 	  OF(ZnsPb__Checkpoint), check_checkpoint, may_replace, zns_state_replace,
 	  salvage_checkpoint },

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Layout arithmetic: where a unit of a segment stands (zns/layout.h, Documentation/inside/format.md
- * "Segments"). */
+/* Layout arithmetic: computes the place of each unit of a segment (zns/layout.h,
+ * Documentation/inside/format.md "Segments"). */
 #include <endian.h>
 #include <string.h>
 #include "zns/layout.h"
 #include "zns/util.h"
 
 /*
- * Smooth weighted round-robin. For every slot each extent earns its weight. The richest one (on a
- * tie, the lowest index) takes the slot and pays the total. So a heavy extent's units are spread
- * over the turn, not bunched.
+ * Smooth weighted round-robin. For each slot every extent's account grows by its weight. The extent
+ * with the highest account (on a tie, the one with the lowest index) takes the slot and pays the
+ * sum of all weights. So the units of an extent with a large weight are spread over the turn.
  */
 uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, uint32_t turn_max)
 {
@@ -41,7 +41,8 @@ uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, ui
 
 uint32_t zns_stripe_unit(const struct zns_geometry *geo)
 {
-	/* a zone of a disk holds only a part of a stream */
+	/* a zone of a disk is small and holds only a part of a segment, so the unit may be half of
+	 * it */
 	uint64_t part = zns_geo_is_disk(geo) ? 2 : 16;
 	uint64_t unit = zns_min((uint64_t)ZNS_STRIPE_UNIT_DEFAULT, geo->zone_capacity / part);
 
@@ -60,7 +61,8 @@ int zns_seg_init(struct zns_seg *s, const ZnsPb__Segment *pb, uint32_t unit, str
 		return zns_fail(err, -EBADMSG,
 				"a segment has %zu extents, which is no possible number",
 				pb->n_extents);
-	/* first check their sum, which is what a reader of many segments must keep in memory */
+	/* first check the sum of the weights, since a reader keeps a table of that size for each
+	 * segment */
 	for (uint32_t i = 0; i < nr; i++) {
 		if (!pb->extents[i]->weight || pb->extents[i]->weight > ZNS_STRIPE_MAX_WEIGHT)
 			return zns_fail(err, -EBADMSG,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Lists of the catalogue: entries are appended, and leave holes where they went until the list is
+/* Lists of the catalogue. Entries are appended; a removed entry leaves a hole until the list is
  * compacted. */
 #include "store_int.h"
 #include "zns/grow.h"
@@ -23,7 +23,8 @@ void zns_list_compact(struct zns_list *l)
 
 int zns_list_room(struct zns_list *l)
 {
-	/* Long logs of commits and removals must not keep all their holes. */
+	/* Compact when half of the entries are holes, so that the list of a long log with commits
+	 * and removals does not grow without limit. */
 	if (l->nr == l->cap && l->holes > l->nr / 2)
 		zns_list_compact(l);
 	return zns_grow(l->v, l->nr, l->cap);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Frames into and out of one metadata zone. Writes are block-padded, from aligned buffers, at the
- * write pointer. */
+/* Writes frames to one metadata zone and reads them. Writes are padded to blocks, made from aligned
+ * buffers, and go to the write pointer. */
 #include <string.h>
 #include "store_int.h"
 
@@ -36,7 +36,7 @@ int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *bu
 
 /* ---- writer ---- */
 
-/* The log never fills a zone completely, since the write pointer of a full zone says nothing
+/* The log leaves a block of a zone unused, since the write pointer of a full zone tells nothing
  * (replay.c). */
 uint64_t zns_log_room(const struct zns_dev *dev, uint64_t zone_capacity)
 {
@@ -118,7 +118,8 @@ int zns_log_write_durable(struct zns_log *l, struct zns_err *err)
 	size_t len = l->fill;
 	int ret;
 
-	/* Only this one command is made durable. */
+	/* A durable write covers only this command, so it is used if nothing before it is
+	 * volatile. */
 	if (len > max_io(l->dev) || l->volatile_tail) {
 		ret = zns_log_write(l, err);
 		if (!ret)
@@ -140,7 +141,7 @@ void zns_log_reader_init(struct zns_log_reader *r, struct zns_dev *dev, const st
 	*r = (struct zns_log_reader){ .dev = dev,
 				      .zone = z->index,
 				      .exact = zns_zone_is_active(z->state) };
-	/* A read-only zone may report a meaningless write pointer. */
+	/* The write pointer that a read-only zone reports may be meaningless. */
 	r->limit = zns_align_down(zns_min(z->wp, z->capacity), zns_geo_log_block(&dev->geo));
 	if (z->state == ZNS_ZONE_OFFLINE)
 		r->limit = 0;
@@ -152,7 +153,7 @@ void zns_log_reader_fini(struct zns_log_reader *r)
 	*r = (struct zns_log_reader){ 0 };
 }
 
-/* Get the bytes [off, off + n) of the zone into the buffer. */
+/* Reads the bytes [off, off + n) of the zone into the buffer, unless they are there already. */
 static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err *err)
 {
 	size_t block = zns_geo_log_block(&r->dev->geo), cap, len;
@@ -176,7 +177,7 @@ static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err
 	len = zns_align_down(len, block);
 	ret = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
 	if (ret == -ENODATA && len > zns_align_up(off - start + n, block)) {
-		/* The write pointer was wrong. Reads only what is needed. */
+		/* The write pointer was wrong, so read only what is needed. */
 		len = zns_align_up(off - start + n, block);
 		ret = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
 	}
@@ -187,8 +188,8 @@ static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err
 	return 0;
 }
 
-/* Is there a whole good frame at @off? 1: yes; 0: no, and *why is -ENODATA (no header), -EMSGSIZE
- * (cut off) or -EBADMSG (damaged). Else an error of the device, or -EPROTONOSUPPORT. */
+/* Is there a complete, intact frame at @off? 1: yes; 0: no, and *why is -ENODATA (no header),
+ * -EMSGSIZE (cut off) or -EBADMSG (damaged). Otherwise a device error, or -EPROTONOSUPPORT. */
 static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f, int *why,
 		    struct zns_err *err)
 {

@@ -6,8 +6,8 @@
 
 #define PAGE 4096
 
-/* A program that does not know checksums of pieces must refuse the manifest: a unit's checksum is
- * made of them. */
+/* The version that a reader must know. A program that does not know checksums of pieces must refuse
+ * the manifest, because the checksum of a unit is then computed from those of its pieces. */
 static uint16_t version_of(const ZnsPb__Manifest *m)
 {
 	for (size_t i = 0; i < m->n_images; i++)
@@ -24,7 +24,7 @@ int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uin
 	ZnsPb__Footer foot = ZNS_PB__FOOTER__INIT;
 	uint8_t *buf;
 
-	/* a key in a data zone could never be erased */
+	/* refuse the key, because it could never be erased from a data zone */
 	if (m->checkpoint->crypt && m->checkpoint->crypt->has_wrapped)
 		return zns_fail(err, -EINVAL,
 				"the manifest has a wrapped key, which belongs into the log alone");
@@ -121,7 +121,7 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 
 	if (!ref)
 		return zns_fail(err, -EBADMSG, "the record names no manifest");
-	/* Checked before memory for it is allocated. */
+	/* The range is checked before memory for it is allocated. */
 	ret = zns_check_range(&lim, ref->zone, ref->start, ref->len, -EBADMSG, err);
 	if (ret)
 		return ret;
@@ -130,7 +130,7 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 				"the manifest's place is impossible (byte %llu, %llu bytes)",
 				(unsigned long long)ref->start, (unsigned long long)ref->len);
 	ret = read_aligned(dev, ref->zone, ref->start, ref->len, &buf, err);
-	if (ret == -ENODATA) /* beyond the write pointer */
+	if (ret == -ENODATA) /* the place is beyond the write pointer */
 		return zns_fail(err, -EBADMSG,
 				"zone %u ends before the manifest: it was reset or lost data",
 				ref->zone);
@@ -153,9 +153,9 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 	return 0;
 }
 
-/* The manifest says that there is a key, and the record contains it. If only the record mentions
- * encryption, the manifest belongs to another checkpoint. If only the manifest does, no key is
- * known, and the data cannot be read. */
+/* Copies the wrapped key from the record @c to the manifest, which only says that there is one. If
+ * only the record mentions encryption, the manifest belongs to another checkpoint. If only the
+ * manifest does, the key is lost and the data cannot be read. */
 static int join_key(const ZnsPb__Checkpoint *c, ZnsPb__Manifest *m, struct zns_err *err)
 {
 	ZnsPb__CheckpointKey *k;
@@ -220,7 +220,7 @@ int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Foo
 	foot = zns_pb__footer__unpack(NULL, f.len, f.payload);
 	if (!foot)
 		return zns_fail(err, -EBADMSG, "footer cannot be decoded");
-	/* A footer stands right behind its manifest. */
+	/* A footer must be directly behind its manifest. */
 	end = foot->manifest_start > off || foot->manifest_len > off - foot->manifest_start ?
 		      UINT64_MAX :
 		      foot->manifest_start + zns_align_up(foot->manifest_len, geo->block_size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Sanity of a manifest. A reader computes places and buffer sizes from it, so nothing is believed:
- * after this check every offset it computes lies in a data zone and no sum overflows.
+ * Checks a manifest. A reader computes places and buffer sizes from it, so every value is checked:
+ * afterwards every offset that is computed from it is in a data zone, and no sum overflows.
  */
 #include <string.h>
 #include "store_int.h"
@@ -15,12 +15,13 @@ struct ctx {
 	uint64_t block;
 	uint64_t device_bytes;
 	bool encrypted;
-	bool placed; /* false: its images have no places on the device yet */
-	uint32_t runs_left; /* how many runs the maps that are not checked yet may have in all */
+	bool placed; /* false: the images have no places on the device yet */
+	uint32_t runs_left; /* how many runs the maps that are not checked yet may have in total */
 	struct zns_err *err;
 };
 
-/* An image of one unit in one place may stand anywhere in a unit that small images share. */
+/* An image that consists of one unit in one place may begin in the middle of a unit, which it
+ * shares with other small images. */
 static bool is_packed(const ZnsPb__Image *i)
 {
 	return i->n_segments == 1 && i->segments[0]->n_extents == 1 && i->size <= i->unit;
@@ -32,7 +33,8 @@ static int check_pieces(const ZnsPb__Image *i, const struct ctx *c)
 
 	if (!i->has_piece && !i->has_piece_sums && !nr)
 		return 0;
-	if (c->encrypted) /* only whole units are authenticated */
+	/* refuse checksums of pieces, because AEAD authenticates whole units only */
+	if (c->encrypted)
 		return zns_fail(c->err, -EBADMSG,
 				"image %s: checksums of pieces of encrypted units", i->name);
 	if (i->has_piece && (piece < ZNS_PIECE || piece > ZNS_PIECE_MAX || (piece & (piece - 1))))
@@ -64,7 +66,7 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 		return zns_fail(c->err, -EBADMSG,
 				"image %s: %zu checksums for %llu bytes in units of %llu", i->name,
 				i->n_csums, (unsigned long long)i->size, (unsigned long long)unit);
-	/* unit_base is part of a nonce: its sum with a unit's number must not wrap. */
+	/* unit_base is added to the unit's number in a nonce: the sum must not overflow. */
 	if (i->has_unit_base && (!c->encrypted || i->unit_base > UINT64_MAX - i->n_csums))
 		return zns_fail(c->err, -EBADMSG,
 				"image %s: an impossible base of its units' numbers", i->name);
@@ -78,7 +80,8 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 	return 0;
 }
 
-/* Encrypted units of a memory context: a part, with a key of their own and their nonces. */
+/* Checks a part that consists of a memory context's encrypted units: they are encrypted with the
+ * context's key, so the manifest must have their nonces. */
 static int check_memory(const ZnsPb__Image *i, const struct ctx *c)
 {
 	if (!i->has_memory_key && !i->has_nonces)
@@ -93,7 +96,7 @@ static int check_memory(const ZnsPb__Image *i, const struct ctx *c)
 	return 0;
 }
 
-/* Checks that the bytes which each extent takes are within its zone. */
+/* Checks that the bytes of each extent are within its zone. */
 static int check_extents(const ZnsPb__Image *i, const ZnsPb__Segment *s, const struct ctx *c)
 {
 	uint64_t units = s->len / i->unit + (s->len % i->unit != 0), bytes, tail = s->len % i->unit;
@@ -114,8 +117,8 @@ static int check_extents(const ZnsPb__Image *i, const ZnsPb__Segment *s, const s
 				       i->name, (unsigned long long)seg.start[e], seg.zone[e]);
 			break;
 		}
-		/* units * unit <= size + unit: no overflow. An extent without a unit is legal: a
-		 * short image. */
+		/* cannot overflow: units * unit <= size + unit. An extent without units is valid if
+		 * the image is short. */
 		bytes = nr * i->unit;
 		if (last.extent == e && tail)
 			bytes -= i->unit - tail;
@@ -150,7 +153,7 @@ static int check_segment(const ZnsPb__Image *i, size_t nr, uint64_t off, const s
 	return check_extents(i, s, c);
 }
 
-/* Checks an image without a place of its own. */
+/* Checks a composed image, which has no place of its own. */
 static int check_composed(const ZnsPb__Manifest *m, size_t n, struct ctx *c)
 {
 	const ZnsPb__Image *i = m->images[n];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Hash table: open addressing, linear probing, deletion by shifting back. A slot is empty when val
- * is NULL. */
+/* A hash table with open addressing and linear probing. Deletion shifts later entries back. A slot
+ * is empty if val is NULL. */
 #include <stdlib.h>
 #include "store_int.h"
 
@@ -58,7 +58,8 @@ void zns_map_del(struct zns_map *m, uint64_t hash, const void *val)
 		if (!m->slots[hole].val)
 			return;
 	for (i = (hole + 1) & mask; m->slots[i].val; i = (i + 1) & mask) {
-		/* An entry may move back to the hole unless its home lies behind the hole. */
+		/* An entry may move back into the hole unless the slot of its hash lies behind the
+		 * hole. */
 		if (((i - (m->slots[i].hash & mask)) & mask) < ((i - hole) & mask))
 			continue;
 		m->slots[hole] = m->slots[i];

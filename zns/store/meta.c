@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Decides which zones the log may use, and reads what is in them. */
+/* Decides which zones hold the log, and reads their states. */
 #include "store_int.h"
 
 bool zns_meta_usable(const struct zns_zone *z)
@@ -9,7 +9,7 @@ bool zns_meta_usable(const struct zns_zone *z)
 
 uint32_t zns_store_meta_zones(const struct zns_geometry *geo)
 {
-	/* A log of 0.02 % of the zones. */
+	/* The log gets 0.02 % of the zones. */
 	uint32_t n = zns_max(geo->nr_zones / 5000, (uint32_t)ZNS_META_ZONES_MIN);
 
 	if (geo->log_zones)
@@ -26,8 +26,8 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 	int ret;
 
 	do {
-		/* a disk has no conventional zones, and its number of zones may be that after a
-		 * resize */
+		/* a disk has no conventional zones. It is not asked for them, since geo may already
+		 * have the number of zones after a resize */
 		got = zns_geo_is_disk(&dev->geo) ?
 			      0 :
 			      zns_min((uint32_t)ZNS_ARRAY_SIZE(z), total - lead);
@@ -37,7 +37,7 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 		for (i = 0; i < got && z[i].conventional; i++)
 			lead++;
 	} while (got && i == got);
-	/* A roll-over takes two zones, and data need at least one. */
+	/* A roll-over needs two zones, and data need at least one. */
 	if (n < 2 || lead >= total || n >= total - lead)
 		return zns_fail(err, -ENOMEDIUM, "%s is too small for a store: %u sequential zones",
 				dev->path, total - lead);

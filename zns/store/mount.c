@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* One machine at a time. The mount record says which machine writes the store, and a second machine
- * is refused, with the name of the first. If another machine writes nevertheless, alone.c notices
- * it. */
+/* Allows only one machine at a time to use a store. The mount record names the machine that writes
+ * the store. Another machine is refused, and the message names the first. If another machine writes
+ * nevertheless, alone.c notices it. */
 #include <string.h>
 #include <unistd.h>
 #include "store_int.h"
@@ -17,7 +17,7 @@ int zns_store_mine(const struct zns_store *s, const char *machine, struct zns_er
 	const ZnsPb__Mount *have = zns_newest(&s->st.mount);
 	char when[32];
 
-	/* The same machine may continue after a crash or a reboot. */
+	/* The same machine may continue without a release, as after a crash or a reboot. */
 	if (!have || have->released || !strcmp(have->machine, machine))
 		return 0;
 	return zns_fail(

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * After a migration the pages are on zones, and all other images are plain files that somebody has
- * copied. Only names tie the two together. So every task that has pages must have its other images,
- * and the other way round.
+ * After a migration, the pages are on zones, and all other images are plain files that somebody has
+ * copied. Only the names of the images connect the two. So this checks that each task with pages
+ * has its other images, and the reverse.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include "zns/handle.h"
 
-/* The number in PREFIX-N.img; 0: the name does not have this form. */
+/* Returns the number in PREFIX-N.img; 0: the name does not have this form. */
 static unsigned long number_in(const char *name, const char *prefix)
 {
 	size_t len = strlen(prefix);

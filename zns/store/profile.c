@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a profile says about rates. One slow die must not lower the rate that is promised on all
+/* Computes rates from a profile. One slow die must not lower the rate that is promised on all
  * others. */
 #include <stdlib.h>
 #include "zns/store.h"
@@ -40,8 +40,8 @@ uint32_t zns_profile_promise(const ZnsPb__Profile *p, uint32_t *groups)
 	if (!rate || !p->n_group_write_mibps)
 		return best;
 	qsort(rate, n, sizeof(*rate), highest_first);
-	/* the rate of more than half of the groups: a single group that was measured too fast must
-	 * not decide */
+	/* start with the rate that more than half of the groups reach, so that a single group that
+	 * was measured too fast does not decide */
 	for (uint32_t i = n / 2, first = i; i < n; i++)
 		if (i == first || (uint64_t)rate[i] * (i + 1) >= (uint64_t)best * *groups) {
 			best = rate[i];

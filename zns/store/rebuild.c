@@ -18,17 +18,19 @@ struct verdict {
 struct rebuild {
 	const struct zns_salvage *sv;
 	const struct zns_rebuild_params *p;
-	/* one for each checkpoint; the last verdict is the one that is reported at the end */
+	/* what to report about each checkpoint at the end; a later verdict replaces an earlier
+	 * one */
 	struct verdict *verdict;
 	size_t nr_verdicts;
-	/* checkpoints that were found and not accepted; the scan does not skip the bytes that they
+	/* found checkpoints that were not accepted; the scan does not skip the bytes that they
 	 * claim */
 	struct zns_dead *dead;
 	size_t nr_dead;
-	/* records of the log that were left out; a later version may still be found */
+	/* records of the log that were left out; a later version of their checkpoints may still be
+	 * found */
 	struct zns_dead *left;
 	size_t nr_left;
-	/* copies of those records in `left` that are encrypted: a later version has the same key */
+	/* copies of the encrypted ones of those records, since a later version has the same key */
 	ZnsPb__Checkpoint **keys;
 	size_t nr_keys;
 	struct zns_rebuild_result *r;
@@ -46,7 +48,7 @@ static void tell(struct rebuild *b, const uint8_t *id, const char *container,
 		;
 	if (i == b->nr_verdicts) {
 		if (zns_grow_by_one(b->verdict, i))
-			return; /* without memory only the report is lost */
+			return; /* without memory only the report of this checkpoint is lost */
 		b->nr_verdicts++;
 		memcpy(b->verdict[i].id, id, ZNS_UUID_LEN);
 		b->verdict[i].from = from;
@@ -79,14 +81,14 @@ static bool append(struct zns_dead **list, size_t *nr, const uint8_t *id, int64_
 	return true;
 }
 
-/* Adds a version to the list of removed ones. True: it is new there. */
+/* Adds a version to the list of versions that do not count. True: it was not in the list. */
 static bool add_dead(struct rebuild *b, const uint8_t *id, int64_t created_ns, int64_t moved_ns)
 {
 	return !is_dead(b, id, created_ns, moved_ns) &&
 	       append(&b->dead, &b->nr_dead, id, created_ns, moved_ns);
 }
 
-/* No version from before the removal counts. */
+/* Adds all versions from before a removal to that list. */
 static bool add_removed(struct rebuild *b, const uint8_t *id, int64_t created_ns,
 			int64_t deleted_ns)
 {
@@ -99,8 +101,8 @@ static bool add_removed(struct rebuild *b, const uint8_t *id, int64_t created_ns
 	return true;
 }
 
-/* Has this run left the checkpoint out? Then the tombstone in the state is this run's, and no
- * removal. */
+/* Has this run left out the checkpoint's record? Then the tombstone in the state was made by this
+ * run, and does not mean that the checkpoint was removed. */
 static bool was_left_out(const struct rebuild *b, const uint8_t *id)
 {
 	for (size_t i = 0; i < b->nr_left; i++)
@@ -133,8 +135,8 @@ static void drop(struct zns_state *st, struct zns_ent *e)
 		zns_state_bury(st, tomb);
 }
 
-/* Were the zones of the checkpoint reset since? Then it was removed, and the record of that is
- * lost. */
+/* Were the zones of the checkpoint reset since it was written? Then it was removed, and the record
+ * of the removal is lost. */
 static bool data_gone(const struct rebuild *b, const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	for (size_t i = 0; i < c->n_zones; i++) {
@@ -167,7 +169,8 @@ static int64_t written_ns(const ZnsPb__Checkpoint *c)
 	return zns_max(c->moved_ns, c->created_ns);
 }
 
-/* If two checkpoints claim the same bytes, the one that was written or moved last owns them. */
+/* Does another checkpoint claim the same bytes? They belong to the one that was written or moved
+ * last. */
 static bool overwritten(const struct rebuild *b, const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	const struct zns_list *l = &b->s->st.checkpoints;
@@ -194,7 +197,8 @@ static void keep_key(struct rebuild *b, const ZnsPb__Checkpoint *c)
 	b->nr_keys += b->keys[b->nr_keys] != NULL;
 }
 
-/* Takes a record out. The other records keep their places until the list is compacted. */
+/* Takes a record out of the state. The other records keep their positions until the list is
+ * compacted. */
 static void leave_out(struct rebuild *b, struct zns_ent *e, const char *why)
 {
 	cleanup_free char *name = strdup(e->ckpt->container);
@@ -209,7 +213,7 @@ static void leave_out(struct rebuild *b, struct zns_ent *e, const char *why)
 	tell(b, id, name ? name : "?", ZNS_FROM_LOG, false, why);
 }
 
-/* Records of the log are believed, unless the zones say otherwise. */
+/* Accepts records of the log unless the state of their zones contradicts them. */
 static void check_records(struct rebuild *b)
 {
 	struct zns_list *l = &b->s->st.checkpoints;
@@ -255,8 +259,8 @@ static bool has_manifest(const struct rebuild *b, const ZnsPb__Checkpoint *c)
 	return true;
 }
 
-/* Judge records by what the zones told: removals that the log has lost, and newer checkpoints in
- * their place. */
+/* Checks the records against what the scan found: removals that the log has lost, and newer
+ * checkpoints at the same place. */
 static void settle_records(struct rebuild *b)
 {
 	const struct zns_scan *sc = &b->r->scan;
@@ -291,11 +295,11 @@ static void settle_records(struct rebuild *b)
 	zns_state_compact(&b->s->st);
 }
 
-/* Puts a checkpoint that was found into the state. An error says why it was not accepted. */
+/* Adds a checkpoint that the scan found to the state. An error says why it was not accepted. */
 static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, struct zns_err *err)
 {
 	struct zns_state *st = &b->s->st;
-	/* True: the state has an older version, so the record of a move is lost. */
+	/* True: the state has an older version, because the record of a move is lost. */
 	bool replace = zns_state_find(st, f->id);
 	struct zns_limits lim = st->lim;
 	ZnsPb__Manifest *m = NULL;
@@ -361,11 +365,12 @@ static int cmp_found(const void *pa, const void *pb)
 
 	if (x != y)
 		return x < y ? -1 : 1;
-	/* Of several versions of one checkpoint, the one with the latest move comes first. */
+	/* Versions of one checkpoint are sorted by their moves, the latest first. */
 	return a->c && b->c ? zns_version_cmp(b->c, a->c) : 0;
 }
 
-/* Returns how many new ones turned out to be unfit; the scan must be done again without these. */
+/* Decides on all checkpoints that the scan found. Returns how many of them were newly rejected; if
+ * any, the scan must be repeated without these. */
 static int take_found(struct rebuild *b)
 {
 	int news = 0;
@@ -391,8 +396,8 @@ static int take_found(struct rebuild *b)
 		char why[200];
 
 		if (have && later <= 0) {
-			/* a later version exists: the place of this one may hold other
-			 * data by now */
+			/* the state has a later version, so other data may have been written to the
+			 * place of this one */
 			if (later < 0)
 				news += add_dead(b, f->id, created_ns, moved_ns);
 			continue;
@@ -401,17 +406,18 @@ static int take_found(struct rebuild *b)
 			continue;
 		if (t) {
 			how_removed(t, why, sizeof(why));
-			if (!have) /* the checkpoint was imported again after its removal */
+			/* otherwise the checkpoint was imported again after its removal */
+			if (!have)
 				tell(b, f->id, name, ZNS_FROM_ZONES, false, why);
 			news += add_removed(b, f->id, created_ns, t->deleted_ns);
 			continue;
 		}
-		/* Copied, since the record is freed when it is replaced. */
+		/* Copied, because the record is freed when it is replaced. */
 		have_ns = have ? have->ckpt->moved_ns : 0;
 		ret = take(b, f, &key_lost, &err);
 		if (ret == -ENOMEM)
 			return ret;
-		/* If an earlier version is good, it stays, and so does the verdict on it. */
+		/* If an earlier version was accepted, it is kept, and so is the verdict on it. */
 		if (!ret || !have)
 			tell(b, f->id, name, ZNS_FROM_ZONES, !ret,
 			     ret      ? err.msg :
@@ -445,8 +451,8 @@ static int own_uuid(struct rebuild *b, const struct zns_salvage *sv, struct zns_
 			b->s->dev->path);
 }
 
-/* Begin with the fallback profile: without one there are no groups, and no reservation would be
- * accepted. */
+/* Starts with the fallback profile, since without a profile there are no groups and no reservation
+ * would be accepted. */
 static int start(struct rebuild *b, struct zns_salvage *sv, struct zns_err *err)
 {
 	struct zns_store *s = b->s;
@@ -501,7 +507,7 @@ static int scan(struct rebuild *b, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", l->nr);
 	zns_scan_free(&b->r->scan);
 	for (size_t i = 0; i < l->nr; i++)
-		/* Without a manifest there, newer data may be in that place. */
+		/* If the manifest is not there any more, its place may have newer data. */
 		if (has_manifest(b, l->v[i]->ckpt))
 			known[n++] = l->v[i]->ckpt;
 	p.known = known;
@@ -516,7 +522,8 @@ static int write_new(struct rebuild *b, const struct zns_salvage *sv, struct zns
 
 	if (ret)
 		return ret;
-	/* Keep the newest records until the next roll-over: do not write into their zone. */
+	/* Keep the zone with the newest records until the next roll-over: the new generation is not
+	 * written into it. */
 	if (sv->newest_zone != UINT32_MAX) {
 		s->log.dev = s->dev;
 		s->log.zone = sv->newest_zone;
@@ -549,8 +556,8 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
 				    e->tomb->has_created_ns ? e->tomb->created_ns : ZNS_ANY_LIFE,
 				    e->tomb->deleted_ns);
 	}
-	/* A record that is left out may have hidden what was written later in its place. So the
-	 * scan is repeated without it. */
+	/* A record that is left out may have hidden what was later written to its place, so the
+	 * scan is repeated without the record. */
 	while (!ret) {
 		ret = scan(&b, err);
 		if (!ret)

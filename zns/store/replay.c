@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Read the catalogue from the metadata zones. The highest generation whose snapshot is complete
- * counts. A crash leaves a torn tail. A hole with good records behind it is damage. Damage is never
- * repaired silently, since zones that the lost record names would count as free.
+ * Reads the catalogue from the metadata zones: the highest generation whose snapshot is complete.
+ * After a crash, the last record may be incomplete, which is accepted. A damaged record with intact
+ * records behind it is an error. It is never repaired silently, since zones that the lost record
+ * names would count as free.
  */
 #include <string.h>
 #include "kinds.h"
@@ -17,7 +18,8 @@ struct cand {
 };
 
 /*
- * A superblock that is whole but has impossible values. It matters only if no newer one is found.
+ * A superblock that is intact but has impossible values. It only matters if no newer superblock is
+ * found.
  */
 struct bad_superblock {
 	int ret;
@@ -27,8 +29,9 @@ struct bad_superblock {
 
 struct replay {
 	struct zns_state st;
-	uint64_t off, seq, nr; /* end of the log, next number, records so far */
-	uint64_t longest; /* record, bytes */
+	/* end of the log, number of the next record, number of records so far */
+	uint64_t off, seq, nr;
+	uint64_t longest; /* size of the longest record in bytes */
 	bool complete, torn;
 };
 
@@ -76,7 +79,7 @@ static int replay_frame(struct replay *rp, const struct zns_frame *f, uint64_t s
 		return zns_fail(err, -EBADMSG,
 				"record number %llu stands where number %llu must be",
 				(unsigned long long)f->seq, (unsigned long long)rp->seq);
-	if (f->seq) { /* 0 is the superblock */
+	if (f->seq) { /* record 0 is the superblock */
 		ret = apply(rp, f, err);
 		if (ret)
 			return ret;
@@ -103,7 +106,8 @@ static int replay_zone(struct zns_store *s, const struct cand *c, struct replay 
 	while ((ret = zns_log_peek(&r, &f, err)) == 1) {
 		uint64_t size = zns_frame_size(f.len, zns_geo_log_block(&s->dev->geo));
 
-		/* a frame of another generation is left from an earlier use of the zone */
+		/* skip a frame of another generation, which is left from an earlier use of the
+		 * zone */
 		ret = f.generation == gen ? replay_frame(rp, &f, size, err) : 0;
 		if (ret) {
 			zns_wrap(err, "metadata zone %u, byte %llu", r.zone,
@@ -114,9 +118,10 @@ static int replay_zone(struct zns_store *s, const struct cand *c, struct replay 
 	}
 	rp->off = r.off;
 	/*
-	 * A write that a power cut tore ends at a block, and the write pointer there with it: its
-	 * header is good and says that there is more. Anything else below the pointer of an active
-	 * zone was whole once.
+	 * An incomplete last write is not damage: after a power cut a write ends at a block, and so
+	 * does the write pointer. Its header is intact and its length exceeds the written part. Any
+	 * other bad frame below the write pointer of an active zone was complete once, so it is
+	 * damaged.
 	 */
 	if (ret == -EBADMSG && (r.cut_off || !r.exact)) {
 		ret = zns_log_later(&r, gen, rp->seq, UINT64_MAX, &found, err);
@@ -139,8 +144,8 @@ static void replay_fini(struct replay *rp)
 
 /* ---- all zones ---- */
 
-/* Returns 1: a superblock was read; 0: there is none, or it is in @bad. *ghost: the highest
- * generation of records without a superblock. */
+/* Returns 1: a superblock was read; 0: there is none, or a bad one, which is stored in @bad.
+ * *ghost: the highest generation of records without a superblock. */
 static int read_superblock(struct zns_store *s, struct cand *c, uint64_t *ghost,
 			   struct bad_superblock *bad, struct zns_err *err)
 {
@@ -181,9 +186,9 @@ static int cmp_cand(const void *pa, const void *pb)
 }
 
 /*
- * An offline zone cannot be read. Could it hold a generation after the one found? Only if it was
- * the next one to be written, and if the log that was found ends as it would before a roll: torn or
- * full.
+ * An offline zone cannot be read. Could it hold a later generation than the one found? Only if it
+ * is the next zone to be written, and if the log that was found ends as it would before a
+ * roll-over: with an incomplete record, or full.
  */
 static int check_offline(struct zns_store *s, const struct cand *c, const struct replay *rp,
 			 const struct zns_zone *zones, struct zns_err *err)
@@ -199,7 +204,7 @@ static int check_offline(struct zns_store *s, const struct cand *c, const struct
 			if (c->sb->skipped_zones[j] == zones[i].index)
 				break;
 		if (j < c->sb->n_skipped_zones)
-			continue; /* the zone was unusable before this generation began */
+			continue; /* the zone was already unusable when this generation began */
 		if (zones[i].state == ZNS_ZONE_OFFLINE)
 			return zns_fail(
 				err, -EBADMSG,
@@ -249,8 +254,8 @@ static int adopt(struct zns_store *s, const struct cand *c, struct replay *rp, s
 	return 0;
 }
 
-/* Nobody used the device, or its catalogue is gone. In the latter case the message must not advise
- * to format it. */
+/* Reports that there is no store. If the device is not empty, its catalogue may be lost, and then
+ * the message must not advise to format it. */
 static int no_store(struct zns_dev *dev, struct zns_err *err)
 {
 	uint32_t nr;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Roll-over: write the whole catalogue as a snapshot into the next metadata zone, which becomes the
- * log. The zone of the generation before stays as it is, so that a crash at any moment leaves one
- * complete generation.
+ * Roll-over: writes the whole catalogue as a snapshot into the next metadata zone, which becomes
+ * the log. The zone of the previous generation is not changed, so that a crash at any moment leaves
+ * one complete generation.
  */
 #include "kinds.h"
 
-/* The superblock grows by up to 6 bytes per skipped zone: two blocks and 6 bytes each are always
- * enough. */
+/* A superblock grows by at most 6 bytes for each skipped zone, so two blocks and 6 bytes for each
+ * zone are always enough. */
 static uint64_t superblock_bytes(const struct zns_store *s)
 {
 	return zns_frame_size(128 + 6 * (size_t)(s->nr_meta - s->first_meta),
@@ -17,18 +17,18 @@ static uint64_t superblock_bytes(const struct zns_store *s)
 uint64_t zns_store_snapshot_bytes(const struct zns_store *s)
 {
 	const struct zns_state *st = &s->st;
-	uint64_t sum = superblock_bytes(s) + zns_geo_log_block(&s->dev->geo) /* SNAPSHOT_END */,
+	uint64_t sum = superblock_bytes(s) + zns_geo_log_block(&s->dev->geo) /* for SNAPSHOT_END */,
 		 claim = zns_store_claim_rec(s);
 	const struct zns_kind *k;
 
 	for (size_t i = 0; (k = zns_kind_at(i)); i++)
 		if (zns_kind_list(k, st) && k->type != ZNS_FRAME_TOMBSTONE)
 			sum += zns_kind_list(k, st)->bytes;
-	/* The claim will replace the present mount record. */
+	/* The pending claim will replace the present mount record. */
 	return sum + (claim > st->mount.bytes ? claim - st->mount.bytes : 0);
 }
 
-/* How many of the oldest tombstones must go so that the rest fits into @room bytes. */
+/* How many of the oldest tombstones must be dropped so that the rest fits into @room bytes. */
 static size_t tombstones_to_drop(const struct zns_state *st, uint64_t room)
 {
 	uint64_t bytes = st->tombstones.bytes;
@@ -77,7 +77,7 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 		else if (k->type == ZNS_FRAME_KEY)
 			ret = put_keys(l, &s->st.checkpoints, err);
 	}
-	end.nr_records = l->seq - 1; /* number of records without the superblock */
+	end.nr_records = l->seq - 1; /* number of records excluding the superblock */
 	if (!ret)
 		ret = zns_log_put(l, ZNS_FRAME_SNAPSHOT_END, &end.base, err);
 	if (!ret)
@@ -102,8 +102,8 @@ static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32
 			err, -ENOSPC,
 			"a metadata zone holds %llu bytes, the catalogue needs %llu: remove checkpoints",
 			(unsigned long long)cap, (unsigned long long)fixed);
-	/* Half of the room that is left is for the log: a zone full of tombstones would cause a
-	 * roll-over at every change. */
+	/* Leave half of the remaining room to the log: if tombstones filled the zone, every change
+	 * would cause a roll-over. */
 	drop = tombstones_to_drop(&s->st, (cap - fixed) / 2);
 	zns_log_init(&l, s->dev, z->index, z->capacity, ++s->max_generation);
 	if (z->state != ZNS_ZONE_EMPTY)
@@ -121,9 +121,9 @@ static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32
 	return 0;
 }
 
-/* Metadata should hold one active zone, not all of them. Generations before the previous one are
- * obsolete, so their zones are reset. The zone of the previous one is finished if little padding is
- * enough. All of this may fail: the next roll-over resets the zones that it needs. */
+/* Resets the zones of generations before the previous one, so that metadata occupy one active zone
+ * only. The zone of the previous generation is finished if little padding is needed for that. A
+ * failure is no error: the next roll-over resets the zones that it needs. */
 static void retire(struct zns_store *s, uint32_t previous)
 {
 	uint32_t n = s->nr_meta - s->first_meta, nr = 0;
@@ -147,10 +147,10 @@ static void retire(struct zns_store *s, uint32_t previous)
 }
 
 /*
- * Dumps may have every other zone that the limits allow, so the log gives up its zone before it
- * opens the next one. What stands in it stays readable, and counts until the next generation is
- * complete. It is finished only if it is nearly full, so that little is padded. If the roll fails
- * after that, the next change tries again first.
+ * Dumps may use every zone that the limits allow, so the log closes its zone before it opens the
+ * next one. The contents stay readable, and are valid until the next generation is complete. The
+ * zone is finished only if it is nearly full, so that little is padded. If the roll-over fails
+ * after that, the next change tries it again first.
  */
 static void step_out(struct zns_store *s, const struct zns_zone *old)
 {
@@ -174,7 +174,7 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 
 	if (!zones || !skipped)
 		return zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
-	/* Otherwise a reader would refuse the next generation. */
+	/* A reader would refuse a higher generation. */
 	if (s->max_generation >= ZNS_GENERATION_MAX)
 		return zns_fail(
 			err, -EOVERFLOW,
@@ -190,7 +190,7 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 			skipped[nr_skipped++] = zones[i].index;
 	if (s->log.dev && old >= s->first_meta && zns_meta_usable(&zones[old - s->first_meta]))
 		step_out(s, &zones[old - s->first_meta]);
-	/* If there is no log yet (format), starts at the first zone. */
+	/* If there is no log yet (format), start with the first zone. */
 	for (k = s->log.dev ? 1 : 0; k < n; k++) {
 		i = s->log.dev ? (old - s->first_meta + k) % n : k;
 		if (!zns_meta_usable(&zones[i]))
@@ -211,7 +211,7 @@ int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 {
 	int ret = roll(s, need, err);
 
-	/* in any case the metadata zones are now as this program left them */
+	/* remember the write pointers also after a failure, since this program has changed them */
 	zns_store_remember(s);
 	return ret;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Save what can still be read of the metadata zones. Every good frame counts, wherever it stands.
- * Frames are applied in the order of generation and number, even if some before them are missing. A
- * generation's snapshot repeats what came before, so this ends where the log would have ended.
+ * Saves what can still be read of the metadata zones. Every intact frame is used, wherever it is.
+ * Frames are applied in the order of generation and number, even if some before them are missing.
+ * Since a generation begins with a snapshot of everything before it, the result is what the log
+ * would have given.
  */
 #include <string.h>
 #include "kinds.h"
@@ -79,7 +80,7 @@ static void take_superblock(struct zns_store *s, const struct zns_frame *f, stru
 	zns_pb__superblock__free_unpacked(sb, NULL);
 }
 
-/* Applies one record; one that does not fit is skipped. */
+/* Applies one record, or skips it if it does not fit. */
 static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage *r,
 		 struct zns_err *err)
 {

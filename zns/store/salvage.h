@@ -7,22 +7,24 @@ struct zns_salvage {
 	uint32_t records, damaged_blocks;
 	bool has_uuid, has_profile;
 	uint64_t newest_generation;
-	uint32_t newest_zone; /* UINT32_MAX: no metadata zone has a record */
-	/* keys of checkpoints whose own record may be lost; the newest comes last */
+	/* zone with the newest record; UINT32_MAX: no metadata zone has a record */
+	uint32_t newest_zone;
+	/* keys of checkpoints whose own record may be lost; the newest key comes last */
 	ZnsPb__KeyLine **keys;
 	size_t nr_keys;
-	ZnsPb__Mark **marks; /* marks of such checkpoints, in the order of the log */
+	/* marks of checkpoints whose own record may be lost, in the order of the log */
+	ZnsPb__Mark **marks;
 	size_t nr_marks;
 };
 
-/* Fill s->st (initialised), s->uuid and s->max_generation from every good record. Writes nothing.
- */
+/* Fills s->st (initialised), s->uuid and s->max_generation from all intact records. Writes
+ * nothing. */
 int zns_salvage_log(struct zns_store *s, struct zns_salvage *r, struct zns_err *err);
 
-/* Skips marks of checkpoints that are not in the state. */
+/* Adds the marks to the state, except those of checkpoints that are not in it. */
 void zns_salvage_marks(const struct zns_salvage *r, struct zns_state *st);
 void zns_salvage_fini(struct zns_salvage *r);
-/* The wrapped key of a checkpoint, if a record with it survived; else NULL. */
+/* Returns the wrapped key of a checkpoint if a record with it is still readable; else NULL. */
 const ZnsPb__CheckpointKey *zns_salvage_key(const struct zns_salvage *r,
 					    const uint8_t id[ZNS_UUID_LEN]);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Find footers without the log. Every zone is walked from its write pointer down to its beginning.
- * The walk steps over the bytes of checkpoints that are known by now. A footer makes its checkpoint
- * known. Where nothing explains what is there, the walk goes block by block. More becomes known
- * while other zones are walked, so unexplained bytes come last.
+ * Finds footers without the log. Each zone is walked from its write pointer down to its start. The
+ * walk skips the bytes of checkpoints that are already known. A footer makes its checkpoint known.
+ * Bytes that belong to no known checkpoint are searched block by block. These come last, since
+ * walking the other zones may make their checkpoint known.
  */
 #include <string.h>
 #include "kinds.h"
@@ -18,11 +18,11 @@ struct use {
 };
 
 struct zwalk {
-	uint64_t at; /* bytes below it are still to be explained */
+	uint64_t at; /* the walk has come down to this offset */
 	uint64_t cap;
 	struct use *uses;
-	bool dead; /* the block below belongs to no known checkpoint, and is no footer */
-	bool stuck; /* cannot be read */
+	bool dead; /* the block below @at belongs to no known checkpoint and is no footer */
+	bool stuck; /* the block below @at cannot be read */
 };
 
 struct walk {
@@ -47,7 +47,7 @@ static int add_use(struct walk *w, uint32_t zone, uint64_t start, uint64_t len)
 		return -ENOMEM;
 	*u = (struct use){ w->z[zone].uses, start, start + zns_align_up(len, w->block) };
 	w->z[zone].uses = u;
-	w->z[zone].dead = false; /* look again */
+	w->z[zone].dead = false; /* a checkpoint in this zone has become known: try again to skip */
 	return 0;
 }
 
@@ -59,7 +59,7 @@ static int add_uses(struct walk *w, const ZnsPb__Checkpoint *c)
 	return 0;
 }
 
-/* The block that ends at @end; NULL: it cannot be read. Reads backwards in large pieces. */
+/* Returns the block that ends at @end; NULL: it cannot be read. Reads backwards in large pieces. */
 static const uint8_t *block_before(struct walk *w, uint32_t zone, uint64_t end, bool piece)
 {
 	uint64_t off = end - w->block;
@@ -69,7 +69,7 @@ static const uint8_t *block_before(struct walk *w, uint32_t zone, uint64_t end, 
 
 		from = zns_align_up(from, w->block);
 		w->buf_zone = UINT32_MAX;
-		/* One unreadable block must not hide the others. */
+		/* Read a single block: an unreadable one must not hide the others of the piece. */
 		if (zns_store_read(w->dev, zone, from, w->buf, end - from, NULL)) {
 			from = off;
 			if (zns_store_read(w->dev, zone, from, w->buf, end - from, NULL))
@@ -85,8 +85,8 @@ static const uint8_t *block_before(struct walk *w, uint32_t zone, uint64_t end, 
 	return w->buf + (off - w->buf_off);
 }
 
-/* Complete the manifest's copy of the record: add the manifest's place, and its bytes to the zone
- * uses. */
+/* Completes the copy of the record that the manifest has: adds the manifest's place, and its bytes
+ * to the zone uses. */
 static int complete(const ZnsPb__Footer *f, uint64_t footer, uint32_t block, ZnsPb__Checkpoint *c)
 {
 	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
@@ -166,7 +166,7 @@ static bool is_later(const ZnsPb__Checkpoint *k, const ZnsPb__Checkpoint *c)
 	       zns_version_cmp(k, c) > 0;
 }
 
-/* A later version is known: the place of this one may have been written again. */
+/* Is a later version known? Then the place of this one may have been written again. */
 static bool outdated(const struct walk *w, const ZnsPb__Checkpoint *c)
 {
 	for (size_t i = 0; i < w->p->nr_known; i++)
@@ -203,13 +203,15 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 	ask.container = (char *)"";
 	ask.manifest = &ref;
 	if (zns_manifest_read(w->dev, &ask, &m, &n->why)) {
-		/* on a disk another checkpoint may have taken the place of its manifest */
+		/* on a disk, another checkpoint may have overwritten the manifest but not the
+		 * footer */
 		uint64_t start = zns_geo_is_disk(&w->dev->geo) ? footer : f->manifest_start;
 
 		return add_use(w, f->zone, start, footer + w->block - start);
 	}
 	n->c = m->checkpoint;
-	m->checkpoint = calloc(1, sizeof(*m->checkpoint)); /* the manifest is freed without it */
+	/* freeing the manifest does not free the record */
+	m->checkpoint = calloc(1, sizeof(*m->checkpoint));
 	if (!m->checkpoint) {
 		m->checkpoint = n->c;
 		n->c = NULL;
@@ -250,9 +252,9 @@ static int take_tombstone(struct walk *w, const struct zns_frame *f, struct zns_
 	return 0;
 }
 
-/* Accepts a known record. On a disk its place may have been given to other checkpoints since, whose
- * records are lost: then its footer is gone, and the bytes there are examined block by block. The
- * same holds for a tombstone in the footer's place. */
+/* Adds the uses of a known record. On a disk, other checkpoints, whose records are lost, may have
+ * been written to its place since. Then its footer is gone, and the bytes there are searched block
+ * by block. A tombstone in the footer's place has the same meaning. */
 static int take_known(struct walk *w, const ZnsPb__Checkpoint *k)
 {
 	uint64_t at = k->manifest->start + zns_align_up(k->manifest->len, (uint64_t)w->block);
@@ -271,7 +273,7 @@ static int take_known(struct walk *w, const ZnsPb__Checkpoint *k)
 	return own ? add_uses(w, k) : 0;
 }
 
-/* Returns 1: the block that ends at z->at is a footer or a tombstone, and was taken; 0: it is
+/* Returns 1: the block that ends at z->at is a footer or a tombstone, which was added; 0: it is
  * neither. */
 static int look(struct walk *w, uint32_t zone, bool piece, struct zns_err *err)
 {
@@ -311,7 +313,8 @@ static bool step_over(struct zwalk *z)
 	return false;
 }
 
-/* Walk on as far as something explains what is there. *moved: something was learned. */
+/* Walks down until the bytes belong to nothing known. *moved: it has come further, or found
+ * something. */
 static int advance(struct walk *w, uint32_t zone, bool *moved, struct zns_err *err)
 {
 	struct zwalk *z = &w->z[zone];
@@ -334,7 +337,8 @@ static int advance(struct walk *w, uint32_t zone, bool *moved, struct zns_err *e
 	return 0;
 }
 
-/* Search a piece of unexplained bytes, until known bytes or a footer are found. */
+/* Searches a piece of bytes that belong to nothing known, until known bytes or a footer are
+ * found. */
 static int search(struct walk *w, uint32_t zone, struct zns_err *err)
 {
 	struct zwalk *z = &w->z[zone];
@@ -345,7 +349,7 @@ static int search(struct walk *w, uint32_t zone, struct zns_err *err)
 
 		if (ret)
 			return ret < 0 ? ret : 0;
-		if (z->stuck) { /* unreadable: continue below it */
+		if (z->stuck) { /* an unreadable block is skipped */
 			z->stuck = false;
 			w->out->unreadable++;
 		}
@@ -371,7 +375,7 @@ static int run(struct walk *w, struct zns_err *err)
 					return ret;
 			}
 		} while (moved);
-		/* Zones are examined in turns: a footer in one zone may explain the contents of
+		/* All zones take turns, because a footer in one zone may tell what is in
 		 * another. */
 		for (i = w->nr_meta; i < nr; i++) {
 			if (!w->z[i].at)

@@ -17,7 +17,7 @@ uint32_t zns_sealed_unit(const ZnsPb__Manifest *m)
 	return unit;
 }
 
-/* Refuses checkpoints that cannot be written elsewhere as they are. */
+/* Refuses checkpoints that cannot be exported without decryption. */
 static int check_kind(const ZnsPb__Manifest *m, const char *what, struct zns_err *err)
 {
 	for (size_t i = 0; i < m->n_images; i++)
@@ -56,7 +56,7 @@ int zns_sealed_may(const ZnsPb__Manifest *m, struct zns_err *err)
 	return check_kind(m, what, err);
 }
 
-/* Nothing that depends on the device, or on the time. */
+/* Copies the record without anything that depends on the device or on the time. */
 static ZnsPb__Checkpoint bare_checkpoint(const ZnsPb__Checkpoint *c)
 {
 	ZnsPb__Checkpoint b = ZNS_PB__CHECKPOINT__INIT;
@@ -141,7 +141,8 @@ static int check_bare(const ZnsPb__Checkpoint *c, bool plain, struct zns_err *er
 }
 
 /*
- * Fields that a later version added would be lost on the way, and the seal would not fit any more.
+ * Has the manifest only fields that this program knows? Fields that a later version added would be
+ * lost in the copy, and the seal would not match any more.
  */
 static bool is_known(const ZnsPb__Manifest *m)
 {

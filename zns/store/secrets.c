@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Wrapped keys in the log: their replacement and their erasure. The log has the wrapped key of a
- * checkpoint, and nothing else on the device has it. So it is gone when a generation without it is
- * the log and every other metadata zone is empty.
+ * Replaces and erases wrapped keys in the log. The wrapped key of a checkpoint is nowhere else on
+ * the device. So it is erased when the log is a generation without it and all other metadata zones
+ * are empty.
  */
 #include <string.h>
 #include "store_int.h"
@@ -19,8 +19,8 @@ static bool usable(const struct zns_zone *z)
 	return z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
 }
 
-/* Reset all metadata zones but the log's. If one cannot be reset, the error names it, after the
- * others are done. */
+/* Resets all metadata zones except the log's. If one cannot be reset, the others are reset
+ * nevertheless, and the error names it. */
 static int reset_others(struct zns_store *s, struct zns_err *err)
 {
 	uint32_t n = s->nr_meta - s->first_meta, nr = 0, stuck = UINT32_MAX;
@@ -122,8 +122,8 @@ static void swap_keys(const struct zns_list *l, ZnsPb__CheckpointKey **keys)
 		}
 }
 
-/* Copies of the new wrapped keys, each at the index of its checkpoint in the list; NULL where there
- * is no key. */
+/* Copies the new wrapped keys, each to the index that its checkpoint has in the list; NULL for
+ * checkpoints without a key. */
 static int copy_keys(const struct zns_list *l, const ZnsPb__Rekey *q, ZnsPb__CheckpointKey **keys,
 		     struct zns_err *err)
 {
@@ -137,7 +137,8 @@ static int copy_keys(const struct zns_list *l, const ZnsPb__Rekey *q, ZnsPb__Che
 	return 0;
 }
 
-/* Returns what the device will require from now on in *out; NULL: the same as before. */
+/* Returns in *out the encryption that the device will require from now on; NULL: it does not
+ * change. */
 static int new_wish(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_ent **out,
 		    struct zns_err *err)
 {
@@ -155,8 +156,8 @@ static int new_wish(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_ent *
 	return *out ? 0 : -ENOMEM;
 }
 
-/* Replaces all wrapped keys with one roll-over: after a crash either the old generation counts or
- * the new one. */
+/* Replaces all wrapped keys with one roll-over, so that after a crash either all old or all new
+ * keys are valid. */
 static int roll_with(struct zns_store *s, ZnsPb__CheckpointKey **keys, struct zns_ent *wish,
 		     bool *done, struct zns_err *err)
 {

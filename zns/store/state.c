@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The catalogue in memory. Every change is two steps: what may fail (memory, checks) comes first,
- * then the log record, then a change that cannot fail. Replay and live calls use the same steps, so
- * that both end alike.
+ * The catalogue in memory. Every change has three steps: first what may fail (memory, checks), then
+ * the log record, then the change itself, which cannot fail. Reading the log and live changes use
+ * the same functions, so that both give the same result.
  */
 #include <assert.h>
 #include <string.h>
@@ -97,7 +97,7 @@ void zns_state_fini(struct zns_state *st)
 	*st = (struct zns_state){ 0 };
 }
 
-/* Makes @v, of @had entries, one of @nr, the new ones 0. */
+/* Resizes the array @v from @had to @nr entries; new entries are 0. */
 static bool array_follow(void *v, uint32_t had, uint32_t nr, size_t each)
 {
 	void *old, *new;
@@ -116,7 +116,7 @@ int zns_state_follow(struct zns_state *st, uint32_t nr, struct zns_err *err)
 {
 	uint32_t had = st->lim.nr_zones;
 
-	/* if the second call fails, the first array is only longer than needed */
+	/* if a later call fails, the arrays that were resized are only longer than needed */
 	if (nr > had && (!array_follow(&st->live, had, nr, sizeof(*st->live)) ||
 			 !array_follow(&st->zone_owner, had, nr, sizeof(*st->zone_owner)) ||
 			 !array_follow(&st->zone_shared, had, nr, sizeof(*st->zone_shared)) ||
@@ -232,7 +232,8 @@ void zns_state_compact(struct zns_state *st)
 /* ---- checkpoints and zones ---- */
 
 /*
- * Adds only bytes that belong to this checkpoint alone, not those that others may refer to as well.
+ * Adds or subtracts the bytes that belong to this checkpoint alone, not those that others may refer
+ * to as well.
  */
 static void add_live(struct zns_state *st, const ZnsPb__Checkpoint *c, bool add)
 {
@@ -244,8 +245,9 @@ static void add_live(struct zns_state *st, const ZnsPb__Checkpoint *c, bool add)
 	}
 }
 
-/* Checks that adding the checkpoint's live bytes fits into each zone, and takes them back. No sum
- * overflows: a use is at most the capacity, and a checkpoint's uses do not overlap. */
+/* Checks that each zone has room for the live bytes of the checkpoint: adds them, compares, and
+ * subtracts them again. Sums cannot overflow: a use is at most the capacity, and the uses of a
+ * checkpoint do not overlap. */
 static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
 {
 	int ret = 0;
@@ -270,7 +272,7 @@ static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, stru
 	return ret;
 }
 
-/* A walk from child to parent must end. */
+/* Refuses a checkpoint that is its own ancestor, since walks from child to parent must end. */
 static int no_circle(const struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
 		     struct zns_err *err)
 {
@@ -301,8 +303,8 @@ int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code
 	return no_circle(st, c, code, err) ? code : fits(st, c, code, err);
 }
 
-/* Does @c complete a checkpoint that had only pages so far? All that it had must still be in its
- * place. */
+/* Does @c complete the checkpoint @old, which had only pages so far? All bytes of @old must still
+ * be at their places. */
 static bool completes(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
 {
 	if (!old->pages_only || c->pages_only)
@@ -331,9 +333,8 @@ static bool names_memory(const ZnsPb__Checkpoint *c)
 	return false;
 }
 
-/* Is it the same, flattened? Without its parent it holds all pages itself, and so it does without a
- * context's units, of which several processes may have had one. Else it is without copies that were
- * superseded. */
+/* Is @c the flattened version of @old? It has no parent. @old had one, or it referred to units of a
+ * memory context, or it had copies of pages that later ones superseded. */
 static bool is_flat(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
 {
 	return !c->has_parent && c->pages_only == old->pages_only &&
@@ -405,7 +406,7 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
 	struct zns_ent *t = zns_state_find_dead(st, c->id.data);
 
 	if (t)
-		tomb_del(st, t); /* the checkpoint was imported again under its old id */
+		tomb_del(st, t); /* a checkpoint that was removed is imported again under its id */
 	e->hash = zns_hash(c->id.data, ZNS_UUID_LEN);
 	zns_map_add(&st->by_id, e->hash, e);
 	zns_list_add(&st->checkpoints, e);
@@ -413,8 +414,8 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
 	zones_add(st, e);
 }
 
-/* A zone that several containers use has lost one of them. The latest checkpoint that is left
- * decides who owns it. */
+/* One of the containers that share a zone has lost its last data there. The zone's owner is now the
+ * container of the latest remaining checkpoint. */
 static void zone_find_owner(struct zns_state *st, uint32_t zone)
 {
 	const struct zns_zone_place *p = st->places[zone], *last = p;
@@ -485,8 +486,8 @@ void zns_state_replace(struct zns_state *st, struct zns_ent *e)
 	e->first = old->first;
 	zones_del(st, old);
 	zones_add(st, e);
-	/* The owner of a shared zone is the container that committed there last, and not the one
-	 * whose checkpoint moved last. The same rule applies when the log is read. */
+	/* The owner of a shared zone is the container that committed there last, not the one whose
+	 * checkpoint was moved last. Reading the log applies the same rule. */
 	for (size_t i = 0; i < e->ckpt->n_zones; i++)
 		if (st->zone_shared[e->ckpt->zones[i]->zone])
 			zone_find_owner(st, e->ckpt->zones[i]->zone);
@@ -514,7 +515,7 @@ void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
 	if (e->first)
 		zns_list_del(&st->firsts, e->first);
 	zns_ent_free(e);
-	/* A reservation that was made implicitly ends with the container's last checkpoint. */
+	/* An implicit reservation ends with the container's last checkpoint. */
 	if (!--o->nr_checkpoints && o->reservation && !o->reservation->resv->explicit_)
 		zns_state_release(st, o);
 	else
@@ -536,7 +537,7 @@ void zns_state_reserve(struct zns_state *st, struct zns_ent *e)
 	struct zns_ent *old = e->owner->reservation;
 
 	if (old) {
-		/* The order is that of the first reservation. */
+		/* The reservation keeps its place in the order of first reservations. */
 		zns_list_replace(&st->reservations, old, e);
 		zns_ent_free(old);
 	} else {
@@ -610,7 +611,7 @@ void zns_state_set_profile(struct zns_state *st, struct zns_ent *e)
 
 	zns_ent_free(zns_list_swap(&st->profile, e));
 	st->lim.nr_groups = ((ZnsPb__Profile *)e->msg)->n_groups;
-	/* A reservation of groups that do not exist any more has no effect. */
+	/* Drop reservations that name groups which do not exist any more. */
 	for (size_t i = 0; i < l->nr; i++)
 		if (l->v[i] && zns_check_reservation(l->v[i]->resv, &st->lim, -EINVAL, NULL))
 			zns_state_release(st, l->v[i]->owner);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The store's public face: opening, looking things up. Changes are in change.c. */
+/* Opens a store and looks things up in it. Changes are in change.c. */
 #include <string.h>
 #include "kinds.h"
 
@@ -45,8 +45,8 @@ int zns_store_open(struct zns_dev *dev, unsigned flags, struct zns_store **out, 
 {
 	int ret, tries = flags & ZNS_STORE_RDONLY ? 3 : 1;
 
-	/* A reader beside a writer that rolls may see a zone vanish while it reads: not damage
-	 * until it lasts. */
+	/* If another process rolls over meanwhile, a zone may be reset while it is read. So an
+	 * error is reported only if it persists. */
 	do
 		ret = open_once(dev, flags, out, err);
 	while ((ret == -EBADMSG || ret == -ENODATA || ret == -ENOMEDIUM) && --tries);

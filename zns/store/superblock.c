@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* First record of a metadata zone: whose store, which generation, made for which geometry. */
+/* The first record of a metadata zone: UUID of the store, generation, and the geometry that it was
+ * made for. */
 #include <string.h>
 #include "store_int.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What changes in a checkpoint's record: its list of zones, and its version. */
+/* Changes a checkpoint's record: its list of zone uses, and its version. */
 #include <string.h>
 #include "zns/grow.h"
 #include "zns/store.h"

@@ -6,14 +6,15 @@
 #include "zns/pbcopy.h"
 #include "zns/stream.h"
 
-#define SMALL_MAX KIB(64) /* largest frame BEGIN, DONE or DROP */
+#define SMALL_MAX KIB(64) /* largest frame of the kinds BEGIN, DONE and DROP */
 #define ITEM_MAX MIB(1)
-/* largest frame of rules: a decoded message takes many times as much memory */
+/* largest frame END, which has the rules: small, since a decoded message takes several times the
+ * memory */
 #define END_MAX MIB(1)
-/* Mask of a stream's id, which its frames have as their generation. */
+/* Bits of a stream's id, which each of its frames has in the field for the generation. */
 #define IDS (ZNS_GENERATION_MAX - 1)
 
-/* The buffer has room for a frame with @len bytes. */
+/* Makes room in the buffer for a frame with @len bytes. */
 static int reserve(struct zns_stream *s, size_t len, struct zns_err *err)
 {
 	uint8_t *buf = s->buf;
@@ -28,7 +29,8 @@ static int reserve(struct zns_stream *s, size_t len, struct zns_err *err)
 	return 0;
 }
 
-/* adds the frame's header to the stream's hash: the header has a hash of the whole frame */
+/* adds the frame to the stream's hash; its header is enough, since it contains a hash of the whole
+ * frame */
 static void add_up(struct zns_stream *s)
 {
 	uint8_t both[8 + ZNS_FRAME_HDR];
@@ -62,7 +64,7 @@ void zns_stream_fini(struct zns_stream *s)
 
 /* ---- writing ---- */
 
-/* The payload is in the buffer, behind the room for the header. */
+/* Sends a frame whose payload is already in the buffer, behind the room for the header. */
 static int put(struct zns_stream *s, enum zns_frame_type type, size_t len, struct zns_err *err)
 {
 	struct zns_frame f = { .type = type,
@@ -201,7 +203,7 @@ static size_t most(const struct zns_stream *s, uint16_t type)
 	}
 }
 
-/* May a frame of this type come next? */
+/* May a frame of this type come after the previous one? */
 static bool in_order(const struct zns_stream *s, uint16_t type)
 {
 	bool open = s->last == ZNS_FRAME_STREAM_IMAGES || s->last == ZNS_FRAME_STREAM_DATA;
@@ -233,7 +235,7 @@ static int cut_off(const struct zns_stream *s, bool begun, int ret, struct zns_e
 		       zns_fail(err, -ENODATA, "nothing came: the sender has failed and says why");
 }
 
-/* Reads the header, which says the type and the length of the frame. */
+/* Reads the header, which has the type and the length of the frame. */
 static int read_header(struct zns_stream *s, uint64_t *len, struct zns_err *err)
 {
 	uint16_t type = 0;
@@ -363,7 +365,7 @@ static bool agree(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b)
 	       (!a->crypt || a->crypt->cipher == b->crypt->cipher);
 }
 
-/* Moves the record's key into the manifest, as zns_manifest_read does. */
+/* Copies the key from the record to the manifest, as zns_manifest_read does. */
 static int put_key(ZnsPb__Checkpoint *to, const ZnsPb__Checkpoint *from, struct zns_err *err)
 {
 	ZnsPb__CheckpointKey *key;
