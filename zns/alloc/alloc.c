@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Chooses a dump's groups: the rules alone, on a plain table (design.md §5). */
+/* Chooses a dump's groups: only the rules, on a plain table (design.md §5). */
 #include <string.h>
 #include "zns/alloc.h"
 #include "zns/util.h"
@@ -18,12 +18,12 @@ uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps)
 
 struct rank {
 	uint32_t reservations;
-	uint32_t leased; /* number of live leases on it, each counted alike */
+	uint32_t leased; /* number of leases on the group; each counts the same */
 	double worth;
-	uint32_t io; /* groups on its channel that are reserved for normal I/O */
-	uint32_t channel; /* how many groups of this pick are on its channel */
+	uint32_t io; /* number of groups on its channel that are reserved for normal I/O */
+	uint32_t channel; /* how many groups of the present selection are on its channel */
 	uint32_t metadata;
-	uint64_t neighbours; /* reservations on its channel */
+	uint64_t neighbours; /* number of reservations on its channel */
 	uint32_t id;
 };
 
@@ -46,7 +46,7 @@ static bool rank_less(const struct rank *a, const struct rank *b)
 	return a->id < b->id;
 }
 
-/* An unknown channel collides with no other. */
+/* Groups whose channel is unknown share it with no other group. */
 static bool same_channel(const struct zns_group_state *a, const struct zns_group_state *b)
 {
 	return a->channel >= 0 && a->channel == b->channel;
@@ -76,8 +76,8 @@ uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint3
 				rank[i].io += groups[k].reserved_io;
 			}
 	}
-	/* Greedy: each turn takes the best of the rest, so the choice changes the crowding of
-	 * channels. */
+	/* Greedy: each round takes the best of the remaining groups, since each choice changes how
+	 * crowded the channels are. */
 	while (n < width) {
 		uint32_t best = nr;
 
@@ -94,14 +94,14 @@ uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint3
 	return n;
 }
 
-/* The cost of using a group that is not free, for others and us. */
+/* The cost of using a group that is not free, for its other users and for us. */
 static uint64_t busy(const struct zns_group_state *g)
 {
 	return 2 * (uint64_t)g->nr_reservations + (g->nr_leases > 0);
 }
 
-/* Takes the first @width groups of @order, except @meta and, with @channel, except groups on
- * @meta's channel. Returns how many it took; *@cost: their total cost. */
+/* Takes the first @width groups of @order, without @meta and, with @channel, without groups on
+ * @meta's channel. Returns how many it took; *cost: the sum of their costs. */
 static uint32_t beside(const struct zns_group_state *groups, const uint32_t *order, uint32_t found,
 		       uint32_t width, uint32_t meta, bool channel, uint32_t *out, uint64_t *cost)
 {
@@ -130,9 +130,9 @@ enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint3
 	uint64_t best = UINT64_MAX, cost;
 	uint32_t pass, i, n, most = 0;
 
-	/* Prefers the choice with most groups for pages, then the one with the least cost. A
-	 * separate channel wins if it costs no more. Of choices that are equal the last in order is
-	 * taken, so that the best groups are left for pages. */
+	/* Prefers the choice of *meta that leaves most groups for pages, then the one with the
+	 * lowest cost. A separate channel wins if it costs no more. Among equal choices the last
+	 * group in @order is taken, so that the best groups are left for pages. */
 	for (pass = 0; pass < 2; pass++) {
 		for (i = 0; i < found && found > 1; i++) {
 			bool channel = pass == 1;
@@ -166,8 +166,8 @@ static uint64_t worth_of(const struct zns_group_state *g)
 }
 
 /*
- * The largest weight, of the group @best, is @m; the others follow their rounded share. Returns the
- * worst error relative to the exact share, in 1/65536.
+ * Computes weights: the group @best has the largest, @m; the others get their rounded share of it.
+ * Returns the largest error relative to the exact share, in 1/65536.
  */
 static uint64_t weigh(const struct zns_group_state *groups, const uint32_t *picked, uint32_t nr,
 		      const struct zns_group_state *best, uint32_t m, uint32_t *weights)
@@ -177,7 +177,7 @@ static uint64_t weigh(const struct zns_group_state *groups, const uint32_t *pick
 
 	for (i = 0; i < nr; i++) {
 		const struct zns_group_state *g = &groups[picked[i]];
-		/* share relative to the best one */
+		/* the group's share relative to that of the best one */
 		uint64_t num = m * (1 + (uint64_t)best->nr_reservations) * worth_of(g);
 		uint64_t den = (1 + (uint64_t)g->nr_reservations) * worth_of(best);
 		uint64_t w = (2 * num + den) / (2 * den), got, diff;
@@ -208,7 +208,7 @@ void zns_alloc_weights(const struct zns_group_state *groups, const uint32_t *pic
 				     worth_of(most) * (1 + (uint64_t)g->nr_reservations))
 			most = g;
 	}
-	/* Takes the smallest scale that comes closest to the shares. */
+	/* Take the smallest scale @m whose weights are closest to the exact shares. */
 	for (m = 1; m <= WEIGHT_MAX && best; m++) {
 		uint64_t e = weigh(groups, picked, nr, most, m, weights);
 

@@ -7,10 +7,11 @@
 
 struct cand {
 	const struct zns_compact_zone *z;
-	uint32_t at; /* index in the caller's table */
+	uint32_t at; /* index in the caller's table of zones */
 };
 
-/* Sorts by group and owner, then the emptiest first, then the one with most dead bytes. */
+/* Sorts by group and owner. Within these, zones with the least live data come first; of equal ones,
+ * those with the most dead bytes. */
 static int cmp_cand(const void *pa, const void *pb)
 {
 	const struct zns_compact_zone *a = ((const struct cand *)pa)->z,
@@ -36,8 +37,9 @@ static uint64_t bytes_needed(const struct zns_compact_zone *z)
 }
 
 /*
- * Counts the zones taken if the first @k of @c are emptied. Each zone's data go in one piece into
- * the partly filled zones that stay, then into new ones. @room has @nr + @k places.
+ * Counts the empty zones that are used up if the first @k zones of @c are emptied. The data of each
+ * zone are moved in one piece, first into the partly filled zones that stay, then into empty ones.
+ * @room has space for @nr + @k entries.
  */
 static uint32_t zones_taken(const struct cand *c, uint32_t nr, uint32_t k, uint64_t *room,
 			    bool *first_fits)
@@ -98,8 +100,8 @@ static int plan_set(const struct cand *c, uint32_t nr, uint32_t percent, bool ha
 	return 0;
 }
 
-/* Looks for a zone in the data's own group, or in any group: the broker decides whether another
- * group is allowed. */
+/* Is there any empty zone? It need not be in the data's own group: the broker decides whether
+ * another group is allowed. */
 static bool any_empty(const struct zns_compact_zone *z, uint32_t nr)
 {
 	for (uint32_t i = 0; i < nr; i++)

@@ -1,29 +1,35 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Sharing while dumps run. Dumps come and go, so the choice at an admission does not stay right. A
- * dump that has less than its max-min fair share gains groups. As long as one has much less, those
- * with more may go no faster than their share. The other writers of their groups get the rest.
+ * Sharing while dumps run. Since dumps come and go, the choice that was made at admission becomes
+ * unfair. A dump that gets less than its max-min fair share gains groups. While a dump gets much
+ * less, dumps that could get more than their share are limited to it; the other writers of their
+ * groups get the rest.
  */
 #include <string.h>
 #include "alloc_priv.h"
 #include "zns/util.h"
 
-/* Documentation/inside/sharing.md has the reasons, and measures other values. */
-#define LESS 0.97 /* of its fair share: a dump that has less gains groups … */
-#define SPARED 0.98 /* … whose writers keep this much, or more than it has itself */
-#define LACK 0.90 /* of its fair share: while a dump has less than this … */
-/* and dumps that could have more than their share are limited to this multiple of it */
+/* Documentation/inside/sharing.md gives the reasons for these values and measures others. */
+#define LESS 0.97 /* a dump that gets less than this part of its fair share gains groups … */
+/* … if the other writers of these groups keep this part of theirs, or a larger part than the
+ * gaining dump then has */
+#define SPARED 0.98
+#define LACK 0.90 /* while some dump gets less than this part of its fair share … */
+/* … dumps that could have more than their share are limited to this multiple of it */
 #define LIMIT 1.02
-#define WORTH 0.02 /* zones' worth: no group is gained for less */
+/* a group must add at least this to the dump's rate, in units of a zone's rate */
+#define WORTH 0.02
 #define ROUNDS 6
 
-/* The part of a group that one writer would take, and the part that it gets. */
+/* One writer of a group: the part of the group's time that it would take, and the part that it
+ * gets. */
 struct part {
 	uint32_t who;
 	double weight, would, gets;
 };
 
-/* Gives every writer its weight's part of the group, but no more than it would take. */
+/* Distributes the group among its writers by their weights, but gives none more than it would
+ * take. */
 static void fill(struct part *p, uint32_t nr)
 {
 	double left = 1, heavy = 0;
@@ -53,8 +59,8 @@ static void fill(struct part *p, uint32_t nr)
 			p[i].gets = left / heavy * p[i].weight;
 }
 
-/* The rate of each dump if no dump goes faster than @limit (0: no limit). A limited dump takes less
- * of each of its groups, by the same factor. */
+/* Computes the rate of each dump if dump i goes no faster than @limit[i] (0: no limit). A limited
+ * dump takes less of each of its groups, by the same factor. */
 static int shares(const struct spread *s, uint32_t nr, const double *limit, double *rate)
 {
 	cleanup_free uint32_t *first = calloc(nr + 2, sizeof(*first));
@@ -66,7 +72,8 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 	part = calloc(sum + 1, sizeof(*part));
 	if (!first || !part)
 		return -1;
-	/* Sorted by group: first[g + 1] counts up to the end of its parts. */
+	/* Sort the parts by group: first[g + 1] is incremented up to the end of the parts of group
+	 * g. */
 	for (i = 0; i < s->nr_sharers; i++)
 		for (k = 0; k < s->sharers[i].nr_groups; k++)
 			first[s->sharers[i].groups[k] + 2]++;
@@ -98,7 +105,7 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 	return 0;
 }
 
-/* Finds the first group where others lose least: if possible, one without writers. */
+/* Finds the first group in @order where the others lose least; if possible, one without writers. */
 static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_t first,
 			  uint32_t found, double weight, const bool *tried)
 {
@@ -108,7 +115,8 @@ static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_
 	for (uint32_t i = first; i < found; i++) {
 		double rest = spread_poorest(s, order[i], weight);
 
-		/* A restore reads there, or a dump that does not share writes there. */
+		/* Skip a group where a restore reads, or where a dump writes that does not
+		 * share. */
 		if (tried[order[i]] || s->groups[order[i]].nr_leases > s->users[order[i]] ||
 		    (best < found && rest <= most + 1e-9))
 			continue;
@@ -118,8 +126,8 @@ static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_
 	return best;
 }
 
-/* A gain must not leave any dump with less than the gaining dump has. So gains come to an end, in
- * any order of the dumps. */
+/* Does the gain leave no other dump poorer, relative to its fair share, than the gaining dump?
+ * Because of this condition the gains end, in whatever order the dumps gain. */
 static bool suits(const struct spread *s, uint32_t self, const double *now, const double *then)
 {
 	double level = zns_min(SPARED, then[self] / s->party[self].fair);
@@ -132,7 +140,8 @@ static bool suits(const struct spread *s, uint32_t self, const double *now, cons
 	return true;
 }
 
-/* Would a dump that waits for its groups get less than its share without any limits? */
+/* Without limits, would a dump whose bottleneck is its groups get less than LACK of its fair
+ * share? */
 static bool somebody_lacks(const struct spread *s)
 {
 	for (uint32_t i = 0; i < s->nr_sharers; i++)
@@ -191,7 +200,8 @@ uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
 		}
 		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
 		order[n++] = group;
-		list[self].nr_groups--; /* a dump loses nothing by its own gain */
+		/* leave the dump itself out of the sum, as it takes nothing from itself */
+		list[self].nr_groups--;
 		spread_join(&s, group, weight);
 		list[self].nr_groups++;
 		party[self].rate += zns_group_worth(&groups[group]) * weight / heavy[group];

@@ -22,8 +22,8 @@ size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t 
 			v[i].due = true;
 		newer += !v[i].pre_dump;
 	}
-	/* Children come after their parents. The loop runs backwards, so it knows a parent's
-	 * children first. */
+	/* Children come after their parents, so the loop goes backwards: when it comes to a parent,
+	 * it has decided on the children. */
 	for (size_t i = nr; i-- > 0;) {
 		v[i].held = v[i].due && v[i].needed;
 		v[i].due &= !v[i].needed;
@@ -34,16 +34,17 @@ size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t 
 	return due;
 }
 
-/* No rule applies to a checkpoint that has pages only: it belongs to a migration that is not over.
- * Nor does one apply to a checkpoint whose container is named only by its imported image: it would
- * push out the container's own checkpoints. */
+/* Does the rule apply to the checkpoint? Not if it has only pages, since it then belongs to a
+ * migration that is under way. And not if only an imported image names its container: such
+ * checkpoints would displace those of the container itself. */
 static bool ruled(const ZnsPb__Retention *rule, const ZnsPb__Checkpoint *c)
 {
 	return !c->pages_only && !(c->origin && c->origin->claimed) &&
 	       !strcmp(c->container, rule->container);
 }
 
-/* 1 + the place of @c's parent among the first @nr of @at, mostly the last one. 0: none. */
+/* 1 + the position of @c's parent among the first @nr of @at; searched backwards, since it is
+ * usually the last one. 0: it has none. */
 static size_t parent_place(const struct zns_ruled *v, const size_t *at, size_t nr,
 			   const ZnsPb__Checkpoint *c)
 {

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Sharing when the groups do not suffice: chooses groups for a newcomer, and those that give
- * (design.md §5, sharing.md). The writers of a group get parts of it by their weights, so a dump's
- * rate is the sum over its groups. It should have its max-min fair share: nobody gets more than it
- * asked for, and nobody could get more without taking from one that is poorer for its weight.
+ * Sharing if there are not enough free groups: chooses groups for a new dump, including groups that
+ * other dumps must share with it (design.md §5, sharing.md). The writers of a group share its rate
+ * by their weights, so a dump's rate is the sum over its groups. The aim is its max-min fair share:
+ * nobody gets more than it asked for, and nobody could get more without taking from a dump that has
+ * less for its weight.
  */
 #include <string.h>
 #include "alloc_priv.h"
 #include "zns/util.h"
 
-/* Documentation/inside/sharing.md has the reasons, and measures other values. */
-/* a dump that keeps this part of its fair share may lose more of its groups' time to others */
+/* Documentation/inside/sharing.md gives the reasons for these values and measures others. */
+/* a dump that keeps this part of its fair share may have to share more of its groups */
 #define CONTENT 0.96
-#define ENOUGH 0.998 /* sums of parts are not exact */
+#define ENOUGH 0.998 /* tolerance, since sums of fractions are not exact */
 
 struct claim {
 	double want, weight;
 };
 
-/* Orders claims by what they want for each unit of weight. */
+/* Sorts claims by what they want per unit of weight. */
 static int cmp_claim(const void *a, const void *b)
 {
 	const struct claim *x = a, *y = b;
@@ -59,7 +60,8 @@ bool spread_has_group(const struct zns_sharer *s, uint32_t group)
 	return false;
 }
 
-/* How much each part of a user's weight loses if a user of weight @weight joins the group. */
+/* By how much the rate of a writer falls, per unit of its weight, if a dump of weight @weight joins
+ * the group. */
 static double loss_of(const struct spread *s, uint32_t group, double weight)
 {
 	return s->users[group] ?
@@ -85,11 +87,11 @@ double spread_poorest(const struct spread *s, uint32_t group, double weight)
 struct offer {
 	uint32_t reservations;
 	bool taken, leased;
-	double content, rest; /* spread_poorest: limited to CONTENT, and unlimited */
+	double content, rest; /* see spread_poorest: its result, limited to CONTENT and unlimited */
 };
 
-/* Free groups come first, then groups where no dump falls below CONTENT, in the usual order, then
- * groups with the most bandwidth left. */
+/* Free groups come first. Then groups where all dumps keep CONTENT, in the usual order. Then groups
+ * whose poorest dump keeps most. */
 static bool better(const struct offer *a, const struct offer *b)
 {
 	if (a->taken != b->taken)
@@ -201,9 +203,9 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr,
 		}
 		group = order[best];
 		/*
-		 * The dump has enough if it has its fair share now and, even when the owners of
-		 * reserved groups come, as much of free groups as it wants. It also stops if more
-		 * would only be taken from a poorer dump.
+		 * The dump has enough groups if it has its fair share now, and would get as much as
+		 * it wants from free groups when the owners of reserved groups come. It also stops
+		 * if a further group would take from a dump that is poorer than itself.
 		 */
 		if (n >= least && users[group] && (now >= fair * ENOUGH || o.rest < now / fair))
 			break;

@@ -6,7 +6,8 @@
 #define ALMOST 1e-9
 
 struct state {
-	/* how much its level rises for each MiB/s: its dearest cost, divided by its weight */
+	/* by how much its level rises for each MiB/s: the cost of its most expensive resource,
+	 * divided by its weight */
 	double level_per_mibps;
 	bool still; /* its rate is final */
 };
@@ -24,7 +25,7 @@ static void prepare(struct zns_weighed *v, uint32_t nr, struct state *st)
 	}
 }
 
-/* The level at which the first resource is full, or the first item has all it wants. */
+/* The lowest level at which a resource is full, or an item has all it can use. */
 static double next_level(const struct zns_weighed *v, uint32_t nr, const struct state *st,
 			 const double *room, const double *slope, uint32_t nr_res)
 {
@@ -74,8 +75,8 @@ int zns_alloc_weigh(struct zns_weighed *v, uint32_t nr, const double *capacity, 
 		uint32_t before = left;
 
 		/*
-		 * First decide which items are final, then change slopes: all items on one full
-		 * resource have the same level.
+		 * First decide which items are final, and change the slopes afterwards, since all
+		 * items on a full resource must have the same level.
 		 */
 		for (i = 0; i < nr; i++) {
 			if (st[i].still)
@@ -88,7 +89,7 @@ int zns_alloc_weigh(struct zns_weighed *v, uint32_t nr, const double *capacity, 
 			}
 		}
 		if (left == before)
-			break; /* no limit applies to the parties that are left */
+			break; /* nothing limits the remaining items */
 		for (i = 0; i < nr_res; i++) {
 			room[i] = capacity[i];
 			slope[i] = 0;

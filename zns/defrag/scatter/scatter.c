@@ -6,8 +6,9 @@
 #include "zns/scatter.h"
 #include "zns/util.h"
 
-#define SLACK MIB(1) /* beside the units: the new manifest and its footer */
-/* how many groups are tried as the target of a move, those with least to read first */
+/* room for what is written besides the units: the new manifest and its footer */
+#define SLACK MIB(1)
+/* how many groups are tried as the target of a move: those with the least to read */
 #define TARGETS 4
 
 uint64_t zns_scatter_bytes(const struct zns_scatter *s)
@@ -19,7 +20,8 @@ uint64_t zns_scatter_bytes(const struct zns_scatter *s)
 	return sum;
 }
 
-/* The reader that is idle first goes to its place in the heap: its next idle time is @t. */
+/* Puts the reader that becomes idle first at its place in the heap, now that it is busy until
+ * @t. */
 static void sink(uint64_t *heap, uint32_t nr, uint64_t t)
 {
 	uint32_t i = 0;
@@ -71,10 +73,10 @@ struct search {
 	uint64_t *room;
 	uint32_t *group_of;
 	bool *moved;
-	uint64_t *load; /* bytes in each group */
+	uint64_t *load; /* bytes of the checkpoint in each group */
 };
 
-/* The groups with least to read that take @bytes, at most TARGETS. */
+/* Selects the groups with the least to read that have room for @bytes, at most TARGETS. */
 static uint32_t targets(const struct search *x, uint32_t from, uint64_t bytes, uint32_t *out)
 {
 	uint32_t n = 0;
@@ -97,8 +99,8 @@ static uint32_t targets(const struct search *x, uint32_t from, uint64_t bytes, u
 	return n;
 }
 
-/* The move that gains most bandwidth for each byte moved. Returns the gain for each byte; 0: no
- * move gains anything. */
+/* Finds the move that gains most bandwidth for each byte moved. Returns that gain for each byte; 0:
+ * no move gains anything. */
 static double best_move(const struct search *x, double now, uint64_t left,
 			struct zns_scatter_move *best)
 {
@@ -138,7 +140,8 @@ static int search(struct search *x, double pays, uint32_t most, struct zns_scatt
 		uint64_t bytes;
 		double gain = best_move(x, out->after, budget - out->bytes, &m);
 
-		/* for each byte of all: a part of the bandwidth as it is now */
+		/* stop if the gain, as a part of the present bandwidth, is too small for the part
+		 * of the bytes that is moved */
 		if (gain <= 0 || gain * (double)all < pays * out->after)
 			break;
 		bytes = x->s->zones[m.at].bytes;

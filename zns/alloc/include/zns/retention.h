@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_RETENTION_H
 #define ZNS_RETENTION_H
-/* Which checkpoints of one container a rule removes. Pure functions: the broker and `znsctl gc` ask
- * the same ones. */
+/* Decides which checkpoints of a container a retention rule removes. Pure functions, used by both
+ * the broker and `znsctl gc`. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,20 +10,22 @@
 #include "zns-record.pb-c.h"
 
 struct zns_retained {
-	int64_t created_ns; /* of the commit, CLOCK_REALTIME */
-	bool pinned; /* neither counted nor removed */
-	bool pre_dump; /* cannot be restored: removed like others, but not counted */
-	bool needed; /* a checkpoint that is not in the list is built on it */
-	size_t parent; /* 1 + the parent's place in the list, or 0 */
-	bool due; /* out: the rule removes it */
-	bool held; /* out: it would be due, but something that stays is built on it */
+	int64_t created_ns; /* time of the commit, CLOCK_REALTIME */
+	bool pinned; /* it is neither counted nor removed */
+	bool pre_dump; /* it cannot be restored, so it is removed like others but not counted */
+	bool needed; /* a checkpoint that is not in the list has this one as its parent */
+	size_t parent; /* 1 + the parent's index in the list, or 0 */
+	bool due; /* result: the rule removes it */
+	/* result: the rule would remove it, but a checkpoint that stays has it as a parent */
+	bool held;
 };
 
 /*
- * @v: the container's checkpoints in order of their commit. A checkpoint is due if @keep newer ones
- * exist (0: any number may stay), or if its commit is @ttl_s seconds ago or longer (0: no limit).
- * The newest one that is not pinned is never due: a wrong clock, or a schedule that stopped, must
- * not take the last copy. A parent of one that stays is never due. Returns how many are due.
+ * Applies a rule. @v: the container's checkpoints in the order of their commits. A checkpoint is
+ * due if @keep newer ones exist (0: no limit), or if its commit is at least @ttl_s seconds ago (0:
+ * no limit). The newest one that is not pinned is never due, so that a wrong clock or a schedule
+ * that stopped does not remove the last copy. A parent of one that stays is never due. Returns how
+ * many are due.
  */
 size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t ttl_s,
 		     int64_t now_ns);
@@ -32,14 +34,14 @@ size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t 
 struct zns_ruled {
 	const ZnsPb__Checkpoint *c;
 	bool pinned;
-	bool in_use; /* a dump that runs is built on it */
-	/* results: due, a rule removes it; held, a rule keeps it. Both are false for other
-	 * containers' checkpoints and for those that have pages only */
+	bool in_use; /* a running dump has this checkpoint as its parent */
+	/* results: due: a rule removes it; held: it would, but other checkpoints need it. Both are
+	 * false for other containers' checkpoints and for those that have only pages */
 	bool due, held;
 };
 
-/* What @rule does to its container, of all @nr checkpoints in order of their commit. -ENOMEM, or
- * how many are due. */
+/* Applies @rule to its container, given all @nr checkpoints in the order of their commits. Returns
+ * how many are due, or -ENOMEM. */
 ssize_t zns_retention_rule(const ZnsPb__Retention *rule, struct zns_ruled *v, size_t nr,
 			   int64_t now_ns);
 

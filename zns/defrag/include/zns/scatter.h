@@ -2,28 +2,28 @@
 #ifndef ZNS_SCATTER_H
 #define ZNS_SCATTER_H
 /*
- * How fast a checkpoint can be read as it lies, and what to move so that it is faster
- * (Documentation/inside/sharing.md, "When restores get slow"). Pure functions on a list of units: no
- * device, no I/O, no state. Time is in bytes of one group: 1 MiB of time is what a group takes to
- * read 1 MiB.
+ * Computes how fast a checkpoint can be read from its present places, and what to move so that it
+ * can be read faster (Documentation/inside/sharing.md, "When restores get slow"). Pure functions on
+ * a list of units: no device, no I/O, no state. Time is measured in bytes of one group: 1 MiB of
+ * time is what a group takes to read 1 MiB.
  */
 #include <stdbool.h>
 #include <stdint.h>
 #include "zns/err.h"
 
 struct zns_scatter_unit {
-	uint32_t at; /* index of its zone in the table of zones */
-	uint32_t len; /* bytes */
+	uint32_t at; /* index of the unit's zone in the table of zones */
+	uint32_t len; /* length in bytes */
 };
 
 struct zns_scatter_zone {
 	uint32_t zone, group;
 	uint64_t bytes; /* how many bytes of the checkpoint are in this zone */
-	bool fixed; /* stays where it is */
+	bool fixed; /* it is not moved */
 };
 
 struct zns_scatter {
-	const struct zns_scatter_unit *units; /* in the order in which a restore reads them */
+	const struct zns_scatter_unit *units; /* units in the order in which a restore reads them */
 	uint64_t nr_units;
 	const struct zns_scatter_zone *zones;
 	uint32_t nr_zones, nr_groups;
@@ -31,23 +31,24 @@ struct zns_scatter {
 	uint32_t depth; /* how many units are read at once */
 };
 
-/* Bytes of all units. */
+/* Sum of the bytes of all units. */
 uint64_t zns_scatter_bytes(const struct zns_scatter *s);
 
 /*
- * The time to read it, if zone n of the table is in @group_of[n] (NULL: where it is): readers take
- * units in order, a group serves one at a time. 0: no memory.
+ * The time to read the checkpoint if zone n of the table is in group @group_of[n] (NULL: in its
+ * present group). Readers take units in order; a group serves one at a time. 0: out of memory.
  */
 uint64_t zns_scatter_time(const struct zns_scatter *s, const uint32_t *group_of);
 
-/* The rate of a restore, as a part of what its groups could give together: 1 is the best. 0: no
- * memory, or nothing to read. */
+/* The rate of a restore relative to the sum of its groups' rates: 1 is the best. 0: out of memory,
+ * or nothing to read. */
 double zns_scatter_rate(const struct zns_scatter *s, const uint32_t *group_of);
 
 struct zns_scatter_move {
-	uint32_t at; /* in the table of zones */
-	uint32_t group; /* where to */
-	double before, after; /* the part of what its groups could give */
+	uint32_t at; /* index of the zone to move in the table of zones */
+	uint32_t group; /* group to move it to */
+	/* the rate before and after the moves, as zns_scatter_rate gives it */
+	double before, after;
 };
 
 struct zns_scatter_plan {
@@ -58,10 +59,11 @@ struct zns_scatter_plan {
 };
 
 /*
- * Moves of whole zones, the one with the most bandwidth won for a byte first. A move pays if it
- * wins at least @pays per cent of the bandwidth for each per cent of the bytes that it moves. It
- * stops where the next one does not pay, or would make it more than @most per cent of the bytes.
- * @room: bytes that may be written in each group; used up by the plan. -ENOMEM.
+ * Plans moves of whole zones; the first one gains most bandwidth per byte. A move is worthwhile if
+ * it gains at least @pays per cent of the bandwidth for each per cent of the bytes that it moves.
+ * The plan ends before a move that is not worthwhile, or that would make it more than @most per
+ * cent of the bytes. @room: how many bytes may be written in each group; the plan subtracts what it
+ * uses. -ENOMEM.
  */
 int zns_scatter_plan_make(const struct zns_scatter *s, uint64_t *room, double pays, uint32_t most,
 			  struct zns_scatter_plan *out, struct zns_err *err);
